@@ -1,0 +1,188 @@
+package sheaf
+
+// What a parser makes of a document, and what a chunker makes of that.
+
+// Box is a rectangle on a unit, in points (1/72 inch) with the origin at the
+// top left of the page as it is displayed.
+type Box struct {
+	Page int     `json:"page"`
+	X0   float64 `json:"x0"`
+	Y0   float64 `json:"y0"`
+	X1   float64 `json:"x1"`
+	Y1   float64 `json:"y1"`
+}
+
+// BlockKind is the role of a block in the document.
+type BlockKind string
+
+const (
+	BlockHeading   BlockKind = "heading"
+	BlockParagraph BlockKind = "paragraph"
+	BlockListItem  BlockKind = "list_item"
+	BlockTable     BlockKind = "table"
+	BlockCode      BlockKind = "code"
+	BlockQuote     BlockKind = "quote"
+	BlockImage     BlockKind = "image"
+	BlockCaption   BlockKind = "caption"
+	BlockFootnote  BlockKind = "footnote"
+)
+
+// Span places the bytes [Start, End) of a block's text: usually one line.
+type Span struct {
+	Start, End int
+	Box        Box
+}
+
+// Block is a piece of a document that reads as one: a heading, a paragraph, a
+// table. Text is UTF-8 without control characters other than newline and tab.
+// A table block has Table set and its Text empty; every other block has Text.
+type Block struct {
+	Kind  BlockKind
+	Text  string
+	Level int    // of a heading, 1 (outermost) to 6; nesting of a list item from 1
+	Page  int    // the unit it starts on
+	Spans []Span // in order, within Text; empty where the format has no geometry
+	Table *Table
+	Lang  string // of a code block: its programming language, when known
+}
+
+// Table is a grid of cells. Rows excludes the header. Every row has
+// len(Columns) cells, or, where Columns is empty, as many as the widest row.
+type Table struct {
+	Name     string   // sheet or caption, when known
+	Columns  []string // header, one per column; nil when the table has none
+	Types    []string // "text", "integer", "number", "date", "boolean" per column; nil when unknown
+	Rows     [][]string
+	FirstRow int   // unit number of Rows[0] where the unit is the row, else 0
+	RowBoxes []Box // one per row, or nil
+	Box      *Box  // of the whole table, or nil
+}
+
+// UnitStatus is the verdict on one unit in the page ledger.
+type UnitStatus string
+
+const (
+	UnitOK      UnitStatus = "ok"
+	UnitOCR     UnitStatus = "ocr"     // text came from optical recognition
+	UnitBlank   UnitStatus = "blank"   // opened and holds nothing to read
+	UnitSkipped UnitStatus = "skipped" // deliberately not read; the code says why
+	UnitFailed  UnitStatus = "failed"  // could not be read; the code says why
+)
+
+// UnitResult is what became of one unit. For formats whose unit is the row a
+// single result may stand for a run of rows: it then covers Unit..LastUnit.
+type UnitResult struct {
+	Unit     int
+	LastUnit int // 0 means Unit
+	Status   UnitStatus
+	Code     string // stable reason for skipped and failed
+	Message  string
+	Label    string  // printed page number or slide title, when it differs from Unit
+	Width    float64 // points, as displayed; 0 where the format has no geometry
+	Height   float64
+	Blocks   []Block
+	Warnings []Warning
+}
+
+// Heading is an entry of a document's outline.
+type Heading struct {
+	Level int    `json:"level"`
+	Title string `json:"title"`
+	Page  int    `json:"page"` // unit on which it starts
+}
+
+// LedgerRun gives the units From..To one verdict.
+type LedgerRun struct {
+	From    int        `json:"from"`
+	To      int        `json:"to"`
+	Status  UnitStatus `json:"status"`
+	Code    string     `json:"code,omitempty"`
+	Message string     `json:"message,omitempty"`
+}
+
+// Ledger is the verdicts on a range's units: sorted, disjoint, without gaps.
+type Ledger []LedgerRun
+
+// Add appends a verdict on units from..to, joining it to the last run when
+// they say the same. Calls must come in order.
+func (l Ledger) Add(run LedgerRun) Ledger {
+	if n := len(l); n > 0 {
+		last := &l[n-1]
+		if last.To+1 == run.From && last.Status == run.Status && last.Code == run.Code && last.Message == run.Message {
+			last.To = run.To
+			return l
+		}
+	}
+	return append(l, run)
+}
+
+// LedgerCounts is a ledger summed.
+type LedgerCounts struct {
+	OK      int `json:"ok"`
+	OCR     int `json:"ocr"`
+	Blank   int `json:"blank"`
+	Skipped int `json:"skipped"`
+	Failed  int `json:"failed"`
+}
+
+// Total is the number of units accounted for.
+func (c LedgerCounts) Total() int { return c.OK + c.OCR + c.Blank + c.Skipped + c.Failed }
+
+// Add counts n units under a status.
+func (c *LedgerCounts) Add(s UnitStatus, n int) {
+	switch s {
+	case UnitOK:
+		c.OK += n
+	case UnitOCR:
+		c.OCR += n
+	case UnitBlank:
+		c.Blank += n
+	case UnitSkipped:
+		c.Skipped += n
+	case UnitFailed:
+		c.Failed += n
+	}
+}
+
+// Counts sums the ledger.
+func (l Ledger) Counts() LedgerCounts {
+	var c LedgerCounts
+	for _, r := range l {
+		c.Add(r.Status, r.To-r.From+1)
+	}
+	return c
+}
+
+// ChunkKind is the role of a chunk's text.
+type ChunkKind string
+
+const (
+	ChunkText  ChunkKind = "text"
+	ChunkTable ChunkKind = "table"
+	ChunkCode  ChunkKind = "code"
+	ChunkImage ChunkKind = "image"
+)
+
+// Chunk is the piece of a document that search returns. It is immutable: it
+// belongs to one range result for ever, and is visible exactly while a live
+// generation lists that range.
+type Chunk struct {
+	ID          string            `json:"id"`
+	DocumentID  string            `json:"document_id"`
+	Generation  int               `json:"generation"`
+	RangeID     string            `json:"range_id"`
+	Ordinal     int               `json:"ordinal"` // position in the document: grows with reading order
+	Kind        ChunkKind         `json:"kind"`
+	Text        string            `json:"text"`
+	Tokens      int               `json:"tokens"` // cl100k_base
+	Pages       []int             `json:"pages"`
+	Boxes       []Box             `json:"boxes"`
+	HeadingPath []string          `json:"heading_path"`
+	Columns     map[string]any    `json:"columns,omitempty"`
+	Metadata    map[string]string `json:"metadata,omitempty"`
+}
+
+// OrdinalBase is the ordinal of the first chunk of a range that starts at
+// unit from: ordinals must grow over the document although its ranges are
+// chunked apart. A range may hold up to 1<<16 chunks a unit.
+func OrdinalBase(from int) int { return from << 16 }

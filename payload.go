@@ -1,0 +1,115 @@
+package sheaf
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+)
+
+// PlanPayload tells a plan task what to plan.
+type PlanPayload struct {
+	// Scope is "" for the whole document or "failed" for the units that
+	// generation Base could not read; what it could read is listed again.
+	Scope string `json:"scope,omitempty"`
+	Base  int    `json:"base,omitempty"`
+	// Fresh ignores stored results: everything is parsed and embedded again.
+	Fresh bool `json:"fresh,omitempty"`
+}
+
+// ParsePayload tells a parse or index task where its bytes are and how to read
+// them. It is written by the plan and holds all that an executor needs, so
+// that a task means the same whatever happens to the document's row.
+type ParsePayload struct {
+	Format    string          `json:"format"`     // parser id
+	MediaType string          `json:"media_type"` // as parsed
+	SourceKey string          `json:"source_key"` // blob: the original, or a shard of it
+	SHA256    string          `json:"sha256,omitempty"`
+	Size      int64           `json:"size"`
+	Hint      json.RawMessage `json:"hint,omitempty"`
+	Config    ParseConfig     `json:"config"` // merged with dataset and defaults
+	Headings  []string        `json:"headings,omitempty"`
+	// Reuse is the stored result that an index task copies; when its artifact
+	// is gone the task parses instead.
+	Reuse *TaskResult `json:"reuse,omitempty"`
+}
+
+// FinalizePayload guards the publication: it counts only while the document's
+// FinalizeEpoch is still this one.
+type FinalizePayload struct {
+	FinalizeEpoch int64 `json:"fin_epoch"`
+}
+
+// ArtifactKey is the blob key of a range result.
+func ArtifactKey(tenantID, documentID, rangeID string) string {
+	return ArtifactPrefix(tenantID, documentID) + rangeID + ".parquet"
+}
+
+// ArtifactPrefix is the folder of a document's range results and shards.
+func ArtifactPrefix(tenantID, documentID string) string {
+	return "artifacts/" + tenantID + "/" + documentID + "/"
+}
+
+// OriginalPrefix is the folder of the bytes a document was uploaded as.
+func OriginalPrefix(tenantID, documentID string) string {
+	return "originals/" + tenantID + "/" + documentID + "/"
+}
+
+// rank orders verdicts on one unit: the higher counts where ranges overlap,
+// since a unit that one attempt could read is read.
+var rank = map[UnitStatus]int{UnitOK: 5, UnitOCR: 4, UnitBlank: 3, UnitSkipped: 2, UnitFailed: 1}
+
+// MergeLedgers lays ledgers over each other: where they overlap the better
+// verdict counts. The runs of each may come in any order.
+func MergeLedgers(ledgers ...Ledger) Ledger {
+	var runs Ledger
+	for _, l := range ledgers {
+		runs = append(runs, l...)
+	}
+	var cuts []int
+	for _, r := range runs {
+		cuts = append(cuts, r.From, r.To+1)
+	}
+	slices.Sort(cuts)
+	cuts = slices.Compact(cuts)
+	slices.SortStableFunc(runs, func(a, b LedgerRun) int { return cmp.Compare(a.From, b.From) })
+
+	var out Ledger
+	var open []LedgerRun // runs that reach the current cut
+	next := 0
+	for i := 0; i+1 < len(cuts); i++ {
+		from, to := cuts[i], cuts[i+1]-1
+		for next < len(runs) && runs[next].From <= from {
+			open = append(open, runs[next])
+			next++
+		}
+		open = slices.DeleteFunc(open, func(r LedgerRun) bool { return r.To < from })
+		if len(open) == 0 {
+			continue
+		}
+		best := slices.MaxFunc(open, func(a, b LedgerRun) int { return cmp.Compare(rank[a.Status], rank[b.Status]) })
+		best.From, best.To = from, to
+		out = out.Add(best)
+	}
+	return out
+}
+
+// Missing lists the units of wanted that the ledger says nothing about.
+func (l Ledger) Missing(wanted []Range) []Range {
+	var out []Range
+	for _, w := range wanted {
+		at := w.From
+		for _, r := range l {
+			if r.To < at || r.From > w.To {
+				continue
+			}
+			if r.From > at {
+				out = append(out, Range{at, r.From - 1})
+			}
+			at = max(at, r.To+1)
+		}
+		if at <= w.To {
+			out = append(out, Range{at, w.To})
+		}
+	}
+	return out
+}
