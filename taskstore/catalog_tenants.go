@@ -1,0 +1,423 @@
+package taskstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"gorm.io/gorm"
+
+	"sheaf"
+)
+
+// Lists are cut to this many rows, and are this long when nobody says.
+const (
+	maxPage     = 1000
+	defaultPage = 50
+)
+
+func pageLimit(p sheaf.Page) int {
+	if p.Limit <= 0 {
+		return defaultPage
+	}
+	return min(p.Limit, maxPage)
+}
+
+// where collects the conditions of a query.
+type where struct {
+	conds []string
+	args  []any
+}
+
+func (w *where) add(cond string, args ...any) {
+	w.conds = append(w.conds, cond)
+	w.args = append(w.args, args...)
+}
+
+// page makes the condition go on after the cursor, and returns the rest of the
+// statement. It asks for one row more than the page holds: that there is one
+// says that there is a next page. A cursor is the last id that was listed, so
+// rows that come or go in between shift nothing.
+func (w *where) page(column string, p sheaf.Page) (suffix string, limit int) {
+	op, order := "<", "DESC"
+	if p.Ascending {
+		op, order = ">", "ASC"
+	}
+	if p.Cursor != "" {
+		w.add(column+op+"?", p.Cursor)
+	}
+	limit = pageLimit(p)
+	return fmt.Sprintf(" ORDER BY %s %s LIMIT %d", column, order, limit+1), limit
+}
+
+func (w *where) String() string { return " WHERE " + strings.Join(w.conds, " AND ") }
+
+// cut drops the extra row of a page and answers the cursor of the next.
+func cut[T any](rows []T, limit int, id func(T) string) ([]T, string) {
+	if len(rows) <= limit {
+		return rows, ""
+	}
+	return rows[:limit], id(rows[limit-1])
+}
+
+// checkText refuses text that not every engine can store: PostgreSQL takes no
+// NUL, and both servers nothing but UTF-8 up to the column's width.
+func checkText(field, s string, maxRunes int) error {
+	var f *sheaf.Failure
+	switch {
+	case !utf8.ValidString(s):
+		f = sheaf.Fail(sheaf.CategoryBadInput, "invalid_text", "%s is not UTF-8; send it as UTF-8", field)
+	case strings.ContainsRune(s, 0):
+		f = sheaf.Fail(sheaf.CategoryBadInput, "invalid_text", "%s holds a NUL character; leave it out", field)
+	case utf8.RuneCountInString(s) > maxRunes:
+		f = sheaf.Fail(sheaf.CategoryBadInput, "text_too_long", "%s has %d characters; shorten it to at most %d", field, utf8.RuneCountInString(s), maxRunes)
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w: %w", sheaf.ErrInvalid, f)
+}
+
+func checkTexts(fields ...any) error {
+	for i := 0; i+2 < len(fields); i += 3 {
+		if err := checkText(fields[i].(string), fields[i+1].(string), fields[i+2].(int)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func notFound(what, id string) error {
+	return fmt.Errorf("%w: %s %s", sheaf.ErrNotFound, what, clip(id, 64))
+}
+
+// changed turns the outcome of an update of one row into an error.
+func changed(res *gorm.DB, what, id string) error {
+	if res.Error != nil {
+		return translate(res.Error)
+	}
+	if res.RowsAffected == 0 {
+		return notFound(what, id)
+	}
+	return nil
+}
+
+// CreateTenant implements sheaf.TenantCatalog. A weight or cap below 1 becomes
+// 1 and 8.
+func (s *Store) CreateTenant(ctx context.Context, t sheaf.Tenant) (*sheaf.Tenant, error) {
+	if t.ID == "" {
+		t.ID = sheaf.NewID()
+	}
+	if err := checkTexts("the tenant's id", t.ID, 64, "the tenant's name", t.Name, 255); err != nil {
+		return nil, err
+	}
+	t.Weight = max(t.Weight, 1)
+	if t.Cap < 1 {
+		t.Cap = 8
+	}
+	err := insertRows(s.w.WithContext(ctx), "tenants", []string{"id", "name", "weight", "cap", "paused", "quota", "created_at"},
+		[][]any{{t.ID, t.Name, t.Weight, t.Cap, flag(t.Paused), encode(t.Quota), raw(s.now())}}, "")
+	if err != nil {
+		return nil, fmt.Errorf("create tenant %s: %w", t.ID, translate(err))
+	}
+	return s.Tenant(ctx, t.ID)
+}
+
+func flag(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Tenant implements sheaf.TenantCatalog.
+func (s *Store) Tenant(ctx context.Context, id string) (*sheaf.Tenant, error) {
+	var rows []tenantRow
+	if err := s.read(ctx).Raw("SELECT * FROM tenants WHERE id=?", id).Scan(&rows).Error; err != nil {
+		return nil, translate(err)
+	}
+	if len(rows) == 0 {
+		return nil, notFound("tenant", id)
+	}
+	t := rows[0].toDomain()
+	return &t, nil
+}
+
+// Tenants implements sheaf.TenantCatalog.
+func (s *Store) Tenants(ctx context.Context) ([]sheaf.Tenant, error) {
+	var rows []tenantRow
+	if err := s.read(ctx).Raw("SELECT * FROM tenants ORDER BY id").Scan(&rows).Error; err != nil {
+		return nil, translate(err)
+	}
+	out := make([]sheaf.Tenant, len(rows))
+	for i, r := range rows {
+		out[i] = r.toDomain()
+	}
+	return out, nil
+}
+
+// UpdateTenant implements sheaf.TenantCatalog. Paused is left to SetPaused,
+// which takes the tasks along.
+func (s *Store) UpdateTenant(ctx context.Context, t sheaf.Tenant) error {
+	if err := checkText("the tenant's name", t.Name, 255); err != nil {
+		return err
+	}
+	if t.Weight < 1 || t.Cap < 1 {
+		return fmt.Errorf("%w: a tenant's weight and cap are at least 1", sheaf.ErrInvalid)
+	}
+	return changed(s.w.WithContext(ctx).Exec("UPDATE tenants SET name=?, weight=?, cap=?, quota=? WHERE id=?",
+		t.Name, t.Weight, t.Cap, encode(t.Quota), t.ID), "tenant", t.ID)
+}
+
+// CreateKey implements sheaf.TenantCatalog.
+func (s *Store) CreateKey(ctx context.Context, k sheaf.Key, hash string) error {
+	scopes := encodeList(k.Scopes)
+	if err := checkTexts("the key's id", k.ID, 64, "the key's name", k.Name, 255, "the key's hash", hash, 128, "the key's scopes", scopes, 255); err != nil {
+		return err
+	}
+	return s.tx(ctx, func(tx *gorm.DB) error {
+		var tenant []string
+		if err := tx.Raw("SELECT id FROM tenants WHERE id=?"+s.d.share, k.TenantID).Scan(&tenant).Error; err != nil {
+			return err
+		}
+		if len(tenant) == 0 {
+			return notFound("tenant", k.TenantID)
+		}
+		return insertRows(tx, "api_keys", []string{"id", "tenant_id", "name", "hash", "scopes", "created_at"},
+			[][]any{{k.ID, k.TenantID, k.Name, hash, scopes, raw(s.now())}}, "")
+	})
+}
+
+// KeyByHash implements sheaf.TenantCatalog.
+func (s *Store) KeyByHash(ctx context.Context, hash string) (*sheaf.Key, error) {
+	var rows []keyRow
+	if err := s.read(ctx).Raw("SELECT * FROM api_keys WHERE hash=? AND revoked_at=0", hash).Scan(&rows).Error; err != nil {
+		return nil, translate(err)
+	}
+	if len(rows) == 0 {
+		return nil, fmt.Errorf("%w: no such key", sheaf.ErrNotFound)
+	}
+	k := rows[0].toDomain()
+	return &k, nil
+}
+
+// Keys implements sheaf.TenantCatalog; revoked keys are listed too.
+func (s *Store) Keys(ctx context.Context, tenantID string) ([]sheaf.Key, error) {
+	var rows []keyRow
+	if err := s.read(ctx).Raw("SELECT * FROM api_keys WHERE tenant_id=? ORDER BY id", tenantID).Scan(&rows).Error; err != nil {
+		return nil, translate(err)
+	}
+	out := make([]sheaf.Key, len(rows))
+	for i, r := range rows {
+		out[i] = r.toDomain()
+	}
+	return out, nil
+}
+
+// RevokeKey implements sheaf.TenantCatalog. Revoking twice is revoking once.
+func (s *Store) RevokeKey(ctx context.Context, tenantID, id string) error {
+	return changed(s.w.WithContext(ctx).Exec(s.sql("UPDATE api_keys SET revoked_at=CASE WHEN revoked_at=0 THEN @now ELSE revoked_at END WHERE tenant_id=? AND id=?"),
+		tenantID, id), "key", id)
+}
+
+// CreateDataset implements sheaf.DatasetCatalog.
+func (s *Store) CreateDataset(ctx context.Context, d sheaf.Dataset) (*sheaf.Dataset, error) {
+	if d.ID == "" {
+		d.ID = sheaf.NewID()
+	}
+	if d.Name == "" {
+		return nil, fmt.Errorf("%w: a dataset needs a name", sheaf.ErrInvalid)
+	}
+	if err := checkTexts("the dataset's id", d.ID, 64, "the dataset's name", d.Name, 255); err != nil {
+		return nil, err
+	}
+	err := s.tx(ctx, func(tx *gorm.DB) error {
+		var tenant []string
+		if err := tx.Raw("SELECT id FROM tenants WHERE id=?"+s.d.share, d.TenantID).Scan(&tenant).Error; err != nil {
+			return err
+		}
+		if len(tenant) == 0 {
+			return notFound("tenant", d.TenantID)
+		}
+		return insertRows(tx, "datasets", []string{"id", "tenant_id", "name", "parse_config", "paused", "created_at", "updated_at"},
+			[][]any{{d.ID, d.TenantID, d.Name, encode(d.ParseConfig), flag(d.Paused), raw(s.now()), raw(s.now())}}, "")
+	})
+	if err != nil {
+		return nil, fmt.Errorf("create dataset %q: %w", clip(d.Name, 80), err)
+	}
+	return s.Dataset(ctx, d.TenantID, d.ID)
+}
+
+// Dataset implements sheaf.DatasetCatalog.
+func (s *Store) Dataset(ctx context.Context, tenantID, idOrName string) (*sheaf.Dataset, error) {
+	var rows []datasetRow
+	// A name may look like the id of another dataset; the id counts.
+	err := s.read(ctx).Raw("SELECT * FROM datasets WHERE tenant_id=? AND (id=? OR name=?) ORDER BY CASE WHEN id=? THEN 0 ELSE 1 END LIMIT 1",
+		tenantID, idOrName, idOrName, idOrName).Scan(&rows).Error
+	if err != nil {
+		return nil, translate(err)
+	}
+	if len(rows) == 0 {
+		return nil, notFound("dataset", idOrName)
+	}
+	out, err := s.countDatasets(ctx, tenantID, rows)
+	if err != nil {
+		return nil, err
+	}
+	return &out[0], nil
+}
+
+// Datasets implements sheaf.DatasetCatalog.
+func (s *Store) Datasets(ctx context.Context, tenantID string, p sheaf.Page) ([]sheaf.Dataset, string, error) {
+	var w where
+	w.add("tenant_id=?", tenantID)
+	suffix, limit := w.page("id", p)
+	var rows []datasetRow
+	if err := s.read(ctx).Raw("SELECT * FROM datasets"+w.String()+suffix, w.args...).Scan(&rows).Error; err != nil {
+		return nil, "", translate(err)
+	}
+	rows, next := cut(rows, limit, func(r datasetRow) string { return r.ID })
+	out, err := s.countDatasets(ctx, tenantID, rows)
+	return out, next, err
+}
+
+func (s *Store) countDatasets(ctx context.Context, tenantID string, rows []datasetRow) ([]sheaf.Dataset, error) {
+	out := make([]sheaf.Dataset, len(rows))
+	at := make(map[string]*sheaf.Dataset, len(rows))
+	ids := make([]string, len(rows))
+	for i, r := range rows {
+		out[i] = r.toDomain()
+		ids[i], at[r.ID] = r.ID, &out[i]
+	}
+	for batch := range chunks(ids) {
+		var sums []struct {
+			DatasetID         string
+			Documents, Chunks int
+		}
+		err := s.read(ctx).Raw(`SELECT dataset_id, COUNT(*) AS documents, COALESCE(SUM(chunk_count), 0) AS chunks FROM documents
+			WHERE tenant_id=? AND dataset_id IN ? AND deleted_at=0 GROUP BY dataset_id`, tenantID, batch).Scan(&sums).Error
+		if err != nil {
+			return nil, translate(err)
+		}
+		for _, n := range sums {
+			at[n.DatasetID].Documents, at[n.DatasetID].Chunks = n.Documents, n.Chunks
+		}
+	}
+	return out, nil
+}
+
+// UpdateDataset implements sheaf.DatasetCatalog. Paused is left to SetPaused,
+// which takes the tasks along.
+func (s *Store) UpdateDataset(ctx context.Context, d sheaf.Dataset) error {
+	if d.Name == "" {
+		return fmt.Errorf("%w: a dataset needs a name", sheaf.ErrInvalid)
+	}
+	if err := checkText("the dataset's name", d.Name, 255); err != nil {
+		return err
+	}
+	return changed(s.w.WithContext(ctx).Exec(s.sql("UPDATE datasets SET name=?, parse_config=?, updated_at=@now WHERE tenant_id=? AND id=?"),
+		d.Name, encode(d.ParseConfig), d.TenantID, d.ID), "dataset", d.ID)
+}
+
+// DeleteDataset implements sheaf.DatasetCatalog. Uploads hold the dataset's
+// row while they write, so none can slip in between the last look for
+// documents and the removal of the row.
+func (s *Store) DeleteDataset(ctx context.Context, tenantID, id string) (sheaf.DeleteReceipt, error) {
+	var sum sheaf.DeleteReceipt
+	var found []string
+	if err := s.read(ctx).Raw("SELECT id FROM datasets WHERE tenant_id=? AND id=?", tenantID, id).Scan(&found).Error; err != nil {
+		return sum, translate(err)
+	}
+	if len(found) == 0 {
+		return sum, notFound("dataset", id)
+	}
+	for {
+		var ids []string
+		if err := s.w.WithContext(ctx).Raw("SELECT id FROM documents WHERE tenant_id=? AND dataset_id=? AND deleted_at=0 ORDER BY id LIMIT 500", tenantID, id).Scan(&ids).Error; err != nil {
+			return sum, translate(err)
+		}
+		if len(ids) > 0 {
+			r, err := s.DeleteDocuments(ctx, tenantID, ids)
+			sum.Documents += r.Documents
+			sum.Generations += r.Generations
+			sum.Tasks += r.Tasks
+			sum.Chunks += r.Chunks
+			sum.Bytes += r.Bytes
+			sum.DocumentIDs = append(sum.DocumentIDs, r.DocumentIDs...)
+			sum.RunningTasks = append(sum.RunningTasks, r.RunningTasks...)
+			if err != nil {
+				return sum, err
+			}
+			continue
+		}
+		again := false
+		err := s.tx(ctx, func(tx *gorm.DB) error {
+			again = false
+			if err := tx.Raw("SELECT id FROM datasets WHERE id=?"+s.d.lock, id).Scan(&found).Error; err != nil {
+				return err
+			}
+			var left []string
+			if err := tx.Raw("SELECT id FROM documents WHERE tenant_id=? AND dataset_id=? AND deleted_at=0 LIMIT 1", tenantID, id).Scan(&left).Error; err != nil {
+				return err
+			}
+			if again = len(left) > 0; again {
+				return nil
+			}
+			return tx.Exec("DELETE FROM datasets WHERE tenant_id=? AND id=?", tenantID, id).Error
+		})
+		if err != nil || !again {
+			return sum, err
+		}
+	}
+}
+
+// Idempotent implements sheaf.JobCatalog. Keys are remembered for a day.
+func (s *Store) Idempotent(ctx context.Context, tenantID, key, requestHash string) (begun bool, answer []byte, err error) {
+	if err := checkTexts("the idempotency key", key, 128, "the request's hash", requestHash, 128); err != nil {
+		return false, nil, err
+	}
+	w := s.w.WithContext(ctx)
+	for range 3 {
+		if err := w.Exec(s.sql("DELETE FROM idempotency WHERE tenant_id=? AND k=? AND created_at<@now-86400000"), tenantID, key).Error; err != nil {
+			return false, nil, translate(err)
+		}
+		err := insertRows(w, "idempotency", []string{"tenant_id", "k", "request_hash", "created_at"}, [][]any{{tenantID, key, requestHash, raw(s.now())}}, "")
+		if err == nil {
+			return true, nil, nil
+		}
+		if err = translate(err); !errors.Is(err, sheaf.ErrConflict) {
+			return false, nil, err
+		}
+		var rows []idempotencyRow
+		if err := w.Raw("SELECT * FROM idempotency WHERE tenant_id=? AND k=?", tenantID, key).Scan(&rows).Error; err != nil {
+			return false, nil, translate(err)
+		}
+		switch {
+		case len(rows) == 0: // dropped since the insert met it
+			continue
+		case rows[0].RequestHash != requestHash:
+			return false, nil, fmt.Errorf("%w: idempotency key %q was used with another request; use a new key", sheaf.ErrConflict, key)
+		case rows[0].Answer == "":
+			return false, nil, nil
+		}
+		return false, []byte(rows[0].Answer), nil
+	}
+	return false, nil, fmt.Errorf("%w: idempotency key %q is being used and dropped again and again", sheaf.ErrUnavailable, key)
+}
+
+// FinishIdempotent implements sheaf.JobCatalog. The answer is text.
+func (s *Store) FinishIdempotent(ctx context.Context, tenantID, key string, answer []byte) error {
+	if len(answer) == 0 || len(answer) > 8<<20 {
+		return fmt.Errorf("%w: an answer to be repeated has 1 byte to 8 MB, this one %d bytes", sheaf.ErrInvalid, len(answer))
+	}
+	if err := checkText("the answer", string(answer), 8<<20); err != nil {
+		return err
+	}
+	return changed(s.w.WithContext(ctx).Exec("UPDATE idempotency SET answer=? WHERE tenant_id=? AND k=?", string(answer), tenantID, key), "idempotency key", key)
+}
+
+// DropIdempotent implements sheaf.JobCatalog.
+func (s *Store) DropIdempotent(ctx context.Context, tenantID, key string) error {
+	return translate(s.w.WithContext(ctx).Exec("DELETE FROM idempotency WHERE tenant_id=? AND k=? AND answer=''", tenantID, key).Error)
+}

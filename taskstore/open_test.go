@@ -1,0 +1,50 @@
+package taskstore_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"sheaf"
+	"sheaf/taskstore"
+	"sheaf/taskstore/storetest"
+)
+
+func TestMigrateByManyProcessesAtOnce(t *testing.T) {
+	storetest.ForEachEngine(t, func(t *testing.T, engine string) {
+		c := storetest.Config(t, engine)
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				s, err := taskstore.Open(context.Background(), c)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer s.Close()
+				for range 2 {
+					if err := s.Migrate(context.Background()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+func TestOpenSaysWhatIsWrong(t *testing.T) {
+	ctx := context.Background()
+	if _, err := taskstore.Open(ctx, taskstore.Config{Driver: "oracle"}); !errors.Is(err, sheaf.ErrInvalid) {
+		t.Errorf("unknown driver: %v, want ErrInvalid", err)
+	}
+	for _, c := range []taskstore.Config{
+		{Driver: "mysql", DSN: "root@tcp(127.0.0.1:1)/test"},
+		{Driver: "postgres", DSN: "postgres://a:b@127.0.0.1:1/test"},
+	} {
+		if _, err := taskstore.Open(ctx, c); !errors.Is(err, sheaf.ErrUnavailable) {
+			t.Errorf("%s server that is not there: %v, want ErrUnavailable", c.Driver, err)
+		}
+	}
+}

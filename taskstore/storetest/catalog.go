@@ -1,0 +1,1229 @@
+package storetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"sheaf"
+	"sheaf/taskstore"
+)
+
+// RunCatalog runs the contract of sheaf.Catalog on one empty database. Each
+// case has a tenant of its own, which also shows that tenants share nothing.
+func RunCatalog(t *testing.T, open func(testing.TB) *taskstore.Store) {
+	s := open(t)
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, *bench)
+	}{
+		{"TenantsAndKeys", testTenants},
+		{"Datasets", testDatasets},
+		{"CreateIsIdempotentAndReplaces", testCreate},
+		{"Quota", testQuota},
+		{"ReparseSupersedesAndKeepsTheLive", testReparse},
+		{"Cancel", testCancel},
+		{"DeleteHidesAndLeavesGarbage", testDelete},
+		{"JobIsSummed", testJob},
+		{"JobErrors", testJobErrors},
+		{"PauseReachesTasksThatAreSpawned", testPause},
+		{"Remaining", testRemaining},
+		{"Idempotency", testIdempotency},
+		{"ListsPageThroughConcurrentInserts", testPages},
+		{"FiltersAndHostileNames", testFilters},
+		{"EventsAndTaskHistory", testEvents},
+		{"DeadLetters", testDead},
+		{"Queues", testQueues},
+		{"StatsOfTheLastMinutes", testStats},
+		{"LastEventIsWhereAStreamMayBegin", testLastEvent},
+		{"UnitLedgerKeepsTheBestVerdict", testUnitLedger},
+		{"OtherTenantsSeeNothing", testTenantWalk},
+		{"RacesLeaveAConsistentState", testRaces},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(t, newBench(t, s)) })
+	}
+}
+
+// bench is a tenant with a dataset.
+type bench struct {
+	*taskstore.Store
+	t       *testing.T
+	ctx     context.Context
+	tenant  string
+	dataset *sheaf.Dataset
+}
+
+func newBench(t *testing.T, s *taskstore.Store) *bench {
+	t.Helper()
+	b := &bench{Store: s, t: t, ctx: context.Background()}
+	tenant, err := s.CreateTenant(b.ctx, sheaf.Tenant{ID: sheaf.NewID(), Name: t.Name(), Weight: 1, Cap: 8})
+	b.ok(err)
+	b.tenant = tenant.ID
+	b.dataset, err = s.CreateDataset(b.ctx, sheaf.Dataset{ID: sheaf.NewID(), TenantID: b.tenant, Name: "files"})
+	b.ok(err)
+	return b
+}
+
+func (b *bench) ok(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) is(err, kind error) {
+	b.t.Helper()
+	if !errors.Is(err, kind) {
+		b.t.Fatalf("got %v, want %v", err, kind)
+	}
+}
+
+// same compares by value, and says what differs.
+func (b *bench) same(what string, got, want any) {
+	b.t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		b.t.Fatalf("%s: got %+v, want %+v", what, got, want)
+	}
+}
+
+func (b *bench) newDocument(name string) sheaf.NewDocument {
+	id := sheaf.NewID()
+	return sheaf.NewDocument{
+		Document: sheaf.Document{ID: id, Name: name, MediaType: "application/pdf", Size: 100, SHA256: strings.Repeat("0", 32) + id,
+			BlobKey: sheaf.OriginalPrefix(b.tenant, id) + "v1", Metadata: map[string]string{"by": "test"}},
+		Plan: planTask(),
+	}
+}
+
+func planTask() sheaf.NewTask {
+	return sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindPlan, Cost: 1, Payload: json.RawMessage(`{}`)}
+}
+
+func (b *bench) newJob(kind sheaf.JobKind) sheaf.Job {
+	return sheaf.Job{ID: sheaf.NewID(), TenantID: b.tenant, DatasetID: b.dataset.ID, Kind: kind}
+}
+
+// create uploads documents of the given names under one job.
+func (b *bench) create(names ...string) (jobID string, ids []string) {
+	b.t.Helper()
+	job := b.newJob(sheaf.JobIngest)
+	var docs []sheaf.NewDocument
+	for _, n := range names {
+		d := b.newDocument(n)
+		ids, docs = append(ids, d.Document.ID), append(docs, d)
+	}
+	_, err := b.CreateDocuments(b.ctx, job, docs, "")
+	b.ok(err)
+	return job.ID, ids
+}
+
+func (b *bench) doc(id string) *sheaf.Document {
+	b.t.Helper()
+	d, err := b.Document(b.ctx, b.tenant, id)
+	b.ok(err)
+	return d
+}
+
+func (b *bench) tasks(id string, gen int) []sheaf.Task {
+	b.t.Helper()
+	ts, err := b.Tasks(b.ctx, b.tenant, id, gen)
+	b.ok(err)
+	return ts
+}
+
+// task finds the one task of a kind in the newest generation.
+func (b *bench) task(id string, kind sheaf.TaskKind) *sheaf.Task {
+	b.t.Helper()
+	for _, t := range b.tasks(id, 0) {
+		if t.Kind == kind {
+			return &t
+		}
+	}
+	b.t.Fatalf("document %s has no %s task", id, kind)
+	return nil
+}
+
+func (b *bench) claim(taskID string) *sheaf.Task {
+	b.t.Helper()
+	t, err := b.Claim(b.ctx, taskID, "worker", time.Minute)
+	b.ok(err)
+	return t
+}
+
+func (b *bench) fold() {
+	b.t.Helper()
+	for range 100 {
+		n, err := b.Fold(b.ctx, 200)
+		b.ok(err)
+		if n == 0 {
+			return
+		}
+	}
+	b.t.Fatal("folding does not come to rest")
+}
+
+// plan runs the plan of the newest generation: one parse task a range.
+func (b *bench) plan(id string, ranges ...sheaf.Range) {
+	b.t.Helper()
+	p := b.claim(b.task(id, sheaf.KindPlan).ID)
+	c := sheaf.Completion{Plan: &sheaf.PlanResult{Parser: "pdf/1", Unit: sheaf.UnitPage}}
+	for _, r := range ranges {
+		c.Plan.Units = max(c.Plan.Units, r.To)
+		c.Spawn = append(c.Spawn, sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindParse, Unit: sheaf.UnitPage, Range: r, Cost: r.Len()})
+	}
+	b.ok(b.Complete(b.ctx, p.Held(), c))
+}
+
+func (b *bench) result(t *sheaf.Task) sheaf.TaskResult {
+	id := sheaf.RangeID(t.ID, t.Epoch)
+	n := t.Range.Len()
+	return sheaf.TaskResult{RangeID: id, ArtifactKey: sheaf.ArtifactKey(b.tenant, t.DocumentID, id), Chunks: 2 * n, Tokens: 10 * n,
+		Ledger: sheaf.Ledger{{From: t.Range.From, To: t.Range.To, Status: sheaf.UnitOK}},
+		Usage:  sheaf.Usage{Pages: n, Tokens: 10 * n, EmbeddedTokens: 9 * n, Bytes: 5_000_000_000}}
+}
+
+// parse runs every parse task of the newest generation, and returns the ranges.
+func (b *bench) parse(id string) (ranges []string) {
+	b.t.Helper()
+	for _, t := range b.tasks(id, 0) {
+		if t.Kind == sheaf.KindParse && t.State == sheaf.TaskPending {
+			c := b.claim(t.ID)
+			r := b.result(c)
+			ranges = append(ranges, r.RangeID)
+			b.ok(b.Complete(b.ctx, c.Held(), sheaf.Completion{Result: r}))
+		}
+	}
+	return ranges
+}
+
+// publish lets the keeper decide and runs the finalize task.
+func (b *bench) publish(id string, p sheaf.Publication) {
+	b.t.Helper()
+	b.fold()
+	for _, t := range b.tasks(id, 0) {
+		if t.Kind == sheaf.KindFinalize && t.State == sheaf.TaskPending {
+			c := b.claim(t.ID)
+			b.ok(b.Complete(b.ctx, c.Held(), sheaf.Completion{Publish: &p}))
+			b.fold()
+			return
+		}
+	}
+	b.t.Fatalf("document %s is %s and has no finalize task to run", id, b.doc(id).State)
+}
+
+// live makes a document of 12 pages that has been read.
+func (b *bench) live(name string) (jobID, id string, ranges []string) {
+	b.t.Helper()
+	jobID, ids := b.create(name)
+	b.plan(ids[0], sheaf.Range{From: 1, To: 6}, sheaf.Range{From: 7, To: 12})
+	ranges = b.parse(ids[0])
+	b.publish(ids[0], sheaf.Publication{State: sheaf.DocSucceeded, Ledger: sheaf.LedgerCounts{OK: 12}, Chunks: 24, Tokens: 120})
+	return jobID, ids[0], ranges
+}
+
+func (b *bench) visible(ranges []string) int {
+	b.t.Helper()
+	v, err := b.Visible(b.ctx, b.tenant, ranges)
+	b.ok(err)
+	return len(v)
+}
+
+func testTenants(t *testing.T, b *bench) {
+	_, err := b.CreateTenant(b.ctx, sheaf.Tenant{ID: b.tenant, Name: "again"})
+	b.is(err, sheaf.ErrConflict)
+	got, err := b.Tenant(b.ctx, b.tenant)
+	b.ok(err)
+	if got.Weight != 1 || got.Cap != 8 || got.CreatedAt.IsZero() || got.Name != t.Name() {
+		t.Fatalf("got %+v", got)
+	}
+	got.Weight, got.Cap, got.Quota.Bytes, got.Name = 3, 5, 1<<40, "renamed"
+	b.ok(b.UpdateTenant(b.ctx, *got))
+	again, err := b.Tenant(b.ctx, b.tenant)
+	b.ok(err)
+	b.same("tenant", again, got)
+	b.is(b.UpdateTenant(b.ctx, sheaf.Tenant{ID: "nobody", Weight: 1, Cap: 1}), sheaf.ErrNotFound)
+	b.is(b.UpdateTenant(b.ctx, sheaf.Tenant{ID: b.tenant}), sheaf.ErrInvalid)
+	all, err := b.Tenants(b.ctx)
+	b.ok(err)
+	if !slices.ContainsFunc(all, func(x sheaf.Tenant) bool { return x.ID == b.tenant }) {
+		t.Fatal("the tenant is not listed")
+	}
+
+	k := sheaf.Key{ID: sheaf.NewID(), TenantID: b.tenant, Name: "ci", Scopes: []string{"read", "write"}}
+	hash := "hash-" + k.ID
+	b.ok(b.CreateKey(b.ctx, k, hash))
+	b.is(b.CreateKey(b.ctx, sheaf.Key{ID: sheaf.NewID(), TenantID: b.tenant, Name: "twin"}, hash), sheaf.ErrConflict)
+	b.is(b.CreateKey(b.ctx, sheaf.Key{ID: sheaf.NewID(), TenantID: "nobody"}, "h"+k.ID), sheaf.ErrNotFound)
+	found, err := b.KeyByHash(b.ctx, hash)
+	b.ok(err)
+	b.same("scopes", found.Scopes, k.Scopes)
+	b.is(b.RevokeKey(b.ctx, "nobody", k.ID), sheaf.ErrNotFound)
+	b.ok(b.RevokeKey(b.ctx, b.tenant, k.ID))
+	b.ok(b.RevokeKey(b.ctx, b.tenant, k.ID))
+	_, err = b.KeyByHash(b.ctx, hash)
+	b.is(err, sheaf.ErrNotFound)
+	keys, err := b.Keys(b.ctx, b.tenant)
+	b.ok(err)
+	if len(keys) != 1 || keys[0].RevokedAt.IsZero() {
+		t.Fatalf("keys %+v", keys)
+	}
+}
+
+func testDatasets(t *testing.T, b *bench) {
+	_, err := b.CreateDataset(b.ctx, sheaf.Dataset{ID: sheaf.NewID(), TenantID: b.tenant, Name: "files"})
+	b.is(err, sheaf.ErrConflict)
+	_, err = b.CreateDataset(b.ctx, sheaf.Dataset{ID: sheaf.NewID(), TenantID: "nobody", Name: "x"})
+	b.is(err, sheaf.ErrNotFound)
+	_, err = b.CreateDataset(b.ctx, sheaf.Dataset{ID: sheaf.NewID(), TenantID: b.tenant, Name: strings.Repeat("x", 4096)})
+	b.is(err, sheaf.ErrInvalid)
+	// A dataset that is named like the other's id does not hide it.
+	_, err = b.CreateDataset(b.ctx, sheaf.Dataset{ID: sheaf.NewID(), TenantID: b.tenant, Name: b.dataset.ID})
+	b.ok(err)
+	for _, key := range []string{b.dataset.ID, "files"} {
+		d, err := b.Dataset(b.ctx, b.tenant, key)
+		b.ok(err)
+		b.same("dataset by "+key, d.ID, b.dataset.ID)
+	}
+	b.live("a")
+	b.create("b")
+	d, err := b.Dataset(b.ctx, b.tenant, "files")
+	b.ok(err)
+	b.same("counts", []int{d.Documents, d.Chunks}, []int{2, 24})
+	d.Name, d.ParseConfig.TaskPageSize = "Ünïcode %_'\"", 22
+	b.ok(b.UpdateDataset(b.ctx, *d))
+	got, err := b.Dataset(b.ctx, b.tenant, d.Name)
+	b.ok(err)
+	b.same("page size", got.ParseConfig.TaskPageSize, 22)
+	got.Name = b.dataset.ID
+	b.is(b.UpdateDataset(b.ctx, *got), sheaf.ErrConflict)
+
+	r, err := b.DeleteDataset(b.ctx, b.tenant, b.dataset.ID)
+	b.ok(err)
+	b.same("receipt", []int{r.Documents, r.Generations, r.Chunks, int(r.Bytes)}, []int{2, 2, 24, 200})
+	_, err = b.DeleteDataset(b.ctx, b.tenant, b.dataset.ID)
+	b.is(err, sheaf.ErrNotFound)
+	_, err = b.CreateDocuments(b.ctx, b.newJob(sheaf.JobIngest), []sheaf.NewDocument{b.newDocument("late")}, "")
+	b.is(err, sheaf.ErrNotFound)
+}
+
+func testCreate(t *testing.T, b *bench) {
+	job := b.newJob(sheaf.JobIngest)
+	docs := []sheaf.NewDocument{b.newDocument("a"), b.newDocument("b")}
+	docs[1].Document.Lane = sheaf.LaneInteractive
+	for range 2 { // the second is a repetition
+		replaced, err := b.CreateDocuments(b.ctx, job, docs, "00-trace")
+		b.ok(err)
+		b.same("replaced", len(replaced), 0)
+	}
+	id := docs[0].Document.ID
+	d := b.doc(id)
+	b.same("document", []any{d.State, d.Generation, d.LiveGeneration, d.Lane, d.JobID, d.Metadata["by"]}, []any{sheaf.DocQueued, 1, 0, sheaf.LaneNormal, job.ID, "test"})
+	ts := b.tasks(docs[1].Document.ID, 0)
+	b.same("tasks", len(ts), 1)
+	b.same("plan", []any{ts[0].ID, ts[0].Kind, ts[0].State, ts[0].Lane, ts[0].Trace}, []any{docs[1].Plan.ID, sheaf.KindPlan, sheaf.TaskPending, sheaf.LaneInteractive, "00-trace"})
+	evs, err := b.Events(b.ctx, b.tenant, sheaf.EventFilter{JobID: job.ID}, 0, 0)
+	b.ok(err)
+	b.same("events", len(evs), 2)
+
+	_, err = b.CreateDocuments(b.ctx, b.newJob(sheaf.JobIngest), []sheaf.NewDocument{docs[0], docs[0]}, "")
+	b.is(err, sheaf.ErrInvalid)
+	other := newBench(t, b.Store)
+	_, err = b.CreateDocuments(b.ctx, other.newJob(sheaf.JobIngest), []sheaf.NewDocument{docs[0]}, "")
+	b.is(err, sheaf.ErrConflict)
+	elsewhere, err := b.CreateDataset(b.ctx, sheaf.Dataset{ID: sheaf.NewID(), TenantID: b.tenant, Name: "elsewhere"})
+	b.ok(err)
+	j := b.newJob(sheaf.JobIngest)
+	j.DatasetID = elsewhere.ID
+	_, err = b.CreateDocuments(b.ctx, j, []sheaf.NewDocument{docs[0]}, "")
+	b.is(err, sheaf.ErrConflict)
+	if _, err = b.Job(b.ctx, b.tenant, j.ID); !errors.Is(err, sheaf.ErrNotFound) {
+		t.Fatalf("a refused upload left its job behind: %v", err)
+	}
+
+	// New bytes while the first generation is being read.
+	b.plan(id, sheaf.Range{From: 1, To: 3})
+	running := b.claim(b.task(id, sheaf.KindParse).ID)
+	again := docs[0]
+	again.Document.SHA256, again.Document.Size, again.Document.BlobKey, again.Plan = strings.Repeat("f", 64), 7, docs[0].Document.BlobKey+"-2", planTask()
+	next := b.newJob(sheaf.JobIngest)
+	for range 2 {
+		replaced, err := b.CreateDocuments(b.ctx, next, []sheaf.NewDocument{again}, "")
+		b.ok(err)
+		b.same("replaced", replaced, []string{id})
+	}
+	d = b.doc(id)
+	b.same("replaced document", []any{d.Generation, d.State, d.Size, d.SHA256, d.JobID, d.Units}, []any{2, sheaf.DocQueued, int64(7), strings.Repeat("f", 64), next.ID, 0})
+	old := b.tasks(id, 1)
+	for _, o := range old {
+		if o.Kind == sheaf.KindParse && (o.State != sheaf.TaskSuperseded || o.Epoch != running.Epoch+1) {
+			t.Fatalf("old task %+v", o)
+		}
+	}
+	b.is(b.Complete(b.ctx, running.Held(), sheaf.Completion{}), sheaf.ErrStale)
+	gens, err := b.Generations(b.ctx, b.tenant, id)
+	b.ok(err)
+	b.same("generations", []any{len(gens), gens[0].Generation, gens[0].State, gens[1].State}, []any{2, 2, sheaf.DocQueued, sheaf.DocCanceled})
+}
+
+func testQuota(t *testing.T, b *bench) {
+	set := func(q sheaf.Quota) {
+		b.ok(b.UpdateTenant(b.ctx, sheaf.Tenant{ID: b.tenant, Name: "q", Weight: 1, Cap: 8, Quota: q}))
+	}
+	submit := func(n int) error {
+		var docs []sheaf.NewDocument
+		for range n {
+			docs = append(docs, b.newDocument("q"))
+		}
+		_, err := b.CreateDocuments(b.ctx, b.newJob(sheaf.JobIngest), docs, "")
+		return err
+	}
+	for _, q := range []sheaf.Quota{{Documents: 2}, {Bytes: 250}, {QueuedTasks: 2}} {
+		set(q)
+		err := submit(3)
+		b.is(err, sheaf.ErrLimit)
+		f, ok := errors.AsType[*sheaf.LimitFailure](err)
+		if limit := int64(q.Documents+q.QueuedTasks) + q.Bytes; !ok || f.Code != "usage_limit_exceeded" || f.Current != 0 || f.Limit != limit {
+			t.Fatalf("%+v: %v", q, err)
+		}
+	}
+	h, err := b.Holdings(b.ctx, b.tenant)
+	b.ok(err)
+	b.same("holdings after refusals", h, sheaf.Quota{})
+
+	// Many at once never take more than there is.
+	set(sheaf.Quota{Documents: 5})
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	won := 0
+	for range 8 {
+		wg.Go(func() {
+			err := submit(1)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				won++
+			} else if !errors.Is(err, sheaf.ErrLimit) {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	h, err = b.Holdings(b.ctx, b.tenant)
+	b.ok(err)
+	b.same("uploads that won, and holdings", []any{won, h}, []any{5, sheaf.Quota{Documents: 5, Bytes: 500, QueuedTasks: 5}})
+}
+
+func testReparse(t *testing.T, b *bench) {
+	_, id, ranges := b.live("a")
+	b.same("visible", b.visible(ranges), 2)
+	before := b.doc(id)
+	job := b.newJob(sheaf.JobReparse)
+	first := sheaf.ReparseDocument{DocumentID: id, ParseConfig: sheaf.ParseConfig{TaskPageSize: 3}, Plan: planTask()}
+	for range 2 {
+		b.ok(b.Reparse(b.ctx, job, []sheaf.ReparseDocument{first}, ""))
+	}
+	d := b.doc(id)
+	b.same("reparsed", []any{d.Generation, d.LiveGeneration, d.State, d.Progress, d.Chunks, d.Units, d.ParseConfig.TaskPageSize, d.FinishedAt.IsZero()},
+		[]any{2, 1, sheaf.DocQueued, 0.0, before.Chunks, 12, 3, true})
+	b.same("still visible", b.visible(ranges), 2)
+
+	b.plan(id, sheaf.Range{From: 1, To: 12})
+	running := b.claim(b.task(id, sheaf.KindParse).ID)
+	garbage := b.garbageOf(id)
+	b.ok(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []sheaf.ReparseDocument{{DocumentID: id, Plan: planTask()}}, ""))
+	b.is(b.AppendEvents(b.ctx, running.Held(), []sheaf.Event{{Kind: sheaf.EventMessage}}), sheaf.ErrStale)
+	b.AdvanceClock(3 * time.Minute)
+	if got := b.garbageOf(id); len(got) != len(garbage)+1 || !slices.ContainsFunc(got, func(g sheaf.Garbage) bool {
+		return g.RangeID == sheaf.RangeID(running.ID, running.Epoch) && g.ArtifactKey != ""
+	}) {
+		t.Fatalf("what the superseded attempt wrote is not garbage: %+v", got)
+	}
+	old, err := b.Job(b.ctx, b.tenant, job.ID)
+	b.ok(err)
+	b.same("superseded job", old.State, sheaf.DocCanceled)
+
+	b.plan(id, sheaf.Range{From: 1, To: 12})
+	newRanges := b.parse(id)
+	b.same("not yet published", b.visible(newRanges), 0)
+	b.publish(id, sheaf.Publication{State: sheaf.DocSucceeded, Chunks: 24})
+	b.same("published", []int{b.visible(newRanges), b.visible(ranges)}, []int{1, 0})
+	b.is(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []sheaf.ReparseDocument{{DocumentID: sheaf.NewID(), Plan: planTask()}}, ""), sheaf.ErrNotFound)
+}
+
+// garbageOf lists what of the document is due for collection.
+func (b *bench) garbageOf(id string) []sheaf.Garbage {
+	b.t.Helper()
+	all, err := b.Garbage(b.ctx, 10_000)
+	b.ok(err)
+	return slices.DeleteFunc(all, func(g sheaf.Garbage) bool { return g.DocumentID != id })
+}
+
+func testCancel(t *testing.T, b *bench) {
+	_, done, ranges := b.live("done")
+	_, ids := b.create("queued", "running")
+	b.plan(ids[1], sheaf.Range{From: 1, To: 2}, sheaf.Range{From: 3, To: 4}, sheaf.Range{From: 5, To: 6})
+	var held *sheaf.Task
+	for _, x := range b.tasks(ids[1], 0) {
+		if x.Kind == sheaf.KindParse && held == nil {
+			held = b.claim(x.ID)
+		}
+	}
+	b.fold()
+	r, err := b.CancelDocuments(b.ctx, b.tenant, append(ids, done))
+	b.ok(err)
+	b.same("receipt", r, sheaf.CancelReceipt{Documents: 2, Queued: 3, Running: 1, RunningTasks: []string{held.ID}})
+	b.same("states", []any{b.doc(ids[0]).State, b.doc(ids[1]).State, b.doc(done).State}, []any{sheaf.DocCanceling, sheaf.DocCanceling, sheaf.DocSucceeded})
+	again, err := b.CancelDocuments(b.ctx, b.tenant, ids)
+	b.ok(err)
+	b.same("again", again, sheaf.CancelReceipt{RunningTasks: []string{held.ID}})
+	for _, x := range b.tasks(ids[1], 0) {
+		if x.State == sheaf.TaskCanceled {
+			if _, err := b.Claim(b.ctx, x.ID, "w", time.Minute); !errors.Is(err, sheaf.ErrConflict) {
+				t.Fatalf("a canceled task was claimed: %v", err)
+			}
+			if x.Epoch != 1 {
+				t.Fatalf("epoch %d of a canceled task, want 1", x.Epoch)
+			}
+		}
+	}
+	b.fold()
+	b.same("with a task running", []any{b.doc(ids[0]).State, b.doc(ids[1]).State}, []any{sheaf.DocCanceled, sheaf.DocCanceling})
+	_, err = b.FailTask(b.ctx, held.Held(), sheaf.FailReport{Failure: *sheaf.Fail(sheaf.CategoryCanceled, "canceled", "stopped")})
+	b.ok(err)
+	b.fold()
+	b.same("at the end", b.doc(ids[1]).State, sheaf.DocCanceled)
+	b.same("what is live", b.visible(ranges), 2)
+
+	// A document that is being finalized can be canceled, until it is published.
+	_, ids = b.create("late")
+	b.plan(ids[0], sheaf.Range{From: 1, To: 1})
+	b.parse(ids[0])
+	b.fold()
+	b.same("finalizing", b.doc(ids[0]).State, sheaf.DocFinalizing)
+	fin := b.claim(b.task(ids[0], sheaf.KindFinalize).ID)
+	_, err = b.CancelDocuments(b.ctx, b.tenant, ids)
+	b.ok(err)
+	b.is(b.Complete(b.ctx, fin.Held(), sheaf.Completion{Publish: &sheaf.Publication{State: sheaf.DocSucceeded}}), sheaf.ErrStale)
+	_, err = b.CancelDocuments(b.ctx, b.tenant, []string{sheaf.NewID()})
+	b.is(err, sheaf.ErrNotFound)
+}
+
+func testDelete(t *testing.T, b *bench) {
+	jobID, id, ranges := b.live("a")
+	b.ok(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []sheaf.ReparseDocument{{DocumentID: id, Plan: planTask()}}, ""))
+	held := b.claim(b.task(id, sheaf.KindPlan).ID)
+	r, err := b.DeleteDocuments(b.ctx, b.tenant, []string{id, id})
+	b.ok(err)
+	b.same("receipt", r, sheaf.DeleteReceipt{Documents: 1, Generations: 2, Tasks: 5, Chunks: 24, Bytes: 100, DocumentIDs: []string{id}, RunningTasks: []string{held.ID}})
+	r, err = b.DeleteDocuments(b.ctx, b.tenant, []string{id})
+	b.ok(err)
+	b.same("again", r, sheaf.DeleteReceipt{})
+	b.is(b.Complete(b.ctx, held.Held(), sheaf.Completion{}), sheaf.ErrStale)
+	_, err = b.Document(b.ctx, b.tenant, id)
+	b.is(err, sheaf.ErrNotFound)
+	_, err = b.Task(b.ctx, b.tenant, held.ID)
+	b.is(err, sheaf.ErrNotFound)
+	_, err = b.UnitLedger(b.ctx, b.tenant, id, 0)
+	b.is(err, sheaf.ErrNotFound)
+	b.same("visible", b.visible(ranges), 0)
+	list, _, err := b.Documents(b.ctx, b.tenant, sheaf.DocumentFilter{}, sheaf.Page{})
+	b.ok(err)
+	docs, _, err := b.JobDocuments(b.ctx, b.tenant, jobID, sheaf.Page{})
+	b.ok(err)
+	evs, err := b.Events(b.ctx, b.tenant, sheaf.EventFilter{}, 0, 0)
+	b.ok(err)
+	h, err := b.Holdings(b.ctx, b.tenant)
+	b.ok(err)
+	b.same("left to see", []any{len(list), len(docs), len(evs), h}, []any{0, 0, 0, sheaf.Quota{}})
+	b.is(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []sheaf.ReparseDocument{{DocumentID: id, Plan: planTask()}}, ""), sheaf.ErrNotFound)
+	d := b.newDocument("a")
+	d.Document.ID = id
+	_, err = b.CreateDocuments(b.ctx, b.newJob(sheaf.JobIngest), []sheaf.NewDocument{d}, "")
+	b.is(err, sheaf.ErrConflict)
+
+	want := []string{"", sheaf.ArtifactPrefix(b.tenant, id), sheaf.OriginalPrefix(b.tenant, id)}
+	prefixes := func() (out []string) {
+		for _, g := range b.garbageOf(id) {
+			if g.RangeID == "" {
+				out = append(out, g.BlobPrefix)
+			}
+		}
+		slices.Sort(out)
+		return out
+	}
+	b.same("garbage now", prefixes(), want)
+	b.AdvanceClock(4 * time.Minute)
+	b.same("garbage later", prefixes(), []string{want[0], want[0], want[1], want[1], want[2], want[2]})
+}
+
+func testJob(t *testing.T, b *bench) {
+	job, ids := b.create("a", "b", "c", "d")
+	get := func() *sheaf.Job {
+		t.Helper()
+		j, err := b.Job(b.ctx, b.tenant, job)
+		b.ok(err)
+		return j
+	}
+	j := get()
+	b.same("queued", []any{j.State, j.Progress, j.Documents.Total, j.Documents.ByState[sheaf.DocQueued], j.Statistics.New}, []any{sheaf.DocQueued, 0.0, 4, 4, 4})
+	b.plan(ids[0], sheaf.Range{From: 1, To: 10})
+	b.plan(ids[1], sheaf.Range{From: 1, To: 20}, sheaf.Range{From: 21, To: 30})
+	b.fold()
+	held := b.claim(b.task(ids[0], sheaf.KindParse).ID)
+	b.ok(b.AppendEvents(b.ctx, held.Held(), []sheaf.Event{
+		{Kind: sheaf.EventProgress, Detail: json.RawMessage(`{"stage":"parse","done":2,"total":10}`)},
+		{Kind: sheaf.EventProgress, Detail: json.RawMessage(`{"stage":"parse","done":5,"total":10}`)},
+	}))
+	j = get()
+	b.same("running", []any{j.State, j.Stages[0].Name, j.Stages[0].Total, j.Stages[0].Done, j.Stages[1].Done}, []any{sheaf.DocRunning, "parse", 40, 5, 0})
+
+	b.ok(b.Complete(b.ctx, held.Held(), sheaf.Completion{Result: b.result(held)}))
+	b.publish(ids[0], sheaf.Publication{State: sheaf.DocSucceeded})
+	reused := b.claim(b.tasks(ids[1], 0)[1].ID)
+	r := b.result(reused)
+	r.Reused = true
+	b.ok(b.Complete(b.ctx, reused.Held(), sheaf.Completion{Result: r}))
+	dead := b.claim(b.tasks(ids[1], 0)[2].ID)
+	_, err := b.FailTask(b.ctx, dead.Held(), sheaf.FailReport{Failure: *sheaf.Fail(sheaf.CategoryBadInput, "pdf_broken", "send it again")})
+	b.ok(err)
+	b.publish(ids[1], sheaf.Publication{State: sheaf.DocPartiallySucceeded})
+	plan := b.claim(b.task(ids[2], sheaf.KindPlan).ID)
+	_, err = b.FailTask(b.ctx, plan.Held(), sheaf.FailReport{Failure: *sheaf.Fail(sheaf.CategoryEncrypted, "encrypted", "send the password")})
+	b.ok(err)
+	b.fold()
+	j = get()
+	b.same("nearly", []any{j.State, j.Documents.ByState, j.Statistics.Failed, j.FinishedAt.IsZero()}, []any{sheaf.DocRunning, map[sheaf.DocumentState]int{
+		sheaf.DocSucceeded: 1, sheaf.DocPartiallySucceeded: 1, sheaf.DocFailed: 1, sheaf.DocQueued: 1}, 1, true})
+	// Weights: 10 and 30 pages, and 1 for each document without a range.
+	if want := 41.0 / 42; j.Progress < want-1e-9 || j.Progress > want+1e-9 {
+		t.Fatalf("progress %v, want %v", j.Progress, want)
+	}
+	_, err = b.CancelDocuments(b.ctx, b.tenant, ids[3:])
+	b.ok(err)
+	b.fold()
+	j = get()
+	b.same("over", []any{j.State, j.Progress, j.FinishedAt.IsZero(), j.StartedAt.IsZero()}, []any{sheaf.DocPartiallySucceeded, 1.0, false, false})
+	b.same("usage", j.Usage, sheaf.Usage{Pages: 10, Tokens: 100, EmbeddedTokens: 90, Bytes: 5_000_000_000})
+	b.same("reused", j.Reused, sheaf.Reused{Ranges: 1, Pages: 20, Chunks: 40, Tokens: 200})
+	st := j.Stages[3]
+	b.same("stage", []any{len(j.Stages), st.Name, st.Total, st.Done, st.Failed, st.Reused}, []any{4, "index", 40, 30, 10, 20})
+
+	_, err = b.CreateDocuments(b.ctx, sheaf.Job{ID: job, TenantID: "nobody", DatasetID: b.dataset.ID}, []sheaf.NewDocument{b.newDocument("x")}, "")
+	b.is(err, sheaf.ErrNotFound)
+	// One re-parsed document leaves the old job as it was.
+	b.ok(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []sheaf.ReparseDocument{{DocumentID: ids[0], Plan: planTask()}}, ""))
+	b.same("state of the old job", get().State, sheaf.DocPartiallySucceeded)
+}
+
+func testJobErrors(t *testing.T, b *bench) {
+	job, ids := b.create("a", "b", "fine")
+	f := *sheaf.Fail(sheaf.CategoryEncrypted, "encrypted", "send the password")
+	_, err := b.FailTask(b.ctx, b.claim(b.task(ids[0], sheaf.KindPlan).ID).Held(), sheaf.FailReport{Failure: f})
+	b.ok(err)
+	b.plan(ids[1], sheaf.Range{From: 1, To: 5}, sheaf.Range{From: 6, To: 9})
+	ts := b.tasks(ids[1], 0)
+	bad := b.claim(ts[1].ID)
+	r := b.result(bad)
+	r.Ledger = sheaf.Ledger{{From: 1, To: 2, Status: sheaf.UnitOK}, {From: 3, To: 3, Status: sheaf.UnitFailed, Code: "parser_timeout", Message: "too slow"}, {From: 4, To: 5, Status: sheaf.UnitOK}}
+	b.ok(b.Complete(b.ctx, bad.Held(), sheaf.Completion{Result: r}))
+	_, err = b.FailTask(b.ctx, b.claim(ts[2].ID).Held(), sheaf.FailReport{Failure: *sheaf.Fail(sheaf.CategoryCrash, "parser_crash", "it crashed")})
+	b.ok(err)
+	b.publish(ids[1], sheaf.Publication{State: sheaf.DocPartiallySucceeded})
+
+	var got []string
+	for _, limit := range []int{1, 2, 50} {
+		got = nil
+		for p := (sheaf.Page{Limit: limit, Ascending: true}); ; {
+			errs, next, err := b.JobErrors(b.ctx, b.tenant, job, p)
+			b.ok(err)
+			for _, e := range errs {
+				got = append(got, fmt.Sprint(e.Document, " ", e.TaskID != "", " ", e.Failure.Code, " ", e.Failure.Page, " ", e.Failure.Category))
+			}
+			if next == "" {
+				break
+			}
+			p.Cursor = next
+		}
+		b.same(fmt.Sprintf("errors by %d", limit), got, []string{"a false encrypted 0 encrypted", "a true encrypted 0 encrypted",
+			"b true parser_crash 0 parser_crash", "b true parser_timeout 3 timeout"})
+	}
+}
+
+func testPause(t *testing.T, b *bench) {
+	job, ids := b.create("a", "b")
+	claimable := func(id string) bool {
+		_, err := b.Claim(b.ctx, id, "w", time.Minute)
+		if err != nil && !errors.Is(err, sheaf.ErrConflict) {
+			t.Fatal(err)
+		}
+		return err == nil
+	}
+	_, err := b.SetPaused(b.ctx, b.tenant, sheaf.PauseScope{}, true)
+	b.is(err, sheaf.ErrInvalid)
+	_, err = b.SetPaused(b.ctx, b.tenant, sheaf.PauseScope{JobID: job, Tenant: true}, true)
+	b.is(err, sheaf.ErrInvalid)
+	held := b.claim(b.task(ids[0], sheaf.KindPlan).ID)
+	for _, want := range []int{1, 0} {
+		n, err := b.SetPaused(b.ctx, b.tenant, sheaf.PauseScope{JobID: job}, true)
+		b.ok(err)
+		b.same("held", n, want)
+	}
+	_, err = b.SetPaused(b.ctx, b.tenant, sheaf.PauseScope{Tenant: true}, true)
+	b.ok(err)
+	b.ok(b.Complete(b.ctx, held.Held(), sheaf.Completion{Plan: &sheaf.PlanResult{Units: 1}, Spawn: []sheaf.NewTask{{ID: sheaf.NewID(), Kind: sheaf.KindParse, Range: sheaf.Range{From: 1, To: 1}}}}))
+	parse := b.task(ids[0], sheaf.KindParse).ID
+	if claimable(parse) {
+		t.Fatal("a task spawned by a paused job was claimed")
+	}
+	n, err := b.SetPaused(b.ctx, b.tenant, sheaf.PauseScope{Tenant: true}, false)
+	b.ok(err)
+	b.same("freed while the job is paused", n, 0)
+	j, err := b.Job(b.ctx, b.tenant, job)
+	b.ok(err)
+	b.same("paused", j.Paused, true)
+	n, err = b.SetPaused(b.ctx, b.tenant, sheaf.PauseScope{JobID: job}, false)
+	b.ok(err)
+	b.same("freed", n, 2)
+	if !claimable(parse) {
+		t.Fatal("a freed task could not be claimed")
+	}
+
+	// A job that is submitted to a paused dataset goes on with the dataset.
+	_, err = b.SetPaused(b.ctx, b.tenant, sheaf.PauseScope{DatasetID: b.dataset.ID}, true)
+	b.ok(err)
+	late := b.newJob(sheaf.JobIngest)
+	late.Paused = true
+	d := b.newDocument("late")
+	_, err = b.CreateDocuments(b.ctx, late, []sheaf.NewDocument{d}, "")
+	b.ok(err)
+	if claimable(d.Plan.ID) {
+		t.Fatal("a task of a paused dataset was claimed")
+	}
+	_, err = b.SetPaused(b.ctx, b.tenant, sheaf.PauseScope{DatasetID: b.dataset.ID}, false)
+	b.ok(err)
+	if !claimable(d.Plan.ID) {
+		t.Fatal("a job of a dataset that goes on is still held")
+	}
+}
+
+func testRemaining(t *testing.T, b *bench) {
+	_, first := b.create("first")
+	b.plan(first[0], sheaf.Range{From: 1, To: 7})
+	b.AdvanceClock(time.Second)
+	job, ids := b.create("a", "b")
+	b.plan(ids[0], sheaf.Range{From: 1, To: 10})
+	r, err := b.Remaining(b.ctx, b.tenant, job)
+	b.ok(err)
+	b.same("remaining", []int{r.Own, r.Unplanned, r.AheadOwn}, []int{11, 1, 1})
+	other := newBench(t, b.Store)
+	other.create("x", "y")
+	more, err := b.Remaining(b.ctx, b.tenant, job)
+	b.ok(err)
+	b.same("what others brought", []int{more.AheadOthers - r.AheadOthers, more.AheadOwn}, []int{2, 1})
+	if more.AheadCost <= r.AheadCost {
+		t.Fatalf("cost ahead %d, was %d before others came", more.AheadCost, r.AheadCost)
+	}
+	b.parse(first[0])
+	more, err = b.Remaining(b.ctx, b.tenant, job)
+	b.ok(err)
+	if more.CostPerSec <= 0 || more.SpreadP90 < 1 || more.AheadOwn != 0 {
+		t.Fatalf("after a task was measured: %+v", more)
+	}
+}
+
+func testIdempotency(t *testing.T, b *bench) {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	begun := 0
+	for range 6 {
+		wg.Go(func() {
+			ok, answer, err := b.Idempotent(b.ctx, b.tenant, "k", "h")
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil || answer != nil {
+				t.Errorf("answer %q, %v", answer, err)
+			}
+			if ok {
+				begun++
+			}
+		})
+	}
+	wg.Wait()
+	b.same("begun", begun, 1)
+	_, _, err := b.Idempotent(b.ctx, b.tenant, "k", "other")
+	b.is(err, sheaf.ErrConflict)
+	b.ok(b.FinishIdempotent(b.ctx, b.tenant, "k", []byte(`{"a":"ü"}`)))
+	b.ok(b.DropIdempotent(b.ctx, b.tenant, "k")) // an answer stays
+	ok, answer, err := b.Idempotent(b.ctx, b.tenant, "k", "h")
+	b.ok(err)
+	b.same("stored", []any{ok, string(answer)}, []any{false, `{"a":"ü"}`})
+	ok, _, err = b.Idempotent(b.ctx, "another", "k", "h")
+	b.ok(err)
+	b.same("of another tenant", ok, true)
+	for range 2 {
+		ok, _, err = b.Idempotent(b.ctx, b.tenant, "failed", "h")
+		b.ok(err)
+		b.same("after a drop", ok, true)
+		b.ok(b.DropIdempotent(b.ctx, b.tenant, "failed"))
+	}
+	_, _, err = b.Idempotent(b.ctx, b.tenant, strings.Repeat("k", 129), "h")
+	b.is(err, sheaf.ErrInvalid)
+	b.AdvanceClock(25 * time.Hour)
+	ok, _, err = b.Idempotent(b.ctx, b.tenant, "k", "h")
+	b.ok(err)
+	b.same("a day later", ok, true)
+}
+
+func testPages(t *testing.T, b *bench) {
+	job, want := b.create(slices.Repeat([]string{"p"}, 23)...)
+	for _, asc := range []bool{false, true} {
+		var got []string
+		p := sheaf.Page{Limit: 5, Ascending: asc}
+		for pages := 0; ; pages++ {
+			docs, next, err := b.Documents(b.ctx, b.tenant, sheaf.DocumentFilter{DatasetID: b.dataset.ID}, p)
+			b.ok(err)
+			for _, d := range docs {
+				got = append(got, d.ID)
+			}
+			if !asc {
+				b.create("meanwhile") // newer than all that is listed
+			}
+			if next == "" || pages > 20 {
+				break
+			}
+			p.Cursor = next
+		}
+		if !asc {
+			slices.Reverse(got)
+		}
+		b.same("pages", got[:23], want)
+	}
+	docs, next, err := b.JobDocuments(b.ctx, b.tenant, job, sheaf.Page{Limit: 22, Ascending: true})
+	b.ok(err)
+	b.same("first page of the job", []any{len(docs), next}, []any{22, want[21]})
+	docs, next, err = b.JobDocuments(b.ctx, b.tenant, job, sheaf.Page{Limit: 22, Ascending: true, Cursor: next})
+	b.ok(err)
+	b.same("last page of the job", []any{len(docs), docs[0].ID, next}, []any{1, want[22], ""})
+	jobs, next, err := b.Jobs(b.ctx, b.tenant, b.dataset.ID, sheaf.Page{Limit: 2})
+	b.ok(err)
+	b.same("jobs", []any{len(jobs), next, jobs[0].Documents.Total}, []any{2, jobs[1].ID, 1})
+	jobs, next, err = b.Jobs(b.ctx, b.tenant, "", sheaf.Page{Limit: 5000})
+	b.ok(err)
+	b.same("all jobs", []any{len(jobs), next, jobs[len(jobs)-1].Documents.Total}, []any{6, "", 23})
+	for i := range 3 {
+		_, err := b.CreateDataset(b.ctx, sheaf.Dataset{ID: sheaf.NewID(), TenantID: b.tenant, Name: fmt.Sprint(i)})
+		b.ok(err)
+	}
+	ds, next, err := b.Datasets(b.ctx, b.tenant, sheaf.Page{Limit: 3})
+	b.ok(err)
+	b.same("datasets", []any{len(ds), ds[0].Name, next}, []any{3, "2", ds[2].ID})
+}
+
+func testFilters(t *testing.T, b *bench) {
+	names := []string{"100%.pdf", "100x.pdf", "a_b.txt", "axb.txt", `it's "quoted" \ back!slash`, "ÄRGER straße.PDF", "日本語の文書", "🙂 ok", strings.Repeat("ü", 512)}
+	_, ids := b.create(names...)
+	for i, id := range ids {
+		b.same("stored name", b.doc(id).Name, names[i])
+	}
+	for query, want := range map[string][]string{
+		"100%": {names[0]}, "a_b": {names[2]}, "A_B.TXT": {names[2]}, "%": {names[0]}, "_": {names[2]}, "'": {names[4]}, `"QUOTED" \`: {names[4]}, "k!S": {names[4]},
+		"ärger": {names[5]}, "STRASSE": nil, "straße.pdf": {names[5]}, "日本": {names[6]}, "🙂": {names[7]}, strings.Repeat("Ü", 500): {names[8]},
+		"'; DROP TABLE documents; --": nil, "\x00": nil, "\xff": nil, ".pdf": {names[0], names[1], names[5]},
+	} {
+		docs, _, err := b.Documents(b.ctx, b.tenant, sheaf.DocumentFilter{Query: query}, sheaf.Page{Ascending: true})
+		b.ok(err)
+		var got []string
+		for _, d := range docs {
+			got = append(got, d.Name)
+		}
+		b.same(fmt.Sprintf("query %q", query), got, want)
+	}
+	for _, name := range []string{strings.Repeat("x", 4096), "nul\x00", "not utf-8 \xff"} {
+		_, err := b.CreateDocuments(b.ctx, b.newJob(sheaf.JobIngest), []sheaf.NewDocument{b.newDocument(name)}, "")
+		b.is(err, sheaf.ErrInvalid)
+		if f, ok := errors.AsType[*sheaf.Failure](err); !ok || f.Category != sheaf.CategoryBadInput {
+			t.Fatalf("no failure to show: %v", err)
+		}
+	}
+	first := b.doc(ids[0])
+	_, err := b.CancelDocuments(b.ctx, b.tenant, ids[:2])
+	b.ok(err)
+	for what, c := range map[string]struct {
+		f    sheaf.DocumentFilter
+		want int
+	}{
+		"states":     {sheaf.DocumentFilter{States: []sheaf.DocumentState{sheaf.DocCanceling, sheaf.DocFailed}}, 2},
+		"ids":        {sheaf.DocumentFilter{IDs: []string{ids[3], "unknown"}}, 1},
+		"media type": {sheaf.DocumentFilter{MediaTypes: []string{"text/plain"}}, 0},
+		"hash":       {sheaf.DocumentFilter{SHA256: first.SHA256, DatasetID: b.dataset.ID}, 1},
+		"dataset":    {sheaf.DocumentFilter{DatasetID: "other"}, 0},
+		"after":      {sheaf.DocumentFilter{CreatedAfter: first.CreatedAt}, 0},
+		"before":     {sheaf.DocumentFilter{CreatedBefore: first.CreatedAt.Add(time.Minute)}, len(ids)},
+	} {
+		docs, _, err := b.Documents(b.ctx, b.tenant, c.f, sheaf.Page{})
+		b.ok(err)
+		b.same(what, len(docs), c.want)
+	}
+	_, _, err = b.Documents(b.ctx, b.tenant, sheaf.DocumentFilter{IDs: make([]string, 10_001)}, sheaf.Page{})
+	b.is(err, sheaf.ErrInvalid)
+}
+
+func testEvents(t *testing.T, b *bench) {
+	job, id, _ := b.live("a")
+	all, err := b.Events(b.ctx, b.tenant, sheaf.EventFilter{}, 0, 100_000)
+	b.ok(err)
+	var read []sheaf.Event
+	for after := int64(0); ; {
+		evs, err := b.Events(b.ctx, b.tenant, sheaf.EventFilter{DatasetID: b.dataset.ID, DocumentID: id, JobID: job}, after, 3)
+		b.ok(err)
+		if len(evs) == 0 {
+			break
+		}
+		if len(evs) > 3 || evs[0].Seq <= after {
+			t.Fatalf("after %d: %+v", after, evs)
+		}
+		read, after = append(read, evs...), evs[len(evs)-1].Seq
+	}
+	b.same("events by threes", read, all)
+	docs, err := b.Events(b.ctx, b.tenant, sheaf.EventFilter{Kinds: []string{sheaf.EventDocument}}, 0, 0)
+	b.ok(err)
+	var last sheaf.DocumentChange
+	b.ok(json.Unmarshal(docs[len(docs)-1].Detail, &last))
+	b.same("last state", last.State, sheaf.DocSucceeded)
+	hist, err := b.TaskEvents(b.ctx, b.tenant, b.task(id, sheaf.KindPlan).ID)
+	b.ok(err)
+	b.same("history", []any{len(hist), hist[0].Kind, hist[1].Kind}, []any{2, sheaf.EventClaimed, sheaf.EventDone})
+}
+
+func testDead(t *testing.T, b *bench) {
+	job, ids := b.create("a", "b")
+	for _, id := range ids {
+		b.plan(id, sheaf.Range{From: 1, To: 2}, sheaf.Range{From: 3, To: 4})
+		for i, x := range b.tasks(id, 0)[1:] {
+			_, err := b.FailTask(b.ctx, b.claim(x.ID).Held(), sheaf.FailReport{Failure: *sheaf.Fail([]sheaf.Category{sheaf.CategoryCrash, sheaf.CategoryTimeout}[i], "code_"+fmt.Sprint(i), "say %q", `"category":"internal"`)})
+			b.ok(err)
+		}
+		b.publish(id, sheaf.Publication{State: sheaf.DocFailed, Failure: sheaf.Fail(sheaf.CategoryBadInput, "unreadable", "no")})
+	}
+	list := func(f sheaf.DeadLetterFilter) int {
+		t.Helper()
+		ts, _, err := b.DeadLetters(b.ctx, b.tenant, f, sheaf.Page{})
+		b.ok(err)
+		return len(ts)
+	}
+	b.same("lists", []int{list(sheaf.DeadLetterFilter{}), list(sheaf.DeadLetterFilter{Code: "code_1"}), list(sheaf.DeadLetterFilter{Category: sheaf.CategoryCrash}),
+		list(sheaf.DeadLetterFilter{Category: sheaf.CategoryInternal}), list(sheaf.DeadLetterFilter{Category: "%"}), list(sheaf.DeadLetterFilter{DocumentID: ids[0], Kind: sheaf.KindParse}),
+		list(sheaf.DeadLetterFilter{JobID: job, DatasetID: b.dataset.ID}), list(sheaf.DeadLetterFilter{Kind: sheaf.KindPlan})}, []int{4, 2, 2, 0, 0, 2, 4, 0})
+	ts, next, err := b.DeadLetters(b.ctx, b.tenant, sheaf.DeadLetterFilter{}, sheaf.Page{Limit: 3})
+	b.ok(err)
+	ts2, end, err := b.DeadLetters(b.ctx, b.tenant, sheaf.DeadLetterFilter{}, sheaf.Page{Limit: 3, Cursor: next})
+	b.ok(err)
+	b.same("pages", []any{len(ts), len(ts2), end}, []any{3, 1, ""})
+
+	before := b.doc(ids[0])
+	n, err := b.RetryDead(b.ctx, b.tenant, sheaf.DeadLetterFilter{DocumentID: ids[0]})
+	b.ok(err)
+	b.same("retried", n, 2)
+	d := b.doc(ids[0])
+	b.same("open again", []any{d.State, d.Failure, d.FinishedAt.IsZero(), d.FinalizeEpoch}, []any{sheaf.DocRunning, (*sheaf.Failure)(nil), true, before.FinalizeEpoch})
+	for _, x := range b.tasks(ids[0], 0) {
+		if x.Kind == sheaf.KindParse && (x.State != sheaf.TaskPending || x.Epoch != 2 || x.FailCount != 0 || x.LostCount != 0) {
+			t.Fatalf("retried task %+v", x)
+		}
+	}
+	n, err = b.RetryDead(b.ctx, b.tenant, sheaf.DeadLetterFilter{DocumentID: ids[0]})
+	b.ok(err)
+	b.same("retried again", n, 0)
+	b.parse(ids[0])
+	b.publish(ids[0], sheaf.Publication{State: sheaf.DocSucceeded, Chunks: 8})
+	b.same("after the retry", []any{b.doc(ids[0]).State, b.doc(ids[0]).LiveGeneration}, []any{sheaf.DocSucceeded, 1})
+
+	// Tasks of an older generation reach nobody.
+	b.ok(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []sheaf.ReparseDocument{{DocumentID: ids[1], Plan: planTask()}}, ""))
+	n, err = b.RetryDead(b.ctx, b.tenant, sheaf.DeadLetterFilter{DocumentID: ids[1]})
+	b.ok(err)
+	b.same("retried of an old generation", n, 0)
+	plan := b.task(ids[1], sheaf.KindPlan).ID
+	_, err = b.CancelDocuments(b.ctx, b.tenant, ids[1:])
+	b.ok(err)
+	b.fold()
+	n, err = b.RetryDead(b.ctx, b.tenant, sheaf.DeadLetterFilter{JobID: job})
+	b.ok(err)
+	b.same("canceled by filter", n, 0)
+	n, err = b.RetryDead(b.ctx, b.tenant, sheaf.DeadLetterFilter{IDs: []string{plan}})
+	b.ok(err)
+	b.same("canceled by id", n, 0) // what its generation had done is gone
+	b.ok(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []sheaf.ReparseDocument{{DocumentID: ids[1], Plan: planTask()}}, ""))
+	b.plan(ids[1], sheaf.Range{From: 1, To: 1})
+	b.parse(ids[1])
+
+	// A finalize task that died is decided anew.
+	b.fold()
+	fin := b.claim(b.task(ids[1], sheaf.KindFinalize).ID)
+	_, err = b.FailTask(b.ctx, fin.Held(), sheaf.FailReport{Failure: *sheaf.Fail(sheaf.CategoryInternal, "bug", "report it")})
+	b.ok(err)
+	b.fold()
+	b.same("state", b.doc(ids[1]).State, sheaf.DocFailed)
+	n, err = b.RetryDead(b.ctx, b.tenant, sheaf.DeadLetterFilter{Kind: sheaf.KindFinalize})
+	b.ok(err)
+	b.same("finalize retried", n, 1)
+	b.publish(ids[1], sheaf.Publication{State: sheaf.DocSucceeded})
+	b.same("state", b.doc(ids[1]).State, sheaf.DocSucceeded)
+
+	n, err = b.PurgeDead(b.ctx, b.tenant, sheaf.DeadLetterFilter{})
+	b.ok(err)
+	b.same("purged", []int{n, list(sheaf.DeadLetterFilter{})}, []int{2, 0})
+}
+
+func testQueues(t *testing.T, b *bench) {
+	_, ids := b.create("a", "b", "c")
+	b.plan(ids[0], sheaf.Range{From: 1, To: 7}, sheaf.Range{From: 8, To: 20})
+	b.claim(b.task(ids[1], sheaf.KindPlan).ID)
+	b.AdvanceClock(30 * time.Second)
+	qs, err := b.Queues(b.ctx, b.tenant)
+	b.ok(err)
+	q := qs[0]
+	b.same("queue", []any{len(qs), q.TenantID, q.Cap, q.Running, q.Dead, len(q.Lanes), q.Lanes[1].Lane, q.Lanes[1].Pending, q.Lanes[1].Cost, q.Lanes[0].Pending},
+		[]any{1, b.tenant, 8, 1, 0, 3, sheaf.LaneNormal, 3, 21, 0})
+	if q.OldestPendingAge < 30 || q.OldestPendingAge > 120 || q.Lanes[1].OldestPendingAge != q.OldestPendingAge {
+		t.Fatalf("oldest pending age %v", q.OldestPendingAge)
+	}
+	all, err := b.Queues(b.ctx, "")
+	b.ok(err)
+	if !slices.ContainsFunc(all, func(x sheaf.TenantQueue) bool { return x.TenantID == b.tenant && x.Running == 1 }) {
+		t.Fatal("the tenant is not among all")
+	}
+	_, err = b.Queues(b.ctx, "nobody")
+	b.is(err, sheaf.ErrNotFound)
+
+	name := "worker-" + b.tenant
+	_, err = b.Heartbeat(b.ctx, sheaf.WorkerStatus{ID: name, Slots: 2, Running: []string{"x"}}, time.Minute, nil)
+	b.ok(err)
+	listed := func() bool {
+		ws, err := b.Workers(b.ctx)
+		b.ok(err)
+		return slices.ContainsFunc(ws, func(w sheaf.WorkerStatus) bool { return w.ID == name && w.Slots == 2 })
+	}
+	b.same("worker listed", listed(), true)
+	b.AdvanceClock(61 * time.Second)
+	b.same("worker listed after a minute", listed(), false)
+}
+
+func testUnitLedger(t *testing.T, b *bench) {
+	better := map[sheaf.UnitStatus]int{sheaf.UnitOK: 5, sheaf.UnitOCR: 4, sheaf.UnitBlank: 3, sheaf.UnitSkipped: 2, sheaf.UnitFailed: 1}
+	rapid.Check(t, func(rt *rapid.T) {
+		_, ids := b.create("ledger")
+		want := map[int]sheaf.UnitStatus{}
+		best := func(u int, s sheaf.UnitStatus) {
+			if better[s] > better[want[u]] {
+				want[u] = s
+			}
+		}
+		ranges := rapid.SliceOfNDistinct(rapid.Custom(func(rt *rapid.T) sheaf.Range {
+			from := rapid.IntRange(1, 15).Draw(rt, "from")
+			return sheaf.Range{From: from, To: from + rapid.IntRange(0, 6).Draw(rt, "more")}
+		}), 1, 4, func(r sheaf.Range) sheaf.Range { return r }).Draw(rt, "ranges")
+		b.plan(ids[0], ranges...)
+		for _, x := range b.tasks(ids[0], 0) {
+			if x.Kind != sheaf.KindParse {
+				continue
+			}
+			switch rapid.SampledFrom([]string{"done", "dead", "pending"}).Draw(rt, "end") {
+			case "done":
+				c := b.claim(x.ID)
+				r := b.result(c)
+				r.Ledger = nil
+				for u := x.Range.From; u <= x.Range.To; u++ {
+					s := rapid.SampledFrom(slices.Sorted(maps.Keys(better))).Draw(rt, "status")
+					r.Ledger = r.Ledger.Add(sheaf.LedgerRun{From: u, To: u, Status: s})
+					best(u, s)
+				}
+				b.ok(b.Complete(b.ctx, c.Held(), sheaf.Completion{Result: r}))
+			case "dead":
+				_, err := b.FailTask(b.ctx, b.claim(x.ID).Held(), sheaf.FailReport{Failure: *sheaf.Fail(sheaf.CategoryCrash, "parser_crash", "it crashed")})
+				b.ok(err)
+				for u := x.Range.From; u <= x.Range.To; u++ {
+					best(u, sheaf.UnitFailed)
+				}
+			}
+		}
+		ledger, err := b.UnitLedger(b.ctx, b.tenant, ids[0], rapid.IntRange(0, 1).Draw(rt, "generation"))
+		b.ok(err)
+		got, last := map[int]sheaf.UnitStatus{}, 0
+		for i, r := range ledger {
+			if r.From <= last || r.To < r.From {
+				rt.Fatalf("runs overlap: %+v", ledger)
+			}
+			if i > 0 && r.From == last+1 && r.Status == ledger[i-1].Status && r.Code == ledger[i-1].Code && r.Message == ledger[i-1].Message {
+				rt.Fatalf("runs are not joined: %+v", ledger)
+			}
+			for u := r.From; u <= r.To; u++ {
+				got[u] = r.Status
+			}
+			last = r.To
+		}
+		if !maps.Equal(got, want) {
+			rt.Fatalf("got %v, want %v", got, want)
+		}
+	})
+	_, ids := b.create("canceled")
+	b.plan(ids[0], sheaf.Range{From: 1, To: 3})
+	_, err := b.CancelDocuments(b.ctx, b.tenant, ids)
+	b.ok(err)
+	l, err := b.UnitLedger(b.ctx, b.tenant, ids[0], 0)
+	b.ok(err)
+	b.same("canceled", []any{len(l), l[0].Status, l[0].Code, l[0].To}, []any{1, sheaf.UnitFailed, "canceled", 3})
+	_, err = b.UnitLedger(b.ctx, b.tenant, ids[0], 2)
+	b.is(err, sheaf.ErrNotFound)
+}
+
+// testTenantWalk calls every method with ids of another tenant.
+func testTenantWalk(t *testing.T, b *bench) {
+	job, id, ranges := b.live("secret")
+	_, more := b.create("dead")
+	plan := b.task(more[0], sheaf.KindPlan).ID
+	_, err := b.FailTask(b.ctx, b.claim(plan).Held(), sheaf.FailReport{Failure: *sheaf.Fail(sheaf.CategoryBadInput, "bad", "no")})
+	b.ok(err)
+	b.fold()
+	thief := newBench(t, b.Store)
+	ctx, me, one, dead := b.ctx, thief.tenant, sheaf.Page{}, sheaf.DeadLetterFilter{IDs: []string{plan}, DocumentID: more[0]}
+	before := fmt.Sprintf("%+v %+v", b.doc(id), b.tasks(id, 0))
+
+	for name, call := range map[string]func() error{
+		"Dataset":         func() error { _, err := b.Dataset(ctx, me, b.dataset.ID); return err },
+		"UpdateDataset":   func() error { return b.UpdateDataset(ctx, sheaf.Dataset{ID: b.dataset.ID, TenantID: me, Name: "x"}) },
+		"DeleteDataset":   func() error { _, err := b.DeleteDataset(ctx, me, b.dataset.ID); return err },
+		"Document":        func() error { _, err := b.Document(ctx, me, id); return err },
+		"Generations":     func() error { _, err := b.Generations(ctx, me, id); return err },
+		"Tasks":           func() error { _, err := b.Tasks(ctx, me, id, 1); return err },
+		"UnitLedger":      func() error { _, err := b.UnitLedger(ctx, me, id, 1); return err },
+		"CancelDocuments": func() error { _, err := b.CancelDocuments(ctx, me, []string{id}); return err },
+		"DeleteDocuments": func() error { _, err := b.DeleteDocuments(ctx, me, []string{id}); return err },
+		"Reparse": func() error {
+			return b.Reparse(ctx, thief.newJob(sheaf.JobReparse), []sheaf.ReparseDocument{{DocumentID: id, Plan: planTask()}}, "")
+		},
+		"CreateDocuments into the dataset": func() error {
+			j := thief.newJob(sheaf.JobIngest)
+			j.DatasetID = b.dataset.ID
+			_, err := b.CreateDocuments(ctx, j, []sheaf.NewDocument{thief.newDocument("x")}, "")
+			return err
+		},
+		"Job":           func() error { _, err := b.Job(ctx, me, job); return err },
+		"JobDocuments":  func() error { _, _, err := b.JobDocuments(ctx, me, job, one); return err },
+		"JobErrors":     func() error { _, _, err := b.JobErrors(ctx, me, job, one); return err },
+		"Remaining":     func() error { _, err := b.Remaining(ctx, me, job); return err },
+		"SetPaused job": func() error { _, err := b.SetPaused(ctx, me, sheaf.PauseScope{JobID: job}, true); return err },
+		"SetPaused dataset": func() error {
+			_, err := b.SetPaused(ctx, me, sheaf.PauseScope{DatasetID: b.dataset.ID}, true)
+			return err
+		},
+		"Task":       func() error { _, err := b.Task(ctx, me, plan); return err },
+		"TaskEvents": func() error { _, err := b.TaskEvents(ctx, me, plan); return err },
+	} {
+		if err := call(); !errors.Is(err, sheaf.ErrNotFound) {
+			t.Errorf("%s with another tenant's id: %v, want ErrNotFound", name, err)
+		}
+	}
+	for name, call := range map[string]func() (int, error){
+		"Keys": func() (int, error) { x, err := b.Keys(ctx, me); return len(x), err },
+		"Documents": func() (int, error) {
+			x, _, err := b.Documents(ctx, me, sheaf.DocumentFilter{IDs: []string{id}, DatasetID: b.dataset.ID}, one)
+			return len(x), err
+		},
+		"Visible": func() (int, error) { x, err := b.Visible(ctx, me, ranges); return len(x), err },
+		"Events": func() (int, error) {
+			x, err := b.Events(ctx, me, sheaf.EventFilter{DocumentID: id, JobID: job}, 0, 0)
+			return len(x), err
+		},
+		"Holdings":    func() (int, error) { x, err := b.Holdings(ctx, me); return x.Documents, err },
+		"Jobs":        func() (int, error) { x, _, err := b.Jobs(ctx, me, b.dataset.ID, one); return len(x), err },
+		"DeadLetters": func() (int, error) { x, _, err := b.DeadLetters(ctx, me, dead, one); return len(x), err },
+		"RetryDead":   func() (int, error) { return b.RetryDead(ctx, me, dead) },
+		"PurgeDead":   func() (int, error) { return b.PurgeDead(ctx, me, dead) },
+		"Queues":      func() (int, error) { x, err := b.Queues(ctx, me); return len(x) - 1 + x[0].Dead, err },
+		"Datasets":    func() (int, error) { x, _, err := b.Datasets(ctx, me, one); return len(x) - 1, err },
+	} {
+		if n, err := call(); n != 0 || err != nil {
+			t.Errorf("%s with another tenant's ids: %d, %v, want none", name, n, err)
+		}
+	}
+	b.same("the documents after the walk", fmt.Sprintf("%+v %+v", b.doc(id), b.tasks(id, 0)), before)
+	b.same("visible to the owner", b.visible(ranges), 2)
+}
+
+// testRaces lets a cancel, a re-parse, a delete and an executor loose on the
+// same documents.
+func testRaces(t *testing.T, b *bench) {
+	for round := range 8 {
+		_, ids := b.create("r1", "r2", "r3")
+		for _, id := range ids {
+			b.plan(id, sheaf.Range{From: 1, To: 2}, sheaf.Range{From: 3, To: 4}, sheaf.Range{From: 5, To: 6})
+		}
+		var tasks []string
+		for _, id := range ids {
+			for _, x := range b.tasks(id, 0)[1:] {
+				tasks = append(tasks, x.ID)
+			}
+		}
+		back := slices.Clone(ids)
+		slices.Reverse(back)
+		var again []sheaf.ReparseDocument
+		for _, id := range back {
+			again = append(again, sheaf.ReparseDocument{DocumentID: id, Plan: planTask()})
+		}
+		job := b.newJob(sheaf.JobReparse)
+		check := func(err error) {
+			if err != nil && !errors.Is(err, sheaf.ErrNotFound) && !errors.Is(err, sheaf.ErrConflict) && !errors.Is(err, sheaf.ErrStale) {
+				t.Errorf("round %d: %v", round, err)
+			}
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() { _, err := b.CancelDocuments(b.ctx, b.tenant, ids); check(err) })
+		wg.Go(func() { check(b.Reparse(b.ctx, job, again, "")) })
+		wg.Go(func() { _, err := b.DeleteDocuments(b.ctx, b.tenant, back[:1]); check(err) })
+		wg.Go(func() { _, err := b.Fold(b.ctx, 100); check(err) })
+		wg.Go(func() {
+			for _, id := range tasks {
+				x, err := b.Claim(b.ctx, id, "racer", time.Minute)
+				check(err)
+				if err == nil {
+					check(b.Complete(b.ctx, x.Held(), sheaf.Completion{Result: b.result(x)}))
+				}
+			}
+		})
+		wg.Wait()
+		b.fold()
+
+		_, err := b.Document(b.ctx, b.tenant, back[0])
+		b.is(err, sheaf.ErrNotFound)
+		for _, id := range ids[:2] {
+			d := b.doc(id)
+			b.same("generation", d.Generation, 2)
+			for _, x := range b.tasks(id, 1) {
+				if !x.State.Terminal() {
+					t.Fatalf("round %d: task of an old generation is %s", round, x.State)
+				}
+			}
+			// The re-parse came first and was canceled, or it came last.
+			state := b.task(id, sheaf.KindPlan).State
+			if !(d.State == sheaf.DocCanceled && state == sheaf.TaskCanceled || d.State == sheaf.DocQueued && state == sheaf.TaskPending) {
+				t.Fatalf("round %d: document %s with its plan %s", round, d.State, state)
+			}
+			gens, err := b.Generations(b.ctx, b.tenant, id)
+			b.ok(err)
+			if !gens[1].State.Terminal() {
+				t.Fatalf("round %d: the old generation is %s", round, gens[1].State)
+			}
+		}
+	}
+}

@@ -1,0 +1,1208 @@
+package storetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sheaf"
+)
+
+var ctx = context.Background()
+
+// Run holds one engine to the contract of sheaf.TaskStore and sheaf.KeeperStore.
+func Run(t *testing.T, engine string) {
+	for _, c := range []struct {
+		name string
+		test func(f *Fixture)
+	}{
+		{"ClaimIsExclusiveAndLogged", claimIsExclusive},
+		{"ClaimIsRefusedWithTheState", claimIsRefused},
+		{"ClaimOfManyAtOnceHasOneWinner", claimRace},
+		{"PlanWritesTheDocumentAndItsTasks", planWrites},
+		{"SplitTwiceIsSplitOnce", splitTwice},
+		{"ZombieChangesNothing", zombie},
+		{"PoisonDiesAfterThreeLosses", poison},
+		{"SilentWorkerIsReapedBeforeItsLease", silentWorker},
+		{"FailuresCountAndDie", failures},
+		{"SnoozeAndReleaseTouchNoBudget", snoozeAndRelease},
+		{"HeartbeatTellsLostAndCanceled", heartbeat},
+		{"CancelMeetsClaimAndComplete", cancelRaces},
+		{"CancelMeetsSpawn", cancelMeetsSpawn},
+		{"HardCancelFences", hardCancel},
+		{"ReparseSupersedes", reparse},
+		{"ChildrenWaitForAllParents", dependencies},
+		{"TwoParentsEndAtOnce", parentsRace},
+		{"ChildrenOfTheDeadEnd", deadParent},
+		{"ParkedAreWokenByTheSweep", wakeParked},
+		{"PausedWorkWaits", paused},
+		{"FoldFollowsTheTasks", foldFollows},
+		{"FinalizeOnceWithManyFolders", finalizeOnce},
+		{"PublishIsGuarded", publishGuard},
+		{"FailedGenerationLeavesTheLiveOne", failedPublish},
+		{"DeadPlanFailsTheDocument", deadPlan},
+		{"DeadFinalizeFailsTheDocument", deadFinalize},
+		{"CanceledDocumentEndsCanceled", canceledDocument},
+		{"RetriedTaskReopensTheDocument", reopened},
+		{"PublishDropsOldRanges", dropOldRanges},
+		{"EndedAttemptsLeaveGarbage", attemptGarbage},
+		{"ReusableRangesPreferTheDocument", reusable},
+		{"EventsAreAppendedInOrder", appendEvents},
+		{"FeedIsOrderedAndWindowed", feed},
+		{"AgedTasksMoveUp", aging},
+		{"SpentHintIsNotEnqueued", spentHint},
+		{"PromoteDueInBatches", promote},
+		{"LeasesHaveOneHolder", leases},
+		{"MetaRoundTrips", meta},
+		{"ReleaseRunningGivesAllBack", releaseRunning},
+		{"CleanupKeepsWhatCounts", cleanup},
+		{"CanceledContextChangesNothing", canceledContext},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(New(t, engine)) })
+	}
+}
+
+func want[T comparable](f *Fixture, what string, got, want T) {
+	f.T.Helper()
+	if got != want {
+		f.T.Fatalf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+func wantList(f *Fixture, what string, got []string, want ...string) {
+	f.T.Helper()
+	if !slices.Equal(got, want) {
+		f.T.Fatalf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+func claimIsExclusive(f *Fixture) {
+	d := f.Document("t")
+	before := time.Now()
+	t := f.Claim(d.Plan, "w1")
+	want(f, "state", t.State, sheaf.TaskRunning)
+	want(f, "epoch", t.Epoch, 1)
+	want(f, "attempts", t.Attempts, 1)
+	want(f, "worker", t.WorkerID, "w1")
+	if lease := t.LeaseUntil.Sub(t.StartedAt); lease != time.Minute {
+		f.T.Fatalf("lease of %v, want a minute", lease)
+	}
+	if d := t.StartedAt.Sub(before); d < -time.Minute || d > time.Minute {
+		f.T.Fatalf("started %v away from now", d)
+	}
+	f.Refused(d.Plan, sheaf.TaskRunning)
+	wantList(f, "events", f.Events(d.Plan), "claimed")
+	want(f, "epoch of the event", f.Int("SELECT epoch FROM events WHERE task_id=?", d.Plan), 1)
+}
+
+func claimIsRefused(f *Fixture) {
+	f.Refused("nothing", "")
+	d := f.Document("t")
+	tasks := f.Plan(d, Parse(3)...)
+	f.Refused(d.Plan, sheaf.TaskDone)
+	f.Exec("UPDATE tasks SET run_at=run_at+3600000 WHERE id=?", tasks[0].ID)
+	f.Refused(tasks[0].ID, sheaf.TaskPending)
+	f.Store.AdvanceClock(2 * time.Hour)
+	f.Claim(tasks[0].ID, "w")
+	f.Exec("UPDATE tasks SET cancel_requested_at=1 WHERE id=?", tasks[1].ID)
+	f.Refused(tasks[1].ID, sheaf.TaskPending)
+	f.Exec("UPDATE documents SET deleted_at=1 WHERE id=?", d.ID)
+	f.Refused(tasks[2].ID, sheaf.TaskPending)
+	if _, err := f.Store.DocumentByID(ctx, d.ID); !errors.Is(err, sheaf.ErrNotFound) {
+		f.T.Fatalf("a deleted document: %v, want ErrNotFound", err)
+	}
+}
+
+func claimRace(f *Fixture) {
+	d := f.Document("t")
+	for _, t := range f.Plan(d, Parse(10)...) {
+		var won atomic.Int32
+		var wg sync.WaitGroup
+		for i := range 6 {
+			wg.Go(func() {
+				_, err := f.Store.Claim(ctx, t.ID, fmt.Sprint("w", i), time.Minute)
+				if err == nil {
+					won.Add(1)
+				} else if refusal, ok := errors.AsType[*sheaf.NotClaimable](err); !ok || refusal.State != sheaf.TaskRunning {
+					f.T.Errorf("a claim that lost: %v", err)
+				}
+			})
+		}
+		wg.Wait()
+		want(f, "claims won", won.Load(), 1)
+		want(f, "claimed events", f.Int("SELECT COUNT(*) FROM events WHERE task_id=? AND kind='claimed'", t.ID), 1)
+	}
+}
+
+func planWrites(f *Fixture) {
+	d := f.Document("t")
+	f.Exec("UPDATE documents SET metadata=? WHERE id=?", `{"source":"mail"}`, d.ID)
+	t := f.Claim(d.Plan, "w")
+	reused := sheaf.TaskResult{RangeID: "r1", ArtifactKey: "k1", Chunks: 4, Tokens: 40, Reused: true}
+	spawn := Parse(2)
+	spawn[0].Done = &reused
+	spawn[1].Payload = json.RawMessage(`{"format":"pdf"}`)
+	f.OK(f.Store.Complete(ctx, t.Held(), sheaf.Completion{
+		Plan: &sheaf.PlanResult{Parser: "pdf/1", Unit: sheaf.UnitPage, Units: 24, Metadata: map[string]string{"title": "A"},
+			Warnings: []sheaf.Warning{{Code: "c", Message: "m"}}, Outline: json.RawMessage(`[]`)},
+		Spawn: spawn,
+	}))
+	doc := f.Doc(d.ID)
+	if doc.Parser != "pdf/1" || doc.Unit != sheaf.UnitPage || doc.Units != 24 || doc.Metadata["title"] != "A" || doc.Metadata["source"] != "mail" || len(doc.Warnings) != 1 || doc.StartedAt.IsZero() {
+		f.T.Fatalf("the plan did not reach the document: %+v", doc)
+	}
+	want(f, "units of the generation", f.Int("SELECT units FROM generations WHERE doc_id=? AND gen=1", d.ID), 24)
+	tasks := f.Tasks(d.ID, 1)
+	want(f, "tasks", len(tasks), 2)
+	want(f, "reused task", tasks[0].State, sheaf.TaskDone)
+	want(f, "its range", tasks[0].Result.RangeID, "r1")
+	want(f, "its chunks", tasks[0].Result.Chunks, 4)
+	want(f, "new task", tasks[1].State, sheaf.TaskPending)
+	want(f, "its payload", string(tasks[1].Payload), `{"format":"pdf"}`)
+	want(f, "its job", tasks[1].JobID, d.Job)
+	want(f, "its tenant", tasks[1].TenantID, "t")
+	want(f, "its range", tasks[1].Range, sheaf.Range{From: 13, To: 24})
+	f.Stale(f.Store.Complete(ctx, t.Held(), sheaf.Completion{Spawn: Parse(5)}))
+	want(f, "tasks after the second completion", len(f.Tasks(d.ID, 1)), 2)
+}
+
+func splitTwice(f *Fixture) {
+	d := f.Document("t")
+	first := f.Plan(d, Parse(3)...)
+	// A second planner that lost the race brings tasks of its own for the
+	// same ranges, one of which depends on another.
+	f.Exec("UPDATE tasks SET state='pending' WHERE id=?", d.Plan)
+	again := Parse(4)
+	again[3].DependsOn = []string{again[0].ID}
+	tasks := f.Plan(d, again...)
+	want(f, "tasks", len(tasks), 4)
+	for i, t := range first {
+		want(f, "id of an existing task", tasks[i].ID, t.ID)
+	}
+	f.InState(again[3].ID, sheaf.TaskParked)
+	f.Done(first[0].ID)
+	f.InState(again[3].ID, sheaf.TaskPending)
+}
+
+func zombie(f *Fixture) {
+	d := f.Document("t")
+	id := f.Plan(d, Parse(1)...)[0].ID
+	old := f.Claim(id, "w1")
+	f.Store.AdvanceClock(2 * time.Minute)
+	n, err := f.Store.Reap(ctx, sheaf.ReapPolicy{}, 10)
+	f.OK(err)
+	want(f, "reaped", n, 1)
+	f.InState(id, sheaf.TaskRetryWait)
+	f.OK(promoteAll(f))
+	held := f.Claim(id, "w2")
+	want(f, "epoch", held.Epoch, 3)
+
+	f.Stale(f.Store.Complete(ctx, old.Held(), sheaf.Completion{Result: Result(old)}))
+	_, err = f.Store.FailTask(ctx, old.Held(), sheaf.FailReport{Failure: *sheaf.Fail("internal", "x", "x")})
+	f.Stale(err)
+	f.Stale(f.Store.Snooze(ctx, old.Held(), time.Second, "x"))
+	f.Stale(f.Store.Release(ctx, old.Held()))
+	f.Stale(f.Store.AppendEvents(ctx, old.Held(), []sheaf.Event{{Kind: sheaf.EventMessage, Text: "x"}}))
+	reply, err := f.Store.Heartbeat(ctx, sheaf.WorkerStatus{ID: "w1"}, time.Minute, []sheaf.Claim{old.Held()})
+	f.OK(err)
+	if len(reply.Lost) != 1 {
+		f.T.Fatalf("the zombie's heartbeat answers %+v", reply)
+	}
+	f.InState(id, sheaf.TaskRunning)
+	want(f, "worker", f.Task(id).WorkerID, "w2")
+	wantList(f, "events", f.Events(id), "claimed", "lost", "claimed")
+
+	r := Result(held)
+	f.OK(f.Store.Complete(ctx, held.Held(), sheaf.Completion{Result: r}))
+	f.Stale(f.Store.Complete(ctx, held.Held(), sheaf.Completion{Result: r}))
+	want(f, "done events", f.Int("SELECT COUNT(*) FROM events WHERE task_id=? AND kind='done'", id), 1)
+	want(f, "range", f.Task(id).Result.RangeID, r.RangeID)
+	want(f, "done epoch", f.Int("SELECT done_epoch FROM tasks WHERE id=?", id), 3)
+}
+
+func promoteAll(f *Fixture) error {
+	f.Store.AdvanceClock(time.Hour)
+	_, err := f.Store.PromoteDue(ctx, 1000)
+	return err
+}
+
+func poison(f *Fixture) {
+	d := f.Document("t")
+	ids := f.Plan(d, Parse(2)...)
+	for range 3 {
+		f.Claim(ids[0].ID, "w")
+		f.Store.AdvanceClock(2 * time.Minute)
+		n, err := f.Store.Reap(ctx, sheaf.ReapPolicy{MaxLost: 3, MaxJitter: time.Second}, 10)
+		f.OK(err)
+		want(f, "reaped", n, 1)
+		f.OK(promoteAll(f))
+	}
+	f.Refused(ids[0].ID, sheaf.TaskDead)
+	t := f.Task(ids[0].ID)
+	want(f, "lost", t.LostCount, 3)
+	want(f, "failed", t.FailCount, 0)
+	if t.Failure == nil || t.Failure.Code != "worker_lost" || t.FinishedAt.IsZero() {
+		f.T.Fatalf("a dead task without its reason: %+v", t)
+	}
+	wantList(f, "events", f.Events(t.ID), "claimed", "lost", "claimed", "lost", "claimed", "lost", "dead")
+	f.Done(ids[1].ID)
+	f.Fold()
+	want(f, "document", f.Doc(d.ID).State, sheaf.DocFinalizing)
+}
+
+func silentWorker(f *Fixture) {
+	d := f.Document("t")
+	tasks := f.Plan(d, Parse(3)...)
+	policy := sheaf.ReapPolicy{WorkerTimeout: 30 * time.Second}
+	beat := func(w string, c sheaf.Claim) {
+		_, err := f.Store.Heartbeat(ctx, sheaf.WorkerStatus{ID: w}, time.Hour, []sheaf.Claim{c})
+		f.OK(err)
+	}
+	alive, silent, young := f.Claim(tasks[0].ID, "alive"), f.Claim(tasks[1].ID, "silent"), (*sheaf.Task)(nil)
+	beat("silent", silent.Held())
+	f.Store.AdvanceClock(40 * time.Second)
+	beat("alive", alive.Held())
+	young = f.Claim(tasks[2].ID, "young") // has not had time for a heartbeat
+	n, err := f.Store.Reap(ctx, policy, 10)
+	f.OK(err)
+	want(f, "reaped", n, 1)
+	f.InState(silent.ID, sheaf.TaskRetryWait)
+	f.InState(alive.ID, sheaf.TaskRunning)
+	f.InState(young.ID, sheaf.TaskRunning)
+	f.OK(f.Store.Deregister(ctx, "alive"))
+	f.Store.AdvanceClock(31 * time.Second)
+	n, err = f.Store.Reap(ctx, policy, 10)
+	f.OK(err)
+	want(f, "reaped of the unregistered", n, 2)
+}
+
+func failures(f *Fixture) {
+	d := f.Document("t")
+	tasks := f.Plan(d, Parse(2)...)
+	report := sheaf.FailReport{Failure: *sheaf.FailRetryable(sheaf.CategoryTimeout, "slow", "Too slow."), Delay: 10 * time.Second, MaxFails: 2}
+	t := f.Claim(tasks[0].ID, "w")
+	state, err := f.Store.FailTask(ctx, t.Held(), report)
+	f.OK(err)
+	want(f, "after the first failure", state, sheaf.TaskRetryWait)
+	n, err := f.Store.PromoteDue(ctx, 10)
+	f.OK(err)
+	want(f, "promoted before the delay", n, 0)
+	f.Refused(t.ID, sheaf.TaskRetryWait)
+	f.Store.AdvanceClock(11 * time.Second)
+	n, err = f.Store.PromoteDue(ctx, 10)
+	f.OK(err)
+	want(f, "promoted", n, 1)
+	t = f.Claim(t.ID, "w")
+	want(f, "attempts", t.Attempts, 2)
+	state, err = f.Store.FailTask(ctx, t.Held(), report)
+	f.OK(err)
+	want(f, "after the second failure", state, sheaf.TaskDead)
+	wantList(f, "events", f.Events(t.ID), "claimed", "failed", "claimed", "dead")
+	got := f.Task(t.ID)
+	want(f, "fail count", got.FailCount, 2)
+	want(f, "code", got.Failure.Code, "slow")
+
+	t = f.Claim(tasks[1].ID, "w")
+	state, err = f.Store.FailTask(ctx, t.Held(), sheaf.FailReport{Failure: *sheaf.Fail(sheaf.CategoryEncrypted, "password", "Give the password."), MaxFails: 9})
+	f.OK(err)
+	want(f, "after a failure that no retry cures", state, sheaf.TaskDead)
+}
+
+func snoozeAndRelease(f *Fixture) {
+	d := f.Document("t")
+	id := f.Plan(d, Parse(1)...)[0].ID
+	t := f.Claim(id, "w")
+	f.OK(f.Store.Snooze(ctx, t.Held(), 30*time.Second, "the embedder is down"))
+	f.Refused(id, sheaf.TaskRetryWait)
+	f.OK(promoteAll(f))
+	t = f.Claim(id, "w")
+	f.OK(f.Store.MarkEnqueued(ctx, []sheaf.Hint{{TaskID: id}}))
+	f.OK(f.Store.Release(ctx, t.Held()))
+	f.Stale(f.Store.Release(ctx, t.Held()))
+	f.InState(id, sheaf.TaskPending)
+	t = f.Claim(id, "w")
+	got := f.Task(id)
+	if got.FailCount != 0 || got.LostCount != 0 || got.Attempts != 3 {
+		f.T.Fatalf("budgets were touched: %+v", got)
+	}
+	want(f, "epoch", t.Epoch, 4) // three claims and a release
+	wantList(f, "events", f.Events(id), "claimed", "snoozed", "claimed", "released", "claimed")
+}
+
+func heartbeat(f *Fixture) {
+	d := f.Document("t")
+	tasks := f.Plan(d, Parse(1200)...)
+	var held []sheaf.Claim
+	for _, t := range tasks[:1100] { // more than one statement takes
+		held = append(held, f.Claim(t.ID, "w").Held())
+	}
+	f.Store.AdvanceClock(50 * time.Second)
+	status := sheaf.WorkerStatus{ID: "w", Host: "h", Slots: 4, StartedAt: time.Now()}
+	reply, err := f.Store.Heartbeat(ctx, status, time.Minute, held)
+	f.OK(err)
+	if len(reply.Lost)+len(reply.Canceled) != 0 {
+		f.T.Fatalf("heartbeat answers %+v", reply)
+	}
+	f.Store.AdvanceClock(50 * time.Second)
+	n, err := f.Store.Reap(ctx, sheaf.ReapPolicy{}, 2000)
+	f.OK(err)
+	want(f, "reaped in spite of the heartbeat", n, 0)
+	f.Exec("UPDATE tasks SET cancel_requested_at=1 WHERE id=?", held[3].TaskID)
+	f.OK(f.Store.Release(ctx, held[5]))
+	other := f.Claim(tasks[1101].ID, "other")
+	reply, err = f.Store.Heartbeat(ctx, status, time.Minute, append(held, other.Held()))
+	f.OK(err)
+	if len(reply.Canceled) != 1 || reply.Canceled[0] != held[3] {
+		f.T.Fatalf("asked to stop: %v", reply.Canceled)
+	}
+	if len(reply.Lost) != 2 || !slices.Contains(reply.Lost, held[5]) || !slices.Contains(reply.Lost, other.Held()) {
+		f.T.Fatalf("lost: %v", reply.Lost)
+	}
+	want(f, "workers", f.Int("SELECT COUNT(*) FROM workers"), 1)
+	if _, err := f.Store.Heartbeat(ctx, status, time.Minute, nil); err != nil {
+		f.T.Fatalf("a heartbeat without tasks: %v", err)
+	}
+	f.OK(f.Store.Deregister(ctx, "w"))
+	want(f, "workers", f.Int("SELECT COUNT(*) FROM workers"), 0)
+}
+
+// cancelRaces lets a cancel and the life of a task meet at every point: the
+// row must end in one state, by one transition, and nothing may start after.
+func cancelRaces(f *Fixture) {
+	for range 15 {
+		d := f.Document("t")
+		tasks := f.Plan(d, Parse(4)...)
+		var wg sync.WaitGroup
+		for _, t := range tasks {
+			wg.Go(func() {
+				got, err := f.Store.Claim(ctx, t.ID, "w", time.Minute)
+				if err != nil {
+					if _, ok := errors.AsType[*sheaf.NotClaimable](err); !ok {
+						f.T.Error(err)
+					}
+					return
+				}
+				if err := f.Store.Complete(ctx, got.Held(), sheaf.Completion{Result: Result(got)}); err != nil && !errors.Is(err, sheaf.ErrStale) {
+					f.T.Error(err)
+				}
+			})
+		}
+		wg.Go(func() { f.Cancel(d) })
+		wg.Wait()
+		f.Fold()
+		for _, t := range tasks {
+			got := f.Task(t.ID)
+			events := f.Events(t.ID)
+			switch got.State {
+			case sheaf.TaskDone:
+				wantList(f, "events of a done task", events, "claimed", "done")
+			case sheaf.TaskCanceled:
+				wantList(f, "events of a canceled task", events, "canceled")
+			default:
+				f.T.Fatalf("task ended %s with events %v", got.State, events)
+			}
+		}
+		want(f, "document", f.Doc(d.ID).State, sheaf.DocCanceled)
+		want(f, "live generation", f.Doc(d.ID).LiveGeneration, 0)
+	}
+}
+
+func cancelMeetsSpawn(f *Fixture) {
+	for range 10 {
+		d := f.Document("t")
+		plan := f.Claim(d.Plan, "w")
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := f.Store.Complete(ctx, plan.Held(), sheaf.Completion{Plan: &sheaf.PlanResult{Unit: sheaf.UnitPage, Units: 60}, Spawn: Parse(5)}); err != nil && !errors.Is(err, sheaf.ErrStale) {
+				f.T.Error(err)
+			}
+		})
+		wg.Go(func() { f.Cancel(d) })
+		wg.Wait()
+		want(f, "tasks that would still run", f.Int("SELECT COUNT(*) FROM tasks WHERE doc_id=? AND state NOT IN ('done','canceled')", d.ID), 0)
+		f.Fold()
+		want(f, "document", f.Doc(d.ID).State, sheaf.DocCanceled)
+	}
+}
+
+func hardCancel(f *Fixture) {
+	d := f.Document("t")
+	id := f.Plan(d, Parse(1)...)[0].ID
+	t := f.Claim(id, "w")
+	f.Cancel(d)
+	n, err := f.Store.HardCancel(ctx, 30*time.Second, 10)
+	f.OK(err)
+	want(f, "canceled within the grace", n, 0)
+	f.Store.AdvanceClock(31 * time.Second)
+	n, err = f.Store.HardCancel(ctx, 30*time.Second, 10)
+	f.OK(err)
+	want(f, "canceled", n, 1)
+	f.Stale(f.Store.Complete(ctx, t.Held(), sheaf.Completion{Result: Result(t)}))
+	f.InState(id, sheaf.TaskCanceled)
+	wantList(f, "events", f.Events(id), "claimed", "canceled")
+	f.Fold()
+	want(f, "document", f.Doc(d.ID).State, sheaf.DocCanceled)
+
+	// A canceled attempt that fails, sleeps, gives up or is lost does not come back.
+	for i, end := range []func(t *sheaf.Task) error{
+		func(t *sheaf.Task) error {
+			state, err := f.Store.FailTask(ctx, t.Held(), sheaf.FailReport{Failure: *sheaf.FailRetryable("timeout", "x", "x"), MaxFails: 9})
+			if err == nil && state != sheaf.TaskCanceled {
+				return fmt.Errorf("FailTask answers %s", state)
+			}
+			return err
+		},
+		func(t *sheaf.Task) error { return f.Store.Snooze(ctx, t.Held(), time.Second, "x") },
+		func(t *sheaf.Task) error { return f.Store.Release(ctx, t.Held()) },
+		func(*sheaf.Task) error {
+			f.Store.AdvanceClock(time.Hour)
+			_, err := f.Store.Reap(ctx, sheaf.ReapPolicy{}, 10)
+			return err
+		},
+	} {
+		d := f.Document("t")
+		t := f.Claim(f.Plan(d, Parse(1)...)[0].ID, "w")
+		f.Cancel(d)
+		f.OK(end(t))
+		f.InState(t.ID, sheaf.TaskCanceled)
+		got := f.Task(t.ID)
+		if got.FailCount != 0 || got.LostCount != 0 || got.FinishedAt.IsZero() {
+			f.T.Fatalf("way %d of ending a canceled attempt counted: %+v", i, got)
+		}
+		wantList(f, "events", f.Events(t.ID), "claimed", "canceled")
+	}
+}
+
+func reparse(f *Fixture) {
+	d := f.Document("t")
+	tasks := f.Plan(d, Parse(2)...)
+	old := f.Claim(tasks[0].ID, "w")
+	f.Done(tasks[1].ID)
+	d = f.Reparse(d)
+	f.Stale(f.Store.Complete(ctx, old.Held(), sheaf.Completion{Result: Result(old)}))
+	f.Refused(tasks[0].ID, sheaf.TaskSuperseded)
+	f.Refused(tasks[1].ID, sheaf.TaskDone)
+	for _, t := range f.Plan(d, Parse(2)...) {
+		want(f, "generation", t.Generation, 2)
+		f.Done(t.ID)
+	}
+	f.Publish(d.ID, sheaf.DocSucceeded)
+	doc := f.Doc(d.ID)
+	want(f, "live generation", doc.LiveGeneration, 2)
+	want(f, "state of the old generation", f.Strings("SELECT state FROM generations WHERE doc_id=? AND gen=1", d.ID)[0], "canceled")
+	wantList(f, "events of a task that ran", f.Events(old.ID), "claimed", "superseded")
+}
+
+func dependencies(f *Fixture) {
+	d := f.Document("t")
+	spawn := Parse(3)
+	spawn[2].DependsOn = []string{spawn[0].ID, spawn[1].ID, d.Plan}
+	f.Plan(d, spawn...)
+	f.Refused(spawn[2].ID, sheaf.TaskParked)
+	f.Done(spawn[0].ID)
+	f.Refused(spawn[2].ID, sheaf.TaskParked)
+	f.Done(spawn[1].ID)
+	f.InState(spawn[2].ID, sheaf.TaskPending)
+	want(f, "unmet", f.Int("SELECT unmet FROM tasks WHERE id=?", spawn[2].ID), 0)
+	f.Done(spawn[2].ID)
+
+	d = f.Document("t")
+	bad := Parse(1)
+	bad[0].DependsOn = []string{"nothing"}
+	plan := f.Claim(d.Plan, "w")
+	err := f.Store.Complete(ctx, plan.Held(), sheaf.Completion{Spawn: bad})
+	if !errors.Is(err, sheaf.ErrInvalid) {
+		f.T.Fatalf("a dependency on nothing: %v, want ErrInvalid", err)
+	}
+	f.InState(d.Plan, sheaf.TaskRunning)
+}
+
+func parentsRace(f *Fixture) {
+	for range 20 {
+		d := f.Document("t")
+		spawn := Parse(3)
+		spawn[2].DependsOn = []string{spawn[0].ID, spawn[1].ID}
+		f.Plan(d, spawn...)
+		a, b := f.Claim(spawn[0].ID, "w1"), f.Claim(spawn[1].ID, "w2")
+		var wg sync.WaitGroup
+		for _, t := range []*sheaf.Task{a, b} {
+			wg.Go(func() {
+				if err := f.Store.Complete(ctx, t.Held(), sheaf.Completion{Result: Result(t)}); err != nil {
+					f.T.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		f.InState(spawn[2].ID, sheaf.TaskPending)
+	}
+}
+
+func deadParent(f *Fixture) {
+	d := f.Document("t")
+	spawn := Parse(4)
+	spawn[1].DependsOn = []string{spawn[0].ID}
+	spawn[2].DependsOn = []string{spawn[1].ID}
+	f.Plan(d, spawn...)
+	t := f.Claim(spawn[0].ID, "w")
+	_, err := f.Store.FailTask(ctx, t.Held(), sheaf.FailReport{Failure: *sheaf.Fail("bad_input", "x", "x")})
+	f.OK(err)
+	f.Fold()
+	f.InState(spawn[1].ID, sheaf.TaskDead)
+	f.InState(spawn[2].ID, sheaf.TaskDead)
+	want(f, "code", f.Task(spawn[2].ID).Failure.Code, "dependency_failed")
+	f.Done(spawn[3].ID)
+	f.Fold()
+	want(f, "document", f.Doc(d.ID).State, sheaf.DocFinalizing)
+}
+
+func wakeParked(f *Fixture) {
+	d := f.Document("t")
+	spawn := Parse(2)
+	spawn[1].DependsOn = []string{spawn[0].ID}
+	f.Plan(d, spawn...)
+	n, err := f.Store.WakeParked(ctx, 10)
+	f.OK(err)
+	want(f, "woken while the parent runs", n, 0)
+	f.Exec("UPDATE tasks SET state='done' WHERE id=?", spawn[0].ID) // as if the wake had been missed
+	n, err = f.Store.WakeParked(ctx, 10)
+	f.OK(err)
+	want(f, "woken", n, 1)
+	f.Done(spawn[1].ID)
+}
+
+func paused(f *Fixture) {
+	d := f.Document("t")
+	f.Exec("UPDATE jobs SET paused=1 WHERE id=?", d.Job)
+	tasks := f.Plan(d, Parse(2)...) // the plan itself was not paused
+	f.Refused(tasks[0].ID, sheaf.TaskPending)
+	hints, err := f.Store.Runnable(ctx, "t", 10, 0)
+	f.OK(err)
+	want(f, "runnable", len(hints), 0)
+	hints, err = f.Store.Feedable(ctx, 10, time.Minute)
+	f.OK(err)
+	want(f, "feedable", len(hints), 0)
+	loads, err := f.Store.RunnableTenants(ctx)
+	f.OK(err)
+	want(f, "tenants", len(loads), 0)
+	f.Exec("UPDATE tasks SET paused=0 WHERE doc_id=?", d.ID)
+	f.Claim(tasks[0].ID, "w")
+	for _, q := range []string{"UPDATE tenants SET paused=1", "UPDATE datasets SET paused=1"} {
+		d := f.Document("t")
+		f.Exec(q)
+		tasks := f.Plan(d, Parse(1)...)
+		f.Refused(tasks[0].ID, sheaf.TaskPending)
+		f.Exec(strings.Replace(q, "=1", "=0", 1))
+	}
+}
+
+func foldFollows(f *Fixture) {
+	d := f.Document("t")
+	f.Fold()
+	want(f, "untouched", f.Doc(d.ID).State, sheaf.DocQueued)
+	plan := f.Claim(d.Plan, "w")
+	f.Fold()
+	doc := f.Doc(d.ID)
+	want(f, "while planning", doc.State, sheaf.DocRunning)
+	want(f, "progress before the plan is done", doc.Progress, 0)
+	if doc.StartedAt.IsZero() {
+		f.T.Fatal("a running document without a start")
+	}
+	f.OK(f.Store.Complete(ctx, plan.Held(), sheaf.Completion{Spawn: Parse(2)}))
+	f.Fold()
+	p0 := f.Doc(d.ID).Progress
+	near(f, "progress after the plan", p0, 0.99*1/25)
+	t := f.Tasks(d.ID, 1)
+	a := f.Claim(t[0].ID, "w")
+	f.OK(f.Store.AppendEvents(ctx, a.Held(), []sheaf.Event{{Kind: sheaf.EventProgress, Detail: json.RawMessage(`{"stage":"parse","done":3,"total":12}`)}}))
+	f.OK(f.Store.AppendEvents(ctx, a.Held(), []sheaf.Event{{Kind: sheaf.EventProgress, Detail: json.RawMessage(`{"stage":"parse","done":6,"total":12}`)}}))
+	f.Fold()
+	near(f, "progress within a task", f.Doc(d.ID).Progress, 0.99*7/25)
+	f.OK(f.Store.Release(ctx, a.Held()))
+	f.Fold()
+	near(f, "progress after a step back", f.Doc(d.ID).Progress, 0.99*7/25)
+	f.Done(t[0].ID)
+	f.Fold()
+	near(f, "progress after a task", f.Doc(d.ID).Progress, 0.99*13/25)
+	f.Done(t[1].ID)
+	f.Fold()
+	doc = f.Doc(d.ID)
+	want(f, "when all is done", doc.State, sheaf.DocFinalizing)
+	near(f, "progress before the publication", doc.Progress, 0.99)
+	want(f, "finalize epoch", doc.FinalizeEpoch, 1)
+	f.Publish(d.ID, sheaf.DocSucceeded)
+	doc = f.Doc(d.ID)
+	want(f, "in the end", doc.State, sheaf.DocSucceeded)
+	want(f, "progress in the end", doc.Progress, 1)
+	want(f, "chunks", doc.Chunks, 6)
+	want(f, "tokens", doc.Tokens, 60)
+	want(f, "ledger", doc.Ledger.OK, 24)
+	wantList(f, "documents' events", f.Strings("SELECT detail FROM events WHERE doc_id=? AND kind='document' AND n<>2 ORDER BY seq", d.ID),
+		`{"state":"queued","progress":0}`, `{"state":"running","progress":0}`, `{"state":"succeeded","progress":1}`)
+	want(f, "number of them", f.Int("SELECT COUNT(*) FROM events WHERE doc_id=? AND kind='document'", d.ID), 4)
+	n, err := f.Store.Fold(ctx, 10)
+	f.OK(err)
+	want(f, "changes at rest", n, 0)
+}
+
+func near(f *Fixture, what string, got, want float64) {
+	f.T.Helper()
+	if d := got - want; d > 1e-9 || d < -1e-9 {
+		f.T.Fatalf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+func finalizeOnce(f *Fixture) {
+	for range 8 {
+		d := f.Document("t")
+		tasks := f.Plan(d, Parse(4)...)
+		var wg sync.WaitGroup
+		for _, t := range tasks {
+			wg.Go(func() {
+				got, err := f.Store.Claim(ctx, t.ID, "w", time.Minute)
+				if err == nil {
+					err = f.Store.Complete(ctx, got.Held(), sheaf.Completion{Result: Result(got)})
+				}
+				if err != nil {
+					f.T.Error(err)
+				}
+			})
+		}
+		for range 3 {
+			wg.Go(func() {
+				for range 5 {
+					if _, err := f.Store.Fold(ctx, 100); err != nil {
+						f.T.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		f.Fold()
+		want(f, "finalize tasks", f.Int("SELECT COUNT(*) FROM tasks WHERE doc_id=? AND kind='finalize'", d.ID), 1)
+		want(f, "finalize epoch", f.Doc(d.ID).FinalizeEpoch, 1)
+		f.Publish(d.ID, sheaf.DocSucceeded)
+	}
+}
+
+func publishGuard(f *Fixture) {
+	publish := sheaf.Completion{Publish: &sheaf.Publication{State: sheaf.DocSucceeded, Chunks: 1}}
+	ready := func() (Doc, *sheaf.Task) {
+		d := f.Document("t")
+		for _, t := range f.Plan(d, Parse(1)...) {
+			f.Done(t.ID)
+		}
+		f.Fold()
+		return d, f.Claim(f.Finalizer(d.ID), "w")
+	}
+	for name, break_ := range map[string]func(d Doc){
+		"a newer decision": func(d Doc) { f.Exec("UPDATE documents SET fin_epoch=fin_epoch+1 WHERE id=?", d.ID) },
+		"a cancel":         f.Cancel,
+		"a deletion":       func(d Doc) { f.Exec("UPDATE documents SET deleted_at=1 WHERE id=?", d.ID) },
+		"a new generation": func(d Doc) { f.Reparse(d) },
+	} {
+		d, t := ready()
+		break_(d)
+		f.Stale(f.Store.Complete(ctx, t.Held(), publish))
+		want(f, "live generation after "+name, f.Int("SELECT live_gen FROM documents WHERE id=?", d.ID), 0)
+		want(f, "done events after "+name, f.Int("SELECT COUNT(*) FROM events WHERE task_id=? AND kind='done'", t.ID), 0)
+	}
+	d, t := ready()
+	if err := f.Store.Complete(ctx, t.Held(), sheaf.Completion{Publish: &sheaf.Publication{State: sheaf.DocRunning}}); !errors.Is(err, sheaf.ErrInvalid) {
+		f.T.Fatalf("publication as running: %v, want ErrInvalid", err)
+	}
+	f.OK(f.Store.Complete(ctx, t.Held(), publish))
+	f.Stale(f.Store.Complete(ctx, t.Held(), publish))
+	want(f, "live generation", f.Doc(d.ID).LiveGeneration, 1)
+	if f.Int("SELECT published_at FROM generations WHERE doc_id=?", d.ID) == 0 || f.Doc(d.ID).FinishedAt.IsZero() {
+		f.T.Fatal("a publication without its time")
+	}
+}
+
+func failedPublish(f *Fixture) {
+	d := f.Document("t")
+	f.Done(f.Plan(d, Parse(1)...)[0].ID)
+	f.Publish(d.ID, sheaf.DocPartiallySucceeded)
+	d = f.Reparse(d)
+	f.Done(f.Plan(d, Parse(1)...)[0].ID)
+	f.Fold()
+	t := f.Claim(f.Finalizer(d.ID), "w")
+	f.OK(f.Store.Complete(ctx, t.Held(), sheaf.Completion{Publish: &sheaf.Publication{State: sheaf.DocFailed, Failure: sheaf.Fail("bad_input", "empty", "Nothing could be read."), Chunks: 0}}))
+	doc := f.Doc(d.ID)
+	want(f, "state", doc.State, sheaf.DocFailed)
+	want(f, "live generation", doc.LiveGeneration, 1)
+	want(f, "chunks of the live generation", doc.Chunks, 6)
+	want(f, "failure", doc.Failure.Code, "empty")
+	want(f, "published", f.Int("SELECT COUNT(*) FROM generations WHERE doc_id=? AND published_at<>0", d.ID), 1)
+	want(f, "garbage", f.Int("SELECT COUNT(*) FROM garbage"), 0)
+}
+
+func deadPlan(f *Fixture) {
+	d := f.Document("t")
+	t := f.Claim(d.Plan, "w")
+	_, err := f.Store.FailTask(ctx, t.Held(), sheaf.FailReport{Failure: *sheaf.Fail(sheaf.CategoryEncrypted, "password_required", "Give the password.")})
+	f.OK(err)
+	f.Fold()
+	doc := f.Doc(d.ID)
+	want(f, "state", doc.State, sheaf.DocFailed)
+	want(f, "code", doc.Failure.Code, "password_required")
+	want(f, "generation", f.Strings("SELECT state FROM generations WHERE doc_id=?", d.ID)[0], "failed")
+	want(f, "finalize tasks", f.Int("SELECT COUNT(*) FROM tasks WHERE kind='finalize'"), 0)
+}
+
+func deadFinalize(f *Fixture) {
+	d := f.Document("t")
+	f.Done(f.Plan(d, Parse(1)...)[0].ID)
+	f.Fold()
+	t := f.Claim(f.Finalizer(d.ID), "w")
+	_, err := f.Store.FailTask(ctx, t.Held(), sheaf.FailReport{Failure: *sheaf.Fail("internal", "count_mismatch", "x")})
+	f.OK(err)
+	f.Fold()
+	want(f, "state", f.Doc(d.ID).State, sheaf.DocFailed)
+	want(f, "code", f.Doc(d.ID).Failure.Code, "count_mismatch")
+
+	// Another try: the decision is made anew, and the old one counts no more.
+	f.Retry(d, t.ID)
+	f.Exec("UPDATE tasks SET state='pending' WHERE id=?", t.ID)
+	f.Stale(f.Store.Complete(ctx, f.Claim(t.ID, "w").Held(), sheaf.Completion{Publish: &sheaf.Publication{State: sheaf.DocSucceeded}}))
+	f.Exec("UPDATE tasks SET state='superseded' WHERE id=?", t.ID)
+	f.Publish(d.ID, sheaf.DocSucceeded)
+	want(f, "finalize epoch", f.Doc(d.ID).FinalizeEpoch, 2)
+	want(f, "state", f.Doc(d.ID).State, sheaf.DocSucceeded)
+}
+
+func canceledDocument(f *Fixture) {
+	d := f.Document("t")
+	f.Done(f.Plan(d, Parse(1)...)[0].ID)
+	f.Publish(d.ID, sheaf.DocSucceeded)
+	d = f.Reparse(d)
+	tasks := f.Plan(d, Parse(3)...)
+	done := f.Done(tasks[0].ID)
+	running := f.Claim(tasks[1].ID, "w")
+	f.Cancel(d)
+	f.Fold()
+	want(f, "while a task runs", f.Doc(d.ID).State, sheaf.DocCanceling)
+	f.OK(f.Store.Release(ctx, running.Held()))
+	f.Fold()
+	doc := f.Doc(d.ID)
+	want(f, "in the end", doc.State, sheaf.DocCanceled)
+	want(f, "live generation", doc.LiveGeneration, 1)
+	want(f, "chunks", doc.Chunks, 6)
+	want(f, "generation", f.Strings("SELECT state FROM generations WHERE doc_id=? AND gen=2", d.ID)[0], "canceled")
+	want(f, "finalize tasks of it", f.Int("SELECT COUNT(*) FROM tasks WHERE gen=2 AND kind='finalize'"), 0)
+	// What it had finished goes, and what the live generation lists stays.
+	f.Store.AdvanceClock(3 * time.Minute)
+	items, err := f.Store.Garbage(ctx, 10)
+	f.OK(err)
+	var ranges []string
+	for _, g := range items {
+		ranges = append(ranges, g.RangeID)
+	}
+	slices.Sort(ranges)
+	expect := []string{done.RangeID, sheaf.RangeID(running.ID, running.Epoch)}
+	slices.Sort(expect)
+	wantList(f, "ranges to collect", ranges, expect...)
+	want(f, "ranges that a retry could list", f.Int("SELECT COUNT(*) FROM tasks WHERE gen=2 AND range_id<>''"), 0)
+}
+
+func reopened(f *Fixture) {
+	d := f.Document("t")
+	tasks := f.Plan(d, Parse(2)...)
+	f.Done(tasks[0].ID)
+	t := f.Claim(tasks[1].ID, "w")
+	_, err := f.Store.FailTask(ctx, t.Held(), sheaf.FailReport{Failure: *sheaf.Fail("internal", "x", "x")})
+	f.OK(err)
+	f.Publish(d.ID, sheaf.DocPartiallySucceeded)
+	f.Fold()
+	f.Retry(d, t.ID)
+	f.Fold()
+	doc := f.Doc(d.ID)
+	want(f, "while the task is tried again", doc.State, sheaf.DocRunning)
+	want(f, "live generation", doc.LiveGeneration, 1)
+	f.Done(t.ID)
+	f.Publish(d.ID, sheaf.DocSucceeded)
+	want(f, "in the end", f.Doc(d.ID).State, sheaf.DocSucceeded)
+}
+
+func dropOldRanges(f *Fixture) {
+	d := f.Document("t")
+	var first []sheaf.TaskResult
+	for _, t := range f.Plan(d, Parse(3)...) {
+		first = append(first, f.Done(t.ID))
+	}
+	f.Publish(d.ID, sheaf.DocSucceeded)
+	want(f, "garbage of a first generation", f.Int("SELECT COUNT(*) FROM garbage"), 0)
+
+	d = f.Reparse(d)
+	second := Parse(3)
+	second[0].Done = &first[0] // listed again
+	f.Plan(d, second...)
+	f.Done(second[1].ID)
+	f.Done(second[2].ID)
+	want(f, "garbage before the publication", f.Int("SELECT COUNT(*) FROM garbage"), 0)
+	f.Publish(d.ID, sheaf.DocSucceeded)
+	items, err := f.Store.Garbage(ctx, 10)
+	f.OK(err)
+	want(f, "garbage within the grace", len(items), 0)
+	f.Store.AdvanceClock(3 * time.Minute)
+	items, err = f.Store.Garbage(ctx, 10)
+	f.OK(err)
+	var ranges []string
+	var ids []int64
+	for _, g := range items {
+		ranges, ids = append(ranges, g.RangeID), append(ids, g.ID)
+		if g.TenantID != "t" || g.DocumentID != d.ID || g.ArtifactKey != sheaf.ArtifactKey("t", d.ID, g.RangeID) {
+			f.T.Fatalf("garbage %+v", g)
+		}
+	}
+	slices.Sort(ranges)
+	wanted := []string{first[1].RangeID, first[2].RangeID}
+	slices.Sort(wanted)
+	wantList(f, "garbage", ranges, wanted...)
+	found, err := f.Store.ReusableRanges(ctx, "t", "", []string{"key-0", "key-1"})
+	f.OK(err)
+	want(f, "range that both list", found["key-0"].Result.RangeID, first[0].RangeID)
+	want(f, "range whose first version is garbage", found["key-1"].Result.RangeID, f.Task(second[1].ID).Result.RangeID)
+
+	// Whatever put it there, a listed range is never handed out.
+	f.Exec("INSERT INTO garbage (tenant_id, doc_id, range_id, not_before) VALUES ('t', ?, ?, 1)", d.ID, first[0].RangeID)
+	items, err = f.Store.Garbage(ctx, 10)
+	f.OK(err)
+	want(f, "garbage with a listed range in it", len(items), 2)
+	f.OK(f.Store.GarbageDone(ctx, ids))
+	items, err = f.Store.Garbage(ctx, 10)
+	f.OK(err)
+	want(f, "garbage after it was removed", len(items), 0)
+}
+
+func attemptGarbage(f *Fixture) {
+	d := f.Document("t")
+	tasks := f.Plan(d, Parse(5)...)
+	var lost []string
+	claim := func(i int) *sheaf.Task {
+		t := f.Claim(tasks[i].ID, "w")
+		lost = append(lost, sheaf.RangeID(t.ID, t.Epoch))
+		return t
+	}
+	_, err := f.Store.FailTask(ctx, claim(0).Held(), sheaf.FailReport{Failure: *sheaf.FailRetryable("timeout", "x", "x")})
+	f.OK(err)
+	f.OK(f.Store.Snooze(ctx, claim(1).Held(), time.Second, "x"))
+	f.OK(f.Store.Release(ctx, claim(2).Held()))
+	claim(3)
+	f.Store.AdvanceClock(2 * time.Minute)
+	_, err = f.Store.Reap(ctx, sheaf.ReapPolicy{}, 10)
+	f.OK(err)
+	claim(4)
+	f.Cancel(d)
+	f.Store.AdvanceClock(time.Minute)
+	_, err = f.Store.HardCancel(ctx, time.Second, 10)
+	f.OK(err)
+	slices.Sort(lost)
+	wantList(f, "garbage", f.Strings("SELECT range_id FROM garbage ORDER BY range_id"), lost...)
+	want(f, "artifact key", f.Strings("SELECT artifact_key FROM garbage WHERE range_id=?", lost[0])[0], sheaf.ArtifactKey("t", d.ID, lost[0]))
+}
+
+func reusable(f *Fixture) {
+	d1, d2 := f.Document("t"), f.Document("t")
+	other := f.Document("u")
+	r1 := f.Done(f.Plan(d1, Parse(2)...)[0].ID)
+	r2 := f.Done(f.Plan(d2, Parse(2)...)[0].ID)
+	f.Done(f.Plan(other, Parse(2)...)[1].ID)
+	keys := []string{"key-0", "key-1", "", "key-0"}
+	for prefer, r := range map[string]string{d1.ID: r1.RangeID, d2.ID: r2.RangeID} {
+		found, err := f.Store.ReusableRanges(ctx, "t", prefer, keys)
+		f.OK(err)
+		want(f, "found", len(found), 1)
+		got := found["key-0"]
+		want(f, "range", got.Result.RangeID, r)
+		want(f, "document", got.DocumentID, prefer)
+		want(f, "units", got.Range, sheaf.Range{From: 1, To: 12})
+		want(f, "ledger", len(got.Result.Ledger), 1)
+	}
+	f.Exec("UPDATE documents SET deleted_at=1 WHERE id=?", d2.ID)
+	found, err := f.Store.ReusableRanges(ctx, "t", d2.ID, keys)
+	f.OK(err)
+	want(f, "range of a document that is left", found["key-0"].Result.RangeID, r1.RangeID)
+	found, err = f.Store.ReusableRanges(ctx, "t", "", nil)
+	f.OK(err)
+	want(f, "found for no keys", len(found), 0)
+}
+
+func appendEvents(f *Fixture) {
+	d := f.Document("t")
+	t := f.Claim(f.Plan(d, Parse(1)...)[0].ID, "w")
+	long := strings.Repeat("ü", 900)
+	for range 3 {
+		f.OK(f.Store.AppendEvents(ctx, t.Held(), []sheaf.Event{
+			{Kind: sheaf.EventMessage, Level: "warn", Text: long},
+			{Kind: sheaf.EventProgress, Detail: json.RawMessage(`{"stage":"parse","done":1,"total":2}`)},
+			{Kind: sheaf.EventMessage, Text: "b"},
+		}))
+	}
+	want(f, "messages", f.Int("SELECT COUNT(*) FROM events WHERE task_id=? AND kind='message'", t.ID), 6)
+	want(f, "distinct numbers", f.Int("SELECT COUNT(DISTINCT n) FROM events WHERE task_id=? AND kind='message'", t.ID), 6)
+	want(f, "progress events", f.Int("SELECT COUNT(*) FROM events WHERE task_id=? AND kind='progress'", t.ID), 3)
+	want(f, "text cut at whole characters", f.Strings("SELECT text FROM events WHERE task_id=? AND level='warn'", t.ID)[0], strings.Repeat("ü", 500))
+	for _, kind := range []string{sheaf.EventDone, sheaf.EventClaimed, sheaf.EventDocument, ""} {
+		if err := f.Store.AppendEvents(ctx, t.Held(), []sheaf.Event{{Kind: kind}}); !errors.Is(err, sheaf.ErrInvalid) {
+			f.T.Fatalf("appending %q: %v, want ErrInvalid", kind, err)
+		}
+	}
+	var wg sync.WaitGroup
+	for range 6 {
+		wg.Go(func() {
+			for range 5 {
+				if err := f.Store.AppendEvents(ctx, t.Held(), []sheaf.Event{{Kind: sheaf.EventMessage, Text: "c"}}); err != nil {
+					f.T.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	want(f, "messages of many writers", f.Int("SELECT COUNT(*) FROM events WHERE task_id=? AND text='c'", t.ID), 30)
+}
+
+func feed(f *Fixture) {
+	d := f.Document("t")
+	tasks := f.Plan(d, Parse(30)...)
+	for i, t := range tasks {
+		f.Exec("UPDATE tasks SET lane=?, run_at=? WHERE id=?", 1+i%3, 1000+i, t.ID)
+	}
+	other := f.Document("u")
+	f.Exec("UPDATE tenants SET weight=5, cap=3 WHERE id='u'")
+	f.Claim(other.Plan, "w")
+	f.Document("u")
+
+	hints, err := f.Store.Runnable(ctx, "t", 15, 0)
+	f.OK(err)
+	want(f, "runnable", len(hints), 15)
+	for i, h := range hints {
+		wanted := tasks[3*i%30]
+		if i >= 10 {
+			wanted = tasks[3*(i-10)+1]
+		}
+		if h.TaskID != wanted.ID || h.TenantID != "t" || h.Cost != 12 || h.Kind != sheaf.KindParse || h.Lane != sheaf.Lane(1+i/10) {
+			f.T.Fatalf("hint %d: %+v", i, h)
+		}
+	}
+	loads, err := f.Store.RunnableTenants(ctx)
+	f.OK(err)
+	if len(loads) != 2 || loads[0] != (sheaf.TenantLoad{TenantID: "t", Weight: 1, Cap: 8}) || loads[1] != (sheaf.TenantLoad{TenantID: "u", Weight: 5, Cap: 3, Running: 1}) {
+		f.T.Fatalf("loads %+v", loads)
+	}
+
+	fed := func(after time.Duration) []sheaf.Hint {
+		hints, err := f.Store.Feedable(ctx, 4, after)
+		f.OK(err)
+		return slices.DeleteFunc(hints, func(h sheaf.Hint) bool { return h.TenantID != "t" })
+	}
+	first := fed(time.Minute)
+	want(f, "feedable", len(first), 12)
+	f.OK(f.Store.MarkEnqueued(ctx, first[:6]))
+	want(f, "feedable with six enqueued", len(fed(time.Minute)), 6)
+	f.Claim(first[0].TaskID, "w")
+	want(f, "feedable after a claim made room", len(fed(time.Minute)), 7)
+	f.Store.AdvanceClock(2 * time.Minute)
+	want(f, "feedable when the queue has long said nothing", len(fed(time.Minute)), 12)
+	n, err := f.Store.ForgetEnqueued(ctx)
+	f.OK(err)
+	want(f, "forgotten", n, 5)
+	want(f, "feedable after the queue lost its memory", len(fed(time.Hour)), 12)
+}
+
+func aging(f *Fixture) {
+	d := f.Document("t")
+	tasks := f.Plan(d, Parse(2)...)
+	f.Exec("UPDATE tasks SET lane=3, run_at=run_at-700000 WHERE id=?", tasks[0].ID)
+	for after, first := range map[time.Duration]string{0: tasks[1].ID, 10 * time.Minute: tasks[0].ID, 20 * time.Minute: tasks[1].ID} {
+		hints, err := f.Store.Runnable(ctx, "t", 2, after)
+		f.OK(err)
+		want(f, fmt.Sprintf("first with aging after %v", after), hints[0].TaskID, first)
+	}
+}
+
+// spentHint: the hint is published, an executor takes it, claims and releases,
+// and only then the feeder notes that the queue holds it. The task needs
+// another hint, so it must not count as enqueued.
+func spentHint(f *Fixture) {
+	d := f.Document("t")
+	id := f.Plan(d, Parse(1)...)[0].ID
+	hints, err := f.Store.Feedable(ctx, 10, time.Minute)
+	f.OK(err)
+	i := slices.IndexFunc(hints, func(h sheaf.Hint) bool { return h.TaskID == id })
+	hint := hints[i]
+	f.OK(f.Store.Release(ctx, f.Claim(id, "w").Held()))
+	f.OK(f.Store.MarkEnqueued(ctx, []sheaf.Hint{hint}))
+	again, err := f.Store.Feedable(ctx, 10, time.Minute)
+	f.OK(err)
+	if !slices.ContainsFunc(again, func(h sheaf.Hint) bool { return h.TaskID == id }) {
+		f.T.Error("a task whose hint is spent is not fed again")
+	}
+	running, err := f.Store.Running(ctx)
+	f.OK(err)
+	want(f, "running after a release", len(running["t"]), 0)
+}
+
+func promote(f *Fixture) {
+	d := f.Document("t")
+	tasks := f.Plan(d, Parse(25)...)
+	f.OK(f.Store.MarkEnqueued(ctx, []sheaf.Hint{{TaskID: tasks[0].ID}}))
+	f.Exec("UPDATE tasks SET state='retry_wait' WHERE kind='parse'")
+	for _, wanted := range []int{10, 10, 5, 0} {
+		n, err := f.Store.PromoteDue(ctx, 10)
+		f.OK(err)
+		want(f, "promoted", n, wanted)
+	}
+	want(f, "known to a queue", f.Int("SELECT COUNT(*) FROM tasks WHERE enqueued_at<>0"), 0)
+	f.Exec("UPDATE tasks SET state='retry_wait' WHERE kind='parse'")
+	var total atomic.Int32
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 5 {
+				n, err := f.Store.PromoteDue(ctx, 5)
+				if err != nil {
+					f.T.Error(err)
+				}
+				total.Add(int32(n))
+			}
+		})
+	}
+	wg.Wait()
+	want(f, "promoted by four at once", total.Load(), 25)
+}
+
+func leases(f *Fixture) {
+	acquire := func(holder string, wanted bool) {
+		f.T.Helper()
+		got, err := f.Store.AcquireLease(ctx, "keeper", holder, 15*time.Second)
+		f.OK(err)
+		want(f, "lease for "+holder, got, wanted)
+	}
+	acquire("a", true)
+	acquire("b", false)
+	acquire("a", true)
+	f.Store.AdvanceClock(10 * time.Second)
+	acquire("a", true)
+	f.Store.AdvanceClock(10 * time.Second)
+	acquire("b", false)
+	f.Store.AdvanceClock(6 * time.Second)
+	acquire("b", true)
+	acquire("a", false)
+	f.OK(f.Store.ReleaseLease(ctx, "keeper", "a"))
+	acquire("a", false)
+	f.OK(f.Store.ReleaseLease(ctx, "keeper", "b"))
+	acquire("a", true)
+
+	var won atomic.Int32
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			got, err := f.Store.AcquireLease(ctx, "race", fmt.Sprint(i), time.Minute)
+			if err != nil {
+				f.T.Error(err)
+			}
+			if got {
+				won.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	want(f, "winners of a free lease", won.Load(), 1)
+}
+
+func meta(f *Fixture) {
+	v, err := f.Store.Meta(ctx, "k")
+	f.OK(err)
+	want(f, "absent", v, "")
+	for _, value := range []string{"1", "2", "2"} {
+		f.OK(f.Store.SetMeta(ctx, "k", value))
+		v, err = f.Store.Meta(ctx, "k")
+		f.OK(err)
+		want(f, "value", v, value)
+	}
+}
+
+func releaseRunning(f *Fixture) {
+	d := f.Document("t")
+	tasks := f.Plan(d, Parse(3)...)
+	a := f.Claim(tasks[0].ID, "w")
+	f.Claim(tasks[1].ID, "w")
+	f.Exec("UPDATE tasks SET cancel_requested_at=1 WHERE id=?", tasks[1].ID)
+	n, err := f.Store.ReleaseRunning(ctx)
+	f.OK(err)
+	want(f, "released", n, 2)
+	f.InState(tasks[0].ID, sheaf.TaskPending)
+	f.InState(tasks[1].ID, sheaf.TaskCanceled)
+	f.Stale(f.Store.Complete(ctx, a.Held(), sheaf.Completion{}))
+	f.Done(tasks[0].ID)
+}
+
+func cleanup(f *Fixture) {
+	d := f.Document("t")
+	f.Done(f.Plan(d, Parse(1)...)[0].ID)
+	f.Publish(d.ID, sheaf.DocSucceeded)
+	canceled := f.Reparse(d)
+	unlisted := f.Done(f.Plan(canceled, Parse(1)...)[0].ID)
+	d = f.Reparse(d)
+	f.Done(f.Plan(d, Parse(1)...)[0].ID)
+	running := f.Claim(f.Document("t").Plan, "w")
+	_, err := f.Store.Heartbeat(ctx, sheaf.WorkerStatus{ID: "w"}, time.Minute, []sheaf.Claim{running.Held()})
+	f.OK(err)
+	_, err = f.Store.Heartbeat(ctx, sheaf.WorkerStatus{ID: "gone"}, time.Minute, nil)
+	f.OK(err)
+	f.Exec("INSERT INTO idempotency (tenant_id, k, request_hash, created_at) VALUES ('t', 'k', 'h', 1)")
+	f.Store.AdvanceClock(48 * time.Hour)
+	old := f.Int("SELECT COUNT(*) FROM events")
+	f.Document("t") // young
+	tasks, events := f.Int("SELECT COUNT(*) FROM tasks"), f.Int("SELECT COUNT(*) FROM events")
+
+	dry, err := f.Store.Cleanup(ctx, 24*time.Hour, 1000, true)
+	f.OK(err)
+	want(f, "tasks after the dry run", f.Int("SELECT COUNT(*) FROM tasks"), tasks)
+	want(f, "events after the dry run", f.Int("SELECT COUNT(*) FROM events"), events)
+	report, err := f.Store.Cleanup(ctx, 24*time.Hour, 1000, false)
+	f.OK(err)
+	want(f, "report and dry run", report, dry)
+	want(f, "report", report, sheaf.CleanupReport{Events: old, Tasks: 2, Workers: 1, Idempotency: 1})
+	want(f, "tasks", f.Int("SELECT COUNT(*) FROM tasks"), tasks-2) // the canceled generation's plan and parse
+	want(f, "tasks of the live generation", f.Int("SELECT COUNT(*) FROM tasks WHERE doc_id=? AND gen=1", d.ID), 3)
+	want(f, "the range that nobody lists any more", f.Int("SELECT COUNT(*) FROM garbage WHERE range_id=?", unlisted.RangeID), 1)
+	wantList(f, "workers", f.Strings("SELECT id FROM workers"), "w")
+	f.InState(running.ID, sheaf.TaskRunning)
+
+	// A document that was deleted goes when its tasks and its garbage are gone.
+	f.Exec("UPDATE documents SET deleted_at=1 WHERE id=?", d.ID)
+	f.Exec("UPDATE tasks SET state='canceled', finished_at=1 WHERE doc_id=? AND state<>'done'", d.ID)
+	f.Exec("UPDATE garbage SET not_before=1")
+	f.Store.AdvanceClock(48 * time.Hour)
+	for range 2 {
+		if _, err := f.Store.Cleanup(ctx, 24*time.Hour, 1000, false); err != nil {
+			f.T.Fatal(err)
+		}
+		for _, id := range f.Strings("SELECT id FROM garbage WHERE doc_id=?", d.ID) {
+			f.Exec("DELETE FROM garbage WHERE id=?", id)
+		}
+	}
+	_, err = f.Store.Cleanup(ctx, 24*time.Hour, 1000, false)
+	f.OK(err)
+	want(f, "tasks of the deleted document", f.Int("SELECT COUNT(*) FROM tasks WHERE doc_id=?", d.ID), 0)
+	want(f, "the deleted document", f.Int("SELECT COUNT(*) FROM documents WHERE id=?", d.ID), 0)
+	want(f, "its generations", f.Int("SELECT COUNT(*) FROM generations WHERE doc_id=?", d.ID), 0)
+}
+
+func canceledContext(f *Fixture) {
+	d := f.Document("t")
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := f.Store.Claim(gone, d.Plan, "w", time.Minute); !errors.Is(err, context.Canceled) {
+		f.T.Fatalf("claim under a canceled context: %v", err)
+	}
+	f.InState(d.Plan, sheaf.TaskPending)
+}

@@ -1,0 +1,66 @@
+package storetest
+
+import (
+	"testing"
+
+	"sheaf"
+)
+
+func testStats(t *testing.T, b *bench) {
+	_, ids := b.create("a")
+	b.plan(ids[0], sheaf.Range{From: 1, To: 2}, sheaf.Range{From: 3, To: 4}, sheaf.Range{From: 5, To: 6}, sheaf.Range{From: 7, To: 8})
+	cost := 0
+	for i, x := range b.tasks(ids[0], 0) {
+		if x.Kind != sheaf.KindParse {
+			cost += x.Cost // the plan
+			continue
+		}
+		c := b.claim(x.ID)
+		if i == 4 {
+			_, err := b.FailTask(b.ctx, c.Held(), sheaf.FailReport{Failure: *sheaf.Fail(sheaf.CategoryCrash, "crash", "no")})
+			b.ok(err)
+			continue
+		}
+		r := b.result(c)
+		r.Stages = []sheaf.StageTime{{Name: "parse", StartMS: 1, MS: int64(10 * i)}, {Name: "embed", StartMS: 40, MS: 5}}
+		b.ok(b.Complete(b.ctx, c.Held(), sheaf.Completion{Result: r}))
+		cost += x.Cost
+	}
+	st, err := b.Stats(b.ctx, b.tenant, 5)
+	b.ok(err)
+	var sum sheaf.StatsBucket
+	sum.StageMS = map[string]int64{}
+	for i, k := range st.Buckets {
+		if i > 0 && k.At.Sub(st.Buckets[i-1].At).Minutes() != 1 {
+			t.Errorf("bucket %d is at %v, the one before at %v", i, k.At, st.Buckets[i-1].At)
+		}
+		sum.Tasks, sum.Failed, sum.Cost = sum.Tasks+k.Tasks, sum.Failed+k.Failed, sum.Cost+k.Cost
+		for name, ms := range k.StageMS {
+			sum.StageMS[name] += ms
+		}
+	}
+	b.same("buckets, done, failed, cost", []int{len(st.Buckets), sum.Tasks, sum.Failed, sum.Cost}, []int{5, 4, 1, cost})
+	b.same("stage times", sum.StageMS, map[string]int64{"parse": 60, "embed": 15})
+	b.same("stages, slowest first", st.Stages, []sheaf.StageStats{{Name: "parse", Tasks: 3, P50MS: 20, P95MS: 30}, {Name: "embed", Tasks: 3, P50MS: 5, P95MS: 5}})
+	if st.CostPerSecond <= 0 || st.CostPerSecond > float64(cost) {
+		t.Errorf("%v cost a second of %d", st.CostPerSecond, cost)
+	}
+	if none, err := b.Stats(b.ctx, "nobody", 1); err != nil || none.Buckets[0].Tasks != 0 || none.CostPerSecond != 0 {
+		t.Errorf("another tenant sees %+v: %v", none, err)
+	}
+}
+
+func testLastEvent(t *testing.T, b *bench) {
+	if n, err := b.LastEvent(b.ctx, b.tenant); err != nil || n != 0 {
+		t.Errorf("a new tenant's last event is %d: %v", n, err)
+	}
+	_, ids := b.create("a")
+	evs, err := b.Events(b.ctx, b.tenant, sheaf.EventFilter{DocumentID: ids[0]}, 0, 100)
+	b.ok(err)
+	n, err := b.LastEvent(b.ctx, b.tenant)
+	b.ok(err)
+	b.same("the last event", n, evs[len(evs)-1].Seq)
+	rest, err := b.Events(b.ctx, b.tenant, sheaf.EventFilter{}, n, 100)
+	b.ok(err)
+	b.same("events behind the last", len(rest), 0)
+}
