@@ -1,0 +1,94 @@
+// Package queue is the doorbell between the store, which holds the truth about
+// tasks, and the executors, which need to know soon and fairly that there is
+// work. A queue carries hints only: it may lose them, repeat them and reorder
+// them, and the pipeline still ends right, because the guarded claim in the
+// store decides and the keeper publishes again what nobody took.
+package queue
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"sheaf"
+)
+
+// Queue hands hints from the feeder to executors: fairly between tenants by
+// weight and cost, by lane within a tenant, never above a tenant's cap.
+// Implementations are safe for concurrent use. Errors are sheaf.ErrUnavailable
+// or sheaf.ErrReadOnly when the queue's engine does not answer or takes no writes.
+type Queue interface {
+	// Publish offers hints of one tenant and lane, in order, and returns how
+	// many of them, from the front, were taken in: the window may be full. A
+	// queue that reads the store itself accepts all and only rings the bell.
+	Publish(ctx context.Context, tenantID string, lane sheaf.Lane, hints []sheaf.Hint) (accepted int, err error)
+	// SetShare tells the queue a tenant's weight and cap; unknown tenants have
+	// weight 1 and the queue's default cap. A queue that reads the store finds
+	// both there.
+	SetShare(ctx context.Context, tenantID string, weight, cap int) error
+	// Take returns at most slots hints for the worker, possibly none, without
+	// waiting. skip names kinds that the worker cannot run now (their breaker
+	// is open); a queue that cannot filter may ignore it.
+	Take(ctx context.Context, workerID string, slots int, skip []sheaf.TaskKind) ([]sheaf.Hint, error)
+	// Ack removes a hint that led to a claim or was spent. running says that
+	// the task runs, so that it counts against the cap until Done: the claim
+	// was won, or it was refused because somebody else runs the task. A hint
+	// whose claim ended in an unclear error is not acked: Recover finds it.
+	Ack(ctx context.Context, h sheaf.Hint, running bool) error
+	// Done says that a task taken from this queue does not run any more.
+	Done(ctx context.Context, tenantID, taskID string) error
+	// Recover returns hints that a worker took and neither acked nor gave
+	// back within minIdle. They are workerID's from then on.
+	Recover(ctx context.Context, workerID string, minIdle time.Duration) ([]sheaf.Hint, error)
+	// Wait blocks until the bell rings, d passes (nil error for both), or ctx
+	// ends (its error). A ring that came since the last Wait counts. An engine
+	// that does not answer makes Wait fail, but not before d has passed, so
+	// that a loop over Wait does not spin.
+	Wait(ctx context.Context, d time.Duration) error
+	// Wake rings the bell.
+	Wake(ctx context.Context) error
+	// SignalCancel tells all executors to look at these tasks now; a hint too,
+	// since the heartbeat carries the same news.
+	SignalCancel(ctx context.Context, taskIDs []string) error
+	// Cancels is closed when ctx ends.
+	Cancels(ctx context.Context) <-chan string
+	// Reconcile drops from the cap count tasks that the store says are not
+	// running. running maps tenant to its running task ids; a tenant without
+	// an entry has none. Since running is read a moment before, a task goes
+	// only when two calls in a row miss it.
+	Reconcile(ctx context.Context, running map[string][]string) error
+	// Incarnation is a value that changes when the queue has lost its memory,
+	// "" for a queue that has none to lose.
+	Incarnation(ctx context.Context) (string, error)
+	// Depths reports what the queue itself holds per tenant and lane; lanes
+	// that hold nothing are left out.
+	Depths(ctx context.Context) ([]Depth, error)
+	// Leave unregisters a worker that is shutting down, losing nothing that is
+	// pending for it.
+	Leave(ctx context.Context, workerID string) error
+	// Ping checks the connection.
+	Ping(ctx context.Context) error
+	Close() error
+}
+
+// Depth is the number of hints a queue holds.
+type Depth struct {
+	TenantID string
+	Lane     sheaf.Lane
+	Waiting  int // not yet taken
+	Taken    int // taken and not yet acked
+}
+
+// Leader runs work on at most one process at a time, as an economy: what it
+// runs must be harmless when two do it at once, since no lock with a time to
+// live survives every pause and fail-over.
+type Leader interface {
+	// Run campaigns until ctx ends. Each time it is elected it calls lead with
+	// a context that ends when the term does.
+	Run(ctx context.Context, lead func(ctx context.Context)) error
+}
+
+// CompareDepths orders by tenant, then lane.
+func CompareDepths(a, b Depth) int {
+	return cmp.Or(cmp.Compare(a.TenantID, b.TenantID), cmp.Compare(a.Lane, b.Lane))
+}

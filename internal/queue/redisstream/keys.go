@@ -1,0 +1,38 @@
+package redisstream
+
+import (
+	"fmt"
+	"strings"
+
+	"sheaf"
+)
+
+// keys builds every key of one Redis. Keys that one script touches share a hash
+// tag, {tenant} or {sched}, and with it the slot of a Redis Cluster.
+type keys struct{ prefix string }
+
+func (k keys) stream(tenantID string, lane sheaf.Lane) string {
+	return fmt.Sprintf("%sq:{%s}:p%d", k.prefix, tag(tenantID), lane)
+}
+func (k keys) run(tenantID string) string  { return k.prefix + "run:{" + tag(tenantID) + "}" }
+func (k keys) wait(tenantID string) string { return k.prefix + "wait:{" + tag(tenantID) + "}" }
+
+func (k keys) active() string            { return k.prefix + "{sched}:active" }
+func (k keys) idle() string              { return k.prefix + "{sched}:idle" }
+func (k keys) vt() string                { return k.prefix + "{sched}:vt" }
+func (k keys) act() string               { return k.prefix + "{sched}:act" }
+func (k keys) seq() string               { return k.prefix + "{sched}:seq" }
+func (k keys) share() string             { return k.prefix + "{sched}:share" }
+func (k keys) cost() string              { return k.prefix + "{sched}:cost" }
+func (k keys) known() string             { return k.prefix + "{sched}:known" }
+func (k keys) taken() string             { return k.prefix + "{sched}:taken" }
+func (k keys) bell() string              { return k.prefix + "{sched}:bell" }
+func (k keys) incarnation() string       { return k.prefix + "{sched}:inc" }
+func (k keys) leader(name string) string { return k.prefix + "{sched}:leader:" + name }
+func (k keys) term(name string) string   { return k.prefix + "{sched}:term:" + name }
+func (k keys) cancel() string            { return k.prefix + "cancel" }
+
+var tagEscaper = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
+
+// tag makes s safe inside a hash tag, which ends at the first brace.
+func tag(s string) string { return tagEscaper.Replace(s) }

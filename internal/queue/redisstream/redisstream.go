@@ -1,0 +1,930 @@
+// Package redisstream is the queue of the fleet: between the keeper, which
+// publishes hints of pending tasks, and executors on many hosts, which take
+// them. Each tenant and lane has a bounded Redis stream; a scheduler beside
+// them decides whose turn it is. Everything in Redis may be lost at any moment:
+// the tasks are in the database, and the keeper publishes them again.
+package redisstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"sheaf"
+	"sheaf/internal/queue"
+)
+
+var _ queue.Queue = (*Queue)(nil)
+
+// Config adjusts a queue. All processes of a fleet must agree on Redis, Lanes
+// and Prefix.
+type Config struct {
+	Redis RedisOptions
+	// Lanes gives lanes a Redis of their own, for their streams and their
+	// share of the schedule, so that interactive work never waits behind a
+	// backfill. The first lane that has work is then served first for all
+	// tenants alike, and two processes that take at the same moment from two
+	// of them may together exceed a tenant's cap by what they take. The bell,
+	// cancel signals and leases stay in Redis.
+	Lanes map[sheaf.Lane]RedisOptions
+
+	Prefix     string        // of all keys; without braces
+	Window     int           // hints a tenant and lane at most, taken ones included; 0 means 64
+	DefaultCap int           // of tenants without a share; 0 means 8
+	AgeAfter   time.Duration // a hint that waited longer in its stream counts one lane higher; 0 means 10 min, negative never
+	// ConsumerTTL is how long a worker without a sign of life stays known to
+	// Redis; 0 means 1 h. What it took is recovered long before.
+	ConsumerTTL time.Duration
+	Log         *slog.Logger // nil means slog.Default
+}
+
+const (
+	group     = "g"
+	stride    = 1000            // pass that one unit of cost takes at weight 1
+	bellChunk = time.Second     // longest single wait in Redis: how late a blocked connection learns that nobody needs it
+	maxPicks  = 256             // tenants that one Take looks at
+	batch     = 500             // tenants in one round trip of the sweeps
+	cancelLen = 10_000          // entries of the cancel stream, about
+	longAgo   = 400 * time.Hour // beyond any idle time that is asked for
+)
+
+// Queue implements queue.Queue over Redis 6.2 or newer, or Valkey.
+type Queue struct {
+	cfg    Config
+	main   *shard
+	shards []*shard // in the order of their first lane
+
+	mu       sync.Mutex
+	cursors  map[string]string              // of XAUTOCLAIM, by stream, where a search is under way
+	touched  map[string]map[string]struct{} // worker → tenants it took from
+	suspects map[[2]string]struct{}         // tenant and task that the latest Reconcile found in one place only
+}
+
+// shard is one Redis with the lanes whose streams it holds and their schedule.
+type shard struct {
+	client redis.UniversalClient
+	keys   keys
+	lanes  []sheaf.Lane
+	cfg    *Config
+}
+
+// New makes a queue. It does not connect: a Redis that is not there yet shows
+// with Ping and with each call. The error is ErrInvalid for options that
+// contradict each other.
+func New(cfg Config) (*Queue, error) {
+	if cfg.Window <= 0 {
+		cfg.Window = 64
+	}
+	if cfg.DefaultCap <= 0 {
+		cfg.DefaultCap = 8
+	}
+	if cfg.AgeAfter == 0 {
+		cfg.AgeAfter = 10 * time.Minute
+	}
+	cfg.AgeAfter = max(cfg.AgeAfter, 0)
+	if cfg.ConsumerTTL <= 0 {
+		cfg.ConsumerTTL = time.Hour
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	if strings.ContainsAny(cfg.Prefix, "{}") {
+		return nil, fmt.Errorf("%w: the Redis key prefix %q holds a brace, which would decide the Cluster slot of every key; choose one without", sheaf.ErrInvalid, cfg.Prefix)
+	}
+	if err := cfg.Redis.validate(); err != nil {
+		return nil, err
+	}
+	for lane, o := range cfg.Lanes {
+		if !slices.Contains(sheaf.Lanes[:], lane) {
+			return nil, fmt.Errorf("%w: a Redis is given for lane %d; lanes are 1, 2 and 3", sheaf.ErrInvalid, lane)
+		}
+		if err := o.validate(); err != nil {
+			return nil, fmt.Errorf("lane %d: %w", lane, err)
+		}
+	}
+
+	q := &Queue{
+		cfg:      cfg,
+		cursors:  make(map[string]string),
+		touched:  make(map[string]map[string]struct{}),
+		suspects: make(map[[2]string]struct{}),
+	}
+	q.main = &shard{client: cfg.Redis.client(), keys: keys{cfg.Prefix}, cfg: &q.cfg}
+	for _, lane := range sheaf.Lanes {
+		o, own := cfg.Lanes[lane]
+		if !own {
+			q.main.lanes = append(q.main.lanes, lane)
+			if len(q.main.lanes) == 1 {
+				q.shards = append(q.shards, q.main)
+			}
+			continue
+		}
+		// A prefix of its own keeps the schedules apart even where two lanes
+		// are given the same server.
+		q.shards = append(q.shards, &shard{
+			client: o.client(),
+			keys:   keys{fmt.Sprintf("%slane%d:", cfg.Prefix, lane)},
+			lanes:  []sheaf.Lane{lane},
+			cfg:    &q.cfg,
+		})
+	}
+	return q, nil
+}
+
+// of is the shard that holds a lane.
+func (q *Queue) of(lane sheaf.Lane) *shard {
+	for _, s := range q.shards {
+		if slices.Contains(s.lanes, lane) {
+			return s
+		}
+	}
+	return q.main
+}
+
+// all are the shards and the main Redis, which is none when every lane has its own.
+func (q *Queue) all() []*shard {
+	if slices.Contains(q.shards, q.main) {
+		return q.shards
+	}
+	return append([]*shard{q.main}, q.shards...)
+}
+
+// Publish adds hints to the stream as far as the window has room, and makes the
+// tenant one that is picked from, even if there was no room: should an earlier
+// call have ended between the two steps, this one makes up for it.
+func (q *Queue) Publish(ctx context.Context, tenantID string, lane sheaf.Lane, hints []sheaf.Hint) (int, error) {
+	if len(hints) == 0 {
+		return 0, nil
+	}
+	if !slices.Contains(sheaf.Lanes[:], lane) {
+		return 0, fmt.Errorf("%w: lane %d does not exist; lanes are 1, 2 and 3", sheaf.ErrInvalid, lane)
+	}
+	s := q.of(lane)
+	hints = hints[:min(len(hints), q.cfg.Window)]
+	args := make([]any, 2, 2+3*len(hints))
+	args[0], args[1] = group, q.cfg.Window
+	for _, h := range hints {
+		args = append(args, h.TaskID, max(h.Cost, 1), string(h.Kind))
+	}
+	added, err := publishScript.Run(ctx, s.client, []string{s.keys.stream(tenantID, lane)}, args...).Int()
+	if err != nil {
+		return 0, wrap(ctx, "publish", err)
+	}
+	return added, q.activate(ctx, s, tenantID, added)
+}
+
+// activate lets a tenant be picked from s and rings so many times.
+func (q *Queue) activate(ctx context.Context, s *shard, tenantID string, rings int) error {
+	k := s.keys
+	rings = min(rings, 64)
+	keys := []string{k.active(), k.idle(), k.vt(), k.act(), k.seq(), k.known(), k.bell()}
+	if s != q.main {
+		if err := activateScript.Run(ctx, s.client, keys, tenantID, 0).Err(); err != nil {
+			return wrap(ctx, "activate", err)
+		}
+		if rings > 0 {
+			return q.Wake(ctx)
+		}
+		return nil
+	}
+	return wrap(ctx, "activate", activateScript.Run(ctx, s.client, keys, tenantID, rings).Err())
+}
+
+// SetShare stores weight and cap beside the schedule. A tenant whose share
+// changes is looked at anew, since it may have stood at its old cap.
+func (q *Queue) SetShare(ctx context.Context, tenantID string, weight, cap int) error {
+	if cap <= 0 {
+		cap = q.cfg.DefaultCap
+	}
+	share := fmt.Sprintf("%d %d", max(weight, 1), cap)
+	for _, s := range q.shards {
+		changed, err := setShareScript.Run(ctx, s.client, []string{s.keys.share()}, tenantID, share).Int()
+		if err != nil {
+			return wrap(ctx, "set share", err)
+		}
+		if changed == 1 {
+			if err := q.activate(ctx, s, tenantID, 1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Take picks tenants and reads their streams until the slots are full or nobody
+// has work.
+func (q *Queue) Take(ctx context.Context, workerID string, slots int, skip []sheaf.TaskKind) ([]sheaf.Hint, error) {
+	var got []sheaf.Hint
+	for _, s := range q.shards {
+		if len(got) >= slots {
+			break
+		}
+		hints, err := q.takeFrom(ctx, s, workerID, slots-len(got), skip)
+		got = append(got, hints...)
+		if err != nil && len(got) == 0 {
+			return nil, err
+		} else if err != nil {
+			// What was taken is the worker's now; the next call meets the error again.
+			q.cfg.Log.Warn("take ended early", "taken", len(got), "error", err)
+			break
+		}
+	}
+	return got, nil
+}
+
+// pick is a tenant whose turn it is.
+type pick struct {
+	tenant string
+	picks  int
+	charge int // for each pick
+	weight string
+	cap    int
+	act    string // number of its latest activation
+}
+
+func (q *Queue) takeFrom(ctx context.Context, s *shard, workerID string, slots int, skip []sheaf.TaskKind) ([]sheaf.Hint, error) {
+	var got []sheaf.Hint
+	for looked := 0; len(got) < slots && looked < maxPicks; {
+		picks, err := s.pick(ctx, slots-len(got))
+		if err != nil || len(picks) == 0 {
+			return got, err
+		}
+		q.touch(workerID, picks)
+		caps, err := q.room(ctx, s, picks)
+		if err != nil {
+			return got, err
+		}
+		calls := make([]call, len(picks))
+		for i, p := range picks {
+			looked += p.picks
+			calls[i] = s.takeCall(workerID, p, caps[i], skip)
+		}
+		// Settle what this call knows even if one tenant's take failed.
+		var failed error
+		settle := []any{stride}
+		for i, answer := range runAll(ctx, s.client, takeScript, calls) {
+			p := picks[i]
+			hints, status, err := s.parseTake(p.tenant, answer)
+			if err != nil {
+				failed = wrap(ctx, "take", err)
+			}
+			got = append(got, hints...)
+			cost, latest, leave := 0, 0, ""
+			for _, h := range hints {
+				cost, latest = cost+h.Cost, h.Cost
+			}
+			if status == "empty" || status == "last" || status == "capped" {
+				leave = p.act
+			}
+			delta := cost - p.picks*p.charge
+			if status == "skipped" {
+				delta = 0 // stays charged, so that its turn passes to the others
+			}
+			if delta != 0 || leave != "" || latest != 0 && latest != p.charge {
+				settle = append(settle, p.tenant, delta, p.weight, latest, leave)
+			}
+		}
+		if len(settle) > 1 {
+			k := s.keys
+			err := settleScript.Run(ctx, s.client, []string{k.active(), k.idle(), k.vt(), k.act(), k.cost()}, settle...).Err()
+			if err != nil && failed == nil {
+				failed = wrap(ctx, "settle", err)
+			}
+		}
+		if failed != nil {
+			return got, failed
+		}
+	}
+	return got, nil
+}
+
+// pick asks the schedule whose turn it is, n times.
+func (s *shard) pick(ctx context.Context, n int) ([]pick, error) {
+	k := s.keys
+	answer, err := pickScript.Run(ctx, s.client,
+		[]string{k.active(), k.idle(), k.vt(), k.act(), k.share(), k.cost(), k.taken(), k.bell()},
+		n, stride, s.cfg.DefaultCap).StringSlice()
+	if err != nil {
+		return nil, wrap(ctx, "pick", err)
+	}
+	picks := make([]pick, 0, len(answer)/5)
+	for f := range slices.Chunk(answer, 5) {
+		p := pick{tenant: f[0], act: f[4]}
+		p.picks, _ = strconv.Atoi(f[1])
+		p.charge, _ = strconv.Atoi(f[2])
+		var cap string
+		p.weight, cap, _ = strings.Cut(f[3], " ")
+		p.cap, _ = strconv.Atoi(cap)
+		picks = append(picks, p)
+	}
+	return picks, nil
+}
+
+// room is the cap of each pick, less what runs by way of other shards.
+func (q *Queue) room(ctx context.Context, s *shard, picks []pick) ([]int, error) {
+	caps := make([]int, len(picks))
+	for i, p := range picks {
+		caps[i] = p.cap
+	}
+	for _, other := range q.shards {
+		if other == s {
+			continue
+		}
+		counts := make([]*redis.IntCmd, len(picks))
+		_, err := other.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for i := range picks {
+				counts[i] = p.SCard(ctx, other.keys.run(picks[i].tenant))
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, wrap(ctx, "count running", err)
+		}
+		for i := range caps {
+			caps[i] -= int(counts[i].Val())
+		}
+	}
+	return caps, nil
+}
+
+func (s *shard) takeCall(workerID string, p pick, cap int, skip []sheaf.TaskKind) call {
+	c := call{
+		keys: append([]string{s.keys.run(p.tenant), s.keys.wait(p.tenant)}, s.streams(p.tenant)...),
+		args: []any{group, workerID, cap, p.picks, s.cfg.AgeAfter.Milliseconds(), 2 * s.cfg.Window},
+	}
+	for _, kind := range skip {
+		c.args = append(c.args, string(kind))
+	}
+	return c
+}
+
+// streams are a tenant's streams, first lane first.
+func (s *shard) streams(tenantID string) []string {
+	streams := make([]string, len(s.lanes))
+	for i, lane := range s.lanes {
+		streams[i] = s.keys.stream(tenantID, lane)
+	}
+	return streams
+}
+
+// parseTake reads an answer of the take script.
+func (s *shard) parseTake(tenantID string, answer *redis.Cmd) (hints []sheaf.Hint, status string, err error) {
+	parts, err := answer.Slice()
+	if err != nil || len(parts) == 0 {
+		return nil, "", err
+	}
+	status, _ = parts[0].(string)
+	for _, part := range parts[1:] {
+		entry, _ := part.([]any)
+		if len(entry) != 3 {
+			return hints, status, fmt.Errorf("the take script answers %v", part)
+		}
+		index, _ := entry[0].(int64)
+		id, _ := entry[1].(string)
+		list, _ := entry[2].([]any)
+		fields := make(map[string]any)
+		for pair := range slices.Chunk(list, 2) {
+			if name, ok := pair[0].(string); ok && len(pair) == 2 {
+				fields[name] = pair[1]
+			}
+		}
+		hints = append(hints, hint(tenantID, s.lanes[index-1], id, fields))
+	}
+	return hints, status, nil
+}
+
+// hint reads a stream entry.
+func hint(tenantID string, lane sheaf.Lane, id string, fields map[string]any) sheaf.Hint {
+	field := func(name string) string { s, _ := fields[name].(string); return s }
+	cost, _ := strconv.Atoi(field("c"))
+	return sheaf.Hint{
+		TaskID: field("t"), TenantID: tenantID, Lane: lane, Cost: max(cost, 1),
+		Kind: sheaf.TaskKind(field("k")), Token: id,
+	}
+}
+
+// touch notes which streams will know the worker as a consumer.
+func (q *Queue) touch(workerID string, picks []pick) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	tenants := q.touched[workerID]
+	if tenants == nil {
+		tenants = make(map[string]struct{})
+		q.touched[workerID] = tenants
+	}
+	for _, p := range picks {
+		tenants[p.tenant] = struct{}{}
+	}
+}
+
+// Ack removes the entry from its stream.
+func (q *Queue) Ack(ctx context.Context, h sheaf.Hint, running bool) error {
+	s, keeps := q.of(h.Lane), 0
+	if running {
+		keeps = 1
+	}
+	k := s.keys
+	freed, err := ackScript.Run(ctx, s.client,
+		[]string{k.stream(h.TenantID, h.Lane), k.run(h.TenantID), k.wait(h.TenantID)},
+		group, h.Token, h.TaskID, keeps).Int()
+	if err != nil {
+		return wrap(ctx, "ack", err)
+	}
+	if freed == 1 {
+		err = q.activate(ctx, s, h.TenantID, 1)
+	}
+	if !running && len(q.shards) > 1 {
+		err = errors.Join(err, q.done(ctx, h.TenantID, nil)) // other shards may wait for the place
+	}
+	return err
+}
+
+// Done frees the task's place under the cap.
+func (q *Queue) Done(ctx context.Context, tenantID, taskID string) error {
+	return q.done(ctx, tenantID, []any{taskID})
+}
+
+func (q *Queue) done(ctx context.Context, tenantID string, taskIDs []any) error {
+	for _, s := range q.shards {
+		freed, err := doneScript.Run(ctx, s.client, []string{s.keys.run(tenantID), s.keys.wait(tenantID)}, taskIDs...).Int()
+		if err != nil {
+			return wrap(ctx, "done", err)
+		}
+		if freed == 1 {
+			if err := q.activate(ctx, s, tenantID, 1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Recover looks through the streams from which something was taken for entries
+// that nobody acked, at most 200 tenants a call. An entry is found within one
+// and a half times minIdle.
+func (q *Queue) Recover(ctx context.Context, workerID string, minIdle time.Duration) ([]sheaf.Hint, error) {
+	var hints []sheaf.Hint
+	for _, s := range q.shards {
+		due, err := dueScript.Run(ctx, s.client, []string{s.keys.taken()}, (minIdle / 2).Milliseconds(), 200).StringSlice()
+		if err != nil {
+			return hints, wrap(ctx, "recover", err)
+		}
+		for _, tenantID := range due {
+			found, err := q.recoverTenant(ctx, s, tenantID, workerID, minIdle)
+			hints = append(hints, found...)
+			if err != nil {
+				return hints, wrap(ctx, "recover", err)
+			}
+		}
+	}
+	return hints, nil
+}
+
+func (q *Queue) recoverTenant(ctx context.Context, s *shard, tenantID, workerID string, minIdle time.Duration) ([]sheaf.Hint, error) {
+	var (
+		hints   []sheaf.Hint
+		pending int64
+	)
+	for _, lane := range s.lanes {
+		stream := s.keys.stream(tenantID, lane)
+		summary, err := s.client.XPending(ctx, stream, group).Result()
+		if redis.HasErrorPrefix(err, "NOGROUP") || errors.Is(err, redis.Nil) {
+			continue
+		} else if err != nil {
+			return hints, err
+		}
+		if summary.Count > 0 {
+			pending += summary.Count
+			found, err := q.claimIdle(ctx, s, tenantID, lane, workerID, minIdle)
+			hints = append(hints, found...)
+			if err != nil {
+				return hints, err
+			}
+		}
+		if err := q.dropIdleConsumers(ctx, s, tenantID, lane); err != nil {
+			return hints, err
+		}
+	}
+	if pending == 0 {
+		return hints, searchedScript.Run(ctx, s.client, []string{s.keys.taken(), s.keys.active()}, tenantID).Err()
+	}
+	if len(hints) > 0 {
+		q.touch(workerID, []pick{{tenant: tenantID}})
+	}
+	return hints, nil
+}
+
+// claimIdle makes one pass of XAUTOCLAIM over a stream. A pass that breaks off
+// goes on where it was with the next call.
+func (q *Queue) claimIdle(ctx context.Context, s *shard, tenantID string, lane sheaf.Lane, workerID string, minIdle time.Duration) ([]sheaf.Hint, error) {
+	stream := s.keys.stream(tenantID, lane)
+	q.mu.Lock()
+	cursor, under := q.cursors[stream]
+	q.mu.Unlock()
+	if !under {
+		cursor = "0-0"
+	}
+	var hints []sheaf.Hint
+	for range 100 { // × 100 entries: far above any window
+		entries, next, deleted, err := s.client.XAutoClaimWithDeleted(ctx, &redis.XAutoClaimArgs{
+			Stream: stream, Group: group, Consumer: workerID, MinIdle: min(minIdle, longAgo), Start: cursor, Count: 100,
+		}).Result()
+		if err != nil {
+			return hints, err
+		}
+		if len(deleted) > 0 {
+			q.cfg.Log.Warn("stream entries were deleted while a worker had them; the keeper publishes their tasks again if they still wait",
+				"stream", stream, "entries", deleted)
+		}
+		for _, entry := range entries {
+			hints = append(hints, hint(tenantID, lane, entry.ID, entry.Values))
+		}
+		q.mu.Lock()
+		if cursor = next; cursor == "0-0" {
+			delete(q.cursors, stream)
+		} else {
+			q.cursors[stream] = cursor
+		}
+		q.mu.Unlock()
+		if cursor == "0-0" {
+			break
+		}
+	}
+	return hints, nil
+}
+
+// dropIdleConsumers forgets workers that ended without a Leave.
+func (q *Queue) dropIdleConsumers(ctx context.Context, s *shard, tenantID string, lane sheaf.Lane) error {
+	stream := s.keys.stream(tenantID, lane)
+	consumers, err := s.client.XInfoConsumers(ctx, stream, group).Result()
+	if err != nil {
+		return err
+	}
+	for _, c := range consumers {
+		if c.Pending == 0 && c.Idle > q.cfg.ConsumerTTL {
+			if err := q.dropConsumer(ctx, s, tenantID, lane, c.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// dropConsumer gives back what the worker took of one stream and forgets it.
+func (q *Queue) dropConsumer(ctx context.Context, s *shard, tenantID string, lane sheaf.Lane, workerID string) error {
+	gone, back := false, int64(0)
+	for range 100 { // × 100 entries
+		answer, err := dropConsumerScript.Run(ctx, s.client,
+			[]string{s.keys.stream(tenantID, lane), s.keys.run(tenantID)}, group, workerID, 100).Int64Slice()
+		if err != nil {
+			return err
+		}
+		back += answer[0]
+		if gone = answer[1] == 1; gone {
+			break
+		}
+	}
+	if back > 0 {
+		return q.activate(ctx, s, tenantID, int(back))
+	}
+	return nil
+}
+
+// Wait listens to the bell in turns of a second.
+func (q *Queue) Wait(ctx context.Context, d time.Duration) error {
+	deadline := time.Now().Add(d)
+	for {
+		left := time.Until(deadline)
+		if left <= 0 || ctx.Err() != nil {
+			return ctx.Err()
+		}
+		rang, err := q.listen(ctx, min(left, bellChunk))
+		if rang {
+			return nil
+		}
+		if err != nil {
+			select {
+			case <-time.After(time.Until(deadline)):
+				return wrap(ctx, "wait", err)
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+}
+
+// listen waits for one ring. A read that is blocked in Redis does not notice
+// that ctx ended; it is left to run its time, and passes on a ring that it hears
+// in vain.
+func (q *Queue) listen(ctx context.Context, d time.Duration) (rang bool, err error) {
+	type result struct {
+		rang bool
+		err  error
+	}
+	heard := make(chan result)
+	go func() {
+		// In milliseconds, which the client's own method would round to seconds.
+		err := q.main.client.Do(context.WithoutCancel(ctx), "BRPOP", q.main.keys.bell(), max(d, time.Millisecond).Seconds()).Err()
+		r := result{rang: err == nil}
+		if !errors.Is(err, redis.Nil) {
+			r.err = err
+		}
+		select {
+		case heard <- r:
+		case <-ctx.Done():
+			if r.rang {
+				_ = q.Wake(context.WithoutCancel(ctx))
+			}
+		}
+	}()
+	select {
+	case r := <-heard:
+		return r.rang, r.err
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
+// Wake rings once: one of those who wait wakes.
+func (q *Queue) Wake(ctx context.Context) error {
+	bell := q.main.keys.bell()
+	_, err := q.main.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.LPush(ctx, bell, "1")
+		p.LTrim(ctx, bell, 0, 63)
+		return nil
+	})
+	return wrap(ctx, "wake", err)
+}
+
+// SignalCancel adds the ids to a short stream that every process reads. It is
+// the one stream that is trimmed: nothing depends on it.
+func (q *Queue) SignalCancel(ctx context.Context, taskIDs []string) error {
+	if len(taskIDs) == 0 {
+		return nil
+	}
+	_, err := q.main.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for ids := range slices.Chunk(taskIDs, 100) {
+			p.XAdd(ctx, &redis.XAddArgs{
+				Stream: q.main.keys.cancel(), MaxLen: cancelLen, Approx: true,
+				Values: []string{"t", strings.Join(ids, ",")},
+			})
+		}
+		return nil
+	})
+	return wrap(ctx, "cancel", err)
+}
+
+// Cancels reads the cancel stream from its present end.
+func (q *Queue) Cancels(ctx context.Context) <-chan string {
+	out := make(chan string, 1024)
+	stream, from := q.main.keys.cancel(), "$"
+	if last, err := q.main.client.XRevRangeN(ctx, stream, "+", "-", 1).Result(); err == nil {
+		from = "0-0"
+		if len(last) == 1 {
+			from = last[0].ID
+		}
+	}
+	go func() {
+		defer close(out)
+		failing := false
+		for ctx.Err() == nil {
+			read, err := q.main.client.XRead(ctx, &redis.XReadArgs{Streams: []string{stream, from}, Count: 100, Block: bellChunk}).Result()
+			if err != nil && !errors.Is(err, redis.Nil) && ctx.Err() == nil {
+				if !failing {
+					q.cfg.Log.Warn("cannot listen for cancel signals; the heartbeat carries them meanwhile", "error", wrap(ctx, "cancels", err))
+				}
+				failing = true
+				select {
+				case <-time.After(time.Second):
+				case <-ctx.Done():
+				}
+				continue
+			}
+			failing = false
+			for _, s := range read {
+				for _, entry := range s.Messages {
+					from = entry.ID
+					ids, _ := entry.Values["t"].(string)
+					for id := range strings.SplitSeq(ids, ",") {
+						select {
+						case out <- id:
+						case <-ctx.Done():
+							return
+						}
+					}
+				}
+			}
+		}
+	}()
+	return out
+}
+
+// Reconcile compares the run sets with the store. A task that two calls in a
+// row find in one of them only goes from the set, or, after the loss of Redis'
+// memory, into it.
+func (q *Queue) Reconcile(ctx context.Context, running map[string][]string) error {
+	known, err := q.tenants(ctx)
+	if err != nil {
+		return err
+	}
+	tenants := slices.AppendSeq(known, maps.Keys(running))
+	slices.Sort(tenants)
+	tenants = slices.Compact(tenants)
+
+	q.mu.Lock()
+	suspected := q.suspects
+	q.mu.Unlock()
+	suspects := make(map[[2]string]struct{})
+	for part := range slices.Chunk(tenants, batch) {
+		counted := make(map[string]map[string]bool) // tenant → tasks in any of its run sets
+		for _, s := range q.shards {
+			sets := make([]*redis.StringSliceCmd, len(part))
+			_, err := s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+				for i, tenantID := range part {
+					sets[i] = p.SMembers(ctx, s.keys.run(tenantID))
+				}
+				return nil
+			})
+			if err != nil {
+				return wrap(ctx, "reconcile", err)
+			}
+			for i, tenantID := range part {
+				for _, task := range sets[i].Val() {
+					if counted[tenantID] == nil {
+						counted[tenantID] = make(map[string]bool)
+					}
+					counted[tenantID][task] = true
+				}
+			}
+		}
+		for _, tenantID := range part {
+			var gone, missing []any
+			note := func(task string, list *[]any) {
+				key := [2]string{tenantID, task}
+				if _, again := suspected[key]; again {
+					*list = append(*list, task)
+				} else {
+					suspects[key] = struct{}{}
+				}
+			}
+			for task := range counted[tenantID] {
+				if !slices.Contains(running[tenantID], task) {
+					note(task, &gone)
+				}
+			}
+			for _, task := range running[tenantID] {
+				if !counted[tenantID][task] {
+					note(task, &missing)
+				}
+			}
+			if len(missing) > 0 {
+				if err := q.main.client.SAdd(ctx, q.main.keys.run(tenantID), missing...).Err(); err != nil {
+					return wrap(ctx, "reconcile", err)
+				}
+			}
+			if len(gone) > 0 {
+				if err := q.done(ctx, tenantID, gone); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	q.mu.Lock()
+	q.suspects = suspects
+	q.mu.Unlock()
+	return nil
+}
+
+// tenants lists, sorted, all that ever had work since Redis last lost its memory.
+func (q *Queue) tenants(ctx context.Context) ([]string, error) {
+	seen := make(map[string]struct{})
+	for _, s := range q.shards {
+		scan := s.client.SScan(ctx, s.keys.known(), 0, "", batch).Iterator()
+		for scan.Next(ctx) {
+			seen[scan.Val()] = struct{}{}
+		}
+		if err := scan.Err(); err != nil {
+			return nil, wrap(ctx, "list tenants", err)
+		}
+	}
+	return slices.Sorted(maps.Keys(seen)), nil
+}
+
+// Incarnation is a random value that each Redis gets when it is first asked,
+// and that goes with its memory.
+func (q *Queue) Incarnation(ctx context.Context) (string, error) {
+	var values []string
+	for _, s := range q.shards {
+		key := s.keys.incarnation()
+		if err := s.client.SetNX(ctx, key, sheaf.NewID(), 0).Err(); err != nil {
+			return "", wrap(ctx, "incarnation", err)
+		}
+		value, err := s.client.Get(ctx, key).Result()
+		if err != nil {
+			return "", wrap(ctx, "incarnation", err)
+		}
+		values = append(values, value)
+	}
+	return strings.Join(values, "-"), nil
+}
+
+// Depths counts the entries of every tenant's streams.
+func (q *Queue) Depths(ctx context.Context) ([]queue.Depth, error) {
+	tenants, err := q.tenants(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var depths []queue.Depth
+	for _, s := range q.shards {
+		for part := range slices.Chunk(tenants, batch) {
+			lengths := make([]*redis.IntCmd, 0, len(part)*len(s.lanes))
+			_, err := s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+				for _, tenantID := range part {
+					for _, stream := range s.streams(tenantID) {
+						lengths = append(lengths, p.XLen(ctx, stream))
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return nil, wrap(ctx, "depths", err)
+			}
+			var (
+				filled  []queue.Depth
+				pending []*redis.XPendingCmd
+			)
+			_, _ = s.client.Pipelined(ctx, func(p redis.Pipeliner) error { // each answer holds its own error
+				for i, length := range lengths {
+					if length.Val() > 0 { // what is taken is still in the stream
+						d := queue.Depth{TenantID: part[i/len(s.lanes)], Lane: s.lanes[i%len(s.lanes)], Waiting: int(length.Val())}
+						filled = append(filled, d)
+						pending = append(pending, p.XPending(ctx, s.keys.stream(d.TenantID, d.Lane), group))
+					}
+				}
+				return nil
+			})
+			for i, d := range filled {
+				summary, err := pending[i].Result()
+				if err != nil && !redis.HasErrorPrefix(err, "NOGROUP") && !errors.Is(err, redis.Nil) {
+					return nil, wrap(ctx, "depths", err)
+				}
+				if err == nil {
+					d.Taken = int(summary.Count)
+					d.Waiting = max(d.Waiting-d.Taken, 0)
+				}
+				depths = append(depths, d)
+			}
+		}
+	}
+	slices.SortFunc(depths, queue.CompareDepths)
+	return depths, nil
+}
+
+// Leave gives back what the worker took and did not ack, to the tails of the
+// streams, and makes Redis forget the worker.
+func (q *Queue) Leave(ctx context.Context, workerID string) error {
+	q.mu.Lock()
+	tenants := slices.Sorted(maps.Keys(q.touched[workerID]))
+	q.mu.Unlock()
+	for _, tenantID := range tenants {
+		for _, s := range q.shards {
+			for _, lane := range s.lanes {
+				if err := q.dropConsumer(ctx, s, tenantID, lane, workerID); err != nil {
+					return wrap(ctx, "leave", err)
+				}
+			}
+		}
+	}
+	q.mu.Lock()
+	delete(q.touched, workerID)
+	q.mu.Unlock()
+	return nil
+}
+
+// Ping checks every Redis of the queue.
+func (q *Queue) Ping(ctx context.Context) error {
+	for _, s := range q.all() {
+		if err := s.client.Ping(ctx).Err(); err != nil {
+			return wrap(ctx, "ping", err)
+		}
+	}
+	return nil
+}
+
+// Close closes the connections.
+func (q *Queue) Close() error {
+	var errs []error
+	for _, s := range q.all() {
+		errs = append(errs, s.client.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,231 @@
+package sqlqueue
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sheaf"
+	"sheaf/internal/queue/queuetest"
+)
+
+func TestContract(t *testing.T) {
+	queuetest.Run(t, func(t *testing.T) queuetest.Harness {
+		store := new(queuetest.Store)
+		q := New(store, Config{})
+		t.Cleanup(func() { _ = q.Close() })
+		return queuetest.Harness{Queue: q, Store: store, Ops: store.Queries.Load}
+	})
+}
+
+func TestAgedTaskCountsOneLaneHigher(t *testing.T) {
+	store := new(queuetest.Store)
+	add := func(lane sheaf.Lane, age time.Duration) string {
+		return store.AddTask(sheaf.Hint{TenantID: "a", Lane: lane, Cost: 1, Kind: sheaf.KindParse}, time.Now().Add(-age))
+	}
+	fresh := add(sheaf.LaneNormal, time.Minute)
+	aged := add(sheaf.LaneBackfill, 11*time.Minute)
+	young := add(sheaf.LaneBackfill, 9*time.Minute)
+	q := New(store, Config{})
+	for i, want := range []string{aged, fresh, young} {
+		hints, err := q.Take(t.Context(), "w", 1, nil)
+		if err != nil || len(hints) != 1 || hints[0].TaskID != want {
+			t.Fatalf("take %d: %v, %v; want %s", i, hints, err, want)
+		}
+	}
+}
+
+func TestIdleQueueRunsAQueryOnlyAfterARingOrAWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(queuetest.Store)
+		q := New(store, Config{})
+		take := func() []sheaf.Hint {
+			t.Helper()
+			hints, err := q.Take(t.Context(), "w", 4, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return hints
+		}
+		queries := func(do func()) int64 {
+			before := store.Queries.Load()
+			do()
+			return store.Queries.Load() - before
+		}
+		take()
+		time.Sleep(time.Hour)
+		if n := queries(func() { take() }); n != 0 {
+			t.Errorf("an idle take ran %d queries", n)
+		}
+		if err := q.Wait(t.Context(), time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if n := queries(func() { take(); take() }); n != 1 {
+			t.Errorf("after a wait that ran its time two takes ran %d queries, want 1", n)
+		}
+		store.Add("a", sheaf.LaneNormal, 1)
+		if err := q.Wake(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := take(); len(got) != 1 {
+			t.Errorf("after a ring a take found %d hints", len(got))
+		}
+	})
+}
+
+func TestHintThatNobodyAckedComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(queuetest.Store)
+		store.SetTenant("a", 1, 1)
+		store.Add("a", sheaf.LaneNormal, 1)
+		q := New(store, Config{HintTTL: time.Minute})
+		for _, want := range []int{1, 0, 1} {
+			hints, err := q.Take(t.Context(), "w", 1, nil)
+			if err != nil || len(hints) != want {
+				t.Fatalf("took %d, %v; want %d", len(hints), err, want)
+			}
+			if err := q.Wait(t.Context(), 31*time.Second); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func TestTakenIsBounded(t *testing.T) {
+	store := new(queuetest.Store)
+	store.Add("a", sheaf.LaneNormal, 50)
+	q := New(store, Config{MaxTaken: 10})
+	got := 0
+	for range 10 {
+		hints, err := q.Take(t.Context(), "w", 4, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got += len(hints)
+	}
+	if got != 10 {
+		t.Errorf("handed out %d unacked hints, want 10", got)
+	}
+}
+
+func TestCapCountsWhatOtherProcessesRun(t *testing.T) {
+	store := new(queuetest.Store)
+	store.SetTenant("a", 1, 3)
+	ids := store.Add("a", sheaf.LaneNormal, 6)
+	store.Claim(ids[0])
+	store.Claim(ids[1])
+	q := New(store, Config{})
+	hints, err := q.Take(t.Context(), "w", 6, nil)
+	if err != nil || len(hints) != 1 {
+		t.Fatalf("took %d, %v; the store runs 2 of 3", len(hints), err)
+	}
+	store.Finish(ids[0], false) // elsewhere: only a wait can tell
+	if err := q.Wait(t.Context(), time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	if hints, err = q.Take(t.Context(), "w", 6, nil); err != nil || len(hints) != 1 {
+		t.Fatalf("took %d, %v; one place is free", len(hints), err)
+	}
+}
+
+func TestMemoryOfTasksThatRunElsewhereIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(queuetest.Store)
+		q := New(store, Config{})
+		for range 100 {
+			id := store.Add("a", sheaf.LaneNormal, 1)[0]
+			if err := q.Wake(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			hints, err := q.Take(t.Context(), "w", 1, nil)
+			if err != nil || len(hints) != 1 {
+				t.Fatalf("took %d, %v", len(hints), err)
+			}
+			store.Claim(id) // another process was first; its Done will not come here
+			if err := q.Ack(t.Context(), hints[0], true); err != nil {
+				t.Fatal(err)
+			}
+			store.Finish(id, false)
+		}
+		if len(q.taken) > 1 {
+			t.Errorf("%d tasks of others are remembered", len(q.taken))
+		}
+	})
+}
+
+// brokenFeed fails while broken is set.
+type brokenFeed struct {
+	queuetest.Store
+	broken error
+}
+
+func (f *brokenFeed) RunnableTenants(ctx context.Context) ([]sheaf.TenantLoad, error) {
+	if f.broken != nil {
+		return nil, f.broken
+	}
+	return f.Store.RunnableTenants(ctx)
+}
+
+func TestStoreThatFailsIsAskedAgain(t *testing.T) {
+	feed := &brokenFeed{broken: sheaf.ErrUnavailable}
+	feed.Add("a", sheaf.LaneNormal, 1)
+	q := New(feed, Config{})
+	for range 2 {
+		if _, err := q.Take(t.Context(), "w", 1, nil); !errors.Is(err, sheaf.ErrUnavailable) {
+			t.Fatalf("got %v", err)
+		}
+	}
+	feed.broken = nil
+	if hints, err := q.Take(t.Context(), "w", 1, nil); err != nil || len(hints) != 1 {
+		t.Fatalf("took %d, %v after the store came back", len(hints), err)
+	}
+}
+
+// fakeBell is a Bell that rings by hand.
+type fakeBell struct {
+	rings chan struct{}
+	rung  int
+}
+
+func (b *fakeBell) Ring(context.Context) error { b.rung++; return nil }
+func (b *fakeBell) Rings() <-chan struct{}     { return b.rings }
+
+func TestBellOfOtherProcessesWakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bell := &fakeBell{rings: make(chan struct{})}
+		q := New(new(queuetest.Store), Config{Bell: bell})
+		defer q.Close()
+		woken := make(chan error, 1)
+		start := time.Now()
+		go func() { woken <- q.Wait(t.Context(), time.Hour) }()
+		synctest.Wait()
+		bell.rings <- struct{}{}
+		if err := <-woken; err != nil || time.Since(start) > 0 {
+			t.Errorf("woken after %v, %v", time.Since(start), err)
+		}
+		if err := q.Wake(t.Context()); err != nil || bell.rung != 1 {
+			t.Errorf("wake rang the bell %d times, %v", bell.rung, err)
+		}
+	})
+}
+
+func BenchmarkTakeWith5000BusyTenants(b *testing.B) {
+	store := new(queuetest.Store)
+	for i := range 5000 {
+		store.Add(string(rune('a'+i%26))+time.Duration(i).String(), sheaf.LaneNormal, 2)
+	}
+	q := New(store, Config{})
+	for b.Loop() {
+		hints, err := q.Take(b.Context(), "w", 1, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, h := range hints {
+			if err := q.Ack(b.Context(), h, false); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
