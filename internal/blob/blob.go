@@ -1,0 +1,62 @@
+// Package blob keeps bytes: originals from upload to parse, artifacts from
+// parse to index and rebuild. file and s3 implement it; blobtest holds both to
+// the same contract.
+package blob
+
+import (
+	"context"
+	"io"
+	"time"
+)
+
+// Store keeps immutable objects under slash-separated keys of [A-Za-z0-9._-]
+// segments ("." and ".." are refused with sheaf.ErrInvalid). An object is
+// either there whole or not there. Errors: sheaf.ErrNotFound,
+// sheaf.ErrUnavailable (retry may help), sheaf.ErrReadOnly (disk full or no
+// permission to write), sheaf.ErrInvalid.
+type Store interface {
+	// Put stores r until EOF under key, replacing what was there, and returns
+	// its size and the lower-case hex SHA-256. It holds at most a few MB in
+	// memory whatever the size, and leaves nothing when r or ctx fails.
+	// size is what the caller expects, -1 when unknown; another size than
+	// expected is sheaf.ErrInvalid. An error of r itself comes back wrapped.
+	Put(ctx context.Context, key string, r io.Reader, size int64) (Info, error)
+	// Open reads length bytes from offset; length -1 means to the end. Reading
+	// stops at the end of the object without an error; an offset behind it is
+	// sheaf.ErrInvalid. The reader sees one version of the object, also when it
+	// is replaced meanwhile, and fails when ctx ends.
+	Open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error)
+	Stat(ctx context.Context, key string) (Info, error)
+	// Delete removes objects; absent ones are not an error.
+	Delete(ctx context.Context, keys ...string) error
+	// DeletePrefix removes every object under prefix, which ends in "/", and
+	// returns how many, also when it fails on the way.
+	DeletePrefix(ctx context.Context, prefix string) (int, error)
+	// List calls each for every object under prefix ("" for all) in byte order
+	// of the keys until it returns false.
+	List(ctx context.Context, prefix string, each func(Info) bool) error
+	// Ping checks that the store can be reached and written to.
+	Ping(ctx context.Context) error
+}
+
+// Info describes an object. SHA256 is set by Put; Stat and List may leave it empty.
+type Info struct {
+	Key      string
+	Size     int64
+	SHA256   string
+	Modified time.Time
+}
+
+// Local is implemented by stores whose objects are files of this host:
+// parsing then needs no copy.
+type Local interface {
+	Path(key string) (string, error)
+}
+
+// Presigner is implemented by stores that clients can read from and write to
+// directly. An address is valid for expires, 1 second to 7 days; disposition
+// is the Content-Disposition of the answer, empty for none.
+type Presigner interface {
+	PresignPut(ctx context.Context, key string, expires time.Duration) (string, error)
+	PresignGet(ctx context.Context, key string, expires time.Duration, disposition string) (string, error)
+}

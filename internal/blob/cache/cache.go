@@ -1,0 +1,273 @@
+// Package cache keeps originals on the disk of an executor, so that the tasks
+// of one document download it once per host, however many there are and
+// however often the process restarts.
+package cache
+
+import (
+	"container/list"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"sheaf"
+	"sheaf/internal/blob"
+)
+
+// Cache is a folder of files named by their SHA-256. It is safe for concurrent
+// use; a folder belongs to one process at a time.
+type Cache struct {
+	store    blob.Store
+	dir      string
+	maxBytes int64
+
+	mu      sync.Mutex
+	entries map[string]*entry
+	unused  *list.List // of *entry, most recently used first: what may be removed
+	bytes   int64      // of all entries, with what is being downloaded
+}
+
+// entry is one file, or its download.
+type entry struct {
+	sha256 string
+	size   int64
+	users  int
+	place  *list.Element // in unused, nil while there are users
+	ready  chan struct{} // closed when the download has ended
+	err    error         // of the download, set before ready is closed
+	cancel context.CancelFunc
+}
+
+// Open takes over what an earlier process left in dir. maxBytes bounds the
+// files that nobody uses; those in use come on top, since their tasks could
+// not run without them. Where store is blob.Local the cache stays empty and dir
+// is not touched.
+func Open(store blob.Store, dir string, maxBytes int64) (*Cache, error) {
+	c := &Cache{store: store, dir: dir, maxBytes: maxBytes, entries: map[string]*entry{}, unused: list.New()}
+	if _, local := store.(blob.Local); local {
+		return c, nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, writeError(dir, err)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, writeError(dir, err)
+	}
+	type found struct {
+		*entry
+		used time.Time
+	}
+	var known []found
+	closed := make(chan struct{})
+	close(closed)
+	for _, f := range files {
+		info, err := f.Info()
+		if err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		if !isDigest(f.Name()) { // a download that a crash cut off
+			_ = os.Remove(filepath.Join(dir, f.Name()))
+			continue
+		}
+		known = append(known, found{&entry{sha256: f.Name(), size: info.Size(), ready: closed}, info.ModTime()})
+	}
+	slices.SortFunc(known, func(a, b found) int { return b.used.Compare(a.used) })
+	for _, f := range known {
+		c.entries[f.sha256] = f.entry
+		f.place = c.unused.PushBack(f.entry)
+		c.bytes += f.size
+	}
+	c.evict()
+	return c, nil
+}
+
+func isDigest(s string) bool {
+	b, err := hex.DecodeString(s)
+	return err == nil && len(b) == sha256.Size && hex.EncodeToString(b) == s
+}
+
+// Fetch returns a file with the bytes of the object, which must have this
+// digest and size. The file stays until release is called, which must happen
+// once; nobody may write to it. Calls for one digest share one download, which
+// ends when all of them have ended. Errors: those of the store,
+// sheaf.ErrInvalid when the object is not what it should be, sheaf.ErrReadOnly
+// when the disk is full.
+func (c *Cache) Fetch(ctx context.Context, key, digest string, size int64) (path string, release func(), err error) {
+	if local, ok := c.store.(blob.Local); ok {
+		path, err := local.Path(key)
+		return path, func() {}, err
+	}
+	if !isDigest(digest) || size < 0 {
+		return "", nil, fmt.Errorf("%w: %q with %d bytes cannot name a cached file", sheaf.ErrInvalid, digest, size)
+	}
+	for {
+		if err := ctx.Err(); err != nil {
+			return "", nil, err
+		}
+		e := c.join(ctx, key, digest, size)
+		select {
+		case <-e.ready:
+		case <-ctx.Done():
+			c.leave(e)
+			return "", nil, ctx.Err()
+		}
+		if e.err != nil {
+			c.leave(e)
+			if errors.Is(e.err, context.Canceled) {
+				continue // everybody before us gave up; we have not
+			}
+			return "", nil, e.err
+		}
+		path := c.path(digest)
+		if info, err := os.Stat(path); err != nil || info.Size() != size {
+			c.forget(e) // somebody has cleaned up, or damaged the file
+			c.leave(e)
+			continue
+		}
+		now := time.Now()
+		_ = os.Chtimes(path, now, now) // remembers the order of use over a restart
+		return path, sync.OnceFunc(func() { c.leave(e) }), nil
+	}
+}
+
+// join makes the caller a user of the entry, and starts the download if it is the first.
+func (c *Cache) join(ctx context.Context, key, digest string, size int64) *entry {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.entries[digest]; e != nil {
+		e.users++
+		if e.place != nil {
+			c.unused.Remove(e.place)
+			e.place = nil
+		}
+		return e
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	e := &entry{sha256: digest, size: size, users: 1, ready: make(chan struct{}), cancel: cancel}
+	c.entries[digest] = e
+	c.bytes += size
+	c.evict()
+	go func() {
+		defer cancel()
+		e.err = c.download(ctx, key, e)
+		if e.err != nil {
+			c.forget(e)
+		}
+		close(e.ready)
+	}()
+	return e
+}
+
+// leave ends a use. The download of a file that nobody waits for is ended.
+func (c *Cache) leave(e *entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e.users--; e.users > 0 {
+		return
+	}
+	if c.entries[e.sha256] != e {
+		return // forgotten
+	}
+	select {
+	case <-e.ready:
+		e.place = c.unused.PushFront(e)
+		c.evict()
+	default:
+		e.cancel()
+		delete(c.entries, e.sha256) // the next caller starts anew
+		c.bytes -= e.size
+	}
+}
+
+// forget drops an entry that has no good file.
+func (c *Cache) forget(e *entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.entries[e.sha256] == e {
+		delete(c.entries, e.sha256)
+		c.bytes -= e.size
+	}
+}
+
+// evict removes the least recently used files until the rest fits. c.mu is held.
+func (c *Cache) evict() {
+	for c.bytes > c.maxBytes && c.unused.Len() > 0 {
+		e := c.unused.Remove(c.unused.Back()).(*entry)
+		e.place = nil
+		delete(c.entries, e.sha256)
+		c.bytes -= e.size
+		_ = os.Remove(c.path(e.sha256))
+	}
+}
+
+func (c *Cache) path(digest string) string { return filepath.Join(c.dir, digest) }
+
+// download writes the object beside its place, checks it, and renames it.
+func (c *Cache) download(ctx context.Context, key string, e *entry) error {
+	r, err := c.store.Open(ctx, key, 0, -1)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	f, err := os.CreateTemp(c.dir, "download-*")
+	if err != nil {
+		return writeError(c.dir, err)
+	}
+	defer func() {
+		f.Close()
+		os.Remove(f.Name()) // absent after the rename
+	}()
+	hash := sha256.New()
+	w := &diskWriter{f: f}
+	n, err := io.Copy(io.MultiWriter(w, hash), io.LimitReader(r, e.size+1))
+	if w.err != nil {
+		return writeError(c.dir, w.err)
+	}
+	if err != nil {
+		return err
+	}
+	if got := hex.EncodeToString(hash.Sum(nil)); n != e.size || got != e.sha256 {
+		return fmt.Errorf("%w: %s has changed in the store: %d bytes with SHA-256 %s instead of %d with %s; upload the document again", sheaf.ErrInvalid, key, n, got, e.size, e.sha256)
+	}
+	if err := f.Close(); err != nil {
+		return writeError(c.dir, err)
+	}
+	if err := ctx.Err(); err != nil { // given up meanwhile: a newer download may be at it
+		return err
+	}
+	if err := os.Rename(f.Name(), c.path(e.sha256)); err != nil {
+		return writeError(c.dir, err)
+	}
+	return nil
+}
+
+// diskWriter keeps errors of the disk apart from those of the store.
+type diskWriter struct {
+	f   *os.File
+	err error
+}
+
+func (w *diskWriter) Write(p []byte) (int, error) {
+	n, err := w.f.Write(p)
+	if err != nil {
+		w.err = err
+	}
+	return n, err
+}
+
+func writeError(dir string, err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w: the cache folder %s: %w; free some space there, give permission, or configure another folder", sheaf.ErrReadOnly, dir, err)
+	}
+	return fmt.Errorf("%w: the cache folder %s: %w", sheaf.ErrUnavailable, dir, err)
+}

@@ -1,0 +1,30 @@
+//go:build unix
+
+package file
+
+import (
+	"os"
+	"syscall"
+	"time"
+)
+
+// lock marks f as in use for as long as it stays open. It reports false when
+// another open file has the mark.
+func lock(f *os.File) bool {
+	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
+}
+
+// abandoned reports whether the process that wrote the temporary file at path
+// is gone: the kernel has then let go of the lock it held. A file younger than
+// a minute is left alone, because its maker may not have come to lock it yet.
+func abandoned(path string, modified time.Time) bool {
+	if time.Since(modified) < time.Minute {
+		return false
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return lock(f)
+}

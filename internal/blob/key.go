@@ -1,0 +1,65 @@
+package blob
+
+import (
+	"fmt"
+	"strings"
+
+	"sheaf"
+)
+
+// Limits of keys: the length is S3's, the length of a segment that of the
+// common file systems.
+const (
+	MaxKeyBytes     = 1024
+	MaxSegmentBytes = 255
+)
+
+// CheckKey returns an error that wraps sheaf.ErrInvalid unless key is one or
+// more segments of [A-Za-z0-9._-] joined by "/", none of them "." or "..", of
+// at most MaxKeyBytes and MaxSegmentBytes. Every store calls it first, so that
+// no key can reach outside the store.
+func CheckKey(key string) error {
+	if key == "" {
+		return fmt.Errorf("%w: the key of an object is empty", sheaf.ErrInvalid)
+	}
+	if len(key) > MaxKeyBytes {
+		return fmt.Errorf("%w: the key %.40q… has %d bytes, more than %d", sheaf.ErrInvalid, key, len(key), MaxKeyBytes)
+	}
+	for segment := range strings.SplitSeq(key, "/") {
+		if segment == "" || segment == "." || segment == ".." {
+			return fmt.Errorf("%w: the key %q has an empty or relative segment", sheaf.ErrInvalid, key)
+		}
+		if len(segment) > MaxSegmentBytes {
+			return fmt.Errorf("%w: the key %.40q… has a segment of %d bytes, more than %d", sheaf.ErrInvalid, key, len(segment), MaxSegmentBytes)
+		}
+		for i := range len(segment) {
+			c := segment[i]
+			if c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-' {
+				continue
+			}
+			return fmt.Errorf("%w: the key %q has a character other than A-Z, a-z, 0-9, dot, underscore and hyphen", sheaf.ErrInvalid, key)
+		}
+	}
+	return nil
+}
+
+// CheckPrefix is CheckKey for prefixes, which end in "/". The empty prefix
+// stands for everything and passes only where all is true.
+func CheckPrefix(prefix string, all bool) error {
+	if prefix == "" && all {
+		return nil
+	}
+	if !strings.HasSuffix(prefix, "/") {
+		return fmt.Errorf("%w: the prefix %q does not end in /", sheaf.ErrInvalid, prefix)
+	}
+	return CheckKey(strings.TrimSuffix(prefix, "/"))
+}
+
+// CheckSpan returns an error that wraps sheaf.ErrInvalid unless offset and
+// length are as Store.Open takes them.
+func CheckSpan(offset, length int64) error {
+	if offset < 0 || length < -1 {
+		return fmt.Errorf("%w: cannot read %d bytes from offset %d", sheaf.ErrInvalid, length, offset)
+	}
+	return nil
+}

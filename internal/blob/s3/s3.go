@@ -1,0 +1,616 @@
+// Package s3 keeps objects in a bucket of MinIO, Amazon S3 or what speaks
+// their protocol: the blob store of a fleet whose machines share no disk.
+package s3
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"sheaf"
+	"sheaf/internal/blob"
+)
+
+const (
+	partBytes = 16 << 20 // memory of one upload; S3 takes 5 MB to 5 GB
+	maxParts  = 10_000   // of one object, S3's limit
+	maxBytes  = 5 << 40  // of one object, S3's limit
+
+	// staleUpload is the age from which an unfinished upload is taken for one
+	// of a crashed process.
+	staleUpload = 24 * time.Hour
+	// cleanupTimeout bounds what is done after the caller's context has ended.
+	cleanupTimeout = 10 * time.Second
+)
+
+// Config says where the bucket is and who asks.
+type Config struct {
+	Endpoint string // "https://s3.eu-central-1.amazonaws.com", "http://minio:9000"
+	// PublicEndpoint is what presigned addresses name, where clients reach the
+	// store by another name than this process does; empty means Endpoint.
+	PublicEndpoint string
+	Region         string // "us-east-1" when empty
+	Bucket         string
+	Prefix         string // put before every key, for a bucket shared with others; empty, or ending in "/"
+	CreateBucket   bool   // make the bucket where it is missing
+	PathStyle      bool   // address the bucket in the path instead of the host name; automatic for IP addresses
+
+	// Credentials is "static" (the three fields below), "env" (AWS_* or
+	// MINIO_* variables), "iam" (the role of the machine, pod or container), or
+	// "" for the first of them that is there.
+	Credentials  string
+	AccessKey    string
+	SecretKey    string
+	SessionToken string
+
+	CAFile     string // PEM file of authorities to trust beside the system's
+	MaxRetries int    // of one request, with growing pauses; 0 means 4
+}
+
+// String leaves out the secrets.
+func (c Config) String() string {
+	return fmt.Sprintf("s3{%s bucket=%s prefix=%q region=%s}", c.Endpoint, c.Bucket, c.Prefix, c.Region)
+}
+
+// GoString leaves out the secrets.
+func (c Config) GoString() string { return c.String() }
+
+// Store is a bucket, or what lies under a prefix of one. It is safe for
+// concurrent use.
+type Store struct {
+	config Config
+	client *minio.Core
+	public *minio.Core // signs addresses for others
+	parts  sync.Pool   // *[]byte of up to partBytes
+}
+
+var (
+	_ blob.Store     = (*Store)(nil)
+	_ blob.Presigner = (*Store)(nil)
+)
+
+// Open checks the configuration, makes the bucket if it is told to, and ends
+// uploads that crashed processes left behind. A store that cannot be reached is
+// sheaf.ErrUnavailable: try again later.
+func Open(ctx context.Context, c Config) (*Store, error) {
+	if c.Bucket == "" {
+		return nil, fmt.Errorf("%w: no bucket is configured", sheaf.ErrInvalid)
+	}
+	if err := blob.CheckPrefix(c.Prefix, true); err != nil {
+		return nil, err
+	}
+	if c.Region == "" {
+		c.Region = "us-east-1" // set, so that signing never asks the server first
+	}
+	if c.MaxRetries == 0 {
+		c.MaxRetries = 4
+	}
+	client, err := connect(c, c.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{config: c, client: client, public: client}
+	if c.PublicEndpoint != "" {
+		if s.public, err = connect(c, c.PublicEndpoint); err != nil {
+			return nil, err
+		}
+	}
+	exists, err := client.BucketExists(ctx, c.Bucket)
+	if err != nil {
+		return nil, s.explain(ctx, "reach the bucket", err)
+	}
+	if !exists && !c.CreateBucket {
+		return nil, fmt.Errorf("%w: %s has no bucket %q; create it, or allow sheaf to", sheaf.ErrNotFound, c.Endpoint, c.Bucket)
+	}
+	if !exists {
+		err := client.MakeBucket(ctx, c.Bucket, minio.MakeBucketOptions{Region: c.Region})
+		// Another process may have been faster.
+		if code := minio.ToErrorResponse(err).Code; err != nil && code != minio.BucketAlreadyOwnedByYou && code != minio.BucketAlreadyExists {
+			return nil, s.explain(ctx, "create the bucket", err)
+		}
+	}
+	// Only garbage is at stake, so a store that does not allow listing uploads is fine.
+	_, _ = s.AbortStale(ctx, staleUpload)
+	return s, nil
+}
+
+func connect(c Config, endpoint string) (*minio.Core, error) {
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" || u.User != nil {
+		return nil, fmt.Errorf("%w: the S3 endpoint must be like https://host:port, without a path or a password", sheaf.ErrInvalid)
+	}
+	transport, err := minio.DefaultTransport(u.Scheme == "https")
+	if err != nil {
+		return nil, fmt.Errorf("%w: TLS for %s: %w", sheaf.ErrInvalid, u.Host, err)
+	}
+	if c.CAFile != "" {
+		pem, err := os.ReadFile(c.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("%w: the file of authorities: %w", sheaf.ErrInvalid, err)
+		}
+		roots, err := x509.SystemCertPool()
+		if err != nil {
+			roots = x509.NewCertPool()
+		}
+		if !roots.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%w: %s holds no PEM certificate", sheaf.ErrInvalid, c.CAFile)
+		}
+		if transport.TLSClientConfig == nil {
+			transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+		}
+		transport.TLSClientConfig.RootCAs = roots
+	}
+	creds, err := c.credentials()
+	if err != nil {
+		return nil, err
+	}
+	lookup := minio.BucketLookupAuto
+	if c.PathStyle {
+		lookup = minio.BucketLookupPath
+	}
+	client, err := minio.NewCore(u.Host, &minio.Options{
+		Creds: creds, Secure: u.Scheme == "https", Transport: transport, Region: c.Region, BucketLookup: lookup, MaxRetries: c.MaxRetries,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: the S3 client for %s: %w", sheaf.ErrInvalid, u.Host, err)
+	}
+	return client, nil
+}
+
+func (c Config) credentials() (*credentials.Credentials, error) {
+	switch c.Credentials {
+	case "static":
+		if c.AccessKey == "" || c.SecretKey == "" {
+			return nil, fmt.Errorf("%w: static S3 credentials need an access key and a secret key", sheaf.ErrInvalid)
+		}
+		return credentials.NewStaticV4(c.AccessKey, c.SecretKey, c.SessionToken), nil
+	case "env":
+		return credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{}, &credentials.EnvMinio{}}), nil
+	case "iam":
+		return credentials.NewIAM(""), nil
+	case "":
+		if c.AccessKey != "" || c.SecretKey != "" {
+			c.Credentials = "static"
+			return c.credentials()
+		}
+		return credentials.NewChainCredentials([]credentials.Provider{
+			&credentials.EnvAWS{}, &credentials.EnvMinio{}, &credentials.FileAWSCredentials{}, &credentials.IAM{},
+		}), nil
+	}
+	return nil, fmt.Errorf("%w: S3 credentials are static, env or iam, not %q", sheaf.ErrInvalid, c.Credentials)
+}
+
+// AbortStale ends the unfinished uploads older than age and returns how many.
+func (s *Store) AbortStale(ctx context.Context, age time.Duration) (int, error) {
+	n, keyMarker, idMarker := 0, "", ""
+	for range 1000 { // pages of 1,000
+		page, err := s.client.ListMultipartUploads(ctx, s.config.Bucket, s.config.Prefix, keyMarker, idMarker, "", 1000)
+		if err != nil {
+			return n, s.explain(ctx, "list unfinished uploads", err)
+		}
+		for _, u := range page.Uploads {
+			if time.Since(u.Initiated) < age {
+				continue
+			}
+			if err := s.client.AbortMultipartUpload(ctx, s.config.Bucket, u.Key, u.UploadID); err != nil && minio.ToErrorResponse(err).Code != minio.NoSuchUpload {
+				return n, s.explain(ctx, "abort an unfinished upload", err)
+			}
+			n++
+		}
+		if !page.IsTruncated {
+			break
+		}
+		keyMarker, idMarker = page.NextKeyMarker, page.NextUploadIDMarker
+	}
+	return n, nil
+}
+
+// digester counts and hashes what passes, and keeps the reader's own error
+// apart from those of the store.
+type digester struct {
+	ctx  context.Context
+	r    io.Reader
+	hash hash.Hash
+	n    int64
+	err  error
+}
+
+func (d *digester) Read(p []byte) (int, error) {
+	if err := d.ctx.Err(); err != nil {
+		d.err = err
+		return 0, err
+	}
+	n, err := d.r.Read(p)
+	_, _ = d.hash.Write(p[:n])
+	d.n += int64(n)
+	if err != nil && err != io.EOF {
+		d.err = err
+	}
+	return n, err
+}
+
+// Put sends what fits into one part as one request, and more as a multipart
+// upload, part after part: the object appears when the last request succeeds.
+func (s *Store) Put(ctx context.Context, key string, r io.Reader, size int64) (blob.Info, error) {
+	if err := blob.CheckKey(key); err != nil {
+		return blob.Info{}, err
+	}
+	if size > maxBytes {
+		return blob.Info{}, fmt.Errorf("%w: %s is to have %d bytes and S3 takes at most %d", sheaf.ErrInvalid, key, size, int64(maxBytes))
+	}
+	buf, _ := s.parts.Get().(*[]byte)
+	if buf == nil {
+		buf = new([]byte)
+	}
+	defer s.parts.Put(buf)
+
+	d := &digester{ctx: ctx, r: r, hash: sha256.New()}
+	err := s.put(ctx, key, d, size, buf)
+	if d.err != nil && d.err != ctx.Err() {
+		return blob.Info{}, fmt.Errorf("reading what is to become %s: %w", key, d.err)
+	}
+	if err != nil {
+		return blob.Info{}, s.explain(ctx, "write "+key, err)
+	}
+	return blob.Info{Key: key, Size: d.n, SHA256: hex.EncodeToString(d.hash.Sum(nil)), Modified: time.Now()}, nil
+}
+
+func (s *Store) put(ctx context.Context, key string, d *digester, size int64, buf *[]byte) error {
+	bucket, object := s.config.Bucket, s.config.Prefix+key
+	last, err := fill(d, buf)
+	if err != nil {
+		return err
+	}
+	if last {
+		if size >= 0 && d.n != size {
+			return sizeError(key, d.n, size)
+		}
+		_, err := s.client.PutObject(ctx, bucket, object, bytes.NewReader(*buf), int64(len(*buf)), "", "", minio.PutObjectOptions{})
+		return err
+	}
+
+	upload, err := s.client.NewMultipartUpload(ctx, bucket, object, minio.PutObjectOptions{})
+	if err != nil {
+		return err
+	}
+	done := false
+	defer func() {
+		if !done { // also when ctx has ended, else the parts would be kept and paid for
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+			defer cancel()
+			_ = s.client.AbortMultipartUpload(ctx, bucket, object, upload)
+		}
+	}()
+	var parts []minio.CompletePart
+	send := func(r io.Reader, n int64) error {
+		part, err := s.client.PutObjectPart(ctx, bucket, object, upload, len(parts)+1, r, n, minio.PutObjectPartOptions{})
+		parts = append(parts, minio.CompletePart{
+			PartNumber: part.PartNumber, ETag: part.ETag, ChecksumCRC32: part.ChecksumCRC32, ChecksumCRC32C: part.ChecksumCRC32C,
+			ChecksumSHA1: part.ChecksumSHA1, ChecksumSHA256: part.ChecksumSHA256, ChecksumCRC64NVME: part.ChecksumCRC64NVME,
+		})
+		return err
+	}
+	if each := partSize(size); each > partBytes {
+		// Parts too large to hold are streamed: known length, no repeat on error.
+		rest := io.MultiReader(bytes.NewReader(*buf), d)
+		for left := size; left > 0; left -= each {
+			n := min(each, left)
+			if err := send(io.LimitReader(rest, n), n); err != nil {
+				return err
+			}
+		}
+		if n, _ := d.Read(make([]byte, 1)); n > 0 {
+			return sizeError(key, d.n, size)
+		}
+	} else {
+		for {
+			if size >= 0 && d.n > size {
+				return sizeError(key, d.n, size)
+			}
+			if len(parts) == maxParts {
+				return fmt.Errorf("%w: %s has more than %d bytes; announce its size to store it", sheaf.ErrInvalid, key, int64(maxParts)*partBytes)
+			}
+			if err := send(bytes.NewReader(*buf), int64(len(*buf))); err != nil {
+				return err
+			}
+			if last {
+				break
+			}
+			if last, err = fill(d, buf); err != nil {
+				return err
+			}
+			if last && len(*buf) == 0 {
+				break
+			}
+		}
+	}
+	if size >= 0 && d.n != size {
+		return sizeError(key, d.n, size)
+	}
+	_, err = s.client.CompleteMultipartUpload(ctx, bucket, object, upload, parts, minio.PutObjectOptions{})
+	done = err == nil
+	return err
+}
+
+// partSize is partBytes, or what makes maxParts parts suffice for size.
+func partSize(size int64) int64 {
+	const mb = 1 << 20
+	return max(partBytes, ((size+maxParts-1)/maxParts+mb-1)/mb*mb)
+}
+
+func sizeError(key string, got, want int64) error {
+	return fmt.Errorf("%w: %s has %d bytes (or more) where %d were announced", sheaf.ErrInvalid, key, got, want)
+}
+
+// fill reads the next part into buf, which grows with what there is to hold,
+// and reports whether it is the last.
+func fill(r io.Reader, buf *[]byte) (last bool, err error) {
+	b := (*buf)[:0]
+	defer func() { *buf = b }()
+	for empty := 0; len(b) < partBytes; {
+		if len(b) == cap(b) {
+			grown := make([]byte, len(b), min(partBytes, max(64<<10, 16*cap(b))))
+			copy(grown, b)
+			b = grown
+		}
+		n, err := r.Read(b[len(b):min(cap(b), partBytes)])
+		b = b[:len(b)+n]
+		if err == io.EOF {
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if n > 0 {
+			empty = 0
+		} else if empty++; empty == 100 {
+			return false, io.ErrNoProgress
+		}
+	}
+	return false, nil
+}
+
+// Open asks for the span alone. The answer is one version of the object.
+func (s *Store) Open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
+	if err := errors.Join(blob.CheckKey(key), blob.CheckSpan(offset, length)); err != nil {
+		return nil, err
+	}
+	if length == 0 {
+		return s.emptySpan(ctx, key, offset)
+	}
+	var opts minio.GetObjectOptions
+	if length > 0 {
+		end := offset + length - 1
+		if end < offset { // overflow: to the end
+			end = 1<<63 - 1
+		}
+		_ = opts.SetRange(offset, end)
+	} else if offset > 0 {
+		_ = opts.SetRange(offset, 0) // "bytes=offset-"
+	}
+	body, _, _, err := s.client.GetObject(ctx, s.config.Bucket, s.config.Prefix+key, opts)
+	if err != nil {
+		if minio.ToErrorResponse(err).StatusCode == http.StatusRequestedRangeNotSatisfiable {
+			return s.emptySpan(ctx, key, offset) // at the end of the object, or behind it
+		}
+		return nil, s.explain(ctx, "open "+key, err)
+	}
+	return &answer{ctx: ctx, s: s, key: key, ReadCloser: body}, nil
+}
+
+// emptySpan answers a read of no bytes once it is known to be one.
+func (s *Store) emptySpan(ctx context.Context, key string, offset int64) (io.ReadCloser, error) {
+	info, err := s.Stat(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if offset > info.Size {
+		return nil, fmt.Errorf("%w: %s has %d bytes, none at offset %d", sheaf.ErrInvalid, key, info.Size, offset)
+	}
+	return http.NoBody, nil
+}
+
+// answer explains the errors of an answer that breaks off.
+type answer struct {
+	ctx context.Context
+	s   *Store
+	key string
+	io.ReadCloser
+}
+
+func (b *answer) Read(p []byte) (int, error) {
+	if err := b.ctx.Err(); err != nil { // also where the rest is buffered already
+		return 0, err
+	}
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		err = b.s.explain(b.ctx, "read "+b.key, err)
+	}
+	return n, err
+}
+
+// Stat describes the object without its digest.
+func (s *Store) Stat(ctx context.Context, key string) (blob.Info, error) {
+	if err := blob.CheckKey(key); err != nil {
+		return blob.Info{}, err
+	}
+	o, err := s.client.StatObject(ctx, s.config.Bucket, s.config.Prefix+key, minio.StatObjectOptions{})
+	if err != nil {
+		return blob.Info{}, s.explain(ctx, "find "+key, err)
+	}
+	return blob.Info{Key: key, Size: o.Size, Modified: o.LastModified}, nil
+}
+
+// Delete removes objects, a thousand a request.
+func (s *Store) Delete(ctx context.Context, keys ...string) error {
+	for _, key := range keys {
+		if err := blob.CheckKey(key); err != nil {
+			return err
+		}
+	}
+	if len(keys) == 0 {
+		return ctx.Err()
+	}
+	// A goroutine of the client reads the channel until ctx ends.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	objects := make(chan minio.ObjectInfo, len(keys))
+	for _, key := range keys {
+		objects <- minio.ObjectInfo{Key: s.config.Prefix + key}
+	}
+	close(objects)
+	for failed := range s.client.RemoveObjects(ctx, s.config.Bucket, objects, minio.RemoveObjectsOptions{}) {
+		if code := minio.ToErrorResponse(failed.Err).Code; code != minio.NoSuchKey {
+			return s.explain(ctx, "delete "+strings.TrimPrefix(failed.ObjectName, s.config.Prefix), failed.Err)
+		}
+	}
+	return ctx.Err()
+}
+
+// DeletePrefix lists and deletes a thousand objects at a time.
+func (s *Store) DeletePrefix(ctx context.Context, prefix string) (int, error) {
+	if err := blob.CheckPrefix(prefix, false); err != nil {
+		return 0, err
+	}
+	for n := 0; ; {
+		var keys []string
+		if err := s.List(ctx, prefix, func(i blob.Info) bool {
+			keys = append(keys, i.Key)
+			return len(keys) < 1000
+		}); err != nil {
+			return n, err
+		}
+		if len(keys) == 0 {
+			return n, nil
+		}
+		if err := s.Delete(ctx, keys...); err != nil {
+			return n, err
+		}
+		n += len(keys)
+	}
+}
+
+// List asks for a thousand objects at a time.
+func (s *Store) List(ctx context.Context, prefix string, each func(blob.Info) bool) error {
+	if err := blob.CheckPrefix(prefix, true); err != nil {
+		return err
+	}
+	listing, cancel := context.WithCancel(ctx) // ends the client's goroutine when each has had enough
+	defer cancel()
+	for o := range s.client.Client.ListObjects(listing, s.config.Bucket, minio.ListObjectsOptions{Prefix: s.config.Prefix + prefix, Recursive: true}) {
+		if o.Err != nil {
+			return s.explain(ctx, "list "+prefix, o.Err)
+		}
+		key := strings.TrimPrefix(o.Key, s.config.Prefix)
+		if blob.CheckKey(key) != nil {
+			continue // not ours
+		}
+		if !each(blob.Info{Key: key, Size: o.Size, Modified: o.LastModified}) {
+			return nil
+		}
+	}
+	return ctx.Err()
+}
+
+// Ping begins an upload and gives it up: that needs the same rights as writing
+// and leaves nothing.
+func (s *Store) Ping(ctx context.Context) error {
+	object := s.config.Prefix + ".ping"
+	upload, err := s.client.NewMultipartUpload(ctx, s.config.Bucket, object, minio.PutObjectOptions{})
+	if err != nil {
+		return s.explain(ctx, "write to the bucket", err)
+	}
+	if err := s.client.AbortMultipartUpload(ctx, s.config.Bucket, object, upload); err != nil {
+		return s.explain(ctx, "write to the bucket", err)
+	}
+	return nil
+}
+
+// PresignPut returns an address to which anybody may PUT the object until
+// expires has passed, at most 7 days.
+func (s *Store) PresignPut(ctx context.Context, key string, expires time.Duration) (string, error) {
+	if err := checkPresign(key, expires); err != nil {
+		return "", err
+	}
+	u, err := s.public.PresignedPutObject(ctx, s.config.Bucket, s.config.Prefix+key, expires)
+	if err != nil {
+		return "", s.explain(ctx, "sign an address for "+key, err)
+	}
+	return u.String(), nil
+}
+
+// PresignGet returns an address from which anybody may GET the object until
+// expires has passed, at most 7 days. disposition is what the store is to
+// answer as Content-Disposition, empty for none.
+func (s *Store) PresignGet(ctx context.Context, key string, expires time.Duration, disposition string) (string, error) {
+	if err := checkPresign(key, expires); err != nil {
+		return "", err
+	}
+	query := url.Values{}
+	if disposition != "" {
+		query.Set("response-content-disposition", disposition)
+	}
+	u, err := s.public.PresignedGetObject(ctx, s.config.Bucket, s.config.Prefix+key, expires, query)
+	if err != nil {
+		return "", s.explain(ctx, "sign an address for "+key, err)
+	}
+	return u.String(), nil
+}
+
+func checkPresign(key string, expires time.Duration) error {
+	if expires < time.Second || expires > 7*24*time.Hour {
+		return fmt.Errorf("%w: a presigned address is valid for 1 second to 7 days, not %s", sheaf.ErrInvalid, expires)
+	}
+	return blob.CheckKey(key)
+}
+
+// explain turns an error of the client into one of the contract's kinds.
+func (s *Store) explain(ctx context.Context, what string, err error) error {
+	if cerr := ctx.Err(); cerr != nil {
+		return cerr
+	}
+	for _, kind := range []error{sheaf.ErrInvalid, sheaf.ErrNotFound, sheaf.ErrUnavailable, sheaf.ErrReadOnly, io.ErrNoProgress} {
+		if errors.Is(err, kind) {
+			return err
+		}
+	}
+	where := fmt.Sprintf("cannot %s in bucket %s of %s", what, s.config.Bucket, s.config.Endpoint)
+	response := minio.ToErrorResponse(err)
+	switch response.Code {
+	case minio.NoSuchBucket:
+		return fmt.Errorf("%w: %s: the bucket does not exist; create it, or allow sheaf to", sheaf.ErrUnavailable, where)
+	case "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidTokenId":
+		return fmt.Errorf("%w: %s: the credentials are refused (%s); check access key, secret and clock", sheaf.ErrUnavailable, where, response.Code)
+	case minio.AccessDenied:
+		return fmt.Errorf("%w: %s: access is denied; the policy of the key must allow reading, writing, listing and deleting", sheaf.ErrReadOnly, where)
+	case "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "QuotaExceeded", "XMinioServerReadOnly", "XMinioBackendReadOnly":
+		return fmt.Errorf("%w: %s: %s; free some space or raise the quota", sheaf.ErrReadOnly, where, response.Message)
+	case "XMinioParentIsObject", "XMinioObjectExistsAsDirectory", "KeyTooLongError", "XMinioInvalidObjectName", "EntityTooLarge":
+		return fmt.Errorf("%w: %s: %s", sheaf.ErrInvalid, where, response.Message)
+	case minio.NoSuchKey:
+		return fmt.Errorf("%w: %s", sheaf.ErrNotFound, where)
+	}
+	switch response.StatusCode {
+	case http.StatusNotFound:
+		return fmt.Errorf("%w: %s", sheaf.ErrNotFound, where)
+	case http.StatusInsufficientStorage:
+		return fmt.Errorf("%w: %s: the store is full; free some space", sheaf.ErrReadOnly, where)
+	}
+	return fmt.Errorf("%w: %s: %w", sheaf.ErrUnavailable, where, err)
+}
