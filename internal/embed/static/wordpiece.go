@@ -1,0 +1,186 @@
+package static
+
+import (
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// maxWordRunes is the length above which a word is unknown, as in BERT.
+const maxWordRunes = 100
+
+// wordpiece is the tokenizer of uncased BERT models: it cleans and lower-cases
+// text, strips accents, splits it at spaces, punctuation and CJK ideographs,
+// and cuts each word into the longest known pieces from the left. A word with
+// an unknown part gives no token. It is safe for concurrent use.
+type wordpiece struct {
+	first, rest map[string]int32 // pieces that start a word, pieces that continue one
+}
+
+// newWordpiece makes a tokenizer whose token ids are the indexes of vocab.
+// Special tokens such as "[CLS]" are not reachable from text: brackets are
+// punctuation and split them.
+func newWordpiece(vocab []string) *wordpiece {
+	t := &wordpiece{first: make(map[string]int32, len(vocab)), rest: make(map[string]int32, len(vocab)/4)}
+	for i, piece := range vocab {
+		if len(piece) > 2 && piece[:2] == "##" {
+			t.rest[piece[2:]] = int32(i)
+		} else {
+			t.first[piece] = int32(i)
+		}
+	}
+	return t
+}
+
+// tokens appends the ids of text's tokens to ids. word is scratch space, given
+// back for the next call.
+func (t *wordpiece) tokens(ids []int32, word []byte, text string) ([]int32, []byte) {
+	word = word[:0]
+	for i := 0; i < len(text); {
+		if c := text[i]; c < utf8.RuneSelf { // most text, without Unicode tables
+			i++
+			switch asciiClass[c] {
+			case classWord:
+				word = appendWord(word, rune(asciiLower(c)))
+			case classSpace:
+				ids, word = t.cut(ids, word), word[:0]
+			case classSign:
+				ids = t.cut(ids, word)
+				word = append(word[:0], c)
+				ids, word = t.cut(ids, word), word[:0]
+			case classDrop:
+			}
+			continue
+		}
+		r, n := utf8.DecodeRuneInString(text[i:])
+		i += n
+		switch {
+		case r == utf8.RuneError || unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co):
+		case unicode.IsSpace(r):
+			ids, word = t.cut(ids, word), word[:0]
+		case isIdeograph(r):
+			ids = t.cut(ids, word)
+			word = utf8.AppendRune(word[:0], r)
+			ids, word = t.cut(ids, word), word[:0]
+		default:
+			var from [utf8.UTFMax]byte
+			var to [64]byte
+			decomposed := norm.NFD.Append(to[:0], from[:utf8.EncodeRune(from[:], r)]...)
+			for len(decomposed) > 0 {
+				d, n := utf8.DecodeRune(decomposed)
+				decomposed = decomposed[n:]
+				switch d = unicode.ToLower(d); {
+				case unicode.Is(unicode.Mn, d):
+				case unicode.IsPunct(d):
+					ids = t.cut(ids, word)
+					word = utf8.AppendRune(word[:0], d)
+					ids, word = t.cut(ids, word), word[:0]
+				default:
+					word = appendWord(word, d)
+				}
+			}
+		}
+	}
+	return t.cut(ids, word), word
+}
+
+// appendWord adds r unless the word is already too long to be known, which
+// bounds the buffer whatever the text.
+func appendWord(word []byte, r rune) []byte {
+	if len(word) > maxWordRunes*utf8.UTFMax {
+		return word
+	}
+	return utf8.AppendRune(word, r)
+}
+
+// cut appends the ids of the pieces of one word, or nothing when any part of
+// it is unknown.
+func (t *wordpiece) cut(ids []int32, word []byte) []int32 {
+	if len(word) == 0 {
+		return ids
+	}
+	if id, ok := t.first[string(word)]; ok {
+		return append(ids, id)
+	}
+	if len(word) > maxWordRunes && utf8.RuneCount(word) > maxWordRunes {
+		return ids
+	}
+	known, pieces := len(ids), t.first
+	for start := 0; start < len(word); {
+		end := len(word)
+		id, ok := pieces[string(word[start:end])]
+		for !ok && end > start+1 {
+			end--
+			id, ok = pieces[string(word[start:end])]
+		}
+		if !ok {
+			return ids[:known]
+		}
+		ids = append(ids, id)
+		start, pieces = end, t.rest
+	}
+	return ids
+}
+
+const (
+	classDrop  = iota // control characters vanish
+	classSpace        // splits words
+	classWord         // letters and digits
+	classSign         // stands alone
+)
+
+var asciiClass = func() (class [utf8.RuneSelf]uint8) {
+	for c := range class {
+		switch {
+		case c == ' ' || c == '\t' || c == '\n' || c == '\r':
+			class[c] = classSpace
+		case c < ' ' || c == 0x7f:
+			class[c] = classDrop
+		case c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z':
+			class[c] = classWord
+		default:
+			class[c] = classSign
+		}
+	}
+	return class
+}()
+
+func asciiLower(c byte) byte {
+	if c >= 'A' && c <= 'Z' {
+		c |= 0x20
+	}
+	return c
+}
+
+// isIdeograph reports whether r is one of the blocks that BERT splits into
+// single characters; kana and hangul are not among them.
+func isIdeograph(r rune) bool {
+	return r >= 0x4E00 && r <= 0x9FFF || r >= 0x3400 && r <= 0x4DBF ||
+		r >= 0x20000 && r <= 0x2A6DF || r >= 0x2A700 && r <= 0x2CEAF ||
+		r >= 0xF900 && r <= 0xFAFF || r >= 0x2F800 && r <= 0x2FA1F
+}
+
+// mostlyLatin reports whether at least half of the letters of text are of the
+// Latin script, or there are none.
+func mostlyLatin(text string) bool {
+	latin, other := 0, 0
+	for i := 0; i < len(text); {
+		if c := text[i]; c < utf8.RuneSelf {
+			if c|0x20 >= 'a' && c|0x20 <= 'z' {
+				latin++
+			}
+			i++
+			continue
+		}
+		r, n := utf8.DecodeRuneInString(text[i:])
+		i += n
+		switch {
+		case r < 0x250 && unicode.IsLetter(r), unicode.Is(unicode.Latin, r):
+			latin++
+		case unicode.IsLetter(r):
+			other++
+		}
+	}
+	return latin >= other
+}
