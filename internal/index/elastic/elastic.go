@@ -1,0 +1,507 @@
+// Package elastic is the index of a fleet: Elasticsearch 8. There is one index
+// per embedding model (the width of vectors is fixed in the mapping), reached
+// through an alias, so that a rebuilt index can take its place in one step.
+// All tenants share it; every request is routed by tenant and filtered by it.
+package elastic
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/elastic/go-elasticsearch/v8"
+
+	"sheaf"
+	"sheaf/internal/index"
+)
+
+// Config says where Elasticsearch is and whose vectors the index holds.
+type Config struct {
+	URLs     []string // of the nodes, "https://es-1:9200"; calls are spread over them
+	APIKey   string   // base64 as Elasticsearch shows it; goes before Username
+	Username string
+	Password string
+	CAFile   string // PEM file with the authorities that sign the servers' certificates; "" for the system's
+
+	Prefix   string // of alias and index names, default "sheaf"
+	ModelID  string // embedding model of all vectors; "" with Dim 0 for an index without vectors
+	Dim      int    // values in a vector, 0–4096
+	Shards   int    // of a new index, default 1; about one for each 10 million chunks
+	Replicas int    // of a new index, default 0; one at least where a node may fail
+
+	RequestTimeout time.Duration // of one request, default 30 s
+	Retried        func()        // called before a request is repeated; may be nil
+	Attempts       int           // for one request before the call fails with ErrUnavailable, default 6
+}
+
+const (
+	maxDim         = 4096
+	bulkBytes      = 8 << 20 // of one bulk request, unless a single entry is larger
+	bulkEntries    = 1000
+	maxEntryBytes  = 64 << 20 // the server's default bound is 100 MB a request
+	maxAnswerBytes = 256 << 20
+	firstBackoff   = 100 * time.Millisecond
+	maxBackoff     = 5 * time.Second
+)
+
+// Index implements index.Index.
+type Index struct {
+	config    Config
+	alias     string // all requests go here
+	name      string // of the index that is made when there is none
+	client    *elasticsearch.Client
+	transport *http.Transport
+
+	making sync.Mutex
+	made   atomic.Bool
+	closed atomic.Bool
+}
+
+var _ index.Index = (*Index)(nil)
+
+// Open connects and makes the index when it is missing. When Elasticsearch
+// does not answer Open still succeeds: every call tries again, and fails with
+// sheaf.ErrUnavailable meanwhile. What waiting cannot cure (another server at
+// the address, wrong credentials, an index of another model) is a
+// *sheaf.Failure that says what to do.
+func Open(ctx context.Context, config Config) (*Index, error) {
+	if config.Dim < 0 || config.Dim > maxDim {
+		return nil, fmt.Errorf("%w: an index of vectors with %d values: at most %d", sheaf.ErrInvalid, config.Dim, maxDim)
+	}
+	if len(config.URLs) == 0 {
+		return nil, fmt.Errorf("%w: %w", sheaf.ErrInvalid, sheaf.Fail(sheaf.CategoryPolicy, "index_url_missing", "No Elasticsearch URL is configured: set one such as http://localhost:9200."))
+	}
+	for _, u := range config.URLs {
+		if p, err := url.Parse(u); err != nil || p.Scheme != "http" && p.Scheme != "https" || p.Host == "" {
+			return nil, fmt.Errorf("%w: %w", sheaf.ErrInvalid, sheaf.Fail(sheaf.CategoryPolicy, "index_url_invalid", "The Elasticsearch URL %q is not one: write http:// or https://, the host and the port.", redact(u)))
+		}
+	}
+	if config.Prefix == "" {
+		config.Prefix = "sheaf"
+	}
+	config.Shards = max(config.Shards, 1)
+	if config.RequestTimeout <= 0 {
+		config.RequestTimeout = 30 * time.Second
+	}
+	if config.Attempts <= 0 {
+		config.Attempts = 6
+	}
+	if config.APIKey != "" {
+		config.Username, config.Password = "", ""
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 16
+	transport.ResponseHeaderTimeout = config.RequestTimeout
+	var authorities []byte
+	if config.CAFile != "" {
+		var err error
+		if authorities, err = os.ReadFile(config.CAFile); err != nil {
+			return nil, fmt.Errorf("%w: %w", sheaf.ErrInvalid, sheaf.Fail(sheaf.CategoryPolicy, "index_ca_unreadable", "The certificate file %s for Elasticsearch cannot be read (%v): check the path.", config.CAFile, err))
+		}
+	}
+	client, err := elasticsearch.NewClient(elasticsearch.Config{
+		Addresses: config.URLs, APIKey: config.APIKey, Username: config.Username, Password: config.Password,
+		CACert: authorities, Transport: transport, DisableRetry: true, // repeated here, with the same bound for all reasons
+		DisableMetaHeader: true,
+	})
+	if err != nil {
+		return nil, sheaf.Fail(sheaf.CategoryPolicy, "index_config_invalid", "The Elasticsearch settings are not usable (%v): check URL and certificate.", err)
+	}
+	alias := indexName(config.Prefix + "-" + config.ModelID)
+	x := &Index{config: config, alias: alias, name: alias + "-v1", client: client, transport: transport}
+	if err := x.ensure(ctx); err != nil && !errors.Is(err, sheaf.ErrUnavailable) {
+		_ = x.Close()
+		return nil, err
+	}
+	return x, nil
+}
+
+// redact drops user and password from a URL that goes into a message, and from
+// what was meant to be one.
+func redact(u string) string {
+	if i := strings.LastIndexByte(u, '@'); i >= 0 {
+		scheme, _, ok := strings.Cut(u[:i], "://")
+		if !ok {
+			return "***" + u[i:]
+		}
+		return scheme + "://***" + u[i:]
+	}
+	return u
+}
+
+// indexName keeps what Elasticsearch allows in names of indexes.
+func indexName(s string) string {
+	var b strings.Builder
+	for _, r := range strings.ToLower(s) {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '.' || r == '_' {
+			b.WriteRune(r)
+		} else {
+			b.WriteByte('-')
+		}
+	}
+	name := strings.Trim(b.String(), "-_.")
+	return name[:min(len(name), 200)]
+}
+
+// mapping of a new index. "body" is what is searched by words: document name,
+// headings and text together, in a standard analysis with English endings
+// taken off, and once more as pairs for Chinese, Japanese and Korean. The
+// vector stays in _source: an update or reindex without it would drop the
+// chunk from the vector side without a word; requests leave it out instead.
+func (x *Index) mapping() map[string]any {
+	type m = map[string]any
+	keyword, stored := m{"type": "keyword"}, m{"type": "object", "enabled": false}
+	toBody := m{"type": "keyword", "index": false, "doc_values": false, "copy_to": "body"}
+	flat := m{"type": "flattened", "ignore_above": 8000} // longer values would be refused by Lucene
+	properties := m{
+		"tenant": keyword, "dataset": keyword, "document": keyword, "range": keyword, "media_type": keyword,
+		"pages": m{"type": "integer"}, "metadata": flat, "columns": flat,
+		"name": toBody, "headings": toBody, "text": toBody, "chunk": stored,
+		"body": m{"type": "text", "analyzer": "words", "fields": m{"cjk": m{"type": "text", "analyzer": "cjk"}}},
+	}
+	if x.config.Dim > 0 {
+		properties["vector"] = m{"type": "dense_vector", "dims": x.config.Dim, "index": true, "similarity": "cosine", "index_options": m{"type": "int8_hnsw"}}
+	}
+	return m{
+		"settings": m{
+			"number_of_shards": x.config.Shards, "number_of_replicas": x.config.Replicas,
+			"analysis": m{
+				"char_filter": m{
+					"joints":  m{"type": "mapping", "mappings": []string{`_ => \u0020`, `. => \u0020`, `: => \u0020`, `’ => '`}},
+					"accents": m{"type": "pattern_replace", "pattern": `[\u0300-\u036f]`, "replacement": ""}, // those that stand apart from their letter
+				},
+				"filter": m{"possessive": m{"type": "stemmer", "language": "possessive_english"}, "endings": m{"type": "stemmer", "language": "english"}},
+				"analyzer": m{"words": m{"type": "custom", "char_filter": []string{"joints", "accents"}, "tokenizer": "standard",
+					"filter": []string{"cjk_width", "lowercase", "possessive", "asciifolding", "endings"}}},
+			},
+		},
+		"mappings": m{
+			"dynamic": "strict", "_meta": m{"model": x.config.ModelID, "dim": x.config.Dim, "format": 1},
+			"_routing": m{"required": true}, "properties": properties,
+		},
+		"aliases": m{x.alias: m{"is_write_index": true}},
+	}
+}
+
+// ensure makes the index and its alias unless they are there, and checks whose
+// vectors it holds. Any number of processes may do it at once.
+func (x *Index) ensure(ctx context.Context) error {
+	if x.closed.Load() {
+		return fmt.Errorf("%w: the index is closed", sheaf.ErrUnavailable)
+	}
+	if x.made.Load() {
+		return nil
+	}
+	x.making.Lock()
+	defer x.making.Unlock()
+	if x.made.Load() {
+		return nil
+	}
+	var server struct {
+		Version struct {
+			Number string `json:"number"`
+		} `json:"version"`
+	}
+	if err := x.do(ctx, http.MethodGet, "/", nil, &server); err != nil {
+		if e, ok := errors.AsType[*answerError](err); ok && e.status == http.StatusNotFound {
+			return x.notElasticsearch()
+		}
+		return x.explain(err)
+	}
+	if server.Version.Number == "" {
+		return x.notElasticsearch()
+	}
+	for range 3 {
+		var mappings map[string]struct {
+			Mappings struct {
+				Meta struct {
+					Model string `json:"model"`
+					Dim   int    `json:"dim"`
+				} `json:"_meta"`
+				Properties struct {
+					Vector struct {
+						Dims int `json:"dims"`
+					} `json:"vector"`
+				} `json:"properties"`
+			} `json:"mappings"`
+		}
+		err := x.do(ctx, http.MethodGet, "/"+x.alias+"/_mapping", nil, &mappings)
+		e, answered := errors.AsType[*answerError](err)
+		switch {
+		case err == nil:
+			for name, m := range mappings {
+				if m.Mappings.Meta.Model != x.config.ModelID || m.Mappings.Properties.Vector.Dims != x.config.Dim {
+					return sheaf.Fail(sheaf.CategoryPolicy, "index_model_mismatch",
+						"The Elasticsearch index %s holds vectors of model %q with %d values, but the configured model is %q with %d: set the model back, or choose another index prefix and rebuild the index.",
+						name, m.Mappings.Meta.Model, m.Mappings.Properties.Vector.Dims, x.config.ModelID, x.config.Dim)
+				}
+			}
+			x.made.Store(true)
+			return nil
+		case answered && e.status == http.StatusNotFound:
+			err := x.do(ctx, http.MethodPut, "/"+x.name, x.mapping(), nil)
+			if e, ok := errors.AsType[*answerError](err); ok && e.kind == "resource_already_exists_exception" {
+				// Another process has just made it, or it lost its alias.
+				err = x.do(ctx, http.MethodPost, "/_aliases", map[string]any{"actions": []any{
+					map[string]any{"add": map[string]any{"index": x.name, "alias": x.alias, "is_write_index": true}}}}, nil)
+			}
+			if err != nil {
+				return x.explain(err)
+			}
+		default:
+			return x.explain(err)
+		}
+	}
+	return fmt.Errorf("%w: the index %s comes and goes", sheaf.ErrUnavailable, x.alias)
+}
+
+// Ping checks that Elasticsearch answers and has the index.
+func (x *Index) Ping(ctx context.Context) error {
+	if err := x.ensure(ctx); err != nil {
+		return err
+	}
+	return x.explain(x.do(ctx, http.MethodGet, "/"+x.alias+"/_settings/index.number_of_shards", nil, nil))
+}
+
+// Close drops the connections. Later calls fail with sheaf.ErrUnavailable.
+func (x *Index) Close() error {
+	x.closed.Store(true)
+	x.transport.CloseIdleConnections()
+	return nil
+}
+
+// Refresh makes what was written visible.
+func (x *Index) Refresh(ctx context.Context) error {
+	if err := x.ensure(ctx); err != nil {
+		return err
+	}
+	return x.retry(ctx, func() error {
+		var answer struct {
+			Shards shards `json:"_shards"`
+		}
+		if err := x.do(ctx, http.MethodPost, "/"+x.alias+"/_refresh", nil, &answer); err != nil {
+			return err
+		}
+		return answer.Shards.check()
+	})
+}
+
+// shards says how many parts of the index took part in an answer.
+type shards struct {
+	Failed   int               `json:"failed"`
+	Failures []json.RawMessage `json:"failures"`
+}
+
+// check makes an answer of some shards only an error: it is not the answer.
+func (s shards) check() error {
+	if s.Failed == 0 {
+		return nil
+	}
+	reason := ""
+	if len(s.Failures) > 0 {
+		reason = string(s.Failures[0][:min(len(s.Failures[0]), 500)])
+	}
+	return fmt.Errorf("%w: %d shards of the index did not answer %s", sheaf.ErrUnavailable, s.Failed, reason)
+}
+
+// answerError is an answer of the server that is not a success.
+type answerError struct {
+	status int
+	kind   string // type of the error, such as index_not_found_exception
+	reason string
+}
+
+func (e *answerError) Error() string {
+	return fmt.Sprintf("Elasticsearch answered %d %s: %s", e.status, e.kind, e.reason)
+}
+
+// do sends one request and decodes the answer into out unless it is nil. body
+// is []byte (newline-delimited JSON) or is encoded.
+func (x *Index) do(ctx context.Context, method, path string, body, out any) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	var reader io.Reader
+	contentType := "application/json"
+	switch b := body.(type) {
+	case nil:
+	case []byte:
+		reader, contentType = bytes.NewReader(b), "application/x-ndjson"
+	default:
+		encoded, err := json.Marshal(b)
+		if err != nil {
+			return fmt.Errorf("%w: %w", sheaf.ErrInvalid, err)
+		}
+		reader = bytes.NewReader(encoded)
+	}
+	limited, cancel := context.WithTimeout(ctx, x.config.RequestTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(limited, method, path, reader)
+	if err != nil {
+		return err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", contentType)
+	}
+	res, err := x.client.Perform(req)
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if strings.Contains(err.Error(), "is not Elasticsearch") {
+			return x.notElasticsearch()
+		}
+		return fmt.Errorf("%w: %w", sheaf.ErrUnavailable, sheaf.FailRetryable(sheaf.CategoryTarget, "index_unreachable",
+			"Elasticsearch at %s does not answer (%v): check the URL and that the server runs.", x.address(), err))
+	}
+	defer func() { _ = res.Body.Close() }()
+	data, err := io.ReadAll(io.LimitReader(res.Body, maxAnswerBytes))
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return fmt.Errorf("%w: the answer of Elasticsearch broke off: %w", sheaf.ErrUnavailable, err)
+	}
+	if res.StatusCode >= 300 {
+		e := &answerError{status: res.StatusCode}
+		var answer struct {
+			Error json.RawMessage `json:"error"`
+		}
+		var detail errorDetail
+		if json.Unmarshal(data, &answer) == nil && json.Unmarshal(answer.Error, &detail) == nil {
+			e.kind, e.reason = detail.Type, detail.text()
+		} else {
+			e.reason = string(data[:min(len(data), 300)])
+		}
+		return e
+	}
+	if out == nil {
+		return nil
+	}
+	if err := json.Unmarshal(data, out); err != nil {
+		return fmt.Errorf("%w: the answer of Elasticsearch is not readable: %w", sheaf.ErrUnavailable, err)
+	}
+	return nil
+}
+
+// errorDetail is the error object in answers and in items of bulk answers.
+type errorDetail struct {
+	Type      string `json:"type"`
+	Reason    string `json:"reason"`
+	RootCause []struct {
+		Type   string `json:"type"`
+		Reason string `json:"reason"`
+	} `json:"root_cause"`
+	CausedBy struct {
+		Reason string `json:"reason"`
+	} `json:"caused_by"`
+}
+
+func (d errorDetail) text() string {
+	text := d.Reason
+	if len(d.RootCause) > 0 && d.RootCause[0].Reason != "" && d.RootCause[0].Reason != d.Reason {
+		text += ": " + d.RootCause[0].Reason
+	}
+	if d.CausedBy.Reason != "" {
+		text += ": " + d.CausedBy.Reason
+	}
+	return text[:min(len(text), 500)]
+}
+
+func (x *Index) address() string {
+	shown := make([]string, len(x.config.URLs))
+	for i, u := range x.config.URLs {
+		shown[i] = redact(u)
+	}
+	return strings.Join(shown, ", ")
+}
+
+func (x *Index) notElasticsearch() error {
+	return sheaf.Fail(sheaf.CategoryTarget, "index_not_elasticsearch",
+		"The server at %s is not Elasticsearch 8: check the URL (OpenSearch and proxies that drop the X-Elastic-Product header are not supported).", x.address())
+}
+
+// explain turns an answer into an error of the contract, with a sentence.
+func (x *Index) explain(err error) error {
+	e, ok := errors.AsType[*answerError](err)
+	if !ok {
+		return err
+	}
+	wrap := func(kind error, f *sheaf.Failure) error {
+		f.Detail = e.Error()
+		return fmt.Errorf("%w: %w", kind, f)
+	}
+	switch {
+	case e.kind == "cluster_block_exception":
+		return wrap(sheaf.ErrReadOnly, sheaf.FailRetryable(sheaf.CategoryTarget, "index_read_only",
+			"Elasticsearch refuses writes to %s (%s): free disk space on its nodes, or lift the block from the index.", x.alias, e.reason))
+	case e.status == http.StatusUnauthorized || e.status == http.StatusForbidden:
+		return wrap(sheaf.ErrUnauthorized, sheaf.Fail(sheaf.CategoryTarget, "index_unauthorized",
+			"Elasticsearch at %s refuses the credentials (status %d): check the API key or the user, and that it may create, read and write indexes named %s*.", x.address(), e.status, x.config.Prefix))
+	case e.kind == "index_not_found_exception" || e.kind == "alias_not_found_exception" ||
+		e.status == http.StatusNotFound && strings.Contains(e.reason, "alias"):
+		x.made.Store(false) // the next call makes it again, empty
+		return wrap(sheaf.ErrUnavailable, sheaf.FailRetryable(sheaf.CategoryTarget, "index_missing",
+			"The Elasticsearch alias %s is gone: point it at its index again, or rebuild the index from the artifacts.", x.alias))
+	case retryable(e.status):
+		return wrap(sheaf.ErrUnavailable, sheaf.FailRetryable(sheaf.CategoryTarget, "index_busy",
+			"Elasticsearch is busy or starting (%s): it is tried again; add nodes if this goes on.", e.Error()))
+	}
+	return wrap(sheaf.ErrInvalid, sheaf.Fail(sheaf.CategoryInternal, "index_rejected", "Elasticsearch refused the request (%s): report this.", e.Error()))
+}
+
+func retryable(status int) bool {
+	return status == http.StatusTooManyRequests || status >= 500
+}
+
+// retry calls f until it succeeds, at most config.Attempts times, waiting
+// longer each time. Only what may pass is repeated.
+func (x *Index) retry(ctx context.Context, f func() error) error {
+	for attempt := 1; ; attempt++ {
+		err := f()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		e, answered := errors.AsType[*answerError](err)
+		again := errors.Is(err, sheaf.ErrUnavailable) || answered && retryable(e.status) && e.kind != "cluster_block_exception"
+		if !again || attempt >= x.config.Attempts {
+			return x.explain(err)
+		}
+		if err := x.wait(ctx, attempt); err != nil {
+			return err
+		}
+	}
+}
+
+// wait says that a request is repeated, then sleeps.
+func (x *Index) wait(ctx context.Context, attempt int) error {
+	if x.config.Retried != nil {
+		x.config.Retried()
+	}
+	return wait(ctx, attempt)
+}
+
+// wait sleeps between half and all of the backoff of an attempt, counted from 1.
+func wait(ctx context.Context, attempt int) error {
+	d := min(firstBackoff<<min(attempt-1, 10), maxBackoff)
+	d = d/2 + rand.N(d/2)
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,512 @@
+package elastic_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sheaf"
+	"sheaf/internal/index"
+	"sheaf/internal/index/elastic"
+	"sheaf/internal/index/indextest"
+)
+
+// server is the address of the Elasticsearch for tests.
+func server(t testing.TB) string {
+	t.Helper()
+	u := os.Getenv("SHEAF_TEST_ES_URL")
+	if u == "" {
+		if os.Getenv("SHEAF_TEST_REQUIRE") != "" {
+			t.Fatal("SHEAF_TEST_ES_URL is not set")
+		}
+		t.Skip("SHEAF_TEST_ES_URL is not set")
+	}
+	return u
+}
+
+// call sends a request past the index and returns the answer.
+func call(t testing.TB, method, url, body string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.StatusCode >= 300 && res.StatusCode != http.StatusNotFound {
+		t.Fatalf("%s %s: %d %s", method, url, res.StatusCode, data)
+	}
+	return string(data)
+}
+
+// config is that of an index of its own, which is removed at the end.
+func config(t testing.TB) elastic.Config {
+	c := elastic.Config{
+		URLs: []string{server(t)}, Prefix: fmt.Sprintf("sheaf-test-%s", sheaf.NewID()), ModelID: "test@1", Dim: indextest.Dim,
+	}
+	t.Cleanup(func() { call(t, http.MethodDelete, c.URLs[0]+"/"+c.Prefix+"-test-1-v1", "") })
+	return c
+}
+
+func open(t testing.TB, c elastic.Config) *elastic.Index {
+	t.Helper()
+	x, err := elastic.Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = x.Close() })
+	return x
+}
+
+func TestContract(t *testing.T) {
+	configs := make(map[index.Index]elastic.Config)
+	indextest.Run(t, indextest.Engine{
+		New: func(t *testing.T) index.Index {
+			c := config(t)
+			x := open(t, c)
+			configs[x] = c
+			return x
+		},
+		Reopen: func(t *testing.T, x index.Index) index.Index {
+			if err := x.Close(); err != nil {
+				t.Fatal(err)
+			}
+			return open(t, configs[x])
+		},
+	})
+}
+
+func failure(t *testing.T, err error, code string, says ...string) *sheaf.Failure {
+	t.Helper()
+	f, ok := errors.AsType[*sheaf.Failure](err)
+	if !ok || f.Code != code {
+		t.Fatalf("error %v, want failure %s", err, code)
+	}
+	for _, s := range append(says, ":") {
+		if !strings.Contains(f.Message, s) {
+			t.Errorf("%q does not say %q", f.Message, s)
+		}
+	}
+	return f
+}
+
+func entries(n int, text string) []index.Entry {
+	var all []index.Entry
+	for i := range n {
+		all = append(all, index.Entry{
+			Chunk:    sheaf.Chunk{ID: fmt.Sprintf("doc-r-%d", i), RangeID: "doc-r", DocumentID: "doc", Text: text, Pages: []int{1}},
+			TenantID: "t", DatasetID: "d", Vector: indextest.Vector(uint64(i)),
+		})
+	}
+	return all
+}
+
+// proxy stands before the real server and lets between change what passes:
+// it answers itself when it returns true.
+func proxy(t *testing.T, between func(w http.ResponseWriter, r *http.Request, body []byte) bool) string {
+	t.Helper()
+	target, err := url.Parse(server(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	forward := httputil.NewSingleHostReverseProxy(target)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		if between(w, r, body) {
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		forward.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func reply(w http.ResponseWriter, status int, body string) bool {
+	w.Header().Set("X-Elastic-Product", "Elasticsearch")
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, body)
+	return true
+}
+
+func TestIndexOfAnotherModelIsRefused(t *testing.T) {
+	c := config(t)
+	open(t, c)
+	other := c
+	other.Dim++
+	_, err := elastic.Open(t.Context(), other)
+	failure(t, err, "index_model_mismatch", "48", "49", "rebuild")
+	other = c
+	other.ModelID = "test.1" // another model whose index would have another name
+	if x, err := elastic.Open(t.Context(), other); err != nil {
+		t.Errorf("another model has an index of its own: %v", err)
+	} else {
+		_ = x.Close()
+		call(t, http.MethodDelete, c.URLs[0]+"/"+c.Prefix+"-test.1-v1", "")
+	}
+	other.ModelID = "test/1" // another model under the same name
+	_, err = elastic.Open(t.Context(), other)
+	failure(t, err, "index_model_mismatch", "test@1", "test/1")
+}
+
+func TestManyProcessesMakeTheIndexAtOnce(t *testing.T) {
+	c := config(t)
+	var wait sync.WaitGroup
+	for range 6 {
+		wait.Go(func() {
+			x, err := elastic.Open(context.Background(), c)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := x.Ping(context.Background()); err != nil {
+				t.Error(err)
+			}
+			_ = x.Close()
+		})
+	}
+	wait.Wait()
+}
+
+func TestWhatIsNotElasticsearchIsRefused(t *testing.T) {
+	for name, handler := range map[string]http.HandlerFunc{
+		"web server": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>Welcome</html>") },
+		"not found":  func(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) },
+		"other JSON": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"version": {"number": "2.11.0", "distribution": "opensearch"}}`)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := httptest.NewServer(handler)
+			defer s.Close()
+			_, err := elastic.Open(t.Context(), elastic.Config{URLs: []string{s.URL}, ModelID: "m", Dim: 8})
+			failure(t, err, "index_not_elasticsearch", s.URL, "check the URL")
+		})
+	}
+	for _, u := range []string{"localhost:9200", "ftp://x", "http://", "::"} {
+		_, err := elastic.Open(t.Context(), elastic.Config{URLs: []string{u}, ModelID: "m", Dim: 8})
+		failure(t, err, "index_url_invalid")
+	}
+	_, err := elastic.Open(t.Context(), elastic.Config{ModelID: "m", Dim: 8})
+	failure(t, err, "index_url_missing")
+	_, err = elastic.Open(t.Context(), elastic.Config{URLs: []string{"https://user:hunter2@127.0.0.1:1"}, CAFile: "/nowhere/ca.pem", ModelID: "m", Dim: 8})
+	failure(t, err, "index_ca_unreadable", "/nowhere/ca.pem")
+}
+
+func TestAServerThatIsDownIsWaitedFor(t *testing.T) {
+	c := config(t)
+	var down atomic.Bool
+	down.Store(true)
+	real := c.URLs
+	c.URLs = []string{proxy(t, func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
+		if down.Load() {
+			panic(http.ErrAbortHandler) // the connection breaks off
+		}
+		return false
+	})}
+	c.Attempts = 2
+	x := open(t, c) // does not fail
+	err := x.Write(t.Context(), entries(1, "x"))
+	if !errors.Is(err, sheaf.ErrUnavailable) {
+		t.Fatalf("a write without server: %v", err)
+	}
+	if f := failure(t, err, "index_unreachable", "check the URL"); !f.Retryable {
+		t.Error("it is not retryable")
+	}
+	down.Store(false)
+	if err := x.Write(t.Context(), entries(1, "x")); err != nil {
+		t.Fatalf("it does not recover: %v", err)
+	}
+	c.URLs = []string{"http://user:hunter2@127.0.0.1:1"}
+	if err := open(t, c).Ping(t.Context()); !errors.Is(err, sheaf.ErrUnavailable) || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("nobody listens: %v", err)
+	}
+	c.URLs = real
+}
+
+func TestCredentials(t *testing.T) {
+	c := config(t)
+	var seen atomic.Value
+	c.URLs = []string{proxy(t, func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+		seen.Store(r.Header.Get("Authorization"))
+		if !strings.EqualFold(r.Header.Get("Authorization"), "ApiKey good") {
+			return reply(w, 401, `{"error":{"type":"security_exception","reason":"unable to authenticate"},"status":401}`)
+		}
+		r.Header.Del("Authorization")
+		return false
+	})}
+	c.APIKey = "bad"
+	_, err := elastic.Open(t.Context(), c)
+	if f := failure(t, err, "index_unauthorized", "API key"); f.Retryable || strings.Contains(err.Error(), "ApiKey") {
+		t.Errorf("failure %+v", f)
+	}
+	c.APIKey, c.Username, c.Password = "", "u", "p"
+	_, err = elastic.Open(t.Context(), c)
+	failure(t, err, "index_unauthorized")
+	if seen.Load() != "Basic dTpw" {
+		t.Errorf("sent %v", seen.Load())
+	}
+	c.APIKey = "good"
+	open(t, c)
+}
+
+func TestBusyItemsAreSentAgain(t *testing.T) {
+	c := config(t)
+	var bulks, sent atomic.Int64
+	c.URLs = []string{proxy(t, func(w http.ResponseWriter, r *http.Request, body []byte) bool {
+		if !strings.HasSuffix(r.URL.Path, "/_bulk") {
+			return false
+		}
+		n := int64(bytes.Count(body, []byte("\n")) / 2)
+		sent.Add(n)
+		switch bulks.Add(1) {
+		case 1: // the whole request is refused
+			return reply(w, 429, `{"error":{"type":"es_rejected_execution_exception","reason":"queue full"},"status":429}`)
+		case 2: // item by item: one is in, one was in before, the others are not
+			var items []string
+			for i := range n {
+				status := []int{201, 409, 429, 503}[min(i, 2+i%2)]
+				items = append(items, fmt.Sprintf(`{"create":{"status":%d}}`, status))
+			}
+			return reply(w, 200, `{"errors":true,"items":[`+strings.Join(items, ",")+`]}`)
+		case 3: // half of the answer
+			return reply(w, 200, `{"errors":false,"items":[]}`)
+		}
+		return false
+	})}
+	x := open(t, c)
+	if err := x.Write(t.Context(), entries(10, "busy")); err != nil {
+		t.Fatal(err)
+	}
+	if bulks.Load() != 4 || sent.Load() != 10+10+8+8 {
+		t.Errorf("%d requests with %d items", bulks.Load(), sent.Load())
+	}
+	if err := x.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := x.Count(t.Context(), "t", []string{"doc-r"}); err != nil || n["doc-r"] != 8 {
+		t.Errorf("count %v, %v, want what really went in", n, err)
+	}
+}
+
+func TestWhatStaysBusyOrIsRefusedIsAnError(t *testing.T) {
+	c := config(t)
+	var answer atomic.Value
+	c.URLs = []string{proxy(t, func(w http.ResponseWriter, r *http.Request, body []byte) bool {
+		if !strings.HasSuffix(r.URL.Path, "/_bulk") {
+			return false
+		}
+		a, _ := answer.Load().(string) // the last item fails, the others are in
+		good := strings.Repeat(`{"create":{"status":201}},`, bytes.Count(body, []byte("\n"))/2-1)
+		return reply(w, 200, `{"errors":true,"items":[`+good+a+`]}`)
+	})}
+	c.Attempts = 3
+	x := open(t, c)
+	item := `{"create":{"status":%d,"error":{"type":"%s","reason":"because"}}}`
+	for _, test := range []struct {
+		status int
+		kind   string
+		code   string
+		is     error
+	}{
+		{429, "es_rejected_execution_exception", "index_busy", sheaf.ErrUnavailable},
+		{503, "unavailable_shards_exception", "index_busy", sheaf.ErrUnavailable},
+		{400, "document_parsing_exception", "index_rejected", sheaf.ErrInvalid},
+		{403, "cluster_block_exception", "index_read_only", sheaf.ErrReadOnly},
+		{429, "cluster_block_exception", "index_read_only", sheaf.ErrReadOnly},
+		{404, "index_not_found_exception", "index_missing", sheaf.ErrUnavailable},
+	} {
+		answer.Store(fmt.Sprintf(item, test.status, test.kind))
+		err := x.Write(t.Context(), entries(2, "x"))
+		if !errors.Is(err, test.is) {
+			t.Errorf("%d %s: %v", test.status, test.kind, err)
+		}
+		failure(t, err, test.code)
+	}
+}
+
+func TestATimeoutIsNoSuccess(t *testing.T) {
+	c := config(t)
+	var slow atomic.Bool
+	stop := make(chan struct{})
+	t.Cleanup(func() { close(stop) })
+	c.URLs = []string{proxy(t, func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+		if slow.Load() {
+			select { // the answer does not come while anybody waits
+			case <-r.Context().Done():
+			case <-stop:
+			}
+			return true
+		}
+		return false
+	})}
+	c.RequestTimeout, c.Attempts = 300*time.Millisecond, 2
+	x, err := elastic.Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = x.Close() }()
+	for x.Ping(t.Context()) != nil { // making the index may take longer than the timeout
+		if t.Context().Err() != nil {
+			t.Fatal("the index is not made")
+		}
+	}
+	slow.Store(true)
+	start := time.Now()
+	if err := x.Write(t.Context(), entries(1, "x")); !errors.Is(err, sheaf.ErrUnavailable) {
+		t.Errorf("Write: %v", err)
+	}
+	if _, err := x.Search(t.Context(), index.Query{TenantID: "t", Text: "x", K: 1}); !errors.Is(err, sheaf.ErrUnavailable) {
+		t.Errorf("Search: %v", err)
+	}
+	if _, err := x.Count(t.Context(), "t", []string{"r"}); !errors.Is(err, sheaf.ErrUnavailable) {
+		t.Errorf("Count: %v", err)
+	}
+	if err := x.DeleteDocument(t.Context(), "t", "d"); !errors.Is(err, sheaf.ErrUnavailable) {
+		t.Errorf("DeleteDocument: %v", err)
+	}
+	if took := time.Since(start); took > 20*time.Second {
+		t.Errorf("it took %s", took)
+	}
+}
+
+func TestPartialAnswersAreErrors(t *testing.T) {
+	c := config(t)
+	c.Attempts = 2
+	var path, answer atomic.Value
+	path.Store("-")
+	c.URLs = []string{proxy(t, func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+		p, _ := path.Load().(string)
+		a, _ := answer.Load().(string)
+		return strings.HasSuffix(r.URL.Path, p) && reply(w, 200, a)
+	})}
+	x := open(t, c)
+	path.Store("/_msearch")
+	for _, a := range []string{
+		`{"responses":[{"timed_out":true,"hits":{"hits":[]},"status":200}]}`,
+		`{"responses":[{"timed_out":false,"_shards":{"failed":1},"hits":{"hits":[]},"status":200}]}`,
+		`{"responses":[]}`,
+		`{"responses":[{"status":503,"error":{"type":"search_phase_execution_exception","reason":"x"}}]}`,
+		`not JSON`,
+	} {
+		answer.Store(a)
+		if _, err := x.Search(t.Context(), index.Query{TenantID: "t", Text: "x", K: 1}); !errors.Is(err, sheaf.ErrUnavailable) {
+			t.Errorf("%s: %v", a, err)
+		}
+	}
+	path.Store("/_refresh")
+	answer.Store(`{"_shards":{"failed":1}}`)
+	if err := x.Refresh(t.Context()); !errors.Is(err, sheaf.ErrUnavailable) {
+		t.Errorf("Refresh: %v", err)
+	}
+}
+
+func TestAReadOnlyClusterSaysSo(t *testing.T) {
+	c := config(t)
+	x := open(t, c)
+	settings := c.URLs[0] + "/" + c.Prefix + "-test-1-v1/_settings"
+	for _, block := range []string{"index.blocks.write", "index.blocks.read_only_allow_delete"} { // the second is the flood stage of the disk
+		call(t, http.MethodPut, settings, `{"`+block+`": true}`)
+		err := x.Write(t.Context(), entries(1, "x"))
+		if !errors.Is(err, sheaf.ErrReadOnly) {
+			t.Errorf("%s: %v", block, err)
+		}
+		failure(t, err, "index_read_only", "disk space")
+		call(t, http.MethodPut, settings, `{"`+block+`": null}`)
+	}
+	if err := x.Write(t.Context(), entries(1, "x")); err != nil {
+		t.Errorf("after the block: %v", err)
+	}
+}
+
+func TestAMissingIndexIsNotGuessed(t *testing.T) {
+	c := config(t)
+	c.Attempts = 2
+	x := open(t, c)
+	name := c.URLs[0] + "/" + c.Prefix + "-test-1-v1"
+	call(t, http.MethodDelete, name, "")
+	err := x.Write(t.Context(), entries(1, "x"))
+	failure(t, err, "index_missing", "rebuild")
+	// The next call makes it again, with the right mapping.
+	if err := x.Write(t.Context(), entries(1, "found again")); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := x.Search(t.Context(), index.Query{TenantID: "t", Text: "found", Vector: indextest.Vector(0), K: 1}); err != nil || len(c.Text) != 1 || len(c.Vector) != 1 {
+		t.Errorf("found %+v, %v", c, err)
+	}
+	call(t, http.MethodDelete, name+"/_alias/"+c.Prefix+"-test-1", "")
+	_, err = x.Search(t.Context(), index.Query{TenantID: "t", Text: "found", K: 1})
+	failure(t, err, "index_missing", "alias")
+	if err := open(t, c).Ping(t.Context()); err != nil { // Open finds the index and gives it its alias back
+		t.Errorf("after the alias was lost: %v", err)
+	}
+}
+
+func TestBulksAreBounded(t *testing.T) {
+	c := config(t)
+	var mu sync.Mutex
+	var items, sizes []int
+	c.URLs = []string{proxy(t, func(_ http.ResponseWriter, r *http.Request, body []byte) bool {
+		if strings.HasSuffix(r.URL.Path, "/_bulk") {
+			mu.Lock()
+			defer mu.Unlock()
+			items, sizes = append(items, bytes.Count(body, []byte("\n"))/2), append(sizes, len(body))
+		}
+		return false
+	})}
+	x := open(t, c)
+	if err := x.Write(t.Context(), entries(2100, "short")); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(items, []int{1000, 1000, 100}) {
+		t.Errorf("bulks of %v entries", items)
+	}
+	items, sizes = nil, nil
+	long := entries(5, strings.Repeat("a long text ", 250000)) // 3 MB each
+	for i := range long {
+		long[i].Chunk.ID = fmt.Sprint("long-", i)
+		long[i].Chunk.RangeID = "long"
+	}
+	if err := x.Write(t.Context(), long); err != nil {
+		t.Fatal(err)
+	}
+	if len(sizes) != 3 || slices.Max(sizes) > 8<<20 {
+		t.Errorf("bulks of %v bytes", sizes)
+	}
+	if err := x.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := x.Count(t.Context(), "t", []string{"doc-r", "long"}); err != nil || n["doc-r"] != 2100 || n["long"] != 5 {
+		t.Errorf("counts %v, %v", n, err)
+	}
+}

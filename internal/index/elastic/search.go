@@ -1,0 +1,283 @@
+package elastic
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"unicode"
+
+	"sheaf"
+	"sheaf/internal/index"
+)
+
+func term(field string, value any) any {
+	return map[string]any{"term": map[string]any{field: map[string]any{"value": value}}}
+}
+
+func terms(field string, values []string) any {
+	return map[string]any{"terms": map[string]any{field: values}}
+}
+
+func filtered(filters ...any) any {
+	return map[string]any{"bool": map[string]any{"filter": filters}}
+}
+
+// answerState is what every answer of a search says about itself. An answer of
+// some shards, or of the time until a timeout, is not taken for the answer.
+type answerState struct {
+	TimedOut bool   `json:"timed_out"`
+	Shards   shards `json:"_shards"`
+}
+
+func (s answerState) check() error {
+	if s.TimedOut {
+		return fmt.Errorf("%w: Elasticsearch ran out of time", sheaf.ErrUnavailable)
+	}
+	return s.Shards.check()
+}
+
+type answerHits struct {
+	Hits struct {
+		Hits []struct {
+			ID     string              `json:"_id"`
+			Score  float64             `json:"_score"`
+			Source source              `json:"_source"`
+			Fields map[string][]string `json:"fields"`
+			Sort   []json.RawMessage   `json:"sort"`
+		} `json:"hits"`
+	} `json:"hits"`
+}
+
+// filters are the conditions of a query, the tenant's first: routing chooses a
+// shard, it does not separate tenants.
+func filters(q *index.Query) []any {
+	all := []any{term("tenant", q.TenantID)}
+	for _, f := range []struct {
+		field  string
+		values []string
+	}{{"dataset", q.DatasetIDs}, {"document", q.DocumentIDs}, {"media_type", q.MediaTypes}} {
+		if len(f.values) > 0 {
+			all = append(all, terms(f.field, f.values))
+		}
+	}
+	if q.PageFrom > 0 || q.PageTo > 0 {
+		bounds := make(map[string]any)
+		if q.PageFrom > 0 {
+			bounds["gte"] = q.PageFrom
+		}
+		if q.PageTo > 0 {
+			bounds["lte"] = q.PageTo
+		}
+		all = append(all, map[string]any{"range": map[string]any{"pages": bounds}})
+	}
+	for k, v := range q.Metadata {
+		all = append(all, term("metadata."+k, v))
+	}
+	return all
+}
+
+// wordQuery asks for any of the words, and for all exact phrases. Chunks with
+// more of the words score higher by themselves.
+func wordQuery(w index.Words, conditions []any) any {
+	var must, should []any
+	for _, g := range w.Groups {
+		// Pairs of ideographs are in body.cjk; a single one stands in body.
+		field := "body"
+		if !g.Prefix && isIdeographic(g.Source) {
+			field = "body.cjk"
+		}
+		kind, settings := "match", map[string]any{"query": g.Source}
+		if g.Quoted {
+			kind = "match_phrase"
+		}
+		clause := map[string]any{kind: map[string]any{field: settings}}
+		if g.Quoted {
+			must = append(must, clause)
+		} else {
+			should = append(should, clause)
+		}
+	}
+	query := map[string]any{"filter": conditions}
+	if len(must) > 0 {
+		query["must"] = must
+	}
+	if len(should) > 0 {
+		query["should"] = should
+		if len(must) == 0 {
+			query["minimum_should_match"] = 1
+		}
+	}
+	return map[string]any{"bool": query}
+}
+
+func isIdeographic(s string) bool {
+	for _, r := range s {
+		return unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul)
+	}
+	return false
+}
+
+// Search asks for both sides in one request.
+func (x *Index) Search(ctx context.Context, q index.Query) (index.Candidates, error) {
+	var c index.Candidates
+	if err := q.Validate(); err != nil {
+		return c, err
+	}
+	if len(q.Vector) != 0 && len(q.Vector) != x.config.Dim {
+		return c, index.VectorMismatch(len(q.Vector), x.config.Dim)
+	}
+	if err := x.ensure(ctx); err != nil {
+		return c, err
+	}
+	conditions := filters(&q)
+	common := func(body map[string]any) map[string]any {
+		body["size"], body["track_total_hits"] = q.K, false
+		body["_source"] = map[string]any{"excludes": []string{"vector"}}
+		body["timeout"] = fmt.Sprintf("%dms", (x.config.RequestTimeout * 9 / 10).Milliseconds())
+		return body
+	}
+	words := index.ParseWords(q.Text)
+	var sides []*[]index.Hit
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body)
+	add := func(side *[]index.Hit, search map[string]any) error {
+		sides = append(sides, side)
+		return errors.Join(encoder.Encode(map[string]any{"index": x.alias, "routing": q.TenantID}), encoder.Encode(common(search)))
+	}
+	if len(words.Groups) > 0 {
+		if err := add(&c.Text, map[string]any{"query": wordQuery(words, conditions)}); err != nil {
+			return c, err
+		}
+	}
+	if !index.NoVector(q.Vector) {
+		if err := add(&c.Vector, map[string]any{"knn": map[string]any{
+			"field": "vector", "query_vector": q.Vector, "k": q.K, "num_candidates": min(10000, max(5*q.K, 200)),
+			"filter": conditions, // inside: the nearest k that match, not those of the nearest k that match
+		}}); err != nil {
+			return c, err
+		}
+	}
+	if len(sides) == 0 {
+		return c, ctx.Err()
+	}
+	var answer struct {
+		Responses []struct {
+			answerState
+			answerHits
+			Status int         `json:"status"`
+			Error  errorDetail `json:"error"`
+		} `json:"responses"`
+	}
+	err := x.retry(ctx, func() error {
+		answer.Responses = nil
+		if err := x.do(ctx, http.MethodPost, "/_msearch", body.Bytes(), &answer); err != nil {
+			return err
+		}
+		if len(answer.Responses) != len(sides) {
+			return fmt.Errorf("%w: Elasticsearch answered %d of %d searches", sheaf.ErrUnavailable, len(answer.Responses), len(sides))
+		}
+		for i := range answer.Responses {
+			r := &answer.Responses[i]
+			if r.Status >= 300 {
+				return &answerError{r.Status, r.Error.Type, r.Error.text()}
+			}
+			if err := r.check(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return c, err
+	}
+	for i, side := range sides {
+		for _, h := range answer.Responses[i].Hits.Hits {
+			hit := index.Hit{Score: h.Score}
+			if err := json.Unmarshal(h.Source.Chunk, &hit.Chunk); err != nil {
+				return index.Candidates{}, fmt.Errorf("chunk %s in %s is not readable: %w", h.ID, x.alias, err)
+			}
+			hit.Chunk.Text = h.Source.Text
+			if side == &c.Vector {
+				hit.Score = 2*h.Score - 1 // back to the cosine
+			} else if q.Highlight {
+				hit.Highlight = words.Highlight(hit.Chunk.Text)
+			}
+			*side = append(*side, hit)
+		}
+	}
+	return c, nil
+}
+
+const (
+	scanPage  = 1000
+	keepAlive = "2m" // between pages, while the caller works
+)
+
+// Scan reads a point in time, page after page.
+func (x *Index) Scan(ctx context.Context, tenantID string, each func(chunkID, rangeID, documentID string) bool) error {
+	if err := x.ensure(ctx); err != nil {
+		return err
+	}
+	query := any(map[string]any{"match_all": map[string]any{}})
+	route := ""
+	if tenantID != "" {
+		query = filtered(term("tenant", tenantID))
+		route = "&routing=" + url.QueryEscape(tenantID)
+	}
+	var point struct {
+		ID string `json:"id"`
+	}
+	err := x.retry(ctx, func() error {
+		return x.do(ctx, http.MethodPost, "/"+x.alias+"/_pit?keep_alive="+keepAlive+route, nil, &point)
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { // also when ctx has ended: the server holds files open for it
+		_ = x.do(context.WithoutCancel(ctx), http.MethodDelete, "/_pit", map[string]any{"id": point.ID}, nil)
+	}()
+	var after []json.RawMessage
+	for {
+		body := map[string]any{
+			"size": scanPage, "track_total_hits": false, "_source": false, "docvalue_fields": []string{"range", "document"},
+			"query": query, "pit": map[string]any{"id": point.ID, "keep_alive": keepAlive}, "sort": []any{map[string]any{"_shard_doc": "asc"}},
+		}
+		if after != nil {
+			body["search_after"] = after
+		}
+		var answer struct {
+			answerState
+			answerHits
+			Point string `json:"pit_id"`
+		}
+		err := x.retry(ctx, func() error {
+			answer.Hits.Hits = nil
+			if err := x.do(ctx, http.MethodPost, "/_search", body, &answer); err != nil {
+				return err
+			}
+			return answer.check()
+		})
+		if err != nil {
+			return err
+		}
+		if answer.Point != "" {
+			point.ID = answer.Point
+		}
+		for _, h := range answer.Hits.Hits {
+			if len(h.Fields["range"]) != 1 || len(h.Fields["document"]) != 1 {
+				return fmt.Errorf("chunk %s in %s has no range or document", h.ID, x.alias)
+			}
+			if !each(h.ID, h.Fields["range"][0], h.Fields["document"][0]) {
+				return nil
+			}
+			after = h.Sort
+		}
+		if len(answer.Hits.Hits) < scanPage {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,321 @@
+package elastic
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"sheaf"
+	"sheaf/internal/index"
+)
+
+// source is a chunk as it is stored. Chunk holds what is not searched, so that
+// it comes back as it was whatever the mapping makes of the rest.
+type source struct {
+	Tenant    string            `json:"tenant"`
+	Dataset   string            `json:"dataset"`
+	Document  string            `json:"document"`
+	Range     string            `json:"range"`
+	MediaType string            `json:"media_type,omitempty"`
+	Name      string            `json:"name,omitempty"`
+	Headings  []string          `json:"headings,omitempty"`
+	Text      string            `json:"text"`
+	Pages     []int             `json:"pages,omitempty"`
+	Metadata  map[string]string `json:"metadata,omitempty"` // to filter by
+	Columns   map[string]any    `json:"columns,omitempty"`
+	Chunk     json.RawMessage   `json:"chunk"` // without its text
+	Vector    json.RawMessage   `json:"vector,omitempty"`
+}
+
+// line is an entry of a bulk request.
+type line struct {
+	id   string
+	data []byte // action and source, each with its newline
+}
+
+// Write adds entries in bulk requests of bounded size. The id of a chunk names
+// its content for ever, so a chunk that is there already is success, and a
+// request whose answer was lost can be sent again.
+func (x *Index) Write(ctx context.Context, entries []index.Entry) error {
+	for i := range entries {
+		if err := entries[i].Validate(x.config.Dim); err != nil {
+			return err
+		}
+	}
+	if err := ctx.Err(); err != nil || len(entries) == 0 {
+		return err
+	}
+	if err := x.ensure(ctx); err != nil {
+		return err
+	}
+	var lines []line
+	size := 0
+	send := func() error {
+		if len(lines) == 0 {
+			return nil
+		}
+		err := x.bulk(ctx, lines)
+		lines, size = lines[:0], 0
+		return err
+	}
+	for i := range entries {
+		l, err := encode(&entries[i])
+		if err != nil {
+			return err
+		}
+		if len(lines) == bulkEntries || size+len(l.data) > bulkBytes {
+			if err := send(); err != nil {
+				return err
+			}
+		}
+		lines = append(lines, l)
+		size += len(l.data)
+	}
+	return send()
+}
+
+func encode(e *index.Entry) (line, error) {
+	c := e.Chunk
+	refuse := func(err error) (line, error) {
+		return line{}, fmt.Errorf("%w: chunk %s cannot be stored: %w", sheaf.ErrInvalid, e.Chunk.ID, err)
+	}
+	s := source{
+		Tenant: e.TenantID, Dataset: e.DatasetID, Document: c.DocumentID, Range: c.RangeID, MediaType: e.MediaType,
+		Name: e.Name, Headings: c.HeadingPath, Text: c.Text, Pages: c.Pages, Metadata: c.Metadata,
+	}
+	c.Text = ""
+	var err error
+	if s.Chunk, err = json.Marshal(c); err != nil {
+		return refuse(err)
+	}
+	s.Metadata, s.Columns = searchable(c.Metadata), searchableColumns(c.Columns)
+	if !index.NoVector(e.Vector) {
+		v := make([]byte, 0, 12*len(e.Vector)+2)
+		v = append(v, '[')
+		for i, f := range e.Vector {
+			if i > 0 {
+				v = append(v, ',')
+			}
+			v = strconv.AppendFloat(v, float64(f), 'g', -1, 32)
+		}
+		s.Vector = append(v, ']')
+	}
+	var b bytes.Buffer
+	action := map[string]any{"create": map[string]any{"_id": c.ID, "routing": e.TenantID}}
+	encoder := json.NewEncoder(&b)
+	if err := errors.Join(encoder.Encode(action), encoder.Encode(s)); err != nil {
+		return refuse(err)
+	}
+	if b.Len() > maxEntryBytes {
+		return refuse(fmt.Errorf("it has %d MB and at most %d fit in a request", b.Len()>>20, maxEntryBytes>>20))
+	}
+	return line{c.ID, b.Bytes()}, nil
+}
+
+// searchable drops what a flattened field refuses: NUL, and keys without a name.
+func searchable(m map[string]string) map[string]string {
+	out := make(map[string]string, len(m))
+	for k, v := range m {
+		if k = strings.ReplaceAll(k, "\x00", ""); k != "" {
+			out[k] = strings.ReplaceAll(v, "\x00", "")
+		}
+	}
+	return out
+}
+
+// searchableColumns is searchable for cells; values that are no scalars are
+// not searched by.
+func searchableColumns(m map[string]any) map[string]any {
+	out := make(map[string]any, len(m))
+	for k, v := range m {
+		if k = strings.ReplaceAll(k, "\x00", ""); k == "" {
+			continue
+		}
+		switch v := v.(type) {
+		case string:
+			out[k] = strings.ReplaceAll(v, "\x00", "")
+		case nil, bool, int, int64, float64, json.Number:
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// bulk sends lines until each is in. Items that the server was too busy for
+// are sent again, all others are not.
+func (x *Index) bulk(ctx context.Context, lines []line) error {
+	rest := slices.Clone(lines)
+	for attempt := 1; ; attempt++ {
+		again, err := x.bulkOnce(ctx, rest)
+		if err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			e, answered := errors.AsType[*answerError](err)
+			if !errors.Is(err, sheaf.ErrUnavailable) && !(answered && retryable(e.status) && e.kind != "cluster_block_exception") || attempt >= x.config.Attempts {
+				return x.explain(err)
+			}
+			// The answer was lost or refused: whether the lines are in is not
+			// known, and sending them again is harmless.
+		} else if len(again) == 0 {
+			return nil
+		} else if attempt >= x.config.Attempts {
+			return fmt.Errorf("%w: %w", sheaf.ErrUnavailable, sheaf.FailRetryable(sheaf.CategoryTarget, "index_busy",
+				"Elasticsearch was too busy for %d of %d chunks after %d attempts: it is tried again later; add nodes if this goes on.", len(again), len(lines), attempt))
+		} else {
+			rest = again
+		}
+		if err := x.wait(ctx, attempt); err != nil {
+			return err
+		}
+	}
+}
+
+// bulkOnce returns the lines to send again.
+func (x *Index) bulkOnce(ctx context.Context, lines []line) ([]line, error) {
+	var body bytes.Buffer
+	for _, l := range lines {
+		body.Write(l.data)
+	}
+	var answer struct {
+		Errors bool `json:"errors"`
+		Items  []map[string]struct {
+			Status int         `json:"status"`
+			Error  errorDetail `json:"error"`
+		} `json:"items"`
+	}
+	// With require_alias a missing index is an error; without, the server
+	// would make one with a guessed mapping.
+	query := url.Values{"require_alias": {"true"}, "filter_path": {"errors,items.*.status,items.*.error"}}
+	if err := x.do(ctx, http.MethodPost, "/"+x.alias+"/_bulk?"+query.Encode(), body.Bytes(), &answer); err != nil {
+		return nil, err
+	}
+	if len(answer.Items) != len(lines) {
+		return nil, fmt.Errorf("%w: Elasticsearch answered %d of %d items", sheaf.ErrUnavailable, len(answer.Items), len(lines))
+	}
+	var again []line
+	for i, item := range answer.Items {
+		for _, result := range item {
+			switch {
+			case result.Status < 300, result.Status == http.StatusConflict:
+			case result.Error.Type == "cluster_block_exception", !retryable(result.Status):
+				err := &answerError{result.Status, result.Error.Type, "chunk " + lines[i].id + ": " + result.Error.text()}
+				return nil, err
+			default:
+				again = append(again, lines[i])
+			}
+		}
+	}
+	return again, nil
+}
+
+// Count returns how many entries each range has, as of the last Refresh.
+func (x *Index) Count(ctx context.Context, tenantID string, rangeIDs []string) (map[string]int, error) {
+	counts := make(map[string]int, len(rangeIDs))
+	if err := x.ensure(ctx); err != nil {
+		return nil, err
+	}
+	for part := range slices.Chunk(rangeIDs, 1000) {
+		var answer struct {
+			answerState
+			Aggregations struct {
+				Ranges struct {
+					Buckets []struct {
+						Key   string `json:"key"`
+						Count int    `json:"doc_count"`
+					} `json:"buckets"`
+				} `json:"ranges"`
+			} `json:"aggregations"`
+		}
+		body := map[string]any{
+			"size": 0, "track_total_hits": false,
+			"query": filtered(term("tenant", tenantID), terms("range", part)),
+			"aggs":  map[string]any{"ranges": map[string]any{"terms": map[string]any{"field": "range", "size": len(part)}}},
+		}
+		err := x.retry(ctx, func() error {
+			if err := x.do(ctx, http.MethodPost, x.routed("_search", tenantID), body, &answer); err != nil {
+				return err
+			}
+			return answer.check()
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, b := range answer.Aggregations.Ranges.Buckets {
+			counts[b.Key] = b.Count
+		}
+	}
+	return counts, nil
+}
+
+// routed is the path of an operation on the tenant's shard.
+func (x *Index) routed(operation, tenantID string) string {
+	return "/" + x.alias + "/" + operation + "?routing=" + url.QueryEscape(tenantID)
+}
+
+// DeleteRanges removes the entries of the tenant's ranges.
+func (x *Index) DeleteRanges(ctx context.Context, tenantID string, rangeIDs []string) error {
+	for part := range slices.Chunk(rangeIDs, 1000) {
+		if err := x.delete(ctx, tenantID, terms("range", part)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DeleteDocument removes all entries of a document, of every generation.
+func (x *Index) DeleteDocument(ctx context.Context, tenantID, documentID string) error {
+	return x.delete(ctx, tenantID, term("document", documentID))
+}
+
+const (
+	deleteBatch  = 5000 // entries a request, so that each ends in time
+	deleteRounds = 10000
+)
+
+// delete removes in rounds. Each starts with a refresh: a deletion by query
+// sees refreshed entries only. The last round finds nothing.
+func (x *Index) delete(ctx context.Context, tenantID string, which any) error {
+	if err := x.ensure(ctx); err != nil {
+		return err
+	}
+	body := map[string]any{"query": filtered(term("tenant", tenantID), which), "max_docs": deleteBatch}
+	path := x.routed("_delete_by_query", tenantID) + "&conflicts=proceed&refresh=true"
+	stuck := 0
+	for range deleteRounds {
+		if err := x.Refresh(ctx); err != nil {
+			return err
+		}
+		var answer struct {
+			Deleted   int               `json:"deleted"`
+			Conflicts int               `json:"version_conflicts"`
+			TimedOut  bool              `json:"timed_out"`
+			Failures  []json.RawMessage `json:"failures"`
+		}
+		if err := x.retry(ctx, func() error { return x.do(ctx, http.MethodPost, path, body, &answer) }); err != nil {
+			return err
+		}
+		if answer.Deleted == 0 && answer.Conflicts == 0 && !answer.TimedOut && len(answer.Failures) == 0 {
+			return nil
+		}
+		if answer.Deleted > 0 {
+			stuck = 0
+			continue
+		}
+		if stuck++; stuck >= x.config.Attempts {
+			break
+		}
+		if err := wait(ctx, stuck); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %w", sheaf.ErrUnavailable, sheaf.FailRetryable(sheaf.CategoryTarget, "index_busy",
+		"Elasticsearch did not finish a deletion in %s: it is tried again later.", x.alias))
+}

@@ -1,0 +1,516 @@
+// Package embedded is the index of the default: one SQLite file with a
+// full-text table (FTS5) and int8 vectors, which are held in memory and
+// searched by brute force. It needs no service and serves about a million
+// chunks; beyond that, use Elasticsearch.
+//
+// One process opens the file at a time. A commit survives the death of the
+// process at any moment (WAL); a power cut may take the last commits with it,
+// which counting before a generation is published detects.
+package embedded
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"unique"
+
+	"golang.org/x/sync/errgroup"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"sheaf"
+	"sheaf/internal/index"
+)
+
+// Config says where the index lies and whose vectors it holds.
+type Config struct {
+	Path    string // of the SQLite file; its folder is made when it is missing
+	ModelID string // embedding model of all vectors; "" with Dim 0 for an index without vectors
+	Dim     int    // values in a vector, 0–4096
+}
+
+const (
+	format       = "1" // of the file; another one is refused
+	maxDim       = 4096
+	maxSearches  = 8       // at once; more wait
+	cacheKiB     = 8 << 10 // of each connection
+	mapBytes     = 1 << 30 // of the file that readers may map instead of copying
+	queuedWrites = 64      // calls that wait for the writer; more wait to be queued
+)
+
+const schema = `
+CREATE TABLE IF NOT EXISTS properties (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS documents (
+	n INTEGER PRIMARY KEY, tenant TEXT NOT NULL, dataset TEXT NOT NULL, id TEXT NOT NULL,
+	name TEXT NOT NULL, media_type TEXT NOT NULL, metadata TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS documents_id ON documents (tenant, id);
+CREATE TABLE IF NOT EXISTS entries (
+	n INTEGER PRIMARY KEY, document INTEGER NOT NULL, page_from INTEGER NOT NULL, page_to INTEGER NOT NULL,
+	gaps TEXT, vector BLOB, range_id TEXT NOT NULL, id TEXT NOT NULL);
+CREATE UNIQUE INDEX IF NOT EXISTS entries_id ON entries (id);
+CREATE INDEX IF NOT EXISTS entries_range ON entries (range_id);
+CREATE INDEX IF NOT EXISTS entries_document ON entries (document);
+CREATE TABLE IF NOT EXISTS chunks (n INTEGER PRIMARY KEY, json BLOB NOT NULL);
+CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5 (body, content='', contentless_delete=1, tokenize='ascii');
+CREATE VIRTUAL TABLE IF NOT EXISTS vocabulary USING fts5vocab (words, 'row');
+INSERT INTO words (words, rank) VALUES ('hashsize', 16777216); -- bytes of postings until they are written out within a commit
+INSERT INTO words (words, rank) VALUES ('automerge', 8);
+`
+
+// Index implements index.Index.
+type Index struct {
+	config  Config
+	dim     int // of the rows in memory: Dim rounded up to laneWidth
+	release func()
+	write   *sql.DB // one connection, the writer's
+	read    *sql.DB // maxSearches connections
+
+	directory directory
+	mu        sync.RWMutex // guards the maps
+	segments  map[string]map[string]*segment
+	documents map[documentKey]*document
+	count     atomic.Int64 // chunks in the index
+
+	common  frequencies
+	slots   chan int // searches under way, each with a place in filters
+	filters [maxSearches]*filter
+
+	operations chan *operation
+	closing    chan struct{}
+	closeOnce  sync.Once
+	closeErr   error
+	done       sync.WaitGroup
+
+	// Of the writer alone.
+	nextRow, nextDocument int64
+}
+
+var _ index.Index = (*Index)(nil)
+
+// Open opens or makes the index. An index of another model or format, a
+// damaged file, and one that another process has open are each a
+// *sheaf.Failure that says what to do.
+func Open(ctx context.Context, config Config) (*Index, error) {
+	if config.Dim < 0 || config.Dim > maxDim {
+		return nil, fmt.Errorf("%w: an index of vectors with %d values: at most %d", sheaf.ErrInvalid, config.Dim, maxDim)
+	}
+	if err := os.MkdirAll(filepath.Dir(config.Path), 0o700); err != nil {
+		return nil, openFailure(config.Path, err)
+	}
+	release, err := lock(config.Path + ".lock")
+	if err != nil {
+		return nil, openFailure(config.Path, err)
+	}
+	x := &Index{
+		config:     config,
+		dim:        (config.Dim + laneWidth - 1) / laneWidth * laneWidth,
+		release:    release,
+		segments:   make(map[string]map[string]*segment),
+		documents:  make(map[documentKey]*document),
+		slots:      make(chan int, maxSearches),
+		operations: make(chan *operation, queuedWrites),
+		closing:    make(chan struct{}),
+	}
+	for i := range maxSearches {
+		x.slots <- i
+	}
+	if err := x.open(ctx); err != nil {
+		err = openFailure(config.Path, err)
+		_ = x.shut()
+		return nil, err
+	}
+	x.done.Go(x.writeLoop)
+	return x, nil
+}
+
+func (x *Index) open(ctx context.Context) error {
+	d := new(sqlite.Driver) // of its own: the function below belongs to this index
+	d.MustRegisterScalarFunction("keep", 2, x.keep)
+	dsn := func(pragmas ...string) string {
+		v := url.Values{"_pragma": append(pragmas, "busy_timeout(10000)", "cache_size(-"+strconv.Itoa(cacheKiB)+")", "temp_store(2)")}
+		return (&url.URL{Scheme: "file", OmitHost: true, Path: absolute(x.config.Path), RawQuery: v.Encode()}).String()
+	}
+	x.write = sql.OpenDB(connector{d, dsn("journal_mode(WAL)", "synchronous(NORMAL)", "journal_size_limit(67108864)")})
+	x.write.SetMaxOpenConns(1)
+	if err := x.prepare(ctx); err != nil {
+		return err
+	}
+	x.read = sql.OpenDB(connector{d, dsn("query_only(1)", "mmap_size("+strconv.Itoa(mapBytes)+")")})
+	x.read.SetMaxOpenConns(maxSearches + 2) // counts and scans beside the searches
+	x.read.SetMaxIdleConns(maxSearches + 2)
+	return x.load(ctx)
+}
+
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	return filepath.ToSlash(path)
+}
+
+// connector opens connections of a driver that is not registered by name.
+type connector struct {
+	driver *sqlite.Driver
+	dsn    string
+}
+
+func (c connector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
+func (c connector) Driver() driver.Driver                        { return c.driver }
+
+// prepare makes the tables of a new file and checks those of an old one.
+func (x *Index) prepare(ctx context.Context) error {
+	if _, err := x.write.ExecContext(ctx, schema); err != nil {
+		return err
+	}
+	tx, err := x.write.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	for name, want := range map[string]string{"format": format, "model": x.config.ModelID, "dim": strconv.Itoa(x.config.Dim)} {
+		if _, err := tx.ExecContext(ctx, `INSERT INTO properties (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING`, name, want); err != nil {
+			return err
+		}
+	}
+	have := make(map[string]string)
+	rows, err := tx.QueryContext(ctx, `SELECT name, value FROM properties`)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return err
+		}
+		have[name] = value
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	if have["format"] != format {
+		return sheaf.Fail(sheaf.CategoryPolicy, "index_format",
+			"The index %s has format %s and this version writes format %s: delete that file and rebuild the index from the artifacts.", x.config.Path, have["format"], format)
+	}
+	if have["model"] != x.config.ModelID || have["dim"] != strconv.Itoa(x.config.Dim) {
+		return sheaf.Fail(sheaf.CategoryPolicy, "index_model_mismatch",
+			"The index %s holds vectors of model %q with %s values, but the configured model is %q with %d: set the model back, or delete that file and rebuild the index.",
+			x.config.Path, have["model"], have["dim"], x.config.ModelID, x.config.Dim)
+	}
+	return tx.Commit()
+}
+
+// load reads documents, pages and vectors into memory, several runs of rows at
+// once (measured: 100,000 chunks of 256 values in 0.3 s on two cores).
+func (x *Index) load(ctx context.Context) error {
+	if _, err := x.write.ExecContext(ctx, `DELETE FROM documents WHERE n NOT IN (SELECT document FROM entries)`); err != nil {
+		return err
+	}
+	byNumber := make(map[int64]*document)
+	rows, err := x.read.QueryContext(ctx, `SELECT n, tenant, dataset, id, name, media_type, metadata FROM documents`)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var n int64
+		var o origin
+		if err := rows.Scan(&n, &o.tenant, &o.dataset, &o.id, &o.name, &o.mediaType, &o.metadata); err != nil {
+			return err
+		}
+		d, err := x.newDocument(n, &o, o.key())
+		if err != nil {
+			return err
+		}
+		byNumber[n] = d
+		x.documents[d.key] = d
+		x.nextDocument = max(x.nextDocument, n)
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	var last sql.NullInt64
+	if err := x.read.QueryRowContext(ctx, `SELECT max(n) FROM entries`).Scan(&last); err != nil {
+		return err
+	}
+	x.nextRow = last.Int64
+	if x.nextRow >= math.MaxUint32 {
+		return sheaf.Fail(sheaf.CategoryCapacity, "index_full", "The index %s has used up its row numbers: delete that file and rebuild the index.", x.config.Path)
+	}
+
+	// Rows are read in parallel and added in order, so that a segment's rows ascend.
+	const run = 8192
+	type loaded struct {
+		row      uint32
+		document int64
+		from, to int64
+		gaps     sql.NullString
+		vector   []byte
+	}
+	workers := min(runtime.GOMAXPROCS(0), 4)
+	for start := int64(0); start < x.nextRow; start += int64(run * workers) {
+		parts := make([][]loaded, workers)
+		var g errgroup.Group
+		for w := range workers {
+			g.Go(func() error {
+				from := start + int64(w*run)
+				rows, err := x.read.QueryContext(ctx, `SELECT n, document, page_from, page_to, gaps, vector FROM entries WHERE n > ? AND n <= ? ORDER BY n`, from, from+run)
+				if err != nil {
+					return err
+				}
+				defer func() { _ = rows.Close() }()
+				for rows.Next() {
+					var l loaded
+					if err := rows.Scan(&l.row, &l.document, &l.from, &l.to, &l.gaps, &l.vector); err != nil {
+						return err
+					}
+					parts[w] = append(parts[w], l)
+				}
+				return rows.Err()
+			})
+		}
+		if err := g.Wait(); err != nil {
+			return err
+		}
+		for _, part := range parts {
+			for _, l := range part {
+				d := byNumber[l.document]
+				if d == nil || l.vector != nil && len(l.vector) != x.config.Dim {
+					return errDamaged
+				}
+				s := staged{row: l.row, document: d, from: uint32(l.from), to: uint32(l.to)}
+				if l.gaps.Valid && json.Unmarshal([]byte(l.gaps.String), &s.gaps) != nil {
+					return errDamaged
+				}
+				if l.vector != nil {
+					s.values = make([]int8, x.dim)
+					for i, b := range l.vector {
+						s.values[i] = int8(b)
+					}
+					s.inverse = inverseLength(s.values)
+				}
+				x.publish(s)
+			}
+		}
+	}
+	return nil
+}
+
+// errDamaged is a file whose parts do not fit together.
+var errDamaged = errors.New("the index is damaged")
+
+// newDocument joins a row of documents with its segment.
+func (x *Index) newDocument(n int64, o *origin, key documentKey) (*document, error) {
+	d := &document{key: key, n: n, id: o.id, mediaType: unique.Make(o.mediaType).Value()}
+	if err := json.Unmarshal([]byte(o.metadata), &d.metadata); err != nil {
+		return nil, errDamaged
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	d.segment = x.segments[o.tenant][o.dataset]
+	if d.segment == nil {
+		if x.segments[o.tenant] == nil {
+			x.segments[o.tenant] = make(map[string]*segment)
+		}
+		d.segment = &segment{tenant: o.tenant, dataset: o.dataset}
+		x.segments[o.tenant][o.dataset] = d.segment
+	}
+	return d, nil
+}
+
+// staged is a chunk that is to be published in memory once it is committed.
+type staged struct {
+	row      uint32
+	document *document
+	from, to uint32
+	gaps     []int
+	values   []int8 // nil without vector
+	inverse  float32
+}
+
+func (x *Index) publish(s staged) {
+	e := x.directory.put(s.row)
+	e.from, e.to = s.from, s.to
+	if len(s.gaps) > 0 {
+		x.directory.gaps.Store(s.row, s.gaps)
+		e.to |= gapped
+	}
+	e.document.Store(s.document)
+	s.document.chunks++
+	x.count.Add(1)
+	if s.inverse != 0 {
+		s.document.segment.add(s.row, s.values, s.inverse)
+	}
+}
+
+// Refresh has nothing to do: a write is visible when it returns.
+func (x *Index) Refresh(ctx context.Context) error {
+	if x.closed() {
+		return errClosed
+	}
+	return ctx.Err()
+}
+
+// Ping reads from the file.
+func (x *Index) Ping(ctx context.Context) error {
+	if x.closed() {
+		return errClosed
+	}
+	var n int
+	return x.failure(x.read.QueryRowContext(ctx, `SELECT count(*) FROM properties`).Scan(&n))
+}
+
+// Close waits for the writes under way. Later calls fail with ErrUnavailable.
+func (x *Index) Close() error {
+	x.closeOnce.Do(func() {
+		close(x.closing)
+		x.done.Wait()
+		x.closeErr = x.shut()
+	})
+	return x.closeErr
+}
+
+func (x *Index) shut() error {
+	var err error
+	if x.read != nil {
+		err = x.read.Close()
+	}
+	if x.write != nil {
+		err = errors.Join(err, x.write.Close())
+	}
+	x.release()
+	return err
+}
+
+var errClosed = fmt.Errorf("%w: the index is closed", sheaf.ErrUnavailable)
+
+func (x *Index) closed() bool {
+	select {
+	case <-x.closing:
+		return true
+	default:
+		return false
+	}
+}
+
+// Count returns how many entries each range has.
+func (x *Index) Count(ctx context.Context, tenantID string, rangeIDs []string) (map[string]int, error) {
+	if x.closed() {
+		return nil, errClosed
+	}
+	counts := make(map[string]int, len(rangeIDs))
+	for part := range slices.Chunk(rangeIDs, 1000) {
+		list, err := json.Marshal(part)
+		if err != nil {
+			return nil, err
+		}
+		rows, err := x.read.QueryContext(ctx, `SELECT e.range_id, count(*) FROM entries e JOIN documents d ON d.n = e.document
+			WHERE e.range_id IN (SELECT value FROM json_each(?)) AND d.tenant = ? GROUP BY e.range_id`, string(list), tenantID)
+		if err != nil {
+			return nil, x.failure(err)
+		}
+		for rows.Next() {
+			var id string
+			var n int
+			if err := rows.Scan(&id, &n); err != nil {
+				_ = rows.Close()
+				return nil, x.failure(err)
+			}
+			counts[id] = n
+		}
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+			return nil, x.failure(err)
+		}
+	}
+	return counts, nil
+}
+
+// Scan pages through the file by row number, so that it holds no lock while
+// each works.
+func (x *Index) Scan(ctx context.Context, tenantID string, each func(chunkID, rangeID, documentID string) bool) error {
+	const pageRows = 1000
+	type ids struct{ chunk, rng, document string }
+	for after := int64(0); ; {
+		if x.closed() {
+			return errClosed
+		}
+		rows, err := x.read.QueryContext(ctx, `SELECT e.n, e.id, e.range_id, d.id FROM entries e JOIN documents d ON d.n = e.document
+			WHERE e.n > ? AND (? = '' OR d.tenant = ?) ORDER BY e.n LIMIT ?`, after, tenantID, tenantID, pageRows)
+		if err != nil {
+			return x.failure(err)
+		}
+		var part []ids
+		for rows.Next() {
+			var i ids
+			if err := rows.Scan(&after, &i.chunk, &i.rng, &i.document); err != nil {
+				_ = rows.Close()
+				return x.failure(err)
+			}
+			part = append(part, i)
+		}
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+			return x.failure(err)
+		}
+		for _, i := range part {
+			if !each(i.chunk, i.rng, i.document) {
+				return nil
+			}
+		}
+		if len(part) < pageRows {
+			return nil
+		}
+	}
+}
+
+// failure turns an error of SQLite into one of the contract's.
+func (x *Index) failure(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, sheaf.ErrInvalid) || errors.Is(err, sheaf.ErrUnavailable) {
+		return err
+	}
+	if x.closed() {
+		return errClosed
+	}
+	return openFailure(x.config.Path, err)
+}
+
+// openFailure says in a sentence what is wrong with the file at path.
+func openFailure(path string, err error) error {
+	if f, ok := errors.AsType[*sheaf.Failure](err); ok {
+		return f
+	}
+	code := 0
+	if e, ok := errors.AsType[*sqlite.Error](err); ok {
+		code = e.Code() & 0xff // without the extension
+	}
+	switch {
+	case errors.Is(err, errDamaged), code == sqlite3.SQLITE_CORRUPT, code == sqlite3.SQLITE_NOTADB:
+		return sheaf.Fail(sheaf.CategoryInternal, "index_damaged",
+			"The index %s is damaged or is not an index: delete that file (and those beside it that end in -wal and -shm) and rebuild the index from the artifacts.", path)
+	case errors.Is(err, errLocked):
+		return sheaf.FailRetryable(sheaf.CategoryTarget, "index_in_use",
+			"The index %s is open in another process: stop that one first, or ask it over the API.", path)
+	case code == sqlite3.SQLITE_FULL, code == sqlite3.SQLITE_READONLY:
+		return fmt.Errorf("%w: %w", sheaf.ErrReadOnly, sheaf.FailRetryable(sheaf.CategoryCapacity, "index_read_only",
+			"The index %s cannot be written to (%v): free disk space or make the folder writable.", path, err))
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, fs.ErrNotExist), code == sqlite3.SQLITE_CANTOPEN, code == sqlite3.SQLITE_PERM:
+		return fmt.Errorf("%w: %w", sheaf.ErrReadOnly, sheaf.Fail(sheaf.CategoryTarget, "index_not_accessible",
+			"The index %s cannot be opened (%v): check that its folder exists and is writable.", path, err))
+	case code == sqlite3.SQLITE_BUSY, code == sqlite3.SQLITE_LOCKED, code == sqlite3.SQLITE_IOERR:
+		return fmt.Errorf("%w: index %s: %w", sheaf.ErrUnavailable, path, err)
+	}
+	return fmt.Errorf("index %s: %w", path, err)
+}

@@ -1,0 +1,404 @@
+package embedded
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"sheaf"
+	"sheaf/internal/index"
+)
+
+// All writes go through one goroutine. Calls that arrive while a commit is
+// under way are joined into the next one, so that many small writes cost few
+// commits. Memory changes after the commit, in the same order.
+
+// groupEntries is about how many entries one commit takes at most: more would
+// keep the first caller waiting.
+const groupEntries = 4096
+
+// operation is one call of Write or Delete.
+type operation struct {
+	ctx     context.Context
+	entries []prepared
+	tenant  string
+	ranges  []string // to delete
+	doc     string   // to delete
+	done    chan error
+}
+
+// prepared is an entry made ready on the caller's goroutine, so that the
+// writer does nothing but write.
+type prepared struct {
+	id, rangeID string
+	origin      origin
+	key         documentKey
+	from, to    uint32
+	gaps        []int
+	body        string
+	json        []byte
+	values      []int8
+	inverse     float32
+}
+
+// Write adds entries in one transaction and returns when they are committed.
+func (x *Index) Write(ctx context.Context, entries []index.Entry) error {
+	if len(entries) == 0 {
+		return ctx.Err()
+	}
+	op := &operation{ctx: ctx, entries: make([]prepared, len(entries)), done: make(chan error, 1)}
+	var g errgroup.Group
+	share := max(64, (len(entries)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
+	for from := 0; from < len(entries); from += share {
+		g.Go(func() error {
+			for i := from; i < min(from+share, len(entries)); i++ {
+				p, err := x.prepareEntry(&entries[i])
+				if err != nil {
+					return err
+				}
+				op.entries[i] = p
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return x.submit(ctx, op)
+}
+
+// DeleteRanges removes the entries of the tenant's ranges.
+func (x *Index) DeleteRanges(ctx context.Context, tenantID string, rangeIDs []string) error {
+	for part := range slices.Chunk(rangeIDs, 1000) {
+		if err := x.submit(ctx, &operation{ctx: ctx, tenant: tenantID, ranges: part, done: make(chan error, 1)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DeleteDocument removes all entries of a document, of every generation.
+func (x *Index) DeleteDocument(ctx context.Context, tenantID, documentID string) error {
+	return x.submit(ctx, &operation{ctx: ctx, tenant: tenantID, doc: documentID, done: make(chan error, 1)})
+}
+
+// submit hands op to the writer and waits. When ctx ends first, the write may
+// still happen.
+func (x *Index) submit(ctx context.Context, op *operation) error {
+	if x.closed() {
+		return errClosed
+	}
+	select {
+	case x.operations <- op:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-x.closing:
+		return errClosed
+	}
+	select {
+	case err := <-op.done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (x *Index) prepareEntry(e *index.Entry) (prepared, error) {
+	c := &e.Chunk
+	if err := e.Validate(x.config.Dim); err != nil {
+		return prepared{}, err
+	}
+	p := prepared{id: c.ID, rangeID: c.RangeID}
+	metadata, err := json.Marshal(c.Metadata) // keys in order: equal maps give equal text
+	if err != nil {
+		return prepared{}, fmt.Errorf("%w: chunk %s: %w", sheaf.ErrInvalid, c.ID, err)
+	}
+	p.origin = origin{e.TenantID, e.DatasetID, c.DocumentID, e.Name, e.MediaType, string(metadata)}
+	p.key = p.origin.key()
+	p.from, p.to, p.gaps = pageRun(c.Pages)
+	if p.json, err = json.Marshal(c); err != nil {
+		return prepared{}, fmt.Errorf("%w: chunk %s cannot be stored: %w", sheaf.ErrInvalid, c.ID, err)
+	}
+	p.body = body(e)
+	if len(e.Vector) != 0 {
+		p.values = make([]int8, x.dim)
+		p.inverse = quantise(p.values, e.Vector)
+	}
+	return p, nil
+}
+
+// pageRun is the first and last of pages and, when some between are missing,
+// all of them in order.
+func pageRun(pages []int) (from, to uint32, gaps []int) {
+	if len(pages) == 0 {
+		return 0, 0, nil
+	}
+	sorted := slices.Compact(slices.Sorted(slices.Values(pages)))
+	first, last := sorted[0], sorted[len(sorted)-1]
+	if last-first+1 != len(sorted) {
+		gaps = sorted
+	}
+	return uint32(first), uint32(last), gaps
+}
+
+// body is what the full-text table indexes: the terms of the document's name,
+// the headings and the text, separated by spaces.
+func body(e *index.Entry) string {
+	var b strings.Builder
+	b.Grow(len(e.Chunk.Text) + 64)
+	add := func(text string) {
+		for _, t := range index.Terms(text) {
+			b.WriteString(t.Text)
+			b.WriteByte(' ')
+		}
+	}
+	add(e.Name)
+	for _, h := range e.Chunk.HeadingPath {
+		add(h)
+	}
+	add(e.Chunk.Text)
+	return b.String()
+}
+
+func (x *Index) writeLoop() {
+	for {
+		var op *operation
+		select {
+		case op = <-x.operations:
+		case <-x.closing:
+			for { // nobody may be left waiting
+				select {
+				case op := <-x.operations:
+					op.done <- errClosed
+				default:
+					return
+				}
+			}
+		}
+		group, size := []*operation{op}, len(op.entries)
+	join:
+		for size < groupEntries {
+			select {
+			case op := <-x.operations:
+				group = append(group, op)
+				size += len(op.entries)
+			default:
+				break join
+			}
+		}
+		err := x.commit(group)
+		if err != nil && len(group) > 1 {
+			// One call must not fail for another's sake.
+			for _, op := range group {
+				op.done <- x.failure(x.commit([]*operation{op}))
+			}
+			continue
+		}
+		for _, op := range group {
+			op.done <- x.failure(err)
+		}
+	}
+}
+
+// transaction collects what changes in memory once it is committed.
+type transaction struct {
+	*sql.Tx
+	index     *Index
+	documents map[documentKey]*document
+	changes   []func()
+	row, doc  int64
+	insert    [4]*sql.Stmt // document, entry, chunk, words
+}
+
+func (x *Index) commit(group []*operation) error {
+	// Not the callers' contexts: a commit serves many of them.
+	ctx := context.Background()
+	tx, err := x.write.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	t := &transaction{Tx: tx, index: x, documents: make(map[documentKey]*document), row: x.nextRow, doc: x.nextDocument}
+	defer func() { _ = tx.Rollback() }()
+	for i, q := range []string{
+		`INSERT INTO documents (n, tenant, dataset, id, name, media_type, metadata) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+		`INSERT INTO entries (n, document, page_from, page_to, gaps, vector, range_id, id) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
+		`INSERT INTO chunks (n, json) VALUES (?, ?)`,
+		`INSERT INTO words (rowid, body) VALUES (?, ?)`,
+	} {
+		if t.insert[i], err = tx.PrepareContext(ctx, q); err != nil {
+			return err
+		}
+		defer func() { _ = t.insert[i].Close() }()
+	}
+	for _, op := range group {
+		if op.ctx.Err() != nil {
+			continue // its caller has gone; nothing of it is written yet
+		}
+		for i := range op.entries {
+			if err := t.add(ctx, &op.entries[i]); err != nil {
+				return err
+			}
+		}
+		if op.tenant != "" {
+			if err := t.delete(ctx, op); err != nil {
+				return err
+			}
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	x.nextRow, x.nextDocument = t.row, t.doc
+	x.mu.Lock()
+	for k, d := range t.documents {
+		x.documents[k] = d
+	}
+	x.mu.Unlock()
+	for _, change := range t.changes {
+		change()
+	}
+	return nil
+}
+
+func (t *transaction) add(ctx context.Context, p *prepared) error {
+	x := t.index
+	d, err := t.document(ctx, &p.origin, p.key)
+	if err != nil {
+		return err
+	}
+	if t.row+1 >= math.MaxUint32 {
+		return sheaf.Fail(sheaf.CategoryCapacity, "index_full", "The index %s has used up its row numbers: delete that file and rebuild the index.", x.config.Path)
+	}
+	var gaps, vector any
+	if p.gaps != nil {
+		list, err := json.Marshal(p.gaps)
+		if err != nil {
+			return err
+		}
+		gaps = string(list)
+	}
+	if p.inverse != 0 {
+		b := make([]byte, x.config.Dim)
+		for i := range b {
+			b[i] = byte(p.values[i])
+		}
+		vector = b
+	}
+	res, err := t.insert[1].ExecContext(ctx, t.row+1, d.n, p.from, p.to, gaps, vector, p.rangeID, p.id)
+	if err != nil {
+		return err
+	}
+	if n, err := res.RowsAffected(); err != nil || n == 0 {
+		return err // it is there already
+	}
+	t.row++
+	if _, err := t.insert[2].ExecContext(ctx, t.row, p.json); err != nil {
+		return err
+	}
+	if _, err := t.insert[3].ExecContext(ctx, t.row, p.body); err != nil {
+		return err
+	}
+	s := staged{row: uint32(t.row), document: d, from: p.from, to: p.to, gaps: p.gaps, values: p.values, inverse: p.inverse}
+	t.changes = append(t.changes, func() { x.publish(s) })
+	return nil
+}
+
+// document finds or makes the row of documents.
+func (t *transaction) document(ctx context.Context, o *origin, k documentKey) (*document, error) {
+	if d := t.documents[k]; d != nil {
+		return d, nil
+	}
+	if d := t.index.documents[k]; d != nil { // the writer is the map's only writer
+		return d, nil
+	}
+	t.doc++
+	if _, err := t.insert[0].ExecContext(ctx, t.doc, o.tenant, o.dataset, o.id, o.name, o.mediaType, o.metadata); err != nil {
+		return nil, err
+	}
+	d, err := t.index.newDocument(t.doc, o, k)
+	if err != nil {
+		return nil, err
+	}
+	t.documents[k] = d
+	return d, nil
+}
+
+func (t *transaction) delete(ctx context.Context, op *operation) error {
+	where, arg := `d.tenant = ? AND d.id = ?`, op.doc
+	if op.ranges != nil {
+		list, err := json.Marshal(op.ranges)
+		if err != nil {
+			return err
+		}
+		where, arg = `d.tenant = ? AND e.range_id IN (SELECT value FROM json_each(?))`, string(list)
+	}
+	rows, err := t.QueryContext(ctx, `SELECT e.n FROM entries e JOIN documents d ON d.n = e.document WHERE `+where, op.tenant, arg)
+	if err != nil {
+		return err
+	}
+	var gone []int64
+	for rows.Next() {
+		var n int64
+		if err := rows.Scan(&n); err != nil {
+			_ = rows.Close()
+			return err
+		}
+		gone = append(gone, n)
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return err
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	list, err := json.Marshal(gone)
+	if err != nil {
+		return err
+	}
+	for _, q := range []string{
+		`DELETE FROM words WHERE rowid IN (SELECT value FROM json_each(?))`,
+		`DELETE FROM chunks WHERE n IN (SELECT value FROM json_each(?))`,
+		`DELETE FROM entries WHERE n IN (SELECT value FROM json_each(?))`,
+	} {
+		if _, err := t.ExecContext(ctx, q, string(list)); err != nil {
+			return err
+		}
+	}
+	t.changes = append(t.changes, func() {
+		for _, n := range gone {
+			t.index.retract(uint32(n))
+		}
+	})
+	return nil
+}
+
+// retract takes a deleted chunk out of memory, and its document with the last
+// one. The document's row in the file stays behind until the next Open.
+func (x *Index) retract(row uint32) {
+	e := x.directory.at(row)
+	if e == nil {
+		return
+	}
+	d := e.document.Swap(nil)
+	if d == nil {
+		return
+	}
+	x.directory.gaps.Delete(row)
+	x.count.Add(-1)
+	if d.chunks--; d.chunks == 0 {
+		x.mu.Lock()
+		if x.documents[d.key] == d {
+			delete(x.documents, d.key)
+		}
+		x.mu.Unlock()
+	}
+	d.segment.forget(x.directory.alive)
+}

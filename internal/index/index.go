@@ -1,0 +1,88 @@
+// Package index makes chunks findable by words and by meaning. It is
+// disposable: everything in it can be rebuilt from the artifacts. embedded
+// (SQLite FTS5 and vectors in memory) and elastic implement it; indextest
+// holds both to the same contract.
+package index
+
+import (
+	"context"
+
+	"sheaf"
+)
+
+// Entry is a chunk as it is indexed.
+type Entry struct {
+	Chunk     sheaf.Chunk
+	TenantID  string
+	DatasetID string
+	Name      string // of the document: indexed before the text, like the heading path
+	MediaType string
+	Vector    []float32 // of the index's model, length one; nil or all zeros means not found by meaning
+}
+
+// Entries makes the entries of one range result. of holds what they have in
+// common: tenant, dataset, name and media type. vectors has one entry a chunk,
+// or is shorter where the rest have none.
+func Entries(of Entry, chunks []sheaf.Chunk, vectors [][]float32) []Entry {
+	entries := make([]Entry, len(chunks))
+	for i := range chunks {
+		entries[i] = of
+		entries[i].Chunk = chunks[i]
+		if i < len(vectors) {
+			entries[i].Vector = vectors[i]
+		}
+	}
+	return entries
+}
+
+// Index is safe for concurrent use. Errors: *sheaf.Failure, sheaf.ErrUnavailable
+// (retry may help; a write may or may not have happened), sheaf.ErrInvalid.
+type Index interface {
+	// Write adds entries of one range result. An entry that is there already
+	// (same chunk id) is success. It returns nil only when every entry is in.
+	Write(ctx context.Context, entries []Entry) error
+	// Refresh makes all that was written before the call visible to Search and Count.
+	Refresh(ctx context.Context) error
+	// Count returns how many entries each range has.
+	Count(ctx context.Context, tenantID string, rangeIDs []string) (map[string]int, error)
+	// DeleteRanges and DeleteDocument remove entries; absent ones are no error.
+	DeleteRanges(ctx context.Context, tenantID string, rangeIDs []string) error
+	DeleteDocument(ctx context.Context, tenantID, documentID string) error
+	// Search returns candidates from the word side and the vector side, best
+	// first, at most q.K each. Scores are the engine's own: BM25 and cosine.
+	Search(ctx context.Context, q Query) (Candidates, error)
+	// Scan calls each for every entry of the tenant's ranges ("" for all
+	// tenants) with ids only, until it returns false. For reconciliation.
+	Scan(ctx context.Context, tenantID string, each func(chunkID, rangeID, documentID string) bool) error
+	Ping(ctx context.Context) error
+	Close() error
+}
+
+// Query selects candidates. TenantID is required; an empty filter selects all.
+type Query struct {
+	TenantID    string
+	DatasetIDs  []string
+	DocumentIDs []string
+	MediaTypes  []string
+	PageFrom    int // 1-based, 0 means no bound
+	PageTo      int
+	Metadata    map[string]string // every pair must match the chunk's metadata
+	Text        string            // "" for no word side
+	Vector      []float32         // nil for no vector side
+	K           int               // per side, 1–1,000
+	Highlight   bool
+}
+
+// Candidates are the two sides of a hybrid search.
+type Candidates struct {
+	Text   []Hit
+	Vector []Hit
+}
+
+// Hit is a chunk with a score. Highlight marks the matched words with <mark>
+// in otherwise HTML-escaped text; "" when not asked or on the vector side.
+type Hit struct {
+	Chunk     sheaf.Chunk
+	Score     float64
+	Highlight string
+}

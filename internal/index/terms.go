@@ -1,0 +1,462 @@
+package index
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// Term is a word of a text in the form that is compared: lower case, without
+// accents, English endings taken off. Text[Start:End] of the source is what it
+// was made from.
+type Term struct {
+	Text       string
+	Start, End int // bytes
+	Ideograph  bool
+	// Tail marks the extra one-character term at the end of a run of Chinese,
+	// Japanese or Korean. Runs are indexed as pairs of neighbours; with the
+	// tail, every character also starts some term, so that a query of one
+	// character finds all its places by prefix.
+	Tail bool
+}
+
+// maxTermBytes bounds a term: what is longer is data (base64, a hash), not a
+// word, and is cut.
+const maxTermBytes = 64
+
+// Terms cuts text into terms, in order. Words are runs of letters, digits and
+// marks; everything else separates. The analysis is done here and not by the
+// engine's tokenizer so that indexing, querying and highlighting agree to the
+// letter, and so that languages without spaces are cut the same way in all three.
+func Terms(text string) []Term {
+	terms := make([]Term, 0, len(text)/6+4)
+	var buf []byte
+	for i := 0; i < len(text); {
+		r, size := rune(text[i]), 1
+		if r >= utf8.RuneSelf {
+			r, size = utf8.DecodeRuneInString(text[i:])
+		}
+		switch {
+		case isIdeographic(r):
+			end := i + size
+			for end < len(text) {
+				r, size := utf8.DecodeRuneInString(text[end:])
+				if !isIdeographic(r) {
+					break
+				}
+				end += size
+			}
+			terms = appendPairs(terms, text, i, end)
+			i = end
+		case isWordRune(r):
+			end := i
+			buf = buf[:0]
+			for end < len(text) {
+				c := text[end]
+				if c < utf8.RuneSelf {
+					if !isASCIIWord(c) {
+						break
+					}
+					if 'A' <= c && c <= 'Z' {
+						c += 'a' - 'A'
+					}
+					buf = append(buf, c)
+					end++
+					continue
+				}
+				r, size := utf8.DecodeRuneInString(text[end:])
+				if !isWordRune(r) || isIdeographic(r) {
+					break
+				}
+				buf = appendFolded(buf, r, text[end:end+size])
+				end += size
+			}
+			if isContraction(text, i, buf) || len(buf) == 0 {
+				i = end
+				continue
+			}
+			word := stem(buf)
+			if len(word) > maxTermBytes {
+				cut := maxTermBytes
+				for cut > 0 && !utf8.RuneStart(word[cut]) {
+					cut--
+				}
+				word = word[:cut]
+			}
+			terms = append(terms, Term{Text: string(word), Start: i, End: end})
+			i = end
+		default:
+			i += size
+		}
+	}
+	return terms
+}
+
+// appendPairs adds the overlapping pairs of the run text[start:end], then its
+// last character as the tail.
+func appendPairs(terms []Term, text string, start, end int) []Term {
+	prev := -1
+	last := start
+	for i := start; i < end; {
+		_, size := utf8.DecodeRuneInString(text[i:])
+		if prev >= 0 {
+			terms = append(terms, Term{Text: text[prev : i+size], Start: prev, End: i + size, Ideograph: true})
+		}
+		prev, last = i, i
+		i += size
+	}
+	return append(terms, Term{Text: text[last:end], Start: last, End: end, Ideograph: true, Tail: true})
+}
+
+func isASCIIWord(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+}
+
+func isWordRune(r rune) bool {
+	if r < utf8.RuneSelf {
+		return isASCIIWord(byte(r))
+	}
+	return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsNumber(r) || unicode.IsMark(r))
+}
+
+// isIdeographic reports whether r belongs to a script that is written without
+// spaces and indexed as pairs.
+func isIdeographic(r rune) bool {
+	if r < 0x1100 {
+		return false
+	}
+	if r == 'ー' { // prolongs the vowel before it; no script of its own
+		return true
+	}
+	return unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul) && (unicode.IsLetter(r) || unicode.IsNumber(r))
+}
+
+// appendFolded adds r in lower case, compatibility forms spelled out and
+// accents dropped. Only the marks of U+0300–U+036F are accents: those of other
+// scripts carry vowels.
+func appendFolded(buf []byte, r rune, source string) []byte {
+	parts := source
+	if d := norm.NFKD.PropertiesString(source).Decomposition(); d != nil {
+		parts = string(d)
+	}
+	for _, p := range parts {
+		if p >= 0x300 && p <= 0x36f {
+			continue
+		}
+		if isWordRune(p) {
+			buf = utf8.AppendRune(buf, unicode.ToLower(p))
+		}
+	}
+	return buf
+}
+
+// isContraction reports whether the word that starts at i is what English
+// hangs on with an apostrophe: the s of "user's", the t of "don't".
+func isContraction(text string, i int, word []byte) bool {
+	if i == 0 || len(word) > 2 {
+		return false
+	}
+	if before := text[:i]; !strings.HasSuffix(before, "'") && !strings.HasSuffix(before, "’") {
+		return false
+	}
+	switch string(word) {
+	case "s", "t", "d", "m", "ll", "re", "ve":
+		return true
+	}
+	return false
+}
+
+// stem takes English endings off a word of the letters a to z: steps 1 and 5 of M. F. Porter,
+// "An algorithm for suffix stripping", 1980 (plurals, -ed, -ing, y, final e).
+// The steps between turn nouns into verbs ("organization" to "organ"), which
+// loses more questions about product manuals than it wins, so they are left
+// out. It works in place.
+func stem(w []byte) []byte {
+	if len(w) < 4 {
+		return w
+	}
+	for _, c := range w {
+		if c < 'a' || c > 'z' {
+			return w // numbers and part names stay as they are
+		}
+	}
+	// Step 1a: plurals.
+	switch {
+	case hasSuffix(w, "sses"), hasSuffix(w, "ies"):
+		w = w[:len(w)-2]
+	case hasSuffix(w, "ss"), hasSuffix(w, "us"), hasSuffix(w, "is"):
+	case hasSuffix(w, "s"):
+		w = w[:len(w)-1]
+	}
+	// Step 1b: past and progressive.
+	if hasSuffix(w, "eed") {
+		if measure(w[:len(w)-3]) > 0 {
+			w = w[:len(w)-1]
+		}
+	} else {
+		root := w
+		switch {
+		case hasSuffix(w, "ed"):
+			root = w[:len(w)-2]
+		case hasSuffix(w, "ing"):
+			root = w[:len(w)-3]
+		}
+		if len(root) < len(w) && hasVowel(root) {
+			w = root
+			switch {
+			case hasSuffix(w, "at"), hasSuffix(w, "bl"), hasSuffix(w, "iz"):
+				w = append(w, 'e')
+			case endsDouble(w):
+				if c := w[len(w)-1]; c != 'l' && c != 's' && c != 'z' {
+					w = w[:len(w)-1]
+				}
+			case measure(w) == 1 && endsShort(w):
+				w = append(w, 'e')
+			}
+		}
+	}
+	// Step 1c.
+	if n := len(w); n > 2 && w[n-1] == 'y' && hasVowel(w[:n-1]) {
+		w[n-1] = 'i'
+	}
+	// Step 5.
+	if n := len(w); n > 2 && w[n-1] == 'e' {
+		if m := measure(w[:n-1]); m > 1 || m == 1 && !endsShort(w[:n-1]) {
+			w = w[:n-1]
+		}
+	}
+	if hasSuffix(w, "ll") && measure(w) > 1 {
+		w = w[:len(w)-1]
+	}
+	return w
+}
+
+func hasSuffix(w []byte, s string) bool {
+	return len(w) >= len(s) && string(w[len(w)-len(s):]) == s
+}
+
+func isConsonant(w []byte, i int) bool {
+	switch w[i] {
+	case 'a', 'e', 'i', 'o', 'u':
+		return false
+	case 'y':
+		return i == 0 || !isConsonant(w, i-1)
+	}
+	return true
+}
+
+func hasVowel(w []byte) bool {
+	for i := range w {
+		if !isConsonant(w, i) {
+			return true
+		}
+	}
+	return false
+}
+
+// measure counts Porter's m: how often a run of consonants follows one of vowels.
+func measure(w []byte) int {
+	m, vowel := 0, false
+	for i := range w {
+		if isConsonant(w, i) {
+			if vowel {
+				m++
+			}
+			vowel = false
+		} else {
+			vowel = true
+		}
+	}
+	return m
+}
+
+func endsDouble(w []byte) bool {
+	n := len(w)
+	return n >= 2 && w[n-1] == w[n-2] && isConsonant(w, n-1)
+}
+
+// endsShort is Porter's *o: consonant, vowel, consonant that is not w, x or y.
+func endsShort(w []byte) bool {
+	n := len(w)
+	if n < 3 || !isConsonant(w, n-3) || isConsonant(w, n-2) || !isConsonant(w, n-1) {
+		return false
+	}
+	c := w[n-1]
+	return c != 'w' && c != 'x' && c != 'y'
+}
+
+// stopWords are English words that say nothing about what a text is about, as terms.
+var stopWords = func() map[string]bool {
+	m := make(map[string]bool)
+	for _, t := range Terms(`a about after all also am an and any are as at be been before being but by can could did do
+		does doing for from had has have having he her here him his how i if in into is it its just me more most my no nor
+		not of on only or other our out over own same she should so some such than that the their them then there these
+		they this those through to too under until up very was we were what when where which while who whom why will with
+		would you your`) {
+		m[t.Text] = true
+	}
+	return m
+}()
+
+// Group is terms of a query that belong together: one word, or several that
+// must follow one another.
+type Group struct {
+	Terms  []string
+	Source string // the part of the query that the terms were made from
+	Prefix bool   // the single term is only the start of a word
+	Quoted bool   // the user asked for these words in this order
+}
+
+// Words is a query by words, analysed: what to look for, without the words
+// that say nothing. All users' characters other than double quotes around an
+// exact phrase are plain text; there are no operators.
+type Words struct {
+	Groups []Group
+	marks  map[string]bool
+	starts []string // prefixes
+}
+
+// maxGroups and maxGroupTerms bound the work a query can cause; what follows
+// is ignored.
+const (
+	maxGroups     = 32
+	maxGroupTerms = 32
+)
+
+// ParseWords analyses a query. A query of stop words alone keeps them; one
+// without any word has no groups.
+func ParseWords(query string) Words {
+	var w Words
+	rest := strings.NewReplacer("“", `"`, "”", `"`, "„", `"`).Replace(query)
+	var stops []Group
+	for rest != "" && len(w.Groups) < maxGroups {
+		open := strings.IndexByte(rest, '"')
+		length := -1
+		if open >= 0 {
+			length = strings.IndexByte(rest[open+1:], '"')
+		}
+		plain := rest
+		if length >= 0 {
+			plain = rest[:open]
+		}
+		for _, g := range groups(plain, false) {
+			if len(g.Terms) == 1 && stopWords[g.Terms[0]] {
+				stops = append(stops, g)
+				continue
+			}
+			w.Groups = append(w.Groups, g)
+		}
+		if length < 0 {
+			break
+		}
+		w.Groups = append(w.Groups, groups(rest[open+1:open+1+length], true)...)
+		rest = rest[open+1+length+1:]
+	}
+	if len(w.Groups) == 0 {
+		w.Groups = stops
+	}
+	w.Groups = w.Groups[:min(len(w.Groups), maxGroups)]
+	w.Groups = slices.CompactFunc(w.Groups, func(a, b Group) bool { return slices.Equal(a.Terms, b.Terms) })
+	w.marks = make(map[string]bool)
+	for _, g := range w.Groups {
+		if g.Prefix {
+			w.starts = append(w.starts, g.Terms[0])
+		}
+		for _, t := range g.Terms {
+			w.marks[t] = true
+		}
+	}
+	return w
+}
+
+// groups joins terms that stand together without space ("X-200", "user@host",
+// a run of ideographs) or, when quoted, all of them. Ideographs and other
+// words are never joined: the tail of a run stands between them in the index.
+func groups(text string, quoted bool) []Group {
+	var out []Group
+	var last Term
+	start := 0
+	terms := Terms(text)
+	for i, t := range terms {
+		alone := t.Tail && (i == 0 || terms[i-1].End != t.End)
+		if t.Tail && !alone {
+			continue
+		}
+		between := text[min(last.End, t.Start):t.Start]
+		joined := len(out) > 0 && t.Ideograph == last.Ideograph && !out[len(out)-1].Prefix && !alone
+		if t.Ideograph {
+			joined = joined && t.Start < last.End
+		} else {
+			joined = joined && (quoted || !strings.ContainsFunc(between, unicode.IsSpace))
+		}
+		if !joined {
+			if len(out) == maxGroups {
+				break
+			}
+			start = t.Start
+			out = append(out, Group{Prefix: alone, Quoted: quoted})
+		}
+		if g := &out[len(out)-1]; len(g.Terms) < maxGroupTerms {
+			g.Terms = append(g.Terms, t.Text)
+			g.Source = text[start:t.End]
+		}
+		last = t
+	}
+	return out
+}
+
+// Highlight returns text with HTML escaped and the words of the query between
+// <mark> and </mark>.
+func (w Words) Highlight(text string) string {
+	var b strings.Builder
+	b.Grow(len(text) + len(text)/8)
+	done := 0 // bytes of text written
+	open := -1
+	markEnd := 0
+	flush := func() {
+		if open >= 0 {
+			b.WriteString("<mark>")
+			writeEscaped(&b, text[open:markEnd])
+			b.WriteString("</mark>")
+			done, open = markEnd, -1
+		}
+	}
+	for _, t := range Terms(text) {
+		end := w.matches(t)
+		if end <= done {
+			continue
+		}
+		if open >= 0 && t.Start <= markEnd {
+			markEnd = max(markEnd, end)
+			continue
+		}
+		flush()
+		writeEscaped(&b, text[done:t.Start])
+		open, markEnd = t.Start, end
+	}
+	flush()
+	writeEscaped(&b, text[done:])
+	return b.String()
+}
+
+// matches answers up to which byte t is to be marked, 0 for not at all.
+func (w Words) matches(t Term) int {
+	if w.marks[t.Text] {
+		return t.End
+	}
+	if t.Ideograph {
+		for _, p := range w.starts {
+			if strings.HasPrefix(t.Text, p) {
+				return t.Start + len(p)
+			}
+		}
+	}
+	return 0
+}
+
+var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&#34;", "'", "&#39;")
+
+func writeEscaped(b *strings.Builder, s string) { _, _ = escaper.WriteString(b, s) }
