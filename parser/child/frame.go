@@ -1,0 +1,82 @@
+package child
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Frames travel in both directions: one byte of kind, four bytes of length,
+// big endian, then that many bytes.
+const (
+	kindHello   = 'h' // child is ready, or has taken a request: one byte, the protocol version
+	kindRequest = 'r' // request as JSON
+	kindOpened  = 'o' // the document is open; sent once per request that has one
+	kindUnit    = 'u' // sheaf.UnitResult, see codec.go
+	kindPlan    = 'p' // parser.Plan as JSON
+	kindImage   = 'i' // media type, zero byte, image
+	kindDone    = 'd' // end of the answer
+	kindFailure = 'f' // end of the answer: sheaf.Failure as JSON
+	kindFatal   = 'x' // like kindFailure, and the child ends itself
+)
+
+const (
+	protocolVersion = 1
+	frameHeader     = 5
+	// maxFrameBytes bounds what one side makes the other hold. A page of text
+	// is some 20 KB; the largest picture of a page stays under it.
+	maxFrameBytes = 64 << 20
+)
+
+var errFrame = errors.New("the parser's pipe carries something that is not a frame")
+
+func writeFrame(w *bufio.Writer, kind byte, body []byte) error {
+	if len(body) > maxFrameBytes {
+		return fmt.Errorf("frame of %d bytes: the limit is %d", len(body), maxFrameBytes)
+	}
+	var head [frameHeader]byte
+	head[0] = kind
+	binary.BigEndian.PutUint32(head[1:], uint32(len(body)))
+	if _, err := w.Write(head[:]); err != nil {
+		return err
+	}
+	_, err := w.Write(body)
+	return err
+}
+
+// readFrame returns a body that is valid until the next call with the same
+// buffer. Memory grows with the bytes that arrive, not with the length that
+// was announced. It returns io.EOF only between frames.
+func readFrame(r *bufio.Reader, buf []byte) (kind byte, body, next []byte, err error) {
+	var head [frameHeader]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			err = fmt.Errorf("%w: it ends inside a header", errFrame)
+		}
+		return 0, nil, buf, err
+	}
+	switch head[0] {
+	case kindHello, kindRequest, kindOpened, kindUnit, kindPlan, kindImage, kindDone, kindFailure, kindFatal:
+	default:
+		return 0, nil, buf, fmt.Errorf("%w: unknown kind %#x", errFrame, head[0])
+	}
+	n := int(binary.BigEndian.Uint32(head[1:]))
+	if n > maxFrameBytes {
+		return 0, nil, buf, fmt.Errorf("%w: %d bytes announced, the limit is %d", errFrame, n, maxFrameBytes)
+	}
+	buf = buf[:0]
+	for len(buf) < n {
+		step := min(n-len(buf), 1<<20)
+		if cap(buf)-len(buf) < step {
+			buf = append(make([]byte, 0, min(n, 2*(len(buf)+step))), buf...)
+		}
+		at := len(buf)
+		buf = buf[:at+step]
+		if _, err := io.ReadFull(r, buf[at:]); err != nil {
+			return 0, nil, buf, fmt.Errorf("%w: it ends inside a frame", errFrame)
+		}
+	}
+	return head[0], buf, buf, nil
+}

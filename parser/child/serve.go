@@ -1,0 +1,276 @@
+package child
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"strconv"
+
+	"sheaf"
+	"sheaf/parser"
+)
+
+// Environment of a child. The parent passes these and a short list of others
+// (see childEnv), never its own environment: the child reads strangers' files
+// and needs no passwords.
+const (
+	envChild     = "SHEAF_PARSE_CHILD"
+	envFileBytes = "SHEAF_PARSE_FILE_BYTES"
+	envNice      = "SHEAF_PARSE_NICE"
+)
+
+// Descriptors of the two pipes. Standard output is left alone, so that a
+// library that prints cannot disturb the protocol.
+const (
+	fdRequests = 3
+	fdAnswers  = 4
+)
+
+const (
+	opPlan   = "plan"
+	opParse  = "parse"
+	opRender = "render"
+	opClose  = "close"
+)
+
+// request is what the parent asks. Doc names the document among those that
+// the child has open; Path, Format and Options open it when it is not.
+type request struct {
+	Op      string
+	Doc     uint64
+	Path    string
+	Format  string
+	Options parser.Options
+	Range   sheaf.Range
+	N, DPI  int
+}
+
+// MaybeRun turns the process into a parser child when the pool started it, and
+// returns at once otherwise. It must be the first statement of main, and of
+// TestMain in packages that use a pool, since the child is the same binary.
+func MaybeRun(formats []parser.Format) {
+	if os.Getenv(envChild) != "1" {
+		return
+	}
+	os.Exit(serve(parser.NewRegistry(formats...)))
+}
+
+// Exit codes of a child that ends itself.
+const (
+	exitOK       = 0
+	exitProtocol = 71
+	exitPanic    = 72
+)
+
+func serve(formats *parser.Registry) int {
+	fileBytes, _ := strconv.ParseInt(os.Getenv(envFileBytes), 10, 64)
+	nice, _ := strconv.Atoi(os.Getenv(envNice))
+	if err := limitSelf(fileBytes, nice); err != nil {
+		fmt.Fprintln(os.Stderr, "limits of the parser's process:", err)
+	}
+	keepPipes(fdRequests, fdAnswers)
+	in := bufio.NewReader(os.NewFile(fdRequests, "requests"))
+	s := &server{
+		formats: formats,
+		out:     bufio.NewWriterSize(os.NewFile(fdAnswers, "answers"), 64<<10),
+		docs:    map[uint64]*openDoc{},
+	}
+	if err := s.send(kindHello, []byte{protocolVersion}); err != nil {
+		return exitProtocol
+	}
+	if err := s.out.Flush(); err != nil {
+		return exitProtocol
+	}
+
+	// Requests are read beside the work: the end of the pipe means that the
+	// parent is gone, and then nothing that still runs here is of use.
+	requests := make(chan request)
+	go func() {
+		var buf []byte
+		for {
+			kind, body, next, err := readFrame(in, buf)
+			buf = next
+			if errors.Is(err, io.EOF) {
+				os.Exit(exitOK)
+			}
+			var req request
+			if err != nil || kind != kindRequest || json.Unmarshal(body, &req) != nil {
+				os.Exit(exitProtocol)
+			}
+			requests <- req
+		}
+	}()
+	for req := range requests {
+		if code, end := s.handle(req); end {
+			return code
+		}
+	}
+	return exitOK
+}
+
+type server struct {
+	formats *parser.Registry
+	out     *bufio.Writer
+	docs    map[uint64]*openDoc
+	buf     []byte
+}
+
+type openDoc struct {
+	file *os.File
+	doc  parser.Document
+}
+
+func (s *server) send(kind byte, body []byte) error { return writeFrame(s.out, kind, body) }
+
+// handle answers one request. end is true when the process must not go on: the
+// pipe is broken, or a panic left the parser in an unknown state.
+func (s *server) handle(req request) (code int, end bool) {
+	err := s.answer(req)
+	kind, body := byte(kindDone), []byte(nil)
+	if err != nil {
+		var p *panicError
+		kind = kindFailure
+		f := sheaf.AsFailure(err, "")
+		if errors.As(err, &p) {
+			kind, code, end = kindFatal, exitPanic, true
+			f = crashed("the parser panicked: " + p.value)
+			f.Detail = p.stack
+		}
+		if body, err = json.Marshal(f); err != nil {
+			return exitProtocol, true
+		}
+	}
+	if err := s.send(kind, body); err != nil {
+		return exitProtocol, true
+	}
+	if err := s.out.Flush(); err != nil {
+		return exitProtocol, true
+	}
+	return code, end
+}
+
+type panicError struct{ value, stack string }
+
+func (p *panicError) Error() string { return p.value }
+
+func (s *server) answer(req request) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &panicError{fmt.Sprint(v), clip(string(debug.Stack()))}
+		}
+	}()
+	// What was asked is acknowledged before it is begun: a child that dies
+	// without this word was dead already, and the document is not to blame.
+	if err := s.send(kindHello, []byte{protocolVersion}); err != nil {
+		return err
+	}
+	if err := s.out.Flush(); err != nil {
+		return err
+	}
+	if req.Op == opClose {
+		s.closeDoc(req.Doc)
+		return nil
+	}
+	// The deadline is the parent's: it ends this process.
+	ctx := context.Background()
+	d, err := s.open(ctx, req)
+	if err != nil {
+		return err
+	}
+	if err := s.send(kindOpened, nil); err != nil {
+		return err
+	}
+	if err := s.out.Flush(); err != nil {
+		return err
+	}
+	switch req.Op {
+	case opPlan:
+		plan, err := d.doc.Plan(ctx)
+		if err != nil {
+			return err
+		}
+		body, err := json.Marshal(plan)
+		if err != nil {
+			return err
+		}
+		return s.send(kindPlan, body)
+	case opParse:
+		return d.doc.Parse(ctx, req.Range, func(u sheaf.UnitResult) error {
+			s.buf = appendUnit(s.buf[:0], &u)
+			if len(s.buf) > maxFrameBytes {
+				last := max(u.Unit, u.LastUnit)
+				s.buf = appendUnit(s.buf[:0], &sheaf.UnitResult{Unit: u.Unit, LastUnit: last, Status: sheaf.UnitFailed, Code: "unit_too_large",
+					Message: fmt.Sprintf("What was read is larger than %d MB; split the file.", maxFrameBytes>>20)})
+			}
+			// Flushed one by one: a later unit may end this process, and what
+			// was read before it must have left by then.
+			if err := s.send(kindUnit, s.buf); err != nil {
+				return err
+			}
+			return s.out.Flush()
+		})
+	case opRender:
+		r, ok := d.doc.(parser.Renderer)
+		if !ok {
+			return sheaf.Fail(sheaf.CategoryBadInput, "no_picture", "This kind of file has no pages to draw.")
+		}
+		img, mediaType, err := r.Render(ctx, req.N, req.DPI)
+		if err != nil {
+			return err
+		}
+		return s.send(kindImage, append(append([]byte(mediaType), 0), img...))
+	}
+	return fmt.Errorf("unknown operation %q", req.Op)
+}
+
+func (s *server) open(ctx context.Context, req request) (*openDoc, error) {
+	if d, ok := s.docs[req.Doc]; ok {
+		return d, nil
+	}
+	format, ok := s.formats.ByID(req.Format)
+	if !ok && req.Format == "" {
+		format, ok = s.formats.ByMediaType(req.Options.MediaType)
+	}
+	if !ok {
+		return nil, sheaf.Fail(sheaf.CategoryBadInput, "unsupported_type", "Files of type %q cannot be read; convert the file to a supported type.", req.Options.MediaType)
+	}
+	f, err := os.Open(req.Path)
+	if err != nil {
+		return nil, sheaf.FailRetryable(sheaf.CategorySource, "source_unreadable", "The stored file cannot be opened: %v.", err)
+	}
+	d, err := format.Open(ctx, f, req.Options)
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	s.docs[req.Doc] = &openDoc{f, d}
+	return s.docs[req.Doc], nil
+}
+
+func (s *server) closeDoc(id uint64) {
+	if d, ok := s.docs[id]; ok {
+		delete(s.docs, id)
+		_ = d.doc.Close() // it was only read
+		_ = d.file.Close()
+	}
+}
+
+// crashed is the failure of a document or unit on which the parser died.
+func crashed(why string) *sheaf.Failure {
+	return sheaf.Fail(sheaf.CategoryCrash, "parser_crash", "The parser's process ended while it read this (%s). Save the file anew with the program that made it, or report it.", why)
+}
+
+// clip keeps a failure's detail under 4 KB: the start, where the reason
+// stands, and the end, where the place does.
+func clip(s string) string {
+	const head, tail = 1 << 10, 3<<10 - 8
+	if len(s) <= head+tail {
+		return s
+	}
+	return s[:head] + "\n…\n" + s[len(s)-tail:]
+}

@@ -1,0 +1,572 @@
+// Package docx is the format of Word documents (ISO/IEC 29500): headings,
+// lists, tables, notes, text boxes and descriptions of pictures, as the text
+// reads with all tracked changes accepted. It runs in the parser's child
+// process.
+package docx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"sort"
+	"strconv"
+	"strings"
+
+	"sheaf"
+	"sheaf/parser"
+	"sheaf/parser/internal/clean"
+	"sheaf/parser/internal/grid"
+	"sheaf/parser/internal/whole"
+	"sheaf/parser/internal/xmlscan"
+	"sheaf/parser/internal/zipfile"
+)
+
+const (
+	version = 1 // changes whenever the same file would yield other blocks
+	// maxBlocks bounds what empty-handed markup can make: a 5,000-page book
+	// has some 100,000 paragraphs.
+	maxBlocks = 500_000
+)
+
+// New returns the format.
+func New() parser.Format { return format{} }
+
+type format struct{}
+
+func (format) ID() string   { return "docx" }
+func (format) Version() int { return version }
+func (format) MediaTypes() []string {
+	return []string{
+		parser.MediaDOCX, "application/vnd.openxmlformats-officedocument.wordprocessingml.template",
+		"application/vnd.ms-word.document.macroenabled.12", "application/vnd.ms-word.template.macroenabled.12",
+	}
+}
+func (format) Options() []string { return nil }
+
+// Open implements parser.Format.
+func (format) Open(_ context.Context, f *os.File, _ parser.Options) (parser.Document, error) {
+	z, err := zipfile.Open(f, "docx")
+	if err != nil {
+		return nil, err
+	}
+	main := z.Main("word/document.xml")
+	if !z.Has(main) {
+		return nil, zipfile.Invalid("docx", "it has no main document part")
+	}
+	return whole.New(func(ctx context.Context) (*whole.Content, error) { return read(ctx, z, main) }), nil
+}
+
+func read(ctx context.Context, z *zipfile.Archive, main string) (*whole.Content, error) {
+	rels := z.Rels(main)
+	r := &reader{ctx: ctx}
+	var notes []string
+	for _, rel := range rels {
+		switch rel.Type {
+		case "styles":
+			r.styles = readStyles(z, rel.Target)
+		case "footnotes", "endnotes":
+			notes = append(notes, rel.Target)
+		}
+	}
+	if err := r.part(z, main, false); err != nil {
+		if f, ok := errors.AsType[*sheaf.Failure](err); ok && f.Code != "invalid_docx" || r.body() == 0 {
+			return nil, err
+		}
+		r.warn("document_damaged", "The document breaks off inside; what stands before was read.")
+	}
+	sort.Strings(notes) // endnotes, footnotes: the same order at each reading
+	for _, n := range notes {
+		if err := r.part(z, n, true); err != nil && !errors.Is(err, zipfile.ErrMissing) {
+			r.warn("notes_damaged", "The footnotes or endnotes could not be read to their end.")
+		}
+	}
+	if r.bare > 0 {
+		r.warn("images_ignored", strconv.Itoa(r.bare)+" pictures have no description and were left out; describe them in Word (alternative text) to make them searchable.")
+	}
+	for _, rel := range rels {
+		if rel.Type == "aFChunk" {
+			r.warn("embedded_ignored", "The document includes another file, which was not read; upload that file as well.")
+			break
+		}
+	}
+	return &whole.Content{Blocks: r.out, Metadata: z.Properties(), Warnings: r.warnings}, nil
+}
+
+// style is what a paragraph style says of its paragraphs.
+type style struct {
+	level  int // of a heading, 0 for none
+	kind   sheaf.BlockKind
+	list   int // nesting, 0 for none
+	base   string
+	toc    bool
+	listed bool // numbering was named, if only to switch it off
+}
+
+// headingNames are what programs other than Word call their heading styles in
+// their user's language; Word itself stores the English name.
+var headingNames = regexp.MustCompile(`^(?:heading|überschrift|titre|título|titulo|titolo|kop|rubrik|overskrift|otsikko|nagłówek|nadpis|заголовок|标题|標題|見出し|제목|başlık|címsor)\s*([1-9])$`)
+
+func readStyles(z *zipfile.Archive, name string) map[string]style {
+	out := map[string]style{}
+	p, err := z.Part(name, zipfile.MaxPartBytes)
+	if err != nil {
+		return out
+	}
+	defer p.Close()
+	id, cur, level := "", style{}, 0
+	for s := xmlscan.New(p); len(out) < 20_000; {
+		k, err := s.Next()
+		if err != nil || k == xmlscan.EOF {
+			break
+		}
+		if k == xmlscan.End && string(s.Name()) == "style" && id != "" {
+			out[id] = cur
+			id = ""
+		}
+		if k != xmlscan.Start {
+			continue
+		}
+		switch string(s.Name()) {
+		case "style":
+			id, cur, level = s.Attr("styleId"), style{}, 0
+			if s.Attr("type") != "paragraph" && s.Attr("type") != "" {
+				id = ""
+			}
+		case "name":
+			n := strings.ToLower(strings.TrimSpace(s.Attr("val")))
+			switch {
+			case n == "title":
+				cur.level = 1
+			case n == "caption":
+				cur.kind = sheaf.BlockCaption
+			case n == "quote" || n == "intense quote" || n == "block text":
+				cur.kind = sheaf.BlockQuote
+			case n == "html preformatted" || n == "source code" || n == "code" || n == "plain text":
+				cur.kind = sheaf.BlockCode
+			case strings.HasPrefix(n, "toc "):
+				cur.toc = true
+			default:
+				if m := headingNames.FindStringSubmatch(n); m != nil {
+					cur.level = int(m[1][0] - '0')
+				}
+			}
+		case "basedOn":
+			cur.base = s.Attr("val")
+		case "outlineLvl":
+			if v, err := strconv.Atoi(s.Attr("val")); err == nil && v >= 0 && v < 9 && cur.level == 0 {
+				cur.level = v + 1
+			}
+		case "ilvl":
+			level, _ = strconv.Atoi(s.Attr("val"))
+		case "numId":
+			cur.listed = true
+			if s.Attr("val") != "0" {
+				cur.list = min(max(level, 0), 8) + 1
+			}
+		}
+	}
+	for id, st := range out {
+		base := st.base
+		for range 12 { // Word allows a chain of 11; one that bites its tail ends here
+			b, ok := out[base]
+			if !ok {
+				break
+			}
+			if st.level == 0 {
+				st.level = b.level
+			}
+			if st.kind == "" {
+				st.kind = b.kind
+			}
+			if !st.listed && b.listed {
+				st.list, st.listed = b.list, true
+			}
+			base = b.base
+		}
+		out[id] = st
+	}
+	return out
+}
+
+type paragraph struct {
+	text strings.Builder
+	style
+	own bool // numbering is set on the paragraph itself
+}
+
+// tableState holds a table while it is read; tables nest.
+type tableState struct {
+	grid    grid.Builder
+	columns int
+	rows    int
+	head    bool // the table's look marks its first row
+	rowHead bool
+	column  int
+	above   []string // text of the vertically merged cell that reaches down, per column
+	all     []sheaf.Block
+	span    int
+	merge   string
+	cell    int // where the cell's blocks begin in reader.out
+	inCell  bool
+}
+
+type reader struct {
+	ctx      context.Context
+	styles   map[string]style
+	out      []sheaf.Block // finished blocks; those of open cells stand at the end
+	warnings []sheaf.Warning
+	bare     int // pictures without description
+	blocks   int
+	notes    bool
+
+	paras  []*paragraph
+	tables []*tableState
+	alt    string
+}
+
+func (r *reader) body() int { return len(r.out) }
+
+func (r *reader) warn(code, message string) {
+	r.warnings = append(r.warnings, sheaf.Warning{Code: code, Message: message})
+}
+
+func (r *reader) para() *paragraph {
+	if n := len(r.paras); n > 0 {
+		return r.paras[n-1]
+	}
+	return nil
+}
+
+func (r *reader) table() *tableState {
+	if n := len(r.tables); n > 0 {
+		return r.tables[n-1]
+	}
+	return nil
+}
+
+func (r *reader) add(b sheaf.Block) error {
+	if r.blocks++; r.blocks > maxBlocks {
+		return sheaf.Fail(sheaf.CategoryCapacity, "too_large", "The document has more than %d paragraphs; split it into smaller files.", maxBlocks)
+	}
+	r.out = append(r.out, b)
+	return nil
+}
+
+// part reads one part in a single pass.
+func (r *reader) part(z *zipfile.Archive, name string, notes bool) error {
+	p, err := z.Part(name, zipfile.MaxPartBytes)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	r.notes, r.paras, r.tables = notes, nil, nil
+	s := xmlscan.New(p)
+	inText, deleted, props, run := 0, 0, 0, 0
+	vanish := false
+	for n := 0; ; n++ {
+		if n&0xffff == 0 && r.ctx.Err() != nil {
+			return r.ctx.Err()
+		}
+		k, err := s.Next()
+		if err != nil {
+			_ = r.finish()
+			if errors.Is(err, xmlscan.ErrDepth) {
+				return sheaf.Fail(sheaf.CategoryBadInput, "too_deep", "The document's markup is nested more than %d levels deep; save it anew in Word and upload that.", xmlscan.MaxDepth)
+			}
+			if _, ok := errors.AsType[*sheaf.Failure](err); ok {
+				return err
+			}
+			return zipfile.Invalid("docx", "its part %s is damaged: %v", name, err)
+		}
+		switch k {
+		case xmlscan.EOF:
+			return r.finish()
+		case xmlscan.Text:
+			if inText > 0 && deleted == 0 && !vanish {
+				if p := r.para(); p != nil && p.text.Len() < whole.MaxTextBytes {
+					p.text.Write(s.Text())
+				}
+			}
+		case xmlscan.Start:
+			el := string(s.Name())
+			switch el {
+			case "Fallback", "pPrChange", "rPrChange", "tblPrChange", "tcPrChange", "trPrChange", "sectPr", "tblGrid", "instrText", "delText", "rt", "annotation":
+				// Fallback repeats what Choice said; the Change elements hold what was before.
+				if err := s.Skip(); err != nil {
+					continue // Next reports it again
+				}
+			case "footnote", "endnote":
+				if t := s.Attr("type"); notes && (t == "separator" || t == "continuationSeparator" || t == "continuationNotice") {
+					_ = s.Skip() // Next reports an error again
+				}
+			case "p":
+				if string(s.Prefix()) != "a" {
+					r.paras = append(r.paras, &paragraph{})
+				}
+			case "pPr", "tblPr", "tcPr", "trPr", "rPr":
+				props++
+				if t := r.table(); el == "tcPr" && t != nil {
+					t.span, t.merge = 1, ""
+				}
+			case "pStyle":
+				if p := r.para(); p != nil {
+					own, list := p.own, p.list
+					p.style = r.styles[s.Attr("val")]
+					if own {
+						p.own, p.list = own, list
+					}
+				}
+			case "outlineLvl":
+				if p := r.para(); p != nil {
+					if v, err := strconv.Atoi(s.Attr("val")); err == nil && v >= 0 && v < 9 {
+						p.level = v + 1
+					}
+				}
+			case "ilvl":
+				if p := r.para(); p != nil {
+					if v, err := strconv.Atoi(s.Attr("val")); err == nil {
+						p.list, p.own = min(max(v, 0), 8)+1, true
+					}
+				}
+			case "numId":
+				if p := r.para(); p != nil {
+					p.own = true
+					if s.Attr("val") == "0" {
+						p.list = 0
+					} else {
+						p.list = max(p.list, 1)
+					}
+				}
+			case "vanish":
+				if props > 0 && run > 0 {
+					v := s.Attr("val")
+					vanish = v != "0" && v != "false"
+				}
+			case "r":
+				run++
+				vanish = false
+			case "t":
+				inText++
+			case "del", "moveFrom":
+				deleted++
+			case "tab", "ptab", "br", "cr", "noBreakHyphen":
+				if p := r.para(); p != nil && props == 0 && deleted == 0 && !vanish {
+					switch el {
+					case "tab", "ptab":
+						p.text.WriteByte('\t')
+					case "noBreakHyphen":
+						p.text.WriteByte('-')
+					default:
+						p.text.WriteByte('\n')
+					}
+				}
+			case "docPr":
+				r.alt = s.Attr("descr")
+				if r.alt == "" {
+					r.alt = s.Attr("title")
+				}
+			case "blip", "imagedata":
+				if err := r.image(s.Attr("title")); err != nil {
+					return err
+				}
+			case "tbl":
+				r.tables = append(r.tables, &tableState{})
+			case "tblLook":
+				if t := r.table(); t != nil {
+					v, _ := strconv.ParseInt(s.Attr("val"), 16, 32)
+					t.head = s.Attr("firstRow") == "1" || s.Attr("firstRow") == "" && v&0x20 != 0
+				}
+			case "tblHeader":
+				if t := r.table(); t != nil {
+					v := s.Attr("val")
+					t.rowHead = v != "0" && v != "false"
+				}
+			case "tr":
+				if t := r.table(); t != nil {
+					t.grid.Row()
+					t.rows++
+					t.column, t.rowHead = 0, false
+				}
+			case "gridBefore":
+				if t := r.table(); t != nil {
+					v, _ := strconv.Atoi(s.Attr("val"))
+					for range min(max(v, 0), 63) { // Word has 63 columns at most
+						t.grid.Cell("", 1, 1, false)
+						t.column++
+					}
+				}
+			case "tc":
+				if t := r.table(); t != nil {
+					t.span, t.merge, t.cell, t.inCell = 1, "", len(r.out), true
+				}
+			case "gridSpan":
+				if t := r.table(); t != nil {
+					v, _ := strconv.Atoi(s.Attr("val"))
+					t.span = min(max(v, 1), grid.MaxColumns)
+				}
+			case "vMerge":
+				if t := r.table(); t != nil {
+					if t.merge = s.Attr("val"); t.merge == "" {
+						t.merge = "continue"
+					}
+				}
+			}
+		case xmlscan.End:
+			switch string(s.Name()) {
+			case "p":
+				if string(s.Prefix()) != "a" {
+					if err := r.endParagraph(); err != nil {
+						return err
+					}
+				}
+			case "pPr", "tblPr", "tcPr", "trPr", "rPr":
+				props = max(0, props-1)
+			case "r":
+				run = max(0, run-1)
+				vanish = false
+			case "t":
+				inText = max(0, inText-1)
+			case "del", "moveFrom":
+				deleted = max(0, deleted-1)
+			case "tc":
+				r.endCell()
+			case "tr":
+				if t := r.table(); t != nil && t.rowHead {
+					t.grid.HeadRow()
+				}
+			case "tbl":
+				if err := r.endTable(); err != nil {
+					return err
+				}
+			}
+		}
+	}
+}
+
+// finish closes what a damaged part left open.
+func (r *reader) finish() error {
+	for len(r.paras) > 0 {
+		if err := r.endParagraph(); err != nil {
+			return err
+		}
+	}
+	for len(r.tables) > 0 {
+		r.endCell()
+		if err := r.endTable(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *reader) image(title string) error {
+	alt := r.alt
+	if alt == "" {
+		alt = title
+	}
+	r.alt = ""
+	alt = clean.Line(clean.Clip(alt, 4000))
+	if !clean.Readable(alt) {
+		r.bare++
+		return nil
+	}
+	return r.add(sheaf.Block{Kind: sheaf.BlockImage, Text: alt})
+}
+
+func (r *reader) endParagraph() error {
+	n := len(r.paras)
+	if n == 0 {
+		return nil
+	}
+	p := r.paras[n-1]
+	r.paras = r.paras[:n-1]
+	raw := p.text.String()
+	b := sheaf.Block{Kind: sheaf.BlockParagraph, Text: clean.Lines(raw)}
+	if b.Text == "" {
+		return nil
+	}
+	switch {
+	case r.notes:
+		b.Kind = sheaf.BlockFootnote
+	case p.level > 0 && !p.toc:
+		b.Kind, b.Level, b.Text = sheaf.BlockHeading, min(p.level, 6), clean.Line(raw)
+	case p.kind == sheaf.BlockCode:
+		b.Kind, b.Text = p.kind, strings.TrimRight(clean.Text(raw), " \t\n")
+		// Each line of a listing is a paragraph in Word.
+		if last := len(r.out) - 1; last >= 0 && r.out[last].Kind == sheaf.BlockCode && len(r.out[last].Text) < 64<<10 && (r.table() == nil || last >= r.table().cell) {
+			r.out[last].Text += "\n" + b.Text
+			return nil
+		}
+	case p.kind != "":
+		b.Kind = p.kind
+	case p.list > 0:
+		b.Kind, b.Level = sheaf.BlockListItem, p.list
+	}
+	return r.add(b)
+}
+
+func (r *reader) endCell() {
+	t := r.table()
+	if t == nil || !t.inCell {
+		return
+	}
+	t.inCell = false
+	blocks := r.out[min(t.cell, len(r.out)):]
+	lines := make([]string, 0, len(blocks))
+	for _, b := range blocks {
+		if b.Table != nil {
+			lines = append(lines, grid.Plain(b.Table))
+		} else {
+			lines = append(lines, b.Text)
+		}
+	}
+	text := strings.Join(lines, "\n")
+	if t.rows <= maxLayoutRows {
+		t.all = append(t.all, blocks...)
+	}
+	r.out = r.out[:len(r.out)-len(blocks)]
+
+	for len(t.above) < min(t.column+t.span, grid.MaxColumns) {
+		t.above = append(t.above, "")
+	}
+	if t.column < len(t.above) {
+		switch t.merge {
+		case "restart":
+			t.above[t.column] = text
+		case "continue":
+			if text == "" {
+				text = t.above[t.column]
+			}
+		default:
+			t.above[t.column] = ""
+		}
+	}
+	t.grid.Cell(text, t.span, 1, t.rows == 1 && t.head)
+	t.column += t.span
+	t.columns = max(t.columns, t.column)
+}
+
+// maxLayoutRows is up to where a table of one column counts as a frame around
+// text.
+const maxLayoutRows = 200
+
+func (r *reader) endTable() error {
+	t := r.table()
+	if t == nil {
+		return nil
+	}
+	r.tables = r.tables[:len(r.tables)-1]
+	if t.columns <= 1 && t.rows <= maxLayoutRows {
+		r.out = append(r.out, t.all...)
+		return nil
+	}
+	if t.grid.Clipped {
+		r.warn("table_clipped", fmt.Sprintf("A table is larger than %d columns or %d cells and was cut there.", grid.MaxColumns, grid.MaxCells))
+	}
+	if g := t.grid.Table(); g != nil {
+		return r.add(sheaf.Block{Kind: sheaf.BlockTable, Table: g})
+	}
+	return nil
+}

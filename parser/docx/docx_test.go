@@ -1,0 +1,41 @@
+package docx
+
+import (
+	"testing"
+
+	"sheaf/parser"
+	"sheaf/parser/internal/formattest"
+)
+
+func sample() []byte {
+	return formattest.Zip(
+		"_rels/.rels", `<Relationships><Relationship Id="r1" Type="x/officeDocument" Target="word/document.xml"/></Relationships>`,
+		"word/_rels/document.xml.rels", `<Relationships><Relationship Id="a" Type="x/styles" Target="styles.xml"/><Relationship Id="b" Type="x/footnotes" Target="footnotes.xml"/></Relationships>`,
+		"word/styles.xml", `<w:styles><w:style w:type="paragraph" w:styleId="H1"><w:name w:val="heading 1"/></w:style><w:style w:type="paragraph" w:styleId="Own"><w:name w:val="Mine"/><w:basedOn w:val="H1"/></w:style></w:styles>`,
+		"word/footnotes.xml", `<w:footnotes><w:footnote w:type="separator"><w:p><w:r><w:t>-</w:t></w:r></w:p></w:footnote><w:footnote w:id="1"><w:p><w:r><w:t>A note.</w:t></w:r></w:p></w:footnote></w:footnotes>`,
+		"word/document.xml", `<w:document><w:body><w:p><w:pPr><w:pStyle w:val="Own"/></w:pPr><w:r><w:t>Title &amp; more</w:t></w:r></w:p><w:p><w:r><w:t>Kept </w:t></w:r><w:ins><w:r><w:t>inserted</w:t></w:r></w:ins><w:del><w:r><w:delText>deleted</w:delText></w:r></w:del></w:p><w:p><w:pPr><w:numPr><w:ilvl w:val="1"/><w:numId w:val="2"/></w:numPr></w:pPr><w:r><w:t>item</w:t></w:r></w:p><w:tbl><w:tr><w:trPr><w:tblHeader/></w:trPr><w:tc><w:p><w:r><w:t>A</w:t></w:r></w:p></w:tc><w:tc><w:p><w:r><w:t>B</w:t></w:r></w:p></w:tc></w:tr><w:tr><w:tc><w:tcPr><w:vMerge w:val="restart"/></w:tcPr><w:p><w:r><w:t>1</w:t></w:r></w:p></w:tc><w:tc><w:p><w:r><w:t>2</w:t></w:r></w:p></w:tc></w:tr><w:tr><w:tc><w:tcPr><w:vMerge/></w:tcPr><w:p/></w:tc><w:tc><w:p><w:r><w:t>3</w:t></w:r></w:p></w:tc></w:tr></w:tbl><w:p><w:r><w:drawing><wp:docPr descr="A chart of sales"/><a:blip/></w:drawing></w:r></w:p></w:body></w:document>`,
+	)
+}
+
+var options = parser.Options{Name: "document", MediaType: parser.MediaDOCX}
+
+func TestGolden(t *testing.T) {
+	plan, units, err := formattest.Read(t, New(), sample(), options, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	formattest.Golden(t, "sample", plan, units)
+}
+
+func TestEmptyFileIsAFailure(t *testing.T) {
+	if _, _, err := formattest.Read(t, New(), nil, options, nil); err == nil {
+		t.Fatal("a file without bytes was read")
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add(sample())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		_, _, _ = formattest.Read(t, New(), b, options, nil) // it checks what it reads
+	})
+}

@@ -1,0 +1,202 @@
+// Package encrypted is the format of Office files behind a password
+// ([MS-OFFCRYPTO]): it takes the protection off with parser_config.password
+// and hands what is inside to the format of its kind. Behind the password a
+// document, a deck and a workbook look the same. It runs in the parser's
+// child process.
+package encrypted
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/richardlehane/mscfb"
+	"github.com/xuri/excelize/v2"
+
+	"sheaf"
+	"sheaf/parser"
+)
+
+const (
+	version = 1 // changes whenever the same file would yield other blocks; see Version
+	// maxFileBytes bounds a file: it is held three times while it is decrypted.
+	maxFileBytes = 96 << 20
+	// maxSpins bounds the rounds by which a password is made slow to try.
+	// Office writes 100,000, which take 0.3 s; the standard allows 10,000,000.
+	maxSpins = 1_000_000
+	// maxInfoBytes of the description of the encryption; Office writes 2 KB.
+	maxInfoBytes = 1 << 20
+)
+
+// inside lists what may stand behind a password.
+var inside = []string{parser.MediaDOCX, parser.MediaXLSX, parser.MediaPPTX}
+
+// New returns the format. formats finds the reader of what is inside; it is
+// called while a file is read.
+func New(formats func() *parser.Registry) parser.Format { return &format{formats} }
+
+type format struct{ formats func() *parser.Registry }
+
+func (*format) ID() string           { return "encrypted" }
+func (*format) MediaTypes() []string { return []string{parser.MediaOOXMLEncrypted} }
+
+// Version grows with that of each format that may be inside.
+func (f *format) Version() int {
+	v := version
+	for _, mt := range inside {
+		if in, ok := f.formats().ByMediaType(mt); ok {
+			v += in.Version()
+		}
+	}
+	return v
+}
+
+// Options are those of the formats inside. The password is not among them: it
+// shapes nothing that is read.
+func (f *format) Options() []string {
+	var all []string
+	for _, mt := range inside {
+		if in, ok := f.formats().ByMediaType(mt); ok {
+			all = append(all, in.Options()...)
+		}
+	}
+	return all
+}
+
+// Open implements parser.Format.
+func (f *format) Open(ctx context.Context, file *os.File, o parser.Options) (parser.Document, error) {
+	st, err := file.Stat()
+	switch {
+	case err != nil:
+		return nil, sheaf.FailRetryable(sheaf.CategorySource, "source_unreadable", "The stored file cannot be read: %v.", err)
+	case st.Size() == 0:
+		return nil, sheaf.Fail(sheaf.CategoryBadInput, "empty_file", "The file has no bytes; upload it again from the original.")
+	case st.Size() > maxFileBytes:
+		return nil, sheaf.Fail(sheaf.CategoryCapacity, "too_large", "The file is protected by a password and has %d MB, where the limit is %d MB; save a copy without the password and upload that.", st.Size()>>20, maxFileBytes>>20)
+	}
+	if o.Config.Password == "" {
+		return nil, sheaf.Fail(sheaf.CategoryEncrypted, "encrypted", "The file is protected by a password; send it as parser_config.password, or save a copy without the password and upload that.")
+	}
+	raw, err := io.ReadAll(io.NewSectionReader(file, 0, st.Size()))
+	if err != nil {
+		return nil, sheaf.FailRetryable(sheaf.CategorySource, "source_unreadable", "The stored file cannot be read: %v.", err)
+	}
+	if err := check(raw); err != nil {
+		return nil, err
+	}
+	plain, err := decrypt(raw, o.Config.Password)
+	if err != nil {
+		return nil, err
+	}
+	return f.open(ctx, plain, o)
+}
+
+// open writes the decrypted file beside the original and opens it there.
+func (f *format) open(ctx context.Context, plain []byte, o parser.Options) (_ parser.Document, err error) {
+	in, err := os.CreateTemp(o.TempDir, "decrypted-*")
+	if err == nil {
+		_, err = in.Write(plain)
+	}
+	d := &document{file: in}
+	if err != nil {
+		return nil, errors.Join(sheaf.FailRetryable(sheaf.CategoryCapacity, "storage_full", "The temporary folder took no more data (%v); free some space there or set another folder.", err), d.remove())
+	}
+	o.MediaType = parser.Sniff(in, int64(len(plain)), o.Name)
+	format, ok := f.formats().ByMediaType(o.MediaType)
+	if !ok || format.ID() == f.ID() {
+		return nil, errors.Join(sheaf.Fail(sheaf.CategoryBadInput, "unsupported_format", "Behind the password the file is %s, which cannot be read; save it as DOCX, XLSX or PPTX and upload that.", o.MediaType), d.remove())
+	}
+	if d.Document, err = format.Open(ctx, in, o); err != nil {
+		return nil, errors.Join(err, d.remove())
+	}
+	return d, nil
+}
+
+type document struct {
+	parser.Document
+	file *os.File
+}
+
+func (d *document) remove() error {
+	if d.file == nil {
+		return nil
+	}
+	return errors.Join(d.file.Close(), os.Remove(d.file.Name()))
+}
+
+// Close removes the decrypted file.
+func (d *document) Close() error { return errors.Join(d.Document.Close(), d.remove()) }
+
+func invalid(format string, args ...any) *sheaf.Failure {
+	return sheaf.Fail(sheaf.CategoryBadInput, "invalid_encryption", "The file is protected by a password in a way that cannot be read: %s. Save a copy without the password and upload that.", fmt.Sprintf(format, args...))
+}
+
+// check looks at what decides the cost of decryption before it is paid: the
+// sizes of the streams and the rounds of hashing, all of which the file names.
+func check(raw []byte) error {
+	doc, err := mscfb.New(bytes.NewReader(raw))
+	if err != nil {
+		return invalid("its container is damaged")
+	}
+	found := 0
+	for n := 0; ; n++ {
+		e, err := doc.Next()
+		if err != nil || n > 10_000 {
+			break
+		}
+		if e.Name != "EncryptionInfo" && e.Name != "EncryptedPackage" {
+			continue
+		}
+		if found++; e.Size < 8 || e.Size > int64(len(raw)) || e.Name == "EncryptionInfo" && e.Size > maxInfoBytes {
+			return invalid("its stream %s claims %d bytes", e.Name, e.Size)
+		}
+		if e.Name == "EncryptedPackage" {
+			continue
+		}
+		info := make([]byte, e.Size)
+		if _, err := io.ReadFull(e, info); err != nil {
+			return invalid("its stream EncryptionInfo is damaged")
+		}
+		// [MS-OFFCRYPTO] 2.3.4.10: agile encryption is described in XML.
+		if binary.LittleEndian.Uint16(info) != 4 || binary.LittleEndian.Uint16(info[2:]) != 4 {
+			continue
+		}
+		var x excelize.Encryption
+		if err := xml.Unmarshal(info[8:], &x); err != nil {
+			return invalid("its description is damaged")
+		}
+		for _, k := range x.KeyEncryptors.KeyEncryptor {
+			if k.EncryptedKey.SpinCount < 0 || k.EncryptedKey.SpinCount > maxSpins {
+				return invalid("a password would be hashed %d times, and the limit is %d", k.EncryptedKey.SpinCount, maxSpins)
+			}
+		}
+	}
+	if found != 2 {
+		return invalid("its streams are missing")
+	}
+	return nil
+}
+
+// decrypt takes the protection off. Neither the library nor the standard's
+// older form checks the password, so what comes out tells: not a zip is a
+// wrong password.
+func decrypt(raw []byte, password string) (plain []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil { // the library trusts the sizes that the file names
+			plain, err = nil, invalid("its description contradicts itself")
+		}
+	}()
+	plain, err = excelize.Decrypt(raw, &excelize.Options{Password: password})
+	switch {
+	case errors.Is(err, excelize.ErrUnsupportedEncryptMechanism), errors.Is(err, excelize.ErrUnknownEncryptMechanism):
+		return nil, invalid("it uses another way of encryption than Office's own")
+	case err != nil, !bytes.HasPrefix(plain, []byte("PK\x03\x04")):
+		return nil, sheaf.Fail(sheaf.CategoryEncrypted, "encrypted", "The password in parser_config.password does not open the file; send the right one, or save a copy without the password and upload that.")
+	}
+	return plain, nil
+}

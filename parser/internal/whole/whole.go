@@ -1,0 +1,119 @@
+// Package whole makes a parser.Document of a file that is read in one go and
+// counted as one unit: what most small formats are.
+package whole
+
+import (
+	"context"
+
+	"sheaf"
+	"sheaf/parser"
+)
+
+// MaxTextBytes is the most text that one unit may hold: the answer to a task
+// travels between processes in one piece.
+const MaxTextBytes = 32 << 20
+
+// Content is what a file holds.
+type Content struct {
+	Blocks   []sheaf.Block
+	Metadata map[string]string
+	Warnings []sheaf.Warning
+}
+
+// New makes the document. read is called at the first Plan or Parse, and
+// again only when the content was parsed before.
+func New(read func(ctx context.Context) (*Content, error)) parser.Document {
+	return &document{read: read}
+}
+
+type document struct {
+	read    func(ctx context.Context) (*Content, error)
+	content *Content // read by Plan, kept for Parse
+}
+
+func (d *document) Close() error { d.content = nil; return nil }
+
+func (d *document) load(ctx context.Context) (*Content, error) {
+	if d.content != nil {
+		return d.content, nil
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	c, err := d.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if n := TextBytes(c.Blocks); n > MaxTextBytes {
+		return nil, sheaf.Fail(sheaf.CategoryCapacity, "too_large", "The file holds %d MB of text and the limit for one file of this kind is %d MB; split it into smaller files.", n>>20, MaxTextBytes>>20)
+	}
+	for i := range c.Blocks {
+		c.Blocks[i].Page = 1
+	}
+	return c, nil
+}
+
+func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
+	c, err := d.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d.content = c
+	return &parser.Plan{Unit: sheaf.UnitFile, Units: 1, Metadata: c.Metadata, Outline: Outline(c.Blocks), Warnings: c.Warnings}, nil
+}
+
+func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.UnitResult) error) error {
+	if r.From != 1 || r.To != 1 {
+		return sheaf.Fail(sheaf.CategoryBadInput, "bad_range", "The file is one unit, so units %s do not exist; ask for all of it.", r)
+	}
+	c, err := d.load(ctx)
+	if err != nil {
+		return err
+	}
+	d.content = nil // it may be large, and one reading is the rule
+	return emit(Unit(1, c.Blocks))
+}
+
+// Unit is the result for a unit that was read.
+func Unit(n int, blocks []sheaf.Block) sheaf.UnitResult {
+	u := sheaf.UnitResult{Unit: n, Status: sheaf.UnitOK, Blocks: blocks}
+	if len(blocks) == 0 {
+		u.Status = sheaf.UnitBlank
+		u.Code, u.Message = "no_text", "There is no text here."
+	}
+	return u
+}
+
+// maxOutline bounds the outline of a plan.
+const maxOutline = 10_000
+
+// Outline lists the headings among blocks.
+func Outline(blocks []sheaf.Block) []sheaf.Heading {
+	var out []sheaf.Heading
+	for _, b := range blocks {
+		if b.Kind == sheaf.BlockHeading && len(out) < maxOutline {
+			out = append(out, sheaf.Heading{Level: b.Level, Title: b.Text, Page: b.Page})
+		}
+	}
+	return out
+}
+
+// TextBytes counts the text in blocks.
+func TextBytes(blocks []sheaf.Block) int {
+	n := 0
+	for _, b := range blocks {
+		n += len(b.Text)
+		if b.Table == nil {
+			continue
+		}
+		for _, c := range b.Table.Columns {
+			n += len(c) + 4
+		}
+		for _, r := range b.Table.Rows {
+			for _, c := range r {
+				n += len(c) + 4
+			}
+		}
+	}
+	return n
+}

@@ -1,0 +1,97 @@
+package notebook
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sheaf"
+	"sheaf/parser"
+	"sheaf/parser/internal/formattest"
+	"sheaf/parser/markdown"
+)
+
+func registry() *parser.Registry { return parser.NewRegistry(New(registry), markdown.New()) }
+
+const sample = `{"nbformat": 4, "metadata": {"language_info": {"name": "python"}}, "cells": [
+ {"cell_type": "markdown", "source": ["# Title\n", "Some *prose*.\n"]},
+ {"cell_type": "code", "source": "print('` + "```" + `')", "outputs": [
+  {"output_type": "stream", "text": ["one\n", "two"]},
+  {"output_type": "execute_result", "data": {"text/plain": "42", "image/png": "AAAA"}},
+  {"output_type": "error", "ename": "ValueError", "evalue": "\u001b[31mbad\u001b[0m", "traceback": ["long"]}]},
+ {"cell_type": "raw", "source": "as it is"}]}`
+
+var options = parser.Options{Name: "document.ipynb", MediaType: MediaType}
+
+func TestGolden(t *testing.T) {
+	plan, units, err := formattest.Read(t, New(registry), []byte(sample), options, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	formattest.Golden(t, "sample", plan, units)
+}
+
+func TestVersionThreeIsRead(t *testing.T) {
+	_, units, err := formattest.Read(t, New(registry), []byte(`{"nbformat": 3, "worksheets": [{"cells": [
+	 {"cell_type": "heading", "level": 2, "source": "Head"}, {"cell_type": "code", "language": "r", "input": ["x <- 1"]}]}]}`), options, nil)
+	if err != nil || len(units) != 1 || len(units[0].Blocks) != 2 {
+		t.Fatal(units, err)
+	}
+	if h, c := units[0].Blocks[0], units[0].Blocks[1]; h.Kind != sheaf.BlockHeading || h.Level != 2 || c.Kind != sheaf.BlockCode || c.Lang != "r" || c.Text != "x <- 1" {
+		t.Errorf("%+v %+v", h, c)
+	}
+}
+
+func TestWhatIsNoNotebookIsAFailure(t *testing.T) {
+	for content, code := range map[string]string{
+		"": "empty_file", "[1": "invalid_notebook", "[]": "invalid_notebook", "{}": "empty_file",
+		`{"cells": [{"cell_type": "code", "source": " \n"}]}`:    "empty_file",
+		`{"cells": [` + strings.Repeat(`{},`, maxCells) + `{}]}`: "too_large",
+	} {
+		_, _, err := formattest.Read(t, New(registry), []byte(content), options, nil)
+		if f, ok := errors.AsType[*sheaf.Failure](err); !ok || f.Code != code {
+			t.Errorf("%.40q: %v", content, err)
+		}
+	}
+}
+
+func TestLongOutputIsClipped(t *testing.T) {
+	_, units, err := formattest.Read(t, New(registry), []byte(`{"cells": [{"cell_type": "code", "outputs": [{"text": "`+strings.Repeat("x ", maxOutputBytes)+`"}]}]}`), options, nil)
+	if err != nil || len(units[0].Blocks) != 1 || len(units[0].Blocks[0].Text) > maxOutputBytes {
+		t.Fatal(len(units[0].Blocks), err)
+	}
+}
+
+func TestNothingIsLeftBehind(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "original")
+	if err := os.WriteFile(path, []byte(sample), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	o := options
+	o.TempDir = dir
+	d, err := New(registry).Open(t.Context(), f, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+		t.Fatalf("%v is left, %v", left, err)
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(sample))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		_, _, _ = formattest.Read(t, New(registry), b, options, nil) // it checks what it reads
+	})
+}

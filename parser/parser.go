@@ -1,0 +1,84 @@
+// Package parser turns bytes into blocks: the first stage after a task is
+// claimed. Each format declares what it can do; the code runs in a child
+// process (parser/child), which is killed when it takes too long or too much.
+package parser
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+
+	"sheaf"
+)
+
+// Format reads one family of files.
+type Format interface {
+	// ID names the format ("pdf"); Version changes whenever the same bytes
+	// would yield other blocks. Both go into the config digest.
+	ID() string
+	Version() int
+	// MediaTypes lists what the format takes, most specific first.
+	MediaTypes() []string
+	// Options lists the fields of sheaf.ParseConfig (by JSON name) that this
+	// format reads, besides pages. Only those go into its digest.
+	Options() []string
+	// Open reads as little of the file as it must. The error is a
+	// *sheaf.Failure that says what is wrong with the file.
+	Open(ctx context.Context, f *os.File, o Options) (Document, error)
+}
+
+// Options are the request's settings and the place for temporary files.
+type Options struct {
+	Name      string // of the document, for messages and by extension
+	MediaType string
+	Config    sheaf.ParseConfig
+	TempDir   string // exists, private to this document, removed by the caller
+	// Hint is that of the planned range about to be parsed (see PlannedRange),
+	// nil when planning: also after a trip through JSON, where nil is "null".
+	Hint json.RawMessage `json:",omitempty"`
+}
+
+// Document is an open file. It is used by one goroutine at a time.
+type Document interface {
+	// Plan counts units and says how the file may be cut.
+	Plan(ctx context.Context) (*Plan, error)
+	// Parse reads the units of r in order and calls emit for each exactly once,
+	// or once for a run of units (UnitResult.LastUnit). A unit that cannot be
+	// read is emitted as failed, not returned as an error; an error means that
+	// the rest of the range was not read. emit's error stops and is returned.
+	Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.UnitResult) error) error
+	io.Closer
+}
+
+// Renderer is implemented by documents whose units can be drawn.
+type Renderer interface {
+	// Render draws unit n at dpi as a PNG or JPEG.
+	Render(ctx context.Context, n, dpi int) (image []byte, mediaType string, err error)
+}
+
+// Plan is what a document is made of.
+type Plan struct {
+	Unit      sheaf.Unit
+	Units     int
+	RangeSize int // units per task; 0 means the format cannot split: one task for all
+	// Fingerprints holds one content hash per unit (index 0 is unit 1), or is
+	// nil when the format has none and the whole file's hash must serve.
+	Fingerprints []uint64
+	// Ranges, when not nil, are the only cuts the format allows, with what
+	// Parse needs to reach each; together they cover 1..Units.
+	Ranges   []PlannedRange
+	Metadata map[string]string // title, author, subject, keywords, producer, created, modified, language, …
+	Outline  []sheaf.Heading   // in document order; nil when there is none
+	Warnings []sheaf.Warning
+}
+
+// PlannedRange is a cut that the format prepared.
+type PlannedRange struct {
+	Range       sheaf.Range
+	Cost        int             // in pages or their equivalent
+	Hint        json.RawMessage // given back in Options.Hint when the range is parsed
+	Shard       string          // path under Options.TempDir of a file to parse in place of the original; "" for the original
+	MediaType   string          // of the shard
+	Fingerprint uint64
+}

@@ -1,0 +1,621 @@
+package pdf
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"sheaf"
+)
+
+// writer turns a sheet's lines into blocks.
+type writer struct {
+	sheet   *sheet
+	body    body
+	outline *outline
+	blocks  []sheaf.Block
+
+	// the block being written
+	kind    sheaf.BlockKind
+	level   int
+	text    []byte
+	spans   []sheaf.Span
+	lines   int
+	firstX  float32 // where its first line starts
+	restX   float32 // where its other lines start
+	h       float32
+	bold    bool
+	before  *line // its last line
+	number  bool  // a heading that carries a number
+	charW   float32
+	hyphen  bool // the last word broke at a hyphen the engine marked
+	regionB box
+	pitch   float32 // usual distance of lines in the region
+}
+
+// Headings are larger than the body, or bold and alone on their line. The
+// level follows from the number in front ("2.1" is level 2), else from the
+// size, by a scale that does not depend on which pages were read together.
+const (
+	headingRatio = 1.17
+	headingChars = 160
+	boldChars    = 100
+)
+
+func (w *writer) write() {
+	for r := range w.sheet.regions {
+		w.region(&w.sheet.regions[r])
+	}
+}
+
+func (w *writer) region(r *region) {
+	w.regionB = r.box
+	w.pitch = usualPitch(r.lines)
+	for i := 0; i < len(r.lines); i++ {
+		l := &r.lines[i]
+		if l.table >= 0 {
+			w.flush()
+			w.blocks = append(w.blocks, w.sheet.tableBlock(&w.sheet.tables[l.table]))
+			continue
+		}
+		if len(l.segs) > 1 {
+			if t, end := w.streamTable(r.lines, i); end > i {
+				w.flush()
+				w.blocks = append(w.blocks, w.sheet.tableBlock(&t))
+				i = end - 1
+				continue
+			}
+		}
+		var next *line
+		if i+1 < len(r.lines) {
+			next = &r.lines[i+1]
+		}
+		w.line(l, next)
+	}
+	w.flush()
+}
+
+// usualPitch is the median distance between neighbouring lines of like height.
+func usualPitch(lines []line) float32 {
+	var d []float32
+	for i := 1; i < len(lines); i++ {
+		a, b := &lines[i-1], &lines[i]
+		if a.table >= 0 || b.table >= 0 {
+			continue
+		}
+		if p := b.y0 - a.y0; p > 0 && a.h < 1.1*b.h && b.h < 1.1*a.h && p < 2.5*b.h {
+			d = append(d, p)
+		}
+	}
+	if len(d) == 0 {
+		return 0
+	}
+	slices.Sort(d)
+	return d[len(d)/2]
+}
+
+// line adds a line to the block being written, or starts another.
+func (w *writer) line(l, next *line) {
+	kind, level, number, skip := w.classify(l)
+	if kind == sheaf.BlockCode && w.kind != "" && w.kind != sheaf.BlockCode && !w.ended(w.before) && w.full(w.before) &&
+		l.y0-w.before.y0 < 1.2*max(w.pitch, l.h) && (w.lines < 2 || l.x0 < w.restX+2) {
+		kind = sheaf.BlockParagraph // a sentence that ends in a literal
+	}
+	if w.kind != "" && !w.continues(l, kind, number) {
+		w.flush()
+	}
+	if w.kind == "" {
+		w.start(l, kind, level, number)
+		w.append(l, skip)
+		return
+	}
+	w.append(l, 0)
+}
+
+func (w *writer) start(l *line, kind sheaf.BlockKind, level int, number bool) {
+	w.kind, w.level, w.number = kind, level, number
+	w.firstX, w.restX = l.x0, -1
+	w.h, w.bold = l.h, l.bold
+	w.lines, w.hyphen = 0, false
+	w.text, w.spans = w.text[:0], nil
+	if l.chars > 0 {
+		w.charW = (l.x1 - l.x0) / float32(l.chars+l.words-1)
+	}
+}
+
+// classify says what a line is if it starts a block. skip is the number of
+// words that are a list item's bullet.
+func (w *writer) classify(l *line) (kind sheaf.BlockKind, level int, number bool, skip int) {
+	if l.mono && !w.body.mono {
+		return sheaf.BlockCode, 0, false, 0
+	}
+	first := &l.segs[0]
+	if w.caption(l) {
+		return sheaf.BlockCaption, 0, false, 0
+	}
+	ratio := l.h / max(w.body.h, 1)
+	large := ratio >= headingRatio
+	strong := l.bold && !w.body.bold && ratio >= 0.88 && l.chars <= boldChars
+	if (large || strong) && l.chars <= headingChars && w.letters(l) >= 2 && !l.dots {
+		last := w.lastRune(l)
+		sentence := last == '.' || last == ',' || last == ';'
+		if large && (!sentence || ratio >= 1.45) || strong && !sentence && last != ':' {
+			depth := w.numberDepth(first)
+			return sheaf.BlockHeading, w.headingLevel(l, ratio, depth), depth > 0, 0
+		}
+	}
+	switch w.marker(first) {
+	case markBullet:
+		if l.words > 1 {
+			return sheaf.BlockListItem, w.indent(l), false, 1
+		}
+	case markNumber:
+		if l.words > 1 {
+			return sheaf.BlockListItem, w.indent(l), false, 0
+		}
+	}
+	if ratio <= 0.92 && l.y0 > 0.55*w.sheet.h && w.noteMark(first) {
+		return sheaf.BlockFootnote, 0, false, 0
+	}
+	return sheaf.BlockParagraph, 0, false, 0
+}
+
+// indent is a list item's nesting, from where it starts in its column.
+func (w *writer) indent(l *line) int {
+	return min(max(1+int((l.x0-w.regionB.x0)/max(2*l.h, 8)), 1), 4)
+}
+
+func (w *writer) headingLevel(l *line, ratio float32, depth int) int {
+	if w.outline != nil {
+		if level := w.outline.level(w.sheet.lineText(l)); level > 0 {
+			return min(level, 6)
+		}
+	}
+	switch {
+	case depth > 0:
+		return min(depth, 6)
+	case ratio >= 1.9:
+		return 1
+	case ratio >= 1.5:
+		return 2
+	case ratio >= 1.25:
+		return 3
+	case ratio >= 1.1:
+		return 4
+	}
+	return 5
+}
+
+// continues reports whether a line belongs to the block being written.
+func (w *writer) continues(l *line, kind sheaf.BlockKind, number bool) bool {
+	p := w.before
+	drop := l.y0 - p.y0
+	pitch := w.pitch
+	if pitch <= 0 || pitch < 0.7*l.h || w.h > 1.1*w.body.h {
+		pitch = 1.25 * max(l.h, w.h)
+	}
+	if drop < -0.5*l.h { // a new column, or text set above
+		return false
+	}
+	like := l.h < 1.08*w.h && w.h < 1.08*l.h
+	switch w.kind {
+	case sheaf.BlockCode:
+		return kind == sheaf.BlockCode && drop < 3*max(pitch, l.h)
+	case sheaf.BlockHeading:
+		return kind == sheaf.BlockHeading && !number && like && l.bold == w.bold && drop < 1.5*max(pitch, l.h) && w.lines < 4
+	}
+	if kind == sheaf.BlockHeading && (l.h > 1.1*w.h || l.bold && !w.bold) ||
+		kind == sheaf.BlockCode || kind == sheaf.BlockListItem || kind == sheaf.BlockCaption ||
+		kind == sheaf.BlockFootnote && w.kind != sheaf.BlockFootnote {
+		if kind != sheaf.BlockListItem || !w.runsOn(l, drop, pitch) {
+			return false
+		}
+	}
+	if kind == sheaf.BlockFootnote && w.kind == sheaf.BlockFootnote && w.before != nil {
+		return false
+	}
+	if drop > 1.35*pitch || l.h > 1.25*w.h || w.h > 1.25*l.h {
+		return false
+	}
+	if p.dots || l.dots {
+		return false // a table of contents: one entry a line
+	}
+	em := max(l.h, 6) * 0.75
+	if w.rtlLine(l) {
+		return true // the start is at the other side; the gaps above decide
+	}
+	if w.lines == 1 {
+		switch {
+		case l.x0 > w.firstX+em: // deeper than the first line: hanging, or a new paragraph
+			return w.kind == sheaf.BlockListItem || w.kind == sheaf.BlockFootnote || w.kind == sheaf.BlockCaption || !w.ended(p) && w.full(p)
+		case l.x0 < w.firstX-em:
+			return (w.kind == sheaf.BlockParagraph || w.kind == sheaf.BlockFootnote) && w.full(p) || w.kind == sheaf.BlockCaption
+		}
+		return !w.ended(p) || w.full(p)
+	}
+	switch {
+	case l.x0 > w.restX+em:
+		return !w.ended(p) && w.full(p) && l.x0 < w.restX+4*em
+	case l.x0 < w.restX-em:
+		return w.kind != sheaf.BlockListItem && !w.ended(p) && w.full(p)
+	}
+	return !w.ended(p) || w.full(p)
+}
+
+// runsOn accepts a line that only looks like a list item: "(2) and" or "3." in
+// the middle of a sentence.
+func (w *writer) runsOn(l *line, drop, pitch float32) bool {
+	if w.kind != sheaf.BlockParagraph || w.marker(&l.segs[0]) != markNumber || drop > 1.2*pitch {
+		return false
+	}
+	return !w.ended(w.before) && w.full(w.before) && l.x0 <= w.regionB.x0+1
+}
+
+// full reports whether a line reaches far enough to the right for the next to
+// be its continuation.
+func (w *writer) full(l *line) bool {
+	return l.x1 >= w.regionB.x1-0.18*(w.regionB.x1-w.regionB.x0)
+}
+
+// ended reports whether a line ends a sentence.
+func (w *writer) ended(l *line) bool {
+	switch w.lastRune(l) {
+	case '.', '!', '?', ':', '。', '！', '？', ';':
+		return true
+	}
+	return false
+}
+
+func (w *writer) lastWord(l *line) string {
+	g := &l.segs[len(l.segs)-1]
+	return w.sheet.page.str(&w.sheet.page.words[g.last])
+}
+
+func (w *writer) lastRune(l *line) rune {
+	t := strings.TrimRight(w.lastWord(l), `"')]»”’`)
+	r, _ := utf8.DecodeLastRuneInString(t)
+	return r
+}
+
+func (w *writer) rtlLine(l *line) bool {
+	for i := range l.segs {
+		if l.segs[i].rtl {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *writer) letters(l *line) int {
+	n := 0
+	for q := range l.segs {
+		for i := l.segs[q].first; i <= l.segs[q].last; i++ {
+			for _, r := range w.sheet.page.str(&w.sheet.page.words[i]) {
+				if unicode.IsLetter(r) {
+					if n++; n >= 2 {
+						return n
+					}
+				}
+			}
+		}
+	}
+	return n
+}
+
+// append adds a line's words to the block's text with one span for the line.
+func (w *writer) append(l *line, skip int) {
+	w.before = l
+	w.lines++
+	if w.lines == 2 {
+		w.restX = l.x0
+	}
+	page := w.sheet.page
+	first := true
+	var start int
+	if w.kind == sheaf.BlockCode {
+		if len(w.text) > 0 {
+			w.text = append(w.text, '\n')
+		}
+		start = len(w.text)
+		if w.charW > 0 {
+			for n := min(int((l.x0-w.firstX)/w.charW+0.5), 80); n > 0; n-- {
+				w.text = append(w.text, ' ')
+			}
+		}
+		var before *word
+		for q := range l.segs {
+			for i := l.segs[q].first; i <= l.segs[q].last; i++ {
+				t := &page.words[i]
+				if before != nil {
+					n := 1
+					if w.charW > 0 {
+						n = min(max(int((t.x0-before.x1)/w.charW+0.5), 1), 80)
+					}
+					for ; n > 0; n-- {
+						w.text = append(w.text, ' ')
+					}
+				}
+				w.text = append(w.text, page.str(t)...)
+				before = t
+			}
+		}
+		w.spans = append(w.spans, sheaf.Span{Start: start, End: len(w.text), Box: w.sheet.place(l.box)})
+		return
+	}
+	for q := range l.segs {
+		for i := l.segs[q].first; i <= l.segs[q].last; i++ {
+			if skip > 0 {
+				skip--
+				continue
+			}
+			t := page.str(&page.words[i])
+			if l.dots && isDots(t) {
+				continue // leaders say nothing
+			}
+			if first {
+				w.join(t)
+				start = len(w.text)
+			} else {
+				w.text = append(w.text, ' ')
+			}
+			w.text = append(w.text, t...)
+			w.hyphen = page.words[i].hyphen
+			first = false
+		}
+	}
+	if !first {
+		w.spans = append(w.spans, sheaf.Span{Start: start, End: len(w.text), Box: w.sheet.place(l.box)})
+	}
+}
+
+// join ends the line before: with a space, or, where it ended in the middle of
+// a word, by taking the hyphen out.
+func (w *writer) join(next string) {
+	if len(w.text) == 0 {
+		return
+	}
+	last, n := utf8.DecodeLastRune(w.text)
+	head, _ := utf8.DecodeRuneInString(next)
+	switch {
+	case last == '-' || last == '\u2010':
+		if w.broken(next) {
+			w.text = w.text[:len(w.text)-n]
+			if k := len(w.spans); k > 0 {
+				w.spans[k-1].End = min(w.spans[k-1].End, len(w.text))
+			}
+		}
+		if unicode.IsLetter(head) || unicode.IsDigit(head) {
+			return // a compound keeps its hyphen, without a space
+		}
+	case isCJK(last) && isCJK(head):
+		return // written without spaces
+	}
+	w.text = append(w.text, ' ')
+}
+
+// broken decides whether the text's last word, which ends in a hyphen, and
+// next are the halves of one word.
+func (w *writer) broken(next string) bool {
+	head, _ := utf8.DecodeRuneInString(next)
+	if !unicode.IsLower(head) {
+		return false
+	}
+	i := len(w.text)
+	for i > 0 && w.text[i-1] != ' ' && w.text[i-1] != '\n' {
+		i--
+	}
+	stem := strings.TrimRight(string(w.text[i:]), "-\u2010")
+	last, _ := utf8.DecodeLastRuneInString(stem)
+	if !unicode.IsLower(last) || utf8.RuneCountInString(stem) < 2 || strings.ContainsAny(stem, "-0123456789/_.@") {
+		return false
+	}
+	// The same page may spell the word in one line.
+	tail := next
+	if k := strings.IndexFunc(tail, func(r rune) bool { return !unicode.IsLetter(r) }); k >= 0 {
+		tail = tail[:k]
+	}
+	if strings.Contains(w.sheet.page.text, stem+"-"+tail) && !strings.Contains(w.sheet.page.text, stem+tail) {
+		return false
+	}
+	switch strings.ToLower(stem) {
+	case "well", "self", "non", "cross", "high", "low", "long", "short", "half", "full", "so", "built", "user", "real", "state", "large", "small", "two", "three", "one", "first", "second", "third":
+		return w.hyphen && strings.Contains(w.sheet.page.text, stem+tail)
+	}
+	return true
+}
+
+func isCJK(r rune) bool {
+	return r >= 0x2E80 && r <= 0x9FFF || r >= 0xF900 && r <= 0xFAFF || r >= 0xFF00 && r <= 0xFF60 || r >= 0x20000 && r <= 0x3FFFF
+}
+
+func (w *writer) flush() {
+	if w.kind != "" && len(w.text) > 0 {
+		w.blocks = append(w.blocks, sheaf.Block{Kind: w.kind, Level: w.level, Page: w.sheet.number, Text: string(w.text), Spans: w.spans})
+	}
+	w.kind = ""
+	w.spans = nil
+	w.text = w.text[:0]
+}
+
+type mark int
+
+const (
+	markNone mark = iota
+	markBullet
+	markNumber
+)
+
+const bullets = "•◦▪‣·●○■□◆◇►▶➢➤✓✔★❖∙⁃–—-*\uf0a7\uf0b7\uf0d8\uf076"
+
+// marker recognises what stands in front of a list item.
+func (w *writer) marker(g *seg) mark {
+	if g.table >= 0 {
+		return markNone
+	}
+	t := w.sheet.page.str(&w.sheet.page.words[g.first])
+	if utf8.RuneCountInString(t) == 1 && strings.Contains(bullets, t) {
+		return markBullet
+	}
+	if len(t) < 2 || len(t) > 6 {
+		return markNone
+	}
+	inner := t
+	switch {
+	case t[0] == '(' && t[len(t)-1] == ')':
+		inner = t[1 : len(t)-1]
+	case t[0] == '[' && t[len(t)-1] == ']':
+		inner = t[1 : len(t)-1]
+	case t[len(t)-1] == '.' || t[len(t)-1] == ')':
+		inner = t[:len(t)-1]
+	default:
+		return markNone
+	}
+	digits, roman := true, true
+	for _, r := range inner {
+		digits = digits && r >= '0' && r <= '9'
+		roman = roman && strings.ContainsRune("ivxlc", unicode.ToLower(r))
+	}
+	if inner != "" && (digits && len(inner) <= 3 || roman || len(inner) == 1 && unicode.IsLetter(rune(inner[0])) && (t[len(t)-1] != '.' || inner[0] >= 'a')) { // "A. Smith" is a name
+		return markNumber
+	}
+	return markNone
+}
+
+// numberDepth counts the parts of a heading's number: 2 for "3.1", 0 for none.
+func (w *writer) numberDepth(g *seg) int {
+	t := strings.TrimSuffix(w.sheet.page.str(&w.sheet.page.words[g.first]), ".")
+	if t == "" || g.words < 2 && len(t) > 3 {
+		return 0
+	}
+	depth := 0
+	for part := range strings.SplitSeq(t, ".") {
+		if part == "" || len(part) > 3 {
+			return 0
+		}
+		for i := range len(part) {
+			c := part[i]
+			if c >= '0' && c <= '9' || depth == 0 && len(part) == 1 && c >= 'A' && c <= 'H' && strings.Contains(t, ".") {
+				continue
+			}
+			return 0
+		}
+		depth++
+	}
+	return depth
+}
+
+// noteMark recognises the number or sign in front of a footnote.
+func (w *writer) noteMark(g *seg) bool {
+	t := w.sheet.page.str(&w.sheet.page.words[g.first])
+	r, n := utf8.DecodeRuneInString(t)
+	if strings.ContainsRune("*†‡§¶¹²³", r) {
+		return true
+	}
+	k := 0
+	for k < len(t) && t[k] >= '0' && t[k] <= '9' {
+		k++
+	}
+	if k == 0 || k > 3 {
+		return false
+	}
+	r, _ = utf8.DecodeRuneInString(t[k:])
+	return (k == len(t) && g.words > 1 || unicode.IsUpper(r)) && n > 0
+}
+
+var captionWords = []string{"figure", "fig", "fig.", "table", "tab.", "chart", "exhibit", "plate", "abbildung", "abb.", "tabelle", "tableau", "figura", "tabla", "图", "表", "図"}
+
+// caption recognises "Figure 3" or "Table A.1:" at the start of a line.
+func (w *writer) caption(l *line) bool {
+	g := &l.segs[0]
+	t := strings.ToLower(strings.TrimRight(w.sheet.page.str(&w.sheet.page.words[g.first]), ":"))
+	if !slices.Contains(captionWords, t) || l.words < 2 {
+		return false
+	}
+	next := ""
+	if g.first < g.last {
+		next = w.sheet.page.str(&w.sheet.page.words[g.first+1])
+	} else if len(l.segs) > 1 {
+		next = w.sheet.page.str(&w.sheet.page.words[l.segs[1].first])
+	}
+	digits := strings.ContainsAny(next, "0123456789") && len(next) <= 8
+	// "Figure 3 shows" is a sentence; a caption has a mark or ends there.
+	return digits && (strings.ContainsAny(next[len(next)-1:], ".:–-|)") || l.words == 2 || l.bold || w.upperAfter(l))
+}
+
+// upperAfter reports whether the third word of a line starts with a capital.
+func (w *writer) upperAfter(l *line) bool {
+	g := &l.segs[0]
+	var t string
+	switch {
+	case g.first+2 <= g.last:
+		t = w.sheet.page.str(&w.sheet.page.words[g.first+2])
+	case len(l.segs) > 1:
+		t = w.sheet.page.str(&w.sheet.page.words[l.segs[1].first])
+	}
+	r, _ := utf8.DecodeRuneInString(t)
+	return unicode.IsUpper(r)
+}
+
+// outline gives headings the level of the bookmark with their title.
+type outline struct {
+	levels map[string]int // by headingKey; -1 where two levels share a title
+}
+
+// headings loads the bookmarks once per open document.
+func (d *document) headings() *outline {
+	if d.outline != nil {
+		return d.outline
+	}
+	d.outline = &outline{levels: map[string]int{}}
+	if d.doc == nil {
+		return d.outline
+	}
+	marks, err := d.doc.Outline(maxBookmarks, false)
+	if err != nil { // the next page is read by a fresh engine document
+		_ = d.doc.Close()
+		d.doc = nil
+	}
+	for _, m := range marks {
+		key := headingKey(m.Title)
+		d.outline.add(key, m.Level)
+		if bare := strings.TrimLeft(key, "0123456789"); bare != key && len(bare) >= 6 {
+			d.outline.add(bare, m.Level)
+		}
+	}
+	return d.outline
+}
+
+func (o *outline) add(key string, level int) {
+	if known, ok := o.levels[key]; ok && known != level {
+		level = -1
+	}
+	o.levels[key] = level
+}
+
+// level of the bookmark that has the line's text, 0 when none. The number in
+// front may be missing in either.
+func (o *outline) level(text string) int {
+	if len(o.levels) == 0 {
+		return 0
+	}
+	key := headingKey(text)
+	if len(key) < 3 {
+		return 0
+	}
+	level, ok := o.levels[key]
+	if bare := strings.TrimLeft(key, "0123456789"); !ok && len(bare) >= 6 {
+		level = o.levels[bare]
+	}
+	return max(level, 0)
+}
+
+// headingKey keeps letters and digits, in lower case.
+func headingKey(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, s)
+}

@@ -1,0 +1,127 @@
+// Package engine is the contract between the PDF format and the program that
+// reads PDF files. An engine opens a file by its descriptor and hands out one
+// record per page; words, lines and blocks are made from the record in package
+// pdf, so that every engine yields the same text and boxes.
+package engine
+
+import (
+	"context"
+	"errors"
+	"image"
+	"os"
+)
+
+// Reasons for which a document does not open, and a page does not load.
+var (
+	ErrPassword = errors.New("the document is encrypted and the password does not open it")
+	ErrFormat   = errors.New("the file is not a PDF or is damaged")
+	ErrSecurity = errors.New("the document uses an encryption scheme that is not supported")
+	ErrPage     = errors.New("the page cannot be loaded")
+	// ErrBroken means that the engine itself failed (a trap in its code, out
+	// of memory): the document is of no more use and must be opened again.
+	ErrBroken = errors.New("the PDF engine failed")
+)
+
+// Engine opens documents. It is safe for use by many goroutines; each of its
+// documents is used by one at a time.
+type Engine interface {
+	// Name tells engines apart whose pages may differ, e.g. "pdfium-wasm".
+	Name() string
+	// Open reads the cross-reference table of the size bytes in f. f must stay
+	// open until Close; its file offset is neither used nor moved.
+	Open(ctx context.Context, f *os.File, size int64, password string) (Document, error)
+	Close() error
+}
+
+// Document is an open PDF. Pages are counted from 0.
+type Document interface {
+	Pages() int
+	// Page fills p, reusing its slices. Fonts are kept from page to page.
+	Page(n int, p *Page) error
+	// Size of page n as displayed, in points, without reading its content.
+	Size(n int) (w, h float32, err error)
+	// Label is the page's printed number, "" when the document gives none.
+	Label(n int) string
+	// Outline returns at most limit bookmarks in reading order. Where each
+	// leads is asked only with pages: it costs a walk through the page tree.
+	Outline(limit int, pages bool) ([]Bookmark, error)
+	// Meta is an entry of the document information dictionary ("Title").
+	Meta(key string) string
+	// Render draws the page, turned as it is displayed, to fit w × h pixels.
+	Render(n, w, h int) (*image.RGBA, error)
+	Close() error
+}
+
+// Bookmark is an entry of the outline. Page is -1 where it leads nowhere or
+// was not asked.
+type Bookmark struct {
+	Level int // from 1
+	Title string
+	Page  int
+}
+
+// Page is what lies on a page. Coordinates are points in the page's own,
+// unrotated space: x to the right, y up.
+type Page struct {
+	Width, Height float32 // as displayed, after rotation
+	Box           Rect    // the visible part of the page, in its own space
+	Rotation      int     // quarter turns clockwise, 0 to 3
+	Chars         []Char
+	Runs          []Run
+	Fonts         []Font // of the document so far; Run.Font indexes it
+	Rules         []Rect // straight strokes and thin boxes: candidates for table rules
+	Images        []Rect
+	Objects       int  // page objects looked at
+	Truncated     bool // the page holds more objects or characters than an engine reads
+}
+
+// Reset empties p but keeps its memory and its fonts.
+func (p *Page) Reset() {
+	fonts := p.Fonts
+	*p = Page{Chars: p.Chars[:0], Runs: p.Runs[:0], Fonts: fonts, Rules: p.Rules[:0], Images: p.Images[:0]}
+}
+
+// Char is one UTF-16 code unit of the page's text in the engine's order.
+type Char struct {
+	Unit uint32
+	Run  int32 // index into Page.Runs; -1 for spaces, breaks and generated characters
+	Box  Rect  // from the font's ascent to its descent; zero where Run is -1
+}
+
+// Space reports whether a code unit separates words. It is part of the
+// contract because engines need not give a box for these.
+func Space(unit uint32) bool {
+	switch unit {
+	case 0, ' ', '\t', '\r', '\n', 0xA0:
+		return true
+	}
+	return false
+}
+
+// Run is a stretch of characters drawn by one text object.
+type Run struct {
+	Font  int32   // index into Page.Fonts, -1 when unknown
+	Size  float32 // as given to the text operator, before the text matrix
+	Angle float32 // radians, counter-clockwise in page space
+}
+
+// Font is described once per document.
+type Font struct {
+	Name   string // PostScript name without the subset tag, may be empty
+	Weight int    // 400 is regular, 700 bold; 0 unknown
+	Flags  int    // ISO 32000-1 table 123: 1 fixed pitch, 64 italic, 1<<18 force bold
+}
+
+// Rect has L ≤ R and B ≤ T.
+type Rect struct{ L, B, R, T float32 }
+
+// Limits on what is read of one page, the same for every engine: pages beyond
+// them are machine made (maps, plots, attacks) and marked Truncated.
+const (
+	MaxChars    = 400_000
+	MaxObjects  = 20_000
+	MaxRules    = 4_000
+	MaxImages   = 500
+	MaxSegments = 400 // of one path
+	MaxDepth    = 3   // of forms inside forms
+)

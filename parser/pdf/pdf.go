@@ -1,0 +1,249 @@
+// Package pdf is the PDF format: pages into headings, paragraphs, lists,
+// tables and figures with the place of every line. An engine (package engine)
+// reads the file; words, lines, reading order and blocks are made here. It
+// runs in the parser's child process.
+package pdf
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"image"
+	"image/jpeg"
+	"math"
+	"os"
+	"strings"
+
+	"sheaf"
+	"sheaf/parser"
+	"sheaf/parser/pdf/engine"
+	"sheaf/parser/pdf/pdfiumwasm"
+)
+
+// Config of the format. The zero value is the default.
+type Config struct {
+	Engine engine.Engine // default: PDFium in WebAssembly
+}
+
+// New returns the format. Nothing is started before the first Open.
+func New(cfg Config) parser.Format {
+	if cfg.Engine == nil {
+		cfg.Engine = pdfiumwasm.New(pdfiumwasm.Config{})
+	}
+	return &format{cfg}
+}
+
+type format struct{ cfg Config }
+
+// version changes whenever the same file would yield other blocks.
+const version = 1
+
+// rangeSize is the number of pages per task.
+const rangeSize = 12
+
+func (f *format) ID() string           { return "pdf" }
+func (f *format) Version() int         { return version }
+func (f *format) MediaTypes() []string { return []string{parser.MediaPDF, "application/x-pdf"} }
+
+// Options: the password decides whether anything is read, never what.
+func (f *format) Options() []string { return nil }
+
+// Open implements parser.Format.
+func (f *format) Open(ctx context.Context, file *os.File, o parser.Options) (parser.Document, error) {
+	st, err := file.Stat()
+	if err != nil {
+		return nil, sheaf.FailRetryable(sheaf.CategorySource, "source_unreadable", "The stored file cannot be read: %v.", err)
+	}
+	d := &document{format: f, file: file, size: st.Size(), options: o}
+	if err := d.open(ctx); err != nil {
+		_ = d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// document is an open PDF, or its repaired copy.
+type document struct {
+	format   *format
+	options  parser.Options
+	file     *os.File
+	size     int64
+	repaired *os.File // the copy that is read in place of file, nil when file itself opens
+	doc      engine.Document
+	pages    int
+	asm      assembler
+	page     engine.Page
+	outline  *outline
+}
+
+func (d *document) source() (*os.File, int64) {
+	if d.repaired != nil {
+		if st, err := d.repaired.Stat(); err == nil {
+			return d.repaired, st.Size()
+		}
+	}
+	return d.file, d.size
+}
+
+func (d *document) open(ctx context.Context) error {
+	if d.size == 0 {
+		return sheaf.Fail(sheaf.CategoryBadInput, "empty_file", "The file is empty; upload it again.")
+	}
+	err := d.reopen(ctx)
+	if errors.Is(err, engine.ErrFormat) || err == nil && d.pages < 1 {
+		if repairErr := d.repair(); repairErr == nil {
+			if again := d.reopen(ctx); again == nil || !errors.Is(again, engine.ErrFormat) {
+				err = again
+			}
+		}
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, engine.ErrPassword):
+		if d.options.Config.Password == "" {
+			return sheaf.Fail(sheaf.CategoryEncrypted, "encrypted", "The document needs a password to open; give it in parser_config.password, or upload a copy without one.")
+		}
+		return sheaf.Fail(sheaf.CategoryEncrypted, "encrypted", "The given password does not open the document; correct parser_config.password.")
+	case errors.Is(err, engine.ErrSecurity):
+		return sheaf.Fail(sheaf.CategoryEncrypted, "encrypted", "The document is encrypted in a way that cannot be read; upload a copy without encryption.")
+	case errors.Is(err, engine.ErrFormat):
+		return sheaf.Fail(sheaf.CategoryBadInput, "invalid_pdf", "The file is not a PDF or is damaged beyond repair (%v); make it anew from its source.", err)
+	default:
+		return sheaf.Fail(sheaf.CategoryCrash, "parser_crash", "The PDF engine failed on this file: %v. Save the file anew with another program, or report it.", err)
+	}
+	if d.pages < 1 {
+		return sheaf.Fail(sheaf.CategoryBadInput, "invalid_pdf", "The PDF has no pages; make it anew from its source.")
+	}
+	return nil
+}
+
+// reopen starts with a fresh engine document, also after the engine failed.
+func (d *document) reopen(ctx context.Context) error {
+	if d.doc != nil {
+		_ = d.doc.Close()
+		d.doc = nil
+	}
+	d.asm, d.page = assembler{}, engine.Page{}
+	f, size := d.source()
+	doc, err := d.format.cfg.Engine.Open(ctx, f, size, d.options.Config.Password)
+	if err != nil {
+		return err
+	}
+	d.doc, d.pages = doc, doc.Pages()
+	return nil
+}
+
+// Close implements parser.Document.
+func (d *document) Close() error {
+	var err error
+	if d.doc != nil {
+		err = d.doc.Close()
+		d.doc = nil
+	}
+	if d.repaired != nil {
+		_ = d.repaired.Close()
+		err = errors.Join(err, os.Remove(d.repaired.Name()))
+		d.repaired = nil
+	}
+	return err
+}
+
+// window is how many pages are laid out together: running headers show only
+// beside their neighbours. A range is one window unless it is very long.
+const window = 48
+
+// Parse implements parser.Document.
+func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.UnitResult) error) error {
+	if r.From < 1 || r.To > d.pages || r.To < r.From {
+		return sheaf.Fail(sheaf.CategoryBadInput, "no_such_page", "Pages %v were asked for; the document has %d.", r, d.pages)
+	}
+	for from := r.From; from <= r.To; from += window {
+		sheets := make([]*sheet, 0, window)
+		for n := from; n <= min(from+window-1, r.To); n++ {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			s, err := d.read(ctx, n)
+			if err != nil {
+				return err
+			}
+			sheets = append(sheets, s)
+		}
+		layout(sheets, d.headings())
+		for _, s := range sheets {
+			if err := emit(s.result()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// read loads one page. A page that cannot be read is a sheet with a failure;
+// an error means that the document is lost.
+func (d *document) read(ctx context.Context, n int) (*sheet, error) {
+	if d.doc == nil {
+		if err := d.reopen(ctx); err != nil {
+			return nil, sheaf.Fail(sheaf.CategoryCrash, "parser_crash", "The PDF engine failed and the document does not open again: %v.", err)
+		}
+	}
+	err := d.doc.Page(n-1, &d.page)
+	s := &sheet{number: n, width: float64(d.page.Width), height: float64(d.page.Height)}
+	switch {
+	case errors.Is(err, engine.ErrBroken):
+		_ = d.doc.Close()
+		d.doc = nil
+		s.failure = sheaf.Fail(sheaf.CategoryCrash, "page_crashed", "The PDF engine failed on page %d: %v. Save the file anew with another program.", n, err)
+	case err != nil:
+		s.failure = sheaf.Fail(sheaf.CategoryBadInput, "page_unreadable", "Page %d is damaged and cannot be read; make the file anew from its source.", n)
+	default:
+		if label := strings.TrimSpace(d.doc.Label(n - 1)); label != "" && label != fmt.Sprint(n) {
+			s.label = label
+		}
+		s.take(&d.asm, &d.page)
+	}
+	return s, nil
+}
+
+// Limits of Render: a thumbnail wall or a zoomed page, not a poster.
+const (
+	maxDPI    = 300
+	maxPixels = 24 << 20
+)
+
+// Render implements parser.Renderer.
+func (d *document) Render(ctx context.Context, n, dpi int) ([]byte, string, error) {
+	if n < 1 || n > d.pages {
+		return nil, "", sheaf.Fail(sheaf.CategoryBadInput, "no_such_page", "Page %d was asked for; the document has %d.", n, d.pages)
+	}
+	if d.doc == nil {
+		if err := d.reopen(ctx); err != nil {
+			return nil, "", sheaf.Fail(sheaf.CategoryCrash, "parser_crash", "The PDF engine failed and the document does not open again: %v.", err)
+		}
+	}
+	dpi = min(max(dpi, 10), maxDPI)
+	width, height, err := d.doc.Size(n - 1)
+	if err == nil {
+		w, h := float64(width), float64(height)
+		scale := float64(dpi) / 72
+		if px := w * h * scale * scale; px > maxPixels {
+			scale *= math.Sqrt(maxPixels / px)
+		}
+		// A page may be a thousand times as long as wide; both sides are capped.
+		pixels := func(points float64) int { return min(max(1, int(points*scale+.5)), 1<<14) }
+		var img *image.RGBA
+		if img, err = d.doc.Render(n-1, pixels(w), pixels(h)); err == nil {
+			var b bytes.Buffer
+			if err := jpeg.Encode(&b, img, &jpeg.Options{Quality: 85}); err != nil {
+				return nil, "", err
+			}
+			return b.Bytes(), "image/jpeg", nil
+		}
+	}
+	if errors.Is(err, engine.ErrBroken) {
+		_ = d.doc.Close()
+		d.doc = nil
+	}
+	return nil, "", sheaf.Fail(sheaf.CategoryBadInput, "page_unreadable", "Page %d cannot be drawn: %v.", n, err)
+}

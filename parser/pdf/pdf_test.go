@@ -1,0 +1,465 @@
+package pdf
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"image/jpeg"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sheaf"
+	"sheaf/parser"
+	"sheaf/parser/pdf/enginetest"
+	"sheaf/parser/pdf/pdfiumwasm"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// shared is one engine for all tests of the package: starting it takes 0.1 s.
+var shared = New(Config{Engine: pdfiumwasm.New(pdfiumwasm.Config{})})
+
+func openBytes(t testing.TB, b []byte, cfg sheaf.ParseConfig) (parser.Document, error) {
+	t.Helper()
+	d, err := shared.Open(context.Background(), enginetest.Write(t, b), parser.Options{Name: "fixture.pdf", MediaType: parser.MediaPDF, TempDir: t.TempDir(), Config: cfg})
+	if err == nil {
+		t.Cleanup(func() {
+			if err := d.Close(); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		})
+	}
+	return d, err
+}
+
+func parse(t testing.TB, f enginetest.File) []sheaf.UnitResult {
+	t.Helper()
+	d, err := openBytes(t, f.Bytes(), sheaf.ParseConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parseAllPages(t, d)
+}
+
+func parseAllPages(t testing.TB, d parser.Document) []sheaf.UnitResult {
+	t.Helper()
+	var out []sheaf.UnitResult
+	err := d.Parse(context.Background(), sheaf.Range{From: 1, To: d.(*document).pages}, func(u sheaf.UnitResult) error {
+		for i := range u.Blocks {
+			if err := sound(&u, &u.Blocks[i]); err != nil {
+				t.Errorf("page %d: %v", u.Unit, err)
+			}
+		}
+		out = append(out, u)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// dump prints units the way the golden files hold them.
+func dump(us []sheaf.UnitResult) string {
+	var b strings.Builder
+	for _, u := range us {
+		fmt.Fprintf(&b, "== page %d %q %s %s %gx%g\n", u.Unit, u.Label, u.Status, u.Code, u.Width, u.Height)
+		for _, w := range u.Warnings {
+			fmt.Fprintf(&b, "!! %s: %s\n", w.Code, w.Message)
+		}
+		for _, k := range u.Blocks {
+			fmt.Fprintf(&b, "[%s %d] %s\n", k.Kind, k.Level, strings.ReplaceAll(k.Text, "\n", "\n    "))
+			for _, s := range k.Spans {
+				fmt.Fprintf(&b, "      %q at %.0f %.0f %.0f %.0f\n", k.Text[s.Start:s.End], s.Box.X0, s.Box.Y0, s.Box.X1, s.Box.Y1)
+			}
+			if k.Table != nil {
+				fmt.Fprintf(&b, "      table at %.0f %.0f %.0f %.0f\n", k.Table.Box.X0, k.Table.Box.Y0, k.Table.Box.X1, k.Table.Box.Y1)
+				fmt.Fprintf(&b, "      # %s\n", strings.Join(k.Table.Columns, " | "))
+				for _, r := range k.Table.Rows {
+					fmt.Fprintf(&b, "      | %s\n", strings.Join(r, " | "))
+				}
+			}
+		}
+	}
+	return b.String()
+}
+
+func golden(t *testing.T, name string, us []sheaf.UnitResult) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".golden")
+	got := dump(us)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v: run the tests with -update", err)
+	}
+	if got != string(want) {
+		t.Errorf("differs from %s; got:\n%s", path, got)
+	}
+}
+
+// lines sets text line by line from y downwards.
+func lines(font string, size, x, y, leading float64, text ...string) string {
+	var b strings.Builder
+	for _, s := range text {
+		b.WriteString(enginetest.Text(font, size, x, y, s))
+		y -= leading
+	}
+	return b.String()
+}
+
+var leftColumn = []string{
+	"The first column holds running text that", "fills the lines from edge to edge so that a", "reader, and a program, can tell that it is",
+	"prose and not a row of cells. It goes on for", "some lines more, since three lines are the", "least that makes a column, and ends here.",
+}
+
+var rightColumn = []string{
+	"The second column starts at the same height", "as the first one does, which is the reason", "why a naive reader mixes the two. A reader",
+	"that respects columns finishes the first one", "before it begins with this one, and then", "reads it down to its very last line.",
+}
+
+func TestColumnsAreReadOneAfterTheOther(t *testing.T) {
+	golden(t, "columns", parse(t, enginetest.File{Pages: []enginetest.Page{{Content: enginetest.Text("F2", 20, 120, 740, "A Title Over Both Columns") +
+		lines("F1", 10, 60, 690, 13, leftColumn...) + lines("F1", 10, 320, 690, 13, rightColumn...) +
+		enginetest.Text("F2", 13, 60, 580, "2.1 A Section Heading That Runs Over Both") +
+		lines("F1", 10, 60, 550, 13, rightColumn...) + lines("F1", 10, 320, 550, 13, leftColumn...)}}}))
+}
+
+func TestHeadingsListsParagraphsAndNotes(t *testing.T) {
+	content := enginetest.Text("F2", 22, 72, 720, "1 Introduction") +
+		lines("F4", 11, 72, 690, 14,
+			"The opening paragraph is set in lines that reach the right margin of the page, so the next",
+			"line continues it, even where a word is bro-", "ken at the end of a line, or where a well-", "known compound keeps its hyphen.") +
+		lines("F4", 11, 72, 620, 14, "A second paragraph follows after a gap.") +
+		enginetest.Text("F4", 11, 86, 596, "\x95 a first point of a list that is long enough to need another line, which it gets right") +
+		enginetest.Text("F4", 11, 96, 582, "here under its text") +
+		enginetest.Text("F4", 11, 86, 566, "\x95 a second point") +
+		enginetest.Text("F4", 11, 86, 550, "1. numbered items count as well") +
+		enginetest.Text("F2", 14, 72, 510, "1.1 Details") +
+		lines("F3", 10, 90, 480, 12, "for i := range n {", "    total += i", "}") +
+		lines("F4", 11, 72, 420, 14, "The well-known text goes on below the program and ends the page's main part here.") +
+		enginetest.Text("F4", 9, 72, 100, "1 A footnote stands in small letters at the bottom of the page.")
+	golden(t, "blocks", parse(t, enginetest.File{Pages: []enginetest.Page{{Content: content}}}))
+}
+
+func TestTablesWithAndWithoutRules(t *testing.T) {
+	var ruled strings.Builder
+	rows := [][]string{{"Name", "Amount", "Share"}, {"Apples", "1,200", "40 %"}, {"Pears and plums", "900", "30 %"}, {"Cherries", "900", "30 %"}}
+	for i, r := range rows {
+		y := 700 - float64(i)*20
+		for c, text := range r {
+			ruled.WriteString(enginetest.Text("F1", 10, 76+float64(c)*130, y-14, text))
+		}
+	}
+	for i := range 5 {
+		ruled.WriteString(enginetest.Line(72, 700-float64(i)*20, 462, 700-float64(i)*20))
+	}
+	for c := range 4 {
+		ruled.WriteString(enginetest.Line(72+float64(c)*130, 620, 72+float64(c)*130, 700))
+	}
+	open := lines("F1", 10, 72, 560, 14, "A sentence stands before the table that is made of white space alone.")
+	for i, r := range [][]string{{"Year", "Births", "Deaths"}, {"2019", "778,090", "939,520"}, {"2020", "773,144", "985,572"}, {"2021", "795,492", "1,023,687"}} {
+		for c, text := range r {
+			open += enginetest.Text("F1", 10, 72+float64(c)*120, 530-float64(i)*14, text)
+		}
+	}
+	open += lines("F1", 10, 72, 440, 14, "And a sentence stands after it, which is not a part of the table at all.")
+	golden(t, "tables", parse(t, enginetest.File{Pages: []enginetest.Page{{Content: ruled.String() + open}}}))
+}
+
+func TestRunningLinesAreRemovedAndBodyTextIsNot(t *testing.T) {
+	f := enginetest.File{}
+	for n := 1; n <= 6; n++ {
+		head := "Annual Report"
+		if n%2 == 0 {
+			head = "Chapter on Repetition"
+		}
+		f.Pages = append(f.Pages, enginetest.Page{Content: enginetest.Text("F1", 9, 72, 760, head) + enginetest.Text("F1", 9, 300, 30, fmt.Sprint(n)) +
+			enginetest.Text("F1", 11, 72, 700, "Every page repeats this sentence in its body.") +
+			enginetest.Text("F1", 11, 72, 660, fmt.Sprintf("This one, about item %c, it does not repeat.", 'a'+n))})
+	}
+	us := parse(t, f)
+	for _, u := range us {
+		got := dump([]sheaf.UnitResult{u})
+		if strings.Contains(got, "Annual") || strings.Contains(got, "Chapter") || strings.Count(got, "Every page repeats this sentence in its body.") == 0 || !strings.Contains(got, "This one") {
+			t.Errorf("page %d: %s", u.Unit, got)
+		}
+	}
+	if w := us[5].Warnings; len(w) != 1 || w[0].Code != "running_lines_removed" || !strings.HasPrefix(w[0].Message, "12 ") {
+		t.Errorf("warnings: %+v", w)
+	}
+	// Two pages are not enough to tell.
+	for _, u := range parse(t, enginetest.File{Pages: f.Pages[:2]}) {
+		if !strings.Contains(dump([]sheaf.UnitResult{u}), map[int]string{1: "Annual", 2: "Chapter"}[u.Unit]) {
+			t.Errorf("a header was removed on the evidence of two pages: %+v", u)
+		}
+	}
+}
+
+func TestBoxesAreThoseOfTheDisplayedPage(t *testing.T) {
+	body := enginetest.Text("F1", 12, 100, 500, "Somewhere on the page stands this line")
+	upright := parse(t, enginetest.File{Pages: []enginetest.Page{{Content: body}}})[0]
+	b := upright.Blocks[0].Spans[0].Box
+	if b.X0 < 98 || b.X0 > 102 || b.Y0 < 275 || b.Y1 > 300 || b.Y1-b.Y0 > 18 {
+		t.Fatalf("upright: %+v", b)
+	}
+	for _, c := range []struct {
+		rotate         int
+		x0, y0, x1, y1 float64
+	}{
+		{90, 792 - b.Y1, b.X0, 792 - b.Y0, b.X1},
+		{180, 612 - b.X1, 792 - b.Y1, 612 - b.X0, 792 - b.Y0},
+		{270, b.Y0, 612 - b.X1, b.Y1, 612 - b.X0},
+	} {
+		u := parse(t, enginetest.File{Pages: []enginetest.Page{{Content: body, Rotate: c.rotate}}})[0]
+		if len(u.Blocks) != 1 || u.Blocks[0].Text != upright.Blocks[0].Text {
+			t.Fatalf("turned by %d: %s", c.rotate, dump([]sheaf.UnitResult{u}))
+		}
+		g := u.Blocks[0].Spans[0].Box
+		const slack = 0.05
+		if abs(g.X0-c.x0) > slack || abs(g.Y0-c.y0) > slack || abs(g.X1-c.x1) > slack || abs(g.Y1-c.y1) > slack {
+			t.Errorf("turned by %d: %+v, want %+v", c.rotate, g, c)
+		}
+	}
+}
+
+func abs(v float64) float64 { return max(v, -v) }
+
+func TestTextInAnotherDirectionIsKeptApart(t *testing.T) {
+	golden(t, "directions", parse(t, enginetest.File{Pages: []enginetest.Page{
+		{Content: enginetest.Text("F1", 12, 100, 500, "The page reads like this.") + "BT /F1 12 Tf 0 1 -1 0 30 300 Tm (A stamp up the margin) Tj ET\n"},
+		{Content: "BT /F1 12 Tf 0 1 -1 0 200 100 Tm (A landscape page) Tj ET\nBT /F1 12 Tf 0 1 -1 0 216 100 Tm (is read as it was meant.) Tj ET\n"},
+	}}))
+}
+
+func TestPagesWithoutTextAreVerdicts(t *testing.T) {
+	us := parse(t, enginetest.File{Labels: "0 << /S /r >>", Pages: []enginetest.Page{
+		{},
+		{Content: enginetest.Image(0, 0, 612, 792)},
+		{Content: enginetest.Image(0, 0, 612, 792) + enginetest.Text("F1", 12, 72, 700, "Received")},
+		{Content: enginetest.Image(72, 300, 200, 200) + enginetest.Text("F1", 12, 72, 700, "A page with a figure and its text")},
+		{Content: enginetest.Text("F1", 12, 720, 700, "Off the page")},
+		{Content: strings.Repeat(enginetest.Line(10, 10, 500, 400), 20)},
+	}})
+	if w := us[4].Warnings; len(w) != 1 || w[0].Code != "text_off_page" {
+		t.Errorf("text outside of the page: %+v", us[4])
+	}
+	for i, want := range []string{"blank ", "skipped needs_ocr", "skipped needs_ocr", "ok ", "blank ", "skipped needs_ocr"} {
+		if got := string(us[i].Status) + " " + us[i].Code; got != want {
+			t.Errorf("page %d: %s, want %s", i+1, got, want)
+		}
+		if us[i].Status == sheaf.UnitSkipped && us[i].Message == "" {
+			t.Errorf("page %d is skipped without a sentence", i+1)
+		}
+	}
+	if us[0].Label != "i" || us[3].Label != "iv" {
+		t.Errorf("labels %q and %q", us[0].Label, us[3].Label)
+	}
+	if !strings.Contains(dump(us[2:3]), "Received") {
+		t.Error("the stamp on the scan was lost")
+	}
+	if k := us[3].Blocks; len(k) != 2 || k[1].Kind != sheaf.BlockImage || k[1].Spans[0].Box != (sheaf.Box{Page: 4, X0: 72, Y0: 292, X1: 272, Y1: 492}) {
+		t.Errorf("figure: %+v", k)
+	}
+}
+
+func failed(t *testing.T, err error, code string, category sheaf.Category) {
+	t.Helper()
+	f, ok := err.(*sheaf.Failure)
+	if !ok || f.Code != code || f.Category != category || f.Retryable || !strings.HasSuffix(f.Message, ".") {
+		t.Errorf("got %v, want %s (%s) with a sentence", err, code, category)
+	}
+}
+
+func TestFilesThatDoNotOpen(t *testing.T) {
+	good := enginetest.File{Pages: []enginetest.Page{{Content: enginetest.Text("F1", 12, 72, 700, "Secret")}}}.Bytes()
+	locked := enginetest.Encrypt(t, good, "sesame")
+	_, err := openBytes(t, locked, sheaf.ParseConfig{})
+	failed(t, err, "encrypted", sheaf.CategoryEncrypted)
+	_, err = openBytes(t, locked, sheaf.ParseConfig{Password: "wrong"})
+	failed(t, err, "encrypted", sheaf.CategoryEncrypted)
+	_, err = openBytes(t, []byte("%PDF-1.7\nnothing of use\n"), sheaf.ParseConfig{})
+	failed(t, err, "invalid_pdf", sheaf.CategoryBadInput)
+	_, err = openBytes(t, nil, sheaf.ParseConfig{})
+	failed(t, err, "empty_file", sheaf.CategoryBadInput)
+	_, err = openBytes(t, enginetest.File{}.Bytes(), sheaf.ParseConfig{})
+	failed(t, err, "invalid_pdf", sheaf.CategoryBadInput)
+
+	d, err := openBytes(t, locked, sheaf.ParseConfig{Password: "sesame"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := dump(parseAllPages(t, d)); !strings.Contains(got, "Secret") {
+		t.Errorf("with the password: %s", got)
+	}
+	plan, err := d.Plan(context.Background())
+	if err != nil || plan.Metadata["permissions"] != "none" || len(plan.Fingerprints) != 1 {
+		t.Errorf("plan %+v, %v", plan, err)
+	}
+	if err := d.Parse(context.Background(), sheaf.Range{From: 1, To: 2}, nil); err == nil {
+		t.Error("a page past the end was accepted")
+	}
+}
+
+func TestDamagedFilesAreRepaired(t *testing.T) {
+	good := enginetest.File{Pages: []enginetest.Page{{Content: enginetest.Text("F1", 12, 72, 700, "Mended")}}}.Bytes()
+	for title, b := range map[string][]byte{
+		"junk in front":      append(bytes.Repeat([]byte("x\n"), 2500), good...),
+		"cut before the end": good[:bytes.LastIndex(good, []byte("xref\n0"))],
+	} {
+		d, err := openBytes(t, b, sheaf.ParseConfig{})
+		if err != nil {
+			t.Errorf("%s: %v", title, err)
+			continue
+		}
+		if got := dump(parseAllPages(t, d)); !strings.Contains(got, "Mended") {
+			t.Errorf("%s: %s", title, got)
+		}
+		p, err := d.Plan(context.Background())
+		if err != nil || len(p.Warnings) != 1 || p.Warnings[0].Code != "repaired" || len(p.Fingerprints) != 1 {
+			t.Errorf("%s: plan %+v, %v", title, p, err)
+		}
+		copies := d.(*document).repaired.Name()
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(copies); !os.IsNotExist(err) {
+			t.Errorf("%s: the repaired copy is still there: %v", title, err)
+		}
+	}
+}
+
+func TestPlan(t *testing.T) {
+	f := enginetest.File{
+		Info:    map[string]string{"Title": "On Sheaves", "Author": "A. Uthor", "CreationDate": "D:20240229123456+01'30'"},
+		Outline: []enginetest.Mark{{Level: 1, Title: "One", Page: 0}, {Level: 2, Title: "Part", Page: 2}},
+	}
+	for n := range 30 {
+		f.Pages = append(f.Pages, enginetest.Page{Content: enginetest.Text("F1", 12, 72, 700, fmt.Sprintf("Page number %d", n))})
+	}
+	plan := func(f enginetest.File) *parser.Plan {
+		d, err := openBytes(t, f.Bytes(), sheaf.ParseConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := d.Plan(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	p := plan(f)
+	if p.Unit != sheaf.UnitPage || p.Units != 30 || p.RangeSize != 12 || p.Ranges != nil || len(p.Warnings) != 0 {
+		t.Errorf("%+v", p)
+	}
+	if m := p.Metadata; m["title"] != "On Sheaves" || m["author"] != "A. Uthor" || m["created"] != "2024-02-29T12:34:56+01:30" || m["pdf_version"] != "1.7" {
+		t.Errorf("metadata %v", m)
+	}
+	if len(p.Outline) != 2 || p.Outline[1] != (sheaf.Heading{Level: 2, Title: "Part", Page: 3}) {
+		t.Errorf("outline %+v", p.Outline)
+	}
+	seen := map[uint64]int{}
+	for i, h := range p.Fingerprints {
+		if j, dup := seen[h]; dup {
+			t.Errorf("pages %d and %d differ and have one fingerprint", j+1, i+1)
+		}
+		seen[h] = i
+	}
+
+	// A changed page changes its own fingerprint only; a page in front, which
+	// shifts every object's number, changes none.
+	f.Pages[9].Content = enginetest.Text("F1", 12, 72, 700, "Page number nine, changed")
+	for i, h := range plan(f).Fingerprints {
+		if (h == p.Fingerprints[i]) != (i != 9) {
+			t.Errorf("page %d after page 10 changed: same %v", i+1, h == p.Fingerprints[i])
+		}
+	}
+	f.Pages[9].Content = enginetest.Text("F1", 12, 72, 700, "Page number 9")
+	f.Pages = append([]enginetest.Page{{Content: "new"}}, f.Pages...)
+	for i, h := range plan(f).Fingerprints[1:] {
+		if h != p.Fingerprints[i] {
+			t.Errorf("page %d has another fingerprint behind a new page", i+1)
+		}
+	}
+	f.Pages[3].Rotate, f.Pages[4].MediaBox = 90, [4]int{0, 0, 500, 500}
+	for i, h := range plan(f).Fingerprints[1:] {
+		if (h == p.Fingerprints[i]) != (i != 2 && i != 3) {
+			t.Errorf("page %d after turning one and cutting another: same %v", i+1, h == p.Fingerprints[i])
+		}
+	}
+}
+
+func TestRenderIsBounded(t *testing.T) {
+	d, err := openBytes(t, enginetest.File{Pages: []enginetest.Page{
+		{Content: enginetest.Text("F1", 12, 72, 700, "x")},
+		{Content: enginetest.Text("F1", 12, 72, 700, "x"), MediaBox: [4]int{0, 0, 14000, 14000}},
+	}}.Bytes(), sheaf.ParseConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := d.(parser.Renderer)
+	for _, c := range []struct{ page, dpi, w, h int }{{1, 72, 612, 792}, {1, 5000, 2550, 3300}, {1, -1, 85, 110}} {
+		b, mt, err := r.Render(context.Background(), c.page, c.dpi)
+		if err != nil || mt != "image/jpeg" {
+			t.Fatalf("%+v: %s %v", c, mt, err)
+		}
+		img, err := jpeg.DecodeConfig(bytes.NewReader(b))
+		if err != nil || img.Width != c.w || img.Height != c.h {
+			t.Errorf("%+v: %d × %d, %v", c, img.Width, img.Height, err)
+		}
+	}
+	b, _, err := r.Render(context.Background(), 2, 300)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if img, err := jpeg.DecodeConfig(bytes.NewReader(b)); err != nil || img.Width*img.Height > maxPixels*101/100 {
+		t.Errorf("a huge page: %d × %d, %v", img.Width, img.Height, err)
+	}
+	if _, _, err := r.Render(context.Background(), 3, 72); err == nil {
+		t.Error("a page that does not exist was drawn")
+	}
+}
+
+// FuzzPDF holds that no bytes make the format panic or emit unsound blocks.
+// The engine's own traps are errors, not panics.
+func FuzzPDF(f *testing.F) {
+	f.Add(enginetest.File{Pages: []enginetest.Page{{Content: enginetest.Text("F1", 12, 72, 700, "Seed") + enginetest.Line(10, 10, 200, 10)}}}.Bytes())
+	f.Add(enginetest.File{Labels: "0 << /S /r >>", Outline: []enginetest.Mark{{Level: 1, Title: "x", Page: 0}}, Pages: []enginetest.Page{{Content: enginetest.Image(0, 0, 600, 700), Rotate: 90}}}.Bytes())
+	f.Add([]byte("%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj 2 0 obj<</Type/Pages/Kids[2 0 R]/Count 1>>endobj trailer<</Root 1 0 R>>"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		d, err := openBytes(t, b, sheaf.ParseConfig{})
+		if err != nil {
+			if f, ok := err.(*sheaf.Failure); !ok || f.Code == "" || !strings.HasSuffix(f.Message, ".") {
+				t.Errorf("no verdict: %v", err)
+			}
+			return
+		}
+		if _, err := d.Plan(context.Background()); err != nil {
+			return
+		}
+		pages := min(d.(*document).pages, 4)
+		next := 1
+		err = d.Parse(context.Background(), sheaf.Range{From: 1, To: pages}, func(u sheaf.UnitResult) error {
+			if u.Unit != next {
+				t.Errorf("page %d where %d was due", u.Unit, next)
+			}
+			next++
+			for i := range u.Blocks {
+				if err := sound(&u, &u.Blocks[i]); err != nil {
+					t.Error(err)
+				}
+			}
+			return nil
+		})
+		if err == nil && next != pages+1 {
+			t.Errorf("%d of %d pages", next-1, pages)
+		}
+	})
+}

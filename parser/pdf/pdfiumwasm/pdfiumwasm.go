@@ -1,0 +1,737 @@
+// Package pdfiumwasm is the PDF engine that needs nothing installed: PDFium
+// compiled to WebAssembly and run by wazero inside the parser's child process.
+//
+// The exports of the module are called directly. The wrapper functions of
+// go-pdfium look each export up by name and allocate per character; measured,
+// direct calls are eight times faster over a page of text.
+package pdfiumwasm
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"image"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"unicode/utf16"
+
+	"github.com/klippa-app/go-pdfium"
+	"github.com/klippa-app/go-pdfium/webassembly"
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+
+	"sheaf/parser/pdf/engine"
+)
+
+// Config of the engine. The zero value is the default.
+type Config struct {
+	// CacheDir keeps the machine code that wazero makes of the module (38 MB),
+	// so that a child starts in 0.1 s instead of 3 s. Empty means
+	// $SHEAF_WAZERO_CACHE, else sheaf/wazero in the user's cache folder. Where
+	// it cannot be written the engine compiles at each start.
+	CacheDir string
+	// MemoryPages bounds one document's memory in pages of 64 KB; 0 means 8192
+	// (512 MB).
+	MemoryPages uint32
+}
+
+// maxOpen bounds the documents that are open at once in one process.
+const maxOpen = 64
+
+// Engine starts the module on first use.
+type Engine struct {
+	cfg   Config
+	start sync.Once
+	pool  pdfium.Pool
+	cache wazero.CompilationCache
+	err   error
+}
+
+// New returns the engine. Nothing is compiled before the first Open or Warm.
+func New(cfg Config) *Engine {
+	if cfg.MemoryPages == 0 {
+		cfg.MemoryPages = 8192
+	}
+	return &Engine{cfg: cfg}
+}
+
+// Name implements engine.Engine.
+func (e *Engine) Name() string { return "pdfium-wasm" }
+
+// Warm compiles the module or loads it from the cache.
+func (e *Engine) Warm() error {
+	e.start.Do(func() { e.pool, e.cache, e.err = boot(e.cfg) })
+	return e.err
+}
+
+func boot(cfg Config) (pdfium.Pool, wazero.CompilationCache, error) {
+	rc := wazero.NewRuntimeConfig().WithMemoryLimitPages(cfg.MemoryPages)
+	cache := openCache(cfg.CacheDir)
+	if cache != nil {
+		rc = rc.WithCompilationCache(cache)
+	}
+	pool, err := webassembly.Init(webassembly.Config{
+		Context: withAllocator(context.Background()),
+		MinIdle: 0, MaxIdle: 1, MaxTotal: maxOpen,
+		FSConfig: wazero.NewFSConfig(), // the default would mount the host's root
+		Stdout:   io.Discard, Stderr: io.Discard,
+		RuntimeConfig: rc,
+	})
+	if err != nil {
+		return nil, cache, fmt.Errorf("start PDFium: %w", err)
+	}
+	return pool, cache, nil
+}
+
+// openCache returns nil where no folder can be used.
+func openCache(dir string) wazero.CompilationCache {
+	if dir == "" {
+		dir = os.Getenv("SHEAF_WAZERO_CACHE")
+	}
+	if dir == "" {
+		base, err := os.UserCacheDir()
+		if err != nil {
+			return nil
+		}
+		dir = filepath.Join(base, "sheaf", "wazero")
+	}
+	c, err := wazero.NewCompilationCacheWithDir(dir)
+	if err != nil {
+		return nil
+	}
+	return c
+}
+
+// Close ends the engine and whatever documents are still open.
+func (e *Engine) Close() error {
+	e.start.Do(func() { e.err = errors.New("the engine is closed") })
+	var err error
+	if e.pool != nil {
+		err = e.pool.Close()
+	}
+	if e.cache != nil {
+		err = errors.Join(err, e.cache.Close(context.Background()))
+	}
+	return err
+}
+
+// implementation is what direct calls need of go-pdfium's instance.
+type implementation interface {
+	Malloc(uint64) (uint64, error)
+	Free(uint64) error
+	CreateFileAccessReader(int64, io.ReadSeeker) (*uint64, *uint32, error)
+}
+
+// moduleOf reaches the WebAssembly module behind an instance. The field is
+// exported, its type is not, hence reflection; TestModuleIsReachable holds it
+// for the pinned version.
+func moduleOf(instance any) (api.Module, implementation, error) {
+	im, ok := instance.(implementation)
+	if !ok {
+		return nil, nil, fmt.Errorf("go-pdfium: %T lacks Malloc, Free or CreateFileAccessReader", instance)
+	}
+	v := reflect.ValueOf(instance)
+	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
+		return nil, nil, fmt.Errorf("go-pdfium: %T is not a pointer to a struct", instance)
+	}
+	field := v.Elem().FieldByName("Module")
+	if !field.IsValid() || !field.CanInterface() {
+		return nil, nil, fmt.Errorf("go-pdfium: %T has no field Module", instance)
+	}
+	mod, ok := field.Interface().(api.Module)
+	if !ok || mod == nil {
+		return nil, nil, fmt.Errorf("go-pdfium: the field Module of %T is no module", instance)
+	}
+	return mod, im, nil
+}
+
+// detachableReader lets go of the file on Close: go-pdfium keeps its readers
+// in a global table for ever.
+type detachableReader struct{ r *io.SectionReader }
+
+func (d *detachableReader) Read(p []byte) (int, error) {
+	if d.r == nil {
+		return 0, os.ErrClosed
+	}
+	return d.r.Read(p)
+}
+
+func (d *detachableReader) Seek(offset int64, whence int) (int64, error) {
+	if d.r == nil {
+		return 0, os.ErrClosed
+	}
+	return d.r.Seek(offset, whence)
+}
+
+// scratchBytes is the size of the buffer inside the module for out parameters.
+const scratchBytes = 8 << 10
+
+type document struct {
+	inst    pdfium.Pdfium
+	im      implementation
+	mod     api.Module
+	mem     api.Memory
+	ctx     context.Context
+	reader  *detachableReader
+	handle  uint64
+	scratch uint64
+	pages   int
+	fonts   []engine.Font
+	fontOf  map[uint64]int32
+	fns     map[string]api.Function
+	broken  error
+	stack   [12]uint64
+
+	unicode, looseBox, textObject, fontSize, objFont, angle          api.Function
+	getObject, formObject, objType, objBounds, countSegments, matrix api.Function
+	segment, segmentType, segmentPoint, segmentClose                 api.Function
+}
+
+// Open implements engine.Engine.
+func (e *Engine) Open(ctx context.Context, f *os.File, size int64, password string) (doc engine.Document, err error) {
+	if err := e.Warm(); err != nil {
+		return nil, fmt.Errorf("%w: %w", engine.ErrBroken, err)
+	}
+	inst, err := e.pool.GetInstanceWithContext(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", engine.ErrBroken, err)
+	}
+	d := &document{inst: inst, ctx: context.Background(), fontOf: map[uint64]int32{}, fns: map[string]api.Function{}}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v", engine.ErrBroken, p)
+		}
+		if err != nil {
+			_ = d.Close()
+			doc = nil
+		}
+	}()
+	if d.mod, d.im, err = moduleOf(inst.GetImplementation()); err != nil {
+		return nil, fmt.Errorf("%w: %w", engine.ErrBroken, err)
+	}
+	d.mem = d.mod.Memory()
+	d.reader = &detachableReader{io.NewSectionReader(f, 0, size)}
+	access, _, err := d.im.CreateFileAccessReader(size, d.reader)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", engine.ErrBroken, err)
+	}
+	if d.scratch, err = d.im.Malloc(scratchBytes); err != nil || d.scratch == 0 {
+		return nil, fmt.Errorf("%w: no memory for its buffers", engine.ErrBroken)
+	}
+	var secret uint64
+	if password != "" {
+		if len(password) >= scratchBytes {
+			return nil, engine.ErrPassword
+		}
+		d.mem.Write(uint32(d.scratch), append([]byte(password), 0))
+		secret = d.scratch
+	}
+	d.handle = d.call("FPDF_LoadCustomDocument", *access, secret)
+	if d.broken != nil {
+		return nil, d.broken
+	}
+	if d.handle == 0 {
+		switch code := d.call("FPDF_GetLastError"); code { // fpdfview.h: FPDF_ERR_*
+		case 4:
+			return nil, engine.ErrPassword
+		case 5:
+			return nil, engine.ErrSecurity
+		default:
+			return nil, fmt.Errorf("%w (PDFium error %d)", engine.ErrFormat, code)
+		}
+	}
+	d.pages = int(int32(d.call("FPDF_GetPageCount", d.handle)))
+	d.unicode, d.looseBox, d.textObject = d.fn("FPDFText_GetUnicode"), d.fn("FPDFText_GetLooseCharBox"), d.fn("FPDFText_GetTextObject")
+	d.fontSize, d.objFont, d.angle = d.fn("FPDFText_GetFontSize"), d.fn("FPDFTextObj_GetFont"), d.fn("FPDFText_GetCharAngle")
+	d.getObject, d.formObject, d.objType = d.fn("FPDFPage_GetObject"), d.fn("FPDFFormObj_GetObject"), d.fn("FPDFPageObj_GetType")
+	d.objBounds, d.countSegments, d.matrix = d.fn("FPDFPageObj_GetBounds"), d.fn("FPDFPath_CountSegments"), d.fn("FPDFPageObj_GetMatrix")
+	d.segment, d.segmentType = d.fn("FPDFPath_GetPathSegment"), d.fn("FPDFPathSegment_GetType")
+	d.segmentPoint, d.segmentClose = d.fn("FPDFPathSegment_GetPoint"), d.fn("FPDFPathSegment_GetClose")
+	return d, d.broken
+}
+
+// fn panics for an export that does not exist: the module is compiled into the
+// binary, so this cannot depend on a file.
+func (d *document) fn(name string) api.Function {
+	f := d.fns[name]
+	if f == nil {
+		if f = d.mod.ExportedFunction(name); f == nil {
+			panic("pdfiumwasm: no export " + name)
+		}
+		d.fns[name] = f
+	}
+	return f
+}
+
+// call runs an export. After a trap the module's state is unknown: the
+// document is marked broken and every later call returns 0.
+func (d *document) call(name string, args ...uint64) uint64 {
+	copy(d.stack[:], args)
+	return d.invoke(d.fn(name))
+}
+
+func (d *document) call1(f api.Function, a uint64) uint64 {
+	d.stack[0] = a
+	return d.invoke(f)
+}
+
+func (d *document) call2(f api.Function, a, b uint64) uint64 {
+	d.stack[0], d.stack[1] = a, b
+	return d.invoke(f)
+}
+
+func (d *document) invoke(f api.Function) uint64 {
+	if d.broken != nil {
+		return 0
+	}
+	if err := f.CallWithStack(d.ctx, d.stack[:]); err != nil {
+		d.broken = fmt.Errorf("%w: %s", engine.ErrBroken, firstLine(err.Error()))
+		return 0
+	}
+	return d.stack[0]
+}
+
+func firstLine(s string) string {
+	s, _, _ = strings.Cut(s, "\n")
+	return s
+}
+
+func (d *document) Pages() int { return d.pages }
+
+// Close implements engine.Document. Closing the instance frees everything
+// inside the module with it.
+func (d *document) Close() error {
+	if d.inst == nil {
+		return nil
+	}
+	if d.reader != nil {
+		d.reader.r = nil
+	}
+	err := d.inst.Close()
+	d.inst = nil
+	if d.broken == nil {
+		d.broken = fmt.Errorf("%w: the document is closed", engine.ErrBroken)
+	}
+	return err
+}
+
+// Page implements engine.Document.
+func (d *document) Page(n int, p *engine.Page) error {
+	p.Reset()
+	if d.broken != nil {
+		return d.broken
+	}
+	if n < 0 || n >= d.pages {
+		return engine.ErrPage
+	}
+	page := d.call("FPDF_LoadPage", d.handle, uint64(n))
+	if d.broken != nil {
+		return d.broken
+	}
+	if page == 0 {
+		return engine.ErrPage
+	}
+	p.Width = math.Float32frombits(uint32(d.call("FPDF_GetPageWidthF", page)))
+	p.Height = math.Float32frombits(uint32(d.call("FPDF_GetPageHeightF", page)))
+	p.Rotation = int(uint32(d.call("FPDFPage_GetRotation", page)) & 3)
+	d.call("FPDF_GetPageBoundingBox", page, d.scratch)
+	b := d.floats(4) // left, top, right, bottom
+	p.Box = rect(b[0], b[1], b[2], b[3])
+
+	if text := d.call("FPDFText_LoadPage", page, 0); text != 0 {
+		d.chars(text, p)
+		d.call("FPDFText_ClosePage", text)
+	}
+	d.objects(page, p)
+	d.call("FPDF_ClosePage", page)
+	p.Fonts = d.fonts
+	return d.broken
+}
+
+// chars reads the text page: for each character its code unit and box, and at
+// the start of each word the text object, whose font is asked only when the
+// object changes.
+func (d *document) chars(text uint64, p *engine.Page) {
+	n := int(int32(d.call("FPDFText_CountChars", text)))
+	if n > engine.MaxChars {
+		n, p.Truncated = engine.MaxChars, true
+	}
+	if cap(p.Chars) < n {
+		p.Chars = make([]engine.Char, 0, n+n/4)
+	}
+	var last uint64
+	inWord, run := false, int32(-1)
+	stack := d.stack[:]
+	for k := range n {
+		stack[0], stack[1] = text, uint64(k)
+		if err := d.unicode.CallWithStack(d.ctx, stack); err != nil {
+			d.broken = fmt.Errorf("%w: %s", engine.ErrBroken, firstLine(err.Error()))
+			return
+		}
+		unit := uint32(stack[0])
+		if engine.Space(unit) {
+			p.Chars = append(p.Chars, engine.Char{Unit: unit, Run: -1})
+			inWord = false
+			continue
+		}
+		stack[0], stack[1], stack[2] = text, uint64(k), d.scratch
+		if err := d.looseBox.CallWithStack(d.ctx, stack); err != nil {
+			d.broken = fmt.Errorf("%w: %s", engine.ErrBroken, firstLine(err.Error()))
+			return
+		}
+		b, ok := d.mem.Read(uint32(d.scratch), 16)
+		if !ok {
+			d.broken = fmt.Errorf("%w: its buffer lies outside its memory", engine.ErrBroken)
+			return
+		}
+		box := rect(f32(b), f32(b[4:]), f32(b[8:]), f32(b[12:]))
+		if !inWord {
+			inWord = true
+			if object := d.call2(d.textObject, text, uint64(k)); object != 0 && object != last {
+				last = object
+				size := float32(math.Float64frombits(d.call2(d.fontSize, text, uint64(k))))
+				// PDFium measures clockwise (it takes the matrix's c for b).
+				angle := -math.Float32frombits(uint32(d.call2(d.angle, text, uint64(k))))
+				if angle < 0 {
+					angle += 2 * math.Pi
+				}
+				font := d.call1(d.objFont, object)
+				p.Runs = append(p.Runs, engine.Run{Font: d.font(font), Size: size, Angle: angle})
+				run = int32(len(p.Runs) - 1)
+			}
+		}
+		p.Chars = append(p.Chars, engine.Char{Unit: unit, Run: run, Box: box})
+	}
+}
+
+// font describes a font once per document.
+func (d *document) font(handle uint64) int32 {
+	if handle == 0 {
+		return -1
+	}
+	if i, ok := d.fontOf[handle]; ok {
+		return i
+	}
+	name := d.text8("FPDFFont_GetBaseFontName", handle)
+	if i := strings.IndexByte(name, '+'); i == 6 { // ABCDEF+Name: a subset's tag
+		name = name[7:]
+	}
+	f := engine.Font{Name: name, Weight: int(int32(d.call("FPDFFont_GetWeight", handle))), Flags: int(int32(d.call("FPDFFont_GetFlags", handle)))}
+	if f.Weight < 0 || f.Weight > 1000 {
+		f.Weight = 0
+	}
+	if f.Flags < 0 {
+		f.Flags = 0
+	}
+	i := int32(len(d.fonts))
+	d.fonts = append(d.fonts, f)
+	d.fontOf[handle] = i
+	return i
+}
+
+// objects walks the page's objects for rules and images.
+func (d *document) objects(page uint64, p *engine.Page) {
+	n := int(int32(d.call("FPDFPage_CountObjects", page)))
+	d.walk(d.getObject, page, n, identity, 0, p)
+}
+
+// fpdf_edit.h: FPDF_PAGEOBJ_*
+const (
+	objectText  = 1
+	objectPath  = 2
+	objectImage = 3
+	objectForm  = 5
+)
+
+func (d *document) walk(get api.Function, parent uint64, n int, m affine, depth int, p *engine.Page) {
+	for k := range n {
+		if p.Objects++; p.Objects > engine.MaxObjects {
+			p.Truncated = true
+			return
+		}
+		object := d.call2(get, parent, uint64(k))
+		if object == 0 {
+			continue
+		}
+		switch d.call1(d.objType, object) {
+		case objectPath:
+			if len(p.Rules) < engine.MaxRules {
+				d.path(object, m, p)
+			}
+		case objectImage:
+			if len(p.Images) < engine.MaxImages {
+				if r, ok := d.bounds(object, m); ok {
+					p.Images = append(p.Images, r)
+				}
+			}
+		case objectForm:
+			if depth < engine.MaxDepth {
+				inner := m
+				if d.call2(d.matrix, object, d.scratch) != 0 {
+					f := d.floats(6)
+					inner = m.times(affine{f[0], f[1], f[2], f[3], f[4], f[5]})
+				}
+				count := int(int32(d.call("FPDFFormObj_CountObjects", object)))
+				d.walk(d.formObject, object, count, inner, depth+1, p)
+			}
+		}
+		if d.broken != nil {
+			return
+		}
+	}
+}
+
+func (d *document) bounds(object uint64, m affine) (engine.Rect, bool) {
+	s := d.scratch
+	d.stack[0], d.stack[1], d.stack[2], d.stack[3], d.stack[4] = object, s, s+4, s+8, s+12 // left, bottom, right, top
+	if d.invoke(d.objBounds) == 0 {
+		return engine.Rect{}, false
+	}
+	b := d.floats(4)
+	x0, y0 := m.apply(b[0], b[1])
+	x1, y1 := m.apply(b[2], b[3])
+	return rect(x0, y1, x1, y0), true
+}
+
+// thinPoints is the thickness up to which a filled box is a drawn line.
+const thinPoints = 3
+
+// path records the straight horizontal and vertical parts of a path.
+func (d *document) path(object uint64, m affine, p *engine.Page) {
+	r, ok := d.bounds(object, m)
+	if !ok {
+		return
+	}
+	w, h := r.R-r.L, r.T-r.B
+	if w <= thinPoints || h <= thinPoints {
+		if w > 4 || h > 4 {
+			p.Rules = append(p.Rules, r)
+		}
+		return
+	}
+	n := int(int32(d.call1(d.countSegments, object)))
+	if n < 2 || n > engine.MaxSegments {
+		return
+	}
+	own := m
+	if d.call2(d.matrix, object, d.scratch) != 0 {
+		f := d.floats(6)
+		own = m.times(affine{f[0], f[1], f[2], f[3], f[4], f[5]})
+	}
+	line := func(x0, y0, x1, y1 float32) {
+		r := rect(x0, max(y0, y1), x1, min(y0, y1))
+		if w, h := r.R-r.L, r.T-r.B; (w <= 1 && h > 4 || h <= 1 && w > 4) && len(p.Rules) < engine.MaxRules {
+			p.Rules = append(p.Rules, r)
+		}
+	}
+	var x, y, startX, startY float32
+	for k := range n {
+		seg := d.call2(d.segment, object, uint64(k))
+		if seg == 0 {
+			return
+		}
+		kind := d.call1(d.segmentType, seg) // fpdf_edit.h: 0 line, 1 curve, 2 move
+		d.stack[0], d.stack[1], d.stack[2] = seg, d.scratch, d.scratch+4
+		if d.invoke(d.segmentPoint) == 0 {
+			return
+		}
+		f := d.floats(2)
+		toX, toY := own.apply(f[0], f[1])
+		switch kind {
+		case 2:
+			startX, startY = toX, toY
+		case 0:
+			line(x, y, toX, toY)
+		}
+		x, y = toX, toY
+		if d.call1(d.segmentClose, seg) != 0 {
+			line(x, y, startX, startY)
+		}
+	}
+}
+
+// Size implements engine.Document.
+func (d *document) Size(n int) (w, h float32, err error) {
+	if d.broken != nil {
+		return 0, 0, d.broken
+	}
+	ok := d.call("FPDF_GetPageSizeByIndexF", d.handle, uint64(n), d.scratch)
+	if d.broken != nil {
+		return 0, 0, d.broken
+	}
+	f := d.floats(2)
+	if ok == 0 || f[0] <= 0 || f[1] <= 0 {
+		return 0, 0, engine.ErrPage
+	}
+	return f[0], f[1], nil
+}
+
+// Label implements engine.Document.
+func (d *document) Label(n int) string { return d.text16("FPDF_GetPageLabel", d.handle, uint64(n)) }
+
+// Meta implements engine.Document.
+func (d *document) Meta(key string) string {
+	if d.broken != nil || len(key) > 63 {
+		return ""
+	}
+	key16 := d.scratch + scratchBytes - 64 // text16 writes below it
+	d.mem.Write(uint32(key16), append([]byte(key), 0))
+	return d.text16("FPDF_GetMetaText", d.handle, key16)
+}
+
+// Outline implements engine.Document. Cycles, which damaged files have, end at
+// the limit and at a depth of 16.
+func (d *document) Outline(limit int, pages bool) ([]engine.Bookmark, error) {
+	var out []engine.Bookmark
+	seen := map[uint64]bool{}
+	var walk func(parent uint64, level int)
+	walk = func(parent uint64, level int) {
+		b := d.call("FPDFBookmark_GetFirstChild", d.handle, parent)
+		for b != 0 && !seen[b] && len(out) < limit && d.broken == nil {
+			seen[b] = true
+			mark := engine.Bookmark{Level: level, Title: strings.Join(strings.Fields(d.text16("FPDFBookmark_GetTitle", b)), " "), Page: -1}
+			if pages {
+				mark.Page = d.target(b)
+			}
+			if mark.Title != "" {
+				out = append(out, mark)
+			}
+			if level < 16 {
+				walk(b, level+1)
+			}
+			b = d.call("FPDFBookmark_GetNextSibling", d.handle, b)
+		}
+	}
+	walk(0, 1)
+	return out, d.broken
+}
+
+// target is the page that a bookmark leads to, or -1.
+func (d *document) target(bookmark uint64) int {
+	dest := d.call("FPDFBookmark_GetDest", d.handle, bookmark)
+	if dest == 0 {
+		if action := d.call("FPDFBookmark_GetAction", bookmark); action != 0 {
+			dest = d.call("FPDFAction_GetDest", d.handle, action)
+		}
+	}
+	if dest == 0 {
+		return -1
+	}
+	return int(int32(d.call("FPDFDest_GetDestPageIndex", d.handle, dest)))
+}
+
+// Render implements engine.Document.
+func (d *document) Render(n, w, h int) (*image.RGBA, error) {
+	if d.broken != nil {
+		return nil, d.broken
+	}
+	if n < 0 || n >= d.pages || w < 1 || h < 1 {
+		return nil, engine.ErrPage
+	}
+	page := d.call("FPDF_LoadPage", d.handle, uint64(n))
+	if page == 0 {
+		return nil, errors.Join(engine.ErrPage, d.broken)
+	}
+	defer d.call("FPDF_ClosePage", page)
+	bitmap := d.call("FPDFBitmap_Create", uint64(w), uint64(h), 0)
+	if bitmap == 0 {
+		return nil, errors.Join(fmt.Errorf("%w: no memory for a picture of %d × %d pixels", engine.ErrPage, w, h), d.broken)
+	}
+	defer d.call("FPDFBitmap_Destroy", bitmap)
+	d.call("FPDFBitmap_FillRect", bitmap, 0, 0, uint64(w), uint64(h), 0xFFFFFFFF)
+	const annotations, reverseByteOrder = 0x01, 0x10 // fpdfview.h: FPDF_ANNOT, FPDF_REVERSE_BYTE_ORDER (RGBA)
+	d.call("FPDF_RenderPageBitmap", bitmap, page, 0, 0, uint64(w), uint64(h), 0, annotations|reverseByteOrder)
+	buffer, stride := d.call("FPDFBitmap_GetBuffer", bitmap), int(int32(d.call("FPDFBitmap_GetStride", bitmap)))
+	if d.broken != nil {
+		return nil, d.broken
+	}
+	pixels, ok := d.mem.Read(uint32(buffer), uint32(stride*h))
+	if !ok || stride < 4*w {
+		return nil, fmt.Errorf("%w: the picture lies outside its memory", engine.ErrBroken)
+	}
+	img := image.NewRGBA(image.Rect(0, 0, w, h))
+	for y := range h {
+		row := img.Pix[y*img.Stride : y*img.Stride+4*w]
+		copy(row, pixels[y*stride:])
+		for x := 3; x < len(row); x += 4 {
+			row[x] = 0xFF // the bitmap has no alpha: the fourth byte is undefined
+		}
+	}
+	return img, nil
+}
+
+// floats reads n numbers from the scratch buffer.
+func (d *document) floats(n int) [6]float32 {
+	var out [6]float32
+	b, ok := d.mem.Read(uint32(d.scratch), uint32(4*n))
+	if !ok {
+		return out
+	}
+	for i := range n {
+		out[i] = f32(b[4*i:])
+	}
+	return out
+}
+
+// text16 calls a function of the form f(args…, buffer, bytes) that writes
+// UTF-16LE with an ending zero and returns the length in bytes.
+func (d *document) text16(name string, args ...uint64) string {
+	const room = scratchBytes - 64
+	n := int(int32(d.call(name, append(args, d.scratch, room)...)))
+	if n < 4 || n > room || d.broken != nil {
+		return ""
+	}
+	b, ok := d.mem.Read(uint32(d.scratch), uint32(n-2))
+	if !ok {
+		return ""
+	}
+	u := make([]uint16, len(b)/2)
+	for i := range u {
+		u[i] = binary.LittleEndian.Uint16(b[2*i:])
+	}
+	return string(utf16.Decode(u))
+}
+
+// text8 is text16 for functions that write bytes.
+func (d *document) text8(name string, args ...uint64) string {
+	n := int(int32(d.call(name, append(args, d.scratch, scratchBytes)...)))
+	if n < 2 || n > scratchBytes || d.broken != nil {
+		return ""
+	}
+	b, ok := d.mem.Read(uint32(d.scratch), uint32(n-1))
+	if !ok {
+		return ""
+	}
+	return strings.ToValidUTF8(string(b), "")
+}
+
+func f32(b []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b)) }
+
+// rect orders the corners that PDFium gives as left, top, right, bottom.
+func rect(l, t, r, b float32) engine.Rect {
+	return engine.Rect{L: min(l, r), B: min(b, t), R: max(l, r), T: max(b, t)}
+}
+
+// affine is a PDF matrix [a b c d e f].
+type affine struct{ a, b, c, d, e, f float32 }
+
+var identity = affine{a: 1, d: 1}
+
+func (m affine) apply(x, y float32) (float32, float32) {
+	return m.a*x + m.c*y + m.e, m.b*x + m.d*y + m.f
+}
+
+// times returns the matrix that applies n first and then m.
+func (m affine) times(n affine) affine {
+	return affine{
+		a: m.a*n.a + m.c*n.b, b: m.b*n.a + m.d*n.b,
+		c: m.a*n.c + m.c*n.d, d: m.b*n.c + m.d*n.d,
+		e: m.a*n.e + m.c*n.f + m.e, f: m.b*n.e + m.d*n.f + m.f,
+	}
+}

@@ -1,0 +1,232 @@
+package pdf
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+
+	"sheaf"
+)
+
+// Running headers and footers are lines at the top or bottom edge that repeat
+// over the pages read together, numbers aside. Nothing else is ever removed,
+// and only from the edge inwards: the first line that does not repeat ends it.
+
+const (
+	runningZone  = 0.13 // of the page's height at either edge
+	runningLines = 3    // looked at per edge
+)
+
+type runningLine struct {
+	sheet   *sheet
+	region  int
+	line    int
+	key     string
+	tabular bool
+}
+
+func dropRunning(sheets []*sheet) {
+	pages := 0
+	count := map[string]int{}
+	edges := make([][2][]runningLine, len(sheets))
+	for i, s := range sheets {
+		if len(s.regions) == 0 {
+			continue
+		}
+		pages++
+		for _, r := range s.strayRuns {
+			count["s"+runningKey(r.text)]++
+		}
+		for e := range edges[i] {
+			edges[i][e] = s.edge(e == 1)
+			for k, l := range edges[i][e] {
+				seen := false // once per page and edge
+				for _, before := range edges[i][e][:k] {
+					seen = seen || before.key == l.key
+				}
+				if !seen && l.key != "" {
+					count[edgeKey(e, l.key)]++
+				}
+			}
+		}
+	}
+	for i, s := range sheets {
+		for e := range edges[i] {
+			for k, l := range edges[i][e] {
+				if !s.repeats(l, count[edgeKey(e, l.key)], pages) {
+					break
+				}
+				if k > 0 && s.apart(edges[i][e][k-1], l) {
+					break // the body may start with a sentence that repeats, too
+				}
+				s.regions[l.region].lines[l.line].chars = -1 // taken out below
+				s.dropped++
+			}
+		}
+		if s.dropped > 0 {
+			s.sweepLines()
+		}
+		for k := range s.strayRuns { // a stamp along the margin of every page
+			r := &s.strayRuns[k]
+			if key := runningKey(r.text); key != "" && count["s"+key] >= 3 && count["s"+key]*4 >= pages {
+				r.dropped = true
+				s.dropped++
+			}
+		}
+	}
+}
+
+// sweepLines takes out the lines that were marked.
+func (s *sheet) sweepLines() {
+	for r := range s.regions {
+		kept := s.regions[r].lines[:0]
+		for _, l := range s.regions[r].lines {
+			if l.chars >= 0 {
+				kept = append(kept, l)
+			}
+		}
+		s.regions[r].lines = kept
+	}
+}
+
+// apart reports whether white space divides two lines at an edge.
+func (s *sheet) apart(outer, inner runningLine) bool {
+	a, b := &s.regions[outer.region].lines[outer.line], &s.regions[inner.region].lines[inner.line]
+	return max(a.y0, b.y0)-min(a.y1, b.y1) > 1.2*max(a.h, b.h)
+}
+
+func edgeKey(edge int, key string) string {
+	if edge == 0 {
+		return "t" + key
+	}
+	return "b" + key
+}
+
+// repeats decides on one line that occurs on count of the pages.
+func (s *sheet) repeats(l runningLine, count, pages int) bool {
+	if l.key == "" || l.tabular {
+		return false
+	}
+	if count >= 3 && count*4 >= pages {
+		return true
+	}
+	if l.key != "#" {
+		return false
+	}
+	// A lone number at the edge is the page's when its neighbours have one
+	// too, or when it says so.
+	if count >= 2 {
+		return true
+	}
+	text := s.lineText(&s.regions[l.region].lines[l.line])
+	text = strings.Trim(text, "-–— ")
+	return text == s.label || text == fmt.Sprint(s.number)
+}
+
+// edge returns the outermost lines of the page, from the edge inwards.
+func (s *sheet) edge(bottom bool) []runningLine {
+	var out []runningLine
+	var at []float32
+	for r := range s.regions {
+		lines := s.regions[r].lines
+		for i := range lines {
+			l := &lines[i]
+			if l.table >= 0 || l.chars == 0 {
+				continue
+			}
+			y := l.y1
+			if bottom {
+				y = s.h - l.y0
+			}
+			if y > runningZone*s.h {
+				continue
+			}
+			k := 0
+			for k < len(at) && at[k] <= y {
+				k++
+			}
+			if k >= runningLines {
+				continue
+			}
+			// A row of cells with another close by is a table's header.
+			tabular := false
+			if len(l.segs) >= 3 {
+				if j := i + 1; j < len(lines) && len(lines[j].segs) >= 3 && lines[j].y0-l.y1 < 0.6*l.h {
+					tabular = true
+				}
+			}
+			at = append(at[:k:k], append([]float32{y}, at[k:]...)...)
+			out = append(out[:k:k], append([]runningLine{{s, r, i, runningKey(s.lineText(l)), tabular}}, out[k:]...)...)
+			if len(out) > runningLines {
+				at, out = at[:runningLines], out[:runningLines]
+			}
+		}
+	}
+	return out
+}
+
+// runningKey is a line's text with numbers, which change from page to page,
+// made equal. A line that is a number alone, arabic or roman, is "#".
+func runningKey(text string) string {
+	if len(text) > 200 {
+		return ""
+	}
+	var b strings.Builder
+	digits, letters := false, false
+	roman := len(text) <= 8
+	for _, r := range text {
+		switch {
+		case unicode.IsDigit(r):
+			if !digits {
+				b.WriteByte('#')
+			}
+			digits, roman = true, false
+			continue
+		case unicode.IsLetter(r):
+			letters = true
+			if !strings.ContainsRune("ivxlcIVXLC", r) {
+				roman = false
+			}
+			b.WriteRune(unicode.ToLower(r))
+		case !unicode.IsSpace(r) && !strings.ContainsRune("-–—.|", r):
+			b.WriteRune(r)
+			roman = false
+		}
+		digits = false
+	}
+	if roman && letters {
+		return "#"
+	}
+	return b.String()
+}
+
+// lineText is a line's words with single spaces.
+func (s *sheet) lineText(l *line) string {
+	var b strings.Builder
+	for i := range l.segs {
+		for k := l.segs[i].first; k <= l.segs[i].last; k++ {
+			if b.Len() > 0 {
+				b.WriteByte(' ')
+			}
+			b.WriteString(s.page.str(&s.page.words[k]))
+		}
+	}
+	return b.String()
+}
+
+// reportDropped tells once per range what was left out, on its last page.
+func reportDropped(sheets []*sheet) {
+	n, pages := 0, 0
+	for _, s := range sheets {
+		if s.dropped > 0 {
+			n += s.dropped
+			pages++
+		}
+	}
+	if n == 0 {
+		return
+	}
+	last := sheets[len(sheets)-1]
+	last.warnings = append(last.warnings, sheaf.Warning{Code: "running_lines_removed", Page: sheets[0].number,
+		Message: fmt.Sprintf("%d running headers and footers on %d of pages %d to %d were left out.", n, pages, sheets[0].number, last.number)})
+}

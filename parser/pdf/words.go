@@ -1,0 +1,232 @@
+package pdf
+
+import (
+	"math"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"sheaf/parser/pdf/engine"
+)
+
+// word is a run of characters without a space, in the coordinates of the page
+// as it is displayed: points, y down.
+type word struct {
+	start, end     int // bytes of wordPage.text
+	x0, y0, x1, y1 float32
+	h              float32 // font height: the box across the direction of writing
+	turn           uint8   // direction of writing, quarter turns counter-clockwise; turnSkew for others
+	bold, italic   bool
+	mono           bool
+	rtl            bool
+	brk            bool // the engine saw a line end before it
+	hyphen         bool // ends in a hyphen that the engine took for one of a broken word
+}
+
+const turnSkew = 4
+
+// wordPage is a page as words, in the engine's order.
+type wordPage struct {
+	text   string
+	words  []word
+	width  float32
+	height float32
+	chars  int // other than spaces
+}
+
+func (p *wordPage) str(w *word) string { return p.text[w.start:w.end] }
+
+// fontStyle is what layout needs to know of a font.
+type fontStyle struct{ bold, italic, mono bool }
+
+func styleOf(f engine.Font) fontStyle {
+	n := strings.ToLower(f.Name)
+	has := func(parts ...string) bool {
+		for _, s := range parts {
+			if strings.Contains(n, s) {
+				return true
+			}
+		}
+		return false
+	}
+	return fontStyle{
+		bold: f.Weight >= 600 || f.Flags&(1<<18) != 0 || has("bold", "black", "heavy", "semibold", "demi") ||
+			strings.HasPrefix(n, "cmbx") || strings.HasPrefix(n, "sfbx") || has("-bd", ",bd"),
+		italic: f.Flags&64 != 0 || has("italic", "oblique"),
+		mono: f.Flags&1 != 0 || has("courier", "mono", "consol", "typewriter", "menlo", "inconsolata", "fixed") ||
+			strings.HasPrefix(n, "cmtt") || strings.HasPrefix(n, "cmsltt") || strings.HasPrefix(n, "sftt") || strings.HasPrefix(n, "lmmono"),
+	}
+}
+
+// assembler makes words of page records. Its buffers are reused from page to
+// page; the words themselves are not.
+type assembler struct {
+	text   []byte
+	styles []fontStyle
+}
+
+// frame maps the engine's page space to the displayed page.
+type frame struct {
+	l, t, w, h float32
+	rotation   int
+}
+
+func frameOf(p *engine.Page) frame {
+	return frame{l: p.Box.L, t: p.Box.T, w: p.Box.R - p.Box.L, h: p.Box.T - p.Box.B, rotation: p.Rotation}
+}
+
+func (f frame) display(r engine.Rect) (x0, y0, x1, y1 float32) {
+	x0, x1, y0, y1 = r.L-f.l, r.R-f.l, f.t-r.T, f.t-r.B
+	switch f.rotation {
+	case 1:
+		x0, y0, x1, y1 = f.h-y1, x0, f.h-y0, x1
+	case 2:
+		x0, y0, x1, y1 = f.w-x1, f.h-y1, f.w-x0, f.h-y0
+	case 3:
+		x0, y0, x1, y1 = y0, f.w-x1, y1, f.w-x0
+	}
+	return
+}
+
+// turnOf rounds the angle of writing, as displayed, to a quarter turn.
+func turnOf(angle float32, rotation int) uint8 {
+	q := float64(angle)/(math.Pi/2) - float64(rotation)
+	n := math.Round(q)
+	if math.Abs(q-n) > 0.12 { // 11 degrees
+		return turnSkew
+	}
+	return uint8(int(n) & 3)
+}
+
+// words splits a page's characters at spaces, breaks and jumps. The box of a
+// word is the union of its characters' boxes, so that every engine which gives
+// the same characters gives the same words.
+func (a *assembler) words(p *engine.Page) *wordPage {
+	for len(a.styles) < len(p.Fonts) {
+		a.styles = append(a.styles, styleOf(p.Fonts[len(a.styles)]))
+	}
+	out := &wordPage{width: p.Width, height: p.Height, words: make([]word, 0, len(p.Chars)/6+8)}
+	f := frameOf(p)
+	text := a.text[:0]
+	var w word
+	open, brk := false, true
+	lastRun := int32(-1)
+	var style fontStyle
+	var turn uint8
+	flush := func() {
+		if open {
+			w.end = len(text)
+			if w.turn&1 == 0 {
+				w.h = w.y1 - w.y0
+			} else {
+				w.h = w.x1 - w.x0
+			}
+			out.words = append(out.words, w)
+			text = append(text, ' ') // so that a search in the text cannot span words
+			open = false
+		}
+	}
+	var high rune
+	for k := range p.Chars {
+		c := &p.Chars[k]
+		r := rune(c.Unit)
+		if r >= 0xD800 && r < 0xDC00 {
+			high = r
+			continue
+		}
+		if r >= 0xDC00 && r < 0xE000 {
+			r = utf16.DecodeRune(high, r)
+		}
+		hyphen := false
+		switch {
+		case r == '\n':
+			flush()
+			brk = true
+			continue
+		case r == ' ' || r == 0xA0 || r == '\t':
+			flush()
+			continue
+		case r == 0x02 || r == 0xFFFE: // PDFium's mark for a hyphen that breaks a word over lines
+			r, hyphen = '-', true
+		case r < 32 || r >= 0x7F && r < 0xA0 || r == 0xFEFF || r == utf8.RuneError || r >= 0x200B && r <= 0x200F || r >= 0x202A && r <= 0x202E:
+			continue
+		case r == 0xAD:
+			r = '-'
+			if k+1 >= len(p.Chars) || p.Chars[k+1].Unit == '\r' || p.Chars[k+1].Unit == '\n' {
+				hyphen = true
+			} else {
+				continue // an invisible place to break
+			}
+		case r >= 0x2000 && r <= 0x200A || r == 0x202F || r == 0x205F || r == 0x3000:
+			flush()
+			continue
+		}
+		x0, y0, x1, y1 := f.display(c.Box)
+		if c.Run != lastRun && c.Run >= 0 {
+			lastRun = c.Run
+			run := &p.Runs[c.Run]
+			style = fontStyle{}
+			if run.Font >= 0 && int(run.Font) < len(a.styles) {
+				style = a.styles[run.Font]
+			}
+			turn = turnOf(run.Angle, p.Rotation)
+		}
+		if open && jumps(&w, turn, x0, y0, x1, y1) {
+			flush()
+		}
+		if !open {
+			open = true
+			w = word{start: len(text), x0: x0, y0: y0, x1: x1, y1: y1, turn: turn, brk: brk,
+				bold: style.bold, italic: style.italic, mono: style.mono, rtl: isRTL(r)}
+			brk = false
+		} else {
+			w.x0, w.y0, w.x1, w.y1 = min(w.x0, x0), min(w.y0, y0), max(w.x1, x1), max(w.y1, y1)
+		}
+		out.chars++
+		if r >= 0xFB00 && r <= 0xFB06 {
+			text = append(text, ligatures[r-0xFB00]...)
+		} else if r == 0xF0B7 {
+			text = append(text, "•"...) // the bullet of the Symbol font
+		} else {
+			text = utf8.AppendRune(text, r)
+		}
+		if hyphen {
+			w.hyphen = true
+			flush()
+			brk = true
+		}
+	}
+	flush()
+	a.text = text
+	out.text = string(text)
+	return out
+}
+
+var ligatures = [...]string{"ff", "fi", "fl", "ffi", "ffl", "st", "st"}
+
+// jumps reports whether a character cannot belong to the word before it: it
+// stands on another line, or far away along the line.
+func jumps(w *word, turn uint8, x0, y0, x1, y1 float32) bool {
+	if turn != w.turn {
+		return true
+	}
+	if turn == turnSkew {
+		return false
+	}
+	if turn&1 == 1 {
+		x0, y0, x1, y1 = y0, x0, y1, x1
+		w = &word{x0: w.y0, y0: w.x0, x1: w.y1, y1: w.x1}
+	}
+	h := w.y1 - w.y0
+	if h <= 0 || y1 <= y0 {
+		return false
+	}
+	if min(w.y1, y1)-max(w.y0, y0) <= 0 {
+		return true
+	}
+	return x0-w.x1 > 2*h || w.x0-x1 > 2*h
+}
+
+func isRTL(r rune) bool {
+	return r >= 0x590 && r <= 0x8FF || r >= 0xFB1D && r <= 0xFDFF || r >= 0xFE70 && r <= 0xFEFF
+}

@@ -1,0 +1,568 @@
+// Package pptx is the format of PowerPoint decks (ISO/IEC 29500): a unit is a
+// slide, with the place of each shape's text, its tables and its notes. It
+// runs in the parser's child process.
+package pptx
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+
+	"sheaf"
+	"sheaf/parser"
+	"sheaf/parser/internal/clean"
+	"sheaf/parser/internal/grid"
+	"sheaf/parser/internal/whole"
+	"sheaf/parser/internal/xmlscan"
+	"sheaf/parser/internal/zipfile"
+)
+
+const (
+	version = 1 // changes whenever the same file would yield other blocks
+	// rangeSize is the number of slides per task: measured, a slide takes 0.3 ms.
+	rangeSize = 24
+	// maxSlideBytes bounds a slide's XML; the largest seen has 3 MB.
+	maxSlideBytes = 64 << 20
+	maxSlides     = 20_000
+	maxBlocks     = 20_000 // of one slide
+	// emuPerPoint: 914,400 English metric units to the inch.
+	emuPerPoint = 12_700
+)
+
+// New returns the format.
+func New() parser.Format { return format{} }
+
+type format struct{}
+
+func (format) ID() string   { return "pptx" }
+func (format) Version() int { return version }
+func (format) MediaTypes() []string {
+	return []string{
+		parser.MediaPPTX, "application/vnd.openxmlformats-officedocument.presentationml.slideshow",
+		"application/vnd.openxmlformats-officedocument.presentationml.template",
+		"application/vnd.ms-powerpoint.presentation.macroenabled.12", "application/vnd.ms-powerpoint.slideshow.macroenabled.12",
+	}
+}
+func (format) Options() []string { return nil }
+
+// Open implements parser.Format.
+func (format) Open(_ context.Context, f *os.File, _ parser.Options) (parser.Document, error) {
+	z, err := zipfile.Open(f, "pptx")
+	if err != nil {
+		return nil, err
+	}
+	d := &document{z: z, layouts: map[string]map[string]rect{}}
+	return d, d.slideList()
+}
+
+// rect is a place in EMU.
+type rect struct{ x, y, w, h float64 }
+
+type document struct {
+	z             *zipfile.Archive
+	slides        []string
+	width, height float64 // EMU
+	layouts       map[string]map[string]rect
+	charts        int
+	images        int
+	hidden        int
+	kept          map[int]sheaf.UnitResult // slides read by Plan and not yet parsed
+}
+
+// keptBytes bounds the text of kept slides: parsing mostly follows planning,
+// on the same open file.
+const keptBytes = 8 << 20
+
+func (d *document) Close() error { return nil }
+
+func damaged(part string, err error) error {
+	if f, ok := errors.AsType[*sheaf.Failure](err); ok {
+		return f
+	}
+	if errors.Is(err, xmlscan.ErrDepth) {
+		return sheaf.Fail(sheaf.CategoryBadInput, "too_deep", "The deck's markup is nested more than %d levels deep; save it anew in PowerPoint and upload that.", xmlscan.MaxDepth)
+	}
+	return zipfile.Invalid("pptx", "its part %s is damaged: %v", part, err)
+}
+
+func (d *document) slideList() error {
+	main := d.z.Main("ppt/presentation.xml")
+	b, err := d.z.ReadAll(main, maxSlideBytes)
+	if errors.Is(err, zipfile.ErrMissing) {
+		return zipfile.Invalid("pptx", "it has no presentation part")
+	}
+	if err != nil {
+		return err
+	}
+	rels := d.z.Rels(main)
+	for s := xmlscan.New(bytes.NewReader(b)); ; {
+		k, err := s.Next()
+		if err != nil {
+			return damaged(main, err)
+		}
+		if k == xmlscan.EOF {
+			break
+		}
+		if k != xmlscan.Start {
+			continue
+		}
+		switch string(s.Name()) {
+		case "sldId":
+			if rel, ok := rels[s.RelID()]; ok && rel.Type == "slide" && len(d.slides) < maxSlides {
+				d.slides = append(d.slides, rel.Target)
+			}
+		case "sldSz":
+			d.width, d.height = emu(s.Attr("cx")), emu(s.Attr("cy"))
+		}
+	}
+	if len(d.slides) == 0 {
+		return sheaf.Fail(sheaf.CategoryBadInput, "empty_file", "The deck has no slides; check that the right file was sent.")
+	}
+	return nil
+}
+
+func emu(s string) float64 {
+	v, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || v > 1<<40 || v < -1<<40 {
+		return 0
+	}
+	return float64(v)
+}
+
+// Plan implements parser.Document.
+func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
+	p := &parser.Plan{Unit: sheaf.UnitSlide, Units: len(d.slides), RangeSize: rangeSize, Metadata: d.z.Properties(), Fingerprints: make([]uint64, len(d.slides))}
+	d.charts, d.images, d.hidden, d.kept = 0, 0, 0, map[int]sheaf.UnitResult{}
+	size := 0
+	for i := range d.slides {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		u, sum := d.slide(i + 1)
+		if size += whole.TextBytes(u.Blocks); size <= keptBytes {
+			d.kept[i+1] = u
+		}
+		p.Fingerprints[i] = sum
+		if u.Label != "" {
+			p.Outline = append(p.Outline, sheaf.Heading{Level: 1, Title: u.Label, Page: i + 1})
+		}
+	}
+	if d.charts+d.images > 0 {
+		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "images_ignored", Message: fmt.Sprintf("%d charts and %d pictures without description were not read.", d.charts, d.images)})
+	}
+	if d.hidden > 0 {
+		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "hidden_slides", Message: fmt.Sprintf("%d slides are hidden in the show; they were read like the others.", d.hidden)})
+	}
+	return p, nil
+}
+
+// Parse implements parser.Document.
+func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.UnitResult) error) error {
+	for n := r.From; n <= r.To; n++ {
+		if n < 1 || n > len(d.slides) {
+			return sheaf.Fail(sheaf.CategoryBadInput, "bad_range", "The deck has %d slides, so slide %d does not exist.", len(d.slides), n)
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		u, ok := d.kept[n]
+		if !ok {
+			u, _ = d.slide(n)
+		}
+		delete(d.kept, n)
+		if err := emit(u); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// slide reads slide n and hashes what it is made of. A slide that cannot be
+// read is a failed unit.
+func (d *document) slide(n int) (sheaf.UnitResult, uint64) {
+	part := d.slides[n-1]
+	sum := xxhash.New()
+	failed := func(err error) (sheaf.UnitResult, uint64) {
+		f := sheaf.AsFailure(err, "")
+		return sheaf.UnitResult{Unit: n, Status: sheaf.UnitFailed, Code: f.Code, Message: f.Message}, sum.Sum64()
+	}
+	b, err := d.z.ReadAll(part, maxSlideBytes)
+	if err != nil {
+		if errors.Is(err, zipfile.ErrMissing) {
+			err = zipfile.Invalid("pptx", "the slide's part %s is missing", part)
+		}
+		return failed(err)
+	}
+	_, _ = sum.Write(b) // a hash never fails
+	rels := d.z.Rels(part)
+	w := &walker{d: d, page: n}
+	var notes, diagrams []string
+	for _, rel := range rels {
+		switch rel.Type {
+		case "slideLayout":
+			w.places = d.placeholders(rel.Target, true)
+		case "notesSlide":
+			notes = append(notes, rel.Target)
+		case "diagramData":
+			diagrams = append(diagrams, rel.Target)
+		}
+	}
+	if err := w.read(b); err != nil {
+		return failed(damaged(part, err))
+	}
+	more := func(parts []string, notes bool) {
+		for _, p := range parts {
+			b, err := d.z.ReadAll(p, maxSlideBytes)
+			if err == nil {
+				_, _ = sum.Write(b) // a hash never fails
+				w.notes, w.diagram, w.group, w.shape = notes, !notes, nil, shape{}
+				err = w.read(b)
+			}
+			if err != nil {
+				w.warnings = append(w.warnings, sheaf.Warning{Code: "part_damaged", Page: n, Message: "A part of the slide (" + p + ") could not be read."})
+			}
+		}
+	}
+	more(diagrams, false)
+	more(notes, true)
+	u := whole.Unit(n, w.blocks())
+	u.Label, u.Width, u.Height, u.Warnings = w.title, d.width/emuPerPoint, d.height/emuPerPoint, w.warnings
+	return u, sum.Sum64()
+}
+
+// placeholders reads where a layout, and the master behind it, puts the
+// shapes that a slide fills: such a slide names no place of its own.
+func (d *document) placeholders(part string, master bool) map[string]rect {
+	if known, ok := d.layouts[part]; ok {
+		return known
+	}
+	out := map[string]rect{}
+	d.layouts[part] = out
+	if master {
+		for _, rel := range d.z.Rels(part) {
+			if rel.Type == "slideMaster" {
+				for k, v := range d.placeholders(rel.Target, false) {
+					out[k] = v
+				}
+			}
+		}
+	}
+	b, err := d.z.ReadAll(part, maxSlideBytes)
+	if err != nil {
+		return out
+	}
+	w := &walker{d: d, onPlace: func(s shape) {
+		for _, k := range s.keys() {
+			out[k] = s.rect
+		}
+	}}
+	_ = w.read(b) // a damaged layout leaves shapes without a place
+	return out
+}
+
+type shape struct {
+	rect    rect
+	placed  bool
+	ph      bool
+	phType  string
+	phIdx   string
+	text    []sheaf.Block
+	descr   string
+	picture bool
+	open    bool
+}
+
+// keys under which a placeholder is known, most general first.
+func (s *shape) keys() []string {
+	t := s.phType
+	switch t {
+	case "":
+		t = "body" // ISO/IEC 29500-1: the default is obj, which takes the body's place
+	case "ctrTitle":
+		t = "title"
+	}
+	keys := []string{"type:" + t}
+	if s.phIdx != "" {
+		keys = append(keys, "idx:"+s.phIdx)
+	}
+	return keys
+}
+
+// frame maps a group's children into the group's own place.
+type frame struct{ off, child rect }
+
+type walker struct {
+	d        *document
+	page     int
+	places   map[string]rect
+	onPlace  func(shape) // set when a layout is read
+	notes    bool
+	diagram  bool
+	group    []frame
+	shape    shape
+	title    string
+	heads    []sheaf.Block
+	body     []sheaf.Block
+	warnings []sheaf.Warning
+
+	text  strings.Builder
+	level int
+	grid  *grid.Builder
+	cell  strings.Builder
+	inTC  bool
+}
+
+func (w *walker) blocks() []sheaf.Block { return append(w.heads, w.body...) }
+
+func (w *walker) read(b []byte) error {
+	s := xmlscan.New(bytes.NewReader(b))
+	inText, inGroupProps := 0, false
+	span, down, merged := 1, 1, false
+	row := 0
+	head := false
+	w.grid = nil
+	for {
+		k, err := s.Next()
+		if err != nil {
+			return err
+		}
+		switch k {
+		case xmlscan.EOF:
+			return nil
+		case xmlscan.Text:
+			if inText > 0 && w.text.Len() < 4<<20 {
+				w.text.Write(s.Text())
+			}
+		case xmlscan.Start:
+			switch string(s.Name()) {
+			case "sld":
+				if s.Attr("show") == "0" && w.onPlace == nil {
+					w.d.hidden++
+				}
+			case "Fallback": // repeats what Choice says
+				if err := s.Skip(); err != nil {
+					return err
+				}
+			case "grpSp":
+				w.group = append(w.group, frame{})
+			case "grpSpPr":
+				inGroupProps = true
+			case "sp", "graphicFrame", "pic", "cxnSp", "pt":
+				w.shape = shape{open: true, picture: string(s.Name()) == "pic"}
+			case "cNvPr":
+				w.shape.descr = s.Attr("descr")
+			case "ph":
+				w.shape.ph, w.shape.phType, w.shape.phIdx = true, s.Attr("type"), s.Attr("idx")
+			case "off", "chOff":
+				w.place(inGroupProps, string(s.Name()), emu(s.Attr("x")), emu(s.Attr("y")))
+			case "ext", "chExt":
+				if s.Attr("cx") != "" {
+					w.place(inGroupProps, string(s.Name()), emu(s.Attr("cx")), emu(s.Attr("cy")))
+				}
+			case "chart":
+				if s.RelID() != "" {
+					w.d.charts++
+				}
+			case "tbl":
+				w.grid, row = &grid.Builder{}, 0
+			case "tblPr":
+				head = s.Attr("firstRow") == "1"
+			case "tr":
+				row++
+				if w.grid != nil {
+					w.grid.Row()
+				}
+			case "tc":
+				w.inTC = true
+				w.cell.Reset()
+				span, _ = strconv.Atoi(s.Attr("gridSpan"))
+				down, _ = strconv.Atoi(s.Attr("rowSpan"))
+				merged = s.Attr("hMerge") == "1" || s.Attr("vMerge") == "1"
+			case "p":
+				w.text.Reset()
+				w.level = 0
+			case "pPr":
+				v, _ := strconv.Atoi(s.Attr("lvl"))
+				w.level = min(max(v, 0), 8)
+			case "t":
+				inText++
+			case "br":
+				w.text.WriteByte('\n')
+			case "tab":
+				if inText > 0 {
+					w.text.WriteByte('\t')
+				}
+			}
+		case xmlscan.End:
+			switch string(s.Name()) {
+			case "grpSp":
+				if n := len(w.group); n > 0 {
+					w.group = w.group[:n-1]
+				}
+			case "grpSpPr":
+				inGroupProps = false
+			case "t":
+				inText = max(0, inText-1)
+				if w.diagram {
+					w.text.WriteByte(' ')
+				}
+			case "p":
+				w.paragraph()
+			case "tc":
+				if w.grid != nil && w.inTC && !merged {
+					// Cells that a span covers follow as merged ones; the grid makes its own.
+					w.grid.Cell(w.cell.String(), span, down, head && row == 1)
+				}
+				w.inTC = false
+			case "tbl":
+				if w.grid != nil {
+					if t := w.grid.Table(); t != nil {
+						w.shape.text = append(w.shape.text, sheaf.Block{Kind: sheaf.BlockTable, Table: t})
+					}
+					w.grid = nil
+				}
+			case "sp", "graphicFrame", "pic", "cxnSp", "pt":
+				if w.shape.open {
+					w.endShape()
+				}
+			}
+		}
+	}
+}
+
+func (w *walker) place(group bool, what string, a, b float64) {
+	if group {
+		n := len(w.group)
+		if n == 0 { // the slide's own tree has no transform that counts
+			return
+		}
+		g := &w.group[n-1]
+		switch what {
+		case "off":
+			g.off.x, g.off.y = a, b
+		case "ext":
+			g.off.w, g.off.h = a, b
+		case "chOff":
+			g.child.x, g.child.y = a, b
+		case "chExt":
+			g.child.w, g.child.h = a, b
+		}
+		return
+	}
+	if !w.shape.open {
+		return
+	}
+	switch what {
+	case "off":
+		w.shape.rect.x, w.shape.rect.y, w.shape.placed = a, b, true
+	case "ext":
+		w.shape.rect.w, w.shape.rect.h = a, b
+	}
+}
+
+func (w *walker) paragraph() {
+	text := clean.Lines(w.text.String())
+	w.text.Reset()
+	if text == "" {
+		return
+	}
+	if w.inTC {
+		if w.cell.Len() > 0 {
+			w.cell.WriteByte('\n')
+		}
+		w.cell.WriteString(text)
+		return
+	}
+	b := sheaf.Block{Kind: sheaf.BlockParagraph, Text: text}
+	s := &w.shape
+	switch {
+	case w.notes || !s.ph:
+	case s.phType == "title" || s.phType == "ctrTitle":
+		b.Kind, b.Level, b.Text = sheaf.BlockHeading, 1, clean.Line(text)
+	case s.phType == "subTitle":
+	case s.phType == "body" || s.phType == "obj" || s.phType == "":
+		b.Kind, b.Level = sheaf.BlockListItem, w.level+1
+	}
+	s.text = append(s.text, b)
+}
+
+func (w *walker) endShape() {
+	s := w.shape
+	w.shape = shape{}
+	if w.onPlace != nil {
+		if s.ph && s.placed {
+			w.onPlace(s)
+		}
+		return
+	}
+	switch s.phType {
+	case "sldNum", "dt", "ftr", "hdr", "sldImg":
+		return
+	}
+	if s.picture {
+		alt := clean.Line(clean.Clip(s.descr, 4000))
+		if clean.Readable(alt) {
+			s.text = append(s.text, sheaf.Block{Kind: sheaf.BlockImage, Text: alt})
+		} else {
+			w.d.images++
+		}
+	}
+	if !s.placed && s.ph {
+		keys := s.keys()
+		for i := len(keys) - 1; i >= 0; i-- {
+			if r, ok := w.places[keys[i]]; ok {
+				s.rect, s.placed = r, true
+				break
+			}
+		}
+	}
+	var box *sheaf.Box
+	if s.placed && !w.notes && !w.diagram && s.rect.w > 0 && s.rect.h > 0 {
+		r := s.rect
+		for i := len(w.group) - 1; i >= 0; i-- {
+			r = w.group[i].apply(r)
+		}
+		box = &sheaf.Box{Page: w.page, X0: r.x / emuPerPoint, Y0: r.y / emuPerPoint, X1: (r.x + r.w) / emuPerPoint, Y1: (r.y + r.h) / emuPerPoint}
+	}
+	for _, b := range s.text {
+		if len(w.heads)+len(w.body) >= maxBlocks {
+			return
+		}
+		b.Page = w.page
+		if box != nil {
+			if b.Table != nil {
+				own := *box
+				b.Table.Box = &own
+			} else {
+				b.Spans = []sheaf.Span{{Start: 0, End: len(b.Text), Box: *box}}
+			}
+		}
+		if b.Kind == sheaf.BlockHeading {
+			if w.title == "" {
+				w.title = clean.Clip(b.Text, 500)
+			}
+			// The title comes first, wherever the drawing order has it.
+			w.heads = append(w.heads, b)
+			continue
+		}
+		w.body = append(w.body, b)
+	}
+}
+
+// apply scales and moves a child's place as its group says.
+func (f frame) apply(r rect) rect {
+	sx, sy := 1.0, 1.0
+	if f.child.w > 0 && f.off.w > 0 {
+		sx = f.off.w / f.child.w
+	}
+	if f.child.h > 0 && f.off.h > 0 {
+		sy = f.off.h / f.child.h
+	}
+	return rect{f.off.x + (r.x-f.child.x)*sx, f.off.y + (r.y-f.child.y)*sy, r.w * sx, r.h * sy}
+}

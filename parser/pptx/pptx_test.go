@@ -1,0 +1,40 @@
+package pptx
+
+import (
+	"testing"
+
+	"sheaf/parser"
+	"sheaf/parser/internal/formattest"
+)
+
+func sample() []byte {
+	return formattest.Zip(
+		"_rels/.rels", `<Relationships><Relationship Id="r1" Type="x/officeDocument" Target="ppt/presentation.xml"/></Relationships>`,
+		"ppt/_rels/presentation.xml.rels", `<Relationships><Relationship Id="s1" Type="x/slide" Target="slides/slide1.xml"/></Relationships>`,
+		"ppt/presentation.xml", `<p:presentation><p:sldIdLst><p:sldId id="256" r:id="s1"/></p:sldIdLst><p:sldSz cx="9144000" cy="6858000"/></p:presentation>`,
+		"ppt/slides/slide1.xml", `<p:sld><p:grpSp><p:grpSpPr><a:xfrm><a:off x="1270000" y="0"/><a:ext cx="2540000" cy="2540000"/><a:chOff x="0" y="0"/><a:chExt cx="1270000" cy="1270000"/></a:xfrm></p:grpSpPr><p:sp><p:spPr><a:xfrm><a:off x="127000" y="127000"/><a:ext cx="254000" cy="127000"/></a:xfrm></p:spPr><p:txBody><a:p><a:r><a:t>Inside</a:t></a:r></a:p></p:txBody></p:sp></p:grpSp><p:sp><p:nvPr><p:ph type="title"/></p:nvPr><p:txBody><a:p><a:r><a:t>Hello</a:t></a:r></a:p></p:txBody></p:sp></p:sld>`,
+	)
+}
+
+var options = parser.Options{Name: "document", MediaType: parser.MediaPPTX}
+
+func TestGolden(t *testing.T) {
+	plan, units, err := formattest.Read(t, New(), sample(), options, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	formattest.Golden(t, "sample", plan, units)
+}
+
+func TestEmptyFileIsAFailure(t *testing.T) {
+	if _, _, err := formattest.Read(t, New(), nil, options, nil); err == nil {
+		t.Fatal("a file without bytes was read")
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add(sample())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		_, _, _ = formattest.Read(t, New(), b, options, nil) // it checks what it reads
+	})
+}

@@ -1,0 +1,310 @@
+// Package xlsx is the format of Excel workbooks (ISO/IEC 29500): each visible
+// sheet is a table, and its rows are numbered on over the sheets. A workbook
+// of more than one range is read once, when it is planned, and cut into
+// shards: a worksheet cannot be entered in its middle. It runs in the
+// parser's child process.
+package xlsx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"sheaf"
+	"sheaf/parser"
+	"sheaf/parser/internal/clean"
+	"sheaf/parser/internal/coltype"
+	"sheaf/parser/internal/rowio"
+	"sheaf/parser/internal/zipfile"
+)
+
+const (
+	version = 2 // changes whenever the same file would yield other blocks
+	// headRows is how far from a sheet's top its header row may be.
+	headRows = 8
+	// lookRows is what the header is guessed from.
+	lookRows = 40
+)
+
+// New returns the format.
+func New() parser.Format { return format{} }
+
+type format struct{}
+
+func (format) ID() string   { return "xlsx" }
+func (format) Version() int { return version }
+func (format) MediaTypes() []string {
+	return []string{
+		parser.MediaXLSX, "application/vnd.openxmlformats-officedocument.spreadsheetml.template",
+		"application/vnd.ms-excel.sheet.macroenabled.12", "application/vnd.ms-excel.template.macroenabled.12",
+	}
+}
+func (format) Options() []string { return []string{"table_rows"} }
+
+// Open implements parser.Format.
+func (format) Open(_ context.Context, f *os.File, o parser.Options) (parser.Document, error) {
+	z, err := zipfile.Open(f, "xlsx")
+	if err != nil {
+		return nil, err
+	}
+	w, err := open(z)
+	if err != nil {
+		return nil, err
+	}
+	w.looks = newLooks(f, w, o.TempDir)
+	return &document{w: w, options: o}, nil
+}
+
+type document struct {
+	w       *workbook
+	options parser.Options
+	types   []string // per table, packed; known after a pass
+	kept    []kept   // per sheet; empty in a large workbook
+	keeps   int      // bytes in it
+}
+
+var errLarge = errors.New("the workbook shows more text than is kept")
+
+// kept is what was read of a sheet of moderate size. Its rows are not changed
+// after the first pass.
+type kept struct {
+	rows    [][]string
+	numbers []int
+	err     error
+}
+
+func (d *document) Close() error { return d.w.looks.close() }
+
+// rows reads sheet number i, or repeats what was read of it.
+func (d *document) rows(ctx context.Context, i int, on func(number int, row []string) error) error {
+	if len(d.kept) <= i {
+		return d.w.rows(ctx, d.w.sheets[i], on)
+	}
+	k := &d.kept[i]
+	if k.rows == nil && k.err == nil {
+		k.err = d.w.rows(ctx, d.w.sheets[i], func(number int, row []string) error {
+			for _, c := range row {
+				d.keeps += len(c) + 16
+			}
+			if d.keeps > maxBufferedBytes {
+				return errLarge
+			}
+			k.rows, k.numbers = append(k.rows, row), append(k.numbers, number)
+			return nil
+		})
+		if errors.Is(k.err, errLarge) {
+			d.kept = []kept{}
+			return d.w.rows(ctx, d.w.sheets[i], on)
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	for n, row := range k.rows {
+		if err := on(k.numbers[n], row); err != nil {
+			return err
+		}
+	}
+	return k.err
+}
+
+// pass reads all visible sheets. table is called at the first row of each,
+// then row for each of its rows with its number in the document.
+func (d *document) pass(ctx context.Context, table func(name string, columns []string) error, row func(n int, r []string) error) (rows int, warnings []sheaf.Warning, err error) {
+	if err := d.w.readStrings(ctx); err != nil {
+		return 0, nil, err
+	}
+	d.w.text = 0
+	visible := false
+	for _, sh := range d.w.sheets {
+		visible = visible || !sh.hidden
+	}
+	d.types = d.types[:0]
+	hidden := 0
+	if d.kept == nil && d.w.moderate() {
+		d.kept = make([]kept, len(d.w.sheets))
+	}
+	for i, sh := range d.w.sheets {
+		if sh.hidden && visible {
+			hidden++
+			continue
+		}
+		named := d.w.tableHead(sh)
+		var types coltype.Inferrer
+		var first [][]string // rows waiting for the header to be known
+		var numbers []int    // theirs in the sheet
+		begun := false
+		put := func(r []string) error {
+			if rows++; rows > rowio.MaxRows {
+				return sheaf.Fail(sheaf.CategoryCapacity, "too_large", "The workbook has more than %d rows; split it into smaller files.", rowio.MaxRows)
+			}
+			types.Row(r)
+			return row(rows, r)
+		}
+		begin := func() error {
+			begun = true
+			at := header(first, numbers, named)
+			var columns []string
+			if at >= 0 {
+				columns = slices.Clone(first[at])
+				for i := range columns {
+					columns[i] = clean.Line(columns[i])
+				}
+			}
+			if err := table(sh.name, columns); err != nil {
+				return err
+			}
+			for i, r := range first {
+				if i != at {
+					if err := put(r); err != nil {
+						return err
+					}
+				}
+			}
+			first = nil
+			return nil
+		}
+		err := d.rows(ctx, i, func(number int, r []string) error {
+			if begun {
+				return put(r)
+			}
+			numbers = append(numbers, number)
+			if first = append(first, r); len(first) >= lookRows {
+				return begin()
+			}
+			return nil
+		})
+		if err == nil && !begun && len(first) > 0 {
+			err = begin()
+		}
+		if err != nil {
+			f, ok := errors.AsType[*sheaf.Failure](err)
+			if !ok || f.Code != "invalid_xlsx" {
+				return 0, nil, err
+			}
+			// The other sheets may be whole.
+			warnings = append(warnings, sheaf.Warning{Code: "sheet_damaged", Message: fmt.Sprintf("The sheet %q could not be read to its end: %s", sh.name, f.Message)})
+			if !begun && len(first) > 0 {
+				if err := begin(); err != nil {
+					return 0, nil, err
+				}
+			}
+		}
+		if begun {
+			d.types = append(d.types, coltype.Pack(types.Types()))
+		}
+	}
+	if rows == 0 && len(warnings) > 0 {
+		return 0, nil, zipfile.Invalid("xlsx", "none of its sheets can be read")
+	}
+	if hidden > 0 {
+		warnings = append(warnings, sheaf.Warning{Code: "hidden_sheets", Message: fmt.Sprintf("%d hidden sheets were not read; unhide them in Excel to have them searched.", hidden)})
+	}
+	if d.w.charts+d.w.images > 0 {
+		warnings = append(warnings, sheaf.Warning{Code: "images_ignored", Message: fmt.Sprintf("%d charts and %d pictures were not read.", d.w.charts, d.w.images)})
+	}
+	return rows, warnings, nil
+}
+
+// header finds the row that names the columns, -1 for none. A defined table
+// knows (see tableHead); elsewhere it is the first that is about as wide as
+// the table, where titles above it fill a cell or two.
+func header(rows [][]string, numbers []int, named int) int {
+	if at := slices.Index(numbers, named); named > 0 && at >= 0 && at < headRows {
+		return at
+	} else if named == 0 {
+		return -1
+	}
+	width := 0
+	for _, r := range rows {
+		width = max(width, filled(r))
+	}
+	for i, r := range rows[:min(len(rows), headRows)] {
+		if n := filled(r); n*10 >= width*6 && (n > 1 || width == 1) {
+			if coltype.Header(r, rows[i+1:]) {
+				return i
+			}
+			return -1
+		}
+	}
+	return -1
+}
+
+func filled(row []string) int {
+	n := 0
+	for _, c := range row {
+		if c != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// Plan implements parser.Document.
+func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
+	// Most workbooks of moderate size are one range, which needs no shard; and
+	// what is read of them is kept, so that a second pass costs little.
+	s := &rowio.Sharder{Dir: d.options.TempDir, Rows: rowio.RowsPerRange(d.options.Config), Dry: d.w.moderate()}
+	rows, warnings, err := d.pass(ctx, s.Table, s.Row)
+	if err == nil && s.Dry && len(s.Ranges) > 1 {
+		s = &rowio.Sharder{Dir: s.Dir, Rows: s.Rows}
+		rows, warnings, err = d.pass(ctx, s.Table, s.Row)
+	}
+	defer s.Abort()
+	if err != nil {
+		return nil, err
+	}
+	if rows == 0 {
+		return nil, sheaf.Fail(sheaf.CategoryBadInput, "empty_file", "The workbook's sheets hold no values; check that the right file was sent.")
+	}
+	if err := s.Close(d.types); err != nil {
+		return nil, err
+	}
+	p := &parser.Plan{Unit: sheaf.UnitRow, Units: rows, Ranges: s.Ranges, Metadata: d.w.z.Properties(), Warnings: warnings}
+	p.Metadata["sheets"] = fmt.Sprint(len(d.w.sheets))
+	p.Metadata["rows"] = fmt.Sprint(rows)
+	if len(p.Ranges) == 1 {
+		// One task: reading the small original again costs less than storing a shard.
+		p.Ranges[0].Shard, p.Ranges[0].MediaType, p.Ranges[0].Hint = "", "", nil
+	}
+	return p, nil
+}
+
+// Parse implements parser.Document. Only workbooks of one range come here on
+// the way of a document; for others it reads from the beginning.
+func (d *document) Parse(ctx context.Context, want sheaf.Range, emit func(sheaf.UnitResult) error) error {
+	if len(d.types) == 0 {
+		nop := func(string, []string) error { return nil }
+		if _, _, err := d.pass(ctx, nop, func(int, []string) error { return nil }); err != nil {
+			return err
+		}
+	}
+	types, table := append([]string(nil), d.types...), 0
+	e := rowio.Emitter{Emit: emit}
+	_, _, err := d.pass(ctx, func(name string, columns []string) error {
+		if err := e.Flush(); err != nil {
+			return err
+		}
+		e.Name, e.Columns, e.Types = name, columns, nil
+		if table < len(types) {
+			e.Types = coltype.Unpack(types[table], len(types[table]))
+		}
+		table++
+		return nil
+	}, func(n int, r []string) error {
+		if n > want.To {
+			return io.EOF
+		}
+		if n < want.From {
+			return nil
+		}
+		return e.Row(n, r)
+	})
+	if err != nil && err != io.EOF {
+		return err
+	}
+	return e.Flush()
+}
