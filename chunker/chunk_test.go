@@ -1,0 +1,541 @@
+package chunker
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+
+	"sheaf"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// one unit after the other, as a parser would give them
+func input(c sheaf.ParseConfig, pages ...[]sheaf.Block) Input {
+	in := Input{DocumentID: "doc", Generation: 1, RangeID: "r", Range: sheaf.Range{From: 1, To: len(pages)}, Config: c}
+	for i, blocks := range pages {
+		for k := range blocks {
+			blocks[k].Page = i + 1
+		}
+		in.Units = append(in.Units, sheaf.UnitResult{Unit: i + 1, Status: sheaf.UnitOK, Blocks: blocks})
+	}
+	return in
+}
+
+func mustChunk(t testing.TB, in Input) []sheaf.Chunk {
+	t.Helper()
+	out, err := Chunk(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func texts(chunks []sheaf.Chunk) []string {
+	var out []string
+	for _, c := range chunks {
+		out = append(out, c.Text)
+	}
+	return out
+}
+
+func heading(level int, s string) sheaf.Block {
+	return sheaf.Block{Kind: sheaf.BlockHeading, Level: level, Text: s}
+}
+func para(s string) sheaf.Block    { return sheaf.Block{Kind: sheaf.BlockParagraph, Text: s} }
+func item(s string) sheaf.Block    { return sheaf.Block{Kind: sheaf.BlockListItem, Level: 1, Text: s} }
+func caption(s string) sheaf.Block { return sheaf.Block{Kind: sheaf.BlockCaption, Text: s} }
+
+// prose makes n sentences of words that differ with the seed.
+func prose(seed uint64, n int) string {
+	words := strings.Fields("river stone paper engine window garden signal copper market winter bridge letter forest harbor mirror candle valley thunder ribbon anchor meadow lantern compass velvet")
+	r := rand.New(rand.NewPCG(seed, 7))
+	var out []string
+	for range n {
+		k := 6 + r.IntN(10)
+		var s []string
+		for range k {
+			s = append(s, words[r.IntN(len(words))])
+		}
+		out = append(out, strings.ToUpper(s[0][:1])+s[0][1:]+" "+strings.Join(s[1:], " ")+".")
+	}
+	return strings.Join(out, " ")
+}
+
+func TestGolden(t *testing.T) {
+	wide := &sheaf.Table{Columns: []string{"Key", "Note"}, Rows: [][]string{{"a", "short"}, {"b", prose(3, 9)}, {"c", "short again"}}}
+	long := &sheaf.Table{Name: "Limits", Columns: []string{"Setting", "Default", "Unit"}, Types: []string{"text", "integer", "text"}}
+	for i := range 14 {
+		long.Rows = append(long.Rows, []string{fmt.Sprintf("limit_%02d", i), fmt.Sprint(i * 7), "seconds|minutes"})
+		long.RowBoxes = append(long.RowBoxes, sheaf.Box{Page: 2, X0: 72, Y0: float64(100 + 12*i), X1: 400, Y1: float64(111 + 12*i)})
+	}
+	lined := para("First line of the\nparagraph goes on here.\nSecond sentence stands\nby itself.")
+	at := 0
+	for i, l := range strings.SplitAfter(lined.Text, "\n") {
+		lined.Spans = append(lined.Spans, sheaf.Span{Start: at, End: at + len(l), Box: sheaf.Box{Page: 1, X0: 72, Y0: float64(100 + 14*i), X1: 300, Y1: float64(112 + 14*i)}})
+		at += len(l)
+	}
+	code := sheaf.Block{Kind: sheaf.BlockCode, Lang: "go", Text: "func one() {\n\treturn\n}\n\nfunc two() {\n\treturn\n}\n\nfunc three() {\n\tfor {\n\t\tbreak\n\t}\n}\n"}
+
+	cases := map[string]Input{
+		"sections": input(sheaf.ParseConfig{ChunkTokenNum: 64},
+			[]sheaf.Block{heading(1, "Manual"), heading(2, "Start"), lined, para(prose(1, 3)), para("It needs:"), item("a disk"), item("a clock")},
+			[]sheaf.Block{heading(2, "Tables"), caption("Table 1. Limits"), {Kind: sheaf.BlockTable, Table: long}, para("After the table."), heading(3, "Deep"), para(prose(2, 6)), heading(1, "Last heading without text")}),
+		"wide_row": input(sheaf.ParseConfig{ChunkTokenNum: 48}, []sheaf.Block{heading(1, "Notes"), {Kind: sheaf.BlockTable, Table: wide}}),
+		"code":     input(sheaf.ParseConfig{ChunkTokenNum: 32}, []sheaf.Block{para("Three functions follow."), code}),
+		"overlap":  input(sheaf.ParseConfig{ChunkTokenNum: 48, OverlappedPercent: 40}, []sheaf.Block{para(prose(4, 9))}),
+		"delimiter": input(sheaf.ParseConfig{ChunkTokenNum: 64, Delimiter: "`##`;"},
+			[]sheaf.Block{para("alpha ## beta; gamma ## delta")}),
+		"cjk": input(sheaf.ParseConfig{ChunkTokenNum: 24},
+			[]sheaf.Block{heading(1, "导言"), para("第一句话在这里。第二句话比较长，它有一个逗号；后面还有。第三句是问题吗？是的！最后一句没有结束")}),
+		"image": input(sheaf.ParseConfig{}, []sheaf.Block{{Kind: sheaf.BlockImage, Text: "A red bridge over a river"}, caption("Figure 1. The bridge")}),
+		"one": input(sheaf.ParseConfig{ChunkMethod: "one", ChunkTokenNum: 16},
+			[]sheaf.Block{heading(1, "A"), para("One."), heading(2, "B"), {Kind: sheaf.BlockTable, Table: wide}, heading(2, "C"), para("Three.")}),
+	}
+	for name, in := range cases {
+		t.Run(name, func(t *testing.T) {
+			var got strings.Builder
+			for _, c := range mustChunk(t, in) {
+				text := c.Text
+				c.Text = ""
+				meta, err := json.Marshal(c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				fmt.Fprintf(&got, "%s\n%s\n=====\n", meta, text)
+			}
+			path := filepath.Join("testdata", name+".golden")
+			if *update {
+				if err := os.MkdirAll("testdata", 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, []byte(got.String()), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.String() != string(want) {
+				t.Errorf("differs from %s (go test -update writes it anew):\n%s", path, got.String())
+			}
+		})
+	}
+}
+
+func TestSentencesEnd(t *testing.T) {
+	for text, want := range map[string][]string{
+		"Dr. Smith saw it. He left.":           {"Dr. Smith saw it. ", "He left."},
+		"See Fig. 3 and J. R. Hartley. Done!":  {"See Fig. 3 and J. R. Hartley. ", "Done!"},
+		"It costs 3.5 M. Really? Yes.":         {"It costs 3.5 M. Really? ", "Yes."},
+		"A line\nends here. Next\nsentence.":   {"A line\nends here. ", "Next\nsentence."},
+		"One.\n\nTwo":                          {"One.\n", "\n", "Two"},
+		"第一句。第二句！第三":                           {"第一句。", "第二句！", "第三"},
+		"前半；后半。":                               {"前半；", "后半。"},
+		"He said \"Stop.\" Then he went away.": {"He said \"Stop.\" ", "Then he went away."},
+	} {
+		var got []string
+		start := 0
+		for _, end := range sentenceEnds(text, []rune("\n。；！？")) {
+			got = append(got, text[start:end])
+			start = end
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q\n got %q\nwant %q", text, got, want)
+		}
+	}
+}
+
+// Every cut must get on, however little room there is and however the bytes of
+// the runes fall.
+func TestFittingMovesForward(t *testing.T) {
+	runes := []string{"a", "é", "中", "😀", " ", "\n", "ٟ"}
+	var words []string
+	for _, a := range runes {
+		for _, b := range runes {
+			for _, c := range runes {
+				words = append(words, a+b+c, strings.Repeat(a+b+c, 9))
+			}
+		}
+	}
+	for limit := range 20 {
+		for _, s := range words {
+			n := fitting(s, limit)
+			if n <= 0 || n > len(s) || !utf8.ValidString(s[:n]) {
+				t.Fatalf("fitting(%q, %d) = %d", s, limit, n)
+			}
+			if k := CountTokens(strings.TrimSpace(s[:n])); k > max(limit, 4) {
+				t.Fatalf("fitting(%q, %d) takes %d tokens", s, limit, k)
+			}
+		}
+	}
+}
+
+func TestSettingsAreChecked(t *testing.T) {
+	for _, c := range []sheaf.ParseConfig{{ChunkMethod: "magic"}, {ChunkTokenNum: 3}, {ChunkTokenNum: -1}, {ChunkTokenNum: 9000}, {OverlappedPercent: 51}, {OverlappedPercent: -1}} {
+		_, err := Chunk(Input{Config: c})
+		f, ok := errors.AsType[*sheaf.Failure](err)
+		if !ok || f.Category != sheaf.CategoryBadInput || f.Retryable {
+			t.Errorf("%+v: got %v, want a failure for good", c, err)
+		}
+	}
+}
+
+func TestSentenceIsCutOnlyWhenLongerThanAChunk(t *testing.T) {
+	in := input(sheaf.ParseConfig{ChunkTokenNum: 64}, []sheaf.Block{para(prose(11, 60))})
+	for _, s := range texts(mustChunk(t, in)) {
+		if !strings.HasSuffix(s, ".") || !unicode.IsUpper(rune(s[0])) {
+			t.Errorf("chunk does not hold whole sentences: %q", s)
+		}
+	}
+	long := strings.TrimSuffix(strings.Repeat("word after ", 200), " ")
+	for _, s := range texts(mustChunk(t, input(sheaf.ParseConfig{ChunkTokenNum: 64}, []sheaf.Block{para(long)}))) {
+		for w := range strings.FieldsSeq(s) {
+			if w != "word" && w != "after" {
+				t.Fatalf("a word was cut: %q", w)
+			}
+		}
+	}
+}
+
+func TestEveryTableChunkRepeatsTheHeaderAndKeepsRowsWhole(t *testing.T) {
+	table := &sheaf.Table{Columns: []string{"id", "name"}, FirstRow: 1}
+	for i := range 3000 {
+		table.Rows = append(table.Rows, []string{fmt.Sprint(i), fmt.Sprintf("row number %d", i)})
+	}
+	in := input(sheaf.ParseConfig{}, []sheaf.Block{{Kind: sheaf.BlockTable, Table: table}})
+	n := 0
+	for _, c := range mustChunk(t, in) {
+		lines := strings.Split(c.Text, "\n")
+		if c.Kind != sheaf.ChunkTable || lines[0] != "| id | name |" || lines[1] != "| --- | --- |" {
+			t.Fatalf("no header in chunk %s:\n%s", c.ID, c.Text)
+		}
+		for k, l := range lines[2:] {
+			if l != fmt.Sprintf("| %d | row number %d |", n, n) {
+				t.Fatalf("row %d reads %q", n, l)
+			}
+			if n++; c.Pages[k] != n {
+				t.Fatalf("row %d is said to be unit %d", n, c.Pages[k])
+			}
+		}
+	}
+	if n != 3000 {
+		t.Fatalf("%d of 3000 rows", n)
+	}
+}
+
+// A paragraph inserted into a 300-page document must leave almost all chunks
+// as they are, with headings and without.
+func TestInsertedParagraphChangesOnlyTheChunksAround(t *testing.T) {
+	for _, every := range []int{3, 1 << 30} {
+		pages := make([][]sheaf.Block, 300)
+		seed := uint64(1000)
+		for i := range pages {
+			if i%every == 0 {
+				pages[i] = append(pages[i], heading(1, fmt.Sprintf("Section %d", i)))
+			}
+			for range 6 {
+				seed++
+				pages[i] = append(pages[i], para(prose(seed, 2+int(seed%7))))
+			}
+		}
+		config := sheaf.ParseConfig{ChunkTokenNum: 256}
+		before := texts(mustChunk(t, input(config, pages...)))
+		for _, at := range []int{0, 77, 150, 299} {
+			changed := slices.Clone(pages)
+			changed[at] = slices.Insert(slices.Clone(pages[at]), 3, para(prose(5, 5)))
+			after := texts(mustChunk(t, input(config, changed...)))
+			old := map[string]bool{}
+			for _, s := range before {
+				old[s] = true
+			}
+			n := 0
+			for _, s := range after {
+				if !old[s] {
+					n++
+				}
+			}
+			if n == 0 || n*100 > 3*len(after) {
+				t.Errorf("headings every %d pages, insert on page %d: %d of %d chunks changed", every, at+1, n, len(after))
+			}
+			t.Logf("headings every %d pages, insert on page %d: %d of %d chunks changed", every, at+1, n, len(after))
+		}
+	}
+}
+
+func drawBlocks(t *rapid.T) []sheaf.Block {
+	word := rapid.OneOf(rapid.SampledFrom(strings.Fields("a the it. Dr. end! why? 中文。 标点； x:y | `## ## ``` 3.14 \u00a0 é 😀 antidisestablishmentarianism")), rapid.StringN(1, 8, 24))
+	text := rapid.Custom(func(t *rapid.T) string {
+		var b strings.Builder
+		for range rapid.IntRange(1, 60).Draw(t, "words") {
+			b.WriteString(word.Draw(t, "word"))
+			b.WriteString(rapid.SampledFrom([]string{" ", " ", " ", "\n", "", "\n\n"}).Draw(t, "gap"))
+		}
+		return b.String()
+	})
+	block := rapid.Custom(func(t *rapid.T) sheaf.Block {
+		b := sheaf.Block{Kind: rapid.SampledFrom([]sheaf.BlockKind{"heading", "paragraph", "paragraph", "list_item", "table", "code", "quote", "image", "caption", "footnote"}).Draw(t, "kind")}
+		if b.Kind == sheaf.BlockTable {
+			cols := rapid.IntRange(1, 5).Draw(t, "cols")
+			b.Table = &sheaf.Table{Name: rapid.SampledFrom([]string{"", "Sheet 1"}).Draw(t, "name")}
+			if rapid.Bool().Draw(t, "header") {
+				b.Table.Columns = rapid.SliceOfN(word, cols, cols).Draw(t, "columns")
+			}
+			b.Table.Rows = rapid.SliceOfN(rapid.SliceOfN(rapid.OneOf(word, word, text), cols, cols), 0, 12).Draw(t, "rows")
+			if rapid.Bool().Draw(t, "boxed") {
+				for i := range b.Table.Rows {
+					b.Table.RowBoxes = append(b.Table.RowBoxes, sheaf.Box{X0: 1, Y0: float64(i * 10), X1: 5, Y1: float64(i*10 + 9)})
+				}
+			}
+			return b
+		}
+		b.Text = text.Draw(t, "text")
+		b.Level = rapid.IntRange(0, 6).Draw(t, "level")
+		b.Lang = rapid.SampledFrom([]string{"", "go"}).Draw(t, "lang")
+		if rapid.Bool().Draw(t, "spans") {
+			for at, i := 0, 0; at < len(b.Text); i++ {
+				end := min(at+20, len(b.Text))
+				b.Spans = append(b.Spans, sheaf.Span{Start: at, End: end, Box: sheaf.Box{X0: float64(i % 3), Y0: float64(10 * i), X1: 100, Y1: float64(10*i + 9)}})
+				at = end
+			}
+		}
+		return b
+	})
+	return rapid.SliceOfN(block, 0, 25).Draw(t, "blocks")
+}
+
+func drawConfig(t *rapid.T) sheaf.ParseConfig {
+	return sheaf.ParseConfig{
+		ChunkMethod:       rapid.SampledFrom([]string{"general", "naive", "one"}).Draw(t, "method"),
+		ChunkTokenNum:     rapid.SampledFrom([]int{16, 17, 32, 100, 512}).Draw(t, "tokens"),
+		OverlappedPercent: rapid.SampledFrom([]int{0, 0, 10, 50}).Draw(t, "overlap"),
+		Delimiter:         rapid.SampledFrom([]string{"", "`##`", "\n.", "`a` `the`!"}).Draw(t, "delimiter"),
+	}
+}
+
+// page gives the blocks pages, three to a page, and their boxes the same.
+func page(blocks []sheaf.Block) [][]sheaf.Block {
+	pages := [][]sheaf.Block{nil}
+	for i, b := range blocks {
+		if i%3 == 2 {
+			pages = append(pages, nil)
+		}
+		n := len(pages)
+		for k := range b.Spans {
+			b.Spans[k].Box.Page = n
+		}
+		if b.Table != nil {
+			for k := range b.Table.RowBoxes {
+				b.Table.RowBoxes[k].Page = n
+			}
+		}
+		pages[n-1] = append(pages[n-1], b)
+	}
+	return pages
+}
+
+func squeeze(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) || r == '`' || r == '|' || r == '\\' {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+func check(t interface {
+	Helper()
+	Fatalf(string, ...any)
+}, in Input) {
+	t.Helper()
+	chunks, err := Chunk(in)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	again, _ := Chunk(in)
+	if !reflect.DeepEqual(chunks, again) {
+		t.Fatalf("not deterministic")
+	}
+	limit := in.Config.ChunkTokenNum
+	if in.Config.ChunkMethod == "one" {
+		limit = maxTokens
+	}
+	boxes := map[int][]sheaf.Box{}
+	var text strings.Builder
+	tables, codes := false, false
+	for _, u := range in.Units {
+		for _, b := range u.Blocks {
+			tables = tables || b.Table != nil
+			codes = codes || b.Kind == sheaf.BlockCode
+			text.WriteString(valid(b.Text))
+			for _, s := range b.Spans {
+				boxes[s.Box.Page] = append(boxes[s.Box.Page], s.Box)
+			}
+			if b.Table != nil {
+				for _, box := range b.Table.RowBoxes {
+					boxes[box.Page] = append(boxes[box.Page], box)
+				}
+			}
+		}
+	}
+	var got strings.Builder
+	for i, c := range chunks {
+		switch {
+		case !utf8.ValidString(c.Text):
+			t.Fatalf("chunk %d is not UTF-8: %q", i, c.Text)
+		case strings.TrimSpace(c.Text) == "":
+			t.Fatalf("chunk %d is empty", i)
+		case c.Tokens != CountTokens(c.Text):
+			t.Fatalf("chunk %d counts %d tokens, has %d", i, c.Tokens, CountTokens(c.Text))
+		case c.Tokens > limit:
+			t.Fatalf("chunk %d has %d tokens, limit %d: %q", i, c.Tokens, limit, c.Text)
+		case len(c.Pages) == 0 || !slices.IsSorted(c.Pages):
+			t.Fatalf("chunk %d: pages %v", i, c.Pages)
+		case c.ID != sheaf.ChunkID(in.RangeID, i) || c.Ordinal != sheaf.OrdinalBase(in.Range.From)+i:
+			t.Fatalf("chunk %d: id %s, ordinal %d", i, c.ID, c.Ordinal)
+		}
+		got.WriteString(c.Text)
+		if len(c.Boxes) > max(maxBoxes, len(c.Pages)) {
+			t.Fatalf("chunk %d has %d boxes", i, len(c.Boxes))
+		}
+		for _, b := range c.Boxes {
+			edges := [4]bool{}
+			for _, o := range boxes[b.Page] {
+				edges[0] = edges[0] || o.X0 == b.X0
+				edges[1] = edges[1] || o.Y0 == b.Y0
+				edges[2] = edges[2] || o.X1 == b.X1
+				edges[3] = edges[3] || o.Y1 == b.Y1
+			}
+			if edges != [4]bool{true, true, true, true} {
+				t.Fatalf("chunk %d: box %+v is no hull of lines", i, b)
+			}
+		}
+	}
+	if !tables && !codes && in.Config.OverlappedPercent == 0 {
+		if want, got := squeeze(text.String()), squeeze(got.String()); want != got {
+			t.Fatalf("text is lost or repeated:\n got %q\nwant %q", got, want)
+		}
+	}
+	if tables {
+		all := squeeze(got.String())
+		for _, u := range in.Units {
+			for _, b := range u.Blocks {
+				if b.Table == nil {
+					continue
+				}
+				for _, row := range b.Table.Rows {
+					for _, c := range row {
+						if s := squeeze(valid(c)); len(s) < 12 && !strings.Contains(all, s) {
+							t.Fatalf("cell %q is lost", c)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		check(t, input(drawConfig(t), page(drawBlocks(t))...))
+	})
+}
+
+// A document cut into ranges where a heading stands gives the chunks of the
+// whole document.
+func TestRangesThatMeetAtAHeadingGiveTheSameChunks(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := drawConfig(t)
+		c.ChunkMethod = "general"
+		left := append(drawBlocks(t), para("An end."))
+		right := append([]sheaf.Block{heading(rapid.IntRange(1, 3).Draw(t, "level"), "A new start")}, drawBlocks(t)...)
+		type essence struct {
+			text string
+			kind sheaf.ChunkKind
+			path string
+		}
+		run := func(path []string, blocks []sheaf.Block) (out []essence, end []string) {
+			in := input(c, blocks)
+			in.Headings = path
+			chunks, err := Chunk(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			end = path
+			for _, k := range chunks {
+				out = append(out, essence{k.Text, k.Kind, strings.Join(k.HeadingPath, "/")})
+				end = k.HeadingPath
+			}
+			return out, end
+		}
+		// levels of a path handed over count from 1, so use those that do
+		for i, k := 0, 0; i < len(left); i++ {
+			if left[i].Kind == sheaf.BlockHeading && strings.TrimSpace(left[i].Text) != "" {
+				left[i].Level = min(max(left[i].Level, 1), k+1)
+				k = left[i].Level
+			}
+		}
+		whole, _ := run(nil, slices.Concat(left, right))
+		a, path := run(nil, left)
+		b, _ := run(path, right)
+		if parts := slices.Concat(a, b); !slices.Equal(whole, parts) {
+			t.Fatalf("whole: %q\nparts: %q", whole, parts)
+		}
+	})
+}
+
+func FuzzChunk(f *testing.F) {
+	f.Add("First sentence. Second one!\n\nNext paragraph", "a,b;c,d", uint16(64), uint8(10), "`##`;", uint8(0))
+	f.Add("中文句子。没有空格的很长的文字", "x", uint16(16), uint8(50), "", uint8(1))
+	f.Add(strings.Repeat("a", 5000), strings.Repeat("b", 3000), uint16(20), uint8(0), "", uint8(2))
+	f.Add("\xff\xfe broken", "\x80", uint16(16), uint8(0), "\xff`", uint8(3))
+	f.Fuzz(func(t *testing.T, text, cells string, tokens uint16, overlap uint8, delimiter string, flags uint8) {
+		var blocks []sheaf.Block
+		kinds := []sheaf.BlockKind{sheaf.BlockParagraph, sheaf.BlockHeading, sheaf.BlockCode, sheaf.BlockListItem, sheaf.BlockCaption, sheaf.BlockImage}
+		for i, s := range strings.Split(text, "\n\n") {
+			blocks = append(blocks, sheaf.Block{Kind: kinds[(i*int(flags|1))%len(kinds)], Level: i % 7, Text: s})
+		}
+		table := &sheaf.Table{}
+		for row := range strings.SplitSeq(cells, ";") {
+			table.Rows = append(table.Rows, strings.Split(row, ","))
+		}
+		if flags&1 != 0 {
+			table.Columns, table.Rows = table.Rows[0], table.Rows[1:]
+		}
+		blocks = append(blocks, sheaf.Block{Kind: sheaf.BlockTable, Table: table})
+		c := sheaf.ParseConfig{ChunkTokenNum: minTokens + int(tokens)%600, OverlappedPercent: int(overlap) % 51, Delimiter: delimiter}
+		if flags&8 != 0 {
+			c.ChunkMethod = "one"
+		}
+		check(t, input(c, blocks))
+	})
+}
+
+func BenchmarkChunk(b *testing.B) {
+	var pages [][]sheaf.Block
+	for i := range 300 {
+		pages = append(pages, []sheaf.Block{heading(2, fmt.Sprint("Section ", i)), para(prose(uint64(i), 12)), para(prose(uint64(i+500), 25))})
+	}
+	for _, overlap := range []int{0, 10} {
+		b.Run(fmt.Sprint("overlap", overlap), func(b *testing.B) {
+			in := input(sheaf.ParseConfig{OverlappedPercent: overlap}, pages...)
+			for b.Loop() {
+				mustChunk(b, in)
+			}
+			b.ReportMetric(300*float64(b.N)/b.Elapsed().Seconds(), "pages/s")
+		})
+	}
+}

@@ -1,0 +1,18 @@
+// Package chunker cuts the blocks of one range into chunks: the stage between
+// parsing and embedding. It is pure and deterministic: the same blocks and
+// settings give the same chunks, byte for byte.
+package chunker
+
+import "sheaf"
+
+// Input is one range of a document, parsed.
+type Input struct {
+	DocumentID string
+	Generation int
+	RangeID    string
+	Range      sheaf.Range
+	// Headings is the heading path in force where the range starts, outermost first.
+	Headings []string
+	Units    []sheaf.UnitResult
+	Config   sheaf.ParseConfig // merged with the defaults
+}

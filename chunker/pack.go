@@ -1,0 +1,281 @@
+package chunker
+
+import (
+	"slices"
+	"strings"
+
+	"sheaf"
+)
+
+// pack joins pieces into chunks. The pieces hold no hard border but the last.
+func pack(pieces []piece, set settings) []sheaf.Chunk {
+	var out []sheaf.Chunk
+	for from := 0; from < len(pieces); {
+		lead := overlap(pieces, from, set)
+		limit := set.limit
+		if len(lead) > 0 {
+			limit -= set.overlap
+		}
+		to := cut(pieces, from, limit)
+		all := slices.Concat(lead, pieces[from:to])
+		text := render(all)
+		tokens := CountTokens(text)
+		// The sum over pieces can be a little below the count of the whole,
+		// for joining changes words at the seams.
+		for tokens > set.limit && len(lead) > 0 {
+			lead = lead[1:]
+			all = all[1:]
+			text = render(all)
+			tokens = CountTokens(text)
+		}
+		for tokens > set.limit && to > from+1 {
+			to = best(pieces, from, from+1, to-1)
+			all = pieces[from:to]
+			text = render(all)
+			tokens = CountTokens(text)
+		}
+		c := describe(pieces[from:to], all, set)
+		c.Text, c.Tokens = text, tokens
+		out = append(out, c)
+		from = to
+	}
+	return out
+}
+
+// cut returns the end of the chunk that starts at from: everything if it fits,
+// else the best border in the second half of the limit.
+func cut(pieces []piece, from, limit int) int {
+	sum, low, high := 0, 0, from
+	var f *frame
+	for high < len(pieces) {
+		p := &pieces[high]
+		n := p.tokens
+		if high == from {
+			n = p.bare
+		}
+		if p.frame != f && p.frame != nil {
+			n += p.frame.tokens
+		}
+		if sum+n > limit && high > from {
+			break
+		}
+		sum += n
+		f = p.frame
+		high++
+		if low == 0 && sum >= limit/2 {
+			low = high
+		}
+	}
+	if high == len(pieces) {
+		return high
+	}
+	if low == 0 {
+		low = high // a long piece follows a short one
+	}
+	// leave the last chunk of the stretch an eighth of the limit
+	tail := 0
+	for end := len(pieces); end > low && tail < limit/8; {
+		end--
+		tail += pieces[end].tokens
+		high = min(high, end)
+	}
+	return best(pieces, from, low, high)
+}
+
+// best picks the end in [low, high]: the best border, and among equals the one
+// with the smallest hash before it. Where there is nothing but glue it looks
+// for a better one nearer to from.
+func best(pieces []piece, from, low, high int) int {
+	to := high
+	for end := low; end <= high; end++ {
+		p, q := &pieces[end-1], &pieces[to-1]
+		if p.after > q.after || p.after == q.after && p.hash < q.hash {
+			to = end
+		}
+	}
+	if pieces[to-1].after == borderGlue {
+		for end := low - 1; end > from; end-- {
+			if pieces[end-1].after != borderGlue {
+				return end
+			}
+		}
+		return high
+	}
+	return to
+}
+
+// overlap returns the whole sentences before from that fit into the overlap.
+// Tables and code are not repeated.
+func overlap(pieces []piece, from int, set settings) []piece {
+	sum, start := 0, from
+	for start > 0 {
+		p := &pieces[start-1]
+		if p.frame != nil || p.block.Table != nil || p.block.Kind == sheaf.BlockHeading || sum+p.tokens > set.overlap {
+			break
+		}
+		sum += p.tokens
+		start--
+	}
+	if pieces[from].frame != nil || pieces[from].block.Table != nil {
+		return nil
+	}
+	return pieces[start:from]
+}
+
+// render writes the pieces as one text.
+func render(pieces []piece) string {
+	var text strings.Builder
+	var f *frame
+	for i := range pieces {
+		p := &pieces[i]
+		if p.frame != f && f != nil {
+			text.WriteString(f.close)
+		}
+		if i > 0 {
+			sep := p.sep
+			if p.frame != f && sep == "\n" {
+				sep = "\n\n" // a line right below a table would be a row of it
+			}
+			text.WriteString(sep)
+		}
+		if p.frame != f && p.frame != nil {
+			text.WriteString(p.frame.open)
+		}
+		f = p.frame
+		text.WriteString(p.text)
+	}
+	if f != nil {
+		text.WriteString(f.close)
+	}
+	return text.String()
+}
+
+// describe fills in everything but text and numbering. own are the chunk's
+// pieces, all those with the overlap in front.
+func describe(own, all []piece, set settings) sheaf.Chunk {
+	c := sheaf.Chunk{Kind: kindOf(own), HeadingPath: pathOf(own, set), Boxes: []sheaf.Box{}}
+	for i := range all {
+		p := &all[i]
+		lines := p.boxes
+		if lines == nil {
+			for _, s := range p.block.Spans {
+				if s.Start < p.end && s.End > p.start {
+					lines = append(lines, s.Box)
+				}
+			}
+		}
+		for _, b := range lines {
+			if !slices.Contains(c.Boxes, b) {
+				c.Boxes = append(c.Boxes, b)
+			}
+			if p.block.Table == nil || p.block.Table.FirstRow == 0 {
+				c.Pages = append(c.Pages, b.Page)
+			}
+		}
+		if len(lines) == 0 || p.block.Table != nil {
+			c.Pages = append(c.Pages, p.page)
+		}
+		if t := p.block.Table; t != nil && c.Columns == nil && c.Kind == sheaf.ChunkTable {
+			c.Columns = columnTypes(t)
+		}
+	}
+	slices.Sort(c.Pages)
+	c.Pages = slices.Compact(c.Pages)
+	c.Boxes = joinBoxes(c.Boxes)
+	return c
+}
+
+func kindOf(own []piece) sheaf.ChunkKind {
+	var kind sheaf.ChunkKind
+	for i := range own {
+		var k sheaf.ChunkKind
+		switch b := own[i].block; {
+		case b.Table != nil:
+			k = sheaf.ChunkTable
+		case b.Kind == sheaf.BlockHeading || b.Kind == sheaf.BlockCaption:
+			continue
+		case b.Kind == sheaf.BlockCode:
+			k = sheaf.ChunkCode
+		case b.Kind == sheaf.BlockImage:
+			k = sheaf.ChunkImage
+		default:
+			return sheaf.ChunkText
+		}
+		if kind != "" && kind != k {
+			return sheaf.ChunkText
+		}
+		kind = k
+	}
+	if kind == "" {
+		return sheaf.ChunkText
+	}
+	return kind
+}
+
+// pathOf is the heading path of the last piece: the innermost of the headings
+// that open the chunk. A chunk of method "one" spans sections and has what
+// they share.
+func pathOf(own []piece, set settings) []string {
+	path := own[len(own)-1].path
+	if set.one {
+		for i := range own {
+			if own[i].block.Kind == sheaf.BlockHeading {
+				continue
+			}
+			n := 0
+			for n < min(len(path), len(own[i].path)) && path[n] == own[i].path[n] {
+				n++
+			}
+			path = path[:n]
+		}
+	}
+	return append([]string{}, path...)
+}
+
+const maxBoxes = 8
+
+// joinBoxes joins lines that stand below each other, then, while there are
+// more than maxBoxes, the neighbours on one page whose hull adds the least area.
+func joinBoxes(boxes []sheaf.Box) []sheaf.Box {
+	out := []sheaf.Box{}
+	for _, b := range boxes {
+		if n := len(out); n > 0 && stacked(out[n-1], b) {
+			out[n-1] = hull(out[n-1], b)
+			continue
+		}
+		out = append(out, b)
+	}
+	for len(out) > maxBoxes {
+		at, least := -1, 0.0
+		for i := 1; i < len(out); i++ {
+			if out[i].Page != out[i-1].Page {
+				continue
+			}
+			if waste := area(hull(out[i-1], out[i])) - area(out[i-1]) - area(out[i]); at < 0 || waste < least {
+				at, least = i, waste
+			}
+		}
+		if at < 0 {
+			break
+		}
+		out[at-1] = hull(out[at-1], out[at])
+		out = slices.Delete(out, at, at+1)
+	}
+	return out
+}
+
+// stacked reports whether b continues a downwards: they share most of the
+// narrower one's width, and the gap is no more than a line.
+func stacked(a, b sheaf.Box) bool {
+	if a.Page != b.Page || b.Y1 < a.Y1 {
+		return false
+	}
+	shared := min(a.X1, b.X1) - max(a.X0, b.X0)
+	return shared > 0.5*min(a.X1-a.X0, b.X1-b.X0) && b.Y0-a.Y1 <= b.Y1-b.Y0
+}
+
+func hull(a, b sheaf.Box) sheaf.Box {
+	return sheaf.Box{Page: a.Page, X0: min(a.X0, b.X0), Y0: min(a.Y0, b.Y0), X1: max(a.X1, b.X1), Y1: max(a.Y1, b.Y1)}
+}
+
+func area(b sheaf.Box) float64 { return (b.X1 - b.X0) * (b.Y1 - b.Y0) }

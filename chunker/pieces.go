@@ -1,0 +1,420 @@
+package chunker
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/cespare/xxhash/v2"
+
+	"sheaf"
+)
+
+// A border says how well a chunk may end behind a piece.
+type border uint8
+
+const (
+	borderGlue     border = iota // only when there is no other place
+	borderSentence               // inside a block
+	borderItem                   // between list items, rows, groups of code lines
+	borderBlock                  // between blocks
+	borderHard                   // a chunk always ends here
+)
+
+// A frame is what surrounds a stretch of pieces wherever it is shown: the
+// header above table rows, the fences around code.
+type frame struct {
+	open, close string
+	tokens      int // of open and close
+}
+
+// A piece is the smallest unit of cutting.
+type piece struct {
+	block      *sheaf.Block
+	text       string // without white space around it, never empty
+	sep        string // joins it to the piece before, when both are in one chunk
+	bare       int    // tokens of text
+	tokens     int    // of sep and text
+	hash       uint64 // of text
+	after      border
+	frame      *frame
+	path       []string // headings in force
+	page       int      // of a table row; 0: see block
+	boxes      []sheaf.Box
+	start, end int // of the text in block.Text; 0, 0 in tables
+}
+
+// splitter walks over the blocks of a range.
+type splitter struct {
+	set    settings
+	out    []piece
+	levels []int
+	titles []string
+	path   []string // a copy of titles, shared by the pieces below a heading
+}
+
+// split turns blocks into pieces, each small enough for a chunk of its own.
+func split(in Input, set settings) []piece {
+	var blocks []*sheaf.Block
+	units := map[*sheaf.Block]int{}
+	for i := range in.Units {
+		for j := range in.Units[i].Blocks {
+			b := &in.Units[i].Blocks[j]
+			if b.Table == nil && strings.TrimSpace(b.Text) == "" {
+				continue
+			}
+			blocks = append(blocks, b)
+			if b.Page == 0 {
+				units[b] = in.Units[i].Unit
+			}
+		}
+	}
+
+	s := &splitter{set: set, path: slices.Clone(in.Headings)}
+	for i, t := range in.Headings {
+		s.levels, s.titles = append(s.levels, i+1), append(s.titles, t)
+	}
+	var last *sheaf.Block
+	for i, b := range blocks {
+		first := len(s.out)
+		if b.Kind == sheaf.BlockHeading {
+			s.heading(b)
+		}
+		switch {
+		case b.Table != nil:
+			s.table(b)
+		case b.Kind == sheaf.BlockCode:
+			s.code(b)
+		default:
+			s.text(b)
+		}
+		if len(s.out) == first {
+			continue // a table without a word in it
+		}
+		for k := first; k < len(s.out); k++ {
+			p := &s.out[k]
+			p.block, p.path = b, s.path
+			p.hash = xxhash.Sum64String(p.text)
+			if p.page == 0 {
+				p.page = b.Page + units[b]
+			}
+			p.bare, p.tokens = CountTokens(p.text), CountTokens(p.sep+p.text)
+		}
+		if first > 0 {
+			p, prev := &s.out[first], &s.out[first-1]
+			p.sep = "\n\n"
+			if b.Kind == sheaf.BlockListItem && last.Kind == sheaf.BlockListItem {
+				p.sep = "\n"
+			}
+			p.tokens = CountTokens(p.sep + p.text)
+			if prev.after != borderHard {
+				prev.after = s.between(blocks, i, last)
+			}
+		}
+		last = b
+	}
+	return s.out
+}
+
+// between ranks the border before blocks[i]; last is the block before it that
+// yielded text.
+func (s *splitter) between(blocks []*sheaf.Block, i int, last *sheaf.Block) border {
+	b := blocks[i]
+	if last.Kind == sheaf.BlockHeading {
+		return borderGlue
+	}
+	if b.Kind == sheaf.BlockHeading {
+		if s.set.one {
+			return borderBlock
+		}
+		return borderHard
+	}
+	if captionOf(blocks, i) == last || captionOf(blocks, i-1) == b {
+		return borderGlue
+	}
+	if !s.set.one && (s.standsAlone(blocks, i) || s.standsAlone(blocks, i-1)) {
+		return borderHard
+	}
+	if b.Kind == sheaf.BlockListItem {
+		if last.Kind == sheaf.BlockListItem {
+			return borderItem
+		}
+		if t := strings.TrimSpace(last.Text); strings.HasSuffix(t, ":") || strings.HasSuffix(t, "：") {
+			return borderGlue // a list stays with the line that announces it
+		}
+	}
+	return borderBlock
+}
+
+// standsAlone reports whether the block is a table or the caption of one.
+func (s *splitter) standsAlone(blocks []*sheaf.Block, i int) bool {
+	if blocks[i].Table != nil {
+		return true
+	}
+	c := captionOf(blocks, i)
+	return c != nil && c.Table != nil
+}
+
+// captionOf returns the neighbour that blocks[i] is the caption of, or nil. By
+// custom a caption stands below an image and above a table.
+func captionOf(blocks []*sheaf.Block, i int) *sheaf.Block {
+	if i < 0 || blocks[i].Kind != sheaf.BlockCaption {
+		return nil
+	}
+	var before, after *sheaf.Block
+	if i > 0 {
+		before = blocks[i-1]
+	}
+	if i+1 < len(blocks) {
+		after = blocks[i+1]
+	}
+	switch {
+	case before != nil && before.Kind == sheaf.BlockImage:
+		return before
+	case after != nil && (after.Table != nil || after.Kind == sheaf.BlockImage):
+		return after
+	case before != nil && before.Table != nil:
+		return before
+	}
+	return nil
+}
+
+// titleMaxBytes bounds a heading in the heading path: a parser that takes a
+// paragraph for a heading must not put it in front of every chunk.
+const titleMaxBytes = 240
+
+func (s *splitter) heading(b *sheaf.Block) {
+	level := max(b.Level, 1)
+	for n := len(s.levels); n > 0 && s.levels[n-1] >= level; n-- {
+		s.levels, s.titles = s.levels[:n-1], s.titles[:n-1]
+	}
+	title := strings.Join(strings.Fields(valid(b.Text)), " ")
+	if len(title) > titleMaxBytes {
+		cut := titleMaxBytes
+		for !utf8.RuneStart(title[cut]) {
+			cut--
+		}
+		title = title[:cut] + "…"
+	}
+	s.levels, s.titles = append(s.levels, level), append(s.titles, title)
+	s.path = slices.Clone(s.titles)
+}
+
+// text adds the pieces of a prose block. A block of up to half a chunk stays
+// whole, which leaves every chunk a border between blocks to end at; with
+// overlap it is cut into sentences all the same, for the next chunk begins
+// with whole ones.
+func (s *splitter) text(b *sheaf.Block) {
+	text := valid(b.Text)
+	next := hardCuts(text, s.set.hard)
+	from := 0
+	for from < len(text) {
+		to := next(from)
+		first := len(s.out)
+		if s.set.overlap == 0 && CountTokens(text[from:to]) <= s.set.limit/2 {
+			s.add(text, from, to, borderSentence)
+		} else {
+			s.sentences(text, from, to)
+		}
+		if to < len(text) && len(s.out) > first {
+			s.out[len(s.out)-1].after = borderHard
+		}
+		from = to
+	}
+	s.endBlock()
+}
+
+// hardCuts returns a function that gives the end of the first hard delimiter
+// at or after from, or the end of the text. from must not fall.
+func hardCuts(text string, hard []string) func(from int) int {
+	at := make([]int, len(hard)) // where each was last seen, so that none is sought twice
+	for i := range at {
+		at[i] = -1
+	}
+	return func(from int) int {
+		begin, end := len(text), len(text)
+		for i, d := range hard {
+			if at[i] < from {
+				at[i] = len(text)
+				if k := strings.Index(text[from:], d); k >= 0 {
+					at[i] = from + k
+				}
+			}
+			if at[i] < begin {
+				begin, end = at[i], at[i]+len(d)
+			}
+		}
+		return end
+	}
+}
+
+func (s *splitter) sentences(text string, from, to int) {
+	start := from
+	for _, e := range sentenceEnds(text[from:to], s.set.soft) {
+		end := from + e
+		if CountTokens(strings.TrimSpace(text[start:end])) <= s.room() {
+			s.add(text, start, end, borderSentence)
+		} else {
+			s.fit(text, start, end, nil)
+		}
+		start = end
+	}
+}
+
+// room is what a piece may take of a chunk: all but the overlap.
+func (s *splitter) room() int { return s.set.limit - s.set.overlap }
+
+// fit cuts text[from:to], which is too long, at line ends, words or runes.
+func (s *splitter) fit(text string, from, to int, f *frame) {
+	room := s.room()
+	if f != nil {
+		room -= f.tokens
+	}
+	for from < to {
+		end := from + fitting(text[from:to], room)
+		s.add(text, from, end, borderGlue)
+		if n := len(s.out); n > 0 {
+			s.out[n-1].frame = f
+		}
+		from = end
+	}
+	if n := len(s.out); n > 0 {
+		s.out[n-1].after = borderSentence
+	}
+}
+
+// add appends text[from:to] without the white space around it, which becomes
+// the separator.
+func (s *splitter) add(text string, from, to int, after border) {
+	for from < to {
+		r, n := utf8.DecodeRuneInString(text[from:to])
+		if !unicode.IsSpace(r) {
+			break
+		}
+		from += n
+	}
+	for from < to {
+		r, n := utf8.DecodeLastRuneInString(text[from:to])
+		if !unicode.IsSpace(r) {
+			break
+		}
+		to -= n
+	}
+	if from == to {
+		return
+	}
+	sep := ""
+	if n := len(s.out); n > 0 && s.out[n-1].block == nil && s.out[n-1].end <= from {
+		// block is set once the block is done: the piece before is of this one
+		sep = text[s.out[n-1].end:from]
+	}
+	s.out = append(s.out, piece{text: text[from:to], sep: sep, start: from, end: to, after: after})
+}
+
+func (s *splitter) endBlock() {
+	if n := len(s.out); n > 0 && s.out[n-1].block == nil && s.out[n-1].after != borderHard {
+		s.out[n-1].after = borderBlock
+	}
+}
+
+// code adds a code block, cut between groups of lines where it must be.
+func (s *splitter) code(b *sheaf.Block) {
+	text := valid(b.Text)
+	fence := "```"
+	for strings.Contains(text, fence) {
+		fence += "`"
+	}
+	lang := strings.Join(strings.Fields(valid(b.Lang)), "-")
+	if len(lang) > 32 {
+		lang = ""
+	}
+	f := &frame{open: fence + lang + "\n", close: "\n" + fence}
+	f.tokens = CountTokens(f.open) + CountTokens(f.close)
+	if f.tokens > s.set.limit/4 {
+		f = &frame{}
+	}
+	first := len(s.out)
+	room := s.room() - f.tokens
+	if codeTokens(text) <= room {
+		s.line(text, 0, len(text), borderBlock)
+	} else {
+		for from := 0; from < len(text); {
+			// a group of lines ends with a blank one
+			to := len(text)
+			if i := strings.Index(text[from:], "\n\n"); i >= 0 {
+				to = from + i + 2
+				for to < len(text) && text[to] == '\n' {
+					to++
+				}
+			}
+			if codeTokens(text[from:to]) <= room {
+				s.line(text, from, to, borderItem)
+			} else {
+				s.lines(text, from, to, room, f)
+			}
+			from = to
+		}
+	}
+	for i := first; i < len(s.out); i++ {
+		s.out[i].frame = f
+	}
+	s.endBlock()
+}
+
+func (s *splitter) lines(text string, from, to, room int, f *frame) {
+	for from < to {
+		end := to
+		if i := strings.IndexByte(text[from:to], '\n'); i >= 0 {
+			end = from + i + 1
+		}
+		if codeTokens(text[from:end]) <= room {
+			s.line(text, from, end, borderSentence)
+		} else {
+			s.fit(text, from, end, f)
+		}
+		from = end
+	}
+	if n := len(s.out); n > 0 && s.out[n-1].block == nil {
+		s.out[n-1].after = borderItem
+	}
+}
+
+// codeTokens counts code as line adds it.
+func codeTokens(s string) int {
+	return CountTokens(strings.TrimRightFunc(strings.TrimLeft(s, "\r\n"), unicode.IsSpace))
+}
+
+// line is add for code, which keeps its indentation.
+func (s *splitter) line(text string, from, to int, after border) {
+	if strings.TrimSpace(text[from:to]) == "" {
+		return
+	}
+	for text[from] == '\n' || text[from] == '\r' {
+		from++
+	}
+	to = from + len(strings.TrimRightFunc(text[from:to], unicode.IsSpace))
+	sep := ""
+	if n := len(s.out); n > 0 && s.out[n-1].block == nil {
+		sep = text[s.out[n-1].end:from]
+	}
+	s.out = append(s.out, piece{text: text[from:to], sep: sep, start: from, end: to, after: after})
+}
+
+// valid replaces each byte that is not UTF-8 with a question mark: offsets of
+// spans stay true. Parsers give valid text; this keeps a faulty one from
+// making a chunk that no store takes.
+func valid(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	b := []byte(s)
+	for i := 0; i < len(b); {
+		r, n := utf8.DecodeRune(b[i:])
+		if r == utf8.RuneError && n == 1 {
+			b[i] = '?'
+		}
+		i += n
+	}
+	return string(b)
+}

@@ -1,0 +1,185 @@
+package chunker
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/clipperhouse/uax29/v2/sentences"
+)
+
+// sentenceEnds returns where the sentences of text end, the last at len(text).
+// They are those of Unicode (UAX #29), with three differences: a single line
+// end does not end a sentence, since lines are wrapped anywhere; a full stop
+// after a common abbreviation or an initial does not either; and each soft
+// delimiter other than white space does.
+func sentenceEnds(text string, soft []rune) []int {
+	var ends []int
+	start := 0
+	it := sentences.FromString(unwrap(text))
+	for it.Next() {
+		end := it.End()
+		if end < len(text) && abbreviated(text[start:end]) {
+			continue
+		}
+		for i, r := range text[start:end] {
+			at := start + i + utf8.RuneLen(r)
+			if at < end && !unicode.IsSpace(r) && slices.Contains(soft, r) {
+				ends = append(ends, at)
+			}
+		}
+		ends = append(ends, end)
+		start = end
+	}
+	if start < len(text) {
+		ends = append(ends, len(text))
+	}
+	return ends
+}
+
+// unwrap turns single line ends into spaces; offsets stay.
+func unwrap(text string) string {
+	if !strings.Contains(text, "\n") {
+		return text
+	}
+	b := []byte(text)
+	for i, c := range b {
+		if c == '\n' && (i == 0 || text[i-1] != '\n') && (i+1 == len(b) || text[i+1] != '\n') {
+			b[i] = ' '
+		}
+	}
+	return string(b)
+}
+
+// Abbreviations that a capital letter often follows; UAX #29 itself handles
+// those before a small one.
+var abbreviations = map[string]bool{}
+
+func init() {
+	for _, a := range strings.Fields(`mr mrs ms dr prof sr jr st gen col capt lt sen rep gov hon rev
+		fig figs no nos vol vols p pp ch sec art eq eqs ref refs ed eds al vs cf viz approx ca
+		inc ltd co corp bros dept univ est ave blvd rd mt ft
+		jan feb mar apr jun jul aug sep sept oct nov dec e.g i.e u.s u.k u.n d.c a.m p.m ph.d
+		bzw ca dr nr abs bd z.b d.h u.a z usw vgl hrsg mme mlle m`) {
+		abbreviations[a] = true
+	}
+}
+
+// abbreviated reports whether a sentence seems to end in an abbreviation.
+func abbreviated(sentence string) bool {
+	s, ok := strings.CutSuffix(strings.TrimRightFunc(sentence, unicode.IsSpace), ".")
+	if !ok {
+		return false
+	}
+	if i := strings.LastIndexFunc(s, func(r rune) bool { return unicode.IsSpace(r) || r == '(' || r == '[' }); i >= 0 {
+		_, n := utf8.DecodeRuneInString(s[i:])
+		s = s[i+n:]
+	}
+	if len(s) == 1 && s[0] >= 'A' && s[0] <= 'Z' && s != "I" {
+		return true // an initial
+	}
+	return len(s) <= 6 && abbreviations[strings.ToLower(s)]
+}
+
+// fitting returns how many bytes of s, at least one rune, a piece of limit
+// tokens may take when the white space around it is left out.
+func fitting(s string, limit int) int {
+	limit = max(limit, 4) // a rune has at most four tokens
+	for l := limit; ; l-- {
+		// without its leading space a word may have a token more
+		n := fittingWords(s, l)
+		if l == 1 || CountTokens(strings.TrimSpace(s[:n])) <= limit {
+			return n
+		}
+	}
+}
+
+// fittingWords is fitting with the white space counted: up to the last line end if that gives at least half of it,
+// else up to the last space, else up to the last border between words, else
+// between runes.
+func fittingWords(s string, limit int) int {
+	s = s[:runeFloor(s, limit*windowBytes)]
+	n, end, line, space := 0, 0, 0, 0
+	for end < len(s) {
+		w := nextWord(s[end:])
+		if w > limit*wordBytes {
+			break
+		}
+		t := wordTokens(s[end : end+w])
+		if n+t > limit {
+			break
+		}
+		n += t
+		if n >= limit/2 {
+			switch c := s[end+w-1]; {
+			case c == '\n':
+				line = end + w
+			case end+w < len(s) && (s[end+w] == ' ' || s[end+w] == '\n'):
+				space = end + w
+			}
+		}
+		end += w
+	}
+	switch {
+	case end == len(s):
+		return end
+	case line > 0:
+		return line
+	case space > 0:
+		return space
+	case end > 0:
+		return end
+	}
+	// The first word alone is too long. As many bytes as tokens always fit,
+	// since every token has at least one; double that, then halve the interval,
+	// so that no text much longer than the answer is ever encoded.
+	low, high := runeFloor(s, limit), min(len(s), limit*wordBytes)
+	for {
+		mid := runeFloor(s, 2*low)
+		if mid <= low {
+			break // a wide rune begins at low, so doubling gains nothing
+		}
+		if mid >= high || CountTokens(s[:mid]) > limit {
+			high = min(high, mid)
+			break
+		}
+		low = mid
+	}
+	for high-low > low/16 {
+		mid := runeFloor(s, (low+high)/2)
+		if mid <= low {
+			break
+		}
+		if CountTokens(s[:mid]) <= limit {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	return low
+}
+
+// windowBytes and wordBytes are how far fittingWords looks ahead for each
+// token it may take, in all and in a single word: far more than a token of any
+// language spans on average, and little enough that a megabyte without a space
+// takes no quadratic time.
+const (
+	windowBytes = 64
+	wordBytes   = 16
+)
+
+// runeFloor is the largest border between runes at or below n, and at least
+// the first rune.
+func runeFloor(s string, n int) int {
+	if n >= len(s) {
+		return len(s)
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	if n == 0 {
+		_, n = utf8.DecodeRuneInString(s)
+	}
+	return n
+}

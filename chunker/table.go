@@ -1,0 +1,186 @@
+package chunker
+
+import (
+	"strings"
+
+	"sheaf"
+)
+
+// table adds a piece per row, framed by the header. Rows without a word are
+// left out.
+func (s *splitter) table(b *sheaf.Block) {
+	t := b.Table
+	width := len(t.Columns)
+	for _, r := range t.Rows {
+		width = max(width, len(r))
+	}
+	if width == 0 {
+		return
+	}
+	room := s.room()
+	header := s.tableHeader(t, width)
+	f := &frame{open: header, tokens: CountTokens(header)}
+	if f.tokens > room/2 {
+		// Columns take more room than rows: every row names its own instead.
+		f = nil
+	}
+
+	first := len(s.out)
+	for i, row := range t.Rows {
+		begin := len(s.out)
+		line := markdownRow(row, width)
+		switch {
+		case line == "":
+			continue
+		case f != nil && f.tokens+CountTokens(line)+1 <= room:
+			s.out = append(s.out, piece{text: line, sep: "\n", after: borderItem, frame: f})
+		default:
+			s.wideRow(t, row, room)
+		}
+		for k := begin; k < len(s.out); k++ {
+			s.out[k].page, s.out[k].boxes = rowPlace(b, i)
+		}
+	}
+	if len(s.out) == first {
+		s.headerOnly(b, room)
+	}
+	for k := first; k < len(s.out); k++ {
+		s.out[k].start, s.out[k].end = 0, 0
+	}
+	s.endBlock()
+}
+
+// tableHeader is the table's name, unless the heading or caption above says the
+// same, its columns and the rule below them; empty when it has neither.
+func (s *splitter) tableHeader(t *sheaf.Table, width int) string {
+	var h strings.Builder
+	said := ""
+	if n := len(s.out); n > 0 {
+		said = s.out[n-1].text
+	}
+	if name := cell(t.Name); name != "" && name != said && len(name) <= titleMaxBytes {
+		h.WriteString(name + "\n\n")
+	}
+	if line := markdownRow(t.Columns, width); line != "" {
+		h.WriteString(line + "\n|" + strings.Repeat(" --- |", width) + "\n")
+	}
+	return h.String()
+}
+
+func rowPlace(b *sheaf.Block, i int) (page int, boxes []sheaf.Box) {
+	t := b.Table
+	switch {
+	case t.FirstRow > 0:
+		page = t.FirstRow + i
+	case i < len(t.RowBoxes):
+		page = t.RowBoxes[i].Page
+	}
+	switch {
+	case i < len(t.RowBoxes):
+		boxes = t.RowBoxes[i : i+1]
+	case t.Box != nil:
+		boxes = []sheaf.Box{*t.Box}
+	}
+	return page, boxes
+}
+
+// wideRow adds a row that does not fit into a chunk: one line of "header:
+// value" a cell, cut between cells, and inside one only if it must be.
+func (s *splitter) wideRow(t *sheaf.Table, row []string, room int) {
+	begin := len(s.out)
+	for i, c := range row {
+		line := cell(c)
+		if line == "" {
+			continue
+		}
+		if i < len(t.Columns) {
+			if name := cell(t.Columns[i]); name != "" {
+				line = name + ": " + line
+			}
+		}
+		s.cellLine(line, room)
+	}
+	if len(s.out) > begin {
+		s.out[len(s.out)-1].after = borderItem
+	}
+}
+
+// headerOnly adds the header of a table that has no rows with text.
+func (s *splitter) headerOnly(b *sheaf.Block, room int) {
+	begin := len(s.out)
+	if line := markdownRow(b.Table.Columns, len(b.Table.Columns)); line != "" {
+		if CountTokens(line) <= room {
+			s.out = append(s.out, piece{text: line})
+		} else {
+			for _, c := range b.Table.Columns {
+				if c = cell(c); c != "" {
+					s.cellLine(c, room)
+				}
+			}
+		}
+	}
+	for k := begin; k < len(s.out); k++ {
+		_, s.out[k].boxes = rowPlace(b, len(b.Table.RowBoxes))
+	}
+}
+
+func (s *splitter) cellLine(line string, room int) {
+	sep := "\n"
+	for line != "" {
+		end := len(line)
+		if CountTokens(strings.TrimSpace(line)) > room {
+			end = fitting(line, room)
+		}
+		text := strings.TrimSpace(line[:end])
+		if text != "" {
+			s.out = append(s.out, piece{text: text, sep: sep, after: borderSentence})
+		}
+		sep = ""
+		if end < len(line) && line[end] == ' ' {
+			sep = " "
+		}
+		line = line[end:]
+	}
+}
+
+// markdownRow is a row of a pipe table with width cells, or "" when all are empty.
+func markdownRow(row []string, width int) string {
+	var line strings.Builder
+	empty := true
+	line.WriteString("|")
+	for i := range width {
+		c := ""
+		if i < len(row) {
+			c = strings.ReplaceAll(cell(row[i]), "|", `\|`)
+		}
+		if c != "" {
+			empty = false
+			line.WriteString(" " + c)
+		}
+		line.WriteString(" |")
+	}
+	if empty {
+		return ""
+	}
+	return line.String()
+}
+
+// cell is a cell's text on one line.
+func cell(s string) string { return strings.Join(strings.Fields(valid(s)), " ") }
+
+// columnTypes maps column names to types, or is nil when the types are unknown.
+func columnTypes(t *sheaf.Table) map[string]any {
+	if len(t.Types) == 0 || len(t.Types) != len(t.Columns) {
+		return nil
+	}
+	m := make(map[string]any, len(t.Columns))
+	for i, c := range t.Columns {
+		if name := cell(c); name != "" && m[name] == nil && t.Types[i] != "" {
+			m[name] = t.Types[i]
+		}
+	}
+	if len(m) == 0 {
+		return nil
+	}
+	return m
+}

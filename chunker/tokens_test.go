@@ -1,0 +1,47 @@
+package chunker
+
+import (
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestCountTokensEqualsLibrary(t *testing.T) {
+	for _, s := range []string{
+		"", " ", "  ", "\n", " \n ", "a", "it's", "IT'S", "we'Ll they'RE", "'ſx", "x'", "''s",
+		"  leading and   inner  spaces  ", "1234567 89", "a\r\nb\n\n  c", "tab\there", "...\n\nnext",
+		"e\u0301a combined", "\u00a0nbsp\u2003em", "中文没有空格，但是有标点。", "日本語のテキスト", "👩‍👩‍👧 family", "x ١٢٣٤ y",
+		"func main() {\n\tfmt.Println(\"hi\")\n}\n", strings.Repeat("a", 500), "<|endoftext|>", "\ufffd\u200bzero",
+	} {
+		if got, want := CountTokens(s), encodeWord(s); got != want {
+			t.Errorf("CountTokens(%q) = %d, the library says %d", s, got, want)
+		}
+	}
+	alphabet := []rune("aA sStTrRvVeElLmMdD'ſ \t\n\r\u00a0\u2003\u0085\v.,;-_#12345٣中。é\u0301😀\u200d|")
+	rapid.Check(t, func(t *rapid.T) {
+		s := rapid.StringOf(rapid.OneOf(rapid.SampledFrom(alphabet), rapid.Rune())).Draw(t, "s")
+		s = strings.ReplaceAll(s, "\x7f", "") // the library's pattern drops DEL, which has a token
+		if got, want := CountTokens(s), encodeWord(s); got != want {
+			t.Fatalf("CountTokens(%q) = %d, the library says %d", s, got, want)
+		}
+	})
+}
+
+func BenchmarkCountTokens(b *testing.B) {
+	s := strings.Repeat("The quick brown fox jumps over the lazy dog; it costs 1,234.56 euros, doesn't it?\n", 200)
+	b.Run("sheaf", func(b *testing.B) {
+		n := 0
+		for b.Loop() {
+			n += CountTokens(s)
+		}
+		b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "tokens/s")
+	})
+	b.Run("library", func(b *testing.B) {
+		n := 0
+		for b.Loop() {
+			n += encodeWord(s)
+		}
+		b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "tokens/s")
+	})
+}
