@@ -1,0 +1,182 @@
+package artifact
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime/debug"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/compress/zstd"
+
+	"sheaf"
+)
+
+// groupBytes is how much text and vectors are gathered before they are
+// written as a row group: a Writer holds a few times as much in memory.
+const groupBytes = 2 << 20
+
+// Writer writes one file, chunk by chunk. It is for one goroutine.
+type Writer struct {
+	header  Header
+	sealer  *sealer
+	parquet *parquet.GenericWriter[row]
+	rows    []row
+	pending int // bytes gathered
+	err     error
+}
+
+var schema = parquet.SchemaOf(row{})
+
+// NewWriter starts a file on w.
+func NewWriter(w io.Writer, h Header) (*Writer, error) {
+	if h.Dim < 0 || h.Dim > maxDim {
+		return nil, fmt.Errorf("%w: vectors of %d values, at most %d", sheaf.ErrInvalid, h.Dim, maxDim)
+	}
+	s := newSealer(w)
+	p := parquet.NewGenericWriter[row](s, schema,
+		parquet.Compression(&zstd.Codec{Level: zstd.SpeedFastest}),
+		parquet.CreatedBy("sheaf", "1", ""),
+		parquet.DataPageStatistics(false),
+		// Smallest and largest text or vector value serve no reader, and would
+		// be copied into the footer.
+		parquet.SkipPageBounds("text"), parquet.SkipPageBounds("vector", "list", "element"),
+		parquet.SkipPageBounds("columns"), parquet.SkipPageBounds("metadata"),
+		parquet.WriteBufferSize(0))
+	for _, kv := range h.metadata() {
+		p.SetKeyValueMetadata(kv[0], kv[1])
+	}
+	return &Writer{header: h, sealer: s, parquet: p}, nil
+}
+
+// Write adds a chunk. vector is Header.Dim long, or nil for a chunk that is not
+// to be found by meaning; a vector of zeros is stored as nil. Chunks come back
+// in the order in which they were written. Neither c nor vector is kept.
+func (w *Writer) Write(c *sheaf.Chunk, vector []float32) error {
+	if w.err != nil {
+		return w.err
+	}
+	if len(vector) != 0 && len(vector) != w.header.Dim {
+		return fmt.Errorf("%w: chunk %s has a vector of %d values in a file of %d", sheaf.ErrInvalid, c.ID, len(vector), w.header.Dim)
+	}
+	r := row{
+		ChunkID: c.ID, Ordinal: int64(c.Ordinal), Kind: string(c.Kind), Text: c.Text, Tokens: int32(c.Tokens),
+		HeadingPath: c.HeadingPath,
+	}
+	if !zero(vector) {
+		r.Vector = append([]float32(nil), vector...)
+	}
+	if len(c.Pages) > 0 {
+		r.Pages = make([]int32, len(c.Pages))
+		for i, p := range c.Pages {
+			r.Pages[i] = int32(p)
+		}
+	}
+	if len(c.Boxes) > 0 {
+		r.Boxes = make([]box, len(c.Boxes))
+		for i, b := range c.Boxes {
+			r.Boxes[i] = box{int32(b.Page), b.X0, b.Y0, b.X1, b.Y1}
+		}
+	}
+	if len(c.Columns) > 0 {
+		b, err := json.Marshal(c.Columns)
+		if err != nil {
+			return fmt.Errorf("%w: the columns of chunk %s: %v", sheaf.ErrInvalid, c.ID, err)
+		}
+		r.Columns = new(string(b))
+		w.pending += len(b)
+	}
+	if len(c.Metadata) > 0 {
+		b, err := json.Marshal(c.Metadata)
+		if err != nil {
+			return fmt.Errorf("%w: the metadata of chunk %s: %v", sheaf.ErrInvalid, c.ID, err)
+		}
+		r.Metadata = new(string(b))
+		w.pending += len(b)
+	}
+	w.rows = append(w.rows, r)
+	w.pending += 256 + len(r.Text) + 4*len(r.Vector) + 40*len(r.Boxes)
+	if len(w.rows) == batchRows || w.pending >= groupBytes {
+		w.err = w.flush()
+	}
+	return w.err
+}
+
+// flush turns the gathered rows into columns, and these into a row group when
+// they are many.
+func (w *Writer) flush() (err error) {
+	defer recovered(&err)
+	if len(w.rows) == 0 {
+		return nil
+	}
+	if _, err := w.parquet.Write(w.rows); err != nil {
+		return fmt.Errorf("writing the artifact of range %s: %w", w.header.RangeID, err)
+	}
+	clear(w.rows)
+	w.rows = w.rows[:0]
+	if w.pending < groupBytes {
+		return nil
+	}
+	w.pending = 0
+	if err := w.parquet.Flush(); err != nil {
+		return fmt.Errorf("writing the artifact of range %s: %w", w.header.RangeID, err)
+	}
+	return nil
+}
+
+// Close writes the footer. Without it the file cannot be read.
+func (w *Writer) Close() (err error) {
+	defer recovered(&err)
+	if w.err == nil {
+		w.err = w.flush()
+	}
+	if w.err != nil {
+		return w.err
+	}
+	w.err = fmt.Errorf("%w: the artifact of range %s is closed", sheaf.ErrInvalid, w.header.RangeID)
+	w.sealer.hold = true
+	if err := w.parquet.Close(); err != nil {
+		return fmt.Errorf("writing the artifact of range %s: %w", w.header.RangeID, err)
+	}
+	if err := w.sealer.finish(); err != nil {
+		return fmt.Errorf("writing the artifact of range %s: %w", w.header.RangeID, err)
+	}
+	return nil
+}
+
+// Encode writes a whole file. vectors is nil, or holds one entry a chunk.
+func Encode(w io.Writer, h Header, chunks []sheaf.Chunk, vectors [][]float32) error {
+	if vectors != nil && len(vectors) != len(chunks) {
+		return fmt.Errorf("%w: %d vectors for %d chunks", sheaf.ErrInvalid, len(vectors), len(chunks))
+	}
+	out, err := NewWriter(w, h)
+	if err != nil {
+		return err
+	}
+	for i := range chunks {
+		var vector []float32
+		if vectors != nil {
+			vector = vectors[i]
+		}
+		if err := out.Write(&chunks[i], vector); err != nil {
+			return err
+		}
+	}
+	return out.Close()
+}
+
+func zero(v []float32) bool {
+	for _, x := range v {
+		if x != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// recovered turns a panic of the Parquet library into an error.
+func recovered(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("the Parquet library failed: %v\n%.2000s", p, debug.Stack())
+	}
+}
