@@ -1,0 +1,105 @@
+package ingest
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+
+	"sheaf"
+)
+
+// digestVersion changes when the encoding below does: old digests then match
+// nothing, which costs a parse and breaks nothing.
+const digestVersion = "sheaf-digest/1"
+
+// Shape is all that decides how a range's bytes become chunks and vectors,
+// apart from the bytes: two ranges with equal bytes and equal shapes have
+// equal results. What does not belong here (the document's id and name, the
+// dataset, a chat model, fields no parser reads) must stay out, or reuse is
+// lost for nothing.
+type Shape struct {
+	Parser         string // "pdf"
+	ParserVersion  int
+	Chunker        string
+	ChunkerVersion int
+	Options        []string          // config fields that parser and chunker read, by JSON name
+	Config         sheaf.ParseConfig // merged
+	Model          string            // of the embedder
+}
+
+// Digest is the xxhash64 of the shape's canonical encoding, 16 hex characters.
+// The encoding is a list of length-prefixed name and value pairs, fields
+// sorted by name, so that neither order nor adjacency can make two shapes
+// look alike.
+func (s Shape) Digest() string {
+	h := xxhash.New()
+	write := func(parts ...string) {
+		for _, p := range parts {
+			var n [8]byte
+			binary.LittleEndian.PutUint64(n[:], uint64(len(p)))
+			_, _ = h.Write(n[:]) // xxhash never fails
+			_, _ = h.WriteString(p)
+		}
+	}
+	write(digestVersion)
+	write("parser", s.Parser, fmt.Sprint(s.ParserVersion))
+	write("chunker", s.Chunker, fmt.Sprint(s.ChunkerVersion))
+	write("model", s.Model)
+	options := slices.Clone(s.Options)
+	slices.Sort(options)
+	for _, name := range slices.Compact(options) {
+		write("option", name, configField(s.Config, name))
+	}
+	return fmt.Sprintf("%016x", h.Sum64())
+}
+
+// configField is the JSON of one field of the config, by its JSON name.
+func configField(c sheaf.ParseConfig, name string) string {
+	v := reflect.ValueOf(c)
+	for i := range v.NumField() {
+		tag, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+		if tag == name {
+			b, _ := json.Marshal(v.Field(i).Interface()) // plain fields always encode
+			return string(b)
+		}
+	}
+	return ""
+}
+
+// reuseKey names the result of a range: the fingerprint of what is in it, and
+// the shape. The range itself is part of it, because page numbers and
+// citations are part of the result.
+func reuseKey(digest string, r sheaf.Range, content uint64, headings []string) string {
+	h := xxhash.New()
+	var b [24]byte
+	binary.LittleEndian.PutUint64(b[:], uint64(r.From))
+	binary.LittleEndian.PutUint64(b[8:], uint64(r.To))
+	binary.LittleEndian.PutUint64(b[16:], content)
+	_, _ = h.Write(b[:])
+	for _, s := range headings {
+		binary.LittleEndian.PutUint64(b[:8], uint64(len(s)))
+		_, _ = h.Write(b[:8])
+		_, _ = h.WriteString(s)
+	}
+	return fmt.Sprintf("%016x%s", h.Sum64(), digest)
+}
+
+// contentOf folds the fingerprints of a range's units, or stands in the whole
+// file's hash where the format has none.
+func contentOf(fingerprints []uint64, r sheaf.Range, sha256 string) uint64 {
+	if r.To > len(fingerprints) {
+		return xxhash.Sum64String(sha256)
+	}
+	h := xxhash.New()
+	var b [8]byte
+	for _, f := range fingerprints[r.From-1 : r.To] {
+		binary.LittleEndian.PutUint64(b[:], f)
+		_, _ = h.Write(b[:])
+	}
+	return h.Sum64()
+}

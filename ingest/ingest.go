@@ -1,0 +1,641 @@
+// Package ingest decides what becomes of an upload: where its bytes go, which
+// tasks read them, what of an earlier result is used again, and how re-parse,
+// retry, cancel and delete change that. It stands between the API and the
+// store; executors run what it plans.
+package ingest
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"sheaf"
+	"sheaf/internal/blob"
+	"sheaf/internal/queue"
+	"sheaf/parser"
+)
+
+// Service is the entry to the pipeline. It is safe for concurrent use.
+type Service struct {
+	Catalog sheaf.Catalog
+	Blobs   blob.Store
+	Queue   queue.Queue
+	Formats *parser.Registry
+	Planner *Planner // for dry runs; nil refuses them
+	Log     *slog.Logger
+	// Changed is called after something was submitted, canceled or deleted, so
+	// that a keeper in this process need not wait for its tick. May be nil.
+	Changed        func()
+	MaxUploadBytes int64 // of one file; 0 means 5 GiB
+}
+
+// maxDefaultUpload is the bound on one file where none is configured.
+const maxDefaultUpload = 5 << 30
+
+// maxNameRunes bounds a document's name: what the store takes.
+const maxNameRunes = 500
+
+// Upload is one file on its way in.
+type Upload struct {
+	ID        string // of the document; "" mints one
+	Name      string
+	MediaType string // "" sniffs
+	Body      io.Reader
+	Size      int64 // -1 when unknown
+	Config    sheaf.ParseConfig
+	Metadata  map[string]string
+	Lane      sheaf.Lane // 0 means normal
+}
+
+// Staged is a file whose bytes are stored and which is not yet a document.
+type Staged struct{ Document sheaf.Document }
+
+// Stage streams a file's bytes to the blob store while hashing them, and
+// sniffs what they are. The file is not opened beyond that: a hostile one
+// cannot hurt the API. When the upload breaks off nothing is left.
+func (s *Service) Stage(ctx context.Context, dataset *sheaf.Dataset, u Upload) (*Staged, error) {
+	if err := CheckConfig(u.Config); err != nil {
+		return nil, err
+	}
+	if u.ID != "" && !sheaf.ValidID(u.ID) {
+		return nil, fmt.Errorf("%w: document id %q: an id is 32 lower-case hex characters", sheaf.ErrInvalid, u.ID)
+	}
+	if u.Lane != 0 && (u.Lane < sheaf.LaneInteractive || u.Lane > sheaf.LaneBackfill) {
+		return nil, fmt.Errorf("%w: lane %d: lanes are 1 (interactive), 2 (normal) and 3 (backfill)", sheaf.ErrInvalid, u.Lane)
+	}
+	limit := cmp.Or(s.MaxUploadBytes, maxDefaultUpload)
+	if u.Size > limit {
+		return nil, tooLarge(limit)
+	}
+	doc := sheaf.Document{
+		ID: cmp.Or(u.ID, sheaf.NewID()), TenantID: dataset.TenantID, DatasetID: dataset.ID,
+		Name: CleanName(u.Name), Metadata: u.Metadata, Lane: cmp.Or(u.Lane, sheaf.LaneNormal),
+		ParseConfig: u.Config.Merge(dataset.ParseConfig),
+	}
+	if doc.Metadata == nil {
+		doc.Metadata = map[string]string{}
+	}
+	doc.BlobKey = sheaf.OriginalPrefix(doc.TenantID, doc.ID) + sheaf.NewID()
+	body := &limitReader{r: u.Body, left: limit}
+	stored, err := s.Blobs.Put(ctx, doc.BlobKey, body, u.Size)
+	if body.over {
+		err = tooLarge(limit)
+	}
+	if err != nil {
+		return nil, err // Put leaves nothing behind
+	}
+	staged := &Staged{Document: doc}
+	if err := s.describe(ctx, staged, u, stored); err != nil {
+		s.Discard(ctx, staged)
+		return nil, err
+	}
+	return staged, nil
+}
+
+// describe fills in what is known of the bytes once they are stored.
+func (s *Service) describe(ctx context.Context, st *Staged, u Upload, stored blob.Info) error {
+	d := &st.Document
+	d.Size, d.SHA256 = stored.Size, stored.SHA256
+	if d.Size == 0 {
+		return sheaf.Fail(sheaf.CategoryBadInput, "empty_file", "%s has no bytes; check that the upload was complete", d.Name)
+	}
+	d.MediaType = d.ParseConfig.MediaType
+	if d.MediaType == "" {
+		src := &blobReader{ctx: ctx, store: s.Blobs, key: d.BlobKey, size: d.Size}
+		d.MediaType = parser.Sniff(src, d.Size, d.Name)
+		if src.err != nil {
+			return fmt.Errorf("reading back %s: %w", d.Name, src.err)
+		}
+	}
+	if _, ok := s.Formats.ByMediaType(d.MediaType); !ok && u.MediaType != "" {
+		// The bytes say nothing useful; what the sender said may.
+		if _, ok := s.Formats.ByMediaType(u.MediaType); ok && d.MediaType == parser.MediaBinary {
+			d.MediaType = u.MediaType
+		}
+	}
+	if _, ok := s.Formats.ByMediaType(d.MediaType); !ok {
+		return unsupported(d.Name, d.MediaType)
+	}
+	return nil
+}
+
+// Discard removes the bytes of a staged file that will not become a document.
+func (s *Service) Discard(ctx context.Context, staged ...*Staged) {
+	for _, st := range staged {
+		// The caller may be gone; the bytes must go all the same.
+		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+		if err := s.Blobs.Delete(clean, st.Document.BlobKey); err != nil {
+			s.Log.WarnContext(ctx, "bytes of a broken upload stay behind; doctor finds them", "key", st.Document.BlobKey, "error", err)
+		}
+		cancel()
+	}
+}
+
+// Submission is what a submit answers.
+type Submission struct {
+	Job       *sheaf.Job       `json:"job"`
+	Documents []sheaf.Document `json:"documents"`
+}
+
+// Submit makes documents of staged files: rows, a job, and a plan task each,
+// in one transaction. A document whose id exists gets the new bytes as a new
+// generation; identical bytes under another id are marked as a duplicate.
+func (s *Service) Submit(ctx context.Context, dataset *sheaf.Dataset, staged []*Staged, trace string) (*Submission, error) {
+	job := sheaf.Job{ID: sheaf.NewID(), TenantID: dataset.TenantID, DatasetID: dataset.ID, Kind: sheaf.JobIngest, Paused: dataset.Paused}
+	job.Statistics.Scanned = len(staged)
+	docs := make([]sheaf.NewDocument, len(staged))
+	seen := map[string]string{}
+	for i, st := range staged {
+		d := st.Document
+		d.JobID = job.ID
+		twin, err := s.duplicate(ctx, &d, seen)
+		if err != nil {
+			s.Discard(ctx, staged...)
+			return nil, err
+		}
+		d.DuplicateOf = twin
+		seen[d.SHA256] = cmp.Or(seen[d.SHA256], d.ID)
+		docs[i] = sheaf.NewDocument{Document: d, Plan: planTask(sheaf.PlanPayload{})}
+	}
+	replaced, err := s.Catalog.CreateDocuments(ctx, job, docs, trace)
+	if err != nil {
+		if !errors.Is(err, sheaf.ErrUnavailable) { // after an ambiguous commit the bytes may be in use
+			s.Discard(ctx, staged...)
+		}
+		return nil, err
+	}
+	s.Log.InfoContext(ctx, "submitted", "job", job.ID, "tenant", job.TenantID, "documents", len(docs), "replaced", len(replaced))
+	s.wake(ctx)
+	return s.submission(ctx, job, docs)
+}
+
+func (s *Service) submission(ctx context.Context, job sheaf.Job, docs []sheaf.NewDocument) (*Submission, error) {
+	out := &Submission{}
+	var err error
+	if out.Job, err = s.Job(ctx, job.TenantID, job.ID); err != nil {
+		return nil, err
+	}
+	for i := range docs {
+		if i == 1000 {
+			break // the job lists the rest
+		}
+		d, err := s.Catalog.Document(ctx, job.TenantID, docs[i].Document.ID)
+		if err != nil {
+			return nil, err
+		}
+		out.Documents = append(out.Documents, *d)
+	}
+	return out, nil
+}
+
+// duplicate finds another document of the dataset with the same bytes.
+func (s *Service) duplicate(ctx context.Context, d *sheaf.Document, seen map[string]string) (string, error) {
+	if id := seen[d.SHA256]; id != "" && id != d.ID {
+		return id, nil
+	}
+	twins, _, err := s.Catalog.Documents(ctx, d.TenantID, sheaf.DocumentFilter{DatasetID: d.DatasetID, SHA256: d.SHA256}, sheaf.Page{Limit: 2, Ascending: true})
+	if err != nil {
+		return "", fmt.Errorf("looking for duplicates: %w", err)
+	}
+	for _, t := range twins {
+		if t.ID != d.ID {
+			return t.ID, nil
+		}
+	}
+	return "", nil
+}
+
+// ReparseRequest selects documents and says how to parse them again.
+type ReparseRequest struct {
+	Filter sheaf.DocumentFilter
+	Config *sheaf.ParseConfig // fields set here win over the document's; nil changes nothing
+	Fresh  bool               // use no stored result
+}
+
+// maxReparse bounds one batch; the caller pages through more.
+const maxReparse = 100_000
+
+// Reparse starts a new generation of every document that the filter selects.
+// What search sees changes only when a new generation has succeeded.
+func (s *Service) Reparse(ctx context.Context, dataset *sheaf.Dataset, r ReparseRequest, trace string) (*sheaf.Job, error) {
+	docs, err := s.selectDocuments(ctx, dataset, r.Filter)
+	if err != nil {
+		return nil, err
+	}
+	job := sheaf.Job{ID: sheaf.NewID(), TenantID: dataset.TenantID, DatasetID: dataset.ID, Kind: sheaf.JobReparse, Paused: dataset.Paused}
+	return s.again(ctx, job, docs, trace, func(d *sheaf.Document) (sheaf.ParseConfig, sheaf.PlanPayload, bool) {
+		config := d.ParseConfig
+		if r.Config != nil {
+			config = r.Config.Merge(config)
+		}
+		return config, sheaf.PlanPayload{Fresh: r.Fresh}, true
+	})
+}
+
+// RetryScope says what of a job is run again.
+type RetryScope string
+
+const (
+	RetryFailed RetryScope = "failed" // the units that could not be read
+	RetryAll    RetryScope = "all"
+)
+
+// Retry runs again what failed in the documents of a job. With scope failed a
+// document that has readable units keeps them and only the others are read.
+func (s *Service) Retry(ctx context.Context, tenantID, jobID string, scope RetryScope, trace string) (*sheaf.Job, error) {
+	old, err := s.Catalog.Job(ctx, tenantID, jobID)
+	if err != nil {
+		return nil, err
+	}
+	var docs []sheaf.Document
+	page := sheaf.Page{Limit: 1000, Ascending: true}
+	for {
+		batch, next, err := s.Catalog.JobDocuments(ctx, tenantID, jobID, page)
+		if err != nil {
+			return nil, err
+		}
+		docs = append(docs, batch...)
+		if next == "" || len(docs) >= maxReparse {
+			break
+		}
+		page.Cursor = next
+	}
+	return s.retry(ctx, tenantID, old.DatasetID, docs, scope, trace)
+}
+
+// RetryDocuments is Retry for chosen documents of a dataset.
+func (s *Service) RetryDocuments(ctx context.Context, dataset *sheaf.Dataset, f sheaf.DocumentFilter, scope RetryScope, trace string) (*sheaf.Job, error) {
+	docs, err := s.selectDocuments(ctx, dataset, f)
+	if err != nil {
+		return nil, err
+	}
+	return s.retry(ctx, dataset.TenantID, dataset.ID, docs, scope, trace)
+}
+
+func (s *Service) retry(ctx context.Context, tenantID, datasetID string, docs []sheaf.Document, scope RetryScope, trace string) (*sheaf.Job, error) {
+	if scope != RetryFailed && scope != RetryAll {
+		return nil, fmt.Errorf("%w: scope %q: it is \"failed\" or \"all\"", sheaf.ErrInvalid, scope)
+	}
+	job := sheaf.Job{ID: sheaf.NewID(), TenantID: tenantID, DatasetID: datasetID, Kind: sheaf.JobRetry}
+	return s.again(ctx, job, docs, trace, func(d *sheaf.Document) (sheaf.ParseConfig, sheaf.PlanPayload, bool) {
+		if scope == RetryAll {
+			return d.ParseConfig, sheaf.PlanPayload{Fresh: true}, d.State.Terminal()
+		}
+		switch d.State {
+		case sheaf.DocPartiallySucceeded, sheaf.DocFailed:
+			return d.ParseConfig, sheaf.PlanPayload{Scope: "failed", Base: d.Generation}, true
+		case sheaf.DocCanceled:
+			// What a canceled run had finished is being collected: plan anew.
+			return d.ParseConfig, sheaf.PlanPayload{}, true
+		}
+		return d.ParseConfig, sheaf.PlanPayload{}, false
+	})
+}
+
+// again starts a new generation of the documents that decide accepts.
+func (s *Service) again(ctx context.Context, job sheaf.Job, docs []sheaf.Document, trace string, decide func(*sheaf.Document) (sheaf.ParseConfig, sheaf.PlanPayload, bool)) (*sheaf.Job, error) {
+	job.Statistics.Scanned = len(docs)
+	var again []sheaf.ReparseDocument
+	for i := range docs {
+		config, payload, ok := decide(&docs[i])
+		if !ok {
+			continue
+		}
+		if err := CheckConfig(config); err != nil {
+			return nil, err
+		}
+		again = append(again, sheaf.ReparseDocument{DocumentID: docs[i].ID, ParseConfig: config, Plan: planTask(payload)})
+	}
+	job.Statistics.Skipped = len(docs) - len(again)
+	if len(again) == 0 {
+		return nil, fmt.Errorf("%w: no document matches that could be run again; check the filter and the documents' states", sheaf.ErrInvalid)
+	}
+	if err := s.Catalog.Reparse(ctx, job, again, trace); err != nil {
+		return nil, err
+	}
+	s.Log.InfoContext(ctx, "submitted", "job", job.ID, "tenant", job.TenantID, "kind", job.Kind, "documents", len(again))
+	s.wake(ctx)
+	return s.Job(ctx, job.TenantID, job.ID)
+}
+
+func (s *Service) selectDocuments(ctx context.Context, dataset *sheaf.Dataset, f sheaf.DocumentFilter) ([]sheaf.Document, error) {
+	f.DatasetID = dataset.ID
+	var docs []sheaf.Document
+	page := sheaf.Page{Limit: 1000, Ascending: true}
+	for {
+		batch, next, err := s.Catalog.Documents(ctx, dataset.TenantID, f, page)
+		if err != nil {
+			return nil, err
+		}
+		docs = append(docs, batch...)
+		if next == "" {
+			return docs, nil
+		}
+		if len(docs) >= maxReparse {
+			return nil, fmt.Errorf("%w: the filter selects more than %d documents; narrow it", sheaf.ErrInvalid, maxReparse)
+		}
+		page.Cursor = next
+	}
+}
+
+// Cancel stops the newest generation of the documents; what is live stays.
+func (s *Service) Cancel(ctx context.Context, tenantID string, ids []string) (sheaf.CancelReceipt, error) {
+	r, err := s.Catalog.CancelDocuments(ctx, tenantID, ids)
+	if err != nil {
+		return r, err
+	}
+	s.signal(ctx, r.RunningTasks)
+	return r, nil
+}
+
+// CancelJob stops all documents of a job that it is still the newest job of.
+func (s *Service) CancelJob(ctx context.Context, tenantID, jobID string) (sheaf.CancelReceipt, error) {
+	var sum sheaf.CancelReceipt
+	page := sheaf.Page{Limit: 1000, Ascending: true}
+	for {
+		docs, next, err := s.Catalog.JobDocuments(ctx, tenantID, jobID, page)
+		if err != nil {
+			return sum, err
+		}
+		var ids []string
+		for _, d := range docs {
+			if d.JobID == jobID && !d.State.Terminal() {
+				ids = append(ids, d.ID)
+			}
+		}
+		if len(ids) > 0 {
+			r, err := s.Cancel(ctx, tenantID, ids)
+			if err != nil {
+				return sum, err
+			}
+			sum.Documents += r.Documents
+			sum.Queued += r.Queued
+			sum.Running += r.Running
+		}
+		if next == "" {
+			return sum, nil
+		}
+		page.Cursor = next
+	}
+}
+
+// Delete hides documents at once and leaves their chunks and bytes to the
+// collector.
+func (s *Service) Delete(ctx context.Context, tenantID string, ids []string) (sheaf.DeleteReceipt, error) {
+	r, err := s.Catalog.DeleteDocuments(ctx, tenantID, ids)
+	if err == nil {
+		s.signal(ctx, r.RunningTasks)
+	}
+	return r, err
+}
+
+// DeleteDataset deletes a dataset and all its documents.
+func (s *Service) DeleteDataset(ctx context.Context, tenantID, id string) (sheaf.DeleteReceipt, error) {
+	r, err := s.Catalog.DeleteDataset(ctx, tenantID, id)
+	if err == nil {
+		s.signal(ctx, r.RunningTasks)
+	}
+	return r, err
+}
+
+// Pause holds or frees what a scope has pending.
+func (s *Service) Pause(ctx context.Context, tenantID string, scope sheaf.PauseScope, paused bool) (int, error) {
+	n, err := s.Catalog.SetPaused(ctx, tenantID, scope, paused)
+	if err == nil && !paused {
+		s.wake(ctx)
+	}
+	return n, err
+}
+
+// DryRun says what an upload or a re-parse would do, and changes nothing.
+func (s *Service) DryRun(ctx context.Context, doc *sheaf.Document) (*PlanPreview, error) {
+	if s.Planner == nil {
+		return nil, fmt.Errorf("%w: this process cannot open files; ask one that runs executors", sheaf.ErrUnavailable)
+	}
+	d := *doc
+	d.Generation++
+	plan, err := s.Planner.plan(ctx, &d, sheaf.PlanPayload{}, nil)
+	if err != nil {
+		return nil, err
+	}
+	out := &PlanPreview{DocumentID: doc.ID, Name: doc.Name, MediaType: doc.MediaType, Parser: plan.Result.Parser, Unit: plan.Result.Unit, Units: plan.Result.Units, Reused: plan.Reused, Warnings: plan.Result.Warnings}
+	for _, t := range plan.Tasks {
+		out.Ranges = append(out.Ranges, PlannedRange{Range: t.Range, Cost: t.Cost, Reused: t.Done != nil || t.Kind == sheaf.KindIndex})
+	}
+	return out, nil
+}
+
+// DryRunReparse previews a re-parse: at most 100 documents are opened.
+func (s *Service) DryRunReparse(ctx context.Context, dataset *sheaf.Dataset, r ReparseRequest) ([]PlanPreview, error) {
+	docs, err := s.selectDocuments(ctx, dataset, r.Filter)
+	if err != nil {
+		return nil, err
+	}
+	var out []PlanPreview
+	for i := range docs[:min(len(docs), 100)] {
+		d := docs[i]
+		if r.Config != nil {
+			d.ParseConfig = r.Config.Merge(d.ParseConfig)
+		}
+		if err := CheckConfig(d.ParseConfig); err != nil {
+			return nil, err
+		}
+		p, err := s.DryRun(ctx, &d)
+		if err != nil {
+			f := sheaf.AsFailure(err, "plan")
+			p = &PlanPreview{DocumentID: d.ID, Name: d.Name, MediaType: d.MediaType, Failure: f}
+		}
+		out = append(out, *p)
+	}
+	return out, nil
+}
+
+// PlanPreview is a plan that nobody carries out.
+type PlanPreview struct {
+	DocumentID string          `json:"document_id,omitempty"`
+	Name       string          `json:"name"`
+	MediaType  string          `json:"media_type"`
+	Parser     string          `json:"parser,omitempty"`
+	Unit       sheaf.Unit      `json:"unit,omitempty"`
+	Units      int             `json:"units"`
+	Ranges     []PlannedRange  `json:"ranges"`
+	Reused     sheaf.Reused    `json:"reused"`
+	Warnings   []sheaf.Warning `json:"warnings,omitempty"`
+	Failure    *sheaf.Failure  `json:"failure,omitempty"`
+}
+
+// PlannedRange is one task of a preview.
+type PlannedRange struct {
+	Range  sheaf.Range `json:"range"`
+	Cost   int         `json:"cost"`
+	Reused bool        `json:"reused"`
+}
+
+// Job reads a job with an estimate of how long it may still take.
+func (s *Service) Job(ctx context.Context, tenantID, id string) (*sheaf.Job, error) {
+	job, err := s.Catalog.Job(ctx, tenantID, id)
+	if err != nil || job.State.Terminal() {
+		return job, err
+	}
+	left, err := s.Catalog.Remaining(ctx, tenantID, id)
+	if err != nil {
+		return nil, fmt.Errorf("measuring what is left of job %s: %w", id, err)
+	}
+	job.Queue = &sheaf.QueuePosition{AheadOwn: left.AheadOwn, AheadOthers: left.AheadOthers, ETASeconds: estimate(left)}
+	return job, nil
+}
+
+// estimate turns remaining work into seconds by measured speed. Before
+// anything was measured, or while documents are unplanned, it says nothing:
+// an invented number is worse than none.
+func estimate(left sheaf.Remaining) sheaf.ETA {
+	if left.CostPerSec <= 0 || left.Unplanned > 0 {
+		return sheaf.ETA{}
+	}
+	p50 := float64(left.Own+left.AheadCost) / left.CostPerSec
+	p90 := p50 * max(left.SpreadP90, 1.2)
+	return sheaf.ETA{P50: &p50, P90: &p90}
+}
+
+func (s *Service) wake(ctx context.Context) {
+	if err := s.Queue.Wake(ctx); err != nil {
+		s.Log.DebugContext(ctx, "the bell did not ring; the keeper's tick will find the work", "error", err)
+	}
+	if s.Changed != nil {
+		s.Changed()
+	}
+}
+
+func (s *Service) signal(ctx context.Context, tasks []string) {
+	if len(tasks) > 0 {
+		if err := s.Queue.SignalCancel(ctx, tasks); err != nil {
+			s.Log.DebugContext(ctx, "the cancel signal was not sent; the heartbeat carries it", "error", err)
+		}
+	}
+	if s.Changed != nil {
+		s.Changed()
+	}
+}
+
+func planTask(p sheaf.PlanPayload) sheaf.NewTask {
+	raw, _ := json.Marshal(p) // plain fields always encode
+	return sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindPlan, Cost: 1, Payload: raw}
+}
+
+// chunkMethods are the values of chunk_method that are understood.
+var chunkMethods = map[string]bool{"": true, "general": true, "naive": true, "one": true}
+
+// CheckConfig refuses settings that no parse could obey, before anything is stored.
+func CheckConfig(c sheaf.ParseConfig) error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: parser_config: %s", sheaf.ErrInvalid, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case !chunkMethods[c.ChunkMethod]:
+		return bad("chunk_method %q is not one of %s", c.ChunkMethod, strings.Join(slices.DeleteFunc(slices.Sorted(maps.Keys(chunkMethods)), func(s string) bool { return s == "" }), ", "))
+	case c.ChunkTokenNum < 0 || c.ChunkTokenNum > 8192 || c.ChunkTokenNum > 0 && c.ChunkTokenNum < 16:
+		return bad("chunk_token_num %d is not within 16–8192", c.ChunkTokenNum)
+	case c.OverlappedPercent < 0 || c.OverlappedPercent > 50:
+		return bad("overlapped_percent %d is not within 0–50", c.OverlappedPercent)
+	case c.TaskPageSize < 0 || c.TaskPageSize > 1000:
+		return bad("task_page_size %d is not within 1–1000", c.TaskPageSize)
+	case c.TableRows < 0 || c.TableRows > 100_000 || c.TableRows > 0 && c.TableRows < 10:
+		return bad("table_rows %d is not within 10–100000", c.TableRows)
+	case len(c.Delimiter) > 256:
+		return bad("delimiter is longer than 256 bytes")
+	case len(c.Pages) > 10_000:
+		return bad("pages has more than 10,000 ranges")
+	}
+	for _, r := range c.Pages {
+		if r.From < 1 || r.To < r.From {
+			return bad("pages [%d, %d]: a range is [from, to], counted from 1, both ends included", r.From, r.To)
+		}
+	}
+	return nil
+}
+
+// CleanName makes a name fit to store and show: base name only, valid UTF-8,
+// no control characters, at most 500 characters. A longer name is cut in the
+// middle, since its end is what tells the format.
+func CleanName(name string) string {
+	name = strings.ToValidUTF8(strings.ReplaceAll(name, "\\", "/"), "\uFFFD")
+	name = path.Base("/" + name)
+	name = strings.TrimSpace(strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return -1
+		}
+		return r
+	}, name))
+	if name == "" || name == "/" {
+		return "unnamed"
+	}
+	if r := []rune(name); len(r) > maxNameRunes {
+		const end = 50
+		name = string(r[:maxNameRunes-end-1]) + "…" + string(r[len(r)-end:])
+	}
+	return name
+}
+
+func tooLarge(limit int64) error {
+	return sheaf.Fail(sheaf.CategoryPolicy, "too_large", "the file is larger than %d bytes; raise server.max_upload_bytes or split it", limit)
+}
+
+// limitReader fails instead of ending when more than left bytes come.
+type limitReader struct {
+	r    io.Reader
+	left int64
+	over bool
+}
+
+func (l *limitReader) Read(p []byte) (int, error) {
+	if int64(len(p)) > l.left+1 {
+		p = p[:l.left+1]
+	}
+	n, err := l.r.Read(p)
+	if l.left -= int64(n); l.left < 0 {
+		l.over = true
+		return 0, errors.New("the file is too large")
+	}
+	return n, err
+}
+
+// blobReader reads an object at any offset, for sniffing. It remembers the
+// first error of the store, which is not the file's fault.
+type blobReader struct {
+	ctx   context.Context
+	store blob.Store
+	key   string
+	size  int64
+	err   error
+}
+
+func (b *blobReader) ReadAt(p []byte, off int64) (int, error) {
+	if off >= b.size {
+		return 0, io.EOF
+	}
+	want := min(int64(len(p)), b.size-off)
+	r, err := b.store.Open(b.ctx, b.key, off, want)
+	if err != nil {
+		b.err = cmp.Or(b.err, err)
+		return 0, err
+	}
+	defer r.Close()
+	n, err := io.ReadFull(r, p[:want])
+	if err != nil {
+		b.err = cmp.Or(b.err, err)
+		return n, err
+	}
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}

@@ -1,0 +1,410 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/cespare/xxhash/v2"
+
+	"sheaf"
+	"sheaf/chunker"
+	"sheaf/internal/blob"
+	"sheaf/parser"
+	"sheaf/parser/child"
+)
+
+// rowsPerPage is how many table rows count as one page for fairness, progress
+// and usage: about what fits on a printed page.
+const rowsPerPage = 50
+
+// Planner runs plan tasks: it opens the file, counts and fingerprints its
+// units, and writes the tasks that will read them, with what can be reused
+// already done.
+type Planner struct {
+	Store   PlanStore
+	Files   Files
+	Blobs   blob.Store
+	Parser  PlanParser
+	Formats *parser.Registry
+	Model   string // of the embedder, for the digest
+}
+
+// PlanStore is what planning reads.
+type PlanStore interface {
+	DocumentByID(ctx context.Context, documentID string) (*sheaf.Document, error)
+	GenerationTasks(ctx context.Context, documentID string, generation int) ([]sheaf.Task, error)
+	ReusableRanges(ctx context.Context, tenantID, prefer string, keys []string) (map[string]sheaf.ReusableRange, error)
+}
+
+// Files brings a blob to this host.
+type Files interface {
+	Fetch(ctx context.Context, key, sha256 string, size int64) (path string, release func(), err error)
+}
+
+// PlanParser opens documents in a child process.
+type PlanParser interface {
+	Plan(ctx context.Context, src child.Source) (p *parser.Plan, shardDir string, cleanup func(), err error)
+}
+
+// Process plans the task's document.
+func (p *Planner) Process(ctx context.Context, t *sheaf.Task) (done sheaf.Completion, err error) {
+	doc, err := p.Store.DocumentByID(ctx, t.DocumentID)
+	if err != nil {
+		return done, fmt.Errorf("reading document %s: %w", t.DocumentID, err)
+	}
+	var ask sheaf.PlanPayload
+	if len(t.Payload) > 0 {
+		if err := json.Unmarshal(t.Payload, &ask); err != nil {
+			return done, sheaf.Fail(sheaf.CategoryInternal, "bad_payload", "the plan's payload cannot be read: %v", err)
+		}
+	}
+	if ask.Scope == "failed" {
+		return p.planFailed(ctx, doc, ask)
+	}
+	plan, err := p.plan(ctx, doc, ask, t)
+	if err != nil {
+		return done, err
+	}
+	return sheaf.Completion{Plan: &plan.Result, Spawn: plan.Tasks}, nil
+}
+
+// DocumentPlan is what planning decided.
+type DocumentPlan struct {
+	Result sheaf.PlanResult
+	Tasks  []sheaf.NewTask
+	Reused sheaf.Reused
+}
+
+// plan opens the document and cuts it. t names where shards are kept; nil
+// means a dry run, which stores nothing.
+func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanPayload, t *sheaf.Task) (*DocumentPlan, error) {
+	config := doc.ParseConfig.Merge(sheaf.DefaultParseConfig)
+	mediaType := doc.MediaType
+	if config.MediaType != "" {
+		mediaType = config.MediaType
+	}
+	format, ok := p.Formats.ByMediaType(mediaType)
+	if !ok {
+		return nil, unsupported(doc.Name, mediaType)
+	}
+	shape := Shape{
+		Parser: format.ID(), ParserVersion: format.Version(), Chunker: chunker.ID(), ChunkerVersion: chunker.Version(),
+		Options: append(slices.Clone(format.Options()), chunker.Options(config.ChunkMethod)...), Config: config, Model: p.Model,
+	}
+	digest := shape.Digest()
+	keep := planKey(doc, digest, config)
+	if doc.Generation > 1 {
+		// The same bytes cut by the same rules: the file need not be opened.
+		if out := p.storedPlan(ctx, keep); out != nil {
+			if ask.Fresh {
+				return out, nil
+			}
+			return out, p.reuse(ctx, doc, out)
+		}
+	}
+
+	path, release, err := p.Files.Fetch(ctx, doc.BlobKey, doc.SHA256, doc.Size)
+	if err != nil {
+		return nil, fmt.Errorf("fetching %s: %w", doc.Name, err)
+	}
+	defer release()
+	opened, shards, cleanup, err := p.Parser.Plan(ctx, child.Source{
+		Path: path, Format: format.ID(), Key: doc.ID + "/" + fmt.Sprint(doc.Generation) + "/" + doc.BlobKey,
+		Options: parser.Options{Name: doc.Name, MediaType: mediaType, Config: config},
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer cleanup()
+	if opened.Units < 1 {
+		return nil, sheaf.Fail(sheaf.CategoryBadInput, "empty_document", "%s opens but has no pages or rows; check that the right file was sent", doc.Name)
+	}
+
+	pieces, err := cut(opened, config)
+	if err != nil {
+		return nil, sheaf.Fail(sheaf.CategoryBadInput, "bad_pages", "%v", err)
+	}
+
+	out := &DocumentPlan{Result: sheaf.PlanResult{
+		Parser: fmt.Sprintf("%s/%d", format.ID(), format.Version()), Unit: opened.Unit, Units: opened.Units,
+		Metadata: opened.Metadata, Warnings: opened.Warnings,
+	}}
+	if len(opened.Outline) > 0 {
+		out.Result.Outline, _ = json.Marshal(opened.Outline)
+	}
+	for _, piece := range pieces {
+		payload := sheaf.ParsePayload{
+			Format: format.ID(), MediaType: mediaType, SourceKey: doc.BlobKey, SHA256: doc.SHA256, Size: doc.Size,
+			Hint: piece.Hint, Config: config, Headings: headingsAt(opened.Outline, piece.Range.From),
+		}
+		content := piece.Fingerprint
+		if content == 0 {
+			content = contentOf(opened.Fingerprints, piece.Range, doc.SHA256)
+		}
+		key := reuseKey(digest, piece.Range, content, payload.Headings)
+		if piece.Shard != "" && t != nil {
+			if err := p.keepShard(ctx, doc, t, filepath.Join(shards, filepath.FromSlash(piece.Shard)), piece, &payload); err != nil {
+				return nil, err
+			}
+		}
+		raw, err := json.Marshal(payload)
+		if err != nil {
+			return nil, fmt.Errorf("encoding the payload of units %s: %w", piece.Range, err)
+		}
+		out.Tasks = append(out.Tasks, sheaf.NewTask{
+			ID: sheaf.NewID(), Kind: sheaf.KindParse, Unit: opened.Unit, Range: piece.Range, Cost: costOf(piece, opened.Unit),
+			ReuseKey: key, Digest: digest, Payload: raw,
+		})
+	}
+	if t != nil {
+		if err := p.keepPlan(ctx, keep, out); err != nil {
+			return nil, err
+		}
+	}
+	if ask.Fresh {
+		return out, nil
+	}
+	return out, p.reuse(ctx, doc, out)
+}
+
+// planKey is where the plan of these bytes under these rules is kept.
+func planKey(doc *sheaf.Document, digest string, config sheaf.ParseConfig) string {
+	c, _ := json.Marshal(config) // plain fields always encode
+	h := xxhash.Sum64String(doc.BlobKey + "\x00" + doc.SHA256 + "\x00" + digest + "\x00" + string(c))
+	return fmt.Sprintf("%splans/%016x.json", sheaf.ArtifactPrefix(doc.TenantID, doc.ID), h)
+}
+
+// keepPlan stores a plan as it is before anything is reused.
+func (p *Planner) keepPlan(ctx context.Context, key string, plan *DocumentPlan) error {
+	b, err := json.Marshal(plan)
+	if err != nil {
+		return fmt.Errorf("encoding the plan: %w", err)
+	}
+	_, err = p.Blobs.Put(ctx, key, bytes.NewReader(b), int64(len(b)))
+	return err
+}
+
+// maxPlanBytes bounds a stored plan: a million rows make one of 200 KB.
+const maxPlanBytes = 64 << 20
+
+// storedPlan reads a kept plan with fresh task ids, or nil: then planning from
+// the file is the answer to whatever is wrong.
+func (p *Planner) storedPlan(ctx context.Context, key string) *DocumentPlan {
+	r, err := p.Blobs.Open(ctx, key, 0, -1)
+	if err != nil {
+		return nil
+	}
+	defer r.Close()
+	var plan DocumentPlan
+	if json.NewDecoder(io.LimitReader(r, maxPlanBytes)).Decode(&plan) != nil || len(plan.Tasks) == 0 {
+		return nil
+	}
+	for i := range plan.Tasks {
+		plan.Tasks[i].ID = sheaf.NewID()
+	}
+	return &plan
+}
+
+// reuse turns tasks whose result exists into ones that list it (a range of
+// this document) or copy it (of another document of the tenant).
+func (p *Planner) reuse(ctx context.Context, doc *sheaf.Document, out *DocumentPlan) error {
+	keys := make([]string, len(out.Tasks))
+	for i, t := range out.Tasks {
+		keys[i] = t.ReuseKey
+	}
+	found, err := p.Store.ReusableRanges(ctx, doc.TenantID, doc.ID, keys)
+	if err != nil {
+		return fmt.Errorf("looking for reusable ranges: %w", err)
+	}
+	for i := range out.Tasks {
+		t := &out.Tasks[i]
+		old, ok := found[t.ReuseKey]
+		if !ok || old.Range != t.Range {
+			continue
+		}
+		out.Reused.Ranges++
+		out.Reused.Pages += t.Cost
+		out.Reused.Chunks += old.Result.Chunks
+		out.Reused.Tokens += old.Result.Tokens
+		result := old.Result
+		result.Reused, result.Usage, result.Stages = true, sheaf.Usage{}, nil
+		if old.DocumentID == doc.ID {
+			t.Done = &result
+			continue
+		}
+		var payload sheaf.ParsePayload
+		if err := json.Unmarshal(t.Payload, &payload); err != nil {
+			return fmt.Errorf("decoding the payload of units %s: %w", t.Range, err)
+		}
+		payload.Reuse = &result
+		t.Kind = sheaf.KindIndex
+		if t.Payload, err = json.Marshal(payload); err != nil {
+			return fmt.Errorf("encoding the payload of units %s: %w", t.Range, err)
+		}
+	}
+	return nil
+}
+
+// planFailed makes a generation that lists all that generation Base could
+// read and parses again only the units that it could not.
+func (p *Planner) planFailed(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanPayload) (done sheaf.Completion, err error) {
+	old, err := p.Store.GenerationTasks(ctx, doc.ID, ask.Base)
+	if err != nil {
+		return done, err
+	}
+	result := sheaf.PlanResult{Parser: doc.Parser, Unit: doc.Unit, Units: doc.Units}
+	var ledgers []sheaf.Ledger
+	for _, t := range old {
+		if covers(t) && t.State == sheaf.TaskDone {
+			ledgers = append(ledgers, t.Result.Ledger)
+		}
+	}
+	read := sheaf.MergeLedgers(ledgers...)
+	for _, t := range old {
+		if !covers(t) {
+			continue
+		}
+		if t.State == sheaf.TaskDone {
+			r := t.Result
+			r.Reused, r.Usage, r.Stages = true, sheaf.Usage{}, nil
+			done.Spawn = append(done.Spawn, sheaf.NewTask{
+				ID: sheaf.NewID(), Kind: t.Kind, Unit: t.Unit, Range: t.Range, Cost: t.Cost,
+				ReuseKey: t.ReuseKey, Digest: t.Digest, Payload: t.Payload, Done: &r,
+			})
+		}
+		for _, r := range unread(t, read) {
+			if r == t.Range && t.State == sheaf.TaskDone {
+				// The same key as the listed one would collide with it: list nothing, read again.
+				done.Spawn = done.Spawn[:len(done.Spawn)-1]
+			}
+			done.Spawn = append(done.Spawn, sheaf.NewTask{
+				ID: sheaf.NewID(), Kind: sheaf.KindParse, Unit: t.Unit, Range: r, Cost: max(1, t.Cost*r.Len()/max(1, t.Range.Len())),
+				Digest: t.Digest, Payload: t.Payload,
+			})
+		}
+	}
+	if len(done.Spawn) == 0 {
+		// The file never opened: planning from the start is the only retry.
+		plan, err := p.plan(ctx, doc, sheaf.PlanPayload{}, &sheaf.Task{TenantID: doc.TenantID, DocumentID: doc.ID})
+		if err != nil {
+			return done, err
+		}
+		return sheaf.Completion{Plan: &plan.Result, Spawn: plan.Tasks}, nil
+	}
+	done.Plan = &result
+	return done, nil
+}
+
+func covers(t sheaf.Task) bool { return t.Kind == sheaf.KindParse || t.Kind == sheaf.KindIndex }
+
+// unread lists the units of a task's range that no result could read.
+func unread(t sheaf.Task, read sheaf.Ledger) []sheaf.Range {
+	var known sheaf.Ledger
+	for _, r := range read {
+		if r.Status != sheaf.UnitFailed {
+			known = append(known, r)
+		}
+	}
+	return known.Missing([]sheaf.Range{t.Range})
+}
+
+// cut decides the ranges: those the format prepared, or pieces of the units
+// asked for. The pieces partition the request.
+func cut(plan *parser.Plan, config sheaf.ParseConfig) ([]parser.PlannedRange, error) {
+	wanted, err := sheaf.SelectUnits(config.Pages, plan.Units)
+	if err != nil {
+		return nil, err
+	}
+	if plan.Ranges == nil {
+		size := plan.RangeSize
+		if size > 0 && plan.Unit == sheaf.UnitPage && config.TaskPageSize > 0 {
+			size = config.TaskPageSize
+		}
+		var out []parser.PlannedRange
+		for _, r := range sheaf.CutRanges(wanted, size) {
+			out = append(out, parser.PlannedRange{Range: r})
+		}
+		return out, nil
+	}
+	var out []parser.PlannedRange
+	for _, piece := range plan.Ranges {
+		for _, w := range wanted {
+			if from, to := max(w.From, piece.Range.From), min(w.To, piece.Range.To); from <= to {
+				part := piece
+				if part.Range = (sheaf.Range{From: from, To: to}); part.Range != piece.Range {
+					part.Cost = max(1, piece.Cost*part.Range.Len()/piece.Range.Len())
+				}
+				out = append(out, part)
+			}
+		}
+	}
+	return out, nil
+}
+
+func costOf(piece parser.PlannedRange, unit sheaf.Unit) int {
+	switch {
+	case piece.Cost > 0:
+		return piece.Cost
+	case unit == sheaf.UnitRow:
+		return (piece.Range.Len() + rowsPerPage - 1) / rowsPerPage
+	}
+	return piece.Range.Len()
+}
+
+// headingsAt is the heading path in force at the start of a unit, by the
+// document's own outline.
+func headingsAt(outline []sheaf.Heading, unit int) []string {
+	var path []sheaf.Heading
+	for _, h := range outline {
+		if h.Page >= unit {
+			// A heading on the unit itself will be met there as a block.
+			break
+		}
+		for len(path) > 0 && path[len(path)-1].Level >= h.Level {
+			path = path[:len(path)-1]
+		}
+		path = append(path, h)
+	}
+	var titles []string
+	for _, h := range path {
+		titles = append(titles, h.Title)
+	}
+	return titles
+}
+
+// keepShard stores the part of the file that one range needs, so that its task
+// reads that and not the whole. The key comes from the range and the source,
+// so that a repeated plan writes the same object.
+func (p *Planner) keepShard(ctx context.Context, doc *sheaf.Document, t *sheaf.Task, path string, piece parser.PlannedRange, payload *sheaf.ParsePayload) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("opening a shard: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("opening a shard: %w", err)
+	}
+	name := fmt.Sprintf("%016x", xxhash.Sum64String(doc.BlobKey+"/"+piece.Range.String()+"/"+fmt.Sprint(piece.Fingerprint)))
+	stored, err := p.Blobs.Put(ctx, sheaf.ArtifactPrefix(doc.TenantID, doc.ID)+"shards/"+name, f, info.Size())
+	if err != nil {
+		return fmt.Errorf("storing a shard: %w", err)
+	}
+	format, ok := p.Formats.ByMediaType(piece.MediaType)
+	if !ok {
+		return fmt.Errorf("no format for shards of type %q", piece.MediaType)
+	}
+	payload.Format, payload.MediaType = format.ID(), piece.MediaType
+	payload.SourceKey, payload.SHA256, payload.Size = stored.Key, stored.SHA256, stored.Size
+	return nil
+}
+
+func unsupported(name, mediaType string) *sheaf.Failure {
+	return sheaf.Fail(sheaf.CategoryBadInput, "unsupported_format", "%s is %s, which Sheaf cannot read yet; convert it to PDF, DOCX, XLSX, HTML or text, or set parser_config.media_type if the type was guessed wrong", name, mediaType)
+}

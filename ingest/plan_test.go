@@ -1,0 +1,152 @@
+package ingest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+
+	"sheaf"
+	"sheaf/parser"
+)
+
+func TestDigestDependsOnWhatMattersAndNothingElse(t *testing.T) {
+	base := Shape{Parser: "pdf", ParserVersion: 1, Chunker: "general", ChunkerVersion: 1, Options: []string{"chunk_token_num", "delimiter"}, Config: sheaf.DefaultParseConfig, Model: "m@1"}
+	change := func(f func(*Shape)) string {
+		s := base
+		s.Options = slices.Clone(base.Options)
+		f(&s)
+		return s.Digest()
+	}
+	for name, same := range map[string]func(*Shape){
+		"order of the options":        func(s *Shape) { slices.Reverse(s.Options) },
+		"an option named twice":       func(s *Shape) { s.Options = append(s.Options, "delimiter") },
+		"a field nobody reads":        func(s *Shape) { s.Config.TableRows = 17 },
+		"the password":                func(s *Shape) { s.Config.Password = "secret" },
+		"the pages that are asked":    func(s *Shape) { s.Config.Pages = []sheaf.Range{{From: 1, To: 2}} },
+		"how many pages a task reads": func(s *Shape) { s.Config.TaskPageSize = 3 },
+	} {
+		if change(same) != base.Digest() {
+			t.Errorf("the digest depends on %s", name)
+		}
+	}
+	seen := map[string]string{base.Digest(): "base"}
+	for name, other := range map[string]func(*Shape){
+		"parser":          func(s *Shape) { s.Parser = "pdf2" },
+		"parser version":  func(s *Shape) { s.ParserVersion = 2 },
+		"chunker version": func(s *Shape) { s.ChunkerVersion = 2 },
+		"model":           func(s *Shape) { s.Model = "m@2" },
+		"token number":    func(s *Shape) { s.Config.ChunkTokenNum = 256 },
+		"delimiter":       func(s *Shape) { s.Config.Delimiter = "\n" },
+		"moved border":    func(s *Shape) { s.Parser, s.Model = "pd", "fm@1" },
+		"one option more": func(s *Shape) { s.Options = append(s.Options, "encoding") },
+	} {
+		d := change(other)
+		if twin, ok := seen[d]; ok {
+			t.Errorf("%s and %s have one digest", name, twin)
+		}
+		seen[d] = name
+	}
+}
+
+func TestReuseKeySeesContentRangeAndHeadings(t *testing.T) {
+	r := sheaf.Range{From: 1, To: 12}
+	base := reuseKey("d", r, 7, []string{"a", "b"})
+	for name, k := range map[string]string{
+		"content":          reuseKey("d", r, 8, []string{"a", "b"}),
+		"range":            reuseKey("d", sheaf.Range{From: 1, To: 13}, 7, []string{"a", "b"}),
+		"headings":         reuseKey("d", r, 7, []string{"a", "c"}),
+		"headings' border": reuseKey("d", r, 7, []string{"ab"}),
+		"digest":           reuseKey("e", r, 7, []string{"a", "b"}),
+	} {
+		if k == base {
+			t.Errorf("the reuse key does not see the %s", name)
+		}
+	}
+}
+
+func TestChangedPageChangesOnlyItsRange(t *testing.T) {
+	prints := make([]uint64, 100)
+	for i := range prints {
+		prints[i] = uint64(i + 1)
+	}
+	changed := slices.Clone(prints)
+	changed[40] = 999 // page 41
+	for _, r := range sheaf.CutRanges([]sheaf.Range{{From: 1, To: 100}}, 12) {
+		same := contentOf(prints, r, "x") == contentOf(changed, r, "y")
+		if same == r.Contains(41) {
+			t.Errorf("range %v: same content is %v", r, same)
+		}
+	}
+}
+
+func TestCutPartitionsTheRequest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		units := rapid.IntRange(1, 400).Draw(t, "units")
+		plan := &parser.Plan{Unit: sheaf.UnitPage, Units: units, RangeSize: rapid.SampledFrom([]int{0, 12}).Draw(t, "size")}
+		if rapid.Bool().Draw(t, "prepared") {
+			plan.Unit = sheaf.UnitRow
+			for from := 1; from <= units; {
+				to := min(units, from+rapid.IntRange(0, 50).Draw(t, "len"))
+				plan.Ranges = append(plan.Ranges, parser.PlannedRange{Range: sheaf.Range{From: from, To: to}, Cost: to - from + 1})
+				from = to + 1
+			}
+		}
+		config := sheaf.ParseConfig{TaskPageSize: rapid.IntRange(0, 30).Draw(t, "task_page_size")}
+		for range rapid.IntRange(0, 4).Draw(t, "asked") {
+			from := rapid.IntRange(1, 400).Draw(t, "from")
+			config.Pages = append(config.Pages, sheaf.Range{From: from, To: from + rapid.IntRange(0, 90).Draw(t, "more")})
+		}
+		wanted, err := sheaf.SelectUnits(config.Pages, units)
+		pieces, cutErr := cut(plan, config)
+		if (err != nil) != (cutErr != nil) {
+			t.Fatalf("SelectUnits says %v, cut says %v", err, cutErr)
+		}
+		var covered []int
+		for _, p := range pieces {
+			if costOf(p, plan.Unit) < 1 {
+				t.Fatalf("piece %v costs nothing", p.Range)
+			}
+			for u := p.Range.From; u <= p.Range.To; u++ {
+				covered = append(covered, u)
+			}
+		}
+		var want []int
+		for _, r := range wanted {
+			for u := r.From; u <= r.To; u++ {
+				want = append(want, u)
+			}
+		}
+		if !slices.Equal(covered, want) {
+			t.Fatalf("covered %v, want %v", covered, want)
+		}
+	})
+}
+
+func TestHeadingsInForceAtARange(t *testing.T) {
+	outline := []sheaf.Heading{{Level: 1, Title: "A", Page: 1}, {Level: 2, Title: "A.1", Page: 3}, {Level: 3, Title: "A.1.x", Page: 4}, {Level: 2, Title: "A.2", Page: 8}, {Level: 1, Title: "B", Page: 13}}
+	for unit, want := range map[int][]string{1: nil, 2: {"A"}, 5: {"A", "A.1", "A.1.x"}, 8: {"A", "A.1", "A.1.x"}, 9: {"A", "A.2"}, 13: {"A", "A.2"}, 14: {"B"}} {
+		if got := headingsAt(outline, unit); !slices.Equal(got, want) {
+			t.Errorf("unit %d: %v, want %v", unit, got, want)
+		}
+	}
+}
+
+func TestNamesAreCleaned(t *testing.T) {
+	for in, want := range map[string]string{
+		"": "unnamed", "/": "unnamed", "..": "..", "a/b/c.pdf": "c.pdf", `C:\docs\x.doc`: "x.doc", "a\x00b\nc": "abc", "\xff.txt": "\uFFFD.txt",
+	} {
+		if in == ".." {
+			continue // a base name like any other: it is never used as a path
+		}
+		if got := CleanName(in); got != want {
+			t.Errorf("%q became %q, want %q", in, got, want)
+		}
+	}
+	long := CleanName(strings.Repeat("é", 4000) + ".pdf")
+	if n := utf8.RuneCountInString(long); n > maxNameRunes || !strings.HasSuffix(long, ".pdf") {
+		t.Errorf("a name of %d characters: %s", n, long)
+	}
+}
