@@ -1,0 +1,235 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"sheaf"
+	"sheaf/internal/blob"
+	"sheaf/internal/embed"
+	"sheaf/internal/index"
+)
+
+// Bounds of a breaker.
+const (
+	tripAfter = 3               // calls in a row that found the dependency away; each has been tried several times by its client
+	minOpen   = 2 * time.Second // first rest; doubles while a trial fails
+	maxOpen   = 30 * time.Second
+	fullSpeed = 16 // calls at once from which a recovering dependency counts as well
+)
+
+// breaker stands in front of one dependency. While the dependency is away it
+// turns calls back without making them; after a rest it lets one through, and
+// then twice as many at once with each success, so that a dependency that
+// comes back is not met by everybody who waited for it.
+type breaker struct {
+	name string
+	log  *slog.Logger
+
+	mu       sync.Mutex
+	failures int // in a row
+	until    time.Time
+	rest     time.Duration // 0: closed
+	limit    int           // calls at once while it recovers
+	inflight int
+}
+
+// broken says that a call was not made, or that the call failed which opened
+// the breaker. The task did nothing wrong: it waits without losing an attempt.
+type broken struct {
+	dependency string
+	after      time.Duration
+	cause      error
+}
+
+func (b *broken) Error() string {
+	if b.cause != nil {
+		return b.cause.Error()
+	}
+	return fmt.Sprintf("the %s does not answer; the task waits until it does", b.dependency)
+}
+
+func (b *broken) Unwrap() []error { return []error{sheaf.ErrUnavailable, b.cause} }
+
+// do makes a call through the breaker.
+func (b *breaker) do(ctx context.Context, call func() error) error {
+	if err := b.enter(); err != nil {
+		return err
+	}
+	err := call()
+	return b.leave(ctx, err)
+}
+
+func (b *breaker) enter() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.rest > 0 {
+		if wait := time.Until(b.until); wait > 0 {
+			return &broken{dependency: b.name, after: spread(wait)}
+		}
+		if b.inflight >= b.limit {
+			return &broken{dependency: b.name, after: spread(time.Second)}
+		}
+	}
+	b.inflight++
+	return nil
+}
+
+// leave notes how a call went. An answer of any kind shows that the dependency
+// is there; a call whose caller went away shows nothing.
+func (b *breaker) leave(ctx context.Context, err error) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.inflight--
+	limited, isLimited := errors.AsType[*embed.RateLimited](err)
+	switch {
+	case ctx.Err() != nil:
+		return err
+	case isLimited:
+		b.open(max(limited.After, time.Second), err)
+		return err
+	case errors.Is(err, sheaf.ErrUnavailable), errors.Is(err, sheaf.ErrReadOnly):
+		b.failures++
+		switch {
+		case b.rest > 0 && time.Now().Before(b.until):
+			// One that was under way when it opened.
+		case b.rest > 0:
+			b.open(min(2*b.rest, maxOpen), err)
+		case b.failures >= tripAfter:
+			b.open(minOpen, err)
+		default:
+			return err
+		}
+		return &broken{dependency: b.name, after: spread(time.Until(b.until)), cause: err}
+	}
+	b.failures = 0
+	if b.rest > 0 && !time.Now().Before(b.until) {
+		if b.limit *= 2; b.limit >= fullSpeed {
+			b.rest = 0
+			b.log.Info("a dependency is well again", "dependency", b.name)
+		}
+	}
+	return err
+}
+
+// open begins a rest; the caller holds mu.
+func (b *breaker) open(rest time.Duration, cause error) {
+	if b.rest == 0 {
+		b.log.Warn("a dependency does not answer; tasks that need it wait", "dependency", b.name, "rest", rest, "error", cause)
+	}
+	b.rest, b.until, b.limit = rest, time.Now().Add(rest), 1
+}
+
+// isOpen reports whether calls are turned back now.
+func (b *breaker) isOpen() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.rest > 0 && time.Now().Before(b.until)
+}
+
+// spread keeps those who wait from coming back in one moment.
+func spread(d time.Duration) time.Duration {
+	return max(d, 100*time.Millisecond) + time.Duration(rand.Int64N(int64(time.Second)))
+}
+
+// breakers are one per dependency of this executor.
+type breakers struct{ blobs, embedder, index *breaker }
+
+func newBreakers(log *slog.Logger) breakers {
+	return breakers{&breaker{name: "blob store", log: log}, &breaker{name: "embedder", log: log}, &breaker{name: "index", log: log}}
+}
+
+// guard puts the breakers in front of the configured parts.
+func (b breakers) guard(c *Config) {
+	if c.Blobs != nil {
+		c.Blobs = guardedBlobs{c.Blobs, b.blobs}
+	}
+	if c.Files != nil {
+		c.Files = guardedFiles{c.Files, b.blobs}
+	}
+	if c.Index != nil {
+		c.Index = guardedIndex{c.Index, b.index}
+	}
+	if c.Embedder != nil {
+		c.Embedder = guardedEmbedder{c.Embedder, b.embedder}
+	}
+}
+
+// skipped lists the kinds that cannot be run now, since what they need is away.
+func (b breakers) skipped() []sheaf.TaskKind {
+	var kinds []sheaf.TaskKind
+	blobs, embedder, ix := b.blobs.isOpen(), b.embedder.isOpen(), b.index.isOpen()
+	for _, need := range []struct {
+		kind sheaf.TaskKind
+		away bool
+	}{
+		{sheaf.KindPlan, blobs},
+		{sheaf.KindParse, blobs || embedder || ix},
+		{sheaf.KindIndex, blobs || ix},
+		{sheaf.KindFinalize, ix},
+	} {
+		if need.away {
+			kinds = append(kinds, need.kind)
+		}
+	}
+	return kinds
+}
+
+type guardedBlobs struct {
+	blob.Store
+	b *breaker
+}
+
+func (g guardedBlobs) Put(ctx context.Context, key string, r io.Reader, size int64) (info blob.Info, err error) {
+	err = g.b.do(ctx, func() error { info, err = g.Store.Put(ctx, key, r, size); return err })
+	return info, err
+}
+
+func (g guardedBlobs) Open(ctx context.Context, key string, offset, length int64) (r io.ReadCloser, err error) {
+	err = g.b.do(ctx, func() error { r, err = g.Store.Open(ctx, key, offset, length); return err })
+	return r, err
+}
+
+type guardedFiles struct {
+	Files
+	b *breaker
+}
+
+func (g guardedFiles) Fetch(ctx context.Context, key, sha256 string, size int64) (path string, release func(), err error) {
+	err = g.b.do(ctx, func() error { path, release, err = g.Files.Fetch(ctx, key, sha256, size); return err })
+	return path, release, err
+}
+
+type guardedIndex struct {
+	index.Index
+	b *breaker
+}
+
+func (g guardedIndex) Write(ctx context.Context, entries []index.Entry) error {
+	return g.b.do(ctx, func() error { return g.Index.Write(ctx, entries) })
+}
+
+func (g guardedIndex) Refresh(ctx context.Context) error {
+	return g.b.do(ctx, func() error { return g.Index.Refresh(ctx) })
+}
+
+func (g guardedIndex) Count(ctx context.Context, tenantID string, rangeIDs []string) (n map[string]int, err error) {
+	err = g.b.do(ctx, func() error { n, err = g.Index.Count(ctx, tenantID, rangeIDs); return err })
+	return n, err
+}
+
+type guardedEmbedder struct {
+	embed.Embedder
+	b *breaker
+}
+
+func (g guardedEmbedder) Embed(ctx context.Context, texts []string, purpose embed.Purpose) (vectors [][]float32, err error) {
+	err = g.b.do(ctx, func() error { vectors, err = g.Embedder.Embed(ctx, texts, purpose); return err })
+	return vectors, err
+}

@@ -1,0 +1,160 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sheaf"
+	"sheaf/internal/embed"
+	"sheaf/internal/index"
+)
+
+var errAway = fmt.Errorf("connection refused: %w", sheaf.ErrUnavailable)
+
+func testBreakers() breakers { return newBreakers(slog.New(slog.DiscardHandler)) }
+
+func TestBreakerOpensRestsAndStartsSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := testBreakers()
+		calls := 0
+		try := func(answer error) error {
+			return b.index.do(t.Context(), func() error { calls++; return answer })
+		}
+		for range tripAfter - 1 {
+			if err := try(errAway); errors.As(err, new(*broken)) {
+				t.Fatal("one bad call opened the breaker")
+			}
+		}
+		if err := try(errAway); !errors.As(err, new(*broken)) || !errors.Is(err, sheaf.ErrUnavailable) {
+			t.Fatalf("the call that opens the breaker answers %v", err)
+		}
+		before := calls
+		if err := try(nil); !errors.As(err, new(*broken)) || calls != before {
+			t.Fatalf("an open breaker lets calls through: %v", err)
+		}
+		if got := b.skipped(); !slices.Equal(got, []sheaf.TaskKind{sheaf.KindParse, sheaf.KindIndex, sheaf.KindFinalize}) {
+			t.Fatalf("kinds left alone without an index: %v", got)
+		}
+
+		// A trial that fails doubles the rest.
+		time.Sleep(minOpen)
+		if err := try(errAway); !errors.As(err, new(*broken)) {
+			t.Fatal(err)
+		}
+		time.Sleep(minOpen)
+		if !b.index.isOpen() {
+			t.Fatal("the rest did not grow after a failed trial")
+		}
+		time.Sleep(minOpen)
+		if b.index.isOpen() || len(b.skipped()) != 0 {
+			t.Fatal("the breaker stays open")
+		}
+
+		// One at a time, then two, four, and so on.
+		for want := 1; want < fullSpeed; {
+			var wg sync.WaitGroup
+			hold := make(chan struct{})
+			var mu sync.Mutex
+			through, turned := 0, 0
+			for range 2 * fullSpeed {
+				wg.Go(func() {
+					err := b.index.do(t.Context(), func() error {
+						mu.Lock()
+						through++
+						mu.Unlock()
+						<-hold
+						return nil
+					})
+					if err != nil {
+						mu.Lock()
+						turned++
+						mu.Unlock()
+					}
+				})
+			}
+			synctest.Wait()
+			if through != want || turned != 2*fullSpeed-want {
+				t.Fatalf("%d calls at once, want %d", through, want)
+			}
+			close(hold)
+			wg.Wait()
+			for range through {
+				want *= 2 // each success doubles
+			}
+		}
+		if err := try(errAway); errors.As(err, new(*broken)) {
+			t.Error("a recovered dependency opens at its first failure")
+		}
+	})
+}
+
+func TestBreakerIgnoresRefusalsAndCanceledCalls(t *testing.T) {
+	b := testBreakers()
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 10 {
+		_ = b.index.do(t.Context(), func() error { return sheaf.ErrInvalid })
+		_ = b.index.do(canceled, func() error { return errAway })
+	}
+	if b.index.isOpen() {
+		t.Error("refusals or canceled calls opened the breaker")
+	}
+}
+
+// away is an index that does not answer.
+type away struct {
+	index.Index
+	err error
+}
+
+func (a away) Refresh(context.Context) error { return a.err }
+
+func TestOpenBreakerCostsNoAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var e *running
+		ask := func(ctx context.Context) error { return e.cfg.Index.Refresh(ctx) }
+		e = startWith(t, func(c *Config) { c.Index = away{err: errAway} }, map[sheaf.TaskKind]func(context.Context) error{"a": ask})
+		for range 6 {
+			e.queue.offer("a")
+			synctest.Wait()
+		}
+		e.finish()
+		fails, snoozes := 0, 0
+		for _, line := range e.store.entries() {
+			if strings.HasPrefix(line, "fail") {
+				fails++
+			}
+			if strings.HasPrefix(line, "snooze") {
+				snoozes++
+			}
+		}
+		if fails != tripAfter-1 || snoozes != 6-fails {
+			t.Errorf("%d attempts were counted and %d were not: %v", fails, snoozes, e.store.entries())
+		}
+	})
+}
+
+func TestRateLimitHoldsTasksBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := testBreakers()
+		limited := fmt.Errorf("429: %w", &embed.RateLimited{After: 20 * time.Second})
+		if err := b.embedder.do(t.Context(), func() error { return limited }); !errors.Is(err, limited) {
+			t.Fatal(err)
+		}
+		if got := b.skipped(); !slices.Equal(got, []sheaf.TaskKind{sheaf.KindParse}) {
+			t.Fatalf("kinds left alone: %v", got)
+		}
+		time.Sleep(20 * time.Second)
+		if len(b.skipped()) != 0 {
+			t.Error("the wait that was asked for is over, and nothing is taken")
+		}
+	})
+}

@@ -1,0 +1,368 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sheaf"
+	"sheaf/internal/embed"
+	"sheaf/internal/queue"
+)
+
+// book is a store of one executor's tasks. The real stores cannot run where
+// time is simulated; what they promise is held by storetest.
+type book struct {
+	sheaf.TaskStore
+	mu       sync.Mutex
+	log      []string
+	down     bool // heartbeats fail
+	lost     map[string]bool
+	canceled map[string]bool
+	left     bool
+}
+
+func (b *book) note(format string, args ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.log = append(b.log, fmt.Sprintf(format, args...))
+}
+
+func (b *book) entries() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.log)
+}
+
+func (b *book) Claim(_ context.Context, id, worker string, _ time.Duration) (*sheaf.Task, error) {
+	if id == "gone" {
+		return nil, &sheaf.NotClaimable{TaskID: id, State: sheaf.TaskCanceled}
+	}
+	if id == "theirs" {
+		return nil, &sheaf.NotClaimable{TaskID: id, State: sheaf.TaskRunning}
+	}
+	if id == "unclear" {
+		return nil, fmt.Errorf("connection lost: %w", sheaf.ErrUnavailable)
+	}
+	return &sheaf.Task{ID: id, Kind: sheaf.TaskKind(id), Epoch: 1, Attempts: 1, State: sheaf.TaskRunning, WorkerID: worker, RunAt: time.Now()}, nil
+}
+
+func (b *book) Heartbeat(_ context.Context, _ sheaf.WorkerStatus, _ time.Duration, held []sheaf.Claim) (r sheaf.HeartbeatReply, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.down {
+		return r, sheaf.ErrUnavailable
+	}
+	for _, c := range held {
+		if b.lost[c.TaskID] {
+			r.Lost = append(r.Lost, c)
+		} else if b.canceled[c.TaskID] {
+			r.Canceled = append(r.Canceled, c)
+		}
+	}
+	return r, nil
+}
+
+func (b *book) Complete(_ context.Context, c sheaf.Claim, _ sheaf.Completion) error {
+	b.note("complete %s", c.TaskID)
+	return nil
+}
+
+func (b *book) FailTask(_ context.Context, c sheaf.Claim, r sheaf.FailReport) (sheaf.TaskState, error) {
+	b.note("fail %s %s retryable=%v", c.TaskID, r.Failure.Code, r.Failure.Retryable)
+	return sheaf.TaskRetryWait, nil
+}
+
+func (b *book) Snooze(_ context.Context, c sheaf.Claim, d time.Duration, _ string) error {
+	b.note("snooze %s %s", c.TaskID, d)
+	return nil
+}
+
+func (b *book) Release(_ context.Context, c sheaf.Claim) error {
+	b.note("release %s", c.TaskID)
+	return nil
+}
+
+func (b *book) Deregister(context.Context, string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.left = true
+	return nil
+}
+
+// line is a queue that hands out what it is given.
+type line struct {
+	queue.Queue
+	mu    sync.Mutex
+	hints []sheaf.Hint
+	log   []string
+	bell  chan struct{}
+	stop  chan string
+}
+
+func (q *line) Take(_ context.Context, _ string, slots int, _ []sheaf.TaskKind) ([]sheaf.Hint, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := min(slots, len(q.hints))
+	out := q.hints[:n]
+	q.hints = q.hints[n:]
+	return out, nil
+}
+
+// offer adds a hint and rings.
+func (q *line) offer(id string) {
+	q.mu.Lock()
+	q.hints = append(q.hints, sheaf.Hint{TaskID: id, TenantID: "t"})
+	q.mu.Unlock()
+	q.bell <- struct{}{}
+}
+
+func (q *line) Ack(_ context.Context, h sheaf.Hint, running bool) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.log = append(q.log, fmt.Sprintf("ack %s %v", h.TaskID, running))
+	return nil
+}
+
+func (q *line) Done(_ context.Context, _, id string) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.log = append(q.log, "done "+id)
+	return nil
+}
+
+func (q *line) Wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-q.bell:
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+func (q *line) Cancels(ctx context.Context) <-chan string {
+	out := make(chan string)
+	go func() {
+		defer close(out)
+		for {
+			select {
+			case id := <-q.stop:
+				select {
+				case out <- id:
+				case <-ctx.Done():
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return out
+}
+
+func (q *line) Recover(context.Context, string, time.Duration) ([]sheaf.Hint, error) { return nil, nil }
+func (q *line) Leave(context.Context, string) error                                  { return nil }
+func (q *line) Wake(context.Context) error                                           { return nil }
+
+// running is an executor at work inside a bubble of simulated time.
+type running struct {
+	*Executor
+	store  *book
+	queue  *line
+	finish func() // SIGTERM, and wait for the end
+	hard   chan struct{}
+}
+
+// start runs an executor on the given tasks; a task's id is its kind, and its
+// kind names its processor.
+func start(t *testing.T, processors map[sheaf.TaskKind]func(ctx context.Context) error, tasks ...string) *running {
+	t.Helper()
+	return startWith(t, func(*Config) {}, processors, tasks...)
+}
+
+func startWith(t *testing.T, change func(*Config), processors map[sheaf.TaskKind]func(ctx context.Context) error, tasks ...string) *running {
+	t.Helper()
+	b := &book{lost: map[string]bool{}, canceled: map[string]bool{}}
+	q := &line{bell: make(chan struct{}, 1), stop: make(chan string)}
+	for _, id := range tasks {
+		q.hints = append(q.hints, sheaf.Hint{TaskID: id, TenantID: "t"})
+	}
+	ps := map[sheaf.TaskKind]Processor{}
+	for kind, f := range processors {
+		ps[kind] = processorFunc(func(ctx context.Context, _ *sheaf.Task) (sheaf.Completion, error) { return sheaf.Completion{}, f(ctx) })
+	}
+	cfg := Config{Store: b, Queue: q, Processors: ps, Workers: 4, Lease: 60 * time.Second, Heartbeat: 15 * time.Second, DrainTimeout: 25 * time.Second}
+	change(&cfg)
+	e := New(cfg)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	r := &running{Executor: e, store: b, queue: q, hard: make(chan struct{})}
+	go func() {
+		defer close(done)
+		if err := e.Run(ctx, r.hard); err != nil {
+			t.Error(err)
+		}
+	}()
+	r.finish = func() { cancel(); <-done }
+	synctest.Wait()
+	return r
+}
+
+func untilStopped(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
+
+func expect(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestAttemptStopsBeforeItsLeaseMayHaveEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var stopped time.Duration
+		begun := time.Now()
+		r := start(t, map[sheaf.TaskKind]func(context.Context) error{"long": func(ctx context.Context) error {
+			<-ctx.Done()
+			stopped = time.Since(begun)
+			return context.Cause(ctx)
+		}}, "long")
+		time.Sleep(31 * time.Second) // two heartbeats went through
+		r.store.mu.Lock()
+		r.store.down = true
+		r.store.mu.Unlock()
+		time.Sleep(2 * time.Minute)
+		r.finish()
+		// The last heartbeat that was answered began at 30 s: the lease may end at 90 s.
+		if stopped < 80*time.Second || stopped >= 90*time.Second {
+			t.Errorf("stopped after %s; the lease may have ended at 90 s", stopped)
+		}
+		expect(t, r.store.entries()) // nothing was written: it is somebody else's by now
+	})
+}
+
+func TestHeartbeatsKeepALongTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, map[sheaf.TaskKind]func(context.Context) error{"long": func(ctx context.Context) error {
+			select {
+			case <-time.After(5 * time.Minute):
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}}, "long")
+		time.Sleep(6 * time.Minute)
+		r.finish()
+		expect(t, r.store.entries(), "complete long")
+		if !r.store.left {
+			t.Error("the executor is still listed after its end")
+		}
+	})
+}
+
+func TestLostLeaseStopsTheTaskAndWritesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, map[sheaf.TaskKind]func(context.Context) error{"long": untilStopped}, "long")
+		r.store.mu.Lock()
+		r.store.lost["long"] = true
+		r.store.mu.Unlock()
+		time.Sleep(16 * time.Second)
+		r.finish()
+		expect(t, r.store.entries())
+		expect(t, r.queue.log, "ack long true", "done long")
+	})
+}
+
+func TestCancelSignalStopsATaskWithoutWaitingForTheHeartbeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, map[sheaf.TaskKind]func(context.Context) error{"long": untilStopped}, "long")
+		time.Sleep(time.Second)
+		r.store.mu.Lock()
+		r.store.canceled["long"] = true
+		r.store.mu.Unlock()
+		begun := time.Now()
+		r.queue.stop <- "long"
+		synctest.Wait()
+		if took := time.Since(begun); took > 0 {
+			t.Errorf("took %s", took)
+		}
+		expect(t, r.store.entries(), "fail long canceled retryable=false")
+		r.finish()
+	})
+}
+
+func TestDrainLetsShortWorkFinishAndGivesLongWorkBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, map[sheaf.TaskKind]func(context.Context) error{
+			"short": func(context.Context) error { time.Sleep(10 * time.Second); return nil },
+			"long":  untilStopped,
+		}, "short", "long")
+		begun := time.Now()
+		r.finish()
+		if took := time.Since(begun); took > 30*time.Second {
+			t.Errorf("draining took %s", took)
+		}
+		expect(t, r.store.entries(), "complete short", "release long")
+	})
+}
+
+func TestSecondSignalGivesEverythingBackAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, map[sheaf.TaskKind]func(context.Context) error{"long": untilStopped}, "long")
+		begun := time.Now()
+		close(r.hard)
+		r.finish()
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("stopping at once took %s", took)
+		}
+		expect(t, r.store.entries(), "release long")
+	})
+}
+
+func TestEveryEndIsWrittenAsWhatItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, map[sheaf.TaskKind]func(context.Context) error{
+			"ok":        func(context.Context) error { return nil },
+			"panics":    func(context.Context) error { panic("oh") },
+			"permanent": func(context.Context) error { return sheaf.Fail(sheaf.CategoryBadInput, "bad", "no") },
+			"limited":   func(context.Context) error { return fmt.Errorf("429: %w", &embed.RateLimited{After: 8 * time.Second}) },
+			"outage":    func(context.Context) error { return fmt.Errorf("gone: %w", sheaf.ErrUnavailable) },
+			"stuck":     untilStopped,
+		}, "ok", "panics", "permanent", "limited", "outage", "stuck", "strange", "gone", "theirs", "unclear")
+		time.Sleep(16 * time.Minute) // longer than a task may run
+		r.finish()
+		expect(t, r.store.entries(),
+			"complete ok", "fail panics panic retryable=true", "fail permanent bad retryable=false", "snooze limited 8s",
+			"fail outage unavailable retryable=true", "fail stuck task_timeout retryable=true", "snooze strange 30s")
+		if !slices.Contains(r.queue.log, "ack gone false") || !slices.Contains(r.queue.log, "ack theirs true") {
+			t.Errorf("spent hints are not acked: %q", r.queue.log)
+		}
+		if slices.ContainsFunc(r.queue.log, func(s string) bool { return s == "ack unclear true" || s == "ack unclear false" }) {
+			t.Error("a hint whose claim is unclear was acked: it must come again")
+		}
+	})
+}
+
+func TestBackoffGrowsWithJitterAndIsBounded(t *testing.T) {
+	e := New(Config{BackoffBase: 2 * time.Second, BackoffMax: 10 * time.Minute})
+	for fails := range 40 {
+		full := min(10*time.Minute, 2*time.Second<<min(fails, 20))
+		for range 50 {
+			if d := e.backoff(fails); d < full/2 || d > full {
+				t.Fatalf("after %d failures the wait is %s, want within %s–%s", fails, d, full/2, full)
+			}
+		}
+	}
+}
+
+func TestCauseIsKeptForErrorsOfTheContext(t *testing.T) {
+	if !errors.Is(errAsked, sheaf.ErrCanceled) || !errors.Is(errLost, sheaf.ErrStale) {
+		t.Error("causes have lost their kinds")
+	}
+}

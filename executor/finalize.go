@@ -1,0 +1,167 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"sheaf"
+	"sheaf/internal/artifact"
+)
+
+// processFinalize decides what a generation has become and publishes it. It
+// runs when every range is terminal, and says "succeeded" only when the page
+// ledger accounts for every requested unit and the index holds every chunk.
+func (e *Executor) processFinalize(ctx context.Context, t *sheaf.Task) (done sheaf.Completion, err error) {
+	doc, err := e.cfg.Store.DocumentByID(ctx, t.DocumentID)
+	if err != nil {
+		return done, fmt.Errorf("reading document %s: %w", t.DocumentID, err)
+	}
+	tasks, err := e.cfg.Store.GenerationTasks(ctx, t.DocumentID, t.Generation)
+	if err != nil {
+		return done, err
+	}
+	outcome := Judge(doc, tasks)
+	if outcome.Chunks > 0 {
+		if err := e.newRun(t).stage(ctx, "verify", func(ctx context.Context) error { return e.verifyIndex(ctx, doc, tasks) }); err != nil {
+			return done, err
+		}
+	}
+	return sheaf.Completion{Publish: &outcome}, nil
+}
+
+// Judge folds the tasks of a generation into its outcome: the ledger of all
+// units asked for, and from it the verdict.
+func Judge(doc *sheaf.Document, tasks []sheaf.Task) sheaf.Publication {
+	var out sheaf.Publication
+	var ledgers []sheaf.Ledger
+	var firstFailure *sheaf.Failure
+	for _, t := range tasks {
+		if t.Kind != sheaf.KindParse && t.Kind != sheaf.KindIndex {
+			continue
+		}
+		switch t.State {
+		case sheaf.TaskDone:
+			ledgers = append(ledgers, t.Result.Ledger)
+			out.Chunks += t.Result.Chunks
+			out.Tokens += t.Result.Tokens
+			if len(out.Warnings) < maxWarnings {
+				out.Warnings = append(out.Warnings, t.Result.Warnings...)
+			}
+		default: // dead, or canceled by an admin: its units were not read
+			f := t.Failure
+			if f == nil {
+				f = sheaf.Fail(sheaf.CategoryInternal, string(t.State), "the task for units %s ended %s", t.Range, t.State)
+			}
+			if firstFailure == nil {
+				firstFailure = f
+			}
+			ledgers = append(ledgers, sheaf.Ledger{{From: t.Range.From, To: t.Range.To, Status: sheaf.UnitFailed, Code: f.Code, Message: f.Message}})
+		}
+	}
+	ledger := sheaf.MergeLedgers(ledgers...)
+	if wanted, err := sheaf.SelectUnits(doc.ParseConfig.Pages, doc.Units); err == nil {
+		for _, r := range ledger.Missing(wanted) {
+			// No task accounts for these: a silence must become a verdict.
+			ledger = sheaf.MergeLedgers(ledger, sheaf.Ledger{{From: r.From, To: r.To, Status: sheaf.UnitFailed, Code: "not_planned", Message: "no task covered these units; re-parse the document"}})
+		}
+	}
+	out.Ledger = ledger.Counts()
+
+	for _, r := range ledger {
+		if r.Status == sheaf.UnitFailed && firstFailure == nil {
+			firstFailure = sheaf.Fail(sheaf.CategoryBadInput, r.Code, "%s", r.Message)
+			firstFailure.Page = r.From
+		}
+	}
+	c := out.Ledger
+	switch {
+	case out.Chunks == 0:
+		out.State, out.Failure = sheaf.DocFailed, emptyFailure(c, ledger, firstFailure)
+	case c.Failed > 0:
+		out.State, out.Failure = sheaf.DocPartiallySucceeded, firstFailure
+	default:
+		out.State = sheaf.DocSucceeded
+	}
+	return out
+}
+
+// emptyFailure says why a document yielded nothing to search: that is never a
+// success.
+func emptyFailure(c sheaf.LedgerCounts, ledger sheaf.Ledger, first *sheaf.Failure) *sheaf.Failure {
+	switch {
+	case c.Failed > 0 && first != nil:
+		return first
+	case c.Skipped > 0:
+		for _, r := range ledger {
+			if r.Status == sheaf.UnitSkipped {
+				return sheaf.Fail(sheaf.CategoryBadInput, r.Code, "%s", r.Message)
+			}
+		}
+	case c.Blank > 0 && c.OK == 0 && c.OCR == 0:
+		return sheaf.Fail(sheaf.CategoryBadInput, "empty_document", "the document opens but holds no text; check that the right file was sent")
+	}
+	return sheaf.Fail(sheaf.CategoryBadInput, "no_text", "the document opens but no text could be made of it; check that the right file was sent")
+}
+
+// verifyIndex makes sure that every chunk of the generation can be found, and
+// writes again from the artifacts what is missing.
+func (e *Executor) verifyIndex(ctx context.Context, doc *sheaf.Document, tasks []sheaf.Task) error {
+	if err := e.cfg.Index.Refresh(ctx); err != nil {
+		return err
+	}
+	want := map[string]*sheaf.Task{}
+	var ids []string
+	for i := range tasks {
+		if t := &tasks[i]; t.State == sheaf.TaskDone && t.Result.RangeID != "" && t.Result.Chunks > 0 {
+			want[t.Result.RangeID] = t
+			ids = append(ids, t.Result.RangeID)
+		}
+	}
+	for round := range 2 {
+		short, err := e.shortRanges(ctx, doc.TenantID, ids, want)
+		if err != nil || len(short) == 0 {
+			return err
+		}
+		if round == 1 {
+			return sheaf.FailRetryable(sheaf.CategoryTarget, "index_incomplete", "the index holds fewer chunks than were written for %d ranges; it will be tried again", len(short))
+		}
+		for _, id := range short {
+			e.cfg.Log.WarnContext(ctx, "the index lost chunks of a finished range; writing them again", "range", id)
+			stored, err := artifact.Load(ctx, e.cfg.Blobs, want[id].Result.ArtifactKey)
+			if errors.Is(err, sheaf.ErrNotFound) {
+				return sheaf.Fail(sheaf.CategoryTarget, "artifact_missing", "the stored result of units %s is gone from the blob store; re-parse the document", want[id].Range)
+			}
+			if err != nil {
+				return err
+			}
+			if err := e.cfg.Index.Write(ctx, entriesOf(doc.TenantID, doc, stored.Chunks, stored.Vectors)); err != nil {
+				return err
+			}
+		}
+		if err := e.cfg.Index.Refresh(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// countBatch bounds how many ranges one count asks for.
+const countBatch = 500
+
+func (e *Executor) shortRanges(ctx context.Context, tenantID string, ids []string, want map[string]*sheaf.Task) (short []string, err error) {
+	for len(ids) > 0 {
+		n := min(len(ids), countBatch)
+		counts, err := e.cfg.Index.Count(ctx, tenantID, ids[:n])
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids[:n] {
+			if counts[id] < want[id].Result.Chunks {
+				short = append(short, id)
+			}
+		}
+		ids = ids[n:]
+	}
+	return short, nil
+}

@@ -1,0 +1,356 @@
+package executor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"sheaf"
+	"sheaf/chunker"
+	"sheaf/internal/artifact"
+	"sheaf/internal/embed"
+	"sheaf/internal/index"
+	"sheaf/parser"
+	"sheaf/parser/child"
+)
+
+// Bounds on what of a document's metadata rides on each chunk as a filter.
+const (
+	maxMetadataPairs = 32
+	maxMetadataValue = 256 // bytes
+)
+
+// processParse is the way of a range: bytes → units → chunks → vectors →
+// artifact → index. Each stage waits for a slot of its own, so that while one
+// task embeds another parses. The artifact is written before the index: what
+// the index holds can always be rebuilt.
+func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.Completion, err error) {
+	payload, err := parsePayload(t)
+	if err != nil {
+		return done, err
+	}
+	doc, err := e.cfg.Store.DocumentByID(ctx, t.DocumentID)
+	if err != nil {
+		return done, fmt.Errorf("reading document %s: %w", t.DocumentID, err)
+	}
+	run := e.newRun(t)
+
+	units, err := e.parseUnits(ctx, run, doc, payload)
+	if err != nil {
+		return done, err
+	}
+	result := sheaf.TaskResult{RangeID: run.rangeID, Ledger: ledgerOf(units), Warnings: warningsOf(units)}
+
+	var chunks []sheaf.Chunk
+	err = run.stage(ctx, "chunk", func(ctx context.Context) error {
+		chunks, err = chunker.Chunk(chunker.Input{
+			DocumentID: doc.ID, Generation: t.Generation, RangeID: run.rangeID, Range: t.Range,
+			Headings: payload.Headings, Units: units, Config: payload.Config,
+		})
+		return err
+	})
+	if err != nil {
+		return done, err
+	}
+	units = nil // the blocks are in the chunks now; embedding may wait long
+	if len(chunks) > e.cfg.MaxChunksTask {
+		return done, sheaf.Fail(sheaf.CategoryPolicy, "too_many_chunks", "units %s yield %d chunks, more than the %d a task may; lower task_page_size or raise chunk_token_num", t.Range, len(chunks), e.cfg.MaxChunksTask)
+	}
+	metadata := filterMetadata(doc.Metadata)
+	for i := range chunks {
+		chunks[i].Metadata = mergeMetadata(metadata, chunks[i].Metadata)
+		result.Tokens += chunks[i].Tokens
+	}
+	result.Chunks = len(chunks)
+
+	vectors, err := e.embedChunks(ctx, run, doc.Name, chunks)
+	if err != nil {
+		return done, err
+	}
+	result.Usage = usageOf(result, payload.Size, t)
+	result.ArtifactKey, err = e.store(ctx, run, doc, chunks, vectors, t.Digest)
+	if err != nil {
+		return done, err
+	}
+	result.Stages = run.times
+	return sheaf.Completion{Result: result}, nil
+}
+
+// processIndex gives a document the stored result of another: the chunks and
+// vectors are copied under the new range id; nothing is parsed or embedded.
+func (e *Executor) processIndex(ctx context.Context, t *sheaf.Task) (done sheaf.Completion, err error) {
+	payload, err := parsePayload(t)
+	if err != nil {
+		return done, err
+	}
+	if payload.Reuse == nil {
+		return e.processParse(ctx, t)
+	}
+	run := e.newRun(t)
+	var stored *artifact.Result
+	err = run.stage(ctx, "fetch", func(ctx context.Context) error {
+		stored, err = artifact.Load(ctx, e.cfg.Blobs, payload.Reuse.ArtifactKey)
+		return err
+	})
+	if errors.Is(err, sheaf.ErrNotFound) || errors.Is(err, sheaf.ErrInvalid) || err == nil && stored.Header.ModelID != e.cfg.Embedder.Model().ID {
+		// The document it came from was deleted or re-parsed meanwhile, or the
+		// model was changed: the long way is always open.
+		return e.processParse(ctx, t)
+	}
+	if err != nil {
+		return done, err
+	}
+	doc, err := e.cfg.Store.DocumentByID(ctx, t.DocumentID)
+	if err != nil {
+		return done, fmt.Errorf("reading document %s: %w", t.DocumentID, err)
+	}
+	metadata := filterMetadata(doc.Metadata)
+	for i := range stored.Chunks {
+		c := &stored.Chunks[i]
+		c.ID, c.RangeID, c.DocumentID, c.Generation = sheaf.ChunkID(run.rangeID, i), run.rangeID, doc.ID, t.Generation
+		c.Metadata = metadata
+	}
+	result := sheaf.TaskResult{
+		RangeID: run.rangeID, Chunks: payload.Reuse.Chunks, Tokens: payload.Reuse.Tokens,
+		Ledger: payload.Reuse.Ledger, Warnings: payload.Reuse.Warnings, Reused: true,
+	}
+	result.ArtifactKey, err = e.store(ctx, run, doc, stored.Chunks, stored.Vectors, t.Digest)
+	if err != nil {
+		return done, err
+	}
+	result.Stages = run.times
+	return sheaf.Completion{Result: result}, nil
+}
+
+// run is one attempt's bookkeeping.
+type run struct {
+	e       *Executor
+	task    *sheaf.Task
+	rangeID string
+	begun   time.Time
+	times   []sheaf.StageTime
+	told    time.Time // when progress was last written
+}
+
+func (e *Executor) newRun(t *sheaf.Task) *run {
+	return &run{e: e, task: t, rangeID: sheaf.RangeID(t.ID, t.Epoch), begun: time.Now()}
+}
+
+// stage runs f and notes how long it took; an error carries the stage's name.
+func (r *run) stage(ctx context.Context, name string, f func(ctx context.Context) error) error {
+	from := time.Now()
+	ctx, endSpan := r.e.cfg.Trace.Stage(ctx, name)
+	err := f(ctx)
+	endSpan(err)
+	took := time.Since(from)
+	r.times = append(r.times, sheaf.StageTime{Name: name, StartMS: from.Sub(r.begun).Milliseconds(), MS: took.Milliseconds()})
+	r.e.cfg.Observe.Stage(r.task.Kind, name, took)
+	if err == nil {
+		return nil
+	}
+	if f, ok := errors.AsType[*sheaf.Failure](err); ok && f.Phase == "" {
+		f.Phase = name
+		return err
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+// progress tells the log how far a stage is, at most once a second: short
+// tasks say nothing, since their end says it all.
+func (r *run) progress(ctx context.Context, stage string, done, total int) {
+	if now := time.Now(); now.Sub(r.begun) > time.Second && now.Sub(r.told) > time.Second {
+		r.told = now
+		detail, _ := json.Marshal(sheaf.Progress{Stage: stage, Done: done, Total: total})
+		if err := r.e.cfg.Store.AppendEvents(ctx, r.task.Held(), []sheaf.Event{{Kind: sheaf.EventProgress, Detail: detail}}); err != nil {
+			r.e.cfg.Log.DebugContext(ctx, "progress was not written", "error", err)
+		}
+	}
+}
+
+// parseUnits brings the bytes here and reads the task's range of them.
+func (e *Executor) parseUnits(ctx context.Context, run *run, doc *sheaf.Document, p *sheaf.ParsePayload) (units []sheaf.UnitResult, err error) {
+	var path string
+	release := func() {}
+	err = run.stage(ctx, "fetch", func(ctx context.Context) error {
+		path, release, err = e.cfg.Files.Fetch(ctx, p.SourceKey, p.SHA256, p.Size)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+
+	if err := e.parse.acquire(ctx); err != nil {
+		return nil, err
+	}
+	defer e.parse.release()
+	t := run.task
+	src := child.Source{
+		Path: path, Format: p.Format,
+		Key:     doc.ID + "/" + fmt.Sprint(t.Generation) + "/" + p.SourceKey,
+		Options: parser.Options{Name: doc.Name, MediaType: p.MediaType, Config: p.Config, Hint: p.Hint},
+	}
+	costOf := func(n int) int { return max(1, (t.Cost*n+t.Range.Len()-1)/max(1, t.Range.Len())) }
+	deadline := func(n int) time.Duration {
+		return e.cfg.ParseTimeout + time.Duration(costOf(n))*e.cfg.UnitTimeout
+	}
+	err = run.stage(ctx, "parse", func(ctx context.Context) error {
+		return e.cfg.Parser.ParseIsolating(ctx, src, t.Range, deadline, func(u sheaf.UnitResult) error {
+			units = append(units, u)
+			run.progress(ctx, "parse", max(u.Unit, u.LastUnit)-t.Range.From+1, t.Range.Len())
+			return ctx.Err()
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	if missing := ledgerOf(units).Missing([]sheaf.Range{t.Range}); len(missing) > 0 {
+		return nil, sheaf.FailRetryable(sheaf.CategoryInternal, "units_missing", "the %s parser said nothing about units %v; please report the file", p.Format, missing)
+	}
+	return units, nil
+}
+
+// embedChunks returns one vector a chunk. What is embedded carries the
+// document's name and heading path in front of the text, as what is indexed does.
+func (e *Executor) embedChunks(ctx context.Context, run *run, name string, chunks []sheaf.Chunk) (vectors [][]float32, err error) {
+	if len(chunks) == 0 {
+		return nil, nil
+	}
+	if err := e.embed.acquire(ctx); err != nil {
+		return nil, err
+	}
+	defer e.embed.release()
+	texts := make([]string, len(chunks))
+	for i, c := range chunks {
+		texts[i] = EmbeddingText(name, c)
+	}
+	err = run.stage(ctx, "embed", func(ctx context.Context) error {
+		vectors, err = e.cfg.Embedder.Embed(ctx, texts, embed.Passage)
+		if err == nil && len(vectors) != len(texts) {
+			err = sheaf.FailRetryable(sheaf.CategoryTarget, "embedder_answer", "the embedder answered %d vectors for %d texts", len(vectors), len(texts))
+		}
+		return err
+	})
+	return vectors, err
+}
+
+// EmbeddingText is what is embedded for a chunk.
+func EmbeddingText(name string, c sheaf.Chunk) string {
+	var b strings.Builder
+	b.WriteString(name)
+	for _, h := range c.HeadingPath {
+		b.WriteString(" > ")
+		b.WriteString(h)
+	}
+	b.WriteByte('\n')
+	b.WriteString(c.Text)
+	return b.String()
+}
+
+// store writes the range result: artifact first, then index.
+func (e *Executor) store(ctx context.Context, run *run, doc *sheaf.Document, chunks []sheaf.Chunk, vectors [][]float32, digest string) (key string, err error) {
+	if err := e.index.acquire(ctx); err != nil {
+		return "", err
+	}
+	defer e.index.release()
+	t := run.task
+	key = sheaf.ArtifactKey(t.TenantID, doc.ID, run.rangeID)
+	err = run.stage(ctx, "artifact", func(ctx context.Context) error {
+		var buf bytes.Buffer
+		model := e.cfg.Embedder.Model()
+		err := artifact.Encode(&buf, artifact.Header{
+			DocumentID: doc.ID, Generation: t.Generation, RangeID: run.rangeID, Range: t.Range,
+			ModelID: model.ID, Dim: model.Dim, Digest: digest, Created: time.Now().UTC(),
+		}, chunks, vectors)
+		if err != nil {
+			return err
+		}
+		size := int64(buf.Len())
+		_, err = e.cfg.Blobs.Put(ctx, key, &buf, size)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return key, run.stage(ctx, "index", func(ctx context.Context) error {
+		return e.cfg.Index.Write(ctx, entriesOf(t.TenantID, doc, chunks, vectors))
+	})
+}
+
+func entriesOf(tenantID string, doc *sheaf.Document, chunks []sheaf.Chunk, vectors [][]float32) []index.Entry {
+	of := index.Entry{TenantID: tenantID, DatasetID: doc.DatasetID, Name: doc.Name, MediaType: doc.MediaType}
+	return index.Entries(of, chunks, vectors)
+}
+
+func parsePayload(t *sheaf.Task) (*sheaf.ParsePayload, error) {
+	var p sheaf.ParsePayload
+	if err := json.Unmarshal(t.Payload, &p); err != nil {
+		return nil, sheaf.Fail(sheaf.CategoryInternal, "bad_payload", "the task's payload cannot be read (%v); re-parse the document", err)
+	}
+	return &p, nil
+}
+
+func ledgerOf(units []sheaf.UnitResult) sheaf.Ledger {
+	var l sheaf.Ledger
+	for _, u := range units {
+		l = l.Add(sheaf.LedgerRun{From: u.Unit, To: max(u.Unit, u.LastUnit), Status: u.Status, Code: u.Code, Message: u.Message})
+	}
+	return l
+}
+
+// maxWarnings bounds what one range may add to its document's warnings.
+const maxWarnings = 100
+
+func warningsOf(units []sheaf.UnitResult) []sheaf.Warning {
+	var ws []sheaf.Warning
+	for _, u := range units {
+		ws = append(ws, u.Warnings...)
+		if len(ws) >= maxWarnings {
+			return ws[:maxWarnings]
+		}
+	}
+	return ws
+}
+
+func usageOf(r sheaf.TaskResult, size int64, t *sheaf.Task) sheaf.Usage {
+	counts := r.Ledger.Counts()
+	u := sheaf.Usage{Pages: counts.Total(), OCRPages: counts.OCR, Tokens: r.Tokens, EmbeddedTokens: r.Tokens}
+	if t.Unit == sheaf.UnitRow {
+		u.Pages = t.Cost // a page's worth of rows, as fairness counts them
+	}
+	return u
+}
+
+func filterMetadata(m map[string]string) map[string]string {
+	if len(m) == 0 {
+		return nil
+	}
+	out := make(map[string]string, len(m))
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		if len(out) == maxMetadataPairs {
+			break
+		}
+		if v := m[k]; v != "" && len(v) <= maxMetadataValue {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+func mergeMetadata(base, own map[string]string) map[string]string {
+	if len(own) == 0 {
+		return base
+	}
+	out := maps.Clone(base)
+	if out == nil {
+		out = map[string]string{}
+	}
+	maps.Copy(out, own)
+	return out
+}
