@@ -1,0 +1,456 @@
+// Package keeper runs the loops that keep the pipeline moving between the
+// executors' steps: it feeds the queue, promotes what is due, takes tasks from
+// executors that are gone, folds progress, and collects what nobody needs. One
+// process leads at a time, as an economy: every loop is made of guarded,
+// idempotent statements, so two leaders only waste work.
+package keeper
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sheaf"
+	"sheaf/internal/blob"
+	"sheaf/internal/index"
+	"sheaf/internal/queue"
+)
+
+// Config holds the keeper's parts and periods; zero means the default named
+// beside a field.
+type Config struct {
+	Store  sheaf.KeeperStore
+	Queue  queue.Queue
+	Index  index.Index
+	Blobs  blob.Store
+	Leader queue.Leader
+	Log    *slog.Logger
+
+	// Feeds says that the queue holds hints of its own, so that they must be
+	// fed to it; a queue that reads the store needs only its bell rung.
+	Feeds bool
+	// Sole says that no other process shares the store: what is running when
+	// the keeper starts is left over from a process that died.
+	Sole bool
+
+	// Audit compares database, index and blobs and changes nothing; it runs
+	// on the keeper that leads, first after AuditEvery. May be nil.
+	Audit func(ctx context.Context) error
+	// Leads is told when a term begins and ends. May be nil.
+	Leads func(leads bool)
+
+	FeedEvery     time.Duration // default 500 ms
+	Window        int           // hints a tenant and lane may have in the queue, default 64
+	RequeueAfter  time.Duration // a hint not claimed for this long is published again, default 5 min
+	PromoteEvery  time.Duration // default 1 s
+	ReapEvery     time.Duration // default 1 s
+	WorkerTimeout time.Duration // an executor silent for this long is gone, default 8 s: four missed heartbeats
+	MaxLost       int           // default 3
+	ReapJitter    time.Duration // default 1 s
+	CancelGrace   time.Duration // default 30 s
+	FoldEvery     time.Duration // default 1 s
+	SlowEvery     time.Duration // parked backstop and reconciliation, default 60 s
+	CollectEvery  time.Duration // default 5 s
+	CleanupEvery  time.Duration // default 1 h
+	AuditEvery    time.Duration // 0 means never
+	Retention     time.Duration // of events, old tasks, idempotency keys; default 7 days
+}
+
+// batch is how many rows one statement of a loop may touch: small enough that
+// a loop never holds locks for long.
+const batch = 100
+
+// Keeper runs the loops. Its counters may be read at any time.
+type Keeper struct {
+	cfg   Config
+	nudge chan struct{}
+	loops []*loop
+
+	// What the queue was told of tenants' shares, by which life of the queue;
+	// touched by the feed loop alone.
+	shared     map[string]sheaf.TenantLoad
+	sharedWith string
+
+	// Of the reap loop: when it last ran, whether that failed, and since when
+	// the store has answered without a gap.
+	reaped      time.Time
+	reapFailed  bool
+	steadySince time.Time
+}
+
+// loop is one periodic duty.
+type loop struct {
+	name   string
+	every  time.Duration
+	late   bool // waits before its first run too: at every start would be too often
+	nudged bool // also runs when something changed in this process
+	step   func(ctx context.Context) (int, error)
+	counts Counts
+}
+
+// Counts says what a loop has done since the process started.
+type Counts struct {
+	Runs    atomic.Int64
+	Changed atomic.Int64
+	Failed  atomic.Int64
+	LastMS  atomic.Int64 // how long the last run took
+}
+
+// New makes a keeper; Run starts it.
+func New(cfg Config) *Keeper {
+	dur := func(p *time.Duration, d time.Duration) { *p = cmp.Or(*p, d) }
+	dur(&cfg.FeedEvery, 500*time.Millisecond)
+	dur(&cfg.RequeueAfter, 5*time.Minute)
+	dur(&cfg.PromoteEvery, time.Second)
+	dur(&cfg.ReapEvery, time.Second)
+	dur(&cfg.WorkerTimeout, 8*time.Second)
+	dur(&cfg.ReapJitter, time.Second)
+	dur(&cfg.CancelGrace, 30*time.Second)
+	dur(&cfg.FoldEvery, time.Second)
+	dur(&cfg.SlowEvery, time.Minute)
+	dur(&cfg.CollectEvery, 5*time.Second)
+	dur(&cfg.CleanupEvery, time.Hour)
+	dur(&cfg.Retention, 7*24*time.Hour)
+	cfg.Window = cmp.Or(cfg.Window, 64)
+	cfg.MaxLost = cmp.Or(cfg.MaxLost, 3)
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Leader == nil {
+		cfg.Leader = queue.Always{}
+	}
+	k := &Keeper{cfg: cfg, nudge: make(chan struct{}, 1), shared: map[string]sheaf.TenantLoad{}}
+	k.loops = []*loop{
+		{name: "promote", every: cfg.PromoteEvery, step: k.promote},
+		{name: "reap", every: cfg.ReapEvery, step: k.reap},
+		{name: "fold", every: cfg.FoldEvery, nudged: true, step: k.fold},
+		{name: "slow", every: cfg.SlowEvery, step: k.slow},
+		{name: "collect", every: cfg.CollectEvery, step: k.collect},
+		{name: "cleanup", every: cfg.CleanupEvery, step: k.cleanup},
+	}
+	if cfg.Feeds {
+		k.loops = append(k.loops, &loop{name: "feed", every: cfg.FeedEvery, nudged: true, step: k.feed})
+	}
+	if cfg.Audit != nil && cfg.AuditEvery > 0 {
+		k.loops = append(k.loops, &loop{name: "audit", every: cfg.AuditEvery, late: true, step: func(ctx context.Context) (int, error) { return 0, cfg.Audit(ctx) }})
+	}
+	return k
+}
+
+// Nudge asks the loops that follow changes to run now. It never blocks.
+func (k *Keeper) Nudge() {
+	select {
+	case k.nudge <- struct{}{}:
+	default:
+	}
+}
+
+// Loops reports the counters by loop name.
+func (k *Keeper) Loops() map[string]*Counts {
+	out := map[string]*Counts{}
+	for _, l := range k.loops {
+		out[l.name] = &l.counts
+	}
+	return out
+}
+
+// Run campaigns for leadership and, while it leads, runs the loops. It
+// returns when ctx ends.
+func (k *Keeper) Run(ctx context.Context) error {
+	if k.cfg.Sole {
+		if n, err := k.cfg.Store.ReleaseRunning(ctx); err != nil {
+			k.cfg.Log.Warn("tasks of the previous run could not be given back; their leases will end", "error", err)
+		} else if n > 0 {
+			k.cfg.Log.Info("gave back tasks that the previous run had not finished", "tasks", n)
+		}
+	}
+	return k.cfg.Leader.Run(ctx, k.lead)
+}
+
+// lead runs every loop until the term ends.
+func (k *Keeper) lead(ctx context.Context) {
+	k.cfg.Log.Info("keeper leads")
+	defer k.cfg.Log.Info("keeper leads no more")
+	if k.cfg.Leads != nil {
+		k.cfg.Leads(true)
+		defer k.cfg.Leads(false)
+	}
+	var loops sync.WaitGroup
+	bells := make([]chan struct{}, 0, len(k.loops))
+	for _, l := range k.loops {
+		bell := make(chan struct{}, 1)
+		if l.nudged {
+			bells = append(bells, bell)
+		}
+		loops.Go(func() { k.run(ctx, l, bell) })
+	}
+	for {
+		select {
+		case <-k.nudge:
+			for _, b := range bells {
+				select {
+				case b <- struct{}{}:
+				default:
+				}
+			}
+		case <-ctx.Done():
+			loops.Wait()
+			return
+		}
+	}
+}
+
+// nudgePause is the shortest time between a change and the run that follows it.
+const nudgePause = 10 * time.Millisecond
+
+// run repeats one loop. A step that changed a full batch is repeated at once,
+// with a short pause, so that a backlog drains without a flood.
+func (k *Keeper) run(ctx context.Context, l *loop, bell <-chan struct{}) {
+	if l.late {
+		if pause(ctx, jitter(l.every)); ctx.Err() != nil {
+			return
+		}
+	}
+	for {
+		begun := time.Now()
+		n, err := l.step(ctx)
+		l.counts.Runs.Add(1)
+		l.counts.Changed.Add(int64(n))
+		took := time.Since(begun)
+		l.counts.LastMS.Store(took.Milliseconds())
+		wait := jitter(l.every)
+		if err != nil && ctx.Err() == nil {
+			l.counts.Failed.Add(1)
+			k.cfg.Log.Warn("a keeper loop failed; it runs again", "loop", l.name, "error", err)
+		} else if n >= batch {
+			wait = 20 * time.Millisecond
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-bell:
+			timer.Stop()
+			// Changes come in bursts; a wait lets one run see them all. It grows
+			// with what a run costs, so that under load a loop follows changes
+			// for a fifth of the time at most, and soon when there is little.
+			pause(ctx, min(max(nudgePause, 4*took), l.every))
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// incarnationKey is where the store remembers which life of the queue it fed.
+const incarnationKey = "queue_incarnation"
+
+// feed publishes pending tasks. When the queue has lost its memory everything
+// pending counts as not published; the window keeps that from being a flood.
+func (k *Keeper) feed(ctx context.Context) (int, error) {
+	now, err := k.cfg.Queue.Incarnation(ctx)
+	if err != nil {
+		return 0, err
+	}
+	known, err := k.cfg.Store.Meta(ctx, incarnationKey)
+	if err != nil {
+		return 0, err
+	}
+	if now != known {
+		n, err := k.cfg.Store.ForgetEnqueued(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if err := k.cfg.Store.SetMeta(ctx, incarnationKey, now); err != nil {
+			return 0, err
+		}
+		k.cfg.Log.Info("the queue is new or has lost its memory; feeding it again", "pending", n)
+	}
+	if now != k.sharedWith {
+		k.shared, k.sharedWith = map[string]sheaf.TenantLoad{}, now
+	}
+	if err := k.shares(ctx); err != nil {
+		return 0, err
+	}
+	hints, err := k.cfg.Store.Feedable(ctx, k.cfg.Window, k.cfg.RequeueAfter)
+	if err != nil {
+		return 0, err
+	}
+	type stream struct {
+		tenant string
+		lane   sheaf.Lane
+	}
+	groups := map[stream][]sheaf.Hint{}
+	var order []stream
+	for _, h := range hints {
+		s := stream{h.TenantID, h.Lane}
+		if groups[s] == nil {
+			order = append(order, s)
+		}
+		groups[s] = append(groups[s], h)
+	}
+	fed := 0
+	for _, s := range order {
+		accepted, err := k.cfg.Queue.Publish(ctx, s.tenant, s.lane, groups[s])
+		if err != nil {
+			return fed, err
+		}
+		// A crash here publishes the same hints again: a hint too many is refused
+		// by the claim, a hint too few would be lost.
+		if err := k.cfg.Store.MarkEnqueued(ctx, groups[s][:accepted]); err != nil {
+			return fed, err
+		}
+		fed += accepted
+	}
+	return min(fed, batch-1), nil // the window, not the batch, paces feeding
+}
+
+// shares tells the queue the weights and caps of tenants with work.
+func (k *Keeper) shares(ctx context.Context) error {
+	tenants, err := k.cfg.Store.RunnableTenants(ctx)
+	if err != nil {
+		return err
+	}
+	if len(k.shared) > maxShared {
+		k.shared = map[string]sheaf.TenantLoad{} // told again, which costs little
+	}
+	for _, t := range tenants {
+		t.Running = 0 // no part of the share
+		if k.shared[t.TenantID] == t {
+			continue
+		}
+		if err := k.cfg.Queue.SetShare(ctx, t.TenantID, t.Weight, t.Cap); err != nil {
+			return err
+		}
+		k.shared[t.TenantID] = t
+	}
+	return nil
+}
+
+// maxShared bounds the memory of the shares that the queue was told.
+const maxShared = 100_000
+
+func (k *Keeper) promote(ctx context.Context) (int, error) {
+	n, err := k.cfg.Store.PromoteDue(ctx, batch)
+	if n > 0 {
+		_ = k.cfg.Queue.Wake(ctx) // only a bell
+		k.Nudge()
+	}
+	return n, err
+}
+
+func (k *Keeper) reap(ctx context.Context) (int, error) {
+	p := sheaf.ReapPolicy{MaxLost: k.cfg.MaxLost, MaxJitter: k.cfg.ReapJitter, WorkerTimeout: k.cfg.WorkerTimeout}
+	// While the store was away nobody could report. Silence means something
+	// only where the keeper itself was heard for as long: else the end of an
+	// outage would take every running task from executors that are well.
+	now := time.Now()
+	if k.reapFailed || !k.reaped.IsZero() && now.Sub(k.reaped) > k.cfg.WorkerTimeout/2+k.cfg.ReapEvery {
+		k.steadySince = now
+	}
+	if now.Sub(k.steadySince) < k.cfg.WorkerTimeout {
+		p.WorkerTimeout = 0
+	}
+	n, err := k.cfg.Store.Reap(ctx, p, batch)
+	k.reaped, k.reapFailed = time.Now(), err != nil
+	if n > 0 {
+		k.cfg.Log.Warn("took tasks back from executors that are gone", "tasks", n)
+	}
+	if err != nil {
+		return n, err
+	}
+	m, err := k.cfg.Store.HardCancel(ctx, k.cfg.CancelGrace, batch)
+	return max(n, m), err
+}
+
+func (k *Keeper) fold(ctx context.Context) (int, error) {
+	n, err := k.cfg.Store.Fold(ctx, batch)
+	if n > 0 {
+		_ = k.cfg.Queue.Wake(ctx) // a finalize task may have appeared
+		if k.cfg.Feeds {
+			k.Nudge()
+		}
+	}
+	return n, err
+}
+
+// slow runs backstops: what should never be needed and must not be missing.
+func (k *Keeper) slow(ctx context.Context) (int, error) {
+	n, err := k.cfg.Store.WakeParked(ctx, batch)
+	if err != nil {
+		return n, err
+	}
+	running, err := k.cfg.Store.Running(ctx)
+	if err != nil {
+		return n, err
+	}
+	return n, k.cfg.Queue.Reconcile(ctx, running)
+}
+
+// collect removes from the index and the blob store what no generation lists.
+// An entry is forgotten only after everything it names is gone.
+func (k *Keeper) collect(ctx context.Context) (int, error) {
+	entries, err := k.cfg.Store.Garbage(ctx, batch)
+	if err != nil || len(entries) == 0 {
+		return 0, err
+	}
+	ranges := map[string][]string{}
+	var keys []string
+	for _, g := range entries {
+		switch {
+		case g.RangeID != "":
+			ranges[g.TenantID] = append(ranges[g.TenantID], g.RangeID)
+			if g.ArtifactKey != "" {
+				keys = append(keys, g.ArtifactKey)
+			}
+		case g.BlobPrefix != "":
+			if _, err := k.cfg.Blobs.DeletePrefix(ctx, g.BlobPrefix); err != nil {
+				return 0, err
+			}
+		case g.ArtifactKey != "":
+			keys = append(keys, g.ArtifactKey)
+		default:
+			if err := k.cfg.Index.DeleteDocument(ctx, g.TenantID, g.DocumentID); err != nil {
+				return 0, err
+			}
+		}
+	}
+	for tenant, ids := range ranges {
+		if err := k.cfg.Index.DeleteRanges(ctx, tenant, ids); err != nil {
+			return 0, err
+		}
+	}
+	if err := k.cfg.Blobs.Delete(ctx, keys...); err != nil {
+		return 0, err
+	}
+	done := make([]int64, len(entries))
+	for i, g := range entries {
+		done[i] = g.ID
+	}
+	return len(entries), k.cfg.Store.GarbageDone(ctx, done)
+}
+
+func (k *Keeper) cleanup(ctx context.Context) (int, error) {
+	r, err := k.cfg.Store.Cleanup(ctx, k.cfg.Retention, 1000, false)
+	n := r.Events + r.Tasks + r.Workers + r.Idempotency
+	if n >= 1000 {
+		return batch, err // more may be left: come back soon
+	}
+	return min(n, batch-1), err
+}
+
+func jitter(d time.Duration) time.Duration {
+	return time.Duration((0.75 + rand.Float64()/2) * float64(d))
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,88 @@
+package keeper_test
+
+import (
+	"context"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"sheaf"
+	"sheaf/internal/keeper"
+	"sheaf/internal/queue/redisstream"
+	"sheaf/taskstore/storetest"
+)
+
+// TestQueueThatLostItsMemoryIsFedAgain takes every key of the fleet out of
+// Redis, as FLUSHALL and a restart without persistence do: what waits must be
+// hinted again at once, not when its hints have grown old.
+func TestQueueThatLostItsMemoryIsFedAgain(t *testing.T) {
+	addr := os.Getenv("SHEAF_TEST_REDIS_ADDR")
+	if addr == "" {
+		if os.Getenv("SHEAF_TEST_REQUIRE") != "" {
+			t.Fatal("SHEAF_TEST_REDIS_ADDR is not set, and this run must test every engine")
+		}
+		t.Skip("SHEAF_TEST_REDIS_ADDR is not set; `make services` starts the engines")
+	}
+	f := storetest.New(t, "sqlite")
+	var plans []string
+	for range 5 {
+		plans = append(plans, f.Document("alpha").Plan)
+	}
+	prefix := "keeper" + sheaf.NewID() + ":"
+	q, err := redisstream.New(redisstream.Config{Redis: redisstream.RedisOptions{Addrs: []string{addr}}, Prefix: prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	defer rdb.Close()
+	forget := func() {
+		keys, err := rdb.Keys(context.Background(), prefix+"*").Result()
+		if err == nil && len(keys) > 0 {
+			err = rdb.Del(context.Background(), keys...).Err()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer forget()
+
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	k := keeper.New(keeper.Config{Store: f.Store, Queue: q, Feeds: true, FeedEvery: 20 * time.Millisecond, CollectEvery: time.Hour, CleanupEvery: time.Hour})
+	go func() { ended <- k.Run(ctx) }()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+
+	for life := range 3 {
+		var got []string
+		deadline := time.Now().Add(10 * time.Second)
+		for len(got) < len(plans) {
+			hints, err := q.Take(ctx, "w", 8, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, h := range hints {
+				got = append(got, h.TaskID)
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("life %d of the queue: %d of %d waiting tasks were hinted", life, len(got), len(plans))
+			}
+			if len(hints) == 0 {
+				_ = q.Wait(ctx, 50*time.Millisecond)
+			}
+		}
+		slices.Sort(got)
+		if want := slices.Sorted(slices.Values(plans)); !slices.Equal(got, want) {
+			t.Fatalf("life %d: hints of %v, want %v", life, got, want)
+		}
+		forget()
+	}
+}
