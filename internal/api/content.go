@@ -1,0 +1,325 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"sheaf"
+	"sheaf/internal/artifact"
+	"sheaf/parser"
+	"sheaf/parser/child"
+)
+
+// chunkQuery asks for chunks of a document's live generation.
+type chunkQuery struct {
+	limit   int
+	cursor  string // "<task>.<chunk>": positions of the next chunk to return
+	page    int
+	rangeID string
+}
+
+// chunks reads the artifacts of the live generation in reading order: they,
+// not the index, are the truth about chunks.
+func (s *Server) chunks(ctx context.Context, d *sheaf.Document, q chunkQuery) (out []sheaf.Chunk, next string, err error) {
+	if d.LiveGeneration == 0 {
+		return nil, "", nil
+	}
+	tasks, err := s.cfg.Catalog.Tasks(ctx, tenantOf(ctx), d.ID, d.LiveGeneration)
+	if err != nil {
+		return nil, "", err
+	}
+	tasks = slices.DeleteFunc(tasks, func(t sheaf.Task) bool {
+		return t.State != sheaf.TaskDone || t.Result.Chunks == 0 || q.page > 0 && !t.Range.Contains(q.page) || q.rangeID != "" && t.Result.RangeID != q.rangeID
+	})
+	slices.SortStableFunc(tasks, func(a, b sheaf.Task) int { return cmp.Compare(a.Range.From, b.Range.From) })
+	first, skip := 0, 0
+	if q.cursor != "" {
+		a, b, _ := strings.Cut(q.cursor, ".")
+		first, skip = atoi(a), atoi(b)
+	}
+	for i := first; i >= 0 && i < len(tasks); i++ {
+		f, err := artifact.Load(ctx, s.cfg.Blobs, tasks[i].Result.ArtifactKey)
+		if err != nil {
+			return nil, "", fmt.Errorf("reading the chunks of %s: %w", tasks[i].Range, err)
+		}
+		for n, c := range f.Chunks {
+			if i == first && n < skip || q.page > 0 && !slices.Contains(c.Pages, q.page) {
+				continue
+			}
+			if len(out) == q.limit {
+				return out, fmt.Sprintf("%d.%d", i, n), nil
+			}
+			c.Generation = d.LiveGeneration
+			out = append(out, c)
+		}
+	}
+	return out, "", nil
+}
+
+// content serves the original bytes; byte ranges work.
+func (s *Server) content(w http.ResponseWriter, r *http.Request) {
+	d, err := s.document(r.Context(), pathOf(r))
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", d.MediaType)
+	w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": d.Name}))
+	w.Header().Set("Content-Security-Policy", "sandbox; default-src 'none'") // a hostile HTML file must not run here
+	w.Header().Set("ETag", `"`+d.SHA256+`"`)
+	w.Header().Set("Cache-Control", "private, max-age=3600")
+	rs := &blobSeeker{ctx: r.Context(), s: s, key: d.BlobKey, size: d.Size}
+	defer rs.Close()
+	http.ServeContent(w, r, "", d.UpdatedAt, rs)
+}
+
+// artifactFile serves one range result as Parquet.
+func (s *Server) artifactFile(w http.ResponseWriter, r *http.Request) {
+	d, err := s.document(r.Context(), pathOf(r))
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	tasks, err := s.cfg.Catalog.Tasks(r.Context(), tenantOf(r.Context()), d.ID, d.LiveGeneration)
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	want := strings.TrimSuffix(r.PathValue("range"), ".parquet")
+	i := slices.IndexFunc(tasks, func(t sheaf.Task) bool { return t.Result.RangeID == want && t.Result.ArtifactKey != "" })
+	if i < 0 {
+		s.writeProblem(w, r, sheaf.ErrNotFound)
+		return
+	}
+	info, err := s.cfg.Blobs.Stat(r.Context(), tasks[i].Result.ArtifactKey)
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/vnd.apache.parquet")
+	w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": want + ".parquet"}))
+	rs := &blobSeeker{ctx: r.Context(), s: s, key: info.Key, size: info.Size}
+	defer rs.Close()
+	http.ServeContent(w, r, "", time.Time{}, rs)
+}
+
+// pageImage draws one page.
+func (s *Server) pageImage(w http.ResponseWriter, r *http.Request) {
+	d, err := s.document(r.Context(), pathOf(r))
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	n := atoi(r.PathValue("n"))
+	dpi := min(max(cmp.Or(atoi(r.URL.Query().Get("dpi")), 96), 36), 300)
+	switch {
+	case n < 1 || d.Units > 0 && n > d.Units:
+		s.writeProblem(w, r, fmt.Errorf("%w: the document has %d pages", sheaf.ErrNotFound, d.Units))
+		return
+	case s.cfg.Renderer == nil || d.MediaType != parser.MediaPDF:
+		s.writeProblem(w, r, newProblem(404, "no_page_image", "pages of this format are not drawn; its chunks carry the text"))
+		return
+	}
+	path, release, err := s.cfg.Files.Fetch(r.Context(), d.BlobKey, d.SHA256, d.Size)
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	defer release()
+	ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
+	defer cancel()
+	config := d.ParseConfig
+	if full, err := s.cfg.Catalog.Document(ctx, tenantOf(ctx), d.ID); err == nil {
+		config = full.ParseConfig // with the password, which d does not show
+	}
+	img, mediaType, err := s.cfg.Renderer.Render(ctx, child.Source{
+		Path: path, Format: "pdf", Key: d.ID + "/render/" + d.BlobKey,
+		Options: parser.Options{Name: d.Name, MediaType: d.MediaType, Config: config},
+	}, n, dpi)
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", mediaType)
+	w.Header().Set("Cache-Control", "private, max-age=86400")
+	w.Header().Set("ETag", fmt.Sprintf(`"%s-%d-%d"`, d.SHA256, n, dpi))
+	w.Header().Set("Content-Length", strconv.Itoa(len(img)))
+	_, _ = w.Write(img)
+}
+
+func pathOf(r *http.Request) DocumentPath {
+	return DocumentPath{DatasetPath{r.PathValue("ds")}, r.PathValue("doc")}
+}
+
+// blobSeeker reads an object for http.ServeContent: one request to the store
+// for each run of bytes.
+type blobSeeker struct {
+	ctx  context.Context
+	s    *Server
+	key  string
+	size int64
+	off  int64
+	r    io.ReadCloser
+}
+
+func (b *blobSeeker) Read(p []byte) (int, error) {
+	if b.off >= b.size {
+		return 0, io.EOF
+	}
+	if b.r == nil {
+		r, err := b.s.cfg.Blobs.Open(b.ctx, b.key, b.off, -1)
+		if err != nil {
+			return 0, err
+		}
+		b.r = r
+	}
+	n, err := b.r.Read(p)
+	b.off += int64(n)
+	return n, err
+}
+
+func (b *blobSeeker) Seek(off int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		off += b.off
+	case io.SeekEnd:
+		off += b.size
+	}
+	if off < 0 {
+		return 0, errors.New("seek before the start")
+	}
+	if off != b.off {
+		b.Close()
+		b.off = off
+	}
+	return off, nil
+}
+
+func (b *blobSeeker) Close() {
+	if b.r != nil {
+		_ = b.r.Close() // only read from
+		b.r = nil
+	}
+}
+
+// stream answers a status address with its live events. It reports whether
+// the path is one that has events.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request) bool {
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/") // v1, …
+	if n := len(parts); n > 3 && parts[n-1] == "events" {
+		parts = parts[:n-1]
+	}
+	ctx, tenant := r.Context(), tenantOf(r.Context())
+	var f sheaf.EventFilter
+	var over func() (any, bool, error) // the status object and whether nothing more will come
+	switch {
+	case len(parts) == 3 && parts[1] == "jobs":
+		f.JobID = parts[2]
+		over = func() (any, bool, error) {
+			j, err := s.cfg.Ingest.Job(ctx, tenant, f.JobID)
+			return j, err == nil && j.State.Terminal(), err
+		}
+	case len(parts) == 5 && parts[1] == "datasets" && parts[3] == "documents":
+		f.DocumentID = parts[4]
+		over = func() (any, bool, error) {
+			d, err := s.document(ctx, DocumentPath{DatasetPath{parts[2]}, parts[4]})
+			return d, err == nil && d.State.Terminal(), err
+		}
+	case len(parts) == 3 && parts[1] == "datasets":
+		over = func() (any, bool, error) {
+			d, err := s.dataset(ctx, DatasetPath{parts[2]})
+			if err == nil {
+				f.DatasetID = d.ID
+			}
+			return d, false, err // a dataset never ends
+		}
+	default:
+		return false
+	}
+	after, err := s.streamStart(r)
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return true
+	}
+	state, _, err := over() // read after the start is known: what happens between is both in it and in the stream
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return true
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no") // proxies must not hold it back
+	rc := http.NewResponseController(w)
+	_ = rc.SetWriteDeadline(time.Time{}) // the stream lives longer than a request may
+	send := func(id int64, kind string, v any) bool {
+		b, err := json.Marshal(v)
+		if err != nil {
+			return false
+		}
+		if id > 0 {
+			_, err = fmt.Fprintf(w, "id: %d\nevent: %s\ndata: %s\n\n", id, kind, b)
+		} else {
+			_, err = fmt.Fprintf(w, "event: %s\ndata: %s\n\n", kind, b)
+		}
+		return err == nil
+	}
+	if _, err := io.WriteString(w, "retry: 2000\n\n"); err != nil || !send(after, "status", state) {
+		return true
+	}
+	_ = rc.Flush()
+	tick := time.NewTicker(s.cfg.EventPoll)
+	defer tick.Stop()
+	quiet := time.Now()
+	for {
+		// The state is read before the events: when it is terminal, the events
+		// read afterwards include the last.
+		state, ended, err := over()
+		if err != nil {
+			return true // the client connects again and is told why
+		}
+		evs, err := s.cfg.Catalog.Events(ctx, tenant, f, after, 500)
+		if err != nil {
+			return true
+		}
+		for _, e := range evs {
+			if !send(e.Seq, e.Kind, e) {
+				return true
+			}
+			after = e.Seq
+		}
+		if len(evs) > 0 {
+			quiet = time.Now()
+			if !send(0, "status", state) {
+				return true
+			}
+		} else if time.Since(quiet) > 15*time.Second {
+			quiet = time.Now()
+			if _, err := io.WriteString(w, ": still here\n\n"); err != nil {
+				return true
+			}
+		}
+		if err := rc.Flush(); err != nil {
+			return true
+		}
+		if ended && len(evs) == 0 {
+			send(0, "end", state)
+			_ = rc.Flush()
+			return true
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return true
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package api
+
+import (
+	"context"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// operationRoutes are for whoever runs the service.
+func (s *Server) operationRoutes() {
+	s.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
+		writeJSON(w, http.StatusOK, map[string]string{"status": "ok", "version": s.cfg.Version})
+	})
+	s.mux.HandleFunc("GET /readyz", s.ready)
+	s.mux.HandleFunc("GET /docs", s.docs)
+	if s.cfg.Metrics != nil {
+		s.mux.Handle("GET /metrics", s.cfg.Metrics)
+	}
+}
+
+// Readiness is the answer of /readyz.
+type Readiness struct {
+	Status       string                `json:"status"` // ready or unready
+	Dependencies map[string]Dependency `json:"dependencies"`
+}
+
+// Dependency is one part that the service needs.
+type Dependency struct {
+	OK        bool    `json:"ok"`
+	LatencyMS float64 `json:"latency_ms"`
+	Error     string  `json:"error,omitempty"`
+}
+
+// Ready answers /readyz for a process that has no API.
+func Ready(checks []Check, log *slog.Logger) http.Handler {
+	s := &Server{cfg: Config{Checks: checks}, log: log}
+	return http.HandlerFunc(s.ready)
+}
+
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
+	defer cancel()
+	out := Readiness{Status: "ready", Dependencies: map[string]Dependency{}}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, c := range s.cfg.Checks {
+		wg.Go(func() {
+			begun := time.Now()
+			err := c.Ping(ctx)
+			d := Dependency{OK: err == nil, LatencyMS: float64(time.Since(begun).Microseconds()) / 1000}
+			if err != nil {
+				d.Error = s.mapError(ctx, err).Detail
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			out.Dependencies[c.Name] = d
+			if err != nil {
+				out.Status = "unready"
+			}
+		})
+	}
+	wg.Wait()
+	status := http.StatusOK
+	if out.Status != "ready" {
+		status = http.StatusServiceUnavailable
+	}
+	writeJSON(w, status, out)
+}
+
+// docs is a reference made of the OpenAPI document, with nothing fetched from
+// anywhere.
+func (s *Server) docs(w http.ResponseWriter, r *http.Request) {
+	type route struct{ Method, Path, Summary, Description string }
+	groups := map[string][]route{}
+	for path, item := range s.api.OpenAPI().Paths {
+		for method, op := range map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PUT": item.Put, "PATCH": item.Patch, "DELETE": item.Delete} {
+			if op != nil {
+				groups[op.Tags[0]] = append(groups[op.Tags[0]], route{method, path, op.Summary, op.Description})
+			}
+		}
+	}
+	for _, rs := range groups {
+		slices.SortFunc(rs, func(a, b route) int { return strings.Compare(a.Path+a.Method, b.Path+b.Method) })
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'self' 'unsafe-inline'")
+	_ = docsPage.Execute(w, groups) // the client may be gone
+}
+
+var docsPage = template.Must(template.New("docs").Parse(`<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>Sheaf API</title><style>body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}
+code{font-size:.95em}td{padding:.2rem .8rem .2rem 0;vertical-align:top}h2{margin-top:2rem}</style>
+<h1>Sheaf API</h1><p>The machine-readable description is at <a href="/openapi.json">/openapi.json</a>. Errors are <code>application/problem+json</code> with a stable <code>code</code>.</p>
+{{range $tag, $routes := .}}<h2>{{$tag}}</h2><table>{{range $routes}}<tr><td><code>{{.Method}}</code><td><code>{{.Path}}</code><td>{{.Summary}}{{with .Description}}<br><small>{{.}}</small>{{end}}{{end}}</table>{{end}}</html>`))

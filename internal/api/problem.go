@@ -1,0 +1,165 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"sheaf"
+)
+
+// Problem is an RFC 9457 answer. Code is stable and for programs; Detail is a
+// sentence for people.
+type Problem struct {
+	Type      string          `json:"type" doc:"always about:blank; code tells problems apart"`
+	Title     string          `json:"title" doc:"the HTTP status in words"`
+	Status    int             `json:"status"`
+	Code      string          `json:"code" doc:"stable name of the problem"`
+	Detail    string          `json:"detail,omitempty" doc:"what happened and what to do"`
+	Category  sheaf.Category  `json:"category,omitempty"`
+	Retryable bool            `json:"retryable,omitempty"`
+	RequestID string          `json:"request_id,omitempty" doc:"names the request in the logs"`
+	Current   *int64          `json:"current,omitempty" doc:"of a full quota: what is held"`
+	Limit     *int64          `json:"limit,omitempty" doc:"of a full quota"`
+	Errors    []ProblemDetail `json:"errors,omitempty" doc:"the fields at fault"`
+}
+
+// ProblemDetail names one field at fault.
+type ProblemDetail struct {
+	Location string `json:"location,omitempty"`
+	Message  string `json:"message"`
+}
+
+func (p *Problem) Error() string  { return p.Code + ": " + p.Detail }
+func (p *Problem) GetStatus() int { return p.Status }
+
+// ContentType makes huma answer problem+json.
+func (p *Problem) ContentType(string) string { return "application/problem+json" }
+
+// codes maps an HTTP status to the problem code used when nothing more is known.
+var codes = map[int]string{
+	400: "invalid", 401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed", 406: "not_acceptable",
+	408: "timeout", 409: "conflict", 412: "precondition_failed", 413: "too_large", 415: "unsupported_media_type", 422: "invalid",
+	429: "usage_limit_exceeded", 500: "internal", 502: "source_unavailable", 503: "unavailable", 507: "storage_full",
+}
+
+func newProblem(status int, code, detail string) *Problem {
+	if code == "" {
+		code = codes[status]
+	}
+	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Code: code, Detail: detail}
+}
+
+func init() {
+	// huma's own errors (validation, unknown formats) become Problems too.
+	huma.NewError = func(status int, msg string, errs ...error) huma.StatusError {
+		p := newProblem(status, "", msg)
+		for _, err := range errs {
+			if d, ok := errors.AsType[*huma.ErrorDetail](err); ok {
+				p.Errors = append(p.Errors, ProblemDetail{Location: d.Location, Message: d.Message})
+			} else if err != nil {
+				p.Errors = append(p.Errors, ProblemDetail{Message: err.Error()})
+			}
+		}
+		return p
+	}
+}
+
+// problemOf maps an error's kind to its answer, once for all routes. Text of
+// unknown errors stays in the log: it may name hosts or paths.
+func (s *Server) problemOf(ctx context.Context, err error) *Problem {
+	if p, ok := errors.AsType[*Problem](err); ok {
+		return p
+	}
+	p := s.mapError(ctx, err)
+	p.RequestID = requestID(ctx)
+	return p
+}
+
+func (s *Server) mapError(ctx context.Context, err error) *Problem {
+	kinds := []struct {
+		kind   error
+		status int
+	}{
+		{sheaf.ErrNotFound, 404}, {sheaf.ErrLimit, 429}, {sheaf.ErrUnauthorized, 401}, {sheaf.ErrForbidden, 403},
+		{sheaf.ErrConflict, 409}, {sheaf.ErrStale, 409}, {sheaf.ErrReadOnly, 507}, {sheaf.ErrInvalid, 400},
+	}
+	for _, k := range kinds {
+		if errors.Is(err, k.kind) {
+			text := sentence(err, k.kind)
+			if k.status == 404 && strings.Count(text, " ") == 1 { // "job 0123"
+				text = "there is no " + text
+			}
+			p := newProblem(k.status, "", text)
+			if full, ok := errors.AsType[*sheaf.LimitFailure](err); ok {
+				p.Category, p.Retryable, p.Current, p.Limit = full.Category, true, &full.Current, &full.Limit
+			}
+			return p
+		}
+	}
+	if f, ok := errors.AsType[*sheaf.Failure](err); ok {
+		p := newProblem(statusOf(f), f.Code, f.Message)
+		p.Category, p.Retryable = f.Category, f.Retryable
+		return p
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return newProblem(499, "canceled", "the client went away")
+	case errors.Is(err, context.DeadlineExceeded):
+		return newProblem(503, "timeout", "a dependency did not answer in time; try again")
+	case errors.Is(err, sheaf.ErrUnavailable):
+		s.log.WarnContext(ctx, "a dependency is unavailable", "error", err)
+		return newProblem(503, "", "a dependency did not answer; try again, and see /readyz for which one")
+	}
+	s.log.ErrorContext(ctx, "request failed", "error", err)
+	return newProblem(500, "", "something went wrong inside Sheaf; the log has the details under this request id")
+}
+
+// sentence is the error's text without the kind's own words in front.
+func sentence(err, kind error) string {
+	if f, ok := errors.AsType[*sheaf.Failure](err); ok {
+		return f.Message
+	}
+	return strings.TrimPrefix(err.Error(), kind.Error()+": ")
+}
+
+func statusOf(f *sheaf.Failure) int {
+	switch f.Code {
+	case "too_large":
+		return http.StatusRequestEntityTooLarge
+	case "unsupported_format":
+		return http.StatusUnsupportedMediaType
+	}
+	switch f.Category {
+	case sheaf.CategoryBadInput, sheaf.CategoryEncrypted, sheaf.CategoryPolicy, sheaf.CategoryCrash, sheaf.CategoryTimeout:
+		return http.StatusUnprocessableEntity // a bad document is never the server's fault
+	case sheaf.CategoryCapacity:
+		return http.StatusTooManyRequests
+	case sheaf.CategorySource:
+		return http.StatusBadGateway
+	case sheaf.CategoryTarget:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
+}
+
+// writeProblem answers outside of huma's handlers.
+func (s *Server) writeProblem(w http.ResponseWriter, r *http.Request, err error) {
+	p := s.problemOf(r.Context(), err)
+	if p.RequestID == "" {
+		p.RequestID = requestID(r.Context())
+	}
+	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "5")
+	}
+	if p.Status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p) // the client may be gone
+}

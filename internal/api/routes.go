@@ -1,0 +1,783 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"sheaf"
+	"sheaf/ingest"
+	"sheaf/internal/doctor"
+	"sheaf/internal/search"
+)
+
+// Inputs shared by many routes.
+type (
+	ListInput struct {
+		Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"items per page"`
+		Cursor string `query:"cursor" doc:"next_cursor of the page before"`
+		Order  string `query:"order" enum:"newest,oldest" default:"newest"`
+	}
+	DatasetPath struct {
+		Dataset string `path:"ds" doc:"id or name of the dataset" maxLength:"255"`
+	}
+	DocumentPath struct {
+		DatasetPath
+		Document string `path:"doc" doc:"id of the document" maxLength:"64"`
+	}
+	JobPath struct {
+		Job string `path:"job" doc:"id of the job" maxLength:"64"`
+	}
+	TraceHeader struct {
+		Traceparent string `header:"traceparent" doc:"W3C trace context"`
+	}
+	FilterInput struct {
+		State         []string  `query:"state,explode" doc:"repeat for or"`
+		Query         string    `query:"q" maxLength:"255" doc:"part of the name"`
+		MediaType     []string  `query:"media_type,explode" doc:"repeat for or"`
+		ID            []string  `query:"id,explode" maxItems:"1000" doc:"repeat for or; ids that do not exist are left out of the answer"`
+		CreatedAfter  time.Time `query:"created_after"`
+		CreatedBefore time.Time `query:"created_before"`
+	}
+)
+
+func (l ListInput) page() sheaf.Page {
+	return sheaf.Page{Limit: l.Limit, Cursor: l.Cursor, Ascending: l.Order == "oldest"}
+}
+
+func (f FilterInput) filter() sheaf.DocumentFilter {
+	out := sheaf.DocumentFilter{IDs: f.ID, Query: f.Query, MediaTypes: f.MediaType, CreatedAfter: f.CreatedAfter, CreatedBefore: f.CreatedBefore}
+	for _, st := range f.State {
+		out.States = append(out.States, sheaf.DocumentState(st))
+	}
+	return out
+}
+
+// List is one page of a listing.
+type List[T any] struct {
+	Items      []T     `json:"items" nullable:"false"`
+	NextCursor *string `json:"next_cursor" doc:"null on the last page"`
+}
+
+func listOf[T any](items []T, next string) *output[List[T]] {
+	l := List[T]{Items: items}
+	if items == nil {
+		l.Items = []T{}
+	}
+	if next != "" {
+		l.NextCursor = &next
+	}
+	return &output[List[T]]{Body: l}
+}
+
+type output[T any] struct{ Body T }
+
+type accepted[T any] struct {
+	Location string `header:"Location"`
+	Body     T
+}
+
+// handle registers a route whose errors go through problemOf.
+func handle[I, O any](s *Server, op huma.Operation, f func(ctx context.Context, in *I) (*O, error)) {
+	if op.OperationID == "" {
+		op.OperationID = huma.GenerateOperationID(op.Method, op.Path, new(O))
+	}
+	if len(op.Tags) == 0 {
+		op.Tags = []string{tagOf(op.Path)}
+	}
+	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
+		out, err := f(ctx, in)
+		if err != nil {
+			p := s.problemOf(ctx, err)
+			if p.Status == 429 || p.Status == 503 {
+				return nil, huma.ErrorWithHeaders(p, http.Header{"Retry-After": {"5"}})
+			}
+			return nil, p
+		}
+		return out, nil
+	})
+}
+
+func tagOf(path string) string {
+	part, _, _ := strings.Cut(strings.TrimPrefix(path, "/v1/"), "/")
+	switch {
+	case strings.Contains(path, "/search"):
+		return "search"
+	case strings.Contains(path, "/documents"):
+		return "documents"
+	}
+	part, _, _ = strings.Cut(part, ":")
+	return part
+}
+
+func get(path, summary string) huma.Operation {
+	return huma.Operation{Method: http.MethodGet, Path: path, Summary: summary}
+}
+
+func post(path, summary string) huma.Operation {
+	return huma.Operation{Method: http.MethodPost, Path: path, Summary: summary}
+}
+
+func (s *Server) routes() {
+	s.datasetRoutes()
+	s.documentRoutes()
+	s.jobRoutes()
+	s.searchRoutes()
+	s.queueRoutes()
+	s.uploadRoutes()
+	s.statsRoutes()
+	s.operationRoutes()
+}
+
+// dataset finds the dataset of a path within the caller's tenant.
+func (s *Server) dataset(ctx context.Context, p DatasetPath) (*sheaf.Dataset, error) {
+	return s.cfg.Catalog.Dataset(ctx, tenantOf(ctx), p.Dataset)
+}
+
+// document finds the document of a path within its dataset and tenant.
+func (s *Server) document(ctx context.Context, p DocumentPath) (*sheaf.Document, error) {
+	ds, err := s.dataset(ctx, p.DatasetPath)
+	if err != nil {
+		return nil, err
+	}
+	d, err := s.cfg.Catalog.Document(ctx, tenantOf(ctx), p.Document)
+	if err != nil {
+		return nil, err
+	}
+	if d.DatasetID != ds.ID {
+		return nil, sheaf.ErrNotFound
+	}
+	return public(d), nil
+}
+
+// public hides what a document keeps for itself.
+func public(d *sheaf.Document) *sheaf.Document {
+	d.ParseConfig.Password = ""
+	if d.Warnings == nil {
+		d.Warnings = []sheaf.Warning{}
+	}
+	if d.Metadata == nil {
+		d.Metadata = map[string]string{}
+	}
+	return d
+}
+
+func publicAll(ds []sheaf.Document) []sheaf.Document {
+	for i := range ds {
+		public(&ds[i])
+	}
+	return ds
+}
+
+// NewDataset is the body that creates or changes a dataset.
+type NewDataset struct {
+	Name        string            `json:"name" minLength:"1" maxLength:"255" pattern:"^[^/\\x00-\\x1f]+$" doc:"unique; usable in place of the id"`
+	ParseConfig sheaf.ParseConfig `json:"parser_config,omitempty"`
+}
+
+func (s *Server) datasetRoutes() {
+	type createIn struct{ Body NewDataset }
+	op := post("/v1/datasets", "Create a dataset")
+	op.DefaultStatus = http.StatusCreated
+	handle(s, op, func(ctx context.Context, in *createIn) (*output[*sheaf.Dataset], error) {
+		if err := ingest.CheckConfig(in.Body.ParseConfig); err != nil {
+			return nil, err
+		}
+		d, err := s.cfg.Catalog.CreateDataset(ctx, sheaf.Dataset{ID: sheaf.NewID(), TenantID: tenantOf(ctx), Name: in.Body.Name, ParseConfig: in.Body.ParseConfig})
+		return &output[*sheaf.Dataset]{d}, err
+	})
+	handle(s, get("/v1/datasets", "List datasets"), func(ctx context.Context, in *ListInput) (*output[List[sheaf.Dataset]], error) {
+		ds, next, err := s.cfg.Catalog.Datasets(ctx, tenantOf(ctx), in.page())
+		return listOf(ds, next), err
+	})
+	handle(s, get("/v1/datasets/{ds}", "Read a dataset"), func(ctx context.Context, in *DatasetPath) (*output[*sheaf.Dataset], error) {
+		d, err := s.dataset(ctx, *in)
+		return &output[*sheaf.Dataset]{d}, err
+	})
+	type patchIn struct {
+		DatasetPath
+		Body struct {
+			Name        string             `json:"name,omitempty" maxLength:"255"`
+			ParseConfig *sheaf.ParseConfig `json:"parser_config,omitempty" doc:"for documents to come; re-parse applies it to old ones"`
+		}
+	}
+	handle(s, huma.Operation{Method: http.MethodPatch, Path: "/v1/datasets/{ds}", Summary: "Change a dataset"}, func(ctx context.Context, in *patchIn) (*output[*sheaf.Dataset], error) {
+		d, err := s.dataset(ctx, in.DatasetPath)
+		if err != nil {
+			return nil, err
+		}
+		if in.Body.Name != "" {
+			d.Name = in.Body.Name
+		}
+		if in.Body.ParseConfig != nil {
+			if err := ingest.CheckConfig(*in.Body.ParseConfig); err != nil {
+				return nil, err
+			}
+			d.ParseConfig = *in.Body.ParseConfig
+		}
+		return &output[*sheaf.Dataset]{d}, s.cfg.Catalog.UpdateDataset(ctx, *d)
+	})
+	handle(s, huma.Operation{Method: http.MethodDelete, Path: "/v1/datasets/{ds}", Summary: "Delete a dataset with its documents"}, func(ctx context.Context, in *DatasetPath) (*output[sheaf.DeleteReceipt], error) {
+		d, err := s.dataset(ctx, *in)
+		if err != nil {
+			return nil, err
+		}
+		r, err := s.cfg.Ingest.DeleteDataset(ctx, d.TenantID, d.ID)
+		return &output[sheaf.DeleteReceipt]{r}, err
+	})
+	for verb, paused := range map[string]bool{"pause": true, "resume": false} {
+		handle(s, post("/v1/datasets/{ds}:"+verb, "Hold or free the dataset's queued work"), func(ctx context.Context, in *DatasetPath) (*output[Paused], error) {
+			d, err := s.dataset(ctx, *in)
+			if err != nil {
+				return nil, err
+			}
+			n, err := s.cfg.Ingest.Pause(ctx, d.TenantID, sheaf.PauseScope{DatasetID: d.ID}, paused)
+			return &output[Paused]{Paused{paused, n}}, err
+		})
+	}
+}
+
+// Paused says what a pause or resume did.
+type Paused struct {
+	Paused bool `json:"paused"`
+	Tasks  int  `json:"tasks" doc:"queued tasks held or freed"`
+}
+
+// BatchRequest selects documents for a batch action.
+type BatchRequest struct {
+	Filter struct {
+		DocumentIDs []string `json:"document_ids,omitempty" maxItems:"10000"`
+		State       []string `json:"state,omitempty"`
+		MediaType   []string `json:"media_type,omitempty"`
+		Query       string   `json:"q,omitempty" maxLength:"255"`
+	} `json:"filter,omitempty" doc:"an empty filter selects every document of the dataset"`
+	ParseConfig *sheaf.ParseConfig `json:"parser_config,omitempty" doc:"fields set here replace the documents' own"`
+	Fresh       bool               `json:"fresh,omitempty" doc:"use no stored result"`
+	DryRun      bool               `json:"dry_run,omitempty" doc:"answer the plan and change nothing"`
+	Scope       string             `json:"scope,omitempty" enum:"failed,all" doc:"of a retry; default failed"`
+}
+
+func (b BatchRequest) filter() sheaf.DocumentFilter {
+	f := sheaf.DocumentFilter{IDs: b.Filter.DocumentIDs, MediaTypes: b.Filter.MediaType, Query: b.Filter.Query}
+	for _, st := range b.Filter.State {
+		f.States = append(f.States, sheaf.DocumentState(st))
+	}
+	return f
+}
+
+func (s *Server) documentRoutes() {
+	type listIn struct {
+		DatasetPath
+		ListInput
+		FilterInput
+	}
+	handle(s, get("/v1/datasets/{ds}/documents", "List documents"), func(ctx context.Context, in *listIn) (*output[List[sheaf.Document]], error) {
+		ds, err := s.dataset(ctx, in.DatasetPath)
+		if err != nil {
+			return nil, err
+		}
+		f := in.filter()
+		f.DatasetID = ds.ID
+		docs, next, err := s.cfg.Catalog.Documents(ctx, ds.TenantID, f, in.page())
+		return listOf(publicAll(docs), next), err
+	})
+	op := get("/v1/datasets/{ds}/documents/{doc}", "Read a document")
+	op.Description = "With Accept: text/event-stream the same address answers its events live; Last-Event-ID resumes."
+	handle(s, op, func(ctx context.Context, in *DocumentPath) (*output[*sheaf.Document], error) {
+		d, err := s.document(ctx, *in)
+		return &output[*sheaf.Document]{d}, err
+	})
+	handle(s, huma.Operation{Method: http.MethodDelete, Path: "/v1/datasets/{ds}/documents/{doc}", Summary: "Delete a document"}, func(ctx context.Context, in *DocumentPath) (*output[sheaf.DeleteReceipt], error) {
+		d, err := s.document(ctx, *in)
+		if err != nil {
+			return nil, err
+		}
+		r, err := s.cfg.Ingest.Delete(ctx, tenantOf(ctx), []string{d.ID})
+		return &output[sheaf.DeleteReceipt]{r}, err
+	})
+	type pagesIn struct {
+		DocumentPath
+		Generation int `query:"generation" minimum:"0" doc:"0 means the newest"`
+	}
+	handle(s, get("/v1/datasets/{ds}/documents/{doc}/pages", "Read the page ledger"), func(ctx context.Context, in *pagesIn) (*output[Pages], error) {
+		d, err := s.document(ctx, in.DocumentPath)
+		if err != nil {
+			return nil, err
+		}
+		l, err := s.cfg.Catalog.UnitLedger(ctx, tenantOf(ctx), d.ID, in.Generation)
+		if l == nil {
+			l = sheaf.Ledger{}
+		}
+		return &output[Pages]{Pages{Unit: d.Unit, Units: d.Units, Counts: l.Counts(), Runs: l}}, err
+	})
+	handle(s, get("/v1/datasets/{ds}/documents/{doc}/generations", "List generations"), func(ctx context.Context, in *DocumentPath) (*output[List[sheaf.Generation]], error) {
+		d, err := s.document(ctx, *in)
+		if err != nil {
+			return nil, err
+		}
+		gens, err := s.cfg.Catalog.Generations(ctx, tenantOf(ctx), d.ID)
+		for i := range gens {
+			gens[i].ParseConfig.Password = ""
+		}
+		return listOf(gens, ""), err
+	})
+	handle(s, get("/v1/datasets/{ds}/documents/{doc}/tasks", "List the tasks of a generation"), func(ctx context.Context, in *pagesIn) (*output[List[Task]], error) {
+		d, err := s.document(ctx, in.DocumentPath)
+		if err != nil {
+			return nil, err
+		}
+		tasks, err := s.cfg.Catalog.Tasks(ctx, tenantOf(ctx), d.ID, in.Generation)
+		return listOf(tasksOf(tasks), ""), err
+	})
+	type chunksIn struct {
+		DocumentPath
+		Limit   int    `query:"limit" minimum:"1" maximum:"1000" default:"50"`
+		Cursor  string `query:"cursor"`
+		Page    int    `query:"page" minimum:"0" doc:"only chunks that touch this page"`
+		RangeID string `query:"range_id" maxLength:"64"`
+	}
+	handle(s, get("/v1/datasets/{ds}/documents/{doc}/chunks", "List the chunks of the live generation in reading order"), func(ctx context.Context, in *chunksIn) (*output[List[sheaf.Chunk]], error) {
+		d, err := s.document(ctx, in.DocumentPath)
+		if err != nil {
+			return nil, err
+		}
+		chunks, next, err := s.chunks(ctx, d, chunkQuery{limit: in.Limit, cursor: in.Cursor, page: in.Page, rangeID: in.RangeID})
+		return listOf(chunks, next), err
+	})
+	handle(s, get("/v1/datasets/{ds}/documents/{doc}/events", "Read a document's events"), func(ctx context.Context, in *struct {
+		DocumentPath
+		EventsInput
+	}) (*output[Events], error) {
+		d, err := s.document(ctx, in.DocumentPath)
+		if err != nil {
+			return nil, err
+		}
+		return s.events(ctx, sheaf.EventFilter{DocumentID: d.ID}, in.EventsInput)
+	})
+	type batchIn struct {
+		DatasetPath
+		TraceHeader
+		DryRun bool `query:"dry_run"`
+		Body   BatchRequest
+	}
+	reparse := post("/v1/datasets/{ds}/documents:reparse", "Parse documents again")
+	reparse.DefaultStatus = http.StatusAccepted
+	reparse.Description = "Starts a new generation of every selected document. What search sees changes only when a new generation has succeeded; unchanged ranges are reused."
+	handle(s, reparse, func(ctx context.Context, in *batchIn) (*accepted[BatchAnswer], error) {
+		ds, err := s.dataset(ctx, in.DatasetPath)
+		if err != nil {
+			return nil, err
+		}
+		r := ingest.ReparseRequest{Filter: in.Body.filter(), Config: in.Body.ParseConfig, Fresh: in.Body.Fresh}
+		if in.DryRun || in.Body.DryRun {
+			plans, err := s.cfg.Ingest.DryRunReparse(ctx, ds, r)
+			return &accepted[BatchAnswer]{Body: BatchAnswer{Plans: plans}}, err
+		}
+		job, err := s.cfg.Ingest.Reparse(ctx, ds, r, s.taskTrace(ctx, in.Traceparent))
+		return acceptedJob(job), err
+	})
+	retry := post("/v1/datasets/{ds}/documents:retry", "Run again what failed")
+	retry.DefaultStatus = http.StatusAccepted
+	handle(s, retry, func(ctx context.Context, in *batchIn) (*accepted[BatchAnswer], error) {
+		ds, err := s.dataset(ctx, in.DatasetPath)
+		if err != nil {
+			return nil, err
+		}
+		scope := ingest.RetryFailed
+		if in.Body.Scope != "" {
+			scope = ingest.RetryScope(in.Body.Scope)
+		}
+		job, err := s.cfg.Ingest.RetryDocuments(ctx, ds, in.Body.filter(), scope, s.taskTrace(ctx, in.Traceparent))
+		return acceptedJob(job), err
+	})
+	handle(s, post("/v1/datasets/{ds}/documents:cancel", "Stop the newest generation of documents"), func(ctx context.Context, in *batchIn) (*output[sheaf.CancelReceipt], error) {
+		ids, err := s.selected(ctx, in.DatasetPath, in.Body)
+		if err != nil {
+			return nil, err
+		}
+		r, err := s.cfg.Ingest.Cancel(ctx, tenantOf(ctx), ids)
+		return &output[sheaf.CancelReceipt]{r}, err
+	})
+	handle(s, post("/v1/datasets/{ds}/documents:delete", "Delete documents"), func(ctx context.Context, in *batchIn) (*output[sheaf.DeleteReceipt], error) {
+		ids, err := s.selected(ctx, in.DatasetPath, in.Body)
+		if err != nil {
+			return nil, err
+		}
+		r, err := s.cfg.Ingest.Delete(ctx, tenantOf(ctx), ids)
+		return &output[sheaf.DeleteReceipt]{r}, err
+	})
+}
+
+// selected resolves a batch filter to ids, at most 10,000 at once.
+func (s *Server) selected(ctx context.Context, p DatasetPath, b BatchRequest) ([]string, error) {
+	ds, err := s.dataset(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	f := b.filter()
+	f.DatasetID = ds.ID
+	var ids []string
+	page := sheaf.Page{Limit: 1000, Ascending: true}
+	for len(ids) < 10_000 {
+		docs, next, err := s.cfg.Catalog.Documents(ctx, ds.TenantID, f, page)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range docs {
+			ids = append(ids, d.ID)
+		}
+		if next == "" {
+			break
+		}
+		page.Cursor = next
+	}
+	return ids, nil
+}
+
+// BatchAnswer is the job of a batch action, or its plan.
+type BatchAnswer struct {
+	Job   *sheaf.Job           `json:"job,omitempty"`
+	Plans []ingest.PlanPreview `json:"plans,omitempty" doc:"of a dry run: at most the first 100 documents"`
+}
+
+func acceptedJob(job *sheaf.Job) *accepted[BatchAnswer] {
+	if job == nil {
+		return nil
+	}
+	return &accepted[BatchAnswer]{Location: "/v1/jobs/" + job.ID, Body: BatchAnswer{Job: job}}
+}
+
+// Pages is a document's page ledger.
+type Pages struct {
+	Unit   sheaf.Unit         `json:"unit"`
+	Units  int                `json:"units"`
+	Counts sheaf.LedgerCounts `json:"counts"`
+	Runs   sheaf.Ledger       `json:"runs" nullable:"false" doc:"verdicts on runs of units, in order"`
+}
+
+// Task is a task as callers see it.
+type Task struct {
+	ID         string            `json:"id"`
+	DocumentID string            `json:"document_id"`
+	JobID      string            `json:"job_id"`
+	Generation int               `json:"generation"`
+	Kind       sheaf.TaskKind    `json:"kind"`
+	Unit       sheaf.Unit        `json:"unit,omitempty"`
+	Range      *sheaf.Range      `json:"range,omitempty"`
+	Cost       int               `json:"cost"`
+	Lane       sheaf.Lane        `json:"lane"`
+	State      sheaf.TaskState   `json:"state"`
+	Attempts   int               `json:"attempts"`
+	Failures   int               `json:"failures"`
+	Lost       int               `json:"lost"`
+	Worker     string            `json:"worker,omitempty"`
+	RunAt      time.Time         `json:"run_at"`
+	CreatedAt  time.Time         `json:"created_at"`
+	StartedAt  time.Time         `json:"started_at,omitzero"`
+	FinishedAt time.Time         `json:"finished_at,omitzero"`
+	DurationMS int64             `json:"duration_ms,omitempty"`
+	RangeID    string            `json:"range_id,omitempty"`
+	Chunks     int               `json:"chunks"`
+	Tokens     int               `json:"tokens"`
+	Reused     bool              `json:"reused,omitempty"`
+	Digest     string            `json:"digest,omitempty"`
+	Ledger     sheaf.Ledger      `json:"ledger,omitempty"`
+	Stages     []sheaf.StageTime `json:"stages,omitempty"`
+	Failure    *sheaf.Failure    `json:"failure,omitempty"`
+	Warnings   []sheaf.Warning   `json:"warnings,omitempty"`
+}
+
+func tasksOf(ts []sheaf.Task) []Task {
+	out := make([]Task, len(ts))
+	for i := range ts {
+		out[i] = taskOf(&ts[i])
+	}
+	return out
+}
+
+func taskOf(t *sheaf.Task) Task {
+	out := Task{
+		ID: t.ID, DocumentID: t.DocumentID, JobID: t.JobID, Generation: t.Generation, Kind: t.Kind, Unit: t.Unit, Cost: t.Cost, Lane: t.Lane,
+		State: t.State, Attempts: t.Attempts, Failures: t.FailCount, Lost: t.LostCount, Worker: t.WorkerID,
+		RunAt: t.RunAt, CreatedAt: t.CreatedAt, StartedAt: t.StartedAt, FinishedAt: t.FinishedAt,
+		RangeID: t.Result.RangeID, Chunks: t.Result.Chunks, Tokens: t.Result.Tokens, Reused: t.Result.Reused, Digest: t.Digest,
+		Ledger: t.Result.Ledger, Stages: t.Result.Stages, Failure: t.Failure, Warnings: t.Result.Warnings,
+	}
+	if t.Range.From > 0 {
+		r := t.Range
+		out.Range = &r
+	}
+	if !t.StartedAt.IsZero() && !t.FinishedAt.IsZero() {
+		out.DurationMS = t.FinishedAt.Sub(t.StartedAt).Milliseconds()
+	}
+	return out
+}
+
+func (s *Server) jobRoutes() {
+	type jobIn struct {
+		JobPath
+		Wait string `query:"wait" doc:"long-poll: answer when the job has ended or after this long, at most 60s"`
+	}
+	op := get("/v1/jobs/{job}", "Read a job")
+	op.Description = "With Accept: text/event-stream the same address answers its events live; Last-Event-ID resumes."
+	handle(s, op, func(ctx context.Context, in *jobIn) (*output[*sheaf.Job], error) {
+		job, err := s.waitForJob(ctx, in.Job, in.Wait)
+		return &output[*sheaf.Job]{job}, err
+	})
+	type listIn struct {
+		ListInput
+		Dataset string `query:"dataset" doc:"id or name"`
+	}
+	handle(s, get("/v1/jobs", "List jobs"), func(ctx context.Context, in *listIn) (*output[List[sheaf.Job]], error) {
+		id := ""
+		if in.Dataset != "" {
+			ds, err := s.dataset(ctx, DatasetPath{in.Dataset})
+			if err != nil {
+				return nil, err
+			}
+			id = ds.ID
+		}
+		jobs, next, err := s.cfg.Catalog.Jobs(ctx, tenantOf(ctx), id, in.page())
+		return listOf(jobs, next), err
+	})
+	type pageIn struct {
+		JobPath
+		ListInput
+	}
+	handle(s, get("/v1/jobs/{job}/documents", "List a job's documents"), func(ctx context.Context, in *pageIn) (*output[List[sheaf.Document]], error) {
+		docs, next, err := s.cfg.Catalog.JobDocuments(ctx, tenantOf(ctx), in.Job, in.page())
+		return listOf(publicAll(docs), next), err
+	})
+	handle(s, get("/v1/jobs/{job}/errors", "List what failed in a job"), func(ctx context.Context, in *pageIn) (*output[List[sheaf.JobError]], error) {
+		errs, next, err := s.cfg.Catalog.JobErrors(ctx, tenantOf(ctx), in.Job, in.page())
+		return listOf(errs, next), err
+	})
+	handle(s, get("/v1/jobs/{job}/events", "Read a job's events"), func(ctx context.Context, in *struct {
+		JobPath
+		EventsInput
+	}) (*output[Events], error) {
+		if _, err := s.cfg.Catalog.Job(ctx, tenantOf(ctx), in.Job); err != nil {
+			return nil, err
+		}
+		return s.events(ctx, sheaf.EventFilter{JobID: in.Job}, in.EventsInput)
+	})
+	handle(s, post("/v1/jobs/{job}:cancel", "Stop a job"), func(ctx context.Context, in *JobPath) (*output[sheaf.CancelReceipt], error) {
+		r, err := s.cfg.Ingest.CancelJob(ctx, tenantOf(ctx), in.Job)
+		return &output[sheaf.CancelReceipt]{r}, err
+	})
+	for verb, paused := range map[string]bool{"pause": true, "resume": false} {
+		handle(s, post("/v1/jobs/{job}:"+verb, "Hold or free a job's queued work"), func(ctx context.Context, in *JobPath) (*output[Paused], error) {
+			n, err := s.cfg.Ingest.Pause(ctx, tenantOf(ctx), sheaf.PauseScope{JobID: in.Job}, paused)
+			return &output[Paused]{Paused{paused, n}}, err
+		})
+	}
+	type retryIn struct {
+		JobPath
+		TraceHeader
+		Body struct {
+			Scope string `json:"scope" enum:"failed,all" default:"failed" doc:"failed: only the units that could not be read"`
+		}
+	}
+	retry := post("/v1/jobs/{job}:retry", "Run again what failed in a job")
+	retry.DefaultStatus = http.StatusAccepted
+	handle(s, retry, func(ctx context.Context, in *retryIn) (*accepted[BatchAnswer], error) {
+		job, err := s.cfg.Ingest.Retry(ctx, tenantOf(ctx), in.Job, ingest.RetryScope(in.Body.Scope), s.taskTrace(ctx, in.Traceparent))
+		return acceptedJob(job), err
+	})
+}
+
+// maxWait bounds a long poll.
+const maxWait = time.Minute
+
+// waitForJob reads a job, waiting for its end as long as wait says.
+func (s *Server) waitForJob(ctx context.Context, id, wait string) (*sheaf.Job, error) {
+	var d time.Duration
+	if wait != "" {
+		var err error
+		if d, err = time.ParseDuration(wait); err != nil || d < 0 {
+			return nil, newProblem(400, "", "wait must be a duration such as 30s")
+		}
+	}
+	begun := time.Now()
+	for {
+		job, err := s.cfg.Ingest.Job(ctx, tenantOf(ctx), id)
+		waited := time.Since(begun)
+		if err != nil || job.State.Terminal() || waited >= min(d, maxWait) {
+			return job, err
+		}
+		// Each look sums all tasks of the job: often while it may end any
+		// moment, seldom while it takes long. measured: ten looks a second
+		// were a sixth of the CPU time of the service while it ingested.
+		select {
+		case <-time.After(min(max(waited/8, 20*time.Millisecond), time.Second, min(d, maxWait)-waited)):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (s *Server) searchRoutes() {
+	type in struct {
+		DatasetPath
+		Body search.Request
+	}
+	handle(s, post("/v1/datasets/{ds}/search", "Search a dataset"), func(ctx context.Context, in *in) (*output[*search.Response], error) {
+		ds, err := s.dataset(ctx, in.DatasetPath)
+		if err != nil {
+			return nil, err
+		}
+		in.Body.Datasets = []string{ds.ID}
+		out, err := s.cfg.Search.Search(ctx, ds.TenantID, in.Body)
+		return &output[*search.Response]{out}, err
+	})
+	type all struct{ Body search.Request }
+	handle(s, post("/v1/search", "Search several datasets, or all"), func(ctx context.Context, in *all) (*output[*search.Response], error) {
+		for i, name := range in.Body.Datasets {
+			ds, err := s.dataset(ctx, DatasetPath{name})
+			if err != nil {
+				return nil, err
+			}
+			in.Body.Datasets[i] = ds.ID
+		}
+		out, err := s.cfg.Search.Search(ctx, tenantOf(ctx), in.Body)
+		return &output[*search.Response]{out}, err
+	})
+}
+
+func (s *Server) queueRoutes() {
+	handle(s, get("/v1/queues", "Read the tenant's queue"), func(ctx context.Context, _ *struct{}) (*output[List[sheaf.TenantQueue]], error) {
+		tenant := tenantOf(ctx)
+		if !s.cfg.Auth {
+			tenant = "" // the embedded default shows everything to its one user
+		}
+		qs, err := s.cfg.Catalog.Queues(ctx, tenant)
+		return listOf(qs, ""), err
+	})
+	for verb, paused := range map[string]bool{"pause": true, "resume": false} {
+		handle(s, post("/v1/queues:"+verb, "Hold or free the tenant's queued work"), func(ctx context.Context, _ *struct{}) (*output[Paused], error) {
+			n, err := s.cfg.Ingest.Pause(ctx, tenantOf(ctx), sheaf.PauseScope{Tenant: true}, paused)
+			return &output[Paused]{Paused{paused, n}}, err
+		})
+	}
+	handle(s, get("/v1/executors", "List live executors"), func(ctx context.Context, _ *struct{}) (*output[List[sheaf.WorkerStatus]], error) {
+		ws, err := s.cfg.Catalog.Workers(ctx)
+		if s.cfg.Auth {
+			// Task ids of other tenants are nobody's business.
+			for i := range ws {
+				ws[i].Running = nil
+			}
+		}
+		return listOf(ws, ""), err
+	})
+	type deadIn struct {
+		ListInput
+		Kind     string `query:"kind"`
+		Code     string `query:"code"`
+		Category string `query:"category"`
+		Document string `query:"document"`
+		Job      string `query:"job"`
+	}
+	handle(s, get("/v1/dead-letters", "List tasks that will not be retried"), func(ctx context.Context, in *deadIn) (*output[List[Task]], error) {
+		ts, next, err := s.cfg.Catalog.DeadLetters(ctx, tenantOf(ctx), sheaf.DeadLetterFilter{
+			Kind: sheaf.TaskKind(in.Kind), Code: in.Code, Category: sheaf.Category(in.Category), DocumentID: in.Document, JobID: in.Job,
+		}, in.page())
+		return listOf(tasksOf(ts), next), err
+	})
+	type actIn struct {
+		Body struct {
+			IDs      []string `json:"ids,omitempty" maxItems:"10000"`
+			Kind     string   `json:"kind,omitempty"`
+			Code     string   `json:"code,omitempty"`
+			Category string   `json:"category,omitempty"`
+			Document string   `json:"document_id,omitempty"`
+			Job      string   `json:"job_id,omitempty"`
+		}
+	}
+	filter := func(in *actIn) sheaf.DeadLetterFilter {
+		b := in.Body
+		return sheaf.DeadLetterFilter{IDs: b.IDs, Kind: sheaf.TaskKind(b.Kind), Code: b.Code, Category: sheaf.Category(b.Category), DocumentID: b.Document, JobID: b.Job}
+	}
+	handle(s, post("/v1/dead-letters:retry", "Give dead tasks a new budget"), func(ctx context.Context, in *actIn) (*output[Count], error) {
+		n, err := s.cfg.Catalog.RetryDead(ctx, tenantOf(ctx), filter(in))
+		if err == nil && n > 0 {
+			_ = s.cfg.Queue.Wake(ctx) // only a bell
+		}
+		return &output[Count]{Count{n}}, err
+	})
+	handle(s, post("/v1/dead-letters:purge", "Remove dead tasks"), func(ctx context.Context, in *actIn) (*output[Count], error) {
+		n, err := s.cfg.Catalog.PurgeDead(ctx, tenantOf(ctx), filter(in))
+		return &output[Count]{Count{n}}, err
+	})
+	if s.cfg.Doctor != nil {
+		type doctorIn struct {
+			Body struct {
+				Repair bool `json:"repair,omitempty" doc:"cure what can be cured"`
+			}
+		}
+		handle(s, post("/v1/doctor", "Compare database, index and blob store"), func(ctx context.Context, in *doctorIn) (*output[*doctor.Report], error) {
+			r, err := s.cfg.Doctor(ctx, in.Body.Repair)
+			return &output[*doctor.Report]{r}, err
+		})
+	}
+	type taskIn struct {
+		Task string `path:"task" maxLength:"64"`
+	}
+	handle(s, get("/v1/tasks/{task}", "Read a task with its history"), func(ctx context.Context, in *taskIn) (*output[TaskHistory], error) {
+		t, err := s.cfg.Catalog.Task(ctx, tenantOf(ctx), in.Task)
+		if err != nil {
+			return nil, err
+		}
+		evs, err := s.cfg.Catalog.TaskEvents(ctx, tenantOf(ctx), in.Task)
+		if evs == nil {
+			evs = []sheaf.Event{}
+		}
+		return &output[TaskHistory]{TaskHistory{Task: taskOf(t), Events: evs}}, err
+	})
+}
+
+// TaskHistory is a task and all that happened to it.
+type TaskHistory struct {
+	Task
+	Events []sheaf.Event `json:"events" nullable:"false"`
+}
+
+// Count answers how many rows an action changed.
+type Count struct {
+	Count int `json:"count"`
+}
+
+// EventsInput pages through the log.
+type EventsInput struct {
+	After int64 `query:"after" minimum:"0" doc:"sequence number of the last event seen"`
+	Limit int   `query:"limit" minimum:"1" maximum:"3000" default:"200"`
+}
+
+// Events is a slice of the log.
+type Events struct {
+	Items []sheaf.Event `json:"items" nullable:"false"`
+	Last  int64         `json:"last" doc:"pass as after to go on"`
+}
+
+func (s *Server) events(ctx context.Context, f sheaf.EventFilter, in EventsInput) (*output[Events], error) {
+	evs, err := s.cfg.Catalog.Events(ctx, tenantOf(ctx), f, in.After, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	out := Events{Items: evs, Last: in.After}
+	if evs == nil {
+		out.Items = []sheaf.Event{}
+	}
+	if n := len(evs); n > 0 {
+		out.Last = evs[n-1].Seq
+	}
+	return &output[Events]{out}, nil
+}
+
+func atoi(s string) int {
+	n, _ := strconv.Atoi(s) // 0 for anything else
+	return n
+}

@@ -1,0 +1,538 @@
+// Package api is the HTTP face of the pipeline: /v1, its OpenAPI description,
+// problem+json, live events, keys and quotas. It holds no state of its own:
+// any number of API processes answer alike.
+package api
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"sheaf"
+	"sheaf/ingest"
+	"sheaf/internal/blob"
+	"sheaf/internal/doctor"
+	"sheaf/internal/logctx"
+	"sheaf/internal/queue"
+	"sheaf/internal/search"
+	"sheaf/parser/child"
+)
+
+// Renderer draws pages. *child.Pool is one.
+type Renderer interface {
+	Render(ctx context.Context, src child.Source, n, dpi int) (image []byte, mediaType string, err error)
+}
+
+// Check asks one dependency whether it can do its work.
+type Check struct {
+	Name string
+	Ping func(ctx context.Context) error
+}
+
+// Tracer draws spans of requests. Each of Request and Stage returns the span's
+// context and what ends it.
+type Tracer interface {
+	// Request begins a span; traceparent is the caller's, "" for none.
+	Request(ctx context.Context, traceparent, name string, attrs ...slog.Attr) (context.Context, func(error))
+	Stage(ctx context.Context, name string) (context.Context, func(error))
+	Annotate(ctx context.Context, attrs ...slog.Attr)
+	// Traceparent names the context's span, for tasks that continue its trace.
+	Traceparent(ctx context.Context) string
+}
+
+// Config holds the parts that the API speaks for.
+type Config struct {
+	Catalog  sheaf.Catalog
+	Stats    sheaf.StatsCatalog
+	Ingest   *ingest.Service
+	Search   *search.Searcher
+	Blobs    blob.Store
+	Files    ingest.Files
+	Renderer Renderer // nil: no page images
+	Queue    queue.Queue
+	Checks   []Check
+	Doctor   func(ctx context.Context, repair bool) (*doctor.Report, error) // nil: no /v1/doctor
+	Metrics  http.Handler                                                   // nil: no /metrics
+	Page     http.Handler                                                   // what is served at /; nil: nothing
+	Log      *slog.Logger
+	Trace    Tracer // nil: no spans; tasks then carry the caller's traceparent
+	Version  string
+
+	Auth           bool     // keys are asked for; else everything is the local tenant's
+	AllowURLs      []string // hosts that {"url": …} may name
+	MaxUploadBytes int64
+	EventPoll      time.Duration // how often a live stream looks for events, default 100 ms
+}
+
+// Server answers requests.
+type Server struct {
+	cfg Config
+	log *slog.Logger
+	api huma.API
+	mux *http.ServeMux
+}
+
+// New builds the routes.
+func New(cfg Config) *Server {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	cfg.EventPoll = cmp.Or(cfg.EventPoll, 100*time.Millisecond)
+	s := &Server{cfg: cfg, log: cfg.Log, mux: http.NewServeMux()}
+	hc := huma.DefaultConfig("Sheaf", cmp.Or(cfg.Version, "dev"))
+	hc.Info.Description = "Document ingestion: upload, true progress, search with exact citations."
+	hc.OpenAPIPath, hc.DocsPath, hc.SchemasPath = "/openapi", "", ""
+	hc.CreateHooks = nil // no $schema members in answers
+	schemas := huma.NewMapRegistry("#/components/schemas/", schemaName)
+	schemas.RegisterTypeAlias(reflect.TypeFor[sheaf.Range](), reflect.TypeFor[[2]int]()) // as it is in JSON
+	hc.Components.Schemas = schemas
+	hc.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		"bearer": {Type: "http", Scheme: "bearer"}, "key": {Type: "apiKey", In: "header", Name: "X-Api-Key"},
+	}
+	hc.Security = []map[string][]string{{"bearer": {}}, {"key": {}}}
+	s.api = huma.NewAPI(hc, verbAdapter{humago.NewAdapter(s.mux, "")})
+	s.routes()
+	return s
+}
+
+// schemaName keeps types of the same name apart: those of search begin with it.
+func schemaName(t reflect.Type, hint string) string {
+	name := huma.DefaultSchemaNamer(t, hint)
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if strings.HasSuffix(t.PkgPath(), "/search") {
+		return "Search" + name
+	}
+	return name
+}
+
+// OpenAPI is the description of the routes, as JSON.
+func (s *Server) OpenAPI() ([]byte, error) { return json.MarshalIndent(s.api.OpenAPI(), "", "  ") }
+
+// Handler is the whole server.
+func (s *Server) Handler() http.Handler {
+	var h http.Handler = http.HandlerFunc(s.serve)
+	h = s.idempotent(h)
+	h = s.authenticate(h)
+	return s.identify(h)
+}
+
+// verb matches the action at the end of a path: /v1/jobs/{job}:cancel.
+var verb = regexp.MustCompile(`^(.+):([a-z]+)$`)
+
+// verbAdapter lets operations be described with their verb behind a colon,
+// which net/http patterns cannot hold: inside, the verb is a segment ":verb".
+type verbAdapter struct{ huma.Adapter }
+
+func (a verbAdapter) Handle(op *huma.Operation, handler func(huma.Context)) {
+	inner := *op
+	inner.Path = verbPath(op.Path)
+	a.Adapter.Handle(&inner, handler)
+}
+
+func verbPath(p string) string {
+	if m := verb.FindStringSubmatch(p); m != nil {
+		return m[1] + "/:" + m[2]
+	}
+	return p
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	if strings.HasPrefix(r.URL.Path, "/v1/") {
+		if p := verbPath(r.URL.Path); p != r.URL.Path && r.Method == http.MethodPost {
+			u := *r.URL
+			u.Path, u.RawPath = p, ""
+			r = r.Clone(r.Context())
+			r.URL = &u
+		}
+		if r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
+			if s.stream(w, r) {
+				return
+			}
+		}
+		if _, pattern := s.mux.Handler(r); pattern == "" {
+			// Let the mux tell 405 from 404, in our own words.
+			rec := &statusOnly{header: http.Header{}}
+			s.mux.ServeHTTP(rec, r)
+			if rec.status == http.StatusMethodNotAllowed {
+				w.Header().Set("Allow", rec.header.Get("Allow"))
+				s.writeProblem(w, r, newProblem(405, "", fmt.Sprintf("%s is not possible here; %s is", r.Method, rec.header.Get("Allow"))))
+				return
+			}
+			s.writeProblem(w, r, newProblem(404, "", "there is nothing at "+r.URL.Path+"; /docs lists what there is"))
+			return
+		}
+	}
+	// The page answers every address that is nobody else's, but none of the
+	// API's: a wrong one must be a 404 there.
+	if _, pattern := s.mux.Handler(r); pattern == "" && s.cfg.Page != nil && !strings.HasPrefix(r.URL.Path, "/v1") && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+		s.cfg.Page.ServeHTTP(w, r)
+		return
+	}
+	s.mux.ServeHTTP(w, r)
+}
+
+type statusOnly struct {
+	header http.Header
+	status int
+}
+
+func (s *statusOnly) Header() http.Header         { return s.header }
+func (s *statusOnly) Write(b []byte) (int, error) { return len(b), nil }
+func (s *statusOnly) WriteHeader(n int)           { s.status = n }
+
+type contextKey int
+
+const (
+	requestIDKey contextKey = iota
+	principalKey
+	callerKey
+)
+
+// principal is who asks. It can only be put into a context by this package.
+type principal struct {
+	tenant string
+	scopes []string
+}
+
+// caller is filled in by authenticate for the line that identify logs last.
+type caller struct{ tenant string }
+
+func withCaller(ctx context.Context) (context.Context, *caller) {
+	c := &caller{}
+	return context.WithValue(ctx, callerKey, c), c
+}
+
+func requestID(ctx context.Context) string {
+	id, _ := ctx.Value(requestIDKey).(string)
+	return id
+}
+
+func tenantOf(ctx context.Context) string {
+	p, _ := ctx.Value(principalKey).(principal)
+	return p.tenant
+}
+
+// identify gives every request an id, logs its end and turns a panic into a 500.
+func (s *Server) identify(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := r.Header.Get("X-Request-Id")
+		if len(id) == 0 || len(id) > 64 || strings.ContainsFunc(id, func(c rune) bool { return c <= ' ' || c > '~' }) {
+			id = sheaf.NewID()
+		}
+		w.Header().Set("X-Request-Id", id)
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		ctx := logctx.With(context.WithValue(r.Context(), requestIDKey, id), slog.String("request", id))
+		ctx, who := withCaller(ctx)
+		ctx, endSpan := s.span(ctx, r, id)
+		r = r.WithContext(ctx)
+		begun := time.Now()
+		rec := &recorder{ResponseWriter: w, status: 200}
+		defer func() {
+			ctx := logctx.With(ctx, slog.String("tenant", who.tenant))
+			defer func() { endSpan(who.tenant, rec.status) }()
+			if p := recover(); p != nil {
+				if p == http.ErrAbortHandler {
+					panic(p)
+				}
+				rec.status = 500
+				s.log.ErrorContext(ctx, "handler panicked", "path", r.URL.Path, "panic", fmt.Sprint(p))
+				if !rec.wrote {
+					s.writeProblem(w, r, newProblem(500, "", "something went wrong inside Sheaf; the log has the details under this request id"))
+				}
+				return
+			}
+			s.log.DebugContext(ctx, "request", "method", r.Method, "path", r.URL.Path, "status", rec.status, "ms", time.Since(begun).Milliseconds())
+		}()
+		next.ServeHTTP(rec, r)
+	})
+}
+
+// span begins the span of a request to /v1, named after its route: an address
+// would make a name of its own for each document.
+func (s *Server) span(ctx context.Context, r *http.Request, id string) (context.Context, func(tenant string, status int)) {
+	if s.cfg.Trace == nil || !strings.HasPrefix(r.URL.Path, "/v1/") {
+		return ctx, func(string, int) {}
+	}
+	name := s.routeOf(r)
+	ctx, end := s.cfg.Trace.Request(ctx, traceOf(r.Header.Get("traceparent")), name, slog.String("request", id), slog.String("http.request.method", r.Method), slog.String("url.path", r.URL.Path))
+	return ctx, func(tenant string, status int) {
+		s.cfg.Trace.Annotate(ctx, slog.String("tenant", tenant), slog.Int("http.response.status_code", status))
+		var err error
+		if status >= 500 {
+			err = errors.New(http.StatusText(status))
+		}
+		end(err)
+	}
+}
+
+// routeOf is the pattern that a request will match, such as
+// "POST /v1/jobs/{job}:cancel".
+func (s *Server) routeOf(r *http.Request) string {
+	u := *r.URL
+	if r.Method == http.MethodPost {
+		u.Path, u.RawPath = verbPath(u.Path), ""
+	}
+	probe := r.Clone(r.Context())
+	probe.URL = &u
+	_, pattern := s.mux.Handler(probe)
+	if pattern == "" || pattern == "GET /" {
+		return r.Method + " unknown"
+	}
+	return strings.Replace(pattern, "/:", ":", 1)
+}
+
+// stage runs f within a span of its own.
+func (s *Server) stage(ctx context.Context, name string, f func(ctx context.Context) error) error {
+	if s.cfg.Trace == nil {
+		return f(ctx)
+	}
+	ctx, end := s.cfg.Trace.Stage(ctx, name)
+	err := f(ctx)
+	end(err)
+	return err
+}
+
+// recorder remembers the status for the log.
+type recorder struct {
+	http.ResponseWriter
+	status int
+	wrote  bool
+}
+
+func (r *recorder) WriteHeader(n int) {
+	r.status, r.wrote = n, true
+	r.ResponseWriter.WriteHeader(n)
+}
+
+func (r *recorder) Write(b []byte) (int, error) {
+	r.wrote = true
+	return r.ResponseWriter.Write(b)
+}
+
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// HashKey is what is stored of an API key's secret.
+func HashKey(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}
+
+// authenticate finds out whose request it is. Without keys everything belongs
+// to the local tenant, and requests that a web page of another origin sent are
+// refused: a browser would lend them the user's loopback access.
+func (s *Server) authenticate(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		open := !strings.HasPrefix(r.URL.Path, "/v1/")
+		p := principal{tenant: sheaf.LocalTenant, scopes: []string{"admin"}}
+		switch {
+		case !s.cfg.Auth:
+			if err := sameOrigin(r); err != nil {
+				s.writeProblem(w, r, err)
+				return
+			}
+		case !open:
+			secret := r.Header.Get("X-Api-Key")
+			if b, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+				secret = strings.TrimSpace(b)
+			}
+			if secret == "" {
+				s.writeProblem(w, r, newProblem(401, "", "send an API key as `Authorization: Bearer KEY` or `X-Api-Key: KEY`"))
+				return
+			}
+			key, err := s.cfg.Catalog.KeyByHash(r.Context(), HashKey(secret))
+			if errors.Is(err, sheaf.ErrNotFound) {
+				s.writeProblem(w, r, newProblem(401, "", "the API key is unknown or revoked"))
+				return
+			}
+			if err != nil {
+				s.writeProblem(w, r, err)
+				return
+			}
+			p = principal{tenant: key.TenantID, scopes: key.Scopes}
+			if need := neededScope(r); !allows(p.scopes, need) {
+				s.writeProblem(w, r, newProblem(403, "", fmt.Sprintf("the API key lacks the scope %q", need)))
+				return
+			}
+		}
+		if who, ok := r.Context().Value(callerKey).(*caller); ok {
+			who.tenant = p.tenant
+		}
+		ctx := logctx.With(context.WithValue(r.Context(), principalKey, p), slog.String("tenant", p.tenant))
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// neededScope is read for what changes nothing, else write. A search is a POST
+// that changes nothing.
+func neededScope(r *http.Request) string {
+	if strings.HasPrefix(r.URL.Path, "/v1/doctor") {
+		return "admin" // it looks at, and repairs, what belongs to all tenants
+	}
+	if r.Method == http.MethodGet || r.Method == http.MethodHead || strings.HasSuffix(r.URL.Path, "/search") {
+		return "read"
+	}
+	return "write"
+}
+
+func allows(scopes []string, need string) bool {
+	return slices.Contains(scopes, "admin") || slices.Contains(scopes, need) || need == "read" && slices.Contains(scopes, "write")
+}
+
+// sameOrigin refuses cross-site requests and foreign Host headers (DNS
+// rebinding) where no key protects the API.
+func sameOrigin(r *http.Request) error {
+	host := r.Host
+	if h, _, ok := strings.Cut(host, ":"); ok && !strings.HasPrefix(host, "[") {
+		host = h
+	}
+	if host != "localhost" && host != "127.0.0.1" && !strings.HasPrefix(r.Host, "[::1]") && host != "" {
+		return newProblem(403, "foreign_host", "this server answers on loopback only; turn on server.auth to serve other hosts")
+	}
+	if o := r.Header.Get("Origin"); o != "" {
+		u, err := url.Parse(o)
+		if err != nil || u.Host != r.Host {
+			return newProblem(403, "foreign_origin", "a page of another site may not use this server; turn on server.auth and send a key")
+		}
+	}
+	if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" && r.Method != http.MethodGet {
+		return newProblem(403, "foreign_origin", "a page of another site may not use this server; turn on server.auth and send a key")
+	}
+	return nil
+}
+
+// maxReplay bounds an answer that is kept for a repeated Idempotency-Key.
+const maxReplay = 1 << 20
+
+// kept is an answer as it is stored.
+type kept struct {
+	Status int         `json:"status"`
+	Header http.Header `json:"header"`
+	Body   []byte      `json:"body"`
+}
+
+// idempotent answers a repeated POST or PUT with the first one's answer.
+func (s *Server) idempotent(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key := r.Header.Get("Idempotency-Key")
+		if key == "" || r.Method != http.MethodPost && r.Method != http.MethodPut || !strings.HasPrefix(r.URL.Path, "/v1/") {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if len(key) > 128 {
+			s.writeProblem(w, r, newProblem(400, "", "Idempotency-Key is longer than 128 characters"))
+			return
+		}
+		tenant := tenantOf(r.Context())
+		media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";") // the boundary differs each time
+		sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %s %d", r.Method, r.URL.RequestURI(), media, r.ContentLength))
+		begun, answer, err := s.cfg.Catalog.Idempotent(r.Context(), tenant, key, hex.EncodeToString(sum[:]))
+		switch {
+		case errors.Is(err, sheaf.ErrConflict):
+			s.writeProblem(w, r, newProblem(422, "idempotency_key_reused", "this Idempotency-Key was used with another request; use a new one"))
+			return
+		case err != nil:
+			s.writeProblem(w, r, err)
+			return
+		case !begun && answer == nil:
+			w.Header().Set("Retry-After", "1")
+			s.writeProblem(w, r, newProblem(409, "in_progress", "the first request with this Idempotency-Key is still at work; ask again"))
+			return
+		case !begun:
+			var k kept
+			if err := json.Unmarshal(answer, &k); err != nil {
+				s.writeProblem(w, r, err)
+				return
+			}
+			for name, vs := range k.Header {
+				w.Header()[name] = vs
+			}
+			w.Header().Set("Idempotent-Replayed", "true")
+			w.WriteHeader(k.Status)
+			_, _ = w.Write(k.Body)
+			return
+		}
+		rec := &keeper{ResponseWriter: w, status: 200}
+		done := false
+		defer func() {
+			// The client may be gone: the record must be closed all the same.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), 10*time.Second)
+			defer cancel()
+			if !done || rec.status >= 500 || rec.status == 429 || rec.body.Len() > maxReplay {
+				if err := s.cfg.Catalog.DropIdempotent(ctx, tenant, key); err != nil {
+					s.log.WarnContext(ctx, "an idempotency key stays closed until it expires", "error", err)
+				}
+				return
+			}
+			h := http.Header{}
+			for _, name := range []string{"Content-Type", "Location"} {
+				if v := w.Header().Get(name); v != "" {
+					h.Set(name, v)
+				}
+			}
+			b, _ := json.Marshal(kept{Status: rec.status, Header: h, Body: rec.body.Bytes()})
+			if err := s.cfg.Catalog.FinishIdempotent(ctx, tenant, key, b); err != nil {
+				s.log.WarnContext(ctx, "an answer could not be kept for its idempotency key", "error", err)
+			}
+		}()
+		next.ServeHTTP(rec, r)
+		done = true
+	})
+}
+
+// keeper copies an answer while it is sent.
+type keeper struct {
+	http.ResponseWriter
+	status int
+	body   bytes.Buffer
+}
+
+func (k *keeper) WriteHeader(n int) {
+	k.status = n
+	k.ResponseWriter.WriteHeader(n)
+}
+
+func (k *keeper) Write(b []byte) (int, error) {
+	if k.body.Len() <= maxReplay {
+		k.body.Write(b)
+	}
+	return k.ResponseWriter.Write(b)
+}
+
+func (k *keeper) Unwrap() http.ResponseWriter { return k.ResponseWriter }
+
+var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
+
+// traceOf is a W3C trace context if it is a valid one, else "".
+func traceOf(h string) string {
+	if traceparent.MatchString(h) {
+		return h
+	}
+	return ""
+}
+
+// taskTrace is the trace that tasks of this request continue: this server's
+// span, or without a tracer the caller's own.
+func (s *Server) taskTrace(ctx context.Context, header string) string {
+	if s.cfg.Trace != nil {
+		return s.cfg.Trace.Traceparent(ctx)
+	}
+	return traceOf(header)
+}

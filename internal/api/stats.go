@@ -1,0 +1,38 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	"sheaf"
+)
+
+// statsRoutes describe the last hour, when the store can.
+func (s *Server) statsRoutes() {
+	type in struct {
+		Minutes int `query:"minutes" minimum:"1" maximum:"180" default:"60"`
+	}
+	handle(s, get("/v1/stats", "Read throughput and stage times of the last minutes"), func(ctx context.Context, in *in) (*output[*sheaf.Stats], error) {
+		tenant := tenantOf(ctx)
+		if !s.cfg.Auth {
+			tenant = "" // as with the queues
+		}
+		st, err := s.cfg.Stats.Stats(ctx, tenant, in.Minutes)
+		return &output[*sheaf.Stats]{st}, err
+	})
+}
+
+// streamStart is the event behind which a stream begins: the one the client
+// saw last, or, with ?after=now, the newest.
+func (s *Server) streamStart(r *http.Request) (int64, error) {
+	from := r.Header.Get("Last-Event-ID")
+	if from == "" {
+		from = r.URL.Query().Get("after")
+	}
+	if from == "now" {
+		return s.cfg.Stats.LastEvent(r.Context(), tenantOf(r.Context()))
+	}
+	n, _ := strconv.ParseInt(from, 10, 64) // anything else means from the start
+	return n, nil
+}
