@@ -1,0 +1,114 @@
+// @ts-check
+/** The HTTP API of the server that the page came from. */
+
+/** @typedef {import("./types.js").Doc} Doc */
+
+/** An answer that is not a success, with the server's own words. */
+export class ApiError extends Error {
+  /** @param {number} status @param {any} problem @param {number} retryAfter seconds */
+  constructor(status, problem, retryAfter = 0) {
+    super(problem?.detail || problem?.title || `The server answered ${status}.`);
+    this.status = status;
+    this.code = problem?.code || "";
+    this.retryAfter = retryAfter;
+  }
+}
+
+const slot = "sheaf-key";
+
+/** The API key lives as long as the tab. */
+export const key = () => sessionStorage.getItem(slot) || "";
+
+/** @param {string} k */
+export function setKey(k) {
+  if (k) sessionStorage.setItem(slot, k);
+  else sessionStorage.removeItem(slot);
+}
+
+/** @returns {Record<string, string>} */
+export const auth = () => (key() ? { "X-Api-Key": key() } : {});
+
+/** Is told when the server asks for a key. @type {{ask: () => void}} */
+export const onUnauthorized = { ask() {} };
+
+/**
+ * @param {string} path
+ * @param {RequestInit} [init]
+ * @returns {Promise<Response>}
+ */
+export async function request(path, init = {}) {
+  let r;
+  try {
+    r = await fetch(path, { ...init, headers: { ...auth(), ...init.headers } });
+  } catch (e) {
+    if (init.signal?.aborted) throw e;
+    throw new ApiError(0, { detail: "The server does not answer. Is it running? The page tries again by itself." });
+  }
+  if (r.ok) return r;
+  const problem = await r.json().catch(() => null);
+  if (r.status === 401) onUnauthorized.ask();
+  throw new ApiError(r.status, problem, Number(r.headers.get("Retry-After")) || 0);
+}
+
+/** @param {string} path @param {AbortSignal} [signal] @returns {Promise<any>} */
+export const get = async (path, signal) => (await request(path, { signal })).json();
+
+/** @param {string} path @param {any} [body] @param {string} [method] @returns {Promise<any>} */
+export async function send(path, body, method = "POST") {
+  const init = body === undefined ? { method } : { method, headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  return (await request(path, init)).json();
+}
+
+/** @param {string} ds */
+export const datasetPath = (ds) => `/v1/datasets/${encodeURIComponent(ds)}`;
+
+/** @param {string} ds @param {string} doc */
+export const documentPath = (ds, doc) => `${datasetPath(ds)}/documents/${encodeURIComponent(doc)}`;
+
+/**
+ * Reads every page of a listing, at most max items.
+ * @param {string} path @param {number} max @param {AbortSignal} [signal]
+ * @returns {Promise<any[]>}
+ */
+export async function all(path, max, signal) {
+  const out = [];
+  let cursor = "";
+  do {
+    const p = new URLSearchParams({ limit: String(Math.min(max - out.length, 1000)) });
+    if (cursor) p.set("cursor", cursor);
+    const page = await get(`${path}${path.includes("?") ? "&" : "?"}${p}`, signal);
+    out.push(...page.items);
+    cursor = page.next_cursor || "";
+  } while (cursor && out.length < max);
+  return out;
+}
+
+/** Aborted requests are not errors. @param {unknown} e */
+export const aborted = (e) => e instanceof DOMException && e.name === "AbortError";
+
+/**
+ * Saves a file of the API. Without a key the browser fetches it itself.
+ * @param {string} path @param {string} name
+ */
+export async function download(path, name) {
+  if (!key()) return save(path, name);
+  const url = URL.createObjectURL(await (await request(path)).blob());
+  save(url, name);
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+}
+
+/** @param {string} href @param {string} name */
+export function save(href, name) {
+  const a = document.createElement("a");
+  a.href = href;
+  a.download = name;
+  a.click();
+}
+
+/** The address of an image, fetched by hand where it needs a key. @param {string} path @param {AbortSignal} signal @returns {Promise<string>} */
+export async function image(path, signal) {
+  if (!key()) return path;
+  const url = URL.createObjectURL(await (await request(path, { signal })).blob());
+  signal.addEventListener("abort", () => URL.revokeObjectURL(url));
+  return url;
+}

@@ -1,0 +1,76 @@
+// @ts-check
+import { el } from "./dom.js";
+
+const count = new Intl.NumberFormat();
+const day = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+const date = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+
+/** @param {number} n */
+export const number = (n) => count.format(n);
+
+/** @param {number} n @param {string} one @param {string} [many] */
+export const plural = (n, one, many) => `${number(n)} ${n === 1 ? one : many || one + "s"}`;
+
+/** @param {number} n bytes */
+export function bytes(n) {
+  if (n < 1000) return `${n} B`;
+  let u = -1;
+  do { n /= 1000; u++; } while (n >= 999.5 && u < 3);
+  return `${n < 10 ? n.toFixed(1) : Math.round(n)} ${["kB", "MB", "GB", "TB"][u]}`;
+}
+
+/** @param {number} ms */
+export function duration(ms) {
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  const s = ms / 1000;
+  if (s < 10) return `${s.toFixed(1)} s`;
+  if (s < 90) return `${Math.round(s)} s`;
+  if (s < 90 * 60) return `${Math.round(s / 60)} min`;
+  if (s < 48 * 3600) return `${(s / 3600).toFixed(1)} h`;
+  return `${Math.round(s / 86400)} d`;
+}
+
+/** A range is honest where a number would not be. @param {number|null|undefined} p50 @param {number|null|undefined} p90 seconds */
+export function eta(p50, p90) {
+  if (p50 === null || p50 === undefined) return "time not known yet";
+  const a = duration(Math.max(p50, 1) * 1000), b = duration(Math.max(p90 ?? p50, 1) * 1000);
+  return a === b ? `about ${a} left` : `${a} to ${b} left`;
+}
+
+/** @param {number} x 0–1 */
+export const percent = (x) => `${Math.floor(x * 100)} %`;
+
+/** A time in the reader's zone, with UTC on hover. @param {string|undefined} t @param {boolean} [short] */
+export function time(t, short) {
+  if (!t || t.startsWith("0001")) return "–";
+  const d = new Date(t);
+  return el("time", { datetime: t, title: d.toISOString().replace("T", " ").replace(/\.\d+Z/, "") + " UTC" }, (short ? clock : d.getFullYear() === new Date().getFullYear() ? day : date).format(d));
+}
+
+/** Milliseconds between two times; now stands for the second when it is missing. @param {string|undefined} a @param {string|undefined} b */
+export function between(a, b) {
+  if (!a || a.startsWith("0001")) return 0;
+  return Math.max(0, (b && !b.startsWith("0001") ? Date.parse(b) : Date.now()) - Date.parse(a));
+}
+
+/** Formats by media type, as people call them. @type {Record<string, string>} */
+export const formats = {
+  "application/pdf": "PDF",
+  "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "Word",
+  "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "Excel",
+  "application/vnd.openxmlformats-officedocument.presentationml.presentation": "PowerPoint",
+  "text/html": "HTML",
+  "text/markdown": "Markdown",
+  "text/csv": "CSV",
+  "text/plain": "Text",
+  "application/json": "JSON",
+  "application/epub+zip": "EPUB",
+  "message/rfc822": "Mail",
+};
+
+/** @param {string} media */
+export const format = (media) => formats[media] || media.replace(/^.*\//, "").replace(/^(x-|vnd\.)/, "");
+
+/** @param {string|undefined} unit @param {number} n */
+export const units = (unit, n) => (n ? plural(n, unit || "unit") : "–");

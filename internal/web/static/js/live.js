@@ -1,0 +1,127 @@
+// @ts-check
+import { auth, get, key } from "./api.js";
+import { byId } from "./dom.js";
+
+/** @typedef {import("./types.js").SheafEvent} SheafEvent */
+
+const kinds = ["claimed", "done", "failed", "dead", "snoozed", "released", "lost", "canceled", "superseded", "retried", "progress", "message", "document"];
+
+/** How long a poll waits when no stream can be had, in milliseconds. */
+const pollInterval = 2000;
+
+/** @param {"live"|"polling"|"lost"|"idle"} state */
+export function showLine(state) {
+  const words = { live: "Live", polling: "Polling", lost: "Reconnecting", idle: "Up to date" };
+  const e = byId("line");
+  e.dataset.state = state;
+  e.textContent = words[state];
+}
+
+/**
+ * Follows the events of a dataset, document or job. Each event arrives once, in
+ * order, whatever the line does: the browser sends the number of the last one
+ * it saw and the server goes on behind it. Where streams do not work, the same
+ * log is polled.
+ *
+ * @param {string} path of the resource
+ * @param {{status?: (s: any) => void, event?: (e: SheafEvent) => void, end?: (s: any) => void, poll?: () => void}} on
+ *   status: the resource as it is; end: nothing more will come; poll: look for yourself, the log cannot be had
+ * @param {AbortSignal} signal ends it
+ * @param {{after?: string}} [options] after: number of the last event known, or "now"
+ */
+export function follow(path, on, signal, { after = "now" } = {}) {
+  let last = after;
+  let over = false;
+  /** @param {string} kind @param {string} id @param {any} data */
+  const take = (kind, id, data) => {
+    if (signal.aborted) return;
+    if (kind === "status") {
+      if (id) last = id;
+      return on.status?.(data);
+    }
+    if (kind === "end") {
+      over = true;
+      showLine("idle");
+      return on.end?.(data);
+    }
+    if (last !== "now" && data.seq <= Number(last)) return; // a repeat
+    last = String(data.seq);
+    on.event?.(data);
+  };
+  const url = () => `${path}${path.includes("?") ? "&" : "?"}after=${last}`;
+  const done = () => over || signal.aborted;
+
+  /** Streams end with the view that wanted them. */
+  const withEventSource = () => {
+    const source = new EventSource(url());
+    signal.addEventListener("abort", () => source.close());
+    source.onopen = () => showLine("live");
+    source.onerror = () => {
+      if (done()) return source.close();
+      showLine("lost");
+      if (source.readyState === EventSource.CLOSED) void poll(); // refused: it will not try again by itself
+    };
+    for (const kind of [...kinds, "status", "end"]) {
+      source.addEventListener(kind, (e) => {
+        const m = /** @type {MessageEvent} */ (e);
+        take(kind, m.lastEventId, JSON.parse(m.data));
+        if (over) source.close();
+      });
+    }
+  };
+
+  /** An EventSource cannot send a key, so the stream is read by hand. */
+  const withFetch = async () => {
+    for (let wait = 500; !done(); wait = Math.min(wait * 2, 15_000)) {
+      try {
+        const r = await fetch(url(), { headers: { ...auth(), Accept: "text/event-stream" }, signal });
+        if (!r.ok || !r.body || !r.headers.get("Content-Type")?.startsWith("text/event-stream")) return poll();
+        showLine("live");
+        wait = 500;
+        let text = "";
+        const reader = r.body.pipeThrough(new TextDecoderStream()).getReader();
+        for (;;) {
+          const { value, done: ended } = await reader.read();
+          if (ended) break;
+          text += value;
+          for (let at; (at = text.indexOf("\n\n")) >= 0; text = text.slice(at + 2)) {
+            const fields = new Map(text.slice(0, at).split("\n").map((l) => /** @type {[string, string]} */ ([l.slice(0, l.indexOf(":")), l.slice(l.indexOf(":") + 2)])));
+            const data = fields.get("data");
+            if (data) take(fields.get("event") || "message", fields.get("id") || "", JSON.parse(data));
+          }
+        }
+      } catch (e) {
+        if (done()) return;
+      }
+      if (done()) return;
+      showLine("lost");
+      await new Promise((r) => setTimeout(r, wait));
+    }
+  };
+
+  const poll = async () => {
+    showLine("polling");
+    while (!done()) {
+      await new Promise((r) => setTimeout(r, pollInterval));
+      if (done()) return;
+      if (on.poll) {
+        on.poll();
+        continue;
+      }
+      try {
+        const page = await get(`${path}/events?limit=1000&after=${last === "now" ? 0 : last}`, signal);
+        for (const e of page.items) take(e.kind, "", e);
+        const status = await get(path, signal);
+        on.status?.(status);
+        showLine("polling");
+        if (["succeeded", "partially_succeeded", "failed", "canceled"].includes(status.state) && !page.items.length) take("end", "", status);
+      } catch {
+        if (!done()) showLine("lost");
+      }
+    }
+  };
+
+  if (key()) void withFetch();
+  else if ("EventSource" in window) withEventSource();
+  else void poll();
+}

@@ -1,0 +1,128 @@
+// @ts-check
+/** The frame: addresses, navigation, keys of the keyboard, the API key. */
+import { get, key, onUnauthorized, setKey } from "./api.js";
+import { dialog } from "./dialog.js";
+import { byId, el, trouble } from "./dom.js";
+import { showLine } from "./live.js";
+import { current, dataset, frame, go, home, remember, title } from "./nav.js";
+import { listen } from "./upload.js";
+
+/** @typedef {import("./types.js").Context} Context */
+/** @typedef {import("./types.js").View} View */
+
+/** Each address and the module that draws it. @type {[RegExp, string[], () => Promise<{view: (c: Context) => Promise<View> | View}>, string][]} */
+const routes = [
+  [/^\/datasets\/([^/]+)$/, ["ds"], () => import("./views/documents.js"), "documents"],
+  [/^\/datasets\/([^/]+)\/documents\/([^/]+)$/, ["ds", "doc"], () => import("./views/document.js"), "documents"],
+  [/^\/datasets$/, [], () => import("./views/datasets.js"), "datasets"],
+  [/^\/search$/, [], () => import("./views/search.js"), "search"],
+  [/^\/jobs$/, [], () => import("./views/jobs.js"), "jobs"],
+  [/^\/jobs\/([^/]+)$/, ["job"], () => import("./views/job.js"), "jobs"],
+  [/^\/operations$/, [], () => import("./views/operations.js"), "operations"],
+];
+
+async function show() {
+  if (location.pathname === "/") history.replaceState(null, "", `/datasets/${encodeURIComponent(home())}`);
+  const path = location.pathname, query = new URLSearchParams(location.search);
+  if (path === current.path && current.view?.update) return current.view.update(query);
+  const first = current.path === "";
+  current.stop.abort();
+  const stop = new AbortController();
+  Object.assign(current, { path, params: {}, view: undefined, stop });
+  const root = byId("view");
+  const route = routes.find(([re]) => re.test(path));
+  for (const a of document.querySelectorAll("#nav a")) a.toggleAttribute("aria-current", false);
+  document.querySelector(`#nav a[data-view="${route?.[3]}"]`)?.setAttribute("aria-current", "page");
+  showLine("idle");
+  if (!route) {
+    title("Not found");
+    root.replaceChildren(el("h1", { tabindex: "-1" }, "There is nothing here"), el("p", {}, "The address may be old. ", el("a", { href: "/" }, "Go to the documents"), "."));
+    return;
+  }
+  const values = /** @type {RegExpExecArray} */ (route[0].exec(path));
+  route[1].forEach((n, i) => (current.params[n] = decodeURIComponent(values[i + 1])));
+  if (current.params.ds) remember(current.params.ds);
+  const docs = document.querySelector('#nav a[data-view="documents"]');
+  docs?.setAttribute("href", `/datasets/${encodeURIComponent(dataset())}`);
+  try {
+    const module = await route[2]();
+    if (stop.signal.aborted) return;
+    const view = await module.view({ root, params: current.params, query, signal: stop.signal });
+    if (stop.signal.aborted) return;
+    current.view = view;
+  } catch (e) {
+    if (stop.signal.aborted) return;
+    title("Trouble");
+    root.replaceChildren(el("h1", { tabindex: "-1" }, "This cannot be shown"), trouble(e, () => {
+      current.path = "";
+      void show();
+    }));
+  }
+  if (!first) {
+    window.scrollTo(0, 0);
+    /** @type {HTMLElement|null} */ (root.querySelector("h1"))?.focus({ preventScroll: true });
+  }
+}
+
+/** Asks for the API key, once at a time. */
+let asking = false;
+onUnauthorized.ask = async () => {
+  if (asking) return;
+  asking = true;
+  const done = await askKey();
+  asking = false;
+  if (done) location.reload();
+};
+
+function askKey() {
+  return dialog({
+    title: "API key",
+    body: [el("p", {}, "This server asks for a key. It is kept in this tab only and forgotten when the tab is closed."),
+      el("label", { class: "field" }, "API key", el("input", { name: "key", type: "password", autocomplete: "off", value: key(), spellcheck: "false" }))],
+    action: "Use this key",
+    run: async (form) => {
+      const old = key();
+      setKey(String(form.get("key") || "").trim());
+      const r = await fetch("/v1/datasets?limit=1", { headers: key() ? { "X-Api-Key": key() } : {} });
+      if (r.status === 401) {
+        setKey(old);
+        throw new Error("The key is unknown or revoked. Ask whoever runs this server for another.");
+      }
+    },
+  });
+}
+
+document.addEventListener("click", (e) => {
+  if (e.defaultPrevented || e.button || e.metaKey || e.ctrlKey || e.shiftKey || e.altKey) return;
+  const a = e.target instanceof Element && e.target.closest("a");
+  if (!a || a.target || a.hasAttribute("download") || a.origin !== location.origin) return;
+  if (a.hash && a.pathname === location.pathname && a.search === location.search) return; // a jump within the page
+  const url = a.pathname + a.search;
+  if (!routes.some(([re]) => re.test(a.pathname)) && a.pathname !== "/") return;
+  e.preventDefault();
+  go(url);
+});
+
+document.addEventListener("keydown", (e) => {
+  const typing = e.target instanceof Element && e.target.closest("input:not([type=checkbox]),textarea,select,dialog");
+  if (e.key === "/" && !typing && !e.ctrlKey && !e.metaKey && !e.altKey) {
+    e.preventDefault();
+    byId("q").focus();
+  }
+});
+
+byId("search").addEventListener("submit", (e) => {
+  e.preventDefault();
+  const q = /** @type {HTMLInputElement} */ (byId("q")).value.trim();
+  if (q) go(`/search?${new URLSearchParams({ q, dataset: dataset() })}`);
+});
+
+byId("key").addEventListener("click", async () => {
+  if (await askKey()) location.reload();
+});
+
+window.addEventListener("popstate", () => void show());
+listen(dataset);
+frame.show = () => void show();
+frame.show();
+get("/healthz").then((h) => (byId("version").textContent = `Sheaf ${h.version}`), () => {});

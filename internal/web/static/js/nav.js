@@ -1,0 +1,40 @@
+// @ts-check
+/** Where the reader is, and going elsewhere. Views use it; main.js draws what it says. */
+
+const remembered = "sheaf-dataset";
+
+/** The view on show. `draw` is set by main.js. */
+export const current = { path: "", params: /** @type {Record<string, string>} */ ({}), view: /** @type {import("./types.js").View} */ (undefined), stop: new AbortController() };
+
+/** @type {{show: () => void}} */
+export const frame = { show() {} };
+
+/** The dataset on show, where a drop goes. */
+export function dataset() {
+  return current.params.ds || new URLSearchParams(location.search).get("dataset") || home();
+}
+
+/** The dataset that was looked at last. */
+export const home = () => localStorage.getItem(remembered) || "default";
+
+/** @param {string} ds */
+export const remember = (ds) => localStorage.setItem(remembered, ds);
+
+/** @param {string} url @param {{replace?: boolean}} [options] */
+export function go(url, { replace } = {}) {
+  if (url === location.pathname + location.search) return;
+  history[replace ? "replaceState" : "pushState"](null, "", url);
+  frame.show();
+}
+
+/** Writes to the address what a view shows, without drawing it anew. @param {Record<string, string>} changes */
+export function note(changes) {
+  const q = new URLSearchParams(location.search);
+  for (const [k, v] of Object.entries(changes)) v ? q.set(k, v) : q.delete(k);
+  history.replaceState(null, "", location.pathname + (q.size ? `?${q}` : ""));
+}
+
+/** @param {string} text */
+export function title(text) {
+  document.title = text ? `${text.slice(0, 200)} · Sheaf` : "Sheaf";
+}

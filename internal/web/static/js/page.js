@@ -1,0 +1,35 @@
+// @ts-check
+/** A drawn page with boxes over it. */
+import { documentPath, image } from "./api.js";
+import { el, svg } from "./dom.js";
+
+/** @typedef {import("./types.js").Box} Box */
+
+/**
+ * @param {{ds: string, doc: string, name: string, page: number, dpi: number, boxes: {box: Box, key: string, label: string}[], signal: AbortSignal, pick?: (key: string) => void, lazy?: boolean}} o
+ */
+export function pageImage({ ds, doc, name, page, dpi, boxes, signal, pick, lazy }) {
+  const figure = el("figure", { class: "page", "aria-busy": "true" });
+  const img = el("img", { alt: `Page ${page} of ${name.slice(0, 200)}`, loading: lazy ? "lazy" : undefined, decoding: "async" });
+  const over = svg("svg", { class: "boxes", preserveAspectRatio: "none" });
+  img.addEventListener("load", () => {
+    figure.removeAttribute("aria-busy");
+    // The server draws at dpi; boxes are in points, 72 to the inch.
+    over.setAttribute("viewBox", `0 0 ${(img.naturalWidth * 72) / dpi} ${(img.naturalHeight * 72) / dpi}`);
+  });
+  img.addEventListener("error", () => {
+    figure.removeAttribute("aria-busy");
+    figure.replaceChildren(el("p", { class: "muted no-image" }, "This page cannot be drawn. Its text is beside it."));
+  });
+  for (const { box, key, label } of boxes) {
+    const r = svg("rect", { x: box.x0 - 1, y: box.y0 - 1, width: Math.max(box.x1 - box.x0, 2) + 2, height: Math.max(box.y1 - box.y0, 2) + 2, rx: 1.5, "data-key": key });
+    if (pick) {
+      r.append(svg("title", {}, label));
+      r.addEventListener("click", () => pick(key));
+    }
+    over.append(r);
+  }
+  figure.append(img, over);
+  image(`${documentPath(ds, doc)}/pages/${page}/image?dpi=${dpi}`, signal).then((src) => (img.src = src), () => img.dispatchEvent(new Event("error")));
+  return figure;
+}

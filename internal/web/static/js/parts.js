@@ -1,0 +1,138 @@
+// @ts-check
+/** Small pieces that several views show. */
+import { el, icon } from "./dom.js";
+import { number, percent, plural } from "./format.js";
+
+/** @typedef {import("./types.js").Doc} Doc */
+/** @typedef {import("./types.js").Task} Task */
+/** @typedef {import("./types.js").LedgerRun} LedgerRun */
+
+/** Words and shapes of document and job states. @type {Record<string, [string, string, string]>} */
+export const states = {
+  unstarted: ["Not started", "dot", "wait"],
+  queued: ["Queued", "clock", "wait"],
+  running: ["Running", "play", "run"],
+  finalizing: ["Finishing", "play", "run"],
+  succeeded: ["Succeeded", "check", "ok"],
+  partially_succeeded: ["Partly succeeded", "half", "part"],
+  failed: ["Failed", "cross", "bad"],
+  canceling: ["Canceling", "stop", "off"],
+  canceled: ["Canceled", "stop", "off"],
+};
+
+/** @param {string} state */
+export const terminal = (state) => ["succeeded", "partially_succeeded", "failed", "canceled"].includes(state);
+
+/** @param {string} state */
+export function badge(state) {
+  const [text, shape, tone] = states[state] || [state, "dot", "wait"];
+  return el("span", { class: `badge ${tone}` }, icon(shape), text);
+}
+
+/** @param {number} value 0–1 @param {string} label */
+export function bar(value, label) {
+  const p = el("progress", { max: 1, "aria-label": label });
+  p.value = value;
+  return p;
+}
+
+/** Words, tone and sign of task states; the sign tells them apart without colour. @type {Record<string, [string, string, string]>} */
+export const cells = {
+  parked: ["waits for others", "wait", ""],
+  pending: ["queued", "wait", ""],
+  running: ["running", "run", "▸"],
+  retry_wait: ["waits to be tried again", "part", "↻"],
+  done: ["done", "ok", "✓"],
+  reused: ["reused", "reuse", "="],
+  dead: ["failed", "bad", "✕"],
+  partial: ["with failures", "part", "!"],
+  canceled: ["canceled", "off", "–"],
+  superseded: ["split into smaller ranges", "off", "÷"],
+  ok: ["read", "ok", ""],
+  ocr: ["read by OCR", "reuse", "o"],
+  blank: ["blank", "wait", ""],
+  skipped: ["skipped", "off", "–"],
+  failed: ["failed", "bad", "✕"],
+};
+
+/**
+ * What a range's cell shows. The ledger of the whole document knows better than
+ * the task's own: a unit that failed in a range may have been read by a retry.
+ * @param {Task} t @param {LedgerRun[]} [ledger]
+ */
+export function cellState(t, ledger) {
+  const [from, to] = t.range || [0, 0];
+  if (t.state === "done" && (ledger ? ledger.some((r) => r.status === "failed" && r.from <= to && r.to >= from) : t.ledger?.some((r) => r.status === "failed"))) return "partial";
+  return t.state === "done" && t.reused ? "reused" : t.state;
+}
+
+/** Worse states win when one cell stands for several ranges. */
+const order = ["superseded", "done", "reused", "canceled", "parked", "pending", "running", "retry_wait", "partial", "dead"];
+
+/**
+ * One cell per range of the newest generation; at most `most` cells, each
+ * then standing for several ranges and showing the one that needs most care.
+ * @param {Task[]} tasks @param {number} most @param {Map<string, number>} [share] part done of running tasks
+ * @param {LedgerRun[]} [ledger] of the document, when it is known
+ */
+export function strip(tasks, most, share, ledger) {
+  const cellOf = (/** @type {Task} */ t) => cellState(t, ledger);
+  const ranges = tasks.filter((t) => t.range && (t.kind === "parse" || t.kind === "index") && t.state !== "superseded").sort((a, b) => (a.range?.[0] || 0) - (b.range?.[0] || 0));
+  const list = el("span", { class: "strip", role: "img" });
+  const per = Math.ceil(ranges.length / most) || 1;
+  /** @type {Record<string, number>} */
+  const sum = {};
+  for (const t of ranges) sum[cellOf(t)] = (sum[cellOf(t)] || 0) + 1;
+  for (let i = 0; i < ranges.length; i += per) {
+    const group = ranges.slice(i, i + per);
+    const state = group.map(cellOf).reduce((a, b) => (order.indexOf(b) > order.indexOf(a) ? b : a));
+    const [text, tone, sign] = cells[state];
+    const from = group[0].range?.[0] || 0, to = group[group.length - 1].range?.[1] || 0;
+    const cell = el("span", { class: `cell ${tone}`, title: `${group[0].unit || "unit"} ${from === to ? from : `${from}–${to}`}: ${text}`, "data-task": group[0].id }, sign);
+    const part = state === "running" && share?.get(group[0].id);
+    if (part) cell.style.setProperty("--part", `${Math.round(part * 100)}%`);
+    list.append(cell);
+  }
+  list.setAttribute("aria-label", ranges.length ? `${plural(ranges.length, "range")}: ${Object.entries(sum).map(([s, n]) => `${number(n)} ${cells[s][0]}`).join(", ")}` : "not split into ranges yet");
+  return list;
+}
+
+/** The page ledger of a finished document as one bar of proportions. @param {Doc} d */
+export function ledgerBar(d) {
+  const l = d.ledger;
+  const parts = /** @type {[string, number][]} */ ([["ok", l.ok], ["ocr", l.ocr], ["blank", l.blank], ["skipped", l.skipped], ["failed", l.failed]]).filter(([, n]) => n > 0);
+  const e = el("span", { class: "strip whole", role: "img", "aria-label": parts.map(([s, n]) => `${number(n)} ${cells[s][0]}`).join(", ") || "nothing read" });
+  for (const [s, n] of parts) {
+    const cell = el("span", { class: `cell ${cells[s][1]}`, title: `${plural(n, d.unit || "unit")} ${cells[s][0]}` }, cells[s][2]);
+    cell.style.flexGrow = String(n);
+    e.append(cell);
+  }
+  return e;
+}
+
+/** How far a document is, in words. @param {Doc} d */
+export function doneText(d) {
+  if (d.state === "running" || d.state === "finalizing" || (d.state === "queued" && d.progress > 0)) return percent(d.progress);
+  if (d.ledger.failed) return `${number(d.ledger.failed)} failed`;
+  return "";
+}
+
+/** What to do about a failure, by category. @type {Record<string, string>} */
+export const cures = {
+  policy: "A rule of this server refused it. Change the file or the rule, then try again.",
+  capacity: "Something was full. Wait a little or free room, then retry.",
+  bad_input: "The file or the settings cannot be read this way. Check the file, or parse it again with other settings.",
+  encrypted: "The file is locked. Parse it again with its password in the settings.",
+  source_unavailable: "The place the file comes from did not answer. Retry when it is back.",
+  target_unavailable: "A store or the index did not answer. See Operations, then retry.",
+  timeout: "It took longer than it may. Retry; if it happens again, parse with fewer pages per task.",
+  parser_crash: "The parser stopped on this part. The rest was kept. Retry, and if it happens again attach the flight record to a report.",
+  canceled: "It was canceled. Parse it again if it is wanted after all.",
+  internal: "This is a fault of Sheaf. Retry, and attach the flight record to a report.",
+};
+
+/** @param {{code?: string, category?: string}} f */
+export const cure = (f) => cures[f.code || ""] || (f.code?.includes("timeout") ? cures.timeout : f.code?.includes("crash") ? cures.parser_crash : cures[f.category || "bad_input"]) || cures.internal;
+
+/** What a document has failed with, as one line. @param {import("./types.js").Failure} f */
+export const failureLine = (f) => `${f.page ? `Page ${f.page}: ` : f.range ? `${f.range[0] === f.range[1] ? `Page ${f.range[0]}` : `Pages ${f.range[0]}–${f.range[1]}`}: ` : ""}${f.message}`;

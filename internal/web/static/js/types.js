@@ -1,0 +1,54 @@
+// @ts-check
+/**
+ * The API's answers as the page uses them; docs/openapi.json is the whole of it.
+ *
+ * @typedef {"unstarted"|"queued"|"running"|"finalizing"|"succeeded"|"partially_succeeded"|"failed"|"canceling"|"canceled"} State
+ * @typedef {"parked"|"pending"|"running"|"retry_wait"|"done"|"dead"|"canceled"|"superseded"} TaskState
+ * @typedef {{ok: number, ocr: number, blank: number, skipped: number, failed: number}} LedgerCounts
+ * @typedef {{code: string, category: string, message: string, retryable: boolean, phase?: string, page?: number, range?: [number, number], attempt?: number, detail?: string}} Failure
+ * @typedef {{code: string, message: string, page?: number}} Warning
+ * @typedef {{chunk_method?: string, chunk_token_num?: number, delimiter?: string, overlapped_percent?: number, task_page_size?: number, pages?: [number, number][], table_rows?: number, encoding?: string, media_type?: string}} ParseConfig
+ * @typedef {{id: string, name: string, parser_config: ParseConfig, paused: boolean, documents: number, chunks: number, created_at: string}} Dataset
+ * @typedef {{id: string, dataset_id: string, name: string, media_type: string, size: number, sha256: string, state: State, progress: number, units: number, unit?: string,
+ *   generation: number, live_generation: number, chunks: number, tokens: number, ledger: LedgerCounts, failure?: Failure, warnings: Warning[], parser?: string,
+ *   parser_config: ParseConfig, metadata: Record<string, string>, duplicate_of?: string, job_id?: string, created_at: string, updated_at: string, started_at?: string, finished_at?: string}} Doc
+ * @typedef {{generation: number, job_id: string, state: State, parser_config: ParseConfig, parser?: string, units: number, unit?: string, chunks: number, tokens: number,
+ *   ledger: LedgerCounts, failure?: Failure, created_at: string, finished_at?: string, published_at?: string}} Generation
+ * @typedef {{name: string, start_ms: number, ms: number}} StageTime
+ * @typedef {{from: number, to: number, status: "ok"|"ocr"|"blank"|"skipped"|"failed", code?: string, message?: string}} LedgerRun
+ * @typedef {{unit: string, units: number, counts: LedgerCounts, runs: LedgerRun[]}} Pages
+ * @typedef {{id: string, document_id: string, job_id: string, generation: number, kind: string, unit?: string, range?: [number, number], cost: number, lane: number, state: TaskState,
+ *   attempts: number, failures: number, lost: number, worker?: string, run_at: string, created_at: string, started_at?: string, finished_at?: string, duration_ms?: number,
+ *   range_id?: string, chunks: number, tokens: number, reused?: boolean, ledger?: LedgerRun[], stages?: StageTime[], failure?: Failure, warnings?: Warning[]}} Task
+ * @typedef {{seq: number, dataset_id?: string, job_id?: string, document_id?: string, generation?: number, task_id?: string, epoch?: number, kind: string, worker?: string,
+ *   level?: string, text?: string, detail?: any, at: string}} SheafEvent
+ * @typedef {{page: number, x0: number, y0: number, x1: number, y1: number}} Box
+ * @typedef {{id: string, document_id: string, range_id: string, ordinal: number, kind: string, text: string, tokens: number, pages: number[], boxes: Box[], heading_path: string[]}} Chunk
+ * @typedef {{name: string, total: number, done: number, failed: number, reused: number, unit: string, started_at?: string, finished_at?: string}} JobStage
+ * @typedef {{id: string, dataset_id: string, kind: string, state: State, paused: boolean, progress: number, documents: {total: number, by_state: Record<string, number>}, stages: JobStage[],
+ *   usage: Record<string, number>, reused: {ranges: number, pages: number, chunks: number, tokens: number},
+ *   queue?: {ahead_own: number, ahead_others: number, eta_seconds: {p50: number|null, p90: number|null}}, created_at: string, started_at?: string, finished_at?: string}} Job
+ * @typedef {{document_id?: string, name: string, media_type: string, unit?: string, units: number, ranges: {range: [number, number], cost: number, reused: boolean}[],
+ *   reused: {ranges: number, pages: number, chunks: number, tokens: number}, failure?: Failure}} Plan
+ * @typedef {{score: number, scores: {text: number, vector: number}, highlight?: string, document: {id: string, name: string, dataset_id: string, media_type: string}, chunk: Chunk}} Hit
+ * @typedef {{hits: Hit[], took_ms: number, index: {model: string, stale: boolean}, warnings?: Warning[]}} SearchAnswer
+ * @typedef {{lane: number, pending: number, cost: number, oldest_pending_age_seconds: number}} LaneDepth
+ * @typedef {{tenant_id: string, weight: number, cap: number, paused: boolean, running: number, retry_wait: number, parked: number, dead: number, lanes: LaneDepth[], oldest_pending_age_seconds: number}} TenantQueue
+ * @typedef {{id: string, host: string, pid: number, version: string, slots: number, running: string[]|null, rss_bytes: number, started_at: string, seen_at: string}} Executor
+ * @typedef {{at: string, tasks: number, failed: number, cost: number, stage_ms: Record<string, number>}} Bucket
+ * @typedef {{buckets: Bucket[], stages: {name: string, tasks: number, p50_ms: number, p95_ms: number}[], cost_per_second: number, sampled: boolean}} Stats
+ * @typedef {{status: string, dependencies: Record<string, {ok: boolean, latency_ms: number, error?: string}>}} Readiness
+ */
+
+/**
+ * What a view is given: where to draw, what the address says, and a signal that
+ * ends when the reader goes elsewhere.
+ * @typedef {{root: HTMLElement, params: Record<string, string>, query: URLSearchParams, signal: AbortSignal}} Context
+ */
+
+/**
+ * A view that can follow a change of its query without being drawn anew.
+ * @typedef {{update?: (query: URLSearchParams) => void} | void} View
+ */
+
+export {};

@@ -1,0 +1,49 @@
+// @ts-check
+/** All datasets of the tenant. */
+import { all, datasetPath, send } from "../api.js";
+import { dialog } from "../dialog.js";
+import { button, el, empty, name } from "../dom.js";
+import { number, time } from "../format.js";
+import { go, title } from "../nav.js";
+
+/** @param {import("../types.js").Context} c */
+export async function view({ root, signal }) {
+  title("Datasets");
+  /** @type {import("../types.js").Dataset[]} */
+  const sets = await all("/v1/datasets", 2000, signal);
+  const create = () => dialog({
+    title: "New dataset",
+    body: [el("label", { class: "field" }, "Name", el("input", { name: "name", required: true, maxlength: 255, pattern: "[^\\/]+", autocomplete: "off" }))],
+    action: "Create",
+    run: async (form) => {
+      const d = await send("/v1/datasets", { name: String(form.get("name")) });
+      go(`/datasets/${encodeURIComponent(d.name)}`);
+    },
+  });
+  const pause = async (/** @type {import("../types.js").Dataset} */ d) => {
+    await send(`${datasetPath(d.id)}:${d.paused ? "resume" : "pause"}`);
+    await view({ root, params: {}, query: new URLSearchParams(), signal });
+  };
+  const remove = async (/** @type {import("../types.js").Dataset} */ d) => {
+    const done = await dialog({
+      title: "Delete the dataset",
+      body: [el("p", {}, name(d.name), ` with ${number(d.documents)} documents and ${number(d.chunks)} chunks is removed. This cannot be undone. Write its name to go on.`),
+        el("label", { class: "field" }, "Name of the dataset", el("input", { name: "name", autocomplete: "off" }))],
+      action: "Delete it",
+      danger: true,
+      run: async (form) => {
+        if (form.get("name") !== d.name) throw new Error("That is not its name. Nothing was deleted.");
+        await send(datasetPath(d.id), undefined, "DELETE");
+      },
+    });
+    if (done) await view({ root, params: {}, query: new URLSearchParams(), signal });
+  };
+  root.replaceChildren(
+    el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Datasets"), el("div", { class: "tools" }, button("New dataset…", () => void create(), { class: "primary" }))),
+    sets.length ? el("div", { class: "scroll-x", tabindex: "0", role: "region", "aria-label": "Datasets" }, el("table", { class: "plain" },
+      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Name"), el("th", { scope: "col", class: "num" }, "Documents"), el("th", { scope: "col", class: "num" }, "Chunks"), el("th", { scope: "col" }, "Created"), el("th", { scope: "col" }, el("span", { class: "hidden" }, "Actions")))),
+      el("tbody", {}, sets.map((d) => el("tr", {}, el("th", { scope: "row" }, el("a", { href: `/datasets/${encodeURIComponent(d.name)}` }, name(d.name)), d.paused ? el("span", { class: "badge off" }, "Paused") : null),
+        el("td", { class: "num" }, number(d.documents)), el("td", { class: "num" }, number(d.chunks)), el("td", {}, time(d.created_at)),
+        el("td", { class: "row-actions" }, button(d.paused ? "Resume" : "Pause", () => void pause(d), { "aria-label": `${d.paused ? "Resume" : "Pause"} ${d.name}` }), button("Delete…", () => void remove(d), { class: "danger", "aria-label": `Delete ${d.name}` })))))))
+      : empty("No datasets yet", el("p", {}, "A dataset holds documents that are searched together.")));
+}

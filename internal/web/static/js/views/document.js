@@ -1,0 +1,372 @@
+// @ts-check
+/** One document: what it says beside how it looks, what went wrong, where the time went, what it was before. */
+import { cancelDocuments, deleteDocuments, reparseDialog, retryDocuments } from "../actions.js";
+import { aborted, documentPath, download, get } from "../api.js";
+import { announce, button, draw, el, empty, icon, name, trouble } from "../dom.js";
+import { flightRecord } from "../flight.js";
+import { bytes, duration, eta, format, number, percent, plural, time } from "../format.js";
+import { follow } from "../live.js";
+import { go, title } from "../nav.js";
+import { pageImage } from "../page.js";
+import { badge, bar, cells, cure, failureLine, strip, terminal } from "../parts.js";
+import { chunkText } from "../text.js";
+import { waterfall } from "../waterfall.js";
+
+/** @typedef {import("../types.js").Doc} Doc */
+/** @typedef {import("../types.js").Task} Task */
+/** @typedef {import("../types.js").Chunk} Chunk */
+/** @typedef {import("../types.js").Pages} Pages */
+
+const tabs = /** @type {const} */ ([["", "Read"], ["problems", "What went wrong"], ["timeline", "Timeline"], ["versions", "Versions"], ["settings", "Settings"]]);
+
+const chunksPerPage = 60;
+
+/** @param {import("../types.js").Context} c */
+export async function view({ root, params, query, signal }) {
+  const base = documentPath(params.ds, params.doc);
+  /** @type {Doc} */
+  let d = await get(base, signal);
+  title(d.name);
+
+  const state = el("span"), facts = el("p", { class: "muted facts-line" }), progress = el("section", { class: "progress-box", "aria-label": "Progress" });
+  const tools = el("div", { class: "tools" });
+  const tabBar = el("nav", { class: "tabs", "aria-label": "Parts of the document" });
+  const pane = el("div", { class: "pane" });
+  root.replaceChildren(
+    el("p", { class: "crumbs" }, el("a", { href: `/datasets/${encodeURIComponent(params.ds)}` }, name(params.ds)), icon("next")),
+    el("div", { class: "head" }, el("h1", { tabindex: "-1" }, name(d.name)), state, tools), facts, progress, tabBar, pane);
+
+  /** Part done of running tasks, from progress events. @type {Map<string, number>} */
+  const share = new Map();
+  /** @type {Task[]} */
+  let tasks = [];
+  /** @type {import("../types.js").LedgerRun[]} of the newest generation */
+  let runs = [];
+  let waits = "";
+
+  function drawHead() {
+    draw(state, badge(d.state));
+    draw(facts, [format(d.media_type), d.units ? plural(d.units, d.unit || "unit") : "", bytes(d.size), d.live_generation ? `${plural(d.chunks, "chunk")}, ${plural(d.tokens, "token")}` : "", d.parser ? `read by ${d.parser}` : ""].filter(Boolean).join(" · "), " · added ", time(d.created_at),
+      d.duplicate_of ? [" · ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/documents/${d.duplicate_of}` }, "same bytes as another document")] : null);
+    const act = (/** @type {Promise<boolean>} */ p) => void p.then((done) => done && again());
+    const failed = ["failed", "partially_succeeded", "canceled"].includes(d.state);
+    const key = `${d.state} ${d.live_generation}`;
+    if (tools.dataset.key !== key) {
+      tools.dataset.key = key;
+      tools.replaceChildren(
+        ...(failed ? [button("Retry what failed…", () => act(retryDocuments(params.ds, [d])), { class: "primary" })] : []),
+        ...(terminal(d.state) ? [] : [button("Cancel…", () => act(cancelDocuments(params.ds, [d])))]),
+        button("Parse again…", () => act(reparseDialog(params.ds, [d]))),
+        button("Original", () => void download(`${base}/content`, d.name)),
+        button("Delete…", () => void deleteDocuments(params.ds, [d]).then((done) => done && go(`/datasets/${encodeURIComponent(params.ds)}`)), { class: "danger" }));
+    }
+    const bad = problems();
+    for (const a of tabBar.children) if (/** @type {HTMLElement} */ (a).dataset.tab === "problems") a.querySelector("b")?.replaceChildren(bad ? String(bad) : "");
+  }
+
+  const problems = () => (d.failure && !d.ledger.failed ? 1 : 0) + tasks.filter((t) => t.failure && t.state !== "done").length + failedRuns().length;
+  const failedRuns = () => runs.filter((r) => r.status === "failed");
+
+  /** The strip and the same in words. */
+  function ranged() {
+    const cells = strip(tasks, 240, share, runs);
+    return el("div", { class: "ranges" }, cells, el("span", { class: "muted", "aria-hidden": "true" }, cells.getAttribute("aria-label")));
+  }
+
+  function drawProgress() {
+    const running = !terminal(d.state);
+    const ranges = tasks.filter((t) => t.range && t.state !== "superseded");
+    progress.hidden = !running && ranges.length < 2;
+    draw(progress, running ? el("div", { class: "progress-line" }, bar(d.progress, `Progress of ${d.name.slice(0, 100)}`), el("strong", { class: "num" }, percent(d.progress)), el("span", { class: "muted", id: "doc-eta" }, waits)) : null,
+      ranges.length ? ranged() : null);
+  }
+
+  async function readWait() {
+    if (terminal(d.state) || !d.job_id) return;
+    const job = await get(`/v1/jobs/${d.job_id}`, signal).catch(() => null);
+    if (!job?.queue) return;
+    const q = job.queue, retry = tasks.find((t) => t.state === "retry_wait");
+    const parts = [eta(q.eta_seconds.p50, q.eta_seconds.p90)];
+    if (!tasks.some((t) => t.state === "running") && q.ahead_own + q.ahead_others) parts.push(`waits: ${plural(q.ahead_own, "task")} of your own${q.ahead_others ? ` and ${number(q.ahead_others)} of others` : ""} ahead`);
+    if (retry) parts.push(`${retry.failure ? failureLine(retry.failure) : "a step failed"}, next try in ${duration(Math.max(0, Date.parse(retry.run_at) - Date.now()))}`);
+    if (job.paused) parts.push("paused");
+    waits = parts.join(" · ");
+    if (snoozed && Date.now() - snoozed.at < 15_000) waits += ` · ${snoozed.text}`;
+  }
+  /** @type {{at: number, text: string}|null} */
+  let snoozed = null;
+
+  async function readAll() {
+    const [doc, list, ledger] = await Promise.all([get(base, signal), get(`${base}/tasks`, signal), get(`${base}/pages`, signal)]);
+    d = doc;
+    tasks = list.items;
+    runs = ledger.runs;
+  }
+
+  async function refresh() {
+    const before = d;
+    await readAll();
+    for (const t of tasks) if (t.state !== "running") share.delete(t.id);
+    await readWait();
+    drawHead();
+    drawProgress();
+    if (before.state !== d.state || before.live_generation !== d.live_generation || (tab !== "" && tab !== "versions" && tab !== "settings")) void drawPane();
+  }
+
+  let due = 0, running = false;
+  const soon = () => {
+    if (!due && !signal.aborted) due = setTimeout(async () => {
+      if (running) return;
+      running = true;
+      try {
+        await refresh();
+      } catch (e) {
+        if (!aborted(e)) announce(String(/** @type {Error} */ (e).message));
+      }
+      running = false;
+      due = 0;
+    }, 350);
+  };
+  signal.addEventListener("abort", () => clearTimeout(due));
+
+  // ---- parts ----
+  let tab = "", page = 1, lit = "";
+  const read = (/** @type {URLSearchParams} */ q) => {
+    tab = tabs.some(([k]) => k === q.get("tab")) ? q.get("tab") || "" : "";
+    page = Math.max(1, Number(q.get("page")) || 1);
+    lit = q.get("chunk") || "";
+  };
+  read(query);
+  tabBar.append(...tabs.map(([k, label]) => el("a", { href: `?${new URLSearchParams(k ? { tab: k } : {})}`, "data-tab": k }, label, k === "problems" ? el("b", { class: "count" }) : null)));
+
+  /** @type {AbortController} */
+  let paneStop = new AbortController();
+  let drawn = "";
+  async function drawPane() {
+    for (const a of tabBar.children) /** @type {HTMLElement} */ (a).dataset.tab === tab ? a.setAttribute("aria-current", "page") : a.removeAttribute("aria-current");
+    paneStop.abort();
+    paneStop = new AbortController();
+    const stop = AbortSignal.any([signal, paneStop.signal]);
+    const keep = drawn === tab && tab !== "";
+    drawn = tab;
+    if (!keep) pane.replaceChildren(el("p", { class: "muted" }, "Loading …"));
+    try {
+      const content = tab === "problems" ? wrong() : tab === "timeline" ? timeline() : tab === "versions" ? await versions(stop) : tab === "settings" ? settings() : await reader(stop);
+      if (stop.aborted) return;
+      if (keep) draw(pane, content);
+      else pane.replaceChildren(content);
+      if (tab === "") afterReader();
+    } catch (e) {
+      if (!stop.aborted) pane.replaceChildren(trouble(e, () => void drawPane()));
+    }
+  }
+
+  /** @type {() => void} */
+  let afterReader = () => {};
+  /** @param {AbortSignal} stop */
+  async function reader(stop) {
+    afterReader = () => {};
+    if (!d.live_generation) {
+      return terminal(d.state) ? empty("Nothing can be read", el("p", {}, d.failure ? failureLine(d.failure) : "No version of this document has been completed."), d.failure ? el("a", { href: "?tab=problems" }, "See what went wrong") : null)
+        : empty("Not ready yet", el("p", {}, "The text appears here when the first version is complete."));
+    }
+    const paged = d.unit !== "row" && d.units > 1;
+    const drawable = d.media_type === "application/pdf";
+    const whole = !paged && !drawable;
+    const p = new URLSearchParams({ limit: String(whole ? chunksPerPage : 1000) });
+    page = Math.min(page, Math.max(d.units, 1));
+    if (!whole) p.set("page", String(page));
+    /** @type {[Pages, {items: Chunk[], next_cursor: string|null}]} */
+    const [ledger, list] = await Promise.all([get(`${base}/pages`, stop), get(`${base}/chunks?${p}`, stop)]);
+    const unit = d.unit || "unit";
+    const run = ledger.runs.find((r) => page >= r.from && page <= r.to);
+    const items = el("ol", { class: "chunks" });
+    /** @type {HTMLElement|null} */
+    let figure = null;
+    const light = (/** @type {string} */ key, /** @type {boolean} */ on) => {
+      for (const r of figure?.querySelectorAll("rect") || []) if (r.dataset.key === key) r.classList.toggle("on", on);
+    };
+    const add = (/** @type {Chunk[]} */ chunks) => items.append(...chunks.map((c) => {
+      const li = el("li", { tabindex: "0", id: `c-${c.id}`, class: `chunk ${c.kind}`, "aria-label": `Chunk on ${unit} ${c.pages.join(", ") || page}` },
+        c.heading_path?.length ? el("p", { class: "path" }, c.heading_path.map((h, i) => [i ? " › " : "", el("bdi", {}, h)])) : null, chunkText(c.text, c.kind),
+        el("p", { class: "meta muted num" }, `${plural(c.tokens, "token")}${c.pages.length > 1 ? `, ${unit}s ${c.pages[0]}–${c.pages[c.pages.length - 1]}` : whole && d.units > 1 && c.pages.length ? `, ${unit} ${c.pages[0]}` : ""}`));
+      for (const e of ["mouseenter", "focus"]) li.addEventListener(e, () => light(c.id, true));
+      for (const e of ["mouseleave", "blur"]) li.addEventListener(e, () => light(c.id, false));
+      return li;
+    }));
+    add(list.items);
+    const pick = (/** @type {string} */ key) => {
+      const li = document.getElementById(`c-${key}`);
+      li?.scrollIntoView({ block: "nearest", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
+      li?.focus({ preventScroll: true });
+    };
+    if (drawable) {
+      figure = pageImage({ ds: params.ds, doc: d.id, name: d.name, page, dpi: 96, signal: stop, pick,
+        boxes: list.items.flatMap((c) => c.boxes.filter((b) => b.page === page).map((box) => ({ box, key: c.id, label: c.text.slice(0, 120) }))) });
+    }
+    let cursor = list.next_cursor;
+    const more = button("Show more chunks", async () => {
+      if (!cursor) return;
+      p.set("cursor", cursor);
+      const next = await get(`${base}/chunks?${p}`, stop);
+      cursor = next.next_cursor;
+      add(next.items);
+      more.hidden = !cursor;
+    });
+    more.hidden = !cursor;
+    afterReader = () => {
+      if (lit) pick(lit);
+      for (const r of figure?.querySelectorAll("rect") || []) r.classList.toggle("hit", r.dataset.key === lit);
+      pane.querySelector('.ledger [aria-current="true"]')?.scrollIntoView({ block: "nearest", inline: "center" });
+    };
+    const turn = (/** @type {number} */ n) => go(`?${new URLSearchParams({ page: String(n) })}`.replace(/^/, location.pathname));
+    const status = run && run.status !== "ok" ? el("p", { class: `page-note ${cells[run.status][1]}` }, icon(run.status === "failed" ? "cross" : "dot"), `This ${unit} ${({ failed: "could not be read", blank: "is blank", skipped: "was skipped", ocr: "was read by OCR" })[run.status]}${run.message ? `: ${run.message}` : "."}`) : null;
+    return el("div", {},
+      whole ? null : el("div", { class: "pager" }, button("Previous", () => turn(page - 1), { disabled: page <= 1, "aria-label": `Previous ${unit}` }),
+        el("form", { onsubmit: (/** @type {Event} */ e) => { e.preventDefault(); const n = Number(new FormData(/** @type {HTMLFormElement} */ (e.target)).get("n")); if (n >= 1 && n <= d.units) turn(n); } },
+          el("label", {}, `${unit[0].toUpperCase()}${unit.slice(1)} `, el("input", { name: "n", type: "number", min: 1, max: d.units, value: page, class: "page-number" })), ` of ${number(d.units)}`),
+        button("Next", () => turn(page + 1), { disabled: page >= d.units, "aria-label": `Next ${unit}` })),
+      whole ? null : ledgerStrip(ledger, unit),
+      status,
+      el("div", { class: figure ? "beside" : "" }, figure, el("section", { "aria-label": "Chunks", class: "chunk-column" }, list.items.length ? items : el("p", { class: "muted" }, `There is no text on this ${unit}.`), more)));
+  }
+
+  /** One cell per page to jump by; long documents show the cells around the page and every failed run. @param {Pages} ledger @param {string} unit */
+  function ledgerStrip(ledger, unit) {
+    const around = 60;
+    const cell = (/** @type {number} */ n, /** @type {Pages["runs"][0]|undefined} */ r) => {
+      const [text, tone, sign] = cells[r?.status || "blank"];
+      return el("li", {}, el("a", { href: `?page=${n}`, class: `cell ${tone}`, "aria-current": n === page ? "true" : undefined, "aria-label": `${unit} ${n}, ${text}`, title: `${unit} ${n}: ${text}${r?.message ? `, ${r.message}` : ""}` }, sign || String(n)));
+    };
+    const from = Math.max(1, page - around), to = Math.min(d.units, page + around);
+    const list = el("ol", { class: "ledger", "aria-label": `Ledger of ${unit}s` });
+    for (let n = from; n <= to; n++) list.append(cell(n, ledger.runs.find((r) => n >= r.from && n <= r.to)));
+    const far = ledger.runs.filter((r) => r.status === "failed" && (r.to < from || r.from > to)).slice(0, 20);
+    return el("div", { class: "ledger-box" }, list, far.length ? el("p", { class: "muted" }, "Failed elsewhere: ", far.map((r, i) => [i ? ", " : "", el("a", { href: `?page=${r.from}` }, r.from === r.to ? String(r.from) : `${r.from}–${r.to}`)])) : null);
+  }
+
+  // ---- what went wrong ----
+  function wrong() {
+    const out = el("div", { class: "problems" });
+    // Of the tasks that met a bad unit the last one tells most: it had it alone.
+    const bad = failedRuns().map((r) => ({ r, t: tasks.filter((t) => t.range && t.range[0] <= r.from && t.range[1] >= r.to && (t.failure || t.ledger?.some((x) => x.status === "failed"))).sort((a, b) => (a.finished_at || "") < (b.finished_at || "") ? 1 : -1)[0] || null }));
+    const failedTasks = tasks.filter((t) => t.failure && t.state !== "done" && t.state !== "superseded");
+    const warnings = [...d.warnings, ...tasks.flatMap((t) => t.warnings || [])];
+    if (d.failure && !bad.some(({ r }) => r.code === d.failure?.code)) out.append(problem(d.failure, d.failure.message, null));
+    for (const { t, r } of bad) out.append(problem({ code: r.code || "failed", category: t?.failure?.category || "", message: r.message || "This could not be read.", retryable: true, detail: t?.failure?.detail, phase: "parse" }, `${d.unit || "page"} ${r.from === r.to ? r.from : `${r.from}–${r.to}`}: ${r.message || "could not be read"}`, t, r.from));
+    for (const t of failedTasks) if (t.failure && !(d.failure && t.kind === "plan" && d.failure.message === t.failure.message)) out.append(problem(t.failure, `${t.kind}${t.range ? ` of ${t.unit || "pages"} ${t.range.join("–")}` : ""}: ${t.failure.message}`, t));
+    if (warnings.length) out.append(el("section", {}, el("h2", {}, "Warnings"), el("ul", {}, warnings.slice(0, 200).map((w) => el("li", {}, w.page ? el("a", { href: `?page=${w.page}` }, `${d.unit || "page"} ${w.page}`) : null, w.page ? ": " : "", w.message, " ", el("code", {}, w.code))))));
+    if (!out.children.length) return empty(terminal(d.state) ? "Nothing went wrong" : "Nothing has gone wrong so far", el("p", {}, d.ledger.ok + d.ledger.ocr ? `${plural(d.ledger.ok + d.ledger.ocr + d.ledger.blank, d.unit || "unit")} accounted for.` : "Failures and warnings would be listed here."));
+    return out;
+  }
+
+  /** @param {import("../types.js").Failure} f @param {string} heading @param {Task|null} t @param {number} [at] page to show */
+  function problem(f, heading, t, at) {
+    const history = el("div");
+    return el("article", { class: "problem" },
+      el("h2", {}, icon("cross"), el("span", {}, heading[0].toUpperCase() + heading.slice(1))),
+      el("p", {}, cure(f)),
+      el("p", { class: "muted" }, el("code", {}, f.code), `${f.category && f.category !== f.code ? ` · ${f.category.replace(/_/g, " ")}` : ""}${f.phase ? ` · while it ran “${f.phase}”` : ""}${f.attempt ? ` · attempt ${f.attempt}` : ""}`, t?.worker ? [" · on ", el("span", { class: "mono" }, t.worker)] : null, t?.finished_at ? [" · ", time(t.finished_at)] : null),
+      f.detail ? el("details", {}, el("summary", {}, "The parser's last lines"), el("pre", {}, f.detail)) : null,
+      history,
+      el("div", { class: "tools" }, terminal(d.state) ? button(d.ledger.failed > 1 ? `Retry the ${plural(d.ledger.failed, `failed ${d.unit || "unit"}`)}` : "Retry just this", () => void retryDocuments(params.ds, [d]).then((done) => done && again()), { class: "primary" }) : null,
+        at && d.live_generation ? el("a", { href: `?page=${at}`, class: "button" }, `Show ${d.unit || "page"} ${at}`) : null,
+        t ? button("Show its attempts", async (e) => {
+          const h = await get(`/v1/tasks/${t.id}`, signal);
+          /** @type {HTMLElement} */ (e.target).hidden = true;
+          history.replaceChildren(attempts(h.events));
+        }) : null));
+  }
+
+  /** @param {import("../types.js").SheafEvent[]} events */
+  function attempts(events) {
+    return el("div", { class: "scroll-x", tabindex: "0", role: "region", "aria-label": "Attempts" }, el("table", { class: "plain" },
+      el("thead", {}, el("tr", {}, ["When", "What", "Worker", "In words"].map((h) => el("th", { scope: "col" }, h)))),
+      el("tbody", {}, events.filter((e) => e.kind !== "progress").map((e) => el("tr", {}, el("td", {}, time(e.at, true)), el("td", {}, e.kind), el("td", { class: "mono" }, e.worker || "–"), el("td", {}, e.text || e.detail?.message || ""))))));
+  }
+
+  // ---- timeline ----
+  let slowest = false;
+  function timeline() {
+    return el("div", {}, el("div", { class: "tools" }, el("label", { class: "check" }, el("input", { type: "checkbox", checked: slowest, onchange: (/** @type {Event} */ e) => { slowest = /** @type {HTMLInputElement} */ (e.target).checked; drawn = "?"; void drawPane(); } }), " Slowest first"),
+      button("Download the flight record", () => void flightRecord(base, [d], tasks, d, signal).catch((e) => announce(e.message)))),
+      waterfall(tasks, { slowest }));
+  }
+
+  // ---- versions ----
+  /** @param {AbortSignal} stop */
+  async function versions(stop) {
+    /** @type {import("../types.js").Generation[]} */
+    const gens = (await get(`${base}/generations`, stop)).items.sort((/** @type {any} */ a, /** @type {any} */ b) => b.generation - a.generation);
+    return el("ol", { class: "versions" }, gens.map((g, i) => {
+      const old = gens[i + 1];
+      const diff = old ? differences(old, g) : [];
+      return el("li", {}, el("h2", {}, `Version ${g.generation}`, g.generation === d.live_generation ? el("span", { class: "badge ok" }, icon("check"), "search shows this") : null, badge(g.state)),
+        el("p", { class: "muted" }, time(g.created_at), ` · ${plural(g.chunks, "chunk")}, ${plural(g.tokens, "token")} · `, g.job_id ? el("a", { href: `/jobs/${g.job_id}` }, "its job") : null),
+        old ? diff.length ? el("ul", {}, diff.map((x) => el("li", {}, x))) : el("p", {}, "Nothing differs from the version before.") : el("p", {}, "The first version."), g.failure ? el("p", { class: "warn" }, failureLine(g.failure)) : null);
+    }));
+  }
+
+  /** @param {import("../types.js").Generation} a @param {import("../types.js").Generation} b */
+  function differences(a, b) {
+    const out = [];
+    const keys = /** @type {(keyof import("../types.js").ParseConfig)[]} */ ([...new Set([...Object.keys(a.parser_config), ...Object.keys(b.parser_config)])]);
+    for (const k of keys) {
+      const [x, y] = [a, b].map((g) => (g.parser_config[k] === undefined ? "default" : JSON.stringify(g.parser_config[k])));
+      if (x !== y) out.push(`${labels[k] || k}: ${x} → ${y}`);
+    }
+    if (a.parser !== b.parser && b.parser) out.push(`Parser: ${a.parser || "none"} → ${b.parser}`);
+    for (const [k, label] of /** @type {const} */ ([["units", "Length"], ["chunks", "Chunks"], ["tokens", "Tokens"]])) if (a[k] !== b[k]) out.push(`${label}: ${number(a[k])} → ${number(b[k])}`);
+    for (const k of /** @type {const} */ (["ok", "ocr", "blank", "skipped", "failed"])) if (a.ledger[k] !== b.ledger[k]) out.push(`${b.unit || "unit"}s ${cells[k][0]}: ${number(a.ledger[k])} → ${number(b.ledger[k])}`);
+    return out;
+  }
+
+  // ---- settings ----
+  function settings() {
+    const parquet = tasks.filter((t) => t.state === "done" && t.range_id && t.chunks);
+    const row = (/** @type {string} */ k, /** @type {any} */ v) => [el("dt", {}, k), el("dd", {}, v)];
+    return el("div", { class: "settings" },
+      el("section", {}, el("h2", {}, "Made with"), el("dl", { class: "facts" }, Object.entries(d.parser_config).map(([k, v]) => row(labels[k] || k, JSON.stringify(v))), Object.keys(d.parser_config).length ? null : row("Settings", "the defaults"))),
+      Object.keys(d.metadata).length ? el("section", {}, el("h2", {}, "About the file"), el("dl", { class: "facts" }, Object.entries(d.metadata).map(([k, v]) => row(k, el("bdi", {}, v))))) : null,
+      el("section", {}, el("h2", {}, "Identity"), el("dl", { class: "facts" }, row("Id", el("code", {}, d.id)), row("SHA-256", el("code", {}, d.sha256)), row("Media type", el("code", {}, d.media_type)), row("Job", d.job_id ? el("a", { href: `/jobs/${d.job_id}` }, d.job_id) : "–"))),
+      el("section", {}, el("h2", {}, "Parquet files"), parquet.length ? el("ul", { class: "files" }, parquet.slice(0, 500).map((t) => el("li", {}, button(t.range ? `${t.unit || "unit"}s ${t.range.join("–")}` : t.kind, () => void download(`${base}/artifacts/${t.range_id}`, `${t.range_id}.parquet`), { class: "link" }), el("span", { class: "muted" }, ` ${plural(t.chunks, "chunk")} with vectors`)))) : el("p", { class: "muted" }, "There are none yet: they are made when a range is done.")));
+  }
+
+  /** After an action the log goes on. */
+  let stopFollow = new AbortController();
+  function listen() {
+    stopFollow.abort();
+    stopFollow = new AbortController();
+    follow(base, {
+      status: soon,
+      event(e) {
+        if (e.kind === "progress" && e.task_id && e.detail?.total) share.set(e.task_id, e.detail.done / e.detail.total);
+        if (e.kind === "snoozed" && e.text) snoozed = { at: Date.now(), text: e.text };
+        soon();
+      },
+      end: soon,
+    }, AbortSignal.any([signal, stopFollow.signal]));
+  }
+  function again() {
+    soon();
+    listen();
+  }
+
+  await readAll();
+  await readWait();
+  drawHead();
+  drawProgress();
+  await drawPane();
+  listen();
+  return {
+    /** @param {URLSearchParams} q */
+    update(q) {
+      const before = tab;
+      read(q);
+      if (before !== tab || tab === "") void drawPane().then(() => before === tab || announce(tabs.find(([k]) => k === tab)?.[1] || ""));
+    },
+  };
+}
+
+/** @type {Record<string, string>} */
+const labels = { chunk_method: "Chunk method", chunk_token_num: "Most tokens in a chunk", delimiter: "Delimiter", overlapped_percent: "Overlap, percent", task_page_size: "Pages per task", pages: "Pages", table_rows: "Rows per task", encoding: "Encoding", media_type: "Read as" };

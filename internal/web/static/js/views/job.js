@@ -1,0 +1,123 @@
+// @ts-check
+/** One job: how far it is, what failed, where its time went. */
+import { aborted, get, send } from "../api.js";
+import { dialog } from "../dialog.js";
+import { announce, button, draw, el, icon, name } from "../dom.js";
+import { flightRecord, tasksOf } from "../flight.js";
+import { between, bytes, duration, eta, number, percent, plural, time } from "../format.js";
+import { follow } from "../live.js";
+import { go, note, title } from "../nav.js";
+import { badge, bar, cure, failureLine, states, terminal } from "../parts.js";
+import { waterfall } from "../waterfall.js";
+import { kinds } from "./jobs.js";
+
+/** @typedef {import("../types.js").Job} Job */
+
+/** The time line reads the tasks of this many documents. */
+const mostDocuments = 40;
+
+/** @param {import("../types.js").Context} c */
+export async function view({ root, params, query, signal }) {
+  const base = `/v1/jobs/${params.job}`;
+  /** @type {Job} */
+  let job = await get(base, signal);
+  const kind = kinds[job.kind] || job.kind;
+  title(`${kind} job`);
+  let slowest = query.get("order") === "slowest";
+  /** @type {import("../types.js").Doc[]} */
+  let docs = [];
+  /** @type {import("../types.js").Task[]} */
+  let tasks = [];
+  const state = el("span"), facts = el("p", { class: "muted facts-line" }), tools = el("div", { class: "tools" });
+  const progress = el("section", { class: "progress-box", "aria-label": "Progress" }), stages = el("section"), wrong = el("section"), lines = el("section"), list = el("section");
+  root.replaceChildren(el("p", { class: "crumbs" }, el("a", { href: "/jobs" }, "Jobs"), icon("next")),
+    el("div", { class: "head" }, el("h1", { tabindex: "-1" }, `${kind} of ${plural(job.documents.total, "document")}`), state, tools), facts, progress, stages, wrong, lines, list);
+
+  function show() {
+    draw(state, badge(job.state), job.paused ? el("span", { class: "badge off" }, "Paused") : null);
+    draw(facts, "started ", time(job.created_at), terminal(job.state) ? ` · took ${duration(between(job.created_at, job.finished_at))}` : "", ` · ${plural(job.usage.pages || 0, "page or row", "pages or rows")} read, ${plural(job.usage.embedded_tokens || 0, "token")} embedded${job.usage.bytes ? `, ${bytes(job.usage.bytes)}` : ""}`,
+      job.reused.ranges ? ` · reused ${plural(job.reused.ranges, "range")}, ${plural(job.reused.chunks, "chunk")}` : "");
+    const over = terminal(job.state);
+    const key = `${job.state} ${job.paused}`;
+    if (tools.dataset.key !== key) {
+      tools.dataset.key = key;
+      const failed = ["failed", "partially_succeeded", "canceled"].includes(job.state);
+      tools.replaceChildren(...(over ? [] : [button(job.paused ? "Resume" : "Pause", () => void send(`${base}:${job.paused ? "resume" : "pause"}`).then(soon)), button("Cancel…", () => void cancel())]),
+        ...(failed ? [button("Retry what failed…", () => void retry(), { class: "primary" })] : []),
+        button("Download the flight record", () => void flightRecord(base, docs, tasks, job, signal).catch((e) => announce(e.message))));
+    }
+    const q = job.queue;
+    draw(progress, el("div", { class: "progress-line" }, bar(job.progress, "Progress of the job"), el("strong", { class: "num" }, percent(job.progress)),
+      over ? null : el("span", { class: "muted" }, eta(q?.eta_seconds?.p50, q?.eta_seconds?.p90), q && q.ahead_own + q.ahead_others ? ` · ${number(q.ahead_own)} tasks of yours and ${number(q.ahead_others)} of others ahead` : "")),
+      el("p", { class: "tally" }, Object.entries(job.documents.by_state).filter(([, n]) => n).map(([s, n]) => el("span", { class: `badge ${states[s]?.[2] || "wait"}` }, icon(states[s]?.[1] || "dot"), `${number(n)} ${(states[s]?.[0] || s).toLowerCase()}`))));
+    draw(stages, job.stages?.length ? el("div", {}, el("h2", {}, "Stages"), el("div", { class: "scroll-x", tabindex: "0", role: "region", "aria-label": "Stages" }, el("table", { class: "plain" },
+      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Stage"), ["Done", "Of", "Failed", "Reused"].map((h) => el("th", { scope: "col", class: "num" }, h)), el("th", { scope: "col" }, "Progress"))),
+      el("tbody", {}, job.stages.map((s) => el("tr", {}, el("th", { scope: "row" }, s.name, el("span", { class: "muted" }, ` ${s.unit}s`)), [s.done, s.total, s.failed, s.reused].map((n) => el("td", { class: "num" }, number(n))), el("td", {}, bar(s.total ? (s.done + s.failed) / s.total : over ? 1 : 0, `Progress of ${s.name}`)))))))) : null);
+  }
+
+  async function showErrors() {
+    const all = (await get(`${base}/errors?limit=100`, signal)).items, seen = new Set();
+    // A page that was tried again, alone, is listed once for each time.
+    const errors = all.filter((/** @type {any} */ e) => {
+      const key = [e.document_id, e.failure.code, e.failure.page || e.failure.range].join();
+      return !seen.has(key) && seen.add(key);
+    });
+    draw(wrong, errors.length ? el("div", { class: "problems" }, el("h2", {}, "What went wrong"), errors.map((/** @type {any} */ e) => el("article", { class: "problem" },
+      el("h3", {}, el("a", { href: `/datasets/${job.dataset_id}/documents/${e.document_id}?tab=problems` }, name(e.document)), ": ", failureLine(e.failure)), el("p", {}, cure(e.failure), " ", el("code", {}, e.failure.code))))) : null);
+  }
+
+  async function showTasks() {
+    docs = (await get(`${base}/documents?limit=${mostDocuments}`, signal)).items;
+    tasks = await tasksOf(job.dataset_id, docs, signal, job.id);
+    drawTimeline();
+    draw(list, el("div", {}, el("h2", {}, "Documents"), el("ul", { class: "files" }, docs.map((d) => el("li", {}, el("a", { href: `/datasets/${job.dataset_id}/documents/${d.id}` }, name(d.name)), " ", badge(d.state)))),
+      job.documents.total > docs.length ? el("p", { class: "muted" }, `and ${number(job.documents.total - docs.length)} more`) : null));
+  }
+  const order = el("input", { type: "checkbox", onchange: () => {
+    slowest = order.checked;
+    note({ order: slowest ? "slowest" : "" });
+    drawTimeline();
+  } });
+  order.checked = slowest;
+  const chart = el("div");
+  lines.append(el("h2", {}, "Timeline"), el("label", { class: "check" }, order, " Slowest first"), chart);
+  function drawTimeline() {
+    draw(chart, waterfall(tasks, { slowest, names: docs.length > 1 ? new Map(docs.map((d) => [d.id, d.name])) : undefined }));
+  }
+
+  const cancel = () => dialog({
+    title: "Cancel the job", danger: true, action: "Stop the work",
+    body: [el("p", {}, "Running work stops within seconds and queued work is dropped. What search shows already stays.")],
+    run: async () => {
+      await send(`${base}:cancel`);
+      soon();
+    },
+  });
+  const retry = () => dialog({
+    title: "Retry what failed", action: "Retry",
+    body: [el("p", {}, "A new job reads what failed in this one. What was read is kept and not parsed again.")],
+    run: async () => {
+      const answer = await send(`${base}:retry`, { scope: "failed" });
+      go(`/jobs/${answer.job.id}`);
+    },
+  });
+
+  let due = 0;
+  async function refresh() {
+    try {
+      job = await get(base, signal);
+      show();
+      await Promise.all([showErrors(), showTasks()]);
+    } catch (e) {
+      if (!aborted(e)) announce(String(/** @type {Error} */ (e).message));
+    }
+    due = 0;
+  }
+  function soon() {
+    if (!due && !signal.aborted) due = setTimeout(refresh, 500);
+  }
+  signal.addEventListener("abort", () => clearTimeout(due));
+  show();
+  await Promise.all([showErrors(), showTasks()]);
+  follow(base, { status: soon, event: soon, end: soon }, signal);
+}

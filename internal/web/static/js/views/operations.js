@@ -1,0 +1,110 @@
+// @ts-check
+/** For whoever runs the service: what waits, who works, what is dead, what is down. */
+import { aborted, get, send } from "../api.js";
+import { bars } from "../chart.js";
+import { dialog } from "../dialog.js";
+import { announce, button, draw, el, icon, trouble } from "../dom.js";
+import { between, bytes, duration, number, plural, time } from "../format.js";
+import { title } from "../nav.js";
+import { stages, words } from "../waterfall.js";
+
+const lanes = /** @type {Record<number, string>} */ ({ 1: "interactive", 2: "normal", 3: "backfill" });
+const every = 2000;
+
+/** @param {import("../types.js").Context} c */
+export async function view({ root, signal }) {
+  title("Operations");
+  const deps = el("section", { "aria-label": "Dependencies" }), queues = el("section"), execs = el("section"), charts = el("section", { "aria-label": "The last hour" }), dead = el("section");
+  const problem = el("div");
+  root.replaceChildren(el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Operations")), problem, deps, charts, queues, execs, dead);
+  const region = (/** @type {string} */ label, /** @type {HTMLElement} */ table) => el("div", { class: "scroll-x", tabindex: "0", role: "region", "aria-label": label }, table);
+  const head = (/** @type {[string, string?][]} */ ...cols) => el("thead", {}, el("tr", {}, cols.map(([label, cls]) => el("th", { scope: "col", class: cls }, label))));
+
+  async function showDependencies() {
+    /** @type {import("../types.js").Readiness} */
+    const r = await fetch("/readyz", { signal }).then((x) => x.json());
+    draw(deps, el("ul", { class: "deps" }, Object.entries(r.dependencies).sort().map(([n, d]) => el("li", { class: d.ok ? "ok" : "bad" }, icon(d.ok ? "check" : "cross"), el("strong", {}, n), el("span", { class: "muted num" }, d.ok ? `${d.latency_ms.toFixed(1)} ms` : "down"), d.error ? el("span", { class: "note" }, d.error) : null))));
+  }
+
+  async function showQueues() {
+    /** @type {import("../types.js").TenantQueue[]} */
+    const qs = (await get("/v1/queues", signal)).items;
+    draw(queues, el("h2", {}, "Queue"), region("Queue", el("table", { class: "plain" }, head(["Tenant"], ["Lane"], ["Waiting", "num"], ["Cost", "num"], ["Oldest", "num"], ["Running", "num"], ["Cap", "num"], ["Weight", "num"], ["To retry", "num"], ["Parked", "num"], ["Dead", "num"]),
+      el("tbody", {}, qs.flatMap((q) => q.lanes.map((l, i) => el("tr", { class: i ? "" : "first" },
+        i ? null : el("th", { scope: "row", rowspan: q.lanes.length }, el("bdi", {}, q.tenant_id), q.paused ? el("span", { class: "badge off" }, "Paused") : null),
+        el("td", {}, lanes[l.lane] || String(l.lane)), el("td", { class: "num" }, number(l.pending)), el("td", { class: "num" }, number(l.cost)), el("td", { class: "num" }, l.pending ? duration(l.oldest_pending_age_seconds * 1000) : "–"),
+        i ? null : [q.running, q.cap, q.weight, q.retry_wait, q.parked, q.dead].map((n) => el("td", { class: "num", rowspan: q.lanes.length }, number(n)))))))))
+      );
+  }
+
+  async function showExecutors() {
+    /** @type {import("../types.js").Executor[]} */
+    const es = (await get("/v1/executors", signal)).items;
+    const running = await Promise.all(es.flatMap((e) => e.running || []).slice(0, 24).map((id) => get(`/v1/tasks/${id}`, signal).catch(() => null)));
+    const byId = new Map(running.filter(Boolean).map((t) => [t.id, t]));
+    const task = (/** @type {string} */ id) => {
+      const t = byId.get(id);
+      return t ? `${t.kind}${t.range ? ` ${t.unit || ""} ${t.range.join("–")}` : ""}` : id.slice(0, 8);
+    };
+    draw(execs, el("h2", {}, "Executors"), es.length ? region("Executors", el("table", { class: "plain" }, head(["Executor"], ["Runs now"], ["Slots", "num"], ["Memory", "num"], ["Version"], ["Up", "num"], ["Seen"]),
+      el("tbody", {}, es.map((e) => el("tr", {}, el("th", { scope: "row", class: "mono" }, `${e.host}:${e.pid}`), el("td", {}, e.running?.length ? e.running.slice(0, 8).map(task).join(", ") : el("span", { class: "muted" }, e.running ? "nothing" : "hidden")), el("td", { class: "num" }, `${e.running?.length ?? "–"} of ${e.slots}`),
+        el("td", { class: "num" }, bytes(e.rss_bytes)), el("td", {}, e.version), el("td", { class: "num" }, duration(between(e.started_at, undefined))), el("td", {}, time(e.seen_at, true))))))) : el("p", { class: "warn" }, "No executor is alive: nothing will be parsed. Start one with `sheaf executor`."));
+  }
+
+  async function showCharts() {
+    /** @type {import("../types.js").Stats} */
+    const s = await get("/v1/stats", signal);
+    const labels = s.buckets.map((b) => new Date(b.at).toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" }));
+    const done = s.buckets.reduce((n, b) => n + b.tasks, 0), failed = s.buckets.reduce((n, b) => n + b.failed, 0), cost = s.buckets.reduce((n, b) => n + b.cost, 0);
+    const mean = (/** @type {import("../types.js").Bucket} */ b, /** @type {string} */ k) => (b.tasks ? (b.stage_ms[k] || 0) / b.tasks : 0);
+    draw(charts, el("div", { class: "charts" },
+      bars({ title: "Throughput", caption: done + failed ? `${plural(cost, "page")} or their like, ${s.cost_per_second.toFixed(1)} a second while busy` : "nothing in the last hour", labels, unit: number, series: [{ name: "pages", cls: "run", values: s.buckets.map((b) => b.cost) }] }),
+      bars({ title: "Tasks", caption: `${number(done)} done, ${number(failed)} attempts failed`, labels, unit: number, series: [{ name: "done", cls: "ok", values: s.buckets.map((b) => b.tasks) }, { name: "failed", cls: "bad", values: s.buckets.map((b) => b.failed) }] }),
+      bars({ title: "Stage times", caption: s.stages.length ? `median: ${s.stages.slice(0, 3).map((x) => `${words[x.name] || x.name} ${duration(x.p50_ms)}`).join(", ")}` : "no stage has run", labels, unit: duration, series: stages.map((k) => ({ name: words[k], cls: `stage ${k}`, values: s.buckets.map((b) => mean(b, k)) })) })));
+  }
+
+  /** @type {Set<string>} */
+  const picked = new Set();
+  async function showDead() {
+    /** @type {{items: import("../types.js").Task[], next_cursor: string|null}} */
+    const page = await get("/v1/dead-letters?limit=100", signal);
+    const seen = new Set(page.items.map((t) => t.id));
+    for (const id of picked) if (!seen.has(id)) picked.delete(id);
+    const act = (/** @type {string} */ verb, /** @type {string[]} */ ids) => dialog({
+      title: verb === "retry" ? `Retry ${plural(ids.length, "dead task")}` : `Remove ${plural(ids.length, "dead task")}`, danger: verb === "purge", action: verb === "retry" ? "Retry" : "Remove",
+      body: [el("p", {}, verb === "retry" ? "They get a new budget of attempts and run as soon as there is room." : "The record of what failed is removed and cannot be brought back. The documents stay as they are.")],
+      run: async () => {
+        const r = await send(`/v1/dead-letters:${verb}`, { ids });
+        announce(`${plural(r.count, "task")} ${verb === "retry" ? "queued again" : "removed"}`);
+        picked.clear();
+        await showDead();
+      },
+    });
+    const chosen = () => (picked.size ? [...picked] : page.items.map((t) => t.id));
+    const content = page.items.length ? [el("div", { class: "tools" }, button(`Retry ${picked.size ? number(picked.size) : "all"}…`, () => void act("retry", chosen())), button(`Remove ${picked.size ? number(picked.size) : "all"}…`, () => void act("purge", chosen()), { class: "danger" })),
+      region("Dead letters", el("table", { class: "plain" }, head([""], ["Task"], ["What happened"], ["Attempts", "num"], ["When"]), el("tbody", {}, page.items.map((t) => el("tr", {},
+        el("td", {}, el("input", { type: "checkbox", checked: picked.has(t.id), "aria-label": `Select ${t.kind} ${t.range?.join("–") || ""}`, onchange: (/** @type {Event} */ e) => { /** @type {HTMLInputElement} */ (e.target).checked ? picked.add(t.id) : picked.delete(t.id); deadDrawn = ""; void showDead(); } })),
+        el("th", { scope: "row" }, `${t.kind} ${t.range ? t.range.join("–") : ""}`), el("td", {}, t.failure?.message || "", " ", el("code", {}, t.failure?.code || "")), el("td", { class: "num" }, number(t.attempts)), el("td", {}, time(t.finished_at)))))))]
+      : [el("p", { class: "muted" }, "None. A task comes here when it has used up its attempts; its document says what it means.")];
+    const next = el("div", {}, el("h2", {}, "Dead letters"), content);
+    if (next.innerHTML === deadDrawn) return;
+    deadDrawn = next.innerHTML;
+    const focused = /** @type {HTMLElement|null} */ (document.activeElement)?.getAttribute("aria-label");
+    dead.replaceChildren(...next.childNodes);
+    if (focused) /** @type {HTMLElement|null} */ ([...dead.querySelectorAll("[aria-label]")].find((e) => e.getAttribute("aria-label") === focused))?.focus();
+  }
+  let deadDrawn = "";
+
+  async function refresh() {
+    if (!document.hidden || !deps.children.length) {
+      const done = await Promise.allSettled([showDependencies(), showQueues(), showExecutors(), showCharts(), showDead()]);
+      if (signal.aborted) return;
+      const bad = done.find((r) => r.status === "rejected" && !aborted(r.reason));
+      draw(problem, bad?.status === "rejected" ? trouble(bad.reason) : null);
+    }
+    timer = setTimeout(refresh, every);
+  }
+  let timer = 0;
+  signal.addEventListener("abort", () => clearTimeout(timer));
+  await refresh();
+}

@@ -1,0 +1,105 @@
+// @ts-check
+/** Search: what was found, where it stands on its page, and why it ranks there. */
+import { aborted, all, datasetPath, send } from "../api.js";
+import { byId, el, empty, name, trouble } from "../dom.js";
+import { format, formats, number, plural } from "../format.js";
+import { go, title } from "../nav.js";
+import { pageImage } from "../page.js";
+import { chunkText, marked } from "../text.js";
+
+/** @typedef {import("../types.js").Hit} Hit */
+
+/** @param {import("../types.js").Context} c */
+export async function view({ root, query, signal }) {
+  const sets = await all("/v1/datasets", 500, signal).catch(() => []);
+  const results = el("section", { "aria-label": "Results" });
+  const field = (/** @type {string} */ label, /** @type {HTMLElement} */ input) => el("label", {}, el("span", {}, label), input);
+  const q = el("input", { name: "q", type: "search", autocomplete: "off", required: true });
+  const ds = el("select", { name: "dataset" }, el("option", { value: "" }, "All datasets"), sets.map((s) => el("option", { value: s.name }, s.name.slice(0, 80))));
+  const type = el("select", { name: "type" }, el("option", { value: "" }, "All formats"), Object.entries(formats).map(([k, v]) => el("option", { value: k }, v)));
+  const mode = el("select", { name: "mode" }, el("option", { value: "" }, "Words and meaning"), el("option", { value: "text" }, "Words only"), el("option", { value: "vector" }, "Meaning only"));
+  const from = el("input", { name: "from", type: "number", min: 1, class: "page-number" }), to = el("input", { name: "to", type: "number", min: 1, class: "page-number" });
+  const group = el("select", { name: "group" }, el("option", { value: "" }, "Every passage"), el("option", { value: "document" }, "Best of each document"), el("option", { value: "page" }, "Best of each page"));
+  const doc = el("p", { class: "muted" });
+  const form = el("form", { class: "search-form", role: "search", "aria-label": "Search with filters", onsubmit: (/** @type {Event} */ e) => {
+    e.preventDefault();
+    submit();
+  } }, el("div", { class: "search-line" }, field("Search for", q), el("button", { class: "primary" }, "Search")),
+  el("div", { class: "search-filters" }, field("In", ds), field("Format", type), field("By", mode), field("Show", group), field("From page", from), field("to page", to)), doc);
+  for (const s of [ds, type, mode, group]) s.addEventListener("change", () => q.value && submit());
+  root.replaceChildren(el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Search")), form, results);
+
+  function submit() {
+    const p = new URLSearchParams();
+    for (const [k, v] of new FormData(form)) if (String(v).trim()) p.set(k, String(v).trim());
+    if (shown.get("doc")) p.set("doc", shown.get("doc") || "");
+    go(`/search?${p}`);
+  }
+
+  let shown = query;
+  let stop = new AbortController();
+  /** @param {URLSearchParams} p */
+  async function run(p) {
+    shown = p;
+    for (const i of [q, ds, type, mode, from, to, group]) i.value = p.get(i.name) || "";
+    /** @type {HTMLInputElement} */ (byId("q")).value = p.get("q") || "";
+    title(p.get("q") ? `${p.get("q")}, search` : "Search");
+    const without = new URLSearchParams(p);
+    without.delete("doc");
+    doc.replaceChildren(...(p.get("doc") ? ["In one document only. ", el("a", { href: `/search?${without}` }, "Search all")] : []));
+    doc.hidden = !p.get("doc");
+    stop.abort();
+    stop = new AbortController();
+    if (!p.get("q")) {
+      results.replaceChildren(empty("Search the text of all documents", el("p", {}, "Write a question or some words. Each hit shows its page with the place marked.")));
+      return;
+    }
+    results.setAttribute("aria-busy", "true");
+    /** @type {Record<string, any>} */
+    const filter = {};
+    if (p.get("type")) filter.media_types = [p.get("type")];
+    if (p.get("doc")) filter.document_ids = [p.get("doc")];
+    if (Number(p.get("from")) || Number(p.get("to"))) filter.pages = { ...(Number(p.get("from")) ? { from: Number(p.get("from")) } : {}), ...(Number(p.get("to")) ? { to: Number(p.get("to")) } : {}) };
+    const body = { query: p.get("q"), limit: 20, highlight: true, ...(p.get("mode") ? { mode: p.get("mode") } : {}), ...(p.get("group") ? { group_by: p.get("group") } : {}), filter };
+    try {
+      /** @type {import("../types.js").SearchAnswer} */
+      const answer = await send(p.get("dataset") ? `${datasetPath(p.get("dataset") || "")}/search` : "/v1/search", body);
+      if (shown !== p || signal.aborted) return;
+      results.replaceChildren(
+        el("p", { class: "muted", role: "status" }, answer.hits.length ? `${plural(answer.hits.length, "passage")} in ${number(Math.round(answer.took_ms))} ms` : ""),
+        ...(answer.warnings || []).map((w) => el("p", { class: "warn" }, w.message)),
+        answer.hits.length ? el("ol", { class: "hits" }, answer.hits.map((h, i) => hit(h, i, answer.hits))) : empty("Nothing was found", el("p", {}, "Try fewer or other words, or take a filter away. Documents that are still being read are not found yet.")));
+    } catch (e) {
+      if (!aborted(e)) results.replaceChildren(trouble(e, () => void run(p)));
+    } finally {
+      results.removeAttribute("aria-busy");
+    }
+  }
+
+  /** @param {Hit} h @param {number} i @param {Hit[]} hits */
+  function hit(h, i, hits) {
+    const page = h.chunk.pages[0] || 1;
+    const link = `/datasets/${h.document.dataset_id}/documents/${h.document.id}?${new URLSearchParams({ page: String(page), chunk: h.chunk.id })}`;
+    const text = h.highlight ? chunkText(h.highlight, h.chunk.kind, marked) : chunkText(h.chunk.text, h.chunk.kind);
+    const picture = h.document.media_type === "application/pdf" ? el("a", { href: link, class: "thumb", tabindex: "-1", "aria-hidden": "true" }, pageImage({ ds: h.document.dataset_id, doc: h.document.id, name: h.document.name, page, dpi: 40, lazy: true, signal,
+      boxes: h.chunk.boxes.filter((b) => b.page === page).map((box) => ({ box, key: "hit", label: "" })) })) : el("span", { class: "thumb none", "aria-hidden": "true" }, format(h.document.media_type));
+    return el("li", { class: "hit" }, picture, el("div", { class: "hit-body" },
+      el("h2", {}, el("a", { href: link }, name(h.document.name), h.chunk.pages.length ? el("span", { class: "where" }, `, page ${h.chunk.pages.join(", ")}`) : null)),
+      h.chunk.heading_path?.length ? el("p", { class: "path" }, h.chunk.heading_path.map((x, n) => [n ? " › " : "", el("bdi", {}, x)])) : null,
+      el("div", { class: "snippet" }, text), why(h, i, hits)));
+  }
+
+  /** @param {Hit} h @param {number} i @param {Hit[]} hits */
+  function why(h, i, hits) {
+    const top = { text: Math.max(...hits.map((x) => x.scores.text), 1e-9), vector: Math.max(...hits.map((x) => x.scores.vector), 1e-9) };
+    const part = (/** @type {string} */ label, /** @type {number} */ v, /** @type {number} */ most, /** @type {string} */ cls) => {
+      const m = el("span", { class: `meter ${cls}`, "aria-hidden": "true" }, el("i"));
+      /** @type {HTMLElement} */ (m.firstChild).style.width = `${Math.max(0, Math.min(1, v / most)) * 100}%`;
+      return el("span", { class: "why-part" }, label, m, el("span", { class: "num" }, v ? v.toFixed(v < 10 ? 2 : 1) : "0"));
+    };
+    return el("p", { class: "why-rank muted" }, el("span", {}, `Rank ${i + 1}, score ${h.score.toFixed(3)}`), part("words (BM25)", h.scores.text, top.text, "ok"), part("meaning (vector)", h.scores.vector, top.vector, "run"));
+  }
+
+  void run(query);
+  return { update: (/** @type {URLSearchParams} */ p) => void run(p) };
+}

@@ -1,0 +1,53 @@
+// @ts-check
+/** Where the time of a job or document went: one row per task, one bar per stage. */
+import { el, svg } from "./dom.js";
+import { between, duration } from "./format.js";
+
+/** @typedef {import("./types.js").Task} Task */
+
+/** Stages in the order they run. */
+export const stages = ["queue", "fetch", "plan", "parse", "chunk", "embed", "artifact", "index", "work"];
+
+/** What people call them. @type {Record<string, string>} */
+export const words = { queue: "queue wait", fetch: "fetch", plan: "plan", parse: "parse", chunk: "chunk", embed: "embed", artifact: "store", index: "index", work: "other work" };
+
+/** @param {Task} t @returns {{name: string, from: number, to: number}[]} in milliseconds since the epoch */
+export function parts(t) {
+  const created = Date.parse(t.created_at), started = t.started_at ? Date.parse(t.started_at) : 0;
+  const end = t.finished_at ? Date.parse(t.finished_at) : Date.now();
+  const out = [{ name: "queue", from: created, to: started > created ? started : started ? created : end }];
+  if (!started) return out;
+  if (!t.stages?.length) out.push({ name: t.kind === "plan" ? "plan" : "work", from: started, to: Math.max(end, started) });
+  for (const s of t.stages || []) out.push({ name: stages.includes(s.name) ? s.name : "work", from: started + s.start_ms, to: started + s.start_ms + Math.max(s.ms, 0) });
+  return out;
+}
+
+/** At most this many rows are drawn at once. */
+const most = 200;
+
+/**
+ * @param {Task[]} tasks @param {{slowest: boolean, names?: Map<string, string>}} options
+ */
+export function waterfall(tasks, { slowest, names }) {
+  const begun = tasks.filter((t) => t.created_at);
+  if (!begun.length) return el("p", { class: "muted" }, "Nothing has run yet.");
+  const rows = begun.map((t) => ({ t, parts: parts(t) }));
+  const from = Math.min(...rows.map((r) => r.parts[0].from)), to = Math.max(...rows.map((r) => Math.max(...r.parts.map((p) => p.to))), from + 1);
+  const took = (/** @type {Task} */ t) => t.duration_ms ?? between(t.started_at, t.finished_at);
+  rows.sort((a, b) => (slowest ? took(b.t) - took(a.t) : a.parts[0].from - b.parts[0].from || (a.t.range?.[0] || 0) - (b.t.range?.[0] || 0)));
+  const span = to - from;
+  const label = (/** @type {Task} */ t) => `${t.kind}${t.range ? ` ${t.unit || ""} ${t.range[0] === t.range[1] ? t.range[0] : `${t.range[0]}–${t.range[1]}`}` : ""}`;
+  const ticks = [0, 0.25, 0.5, 0.75, 1];
+  return el("div", { class: "waterfall" },
+    el("p", { class: "legend" }, stages.filter((s) => rows.some((r) => r.parts.some((p) => p.name === s && p.to > p.from))).map((s) => el("span", {}, el("i", { class: `stage ${s}` }), words[s]))),
+    el("div", { class: "scroll-x", tabindex: "0", role: "region", "aria-label": "Timeline" }, el("table", {},
+      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Task"), el("th", { scope: "col" }, "Executor"), el("th", { scope: "col", class: "num" }, "Took"),
+        el("th", { scope: "col", class: "lane" }, el("span", { class: "hidden" }, "Time line"), el("span", { class: "ticks", "aria-hidden": "true" }, ticks.map((x) => el("span", {}, duration(span * x))))))),
+      el("tbody", {}, rows.slice(0, most).map(({ t, parts: ps }) => el("tr", {},
+        el("th", { scope: "row" }, label(t), names?.get(t.document_id) ? el("bdi", { class: "muted" }, ` ${names.get(t.document_id)?.slice(0, 60)}`) : null, t.attempts > 1 ? el("span", { class: "muted" }, ` attempt ${t.attempts}`) : null),
+        el("td", { class: "muted mono" }, t.worker ? el("span", { title: t.worker }, t.worker.length > 18 ? "…" + t.worker.slice(-16) : t.worker) : t.reused ? "reused" : "–"),
+        el("td", { class: "num" }, t.started_at ? duration(took(t)) : t.state),
+        el("td", { class: "lane" }, svg("svg", { class: "bars", viewBox: "0 0 1000 16", preserveAspectRatio: "none", role: "img", "aria-label": ps.filter((p) => p.to > p.from).map((p) => `${words[p.name]} ${duration(p.to - p.from)}`).join(", ") || "no time" },
+          ps.map((p) => svg("rect", { class: `stage ${p.name}`, x: ((p.from - from) / span) * 1000, width: Math.max(((p.to - p.from) / span) * 1000, p.to > p.from ? 2 : 0), y: p.name === "queue" ? 6 : 1, height: p.name === "queue" ? 4 : 14 }, svg("title", {}, `${words[p.name]}: ${duration(p.to - p.from)}`))))))))))
+    , rows.length > most ? el("p", { class: "muted" }, `${most} of ${rows.length} tasks are drawn${slowest ? ", the slowest" : ""}; the flight record holds all.`) : null);
+}

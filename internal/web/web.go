@@ -1,0 +1,92 @@
+// Package web is the page that people watch: static files inside the binary,
+// served under a policy that lets them load nothing from anywhere else. It
+// talks to the same API as everybody.
+package web
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"io/fs"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+)
+
+//go:embed static
+var files embed.FS
+
+// policy allows the page's own scripts, styles and images and nothing else.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; font-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+
+// types are the media types of the files, said here so that no machine's own
+// table of them can change what the browser makes of a script.
+var types = map[string]string{
+	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
+}
+
+// asset is a file, as it is and compressed.
+type asset struct {
+	mediaType, etag string
+	plain, zipped   []byte
+}
+
+// Handler serves the page at / and its files below it. Every path that is not
+// a file answers the page, which reads the address itself.
+func Handler() http.Handler {
+	assets := map[string]asset{}
+	err := fs.WalkDir(files, "static", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := files.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		sum := sha256.Sum256(b)
+		var z bytes.Buffer
+		w, err := gzip.NewWriterLevel(&z, gzip.BestCompression)
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(b); err != nil {
+			return err
+		}
+		if err := w.Close(); err != nil {
+			return err
+		}
+		assets[strings.TrimPrefix(name, "static")] = asset{types[path.Ext(name)], `"` + hex.EncodeToString(sum[:8]) + `"`, b, z.Bytes()}
+		return nil
+	})
+	if err != nil {
+		panic(err) // the folder is part of the binary
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cache-Control", "no-cache") // asked for again each time, sent again only when it changed
+		h.Set("Vary", "Accept-Encoding")
+		a, ok := assets[r.URL.Path]
+		if !ok && strings.HasPrefix(r.URL.Path, "/js/") {
+			http.NotFound(w, r) // a script that is missing must not be the page
+			return
+		}
+		if !ok {
+			a = assets["/index.html"]
+		}
+		body := a.plain
+		h.Set("Content-Type", a.mediaType)
+		h.Set("ETag", a.etag)
+		if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+			body = a.zipped
+			h.Set("Content-Encoding", "gzip")
+			h.Set("ETag", strings.TrimSuffix(a.etag, `"`)+`z"`)
+		}
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
+	})
+}

@@ -1,0 +1,88 @@
+package web
+
+import (
+	"compress/gzip"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func get(t *testing.T, path string, header http.Header) *http.Response {
+	t.Helper()
+	r := httptest.NewRequest(http.MethodGet, path, nil)
+	for k, v := range header {
+		r.Header[k] = v
+	}
+	w := httptest.NewRecorder()
+	Handler().ServeHTTP(w, r)
+	return w.Result()
+}
+
+func TestEveryAddressAnswersThePageAndEveryFileItself(t *testing.T) {
+	for _, path := range []string{"/", "/datasets/default", "/datasets/v1.2", "/datasets/a/documents/0123?page=3", "/jobs/1", "/operations"} {
+		resp := get(t, path, nil)
+		b, _ := io.ReadAll(resp.Body)
+		if resp.StatusCode != 200 || !strings.Contains(string(b), `id="view"`) {
+			t.Errorf("%s answers %d: %.60s", path, resp.StatusCode, b)
+		}
+	}
+	for path, want := range map[string]string{"/js/main.js": "text/javascript", "/style.css": "text/css", "/icon.svg": "image/svg+xml"} {
+		if resp := get(t, path, nil); resp.StatusCode != 200 || !strings.HasPrefix(resp.Header.Get("Content-Type"), want) {
+			t.Errorf("%s answers %d %s", path, resp.StatusCode, resp.Header.Get("Content-Type"))
+		}
+	}
+	if resp := get(t, "/js/none.js", nil); resp.StatusCode != 404 {
+		t.Errorf("a missing script answers %d", resp.StatusCode)
+	}
+}
+
+func TestFilesAreCompressedAndNotSentTwice(t *testing.T) {
+	resp := get(t, "/js/main.js", http.Header{"Accept-Encoding": {"gzip"}})
+	z, err := gzip.NewReader(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(z)
+	want, _ := files.ReadFile("static/js/main.js")
+	if err != nil || string(got) != string(want) {
+		t.Fatalf("unpacked to %d bytes, want %d: %v", len(got), len(want), err)
+	}
+	etag := resp.Header.Get("ETag")
+	if resp := get(t, "/js/main.js", http.Header{"Accept-Encoding": {"gzip"}, "If-None-Match": {etag}}); resp.StatusCode != http.StatusNotModified {
+		t.Errorf("a known file answers %d", resp.StatusCode)
+	}
+	if resp := get(t, "/js/main.js", http.Header{"If-None-Match": {etag}}); resp.StatusCode != 200 {
+		t.Errorf("the plain file has the same tag as the packed one")
+	}
+}
+
+// The policy would block most of these; the files must not even try.
+func TestNothingIsLoadedFromElsewhereOrInline(t *testing.T) {
+	foreign := regexp.MustCompile(`(?i)(src|href|url|import|from)\s*[=(]?\s*["'(]?\s*(https?:)?//[a-z]`)
+	inline := regexp.MustCompile(`(?i)<script(?:>|[^>]*[^>]>[^<])|\son[a-z]+="|\sstyle="|javascript:|\.innerHTML\s*=[^=]|insertAdjacentHTML|document\.write|\beval\(|new Function\(`)
+	err := fs.WalkDir(files, "static", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := files.ReadFile(name)
+		if m := foreign.Find(b); m != nil {
+			t.Errorf("%s loads %q", name, m)
+		}
+		if m := inline.Find(b); m != nil {
+			t.Errorf("%s holds %q", name, m)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp := get(t, "/", nil)
+	csp := resp.Header.Get("Content-Security-Policy")
+	if strings.Contains(csp, "unsafe") || !strings.Contains(csp, "default-src 'none'") {
+		t.Errorf("policy: %s", csp)
+	}
+}
