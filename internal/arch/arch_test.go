@@ -1,0 +1,204 @@
+// Package arch holds the import directions: which package may know which. The
+// way of a document reads downwards only as long as no arrow points up.
+package arch
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+type pkg struct {
+	ImportPath   string
+	Dir          string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+	CgoFiles     []string
+}
+
+// list runs go list with CGO_ENABLED=0, as the product is built.
+func list(t *testing.T, args ...string) []pkg {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Dir,Imports,TestImports,XTestImports,CgoFiles"}, args...)...)
+	cmd.Dir = "../.."
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list %v: %v", args, err)
+	}
+	var pkgs []pkg
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return pkgs
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		pkgs = append(pkgs, p)
+	}
+}
+
+// The contracts that stages are written against.
+var contracts = []string{"internal/logctx", "internal/queue", "internal/blob", "internal/artifact", "internal/embed", "internal/index"}
+
+// may lists what each folder may import from this module besides itself and
+// the root. The longest matching folder decides. A trailing /... admits the
+// packages below. A package that no line matches may import nothing.
+var may = map[string][]string{
+	"":                  {},
+	"parser":            {},
+	"parser/child":      {"parser"},
+	"parser/internal":   {"parser", "parser/internal/..."},
+	"parser/...":        {"parser", "parser/internal/..."}, // a format
+	"parser/pdf":        {"parser", "parser/internal/...", "parser/pdf/..."},
+	"parser/pdf/...":    {"parser/pdf/engine"},
+	"parser/formats":    {"parser", "parser/..."}, // where the formats meet
+	"chunker":           {},
+	"migrations":        {},
+	"taskstore":         {"migrations"},
+	"executor":          append([]string{"chunker", "parser", "parser/child"}, contracts...),
+	"ingest":            append([]string{"chunker", "parser", "parser/child"}, contracts...),
+	"internal/artifact": {"internal/blob"},
+	"internal/blob":     {},
+	"internal/logctx":   {},
+	"internal/embed":    {},
+	"internal/index":    {},
+	"internal/queue":    {},
+	"internal/blob/...": {"internal/blob"}, // an adapter or a wrapper
+	"internal/embed/...": {
+		"internal/embed"},
+	"internal/index/...":  {"internal/index"},
+	"internal/queue/...":  {"internal/queue"},
+	"internal/keeper":     append([]string{"ingest"}, contracts...),
+	"internal/flow":       append([]string{"chunker"}, contracts...),
+	"internal/search":     {"internal/embed", "internal/index"},
+	"internal/doctor":     contracts,
+	"internal/telemetry":  {"internal/keeper", "internal/logctx"}, // reads the counters of the loops
+	"internal/api":        append([]string{"ingest", "parser", "parser/child", "internal/search", "internal/doctor"}, contracts...),
+	"internal/web":        {},
+	"internal/config":     {},
+	"internal/deps":       {},
+	"internal/arch":       {},
+	"samples":             {},
+	"samples/make":        {"samples/..."},
+	"taskstore/storetest": {"taskstore"},
+	"cmd":                 {"..."},
+	"bench":               {"..."},
+	"chaos":               {"..."},
+}
+
+// ruleFor finds the line of may that governs a package.
+func ruleFor(path string) (allowed []string, ok bool) {
+	if allowed, ok = may[path]; ok {
+		return allowed, true
+	}
+	for dir := path; dir != ""; {
+		i := strings.LastIndexByte(dir, '/')
+		if i < 0 {
+			break
+		}
+		dir = dir[:i]
+		if allowed, ok = may[dir+"/..."]; ok {
+			return allowed, true
+		}
+		if allowed, ok = may[dir]; ok {
+			return allowed, true
+		}
+	}
+	return nil, false
+}
+
+func admits(allowed []string, path string) bool {
+	return slices.ContainsFunc(allowed, func(a string) bool {
+		if below, ok := strings.CutSuffix(a, "..."); ok {
+			return strings.HasPrefix(path, below)
+		}
+		return a == path
+	})
+}
+
+// within returns a package's path in this module, "" for the root.
+func within(importPath string) (string, bool) {
+	if importPath == "sheaf" {
+		return "", true
+	}
+	return strings.CutPrefix(importPath, "sheaf/")
+}
+
+// A test suite or a fault-injecting double: for tests alone.
+func testOnly(path string) bool {
+	name := path[strings.LastIndexByte(path, '/')+1:]
+	return strings.HasSuffix(name, "test") || name == "chaosqueue"
+}
+
+func TestImportsFollowTheArrows(t *testing.T) {
+	for _, p := range list(t, "./...") {
+		path, ok := within(p.ImportPath)
+		if !ok {
+			t.Fatalf("%s is not of this module", p.ImportPath)
+		}
+		allowed, ok := ruleFor(path)
+		if !ok {
+			t.Errorf("%s has no line in the table of import directions: add one", p.ImportPath)
+			continue
+		}
+		for _, i := range p.Imports {
+			to, ok := within(i)
+			if !ok || to == "" || to == path {
+				continue
+			}
+			if testOnly(to) && !testOnly(path) {
+				t.Errorf("%s imports %s, which is for tests alone", p.ImportPath, i)
+			}
+			if !admits(allowed, to) {
+				t.Errorf("%s must not import %s", p.ImportPath, i)
+			}
+		}
+	}
+}
+
+func TestRootImportsTheStandardLibraryAlone(t *testing.T) {
+	for _, p := range list(t, ".") {
+		for _, i := range p.Imports {
+			if first, _, _ := strings.Cut(i, "/"); first == "sheaf" || strings.Contains(first, ".") {
+				t.Errorf("the root imports %s", i)
+			}
+		}
+	}
+}
+
+func TestProductNeedsNoCompilerForC(t *testing.T) {
+	for _, p := range list(t, "-deps", "./cmd/...") {
+		if len(p.CgoFiles) > 0 {
+			t.Errorf("%s needs cgo", p.ImportPath)
+		}
+		if path, ok := within(p.ImportPath); ok && testOnly(path) {
+			t.Errorf("the product contains %s, which is for tests alone", p.ImportPath)
+		}
+	}
+}
+
+// The table must be able to say no: these arrows are the ones that it is for.
+func TestTableRefusesForbiddenArrows(t *testing.T) {
+	for _, arrow := range [][2]string{
+		{"executor", "taskstore"}, {"ingest", "taskstore"}, {"internal/keeper", "internal/queue/sqlqueue"},
+		{"internal/blob/s3", "internal/blob/file"}, {"internal/index/elastic", "internal/blob"},
+		{"parser/docx", "parser/pptx"}, {"parser", "chunker"}, {"chunker", "parser"}, {"internal/queue", "internal/blob"},
+		{"internal/queue/redisstream", "taskstore"}, {"taskstore", "internal/queue"}, {"internal/api", "taskstore"},
+	} {
+		allowed, ok := ruleFor(arrow[0])
+		if !ok || admits(allowed, arrow[1]) {
+			t.Errorf("%s -> %s is admitted", arrow[0], arrow[1])
+		}
+	}
+	if _, ok := ruleFor("internal/unheard"); ok {
+		t.Error("a package without a line is admitted")
+	}
+}

@@ -1,0 +1,491 @@
+// Package config is every setting of the service in one struct: defaults, then
+// one TOML file, then the environment, then flags. cmd reads it once and wires
+// the parts.
+package config
+
+import (
+	"bytes"
+	"cmp"
+	"encoding"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/BurntSushi/toml"
+)
+
+// Config is the whole configuration. Each field's doc tag is its line in the
+// reference; a field tagged secret prints as "***".
+type Config struct {
+	DataDir  string   `toml:"data_dir" doc:"folder of everything the embedded parts keep; default ~/.local/share/sheaf"`
+	Log      Log      `toml:"log"`
+	Server   Server   `toml:"server"`
+	Store    Store    `toml:"store"`
+	Queue    Queue    `toml:"queue"`
+	Blob     Blob     `toml:"blob"`
+	Index    Index    `toml:"index"`
+	Embed    Embed    `toml:"embed"`
+	Executor Executor `toml:"executor"`
+	Parser   Parser   `toml:"parser"`
+	Keeper   Keeper   `toml:"keeper"`
+	Trace    Trace    `toml:"trace"`
+}
+
+type Log struct {
+	Level  string `toml:"level" doc:"debug, info, warn or error"`
+	Format string `toml:"format" doc:"text or json"`
+}
+
+type Server struct {
+	Listen         string   `toml:"listen" doc:"address of the API and the page; only a loopback address works without API keys"`
+	Auth           bool     `toml:"auth" doc:"ask for API keys; needed to listen on anything but loopback"`
+	MaxUploadBytes int64    `toml:"max_upload_bytes" doc:"largest file taken"`
+	DebugListen    string   `toml:"debug_listen" doc:"private address for /healthz, /readyz, /metrics and pprof, of every role; empty for none"`
+	AllowURLs      []string `toml:"allow_urls" doc:"hosts that documents may be fetched from by URL; empty for none"`
+}
+
+type Store struct {
+	Driver   string   `toml:"driver" doc:"sqlite, mysql or postgres"`
+	DSN      Secret   `toml:"dsn" doc:"of mysql or postgres; sqlite lives in data_dir" secret:"true"`
+	MaxConns int      `toml:"max_conns" doc:"connections at once"`
+	EventLag Duration `toml:"event_lag" doc:"age at which events are shown, so that none with a lower number can appear after them; 0: none on sqlite, 2s elsewhere; negative: none"`
+}
+
+type Queue struct {
+	Driver string `toml:"driver" doc:"sql or redis"`
+	Redis
+	Prefix string `toml:"prefix" doc:"of all keys in Redis, for several fleets on one"`
+	Window int    `toml:"window" doc:"hints that a tenant and lane may have in Redis at once"`
+	// A lane with addresses has a Redis of its own, described in full: nothing
+	// of the queue's main Redis is taken over.
+	Interactive Redis `toml:"interactive" doc:"of the interactive lane, where it shall have a Redis of its own: "`
+	Normal      Redis `toml:"normal" doc:"of the normal lane, where it shall have a Redis of its own: "`
+	Backfill    Redis `toml:"backfill" doc:"of the backfill lane, where it shall have a Redis of its own: "`
+}
+
+// Redis says how to reach one Redis.
+type Redis struct {
+	Addrs            []string `toml:"addrs" doc:"host:port of one Redis, of nodes of a cluster, or of the sentinels"`
+	Master           string   `toml:"master" doc:"name of the master the sentinels watch; empty without Sentinel"`
+	Cluster          bool     `toml:"cluster" doc:"the addresses are of a Redis Cluster"`
+	Username         string   `toml:"username" doc:"empty for the default user"`
+	Password         Secret   `toml:"password" secret:"true" doc:"of Redis"`
+	SentinelUsername string   `toml:"sentinel_username" doc:"of the sentinels themselves"`
+	SentinelPassword Secret   `toml:"sentinel_password" secret:"true" doc:"of the sentinels themselves"`
+	DB               int      `toml:"db" doc:"database number of a single Redis"`
+	TLS              bool     `toml:"tls" doc:"encrypt, and check the server's certificate"`
+	CAFile           string   `toml:"ca_file" doc:"PEM file of the authorities that sign the server's certificate; implies tls; empty for the system's"`
+}
+
+type Blob struct {
+	Driver         string `toml:"driver" doc:"file or s3"`
+	Endpoint       string `toml:"endpoint" doc:"of S3 or MinIO, with scheme"`
+	PublicEndpoint string `toml:"public_endpoint" doc:"what presigned addresses name, where clients reach the store by another name"`
+	Bucket         string `toml:"bucket" doc:"where originals and artifacts are kept"`
+	Prefix         string `toml:"prefix" doc:"before every key, ending in a slash, for a bucket shared with others"`
+	CreateBucket   bool   `toml:"create_bucket" doc:"make the bucket where it is missing"`
+	Region         string `toml:"region" doc:"of S3; empty for MinIO"`
+	Credentials    string `toml:"credentials" doc:"static (the keys below), env, iam, or empty for the first of them that is there"`
+	AccessKey      Secret `toml:"access_key" secret:"true" doc:"of S3 or MinIO"`
+	SecretKey      Secret `toml:"secret_key" secret:"true" doc:"of S3 or MinIO"`
+	CAFile         string `toml:"ca_file" doc:"PEM file of authorities to trust beside the system's"`
+	CacheBytes     int64  `toml:"cache_bytes" doc:"largest local cache of originals on an executor"`
+}
+
+type Index struct {
+	Driver   string   `toml:"driver" doc:"embedded or elasticsearch"`
+	Addrs    []string `toml:"addrs" doc:"URLs of Elasticsearch"`
+	Prefix   string   `toml:"prefix" doc:"of index names in Elasticsearch"`
+	Username string   `toml:"username" doc:"of Elasticsearch"`
+	Password Secret   `toml:"password" secret:"true" doc:"of Elasticsearch"`
+	APIKey   Secret   `toml:"api_key" secret:"true" doc:"goes before user name and password, where there are any"`
+	CAFile   string   `toml:"ca_file" doc:"PEM file of the authorities that sign the servers' certificates"`
+	Shards   int      `toml:"shards" doc:"of a new index; about one for each 10 million chunks"`
+	Replicas int      `toml:"replicas" doc:"of a new index; one at least where a node may fail"`
+}
+
+type Embed struct {
+	Driver        string   `toml:"driver" doc:"static (built in) or openai (any /v1/embeddings server)"`
+	URL           string   `toml:"url" doc:"base address of the server, up to and with /v1"`
+	Model         string   `toml:"model" doc:"as the server names it; another model is another index"`
+	Dim           int      `toml:"dim" doc:"length of the vectors; 0 asks the server"`
+	APIKey        Secret   `toml:"api_key" secret:"true" doc:"of the embedding server"`
+	Weight        float64  `toml:"weight" doc:"share of the vector side in hybrid search, 0–1; negative: unknown, fuse by rank"`
+	Floor         float64  `toml:"floor" doc:"cosine of unrelated texts in this model"`
+	QueryPrefix   string   `toml:"query_prefix" doc:"put before queries, as e5 models want"`
+	PassagePrefix string   `toml:"passage_prefix" doc:"put before passages"`
+	Batch         int      `toml:"batch" doc:"texts per request"`
+	Concurrency   int      `toml:"concurrency" doc:"requests at once"`
+	Timeout       Duration `toml:"timeout" doc:"of one request to the embedding server"`
+}
+
+type Executor struct {
+	Workers      int                 `toml:"workers" doc:"tasks at once; 0: 2 × CPUs + 2"`
+	ParseSlots   int                 `toml:"parse_slots" doc:"tasks parsing at once; 0: CPUs"`
+	Lease        Duration            `toml:"lease" doc:"visibility timeout: a task not heard of for this long is given to another"`
+	Heartbeat    Duration            `toml:"heartbeat" doc:"interval at which leases are renewed"`
+	PollInterval Duration            `toml:"poll_interval" doc:"longest wait between takes when no bell rings"`
+	DrainTimeout Duration            `toml:"drain_timeout" doc:"running tasks may finish for this long after SIGTERM"`
+	MaxFails     int                 `toml:"max_fails" doc:"failed attempts until a task is dead"`
+	BackoffBase  Duration            `toml:"backoff_base" doc:"first wait between attempts; doubles"`
+	BackoffMax   Duration            `toml:"backoff_max" doc:"longest wait between attempts"`
+	TaskTimeout  map[string]Duration `toml:"task_timeout" doc:"longest processing time by kind (plan, parse, index, finalize)"`
+}
+
+type Parser struct {
+	Processes   int      `toml:"processes" doc:"parser child processes; 0: CPUs"`
+	MemoryBytes int64    `toml:"memory_bytes" doc:"a child above this is killed and its range bisected"`
+	UnitTimeout Duration `toml:"unit_timeout" doc:"share of one page in the parse deadline"`
+	MaxDocs     int      `toml:"max_docs" doc:"documents after which a child is replaced"`
+}
+
+type Keeper struct {
+	Retention     Duration `toml:"retention" doc:"of events, tasks of old generations and idempotency keys"`
+	AuditInterval Duration `toml:"audit_interval" doc:"how often the leading keeper compares database, index and blob store for the metric sheaf_index_drift; 0: never"`
+	WorkerTimeout Duration `toml:"worker_timeout" doc:"an executor silent for this long is gone"`
+	LeaderTTL     Duration `toml:"leader_ttl" doc:"a leading keeper silent for this long is followed by another"`
+	Reconcile     Duration `toml:"reconcile" doc:"interval of the comparison of the queue with the store"`
+	Grace         Duration `toml:"grace" doc:"what an ended attempt wrote is removed after this long; longer than executor.lease"`
+}
+
+type Trace struct {
+	Endpoint    string  `toml:"endpoint" doc:"URL of an OTLP/HTTP collector that takes spans, such as http://collector:4318; empty for none"`
+	Headers     Secret  `toml:"headers" secret:"true" doc:"name=value, separated by commas, sent to the collector"`
+	SampleRatio float64 `toml:"sample_ratio" doc:"share of the traces that begin here which is kept, 0–1; a caller's traceparent decides for its own"`
+}
+
+// Secret is a string that prints as "***".
+type Secret string
+
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return "***"
+}
+
+// GoString is String, for %#v.
+func (s Secret) GoString() string { return strconv.Quote(s.String()) }
+
+// MarshalText keeps secrets out of every printed or encoded configuration.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+func (s *Secret) UnmarshalText(b []byte) error { *s = Secret(b); return nil }
+
+// Reveal is the secret itself.
+func (s Secret) Reveal() string { return string(s) }
+
+// Duration is a time.Duration written as "90s" or "2m".
+type Duration time.Duration
+
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	if err != nil {
+		return fmt.Errorf("%q is not a duration like 90s or 2m", b)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// Default is the embedded default: one process, nothing else installed.
+func Default() Config {
+	return Config{
+		DataDir: defaultDataDir(),
+		Log:     Log{Level: "info", Format: "text"},
+		Server:  Server{Listen: "127.0.0.1:8080", MaxUploadBytes: 5 << 30},
+		Store:   Store{Driver: "sqlite", MaxConns: 16},
+		Queue:   Queue{Driver: "sql", Window: 64},
+		Blob:    Blob{Driver: "file", Bucket: "sheaf", CreateBucket: true, CacheBytes: 20 << 30},
+		Index:   Index{Driver: "embedded", Prefix: "sheaf", Shards: 1},
+		Embed:   Embed{Driver: "static", Weight: -1, Batch: 64, Concurrency: 8, Timeout: Duration(60 * time.Second)},
+		Executor: Executor{
+			Lease: Duration(time.Minute), Heartbeat: Duration(2 * time.Second), PollInterval: Duration(time.Second),
+			DrainTimeout: Duration(25 * time.Second), MaxFails: 5, BackoffBase: Duration(2 * time.Second), BackoffMax: Duration(10 * time.Minute),
+		},
+		Parser: Parser{MemoryBytes: 1 << 30, UnitTimeout: Duration(5 * time.Second), MaxDocs: 200},
+		Trace:  Trace{SampleRatio: 1},
+		Keeper: Keeper{
+			Retention: Duration(7 * 24 * time.Hour), AuditInterval: Duration(10 * time.Minute), WorkerTimeout: Duration(8 * time.Second),
+			LeaderTTL: Duration(15 * time.Second), Reconcile: Duration(time.Minute), Grace: Duration(2 * time.Minute),
+		},
+	}
+}
+
+func defaultDataDir() string {
+	if d := os.Getenv("XDG_DATA_HOME"); d != "" {
+		return filepath.Join(d, "sheaf")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "sheaf-data"
+	}
+	return filepath.Join(home, ".local", "share", "sheaf")
+}
+
+// EnvPrefix begins the name of every environment variable that is a setting:
+// SHEAF_STORE_DSN is store.dsn. SHEAF_STORE_DSN_FILE names a file that holds it.
+const EnvPrefix = "SHEAF_"
+
+// Load reads the file (if path is not "") over the defaults and the
+// environment over both. A key that nobody knows is an error: it is a typo.
+func Load(path string, environ []string) (Config, error) {
+	c := Default()
+	if path != "" {
+		b, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return c, fmt.Errorf("the configuration file %s does not exist", path)
+		}
+		if err != nil {
+			return c, fmt.Errorf("reading the configuration: %w", err)
+		}
+		meta, err := toml.NewDecoder(bytes.NewReader(b)).Decode(&c)
+		if err != nil {
+			return c, fmt.Errorf("%s: %w", path, err)
+		}
+		if unknown := meta.Undecoded(); len(unknown) > 0 {
+			return c, fmt.Errorf("%s: unknown setting %q; `sheaf config reference` lists all", path, unknown[0].String())
+		}
+	}
+	if err := c.fromEnv(environ); err != nil {
+		return c, err
+	}
+	return c, nil
+}
+
+func (c *Config) fromEnv(environ []string) error {
+	env := map[string]string{}
+	for _, kv := range environ {
+		if k, v, ok := strings.Cut(kv, "="); ok && strings.HasPrefix(k, EnvPrefix) {
+			env[k] = v
+		}
+	}
+	for _, f := range Fields(c) {
+		name := EnvPrefix + strings.ToUpper(strings.ReplaceAll(f.Name, ".", "_"))
+		v, ok := env[name]
+		if file, fromFile := env[name+"_FILE"]; fromFile {
+			b, err := os.ReadFile(file)
+			if err != nil {
+				return fmt.Errorf("%s_FILE: %w", name, err)
+			}
+			v, ok = strings.TrimSpace(string(b)), true
+		}
+		if ok {
+			if err := f.Set(v); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// Field is one setting.
+type Field struct {
+	Name   string // "store.dsn"
+	Doc    string
+	Secret bool
+	value  reflect.Value
+}
+
+// Fields lists every setting of c in the order of the file.
+func Fields(c *Config) []Field {
+	var out []Field
+	var walk func(v reflect.Value, prefix, doc string)
+	walk = func(v reflect.Value, prefix, doc string) {
+		for i := range v.NumField() {
+			t := v.Type().Field(i)
+			name := prefix + t.Tag.Get("toml")
+			if t.Anonymous {
+				walk(v.Field(i), prefix, doc)
+				continue
+			}
+			if v.Field(i).Kind() == reflect.Struct {
+				walk(v.Field(i), name+".", t.Tag.Get("doc"))
+				continue
+			}
+			out = append(out, Field{Name: name, Doc: doc + t.Tag.Get("doc"), Secret: t.Tag.Get("secret") == "true", value: v.Field(i)})
+		}
+	}
+	walk(reflect.ValueOf(c).Elem(), "", "")
+	return out
+}
+
+// inAddress matches user and password within a URL.
+var inAddress = regexp.MustCompile(`://[^/?#\s]*@`)
+
+// redact hides the credentials that somebody has put into an address.
+func redact(s string) string { return inAddress.ReplaceAllString(s, "://***@") }
+
+// String is the value as Set takes it; secrets are "***".
+func (f Field) String() string { return redact(f.plain()) }
+
+func (f Field) plain() string {
+	switch v := f.value.Interface().(type) {
+	case encoding.TextMarshaler:
+		b, _ := v.MarshalText()
+		return string(b)
+	case []string:
+		return strings.Join(v, ",")
+	case map[string]Duration:
+		var parts []string
+		for k, d := range v {
+			parts = append(parts, k+"="+time.Duration(d).String())
+		}
+		slices.Sort(parts)
+		return strings.Join(parts, ",")
+	}
+	return fmt.Sprint(f.value.Interface())
+}
+
+// Set parses s into the field: lists and maps are separated by commas.
+func (f Field) Set(s string) error {
+	if u, ok := f.value.Addr().Interface().(encoding.TextUnmarshaler); ok {
+		return u.UnmarshalText([]byte(s))
+	}
+	switch f.value.Kind() {
+	case reflect.String:
+		f.value.SetString(s)
+	case reflect.Bool:
+		b, err := strconv.ParseBool(s)
+		if err != nil {
+			return fmt.Errorf("%q is not true or false", s)
+		}
+		f.value.SetBool(b)
+	case reflect.Int, reflect.Int64:
+		n, err := strconv.ParseInt(s, 10, 64)
+		if err != nil {
+			return fmt.Errorf("%q is not a whole number", s)
+		}
+		f.value.SetInt(n)
+	case reflect.Float64:
+		x, err := strconv.ParseFloat(s, 64)
+		if err != nil {
+			return fmt.Errorf("%q is not a number", s)
+		}
+		f.value.SetFloat(x)
+	case reflect.Slice:
+		var parts []string
+		for p := range strings.SplitSeq(s, ",") {
+			if p = strings.TrimSpace(p); p != "" {
+				parts = append(parts, p)
+			}
+		}
+		f.value.Set(reflect.ValueOf(parts))
+	case reflect.Map:
+		m := map[string]Duration{}
+		for p := range strings.SplitSeq(s, ",") {
+			k, v, ok := strings.Cut(p, "=")
+			if !ok {
+				return fmt.Errorf("%q is not kind=duration", p)
+			}
+			var d Duration
+			if err := d.UnmarshalText([]byte(strings.TrimSpace(v))); err != nil {
+				return err
+			}
+			m[strings.TrimSpace(k)] = d
+		}
+		f.value.Set(reflect.ValueOf(m))
+	default:
+		return fmt.Errorf("a setting of type %s cannot be set from text", f.value.Type())
+	}
+	return nil
+}
+
+// Set changes one setting by its name, "store.driver".
+func (c *Config) Set(name, value string) error {
+	for _, f := range Fields(c) {
+		if f.Name == name {
+			return f.Set(value)
+		}
+	}
+	return fmt.Errorf("unknown setting %q; `sheaf config reference` lists all", name)
+}
+
+// Validate says what is wrong with the configuration and what to do about it.
+func (c *Config) Validate() error {
+	var errs []error
+	oneOf := func(name, v string, options ...string) {
+		if !slices.Contains(options, v) {
+			errs = append(errs, fmt.Errorf("%s is %q; it must be one of %s", name, v, strings.Join(options, ", ")))
+		}
+	}
+	oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
+	oneOf("log.format", c.Log.Format, "text", "json")
+	oneOf("store.driver", c.Store.Driver, "sqlite", "mysql", "postgres")
+	oneOf("queue.driver", c.Queue.Driver, "sql", "redis")
+	oneOf("blob.driver", c.Blob.Driver, "file", "s3")
+	oneOf("index.driver", c.Index.Driver, "embedded", "elasticsearch")
+	oneOf("embed.driver", c.Embed.Driver, "static", "openai")
+	if c.Store.Driver != "sqlite" && c.Store.DSN == "" {
+		errs = append(errs, fmt.Errorf("store.dsn is empty; %s needs one, for example SHEAF_STORE_DSN", c.Store.Driver))
+	}
+	if c.Queue.Driver == "redis" && len(c.Queue.Addrs) == 0 {
+		errs = append(errs, errors.New("queue.addrs is empty; name at least one Redis as host:port"))
+	}
+	if c.Blob.Driver == "s3" {
+		if u, err := url.Parse(c.Blob.Endpoint); err != nil || u.Host == "" {
+			errs = append(errs, fmt.Errorf("blob.endpoint is %q; it must be a URL such as https://s3.example.org", redact(c.Blob.Endpoint)))
+		}
+	}
+	if c.Index.Driver == "elasticsearch" && len(c.Index.Addrs) == 0 {
+		errs = append(errs, errors.New("index.addrs is empty; name at least one Elasticsearch as a URL"))
+	}
+	if c.Embed.Driver == "openai" && (c.Embed.URL == "" || c.Embed.Model == "") {
+		errs = append(errs, errors.New("embed.url and embed.model must be set for embed.driver = openai"))
+	}
+	if c.Executor.Heartbeat > 0 && c.Executor.Lease < 3*c.Executor.Heartbeat {
+		errs = append(errs, fmt.Errorf("executor.lease (%s) must be at least three times executor.heartbeat (%s), or a slow answer loses tasks", time.Duration(c.Executor.Lease), time.Duration(c.Executor.Heartbeat)))
+	}
+	if c.Keeper.Grace < c.Executor.Lease {
+		errs = append(errs, fmt.Errorf("keeper.grace (%s) must be at least executor.lease (%s), or what a slow executor still writes is never removed", time.Duration(c.Keeper.Grace), time.Duration(c.Executor.Lease)))
+	}
+	host, _, err := net.SplitHostPort(c.Server.Listen)
+	if err != nil {
+		errs = append(errs, fmt.Errorf("server.listen is %q; it must be host:port", c.Server.Listen))
+	} else if !c.Server.Auth && !loopback(host) {
+		errs = append(errs, fmt.Errorf("server.listen is %s, which others can reach; set server.auth = true and create a key with `sheaf key create`, or listen on 127.0.0.1", c.Server.Listen))
+	}
+	return errors.Join(errs...)
+}
+
+// Sole reports whether one process must own the data folder: two would not
+// see each other's queue and index.
+func (c *Config) Sole() bool { return c.Store.Driver == "sqlite" || c.Index.Driver == "embedded" }
+
+func loopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// Reference is the table of all settings with their defaults, as Markdown.
+func Reference() string {
+	c := Default()
+	c.DataDir = "~/.local/share/sheaf"
+	var b strings.Builder
+	b.WriteString("| setting | environment | default | meaning |\n|---|---|---|---|\n")
+	for _, f := range Fields(&c) {
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s |\n", f.Name, EnvPrefix+strings.ToUpper(strings.ReplaceAll(f.Name, ".", "_")), cmp.Or(codeOf(f.String()), ""), f.Doc)
+	}
+	return b.String()
+}
+
+func codeOf(s string) string {
+	if s == "" {
+		return ""
+	}
+	return "`" + s + "`"
+}

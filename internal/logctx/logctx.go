@@ -1,0 +1,63 @@
+// Package logctx carries in the context what every log line of a request or a
+// task says of it: whoever handles a request or runs a task adds to it once,
+// and the logger that all parts write to reads it.
+package logctx
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+)
+
+type key struct{}
+
+// With returns a context whose log lines carry attrs too. An attribute of a
+// key that is there already replaces it; an empty one is left out.
+func With(ctx context.Context, attrs ...slog.Attr) context.Context {
+	old, _ := ctx.Value(key{}).([]slog.Attr)
+	all := slices.Clone(old)
+	for _, a := range attrs {
+		all = slices.DeleteFunc(all, func(o slog.Attr) bool { return o.Key == a.Key })
+		if a.Value.String() != "" {
+			all = append(all, a)
+		}
+	}
+	return context.WithValue(ctx, key{}, all)
+}
+
+// Handler writes to h, adding to each record what its context carries. Only
+// calls that pass a context (InfoContext, …) have something to add.
+func Handler(h slog.Handler) slog.Handler { return handler{h, nil} }
+
+type handler struct {
+	slog.Handler
+	own []string // keys that With gave the logger: they are not repeated
+}
+
+func (h handler) Handle(ctx context.Context, r slog.Record) error {
+	attrs, _ := ctx.Value(key{}).([]slog.Attr)
+	if len(attrs) == 0 {
+		return h.Handler.Handle(ctx, r)
+	}
+	seen := slices.Clone(h.own)
+	r.Attrs(func(a slog.Attr) bool { seen = append(seen, a.Key); return true })
+	r = r.Clone()
+	for _, a := range attrs {
+		if !slices.Contains(seen, a.Key) {
+			r.AddAttrs(a)
+		}
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	own := slices.Clone(h.own)
+	for _, a := range attrs {
+		own = append(own, a.Key)
+	}
+	return handler{h.Handler.WithAttrs(attrs), own}
+}
+
+func (h handler) WithGroup(name string) slog.Handler {
+	return handler{h.Handler.WithGroup(name), nil}
+}

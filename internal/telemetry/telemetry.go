@@ -1,0 +1,189 @@
+// Package telemetry makes the pipeline's steps visible from outside: counters
+// and histograms of what executors do, and gauges of what waits, in the
+// Prometheus text format.
+package telemetry
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"sheaf"
+	"sheaf/internal/keeper"
+)
+
+// Metrics is one process's metrics. It is an executor.Observer.
+type Metrics struct {
+	registry  *prometheus.Registry
+	claims    *prometheus.CounterVec
+	refused   *prometheus.CounterVec
+	finished  *prometheus.CounterVec
+	waited    *prometheus.HistogramVec
+	took      *prometheus.HistogramVec
+	stages    *prometheus.HistogramVec
+	stale     *prometheus.CounterVec
+	leaseLost *prometheus.CounterVec
+	pages     *prometheus.CounterVec
+	chunks    *prometheus.CounterVec
+	tokens    *prometheus.CounterVec
+	embedded  *prometheus.CounterVec
+	retries   prometheus.Counter
+	drift     *prometheus.GaugeVec
+	audited   prometheus.Gauge
+	leads     prometheus.Gauge
+}
+
+// New makes an empty set of metrics.
+func New() *Metrics {
+	m := &Metrics{registry: prometheus.NewRegistry()}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sheaf_" + name, Help: help}, labels)
+		m.registry.MustRegister(c)
+		return c
+	}
+	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
+		h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "sheaf_" + name, Help: help, Buckets: prometheus.ExponentialBuckets(0.001, 3, 14)}, labels)
+		m.registry.MustRegister(h)
+		return h
+	}
+	m.claims = counter("claims_total", "Tasks claimed.", "kind")
+	m.refused = counter("claims_refused_total", "Hints that led to no claim, by the state the task was in.", "kind", "state")
+	m.finished = counter("tasks_total", "Attempts that ended, by the state the task went to.", "kind", "state")
+	m.stale = counter("stale_writes_rejected_total", "Results dropped because the task had another owner.", "kind")
+	m.leaseLost = counter("lease_losses_total", "Attempts stopped because their lease was lost.", "kind")
+	m.pages = counter("pages_total", "Pages, or the equal in rows and slides, that done tasks read.", "kind")
+	m.chunks = counter("chunks_total", "Chunks that done tasks made.", "kind", "reused")
+	m.tokens = counter("tokens_total", "Tokens of those chunks.", "kind", "reused")
+	m.embedded = counter("embeddings_total", "Vectors computed.", "kind")
+	m.retries = prometheus.NewCounter(prometheus.CounterOpts{Name: "sheaf_index_retries_total", Help: "Requests to the index that were repeated because it was busy or did not answer."})
+	m.drift = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sheaf_index_drift", Help: "Disagreements of database, index and blob store in the latest audit, on the keeper that leads."}, []string{"code"})
+	m.audited = prometheus.NewGauge(prometheus.GaugeOpts{Name: "sheaf_index_audit_timestamp_seconds", Help: "When the latest audit ended, 0 before the first."})
+	m.leads = prometheus.NewGauge(prometheus.GaugeOpts{Name: "sheaf_keeper_leads", Help: "1 on the keeper that leads."})
+	m.waited = histogram("task_wait_seconds", "From due to claimed.", "kind")
+	m.took = histogram("task_seconds", "From claimed to ended.", "kind")
+	m.stages = histogram("stage_seconds", "Time of one stage of a task.", "kind", "stage")
+	m.registry.MustRegister(m.retries)
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// Handler serves the metrics.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}
+
+func (m *Metrics) Claimed(k sheaf.TaskKind, waited time.Duration) {
+	m.claims.WithLabelValues(string(k)).Inc()
+	m.waited.WithLabelValues(string(k)).Observe(max(0, waited.Seconds()))
+}
+
+func (m *Metrics) Refused(k sheaf.TaskKind, s sheaf.TaskState) {
+	m.refused.WithLabelValues(string(k), string(s)).Inc()
+}
+
+func (m *Metrics) Finished(k sheaf.TaskKind, s sheaf.TaskState, took time.Duration) {
+	m.finished.WithLabelValues(string(k), string(s)).Inc()
+	m.took.WithLabelValues(string(k)).Observe(took.Seconds())
+}
+
+func (m *Metrics) Produced(k sheaf.TaskKind, r sheaf.TaskResult) {
+	kind, reused := string(k), strconv.FormatBool(r.Reused)
+	m.pages.WithLabelValues(kind).Add(float64(r.Usage.Pages))
+	m.chunks.WithLabelValues(kind, reused).Add(float64(r.Chunks))
+	m.tokens.WithLabelValues(kind, reused).Add(float64(r.Tokens))
+	if !r.Reused {
+		m.embedded.WithLabelValues(kind).Add(float64(r.Chunks))
+	}
+}
+
+// IndexRetried counts a request that is sent again.
+func (m *Metrics) IndexRetried() { m.retries.Inc() }
+
+// Leads says whether this process's keeper leads. What the audit of an earlier
+// term found is forgotten with the term: another keeper reports now.
+func (m *Metrics) Leads(leads bool) {
+	m.leads.Set(0)
+	if leads {
+		m.leads.Set(1)
+		return
+	}
+	m.drift.Reset()
+	m.audited.Set(0)
+}
+
+// Drift reports an audit: every code that can be found, so that zero shows as zero.
+func (m *Metrics) Drift(counts map[string]int) {
+	for code, n := range counts {
+		m.drift.WithLabelValues(code).Set(float64(n))
+	}
+	m.audited.SetToCurrentTime()
+}
+
+func (m *Metrics) Stage(k sheaf.TaskKind, stage string, took time.Duration) {
+	m.stages.WithLabelValues(string(k), stage).Observe(took.Seconds())
+}
+
+func (m *Metrics) StaleWrite(k sheaf.TaskKind) { m.stale.WithLabelValues(string(k)).Inc() }
+func (m *Metrics) LeaseLost(k sheaf.TaskKind)  { m.leaseLost.WithLabelValues(string(k)).Inc() }
+
+// WatchQueues exports depth and oldest age per tenant and lane, read when the
+// metrics are scraped.
+func (m *Metrics) WatchQueues(read func(ctx context.Context) ([]sheaf.TenantQueue, error)) {
+	m.registry.MustRegister(&queueCollector{read: read,
+		depth:   prometheus.NewDesc("sheaf_queue_depth", "Pending tasks.", []string{"tenant", "lane"}, nil),
+		age:     prometheus.NewDesc("sheaf_queue_oldest_pending_seconds", "Age of the oldest pending task.", []string{"tenant", "lane"}, nil),
+		running: prometheus.NewDesc("sheaf_queue_running", "Running tasks.", []string{"tenant"}, nil),
+		dead:    prometheus.NewDesc("sheaf_queue_dead", "Dead tasks.", []string{"tenant"}, nil),
+	})
+}
+
+// WatchKeeper exports what the keeper's loops have done and found.
+func (m *Metrics) WatchKeeper(k *keeper.Keeper) {
+	m.registry.MustRegister(m.drift, m.audited, m.leads)
+	for name, c := range k.Loops() {
+		for kind, v := range map[string]func() float64{
+			"runs":    func() float64 { return float64(c.Runs.Load()) },
+			"changed": func() float64 { return float64(c.Changed.Load()) },
+			"failed":  func() float64 { return float64(c.Failed.Load()) },
+		} {
+			m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+				Name: "sheaf_keeper_loop_" + kind + "_total", Help: "Keeper loops.", ConstLabels: prometheus.Labels{"loop": name},
+			}, v))
+		}
+	}
+}
+
+type queueCollector struct {
+	read                      func(ctx context.Context) ([]sheaf.TenantQueue, error)
+	depth, age, running, dead *prometheus.Desc
+}
+
+func (c *queueCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.depth, c.age, c.running, c.dead} {
+		ch <- d
+	}
+}
+
+func (c *queueCollector) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	queues, err := c.read(ctx)
+	if err != nil {
+		ch <- prometheus.NewInvalidMetric(c.depth, err)
+		return
+	}
+	for _, q := range queues {
+		ch <- prometheus.MustNewConstMetric(c.running, prometheus.GaugeValue, float64(q.Running), q.TenantID)
+		ch <- prometheus.MustNewConstMetric(c.dead, prometheus.GaugeValue, float64(q.Dead), q.TenantID)
+		for _, l := range q.Lanes {
+			lane := [...]string{1: "interactive", 2: "normal", 3: "backfill"}[l.Lane]
+			ch <- prometheus.MustNewConstMetric(c.depth, prometheus.GaugeValue, float64(l.Pending), q.TenantID, lane)
+			ch <- prometheus.MustNewConstMetric(c.age, prometheus.GaugeValue, l.OldestPendingAge, q.TenantID, lane)
+		}
+	}
+}
