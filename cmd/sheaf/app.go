@@ -1,0 +1,484 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+
+	"sheaf"
+	"sheaf/executor"
+	"sheaf/ingest"
+	"sheaf/internal/api"
+	"sheaf/internal/blob"
+	"sheaf/internal/blob/cache"
+	"sheaf/internal/blob/file"
+	"sheaf/internal/blob/s3"
+	"sheaf/internal/config"
+	"sheaf/internal/doctor"
+	"sheaf/internal/embed"
+	"sheaf/internal/embed/batch"
+	"sheaf/internal/embed/limit"
+	"sheaf/internal/embed/openai"
+	"sheaf/internal/embed/static"
+	"sheaf/internal/index"
+	"sheaf/internal/index/elastic"
+	"sheaf/internal/index/embedded"
+	"sheaf/internal/keeper"
+	"sheaf/internal/logctx"
+	"sheaf/internal/queue"
+	"sheaf/internal/queue/pgbell"
+	"sheaf/internal/queue/redisstream"
+	"sheaf/internal/queue/sqlleader"
+	"sheaf/internal/queue/sqlqueue"
+	"sheaf/internal/search"
+	"sheaf/internal/telemetry"
+	"sheaf/internal/web"
+	"sheaf/parser"
+	"sheaf/parser/child"
+	"sheaf/taskstore"
+)
+
+// app is the parts of one process, built from the configuration. Parts that a
+// role does not need are not built.
+type app struct {
+	cfg      config.Config
+	log      *slog.Logger
+	store    *taskstore.Store
+	queue    queue.Queue
+	blobs    blob.Store
+	files    *cache.Cache
+	index    index.Index
+	embedder embed.Embedder
+	formats  *parser.Registry
+	pool     *child.Pool
+	metrics  *telemetry.Metrics
+	tracer   *telemetry.Tracer // nil without trace.endpoint
+	ingest   *ingest.Service
+	keeper   *keeper.Keeper
+	executor *executor.Executor
+	closers  []func() error
+}
+
+// roles says what a process does.
+type roles struct{ api, executor, keeper bool }
+
+// service names the process in traces.
+func (r roles) service() string {
+	switch r {
+	case roles{api: true}:
+		return "sheaf-api"
+	case roles{executor: true}:
+		return "sheaf-executor"
+	case roles{keeper: true}:
+		return "sheaf-keeper"
+	}
+	return "sheaf"
+}
+
+// newTracer is replaced by tests that look at the spans.
+var newTracer = telemetry.NewTracer
+
+// build opens everything the roles need. On error what was opened is closed.
+func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_ *app, err error) {
+	a := &app{cfg: cfg, log: log, formats: parser.NewRegistry(allFormats()...), metrics: telemetry.New()}
+	defer func() {
+		if err != nil {
+			_ = a.close()
+		}
+	}()
+	if cfg.Trace.Endpoint != "" {
+		if a.tracer, err = newTracer(ctx, telemetry.TraceConfig{
+			Endpoint: cfg.Trace.Endpoint, Headers: cfg.Trace.Headers.Reveal(), SampleRatio: cfg.Trace.SampleRatio, Service: r.service(), Version: version(), Log: log,
+		}); err != nil {
+			return nil, err
+		}
+		a.onClose(a.tracer.Close)
+	}
+	if err := a.openData(ctx); err != nil {
+		return nil, err
+	}
+	model := a.embedder.Model()
+	if a.pool, err = child.New(child.Config{
+		Size: cfg.Parser.Processes, DocsPerChild: cfg.Parser.MaxDocs, MaxRSSBytes: cfg.Parser.MemoryBytes, TempDir: a.path("tmp"),
+	}); err != nil {
+		return nil, fmt.Errorf("starting the parser pool: %w", err)
+	}
+	a.onClose(a.pool.Close)
+	planner := &ingest.Planner{Store: a.store, Files: a.files, Blobs: a.blobs, Parser: a.pool, Formats: a.formats, Model: model.ID}
+	a.ingest = &ingest.Service{
+		Catalog: a.store, Blobs: a.blobs, Queue: a.queue, Formats: a.formats, Planner: planner, Log: log, MaxUploadBytes: cfg.Server.MaxUploadBytes,
+	}
+	a.metrics.WatchQueues(func(ctx context.Context) ([]sheaf.TenantQueue, error) { return a.store.Queues(ctx, "") })
+	if r.keeper {
+		a.keeper = keeper.New(keeper.Config{
+			Store: a.store, Queue: a.queue, Index: a.index, Blobs: a.blobs, Leader: a.leader(), Log: log,
+			Feeds: cfg.Queue.Driver == "redis", Sole: cfg.Sole(), Window: cfg.Queue.Window,
+			WorkerTimeout: time.Duration(cfg.Keeper.WorkerTimeout), Retention: time.Duration(cfg.Keeper.Retention), Audit: a.audit, AuditEvery: time.Duration(cfg.Keeper.AuditInterval), Leads: a.metrics.Leads, SlowEvery: time.Duration(cfg.Keeper.Reconcile),
+		})
+		a.metrics.WatchKeeper(a.keeper)
+		a.ingest.Changed = a.keeper.Nudge
+	}
+	if r.executor {
+		timeouts := map[sheaf.TaskKind]time.Duration{}
+		for kind, d := range cfg.Executor.TaskTimeout {
+			timeouts[sheaf.TaskKind(kind)] = time.Duration(d)
+		}
+		ec := executor.Config{
+			Store: a.store, Queue: a.queue, Blobs: a.blobs, Files: a.files, Parser: a.pool, Formats: a.formats, Index: a.index, Embedder: a.embedder,
+			Processors: map[sheaf.TaskKind]executor.Processor{sheaf.KindPlan: planner}, Observe: a.metrics, Log: log, Version: version(),
+			Workers: cfg.Executor.Workers, ParseSlots: cmp.Or(cfg.Executor.ParseSlots, cfg.Parser.Processes), Lease: time.Duration(cfg.Executor.Lease), Heartbeat: time.Duration(cfg.Executor.Heartbeat),
+			PollInterval: time.Duration(cfg.Executor.PollInterval), DrainTimeout: time.Duration(cfg.Executor.DrainTimeout), MaxFails: cfg.Executor.MaxFails,
+			BackoffBase: time.Duration(cfg.Executor.BackoffBase), BackoffMax: time.Duration(cfg.Executor.BackoffMax),
+			UnitTimeout: time.Duration(cfg.Parser.UnitTimeout), TaskTimeout: timeouts,
+		}
+		if a.keeper != nil {
+			ec.Changed = a.keeper.Nudge
+		}
+		if a.tracer != nil {
+			ec.Trace = a.tracer
+		}
+		a.executor = executor.New(ec)
+	}
+	return a, nil
+}
+
+// openData opens the store, queue, blobs, index and embedder.
+func (a *app) openData(ctx context.Context) (err error) {
+	if a.cfg.Sole() || a.cfg.Blob.Driver == "file" {
+		if err := makeDataDir(a.cfg.DataDir); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(a.path("tmp"), 0o700); err != nil {
+		return dataDirError(a.cfg.DataDir, err)
+	}
+	if a.cfg.Sole() {
+		unlock, err := lockDir(a.cfg.DataDir)
+		if err != nil {
+			return err
+		}
+		a.onClose(unlock)
+	}
+	dsn := a.cfg.Store.DSN.Reveal()
+	if a.cfg.Store.Driver == "sqlite" {
+		dsn = a.path("sheaf.db")
+	}
+	if a.store, err = taskstore.Open(ctx, taskstore.Config{Driver: a.cfg.Store.Driver, DSN: dsn, MaxOpenConns: a.cfg.Store.MaxConns, EventLag: time.Duration(a.cfg.Store.EventLag), Grace: time.Duration(a.cfg.Keeper.Grace)}); err != nil {
+		if a.cfg.Store.Driver == "sqlite" {
+			return fmt.Errorf("opening the sqlite store: %w", err)
+		}
+		return fmt.Errorf("opening the %s store: %w; check host, user, password and database in store.dsn, and that the server runs", a.cfg.Store.Driver, err)
+	}
+	a.onClose(a.store.Close)
+	if err := a.store.Migrate(ctx); err != nil {
+		return fmt.Errorf("migrating the %s store: %w", a.cfg.Store.Driver, err)
+	}
+	if err := a.ensureLocal(ctx); err != nil {
+		return err
+	}
+	if err := a.openQueue(ctx); err != nil {
+		return fmt.Errorf("opening the queue: %w", err)
+	}
+	a.queue = wrapQueue(a.queue)
+	a.onClose(a.queue.Close)
+	if err := a.openBlobs(ctx); err != nil {
+		return fmt.Errorf("opening the %s blob store: %w", a.cfg.Blob.Driver, err)
+	}
+	if err := a.openEmbedder(ctx); err != nil {
+		return fmt.Errorf("opening the %s embedder: %w", a.cfg.Embed.Driver, err)
+	}
+	if err := a.openIndex(ctx); err != nil {
+		return fmt.Errorf("opening the %s index: %w", a.cfg.Index.Driver, err)
+	}
+	a.onClose(a.index.Close)
+	return nil
+}
+
+// ensureLocal makes the tenant and dataset that a newcomer needs.
+func (a *app) ensureLocal(ctx context.Context) error {
+	_, err := a.store.CreateTenant(ctx, sheaf.Tenant{ID: sheaf.LocalTenant, Name: "Local", Weight: 1, Cap: 4 * runtime.GOMAXPROCS(0)})
+	if err != nil && !errors.Is(err, sheaf.ErrConflict) {
+		return fmt.Errorf("creating the local tenant: %w", err)
+	}
+	_, err = a.store.CreateDataset(ctx, sheaf.Dataset{ID: sheaf.NewID(), TenantID: sheaf.LocalTenant, Name: defaultDataset})
+	if err != nil && !errors.Is(err, sheaf.ErrConflict) {
+		return fmt.Errorf("creating the default dataset: %w", err)
+	}
+	return nil
+}
+
+// wrapQueue lets tests put a queue that misbehaves around the real one.
+var wrapQueue = func(q queue.Queue) queue.Queue { return q }
+
+// defaultDataset is where files go when no dataset is named.
+const defaultDataset = "default"
+
+func (a *app) openQueue(ctx context.Context) (err error) {
+	q := a.cfg.Queue
+	if q.Driver == "sql" {
+		cfg := sqlqueue.Config{Log: a.log}
+		if a.cfg.Store.Driver == "postgres" {
+			// PostgreSQL rings the bell of every process; elsewhere the poll
+			// interval is how long work from another process may wait.
+			bell, err := pgbell.Open(a.cfg.Store.DSN.Reveal(), pgbell.Config{Log: a.log})
+			if err != nil {
+				return err
+			}
+			a.onClose(bell.Close)
+			cfg.Bell = bell
+		}
+		a.queue = sqlqueue.New(a.store, cfg)
+		return nil
+	}
+	options, err := redisOptions(q.Redis)
+	if err != nil {
+		return err
+	}
+	lanes := map[sheaf.Lane]redisstream.RedisOptions{}
+	for lane, r := range map[sheaf.Lane]config.Redis{sheaf.LaneInteractive: q.Interactive, sheaf.LaneNormal: q.Normal, sheaf.LaneBackfill: q.Backfill} {
+		if len(r.Addrs) > 0 {
+			if lanes[lane], err = redisOptions(r); err != nil {
+				return err
+			}
+		}
+	}
+	redis, err := redisstream.New(redisstream.Config{Redis: options, Lanes: lanes, Prefix: q.Prefix, Window: q.Window, Log: a.log})
+	if err != nil {
+		return err
+	}
+	a.queue = redis
+	return redis.Ping(ctx)
+}
+
+func redisOptions(r config.Redis) (redisstream.RedisOptions, error) {
+	o := redisstream.RedisOptions{
+		Addrs: r.Addrs, MasterName: r.Master, Cluster: r.Cluster, DB: r.DB, Username: r.Username, Password: r.Password.Reveal(),
+		SentinelUsername: r.SentinelUsername, SentinelPassword: r.SentinelPassword.Reveal(),
+	}
+	if r.TLS || r.CAFile != "" {
+		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	if r.CAFile != "" {
+		pem, err := os.ReadFile(r.CAFile)
+		if err != nil {
+			return o, fmt.Errorf("%w: the certificate file of Redis: %w; correct ca_file of the queue", sheaf.ErrInvalid, err)
+		}
+		o.TLS.RootCAs = x509.NewCertPool()
+		if !o.TLS.RootCAs.AppendCertsFromPEM(pem) {
+			return o, fmt.Errorf("%w: %s holds no certificate in PEM form; correct ca_file of the queue", sheaf.ErrInvalid, r.CAFile)
+		}
+	}
+	return o, nil
+}
+
+func (a *app) leader() queue.Leader {
+	if a.cfg.Store.Driver == "sqlite" {
+		return queue.Always{}
+	}
+	campaign := sqlleader.New(a.store, "keeper")
+	if q, ok := a.queue.(*redisstream.Queue); ok {
+		campaign = q.Leader("keeper")
+	}
+	campaign.TTL = time.Duration(a.cfg.Keeper.LeaderTTL)
+	return campaign
+}
+
+func (a *app) openBlobs(ctx context.Context) (err error) {
+	b := a.cfg.Blob
+	switch b.Driver {
+	case "file":
+		a.blobs, err = file.Open(a.path("blobs"))
+	default:
+		a.blobs, err = s3.Open(ctx, s3.Config{
+			Endpoint: b.Endpoint, PublicEndpoint: b.PublicEndpoint, Bucket: b.Bucket, Region: b.Region, Prefix: b.Prefix, CreateBucket: b.CreateBucket,
+			Credentials: b.Credentials, AccessKey: b.AccessKey.Reveal(), SecretKey: b.SecretKey.Reveal(), CAFile: b.CAFile,
+		})
+	}
+	if err != nil {
+		return err
+	}
+	a.files, err = cache.Open(a.blobs, a.path("cache"), b.CacheBytes)
+	return err
+}
+
+func (a *app) openEmbedder(ctx context.Context) error {
+	e := a.cfg.Embed
+	if e.Driver == "static" {
+		a.embedder = static.Default()
+		return nil
+	}
+	remote, err := openai.Open(ctx, openai.Config{
+		BaseURL: e.URL, Model: e.Model, Dimensions: e.Dim, APIKey: e.APIKey.Reveal(), Weight: max(e.Weight, 0), Floor: e.Floor,
+		QueryPrefix: e.QueryPrefix, PassagePrefix: e.PassagePrefix, MaxTexts: e.Batch, Timeout: time.Duration(e.Timeout),
+	})
+	if err != nil {
+		return err
+	}
+	shared := batch.New(limit.Wrap(remote, limit.Config{Max: e.Concurrency}), batch.Config{MaxTexts: e.Batch, Concurrency: e.Concurrency})
+	a.onClose(func() error { shared.Close(); return nil })
+	a.embedder = shared
+	return nil
+}
+
+func (a *app) openIndex(ctx context.Context) (err error) {
+	m, x := a.embedder.Model(), a.cfg.Index
+	if x.Driver == "embedded" {
+		a.index, err = embedded.Open(ctx, embedded.Config{Path: a.path("index.db"), ModelID: m.ID, Dim: m.Dim})
+		return err
+	}
+	a.index, err = elastic.Open(ctx, elastic.Config{
+		URLs: x.Addrs, Prefix: x.Prefix, Username: x.Username, Password: x.Password.Reveal(), APIKey: x.APIKey.Reveal(), CAFile: x.CAFile,
+		ModelID: m.ID, Dim: m.Dim, Shards: x.Shards, Replicas: x.Replicas, Retried: a.metrics.IndexRetried,
+	})
+	return err
+}
+
+// handler is the HTTP server over the parts.
+func (a *app) handler() http.Handler {
+	cfg := api.Config{
+		Catalog: a.store, Stats: a.store, Ingest: a.ingest, Search: a.searcher(), Blobs: a.blobs, Files: a.files, Renderer: a.pool, Queue: a.queue,
+		Checks: a.checks(),
+		Doctor: a.doctor, Metrics: a.metrics.Handler(), Page: web.Handler(), Log: a.log, Version: version(),
+		Auth: a.cfg.Server.Auth, AllowURLs: a.cfg.Server.AllowURLs, MaxUploadBytes: a.cfg.Server.MaxUploadBytes,
+	}
+	if a.tracer != nil {
+		cfg.Trace = a.tracer
+	}
+	return api.New(cfg).Handler()
+}
+
+// checks asks every dependency for /readyz.
+func (a *app) checks() []api.Check {
+	return []api.Check{
+		{Name: "store", Ping: a.store.Ping}, {Name: "queue", Ping: a.queue.Ping}, {Name: "blobs", Ping: a.blobs.Ping},
+		{Name: "index", Ping: a.index.Ping}, {Name: "embedder", Ping: a.embedder.Ping},
+	}
+}
+
+func (a *app) doctorConfig() doctor.Config {
+	return doctor.Config{Store: a.store, Index: a.index, Blobs: a.blobs, Log: a.log, Hints: a.cfg.Queue.Driver == "redis"}
+}
+
+func (a *app) doctor(ctx context.Context, repair bool) (*doctor.Report, error) {
+	return doctor.Run(ctx, a.doctorConfig(), repair)
+}
+
+// audit runs the doctor without repairing and reports what it finds.
+func (a *app) audit(ctx context.Context) error {
+	r, err := a.doctor(ctx, false)
+	if err != nil {
+		return err
+	}
+	counts := map[string]int{}
+	for _, code := range doctor.Codes() {
+		counts[code] = 0
+	}
+	for _, f := range r.Findings {
+		counts[f.Code] = f.Count
+		a.log.WarnContext(ctx, "database, index and blob store disagree; `sheaf doctor --repair` cures what can be cured", "code", f.Code, "count", f.Count, "cure", f.Cure)
+	}
+	a.metrics.Drift(counts)
+	return nil
+}
+
+func (a *app) searcher() *search.Searcher {
+	return &search.Searcher{Index: a.index, Embedder: a.embedder, Visibility: a.store}
+}
+
+// run runs the roles until ctx ends: the API stops taking requests first, then
+// the executor drains, then the keeper stops, so that senders stop before
+// receivers. hard ends the drain at once.
+func (a *app) run(ctx context.Context, ln net.Listener, hard <-chan struct{}) error {
+	var errs []error
+	var mu sync.Mutex
+	note := func(err error) {
+		if err != nil {
+			mu.Lock()
+			errs = append(errs, err)
+			mu.Unlock()
+		}
+	}
+	keeperCtx, stopKeeper := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopKeeper()
+	var keepers, executors sync.WaitGroup
+	if a.keeper != nil {
+		keepers.Go(func() { note(a.keeper.Run(keeperCtx)) })
+	}
+	if a.executor != nil {
+		executors.Go(func() { note(a.executor.Run(ctx, hard)) })
+	}
+	if ln != nil {
+		srv := &http.Server{Handler: a.handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug)}
+		// Live streams end with the process, not with their clients.
+		base, endStreams := context.WithCancel(context.WithoutCancel(ctx))
+		srv.BaseContext = func(net.Listener) context.Context { return base }
+		go func() {
+			<-ctx.Done()
+			stop, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			time.AfterFunc(500*time.Millisecond, endStreams)
+			_ = srv.Shutdown(stop) // what does not end by then is cut
+		}()
+		if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			note(err)
+		}
+		endStreams()
+	} else {
+		<-ctx.Done()
+	}
+	executors.Wait()
+	stopKeeper()
+	keepers.Wait()
+	return errors.Join(errs...)
+}
+
+func (a *app) path(name string) string { return filepath.Join(a.cfg.DataDir, name) }
+
+func (a *app) onClose(f func() error) { a.closers = append(a.closers, f) }
+
+// close closes the parts in the reverse of the order they were opened in.
+func (a *app) close() error {
+	var errs []error
+	for i := len(a.closers) - 1; i >= 0; i-- {
+		errs = append(errs, a.closers[i]())
+	}
+	a.closers = nil
+	return errors.Join(errs...)
+}
+
+func makeDataDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return dataDirError(dir, err)
+	}
+	probe := filepath.Join(dir, ".write-test")
+	if err := os.WriteFile(probe, []byte("x"), 0o600); err != nil {
+		return dataDirError(dir, err)
+	}
+	return os.Remove(probe)
+}
+
+func dataDirError(dir string, err error) error {
+	return fmt.Errorf("the data folder %s cannot be written to (%w); choose another with --data-dir or SHEAF_DATA_DIR, or free some space", dir, errors.Unwrap(err))
+}
+
+func newLogger(c config.Log, w io.Writer) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(c.Level)) // Validate has checked it
+	opts := &slog.HandlerOptions{Level: level}
+	if c.Format == "json" {
+		return slog.New(logctx.Handler(slog.NewJSONHandler(w, opts)))
+	}
+	return slog.New(logctx.Handler(slog.NewTextHandler(w, opts)))
+}

@@ -1,0 +1,309 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"sheaf"
+	"sheaf/internal/api"
+	"sheaf/internal/search"
+)
+
+// client talks to a running server.
+type client struct {
+	base string
+	key  string
+	http *http.Client
+}
+
+func newClient(base, key string) *client {
+	return &client{base: strings.TrimRight(base, "/"), key: key, http: &http.Client{}}
+}
+
+// client finds the server to talk to: the one named, or the one that uses the
+// data folder.
+func (g *global) client() (*client, error) {
+	if g.server != "" {
+		return newClient(g.server, g.key), nil
+	}
+	cfg, err := g.load()
+	if err != nil {
+		return nil, err
+	}
+	b, err := os.ReadFile(filepath.Join(cfg.DataDir, "server.json"))
+	if err == nil {
+		var a announcement
+		if json.Unmarshal(b, &a) == nil && a.URL != "" {
+			return newClient(a.URL, g.key), nil
+		}
+	}
+	return newClient("http://"+cfg.Server.Listen, g.key), nil
+}
+
+// call sends a request and decodes its JSON answer into out, if not nil.
+func (c *client) call(ctx context.Context, method, path string, body, out any) error {
+	var r io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		r = bytes.NewReader(b)
+	}
+	resp, err := c.do(ctx, method, path, r, "application/json")
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if out == nil {
+		return nil
+	}
+	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
+		return fmt.Errorf("reading the answer of %s: %w", path, err)
+	}
+	return nil
+}
+
+// do sends a request; an answer that is not 2xx is an error in the server's words.
+func (c *client) do(ctx context.Context, method, path string, body io.Reader, contentType string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
+	if err != nil {
+		return nil, err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", contentType)
+	}
+	if c.key != "" {
+		req.Header.Set("Authorization", "Bearer "+c.key)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, fmt.Errorf("no Sheaf answers at %s (%w); start one with `sheaf up`, or name one with --server", c.base, errors.Unwrap(err))
+	}
+	if resp.StatusCode < 300 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	var p api.Problem
+	if json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&p) == nil && p.Detail != "" {
+		msg := p.Detail
+		for _, e := range p.Errors {
+			msg += fmt.Sprintf("; %s %s", e.Location, e.Message)
+		}
+		return nil, fmt.Errorf("%s (%s)", msg, p.Code)
+	}
+	return nil, fmt.Errorf("%s %s: %s", method, path, resp.Status)
+}
+
+// source is a file to upload.
+type source struct {
+	name string
+	open func() (io.ReadCloser, error)
+}
+
+// submit uploads files in one request, streaming.
+func (c *client) submit(ctx context.Context, dataset string, files []source, fields map[string]string) (*sheaf.Job, error) {
+	answer, err := c.submitAnswer(ctx, dataset, files, fields, "")
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range answer.Rejected {
+		fmt.Fprintf(os.Stderr, "%s: not taken: %s (%s)\n", r.Name, r.Failure.Message, r.Failure.Code)
+	}
+	return answer.Job, nil
+}
+
+func (c *client) submitAnswer(ctx context.Context, dataset string, files []source, fields map[string]string, query string) (*api.SubmitAnswer, error) {
+	pr, pw := io.Pipe()
+	w := multipart.NewWriter(pw)
+	go func() {
+		pw.CloseWithError(func() error {
+			for k, v := range fields {
+				if err := w.WriteField(k, v); err != nil {
+					return err
+				}
+			}
+			for _, f := range files {
+				if err := writePart(w, f); err != nil {
+					return err
+				}
+			}
+			return w.Close()
+		}())
+	}()
+	defer pr.Close()
+	resp, err := c.do(ctx, http.MethodPost, "/v1/datasets/"+url.PathEscape(dataset)+"/documents"+query, pr, w.FormDataContentType())
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	var answer api.SubmitAnswer
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
+		return nil, fmt.Errorf("reading the answer: %w", err)
+	}
+	return &answer, nil
+}
+
+func writePart(w *multipart.Writer, f source) error {
+	r, err := f.open()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	h := textproto.MIMEHeader{}
+	h.Set("Content-Disposition", multipart.FileContentDisposition("file", f.name))
+	part, err := w.CreatePart(h)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(part, r)
+	return err
+}
+
+// job reads a job, waiting up to wait for its end.
+func (c *client) job(ctx context.Context, id, wait string) (*sheaf.Job, error) {
+	var job sheaf.Job
+	path := "/v1/jobs/" + id
+	if wait != "" {
+		path += "?wait=" + wait
+	}
+	return &job, c.call(ctx, http.MethodGet, path, nil, &job)
+}
+
+// follow shows a job's progress until it ends.
+func (c *client) follow(ctx context.Context, id string, w io.Writer) (*sheaf.Job, error) {
+	tty := isTerminal(w)
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	last := -1.0
+	for {
+		job, err := c.job(ctx, id, "")
+		if err != nil {
+			return nil, err
+		}
+		end := job.State.Terminal()
+		if tty {
+			fmt.Fprintf(w, "\r\x1b[K%s", progressLine(job))
+		} else if end || job.Progress-last >= 0.25 {
+			fmt.Fprintln(w, progressLine(job))
+			last = job.Progress
+		}
+		if end {
+			if tty {
+				fmt.Fprintln(w)
+			}
+			return job, nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func progressLine(job *sheaf.Job) string {
+	const width = 30
+	full := int(job.Progress*width + 0.5)
+	line := fmt.Sprintf("[%s%s] %3.0f %%  %s  %d documents, %d pages", strings.Repeat("█", full), strings.Repeat("·", width-full), job.Progress*100, job.State, job.Documents.Total, job.Usage.Pages)
+	if job.Reused.Ranges > 0 {
+		line += fmt.Sprintf(", %d ranges reused", job.Reused.Ranges)
+	}
+	if q := job.Queue; q != nil && q.ETASeconds.P50 != nil && q.ETASeconds.P90 != nil {
+		line += fmt.Sprintf("  %s–%s left", seconds(*q.ETASeconds.P50), seconds(*q.ETASeconds.P90))
+	}
+	return line
+}
+
+func seconds(s float64) string {
+	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
+}
+
+func (c *client) search(ctx context.Context, dataset string, body map[string]any) (*search.Response, error) {
+	var out search.Response
+	path := "/v1/search"
+	if dataset != "" {
+		path = "/v1/datasets/" + url.PathEscape(dataset) + "/search"
+	}
+	return &out, c.call(ctx, http.MethodPost, path, body, &out)
+}
+
+func printHits(w io.Writer, r *search.Response) {
+	if len(r.Hits) == 0 {
+		fmt.Fprintln(w, "nothing found")
+	}
+	for i, h := range r.Hits {
+		where := h.Document.Name
+		if len(h.Chunk.Pages) > 0 {
+			where += fmt.Sprintf(", page %d", h.Chunk.Pages[0])
+		}
+		if len(h.Chunk.Boxes) > 0 {
+			b := h.Chunk.Boxes[0]
+			where += fmt.Sprintf(", box (%.0f, %.0f)–(%.0f, %.0f) pt", b.X0, b.Y0, b.X1, b.Y1)
+		}
+		fmt.Fprintf(w, "%d. %.3f  %s\n", i+1, h.Score, where)
+		if len(h.Chunk.HeadingPath) > 0 {
+			fmt.Fprintf(w, "   %s\n", strings.Join(h.Chunk.HeadingPath, " › "))
+		}
+		fmt.Fprintf(w, "   %s\n", excerpt(h.Chunk.Text, 280))
+	}
+}
+
+func excerpt(s string, n int) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if r := []rune(s); len(r) > n {
+		return string(r[:n]) + " …"
+	}
+	return s
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// collect lists the files under paths: folders are walked, hidden files left out.
+func collect(paths []string) ([]source, error) {
+	var out []source
+	for _, p := range paths {
+		err := filepath.WalkDir(p, func(path string, d os.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			if strings.HasPrefix(d.Name(), ".") && path != p {
+				if d.IsDir() {
+					return filepath.SkipDir
+				}
+				return nil
+			}
+			if d.Type().IsRegular() || path == p && !d.IsDir() {
+				out = append(out, source{name: cmp.Or(d.Name(), path), open: func() (io.ReadCloser, error) { return os.Open(path) }})
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,495 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"sheaf"
+	"sheaf/internal/api"
+	"sheaf/internal/config"
+)
+
+// TestPage drives the page in a real browser against the real service.
+func TestPage(t *testing.T) {
+	s := start(t, nil)
+	b := openBrowser(t, s)
+	for _, c := range []struct {
+		name string
+		run  func(t *testing.T, s *service, b *browser)
+	}{
+		{"dropped files and folders become documents", testDrop},
+		{"progress is live and survives a reload", testLive},
+		{"a failed page says what to do and its retry heals it", testRetryPage},
+		{"chosen documents are canceled", testCancelChosen},
+		{"a hit leads to its box", testSearchToBox},
+		{"everything can be done with the keyboard", testKeyboard},
+		{"hostile names and contents are text", testHostile},
+		{"ten thousand rows scroll", testManyRows},
+		{"axe finds nothing in any view", testAccess},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b.t, s.t = t, t
+			c.run(t, s, b)
+			b.calm()
+		})
+		b.t, s.t = t, t
+	}
+}
+
+// newDataset makes a dataset; with trial its files are read by the trial format.
+func (s *service) newDataset(name string, trial bool) *sheaf.Dataset {
+	s.t.Helper()
+	body := map[string]any{"name": name}
+	if trial {
+		body["parser_config"] = map[string]any{"media_type": trialMedia}
+	}
+	var d sheaf.Dataset
+	s.post("/v1/datasets", body, &d)
+	return &d
+}
+
+// add uploads into a dataset and waits for the end.
+func (s *service) add(dataset string, files ...source) []sheaf.Document {
+	s.t.Helper()
+	answer, err := s.submitAnswer(s.t.Context(), dataset, files, nil, "")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.ended(answer.Job.ID)
+	return answer.Documents
+}
+
+func testDrop(t *testing.T, s *service, b *browser) {
+	s.newDataset("drops", false)
+	b.open("/datasets/drops")
+	b.sees(".empty", "No documents yet")
+	dir := t.TempDir()
+	folder := filepath.Join(dir, "folder", "inner")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	put(t, folder, "deep.md", []byte("# Deep\n\nA file in a folder in a folder.\n"))
+	put(t, filepath.Dir(folder), "one.txt", []byte("The first file of the folder."))
+	b.drop(filepath.Join(dir, "folder"), put(t, dir, "report.pdf", report(3, "Dropped report")), put(t, dir, "empty.bin", []byte{0, 1, 2, 3, 0xff}))
+	b.sees("#uploads-title", "3 files uploaded, 1 refused")
+	b.sees("#uploads-list .refused .note", "")
+	for _, name := range []string{"deep.md", "one.txt", "report.pdf"} {
+		b.wait(name+" to succeed", fmt.Sprintf(`[...document.querySelectorAll(".docs tr")].some(r => r.textContent.includes(%q) && r.textContent.includes("Succeeded"))`, name))
+	}
+	b.sees(".sum", "3 documents")
+	b.press("Close")
+	// The same bytes again are named as what they are.
+	b.drop(put(t, dir, "again.txt", []byte("The first file of the folder.")))
+	b.sees("#uploads-list .note", "same bytes")
+	b.press("Close")
+}
+
+func testLive(t *testing.T, s *service, b *browser) {
+	s.newDataset("live", true)
+	special := map[int]string{}
+	for i := 1; i <= 36; i++ {
+		special[i] = fmt.Sprintf("SLOW subject%d", i)
+	}
+	b.open("/datasets/live")
+	b.drop(put(t, t.TempDir(), "slow.trial", []byte(trialPages(36, special))))
+	b.sees(".job-line", "Ingest of 1 document")
+	b.wait("the document's row", `document.querySelector(".docs tr[data-id] a")`)
+	id := eval[string](b, `document.querySelector(".docs tr[data-id]").dataset.id`)
+	path := "/datasets/live/documents/" + id
+	b.open(path)
+	b.wait("a running range", `document.querySelector(".progress-box .cell.run")`)
+	// Every value of the bar is noted, before and after the reload.
+	const watch = `new MutationObserver(() => { const p = document.querySelector(".progress-box progress"); const seen = JSON.parse(sessionStorage.seen || "[]"); if (p && p.value !== seen.at(-1)) sessionStorage.seen = JSON.stringify([...seen, p.value]); }).observe(document.body, {subtree: true, childList: true, attributes: true})`
+	b.run(evaluate(watch))
+	b.wait("some progress", `document.querySelector(".progress-box progress")?.value > 0.1`)
+	b.run(chromedp.Reload(), chromedp.WaitVisible("#view h1"))
+	b.run(evaluate(watch))
+	b.sees(".head .badge", "Succeeded")
+	if strip := eval[string](b, `document.querySelector(".progress-box .strip").getAttribute("aria-label")`); strip != "3 ranges: 3 done" {
+		t.Errorf("the strip says %q", strip)
+	}
+	last := 0.0
+	for _, v := range eval[[]float64](b, `JSON.parse(sessionStorage.seen || "[]")`) {
+		if v < last {
+			t.Errorf("progress fell from %v to %v", last, v)
+		}
+		last = v
+	}
+	// A stream that breaks and goes on brings every event once.
+	const follow = `(async () => {
+		const { follow } = await import("/js/live.js");
+		const seen = [];
+		let last = "0";
+		for (const stopAt of [5, Infinity]) {
+			const stop = new AbortController();
+			await new Promise(done => follow(%q, { event(e) { seen.push(e.seq); last = String(e.seq); if (seen.length >= stopAt) { stop.abort(); done(); } }, end: done }, stop.signal, { after: last }));
+			stop.abort();
+		}
+		return seen;
+	})()`
+	got := eval[[]int64](b, fmt.Sprintf(follow, "/v1"+path))
+	var events api.Events
+	s.get("/v1"+path+"/events?limit=3000", &events)
+	var want []int64
+	for _, e := range events.Items {
+		want = append(want, e.Seq)
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("the stream brought %v, the log holds %v", got, want)
+	}
+	// Where no stream can be had the same log is polled.
+	polled := eval[[]int64](b, fmt.Sprintf(`(async () => {
+		delete window.EventSource;
+		const { follow } = await import("/js/live.js");
+		const seen = [];
+		await new Promise(done => follow(%q, { event: e => seen.push(e.seq), end: done }, new AbortController().signal, { after: "0" }));
+		return seen;
+	})()`, "/v1"+path))
+	if fmt.Sprint(polled) != fmt.Sprint(want) {
+		t.Errorf("polling brought %v, the log holds %v", polled, want)
+	}
+	// The flight record holds what ran and nothing of what was read.
+	record := eval[string](b, fmt.Sprintf(`(async () => {
+		HTMLAnchorElement.prototype.click = () => {}; // no file is wanted here
+		const { flightRecord } = await import("/js/flight.js");
+		const get = p => fetch(p).then(r => r.json());
+		const d = await get(%q), tasks = (await get(%q + "/tasks")).items;
+		return JSON.stringify(await flightRecord(%q, [d], tasks, d, new AbortController().signal));
+	})()`, "/v1"+path, "/v1"+path, "/v1"+path))
+	var flight struct {
+		Version       string
+		Tasks, Events []struct{ Kind string }
+	}
+	if err := json.Unmarshal([]byte(record), &flight); err != nil || flight.Version == "" || len(flight.Tasks) < 5 || len(flight.Events) != len(want) {
+		t.Errorf("flight record of %d tasks and %d events: %v", len(flight.Tasks), len(flight.Events), err)
+	}
+	for _, secret := range []string{"SLOW", "subject3", "slow.trial"} {
+		if strings.Contains(record, secret) {
+			t.Errorf("the flight record holds %q", secret)
+		}
+	}
+}
+
+func testRetryPage(t *testing.T, s *service, b *browser) {
+	s.newDataset("repairs", true)
+	healed := filepath.Join(t.TempDir(), "healed")
+	doc := s.add("repairs", text("torn.trial", trialPages(30, map[int]string{5: "FAIL " + healed + " subject5", 20: "CRASH"})))[0]
+	b.open("/datasets/repairs")
+	b.sees(".docs", "2 failed")
+	b.open("/datasets/repairs/documents/" + doc.ID + "?tab=problems")
+	b.sees(".problem h2", "the page is broken")
+	b.sees(".problem", "Check the file")
+	b.sees(".problem code", "bad_page")
+	b.sees(".problem code", "parser_crash")
+	b.press("Show its attempts")
+	b.sees(".problem table", "claimed")
+	b.press("Show page 5")
+	b.sees(".page-note", "could not be read")
+	if label := eval[string](b, `document.querySelector('.ledger [aria-current]').getAttribute("aria-label")`); label != "page 5, failed" {
+		t.Errorf("the ledger's cell says %q", label)
+	}
+	if err := os.WriteFile(healed, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.open("/datasets/repairs/documents/" + doc.ID + "?tab=problems")
+	b.press("Retry the 2 failed pages")
+	b.sees("dialog", "2 pages or rows")
+	b.press("Retry")
+	b.wait("the retry to heal page 5", `document.querySelectorAll(".problem").length && ![...document.querySelectorAll(".problem")].some(p => p.textContent.includes("bad_page")) && document.querySelector(".head .badge").textContent.includes("Partly")`)
+	b.press("Versions")
+	b.sees(".versions", "Version 2")
+	b.sees(".versions", "failed: 2 → 1")
+}
+
+func testCancelChosen(t *testing.T, s *service, b *browser) {
+	s.newDataset("stops", true)
+	special := map[int]string{}
+	for i := 1; i <= 400; i++ {
+		special[i] = fmt.Sprintf("SLOW subject%d", i)
+	}
+	answer, err := s.submitAnswer(t.Context(), "stops", []source{text("endless.trial", trialPages(400, special))}, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.mu.Lock()
+	b.deleted = answer.Documents[0].ID
+	b.mu.Unlock()
+	b.open("/datasets/stops")
+	b.sees(".docs", "Running")
+	b.run(evaluate(`document.querySelector("tbody input").click()`))
+	b.sees(".batch", "1 document selected")
+	b.press("Cancel 1…")
+	b.press("Stop the work")
+	b.sees(".docs .badge", "Canceled")
+	b.press("Canceled")
+	b.sees(".docs", "endless.trial")
+	b.press("Succeeded")
+	b.sees(".empty", "Nothing matches the filter")
+	// Deleting asks, and Escape is an answer.
+	b.press("Show all")
+	b.wait("the row", `document.querySelector("tbody input")`)
+	b.run(evaluate(`document.querySelector("tbody input").click()`))
+	b.press("Delete…")
+	b.sees("dialog", "cannot be undone")
+	b.keys(kb.Escape)
+	b.wait("the question to go", `!document.querySelector("dialog")`)
+	b.press("Delete…")
+	b.press("Delete it")
+	b.sees(".empty", "No documents yet")
+}
+
+func testSearchToBox(t *testing.T, s *service, b *browser) {
+	s.newDataset("library", false)
+	s.add("library", text("survey.pdf", string(report(6, "Barn survey"))), text("zebra.txt", "A zebra has stripes."))
+	b.open("/datasets/library")
+	b.run(chromedp.SendKeys("#q", "Barn survey part 5"+kb.Enter))
+	b.sees(".hits mark", "Barn")
+	b.sees(".why-rank", "BM25")
+	b.wait("the thumbnail's box", `document.querySelector(".thumb rect")`)
+	if where := eval[string](b, `location.pathname + location.search`); !strings.HasPrefix(where, "/search?") || !strings.Contains(where, "dataset=library") {
+		t.Errorf("the address of the search is %s", where)
+	}
+	b.run(evaluate(`document.querySelector(".hit h2 a").click()`))
+	b.wait("the page with the hit's box", `document.querySelector(".page img")?.naturalWidth && document.querySelector(".boxes rect.hit")`)
+	// Boxes lie on the page, over its text.
+	if bad := eval[int](b, `(() => { const p = document.querySelector(".page").getBoundingClientRect(); return [...document.querySelectorAll(".boxes rect")].filter(r => { const x = r.getBoundingClientRect(); return x.left < p.left - 1 || x.right > p.right + 1 || x.top < p.top - 1 || x.bottom > p.bottom + 1 || x.height < 2; }).length; })()`); bad > 0 {
+		t.Errorf("%d boxes are not on the page", bad)
+	}
+	b.run(evaluate(`document.querySelectorAll(".chunk")[1].focus()`))
+	if !eval[bool](b, `(() => { const id = document.activeElement.id.slice(2); return [...document.querySelectorAll("rect.on")].every(r => r.dataset.key === id) && document.querySelector("rect.on") !== null; })()`) {
+		t.Error("the focused chunk's boxes are not lit")
+	}
+	b.run(evaluate(`document.querySelector(".boxes rect").dispatchEvent(new MouseEvent("click", {bubbles: true}))`))
+	if !eval[bool](b, `document.activeElement.id === "c-" + document.querySelector(".boxes rect").dataset.key`) {
+		t.Error("a click on a box does not lead to its chunk")
+	}
+	b.open("/datasets/library/documents/" + eval[string](b, `location.pathname.split("/").at(-1)`) + "?page=5")
+	b.sees(".chunk table th", "Moisture")
+}
+
+func testKeyboard(t *testing.T, s *service, b *browser) {
+	focused := `(document.activeElement.textContent.trim() || document.activeElement.id).slice(0, 60)`
+	b.open("/datasets/library")
+	b.wait("the rows", `document.querySelectorAll(".docs tr[data-id]").length === 2`)
+	b.keys(kb.Tab)
+	if got := eval[string](b, focused); got != "Skip to the content" {
+		t.Errorf("the first stop is %q", got)
+	}
+	// Every stop is visible and has a name.
+	var stops []string
+	for range 40 {
+		b.keys(kb.Tab)
+		stop := eval[[]string](b, `(() => { const e = document.activeElement, s = getComputedStyle(e), r = e.getBoundingClientRect(); return [e.getAttribute("aria-label") || e.labels?.[0]?.textContent || e.textContent.trim(), s.outlineStyle, String(r.width > 0 && r.height > 0)]; })()`)
+		if stop[0] == "" || stop[1] == "none" || stop[2] != "true" {
+			t.Errorf("a stop has no name, no outline or no place: %q", stop)
+		}
+		stops = append(stops, stop[0])
+		if stop[0] == "survey.pdf" {
+			break
+		}
+	}
+	if stops[len(stops)-1] != "survey.pdf" {
+		t.Fatalf("the first document was not reached by Tab: %q", stops)
+	}
+	b.keys(kb.ArrowUp)
+	if got := eval[string](b, focused); got != "zebra.txt" {
+		t.Errorf("the arrow leads to %q", got)
+	}
+	b.run(chromedp.KeyEvent(kb.Tab, chromedp.KeyModifiers(8)), chromedp.KeyEvent(" "))
+	b.sees(".batch", "1 document selected")
+	b.keys(kb.Escape)
+	b.wait("an empty selection", `document.querySelector(".batch").hidden`)
+	b.keys("/")
+	b.keys("zebra stripes" + kb.Enter)
+	b.sees(".hits", "zebra.txt")
+	if got := eval[string](b, `document.activeElement.tagName`); got != "H1" {
+		t.Errorf("after going on the focus is on %s", got)
+	}
+	for range 20 {
+		b.keys(kb.Tab)
+		if eval[bool](b, `document.activeElement.matches(".hit h2 a")`) {
+			break
+		}
+	}
+	b.keys(kb.Enter)
+	b.sees(".chunk", "zebra has stripes")
+	b.run(chromedp.NavigateBack())
+	b.sees(".hits", "zebra.txt")
+}
+
+func testHostile(t *testing.T, s *service, b *browser) {
+	s.newDataset("hostile", false)
+	names := []string{
+		`<img src=x onerror=window.pwned=1>.txt`, `"><svg onload=window.pwned=1>.txt`, "abc\u202etxt.exe\u2066.txt", "javascript:window.pwned=1.txt",
+		strings.Repeat("long name ", 400) + ".txt", "`${window.pwned=1}`.txt",
+	}
+	const content = "<script>window.pwned=1</script><img src=x onerror=window.pwned=1> </mark><b>hostile harvest</b> &lt;mark&gt; | a | b |"
+	var id string
+	for _, n := range names {
+		var answer api.SubmitAnswer
+		resp, err := s.do(t.Context(), http.MethodPost, "/v1/datasets/hostile/documents?wait=30s&name="+url.QueryEscape(n), strings.NewReader(content+n[:5]), "text/plain")
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = json.NewDecoder(resp.Body).Decode(&answer)
+		resp.Body.Close()
+		if err != nil || len(answer.Documents) != 1 {
+			t.Fatalf("%.40q was not taken: %v", n, err)
+		}
+		id = answer.Documents[0].ID
+	}
+	b.open("/datasets/hostile")
+	b.wait("all rows", fmt.Sprintf(`document.querySelectorAll(".docs tr[data-id]").length === %d`, len(names)))
+	for _, n := range names[:4] {
+		v, _ := json.Marshal(n)
+		b.wait("the name as text in a bdi", fmt.Sprintf(`[...document.querySelectorAll(".docs bdi")].some(e => e.textContent === %s && e.children.length === 0)`, v))
+	}
+	if eval[bool](b, `document.documentElement.scrollWidth > innerWidth`) {
+		t.Error("a long name makes the page wider than the window")
+	}
+	for _, path := range []string{"/search?q=hostile+harvest&dataset=hostile", "/datasets/hostile/documents/" + id, "/jobs"} {
+		b.open(path)
+		b.wait("the view", `document.querySelector(".hit, .chunk, .plain")`)
+		if bad := eval[int](b, `document.querySelectorAll("#view script, #view img[src='x'], #view b:not(.count)").length`); bad > 0 {
+			t.Errorf("%s holds %d elements of the document's making", path, bad)
+		}
+	}
+	b.open("/search?q=hostile+harvest&dataset=hostile")
+	b.sees(".hits mark", "hostile")
+	b.sees(".hits .prose", "<script>window.pwned=1</script>")
+	if eval[bool](b, `"pwned" in window`) {
+		t.Error("a name or content ran as a script")
+	}
+}
+
+func testManyRows(t *testing.T, s *service, b *browser) {
+	const rows = 10_000
+	ds := s.newDataset("many", false)
+	s.post("/v1/datasets/many:pause", nil, nil) // nothing of it runs
+	for from := 0; from < rows; from += 1000 {
+		job := sheaf.Job{ID: sheaf.NewID(), TenantID: sheaf.LocalTenant, DatasetID: ds.ID, Kind: sheaf.JobIngest}
+		var docs []sheaf.NewDocument
+		for i := from; i < from+1000; i++ {
+			id := sheaf.NewID()
+			docs = append(docs, sheaf.NewDocument{
+				Document: sheaf.Document{ID: id, Name: fmt.Sprintf("document %05d.pdf", i), MediaType: "application/pdf", Size: int64(1000 + i), SHA256: strings.Repeat("0", 32) + id, BlobKey: sheaf.OriginalPrefix(sheaf.LocalTenant, id) + "v1"},
+				Plan:     sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindPlan, Cost: 1, Payload: json.RawMessage(`{}`)},
+			})
+		}
+		if _, err := s.app.store.CreateDocuments(t.Context(), job, docs, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.run(chromedp.Navigate("about:blank"), network.ClearBrowserCache())
+	begun := time.Now()
+	b.open("/datasets/many")
+	b.sees(".docs", "document 09999.pdf")
+	took := time.Since(begun)
+	size := eval[int](b, `performance.getEntries().filter(e => e.transferSize && e.startTime < performance.now()).reduce((n, e) => n + e.transferSize, 0)`)
+	t.Logf("first view: %v, %d bytes", took, size)
+	if size > 200_000 || size < 10_000 {
+		t.Errorf("the first view takes %d bytes", size)
+	}
+	if took > 5*time.Second { // 1 s on an idle machine
+		t.Errorf("the first view takes %v", took)
+	}
+	b.sees(".sum", "10,000 documents")
+	// All the way down, a screen at a time: the table never holds many rows.
+	most := eval[int](b, `(async () => {
+		const s = document.querySelector(".scroller");
+		let most = 0;
+		for (let y = 0; y < s.scrollHeight; y += s.scrollHeight / 60) {
+			s.scrollTop = y;
+			await new Promise(requestAnimationFrame);
+			await new Promise(requestAnimationFrame);
+			most = Math.max(most, document.querySelectorAll(".docs tbody tr").length);
+		}
+		s.scrollTop = s.scrollHeight;
+		return most;
+	})()`)
+	if most > 120 {
+		t.Errorf("the table held %d rows at once", most)
+	}
+	b.sees(".docs", "document 00000.pdf")
+	if got := eval[string](b, `document.querySelector(".docs").getAttribute("aria-rowcount")`); got != "10001" {
+		t.Errorf("the table says it has %s rows", got)
+	}
+	b.run(evaluate(`document.querySelector('[data-sort="name"]').click()`))
+	b.wait("the order by name", `document.querySelector(".docs tr[data-id] a")?.textContent === "document 00000.pdf"`)
+	b.run(chromedp.SendKeys(`[aria-label="Filter by name"]`, "01234"))
+	b.wait("the filtered row", `document.querySelectorAll(".docs tr[data-id]").length === 1 && document.querySelector(".docs tr[data-id]").textContent.includes("document 01234.pdf")`)
+	b.run(evaluate(`document.querySelector('[aria-label="Select all"]').click()`))
+	b.sees(".batch", "1 document selected")
+}
+
+func testAccess(t *testing.T, s *service, b *browser) {
+	script := axe(t)
+	doc := func(dataset string) string {
+		var list api.List[sheaf.Document]
+		s.get("/v1/datasets/"+dataset+"/documents?limit=1&order=oldest", &list)
+		return "/datasets/" + dataset + "/documents/" + list.Items[0].ID
+	}
+	var jobs api.List[sheaf.Job]
+	s.get("/v1/jobs?dataset=repairs", &jobs)
+	views := []struct{ path, ready string }{
+		{"/datasets/library", ".docs tr[data-id]"}, {"/datasets/stops", ".empty"}, {"/datasets/many", ".docs tr[data-id]"}, {"/datasets", ".plain"}, {doc("library") + "?page=5", ".chunk"}, {doc("repairs") + "?tab=problems", ".problem"},
+		{doc("repairs") + "?tab=timeline", ".waterfall table"}, {doc("repairs") + "?tab=versions", ".versions"}, {doc("library") + "?tab=settings", ".settings"},
+		{"/jobs", ".plain"}, {"/jobs/" + jobs.Items[0].ID, ".waterfall table"}, {"/search?q=barn&dataset=library", ".hit"}, {"/operations", ".chart"}, {"/nothing/here", "h1"},
+	}
+	for _, dark := range []bool{false, true} {
+		b.look(1280, 800, dark)
+		for _, v := range views {
+			b.open(v.path)
+			b.wait(v.path, fmt.Sprintf("document.querySelector(%q)", v.ready))
+			b.checkAccess(script, fmt.Sprintf("%s dark=%v", v.path, dark))
+		}
+	}
+	b.look(360, 740, false)
+	for _, v := range views {
+		b.open(v.path)
+		b.wait(v.path, fmt.Sprintf("document.querySelector(%q)", v.ready))
+		if wide := eval[int](b, `document.documentElement.scrollWidth`); wide > 360 {
+			t.Errorf("%s is %d pixels wide in a window of 360", v.path, wide)
+		}
+	}
+	b.look(1280, 800, false)
+	b.open("/datasets/library")
+	b.wait("rows", `document.querySelector("tbody input")`)
+	b.run(evaluate(`document.querySelector("tbody tr[data-id] input").click()`))
+	b.press("Parse again…")
+	b.wait("the plan", `document.querySelector(".preview dl")`)
+	b.checkAccess(script, "the dialog")
+	b.press("Keep as it is")
+}
+
+// With keys turned on the page asks for one and then works without EventSource.
+func TestPageWithKey(t *testing.T) {
+	s := start(t, func(c *config.Config) { c.Server.Auth = true })
+	const secret = "a key for the page"
+	err := s.app.store.CreateKey(t.Context(), sheaf.Key{ID: sheaf.NewID(), TenantID: sheaf.LocalTenant, Name: "page", Scopes: []string{"write"}}, api.HashKey(secret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := openBrowser(t, s)
+	b.run(chromedp.Navigate(b.base+"/datasets/default"), chromedp.WaitVisible("dialog input"))
+	b.run(chromedp.SendKeys("dialog input", "wrong"+kb.Enter))
+	b.sees("dialog .trouble", "unknown or revoked")
+	b.run(chromedp.SetValue("dialog input", secret), chromedp.SendKeys("dialog input", kb.Enter))
+	b.sees(".empty", "No documents yet")
+	b.sees("#line", "Live")
+	b.drop(put(t, t.TempDir(), "page.pdf", report(2, "Behind a key")))
+	b.sees(".docs .badge", "Succeeded")
+	b.run(evaluate(`document.querySelector(".docs tr[data-id] a").click()`))
+	b.wait("the page's image", `document.querySelector(".page img")?.naturalWidth`)
+}
