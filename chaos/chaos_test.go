@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// environment answers where MinIO and Elasticsearch are; without them the test
+// is skipped, unless the run demands every engine.
+func environment(t *testing.T) func(string) string {
+	t.Helper()
+	for _, name := range []string{"SHEAF_TEST_S3_ENDPOINT", "SHEAF_TEST_ES_URL"} {
+		if os.Getenv(name) != "" {
+			continue
+		}
+		if os.Getenv("SHEAF_TEST_REQUIRE") != "" {
+			t.Fatalf("%s is not set, and this run must test every engine; `make services` starts them", name)
+		}
+		t.Skipf("%s is not set; `make services` starts the engines", name)
+	}
+	return os.Getenv
+}
+
+// scratch is a folder that other users may enter, and short: the path of a
+// socket in it may have 107 bytes.
+func scratch(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "chaos")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestChaos is a short run: every kind of fault at least once. MinIO and
+// Elasticsearch are those of the test run, behind proxies; what is killed is
+// the harness' own. The draw is the same each time (SHEAF_CHAOS_SEED names
+// another), so that a change is judged by the faults that its predecessor
+// stood; how they fall in time is new with each run.
+func TestChaos(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes two minutes")
+	}
+	env := environment(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
+	defer cancel()
+	seed, err := strconv.ParseUint(os.Getenv("SHEAF_CHAOS_SEED"), 10, 64)
+	if err != nil {
+		seed = 11
+	}
+	r, err := run(ctx, config{seed: seed, faults: 64, mean: 500 * time.Millisecond, dir: scratch(t), root: root(t), env: env, progress: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.print(os.Stdout)
+	for _, v := range r.Violations {
+		t.Error(v)
+	}
+	if r.Faults < 60 {
+		t.Errorf("%d faults were injected, of which 60 are wanted; not injected: %v", r.Faults, r.NotInjected)
+	}
+	if r.CancelP99 > 2 {
+		t.Errorf("cancel took %.1f s at the 99th percentile, at most 2 s are promised", r.CancelP99)
+	}
+}

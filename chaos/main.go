@@ -1,0 +1,425 @@
+// Command chaos proves that the fleet loses nothing: it runs the product's own
+// processes over real engines, breaks both at random while clients work, and
+// then compares every engine with what clients were told. The same seed draws
+// the same faults.
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"sheaf"
+)
+
+func main() {
+	faults := flag.Int("n", 1000, "faults to inject")
+	seed := flag.Uint64("seed", 0, "seed of the faults; 0 draws one")
+	mean := flag.Duration("every", 700*time.Millisecond, "mean time between two faults")
+	out := flag.String("out", "chaos/out/chaos.json", "where the record goes")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	r, err := alone(ctx, config{faults: *faults, seed: *seed, mean: *mean})
+	if err == nil {
+		err = r.write(*out)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		os.Exit(1)
+	}
+	r.print(os.Stdout)
+	if len(r.Violations) > 0 {
+		os.Exit(1)
+	}
+}
+
+// alone runs with all engines of its own, in a folder that it removes.
+func alone(ctx context.Context, c config) (*record, error) {
+	dir, err := os.MkdirTemp("", "sheaf-chaos")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil { // the engines may run as another user
+		return nil, err
+	}
+	if c.root, err = filepath.Abs("."); err != nil {
+		return nil, err
+	}
+	c.dir, c.env = dir, os.Getenv
+	if os.Getenv("SHEAF_TEST_S3_ENDPOINT") == "" || os.Getenv("SHEAF_TEST_ES_URL") == "" {
+		env, stop, err := services(ctx, c.root, filepath.Join(dir, "services"))
+		if err != nil {
+			return nil, err
+		}
+		defer stop()
+		c.env = env
+	}
+	c.progress = os.Stderr
+	return run(ctx, c)
+}
+
+// config is one run.
+type config struct {
+	faults   int
+	seed     uint64
+	mean     time.Duration
+	dir      string              // of the run
+	root     string              // of the repository
+	env      func(string) string // where MinIO and Elasticsearch are
+	progress *os.File            // nil for none
+}
+
+// record is what a run came to.
+type record struct {
+	Seed         uint64         `json:"seed"`
+	Faults       int            `json:"faults"`
+	ByKind       map[string]int `json:"by_kind"`
+	NotInjected  map[string]int `json:"not_injected,omitempty"`
+	Documents    int            `json:"documents"`
+	Tasks        int            `json:"tasks"`
+	Claims       int            `json:"claims"`
+	Lost         int            `json:"lost_leases"`
+	Spent        int            `json:"tasks_lost_three_times"`
+	Searches     int            `json:"searches"`
+	Unanswered   int            `json:"uploads_not_answered"`
+	Recoveries   int            `json:"recoveries"`
+	RecoveryP50  float64        `json:"recovery_p50_s"` // from the end of an executor to the next claim of each of its tasks
+	RecoveryP99  float64        `json:"recovery_p99_s"`
+	SettleS      float64        `json:"settle_s"` // from the last fault until nothing moves
+	Cancels      int            `json:"cancels"`
+	CancelP50    float64        `json:"cancel_p50_s"` // from the request until no task runs, with no fault under way
+	CancelP99    float64        `json:"cancel_p99_s"`
+	DurationS    float64        `json:"duration_s"`
+	DiskFull     bool           `json:"disk_full"` // could a small file system be mounted
+	Violations   []string       `json:"violations"`
+	Log          []injected     `json:"log"`
+	LeftoverProc []string       `json:"leftover_processes,omitempty"`
+}
+
+// tenants of a run and their weights.
+var tenants = []string{"alpha", "beta", "gamma"}
+
+// run builds the fleet, breaks it and checks it.
+func run(ctx context.Context, c config) (r *record, err error) {
+	begun := time.Now()
+	if c.seed == 0 {
+		c.seed = uint64(begun.UnixNano())
+	}
+	say := func(format string, args ...any) {
+		if c.progress != nil {
+			fmt.Fprintf(c.progress, "chaos %6.1fs  %s\n", time.Since(begun).Seconds(), fmt.Sprintf(format, args...))
+		}
+	}
+	say("seed %d", c.seed)
+	r = &record{Seed: c.seed, ByKind: map[string]int{}}
+	t, err := setup(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	defer t.close()
+	e, f, l := t.e, t.f, t.l
+	rng := rand.New(rand.NewPCG(c.seed, 1))
+	r.DiskFull = f.full != ""
+	say("%d processes are up", len(f.all))
+
+	if err := l.measureCancels(ctx, e, 12, r); err != nil {
+		return nil, err
+	}
+	say("cancel p50 %.2f s, p99 %.2f s", r.CancelP50, r.CancelP99)
+
+	working, stopWork := context.WithCancel(ctx)
+	defer stopWork()
+	idle := make(chan struct{})
+	go func() {
+		l.run(working, func() int {
+			var n int
+			if e.db.QueryRowContext(working, "SELECT COUNT(*) FROM tasks WHERE state NOT IN "+terminal).Scan(&n) != nil {
+				return 1 << 20 // the database is away: wait
+			}
+			return n
+		})
+		close(idle)
+	}()
+	in := &injector{e: e, f: f, l: l, begun: begun, busy: map[string]bool{}, counts: map[string]int{}, failed: map[string]int{}}
+	pause(ctx, 2*time.Second)
+	in.inject(ctx, plan(in.kinds(), c.faults, rng), c.mean, c.seed)
+	stopWork()
+	<-idle
+	e.calm()
+	say("%d faults are over, %d documents sent", c.faults, len(l.docs))
+
+	calm := time.Now()
+	pause(ctx, 3*lease)
+	what := ""
+	err = until(ctx, 90*time.Second, "rest", func() error {
+		if what, err = e.unrest(ctx); err != nil {
+			return err
+		}
+		if what != "" {
+			return fmt.Errorf("%s", what)
+		}
+		return nil
+	})
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		l.violation("I1: %v", err)
+	}
+	r.SettleS = time.Since(calm).Seconds()
+	pause(ctx, 2*reconcile+time.Second) // the queue's counts are reconciled in two rounds
+	say("at rest after %.1f s", r.SettleS)
+
+	check := &checker{e: e, f: f, l: l, settings: t.own}
+	found, err := check.run(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t.stopped = true
+	if err := f.stopAll(); err != nil {
+		l.violation("I17: %v", err)
+	}
+	if err := until(ctx, 5*time.Second, "children", func() error {
+		if r.LeftoverProc = f.leftovers(); len(r.LeftoverProc) > 0 {
+			return fmt.Errorf("processes outlived the fleet: %s", strings.Join(r.LeftoverProc, "; "))
+		}
+		return nil
+	}); err != nil {
+		l.violation("%v", err)
+	}
+	if err := in.recoveries(ctx, r); err != nil {
+		return nil, err
+	}
+	for _, n := range in.counts {
+		r.Faults += n
+	}
+	r.ByKind, r.NotInjected, r.Log = in.counts, in.failed, in.log
+	r.Documents, r.Searches, r.Unanswered = len(l.docs), l.searches, l.unanswered
+	r.Violations = append(l.violations, found...)
+	err = e.db.QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(SUM(attempts),0), COALESCE(SUM(lost_count),0),
+		COALESCE(SUM(state='dead' AND failure_code='worker_lost'),0) FROM tasks`).Scan(&r.Tasks, &r.Claims, &r.Lost, &r.Spent)
+	r.DurationS = time.Since(begun).Seconds()
+	return r, err
+}
+
+// trial is a fleet at work over its engines, and its clients.
+type trial struct {
+	e       *engines
+	f       *fleet
+	l       *load
+	own     map[string]string // names in the engines that are shared
+	unmount func()
+	stopped bool
+}
+
+// setup builds the product and starts a fleet; settings go over the harness' own.
+func setup(ctx context.Context, c config, settings ...string) (t *trial, err error) {
+	exe, err := buildBinary(ctx, c.root, c.dir)
+	if err != nil {
+		return nil, err
+	}
+	e, err := startEngines(ctx, c.dir, c.env)
+	if err != nil {
+		return nil, err
+	}
+	name := "chaos" + strings.ToLower(sheaf.NewID()[18:])
+	t = &trial{e: e, own: map[string]string{"SHEAF_BLOB_BUCKET": name, "SHEAF_INDEX_PREFIX": name}, unmount: func() {}}
+	t.f = &fleet{exe: exe, dir: filepath.Join(c.dir, "fleet"), env: append(e.settings(), settings...)}
+	t.l = &load{keys: map[string]string{}, http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, rng: rand.New(rand.NewPCG(c.seed, 3))}
+	defer func() {
+		if err != nil {
+			t.close()
+		}
+	}()
+	for _, k := range slices.Sorted(maps.Keys(t.own)) {
+		t.f.env = append(t.f.env, k+"="+t.own[k])
+	}
+	if err := os.MkdirAll(t.f.dir, 0o755); err != nil {
+		return nil, err
+	}
+	t.unmount = t.f.mountSmall()
+	if _, err := t.f.command(ctx, "migrate"); err != nil {
+		return nil, err
+	}
+	for _, tenant := range tenants {
+		if _, err := t.f.command(ctx, "tenant", "create", tenant); err != nil {
+			return nil, err
+		}
+		if t.l.keys[tenant], err = t.f.command(ctx, "key", "create", tenant, "--scope", "write"); err != nil {
+			return nil, err
+		}
+	}
+	for _, role := range []string{"serve", "serve", "keeper", "keeper", "executor", "executor", "executor"} {
+		p, err := t.f.add(role)
+		if err != nil {
+			return nil, err
+		}
+		if p.url != "" {
+			t.l.urls = append(t.l.urls, p.url)
+		}
+	}
+	for _, tenant := range tenants {
+		if err := t.l.post(ctx, tenant, "/v1/datasets", map[string]any{"name": dataset}, nil); err != nil {
+			return nil, fmt.Errorf("creating a dataset: %w", err)
+		}
+	}
+	return t, nil
+}
+
+// close ends everything that setup started and removes what it left in the
+// engines that are shared.
+func (t *trial) close() {
+	if !t.stopped {
+		for _, p := range t.f.all {
+			_, _ = p.stop(time.Millisecond)
+		}
+	}
+	t.unmount()
+	dropIndex(t.e.es.String(), t.own["SHEAF_INDEX_PREFIX"])
+	t.e.close()
+}
+
+// mountSmall gives executor 0 a file system that can be filled. Where mounting
+// is not permitted its disk is not filled, and the record says so.
+func (f *fleet) mountSmall() (unmount func()) {
+	dir := filepath.Join(f.dir, "small")
+	if os.MkdirAll(dir, 0o755) != nil || exec.Command("mount", "-t", "tmpfs", "-o", "size=24m", "chaos", dir).Run() != nil {
+		return func() {}
+	}
+	f.full = dir
+	return func() { _ = exec.Command("umount", "-l", dir).Run() }
+}
+
+func dropIndex(es, prefix string) {
+	req, err := http.NewRequest(http.MethodDelete, es+"/"+prefix+"*?expand_wildcards=all", nil)
+	if err != nil {
+		return
+	}
+	if resp, err := http.DefaultClient.Do(req); err == nil {
+		_ = resp.Body.Close()
+	}
+}
+
+// measureCancels cancels documents at work, with no fault under way, and notes
+// how long it takes until no task of them runs.
+func (l *load) measureCancels(ctx context.Context, e *engines, n int, r *record) error {
+	var took []time.Duration
+	for i := range n {
+		d, err := l.send(ctx, tenants[i%len(tenants)], true)
+		if err != nil {
+			return err
+		}
+		running := func() (n int, err error) {
+			err = e.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM tasks WHERE doc_id=? AND state='running' AND kind='parse'", d.id).Scan(&n)
+			return n, err
+		}
+		if err := until(ctx, 60*time.Second, "a running task", func() error {
+			if n, err := running(); err != nil || n == 0 {
+				return fmt.Errorf("no task of %s runs (%v)", d.id, err)
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		begun := time.Now()
+		if err := l.cancel(ctx, d); err != nil {
+			return err
+		}
+		for deadline := begun.Add(30 * time.Second); time.Now().Before(deadline); pause(ctx, 10*time.Millisecond) {
+			var open int
+			if err := e.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM tasks WHERE doc_id=? AND state NOT IN "+terminal, d.id).Scan(&open); err != nil {
+				return err
+			}
+			if open == 0 {
+				break
+			}
+		}
+		took = append(took, time.Since(begun))
+	}
+	r.Cancels, r.CancelP50, r.CancelP99 = len(took), quantile(took, 0.5), quantile(took, 0.99)
+	return nil
+}
+
+// recoveries measures, for each executor that was killed, how long each of its
+// tasks waited for the next claim.
+func (in *injector) recoveries(ctx context.Context, r *record) error {
+	var took []time.Duration
+	for _, k := range in.kills {
+		rs, err := in.e.db.QueryContext(ctx, `SELECT MIN(n.at) FROM events l
+			JOIN events c ON c.subject_id=l.subject_id AND c.kind='claimed' AND c.epoch=l.epoch-1 AND c.worker_id LIKE ? AND c.at<=?
+			JOIN events n ON n.subject_id=l.subject_id AND n.kind='claimed' AND n.epoch>l.epoch
+			WHERE l.kind='lost' AND l.at>=? GROUP BY l.subject_id, l.epoch`, fmt.Sprintf("%%-%d-%%", k.pid), k.at.UnixMilli(), k.at.UnixMilli())
+		if err != nil {
+			return err
+		}
+		for rs.Next() {
+			var at int64
+			if err := rs.Scan(&at); err != nil {
+				_ = rs.Close()
+				return err
+			}
+			took = append(took, time.UnixMilli(at).Sub(k.at))
+		}
+		if err := rs.Close(); err != nil {
+			return err
+		}
+	}
+	r.Recoveries, r.RecoveryP50, r.RecoveryP99 = len(took), quantile(took, 0.5), quantile(took, 0.99)
+	return nil
+}
+
+// quantile is in seconds; 0 for no values.
+func quantile(values []time.Duration, q float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Clone(values)
+	slices.Sort(sorted)
+	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))].Seconds()
+}
+
+func (r *record) write(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(b, '\n'), 0o644)
+}
+
+// print writes the table.
+func (r *record) print(w *os.File) {
+	fmt.Fprintf(w, "\n%-22s %6s\n", "fault", "times")
+	for _, k := range slices.SortedFunc(maps.Keys(r.ByKind), func(a, b string) int { return cmp.Or(cmp.Compare(r.ByKind[b], r.ByKind[a]), cmp.Compare(a, b)) }) {
+		fmt.Fprintf(w, "%-22s %6d\n", k, r.ByKind[k])
+	}
+	fmt.Fprintf(w, "%-22s %6d\n\n", "all", r.Faults)
+	if !r.DiskFull {
+		fmt.Fprintln(w, "no disk was filled: mounting a file system is not permitted here")
+	}
+	fmt.Fprintf(w, "seed %d, %.0f s, %d documents, %d tasks, %d claims, %d lost leases, %d tasks lost three times, %d searches\n",
+		r.Seed, r.DurationS, r.Documents, r.Tasks, r.Claims, r.Lost, r.Spent, r.Searches)
+	fmt.Fprintf(w, "recovery of a killed executor's tasks: %d, p50 %.1f s, p99 %.1f s (lease %s, worker timeout %s)\n", r.Recoveries, r.RecoveryP50, r.RecoveryP99, lease, workerTimeout)
+	fmt.Fprintf(w, "cancel of running work, no faults: %d, p50 %.2f s, p99 %.2f s\n", r.Cancels, r.CancelP50, r.CancelP99)
+	fmt.Fprintf(w, "violations: %d\n", len(r.Violations))
+	for _, v := range r.Violations {
+		fmt.Fprintln(w, "  "+v)
+	}
+}

@@ -1,0 +1,204 @@
+// Command mutants shows that the guards are tested: it takes one guard at a
+// time out of a copy of the tree, runs the tests that ought to notice, and
+// fails if they pass.
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// mutant is one guard taken away.
+type mutant struct {
+	guard    string
+	file     string
+	old, new string
+	pkg, run string    // the tests that notice
+	also     [2]string // a second guard of the same thing, taken away with it
+}
+
+var none [2]string
+
+var mutants = []mutant{
+	{
+		"fencing: a write needs the claim's epoch", "taskstore/tasks.go",
+		`row, err := s.updateTask(tx, c.TaskID, set, "state='running' AND epoch=?"`, `row, err := s.updateTask(tx, c.TaskID, set, "state='running' AND ?>=0"`,
+		"./taskstore", "TestContract/sqlite|TestModel/sqlite", none,
+	},
+	{
+		"fencing: an event needs the claim's epoch", "taskstore/tasks.go",
+		`"SELECT * FROM tasks WHERE id=? AND state='running' AND epoch=?"`, `"SELECT * FROM tasks WHERE id=? AND ?>=0"`,
+		"./taskstore", "TestContract/sqlite|TestModel/sqlite", none,
+	},
+	{
+		"fencing: an executor stops before its lease ends", "executor/executor.go",
+		`if int64(now.Sub(e.started)) > a.fence.Load() {`, `if false {`,
+		"./executor", ".", none,
+	},
+	{
+		"claim guard: only what is pending can be claimed", "taskstore/tasks.go",
+		"`state='pending' AND run_at<=@now AND paused=0", "`run_at<=@now AND paused=0",
+		"./taskstore", "TestContract/sqlite|TestModel/sqlite", none,
+	},
+	{
+		"claim guard: nothing is claimed after its cancel", "taskstore/keeper.go",
+		`CASE WHEN cancel_requested_at<>0 THEN 'canceled' WHEN %[2]s THEN 'dead' ELSE 'retry_wait' END`, `CASE WHEN %[2]s THEN 'dead' ELSE 'retry_wait' END`,
+		"./taskstore", "TestContract/sqlite|TestModel/sqlite", none,
+	},
+	{
+		"finalize guard: every task has ended", "taskstore/fold.go",
+		`kind NOT IN ` + "`+notCounted+`" + ` AND state NOT IN ('done','dead','canceled','superseded'))`, `kind NOT IN ` + "`+notCounted+`" + ` AND 1=0)`,
+		"./taskstore", "TestContract/sqlite|TestModel/sqlite",
+		// The fold counts under the document's lock, and the statement counts again.
+		[2]string{"case f.planned && f.open == 0:", "case f.planned && f.started:"},
+	},
+	{
+		"finalize guard: only the latest decision publishes", "taskstore/publish.go",
+		`WHERE id=? AND gen=? AND state='finalizing' AND fin_epoch=? AND deleted_at=0`, `WHERE id=? AND gen=? AND ?>=0 AND deleted_at=0`,
+		"./taskstore", "TestContract/sqlite|TestModel/sqlite", none,
+	},
+	{
+		"post-filter: the database decides what is seen", "internal/search/search.go",
+		`return !ok || v.DocumentID`, `return false && !ok || ok && v.DocumentID`,
+		"./internal/search", ".", none,
+	},
+	{
+		"incarnation: a queue that lost its memory is fed again", "internal/keeper/keeper.go",
+		`if now != known {`, `if now != known && false {`,
+		"./internal/keeper", ".", none,
+	},
+	{
+		"breaker: what is away is left alone", "executor/breaker.go",
+		`case b.failures >= tripAfter:`, `case false:`,
+		"./executor", ".", none,
+	},
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	only := flag.String("only", "", "words of the guards to try; none means all")
+	flag.Parse()
+	if err := run(ctx, *only); err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, only string) error {
+	for _, name := range []string{"SHEAF_TEST_REDIS_ADDR"} {
+		if os.Getenv(name) == "" {
+			return fmt.Errorf("%s is not set; start the engines with `make services` and set the variables that it prints", name)
+		}
+	}
+	dir, err := os.MkdirTemp("", "mutants")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := copyTree(ctx, dir); err != nil {
+		return err
+	}
+	sound := map[string]bool{}
+	survived := 0
+	fmt.Printf("%-58s %-9s %7s\n", "guard taken away", "verdict", "seconds")
+	for _, m := range mutants {
+		if !strings.Contains(m.guard, only) {
+			continue
+		}
+		if key := m.pkg + m.run; !sound[key] {
+			if out, err := test(ctx, dir, m); err != nil {
+				return fmt.Errorf("the tests of %s fail with every guard in place:\n%s", m.pkg, out)
+			}
+			sound[key] = true
+		}
+		begun := time.Now()
+		noticed, err := try(ctx, dir, m)
+		if err != nil {
+			return err
+		}
+		verdict := "noticed"
+		if !noticed {
+			verdict = "SURVIVED"
+			survived++
+		}
+		fmt.Printf("%-58s %-9s %7.1f\n", m.guard, verdict, time.Since(begun).Seconds())
+	}
+	if survived > 0 {
+		return fmt.Errorf("%d guards can be taken away and no test fails", survived)
+	}
+	return nil
+}
+
+// try mutates the copy, runs the tests, and puts the file back.
+func try(ctx context.Context, dir string, m mutant) (noticed bool, err error) {
+	path := filepath.Join(dir, m.file)
+	sound, err := os.ReadFile(path)
+	if err != nil {
+		return false, err
+	}
+	if n := bytes.Count(sound, []byte(m.old)); n != 1 {
+		return false, fmt.Errorf("%s holds %d times %q, want once: the guard was moved, follow it", m.file, n, m.old)
+	}
+	defer func() {
+		if back := os.WriteFile(path, sound, 0o644); err == nil {
+			err = back
+		}
+	}()
+	changed := bytes.Replace(sound, []byte(m.old), []byte(m.new), 1)
+	if m.also != none {
+		if n := bytes.Count(sound, []byte(m.also[0])); n != 1 {
+			return false, fmt.Errorf("%s holds %d times %q, want once: the guard was moved, follow it", m.file, n, m.also[0])
+		}
+		changed = bytes.Replace(changed, []byte(m.also[0]), []byte(m.also[1]), 1)
+	}
+	if err := os.WriteFile(path, changed, 0o644); err != nil {
+		return false, err
+	}
+	build := exec.CommandContext(ctx, "go", "build", m.pkg)
+	build.Dir = dir
+	if out, err := build.CombinedOutput(); err != nil {
+		return false, fmt.Errorf("without %q the code does not compile: %s", m.guard, out)
+	}
+	_, err = test(ctx, dir, m)
+	return err != nil, ctx.Err()
+}
+
+func test(ctx context.Context, dir string, m mutant) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-failfast", "-timeout", "5m", "-run", m.run, m.pkg)
+	cmd.Dir = dir
+	return cmd.CombinedOutput()
+}
+
+// copyTree copies the files that git knows or would add.
+func copyTree(ctx context.Context, dir string) error {
+	list, err := exec.CommandContext(ctx, "git", "ls-files", "-co", "--exclude-standard", "-z").Output()
+	if err != nil {
+		return fmt.Errorf("listing the tree: %w", err)
+	}
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(list), "\x00"), "\x00") {
+		b, err := os.ReadFile(name)
+		if os.IsNotExist(err) {
+			continue // deleted and not yet committed
+		}
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(to, b, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// held is the tasks that the executor with this process id runs.
+func held(ctx context.Context, e *engines, pid int) (n int, err error) {
+	err = e.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM tasks WHERE state='running' AND worker_id LIKE ?", fmt.Sprintf("%%-%d-%%", pid)).Scan(&n)
+	return n, err
+}
+
+// TestExecutorsComeAndGo runs a fleet with the product's own times and nothing
+// else broken: a killed executor's tasks run again within seconds, one that is
+// told to stop finishes or gives back its tasks and spends no budget, and one
+// that is told twice stops at once.
+func TestExecutorsComeAndGo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
+	defer cancel()
+	tr, err := setup(ctx, config{seed: 1, dir: scratch(t), root: root(t), env: environment(t)},
+		"SHEAF_EXECUTOR_LEASE=1m", "SHEAF_EXECUTOR_HEARTBEAT=2s", "SHEAF_KEEPER_WORKER_TIMEOUT=8s", "SHEAF_KEEPER_LEADER_TTL=15s", "SHEAF_KEEPER_GRACE=2m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.close()
+	e, executors := tr.e, tr.f.of("executor")
+	busy := func(p *process) int {
+		t.Helper()
+		var pid int
+		if err := until(ctx, 60*time.Second, p.name+" at work", func() error {
+			for _, tenant := range tenants { // enough for everybody
+				var n int
+				if err := e.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM tasks WHERE tenant_id=? AND state='pending'", tenant).Scan(&n); err != nil {
+					return err
+				}
+				if n < 3 {
+					if _, err := tr.l.send(ctx, tenant, true); err != nil {
+						return err
+					}
+				}
+			}
+			pid, _ = p.signal(0) // it may have been started again since the last look
+			if n, err := held(ctx, e, pid); err != nil || n == 0 {
+				return fmt.Errorf("it runs %d tasks, %v", n, err)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return pid
+	}
+
+	// Told to stop under load, one after the other: a rolling restart.
+	for _, p := range executors {
+		pid := busy(p)
+		begun := time.Now()
+		_, done := p.signal(syscall.SIGTERM)
+		select {
+		case <-done:
+		case <-time.After(32 * time.Second):
+			t.Fatalf("%s did not end within 32 s of SIGTERM", p.name)
+		}
+		if n, err := held(ctx, e, pid); err != nil || n != 0 {
+			t.Errorf("%s ended with %d tasks in its hands (%v)", p.name, n, err)
+		}
+		t.Logf("%s drained in %.1f s", p.name, time.Since(begun).Seconds())
+	}
+	// Told twice: it gives back what it runs and ends.
+	pid := busy(executors[0])
+	begun := time.Now()
+	_, done := executors[0].signal(syscall.SIGTERM)
+	pause(ctx, 200*time.Millisecond)
+	_, _ = executors[0].signal(syscall.SIGTERM)
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("an executor did not end within 10 s of a second SIGTERM")
+	}
+	if n, err := held(ctx, e, pid); err != nil || n != 0 {
+		t.Errorf("an executor that was told twice ended with %d tasks in its hands (%v)", n, err)
+	}
+	t.Logf("told twice, it ended in %.1f s", time.Since(begun).Seconds())
+	var spent int
+	if err := e.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM tasks WHERE fail_count+lost_count>0").Scan(&spent); err != nil || spent != 0 {
+		t.Errorf("the restarts cost %d tasks a part of their budget (%v)", spent, err)
+	}
+
+	// Killed: noticed before its lease of a minute ends.
+	pid = busy(executors[1])
+	killed := kill{pid: pid, at: time.Now()}
+	_, done = executors[1].signal(syscall.SIGKILL)
+	<-done
+	if err := until(ctx, 40*time.Second, "recovery", func() error {
+		if n, err := held(ctx, e, pid); err != nil || n != 0 {
+			return fmt.Errorf("%d tasks are still the dead executor's (%v)", n, err)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	noticed := time.Since(killed.at)
+	if err := until(ctx, 90*time.Second, "rest", func() error {
+		what, err := e.unrest(ctx)
+		if err == nil && what != "" {
+			err = fmt.Errorf("%s", what)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var r record
+	if err := (&injector{e: e, kills: []kill{killed}}).recoveries(ctx, &r); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(os.Stdout, "recovery of a killed executor's tasks: noticed after %.1f s, %d tasks claimed again, p50 %.1f s, last %.1f s\n",
+		noticed.Seconds(), r.Recoveries, r.RecoveryP50, r.RecoveryP99)
+	if r.Recoveries == 0 {
+		t.Fatal("no task was recovered")
+	}
+	if noticed > 12*time.Second || r.RecoveryP50 > 15 {
+		t.Errorf("tasks of a killed executor were noticed after %s and claimed again after %.1f s", noticed, r.RecoveryP50)
+	}
+}
