@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"sheaf"
+)
+
+func mapKeys[K comparable, V any](m map[K]V) iter.Seq[K] { return maps.Keys(m) }
+
+// served runs f against a fresh service and discards it.
+func (b *bench) served(ctx context.Context, name string, f func(s *server) error) error {
+	s, err := b.start(ctx, filepath.Join(b.tmp, name))
+	if err != nil {
+		return err
+	}
+	defer s.discard()
+	return f(s)
+}
+
+// endToEnd uploads the PDFs that parsing alone has read and waits until they
+// can be searched, with vectors. The CPU time is that of the service and all
+// it starts, from the first byte of the upload to the end of the job.
+func (b *bench) endToEnd(ctx context.Context) error {
+	alone, err := b.parseAlone(ctx)
+	if err != nil {
+		return err
+	}
+	if b.noop == 0 {
+		if err := b.storeCycles(ctx); err != nil {
+			return err
+		}
+	}
+	return b.served(ctx, "e2e", func(s *server) error {
+		var short, long, whole []file
+		tasks := 0
+		for i, f := range alone.files {
+			tasks += (f.pages+rangePages-1)/rangePages + 2 // its ranges, the plan and the end
+			switch {
+			case i >= alone.realistic:
+				whole = append(whole, onDisk(f.path))
+			case f.pages == realisticPages:
+				long = append(long, onDisk(f.path))
+			default:
+				short = append(short, onDisk(f.path))
+			}
+		}
+		peak := watchMemory(s.pid(), true)
+		cpu, begun := cpuTime(s.pid()), time.Now()
+		var jobs []string
+		for _, part := range []struct {
+			files  []file
+			config sheaf.ParseConfig
+		}{{whole, sheaf.ParseConfig{}}, {long, sheaf.ParseConfig{Pages: []sheaf.Range{{From: 1, To: realisticPages}}}}, {short, sheaf.ParseConfig{}}} {
+			if len(part.files) == 0 {
+				continue
+			}
+			job, err := s.upload(ctx, part.config, part.files...)
+			if err != nil {
+				return err
+			}
+			jobs = append(jobs, job.ID)
+		}
+		var pages, documents, good, reused int
+		for _, id := range jobs {
+			job, err := s.ended(ctx, id)
+			if err != nil {
+				return err
+			}
+			pages += job.Usage.Pages
+			reused += job.Reused.Pages
+			documents += job.Documents.Total
+			good += job.Documents.ByState[sheaf.DocSucceeded] + job.Documents.ByState[sheaf.DocPartiallySucceeded]
+		}
+		wall := time.Since(begun)
+		used := cpuTime(s.pid()) - cpu
+		memory := peak()
+
+		note := fmt.Sprintf("%d of %d documents searchable, %d pages", good, documents, pages)
+		if reused > 0 {
+			note += fmt.Sprintf(", %d more reused from equal files", reused)
+		}
+		b.atMost("e2e.cpu", used.Seconds()/alone.cpu.Seconds(), "× CPU of parsing alone", 1.6, note)
+		b.atMost("e2e.wall", wall.Seconds()/used.Seconds(), "× CPU", 0.65, fmt.Sprintf("load %s", load()))
+		b.tell("e2e.pages", float64(pages)/wall.Seconds(), "pages/s", fmt.Sprintf("%.1f s, %.1f CPU-s; parsing alone %.1f CPU-s for %d pages", wall.Seconds(), used.Seconds(), alone.cpu.Seconds(), alone.pages))
+		b.tell("e2e.memory", megabytes(memory), "MB", "peak over all processes")
+		b.atMost("store.share", 100*b.noop.Seconds()*float64(tasks)/used.Seconds(), "% of e2e CPU", 5,
+			fmt.Sprintf("%d tasks × %.2f CPU-ms, which is store.cycles.cpu: plan, queue, claim, complete, fold and publish around tasks that do nothing", tasks, b.noop.Seconds()*1e3))
+		return nil
+	})
+}
+
+// bigPDF ingests one PDF of thousands of pages and then asks for it again with
+// nothing changed.
+func (b *bench) bigPDF(ctx context.Context) error {
+	if b.corpus == "" {
+		leftOut("memory.pdf, reparse", "no corpus")
+		return nil
+	}
+	path := filepath.Join(b.corpus, "pdf-large", "fullrefman.pdf")
+	return b.served(ctx, "pdf", func(s *server) error {
+		peak := watchMemory(s.pid(), true)
+		cpu, begun := cpuTime(s.pid()), time.Now()
+		job, err := s.upload(ctx, sheaf.ParseConfig{}, onDisk(path))
+		if err != nil {
+			return err
+		}
+		if job, err = s.ended(ctx, job.ID); err != nil {
+			return err
+		}
+		wall, used := time.Since(begun), cpuTime(s.pid())-cpu
+		b.atMost("memory.pdf", megabytes(peak()), "MB", 600, fmt.Sprintf("peak over all processes, %d pages", job.Usage.Pages))
+		b.tell("memory.pdf.wall", wall.Seconds(), "s", fmt.Sprintf("%.1f CPU-s", used.Seconds()))
+
+		const rounds = 10
+		var again sheaf.Job
+		var walls []time.Duration
+		parsed, embedded := 0, 0
+		cpu = cpuTime(s.pid())
+		for range rounds {
+			begun := time.Now()
+			var answer struct{ Job *sheaf.Job }
+			if err := s.call(ctx, http.MethodPost, "/v1/datasets/default/documents:reparse", struct{}{}, &answer); err != nil {
+				return err
+			}
+			if answer.Job == nil {
+				return fmt.Errorf("asking for the document again made no job")
+			}
+			ended, err := s.ended(ctx, answer.Job.ID)
+			if err != nil {
+				return err
+			}
+			again = *ended
+			walls = append(walls, time.Since(begun))
+			parsed, embedded = parsed+again.Usage.Pages, embedded+again.Usage.EmbeddedTokens
+		}
+		cost := (cpuTime(s.pid()) - cpu) / rounds
+		took := median(walls)
+		b.atLeast("reparse.unchanged.wall", wall.Seconds()/took.Seconds(), "× faster", 50, fmt.Sprintf("%d ms, the median of %d, load %s; %d ranges reused", took.Milliseconds(), rounds, load(), again.Reused.Ranges))
+		b.atLeast("reparse.unchanged.cpu", used.Seconds()/max(cost, time.Millisecond).Seconds(), "× less", 50, fmt.Sprintf("%d CPU-ms each, idle loops included", cost.Milliseconds()))
+		b.atMost("reparse.unchanged.pages", float64(parsed), "pages parsed", 0, "")
+		b.atMost("reparse.unchanged.tokens", float64(embedded), "tokens embedded", 0, "")
+		return nil
+	})
+}
+
+// bigUpload sends a gigabyte while nothing parses it: the queue is paused.
+func (b *bench) bigUpload(ctx context.Context) error {
+	const size = 1 << 30
+	return b.served(ctx, "upload", func(s *server) error {
+		if err := s.call(ctx, http.MethodPost, "/v1/queues:pause", nil, nil); err != nil {
+			return err
+		}
+		// A small one first, so that what any upload needs is there.
+		if _, err := s.upload(ctx, sheaf.ParseConfig{}, generated("small.txt", 1<<20)); err != nil {
+			return err
+		}
+		before := resident(s.pid())
+		peak := watchMemory(s.pid(), false)
+		begun := time.Now()
+		if _, err := s.upload(ctx, sheaf.ParseConfig{}, generated("large.txt", size)); err != nil {
+			return err
+		}
+		wall := time.Since(begun)
+		b.atMost("memory.upload", megabytes(peak()-before), "MB", 64, fmt.Sprintf("growth of the API process by a file of 1 GiB; %.0f MB/s", megabytes(size)/wall.Seconds()))
+		return nil
+	})
+}
+
+// generated is a text file of n bytes, made while it is read.
+func generated(name string, n int64) file {
+	return file{name: name, open: func() (io.ReadCloser, error) {
+		return io.NopCloser(io.LimitReader(&words{r: rand.New(rand.NewPCG(7, 7))}, n)), nil
+	}}
+}
+
+// words is an endless text.
+type words struct {
+	r    *rand.Rand
+	rest string
+}
+
+func (w *words) Read(p []byte) (n int, err error) {
+	for n < len(p) {
+		if w.rest == "" {
+			var line strings.Builder
+			for range 12 {
+				fmt.Fprintf(&line, "%s%d ", syllables[w.r.IntN(len(syllables))], w.r.IntN(1000))
+			}
+			line.WriteByte('\n')
+			w.rest = line.String()
+		}
+		k := copy(p[n:], w.rest)
+		w.rest, n = w.rest[k:], n+k
+	}
+	return n, nil
+}
+
+var syllables = strings.Fields("re con ta ble form vec tor page chunk in dex queue claim lease worker digest range")
+
+// bigTable ingests a million rows.
+func (b *bench) bigTable(ctx context.Context, kind string) error {
+	const rows = 1_000_000
+	path := filepath.Join(b.tmp, "table."+kind)
+	if err := writeTable(path, kind, rows); err != nil {
+		return err
+	}
+	defer os.Remove(path)
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	return b.served(ctx, kind, func(s *server) error {
+		peak := watchMemory(s.pid(), true)
+		cpu, begun := cpuTime(s.pid()), time.Now()
+		job, err := s.upload(ctx, sheaf.ParseConfig{}, onDisk(path))
+		if err != nil {
+			return err
+		}
+		if job, err = s.ended(ctx, job.ID); err != nil {
+			return err
+		}
+		wall, used := time.Since(begun), cpuTime(s.pid())-cpu
+		if job.State != sheaf.DocSucceeded {
+			return fmt.Errorf("the job ended %s: %s", job.State, s.why(ctx, job.ID))
+		}
+		b.atMost("memory."+kind, megabytes(peak()), "MB", 600, fmt.Sprintf("peak over all processes, %d rows, a file of %.0f MB", rows, megabytes(info.Size())))
+		b.tell("memory."+kind+".wall", wall.Seconds(), "s", fmt.Sprintf("%.1f CPU-s, load %s", used.Seconds(), load()))
+		return nil
+	})
+}

@@ -1,0 +1,282 @@
+// Command bench measures the service against what a user would pick instead,
+// in one run on one machine: pages per CPU-second against pdftotext, the cost
+// of the pipeline around the parser, memory, search, the queue and its
+// fairness. It stands beside the product: it starts the real binary for what
+// people wait for, and drives the real parts for what they do not see.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"runtime/pprof"
+	"slices"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"sheaf/parser/child"
+	"sheaf/parser/formats"
+)
+
+func main() {
+	child.MaybeRun(formats.All()) // the pool of parsers starts this program again
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// row is one measured value. Bound is empty where a value is only told.
+type row struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
+	Bound string  `json:"bound"`
+	Holds *bool   `json:"holds"` // null without a bound
+	Note  string  `json:"note,omitempty"`
+}
+
+// bench is one run.
+type bench struct {
+	bin    string // of the service
+	corpus string // "" when there is none
+	tmp    string // removed at the end
+	rows   []row
+	noop   time.Duration
+}
+
+// measure is a part of the run that can be chosen. Its names are those of the
+// rows it makes, or what they start with.
+type measure struct {
+	names []string
+	run   func(ctx context.Context, b *bench) error
+}
+
+var measures = []measure{
+	{[]string{"parse.realistic"}, func(ctx context.Context, b *bench) error { return b.parseRealistic(ctx) }},
+	{[]string{"parse.large"}, func(ctx context.Context, b *bench) error { return b.parseLarge(ctx) }},
+	{[]string{"formats"}, func(ctx context.Context, b *bench) error { return b.formats(ctx) }},
+	{[]string{"store.cycles"}, func(ctx context.Context, b *bench) error { return b.storeCycles(ctx) }},
+	{[]string{"e2e", "store.share"}, func(ctx context.Context, b *bench) error { return b.endToEnd(ctx) }},
+	{[]string{"memory.pdf", "reparse"}, func(ctx context.Context, b *bench) error { return b.bigPDF(ctx) }},
+	{[]string{"memory.upload"}, func(ctx context.Context, b *bench) error { return b.bigUpload(ctx) }},
+	{[]string{"memory.csv"}, func(ctx context.Context, b *bench) error { return b.bigTable(ctx, "csv") }},
+	{[]string{"memory.xlsx"}, func(ctx context.Context, b *bench) error { return b.bigTable(ctx, "xlsx") }},
+	{[]string{"search"}, func(ctx context.Context, b *bench) error { return b.search(ctx) }},
+	{[]string{"fairness"}, func(ctx context.Context, b *bench) error { return b.fairness(ctx) }},
+	{[]string{"fleet.cycles"}, func(ctx context.Context, b *bench) error { return b.fleetCycles(ctx) }},
+	{[]string{"queue.latency"}, func(ctx context.Context, b *bench) error { return b.queueLatency(ctx) }},
+}
+
+func run(ctx context.Context) error {
+	only := flag.String("only", "", "measures to run, by the start of their names, separated by commas; default all")
+	corpus := flag.String("corpus", "", "folder of test documents; default SHEAF_CORPUS, then ../shared/corpus")
+	out := flag.String("out", "bench/out/bench.json", "where the rows are written as JSON")
+	bin := flag.String("bin", "bin/sheaf", "the service to measure, made by `make build`")
+	profile := flag.String("profile", "", "file for a CPU profile of this program, which runs the parts of the store and queue measures itself")
+	strict := flag.Bool("strict", false, "exit with 1 when a bound does not hold")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q; measures are chosen with -only", flag.Arg(0))
+	}
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		return errors.New("CPU time and memory are read from /proc, which this system does not have; run the benchmarks on Linux")
+	}
+	chosen, err := choose(*only)
+	if err != nil {
+		return err
+	}
+	if *profile != "" {
+		f, err := os.Create(*profile)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
+	b := &bench{corpus: findCorpus(*corpus)}
+	if b.bin, err = filepath.Abs(*bin); err != nil {
+		return err
+	}
+	if _, err := os.Stat(b.bin); err != nil {
+		return fmt.Errorf("there is no %s; run `make build` first, or name one with -bin", *bin)
+	}
+	if *corpus != "" && b.corpus == "" {
+		return fmt.Errorf("the corpus folder %s holds no pdf folder", *corpus)
+	}
+	if b.tmp, err = os.MkdirTemp("", "sheaf-bench-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(b.tmp)
+
+	fmt.Printf("%s/%s, %d CPUs, load %s, %s\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), load(), time.Now().Format(time.RFC3339))
+	if b.corpus == "" {
+		fmt.Println("no corpus (-corpus, SHEAF_CORPUS or ../shared/corpus): the rows that need one are left out; the sample documents stand in for a first look")
+	}
+	var failed []error
+	for _, m := range chosen {
+		if ctx.Err() != nil {
+			break
+		}
+		from, begun := len(b.rows), time.Now()
+		fmt.Printf("\n%s …\n", strings.Join(m.names, ", "))
+		if err := m.run(ctx, b); err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", strings.Join(m.names, ", "), err))
+			fmt.Println("  failed:", err)
+		}
+		printRows(b.rows[from:])
+		fmt.Printf("  %s\n", time.Since(begun).Round(100*time.Millisecond))
+	}
+	fmt.Println("\nAll rows:")
+	printRows(b.rows)
+	if err := b.write(*out); err != nil {
+		return err
+	}
+	fmt.Println("written to", *out)
+	missed := slices.ContainsFunc(b.rows, func(r row) bool { return r.Holds != nil && !*r.Holds })
+	if *strict && missed {
+		failed = append(failed, errors.New("a bound does not hold"))
+	}
+	return errors.Join(append(failed, ctx.Err())...)
+}
+
+// choose picks the measures that one of the names leads to or comes from.
+func choose(only string) ([]measure, error) {
+	if only == "" {
+		return measures, nil
+	}
+	var out []measure
+	asked := strings.Split(only, ",")
+	found := map[string]bool{}
+	for _, m := range measures {
+		take := false
+		for _, a := range asked {
+			for _, n := range m.names {
+				if strings.HasPrefix(n, a) || strings.HasPrefix(a, n) {
+					take, found[a] = true, true
+				}
+			}
+		}
+		if take {
+			out = append(out, m)
+		}
+	}
+	for _, a := range asked {
+		if !found[a] {
+			var all []string
+			for _, m := range measures {
+				all = append(all, m.names...)
+			}
+			return nil, fmt.Errorf("no measure is called %q; there are %s", a, strings.Join(all, ", "))
+		}
+	}
+	return out, nil
+}
+
+func findCorpus(named string) string {
+	for _, dir := range []string{named, os.Getenv("SHEAF_CORPUS"), "../shared/corpus"} {
+		if dir == "" {
+			continue
+		}
+		if info, err := os.Stat(filepath.Join(dir, "pdf")); err == nil && info.IsDir() {
+			return dir
+		}
+		if dir == named {
+			return ""
+		}
+	}
+	return ""
+}
+
+// leftOut says why rows are missing.
+func leftOut(names, why string) { fmt.Printf("  %s left out: %s\n", names, why) }
+
+// tell adds a value without a bound.
+func (b *bench) tell(name string, value float64, unit, note string) {
+	b.rows = append(b.rows, row{Name: name, Value: value, Unit: unit, Note: note})
+}
+
+func (b *bench) atLeast(name string, value float64, unit string, bound float64, note string) {
+	holds := value >= bound
+	b.rows = append(b.rows, row{Name: name, Value: value, Unit: unit, Bound: fmt.Sprintf("≥ %g", bound), Holds: &holds, Note: note})
+}
+
+func (b *bench) atMost(name string, value float64, unit string, bound float64, note string) {
+	holds := value <= bound
+	b.rows = append(b.rows, row{Name: name, Value: value, Unit: unit, Bound: fmt.Sprintf("≤ %g", bound), Holds: &holds, Note: note})
+}
+
+func printRows(rows []row) {
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	for _, r := range rows {
+		verdict := ""
+		if r.Holds != nil {
+			verdict = map[bool]string{true: "holds", false: "MISSED"}[*r.Holds]
+		}
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\n", r.Name, number(r.Value), r.Unit, r.Bound, verdict, r.Note)
+	}
+	_ = w.Flush() // to standard output
+}
+
+// number writes a value with three digits that count.
+func number(v float64) string {
+	switch {
+	case v >= 100 || v == float64(int64(v)):
+		return fmt.Sprintf("%.0f", v)
+	case v >= 10:
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
+}
+
+func (b *bench) write(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	doc := struct {
+		At   time.Time `json:"at"`
+		OS   string    `json:"os"`
+		CPUs int       `json:"cpus"`
+		Load string    `json:"load"`
+		Rows []row     `json:"rows"`
+	}{time.Now().UTC(), runtime.GOOS + "/" + runtime.GOARCH, runtime.NumCPU(), load(), b.rows}
+	text, err := json.MarshalIndent(doc, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}
+
+// load is the machine's load average: how much to trust wall times.
+func load() string {
+	b, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	return strings.Join(strings.Fields(string(b))[:min(3, len(strings.Fields(string(b))))], " ")
+}
+
+// median of values; it sorts them.
+func median[T int64 | float64 | time.Duration](values []T) T { return quantile(values, 0.5) }
+
+func quantile[T int64 | float64 | time.Duration](values []T, q float64) T {
+	if len(values) == 0 {
+		return 0
+	}
+	slices.Sort(values)
+	return values[min(len(values)-1, int(q*float64(len(values))))]
+}

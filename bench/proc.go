@@ -1,0 +1,131 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// tick is the unit of CPU times in /proc/<pid>/stat: Linux reports them in
+// hundredths of a second to user space on every architecture (proc(5)).
+const tick = time.Second / 100
+
+// tree lists a process and all that it started and that still run.
+func tree(pid int) []int {
+	pids := []int{pid}
+	for i := 0; i < len(pids); i++ {
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pids[i]))
+		for _, t := range threads {
+			b, err := os.ReadFile(t)
+			if err != nil {
+				continue // the thread has ended
+			}
+			for _, f := range strings.Fields(string(b)) {
+				if n, err := strconv.Atoi(f); err == nil {
+					pids = append(pids, n)
+				}
+			}
+		}
+	}
+	return pids
+}
+
+// cpuTime is what a process and its descendants have used so far, user and
+// system, those included that have ended and were waited for.
+func cpuTime(pid int) time.Duration {
+	var sum time.Duration
+	for _, p := range tree(pid) {
+		if p == os.Getpid() {
+			sum += ownTime()
+			continue
+		}
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p))
+		if err != nil {
+			continue // it has ended; its parent's count has it
+		}
+		// The second field is the name in brackets, which may hold spaces.
+		fields := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+		if len(fields) < 15 {
+			continue
+		}
+		for _, f := range fields[11:15] { // utime, stime, cutime, cstime
+			n, _ := strconv.ParseInt(f, 10, 64)
+			sum += time.Duration(n) * tick
+		}
+	}
+	return sum
+}
+
+// ownTime is what this process and its children that have ended have used.
+func ownTime() time.Duration {
+	var sum time.Duration
+	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
+		var r syscall.Rusage
+		if syscall.Getrusage(who, &r) == nil {
+			sum += time.Duration(r.Utime.Nano() + r.Stime.Nano())
+		}
+	}
+	return sum
+}
+
+// resident is the memory that the processes hold now, in bytes. They run one
+// binary, so what is mapped from files is counted once, by the process that
+// has most of it. Reading proportional set sizes instead would be exact, and
+// would slow down what is measured: the kernel walks every page for it.
+func resident(pids ...int) int64 {
+	var private, shared int64
+	for _, p := range pids {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p))
+		if err != nil {
+			continue
+		}
+		if f := strings.Fields(string(b)); len(f) > 2 {
+			n, _ := strconv.ParseInt(f[1], 10, 64)
+			mapped, _ := strconv.ParseInt(f[2], 10, 64)
+			private += n - mapped
+			shared = max(shared, mapped)
+		}
+	}
+	return (private + shared) * int64(os.Getpagesize())
+}
+
+// sampleEvery is how often memory is looked at; a peak shorter than that may
+// be missed.
+const sampleEvery = 25 * time.Millisecond
+
+// watchMemory samples the memory of a process, with its descendants if all is
+// set, until the returned function is called, which answers the peak in bytes.
+func watchMemory(pid int, all bool) (peak func() int64) {
+	stop, done := make(chan struct{}), make(chan int64, 1)
+	go func() {
+		var most int64
+		t := time.NewTicker(sampleEvery)
+		defer t.Stop()
+		pids := []int{pid}
+		for n := 0; ; n++ {
+			if all && n%5 == 0 {
+				pids = tree(pid)
+			}
+			most = max(most, resident(pids...))
+			select {
+			case <-t.C:
+			case <-stop:
+				done <- most
+				return
+			}
+		}
+	}()
+	var once sync.Once
+	var most int64
+	return func() int64 {
+		once.Do(func() { close(stop); most = <-done })
+		return most
+	}
+}
+
+func megabytes(n int64) float64 { return float64(n) / 1e6 }

@@ -1,0 +1,465 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	mysqldriver "github.com/go-sql-driver/mysql"
+	"github.com/redis/go-redis/v9"
+
+	"sheaf"
+	"sheaf/executor"
+	"sheaf/internal/keeper"
+	"sheaf/internal/queue"
+	"sheaf/internal/queue/redisstream"
+	"sheaf/internal/queue/sqlqueue"
+	"sheaf/taskstore"
+)
+
+// bare is the real store, queue, keeper and executor around tasks that only do
+// what a measure wants.
+type bare struct {
+	store   *taskstore.Store
+	queue   queue.Queue
+	feeds   bool
+	workers int
+	// parse is what a standard task does; it may be nil. It is called with
+	// the claim just won.
+	parse func(ctx context.Context, t *sheaf.Task)
+	// ended is called with each task that is about to be completed.
+	ended func(t *sheaf.Task)
+}
+
+func (p *bare) close() {
+	_ = p.queue.Close()
+	_ = p.store.Close()
+}
+
+// embedded is the parts of the default: SQLite and the queue that reads it.
+func (b *bench) embedded(ctx context.Context, name string) (*bare, error) {
+	store, err := taskstore.Open(ctx, taskstore.Config{Driver: "sqlite", DSN: filepath.Join(b.tmp, name, "sheaf.db")})
+	if err != nil {
+		return nil, err
+	}
+	if err := store.Migrate(ctx); err != nil {
+		_ = store.Close()
+		return nil, err
+	}
+	return &bare{store: store, queue: sqlqueue.New(store, sqlqueue.Config{}), workers: 6}, nil
+}
+
+// tenant makes a tenant with a dataset named after it.
+func (p *bare) tenant(ctx context.Context, id string, weight, most int) error {
+	if _, err := p.store.CreateTenant(ctx, sheaf.Tenant{ID: id, Name: id, Weight: weight, Cap: most}); err != nil {
+		return err
+	}
+	_, err := p.store.CreateDataset(ctx, sheaf.Dataset{ID: "ds-" + id, TenantID: id, Name: "bench"})
+	return err
+}
+
+// document makes a document whose plan will yield n tasks of one page each. It
+// returns the id of the plan.
+func (p *bare) document(ctx context.Context, tenant string, n int) (planID string, err error) {
+	id, payload := sheaf.NewID(), json.RawMessage(fmt.Sprint(n))
+	planID = sheaf.NewID()
+	_, err = p.store.CreateDocuments(ctx, sheaf.Job{ID: sheaf.NewID(), TenantID: tenant, DatasetID: "ds-" + tenant, Kind: sheaf.JobIngest}, []sheaf.NewDocument{{
+		Document: sheaf.Document{ID: id, Name: id + ".pdf", MediaType: pdfType, Size: 1, SHA256: id + id, BlobKey: "originals/" + id},
+		Plan:     sheaf.NewTask{ID: planID, Kind: sheaf.KindPlan, Cost: 1, Payload: payload},
+	}}, "")
+	return planID, err
+}
+
+// planned makes a document and plans it at once.
+func (p *bare) planned(ctx context.Context, tenant string, n int) error {
+	id, err := p.document(ctx, tenant, n)
+	if err != nil {
+		return err
+	}
+	t, err := p.store.Claim(ctx, id, "bench", time.Minute)
+	if err != nil {
+		return err
+	}
+	done, err := split(ctx, t)
+	if err != nil {
+		return err
+	}
+	return p.store.Complete(ctx, t.Held(), done)
+}
+
+func split(_ context.Context, t *sheaf.Task) (done sheaf.Completion, err error) {
+	var n int
+	if err := json.Unmarshal(t.Payload, &n); err != nil {
+		return done, err
+	}
+	done.Plan = &sheaf.PlanResult{Parser: "bench/1", Unit: sheaf.UnitPage, Units: n}
+	done.Spawn = make([]sheaf.NewTask, n)
+	for i := range done.Spawn {
+		done.Spawn[i] = sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindParse, Unit: sheaf.UnitPage, Range: sheaf.Range{From: i + 1, To: i + 1}, Cost: 1,
+			ReuseKey: sheaf.NewID(), Digest: "0123456789abcdef", Payload: json.RawMessage(`{"format":"bench"}`)}
+	}
+	return done, nil
+}
+
+type processor func(ctx context.Context, t *sheaf.Task) (sheaf.Completion, error)
+
+func (f processor) Process(ctx context.Context, t *sheaf.Task) (sheaf.Completion, error) {
+	return f(ctx, t)
+}
+
+// run starts the keeper and one executor and returns what stops them and waits.
+func (p *bare) run(ctx context.Context, withKeeper bool) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	note := func(t *sheaf.Task, done sheaf.Completion, err error) (sheaf.Completion, error) {
+		if err == nil && p.ended != nil {
+			p.ended(t)
+		}
+		return done, err
+	}
+	cfg := executor.Config{
+		Store: p.store, Queue: p.queue, Workers: p.workers,
+		Processors: map[sheaf.TaskKind]executor.Processor{
+			sheaf.KindPlan: processor(func(ctx context.Context, t *sheaf.Task) (sheaf.Completion, error) {
+				done, err := split(ctx, t)
+				return note(t, done, err)
+			}),
+			sheaf.KindParse: processor(func(ctx context.Context, t *sheaf.Task) (sheaf.Completion, error) {
+				if p.parse != nil {
+					p.parse(ctx, t)
+				}
+				id := sheaf.RangeID(t.ID, t.Epoch)
+				return note(t, sheaf.Completion{Result: sheaf.TaskResult{RangeID: id, ArtifactKey: sheaf.ArtifactKey(t.TenantID, t.DocumentID, id), Chunks: 1, Tokens: 100,
+					Ledger: sheaf.Ledger{{From: t.Range.From, To: t.Range.To, Status: sheaf.UnitOK}}, Usage: sheaf.Usage{Pages: 1, Tokens: 100, EmbeddedTokens: 100},
+					Stages: []sheaf.StageTime{{Name: "parse", MS: 1}, {Name: "chunk", MS: 1}, {Name: "embed", MS: 1}, {Name: "index", MS: 1}}}}, nil)
+			}),
+			sheaf.KindFinalize: processor(func(ctx context.Context, t *sheaf.Task) (sheaf.Completion, error) {
+				return note(t, sheaf.Completion{Publish: &sheaf.Publication{State: sheaf.DocSucceeded, Chunks: 1, Tokens: 100, Ledger: sheaf.LedgerCounts{OK: 1}}}, nil)
+			}),
+		},
+	}
+	if withKeeper {
+		k := keeper.New(keeper.Config{Store: p.store, Queue: p.queue, Feeds: p.feeds})
+		cfg.Changed = k.Nudge
+		all.Go(func() { _ = k.Run(ctx) }) // ends with ctx
+	}
+	e := executor.New(cfg)
+	all.Go(func() { _ = e.Run(ctx, nil) })
+	return func() { cancel(); all.Wait() }
+}
+
+// cycles runs documents of no-op tasks from queued to published.
+func (p *bare) cycles(ctx context.Context, tenants, documents, each int) (tasks int, wall, cpu time.Duration, err error) {
+	for i := range tenants {
+		if err := p.tenant(ctx, fmt.Sprintf("t%d", i), 1, 1000); err != nil {
+			return 0, 0, 0, err
+		}
+	}
+	for i := range documents {
+		if _, err := p.document(ctx, fmt.Sprintf("t%d", i%tenants), each); err != nil {
+			return 0, 0, 0, err
+		}
+	}
+	var published atomic.Int64
+	over := make(chan struct{})
+	p.ended = func(t *sheaf.Task) {
+		if t.Kind == sheaf.KindFinalize && published.Add(1) == int64(documents) {
+			close(over)
+		}
+	}
+	used, begun := cpuTime(os.Getpid()), time.Now()
+	stop := p.run(ctx, true)
+	defer stop()
+	limit := time.After(3 * time.Minute)
+	select {
+	case <-over:
+	case <-ctx.Done():
+		return 0, 0, 0, ctx.Err()
+	case <-limit:
+		return 0, 0, 0, errors.New("the tasks did not end within 3 minutes")
+	}
+	wall, cpu = time.Since(begun), cpuTime(os.Getpid())-used
+	return documents * (each + 2), wall, cpu, nil
+}
+
+// storeCycles measures the whole way of tasks that do nothing on SQLite.
+func (b *bench) storeCycles(ctx context.Context) error {
+	p, err := b.embedded(ctx, "cycles")
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	tasks, wall, cpu, err := p.cycles(ctx, 1, 20, 500)
+	if err != nil {
+		return err
+	}
+	b.noop = cpu / time.Duration(tasks)
+	b.atLeast("store.cycles", float64(tasks)/wall.Seconds(), "tasks/s", 1000, fmt.Sprintf("%d no-op tasks of 20 documents from queued to published on SQLite, %d workers, load %s", tasks, p.workers, load()))
+	b.tell("store.cycles.cpu", b.noop.Seconds()*1e3, "CPU-ms/task", "plan, queue, claim, complete, events, fold and publish")
+	return nil
+}
+
+// fleet is the parts of a fleet: a MySQL database and a Redis prefix of their own.
+func (b *bench) fleet(ctx context.Context) (p *bare, drop func(), err error) {
+	cfg, err := mysqldriver.ParseDSN(os.Getenv("SHEAF_TEST_MYSQL_DSN"))
+	if err != nil {
+		return nil, nil, fmt.Errorf("SHEAF_TEST_MYSQL_DSN: %w", err)
+	}
+	admin, err := sql.Open("mysql", cfg.FormatDSN())
+	if err != nil {
+		return nil, nil, err
+	}
+	name := "sheaf_bench_" + sheaf.NewID()
+	if _, err := admin.ExecContext(ctx, "CREATE DATABASE "+name); err != nil {
+		_ = admin.Close()
+		return nil, nil, fmt.Errorf("the account of SHEAF_TEST_MYSQL_DSN must be able to create databases: %w", err)
+	}
+	addr := os.Getenv("SHEAF_TEST_REDIS_ADDR")
+	drop = func() {
+		if p != nil {
+			p.close()
+		}
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
+		defer cancel()
+		if _, err := admin.ExecContext(end, "DROP DATABASE IF EXISTS "+name); err != nil {
+			fmt.Fprintf(os.Stderr, "the database %s is left behind: %v\n", name, err)
+		}
+		_ = admin.Close()
+		c := redis.NewClient(&redis.Options{Addr: addr})
+		defer c.Close()
+		for it := c.Scan(end, 0, name+"*", 1000).Iterator(); it.Next(end); {
+			c.Del(end, it.Val())
+		}
+	}
+	cfg.DBName = name
+	store, err := taskstore.Open(ctx, taskstore.Config{Driver: "mysql", DSN: cfg.FormatDSN(), MaxOpenConns: 24})
+	if err != nil {
+		drop()
+		return nil, nil, err
+	}
+	if err := store.Migrate(ctx); err != nil {
+		_ = store.Close()
+		drop()
+		return nil, nil, err
+	}
+	q, err := redisstream.New(redisstream.Config{Redis: redisstream.RedisOptions{Addrs: []string{addr}}, Prefix: name})
+	if err != nil {
+		_ = store.Close()
+		drop()
+		return nil, nil, err
+	}
+	p = &bare{store: store, queue: q, feeds: true, workers: 16}
+	return p, drop, nil
+}
+
+func haveFleet(names string) bool {
+	if os.Getenv("SHEAF_TEST_MYSQL_DSN") == "" || os.Getenv("SHEAF_TEST_REDIS_ADDR") == "" {
+		leftOut(names, "SHEAF_TEST_MYSQL_DSN and SHEAF_TEST_REDIS_ADDR are not set; `make services` starts the engines and prints them")
+		return false
+	}
+	return true
+}
+
+func (b *bench) fleetCycles(ctx context.Context) error {
+	if !haveFleet("fleet.cycles") {
+		return nil
+	}
+	p, drop, err := b.fleet(ctx)
+	if err != nil {
+		return err
+	}
+	defer drop()
+	tasks, wall, cpu, err := p.cycles(ctx, 4, 20, 500)
+	if err != nil {
+		return err
+	}
+	b.atLeast("fleet.cycles", float64(tasks)/wall.Seconds(), "tasks/s", 2000, fmt.Sprintf("%d no-op tasks of 4 tenants from queued to published on MySQL and Redis, %d workers, load %s", tasks, p.workers, load()))
+	b.tell("fleet.cycles.cpu", cpu.Seconds()/float64(tasks)*1e3, "CPU-ms/task", "of executor and keeper, without the engines")
+	return nil
+}
+
+// queueLatency measures how long a hint takes from its publication to the won
+// claim while nothing else happens.
+func (b *bench) queueLatency(ctx context.Context) error {
+	if !haveFleet("queue.latency") {
+		return nil
+	}
+	p, drop, err := b.fleet(ctx)
+	if err != nil {
+		return err
+	}
+	defer drop()
+	const rounds = 200
+	if err := p.tenant(ctx, "t", 1, 8); err != nil {
+		return err
+	}
+	if err := p.planned(ctx, "t", rounds); err != nil {
+		return err
+	}
+	hints, err := p.store.Feedable(ctx, rounds, time.Hour)
+	if err != nil {
+		return err
+	}
+	claimed := make(chan time.Time, 1)
+	p.parse = func(context.Context, *sheaf.Task) { claimed <- time.Now() }
+	defer p.run(ctx, false)()
+	var waits []time.Duration
+	for _, h := range hints {
+		time.Sleep(15 * time.Millisecond) // the executor is idle again and listens
+		begun := time.Now()
+		if n, err := p.queue.Publish(ctx, h.TenantID, h.Lane, []sheaf.Hint{h}); err != nil || n != 1 {
+			return fmt.Errorf("publishing: %d taken in, %w", n, err)
+		}
+		select {
+		case at := <-claimed:
+			waits = append(waits, at.Sub(begun))
+		case <-time.After(20 * time.Second):
+			return errors.New("a published task was not claimed within 20 s")
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	note := fmt.Sprintf("publication to won claim, %d tasks one by one, load %s", len(waits), load())
+	b.atMost("queue.latency.p50", quantile(waits, 0.5).Seconds()*1e3, "ms", 20, note)
+	b.atMost("queue.latency.p99", quantile(waits, 0.99).Seconds()*1e3, "ms", 200, "")
+	return nil
+}
+
+// fairness measures how long the one-page documents of one tenant wait while
+// another has 10,000 tasks queued, and how the work is shared by weight.
+func (b *bench) fairness(ctx context.Context) error {
+	if err := b.fairWait(ctx); err != nil {
+		return err
+	}
+	return b.fairShare(ctx)
+}
+
+func (b *bench) fairWait(ctx context.Context) error {
+	const taskTime, documents = 50 * time.Millisecond, 20
+	p, err := b.embedded(ctx, "wait")
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	for _, id := range []string{"busy", "small"} {
+		if err := p.tenant(ctx, id, 1, 100); err != nil {
+			return err
+		}
+	}
+	if err := p.planned(ctx, "busy", 10_000); err != nil {
+		return err
+	}
+	p.parse = func(ctx context.Context, t *sheaf.Task) {
+		select {
+		case <-time.After(taskTime):
+		case <-ctx.Done():
+		}
+	}
+	var busy atomic.Int64
+	var mu sync.Mutex
+	var longest time.Duration
+	started, over := make(chan struct{}), make(chan struct{}, documents)
+	p.ended = func(t *sheaf.Task) {
+		if t.TenantID == "busy" {
+			if busy.Add(1) == 2*int64(p.workers) {
+				close(started)
+			}
+			return
+		}
+		mu.Lock()
+		longest = max(longest, t.StartedAt.Sub(t.RunAt))
+		mu.Unlock()
+		if t.Kind == sheaf.KindFinalize {
+			over <- struct{}{}
+		}
+	}
+	defer p.run(ctx, true)()
+	wait := func(c <-chan struct{}) error {
+		select {
+		case <-c:
+			return nil
+		case <-time.After(30 * time.Second):
+			return errors.New("nothing happened for 30 s")
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if err := wait(started); err != nil {
+		return err
+	}
+	var walls []time.Duration
+	for range documents {
+		begun := time.Now()
+		if _, err := p.document(ctx, "small", 1); err != nil {
+			return err
+		}
+		if err := p.queue.Wake(ctx); err != nil { // as an upload does
+			return err
+		}
+		if err := wait(over); err != nil {
+			return err
+		}
+		walls = append(walls, time.Since(begun))
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	b.atMost("fairness.wait", longest.Seconds()/taskTime.Seconds(), "task times", 2, fmt.Sprintf("longest wait of a task of %d one-page documents beside 10,000 queued tasks of %v on %d workers", documents, taskTime, p.workers))
+	b.tell("fairness.document", median(walls).Seconds()/taskTime.Seconds(), "task times", "such a document from upload to published: plan, page and end, the median")
+	return nil
+}
+
+func (b *bench) fairShare(ctx context.Context) error {
+	p, err := b.embedded(ctx, "share")
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	weights := map[string]int{"a": 1, "b": 1, "c": 2}
+	const counted = 4000
+	for id, w := range weights {
+		if err := p.tenant(ctx, id, w, 100); err != nil {
+			return err
+		}
+		if err := p.planned(ctx, id, counted); err != nil {
+			return err
+		}
+	}
+	var mu sync.Mutex
+	served, total := map[string]int{}, 0
+	over := make(chan struct{})
+	p.parse = func(_ context.Context, t *sheaf.Task) {
+		mu.Lock()
+		defer mu.Unlock()
+		if total == counted {
+			return
+		}
+		served[t.TenantID]++
+		if total++; total == counted {
+			close(over)
+		}
+	}
+	defer p.run(ctx, true)()
+	select {
+	case <-over:
+	case <-time.After(2 * time.Minute):
+		return errors.New("the tasks were not served within 2 minutes")
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	off := 0.0
+	for id, w := range weights {
+		off = max(off, math.Abs(100*float64(served[id])/counted-25*float64(w)))
+	}
+	b.atMost("fairness.share", off, "points off", 2, fmt.Sprintf("of %d tasks served by weights 1:1:2: %d, %d and %d", counted, served["a"], served["b"], served["c"]))
+	return nil
+}
