@@ -1,0 +1,303 @@
+// Command validate checks what deploy/ holds against the schemas of those who
+// read it: the chart is rendered and each manifest decoded strictly into
+// Kubernetes' own types, PromQL is parsed by Prometheus' parser, and the
+// Compose file is loaded by Compose's loader. It is a module of its own, so
+// that none of this becomes a dependency of the product.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/compose-spec/compose-go/v2/cli"
+	"github.com/prometheus/prometheus/promql/parser"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"sigs.k8s.io/yaml"
+)
+
+func main() {
+	root := ".."
+	if len(os.Args) > 1 {
+		root = os.Args[1]
+	}
+	metrics, err := metricNames(filepath.Join(root, "..", "internal", "telemetry", "telemetry.go"))
+	err = errors.Join(err,
+		chart(filepath.Join(root, "helm", "sheaf")),
+		compose(filepath.Join(root, "compose.yaml")),
+		alerts(filepath.Join(root, "prometheus", "alerts.yaml"), metrics),
+		dashboard(filepath.Join(root, "grafana", "sheaf.json"), metrics),
+	)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "deploy:", err)
+		os.Exit(1)
+	}
+	fmt.Println("deploy: chart, Compose file, alert rules and dashboard are valid")
+}
+
+// chart renders the chart in the ways it is meant to be used.
+func chart(dir string) error {
+	c, err := loader.LoadDir(dir)
+	if err != nil {
+		return fmt.Errorf("chart: %w", err)
+	}
+	var errs []error
+	for name, values := range map[string]map[string]any{
+		"defaults":        {},
+		"own secret":      {"secret": map[string]any{"existing": "mine"}, "imagePullSecrets": []any{map[string]any{"name": "pull"}}, "podAnnotations": map[string]any{"a": "b"}},
+		"no autoscaling":  {"executor": map[string]any{"replicas": 3, "autoscaling": map[string]any{"enabled": false}}, "nodeSelector": map[string]any{"disk": "ssd"}},
+		"values as given": {"secret": map[string]any{"values": map[string]any{"STORE_DSN": "a:b@tcp(c:1)/d", "BLOB_ACCESS_KEY": "k", "BLOB_SECRET_KEY": `quo"te`}}, "tolerations": []any{map[string]any{"key": "k", "operator": "Exists"}}},
+	} {
+		full, err := chartutil.ToRenderValues(c, values, chartutil.ReleaseOptions{Name: "demo", Namespace: "default", IsInstall: true}, chartutil.DefaultCapabilities)
+		if err != nil {
+			return fmt.Errorf("chart with %s: %w", name, err)
+		}
+		files, err := engine.Render(c, full)
+		if err != nil {
+			return fmt.Errorf("chart with %s: %w", name, err)
+		}
+		seen := map[string]int{}
+		for file, text := range files {
+			if strings.HasSuffix(file, ".txt") {
+				continue
+			}
+			for i, doc := range regexp.MustCompile(`(?m)^---\s*$`).Split(text, -1) {
+				if strings.TrimSpace(doc) == "" {
+					continue
+				}
+				kind, err := manifest(doc)
+				if err != nil {
+					errs = append(errs, fmt.Errorf("chart with %s, %s, manifest %d: %w", name, file, i, err))
+				}
+				seen[kind]++
+			}
+		}
+		want := map[string]int{"Deployment": 3, "PodDisruptionBudget": 3, "Service": 1, "ConfigMap": 1, "HorizontalPodAutoscaler": 1, "Secret": 1}
+		if name == "no autoscaling" {
+			want["HorizontalPodAutoscaler"] = 0
+		}
+		if name == "own secret" {
+			want["Secret"] = 0
+		}
+		for kind, n := range want {
+			if seen[kind] != n {
+				errs = append(errs, fmt.Errorf("chart with %s: %d × %s, want %d", name, seen[kind], kind, n))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// manifest decodes one manifest; an unknown or misplaced field is an error.
+func manifest(doc string) (kind string, err error) {
+	var head struct{ APIVersion, Kind string }
+	if err := yaml.Unmarshal([]byte(doc), &head); err != nil {
+		return "", err
+	}
+	types := map[string]any{
+		"v1/ConfigMap": &corev1.ConfigMap{}, "v1/Secret": &corev1.Secret{}, "v1/Service": &corev1.Service{}, "apps/v1/Deployment": &appsv1.Deployment{},
+		"policy/v1/PodDisruptionBudget": &policyv1.PodDisruptionBudget{}, "autoscaling/v2/HorizontalPodAutoscaler": &autoscalingv2.HorizontalPodAutoscaler{},
+	}
+	into, ok := types[head.APIVersion+"/"+head.Kind]
+	if !ok {
+		return head.Kind, fmt.Errorf("unexpected %s of %s", head.Kind, head.APIVersion)
+	}
+	if err := yaml.UnmarshalStrict([]byte(doc), into); err != nil {
+		return head.Kind, fmt.Errorf("%s: %w", head.Kind, err)
+	}
+	if d, ok := into.(*appsv1.Deployment); ok {
+		return head.Kind, deployment(d)
+	}
+	return head.Kind, nil
+}
+
+// deployment checks what types alone do not.
+func deployment(d *appsv1.Deployment) error {
+	var errs []error
+	for k, v := range d.Spec.Selector.MatchLabels {
+		if d.Spec.Template.Labels[k] != v {
+			errs = append(errs, fmt.Errorf("%s: the selector does not match the pod's label %s", d.Name, k))
+		}
+	}
+	volumes := map[string]bool{}
+	for _, v := range d.Spec.Template.Spec.Volumes {
+		volumes[v.Name] = true
+	}
+	for _, c := range d.Spec.Template.Spec.Containers {
+		ports := map[string]bool{}
+		for _, p := range c.Ports {
+			ports[p.Name] = true
+		}
+		for _, m := range c.VolumeMounts {
+			if !volumes[m.Name] {
+				errs = append(errs, fmt.Errorf("%s: no volume %s", d.Name, m.Name))
+			}
+		}
+		if c.LivenessProbe == nil || c.ReadinessProbe == nil || !ports[c.LivenessProbe.HTTPGet.Port.StrVal] || !ports[c.ReadinessProbe.HTTPGet.Port.StrVal] {
+			errs = append(errs, fmt.Errorf("%s: a probe is missing or asks a port that is not there", d.Name))
+		}
+		if c.Resources.Requests.Memory().IsZero() || c.Resources.Limits.Memory().IsZero() {
+			errs = append(errs, fmt.Errorf("%s: memory is not bounded", d.Name))
+		}
+	}
+	if p := d.Spec.Template.Spec.SecurityContext; p == nil || p.RunAsNonRoot == nil || !*p.RunAsNonRoot {
+		errs = append(errs, fmt.Errorf("%s: runs as root", d.Name))
+	}
+	return errors.Join(errs...)
+}
+
+// compose loads the file as docker compose does.
+func compose(path string) error {
+	options, err := cli.NewProjectOptions([]string{path}, cli.WithEnv([]string{"SHEAF_DB_PASSWORD=x", "SHEAF_S3_SECRET=x"}))
+	if err != nil {
+		return fmt.Errorf("compose: %w", err)
+	}
+	project, err := options.LoadProject(context.Background())
+	if err != nil {
+		return fmt.Errorf("compose: %w", err)
+	}
+	want := []string{"elasticsearch", "executor-1", "executor-2", "keeper-1", "keeper-2", "minio", "mysql", "redis", "serve"}
+	if got := slices.Sorted(slices.Values(project.ServiceNames())); !slices.Equal(got, want) {
+		return fmt.Errorf("compose: services %v, want %v", got, want)
+	}
+	return nil
+}
+
+// metricNames reads the names that the product registers.
+func metricNames(path string) (map[string]bool, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{"up": true}
+	for _, m := range regexp.MustCompile(`"(sheaf_[a-z_]+)"`).FindAllStringSubmatch(string(b), -1) {
+		names[m[1]] = true
+	}
+	for _, m := range regexp.MustCompile(`counter\("([a-z_]+)"`).FindAllStringSubmatch(string(b), -1) {
+		names["sheaf_"+m[1]] = true
+	}
+	for _, m := range regexp.MustCompile(`histogram\("([a-z_]+)"`).FindAllStringSubmatch(string(b), -1) {
+		for _, end := range []string{"_bucket", "_sum", "_count"} {
+			names["sheaf_"+m[1]+end] = true
+		}
+	}
+	for _, kind := range []string{"runs", "changed", "failed"} {
+		names["sheaf_keeper_loop_"+kind+"_total"] = true
+	}
+	names["process_resident_memory_bytes"], names["go_goroutines"] = true, true
+	if len(names) < 20 {
+		return nil, fmt.Errorf("only %d metrics found in %s", len(names), path)
+	}
+	return names, nil
+}
+
+// query parses an expression and makes sure that its metrics exist.
+func query(expr string, metrics map[string]bool) error {
+	tree, err := parser.NewParser(parser.Options{}).ParseExpr(expr)
+	if err != nil {
+		return fmt.Errorf("%s: %w", expr, err)
+	}
+	var errs []error
+	parser.Inspect(tree, func(n parser.Node, _ []parser.Node) error {
+		if v, ok := n.(*parser.VectorSelector); ok && !metrics[v.Name] {
+			errs = append(errs, fmt.Errorf("%s: there is no metric %q", expr, v.Name))
+		}
+		return nil
+	})
+	return errors.Join(errs...)
+}
+
+// alerts checks the rules: PromQL, names, and that each says what to do.
+func alerts(path string, metrics map[string]bool) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var file struct {
+		Groups []struct {
+			Name  string `json:"name"`
+			Rules []struct {
+				Alert       string            `json:"alert"`
+				Expr        string            `json:"expr"`
+				For         string            `json:"for"`
+				Labels      map[string]string `json:"labels"`
+				Annotations map[string]string `json:"annotations"`
+			} `json:"rules"`
+		} `json:"groups"`
+	}
+	if err := yaml.UnmarshalStrict(b, &file); err != nil {
+		return fmt.Errorf("alerts: %w", err)
+	}
+	guide, err := os.ReadFile(filepath.Join(filepath.Dir(path), "..", "..", "docs", "operations.md"))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	rules := 0
+	for _, g := range file.Groups {
+		for _, r := range g.Rules {
+			rules++
+			if err := query(r.Expr, metrics); err != nil {
+				errs = append(errs, fmt.Errorf("alert %s: %w", r.Alert, err))
+			}
+			if r.Labels["severity"] == "" || r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
+				errs = append(errs, fmt.Errorf("alert %s: severity, summary or description is missing", r.Alert))
+			}
+			if !strings.Contains(string(guide), "`"+r.Alert+"`") {
+				errs = append(errs, fmt.Errorf("alert %s: docs/operations.md does not say what to do", r.Alert))
+			}
+		}
+	}
+	if rules == 0 {
+		errs = append(errs, errors.New("alerts: there are no rules"))
+	}
+	return errors.Join(errs...)
+}
+
+// dashboard checks each panel's queries.
+func dashboard(path string, metrics map[string]bool) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var file struct {
+		Title  string
+		Panels []struct {
+			Title   string
+			Type    string
+			GridPos struct{ H, W, X, Y int }
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(b, &file); err != nil {
+		return fmt.Errorf("dashboard: %w", err)
+	}
+	var errs []error
+	for _, p := range file.Panels {
+		if p.Title == "" || p.GridPos.W < 1 || p.GridPos.X+p.GridPos.W > 24 || len(p.Targets) == 0 {
+			errs = append(errs, fmt.Errorf("dashboard: the panel %q has no title, place or query", p.Title))
+		}
+		for _, t := range p.Targets {
+			expr := strings.NewReplacer("$__rate_interval", "5m", "$tenant", ".*").Replace(t.Expr)
+			if err := query(expr, metrics); err != nil {
+				errs = append(errs, fmt.Errorf("dashboard, %s: %w", p.Title, err))
+			}
+		}
+	}
+	if len(file.Panels) < 8 || file.Title == "" {
+		errs = append(errs, fmt.Errorf("dashboard: %d panels", len(file.Panels)))
+	}
+	return errors.Join(errs...)
+}
