@@ -1,0 +1,47 @@
+# Sheaf. `make help` lists the targets.
+.DEFAULT_GOAL := help
+SERVICES ?= /tmp/sheaf-services
+
+.PHONY: help build run test lint fuzz bench services services-down samples openapi screenshots chaos
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 18
+
+build: ## build bin/sheaf: one static binary, no C compiler needed
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/sheaf ./cmd/sheaf
+
+run: build ## build, ingest the sample documents, print a search hit, and leave the server up
+	bin/sheaf up --demo
+
+test: ## run every test on every engine; installs and starts what it needs
+	scripts/test.sh
+
+lint: ## gofmt, go vet, staticcheck, tsc, tidy go.mod
+	scripts/lint.sh
+
+fuzz: ## run each fuzz target for FUZZTIME (default 1m)
+	FUZZTIME=$${FUZZTIME:-1m} scripts/test.sh -run '^$$'
+
+bench: build ## measure speed and memory against what a user would pick instead; writes bench/out/bench.json
+	go run ./bench
+
+chaos: ## inject N faults (default 1000) into a fleet, drawn from SEED; writes chaos/out/chaos.json, prints a table
+	go run ./chaos -n $${N:-1000} -seed $${SEED:-0}
+
+mutants: ## take each guard out of a copy of the tree and show that a test fails
+	go run ./chaos/mutants
+
+services: ## start private MariaDB, PostgreSQL, Redis, MinIO and Elasticsearch; prints their addresses
+	@scripts/services.sh up $(SERVICES)
+
+services-down: ## stop them
+	@scripts/services.sh down $(SERVICES)
+
+samples: ## make the sample documents anew from docs/handbook.md
+	go run ./samples/make
+
+openapi: ## write docs/openapi.json from the code
+	go test ./internal/api -run OpenAPI -update
+
+screenshots: ## write a picture of every view, light and dark, wide and narrow, to SCREENS (default bin/screens)
+	SHEAF_SCREENS=$(abspath $(or $(SCREENS),bin/screens)) go test ./cmd/sheaf -run TestScreens -count=1

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# gofmt, go vet and staticcheck over everything, the types of the page's scripts, and the schemas of what deploy/ holds. The tools are installed into the cache folder once.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+STATICCHECK=v0.8.2
+if [ "$(id -u)" = 0 ]; then cache=${SHEAF_CACHE:-/var/cache/sheaf-test}; else cache=${SHEAF_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sheaf-test}; fi
+bin=$cache/bin/staticcheck-$STATICCHECK
+if [ ! -x "$bin" ]; then
+  mkdir -p "$cache/bin"; tmp=$(mktemp -d)
+  GOBIN=$tmp GOFLAGS= go install honnef.co/go/tools/cmd/staticcheck@$STATICCHECK
+  mv "$tmp/staticcheck" "$bin"; rm -rf "$tmp"
+fi
+
+bad=$(gofmt -l .)
+[ -z "$bad" ] || { echo "lint: gofmt -w is needed on:" >&2; echo "$bad" >&2; exit 1; }
+go vet ./...
+"$bin" ./...
+CGO_ENABLED=0 go build ./... # the whole product builds without a C compiler
+tools=$(scripts/web-tools.sh)
+"$tools/node_modules/.bin/tsc" -p internal/web/tsconfig.json
+
+# deploy/ against the schemas of Kubernetes, Helm, Compose and Prometheus: a module of its own, built once for each version of it.
+validate=$cache/bin/validate-$(cat deploy/validate/go.sum deploy/validate/*.go | sha256sum | cut -c1-16)
+if [ ! -x "$validate" ]; then
+  mkdir -p "$cache/bin"; rm -f "$cache"/bin/validate-*
+  (cd deploy/validate && go vet . && go mod tidy -diff && CGO_ENABLED=0 go build -o "$validate" .)
+fi
+"$validate" deploy
+
+go mod verify >/dev/null
+go mod tidy -diff
+echo "lint: clean"

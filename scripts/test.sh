@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Runs every test on every engine: starts private services, runs `go test` over all packages, then each fuzz target
+# for FUZZTIME (default 300 executions), and stops the services whatever happens. Arguments go to `go test`.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+dir=$(mktemp -d /tmp/sheaf-test.XXXXXX); chmod 755 "$dir"
+cleanup() {
+  scripts/services.sh down "$dir/services" || true
+  rm -rf "$dir"
+}
+trap cleanup EXIT
+
+# The page's tests drive a browser, the benchmarks compare with pdftotext.
+need=()
+command -v chromium >/dev/null || need+=(chromium)
+command -v pdftotext >/dev/null || need+=(poppler-utils)
+if [ ${#need[@]} -gt 0 ]; then
+  if [ "$(id -u)" = 0 ]; then
+    apt-get update -q >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends "${need[@]}" >/dev/null
+  else
+    echo "test: these Debian packages are missing, and only root can install them: ${need[*]}" >&2
+    exit 1
+  fi
+fi
+
+scripts/web-tools.sh >/dev/null # axe-core, which looks at the page's accessibility
+scripts/services.sh up "$dir/services" >"$dir/env"
+set -a; . "$dir/env"; set +a
+export SHEAF_TEST_REQUIRE=1 # a test whose engine is missing fails instead of being skipped
+
+race=-race
+if ! command -v "$(go env CC)" >/dev/null; then
+  echo "test: no C compiler is installed, so the race detector is off" >&2
+  race=
+fi
+# Two packages at a time: the suites share the engines and two cores.
+go test $race -p "${PACKAGES:-2}" -timeout 25m "$@" ./...
+
+# By count, not by time: a run that ends by its clock may fail with the deadline of its last input.
+fuzztime=${FUZZTIME:-300x}
+go list -f '{{range .TestGoFiles}}{{$.ImportPath}} {{$.Dir}}/{{.}}{{"\n"}}{{end}}{{range .XTestGoFiles}}{{$.ImportPath}} {{$.Dir}}/{{.}}{{"\n"}}{{end}}' ./... | grep . |
+  while read -r pkg file; do
+    { grep -ho '^func Fuzz[A-Za-z0-9_]*' "$file" || true; } | sed 's/^func //' | while read -r target; do
+      echo "fuzz $pkg $target $fuzztime"
+      # without a bound, shrinking one input found on the way may take a minute of a two-second run
+      go test "$pkg" -run '^$' -fuzz "^$target\$" -fuzztime "$fuzztime" -fuzzminimizetime 1s -parallel 2 </dev/null
+    done
+  done
