@@ -25,6 +25,7 @@ func appendUnit(b []byte, u *sheaf.UnitResult) []byte {
 	for i := range u.Blocks {
 		b = appendBlock(b, &u.Blocks[i])
 	}
+	b = appendStrings(b, u.Running)
 	b = appendLen(b, len(u.Warnings), u.Warnings == nil)
 	for _, w := range u.Warnings {
 		b = appendString(b, w.Code)
@@ -127,6 +128,7 @@ func decodeUnit(body []byte) (sheaf.UnitResult, error) {
 			d.block(&u.Blocks[i])
 		}
 	}
+	u.Running = d.strings()
 	if n, ok := d.len(3); ok {
 		u.Warnings = make([]sheaf.Warning, n)
 		for i := range u.Warnings {

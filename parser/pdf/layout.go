@@ -33,7 +33,7 @@ type sheet struct {
 	imageShare float32 // of the page's area that the largest images cover
 	regions    []region
 	tables     []table
-	dropped    int // running lines taken out
+	running    []string // running lines taken out
 	truncated  bool
 	objects    int // drawn on the page
 	hidden     int // words outside of the page
@@ -699,7 +699,7 @@ const (
 )
 
 func (s *sheet) result() sheaf.UnitResult {
-	u := sheaf.UnitResult{Unit: s.number, Label: s.label, Width: s.width, Height: s.height, Status: sheaf.UnitOK, Blocks: s.blocks, Warnings: s.warnings}
+	u := sheaf.UnitResult{Unit: s.number, Label: s.label, Width: s.width, Height: s.height, Status: sheaf.UnitOK, Blocks: s.blocks, Running: s.running, Warnings: s.warnings}
 	silent := true // a page that is "ok" has something to read
 	for i := range s.blocks {
 		silent = silent && s.blocks[i].Kind == sheaf.BlockImage

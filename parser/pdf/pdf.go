@@ -37,7 +37,7 @@ func New(cfg Config) parser.Format {
 type format struct{ cfg Config }
 
 // version changes whenever the same file would yield other blocks.
-const version = 1
+const version = 2
 
 // rangeSize is the number of pages per task.
 const rangeSize = 12

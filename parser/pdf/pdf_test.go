@@ -195,10 +195,45 @@ func TestRunningLinesAreRemovedAndBodyTextIsNot(t *testing.T) {
 	if w := us[5].Warnings; len(w) != 1 || w[0].Code != "running_lines_removed" || !strings.HasPrefix(w[0].Message, "12 ") {
 		t.Errorf("warnings: %+v", w)
 	}
+	if r := us[1].Running; len(r) != 2 || r[0] != "Chapter on Repetition" || r[1] != "2" {
+		t.Errorf("running lines of page 2: %q", r)
+	}
 	// Two pages are not enough to tell.
 	for _, u := range parse(t, enginetest.File{Pages: f.Pages[:2]}) {
 		if !strings.Contains(dump([]sheaf.UnitResult{u}), map[int]string{1: "Annual", 2: "Chapter"}[u.Unit]) {
 			t.Errorf("a header was removed on the evidence of two pages: %+v", u)
+		}
+	}
+}
+
+func TestTextDrawnTwiceIsReadOnce(t *testing.T) {
+	bold := ""
+	for _, shift := range []float64{0, 0.3} { // letters made fat by drawing a line twice
+		bold += lines("F1", 12, 72+shift, 700, 16, "A fat line stands here", "and another follows it")
+	}
+	got := parse(t, enginetest.File{Pages: []enginetest.Page{{Content: bold + enginetest.Text("F1", 12, 72, 640, "had had is said twice")}}})[0]
+	text := ""
+	for _, b := range got.Blocks {
+		text += b.Text + " "
+	}
+	if want := "A fat line stands here and another follows it had had is said twice"; strings.TrimSpace(text) != want {
+		t.Errorf("got %q, want %q", text, want)
+	}
+}
+
+func TestRaisedNumbersAreNoPartOfAWord(t *testing.T) {
+	raised := func(x, y float64, word, number, rest string) string {
+		return fmt.Sprintf("BT /F1 12 Tf %g %g Td (%s) Tj /F1 7 Tf 5 Ts (%s) Tj /F1 12 Tf 0 Ts (%s) Tj ET\n", x, y, word, number, rest)
+	}
+	got := parse(t, enginetest.File{Pages: []enginetest.Page{{Content: raised(72, 700, "the tongue of Spain", "3", " is old") +
+		raised(72, 660, "an area of 20 km", "2", " in all") + raised(72, 620, "about 10", "6", " people") + raised(72, 200, "", "17", "Some remark")}}})[0]
+	text := ""
+	for _, b := range got.Blocks {
+		text += b.Text + "\n"
+	}
+	for _, want := range []string{"Spain 3 is", "km2 in", "10 6 people", "17 Some remark"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in %q", want, text)
 		}
 	}
 }

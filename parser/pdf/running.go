@@ -59,18 +59,19 @@ func dropRunning(sheets []*sheet) {
 				if k > 0 && s.apart(edges[i][e][k-1], l) {
 					break // the body may start with a sentence that repeats, too
 				}
-				s.regions[l.region].lines[l.line].chars = -1 // taken out below
-				s.dropped++
+				drop := &s.regions[l.region].lines[l.line]
+				s.running = append(s.running, s.lineText(drop))
+				drop.chars = -1 // taken out below
 			}
 		}
-		if s.dropped > 0 {
+		if len(s.running) > 0 {
 			s.sweepLines()
 		}
 		for k := range s.strayRuns { // a stamp along the margin of every page
 			r := &s.strayRuns[k]
 			if key := runningKey(r.text); key != "" && count["s"+key] >= 3 && count["s"+key]*4 >= pages {
 				r.dropped = true
-				s.dropped++
+				s.running = append(s.running, r.text)
 			}
 		}
 	}
@@ -218,8 +219,8 @@ func (s *sheet) lineText(l *line) string {
 func reportDropped(sheets []*sheet) {
 	n, pages := 0, 0
 	for _, s := range sheets {
-		if s.dropped > 0 {
-			n += s.dropped
+		if len(s.running) > 0 {
+			n += len(s.running)
 			pages++
 		}
 	}

@@ -3,6 +3,7 @@ package pdf
 import (
 	"math"
 	"strings"
+	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -63,6 +64,7 @@ func styleOf(f engine.Font) fontStyle {
 type assembler struct {
 	text   []byte
 	styles []fontStyle
+	starts starts
 }
 
 // frame maps the engine's page space to the displayed page.
@@ -113,6 +115,8 @@ func (a *assembler) words(p *engine.Page) *wordPage {
 	lastRun := int32(-1)
 	var style fontStyle
 	var turn uint8
+	var height float32 // of the character before
+	a.starts = starts{}
 	flush := func() {
 		if open {
 			w.end = len(text)
@@ -120,6 +124,13 @@ func (a *assembler) words(p *engine.Page) *wordPage {
 				w.h = w.y1 - w.y0
 			} else {
 				w.h = w.x1 - w.x0
+			}
+			if a.starts.add(w.x0, w.y0) && drawnBefore(out.words, text, &w) {
+				out.chars -= utf8.RuneCount(text[w.start:w.end])
+				text = text[:w.start]
+				brk = brk || w.brk
+				open = false
+				return
 			}
 			out.words = append(out.words, w)
 			text = append(text, ' ') // so that a search in the text cannot span words
@@ -171,6 +182,10 @@ func (a *assembler) words(p *engine.Page) *wordPage {
 			}
 			turn = turnOf(run.Angle, p.Rotation)
 		}
+		if h := y1 - y0; open && (h < 0.85*height || height < 0.85*h) && raisedNumber(&w, text[w.start:], r, y0, y1) {
+			flush()
+		}
+		height = y1 - y0
 		if open && jumps(&w, turn, x0, y0, x1, y1) {
 			flush()
 		}
@@ -225,6 +240,66 @@ func jumps(w *word, turn uint8, x0, y0, x1, y1 float32) bool {
 		return true
 	}
 	return x0-w.x1 > 2*h || w.x0-x1 > 2*h
+}
+
+// raisedNumber reports whether r, a character of another height than the word
+// before it, parts a raised number from the word: the mark of a note or a
+// power is no part of it. Short words keep it: m², x².
+func raisedNumber(w *word, text []byte, r rune, y0, y1 float32) bool {
+	if w.turn != 0 {
+		return false
+	}
+	h, wh := y1-y0, w.y1-w.y0
+	digits, letters := 0, 0
+	for _, c := range text {
+		switch {
+		case c >= '0' && c <= '9':
+			digits++
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= 0x80:
+			letters++
+		}
+	}
+	if r >= '0' && r <= '9' {
+		return h < 0.85*wh && y1 < w.y1-0.15*wh && (letters == 0 && digits > 0 || letters > 2)
+	}
+	return unicode.IsLetter(r) && digits == len(text) && wh < 0.85*h && w.y1 < y1-0.15*h
+}
+
+// starts is a coarse map of where words of a page begin, one bit per square of
+// 4 points; places beyond it share squares.
+type starts [256][2]uint64
+
+// add marks a place and reports whether a word began near it before.
+func (s *starts) add(x, y float32) bool {
+	cell := func(v float32) uint { return uint(int(v * 0.25)) }
+	bit := func(x, y uint) (*uint64, uint64) { return &s[y%256][x/64%2], 1 << (x % 64) }
+	cx, cy := cell(x), cell(y)
+	seen := false
+	for _, at := range [...][2]uint{{cx, cy}, {cell(x + 1.5), cy}, {cell(x - 1.5), cy}, {cx, cell(y + 1.5)}, {cx, cell(y - 1.5)}} {
+		word, mask := bit(at[0], at[1])
+		seen = seen || *word&mask != 0
+	}
+	word, mask := bit(cx, cy)
+	*word |= mask
+	return seen
+}
+
+// mostRedrawn bounds how far back a word is compared with those before it.
+const mostRedrawn = 4_000
+
+// drawnBefore reports whether a word lies where the same one was drawn before:
+// so fat letters and shadows are made.
+func drawnBefore(words []word, text []byte, w *word) bool {
+	slack := 0.12 * w.h
+	near := func(a, b float32) bool { return a-b < slack && b-a < slack }
+	for i := len(words) - 1; i >= max(0, len(words)-mostRedrawn); i-- {
+		o := &words[i]
+		if near(o.x0, w.x0) && near(o.y0, w.y0) && near(o.x1, w.x1) && near(o.y1, w.y1) &&
+			string(text[o.start:o.end]) == string(text[w.start:w.end]) {
+			return true
+		}
+	}
+	return false
 }
 
 func isRTL(r rune) bool {
