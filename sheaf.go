@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -44,6 +45,20 @@ func NewID() string {
 	binary.BigEndian.PutUint64(b[:8], ms<<16|0x7000|uint64(seq))
 	b[8] = b[8]&0x3f | 0x80
 	return hex.EncodeToString(b[:])
+}
+
+// DerivedID is NewID for what a repeated request must find again: the same
+// arguments give the same id. It sorts as made at the given time; n, 0 to 4095,
+// orders ids of one time.
+func DerivedID(at time.Time, n int, seed ...string) string {
+	h := sha256.New()
+	for _, s := range seed {
+		_, _ = fmt.Fprintf(h, "%d:%s", len(s), s) // a hash takes all
+	}
+	b := h.Sum(nil)[:16]
+	binary.BigEndian.PutUint64(b[:8], uint64(at.UnixMilli())<<16|0x7000|uint64(n&0xfff))
+	b[8] = b[8]&0x3f | 0x80
+	return hex.EncodeToString(b)
 }
 
 // ValidID reports whether s is 32 lower-case hex characters.

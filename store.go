@@ -360,14 +360,34 @@ type JobCatalog interface {
 	SetPaused(ctx context.Context, tenantID string, scope PauseScope, paused bool) (tasks int, err error)
 	// Remaining measures what stands between a job and its end.
 	Remaining(ctx context.Context, tenantID, jobID string) (Remaining, error)
-	// Idempotent runs one request once. begun is true when the key is new and
-	// the caller shall do the work and call FinishIdempotent; else the stored
-	// answer, nil while the first call is still at work. ErrConflict when the
-	// key was used with another request hash.
-	Idempotent(ctx context.Context, tenantID, key, requestHash string) (begun bool, answer []byte, err error)
-	FinishIdempotent(ctx context.Context, tenantID, key string, answer []byte) error
-	// DropIdempotent forgets a key whose request failed, so it may be tried again.
-	DropIdempotent(ctx context.Context, tenantID, key string) error
+	// Idempotent gives a try the key for the length of the lease, or says what
+	// became of an earlier one. A key whose holder neither ended nor renewed
+	// it in time is given to the next try. ErrConflict when the key was used
+	// with another request hash.
+	Idempotent(ctx context.Context, r KeyedRequest, lease time.Duration) (KeyedState, error)
+	// RenewIdempotent extends the lease; ErrStale when another try has the key.
+	RenewIdempotent(ctx context.Context, r KeyedRequest, lease time.Duration) error
+	// FinishIdempotent keeps the answer for every later try; ErrStale when
+	// another try has the key.
+	FinishIdempotent(ctx context.Context, r KeyedRequest, answer []byte) error
+	// LeaveIdempotent ends a try of which nobody knows for certain what it
+	// did. The next one has the key at once and finishes the work.
+	LeaveIdempotent(ctx context.Context, r KeyedRequest) error
+}
+
+// KeyedRequest is one try of a request under an idempotency key.
+type KeyedRequest struct {
+	TenantID string
+	Key      string // the client's, at most 128 bytes
+	Hash     string // of what is asked for
+	Holder   string // of this try alone
+}
+
+// KeyedState is how a key stands when a try asks for it.
+type KeyedState struct {
+	Held   bool      // by this try, which shall do the work and end with Finish or Leave
+	Since  time.Time // when the key was first used: the same for all tries
+	Answer []byte    // of the try that finished; nil while another is at work
 }
 
 // JobError is one failure of a job.

@@ -33,6 +33,7 @@ type injector struct {
 	counts map[string]int
 	failed map[string]int // the fault could not be brought about
 	kills  []kill
+	waits  waits
 	log    []injected
 }
 

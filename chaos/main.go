@@ -86,29 +86,32 @@ type config struct {
 
 // record is what a run came to.
 type record struct {
-	Seed         uint64         `json:"seed"`
-	Faults       int            `json:"faults"`
-	ByKind       map[string]int `json:"by_kind"`
-	NotInjected  map[string]int `json:"not_injected,omitempty"`
-	Documents    int            `json:"documents"`
-	Tasks        int            `json:"tasks"`
-	Claims       int            `json:"claims"`
-	Lost         int            `json:"lost_leases"`
-	Spent        int            `json:"tasks_lost_three_times"`
-	Searches     int            `json:"searches"`
-	Unanswered   int            `json:"uploads_not_answered"`
-	Recoveries   int            `json:"recoveries"`
-	RecoveryP50  float64        `json:"recovery_p50_s"` // from the end of an executor to the next claim of each of its tasks
-	RecoveryP99  float64        `json:"recovery_p99_s"`
-	SettleS      float64        `json:"settle_s"` // from the last fault until nothing moves
-	Cancels      int            `json:"cancels"`
-	CancelP50    float64        `json:"cancel_p50_s"` // from the request until no task runs, with no fault under way
-	CancelP99    float64        `json:"cancel_p99_s"`
-	DurationS    float64        `json:"duration_s"`
-	DiskFull     bool           `json:"disk_full"` // could a small file system be mounted
-	Violations   []string       `json:"violations"`
-	Log          []injected     `json:"log"`
-	LeftoverProc []string       `json:"leftover_processes,omitempty"`
+	Seed         uint64             `json:"seed"`
+	Faults       int                `json:"faults"`
+	ByKind       map[string]int     `json:"by_kind"`
+	NotInjected  map[string]int     `json:"not_injected,omitempty"`
+	Documents    int                `json:"documents"`
+	Tasks        int                `json:"tasks"`
+	Claims       int                `json:"claims"`
+	Lost         int                `json:"lost_leases"`
+	Spent        int                `json:"tasks_lost_three_times"`
+	Searches     int                `json:"searches"`
+	Unanswered   int                `json:"uploads_not_answered"`
+	Recoveries   int                `json:"recoveries"`
+	RecoveryP50  float64            `json:"recovery_p50_s"` // from the end of an executor to the next claim of each of its tasks
+	RecoveryP99  float64            `json:"recovery_p99_s"`
+	NoticedP50   float64            `json:"recovery_noticed_p50_s"` // its first part: from the end of the executor until a keeper took the task back
+	NoticedP99   float64            `json:"recovery_noticed_p99_s"`
+	RecoveryIn   map[string]float64 `json:"recovery_mean_s"` // the mean of each part, by what the task waited for
+	SettleS      float64            `json:"settle_s"`        // from the last fault until nothing moves
+	Cancels      int                `json:"cancels"`
+	CancelP50    float64            `json:"cancel_p50_s"` // from the request until no task runs, with no fault under way
+	CancelP99    float64            `json:"cancel_p99_s"`
+	DurationS    float64            `json:"duration_s"`
+	DiskFull     bool               `json:"disk_full"` // could a small file system be mounted
+	Violations   []string           `json:"violations"`
+	Log          []injected         `json:"log"`
+	LeftoverProc []string           `json:"leftover_processes,omitempty"`
 }
 
 // tenants of a run and their weights.
@@ -143,6 +146,9 @@ func run(ctx context.Context, c config) (r *record, err error) {
 	say("cancel p50 %.2f s, p99 %.2f s", r.CancelP50, r.CancelP99)
 
 	working, stopWork := context.WithCancel(ctx)
+	in := &injector{e: e, f: f, l: l, begun: begun, busy: map[string]bool{}, counts: map[string]int{}, failed: map[string]int{}, waits: waits{}}
+	watched := make(chan struct{})
+	go func() { in.waits.watch(working, e); close(watched) }()
 	defer stopWork()
 	idle := make(chan struct{})
 	go func() {
@@ -155,11 +161,11 @@ func run(ctx context.Context, c config) (r *record, err error) {
 		})
 		close(idle)
 	}()
-	in := &injector{e: e, f: f, l: l, begun: begun, busy: map[string]bool{}, counts: map[string]int{}, failed: map[string]int{}}
 	pause(ctx, 2*time.Second)
 	in.inject(ctx, plan(in.kinds(), c.faults, rng), c.mean, c.seed)
 	stopWork()
 	<-idle
+	<-watched
 	e.calm()
 	say("%d faults are over, %d documents sent", c.faults, len(l.docs))
 
@@ -355,34 +361,6 @@ func (l *load) measureCancels(ctx context.Context, e *engines, n int, r *record)
 	return nil
 }
 
-// recoveries measures, for each executor that was killed, how long each of its
-// tasks waited for the next claim.
-func (in *injector) recoveries(ctx context.Context, r *record) error {
-	var took []time.Duration
-	for _, k := range in.kills {
-		rs, err := in.e.db.QueryContext(ctx, `SELECT MIN(n.at) FROM events l
-			JOIN events c ON c.subject_id=l.subject_id AND c.kind='claimed' AND c.epoch=l.epoch-1 AND c.worker_id LIKE ? AND c.at<=?
-			JOIN events n ON n.subject_id=l.subject_id AND n.kind='claimed' AND n.epoch>l.epoch
-			WHERE l.kind='lost' AND l.at>=? GROUP BY l.subject_id, l.epoch`, fmt.Sprintf("%%-%d-%%", k.pid), k.at.UnixMilli(), k.at.UnixMilli())
-		if err != nil {
-			return err
-		}
-		for rs.Next() {
-			var at int64
-			if err := rs.Scan(&at); err != nil {
-				_ = rs.Close()
-				return err
-			}
-			took = append(took, time.UnixMilli(at).Sub(k.at))
-		}
-		if err := rs.Close(); err != nil {
-			return err
-		}
-	}
-	r.Recoveries, r.RecoveryP50, r.RecoveryP99 = len(took), quantile(took, 0.5), quantile(took, 0.99)
-	return nil
-}
-
 // quantile is in seconds; 0 for no values.
 func quantile(values []time.Duration, q float64) float64 {
 	if len(values) == 0 {
@@ -417,6 +395,11 @@ func (r *record) print(w *os.File) {
 	fmt.Fprintf(w, "seed %d, %.0f s, %d documents, %d tasks, %d claims, %d lost leases, %d tasks lost three times, %d searches\n",
 		r.Seed, r.DurationS, r.Documents, r.Tasks, r.Claims, r.Lost, r.Spent, r.Searches)
 	fmt.Fprintf(w, "recovery of a killed executor's tasks: %d, p50 %.1f s, p99 %.1f s (lease %s, worker timeout %s)\n", r.Recoveries, r.RecoveryP50, r.RecoveryP99, lease, workerTimeout)
+	fmt.Fprintf(w, "  until noticed p50 %.1f s, p99 %.1f s; mean seconds in", r.NoticedP50, r.NoticedP99)
+	for _, part := range []string{partNoticed, partBackoff, partUnfed, partQueued} {
+		fmt.Fprintf(w, " %s %.1f", part, r.RecoveryIn[part])
+	}
+	fmt.Fprintln(w)
 	fmt.Fprintf(w, "cancel of running work, no faults: %d, p50 %.2f s, p99 %.2f s\n", r.Cancels, r.CancelP50, r.CancelP99)
 	fmt.Fprintf(w, "violations: %d\n", len(r.Violations))
 	for _, v := range r.Violations {

@@ -15,6 +15,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -44,8 +45,28 @@ const maxDefaultUpload = 5 << 30
 // maxNameRunes bounds a document's name: what the store takes.
 const maxNameRunes = 500
 
+// Origin says which request asked for something.
+type Origin struct {
+	Trace string // W3C traceparent for the tasks, "" for none
+	// Key, of an idempotent request, makes the ids of what it creates: when it
+	// is repeated after nobody knows what, it finds or finishes what its first
+	// try began. "" mints new ids.
+	Key   string
+	Since time.Time // of the first try
+}
+
+// ID names the n-th thing of a kind that the request creates.
+func (o Origin) ID(tenantID, kind string, n int) string {
+	if o.Key == "" {
+		return sheaf.NewID()
+	}
+	return sheaf.DerivedID(o.Since, n, tenantID, o.Key, kind, strconv.Itoa(n))
+}
+
 // Upload is one file on its way in.
 type Upload struct {
+	Origin    Origin
+	N         int    // of the file within its request
 	ID        string // of the document; "" mints one
 	Name      string
 	MediaType string // "" sniffs
@@ -77,7 +98,7 @@ func (s *Service) Stage(ctx context.Context, dataset *sheaf.Dataset, u Upload) (
 		return nil, tooLarge(limit)
 	}
 	doc := sheaf.Document{
-		ID: cmp.Or(u.ID, sheaf.NewID()), TenantID: dataset.TenantID, DatasetID: dataset.ID,
+		ID: cmp.Or(u.ID, u.Origin.ID(dataset.TenantID, "document", u.N)), TenantID: dataset.TenantID, DatasetID: dataset.ID,
 		Name: CleanName(u.Name), Metadata: u.Metadata, Lane: cmp.Or(u.Lane, sheaf.LaneNormal),
 		ParseConfig: u.Config.Merge(dataset.ParseConfig),
 	}
@@ -149,8 +170,8 @@ type Submission struct {
 // Submit makes documents of staged files: rows, a job, and a plan task each,
 // in one transaction. A document whose id exists gets the new bytes as a new
 // generation; identical bytes under another id are marked as a duplicate.
-func (s *Service) Submit(ctx context.Context, dataset *sheaf.Dataset, staged []*Staged, trace string) (*Submission, error) {
-	job := sheaf.Job{ID: sheaf.NewID(), TenantID: dataset.TenantID, DatasetID: dataset.ID, Kind: sheaf.JobIngest, Paused: dataset.Paused}
+func (s *Service) Submit(ctx context.Context, dataset *sheaf.Dataset, staged []*Staged, from Origin) (*Submission, error) {
+	job := sheaf.Job{ID: from.ID(dataset.TenantID, "job", 0), TenantID: dataset.TenantID, DatasetID: dataset.ID, Kind: sheaf.JobIngest, Paused: dataset.Paused}
 	job.Statistics.Scanned = len(staged)
 	docs := make([]sheaf.NewDocument, len(staged))
 	seen := map[string]string{}
@@ -166,7 +187,7 @@ func (s *Service) Submit(ctx context.Context, dataset *sheaf.Dataset, staged []*
 		seen[d.SHA256] = cmp.Or(seen[d.SHA256], d.ID)
 		docs[i] = sheaf.NewDocument{Document: d, Plan: planTask(sheaf.PlanPayload{})}
 	}
-	replaced, err := s.Catalog.CreateDocuments(ctx, job, docs, trace)
+	replaced, err := s.Catalog.CreateDocuments(ctx, job, docs, from.Trace)
 	if err != nil {
 		if !errors.Is(err, sheaf.ErrUnavailable) { // after an ambiguous commit the bytes may be in use
 			s.Discard(ctx, staged...)
@@ -175,22 +196,24 @@ func (s *Service) Submit(ctx context.Context, dataset *sheaf.Dataset, staged []*
 	}
 	s.Log.InfoContext(ctx, "submitted", "job", job.ID, "tenant", job.TenantID, "documents", len(docs), "replaced", len(replaced))
 	s.wake(ctx)
-	return s.submission(ctx, job, docs)
+	return s.submission(ctx, job, staged)
 }
 
-func (s *Service) submission(ctx context.Context, job sheaf.Job, docs []sheaf.NewDocument) (*Submission, error) {
+// submission reads what was made of staged files. Bytes that an earlier try of
+// the same request has stored already are not kept twice.
+func (s *Service) submission(ctx context.Context, job sheaf.Job, staged []*Staged) (*Submission, error) {
 	out := &Submission{}
 	var err error
 	if out.Job, err = s.Job(ctx, job.TenantID, job.ID); err != nil {
 		return nil, err
 	}
-	for i := range docs {
-		if i == 1000 {
-			break // the job lists the rest
-		}
-		d, err := s.Catalog.Document(ctx, job.TenantID, docs[i].Document.ID)
+	for _, st := range staged {
+		d, err := s.Catalog.Document(ctx, job.TenantID, st.Document.ID)
 		if err != nil {
 			return nil, err
+		}
+		if d.BlobKey != st.Document.BlobKey {
+			s.Discard(ctx, st)
 		}
 		out.Documents = append(out.Documents, *d)
 	}
@@ -218,7 +241,8 @@ func (s *Service) duplicate(ctx context.Context, d *sheaf.Document, seen map[str
 type ReparseRequest struct {
 	Filter sheaf.DocumentFilter
 	Config *sheaf.ParseConfig // fields set here win over the document's; nil changes nothing
-	Fresh  bool               // use no stored result
+	From   Origin
+	Fresh  bool // use no stored result
 }
 
 // maxReparse bounds one batch; the caller pages through more.
@@ -226,13 +250,13 @@ const maxReparse = 100_000
 
 // Reparse starts a new generation of every document that the filter selects.
 // What search sees changes only when a new generation has succeeded.
-func (s *Service) Reparse(ctx context.Context, dataset *sheaf.Dataset, r ReparseRequest, trace string) (*sheaf.Job, error) {
+func (s *Service) Reparse(ctx context.Context, dataset *sheaf.Dataset, r ReparseRequest) (*sheaf.Job, error) {
 	docs, err := s.selectDocuments(ctx, dataset, r.Filter)
 	if err != nil {
 		return nil, err
 	}
-	job := sheaf.Job{ID: sheaf.NewID(), TenantID: dataset.TenantID, DatasetID: dataset.ID, Kind: sheaf.JobReparse, Paused: dataset.Paused}
-	return s.again(ctx, job, docs, trace, func(d *sheaf.Document) (sheaf.ParseConfig, sheaf.PlanPayload, bool) {
+	job := sheaf.Job{ID: r.From.ID(dataset.TenantID, "job", 0), TenantID: dataset.TenantID, DatasetID: dataset.ID, Kind: sheaf.JobReparse, Paused: dataset.Paused}
+	return s.again(ctx, job, docs, r.From, func(d *sheaf.Document) (sheaf.ParseConfig, sheaf.PlanPayload, bool) {
 		config := d.ParseConfig
 		if r.Config != nil {
 			config = r.Config.Merge(config)
@@ -251,7 +275,7 @@ const (
 
 // Retry runs again what failed in the documents of a job. With scope failed a
 // document that has readable units keeps them and only the others are read.
-func (s *Service) Retry(ctx context.Context, tenantID, jobID string, scope RetryScope, trace string) (*sheaf.Job, error) {
+func (s *Service) Retry(ctx context.Context, tenantID, jobID string, scope RetryScope, from Origin) (*sheaf.Job, error) {
 	old, err := s.Catalog.Job(ctx, tenantID, jobID)
 	if err != nil {
 		return nil, err
@@ -269,24 +293,24 @@ func (s *Service) Retry(ctx context.Context, tenantID, jobID string, scope Retry
 		}
 		page.Cursor = next
 	}
-	return s.retry(ctx, tenantID, old.DatasetID, docs, scope, trace)
+	return s.retry(ctx, tenantID, old.DatasetID, docs, scope, from)
 }
 
 // RetryDocuments is Retry for chosen documents of a dataset.
-func (s *Service) RetryDocuments(ctx context.Context, dataset *sheaf.Dataset, f sheaf.DocumentFilter, scope RetryScope, trace string) (*sheaf.Job, error) {
+func (s *Service) RetryDocuments(ctx context.Context, dataset *sheaf.Dataset, f sheaf.DocumentFilter, scope RetryScope, from Origin) (*sheaf.Job, error) {
 	docs, err := s.selectDocuments(ctx, dataset, f)
 	if err != nil {
 		return nil, err
 	}
-	return s.retry(ctx, dataset.TenantID, dataset.ID, docs, scope, trace)
+	return s.retry(ctx, dataset.TenantID, dataset.ID, docs, scope, from)
 }
 
-func (s *Service) retry(ctx context.Context, tenantID, datasetID string, docs []sheaf.Document, scope RetryScope, trace string) (*sheaf.Job, error) {
+func (s *Service) retry(ctx context.Context, tenantID, datasetID string, docs []sheaf.Document, scope RetryScope, from Origin) (*sheaf.Job, error) {
 	if scope != RetryFailed && scope != RetryAll {
 		return nil, fmt.Errorf("%w: scope %q: it is \"failed\" or \"all\"", sheaf.ErrInvalid, scope)
 	}
-	job := sheaf.Job{ID: sheaf.NewID(), TenantID: tenantID, DatasetID: datasetID, Kind: sheaf.JobRetry}
-	return s.again(ctx, job, docs, trace, func(d *sheaf.Document) (sheaf.ParseConfig, sheaf.PlanPayload, bool) {
+	job := sheaf.Job{ID: from.ID(tenantID, "job", 0), TenantID: tenantID, DatasetID: datasetID, Kind: sheaf.JobRetry}
+	return s.again(ctx, job, docs, from, func(d *sheaf.Document) (sheaf.ParseConfig, sheaf.PlanPayload, bool) {
 		if scope == RetryAll {
 			return d.ParseConfig, sheaf.PlanPayload{Fresh: true}, d.State.Terminal()
 		}
@@ -302,7 +326,7 @@ func (s *Service) retry(ctx context.Context, tenantID, datasetID string, docs []
 }
 
 // again starts a new generation of the documents that decide accepts.
-func (s *Service) again(ctx context.Context, job sheaf.Job, docs []sheaf.Document, trace string, decide func(*sheaf.Document) (sheaf.ParseConfig, sheaf.PlanPayload, bool)) (*sheaf.Job, error) {
+func (s *Service) again(ctx context.Context, job sheaf.Job, docs []sheaf.Document, from Origin, decide func(*sheaf.Document) (sheaf.ParseConfig, sheaf.PlanPayload, bool)) (*sheaf.Job, error) {
 	job.Statistics.Scanned = len(docs)
 	var again []sheaf.ReparseDocument
 	for i := range docs {
@@ -316,10 +340,17 @@ func (s *Service) again(ctx context.Context, job sheaf.Job, docs []sheaf.Documen
 		again = append(again, sheaf.ReparseDocument{DocumentID: docs[i].ID, ParseConfig: config, Plan: planTask(payload)})
 	}
 	job.Statistics.Skipped = len(docs) - len(again)
+	if len(again) == 0 && from.Key != "" {
+		// An earlier try may have begun them all: they are not what the filter
+		// selects any more.
+		if begun, err := s.Job(ctx, job.TenantID, job.ID); !errors.Is(err, sheaf.ErrNotFound) {
+			return begun, err
+		}
+	}
 	if len(again) == 0 {
 		return nil, fmt.Errorf("%w: no document matches that could be run again; check the filter and the documents' states", sheaf.ErrInvalid)
 	}
-	if err := s.Catalog.Reparse(ctx, job, again, trace); err != nil {
+	if err := s.Catalog.Reparse(ctx, job, again, from.Trace); err != nil {
 		return nil, err
 	}
 	s.Log.InfoContext(ctx, "submitted", "job", job.ID, "tenant", job.TenantID, "kind", job.Kind, "documents", len(again))

@@ -127,6 +127,19 @@ func (s *Store) insertJob(tx *gorm.DB, job sheaf.Job, datasetPaused bool) error 
 		[][]any{{job.ID, job.TenantID, job.DatasetID, string(job.Kind), flag(job.Paused && !datasetPaused), encode(job.Statistics), raw(s.now())}}, s.d.noop("id"))
 }
 
+// begunBy reports whether the job has begun a generation of any document, and
+// the documents that had an older one.
+func (s *Store) begunBy(tx *gorm.DB, job sheaf.Job) (begun bool, replaced []string, err error) {
+	var rows []generationRow
+	err = tx.Raw("SELECT doc_id, gen FROM generations WHERE job_id=? AND tenant_id=? ORDER BY doc_id", job.ID, job.TenantID).Scan(&rows).Error
+	for _, r := range rows {
+		if r.Gen > 1 {
+			replaced = append(replaced, r.DocID)
+		}
+	}
+	return len(rows) > 0, replaced, err
+}
+
 // begin writes what starts the newest generation of each document: its row,
 // its plan, its event and its mark. docs hold the new gen, job and lane;
 // plans[i] belongs to docs[i]. It is insertTasks for many documents at once.
@@ -203,7 +216,10 @@ func (s *Store) CreateDocuments(ctx context.Context, job sheaf.Job, docs []sheaf
 		}
 	}
 	err = s.tx(ctx, func(tx *gorm.DB) error {
-		replaced = nil
+		begun, again, err := s.begunBy(tx, job)
+		if replaced = again; err != nil || begun {
+			return err
+		}
 		var there []documentRow
 		for batch := range chunks(ids) {
 			var rows []documentRow
@@ -213,24 +229,13 @@ func (s *Store) CreateDocuments(ctx context.Context, job sheaf.Job, docs []sheaf
 			there = append(there, rows...)
 		}
 		old := make(map[string]*documentRow, len(there))
-		repeated := 0
 		for i := range there {
 			d := &there[i]
 			if d.TenantID != job.TenantID || d.DatasetID != job.DatasetID || d.DeletedAt != 0 {
 				return fmt.Errorf("%w: document id %s is taken, or was and is being removed; choose another id", sheaf.ErrConflict, d.ID)
 			}
 			old[d.ID] = d
-			if d.JobID == job.ID {
-				repeated++
-				if d.Gen > 1 {
-					replaced = append(replaced, d.ID)
-				}
-			}
 		}
-		if repeated == len(given) {
-			return nil
-		}
-		replaced = nil
 		if err := s.checkQuota(tx, job.TenantID, given, old); err != nil {
 			return err
 		}
@@ -242,6 +247,11 @@ func (s *Store) CreateDocuments(ctx context.Context, job sheaf.Job, docs []sheaf
 			return notFound("dataset", job.DatasetID)
 		}
 		if err := s.insertJob(tx, job, datasetPaused[0] != 0); err != nil {
+			return err
+		}
+		// The insert waits for another transaction that writes the same job.
+		begun, again, err = s.begunBy(tx, job)
+		if replaced = again; err != nil || begun {
 			return err
 		}
 
@@ -261,9 +271,6 @@ func (s *Store) CreateDocuments(ctx context.Context, job sheaf.Job, docs []sheaf
 			}
 			r := documentRow{ID: d.ID, TenantID: job.TenantID, DatasetID: job.DatasetID, JobID: job.ID, Gen: 1, Lane: int(lane), ParseConfig: encode(d.ParseConfig)}
 			if o := old[d.ID]; o != nil {
-				if o.JobID == job.ID {
-					continue
-				}
 				r.Gen = o.Gen + 1
 				replaced = append(replaced, d.ID)
 				if err := s.replaceBytes(tx, o, r, d, encode(metadata)); err != nil {
@@ -407,7 +414,11 @@ func (s *Store) Reparse(ctx context.Context, job sheaf.Job, docs []sheaf.Reparse
 				return err
 			}
 			n = len(rows)
-			rows = slices.DeleteFunc(rows, func(d documentRow) bool { return d.JobID == job.ID })
+			var had []string // documents that the same call, made before, has begun
+			if err := tx.Raw("SELECT doc_id FROM generations WHERE job_id=? AND doc_id IN ?", job.ID, batch).Scan(&had).Error; err != nil {
+				return err
+			}
+			rows = slices.DeleteFunc(rows, func(d documentRow) bool { return slices.Contains(had, d.ID) })
 			if len(rows) == 0 {
 				return nil
 			}

@@ -2,9 +2,9 @@ package taskstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"gorm.io/gorm"
@@ -373,51 +373,76 @@ func (s *Store) DeleteDataset(ctx context.Context, tenantID, id string) (sheaf.D
 }
 
 // Idempotent implements sheaf.JobCatalog. Keys are remembered for a day.
-func (s *Store) Idempotent(ctx context.Context, tenantID, key, requestHash string) (begun bool, answer []byte, err error) {
-	if err := checkTexts("the idempotency key", key, 128, "the request's hash", requestHash, 128); err != nil {
-		return false, nil, err
+func (s *Store) Idempotent(ctx context.Context, r sheaf.KeyedRequest, lease time.Duration) (sheaf.KeyedState, error) {
+	var state sheaf.KeyedState
+	if err := checkTexts("the idempotency key", r.Key, 128, "the request's hash", r.Hash, 128, "the holder", r.Holder, 64); err != nil {
+		return state, err
 	}
-	w := s.w.WithContext(ctx)
-	for range 3 {
-		if err := w.Exec(s.sql("DELETE FROM idempotency WHERE tenant_id=? AND k=? AND created_at<@now-86400000"), tenantID, key).Error; err != nil {
-			return false, nil, translate(err)
+	err := s.tx(ctx, func(tx *gorm.DB) error {
+		state = sheaf.KeyedState{}
+		if err := tx.Exec(s.sql("DELETE FROM idempotency WHERE tenant_id=? AND k=? AND created_at<@now-86400000"), r.TenantID, r.Key).Error; err != nil {
+			return err
 		}
-		err := insertRows(w, "idempotency", []string{"tenant_id", "k", "request_hash", "created_at"}, [][]any{{tenantID, key, requestHash, raw(s.now())}}, "")
-		if err == nil {
-			return true, nil, nil
+		until := fmt.Sprintf("%s+%d", s.now(), lease.Milliseconds())
+		// Nothing happens where the row is there; else it waits for whoever is writing it.
+		if err := insertRows(tx, "idempotency", []string{"tenant_id", "k", "request_hash", "created_at", "holder", "lease_until"},
+			[][]any{{r.TenantID, r.Key, r.Hash, raw(s.now()), r.Holder, raw(until)}}, s.d.noop("k")); err != nil {
+			return err
 		}
-		if err = translate(err); !errors.Is(err, sheaf.ErrConflict) {
-			return false, nil, err
+		if err := tx.Exec("UPDATE idempotency SET holder=?, lease_until="+until+" WHERE tenant_id=? AND k=? AND request_hash=? AND answer='' AND lease_until<="+s.now(),
+			r.Holder, r.TenantID, r.Key, r.Hash).Error; err != nil {
+			return err
 		}
 		var rows []idempotencyRow
-		if err := w.Raw("SELECT * FROM idempotency WHERE tenant_id=? AND k=?", tenantID, key).Scan(&rows).Error; err != nil {
-			return false, nil, translate(err)
+		if err := tx.Raw("SELECT * FROM idempotency WHERE tenant_id=? AND k=?", r.TenantID, r.Key).Scan(&rows).Error; err != nil {
+			return err
 		}
-		switch {
-		case len(rows) == 0: // dropped since the insert met it
-			continue
-		case rows[0].RequestHash != requestHash:
-			return false, nil, fmt.Errorf("%w: idempotency key %q was used with another request; use a new key", sheaf.ErrConflict, key)
-		case rows[0].Answer == "":
-			return false, nil, nil
+		if len(rows) != 1 {
+			return fmt.Errorf("%w: idempotency key %q expired this moment; send the request again", sheaf.ErrUnavailable, r.Key)
 		}
-		return false, []byte(rows[0].Answer), nil
+		k := rows[0]
+		if k.RequestHash != r.Hash {
+			return fmt.Errorf("%w: idempotency key %q was used with another request; use a new key", sheaf.ErrConflict, r.Key)
+		}
+		state.Since, state.Held = toTime(k.CreatedAt), k.Answer == "" && k.Holder == r.Holder
+		if k.Answer != "" {
+			state.Answer = []byte(k.Answer)
+		}
+		return nil
+	})
+	return state, err
+}
+
+// changeHeld changes a key that this try holds.
+func (s *Store) changeHeld(ctx context.Context, r sheaf.KeyedRequest, set string, args ...any) error {
+	res := s.w.WithContext(ctx).Exec(s.sql("UPDATE idempotency SET "+set+" WHERE tenant_id=? AND k=? AND holder=? AND answer=''"),
+		append(args, r.TenantID, r.Key, r.Holder)...)
+	if res.Error != nil {
+		return translate(res.Error)
 	}
-	return false, nil, fmt.Errorf("%w: idempotency key %q is being used and dropped again and again", sheaf.ErrUnavailable, key)
+	if res.RowsAffected != 1 {
+		return fmt.Errorf("%w: idempotency key %q is not held by this request", sheaf.ErrStale, r.Key)
+	}
+	return nil
+}
+
+// RenewIdempotent implements sheaf.JobCatalog.
+func (s *Store) RenewIdempotent(ctx context.Context, r sheaf.KeyedRequest, lease time.Duration) error {
+	return s.changeHeld(ctx, r, "lease_until=@now+?", lease.Milliseconds())
 }
 
 // FinishIdempotent implements sheaf.JobCatalog. The answer is text.
-func (s *Store) FinishIdempotent(ctx context.Context, tenantID, key string, answer []byte) error {
+func (s *Store) FinishIdempotent(ctx context.Context, r sheaf.KeyedRequest, answer []byte) error {
 	if len(answer) == 0 || len(answer) > 8<<20 {
 		return fmt.Errorf("%w: an answer to be repeated has 1 byte to 8 MB, this one %d bytes", sheaf.ErrInvalid, len(answer))
 	}
 	if err := checkText("the answer", string(answer), 8<<20); err != nil {
 		return err
 	}
-	return changed(s.w.WithContext(ctx).Exec("UPDATE idempotency SET answer=? WHERE tenant_id=? AND k=?", string(answer), tenantID, key), "idempotency key", key)
+	return s.changeHeld(ctx, r, "answer=?", string(answer))
 }
 
-// DropIdempotent implements sheaf.JobCatalog.
-func (s *Store) DropIdempotent(ctx context.Context, tenantID, key string) error {
-	return translate(s.w.WithContext(ctx).Exec("DELETE FROM idempotency WHERE tenant_id=? AND k=? AND answer=''", tenantID, key).Error)
+// LeaveIdempotent implements sheaf.JobCatalog.
+func (s *Store) LeaveIdempotent(ctx context.Context, r sheaf.KeyedRequest) error {
+	return s.changeHeld(ctx, r, "lease_until=0")
 }

@@ -320,6 +320,8 @@ type idempotencyRow struct {
 	RequestHash string
 	Answer      string
 	CreatedAt   int64 `gorm:"autoCreateTime:false"`
+	Holder      string
+	LeaseUntil  int64
 }
 
 func (idempotencyRow) TableName() string { return "idempotency" }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -187,7 +188,13 @@ func (s *Server) datasetRoutes() {
 		if err := ingest.CheckConfig(in.Body.ParseConfig); err != nil {
 			return nil, err
 		}
-		d, err := s.cfg.Catalog.CreateDataset(ctx, sheaf.Dataset{ID: sheaf.NewID(), TenantID: tenantOf(ctx), Name: in.Body.Name, ParseConfig: in.Body.ParseConfig})
+		id := s.origin(ctx, "").ID(tenantOf(ctx), "dataset", 0)
+		d, err := s.cfg.Catalog.CreateDataset(ctx, sheaf.Dataset{ID: id, TenantID: tenantOf(ctx), Name: in.Body.Name, ParseConfig: in.Body.ParseConfig})
+		if errors.Is(err, sheaf.ErrConflict) {
+			if begun, lookErr := s.cfg.Catalog.Dataset(ctx, tenantOf(ctx), id); lookErr == nil {
+				d, err = begun, nil // by an earlier try of this request
+			}
+		}
 		return &output[*sheaf.Dataset]{d}, err
 	})
 	handle(s, get("/v1/datasets", "List datasets"), func(ctx context.Context, in *ListInput) (*output[List[sheaf.Dataset]], error) {
@@ -372,12 +379,12 @@ func (s *Server) documentRoutes() {
 		if err != nil {
 			return nil, err
 		}
-		r := ingest.ReparseRequest{Filter: in.Body.filter(), Config: in.Body.ParseConfig, Fresh: in.Body.Fresh}
+		r := ingest.ReparseRequest{Filter: in.Body.filter(), Config: in.Body.ParseConfig, Fresh: in.Body.Fresh, From: s.origin(ctx, in.Traceparent)}
 		if in.DryRun || in.Body.DryRun {
 			plans, err := s.cfg.Ingest.DryRunReparse(ctx, ds, r)
 			return &accepted[BatchAnswer]{Body: BatchAnswer{Plans: plans}}, err
 		}
-		job, err := s.cfg.Ingest.Reparse(ctx, ds, r, s.taskTrace(ctx, in.Traceparent))
+		job, err := s.cfg.Ingest.Reparse(ctx, ds, r)
 		return acceptedJob(job), err
 	})
 	retry := post("/v1/datasets/{ds}/documents:retry", "Run again what failed")
@@ -391,7 +398,7 @@ func (s *Server) documentRoutes() {
 		if in.Body.Scope != "" {
 			scope = ingest.RetryScope(in.Body.Scope)
 		}
-		job, err := s.cfg.Ingest.RetryDocuments(ctx, ds, in.Body.filter(), scope, s.taskTrace(ctx, in.Traceparent))
+		job, err := s.cfg.Ingest.RetryDocuments(ctx, ds, in.Body.filter(), scope, s.origin(ctx, in.Traceparent))
 		return acceptedJob(job), err
 	})
 	handle(s, post("/v1/datasets/{ds}/documents:cancel", "Stop the newest generation of documents"), func(ctx context.Context, in *batchIn) (*output[sheaf.CancelReceipt], error) {
@@ -585,7 +592,7 @@ func (s *Server) jobRoutes() {
 	retry := post("/v1/jobs/{job}:retry", "Run again what failed in a job")
 	retry.DefaultStatus = http.StatusAccepted
 	handle(s, retry, func(ctx context.Context, in *retryIn) (*accepted[BatchAnswer], error) {
-		job, err := s.cfg.Ingest.Retry(ctx, tenantOf(ctx), in.Job, ingest.RetryScope(in.Body.Scope), s.taskTrace(ctx, in.Traceparent))
+		job, err := s.cfg.Ingest.Retry(ctx, tenantOf(ctx), in.Job, ingest.RetryScope(in.Body.Scope), s.origin(ctx, in.Traceparent))
 		return acceptedJob(job), err
 	})
 }

@@ -4,7 +4,6 @@
 package api
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -204,6 +203,7 @@ const (
 	requestIDKey contextKey = iota
 	principalKey
 	callerKey
+	keyedKey
 )
 
 // principal is who asks. It can only be put into a context by this package.
@@ -418,106 +418,6 @@ func sameOrigin(r *http.Request) error {
 	return nil
 }
 
-// maxReplay bounds an answer that is kept for a repeated Idempotency-Key.
-const maxReplay = 1 << 20
-
-// kept is an answer as it is stored.
-type kept struct {
-	Status int         `json:"status"`
-	Header http.Header `json:"header"`
-	Body   []byte      `json:"body"`
-}
-
-// idempotent answers a repeated POST or PUT with the first one's answer.
-func (s *Server) idempotent(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		key := r.Header.Get("Idempotency-Key")
-		if key == "" || r.Method != http.MethodPost && r.Method != http.MethodPut || !strings.HasPrefix(r.URL.Path, "/v1/") {
-			next.ServeHTTP(w, r)
-			return
-		}
-		if len(key) > 128 {
-			s.writeProblem(w, r, newProblem(400, "", "Idempotency-Key is longer than 128 characters"))
-			return
-		}
-		tenant := tenantOf(r.Context())
-		media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";") // the boundary differs each time
-		sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %s %d", r.Method, r.URL.RequestURI(), media, r.ContentLength))
-		begun, answer, err := s.cfg.Catalog.Idempotent(r.Context(), tenant, key, hex.EncodeToString(sum[:]))
-		switch {
-		case errors.Is(err, sheaf.ErrConflict):
-			s.writeProblem(w, r, newProblem(422, "idempotency_key_reused", "this Idempotency-Key was used with another request; use a new one"))
-			return
-		case err != nil:
-			s.writeProblem(w, r, err)
-			return
-		case !begun && answer == nil:
-			w.Header().Set("Retry-After", "1")
-			s.writeProblem(w, r, newProblem(409, "in_progress", "the first request with this Idempotency-Key is still at work; ask again"))
-			return
-		case !begun:
-			var k kept
-			if err := json.Unmarshal(answer, &k); err != nil {
-				s.writeProblem(w, r, err)
-				return
-			}
-			for name, vs := range k.Header {
-				w.Header()[name] = vs
-			}
-			w.Header().Set("Idempotent-Replayed", "true")
-			w.WriteHeader(k.Status)
-			_, _ = w.Write(k.Body)
-			return
-		}
-		rec := &keeper{ResponseWriter: w, status: 200}
-		done := false
-		defer func() {
-			// The client may be gone: the record must be closed all the same.
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), 10*time.Second)
-			defer cancel()
-			if !done || rec.status >= 500 || rec.status == 429 || rec.body.Len() > maxReplay {
-				if err := s.cfg.Catalog.DropIdempotent(ctx, tenant, key); err != nil {
-					s.log.WarnContext(ctx, "an idempotency key stays closed until it expires", "error", err)
-				}
-				return
-			}
-			h := http.Header{}
-			for _, name := range []string{"Content-Type", "Location"} {
-				if v := w.Header().Get(name); v != "" {
-					h.Set(name, v)
-				}
-			}
-			b, _ := json.Marshal(kept{Status: rec.status, Header: h, Body: rec.body.Bytes()})
-			if err := s.cfg.Catalog.FinishIdempotent(ctx, tenant, key, b); err != nil {
-				s.log.WarnContext(ctx, "an answer could not be kept for its idempotency key", "error", err)
-			}
-		}()
-		next.ServeHTTP(rec, r)
-		done = true
-	})
-}
-
-// keeper copies an answer while it is sent.
-type keeper struct {
-	http.ResponseWriter
-	status int
-	body   bytes.Buffer
-}
-
-func (k *keeper) WriteHeader(n int) {
-	k.status = n
-	k.ResponseWriter.WriteHeader(n)
-}
-
-func (k *keeper) Write(b []byte) (int, error) {
-	if k.body.Len() <= maxReplay {
-		k.body.Write(b)
-	}
-	return k.ResponseWriter.Write(b)
-}
-
-func (k *keeper) Unwrap() http.ResponseWriter { return k.ResponseWriter }
-
 var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
 
 // traceOf is a W3C trace context if it is a valid one, else "".
@@ -526,6 +426,12 @@ func traceOf(h string) string {
 		return h
 	}
 	return ""
+}
+
+// origin names this request to what it creates.
+func (s *Server) origin(ctx context.Context, traceHeader string) ingest.Origin {
+	k, _ := ctx.Value(keyedKey).(keyed)
+	return ingest.Origin{Trace: s.taskTrace(ctx, traceHeader), Key: k.key, Since: k.since}
 }
 
 // taskTrace is the trace that tasks of this request continue: this server's

@@ -98,7 +98,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request, id string) {
 	}
 	var done *ingest.Submission
 	err = s.stage(ctx, "submit", func(ctx context.Context) error {
-		done, err = s.cfg.Ingest.Submit(ctx, ds, staged, s.taskTrace(ctx, r.Header.Get("traceparent")))
+		done, err = s.cfg.Ingest.Submit(ctx, ds, staged, s.origin(ctx, r.Header.Get("traceparent")))
 		return err
 	})
 	if err != nil {
@@ -136,7 +136,7 @@ func (s *Server) stageFiles(r *http.Request, ds *sheaf.Dataset, id string) ([]*i
 		return nil, nil, newProblem(400, "", "the Content-Type header cannot be read")
 	}
 	q := r.URL.Query()
-	u := ingest.Upload{ID: id, Name: q.Get("name"), Size: r.ContentLength, Lane: sheaf.Lane(atoi(q.Get("lane")))}
+	u := ingest.Upload{Origin: s.origin(r.Context(), ""), ID: id, Name: q.Get("name"), Size: r.ContentLength, Lane: sheaf.Lane(atoi(q.Get("lane")))}
 	if c := q.Get("parser_config"); c != "" {
 		if err := decodeField("parser_config", []byte(c), &u.Config); err != nil {
 			return nil, nil, err
@@ -191,7 +191,7 @@ func (s *Server) stageParts(r *http.Request, ds *sheaf.Dataset, boundary string,
 			return staged, rejected, newProblem(413, "too_many_files", fmt.Sprintf("a request may carry %d files; send the rest in another", maxFiles))
 		}
 		one := u
-		one.Name, one.Body, one.MediaType = name, part, part.Header.Get("Content-Type")
+		one.N, one.Name, one.Body, one.MediaType = files, name, part, part.Header.Get("Content-Type")
 		if len(staged) > 0 {
 			one.ID = "" // a chosen id names one document
 		}

@@ -30,6 +30,7 @@ func RunCatalog(t *testing.T, open func(testing.TB) *taskstore.Store) {
 		{"TenantsAndKeys", testTenants},
 		{"Datasets", testDatasets},
 		{"CreateIsIdempotentAndReplaces", testCreate},
+		{"CreateBesideItself", testCreateBesideItself},
 		{"Quota", testQuota},
 		{"ReparseSupersedesAndKeepsTheLive", testReparse},
 		{"Cancel", testCancel},
@@ -361,6 +362,9 @@ func testCreate(t *testing.T, b *bench) {
 		b.ok(err)
 		b.same("replaced", replaced, []string{id})
 	}
+	// The first call once more, after others: what it began is over and done.
+	_, err = b.CreateDocuments(b.ctx, job, docs, "")
+	b.ok(err)
 	d = b.doc(id)
 	b.same("replaced document", []any{d.Generation, d.State, d.Size, d.SHA256, d.JobID, d.Units}, []any{2, sheaf.DocQueued, int64(7), strings.Repeat("f", 64), next.ID, 0})
 	old := b.tasks(id, 1)
@@ -373,6 +377,38 @@ func testCreate(t *testing.T, b *bench) {
 	gens, err := b.Generations(b.ctx, b.tenant, id)
 	b.ok(err)
 	b.same("generations", []any{len(gens), gens[0].Generation, gens[0].State, gens[1].State}, []any{2, 2, sheaf.DocQueued, sheaf.DocCanceled})
+}
+
+// A call and its repetition may run beside each other, when the process of the
+// first one was held up.
+func testCreateBesideItself(t *testing.T, b *bench) {
+	job, docs := b.newJob(sheaf.JobIngest), []sheaf.NewDocument{b.newDocument("a"), b.newDocument("b")}
+	var wg sync.WaitGroup
+	for range 6 {
+		wg.Go(func() {
+			if _, err := b.CreateDocuments(b.ctx, job, docs, ""); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, d := range docs {
+		b.same("generation", b.doc(d.Document.ID).Generation, 1)
+		b.same("tasks", len(b.tasks(d.Document.ID, 0)), 1)
+	}
+	reparse := b.newJob(sheaf.JobReparse)
+	for range 4 {
+		wg.Go(func() {
+			again := []sheaf.ReparseDocument{{DocumentID: docs[0].Document.ID, Plan: planTask()}, {DocumentID: docs[1].Document.ID, Plan: planTask()}}
+			if err := b.Reparse(b.ctx, reparse, again, ""); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	b.ok(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []sheaf.ReparseDocument{{DocumentID: docs[0].Document.ID, Plan: planTask()}}, ""))
+	b.ok(b.Reparse(b.ctx, reparse, []sheaf.ReparseDocument{{DocumentID: docs[0].Document.ID, Plan: planTask()}}, ""))
+	b.same("generations", []int{b.doc(docs[0].Document.ID).Generation, b.doc(docs[1].Document.ID).Generation}, []int{3, 2})
 }
 
 func testQuota(t *testing.T, b *bench) {
@@ -742,46 +778,78 @@ func testRemaining(t *testing.T, b *bench) {
 }
 
 func testIdempotency(t *testing.T, b *bench) {
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	begun := 0
-	for range 6 {
-		wg.Go(func() {
-			ok, answer, err := b.Idempotent(b.ctx, b.tenant, "k", "h")
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil || answer != nil {
-				t.Errorf("answer %q, %v", answer, err)
-			}
-			if ok {
-				begun++
-			}
-		})
+	const lease = 10 * time.Second
+	try := func(key string) sheaf.KeyedRequest {
+		return sheaf.KeyedRequest{TenantID: b.tenant, Key: key, Hash: "h", Holder: sheaf.NewID()}
 	}
-	wg.Wait()
-	b.same("begun", begun, 1)
-	_, _, err := b.Idempotent(b.ctx, b.tenant, "k", "other")
-	b.is(err, sheaf.ErrConflict)
-	b.ok(b.FinishIdempotent(b.ctx, b.tenant, "k", []byte(`{"a":"ü"}`)))
-	b.ok(b.DropIdempotent(b.ctx, b.tenant, "k")) // an answer stays
-	ok, answer, err := b.Idempotent(b.ctx, b.tenant, "k", "h")
-	b.ok(err)
-	b.same("stored", []any{ok, string(answer)}, []any{false, `{"a":"ü"}`})
-	ok, _, err = b.Idempotent(b.ctx, "another", "k", "h")
-	b.ok(err)
-	b.same("of another tenant", ok, true)
-	for range 2 {
-		ok, _, err = b.Idempotent(b.ctx, b.tenant, "failed", "h")
+	begin := func(r sheaf.KeyedRequest) sheaf.KeyedState {
+		b.t.Helper()
+		k, err := b.Idempotent(b.ctx, r, lease)
 		b.ok(err)
-		b.same("after a drop", ok, true)
-		b.ok(b.DropIdempotent(b.ctx, b.tenant, "failed"))
+		return k
 	}
-	_, _, err = b.Idempotent(b.ctx, b.tenant, strings.Repeat("k", 129), "h")
+	// race lets six tries ask for one key and returns the only one that gets it.
+	race := func(key string) (holder sheaf.KeyedRequest, since time.Time) {
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		held := 0
+		for range 6 {
+			wg.Go(func() {
+				r := try(key)
+				k, err := b.Idempotent(b.ctx, r, lease)
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil || k.Answer != nil {
+					t.Errorf("answer %q, %v", k.Answer, err)
+				}
+				if k.Held {
+					held++
+					holder, since = r, k.Since
+				}
+			})
+		}
+		wg.Wait()
+		b.same("holders", held, 1)
+		return holder, since
+	}
+	first, since := race("k")
+	b.same("the holder asks again", begin(first).Held, true)
+	other := try("k")
+	other.Hash = "other"
+	_, err := b.Idempotent(b.ctx, other, lease)
+	b.is(err, sheaf.ErrConflict)
+
+	// A holder that falls silent loses the key, once, and one that renews does not.
+	b.AdvanceClock(lease - time.Second)
+	b.ok(b.RenewIdempotent(b.ctx, first, lease))
+	b.AdvanceClock(lease - time.Second)
+	b.same("while it renews", begin(try("k")).Held, false)
+	b.AdvanceClock(2 * time.Second)
+	second, again := race("k")
+	b.same("the first use", again, since)
+	b.is(b.RenewIdempotent(b.ctx, first, lease), sheaf.ErrStale)
+	b.is(b.FinishIdempotent(b.ctx, first, []byte("{}")), sheaf.ErrStale)
+	b.is(b.LeaveIdempotent(b.ctx, first), sheaf.ErrStale)
+	b.same("a late leave takes it from nobody", begin(try("k")).Held, false)
+
+	b.ok(b.FinishIdempotent(b.ctx, second, []byte(`{"a":"ü"}`)))
+	b.is(b.LeaveIdempotent(b.ctx, second), sheaf.ErrStale) // an answer stays
+	b.AdvanceClock(time.Hour)
+	k := begin(try("k"))
+	b.same("stored", []any{k.Held, string(k.Answer)}, []any{false, `{"a":"ü"}`})
+	foreign := try("k")
+	foreign.TenantID = "another"
+	b.same("of another tenant", begin(foreign).Held, true)
+
+	left := try("left")
+	b.same("new", begin(left).Held, true)
+	b.ok(b.LeaveIdempotent(b.ctx, left))
+	race("left")
+	_, err = b.Idempotent(b.ctx, try(strings.Repeat("k", 129)), lease)
 	b.is(err, sheaf.ErrInvalid)
 	b.AdvanceClock(25 * time.Hour)
-	ok, _, err = b.Idempotent(b.ctx, b.tenant, "k", "h")
-	b.ok(err)
-	b.same("a day later", ok, true)
+	k = begin(try("k"))
+	b.same("a day later", []any{k.Held, k.Since.After(since)}, []any{true, true})
 }
 
 func testPages(t *testing.T, b *bench) {
