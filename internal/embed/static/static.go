@@ -189,10 +189,7 @@ func (e *Embedder) Embed(ctx context.Context, texts []string, purpose embed.Purp
 func (e *Embedder) vector(v []float32, text string, s *scratch) {
 	s.ids, s.word = e.tok.tokens(s.ids[:0], s.word, text)
 	for _, id := range s.ids {
-		scale, row := e.scale[id], e.rows[int(id)*e.dim:][:len(v)]
-		for j, q := range row {
-			v[j] += scale * float32(q)
-		}
+		addRow(v, e.rows[int(id)*e.dim:][:len(v)], e.scale[id])
 	}
 	var sum float64
 	for _, x := range v {
@@ -204,5 +201,14 @@ func (e *Embedder) vector(v []float32, text string, s *scratch) {
 	f := 1 / math.Sqrt(sum)
 	for j := range v {
 		v[j] = float32(float64(v[j]) * f)
+	}
+}
+
+// addRowPlain is addRow in plain Go. The conversion keeps the compiler from
+// fusing product and sum, which would round otherwise than the vector unit.
+func addRowPlain(v []float32, row []int8, scale float32) {
+	v = v[:len(row)]
+	for j, q := range row {
+		v[j] += float32(scale * float32(q))
 	}
 }

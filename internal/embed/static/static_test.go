@@ -12,6 +12,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"pgregory.net/rapid"
+
 	"sheaf"
 	"sheaf/internal/embed"
 	"sheaf/internal/embed/embedtest"
@@ -194,6 +196,22 @@ func FuzzTokens(f *testing.F) {
 		}, s)
 		if again, _ := e.tok.tokens(nil, nil, lower); utf8.ValidString(s) && !slices.Equal(ids, again) {
 			t.Fatalf("%v and %v", ids, again)
+		}
+	})
+}
+
+// TestVectorUnitRoundsAsPlainGo: an index may be filled on one kind of machine
+// and searched on another.
+func TestVectorUnitRoundsAsPlainGo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		row := rapid.SliceOfN(rapid.Int8(), 1, 300).Draw(t, "row")
+		at := rapid.SliceOfN(rapid.Float32Range(-1e6, 1e6), len(row), len(row)).Draw(t, "sum")
+		scale := rapid.Float32Range(-1e6, 1e6).Draw(t, "scale")
+		want := slices.Clone(at)
+		addRowPlain(want, row, scale)
+		addRow(at, row, scale)
+		if !slices.Equal(at, want) {
+			t.Fatalf("got %v, want %v", at, want)
 		}
 	})
 }
