@@ -351,6 +351,9 @@ type JobCatalog interface {
 	// Job reads a job with its documents, stages, statistics, usage and
 	// receipt summed; Queue is left nil.
 	Job(ctx context.Context, tenantID, id string) (*Job, error)
+	// JobEnded tells whether Job would show a terminal state, at a fraction of
+	// its cost: who waits for the end asks this, and Job once.
+	JobEnded(ctx context.Context, tenantID, id string) (bool, error)
 	Jobs(ctx context.Context, tenantID, datasetID string, p Page) ([]Job, string, error)
 	JobDocuments(ctx context.Context, tenantID, jobID string, p Page) ([]Document, string, error)
 	// JobErrors lists the failures of a job: of documents, tasks and units.

@@ -42,6 +42,17 @@ func (s *Store) job(ctx context.Context, tenantID, id string) (*jobRow, error) {
 	return &rows[0], nil
 }
 
+// JobEnded implements sheaf.JobCatalog.
+func (s *Store) JobEnded(ctx context.Context, tenantID, id string) (bool, error) {
+	if _, err := s.job(ctx, tenantID, id); err != nil {
+		return false, err
+	}
+	var open []struct{ ID string }
+	err := s.read(ctx).Raw(`SELECT g.doc_id AS id FROM generations g JOIN documents d ON d.id=g.doc_id
+		WHERE g.job_id=? AND g.tenant_id=? AND `+stateOfJobDocument+` NOT IN `+terminalDocuments+` LIMIT 1`, id, tenantID).Scan(&open).Error
+	return len(open) == 0, translate(err)
+}
+
 // Jobs implements sheaf.JobCatalog. The jobs of a list carry no usage, and
 // their stages do not count what is still running.
 func (s *Store) Jobs(ctx context.Context, tenantID, datasetID string, p sheaf.Page) ([]sheaf.Job, string, error) {

@@ -189,9 +189,7 @@ func (c *client) job(ctx context.Context, id, wait string) (*sheaf.Job, error) {
 // follow shows a job's progress until it ends.
 func (c *client) follow(ctx context.Context, id string, w io.Writer) (*sheaf.Job, error) {
 	tty := isTerminal(w)
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	last := -1.0
+	begun, last := time.Now(), -1.0
 	for {
 		job, err := c.job(ctx, id, "")
 		if err != nil {
@@ -210,8 +208,10 @@ func (c *client) follow(ctx context.Context, id string, w io.Writer) (*sheaf.Job
 			}
 			return job, nil
 		}
+		// Each look sums all tasks of the job: often at first, when it may end
+		// any moment, once a second while it takes long.
 		select {
-		case <-tick.C:
+		case <-time.After(min(max(time.Since(begun)/8, 50*time.Millisecond), time.Second)):
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

@@ -487,6 +487,9 @@ func testReparse(t *testing.T, b *bench) {
 	old, err := b.Job(b.ctx, b.tenant, job.ID)
 	b.ok(err)
 	b.same("superseded job", old.State, sheaf.DocCanceled)
+	ended, err := b.JobEnded(b.ctx, b.tenant, job.ID)
+	b.ok(err)
+	b.same("the superseded job ended", ended, true)
 
 	b.plan(id, sheaf.Range{From: 1, To: 12})
 	newRanges := b.parse(id)
@@ -608,6 +611,9 @@ func testJob(t *testing.T, b *bench) {
 		t.Helper()
 		j, err := b.Job(b.ctx, b.tenant, job)
 		b.ok(err)
+		ended, err := b.JobEnded(b.ctx, b.tenant, job)
+		b.ok(err)
+		b.same("ended", ended, j.State.Terminal())
 		return j
 	}
 	j := get()
@@ -1187,6 +1193,7 @@ func testTenantWalk(t *testing.T, b *bench) {
 			return err
 		},
 		"Job":           func() error { _, err := b.Job(ctx, me, job); return err },
+		"JobEnded":      func() error { _, err := b.JobEnded(ctx, me, job); return err },
 		"JobDocuments":  func() error { _, _, err := b.JobDocuments(ctx, me, job, one); return err },
 		"JobErrors":     func() error { _, _, err := b.JobErrors(ctx, me, job, one); return err },
 		"Remaining":     func() error { _, err := b.Remaining(ctx, me, job); return err },
