@@ -27,7 +27,7 @@ import (
 )
 
 func main() {
-	child.MaybeRun(formats.All()) // the pool of parsers starts this program again
+	child.MaybeRun(formats.All(formats.FromEnviron())) // the pool of parsers starts this program again
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx)
 	stop()

@@ -293,7 +293,7 @@ func (b *bench) formats(ctx context.Context) error {
 		leftOut("formats", "no corpus")
 		return nil
 	}
-	known := parser.NewRegistry(formats.All()...)
+	known := parser.NewRegistry(formats.All(formats.FromEnviron())...)
 	type job struct {
 		path, format, media string
 	}

@@ -143,10 +143,12 @@ func (s *Service) describe(ctx context.Context, st *Staged, u Upload, stored blo
 			d.MediaType = u.MediaType
 		}
 	}
-	if _, ok := s.Formats.ByMediaType(d.MediaType); !ok {
+	format, ok := s.Formats.ByMediaType(d.MediaType)
+	if !ok {
 		return unsupported(d.Name, d.MediaType)
 	}
-	return nil
+	// Said now, to whoever uploads, and not by a task some minutes later.
+	return parser.Available(format)
 }
 
 // Discard removes the bytes of a staged file that will not become a document.

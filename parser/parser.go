@@ -28,6 +28,23 @@ type Format interface {
 	Open(ctx context.Context, f *os.File, o Options) (Document, error)
 }
 
+// Optional is implemented by formats that need a program or a service that is
+// no part of this binary.
+type Optional interface {
+	// Available is nil when the part is there, else the *sheaf.Failure
+	// part_missing, whose sentence names what to install or to set. It is
+	// asked at every upload and so must be quick.
+	Available() error
+}
+
+// Available says whether f can read files here: see Optional.
+func Available(f Format) error {
+	if o, ok := f.(Optional); ok {
+		return o.Available()
+	}
+	return nil
+}
+
 // Options are the request's settings and the place for temporary files.
 type Options struct {
 	Name      string // of the document, for messages and by extension

@@ -119,6 +119,7 @@ func TestSniff(t *testing.T) {
 		{"mail of Outlook", "a", oleOf("Root Entry", "__properties_version1.0"), MediaMSG},
 		{"password on a docx", "a.docx", oleOf("Root Entry", "EncryptionInfo", "EncryptedPackage"), MediaOOXMLEncrypted},
 		{"cut off compound file", "a.doc", string(oleMagic), MediaDOC},
+		{"rich text named doc", "a.doc", `{\rtf1\ansi hello}`, MediaRTF},
 		{"markdown", "a.MD", "# Title\n", MediaMarkdown},
 		{"windows path", `C:\dir.x\a.csv`, "a,b\n1,2\n", MediaCSV},
 		{"go", "main.go", "package main\n", "text/x-go"},

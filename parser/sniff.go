@@ -31,6 +31,7 @@ const (
 	MediaPPT                  = "application/vnd.ms-powerpoint"
 	MediaMSG                  = "application/vnd.ms-outlook"
 	MediaOLE                  = "application/x-ole-storage"
+	MediaRTF                  = "application/rtf"
 	MediaEML                  = "message/rfc822"
 	MediaHTML                 = "text/html"
 	MediaMarkdown             = "text/markdown"
@@ -71,6 +72,7 @@ var textTypes = map[string]string{
 var binaryTypes = map[string]string{
 	".pdf": MediaPDF, ".docx": MediaDOCX, ".docm": MediaDOCX, ".xlsx": MediaXLSX, ".xlsm": MediaXLSX, ".pptx": MediaPPTX, ".pptm": MediaPPTX,
 	".odt": MediaODT, ".ods": MediaODS, ".odp": MediaODP, ".epub": MediaEPUB,
+	".rtf": MediaRTF,
 	".doc": MediaDOC, ".xls": MediaXLS, ".ppt": MediaPPT, ".msg": MediaMSG,
 }
 
@@ -100,6 +102,8 @@ func Sniff(r io.ReaderAt, size int64, name string) string {
 		return sniffOLE(r, size, head, ext)
 	case bytes.Contains(head[:min(len(head), 1024)], []byte("%PDF-")):
 		return MediaPDF // ISO 32000-1 annex H: readers accept the header anywhere in the first 1,024 bytes
+	case bytes.HasPrefix(head, []byte(`{\rtf`)):
+		return MediaRTF
 	}
 
 	sniffLimit()

@@ -85,7 +85,7 @@ type result struct {
 }
 
 func main() {
-	child.MaybeRun(formats.All()) // the pool of parsers starts this program again
+	child.MaybeRun(formats.All(formats.FromEnviron())) // the pool of parsers starts this program again
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx); err != nil {
@@ -119,7 +119,7 @@ func run(ctx context.Context) error {
 	}
 	defer pool.Close()
 
-	known := parser.NewRegistry(formats.All()...)
+	known := parser.NewRegistry(formats.All(formats.FromEnviron())...)
 	var results []*result
 	for _, s := range sets {
 		if !strings.HasPrefix(s.folder, *only) {

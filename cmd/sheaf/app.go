@@ -47,6 +47,7 @@ import (
 	"sheaf/internal/web"
 	"sheaf/parser"
 	"sheaf/parser/child"
+	"sheaf/parser/formats"
 	"sheaf/taskstore"
 )
 
@@ -92,7 +93,7 @@ var newTracer = telemetry.NewTracer
 
 // build opens everything the roles need. On error what was opened is closed.
 func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_ *app, err error) {
-	a := &app{cfg: cfg, log: log, formats: parser.NewRegistry(allFormats()...), metrics: telemetry.New()}
+	a := &app{cfg: cfg, log: log, formats: parser.NewRegistry(allFormats(optionalParts(cfg.Parser))...), metrics: telemetry.New()}
 	defer func() {
 		if err != nil {
 			_ = a.close()
@@ -112,6 +113,7 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 	model := a.embedder.Model()
 	if a.pool, err = child.New(child.Config{
 		Size: cfg.Parser.Processes, DocsPerChild: cfg.Parser.MaxDocs, MaxRSSBytes: cfg.Parser.MemoryBytes, TempDir: a.path("tmp"),
+		Env: optionalParts(cfg.Parser).Environ(),
 	}); err != nil {
 		return nil, fmt.Errorf("starting the parser pool: %w", err)
 	}
@@ -152,6 +154,27 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 		a.executor = executor.New(ec)
 	}
 	return a, nil
+}
+
+// optionalParts names the programs and services that some formats need.
+func optionalParts(p config.Parser) formats.Config {
+	return formats.Config{Soffice: p.Soffice, Remote: p.RemoteFormats}
+}
+
+// parts says of each format with an optional part whether that is there.
+func parts(r *parser.Registry) []api.Part {
+	var out []api.Part
+	for _, f := range r.Formats() {
+		if _, optional := f.(parser.Optional); !optional {
+			continue
+		}
+		p := api.Part{Format: f.ID(), OK: true}
+		if err := parser.Available(f); err != nil {
+			p.OK, p.Error = false, sheaf.AsFailure(err, "").Message
+		}
+		out = append(out, p)
+	}
+	return out
 }
 
 // openData opens the store, queue, blobs, index and embedder.
@@ -349,7 +372,7 @@ func (a *app) openIndex(ctx context.Context) (err error) {
 func (a *app) handler() http.Handler {
 	cfg := api.Config{
 		Catalog: a.store, Stats: a.store, Ingest: a.ingest, Search: a.searcher(), Blobs: a.blobs, Files: a.files, Renderer: a.pool, Queue: a.queue,
-		Checks: a.checks(),
+		Checks: a.checks(), Parts: func() []api.Part { return parts(a.formats) },
 		Doctor: a.doctor, Metrics: a.metrics.Handler(), Page: web.Handler(), Log: a.log, Version: version(),
 		Auth: a.cfg.Server.Auth, AllowURLs: a.cfg.Server.AllowURLs, MaxUploadBytes: a.cfg.Server.MaxUploadBytes,
 	}

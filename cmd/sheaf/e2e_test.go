@@ -23,12 +23,13 @@ import (
 	"sheaf/internal/config"
 	"sheaf/parser"
 	"sheaf/parser/child"
+	"sheaf/parser/formats"
 	"sheaf/samples"
 )
 
 func TestMain(m *testing.M) {
-	allFormats = func() []parser.Format { return append(builtinFormats(), trialFormat{}) }
-	child.MaybeRun(allFormats())
+	allFormats = func(c formats.Config) []parser.Format { return append(builtinFormats(c), trialFormat{}) }
+	child.MaybeRun(allFormats(formats.FromEnviron()))
 	if os.Getenv(mainVar) == "1" {
 		os.Exit(run(os.Args[1:]))
 	}

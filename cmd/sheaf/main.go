@@ -24,14 +24,14 @@ import (
 
 func main() {
 	// A child that parses strangers' files is this binary too, and does nothing else.
-	child.MaybeRun(allFormats())
+	child.MaybeRun(allFormats(formats.FromEnviron()))
 	os.Exit(run(os.Args[1:]))
 }
 
 // allFormats is what this binary can read. Tests add formats that misbehave.
 var allFormats = builtinFormats
 
-func builtinFormats() []parser.Format { return formats.All() }
+func builtinFormats(c formats.Config) []parser.Format { return formats.All(c) }
 
 // run executes one command line and returns the exit code: 0 done, 1 failed,
 // 2 the command line is wrong.

@@ -76,7 +76,7 @@ func (p *private) waits(err error) {
 
 // built lets the parts answer.
 func (p *private) built(a *app) {
-	ready, metrics := api.Ready(a.checks(), a.log), a.metrics.Handler()
+	ready, metrics := api.Ready(a.checks(), func() []api.Part { return parts(a.formats) }, a.log), a.metrics.Handler()
 	p.ready.Store(&ready)
 	p.metrics.Store(&metrics)
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -305,5 +306,75 @@ func TestReadOnlyDataFolderIsASentence(t *testing.T) {
 	}
 	if errors.Is(err, sheaf.ErrUnavailable) {
 		t.Error("waiting cannot cure it")
+	}
+}
+
+func TestMissingPartIsSaidAtUpload(t *testing.T) {
+	s := start(t, func(c *config.Config) { c.Parser.Soffice = "/no/such/soffice" })
+	resp, b := s.request("POST", "/v1/datasets/default/documents?name=old.rtf", `{\rtf1 old}`)
+	p := decodeAs[api.Problem](t, b)
+	if resp.StatusCode != 415 || p.Code != "part_missing" || !strings.Contains(p.Detail, "libreoffice-writer-nogui") {
+		t.Errorf("%s %s", resp.Status, b)
+	}
+	if n := s.blobs("originals/"); n != 0 {
+		t.Errorf("%d originals are stored", n)
+	}
+	var ready api.Readiness
+	s.get("/readyz", &ready)
+	if i := slices.IndexFunc(ready.Parts, func(p api.Part) bool { return p.Format == "office" }); ready.Status != "ready" || i < 0 || ready.Parts[i].OK || ready.Parts[i].Error == "" {
+		t.Errorf("%+v", ready)
+	}
+}
+
+func TestPartThatExecutorsHaveIsTakenAtUpload(t *testing.T) {
+	s := start(t, func(c *config.Config) { c.Parser.Soffice, c.Parser.RemoteFormats = "", []string{"office"} })
+	sub, err := s.submitAnswer(t.Context(), defaultDataset, []source{text("old.rtf", `{\rtf1 old}`)}, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.ended(sub.Job.ID)
+	if d := s.doc(sub.Documents[0].ID); d.State != sheaf.DocFailed || d.Failure == nil || d.Failure.Code != "part_missing" {
+		t.Errorf("this executor has none: %s %+v", d.State, d.Failure)
+	}
+}
+
+func TestOldOfficeFileBecomesSearchable(t *testing.T) {
+	need(t, "soffice")
+	content, err := os.ReadFile("../../parser/office/testdata/sample.doc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, nil)
+	answer, err := s.submitAnswer(t.Context(), defaultDataset, []source{text("harvest.doc", string(content))}, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.ended(answer.Job.ID)
+	d := s.doc(answer.Documents[0].ID)
+	mustState(t, d, sheaf.DocSucceeded)
+	if !s.finds("quince orchard") {
+		t.Error("its text is not found")
+	}
+	left, err := os.ReadDir(filepath.Join(s.app.cfg.DataDir, "tmp"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range left {
+		converted, _ := filepath.Glob(filepath.Join(s.app.cfg.DataDir, "tmp", e.Name(), "doc-*", "office-*"))
+		if len(converted) > 0 {
+			t.Errorf("converted files stay behind: %q", converted)
+		}
+	}
+}
+
+// need skips a test whose program is not installed, or fails it where
+// SHEAF_TEST_REQUIRE says that everything must run.
+func need(t *testing.T, command string) {
+	t.Helper()
+	if _, err := exec.LookPath(command); err != nil {
+		if os.Getenv("SHEAF_TEST_REQUIRE") != "" {
+			t.Fatalf("%s is not installed and SHEAF_TEST_REQUIRE asks for it", command)
+		}
+		t.Skipf("%s is not installed", command)
 	}
 }

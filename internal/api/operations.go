@@ -29,6 +29,15 @@ func (s *Server) operationRoutes() {
 type Readiness struct {
 	Status       string                `json:"status"` // ready or unready
 	Dependencies map[string]Dependency `json:"dependencies"`
+	// Parts are optional: one that is missing does not make the service unready.
+	Parts []Part `json:"optional_parts"`
+}
+
+// Part is what a format needs beside this binary.
+type Part struct {
+	Format string `json:"format"` // id
+	OK     bool   `json:"ok"`
+	Error  string `json:"error,omitempty"` // what is missing and how to get it
 }
 
 // Dependency is one part that the service needs.
@@ -39,15 +48,18 @@ type Dependency struct {
 }
 
 // Ready answers /readyz for a process that has no API.
-func Ready(checks []Check, log *slog.Logger) http.Handler {
-	s := &Server{cfg: Config{Checks: checks}, log: log}
+func Ready(checks []Check, parts func() []Part, log *slog.Logger) http.Handler {
+	s := &Server{cfg: Config{Checks: checks, Parts: parts}, log: log}
 	return http.HandlerFunc(s.ready)
 }
 
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 	defer cancel()
-	out := Readiness{Status: "ready", Dependencies: map[string]Dependency{}}
+	out := Readiness{Status: "ready", Dependencies: map[string]Dependency{}, Parts: []Part{}}
+	if s.cfg.Parts != nil {
+		out.Parts = append(out.Parts, s.cfg.Parts()...)
+	}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for _, c := range s.cfg.Checks {

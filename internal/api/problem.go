@@ -131,7 +131,7 @@ func statusOf(f *sheaf.Failure) int {
 	switch f.Code {
 	case "too_large":
 		return http.StatusRequestEntityTooLarge
-	case "unsupported_format":
+	case "unsupported_format", "part_missing":
 		return http.StatusUnsupportedMediaType
 	}
 	switch f.Category {

@@ -66,6 +66,7 @@ type Config struct {
 	Renderer Renderer // nil: no page images
 	Queue    queue.Queue
 	Checks   []Check
+	Parts    func() []Part                                                  // of the formats, for /readyz; may be nil
 	Doctor   func(ctx context.Context, repair bool) (*doctor.Report, error) // nil: no /v1/doctor
 	Metrics  http.Handler                                                   // nil: no /metrics
 	Page     http.Handler                                                   // what is served at /; nil: nothing

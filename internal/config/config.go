@@ -147,6 +147,9 @@ type Parser struct {
 	MemoryBytes int64    `toml:"memory_bytes" doc:"a child above this is killed and its range bisected"`
 	UnitTimeout Duration `toml:"unit_timeout" doc:"share of one page in the parse deadline"`
 	MaxDocs     int      `toml:"max_docs" doc:"documents after which a child is replaced"`
+	// What the formats with an optional part need.
+	Soffice       string   `toml:"soffice" doc:"LibreOffice's soffice, which reads DOC, XLS, PPT, RTF and OpenDocument: a path, or a name in PATH; empty for none"`
+	RemoteFormats []string `toml:"remote_formats" doc:"formats whose optional part the executors have though this process does not, as sheaf formats names them: their files are taken at upload"`
 }
 
 type Keeper struct {
@@ -214,7 +217,7 @@ func Default() Config {
 			Lease: Duration(time.Minute), Heartbeat: Duration(2 * time.Second), PollInterval: Duration(time.Second),
 			DrainTimeout: Duration(25 * time.Second), MaxFails: 5, BackoffBase: Duration(2 * time.Second), BackoffMax: Duration(10 * time.Minute),
 		},
-		Parser: Parser{MemoryBytes: 1 << 30, UnitTimeout: Duration(5 * time.Second), MaxDocs: 200},
+		Parser: Parser{MemoryBytes: 1 << 30, UnitTimeout: Duration(5 * time.Second), MaxDocs: 200, Soffice: "soffice"},
 		Trace:  Trace{SampleRatio: 1},
 		Keeper: Keeper{
 			Retention: Duration(7 * 24 * time.Hour), AuditInterval: Duration(10 * time.Minute), WorkerTimeout: Duration(8 * time.Second),

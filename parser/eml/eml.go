@@ -315,6 +315,10 @@ func (d *document) attachment(ctx context.Context, n int) sheaf.UnitResult {
 		u.Warnings = append(u.Warnings, sheaf.Warning{Code: "attachment_unsupported", Message: fmt.Sprintf("The attachment %s is %s and was not read.", name, mediaType), Page: n})
 		return verdict(sheaf.UnitSkipped, "unsupported_format", fmt.Sprintf("The attachment %s is %s, which cannot be read; convert it and upload it by itself.", name, mediaType))
 	}
+	if err := parser.Available(format); err != nil {
+		f := sheaf.AsFailure(err, "")
+		return verdict(sheaf.UnitSkipped, f.Code, fmt.Sprintf("The attachment %s was not read. %s", name, f.Message))
+	}
 	if d.budget.depth >= maxDepth && mediaType == parser.MediaEML {
 		return verdict(sheaf.UnitSkipped, "too_deep", fmt.Sprintf("The message %s lies more than %d messages deep and was not read; upload it by itself.", name, maxDepth))
 	}

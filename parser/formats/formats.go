@@ -3,6 +3,9 @@
 package formats
 
 import (
+	"os"
+	"slices"
+	"strings"
 	"sync"
 
 	"sheaf/parser"
@@ -16,6 +19,7 @@ import (
 	"sheaf/parser/markdown"
 	"sheaf/parser/mbox"
 	"sheaf/parser/notebook"
+	"sheaf/parser/office"
 	"sheaf/parser/pdf"
 	"sheaf/parser/pptx"
 	"sheaf/parser/rows"
@@ -23,10 +27,52 @@ import (
 	"sheaf/parser/xlsx"
 )
 
+// Config names the optional parts: programs and services that some formats
+// need and that need not be there.
+type Config struct {
+	Soffice string // path or name of LibreOffice's soffice; "" for none
+	// Remote lists the ids of formats whose part is where documents are
+	// parsed, though not here: uploads for them are taken.
+	Remote []string
+}
+
+// DefaultConfig looks for the programs in PATH.
+var DefaultConfig = Config{Soffice: "soffice"}
+
+// envPrefix begins the variables by which the configuration reaches the
+// parser's child processes. They are named like the settings.
+const envPrefix = "SHEAF_PARSER_"
+
+// variables maps each field to its variable.
+func (c *Config) variables() map[string]*string {
+	return map[string]*string{"SOFFICE": &c.Soffice}
+}
+
+// Environ is the configuration as environment variables of a child process.
+func (c Config) Environ() []string {
+	var env []string
+	for name, v := range c.variables() {
+		env = append(env, envPrefix+name+"="+*v)
+	}
+	slices.Sort(env)
+	return env
+}
+
+// FromEnviron reads what Environ wrote; what is not set has its default.
+func FromEnviron() Config {
+	c := DefaultConfig
+	for name, v := range c.variables() {
+		if s, ok := os.LookupEnv(envPrefix + name); ok {
+			*v = strings.TrimSpace(s)
+		}
+	}
+	return c
+}
+
 // All returns every format, in the order in which a registry should ask them.
 // Nothing is started before a file is opened. The result is the caller's; the
 // formats in it are safe for use by many goroutines.
-func All() []parser.Format {
+func All(c Config) []parser.Format {
 	var all []parser.Format
 	registry := sync.OnceValue(func() *parser.Registry { return parser.NewRegistry(all...) })
 	all = []parser.Format{
@@ -40,6 +86,7 @@ func All() []parser.Format {
 		notebook.New(registry),
 		jsonfmt.New(),
 		encrypted.New(registry),
+		office.New(office.Config{Soffice: c.Soffice, Elsewhere: slices.Contains(c.Remote, "office")}, registry),
 		epub.New(),
 		eml.New(registry),
 		mbox.New(registry),

@@ -69,7 +69,7 @@ func (format) Open(_ context.Context, f *os.File, o parser.Options) (parser.Docu
 		return nil, err
 	}
 	if bytes.HasPrefix(head, []byte(`{\rtf`)) {
-		return nil, sheaf.Fail(sheaf.CategoryBadInput, "unsupported_format", "The file is RTF, which cannot be read yet; save it as DOCX or PDF and upload that.")
+		return nil, sheaf.Fail(sheaf.CategoryBadInput, "unsupported_format", "The file is RTF, not plain text; leave parser_config.media_type out or set it to application/rtf.")
 	}
 	if !guess.Wide() && binary(head) {
 		return nil, sheaf.Fail(sheaf.CategoryBadInput, "invalid_text", "The file is binary data, not text; check that the right file was sent, or set parser_config.media_type to what it is.")

@@ -1,0 +1,98 @@
+package formats
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sheaf"
+	"sheaf/parser"
+	"sheaf/parser/internal/formattest"
+)
+
+func TestConfigSurvivesTheEnvironment(t *testing.T) {
+	want := Config{Soffice: "/opt/office/soffice"}
+	for _, kv := range want.Environ() {
+		name, value, _ := strings.Cut(kv, "=")
+		t.Setenv(name, value)
+	}
+	if got := FromEnviron(); got.Soffice != want.Soffice {
+		t.Errorf("%+v", got)
+	}
+}
+
+func need(t *testing.T, command string) {
+	t.Helper()
+	if _, err := exec.LookPath(command); err != nil {
+		if os.Getenv("SHEAF_TEST_REQUIRE") != "" {
+			t.Fatalf("%s is not installed and SHEAF_TEST_REQUIRE asks for it", command)
+		}
+		t.Skipf("%s is not installed", command)
+	}
+}
+
+// readAny sniffs and reads content as an upload would be.
+func readAny(t *testing.T, content []byte, name string) (*parser.Plan, []sheaf.UnitResult, error) {
+	t.Helper()
+	r := parser.NewRegistry(All(DefaultConfig)...)
+	mediaType := parser.Sniff(bytes.NewReader(content), int64(len(content)), name)
+	f, ok := r.ByMediaType(mediaType)
+	if !ok {
+		t.Fatalf("%s is %s, which nothing reads", name, mediaType)
+	}
+	shards := map[string]string{parser.MediaDOC: parser.MediaDOCX, parser.MediaRTF: parser.MediaDOCX, parser.MediaODT: parser.MediaDOCX,
+		parser.MediaXLS: parser.MediaXLSX, parser.MediaODS: parser.MediaXLSX, parser.MediaPPT: parser.MediaPPTX, parser.MediaODP: parser.MediaPPTX}
+	in, _ := r.ByMediaType(shards[mediaType])
+	return formattest.Read(t, f, content, parser.Options{Name: name, MediaType: mediaType}, in)
+}
+
+// show is what was read, a block a line.
+func show(units []sheaf.UnitResult) string {
+	var b strings.Builder
+	for _, u := range units {
+		for _, k := range u.Blocks {
+			b.WriteString(string(k.Kind) + ": " + k.Text)
+			if t := k.Table; t != nil {
+				b.WriteString(strings.Join(t.Columns, "|"))
+				for _, r := range t.Rows {
+					b.WriteString(" / " + strings.Join(r, "|"))
+				}
+			}
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}
+
+func TestOldOfficeFilesAreReadAsTheirSuccessors(t *testing.T) {
+	need(t, "soffice")
+	const text = "heading: Harvest report\nparagraph: The quince orchard yielded äpfel and pears.\nlist_item: first item\nheading: Figures\ntable: Fruit|Tons / Quince|12\n"
+	const sheet = "table: Fruit|Tons / Quince|12 / Pear|7.5\n"
+	for name, want := range map[string]string{
+		"sample.doc": text, "sample.rtf": strings.Replace(text, "table: ", "table:  / ", 1), // no row is marked as header
+		"sample.odt": text, "sample.xls": sheet, "sample.ods": sheet,
+		"sample.ppt": "Second slide about pears.", "sample.odp": "Plant more quince trees.",
+	} {
+		t.Run(name, func(t *testing.T) {
+			content, err := os.ReadFile(filepath.Join("..", "office", "testdata", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan, units, err := readAny(t, content, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := show(units); got != want && !(strings.Contains(name, "p") && strings.Contains(got, want)) {
+				t.Errorf("%+v\n%s", plan, got)
+			}
+			for _, r := range plan.Ranges {
+				if r.Shard == "" {
+					t.Errorf("range %s would be converted again", r.Range)
+				}
+			}
+		})
+	}
+}
