@@ -179,9 +179,28 @@ type Chunk struct {
 	Pages       []int             `json:"pages"`
 	Boxes       []Box             `json:"boxes"`
 	HeadingPath []string          `json:"heading_path"`
-	Columns     map[string]any    `json:"columns,omitempty"`
+	Columns     map[string]any    `json:"columns,omitempty"` // of a table: the type of each column; of a row by itself (method table): its values
 	Metadata    map[string]string `json:"metadata,omitempty"`
+	// Role is "" for an ordinary chunk, else what it is beside the text itself.
+	Role ChunkRole `json:"role,omitempty"`
+	// Parent is the text that a child was cut from; "" for all others.
+	Parent string `json:"parent,omitempty"`
+	// Context is text that stands around the chunk or tells where it belongs:
+	// embedded and indexed before Text, and no part of what is cited.
+	Context   string   `json:"context,omitempty"`
+	Keywords  []string `json:"keywords,omitempty"`
+	Questions []string `json:"questions,omitempty"` // that the chunk answers
+	Language  string   `json:"language,omitempty"`  // of Text, ISO 639-1; "" when unknown
 }
+
+// ChunkRole tells chunks that repeat text of others from those that hold it.
+type ChunkRole string
+
+const (
+	RoleChild    ChunkRole = "child"    // part of Parent
+	RoleContents ChunkRole = "contents" // a list of headings
+	RoleSummary  ChunkRole = "summary"  // sentences of a section
+)
 
 // OrdinalBase is the ordinal of the first chunk of a range that starts at
 // unit from: ordinals must grow over the document although its ranges are

@@ -72,12 +72,18 @@ type Dataset struct {
 }
 
 // ParseConfig shapes how a document becomes chunks. The zero value of a field
-// means "as the dataset says", and there "the default"; see WithDefaults.
+// means "as the dataset says", and there "the default"; see WithDefaults. Each
+// field has its line in Settings.
 type ParseConfig struct {
 	ChunkMethod       string  `json:"chunk_method,omitempty"`       // "general"
 	ChunkTokenNum     int     `json:"chunk_token_num,omitempty"`    // most tokens (cl100k_base) in a chunk, default 512
 	Delimiter         string  `json:"delimiter,omitempty"`          // characters that end a piece; `backticked` strings always cut
 	OverlappedPercent int     `json:"overlapped_percent,omitempty"` // 0–50: tokens of a chunk repeated at the start of the next
+	ChildrenDelimiter string  `json:"children_delimiter,omitempty"` // cuts chunks into children, written like Delimiter; default none
+	HTML4Excel        *bool   `json:"html4excel,omitempty"`         // tables as HTML instead of Markdown
+	TOCExtraction     *bool   `json:"toc_extraction,omitempty"`     // one more chunk per range: its headings with their pages
+	ImageContextSize  int     `json:"image_context_size,omitempty"` // tokens of text around an image embedded with it
+	TableContextSize  int     `json:"table_context_size,omitempty"` // tokens of text around a table embedded with it
 	TaskPageSize      int     `json:"task_page_size,omitempty"`     // pages per task, default 12
 	Pages             []Range `json:"pages,omitempty"`              // units to read, [from, to], 1-based inclusive; default all
 	TableRows         int     `json:"table_rows,omitempty"`         // rows per task of a spreadsheet or CSV, default 3,000
@@ -100,6 +106,21 @@ func (c ParseConfig) Merge(base ParseConfig) ParseConfig {
 	if c.OverlappedPercent == 0 {
 		c.OverlappedPercent = base.OverlappedPercent
 	}
+	if c.ChildrenDelimiter == "" {
+		c.ChildrenDelimiter = base.ChildrenDelimiter
+	}
+	if c.HTML4Excel == nil {
+		c.HTML4Excel = base.HTML4Excel
+	}
+	if c.TOCExtraction == nil {
+		c.TOCExtraction = base.TOCExtraction
+	}
+	if c.ImageContextSize == 0 {
+		c.ImageContextSize = base.ImageContextSize
+	}
+	if c.TableContextSize == 0 {
+		c.TableContextSize = base.TableContextSize
+	}
 	if c.TaskPageSize == 0 {
 		c.TaskPageSize = base.TaskPageSize
 	}
@@ -121,7 +142,17 @@ func (c ParseConfig) Merge(base ParseConfig) ParseConfig {
 	return c
 }
 
-// DefaultParseConfig is what a field left empty everywhere means.
+// WithDefaults fills what c leaves out from its chunk method's defaults, then
+// from DefaultParseConfig.
+func (c ParseConfig) WithDefaults() ParseConfig {
+	if m, ok := MethodByName(c.ChunkMethod); ok {
+		c = c.Merge(m.Defaults)
+	}
+	return c.Merge(DefaultParseConfig)
+}
+
+// DefaultParseConfig is what a field left empty everywhere means, unless the
+// chunk method has a default of its own.
 var DefaultParseConfig = ParseConfig{
 	ChunkMethod:   "general",
 	ChunkTokenNum: 512,

@@ -1,10 +1,13 @@
 package chunker
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"html"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -318,8 +321,14 @@ func drawBlocks(t *rapid.T) []sheaf.Block {
 }
 
 func drawConfig(t *rapid.T) sheaf.ParseConfig {
+	yes := true
 	return sheaf.ParseConfig{
-		ChunkMethod:       rapid.SampledFrom([]string{"general", "naive", "one"}).Draw(t, "method"),
+		ChunkMethod:       rapid.SampledFrom(slices.Sorted(maps.Keys(strategies))).Draw(t, "method"),
+		ChildrenDelimiter: rapid.SampledFrom([]string{"", "", "\n.", "`the`"}).Draw(t, "children"),
+		HTML4Excel:        rapid.SampledFrom([]*bool{nil, nil, &yes}).Draw(t, "html"),
+		TOCExtraction:     rapid.SampledFrom([]*bool{nil, nil, &yes}).Draw(t, "toc"),
+		ImageContextSize:  rapid.SampledFrom([]int{0, 40}).Draw(t, "image context"),
+		TableContextSize:  rapid.SampledFrom([]int{0, 40}).Draw(t, "table context"),
 		ChunkTokenNum:     rapid.SampledFrom([]int{16, 17, 32, 100, 512}).Draw(t, "tokens"),
 		OverlappedPercent: rapid.SampledFrom([]int{0, 0, 10, 50}).Draw(t, "overlap"),
 		Delimiter:         rapid.SampledFrom([]string{"", "`##`", "\n.", "`a` `the`!"}).Draw(t, "delimiter"),
@@ -370,7 +379,8 @@ func check(t interface {
 		t.Fatalf("not deterministic")
 	}
 	limit := in.Config.ChunkTokenNum
-	if in.Config.ChunkMethod == "one" {
+	st := strategies[cmp.Or(in.Config.ChunkMethod, "general")]
+	if method, _ := sheaf.MethodByName(in.Config.ChunkMethod); st.whole || st.uncut != nil || !method.Reads("chunk_token_num") {
 		limit = maxTokens
 	}
 	boxes := map[int][]sheaf.Box{}
@@ -407,7 +417,19 @@ func check(t interface {
 		case c.ID != sheaf.ChunkID(in.RangeID, i) || c.Ordinal != sheaf.OrdinalBase(in.Range.From)+i:
 			t.Fatalf("chunk %d: id %s, ordinal %d", i, c.ID, c.Ordinal)
 		}
+		if c.Role == sheaf.RoleContents {
+			continue // it repeats headings
+		}
+		if c.Role == sheaf.RoleChild && !strings.Contains(squeeze(c.Parent), squeeze(c.Text)) && c.Kind == sheaf.ChunkText && !tables && !codes {
+			t.Fatalf("chunk %d is no part of its parent: %q in %q", i, c.Text, c.Parent)
+		}
+		if c.Kind != sheaf.ChunkTable && c.Kind != sheaf.ChunkImage && c.Context != "" {
+			t.Fatalf("chunk %d has a context: %q", i, c.Context)
+		}
 		got.WriteString(c.Text)
+		if in.Config.ChunkMethod == "tag" {
+			got.WriteString(strings.Join(c.Keywords, "")) // the second cell
+		}
 		if len(c.Boxes) > max(maxBoxes, len(c.Pages)) {
 			t.Fatalf("chunk %d has %d boxes", i, len(c.Boxes))
 		}
@@ -424,13 +446,20 @@ func check(t interface {
 			}
 		}
 	}
-	if !tables && !codes && in.Config.OverlappedPercent == 0 {
+	if !tables && !codes && !st.contents && in.Config.OverlappedPercent == 0 {
 		if want, got := squeeze(text.String()), squeeze(got.String()); want != got {
 			t.Fatalf("text is lost or repeated:\n got %q\nwant %q", got, want)
 		}
 	}
 	if tables {
-		all := squeeze(got.String())
+		squeeze := squeeze
+		if in.Config.ChunkMethod == "tag" {
+			plain := squeeze
+			squeeze = func(s string) string {
+				return strings.NewReplacer(",", "", "，", "", ";", "", "；", "", "、", "").Replace(plain(s))
+			}
+		}
+		all := squeeze(html.UnescapeString(got.String()))
 		for _, u := range in.Units {
 			for _, b := range u.Blocks {
 				if b.Table == nil {
@@ -439,7 +468,7 @@ func check(t interface {
 				for _, row := range b.Table.Rows {
 					for _, c := range row {
 						if s := squeeze(valid(c)); len(s) < 12 && !strings.Contains(all, s) {
-							t.Fatalf("cell %q is lost", c)
+							t.Fatalf("cell %q of %q is lost in %q", c, row, all)
 						}
 					}
 				}
@@ -459,7 +488,7 @@ func TestProperties(t *testing.T) {
 func TestRangesThatMeetAtAHeadingGiveTheSameChunks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawConfig(t)
-		c.ChunkMethod = "general"
+		c.ChunkMethod, c.TOCExtraction, c.ImageContextSize, c.TableContextSize = "general", nil, 0, 0
 		left := append(drawBlocks(t), para("An end."))
 		right := append([]sheaf.Block{heading(rapid.IntRange(1, 3).Draw(t, "level"), "A new start")}, drawBlocks(t)...)
 		type essence struct {

@@ -11,19 +11,22 @@ import (
 // ID names this chunker in the config digest.
 func ID() string { return "general" }
 
-// Version changes whenever the same blocks and settings would yield other chunks.
+// Version changes whenever the same blocks and settings would yield other
+// chunks with a method that was there before.
 func Version() int { return 1 }
 
-// Methods lists the values of chunk_method, the default first.
-func Methods() []string { return []string{"general", "naive", "one"} }
-
 // Options lists the fields of sheaf.ParseConfig, by JSON name, that a chunk
-// method reads. Only those go into the config digest.
+// method reads. Only those go into the config digest. pages and the size of
+// tasks are not among them: the range itself is part of a reuse key.
 func Options(method string) []string {
-	if method == "one" {
-		return []string{"chunk_method"}
+	out := []string{"chunk_method"}
+	m, _ := sheaf.MethodByName(method)
+	for _, s := range sheaf.Settings {
+		if s.Methods != nil && m.Reads(s.Name) {
+			out = append(out, s.Name)
+		}
 	}
-	return []string{"chunk_method", "chunk_token_num", "delimiter", "overlapped_percent"}
+	return out
 }
 
 const (
@@ -45,8 +48,9 @@ const (
 // is smallest, so that a change moves only the cuts around it: further on the
 // same places win again.
 //
-// Method "general" (alias "naive") does that; "one" makes one chunk of the
-// whole range, or as few as fit into 8,191 tokens each.
+// Method "general" (alias "naive") does that; what the others do differently
+// is in strategies and in sheaf.ChunkMethods. Chunks that hold a whole slide,
+// answer, abstract or document have up to 8,191 tokens.
 //
 // Boxes are those of the lines a chunk holds, at most eight or one a page:
 // lines that stand below each other are joined first, then the neighbours
@@ -59,6 +63,7 @@ func Chunk(in Input) ([]sheaf.Chunk, error) {
 	if err != nil {
 		return nil, err
 	}
+	in = set.prepare(in)
 	pieces := split(in, set)
 
 	var out []sheaf.Chunk
@@ -67,47 +72,77 @@ func Chunk(in Input) ([]sheaf.Chunk, error) {
 		for to < len(pieces) && pieces[to-1].after != borderHard {
 			to++
 		}
-		for _, c := range pack(pieces[from:to], set) {
-			n := len(out)
-			c.ID = sheaf.ChunkID(in.RangeID, n)
-			c.DocumentID, c.Generation, c.RangeID = in.DocumentID, in.Generation, in.RangeID
-			c.Ordinal = sheaf.OrdinalBase(in.Range.From) + n
-			out = append(out, c)
-		}
+		out = append(out, pack(pieces[from:to], set.of(pieces[from:to]))...)
 		from = to
+	}
+	surround(out, set)
+	if set.toc {
+		out = append(out, tableOfContents(in, set)...)
+	}
+	for n := range out {
+		c := &out[n]
+		c.ID = sheaf.ChunkID(in.RangeID, n)
+		c.DocumentID, c.Generation, c.RangeID = in.DocumentID, in.Generation, in.RangeID
+		c.Ordinal = sheaf.OrdinalBase(in.Range.From) + n
 	}
 	return out, nil
 }
 
 type settings struct {
-	one     bool
-	limit   int // most tokens of a chunk
-	overlap int // most tokens taken over from the chunk before; part of limit
-	soft    []rune
-	hard    []string
+	strategy
+	method       string
+	limit        int // most tokens of a chunk
+	overlap      int // most tokens taken over from the chunk before; part of limit
+	soft         []rune
+	hard         []string
+	children     bool // cut chunks at childSoft and childHard
+	childSoft    []rune
+	childHard    []string
+	html         bool
+	toc          bool
+	imageContext int // tokens to either side
+	tableContext int
 }
 
 func settingsOf(c sheaf.ParseConfig) (settings, error) {
-	c = c.Merge(sheaf.DefaultParseConfig)
-	switch c.ChunkMethod {
-	case "general", "naive":
-	case "one":
-		return settings{one: true, limit: maxTokens}, nil
-	default:
+	c = c.WithDefaults()
+	m, _ := sheaf.MethodByName(c.ChunkMethod)
+	st, ok := strategies[m.Name]
+	if !ok {
 		return settings{}, sheaf.Fail(sheaf.CategoryBadInput, "unknown_chunk_method",
-			"There is no chunk method %q; use one of: %s.", c.ChunkMethod, strings.Join(Methods(), ", "))
+			"There is no chunk method %q; use one of: %s.", c.ChunkMethod, strings.Join(sheaf.ChunkMethodNames(), ", "))
 	}
-	if c.ChunkTokenNum < minTokens || c.ChunkTokenNum > maxTokens {
-		return settings{}, sheaf.Fail(sheaf.CategoryBadInput, "invalid_parser_config",
-			"chunk_token_num is %d; choose a number from %d to %d.", c.ChunkTokenNum, minTokens, maxTokens)
+	if err := c.Check(); err != nil {
+		return settings{}, sheaf.Fail(sheaf.CategoryBadInput, "invalid_parser_config", "%v.", err)
 	}
-	if c.OverlappedPercent < 0 || c.OverlappedPercent > 50 {
-		return settings{}, sheaf.Fail(sheaf.CategoryBadInput, "invalid_parser_config",
-			"overlapped_percent is %d; choose a number from 0 to 50.", c.OverlappedPercent)
+	s := settings{strategy: st, method: m.Name, limit: maxTokens}
+	s.html = m.Reads("html4excel") && c.HTML4Excel != nil && *c.HTML4Excel
+	if !m.Reads("chunk_token_num") {
+		return s, nil
 	}
-	s := settings{limit: c.ChunkTokenNum, overlap: c.ChunkTokenNum * c.OverlappedPercent / 100}
+	s.limit = c.ChunkTokenNum
 	s.soft, s.hard = delimiters(c.Delimiter)
+	if !m.Reads("overlapped_percent") {
+		return s, nil
+	}
+	s.overlap = c.ChunkTokenNum * c.OverlappedPercent / 100
+	s.childSoft, s.childHard = delimiters(c.ChildrenDelimiter)
+	s.children = len(s.childSoft)+len(s.childHard) > 0
+	s.toc = c.TOCExtraction != nil && *c.TOCExtraction
+	s.imageContext, s.tableContext = c.ImageContextSize, c.TableContextSize
 	return s, nil
+}
+
+// of are the settings for one stretch between hard borders.
+func (s settings) of(stretch []piece) settings {
+	heading := ""
+	if last := &stretch[len(stretch)-1]; stretch[0].block.Kind == sheaf.BlockHeading && len(last.path) > 0 {
+		heading = last.path[len(last.path)-1]
+	}
+	if s.uncut != nil && s.uncut(heading) {
+		s.limit, s.overlap = maxTokens, 0
+	}
+	return s
 }
 
 // delimiters reads the setting: characters, and strings in backticks. The

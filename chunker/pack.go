@@ -36,7 +36,11 @@ func pack(pieces []piece, set settings) []sheaf.Chunk {
 		}
 		c := describe(pieces[from:to], all, set)
 		c.Text, c.Tokens = text, tokens
-		out = append(out, c)
+		if kids := children(pieces[from:to], &c, set); len(kids) > 1 {
+			out = append(out, kids...)
+		} else {
+			out = append(out, c)
+		}
 		from = to
 	}
 	return out
@@ -154,6 +158,11 @@ func render(pieces []piece) string {
 // pieces, all those with the overlap in front.
 func describe(own, all []piece, set settings) sheaf.Chunk {
 	c := sheaf.Chunk{Kind: kindOf(own), HeadingPath: pathOf(own, set), Boxes: []sheaf.Box{}}
+	if r := own[len(own)-1].record; r != nil { // a heading may stand before it
+		c.Columns, c.Keywords, c.Questions = r.columns, r.keywords, r.questions
+	} else if set.asks && own[0].block.Kind == sheaf.BlockHeading && len(c.HeadingPath) > 0 {
+		c.Questions = c.HeadingPath[len(c.HeadingPath)-1:]
+	}
 	for i := range all {
 		p := &all[i]
 		lines := p.boxes
@@ -175,7 +184,7 @@ func describe(own, all []piece, set settings) sheaf.Chunk {
 		if len(lines) == 0 || p.block.Table != nil {
 			c.Pages = append(c.Pages, p.page)
 		}
-		if t := p.block.Table; t != nil && c.Columns == nil && c.Kind == sheaf.ChunkTable {
+		if t := p.block.Table; t != nil && c.Columns == nil && p.record == nil && c.Kind == sheaf.ChunkTable {
 			c.Columns = columnTypes(t)
 		}
 	}
@@ -213,11 +222,10 @@ func kindOf(own []piece) sheaf.ChunkKind {
 }
 
 // pathOf is the heading path of the last piece: the innermost of the headings
-// that open the chunk. A chunk of method "one" spans sections and has what
-// they share.
+// that open the chunk. A chunk that spans sections has what they share.
 func pathOf(own []piece, set settings) []string {
 	path := own[len(own)-1].path
-	if set.one {
+	if set.whole || set.gather > 0 {
 		for i := range own {
 			if own[i].block.Kind == sheaf.BlockHeading {
 				continue

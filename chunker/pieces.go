@@ -42,7 +42,8 @@ type piece struct {
 	path       []string // headings in force
 	page       int      // of a table row; 0: see block
 	boxes      []sheaf.Box
-	start, end int // of the text in block.Text; 0, 0 in tables
+	start, end int     // of the text in block.Text; 0, 0 in tables
+	record     *record // of a row that is a chunk of its own
 }
 
 // splitter walks over the blocks of a range.
@@ -52,12 +53,14 @@ type splitter struct {
 	levels []int
 	titles []string
 	path   []string // a copy of titles, shared by the pieces below a heading
+	header string   // of the last table, for methods that make a chunk of each row
 }
 
 // split turns blocks into pieces, each small enough for a chunk of its own.
 func split(in Input, set settings) []piece {
 	var blocks []*sheaf.Block
-	units := map[*sheaf.Block]int{}
+	units := map[*sheaf.Block]int{} // of blocks that do not say it
+	place := map[*sheaf.Block]int{} // which of in.Units each is in
 	for i := range in.Units {
 		for j := range in.Units[i].Blocks {
 			b := &in.Units[i].Blocks[j]
@@ -65,6 +68,7 @@ func split(in Input, set settings) []piece {
 				continue
 			}
 			blocks = append(blocks, b)
+			place[b] = i
 			if b.Page == 0 {
 				units[b] = in.Units[i].Unit
 			}
@@ -82,6 +86,8 @@ func split(in Input, set settings) []piece {
 			s.heading(b)
 		}
 		switch {
+		case b.Table != nil && set.row != nil:
+			s.records(b, set.row)
 		case b.Table != nil:
 			s.table(b)
 		case b.Kind == sheaf.BlockCode:
@@ -108,7 +114,10 @@ func split(in Input, set settings) []piece {
 				p.sep = "\n"
 			}
 			p.tokens = CountTokens(p.sep + p.text)
-			if prev.after != borderHard {
+			switch {
+			case set.perUnit && place[b] != place[last]:
+				prev.after = borderHard
+			case prev.after != borderHard:
 				prev.after = s.between(blocks, i, last)
 			}
 		}
@@ -125,15 +134,18 @@ func (s *splitter) between(blocks []*sheaf.Block, i int, last *sheaf.Block) bord
 		return borderGlue
 	}
 	if b.Kind == sheaf.BlockHeading {
-		if s.set.one {
+		if s.set.whole || s.set.gather > 0 && b.Level >= s.set.gather {
 			return borderBlock
 		}
+		return borderHard
+	}
+	if s.set.quotes && (b.Kind == sheaf.BlockQuote) != (last.Kind == sheaf.BlockQuote) {
 		return borderHard
 	}
 	if captionOf(blocks, i) == last || captionOf(blocks, i-1) == b {
 		return borderGlue
 	}
-	if !s.set.one && (s.standsAlone(blocks, i) || s.standsAlone(blocks, i-1)) {
+	if !s.set.whole && (s.standsAlone(blocks, i) || s.standsAlone(blocks, i-1)) {
 		return borderHard
 	}
 	if b.Kind == sheaf.BlockListItem {

@@ -1,6 +1,7 @@
 package chunker
 
 import (
+	"html"
 	"strings"
 
 	"sheaf"
@@ -18,8 +19,11 @@ func (s *splitter) table(b *sheaf.Block) {
 		return
 	}
 	room := s.room()
-	header := s.tableHeader(t, width)
-	f := &frame{open: header, tokens: CountTokens(header)}
+	f := &frame{open: s.tableHeader(t, width)}
+	if s.set.html {
+		f = htmlFrame(t, width)
+	}
+	f.tokens = CountTokens(f.open) + CountTokens(f.close)
 	if f.tokens > room/2 {
 		// Columns take more room than rows: every row names its own instead.
 		f = nil
@@ -29,6 +33,9 @@ func (s *splitter) table(b *sheaf.Block) {
 	for i, row := range t.Rows {
 		begin := len(s.out)
 		line := markdownRow(row, width)
+		if line != "" && s.set.html {
+			line = htmlRow(row, width, "td")
+		}
 		switch {
 		case line == "":
 			continue
@@ -48,6 +55,31 @@ func (s *splitter) table(b *sheaf.Block) {
 		s.out[k].start, s.out[k].end = 0, 0
 	}
 	s.endBlock()
+}
+
+// htmlFrame is what stands around the rows of a table in HTML.
+func htmlFrame(t *sheaf.Table, width int) *frame {
+	open := "<table>\n"
+	if name := cell(t.Name); name != "" && len(name) <= titleMaxBytes {
+		open += "<caption>" + html.EscapeString(name) + "</caption>\n"
+	}
+	if markdownRow(t.Columns, width) != "" {
+		open += htmlRow(t.Columns, width, "th") + "\n"
+	}
+	return &frame{open: open, close: "\n</table>"}
+}
+
+func htmlRow(row []string, width int, tag string) string {
+	var line strings.Builder
+	line.WriteString("<tr>")
+	for i := range width {
+		c := ""
+		if i < len(row) {
+			c = html.EscapeString(cell(row[i]))
+		}
+		line.WriteString("<" + tag + ">" + c + "</" + tag + ">")
+	}
+	return line.String() + "</tr>"
 }
 
 // tableHeader is the table's name, unless the heading or caption above says the

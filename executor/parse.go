@@ -240,7 +240,8 @@ func (e *Executor) embedChunks(ctx context.Context, run *run, name string, chunk
 	return vectors, err
 }
 
-// EmbeddingText is what is embedded for a chunk.
+// EmbeddingText is what is embedded for a chunk: where it stands, what stands
+// around it, its text, and the questions that it answers.
 func EmbeddingText(name string, c sheaf.Chunk) string {
 	var b strings.Builder
 	b.WriteString(name)
@@ -249,7 +250,15 @@ func EmbeddingText(name string, c sheaf.Chunk) string {
 		b.WriteString(h)
 	}
 	b.WriteByte('\n')
+	if c.Context != "" {
+		b.WriteString(c.Context)
+		b.WriteByte('\n')
+	}
 	b.WriteString(c.Text)
+	for _, q := range c.Questions {
+		b.WriteByte('\n')
+		b.WriteString(q)
+	}
 	return b.String()
 }
 

@@ -27,7 +27,7 @@ type Shape struct {
 	ParserVersion  int
 	Chunker        string
 	ChunkerVersion int
-	Options        []string          // config fields that parser and chunker read, by JSON name
+	Options        []string          // config fields that parser and chunker read, by JSON name; those at zero do not count
 	Config         sheaf.ParseConfig // merged
 	Model          string            // of the embedder
 }
@@ -53,17 +53,21 @@ func (s Shape) Digest() string {
 	options := slices.Clone(s.Options)
 	slices.Sort(options)
 	for _, name := range slices.Compact(options) {
-		write("option", name, configField(s.Config, name))
+		if v := configField(s.Config, name); v != "" {
+			write("option", name, v)
+		}
 	}
 	return fmt.Sprintf("%016x", h.Sum64())
 }
 
-// configField is the JSON of one field of the config, by its JSON name.
+// configField is the JSON of one field of the config, by its JSON name, or ""
+// for one at its zero value: a setting that is new, and that nobody has set,
+// must not cost what was made before it was there.
 func configField(c sheaf.ParseConfig, name string) string {
 	v := reflect.ValueOf(c)
 	for i := range v.NumField() {
 		tag, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
-		if tag == name {
+		if tag == name && !v.Field(i).IsZero() {
 			b, _ := json.Marshal(v.Field(i).Interface()) // plain fields always encode
 			return string(b)
 		}

@@ -12,9 +12,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -84,7 +82,7 @@ type Staged struct{ Document sheaf.Document }
 // sniffs what they are. The file is not opened beyond that: a hostile one
 // cannot hurt the API. When the upload breaks off nothing is left.
 func (s *Service) Stage(ctx context.Context, dataset *sheaf.Dataset, u Upload) (*Staged, error) {
-	if err := CheckConfig(u.Config); err != nil {
+	if err := CheckConfig(u.Config, ""); err != nil {
 		return nil, err
 	}
 	if u.ID != "" && !sheaf.ValidID(u.ID) {
@@ -146,6 +144,9 @@ func (s *Service) describe(ctx context.Context, st *Staged, u Upload, stored blo
 	format, ok := s.Formats.ByMediaType(d.MediaType)
 	if !ok {
 		return unsupported(d.Name, d.MediaType)
+	}
+	if err := CheckConfig(d.ParseConfig, d.MediaType); err != nil {
+		return err
 	}
 	// Said now, to whoever uploads, and not by a task some minutes later.
 	return parser.Available(format)
@@ -336,7 +337,7 @@ func (s *Service) again(ctx context.Context, job sheaf.Job, docs []sheaf.Documen
 		if !ok {
 			continue
 		}
-		if err := CheckConfig(config); err != nil {
+		if err := CheckConfig(config, docs[i].MediaType); err != nil {
 			return nil, err
 		}
 		again = append(again, sheaf.ReparseDocument{DocumentID: docs[i].ID, ParseConfig: config, Plan: planTask(payload)})
@@ -479,7 +480,7 @@ func (s *Service) DryRunReparse(ctx context.Context, dataset *sheaf.Dataset, r R
 		if r.Config != nil {
 			d.ParseConfig = r.Config.Merge(d.ParseConfig)
 		}
-		if err := CheckConfig(d.ParseConfig); err != nil {
+		if err := CheckConfig(d.ParseConfig, d.MediaType); err != nil {
 			return nil, err
 		}
 		p, err := s.DryRun(ctx, &d)
@@ -564,34 +565,15 @@ func planTask(p sheaf.PlanPayload) sheaf.NewTask {
 	return sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindPlan, Cost: 1, Payload: raw}
 }
 
-// chunkMethods are the values of chunk_method that are understood.
-var chunkMethods = map[string]bool{"": true, "general": true, "naive": true, "one": true}
-
-// CheckConfig refuses settings that no parse could obey, before anything is stored.
-func CheckConfig(c sheaf.ParseConfig) error {
-	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%w: parser_config: %s", sheaf.ErrInvalid, fmt.Sprintf(format, args...))
+// CheckConfig refuses settings that no parse could obey, before anything is
+// stored. mediaType is the file's, or "" while it is not known.
+func CheckConfig(c sheaf.ParseConfig, mediaType string) error {
+	err := c.Check()
+	if err == nil && mediaType != "" {
+		err = c.CheckType(cmp.Or(c.MediaType, mediaType))
 	}
-	switch {
-	case !chunkMethods[c.ChunkMethod]:
-		return bad("chunk_method %q is not one of %s", c.ChunkMethod, strings.Join(slices.DeleteFunc(slices.Sorted(maps.Keys(chunkMethods)), func(s string) bool { return s == "" }), ", "))
-	case c.ChunkTokenNum < 0 || c.ChunkTokenNum > 8192 || c.ChunkTokenNum > 0 && c.ChunkTokenNum < 16:
-		return bad("chunk_token_num %d is not within 16–8192", c.ChunkTokenNum)
-	case c.OverlappedPercent < 0 || c.OverlappedPercent > 50:
-		return bad("overlapped_percent %d is not within 0–50", c.OverlappedPercent)
-	case c.TaskPageSize < 0 || c.TaskPageSize > 1000:
-		return bad("task_page_size %d is not within 1–1000", c.TaskPageSize)
-	case c.TableRows < 0 || c.TableRows > 100_000 || c.TableRows > 0 && c.TableRows < 10:
-		return bad("table_rows %d is not within 10–100000", c.TableRows)
-	case len(c.Delimiter) > 256:
-		return bad("delimiter is longer than 256 bytes")
-	case len(c.Pages) > 10_000:
-		return bad("pages has more than 10,000 ranges")
-	}
-	for _, r := range c.Pages {
-		if r.From < 1 || r.To < r.From {
-			return bad("pages [%d, %d]: a range is [from, to], counted from 1, both ends included", r.From, r.To)
-		}
+	if err != nil {
+		return fmt.Errorf("%w: parser_config: %w", sheaf.ErrInvalid, err)
 	}
 	return nil
 }

@@ -84,7 +84,7 @@ type DocumentPlan struct {
 // plan opens the document and cuts it. t names where shards are kept; nil
 // means a dry run, which stores nothing.
 func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanPayload, t *sheaf.Task) (*DocumentPlan, error) {
-	config := doc.ParseConfig.Merge(sheaf.DefaultParseConfig)
+	config := doc.ParseConfig.WithDefaults()
 	mediaType := doc.MediaType
 	if config.MediaType != "" {
 		mediaType = config.MediaType

@@ -22,6 +22,7 @@ func TestDigestDependsOnWhatMattersAndNothingElse(t *testing.T) {
 	}
 	for name, same := range map[string]func(*Shape){
 		"order of the options":        func(s *Shape) { slices.Reverse(s.Options) },
+		"an option that is not set":   func(s *Shape) { s.Options = append(s.Options, "children_delimiter") },
 		"an option named twice":       func(s *Shape) { s.Options = append(s.Options, "delimiter") },
 		"a field nobody reads":        func(s *Shape) { s.Config.TableRows = 17 },
 		"the password":                func(s *Shape) { s.Config.Password = "secret" },
@@ -41,7 +42,7 @@ func TestDigestDependsOnWhatMattersAndNothingElse(t *testing.T) {
 		"token number":    func(s *Shape) { s.Config.ChunkTokenNum = 256 },
 		"delimiter":       func(s *Shape) { s.Config.Delimiter = "\n" },
 		"moved border":    func(s *Shape) { s.Parser, s.Model = "pd", "fm@1" },
-		"one option more": func(s *Shape) { s.Options = append(s.Options, "encoding") },
+		"one option more": func(s *Shape) { s.Options = append(s.Options, "encoding"); s.Config.Encoding = "koi8-r" },
 	} {
 		d := change(other)
 		if twin, ok := seen[d]; ok {

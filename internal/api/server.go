@@ -108,7 +108,22 @@ func New(cfg Config) *Server {
 	hc.Security = []map[string][]string{{"bearer": {}}, {"key": {}}}
 	s.api = huma.NewAPI(hc, verbAdapter{humago.NewAdapter(s.mux, "")})
 	s.routes()
+	describeSettings(schemas.Map()["ParseConfig"])
 	return s
+}
+
+// describeSettings gives the keys of parser_config their meaning and defaults.
+func describeSettings(config *huma.Schema) {
+	if config == nil {
+		return
+	}
+	for _, set := range sheaf.Settings {
+		p := config.Properties[set.Name]
+		p.Description = set.Describe()
+		if set.Name == "chunk_method" {
+			p.Description += ". One of " + strings.Join(sheaf.ChunkMethodNames(), ", ")
+		}
+	}
 }
 
 // schemaName keeps types of the same name apart: those of search begin with it.

@@ -244,10 +244,14 @@ func (s *Server) field(p *multipart.Part, u *ingest.Upload) error {
 func decodeField(name string, b []byte, v any) error {
 	dec := json.NewDecoder(strings.NewReader(string(b)))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(v); err != nil {
-		return newProblem(400, "", fmt.Sprintf("%s: %v", name, err))
+	err := dec.Decode(v)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if strings.Contains(err.Error(), "unknown field") && name == "parser_config" {
+		return newProblem(400, "", fmt.Sprintf("%s: %v; the keys are %s", name, err, strings.Join(sheaf.SettingNames(), ", ")))
+	}
+	return newProblem(400, "", fmt.Sprintf("%s: %v", name, err))
 }
 
 // URLSubmit names a document to be fetched.

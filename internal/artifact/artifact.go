@@ -21,8 +21,9 @@ import (
 	"sheaf"
 )
 
-// Version of the format; a reader refuses newer ones.
-const Version = 1
+// Version of the format; a reader refuses newer ones. Version 2 added what
+// chunks are found by beside their text.
+const Version = 2
 
 // Bounds that no range result of ours exceeds; they keep a broken file from
 // claiming the reader's memory.
@@ -122,6 +123,27 @@ type row struct {
 	Boxes       []box     `parquet:"boxes,list"`
 	HeadingPath []string  `parquet:"heading_path,list"`
 	Columns     *string   `parquet:"columns,optional"` // NULL, not "", where there are none: "" is not JSON
+	Metadata    *string   `parquet:"metadata,optional"`
+	Vector      []float32 `parquet:"vector,list" parquet-element:",uncompressed"`
+	Role        string    `parquet:"role,dict"`
+	Parent      string    `parquet:"parent"` // compresses away where neighbours share it
+	Context     string    `parquet:"context"`
+	Language    string    `parquet:"language,dict"`
+	Keywords    []string  `parquet:"keywords,list"`
+	Questions   []string  `parquet:"questions,list"`
+}
+
+// rowV1 is the schema of version 1.
+type rowV1 struct {
+	ChunkID     string    `parquet:"chunk_id"`
+	Ordinal     int64     `parquet:"ordinal"`
+	Kind        string    `parquet:"kind,dict"`
+	Text        string    `parquet:"text"`
+	Tokens      int32     `parquet:"tokens"`
+	Pages       []int32   `parquet:"pages,list"`
+	Boxes       []box     `parquet:"boxes,list"`
+	HeadingPath []string  `parquet:"heading_path,list"`
+	Columns     *string   `parquet:"columns,optional"`
 	Metadata    *string   `parquet:"metadata,optional"`
 	Vector      []float32 `parquet:"vector,list" parquet-element:",uncompressed"`
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cespare/xxhash/v2"
+	"github.com/parquet-go/parquet-go"
 	"pgregory.net/rapid"
 
 	"sheaf"
@@ -57,6 +58,8 @@ func sample(n, dim int) ([]sheaf.Chunk, [][]float32) {
 	if n > 1 {
 		chunks[1].Kind = sheaf.ChunkTable
 		chunks[1].Columns = map[string]any{"city": "Köln", "count": int64(9007199254740993), "share": 0.5, "none": nil, "tags": []any{"a", int64(1)}}
+		chunks[1].Role, chunks[1].Parent, chunks[1].Context, chunks[1].Language = sheaf.RoleChild, "the whole", "around it", "de"
+		chunks[1].Keywords, chunks[1].Questions = []string{"köln", ""}, []string{"How many?"}
 		chunks[1].Metadata = map[string]string{"sheet": "Q1", "": "empty key"}
 		chunks[1].Pages, chunks[1].Boxes, chunks[1].HeadingPath = nil, nil, nil
 		vectors[1] = nil
@@ -398,5 +401,36 @@ func BenchmarkDecode(b *testing.B) {
 			}
 			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/float64(n), "µs/chunk")
 		})
+	}
+}
+
+// What version 1 wrote is still read.
+func TestFilesOfVersion1AreRead(t *testing.T) {
+	h := header(3)
+	var b bytes.Buffer
+	s := newSealer(&b)
+	w := parquet.NewGenericWriter[rowV1](s, schemaV1)
+	for _, kv := range h.metadata() {
+		if kv[0] == keyVersion {
+			kv[1] = "1"
+		}
+		w.SetKeyValueMetadata(kv[0], kv[1])
+	}
+	if _, err := w.Write([]rowV1{{ChunkID: "c", Ordinal: 5, Kind: "text", Text: "old", Tokens: 1, Pages: []int32{4}, HeadingPath: []string{"H"}, Vector: []float32{1, 0, 0}}}); err != nil {
+		t.Fatal(err)
+	}
+	s.hold = true
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.finish(); err != nil {
+		t.Fatal(err)
+	}
+	_, chunks, vectors, err := Decode(b.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(chunks) != 1 || chunks[0].Text != "old" || chunks[0].Pages[0] != 4 || chunks[0].HeadingPath[0] != "H" || chunks[0].Language != "" || chunks[0].Keywords != nil || vectors[0][0] != 1 {
+		t.Errorf("%+v %v", chunks, vectors)
 	}
 }

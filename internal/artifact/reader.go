@@ -52,7 +52,7 @@ func open(r *readErrors, size int64) (_ *Reader, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if !parquet.EqualNodes(f.Schema(), schema) {
+	if !parquet.EqualNodes(f.Schema(), schema) && !parquet.EqualNodes(f.Schema(), schemaV1) {
 		return nil, errors.New("its columns are not those of an artifact")
 	}
 	if n := f.NumRows(); n < 0 || n > maxRows {
@@ -159,6 +159,13 @@ func (r *Reader) chunk(in *row) (*sheaf.Chunk, error) {
 	c := &sheaf.Chunk{
 		ID: in.ChunkID, DocumentID: r.header.DocumentID, Generation: r.header.Generation, RangeID: r.header.RangeID,
 		Ordinal: int(in.Ordinal), Kind: sheaf.ChunkKind(in.Kind), Text: in.Text, Tokens: int(in.Tokens),
+		Role: sheaf.ChunkRole(in.Role), Parent: in.Parent, Context: in.Context, Language: in.Language,
+	}
+	if len(in.Keywords) > 0 {
+		c.Keywords = in.Keywords
+	}
+	if len(in.Questions) > 0 {
+		c.Questions = in.Questions
 	}
 	if len(in.HeadingPath) > 0 {
 		c.HeadingPath = in.HeadingPath

@@ -26,7 +26,7 @@ type Writer struct {
 	err     error
 }
 
-var schema = parquet.SchemaOf(row{})
+var schema, schemaV1 = parquet.SchemaOf(row{}), parquet.SchemaOf(rowV1{})
 
 // NewWriter starts a file on w.
 func NewWriter(w io.Writer, h Header) (*Writer, error) {
@@ -40,7 +40,7 @@ func NewWriter(w io.Writer, h Header) (*Writer, error) {
 		parquet.DataPageStatistics(false),
 		// Smallest and largest text or vector value serve no reader, and would
 		// be copied into the footer.
-		parquet.SkipPageBounds("text"), parquet.SkipPageBounds("vector", "list", "element"),
+		parquet.SkipPageBounds("text"), parquet.SkipPageBounds("parent"), parquet.SkipPageBounds("context"), parquet.SkipPageBounds("vector", "list", "element"),
 		parquet.SkipPageBounds("columns"), parquet.SkipPageBounds("metadata"),
 		parquet.WriteBufferSize(0))
 	for _, kv := range h.metadata() {
@@ -61,7 +61,8 @@ func (w *Writer) Write(c *sheaf.Chunk, vector []float32) error {
 	}
 	r := row{
 		ChunkID: c.ID, Ordinal: int64(c.Ordinal), Kind: string(c.Kind), Text: c.Text, Tokens: int32(c.Tokens),
-		HeadingPath: c.HeadingPath,
+		HeadingPath: c.HeadingPath, Role: string(c.Role), Parent: c.Parent, Context: c.Context, Language: c.Language,
+		Keywords: c.Keywords, Questions: c.Questions,
 	}
 	if !zero(vector) {
 		r.Vector = append([]float32(nil), vector...)
@@ -95,7 +96,7 @@ func (w *Writer) Write(c *sheaf.Chunk, vector []float32) error {
 		w.pending += len(b)
 	}
 	w.rows = append(w.rows, r)
-	w.pending += 256 + len(r.Text) + 4*len(r.Vector) + 40*len(r.Boxes)
+	w.pending += 256 + len(r.Text) + len(r.Parent) + len(r.Context) + 4*len(r.Vector) + 40*len(r.Boxes)
 	if len(w.rows) == batchRows || w.pending >= groupBytes {
 		w.err = w.flush()
 	}

@@ -6,6 +6,7 @@ package index
 
 import (
 	"context"
+	"slices"
 
 	"sheaf"
 )
@@ -18,6 +19,16 @@ type Entry struct {
 	Name      string // of the document: indexed before the text, like the heading path
 	MediaType string
 	Vector    []float32 // of the index's model, length one; nil or all zeros means not found by meaning
+}
+
+// Lead is what is indexed by words before the text, in order: the headings,
+// what stands around the chunk, its keywords and the questions it answers.
+func (e *Entry) Lead() []string {
+	lead := slices.Clone(e.Chunk.HeadingPath)
+	if e.Chunk.Context != "" {
+		lead = append(lead, e.Chunk.Context)
+	}
+	return append(append(lead, e.Chunk.Keywords...), e.Chunk.Questions...)
 }
 
 // Entries makes the entries of one range result. of holds what they have in

@@ -88,7 +88,7 @@ func encode(e *index.Entry) (line, error) {
 	}
 	s := source{
 		Tenant: e.TenantID, Dataset: e.DatasetID, Document: c.DocumentID, Range: c.RangeID, MediaType: e.MediaType,
-		Name: e.Name, Headings: c.HeadingPath, Text: c.Text, Pages: c.Pages, Metadata: c.Metadata,
+		Name: e.Name, Headings: e.Lead(), Text: c.Text, Pages: c.Pages, Metadata: c.Metadata,
 	}
 	c.Text = ""
 	var err error

@@ -161,7 +161,7 @@ func body(e *index.Entry) string {
 		}
 	}
 	add(e.Name)
-	for _, h := range e.Chunk.HeadingPath {
+	for _, h := range e.Lead() {
 		add(h)
 	}
 	add(e.Chunk.Text)

@@ -1,0 +1,196 @@
+package chunker
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"sheaf"
+)
+
+// Chunks beside the chunks of the text: children, contents, and what stands
+// around a table or an image.
+
+// children cuts the pieces of a chunk at the children's delimiters. It returns
+// nothing when there is nothing to cut. A row of a table and a group of code
+// lines is a child as it is; a heading stays with what follows it.
+func children(own []piece, parent *sheaf.Chunk, set settings) []sheaf.Chunk {
+	if !set.children {
+		return nil
+	}
+	var groups [][]piece
+	var open []piece // headings that wait for a text
+	for i := range own {
+		p := own[i]
+		if p.block.Kind == sheaf.BlockHeading {
+			open = append(open, p)
+			continue
+		}
+		for _, q := range p.cutAt(set.childSoft, set.childHard) {
+			groups = append(groups, append(slices.Clip(open), q))
+			open = nil
+		}
+	}
+	if len(open) > 0 {
+		groups = append(groups, open)
+	}
+	var out []sheaf.Chunk
+	for _, g := range groups {
+		c := describe(g, g, set)
+		c.Text = render(g)
+		if c.Tokens = CountTokens(c.Text); c.Tokens > set.limit {
+			return nil // the cut made more tokens than it took: the parent serves
+		}
+		c.HeadingPath, c.Role, c.Parent = parent.HeadingPath, sheaf.RoleChild, parent.Text
+		out = append(out, c)
+	}
+	return out
+}
+
+// cutAt cuts a piece of prose behind each delimiter.
+func (p piece) cutAt(soft []rune, hard []string) []piece {
+	if p.frame != nil || p.block.Table != nil {
+		return []piece{p}
+	}
+	var out []piece
+	next := hardCuts(p.text, hard)
+	begin := 0
+	add := func(to int) {
+		text := strings.TrimSpace(p.text[begin:to])
+		if text != "" {
+			q := p
+			q.start = p.start + begin + strings.Index(p.text[begin:to], text)
+			q.end, q.text = q.start+len(text), text
+			out = append(out, q)
+		}
+		begin = to
+	}
+	for from := 0; from < len(p.text); {
+		to := next(from)
+		for i, r := range p.text[from:to] {
+			if at := from + i + len(string(r)); slices.Contains(soft, r) && at > begin {
+				add(at)
+			}
+		}
+		add(to)
+		from = to
+	}
+	if len(out) == 0 {
+		return []piece{p}
+	}
+	return out
+}
+
+// surround gives chunks of tables and images the text before and after them.
+func surround(chunks []sheaf.Chunk, set settings) {
+	for i := range chunks {
+		c := &chunks[i]
+		size := 0
+		switch c.Kind {
+		case sheaf.ChunkTable:
+			size = set.tableContext
+		case sheaf.ChunkImage:
+			size = set.imageContext
+		}
+		if size <= 0 {
+			continue
+		}
+		before, after := neighbour(chunks, i, -1), neighbour(chunks, i, +1)
+		c.Context = strings.TrimSpace(tail(before, size) + "\n" + head(after, size))
+	}
+}
+
+// neighbour is the text of the nearest chunk of prose in a direction, beyond
+// those of the same kind.
+func neighbour(chunks []sheaf.Chunk, i, step int) string {
+	kind := chunks[i].Kind
+	for k := i + step; k >= 0 && k < len(chunks); k += step {
+		switch chunks[k].Kind {
+		case sheaf.ChunkText:
+			if chunks[k].Parent != "" {
+				return chunks[k].Parent
+			}
+			return chunks[k].Text
+		case kind:
+		default:
+			return ""
+		}
+	}
+	return ""
+}
+
+// head is the sentences at the start of text that fit into limit tokens.
+func head(text string, limit int) string {
+	end, sum := 0, 0
+	for _, e := range sentenceEnds(text, nil) {
+		if sum += CountTokens(text[end:e]); sum > limit {
+			break
+		}
+		end = e
+	}
+	return strings.TrimSpace(text[:end])
+}
+
+// tail is the sentences at the end of text that fit into limit tokens.
+func tail(text string, limit int) string {
+	ends := sentenceEnds(text, nil)
+	begin, sum := len(text), 0
+	for k := len(ends) - 1; k >= 0; k-- {
+		from := 0
+		if k > 0 {
+			from = ends[k-1]
+		}
+		if sum += CountTokens(text[from:ends[k]]); sum > limit {
+			break
+		}
+		begin = from
+	}
+	return strings.TrimSpace(text[begin:])
+}
+
+// tableOfContents lists the headings of the range with the units they start
+// on, in as many chunks as it takes.
+func tableOfContents(in Input, set settings) []sheaf.Chunk {
+	var out []sheaf.Chunk
+	var lines []string
+	var pages []int
+	tokens := 0
+	flush := func() {
+		if len(lines) == 0 {
+			return
+		}
+		text := strings.Join(lines, "\n")
+		slices.Sort(pages)
+		out = append(out, sheaf.Chunk{
+			Kind: sheaf.ChunkText, Role: sheaf.RoleContents, Text: text, Tokens: CountTokens(text), Pages: slices.Compact(pages),
+			Boxes: []sheaf.Box{}, HeadingPath: append([]string{}, in.Headings...),
+		})
+		lines, pages, tokens = nil, nil, 0
+	}
+	for _, u := range in.Units {
+		for i := range u.Blocks {
+			b := &u.Blocks[i]
+			title := cell(b.Text)
+			if b.Kind != sheaf.BlockHeading || title == "" {
+				continue
+			}
+			page := b.Page
+			if page == 0 {
+				page = u.Unit
+			}
+			suffix := fmt.Sprintf(" (%d)", page)
+			room := max(set.limit-CountTokens(suffix)-8, minTokens/2)
+			if CountTokens(title) > room {
+				title = strings.TrimSpace(title[:fitting(title, room)])
+			}
+			line := strings.Repeat("  ", min(max(b.Level, 1), 6)-1) + title + suffix
+			n := CountTokens(line) + 1
+			if tokens+n > set.limit {
+				flush()
+			}
+			lines, pages, tokens = append(lines, line), append(pages, page), tokens+n
+		}
+	}
+	flush()
+	return out
+}

@@ -1,0 +1,269 @@
+package sheaf
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// What parser_config holds and what chunk methods there are, stated once: the
+// checks at upload, the config digest, the handbook's tables and the API's
+// description all read these two tables.
+
+// Setting is a key of parser_config.
+type Setting struct {
+	Name    string // as in JSON
+	Meaning string
+	Min     int // of a number that is given
+	Max     int // 0: not a number
+	Unset   string
+	Methods []string // that read it; nil for all
+}
+
+// Default is what leaving the setting out means, in words.
+func (s Setting) Default() string {
+	if s.Unset != "" {
+		return s.Unset
+	}
+	v := settingValue(reflect.ValueOf(DefaultParseConfig), s.Name)
+	if v.Kind() == reflect.Pointer {
+		return "false"
+	}
+	return fmt.Sprint(v.Interface())
+}
+
+// Describe is what the setting does, within which bounds, where, and without it.
+func (s Setting) Describe() string {
+	text := s.Meaning
+	if s.Max > 0 {
+		text += fmt.Sprintf(", from %d to %d", s.Min, s.Max)
+	}
+	if s.Methods != nil {
+		text += " (" + strings.Join(s.Methods, ", ") + ")"
+	}
+	return text + ". Default: " + s.Default()
+}
+
+func settingValue(config reflect.Value, name string) reflect.Value {
+	for i := range config.NumField() {
+		if tag, _, _ := strings.Cut(config.Type().Field(i).Tag.Get("json"), ","); tag == name {
+			return config.Field(i)
+		}
+	}
+	return reflect.Value{}
+}
+
+// packing lists the methods that fill chunks up to chunk_token_num.
+var packing = []string{"general", "paper", "book", "laws", "manual", "email", "resume", "audio", "qa"}
+
+// prose are those of packing whose chunks may repeat text or be cut finer.
+var prose = []string{"general", "paper", "book", "laws", "manual", "email", "resume", "audio"}
+
+// Settings are the keys of parser_config, in the order in which people ask for them.
+var Settings = []Setting{
+	{Name: "chunk_method", Meaning: "how blocks become chunks, see the chunk methods"},
+	{Name: "chunk_token_num", Min: 16, Max: 8191, Methods: packing, Meaning: "most tokens in a chunk"},
+	{Name: "delimiter", Unset: "line end and full-width sentence marks", Methods: packing, Meaning: "characters that end a piece; a string in backticks always cuts"},
+	{Name: "overlapped_percent", Max: 50, Methods: prose, Meaning: "share of a chunk repeated at the start of the next"},
+	{Name: "children_delimiter", Unset: "none", Methods: prose, Meaning: "cuts each chunk into children that search finds; each keeps the whole as its parent. Written like delimiter"},
+	{Name: "html4excel", Methods: []string{"general", "one"}, Meaning: "write tables as HTML instead of Markdown"},
+	{Name: "toc_extraction", Methods: prose, Meaning: "one more chunk per range that lists its headings with their pages"},
+	{Name: "image_context_size", Max: 2048, Methods: prose, Meaning: "tokens of the text around an image that are embedded and indexed with it"},
+	{Name: "table_context_size", Max: 2048, Methods: prose, Meaning: "tokens of the text around a table that are embedded and indexed with it"},
+	{Name: "task_page_size", Min: 1, Max: allPages, Unset: "12; 22 for paper; 1000 for one and resume", Meaning: "pages per task"},
+	{Name: "pages", Unset: "all", Meaning: "ranges of units to read, such as [[1, 10], [20, 25]]"},
+	{Name: "table_rows", Min: 10, Max: 100_000, Meaning: "rows per task of a spreadsheet or CSV file"},
+	{Name: "encoding", Unset: "guessed", Meaning: "of text files, as an IANA name such as windows-1252"},
+	{Name: "media_type", Unset: "found by content", Meaning: "overrides what was found"},
+	{Name: "password", Unset: "none", Meaning: "opens protected files; write-only"},
+}
+
+// ChunkMethod is a way to cut blocks into chunks, under the name that RAGFlow
+// gave it where it has one.
+type ChunkMethod struct {
+	Name     string
+	Takes    []FileFamily // nil for every format
+	Ranges   string       // what a task covers
+	Meaning  string
+	Defaults ParseConfig // that differ from DefaultParseConfig
+}
+
+// FileFamily is a group of media types that a chunk method takes or not.
+type FileFamily string
+
+const (
+	FamilyPDF          FileFamily = "PDF"
+	FamilyDocument     FileFamily = "DOCX and other word processors"
+	FamilySpreadsheet  FileFamily = "XLSX, CSV and other tables"
+	FamilyPresentation FileFamily = "PPTX and other slides"
+	FamilyText         FileFamily = "plain text, Markdown"
+	FamilyWeb          FileFamily = "HTML"
+	FamilyEbook        FileFamily = "EPUB"
+	FamilyMail         FileFamily = "EML, MSG, MBOX"
+	FamilyImage        FileFamily = "images"
+	FamilyAudio        FileFamily = "audio, subtitles"
+	FamilyCode         FileFamily = "source code, notebooks"
+)
+
+// allPages is the largest task_page_size: one task for all but the longest.
+const allPages = 1000
+
+// ChunkMethods are the values of chunk_method, the default first.
+var ChunkMethods = []ChunkMethod{
+	{Name: "general", Ranges: "task_page_size pages, table_rows rows", Meaning: "packs neighbours up to chunk_token_num; never over a heading, tables apart"},
+	{Name: "naive", Ranges: "as general", Meaning: "another name of general"},
+	{Name: "one", Ranges: "the whole document, up to 1,000 pages", Meaning: "the document as one chunk, or as few as hold 8191 tokens each", Defaults: ParseConfig{TaskPageSize: allPages}},
+	{Name: "qa", Takes: []FileFamily{FamilySpreadsheet, FamilyText, FamilyDocument, FamilyPDF, FamilyWeb}, Ranges: "table_rows rows, task_page_size pages", Meaning: "question and answer as one chunk: the first two filled cells of a row, a heading and what follows it, or lines that begin with Q: and A:"},
+	{Name: "table", Takes: []FileFamily{FamilySpreadsheet}, Ranges: "table_rows rows", Meaning: "a row is a chunk of \"column: value\" lines; columns hold the typed values"},
+	{Name: "tag", Takes: []FileFamily{FamilySpreadsheet}, Ranges: "table_rows rows", Meaning: "a row is a chunk: the first filled cell is the text, the second its tags, separated by commas"},
+	{Name: "paper", Takes: []FileFamily{FamilyPDF}, Ranges: "22 pages", Meaning: "as general, by numbered sections; the abstract stays in one chunk", Defaults: ParseConfig{TaskPageSize: 22}},
+	{Name: "book", Takes: []FileFamily{FamilyPDF, FamilyDocument, FamilyText, FamilyWeb, FamilyEbook}, Ranges: "task_page_size pages", Meaning: "as general, by parts and chapters; lines of a printed table of contents are left out"},
+	{Name: "laws", Takes: []FileFamily{FamilyPDF, FamilyDocument, FamilyText, FamilyWeb}, Ranges: "task_page_size pages", Meaning: "as general, by part, chapter, section and article: an article is never in a chunk with another"},
+	{Name: "manual", Takes: []FileFamily{FamilyPDF, FamilyDocument, FamilyText, FamilyWeb}, Ranges: "task_page_size pages", Meaning: "by numbered sections; short neighbouring subsections share a chunk"},
+	{Name: "presentation", Takes: []FileFamily{FamilyPresentation, FamilyPDF}, Ranges: "task_page_size slides or pages", Meaning: "a slide or page is a chunk"},
+	{Name: "picture", Takes: []FileFamily{FamilyImage}, Ranges: "the whole file", Meaning: "an image is a chunk: what was read on it and how it is described"},
+	{Name: "email", Takes: []FileFamily{FamilyMail}, Ranges: "the whole message", Meaning: "as general, each part apart, quoted mail apart from what was written"},
+	{Name: "resume", Takes: []FileFamily{FamilyPDF, FamilyDocument, FamilyText}, Ranges: "the whole document, up to 1,000 pages", Meaning: "as general, by the usual sections: experience, education, skills …", Defaults: ParseConfig{TaskPageSize: allPages}},
+	{Name: "audio", Takes: []FileFamily{FamilyAudio}, Ranges: "the whole recording", Meaning: "as general over the transcript, whole sentences"},
+}
+
+// MethodByName returns the chunk method called name; "" is the default.
+func MethodByName(name string) (ChunkMethod, bool) {
+	if name == "" {
+		name = DefaultParseConfig.ChunkMethod
+	}
+	i := slices.IndexFunc(ChunkMethods, func(m ChunkMethod) bool { return m.Name == name })
+	if i < 0 {
+		return ChunkMethod{}, false
+	}
+	return ChunkMethods[i], true
+}
+
+// ChunkMethodNames lists the values of chunk_method.
+func ChunkMethodNames() []string {
+	names := make([]string, len(ChunkMethods))
+	for i, m := range ChunkMethods {
+		names[i] = m.Name
+	}
+	return names
+}
+
+// SettingNames lists the keys of parser_config.
+func SettingNames() []string {
+	names := make([]string, len(Settings))
+	for i, s := range Settings {
+		names[i] = s.Name
+	}
+	return names
+}
+
+// MethodsFor lists the chunk methods that take a media type.
+func MethodsFor(mediaType string) []string {
+	var names []string
+	for _, m := range ChunkMethods {
+		if m.TakesType(mediaType) {
+			names = append(names, m.Name)
+		}
+	}
+	return names
+}
+
+// TakesType reports whether the method works on files of the media type.
+func (m ChunkMethod) TakesType(mediaType string) bool {
+	if m.Takes == nil {
+		return true
+	}
+	return slices.ContainsFunc(familiesOf(mediaType), func(f FileFamily) bool { return slices.Contains(m.Takes, f) })
+}
+
+// Reads reports whether the method reads a setting, by its JSON name.
+func (m ChunkMethod) Reads(setting string) bool {
+	i := slices.IndexFunc(Settings, func(s Setting) bool { return s.Name == setting })
+	if i < 0 {
+		return false
+	}
+	name := m.Name
+	if name == "naive" {
+		name = "general"
+	}
+	return Settings[i].Methods == nil || slices.Contains(Settings[i].Methods, name)
+}
+
+// families gives groups to media types; the first rule whose part is in the
+// type decides. What no rule knows is in no family and is cut by general.
+var families = []struct {
+	part string
+	in   []FileFamily
+}{
+	{"application/pdf", []FileFamily{FamilyPDF}}, {"application/x-pdf", []FileFamily{FamilyPDF}},
+	{"text/csv", []FileFamily{FamilySpreadsheet}}, {"text/x-csv", []FileFamily{FamilySpreadsheet}}, {"application/csv", []FileFamily{FamilySpreadsheet}}, {"text/tab-separated-values", []FileFamily{FamilySpreadsheet}},
+	{"spreadsheet", []FileFamily{FamilySpreadsheet}}, {"ms-excel", []FileFamily{FamilySpreadsheet}}, {"vnd.sheaf.rows", []FileFamily{FamilySpreadsheet}},
+	{"presentation", []FileFamily{FamilyPresentation}}, {"ms-powerpoint", []FileFamily{FamilyPresentation}},
+	{"wordprocessing", []FileFamily{FamilyDocument}}, {"msword", []FileFamily{FamilyDocument}}, {"ms-word", []FileFamily{FamilyDocument}}, {"opendocument.text", []FileFamily{FamilyDocument}}, {"rtf", []FileFamily{FamilyDocument}}, {"x-ooxml-encrypted", []FileFamily{FamilyDocument, FamilySpreadsheet, FamilyPresentation}},
+	{"html", []FileFamily{FamilyWeb}}, {"epub", []FileFamily{FamilyEbook}},
+	{"message/rfc822", []FileFamily{FamilyMail}}, {"mbox", []FileFamily{FamilyMail}}, {"ms-outlook", []FileFamily{FamilyMail}},
+	{"image/", []FileFamily{FamilyImage}}, {"audio/", []FileFamily{FamilyAudio}}, {"video/", []FileFamily{FamilyAudio}}, {"application/ogg", []FileFamily{FamilyAudio}},
+	{"subrip", []FileFamily{FamilyAudio, FamilyText}}, {"text/vtt", []FileFamily{FamilyAudio, FamilyText}},
+	{"text/plain", []FileFamily{FamilyText}}, {"markdown", []FileFamily{FamilyText}}, {"text/x-rst", []FileFamily{FamilyText}}, {"x-tex", []FileFamily{FamilyText}},
+}
+
+func familiesOf(mediaType string) []FileFamily {
+	mediaType, _, _ = strings.Cut(strings.ToLower(mediaType), ";")
+	mediaType = strings.TrimSpace(mediaType)
+	for _, f := range families {
+		if strings.Contains(mediaType, f.part) {
+			return f.in
+		}
+	}
+	if strings.HasPrefix(mediaType, "text/") || slices.Contains(codeTypes, mediaType) {
+		return []FileFamily{FamilyCode}
+	}
+	return nil
+}
+
+// codeTypes are the types of programs and markup outside text/.
+var codeTypes = []string{"application/javascript", "application/x-sh", "application/x-python", "application/x-httpd-php", "application/xml", "application/yaml", "application/toml", "application/json", "application/x-ipynb+json"}
+
+// Check refuses settings that no parse could obey: a chunk method that does
+// not exist, numbers out of bounds, ranges upside down. The error says what is
+// possible.
+func (c ParseConfig) Check() error {
+	if _, ok := MethodByName(c.ChunkMethod); !ok {
+		return fmt.Errorf("chunk_method %q is not one of %s", c.ChunkMethod, strings.Join(ChunkMethodNames(), ", "))
+	}
+	config := reflect.ValueOf(c)
+	for _, s := range Settings {
+		if s.Max == 0 {
+			continue
+		}
+		if n := settingValue(config, s.Name).Int(); n != 0 && (n < int64(s.Min) || n > int64(s.Max)) {
+			return fmt.Errorf("%s is %d; choose a number from %d to %d", s.Name, n, s.Min, s.Max)
+		}
+	}
+	if len(c.Delimiter) > 256 || len(c.ChildrenDelimiter) > 256 {
+		return fmt.Errorf("delimiter or children_delimiter is longer than 256 bytes")
+	}
+	if len(c.Pages) > 10_000 {
+		return fmt.Errorf("pages has more than 10,000 ranges")
+	}
+	for _, r := range c.Pages {
+		if r.From < 1 || r.To < r.From {
+			return fmt.Errorf("pages [%d, %d]: a range is [from, to], counted from 1, both ends included", r.From, r.To)
+		}
+	}
+	return nil
+}
+
+// CheckType refuses a chunk method that does not take the file's type.
+func (c ParseConfig) CheckType(mediaType string) error {
+	m, ok := MethodByName(c.ChunkMethod)
+	if !ok || m.TakesType(mediaType) {
+		return nil
+	}
+	takes := make([]string, len(m.Takes))
+	for i, f := range m.Takes {
+		takes[i] = string(f)
+	}
+	return fmt.Errorf("chunk_method %s takes %s, not %s; for this file use one of %s", m.Name, strings.Join(takes, "; "), mediaType, strings.Join(MethodsFor(mediaType), ", "))
+}

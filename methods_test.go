@@ -1,0 +1,159 @@
+package sheaf
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the tables of docs/handbook.md")
+
+// table replaces the rows below the header line, or returns them.
+func replaceTable(t *testing.T, doc, header string, rows []string) string {
+	t.Helper()
+	head, rest, ok := strings.Cut(doc, header+"\n")
+	if !ok {
+		t.Fatalf("the handbook has no table %q", header)
+	}
+	rule, rest, _ := strings.Cut(rest, "\n")
+	for strings.HasPrefix(rest, "|") {
+		_, rest, _ = strings.Cut(rest, "\n")
+	}
+	return head + header + "\n" + rule + "\n" + strings.Join(rows, "\n") + "\n" + rest
+}
+
+// TestHandbookTables keeps the handbook's tables of settings and methods equal
+// to the code: go test . -run HandbookTables -update writes them.
+func TestHandbookTables(t *testing.T) {
+	const path, chapter = "docs/handbook.md", "## Parse settings\n"
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, doc, ok := strings.Cut(string(b), chapter)
+	if !ok {
+		t.Fatalf("%s has no chapter %q", path, chapter)
+	}
+	var settings, methods []string
+	for _, s := range Settings {
+		meaning := s.Meaning
+		if s.Max > 0 {
+			meaning += fmt.Sprintf(", from %d to %d", s.Min, s.Max)
+		}
+		settings = append(settings, fmt.Sprintf("| %s | %s | %s |", s.Name, s.Default(), meaning))
+	}
+	for _, m := range ChunkMethods {
+		takes := "every format"
+		if m.Takes != nil {
+			var names []string
+			for _, f := range m.Takes {
+				names = append(names, string(f))
+			}
+			takes = strings.Join(names, "; ")
+		}
+		methods = append(methods, fmt.Sprintf("| %s | %s | %s | %s |", m.Name, takes, m.Ranges, m.Meaning))
+	}
+	doc = replaceTable(t, doc, "| Setting | Default | Meaning |", settings)
+	doc = replaceTable(t, doc, "| Method | Takes | A task covers | Meaning |", methods)
+	want := before + chapter + doc
+	if want == string(b) {
+		return
+	}
+	if !*update {
+		t.Fatalf("%s is not what the code says; run go test . -run HandbookTables -update", path)
+	}
+	if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEveryFieldOfTheConfigIsASetting(t *testing.T) {
+	var fields []string
+	for i := range reflect.TypeFor[ParseConfig]().NumField() {
+		name, _, _ := strings.Cut(reflect.TypeFor[ParseConfig]().Field(i).Tag.Get("json"), ",")
+		fields = append(fields, name)
+	}
+	names := SettingNames()
+	slices.Sort(fields)
+	if slices.Sort(names); !slices.Equal(fields, names) {
+		t.Errorf("fields %v\nsettings %v", fields, names)
+	}
+	for _, s := range Settings {
+		for _, m := range s.Methods {
+			if _, ok := MethodByName(m); !ok {
+				t.Errorf("%s names the method %q, which does not exist", s.Name, m)
+			}
+		}
+		if s.Default() == "" {
+			t.Errorf("%s says nothing about its default", s.Name)
+		}
+	}
+}
+
+// Merging must know every field, or a dataset's setting would be lost.
+func TestMergeFillsEveryField(t *testing.T) {
+	var base ParseConfig
+	v := reflect.ValueOf(&base).Elem()
+	for i := range v.NumField() {
+		switch f := v.Field(i); f.Kind() {
+		case reflect.String:
+			f.SetString("set")
+		case reflect.Int:
+			f.SetInt(7)
+		case reflect.Pointer:
+			f.Set(reflect.New(f.Type().Elem()))
+		case reflect.Slice:
+			f.Set(reflect.MakeSlice(f.Type(), 1, 1))
+		default:
+			t.Fatalf("the test does not know fields of kind %s", f.Kind())
+		}
+	}
+	if got := (ParseConfig{}).Merge(base); !reflect.DeepEqual(got, base) {
+		t.Errorf("%+v\n%+v", got, base)
+	}
+}
+
+func TestMethodsTakeTheirTypes(t *testing.T) {
+	for mediaType, want := range map[string]string{
+		"application/pdf": "general naive one qa paper book laws manual presentation resume",
+		"text/csv":        "general naive one qa table tag",
+		"application/vnd.openxmlformats-officedocument.spreadsheetml.sheet":         "general naive one qa table tag",
+		"application/vnd.openxmlformats-officedocument.wordprocessingml.document":   "general naive one qa book laws manual resume",
+		"application/vnd.openxmlformats-officedocument.presentationml.presentation": "general naive one presentation",
+		"message/rfc822":            "general naive one email",
+		"image/png":                 "general naive one picture",
+		"audio/mpeg":                "general naive one audio",
+		"text/markdown":             "general naive one qa book laws manual resume",
+		"text/plain; charset=utf-8": "general naive one qa book laws manual resume",
+		"text/x-go":                 "general naive one",
+		"application/epub+zip":      "general naive one book",
+	} {
+		var got []string
+		for _, m := range MethodsFor(mediaType) {
+			if !slices.Contains([]string{"semantic", "hierarchical", "late", "code"}, m) {
+				got = append(got, m)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %v, want %s", mediaType, got, want)
+		}
+	}
+	if err := (ParseConfig{ChunkMethod: "picture"}).CheckType("application/pdf"); err == nil || !strings.Contains(err.Error(), "paper") {
+		t.Errorf("the error does not name what is possible: %v", err)
+	}
+}
+
+func TestMethodsHaveTheirOwnDefaults(t *testing.T) {
+	for method, pages := range map[string]int{"": 12, "general": 12, "paper": 22, "one": 1000} {
+		if got := (ParseConfig{ChunkMethod: method}).WithDefaults().TaskPageSize; got != pages {
+			t.Errorf("%s: %d pages a task, want %d", method, got, pages)
+		}
+	}
+	if got := (ParseConfig{ChunkMethod: "paper", TaskPageSize: 5}).WithDefaults().TaskPageSize; got != 5 {
+		t.Errorf("what was asked for is overridden: %d", got)
+	}
+}
