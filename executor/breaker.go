@@ -20,8 +20,8 @@ import (
 const (
 	tripAfter = 3               // calls in a row that found the dependency away; each has been tried several times by its client
 	minOpen   = 2 * time.Second // first rest; doubles while a trial fails
-	maxOpen   = 30 * time.Second
-	fullSpeed = 16 // calls at once from which a recovering dependency counts as well
+	maxOpen   = 8 * time.Second // one call each so often costs nobody anything, and who comes back is not kept waiting
+	fullSpeed = 16              // calls at once from which a recovering dependency counts as well
 )
 
 // breaker stands in front of one dependency. While the dependency is away it
@@ -126,12 +126,35 @@ func (b *breaker) open(rest time.Duration, cause error) {
 	b.rest, b.until, b.limit = rest, time.Now().Add(rest), 1
 }
 
-// isOpen reports whether calls are turned back now.
-func (b *breaker) isOpen() bool {
+// BreakerState is what a breaker does with calls.
+type BreakerState int
+
+const (
+	BreakerClosed   BreakerState = iota // makes them
+	BreakerHalfOpen                     // makes a few, to see whether the dependency is back
+	BreakerOpen                         // turns them back
+)
+
+func (b *breaker) state() BreakerState {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.rest > 0 && time.Now().Before(b.until)
+	switch {
+	case b.rest == 0:
+		return BreakerClosed
+	case time.Now().Before(b.until):
+		return BreakerOpen
+	}
+	return BreakerHalfOpen
 }
+
+// Breakers reports the state of the breaker before each dependency: blobs,
+// embedder and index.
+func (e *Executor) Breakers() map[string]BreakerState {
+	return map[string]BreakerState{"blobs": e.breakers.blobs.state(), "embedder": e.breakers.embedder.state(), "index": e.breakers.index.state()}
+}
+
+// isOpen reports whether calls are turned back now.
+func (b *breaker) isOpen() bool { return b.state() == BreakerOpen }
 
 // spread keeps those who wait from coming back in one moment.
 func spread(d time.Duration) time.Duration {

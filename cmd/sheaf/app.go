@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -137,12 +139,16 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 		for kind, d := range cfg.Executor.TaskTimeout {
 			timeouts[sheaf.TaskKind(kind)] = time.Duration(d)
 		}
+		retries := map[sheaf.TaskKind]executor.RetryPolicy{}
+		for kind, r := range cfg.Executor.Retry {
+			retries[sheaf.TaskKind(kind)] = executor.RetryPolicy{MaxFails: r.Attempts, Base: time.Duration(r.Base), Max: time.Duration(r.Max), Jitter: r.Jitter}
+		}
 		ec := executor.Config{
 			Store: a.store, Queue: a.queue, Blobs: a.blobs, Files: a.files, Parser: a.pool, Formats: a.formats, Index: a.index, Embedder: a.embedder,
 			Processors: map[sheaf.TaskKind]executor.Processor{sheaf.KindPlan: planner}, Observe: a.metrics, Log: log, Version: version(),
 			Workers: cfg.Executor.Workers, ParseSlots: cmp.Or(cfg.Executor.ParseSlots, cfg.Parser.Processes), Lease: time.Duration(cfg.Executor.Lease), Heartbeat: time.Duration(cfg.Executor.Heartbeat),
 			PollInterval: time.Duration(cfg.Executor.PollInterval), DrainTimeout: time.Duration(cfg.Executor.DrainTimeout), MaxFails: cfg.Executor.MaxFails,
-			BackoffBase: time.Duration(cfg.Executor.BackoffBase), BackoffMax: time.Duration(cfg.Executor.BackoffMax),
+			BackoffBase: time.Duration(cfg.Executor.BackoffBase), BackoffMax: time.Duration(cfg.Executor.BackoffMax), BackoffJitter: cmp.Or(cfg.Executor.BackoffJitter, -1), Retry: retries,
 			UnitTimeout: time.Duration(cfg.Parser.UnitTimeout), TaskTimeout: timeouts,
 		}
 		if a.keeper != nil {
@@ -152,6 +158,7 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 			ec.Trace = a.tracer
 		}
 		a.executor = executor.New(ec)
+		a.metrics.WatchBreakers(slices.Sorted(maps.Keys(a.executor.Breakers())), func(d string) int { return int(a.executor.Breakers()[d]) })
 	}
 	return a, nil
 }
@@ -312,9 +319,10 @@ func (a *app) leader() queue.Leader {
 	}
 	campaign := sqlleader.New(a.store, "keeper")
 	if q, ok := a.queue.(*redisstream.Queue); ok {
-		campaign = q.Leader("keeper")
+		// Without Redis nothing can be fed; all else that a keeper does needs the store alone.
+		campaign.Lock = queue.Fallback{First: q.Leader("keeper").Lock, Second: campaign.Lock}
 	}
-	campaign.TTL = time.Duration(a.cfg.Keeper.LeaderTTL)
+	campaign.Log, campaign.TTL = a.log, time.Duration(a.cfg.Keeper.LeaderTTL)
 	return campaign
 }
 

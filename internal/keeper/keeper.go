@@ -48,7 +48,7 @@ type Config struct {
 	RequeueAfter  time.Duration // a hint not claimed for this long is published again, default 5 min
 	PromoteEvery  time.Duration // default 1 s
 	ReapEvery     time.Duration // default 1 s
-	WorkerTimeout time.Duration // an executor silent for this long is gone, default 8 s: four missed heartbeats
+	WorkerTimeout time.Duration // an executor silent for this long is gone, default 6 s: three missed heartbeats
 	MaxLost       int           // default 3
 	ReapJitter    time.Duration // default 1 s
 	CancelGrace   time.Duration // default 30 s
@@ -86,8 +86,9 @@ type Keeper struct {
 type loop struct {
 	name   string
 	every  time.Duration
-	late   bool // waits before its first run too: at every start would be too often
-	nudged bool // also runs when something changed in this process
+	limit  time.Duration // of one run, against an engine that hangs; 0 means a minute
+	late   bool          // waits before its first run too: at every start would be too often
+	nudged bool          // also runs when something changed in this process
 	step   func(ctx context.Context) (int, error)
 	counts Counts
 }
@@ -107,7 +108,7 @@ func New(cfg Config) *Keeper {
 	dur(&cfg.RequeueAfter, 5*time.Minute)
 	dur(&cfg.PromoteEvery, time.Second)
 	dur(&cfg.ReapEvery, time.Second)
-	dur(&cfg.WorkerTimeout, 8*time.Second)
+	dur(&cfg.WorkerTimeout, 6*time.Second)
 	dur(&cfg.ReapJitter, time.Second)
 	dur(&cfg.CancelGrace, 30*time.Second)
 	dur(&cfg.FoldEvery, time.Second)
@@ -125,18 +126,18 @@ func New(cfg Config) *Keeper {
 	}
 	k := &Keeper{cfg: cfg, nudge: make(chan struct{}, 1), shared: map[string]sheaf.TenantLoad{}}
 	k.loops = []*loop{
-		{name: "promote", every: cfg.PromoteEvery, step: k.promote},
-		{name: "reap", every: cfg.ReapEvery, step: k.reap},
-		{name: "fold", every: cfg.FoldEvery, nudged: true, step: k.fold},
+		{name: "promote", every: cfg.PromoteEvery, limit: 10 * time.Second, step: k.promote},
+		{name: "reap", every: cfg.ReapEvery, limit: 10 * time.Second, step: k.reap},
+		{name: "fold", every: cfg.FoldEvery, nudged: true, limit: 20 * time.Second, step: k.fold},
 		{name: "slow", every: cfg.SlowEvery, step: k.slow},
 		{name: "collect", every: cfg.CollectEvery, step: k.collect},
-		{name: "cleanup", every: cfg.CleanupEvery, step: k.cleanup},
+		{name: "cleanup", every: cfg.CleanupEvery, limit: 10 * time.Minute, step: k.cleanup},
 	}
 	if cfg.Feeds {
-		k.loops = append(k.loops, &loop{name: "feed", every: cfg.FeedEvery, nudged: true, step: k.feed})
+		k.loops = append(k.loops, &loop{name: "feed", every: cfg.FeedEvery, nudged: true, limit: 5 * time.Minute, step: k.feed})
 	}
 	if cfg.Audit != nil && cfg.AuditEvery > 0 {
-		k.loops = append(k.loops, &loop{name: "audit", every: cfg.AuditEvery, late: true, step: func(ctx context.Context) (int, error) { return 0, cfg.Audit(ctx) }})
+		k.loops = append(k.loops, &loop{name: "audit", every: cfg.AuditEvery, limit: max(cfg.AuditEvery, time.Hour), late: true, step: func(ctx context.Context) (int, error) { return 0, cfg.Audit(ctx) }})
 	}
 	return k
 }
@@ -217,7 +218,7 @@ func (k *Keeper) run(ctx context.Context, l *loop, bell <-chan struct{}) {
 	}
 	for {
 		begun := time.Now()
-		n, err := l.step(ctx)
+		n, err := k.step(ctx, l)
 		l.counts.Runs.Add(1)
 		l.counts.Changed.Add(int64(n))
 		took := time.Since(begun)
@@ -243,6 +244,15 @@ func (k *Keeper) run(ctx context.Context, l *loop, bell <-chan struct{}) {
 			return
 		}
 	}
+}
+
+// stepLimit bounds one run of a loop: what hangs is given up and begun again.
+const stepLimit = time.Minute
+
+func (k *Keeper) step(ctx context.Context, l *loop) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(l.limit, stepLimit))
+	defer cancel()
+	return l.step(ctx)
 }
 
 // incarnationKey is where the store remembers which life of the queue it fed.

@@ -72,7 +72,7 @@ func (c *Campaign) Run(ctx context.Context, lead func(ctx context.Context)) erro
 	token, failing := sheaf.NewID(), false
 	for ctx.Err() == nil {
 		trusted := time.Now().Add(p.TTL - p.Margin)
-		attempt, cancel := context.WithDeadline(ctx, trusted)
+		attempt, cancel := context.WithTimeout(ctx, p.Every)
 		won, err := p.Lock.Acquire(attempt, token, p.TTL)
 		cancel()
 		if err != nil && ctx.Err() == nil && !failing {
@@ -107,7 +107,8 @@ func (c *Campaign) term(ctx context.Context, token string, trusted time.Time, le
 	wait := c.Every
 	for c.pause(ctx, wait) {
 		began := time.Now()
-		attempt, cancel := context.WithDeadline(ctx, trusted)
+		// A hung engine must leave time for another try before the trust ends.
+		attempt, cancel := context.WithTimeout(ctx, min(c.Every, time.Until(trusted)))
 		held, err := c.Lock.Renew(attempt, token, c.TTL)
 		cancel()
 		switch {

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -249,4 +250,50 @@ func TestLeadThatReturnsIsCalledAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// While the first engine is away the second decides; when it is back the one
+// who leads takes it, and the second is free.
+func TestFallbackLeadsWhileTheFirstEngineIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := &memLock{}, &memLock{}
+		ctx, stop := context.WithCancel(t.Context())
+		var mu sync.Mutex
+		var leading, terms int
+		var wg sync.WaitGroup
+		for range 2 {
+			c := &Campaign{Lock: Fallback{first, second}, TTL: 8 * time.Second, Log: slog.New(slog.DiscardHandler)}
+			wg.Go(func() {
+				_ = c.Run(ctx, func(ctx context.Context) {
+					mu.Lock()
+					leading, terms = leading+1, terms+1
+					mu.Unlock()
+					<-ctx.Done()
+					mu.Lock()
+					leading--
+					mu.Unlock()
+				})
+			})
+		}
+		after := func(d time.Duration, what string, maxTerms int) {
+			t.Helper()
+			time.Sleep(d)
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			if leading != 1 || terms > maxTerms {
+				t.Errorf("%s: %d lead in %d terms, want 1 in at most %d", what, leading, terms, maxTerms)
+			}
+		}
+		after(10*time.Second, "at first", 1)
+		first.set(false, true)
+		after(time.Minute, "while the first engine hangs", 2) // either may be the first to ask the second one
+		first.set(false, false)
+		after(time.Minute, "when it is back", 3)
+		if first.holder == "" || second.holder != "" {
+			t.Errorf("the first engine's holder is %q and the second's %q; want the leader and nobody", first.holder, second.holder)
+		}
+		stop()
+		wg.Wait()
+	})
 }

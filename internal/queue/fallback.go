@@ -1,0 +1,53 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Fallback is a Lock over two engines: Second decides while First does not
+// answer, so that the loops that need only Second go on. Candidates that see
+// First differently may both hold it, which costs leaders no more than doubled
+// work. Who holds by Second moves to First as soon as it answers.
+type Fallback struct{ First, Second Lock }
+
+// ask gives First a tenth of the lease, so that a hung engine costs no term.
+func (f Fallback) ask(ctx context.Context, ttl time.Duration, call func(context.Context, string, time.Duration) (bool, error), token string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, ttl/10)
+	defer cancel()
+	return call(ctx, token, ttl)
+}
+
+// Acquire implements Lock.
+func (f Fallback) Acquire(ctx context.Context, token string, ttl time.Duration) (bool, error) {
+	if won, err := f.ask(ctx, ttl, f.First.Acquire, token); err == nil {
+		return won, nil
+	}
+	return f.Second.Acquire(ctx, token, ttl)
+}
+
+// Renew implements Lock.
+func (f Fallback) Renew(ctx context.Context, token string, ttl time.Duration) (bool, error) {
+	held, err := f.ask(ctx, ttl, f.First.Renew, token)
+	switch {
+	case err != nil:
+		return f.Second.Acquire(ctx, token, ttl)
+	case held:
+		return true, nil
+	}
+	// Another has First, or this one has held by Second alone.
+	if held, err = f.Second.Renew(ctx, token, ttl); err != nil || !held {
+		return false, err
+	}
+	held, err = f.ask(ctx, ttl, f.First.Acquire, token)
+	if err != nil {
+		return true, nil // it is away again
+	}
+	return held, f.Second.Release(ctx, token)
+}
+
+// Release implements Lock.
+func (f Fallback) Release(ctx context.Context, token string) error {
+	return errors.Join(f.First.Release(ctx, token), f.Second.Release(ctx, token))
+}
