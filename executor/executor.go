@@ -79,11 +79,13 @@ type Config struct {
 	RecoverIdle   time.Duration                    // a hint taken and not acked for this long is lost, default Lease / 2
 	DrainTimeout  time.Duration                    // SIGTERM: running tasks may finish for this long, default 25 s
 	MaxFails      int                              // default 5
-	BackoffBase   time.Duration                    // default 2 s: rand(.5,1)·min(BackoffMax, base·2^fails)
+	BackoffBase   time.Duration                    // default 2 s: rand(1-jitter,1)·min(BackoffMax, base·2^fails)
 	BackoffMax    time.Duration                    // default 10 min
+	BackoffJitter float64                          // default 0.5; negative for none
+	Retry         map[sheaf.TaskKind]RetryPolicy   // by kind, or by kind/node of a dataflow, over the four before
 	UnitTimeout   time.Duration                    // share of one page in the parse deadline, default 5 s
 	ParseTimeout  time.Duration                    // on top of UnitTimeout × pages, default 20 s
-	TaskTimeout   map[sheaf.TaskKind]time.Duration // longest processing per kind, default 15 min
+	TaskTimeout   map[sheaf.TaskKind]time.Duration // longest processing per kind or kind/node, default 15 min
 	MaxChunksTask int                              // more chunks than this from one range is a failure, default 50,000
 }
 
@@ -105,6 +107,7 @@ func (c *Config) setDefaults() {
 	dur(&c.DrainTimeout, 25*time.Second)
 	dur(&c.BackoffBase, 2*time.Second)
 	dur(&c.BackoffMax, 10*time.Minute)
+	c.BackoffJitter = cmp.Or(c.BackoffJitter, 0.5)
 	dur(&c.UnitTimeout, 5*time.Second)
 	dur(&c.ParseTimeout, 20*time.Second)
 	if c.Log == nil {
@@ -440,7 +443,7 @@ func (e *Executor) finish(ctx, end context.Context, t *sheaf.Task, done sheaf.Co
 	case errors.Is(cause, errRelease):
 		return sheaf.TaskPending, e.cfg.Store.Release(end, claim)
 	case errors.Is(cause, errTooLong):
-		err = sheaf.FailRetryable(sheaf.CategoryTimeout, "task_timeout", "the %s task ran longer than %s; raise executor.task_timeout or split finer", t.Kind, e.taskTimeout(t.Kind))
+		err = sheaf.FailRetryable(sheaf.CategoryTimeout, "task_timeout", "the %s task ran longer than %s; raise executor.task_timeout or split finer", t.Kind, e.taskTimeout(t))
 	case errors.Is(cause, errAsked):
 		err = sheaf.Fail(sheaf.CategoryCanceled, "canceled", "canceled on request")
 	case errors.Is(err, errUnknownKind):
@@ -451,7 +454,8 @@ func (e *Executor) finish(ctx, end context.Context, t *sheaf.Task, done sheaf.Co
 	if wait, ok := retryAfter(err); ok {
 		return sheaf.TaskRetryWait, e.cfg.Store.Snooze(end, claim, wait, f.Message)
 	}
-	return e.cfg.Store.FailTask(end, claim, sheaf.FailReport{Failure: *f, Delay: e.backoff(t.FailCount), MaxFails: e.cfg.MaxFails})
+	retry := e.retries(t)
+	return e.cfg.Store.FailTask(end, claim, sheaf.FailReport{Failure: *f, Delay: retry.wait(t.FailCount), MaxFails: retry.MaxFails})
 }
 
 // complete retries an ambiguous completion: the guarded write is idempotent,
@@ -465,12 +469,6 @@ func (e *Executor) complete(ctx context.Context, c sheaf.Claim, done sheaf.Compl
 		sleep(ctx, jitter(200*time.Millisecond<<try))
 	}
 	return err
-}
-
-// backoff is the wait after the n-th counted failure.
-func (e *Executor) backoff(fails int) time.Duration {
-	d := min(e.cfg.BackoffMax, e.cfg.BackoffBase<<min(fails, 20))
-	return time.Duration((0.5 + rand.Float64()/2) * float64(d))
 }
 
 // retryAfter is how long a dependency is left alone that is away or asked for a
@@ -576,7 +574,7 @@ func (e *Executor) watchdog(ctx context.Context) {
 		for _, a := range e.running {
 			if int64(now.Sub(e.started)) > a.fence.Load() {
 				over = append(over, a)
-			} else if now.Sub(a.since) > e.taskTimeout(a.task.Kind) {
+			} else if now.Sub(a.since) > e.taskTimeout(a.task) {
 				late = append(late, a)
 			}
 		}
@@ -591,8 +589,8 @@ func (e *Executor) watchdog(ctx context.Context) {
 	}
 }
 
-func (e *Executor) taskTimeout(k sheaf.TaskKind) time.Duration {
-	return cmp.Or(e.cfg.TaskTimeout[k], 15*time.Minute)
+func (e *Executor) taskTimeout(t *sheaf.Task) time.Duration {
+	return cmp.Or(ofTask(e.cfg.TaskTimeout, t), 15*time.Minute)
 }
 
 // cancels stops tasks as soon as the queue's signal says so. A signal is a

@@ -349,18 +349,6 @@ func TestEveryEndIsWrittenAsWhatItIs(t *testing.T) {
 	})
 }
 
-func TestBackoffGrowsWithJitterAndIsBounded(t *testing.T) {
-	e := New(Config{BackoffBase: 2 * time.Second, BackoffMax: 10 * time.Minute})
-	for fails := range 40 {
-		full := min(10*time.Minute, 2*time.Second<<min(fails, 20))
-		for range 50 {
-			if d := e.backoff(fails); d < full/2 || d > full {
-				t.Fatalf("after %d failures the wait is %s, want within %s–%s", fails, d, full/2, full)
-			}
-		}
-	}
-}
-
 func TestCauseIsKeptForErrorsOfTheContext(t *testing.T) {
 	if !errors.Is(errAsked, sheaf.ErrCanceled) || !errors.Is(errLost, sheaf.ErrStale) {
 		t.Error("causes have lost their kinds")

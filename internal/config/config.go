@@ -130,16 +130,18 @@ type Embed struct {
 }
 
 type Executor struct {
-	Workers      int                 `toml:"workers" doc:"tasks at once; 0: 2 × CPUs + 2"`
-	ParseSlots   int                 `toml:"parse_slots" doc:"tasks parsing at once; 0: CPUs"`
-	Lease        Duration            `toml:"lease" doc:"visibility timeout: a task not heard of for this long is given to another"`
-	Heartbeat    Duration            `toml:"heartbeat" doc:"interval at which leases are renewed"`
-	PollInterval Duration            `toml:"poll_interval" doc:"longest wait between takes when no bell rings"`
-	DrainTimeout Duration            `toml:"drain_timeout" doc:"running tasks may finish for this long after SIGTERM"`
-	MaxFails     int                 `toml:"max_fails" doc:"failed attempts until a task is dead"`
-	BackoffBase  Duration            `toml:"backoff_base" doc:"first wait between attempts; doubles"`
-	BackoffMax   Duration            `toml:"backoff_max" doc:"longest wait between attempts"`
-	TaskTimeout  map[string]Duration `toml:"task_timeout" doc:"longest processing time by kind (plan, parse, index, finalize)"`
+	Workers       int                 `toml:"workers" doc:"tasks at once; 0: 2 × CPUs + 2"`
+	ParseSlots    int                 `toml:"parse_slots" doc:"tasks parsing at once; 0: CPUs"`
+	Lease         Duration            `toml:"lease" doc:"visibility timeout: a task not heard of for this long is given to another"`
+	Heartbeat     Duration            `toml:"heartbeat" doc:"interval at which leases are renewed"`
+	PollInterval  Duration            `toml:"poll_interval" doc:"longest wait between takes when no bell rings"`
+	DrainTimeout  Duration            `toml:"drain_timeout" doc:"running tasks may finish for this long after SIGTERM"`
+	MaxFails      int                 `toml:"max_fails" doc:"failed attempts until a task is dead"`
+	BackoffBase   Duration            `toml:"backoff_base" doc:"first wait between attempts; doubles"`
+	BackoffMax    Duration            `toml:"backoff_max" doc:"longest wait between attempts"`
+	BackoffJitter float64             `toml:"backoff_jitter" doc:"share of each wait that is random, 0–1"`
+	Retry         map[string]Retry    `toml:"retry" doc:"attempts and waits by kind, or by kind/node of a dataflow, where they differ: parse=attempts=3 base=1s max=2m jitter=0.5"`
+	TaskTimeout   map[string]Duration `toml:"task_timeout" doc:"longest processing time by kind (plan, parse, index, finalize) or by kind/node of a dataflow"`
 }
 
 type Parser struct {
@@ -202,6 +204,63 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	return nil
 }
 
+// Retry is how often and how soon tasks of a kind are tried again. Written as
+// "attempts=3 base=1s max=2m jitter=0.5"; what is left out is as for the others.
+type Retry struct {
+	Attempts int      // failed ones until the task is dead
+	Base     Duration // first wait, doubles
+	Max      Duration // longest wait
+	Jitter   float64  // share of each wait that is random; negative: none, 0: not set
+}
+
+func (r Retry) MarshalText() ([]byte, error) {
+	var parts []string
+	if r.Attempts > 0 {
+		parts = append(parts, fmt.Sprintf("attempts=%d", r.Attempts))
+	}
+	if r.Base > 0 {
+		parts = append(parts, "base="+time.Duration(r.Base).String())
+	}
+	if r.Max > 0 {
+		parts = append(parts, "max="+time.Duration(r.Max).String())
+	}
+	if r.Jitter != 0 {
+		parts = append(parts, fmt.Sprintf("jitter=%g", max(r.Jitter, 0)))
+	}
+	return []byte(strings.Join(parts, " ")), nil
+}
+
+func (r *Retry) UnmarshalText(b []byte) error {
+	*r = Retry{}
+	for part := range strings.FieldsSeq(string(b)) {
+		k, v, _ := strings.Cut(part, "=")
+		var err error
+		switch k {
+		case "attempts":
+			if r.Attempts, err = strconv.Atoi(v); err == nil && r.Attempts < 1 {
+				err = errors.New("attempts are 1 or more")
+			}
+		case "base":
+			err = r.Base.UnmarshalText([]byte(v))
+		case "max":
+			err = r.Max.UnmarshalText([]byte(v))
+		case "jitter":
+			if r.Jitter, err = strconv.ParseFloat(v, 64); err == nil && (r.Jitter < 0 || r.Jitter > 1) {
+				err = errors.New("jitter is 0 to 1")
+			}
+			if r.Jitter == 0 {
+				r.Jitter = -1
+			}
+		default:
+			err = errors.New("it has attempts, base, max and jitter")
+		}
+		if err != nil {
+			return fmt.Errorf("retry %q: %w", part, err)
+		}
+	}
+	return nil
+}
+
 // Default is the embedded default: one process, nothing else installed.
 func Default() Config {
 	return Config{
@@ -215,13 +274,13 @@ func Default() Config {
 		Embed:   Embed{Driver: "static", Weight: -1, Batch: 64, Concurrency: 8, Timeout: Duration(60 * time.Second)},
 		Executor: Executor{
 			Lease: Duration(time.Minute), Heartbeat: Duration(2 * time.Second), PollInterval: Duration(time.Second),
-			DrainTimeout: Duration(25 * time.Second), MaxFails: 5, BackoffBase: Duration(2 * time.Second), BackoffMax: Duration(10 * time.Minute),
+			DrainTimeout: Duration(25 * time.Second), MaxFails: 5, BackoffBase: Duration(2 * time.Second), BackoffMax: Duration(10 * time.Minute), BackoffJitter: 0.5,
 		},
 		Parser: Parser{MemoryBytes: 1 << 30, UnitTimeout: Duration(5 * time.Second), MaxDocs: 200, Soffice: "soffice"},
 		Trace:  Trace{SampleRatio: 1},
 		Keeper: Keeper{
-			Retention: Duration(7 * 24 * time.Hour), AuditInterval: Duration(10 * time.Minute), WorkerTimeout: Duration(8 * time.Second),
-			LeaderTTL: Duration(15 * time.Second), Reconcile: Duration(time.Minute), Grace: Duration(2 * time.Minute),
+			Retention: Duration(7 * 24 * time.Hour), AuditInterval: Duration(10 * time.Minute), WorkerTimeout: Duration(6 * time.Second),
+			LeaderTTL: Duration(8 * time.Second), Reconcile: Duration(time.Minute), Grace: Duration(2 * time.Minute),
 		},
 	}
 }
@@ -341,14 +400,21 @@ func (f Field) plain() string {
 	case []string:
 		return strings.Join(v, ",")
 	case map[string]Duration:
-		var parts []string
-		for k, d := range v {
-			parts = append(parts, k+"="+time.Duration(d).String())
-		}
-		slices.Sort(parts)
-		return strings.Join(parts, ",")
+		return joinMap(v)
+	case map[string]Retry:
+		return joinMap(v)
 	}
 	return fmt.Sprint(f.value.Interface())
+}
+
+func joinMap[V encoding.TextMarshaler](m map[string]V) string {
+	var parts []string
+	for k, v := range m {
+		b, _ := v.MarshalText() // never fails
+		parts = append(parts, k+"="+string(b))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ",")
 }
 
 // Set parses s into the field: lists and maps are separated by commas.
@@ -386,19 +452,22 @@ func (f Field) Set(s string) error {
 		}
 		f.value.Set(reflect.ValueOf(parts))
 	case reflect.Map:
-		m := map[string]Duration{}
+		m := reflect.MakeMap(f.value.Type())
 		for p := range strings.SplitSeq(s, ",") {
+			if strings.TrimSpace(p) == "" {
+				continue
+			}
 			k, v, ok := strings.Cut(p, "=")
 			if !ok {
-				return fmt.Errorf("%q is not kind=duration", p)
+				return fmt.Errorf("%q is not kind=value", p)
 			}
-			var d Duration
-			if err := d.UnmarshalText([]byte(strings.TrimSpace(v))); err != nil {
+			one := reflect.New(f.value.Type().Elem())
+			if err := one.Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(strings.TrimSpace(v))); err != nil {
 				return err
 			}
-			m[strings.TrimSpace(k)] = d
+			m.SetMapIndex(reflect.ValueOf(strings.TrimSpace(k)), one.Elem())
 		}
-		f.value.Set(reflect.ValueOf(m))
+		f.value.Set(m)
 	default:
 		return fmt.Errorf("a setting of type %s cannot be set from text", f.value.Type())
 	}
@@ -449,6 +518,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Executor.Heartbeat > 0 && c.Executor.Lease < 3*c.Executor.Heartbeat {
 		errs = append(errs, fmt.Errorf("executor.lease (%s) must be at least three times executor.heartbeat (%s), or a slow answer loses tasks", time.Duration(c.Executor.Lease), time.Duration(c.Executor.Heartbeat)))
+	}
+	if c.Executor.BackoffJitter < 0 || c.Executor.BackoffJitter > 1 {
+		errs = append(errs, fmt.Errorf("executor.backoff_jitter is %g; it is a share from 0 to 1", c.Executor.BackoffJitter))
 	}
 	if c.Keeper.Grace < c.Executor.Lease {
 		errs = append(errs, fmt.Errorf("keeper.grace (%s) must be at least executor.lease (%s), or what a slow executor still writes is never removed", time.Duration(c.Keeper.Grace), time.Duration(c.Executor.Lease)))

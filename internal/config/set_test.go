@@ -9,7 +9,7 @@ import (
 
 func TestSettingsComeFromFileEnvironmentAndFlagInThatOrder(t *testing.T) {
 	path := t.TempDir() + "/sheaf.toml"
-	write(t, path, "[store]\ndriver = \"mysql\"\ndsn = \"u:from-file@tcp(h)/d\"\n[executor]\nlease = \"90s\"\n[executor.task_timeout]\nparse = \"5m\"\n")
+	write(t, path, "[store]\ndriver = \"mysql\"\ndsn = \"u:from-file@tcp(h)/d\"\n[executor]\nlease = \"90s\"\n[executor.task_timeout]\nparse = \"5m\"\n[executor.retry]\n\"dataflow/sum\" = \"attempts=8 max=30m jitter=0\"\n")
 	secret := t.TempDir() + "/dsn"
 	write(t, secret, "u:from-secret@tcp(h)/d\n")
 	c, err := Load(path, []string{"SHEAF_STORE_DSN_FILE=" + secret, "SHEAF_EXECUTOR_WORKERS=7", "SHEAF_QUEUE_ADDRS=a:1, b:2", "UNRELATED=1"})
@@ -19,6 +19,14 @@ func TestSettingsComeFromFileEnvironmentAndFlagInThatOrder(t *testing.T) {
 	if c.Store.Driver != "mysql" || c.Store.DSN.Reveal() != "u:from-secret@tcp(h)/d" || c.Executor.Workers != 7 || time.Duration(c.Executor.Lease) != 90*time.Second ||
 		len(c.Queue.Addrs) != 2 || c.Queue.Addrs[1] != "b:2" || time.Duration(c.Executor.TaskTimeout["parse"]) != 5*time.Minute {
 		t.Errorf("%+v", c)
+	}
+	if got, want := c.Executor.Retry["dataflow/sum"], (Retry{Attempts: 8, Max: Duration(30 * time.Minute), Jitter: -1}); got != want {
+		t.Errorf("retry %+v, want %+v", got, want)
+	}
+	for _, bad := range []string{"parse", "parse=attempts=0", "parse=jitter=2", "parse=tries=3", "parse=base=soon"} {
+		if err := c.Set("executor.retry", bad); err == nil {
+			t.Errorf("executor.retry %q was taken", bad)
+		}
 	}
 	if err := c.Set("executor.workers", "9"); err != nil || c.Executor.Workers != 9 {
 		t.Errorf("Set: %v, %d", err, c.Executor.Workers)

@@ -158,6 +158,16 @@ func (m *Metrics) WatchKeeper(k *keeper.Keeper) {
 	}
 }
 
+// WatchBreakers exports the state of an executor's breakers by dependency: 0
+// closed, 1 half-open, 2 open.
+func (m *Metrics) WatchBreakers(dependencies []string, state func(dependency string) int) {
+	for _, d := range dependencies {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "sheaf_breaker_state", Help: "Circuit breaker of the executor: 0 closed, 1 half-open, 2 open.", ConstLabels: prometheus.Labels{"dependency": d},
+		}, func() float64 { return float64(state(d)) }))
+	}
+}
+
 type queueCollector struct {
 	read                      func(ctx context.Context) ([]sheaf.TenantQueue, error)
 	depth, age, running, dead *prometheus.Desc

@@ -1,0 +1,51 @@
+package executor
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"time"
+
+	"sheaf"
+)
+
+// RetryPolicy says how often and how soon a task that failed is tried again.
+// A zero field means the executor's own.
+type RetryPolicy struct {
+	MaxFails int           // failed attempts until the task is dead
+	Base     time.Duration // first wait, doubles with each failure
+	Max      time.Duration // longest wait
+	Jitter   float64       // share of each wait that is random, up to 1; negative for none
+}
+
+// over fills what p leaves open from d.
+func (p RetryPolicy) over(d RetryPolicy) RetryPolicy {
+	return RetryPolicy{cmp.Or(p.MaxFails, d.MaxFails), cmp.Or(p.Base, d.Base), cmp.Or(p.Max, d.Max), cmp.Or(p.Jitter, d.Jitter)}
+}
+
+// wait is the pause after the n-th failure, from 0.
+func (p RetryPolicy) wait(n int) time.Duration {
+	d := p.Max
+	if n < 40 && p.Base <= p.Max>>n {
+		d = p.Base << n
+	}
+	return time.Duration((1 - rand.Float64()*max(p.Jitter, 0)) * float64(d))
+}
+
+// ofTask looks a setting up by the task's node ("dataflow/summary") and, where
+// that has none, by its kind.
+func ofTask[V comparable](settings map[sheaf.TaskKind]V, t *sheaf.Task) V {
+	var none V
+	if t.Node != "" {
+		if v := settings[t.Kind+"/"+sheaf.TaskKind(t.Node)]; v != none {
+			return v
+		}
+	}
+	return settings[t.Kind]
+}
+
+// retries is the policy of one task. What its node leaves open its kind says,
+// then the executor.
+func (e *Executor) retries(t *sheaf.Task) RetryPolicy {
+	own := RetryPolicy{e.cfg.MaxFails, e.cfg.BackoffBase, e.cfg.BackoffMax, e.cfg.BackoffJitter}
+	return ofTask(e.cfg.Retry, t).over(e.cfg.Retry[t.Kind]).over(own)
+}
