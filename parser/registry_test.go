@@ -1,9 +1,11 @@
 package parser
 
 import (
+	"archive/tar"
 	"archive/zip"
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -99,6 +101,16 @@ func oleOf(names ...string) string {
 	return string(b)
 }
 
+func tarOf(t *testing.T, name string) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	if err := errors.Join(w.WriteHeader(&tar.Header{Name: name, Mode: 0o600}), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
 func TestSniff(t *testing.T) {
 	for _, c := range []struct{ title, name, body, want string }{
 		{"nothing", "a.pdf", "", MediaEmpty},
@@ -126,6 +138,10 @@ func TestSniff(t *testing.T) {
 		{"json by content", "a", `{"a": [1, 2, 3]}`, MediaJSON},
 		{"html by content", "a", "<!DOCTYPE html><html><body>x</body></html>", MediaHTML},
 		{"mail by content", "a", "From: a@example.org\r\nSubject: x\r\n\r\nbody\r\n", MediaEML},
+		{"mailbox by content", "a", "From a@example.org Thu Jan  1 00:00:00 2026\nFrom: a@example.org\nSubject: x\n\nbody\n\nFrom b@example.org Thu Jan  1 00:00:00 2026\nFrom: b\nSubject: y\n\nbody\n", MediaMBOX},
+		{"one message with its separator", "a", "From a@example.org Thu Jan  1 00:00:00 2026\nFrom: a@example.org\nSubject: x\n\nbody\n", MediaEML},
+		{"tar", "a", tarOf(t, "a.txt"), MediaTAR},
+		{"gzip", "a", "\x1f\x8b\x08\x00\x00\x00\x00\x00", "application/gzip"},
 		{"prose with colons is not mail", "a", "Subject: x\nThe quick brown: fox\n", MediaText},
 		{"utf-16 without a mark", "a.txt", "h\x00e\x00l\x00l\x00o\x00 \x00w\x00o\x00r\x00l\x00d\x00 \x00!\x00", MediaText},
 		{"latin-1 with a stray control", "a.txt", strings.Repeat("caf\xe9 au lait, ", 20) + "\x01", MediaText},

@@ -32,7 +32,9 @@ const (
 	MediaMSG                  = "application/vnd.ms-outlook"
 	MediaOLE                  = "application/x-ole-storage"
 	MediaRTF                  = "application/rtf"
+	MediaTAR                  = "application/x-tar"
 	MediaEML                  = "message/rfc822"
+	MediaMBOX                 = "application/mbox"
 	MediaHTML                 = "text/html"
 	MediaMarkdown             = "text/markdown"
 	MediaCSV                  = "text/csv"
@@ -52,7 +54,7 @@ var textTypes = map[string]string{
 	".csv": MediaCSV, ".tsv": MediaTSV, ".tab": MediaTSV,
 	".json": MediaJSON, ".geojson": MediaJSON, ".jsonl": MediaJSONL, ".ndjson": MediaJSONL,
 	".html": MediaHTML, ".htm": MediaHTML, ".xhtml": MediaHTML,
-	".eml": MediaEML, ".mbox": "application/mbox", ".ipynb": "application/x-ipynb+json",
+	".eml": MediaEML, ".mbox": MediaMBOX, ".ipynb": "application/x-ipynb+json",
 	".xml": "application/xml", ".yaml": "application/yaml", ".yml": "application/yaml", ".toml": "application/toml",
 	".rst": "text/x-rst", ".tex": "text/x-tex", ".srt": "application/x-subrip", ".vtt": "text/vtt",
 	".go": "text/x-go", ".py": "text/x-python", ".js": "text/javascript", ".mjs": "text/javascript",
@@ -72,7 +74,7 @@ var textTypes = map[string]string{
 var binaryTypes = map[string]string{
 	".pdf": MediaPDF, ".docx": MediaDOCX, ".docm": MediaDOCX, ".xlsx": MediaXLSX, ".xlsm": MediaXLSX, ".pptx": MediaPPTX, ".pptm": MediaPPTX,
 	".odt": MediaODT, ".ods": MediaODS, ".odp": MediaODP, ".epub": MediaEPUB,
-	".rtf": MediaRTF,
+	".rtf": MediaRTF, ".tar": MediaTAR, ".zip": MediaZIP,
 	".doc": MediaDOC, ".xls": MediaXLS, ".ppt": MediaPPT, ".msg": MediaMSG,
 }
 
@@ -102,6 +104,8 @@ func Sniff(r io.ReaderAt, size int64, name string) string {
 		return sniffOLE(r, size, head, ext)
 	case bytes.Contains(head[:min(len(head), 1024)], []byte("%PDF-")):
 		return MediaPDF // ISO 32000-1 annex H: readers accept the header anywhere in the first 1,024 bytes
+	case len(head) >= 262 && string(head[257:262]) == "ustar": // POSIX.1-2017, pax
+		return MediaTAR
 	case bytes.HasPrefix(head, []byte(`{\rtf`)):
 		return MediaRTF
 	}
@@ -128,6 +132,11 @@ func Sniff(r io.ReaderAt, size int64, name string) string {
 		return hinted // text where a PDF was promised: a PDF whose header was lost
 	}
 	if looksLikeMail(head) {
+		// A mailbox begins with a separator, and a message of it may too, when
+		// it was saved by itself: two of them make a mailbox.
+		if bytes.HasPrefix(head, []byte("From ")) && (bytes.Contains(head, []byte("\n\nFrom ")) || bytes.Contains(head, []byte("\n\r\nFrom "))) {
+			return MediaMBOX
+		}
 		return MediaEML
 	}
 	switch mt {

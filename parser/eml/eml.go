@@ -6,10 +6,8 @@ package eml
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -21,6 +19,7 @@ import (
 	"sheaf/parser/internal/charset"
 	"sheaf/parser/internal/clean"
 	"sheaf/parser/internal/htmlblocks"
+	"sheaf/parser/internal/members"
 	"sheaf/parser/internal/whole"
 )
 
@@ -29,10 +28,9 @@ const (
 	// maxFileBytes bounds a message: its parts are held in memory, decoded.
 	// Mail servers take 25 to 50 MB.
 	maxFileBytes = 64 << 20
-	// maxParts, maxDepth and maxTotalBytes bound what messages inside
-	// messages can unfold to.
+	// maxParts and maxTotalBytes bound the attachments of a message; package
+	// members bounds what messages inside messages can unfold to.
 	maxParts      = 64
-	maxDepth      = 3
 	maxTotalBytes = 64 << 20
 	// maxBoundaries stops a nest of multiparts, which the MIME reader follows
 	// by recursion.
@@ -51,14 +49,6 @@ func (*format) Version() int         { return version }
 func (*format) MediaTypes() []string { return []string{parser.MediaEML} }
 func (*format) Options() []string    { return []string{"table_rows"} }
 
-// budget is what is left for a message and all that is inside it.
-type budget struct {
-	depth, parts int
-	bytes        int64
-}
-
-type budgetKey struct{}
-
 type document struct {
 	formats     *parser.Registry
 	options     parser.Options
@@ -66,11 +56,11 @@ type document struct {
 	attachments []*enmime.Part
 	warnings    []sheaf.Warning
 	metadata    map[string]string
-	budget      *budget
+	left        members.Budget // for attachments
 }
 
 // Open implements parser.Format.
-func (f *format) Open(ctx context.Context, file *os.File, o parser.Options) (parser.Document, error) {
+func (f *format) Open(_ context.Context, file *os.File, o parser.Options) (parser.Document, error) {
 	raw, guess, err := read(file)
 	if err != nil {
 		return nil, err
@@ -85,10 +75,7 @@ func (f *format) Open(ctx context.Context, file *os.File, o parser.Options) (par
 		return nil, invalid("%s", clean.Clip(clean.Line(err.Error()), 200))
 	}
 	d := &document{formats: f.formats(), options: o, envelope: env, metadata: guess.Metadata(nil)}
-	d.budget, _ = ctx.Value(budgetKey{}).(*budget)
-	if d.budget == nil {
-		d.budget = &budget{parts: maxParts, bytes: maxTotalBytes}
-	}
+	d.left = members.Budget{Parts: maxParts, Bytes: maxTotalBytes}
 	if len(env.Root.Header) == 0 || d.header("From") == "" && d.header("To") == "" && d.header("Subject") == "" && d.header("Date") == "" && d.header("Received") == "" && d.header("Message-Id") == "" {
 		return nil, invalid("it has none of the header lines of a message")
 	}
@@ -154,11 +141,9 @@ func (d *document) collect() {
 		case strings.HasPrefix(p.ContentType, "image/"):
 			images++
 		case len(p.Content) == 0:
-		case d.budget.parts <= 0 || int64(len(p.Content)) > d.budget.bytes:
+		case !d.left.Take(int64(len(p.Content))):
 			dropped++
 		default:
-			d.budget.parts--
-			d.budget.bytes -= int64(len(p.Content))
 			d.attachments = append(d.attachments, p)
 		}
 	}
@@ -295,143 +280,12 @@ func plain(s string) []sheaf.Block {
 	return out
 }
 
-// attachment reads one attachment through the registry. What is wrong with it
-// is a verdict on its unit, never on the message.
+// attachment reads one attachment through the registry.
 func (d *document) attachment(ctx context.Context, n int) sheaf.UnitResult {
-	part := d.attachments[n-2]
-	name := d.name(part, n-2)
-	u := sheaf.UnitResult{Unit: n, Status: sheaf.UnitOK, Label: name}
-	verdict := func(s sheaf.UnitStatus, code, message string) sheaf.UnitResult {
-		u.Status, u.Code, u.Message = s, code, message
-		u.Blocks = nil
-		return u
-	}
-	mediaType := parser.Sniff(bytes.NewReader(part.Content), int64(len(part.Content)), name)
+	part, mediaType := d.attachments[n-2], ""
 	if part.ContentType == parser.MediaEML {
 		mediaType = parser.MediaEML
 	}
-	format, ok := d.formats.ByMediaType(mediaType)
-	if !ok {
-		u.Warnings = append(u.Warnings, sheaf.Warning{Code: "attachment_unsupported", Message: fmt.Sprintf("The attachment %s is %s and was not read.", name, mediaType), Page: n})
-		return verdict(sheaf.UnitSkipped, "unsupported_format", fmt.Sprintf("The attachment %s is %s, which cannot be read; convert it and upload it by itself.", name, mediaType))
-	}
-	if err := parser.Available(format); err != nil {
-		f := sheaf.AsFailure(err, "")
-		return verdict(sheaf.UnitSkipped, f.Code, fmt.Sprintf("The attachment %s was not read. %s", name, f.Message))
-	}
-	if d.budget.depth >= maxDepth && mediaType == parser.MediaEML {
-		return verdict(sheaf.UnitSkipped, "too_deep", fmt.Sprintf("The message %s lies more than %d messages deep and was not read; upload it by itself.", name, maxDepth))
-	}
-	blocks, warnings, err := d.readPart(ctx, format, mediaType, name, n, part.Content)
-	if err != nil {
-		f := sheaf.AsFailure(err, "")
-		return verdict(sheaf.UnitFailed, f.Code, fmt.Sprintf("The attachment %s: %s", name, f.Message))
-	}
-	for _, w := range warnings {
-		w.Page = n
-		w.Message = name + ": " + w.Message
-		u.Warnings = append(u.Warnings, w)
-	}
-	if len(blocks) == 0 {
-		return verdict(sheaf.UnitBlank, "no_text", "The attachment "+name+" holds no text.")
-	}
-	u.Blocks = append([]sheaf.Block{{Kind: sheaf.BlockHeading, Level: 1, Text: name, Page: n}}, blocks...)
-	return u
-}
-
-func (d *document) readPart(ctx context.Context, format parser.Format, mediaType, name string, n int, content []byte) (blocks []sheaf.Block, warnings []sheaf.Warning, err error) {
-	dir, err := os.MkdirTemp(d.options.TempDir, "part")
-	if err != nil {
-		return nil, nil, sheaf.FailRetryable(sheaf.CategoryCapacity, "storage_full", "The temporary folder took no more data (%v); free some space there or set another folder.", err)
-	}
-	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "content")
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		return nil, nil, sheaf.FailRetryable(sheaf.CategoryCapacity, "storage_full", "The temporary folder took no more data (%v); free some space there or set another folder.", err)
-	}
-	inner := *d.budget
-	inner.depth++
-	ctx = context.WithValue(ctx, budgetKey{}, &inner)
-	o := parser.Options{Name: name, MediaType: mediaType, Config: sheaf.ParseConfig{TableRows: d.options.Config.TableRows, Password: d.options.Config.Password}, TempDir: dir}
-	plan, err := openAndPlan(ctx, format, path, o)
-	if err != nil {
-		return nil, nil, err
-	}
-	warnings = plan.Warnings
-	size := 0
-	emit := func(u sheaf.UnitResult) error {
-		warnings = append(warnings, u.Warnings...)
-		if u.Status == sheaf.UnitFailed {
-			warnings = append(warnings, sheaf.Warning{Code: u.Code, Message: u.Message})
-		}
-		for _, b := range u.Blocks {
-			// Places and rows of the attachment mean nothing in the message.
-			b.Page, b.Spans = n, nil
-			if b.Table != nil {
-				t := *b.Table
-				t.FirstRow, t.RowBoxes, t.Box = 0, nil, nil
-				b.Table = &t
-			}
-			blocks = append(blocks, b)
-		}
-		if size += whole.TextBytes(u.Blocks); size > maxUnitBytes/2 {
-			return errFull
-		}
-		return nil
-	}
-	ranges := plan.Ranges
-	if ranges == nil {
-		ranges = []parser.PlannedRange{{Range: sheaf.Range{From: 1, To: plan.Units}}}
-	}
-	for _, r := range ranges {
-		err := d.parseRange(ctx, format, path, o, r, emit)
-		if errors.Is(err, errFull) {
-			warnings = append(warnings, sheaf.Warning{Code: "attachment_clipped", Message: fmt.Sprintf("Only its first %d MB of text were read; upload it by itself.", maxUnitBytes>>21)})
-			break
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-	}
-	return blocks, warnings[:min(len(warnings), 50)], nil
-}
-
-var errFull = errors.New("enough of this attachment was read")
-
-func openAndPlan(ctx context.Context, format parser.Format, path string, o parser.Options) (*parser.Plan, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	doc, err := format.Open(ctx, f, o)
-	if err != nil {
-		return nil, err
-	}
-	defer doc.Close()
-	return doc.Plan(ctx)
-}
-
-func (d *document) parseRange(ctx context.Context, format parser.Format, path string, o parser.Options, r parser.PlannedRange, emit func(sheaf.UnitResult) error) error {
-	o.Hint = r.Hint
-	if r.Shard != "" {
-		path = filepath.Join(o.TempDir, filepath.FromSlash(r.Shard))
-		o.MediaType = r.MediaType
-		known, ok := d.formats.ByMediaType(r.MediaType)
-		if !ok {
-			return fmt.Errorf("no format for shards of type %q", r.MediaType)
-		}
-		format = known
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	doc, err := format.Open(ctx, f, o)
-	if err != nil {
-		return err
-	}
-	defer doc.Close()
-	return doc.Parse(ctx, r.Range, emit)
+	r := members.Reader{Formats: d.formats, Options: d.options, Noun: "attachment"}
+	return r.Read(ctx, n, d.name(part, n-2), mediaType, bytes.NewReader(part.Content), int64(len(part.Content)))
 }

@@ -11,6 +11,7 @@ import (
 	"sheaf"
 	"sheaf/parser"
 	"sheaf/parser/internal/formattest"
+	"sheaf/parser/internal/members"
 	"sheaf/parser/rows"
 	"sheaf/parser/text"
 	"sheaf/parser/xlsx"
@@ -99,7 +100,7 @@ func TestMessagesInMessagesEnd(t *testing.T) {
 		}
 	}
 	for depth := range 10 {
-		if got, want := strings.Contains(all.String(), fmt.Sprintf("Body of m%d.", depth)), depth <= maxDepth; got != want {
+		if got, want := strings.Contains(all.String(), fmt.Sprintf("Body of m%d.", depth)), depth <= members.MaxDepth; got != want {
 			t.Errorf("message %d deep was read: %v", depth, got)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"sheaf/parser"
+	"sheaf/parser/archive"
 	"sheaf/parser/csv"
 	"sheaf/parser/docx"
 	"sheaf/parser/eml"
@@ -18,6 +19,7 @@ import (
 	"sheaf/parser/jsonfmt"
 	"sheaf/parser/markdown"
 	"sheaf/parser/mbox"
+	"sheaf/parser/msg"
 	"sheaf/parser/notebook"
 	"sheaf/parser/office"
 	"sheaf/parser/pdf"
@@ -89,7 +91,9 @@ func All(c Config) []parser.Format {
 		office.New(office.Config{Soffice: c.Soffice, Elsewhere: slices.Contains(c.Remote, "office")}, registry),
 		epub.New(),
 		eml.New(registry),
+		msg.New(registry),
 		mbox.New(registry),
+		archive.New(registry),
 		rows.New(),
 		text.New(),
 	}

@@ -1,0 +1,358 @@
+// Package archive is the format of ZIP and TAR archives, packed or not: each
+// member is a unit of its own, read by the format that takes it, under a name
+// that carries the archive's. It runs in the parser's child process.
+package archive
+
+import (
+	"archive/zip"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/cespare/xxhash/v2"
+	"golang.org/x/text/encoding/charmap"
+
+	"sheaf"
+	"sheaf/parser"
+	"sheaf/parser/internal/clean"
+	"sheaf/parser/internal/members"
+	"sheaf/parser/internal/parts"
+	"sheaf/parser/internal/program"
+)
+
+// Media types beside parser.MediaZIP.
+const (
+	mediaGzip  = "application/gzip"
+	mediaBzip2 = "application/x-bzip2"
+	mediaZstd  = "application/zstd"
+)
+
+const (
+	version = 1 // changes whenever the same file would yield other blocks
+	// maxMembers become units; what comes after them is counted and not read.
+	maxMembers = 5_000
+	// maxEntries bounds what is looked at, with folders and the like.
+	maxEntries = 100_000
+	// maxMemberBytes and maxTotalBytes bound what is unpacked.
+	maxMemberBytes = 512 << 20
+	maxTotalBytes  = 8 << 30
+	// maxRatio is how many times its packed size a member may have: deflate
+	// reaches 1,032 on zeros, and logs of one line 300. Small ones may be as
+	// repetitive as they like.
+	maxRatio   = 500
+	ratioAfter = 16 << 20
+	maxName    = 400 // bytes
+	// rangeMembers and rangeBytes are what one task reads.
+	rangeMembers = 32
+	rangeBytes   = 32 << 20
+	// bytesPerPage converts members to the pages in which cost is counted.
+	bytesPerPage = 100 << 10
+)
+
+// New returns the format. formats finds the readers of members; it is called
+// while an archive is read, so that it may know this format too.
+func New(formats func() *parser.Registry) parser.Format { return &format{formats} }
+
+type format struct{ formats func() *parser.Registry }
+
+func (*format) ID() string   { return "archive" }
+func (*format) Version() int { return version }
+func (*format) MediaTypes() []string {
+	return []string{parser.MediaZIP, "application/x-zip-compressed", parser.MediaTAR, mediaGzip, "application/x-gzip", mediaBzip2, mediaZstd, "application/java-archive"}
+}
+func (*format) Options() []string { return []string{"table_rows"} }
+
+// member is what will be a unit.
+type member struct {
+	name   string // cleaned
+	size   int64  // unpacked
+	sum    uint64 // of the content; 0 when it was not read
+	code   string // why it is not read, with a sentence
+	reason string
+}
+
+type document struct {
+	file    *os.File
+	size    int64
+	options parser.Options
+	formats *parser.Registry
+	kind    string
+
+	members  []member
+	dropped  int
+	warnings []sheaf.Warning
+}
+
+// Open implements parser.Format.
+func (f *format) Open(_ context.Context, file *os.File, o parser.Options) (parser.Document, error) {
+	size, err := parts.Size(file, maxTotalBytes)
+	if err != nil {
+		return nil, err
+	}
+	d := &document{file: file, size: size, options: o, formats: f.formats(), kind: "tar"}
+	head := make([]byte, 4)
+	_, _ = file.ReadAt(head, 0) // a short file fails as a TAR archive
+	if bytes.HasPrefix(head, []byte("PK")) {
+		d.kind = "zip"
+	}
+	return d, nil
+}
+
+// list finds the members. hash asks for their sums, for which a TAR archive
+// must be unpacked; a ZIP archive holds them.
+func (d *document) list(ctx context.Context, hash bool) error {
+	d.members, d.warnings, d.dropped = nil, nil, 0
+	seen := map[string]bool{}
+	err := d.walk(ctx, func(m member, content func(io.Writer) (int64, error)) error {
+		if m.code == "" && seen[m.name] {
+			m.code, m.reason = "duplicate_name", "the archive holds two files of this name, and the first was read"
+		}
+		seen[m.name] = true
+		if len(d.members) >= maxMembers {
+			d.dropped++
+			return nil
+		}
+		if hash && m.code == "" && m.sum == 0 {
+			h := xxhash.New()
+			n, err := content(h)
+			if ctx.Err() != nil {
+				return err
+			}
+			if err == nil { // one that cannot be unpacked gets its verdict when it is read
+				m.size, m.sum = n, h.Sum64()
+			}
+		}
+		d.members = append(d.members, m)
+		return nil
+	})
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil && len(d.members) == 0:
+		return asFailure(ctx, err)
+	case err != nil:
+		d.warnings = append(d.warnings, sheaf.Warning{Code: "archive_damaged", Message: fmt.Sprintf("The archive could not be read to its end; what comes after its %d. file is missing. %s", len(d.members), sheaf.AsFailure(asFailure(ctx, err), "").Message)})
+	case len(d.members) == 0:
+		return sheaf.Fail(sheaf.CategoryBadInput, "empty_document", "The archive holds no files; check that the right one was sent.")
+	}
+	if d.dropped > 0 {
+		d.warnings = append(d.warnings, sheaf.Warning{Code: "members_dropped", Message: fmt.Sprintf("%d files were left out: the first %d of an archive are read. Split it.", d.dropped, maxMembers)})
+	}
+	return nil
+}
+
+func asFailure(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if f, ok := errors.AsType[*sheaf.Failure](err); ok {
+		return f
+	}
+	return sheaf.Fail(sheaf.CategoryBadInput, "invalid_archive", "The file cannot be read as an archive: %s. Pack its files anew and upload that.", clean.Clip(clean.Line(err.Error()), 200))
+}
+
+// Close implements parser.Document.
+func (*document) Close() error { return nil }
+
+// Plan implements parser.Document.
+func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
+	if err := d.list(ctx, true); err != nil {
+		return nil, err
+	}
+	p := &parser.Plan{Unit: sheaf.UnitPart, Units: len(d.members), Warnings: d.warnings, Metadata: map[string]string{"members": strconv.Itoa(len(d.members))}}
+	from, size := 1, int64(0)
+	for i, m := range d.members {
+		p.Outline = append(p.Outline, sheaf.Heading{Level: 1, Title: d.prefix() + m.name, Page: i + 1})
+		p.Fingerprints = append(p.Fingerprints, xxhash.Sum64String(fmt.Sprintf("%s\x00%s\x00%d\x00%x", m.name, m.code, m.size, m.sum)))
+		size += m.size
+		if n := i + 1; n == len(d.members) || n-from+1 >= rangeMembers || size+d.members[n].size > rangeBytes {
+			p.Ranges = append(p.Ranges, parser.PlannedRange{Range: sheaf.Range{From: from, To: n}, Cost: n - from + 1 + int(size/bytesPerPage)})
+			from, size = n+1, 0
+		}
+	}
+	return p, nil
+}
+
+// prefix is put before the names of members: "report.zip/".
+func (d *document) prefix() string {
+	if name := clean.Line(clean.Clip(path.Base(strings.ReplaceAll(d.options.Name, `\`, "/")), 200)); name != "" && name != "." && name != "/" {
+		return name + "/"
+	}
+	return ""
+}
+
+var errEnough = errors.New("the rest of the archive is not of interest")
+
+// Parse implements parser.Document.
+func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.UnitResult) error) error {
+	if d.members == nil {
+		if err := d.list(ctx, false); err != nil {
+			return err
+		}
+	}
+	if r.From < 1 || r.To > len(d.members) || r.To < r.From {
+		return sheaf.Fail(sheaf.CategoryBadInput, "bad_range", "The archive has %d members, so members %s do not exist.", len(d.members), r)
+	}
+	reader := members.Reader{Formats: d.formats, Options: d.options, Noun: "member", Path: d.prefix()}
+	n := 0
+	var emitErr error
+	err := d.walk(ctx, func(_ member, content func(io.Writer) (int64, error)) error {
+		if n++; n > r.To {
+			return errEnough
+		}
+		if n < r.From {
+			return nil
+		}
+		u, err := d.unit(ctx, reader, n, content)
+		if err != nil {
+			return err
+		}
+		emitErr = emit(u)
+		return emitErr
+	})
+	switch {
+	case emitErr != nil:
+		return emitErr
+	case n >= r.To: // what is wrong behind the range is not of interest
+		return ctx.Err()
+	}
+	return asFailure(ctx, err)
+}
+
+func (d *document) unit(ctx context.Context, reader members.Reader, n int, content func(io.Writer) (int64, error)) (sheaf.UnitResult, error) {
+	m := d.members[n-1]
+	if m.code != "" {
+		return sheaf.UnitResult{Unit: n, Status: sheaf.UnitSkipped, Code: m.code, Label: d.prefix() + m.name,
+			Message: fmt.Sprintf("%s was not read: %s.", m.name, strings.TrimSuffix(m.reason, "."))}, nil
+	}
+	f, err := os.CreateTemp(d.options.TempDir, "member-")
+	if err != nil {
+		return sheaf.UnitResult{}, program.StorageFull(err)
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	size, err := content(f)
+	if err != nil {
+		fail := sheaf.AsFailure(asFailure(ctx, err), "")
+		return sheaf.UnitResult{Unit: n, Status: sheaf.UnitFailed, Code: fail.Code, Label: d.prefix() + m.name, Message: m.name + ": " + fail.Message}, ctx.Err()
+	}
+	if size == 0 {
+		return sheaf.UnitResult{Unit: n, Status: sheaf.UnitBlank, Code: "empty_file", Label: d.prefix() + m.name, Message: m.name + " has no bytes."}, nil
+	}
+	return reader.Read(ctx, n, m.name, "", f, size), nil
+}
+
+// cleanName makes a member's name one that is shown: a relative path of
+// readable steps. Nothing is ever written under it.
+func cleanName(s string) string {
+	if !utf8.ValidString(s) {
+		// APPNOTE.TXT 4.4.4: names that are not UTF-8 are in code page 437.
+		s, _ = charmap.CodePage437.NewDecoder().String(s) // every byte has a character there
+	}
+	s = strings.ReplaceAll(clean.Line(s), `\`, "/")
+	var steps []string
+	for step := range strings.SplitSeq(s, "/") {
+		if step = strings.TrimSpace(step); step == "" || step == "." || step == ".." || len(steps) == 0 && len(step) == 2 && step[1] == ':' {
+			continue
+		}
+		steps = append(steps, step)
+	}
+	return cmp.Or(clean.Clip(strings.Join(steps, "/"), maxName), "unnamed")
+}
+
+// clutter is what systems put into archives beside their users' files.
+func clutter(name string) bool {
+	base := path.Base(name)
+	return strings.HasPrefix(name, "__MACOSX/") || strings.HasPrefix(base, "._") || base == ".DS_Store" || base == "Thumbs.db" || base == "desktop.ini"
+}
+
+// walk calls on for each file of the archive. content writes it somewhere,
+// under the bounds; it may be called once.
+func (d *document) walk(ctx context.Context, on func(m member, content func(io.Writer) (int64, error)) error) error {
+	if d.kind == "zip" {
+		return d.walkZip(ctx, on)
+	}
+	return d.walkTar(ctx, on)
+}
+
+func (d *document) walkZip(ctx context.Context, on func(m member, content func(io.Writer) (int64, error)) error) error {
+	z, err := zip.NewReader(d.file, d.size)
+	if err != nil && !errors.Is(err, zip.ErrInsecurePath) { // names are cleaned, and nothing is written under them
+		return err
+	}
+	if len(z.File) > maxEntries {
+		return sheaf.Fail(sheaf.CategoryCapacity, "zip_bomb", "The archive holds %d entries and the limit is %d; split it.", len(z.File), maxEntries)
+	}
+	total := int64(0)
+	for _, e := range z.File {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if e.FileInfo().IsDir() || clutter(e.Name) {
+			continue
+		}
+		m := member{name: cleanName(e.Name), size: int64(min(e.UncompressedSize64, 1<<62)), sum: uint64(e.CRC32) | 1<<32}
+		switch {
+		case e.Flags&1 != 0:
+			m.code, m.reason = "encrypted", "it is protected by a password; unpack the archive and upload the file"
+		case !e.Mode().IsRegular():
+			m.code, m.reason = "not_a_file", "it is a link or a device, not a file"
+		case m.size > maxMemberBytes:
+			m.code, m.reason = "too_large", fmt.Sprintf("it has more than %d MB; upload it by itself", maxMemberBytes>>20)
+		}
+		err := on(m, func(w io.Writer) (int64, error) {
+			r, err := e.Open()
+			if err != nil {
+				return 0, sheaf.Fail(sheaf.CategoryBadInput, "member_damaged", "it cannot be unpacked (%s)", clean.Clip(clean.Line(err.Error()), 200))
+			}
+			defer r.Close()
+			return copyBounded(w, r, int64(min(e.CompressedSize64, 1<<62)), &total)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyBounded unpacks one member. packed is its size in the archive, 0 when
+// that is not known.
+func copyBounded(w io.Writer, r io.Reader, packed int64, total *int64) (int64, error) {
+	buf := make([]byte, 64<<10)
+	n := int64(0)
+	for {
+		k, err := r.Read(buf)
+		n += int64(k)
+		*total += int64(k)
+		switch {
+		case *total > maxTotalBytes:
+			return n, sheaf.Fail(sheaf.CategoryBadInput, "zip_bomb", "The archive unpacks to more than %d GB; split it.", maxTotalBytes>>30)
+		case packed > 0 && n > ratioAfter && n/packed > maxRatio:
+			return n, sheaf.Fail(sheaf.CategoryBadInput, "zip_bomb", "it unpacks to more than %d times its size, as no honest file does", maxRatio)
+		case n > maxMemberBytes:
+			return n, sheaf.Fail(sheaf.CategoryCapacity, "too_large", "it unpacks to more than %d MB; upload it by itself", maxMemberBytes>>20)
+		}
+		if k > 0 {
+			if _, err := w.Write(buf[:k]); err != nil {
+				return n, program.StorageFull(err)
+			}
+		}
+		if err == io.EOF {
+			return n, nil
+		}
+		if _, known := errors.AsType[*sheaf.Failure](err); known {
+			return n, err
+		}
+		if err != nil {
+			return n, sheaf.Fail(sheaf.CategoryBadInput, "member_damaged", "it cannot be unpacked (%s)", clean.Clip(clean.Line(err.Error()), 200))
+		}
+	}
+}

@@ -1,0 +1,376 @@
+// Package msg is the format of Outlook's messages ([MS-OXMSG]): it turns the
+// compound file into the mail message it stands for and hands that to the
+// format of mail messages, with its attachments. It runs in the parser's child
+// process.
+package msg
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/richardlehane/mscfb"
+	"golang.org/x/text/encoding/htmlindex"
+
+	"sheaf"
+	"sheaf/parser"
+	"sheaf/parser/internal/clean"
+	"sheaf/parser/internal/parts"
+	"sheaf/parser/internal/program"
+)
+
+const (
+	version = 1 // changes whenever the same file would yield other blocks; see Version
+	// maxFileBytes is less than what the format of mail messages takes, since
+	// attachments grow by a third on the way there.
+	maxFileBytes = 45 << 20
+	maxEntries   = 20_000
+	// maxDepth of messages inside messages; the format of mail messages has a
+	// bound of its own below it.
+	maxDepth       = 4
+	maxAttachments = 256
+)
+
+// New returns the format. formats finds the reader of mail messages; it is
+// called while a message is read.
+func New(formats func() *parser.Registry) parser.Format { return &format{formats} }
+
+type format struct{ formats func() *parser.Registry }
+
+func (*format) ID() string           { return "msg" }
+func (*format) MediaTypes() []string { return []string{parser.MediaMSG} }
+func (*format) Options() []string    { return []string{"table_rows"} }
+
+// Version grows with that of mail messages.
+func (f *format) Version() int {
+	if in, ok := f.formats().ByMediaType(parser.MediaEML); ok {
+		return version + in.Version()
+	}
+	return version
+}
+
+func invalid(why string) *sheaf.Failure {
+	return sheaf.Fail(sheaf.CategoryBadInput, "invalid_msg", "The file cannot be read as an Outlook message: %s. Save the message anew in Outlook, or export it as EML, and upload that.", why)
+}
+
+// Open implements parser.Format.
+func (f *format) Open(ctx context.Context, file *os.File, o parser.Options) (_ parser.Document, err error) {
+	size, err := parts.Size(file, maxFileBytes)
+	if err != nil {
+		return nil, err
+	}
+	mail, ok := f.formats().ByMediaType(parser.MediaEML)
+	if !ok {
+		return nil, sheaf.Fail(sheaf.CategoryInternal, "unsupported_format", "This build reads no mail messages, and so no Outlook messages.")
+	}
+	root, err := read(file, size)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	root.write(&b, 0)
+	in, err := os.CreateTemp(o.TempDir, "message-*")
+	if err == nil {
+		_, err = in.Write(b.Bytes())
+	}
+	d := &document{file: in}
+	if err != nil {
+		return nil, errors.Join(program.StorageFull(err), d.remove())
+	}
+	o.MediaType = parser.MediaEML
+	if d.Document, err = mail.Open(ctx, in, o); err != nil {
+		return nil, errors.Join(err, d.remove())
+	}
+	return d, nil
+}
+
+type document struct {
+	parser.Document
+	file *os.File
+}
+
+func (d *document) remove() error {
+	if d.file == nil {
+		return nil
+	}
+	return errors.Join(d.file.Close(), os.Remove(d.file.Name()))
+}
+
+// Close removes the message that stood in for the original.
+func (d *document) Close() error { return errors.Join(d.Document.Close(), d.remove()) }
+
+// storage is a folder of the compound file, with the streams that matter here.
+type storage struct {
+	streams map[string][]byte
+	folders map[string]*storage
+}
+
+// read loads the streams of properties, recipients and attachments.
+func read(file *os.File, size int64) (root *storage, err error) {
+	defer func() {
+		if recover() != nil { // the library trusts what the file says of itself
+			root, err = nil, invalid("its container is damaged")
+		}
+	}()
+	doc, openErr := mscfb.New(io.NewSectionReader(file, 0, size))
+	if openErr != nil {
+		return nil, invalid("its container is damaged")
+	}
+	root = &storage{}
+	left := size // streams cannot hold more than the file
+	for range maxEntries {
+		e, err := doc.Next()
+		if err != nil {
+			break
+		}
+		if len(e.Path) > 4*maxDepth || !strings.HasPrefix(e.Name, "__substg1.0_") && !strings.HasPrefix(e.Name, "__properties_") {
+			continue
+		}
+		if e.FileInfo().IsDir() {
+			continue
+		}
+		if e.Size < 0 || e.Size > left {
+			return nil, invalid("the stream " + clean.Line(e.Name) + " claims more bytes than the file has")
+		}
+		left -= e.Size
+		b := make([]byte, e.Size)
+		n, _ := io.ReadFull(e, b) // a stream that was cut off is read as far as it goes
+		s := root
+		for _, step := range e.Path {
+			s = s.folder(step)
+		}
+		if s.streams == nil {
+			s.streams = map[string][]byte{}
+		}
+		s.streams[strings.ToUpper(strings.TrimPrefix(e.Name, "__substg1.0_"))] = b[:n]
+	}
+	if root.streams["__PROPERTIES_VERSION1.0"] == nil && len(root.streams) == 0 {
+		return nil, invalid("it holds no properties of a message")
+	}
+	return root, nil
+}
+
+func (s *storage) folder(name string) *storage {
+	if s.folders == nil {
+		s.folders = map[string]*storage{}
+	}
+	f := s.folders[name]
+	if f == nil {
+		f = &storage{}
+		s.folders[name] = f
+	}
+	return f
+}
+
+// Properties of a message ([MS-OXPROPS]).
+const (
+	propSubject       = "0037"
+	propHeaders       = "007D" // PidTagTransportMessageHeaders
+	propSenderName    = "0C1A"
+	propSenderAddress = "0C1F"
+	propSenderSMTP    = "5D01"
+	propTo            = "0E04"
+	propCc            = "0E03"
+	propBody          = "1000"
+	propHTML          = "1013"
+	propMessageID     = "1035"
+	propAttachData    = "3701"
+	propAttachName    = "3704"
+	propAttachLong    = "3707"
+	propAttachMime    = "370E"
+	propDisplayName   = "3001"
+
+	tagSubmitTime   = 0x00390040
+	tagDeliveryTime = 0x0E060040
+	tagCodepage     = 0x3FFD0003
+	tagInternetCPID = 0x3FDE0003
+)
+
+// fixed reads a property of fixed length from the list of properties
+// ([MS-OXMSG] 2.4): entries of 16 bytes after a header whose length depends on
+// the kind of the folder.
+func (s *storage) fixed(tag uint32) (v uint64, ok bool) {
+	b := s.streams["__PROPERTIES_VERSION1.0"]
+	for _, head := range []int{32, 24, 8} {
+		if len(b) < head || (len(b)-head)%16 != 0 {
+			continue
+		}
+		for at := head; at+16 <= len(b); at += 16 {
+			if binary.LittleEndian.Uint32(b[at:]) == tag {
+				return binary.LittleEndian.Uint64(b[at+8:]), true
+			}
+		}
+	}
+	return 0, false
+}
+
+// text is a string property: UTF-16, or bytes in the message's code page.
+func (s *storage) text(prop, page string) string {
+	if b, ok := s.streams[prop+"001F"]; ok {
+		u := make([]uint16, len(b)/2)
+		for i := range u {
+			u[i] = binary.LittleEndian.Uint16(b[2*i:])
+		}
+		return strings.TrimRight(string(utf16.Decode(u)), "\x00")
+	}
+	return strings.TrimRight(decode(s.streams[prop+"001E"], page), "\x00")
+}
+
+func decode(b []byte, page string) string {
+	if page == "utf-8" && !utf8.Valid(b) { // said of the body, and not true of the names
+		page = "windows-1252"
+	}
+	if enc, err := htmlindex.Get(page); err == nil {
+		if out, err := enc.NewDecoder().Bytes(b); err == nil {
+			return string(out)
+		}
+	}
+	return strings.ToValidUTF8(string(b), "\ufffd")
+}
+
+// codepage names the encoding of the message's byte strings; Windows-1252 when
+// it does not say.
+func (s *storage) codepage(tags ...uint32) string {
+	names := map[uint64]string{
+		65001: "utf-8", 20127: "windows-1252", 932: "shift_jis", 936: "gbk", 949: "euc-kr", 950: "big5", 54936: "gb18030", 50220: "iso-2022-jp",
+		20866: "koi8-r", 21866: "koi8-u", 51932: "euc-jp", 51949: "euc-kr", 874: "windows-874", 28605: "iso-8859-15",
+	}
+	for _, tag := range tags {
+		v, _ := s.fixed(tag)
+		v &= 0xffffffff
+		switch {
+		case names[v] != "":
+			return names[v]
+		case v >= 1250 && v <= 1258:
+			return "windows-" + strconv.FormatUint(v, 10)
+		case v >= 28591 && v <= 28599:
+			return "iso-8859-" + strconv.FormatUint(v-28590, 10)
+		}
+	}
+	return "windows-1252"
+}
+
+// fileTime turns 100 ns since 1601 into a date of a mail message.
+func fileTime(v uint64) string {
+	const epoch = 116_444_736_000_000_000 // 1970
+	if v < epoch || v > epoch+1<<57 {
+		return ""
+	}
+	return time.Unix(0, 0).Add(time.Duration(v-epoch) / 10 * time.Microsecond).UTC().Format(time.RFC1123Z)
+}
+
+// write makes a mail message (RFC 5322) of the folder.
+func (s *storage) write(b *bytes.Buffer, depth int) {
+	page := s.codepage(tagCodepage, tagInternetCPID)
+	header := func(name, value string) {
+		if value = clean.Line(clean.Clip(value, 4000)); value != "" {
+			fmt.Fprintf(b, "%s: %s\r\n", name, mime.QEncoding.Encode("utf-8", value))
+		}
+	}
+	from := s.text(propSenderName, page)
+	address := s.text(propSenderSMTP, page)
+	if plain := s.text(propSenderAddress, page); address == "" && strings.Contains(plain, "@") {
+		address = plain
+	}
+	if address != "" && address != from {
+		from = strings.TrimSpace(from + " <" + address + ">")
+	}
+	header("From", from)
+	header("To", s.text(propTo, page))
+	header("Cc", s.text(propCc, page))
+	header("Subject", s.text(propSubject, page))
+	header("Message-Id", s.text(propMessageID, page))
+	date := ""
+	for _, tag := range []uint32{tagSubmitTime, tagDeliveryTime} {
+		if v, ok := s.fixed(tag); ok && date == "" {
+			date = fileTime(v)
+		}
+	}
+	if date == "" { // as the mail system noted it
+		for line := range strings.SplitSeq(s.text(propHeaders, page), "\n") {
+			if v, ok := strings.CutPrefix(line, "Date:"); ok && date == "" {
+				date = v
+			}
+		}
+	}
+	header("Date", date)
+	// A boundary that no content can hold: base64 has no such line.
+	boundary := "=_sheaf_" + strconv.Itoa(depth)
+	fmt.Fprintf(b, "MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=%q\r\n\r\n", boundary)
+	part := func(contentType, disposition string, content []byte) {
+		fmt.Fprintf(b, "--%s\r\nContent-Type: %s\r\n", boundary, contentType)
+		if disposition != "" {
+			fmt.Fprintf(b, "Content-Disposition: %s\r\n", disposition)
+		}
+		b.WriteString("Content-Transfer-Encoding: base64\r\n\r\n")
+		for line := range slices.Chunk([]byte(base64.StdEncoding.EncodeToString(content)), 76) {
+			b.Write(append(line, "\r\n"...))
+		}
+	}
+	if text := s.text(propBody, page); strings.TrimSpace(text) != "" {
+		part("text/plain; charset=utf-8", "", []byte(text))
+	} else if html, ok := s.streams[propHTML+"0102"]; ok {
+		part("text/html; charset=utf-8", "", []byte(decode(html, s.codepage(tagInternetCPID, tagCodepage))))
+	} else if html := s.text(propHTML, page); html != "" {
+		part("text/html; charset=utf-8", "", []byte(html))
+	}
+	for _, name := range s.attachments() {
+		a := s.folders[name]
+		title := clean.Line(clean.Clip(firstOf(a.text(propAttachLong, page), a.text(propAttachName, page), a.text(propDisplayName, page)), 300))
+		if inner := a.folders["__substg1.0_"+propAttachData+"000D"]; inner != nil {
+			if depth >= maxDepth {
+				continue
+			}
+			var m bytes.Buffer
+			inner.write(&m, depth+1)
+			part("application/octet-stream", attachment(firstOf(title, "message")+".eml"), m.Bytes())
+			continue
+		}
+		contentType := "application/octet-stream"
+		if t, _, err := mime.ParseMediaType(a.text(propAttachMime, page)); err == nil && !strings.HasPrefix(t, "multipart/") && !strings.HasPrefix(t, "message/") {
+			contentType = t
+		}
+		part(contentType, attachment(title), a.streams[propAttachData+"0102"])
+	}
+	fmt.Fprintf(b, "--%s--\r\n", boundary)
+}
+
+// attachments lists the folders of attachments in their order.
+func (s *storage) attachments() []string {
+	var out []string
+	for name := range s.folders {
+		if strings.HasPrefix(name, "__attach_version1.0_#") {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out) // numbered in hexadecimal, of one length
+	return out[:min(len(out), maxAttachments)]
+}
+
+func attachment(name string) string {
+	if v := mime.FormatMediaType("attachment", map[string]string{"filename": name}); v != "" && name != "" {
+		return v
+	}
+	return "attachment"
+}
+
+func firstOf(values ...string) string {
+	for _, v := range values {
+		if strings.TrimSpace(v) != "" {
+			return v
+		}
+	}
+	return ""
+}
