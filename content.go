@@ -81,7 +81,7 @@ type UnitResult struct {
 	Width    float64 // points, as displayed; 0 where the format has no geometry
 	Height   float64
 	Blocks   []Block
-	Running  []string // running headers and footers, which no block holds: one line each
+	Running  []string `json:",omitempty"` // running headers and footers, which no block holds: one line each
 	Warnings []Warning
 }
 
