@@ -154,12 +154,17 @@ func (s *Store) moveDocument(tx *gorm.DB, doc *documentRow, next sheaf.DocumentS
 		string(next), encodeFailure(failure), doc.ID, doc.Gen).Error; err != nil {
 		return err
 	}
-	if next == sheaf.DocCanceled {
-		// What the run had finished when it was called off is seen by nobody,
-		// and nobody asked to keep it.
-		if err := s.dropRanges(tx, doc.TenantID, doc.ID, doc.Gen, doc.LiveGen); err != nil {
-			return err
-		}
+	// What a run had finished when it was called off is seen by nobody, and
+	// nobody asked to keep it. Of a failed one a retry may use the rest.
+	var err error
+	switch next {
+	case sheaf.DocCanceled:
+		err = s.dropRanges(tx, doc.TenantID, doc.ID, doc.Gen, doc.LiveGen)
+	case sheaf.DocFailed:
+		err = s.dropRanges(tx, doc.TenantID, doc.ID, doc.Gen, doc.Gen, doc.LiveGen)
+	}
+	if err != nil {
+		return err
 	}
 	return s.insertDocumentEvent(tx, doc, sheaf.DocumentChange{State: next, Progress: progress, Failure: failure})
 }

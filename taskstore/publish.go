@@ -46,10 +46,14 @@ func (s *Store) publish(tx *gorm.DB, t *taskRow, doc *documentRow, p sheaf.Publi
 	if err != nil {
 		return err
 	}
-	if live {
-		if err := s.dropRanges(tx, t.TenantID, t.DocID, t.Gen, t.Gen); err != nil {
-			return err
-		}
+	// Generations between the live one and this were superseded: with this one
+	// decided, nothing can use their ranges any more.
+	keep := []int{t.Gen}
+	if !live {
+		keep = append(keep, doc.LiveGen)
+	}
+	if err := s.dropRanges(tx, t.TenantID, t.DocID, t.Gen, keep...); err != nil {
+		return err
 	}
 	doc.State = string(p.State)
 	return s.insertDocumentEvent(tx, doc, sheaf.DocumentChange{State: p.State, Progress: 1, Failure: p.Failure})

@@ -33,6 +33,7 @@ func RunCatalog(t *testing.T, open func(testing.TB) *taskstore.Store) {
 		{"CreateBesideItself", testCreateBesideItself},
 		{"Quota", testQuota},
 		{"ReparseSupersedesAndKeepsTheLive", testReparse},
+		{"FailedGenerationFreesTheSuperseded", testFailedFrees},
 		{"Cancel", testCancel},
 		{"DeleteHidesAndLeavesGarbage", testDelete},
 		{"JobIsSummed", testJob},
@@ -497,6 +498,43 @@ func testReparse(t *testing.T, b *bench) {
 	b.publish(id, sheaf.Publication{State: sheaf.DocSucceeded, Chunks: 24})
 	b.same("published", []int{b.visible(newRanges), b.visible(ranges)}, []int{1, 0})
 	b.is(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []sheaf.ReparseDocument{{DocumentID: sheaf.NewID(), Plan: planTask()}}, ""), sheaf.ErrNotFound)
+}
+
+// A generation that was superseded had finished a range. When the next one
+// fails, that range is nobody's; the live one and the failed one keep theirs.
+func testFailedFrees(t *testing.T, b *bench) {
+	for _, end := range []string{"plan", "publish"} {
+		_, id, live := b.live(end)
+		again := func() {
+			b.ok(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []sheaf.ReparseDocument{{DocumentID: id, Plan: planTask()}}, ""))
+		}
+		again()
+		b.plan(id, sheaf.Range{From: 1, To: 12})
+		superseded := b.parse(id)
+		again()
+		failure := sheaf.Fail(sheaf.CategoryBadInput, "invalid_pdf", "not a PDF")
+		var failed []string
+		if end == "plan" {
+			_, err := b.FailTask(b.ctx, b.claim(b.task(id, sheaf.KindPlan).ID).Held(), sheaf.FailReport{Failure: *failure})
+			b.ok(err)
+			b.fold()
+		} else {
+			b.plan(id, sheaf.Range{From: 1, To: 12})
+			failed = b.parse(id)
+			b.publish(id, sheaf.Publication{State: sheaf.DocFailed, Failure: failure})
+		}
+		b.same(end+": state", b.doc(id).State, sheaf.DocFailed)
+		b.same(end+": what is live", b.visible(live), len(live))
+		b.AdvanceClock(3 * time.Minute)
+		due := map[string]bool{}
+		for _, g := range b.garbageOf(id) {
+			due[g.RangeID] = true
+		}
+		b.same(end+": superseded ranges are garbage", due[superseded[0]], true)
+		for _, r := range append(live, failed...) {
+			b.same(end+": range "+r+" is garbage", due[r], false)
+		}
+	}
 }
 
 // garbageOf lists what of the document is due for collection.
