@@ -190,6 +190,8 @@ type ReapPolicy struct {
 	MaxLost       int           // dead when lost_count reaches it, default 3
 	MaxJitter     time.Duration // reclaimed tasks run after a random wait up to this
 	WorkerTimeout time.Duration // a worker not heard of for this long is gone before its leases end; 0 means leases only
+	// TakenFunc is told of each task after it was taken back. May be nil.
+	TakenFunc func(tenantID, taskID string)
 }
 
 // Garbage is something the index or the blob store holds in vain. DocumentID

@@ -75,8 +75,8 @@ type Config struct {
 	Lease         time.Duration                    // visibility timeout, default 60 s
 	Heartbeat     time.Duration                    // default 2 s
 	PollInterval  time.Duration                    // longest wait between takes when no bell rings, default 1 s
-	RecoverEvery  time.Duration                    // default Lease / 6
-	RecoverIdle   time.Duration                    // a hint taken and not acked for this long is lost, default Lease / 2
+	RecoverEvery  time.Duration                    // default Lease / 20, at least 1 s
+	RecoverIdle   time.Duration                    // a hint taken and not acked for this long is lost, default Lease / 12, at least 2 s
 	DrainTimeout  time.Duration                    // SIGTERM: running tasks may finish for this long, default 25 s
 	MaxFails      int                              // default 5
 	BackoffBase   time.Duration                    // default 2 s: rand(1-jitter,1)·min(BackoffMax, base·2^fails)
@@ -102,8 +102,8 @@ func (c *Config) setDefaults() {
 	dur(&c.Lease, 60*time.Second)
 	dur(&c.Heartbeat, 2*time.Second)
 	dur(&c.PollInterval, time.Second)
-	dur(&c.RecoverEvery, c.Lease/6)
-	dur(&c.RecoverIdle, c.Lease/2)
+	dur(&c.RecoverEvery, max(c.Lease/20, time.Second))
+	dur(&c.RecoverIdle, max(c.Lease/12, 2*time.Second))
 	dur(&c.DrainTimeout, 25*time.Second)
 	dur(&c.BackoffBase, 2*time.Second)
 	dur(&c.BackoffMax, 10*time.Minute)
@@ -259,7 +259,7 @@ func (e *Executor) take(ctx context.Context) {
 		e.unreserve(slots - len(hints))
 		switch {
 		case err != nil && ctx.Err() == nil:
-			trouble = min(trouble+1, 6)
+			trouble = min(trouble+1, 3) // 2 s: who waits longer is missed when the queue is back
 			e.cfg.Log.Warn("taking from the queue failed; trying again", "error", err)
 			sleep(ctx, jitter(250*time.Millisecond<<trouble))
 		case len(hints) == 0:

@@ -141,7 +141,9 @@ func (s *Store) Reap(ctx context.Context, p sheaf.ReapPolicy, limit int) (int, e
 			failure_code=CASE WHEN cancel_requested_at=0 AND %[2]s THEN ? ELSE failure_code END,
 			state=CASE WHEN cancel_requested_at<>0 THEN 'canceled' WHEN %[2]s THEN 'dead' ELSE 'retry_wait' END,
 			lost_count=CASE WHEN cancel_requested_at<>0 THEN lost_count ELSE lost_count+1 END`, jitter, dead)
+		tenant := ""
 		took, err := s.takeAway(ctx, []attempt{a}, set, gone, []any{encodeFailure(lost), lost.Code}, func(tx *gorm.DB, row *taskRow, epoch int64) error {
+			tenant = row.TenantID
 			if row.State == string(sheaf.TaskCanceled) {
 				return s.endAttempt(tx, row, epoch, row.event(sheaf.EventCanceled, row.Epoch))
 			}
@@ -156,6 +158,9 @@ func (s *Store) Reap(ctx context.Context, p sheaf.ReapPolicy, limit int) (int, e
 			return s.endAttempt(tx, row, epoch, events...)
 		})
 		n += took
+		if took > 0 && p.TakenFunc != nil {
+			p.TakenFunc(tenant, a.ID)
+		}
 		if err != nil {
 			return n, err
 		}

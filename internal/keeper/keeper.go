@@ -364,6 +364,13 @@ func (k *Keeper) reap(ctx context.Context) (int, error) {
 	if now.Sub(k.steadySince) < k.cfg.WorkerTimeout {
 		p.WorkerTimeout = 0
 	}
+	// A dead executor frees no place under its tenants' caps: a tenant whose
+	// cap it filled would wait for the reconciliation.
+	p.TakenFunc = func(tenantID, taskID string) {
+		if err := k.cfg.Queue.Done(ctx, tenantID, taskID); err != nil {
+			k.cfg.Log.Debug("the place of a lost task was not freed; reconciliation will", "task", taskID, "error", err)
+		}
+	}
 	n, err := k.cfg.Store.Reap(ctx, p, batch)
 	k.reaped, k.reapFailed = time.Now(), err != nil
 	if n > 0 {

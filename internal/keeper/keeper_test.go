@@ -15,10 +15,10 @@ import (
 	"sheaf/taskstore/storetest"
 )
 
-// TestQueueThatLostItsMemoryIsFedAgain takes every key of the fleet out of
-// Redis, as FLUSHALL and a restart without persistence do: what waits must be
-// hinted again at once, not when its hints have grown old.
-func TestQueueThatLostItsMemoryIsFedAgain(t *testing.T) {
+// redisAddr answers where Redis is; without it the test is skipped, unless the
+// run demands every engine.
+func redisAddr(t *testing.T) string {
+	t.Helper()
 	addr := os.Getenv("SHEAF_TEST_REDIS_ADDR")
 	if addr == "" {
 		if os.Getenv("SHEAF_TEST_REQUIRE") != "" {
@@ -26,6 +26,14 @@ func TestQueueThatLostItsMemoryIsFedAgain(t *testing.T) {
 		}
 		t.Skip("SHEAF_TEST_REDIS_ADDR is not set; `make services` starts the engines")
 	}
+	return addr
+}
+
+// TestQueueThatLostItsMemoryIsFedAgain takes every key of the fleet out of
+// Redis, as FLUSHALL and a restart without persistence do: what waits must be
+// hinted again at once, not when its hints have grown old.
+func TestQueueThatLostItsMemoryIsFedAgain(t *testing.T) {
+	addr := redisAddr(t)
 	f := storetest.New(t, "sqlite")
 	var plans []string
 	for range 5 {
@@ -85,4 +93,57 @@ func TestQueueThatLostItsMemoryIsFedAgain(t *testing.T) {
 		}
 		forget()
 	}
+}
+
+// TestLostTasksFreeTheirPlaces kills the executor that runs all that a tenant
+// may run at once: its tasks run again when they are taken back, not when the
+// queue's counts are reconciled.
+func TestLostTasksFreeTheirPlaces(t *testing.T) {
+	f := storetest.New(t, "sqlite")
+	const all = 8 // the cap of a tenant that nobody set one for
+	for range all {
+		f.Document("alpha")
+	}
+	q, err := redisstream.New(redisstream.Config{Redis: redisstream.RedisOptions{Addrs: []string{redisAddr(t)}}, Prefix: "keeper" + sheaf.NewID() + ":"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	k := keeper.New(keeper.Config{Store: f.Store, Queue: q, Feeds: true, SlowEvery: time.Hour, CollectEvery: time.Hour, CleanupEvery: time.Hour})
+	go func() { ended <- k.Run(ctx) }()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	take := func(worker string, lease time.Duration) {
+		t.Helper()
+		deadline := time.Now().Add(60 * time.Second)
+		for claimed := 0; claimed < all; {
+			hints, err := q.Take(ctx, worker, all, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, h := range hints {
+				if _, err := f.Store.Claim(ctx, h.TaskID, worker, lease); err != nil {
+					t.Fatal(err)
+				}
+				if err := q.Ack(ctx, h, true); err != nil {
+					t.Fatal(err)
+				}
+				claimed++
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%s got %d of %d tasks", worker, claimed, all)
+			}
+			if len(hints) == 0 {
+				_ = q.Wait(ctx, 50*time.Millisecond)
+			}
+		}
+	}
+	take("dies", 3*time.Second)
+	take("lives", time.Hour)
 }
