@@ -16,6 +16,8 @@ import (
 	"sheaf/parser/encrypted"
 	"sheaf/parser/epub"
 	"sheaf/parser/html"
+	"sheaf/parser/image"
+	"sheaf/parser/internal/ocr"
 	"sheaf/parser/jsonfmt"
 	"sheaf/parser/markdown"
 	"sheaf/parser/mbox"
@@ -32,14 +34,16 @@ import (
 // Config names the optional parts: programs and services that some formats
 // need and that need not be there.
 type Config struct {
-	Soffice string // path or name of LibreOffice's soffice; "" for none
+	Soffice      string // path or name of LibreOffice's soffice; "" for none
+	Tesseract    string // path or name of tesseract; "" for none
+	OCRLanguages string // of tesseract, joined by "+"
 	// Remote lists the ids of formats whose part is where documents are
 	// parsed, though not here: uploads for them are taken.
 	Remote []string
 }
 
 // DefaultConfig looks for the programs in PATH.
-var DefaultConfig = Config{Soffice: "soffice"}
+var DefaultConfig = Config{Soffice: "soffice", Tesseract: "tesseract", OCRLanguages: "eng"}
 
 // envPrefix begins the variables by which the configuration reaches the
 // parser's child processes. They are named like the settings.
@@ -47,7 +51,7 @@ const envPrefix = "SHEAF_PARSER_"
 
 // variables maps each field to its variable.
 func (c *Config) variables() map[string]*string {
-	return map[string]*string{"SOFFICE": &c.Soffice}
+	return map[string]*string{"SOFFICE": &c.Soffice, "TESSERACT": &c.Tesseract, "OCR_LANGUAGES": &c.OCRLanguages}
 }
 
 // Environ is the configuration as environment variables of a child process.
@@ -77,8 +81,9 @@ func FromEnviron() Config {
 func All(c Config) []parser.Format {
 	var all []parser.Format
 	registry := sync.OnceValue(func() *parser.Registry { return parser.NewRegistry(all...) })
+	recognition := ocr.Config{Tesseract: c.Tesseract, Languages: c.OCRLanguages}
 	all = []parser.Format{
-		pdf.New(pdf.Config{}),
+		pdf.New(pdf.Config{OCR: recognition}),
 		docx.New(),
 		pptx.New(),
 		xlsx.New(),
@@ -89,6 +94,7 @@ func All(c Config) []parser.Format {
 		jsonfmt.New(),
 		encrypted.New(registry),
 		office.New(office.Config{Soffice: c.Soffice, Elsewhere: slices.Contains(c.Remote, "office")}, registry),
+		image.New(image.Config{OCR: recognition, Elsewhere: slices.Contains(c.Remote, "image")}),
 		epub.New(),
 		eml.New(registry),
 		msg.New(registry),

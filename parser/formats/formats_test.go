@@ -14,12 +14,12 @@ import (
 )
 
 func TestConfigSurvivesTheEnvironment(t *testing.T) {
-	want := Config{Soffice: "/opt/office/soffice"}
+	want := Config{Soffice: "/opt/office/soffice", OCRLanguages: "deu+eng"}
 	for _, kv := range want.Environ() {
 		name, value, _ := strings.Cut(kv, "=")
 		t.Setenv(name, value)
 	}
-	if got := FromEnviron(); got.Soffice != want.Soffice {
+	if got := FromEnviron(); got.Soffice != want.Soffice || got.OCRLanguages != want.OCRLanguages || got.Tesseract != "" {
 		t.Errorf("%+v", got)
 	}
 }

@@ -698,6 +698,9 @@ const (
 	fewObjects = 5  // fewer drawings are a frame on an empty page
 )
 
+// needsOCR is the code of a page that text recognition could read.
+const needsOCR = "needs_ocr"
+
 func (s *sheet) result() sheaf.UnitResult {
 	u := sheaf.UnitResult{Unit: s.number, Label: s.label, Width: s.width, Height: s.height, Status: sheaf.UnitOK, Blocks: s.blocks, Running: s.running, Warnings: s.warnings}
 	silent := true // a page that is "ok" has something to read
@@ -711,7 +714,7 @@ func (s *sheet) result() sheaf.UnitResult {
 		u.Status = sheaf.UnitBlank
 	case silent, s.page.chars < fewChars && s.imageShare >= 0.5:
 		// Whatever text there is stays: a stamp on a scan may name the case.
-		u.Status, u.Code = sheaf.UnitSkipped, "needs_ocr"
+		u.Status, u.Code = sheaf.UnitSkipped, needsOCR
 		u.Message = "The page is a picture or a drawing without a text layer; turn on text recognition, or upload a copy with text."
 	}
 	if s.hidden > 0 {

@@ -17,6 +17,8 @@ import (
 
 	"sheaf"
 	"sheaf/parser"
+	"sheaf/parser/internal/ocr"
+	"sheaf/parser/internal/program"
 	"sheaf/parser/pdf/engine"
 	"sheaf/parser/pdf/pdfiumwasm"
 )
@@ -24,6 +26,7 @@ import (
 // Config of the format. The zero value is the default.
 type Config struct {
 	Engine engine.Engine // default: PDFium in WebAssembly
+	OCR    ocr.Config    // reads pages without a text layer; off by default
 }
 
 // New returns the format. Nothing is started before the first Open.
@@ -43,7 +46,7 @@ const version = 2
 const rangeSize = 12
 
 func (f *format) ID() string           { return "pdf" }
-func (f *format) Version() int         { return version }
+func (f *format) Version() int         { return version + f.cfg.OCR.Digest() }
 func (f *format) MediaTypes() []string { return []string{parser.MediaPDF, "application/x-pdf"} }
 
 // Options: the password decides whether anything is read, never what.
@@ -172,12 +175,60 @@ func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.Uni
 		}
 		layout(sheets, d.headings())
 		for _, s := range sheets {
-			if err := emit(s.result()); err != nil {
+			u := s.result()
+			if u.Code == needsOCR && d.format.cfg.OCR.On() {
+				if err := d.recognise(ctx, &u); err != nil {
+					return err
+				}
+			}
+			if err := emit(u); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// recognise reads the page of u, which has no text layer, as a picture. The
+// error is ctx's; anything else is a verdict on the page.
+func (d *document) recognise(ctx context.Context, u *sheaf.UnitResult) error {
+	text, err := d.recognised(ctx, u)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		f := sheaf.AsFailure(err, "")
+		u.Status, u.Code, u.Message, u.Blocks = sheaf.UnitFailed, f.Code, f.Message, nil
+		return nil
+	}
+	text.Verdict(u)
+	return nil
+}
+
+func (d *document) recognised(ctx context.Context, u *sheaf.UnitResult) (text ocr.Text, err error) {
+	picture, _, err := d.Render(ctx, u.Unit, ocr.DPI)
+	if err != nil {
+		return text, err
+	}
+	// A very large page is drawn at less than was asked for.
+	drawn, err := jpeg.DecodeConfig(bytes.NewReader(picture))
+	if err != nil {
+		return text, err
+	}
+	dpi := ocr.DPI
+	if u.Width > 0 {
+		dpi = max(1, int(float64(drawn.Width)*72/u.Width+.5))
+	}
+	f, err := os.CreateTemp(d.options.TempDir, "page-*.jpg")
+	if err != nil {
+		return text, program.StorageFull(err)
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(picture)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return text, program.StorageFull(err)
+	}
+	return d.format.cfg.OCR.Read(ctx, d.options.TempDir, f.Name(), 1, u.Unit, dpi)
 }
 
 // read loads one page. A page that cannot be read is a sheet with a failure;

@@ -134,7 +134,7 @@ func (r Run) Do(ctx context.Context) ([]byte, error) {
 // environ is little: what strangers' files can reach should hold no secrets.
 func (r Run) environ() []string {
 	env := []string{"HOME=" + r.Dir, "TMPDIR=" + r.Dir, "LANG=C.UTF-8", "LC_ALL=C.UTF-8"}
-	for _, k := range []string{"PATH", "TZ", "TESSDATA_PREFIX", "SYSTEMROOT"} {
+	for _, k := range []string{"PATH", "TZ", "SYSTEMROOT"} {
 		if v, ok := os.LookupEnv(k); ok {
 			env = append(env, k+"="+v)
 		}

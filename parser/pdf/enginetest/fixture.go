@@ -14,6 +14,9 @@ type File struct {
 	Pages   []Page
 	Info    map[string]string // Title, Author, …
 	Outline []Mark
+	Scan    []byte // a JPEG in RGB in place of the picture I1, of ScanW × ScanH pixels
+	ScanW   int
+	ScanH   int
 	Labels  string // of the catalog's PageLabels number tree: "0 << /S /r >> 2 << /S /D >>"
 }
 
@@ -67,6 +70,9 @@ func (f File) Bytes() []byte {
 		fonts += fmt.Sprintf("/F%d %d 0 R ", i+1, n)
 	}
 	image := stream("/Type /XObject /Subtype /Image /Width 2 /Height 2 /ColorSpace /DeviceGray /BitsPerComponent 8", "\x00\xFF\xFF\x00")
+	if f.Scan != nil {
+		image = stream(fmt.Sprintf("/Type /XObject /Subtype /Image /Width %d /Height %d /ColorSpace /DeviceRGB /BitsPerComponent 8 /Filter /DCTDecode", f.ScanW, f.ScanH), string(f.Scan))
+	}
 	form := stream("/Type /XObject /Subtype /Form /BBox [0 0 600 600] /Matrix [1 0 0 1 5 0]", "0.7 w 10 100 m 10 300 l S")
 	resources := fmt.Sprintf("<< /Font << %s>> /XObject << /I1 %d 0 R /X1 %d 0 R >> >>", fonts, image, form)
 

@@ -1,0 +1,209 @@
+package image
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"image"
+	"image/png"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"sheaf"
+	"sheaf/parser"
+	"sheaf/parser/internal/formattest"
+	"sheaf/parser/internal/ocr"
+)
+
+func need(t testing.TB) {
+	t.Helper()
+	if _, err := exec.LookPath("tesseract"); err != nil {
+		if os.Getenv("SHEAF_TEST_REQUIRE") != "" {
+			t.Fatal("tesseract is not installed and SHEAF_TEST_REQUIRE asks for it")
+		}
+		t.Skip("tesseract is not installed")
+	}
+}
+
+var (
+	withTesseract = New(Config{OCR: ocr.Config{Tesseract: "tesseract"}})
+	options       = parser.Options{Name: "a.png", MediaType: "image/png"}
+)
+
+// glyphs are capital letters of 5 × 7 dots.
+var glyphs = map[rune][7]string{
+	'H': {"#...#", "#...#", "#...#", "#####", "#...#", "#...#", "#...#"},
+	'E': {"#####", "#....", "#....", "####.", "#....", "#....", "#####"},
+	'L': {"#....", "#....", "#....", "#....", "#....", "#....", "#####"},
+	'F': {"#####", "#....", "#....", "####.", "#....", "#....", "#...."},
+	'T': {"#####", "..#..", "..#..", "..#..", "..#..", "..#..", "..#.."},
+	'I': {".###.", "..#..", "..#..", "..#..", "..#..", "..#..", ".###."},
+}
+
+// draw writes words on white, a line each.
+func draw(lines ...string) *image.Gray {
+	const dot, margin = 6, 60
+	m := image.NewGray(image.Rect(0, 0, 900, 2*margin+len(lines)*14*dot))
+	for i := range m.Pix {
+		m.Pix[i] = 255
+	}
+	for n, l := range lines {
+		for k, r := range l {
+			for y, row := range glyphs[r] {
+				for x, c := range row {
+					if c != '#' {
+						continue
+					}
+					for i := range dot * dot {
+						m.Pix[m.PixOffset(margin+(k*7+x)*dot+i%dot, margin+(n*14+y)*dot+i/dot)] = 0
+					}
+				}
+			}
+		}
+	}
+	return m
+}
+
+func pngOf(t testing.TB, m image.Image) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := png.Encode(&b, m); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// tiffOf writes pages without compression (TIFF 6.0).
+func tiffOf(pages ...*image.Gray) []byte {
+	le := binary.LittleEndian
+	b := []byte("II*\x00\x00\x00\x00\x00")
+	link := 4
+	for _, p := range pages {
+		at := uint32(len(b))
+		b = append(b, p.Pix...)
+		if len(b)%2 == 1 {
+			b = append(b, 0)
+		}
+		le.PutUint32(b[link:], uint32(len(b)))
+		fields := [][3]uint32{ // tag, type, value
+			{256, 4, uint32(p.Rect.Dx())}, {257, 4, uint32(p.Rect.Dy())}, {258, 3, 8}, {259, 3, 1}, {262, 3, 1},
+			{273, 4, at}, {277, 3, 1}, {278, 4, uint32(p.Rect.Dy())}, {279, 4, uint32(len(p.Pix))},
+		}
+		b = le.AppendUint16(b, uint16(len(fields)))
+		for _, f := range fields {
+			b = le.AppendUint16(b, uint16(f[0]))
+			b = le.AppendUint16(b, uint16(f[1]))
+			b = le.AppendUint32(b, 1)
+			b = le.AppendUint32(b, f[2])
+		}
+		link = len(b)
+		b = le.AppendUint32(b, 0)
+	}
+	return b
+}
+
+func TestDrawnTextIsRead(t *testing.T) {
+	need(t)
+	plan, units, err := formattest.Read(t, withTesseract, pngOf(t, draw("HELL", "FILE TILE")), options, nil)
+	if err != nil || plan.Unit != sheaf.UnitPage || plan.Metadata["width"] != "900" {
+		t.Fatal(plan, err)
+	}
+	u, text := units[0], ""
+	for _, b := range units[0].Blocks {
+		text += b.Text + "\n"
+		for _, s := range b.Spans {
+			if s.Box.X0 < 0 || s.Box.X1 > u.Width || s.Box.Y1 > u.Height || s.Box.X1 <= s.Box.X0 {
+				t.Errorf("a line lies at %+v of %v × %v", s.Box, u.Width, u.Height)
+			}
+		}
+	}
+	if u.Status != sheaf.UnitOCR || !strings.Contains(strings.ToUpper(text), "FILE TILE") {
+		t.Errorf("%s %s %q", u.Status, u.Message, text)
+	}
+}
+
+func TestPagesOfATIFFAreUnits(t *testing.T) {
+	need(t)
+	_, units, err := formattest.Read(t, withTesseract, tiffOf(draw("FILE TILE"), draw(), draw("THE TITLE")), parser.Options{Name: "a.tif", MediaType: "image/tiff"}, nil)
+	if err != nil || len(units) != 3 {
+		t.Fatal(units, err)
+	}
+	for i, want := range []string{"FILE TILE", "", "THE TITLE"} {
+		u, text := units[i], ""
+		for _, b := range u.Blocks {
+			text += b.Text
+		}
+		if !strings.Contains(strings.ToUpper(text), want) || want == "" && u.Status != sheaf.UnitBlank {
+			t.Errorf("page %d: %s %s %q", i+1, u.Status, u.Message, text)
+		}
+	}
+}
+
+func code(err error) string {
+	if f, ok := errors.AsType[*sheaf.Failure](err); ok {
+		return f.Code
+	}
+	return ""
+}
+
+func TestBadInput(t *testing.T) {
+	need(t)
+	loop := tiffOf(draw())
+	binary.LittleEndian.PutUint32(loop[len(loop)-4:], binary.LittleEndian.Uint32(loop[4:]))
+	for title, c := range map[string]struct {
+		content []byte
+		code    string
+	}{
+		"no bytes":       {nil, "empty_file"},
+		"garbage":        {[]byte("no picture"), "invalid_image"},
+		"endless TIFF":   {loop, "invalid_image"},
+		"cut off TIFF":   {loop[:8], "invalid_image"},
+		"cut off WebP":   {[]byte("RIFF\x00\x00\x00\x00WEBPnothing of use here....."), "invalid_image"},
+		"too many dots":  {append([]byte("RIFF\x00\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00\x00\x00\x00\x00"), 0xff, 0xff, 0, 0xff, 0xff, 0, 0, 0), "too_large"},
+		"no page at all": {[]byte("II*\x00\x00\x00\x00\x00"), "invalid_image"},
+	} {
+		if _, _, err := formattest.Read(t, withTesseract, c.content, options, nil); code(err) != c.code {
+			t.Errorf("%s: %v, want %s", title, err, c.code)
+		}
+	}
+	// A picture that is damaged behind its size is a verdict on its page.
+	half := pngOf(t, draw("HELL"))[:60]
+	if _, units, err := formattest.Read(t, withTesseract, half, options, nil); err != nil || units[0].Status != sheaf.UnitFailed || units[0].Code != "parser_crash" {
+		t.Errorf("cut off: %+v, %v", units, err)
+	}
+}
+
+func TestMissingTesseractIsSaidAtOnce(t *testing.T) {
+	f := New(Config{OCR: ocr.Config{Tesseract: "/no/such/tesseract"}})
+	if err := parser.Available(f); code(err) != "part_missing" || !strings.Contains(err.Error(), "tesseract-ocr") {
+		t.Error(err)
+	}
+	if _, _, err := formattest.Read(t, f, pngOf(t, draw("HELL")), options, nil); code(err) != "part_missing" {
+		t.Error(err)
+	}
+}
+
+// FuzzOpen holds that no file's head makes the parser panic or hang: the rest
+// of it is read by a process of its own.
+func FuzzOpen(f *testing.F) {
+	f.Add(pngOf(f, draw("HELL")))
+	f.Add(tiffOf(draw("HELL"), draw("FILE")))
+	f.Add(append([]byte("RIFF\x00\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00\x00\x00\x00\x00"), 9, 0, 0, 9, 0, 0, 0, 0))
+	sh := New(Config{OCR: ocr.Config{Tesseract: "sh"}}) // any program that is there
+	f.Fuzz(func(t *testing.T, b []byte) {
+		path := t.TempDir() + "/f"
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		if _, err := sh.Open(t.Context(), file, options); err != nil && code(err) == "" {
+			t.Errorf("not a failure: %v", err)
+		}
+	})
+}

@@ -1,0 +1,114 @@
+package pdf
+
+import (
+	"bytes"
+	"context"
+	"image/jpeg"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sheaf"
+	"sheaf/parser"
+	"sheaf/parser/internal/ocr"
+	"sheaf/parser/pdf/enginetest"
+)
+
+func needTesseract(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("tesseract"); err != nil {
+		if os.Getenv("SHEAF_TEST_REQUIRE") != "" {
+			t.Fatal("tesseract is not installed and SHEAF_TEST_REQUIRE asks for it")
+		}
+		t.Skip("tesseract is not installed")
+	}
+}
+
+// scan is a page without a text layer: the picture of one with text.
+func scan(t *testing.T) []byte {
+	t.Helper()
+	page := enginetest.File{Pages: []enginetest.Page{{Content: enginetest.Text("F4", 18, 72, 700, "The quince harvest was") + enginetest.Text("F4", 18, 72, 676, "better than expected.") +
+		enginetest.Text("F4", 18, 72, 500, "Invoice number 48151623")}}}
+	d, err := openBytes(t, page.Bytes(), sheaf.ParseConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	picture, _, err := d.(parser.Renderer).Render(context.Background(), 1, 200)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := jpeg.DecodeConfig(bytes.NewReader(picture))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return enginetest.File{Scan: picture, ScanW: c.Width, ScanH: c.Height, Pages: []enginetest.Page{
+		{Content: enginetest.Image(0, 0, 612, 792)},
+		{Content: enginetest.Text("F1", 12, 72, 700, "A page with a text layer is not recognised.")},
+	}}.Bytes()
+}
+
+func readWith(t *testing.T, c ocr.Config, content []byte) []sheaf.UnitResult {
+	t.Helper()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "scan.pdf")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	d, err := New(Config{OCR: c}).Open(context.Background(), f, parser.Options{TempDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	return parseAllPages(t, d)
+}
+
+func TestScannedPagesAreRecognised(t *testing.T) {
+	needTesseract(t)
+	us := readWith(t, ocr.Config{Tesseract: "tesseract"}, scan(t))
+	if u := us[0]; u.Status != sheaf.UnitOCR || u.Code != "" || !strings.Contains(u.Message, "confidence") || len(u.Blocks) != 2 ||
+		u.Blocks[0].Text != "The quince harvest was better than expected." || u.Blocks[1].Text != "Invoice number 48151623" {
+		t.Fatalf("%s %s %s", u.Status, u.Message, dump(us[:1]))
+	}
+	// The baseline of the first line lies at 92 points from the top.
+	s := us[0].Blocks[0].Spans
+	if len(s) != 2 || abs(s[0].Box.X0-72) > 4 || s[0].Box.Y0 < 70 || s[0].Box.Y1 > 104 || s[1].Box.Y0 < s[0].Box.Y0 {
+		t.Errorf("%+v", s)
+	}
+	if u := us[1]; u.Status != sheaf.UnitOK {
+		t.Errorf("the page with text is %s", u.Status)
+	}
+}
+
+func TestScannedPagesWithoutTesseractAreSkipped(t *testing.T) {
+	us := readWith(t, ocr.Config{Tesseract: "/no/such/tesseract"}, scan(t))
+	if us[0].Status != sheaf.UnitSkipped || us[0].Code != needsOCR || us[1].Status != sheaf.UnitOK {
+		t.Errorf("%s", dump(us))
+	}
+}
+
+func TestRecognitionThatFailsIsAVerdictOnThePage(t *testing.T) {
+	broken := filepath.Join(t.TempDir(), "tesseract")
+	if err := os.WriteFile(broken, []byte("#!/bin/sh\nexit 9\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	us := readWith(t, ocr.Config{Tesseract: broken}, scan(t))
+	if us[0].Status != sheaf.UnitFailed || us[0].Code != "parser_crash" || us[1].Status != sheaf.UnitOK {
+		t.Errorf("%s", dump(us))
+	}
+}
+
+func TestVersionFollowsRecognition(t *testing.T) {
+	needTesseract(t)
+	off, eng, deu := New(Config{}).Version(), New(Config{OCR: ocr.Config{Tesseract: "tesseract"}}).Version(), New(Config{OCR: ocr.Config{Tesseract: "tesseract", Languages: "deu"}}).Version()
+	if off != version || eng == off || deu == eng || eng%1000 != version {
+		t.Errorf("versions %d, %d, %d", off, eng, deu)
+	}
+}
