@@ -351,7 +351,12 @@ func (g *global) queueCommand() *cobra.Command {
 			})
 		},
 	}
-	var kind, code string
+	var kind, code, category string
+	filters := func(c *cobra.Command) {
+		c.Flags().StringVar(&kind, "kind", "", "only tasks of this kind, such as parse")
+		c.Flags().StringVar(&code, "code", "", "only tasks that failed with this code, such as parse_timeout")
+		c.Flags().StringVar(&category, "category", "", "only failures of this class, such as parser_crash")
+	}
 	dead := func(verb, short string) *cobra.Command {
 		c := &cobra.Command{
 			Use: verb + " [TASK…]", Short: short,
@@ -366,22 +371,28 @@ func (g *global) queueCommand() *cobra.Command {
 				if code != "" {
 					body["code"] = code
 				}
+				if category != "" {
+					body["category"] = category
+				}
 				return g.act(cmd.Context(), "/v1/dead-letters:"+verb, body)
 			},
 		}
-		c.Flags().StringVar(&kind, "kind", "", "only tasks of this kind")
-		c.Flags().StringVar(&code, "code", "", "only tasks that failed with this code")
+		filters(c)
 		return c
 	}
 	list := &cobra.Command{
-		Use: "dead", Short: "List dead tasks", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Use: "dead [TASK]", Short: "List dead tasks, or show all that is known of one", Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, ids []string) error {
 			c, err := g.client()
 			if err != nil {
 				return err
 			}
+			if len(ids) == 1 {
+				return showTask(cmd.Context(), c, g.json, ids[0])
+			}
+			query := url.Values{"limit": {"200"}, "kind": {kind}, "code": {code}, "category": {category}}
 			var list api.List[api.Task]
-			if err := c.call(cmd.Context(), http.MethodGet, "/v1/dead-letters?limit=200", nil, &list); err != nil {
+			if err := c.call(cmd.Context(), http.MethodGet, "/v1/dead-letters?"+query.Encode(), nil, &list); err != nil {
 				return err
 			}
 			if g.json {
@@ -402,6 +413,7 @@ func (g *global) queueCommand() *cobra.Command {
 			})
 		},
 	}
+	filters(list)
 	cancel := &cobra.Command{
 		Use: "cancel", Short: "Stop all unfinished documents of the dataset", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -767,4 +779,46 @@ func table(rows func(w io.Writer)) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
 	rows(w)
 	return w.Flush()
+}
+
+// showTask prints what happened to one task: each attempt with who made it,
+// when and how it ended, and the parser's last words.
+func showTask(ctx context.Context, c *client, asJSON bool, id string) error {
+	var t api.TaskHistory
+	if err := c.call(ctx, http.MethodGet, "/v1/tasks/"+url.PathEscape(id), nil, &t); err != nil {
+		return err
+	}
+	if asJSON {
+		return printJSON(t)
+	}
+	what := string(t.Kind)
+	if t.Range != nil {
+		what += " " + string(t.Unit) + " " + t.Range.String()
+	}
+	fmt.Printf("%s of document %s, generation %d: %s\n", what, t.DocumentID, t.Generation, t.State)
+	if t.Content != "" {
+		fmt.Printf("file: %s\n", t.Content)
+	}
+	if t.Failure != nil {
+		fmt.Printf("%s (%s): %s\n", t.Failure.Code, t.Failure.Category, t.Failure.Message)
+	}
+	if err := table(func(w io.Writer) {
+		fmt.Fprintln(w, "\nSTARTED\tENDED\tWORKER\tOUTCOME\tCODE\tTEXT")
+		for _, a := range t.Tries {
+			ended, code := "", ""
+			if !a.EndedAt.IsZero() {
+				ended = a.EndedAt.Local().Format(time.DateTime)
+			}
+			if a.Failure != nil {
+				code = a.Failure.Code
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", a.StartedAt.Local().Format(time.DateTime), ended, a.Worker, a.Outcome, code, excerpt(a.Text, 80))
+		}
+	}); err != nil {
+		return err
+	}
+	if t.Failure != nil && t.Failure.Detail != "" {
+		fmt.Printf("\n%s\n", strings.TrimSpace(t.Failure.Detail))
+	}
+	return nil
 }

@@ -496,6 +496,7 @@ type Task struct {
 	Stages     []sheaf.StageTime `json:"stages,omitempty"`
 	Failure    *sheaf.Failure    `json:"failure,omitempty"`
 	Warnings   []sheaf.Warning   `json:"warnings,omitempty"`
+	Content    string            `json:"content,omitempty" doc:"path of the bytes that the task reads"`
 }
 
 func tasksOf(ts []sheaf.Task) []Task {
@@ -512,7 +513,7 @@ func taskOf(t *sheaf.Task) Task {
 		State: t.State, Attempts: t.Attempts, Failures: t.FailCount, Lost: t.LostCount, Worker: t.WorkerID,
 		RunAt: t.RunAt, CreatedAt: t.CreatedAt, StartedAt: t.StartedAt, FinishedAt: t.FinishedAt,
 		RangeID: t.Result.RangeID, Chunks: t.Result.Chunks, Tokens: t.Result.Tokens, Reused: t.Result.Reused, Digest: t.Digest,
-		Ledger: t.Result.Ledger, Stages: t.Result.Stages, Failure: t.Failure, Warnings: t.Result.Warnings,
+		Ledger: t.Result.Ledger, Stages: t.Result.Stages, Failure: t.Failure, Warnings: t.Result.Warnings, Content: contentPath(t),
 	}
 	if t.Range.From > 0 {
 		r := t.Range
@@ -684,9 +685,9 @@ func (s *Server) queueRoutes() {
 	})
 	type deadIn struct {
 		ListInput
-		Kind     string `query:"kind"`
-		Code     string `query:"code"`
-		Category string `query:"category"`
+		Kind     string `query:"kind" doc:"of task, such as parse"`
+		Code     string `query:"code" doc:"of the failure, such as parse_timeout"`
+		Category string `query:"category" doc:"class of the failure, such as parser_crash"`
 		Document string `query:"document"`
 		Job      string `query:"job"`
 	}
@@ -744,13 +745,14 @@ func (s *Server) queueRoutes() {
 		if evs == nil {
 			evs = []sheaf.Event{}
 		}
-		return &output[TaskHistory]{TaskHistory{Task: taskOf(t), Events: evs}}, err
+		return &output[TaskHistory]{TaskHistory{Task: taskOf(t), Tries: triesOf(evs), Events: evs}}, err
 	})
 }
 
 // TaskHistory is a task and all that happened to it.
 type TaskHistory struct {
 	Task
+	Tries  []Try         `json:"tries" nullable:"false" doc:"attempts, oldest first"`
 	Events []sheaf.Event `json:"events" nullable:"false"`
 }
 

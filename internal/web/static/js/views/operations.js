@@ -1,6 +1,6 @@
 // @ts-check
 /** For whoever runs the service: what waits, who works, what is dead, what is down. */
-import { aborted, get, send } from "../api.js";
+import { aborted, download, get, send } from "../api.js";
 import { bars } from "../chart.js";
 import { dialog } from "../dialog.js";
 import { announce, button, draw, el, icon, trouble } from "../dom.js";
@@ -65,9 +65,33 @@ export async function view({ root, signal }) {
 
   /** @type {Set<string>} */
   const picked = new Set();
+  const only = { kind: "", category: "", code: "" };
+  const filter = (/** @type {"kind"|"category"|"code"} */ name, /** @type {string} */ label) => el("label", {}, `${label} `, el("input", {
+    name, size: "14", value: only[name], placeholder: "any",
+    onchange: (/** @type {Event} */ e) => { only[name] = /** @type {HTMLInputElement} */ (e.target).value.trim(); picked.clear(); void showDead(); },
+  }));
+  /** All that is known of one dead task, and another try for it. @param {string} id */
+  async function showTask(id) {
+    /** @type {import("../types.js").TaskHistory} */
+    const t = await get(`/v1/tasks/${id}`, signal);
+    const f = t.failure;
+    await dialog({
+      title: `${t.kind} ${t.unit || ""} ${t.range?.join("–") || ""}`, action: "Retry",
+      body: [
+        el("p", {}, f?.message || "", " ", el("code", {}, f?.code || ""), f?.category ? ` (${f.category})` : ""),
+        t.content ? el("p", {}, el("a", { href: t.content.replace(/^\/v1/, "").replace(/\/content$/, "") }, "Document"), " · ", button("Original", () => void download(/** @type {string} */ (t.content), t.document_id))) : "",
+        region("Attempts", el("table", { class: "plain" }, head(["Began"], ["Took", "num"], ["Executor"], ["Outcome"]), el("tbody", {}, t.tries.map((a) => el("tr", {},
+          el("td", {}, time(a.started_at)), el("td", { class: "num" }, a.ended_at ? duration(between(a.started_at, a.ended_at)) : "–"), el("td", { class: "mono" }, a.worker),
+          el("td", {}, a.outcome || "running", " ", el("code", {}, a.failure?.code || ""))))))),
+        f?.detail ? el("pre", { class: "scroll-x", tabindex: "0", "aria-label": "Last words of the parser" }, f.detail) : "",
+      ],
+      run: () => send("/v1/dead-letters:retry", { ids: [id] }).then(showDead),
+    });
+  }
   async function showDead() {
+    const query = new URLSearchParams({ limit: "100", ...only });
     /** @type {{items: import("../types.js").Task[], next_cursor: string|null}} */
-    const page = await get("/v1/dead-letters?limit=100", signal);
+    const page = await get(`/v1/dead-letters?${query}`, signal);
     const seen = new Set(page.items.map((t) => t.id));
     for (const id of picked) if (!seen.has(id)) picked.delete(id);
     const act = (/** @type {string} */ verb, /** @type {string[]} */ ids) => dialog({
@@ -82,11 +106,12 @@ export async function view({ root, signal }) {
     });
     const chosen = () => (picked.size ? [...picked] : page.items.map((t) => t.id));
     const content = page.items.length ? [el("div", { class: "tools" }, button(`Retry ${picked.size ? number(picked.size) : "all"}…`, () => void act("retry", chosen())), button(`Remove ${picked.size ? number(picked.size) : "all"}…`, () => void act("purge", chosen()), { class: "danger" })),
-      region("Dead letters", el("table", { class: "plain" }, head([""], ["Task"], ["What happened"], ["Attempts", "num"], ["When"]), el("tbody", {}, page.items.map((t) => el("tr", {},
+      region("Dead letters", el("table", { class: "plain" }, head([""], ["Task"], ["What happened"], ["Attempts", "num"], ["When"], [""]), el("tbody", {}, page.items.map((t) => el("tr", {},
         el("td", {}, el("input", { type: "checkbox", checked: picked.has(t.id), "aria-label": `Select ${t.kind} ${t.range?.join("–") || ""}`, onchange: (/** @type {Event} */ e) => { /** @type {HTMLInputElement} */ (e.target).checked ? picked.add(t.id) : picked.delete(t.id); deadDrawn = ""; void showDead(); } })),
-        el("th", { scope: "row" }, `${t.kind} ${t.range ? t.range.join("–") : ""}`), el("td", {}, t.failure?.message || "", " ", el("code", {}, t.failure?.code || "")), el("td", { class: "num" }, number(t.attempts)), el("td", {}, time(t.finished_at)))))))]
+        el("th", { scope: "row" }, `${t.kind} ${t.range ? t.range.join("–") : ""}`), el("td", {}, t.failure?.message || "", " ", el("code", {}, t.failure?.code || "")), el("td", { class: "num" }, number(t.attempts)), el("td", {}, time(t.finished_at)), el("td", {}, button("Details…", () => void showTask(t.id))))))))]
       : [el("p", { class: "muted" }, "None. A task comes here when it has used up its attempts; its document says what it means.")];
-    const next = el("div", {}, el("h2", {}, "Dead letters"), content);
+    const filtered = Object.values(only).some(Boolean);
+    const next = el("div", {}, el("h2", {}, "Dead letters"), page.items.length || filtered ? el("div", { class: "tools" }, filter("kind", "Kind"), filter("category", "Class"), filter("code", "Code")) : null, content);
     if (next.innerHTML === deadDrawn) return;
     deadDrawn = next.innerHTML;
     const focused = /** @type {HTMLElement|null} */ (document.activeElement)?.getAttribute("aria-label");
