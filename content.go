@@ -53,10 +53,16 @@ type Table struct {
 	Columns  []string // header, one per column; nil when the table has none
 	Types    []string // "text", "integer", "number", "date", "boolean" per column; nil when unknown
 	Rows     [][]string
-	FirstRow int   // unit number of Rows[0] where the unit is the row, else 0
-	RowBoxes []Box // one per row, or nil
-	Box      *Box  // of the whole table, or nil
+	FirstRow int         // unit number of Rows[0] where the unit is the row, else 0
+	RowBoxes []Box       // one per row, or nil
+	Box      *Box        // of the whole table, or nil
+	Spans    []TableSpan // cells that cover more than their own place
 }
+
+// TableSpan is a cell that covers Rows × Columns places. Its text stands at the
+// first of them, the others are empty. Row counts from the header, where the
+// table has one, else from Rows[0].
+type TableSpan struct{ Row, Column, Rows, Columns int }
 
 // UnitStatus is the verdict on one unit in the page ledger.
 type UnitStatus string

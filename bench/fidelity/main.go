@@ -97,7 +97,8 @@ func main() {
 func run(ctx context.Context) error {
 	corpus := flag.String("corpus", cmp.Or(os.Getenv("SHEAF_CORPUS"), "../shared/corpus"), "folder of test documents, with a folder per format")
 	out := flag.String("out", "docs/fidelity.md", "where the table is written; empty for nowhere")
-	only := flag.String("only", "", "rows to measure, by the start of their folder's name; default all")
+	only := flag.String("only", "", "rows to measure, by the start of their folder's name, or tables; default all")
+	prints := flag.String("prints", "", "folder that keeps the PDFs with known tables, and has them made only once; default a temporary one")
 	worst := flag.Int("worst", 0, "names that many of the lowest scores per row, with the words that differ")
 	flag.Parse()
 	if _, err := os.Stat(*corpus); err != nil {
@@ -136,10 +137,17 @@ func run(ctx context.Context) error {
 		}
 		results = append(results, r)
 	}
+	tables := ""
+	if strings.HasPrefix("tables", *only) {
+		if tables, err = tablesSection(ctx, pool, *corpus, cmp.Or(*prints, tmp), *worst); err != nil {
+			return err
+		}
+		fmt.Println(tables)
+	}
 	if *out == "" || *only != "" {
 		return nil
 	}
-	return os.WriteFile(*out, []byte(page(results)), 0o644)
+	return os.WriteFile(*out, []byte(page(results)+"\n"+tables), 0o644)
 }
 
 func measure(ctx context.Context, pool *child.Pool, known *parser.Registry, s set, corpus, tmp string, explain bool) (*result, error) {

@@ -65,6 +65,13 @@ func appendBlock(b []byte, k *sheaf.Block) []byte {
 		if t.Box != nil {
 			b = appendBox(b, t.Box)
 		}
+		b = appendLen(b, len(t.Spans), t.Spans == nil)
+		for _, p := range t.Spans {
+			b = appendInt(b, p.Row)
+			b = appendInt(b, p.Column)
+			b = appendInt(b, p.Rows)
+			b = appendInt(b, p.Columns)
+		}
 	}
 	return appendString(b, k.Lang)
 }
@@ -264,6 +271,12 @@ func (d *decoder) block(k *sheaf.Block) {
 		if d.bool() {
 			b := d.box()
 			t.Box = &b
+		}
+		if n, ok := d.len(4); ok {
+			t.Spans = make([]sheaf.TableSpan, n)
+			for i := range t.Spans {
+				t.Spans[i] = sheaf.TableSpan{Row: d.int(), Column: d.int(), Rows: d.int(), Columns: d.int()}
+			}
 		}
 		k.Table = t
 	}

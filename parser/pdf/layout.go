@@ -143,7 +143,9 @@ func (s *sheet) take(a *assembler, p *engine.Page) {
 		for i, r := range p.Rules {
 			rules[i] = place(r)
 		}
-		s.tables, inTable = latticeTables(s, rules)
+		hs, vs := joinRules(rules)
+		s.tables, inTable = latticeTables(s, hs, vs)
+		inTable = s.bandTables(hs, inTable)
 	}
 	segs := s.segments(inTable)
 	if len(segs) > 0 {

@@ -8,6 +8,7 @@ import (
 	"image/jpeg"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -172,6 +173,80 @@ func TestTablesWithAndWithoutRules(t *testing.T) {
 	}
 	open += lines("F1", 10, 72, 440, 14, "And a sentence stands after it, which is not a part of the table at all.")
 	golden(t, "tables", parse(t, enginetest.File{Pages: []enginetest.Page{{Content: ruled.String() + open}}}))
+}
+
+// rows sets the cells of a table, a row every 18 points down from y.
+func rows(font string, y float64, xs []float64, cells ...[]string) string {
+	var b strings.Builder
+	for i, row := range cells {
+		for c, text := range row {
+			if text != "" {
+				b.WriteString(enginetest.Text(font, 10, xs[c], y-18*float64(i), text))
+			}
+		}
+	}
+	return b.String()
+}
+
+func TestRuledCellsMaySpanOthers(t *testing.T) {
+	content := ""
+	for _, y := range []float64{700, 664, 646, 628, 610} {
+		content += enginetest.Line(72, y, 402, y)
+	}
+	content += enginetest.Line(182, 682, 402, 682) // parts the group's name from the names under it
+	for _, x := range []float64{72, 182, 402} {
+		content += enginetest.Line(x, 610, x, 700)
+	}
+	content += enginetest.Line(292, 610, 292, 682)
+	content += enginetest.Text("F1", 10, 240, 687, "Number of people") + enginetest.Text("F1", 10, 76, 678, "Country") +
+		rows("F1", 669, []float64{76, 190, 300}, []string{"", "men", "women"}, []string{"Austria", "4,400", "4,500"}, []string{"Belgium", "5,700", "5,800"}, []string{"Croatia", "1,900", "2,000"})
+	u := parse(t, enginetest.File{Pages: []enginetest.Page{{Content: content}}})[0]
+	if len(u.Blocks) != 1 || u.Blocks[0].Table == nil {
+		t.Fatalf("got %s", dump([]sheaf.UnitResult{u}))
+	}
+	got := u.Blocks[0].Table
+	all := append([][]string{got.Columns}, got.Rows...)
+	if got.Columns == nil {
+		all = got.Rows
+	}
+	want := [][]string{{"Country", "Number of people", ""}, {"", "men", "women"}, {"Austria", "4,400", "4,500"}, {"Belgium", "5,700", "5,800"}, {"Croatia", "1,900", "2,000"}}
+	if !reflect.DeepEqual(all, want) {
+		t.Errorf("cells %q, want %q", all, want)
+	}
+	if spans := []sheaf.TableSpan{{Row: 0, Column: 0, Rows: 2, Columns: 1}, {Row: 0, Column: 1, Rows: 1, Columns: 2}}; !reflect.DeepEqual(got.Spans, spans) {
+		t.Errorf("spans %+v, want %+v", got.Spans, spans)
+	}
+}
+
+func TestTablesWithHorizontalRulesOnly(t *testing.T) {
+	xs := []float64{72, 250}
+	content := lines("F1", 11, 72, 740, 14, "A sentence of some length stands over the table that has three rules, and it", "goes on for another line.")
+	for _, y := range []float64{700, 680, 590} { // above and below the header, and at the foot
+		content += enginetest.Line(72, y, 420, y)
+	}
+	content += enginetest.Text("F1", 10, 72, 687, "Task") + enginetest.Text("F1", 10, 250, 687, "What it is for") +
+		rows("F1", 667, xs, []string{"convert", "turns a document into another format"}, []string{"", ""}, []string{"compare", "shows in which places two"}) +
+		enginetest.Text("F1", 10, 250, 619, "documents differ") + enginetest.Text("F1", 10, 72, 596, "repair") + enginetest.Text("F1", 10, 250, 596, "mends what is damaged")
+	content += lines("F1", 11, 72, 560, 14, "A sentence stands under it. Two rules alone, with prose between them, are no table:")
+	content += enginetest.Line(72, 540, 420, 540) + lines("F1", 11, 72, 520, 14, "this is a remark that somebody wanted to set", "apart from the text around it.") + enginetest.Line(72, 495, 420, 495) + enginetest.Line(72, 450, 420, 450)
+	golden(t, "bands", parse(t, enginetest.File{Pages: []enginetest.Page{{Content: content}}}))
+}
+
+func TestListsAndStretchedLinesAreNoTables(t *testing.T) {
+	content := ""
+	for i, item := range []string{"the first point", "the second one", "a third", "and the last of them"} {
+		y := 700 - float64(i)*14
+		content += enginetest.Text("F1", 11, 72, y, "\x95") + enginetest.Text("F1", 11, 100, y, item)
+	}
+	for i, line := range [][]string{{"words that were stretched", "over the whole width of it"}, {"so that a wide gap comes", "to stand in most of its rows"}, {"as bad typesetters make", "them where a line is short"}, {"and more of the same here", "which ends with this one"}} {
+		y := 600 - float64(i)*14
+		content += enginetest.Text("F3", 11, 72, y, line[0]) + enginetest.Text("F3", 11, 500-6.6*float64(len(line[1])), y, line[1])
+	}
+	for _, b := range parse(t, enginetest.File{Pages: []enginetest.Page{{Content: content}}})[0].Blocks {
+		if b.Table != nil {
+			t.Errorf("a table was found: %q %q", b.Table.Columns, b.Table.Rows)
+		}
+	}
 }
 
 func TestRunningLinesAreRemovedAndBodyTextIsNot(t *testing.T) {

@@ -18,19 +18,19 @@ type table struct {
 	box      box
 	rows     [][]string
 	rowBoxes []box
+	spans    []sheaf.TableSpan
 	header   bool // the first row names the columns
 }
 
 const (
-	minRules     = 4
+	minRules     = 3
 	maxGridRules = 1_200 // in one page, after joining; beyond it is a drawing
 	ruleSlack    = 2.5   // points by which crossing rules may miss each other
 )
 
 // latticeTables finds grids of rules and sorts the page's words into their
 // cells. inTable tells the words that went into one; nil when there is none.
-func latticeTables(s *sheet, rules []box) (tables []table, inTable []bool) {
-	hs, vs := joinRules(rules)
+func latticeTables(s *sheet, hs, vs []box) (tables []table, inTable []bool) {
 	if len(hs) < 2 || len(vs) < 2 || len(hs)+len(vs) > maxGridRules {
 		return nil, nil
 	}
@@ -53,10 +53,6 @@ func latticeTables(s *sheet, rules []box) (tables []table, inTable []bool) {
 			}
 		}
 	}
-	type grid struct {
-		box    box
-		xs, ys []float32
-	}
 	var grids []*grid
 	byRoot := map[int]*grid{}
 	for i := range parent {
@@ -74,14 +70,16 @@ func latticeTables(s *sheet, rules []box) (tables []table, inTable []bool) {
 		}
 		g.box = g.box.union(r)
 		if i < len(hs) {
-			g.ys = append(g.ys, r.y0)
+			g.hs = append(g.hs, r)
 		} else {
 			g.xs = append(g.xs, r.x0)
+			g.vs = append(g.vs, r)
 		}
 	}
 	keep := grids[:0]
 	for _, g := range grids {
-		g.xs, g.ys = distinct(g.xs), distinct(g.ys)
+		g.xs = distinct(g.xs)
+		g.dropUnderlines()
 		if rows, cols := len(g.ys)-1, len(g.xs)-1; rows >= 2 && cols >= 2 || rows >= 1 && cols >= 3 {
 			if rows*cols <= 20_000 {
 				keep = append(keep, g)
@@ -109,12 +107,13 @@ func latticeTables(s *sheet, rules []box) (tables []table, inTable []bool) {
 			k := r*cols + c
 			if cells[k] == nil {
 				filled++
-			} else if b := &words[cells[k][len(cells[k])-1]]; min(b.y1, w.y1)-max(b.y0, w.y0) > 0.5*w.h && w.x0-b.x1 > 1.2*w.h {
+			} else if b := &words[cells[k][len(cells[k])-1]]; besides(b, w) && w.x0-b.x1 > 1.2*w.h {
 				gaps++
 			}
 			cells[k] = append(cells[k], i)
 			chars += w.end - w.start
 		}
+		spans := g.merge(words, cells)
 		usedRows, usedCols := 0, 0
 		colUsed := make([]bool, cols)
 		for r := range rows {
@@ -141,7 +140,15 @@ func latticeTables(s *sheet, rules []box) (tables []table, inTable []bool) {
 			continue
 		}
 		t := table{box: g.box}
+		rowAt, colAt := make([]int, rows+1), make([]int, cols+1) // places in the table of the grid's rows and columns
+		for c, used := range colUsed {
+			colAt[c+1] = colAt[c]
+			if used {
+				colAt[c+1]++
+			}
+		}
 		for r := range rows {
+			rowAt[r+1] = rowAt[r]
 			row := make([]string, 0, usedCols)
 			any := false
 			for c := range cols {
@@ -155,8 +162,16 @@ func latticeTables(s *sheet, rules []box) (tables []table, inTable []bool) {
 			if !any {
 				continue
 			}
+			rowAt[r+1]++
 			t.rows = append(t.rows, row)
 			t.rowBoxes = append(t.rowBoxes, box{g.box.x0, g.ys[r], g.box.x1, g.ys[r+1]})
+		}
+		for _, p := range spans {
+			q := sheaf.TableSpan{Row: rowAt[p.Row], Column: colAt[p.Column]}
+			q.Rows, q.Columns = rowAt[p.Row+p.Rows]-q.Row, colAt[p.Column+p.Columns]-q.Column
+			if q.Rows*q.Columns > 1 {
+				t.spans = append(t.spans, q)
+			}
 		}
 		if inTable == nil {
 			inTable = make([]bool, len(words))
@@ -172,6 +187,153 @@ func latticeTables(s *sheet, rules []box) (tables []table, inTable []bool) {
 		tables = append(tables, t)
 	}
 	return tables, inTable
+}
+
+// grid is rules that cross: the places where its cells may end, and the rules.
+type grid struct {
+	box    box
+	xs, ys []float32
+	hs, vs []box
+}
+
+// dropUnderlines keeps the horizontal rules that go from one vertical rule, or
+// edge of the grid, to another: the others are lines under words.
+func (g *grid) dropUnderlines() {
+	const near = 2 * ruleSlack
+	ends := func(x float32) bool {
+		d := x - g.xs[nearest(g.xs, x)]
+		return d < near && d > -near || x < g.box.x0+near || x > g.box.x1-near
+	}
+	kept := g.hs[:0]
+	for _, h := range g.hs {
+		if len(g.xs) == 0 || ends(h.x0) && ends(h.x1) {
+			kept = append(kept, h)
+			g.ys = append(g.ys, h.y0)
+		}
+	}
+	g.hs, g.ys = kept, distinct(g.ys)
+}
+
+// merge joins the places of a grid that no rule parts into the cell they are:
+// its words go to the place at the top left. It returns the cells that cover
+// more than one place and hold text.
+func (g *grid) merge(words []word, cells [][]int) []sheaf.TableSpan {
+	rows, cols := len(g.ys)-1, len(g.xs)-1
+	// Whether a rule is drawn on the left of, and above, a place.
+	left, above := make([]bool, rows*cols), make([]bool, rows*cols)
+	for _, v := range g.vs {
+		c := nearest(g.xs, v.x0)
+		for r := range rows {
+			if mid := (g.ys[r] + g.ys[r+1]) / 2; c < cols && v.y0 <= mid && mid <= v.y1 {
+				left[r*cols+c] = true
+			}
+		}
+	}
+	for _, h := range g.hs {
+		r := nearest(g.ys, h.y0)
+		for c := range cols {
+			if mid := (g.xs[c] + g.xs[c+1]) / 2; r < rows && h.x0 <= mid && mid <= h.x1 {
+				above[r*cols+c] = true
+			}
+		}
+	}
+	var out []sheaf.TableSpan
+	done := make([]bool, rows*cols)
+	for r := range rows {
+		for c := range cols {
+			if done[r*cols+c] {
+				continue
+			}
+			w, h := 1, 1
+			for c+w < cols && !left[r*cols+c+w] && !done[r*cols+c+w] {
+				w++
+			}
+			open := func(r int) bool { // the cell goes on in this row, as wide as before
+				for k := c; k < c+w; k++ {
+					if above[r*cols+k] || done[r*cols+k] || k > c && left[r*cols+k] {
+						return false
+					}
+				}
+				return true
+			}
+			for r+h < rows && open(r+h) && (c+w == cols || left[(r+h)*cols+c+w]) {
+				h++
+			}
+			if w > 1 && g.divided(words, cells, r, c, h, w) {
+				for w, h = 1, 1; r+h < rows && open(r+h); {
+					h++
+				}
+			}
+			var all []int
+			first := c + w // the first column that has words: columns without any are none
+			for i := r; i < r+h; i++ {
+				for k := c; k < c+w; k++ {
+					done[i*cols+k] = true
+					if len(cells[i*cols+k]) > 0 {
+						first = min(first, k)
+					}
+					all = append(all, cells[i*cols+k]...)
+					cells[i*cols+k] = nil
+				}
+			}
+			if len(all) > 0 {
+				slices.Sort(all) // the engine's order
+				cells[r*cols+first] = all
+				if w*h > 1 {
+					out = append(out, sheaf.TableSpan{Row: r, Column: first, Rows: h, Columns: c + w - first})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// mostSpanned bounds the words of one cell that is looked at for white space.
+const mostSpanned = 120
+
+// divided reports whether white space parts the words of the places that no
+// rule parts: then the rules were only drawn around the table or its header.
+func (g *grid) divided(words []word, cells [][]int, r, c, h, w int) bool {
+	cols := len(g.xs) - 1
+	type placed struct {
+		*word
+		col int
+	}
+	var all []placed
+	for i := r; i < r+h; i++ {
+		for k := c; k < c+w; k++ {
+			for _, n := range cells[i*cols+k] {
+				all = append(all, placed{&words[n], k})
+			}
+		}
+	}
+	if len(all) > mostSpanned {
+		return true
+	}
+	for _, a := range all {
+		right := placed{col: a.col} // the next word on the line
+		for _, b := range all {
+			if b.x0 > a.x0 && besides(a.word, b.word) && (right.word == nil || b.x0 < right.x0) {
+				right = b
+			}
+		}
+		if right.col != a.col && right.x0-a.x1 > 0.9*a.h {
+			return true
+		}
+	}
+	return false
+}
+
+// besides reports whether two words stand on one line.
+func besides(a, b *word) bool { return min(a.y1, b.y1)-max(a.y0, b.y0) > 0.5*b.h }
+
+// nearest returns the index of the value closest to v.
+func nearest(at []float32, v float32) int {
+	i, _ := slices.BinarySearch(at, v)
+	if i == len(at) || i > 0 && v-at[i-1] < at[i]-v {
+		i--
+	}
+	return i
 }
 
 // cellText joins a cell's words, which come in the engine's order, over lines.
@@ -214,9 +376,6 @@ func joinRules(rules []box) (hs, vs []box) {
 			vs = append(vs, box{x, r.y0, x, r.y1})
 		}
 	}
-	if len(hs) < 2 || len(vs) < 2 {
-		return nil, nil
-	}
 	const near = 1.5
 	cmp := func(a, b float32) int {
 		switch {
@@ -240,8 +399,8 @@ func joinRules(rules []box) (hs, vs []box) {
 		}
 		return cmp(a.y0, b.y0)
 	})
-	out := hs[:1]
-	for _, r := range hs[1:] {
+	out := hs[:min(1, len(hs))]
+	for _, r := range hs[len(out):] {
 		if l := &out[len(out)-1]; bucket(r.y0) == bucket(l.y0) && r.x0 <= l.x1+2*near {
 			l.x1 = max(l.x1, r.x1)
 		} else {
@@ -249,8 +408,8 @@ func joinRules(rules []box) (hs, vs []box) {
 		}
 	}
 	hs = out
-	out = vs[:1]
-	for _, r := range vs[1:] {
+	out = vs[:min(1, len(vs))]
+	for _, r := range vs[len(out):] {
 		if l := &out[len(out)-1]; bucket(r.x0) == bucket(l.x0) && r.y0 <= l.y1+2*near {
 			l.y1 = max(l.y1, r.y1)
 		} else {
@@ -295,26 +454,31 @@ type columns []interval
 func (c columns) with(segs []seg) columns {
 	out := slices.Clone(c)
 	for i := range segs {
-		n := interval{segs[i].x0 - 0.75, segs[i].x1 + 0.75}
-		at := 0
-		for at < len(out) && out[at].b < n.a {
-			at++
-		}
-		end := at
-		for end < len(out) && out[end].a <= n.b {
-			n.a, n.b = min(n.a, out[end].a), max(n.b, out[end].b)
-			end++
-		}
-		out = slices.Replace(out, at, end, n)
+		out = out.add(segs[i].x0, segs[i].x1)
 	}
 	return out
+}
+
+// add widens the columns, in place, by a cell's extent.
+func (c columns) add(x0, x1 float32) columns {
+	n := interval{x0 - 0.75, x1 + 0.75}
+	at := 0
+	for at < len(c) && c[at].b < n.a {
+		at++
+	}
+	end := at
+	for end < len(c) && c[end].a <= n.b {
+		n.a, n.b = min(n.a, c[end].a), max(n.b, c[end].b)
+		end++
+	}
+	return slices.Replace(c, at, end, n)
 }
 
 // streamTable looks for a table that starts at line i of the region and
 // returns the line after it, or i when there is none.
 func (w *writer) streamTable(lines []line, i int) (table, int) {
 	first := &lines[i]
-	if len(first.segs) < 2 || first.table >= 0 {
+	if len(first.segs) < 2 || first.table >= 0 || len(first.segs) == 2 && w.setApart(&first.segs[0]) {
 		return table{}, i
 	}
 	if i+1 >= len(lines) {
@@ -330,7 +494,7 @@ func (w *writer) streamTable(lines []line, i int) (table, int) {
 		if l.table >= 0 || l.y0-lines[j-1].y1 > 2.2*max(l.y1-l.y0, 4) {
 			break
 		}
-		if len(l.segs) < 2 {
+		if len(l.segs) < 2 || len(l.segs) == 2 && w.setApart(&l.segs[0]) {
 			if gap++; gap > 2 {
 				break
 			}
@@ -347,7 +511,7 @@ func (w *writer) streamTable(lines []line, i int) (table, int) {
 		return table{}, i
 	}
 	span := lines[i : last+1]
-	var cells, short, mono, leaders, marks, chars int
+	var cells, short, mono, leaders, justified, chars int
 	for k := range span {
 		l := &span[k]
 		if l.mono {
@@ -356,8 +520,8 @@ func (w *writer) streamTable(lines []line, i int) (table, int) {
 		if l.dots {
 			leaders++
 		}
-		if len(l.segs) == 2 && w.setApart(&l.segs[0]) {
-			marks++
+		if l.x0 < w.regionB.x0+1 && l.x1 > w.regionB.x1-1 && l.chars > 12*len(l.segs) {
+			justified++
 		}
 		for q := range l.segs {
 			g := &l.segs[q]
@@ -371,7 +535,9 @@ func (w *writer) streamTable(lines []line, i int) (table, int) {
 	switch {
 	case mono*2 > len(span) && !w.body.mono: // aligned code
 	case leaders*3 > multi: // a table of contents
-	case marks*3 > multi*2 && len(cols) <= 2: // a list with its bullets set apart
+	case justified*3 > multi*2: // lines of prose, stretched to the margins
+	case len(first.segs) == len(cols) && first.bold && !w.body.bold && !lines[i+1].bold:
+		return w.fill(span, cols), last + 1 // a header
 	case short*2 <= cells, len(cols) == 2 && short*4 <= cells*3, chars > 40*cells:
 	default:
 		return w.fill(span, cols), last + 1
@@ -411,7 +577,24 @@ func (w *writer) fill(lines []line, cols columns) table {
 			}
 			row[c] = string(b)
 		}
-		if n := len(t.rows); n > 1 && row[0] == "" && l.y0-lines[k-1].y0 < 0.8*pitch {
+		drop := float32(0)
+		if k > 0 {
+			drop = l.y0 - lines[k-1].y0
+		}
+		// Rows that stand well apart show which lines are one cell's.
+		apart := pitch > 1.45*l.h && drop < 1.3*l.h
+		for c := range row {
+			if n := len(t.rows); n > 0 && mostlyNumeric(row[c]) && mostlyNumeric(t.rows[n-1][c]) {
+				apart = false
+			}
+		}
+		if k > 0 {
+			above := &lines[k-1]
+			if k == 1 && len(above.segs) < len(l.segs) || len(above.segs) == 1 && above.x0 < cols[0].b && above.x1 < cols[0].a+0.85*(cols[0].b-cols[0].a) {
+				apart = false // a group of columns, or of rows, has a name
+			}
+		}
+		if n := len(t.rows); drop < 0.8*pitch && (n > 1 && row[0] == "" || n > 0 && apart) {
 			for c, text := range row {
 				if text != "" && t.rows[n-1][c] != "" {
 					t.rows[n-1][c] += " "
@@ -520,6 +703,7 @@ func (s *sheet) tableBlock(t *table) sheaf.Block {
 		out.Columns, rows, boxes = rows[0], rows[1:], boxes[1:]
 	}
 	out.Rows = rows
+	out.Spans = t.spans
 	out.RowBoxes = make([]sheaf.Box, len(boxes))
 	for i, b := range boxes {
 		out.RowBoxes[i] = s.place(b)
