@@ -132,6 +132,8 @@ func TestSniff(t *testing.T) {
 		{"password on a docx", "a.docx", oleOf("Root Entry", "EncryptionInfo", "EncryptedPackage"), MediaOOXMLEncrypted},
 		{"cut off compound file", "a.doc", string(oleMagic), MediaDOC},
 		{"rich text named doc", "a.doc", `{\rtf1\ansi hello}`, MediaRTF},
+		{"wav by content", "a", "RIFF\x24\x00\x00\x00WAVEfmt \x10\x00\x00\x00", "audio/wav"},
+		{"mp3 whose frames come late", "a.mp3", "\x00\x00\x00\x01\x02", "audio/mpeg"},
 		{"markdown", "a.MD", "# Title\n", MediaMarkdown},
 		{"windows path", `C:\dir.x\a.csv`, "a,b\n1,2\n", MediaCSV},
 		{"go", "main.go", "package main\n", "text/x-go"},

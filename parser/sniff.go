@@ -74,6 +74,7 @@ var textTypes = map[string]string{
 var binaryTypes = map[string]string{
 	".pdf": MediaPDF, ".docx": MediaDOCX, ".docm": MediaDOCX, ".xlsx": MediaXLSX, ".xlsm": MediaXLSX, ".pptx": MediaPPTX, ".pptm": MediaPPTX,
 	".odt": MediaODT, ".ods": MediaODS, ".odp": MediaODP, ".epub": MediaEPUB,
+	".mp3": "audio/mpeg", ".wav": "audio/wav", ".m4a": "audio/mp4", ".aac": "audio/aac", ".flac": "audio/flac", ".ogg": "audio/ogg", ".opus": "audio/ogg", ".amr": "audio/amr",
 	".rtf": MediaRTF, ".tar": MediaTAR, ".zip": MediaZIP,
 	".doc": MediaDOC, ".xls": MediaXLS, ".ppt": MediaPPT, ".msg": MediaMSG,
 }

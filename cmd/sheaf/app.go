@@ -165,7 +165,12 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 
 // optionalParts names the programs and services that some formats need.
 func optionalParts(p config.Parser) formats.Config {
-	return formats.Config{Soffice: p.Soffice, Tesseract: p.Tesseract, OCRLanguages: p.OCRLanguages, Remote: p.RemoteFormats}
+	return formats.Config{
+		Soffice: p.Soffice, Tesseract: p.Tesseract, OCRLanguages: p.OCRLanguages,
+		TranscribeURL: p.TranscribeURL, TranscribeModel: p.TranscribeModel, TranscribeAPIKey: p.TranscribeAPIKey.Reveal(),
+		TranscribeLanguage: p.TranscribeLanguage, TranscribeTimeout: time.Duration(p.TranscribeTimeout).String(),
+		Remote: p.RemoteFormats,
+	}
 }
 
 // parts says of each format with an optional part whether that is there.

@@ -9,11 +9,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -364,6 +366,32 @@ func TestOldOfficeFileBecomesSearchable(t *testing.T) {
 		if len(converted) > 0 {
 			t.Errorf("converted files stay behind: %q", converted)
 		}
+	}
+}
+
+func TestSpeechBecomesSearchable(t *testing.T) {
+	var requests atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		_, _ = io.Copy(io.Discard, r.Body)
+		if r.URL.Path != "/v1/audio/transcriptions" || r.Header.Get("Authorization") != "Bearer hush" {
+			t.Errorf("%s with %q", r.URL.Path, r.Header.Get("Authorization"))
+		}
+		_, _ = io.WriteString(w, `{"language":"en","duration":70,"text":"x","segments":[{"start":0,"end":50,"text":"The quince harvest was good."},{"start":50,"end":70,"text":"Then came the rain."}]}`)
+	}))
+	defer server.Close()
+	s := start(t, func(c *config.Config) {
+		c.Parser.TranscribeURL, c.Parser.TranscribeAPIKey = server.URL+"/v1", "hush"
+	})
+	answer, err := s.submitAnswer(t.Context(), defaultDataset, []source{text("talk.mp3", "ID3\x03\x00\x00\x00\x00\x00\x00 sound")}, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.ended(answer.Job.ID)
+	d := s.doc(answer.Documents[0].ID)
+	mustState(t, d, sheaf.DocSucceeded)
+	if d.Units != 2 || d.Metadata["language"] != "en" || !s.finds("quince harvest") || requests.Load() != 1 {
+		t.Errorf("%d units, %q, %d requests", d.Units, d.Metadata, requests.Load())
 	}
 }
 

@@ -150,10 +150,16 @@ type Parser struct {
 	UnitTimeout Duration `toml:"unit_timeout" doc:"share of one page in the parse deadline"`
 	MaxDocs     int      `toml:"max_docs" doc:"documents after which a child is replaced"`
 	// What the formats with an optional part need.
-	Soffice       string   `toml:"soffice" doc:"LibreOffice's soffice, which reads DOC, XLS, PPT, RTF and OpenDocument: a path, or a name in PATH; empty for none"`
-	Tesseract     string   `toml:"tesseract" doc:"tesseract, which reads pictures and scanned pages: a path, or a name in PATH; empty for none"`
-	OCRLanguages  string   `toml:"ocr_languages" doc:"languages that tesseract looks for, as it names them, joined by +"`
-	RemoteFormats []string `toml:"remote_formats" doc:"formats whose optional part the executors have though this process does not, as sheaf formats names them: their files are taken at upload"`
+	Soffice      string `toml:"soffice" doc:"LibreOffice's soffice, which reads DOC, XLS, PPT, RTF and OpenDocument: a path, or a name in PATH; empty for none"`
+	Tesseract    string `toml:"tesseract" doc:"tesseract, which reads pictures and scanned pages: a path, or a name in PATH; empty for none"`
+	OCRLanguages string `toml:"ocr_languages" doc:"languages that tesseract looks for, as it names them, joined by +"`
+	// The server that turns speech into text.
+	TranscribeURL      string   `toml:"transcribe_url" doc:"base address, up to and with /v1, of a server of /v1/audio/transcriptions, which reads audio; empty for none"`
+	TranscribeModel    string   `toml:"transcribe_model" doc:"as that server names it"`
+	TranscribeAPIKey   Secret   `toml:"transcribe_api_key" secret:"true" doc:"of that server"`
+	TranscribeLanguage string   `toml:"transcribe_language" doc:"of all recordings, as ISO 639-1; empty lets the server find out"`
+	TranscribeTimeout  Duration `toml:"transcribe_timeout" doc:"of one recording; less than executor.task_timeout of plan, which is 15m"`
+	RemoteFormats      []string `toml:"remote_formats" doc:"formats whose optional part the executors have though this process does not, as sheaf formats names them: their files are taken at upload"`
 }
 
 type Keeper struct {
@@ -278,7 +284,7 @@ func Default() Config {
 			Lease: Duration(time.Minute), Heartbeat: Duration(2 * time.Second), PollInterval: Duration(time.Second),
 			DrainTimeout: Duration(25 * time.Second), MaxFails: 5, BackoffBase: Duration(2 * time.Second), BackoffMax: Duration(10 * time.Minute), BackoffJitter: 0.5,
 		},
-		Parser: Parser{MemoryBytes: 1 << 30, UnitTimeout: Duration(5 * time.Second), MaxDocs: 200, Soffice: "soffice", Tesseract: "tesseract", OCRLanguages: "eng"},
+		Parser: Parser{MemoryBytes: 1 << 30, UnitTimeout: Duration(5 * time.Second), MaxDocs: 200, Soffice: "soffice", Tesseract: "tesseract", OCRLanguages: "eng", TranscribeModel: "whisper-1", TranscribeTimeout: Duration(10 * time.Minute)},
 		Trace:  Trace{SampleRatio: 1},
 		Keeper: Keeper{
 			Retention: Duration(7 * 24 * time.Hour), AuditInterval: Duration(10 * time.Minute), WorkerTimeout: Duration(6 * time.Second),
@@ -517,6 +523,11 @@ func (c *Config) Validate() error {
 	}
 	if c.Embed.Driver == "openai" && (c.Embed.URL == "" || c.Embed.Model == "") {
 		errs = append(errs, errors.New("embed.url and embed.model must be set for embed.driver = openai"))
+	}
+	if c.Parser.TranscribeURL != "" {
+		if u, err := url.Parse(c.Parser.TranscribeURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			errs = append(errs, fmt.Errorf("parser.transcribe_url is %q; it must be a URL such as https://host:port/v1", redact(c.Parser.TranscribeURL)))
+		}
 	}
 	if c.Executor.Heartbeat > 0 && c.Executor.Lease < 3*c.Executor.Heartbeat {
 		errs = append(errs, fmt.Errorf("executor.lease (%s) must be at least three times executor.heartbeat (%s), or a slow answer loses tasks", time.Duration(c.Executor.Lease), time.Duration(c.Executor.Heartbeat)))

@@ -7,9 +7,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"sheaf/parser"
 	"sheaf/parser/archive"
+	"sheaf/parser/audio"
 	"sheaf/parser/csv"
 	"sheaf/parser/docx"
 	"sheaf/parser/eml"
@@ -37,6 +39,9 @@ type Config struct {
 	Soffice      string // path or name of LibreOffice's soffice; "" for none
 	Tesseract    string // path or name of tesseract; "" for none
 	OCRLanguages string // of tesseract, joined by "+"
+	// The server that turns speech into text; see package audio.
+	TranscribeURL, TranscribeModel, TranscribeAPIKey, TranscribeLanguage string
+	TranscribeTimeout                                                    string // a time.Duration as text; "" for the default
 	// Remote lists the ids of formats whose part is where documents are
 	// parsed, though not here: uploads for them are taken.
 	Remote []string
@@ -51,7 +56,9 @@ const envPrefix = "SHEAF_PARSER_"
 
 // variables maps each field to its variable.
 func (c *Config) variables() map[string]*string {
-	return map[string]*string{"SOFFICE": &c.Soffice, "TESSERACT": &c.Tesseract, "OCR_LANGUAGES": &c.OCRLanguages}
+	return map[string]*string{"SOFFICE": &c.Soffice, "TESSERACT": &c.Tesseract, "OCR_LANGUAGES": &c.OCRLanguages,
+		"TRANSCRIBE_URL": &c.TranscribeURL, "TRANSCRIBE_MODEL": &c.TranscribeModel, "TRANSCRIBE_API_KEY": &c.TranscribeAPIKey,
+		"TRANSCRIBE_LANGUAGE": &c.TranscribeLanguage, "TRANSCRIBE_TIMEOUT": &c.TranscribeTimeout}
 }
 
 // Environ is the configuration as environment variables of a child process.
@@ -81,6 +88,7 @@ func FromEnviron() Config {
 func All(c Config) []parser.Format {
 	var all []parser.Format
 	registry := sync.OnceValue(func() *parser.Registry { return parser.NewRegistry(all...) })
+	patience, _ := time.ParseDuration(c.TranscribeTimeout) // what is none means the default
 	recognition := ocr.Config{Tesseract: c.Tesseract, Languages: c.OCRLanguages}
 	all = []parser.Format{
 		pdf.New(pdf.Config{OCR: recognition}),
@@ -95,6 +103,10 @@ func All(c Config) []parser.Format {
 		encrypted.New(registry),
 		office.New(office.Config{Soffice: c.Soffice, Elsewhere: slices.Contains(c.Remote, "office")}, registry),
 		image.New(image.Config{OCR: recognition, Elsewhere: slices.Contains(c.Remote, "image")}),
+		audio.New(audio.Config{
+			URL: c.TranscribeURL, Model: c.TranscribeModel, APIKey: c.TranscribeAPIKey, Language: c.TranscribeLanguage,
+			Timeout: patience, Elsewhere: slices.Contains(c.Remote, "audio"),
+		}),
 		epub.New(),
 		eml.New(registry),
 		msg.New(registry),

@@ -84,7 +84,7 @@ func Read(t testing.TB, f parser.Format, content []byte, o parser.Options, shard
 		o := o
 		o.Hint = r.Hint
 		if r.Shard != "" {
-			format, from = shards, filepath.Join(o.TempDir, r.Shard)
+			format, from, o.MediaType = shards, filepath.Join(o.TempDir, r.Shard), r.MediaType
 		}
 		err := with(format, from, o, func(d parser.Document) error {
 			return d.Parse(context.Background(), r.Range, func(u sheaf.UnitResult) error {

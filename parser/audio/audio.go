@@ -1,0 +1,259 @@
+// Package audio is the format of spoken recordings: when one is planned, a
+// server of POST /v1/audio/transcriptions (OpenAI, whisper.cpp, vLLM, …) turns
+// it once into a transcript, which the tasks then read. A unit is about a
+// minute of speech, labelled with its time. It runs in the parser's child
+// process.
+package audio
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"sheaf"
+	"sheaf/parser"
+	"sheaf/parser/internal/clean"
+	"sheaf/parser/internal/parts"
+	"sheaf/parser/internal/program"
+	"sheaf/parser/internal/whole"
+)
+
+// TranscriptType is the media type of a stored transcript.
+const TranscriptType = "application/vnd.sheaf.transcript+json"
+
+const (
+	version = 1 // changes whenever the same file would yield other blocks; see Version
+	// maxFileBytes bounds a recording; OpenAI itself takes 25 MB, others more.
+	maxFileBytes = 1 << 30
+	// maxTranscriptBytes bounds the server's answer: a day of speech has 1 MB
+	// of text, and servers may list every word with its time.
+	maxTranscriptBytes = 64 << 20
+	maxSegments        = 200_000
+	// unitSeconds of speech are a unit.
+	unitSeconds = 60
+	rangeUnits  = 60
+)
+
+// Config of the format.
+type Config struct {
+	URL      string        // of the server, up to and with /v1; "" for none
+	Model    string        // as the server names it
+	APIKey   string        // sent as "Authorization: Bearer …"; "" sends none
+	Language string        // of the recordings, as ISO 639-1; "" lets the server find out
+	Timeout  time.Duration // of one request; 0 means 10 minutes
+	// Elsewhere says that documents are parsed where a server is known, though
+	// not here.
+	Elsewhere bool
+}
+
+// String leaves out the key.
+func (c Config) String() string { return fmt.Sprintf("audio{%s model=%s}", c.URL, c.Model) }
+
+// GoString leaves out the key.
+func (c Config) GoString() string { return c.String() }
+
+// New returns the format.
+func New(c Config) parser.Format {
+	if c.Timeout <= 0 {
+		c.Timeout = 10 * time.Minute
+	}
+	return &format{c}
+}
+
+type format struct{ cfg Config }
+
+var mediaTypes = []string{
+	"audio/mpeg", "audio/mp3", "audio/wav", "audio/x-wav", "audio/mp4", "audio/x-m4a", "audio/aac", "audio/flac", "audio/x-flac",
+	"audio/ogg", "application/ogg", "audio/webm", "audio/amr", "audio/aiff", "video/mp4", "video/webm", TranscriptType,
+}
+
+func (*format) ID() string           { return "audio" }
+func (*format) MediaTypes() []string { return append([]string(nil), mediaTypes...) }
+func (*format) Options() []string    { return nil }
+
+// Version changes with the model, which decides what is heard.
+func (f *format) Version() int {
+	if f.cfg.URL == "" {
+		return version
+	}
+	return version + 1000*int(1+xxhash.Sum64String(f.cfg.Model+"\x00"+f.cfg.Language)%100_000)
+}
+
+// Available implements parser.Optional. It does not call the server.
+func (f *format) Available() error {
+	if f.cfg.URL != "" || f.cfg.Elsewhere {
+		return nil
+	}
+	return program.Missing("Reading audio needs a server of /v1/audio/transcriptions, and none is set: name one in parser.transcribe_url, such as that of whisper.cpp, vLLM or OpenAI.")
+}
+
+// Open implements parser.Format.
+func (f *format) Open(_ context.Context, file *os.File, o parser.Options) (parser.Document, error) {
+	d := &document{format: f, file: file, options: o}
+	if o.MediaType != TranscriptType {
+		if f.cfg.URL == "" {
+			return nil, New(Config{}).(parser.Optional).Available()
+		}
+		var err error
+		d.size, err = parts.Size(file, maxFileBytes)
+		return d, err
+	}
+	size, err := parts.Size(file, maxTranscriptBytes)
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, size)
+	if _, err := file.ReadAt(b, 0); err != nil {
+		return nil, sheaf.FailRetryable(sheaf.CategorySource, "source_unreadable", "The stored transcript cannot be read: %v.", err)
+	}
+	t := &transcript{}
+	if err := json.Unmarshal(b, t); err != nil {
+		return nil, sheaf.Fail(sheaf.CategoryBadInput, "invalid_audio", "The transcript cannot be read; parse the recording again.")
+	}
+	d.take(t)
+	return d, nil
+}
+
+// transcript is a server's answer (OpenAI, "verbose_json"), and what is stored.
+type transcript struct {
+	Text     string    `json:"text"`
+	Language string    `json:"language"`
+	Duration float64   `json:"duration"` // seconds
+	Segments []segment `json:"segments"`
+}
+
+type segment struct {
+	Start float64 `json:"start"` // seconds
+	End   float64 `json:"end"`
+	Text  string  `json:"text"`
+}
+
+type document struct {
+	format     *format
+	file       *os.File
+	size       int64
+	options    parser.Options
+	transcript *transcript
+	units      [][]segment
+}
+
+// Close implements parser.Document.
+func (*document) Close() error { return nil }
+
+// take cuts the transcript into units. A server that tells no times gives one.
+func (d *document) take(t *transcript) {
+	if len(t.Segments) == 0 {
+		t.Segments = []segment{{End: t.Duration, Text: t.Text}}
+	}
+	d.transcript, d.units = t, nil
+	var unit []segment
+	for _, s := range t.Segments[:min(len(t.Segments), maxSegments)] {
+		if s.Text = clean.Line(s.Text); s.Text == "" {
+			continue
+		}
+		if len(unit) > 0 && s.End-unit[0].Start > unitSeconds {
+			d.units = append(d.units, unit)
+			unit = nil
+		}
+		unit = append(unit, s)
+	}
+	if len(unit) > 0 {
+		d.units = append(d.units, unit)
+	}
+}
+
+// hear has the recording transcribed, once.
+func (d *document) hear(ctx context.Context) error {
+	if d.transcript != nil {
+		return nil
+	}
+	t, err := d.format.cfg.transcribe(ctx, d.file, d.size, d.options)
+	if err != nil {
+		return err
+	}
+	d.take(t)
+	return nil
+}
+
+// Plan implements parser.Document. The transcript is the shard of every range.
+func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
+	if err := d.hear(ctx); err != nil {
+		return nil, err
+	}
+	if len(d.units) == 0 {
+		return nil, sheaf.Fail(sheaf.CategoryBadInput, "no_text", "No speech was heard in the recording; check that the right file was sent.")
+	}
+	p := &parser.Plan{Unit: sheaf.UnitPart, Units: len(d.units), RangeSize: rangeUnits, Metadata: map[string]string{}}
+	for key, v := range map[string]string{"language": clean.Line(clean.Clip(d.transcript.Language, 40)), "transcribed_by": d.format.cfg.Model} {
+		if v != "" {
+			p.Metadata[key] = v
+		}
+	}
+	if d.transcript.Duration > 0 {
+		p.Metadata["duration_seconds"] = strconv.FormatFloat(d.transcript.Duration, 'f', 0, 64)
+	}
+	for _, u := range d.units {
+		h := xxhash.New()
+		for _, s := range u {
+			_, _ = fmt.Fprintf(h, "%g %g %s\x00", s.Start, s.End, s.Text) // a hash never fails
+		}
+		p.Fingerprints = append(p.Fingerprints, h.Sum64())
+	}
+	if d.options.MediaType == TranscriptType {
+		return p, nil
+	}
+	b, err := json.Marshal(d.transcript)
+	if err != nil {
+		return nil, err
+	}
+	const shard = "transcript.json"
+	if err := os.WriteFile(filepath.Join(d.options.TempDir, shard), b, 0o600); err != nil {
+		return nil, program.StorageFull(err)
+	}
+	for _, r := range sheaf.CutRanges([]sheaf.Range{{From: 1, To: p.Units}}, rangeUnits) {
+		p.Ranges = append(p.Ranges, parser.PlannedRange{Range: r, Shard: shard, MediaType: TranscriptType})
+	}
+	return p, nil
+}
+
+// clock writes seconds as "1:02:03".
+func clock(seconds float64) string {
+	s := int(max(0, min(seconds, 1e9)))
+	return fmt.Sprintf("%d:%02d:%02d", s/3600, s/60%60, s%60)
+}
+
+// Parse implements parser.Document.
+func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.UnitResult) error) error {
+	if err := d.hear(ctx); err != nil {
+		return err
+	}
+	for n := r.From; n <= r.To; n++ {
+		if n < 1 || n > len(d.units) {
+			return sheaf.Fail(sheaf.CategoryBadInput, "bad_range", "The recording has %d parts, so part %d does not exist.", len(d.units), n)
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		segments := d.units[n-1]
+		var text strings.Builder
+		for i, s := range segments {
+			if i > 0 {
+				text.WriteByte(' ')
+			}
+			text.WriteString(s.Text)
+		}
+		u := whole.Unit(n, []sheaf.Block{{Kind: sheaf.BlockParagraph, Text: text.String(), Page: n}})
+		u.Label = clock(segments[0].Start) + "–" + clock(segments[len(segments)-1].End)
+		if err := emit(u); err != nil {
+			return err
+		}
+	}
+	return nil
+}
