@@ -281,6 +281,7 @@ func (e *Executor) reserve(ctx context.Context) int {
 	case <-ctx.Done():
 		return 0
 	}
+	runtime.Gosched() // tasks whose ends were written together free their slots together
 	n := 1
 	for {
 		select {

@@ -22,6 +22,7 @@ type dialect struct {
 	lock      string // suffix of a SELECT that locks its rows
 	share     string // suffix of a SELECT that keeps its rows from changing
 	greatest  string // the larger of two numbers
+	byID      string // after "tasks": rows are found by the key. MySQL else weighs every index that state is in, dive by dive
 	// noop is the suffix of an INSERT that leaves a row in the way as it is;
 	// the argument is a column of the table's key.
 	noop func(column string) string
@@ -70,6 +71,7 @@ var mysqlDialect = dialect{
 	lock:     " FOR UPDATE",
 	share:    " LOCK IN SHARE MODE", // FOR SHARE is MySQL 8 alone
 	greatest: "GREATEST",
+	byID:     " FORCE INDEX (PRIMARY)",
 	noop:     func(column string) string { return " ON DUPLICATE KEY UPDATE " + column + "=" + column },
 	upsert:   onDuplicateUpdate,
 	lockMigrations: func(ctx context.Context, db *sql.DB) (func(), error) {

@@ -216,19 +216,22 @@ func (s *Store) insertDocumentEvent(tx *gorm.DB, d *documentRow, change sheaf.Do
 		SubjectID: d.ID, Epoch: int64(d.Gen), Kind: sheaf.EventDocument, N: n[0] + 1, Detail: encode(change)})
 }
 
-// markDirty asks Fold to look at a document. The mark's time only grows, so
-// that Fold can tell whether something happened while it looked.
-func (s *Store) markDirty(tx *gorm.DB, documentID string) error {
-	if documentID == "" {
-		return nil
+// markDirty asks Fold to look at documents. The marks' time only grows, so
+// that Fold can tell whether something happened while it looked. They are made
+// by id, so that two that mark the same documents meet in one order.
+func (s *Store) markDirty(tx *gorm.DB, documentIDs ...string) error {
+	now := raw(s.now())
+	var rows [][]any
+	for _, id := range sortedUnique(documentIDs) {
+		if id != "" {
+			rows = append(rows, []any{id, now})
+		}
 	}
-	q := "INSERT INTO doc_dirty (doc_id, at) VALUES (?, @now)"
+	suffix := " ON CONFLICT (doc_id) DO UPDATE SET at=" + s.d.greatest + "(doc_dirty.at+1, excluded.at)"
 	if s.d.name == "mysql" {
-		q += " ON DUPLICATE KEY UPDATE at=GREATEST(at+1, VALUES(at))"
-	} else {
-		q += " ON CONFLICT (doc_id) DO UPDATE SET at=" + s.d.greatest + "(doc_dirty.at+1, excluded.at)"
+		suffix = " ON DUPLICATE KEY UPDATE at=GREATEST(at+1, VALUES(at))"
 	}
-	return tx.Exec(s.sql(q), documentID).Error
+	return insertRows(tx, "doc_dirty", []string{"doc_id", "at"}, rows, suffix)
 }
 
 // insertGarbage hands the range result that an attempt at a task may have

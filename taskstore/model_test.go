@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"sheaf"
+	"sheaf/taskstore"
 	"sheaf/taskstore/storetest"
 )
 
@@ -99,6 +100,7 @@ func TestModel(t *testing.T) {
 				"heartbeat":  m.heartbeat,
 				"complete":   m.complete,
 				"complete2":  m.complete,
+				"together":   m.together,
 				"fail":       m.fail,
 				"snooze":     m.snooze,
 				"release":    m.release,
@@ -167,6 +169,11 @@ func (m *model) claim(t *rapid.T) {
 
 func (m *model) claimTask(t *rapid.T, task *modelTask, worker string) sheaf.Claim {
 	got, err := m.f.Store.Claim(ctx, task.id, worker, modelLease)
+	return m.claimed(t, task, worker, got, err)
+}
+
+// claimed checks the answer to a claim and takes it over.
+func (m *model) claimed(t *rapid.T, task *modelTask, worker string, got *sheaf.Task, err error) sheaf.Claim {
 	if task.state != sheaf.TaskPending || task.runAt > m.clock {
 		refusal, is := errors.AsType[*sheaf.NotClaimable](err)
 		if !is || refusal.State != task.state {
@@ -175,6 +182,9 @@ func (m *model) claimTask(t *rapid.T, task *modelTask, worker string) sheaf.Clai
 		return sheaf.Claim{}
 	}
 	ok(t, err)
+	if got.Epoch != task.epoch+1 || got.Attempts != task.attempts+1 || got.WorkerID != worker || got.State != sheaf.TaskRunning {
+		t.Fatalf("claimed as %+v, while the model has epoch %d and %d attempts", got, task.epoch, task.attempts)
+	}
 	task.state, task.worker, task.lease = sheaf.TaskRunning, worker, m.clock+modelLease
 	task.epoch++
 	task.attempts++
@@ -270,7 +280,6 @@ func (m *model) completeTask(t *rapid.T, c sheaf.Claim, task *modelTask, held bo
 	if !held {
 		return
 	}
-	task.state = sheaf.TaskDone
 	for _, n := range spawned {
 		m.add(n)
 	}
@@ -280,10 +289,51 @@ func (m *model) completeTask(t *rapid.T, c sheaf.Claim, task *modelTask, held bo
 			doc.live = doc.gen
 		}
 	}
+	m.done(task)
+}
+
+// done ends a task and wakes those that waited for it alone.
+func (m *model) done(task *modelTask) {
+	task.state = sheaf.TaskDone
 	for _, child := range m.tasks {
 		if child.state == sheaf.TaskParked && slices.Contains(child.parents, task.id) && m.unmet(child) == 0 {
 			child.state, child.runAt = sheaf.TaskPending, m.clock
 		}
+	}
+}
+
+// together writes completions and claims as one batch, of which some are stale,
+// some not claimable, and some there twice.
+func (m *model) together(t *rapid.T) {
+	var finished []sheaf.Claim
+	for range rapid.IntRange(0, 4).Draw(t, "completions") {
+		if len(m.claims) == 0 {
+			break
+		}
+		c, task, _ := m.held(t)
+		if task.kind == sheaf.KindParse {
+			finished = append(finished, c)
+		}
+	}
+	asks := make([]taskstore.ClaimAsk, rapid.IntRange(0, 4).Draw(t, "claims"))
+	for i := range asks {
+		asks[i] = taskstore.ClaimAsk{TaskID: rapid.SampledFrom(m.order).Draw(t, "task"), WorkerID: rapid.SampledFrom([]string{"w1", "w2"}).Draw(t, "worker"), Lease: modelLease}
+	}
+	ends := make([]taskstore.Finished, len(finished))
+	for i, c := range finished {
+		id := sheaf.RangeID(c.TaskID, c.Epoch)
+		ends[i] = taskstore.Finished{Claim: c, Result: sheaf.TaskResult{RangeID: id, ArtifactKey: sheaf.ArtifactKey(m.tenant, m.tasks[c.TaskID].doc, id), Chunks: 1}}
+	}
+	errs, answers := m.f.Store.WriteAll(ctx, ends, asks)
+	for i, c := range finished {
+		held := m.holds(c)
+		expect(t, "complete in a batch", errs[i], held)
+		if held {
+			m.done(m.tasks[c.TaskID])
+		}
+	}
+	for i, a := range asks {
+		m.claimed(t, m.tasks[a.TaskID], a.WorkerID, answers[i].Task, answers[i].Err)
 	}
 }
 

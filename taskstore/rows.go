@@ -214,6 +214,8 @@ type taskRow struct {
 	CreatedAt         int64 `gorm:"autoCreateTime:false"`
 	StartedAt         int64
 	FinishedAt        int64
+
+	Now int64 // the database's time, of a query that asks for it
 }
 
 func (taskRow) TableName() string { return "tasks" }

@@ -34,6 +34,7 @@ import (
 	"modernc.org/sqlite"
 
 	"sheaf"
+	"sheaf/internal/coalesce"
 	"sheaf/migrations"
 )
 
@@ -66,6 +67,8 @@ type Store struct {
 	grace    time.Duration
 	offset   atomic.Int64 // milliseconds added to the database's clock, by tests
 
+	writes *coalesce.Group[write, ClaimAnswer]
+
 	sweep struct { // where the search for forgotten documents stands
 		sync.Mutex
 		at    time.Time
@@ -80,6 +83,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if c.EventLag == 0 && c.Driver != "sqlite" {
 		s.eventLag = 2 * time.Second
 	}
+	s.writes = coalesce.New(mostTogether, togetherTime, s.runTogether)
 	var err error
 	switch c.Driver {
 	case "sqlite":

@@ -52,43 +52,6 @@ func (s *Store) updateHeld(tx *gorm.DB, c sheaf.Claim, set string, args ...any) 
 	return row, err
 }
 
-// Claim implements sheaf.TaskStore.
-func (s *Store) Claim(ctx context.Context, taskID, workerID string, lease time.Duration) (*sheaf.Task, error) {
-	var row *taskRow
-	err := s.tx(ctx, func(tx *gorm.DB) (err error) {
-		row, err = s.updateTask(tx, taskID,
-			`state='running', epoch=epoch+1, attempts=attempts+1, worker_id=?, started_at=@now, lease_until=@now+?, enqueued_at=0`,
-			`state='pending' AND run_at<=@now AND paused=0 AND cancel_requested_at=0
-			 AND NOT EXISTS (SELECT 1 FROM documents d WHERE d.id=tasks.doc_id AND d.deleted_at<>0)`,
-			workerID, lease.Milliseconds())
-		if err != nil {
-			return err
-		}
-		if row == nil {
-			var state []string
-			if err := tx.Raw("SELECT state FROM tasks WHERE id=?", taskID).Scan(&state).Error; err != nil {
-				return err
-			}
-			refused := &sheaf.NotClaimable{TaskID: taskID}
-			if len(state) > 0 {
-				refused.State = sheaf.TaskState(state[0])
-			}
-			return refused
-		}
-		if err := s.insertEvents(tx, row.event(sheaf.EventClaimed, row.Epoch)); err != nil || row.Kind != string(sheaf.KindPlan) {
-			return err
-		}
-		// The plan is what starts a document. For the others the mark would
-		// tell nothing new, and all claims of a document would queue for it.
-		return s.markDirty(tx, row.DocID)
-	})
-	if err != nil {
-		return nil, err
-	}
-	t := row.toDomain()
-	return &t, nil
-}
-
 // Heartbeat implements sheaf.TaskStore.
 func (s *Store) Heartbeat(ctx context.Context, w sheaf.WorkerStatus, lease time.Duration, held []sheaf.Claim) (sheaf.HeartbeatReply, error) {
 	var reply sheaf.HeartbeatReply
@@ -137,26 +100,18 @@ func (s *Store) Heartbeat(ctx context.Context, w sheaf.WorkerStatus, lease time.
 	return reply, nil
 }
 
-// Complete implements sheaf.TaskStore.
-func (s *Store) Complete(ctx context.Context, c sheaf.Claim, done sheaf.Completion) error {
+// completeWide takes the document's row first, as a cancel, a re-parse and a
+// delete do: either they see the tasks that are spawned here, or this sees that
+// the work was called off.
+func (s *Store) completeWide(ctx context.Context, c sheaf.Claim, done sheaf.Completion) error {
 	return s.tx(ctx, func(tx *gorm.DB) error {
-		// What reaches beyond the task takes the document's row first, as a
-		// cancel, a re-parse and a delete do: either they see the tasks that
-		// are spawned here, or this sees that the work was called off.
-		var doc *documentRow
-		if done.Plan != nil || len(done.Spawn) > 0 || done.Publish != nil {
-			var err error
-			if doc, err = s.lockDocumentOf(tx, c.TaskID); err != nil {
-				return err
-			}
+		doc, err := s.lockDocumentOf(tx, c.TaskID)
+		if err != nil {
+			return err
 		}
 		r := done.Result
-		reused := 0
-		if r.Reused {
-			reused = 1
-		}
 		row, err := s.updateHeld(tx, c, `state='done', done_epoch=epoch, range_id=?, artifact_key=?, chunk_count=?, token_count=?, reused=?, result=?,
-			lease_until=0, finished_at=@now`, r.RangeID, r.ArtifactKey, r.Chunks, r.Tokens, reused, encode(r))
+			lease_until=0, finished_at=@now`, r.RangeID, r.ArtifactKey, r.Chunks, r.Tokens, bit(r.Reused), encode(r))
 		if err != nil {
 			return err
 		}
@@ -181,13 +136,17 @@ func (s *Store) Complete(ctx context.Context, c sheaf.Claim, done sheaf.Completi
 				return err
 			}
 		}
-		e := row.event(sheaf.EventDone, row.Epoch)
-		e.Detail = encode(map[string]int{"chunks": r.Chunks, "tokens": r.Tokens})
-		if err := s.insertEvents(tx, e); err != nil {
+		if err := s.insertEvents(tx, row.doneEvent(r)); err != nil {
 			return err
 		}
 		return s.markDirty(tx, row.DocID)
 	})
+}
+
+func (r *taskRow) doneEvent(result sheaf.TaskResult) eventRow {
+	e := r.event(sheaf.EventDone, r.Epoch)
+	e.Detail = encode(map[string]int{"chunks": result.Chunks, "tokens": result.Tokens})
+	return e
 }
 
 // lockDocumentOf locks the row of a task's document against change. It returns

@@ -34,6 +34,16 @@ var mutants = []mutant{
 		"./taskstore", "TestContract/sqlite|TestModel/sqlite", none,
 	},
 	{
+		"fencing: a completion needs the claim's epoch", "taskstore/batch.go",
+		`if row == nil || row.Epoch != f.Claim.Epoch {`, `if row == nil {`,
+		"./taskstore", "TestContract/sqlite|TestModel/sqlite", none,
+	},
+	{
+		"fencing: a completion needs a running task", "taskstore/batch.go",
+		`WHERE id IN ? AND state='running' ORDER BY id`, `WHERE id IN ? ORDER BY id`,
+		"./taskstore", "TestContract/sqlite|TestModel/sqlite", none,
+	},
+	{
 		"fencing: an event needs the claim's epoch", "taskstore/tasks.go",
 		`"SELECT * FROM tasks WHERE id=? AND state='running' AND epoch=?"`, `"SELECT * FROM tasks WHERE id=? AND ?>=0"`,
 		"./taskstore", "TestContract/sqlite|TestModel/sqlite", none,
@@ -44,8 +54,8 @@ var mutants = []mutant{
 		"./executor", ".", none,
 	},
 	{
-		"claim guard: only what is pending can be claimed", "taskstore/tasks.go",
-		"`state='pending' AND run_at<=@now AND paused=0", "`run_at<=@now AND paused=0",
+		"claim guard: only what is pending can be claimed", "taskstore/batch.go",
+		"AND state='pending' AND run_at<=@now AND paused=0", "AND run_at<=@now AND paused=0",
 		"./taskstore", "TestContract/sqlite|TestModel/sqlite", none,
 	},
 	{

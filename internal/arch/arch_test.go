@@ -62,11 +62,12 @@ var may = map[string][]string{
 	"parser/formats":    {"parser", "parser/..."}, // where the formats meet
 	"chunker":           {},
 	"migrations":        {},
-	"taskstore":         {"migrations"},
+	"taskstore":         {"internal/coalesce", "migrations"},
 	"executor":          append([]string{"chunker", "parser", "parser/child"}, contracts...),
 	"ingest":            append([]string{"chunker", "parser", "parser/child"}, contracts...),
 	"internal/artifact": {"internal/blob"},
 	"internal/blob":     {},
+	"internal/coalesce": {},
 	"internal/logctx":   {},
 	"internal/embed":    {},
 	"internal/index":    {},
@@ -75,7 +76,7 @@ var may = map[string][]string{
 	"internal/embed/...": {
 		"internal/embed"},
 	"internal/index/...":  {"internal/index"},
-	"internal/queue/...":  {"internal/queue"},
+	"internal/queue/...":  {"internal/coalesce", "internal/queue"},
 	"internal/keeper":     append([]string{"ingest"}, contracts...),
 	"internal/flow":       append([]string{"chunker"}, contracts...),
 	"internal/search":     {"internal/embed", "internal/index"},

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"sheaf"
+	"sheaf/taskstore"
 )
 
 var ctx = context.Background()
@@ -26,6 +27,10 @@ func Run(t *testing.T, engine string) {
 		{"ClaimIsExclusiveAndLogged", claimIsExclusive},
 		{"ClaimIsRefusedWithTheState", claimIsRefused},
 		{"ClaimOfManyAtOnceHasOneWinner", claimRace},
+		{"BatchJudgesEachForItself", batchMixed},
+		{"BatchesRaceOverTheSameTasks", batchRace},
+		{"BatchSurvivesADeadlock", batchDeadlock},
+		{"BadCompletionFailsAlone", batchBadItem},
 		{"PlanWritesTheDocumentAndItsTasks", planWrites},
 		{"SplitTwiceIsSplitOnce", splitTwice},
 		{"ZombieChangesNothing", zombie},
@@ -122,12 +127,13 @@ func claimIsRefused(f *Fixture) {
 
 func claimRace(f *Fixture) {
 	d := f.Document("t")
+	stores := []*taskstore.Store{f.Store, f.Second()}
 	for _, t := range f.Plan(d, Parse(10)...) {
 		var won atomic.Int32
 		var wg sync.WaitGroup
 		for i := range 6 {
 			wg.Go(func() {
-				_, err := f.Store.Claim(ctx, t.ID, fmt.Sprint("w", i), time.Minute)
+				_, err := stores[i%2].Claim(ctx, t.ID, fmt.Sprint("w", i), time.Minute)
 				if err == nil {
 					won.Add(1)
 				} else if refusal, ok := errors.AsType[*sheaf.NotClaimable](err); !ok || refusal.State != sheaf.TaskRunning {
@@ -525,16 +531,18 @@ func dependencies(f *Fixture) {
 }
 
 func parentsRace(f *Fixture) {
-	for range 20 {
+	stores := []*taskstore.Store{f.Store, f.Second()}
+	for round := range 20 {
 		d := f.Document("t")
 		spawn := Parse(3)
 		spawn[2].DependsOn = []string{spawn[0].ID, spawn[1].ID}
 		f.Plan(d, spawn...)
 		a, b := f.Claim(spawn[0].ID, "w1"), f.Claim(spawn[1].ID, "w2")
 		var wg sync.WaitGroup
-		for _, t := range []*sheaf.Task{a, b} {
+		for i, t := range []*sheaf.Task{a, b} {
 			wg.Go(func() {
-				if err := f.Store.Complete(ctx, t.Held(), sheaf.Completion{Result: Result(t)}); err != nil {
+				// From two processes, and as one batch of one.
+				if err := stores[i*round%2].Complete(ctx, t.Held(), sheaf.Completion{Result: Result(t)}); err != nil {
 					f.T.Error(err)
 				}
 			})

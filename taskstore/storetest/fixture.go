@@ -49,6 +49,15 @@ func New(t testing.TB, engine string) *Fixture {
 	return &Fixture{Store: s, DB: db, Engine: engine, T: t, Config: c}
 }
 
+// Second opens the database once more, as another process does.
+func (f *Fixture) Second() *taskstore.Store {
+	f.T.Helper()
+	s, err := taskstore.Open(ctx, f.Config)
+	f.OK(err)
+	f.T.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
 // sql writes the parameters as the engine wants them.
 func (f *Fixture) sql(q string) string {
 	if f.Engine != "postgres" {

@@ -20,6 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sheaf"
+	"sheaf/internal/coalesce"
 	"sheaf/internal/queue"
 )
 
@@ -52,7 +53,8 @@ const (
 	stride    = 1000            // pass that one unit of cost takes at weight 1
 	bellChunk = time.Second     // longest single wait in Redis: how late a blocked connection learns that nobody needs it
 	maxPicks  = 256             // tenants that one Take looks at
-	batch     = 500             // tenants in one round trip of the sweeps
+	batch     = 500             // tenants in one round trip of the sweeps, acks in one of theirs
+	together  = 5 * time.Second // for acks of one batch; the client gives up sooner
 	cancelLen = 10_000          // entries of the cancel stream, about
 	longAgo   = 400 * time.Hour // beyond any idle time that is asked for
 )
@@ -62,6 +64,9 @@ type Queue struct {
 	cfg    Config
 	main   *shard
 	shards []*shard // in the order of their first lane
+
+	acks  *coalesce.Group[spent, error]
+	dones *coalesce.Group[ended, error]
 
 	mu       sync.Mutex
 	cursors  map[string]string              // of XAUTOCLAIM, by stream, where a search is under way
@@ -118,6 +123,8 @@ func New(cfg Config) (*Queue, error) {
 		touched:  make(map[string]map[string]struct{}),
 		suspects: make(map[[2]string]struct{}),
 	}
+	q.acks = coalesce.New(batch, together, q.ackAll)
+	q.dones = coalesce.New(batch, together, q.doneAll)
 	q.main = &shard{client: cfg.Redis.client(), keys: keys{cfg.Prefix}, cfg: &q.cfg}
 	for _, lane := range sheaf.Lanes {
 		o, own := cfg.Lanes[lane]
@@ -426,43 +433,128 @@ func (q *Queue) touch(workerID string, picks []pick) {
 	}
 }
 
-// Ack removes the entry from its stream.
+// spent is a hint that is removed from its stream.
+type spent struct {
+	hint    sheaf.Hint
+	running bool
+}
+
+// Ack removes the entry from its stream. Those that come together go in one
+// round trip.
 func (q *Queue) Ack(ctx context.Context, h sheaf.Hint, running bool) error {
-	s, keeps := q.of(h.Lane), 0
-	if running {
-		keeps = 1
-	}
-	k := s.keys
-	freed, err := ackScript.Run(ctx, s.client,
-		[]string{k.stream(h.TenantID, h.Lane), k.run(h.TenantID), k.wait(h.TenantID)},
-		group, h.Token, h.TaskID, keeps).Int()
+	failed, err := q.acks.Do(ctx, spent{h, running})
 	if err != nil {
 		return wrap(ctx, "ack", err)
 	}
-	if freed == 1 {
-		err = q.activate(ctx, s, h.TenantID, 1)
-	}
 	if !running && len(q.shards) > 1 {
-		err = errors.Join(err, q.done(ctx, h.TenantID, nil)) // other shards may wait for the place
+		failed = errors.Join(failed, q.done(ctx, h.TenantID, nil)) // other shards may wait for the place
+	}
+	return failed
+}
+
+// ackAll removes entries, with one run of the script for each stream.
+func (q *Queue) ackAll(ctx context.Context, batch []spent) []error {
+	type place struct {
+		tenantID string
+		lane     sheaf.Lane
+		running  bool
+	}
+	errs := make([]error, len(batch))
+	for _, s := range q.shards {
+		var order []place
+		of := map[place][]int{} // places in batch
+		for i, b := range batch {
+			if key := (place{b.hint.TenantID, b.hint.Lane, b.running}); q.of(key.lane) == s {
+				if of[key] == nil {
+					order = append(order, key)
+				}
+				of[key] = append(of[key], i)
+			}
+		}
+		calls := make([]call, len(order))
+		for i, key := range order {
+			keeps := 0
+			if key.running {
+				keeps = 1
+			}
+			c := call{
+				keys: []string{s.keys.stream(key.tenantID, key.lane), s.keys.run(key.tenantID), s.keys.wait(key.tenantID)},
+				args: []any{group, keeps},
+			}
+			for _, at := range of[key] {
+				c.args = append(c.args, batch[at].hint.Token, batch[at].hint.TaskID)
+			}
+			calls[i] = c
+		}
+		for i, answer := range runAll(ctx, s.client, ackScript, calls) {
+			err := wrap(ctx, "ack", q.freed(ctx, s, order[i].tenantID, answer))
+			for _, at := range of[order[i]] {
+				errs[at] = err
+			}
+		}
+	}
+	return errs
+}
+
+// freed reads the answer of a script that freed places of a tenant, and lets
+// the tenant be picked from again when that is what somebody waited for.
+func (q *Queue) freed(ctx context.Context, s *shard, tenantID string, answer *redis.Cmd) error {
+	freed, err := answer.Int()
+	if err == nil && freed == 1 {
+		err = q.activate(ctx, s, tenantID, 1)
 	}
 	return err
 }
 
-// Done frees the task's place under the cap.
+// ended is a task that does not run any more.
+type ended struct{ tenantID, taskID string }
+
+// Done frees the task's place under the cap. Those that come together go in
+// one round trip.
 func (q *Queue) Done(ctx context.Context, tenantID, taskID string) error {
-	return q.done(ctx, tenantID, []any{taskID})
+	failed, err := q.dones.Do(ctx, ended{tenantID, taskID})
+	if err != nil {
+		return wrap(ctx, "done", err)
+	}
+	return failed
 }
 
+// doneAll frees places, with one run of the script for each tenant and shard.
+func (q *Queue) doneAll(ctx context.Context, batch []ended) []error {
+	var order []string
+	tasks := map[string][]any{} // by tenant
+	for _, e := range batch {
+		if tasks[e.tenantID] == nil {
+			order = append(order, e.tenantID)
+		}
+		tasks[e.tenantID] = append(tasks[e.tenantID], e.taskID)
+	}
+	failed := map[string]error{}
+	for _, s := range q.shards {
+		calls := make([]call, len(order))
+		for i, tenantID := range order {
+			calls[i] = call{keys: []string{s.keys.run(tenantID), s.keys.wait(tenantID)}, args: tasks[tenantID]}
+		}
+		for i, answer := range runAll(ctx, s.client, doneScript, calls) {
+			if err := q.freed(ctx, s, order[i], answer); err != nil && failed[order[i]] == nil {
+				failed[order[i]] = wrap(ctx, "done", err)
+			}
+		}
+	}
+	errs := make([]error, len(batch))
+	for i, e := range batch {
+		errs[i] = failed[e.tenantID]
+	}
+	return errs
+}
+
+// done frees the places of tasks of one tenant; of none, it looks for those
+// who wait for a place.
 func (q *Queue) done(ctx context.Context, tenantID string, taskIDs []any) error {
 	for _, s := range q.shards {
-		freed, err := doneScript.Run(ctx, s.client, []string{s.keys.run(tenantID), s.keys.wait(tenantID)}, taskIDs...).Int()
-		if err != nil {
+		answer := doneScript.Run(ctx, s.client, []string{s.keys.run(tenantID), s.keys.wait(tenantID)}, taskIDs...)
+		if err := q.freed(ctx, s, tenantID, answer); err != nil {
 			return wrap(ctx, "done", err)
-		}
-		if freed == 1 {
-			if err := q.activate(ctx, s, tenantID, 1); err != nil {
-				return err
-			}
 		}
 	}
 	return nil

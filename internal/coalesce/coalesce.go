@@ -1,0 +1,106 @@
+// Package coalesce merges calls that come together. Between the workers of an
+// executor and what costs much however little it carries (a transaction of the
+// store, a round trip to the queue), it lets those who arrive while one run is
+// under way be served together by the next. Nobody waits for a timer: a call
+// that finds nothing under way is run at once, alone.
+package coalesce
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// Group runs calls in batches, one batch at a time. It is safe for concurrent
+// use.
+type Group[T, R any] struct {
+	run     func(ctx context.Context, batch []T) []R
+	most    int
+	timeout time.Duration
+
+	mu      sync.Mutex
+	waiting []*call[T, R]
+	running bool
+}
+
+type call[T, R any] struct {
+	ask    T
+	answer R
+	done   chan struct{} // closed once answer is set
+}
+
+// New makes a group. run gets 1 to most calls in the order they came and must
+// answer as many, in their order. It has timeout for a batch, and a context
+// that is nobody's own: that one caller gives up must not fail the others.
+func New[T, R any](most int, timeout time.Duration, run func(ctx context.Context, batch []T) []R) *Group[T, R] {
+	return &Group[T, R]{run: run, most: most, timeout: timeout}
+}
+
+// Do is one call. The error is ctx's, when it ends before the batch does: the
+// call may then still happen, unless it ended before it was Do's turn.
+func (g *Group[T, R]) Do(ctx context.Context, ask T) (R, error) {
+	c := &call[T, R]{ask: ask, done: make(chan struct{})}
+	if err := ctx.Err(); err != nil {
+		return c.answer, err
+	}
+	g.mu.Lock()
+	g.waiting = append(g.waiting, c)
+	begin := !g.running
+	g.running = true
+	g.mu.Unlock()
+	if begin {
+		go g.drain()
+	}
+	select {
+	case <-c.done:
+		return c.answer, nil
+	case <-ctx.Done():
+		g.withdraw(c)
+		var none R
+		return none, ctx.Err()
+	}
+}
+
+// withdraw takes a call back that has not been begun.
+func (g *Group[T, R]) withdraw(c *call[T, R]) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i, w := range g.waiting {
+		if w == c {
+			g.waiting = append(g.waiting[:i:i], g.waiting[i+1:]...)
+			return
+		}
+	}
+}
+
+// drain runs batches until nobody waits.
+func (g *Group[T, R]) drain() {
+	for {
+		// Whoever is about to call gets here first: goroutines that were started
+		// or woken together call together.
+		runtime.Gosched()
+		g.mu.Lock()
+		n := min(len(g.waiting), g.most)
+		if n == 0 {
+			g.waiting, g.running = nil, false
+			g.mu.Unlock()
+			return
+		}
+		calls := g.waiting[:n:n]
+		g.waiting = g.waiting[n:]
+		g.mu.Unlock()
+
+		batch := make([]T, n)
+		for i, c := range calls {
+			batch[i] = c.ask
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), g.timeout)
+		answers := g.run(ctx, batch)
+		cancel()
+		for i, c := range calls {
+			c.answer = answers[i]
+			close(c.done)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package coalesce
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestLoneCallRunsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(8, time.Minute, func(_ context.Context, batch []int) []int { return batch })
+		begun := time.Now()
+		got, err := g.Do(t.Context(), 7)
+		if err != nil || got != 7 || time.Since(begun) != 0 {
+			t.Fatalf("got %d, %v after %v; want 7 at once", got, err, time.Since(begun))
+		}
+	})
+}
+
+func TestThoseWhoArriveDuringARunFormTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var batches [][]int
+		g := New(3, time.Minute, func(_ context.Context, batch []int) []int {
+			batches = append(batches, slices.Clone(batch))
+			time.Sleep(time.Second)
+			out := make([]int, len(batch))
+			for i, v := range batch {
+				out[i] = 10 * v
+			}
+			return out
+		})
+		var all sync.WaitGroup
+		for i := range 6 {
+			all.Go(func() {
+				time.Sleep(time.Duration(i) * time.Millisecond)
+				if got, err := g.Do(t.Context(), i); err != nil || got != 10*i {
+					t.Errorf("call %d answers %d, %v", i, got, err)
+				}
+			})
+		}
+		all.Wait()
+		if !slices.EqualFunc(batches, [][]int{{0}, {1, 2, 3}, {4, 5}}, slices.Equal[[]int]) {
+			t.Errorf("batches %v; want the first alone, then as many as one may take, then the rest", batches)
+		}
+	})
+}
+
+func TestWhoGivesUpBeforeItsTurnIsNotRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ran []int
+		g := New(8, time.Minute, func(ctx context.Context, batch []int) []int {
+			ran = append(ran, batch...)
+			time.Sleep(time.Second)
+			if ctx.Err() != nil {
+				t.Error("the batch ended with one of its callers")
+			}
+			return batch
+		})
+		var all sync.WaitGroup
+		do := func(v int, wait, patience time.Duration, want error) {
+			all.Go(func() {
+				time.Sleep(wait)
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				if _, err := g.Do(ctx, v); !errors.Is(err, want) {
+					t.Errorf("call %d: %v, want %v", v, err, want)
+				}
+			})
+		}
+		do(1, 0, 500*time.Millisecond, context.DeadlineExceeded) // gives up during its run
+		do(2, 1*time.Millisecond, 500*time.Millisecond, context.DeadlineExceeded)
+		do(3, 2*time.Millisecond, time.Minute, nil)
+		all.Wait()
+		if !slices.Equal(ran, []int{1, 3}) {
+			t.Errorf("ran %v, want 1 and 3", ran)
+		}
+	})
+}
+
+func TestBatchHasATimeOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(8, time.Second, func(ctx context.Context, batch []int) []error {
+			<-ctx.Done()
+			return []error{ctx.Err()}
+		})
+		begun := time.Now()
+		if got, err := g.Do(t.Context(), 1); err != nil || !errors.Is(got, context.DeadlineExceeded) || time.Since(begun) != time.Second {
+			t.Fatalf("got %v, %v after %v; want the batch to end after its second", got, err, time.Since(begun))
+		}
+	})
+}

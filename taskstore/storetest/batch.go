@@ -1,0 +1,221 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sheaf"
+	"sheaf/taskstore"
+)
+
+// refusedAs checks an answer to a claim that must have been refused.
+func (f *Fixture) refusedAs(a taskstore.ClaimAnswer, state sheaf.TaskState) {
+	f.T.Helper()
+	refusal, ok := errors.AsType[*sheaf.NotClaimable](a.Err)
+	if !ok || refusal.State != state || a.Task != nil {
+		f.T.Fatalf("claim answers %v, %v; want it refused as %q", a.Task, a.Err, state)
+	}
+}
+
+func finished(tasks ...*sheaf.Task) []taskstore.Finished {
+	out := make([]taskstore.Finished, len(tasks))
+	for i, t := range tasks {
+		out[i] = taskstore.Finished{Claim: t.Held(), Result: Result(t)}
+	}
+	return out
+}
+
+func asks(ids ...string) []taskstore.ClaimAsk {
+	out := make([]taskstore.ClaimAsk, len(ids))
+	for i, id := range ids {
+		out[i] = taskstore.ClaimAsk{TaskID: id, WorkerID: "w", Lease: time.Minute}
+	}
+	return out
+}
+
+func batchMixed(f *Fixture) {
+	d := f.Document("t")
+	spawn := Parse(8)
+	spawn[7].DependsOn = []string{spawn[0].ID, spawn[1].ID}
+	f.Plan(d, spawn...)
+	a, b, released, reaped := f.Claim(spawn[0].ID, "w"), f.Claim(spawn[1].ID, "w"), f.Claim(spawn[2].ID, "w"), f.Claim(spawn[3].ID, "w")
+	f.OK(f.Store.Release(ctx, released.Held()))
+	f.OK(f.Store.Release(ctx, reaped.Held()))
+	again := f.Claim(reaped.ID, "other") // runs, under an epoch that is not reaped's
+	elsewhere := f.Document("u")
+	f.Cancel(elsewhere)
+
+	errs, answers := f.Store.WriteAll(ctx,
+		finished(b, released, a, reaped, a, &sheaf.Task{ID: "none", Epoch: 1}),
+		asks(spawn[5].ID, released.ID, again.ID, spawn[0].ID, elsewhere.Plan, "none", spawn[5].ID, spawn[7].ID))
+	f.OK(errs[0])
+	f.Stale(errs[1])
+	f.OK(errs[2])
+	f.Stale(errs[3])
+	f.Stale(errs[4]) // the second completion under one claim
+	f.Stale(errs[5])
+	for _, t := range []*sheaf.Task{a, b} {
+		got, r := f.Task(t.ID), Result(t)
+		want(f, "state", got.State, sheaf.TaskDone)
+		want(f, "range", got.Result.RangeID, r.RangeID)
+		want(f, "artifact", got.Result.ArtifactKey, r.ArtifactKey)
+		want(f, "chunks", got.Result.Chunks, r.Chunks)
+		want(f, "units", got.Result.Ledger[0].To, t.Range.To)
+		want(f, "done epoch", f.Int("SELECT done_epoch FROM tasks WHERE id=?", t.ID), int(t.Epoch))
+		want(f, "cost", got.Cost, t.Cost)
+		want(f, "run at", got.RunAt, t.RunAt)
+		want(f, "created at", got.CreatedAt, t.CreatedAt)
+		want(f, "finished", got.FinishedAt.Before(got.StartedAt), false)
+		wantList(f, "events", f.Events(t.ID), "claimed", "done")
+	}
+	want(f, "the new holder's task", f.Task(again.ID).State, sheaf.TaskRunning)
+
+	for i, id := range map[int]string{0: spawn[5].ID, 1: released.ID, 7: spawn[7].ID} { // the last was woken by the batch itself
+		f.OK(answers[i].Err)
+		got, stored := answers[i].Task, f.Task(id)
+		want(f, "id", got.ID, id)
+		want(f, "state", got.State, sheaf.TaskRunning)
+		want(f, "epoch", got.Epoch, stored.Epoch)
+		want(f, "attempts", got.Attempts, stored.Attempts)
+		want(f, "worker", got.WorkerID, "w")
+		want(f, "started", got.StartedAt, stored.StartedAt)
+		want(f, "lease", got.LeaseUntil, stored.LeaseUntil)
+		want(f, "lease time", got.LeaseUntil.Sub(got.StartedAt), time.Minute)
+	}
+	f.refusedAs(answers[2], sheaf.TaskRunning)
+	f.refusedAs(answers[3], sheaf.TaskDone)
+	f.refusedAs(answers[4], sheaf.TaskCanceled)
+	f.refusedAs(answers[5], "")
+	f.refusedAs(answers[6], sheaf.TaskRunning) // the second claim of one task
+	wantList(f, "events", f.Events(spawn[5].ID), "claimed")
+	wantList(f, "events", f.Events(released.ID), "claimed", "released", "claimed")
+	want(f, "dirty", f.Int("SELECT COUNT(*) FROM doc_dirty WHERE doc_id=?", d.ID), 1)
+}
+
+// batchRace lets two processes claim and complete the same tasks in batches
+// that overlap and are not in order.
+func batchRace(f *Fixture) {
+	d := f.Document("t")
+	tasks := f.Plan(d, Parse(40)...)
+	stores := []*taskstore.Store{f.Store, f.Second()}
+	var won, done atomic.Int32
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			order := rand.Perm(len(tasks))
+			for from := 0; from < len(order); from += 10 {
+				var ids []string
+				for _, at := range order[from : from+10] {
+					ids = append(ids, tasks[at].ID)
+				}
+				_, answers := stores[i%2].WriteAll(ctx, nil, asks(ids...))
+				var mine []*sheaf.Task
+				for j, a := range answers {
+					if a.Err == nil {
+						won.Add(1)
+						mine = append(mine, a.Task)
+					} else if !errors.Is(a.Err, sheaf.ErrConflict) {
+						f.T.Errorf("claim of %s: %v", ids[j], a.Err)
+					}
+				}
+				var both sync.WaitGroup
+				for _, s := range stores { // as after an answer that was lost
+					both.Go(func() {
+						errs, _ := s.WriteAll(ctx, finished(mine...), nil)
+						for _, err := range errs {
+							if err == nil {
+								done.Add(1)
+							} else if !errors.Is(err, sheaf.ErrStale) {
+								f.T.Errorf("complete: %v", err)
+							}
+						}
+					})
+				}
+				both.Wait()
+			}
+		})
+	}
+	wg.Wait()
+	want(f, "claims won", int(won.Load()), len(tasks))
+	want(f, "completions", int(done.Load()), len(tasks))
+	for _, t := range tasks {
+		wantList(f, "events", f.Events(t.ID), "claimed", "done")
+	}
+}
+
+// batchDeadlock makes the engine choose a batch as the victim of a deadlock:
+// nothing of it must stay, and its second try must do all of it once.
+func batchDeadlock(f *Fixture) {
+	if f.Engine == "sqlite" {
+		return // one writer at a time: there is nothing to wait for in a circle
+	}
+	d := f.Document("t")
+	tasks := f.Plan(d, Parse(40)...)
+	low, high := tasks[0].ID, tasks[1].ID
+	if low > high {
+		low, high = high, low
+	}
+	limit, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	tx, err := f.DB.BeginTx(limit, nil)
+	f.OK(err)
+	defer tx.Rollback()
+	exec := func(q string, args ...any) {
+		f.T.Helper()
+		if _, err := tx.ExecContext(limit, f.sql(q), args...); err != nil {
+			f.T.Fatalf("%s: %v", q, err)
+		}
+	}
+	// MySQL gives up the transaction that has changed the least.
+	exec("UPDATE tasks SET trace='x' WHERE doc_id=? AND id<>? AND id<>?", d.ID, low, high)
+	exec("UPDATE tasks SET trace='x' WHERE id=?", high)
+
+	var answers []taskstore.ClaimAnswer
+	var batch sync.WaitGroup
+	batch.Go(func() { _, answers = f.Store.WriteAll(limit, nil, asks(low, high)) })
+	for locked := false; !locked; { // until the batch has the first row, and so waits for the second
+		free := f.Strings("SELECT id FROM tasks WHERE id=? FOR UPDATE SKIP LOCKED", low)
+		if locked = len(free) == 0; !locked {
+			f.OK(limit.Err())
+		}
+	}
+	exec("UPDATE tasks SET trace='x' WHERE id=?", low) // closes the circle; it passes once the batch is broken off
+	f.OK(tx.Commit())
+	batch.Wait()
+	for _, a := range answers {
+		f.OK(a.Err)
+		want(f, "epoch", a.Task.Epoch, 1)
+		want(f, "trace", a.Task.Trace, "x") // read anew, not from the first try
+		wantList(f, "events", f.Events(a.Task.ID), "claimed")
+	}
+}
+
+// batchBadItem has one completion that the engine does not take.
+func batchBadItem(f *Fixture) {
+	d := f.Document("t")
+	f.Plan(d, Parse(3)...)
+	var held []*sheaf.Task
+	for _, t := range f.Tasks(d.ID, 1) {
+		held = append(held, f.Claim(t.ID, "w"))
+	}
+	all := finished(held...)
+	all[1].Result.ArtifactKey = map[string]string{"mysql": strings.Repeat("x", 600), "postgres": "a\x00b"}[f.Engine]
+	errs, _ := f.Store.WriteAll(ctx, all, nil)
+	f.OK(errs[0])
+	f.OK(errs[2])
+	if f.Engine == "sqlite" { // which takes anything
+		f.OK(errs[1])
+		return
+	}
+	if errs[1] == nil || errors.Is(errs[1], sheaf.ErrStale) {
+		f.T.Fatalf("a result that does not fit: %v", errs[1])
+	}
+	f.InState(held[0].ID, sheaf.TaskDone)
+	f.InState(held[1].ID, sheaf.TaskRunning)
+	f.InState(held[2].ID, sheaf.TaskDone)
+}
