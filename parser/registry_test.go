@@ -134,6 +134,7 @@ func TestSniff(t *testing.T) {
 		{"rich text named doc", "a.doc", `{\rtf1\ansi hello}`, MediaRTF},
 		{"wav by content", "a", "RIFF\x24\x00\x00\x00WAVEfmt \x10\x00\x00\x00", "audio/wav"},
 		{"mp3 whose frames come late", "a.mp3", "\x00\x00\x00\x01\x02", "audio/mpeg"},
+		{"subtitles by content", "a", "WEBVTT\n\n00:01.000 --> 00:02.000\nhi", "text/vtt"},
 		{"markdown", "a.MD", "# Title\n", MediaMarkdown},
 		{"windows path", `C:\dir.x\a.csv`, "a,b\n1,2\n", MediaCSV},
 		{"go", "main.go", "package main\n", "text/x-go"},

@@ -141,6 +141,10 @@ func Sniff(r io.ReaderAt, size int64, name string) string {
 		return MediaEML
 	}
 	switch mt {
+	case MediaText:
+		if bytes.HasPrefix(bytes.TrimPrefix(head, []byte("\xef\xbb\xbf")), []byte("WEBVTT")) {
+			return "text/vtt"
+		}
 	case "text/xml":
 		return "application/xml"
 	case "application/xhtml+xml":

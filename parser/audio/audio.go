@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -22,7 +21,7 @@ import (
 	"sheaf/parser/internal/clean"
 	"sheaf/parser/internal/parts"
 	"sheaf/parser/internal/program"
-	"sheaf/parser/internal/whole"
+	"sheaf/parser/internal/speech"
 )
 
 // TranscriptType is the media type of a stored transcript.
@@ -35,10 +34,6 @@ const (
 	// maxTranscriptBytes bounds the server's answer: a day of speech has 1 MB
 	// of text, and servers may list every word with its time.
 	maxTranscriptBytes = 64 << 20
-	maxSegments        = 200_000
-	// unitSeconds of speech are a unit.
-	unitSeconds = 60
-	rangeUnits  = 60
 )
 
 // Config of the format.
@@ -123,16 +118,10 @@ func (f *format) Open(_ context.Context, file *os.File, o parser.Options) (parse
 
 // transcript is a server's answer (OpenAI, "verbose_json"), and what is stored.
 type transcript struct {
-	Text     string    `json:"text"`
-	Language string    `json:"language"`
-	Duration float64   `json:"duration"` // seconds
-	Segments []segment `json:"segments"`
-}
-
-type segment struct {
-	Start float64 `json:"start"` // seconds
-	End   float64 `json:"end"`
-	Text  string  `json:"text"`
+	Text     string           `json:"text"`
+	Language string           `json:"language"`
+	Duration float64          `json:"duration"` // seconds
+	Segments []speech.Segment `json:"segments"`
 }
 
 type document struct {
@@ -141,7 +130,7 @@ type document struct {
 	size       int64
 	options    parser.Options
 	transcript *transcript
-	units      [][]segment
+	units      [][]speech.Segment
 }
 
 // Close implements parser.Document.
@@ -150,23 +139,9 @@ func (*document) Close() error { return nil }
 // take cuts the transcript into units. A server that tells no times gives one.
 func (d *document) take(t *transcript) {
 	if len(t.Segments) == 0 {
-		t.Segments = []segment{{End: t.Duration, Text: t.Text}}
+		t.Segments = []speech.Segment{{End: t.Duration, Text: t.Text}}
 	}
-	d.transcript, d.units = t, nil
-	var unit []segment
-	for _, s := range t.Segments[:min(len(t.Segments), maxSegments)] {
-		if s.Text = clean.Line(s.Text); s.Text == "" {
-			continue
-		}
-		if len(unit) > 0 && s.End-unit[0].Start > unitSeconds {
-			d.units = append(d.units, unit)
-			unit = nil
-		}
-		unit = append(unit, s)
-	}
-	if len(unit) > 0 {
-		d.units = append(d.units, unit)
-	}
+	d.transcript, d.units = t, speech.Cut(t.Segments)
 }
 
 // hear has the recording transcribed, once.
@@ -190,7 +165,7 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 	if len(d.units) == 0 {
 		return nil, sheaf.Fail(sheaf.CategoryBadInput, "no_text", "No speech was heard in the recording; check that the right file was sent.")
 	}
-	p := &parser.Plan{Unit: sheaf.UnitPart, Units: len(d.units), RangeSize: rangeUnits, Metadata: map[string]string{}}
+	p := &parser.Plan{Unit: sheaf.UnitPart, Units: len(d.units), RangeSize: speech.RangeUnits, Metadata: map[string]string{}}
 	for key, v := range map[string]string{"language": clean.Line(clean.Clip(d.transcript.Language, 40)), "transcribed_by": d.format.cfg.Model} {
 		if v != "" {
 			p.Metadata[key] = v
@@ -199,13 +174,7 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 	if d.transcript.Duration > 0 {
 		p.Metadata["duration_seconds"] = strconv.FormatFloat(d.transcript.Duration, 'f', 0, 64)
 	}
-	for _, u := range d.units {
-		h := xxhash.New()
-		for _, s := range u {
-			_, _ = fmt.Fprintf(h, "%g %g %s\x00", s.Start, s.End, s.Text) // a hash never fails
-		}
-		p.Fingerprints = append(p.Fingerprints, h.Sum64())
-	}
+	p.Fingerprints = speech.Fingerprints(d.units)
 	if d.options.MediaType == TranscriptType {
 		return p, nil
 	}
@@ -217,16 +186,10 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 	if err := os.WriteFile(filepath.Join(d.options.TempDir, shard), b, 0o600); err != nil {
 		return nil, program.StorageFull(err)
 	}
-	for _, r := range sheaf.CutRanges([]sheaf.Range{{From: 1, To: p.Units}}, rangeUnits) {
+	for _, r := range sheaf.CutRanges([]sheaf.Range{{From: 1, To: p.Units}}, speech.RangeUnits) {
 		p.Ranges = append(p.Ranges, parser.PlannedRange{Range: r, Shard: shard, MediaType: TranscriptType})
 	}
 	return p, nil
-}
-
-// clock writes seconds as "1:02:03".
-func clock(seconds float64) string {
-	s := int(max(0, min(seconds, 1e9)))
-	return fmt.Sprintf("%d:%02d:%02d", s/3600, s/60%60, s%60)
 }
 
 // Parse implements parser.Document.
@@ -234,26 +197,5 @@ func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.Uni
 	if err := d.hear(ctx); err != nil {
 		return err
 	}
-	for n := r.From; n <= r.To; n++ {
-		if n < 1 || n > len(d.units) {
-			return sheaf.Fail(sheaf.CategoryBadInput, "bad_range", "The recording has %d parts, so part %d does not exist.", len(d.units), n)
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		segments := d.units[n-1]
-		var text strings.Builder
-		for i, s := range segments {
-			if i > 0 {
-				text.WriteByte(' ')
-			}
-			text.WriteString(s.Text)
-		}
-		u := whole.Unit(n, []sheaf.Block{{Kind: sheaf.BlockParagraph, Text: text.String(), Page: n}})
-		u.Label = clock(segments[0].Start) + "–" + clock(segments[len(segments)-1].End)
-		if err := emit(u); err != nil {
-			return err
-		}
-	}
-	return nil
+	return speech.Emit(d.units, r, emit)
 }

@@ -29,6 +29,7 @@ import (
 	"sheaf/parser/pdf"
 	"sheaf/parser/pptx"
 	"sheaf/parser/rows"
+	"sheaf/parser/subtitles"
 	"sheaf/parser/text"
 	"sheaf/parser/xlsx"
 )
@@ -113,6 +114,7 @@ func All(c Config) []parser.Format {
 		mbox.New(registry),
 		archive.New(registry),
 		rows.New(),
+		subtitles.New(),
 		text.New(),
 	}
 	return append([]parser.Format(nil), all...)

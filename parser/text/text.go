@@ -1,13 +1,12 @@
-// Package text is the format of plain text: prose, logs, source code,
-// configuration and subtitles. Large files are read in parts. It runs in the
-// parser's child process.
+// Package text is the format of plain text: prose, logs, source code and
+// configuration. Large files are read in parts. It runs in the parser's child
+// process.
 package text
 
 import (
 	"bytes"
 	"context"
 	"os"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -36,11 +35,6 @@ var languages = map[string]string{
 	"text/x-tcl": "tcl", "application/x-httpd-php": "php",
 }
 
-const (
-	mediaSRT = "application/x-subrip"
-	mediaVTT = "text/vtt"
-)
-
 // New returns the format. It stands for every text type that no other format
 // takes (see parser.Registry.ByMediaType).
 func New() parser.Format { return format{} }
@@ -50,7 +44,7 @@ type format struct{}
 func (format) ID() string   { return "text" }
 func (format) Version() int { return version }
 func (format) MediaTypes() []string {
-	out := []string{parser.MediaText, mediaSRT, mediaVTT, "text/x-rst", "text/x-tex", "application/x-tex"}
+	out := []string{parser.MediaText, "text/x-rst", "text/x-tex", "application/x-tex"}
 	for mt := range languages {
 		out = append(out, mt)
 	}
@@ -100,12 +94,8 @@ func (d *document) unit(b []byte, n int) sheaf.UnitResult {
 }
 
 func (d *document) blocks(s string, part int) []sheaf.Block {
-	mediaType := d.mediaType
-	switch {
-	case mediaType == mediaSRT || mediaType == mediaVTT || strings.HasPrefix(s, "WEBVTT"):
-		return subtitles(s, part)
-	case languages[mediaType] != "":
-		return code(s, languages[mediaType], part)
+	if lang := languages[d.mediaType]; lang != "" {
+		return code(s, lang, part)
 	}
 	return prose(s, part)
 }
@@ -181,50 +171,6 @@ func code(s, lang string, part int) []sheaf.Block {
 		cur.WriteString(line)
 		cur.WriteByte('\n')
 		empty = line == ""
-	}
-	flush()
-	return out
-}
-
-var (
-	timing = regexp.MustCompile(`^\s*(\d+:)?\d+:\d+[.,]\d+\s*-->`)
-	number = regexp.MustCompile(`^\s*\d+\s*$`)
-	tag    = regexp.MustCompile(`</?[a-zA-Z][^>]{0,100}>|\{\\[^}]{0,100}\}`)
-)
-
-// subtitles joins the cues of SRT and WebVTT into paragraphs of whole
-// sentences, without their times.
-func subtitles(s string, part int) []sheaf.Block {
-	const paragraph = 600 // bytes after which a sentence's end ends the block
-	var out []sheaf.Block
-	var cur strings.Builder
-	flush := func() {
-		if t := clean.Line(cur.String()); t != "" {
-			out = append(out, sheaf.Block{Kind: sheaf.BlockParagraph, Text: t, Page: part})
-		}
-		cur.Reset()
-	}
-	lines := strings.Split(s, "\n")
-	skip := false // a NOTE, STYLE or REGION block of WebVTT
-	for i, line := range lines {
-		next := ""
-		if i+1 < len(lines) {
-			next = lines[i+1]
-		}
-		trimmed := strings.TrimSpace(line)
-		switch {
-		case trimmed == "":
-			skip = false
-			if t := cur.String(); cur.Len() > 4*paragraph || cur.Len() > paragraph && strings.ContainsAny(t[len(t)-2:], ".!?。！？") {
-				flush()
-			}
-		case strings.HasPrefix(trimmed, "WEBVTT"), trimmed == "STYLE", trimmed == "REGION", strings.HasPrefix(trimmed, "NOTE"):
-			skip = true
-		case skip, timing.MatchString(line), timing.MatchString(next), number.MatchString(line) && next == "":
-		default:
-			cur.WriteString(tag.ReplaceAllString(trimmed, ""))
-			cur.WriteByte(' ')
-		}
 	}
 	flush()
 	return out
