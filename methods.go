@@ -55,7 +55,7 @@ func settingValue(config reflect.Value, name string) reflect.Value {
 }
 
 // packing lists the methods that fill chunks up to chunk_token_num.
-var packing = []string{"general", "paper", "book", "laws", "manual", "email", "resume", "audio", "qa"}
+var packing = []string{"general", "paper", "book", "laws", "manual", "email", "resume", "audio", "qa", "semantic", "hierarchical", "code"}
 
 // prose are those of packing whose chunks may repeat text or be cut finer.
 var prose = []string{"general", "paper", "book", "laws", "manual", "email", "resume", "audio"}
@@ -71,7 +71,7 @@ var Settings = []Setting{
 	{Name: "toc_extraction", Methods: prose, Meaning: "one more chunk per range that lists its headings with their pages"},
 	{Name: "image_context_size", Max: 2048, Methods: prose, Meaning: "tokens of the text around an image that are embedded and indexed with it"},
 	{Name: "table_context_size", Max: 2048, Methods: prose, Meaning: "tokens of the text around a table that are embedded and indexed with it"},
-	{Name: "task_page_size", Min: 1, Max: allPages, Unset: "12; 22 for paper; 1000 for one and resume", Meaning: "pages per task"},
+	{Name: "task_page_size", Min: 1, Max: allPages, Unset: "12; 22 for paper; 1000 for one and resume", Meaning: "most pages per task"},
 	{Name: "pages", Unset: "all", Meaning: "ranges of units to read, such as [[1, 10], [20, 25]]"},
 	{Name: "table_rows", Min: 10, Max: 100_000, Meaning: "rows per task of a spreadsheet or CSV file"},
 	{Name: "encoding", Unset: "guessed", Meaning: "of text files, as an IANA name such as windows-1252"},
@@ -126,6 +126,9 @@ var ChunkMethods = []ChunkMethod{
 	{Name: "email", Takes: []FileFamily{FamilyMail}, Ranges: "the whole message", Meaning: "as general, each part apart, quoted mail apart from what was written"},
 	{Name: "resume", Takes: []FileFamily{FamilyPDF, FamilyDocument, FamilyText}, Ranges: "the whole document, up to 1,000 pages", Meaning: "as general, by the usual sections: experience, education, skills …", Defaults: ParseConfig{TaskPageSize: allPages}},
 	{Name: "audio", Takes: []FileFamily{FamilyAudio}, Ranges: "the whole recording", Meaning: "as general over the transcript, whole sentences"},
+	{Name: "semantic", Ranges: "as general", Meaning: "as general, and cut where the meaning changes most: between sentences whose vectors are farther apart than 95 in 100 neighbours are"},
+	{Name: "hierarchical", Ranges: "as general", Meaning: "chunks that keep a parent of up to four times their size, and for each longer section one more chunk with its most typical sentences"},
+	{Name: "code", Takes: []FileFamily{FamilyCode}, Ranges: "the whole file, large ones in parts", Meaning: "by declaration, whose name joins the heading path; short neighbours share a chunk. Go is cut by its syntax tree, other languages by indentation"},
 }
 
 // MethodByName returns the chunk method called name; "" is the default.

@@ -1,5 +1,5 @@
 // Package chunker cuts the blocks of one range into chunks: the stage between
-// parsing and embedding. It is pure and deterministic: the same blocks and
+// parsing and embedding. It is pure and deterministic, but for what Input.Embed answers: the same blocks and
 // settings give the same chunks, byte for byte.
 package chunker
 
@@ -15,4 +15,6 @@ type Input struct {
 	Headings []string
 	Units    []sheaf.UnitResult
 	Config   sheaf.ParseConfig // merged with the defaults
+	// Embed returns a vector a text, for the methods that cut by meaning.
+	Embed func(texts []string) ([][]float32, error)
 }

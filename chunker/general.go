@@ -65,6 +65,11 @@ func Chunk(in Input) ([]sheaf.Chunk, error) {
 	}
 	in = set.prepare(in)
 	pieces := split(in, set)
+	if set.semantic {
+		if err := breakpoints(in, pieces, set.limit); err != nil {
+			return nil, err
+		}
+	}
 
 	var out []sheaf.Chunk
 	for from := 0; from < len(pieces); {
@@ -72,7 +77,11 @@ func Chunk(in Input) ([]sheaf.Chunk, error) {
 		for to < len(pieces) && pieces[to-1].after != borderHard {
 			to++
 		}
-		out = append(out, pack(pieces[from:to], set.of(pieces[from:to]))...)
+		if set.layers {
+			out = append(out, hierarchy(pieces[from:to], set)...)
+		} else {
+			out = append(out, pack(pieces[from:to], set.of(pieces[from:to]))...)
+		}
 		from = to
 	}
 	surround(out, set)

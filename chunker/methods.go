@@ -29,6 +29,12 @@ type strategy struct {
 	uncut func(heading string) bool
 	// row makes a chunk of each table row.
 	row func(t *sheaf.Table, row []string) record
+	// syntax cuts code by its declarations.
+	syntax bool
+	// semantic cuts where the meaning changes most.
+	semantic bool
+	// layers adds parents and summaries.
+	layers bool
 	// asks takes the heading of a section for a question.
 	asks bool
 }
@@ -57,11 +63,14 @@ var strategies = map[string]strategy{
 	"email":        {perUnit: true, quotes: true},
 	"resume":       {outline: resumeSections},
 	"audio":        {},
+	"semantic":     {semantic: true},
+	"hierarchical": {layers: true},
+	"code":         {syntax: true},
 }
 
 // prepare rewrites the blocks as the method sees them. The input is not changed.
 func (st strategy) prepare(in Input) Input {
-	if st.outline == nil && !st.contents && !st.quotes {
+	if st.outline == nil && !st.contents && !st.quotes && !st.syntax {
 		return in
 	}
 	inContents := false
@@ -90,6 +99,9 @@ func (st strategy) prepare(in Input) Input {
 				parts = quoted(parts)
 			}
 			blocks = append(blocks, parts...)
+		}
+		if st.syntax {
+			blocks = joinCode(blocks)
 		}
 		units[i].Blocks = blocks
 	}

@@ -183,3 +183,71 @@ func TestContentsOfARange(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+const goSource = `// Package p is small.
+package p
+
+import "fmt"
+
+// Limit of all.
+const limit = 7
+
+// T counts.
+type T struct{ n int }
+
+// Add adds. It has a comment
+// of two lines.
+func (t *T) Add(n int) {
+	t.n += n
+}
+
+func free() { fmt.Println(limit) }
+`
+
+func TestGoIsCutByItsSyntaxTree(t *testing.T) {
+	code := func(limit int, lang, text string) []string {
+		return lines(t, sheaf.ParseConfig{ChunkMethod: "code", ChunkTokenNum: limit}, []sheaf.Block{{Kind: sheaf.BlockCode, Lang: lang, Text: text}})
+	}
+	expect(t, code(36, "go", goSource), // neighbours that fit share a chunk, under the name that they share
+		" | ```go⏎// Package p is small.⏎package p⏎⏎import \"fmt\"⏎⏎// Limit of all.⏎const limit = 7⏎```",
+		"type T | ```go⏎// T counts.⏎type T struct{ n int }⏎```",
+		"func T.Add | ```go⏎// Add adds. It has a comment⏎// of two lines.⏎func (t *T) Add(n int) {⏎\tt.n += n⏎}⏎```",
+		"func free | ```go⏎func free() { fmt.Println(limit) }⏎```")
+	python := "import os\n\n# A box.\nclass Box:\n    def __init__(self, side):\n        self.side = side\n        self.area = side * side\n\n    def grow(self, by):\n        if by:\n            self.side += by\n        else:\n            pass\n\ndef main():\n    print(Box(3).area)\n"
+	expect(t, code(44, "python", python),
+		" | ```python⏎import os⏎⏎# A box.⏎class Box:⏎    def __init__(self, side):⏎        self.side = side⏎        self.area = side * side⏎```",
+		" | ```python⏎    def grow(self, by):⏎        if by:⏎            self.side += by⏎        else:⏎            pass⏎⏎def main():⏎    print(Box(3).area)⏎```")
+}
+
+func TestSemanticCutsWhereTheSubjectChanges(t *testing.T) {
+	sea, sky := "The sea wave met the ship on the sea. ", "A star in the sky shone on the moon. "
+	text := strings.Repeat(sea, 9) + strings.Repeat(sky, 9)
+	got := mustChunk(t, input(sheaf.ParseConfig{ChunkMethod: "semantic"}, []sheaf.Block{para(strings.TrimSpace(text))}))
+	if len(got) != 2 || got[0].Text != strings.TrimSpace(strings.Repeat(sea, 9)) {
+		t.Errorf("%q", texts(got))
+	}
+	in := input(sheaf.ParseConfig{ChunkMethod: "semantic"}, []sheaf.Block{para(text)})
+	in.Embed = nil
+	if _, err := Chunk(in); err == nil || !strings.Contains(err.Error(), "embedding model") {
+		t.Errorf("without a model: %v", err)
+	}
+}
+
+func TestHierarchyHasParentsAndSummary(t *testing.T) {
+	text := prose(3, 40)
+	got := mustChunk(t, input(sheaf.ParseConfig{ChunkMethod: "hierarchical", ChunkTokenNum: 64}, []sheaf.Block{heading(1, "H"), para(text)}))
+	last := got[len(got)-1]
+	if last.Role != sheaf.RoleSummary || last.Tokens > 64 || last.Tokens < 8 || !slices.Equal(last.HeadingPath, []string{"H"}) {
+		t.Errorf("summary %+v", last)
+	}
+	for s := range strings.SplitSeq(last.Text, "\n") {
+		if !strings.Contains(text, s) {
+			t.Errorf("the summary invents %q", s)
+		}
+	}
+	for _, c := range got[:len(got)-1] {
+		if c.Role != sheaf.RoleChild || !strings.Contains(c.Parent, c.Text) || CountTokens(c.Parent) > 4*64+8 || c.Parent == c.Text {
+			t.Errorf("child %q of %q", c.Text, c.Parent)
+		}
+	}
+}

@@ -225,7 +225,7 @@ func kindOf(own []piece) sheaf.ChunkKind {
 // that open the chunk. A chunk that spans sections has what they share.
 func pathOf(own []piece, set settings) []string {
 	path := own[len(own)-1].path
-	if set.whole || set.gather > 0 {
+	if set.whole || set.gather > 0 || set.syntax {
 		for i := range own {
 			if own[i].block.Kind == sheaf.BlockHeading {
 				continue

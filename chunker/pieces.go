@@ -42,8 +42,9 @@ type piece struct {
 	path       []string // headings in force
 	page       int      // of a table row; 0: see block
 	boxes      []sheaf.Box
-	start, end int     // of the text in block.Text; 0, 0 in tables
-	record     *record // of a row that is a chunk of its own
+	start, end int      // of the text in block.Text; 0, 0 in tables
+	within     []string // path of a declaration inside a block
+	record     *record  // of a row that is a chunk of its own
 }
 
 // splitter walks over the blocks of a range.
@@ -90,6 +91,8 @@ func split(in Input, set settings) []piece {
 			s.records(b, set.row)
 		case b.Table != nil:
 			s.table(b)
+		case b.Kind == sheaf.BlockCode && set.syntax:
+			s.syntax(b)
 		case b.Kind == sheaf.BlockCode:
 			s.code(b)
 		default:
@@ -101,6 +104,9 @@ func split(in Input, set settings) []piece {
 		for k := first; k < len(s.out); k++ {
 			p := &s.out[k]
 			p.block, p.path = b, s.path
+			if p.within != nil {
+				p.path = p.within
+			}
 			p.hash = xxhash.Sum64String(p.text)
 			if p.page == 0 {
 				p.page = b.Page + units[b]
@@ -224,7 +230,7 @@ func (s *splitter) text(b *sheaf.Block) {
 	for from < len(text) {
 		to := next(from)
 		first := len(s.out)
-		if s.set.overlap == 0 && CountTokens(text[from:to]) <= s.set.limit/2 {
+		if s.set.overlap == 0 && !s.set.semantic && !s.set.layers && CountTokens(text[from:to]) <= s.set.limit/2 {
 			s.add(text, from, to, borderSentence)
 		} else {
 			s.sentences(text, from, to)

@@ -50,6 +50,7 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.
 	var chunks []sheaf.Chunk
 	err = run.stage(ctx, "chunk", func(ctx context.Context) error {
 		chunks, err = chunker.Chunk(chunker.Input{
+			Embed:      func(texts []string) ([][]float32, error) { return e.vectors(ctx, texts) },
 			DocumentID: doc.ID, Generation: t.Generation, RangeID: run.rangeID, Range: t.Range,
 			Headings: payload.Headings, Units: units, Config: payload.Config,
 		})
@@ -69,11 +70,12 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.
 	}
 	result.Chunks = len(chunks)
 
-	vectors, err := e.embedChunks(ctx, run, doc.Name, chunks)
+	vectors, embedded, err := e.embedChunks(ctx, run, doc, chunks)
 	if err != nil {
 		return done, err
 	}
 	result.Usage = usageOf(result, payload.Size, t)
+	result.Usage.EmbeddedTokens = embedded
 	result.ArtifactKey, err = e.store(ctx, run, doc, chunks, vectors, t.Digest)
 	if err != nil {
 		return done, err
@@ -216,27 +218,53 @@ func (e *Executor) parseUnits(ctx context.Context, run *run, doc *sheaf.Document
 	return units, nil
 }
 
-// embedChunks returns one vector a chunk. What is embedded carries the
-// document's name and heading path in front of the text, as what is indexed does.
-func (e *Executor) embedChunks(ctx context.Context, run *run, name string, chunks []sheaf.Chunk) (vectors [][]float32, err error) {
+// embedChunks returns one vector a chunk, and how many tokens were embedded for
+// it. What is embedded carries the document's name and heading path in front of
+// the text, as what is indexed does. What the live generation of the document
+// has embedded already is taken from there.
+func (e *Executor) embedChunks(ctx context.Context, run *run, doc *sheaf.Document, chunks []sheaf.Chunk) (vectors [][]float32, tokens int, err error) {
 	if len(chunks) == 0 {
-		return nil, nil
+		return nil, 0, nil
 	}
+	err = run.stage(ctx, "embed", func(ctx context.Context) error {
+		texts := make([]string, len(chunks))
+		for i, c := range chunks {
+			texts[i] = EmbeddingText(doc.Name, c)
+		}
+		vectors = e.embeddedBefore(ctx, run.task, doc, texts)
+		var missing []string
+		var at []int
+		for i := range texts {
+			if vectors[i] == nil {
+				missing, at = append(missing, texts[i]), append(at, i)
+				tokens += chunks[i].Tokens
+			}
+		}
+		if len(missing) == 0 {
+			return nil
+		}
+		made, err := e.vectors(ctx, missing)
+		if err != nil {
+			return err
+		}
+		for k, i := range at {
+			vectors[i] = made[k]
+		}
+		return nil
+	})
+	return vectors, tokens, err
+}
+
+// vectors embeds texts, in a slot of the embed stage.
+func (e *Executor) vectors(ctx context.Context, texts []string) ([][]float32, error) {
 	if err := e.embed.acquire(ctx); err != nil {
 		return nil, err
 	}
 	defer e.embed.release()
-	texts := make([]string, len(chunks))
-	for i, c := range chunks {
-		texts[i] = EmbeddingText(name, c)
+	vectors, err := e.cfg.Embedder.Embed(ctx, texts, embed.Passage)
+	if err == nil && len(vectors) != len(texts) {
+		err = sheaf.FailRetryable(sheaf.CategoryTarget, "embedder_answer", "the embedder answered %d vectors for %d texts", len(vectors), len(texts))
 	}
-	err = run.stage(ctx, "embed", func(ctx context.Context) error {
-		vectors, err = e.cfg.Embedder.Embed(ctx, texts, embed.Passage)
-		if err == nil && len(vectors) != len(texts) {
-			err = sheaf.FailRetryable(sheaf.CategoryTarget, "embedder_answer", "the embedder answered %d vectors for %d texts", len(vectors), len(texts))
-		}
-		return err
-	})
 	return vectors, err
 }
 
@@ -275,7 +303,7 @@ func (e *Executor) store(ctx context.Context, run *run, doc *sheaf.Document, chu
 		model := e.cfg.Embedder.Model()
 		err := artifact.Encode(&buf, artifact.Header{
 			DocumentID: doc.ID, Generation: t.Generation, RangeID: run.rangeID, Range: t.Range,
-			ModelID: model.ID, Dim: model.Dim, Digest: digest, Created: time.Now().UTC(),
+			ModelID: model.ID, Dim: model.Dim, Digest: digest, Created: time.Now().UTC(), Name: doc.Name,
 		}, chunks, vectors)
 		if err != nil {
 			return err

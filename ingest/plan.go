@@ -327,7 +327,7 @@ func cut(plan *parser.Plan, config sheaf.ParseConfig) ([]parser.PlannedRange, er
 			size = config.TaskPageSize
 		}
 		var out []parser.PlannedRange
-		for _, r := range sheaf.CutRanges(wanted, size) {
+		for _, r := range cutByContent(wanted, size, plan.Fingerprints) {
 			out = append(out, parser.PlannedRange{Range: r})
 		}
 		return out, nil
@@ -345,6 +345,34 @@ func cut(plan *parser.Plan, config sheaf.ParseConfig) ([]parser.PlannedRange, er
 		}
 	}
 	return out, nil
+}
+
+// cutByContent cuts runs into ranges of at most size units. Where the units
+// have fingerprints, a range ends in the last third of its size before the unit
+// with the smallest one: when units are inserted, the ranges behind them soon
+// cover the same units again, and so hold the same chunks.
+func cutByContent(runs []sheaf.Range, size int, prints []uint64) []sheaf.Range {
+	if size < 3 || len(prints) == 0 {
+		return sheaf.CutRanges(runs, size)
+	}
+	var out []sheaf.Range
+	for _, r := range runs {
+		for from := r.From; from <= r.To; {
+			to := min(from+size-1, r.To)
+			if to < r.To && to < len(prints) {
+				best := to
+				for end := from + size - 1 - size/3; end < to; end++ {
+					if prints[end] < prints[best] { // of the unit after end
+						best = end
+					}
+				}
+				to = best
+			}
+			out = append(out, sheaf.Range{From: from, To: to})
+			from = to + 1
+		}
+	}
+	return out
 }
 
 func costOf(piece parser.PlannedRange, unit sheaf.Unit) int {

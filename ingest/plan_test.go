@@ -87,6 +87,9 @@ func TestCutPartitionsTheRequest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		units := rapid.IntRange(1, 400).Draw(t, "units")
 		plan := &parser.Plan{Unit: sheaf.UnitPage, Units: units, RangeSize: rapid.SampledFrom([]int{0, 12}).Draw(t, "size")}
+		if rapid.Bool().Draw(t, "prints") {
+			plan.Fingerprints = rapid.SliceOfN(rapid.Uint64(), units, units).Draw(t, "fingerprints")
+		}
 		if rapid.Bool().Draw(t, "prepared") {
 			plan.Unit = sheaf.UnitRow
 			for from := 1; from <= units; {

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
 	"sheaf"
 	"sheaf/internal/api"
 	"sheaf/internal/blob"
@@ -38,7 +40,8 @@ func TestMain(m *testing.M) {
 
 // trialFormat is a text format whose lines are pages and whose pages can be
 // told to misbehave: "CRASH" kills the parser, "HANG" never ends, "SLOW" takes
-// a while, "FAIL path" is a page that cannot be read until the path exists.
+// a while, "FAIL path" is a page that cannot be read until the path exists. A
+// document that begins with "PRINTS" has a fingerprint of each page.
 type trialFormat struct{}
 
 const trialMedia = "application/x-sheaf-trial"
@@ -58,7 +61,13 @@ func (trialFormat) Open(_ context.Context, f *os.File, _ parser.Options) (parser
 type trialDocument []string
 
 func (d trialDocument) Plan(context.Context) (*parser.Plan, error) {
-	return &parser.Plan{Unit: sheaf.UnitPage, Units: len(d), RangeSize: 12}, nil
+	plan := &parser.Plan{Unit: sheaf.UnitPage, Units: len(d), RangeSize: 12}
+	if strings.HasPrefix(d[0], "PRINTS") {
+		for _, page := range d {
+			plan.Fingerprints = append(plan.Fingerprints, xxhash.Sum64String(page))
+		}
+	}
+	return plan, nil
 }
 
 func (d trialDocument) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.UnitResult) error) error {

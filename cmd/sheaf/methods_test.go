@@ -1,11 +1,18 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+
+	"github.com/cespare/xxhash/v2"
 
 	"sheaf"
 	"sheaf/internal/api"
@@ -84,5 +91,86 @@ func TestColumnsAreTypedOncePerDocument(t *testing.T) {
 	s.get("/v1/datasets/default/documents/"+d.ID+"/tasks?limit=100", &tasks)
 	if n := len(slices.DeleteFunc(tasks.Items, func(t sheaf.Task) bool { return t.Kind != sheaf.KindParse })); n < 6 {
 		t.Errorf("%d tasks: the test shows nothing", n)
+	}
+}
+
+// vectorServer answers /v1/embeddings with vectors made of the texts, and
+// counts the texts.
+func vectorServer(t *testing.T) (address string, count func() int) {
+	t.Helper()
+	var embedded atomic.Int64
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var ask struct{ Input []string }
+		if err := json.NewDecoder(r.Body).Decode(&ask); err != nil {
+			http.Error(w, err.Error(), 400)
+			return
+		}
+		type vector struct {
+			Index     int       `json:"index"`
+			Embedding []float32 `json:"embedding"`
+		}
+		var answer struct {
+			Data []vector `json:"data"`
+		}
+		for i, text := range ask.Input {
+			embedded.Add(1)
+			v := make([]float32, 16)
+			for w := range strings.FieldsSeq(text) {
+				v[xxhash.Sum64String(w)%16]++
+			}
+			answer.Data = append(answer.Data, vector{i, v})
+		}
+		_ = json.NewEncoder(w).Encode(answer)
+	}))
+	t.Cleanup(srv.Close)
+	return srv.URL + "/v1", func() int { return int(embedded.Load()) }
+}
+
+// A page inserted into a long document moves all behind it, over the borders
+// of tasks, and yet hardly anything is embedded again.
+func TestInsertedPageEmbedsOnlyWhatIsNew(t *testing.T) {
+	address, embedded := vectorServer(t)
+	s := start(t, func(c *config.Config) { c.Embed.Driver, c.Embed.URL, c.Embed.Model = "openai", address, "words" })
+	words := strings.Fields("river stone paper engine window garden signal copper market winter bridge letter forest harbor mirror candle valley thunder ribbon anchor")
+	random := rand.New(rand.NewPCG(7, 7))
+	page := func(mark string) string {
+		var b strings.Builder
+		for n := range 30 {
+			fmt.Fprintf(&b, "Sentence %d of %s", n, mark)
+			for range 12 {
+				b.WriteString(" " + words[random.IntN(len(words))])
+			}
+			b.WriteString(". ")
+		}
+		return b.String()
+	}
+	pages := []string{"PRINTS " + page("the first page")}
+	for n := range 299 {
+		pages = append(pages, page(fmt.Sprintf("page %d", n)))
+	}
+	put := func(id string) sheaf.Document {
+		resp, b := s.request("PUT", "/v1/datasets/default/documents/"+id+"?wait=120s&name=long.trial&parser_config="+url.QueryEscape(`{"media_type": "`+trialMedia+`"}`), strings.Join(pages, "\n"), "Content-Type", trialMedia)
+		if resp.StatusCode != 202 {
+			t.Fatalf("%s: %s", resp.Status, b)
+		}
+		d := decodeAs[api.SubmitAnswer](t, b).Documents[0]
+		mustState(t, d, sheaf.DocSucceeded)
+		return d
+	}
+	id := sheaf.NewID()
+	first := put(id)
+	before := embedded()
+	if before < first.Chunks {
+		t.Fatalf("%d texts were embedded for %d chunks", before, first.Chunks)
+	}
+	pages = slices.Insert(pages, 140, page("a page that is new"))
+	second := put(id)
+	again := embedded() - before
+	t.Logf("%d of %d chunks were embedded again", again, second.Chunks)
+	if again == 0 || again*100 > 3*second.Chunks {
+		t.Errorf("%d of %d chunks were embedded again, more than 3 in 100", again, second.Chunks)
+	}
+	if second.Units != 301 || second.Chunks <= first.Chunks {
+		t.Errorf("%d units, %d chunks after %d", second.Units, second.Chunks, first.Chunks)
 	}
 }

@@ -43,6 +43,9 @@ type Header struct {
 	Dim        int    // width of the vectors, 0 when there are none
 	Digest     string // reuse key of the range
 	Created    time.Time
+	// Name is what the document was called when its chunks were embedded: it is
+	// part of what the vectors stand for. "" in files of version 1.
+	Name string
 }
 
 // Keys of the footer.
@@ -56,6 +59,7 @@ const (
 	keyDim        = "sheaf.dim"
 	keyDigest     = "sheaf.digest"
 	keyCreated    = "sheaf.created" // RFC 3339, UTC
+	keyName       = "sheaf.name"
 	keyChecksum   = "sheaf.checksum"
 )
 
@@ -70,6 +74,7 @@ func (h Header) metadata() [][2]string {
 		{keyDim, strconv.Itoa(h.Dim)},
 		{keyDigest, h.Digest},
 		{keyCreated, h.Created.UTC().Format(time.RFC3339Nano)},
+		{keyName, h.Name},
 		{keyChecksum, noChecksum},
 	}
 }
@@ -101,6 +106,7 @@ func parseHeader(get func(string) (string, bool)) (Header, error) {
 		}
 	}
 	h.ModelID, h.Dim, h.Digest = text(keyModel), number(keyDim), text(keyDigest)
+	h.Name, _ = get(keyName)
 	if created := text(keyCreated); err == nil {
 		h.Created, err = time.Parse(time.RFC3339Nano, created)
 	}

@@ -1,0 +1,287 @@
+package chunker
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"regexp"
+	"strings"
+
+	"sheaf"
+)
+
+// A declaration is a stretch of source that belongs together: a function with
+// its comment, a type, the imports.
+type declaration struct {
+	from, to int // bytes of the text
+	name     string
+}
+
+// joinCode makes one block of code blocks that follow each other in a unit:
+// parsers cut long files anywhere between declarations.
+func joinCode(blocks []sheaf.Block) []sheaf.Block {
+	var out []sheaf.Block
+	for _, b := range blocks {
+		if n := len(out); n > 0 && b.Kind == sheaf.BlockCode && out[n-1].Kind == sheaf.BlockCode && b.Lang == out[n-1].Lang && len(b.Spans)+len(out[n-1].Spans) == 0 {
+			out[n-1].Text += "\n\n" + b.Text
+			continue
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+// syntax adds a code block declaration by declaration. Go is cut by its syntax
+// tree; other languages, and Go that does not parse, by indentation: a
+// declaration begins at a line that is not indented and no closing bracket.
+// One that is longer than a chunk is cut again between its members.
+func (s *splitter) syntax(b *sheaf.Block) {
+	text := valid(b.Text)
+	f := &frame{open: "```" + fenceLang(b.Lang) + "\n", close: "\n```"}
+	if strings.Contains(text, "```") {
+		f = &frame{}
+	}
+	f.tokens = CountTokens(f.open) + CountTokens(f.close)
+	if f.tokens > s.set.limit/4 {
+		f = &frame{}
+	}
+	path := s.path
+	first := len(s.out)
+	declarations := goDeclarations(text, b.Lang)
+	if declarations == nil {
+		declarations = byIndentation(text, 0, len(text))
+	}
+	for _, d := range declarations {
+		s.declare(text, d, path, f, 0)
+	}
+	s.path = path
+	for i := first; i < len(s.out); i++ {
+		s.out[i].frame = f
+	}
+	s.endBlock()
+}
+
+// maxNesting bounds how deep declarations are looked for in each other.
+const maxNesting = 4
+
+func (s *splitter) declare(text string, d declaration, path []string, f *frame, depth int) {
+	if d.name != "" {
+		path = append(path[:len(path):len(path)], d.name)
+	}
+	first := len(s.out)
+	room := s.room() - f.tokens
+	var members []declaration
+	if codeTokens(text[d.from:d.to]) > room && depth < maxNesting {
+		members = byIndentation(text, d.from, d.to)
+	}
+	switch {
+	case codeTokens(text[d.from:d.to]) <= room:
+		s.line(text, d.from, d.to, borderItem)
+	case len(members) > 1:
+		for _, m := range members {
+			s.declare(text, m, path, f, depth+1)
+		}
+		return
+	default:
+		s.lines(text, d.from, d.to, room, f)
+	}
+	for i := first; i < len(s.out); i++ {
+		s.out[i].within = path
+	}
+}
+
+func fenceLang(lang string) string {
+	if lang = strings.Join(strings.Fields(valid(lang)), "-"); len(lang) > 32 {
+		return ""
+	}
+	return lang
+}
+
+// goDeclarations cuts Go source by its syntax tree; nil where it does not parse.
+func goDeclarations(text, lang string) []declaration {
+	if lang != "go" {
+		return nil
+	}
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, "", text, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil || len(file.Decls) == 0 {
+		return nil
+	}
+	offset := func(p token.Pos) int { return min(max(set.Position(p).Offset, 0), len(text)) }
+	var out []declaration
+	end := 0
+	for _, d := range file.Decls {
+		from, name := d.Pos(), ""
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			name = "func " + d.Name.Name
+			if d.Recv != nil && len(d.Recv.List) > 0 {
+				name = "func " + receiver(d.Recv.List[0].Type) + "." + d.Name.Name
+			}
+			if d.Doc != nil {
+				from = d.Doc.Pos()
+			}
+		case *ast.GenDecl:
+			if d.Tok == token.IMPORT {
+				continue // with the package clause
+			}
+			name = d.Tok.String()
+			switch s := d.Specs; {
+			case len(s) == 0:
+			case d.Tok == token.TYPE:
+				name += " " + s[0].(*ast.TypeSpec).Name.Name
+			default:
+				name += " " + s[0].(*ast.ValueSpec).Names[0].Name
+			}
+			if d.Doc != nil {
+				from = d.Doc.Pos()
+			}
+		}
+		if at := offset(from); at > end {
+			// what stands between belongs to what follows, but for the file's head
+			if end == 0 {
+				out = append(out, declaration{0, at, ""})
+				end = at
+			}
+		}
+		to := offset(d.End())
+		if i := strings.IndexByte(text[to:], '\n'); i >= 0 {
+			to += i + 1
+		} else {
+			to = len(text)
+		}
+		if to > end {
+			out = append(out, declaration{end, to, name})
+			end = to
+		}
+	}
+	if end < len(text) {
+		out = append(out, declaration{end, len(text), ""})
+	}
+	return out
+}
+
+// receiver is the type name of a method's receiver.
+func receiver(e ast.Expr) string {
+	for {
+		switch t := e.(type) {
+		case *ast.StarExpr:
+			e = t.X
+		case *ast.IndexExpr:
+			e = t.X
+		case *ast.IndexListExpr:
+			e = t.X
+		case *ast.Ident:
+			return t.Name
+		default:
+			return "?"
+		}
+	}
+}
+
+var (
+	declared = regexp.MustCompile(`(?:^|\s)(?:class|interface|struct|enum|trait|impl|module|namespace|def|fn|func|function|fun|sub|proc|type|object|record|service|message)\s+([\p{L}_$][\p{L}\p{N}_$.:]*)`)
+	called   = regexp.MustCompile(`^[\p{L}_$][\p{L}\p{N}_$<>\[\],*&: ]*\s[*&]?([\p{L}_$][\p{L}\p{N}_$:]*)\s*\(`)
+	comment  = regexp.MustCompile(`^\s*(?://|#|/\*|\*|--|;|%|@|"""|'''|\[)`)
+)
+
+// byIndentation cuts text[from:to] before each line that is indented least and
+// begins something: no closing bracket, no branch of what came before. The
+// first line, which names what the rest is in, stays with the first member.
+func byIndentation(text string, from, to int) []declaration {
+	least := -1
+	head := from == 0
+	lineStart := from
+	first := true
+	for line := range strings.SplitAfterSeq(text[from:to], "\n") {
+		if strings.TrimSpace(line) != "" {
+			if n := indent(line); (head || !first && n > 0) && (least < 0 || n < least) {
+				least = n
+			}
+			first = false
+		}
+	}
+	if least < 0 {
+		return []declaration{{from, to, ""}}
+	}
+	var out []declaration
+	begin := from
+	lead := -1 // start of comment lines that belong to what follows
+	name := ""
+	for line := range strings.SplitAfterSeq(text[from:to], "\n") {
+		at := lineStart
+		lineStart += len(line)
+		trimmed := strings.TrimSpace(line)
+		if trimmed == "" || indent(line) != least {
+			if trimmed != "" {
+				lead = -1
+			}
+			continue
+		}
+		if comment.MatchString(line) {
+			if lead < 0 {
+				lead = at
+			}
+			continue
+		}
+		if !starts(trimmed) {
+			lead = -1
+			continue
+		}
+		cut := at
+		if lead >= 0 {
+			cut = lead
+		}
+		lead = -1
+		if cut > begin {
+			out = append(out, declaration{begin, cut, name})
+			begin = cut
+		}
+		name = nameOf(trimmed)
+	}
+	return append(out, declaration{begin, to, name})
+}
+
+// starts reports whether an unindented line begins something new.
+func starts(line string) bool {
+	if strings.ContainsRune("})]>{", rune(line[0])) {
+		return false
+	}
+	for _, w := range []string{"else", "elif", "except", "finally", "catch", "end", "then", "do", "esac", "fi", "done"} {
+		if rest, ok := strings.CutPrefix(line, w); ok && (rest == "" || !isWord(rest[0])) {
+			return false
+		}
+	}
+	return true
+}
+
+func isWord(c byte) bool {
+	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}
+
+func nameOf(line string) string {
+	m := declared.FindStringSubmatch(line)
+	if m == nil {
+		m = called.FindStringSubmatch(line)
+	}
+	if m == nil || len(m[1]) > 120 {
+		return ""
+	}
+	return m[1]
+}
+
+// indent counts leading white space; a tab counts as four.
+func indent(line string) int {
+	n := 0
+	for _, c := range line {
+		switch c {
+		case ' ':
+			n++
+		case '\t':
+			n += 4
+		default:
+			return n
+		}
+	}
+	return n
+}
