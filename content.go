@@ -44,6 +44,15 @@ type Block struct {
 	Spans []Span // in order, within Text; empty where the format has no geometry
 	Table *Table
 	Lang  string // of a code block: its programming language, when known
+	Links []Link // in order of their text; nil where the format has none
+}
+
+// Link is where the bytes [Start, End) of a block's text lead: to an address, or
+// to a unit of the same document.
+type Link struct {
+	Start, End int
+	URI        string // empty for a link inside the document
+	Page       int    // 0 for an address
 }
 
 // Table is a grid of cells. Rows excludes the header. Every row has

@@ -73,7 +73,15 @@ func appendBlock(b []byte, k *sheaf.Block) []byte {
 			b = appendInt(b, p.Columns)
 		}
 	}
-	return appendString(b, k.Lang)
+	b = appendString(b, k.Lang)
+	b = appendLen(b, len(k.Links), k.Links == nil)
+	for _, l := range k.Links {
+		b = appendInt(b, l.Start)
+		b = appendInt(b, l.End)
+		b = appendString(b, l.URI)
+		b = appendInt(b, l.Page)
+	}
+	return b
 }
 
 func appendInt(b []byte, v int) []byte { return binary.AppendVarint(b, int64(v)) }
@@ -281,4 +289,10 @@ func (d *decoder) block(k *sheaf.Block) {
 		k.Table = t
 	}
 	k.Lang = d.string()
+	if n, ok := d.len(4); ok {
+		k.Links = make([]sheaf.Link, n)
+		for i := range k.Links {
+			k.Links[i] = sheaf.Link{Start: d.int(), End: d.int(), URI: d.string(), Page: d.int()}
+		}
+	}
 }

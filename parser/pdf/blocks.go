@@ -21,6 +21,7 @@ type writer struct {
 	level   int
 	text    []byte
 	spans   []sheaf.Span
+	links   []sheaf.Link
 	lines   int
 	firstX  float32 // where its first line starts
 	restX   float32 // where its other lines start
@@ -118,7 +119,7 @@ func (w *writer) start(l *line, kind sheaf.BlockKind, level int, number bool) {
 	w.firstX, w.restX = l.x0, -1
 	w.h, w.bold = l.h, l.bold
 	w.lines, w.hyphen = 0, false
-	w.text, w.spans = w.text[:0], nil
+	w.text, w.spans, w.links = w.text[:0], nil, nil
 	if l.chars > 0 {
 		w.charW = (l.x1 - l.x0) / float32(l.chars+l.words-1)
 	}
@@ -360,12 +361,35 @@ func (w *writer) append(l *line, skip int) {
 				w.text = append(w.text, ' ')
 			}
 			w.text = append(w.text, t...)
+			if len(w.sheet.links) > 0 {
+				w.link(&page.words[i], len(t))
+			}
 			w.hyphen = page.words[i].hyphen
 			first = false
 		}
 	}
 	if !first {
 		w.spans = append(w.spans, sheaf.Span{Start: start, End: len(w.text), Box: w.sheet.place(l.box)})
+	}
+}
+
+// link notes where the word of n bytes that the text ends with leads. Words
+// that lead to one place are one link.
+func (w *writer) link(t *word, n int) {
+	for _, l := range w.sheet.links {
+		if !l.holds((t.x0+t.x1)/2, (t.y0+t.y1)/2) {
+			continue
+		}
+		to := sheaf.Link{Start: len(w.text) - n, End: len(w.text), URI: l.uri}
+		if l.uri == "" {
+			to.Page = l.page
+		}
+		if k := len(w.links) - 1; k >= 0 && w.links[k].URI == to.URI && w.links[k].Page == to.Page && to.Start-w.links[k].End <= 1 {
+			w.links[k].End = to.End
+		} else {
+			w.links = append(w.links, to)
+		}
+		return
 	}
 }
 
@@ -383,6 +407,9 @@ func (w *writer) join(next string) {
 			w.text = w.text[:len(w.text)-n]
 			if k := len(w.spans); k > 0 {
 				w.spans[k-1].End = min(w.spans[k-1].End, len(w.text))
+			}
+			if k := len(w.links); k > 0 {
+				w.links[k-1].End = min(w.links[k-1].End, len(w.text))
 			}
 		}
 		if unicode.IsLetter(head) || unicode.IsDigit(head) {
@@ -431,10 +458,10 @@ func isCJK(r rune) bool {
 
 func (w *writer) flush() {
 	if w.kind != "" && len(w.text) > 0 {
-		w.blocks = append(w.blocks, sheaf.Block{Kind: w.kind, Level: w.level, Page: w.sheet.number, Text: string(w.text), Spans: w.spans})
+		w.blocks = append(w.blocks, sheaf.Block{Kind: w.kind, Level: w.level, Page: w.sheet.number, Text: string(w.text), Spans: w.spans, Links: w.links})
 	}
 	w.kind = ""
-	w.spans = nil
+	w.spans, w.links = nil, nil
 	w.text = w.text[:0]
 }
 

@@ -30,6 +30,7 @@ type sheet struct {
 	page       *wordPage
 	strayRuns  []stray // text not in the direction of the rest
 	images     []box
+	links      []link
 	imageShare float32 // of the page's area that the largest images cover
 	regions    []region
 	tables     []table
@@ -60,6 +61,13 @@ type seg struct {
 	chars       int32
 	table       int32
 	rtl         bool
+}
+
+// link is an area that leads to an address, or to a page counted from 1.
+type link struct {
+	box
+	uri  string
+	page int
 }
 
 // line is one or more segments on a baseline, from left to right.
@@ -131,6 +139,9 @@ func (s *sheet) take(a *assembler, p *engine.Page) {
 		if b.x1-b.x0 > 1 && b.y1-b.y0 > 1 {
 			s.images = append(s.images, b)
 		}
+	}
+	for _, l := range p.Links {
+		s.links = append(s.links, link{place(l.Box), l.URI, l.Page + 1})
 	}
 	s.images = joinImages(s.images)
 	for _, b := range s.images {

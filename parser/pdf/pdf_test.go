@@ -188,6 +188,25 @@ func rows(font string, y float64, xs []float64, cells ...[]string) string {
 	return b.String()
 }
 
+func TestLinksLeadToAddressesAndPages(t *testing.T) {
+	f := enginetest.File{Pages: []enginetest.Page{
+		{Content: enginetest.Text("F1", 12, 72, 700, "Read the handbook online") + enginetest.Text("F1", 12, 72, 640, "or see below."), Links: []enginetest.Link{
+			{Box: [4]int{92, 696, 181, 714}, URI: "https://example.org/handbook"},
+			{Box: [4]int{86, 636, 150, 654}, Page: 1},
+		}},
+		{Content: enginetest.Text("F1", 12, 72, 700, "Below.")},
+	}}
+	var got []string
+	for _, b := range parse(t, f)[0].Blocks {
+		for _, l := range b.Links {
+			got = append(got, fmt.Sprintf("%s: %s %d", b.Text[l.Start:l.End], l.URI, l.Page))
+		}
+	}
+	if want := []string{"the handbook: https://example.org/handbook 0", "see below.:  2"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestRuledCellsMaySpanOthers(t *testing.T) {
 	content := ""
 	for _, y := range []float64{700, 664, 646, 628, 610} {

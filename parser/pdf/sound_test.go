@@ -34,6 +34,11 @@ func sound(u *sheaf.UnitResult, b *sheaf.Block) error {
 			return fmt.Errorf("span's box %+v", s.Box)
 		}
 	}
+	for _, l := range b.Links {
+		if l.Start < 0 || l.End < l.Start || l.End > len(b.Text) || (l.URI == "") != (l.Page > 0) {
+			return fmt.Errorf("link %+v in %d bytes", l, len(b.Text))
+		}
+	}
 	if t := b.Table; t != nil {
 		if t.Box == nil || len(t.RowBoxes) != len(t.Rows) || len(t.Rows)+len(t.Columns) == 0 {
 			return fmt.Errorf("table of %d rows with %d boxes", len(t.Rows), len(t.RowBoxes))

@@ -71,6 +71,7 @@ type Page struct {
 	Fonts         []Font // of the document so far; Run.Font indexes it
 	Rules         []Rect // straight strokes and thin boxes: candidates for table rules
 	Images        []Rect
+	Links         []Link
 	Objects       int  // page objects looked at
 	Truncated     bool // the page holds more objects or characters than an engine reads
 }
@@ -78,7 +79,15 @@ type Page struct {
 // Reset empties p but keeps its memory and its fonts.
 func (p *Page) Reset() {
 	fonts := p.Fonts
-	*p = Page{Chars: p.Chars[:0], Runs: p.Runs[:0], Fonts: fonts, Rules: p.Rules[:0], Images: p.Images[:0]}
+	*p = Page{Chars: p.Chars[:0], Runs: p.Runs[:0], Fonts: fonts, Rules: p.Rules[:0], Images: p.Images[:0], Links: p.Links[:0]}
+}
+
+// Link is an area of the page that leads to an address or, where URI is empty,
+// to a page, counted from 0.
+type Link struct {
+	Box  Rect
+	URI  string
+	Page int
 }
 
 // Char is one UTF-16 code unit of the page's text in the engine's order.
@@ -118,10 +127,14 @@ type Rect struct{ L, B, R, T float32 }
 // Limits on what is read of one page, the same for every engine: pages beyond
 // them are machine made (maps, plots, attacks) and marked Truncated.
 const (
-	MaxChars    = 400_000
-	MaxObjects  = 20_000
-	MaxRules    = 4_000
-	MaxImages   = 500
-	MaxSegments = 400 // of one path
-	MaxDepth    = 3   // of forms inside forms
+	MaxChars   = 400_000
+	MaxObjects = 20_000
+	MaxRules   = 4_000
+	MaxImages  = 500
+	MaxLinks   = 500
+	// MaxLinkedPages is the length up to which links between pages are
+	// followed: each costs a walk through the page tree.
+	MaxLinkedPages = 500
+	MaxSegments    = 400 // of one path
+	MaxDepth       = 3   // of forms inside forms
 )

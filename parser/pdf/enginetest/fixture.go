@@ -28,6 +28,15 @@ type Page struct {
 	MediaBox [4]int // zero means 0 0 612 792
 	CropBox  [4]int // zero means none
 	Rotate   int    // degrees clockwise
+	Links    []Link
+}
+
+// Link is an area of a page that leads to an address or, where URI is empty, to
+// a page, counted from 0.
+type Link struct {
+	Box  [4]int // left, bottom, right, top
+	URI  string
+	Page int
 }
 
 // Mark is a bookmark; level 2 entries hang below the level 1 entry before.
@@ -86,6 +95,17 @@ func (f File) Bytes() []byte {
 		extra := ""
 		if p.CropBox != [4]int{} {
 			extra = fmt.Sprintf(" /CropBox [%d %d %d %d]", p.CropBox[0], p.CropBox[1], p.CropBox[2], p.CropBox[3])
+		}
+		if len(p.Links) > 0 {
+			annots := ""
+			for _, l := range p.Links {
+				to := fmt.Sprintf("/A << /S /URI /URI (%s) >>", l.URI)
+				if l.URI == "" {
+					to = fmt.Sprintf("/Dest [%d /Fit]", l.Page)
+				}
+				annots += fmt.Sprintf("%d 0 R ", add(fmt.Sprintf("<< /Type /Annot /Subtype /Link /Rect [%d %d %d %d] /Border [0 0 0] %s >>", l.Box[0], l.Box[1], l.Box[2], l.Box[3], to)))
+			}
+			extra += " /Annots [" + annots + "]"
 		}
 		kids = append(kids, add(fmt.Sprintf("<< /Type /Page /Parent %d 0 R /MediaBox [%d %d %d %d]%s /Rotate %d /Resources %s /Contents %d 0 R >>",
 			tree, box[0], box[1], box[2], box[3], extra, p.Rotate, resources, content)))

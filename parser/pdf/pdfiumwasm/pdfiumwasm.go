@@ -349,6 +349,7 @@ func (d *document) Page(n int, p *engine.Page) error {
 		d.call("FPDFText_ClosePage", text)
 	}
 	d.objects(page, p)
+	d.links(page, p)
 	d.call("FPDF_ClosePage", page)
 	p.Fonts = d.fonts
 	return d.broken
@@ -407,6 +408,38 @@ func (d *document) chars(text uint64, p *engine.Page) {
 			}
 		}
 		p.Chars = append(p.Chars, engine.Char{Unit: unit, Run: run, Box: box})
+	}
+}
+
+// links reads where areas of the page lead.
+func (d *document) links(page uint64, p *engine.Page) {
+	const action, uri = 8, 3 // place of the link's handle in the scratch buffer; fpdf_doc.h: PDFACTION_URI
+	position := uint32(0)
+	for len(p.Links) < engine.MaxLinks && d.broken == nil {
+		if !d.mem.WriteUint32Le(uint32(d.scratch), position) || d.call("FPDFLink_Enumerate", page, d.scratch, d.scratch+action)&0xFF == 0 {
+			return
+		}
+		next, _ := d.mem.ReadUint32Le(uint32(d.scratch))
+		link, ok := d.mem.ReadUint32Le(uint32(d.scratch) + action)
+		if !ok || next <= position {
+			return
+		}
+		position = next
+		if d.call("FPDFLink_GetAnnotRect", uint64(link), d.scratch)&0xFF == 0 {
+			continue
+		}
+		b := d.floats(4) // left, top, right, bottom
+		l := engine.Link{Box: rect(b[0], b[1], b[2], b[3]), Page: -1}
+		if a := d.call("FPDFLink_GetAction", uint64(link)); a != 0 && d.call("FPDFAction_GetType", a) == uri {
+			l.URI = d.text8("FPDFAction_GetURIPath", d.handle, a)
+		} else if d.pages <= engine.MaxLinkedPages {
+			if dest := d.call("FPDFLink_GetDest", d.handle, uint64(link)); dest != 0 {
+				l.Page = int(int32(d.call("FPDFDest_GetDestPageIndex", d.handle, dest)))
+			}
+		}
+		if l.URI != "" || l.Page >= 0 {
+			p.Links = append(p.Links, l)
+		}
 	}
 }
 
