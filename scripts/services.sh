@@ -104,7 +104,7 @@ get_es() {
 mysql_client() { mariadb --no-defaults -h127.0.0.1 -P"$(port_of mysql)" -uroot "$@"; }
 start_mysql() {
   local d=$dir/mysql options
-  options=(--no-defaults "--datadir=$d/data" --skip-name-resolve --innodb-log-file-size=16M)
+  options=(--no-defaults "--datadir=$d/data" --skip-name-resolve)
   [ -d "$d/data" ] || as_user mariadb-install-db "${options[@]}" --auth-root-authentication-method=normal --skip-test-db >"$d/log" 2>&1 || { tail "$d/log" >&2; die "mariadb-install-db failed"; }
   # A relative socket path lies in the data folder: a socket path may have 107 bytes at most.
   background mysql mariadbd "${options[@]}" --socket=m.sock "--pid-file=$d/pid" --port="$(port_of mysql)" --bind-address=127.0.0.1 --skip-log-bin \

@@ -170,9 +170,11 @@ func (s *Store) Reap(ctx context.Context, p sheaf.ReapPolicy, limit int) (int, e
 
 // HardCancel implements sheaf.KeeperStore.
 func (s *Store) HardCancel(ctx context.Context, grace time.Duration, limit int) (int, error) {
+	// Those asked first come first. By id, MySQL would walk the whole table in
+	// the order of its key, every second, to save a sort of a few rows.
 	late := fmt.Sprintf("cancel_requested_at<>0 AND cancel_requested_at<=@now-%d", grace.Milliseconds())
 	var found []attempt
-	if err := s.w.WithContext(ctx).Raw(s.sql("SELECT id, epoch FROM tasks WHERE state='running' AND "+late+" ORDER BY id LIMIT ?"), limit).Scan(&found).Error; err != nil {
+	if err := s.w.WithContext(ctx).Raw(s.sql("SELECT id, epoch FROM tasks WHERE state='running' AND "+late+" ORDER BY cancel_requested_at LIMIT ?"), limit).Scan(&found).Error; err != nil {
 		return 0, translate(err)
 	}
 	return s.takeAway(ctx, found, "state='canceled', epoch=epoch+1, lease_until=0, finished_at=@now", late, nil,
