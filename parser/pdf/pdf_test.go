@@ -207,6 +207,19 @@ func TestLinksLeadToAddressesAndPages(t *testing.T) {
 	}
 }
 
+func TestFiguresStandBesideTheirCaptions(t *testing.T) {
+	u := parse(t, enginetest.File{Pages: []enginetest.Page{{Content: enginetest.Text("F4", 11, 72, 720, "A paragraph stands over the figure.") +
+		enginetest.Image(72, 480, 200, 200) + enginetest.Text("F4", 10, 72, 460, "Figure 3: What the paragraph speaks of.") +
+		enginetest.Text("F4", 11, 72, 400, "Another one follows it.")}}})[0]
+	var kinds []sheaf.BlockKind
+	for _, b := range u.Blocks {
+		kinds = append(kinds, b.Kind)
+	}
+	if want := []sheaf.BlockKind{sheaf.BlockParagraph, sheaf.BlockImage, sheaf.BlockCaption, sheaf.BlockParagraph}; !reflect.DeepEqual(kinds, want) {
+		t.Errorf("got %s, want %v", dump([]sheaf.UnitResult{u}), want)
+	}
+}
+
 func TestRuledCellsMaySpanOthers(t *testing.T) {
 	content := ""
 	for _, y := range []float64{700, 664, 646, 628, 610} {
