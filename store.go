@@ -165,6 +165,8 @@ type KeeperStore interface {
 	Fold(ctx context.Context, limit int) (int, error)
 	// Garbage lists what may be removed from index and blob store now.
 	Garbage(ctx context.Context, limit int) ([]Garbage, error)
+	// ExpireUploads drops uploads whose life is over.
+	ExpireUploads(ctx context.Context, limit int) (int, error)
 	// GarbageDone forgets entries that have been removed.
 	GarbageDone(ctx context.Context, ids []int64) error
 	// Cleanup removes events, terminal tasks of superseded generations, dead
@@ -219,6 +221,7 @@ type Catalog interface {
 	TenantCatalog
 	DatasetCatalog
 	DocumentCatalog
+	UploadCatalog
 	JobCatalog
 	QueueCatalog
 }

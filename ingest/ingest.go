@@ -35,6 +35,9 @@ type Service struct {
 	// that a keeper in this process need not wait for its tick. May be nil.
 	Changed        func()
 	MaxUploadBytes int64 // of one file; 0 means 5 GiB
+	// UploadLife is how long an upload in pieces is kept after its last byte;
+	// 0 means a day.
+	UploadLife time.Duration
 }
 
 // maxDefaultUpload is the bound on one file where none is configured.
@@ -82,28 +85,12 @@ type Staged struct{ Document sheaf.Document }
 // sniffs what they are. The file is not opened beyond that: a hostile one
 // cannot hurt the API. When the upload breaks off nothing is left.
 func (s *Service) Stage(ctx context.Context, dataset *sheaf.Dataset, u Upload) (*Staged, error) {
-	if err := CheckConfig(u.Config, ""); err != nil {
+	if err := s.check(u); err != nil {
 		return nil, err
 	}
-	if u.ID != "" && !sheaf.ValidID(u.ID) {
-		return nil, fmt.Errorf("%w: document id %q: an id is 32 lower-case hex characters", sheaf.ErrInvalid, u.ID)
-	}
-	if u.Lane != 0 && (u.Lane < sheaf.LaneInteractive || u.Lane > sheaf.LaneBackfill) {
-		return nil, fmt.Errorf("%w: lane %d: lanes are 1 (interactive), 2 (normal) and 3 (backfill)", sheaf.ErrInvalid, u.Lane)
-	}
-	limit := cmp.Or(s.MaxUploadBytes, maxDefaultUpload)
-	if u.Size > limit {
-		return nil, tooLarge(limit)
-	}
-	doc := sheaf.Document{
-		ID: cmp.Or(u.ID, u.Origin.ID(dataset.TenantID, "document", u.N)), TenantID: dataset.TenantID, DatasetID: dataset.ID,
-		Name: CleanName(u.Name), Metadata: u.Metadata, Lane: cmp.Or(u.Lane, sheaf.LaneNormal),
-		ParseConfig: u.Config.Merge(dataset.ParseConfig),
-	}
-	if doc.Metadata == nil {
-		doc.Metadata = map[string]string{}
-	}
+	doc := newDocument(dataset, u)
 	doc.BlobKey = sheaf.OriginalPrefix(doc.TenantID, doc.ID) + sheaf.NewID()
+	limit := s.uploadLimit()
 	body := &limitReader{r: u.Body, left: limit}
 	stored, err := s.Blobs.Put(ctx, doc.BlobKey, body, u.Size)
 	if body.over {
@@ -120,12 +107,43 @@ func (s *Service) Stage(ctx context.Context, dataset *sheaf.Dataset, u Upload) (
 	return staged, nil
 }
 
+func (s *Service) uploadLimit() int64 { return cmp.Or(s.MaxUploadBytes, maxDefaultUpload) }
+
+// check refuses what could not become a document whatever its bytes are.
+func (s *Service) check(u Upload) error {
+	if err := CheckConfig(u.Config, ""); err != nil {
+		return err
+	}
+	if u.ID != "" && !sheaf.ValidID(u.ID) {
+		return fmt.Errorf("%w: document id %q: an id is 32 lower-case hex characters", sheaf.ErrInvalid, u.ID)
+	}
+	if u.Lane != 0 && (u.Lane < sheaf.LaneInteractive || u.Lane > sheaf.LaneBackfill) {
+		return fmt.Errorf("%w: lane %d: lanes are 1 (interactive), 2 (normal) and 3 (backfill)", sheaf.ErrInvalid, u.Lane)
+	}
+	if limit := s.uploadLimit(); u.Size > limit {
+		return tooLarge(limit)
+	}
+	return nil
+}
+
+func newDocument(dataset *sheaf.Dataset, u Upload) sheaf.Document {
+	doc := sheaf.Document{
+		ID: cmp.Or(u.ID, u.Origin.ID(dataset.TenantID, "document", u.N)), TenantID: dataset.TenantID, DatasetID: dataset.ID,
+		Name: CleanName(u.Name), Metadata: u.Metadata, Lane: cmp.Or(u.Lane, sheaf.LaneNormal),
+		ParseConfig: u.Config.Merge(dataset.ParseConfig),
+	}
+	if doc.Metadata == nil {
+		doc.Metadata = map[string]string{}
+	}
+	return doc
+}
+
 // describe fills in what is known of the bytes once they are stored.
 func (s *Service) describe(ctx context.Context, st *Staged, u Upload, stored blob.Info) error {
 	d := &st.Document
 	d.Size, d.SHA256 = stored.Size, stored.SHA256
 	if d.Size == 0 {
-		return sheaf.Fail(sheaf.CategoryBadInput, "empty_file", "%s has no bytes; check that the upload was complete", d.Name)
+		return emptyFile(d.Name)
 	}
 	d.MediaType = d.ParseConfig.MediaType
 	if d.MediaType == "" {
@@ -174,7 +192,12 @@ type Submission struct {
 // in one transaction. A document whose id exists gets the new bytes as a new
 // generation; identical bytes under another id are marked as a duplicate.
 func (s *Service) Submit(ctx context.Context, dataset *sheaf.Dataset, staged []*Staged, from Origin) (*Submission, error) {
-	job := sheaf.Job{ID: from.ID(dataset.TenantID, "job", 0), TenantID: dataset.TenantID, DatasetID: dataset.ID, Kind: sheaf.JobIngest, Paused: dataset.Paused}
+	return s.submit(ctx, dataset, from.ID(dataset.TenantID, "job", 0), staged, from)
+}
+
+// submit is Submit under a job id that may have been tried before.
+func (s *Service) submit(ctx context.Context, dataset *sheaf.Dataset, jobID string, staged []*Staged, from Origin) (*Submission, error) {
+	job := sheaf.Job{ID: jobID, TenantID: dataset.TenantID, DatasetID: dataset.ID, Kind: sheaf.JobIngest, Paused: dataset.Paused}
 	job.Statistics.Scanned = len(staged)
 	docs := make([]sheaf.NewDocument, len(staged))
 	seen := map[string]string{}

@@ -365,13 +365,18 @@ func (s *Store) checkQuota(tx *gorm.DB, tenantID string, docs []sheaf.NewDocumen
 		{"queued tasks", int64(held.QueuedTasks), int64(more.QueuedTasks), int64(t.Quota.QueuedTasks)},
 	} {
 		if q.limit > 0 && q.more > 0 && q.current+q.more > q.limit {
-			f := sheaf.Fail(sheaf.CategoryCapacity, "usage_limit_exceeded",
-				"the tenant holds %d %s, this request adds %d and the limit is %d; delete some, wait, or ask for a higher limit",
-				q.current, q.what, q.more, q.limit)
-			return fmt.Errorf("%w: %w", sheaf.ErrLimit, &sheaf.LimitFailure{Failure: f, Current: q.current, Limit: q.limit})
+			return limitFailure(q.what, q.current, q.more, q.limit)
 		}
 	}
 	return nil
+}
+
+// limitFailure says that a quota is full.
+func limitFailure(what string, current, more, limit int64) error {
+	f := sheaf.Fail(sheaf.CategoryCapacity, "usage_limit_exceeded",
+		"the tenant holds %d %s, this request adds %d and the limit is %d; delete some, wait, or ask for a higher limit",
+		current, what, more, limit)
+	return fmt.Errorf("%w: %w", sheaf.ErrLimit, &sheaf.LimitFailure{Failure: f, Current: current, Limit: limit})
 }
 
 func holdings(tx *gorm.DB, tenantID string) (sheaf.Quota, error) {

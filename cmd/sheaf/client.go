@@ -86,6 +86,19 @@ func (c *client) do(ctx context.Context, method, path string, body io.Reader, co
 	if body != nil {
 		req.Header.Set("Content-Type", contentType)
 	}
+	return c.send(req)
+}
+
+// answerError is an answer that is not 2xx, in the server's words.
+type answerError struct {
+	status    int
+	code, msg string
+}
+
+func (e *answerError) Error() string { return e.msg }
+
+func (c *client) send(req *http.Request) (*http.Response, error) {
+	ctx := req.Context()
 	if c.key != "" {
 		req.Header.Set("Authorization", "Bearer "+c.key)
 	}
@@ -106,14 +119,16 @@ func (c *client) do(ctx context.Context, method, path string, body io.Reader, co
 		for _, e := range p.Errors {
 			msg += fmt.Sprintf("; %s %s", e.Location, e.Message)
 		}
-		return nil, fmt.Errorf("%s (%s)", msg, p.Code)
+		return nil, &answerError{resp.StatusCode, p.Code, fmt.Sprintf("%s (%s)", msg, p.Code)}
 	}
-	return nil, fmt.Errorf("%s %s: %s", method, path, resp.Status)
+	return nil, &answerError{status: resp.StatusCode, msg: fmt.Sprintf("%s %s: %s", req.Method, req.URL.Path, resp.Status)}
 }
 
 // source is a file to upload.
 type source struct {
 	name string
+	path string // "" for what is no file
+	size int64  // of a file
 	open func() (io.ReadCloser, error)
 }
 
@@ -297,7 +312,11 @@ func collect(paths []string) ([]source, error) {
 				return nil
 			}
 			if d.Type().IsRegular() || path == p && !d.IsDir() {
-				out = append(out, source{name: cmp.Or(d.Name(), path), open: func() (io.ReadCloser, error) { return os.Open(path) }})
+				info, err := os.Stat(path)
+				if err != nil {
+					return err
+				}
+				out = append(out, source{name: cmp.Or(d.Name(), path), path: path, size: info.Size(), open: func() (io.ReadCloser, error) { return os.Open(path) }})
 			}
 			return nil
 		})

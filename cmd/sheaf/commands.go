@@ -68,7 +68,11 @@ func (g *global) ingestCommand() *cobra.Command {
 			}
 			failed := 0
 			for batch := range slices.Chunk(files, submitBatch) {
-				answer, err := c.submitAnswer(ctx, g.dataset, batch, fields, query)
+				send := func() (*api.SubmitAnswer, error) { return c.submitAnswer(ctx, g.dataset, batch, fields, query) }
+				if !dryRun && slices.ContainsFunc(batch, resumable) {
+					send = func() (*api.SubmitAnswer, error) { return c.submitPieces(ctx, g.dataset, batch, fields) }
+				}
+				answer, err := send()
 				if err != nil {
 					return err
 				}

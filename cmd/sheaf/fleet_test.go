@@ -314,6 +314,25 @@ func TestFleet(t *testing.T) {
 	f.rows("done under an epoch that is not its last claim's", "SELECT t.id, t.done_epoch, MAX(e.epoch) m FROM tasks t JOIN events e ON e.task_id=t.id AND e.kind='claimed' WHERE t.state='done' AND t.attempts>0 GROUP BY t.id, t.done_epoch HAVING m <> t.done_epoch")
 	f.rows("a generation was finalized twice", "SELECT doc_id, gen, COUNT(*) n FROM tasks WHERE kind='finalize' AND state='done' GROUP BY doc_id, gen HAVING n > 1")
 
+	// An upload that one API process began goes on at the other.
+	file := largeTrial(6, 12<<20)
+	path := alpha.begin(len(file), "filename", "two ways.trial", "parser_config", trialSettings)
+	for i, part := range [][2]int{{0, 3 << 20}, {3 << 20, 10 << 20}, {10 << 20, len(file)}} {
+		by := []*service{alpha, other}[i%2]
+		if n := by.offset(path); n != part[0] {
+			t.Fatalf("the other API process has stored %d bytes, this one says %d", part[0], n)
+		}
+		resp, b := by.patch(path, part[0], file[part[0]:part[1]])
+		if resp.StatusCode != http.StatusNoContent {
+			t.Fatalf("bytes %v: %s %s", part, resp.Status, b)
+		}
+		if job := resp.Header.Get("Sheaf-Job"); i == 2 {
+			if ended := other.ended(job); ended.State != sheaf.DocSucceeded || !bytes.Equal(other.original(resp.Header.Get("Sheaf-Document")), file) {
+				t.Errorf("what came in three pieces through two processes ended %s or is not the file", ended.State)
+			}
+		}
+	}
+
 	// Deleting leaves nothing in any store.
 	var receipt sheaf.DeleteReceipt
 	if err := beta.call(t.Context(), http.MethodDelete, "/v1/datasets/default/documents/"+betaDocs[0].ID, nil, &receipt); err != nil {

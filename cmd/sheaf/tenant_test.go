@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"database/sql"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -128,7 +129,7 @@ func (s *service) everythingOf(tenant string) string {
 	}
 	defer db.Close()
 	var out strings.Builder
-	for _, table := range []string{"tenants", "api_keys", "datasets", "jobs", "documents", "generations", "tasks", "events", "garbage", "idempotency"} {
+	for _, table := range []string{"tenants", "api_keys", "datasets", "jobs", "documents", "generations", "tasks", "events", "garbage", "idempotency", "uploads"} {
 		key := "tenant_id"
 		if table == "tenants" {
 			key = "id"
@@ -157,7 +158,7 @@ func (s *service) everythingOf(tenant string) string {
 		}
 		_ = rows.Close()
 	}
-	for _, prefix := range []string{"originals/" + tenant + "/", "artifacts/" + tenant + "/"} {
+	for _, prefix := range []string{"originals/" + tenant + "/", "artifacts/" + tenant + "/", "uploads/" + tenant + "/"} {
 		if err := s.app.blobs.List(s.t.Context(), prefix, func(i blob.Info) bool {
 			fmt.Fprintf(&out, "blob %s %d\n", i.Key, i.Size)
 			return true
@@ -214,6 +215,11 @@ func (s *service) ask(method, path, contentType string, body []byte) (*http.Resp
 	if s.key != "" {
 		req.Header.Set("Authorization", "Bearer "+s.key)
 	}
+	if strings.Contains(path, "/uploads") { // what the protocol asks for
+		for k, v := range map[string]string{"Tus-Resumable": "1.0.0", "Upload-Length": "5", "Upload-Offset": "0", "X-HTTP-Method-Override": "PATCH"} {
+			req.Header.Set(k, v)
+		}
+	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		s.t.Fatal(err)
@@ -238,6 +244,9 @@ func (d openapi) body(r route, values map[string]any) (contentType string, body 
 	if _, upload := r.op.RequestBody.Content["application/octet-stream"]; upload {
 		return "application/octet-stream", []byte("a line of the intruder's\n")
 	}
+	if _, piece := r.op.RequestBody.Content["application/offset+octet-stream"]; piece {
+		return "application/offset+octet-stream", []byte("theft")
+	}
 	media, ok := r.op.RequestBody.Content["application/json"]
 	if !ok {
 		return "", nil
@@ -258,7 +267,7 @@ func fill(path string, pairs ...string) string {
 // has something to show.
 type victim struct {
 	*service
-	dataset, document, job, task, rangeID, chunk string
+	dataset, document, job, task, rangeID, chunk, upload string
 }
 
 const victimsWord = "quetzalcoatlus"
@@ -287,12 +296,17 @@ func newVictim(s *service) victim {
 	var chunks api.List[sheaf.Chunk]
 	v.get("/v1/datasets/vault/documents/"+v.document+"/chunks", &chunks)
 	v.chunk = chunks.Items[0].ID
+	resp, body := v.request("POST", "/v1/datasets/vault/uploads", "", "Authorization", "Bearer "+v.key, "Tus-Resumable", "1.0.0", "Upload-Length", "5", "Upload-Metadata", "filename "+base64.StdEncoding.EncodeToString([]byte("ledger-of-alpha.txt"))+",hold")
+	v.upload = decodeAs[api.UploadStatus](s.t, body).ID
+	if resp.StatusCode != http.StatusCreated {
+		s.t.Fatalf("the victim's upload: %s %s", resp.Status, body)
+	}
 	return v
 }
 
 // names are everything of the victim that no one else may read.
 func (v victim) names() []string {
-	return []string{v.dataset, v.document, v.job, v.task, v.rangeID, v.chunk, victimsWord, "ledger-of-alpha", "vault"}
+	return []string{v.dataset, v.document, v.job, v.task, v.rangeID, v.chunk, v.upload, victimsWord, "ledger-of-alpha", "vault"}
 }
 
 func TestAnotherTenantSeesAndChangesNothingOnAnyRoute(t *testing.T) {
@@ -303,7 +317,7 @@ func TestAnotherTenantSeesAndChangesNothingOnAnyRoute(t *testing.T) {
 	intruder.post("/v1/datasets", map[string]any{"name": "own"}, &own)
 	doc, routes := s.routes()
 	values := map[string]any{
-		"query": victimsWord, "datasets": []string{}, "document_ids": []string{v.document}, "ids": []string{v.task},
+		"query": victimsWord, "datasets": []string{}, "document_ids": []string{v.document}, "ids": []string{v.task, v.upload},
 		"document_id": v.document, "job_id": v.job, "job": v.job, "url": "https://example.invalid/a.pdf", "name": "theft", "limit": 10, "fresh": true,
 	}
 	// The victim's job is over, but what folds its progress may still be at work.
@@ -314,7 +328,7 @@ func TestAnotherTenantSeesAndChangesNothingOnAnyRoute(t *testing.T) {
 		return last == before
 	})
 	path := func(p, dataset string) string {
-		return fill(p, "ds", dataset, "doc", v.document, "job", v.job, "task", v.task, "range", v.rangeID, "n", "1")
+		return fill(p, "ds", dataset, "doc", v.document, "job", v.job, "task", v.task, "range", v.rangeID, "upload", v.upload, "n", "1")
 	}
 	walked := 0
 	for _, r := range routes {
@@ -337,7 +351,7 @@ func TestAnotherTenantSeesAndChangesNothingOnAnyRoute(t *testing.T) {
 			walked++
 			// An address that names something of the victim's must not exist. With
 			// the intruder's own dataset only the names inside can be the victim's.
-			names := !strings.HasPrefix(p, "/v1/datasets/"+own.ID) && strings.Contains(r.path, "{") || strings.Contains(r.path, "{doc}")
+			names := !strings.HasPrefix(p, "/v1/datasets/"+own.ID) && strings.Contains(r.path, "{") || strings.Contains(r.path, "{doc}") || strings.Contains(r.path, "{upload}")
 			switch {
 			case strings.Contains(r.path, "/documents/{doc}") && r.method == http.MethodPut && dataset == own.ID:
 				// An id of the caller's choice, taken by another tenant.
@@ -438,14 +452,14 @@ func TestScopesHoldOnEveryRoute(t *testing.T) {
 	doc, routes := s.routes()
 	before := s.everythingOf("alpha")
 	for _, r := range routes {
-		p := fill(r.path, "ds", "none", "doc", "none", "job", "none", "task", "none", "range", "none", "n", "1")
+		p := fill(r.path, "ds", "none", "doc", "none", "job", "none", "task", "none", "range", "none", "upload", "none", "n", "1")
 		contentType, body := doc.body(r, map[string]any{"name": "new"})
 		for who, c := range map[string]*service{"no key": stranger, "an unknown key": unknown, "a revoked key": revoked} {
 			if resp, _ := c.ask(r.method, p, contentType, body); resp.StatusCode != http.StatusUnauthorized || resp.Header.Get("WWW-Authenticate") == "" {
 				t.Errorf("%s %s answers %d to %s, want 401", r.method, p, resp.StatusCode, who)
 			}
 		}
-		reads := r.method == http.MethodGet || r.method == "STREAM" || strings.HasSuffix(r.path, "/search")
+		reads := r.method == http.MethodGet || r.method == http.MethodHead || r.method == http.MethodOptions || r.method == "STREAM" || strings.HasSuffix(r.path, "/search")
 		if resp, _ := reader.ask(r.method, p, contentType, body); (resp.StatusCode == http.StatusForbidden) == reads {
 			t.Errorf("%s %s answers %d to a key that may only read", r.method, p, resp.StatusCode)
 		}

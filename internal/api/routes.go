@@ -30,6 +30,10 @@ type (
 		DatasetPath
 		Document string `path:"doc" doc:"id of the document" maxLength:"64"`
 	}
+	UploadPath struct {
+		DatasetPath
+		Upload string `path:"upload" doc:"id of the upload" maxLength:"64"`
+	}
 	JobPath struct {
 		Job string `path:"job" doc:"id of the job" maxLength:"64"`
 	}
@@ -130,6 +134,7 @@ func (s *Server) routes() {
 	s.searchRoutes()
 	s.queueRoutes()
 	s.uploadRoutes()
+	s.partialRoutes()
 	s.statsRoutes()
 	s.operationRoutes()
 }

@@ -402,7 +402,7 @@ func neededScope(r *http.Request) string {
 	if strings.HasPrefix(r.URL.Path, "/v1/doctor") {
 		return "admin" // it looks at, and repairs, what belongs to all tenants
 	}
-	if r.Method == http.MethodGet || r.Method == http.MethodHead || strings.HasSuffix(r.URL.Path, "/search") {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions || strings.HasSuffix(r.URL.Path, "/search") {
 		return "read"
 	}
 	return "write"

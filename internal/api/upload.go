@@ -40,8 +40,9 @@ type SubmitAnswer struct {
 
 // Rejected is a file that was not taken.
 type Rejected struct {
-	Name    string        `json:"name"`
-	Failure sheaf.Failure `json:"failure"`
+	Name     string        `json:"name"`
+	UploadID string        `json:"upload_id,omitempty" doc:"of an upload in pieces"`
+	Failure  sheaf.Failure `json:"failure"`
 }
 
 // uploadRoutes are served by hand, since a body of any size must stream; they
@@ -85,14 +86,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request, id string) {
 	answer := SubmitAnswer{Documents: []sheaf.Document{}, Rejected: rejected}
 	if r.URL.Query().Get("dry_run") == "true" {
 		defer s.cfg.Ingest.Discard(ctx, staged...)
-		for _, st := range staged {
-			plan, err := s.cfg.Ingest.DryRun(ctx, &st.Document)
-			if err != nil {
-				plan = &ingest.PlanPreview{Name: st.Document.Name, MediaType: st.Document.MediaType, Failure: sheaf.AsFailure(err, "plan")}
-			}
-			plan.DocumentID = "" // it exists for this answer only
-			answer.Plans = append(answer.Plans, *plan)
-		}
+		answer.Plans = s.plans(ctx, staged)
 		writeJSON(w, http.StatusOK, answer)
 		return
 	}
@@ -106,21 +100,44 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request, id string) {
 		return
 	}
 	answer.Job, answer.Documents = done.Job, publicAll(done.Documents)
-	if wait := r.URL.Query().Get("wait"); wait != "" {
-		if job, err := s.waitForJob(ctx, done.Job.ID, wait); err == nil {
-			answer.Job = job
-			for i := range answer.Documents {
-				if d, err := s.cfg.Catalog.Document(ctx, ds.TenantID, answer.Documents[i].ID); err == nil {
-					answer.Documents[i] = *public(d)
-				}
-			}
-		}
-	}
+	s.waitForAnswer(ctx, &answer, r.URL.Query().Get("wait"))
 	if s.cfg.Trace != nil {
 		s.cfg.Trace.Annotate(ctx, slog.String("job", done.Job.ID))
 	}
 	w.Header().Set("Location", "/v1/jobs/"+done.Job.ID)
 	writeJSON(w, http.StatusAccepted, answer)
+}
+
+// plans previews staged files, which exist for this answer only.
+func (s *Server) plans(ctx context.Context, staged []*ingest.Staged) []ingest.PlanPreview {
+	var plans []ingest.PlanPreview
+	for _, st := range staged {
+		plan, err := s.cfg.Ingest.DryRun(ctx, &st.Document)
+		if err != nil {
+			plan = &ingest.PlanPreview{Name: st.Document.Name, MediaType: st.Document.MediaType, Failure: sheaf.AsFailure(err, "plan")}
+		}
+		plan.DocumentID = ""
+		plans = append(plans, *plan)
+	}
+	return plans
+}
+
+// waitForAnswer brings an answer up to date when its job has ended, or after
+// wait, unless that is "".
+func (s *Server) waitForAnswer(ctx context.Context, answer *SubmitAnswer, wait string) {
+	if wait == "" {
+		return
+	}
+	job, err := s.waitForJob(ctx, answer.Job.ID, wait)
+	if err != nil {
+		return // what was submitted is answered as it was
+	}
+	answer.Job = job
+	for i := range answer.Documents {
+		if d, err := s.cfg.Catalog.Document(ctx, tenantOf(ctx), answer.Documents[i].ID); err == nil {
+			answer.Documents[i] = *public(d)
+		}
+	}
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {

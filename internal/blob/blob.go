@@ -21,6 +21,11 @@ type Store interface {
 	// size is what the caller expects, -1 when unknown; another size than
 	// expected is sheaf.ErrInvalid. An error of r itself comes back wrapped.
 	Put(ctx context.Context, key string, r io.Reader, size int64) (Info, error)
+	// Compose makes key of one or more objects, one behind the other, without
+	// bringing their bytes here where the store can do it; they stay. All but
+	// the last have at least MinPartBytes, else it is sheaf.ErrInvalid, and
+	// there are at most 10,000. What was under key is replaced.
+	Compose(ctx context.Context, key string, parts []string) error
 	// Open reads length bytes from offset; length -1 means to the end. Reading
 	// stops at the end of the object without an error; an offset behind it is
 	// sheaf.ErrInvalid. The reader sees one version of the object, also when it
@@ -38,6 +43,12 @@ type Store interface {
 	// Ping checks that the store can be reached and written to.
 	Ping(ctx context.Context) error
 }
+
+// MinPartBytes is S3's smallest part.
+const MinPartBytes = 5 << 20
+
+// MaxParts is how many objects one can be composed of, S3's limit.
+const MaxParts = 10_000
 
 // Info describes an object. SHA256 is set by Put; Stat and List may leave it empty.
 type Info struct {

@@ -63,3 +63,26 @@ func CheckSpan(offset, length int64) error {
 	}
 	return nil
 }
+
+// CheckParts returns an error that wraps sheaf.ErrInvalid unless key and parts
+// are as Store.Compose takes them.
+func CheckParts(key string, parts []string) error {
+	if len(parts) == 0 || len(parts) > MaxParts {
+		return fmt.Errorf("%w: %s cannot be composed of %d objects", sheaf.ErrInvalid, key, len(parts))
+	}
+	for _, k := range append([]string{key}, parts...) {
+		if err := CheckKey(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CheckPart returns an error that wraps sheaf.ErrInvalid unless the i-th of n
+// parts may have size bytes.
+func CheckPart(key string, i, n int, size int64) error {
+	if i < n-1 && size < MinPartBytes {
+		return fmt.Errorf("%w: %s has %d bytes, and only the last part may have fewer than %d", sheaf.ErrInvalid, key, size, MinPartBytes)
+	}
+	return nil
+}

@@ -50,6 +50,7 @@ type Server struct {
 	Listen         string   `toml:"listen" doc:"address of the API and the page; only a loopback address works without API keys"`
 	Auth           bool     `toml:"auth" doc:"ask for API keys; needed to listen on anything but loopback"`
 	MaxUploadBytes int64    `toml:"max_upload_bytes" doc:"largest file taken"`
+	UploadLife     Duration `toml:"upload_life" doc:"an upload that is not complete, or was not submitted, is removed this long after its last byte"`
 	DebugListen    string   `toml:"debug_listen" doc:"private address for /healthz, /readyz, /metrics and pprof, of every role; empty for none"`
 	AllowURLs      []string `toml:"allow_urls" doc:"hosts that documents may be fetched from by URL; empty for none"`
 }
@@ -274,7 +275,7 @@ func Default() Config {
 	return Config{
 		DataDir: defaultDataDir(),
 		Log:     Log{Level: "info", Format: "text"},
-		Server:  Server{Listen: "127.0.0.1:8080", MaxUploadBytes: 5 << 30},
+		Server:  Server{Listen: "127.0.0.1:8080", MaxUploadBytes: 5 << 30, UploadLife: Duration(24 * time.Hour)},
 		Store:   Store{Driver: "sqlite", MaxConns: 16},
 		Queue:   Queue{Driver: "sql", Window: 64},
 		Blob:    Blob{Driver: "file", Bucket: "sheaf", CreateBucket: true, CacheBytes: 20 << 30},
@@ -537,6 +538,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Keeper.Grace < c.Executor.Lease {
 		errs = append(errs, fmt.Errorf("keeper.grace (%s) must be at least executor.lease (%s), or what a slow executor still writes is never removed", time.Duration(c.Keeper.Grace), time.Duration(c.Executor.Lease)))
+	}
+	if c.Server.UploadLife < Duration(time.Minute) {
+		errs = append(errs, fmt.Errorf("server.upload_life is %s; uploads need a minute at least to go on after a break", time.Duration(c.Server.UploadLife)))
 	}
 	host, _, err := net.SplitHostPort(c.Server.Listen)
 	if err != nil {

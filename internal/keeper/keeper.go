@@ -410,6 +410,9 @@ func (k *Keeper) slow(ctx context.Context) (int, error) {
 // collect removes from the index and the blob store what no generation lists.
 // An entry is forgotten only after everything it names is gone.
 func (k *Keeper) collect(ctx context.Context) (int, error) {
+	if _, err := k.cfg.Store.ExpireUploads(ctx, batch); err != nil { // what they leave is garbage
+		return 0, err
+	}
 	entries, err := k.cfg.Store.Garbage(ctx, batch)
 	if err != nil || len(entries) == 0 {
 		return 0, err

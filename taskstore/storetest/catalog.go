@@ -41,6 +41,7 @@ func RunCatalog(t *testing.T, open func(testing.TB) *taskstore.Store) {
 		{"PauseReachesTasksThatAreSpawned", testPause},
 		{"Remaining", testRemaining},
 		{"Idempotency", testIdempotency},
+		{"UploadsInPieces", testUploads},
 		{"ListsPageThroughConcurrentInserts", testPages},
 		{"FiltersAndHostileNames", testFilters},
 		{"EventsAndTaskHistory", testEvents},

@@ -342,6 +342,37 @@ func Run(t *testing.T, s blob.Store) {
 		}
 	})
 
+	t.Run("ComposeJoinsAndLeavesTheParts", func(t *testing.T) {
+		a, b, c := Bytes(1, blob.MinPartBytes), Bytes(2, blob.MinPartBytes+7), Bytes(3, 11)
+		put(t, s, "compose/parts/1", a)
+		put(t, s, "compose/parts/2", b)
+		put(t, s, "compose/parts/3", c)
+		put(t, s, "compose/whole", []byte("what was there before"))
+		must(t, s.Compose(t.Context(), "compose/whole", []string{"compose/parts/1", "compose/parts/2", "compose/parts/3"}))
+		if got := read(t, s, "compose/whole", 0, -1); !bytes.Equal(got, slices.Concat(a, b, c)) {
+			t.Errorf("%d bytes instead of the three parts", len(got))
+		}
+		must(t, s.Compose(t.Context(), "compose/one", []string{"compose/parts/3"}))
+		must(t, s.Delete(t.Context(), "compose/parts/3"))
+		if got := read(t, s, "compose/one", 0, -1); !bytes.Equal(got, c) {
+			t.Error("an object of one part is not that part, or went with it")
+		}
+		for what, bad := range map[string][]string{"small part": {"compose/one", "compose/parts/1"}, "no part": nil, "bad key": {"../x"}} {
+			if err := s.Compose(t.Context(), "compose/bad", bad); !errors.Is(err, sheaf.ErrInvalid) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if err := s.Compose(t.Context(), "compose/bad", []string{"compose/parts/1", "compose/parts/3"}); !errors.Is(err, sheaf.ErrNotFound) {
+			t.Errorf("absent part: %v", err)
+		}
+		if _, err := s.Stat(t.Context(), "compose/bad"); !errors.Is(err, sheaf.ErrNotFound) {
+			t.Errorf("a failed Compose left something: %v", err)
+		}
+		if _, err := s.DeletePrefix(t.Context(), "compose/"); err != nil {
+			t.Fatal(err)
+		}
+	})
+
 	t.Run("Ping", func(t *testing.T) { must(t, s.Ping(t.Context())) })
 }
 

@@ -130,6 +130,56 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader, size int64) (b
 	return blob.Info{Key: key, Size: n, SHA256: hex.EncodeToString(hash.Sum(nil)), Modified: info.ModTime()}, nil
 }
 
+// Compose copies the parts behind each other, which file systems that can do
+// without moving bytes.
+func (s *Store) Compose(ctx context.Context, key string, parts []string) error {
+	if err := blob.CheckParts(key, parts); err != nil {
+		return err
+	}
+	f, err := s.createTemp()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		f.Close()
+		os.Remove(f.Name()) // absent after the rename
+	}()
+	for i, part := range parts {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := s.appendPart(f, part, i, len(parts)); err != nil {
+			return err
+		}
+	}
+	if err := f.Sync(); err != nil {
+		return s.writeError("write "+key, err)
+	}
+	return s.publish(f.Name(), key)
+}
+
+func (s *Store) appendPart(to *os.File, key string, i, n int) error {
+	from, err := os.Open(s.path(key))
+	if err != nil {
+		return s.readError("open "+key, err)
+	}
+	defer from.Close()
+	info, err := from.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return s.readError("open "+key, err)
+	}
+	if err := blob.CheckPart(key, i, n, info.Size()); err != nil {
+		return err
+	}
+	if _, err := io.Copy(to, from); err != nil { // copy_file_range on Linux
+		return s.writeError("copy "+key, err)
+	}
+	return nil
+}
+
 // createTemp makes a temporary file that sweeps of other processes respect.
 func (s *Store) createTemp() (*os.File, error) {
 	f, err := os.CreateTemp(s.tmp, "put-*")

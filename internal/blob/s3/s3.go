@@ -22,6 +22,7 @@ import (
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
+	"golang.org/x/sync/errgroup"
 
 	"sheaf"
 	"sheaf/internal/blob"
@@ -291,10 +292,8 @@ func (s *Store) put(ctx context.Context, key string, d *digester, size int64, bu
 	}
 	done := false
 	defer func() {
-		if !done { // also when ctx has ended, else the parts would be kept and paid for
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
-			defer cancel()
-			_ = s.client.AbortMultipartUpload(ctx, bucket, object, upload)
+		if !done {
+			s.abort(ctx, object, upload)
 		}
 	}()
 	var parts []minio.CompletePart
@@ -346,6 +345,70 @@ func (s *Store) put(ctx context.Context, key string, d *digester, size int64, bu
 	_, err = s.client.CompleteMultipartUpload(ctx, bucket, object, upload, parts, minio.PutObjectOptions{})
 	done = err == nil
 	return err
+}
+
+// copiesAtOnce is how many parts of one composed object the store copies at
+// the same time.
+const copiesAtOnce = 4
+
+// Compose lets the store copy the parts into a multipart upload.
+func (s *Store) Compose(ctx context.Context, key string, parts []string) error {
+	if err := blob.CheckParts(key, parts); err != nil {
+		return err
+	}
+	if err := s.compose(ctx, key, parts); err != nil {
+		return s.explain(ctx, "compose "+key, err)
+	}
+	return nil
+}
+
+func (s *Store) compose(ctx context.Context, key string, parts []string) error {
+	bucket, object := s.config.Bucket, s.config.Prefix+key
+	if len(parts) == 1 {
+		// The store refuses to copy more than 5 GB at once; no part has as many.
+		_, err := s.client.CopyObject(ctx, bucket, s.config.Prefix+parts[0], bucket, object, nil, minio.CopySrcOptions{}, minio.PutObjectOptions{})
+		return err
+	}
+	upload, err := s.client.NewMultipartUpload(ctx, bucket, object, minio.PutObjectOptions{})
+	if err != nil {
+		return err
+	}
+	done := false
+	defer func() {
+		if !done {
+			s.abort(ctx, object, upload)
+		}
+	}()
+	copied := make([]minio.CompletePart, len(parts))
+	group, gctx := errgroup.WithContext(ctx)
+	group.SetLimit(copiesAtOnce)
+	for i, part := range parts {
+		group.Go(func() error {
+			info, err := s.client.StatObject(gctx, bucket, s.config.Prefix+part, minio.StatObjectOptions{})
+			if err != nil {
+				return err
+			}
+			if err := blob.CheckPart(part, i, len(parts), info.Size); err != nil {
+				return err
+			}
+			copied[i], err = s.client.CopyObjectPart(gctx, bucket, s.config.Prefix+part, bucket, object, upload, i+1, 0, -1, nil)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	_, err = s.client.CompleteMultipartUpload(ctx, bucket, object, upload, copied, minio.PutObjectOptions{})
+	done = err == nil
+	return err
+}
+
+// abort ends an upload, also when ctx has ended, else the parts would be kept
+// and paid for.
+func (s *Store) abort(ctx context.Context, object, upload string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	_ = s.client.AbortMultipartUpload(ctx, s.config.Bucket, object, upload)
 }
 
 // partSize is partBytes, or what makes maxParts parts suffice for size.

@@ -1,20 +1,21 @@
 // @ts-check
 /**
- * Uploads: files and folders dropped anywhere, sent in batches that are safe to
- * repeat. A batch carries an Idempotency-Key, so one whose answer was lost is
- * not taken twice; after a break it is sent again by itself, then by hand.
+ * Uploads: files and folders dropped anywhere. Each file goes on where it
+ * stopped when the line breaks; a batch of files that have arrived becomes one
+ * job, by a request that is safe to repeat.
  */
-import { auth, datasetPath, onUnauthorized } from "./api.js";
+import { datasetPath, send } from "./api.js";
 import { announce, button, byId, el, icon, name } from "./dom.js";
 import { bytes, percent, plural } from "./format.js";
+import { forget, release, sendFile, uploadId } from "./resume.js";
 
-/** @typedef {{file: File, state: "waiting"|"sending"|"sent"|"refused"|"failed", loaded: number, note: string, doc?: string, row?: HTMLElement}} Item */
+/** @typedef {{file: File, state: "waiting"|"sending"|"stored"|"sent"|"refused"|"failed", loaded: number, note: string, doc?: string, from: {file: File, dataset: string, url?: string, offset?: number}}} Item */
 
-const batchBytes = 32 << 20, batchFiles = 25, atOnce = 2, attempts = 4;
+const batchBytes = 32 << 20, batchFiles = 25, atOnce = 2, attempts = 6;
 
 /** @type {Item[]} */
 let items = [];
-/** @type {{items: Item[], dataset: string, key: string}[]} */
+/** @type {{items: Item[], dataset: string}[]} */
 let waiting = [];
 let sending = 0;
 
@@ -25,11 +26,11 @@ export const onUploaded = new Set();
 export function upload(files, dataset) {
   if (!files.length) return;
   if (!sending && !waiting.length) items = items.filter((i) => i.state === "failed");
-  const added = files.map((file) => /** @type {Item} */ ({ file, state: "waiting", loaded: 0, note: "" }));
+  const added = files.map((file) => /** @type {Item} */ ({ file, state: "waiting", loaded: 0, note: "", from: { file, dataset } }));
   items.push(...added);
   let batch = /** @type {Item[]} */ ([]), size = 0;
   const flush = () => {
-    if (batch.length) waiting.push({ items: batch, dataset, key: crypto.randomUUID() });
+    if (batch.length) waiting.push({ items: batch, dataset });
     batch = [];
     size = 0;
   };
@@ -58,85 +59,82 @@ function next() {
 
 /** @param {typeof waiting[0]} batch */
 async function sendBatch(batch) {
+  for (const i of batch.items) await sendItem(i);
+  const stored = batch.items.filter((i) => i.state === "stored");
+  if (!stored.length) return;
+  try {
+    settle(batch, stored, await submit(batch, stored));
+    for (const f of onUploaded) f();
+  } catch (e) {
+    const note = /** @type {Error} */ (e).message;
+    for (const i of stored) {
+      release(i.from);
+      Object.assign(i, { state: "failed", note });
+    }
+    announce(`An upload failed: ${note}`);
+  }
+}
+
+/** @param {Item} i */
+async function sendItem(i) {
+  Object.assign(i, { state: "sending", note: "" });
+  try {
+    await sendFile(i.from, {
+      progress: (loaded) => {
+        if (loaded > i.loaded && i.note.includes("try")) i.note = "";
+        i.loaded = Math.min(loaded, i.file.size);
+        schedule();
+      },
+      waits: (why, seconds) => {
+        i.note = `${why} Next try in ${seconds} s.`;
+        schedule();
+      },
+      resumed: (at) => {
+        i.note = `Goes on at ${bytes(at)}.`;
+        schedule();
+      },
+    });
+    Object.assign(i, { state: "stored", loaded: i.file.size });
+  } catch (e) {
+    const err = /** @type {import("./api.js").ApiError} */ (e);
+    release(i.from);
+    const refused = [400, 413, 415, 422].includes(err.status);
+    Object.assign(i, { state: refused ? "refused" : "failed", note: err.message });
+    announce(`${i.file.name}: ${err.message}`);
+  }
+  schedule();
+}
+
+/** Makes documents of what is stored. The server remembers: asked again it answers the same. @param {typeof waiting[0]} batch @param {Item[]} stored @returns {Promise<any>} */
+async function submit(batch, stored) {
   for (let attempt = 1; ; attempt++) {
-    for (const i of batch.items) Object.assign(i, { state: "sending", loaded: 0, note: "" });
     try {
-      settle(batch, await post(batch));
-      for (const f of onUploaded) f();
-      return;
+      return await send(`${datasetPath(batch.dataset)}/uploads:submit`, { ids: stored.map((i) => uploadId(i.from)) });
     } catch (e) {
-      const err = /** @type {{message: string, again: boolean, after: number}} */ (e);
-      if (!err.again || attempt === attempts) {
-        for (const i of batch.items) Object.assign(i, { state: "failed", note: err.message });
-        announce(`An upload failed: ${err.message}`);
-        return;
-      }
-      const wait = err.after || 2 ** (attempt - 1);
-      for (const i of batch.items) Object.assign(i, { state: "waiting", loaded: 0, note: `${err.message} Next try in ${wait} s.` });
+      const err = /** @type {import("./api.js").ApiError} */ (e);
+      if (attempt === attempts || err.status && err.status < 500 && err.status !== 429) throw e;
+      const wait = err.retryAfter || 2 ** (attempt - 1);
+      for (const i of stored) i.note = `${err.message} Next try in ${wait} s.`;
       render();
       await new Promise((r) => setTimeout(r, wait * 1000));
     }
   }
 }
 
-/** @param {typeof waiting[0]} batch @returns {Promise<any>} */
-function post(batch) {
-  return new Promise((ok, fail) => {
-    const form = new FormData();
-    for (const i of batch.items) form.append("file", i.file, i.file.name);
-    const x = new XMLHttpRequest();
-    x.open("POST", `${datasetPath(batch.dataset)}/documents`);
-    x.setRequestHeader("Idempotency-Key", batch.key);
-    for (const [k, v] of Object.entries(auth())) x.setRequestHeader(k, v);
-    x.upload.onprogress = (e) => {
-      // The files travel one behind the other: what was sent fills them in order.
-      let left = e.loaded;
-      for (const i of batch.items) {
-        i.loaded = Math.min(left, i.file.size);
-        left -= i.loaded;
-      }
-      schedule();
-    };
-    x.onerror = () => fail({ message: "The connection broke.", again: true, after: 0 });
-    x.onload = () => {
-      let body;
-      try {
-        body = JSON.parse(x.responseText);
-      } catch {
-        body = null;
-      }
-      if (x.status === 401) onUnauthorized.ask();
-      if (x.status >= 200 && x.status < 300) ok(body);
-      else if (x.status === 422 && body?.code !== "idempotency_key_reused" || x.status === 400 || x.status === 413 || x.status === 415) settleRefused(batch, body, ok);
-      else fail({ message: body?.detail || `The server answered ${x.status}.`, again: x.status === 429 || x.status === 409 || x.status >= 500, after: Number(x.getResponseHeader("Retry-After")) || 0 });
-    };
-    x.send(form);
-  });
-}
-
-/** When not one file of a batch was taken the answer is a problem. @param {typeof waiting[0]} batch @param {any} body @param {(v: any) => void} ok */
-function settleRefused(batch, body, ok) {
-  ok({ documents: [], rejected: batch.items.map((i) => ({ name: i.file.name, failure: { message: body?.detail || "The server refused the file." } })) });
-}
-
-/** @param {typeof waiting[0]} batch @param {any} answer */
-function settle(batch, answer) {
-  const docs = [...answer.documents];
-  // Answers keep the order of the files; those refused are missing from it.
-  let refused = [...(answer.rejected || [])];
-  for (const i of batch.items) {
-    i.loaded = i.file.size;
-    const no = docs.length + refused.length >= 1 && refused.length && (refused[0].name === i.file.name || !docs.length);
+/** @param {typeof waiting[0]} batch @param {Item[]} stored @param {any} answer */
+function settle(batch, stored, answer) {
+  const docs = [...answer.documents]; // in the order of the files; those refused are missing
+  for (const i of stored) {
+    void forget(i.from);
+    const no = (answer.rejected || []).find((/** @type {any} */ r) => r.upload_id === uploadId(i.from));
     if (no) {
-      Object.assign(i, { state: "refused", note: refused[0].failure.message });
-      refused = refused.slice(1);
+      Object.assign(i, { state: "refused", note: no.failure.message });
       continue;
     }
     const d = docs.shift();
     Object.assign(i, { state: "sent", doc: d && `/datasets/${encodeURIComponent(batch.dataset)}/documents/${d.id}`, note: d?.duplicate_of ? "The same bytes are here already; nothing is parsed twice." : "" });
   }
-  const n = batch.items.filter((i) => i.state === "sent").length;
-  announce(`${plural(n, "file")} uploaded`);
+  announce(`${plural(stored.filter((i) => i.state === "sent").length, "file")} uploaded`);
 }
 
 let due = false;
@@ -149,8 +147,8 @@ function schedule() {
   });
 }
 
-const words = { waiting: "Waiting", sending: "Sending", sent: "Uploaded", refused: "Refused", failed: "Failed" };
-const shapes = { waiting: "clock", sending: "up", sent: "check", refused: "cross", failed: "cross" };
+const words = { waiting: "Waiting", sending: "Sending", stored: "Stored", sent: "Uploaded", refused: "Refused", failed: "Failed" };
+const shapes = { waiting: "clock", sending: "up", stored: "clock", sent: "check", refused: "cross", failed: "cross" };
 
 /** At most this many rows are drawn; the sums above them count all. */
 const mostRows = 50;
@@ -174,7 +172,7 @@ function render() {
 }
 
 /** @param {Item} i */
-const rank = (i) => ({ failed: 0, refused: 1, sending: 2, waiting: 3, sent: 4 })[i.state];
+const rank = (i) => ({ failed: 0, refused: 1, sending: 2, stored: 3, waiting: 4, sent: 5 })[i.state];
 
 /** @param {Item} i */
 function row(i) {
@@ -187,11 +185,8 @@ function row(i) {
 function retryFailed() {
   const bad = items.filter((i) => i.state === "failed");
   items = items.filter((i) => i.state !== "failed");
-  upload(bad.map((i) => i.file), current());
+  for (const ds of new Set(bad.map((i) => i.from.dataset))) upload(bad.filter((i) => i.from.dataset === ds).map((i) => i.file), ds);
 }
-
-/** @type {() => string} */
-let current = () => "default";
 
 /** @param {DataTransferItem[]} entries @returns {Promise<File[]>} */
 async function filesOf(entries) {
@@ -222,7 +217,6 @@ async function filesOf(entries) {
 
 /** @param {() => string} dataset name of the dataset on show */
 export function listen(dataset) {
-  current = dataset;
   const over = byId("drop");
   let depth = 0;
   const carriesFiles = (/** @type {DragEvent} */ e) => e.dataTransfer?.types.includes("Files");
@@ -252,7 +246,7 @@ export function listen(dataset) {
     byId("uploads").hidden = true;
   });
   window.addEventListener("beforeunload", (e) => {
-    if (sending || waiting.length) e.preventDefault(); // what is on its way would be lost
+    if (sending || waiting.length) e.preventDefault(); // what is on its way would have to be dropped once more
   });
 }
 

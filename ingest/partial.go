@@ -1,0 +1,362 @@
+package ingest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"time"
+
+	"sheaf"
+	"sheaf/internal/blob"
+)
+
+const (
+	// pieceBytes is how much of an upload one process holds in memory, and
+	// loses when it is killed.
+	pieceBytes = 8 << 20
+	// mostPieces keeps an upload of any size below what stores can compose,
+	// also when many of its pieces are as small as they may be.
+	mostPieces = blob.MaxParts * 4 / 5
+	// defaultUploadLife is how long an upload is kept after its last byte.
+	defaultUploadLife = 24 * time.Hour
+	// settleTimeout bounds storing what came before a line broke.
+	settleTimeout = 30 * time.Second
+)
+
+// BeginUpload notes a file that will come in pieces. What could be refused
+// without its bytes is refused now.
+func (s *Service) BeginUpload(ctx context.Context, dataset *sheaf.Dataset, u Upload, fingerprint, header string, hold bool) (*sheaf.PartialUpload, error) {
+	if err := s.check(u); err != nil {
+		return nil, err
+	}
+	id := u.Origin.ID(dataset.TenantID, "upload", 0)
+	made, err := s.Catalog.CreateUpload(ctx, sheaf.PartialUpload{
+		ID: id, TenantID: dataset.TenantID, DatasetID: dataset.ID, DocumentID: cmp.Or(u.ID, u.Origin.ID(dataset.TenantID, "document", 0)), Size: u.Size, Fingerprint: fingerprint,
+		Spec: sheaf.UploadSpec{Name: CleanName(u.Name), MediaType: u.MediaType, Config: u.Config, Metadata: u.Metadata, Lane: u.Lane, Hold: hold, Header: header},
+	}, s.uploadLife())
+	if errors.Is(err, sheaf.ErrConflict) { // a keyed request, repeated
+		return s.Catalog.Upload(ctx, dataset.TenantID, id)
+	}
+	return made, err
+}
+
+func (s *Service) uploadLife() time.Duration { return cmp.Or(s.UploadLife, defaultUploadLife) }
+
+// AppendUpload stores the bytes of body behind the first offset ones. It
+// answers how far the upload is, also with an error: what came before a line
+// broke is kept. With verify nothing is kept unless it says yes after the last
+// byte; it sees the bytes through the hash it was made with.
+func (s *Service) AppendUpload(ctx context.Context, tenantID, id string, offset int64, body io.Reader, verify func() error) (*sheaf.PartialUpload, error) {
+	u, err := s.Catalog.ClaimUpload(ctx, tenantID, id, offset, s.uploadLife())
+	if err != nil {
+		return nil, err
+	}
+	w := &pieceWriter{s: s, u: u, atEnd: verify != nil, stored: *u}
+	if err := w.begin(ctx); err != nil {
+		return &w.stored, err
+	}
+	readErr := w.copy(ctx, body)
+	// What has come is worth keeping although the sender may be gone.
+	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
+	if verify != nil {
+		err := readErr
+		if err == nil {
+			err = verify()
+		}
+		if err != nil {
+			w.forget(settle)
+			return &w.stored, err
+		}
+	}
+	err = w.end(settle)
+	return &w.stored, errors.Join(readErr, err)
+}
+
+// pieceWriter turns what comes into pieces of a size that every store can
+// compose: a small last piece is taken up again and written anew with what
+// follows it.
+type pieceWriter struct {
+	s      *Service
+	u      *sheaf.PartialUpload
+	stored sheaf.PartialUpload // as the catalog has it
+	hash   hash.Hash
+	buf    []byte // of the piece to come
+	hashed int    // of buf
+	old    []string
+	made   []string
+	atEnd  bool // tell the catalog at the end only
+}
+
+// pieceSize is pieceBytes, or what makes mostPieces suffice.
+func pieceSize(size int64) int { return int(max(pieceBytes, (size+mostPieces-1)/mostPieces)) }
+
+func (w *pieceWriter) begin(ctx context.Context) error {
+	w.hash = sha256.New()
+	if w.u.Hash != nil {
+		if err := w.hash.(encoding.BinaryUnmarshaler).UnmarshalBinary(w.u.Hash); err != nil {
+			return fmt.Errorf("the state of upload %s cannot be read; begin it anew: %w", w.u.ID, err)
+		}
+	}
+	n := len(w.u.Pieces)
+	if n == 0 || w.u.Pieces[n-1].Size >= blob.MinPartBytes {
+		return nil
+	}
+	tail := w.u.Pieces[n-1]
+	key := w.u.PieceKey(tail.N)
+	r, err := w.s.Blobs.Open(ctx, key, 0, -1)
+	if err != nil {
+		return fmt.Errorf("taking up the last piece of upload %s: %w", w.u.ID, err)
+	}
+	defer r.Close()
+	if w.buf, err = io.ReadAll(io.LimitReader(r, blob.MinPartBytes)); err != nil {
+		return fmt.Errorf("taking up the last piece of upload %s: %w", w.u.ID, err)
+	}
+	w.hashed = len(w.buf)
+	w.u.Pieces = w.u.Pieces[: n-1 : n-1]
+	w.old = append(w.old, key)
+	return nil
+}
+
+// copy reads body to its end, storing every full piece. An error is body's,
+// or says that what came could not be stored.
+func (w *pieceWriter) copy(ctx context.Context, body io.Reader) error {
+	size := pieceSize(w.u.Size)
+	for empty := 0; ; {
+		left := w.u.Size - w.u.Offset - int64(len(w.buf)-w.hashed)
+		if len(w.buf) == cap(w.buf) {
+			grown := make([]byte, len(w.buf), min(size, max(64<<10, 4*cap(w.buf)))+1)
+			copy(grown, w.buf)
+			w.buf = grown
+		}
+		n, err := body.Read(w.buf[len(w.buf):cap(w.buf)])
+		if int64(n) > left {
+			return fmt.Errorf("%w: more bytes come than were announced; the upload has %d", sheaf.ErrInvalid, w.u.Size)
+		}
+		w.buf = w.buf[:len(w.buf)+n]
+		if len(w.buf) >= size {
+			if err := w.flush(ctx, false); err != nil {
+				return err
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			empty = 0
+		} else if empty++; empty == 100 {
+			return io.ErrNoProgress
+		}
+	}
+}
+
+// flush stores buf as a piece, and tells the catalog.
+func (w *pieceWriter) flush(ctx context.Context, last bool) error {
+	if len(w.buf) > w.hashed {
+		key := w.u.PieceKey(w.u.NextPiece)
+		if _, err := w.s.Blobs.Put(ctx, key, bytes.NewReader(w.buf), int64(len(w.buf))); err != nil {
+			return err // the hash has not seen the piece: end tries it once more
+		}
+		_, _ = w.hash.Write(w.buf[w.hashed:]) // a hash never fails
+		w.made = append(w.made, key)
+		w.u.Pieces = append(w.u.Pieces, sheaf.UploadPiece{N: w.u.NextPiece, Size: int64(len(w.buf))})
+		w.u.NextPiece++
+		w.u.Offset += int64(len(w.buf) - w.hashed)
+		w.u.Hash, _ = w.hash.(encoding.BinaryMarshaler).MarshalBinary() // a hash never fails
+	} else if len(w.old) > 0 && len(w.made) == 0 {
+		*w.u = w.stored // nothing came: the piece taken up stays as it is
+		w.old = nil
+	}
+	w.buf, w.hashed = w.buf[:0], 0
+	if w.atEnd && !last {
+		return nil
+	}
+	if err := w.s.Catalog.AdvanceUpload(ctx, w.u, last); err != nil {
+		if errors.Is(err, sheaf.ErrStale) {
+			w.forget(ctx)
+		}
+		return err
+	}
+	w.stored = *w.u
+	w.drop(ctx, w.old)
+	w.old, w.made = nil, nil
+	return nil
+}
+
+func (w *pieceWriter) end(ctx context.Context) error { return w.flush(ctx, true) }
+
+// forget removes what the catalog was not told of, and tells it that this
+// writer is done.
+func (w *pieceWriter) forget(ctx context.Context) {
+	w.drop(ctx, w.made)
+	again := w.stored
+	again.NextPiece = w.u.NextPiece
+	if err := w.s.Catalog.AdvanceUpload(ctx, &again, true); err != nil {
+		w.s.Log.DebugContext(ctx, "an upload's writer could not say that it is done; the next one skips a number", "upload", w.u.ID, "error", err)
+	}
+	w.made, w.buf, w.hashed = nil, nil, 0
+}
+
+func (w *pieceWriter) drop(ctx context.Context, keys []string) {
+	if len(keys) == 0 {
+		return
+	}
+	if err := w.s.Blobs.Delete(ctx, keys...); err != nil {
+		w.s.Log.DebugContext(ctx, "pieces stay until their upload goes", "upload", w.u.ID, "error", err)
+	}
+}
+
+// StagedUpload is an upload that is ready to become a document, or why it is not.
+type StagedUpload struct {
+	UploadID string
+	Staged   *Staged
+	Failure  *sheaf.Failure
+}
+
+// stageUpload makes the original of a complete upload's pieces.
+func (s *Service) stageUpload(ctx context.Context, dataset *sheaf.Dataset, u *sheaf.PartialUpload) (*Staged, error) {
+	spec := Upload{ID: u.DocumentID, Name: u.Spec.Name, MediaType: u.Spec.MediaType, Size: u.Size, Config: u.Spec.Config, Metadata: u.Spec.Metadata, Lane: u.Spec.Lane}
+	st := &Staged{Document: newDocument(dataset, spec)}
+	// A name of its own for each attempt: one that is given up removes its own.
+	st.Document.BlobKey = sheaf.OriginalPrefix(u.TenantID, u.DocumentID) + sheaf.NewID()
+	if u.Size == 0 {
+		return nil, emptyFile(st.Document.Name)
+	}
+	sum := sha256.New()
+	if err := sum.(encoding.BinaryUnmarshaler).UnmarshalBinary(u.Hash); err != nil {
+		return nil, fmt.Errorf("the state of upload %s cannot be read; begin it anew: %w", u.ID, err)
+	}
+	keys := make([]string, len(u.Pieces))
+	for i, p := range u.Pieces {
+		keys[i] = u.PieceKey(p.N)
+	}
+	if err := s.Blobs.Compose(ctx, st.Document.BlobKey, keys); err != nil {
+		return nil, fmt.Errorf("joining the pieces of upload %s: %w", u.ID, err)
+	}
+	if err := s.describe(ctx, st, spec, blob.Info{Key: st.Document.BlobKey, Size: u.Size, SHA256: hex.EncodeToString(sum.Sum(nil))}); err != nil {
+		s.Discard(ctx, st)
+		return nil, err
+	}
+	return st, nil
+}
+
+// StageUploads makes originals of complete uploads, in order. A file that is
+// refused does not stop the others.
+func (s *Service) StageUploads(ctx context.Context, dataset *sheaf.Dataset, uploads []sheaf.PartialUpload) ([]StagedUpload, error) {
+	out := make([]StagedUpload, 0, len(uploads))
+	for i := range uploads {
+		u := &uploads[i]
+		if u.DatasetID != dataset.ID {
+			s.discardUploads(ctx, out)
+			return nil, fmt.Errorf("%w: upload %s is of another dataset", sheaf.ErrNotFound, u.ID)
+		}
+		st, err := s.stageUpload(ctx, dataset, u)
+		one := StagedUpload{UploadID: u.ID, Staged: st}
+		if f, ok := errors.AsType[*sheaf.Failure](err); ok && !f.Retryable {
+			one.Failure = f
+		} else if err != nil {
+			s.discardUploads(ctx, out)
+			return nil, err
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
+func (s *Service) discardUploads(ctx context.Context, staged []StagedUpload) {
+	for _, st := range staged {
+		if st.Staged != nil {
+			s.Discard(ctx, st.Staged)
+		}
+	}
+}
+
+// SubmitUploads makes documents of complete uploads, under one job. The same
+// call again, also at another process, answers the same: the uploads remember
+// their job.
+func (s *Service) SubmitUploads(ctx context.Context, dataset *sheaf.Dataset, ids []string, from Origin) (*Submission, []StagedUpload, error) {
+	if len(ids) == 0 {
+		return nil, nil, fmt.Errorf("%w: name the uploads to submit", sheaf.ErrInvalid)
+	}
+	uploads, err := s.Catalog.BindUploads(ctx, dataset.TenantID, ids, from.ID(dataset.TenantID, "job", 0))
+	if err != nil {
+		return nil, nil, err
+	}
+	jobID := uploads[0].JobID
+	for _, u := range uploads {
+		if u.JobID != jobID {
+			return nil, nil, fmt.Errorf("%w: upload %s was submitted to job %s and upload %s to job %s; submit those that are new in a request of their own", sheaf.ErrConflict, uploads[0].ID, jobID, u.ID, u.JobID)
+		}
+	}
+	done, refused, err := s.submitBound(ctx, dataset, jobID, uploads, from)
+	if (err != nil || done == nil) && !errors.Is(err, sheaf.ErrUnavailable) { // after an ambiguous commit the job may be there
+		if uerr := s.Catalog.UnbindUploads(context.WithoutCancel(ctx), dataset.TenantID, jobID); uerr != nil {
+			s.Log.WarnContext(ctx, "uploads stay bound to a job that did not come to be; submit the same ones again", "job", jobID, "error", uerr)
+		}
+	}
+	return done, refused, err
+}
+
+func (s *Service) submitBound(ctx context.Context, dataset *sheaf.Dataset, jobID string, uploads []sheaf.PartialUpload, from Origin) (*Submission, []StagedUpload, error) {
+	if job, err := s.Job(ctx, dataset.TenantID, jobID); err == nil {
+		return s.submitted(ctx, job, uploads)
+	} else if !errors.Is(err, sheaf.ErrNotFound) {
+		return nil, nil, err
+	}
+	staged, err := s.StageUploads(ctx, dataset, uploads)
+	if err != nil {
+		return nil, nil, err
+	}
+	var good []*Staged
+	for _, st := range staged {
+		if st.Staged != nil {
+			good = append(good, st.Staged)
+		}
+	}
+	if len(good) == 0 {
+		return nil, staged, nil
+	}
+	done, err := s.submit(ctx, dataset, jobID, good, from)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range uploads { // what is left goes with the upload
+		if _, err := s.Blobs.DeletePrefix(ctx, sheaf.UploadPrefix(uploads[i].TenantID, uploads[i].ID)); err != nil {
+			s.Log.DebugContext(ctx, "pieces stay until their upload goes", "upload", uploads[i].ID, "error", err)
+		}
+	}
+	return done, staged, nil
+}
+
+// submitted answers a repeated submit from what the first one made.
+func (s *Service) submitted(ctx context.Context, job *sheaf.Job, uploads []sheaf.PartialUpload) (*Submission, []StagedUpload, error) {
+	out := &Submission{Job: job}
+	var all []StagedUpload
+	for _, u := range uploads {
+		d, err := s.Catalog.Document(ctx, job.TenantID, u.DocumentID)
+		switch {
+		case err == nil:
+			out.Documents = append(out.Documents, *d)
+			all = append(all, StagedUpload{UploadID: u.ID, Staged: &Staged{Document: *d}})
+		case errors.Is(err, sheaf.ErrNotFound):
+			all = append(all, StagedUpload{UploadID: u.ID, Failure: sheaf.Fail(sheaf.CategoryBadInput, "not_taken", "%s was refused when it was submitted first, or has been deleted since; upload it again to see why", u.Spec.Name)})
+		default:
+			return nil, nil, err
+		}
+	}
+	return out, all, nil
+}
+
+func emptyFile(name string) *sheaf.Failure {
+	return sheaf.Fail(sheaf.CategoryBadInput, "empty_file", "%s has no bytes; check that the upload was complete", name)
+}

@@ -1,0 +1,525 @@
+package api
+
+import (
+	"context"
+	"crypto/md5"
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"sheaf"
+	"sheaf/ingest"
+)
+
+// Uploads in pieces: the tus protocol 1.0.0 (tus.io/protocols/resumable-upload)
+// with its extensions creation, creation-with-upload, expiration, checksum and
+// termination. A complete upload becomes a document by itself, or, when it was
+// created with the metadata key "hold", together with others by :submit.
+
+const (
+	tusVersion    = "1.0.0"
+	tusExtensions = "creation,creation-with-upload,expiration,checksum,termination"
+	tusMedia      = "application/offset+octet-stream"
+	// statusChecksum is the protocol's own status for a checksum that does not match.
+	statusChecksum = 460
+	// idleTimeout is how long a sender may be silent within a request: what it
+	// has sent is then stored, and it may go on in another.
+	idleTimeout = time.Minute
+	// maxMetadata bounds the header that describes a file.
+	maxMetadata = 48 << 10
+)
+
+// checksums are the algorithms that Upload-Checksum may name.
+var checksums = map[string]func() hash.Hash{
+	"md5": md5.New, "sha1": sha1.New, "sha256": sha256.New, "crc32": func() hash.Hash { return crc32.NewIEEE() },
+}
+
+// UploadStatus is how far an upload in pieces is.
+type UploadStatus struct {
+	ID          string    `json:"id"`
+	DatasetID   string    `json:"dataset_id"`
+	DocumentID  string    `json:"document_id" doc:"of the document that it becomes"`
+	Name        string    `json:"name"`
+	Size        int64     `json:"size" doc:"announced, in bytes"`
+	Offset      int64     `json:"offset" doc:"bytes that are stored: go on here"`
+	Complete    bool      `json:"complete"`
+	Hold        bool      `json:"hold" doc:"waits to be submitted"`
+	JobID       string    `json:"job_id,omitempty" doc:"of the job that it was submitted to"`
+	Fingerprint string    `json:"fingerprint,omitempty" doc:"as the sender gave it"`
+	CreatedAt   time.Time `json:"created_at"`
+	ExpiresAt   time.Time `json:"expires_at" doc:"removed then, unless more bytes come"`
+}
+
+func uploadStatus(u *sheaf.PartialUpload) UploadStatus {
+	return UploadStatus{
+		ID: u.ID, DatasetID: u.DatasetID, DocumentID: u.DocumentID, Name: u.Spec.Name, Size: u.Size, Offset: u.Offset, Complete: u.Complete(), Hold: u.Spec.Hold,
+		JobID: u.JobID, Fingerprint: u.Fingerprint, CreatedAt: u.CreatedAt, ExpiresAt: u.ExpiresAt,
+	}
+}
+
+func (s *Server) partialRoutes() {
+	s.mux.HandleFunc("OPTIONS /v1/datasets/{ds}/uploads", s.tusOptions)
+	s.mux.HandleFunc("POST /v1/datasets/{ds}/uploads", s.tus(s.createUpload))
+	s.mux.HandleFunc("HEAD /v1/datasets/{ds}/uploads/{upload}", s.tus(s.headUpload))
+	s.mux.HandleFunc("PATCH /v1/datasets/{ds}/uploads/{upload}", s.tus(s.patchUpload))
+	s.mux.HandleFunc("DELETE /v1/datasets/{ds}/uploads/{upload}", s.tus(s.deleteUpload))
+	// For senders that can do GET and POST alone.
+	s.mux.HandleFunc("POST /v1/datasets/{ds}/uploads/{upload}", s.tus(s.overriddenUpload))
+	type listIn struct {
+		DatasetPath
+		ListInput
+		Fingerprint string `query:"fingerprint" maxLength:"128" doc:"only those that were created with it"`
+	}
+	handle(s, get("/v1/datasets/{ds}/uploads", "List uploads in pieces"), func(ctx context.Context, in *listIn) (*output[List[UploadStatus]], error) {
+		ds, err := s.dataset(ctx, in.DatasetPath)
+		if err != nil {
+			return nil, err
+		}
+		ups, next, err := s.cfg.Catalog.Uploads(ctx, ds.TenantID, ds.ID, in.Fingerprint, in.page())
+		items := make([]UploadStatus, len(ups))
+		for i := range ups {
+			items[i] = uploadStatus(&ups[i])
+		}
+		return listOf(items, next), err
+	})
+	handle(s, get("/v1/datasets/{ds}/uploads/{upload}", "Read an upload in pieces"), func(ctx context.Context, in *UploadPath) (*output[UploadStatus], error) {
+		u, err := s.partial(ctx, *in)
+		if err != nil {
+			return nil, err
+		}
+		return &output[UploadStatus]{uploadStatus(u)}, nil
+	})
+	type submitIn struct {
+		DatasetPath
+		TraceHeader
+		DryRun bool   `query:"dry_run" doc:"answer the plan and change nothing"`
+		Wait   string `query:"wait" doc:"answer when the job has ended or after this long"`
+		Body   struct {
+			IDs []string `json:"ids" minItems:"1" maxItems:"1000" doc:"of complete uploads"`
+		}
+	}
+	submit := post("/v1/datasets/{ds}/uploads:submit", "Make documents of complete uploads, under one job")
+	submit.DefaultStatus = http.StatusAccepted
+	submit.Description = "The same request again answers the same job: uploads remember it until they expire."
+	handle(s, submit, func(ctx context.Context, in *submitIn) (*accepted[SubmitAnswer], error) {
+		ds, err := s.dataset(ctx, in.DatasetPath)
+		if err != nil {
+			return nil, err
+		}
+		if in.DryRun {
+			answer, err := s.previewUploads(ctx, ds, in.Body.IDs)
+			return &accepted[SubmitAnswer]{Body: *answer}, err
+		}
+		answer, err := s.submitUploads(ctx, ds, in.Body.IDs, s.origin(ctx, in.Traceparent))
+		if err != nil {
+			return nil, err
+		}
+		if answer.Job == nil {
+			return &accepted[SubmitAnswer]{Body: *answer}, nil
+		}
+		s.waitForAnswer(ctx, answer, in.Wait)
+		return &accepted[SubmitAnswer]{Location: "/v1/jobs/" + answer.Job.ID, Body: *answer}, nil
+	})
+	s.describePartial()
+}
+
+// partial finds the upload of a path within its dataset and tenant.
+func (s *Server) partial(ctx context.Context, p UploadPath) (*sheaf.PartialUpload, error) {
+	ds, err := s.dataset(ctx, p.DatasetPath)
+	if err != nil {
+		return nil, err
+	}
+	u, err := s.cfg.Catalog.Upload(ctx, ds.TenantID, p.Upload)
+	if err == nil && u.DatasetID != ds.ID {
+		err = fmt.Errorf("%w: upload %s", sheaf.ErrNotFound, p.Upload)
+	}
+	return u, err
+}
+
+func (s *Server) previewUploads(ctx context.Context, ds *sheaf.Dataset, ids []string) (*SubmitAnswer, error) {
+	answer := &SubmitAnswer{Documents: []sheaf.Document{}}
+	var uploads []sheaf.PartialUpload
+	for _, id := range ids {
+		u, err := s.cfg.Catalog.Upload(ctx, ds.TenantID, id)
+		if err != nil {
+			return answer, err
+		}
+		if !u.Complete() {
+			return answer, fmt.Errorf("%w: of upload %s %d of %d bytes are stored; send the rest first", sheaf.ErrConflict, id, u.Offset, u.Size)
+		}
+		uploads = append(uploads, *u)
+	}
+	all, err := s.cfg.Ingest.StageUploads(ctx, ds, uploads)
+	if err != nil {
+		return answer, err
+	}
+	staged := answer.refuse(all, uploads)
+	defer s.cfg.Ingest.Discard(ctx, staged...)
+	answer.Plans = s.plans(ctx, staged)
+	return answer, nil
+}
+
+func (s *Server) submitUploads(ctx context.Context, ds *sheaf.Dataset, ids []string, from ingest.Origin) (*SubmitAnswer, error) {
+	var names []sheaf.PartialUpload
+	for _, id := range ids {
+		u, err := s.cfg.Catalog.Upload(ctx, ds.TenantID, id)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, *u)
+	}
+	answer := &SubmitAnswer{Documents: []sheaf.Document{}}
+	done, all, err := s.cfg.Ingest.SubmitUploads(ctx, ds, ids, from)
+	if err != nil {
+		return nil, err
+	}
+	answer.refuse(all, names)
+	if done != nil {
+		answer.Job, answer.Documents = done.Job, publicAll(done.Documents)
+	}
+	return answer, nil
+}
+
+// refuse notes the uploads that were not taken, and returns the others.
+func (a *SubmitAnswer) refuse(all []ingest.StagedUpload, uploads []sheaf.PartialUpload) (staged []*ingest.Staged) {
+	for i, st := range all {
+		if st.Failure != nil {
+			a.Rejected = append(a.Rejected, Rejected{Name: uploads[i].Spec.Name, UploadID: st.UploadID, Failure: *st.Failure})
+			continue
+		}
+		staged = append(staged, st.Staged)
+	}
+	return staged
+}
+
+// tus answers in the protocol's terms, and refuses other versions of it.
+func (s *Server) tus(f func(w http.ResponseWriter, r *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Tus-Resumable", tusVersion)
+		w.Header().Set("Cache-Control", "no-store")
+		if r.Header.Get("Tus-Resumable") != tusVersion {
+			w.Header().Set("Tus-Version", tusVersion)
+			s.writeProblem(w, r, newProblem(412, "tus_version", "send the header Tus-Resumable: "+tusVersion))
+			return
+		}
+		if err := f(w, r); err != nil {
+			s.writeProblem(w, r, err)
+		}
+	}
+}
+
+func (s *Server) tusOptions(w http.ResponseWriter, r *http.Request) {
+	if _, err := s.dataset(r.Context(), DatasetPath{r.PathValue("ds")}); err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	h := w.Header()
+	h.Set("Tus-Resumable", tusVersion)
+	h.Set("Tus-Version", tusVersion)
+	h.Set("Tus-Extension", tusExtensions)
+	h.Set("Tus-Checksum-Algorithm", strings.Join(slices.Sorted(maps.Keys(checksums)), ","))
+	h.Set("Tus-Max-Size", strconv.FormatInt(s.cfg.MaxUploadBytes, 10))
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (s *Server) overriddenUpload(w http.ResponseWriter, r *http.Request) error {
+	switch method := r.Header.Get("X-HTTP-Method-Override"); method {
+	case http.MethodPatch:
+		return s.patchUpload(w, r)
+	case http.MethodDelete:
+		return s.deleteUpload(w, r)
+	default:
+		return newProblem(405, "", fmt.Sprintf("POST is not possible here without X-HTTP-Method-Override: PATCH or DELETE, not %q", method))
+	}
+}
+
+func (s *Server) createUpload(w http.ResponseWriter, r *http.Request) error {
+	ctx := r.Context()
+	ds, err := s.dataset(ctx, DatasetPath{r.PathValue("ds")})
+	if err != nil {
+		return err
+	}
+	size, err := strconv.ParseInt(r.Header.Get("Upload-Length"), 10, 64)
+	if err != nil || size < 0 {
+		return newProblem(400, "", "send the size of the file as Upload-Length, in bytes")
+	}
+	u := ingest.Upload{Origin: s.origin(ctx, ""), Size: size}
+	fingerprint, hold, err := describeUpload(r.Header.Get("Upload-Metadata"), &u)
+	if err != nil {
+		return err
+	}
+	made, err := s.cfg.Ingest.BeginUpload(ctx, ds, u, fingerprint, withoutSecrets(r.Header.Get("Upload-Metadata")), hold)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", "/v1/datasets/"+url.PathEscape(r.PathValue("ds"))+"/uploads/"+made.ID)
+	if r.Header.Get("Content-Type") == tusMedia || size == 0 {
+		// What breaks off here goes on with PATCH.
+		done, err := s.appendUpload(w, r, made.ID, 0)
+		if done == nil {
+			return err
+		}
+		made = done
+		if err != nil && made.Offset == 0 {
+			return err
+		}
+		if err := s.finishUpload(w, r, ds, made); err != nil {
+			return err
+		}
+	}
+	uploadHeaders(w, made)
+	writeJSON(w, http.StatusCreated, uploadStatus(made))
+	return nil
+}
+
+// describeUpload reads Upload-Metadata: pairs of a key and a value in base64.
+func describeUpload(header string, u *ingest.Upload) (fingerprint string, hold bool, err error) {
+	if len(header) > maxMetadata {
+		return "", false, newProblem(413, "", fmt.Sprintf("Upload-Metadata is larger than %d bytes", maxMetadata))
+	}
+	for key, value := range uploadPairs(header) {
+		b, err := base64.StdEncoding.DecodeString(value)
+		if err != nil {
+			return "", false, newProblem(400, "", fmt.Sprintf("Upload-Metadata: the value of %q is not base64", key))
+		}
+		text := string(b)
+		switch key {
+		case "filename", "name":
+			u.Name = text
+		case "filetype", "type":
+			u.MediaType = text
+		case "id":
+			u.ID = text
+		case "lane":
+			u.Lane = sheaf.Lane(atoi(text))
+		case "fingerprint":
+			fingerprint = text
+		case "hold":
+			hold = text != "false"
+		case "parser_config":
+			err = decodeField(key, b, &u.Config)
+		case "metadata":
+			err = decodeField(key, b, &u.Metadata)
+		case "relativePath": // what some senders add; the name is enough
+		default:
+			err = newProblem(400, "", fmt.Sprintf("Upload-Metadata: unknown key %q; there are filename, filetype, id, lane, fingerprint, hold, parser_config and metadata", key))
+		}
+		if err != nil {
+			return "", false, err
+		}
+	}
+	return fingerprint, hold, nil
+}
+
+func uploadPairs(header string) func(yield func(key, value string) bool) {
+	return func(yield func(string, string) bool) {
+		for pair := range strings.SplitSeq(header, ",") {
+			key, value, _ := strings.Cut(strings.TrimSpace(pair), " ")
+			if key != "" && !yield(key, strings.TrimSpace(value)) {
+				return
+			}
+		}
+	}
+}
+
+// withoutSecrets is Upload-Metadata as HEAD may answer it: without the parser
+// settings, which may hold a password.
+func withoutSecrets(header string) string {
+	var kept []string
+	for key, value := range uploadPairs(header) {
+		if key != "parser_config" {
+			kept = append(kept, strings.TrimSpace(key+" "+value))
+		}
+	}
+	return strings.Join(kept, ",")
+}
+
+func uploadHeaders(w http.ResponseWriter, u *sheaf.PartialUpload) {
+	w.Header().Set("Upload-Offset", strconv.FormatInt(u.Offset, 10))
+	w.Header().Set("Upload-Expires", u.ExpiresAt.UTC().Format(http.TimeFormat))
+}
+
+func (s *Server) headUpload(w http.ResponseWriter, r *http.Request) error {
+	u, err := s.partial(r.Context(), uploadPath(r))
+	if err != nil {
+		return err
+	}
+	uploadHeaders(w, u)
+	w.Header().Set("Upload-Length", strconv.FormatInt(u.Size, 10))
+	if u.Spec.Header != "" {
+		w.Header().Set("Upload-Metadata", u.Spec.Header)
+	}
+	if u.JobID != "" {
+		w.Header().Set("Sheaf-Job", u.JobID)
+	}
+	w.WriteHeader(http.StatusOK)
+	return nil
+}
+
+func uploadPath(r *http.Request) UploadPath {
+	return UploadPath{DatasetPath{r.PathValue("ds")}, r.PathValue("upload")}
+}
+
+func (s *Server) patchUpload(w http.ResponseWriter, r *http.Request) error {
+	if r.Header.Get("Content-Type") != tusMedia {
+		return newProblem(415, "", "send the bytes as Content-Type: "+tusMedia)
+	}
+	offset, err := strconv.ParseInt(r.Header.Get("Upload-Offset"), 10, 64)
+	if err != nil || offset < 0 {
+		return newProblem(400, "", "send the offset of the first byte as Upload-Offset")
+	}
+	u, err := s.partial(r.Context(), uploadPath(r))
+	if err != nil {
+		return err
+	}
+	ds, err := s.dataset(r.Context(), DatasetPath{r.PathValue("ds")})
+	if err != nil {
+		return err
+	}
+	done, err := s.appendUpload(w, r, u.ID, offset)
+	if done != nil {
+		uploadHeaders(w, done)
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.finishUpload(w, r, ds, done); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// appendUpload stores the body of a request. nil means that nothing is known
+// of the upload's offset.
+func (s *Server) appendUpload(w http.ResponseWriter, r *http.Request, id string, offset int64) (*sheaf.PartialUpload, error) {
+	body := io.Reader(&patientReader{r: r.Body, rc: http.NewResponseController(w)})
+	var verify func() error
+	if header := r.Header.Get("Upload-Checksum"); header != "" {
+		name, value, _ := strings.Cut(header, " ")
+		algorithm, ok := checksums[name]
+		want, err := base64.StdEncoding.DecodeString(strings.TrimSpace(value))
+		if !ok || err != nil {
+			return nil, newProblem(400, "checksum_algorithm", "Upload-Checksum is the name of one of "+strings.Join(slices.Sorted(maps.Keys(checksums)), ", ")+" and the sum in base64")
+		}
+		sum := algorithm()
+		body = io.TeeReader(body, sum)
+		verify = func() error {
+			if subtle.ConstantTimeCompare(sum.Sum(nil), want) == 1 {
+				return nil
+			}
+			p := newProblem(statusChecksum, "checksum_mismatch", "the bytes were changed on their way and nothing of this request was kept; send them again")
+			p.Title, p.Retryable = "Checksum Mismatch", true
+			return p
+		}
+	}
+	u, err := s.cfg.Ingest.AppendUpload(r.Context(), tenantOf(r.Context()), id, offset, body, verify)
+	if err != nil && errors.Is(err, errLine) {
+		p := newProblem(400, "upload_broke_off", "the upload broke off; what came before is kept, go on at Upload-Offset")
+		p.Retryable = true
+		err = p
+	}
+	return u, err
+}
+
+// finishUpload makes a document of an upload that is complete and is not held.
+func (s *Server) finishUpload(w http.ResponseWriter, r *http.Request, ds *sheaf.Dataset, u *sheaf.PartialUpload) error {
+	if !u.Complete() || u.Spec.Hold {
+		return nil
+	}
+	answer, err := s.submitUploads(r.Context(), ds, []string{u.ID}, s.origin(r.Context(), r.Header.Get("traceparent")))
+	if err != nil {
+		return err
+	}
+	if answer.Job == nil {
+		return &answer.Rejected[0].Failure
+	}
+	u.JobID = answer.Job.ID
+	w.Header().Set("Sheaf-Job", answer.Job.ID)
+	w.Header().Set("Sheaf-Document", u.DocumentID)
+	return nil
+}
+
+func (s *Server) deleteUpload(w http.ResponseWriter, r *http.Request) error {
+	u, err := s.partial(r.Context(), uploadPath(r))
+	if err != nil {
+		return err
+	}
+	if err := s.cfg.Catalog.DropUpload(r.Context(), u.TenantID, u.ID); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// errLine marks an error of the sender's line, as apart from one of the store.
+var errLine = errors.New("the line broke")
+
+// patientReader waits idleTimeout for each run of bytes.
+type patientReader struct {
+	r  io.Reader
+	rc *http.ResponseController
+}
+
+func (p *patientReader) Read(b []byte) (int, error) {
+	_ = p.rc.SetReadDeadline(time.Now().Add(idleTimeout)) // a writer that cannot do it waits as long as the line lasts
+	n, err := p.r.Read(b)
+	if err == io.EOF {
+		_ = p.rc.SetReadDeadline(time.Time{})
+	} else if err != nil {
+		err = fmt.Errorf("%w: %w", errLine, err)
+	}
+	return n, err
+}
+
+// describePartial adds the routes of the protocol to the OpenAPI document.
+func (s *Server) describePartial() {
+	reg := s.api.OpenAPI().Components.Schemas
+	schema := func(v any) *huma.Schema { return huma.SchemaFromType(reg, reflect.TypeOf(v)) }
+	text := &huma.Schema{Type: "string"}
+	in := func(where, name, doc string, required bool) *huma.Param {
+		return &huma.Param{Name: name, In: where, Description: doc, Required: required, Schema: text}
+	}
+	version := in("header", "Tus-Resumable", tusVersion, true)
+	one := []*huma.Param{in("path", "ds", "", true), in("path", "upload", "", true)}
+	problem := &huma.Response{Description: "a problem", Content: map[string]*huma.MediaType{"application/problem+json": {Schema: schema(Problem{})}}}
+	bytes := map[string]*huma.MediaType{tusMedia: {Schema: &huma.Schema{Type: "string", Format: "binary"}}}
+	add := func(id, method, path, summary, status, answer string, params []*huma.Param, body *huma.RequestBody) {
+		response := &huma.Response{Description: answer}
+		if status == "201" {
+			response.Content = map[string]*huma.MediaType{"application/json": {Schema: schema(UploadStatus{})}}
+		}
+		s.api.OpenAPI().AddOperation(&huma.Operation{
+			OperationID: id, Method: method, Path: path, Summary: summary, Tags: []string{"uploads"}, Parameters: params, RequestBody: body,
+			Responses: map[string]*huma.Response{status: response, "default": problem},
+		})
+	}
+	offset := in("header", "Upload-Offset", "position of the first byte: what HEAD answers", true)
+	checksum := in("header", "Upload-Checksum", "algorithm and sum in base64; nothing is kept unless it matches", false)
+	const all, single = "/v1/datasets/{ds}/uploads", "/v1/datasets/{ds}/uploads/{upload}"
+	add("create-upload", "POST", all, "Begin an upload in pieces (tus 1.0.0)", "201", "Location is where the bytes go",
+		[]*huma.Param{one[0], version, in("header", "Upload-Length", "size in bytes", true),
+			in("header", "Upload-Metadata", "pairs of a key and a value in base64: filename, filetype, id, lane, fingerprint, hold, parser_config, metadata", false), checksum}, &huma.RequestBody{Content: bytes})
+	add("upload-options", "OPTIONS", all, "Read what the server takes", "204", "Tus-Extension, Tus-Max-Size and Tus-Checksum-Algorithm", one[:1], nil)
+	add("head-upload", "HEAD", single, "Ask how many bytes are stored", "200", "Upload-Offset, Upload-Length, Upload-Expires", append(slices.Clone(one), version), nil)
+	add("patch-upload", "PATCH", single, "Send the bytes from an offset on", "204", "Upload-Offset is what is stored now; Sheaf-Job names the job of a complete upload that is not held", append(slices.Clone(one), version, offset, checksum), &huma.RequestBody{Required: true, Content: bytes})
+	add("delete-upload", "DELETE", single, "Give an upload up", "204", "it is gone", append(slices.Clone(one), version), nil)
+	add("post-upload", "POST", single, "PATCH or DELETE for senders that can do POST alone", "204", "as of the method that X-HTTP-Method-Override names",
+		append(slices.Clone(one), version, in("header", "X-HTTP-Method-Override", "PATCH or DELETE", true)), &huma.RequestBody{Content: bytes})
+}

@@ -1,0 +1,83 @@
+package sheaf
+
+import (
+	"context"
+	"strconv"
+	"time"
+)
+
+// PartialUpload is a file on its way in, in as many requests as it takes. Its
+// bytes lie in the blob store as pieces; any process may write the next one.
+type PartialUpload struct {
+	ID          string
+	TenantID    string
+	DatasetID   string
+	DocumentID  string // of the document that it will be
+	Size        int64  // announced, in bytes
+	Offset      int64  // bytes that are stored
+	Pieces      []UploadPiece
+	Hash        []byte // state of the SHA-256 over the stored bytes, as crypto/sha256 marshals it; nil before the first
+	Spec        UploadSpec
+	Fingerprint string // by which the sender finds it again; "" for none
+	JobID       string // of the job that it was submitted to; "" before
+	Epoch       int64  // grows with each writer, and fences the one before
+	NextPiece   int    // number of the next piece; never given twice
+	CreatedAt   time.Time
+	ExpiresAt   time.Time
+}
+
+// Complete reports whether all announced bytes are stored.
+func (u *PartialUpload) Complete() bool { return u.Offset == u.Size }
+
+// PieceKey is the blob key of a piece.
+func (u *PartialUpload) PieceKey(n int) string {
+	return UploadPrefix(u.TenantID, u.ID) + strconv.Itoa(n)
+}
+
+// UploadPiece is a run of an upload's bytes; the pieces are in order.
+type UploadPiece struct {
+	N    int   `json:"n"`
+	Size int64 `json:"size"`
+}
+
+// UploadSpec is what the sender says about the file.
+type UploadSpec struct {
+	Name      string            `json:"name"`
+	MediaType string            `json:"media_type,omitempty"` // "" sniffs
+	Config    ParseConfig       `json:"parser_config,omitzero"`
+	Metadata  map[string]string `json:"metadata,omitempty"`
+	Lane      Lane              `json:"lane,omitempty"`
+	Hold      bool              `json:"hold,omitempty"` // becomes a document when it is submitted, not when it is complete
+	Header    string            `json:"header,omitempty"`
+}
+
+// UploadPrefix is the folder of an upload's pieces.
+func UploadPrefix(tenantID, uploadID string) string {
+	return "uploads/" + tenantID + "/" + uploadID + "/"
+}
+
+// UploadCatalog holds uploads that come in pieces. An upload is there until
+// its life is over, also after it was submitted: a repeated submit then
+// answers as the first did.
+type UploadCatalog interface {
+	// CreateUpload notes a file to come. ErrLimit when the tenant's quota has
+	// no room for it beside what it holds and what else is on its way.
+	CreateUpload(ctx context.Context, u PartialUpload, life time.Duration) (*PartialUpload, error)
+	Upload(ctx context.Context, tenantID, id string) (*PartialUpload, error)
+	// Uploads lists those of a dataset, of one fingerprint unless it is "".
+	Uploads(ctx context.Context, tenantID, datasetID, fingerprint string, p Page) ([]PartialUpload, string, error)
+	// ClaimUpload makes the caller the one writer, from offset on, and starts
+	// the upload's life anew. ErrConflict when another number of bytes is
+	// stored, or when it was submitted.
+	ClaimUpload(ctx context.Context, tenantID, id string, offset int64, life time.Duration) (*PartialUpload, error)
+	// AdvanceUpload records Offset, Pieces, Hash and NextPiece. ErrStale when
+	// there is another writer. last says that this writer is done.
+	AdvanceUpload(ctx context.Context, u *PartialUpload, last bool) error
+	// BindUploads gives complete uploads to a job, if no job has them, and
+	// answers them in the order of ids. ErrConflict when one is not complete.
+	BindUploads(ctx context.Context, tenantID string, ids []string, jobID string) ([]PartialUpload, error)
+	// UnbindUploads takes them back from a job that did not come to be.
+	UnbindUploads(ctx context.Context, tenantID, jobID string) error
+	// DropUpload forgets an upload; the collector removes its pieces.
+	DropUpload(ctx context.Context, tenantID, id string) error
+}

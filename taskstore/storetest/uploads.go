@@ -1,0 +1,148 @@
+package storetest
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sheaf"
+)
+
+func (b *bench) newUpload(size int64) *sheaf.PartialUpload {
+	b.t.Helper()
+	u, err := b.CreateUpload(b.ctx, sheaf.PartialUpload{
+		ID: sheaf.NewID(), TenantID: b.tenant, DatasetID: b.dataset.ID, DocumentID: sheaf.NewID(), Size: size, Fingerprint: "print",
+		Spec: sheaf.UploadSpec{Name: "a.pdf", Lane: sheaf.LaneBackfill, Hold: true, Metadata: map[string]string{"k": "v"}},
+	}, time.Hour)
+	b.ok(err)
+	return u
+}
+
+// stored claims an upload and stores its next n bytes.
+func (b *bench) stored(u *sheaf.PartialUpload, n int64) *sheaf.PartialUpload {
+	b.t.Helper()
+	c, err := b.ClaimUpload(b.ctx, b.tenant, u.ID, u.Offset, time.Hour)
+	b.ok(err)
+	c.Pieces = append(c.Pieces, sheaf.UploadPiece{N: c.NextPiece, Size: n})
+	c.NextPiece++
+	c.Offset += n
+	c.Hash = []byte{0, 255, byte(n)}
+	b.ok(b.AdvanceUpload(b.ctx, c, true))
+	return c
+}
+
+func testUploads(t *testing.T, b *bench) {
+	u := b.newUpload(100)
+	if u.Offset != 0 || u.Complete() || u.Spec.Name != "a.pdf" || u.Spec.Metadata["k"] != "v" || u.ExpiresAt.Sub(u.CreatedAt) != time.Hour {
+		t.Fatalf("created %+v", u)
+	}
+	u = b.stored(u, 60)
+	again, err := b.Upload(b.ctx, b.tenant, u.ID)
+	b.ok(err)
+	b.same("pieces", again.Pieces, []sheaf.UploadPiece{{N: 0, Size: 60}})
+	b.same("hash", again.Hash, []byte{0, 255, 60})
+
+	// A wrong offset changes nothing; a second writer fences the first, whose number nobody gets.
+	_, err = b.ClaimUpload(b.ctx, b.tenant, u.ID, 59, time.Hour)
+	b.is(err, sheaf.ErrConflict)
+	first, err := b.ClaimUpload(b.ctx, b.tenant, u.ID, 60, time.Hour)
+	b.ok(err)
+	second, err := b.ClaimUpload(b.ctx, b.tenant, u.ID, 60, time.Hour)
+	b.ok(err)
+	if second.NextPiece <= first.NextPiece || second.Epoch <= first.Epoch {
+		t.Errorf("the second writer has number %d under epoch %d, the first %d under %d", second.NextPiece, second.Epoch, first.NextPiece, first.Epoch)
+	}
+	first.Offset = 100
+	b.is(b.AdvanceUpload(b.ctx, first, true), sheaf.ErrStale)
+	b.ok(b.AdvanceUpload(b.ctx, second, true))
+	third, err := b.ClaimUpload(b.ctx, b.tenant, u.ID, 60, time.Hour)
+	b.ok(err)
+	if third.NextPiece != second.NextPiece {
+		t.Errorf("a writer that said it was done cost a number: %d, want %d", third.NextPiece, second.NextPiece)
+	}
+
+	// Only whole ones are bound, and to one job.
+	whole := b.stored(b.newUpload(5), 5)
+	_, err = b.BindUploads(b.ctx, b.tenant, []string{whole.ID, u.ID}, sheaf.NewID())
+	b.is(err, sheaf.ErrConflict)
+	_, err = b.BindUploads(b.ctx, b.tenant, []string{whole.ID, whole.ID}, sheaf.NewID())
+	b.is(err, sheaf.ErrInvalid)
+	var wins sync.Map
+	var group sync.WaitGroup
+	var failed atomic.Int32
+	for range 4 {
+		group.Go(func() {
+			bound, err := b.BindUploads(b.ctx, b.tenant, []string{whole.ID}, sheaf.NewID())
+			if err != nil {
+				failed.Add(1)
+				return
+			}
+			wins.Store(bound[0].JobID, true)
+		})
+	}
+	group.Wait()
+	n := 0
+	wins.Range(func(any, any) bool { n++; return true })
+	if n != 1 || failed.Load() != 0 {
+		t.Errorf("four submits at once saw %d jobs, %d failed", n, failed.Load())
+	}
+	_, err = b.ClaimUpload(b.ctx, b.tenant, whole.ID, 5, time.Hour)
+	b.is(err, sheaf.ErrConflict)
+	bound, err := b.Upload(b.ctx, b.tenant, whole.ID)
+	b.ok(err)
+	b.ok(b.UnbindUploads(b.ctx, b.tenant, bound.JobID))
+	if bound, err = b.Upload(b.ctx, b.tenant, whole.ID); err != nil || bound.JobID != "" {
+		t.Errorf("still bound to %q: %v", bound.JobID, err)
+	}
+
+	// Listing, another tenant, dropping.
+	list, _, err := b.Uploads(b.ctx, b.tenant, b.dataset.ID, "print", sheaf.Page{})
+	b.ok(err)
+	none, _, err := b.Uploads(b.ctx, b.tenant, b.dataset.ID, "another", sheaf.Page{})
+	b.ok(err)
+	if len(list) != 2 || len(none) != 0 {
+		t.Errorf("%d uploads of the fingerprint, %d of another", len(list), len(none))
+	}
+	_, err = b.Upload(b.ctx, "nobody", u.ID)
+	b.is(err, sheaf.ErrNotFound)
+	b.is(b.DropUpload(b.ctx, "nobody", u.ID), sheaf.ErrNotFound)
+	_, err = b.BindUploads(b.ctx, "nobody", []string{whole.ID}, sheaf.NewID())
+	b.is(err, sheaf.ErrNotFound)
+	b.ok(b.DropUpload(b.ctx, b.tenant, u.ID))
+	_, err = b.Upload(b.ctx, b.tenant, u.ID)
+	b.is(err, sheaf.ErrNotFound)
+
+	// The quota counts what is on its way.
+	tenant, err := b.Tenant(b.ctx, b.tenant)
+	b.ok(err)
+	tenant.Quota.Bytes = 1000
+	b.ok(b.UpdateTenant(b.ctx, *tenant))
+	_, err = b.CreateUpload(b.ctx, sheaf.PartialUpload{ID: sheaf.NewID(), TenantID: b.tenant, DatasetID: b.dataset.ID, DocumentID: sheaf.NewID(), Size: 996}, time.Hour)
+	b.is(err, sheaf.ErrLimit)
+	b.newUpload(995)
+
+	// A life that is over is over at once, and leaves its pieces to the collector later.
+	b.AdvanceClock(61 * time.Minute)
+	_, err = b.Upload(b.ctx, b.tenant, whole.ID)
+	b.is(err, sheaf.ErrNotFound)
+	for {
+		n, err := b.ExpireUploads(b.ctx, 1)
+		b.ok(err)
+		if n == 0 {
+			break
+		}
+	}
+	prefixes := map[string]bool{}
+	b.AdvanceClock(10 * time.Minute)
+	garbage, err := b.Garbage(b.ctx, 1000)
+	b.ok(err)
+	for _, g := range garbage {
+		prefixes[g.BlobPrefix] = true
+	}
+	for _, id := range []string{u.ID, whole.ID} {
+		if !prefixes[sheaf.UploadPrefix(b.tenant, id)] {
+			t.Errorf("the pieces of %s are not among the garbage", id)
+		}
+	}
+}
