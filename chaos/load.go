@@ -149,37 +149,42 @@ func (l *load) post(ctx context.Context, tenant, path string, body, out any) err
 // that must neither lose nor double it.
 func (l *load) send(ctx context.Context, tenant string, slow bool) (*document, error) {
 	d := &document{tenant: tenant, token: l.word()}
-	var content []byte
-	fields := map[string]string{}
 	if !slow && l.intn(4) == 0 {
 		names, err := fs.Glob(samples.FS, "handbook.*")
 		if err != nil {
 			return nil, err
 		}
 		name := names[l.intn(len(names))]
-		if content, err = samples.FS.ReadFile(name); err != nil {
+		content, err := samples.FS.ReadFile(name)
+		if err != nil {
 			return nil, err
 		}
 		d.name, d.token = d.token+"-"+name, ""
-		fields["parser_config"] = fmt.Sprintf(`{"chunk_token_num":%d}`, 128+l.intn(3)*128) // at times what is stored can be used again
-	} else {
-		d.name, d.pages = d.token+".trial", 4+l.intn(28)
-		var b strings.Builder
-		for i := 1; i <= d.pages; i++ {
-			line := fmt.Sprintf("Page %d of %s speaks of %sp%d.", i, d.token, d.token, i)
-			if slow || l.intn(4) == 0 {
-				line = "SLOW " + line
-			}
-			b.WriteString(line + "\n")
-		}
-		content = []byte(b.String())
-		fields["parser_config"] = `{"media_type":"` + trialMedia + `","task_page_size":4}`
+		return l.upload(ctx, d, content, fmt.Sprintf(`{"chunk_token_num":%d}`, 128+l.intn(3)*128)) // at times what is stored can be used again
 	}
+	return l.sendTrial(ctx, d, 4+l.intn(28), slow)
+}
+
+// sendTrial uploads d as a file of the trial format, whose tasks read four
+// pages each.
+func (l *load) sendTrial(ctx context.Context, d *document, pages int, slow bool) (*document, error) {
+	d.name, d.pages = d.token+".trial", pages
+	var b strings.Builder
+	for i := 1; i <= d.pages; i++ {
+		line := fmt.Sprintf("Page %d of %s speaks of %sp%d.", i, d.token, d.token, i)
+		if slow || l.intn(4) == 0 {
+			line = "SLOW " + line
+		}
+		b.WriteString(line + "\n")
+	}
+	return l.upload(ctx, d, []byte(b.String()), `{"media_type":"`+trialMedia+`","task_page_size":4}`)
+}
+
+// upload sends d's bytes under an idempotency key.
+func (l *load) upload(ctx context.Context, d *document, content []byte, parserConfig string) (*document, error) {
 	var body bytes.Buffer
 	w := multipart.NewWriter(&body)
-	for k, v := range fields {
-		_ = w.WriteField(k, v) // into memory
-	}
+	_ = w.WriteField("parser_config", parserConfig) // into memory
 	part, _ := w.CreateFormFile("file", d.name)
 	_, _ = part.Write(content)
 	_ = w.Close()
@@ -187,7 +192,7 @@ func (l *load) send(ctx context.Context, tenant string, slow bool) (*document, e
 	l.docs = append(l.docs, d)
 	l.mu.Unlock()
 	var a answer
-	if err := l.call(ctx, tenant, http.MethodPost, "/v1/datasets/"+dataset+"/documents", w.FormDataContentType(), d.name, body.Bytes(), &a); err != nil {
+	if err := l.call(ctx, d.tenant, http.MethodPost, "/v1/datasets/"+dataset+"/documents", w.FormDataContentType(), d.name, body.Bytes(), &a); err != nil {
 		l.mu.Lock()
 		l.unanswered++
 		l.mu.Unlock()

@@ -86,36 +86,43 @@ type config struct {
 
 // record is what a run came to.
 type record struct {
-	Seed         uint64             `json:"seed"`
-	Faults       int                `json:"faults"`
-	ByKind       map[string]int     `json:"by_kind"`
-	NotInjected  map[string]int     `json:"not_injected,omitempty"`
-	Documents    int                `json:"documents"`
-	Tasks        int                `json:"tasks"`
-	Claims       int                `json:"claims"`
-	Lost         int                `json:"lost_leases"`
-	Spent        int                `json:"tasks_lost_three_times"`
-	Searches     int                `json:"searches"`
-	Unanswered   int                `json:"uploads_not_answered"`
-	Recoveries   int                `json:"recoveries"`
-	RecoveryP50  float64            `json:"recovery_p50_s"` // from the end of an executor to the next claim of each of its tasks
-	RecoveryP99  float64            `json:"recovery_p99_s"`
-	NoticedP50   float64            `json:"recovery_noticed_p50_s"` // its first part: from the end of the executor until a keeper took the task back
-	NoticedP99   float64            `json:"recovery_noticed_p99_s"`
-	RecoveryIn   map[string]float64 `json:"recovery_mean_s"` // the mean of each part, by what the task waited for
-	SettleS      float64            `json:"settle_s"`        // from the last fault until nothing moves
-	Cancels      int                `json:"cancels"`
-	CancelP50    float64            `json:"cancel_p50_s"` // from the request until no task runs, with no fault under way
-	CancelP99    float64            `json:"cancel_p99_s"`
-	DurationS    float64            `json:"duration_s"`
-	DiskFull     bool               `json:"disk_full"` // could a small file system be mounted
-	Violations   []string           `json:"violations"`
-	Log          []injected         `json:"log"`
-	LeftoverProc []string           `json:"leftover_processes,omitempty"`
+	Seed          uint64             `json:"seed"`
+	Faults        int                `json:"faults"`
+	ByKind        map[string]int     `json:"by_kind"`
+	NotInjected   map[string]int     `json:"not_injected,omitempty"`
+	Documents     int                `json:"documents"`
+	Tasks         int                `json:"tasks"`
+	Claims        int                `json:"claims"`
+	Lost          int                `json:"lost_leases"`
+	Spent         int                `json:"tasks_lost_three_times"`
+	Searches      int                `json:"searches"`
+	Unanswered    int                `json:"uploads_not_answered"`
+	Recoveries    int                `json:"recoveries"`
+	RecoveryP50   float64            `json:"recovery_p50_s"` // from the end of an executor to the next claim of each of its tasks
+	RecoveryP99   float64            `json:"recovery_p99_s"`
+	NoticedP50    float64            `json:"recovery_noticed_p50_s"` // its first part: from the end of the executor until a keeper took the task back
+	NoticedP99    float64            `json:"recovery_noticed_p99_s"`
+	RecoveryIn    map[string]float64 `json:"recovery_mean_s"` // the mean of each part, by what the task waited for
+	SettleS       float64            `json:"settle_s"`        // from the last fault until nothing moves
+	Cancels       int                `json:"cancels"`
+	CancelP50     float64            `json:"cancel_p50_s"` // from the request until no task runs, with no fault under way
+	CancelP99     float64            `json:"cancel_p99_s"`
+	Served        map[string]float64 `json:"served_of_fair_share"`          // by tenant, all with a backlog: 1 is exactly its share by weight
+	NewcomerAfter int                `json:"newcomer_after_claims"`         // claims of tenants with a backlog until a tenant that comes has its first
+	ClaimsPerS    float64            `json:"claims_per_s"`                  // with a backlog and no fault
+	FlushBackS    float64            `json:"throughput_back_after_flush_s"` // from FLUSHALL until claims come at that rate again
+	DurationS     float64            `json:"duration_s"`
+	DiskFull      bool               `json:"disk_full"` // could a small file system be mounted
+	Violations    []string           `json:"violations"`
+	Log           []injected         `json:"log"`
+	LeftoverProc  []string           `json:"leftover_processes,omitempty"`
 }
 
-// tenants of a run and their weights.
-var tenants = []string{"alpha", "beta", "gamma"}
+// tenants of a run, and their weights where they are not 1.
+var (
+	tenants = []string{"alpha", "beta", "gamma"}
+	weights = map[string]int{"alpha": 1, "beta": 1, "gamma": 2}
+)
 
 // run builds the fleet, breaks it and checks it.
 func run(ctx context.Context, c config) (r *record, err error) {
@@ -144,6 +151,11 @@ func run(ctx context.Context, c config) (r *record, err error) {
 		return nil, err
 	}
 	say("cancel p50 %.2f s, p99 %.2f s", r.CancelP50, r.CancelP99)
+
+	if err := t.measureShares(ctx, r); err != nil {
+		return nil, err
+	}
+	say("served of fair share %s, %d claims before a newcomer's, throughput back %.1f s after FLUSHALL", r.shares(), r.NewcomerAfter, r.FlushBackS)
 
 	working, stopWork := context.WithCancel(ctx)
 	in := &injector{e: e, f: f, l: l, begun: begun, busy: map[string]bool{}, counts: map[string]int{}, failed: map[string]int{}, waits: waits{}}
@@ -263,7 +275,7 @@ func setup(ctx context.Context, c config, settings ...string) (t *trial, err err
 		return nil, err
 	}
 	for _, tenant := range tenants {
-		if _, err := t.f.command(ctx, "tenant", "create", tenant); err != nil {
+		if _, err := t.f.command(ctx, "tenant", "create", tenant, "--weight", fmt.Sprint(weights[tenant]), "--cap", fmt.Sprint(tenantCap)); err != nil {
 			return nil, err
 		}
 		if t.l.keys[tenant], err = t.f.command(ctx, "key", "create", tenant, "--scope", "write"); err != nil {
@@ -382,6 +394,15 @@ func (r *record) write(path string) error {
 	return os.WriteFile(path, append(b, '\n'), 0o644)
 }
 
+// shares writes how well each tenant was served.
+func (r *record) shares() string {
+	var parts []string
+	for _, tenant := range tenants {
+		parts = append(parts, fmt.Sprintf("%s %.2f", tenant, r.Served[tenant]))
+	}
+	return strings.Join(parts, ", ")
+}
+
 // print writes the table.
 func (r *record) print(w *os.File) {
 	fmt.Fprintf(w, "\n%-22s %6s\n", "fault", "times")
@@ -401,6 +422,8 @@ func (r *record) print(w *os.File) {
 	}
 	fmt.Fprintln(w)
 	fmt.Fprintf(w, "cancel of running work, no faults: %d, p50 %.2f s, p99 %.2f s\n", r.Cancels, r.CancelP50, r.CancelP99)
+	fmt.Fprintf(w, "served of the fair share by weight: %s; a newcomer's first claim after %d of others\n", r.shares(), r.NewcomerAfter)
+	fmt.Fprintf(w, "throughput: %.1f claims/s, back %.1f s after FLUSHALL\n", r.ClaimsPerS, r.FlushBackS)
 	fmt.Fprintf(w, "violations: %d\n", len(r.Violations))
 	for _, v := range r.Violations {
 		fmt.Fprintln(w, "  "+v)

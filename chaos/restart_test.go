@@ -26,7 +26,7 @@ func TestExecutorsComeAndGo(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 	defer cancel()
 	tr, err := setup(ctx, config{seed: 1, dir: scratch(t), root: root(t), env: environment(t)},
-		"SHEAF_EXECUTOR_LEASE=1m", "SHEAF_EXECUTOR_HEARTBEAT=2s", "SHEAF_KEEPER_WORKER_TIMEOUT=8s", "SHEAF_KEEPER_LEADER_TTL=15s", "SHEAF_KEEPER_GRACE=2m")
+		"SHEAF_EXECUTOR_LEASE=1m", "SHEAF_EXECUTOR_HEARTBEAT=2s", "SHEAF_KEEPER_WORKER_TIMEOUT=6s", "SHEAF_KEEPER_LEADER_TTL=8s", "SHEAF_KEEPER_GRACE=2m")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,9 @@ func TestExecutorsComeAndGo(t *testing.T) {
 	if r.Recoveries == 0 {
 		t.Fatal("no task was recovered")
 	}
-	if noticed > 12*time.Second || r.RecoveryP50 > 15 {
-		t.Errorf("tasks of a killed executor were noticed after %s and claimed again after %.1f s", noticed, r.RecoveryP50)
+	// Promised is 10 s until they run again. In quiet it is 7 to 8; what a busy
+	// machine adds to the last of them is allowed for.
+	if noticed > promised || r.RecoveryP50 > promised.Seconds() || r.RecoveryP99 > 2*promised.Seconds() {
+		t.Errorf("tasks of a killed executor were noticed after %s and claimed again after %.1f s, the last after %.1f s", noticed, r.RecoveryP50, r.RecoveryP99)
 	}
 }

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+const (
+	tenantCap = 8
+	// slots of the fleet: three executors of four workers. So many claims may
+	// be under way when something changes.
+	slots = 12
+	// promised is how soon full throughput is back when Redis is.
+	promised = 10 * time.Second
+	// enough of the rate before counts as full throughput: in a window of a
+	// few seconds claims come unevenly.
+	enough = 0.6
+)
+
+// measureShares puts a backlog before the fleet, with no fault under way, and
+// checks I13: tenants are served by their weights, a tenant that comes is
+// served at once, and no tenant runs more than its cap. Then it takes Redis'
+// memory and measures when claims come as fast as before (I14).
+func (t *trial) measureShares(ctx context.Context, r *record) error {
+	backlog := func(tenant string, documents int) error {
+		for range documents {
+			if _, err := t.l.sendTrial(ctx, &document{tenant: tenant, token: t.l.word()}, 40, true); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	one := func(query string, args ...any) (n int64, err error) {
+		err = t.e.db.QueryRowContext(ctx, query, args...).Scan(&n)
+		return n, err
+	}
+	const lastEvent = "SELECT COALESCE(MAX(seq),0) FROM events"
+	const claimsSince = "SELECT COUNT(*) FROM events WHERE kind='claimed' AND seq>?"
+
+	// A newcomer, while two others keep every slot busy.
+	for tenant, n := range map[string]int{"alpha": 6, "gamma": 11} {
+		if err := backlog(tenant, n); err != nil {
+			return err
+		}
+	}
+	if err := until(ctx, 60*time.Second, "a busy fleet", func() error {
+		n, err := one("SELECT COUNT(*) FROM tasks WHERE state='running' AND kind='parse'")
+		if err == nil && n < slots/2 {
+			err = fmt.Errorf("%d tasks run", n)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	before, err := one(lastEvent)
+	if err != nil {
+		return err
+	}
+	if err := backlog("beta", 6); err != nil {
+		return err
+	}
+	if err := until(ctx, 60*time.Second, "the newcomer's first claim", func() error {
+		n, err := one(`SELECT COUNT(*) FROM events WHERE kind='claimed' AND seq<(SELECT MIN(seq) FROM events WHERE kind='claimed' AND tenant_id='beta' AND seq>?)
+			AND seq>(SELECT MIN(seq) FROM events WHERE kind='document' AND tenant_id='beta' AND seq>?)`, before, before)
+		if err != nil {
+			return err
+		}
+		if first, err := one("SELECT COALESCE(MIN(seq),0) FROM events WHERE kind='claimed' AND tenant_id='beta' AND seq>?", before); err != nil || first == 0 {
+			return fmt.Errorf("it has none (%v)", err)
+		}
+		r.NewcomerAfter = int(n)
+		return nil
+	}); err != nil {
+		return err
+	}
+	if r.NewcomerAfter > slots+len(tenants) {
+		t.l.violation("I13: a newcomer was served after %d claims of others; the fleet has %d slots", r.NewcomerAfter, slots)
+	}
+
+	// All three have a backlog.
+	if err := until(ctx, 60*time.Second, "three backlogs", func() error {
+		n, err := one("SELECT COUNT(*) FROM (SELECT tenant_id FROM tasks WHERE state='pending' AND kind='parse' GROUP BY tenant_id HAVING COUNT(*)>=16) x")
+		if err == nil && n < int64(len(tenants)) {
+			err = fmt.Errorf("%d tenants have one", n)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	if before, err = one(lastEvent); err != nil {
+		return err
+	}
+	begun := time.Now()
+	if err := until(ctx, 90*time.Second, "48 claims", func() error {
+		var over string
+		if t.e.db.QueryRowContext(ctx, "SELECT CONCAT(tenant_id, ' runs ', COUNT(*)) FROM tasks WHERE state='running' GROUP BY tenant_id HAVING COUNT(*)>? LIMIT 1", tenantCap).Scan(&over) == nil {
+			t.l.violation("I13: %s tasks, its cap is %d", over, tenantCap)
+		}
+		n, err := one(claimsSince, before)
+		if err == nil && n < 48 {
+			err = fmt.Errorf("there were %d", n)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	took := time.Since(begun)
+	served, total, weight := map[string]float64{}, 0.0, 0
+	for _, tenant := range tenants {
+		cost, err := one(`SELECT COALESCE(SUM(t.cost),0) FROM events e JOIN tasks t ON t.id=e.subject_id WHERE e.kind='claimed' AND e.seq>? AND e.tenant_id=?`, before, tenant)
+		if err != nil {
+			return err
+		}
+		served[tenant], total, weight = float64(cost), total+float64(cost), weight+weights[tenant]
+	}
+	r.Served = map[string]float64{}
+	for _, tenant := range tenants {
+		fair := total * float64(weights[tenant]) / float64(weight)
+		r.Served[tenant] = served[tenant] / fair
+		// A task's cost more or less for each executor that picks.
+		if off := served[tenant] - fair; max(off, -off) > 4*float64(len(t.f.of("executor"))+1) {
+			t.l.violation("I13: %s was served %.0f pages, its share by weight was %.0f of %.0f", tenant, served[tenant], fair, total)
+		}
+	}
+	claims, err := one(claimsSince, before)
+	if err != nil {
+		return err
+	}
+	r.ClaimsPerS = float64(claims) / took.Seconds()
+	return t.measureFlush(ctx, r)
+}
+
+// measureFlush takes Redis' memory in the middle of a backlog.
+func (t *trial) measureFlush(ctx context.Context, r *record) error {
+	const window = 4 * time.Second
+	flushed := time.Now()
+	if err := t.e.rdb.FlushAll(ctx).Err(); err != nil {
+		return err
+	}
+	back := func() (time.Duration, bool, error) {
+		for after := time.Duration(0); after+window <= time.Since(flushed); after += window / 16 {
+			from := flushed.Add(after).UnixMilli()
+			var n int
+			if err := t.e.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM events WHERE kind='claimed' AND at>=? AND at<?", from, from+window.Milliseconds()).Scan(&n); err != nil {
+				return 0, false, err
+			}
+			if float64(n) >= enough*r.ClaimsPerS*window.Seconds() {
+				return after, true, nil
+			}
+		}
+		return 0, false, nil
+	}
+	for time.Since(flushed) < 3*promised {
+		after, ok, err := back()
+		if err != nil {
+			return err
+		}
+		if ok {
+			r.FlushBackS = after.Seconds()
+			break
+		}
+		r.FlushBackS = time.Since(flushed).Seconds()
+		pause(ctx, window/8)
+	}
+	if r.FlushBackS > promised.Seconds() {
+		t.l.violation("I14: throughput was not back %.1f s after FLUSHALL, %s is promised", r.FlushBackS, promised)
+	}
+	for _, tenant := range tenants { // what is left of the backlog has served
+		if err := t.l.post(ctx, tenant, "/v1/datasets/"+dataset+"/documents:cancel", map[string]any{"filter": map[string]any{"state": []string{"queued", "running", "finalizing"}}}, nil); err != nil {
+			return err
+		}
+	}
+	t.l.mu.Lock()
+	for _, d := range t.l.docs {
+		d.canceled = true
+	}
+	t.l.mu.Unlock()
+	return until(ctx, 60*time.Second, "the end of the backlog", func() error {
+		what, err := t.e.open(ctx)
+		if err == nil && what > 0 {
+			err = fmt.Errorf("%d tasks are open", what)
+		}
+		return err
+	})
+}
+
+// open counts the tasks that have not ended.
+func (e *engines) open(ctx context.Context) (n int, err error) {
+	err = e.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM tasks WHERE state NOT IN "+terminal).Scan(&n)
+	return n, err
+}
