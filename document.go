@@ -84,6 +84,8 @@ type ParseConfig struct {
 	TOCExtraction     *bool   `json:"toc_extraction,omitempty"`     // one more chunk per range: its headings with their pages
 	ImageContextSize  int     `json:"image_context_size,omitempty"` // tokens of text around an image embedded with it
 	TableContextSize  int     `json:"table_context_size,omitempty"` // tokens of text around a table embedded with it
+	AutoKeywords      int     `json:"auto_keywords,omitempty"`      // keywords a chunk, found by counting
+	PII               string  `json:"pii,omitempty"`                // personal data: "none", "find" or "redact"
 	TaskPageSize      int     `json:"task_page_size,omitempty"`     // pages per task, default 12
 	Pages             []Range `json:"pages,omitempty"`              // units to read, [from, to], 1-based inclusive; default all
 	TableRows         int     `json:"table_rows,omitempty"`         // rows per task of a spreadsheet or CSV, default 3,000
@@ -120,6 +122,12 @@ func (c ParseConfig) Merge(base ParseConfig) ParseConfig {
 	}
 	if c.TableContextSize == 0 {
 		c.TableContextSize = base.TableContextSize
+	}
+	if c.AutoKeywords == 0 {
+		c.AutoKeywords = base.AutoKeywords
+	}
+	if c.PII == "" {
+		c.PII = base.PII
 	}
 	if c.TaskPageSize == 0 {
 		c.TaskPageSize = base.TaskPageSize

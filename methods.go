@@ -19,6 +19,8 @@ type Setting struct {
 	Max     int // 0: not a number
 	Unset   string
 	Methods []string // that read it; nil for all
+	// Enriches says that chunks of every method depend on it.
+	Enriches bool
 }
 
 // Default is what leaving the setting out means, in words.
@@ -71,6 +73,8 @@ var Settings = []Setting{
 	{Name: "toc_extraction", Methods: prose, Meaning: "one more chunk per range that lists its headings with their pages"},
 	{Name: "image_context_size", Max: 2048, Methods: prose, Meaning: "tokens of the text around an image that are embedded and indexed with it"},
 	{Name: "table_context_size", Max: 2048, Methods: prose, Meaning: "tokens of the text around a table that are embedded and indexed with it"},
+	{Name: "auto_keywords", Max: 32, Enriches: true, Meaning: "keywords for each chunk, found by counting; they are searched with the text"},
+	{Name: "pii", Unset: "none", Enriches: true, Meaning: "personal data in the text: find counts it in a warning, redact also replaces it before anything is stored or embedded"},
 	{Name: "task_page_size", Min: 1, Max: allPages, Unset: "12; 22 for paper; 1000 for one and resume", Meaning: "most pages per task"},
 	{Name: "pages", Unset: "all", Meaning: "ranges of units to read, such as [[1, 10], [20, 25]]"},
 	{Name: "table_rows", Min: 10, Max: 100_000, Meaning: "rows per task of a spreadsheet or CSV file"},
@@ -246,6 +250,9 @@ func (c ParseConfig) Check() error {
 	}
 	if len(c.Delimiter) > 256 || len(c.ChildrenDelimiter) > 256 {
 		return fmt.Errorf("delimiter or children_delimiter is longer than 256 bytes")
+	}
+	if !slices.Contains([]string{"", "none", "find", "redact"}, c.PII) {
+		return fmt.Errorf("pii %q is not one of none, find, redact", c.PII)
 	}
 	if len(c.Pages) > 10_000 {
 		return fmt.Errorf("pages has more than 10,000 ranges")

@@ -22,7 +22,7 @@ func Options(method string) []string {
 	out := []string{"chunk_method"}
 	m, _ := sheaf.MethodByName(method)
 	for _, s := range sheaf.Settings {
-		if s.Methods != nil && m.Reads(s.Name) {
+		if s.Enriches || s.Methods != nil && m.Reads(s.Name) {
 			out = append(out, s.Name)
 		}
 	}

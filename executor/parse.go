@@ -15,6 +15,7 @@ import (
 	"sheaf/chunker"
 	"sheaf/internal/artifact"
 	"sheaf/internal/embed"
+	"sheaf/internal/enrich"
 	"sheaf/internal/index"
 	"sheaf/parser"
 	"sheaf/parser/child"
@@ -47,12 +48,18 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.
 	}
 	result := sheaf.TaskResult{RangeID: run.rangeID, Ledger: ledgerOf(units), Warnings: warningsOf(units)}
 
+	headings := payload.Headings
+	if mode := payload.Config.PII; mode == "find" || mode == "redact" {
+		headings = slices.Clone(headings)
+		result.Warnings = append(result.Warnings, enrich.PersonalData(units, headings, mode == "redact")...)
+	}
+
 	var chunks []sheaf.Chunk
 	err = run.stage(ctx, "chunk", func(ctx context.Context) error {
 		chunks, err = chunker.Chunk(chunker.Input{
 			Embed:      func(texts []string) ([][]float32, error) { return e.vectors(ctx, texts) },
 			DocumentID: doc.ID, Generation: t.Generation, RangeID: run.rangeID, Range: t.Range,
-			Headings: payload.Headings, Units: units, Config: payload.Config,
+			Headings: headings, Units: units, Config: payload.Config,
 		})
 		return err
 	})
@@ -63,7 +70,8 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.
 	if len(chunks) > e.cfg.MaxChunksTask {
 		return done, sheaf.Fail(sheaf.CategoryPolicy, "too_many_chunks", "units %s yield %d chunks, more than the %d a task may; lower task_page_size or raise chunk_token_num", t.Range, len(chunks), e.cfg.MaxChunksTask)
 	}
-	metadata := filterMetadata(doc.Metadata)
+	enrich.Chunks(chunks, payload.Config)
+	metadata := chunkMetadata(doc, payload.Config)
 	for i := range chunks {
 		chunks[i].Metadata = mergeMetadata(metadata, chunks[i].Metadata)
 		result.Tokens += chunks[i].Tokens
@@ -112,7 +120,7 @@ func (e *Executor) processIndex(ctx context.Context, t *sheaf.Task) (done sheaf.
 	if err != nil {
 		return done, fmt.Errorf("reading document %s: %w", t.DocumentID, err)
 	}
-	metadata := filterMetadata(doc.Metadata)
+	metadata := chunkMetadata(doc, payload.Config)
 	for i := range stored.Chunks {
 		c := &stored.Chunks[i]
 		c.ID, c.RangeID, c.DocumentID, c.Generation = sheaf.ChunkID(run.rangeID, i), run.rangeID, doc.ID, t.Generation
@@ -362,6 +370,18 @@ func usageOf(r sheaf.TaskResult, size int64, t *sheaf.Task) sheaf.Usage {
 		u.Pages = t.Cost // a page's worth of rows, as fairness counts them
 	}
 	return u
+}
+
+// chunkMetadata is what of the document's metadata rides on its chunks, without
+// personal data where the settings ask for that.
+func chunkMetadata(doc *sheaf.Document, c sheaf.ParseConfig) map[string]string {
+	m := filterMetadata(doc.Metadata)
+	if c.PII == "redact" {
+		for k, v := range m {
+			m[k] = enrich.Redact(v, map[string]int{})
+		}
+	}
+	return m
 }
 
 func filterMetadata(m map[string]string) map[string]string {

@@ -174,3 +174,20 @@ func TestInsertedPageEmbedsOnlyWhatIsNew(t *testing.T) {
 		t.Errorf("%d units, %d chunks after %d", second.Units, second.Chunks, first.Chunks)
 	}
 }
+
+func TestPersonalDataIsReplacedBeforeAnythingIsStored(t *testing.T) {
+	s := start(t, nil)
+	body := "# Ask ada@example.org\n\nThe notice of termination goes to ada@example.org or to the landlord, who keeps the garden of the house in order.\n"
+	d := s.upload("a.md", "text/markdown", `{"pii": "redact", "auto_keywords": 3}`, body)
+	mustState(t, d, sheaf.DocSucceeded)
+	chunks := s.chunks(d.ID)
+	if len(chunks) != 1 || chunks[0].Language != "en" || len(chunks[0].Keywords) != 3 {
+		t.Fatalf("%+v", chunks)
+	}
+	if all := fmt.Sprintf("%+v", chunks); strings.Contains(all, "ada@") || !strings.Contains(chunks[0].Text, "[EMAIL") {
+		t.Errorf("it is still there: %s", all)
+	}
+	if all := fmt.Sprint(s.doc(d.ID).Warnings); !strings.Contains(all, "2 × EMAIL") {
+		t.Errorf("warnings: %s", all)
+	}
+}

@@ -1,0 +1,82 @@
+// Package enrich adds to chunks what they are found by beside their text,
+// language and keywords, and finds personal data before anything is stored. It
+// stands around chunking, before embedding, and cannot fail a document.
+package enrich
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/abadojack/whatlanggo"
+
+	"sheaf"
+)
+
+// languageRunes is how much of a text tells its language: the detector is best
+// on less than a thousand characters.
+const languageRunes = 400
+
+// Language is the ISO 639-1 code of the text's language, "" where the detector
+// is not sure.
+func Language(text string) string {
+	n := 0
+	for i := range text {
+		if n++; n > languageRunes {
+			text = text[:i]
+			break
+		}
+	}
+	info := whatlanggo.Detect(text)
+	if !info.IsReliable() {
+		return ""
+	}
+	return info.Lang.Iso6391()
+}
+
+// Chunks gives chunks of prose their language and, where the settings ask for
+// it, all chunks that have none their keywords.
+func Chunks(chunks []sheaf.Chunk, c sheaf.ParseConfig) {
+	for i := range chunks {
+		if k := chunks[i].Kind; k == sheaf.ChunkText || k == sheaf.ChunkImage {
+			chunks[i].Language = Language(chunks[i].Text)
+		}
+	}
+	if c.AutoKeywords < 1 {
+		return
+	}
+	texts, languages := make([]string, len(chunks)), make([]string, len(chunks))
+	for i, c := range chunks {
+		texts[i], languages[i] = c.Text, c.Language
+	}
+	for i, k := range Keywords(texts, languages, c.AutoKeywords) {
+		if len(chunks[i].Keywords) == 0 {
+			chunks[i].Keywords = k
+		}
+	}
+}
+
+// PersonalData finds, and with redact replaces, personal data in what was read
+// of a range and in the headings in force where it starts, and says as a
+// warning what there was.
+func PersonalData(units []sheaf.UnitResult, headings []string, redact bool) []sheaf.Warning {
+	counts := Units(units, redact)
+	if redact {
+		for i := range headings { // they are counted where they stand
+			headings[i] = Redact(headings[i], map[string]int{})
+		}
+	}
+	if len(counts) == 0 {
+		return nil
+	}
+	var parts []string
+	for _, kind := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, fmt.Sprintf("%d × %s", counts[kind], kind))
+	}
+	what := "found"
+	if redact {
+		what = "replaced"
+	}
+	return []sheaf.Warning{{Code: "personal_data", Message: "Personal data was " + what + ": " + strings.Join(parts, ", ") + "."}}
+}

@@ -1,0 +1,231 @@
+package enrich
+
+import (
+	"math/big"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sheaf"
+)
+
+// A finder finds one kind of personal data. valid confirms a match, with what
+// separates its digits still in it.
+type finder struct {
+	kind  string
+	re    *regexp.Regexp
+	valid func(string) bool
+}
+
+// finders in the order in which they claim text: the stricter first.
+var finders = []finder{
+	{"EMAIL", regexp.MustCompile(`[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){0,4}\.[A-Za-z]{2,24}`), nil},
+	{"IBAN", regexp.MustCompile(`\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,4})?\b`), iban},
+	{"NATIONAL_ID", regexp.MustCompile(`\b[12]\s?\d{2}\s?(?:0[1-9]|1[0-2]|[2-9]\d)\s?(?:\d{2}|2[AB])\s?\d{3}\s?\d{3}\s?\d{2}\b`), nir},
+	{"CARD", regexp.MustCompile(`\b\d(?:[ -]?\d){12,18}\b`), luhn},
+	{"NATIONAL_ID", regexp.MustCompile(`\b(?:\d{8}|[XYZ]\d{7})-?[A-HJ-NP-TV-Z]\b`), dni},
+	{"NATIONAL_ID", regexp.MustCompile(`\b[1-9]\d{10}\b|\b[1-9]\d \d{3} \d{3} \d{3}\b`), taxID},
+	{"NATIONAL_ID", regexp.MustCompile(`\b\d{3}-\d{2}-\d{4}\b`), ssn},
+	{"IP", regexp.MustCompile(`\b\d{1,3}(?:\.\d{1,3}){3}\b|\b[0-9A-Fa-f]{1,4}(?::[0-9A-Fa-f]{0,4}){2,7}\b`), func(s string) bool { _, err := netip.ParseAddr(s); return err == nil }},
+	{"PHONE", regexp.MustCompile(`\+\d{1,3}[ .-]?(?:\(\d{1,4}\)[ .-]?)?\d{1,4}(?:[ .-]?\d{2,4}){1,4}\b|\(\d{2,5}\)[ .-]?\d{3,4}[ .-]?\d{3,4}\b|\b0\d{2,4}[ /-]\d{3,8}\b|\b\d{3}[.-]\d{3}[.-]\d{4}\b`), func(s string) bool { n := len(digits(s)); return n >= 7 && n <= 15 }},
+}
+
+// longest is the length of the longest start of a match, by groups of digits,
+// that is valid; 0 where none is. The next number often looks like a group.
+func (f finder) longest(match string) int {
+	for f.valid != nil && !f.valid(match) {
+		i := strings.LastIndexAny(match, " -")
+		if i < 0 {
+			return 0
+		}
+		match = match[:i]
+	}
+	return len(match)
+}
+
+// Finding is a piece of personal data: bytes [From, To) of the text.
+type Finding struct {
+	Kind     string // EMAIL, PHONE, CARD (Luhn), IBAN (ISO 7064), IP, NATIONAL_ID
+	From, To int
+}
+
+// FindPII lists personal data in text, in order. Numbers that carry a checksum
+// count only when it is right: cards, IBAN, and the national ids of Germany
+// (tax id), Spain (DNI, NIE) and France (NIR); those of the United States
+// (SSN) have none and count by their form.
+func FindPII(text string) []Finding {
+	var out []Finding
+	for _, f := range finders {
+		for at := 0; at < len(text); {
+			m := f.re.FindStringIndex(text[at:])
+			if m == nil {
+				break
+			}
+			from, to := at+m[0], at+m[1]
+			end := f.longest(text[from:to])
+			if end == 0 {
+				// what begins one group later may be one
+				if at = to; f.valid != nil {
+					if i := strings.IndexAny(text[from:to], " -"); i > 0 {
+						at = from + i + 1
+					}
+				}
+				continue
+			}
+			at = from + end
+			if !slices.ContainsFunc(out, func(o Finding) bool { return from < o.To && from+end > o.From }) {
+				out = append(out, Finding{f.kind, from, from + end})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Finding) int { return a.From - b.From })
+	return out
+}
+
+// Redact replaces findings by their kind, in as many bytes, so that places of
+// lines in the text stay true, and counts them by kind.
+func Redact(text string, counts map[string]int) string {
+	found := FindPII(text)
+	if len(found) == 0 {
+		return text
+	}
+	var b strings.Builder
+	at := 0
+	for _, f := range found {
+		counts[f.Kind]++
+		b.WriteString(text[at:f.From])
+		b.WriteString(mask(f.Kind, f.To-f.From))
+		at = f.To
+	}
+	return b.String() + text[at:]
+}
+
+func mask(kind string, n int) string {
+	label := "[" + kind
+	if n < len(label)+1 {
+		return strings.Repeat("*", n)
+	}
+	return label + strings.Repeat("*", n-len(label)-1) + "]"
+}
+
+// Units finds, and with redact replaces, personal data in all that was read.
+func Units(units []sheaf.UnitResult, redact bool) map[string]int {
+	counts := map[string]int{}
+	change := func(s *string) {
+		if r := Redact(*s, counts); redact {
+			*s = r
+		}
+	}
+	for i := range units {
+		change(&units[i].Label)
+		for k := range units[i].Blocks {
+			b := &units[i].Blocks[k]
+			change(&b.Text)
+			if b.Table == nil {
+				continue
+			}
+			change(&b.Table.Name)
+			for c := range b.Table.Columns {
+				change(&b.Table.Columns[c])
+			}
+			for _, row := range b.Table.Rows {
+				for c := range row {
+					change(&row[c])
+				}
+			}
+		}
+	}
+	return counts
+}
+
+func digits(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < '0' || r > '9' {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// luhn checks a card number (ISO/IEC 7812-1 annex B).
+func luhn(s string) bool {
+	d := digits(s)
+	sum := 0
+	for i := range len(d) {
+		n := int(d[len(d)-1-i] - '0')
+		if i%2 == 1 {
+			if n *= 2; n > 9 {
+				n -= 9
+			}
+		}
+		sum += n
+	}
+	return len(d) >= 13 && len(d) <= 19 && strings.Trim(d, d[:1]) != "" && sum%10 == 0
+}
+
+// iban checks ISO 13616: moved and spelled as a number it leaves 1 modulo 97.
+func iban(s string) bool {
+	s = strings.ReplaceAll(s, " ", "")
+	if len(s) < 15 || len(s) > 34 {
+		return false
+	}
+	rest := 0
+	for _, r := range s[4:] + s[:4] {
+		if r >= 'A' {
+			rest = (rest*100 + int(r-'A') + 10) % 97
+		} else {
+			rest = (rest*10 + int(r-'0')) % 97
+		}
+	}
+	return rest == 1
+}
+
+// dni checks the letter of a Spanish DNI or NIE.
+func dni(s string) bool {
+	if s = strings.ReplaceAll(s, "-", ""); len(s) != 9 {
+		return false
+	}
+	number := strings.NewReplacer("X", "0", "Y", "1", "Z", "2").Replace(s[:1]) + s[1:len(s)-1]
+	n := 0
+	for _, c := range number {
+		n = n*10 + int(c-'0')
+	}
+	return "TRWAGMYFPDXBNJZSQVHLCKE"[n%23] == s[len(s)-1]
+}
+
+// nir checks the key of a French social security number: 97 minus the rest.
+func nir(s string) bool {
+	s = strings.Join(strings.Fields(s), "")
+	if len(s) != 15 {
+		return false
+	}
+	n, ok := new(big.Int).SetString(strings.NewReplacer("2A", "19", "2B", "18").Replace(s[:13]), 10)
+	if !ok {
+		return false
+	}
+	key := 97 - new(big.Int).Mod(n, big.NewInt(97)).Int64()
+	return key == int64(s[13]-'0')*10+int64(s[14]-'0')
+}
+
+// taxID checks a German tax id (ISO 7064 mod 11,10).
+func taxID(s string) bool {
+	d := digits(s)
+	if len(d) != 11 {
+		return false
+	}
+	product := 10
+	for _, c := range d[:10] {
+		sum := (int(c-'0') + product) % 10
+		if sum == 0 {
+			sum = 10
+		}
+		product = sum * 2 % 11
+	}
+	return (11-product)%10 == int(d[10]-'0')
+}
+
+// ssn refuses what the Social Security Administration never gives out.
+func ssn(s string) bool {
+	return len(s) == 11 && s[:3] != "000" && s[:3] != "666" && s[0] != '9' && s[4:6] != "00" && s[7:] != "0000"
+}
