@@ -223,8 +223,8 @@ func TestBrokenUploadLeavesItsKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	breakOff()
+	_ = pw.CloseWithError(context.Canceled) // the client waits for the read that is under way
 	<-ended
-	_ = pw.Close()
 	deadline := time.Now().Add(keyLease + 10*time.Second)
 	for {
 		status, replayed, answer := k.post("/v1/datasets/files/documents", "upload", "multipart/form-data; boundary=b", body)
