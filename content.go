@@ -44,7 +44,7 @@ type Block struct {
 	Spans []Span // in order, within Text; empty where the format has no geometry
 	Table *Table
 	Lang  string // of a code block: its programming language, when known
-	Links []Link // in order of their text; nil where the format has none
+	Links []Link `json:",omitempty"` // in order of their text; nil where the format has none
 }
 
 // Link is where the bytes [Start, End) of a block's text lead: to an address, or
@@ -65,7 +65,7 @@ type Table struct {
 	FirstRow int         // unit number of Rows[0] where the unit is the row, else 0
 	RowBoxes []Box       // one per row, or nil
 	Box      *Box        // of the whole table, or nil
-	Spans    []TableSpan // cells that cover more than their own place
+	Spans    []TableSpan `json:",omitempty"` // cells that cover more than their own place
 }
 
 // TableSpan is a cell that covers Rows × Columns places. Its text stands at the
