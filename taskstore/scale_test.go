@@ -168,6 +168,7 @@ func TestWorkersShareTheBacklog(t *testing.T) {
 		var mu sync.Mutex
 		claimed := map[string]int{}
 		refused := 0
+		fold := make(chan struct{}, 1)
 		start := time.Now()
 		var wg sync.WaitGroup
 		for w := range workers {
@@ -197,7 +198,14 @@ func TestWorkersShareTheBacklog(t *testing.T) {
 						if err == nil {
 							mu.Lock()
 							claimed[got.ID]++
+							due := len(claimed)%20 == 0
 							mu.Unlock()
+							if due {
+								select {
+								case fold <- struct{}{}:
+								default: // one is under way and one is asked for
+								}
+							}
 							err = f.Store.Complete(ctx, got.Held(), sheaf.Completion{Result: storetest.Result(got)})
 						}
 						if err != nil {
@@ -208,24 +216,18 @@ func TestWorkersShareTheBacklog(t *testing.T) {
 				}
 			})
 		}
-		folding := make(chan struct{})
 		folded := make(chan error, 1)
 		go func() { // as the keeper does meanwhile
-			for {
-				select {
-				case <-folding:
-					folded <- nil
-					return
-				default:
-				}
+			for range fold {
 				if _, err := f.Store.Fold(ctx, 100); err != nil {
 					folded <- err
 					return
 				}
 			}
+			folded <- nil
 		}()
 		wg.Wait()
-		close(folding)
+		close(fold)
 		if err := <-folded; err != nil {
 			t.Error(err)
 		}
