@@ -38,10 +38,11 @@ if ! command -v "$(go env CC)" >/dev/null; then
 fi
 # Two packages at a time: the suites share the engines and two cores. Those that drive whole fleets and a browser come
 # after them, one at a time: their waits have bounds, which a machine that does three things at once would test instead.
-fleets='^sheaf/(cmd/sheaf|chaos)$'
+# The store's suite takes longer than any other, so it begins.
+fleets='^sheaf/(cmd/sheaf|chaos)$' longest='^sheaf/taskstore$'
 packages=$(go list ./...)
 failed=
-go test $race -p "${PACKAGES:-2}" -timeout 25m "$@" $(grep -Ev "$fleets" <<<"$packages") || failed=1
+go test $race -p "${PACKAGES:-2}" -timeout 25m "$@" $(grep -E "$longest" <<<"$packages") $(grep -Ev "$fleets|$longest" <<<"$packages") || failed=1
 go test $race -p 1 -timeout 25m "$@" $(grep -E "$fleets" <<<"$packages") || failed=1
 [ ! $failed ] || exit 1
 
