@@ -22,12 +22,17 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"sheaf/parser"
 	"sheaf/parser/child"
 	"sheaf/parser/formats"
 )
 
+// builtIn are the formats without optional programs: what is compared reads no
+// pictures and converts no office files either.
+func builtIn() []parser.Format { return formats.All(formats.Config{}) }
+
 func main() {
-	child.MaybeRun(formats.All(formats.FromEnviron())) // the pool of parsers starts this program again
+	child.MaybeRun(builtIn()) // the pool of parsers starts this program again
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx)
 	stop()

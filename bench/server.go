@@ -36,7 +36,7 @@ func (b *bench) start(ctx context.Context, data string) (*server, error) {
 		return nil, err
 	}
 	defer logFile.Close()
-	s.cmd = exec.Command(b.bin, "up", "--data-dir", data, "--listen", "127.0.0.1:0")
+	s.cmd = exec.Command(b.bin, "up", "--data-dir", data, "--listen", "127.0.0.1:0", "--set", "parser.tesseract=", "--set", "parser.soffice=")
 	s.cmd.Stdout, s.cmd.Stderr = logFile, logFile
 	_ = os.Remove(filepath.Join(data, "server.json")) // of an earlier start
 	if err := s.cmd.Start(); err != nil {
