@@ -22,7 +22,7 @@ type dialect struct {
 	lock      string // suffix of a SELECT that locks its rows
 	share     string // suffix of a SELECT that keeps its rows from changing
 	greatest  string // the larger of two numbers
-	byID      string // after "tasks": rows are found by the key. MySQL else weighs every index that state is in, dive by dive
+	byID      string // after "tasks": rows are found by the key. MySQL else weighs every index that state is in, dive by dive, and SQLite takes one of those
 	// noop is the suffix of an INSERT that leaves a row in the way as it is;
 	// the argument is a column of the table's key.
 	noop func(column string) string
@@ -57,6 +57,7 @@ var sqliteDialect = dialect{
 	now:       "CAST(unixepoch('subsec')*1000 AS INTEGER)",
 	returning: true,
 	greatest:  "MAX",
+	byID:      " INDEXED BY sqlite_autoindex_tasks_1", // the index of the primary key, as SQLite names it
 	noop:      onConflictNoop,
 	upsert:    onConflictUpdate,
 	lockMigrations: func(context.Context, *sql.DB) (func(), error) {
