@@ -1,6 +1,7 @@
 package enrich
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -73,6 +74,36 @@ func TestLanguages(t *testing.T) {
 		if got := Language(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
+	}
+}
+
+// TestLanguageFollowsTheText: a chunk goes on in the language of the one before
+// only where the detector would say so too.
+func TestLanguageFollowsTheText(t *testing.T) {
+	texts := map[string]string{
+		"en": "The database replicates every write to three nodes, so that it is safe when one of them fails and no one has to wait for the others.",
+		"de": "Die Datenbank schreibt jede Änderung auf drei Rechner, damit bei einem Ausfall nichts verloren geht und niemand auf die anderen warten muss.",
+		"fr": "La base de données écrit chaque changement sur trois machines, afin que rien ne soit perdu si un disque tombe en panne dans la nuit.",
+		"es": "La base de datos escribe cada cambio en tres máquinas para que no se pierda nada cuando una de ellas falla y los demás no tengan que esperar.",
+		"pt": "O banco de dados escreve cada mudança em três máquinas para que não se perca nada quando uma delas falha e os outros não tenham que esperar.",
+		"nl": "De database schrijft elke wijziging naar drie machines, zodat er niets verloren gaat als een van hen het begeeft en de anderen niet hoeven te wachten.",
+		"":   "12 34 56 78 90",
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		order := rapid.SliceOfN(rapid.SampledFrom(slices.Sorted(maps.Keys(texts))), 1, 12).Draw(t, "order")
+		chunks := make([]sheaf.Chunk, len(order))
+		for i, l := range order {
+			chunks[i] = sheaf.Chunk{Kind: sheaf.ChunkText, Text: texts[l]}
+		}
+		Chunks(chunks, sheaf.ParseConfig{})
+		for i, l := range order {
+			if want := Language(texts[l]); chunks[i].Language != want {
+				t.Fatalf("chunk %d of %q is said to be in %q, want %q", i, order, chunks[i].Language, want)
+			}
+		}
+	})
+	if !goesOnIn(texts["en"], "en") {
+		t.Error("English after English is compared with all languages again")
 	}
 }
 
