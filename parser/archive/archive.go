@@ -25,7 +25,7 @@ import (
 	"sheaf/parser/internal/clean"
 	"sheaf/parser/internal/members"
 	"sheaf/parser/internal/parts"
-	"sheaf/parser/internal/program"
+	"sheaf/parser/internal/tempfile"
 )
 
 // Media types beside parser.MediaZIP.
@@ -235,7 +235,7 @@ func (d *document) unit(ctx context.Context, reader members.Reader, n int, conte
 	}
 	f, err := os.CreateTemp(d.options.TempDir, "member-")
 	if err != nil {
-		return sheaf.UnitResult{}, program.StorageFull(err)
+		return sheaf.UnitResult{}, tempfile.Full(err)
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
@@ -342,7 +342,7 @@ func copyBounded(w io.Writer, r io.Reader, packed int64, total *int64) (int64, e
 		}
 		if k > 0 {
 			if _, err := w.Write(buf[:k]); err != nil {
-				return n, program.StorageFull(err)
+				return n, tempfile.Full(err)
 			}
 		}
 		if err == io.EOF {

@@ -22,6 +22,7 @@ import (
 	"sheaf/parser/internal/parts"
 	"sheaf/parser/internal/program"
 	"sheaf/parser/internal/speech"
+	"sheaf/parser/internal/tempfile"
 )
 
 // TranscriptType is the media type of a stored transcript.
@@ -184,7 +185,7 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 	}
 	const shard = "transcript.json"
 	if err := os.WriteFile(filepath.Join(d.options.TempDir, shard), b, 0o600); err != nil {
-		return nil, program.StorageFull(err)
+		return nil, tempfile.Full(err)
 	}
 	for _, r := range sheaf.CutRanges([]sheaf.Range{{From: 1, To: p.Units}}, speech.RangeUnits) {
 		p.Ranges = append(p.Ranges, parser.PlannedRange{Range: r, Shard: shard, MediaType: TranscriptType})

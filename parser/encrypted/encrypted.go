@@ -20,6 +20,7 @@ import (
 
 	"sheaf"
 	"sheaf/parser"
+	"sheaf/parser/internal/tempfile"
 )
 
 const (
@@ -97,40 +98,16 @@ func (f *format) Open(ctx context.Context, file *os.File, o parser.Options) (par
 }
 
 // open writes the decrypted file beside the original and opens it there.
-func (f *format) open(ctx context.Context, plain []byte, o parser.Options) (_ parser.Document, err error) {
-	in, err := os.CreateTemp(o.TempDir, "decrypted-*")
-	if err == nil {
-		_, err = in.Write(plain)
-	}
-	d := &document{file: in}
-	if err != nil {
-		return nil, errors.Join(sheaf.FailRetryable(sheaf.CategoryCapacity, "storage_full", "The temporary folder took no more data (%v); free some space there or set another folder.", err), d.remove())
-	}
-	o.MediaType = parser.Sniff(in, int64(len(plain)), o.Name)
-	format, ok := f.formats().ByMediaType(o.MediaType)
-	if !ok || format.ID() == f.ID() {
-		return nil, errors.Join(sheaf.Fail(sheaf.CategoryBadInput, "unsupported_format", "Behind the password the file is %s, which cannot be read; save it as DOCX, XLSX or PPTX and upload that.", o.MediaType), d.remove())
-	}
-	if d.Document, err = format.Open(ctx, in, o); err != nil {
-		return nil, errors.Join(err, d.remove())
-	}
-	return d, nil
+func (f *format) open(ctx context.Context, plain []byte, o parser.Options) (parser.Document, error) {
+	return tempfile.Open(o.TempDir, "decrypted-*", plain, func(in *os.File) (parser.Document, error) {
+		o.MediaType = parser.Sniff(in, int64(len(plain)), o.Name)
+		format, ok := f.formats().ByMediaType(o.MediaType)
+		if !ok || format.ID() == f.ID() {
+			return nil, sheaf.Fail(sheaf.CategoryBadInput, "unsupported_format", "Behind the password the file is %s, which cannot be read; save it as DOCX, XLSX or PPTX and upload that.", o.MediaType)
+		}
+		return format.Open(ctx, in, o)
+	})
 }
-
-type document struct {
-	parser.Document
-	file *os.File
-}
-
-func (d *document) remove() error {
-	if d.file == nil {
-		return nil
-	}
-	return errors.Join(d.file.Close(), os.Remove(d.file.Name()))
-}
-
-// Close removes the decrypted file.
-func (d *document) Close() error { return errors.Join(d.Document.Close(), d.remove()) }
 
 func invalid(format string, args ...any) *sheaf.Failure {
 	return sheaf.Fail(sheaf.CategoryBadInput, "invalid_encryption", "The file is protected by a password in a way that cannot be read: %s. Save a copy without the password and upload that.", fmt.Sprintf(format, args...))

@@ -17,6 +17,7 @@ import (
 	"sheaf"
 	"sheaf/parser"
 	"sheaf/parser/internal/parts"
+	"sheaf/parser/internal/tempfile"
 	"sheaf/parser/internal/whole"
 )
 
@@ -178,16 +179,16 @@ func (d *document) message(ctx context.Context, n int) (u sheaf.UnitResult, err 
 	}
 	dir, err := os.MkdirTemp(d.options.TempDir, "message-")
 	if err != nil {
-		return u, storage(err)
+		return u, tempfile.Full(err)
 	}
 	defer os.RemoveAll(dir)
 	f, err := os.CreateTemp(dir, "content-")
 	if err != nil {
-		return u, storage(err)
+		return u, tempfile.Full(err)
 	}
 	defer f.Close()
 	if _, err := f.Write(unquote(raw)); err != nil {
-		return u, storage(err)
+		return u, tempfile.Full(err)
 	}
 	o := d.options
 	o.MediaType, o.TempDir, o.Hint = parser.MediaEML, dir, nil
@@ -227,10 +228,6 @@ func (d *document) message(ctx context.Context, n int) (u sheaf.UnitResult, err 
 		u.Warnings[i].Page = n
 	}
 	return u, nil
-}
-
-func storage(err error) error {
-	return sheaf.FailRetryable(sheaf.CategoryCapacity, "storage_full", "The temporary folder took no more data (%v); free some space there or set another folder.", err)
 }
 
 // unquote takes away the '>' by which a line that begins with "From " is told

@@ -9,7 +9,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -28,7 +27,7 @@ import (
 	"sheaf/parser"
 	"sheaf/parser/internal/clean"
 	"sheaf/parser/internal/parts"
-	"sheaf/parser/internal/program"
+	"sheaf/parser/internal/tempfile"
 )
 
 const (
@@ -66,7 +65,7 @@ func invalid(why string) *sheaf.Failure {
 }
 
 // Open implements parser.Format.
-func (f *format) Open(ctx context.Context, file *os.File, o parser.Options) (_ parser.Document, err error) {
+func (f *format) Open(ctx context.Context, file *os.File, o parser.Options) (parser.Document, error) {
 	size, err := parts.Size(file, maxFileBytes)
 	if err != nil {
 		return nil, err
@@ -81,35 +80,9 @@ func (f *format) Open(ctx context.Context, file *os.File, o parser.Options) (_ p
 	}
 	var b bytes.Buffer
 	root.write(&b, 0)
-	in, err := os.CreateTemp(o.TempDir, "message-*")
-	if err == nil {
-		_, err = in.Write(b.Bytes())
-	}
-	d := &document{file: in}
-	if err != nil {
-		return nil, errors.Join(program.StorageFull(err), d.remove())
-	}
 	o.MediaType = parser.MediaEML
-	if d.Document, err = mail.Open(ctx, in, o); err != nil {
-		return nil, errors.Join(err, d.remove())
-	}
-	return d, nil
+	return tempfile.Open(o.TempDir, "message-*", b.Bytes(), func(in *os.File) (parser.Document, error) { return mail.Open(ctx, in, o) })
 }
-
-type document struct {
-	parser.Document
-	file *os.File
-}
-
-func (d *document) remove() error {
-	if d.file == nil {
-		return nil
-	}
-	return errors.Join(d.file.Close(), os.Remove(d.file.Name()))
-}
-
-// Close removes the message that stood in for the original.
-func (d *document) Close() error { return errors.Join(d.Document.Close(), d.remove()) }
 
 // storage is a folder of the compound file, with the streams that matter here.
 type storage struct {

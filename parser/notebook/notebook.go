@@ -8,8 +8,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"io"
 	"os"
 	"regexp"
 	"strings"
@@ -18,6 +16,7 @@ import (
 	"sheaf/parser"
 	"sheaf/parser/internal/charset"
 	"sheaf/parser/internal/clean"
+	"sheaf/parser/internal/tempfile"
 )
 
 // MediaType of a notebook.
@@ -53,7 +52,7 @@ func (f *format) Version() int {
 }
 
 // Open implements parser.Format.
-func (f *format) Open(ctx context.Context, file *os.File, o parser.Options) (_ parser.Document, err error) {
+func (f *format) Open(ctx context.Context, file *os.File, o parser.Options) (parser.Document, error) {
 	b, _, err := charset.ReadFile(file, maxFileBytes, "notebook", "", "")
 	if err != nil {
 		return nil, err
@@ -66,35 +65,9 @@ func (f *format) Open(ctx context.Context, file *os.File, o parser.Options) (_ p
 	if !ok {
 		return nil, sheaf.Fail(sheaf.CategoryInternal, "unsupported_format", "This build reads no Markdown, and so no notebooks.")
 	}
-	in, err := os.CreateTemp(o.TempDir, "notebook-*")
-	if err == nil {
-		_, err = io.WriteString(in, text)
-	}
-	d := &document{file: in}
-	if err != nil {
-		return nil, errors.Join(sheaf.FailRetryable(sheaf.CategoryCapacity, "storage_full", "The temporary folder took no more data (%v); free some space there or set another folder.", err), d.remove())
-	}
 	o.MediaType, o.Config.Encoding = parser.MediaMarkdown, "utf-8"
-	if d.Document, err = md.Open(ctx, in, o); err != nil {
-		return nil, errors.Join(err, d.remove())
-	}
-	return d, nil
+	return tempfile.Open(o.TempDir, "notebook-*", []byte(text), func(in *os.File) (parser.Document, error) { return md.Open(ctx, in, o) })
 }
-
-type document struct {
-	parser.Document
-	file *os.File
-}
-
-func (d *document) remove() error {
-	if d.file == nil {
-		return nil
-	}
-	return errors.Join(d.file.Close(), os.Remove(d.file.Name()))
-}
-
-// Close removes the Markdown.
-func (d *document) Close() error { return errors.Join(d.Document.Close(), d.remove()) }
 
 // book is a notebook of nbformat 4; version 3 has its cells in worksheets.
 type book struct {

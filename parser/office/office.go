@@ -18,6 +18,7 @@ import (
 	"sheaf"
 	"sheaf/parser"
 	"sheaf/parser/internal/program"
+	"sheaf/parser/internal/tempfile"
 )
 
 const (
@@ -219,13 +220,13 @@ func (d *document) convert(ctx context.Context) error {
 	}
 	dir, err := os.MkdirTemp(d.options.TempDir, "office-")
 	if err != nil {
-		return program.StorageFull(err)
+		return tempfile.Full(err)
 	}
 	d.dir = dir
 	in, user := filepath.Join(dir, "in."+d.kind.ext), filepath.Join(dir, "profile", "user")
 	if err := errors.Join(os.MkdirAll(user, 0o700), copyTo(in, d.file, d.size),
 		os.WriteFile(filepath.Join(user, "registrymodifications.xcu"), []byte(profile), 0o600)); err != nil {
-		return program.StorageFull(err)
+		return tempfile.Full(err)
 	}
 	_, err = program.Run{
 		Path: d.soffice, Dir: dir, Timeout: timeout, MemoryBytes: maxMemoryBytes, OutputBytes: 1 << 20,

@@ -18,7 +18,7 @@ import (
 	"sheaf"
 	"sheaf/parser"
 	"sheaf/parser/internal/ocr"
-	"sheaf/parser/internal/program"
+	"sheaf/parser/internal/tempfile"
 	"sheaf/parser/pdf/engine"
 	"sheaf/parser/pdf/pdfiumwasm"
 )
@@ -221,12 +221,12 @@ func (d *document) recognised(ctx context.Context, u *sheaf.UnitResult) (text oc
 	}
 	f, err := os.CreateTemp(d.options.TempDir, "page-*.jpg")
 	if err != nil {
-		return text, program.StorageFull(err)
+		return text, tempfile.Full(err)
 	}
 	defer os.Remove(f.Name())
 	_, err = f.Write(picture)
 	if err = errors.Join(err, f.Close()); err != nil {
-		return text, program.StorageFull(err)
+		return text, tempfile.Full(err)
 	}
 	return d.format.cfg.OCR.Read(ctx, d.options.TempDir, f.Name(), 1, u.Unit, dpi)
 }

@@ -13,6 +13,7 @@ import (
 
 	"sheaf"
 	"sheaf/parser"
+	"sheaf/parser/internal/tempfile"
 	"sheaf/parser/internal/whole"
 )
 
@@ -114,26 +115,22 @@ func (m Reader) Read(ctx context.Context, n int, name, mediaType string, content
 	return u
 }
 
-func storage(err error) error {
-	return sheaf.FailRetryable(sheaf.CategoryCapacity, "storage_full", "The temporary folder took no more data (%v); free some space there or set another folder.", err)
-}
-
 func (m Reader) blocks(ctx context.Context, format parser.Format, mediaType, name string, n int, content io.ReaderAt, size int64) (blocks []sheaf.Block, warnings []sheaf.Warning, err error) {
 	dir, err := os.MkdirTemp(m.Options.TempDir, "part")
 	if err != nil {
-		return nil, nil, storage(err)
+		return nil, nil, tempfile.Full(err)
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "content")
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)
 	if err != nil {
-		return nil, nil, storage(err)
+		return nil, nil, tempfile.Full(err)
 	}
 	if _, err := io.Copy(f, io.NewSectionReader(content, 0, size)); err != nil {
-		return nil, nil, errors.Join(storage(err), f.Close())
+		return nil, nil, errors.Join(tempfile.Full(err), f.Close())
 	}
 	if err := f.Close(); err != nil {
-		return nil, nil, storage(err)
+		return nil, nil, tempfile.Full(err)
 	}
 	o := parser.Options{Name: name, MediaType: mediaType, Config: sheaf.ParseConfig{TableRows: m.Options.Config.TableRows, Password: m.Options.Config.Password}, TempDir: dir}
 	plan, err := openAndPlan(ctx, format, path, o)

@@ -18,6 +18,7 @@ import (
 	"sheaf"
 	"sheaf/parser/internal/clean"
 	"sheaf/parser/internal/program"
+	"sheaf/parser/internal/tempfile"
 )
 
 const (
@@ -103,7 +104,7 @@ func (c Config) Read(ctx context.Context, temp, path string, n, page, dpi int) (
 	}
 	dir, err := os.MkdirTemp(temp, "ocr-")
 	if err != nil {
-		return Text{}, program.StorageFull(err)
+		return Text{}, tempfile.Full(err)
 	}
 	defer os.RemoveAll(dir)
 	if path, err = filepath.Abs(path); err != nil {

@@ -159,8 +159,3 @@ func (b *bounded) Write(p []byte) (int, error) {
 	}
 	return b.buf.Write(p)
 }
-
-// StorageFull is the failure of a temporary folder that takes no more.
-func StorageFull(err error) error {
-	return sheaf.FailRetryable(sheaf.CategoryCapacity, "storage_full", "The temporary folder took no more data (%v); free some space there or set another folder.", err)
-}

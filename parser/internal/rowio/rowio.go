@@ -19,6 +19,7 @@ import (
 	"sheaf"
 	"sheaf/parser"
 	"sheaf/parser/internal/clean"
+	"sheaf/parser/internal/tempfile"
 )
 
 // MediaType of a shard.
@@ -202,7 +203,7 @@ func (s *Sharder) Row(n int, row []string) error {
 	_, _ = s.hash.Write(b) // a hash never fails
 	if !s.Dry {
 		if _, err := s.buf.Write(b); err != nil {
-			return storage(err)
+			return tempfile.Full(err)
 		}
 	}
 	if s.n++; s.n >= s.Rows {
@@ -256,7 +257,7 @@ func (s *Sharder) begin(n int) error {
 func (s *Sharder) create(name string, line []byte) error {
 	f, err := os.Create(filepath.Join(s.Dir, name))
 	if err != nil {
-		return storage(err)
+		return tempfile.Full(err)
 	}
 	s.file = f
 	if s.zip == nil {
@@ -272,7 +273,7 @@ func (s *Sharder) create(name string, line []byte) error {
 		s.buf.Reset(s.zip)
 	}
 	if _, err := s.buf.Write(line); err != nil {
-		return storage(err)
+		return tempfile.Full(err)
 	}
 	return nil
 }
@@ -292,7 +293,7 @@ func (s *Sharder) end() error {
 	err := errors.Join(s.buf.Flush(), s.zip.Close(), s.file.Close())
 	s.file = nil
 	if err != nil {
-		return storage(err)
+		return tempfile.Full(err)
 	}
 	return nil
 }
@@ -321,10 +322,6 @@ func (s *Sharder) Abort() {
 		_ = s.file.Close() // the shard is not used
 		s.file = nil
 	}
-}
-
-func storage(err error) error {
-	return sheaf.FailRetryable(sheaf.CategoryCapacity, "storage_full", "The temporary folder took no more data (%v); free some space there or set another folder.", err)
 }
 
 // Reader reads a shard.
