@@ -31,6 +31,8 @@ type TaskStore interface {
 	FailTask(ctx context.Context, c Claim, r FailReport) (TaskState, error)
 	// Snooze puts the task back for later without touching any budget.
 	Snooze(ctx context.Context, c Claim, delay time.Duration, reason string) error
+	// Held answers which of the tasks the worker holds.
+	Held(ctx context.Context, workerID string, taskIDs []string) ([]Claim, error)
 	// Release gives the task back at once without touching any budget.
 	Release(ctx context.Context, c Claim) error
 	// AppendEvents adds lines to the log. Only Kind, Level, Text and Detail

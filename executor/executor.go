@@ -159,6 +159,7 @@ type Executor struct {
 
 	mu      sync.Mutex
 	running map[string]*attempt // by task id
+	doubts  doubts
 	free    chan struct{}       // one token a free slot
 	stopped atomic.Bool
 	tasks   sync.WaitGroup
@@ -190,7 +191,7 @@ func New(cfg Config) *Executor {
 	e := &Executor{
 		cfg: cfg, breakers: away, id: fmt.Sprintf("%s-%d-%s", cmp.Or(host, "host"), os.Getpid(), sheaf.NewID()[20:]),
 		parse: newSemaphore(cfg.ParseSlots), embed: newSemaphore(cfg.EmbedSlots), index: newSemaphore(cfg.IndexSlots),
-		started: time.Now(), running: map[string]*attempt{}, free: make(chan struct{}, cfg.Workers),
+		started: time.Now(), running: map[string]*attempt{}, doubts: doubts{}, free: make(chan struct{}, cfg.Workers),
 	}
 	for range cfg.Workers {
 		e.free <- struct{}{}
@@ -238,6 +239,7 @@ func (e *Executor) Run(ctx context.Context, hard <-chan struct{}) error {
 
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 	defer cancel()
+	e.giveBackDoubtful(last)
 	err := errors.Join(e.cfg.Queue.Leave(last, e.id), e.cfg.Store.Deregister(last, e.id))
 	log.Info("executor stopped")
 	return err
@@ -328,6 +330,7 @@ func (e *Executor) claim(ctx context.Context, h sheaf.Hint) (*attempt, context.C
 	// A claim that has begun is not broken off: whether it happened would be
 	// unknown, and the task would wait for its lease to end.
 	ctx = context.WithoutCancel(ctx)
+	doubted := e.trust(h.TaskID)
 	before := time.Now()
 	ask, cancelAsk := context.WithTimeout(ctx, e.cfg.Lease/2)
 	defer cancelAsk()
@@ -336,6 +339,9 @@ func (e *Executor) claim(ctx context.Context, h sheaf.Hint) (*attempt, context.C
 		// Somebody else's, over, or not due: the hint is spent either way. If
 		// the task should run later, the store knows and will hint again.
 		e.cfg.Observe.Refused(h.Kind, refused.State)
+		if doubted && refused.State == sheaf.TaskRunning {
+			e.doubt(h.TaskID) // what runs may be the claim that nobody knows of
+		}
 		if err := e.cfg.Queue.Ack(ctx, h, refused.State == sheaf.TaskRunning); err != nil {
 			e.cfg.Log.Warn("ack failed; the hint will come again", "task", h.TaskID, "tenant", h.TenantID, "error", err)
 		}
@@ -343,7 +349,8 @@ func (e *Executor) claim(ctx context.Context, h sheaf.Hint) (*attempt, context.C
 	}
 	if err != nil {
 		// Nobody knows whether the claim happened. The hint stays unacked and
-		// comes again; if the claim did happen, its lease runs out.
+		// comes again; if the claim did happen, the task is given back.
+		e.doubt(h.TaskID)
 		e.cfg.Log.Warn("claim failed", "task", h.TaskID, "tenant", h.TenantID, "error", err)
 		return nil, nil
 	}
@@ -354,6 +361,7 @@ func (e *Executor) claim(ctx context.Context, h sheaf.Hint) (*attempt, context.C
 	a.fence.Store(int64(before.Add(e.cfg.Lease - e.fenceMargin()).Sub(e.started)))
 	e.mu.Lock()
 	e.running[t.ID] = a
+	delete(e.doubts, t.ID)
 	e.mu.Unlock()
 
 	// From the claim on the lease in the store is the only lease.
@@ -389,8 +397,9 @@ func (e *Executor) run(ctx context.Context, a *attempt) {
 		e.cfg.Observe.StaleWrite(t.Kind)
 		log.WarnContext(ctx, "the task belongs to somebody else now; its result is dropped")
 	case err != nil:
-		// The lease will run out and the task will be tried again.
-		log.ErrorContext(ctx, "the end of the task could not be written", "error", err)
+		// The store may still hold the task as run here: it is given back.
+		e.doubt(t.ID)
+		log.ErrorContext(ctx, "the end of the task could not be written; it will be tried again", "error", err)
 	default:
 		e.cfg.Observe.Finished(t.Kind, state, time.Since(begun))
 		if state == sheaf.TaskDone {
@@ -540,6 +549,7 @@ func (e *Executor) heartbeat(ctx context.Context) {
 	for _, c := range reply.Canceled {
 		e.stop(c.TaskID, c.Epoch, errAsked)
 	}
+	e.giveBackDoubtful(ask)
 }
 
 // stop ends an attempt; epoch 0 means any.

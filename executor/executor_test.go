@@ -25,6 +25,8 @@ type book struct {
 	lost     map[string]bool
 	canceled map[string]bool
 	left     bool
+	holds    map[string]int64 // epochs of what the store holds behind an error
+	failing  bool             // the write of an attempt's end comes back with an error
 }
 
 func (b *book) note(format string, args ...any) {
@@ -49,7 +51,36 @@ func (b *book) Claim(_ context.Context, id, worker string, _ time.Duration) (*sh
 	if id == "unclear" {
 		return nil, fmt.Errorf("connection lost: %w", sheaf.ErrUnavailable)
 	}
+	if b.behindAnError(id) {
+		return nil, fmt.Errorf("connection lost: %w", sheaf.ErrUnavailable)
+	}
 	return &sheaf.Task{ID: id, Kind: sheaf.TaskKind(id), Epoch: 1, Attempts: 1, State: sheaf.TaskRunning, WorkerID: worker, RunAt: time.Now()}, nil
+}
+
+// behindAnError makes the claim of "unanswered" happen although its caller is
+// told of an error, and lets every later one find the task running.
+func (b *book) behindAnError(id string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if id != "unanswered" {
+		return false
+	}
+	b.holds[id] = 7
+	return true
+}
+
+func (b *book) Held(_ context.Context, _ string, ids []string) (held []sheaf.Claim, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.down {
+		return nil, sheaf.ErrUnavailable
+	}
+	for _, id := range ids {
+		if epoch, ok := b.holds[id]; ok {
+			held = append(held, sheaf.Claim{TaskID: id, Epoch: epoch})
+		}
+	}
+	return held, nil
 }
 
 func (b *book) Heartbeat(_ context.Context, _ sheaf.WorkerStatus, _ time.Duration, held []sheaf.Claim) (r sheaf.HeartbeatReply, err error) {
@@ -74,6 +105,12 @@ func (b *book) Complete(_ context.Context, c sheaf.Claim, _ sheaf.Completion) er
 }
 
 func (b *book) FailTask(_ context.Context, c sheaf.Claim, r sheaf.FailReport) (sheaf.TaskState, error) {
+	if b.failing {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.holds[c.TaskID] = c.Epoch
+		return "", sheaf.ErrUnavailable
+	}
 	b.note("fail %s %s retryable=%v", c.TaskID, r.Failure.Code, r.Failure.Retryable)
 	return sheaf.TaskRetryWait, nil
 }
@@ -85,6 +122,12 @@ func (b *book) Snooze(_ context.Context, c sheaf.Claim, d time.Duration, _ strin
 
 func (b *book) Release(_ context.Context, c sheaf.Claim) error {
 	b.note("release %s", c.TaskID)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if epoch, ok := b.holds[c.TaskID]; ok && epoch != c.Epoch {
+		return sheaf.ErrStale
+	}
+	delete(b.holds, c.TaskID)
 	return nil
 }
 
@@ -187,7 +230,7 @@ func start(t *testing.T, processors map[sheaf.TaskKind]func(ctx context.Context)
 
 func startWith(t *testing.T, change func(*Config), processors map[sheaf.TaskKind]func(ctx context.Context) error, tasks ...string) *running {
 	t.Helper()
-	b := &book{lost: map[string]bool{}, canceled: map[string]bool{}}
+	b := &book{lost: map[string]bool{}, canceled: map[string]bool{}, holds: map[string]int64{}}
 	q := &line{bell: make(chan struct{}, 1), stop: make(chan string)}
 	for _, id := range tasks {
 		q.hints = append(q.hints, sheaf.Hint{TaskID: id, TenantID: "t"})
@@ -346,6 +389,58 @@ func TestEveryEndIsWrittenAsWhatItIs(t *testing.T) {
 		if slices.ContainsFunc(r.queue.log, func(s string) bool { return s == "ack unclear true" || s == "ack unclear false" }) {
 			t.Error("a hint whose claim is unclear was acked: it must come again")
 		}
+	})
+}
+
+// TestClaimBehindAnErrorIsGivenBack: the claim happened and its answer was
+// lost. The executor finds out with its next heartbeat instead of letting the
+// task wait for its lease.
+func TestClaimBehindAnErrorIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		away := func(c *Config) { c.Store.(*book).down = true } // for the first heartbeats
+		r := startWith(t, away, map[sheaf.TaskKind]func(context.Context) error{"ok": func(context.Context) error { return nil }}, "unanswered", "unclear", "ok")
+		time.Sleep(31 * time.Second)
+		expect(t, r.store.entries(), "complete ok")
+		r.store.mu.Lock()
+		r.store.down = false
+		r.store.mu.Unlock()
+		time.Sleep(15 * time.Second)
+		expect(t, r.store.entries(), "complete ok", "release unanswered") // not what was never claimed
+		time.Sleep(time.Minute)
+		r.mu.Lock()
+		left := len(r.doubts)
+		r.mu.Unlock()
+		if left != 0 {
+			t.Errorf("%d tasks are still in doubt after their lease", left)
+		}
+		r.finish()
+		expect(t, r.store.entries(), "complete ok", "release unanswered")
+	})
+}
+
+func TestAttemptWhoseEndWasNotWrittenIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := startWith(t, func(c *Config) { c.Store.(*book).failing = true }, map[sheaf.TaskKind]func(context.Context) error{
+			"bad": func(context.Context) error { return sheaf.Fail(sheaf.CategoryBadInput, "bad", "no") }}, "bad")
+		time.Sleep(16 * time.Second)
+		expect(t, r.store.entries(), "release bad")
+		r.finish()
+	})
+}
+
+// TestDoubtEndsWithANewClaim: what is being claimed anew is not given back.
+func TestDoubtEndsWithANewClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, map[sheaf.TaskKind]func(context.Context) error{"long": untilStopped})
+		r.doubt("long")
+		r.store.mu.Lock()
+		r.store.holds["long"] = 1
+		r.store.mu.Unlock()
+		r.queue.offer("long")
+		time.Sleep(31 * time.Second)
+		expect(t, r.store.entries())
+		r.finish()
+		expect(t, r.store.entries(), "release long") // by the drain
 	})
 }
 

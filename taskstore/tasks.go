@@ -292,6 +292,21 @@ func (s *Store) Snooze(ctx context.Context, c sheaf.Claim, delay time.Duration, 
 	})
 }
 
+// Held implements sheaf.TaskStore.
+func (s *Store) Held(ctx context.Context, workerID string, taskIDs []string) ([]sheaf.Claim, error) {
+	var held []sheaf.Claim
+	for ids := range chunks(sortedUnique(taskIDs)) {
+		var rows []taskRow
+		if err := s.w.WithContext(ctx).Raw("SELECT id, epoch FROM tasks"+s.d.byID+" WHERE id IN ? AND worker_id=? AND state='running' ORDER BY id", ids, workerID).Scan(&rows).Error; err != nil {
+			return nil, translate(err)
+		}
+		for _, r := range rows {
+			held = append(held, sheaf.Claim{TaskID: r.ID, Epoch: r.Epoch})
+		}
+	}
+	return held, nil
+}
+
 // releaseSet gives a running task back: at once, with no budget touched, and
 // with its old place in the line, so that a restart of the executors does not
 // send what they ran behind everything that came since.

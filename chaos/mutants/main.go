@@ -54,6 +54,11 @@ var mutants = []mutant{
 		"./executor", ".", none,
 	},
 	{
+		"fencing: a claim behind an error is given back", "executor/executor.go",
+		`e.giveBackDoubtful(ask)`, `_ = ask`,
+		"./executor", ".", none,
+	},
+	{
 		"claim guard: only what is pending can be claimed", "taskstore/batch.go",
 		"AND state='pending' AND run_at<=@now AND paused=0", "AND run_at<=@now AND paused=0",
 		"./taskstore", "TestContract/sqlite|TestModel/sqlite", none,

@@ -38,6 +38,7 @@ func Run(t *testing.T, engine string) {
 		{"SilentWorkerIsReapedBeforeItsLease", silentWorker},
 		{"FailuresCountAndDie", failures},
 		{"SnoozeAndReleaseTouchNoBudget", snoozeAndRelease},
+		{"HeldAreTheWorkersOwn", heldByWorker},
 		{"HeartbeatTellsLostAndCanceled", heartbeat},
 		{"CancelMeetsClaimAndComplete", cancelRaces},
 		{"CancelMeetsSpawn", cancelMeetsSpawn},
@@ -340,6 +341,22 @@ func snoozeAndRelease(f *Fixture) {
 	}
 	want(f, "epoch", t.Epoch, 4) // three claims and a release
 	wantList(f, "events", f.Events(id), "claimed", "snoozed", "claimed", "released", "claimed")
+}
+
+func heldByWorker(f *Fixture) {
+	d := f.Document("t")
+	tasks := f.Plan(d, Parse(4)...)
+	mine, theirs, over := f.Claim(tasks[0].ID, "w"), f.Claim(tasks[1].ID, "other"), f.Claim(tasks[2].ID, "w")
+	f.OK(f.Store.Release(ctx, over.Held()))
+	ids := []string{mine.ID, theirs.ID, over.ID, tasks[3].ID, mine.ID, "no-such-task"}
+	held, err := f.Store.Held(ctx, "w", ids)
+	f.OK(err)
+	if !slices.Equal(held, []sheaf.Claim{mine.Held()}) {
+		f.T.Fatalf("w holds %v, want %v alone", held, mine.Held())
+	}
+	held, err = f.Store.Held(ctx, "w", nil)
+	f.OK(err)
+	want(f, "held of none", len(held), 0)
 }
 
 func heartbeat(f *Fixture) {
