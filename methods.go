@@ -212,7 +212,8 @@ var families = []struct {
 	{"message/rfc822", []FileFamily{FamilyMail}}, {"mbox", []FileFamily{FamilyMail}}, {"ms-outlook", []FileFamily{FamilyMail}},
 	{"image/", []FileFamily{FamilyImage}}, {"audio/", []FileFamily{FamilyAudio}}, {"video/", []FileFamily{FamilyAudio}}, {"application/ogg", []FileFamily{FamilyAudio}},
 	{"subrip", []FileFamily{FamilyAudio, FamilyText}}, {"text/vtt", []FileFamily{FamilyAudio, FamilyText}},
-	{"text/plain", []FileFamily{FamilyText}}, {"markdown", []FileFamily{FamilyText}}, {"text/x-rst", []FileFamily{FamilyText}}, {"x-tex", []FileFamily{FamilyText}},
+	{"text/plain", []FileFamily{FamilyText}}, {"markdown", []FileFamily{FamilyText}}, {"text/x-rst", []FileFamily{FamilyText}}, {"x-tex", []FileFamily{FamilyText}}, {"x-latex", []FileFamily{FamilyText}},
+	{"application/xml", []FileFamily{FamilyText, FamilyCode}}, {"text/xml", []FileFamily{FamilyText, FamilyCode}}, {"+xml", []FileFamily{FamilyText, FamilyCode}}, {"yaml", []FileFamily{FamilyText, FamilyCode}},
 }
 
 func familiesOf(mediaType string) []FileFamily {
@@ -230,7 +231,7 @@ func familiesOf(mediaType string) []FileFamily {
 }
 
 // codeTypes are the types of programs and markup outside text/.
-var codeTypes = []string{"application/javascript", "application/x-sh", "application/x-python", "application/x-httpd-php", "application/xml", "application/yaml", "application/toml", "application/json", "application/x-ipynb+json"}
+var codeTypes = []string{"application/javascript", "application/x-sh", "application/x-python", "application/x-httpd-php", "application/toml", "application/json", "application/x-ipynb+json"}
 
 // Check refuses settings that no parse could obey: a chunk method that does
 // not exist, numbers out of bounds, ranges upside down. The error says what is

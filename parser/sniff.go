@@ -56,7 +56,7 @@ var textTypes = map[string]string{
 	".html": MediaHTML, ".htm": MediaHTML, ".xhtml": MediaHTML,
 	".eml": MediaEML, ".mbox": MediaMBOX, ".ipynb": "application/x-ipynb+json",
 	".xml": "application/xml", ".yaml": "application/yaml", ".yml": "application/yaml", ".toml": "application/toml",
-	".rst": "text/x-rst", ".tex": "text/x-tex", ".srt": "application/x-subrip", ".vtt": "text/vtt",
+	".rst": "text/x-rst", ".tex": "text/x-tex", ".latex": "text/x-tex", ".dbk": "application/xml", ".dita": "application/xml", ".srt": "application/x-subrip", ".vtt": "text/vtt",
 	".go": "text/x-go", ".py": "text/x-python", ".js": "text/javascript", ".mjs": "text/javascript",
 	".ts": "text/x-typescript", ".tsx": "text/x-typescript", ".jsx": "text/javascript",
 	".java": "text/x-java", ".kt": "text/x-kotlin", ".scala": "text/x-scala", ".swift": "text/x-swift",
@@ -145,17 +145,21 @@ func Sniff(r io.ReaderAt, size int64, name string) string {
 		if bytes.HasPrefix(bytes.TrimPrefix(head, []byte("\xef\xbb\xbf")), []byte("WEBVTT")) {
 			return "text/vtt"
 		}
-	case "text/xml":
-		return "application/xml"
 	case "application/xhtml+xml":
 		return MediaHTML
+	}
+	if within(found, "text/xml") { // feeds, drawings, maps: all are read as XML
+		return "application/xml"
 	}
 	return mt
 }
 
-func isText(m *mimetype.MIME) bool {
+func isText(m *mimetype.MIME) bool { return within(m, MediaText) }
+
+// within reports whether m is of a type, or of a kind of it.
+func within(m *mimetype.MIME, mediaType string) bool {
 	for ; m != nil; m = m.Parent() {
-		if m.Is(MediaText) {
+		if m.Is(mediaType) {
 			return true
 		}
 	}

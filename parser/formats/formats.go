@@ -30,8 +30,11 @@ import (
 	"sheaf/parser/pptx"
 	"sheaf/parser/rows"
 	"sheaf/parser/subtitles"
+	"sheaf/parser/tex"
 	"sheaf/parser/text"
 	"sheaf/parser/xlsx"
+	"sheaf/parser/xmlfmt"
+	"sheaf/parser/yaml"
 )
 
 // Config names the optional parts: programs and services that some formats
@@ -115,6 +118,9 @@ func All(c Config) []parser.Format {
 		archive.New(registry),
 		rows.New(),
 		subtitles.New(),
+		xmlfmt.New(registry),
+		yaml.New(registry),
+		tex.New(registry),
 		text.New(),
 	}
 	return append([]parser.Format(nil), all...)

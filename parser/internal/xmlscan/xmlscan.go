@@ -439,6 +439,23 @@ func (s *Scanner) AttrBytes(want string) []byte {
 	}
 }
 
+// Attrs calls f for each attribute in order, its value decoded; prefix may be
+// empty. What f gets is valid until it returns.
+func (s *Scanner) Attrs(f func(prefix, name, value []byte)) {
+	for b := s.attrs; ; {
+		name, value, rest, ok := nextAttr(b)
+		if !ok {
+			return
+		}
+		prefix, local, found := bytes.Cut(name, []byte(":"))
+		if !found {
+			prefix, local = nil, name
+		}
+		f(prefix, local, s.decode(value))
+		b = rest
+	}
+}
+
 // RelID is the value of the relationship attribute "id", whatever its prefix:
 // elements that carry one often carry a plain id as well.
 func (s *Scanner) RelID() string {
