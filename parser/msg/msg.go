@@ -27,11 +27,12 @@ import (
 	"sheaf/parser"
 	"sheaf/parser/internal/clean"
 	"sheaf/parser/internal/parts"
+	"sheaf/parser/internal/rtf"
 	"sheaf/parser/internal/tempfile"
 )
 
 const (
-	version = 1 // changes whenever the same file would yield other blocks; see Version
+	version = 2 // changes whenever the same file would yield other blocks; see Version
 	// maxFileBytes is less than what the format of mail messages takes, since
 	// attachments grow by a third on the way there.
 	maxFileBytes = 45 << 20
@@ -158,6 +159,7 @@ const (
 	propCc            = "0E03"
 	propBody          = "1000"
 	propHTML          = "1013"
+	propRTF           = "1009" // PidTagRtfCompressed
 	propMessageID     = "1035"
 	propAttachData    = "3701"
 	propAttachName    = "3704"
@@ -298,6 +300,12 @@ func (s *storage) write(b *bytes.Buffer, depth int) {
 		part("text/html; charset=utf-8", "", []byte(decode(html, s.codepage(tagInternetCPID, tagCodepage))))
 	} else if html := s.text(propHTML, page); html != "" {
 		part("text/html; charset=utf-8", "", []byte(html))
+	} else if body, err := rtf.Decompress(s.streams[propRTF+"0102"]); err == nil { // one that is damaged is none
+		if text, html := rtf.Text(body); html {
+			part("text/html; charset=utf-8", "", []byte(text))
+		} else if strings.TrimSpace(text) != "" {
+			part("text/plain; charset=utf-8", "", []byte(text))
+		}
 	}
 	for _, name := range s.attachments() {
 		a := s.folders[name]

@@ -240,6 +240,24 @@ func TestBodyInHTMLIsRead(t *testing.T) {
 	}
 }
 
+func TestBodyInRichTextIsRead(t *testing.T) {
+	packed := func(rtf string) *node {
+		b := binary.LittleEndian.AppendUint32(nil, uint32(12+len(rtf)))
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(rtf)))
+		return stream("__substg1.0_10090102", []byte(string(b)+"MELA\x00\x00\x00\x00"+rtf))
+	}
+	for rtf, want := range map[string]string{
+		`{\rtf1\ansi\ansicpg1252{\fonttbl{\f0 Arial;}}The caf\'e9 opens.\par}`:                             "The café opens.",
+		`{\rtf1\ansi\fromhtml1{\*\htmltag64 <h1>}Opening{\*\htmltag72 </h1>}\htmlrtf\par\htmlrtf0 at ten}`: "Opening",
+	} {
+		content := compound(folder("Root Entry", unicodeText("0037", "Tea"), packed(rtf)))
+		_, units, err := formattest.Read(t, New(registry), content, options, nil)
+		if err != nil || len(units) != 1 || len(units[0].Blocks) < 2 || units[0].Blocks[1].Text != want {
+			t.Errorf("%s: %+v %v", rtf, units, err)
+		}
+	}
+}
+
 func TestBadInput(t *testing.T) {
 	for title, c := range map[string]struct {
 		content []byte
