@@ -3,6 +3,7 @@ package pdf
 import (
 	"bytes"
 	"context"
+	"image"
 	"image/jpeg"
 	"os"
 	"os/exec"
@@ -110,5 +111,51 @@ func TestVersionFollowsRecognition(t *testing.T) {
 	off, eng, deu := New(Config{}).Version(), New(Config{OCR: ocr.Config{Tesseract: "tesseract"}}).Version(), New(Config{OCR: ocr.Config{Tesseract: "tesseract", Languages: "deu"}}).Version()
 	if off != version || eng == off || deu == eng || eng%1000 != version {
 		t.Errorf("versions %d, %d, %d", off, eng, deu)
+	}
+}
+
+func TestScanOnItsSideIsRecognised(t *testing.T) {
+	needTesseract(t)
+	page := ""
+	for i := range 20 {
+		page += enginetest.Text("F4", 18, 72, 720-30*float64(i), "The quince harvest was better than expected.")
+	}
+	d, err := openBytes(t, enginetest.File{Pages: []enginetest.Page{{Content: page}}}.Bytes(), sheaf.ParseConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	picture, _, err := d.(parser.Renderer).Render(context.Background(), 1, 150)
+	if err != nil {
+		t.Fatal(err)
+	}
+	upright, err := jpeg.Decode(bytes.NewReader(picture))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, h := upright.Bounds().Dx(), upright.Bounds().Dy()
+	turned := image.NewRGBA(image.Rect(0, 0, h, w))
+	for y := range h {
+		for x := range w {
+			turned.Set(h-1-y, x, upright.At(x, y))
+		}
+	}
+	var b bytes.Buffer
+	if err := jpeg.Encode(&b, turned, nil); err != nil {
+		t.Fatal(err)
+	}
+	content := enginetest.File{Scan: b.Bytes(), ScanW: h, ScanH: w, Pages: []enginetest.Page{{Content: enginetest.Image(0, 0, 612, 612*float64(w)/float64(h))}}}.Bytes()
+	u := readWith(t, ocr.Config{Tesseract: "tesseract"}, content)[0]
+	text := ""
+	for _, b := range u.Blocks {
+		text += b.Text + " "
+		for _, s := range b.Spans {
+			if s.Box.X0 < 0 || s.Box.X1 > u.Width || s.Box.Y1 > u.Height || s.Box.Y1-s.Box.Y0 < s.Box.X1-s.Box.X0 {
+				t.Errorf("a line that runs down the page lies at %+v of %v × %v", s.Box, u.Width, u.Height)
+			}
+		}
+	}
+	if n := strings.Count(text, "better than expected"); u.Status != sheaf.UnitOCR || n < 15 {
+		t.Errorf("%s, %d lines: %.300s", u.Status, n, text)
 	}
 }
