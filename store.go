@@ -172,7 +172,7 @@ type KeeperStore interface {
 	// GarbageDone forgets entries that have been removed.
 	GarbageDone(ctx context.Context, ids []int64) error
 	// Cleanup removes events, terminal tasks of superseded generations, dead
-	// workers and idempotency records older than retention.
+	// workers, idempotency records and messages to webhooks older than retention.
 	Cleanup(ctx context.Context, retention time.Duration, limit int, dryRun bool) (CleanupReport, error)
 	// Meta reads a value of the queue's own bookkeeping; "" when absent.
 	Meta(ctx context.Context, key string) (string, error)
@@ -215,6 +215,7 @@ type CleanupReport struct {
 	Tasks       int `json:"tasks"`
 	Workers     int `json:"workers"`
 	Idempotency int `json:"idempotency"`
+	Deliveries  int `json:"deliveries"` // messages to webhooks
 }
 
 // Catalog is what uploads, the API and the CLI read and write. Every method
@@ -224,6 +225,7 @@ type Catalog interface {
 	DatasetCatalog
 	DocumentCatalog
 	UploadCatalog
+	WebhookCatalog
 	JobCatalog
 	QueueCatalog
 }

@@ -89,6 +89,13 @@ func (s *Store) supersede(tx *gorm.DB, docs []documentRow) error {
 		return err
 	}
 	failure := sheaf.Fail(sheaf.CategoryCanceled, "superseded", "a newer generation of the document was asked for before this one was done; look at that one")
+	for i := range docs {
+		if d := &docs[i]; !sheaf.DocumentState(d.State).Terminal() {
+			if err := s.tellDocument(tx, d, string(sheaf.DocCanceled), "superseded", failure); err != nil {
+				return err
+			}
+		}
+	}
 	return s.endGenerations(tx, ids, encodeFailure(failure))
 }
 
@@ -591,11 +598,15 @@ func (s *Store) DeleteDocuments(ctx context.Context, tenantID string, ids []stri
 			if err != nil || len(docs) == 0 {
 				return err
 			}
-			for _, d := range docs {
+			for i := range docs {
+				d := &docs[i]
 				r.DocumentIDs = append(r.DocumentIDs, d.ID)
 				r.Bytes += d.Size
 				if d.LiveGen > 0 {
 					r.Chunks += d.ChunkCount
+				}
+				if err := s.tellDocument(tx, d, "deleted", "deleted", nil); err != nil {
+					return err
 				}
 			}
 			r.Documents = len(docs)

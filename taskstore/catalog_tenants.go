@@ -364,6 +364,9 @@ func (s *Store) DeleteDataset(ctx context.Context, tenantID, id string) (sheaf.D
 			if again = len(left) > 0; again {
 				return nil
 			}
+			if err := s.dropWebhooks(tx, id); err != nil {
+				return err
+			}
 			return tx.Exec("DELETE FROM datasets WHERE tenant_id=? AND id=?", tenantID, id).Error
 		})
 		if err != nil || !again {

@@ -206,11 +206,16 @@ func (s *Store) insertEvents(tx *gorm.DB, events ...eventRow) error {
 }
 
 // insertDocumentEvent logs that a document, whose row the transaction has
-// locked, changed state.
+// locked, changed state, and tells webhooks when that is an end.
 func (s *Store) insertDocumentEvent(tx *gorm.DB, d *documentRow, change sheaf.DocumentChange) error {
 	var n []int64
 	if err := tx.Raw("SELECT COALESCE(MAX(n), -1) FROM events WHERE subject_id=? AND epoch=? AND kind=?", d.ID, d.Gen, sheaf.EventDocument).Scan(&n).Error; err != nil {
 		return err
+	}
+	if change.State.Terminal() {
+		if err := s.tellDocument(tx, d, string(change.State), n[0]+1, change.Failure); err != nil {
+			return err
+		}
 	}
 	return s.insertEvents(tx, eventRow{TenantID: d.TenantID, DatasetID: d.DatasetID, JobID: d.JobID, DocID: d.ID, Gen: d.Gen,
 		SubjectID: d.ID, Epoch: int64(d.Gen), Kind: sheaf.EventDocument, N: n[0] + 1, Detail: encode(change)})

@@ -391,7 +391,11 @@ func (s *Store) Cleanup(ctx context.Context, retention time.Duration, limit int,
 			return report, translate(err)
 		}
 	}
-	n, err := s.cleanupTasks(ctx, old, limit, dryRun)
+	n, err := s.cleanupDeliveries(ctx, old, limit, dryRun)
+	if report.Deliveries = n; err != nil {
+		return report, err
+	}
+	n, err = s.cleanupTasks(ctx, old, limit, dryRun)
 	report.Tasks = n
 	if err != nil || dryRun {
 		return report, err

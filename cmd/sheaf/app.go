@@ -47,6 +47,7 @@ import (
 	"sheaf/internal/search"
 	"sheaf/internal/telemetry"
 	"sheaf/internal/web"
+	"sheaf/internal/webhook"
 	"sheaf/parser"
 	"sheaf/parser/child"
 	"sheaf/parser/formats"
@@ -126,10 +127,12 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 	}
 	a.metrics.WatchQueues(func(ctx context.Context) ([]sheaf.TenantQueue, error) { return a.store.Queues(ctx, "") })
 	if r.keeper {
+		teller := &webhook.Sender{Store: a.store, Hosts: cfg.Webhooks.Hosts, Timeout: time.Duration(cfg.Webhooks.Timeout), Log: log, Observe: a.metrics.Told}
 		a.keeper = keeper.New(keeper.Config{
 			Store: a.store, Queue: a.queue, Index: a.index, Blobs: a.blobs, Leader: a.leader(), Log: log,
 			Feeds: cfg.Queue.Driver == "redis", Sole: cfg.Sole(), Window: cfg.Queue.Window,
 			WorkerTimeout: time.Duration(cfg.Keeper.WorkerTimeout), Retention: time.Duration(cfg.Keeper.Retention), Audit: a.audit, AuditEvery: time.Duration(cfg.Keeper.AuditInterval), Leads: a.metrics.Leads, SlowEvery: time.Duration(cfg.Keeper.Reconcile),
+			Tell: teller.Round,
 		})
 		a.metrics.WatchKeeper(a.keeper)
 		a.ingest.Changed = a.keeper.Nudge
@@ -387,7 +390,7 @@ func (a *app) handler() http.Handler {
 		Catalog: a.store, Stats: a.store, Ingest: a.ingest, Search: a.searcher(), Blobs: a.blobs, Files: a.files, Renderer: a.pool, Queue: a.queue,
 		Checks: a.checks(), Parts: func() []api.Part { return parts(a.formats) },
 		Doctor: a.doctor, Metrics: a.metrics.Handler(), Page: web.Handler(), Log: a.log, Version: version(),
-		Auth: a.cfg.Server.Auth, AllowURLs: a.cfg.Server.AllowURLs, MaxUploadBytes: a.cfg.Server.MaxUploadBytes,
+		Auth: a.cfg.Server.Auth, AllowURLs: a.cfg.Server.AllowURLs, WebhookHosts: a.cfg.Webhooks.Hosts, MaxUploadBytes: a.cfg.Server.MaxUploadBytes,
 	}
 	if a.tracer != nil {
 		cfg.Trace = a.tracer

@@ -440,7 +440,8 @@ func (g *global) queueCommand() *cobra.Command {
 					sum.Tasks += r.Tasks
 					sum.Workers += r.Workers
 					sum.Idempotency += r.Idempotency
-					if dry || r.Events+r.Tasks+r.Workers+r.Idempotency == 0 {
+					sum.Deliveries += r.Deliveries
+					if dry || r.Events+r.Tasks+r.Workers+r.Idempotency+r.Deliveries == 0 {
 						break
 					}
 				}

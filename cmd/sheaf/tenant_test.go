@@ -129,7 +129,7 @@ func (s *service) everythingOf(tenant string) string {
 	}
 	defer db.Close()
 	var out strings.Builder
-	for _, table := range []string{"tenants", "api_keys", "datasets", "jobs", "documents", "generations", "tasks", "events", "garbage", "idempotency", "uploads"} {
+	for _, table := range []string{"tenants", "api_keys", "datasets", "jobs", "documents", "generations", "tasks", "events", "garbage", "idempotency", "uploads", "webhooks", "webhook_deliveries"} {
 		key := "tenant_id"
 		if table == "tenants" {
 			key = "id"
@@ -267,7 +267,7 @@ func fill(path string, pairs ...string) string {
 // has something to show.
 type victim struct {
 	*service
-	dataset, document, job, task, rangeID, chunk, upload string
+	dataset, document, job, task, rangeID, chunk, upload, webhook string
 }
 
 const victimsWord = "quetzalcoatlus"
@@ -301,16 +301,19 @@ func newVictim(s *service) victim {
 	if resp.StatusCode != http.StatusCreated {
 		s.t.Fatalf("the victim's upload: %s %s", resp.Status, body)
 	}
+	var hook sheaf.Webhook
+	v.post("/v1/datasets/vault/webhooks", map[string]any{"url": "https://hooks.invalid/secret-of-alpha"}, &hook)
+	v.webhook = hook.ID
 	return v
 }
 
 // names are everything of the victim that no one else may read.
 func (v victim) names() []string {
-	return []string{v.dataset, v.document, v.job, v.task, v.rangeID, v.chunk, v.upload, victimsWord, "ledger-of-alpha", "vault"}
+	return []string{v.dataset, v.document, v.job, v.task, v.rangeID, v.chunk, v.upload, v.webhook, victimsWord, "ledger-of-alpha", "secret-of-alpha", "vault"}
 }
 
 func TestAnotherTenantSeesAndChangesNothingOnAnyRoute(t *testing.T) {
-	s := start(t, func(c *config.Config) { c.Server.Auth = true })
+	s := start(t, func(c *config.Config) { c.Server.Auth, c.Webhooks.Hosts = true, []string{"hooks.invalid"} })
 	v := newVictim(s)
 	intruder := s.tenant("beta", "write", sheaf.Quota{})
 	var own sheaf.Dataset
@@ -328,7 +331,7 @@ func TestAnotherTenantSeesAndChangesNothingOnAnyRoute(t *testing.T) {
 		return last == before
 	})
 	path := func(p, dataset string) string {
-		return fill(p, "ds", dataset, "doc", v.document, "job", v.job, "task", v.task, "range", v.rangeID, "upload", v.upload, "n", "1")
+		return fill(p, "ds", dataset, "doc", v.document, "job", v.job, "task", v.task, "range", v.rangeID, "upload", v.upload, "webhook", v.webhook, "n", "1")
 	}
 	walked := 0
 	for _, r := range routes {
@@ -351,7 +354,7 @@ func TestAnotherTenantSeesAndChangesNothingOnAnyRoute(t *testing.T) {
 			walked++
 			// An address that names something of the victim's must not exist. With
 			// the intruder's own dataset only the names inside can be the victim's.
-			names := !strings.HasPrefix(p, "/v1/datasets/"+own.ID) && strings.Contains(r.path, "{") || strings.Contains(r.path, "{doc}") || strings.Contains(r.path, "{upload}")
+			names := !strings.HasPrefix(p, "/v1/datasets/"+own.ID) && strings.Contains(r.path, "{") || strings.Contains(r.path, "{doc}") || strings.Contains(r.path, "{upload}") || strings.Contains(r.path, "{webhook}")
 			switch {
 			case strings.Contains(r.path, "/documents/{doc}") && r.method == http.MethodPut && dataset == own.ID:
 				// An id of the caller's choice, taken by another tenant.

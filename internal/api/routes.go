@@ -135,6 +135,7 @@ func (s *Server) routes() {
 	s.queueRoutes()
 	s.uploadRoutes()
 	s.partialRoutes()
+	s.webhookRoutes()
 	s.statsRoutes()
 	s.operationRoutes()
 }

@@ -30,6 +30,7 @@ import (
 	"sheaf/internal/logctx"
 	"sheaf/internal/queue"
 	"sheaf/internal/search"
+	"sheaf/internal/webhook"
 	"sheaf/parser/child"
 )
 
@@ -76,6 +77,7 @@ type Config struct {
 
 	Auth           bool     // keys are asked for; else everything is the local tenant's
 	AllowURLs      []string // hosts that {"url": …} may name
+	WebhookHosts   webhook.Hosts
 	MaxUploadBytes int64
 	EventPoll      time.Duration // how often a live stream looks for events, default 100 ms
 }

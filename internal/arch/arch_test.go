@@ -83,8 +83,9 @@ var may = map[string][]string{
 	"internal/search":     {"internal/embed", "internal/index"},
 	"internal/doctor":     contracts,
 	"internal/telemetry":  {"internal/keeper", "internal/logctx"}, // reads the counters of the loops
-	"internal/api":        append([]string{"ingest", "parser", "parser/child", "internal/search", "internal/doctor"}, contracts...),
+	"internal/api":        append([]string{"ingest", "parser", "parser/child", "internal/search", "internal/doctor", "internal/webhook"}, contracts...),
 	"internal/web":        {},
+	"internal/webhook":    {},
 	"internal/config":     {},
 	"internal/deps":       {},
 	"internal/arch":       {},

@@ -38,6 +38,7 @@ type Config struct {
 	Executor Executor `toml:"executor"`
 	Parser   Parser   `toml:"parser"`
 	Keeper   Keeper   `toml:"keeper"`
+	Webhooks Webhooks `toml:"webhooks"`
 	Trace    Trace    `toml:"trace"`
 }
 
@@ -53,6 +54,11 @@ type Server struct {
 	UploadLife     Duration `toml:"upload_life" doc:"an upload that is not complete, or was not submitted, is removed this long after its last byte"`
 	DebugListen    string   `toml:"debug_listen" doc:"private address for /healthz, /readyz, /metrics and pprof, of every role; empty for none"`
 	AllowURLs      []string `toml:"allow_urls" doc:"hosts that documents may be fetched from by URL; empty for none"`
+}
+
+type Webhooks struct {
+	Hosts   []string `toml:"hosts" doc:"hosts, or host:port, that webhooks may call; empty for none"`
+	Timeout Duration `toml:"timeout" doc:"of one attempt"`
 }
 
 type Store struct {
@@ -285,8 +291,9 @@ func Default() Config {
 			Lease: Duration(time.Minute), Heartbeat: Duration(2 * time.Second), PollInterval: Duration(time.Second),
 			DrainTimeout: Duration(25 * time.Second), MaxFails: 5, BackoffBase: Duration(2 * time.Second), BackoffMax: Duration(10 * time.Minute), BackoffJitter: 0.5,
 		},
-		Parser: Parser{MemoryBytes: 1 << 30, UnitTimeout: Duration(5 * time.Second), MaxDocs: 200, Soffice: "soffice", Tesseract: "tesseract", OCRLanguages: "eng", TranscribeModel: "whisper-1", TranscribeTimeout: Duration(10 * time.Minute)},
-		Trace:  Trace{SampleRatio: 1},
+		Parser:   Parser{MemoryBytes: 1 << 30, UnitTimeout: Duration(5 * time.Second), MaxDocs: 200, Soffice: "soffice", Tesseract: "tesseract", OCRLanguages: "eng", TranscribeModel: "whisper-1", TranscribeTimeout: Duration(10 * time.Minute)},
+		Trace:    Trace{SampleRatio: 1},
+		Webhooks: Webhooks{Timeout: Duration(10 * time.Second)},
 		Keeper: Keeper{
 			Retention: Duration(7 * 24 * time.Hour), AuditInterval: Duration(10 * time.Minute), WorkerTimeout: Duration(6 * time.Second),
 			LeaderTTL: Duration(8 * time.Second), Reconcile: Duration(time.Minute), Grace: Duration(2 * time.Minute),

@@ -40,6 +40,8 @@ type Config struct {
 	// Audit compares database, index and blobs and changes nothing; it runs
 	// on the keeper that leads, first after AuditEvery. May be nil.
 	Audit func(ctx context.Context) error
+	// Tell sends messages to webhooks and says how many. May be nil.
+	Tell func(ctx context.Context) (int, error)
 	// Leads is told when a term begins and ends. May be nil.
 	Leads func(leads bool)
 
@@ -63,6 +65,9 @@ type Config struct {
 // batch is how many rows one statement of a loop may touch: small enough that
 // a loop never holds locks for long.
 const batch = 100
+
+// tellEvery is how long a message to a webhook may wait for the loop.
+const tellEvery = time.Second
 
 // Keeper runs the loops. Its counters may be read at any time.
 type Keeper struct {
@@ -135,6 +140,9 @@ func New(cfg Config) *Keeper {
 	}
 	if cfg.Feeds {
 		k.loops = append(k.loops, &loop{name: "feed", every: cfg.FeedEvery, nudged: true, limit: 5 * time.Minute, step: k.feed})
+	}
+	if cfg.Tell != nil {
+		k.loops = append(k.loops, &loop{name: "tell", every: tellEvery, nudged: true, step: cfg.Tell})
 	}
 	if cfg.Audit != nil && cfg.AuditEvery > 0 {
 		k.loops = append(k.loops, &loop{name: "audit", every: cfg.AuditEvery, limit: max(cfg.AuditEvery, time.Hour), late: true, step: func(ctx context.Context) (int, error) { return 0, cfg.Audit(ctx) }})
@@ -455,7 +463,7 @@ func (k *Keeper) collect(ctx context.Context) (int, error) {
 
 func (k *Keeper) cleanup(ctx context.Context) (int, error) {
 	r, err := k.cfg.Store.Cleanup(ctx, k.cfg.Retention, 1000, false)
-	n := r.Events + r.Tasks + r.Workers + r.Idempotency
+	n := r.Events + r.Tasks + r.Workers + r.Idempotency + r.Deliveries
 	if n >= 1000 {
 		return batch, err // more may be left: come back soon
 	}

@@ -32,6 +32,7 @@ type Metrics struct {
 	chunks    *prometheus.CounterVec
 	tokens    *prometheus.CounterVec
 	embedded  *prometheus.CounterVec
+	messages  *prometheus.CounterVec
 	retries   prometheus.Counter
 	drift     *prometheus.GaugeVec
 	audited   prometheus.Gauge
@@ -60,6 +61,7 @@ func New() *Metrics {
 	m.chunks = counter("chunks_total", "Chunks that done tasks made.", "kind", "reused")
 	m.tokens = counter("tokens_total", "Tokens of those chunks.", "kind", "reused")
 	m.embedded = counter("embeddings_total", "Vectors computed.", "kind")
+	m.messages = counter("webhook_attempts_total", "Messages posted to webhooks, by what became of them: delivered, pending (tried again) or dead (given up).", "state")
 	m.retries = prometheus.NewCounter(prometheus.CounterOpts{Name: "sheaf_index_retries_total", Help: "Requests to the index that were repeated because it was busy or did not answer."})
 	m.drift = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sheaf_index_drift", Help: "Disagreements of database, index and blob store in the latest audit, on the keeper that leads."}, []string{"code"})
 	m.audited = prometheus.NewGauge(prometheus.GaugeOpts{Name: "sheaf_index_audit_timestamp_seconds", Help: "When the latest audit ended, 0 before the first."})
@@ -100,6 +102,9 @@ func (m *Metrics) Produced(k sheaf.TaskKind, r sheaf.TaskResult) {
 		m.embedded.WithLabelValues(kind).Add(float64(r.Chunks))
 	}
 }
+
+// Told counts an attempt to tell a webhook something.
+func (m *Metrics) Told(state sheaf.DeliveryState) { m.messages.WithLabelValues(string(state)).Inc() }
 
 // IndexRetried counts a request that is sent again.
 func (m *Metrics) IndexRetried() { m.retries.Inc() }

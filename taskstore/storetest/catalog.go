@@ -42,6 +42,7 @@ func RunCatalog(t *testing.T, open func(testing.TB) *taskstore.Store) {
 		{"Remaining", testRemaining},
 		{"Idempotency", testIdempotency},
 		{"UploadsInPieces", testUploads},
+		{"WebhooksAreToldOfEachEnd", testWebhooks},
 		{"ListsPageThroughConcurrentInserts", testPages},
 		{"FiltersAndHostileNames", testFilters},
 		{"EventsAndTaskHistory", testEvents},
@@ -1208,7 +1209,7 @@ func testTenantWalk(t *testing.T, b *bench) {
 	_, err := b.FailTask(b.ctx, b.claim(plan).Held(), sheaf.FailReport{Failure: *sheaf.Fail(sheaf.CategoryBadInput, "bad", "no")})
 	b.ok(err)
 	b.fold()
-	thief := newBench(t, b.Store)
+	thief, hook := newBench(t, b.Store), b.newWebhook()
 	ctx, me, one, dead := b.ctx, thief.tenant, sheaf.Page{}, sheaf.DeadLetterFilter{IDs: []string{plan}, DocumentID: more[0]}
 	before := fmt.Sprintf("%+v %+v", b.doc(id), b.tasks(id, 0))
 
@@ -1241,15 +1242,26 @@ func testTenantWalk(t *testing.T, b *bench) {
 			_, err := b.SetPaused(ctx, me, sheaf.PauseScope{DatasetID: b.dataset.ID}, true)
 			return err
 		},
-		"Task":       func() error { _, err := b.Task(ctx, me, plan); return err },
-		"TaskEvents": func() error { _, err := b.TaskEvents(ctx, me, plan); return err },
+		"Webhook": func() error { _, err := b.Webhook(ctx, me, b.dataset.ID, hook.ID); return err },
+		"CreateWebhook": func() error {
+			_, err := b.CreateWebhook(ctx, sheaf.Webhook{ID: sheaf.NewID(), TenantID: me, DatasetID: b.dataset.ID, URL: "https://x.invalid"})
+			return err
+		},
+		"UpdateWebhook": func() error {
+			return b.UpdateWebhook(ctx, sheaf.Webhook{ID: hook.ID, TenantID: me, DatasetID: b.dataset.ID})
+		},
+		"DeleteWebhook": func() error { return b.DeleteWebhook(ctx, me, b.dataset.ID, hook.ID) },
+		"AnnounceJob":   func() error { return b.AnnounceJob(ctx, me, job) },
+		"Task":          func() error { _, err := b.Task(ctx, me, plan); return err },
+		"TaskEvents":    func() error { _, err := b.TaskEvents(ctx, me, plan); return err },
 	} {
 		if err := call(); !errors.Is(err, sheaf.ErrNotFound) {
 			t.Errorf("%s with another tenant's id: %v, want ErrNotFound", name, err)
 		}
 	}
 	for name, call := range map[string]func() (int, error){
-		"Keys": func() (int, error) { x, err := b.Keys(ctx, me); return len(x), err },
+		"Keys":     func() (int, error) { x, err := b.Keys(ctx, me); return len(x), err },
+		"Webhooks": func() (int, error) { x, err := b.Webhooks(ctx, me, b.dataset.ID); return len(x), err },
 		"Documents": func() (int, error) {
 			x, _, err := b.Documents(ctx, me, sheaf.DocumentFilter{IDs: []string{id}, DatasetID: b.dataset.ID}, one)
 			return len(x), err

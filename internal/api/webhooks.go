@@ -1,0 +1,183 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"sheaf"
+	"sheaf/internal/webhook"
+)
+
+// WebhookPath names a webhook of a dataset.
+type WebhookPath struct {
+	DatasetPath
+	Webhook string `path:"webhook" doc:"id of the webhook" maxLength:"64"`
+}
+
+// NewWebhook asks for a webhook.
+type NewWebhook struct {
+	URL    string   `json:"url" maxLength:"2000" doc:"http:// or https://, on a host that webhooks.hosts names"`
+	Events []string `json:"events,omitempty" maxItems:"50" doc:"what is told; empty: everything"`
+	Secret string   `json:"secret,omitempty" maxLength:"200" doc:"whsec_ and 24 to 64 bytes in base64; left out, one is made"`
+}
+
+// WebhookChange changes the named fields of a webhook.
+type WebhookChange struct {
+	URL     *string   `json:"url,omitempty" maxLength:"2000"`
+	Events  *[]string `json:"events,omitempty" maxItems:"50"`
+	Enabled *bool     `json:"enabled,omitempty"`
+}
+
+// ReplayRequest selects messages to be sent again.
+type ReplayRequest struct {
+	EventIDs []string              `json:"event_ids,omitempty" maxItems:"1000" doc:"exactly these, whatever became of them"`
+	State    []sheaf.DeliveryState `json:"state,omitempty" enum:"pending,delivered,dead" doc:"default dead"`
+	Since    time.Time             `json:"since,omitzero" doc:"only what was told at or after this time"`
+}
+
+// Replayed says how many messages will be sent again.
+type Replayed struct {
+	Deliveries int `json:"deliveries"`
+}
+
+func (s *Server) webhook(ctx context.Context, p WebhookPath) (*sheaf.Webhook, error) {
+	ds, err := s.dataset(ctx, p.DatasetPath)
+	if err != nil {
+		return nil, err
+	}
+	return s.cfg.Catalog.Webhook(ctx, ds.TenantID, ds.ID, p.Webhook)
+}
+
+// checkWebhook refuses an address or an event that could never be told.
+func (s *Server) checkWebhook(w *sheaf.Webhook) error {
+	for _, e := range w.Events {
+		if !slices.Contains(sheaf.WebhookEvents, e) {
+			return fmt.Errorf("%w: event %q: choose among %s", sheaf.ErrInvalid, e, strings.Join(sheaf.WebhookEvents, ", "))
+		}
+	}
+	return s.cfg.WebhookHosts.Check(w.URL)
+}
+
+// secretless hides the key, which is shown once.
+func secretless(w *sheaf.Webhook) *sheaf.Webhook {
+	if w != nil {
+		w.Secret = ""
+	}
+	return w
+}
+
+func (s *Server) webhookRoutes() {
+	create := post("/v1/datasets/{ds}/webhooks", "Add a webhook")
+	create.DefaultStatus = http.StatusCreated
+	create.Description = "Tells an address when documents and jobs of the dataset end. Messages and signatures follow Standard Webhooks: the headers webhook-id, webhook-timestamp and webhook-signature (v1, HMAC-SHA256). " +
+		"Each is sent at least once: webhook-id is the same in every attempt."
+	handle(s, create, func(ctx context.Context, in *struct {
+		DatasetPath
+		Body NewWebhook
+	}) (*output[*sheaf.Webhook], error) {
+		ds, err := s.dataset(ctx, in.DatasetPath)
+		if err != nil {
+			return nil, err
+		}
+		w := sheaf.Webhook{ID: sheaf.NewID(), TenantID: ds.TenantID, DatasetID: ds.ID, URL: in.Body.URL, Events: in.Body.Events, Secret: in.Body.Secret, Enabled: true}
+		if w.Secret == "" {
+			w.Secret = webhook.NewSecret()
+		}
+		if err := webhook.CheckSecret(w.Secret); err != nil {
+			return nil, err
+		}
+		if err := s.checkWebhook(&w); err != nil {
+			return nil, err
+		}
+		made, err := s.cfg.Catalog.CreateWebhook(ctx, w)
+		return &output[*sheaf.Webhook]{made}, err
+	})
+	handle(s, get("/v1/datasets/{ds}/webhooks", "List webhooks"), func(ctx context.Context, in *DatasetPath) (*output[List[sheaf.Webhook]], error) {
+		ds, err := s.dataset(ctx, *in)
+		if err != nil {
+			return nil, err
+		}
+		all, err := s.cfg.Catalog.Webhooks(ctx, ds.TenantID, ds.ID)
+		for i := range all {
+			secretless(&all[i])
+		}
+		return listOf(all, ""), err
+	})
+	handle(s, get("/v1/datasets/{ds}/webhooks/{webhook}", "Read a webhook"), func(ctx context.Context, in *WebhookPath) (*output[*sheaf.Webhook], error) {
+		w, err := s.webhook(ctx, *in)
+		return &output[*sheaf.Webhook]{secretless(w)}, err
+	})
+	handle(s, huma.Operation{Method: http.MethodPatch, Path: "/v1/datasets/{ds}/webhooks/{webhook}", Summary: "Change a webhook"}, func(ctx context.Context, in *struct {
+		WebhookPath
+		Body WebhookChange
+	}) (*output[*sheaf.Webhook], error) {
+		w, err := s.webhook(ctx, in.WebhookPath)
+		if err != nil {
+			return nil, err
+		}
+		if in.Body.URL != nil {
+			w.URL = *in.Body.URL
+		}
+		if in.Body.Events != nil {
+			w.Events = *in.Body.Events
+		}
+		if in.Body.Enabled != nil {
+			w.Enabled = *in.Body.Enabled
+		}
+		if err := s.checkWebhook(w); err != nil {
+			return nil, err
+		}
+		if err := s.cfg.Catalog.UpdateWebhook(ctx, *w); err != nil {
+			return nil, err
+		}
+		w, err = s.webhook(ctx, in.WebhookPath)
+		return &output[*sheaf.Webhook]{secretless(w)}, err
+	})
+	remove := huma.Operation{Method: http.MethodDelete, Path: "/v1/datasets/{ds}/webhooks/{webhook}", Summary: "Remove a webhook and its messages", DefaultStatus: http.StatusNoContent}
+	handle(s, remove, func(ctx context.Context, in *WebhookPath) (*struct{}, error) {
+		w, err := s.webhook(ctx, *in)
+		if err != nil {
+			return nil, err
+		}
+		return nil, s.cfg.Catalog.DeleteWebhook(ctx, w.TenantID, w.DatasetID, w.ID)
+	})
+	handle(s, get("/v1/datasets/{ds}/webhooks/{webhook}/deliveries", "List the messages of a webhook"), func(ctx context.Context, in *struct {
+		WebhookPath
+		ListInput
+		State []sheaf.DeliveryState `query:"state,explode" enum:"pending,delivered,dead" doc:"repeat for or"`
+	}) (*output[List[sheaf.Delivery]], error) {
+		w, err := s.webhook(ctx, in.WebhookPath)
+		if err != nil {
+			return nil, err
+		}
+		all, next, err := s.cfg.Catalog.Deliveries(ctx, w, in.State, in.page())
+		return listOf(all, next), err
+	})
+	handle(s, post("/v1/datasets/{ds}/webhooks/{webhook}:replay", "Send messages again"), func(ctx context.Context, in *struct {
+		WebhookPath
+		Body ReplayRequest
+	}) (*output[Replayed], error) {
+		w, err := s.webhook(ctx, in.WebhookPath)
+		if err != nil {
+			return nil, err
+		}
+		n, err := s.cfg.Catalog.ReplayDeliveries(ctx, w, sheaf.Replay{EventIDs: in.Body.EventIDs, States: in.Body.State, Since: in.Body.Since})
+		return &output[Replayed]{Replayed{n}}, err
+	})
+	ping := post("/v1/datasets/{ds}/webhooks/{webhook}:ping", "Send a message to try a webhook with")
+	ping.DefaultStatus = http.StatusAccepted
+	handle(s, ping, func(ctx context.Context, in *WebhookPath) (*output[*sheaf.Delivery], error) {
+		w, err := s.webhook(ctx, *in)
+		if err != nil {
+			return nil, err
+		}
+		d, err := s.cfg.Catalog.PingWebhook(ctx, w)
+		return &output[*sheaf.Delivery]{d}, err
+	})
+}

@@ -1,0 +1,292 @@
+// Package webhook tells other systems that documents and jobs have ended: it
+// stands behind the store, which writes each message with what it tells, and
+// posts what is due, signed, until it is taken or given up.
+package webhook
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"sheaf"
+)
+
+// Headers of a message, as Standard Webhooks 1.0 names them.
+const (
+	HeaderID        = "webhook-id"
+	HeaderTimestamp = "webhook-timestamp"
+	HeaderSignature = "webhook-signature"
+)
+
+const secretPrefix = "whsec_"
+
+// NewSecret makes a key for signatures: whsec_ and 32 random bytes in base64.
+func NewSecret() string {
+	b := make([]byte, 32)
+	_, _ = rand.Read(b) // never fails
+	return secretPrefix + base64.StdEncoding.EncodeToString(b)
+}
+
+// CheckSecret refuses a key that is none, or is too short to protect anything.
+func CheckSecret(secret string) error {
+	key, err := keyOf(secret)
+	if err != nil || len(key) < 24 || len(key) > 64 {
+		return fmt.Errorf("%w: a webhook's secret is whsec_ and 24 to 64 bytes in base64; leave it out to have one made", sheaf.ErrInvalid)
+	}
+	return nil
+}
+
+func keyOf(secret string) ([]byte, error) {
+	return base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, secretPrefix))
+}
+
+// Sign answers the signature header of a message: "v1," and the base64 of
+// HMAC-SHA256 over its id, its time in seconds and its body, with dots between.
+func Sign(secret, id string, at time.Time, body []byte) (string, error) {
+	key, err := keyOf(secret)
+	if err != nil {
+		return "", fmt.Errorf("the webhook's secret: %w", err)
+	}
+	mac := hmac.New(sha256.New, key)
+	_, _ = fmt.Fprintf(mac, "%s.%d.%s", id, at.Unix(), body) // a hash takes all
+	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)), nil
+}
+
+// Hosts are those that messages may go to: each a host, or host:port.
+type Hosts []string
+
+// Check refuses an address that no message may go to.
+func (h Hosts) Check(address string) error {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
+		return fmt.Errorf("%w: a webhook's url is http:// or https:// with a host, without a name, password or fragment", sheaf.ErrInvalid)
+	}
+	ok := slices.ContainsFunc(h, func(a string) bool {
+		if host, port, err := net.SplitHostPort(a); err == nil {
+			return host == u.Hostname() && port == cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
+		}
+		return a == u.Hostname()
+	})
+	if !ok {
+		return fmt.Errorf("%w: webhooks may not call %s; add it to webhooks.hosts in the configuration", sheaf.ErrInvalid, u.Host)
+	}
+	return nil
+}
+
+// Sender posts messages. The zero value of a field means the default named
+// beside it.
+type Sender struct {
+	Store   sheaf.WebhookStore
+	Hosts   Hosts
+	Timeout time.Duration // of one attempt, default 10 s
+	Log     *slog.Logger
+	Observe func(outcome sheaf.DeliveryState) // is told of each attempt; may be nil
+
+	once   sync.Once
+	client *http.Client
+}
+
+const (
+	maxWebhooks = 100 // served in one round
+	parallel    = 8   // webhooks at once
+	batch       = 8   // messages a webhook has in one round
+	// webhookTime is when a webhook's round ends: a slow one has the rest of
+	// its messages next time, so that the others do not wait for it.
+	webhookTime = 15 * time.Second
+
+	maxAttempts = 15 // with the delays below about a day
+	firstDelay  = 5 * time.Second
+	maxDelay    = 6 * time.Hour
+	maxHold     = 5 * time.Minute
+	maxRetry    = time.Hour // of a Retry-After
+	maxAnswer   = 4 << 10
+)
+
+// Round sends what is due and reports how many messages it looked at. Each
+// webhook has its messages one after the other, and none after one failed.
+func (s *Sender) Round(ctx context.Context) (int, error) {
+	s.once.Do(s.begin)
+	due, err := s.Store.DueWebhooks(ctx, maxWebhooks)
+	if err != nil {
+		return 0, err
+	}
+	var (
+		group  sync.WaitGroup
+		places = make(chan struct{}, parallel)
+		counts = make([]int, len(due))
+		errs   = make([]error, len(due))
+	)
+	for i := range due {
+		places <- struct{}{}
+		group.Go(func() {
+			defer func() { <-places }()
+			counts[i], errs[i] = s.serve(ctx, &due[i])
+		})
+	}
+	group.Wait()
+	n := 0
+	for _, c := range counts {
+		n += c
+	}
+	return n, errors.Join(errs...)
+}
+
+func (s *Sender) begin() {
+	s.Timeout = cmp.Or(s.Timeout, 10*time.Second)
+	s.Log = cmp.Or(s.Log, slog.New(slog.DiscardHandler))
+	s.client = &http.Client{
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true},
+		// A redirect would carry the message to a host that nobody allowed.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// serve sends one webhook a batch of its messages.
+func (s *Sender) serve(ctx context.Context, w *sheaf.Webhook) (int, error) {
+	begun := time.Now()
+	messages, err := s.Store.ClaimDeliveries(ctx, w.ID, batch, webhookTime+2*s.Timeout)
+	if err != nil {
+		return 0, err
+	}
+	// Before any of them is done with: the last document's message is what
+	// tells that its job may have ended.
+	told := map[string]bool{"": true}
+	for i := range messages {
+		m := &messages[i]
+		if told[m.JobID] {
+			continue
+		}
+		if err := s.Store.AnnounceJob(ctx, m.TenantID, m.JobID); err != nil && !errors.Is(err, sheaf.ErrNotFound) {
+			return 0, err // the claims run out, and all of it is done again
+		}
+		told[m.JobID] = true
+	}
+	stopped := false
+	for i := range messages {
+		m := &messages[i]
+		end := sheaf.DeliveryEnd{Untried: true}
+		switch {
+		case stopped || time.Since(begun) > webhookTime:
+		case !w.Wants(m.Event):
+			end = sheaf.DeliveryEnd{Unwanted: true}
+		default:
+			end = s.attempt(ctx, w, m)
+		}
+		if ctx.Err() != nil {
+			return i, ctx.Err()
+		}
+		if err := s.Store.EndDelivery(ctx, m, end); err != nil {
+			return i, err
+		}
+		stopped = stopped || end.State == sheaf.DeliveryPending || end.State == sheaf.DeliveryDead
+	}
+	return len(messages), nil
+}
+
+// envelope is the body of a message.
+type envelope struct {
+	Type string          `json:"type"`
+	ID   string          `json:"id"`
+	At   time.Time       `json:"timestamp"` // of what is told, not of the attempt
+	Data json.RawMessage `json:"data"`
+}
+
+// attempt posts a message and judges the answer.
+func (s *Sender) attempt(ctx context.Context, w *sheaf.Webhook, m *sheaf.Delivery) sheaf.DeliveryEnd {
+	status, after, err := s.post(ctx, w, m)
+	if err == nil {
+		s.observe(sheaf.DeliveryDelivered)
+		return sheaf.DeliveryEnd{State: sheaf.DeliveryDelivered, Status: status}
+	}
+	end := sheaf.DeliveryEnd{
+		State: sheaf.DeliveryPending, Status: status, Error: err.Error(), Disable: status == http.StatusGone,
+		Delay: max(backoff(firstDelay, m.Attempts, maxDelay), after), Hold: max(backoff(time.Second, w.Failures+1, maxHold), after),
+	}
+	if m.Attempts >= maxAttempts || end.Disable {
+		end.State = sheaf.DeliveryDead
+	}
+	s.observe(end.State)
+	s.Log.WarnContext(ctx, "a webhook did not take a message", "webhook", w.ID, "event", m.EventID, "attempt", m.Attempts, "status", status, "error", err, "state", end.State)
+	return end
+}
+
+func (s *Sender) observe(state sheaf.DeliveryState) {
+	if s.Observe != nil {
+		s.Observe(state)
+	}
+}
+
+func (s *Sender) post(ctx context.Context, w *sheaf.Webhook, m *sheaf.Delivery) (status int, after time.Duration, err error) {
+	if err := s.Hosts.Check(w.URL); err != nil {
+		return 0, 0, err
+	}
+	body, err := json.Marshal(envelope{Type: m.Event, ID: m.EventID, At: m.CreatedAt, Data: m.Data})
+	if err != nil {
+		return 0, 0, fmt.Errorf("the message cannot be encoded: %w", err)
+	}
+	now := time.Now()
+	signature, err := Sign(w.Secret, m.EventID, now, body)
+	if err != nil {
+		return 0, 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.URL, bytes.NewReader(body))
+	if err != nil {
+		return 0, 0, fmt.Errorf("the url cannot be requested: %w", err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("User-Agent", "sheaf-webhook/1")
+	req.Header.Set(HeaderID, m.EventID)
+	req.Header.Set(HeaderTimestamp, strconv.FormatInt(now.Unix(), 10))
+	req.Header.Set(HeaderSignature, signature)
+	resp, err := s.client.Do(req)
+	if err != nil {
+		if ue, ok := errors.AsType[*url.Error](err); ok {
+			err = ue.Err // without the address, which may hold a token
+		}
+		return 0, 0, fmt.Errorf("no answer: %w", err)
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer)) // lets the connection be used again
+	switch {
+	case resp.StatusCode/100 == 2:
+		return resp.StatusCode, 0, nil
+	case resp.StatusCode == http.StatusGone:
+		return resp.StatusCode, 0, errors.New("answered 410 Gone: the webhook was turned off; enable it when the address is there again")
+	case resp.StatusCode/100 == 3:
+		return resp.StatusCode, 0, fmt.Errorf("answered %s: redirects are not followed; set the final address", resp.Status)
+	case resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable:
+		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
+		after = min(time.Duration(max(seconds, 0))*time.Second, maxRetry)
+	}
+	return resp.StatusCode, after, fmt.Errorf("answered %s", resp.Status)
+}
+
+// backoff doubles with each attempt, less or more a fifth so that those who
+// failed together do not come back together.
+func backoff(first time.Duration, attempts int, most time.Duration) time.Duration {
+	d := most
+	if n := max(attempts-1, 0); n < 30 {
+		d = min(first<<n, most)
+	}
+	return time.Duration((0.8 + 0.4*mathrand.Float64()) * float64(d))
+}

@@ -1,0 +1,142 @@
+package sheaf
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+)
+
+// Webhook is an address that is told when documents and jobs of a dataset
+// end. The message and its signature follow Standard Webhooks 1.0.
+type Webhook struct {
+	ID        string    `json:"id"`
+	TenantID  string    `json:"-"`
+	DatasetID string    `json:"dataset_id"`
+	URL       string    `json:"url"`
+	Events    []string  `json:"events" nullable:"false" doc:"what is told; empty: everything"`
+	Secret    string    `json:"secret,omitempty" doc:"key of the signature, whsec_ and base64; shown once, when the webhook is made"`
+	Enabled   bool      `json:"enabled"`
+	Failures  int       `json:"failures" doc:"attempts in a row that failed"`
+	LastError string    `json:"last_error,omitempty"`
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// WebhookEvents lists what a webhook may be told, besides WebhookPing.
+var WebhookEvents = []string{
+	"document.succeeded", "document.partially_succeeded", "document.failed", "document.canceled", "document.deleted",
+	"job.succeeded", "job.partially_succeeded", "job.failed", "job.canceled",
+}
+
+// WebhookPing is told when somebody asks for a message to try a webhook with.
+const WebhookPing = "ping"
+
+// Wants reports whether the webhook is to be told of an event.
+func (w *Webhook) Wants(event string) bool {
+	return len(w.Events) == 0 || event == WebhookPing || slices.Contains(w.Events, event)
+}
+
+// DeliveryState is the state of one message to one webhook.
+type DeliveryState string
+
+const (
+	DeliveryPending   DeliveryState = "pending"
+	DeliveryDelivered DeliveryState = "delivered"
+	DeliveryDead      DeliveryState = "dead" // given up; a replay sends it again
+)
+
+// Delivery is one message to one webhook.
+type Delivery struct {
+	Seq         int64           `json:"-"`
+	Claims      int             `json:"-"` // fences an attempt that another has followed
+	WebhookID   string          `json:"webhook_id"`
+	EventID     string          `json:"event_id" doc:"the webhook-id header: the same in every attempt and replay"`
+	Event       string          `json:"event"`
+	TenantID    string          `json:"-"`
+	JobID       string          `json:"job_id,omitempty"`
+	Data        json.RawMessage `json:"data"`
+	State       DeliveryState   `json:"state" enum:"pending,delivered,dead"`
+	Attempts    int             `json:"attempts"`
+	Status      int             `json:"status,omitempty" doc:"HTTP status of the last answer"`
+	Error       string          `json:"error,omitempty"`
+	NextAt      time.Time       `json:"next_at,omitzero"`
+	CreatedAt   time.Time       `json:"created_at"`
+	DeliveredAt time.Time       `json:"delivered_at,omitzero"`
+}
+
+// DocumentNews is the data of a message about a document.
+type DocumentNews struct {
+	DatasetID  string        `json:"dataset_id"`
+	DocumentID string        `json:"document_id"`
+	Name       string        `json:"name"`
+	Generation int           `json:"generation"`
+	JobID      string        `json:"job_id,omitempty"`
+	State      DocumentState `json:"state"`
+	Failure    *Failure      `json:"failure,omitempty"`
+}
+
+// JobNews is the data of a message about a job.
+type JobNews struct {
+	DatasetID string        `json:"dataset_id"`
+	JobID     string        `json:"job_id"`
+	Kind      JobKind       `json:"kind"`
+	State     DocumentState `json:"state"`
+	Documents JobDocuments  `json:"documents"`
+}
+
+// Replay selects deliveries to be sent again: those of the events when any is
+// named, else those that were given up, of all or since a time.
+type Replay struct {
+	EventIDs []string
+	States   []DeliveryState // empty: the dead
+	Since    time.Time
+}
+
+// WebhookCatalog holds webhooks. A webhook is found by its tenant, dataset and
+// id alone.
+type WebhookCatalog interface {
+	CreateWebhook(ctx context.Context, w Webhook) (*Webhook, error) // ErrLimit when the dataset has its most
+	Webhook(ctx context.Context, tenantID, datasetID, id string) (*Webhook, error)
+	Webhooks(ctx context.Context, tenantID, datasetID string) ([]Webhook, error)
+	// UpdateWebhook writes URL, Events and Enabled, and forgets the failures.
+	UpdateWebhook(ctx context.Context, w Webhook) error
+	DeleteWebhook(ctx context.Context, tenantID, datasetID, id string) error
+	Deliveries(ctx context.Context, w *Webhook, states []DeliveryState, p Page) ([]Delivery, string, error)
+	// ReplayDeliveries makes deliveries pending again and says how many.
+	ReplayDeliveries(ctx context.Context, w *Webhook, r Replay) (int, error)
+	// PingWebhook writes a message of kind WebhookPing.
+	PingWebhook(ctx context.Context, w *Webhook) (*Delivery, error)
+}
+
+// WebhookStore is what sends the messages. A message is written in the
+// transaction of what it tells, so that none is lost, and is sent at least
+// once.
+type WebhookStore interface {
+	// DueWebhooks lists enabled webhooks, with their secrets, that have
+	// something to send now and are not waiting after a failure.
+	DueWebhooks(ctx context.Context, limit int) ([]Webhook, error)
+	// ClaimDeliveries takes due messages, oldest first, for the length of the
+	// lease. Attempts counts this one.
+	ClaimDeliveries(ctx context.Context, webhookID string, limit int, lease time.Duration) ([]Delivery, error)
+	// AnnounceJob writes the messages that the job has ended, if it has.
+	AnnounceJob(ctx context.Context, tenantID, jobID string) error
+	// EndDelivery writes what became of a claimed message; a claim that ended
+	// changes nothing.
+	EndDelivery(ctx context.Context, d *Delivery, end DeliveryEnd) error
+}
+
+// DeliveryEnd says what became of an attempt.
+type DeliveryEnd struct {
+	State  DeliveryState // pending: to be tried again after Delay
+	Status int           // of the answer, 0 without one
+	Error  string
+	Delay  time.Duration
+	Hold   time.Duration // how long the webhook as a whole waits
+	// Untried gives the message back as if it had not been claimed.
+	Untried bool
+	// Unwanted forgets a message that the webhook did not ask for.
+	Unwanted bool
+	// Disable turns the webhook off: Error says why.
+	Disable bool
+}
