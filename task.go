@@ -107,6 +107,10 @@ type TaskResult struct {
 	Usage       Usage       `json:"usage"`
 	Stages      []StageTime `json:"stages,omitempty"`
 	Warnings    []Warning   `json:"warnings,omitempty"`
+	// FormerArtifact is set instead of RangeID and ArtifactKey once a newer
+	// version has replaced the result: nothing may list it, and the object is
+	// there only until the collector comes. Set by reads alone.
+	FormerArtifact string `json:"-"`
 }
 
 // Usage is what a task consumed.

@@ -81,7 +81,7 @@ func (e *engines) settings() []string {
 		"SHEAF_EXECUTOR_LEASE=" + lease.String(), "SHEAF_EXECUTOR_HEARTBEAT=" + heartbeat.String(), "SHEAF_EXECUTOR_MAX_FAILS=100",
 		"SHEAF_EXECUTOR_BACKOFF_BASE=200ms", "SHEAF_EXECUTOR_BACKOFF_MAX=2s",
 		"SHEAF_KEEPER_WORKER_TIMEOUT=" + workerTimeout.String(), "SHEAF_KEEPER_LEADER_TTL=" + leaderTTL.String(),
-		"SHEAF_KEEPER_GRACE=" + grace.String(), "SHEAF_KEEPER_RECONCILE=" + reconcile.String(),
+		"SHEAF_KEEPER_GRACE=" + grace.String(), "SHEAF_KEEPER_KEEP_VERSIONS=0s", "SHEAF_KEEPER_RECONCILE=" + reconcile.String(),
 	}
 }
 

@@ -159,9 +159,9 @@ func (s *Store) moveDocument(tx *gorm.DB, doc *documentRow, next sheaf.DocumentS
 	var err error
 	switch next {
 	case sheaf.DocCanceled:
-		err = s.dropRanges(tx, doc.TenantID, doc.ID, doc.Gen, doc.LiveGen)
+		err = s.dropRanges(tx, s.grace, doc.TenantID, doc.ID, doc.Gen, doc.LiveGen)
 	case sheaf.DocFailed:
-		err = s.dropRanges(tx, doc.TenantID, doc.ID, doc.Gen, doc.Gen, doc.LiveGen)
+		err = s.dropRanges(tx, s.grace, doc.TenantID, doc.ID, doc.Gen, doc.Gen, doc.LiveGen)
 	}
 	if err != nil {
 		return err

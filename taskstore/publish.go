@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"gorm.io/gorm"
 
@@ -52,7 +53,7 @@ func (s *Store) publish(tx *gorm.DB, t *taskRow, doc *documentRow, p sheaf.Publi
 	if !live {
 		keep = append(keep, doc.LiveGen)
 	}
-	if err := s.dropRanges(tx, t.TenantID, t.DocID, t.Gen, keep...); err != nil {
+	if err := s.dropRanges(tx, s.keepVersions, t.TenantID, t.DocID, t.Gen, keep...); err != nil {
 		return err
 	}
 	doc.State = string(p.State)
@@ -61,8 +62,9 @@ func (s *Store) publish(tx *gorm.DB, t *taskRow, doc *documentRow, p sheaf.Publi
 
 // dropRanges hands the range results that the document's generations up to gen
 // list, and none of the kept ones does, to the collector. The rows forget them,
-// so that nothing lists or copies them from then on.
-func (s *Store) dropRanges(tx *gorm.DB, tenantID, docID string, gen int, keep ...int) error {
+// so that nothing lists or copies them from then on. They leave the index after
+// the grace, and the blob store after stay, if that is longer.
+func (s *Store) dropRanges(tx *gorm.DB, stay time.Duration, tenantID, docID string, gen int, keep ...int) error {
 	var rows []taskRow
 	if err := tx.Raw(`SELECT id, gen, range_id, artifact_key FROM tasks
 		WHERE doc_id=? AND gen<=? AND state='done' AND range_id<>'' ORDER BY id`, docID, gen).Scan(&rows).Error; err != nil {
@@ -76,7 +78,7 @@ func (s *Store) dropRanges(tx *gorm.DB, tenantID, docID string, gen int, keep ..
 	}
 	var forget []string
 	var garbage [][]any
-	due := raw(fmt.Sprintf("%s+%d", s.now(), s.grace.Milliseconds()))
+	due, gone := s.after(s.grace), s.after(stay)
 	dropped := map[string]bool{} // two generations may list one range
 	for _, r := range rows {
 		if kept[r.RangeID] {
@@ -85,7 +87,12 @@ func (s *Store) dropRanges(tx *gorm.DB, tenantID, docID string, gen int, keep ..
 		forget = append(forget, r.ID)
 		if !dropped[r.RangeID] {
 			dropped[r.RangeID] = true
-			garbage = append(garbage, []any{tenantID, docID, r.RangeID, r.ArtifactKey, due})
+			if stay <= s.grace {
+				garbage = append(garbage, []any{tenantID, docID, r.RangeID, r.ArtifactKey, due})
+				continue
+			}
+			// The index first; the artifact stays readable for a while.
+			garbage = append(garbage, []any{tenantID, docID, r.RangeID, "", due}, []any{tenantID, docID, r.RangeID, r.ArtifactKey, gone})
 		}
 	}
 	if err := insertRows(tx, "garbage", []string{"tenant_id", "doc_id", "range_id", "artifact_key", "not_before"}, garbage, ""); err != nil {
@@ -97,4 +104,9 @@ func (s *Store) dropRanges(tx *gorm.DB, tenantID, docID string, gen int, keep ..
 		}
 	}
 	return nil
+}
+
+// after is an expression for the time that long from now.
+func (s *Store) after(d time.Duration) raw {
+	return raw(fmt.Sprintf("%s+%d", s.now(), d.Milliseconds()))
 }

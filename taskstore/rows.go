@@ -235,6 +235,9 @@ func (r *taskRow) toDomain() sheaf.Task {
 	}
 	decode(r.Result, &t.Result)
 	// The columns say what can still be listed; the JSON is history.
+	if r.RangeID == "" {
+		t.Result.FormerArtifact = t.Result.ArtifactKey
+	}
 	t.Result.RangeID, t.Result.ArtifactKey = r.RangeID, r.ArtifactKey
 	return t
 }

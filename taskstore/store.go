@@ -55,17 +55,22 @@ type Config struct {
 	// the collector takes it, since a slow writer may not be done yet: longer
 	// than any lease. 0 means 2 min.
 	Grace time.Duration
+	// KeepVersions is how long the artifacts of a version are kept once another
+	// is live in its place, to read and compare them; its chunks leave the index
+	// after Grace. Not above Grace means no longer than that.
+	KeepVersions time.Duration
 }
 
 // Store implements sheaf.TaskStore, sheaf.KeeperStore and sheaf.Catalog. It is
 // safe for concurrent use, and by many processes at once on MySQL and
 // PostgreSQL.
 type Store struct {
-	w, r     *gorm.DB // the same pool but on SQLite, which has one writer and several readers
-	d        dialect
-	eventLag time.Duration
-	grace    time.Duration
-	offset   atomic.Int64 // milliseconds added to the database's clock, by tests
+	w, r         *gorm.DB // the same pool but on SQLite, which has one writer and several readers
+	d            dialect
+	eventLag     time.Duration
+	grace        time.Duration
+	keepVersions time.Duration
+	offset       atomic.Int64 // milliseconds added to the database's clock, by tests
 
 	writes *coalesce.Group[write, ClaimAnswer]
 
@@ -79,7 +84,7 @@ type Store struct {
 
 // Open connects to the database. The schema is brought up to date by Migrate.
 func Open(ctx context.Context, c Config) (*Store, error) {
-	s := &Store{eventLag: max(c.EventLag, 0), grace: cmp.Or(c.Grace, 2*time.Minute)}
+	s := &Store{eventLag: max(c.EventLag, 0), grace: cmp.Or(c.Grace, 2*time.Minute), keepVersions: c.KeepVersions}
 	if c.EventLag == 0 && c.Driver != "sqlite" {
 		s.eventLag = 2 * time.Second
 	}

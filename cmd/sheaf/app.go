@@ -213,7 +213,7 @@ func (a *app) openData(ctx context.Context) (err error) {
 	if a.cfg.Store.Driver == "sqlite" {
 		dsn = a.path("sheaf.db")
 	}
-	if a.store, err = taskstore.Open(ctx, taskstore.Config{Driver: a.cfg.Store.Driver, DSN: dsn, MaxOpenConns: a.cfg.Store.MaxConns, EventLag: time.Duration(a.cfg.Store.EventLag), Grace: time.Duration(a.cfg.Keeper.Grace)}); err != nil {
+	if a.store, err = taskstore.Open(ctx, taskstore.Config{Driver: a.cfg.Store.Driver, DSN: dsn, MaxOpenConns: a.cfg.Store.MaxConns, EventLag: time.Duration(a.cfg.Store.EventLag), Grace: time.Duration(a.cfg.Keeper.Grace), KeepVersions: time.Duration(a.cfg.Keeper.KeepVersions)}); err != nil {
 		if a.cfg.Store.Driver == "sqlite" {
 			return fmt.Errorf("opening the sqlite store: %w", err)
 		}

@@ -31,6 +31,7 @@ func TestPage(t *testing.T) {
 		{"dropped files and folders become documents", testDrop},
 		{"progress is live and survives a reload", testLive},
 		{"a failed page says what to do and its retry heals it", testRetryPage},
+		{"two versions are compared", testCompare},
 		{"chosen documents are canceled", testCancelChosen},
 		{"a hit leads to its box", testSearchToBox},
 		{"everything can be done with the keyboard", testKeyboard},
@@ -210,6 +211,29 @@ func testRetryPage(t *testing.T, s *service, b *browser) {
 	b.press("Versions")
 	b.sees(".versions", "Version 2")
 	b.sees(".versions", "failed: 2 → 1")
+}
+
+func testCompare(t *testing.T, s *service, b *browser) {
+	s.newDataset("drafts", false)
+	id := sheaf.NewID()
+	for _, grain := range []string{"barley", "wheat"} {
+		body := "# One\n\nWhat stays as it is.\n\n# Two\n\nThe carts of " + grain + " are weighed twice.\n"
+		if resp, b := s.request("PUT", "/v1/datasets/drafts/documents/"+id+"?name=draft.md&wait=30s", body, "Content-Type", "text/markdown"); resp.StatusCode != http.StatusAccepted {
+			t.Fatalf("%s %s", resp.Status, b)
+		}
+	}
+	b.open("/datasets/drafts/documents/" + id + "?tab=versions")
+	b.press("Compare its text with version 1")
+	b.sees(".comparison h2", "Version 1 → version 2")
+	b.sees(".comparison .chips [aria-current]", "1 different")
+	if got := eval[string](b, `document.querySelector(".change.changed del").textContent.trim() + " to " + document.querySelector(".change.changed ins").textContent.trim()`); got != "barley to wheat" {
+		t.Errorf("the words that differ are %q", got)
+	}
+	b.press("1 the same")
+	b.sees(".change.same", "What stays")
+	if where := eval[string](b, `location.search`); !strings.Contains(where, "show=same") {
+		t.Errorf("the address of the comparison is %s", where)
+	}
 }
 
 func testCancelChosen(t *testing.T, s *service, b *browser) {
@@ -444,7 +468,7 @@ func testAccess(t *testing.T, s *service, b *browser) {
 	s.get("/v1/jobs?dataset=repairs", &jobs)
 	views := []struct{ path, ready string }{
 		{"/datasets/library", ".docs tr[data-id]"}, {"/datasets/stops", ".empty"}, {"/datasets/many", ".docs tr[data-id]"}, {"/datasets", ".plain"}, {doc("library") + "?page=5", ".chunk"}, {doc("repairs") + "?tab=problems", ".problem"},
-		{doc("repairs") + "?tab=timeline", ".waterfall table"}, {doc("repairs") + "?tab=versions", ".versions"}, {doc("library") + "?tab=settings", ".settings"},
+		{doc("repairs") + "?tab=timeline", ".waterfall table"}, {doc("repairs") + "?tab=versions", ".versions"}, {doc("drafts") + "?tab=versions&from=1&to=2", ".change"}, {doc("library") + "?tab=settings", ".settings"},
 		{"/jobs", ".plain"}, {"/jobs/" + jobs.Items[0].ID, ".waterfall table"}, {"/search?q=barn&dataset=library", ".hit"}, {"/operations", ".chart"}, {"/nothing/here", "h1"},
 	}
 	for _, dark := range []bool{false, true} {

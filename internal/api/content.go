@@ -20,28 +20,29 @@ import (
 	"sheaf/parser/child"
 )
 
-// chunkQuery asks for chunks of a document's live generation.
+// chunkQuery asks for chunks of one of a document's generations.
 type chunkQuery struct {
-	limit   int
-	cursor  string // "<task>.<chunk>": positions of the next chunk to return
-	page    int
-	rangeID string
+	generation int // 0 means the live one
+	limit      int
+	cursor     string // "<task>.<chunk>": positions of the next chunk to return
+	page       int
+	rangeID    string
 }
 
-// chunks reads the artifacts of the live generation in reading order: they,
-// not the index, are the truth about chunks.
+// chunks reads the artifacts of a generation in reading order: they, not the
+// index, are the truth about chunks.
 func (s *Server) chunks(ctx context.Context, d *sheaf.Document, q chunkQuery) (out []sheaf.Chunk, next string, err error) {
-	if d.LiveGeneration == 0 {
+	generation := cmp.Or(q.generation, d.LiveGeneration)
+	if generation == 0 {
 		return nil, "", nil
 	}
-	tasks, err := s.cfg.Catalog.Tasks(ctx, tenantOf(ctx), d.ID, d.LiveGeneration)
+	tasks, err := s.versionTasks(ctx, d, generation)
 	if err != nil {
 		return nil, "", err
 	}
 	tasks = slices.DeleteFunc(tasks, func(t sheaf.Task) bool {
-		return t.State != sheaf.TaskDone || t.Result.Chunks == 0 || q.page > 0 && !t.Range.Contains(q.page) || q.rangeID != "" && t.Result.RangeID != q.rangeID
+		return q.page > 0 && !t.Range.Contains(q.page) || q.rangeID != "" && t.Result.RangeID != q.rangeID
 	})
-	slices.SortStableFunc(tasks, func(a, b sheaf.Task) int { return cmp.Compare(a.Range.From, b.Range.From) })
 	first, skip := 0, 0
 	if q.cursor != "" {
 		a, b, _ := strings.Cut(q.cursor, ".")
@@ -49,6 +50,9 @@ func (s *Server) chunks(ctx context.Context, d *sheaf.Document, q chunkQuery) (o
 	}
 	for i := first; i >= 0 && i < len(tasks); i++ {
 		f, err := artifact.Load(ctx, s.cfg.Blobs, tasks[i].Result.ArtifactKey)
+		if errors.Is(err, sheaf.ErrNotFound) && generation != d.LiveGeneration {
+			return nil, "", generationGone(generation)
+		}
 		if err != nil {
 			return nil, "", fmt.Errorf("reading the chunks of %s: %w", tasks[i].Range, err)
 		}
@@ -59,7 +63,7 @@ func (s *Server) chunks(ctx context.Context, d *sheaf.Document, q chunkQuery) (o
 			if len(out) == q.limit {
 				return out, fmt.Sprintf("%d.%d", i, n), nil
 			}
-			c.Generation = d.LiveGeneration
+			c.Generation = generation
 			out = append(out, c)
 		}
 	}

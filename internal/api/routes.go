@@ -137,6 +137,7 @@ func (s *Server) routes() {
 	s.partialRoutes()
 	s.webhookRoutes()
 	s.statsRoutes()
+	s.versionRoutes()
 	s.operationRoutes()
 }
 
@@ -352,13 +353,14 @@ func (s *Server) documentRoutes() {
 		Cursor  string `query:"cursor"`
 		Page    int    `query:"page" minimum:"0" doc:"only chunks that touch this page"`
 		RangeID string `query:"range_id" maxLength:"64"`
+		Version int    `query:"generation" minimum:"0" doc:"0 means the live one; the results of one that was replaced are kept for keeper.keep_versions, then the answer is 410 with code generation_gone"`
 	}
-	handle(s, get("/v1/datasets/{ds}/documents/{doc}/chunks", "List the chunks of the live generation in reading order"), func(ctx context.Context, in *chunksIn) (*output[List[sheaf.Chunk]], error) {
+	handle(s, get("/v1/datasets/{ds}/documents/{doc}/chunks", "List the chunks of a generation in reading order"), func(ctx context.Context, in *chunksIn) (*output[List[sheaf.Chunk]], error) {
 		d, err := s.document(ctx, in.DocumentPath)
 		if err != nil {
 			return nil, err
 		}
-		chunks, next, err := s.chunks(ctx, d, chunkQuery{limit: in.Limit, cursor: in.Cursor, page: in.Page, rangeID: in.RangeID})
+		chunks, next, err := s.chunks(ctx, d, chunkQuery{generation: in.Version, limit: in.Limit, cursor: in.Cursor, page: in.Page, rangeID: in.RangeID})
 		return listOf(chunks, next), err
 	})
 	handle(s, get("/v1/datasets/{ds}/documents/{doc}/events", "Read a document's events"), func(ctx context.Context, in *struct {

@@ -176,6 +176,7 @@ type Keeper struct {
 	LeaderTTL     Duration `toml:"leader_ttl" doc:"a leading keeper silent for this long is followed by another"`
 	Reconcile     Duration `toml:"reconcile" doc:"interval of the comparison of the queue with the store"`
 	Grace         Duration `toml:"grace" doc:"what an ended attempt wrote is removed after this long; longer than executor.lease"`
+	KeepVersions  Duration `toml:"keep_versions" doc:"the stored results of a version that another has replaced are kept this long, to read and compare them; search has the new one alone"`
 }
 
 type Trace struct {
@@ -296,7 +297,7 @@ func Default() Config {
 		Webhooks: Webhooks{Timeout: Duration(10 * time.Second)},
 		Keeper: Keeper{
 			Retention: Duration(7 * 24 * time.Hour), AuditInterval: Duration(10 * time.Minute), WorkerTimeout: Duration(6 * time.Second),
-			LeaderTTL: Duration(8 * time.Second), Reconcile: Duration(time.Minute), Grace: Duration(2 * time.Minute),
+			LeaderTTL: Duration(8 * time.Second), Reconcile: Duration(time.Minute), Grace: Duration(2 * time.Minute), KeepVersions: Duration(24 * time.Hour),
 		},
 	}
 }

@@ -58,6 +58,7 @@ func Run(t *testing.T, engine string) {
 		{"CanceledDocumentEndsCanceled", canceledDocument},
 		{"RetriedTaskReopensTheDocument", reopened},
 		{"PublishDropsOldRanges", dropOldRanges},
+		{"PublishKeepsOldArtifactsForAWhile", keepOldVersions},
 		{"EndedAttemptsLeaveGarbage", attemptGarbage},
 		{"ReusableRangesPreferTheDocument", reusable},
 		{"EventsAreAppendedInOrder", appendEvents},
@@ -904,6 +905,40 @@ func dropOldRanges(f *Fixture) {
 	items, err = f.Store.Garbage(ctx, 10)
 	f.OK(err)
 	want(f, "garbage after it was removed", len(items), 0)
+}
+
+func keepOldVersions(f *Fixture) {
+	f.Config.KeepVersions = time.Hour
+	f.Store = f.Second()
+	d := f.Document("t")
+	first := f.Done(f.Plan(d, Parse(1)...)[0].ID)
+	f.Publish(d.ID, sheaf.DocSucceeded)
+	d = f.Reparse(d)
+	f.Done(f.Plan(d, Parse(1)...)[0].ID)
+	f.Publish(d.ID, sheaf.DocSucceeded)
+
+	tasks, err := f.Store.Tasks(ctx, "t", d.ID, 1)
+	f.OK(err)
+	old := tasks[slices.IndexFunc(tasks, func(t sheaf.Task) bool { return t.Kind == sheaf.KindParse })].Result
+	want(f, "range of the replaced version", old.RangeID, "")
+	want(f, "its artifact", old.FormerArtifact, first.ArtifactKey)
+
+	due := func() sheaf.Garbage {
+		items, err := f.Store.Garbage(ctx, 10)
+		f.OK(err)
+		want(f, "garbage", len(items), 1)
+		f.OK(f.Store.GarbageDone(ctx, []int64{items[0].ID}))
+		return items[0]
+	}
+	f.Store.AdvanceClock(3 * time.Minute)
+	g := due()
+	want(f, "range after the grace", g.RangeID, first.RangeID)
+	want(f, "artifact after the grace", g.ArtifactKey, "")
+	items, err := f.Store.Garbage(ctx, 10)
+	f.OK(err)
+	want(f, "garbage while the version is kept", len(items), 0)
+	f.Store.AdvanceClock(time.Hour)
+	want(f, "artifact after that", due().ArtifactKey, first.ArtifactKey)
 }
 
 func attemptGarbage(f *Fixture) {

@@ -136,3 +136,10 @@ export const cure = (f) => cures[f.code || ""] || (f.code?.includes("timeout") ?
 
 /** What a document has failed with, as one line. @param {import("./types.js").Failure} f */
 export const failureLine = (f) => `${f.page ? `Page ${f.page}: ` : f.range ? `${f.range[0] === f.range[1] ? `Page ${f.range[0]}` : `Pages ${f.range[0]}–${f.range[1]}`}: ` : ""}${f.message}`;
+
+/** What people call the settings. @type {Record<string, string>} */
+const settings = { chunk_method: "Chunk method", chunk_token_num: "Most tokens in a chunk", delimiter: "Delimiter", overlapped_percent: "Overlap, percent", children_delimiter: "Delimiter of children", html4excel: "Tables as HTML", toc_extraction: "Table of contents",
+  image_context_size: "Text around images, tokens", table_context_size: "Text around tables, tokens", auto_keywords: "Keywords per chunk", pii: "Personal data", task_page_size: "Pages per task", pages: "Pages", table_rows: "Rows per task", encoding: "Encoding", media_type: "Read as", parser: "Parser" };
+
+/** @param {string} name */
+export const setting = (name) => settings[name] || name;

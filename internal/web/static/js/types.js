@@ -26,6 +26,8 @@
  *   level?: string, text?: string, detail?: any, at: string}} SheafEvent
  * @typedef {{page: number, x0: number, y0: number, x1: number, y1: number}} Box
  * @typedef {{id: string, document_id: string, range_id: string, ordinal: number, kind: string, text: string, tokens: number, pages: number[], boxes: Box[], heading_path: string[]}} Chunk
+ * @typedef {{change: "same"|"changed"|"added"|"removed", from?: Chunk, to?: Chunk}} ChunkChange
+ * @typedef {{from: number, to: number, settings: {name: string, from: any, to: any}[], counts: {same: number, changed: number, added: number, removed: number}, items: ChunkChange[], next_cursor: string|null}} Comparison
  * @typedef {{name: string, total: number, done: number, failed: number, reused: number, unit: string, started_at?: string, finished_at?: string}} JobStage
  * @typedef {{id: string, dataset_id: string, kind: string, state: State, paused: boolean, progress: number, documents: {total: number, by_state: Record<string, number>}, stages: JobStage[],
  *   usage: Record<string, number>, reused: {ranges: number, pages: number, chunks: number, tokens: number},

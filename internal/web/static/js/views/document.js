@@ -2,13 +2,14 @@
 /** One document: what it says beside how it looks, what went wrong, where the time went, what it was before. */
 import { cancelDocuments, deleteDocuments, reparseDialog, retryDocuments } from "../actions.js";
 import { aborted, documentPath, download, get } from "../api.js";
+import { comparison } from "../compare.js";
 import { announce, button, draw, el, empty, icon, name, trouble } from "../dom.js";
 import { flightRecord } from "../flight.js";
 import { bytes, duration, eta, format, number, percent, plural, time } from "../format.js";
 import { follow } from "../live.js";
 import { go, title } from "../nav.js";
 import { pageImage } from "../page.js";
-import { badge, bar, cells, cure, failureLine, strip, terminal } from "../parts.js";
+import { badge, bar, cells, cure, failureLine, setting, strip, terminal } from "../parts.js";
 import { chunkText } from "../text.js";
 import { waterfall } from "../waterfall.js";
 
@@ -131,10 +132,13 @@ export async function view({ root, params, query, signal }) {
 
   // ---- parts ----
   let tab = "", page = 1, lit = "";
+  /** The versions that are compared, 0 for none, and what of it is shown. */
+  let compared = { from: 0, to: 0, show: "" };
   const read = (/** @type {URLSearchParams} */ q) => {
     tab = tabs.some(([k]) => k === q.get("tab")) ? q.get("tab") || "" : "";
     page = Math.max(1, Number(q.get("page")) || 1);
     lit = q.get("chunk") || "";
+    compared = { from: Number(q.get("from")) || 0, to: Number(q.get("to")) || 0, show: q.get("show") || "" };
   };
   read(query);
   tabBar.append(...tabs.map(([k, label]) => el("a", { href: `?${new URLSearchParams(k ? { tab: k } : {})}`, "data-tab": k }, label, k === "problems" ? el("b", { class: "count" }) : null)));
@@ -298,13 +302,26 @@ export async function view({ root, params, query, signal }) {
   async function versions(stop) {
     /** @type {import("../types.js").Generation[]} */
     const gens = (await get(`${base}/generations`, stop)).items.sort((/** @type {any} */ a, /** @type {any} */ b) => b.generation - a.generation);
-    return el("ol", { class: "versions" }, gens.map((g, i) => {
+    const list = el("ol", { class: "versions" }, gens.map((g, i) => {
       const old = gens[i + 1];
       const diff = old ? differences(old, g) : [];
       return el("li", {}, el("h2", {}, `Version ${g.generation}`, g.generation === d.live_generation ? el("span", { class: "badge ok" }, icon("check"), "search shows this") : null, badge(g.state)),
         el("p", { class: "muted" }, time(g.created_at), ` · ${plural(g.chunks, "chunk")}, ${plural(g.tokens, "token")} · `, g.job_id ? el("a", { href: `/jobs/${g.job_id}` }, "its job") : null),
-        old ? diff.length ? el("ul", {}, diff.map((x) => el("li", {}, x))) : el("p", {}, "Nothing differs from the version before.") : el("p", {}, "The first version."), g.failure ? el("p", { class: "warn" }, failureLine(g.failure)) : null);
+        old ? diff.length ? el("ul", {}, diff.map((x) => el("li", {}, x))) : el("p", {}, "Its settings and counts are those of the version before.") : el("p", {}, "The first version."), g.failure ? el("p", { class: "warn" }, failureLine(g.failure)) : null,
+        old && g.chunks && old.chunks ? el("p", {}, el("a", { href: `?${new URLSearchParams({ tab: "versions", from: String(old.generation), to: String(g.generation) })}` }, `Compare its text with version ${old.generation}`)) : null);
     }));
+    if (!compared.from || !compared.to) return list;
+    const beside = await comparison(base, compared.from, compared.to, compared.show, d.unit || "unit", stop).catch((e) => {
+      if (stop.aborted) throw e;
+      return trouble(e);
+    });
+    const readable = gens.filter((g) => g.chunks && terminal(g.state));
+    const choose = (/** @type {string} */ n, /** @type {string} */ label, /** @type {number} */ value) => el("label", {}, `${label} `, el("select", { name: n }, readable.map((g) => el("option", { value: g.generation, selected: g.generation === value }, `version ${g.generation}`))));
+    return el("div", {}, el("form", { class: "tools", onsubmit: (/** @type {SubmitEvent} */ e) => {
+      e.preventDefault();
+      const f = new FormData(/** @type {HTMLFormElement} */ (e.target));
+      go(`${location.pathname}?${new URLSearchParams({ tab: "versions", from: String(f.get("from")), to: String(f.get("to")) })}`);
+    } }, choose("from", "Compare", compared.from), choose("to", "with", compared.to), el("button", {}, "Compare"), el("a", { href: "?tab=versions" }, "All versions")), beside);
   }
 
   /** @param {import("../types.js").Generation} a @param {import("../types.js").Generation} b */
@@ -313,7 +330,7 @@ export async function view({ root, params, query, signal }) {
     const keys = /** @type {(keyof import("../types.js").ParseConfig)[]} */ ([...new Set([...Object.keys(a.parser_config), ...Object.keys(b.parser_config)])]);
     for (const k of keys) {
       const [x, y] = [a, b].map((g) => (g.parser_config[k] === undefined ? "default" : JSON.stringify(g.parser_config[k])));
-      if (x !== y) out.push(`${labels[k] || k}: ${x} → ${y}`);
+      if (x !== y) out.push(`${setting(k)}: ${x} → ${y}`);
     }
     if (a.parser !== b.parser && b.parser) out.push(`Parser: ${a.parser || "none"} → ${b.parser}`);
     for (const [k, label] of /** @type {const} */ ([["units", "Length"], ["chunks", "Chunks"], ["tokens", "Tokens"]])) if (a[k] !== b[k]) out.push(`${label}: ${number(a[k])} → ${number(b[k])}`);
@@ -326,7 +343,7 @@ export async function view({ root, params, query, signal }) {
     const parquet = tasks.filter((t) => t.state === "done" && t.range_id && t.chunks);
     const row = (/** @type {string} */ k, /** @type {any} */ v) => [el("dt", {}, k), el("dd", {}, v)];
     return el("div", { class: "settings" },
-      el("section", {}, el("h2", {}, "Made with"), el("dl", { class: "facts" }, Object.entries(d.parser_config).map(([k, v]) => row(labels[k] || k, JSON.stringify(v))), Object.keys(d.parser_config).length ? null : row("Settings", "the defaults"))),
+      el("section", {}, el("h2", {}, "Made with"), el("dl", { class: "facts" }, Object.entries(d.parser_config).map(([k, v]) => row(setting(k), JSON.stringify(v))), Object.keys(d.parser_config).length ? null : row("Settings", "the defaults"))),
       Object.keys(d.metadata).length ? el("section", {}, el("h2", {}, "About the file"), el("dl", { class: "facts" }, Object.entries(d.metadata).map(([k, v]) => row(k, el("bdi", {}, v))))) : null,
       el("section", {}, el("h2", {}, "Identity"), el("dl", { class: "facts" }, row("Id", el("code", {}, d.id)), row("SHA-256", el("code", {}, d.sha256)), row("Media type", el("code", {}, d.media_type)), row("Job", d.job_id ? el("a", { href: `/jobs/${d.job_id}` }, d.job_id) : "–"))),
       el("section", {}, el("h2", {}, "Parquet files"), parquet.length ? el("ul", { class: "files" }, parquet.slice(0, 500).map((t) => el("li", {}, button(t.range ? `${t.unit || "unit"}s ${t.range.join("–")}` : t.kind, () => void download(`${base}/artifacts/${t.range_id}`, `${t.range_id}.parquet`), { class: "link" }), el("span", { class: "muted" }, ` ${plural(t.chunks, "chunk")} with vectors`)))) : el("p", { class: "muted" }, "There are none yet: they are made when a range is done.")));
@@ -361,12 +378,9 @@ export async function view({ root, params, query, signal }) {
   return {
     /** @param {URLSearchParams} q */
     update(q) {
-      const before = tab;
+      const before = tab, earlier = JSON.stringify(compared);
       read(q);
-      if (before !== tab || tab === "") void drawPane().then(() => before === tab || announce(tabs.find(([k]) => k === tab)?.[1] || ""));
+      if (before !== tab || tab === "" || earlier !== JSON.stringify(compared)) void drawPane().then(() => before === tab || announce(tabs.find(([k]) => k === tab)?.[1] || ""));
     },
   };
 }
-
-/** @type {Record<string, string>} */
-const labels = { chunk_method: "Chunk method", chunk_token_num: "Most tokens in a chunk", delimiter: "Delimiter", overlapped_percent: "Overlap, percent", task_page_size: "Pages per task", pages: "Pages", table_rows: "Rows per task", encoding: "Encoding", media_type: "Read as" };
