@@ -19,8 +19,8 @@ test: ## run every test on every engine; installs and starts what it needs
 lint: ## gofmt, go vet, staticcheck, tsc, tidy go.mod
 	scripts/lint.sh
 
-fuzz: ## run each fuzz target for FUZZTIME (default 1m)
-	FUZZTIME=$${FUZZTIME:-1m} scripts/test.sh -run '^$$'
+fuzz: ## run each fuzz target for FUZZTIME (default 1m), or those that FUZZ names: make fuzz FUZZTIME=1h FUZZ=parser/pdf
+	FUZZTIME=$(or $(FUZZTIME),1m) FUZZ='$(FUZZ)' scripts/fuzz.sh
 
 bench: build ## measure speed and memory against what a user would pick instead; writes bench/out/bench.json
 	go run ./bench

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs every test on every engine: starts private services, runs `go test` over all packages, then each fuzz target
-# for FUZZTIME (default 300 executions), and stops the services whatever happens. Arguments go to `go test`.
+# Runs every test on every engine: starts private services, runs `go test` over all packages, then the fuzz
+# targets (scripts/fuzz.sh), and stops the services whatever happens. Arguments go to `go test`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -46,13 +46,4 @@ go test $race -p "${PACKAGES:-2}" -timeout 25m "$@" $(grep -E "$longest" <<<"$pa
 go test $race -p 1 -timeout 25m "$@" $(grep -E "$fleets" <<<"$packages") || failed=1
 [ ! $failed ] || exit 1
 
-# By count, not by time: a run that ends by its clock may fail with the deadline of its last input.
-fuzztime=${FUZZTIME:-300x}
-go list -f '{{range .TestGoFiles}}{{$.ImportPath}} {{$.Dir}}/{{.}}{{"\n"}}{{end}}{{range .XTestGoFiles}}{{$.ImportPath}} {{$.Dir}}/{{.}}{{"\n"}}{{end}}' ./... | grep . |
-  while read -r pkg file; do
-    { grep -ho '^func Fuzz[A-Za-z0-9_]*' "$file" || true; } | sed 's/^func //' | while read -r target; do
-      echo "fuzz $pkg $target $fuzztime"
-      # without a bound, shrinking one input found on the way may take a minute of a two-second run
-      go test "$pkg" -run '^$' -fuzz "^$target\$" -fuzztime "$fuzztime" -fuzzminimizetime 1s -parallel 2 </dev/null
-    done
-  done
+scripts/fuzz.sh

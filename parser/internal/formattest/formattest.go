@@ -8,10 +8,12 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -40,11 +42,22 @@ func Zip(parts ...string) []byte {
 	return b.Bytes()
 }
 
+// maxFuzzed is a hundred times what the slowest input of the fuzzers takes.
+const maxFuzzed = 20 * time.Second
+
 // Read plans and parses content as a task would, range by range, and checks
 // the contract of parser.Document on the way. shards reads the ranges that
 // have a shard; it may be nil for formats without.
+//
+// In a worker that fuzzes, content that takes longer than maxFuzzed ends the
+// process, so that it is written down as a finding: the fuzzer itself has no
+// bound on one input.
 func Read(t testing.TB, f parser.Format, content []byte, o parser.Options, shards parser.Format) (*parser.Plan, []sheaf.UnitResult, error) {
 	t.Helper()
+	if w := flag.Lookup("test.fuzzworker"); w != nil && w.Value.String() == "true" {
+		slow := time.AfterFunc(maxFuzzed, func() { panic(fmt.Sprintf("reading %d bytes takes more than %s", len(content), maxFuzzed)) })
+		defer slow.Stop()
+	}
 	o.TempDir = t.TempDir()
 	path := filepath.Join(o.TempDir, "original")
 	if err := os.WriteFile(path, content, 0o600); err != nil {

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Runs the fuzz targets beside each other, one worker each, JOBS at a time (default: one per CPU). A target of a format
+# runs for a minute, any other for 300 executions; FUZZTIME, such as 1h, is the time of all. FUZZ, a regular expression
+# over "package target", chooses among them. What a run finds is written below the package's testdata: commit it, and it
+# is a test from then on. What it learns stays in Go's build cache, so that the next run begins where it ended.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+one() {
+  local pkg=$1 target=$2 time=${FUZZTIME:-} log status=0
+  if [ -z "$time" ]; then
+    # By count, where nothing asks for a time. The folders below parser are formats, but for the child process.
+    time=300x
+    if [[ $pkg =~ ^sheaf/parser/[a-z]+$ && $pkg != sheaf/parser/child ]]; then time=1m; fi
+  fi
+  log=$(mktemp)
+  # Without a bound, shrinking one input found on the way may take a minute.
+  go test "$pkg" -run '^$' -fuzz "^$target\$" -fuzztime "$time" -fuzzminimizetime 1s -parallel 1 </dev/null >"$log" 2>&1 || status=$?
+  # A run that ends by its clock may fail with the deadline of its last input, which is no finding: findings are written
+  # down. An input that takes too long is one, since the worker that reads it stops itself (parser/internal/formattest).
+  if [ $status != 0 ] && grep -q 'context deadline exceeded' "$log" && ! grep -q 'Failing input written' "$log"; then status=0; fi
+  if [ $status = 0 ]; then
+    echo "fuzz $pkg $target $time: $(grep -o 'execs: [0-9]*' "$log" | tail -n 1)"
+  else
+    cat "$log"
+  fi
+  rm -f "$log"
+  return $status
+}
+export -f one
+
+go list -f '{{range .TestGoFiles}}{{$.ImportPath}} {{$.Dir}}/{{.}}{{"\n"}}{{end}}{{range .XTestGoFiles}}{{$.ImportPath}} {{$.Dir}}/{{.}}{{"\n"}}{{end}}' ./... | grep . |
+  while read -r pkg file; do
+    { grep -ho '^func Fuzz[A-Za-z0-9_]*' "$file" || true; } | sed "s|^func |$pkg |"
+  done | grep -E -- "${FUZZ:-.}" | xargs -P "${JOBS:-$(nproc)}" -L 1 bash -c 'one "$@"' one
