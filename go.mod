@@ -133,3 +133,8 @@ require (
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
 )
+
+// Newer versions fill a table of every character's width at the start of each
+// process, 45 ms of CPU: every parser's child and every command would pay for
+// it, and nothing here prints tables through it.
+replace github.com/mattn/go-runewidth => github.com/mattn/go-runewidth v0.0.24

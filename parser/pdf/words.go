@@ -65,6 +65,7 @@ type assembler struct {
 	text   []byte
 	styles []fontStyle
 	starts starts
+	drawn  drawn
 }
 
 // frame maps the engine's page space to the displayed page.
@@ -117,6 +118,7 @@ func (a *assembler) words(p *engine.Page) *wordPage {
 	var turn uint8
 	var height float32 // of the character before
 	a.starts = starts{}
+	a.drawn.reset()
 	flush := func() {
 		if open {
 			w.end = len(text)
@@ -125,7 +127,8 @@ func (a *assembler) words(p *engine.Page) *wordPage {
 			} else {
 				w.h = w.x1 - w.x0
 			}
-			if a.starts.add(w.x0, w.y0) && drawnBefore(out.words, text, &w) {
+			again := a.drawn.bucket(text[w.start:w.end])
+			if a.starts.add(w.x0, w.y0) && a.drawn.before(out.words, text, &w, again) {
 				out.chars -= utf8.RuneCount(text[w.start:w.end])
 				text = text[:w.start]
 				brk = brk || w.brk
@@ -133,6 +136,7 @@ func (a *assembler) words(p *engine.Page) *wordPage {
 				return
 			}
 			out.words = append(out.words, w)
+			a.drawn.add(again)
 			text = append(text, ' ') // so that a search in the text cannot span words
 			open = false
 		}
@@ -287,12 +291,39 @@ func (s *starts) add(x, y float32) bool {
 // mostRedrawn bounds how far back a word is compared with those before it.
 const mostRedrawn = 4_000
 
-// drawnBefore reports whether a word lies where the same one was drawn before:
-// so fat letters and shadows are made.
-func drawnBefore(words []word, text []byte, w *word) bool {
+// drawn finds the words of a page that have the same text as another: they are
+// chained by a hash of it, since a page has thousands of words.
+type drawn struct {
+	last [1 << 10]int32 // per bucket: the newest word, counted from 1
+	prev []int32        // per word: the one before it in its bucket, counted from 1
+}
+
+func (d *drawn) reset() {
+	d.last = [len(d.last)]int32{}
+	d.prev = d.prev[:0]
+}
+
+// bucket of a word's text, by FNV-1a.
+func (d *drawn) bucket(text []byte) int {
+	h := uint32(2166136261)
+	for _, c := range text {
+		h = (h ^ uint32(c)) * 16777619
+	}
+	return int((h ^ h>>16) % uint32(len(d.last)))
+}
+
+// add notes the next word of the page.
+func (d *drawn) add(bucket int) {
+	d.prev = append(d.prev, d.last[bucket])
+	d.last[bucket] = int32(len(d.prev))
+}
+
+// before reports whether a word lies where the same one was drawn before: so
+// fat letters and shadows are made.
+func (d *drawn) before(words []word, text []byte, w *word, bucket int) bool {
 	slack := 0.12 * w.h
 	near := func(a, b float32) bool { return a-b < slack && b-a < slack }
-	for i := len(words) - 1; i >= max(0, len(words)-mostRedrawn); i-- {
+	for i := int(d.last[bucket]) - 1; i >= max(0, len(words)-mostRedrawn); i = int(d.prev[i]) - 1 {
 		o := &words[i]
 		if near(o.x0, w.x0) && near(o.y0, w.y0) && near(o.x1, w.x1) && near(o.y1, w.y1) &&
 			string(text[o.start:o.end]) == string(text[w.start:w.end]) {
