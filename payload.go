@@ -12,6 +12,9 @@ type PlanPayload struct {
 	// generation Base could not read; what it could read is listed again.
 	Scope string `json:"scope,omitempty"`
 	Base  int    `json:"base,omitempty"`
+	// Stage, with a Base, repeats that stage and what follows it for what
+	// generation Base could read: StageEmbed or StageIndex.
+	Stage string `json:"stage,omitempty"`
 	// Fresh ignores stored results: everything is parsed and embedded again.
 	Fresh bool `json:"fresh,omitempty"`
 }
@@ -31,7 +34,15 @@ type ParsePayload struct {
 	// Reuse is the stored result that an index task copies; when its artifact
 	// is gone the task parses instead.
 	Reuse *TaskResult `json:"reuse,omitempty"`
+	// Embed computes the vectors of Reuse anew.
+	Embed bool `json:"embed,omitempty"`
 }
+
+// Stages whose work can be repeated alone, since what goes into them is kept.
+const (
+	StageEmbed = "embed"
+	StageIndex = "index"
+)
 
 // FinalizePayload guards the publication: it counts only while the document's
 // FinalizeEpoch is still this one.

@@ -92,8 +92,9 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.
 	return sheaf.Completion{Result: result}, nil
 }
 
-// processIndex gives a document the stored result of another: the chunks and
-// vectors are copied under the new range id; nothing is parsed or embedded.
+// processIndex writes a stored result, of another document or of an older
+// generation, under the new range id. Nothing is parsed, and nothing embedded
+// unless that is what shall be repeated.
 func (e *Executor) processIndex(ctx context.Context, t *sheaf.Task) (done sheaf.Completion, err error) {
 	payload, err := parsePayload(t)
 	if err != nil {
@@ -108,7 +109,7 @@ func (e *Executor) processIndex(ctx context.Context, t *sheaf.Task) (done sheaf.
 		stored, err = artifact.Load(ctx, e.cfg.Blobs, payload.Reuse.ArtifactKey)
 		return err
 	})
-	if errors.Is(err, sheaf.ErrNotFound) || errors.Is(err, sheaf.ErrInvalid) || err == nil && stored.Header.ModelID != e.cfg.Embedder.Model().ID {
+	if errors.Is(err, sheaf.ErrNotFound) || errors.Is(err, sheaf.ErrInvalid) || err == nil && !payload.Embed && stored.Header.ModelID != e.cfg.Embedder.Model().ID {
 		// The document it came from was deleted or re-parsed meanwhile, or the
 		// model was changed: the long way is always open.
 		return e.processParse(ctx, t)
@@ -123,12 +124,20 @@ func (e *Executor) processIndex(ctx context.Context, t *sheaf.Task) (done sheaf.
 	metadata := chunkMetadata(doc, payload.Config)
 	for i := range stored.Chunks {
 		c := &stored.Chunks[i]
+		if c.DocumentID != doc.ID {
+			c.Metadata = metadata
+		}
 		c.ID, c.RangeID, c.DocumentID, c.Generation = sheaf.ChunkID(run.rangeID, i), run.rangeID, doc.ID, t.Generation
-		c.Metadata = metadata
 	}
 	result := sheaf.TaskResult{
 		RangeID: run.rangeID, Chunks: payload.Reuse.Chunks, Tokens: payload.Reuse.Tokens,
-		Ledger: payload.Reuse.Ledger, Warnings: payload.Reuse.Warnings, Reused: true,
+		Ledger: payload.Reuse.Ledger, Warnings: payload.Reuse.Warnings, Reused: !payload.Embed,
+	}
+	if payload.Embed {
+		if stored.Vectors, err = e.embedAgain(ctx, run, doc, stored.Chunks); err != nil {
+			return done, err
+		}
+		result.Usage.EmbeddedTokens = result.Tokens
 	}
 	result.ArtifactKey, err = e.store(ctx, run, doc, stored.Chunks, stored.Vectors, t.Digest)
 	if err != nil {
@@ -261,6 +270,19 @@ func (e *Executor) embedChunks(ctx context.Context, run *run, doc *sheaf.Documen
 		return nil
 	})
 	return vectors, tokens, err
+}
+
+// embedAgain computes the vectors of chunks whatever was computed before.
+func (e *Executor) embedAgain(ctx context.Context, run *run, doc *sheaf.Document, chunks []sheaf.Chunk) (vectors [][]float32, err error) {
+	texts := make([]string, len(chunks))
+	for i, c := range chunks {
+		texts[i] = EmbeddingText(doc.Name, c)
+	}
+	err = run.stage(ctx, "embed", func(ctx context.Context) error {
+		vectors, err = e.vectors(ctx, texts)
+		return err
+	})
+	return vectors, err
 }
 
 // vectors embeds texts, in a slot of the embed stage.

@@ -13,6 +13,7 @@ import (
 	"io"
 	"log/slog"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -297,7 +298,15 @@ type RetryScope string
 const (
 	RetryFailed RetryScope = "failed" // the units that could not be read
 	RetryAll    RetryScope = "all"
+	// A stage and what follows it, for all documents, and what failed before.
+	RetryParse RetryScope = "stage:parse" // the same as all
+	RetryChunk RetryScope = "stage:chunk" // the same: what pages hold is not kept
+	RetryEmbed RetryScope = "stage:embed" // the stored chunks get new vectors
+	RetryIndex RetryScope = "stage:index" // the stored chunks and vectors are written again
 )
+
+// RetryScopes lists what may be asked for.
+var RetryScopes = []RetryScope{RetryFailed, RetryAll, RetryParse, RetryChunk, RetryEmbed, RetryIndex}
 
 // Retry runs again what failed in the documents of a job. With scope failed a
 // document that has readable units keeps them and only the others are read.
@@ -332,17 +341,23 @@ func (s *Service) RetryDocuments(ctx context.Context, dataset *sheaf.Dataset, f 
 }
 
 func (s *Service) retry(ctx context.Context, tenantID, datasetID string, docs []sheaf.Document, scope RetryScope, from Origin) (*sheaf.Job, error) {
-	if scope != RetryFailed && scope != RetryAll {
-		return nil, fmt.Errorf("%w: scope %q: it is \"failed\" or \"all\"", sheaf.ErrInvalid, scope)
+	if !slices.Contains(RetryScopes, scope) {
+		return nil, fmt.Errorf("%w: scope %q: choose among %q", sheaf.ErrInvalid, scope, RetryScopes)
 	}
 	job := sheaf.Job{ID: from.ID(tenantID, "job", 0), TenantID: tenantID, DatasetID: datasetID, Kind: sheaf.JobRetry}
 	return s.again(ctx, job, docs, from, func(d *sheaf.Document) (sheaf.ParseConfig, sheaf.PlanPayload, bool) {
-		if scope == RetryAll {
+		stage := ""
+		switch scope {
+		case RetryAll, RetryParse, RetryChunk:
 			return d.ParseConfig, sheaf.PlanPayload{Fresh: true}, d.State.Terminal()
+		case RetryEmbed, RetryIndex:
+			stage = strings.TrimPrefix(string(scope), "stage:")
 		}
 		switch d.State {
+		case sheaf.DocSucceeded:
+			return d.ParseConfig, sheaf.PlanPayload{Stage: stage, Base: d.Generation}, stage != ""
 		case sheaf.DocPartiallySucceeded, sheaf.DocFailed:
-			return d.ParseConfig, sheaf.PlanPayload{Scope: "failed", Base: d.Generation}, true
+			return d.ParseConfig, sheaf.PlanPayload{Scope: "failed", Stage: stage, Base: d.Generation}, true
 		case sheaf.DocCanceled:
 			// What a canceled run had finished is being collected: plan anew.
 			return d.ParseConfig, sheaf.PlanPayload{}, true

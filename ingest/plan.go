@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -64,7 +65,7 @@ func (p *Planner) Process(ctx context.Context, t *sheaf.Task) (done sheaf.Comple
 			return done, sheaf.Fail(sheaf.CategoryInternal, "bad_payload", "the plan's payload cannot be read: %v", err)
 		}
 	}
-	if ask.Scope == "failed" {
+	if ask.Scope == "failed" || ask.Stage != "" {
 		return p.planFailed(ctx, doc, ask)
 	}
 	plan, err := p.plan(ctx, doc, ask, t)
@@ -93,11 +94,7 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanP
 	if !ok {
 		return nil, unsupported(doc.Name, mediaType)
 	}
-	shape := Shape{
-		Parser: format.ID(), ParserVersion: format.Version(), Chunker: chunker.ID(), ChunkerVersion: chunker.Version(),
-		Options: append(slices.Clone(format.Options()), chunker.Options(config.ChunkMethod)...), Config: config, Model: p.Model,
-	}
-	digest := shape.Digest()
+	digest := p.shape(format, config).Digest()
 	keep := planKey(doc, digest, config)
 	if doc.Generation > 1 {
 		// The same bytes cut by the same rules: the file need not be opened.
@@ -171,6 +168,14 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanP
 		return out, nil
 	}
 	return out, p.reuse(ctx, doc, out)
+}
+
+// shape is all that decides the results of a document in this format.
+func (p *Planner) shape(format parser.Format, config sheaf.ParseConfig) Shape {
+	return Shape{
+		Parser: format.ID(), ParserVersion: format.Version(), Chunker: chunker.ID(), ChunkerVersion: chunker.Version(),
+		Options: append(slices.Clone(format.Options()), chunker.Options(config.ChunkMethod)...), Config: config, Model: p.Model,
+	}
 }
 
 // planKey is where the plan of these bytes under these rules is kept.
@@ -252,7 +257,8 @@ func (p *Planner) reuse(ctx context.Context, doc *sheaf.Document, out *DocumentP
 }
 
 // planFailed makes a generation that lists all that generation Base could
-// read and parses again only the units that it could not.
+// read, or repeats a stage of it, and parses again only the units that it
+// could not.
 func (p *Planner) planFailed(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanPayload) (done sheaf.Completion, err error) {
 	old, err := p.Store.GenerationTasks(ctx, doc.ID, ask.Base)
 	if err != nil {
@@ -273,10 +279,16 @@ func (p *Planner) planFailed(ctx context.Context, doc *sheaf.Document, ask sheaf
 		if t.State == sheaf.TaskDone {
 			r := t.Result
 			r.Reused, r.Usage, r.Stages = true, sheaf.Usage{}, nil
-			done.Spawn = append(done.Spawn, sheaf.NewTask{
+			again := sheaf.NewTask{
 				ID: sheaf.NewID(), Kind: t.Kind, Unit: t.Unit, Range: t.Range, Cost: t.Cost,
 				ReuseKey: t.ReuseKey, Digest: t.Digest, Payload: t.Payload, Done: &r,
-			})
+			}
+			if ask.Stage != "" {
+				if err := p.repeatStage(&again, ask.Stage); err != nil {
+					return done, err
+				}
+			}
+			done.Spawn = append(done.Spawn, again)
 		}
 		for _, r := range unread(t, read) {
 			if r == t.Range && t.State == sheaf.TaskDone {
@@ -299,6 +311,29 @@ func (p *Planner) planFailed(ctx context.Context, doc *sheaf.Document, ask sheaf
 	}
 	done.Plan = &result
 	return done, nil
+}
+
+// repeatStage makes of a task that would list a stored result one that takes
+// its chunks, and its vectors unless the stage makes those, and writes them
+// again under a range of its own.
+func (p *Planner) repeatStage(t *sheaf.NewTask, stage string) error {
+	var payload sheaf.ParsePayload
+	if err := json.Unmarshal(t.Payload, &payload); err != nil {
+		return fmt.Errorf("decoding the payload of units %s: %w", t.Range, err)
+	}
+	t.Kind, payload.Reuse, t.Done = sheaf.KindIndex, t.Done, nil
+	format, known := p.Formats.ByMediaType(payload.MediaType)
+	if payload.Embed = stage == sheaf.StageEmbed; payload.Embed && known && t.ReuseKey != "" {
+		// The vectors will be of the model that is configured now.
+		digest := p.shape(format, payload.Config).Digest()
+		t.ReuseKey, t.Digest = strings.TrimSuffix(t.ReuseKey, t.Digest)+digest, digest
+	}
+	raw, err := json.Marshal(payload)
+	if err != nil {
+		return fmt.Errorf("encoding the payload of units %s: %w", t.Range, err)
+	}
+	t.Payload = raw
+	return nil
 }
 
 func covers(t sheaf.Task) bool { return t.Kind == sheaf.KindParse || t.Kind == sheaf.KindIndex }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -468,6 +469,57 @@ func TestRetryOfFailedPagesHealsTheDocument(t *testing.T) {
 	if now.Ledger.OK != 30 || !s.finds("subject20") || !s.finds("subject6") {
 		t.Errorf("after the retry: ledger %+v", now.Ledger)
 	}
+}
+
+// A stage is repeated from what is stored: pages that could not be read again
+// are not read again, those that never could are.
+func TestRetryOfAStage(t *testing.T) {
+	address, embedded := vectorServer(t)
+	s := start(t, func(c *config.Config) { c.Embed.Driver, c.Embed.URL, c.Embed.Model = "openai", address, "words" })
+	readable, late := filepath.Join(t.TempDir(), "readable"), filepath.Join(t.TempDir(), "late")
+	if err := os.WriteFile(readable, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	special := map[int]string{5: "FAIL " + readable + " subject5", 20: "FAIL " + late + " subject20"}
+	job, docs := s.send(map[string]string{"parser_config": `{"media_type":"` + trialMedia + `"}`}, text("stages.trial", trialPages(30, special)))
+	d := docs[0]
+	mustState(t, d, sheaf.DocPartiallySucceeded)
+	if err := errors.Join(os.Remove(readable), os.WriteFile(late, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	retry := func(scope string, state sheaf.DocumentState) *sheaf.Job {
+		t.Helper()
+		var again api.BatchAnswer
+		s.post("/v1/jobs/"+job.ID+":retry", map[string]any{"scope": scope}, &again)
+		ended := s.ended(again.Job.ID)
+		mustState(t, s.doc(d.ID), state)
+		return ended
+	}
+
+	before := embedded()
+	ended := retry("stage:embed", sheaf.DocSucceeded)
+	now := s.doc(d.ID)
+	if n := embedded() - before; now.Ledger.OK != 30 || n < now.Chunks || ended.Usage.Pages != 1 || ended.Usage.EmbeddedTokens < now.Tokens {
+		t.Errorf("stage:embed embedded %d texts for %d chunks with the ledger %+v and the usage %+v", n, now.Chunks, now.Ledger, ended.Usage)
+	}
+	for _, word := range []string{"subject5", "subject20"} {
+		if !s.finds(word) {
+			t.Errorf("%s is not searchable", word)
+		}
+	}
+
+	before = embedded()
+	if ended = retry("stage:index", sheaf.DocSucceeded); embedded() != before || ended.Usage.Pages != 0 || s.doc(d.ID).LiveGeneration != 3 {
+		t.Errorf("stage:index embedded %d texts and used %+v; live is %d", embedded()-before, ended.Usage, s.doc(d.ID).LiveGeneration)
+	}
+	if !s.finds("subject5") || s.doc(d.ID).Chunks != now.Chunks {
+		t.Errorf("after stage:index %d chunks, had %d", s.doc(d.ID).Chunks, now.Chunks)
+	}
+	if resp, b := s.request("POST", "/v1/jobs/"+job.ID+":retry", `{"scope":"stage:dream"}`, "Content-Type", "application/json"); resp.StatusCode != http.StatusUnprocessableEntity {
+		t.Errorf("a stage that is none: %s %s", resp.Status, b)
+	}
+	// Everything anew means the page that is gone, too.
+	retry("stage:parse", sheaf.DocPartiallySucceeded)
 }
 
 func TestCancelStopsRunningWorkAndLeavesNothingVisible(t *testing.T) {

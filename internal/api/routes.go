@@ -272,7 +272,7 @@ type BatchRequest struct {
 	ParseConfig *sheaf.ParseConfig `json:"parser_config,omitempty" doc:"fields set here replace the documents' own"`
 	Fresh       bool               `json:"fresh,omitempty" doc:"use no stored result"`
 	DryRun      bool               `json:"dry_run,omitempty" doc:"answer the plan and change nothing"`
-	Scope       string             `json:"scope,omitempty" enum:"failed,all" doc:"of a retry; default failed"`
+	Scope       string             `json:"scope,omitempty" enum:"failed,all,stage:parse,stage:chunk,stage:embed,stage:index" doc:"of a retry; default failed: the units that could not be read. A stage is repeated with what follows it: stage:embed makes new vectors of the stored chunks, stage:index writes them to the index again"`
 }
 
 func (b BatchRequest) filter() sheaf.DocumentFilter {
@@ -595,7 +595,7 @@ func (s *Server) jobRoutes() {
 		JobPath
 		TraceHeader
 		Body struct {
-			Scope string `json:"scope" enum:"failed,all" default:"failed" doc:"failed: only the units that could not be read"`
+			Scope string `json:"scope" enum:"failed,all,stage:parse,stage:chunk,stage:embed,stage:index" default:"failed" doc:"failed: only the units that could not be read. A stage is repeated with what follows it: stage:embed makes new vectors of the stored chunks, stage:index writes them to the index again"`
 		}
 	}
 	retry := post("/v1/jobs/{job}:retry", "Run again what failed in a job")
