@@ -48,7 +48,8 @@ type Block struct {
 }
 
 // Link is where the bytes [Start, End) of a block's text lead: to an address, or
-// to a unit of the same document.
+// to a unit of the same document. In a table Start and End are rows, the header
+// being row 0 where there is one.
 type Link struct {
 	Start, End int
 	URI        string // empty for a link inside the document
@@ -207,6 +208,10 @@ type Chunk struct {
 	Questions []string `json:"questions,omitempty"` // that the chunk answers
 	Language  string   `json:"language,omitempty"`  // of Text, ISO 639-1; "" when unknown
 }
+
+// MetadataLinks is the key of a chunk's metadata that holds the addresses which
+// its text leads to, one a line.
+const MetadataLinks = "links"
 
 // ChunkRole tells chunks that repeat text of others from those that hold it.
 type ChunkRole string

@@ -581,3 +581,48 @@ func BenchmarkChunk(b *testing.B) {
 		})
 	}
 }
+
+func TestChunksCarryTheAddressesTheyLeadTo(t *testing.T) {
+	text := para(prose(1, 30))
+	text.Links = []sheaf.Link{{Start: 0, End: 5, URI: "https://example.org/first"}, {Start: 6, End: 9, Page: 3}, {Start: len(text.Text) - 5, End: len(text.Text), URI: "https://example.org/last"}}
+	table := sheaf.Block{Kind: sheaf.BlockTable, Table: &sheaf.Table{Columns: []string{"Name", "Note"}}}
+	for i := range 40 {
+		table.Table.Rows = append(table.Table.Rows, []string{fmt.Sprintf("row %d", i), "some words of a note"})
+		table.Table.RowBoxes = append(table.Table.RowBoxes, sheaf.Box{Page: 1, Y0: float64(10 * i), X1: 100, Y1: float64(10*i + 9)})
+	}
+	table.Links = []sheaf.Link{{Start: 1, End: 2, URI: "https://example.org/row0"}, {Start: 40, End: 41, URI: "https://example.org/row39"}}
+	for name, b := range map[string]sheaf.Block{"text": text, "table": table} {
+		chunks, err := Chunk(input(sheaf.ParseConfig{ChunkTokenNum: 64}, []sheaf.Block{b}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, last := map[string]string{"text": "https://example.org/first", "table": "https://example.org/row0"}[name], map[string]string{"text": "https://example.org/last", "table": "https://example.org/row39"}[name]
+		if len(chunks) < 3 {
+			t.Fatalf("%s: %d chunks", name, len(chunks))
+		}
+		for i, c := range chunks {
+			want := ""
+			switch i {
+			case 0:
+				want = first
+			case len(chunks) - 1:
+				want = last
+			}
+			if got := c.Metadata[sheaf.MetadataLinks]; got != want {
+				t.Errorf("%s: chunk %d carries %q, not %q", name, i, got, want)
+			}
+		}
+	}
+	many := para("word")
+	for i := range 100 {
+		many.Links = append(many.Links, sheaf.Link{End: 4, URI: fmt.Sprintf("https://example.org/%d", i%50)})
+	}
+	chunks, err := Chunk(input(sheaf.ParseConfig{ChunkTokenNum: 64}, []sheaf.Block{many}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Split(chunks[0].Metadata[sheaf.MetadataLinks], "\n")
+	if len(got) != maxLinks || slices.Contains(got[1:], got[0]) {
+		t.Errorf("%q", got)
+	}
+}

@@ -163,8 +163,10 @@ func describe(own, all []piece, set settings) sheaf.Chunk {
 	} else if set.asks && own[0].block.Kind == sheaf.BlockHeading && len(c.HeadingPath) > 0 {
 		c.Questions = c.HeadingPath[len(c.HeadingPath)-1:]
 	}
+	var links addresses
 	for i := range all {
 		p := &all[i]
+		links.of(p)
 		lines := p.boxes
 		if lines == nil {
 			for _, s := range p.block.Spans {
@@ -191,7 +193,46 @@ func describe(own, all []piece, set settings) sheaf.Chunk {
 	slices.Sort(c.Pages)
 	c.Pages = slices.Compact(c.Pages)
 	c.Boxes = joinBoxes(c.Boxes)
+	if len(links.list) > 0 {
+		c.Metadata = map[string]string{sheaf.MetadataLinks: strings.Join(links.list, "\n")}
+	}
 	return c
+}
+
+// Bounds of the addresses that a chunk carries: they are stored with it and
+// returned with every hit.
+const (
+	maxLinks     = 16
+	maxLinkBytes = 2 << 10 // together
+)
+
+// addresses are those that a chunk's text leads to, each once.
+type addresses struct {
+	list  []string
+	bytes int
+}
+
+func (a *addresses) of(p *piece) {
+	for _, l := range p.block.Links {
+		if l.URI == "" || slices.Contains(a.list, l.URI) || len(a.list) == maxLinks || a.bytes+len(l.URI) >= maxLinkBytes || !p.leads(l) {
+			continue
+		}
+		a.list = append(a.list, l.URI)
+		a.bytes += len(l.URI) + 1
+	}
+}
+
+// leads reports whether a link of its block is in the piece. Of a table whose
+// rows have no place every piece has every link.
+func (p *piece) leads(l sheaf.Link) bool {
+	t := p.block.Table
+	if t == nil {
+		return l.Start < p.end && l.End > p.start
+	}
+	if t.Columns != nil {
+		l.Start--
+	}
+	return l.Start < 0 || l.Start >= len(t.RowBoxes) || p.boxes == nil || slices.Contains(p.boxes, t.RowBoxes[l.Start])
 }
 
 func kindOf(own []piece) sheaf.ChunkKind {

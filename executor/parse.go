@@ -73,6 +73,9 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.
 	enrich.Chunks(chunks, payload.Config)
 	metadata := chunkMetadata(doc, payload.Config)
 	for i := range chunks {
+		if v := chunks[i].Metadata[sheaf.MetadataLinks]; v != "" && payload.Config.PII == "redact" {
+			chunks[i].Metadata[sheaf.MetadataLinks] = enrich.Redact(v, map[string]int{})
+		}
 		chunks[i].Metadata = mergeMetadata(metadata, chunks[i].Metadata)
 		result.Tokens += chunks[i].Tokens
 	}
@@ -124,8 +127,12 @@ func (e *Executor) processIndex(ctx context.Context, t *sheaf.Task) (done sheaf.
 	metadata := chunkMetadata(doc, payload.Config)
 	for i := range stored.Chunks {
 		c := &stored.Chunks[i]
-		if c.DocumentID != doc.ID {
-			c.Metadata = metadata
+		if c.DocumentID != doc.ID { // what is the document's is this one's; what is the chunk's stays
+			own := map[string]string{}
+			if v := c.Metadata[sheaf.MetadataLinks]; v != "" {
+				own[sheaf.MetadataLinks] = v
+			}
+			c.Metadata = mergeMetadata(metadata, own)
 		}
 		c.ID, c.RangeID, c.DocumentID, c.Generation = sheaf.ChunkID(run.rangeID, i), run.rangeID, doc.ID, t.Generation
 	}

@@ -207,6 +207,24 @@ func TestLinksLeadToAddressesAndPages(t *testing.T) {
 	}
 }
 
+func TestLinksInTablesKnowTheirRow(t *testing.T) {
+	content := ""
+	for _, y := range []float64{700, 680, 660, 640} {
+		content += enginetest.Line(72, y, 402, y)
+	}
+	for _, x := range []float64{72, 182, 402} {
+		content += enginetest.Line(x, 640, x, 700)
+	}
+	content += rows("F1", 685, []float64{76, 190}, []string{"Name", "Page"}) + rows("F4", 665, []float64{76, 190}, []string{"Ada", "hers"}) + rows("F4", 645, []float64{76, 190}, []string{"Bob", "his"})
+	blocks := parse(t, enginetest.File{Pages: []enginetest.Page{{Content: content, Links: []enginetest.Link{{Box: [4]int{188, 642, 230, 658}, URI: "https://example.org/bob"}}}}})[0].Blocks
+	if len(blocks) != 1 || blocks[0].Table == nil {
+		t.Fatalf("%+v", blocks)
+	}
+	if got, want := blocks[0].Links, []sheaf.Link{{Start: 2, End: 3, URI: "https://example.org/bob"}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
 func TestFiguresStandBesideTheirCaptions(t *testing.T) {
 	u := parse(t, enginetest.File{Pages: []enginetest.Page{{Content: enginetest.Text("F4", 11, 72, 720, "A paragraph stands over the figure.") +
 		enginetest.Image(72, 480, 200, 200) + enginetest.Text("F4", 10, 72, 460, "Figure 3: What the paragraph speaks of.") +

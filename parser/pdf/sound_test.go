@@ -34,9 +34,13 @@ func sound(u *sheaf.UnitResult, b *sheaf.Block) error {
 			return fmt.Errorf("span's box %+v", s.Box)
 		}
 	}
+	places := len(b.Text)
+	if t := b.Table; t != nil {
+		places = len(t.Rows) + min(1, len(t.Columns))
+	}
 	for _, l := range b.Links {
-		if l.Start < 0 || l.End < l.Start || l.End > len(b.Text) || (l.URI == "") != (l.Page > 0) {
-			return fmt.Errorf("link %+v in %d bytes", l, len(b.Text))
+		if l.Start < 0 || l.End < l.Start || l.End > places || (l.URI == "") != (l.Page > 0) {
+			return fmt.Errorf("link %+v in %d bytes or rows", l, places)
 		}
 	}
 	if t := b.Table; t != nil {

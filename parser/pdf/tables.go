@@ -1,6 +1,7 @@
 package pdf
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"unicode"
@@ -710,5 +711,26 @@ func (s *sheet) tableBlock(t *table) sheaf.Block {
 	}
 	b := s.place(t.box)
 	out.Box = &b
-	return sheaf.Block{Kind: sheaf.BlockTable, Page: s.number, Table: out}
+	return sheaf.Block{Kind: sheaf.BlockTable, Page: s.number, Table: out, Links: s.tableLinks(t)}
+}
+
+// tableLinks are those that lie on a table's rows.
+func (s *sheet) tableLinks(t *table) []sheaf.Link {
+	var out []sheaf.Link
+	for _, l := range s.links {
+		x, y := (l.x0+l.x1)/2, (l.y0+l.y1)/2
+		for i, row := range t.rowBoxes {
+			if !row.holds(x, y) {
+				continue
+			}
+			to := sheaf.Link{Start: i, End: i + 1, URI: l.uri}
+			if l.uri == "" {
+				to.Page = l.page
+			}
+			out = append(out, to)
+			break
+		}
+	}
+	slices.SortStableFunc(out, func(a, b sheaf.Link) int { return cmp.Compare(a.Start, b.Start) })
+	return out
 }
