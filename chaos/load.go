@@ -127,6 +127,9 @@ func (l *load) call(ctx context.Context, tenant, method, path, contentType, key 
 	deadline := time.Now().Add(45 * time.Second)
 	for {
 		err := l.once(ctx, tenant, method, path, contentType, key, body, out)
+		if s, ok := errors.AsType[*status](err); ok && s.code == 499 {
+			l.violation("I17: a client that waited was told that it went away: %s %s", method, path)
+		}
 		if s, ok := errors.AsType[*status](err); ok && s.code < 500 && s.code != 429 && !strings.Contains(s.body, "in_progress") {
 			return err
 		}

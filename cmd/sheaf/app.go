@@ -72,6 +72,7 @@ type app struct {
 	ingest   *ingest.Service
 	keeper   *keeper.Keeper
 	executor *executor.Executor
+	stopping chan struct{} // closed when run is told to end
 	closers  []func() error
 }
 
@@ -96,7 +97,7 @@ var newTracer = telemetry.NewTracer
 
 // build opens everything the roles need. On error what was opened is closed.
 func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_ *app, err error) {
-	a := &app{cfg: cfg, log: log, formats: parser.NewRegistry(allFormats(optionalParts(cfg.Parser))...), metrics: telemetry.New()}
+	a := &app{cfg: cfg, log: log, stopping: make(chan struct{}), formats: parser.NewRegistry(allFormats(optionalParts(cfg.Parser))...), metrics: telemetry.New()}
 	defer func() {
 		if err != nil {
 			_ = a.close()
@@ -391,6 +392,7 @@ func (a *app) handler() http.Handler {
 		Checks: a.checks(), Parts: func() []api.Part { return parts(a.formats) },
 		Doctor: a.doctor, Metrics: a.metrics.Handler(), Page: web.Handler(), Log: a.log, Version: version(),
 		Auth: a.cfg.Server.Auth, AllowURLs: a.cfg.Server.AllowURLs, WebhookHosts: a.cfg.Webhooks.Hosts, MaxUploadBytes: a.cfg.Server.MaxUploadBytes,
+		Stopping: a.stopping,
 	}
 	if a.tracer != nil {
 		cfg.Trace = a.tracer
@@ -460,20 +462,21 @@ func (a *app) run(ctx context.Context, ln net.Listener, hard <-chan struct{}) er
 	}
 	if ln != nil {
 		srv := &http.Server{Handler: a.handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug)}
-		// Live streams end with the process, not with their clients.
-		base, endStreams := context.WithCancel(context.WithoutCancel(ctx))
+		base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
+		defer cut(nil)
 		srv.BaseContext = func(net.Listener) context.Context { return base }
+		ended := make(chan struct{})
 		go func() {
+			defer close(ended)
 			<-ctx.Done()
-			stop, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-			defer cancel()
-			time.AfterFunc(500*time.Millisecond, endStreams)
-			_ = srv.Shutdown(stop) // what does not end by then is cut
+			close(a.stopping)
+			stopServing(srv, cut, hard)
 		}()
-		if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		if err := srv.Serve(ln); errors.Is(err, http.ErrServerClosed) {
+			<-ended
+		} else {
 			note(err)
 		}
-		endStreams()
 	} else {
 		<-ctx.Done()
 	}
@@ -481,6 +484,36 @@ func (a *app) run(ctx context.Context, ln net.Listener, hard <-chan struct{}) er
 	stopKeeper()
 	keepers.Wait()
 	return errors.Join(errs...)
+}
+
+// Requests under way may end for drainRequests after SIGTERM. Those that are
+// cut then have lastWords to say so to their clients.
+const (
+	drainRequests = 10 * time.Second
+	lastWords     = time.Second
+)
+
+// stopServing takes no more connections and waits for the requests under way;
+// hard ends the wait at once.
+func stopServing(srv *http.Server, cut context.CancelCauseFunc, hard <-chan struct{}) {
+	drain, cancel := context.WithTimeout(context.Background(), drainRequests)
+	defer cancel()
+	go func() {
+		select {
+		case <-hard:
+			cancel()
+		case <-drain.Done():
+		}
+	}()
+	if srv.Shutdown(drain) == nil {
+		return
+	}
+	cut(api.ErrStopping)
+	last, cancelLast := context.WithTimeout(context.Background(), lastWords)
+	defer cancelLast()
+	if srv.Shutdown(last) != nil {
+		_ = srv.Close() // who does not listen is cut off
+	}
 }
 
 func (a *app) path(name string) string { return filepath.Join(a.cfg.DataDir, name) }

@@ -322,6 +322,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) bool {
 		}
 		select {
 		case <-tick.C:
+		case <-s.cfg.Stopping: // the client connects again, to another server
+			return true
 		case <-ctx.Done():
 			return true
 		}

@@ -240,3 +240,16 @@ func TestBrokenUploadLeavesItsKey(t *testing.T) {
 		t.Errorf("%d documents, want 1", len(docs))
 	}
 }
+
+// A request that the end of the process cut off is to be sent again; one whose
+// client went away is nobody's to answer.
+func TestStoppingIsNotTheClientsDoing(t *testing.T) {
+	s := New(Config{})
+	for cause, want := range map[error]int{ErrStopping: 503, nil: 499} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(cause)
+		if p := s.mapError(ctx, fmt.Errorf("reading: %w", ctx.Err())); p.Status != want {
+			t.Errorf("cut off by %v: %d, want %d", cause, p.Status, want)
+		}
+	}
+}

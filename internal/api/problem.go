@@ -107,6 +107,8 @@ func (s *Server) mapError(ctx context.Context, err error) *Problem {
 		return p
 	}
 	switch {
+	case errors.Is(err, context.Canceled) && errors.Is(context.Cause(ctx), ErrStopping):
+		return newProblem(503, "", "this server is being stopped; send the request again")
 	case errors.Is(err, context.Canceled):
 		return newProblem(499, "canceled", "the client went away")
 	case errors.Is(err, context.DeadlineExceeded):

@@ -632,6 +632,8 @@ func (s *Server) waitForJob(ctx context.Context, id, wait string) (*sheaf.Job, e
 		}
 		select {
 		case <-time.After(min(max(waited/8, 20*time.Millisecond), time.Second, min(d, maxWait)-waited)):
+		case <-s.cfg.Stopping:
+			return s.cfg.Ingest.Job(ctx, tenantOf(ctx), id)
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

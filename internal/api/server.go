@@ -80,7 +80,14 @@ type Config struct {
 	WebhookHosts   webhook.Hosts
 	MaxUploadBytes int64
 	EventPoll      time.Duration // how often a live stream looks for events, default 100 ms
+	// Stopping is closed when the process shall end: live streams end then and
+	// waits are answered, so that only work holds it up. May be nil.
+	Stopping <-chan struct{}
 }
+
+// ErrStopping as the cause of a request's context says that the process had no
+// more time for it.
+var ErrStopping = errors.New("the server is stopping")
 
 // Server answers requests.
 type Server struct {
