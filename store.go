@@ -156,7 +156,8 @@ type KeeperStore interface {
 	ForgetEnqueued(ctx context.Context) (int, error)
 	// PromoteDue makes due retry_wait tasks pending.
 	PromoteDue(ctx context.Context, limit int) (int, error)
-	// Reap takes tasks away from workers that are gone.
+	// Reap takes tasks away from workers that are gone. They are pending again
+	// at once, and from the second loss on after a wait.
 	Reap(ctx context.Context, p ReapPolicy, limit int) (int, error)
 	// HardCancel fences running tasks whose cancel was asked longer than grace ago.
 	HardCancel(ctx context.Context, grace time.Duration, limit int) (int, error)
@@ -192,7 +193,7 @@ type KeeperStore interface {
 // ReapPolicy says when a running task is lost.
 type ReapPolicy struct {
 	MaxLost       int           // dead when lost_count reaches it, default 3
-	MaxJitter     time.Duration // reclaimed tasks run after a random wait up to this
+	MaxJitter     time.Duration // a task that was lost before runs after a random wait up to this
 	WorkerTimeout time.Duration // a worker not heard of for this long is gone before its leases end; 0 means leases only
 	// TakenFunc is told of each task after it was taken back. May be nil.
 	TakenFunc func(tenantID, taskID string)

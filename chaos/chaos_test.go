@@ -76,7 +76,4 @@ func TestChaos(t *testing.T) {
 	if r.Faults < 60 {
 		t.Errorf("%d faults were injected, of which 60 are wanted; not injected: %v", r.Faults, r.NotInjected)
 	}
-	if r.CancelP99 > 2 {
-		t.Errorf("cancel took %.1f s at the 99th percentile, at most 2 s are promised", r.CancelP99)
-	}
 }

@@ -148,6 +148,16 @@ func (in *injector) inject(ctx context.Context, faults []fault, mean time.Durati
 	wg.Wait()
 }
 
+// injected counts the faults that were brought about.
+func (in *injector) injected() (n int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, times := range in.counts {
+		n += times
+	}
+	return n
+}
+
 // take marks one of the names as damaged and returns its place, after a wait
 // if all are; give ends that.
 func (in *injector) take(ctx context.Context, names ...string) (int, error) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -57,7 +58,18 @@ type process struct {
 	loop    sync.WaitGroup
 }
 
-// times of the fleet under test: short, so that a run sees many leases end.
+// calmTimes are the fleet's while nothing is broken: the product's own, but for
+// the lease, which is shorter so that what an attempt leaves behind is collected
+// within a run. It is still far longer than the time within which the end of an
+// executor must be noticed without it.
+var calmTimes = []string{"SHEAF_EXECUTOR_LEASE=15s", "SHEAF_EXECUTOR_HEARTBEAT=2s", "SHEAF_KEEPER_WORKER_TIMEOUT=6s", "SHEAF_KEEPER_LEADER_TTL=8s"}
+
+// shortTimes are the fleet's under faults, so that a run sees many leases end.
+var shortTimes = []string{
+	"SHEAF_EXECUTOR_LEASE=" + lease.String(), "SHEAF_EXECUTOR_HEARTBEAT=" + heartbeat.String(),
+	"SHEAF_KEEPER_WORKER_TIMEOUT=" + workerTimeout.String(), "SHEAF_KEEPER_LEADER_TTL=" + leaderTTL.String(),
+}
+
 const (
 	lease         = 6 * time.Second
 	heartbeat     = time.Second
@@ -78,9 +90,7 @@ func (e *engines) settings() []string {
 		"SHEAF_BLOB_ACCESS_KEY=" + e.s3Key, "SHEAF_BLOB_SECRET_KEY=" + e.s3Secret,
 		"SHEAF_INDEX_DRIVER=elasticsearch", "SHEAF_INDEX_ADDRS=http://" + e.proxies["es"].Addr(),
 		"SHEAF_SERVER_AUTH=true", "SHEAF_PARSER_UNIT_TIMEOUT=1s", "SHEAF_PARSER_PROCESSES=2", "SHEAF_EXECUTOR_WORKERS=4",
-		"SHEAF_EXECUTOR_LEASE=" + lease.String(), "SHEAF_EXECUTOR_HEARTBEAT=" + heartbeat.String(), "SHEAF_EXECUTOR_MAX_FAILS=100",
-		"SHEAF_EXECUTOR_BACKOFF_BASE=200ms", "SHEAF_EXECUTOR_BACKOFF_MAX=2s",
-		"SHEAF_KEEPER_WORKER_TIMEOUT=" + workerTimeout.String(), "SHEAF_KEEPER_LEADER_TTL=" + leaderTTL.String(),
+		"SHEAF_EXECUTOR_MAX_FAILS=100", "SHEAF_EXECUTOR_BACKOFF_BASE=200ms", "SHEAF_EXECUTOR_BACKOFF_MAX=2s",
 		"SHEAF_KEEPER_GRACE=" + grace.String(), "SHEAF_KEEPER_KEEP_VERSIONS=0s", "SHEAF_KEEPER_RECONCILE=" + reconcile.String(),
 	}
 }
@@ -127,7 +137,10 @@ func (p *process) spawn() error {
 	}
 	defer log.Close()
 	cmd := exec.Command(p.exe, p.args...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = p.env, log, log
+	cmd.Stdout, cmd.Stderr = log, log
+	p.mu.Lock()
+	cmd.Env = p.env
+	p.mu.Unlock()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	done := make(chan struct{})
 	if err := cmd.Start(); err != nil {
@@ -160,6 +173,29 @@ func (p *process) supervise() {
 			return
 		}
 	}
+}
+
+// restart gives every process further settings and restarts all at once.
+func (f *fleet) restart(ctx context.Context, settings ...string) error {
+	var ended []<-chan struct{}
+	for _, p := range f.all {
+		p.mu.Lock()
+		p.env = append(slices.Clone(p.env), settings...) // of two values the last counts
+		p.mu.Unlock()
+		_, done := p.signal(syscall.SIGTERM)
+		ended = append(ended, done)
+	}
+	limit := time.After(40 * time.Second)
+	for i, done := range ended {
+		select {
+		case <-done:
+		case <-limit:
+			return fmt.Errorf("%s did not end within 40 s of SIGTERM", f.all[i].name)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 // signal sends a signal to what runs now, and reports its process id and what

@@ -20,7 +20,7 @@ func TestKilledInsideARequest(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 	defer cancel()
-	tr, err := setup(ctx, config{seed: 1, dir: scratch(t), root: root(t), env: environment(t)})
+	tr, err := setup(ctx, config{seed: 1, dir: scratch(t), root: root(t), env: environment(t)}, shortTimes...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"syscall"
 	"time"
 )
 
@@ -56,41 +57,120 @@ func (w waits) watch(ctx context.Context, e *engines) {
 	}
 }
 
-// recoveries measures, for each executor that was killed, how long each of its
-// tasks waited for the next claim, and for what.
-func (in *injector) recoveries(ctx context.Context, r *record) error {
+// recovery is how long tasks of executors that were killed waited to be claimed
+// again.
+type recovery struct {
+	Tasks      int                `json:"tasks"`
+	P50        float64            `json:"p50_s"` // from the end of the executor to the next claim
+	P99        float64            `json:"p99_s"`
+	NoticedP50 float64            `json:"noticed_p50_s"` // its first part: until a keeper took the task back
+	NoticedP99 float64            `json:"noticed_p99_s"`
+	Parts      map[string]float64 `json:"mean_s"` // by what the tasks waited for
+}
+
+// recoveryAfter measures the recovery of the tasks of each killed executor.
+func (e *engines) recoveryAfter(ctx context.Context, kills []kill, waits waits) (recovery, error) {
 	var took, noticed []time.Duration
-	r.RecoveryIn = map[string]float64{}
-	for _, k := range in.kills {
-		rs, err := in.e.db.QueryContext(ctx, `SELECT l.subject_id, l.epoch, MIN(l.at), MIN(n.at) FROM events l
+	parts := map[string]float64{}
+	for _, k := range kills {
+		rs, err := e.db.QueryContext(ctx, `SELECT l.subject_id, l.epoch, MIN(l.at), MIN(n.at) FROM events l
 			JOIN events c ON c.subject_id=l.subject_id AND c.kind='claimed' AND c.epoch=l.epoch-1 AND c.worker_id LIKE ? AND c.at<=?
 			JOIN events n ON n.subject_id=l.subject_id AND n.kind='claimed' AND n.epoch>l.epoch
 			WHERE l.kind='lost' AND l.at>=? GROUP BY l.subject_id, l.epoch`, fmt.Sprintf("%%-%d-%%", k.pid), k.at.UnixMilli(), k.at.UnixMilli())
 		if err != nil {
-			return err
+			return recovery{}, err
 		}
 		for rs.Next() {
 			var id string
 			var epoch, lost, claimed int64
 			if err := rs.Scan(&id, &epoch, &lost, &claimed); err != nil {
 				_ = rs.Close()
-				return err
+				return recovery{}, err
 			}
 			took = append(took, time.UnixMilli(claimed).Sub(k.at))
 			noticed = append(noticed, time.UnixMilli(lost).Sub(k.at))
-			r.RecoveryIn[partNoticed] += time.UnixMilli(lost).Sub(k.at).Seconds()
-			for part, d := range in.waits[fmt.Sprintf("%s %d", id, epoch)] {
-				r.RecoveryIn[part] += d.Seconds()
+			parts[partNoticed] += time.UnixMilli(lost).Sub(k.at).Seconds()
+			for part, d := range waits[fmt.Sprintf("%s %d", id, epoch)] {
+				parts[part] += d.Seconds()
 			}
 		}
 		if err := rs.Close(); err != nil {
-			return err
+			return recovery{}, err
 		}
 	}
-	for part := range r.RecoveryIn {
-		r.RecoveryIn[part] /= float64(len(took))
+	for part := range parts {
+		parts[part] /= float64(len(took))
 	}
-	r.Recoveries, r.RecoveryP50, r.RecoveryP99 = len(took), quantile(took, 0.5), quantile(took, 0.99)
-	r.NoticedP50, r.NoticedP99 = quantile(noticed, 0.5), quantile(noticed, 0.99)
-	return nil
+	return recovery{len(took), quantile(took, 0.5), quantile(took, 0.99), quantile(noticed, 0.5), quantile(noticed, 0.99), parts}, nil
+}
+
+func (r recovery) String() string {
+	s := fmt.Sprintf("%d tasks, p50 %.1f s, p99 %.1f s; noticed p50 %.1f s, p99 %.1f s; mean seconds in", r.Tasks, r.P50, r.P99, r.NoticedP50, r.NoticedP99)
+	for _, part := range []string{partNoticed, partBackoff, partUnfed, partQueued} {
+		s += fmt.Sprintf(" %s %.1f", part, r.Parts[part])
+	}
+	return s
+}
+
+// held is the tasks that the executor with this process id runs.
+func (e *engines) held(ctx context.Context, pid int) (n int, err error) {
+	err = e.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM tasks WHERE state='running' AND worker_id LIKE ?", fmt.Sprintf("%%-%d-%%", pid)).Scan(&n)
+	return n, err
+}
+
+// busy waits until the process, an executor, runs tasks, and sends documents of
+// every tenant until it does. It returns the process id.
+func (t *trial) busy(ctx context.Context, p *process) (pid int, err error) {
+	return pid, until(ctx, 60*time.Second, p.name+" at work", func() error {
+		for _, tenant := range tenants { // enough for everybody
+			var n int
+			if err := t.e.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM tasks WHERE tenant_id=? AND state='pending'", tenant).Scan(&n); err != nil {
+				return err
+			}
+			if n < 3 {
+				if _, err := t.l.send(ctx, tenant, true); err != nil {
+					return err
+				}
+			}
+		}
+		pid, _ = p.signal(0) // it may have been started again since the last look
+		if n, err := t.e.held(ctx, pid); err != nil || n == 0 {
+			return fmt.Errorf("it runs %d tasks, %v", n, err)
+		}
+		return nil
+	})
+}
+
+// measureRecovery kills each executor at work, one after the other and with
+// nothing else broken, and measures when their tasks run again.
+func (t *trial) measureRecovery(ctx context.Context) (recovery, error) {
+	waits := waits{}
+	watching, stop := context.WithCancel(ctx)
+	watched := make(chan struct{})
+	go func() { waits.watch(watching, t.e); close(watched) }()
+	defer func() { stop(); <-watched }()
+	var kills []kill
+	for _, p := range t.f.of("executor") {
+		pid, err := t.busy(ctx, p)
+		if err != nil {
+			return recovery{}, err
+		}
+		kills = append(kills, kill{pid, time.Now()})
+		_, done := p.signal(syscall.SIGKILL)
+		<-done
+		if err := until(ctx, 3*promised, "recovery of the tasks of "+p.name, func() error {
+			var waiting int
+			err := t.e.db.QueryRowContext(ctx, `SELECT COUNT(*) FROM tasks WHERE state='running' AND worker_id LIKE ?
+				OR state IN ('retry_wait','pending') AND lost_count>0`, fmt.Sprintf("%%-%d-%%", pid)).Scan(&waiting)
+			if err == nil && waiting > 0 {
+				err = fmt.Errorf("%d tasks wait", waiting)
+			}
+			return err
+		}); err != nil {
+			return recovery{}, err
+		}
+	}
+	stop()
+	<-watched
+	return t.e.recoveryAfter(ctx, kills, waits)
 }

@@ -9,12 +9,6 @@ import (
 	"time"
 )
 
-// held is the tasks that the executor with this process id runs.
-func held(ctx context.Context, e *engines, pid int) (n int, err error) {
-	err = e.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM tasks WHERE state='running' AND worker_id LIKE ?", fmt.Sprintf("%%-%d-%%", pid)).Scan(&n)
-	return n, err
-}
-
 // TestExecutorsComeAndGo runs a fleet with the product's own times and nothing
 // else broken: a killed executor's tasks run again within seconds, one that is
 // told to stop finishes or gives back its tasks and spends no budget, and one
@@ -34,25 +28,8 @@ func TestExecutorsComeAndGo(t *testing.T) {
 	e, executors := tr.e, tr.f.of("executor")
 	busy := func(p *process) int {
 		t.Helper()
-		var pid int
-		if err := until(ctx, 60*time.Second, p.name+" at work", func() error {
-			for _, tenant := range tenants { // enough for everybody
-				var n int
-				if err := e.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM tasks WHERE tenant_id=? AND state='pending'", tenant).Scan(&n); err != nil {
-					return err
-				}
-				if n < 3 {
-					if _, err := tr.l.send(ctx, tenant, true); err != nil {
-						return err
-					}
-				}
-			}
-			pid, _ = p.signal(0) // it may have been started again since the last look
-			if n, err := held(ctx, e, pid); err != nil || n == 0 {
-				return fmt.Errorf("it runs %d tasks, %v", n, err)
-			}
-			return nil
-		}); err != nil {
+		pid, err := tr.busy(ctx, p)
+		if err != nil {
 			t.Fatal(err)
 		}
 		return pid
@@ -68,7 +45,7 @@ func TestExecutorsComeAndGo(t *testing.T) {
 		case <-time.After(32 * time.Second):
 			t.Fatalf("%s did not end within 32 s of SIGTERM", p.name)
 		}
-		if n, err := held(ctx, e, pid); err != nil || n != 0 {
+		if n, err := e.held(ctx, pid); err != nil || n != 0 {
 			t.Errorf("%s ended with %d tasks in its hands (%v)", p.name, n, err)
 		}
 		t.Logf("%s drained in %.1f s", p.name, time.Since(begun).Seconds())
@@ -84,7 +61,7 @@ func TestExecutorsComeAndGo(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("an executor did not end within 10 s of a second SIGTERM")
 	}
-	if n, err := held(ctx, e, pid); err != nil || n != 0 {
+	if n, err := e.held(ctx, pid); err != nil || n != 0 {
 		t.Errorf("an executor that was told twice ended with %d tasks in its hands (%v)", n, err)
 	}
 	t.Logf("told twice, it ended in %.1f s", time.Since(begun).Seconds())
@@ -99,7 +76,7 @@ func TestExecutorsComeAndGo(t *testing.T) {
 	_, done = executors[1].signal(syscall.SIGKILL)
 	<-done
 	if err := until(ctx, 40*time.Second, "recovery", func() error {
-		if n, err := held(ctx, e, pid); err != nil || n != 0 {
+		if n, err := e.held(ctx, pid); err != nil || n != 0 {
 			return fmt.Errorf("%d tasks are still the dead executor's (%v)", n, err)
 		}
 		return nil
@@ -116,18 +93,18 @@ func TestExecutorsComeAndGo(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	var r record
-	if err := (&injector{e: e, kills: []kill{killed}}).recoveries(ctx, &r); err != nil {
+	r, err := e.recoveryAfter(ctx, []kill{killed}, nil)
+	if err != nil {
 		t.Fatal(err)
 	}
 	fmt.Fprintf(os.Stdout, "recovery of a killed executor's tasks: noticed after %.1f s, %d tasks claimed again, p50 %.1f s, last %.1f s\n",
-		noticed.Seconds(), r.Recoveries, r.RecoveryP50, r.RecoveryP99)
-	if r.Recoveries == 0 {
+		noticed.Seconds(), r.Tasks, r.P50, r.P99)
+	if r.Tasks == 0 {
 		t.Fatal("no task was recovered")
 	}
 	// Promised is 10 s until they run again. In quiet it is 7 to 8; what a busy
 	// machine adds to the last of them is allowed for.
-	if noticed > promised || r.RecoveryP50 > promised.Seconds() || r.RecoveryP99 > 2*promised.Seconds() {
-		t.Errorf("tasks of a killed executor were noticed after %s and claimed again after %.1f s, the last after %.1f s", noticed, r.RecoveryP50, r.RecoveryP99)
+	if noticed > promised || r.P50 > promised.Seconds() || r.P99 > 2*promised.Seconds() {
+		t.Errorf("tasks of a killed executor were noticed after %s and claimed again after %.1f s, the last after %.1f s", noticed, r.P50, r.P99)
 	}
 }

@@ -160,7 +160,7 @@ type Executor struct {
 	mu      sync.Mutex
 	running map[string]*attempt // by task id
 	doubts  doubts
-	free    chan struct{}       // one token a free slot
+	free    chan struct{} // one token a free slot
 	stopped atomic.Bool
 	tasks   sync.WaitGroup
 }

@@ -140,7 +140,10 @@ func (s *Store) RunnableTenants(ctx context.Context) ([]sheaf.TenantLoad, error)
 
 // Feedable implements sheaf.KeeperStore. It looks at the first perLane tasks
 // of each lane only: while all of those are in the queue the queue has enough,
-// and as they are claimed the next come into view.
+// and as they are claimed the next come into view. The hint of a task whose
+// executor died goes to the first lane: it has waited for its turn once, and
+// behind a full window it would wait again. There are never more of these than
+// the dead executors had slots.
 func (s *Store) Feedable(ctx context.Context, perLaneLimit int, requeueAfter time.Duration) ([]sheaf.Hint, error) {
 	if perLaneLimit <= 0 {
 		return nil, nil
@@ -151,10 +154,10 @@ func (s *Store) Feedable(ctx context.Context, perLaneLimit int, requeueAfter tim
 	}
 	var hints []sheaf.Hint
 	for _, id := range ids {
-		q, args := perLane(`SELECT id, tenant_id, lane, cost, kind, epoch, run_at, enqueued_at FROM tasks
+		q, args := perLane(`SELECT id, tenant_id, lane, cost, kind, epoch, run_at, enqueued_at, lost_count FROM tasks
 			WHERE state='pending' AND paused=0 AND lane=? AND tenant_id=? AND run_at<=@now ORDER BY run_at, id LIMIT ?`, id, perLaneLimit)
 		var rows []hintRow
-		err := s.read(ctx).Raw(s.sql("SELECT id, tenant_id, lane, cost, kind, epoch FROM ("+q+") x WHERE enqueued_at<@now-? ORDER BY lane, run_at, id"),
+		err := s.read(ctx).Raw(s.sql("SELECT id, tenant_id, CASE WHEN lost_count>0 THEN 1 ELSE lane END AS lane, cost, kind, epoch FROM ("+q+") x WHERE enqueued_at<@now-? ORDER BY 3, run_at, id"),
 			append(args, max(requeueAfter, 0).Milliseconds())...).Scan(&rows).Error
 		if err != nil {
 			return nil, translate(err)

@@ -130,16 +130,19 @@ func (s *Store) Reap(ctx context.Context, p sheaf.ReapPolicy, limit int) (int, e
 		"The executor died or fell silent while it ran this task %d times or more. Look for what it does to memory or time, then retry the task.", maxLost)
 	n := 0
 	for _, a := range found {
+		// A task that is lost for the first time runs again at once, in its old
+		// place. One that was lost before may be what kills executors: it comes
+		// later, and not in step with others.
 		jitter := int64(0)
 		if p.MaxJitter > 0 {
 			jitter = rand.Int64N(p.MaxJitter.Milliseconds() + 1)
 		}
 		// The conditions read the old counts, so the columns they read come last.
-		set := fmt.Sprintf(`epoch=epoch+1, run_at=@now+%d, lease_until=0,
+		set := fmt.Sprintf(`epoch=epoch+1, run_at=CASE WHEN lost_count=0 THEN created_at ELSE @now+%d END, lease_until=0, enqueued_at=0,
 			finished_at=CASE WHEN cancel_requested_at<>0 OR %[2]s THEN @now ELSE 0 END,
 			failure=CASE WHEN cancel_requested_at=0 AND %[2]s THEN ? ELSE failure END,
 			failure_code=CASE WHEN cancel_requested_at=0 AND %[2]s THEN ? ELSE failure_code END,
-			state=CASE WHEN cancel_requested_at<>0 THEN 'canceled' WHEN %[2]s THEN 'dead' ELSE 'retry_wait' END,
+			state=CASE WHEN cancel_requested_at<>0 THEN 'canceled' WHEN %[2]s THEN 'dead' WHEN lost_count=0 THEN 'pending' ELSE 'retry_wait' END,
 			lost_count=CASE WHEN cancel_requested_at<>0 THEN lost_count ELSE lost_count+1 END`, jitter, dead)
 		tenant := ""
 		took, err := s.takeAway(ctx, []attempt{a}, set, gone, []any{encodeFailure(lost), lost.Code}, func(tx *gorm.DB, row *taskRow, epoch int64) error {

@@ -520,6 +520,8 @@ func (m *model) reap(t *rapid.T) {
 			continue
 		case task.losts+1 >= modelLost:
 			task.state = sheaf.TaskDead
+		case task.losts == 0:
+			task.state = sheaf.TaskPending
 		default:
 			task.state = sheaf.TaskRetryWait
 		}

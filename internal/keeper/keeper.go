@@ -383,6 +383,8 @@ func (k *Keeper) reap(ctx context.Context) (int, error) {
 	k.reaped, k.reapFailed = time.Now(), err != nil
 	if n > 0 {
 		k.cfg.Log.Warn("took tasks back from executors that are gone", "tasks", n)
+		_ = k.cfg.Queue.Wake(ctx) // only a bell
+		k.Nudge()
 	}
 	if err != nil {
 		return n, err

@@ -207,8 +207,7 @@ func zombie(f *Fixture) {
 	n, err := f.Store.Reap(ctx, sheaf.ReapPolicy{}, 10)
 	f.OK(err)
 	want(f, "reaped", n, 1)
-	f.InState(id, sheaf.TaskRetryWait)
-	f.OK(promoteAll(f))
+	f.InState(id, sheaf.TaskPending)
 	held := f.Claim(id, "w2")
 	want(f, "epoch", held.Epoch, 3)
 
@@ -244,12 +243,13 @@ func promoteAll(f *Fixture) error {
 func poison(f *Fixture) {
 	d := f.Document("t")
 	ids := f.Plan(d, Parse(2)...)
-	for range 3 {
+	for _, after := range []sheaf.TaskState{sheaf.TaskPending, sheaf.TaskRetryWait, sheaf.TaskDead} {
 		f.Claim(ids[0].ID, "w")
 		f.Store.AdvanceClock(2 * time.Minute)
 		n, err := f.Store.Reap(ctx, sheaf.ReapPolicy{MaxLost: 3, MaxJitter: time.Second}, 10)
 		f.OK(err)
 		want(f, "reaped", n, 1)
+		f.InState(ids[0].ID, after)
 		f.OK(promoteAll(f))
 	}
 	f.Refused(ids[0].ID, sheaf.TaskDead)
@@ -281,7 +281,7 @@ func silentWorker(f *Fixture) {
 	n, err := f.Store.Reap(ctx, policy, 10)
 	f.OK(err)
 	want(f, "reaped", n, 1)
-	f.InState(silent.ID, sheaf.TaskRetryWait)
+	f.InState(silent.ID, sheaf.TaskPending)
 	f.InState(alive.ID, sheaf.TaskRunning)
 	f.InState(young.ID, sheaf.TaskRunning)
 	f.OK(f.Store.Deregister(ctx, "alive"))
@@ -1074,6 +1074,23 @@ func feed(f *Fixture) {
 	f.OK(err)
 	want(f, "forgotten", n, 5)
 	want(f, "feedable after the queue lost its memory", len(fed(time.Hour)), 12)
+
+	last := tasks[5] // of the third lane
+	f.Claim(last.ID, "dead")
+	f.Store.AdvanceClock(time.Hour)
+	_, err = f.Store.Reap(ctx, sheaf.ReapPolicy{}, 10)
+	f.OK(err)
+	hints, err = f.Store.Feedable(ctx, 40, 0)
+	f.OK(err)
+	for _, h := range hints {
+		switch lost := h.TaskID == first[0].TaskID || h.TaskID == last.ID; {
+		case lost && h.Lane != sheaf.LaneInteractive:
+			f.T.Fatalf("the hint of a lost task waits in lane %d", h.Lane)
+		case h.TaskID == last.ID:
+			return
+		}
+	}
+	f.T.Fatal("the lost task is not fed")
 }
 
 func aging(f *Fixture) {
