@@ -15,9 +15,20 @@ type PlanPayload struct {
 	// Stage, with a Base, repeats that stage and what follows it for what
 	// generation Base could read: StageEmbed or StageIndex.
 	Stage string `json:"stage,omitempty"`
+	// Only narrows the scope failed; what else failed stays so. nil means all.
+	Only *RetryOnly `json:"only,omitempty"`
 	// Fresh ignores stored results: everything is parsed and embedded again.
 	Fresh bool `json:"fresh,omitempty"`
 }
+
+// RetryOnly names some of the units that failed; both fields narrow.
+type RetryOnly struct {
+	Units []Range  `json:"units,omitempty"` // [from, to], 1-based inclusive; empty means all
+	Codes []string `json:"codes,omitempty"` // of their failures; empty means all
+}
+
+// Empty reports whether nothing is narrowed.
+func (r RetryOnly) Empty() bool { return len(r.Units)+len(r.Codes) == 0 }
 
 // ParsePayload tells a parse or index task where its bytes are and how to read
 // them. It is written by the plan and holds all that an executor needs, so

@@ -39,6 +39,7 @@ type Service struct {
 	// UploadLife is how long an upload in pieces is kept after its last byte;
 	// 0 means a day.
 	UploadLife time.Duration
+	Price      Price // what work is charged, for dry runs
 }
 
 // maxDefaultUpload is the bound on one file where none is configured.
@@ -283,13 +284,15 @@ func (s *Service) Reparse(ctx context.Context, dataset *sheaf.Dataset, r Reparse
 		return nil, err
 	}
 	job := sheaf.Job{ID: r.From.ID(dataset.TenantID, "job", 0), TenantID: dataset.TenantID, DatasetID: dataset.ID, Kind: sheaf.JobReparse, Paused: dataset.Paused}
-	return s.again(ctx, job, docs, r.From, func(d *sheaf.Document) (sheaf.ParseConfig, sheaf.PlanPayload, bool) {
-		config := d.ParseConfig
-		if r.Config != nil {
-			config = r.Config.Merge(config)
-		}
-		return config, sheaf.PlanPayload{Fresh: r.Fresh}, true
-	})
+	return s.again(ctx, job, docs, r.From, r.decide)
+}
+
+func (r ReparseRequest) decide(d *sheaf.Document) (sheaf.ParseConfig, sheaf.PlanPayload, bool) {
+	config := d.ParseConfig
+	if r.Config != nil {
+		config = r.Config.Merge(config)
+	}
+	return config, sheaf.PlanPayload{Fresh: r.Fresh}, true
 }
 
 // RetryScope says what of a job is run again.
@@ -341,11 +344,23 @@ func (s *Service) RetryDocuments(ctx context.Context, dataset *sheaf.Dataset, f 
 }
 
 func (s *Service) retry(ctx context.Context, tenantID, datasetID string, docs []sheaf.Document, scope RetryScope, from Origin) (*sheaf.Job, error) {
+	decide, err := retryOf(scope)
+	if err != nil {
+		return nil, err
+	}
+	job := sheaf.Job{ID: from.ID(tenantID, "job", 0), TenantID: tenantID, DatasetID: datasetID, Kind: sheaf.JobRetry}
+	return s.again(ctx, job, docs, from, decide)
+}
+
+// decision says how a document is planned again, and whether it is at all.
+type decision func(*sheaf.Document) (sheaf.ParseConfig, sheaf.PlanPayload, bool)
+
+// retryOf decides by a document's state what a retry of that scope does with it.
+func retryOf(scope RetryScope) (decision, error) {
 	if !slices.Contains(RetryScopes, scope) {
 		return nil, fmt.Errorf("%w: scope %q: choose among %q", sheaf.ErrInvalid, scope, RetryScopes)
 	}
-	job := sheaf.Job{ID: from.ID(tenantID, "job", 0), TenantID: tenantID, DatasetID: datasetID, Kind: sheaf.JobRetry}
-	return s.again(ctx, job, docs, from, func(d *sheaf.Document) (sheaf.ParseConfig, sheaf.PlanPayload, bool) {
+	return func(d *sheaf.Document) (sheaf.ParseConfig, sheaf.PlanPayload, bool) {
 		stage := ""
 		switch scope {
 		case RetryAll, RetryParse, RetryChunk:
@@ -363,11 +378,11 @@ func (s *Service) retry(ctx context.Context, tenantID, datasetID string, docs []
 			return d.ParseConfig, sheaf.PlanPayload{}, true
 		}
 		return d.ParseConfig, sheaf.PlanPayload{}, false
-	})
+	}, nil
 }
 
 // again starts a new generation of the documents that decide accepts.
-func (s *Service) again(ctx context.Context, job sheaf.Job, docs []sheaf.Document, from Origin, decide func(*sheaf.Document) (sheaf.ParseConfig, sheaf.PlanPayload, bool)) (*sheaf.Job, error) {
+func (s *Service) again(ctx context.Context, job sheaf.Job, docs []sheaf.Document, from Origin, decide decision) (*sheaf.Job, error) {
 	job.Statistics.Scanned = len(docs)
 	var again []sheaf.ReparseDocument
 	for i := range docs {
@@ -486,70 +501,6 @@ func (s *Service) Pause(ctx context.Context, tenantID string, scope sheaf.PauseS
 		s.wake(ctx)
 	}
 	return n, err
-}
-
-// DryRun says what an upload or a re-parse would do, and changes nothing.
-func (s *Service) DryRun(ctx context.Context, doc *sheaf.Document) (*PlanPreview, error) {
-	if s.Planner == nil {
-		return nil, fmt.Errorf("%w: this process cannot open files; ask one that runs executors", sheaf.ErrUnavailable)
-	}
-	d := *doc
-	d.Generation++
-	plan, err := s.Planner.plan(ctx, &d, sheaf.PlanPayload{}, nil)
-	if err != nil {
-		return nil, err
-	}
-	out := &PlanPreview{DocumentID: doc.ID, Name: doc.Name, MediaType: doc.MediaType, Parser: plan.Result.Parser, Unit: plan.Result.Unit, Units: plan.Result.Units, Reused: plan.Reused, Warnings: plan.Result.Warnings}
-	for _, t := range plan.Tasks {
-		out.Ranges = append(out.Ranges, PlannedRange{Range: t.Range, Cost: t.Cost, Reused: t.Done != nil || t.Kind == sheaf.KindIndex})
-	}
-	return out, nil
-}
-
-// DryRunReparse previews a re-parse: at most 100 documents are opened.
-func (s *Service) DryRunReparse(ctx context.Context, dataset *sheaf.Dataset, r ReparseRequest) ([]PlanPreview, error) {
-	docs, err := s.selectDocuments(ctx, dataset, r.Filter)
-	if err != nil {
-		return nil, err
-	}
-	var out []PlanPreview
-	for i := range docs[:min(len(docs), 100)] {
-		d := docs[i]
-		if r.Config != nil {
-			d.ParseConfig = r.Config.Merge(d.ParseConfig)
-		}
-		if err := CheckConfig(d.ParseConfig, d.MediaType); err != nil {
-			return nil, err
-		}
-		p, err := s.DryRun(ctx, &d)
-		if err != nil {
-			f := sheaf.AsFailure(err, "plan")
-			p = &PlanPreview{DocumentID: d.ID, Name: d.Name, MediaType: d.MediaType, Failure: f}
-		}
-		out = append(out, *p)
-	}
-	return out, nil
-}
-
-// PlanPreview is a plan that nobody carries out.
-type PlanPreview struct {
-	DocumentID string          `json:"document_id,omitempty"`
-	Name       string          `json:"name"`
-	MediaType  string          `json:"media_type"`
-	Parser     string          `json:"parser,omitempty"`
-	Unit       sheaf.Unit      `json:"unit,omitempty"`
-	Units      int             `json:"units"`
-	Ranges     []PlannedRange  `json:"ranges"`
-	Reused     sheaf.Reused    `json:"reused"`
-	Warnings   []sheaf.Warning `json:"warnings,omitempty"`
-	Failure    *sheaf.Failure  `json:"failure,omitempty"`
-}
-
-// PlannedRange is one task of a preview.
-type PlannedRange struct {
-	Range  sheaf.Range `json:"range"`
-	Cost   int         `json:"cost"`
-	Reused bool        `json:"reused"`
 }
 
 // Job reads a job with an estimate of how long it may still take.

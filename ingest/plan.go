@@ -272,6 +272,10 @@ func (p *Planner) planFailed(ctx context.Context, doc *sheaf.Document, ask sheaf
 		}
 	}
 	read := sheaf.MergeLedgers(ledgers...)
+	var only []sheaf.Range // the units to try, unless all
+	if ask.Only != nil {
+		only = chosenUnits(failedUnits(old), *ask.Only)
+	}
 	for _, t := range old {
 		if !covers(t) {
 			continue
@@ -290,13 +294,20 @@ func (p *Planner) planFailed(ctx context.Context, doc *sheaf.Document, ask sheaf
 			}
 			done.Spawn = append(done.Spawn, again)
 		}
-		for _, r := range unread(t, read) {
+		again := unread(t, read)
+		if ask.Only != nil {
+			if rest := without(again, only); t.State == sheaf.TaskDead || t.State == sheaf.TaskCanceled {
+				done.Spawn = append(done.Spawn, keepFailed(t, rest)...)
+			}
+			again = overlaps(again, only)
+		}
+		for _, r := range again {
 			if r == t.Range && t.State == sheaf.TaskDone {
 				// The same key as the listed one would collide with it: list nothing, read again.
 				done.Spawn = done.Spawn[:len(done.Spawn)-1]
 			}
 			done.Spawn = append(done.Spawn, sheaf.NewTask{
-				ID: sheaf.NewID(), Kind: sheaf.KindParse, Unit: t.Unit, Range: r, Cost: max(1, t.Cost*r.Len()/max(1, t.Range.Len())),
+				ID: sheaf.NewID(), Kind: sheaf.KindParse, Unit: t.Unit, Range: r, Cost: costShare(t, r),
 				Digest: t.Digest, Payload: t.Payload,
 			})
 		}

@@ -635,3 +635,24 @@ func (s *Store) speed(db *gorm.DB) (costPerSec, spread float64, err error) {
 	median, p90 := each[len(each)/2], each[min(len(each)*9/10, len(each)-1)]
 	return cost / (float64(busy) / 1000), max(p90/median, 1), nil
 }
+
+// Speed implements sheaf.JobCatalog.
+func (s *Store) Speed(ctx context.Context) (costPerSec, spreadP90 float64, err error) {
+	costPerSec, spreadP90, err = s.speed(s.read(ctx))
+	return costPerSec, spreadP90, translate(err)
+}
+
+// OpenTasks implements sheaf.JobCatalog.
+func (s *Store) OpenTasks(ctx context.Context, tenantID string, ids []string) (queued, running int, err error) {
+	for batch := range chunks(ids) {
+		var n []struct{ Queued, Running int }
+		err := s.read(ctx).Raw(`SELECT COALESCE(SUM(CASE WHEN state='running' THEN 0 ELSE 1 END), 0) AS queued,
+			COALESCE(SUM(CASE WHEN state='running' THEN 1 ELSE 0 END), 0) AS running
+			FROM tasks WHERE tenant_id=? AND doc_id IN ? AND `+isOpen, tenantID, batch).Scan(&n).Error
+		if err != nil {
+			return 0, 0, translate(err)
+		}
+		queued, running = queued+n[0].Queued, running+n[0].Running
+	}
+	return queued, running, nil
+}

@@ -125,6 +125,7 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 	planner := &ingest.Planner{Store: a.store, Files: a.files, Blobs: a.blobs, Parser: a.pool, Formats: a.formats, Model: model.ID}
 	a.ingest = &ingest.Service{
 		Catalog: a.store, Blobs: a.blobs, Queue: a.queue, Formats: a.formats, Planner: planner, Log: log, MaxUploadBytes: cfg.Server.MaxUploadBytes, UploadLife: time.Duration(cfg.Server.UploadLife),
+		Price: ingest.Price(cfg.Price),
 	}
 	a.metrics.WatchQueues(func(ctx context.Context) ([]sheaf.TenantQueue, error) { return a.store.Queues(ctx, "") })
 	if r.keeper {

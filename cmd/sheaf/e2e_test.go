@@ -45,9 +45,9 @@ func TestMain(m *testing.M) {
 // document that begins with "PRINTS" has a fingerprint of each page.
 type trialFormat struct{}
 
-const trialMedia = "application/x-sheaf-trial"
+const trialMedia = "application/x-scan"
 
-func (trialFormat) ID() string           { return "trial" }
+func (trialFormat) ID() string           { return "scan" }
 func (trialFormat) Version() int         { return 1 }
 func (trialFormat) MediaTypes() []string { return []string{trialMedia} }
 func (trialFormat) Options() []string    { return nil }

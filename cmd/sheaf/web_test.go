@@ -204,8 +204,9 @@ func testRetryPage(t *testing.T, s *service, b *browser) {
 		t.Fatal(err)
 	}
 	b.open("/datasets/repairs/documents/" + doc.ID + "?tab=problems")
-	b.press("Retry the 2 failed pages")
-	b.sees("dialog", "2 pages or rows")
+	b.press("Retry just this") // of the first failure, which is page 5
+	b.sees("dialog h2", "Retry page 5")
+	b.sees("dialog .preview dd", "at the measured speed")
 	b.press("Retry")
 	b.wait("the retry to heal page 5", `document.querySelectorAll(".problem").length && ![...document.querySelectorAll(".problem")].some(p => p.textContent.includes("bad_page")) && document.querySelector(".head .badge").textContent.includes("Partly")`)
 	b.press("Versions")
@@ -254,6 +255,7 @@ func testCancelChosen(t *testing.T, s *service, b *browser) {
 	b.run(evaluate(`document.querySelector("tbody input").click()`))
 	b.sees(".batch", "1 document selected")
 	b.press("Cancel 1…")
+	b.sees("dialog .preview dd", "of 1 document")
 	b.press("Stop the work")
 	b.sees(".docs .badge", "Canceled")
 	b.press("Canceled")
@@ -266,6 +268,7 @@ func testCancelChosen(t *testing.T, s *service, b *browser) {
 	b.run(evaluate(`document.querySelector("tbody input").click()`))
 	b.press("Delete…")
 	b.sees("dialog", "cannot be undone")
+	b.sees("dialog .preview dd", "1 version")
 	b.keys(kb.Escape)
 	b.wait("the question to go", `!document.querySelector("dialog")`)
 	b.press("Delete…")

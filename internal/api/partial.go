@@ -171,8 +171,8 @@ func (s *Server) previewUploads(ctx context.Context, ds *sheaf.Dataset, ids []st
 	}
 	staged := answer.refuse(all, uploads)
 	defer s.cfg.Ingest.Discard(ctx, staged...)
-	answer.Plans = s.plans(ctx, staged)
-	return answer, nil
+	answer.Plans, answer.Forecast, err = s.cfg.Ingest.DryRunStaged(ctx, ds, staged)
+	return answer, err
 }
 
 func (s *Server) submitUploads(ctx context.Context, ds *sheaf.Dataset, ids []string, from ingest.Origin) (*SubmitAnswer, error) {

@@ -273,6 +273,8 @@ type BatchRequest struct {
 	Fresh       bool               `json:"fresh,omitempty" doc:"use no stored result"`
 	DryRun      bool               `json:"dry_run,omitempty" doc:"answer the plan and change nothing"`
 	Scope       string             `json:"scope,omitempty" enum:"failed,all,stage:parse,stage:chunk,stage:embed,stage:index" doc:"of a retry; default failed: the units that could not be read. A stage is repeated with what follows it: stage:embed makes new vectors of the stored chunks, stage:index writes them to the index again"`
+	Units       []sheaf.Range      `json:"units,omitempty" maxItems:"1000" doc:"of a retry of what failed: only these pages, rows or parts, as [from, to]"`
+	Codes       []string           `json:"codes,omitempty" maxItems:"100" doc:"of a retry of what failed: only units that failed with one of these codes"`
 }
 
 func (b BatchRequest) filter() sheaf.DocumentFilter {
@@ -389,8 +391,7 @@ func (s *Server) documentRoutes() {
 		}
 		r := ingest.ReparseRequest{Filter: in.Body.filter(), Config: in.Body.ParseConfig, Fresh: in.Body.Fresh, From: s.origin(ctx, in.Traceparent)}
 		if in.DryRun || in.Body.DryRun {
-			plans, err := s.cfg.Ingest.DryRunReparse(ctx, ds, r)
-			return &accepted[BatchAnswer]{Body: BatchAnswer{Plans: plans}}, err
+			return previewed(s.cfg.Ingest.DryRunReparse(ctx, ds, r))
 		}
 		job, err := s.cfg.Ingest.Reparse(ctx, ds, r)
 		return acceptedJob(job), err
@@ -406,24 +407,51 @@ func (s *Server) documentRoutes() {
 		if in.Body.Scope != "" {
 			scope = ingest.RetryScope(in.Body.Scope)
 		}
+		only := sheaf.RetryOnly{Units: in.Body.Units, Codes: in.Body.Codes}
+		if !only.Empty() && scope != ingest.RetryFailed {
+			return nil, newProblem(400, "", "units and codes narrow the scope failed; leave scope out, or units and codes")
+		}
+		if in.DryRun || in.Body.DryRun {
+			return previewed(s.cfg.Ingest.DryRunRetry(ctx, ds, in.Body.filter(), scope, only))
+		}
+		if !only.Empty() {
+			job, err := s.cfg.Ingest.RetryUnits(ctx, ds, in.Body.filter(), only, s.origin(ctx, in.Traceparent))
+			return acceptedJob(job), err
+		}
 		job, err := s.cfg.Ingest.RetryDocuments(ctx, ds, in.Body.filter(), scope, s.origin(ctx, in.Traceparent))
 		return acceptedJob(job), err
 	})
-	handle(s, post("/v1/datasets/{ds}/documents:cancel", "Stop the newest generation of documents"), func(ctx context.Context, in *batchIn) (*output[sheaf.CancelReceipt], error) {
+	handle(s, post("/v1/datasets/{ds}/documents:cancel", "Stop the newest generation of documents"), func(ctx context.Context, in *batchIn) (*output[CancelAnswer], error) {
+		if in.DryRun || in.Body.DryRun {
+			ds, err := s.dataset(ctx, in.DatasetPath)
+			if err != nil {
+				return nil, err
+			}
+			f, err := s.cfg.Ingest.DryRunCancel(ctx, ds, in.Body.filter())
+			return &output[CancelAnswer]{CancelAnswer{Forecast: f}}, err
+		}
 		ids, err := s.selected(ctx, in.DatasetPath, in.Body)
 		if err != nil {
 			return nil, err
 		}
 		r, err := s.cfg.Ingest.Cancel(ctx, tenantOf(ctx), ids)
-		return &output[sheaf.CancelReceipt]{r}, err
+		return &output[CancelAnswer]{CancelAnswer{CancelReceipt: r}}, err
 	})
-	handle(s, post("/v1/datasets/{ds}/documents:delete", "Delete documents"), func(ctx context.Context, in *batchIn) (*output[sheaf.DeleteReceipt], error) {
+	handle(s, post("/v1/datasets/{ds}/documents:delete", "Delete documents"), func(ctx context.Context, in *batchIn) (*output[DeleteAnswer], error) {
+		if in.DryRun || in.Body.DryRun {
+			ds, err := s.dataset(ctx, in.DatasetPath)
+			if err != nil {
+				return nil, err
+			}
+			f, err := s.cfg.Ingest.DryRunDelete(ctx, ds, in.Body.filter())
+			return &output[DeleteAnswer]{DeleteAnswer{Forecast: f}}, err
+		}
 		ids, err := s.selected(ctx, in.DatasetPath, in.Body)
 		if err != nil {
 			return nil, err
 		}
 		r, err := s.cfg.Ingest.Delete(ctx, tenantOf(ctx), ids)
-		return &output[sheaf.DeleteReceipt]{r}, err
+		return &output[DeleteAnswer]{DeleteAnswer{DeleteReceipt: r}}, err
 	})
 }
 
@@ -457,6 +485,24 @@ func (s *Server) selected(ctx context.Context, p DatasetPath, b BatchRequest) ([
 type BatchAnswer struct {
 	Job   *sheaf.Job           `json:"job,omitempty"`
 	Plans []ingest.PlanPreview `json:"plans,omitempty" doc:"of a dry run: at most the first 100 documents"`
+	// Forecast is set by a dry run.
+	Forecast *ingest.Forecast `json:"forecast,omitempty" doc:"of a dry run: all documents together"`
+}
+
+// CancelAnswer is the receipt of a cancel, or what it would stop.
+type CancelAnswer struct {
+	sheaf.CancelReceipt
+	Forecast *ingest.Forecast `json:"forecast,omitempty" doc:"of a dry run"`
+}
+
+// DeleteAnswer is the receipt of a delete, or what it would remove.
+type DeleteAnswer struct {
+	sheaf.DeleteReceipt
+	Forecast *ingest.Forecast `json:"forecast,omitempty" doc:"of a dry run"`
+}
+
+func previewed(plans []ingest.PlanPreview, f *ingest.Forecast, err error) (*accepted[BatchAnswer], error) {
+	return &accepted[BatchAnswer]{Body: BatchAnswer{Plans: plans, Forecast: f}}, err
 }
 
 func acceptedJob(job *sheaf.Job) *accepted[BatchAnswer] {

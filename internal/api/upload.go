@@ -35,7 +35,8 @@ type SubmitAnswer struct {
 	Job       *sheaf.Job           `json:"job,omitempty"`
 	Documents []sheaf.Document     `json:"documents" nullable:"false"`
 	Rejected  []Rejected           `json:"rejected,omitempty" doc:"files of a multipart upload that were not taken; the others were"`
-	Plans     []ingest.PlanPreview `json:"plans,omitempty" doc:"of a dry run"`
+	Plans     []ingest.PlanPreview `json:"plans,omitempty" doc:"of a dry run: at most the first 100 files"`
+	Forecast  *ingest.Forecast     `json:"forecast,omitempty" doc:"of a dry run: all files together"`
 }
 
 // Rejected is a file that was not taken.
@@ -86,7 +87,10 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request, id string) {
 	answer := SubmitAnswer{Documents: []sheaf.Document{}, Rejected: rejected}
 	if r.URL.Query().Get("dry_run") == "true" {
 		defer s.cfg.Ingest.Discard(ctx, staged...)
-		answer.Plans = s.plans(ctx, staged)
+		if answer.Plans, answer.Forecast, err = s.cfg.Ingest.DryRunStaged(ctx, ds, staged); err != nil {
+			s.writeProblem(w, r, err)
+			return
+		}
 		writeJSON(w, http.StatusOK, answer)
 		return
 	}
@@ -106,20 +110,6 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request, id string) {
 	}
 	w.Header().Set("Location", "/v1/jobs/"+done.Job.ID)
 	writeJSON(w, http.StatusAccepted, answer)
-}
-
-// plans previews staged files, which exist for this answer only.
-func (s *Server) plans(ctx context.Context, staged []*ingest.Staged) []ingest.PlanPreview {
-	var plans []ingest.PlanPreview
-	for _, st := range staged {
-		plan, err := s.cfg.Ingest.DryRun(ctx, &st.Document)
-		if err != nil {
-			plan = &ingest.PlanPreview{Name: st.Document.Name, MediaType: st.Document.MediaType, Failure: sheaf.AsFailure(err, "plan")}
-		}
-		plan.DocumentID = ""
-		plans = append(plans, *plan)
-	}
-	return plans
 }
 
 // waitForAnswer brings an answer up to date when its job has ended, or after

@@ -39,6 +39,7 @@ type Config struct {
 	Parser   Parser   `toml:"parser"`
 	Keeper   Keeper   `toml:"keeper"`
 	Webhooks Webhooks `toml:"webhooks"`
+	Price    Price    `toml:"price"`
 	Trace    Trace    `toml:"trace"`
 }
 
@@ -54,6 +55,13 @@ type Server struct {
 	UploadLife     Duration `toml:"upload_life" doc:"an upload that is not complete, or was not submitted, is removed this long after its last byte"`
 	DebugListen    string   `toml:"debug_listen" doc:"private address for /healthz, /readyz, /metrics and pprof, of every role; empty for none"`
 	AllowURLs      []string `toml:"allow_urls" doc:"hosts that documents may be fetched from by URL; empty for none"`
+}
+
+// Price is what dry runs say that work would be charged.
+type Price struct {
+	Currency         string  `toml:"currency" doc:"of the prices that dry runs show, such as EUR"`
+	PerThousandPages float64 `toml:"per_thousand_pages" doc:"for pages or their like that are parsed; 0 shows no price"`
+	PerMillionTokens float64 `toml:"per_million_tokens" doc:"for tokens that are embedded; 0 shows no price"`
 }
 
 type Webhooks struct {
@@ -543,6 +551,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Executor.BackoffJitter < 0 || c.Executor.BackoffJitter > 1 {
 		errs = append(errs, fmt.Errorf("executor.backoff_jitter is %g; it is a share from 0 to 1", c.Executor.BackoffJitter))
+	}
+	if c.Price.PerThousandPages < 0 || c.Price.PerMillionTokens < 0 {
+		errs = append(errs, errors.New("price.per_thousand_pages and price.per_million_tokens may not be negative"))
 	}
 	if c.Keeper.Grace < c.Executor.Lease {
 		errs = append(errs, fmt.Errorf("keeper.grace (%s) must be at least executor.lease (%s), or what a slow executor still writes is never removed", time.Duration(c.Keeper.Grace), time.Duration(c.Executor.Lease)))

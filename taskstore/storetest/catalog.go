@@ -808,6 +808,12 @@ func testRemaining(t *testing.T, b *bench) {
 	b.ok(err)
 	b.same("remaining", []int{r.Own, r.Unplanned, r.AheadOwn}, []int{11, 1, 1})
 	other := newBench(t, b.Store)
+	queued, running, err := b.OpenTasks(b.ctx, b.tenant, ids)
+	b.ok(err)
+	b.same("what a cancel would stop", []int{queued, running}, []int{2, 0})
+	queued, running, err = b.OpenTasks(b.ctx, other.tenant, ids)
+	b.ok(err)
+	b.same("what another tenant's would", []int{queued, running}, []int{0, 0})
 	other.create("x", "y")
 	more, err := b.Remaining(b.ctx, b.tenant, job)
 	b.ok(err)
@@ -820,6 +826,11 @@ func testRemaining(t *testing.T, b *bench) {
 	b.ok(err)
 	if more.CostPerSec <= 0 || more.SpreadP90 < 1 || more.AheadOwn != 0 {
 		t.Fatalf("after a task was measured: %+v", more)
+	}
+	speed, spread, err := b.Speed(b.ctx)
+	b.ok(err)
+	if speed <= 0 || spread < 1 {
+		t.Fatalf("speed %g with spread %g", speed, spread)
 	}
 }
 

@@ -1,13 +1,14 @@
 // @ts-check
 /** What can be done to chosen documents. Each asks first and says what will happen. */
-import { datasetPath, get, send } from "./api.js";
+import { datasetPath, send } from "./api.js";
 import { dialog } from "./dialog.js";
 import { announce, draw, el, name, trouble } from "./dom.js";
-import { duration, number, plural } from "./format.js";
+import { bytes, duration, money, number, plural } from "./format.js";
 import { terminal } from "./parts.js";
 
 /** @typedef {import("./types.js").Doc} Doc */
 /** @typedef {import("./types.js").Plan} Plan */
+/** @typedef {import("./types.js").Forecast} Forecast */
 
 /** @param {Doc[]} docs */
 const ids = (docs) => ({ filter: { document_ids: docs.map((d) => d.id) } });
@@ -17,17 +18,83 @@ function names(docs) {
   return el("ul", { class: "names" }, docs.slice(0, 5).map((d) => el("li", {}, name(d.name))), docs.length > 5 ? el("li", { class: "muted" }, `and ${number(docs.length - 5)} more`) : null);
 }
 
-/** @param {string} ds @param {Doc[]} docs */
-export function retryDocuments(ds, docs) {
+/**
+ * What the server says that an action would do, asked before it is done.
+ * @param {string} ds @param {string} verb @param {() => Record<string, any>|null} body null when the question is gone
+ */
+function asks(ds, verb, body) {
+  const preview = el("div", { class: "preview", role: "status" }, el("p", { class: "muted" }, "Asking what this would do …"));
+  let asked = 0;
+  const look = async () => {
+    const mine = ++asked, b = body();
+    if (!b) return;
+    preview.setAttribute("aria-busy", "true");
+    try {
+      /** @type {{forecast: Forecast, plans?: Plan[]}} */
+      const answer = await send(`${datasetPath(ds)}/documents:${verb}`, { ...b, dry_run: true });
+      if (mine !== asked) return;
+      draw(preview, forecast(answer.forecast, answer.plans || []));
+    } catch (e) {
+      if (mine === asked) preview.replaceChildren(trouble(e));
+    }
+    if (mine === asked) preview.removeAttribute("aria-busy");
+  };
+  return { preview, look };
+}
+
+/** @param {Forecast} f @param {Plan[]} plans */
+function forecast(f, plans) {
+  const line = (/** @type {string} */ k, /** @type {string} */ v) => [el("dt", {}, k), el("dd", {}, v)];
+  const some = f.estimated ? "about " : "";
+  const expected = (/** @type {import("./types.js").Expected} */ e) => (e.count === null ? "not known yet: nothing like it has been read" : `${e.estimated ? "about " : ""}${number(e.count)}${e.estimated && e.basis ? `, by ${e.basis}` : ""}`);
+  const skipped = f.skipped ? el("p", { class: "muted" }, `${plural(f.skipped, "document")} ${f.skipped === 1 ? "is" : "are"} left as ${f.skipped === 1 ? "it is" : "they are"}: this does not apply to ${f.skipped === 1 ? "its" : "their"} state.`) : null;
+  if (f.stopped) return el("div", {}, el("dl", { class: "facts" }, line("Stops", `${plural(f.stopped.running, "running task")} and ${plural(f.stopped.queued, "queued one")} of ${plural(f.documents, "document")}`)), skipped);
+  if (f.removed) return el("div", {}, el("dl", { class: "facts" }, line("Removes", `${plural(f.documents, "file")} of ${bytes(f.removed.bytes)}, ${plural(f.removed.chunks, "chunk")} that search has, ${plural(f.removed.generations, "version")}`)));
+  const bad = plans.find((p) => p.failure);
+  const { p50, p90 } = f.seconds;
+  const a = duration((p50 || 0) * 1000), b = duration((p90 || 0) * 1000);
+  return el("div", {},
+    el("dl", { class: "facts" },
+      line("Ranges", `${some}${number(f.ranges)} over ${some}${plural(f.units, "page or row", "pages or rows")}`),
+      line("Reused", f.reused.ranges ? `${some}${number(f.reused.ranges)} of ${number(f.ranges)} ranges with ${plural(f.reused.chunks, "chunk")}, parsed and embedded before` : "nothing"),
+      line("Chunks", expected(f.chunks)), line("Tokens", f.tokens.count === null ? "not known yet" : `${f.tokens.estimated ? "about " : ""}${number(f.tokens.count)}`),
+      line("Time", p50 === null ? "not known yet: no speed has been measured" : p90 === 0 ? "at once: nothing has to be read" : a === b ? `about ${a}, at the measured speed` : `${a} to ${b}, at the measured speed`),
+      f.price ? line("Price", `${f.price.estimated ? "about " : ""}${money(f.price.amount, f.price.currency)}`) : null),
+    skipped, bad ? el("p", { class: "warn" }, `${plural(f.unplanned, "document")} cannot be planned: ${bad.failure?.message}`) : null);
+}
+
+/**
+ * Tries again what failed, or only some of it.
+ * @param {string} ds @param {Doc[]} docs
+ * @param {{units?: [number, number][], codes?: string[], what?: string}} [only] what: these units in words
+ */
+export function retryDocuments(ds, docs, only = {}) {
   const again = docs.filter((d) => ["failed", "partially_succeeded", "canceled"].includes(d.state));
-  const failed = again.reduce((n, d) => n + d.ledger.failed, 0);
+  const { what, ...narrow } = only;
+  const body = { ...ids(again), scope: "failed", ...narrow };
+  const { preview, look } = asks(ds, "retry", () => body);
+  void look();
   return dialog({
-    title: `Retry ${plural(again.length, "document")}`,
-    body: [names(again), el("p", {}, failed ? `${plural(failed, "page or row", "pages or rows")} that could not be read are tried again. What was read stays and is not parsed again.` : "What failed is tried again. What was read stays.")],
+    title: what ? `Retry ${what}` : `Retry ${plural(again.length, "document")}`,
+    body: [names(again), preview, el("p", {}, what ? `Only ${what} is tried again. What was read stays, and what else failed stays as it is.` : "What could not be read is tried again. What was read stays and is not parsed again.")],
     action: "Retry",
     run: async () => {
-      await send(`${datasetPath(ds)}/documents:retry`, { ...ids(again), scope: "failed" });
+      await send(`${datasetPath(ds)}/documents:retry`, body);
       announce("The retry is queued");
+    },
+  });
+}
+
+/** Another try for one task that has used up its attempts. @param {string} id @param {string} what */
+export function retryTask(id, what) {
+  return dialog({
+    title: `Retry ${what}`,
+    body: [el("p", {}, "This task alone gets a new budget of attempts and runs as soon as there is room.")],
+    action: "Retry",
+    run: async () => {
+      const r = await send("/v1/dead-letters:retry", { ids: [id] });
+      if (!r.count) throw new Error("The task cannot run any more: a newer version has taken its place. Retry the document instead.");
+      announce("The task is queued again");
     },
   });
 }
@@ -35,9 +102,11 @@ export function retryDocuments(ds, docs) {
 /** @param {string} ds @param {Doc[]} docs */
 export function cancelDocuments(ds, docs) {
   const running = docs.filter((d) => !terminal(d.state));
+  const { preview, look } = asks(ds, "cancel", () => ids(running));
+  void look();
   return dialog({
     title: `Cancel ${plural(running.length, "document")}`,
-    body: [names(running), el("p", {}, "Running work stops within seconds and queued work is dropped. A version that search shows already stays. A canceled document can be retried.")],
+    body: [names(running), preview, el("p", {}, "Running work stops within seconds and queued work is dropped. A version that search shows already stays. A canceled document can be retried.")],
     action: "Stop the work",
     danger: true,
     run: async () => {
@@ -49,10 +118,11 @@ export function cancelDocuments(ds, docs) {
 
 /** @param {string} ds @param {Doc[]} docs */
 export function deleteDocuments(ds, docs) {
-  const chunks = docs.reduce((n, d) => n + d.chunks, 0);
+  const { preview, look } = asks(ds, "delete", () => ids(docs));
+  void look();
   return dialog({
     title: `Delete ${plural(docs.length, "document")}`,
-    body: [names(docs), el("p", {}, `The ${docs.length === 1 ? "file" : "files"}, ${plural(chunks, "chunk")} and all versions are removed. This cannot be undone.`)],
+    body: [names(docs), preview, el("p", {}, "The files, their chunks and all versions are removed. This cannot be undone.")],
     action: docs.length === 1 ? "Delete it" : `Delete all ${number(docs.length)}`,
     danger: true,
     run: async () => {
@@ -73,7 +143,6 @@ const field = (label, name, props) => el("label", { class: "field" }, label, el(
 export function reparseDialog(ds, docs) {
   const first = docs[0].parser_config;
   const same = (/** @type {keyof import("./types.js").ParseConfig} */ k) => (docs.every((d) => d.parser_config[k] === first[k]) && first[k] !== undefined ? String(first[k]) : "");
-  const preview = el("div", { class: "preview", role: "status" });
   const settings = el("div", { class: "grid-fields" },
     field("Tokens per chunk", "chunk_token_num", { type: "number", min: 16, max: 8192, placeholder: same("chunk_token_num") || "as now", inputmode: "numeric" }),
     field("Overlap, percent", "overlapped_percent", { type: "number", min: 0, max: 50, placeholder: same("overlapped_percent") || "as now", inputmode: "numeric" }),
@@ -87,29 +156,17 @@ export function reparseDialog(ds, docs) {
     if (form.get("password")) config.password = form.get("password");
     return { ...ids(docs), ...(Object.keys(config).length ? { parser_config: config } : {}), fresh: form.get("fresh") === "on" };
   };
-  let asked = 0, timer = 0;
-  const look = async () => {
-    const mine = ++asked;
-    preview.setAttribute("aria-busy", "true");
+  let timer = 0;
+  const { preview, look } = asks(ds, "reparse", () => {
     const form = settings.closest("form");
-    if (!form) return;
-    const body = request(new FormData(form));
-    try {
-      const [answer, stats] = await Promise.all([send(`${datasetPath(ds)}/documents:reparse`, { ...body, dry_run: true }), get("/v1/stats").catch(() => null)]);
-      if (mine !== asked) return;
-      draw(preview, plan(answer.plans || [], docs, stats?.cost_per_second || 0, body.parser_config?.chunk_token_num));
-    } catch (e) {
-      if (mine === asked) preview.replaceChildren(trouble(e));
-    }
-    preview.removeAttribute("aria-busy");
-  };
+    return form ? request(new FormData(form)) : null;
+  });
   const soon = () => {
     clearTimeout(timer);
     timer = setTimeout(look, 300);
   };
   settings.addEventListener("input", soon);
   fresh.addEventListener("change", soon);
-  preview.append(el("p", { class: "muted" }, "Asking what this would take …"));
   const done = dialog({
     title: `Parse ${docs.length === 1 ? "the document" : plural(docs.length, "document")} again`,
     body: [docs.length > 1 ? names(docs) : el("p", {}, name(docs[0].name)), settings, fresh, preview, el("p", { class: "muted" }, "Search keeps showing the present version until the new one is complete.")],
@@ -121,25 +178,4 @@ export function reparseDialog(ds, docs) {
   });
   void look();
   return done;
-}
-
-/** @param {Plan[]} plans @param {Doc[]} docs @param {number} speed cost per second @param {number} [tokens] new chunk size */
-function plan(plans, docs, speed, tokens) {
-  const ranges = plans.reduce((n, p) => n + (p.ranges?.length || 0), 0), reused = plans.reduce((n, p) => n + p.reused.ranges, 0);
-  const cost = plans.reduce((n, p) => n + (p.ranges || []).reduce((m, r) => m + (r.reused ? 0 : r.cost), 0), 0);
-  const units = plans.reduce((n, p) => n + p.units, 0);
-  const scale = plans.length ? docs.length / plans.length : 1; // the server plans the first hundred
-  const some = scale > 1 ? "about " : "";
-  const before = docs.reduce((n, d) => n + d.chunks, 0);
-  const old = docs[0].parser_config.chunk_token_num || 512;
-  const chunks = cost ? `about ${number(Math.max(docs.length, Math.round(before * (tokens ? old / tokens : 1))))}` : `${number(before)}, unchanged`;
-  const bad = plans.filter((p) => p.failure);
-  const line = (/** @type {string} */ k, /** @type {string} */ v) => [el("dt", {}, k), el("dd", {}, v)];
-  return el("div", {},
-    el("dl", { class: "facts" },
-      line("Ranges", `${some}${number(Math.round(ranges * scale))} over ${number(Math.round(units * scale))} pages or rows`),
-      line("Reused", ranges ? `${some}${number(Math.round(reused * scale))} of ${number(Math.round(ranges * scale))} ranges, parsed and embedded before` : "nothing"),
-      line("Chunks", chunks),
-      line("Time", !cost ? "at once: nothing has to be read" : speed > 0 ? `about ${duration(Math.max((cost * scale / speed) * 1000, 1000))} at the speed of the last hour` : "not known yet: nothing was parsed in the last hour")),
-    bad.length ? el("p", { class: "warn" }, `${plural(bad.length, "document")} cannot be planned: ${bad[0].failure?.message}`) : null);
 }

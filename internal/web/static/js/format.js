@@ -12,6 +12,15 @@ export const number = (n) => count.format(n);
 /** @param {number} n @param {string} one @param {string} [many] */
 export const plural = (n, one, many) => `${number(n)} ${n === 1 ? one : many || one + "s"}`;
 
+/** @param {number} n @param {string} currency ISO 4217, or whatever it was called */
+export function money(n, currency) {
+  try {
+    return new Intl.NumberFormat(undefined, { style: "currency", currency, maximumFractionDigits: n && n < 1 ? 4 : 2 }).format(n);
+  } catch {
+    return `${n.toFixed(n && n < 1 ? 4 : 2)} ${currency}`.trim();
+  }
+}
+
 /** @param {number} n bytes */
 export function bytes(n) {
   if (n < 1000) return `${n} B`;

@@ -34,6 +34,10 @@
  *   queue?: {ahead_own: number, ahead_others: number, eta_seconds: {p50: number|null, p90: number|null}}, created_at: string, started_at?: string, finished_at?: string}} Job
  * @typedef {{document_id?: string, name: string, media_type: string, unit?: string, units: number, ranges: {range: [number, number], cost: number, reused: boolean}[],
  *   reused: {ranges: number, pages: number, chunks: number, tokens: number}, failure?: Failure}} Plan
+ * @typedef {{count: number|null, estimated: boolean, basis?: string}} Expected
+ * @typedef {{documents: number, skipped: number, planned: number, unplanned: number, estimated: boolean, units: number, ranges: number, reused: {ranges: number, pages: number, chunks: number, tokens: number},
+ *   chunks: Expected, tokens: Expected, seconds: {p50: number|null, p90: number|null}, price?: {currency: string, amount: number, estimated: boolean},
+ *   removed?: {generations: number, chunks: number, bytes: number}, stopped?: {queued: number, running: number}}} Forecast
  * @typedef {{score: number, scores: {text: number, vector: number}, highlight?: string, document: {id: string, name: string, dataset_id: string, media_type: string}, chunk: Chunk}} Hit
  * @typedef {{hits: Hit[], took_ms: number, index: {model: string, stale: boolean}, warnings?: Warning[]}} SearchAnswer
  * @typedef {{lane: number, pending: number, cost: number, oldest_pending_age_seconds: number}} LaneDepth

@@ -1,6 +1,6 @@
 // @ts-check
 /** One document: what it says beside how it looks, what went wrong, where the time went, what it was before. */
-import { cancelDocuments, deleteDocuments, reparseDialog, retryDocuments } from "../actions.js";
+import { cancelDocuments, deleteDocuments, reparseDialog, retryDocuments, retryTask } from "../actions.js";
 import { aborted, documentPath, download, get } from "../api.js";
 import { comparison } from "../compare.js";
 import { announce, button, draw, el, empty, icon, name, trouble } from "../dom.js";
@@ -257,23 +257,29 @@ export async function view({ root, params, query, signal }) {
     const failedTasks = tasks.filter((t) => t.failure && t.state !== "done" && t.state !== "superseded");
     const warnings = [...d.warnings, ...tasks.flatMap((t) => t.warnings || [])];
     if (d.failure && !bad.some(({ r }) => r.code === d.failure?.code)) out.append(problem(d.failure, d.failure.message, null));
-    for (const { t, r } of bad) out.append(problem({ code: r.code || "failed", category: t?.failure?.category || "", message: r.message || "This could not be read.", retryable: true, detail: t?.failure?.detail, phase: "parse" }, `${d.unit || "page"} ${r.from === r.to ? r.from : `${r.from}–${r.to}`}: ${r.message || "could not be read"}`, t, r.from));
+    for (const { t, r } of bad) out.append(problem({ code: r.code || "failed", category: t?.failure?.category || "", message: r.message || "This could not be read.", retryable: true, detail: t?.failure?.detail, phase: "parse" }, `${d.unit || "page"} ${r.from === r.to ? r.from : `${r.from}–${r.to}`}: ${r.message || "could not be read"}`, t, r));
     for (const t of failedTasks) if (t.failure && !(d.failure && t.kind === "plan" && d.failure.message === t.failure.message)) out.append(problem(t.failure, `${t.kind}${t.range ? ` of ${t.unit || "pages"} ${t.range.join("–")}` : ""}: ${t.failure.message}`, t));
     if (warnings.length) out.append(el("section", {}, el("h2", {}, "Warnings"), el("ul", {}, warnings.slice(0, 200).map((w) => el("li", {}, w.page ? el("a", { href: `?page=${w.page}` }, `${d.unit || "page"} ${w.page}`) : null, w.page ? ": " : "", w.message, " ", el("code", {}, w.code))))));
     if (!out.children.length) return empty(terminal(d.state) ? "Nothing went wrong" : "Nothing has gone wrong so far", el("p", {}, d.ledger.ok + d.ledger.ocr ? `${plural(d.ledger.ok + d.ledger.ocr + d.ledger.blank, d.unit || "unit")} accounted for.` : "Failures and warnings would be listed here."));
     return out;
   }
 
-  /** @param {import("../types.js").Failure} f @param {string} heading @param {Task|null} t @param {number} [at] page to show */
-  function problem(f, heading, t, at) {
-    const history = el("div");
+  /** @param {import("../types.js").Failure} f @param {string} heading @param {Task|null} t @param {import("../types.js").LedgerRun} [run] of the units that failed */
+  function problem(f, heading, t, run) {
+    const history = el("div"), at = run?.from;
+    const alike = failedRuns().filter((r) => r.code === f.code).length;
+    const justThis = () => {
+      if (run) return retryDocuments(params.ds, [d], { units: [[run.from, run.to]], what: `${d.unit || "unit"} ${run.from === run.to ? run.from : `${run.from}–${run.to}`}` });
+      return t?.state === "dead" && t.kind !== "plan" ? retryTask(t.id, `the ${t.kind} task`) : retryDocuments(params.ds, [d]);
+    };
     return el("article", { class: "problem" },
       el("h2", {}, icon("cross"), el("span", {}, heading[0].toUpperCase() + heading.slice(1))),
       el("p", {}, cure(f)),
       el("p", { class: "muted" }, el("code", {}, f.code), `${f.category && f.category !== f.code ? ` · ${f.category.replace(/_/g, " ")}` : ""}${f.phase ? ` · while it ran “${f.phase}”` : ""}${f.attempt ? ` · attempt ${f.attempt}` : ""}`, t?.worker ? [" · on ", el("span", { class: "mono" }, t.worker)] : null, t?.finished_at ? [" · ", time(t.finished_at)] : null),
       f.detail ? el("details", {}, el("summary", {}, "The parser's last lines"), el("pre", {}, f.detail)) : null,
       history,
-      el("div", { class: "tools" }, terminal(d.state) ? button(d.ledger.failed > 1 ? `Retry the ${plural(d.ledger.failed, `failed ${d.unit || "unit"}`)}` : "Retry just this", () => void retryDocuments(params.ds, [d]).then((done) => done && again()), { class: "primary" }) : null,
+      el("div", { class: "tools" }, terminal(d.state) ? button("Retry just this", () => void justThis().then((done) => done && again()), { class: "primary" }) : null,
+        terminal(d.state) && run && alike > 1 ? button(`Retry all ${number(alike)} with this code`, () => void retryDocuments(params.ds, [d], { codes: [f.code], what: `what failed with ${f.code}` }).then((done) => done && again())) : null,
         at && d.live_generation ? el("a", { href: `?page=${at}`, class: "button" }, `Show ${d.unit || "page"} ${at}`) : null,
         t ? button("Show its attempts", async (e) => {
           const h = await get(`/v1/tasks/${t.id}`, signal);

@@ -1,0 +1,431 @@
+package ingest
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+
+	"sheaf"
+)
+
+// mostPlanned is how many documents a dry run opens; what it says of more is
+// scaled, and called an estimate.
+const mostPlanned = 100
+
+// measuredDocuments is how many of the newest documents of a kind tell how many
+// chunks a unit makes.
+const measuredDocuments = 200
+
+// Price is what work is charged by whoever runs the service; zero means free.
+type Price struct {
+	Currency         string
+	PerThousandPages float64 // of what is parsed
+	PerMillionTokens float64 // of what is embedded
+}
+
+// PlanPreview is a plan that nobody carries out.
+type PlanPreview struct {
+	DocumentID string          `json:"document_id,omitempty"`
+	Name       string          `json:"name"`
+	MediaType  string          `json:"media_type"`
+	Parser     string          `json:"parser,omitempty"`
+	Unit       sheaf.Unit      `json:"unit,omitempty"`
+	Units      int             `json:"units"`
+	Ranges     []PlannedRange  `json:"ranges" nullable:"false"`
+	Reused     sheaf.Reused    `json:"reused"`
+	Chunks     Expected        `json:"chunks" doc:"that the document will have, reused ones included"`
+	Tokens     Expected        `json:"tokens" doc:"likewise"`
+	Warnings   []sheaf.Warning `json:"warnings,omitempty"`
+	Failure    *sheaf.Failure  `json:"failure,omitempty"`
+}
+
+// PlannedRange is one task of a preview.
+type PlannedRange struct {
+	Range  sheaf.Range `json:"range"`
+	Cost   int         `json:"cost"`
+	Reused bool        `json:"reused"`
+}
+
+// Expected is a number that may not be known before the work is done.
+type Expected struct {
+	Count     *int   `json:"count" doc:"null: nothing like it has been measured yet"`
+	Estimated bool   `json:"estimated" doc:"true unless the number is exact"`
+	Basis     string `json:"basis,omitempty" doc:"what the estimate is made of, in words"`
+}
+
+func exactly(n int) Expected { return Expected{Count: &n} }
+
+func about(n float64, basis string) Expected {
+	rounded := int(math.Round(n))
+	return Expected{Count: &rounded, Estimated: true, Basis: basis}
+}
+
+func (e Expected) plus(o Expected) Expected {
+	out := Expected{Estimated: e.Estimated || o.Estimated, Basis: cmp.Or(o.Basis, e.Basis)}
+	if e.Count != nil && o.Count != nil {
+		n := *e.Count + *o.Count
+		out.Count = &n
+	}
+	return out
+}
+
+// Forecast sums what a batch action would do.
+type Forecast struct {
+	Documents int           `json:"documents" doc:"that the action would change"`
+	Skipped   int           `json:"skipped" doc:"selected, and left as they are because of their state"`
+	Planned   int           `json:"planned" doc:"that were opened for this answer; the figures of the others are scaled from theirs"`
+	Unplanned int           `json:"unplanned" doc:"of those, how many cannot be planned; their plan says why"`
+	Estimated bool          `json:"estimated" doc:"units, ranges and what is reused are scaled from the documents that were opened"`
+	Units     int           `json:"units"`
+	Ranges    int           `json:"ranges"`
+	Reused    sheaf.Reused  `json:"reused"`
+	Chunks    Expected      `json:"chunks"`
+	Tokens    Expected      `json:"tokens"`
+	Seconds   sheaf.ETA     `json:"seconds" doc:"with what waits in front; null while no speed has been measured"`
+	Price     *PriceAnswer  `json:"price,omitempty" doc:"when one is configured"`
+	Removed   *Removal      `json:"removed,omitempty" doc:"of a delete"`
+	Stopped   *StoppedTasks `json:"stopped,omitempty" doc:"of a cancel"`
+}
+
+// PriceAnswer is what the work would be charged.
+type PriceAnswer struct {
+	Currency  string  `json:"currency"`
+	Amount    float64 `json:"amount"`
+	Estimated bool    `json:"estimated"`
+}
+
+// Removal is what a delete would remove.
+type Removal struct {
+	Generations int   `json:"generations"`
+	Chunks      int   `json:"chunks" doc:"that search has"`
+	Bytes       int64 `json:"bytes" doc:"of originals"`
+}
+
+// StoppedTasks is what a cancel would stop, as it is now.
+type StoppedTasks struct {
+	Queued  int `json:"queued"`
+	Running int `json:"running"`
+}
+
+// preview plans a document with the given settings, without doing it.
+func (s *Service) preview(ctx context.Context, doc *sheaf.Document, config sheaf.ParseConfig, ask sheaf.PlanPayload, known measures) (*PlanPreview, error) {
+	if s.Planner == nil {
+		return nil, fmt.Errorf("%w: this process cannot open files; ask one that runs executors", sheaf.ErrUnavailable)
+	}
+	d := *doc
+	d.Generation++
+	d.ParseConfig = config
+	out := &PlanPreview{DocumentID: doc.ID, Name: doc.Name, MediaType: doc.MediaType, Ranges: []PlannedRange{}}
+	var tasks []sheaf.NewTask
+	if ask.Scope == "failed" || ask.Stage != "" {
+		done, err := s.Planner.planFailed(ctx, &d, ask)
+		if err != nil {
+			return nil, err
+		}
+		tasks, out.Parser, out.Unit, out.Units = done.Spawn, done.Plan.Parser, done.Plan.Unit, done.Plan.Units
+		for _, t := range tasks {
+			if r := storedResult(&t); r != nil {
+				out.Reused.Ranges++
+				out.Reused.Pages += t.Cost
+				out.Reused.Chunks += r.Chunks
+				out.Reused.Tokens += r.Tokens
+			}
+		}
+	} else {
+		plan, err := s.Planner.plan(ctx, &d, ask, nil)
+		if err != nil {
+			return nil, err
+		}
+		tasks, out.Parser, out.Unit, out.Units, out.Reused, out.Warnings = plan.Tasks, plan.Result.Parser, plan.Result.Unit, plan.Result.Units, plan.Reused, plan.Result.Warnings
+	}
+	left := 0 // units that are read
+	for _, t := range tasks {
+		r := PlannedRange{Range: t.Range, Cost: t.Cost, Reused: t.Done != nil || t.Kind == sheaf.KindIndex}
+		if t.Kind == sheaf.KindParse && t.Done == nil {
+			left += t.Range.Len()
+		}
+		out.Ranges = append(out.Ranges, r)
+	}
+	out.Chunks, out.Tokens = exactly(out.Reused.Chunks), exactly(out.Reused.Tokens)
+	if left > 0 {
+		chunks, tokens, err := s.expect(ctx, doc, config, left, known)
+		if err != nil {
+			return nil, err
+		}
+		out.Chunks, out.Tokens = out.Chunks.plus(chunks), out.Tokens.plus(tokens)
+	}
+	return out, nil
+}
+
+// storedResult is what a task lists or copies instead of reading its range.
+func storedResult(t *sheaf.NewTask) *sheaf.TaskResult {
+	if t.Done != nil || t.Kind != sheaf.KindIndex {
+		return t.Done
+	}
+	var payload sheaf.ParsePayload
+	if json.Unmarshal(t.Payload, &payload) != nil {
+		return nil
+	}
+	return payload.Reuse
+}
+
+// measures are what was measured for a dry run, by dataset, type and unit, so
+// that a batch asks once.
+type measures map[string]*measure
+
+// measure is what finished documents of one kind hold.
+type measure struct {
+	documents, units, tokens int
+	fill                     float64 // chunks a token, times the size of chunks that was asked for
+}
+
+// expect estimates what units of a document will hold: by the document itself
+// if it was read before, else by those of its type in the dataset. Tokens are
+// those of the text, whatever its chunks; the number of chunks goes with their
+// size.
+func (s *Service) expect(ctx context.Context, doc *sheaf.Document, config sheaf.ParseConfig, units int, known measures) (chunks, tokens Expected, err error) {
+	m, basis := &measure{}, "what this document holds now"
+	if doc.LiveGeneration > 0 {
+		m.add(doc)
+	}
+	if m.units == 0 {
+		key := doc.DatasetID + "/" + doc.MediaType
+		if m = known[key]; m == nil {
+			if m, err = s.measure(ctx, doc); err != nil {
+				return chunks, tokens, err
+			}
+			known[key] = m
+		}
+		basis = fmt.Sprintf("what %d documents of its type in this dataset hold", m.documents)
+	}
+	if m.units == 0 {
+		return Expected{Estimated: true}, Expected{Estimated: true}, nil
+	}
+	n := float64(m.tokens) / float64(m.units) * float64(units)
+	size := float64(config.WithDefaults().ChunkTokenNum)
+	return about(max(n*m.fill/size, 1), basis), about(n, basis), nil
+}
+
+func (s *Service) measure(ctx context.Context, doc *sheaf.Document) (*measure, error) {
+	docs, _, err := s.Catalog.Documents(ctx, doc.TenantID, sheaf.DocumentFilter{
+		DatasetID: doc.DatasetID, MediaTypes: []string{doc.MediaType}, States: []sheaf.DocumentState{sheaf.DocSucceeded, sheaf.DocPartiallySucceeded},
+	}, sheaf.Page{Limit: measuredDocuments})
+	if err != nil {
+		return nil, fmt.Errorf("measuring documents of type %s: %w", doc.MediaType, err)
+	}
+	m := &measure{}
+	for i := range docs {
+		m.add(&docs[i])
+	}
+	return m, nil
+}
+
+// add counts what a live document holds. Its settings are those it was asked to
+// be made with last; a new version that is still on its way does not count.
+func (m *measure) add(d *sheaf.Document) {
+	read := d.Ledger.OK + d.Ledger.OCR + d.Ledger.Blank
+	if d.LiveGeneration == 0 || read == 0 || d.Tokens == 0 {
+		return
+	}
+	size := float64(d.ParseConfig.WithDefaults().ChunkTokenNum)
+	m.fill = (m.fill*float64(m.tokens) + float64(d.Chunks)*size) / float64(m.tokens+d.Tokens)
+	m.documents++
+	m.units += read
+	m.tokens += d.Tokens
+}
+
+// forecast sums the plans of a batch, of which total documents were selected to
+// be changed and the first were planned.
+func (s *Service) forecast(ctx context.Context, tenantID string, plans []PlanPreview, total int) (*Forecast, error) {
+	out := &Forecast{Documents: total, Planned: len(plans), Chunks: exactly(0), Tokens: exactly(0)}
+	cost, planned := 0, 0
+	for _, p := range plans {
+		if p.Failure != nil {
+			out.Unplanned++
+			continue
+		}
+		planned++
+		out.Units += p.Units
+		out.Ranges += len(p.Ranges)
+		out.Reused.Ranges += p.Reused.Ranges
+		out.Reused.Pages += p.Reused.Pages
+		out.Reused.Chunks += p.Reused.Chunks
+		out.Reused.Tokens += p.Reused.Tokens
+		out.Chunks, out.Tokens = out.Chunks.plus(p.Chunks), out.Tokens.plus(p.Tokens)
+		for _, r := range p.Ranges {
+			if !r.Reused {
+				cost += r.Cost
+			}
+		}
+	}
+	if total > len(plans) && planned > 0 {
+		out.Estimated = true
+		by := float64(total) / float64(len(plans))
+		scale := func(n *int) { *n = int(math.Round(float64(*n) * by)) }
+		for _, n := range []*int{&out.Units, &out.Ranges, &out.Reused.Ranges, &out.Reused.Pages, &out.Reused.Chunks, &out.Reused.Tokens, &cost} {
+			scale(n)
+		}
+		for _, e := range []*Expected{&out.Chunks, &out.Tokens} {
+			if e.Count != nil {
+				*e = about(float64(*e.Count)*by, strings.TrimPrefix(e.Basis+", and the first documents of the selection", ", and "))
+			}
+		}
+	}
+	if cost == 0 {
+		zero := 0.0
+		out.Seconds = sheaf.ETA{P50: &zero, P90: &zero}
+	} else if err := s.expectTime(ctx, tenantID, cost, out); err != nil {
+		return nil, err
+	}
+	out.Price = s.charge(cost, out)
+	return out, nil
+}
+
+// expectTime sets how long work of that cost will take at the measured speed,
+// behind what of the tenant waits already.
+func (s *Service) expectTime(ctx context.Context, tenantID string, cost int, out *Forecast) error {
+	perSecond, spread, err := s.Catalog.Speed(ctx)
+	if err != nil {
+		return fmt.Errorf("measuring the speed: %w", err)
+	}
+	queues, err := s.Catalog.Queues(ctx, tenantID)
+	if err != nil {
+		return fmt.Errorf("measuring what waits: %w", err)
+	}
+	ahead := 0
+	for _, q := range queues {
+		for _, l := range q.Lanes {
+			if l.Lane <= sheaf.LaneNormal {
+				ahead += l.Cost
+			}
+		}
+	}
+	out.Seconds = estimate(sheaf.Remaining{Own: cost, AheadCost: ahead, CostPerSec: perSecond, SpreadP90: spread})
+	return nil
+}
+
+// charge is nil where no price is configured, or what it depends on is unknown.
+func (s *Service) charge(cost int, f *Forecast) *PriceAnswer {
+	p := s.Price
+	if p.PerThousandPages == 0 && p.PerMillionTokens == 0 {
+		return nil
+	}
+	out := &PriceAnswer{Currency: p.Currency, Amount: p.PerThousandPages * float64(cost) / 1000, Estimated: f.Estimated}
+	if p.PerMillionTokens > 0 {
+		if f.Tokens.Count == nil {
+			return nil
+		}
+		out.Amount += p.PerMillionTokens * float64(max(*f.Tokens.Count-f.Reused.Tokens, 0)) / 1e6
+		out.Estimated = out.Estimated || f.Tokens.Estimated
+	}
+	return out
+}
+
+// previewAll plans the first of the documents that the decision accepts.
+func (s *Service) previewAll(ctx context.Context, tenantID string, docs []sheaf.Document, decide decision) ([]PlanPreview, *Forecast, error) {
+	known := measures{}
+	var plans []PlanPreview
+	total := 0
+	for i := range docs {
+		d := &docs[i]
+		config, ask, ok := decide(d)
+		if !ok {
+			continue
+		}
+		if total++; total > mostPlanned {
+			continue
+		}
+		if err := CheckConfig(config, d.MediaType); err != nil {
+			return nil, nil, err
+		}
+		p, err := s.preview(ctx, d, config, ask, known)
+		if err != nil {
+			p = &PlanPreview{DocumentID: d.ID, Name: d.Name, MediaType: d.MediaType, Ranges: []PlannedRange{}, Failure: sheaf.AsFailure(err, "plan")}
+		}
+		plans = append(plans, *p)
+	}
+	f, err := s.forecast(ctx, tenantID, plans, total)
+	if f != nil {
+		f.Skipped = len(docs) - total
+	}
+	return plans, f, err
+}
+
+// DryRunStaged previews files that are not documents yet.
+func (s *Service) DryRunStaged(ctx context.Context, dataset *sheaf.Dataset, staged []*Staged) ([]PlanPreview, *Forecast, error) {
+	docs := make([]sheaf.Document, len(staged))
+	for i, st := range staged {
+		docs[i] = st.Document
+	}
+	plans, f, err := s.previewAll(ctx, dataset.TenantID, docs, ReparseRequest{}.decide)
+	for i := range plans {
+		plans[i].DocumentID = "" // it will have another
+	}
+	return plans, f, err
+}
+
+// DryRunReparse previews a re-parse.
+func (s *Service) DryRunReparse(ctx context.Context, dataset *sheaf.Dataset, r ReparseRequest) ([]PlanPreview, *Forecast, error) {
+	docs, err := s.selectDocuments(ctx, dataset, r.Filter)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s.previewAll(ctx, dataset.TenantID, docs, r.decide)
+}
+
+// DryRunRetry previews a retry, of some units if only names any.
+func (s *Service) DryRunRetry(ctx context.Context, dataset *sheaf.Dataset, filter sheaf.DocumentFilter, scope RetryScope, only sheaf.RetryOnly) ([]PlanPreview, *Forecast, error) {
+	if !only.Empty() {
+		docs, decide, err := s.unitsOf(ctx, dataset, filter, only)
+		if err != nil {
+			return nil, nil, err
+		}
+		return s.previewAll(ctx, dataset.TenantID, docs, decide)
+	}
+	decide, err := retryOf(scope)
+	if err != nil {
+		return nil, nil, err
+	}
+	docs, err := s.selectDocuments(ctx, dataset, filter)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s.previewAll(ctx, dataset.TenantID, docs, decide)
+}
+
+// DryRunCancel says what a cancel would stop.
+func (s *Service) DryRunCancel(ctx context.Context, dataset *sheaf.Dataset, filter sheaf.DocumentFilter) (*Forecast, error) {
+	docs, err := s.selectDocuments(ctx, dataset, filter)
+	if err != nil {
+		return nil, err
+	}
+	out := &Forecast{Stopped: &StoppedTasks{}}
+	var ids []string
+	for _, d := range docs {
+		if !d.State.Terminal() {
+			ids = append(ids, d.ID)
+		}
+	}
+	out.Documents, out.Skipped = len(ids), len(docs)-len(ids)
+	out.Stopped.Queued, out.Stopped.Running, err = s.Catalog.OpenTasks(ctx, dataset.TenantID, ids)
+	return out, err
+}
+
+// DryRunDelete says what a delete would remove.
+func (s *Service) DryRunDelete(ctx context.Context, dataset *sheaf.Dataset, filter sheaf.DocumentFilter) (*Forecast, error) {
+	docs, err := s.selectDocuments(ctx, dataset, filter)
+	if err != nil {
+		return nil, err
+	}
+	out := &Forecast{Documents: len(docs), Removed: &Removal{}}
+	for _, d := range docs {
+		out.Units += d.Units
+		out.Removed.Generations += d.Generation
+		out.Removed.Chunks += d.Chunks
+		out.Removed.Bytes += d.Size
+	}
+	return out, nil
+}
