@@ -393,7 +393,15 @@ func (s *Service) DryRunRetry(ctx context.Context, dataset *sheaf.Dataset, filte
 	if err != nil {
 		return nil, nil, err
 	}
-	return s.previewAll(ctx, dataset.TenantID, docs, decide)
+	plans, f, err := s.previewAll(ctx, dataset.TenantID, docs, decide)
+	if err == nil && (scope == RetryEmbed || scope == RetryIndex) {
+		f.Seconds = sheaf.ETA{} // the measured speed is that of whole tasks
+		if scope == RetryEmbed {
+			f.Reused.Tokens = 0 // they are embedded again
+			f.Price = s.charge(0, f)
+		}
+	}
+	return plans, f, err
 }
 
 // DryRunCancel says what a cancel would stop.

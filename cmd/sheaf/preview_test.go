@@ -76,6 +76,9 @@ func TestDryRunSaysWhatWorkTakes(t *testing.T) {
 	if f = s.forecast("reparse", map[string]any{"fresh": true}); f.Reused.Ranges != 0 || *f.Chunks.Count != d.Chunks {
 		t.Errorf("read anew: %+v", f)
 	}
+	if f = s.forecast("retry", map[string]any{"scope": "stage:embed"}); f.Documents != 1 || *f.Chunks.Count != d.Chunks || f.Chunks.Estimated || f.Reused.Tokens != 0 || f.Price.Amount <= 0 || f.Seconds.P50 != nil {
+		t.Errorf("new vectors: %+v", f)
+	}
 	if f = s.forecast("delete", map[string]any{}); f.Documents != 1 || f.Removed.Chunks != d.Chunks || f.Removed.Bytes != d.Size || f.Removed.Generations != 1 {
 		t.Errorf("delete: %+v", f)
 	}
