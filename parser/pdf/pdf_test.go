@@ -9,8 +9,10 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"sheaf"
 	"sheaf/parser"
@@ -222,6 +224,50 @@ func TestLinksInTablesKnowTheirRow(t *testing.T) {
 	}
 	if got, want := blocks[0].Links, []sheaf.Link{{Start: 2, End: 3, URI: "https://example.org/bob"}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// visual is the order in which a line of Hebrew or Arabic stands, from left to
+// right: reversed, but for its numbers.
+func visual(s string) string {
+	r := []rune(s)
+	slices.Reverse(r)
+	for i := 0; i < len(r); i++ {
+		k := i
+		for k < len(r) && r[k] >= '0' && r[k] <= '9' {
+			k++
+		}
+		slices.Reverse(r[i:k])
+		i = max(i, k-1)
+	}
+	return string(r)
+}
+
+func TestScriptsOfOtherDirectionsAndWithoutSpaces(t *testing.T) {
+	right := func(y float64, s string) string { // against the right margin, at 540
+		return enginetest.Wide(10, 540-10*float64(utf8.RuneCountInString(s)), y, visual(s))
+	}
+	column := func(x float64, lines ...string) (content string) { // the lines, five times
+		for i := range 5 * len(lines) {
+			content += enginetest.Wide(10, x, 700-14*float64(i), lines[i%len(lines)])
+		}
+		return content
+	}
+	for name, c := range map[string]struct{ content, want string }{
+		"hebrew":  {right(700, "הקציר של שנת 2026 היה טוב מן הצפוי לפי הספירה") + right(686, "והעצים נשאו פרי רב"), "הקציר של שנת 2026 היה טוב מן הצפוי לפי הספירה והעצים נשאו פרי רב"},
+		"arabic":  {right(700, "كان حصاد سنة 2026 افضل من المتوقع في البستان") + right(686, "وحملت الاشجار ثمرا"), "كان حصاد سنة 2026 افضل من المتوقع في البستان وحملت الاشجار ثمرا"},
+		"chinese": {enginetest.Wide(10, 72, 700, "今年的木瓜收成比预期的要好得多因为春天的雨水充足而且夏天") + enginetest.Wide(10, 72, 686, "也不太热。"), "今年的木瓜收成比预期的要好得多因为春天的雨水充足而且夏天也不太热。"},
+		"japanese in two columns": {column(72, "左の段の一行目はここで終わらず", "次の行に続いていくことになる。") + column(330, "右の段はその後に読まれるもので", "最後に来ることになっている文。"),
+			strings.Repeat("左の段の一行目はここで終わらず次の行に続いていくことになる。", 5) + "|" + strings.Repeat("右の段はその後に読まれるもので最後に来ることになっている文。", 5)},
+		"korean": {enginetest.Wide(10, 72, 700, "올해 모과 수확은 예상보다 좋았고 봄비가 충분히 내렸기") + enginetest.Wide(10, 72, 686, "때문이다."), "올해 모과 수확은 예상보다 좋았고 봄비가 충분히 내렸기 때문이다."},
+	} {
+		var got []string
+		for _, b := range parse(t, enginetest.File{Pages: []enginetest.Page{{Content: c.content}}})[0].Blocks {
+			got = append(got, b.Text)
+		}
+		if s := strings.Join(got, "|"); s != c.want {
+			t.Errorf("%s:\n got %s\nwant %s", name, s, c.want)
+		}
 	}
 }
 

@@ -5,7 +5,9 @@ package enginetest
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
+	"unicode/utf16"
 )
 
 // File describes a PDF to be written by hand, byte by byte, so that a fixture
@@ -57,6 +59,17 @@ func Line(x0, y0, x1, y1 float64) string {
 	return fmt.Sprintf("0.7 w %g %g m %g %g l S\n", x0, y0, x1, y1)
 }
 
+// Wide shows a string of any script in the font F5, which has no shapes and
+// gives each character a width of one em. Scripts that read from right to left
+// must come in the order in which they stand, from left to right.
+func Wide(size, x, y float64, s string) string {
+	var hex strings.Builder
+	for _, u := range utf16.Encode([]rune(s)) {
+		fmt.Fprintf(&hex, "%04X", u)
+	}
+	return fmt.Sprintf("BT /F5 %g Tf %g %g Td <%s> Tj ET\n", size, x, y, hex.String())
+}
+
 // Image draws the picture into a box.
 func Image(x, y, w, h float64) string {
 	return fmt.Sprintf("q %g 0 0 %g %g %g cm /I1 Do Q\n", w, h, x, y)
@@ -77,6 +90,23 @@ func (f File) Bytes() []byte {
 	for i, name := range []string{"Helvetica", "Helvetica-Bold", "Courier", "Times-Roman"} {
 		n := add("<< /Type /Font /Subtype /Type1 /BaseFont /" + name + " /Encoding /WinAnsiEncoding >>")
 		fonts += fmt.Sprintf("/F%d %d 0 R ", i+1, n)
+	}
+	if slices.ContainsFunc(f.Pages, func(p Page) bool { return strings.Contains(p.Content, "/F5 ") }) {
+		// The codes are UTF-16, as the map to Unicode says: a range may differ in its last byte only.
+		ranges := ""
+		for high := range 256 {
+			if high%100 == 0 {
+				ranges += fmt.Sprintf("%d beginbfrange\n", min(100, 256-high))
+			}
+			ranges += fmt.Sprintf("<%02X00> <%02XFF> <%02X00>\n", high, high, high)
+			if high%100 == 99 || high == 255 {
+				ranges += "endbfrange\n"
+			}
+		}
+		unicode := stream("", "/CIDInit /ProcSet findresource begin 12 dict begin begincmap /CMapName /Wide def /CMapType 2 def\n1 begincodespacerange <0000> <FFFF> endcodespacerange\n"+ranges+"endcmap end end")
+		descriptor := add("<< /Type /FontDescriptor /FontName /Wide /Flags 4 /FontBBox [0 -200 1000 800] /ItalicAngle 0 /Ascent 800 /Descent -200 /CapHeight 700 /StemV 80 >>")
+		cid := add(fmt.Sprintf("<< /Type /Font /Subtype /CIDFontType2 /BaseFont /Wide /CIDSystemInfo << /Registry (Adobe) /Ordering (Identity) /Supplement 0 >> /FontDescriptor %d 0 R /DW 1000 >>", descriptor))
+		fonts += fmt.Sprintf("/F5 %d 0 R ", add(fmt.Sprintf("<< /Type /Font /Subtype /Type0 /BaseFont /Wide /Encoding /Identity-H /DescendantFonts [%d 0 R] /ToUnicode %d 0 R >>", cid, unicode)))
 	}
 	image := stream("/Type /XObject /Subtype /Image /Width 2 /Height 2 /ColorSpace /DeviceGray /BitsPerComponent 8", "\x00\xFF\xFF\x00")
 	if f.Scan != nil {
