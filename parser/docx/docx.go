@@ -16,6 +16,7 @@ import (
 
 	"sheaf"
 	"sheaf/parser"
+	"sheaf/parser/internal/chart"
 	"sheaf/parser/internal/clean"
 	"sheaf/parser/internal/grid"
 	"sheaf/parser/internal/whole"
@@ -24,7 +25,7 @@ import (
 )
 
 const (
-	version = 1 // changes whenever the same file would yield other blocks
+	version = 2 // changes whenever the same file would yield other blocks
 	// maxBlocks bounds what empty-handed markup can make: a 5,000-page book
 	// has some 100,000 paragraphs.
 	maxBlocks = 500_000
@@ -60,7 +61,14 @@ func (format) Open(_ context.Context, f *os.File, _ parser.Options) (parser.Docu
 
 func read(ctx context.Context, z *zipfile.Archive, main string) (*whole.Content, error) {
 	rels := z.Rels(main)
-	r := &reader{ctx: ctx}
+	r := &reader{ctx: ctx, chart: func(id string) *sheaf.Table {
+		p, err := z.Part(rels[id].Target, zipfile.MaxPartBytes)
+		if err != nil {
+			return nil
+		}
+		defer p.Close()
+		return chart.Read(p)
+	}}
 	var notes []string
 	for _, rel := range rels {
 		switch rel.Type {
@@ -220,6 +228,7 @@ type reader struct {
 	bare     int // pictures without description
 	blocks   int
 	notes    bool
+	chart    func(id string) *sheaf.Table
 
 	paras  []*paragraph
 	tables []*tableState
@@ -366,6 +375,14 @@ func (r *reader) part(z *zipfile.Archive, name string, notes bool) error {
 				r.alt = s.Attr("descr")
 				if r.alt == "" {
 					r.alt = s.Attr("title")
+				}
+			case "chart":
+				if id := s.RelID(); id != "" {
+					if t := r.chart(id); t != nil {
+						if err := r.add(sheaf.Block{Kind: sheaf.BlockTable, Table: t}); err != nil {
+							return err
+						}
+					}
 				}
 			case "blip", "imagedata":
 				if err := r.image(s.Attr("title")); err != nil {

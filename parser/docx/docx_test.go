@@ -27,6 +27,24 @@ func TestGolden(t *testing.T) {
 	formattest.Golden(t, "sample", plan, units)
 }
 
+func TestChartsAreReadByTheirFigures(t *testing.T) {
+	document := formattest.Zip(
+		"_rels/.rels", `<Relationships><Relationship Id="r1" Type="x/officeDocument" Target="word/document.xml"/></Relationships>`,
+		"word/_rels/document.xml.rels", `<Relationships><Relationship Id="c1" Type="x/chart" Target="charts/chart1.xml"/></Relationships>`,
+		"word/document.xml", `<w:document><w:body><w:p><w:r><w:t>Before</w:t></w:r><w:r><w:drawing><c:chart r:id="c1"/></w:drawing></w:r></w:p><w:p><w:r><w:drawing><c:chart r:id="none"/></w:drawing></w:r></w:p></w:body></w:document>`,
+		"word/charts/chart1.xml", `<c:chartSpace><c:ser><c:tx><c:v>Tons</c:v></c:tx><c:cat><c:pt idx="0"><c:v>Quince</c:v></c:pt></c:cat><c:val><c:pt idx="0"><c:v>12</c:v></c:pt></c:val></c:ser></c:chartSpace>`,
+	)
+	_, units, err := formattest.Read(t, New(), document, options, nil)
+	if err != nil || len(units) != 1 || len(units[0].Blocks) != 2 {
+		t.Fatalf("%+v %v", units, err)
+	}
+	for _, b := range units[0].Blocks {
+		if b.Table != nil && (b.Table.Columns[1] != "Tons" || b.Table.Rows[0][0] != "Quince" || b.Table.Rows[0][1] != "12") || b.Table == nil && b.Text != "Before" {
+			t.Errorf("%+v", b)
+		}
+	}
+}
+
 func TestEmptyFileIsAFailure(t *testing.T) {
 	if _, _, err := formattest.Read(t, New(), nil, options, nil); err == nil {
 		t.Fatal("a file without bytes was read")

@@ -16,6 +16,7 @@ import (
 
 	"sheaf"
 	"sheaf/parser"
+	"sheaf/parser/internal/chart"
 	"sheaf/parser/internal/clean"
 	"sheaf/parser/internal/grid"
 	"sheaf/parser/internal/whole"
@@ -24,7 +25,7 @@ import (
 )
 
 const (
-	version = 1 // changes whenever the same file would yield other blocks
+	version = 2 // changes whenever the same file would yield other blocks
 	// rangeSize is the number of slides per task: measured, a slide takes 0.3 ms.
 	rangeSize = 24
 	// maxSlideBytes bounds a slide's XML; the largest seen has 3 MB.
@@ -154,7 +155,7 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 		}
 	}
 	if d.charts+d.images > 0 {
-		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "images_ignored", Message: fmt.Sprintf("%d charts and %d pictures without description were not read.", d.charts, d.images)})
+		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "images_ignored", Message: fmt.Sprintf("%d charts without figures and %d pictures without description were not read.", d.charts, d.images)})
 	}
 	if d.hidden > 0 {
 		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "hidden_slides", Message: fmt.Sprintf("%d slides are hidden in the show; they were read like the others.", d.hidden)})
@@ -202,6 +203,14 @@ func (d *document) slide(n int) (sheaf.UnitResult, uint64) {
 	_, _ = sum.Write(b) // a hash never fails
 	rels := d.z.Rels(part)
 	w := &walker{d: d, page: n}
+	w.chart = func(id string) *sheaf.Table {
+		b, err := d.z.ReadAll(rels[id].Target, maxSlideBytes)
+		if err != nil {
+			return nil // counted with those that hold no figures
+		}
+		_, _ = sum.Write(b) // a hash never fails
+		return chart.Read(bytes.NewReader(b))
+	}
 	var notes, diagrams []string
 	for _, rel := range rels {
 		switch rel.Type {
@@ -302,6 +311,7 @@ type walker struct {
 	page     int
 	places   map[string]rect
 	onPlace  func(shape) // set when a layout is read
+	chart    func(id string) *sheaf.Table
 	notes    bool
 	diagram  bool
 	group    []frame
@@ -366,8 +376,12 @@ func (w *walker) read(b []byte) error {
 					w.place(inGroupProps, string(s.Name()), emu(s.Attr("cx")), emu(s.Attr("cy")))
 				}
 			case "chart":
-				if s.RelID() != "" {
-					w.d.charts++
+				if id := s.RelID(); id != "" && w.onPlace == nil {
+					if t := w.chart(id); t != nil {
+						w.shape.text = append(w.shape.text, sheaf.Block{Kind: sheaf.BlockTable, Table: t})
+					} else {
+						w.d.charts++
+					}
 				}
 			case "tbl":
 				w.grid, row = &grid.Builder{}, 0

@@ -1,6 +1,7 @@
 package pptx
 
 import (
+	"strings"
 	"testing"
 
 	"sheaf/parser"
@@ -24,6 +25,27 @@ func TestGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	formattest.Golden(t, "sample", plan, units)
+}
+
+func TestChartsAreReadByTheirFigures(t *testing.T) {
+	deck := formattest.Zip(
+		"_rels/.rels", `<Relationships><Relationship Id="r1" Type="x/officeDocument" Target="ppt/presentation.xml"/></Relationships>`,
+		"ppt/_rels/presentation.xml.rels", `<Relationships><Relationship Id="s1" Type="x/slide" Target="slides/slide1.xml"/></Relationships>`,
+		"ppt/presentation.xml", `<p:presentation><p:sldIdLst><p:sldId id="256" r:id="s1"/></p:sldIdLst></p:presentation>`,
+		"ppt/slides/_rels/slide1.xml.rels", `<Relationships><Relationship Id="c1" Type="x/chart" Target="../charts/chart1.xml"/></Relationships>`,
+		"ppt/slides/slide1.xml", `<p:sld><p:graphicFrame><a:graphic><c:chart r:id="c1"/></a:graphic></p:graphicFrame><p:graphicFrame><c:chart r:id="none"/></p:graphicFrame></p:sld>`,
+		"ppt/charts/chart1.xml", `<c:chartSpace><c:ser><c:tx><c:v>Tons</c:v></c:tx><c:cat><c:pt idx="0"><c:v>Quince</c:v></c:pt></c:cat><c:val><c:pt idx="0"><c:v>12</c:v></c:pt></c:val></c:ser></c:chartSpace>`,
+	)
+	plan, units, err := formattest.Read(t, New(), deck, options, nil)
+	if err != nil || len(units) != 1 || len(units[0].Blocks) != 1 || units[0].Blocks[0].Table == nil {
+		t.Fatalf("%+v %v", units, err)
+	}
+	if got := units[0].Blocks[0].Table; got.Columns[1] != "Tons" || got.Rows[0][0] != "Quince" || got.Rows[0][1] != "12" {
+		t.Errorf("%+v", got)
+	}
+	if len(plan.Warnings) != 1 || !strings.HasPrefix(plan.Warnings[0].Message, "1 charts without figures") {
+		t.Errorf("%+v", plan.Warnings)
+	}
 }
 
 func TestEmptyFileIsAFailure(t *testing.T) {
