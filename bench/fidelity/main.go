@@ -97,7 +97,7 @@ func main() {
 func run(ctx context.Context) error {
 	corpus := flag.String("corpus", cmp.Or(os.Getenv("SHEAF_CORPUS"), "../shared/corpus"), "folder of test documents, with a folder per format")
 	out := flag.String("out", "docs/fidelity.md", "where the table is written; empty for nowhere")
-	only := flag.String("only", "", "rows to measure, by the start of their folder's name, or tables; default all")
+	only := flag.String("only", "", "rows to measure, by the start of their folder's name, tables, or chunks; default all")
 	prints := flag.String("prints", "", "folder that keeps the PDFs with known tables, and has them made only once; default a temporary one")
 	worst := flag.Int("worst", 0, "names that many of the lowest scores per row, with the words that differ")
 	flag.Parse()
@@ -137,6 +137,13 @@ func run(ctx context.Context) error {
 		}
 		results = append(results, r)
 	}
+	chunks := ""
+	if strings.HasPrefix("chunks", *only) {
+		if chunks, err = chunksSection(ctx, pool, known, *corpus); err != nil {
+			return err
+		}
+		fmt.Println(chunks)
+	}
 	tables := ""
 	if strings.HasPrefix("tables", *only) {
 		if tables, err = tablesSection(ctx, pool, *corpus, cmp.Or(*prints, tmp), *worst); err != nil {
@@ -147,11 +154,19 @@ func run(ctx context.Context) error {
 	if *out == "" || *only != "" {
 		return nil
 	}
-	return os.WriteFile(*out, []byte(page(results)+"\n"+tables), 0o644)
+	return os.WriteFile(*out, []byte(page(results)+"\n"+tables+"\n"+chunks), 0o644)
+}
+
+// paths lists the set's files.
+func (s *set) paths(corpus string) ([]string, error) {
+	all, err := filepath.Glob(filepath.Join(corpus, s.folder, "*"))
+	return slices.DeleteFunc(all, func(path string) bool {
+		return s.prefixes != nil && !slices.ContainsFunc(s.prefixes, func(p string) bool { return strings.HasPrefix(filepath.Base(path), p) })
+	}), err
 }
 
 func measure(ctx context.Context, pool *child.Pool, known *parser.Registry, s set, corpus, tmp string, explain bool) (*result, error) {
-	paths, err := filepath.Glob(filepath.Join(corpus, s.folder, "*"))
+	paths, err := s.paths(corpus)
 	if err != nil {
 		return nil, err
 	}
@@ -162,16 +177,12 @@ func measure(ctx context.Context, pool *child.Pool, known *parser.Registry, s se
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		name := filepath.Base(path)
-		if s.prefixes != nil && !slices.ContainsFunc(s.prefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
-			continue
-		}
 		r.files++
 		got, err := read(ctx, pool, known, path)
 		if err != nil {
 			if f := sheaf.AsFailure(err, ""); f.Category == sheaf.CategoryCrash || f.Category == sheaf.CategoryTimeout || f.Category == sheaf.CategoryInternal {
 				r.failed++
-				fmt.Fprintln(os.Stderr, name, err)
+				fmt.Fprintln(os.Stderr, filepath.Base(path), err)
 			} else {
 				r.refused++
 			}
@@ -243,58 +254,70 @@ func differences(got, want []string) string {
 // read returns the words that the product finds: per page of a PDF, else of
 // the whole file.
 func read(ctx context.Context, pool *child.Pool, known *parser.Registry, path string) ([][]string, error) {
-	f, err := os.Open(path)
+	all, format, err := units(ctx, pool, known, path)
 	if err != nil {
 		return nil, err
-	}
-	info, err := f.Stat()
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	media := parser.Sniff(f, info.Size(), path)
-	if err := f.Close(); err != nil {
-		return nil, err
-	}
-	format, ok := known.ByMediaType(media)
-	if !ok {
-		return nil, sheaf.Fail(sheaf.CategoryBadInput, "unsupported_format", "Files of type %s cannot be read.", media)
-	}
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
-	src := child.Source{Path: path, Format: format.ID(), Options: parser.Options{Name: filepath.Base(path), MediaType: media, Config: sheaf.DefaultParseConfig}}
-	plan, _, cleanup, err := pool.Plan(ctx, src)
-	defer cleanup()
-	if err != nil {
-		return nil, err
-	}
-	pages := format.ID() == "pdf"
-	last := plan.Units
-	if pages {
-		last = min(last, mostPages)
 	}
 	out := make([][]string, 1)
-	if pages {
-		out = make([][]string, last)
+	if format == "pdf" {
+		out = make([][]string, len(all))
 	}
-	for _, q := range sheaf.CutRanges([]sheaf.Range{{From: 1, To: last}}, plan.RangeSize) {
-		err := pool.Parse(ctx, src, q, func(u sheaf.UnitResult) error {
-			at := 0
-			if pages {
-				at = u.Unit - 1
-			}
-			for _, b := range u.Blocks {
-				out[at] = append(out[at], blockWords(b)...)
-			}
-			for _, l := range u.Running {
-				out[at] = append(out[at], words(l)...)
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
+	for i, u := range all {
+		at := 0
+		if format == "pdf" {
+			at = i
+		}
+		for _, b := range u.Blocks {
+			out[at] = append(out[at], blockWords(b)...)
+		}
+		for _, l := range u.Running {
+			out[at] = append(out[at], words(l)...)
 		}
 	}
 	return out, nil
+}
+
+// units reads a file, of a PDF the first pages.
+func units(ctx context.Context, pool *child.Pool, known *parser.Registry, path string) (all []sheaf.UnitResult, format string, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, "", err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, "", errors.Join(err, f.Close())
+	}
+	media := parser.Sniff(f, info.Size(), path)
+	if err := f.Close(); err != nil {
+		return nil, "", err
+	}
+	reader, ok := known.ByMediaType(media)
+	if !ok {
+		return nil, "", sheaf.Fail(sheaf.CategoryBadInput, "unsupported_format", "Files of type %s cannot be read.", media)
+	}
+	format = reader.ID()
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	src := child.Source{Path: path, Format: format, Options: parser.Options{Name: filepath.Base(path), MediaType: media, Config: sheaf.DefaultParseConfig}}
+	plan, _, cleanup, err := pool.Plan(ctx, src)
+	defer cleanup()
+	if err != nil {
+		return nil, format, err
+	}
+	last := plan.Units
+	if format == "pdf" {
+		last = min(last, mostPages)
+	}
+	for _, q := range sheaf.CutRanges([]sheaf.Range{{From: 1, To: last}}, plan.RangeSize) {
+		err := pool.Parse(ctx, src, q, func(u sheaf.UnitResult) error {
+			all = append(all, u)
+			return nil
+		})
+		if err != nil {
+			return nil, format, err
+		}
+	}
+	return all, format, nil
 }
 
 func blockWords(b sheaf.Block) []string {
