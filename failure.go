@@ -3,6 +3,7 @@ package sheaf
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Kinds of error that cross package borders. Adapters turn driver errors into
@@ -73,6 +74,20 @@ type LimitFailure struct {
 }
 
 func (l *LimitFailure) Unwrap() error { return l.Failure }
+
+// RateLimited says that a provider asked callers to slow down. It stands beside
+// the Failure in an error's chain when the provider named a wait, so that the
+// task can be snoozed for as long without an attempt being counted against it.
+type RateLimited struct {
+	After time.Duration // from now; 0 when the provider did not say
+}
+
+func (e *RateLimited) Error() string {
+	if e.After <= 0 {
+		return "the provider asked to slow down"
+	}
+	return fmt.Sprintf("the provider asked to wait %s", e.After.Round(time.Millisecond))
+}
 
 // AsFailure finds the Failure in err's chain, or describes err as one: an
 // unknown error is internal and retryable, since nobody has shown it is not.

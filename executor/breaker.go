@@ -87,7 +87,7 @@ func (b *breaker) leave(ctx context.Context, err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.inflight--
-	limited, isLimited := errors.AsType[*embed.RateLimited](err)
+	limited, isLimited := errors.AsType[*sheaf.RateLimited](err)
 	switch {
 	case ctx.Err() != nil:
 		return err

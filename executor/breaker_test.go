@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"sheaf"
-	"sheaf/internal/embed"
 	"sheaf/internal/index"
 )
 
@@ -145,7 +144,7 @@ func TestOpenBreakerCostsNoAttempts(t *testing.T) {
 func TestRateLimitHoldsTasksBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := testBreakers()
-		limited := fmt.Errorf("429: %w", &embed.RateLimited{After: 20 * time.Second})
+		limited := fmt.Errorf("429: %w", &sheaf.RateLimited{After: 20 * time.Second})
 		if err := b.embedder.do(t.Context(), func() error { return limited }); !errors.Is(err, limited) {
 			t.Fatal(err)
 		}

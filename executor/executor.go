@@ -487,7 +487,7 @@ func retryAfter(err error) (time.Duration, bool) {
 	if b, ok := errors.AsType[*broken](err); ok {
 		return b.after, true
 	}
-	if limited, ok := errors.AsType[*embed.RateLimited](err); ok {
+	if limited, ok := errors.AsType[*sheaf.RateLimited](err); ok {
 		return max(limited.After, time.Second), true
 	}
 	return 0, false

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"sheaf"
-	"sheaf/internal/embed"
 	"sheaf/internal/queue"
 )
 
@@ -374,7 +373,7 @@ func TestEveryEndIsWrittenAsWhatItIs(t *testing.T) {
 			"ok":        func(context.Context) error { return nil },
 			"panics":    func(context.Context) error { panic("oh") },
 			"permanent": func(context.Context) error { return sheaf.Fail(sheaf.CategoryBadInput, "bad", "no") },
-			"limited":   func(context.Context) error { return fmt.Errorf("429: %w", &embed.RateLimited{After: 8 * time.Second}) },
+			"limited":   func(context.Context) error { return fmt.Errorf("429: %w", &sheaf.RateLimited{After: 8 * time.Second}) },
 			"outage":    func(context.Context) error { return fmt.Errorf("gone: %w", sheaf.ErrUnavailable) },
 			"stuck":     untilStopped,
 		}, "ok", "panics", "permanent", "limited", "outage", "stuck", "strange", "gone", "theirs", "unclear")

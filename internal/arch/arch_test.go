@@ -52,30 +52,31 @@ var contracts = []string{"internal/logctx", "internal/queue", "internal/blob", "
 // the root. The longest matching folder decides. A trailing /... admits the
 // packages below. A package that no line matches may import nothing.
 var may = map[string][]string{
-	"":                  {},
-	"parser":            {},
-	"parser/child":      {"parser"},
-	"parser/internal":   {"parser", "parser/internal/..."},
-	"parser/...":        {"parser", "parser/internal/..."}, // a format
-	"parser/pdf":        {"parser", "parser/internal/...", "parser/pdf/..."},
-	"parser/pdf/...":    {"parser/pdf/engine"},
-	"parser/formats":    {"parser", "parser/..."}, // where the formats meet
-	"chunker":           {},
-	"migrations":        {},
-	"taskstore":         {"internal/coalesce", "migrations"},
-	"executor":          append([]string{"chunker", "internal/enrich", "parser", "parser/child"}, contracts...),
-	"ingest":            append([]string{"chunker", "parser", "parser/child"}, contracts...),
-	"internal/artifact": {"internal/blob"},
-	"internal/blob":     {},
-	"internal/coalesce": {},
-	"internal/logctx":   {},
-	"internal/enrich":   {},
-	"internal/embed":    {},
-	"internal/index":    {},
-	"internal/queue":    {},
-	"internal/blob/...": {"internal/blob"}, // an adapter or a wrapper
-	"internal/embed/...": {
-		"internal/embed"},
+	"":                    {},
+	"parser":              {},
+	"parser/child":        {"parser"},
+	"parser/internal":     {"parser", "parser/internal/..."},
+	"parser/...":          {"parser", "parser/internal/..."}, // a format
+	"parser/pdf":          {"parser", "parser/internal/...", "parser/pdf/..."},
+	"parser/pdf/...":      {"parser/pdf/engine"},
+	"parser/formats":      {"parser", "parser/..."}, // where the formats meet
+	"chunker":             {},
+	"migrations":          {},
+	"taskstore":           {"internal/coalesce", "migrations"},
+	"executor":            append([]string{"chunker", "internal/enrich", "parser", "parser/child"}, contracts...),
+	"ingest":              append([]string{"chunker", "parser", "parser/child"}, contracts...),
+	"internal/artifact":   {"internal/blob"},
+	"internal/blob":       {},
+	"internal/coalesce":   {},
+	"internal/logctx":     {},
+	"internal/enrich":     {},
+	"internal/embed":      {},
+	"internal/index":      {},
+	"internal/queue":      {},
+	"internal/blob/...":   {"internal/blob"}, // an adapter or a wrapper
+	"internal/openaiapi":  {},
+	"internal/chat":       {"internal/openaiapi"},
+	"internal/embed/...":  {"internal/embed", "internal/openaiapi"},
 	"internal/index/...":  {"internal/index"},
 	"internal/queue/...":  {"internal/coalesce", "internal/queue"},
 	"internal/keeper":     append([]string{"ingest"}, contracts...),

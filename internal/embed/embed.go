@@ -3,11 +3,7 @@
 // /v1/embeddings; embedtest holds both to the same contract.
 package embed
 
-import (
-	"context"
-	"fmt"
-	"time"
-)
+import "context"
 
 // Embedder makes vectors. It is safe for concurrent use.
 type Embedder interface {
@@ -17,7 +13,7 @@ type Embedder interface {
 	// length one, or all zeros for a text in which the model knows nothing:
 	// such a vector must not be indexed. The vectors are the caller's. Errors
 	// hold a *sheaf.Failure in their chain (429 and 5xx retryable, and beside
-	// it a *RateLimited when the provider asked for a wait), sheaf.ErrInvalid
+	// it a *sheaf.RateLimited when the provider asked for a wait), sheaf.ErrInvalid
 	// for input the model refuses, or ctx.Err().
 	// No texts give no vectors and no call.
 	Embed(ctx context.Context, texts []string, purpose Purpose) (vectors [][]float32, err error)
@@ -40,18 +36,4 @@ type Model struct {
 	Dim    int
 	Weight float64 // of the vector side in hybrid fusion, 0–1; negative means unknown: fuse by RRF
 	Floor  float64 // cosine of unrelated texts
-}
-
-// RateLimited says that the provider asked callers to slow down. Failures of
-// Embed wrap it when the provider named a wait, so that the task can be
-// snoozed for as long without an attempt being counted against it.
-type RateLimited struct {
-	After time.Duration // from now; 0 when the provider did not say
-}
-
-func (e *RateLimited) Error() string {
-	if e.After <= 0 {
-		return "the embedding provider asked to slow down"
-	}
-	return fmt.Sprintf("the embedding provider asked to wait %s", e.After.Round(time.Millisecond))
 }

@@ -99,7 +99,7 @@ func (l *Embedder) acquire(ctx context.Context) error {
 		now := time.Now()
 		wait := l.pausedUntil.Sub(now)
 		if wait > l.config.MaxWait {
-			err := fmt.Errorf("%w (%w)", l.cause, &embed.RateLimited{After: wait})
+			err := fmt.Errorf("%w (%w)", l.cause, &sheaf.RateLimited{After: wait})
 			l.mu.Unlock()
 			return err
 		}
@@ -128,7 +128,7 @@ func (l *Embedder) release(began time.Time, err error) {
 	defer l.mu.Unlock()
 	l.inflight--
 	now := time.Now()
-	limited, isLimited := errors.AsType[*embed.RateLimited](err)
+	limited, isLimited := errors.AsType[*sheaf.RateLimited](err)
 	switch {
 	case err == nil:
 		step := 1 / l.allowed

@@ -40,7 +40,7 @@ func (p *provider) Embed(ctx context.Context, texts []string, _ embed.Purpose) (
 	if p.inflight >= p.capacity {
 		p.refused++
 		p.mu.Unlock()
-		return nil, fmt.Errorf("%w (%w)", sheaf.FailRetryable(sheaf.CategoryCapacity, "embed_rate_limited", "slow"), &embed.RateLimited{After: p.after})
+		return nil, fmt.Errorf("%w (%w)", sheaf.FailRetryable(sheaf.CategoryCapacity, "embed_rate_limited", "slow"), &sheaf.RateLimited{After: p.after})
 	}
 	p.inflight++
 	p.peak = max(p.peak, p.inflight)
@@ -114,7 +114,7 @@ func TestLongPauseFailsAtOnceWithTheWait(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		began := time.Now()
 		_, err := l.Embed(t.Context(), []string{"x"}, embed.Passage)
-		limited, ok := errors.AsType[*embed.RateLimited](err)
+		limited, ok := errors.AsType[*sheaf.RateLimited](err)
 		if !ok || limited.After != 40*time.Second || time.Since(began) != 0 || len(p.calls) != 1 {
 			t.Errorf("%v after %s and %d calls", err, time.Since(began), len(p.calls))
 		}

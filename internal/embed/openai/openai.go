@@ -7,23 +7,20 @@
 package openai
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net/http"
-	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
 	"sheaf"
 	"sheaf/internal/embed"
+	"sheaf/internal/openaiapi"
 )
 
 // Config says where the server is and what it serves. Zero values mean what
@@ -61,10 +58,9 @@ func (c Config) GoString() string { return c.String() }
 
 // Embedder is a client of one model. It is safe for concurrent use.
 type Embedder struct {
-	config   Config
-	endpoint string
-	model    embed.Model
-	client   *http.Client
+	config Config
+	server openaiapi.Server
+	model  embed.Model
 }
 
 var _ embed.Embedder = (*Embedder)(nil)
@@ -72,9 +68,9 @@ var _ embed.Embedder = (*Embedder)(nil)
 // Open checks the configuration, and asks the server for the width of its
 // vectors where Dimensions does not say it.
 func Open(ctx context.Context, c Config) (*Embedder, error) {
-	u, err := url.Parse(c.BaseURL)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, fmt.Errorf("%w: the address of the embedding server must be like https://host:port/v1", sheaf.ErrInvalid)
+	endpoint, err := openaiapi.Endpoint(c.BaseURL, "/embeddings")
+	if err != nil {
+		return nil, err
 	}
 	if c.Model == "" {
 		return nil, fmt.Errorf("%w: no embedding model is configured", sheaf.ErrInvalid)
@@ -97,13 +93,11 @@ func Open(ctx context.Context, c Config) (*Embedder, error) {
 	if c.Weight == 0 {
 		c.Weight = -1
 	}
-	e := &Embedder{config: c, endpoint: strings.TrimSuffix(c.BaseURL, "/") + "/embeddings", client: c.Client}
-	if e.client == nil {
-		e.client = &http.Client{
-			Transport: http.DefaultTransport.(*http.Transport).Clone(),
-			// A redirect would carry the texts and the key to another host.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		}
+	e := &Embedder{config: c, server: openaiapi.Server{
+		Endpoint: endpoint, What: "embedding server", Code: "embed", APIKey: c.APIKey, Model: c.Model, Timeout: c.Timeout, Client: c.Client,
+	}}
+	if e.server.Client == nil {
+		e.server.Client = openaiapi.NewClient()
 	}
 	e.model = embed.Model{ID: c.ID, Dim: c.Dimensions, Weight: c.Weight, Floor: c.Floor}
 	if e.model.Dim == 0 {
@@ -119,10 +113,7 @@ func Open(ctx context.Context, c Config) (*Embedder, error) {
 	return e, nil
 }
 
-const (
-	maxDim        = 16384
-	maxErrorBytes = 4 << 10
-)
+const maxDim = 16384
 
 // Model describes the vectors.
 func (e *Embedder) Model() embed.Model { return e.model }
@@ -229,37 +220,14 @@ func (e *Embedder) request(ctx context.Context, texts []string, places []int) ([
 	if e.config.SendDimensions {
 		body.Dimensions = e.config.Dimensions
 	}
-	payload, err := json.Marshal(body)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", sheaf.ErrInvalid, err)
-	}
-	call, cancel := context.WithTimeout(ctx, e.config.Timeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(call, http.MethodPost, e.endpoint, bytes.NewReader(payload))
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", sheaf.ErrInvalid, err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	if e.config.APIKey != "" {
-		req.Header.Set("Authorization", "Bearer "+e.config.APIKey)
-	}
-	resp, err := e.client.Do(req)
-	if err != nil {
-		return nil, e.broken(ctx, call, err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBytes))
-		return nil, e.refused(resp, serverMessage(text), places)
-	}
 	// A value takes at most some 25 bytes as JSON.
 	limit := int64(1<<20 + len(texts)*32*max(e.model.Dim, maxDim/4))
-	text, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
-	if err != nil {
-		return nil, e.broken(ctx, call, err)
+	text, err := e.server.Post(ctx, body, limit)
+	if refusal, ok := errors.AsType[*openaiapi.Refusal](err); ok {
+		return nil, e.refused(refusal, places)
 	}
-	if int64(len(text)) > limit {
-		return nil, e.badAnswer("it has more than %d bytes", limit)
+	if err != nil {
+		return nil, err
 	}
 	return e.parse(text, len(texts))
 }
@@ -269,10 +237,10 @@ func (e *Embedder) request(ctx context.Context, texts []string, places []int) ([
 func (e *Embedder) parse(text []byte, n int) ([][]float32, error) {
 	var a answer
 	if err := json.Unmarshal(text, &a); err != nil {
-		return nil, e.badAnswer("it is not the JSON of embeddings: %v", err)
+		return nil, e.server.BadAnswer("it is not the JSON of embeddings: %v", err)
 	}
 	if len(a.Data) != n {
-		return nil, e.badAnswer("%d vectors came back for %d texts", len(a.Data), n)
+		return nil, e.server.BadAnswer("%d vectors came back for %d texts", len(a.Data), n)
 	}
 	vectors := make([][]float32, n)
 	for i, d := range a.Data {
@@ -281,17 +249,17 @@ func (e *Embedder) parse(text []byte, n int) ([][]float32, error) {
 			at = *d.Index
 		}
 		if at < 0 || at >= n || vectors[at] != nil {
-			return nil, e.badAnswer("the index %d is out of range or comes twice", at)
+			return nil, e.server.BadAnswer("the index %d is out of range or comes twice", at)
 		}
 		v, err := vector(d.Embedding)
 		if err != nil {
-			return nil, e.badAnswer("vector %d: %v", at, err)
+			return nil, e.server.BadAnswer("vector %d: %v", at, err)
 		}
 		if e.model.Dim != 0 && len(v) != e.model.Dim || len(v) == 0 || len(v) > maxDim {
-			return nil, e.badAnswer("vector %d has %d values instead of %d; another model may be served under the name %q", at, len(v), e.model.Dim, e.config.Model)
+			return nil, e.server.BadAnswer("vector %d has %d values instead of %d; another model may be served under the name %q", at, len(v), e.model.Dim, e.config.Model)
 		}
 		if !normalize(v) {
-			return nil, e.badAnswer("vector %d holds values that are not finite", at)
+			return nil, e.server.BadAnswer("vector %d holds values that are not finite", at)
 		}
 		vectors[at] = v
 	}
@@ -351,43 +319,16 @@ func normalize(v []float32) bool {
 	return true
 }
 
-func (e *Embedder) badAnswer(format string, args ...any) error {
-	return sheaf.Fail(sheaf.CategoryTarget, "embed_bad_answer", "the embedding server %s gave a wrong answer: %s; check its model and version", e.endpoint, fmt.Sprintf(format, args...))
-}
-
-// broken explains a call without an answer.
-func (e *Embedder) broken(ctx, call context.Context, err error) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if call.Err() != nil {
-		return fmt.Errorf("%w (%w)", sheaf.FailRetryable(sheaf.CategoryTimeout, "embed_timeout",
-			"the embedding server %s did not answer within %s; if it is slow, make batches smaller or the timeout longer", e.endpoint, e.config.Timeout), sheaf.ErrUnavailable)
-	}
-	return fmt.Errorf("%w (%w)", sheaf.FailRetryable(sheaf.CategoryTarget, "embed_unavailable",
-		"the embedding server %s cannot be reached: %v; check that it runs", e.endpoint, err), sheaf.ErrUnavailable)
-}
-
-// refused explains an answer with an error status.
-func (e *Embedder) refused(resp *http.Response, message string, places []int) error {
-	status := resp.StatusCode
+// refused explains an answer with an error status; places name the texts.
+func (e *Embedder) refused(r *openaiapi.Refusal, places []int) error {
 	switch {
-	case status == http.StatusTooManyRequests && !quotaSpent(message), status == http.StatusServiceUnavailable && resp.Header.Get("Retry-After") != "":
-		return fmt.Errorf("%w (%w)", sheaf.FailRetryable(sheaf.CategoryCapacity, "embed_rate_limited",
-			"the embedding server %s asks to slow down (%d): %s", e.endpoint, status, message),
-			&embed.RateLimited{After: retryAfter(resp.Header.Get("Retry-After"), time.Now())})
-	case status >= 500:
-		return fmt.Errorf("%w (%w)", sheaf.FailRetryable(sheaf.CategoryTarget, "embed_unavailable",
-			"the embedding server %s failed (%d): %s", e.endpoint, status, message), sheaf.ErrUnavailable)
-	case status == http.StatusRequestEntityTooLarge, status == http.StatusBadRequest && saysTooLong(message), status == http.StatusUnprocessableEntity && saysTooLong(message):
-		return fmt.Errorf("%w (%d): %s", errTooLarge, status, message)
-	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return sheaf.Fail(sheaf.CategoryPolicy, "embed_unauthorized", "the embedding server %s refuses the API key (%d): %s; set another one", e.endpoint, status, message)
-	case status == http.StatusBadRequest, status == http.StatusUnprocessableEntity:
+	case r.Status == http.StatusRequestEntityTooLarge, r.AboutInput() && saysTooLong(r.Message):
+		return fmt.Errorf("%w (%d): %s", errTooLarge, r.Status, r.Message)
+	case r.AboutInput():
 		return fmt.Errorf("%w (%w)", sheaf.Fail(sheaf.CategoryBadInput, "embed_refused",
-			"the embedding server %s refuses the input (texts %d to %d, %d): %s", e.endpoint, places[0], places[len(places)-1], status, message), sheaf.ErrInvalid)
+			"the embedding server %s refuses the input (texts %d to %d, %d): %s", e.server.Endpoint, places[0], places[len(places)-1], r.Status, r.Message), sheaf.ErrInvalid)
 	}
-	return sheaf.Fail(sheaf.CategoryTarget, "embed_refused", "the embedding server %s refuses the call (%d): %s; check its address and the model %q", e.endpoint, status, message, e.config.Model)
+	return r.Failure()
 }
 
 // saysTooLong recognizes the messages of OpenAI, vLLM, Ollama, llama.cpp and
@@ -400,53 +341,4 @@ func saysTooLong(message string) bool {
 		}
 	}
 	return false
-}
-
-// quotaSpent tells OpenAI's "no money left" from "slow down": both are 429.
-func quotaSpent(message string) bool { return strings.Contains(message, "insufficient_quota") }
-
-// serverMessage takes the sentence out of an error body.
-func serverMessage(body []byte) string {
-	var shape struct {
-		Error   json.RawMessage `json:"error"`
-		Message string          `json:"message"`
-		Detail  json.RawMessage `json:"detail"`
-	}
-	text := strings.TrimSpace(string(body))
-	if json.Unmarshal(body, &shape) == nil {
-		var inner struct{ Message, Code string }
-		var plain string
-		switch {
-		case json.Unmarshal(shape.Error, &inner) == nil && inner.Message != "":
-			text = inner.Message
-			if inner.Code != "" {
-				text += " (" + inner.Code + ")"
-			}
-		case json.Unmarshal(shape.Error, &plain) == nil && plain != "":
-			text = plain
-		case shape.Message != "":
-			text = shape.Message
-		case len(shape.Detail) > 0:
-			text = string(shape.Detail)
-		}
-	}
-	if text == "" {
-		text = "it gave no reason"
-	}
-	return strings.ToValidUTF8(text[:min(len(text), 500)], "")
-}
-
-// maxRetryAfter keeps a wrong clock or header from stopping work for days.
-const maxRetryAfter = time.Hour
-
-// retryAfter reads seconds or a date (RFC 9110, 10.2.3); 0 when there is neither.
-func retryAfter(value string, now time.Time) time.Duration {
-	value = strings.TrimSpace(value)
-	if seconds, err := strconv.ParseFloat(value, 64); err == nil && seconds >= 0 {
-		return time.Duration(min(seconds, maxRetryAfter.Seconds()) * float64(time.Second))
-	}
-	if at, err := http.ParseTime(value); err == nil {
-		return min(max(at.Sub(now), 0), maxRetryAfter)
-	}
-	return 0
 }

@@ -217,7 +217,7 @@ func TestFailuresSayWhatToDo(t *testing.T) {
 			if c.kind != nil && !errors.Is(err, c.kind) {
 				t.Errorf("%v is not %v", err, c.kind)
 			}
-			limited, isLimited := errors.AsType[*embed.RateLimited](err)
+			limited, isLimited := errors.AsType[*sheaf.RateLimited](err)
 			if isLimited != (c.after >= 0) || isLimited && (limited.After < c.after-2*time.Second || limited.After > c.after+2*time.Second) {
 				t.Errorf("wait %v", limited)
 			}

@@ -1,0 +1,190 @@
+// Package openaiapi makes calls to servers that speak OpenAI's protocol and
+// tells their refusals apart: slow down, come back later, wrong key, wrong
+// input. The embedder and the chat client stand on it.
+package openaiapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"sheaf"
+)
+
+// Server is one endpoint. It is safe for concurrent use.
+type Server struct {
+	Endpoint string        // "https://host/v1/embeddings"
+	What     string        // it is in messages, "embedding server"
+	Code     string        // that its failures begin with: "embed" gives embed_timeout
+	APIKey   string        // sent as "Authorization: Bearer …"; empty sends none
+	Model    string        // in messages
+	Timeout  time.Duration // of one call
+	Client   *http.Client
+}
+
+// Endpoint joins the base address of a server, up to and with "/v1", and the
+// path of one of its operations.
+func Endpoint(base, path string) (string, error) {
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return "", fmt.Errorf("%w: the address of the server must be like https://host:port/v1", sheaf.ErrInvalid)
+	}
+	return strings.TrimSuffix(base, "/") + path, nil
+}
+
+// NewClient makes the client that Server needs.
+func NewClient() *http.Client {
+	return &http.Client{
+		Transport: http.DefaultTransport.(*http.Transport).Clone(),
+		// A redirect would carry the texts and the key to another host.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// maxErrorBytes of a refusal are read.
+const maxErrorBytes = 4 << 10
+
+// Post sends a request as JSON and returns the body of the answer, of at most
+// limit bytes. An answer with an error status is a *Refusal. A call without an
+// answer has the code Code_timeout or Code_unavailable, both retryable.
+func (s *Server) Post(ctx context.Context, request any, limit int64) ([]byte, error) {
+	payload, err := json.Marshal(request)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", sheaf.ErrInvalid, err)
+	}
+	call, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(call, http.MethodPost, s.Endpoint, bytes.NewReader(payload))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", sheaf.ErrInvalid, err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if s.APIKey != "" {
+		req.Header.Set("Authorization", "Bearer "+s.APIKey)
+	}
+	resp, err := s.Client.Do(req)
+	if err != nil {
+		return nil, s.broken(ctx, call, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBytes))
+		return nil, &Refusal{Status: resp.StatusCode, Message: message(text), wait: resp.Header.Get("Retry-After"), server: s}
+	}
+	text, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	if err != nil {
+		return nil, s.broken(ctx, call, err)
+	}
+	if int64(len(text)) > limit {
+		return nil, s.BadAnswer("it has more than %d bytes", limit)
+	}
+	return text, nil
+}
+
+// BadAnswer is a failure about an answer that is not what the protocol says.
+func (s *Server) BadAnswer(format string, args ...any) *sheaf.Failure {
+	return sheaf.Fail(sheaf.CategoryTarget, s.Code+"_bad_answer", "the %s %s gave a wrong answer: %s; check its model and version", s.What, s.Endpoint, fmt.Sprintf(format, args...))
+}
+
+// broken explains a call without an answer.
+func (s *Server) broken(ctx, call context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if call.Err() != nil {
+		return fmt.Errorf("%w (%w)", sheaf.FailRetryable(sheaf.CategoryTimeout, s.Code+"_timeout",
+			"the %s %s did not answer within %s; if it is slow, make batches smaller or the timeout longer", s.What, s.Endpoint, s.Timeout), sheaf.ErrUnavailable)
+	}
+	return fmt.Errorf("%w (%w)", sheaf.FailRetryable(sheaf.CategoryTarget, s.Code+"_unavailable",
+		"the %s %s cannot be reached: %v; check that it runs", s.What, s.Endpoint, err), sheaf.ErrUnavailable)
+}
+
+// Refusal is an answer with an error status.
+type Refusal struct {
+	Status  int
+	Message string // the server's own sentence
+	wait    string // Retry-After
+	server  *Server
+}
+
+func (r *Refusal) Error() string { return r.Failure().Error() }
+
+// AboutInput reports whether the server found fault with what was sent.
+func (r *Refusal) AboutInput() bool {
+	return r.Status == http.StatusBadRequest || r.Status == http.StatusUnprocessableEntity || r.Status == http.StatusRequestEntityTooLarge
+}
+
+// Failure tells what kind of refusal it is: Code_rate_limited (with a
+// *sheaf.RateLimited) and Code_unavailable are retryable, Code_unauthorized and
+// Code_refused are not.
+func (r *Refusal) Failure() error {
+	s := r.server
+	switch {
+	case r.Status == http.StatusTooManyRequests && !quotaSpent(r.Message), r.Status == http.StatusServiceUnavailable && r.wait != "":
+		return fmt.Errorf("%w (%w)", sheaf.FailRetryable(sheaf.CategoryCapacity, s.Code+"_rate_limited",
+			"the %s %s asks to slow down (%d): %s", s.What, s.Endpoint, r.Status, r.Message),
+			&sheaf.RateLimited{After: retryAfter(r.wait, time.Now())})
+	case r.Status >= 500:
+		return fmt.Errorf("%w (%w)", sheaf.FailRetryable(sheaf.CategoryTarget, s.Code+"_unavailable",
+			"the %s %s failed (%d): %s", s.What, s.Endpoint, r.Status, r.Message), sheaf.ErrUnavailable)
+	case r.Status == http.StatusUnauthorized, r.Status == http.StatusForbidden:
+		return sheaf.Fail(sheaf.CategoryPolicy, s.Code+"_unauthorized", "the %s %s refuses the API key (%d): %s; set another one", s.What, s.Endpoint, r.Status, r.Message)
+	}
+	return sheaf.Fail(sheaf.CategoryTarget, s.Code+"_refused", "the %s %s refuses the call (%d): %s; check its address and the model %q", s.What, s.Endpoint, r.Status, r.Message, s.Model)
+}
+
+// quotaSpent tells OpenAI's "no money left" from "slow down": both are 429.
+func quotaSpent(message string) bool { return strings.Contains(message, "insufficient_quota") }
+
+// message takes the sentence out of an error body.
+func message(body []byte) string {
+	var shape struct {
+		Error   json.RawMessage `json:"error"`
+		Message string          `json:"message"`
+		Detail  json.RawMessage `json:"detail"`
+	}
+	text := strings.TrimSpace(string(body))
+	if json.Unmarshal(body, &shape) == nil {
+		var inner struct{ Message, Code string }
+		var plain string
+		switch {
+		case json.Unmarshal(shape.Error, &inner) == nil && inner.Message != "":
+			text = inner.Message
+			if inner.Code != "" {
+				text += " (" + inner.Code + ")"
+			}
+		case json.Unmarshal(shape.Error, &plain) == nil && plain != "":
+			text = plain
+		case shape.Message != "":
+			text = shape.Message
+		case len(shape.Detail) > 0:
+			text = string(shape.Detail)
+		}
+	}
+	if text == "" {
+		text = "it gave no reason"
+	}
+	return strings.ToValidUTF8(text[:min(len(text), 500)], "")
+}
+
+// maxRetryAfter keeps a wrong clock or header from stopping work for days.
+const maxRetryAfter = time.Hour
+
+// retryAfter reads seconds or a date (RFC 9110, 10.2.3); 0 when there is neither.
+func retryAfter(value string, now time.Time) time.Duration {
+	value = strings.TrimSpace(value)
+	if seconds, err := strconv.ParseFloat(value, 64); err == nil && seconds >= 0 {
+		return time.Duration(min(seconds, maxRetryAfter.Seconds()) * float64(time.Second))
+	}
+	if at, err := http.ParseTime(value); err == nil {
+		return min(max(at.Sub(now), 0), maxRetryAfter)
+	}
+	return 0
+}
