@@ -84,7 +84,9 @@ type ParseConfig struct {
 	TOCExtraction     *bool   `json:"toc_extraction,omitempty"`     // one more chunk per range: its headings with their pages
 	ImageContextSize  int     `json:"image_context_size,omitempty"` // tokens of text around an image embedded with it
 	TableContextSize  int     `json:"table_context_size,omitempty"` // tokens of text around a table embedded with it
-	AutoKeywords      int     `json:"auto_keywords,omitempty"`      // keywords a chunk, found by counting
+	AutoKeywords      int     `json:"auto_keywords,omitempty"`      // keywords a chunk, by the chat model, else by counting
+	AutoQuestions     int     `json:"auto_questions,omitempty"`     // questions a chunk answers, by the chat model
+	AutoContext       *bool   `json:"auto_context,omitempty"`       // a sentence or two, by the chat model, on where a chunk stands
 	PII               string  `json:"pii,omitempty"`                // personal data: "none", "find" or "redact"
 	TaskPageSize      int     `json:"task_page_size,omitempty"`     // pages per task, default 12
 	Pages             []Range `json:"pages,omitempty"`              // units to read, [from, to], 1-based inclusive; default all
@@ -125,6 +127,12 @@ func (c ParseConfig) Merge(base ParseConfig) ParseConfig {
 	}
 	if c.AutoKeywords == 0 {
 		c.AutoKeywords = base.AutoKeywords
+	}
+	if c.AutoQuestions == 0 {
+		c.AutoQuestions = base.AutoQuestions
+	}
+	if c.AutoContext == nil {
+		c.AutoContext = base.AutoContext
 	}
 	if c.PII == "" {
 		c.PII = base.PII
@@ -167,6 +175,18 @@ var DefaultParseConfig = ParseConfig{
 	Delimiter:     "\n。；！？",
 	TaskPageSize:  12,
 	TableRows:     3000,
+}
+
+// NeedsChat names the setting that no chunk can get without a chat model, ""
+// where there is none.
+func (c ParseConfig) NeedsChat() string {
+	switch {
+	case c.AutoQuestions > 0:
+		return "auto_questions"
+	case c.AutoContext != nil && *c.AutoContext:
+		return "auto_context"
+	}
+	return ""
 }
 
 // Document is a file and what became of it.

@@ -73,7 +73,9 @@ var Settings = []Setting{
 	{Name: "toc_extraction", Methods: prose, Meaning: "one more chunk per range that lists its headings with their pages"},
 	{Name: "image_context_size", Max: 2048, Methods: prose, Meaning: "tokens of the text around an image that are embedded and indexed with it"},
 	{Name: "table_context_size", Max: 2048, Methods: prose, Meaning: "tokens of the text around a table that are embedded and indexed with it"},
-	{Name: "auto_keywords", Max: 32, Enriches: true, Meaning: "keywords for each chunk, found by counting; they are searched with the text"},
+	{Name: "auto_keywords", Max: 32, Enriches: true, Meaning: "keywords for each chunk, by the chat model where one is configured, else by counting; they are embedded and searched with the text"},
+	{Name: "auto_questions", Max: 10, Enriches: true, Meaning: "questions that each chunk answers, by the chat model, which must be configured; they are embedded and searched with the text"},
+	{Name: "auto_context", Enriches: true, Meaning: "a sentence or two, by the chat model, which must be configured, on where each chunk stands in its document; embedded and searched with the text, beside the name and the headings, which always are"},
 	{Name: "pii", Unset: "none", Enriches: true, Meaning: "personal data in the text: find counts it in a warning, redact also replaces it before anything is stored or embedded"},
 	{Name: "task_page_size", Min: 1, Max: allPages, Unset: "12; 22 for paper; 1000 for one and resume", Meaning: "most pages per task"},
 	{Name: "pages", Unset: "all", Meaning: "ranges of units to read, such as [[1, 10], [20, 25]]"},
@@ -131,7 +133,7 @@ var ChunkMethods = []ChunkMethod{
 	{Name: "resume", Takes: []FileFamily{FamilyPDF, FamilyDocument, FamilyText}, Ranges: "the whole document, up to 1,000 pages", Meaning: "as general, by the usual sections: experience, education, skills …", Defaults: ParseConfig{TaskPageSize: allPages}},
 	{Name: "audio", Takes: []FileFamily{FamilyAudio}, Ranges: "the whole recording", Meaning: "as general over the transcript, whole sentences"},
 	{Name: "semantic", Ranges: "as general", Meaning: "as general, and cut where the meaning changes most: between sentences whose vectors are farther apart than 95 in 100 neighbours are"},
-	{Name: "hierarchical", Ranges: "as general", Meaning: "chunks that keep a parent of up to four times their size, and for each longer section one more chunk with its most typical sentences"},
+	{Name: "hierarchical", Ranges: "as general", Meaning: "chunks that keep a parent of up to four times their size, and for each longer section one more chunk that sums it up: by the chat model where one is configured, else with its most typical sentences"},
 	{Name: "code", Takes: []FileFamily{FamilyCode}, Ranges: "the whole file, large ones in parts", Meaning: "by declaration, whose name joins the heading path; short neighbours share a chunk. Go is cut by its syntax tree, other languages by indentation"},
 }
 

@@ -1,6 +1,7 @@
 // Package chunker cuts the blocks of one range into chunks: the stage between
-// parsing and embedding. It is pure and deterministic, but for what Input.Embed answers: the same blocks and
-// settings give the same chunks, byte for byte.
+// parsing and embedding. It is pure and deterministic, but for what Input.Embed
+// and Input.Summarise answer: the same blocks and settings give the same
+// chunks, byte for byte.
 package chunker
 
 import "sheaf"
@@ -17,4 +18,7 @@ type Input struct {
 	Config   sheaf.ParseConfig // merged with the defaults
 	// Embed returns a vector a text, for the methods that cut by meaning.
 	Embed func(texts []string) ([][]float32, error)
+	// Summarise returns a summary a section, each of up to maxTokens, "" for one
+	// that it has nothing to say about; nil picks sentences instead.
+	Summarise func(sections []string, maxTokens int) ([]string, error)
 }

@@ -72,6 +72,8 @@ func Chunk(in Input) ([]sheaf.Chunk, error) {
 	}
 
 	var out []sheaf.Chunk
+	var sections []string // that out has a summary of,
+	var summaries []int   // at these places
 	for from := 0; from < len(pieces); {
 		to := from + 1
 		for to < len(pieces) && pieces[to-1].after != borderHard {
@@ -79,10 +81,25 @@ func Chunk(in Input) ([]sheaf.Chunk, error) {
 		}
 		if set.layers {
 			out = append(out, hierarchy(pieces[from:to], set)...)
+			if last := len(out) - 1; last >= 0 && out[last].Role == sheaf.RoleSummary {
+				sections, summaries = append(sections, render(pieces[from:to])), append(summaries, last)
+			}
 		} else {
 			out = append(out, pack(pieces[from:to], set.of(pieces[from:to]))...)
 		}
 		from = to
+	}
+	if len(sections) > 0 && in.Summarise != nil {
+		said, err := in.Summarise(sections, set.limit)
+		if err != nil {
+			return nil, err
+		}
+		for k, i := range summaries {
+			if text := strings.TrimSpace(valid(said[k])); text != "" {
+				out[i].Text = strings.TrimSpace(text[:fitting(text, set.limit)])
+				out[i].Tokens = CountTokens(out[i].Text)
+			}
+		}
 	}
 	surround(out, set)
 	if set.toc {

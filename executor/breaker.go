@@ -13,6 +13,7 @@ import (
 	"sheaf"
 	"sheaf/internal/blob"
 	"sheaf/internal/embed"
+	"sheaf/internal/enrich"
 	"sheaf/internal/index"
 )
 
@@ -148,9 +149,24 @@ func (b *breaker) state() BreakerState {
 }
 
 // Breakers reports the state of the breaker before each dependency: blobs,
-// embedder and index.
+// embedder, index and, where there is one, chat.
 func (e *Executor) Breakers() map[string]BreakerState {
-	return map[string]BreakerState{"blobs": e.breakers.blobs.state(), "embedder": e.breakers.embedder.state(), "index": e.breakers.index.state()}
+	states := map[string]BreakerState{"blobs": e.breakers.blobs.state(), "embedder": e.breakers.embedder.state(), "index": e.breakers.index.state()}
+	if e.model != nil {
+		states["chat"] = e.breakers.chat.state()
+	}
+	return states
+}
+
+// turnBack is what a call would be met with that is certain to be turned back
+// now, nil for one that would be made: work that ends in such a call need not begin.
+func (b *breaker) turnBack() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if wait := time.Until(b.until); b.rest > 0 && wait > 0 {
+		return &broken{dependency: b.name, after: spread(wait)}
+	}
+	return nil
 }
 
 // isOpen reports whether calls are turned back now.
@@ -162,10 +178,12 @@ func spread(d time.Duration) time.Duration {
 }
 
 // breakers are one per dependency of this executor.
-type breakers struct{ blobs, embedder, index *breaker }
+type breakers struct{ blobs, embedder, index, chat *breaker }
 
 func newBreakers(log *slog.Logger) breakers {
-	return breakers{&breaker{name: "blob store", log: log}, &breaker{name: "embedder", log: log}, &breaker{name: "index", log: log}}
+	return breakers{
+		&breaker{name: "blob store", log: log}, &breaker{name: "embedder", log: log}, &breaker{name: "index", log: log}, &breaker{name: "chat server", log: log},
+	}
 }
 
 // guard puts the breakers in front of the configured parts.
@@ -181,6 +199,9 @@ func (b breakers) guard(c *Config) {
 	}
 	if c.Embedder != nil {
 		c.Embedder = guardedEmbedder{c.Embedder, b.embedder}
+	}
+	if c.Chat != nil {
+		c.Chat = guardedChat{c.Chat, b.chat}
 	}
 }
 
@@ -255,4 +276,14 @@ type guardedEmbedder struct {
 func (g guardedEmbedder) Embed(ctx context.Context, texts []string, purpose embed.Purpose) (vectors [][]float32, err error) {
 	err = g.b.do(ctx, func() error { vectors, err = g.Embedder.Embed(ctx, texts, purpose); return err })
 	return vectors, err
+}
+
+type guardedChat struct {
+	enrich.Asker
+	b *breaker
+}
+
+func (g guardedChat) Ask(ctx context.Context, instruction, text string, maxTokens int) (answer string, err error) {
+	err = g.b.do(ctx, func() error { answer, err = g.Asker.Ask(ctx, instruction, text, maxTokens); return err })
+	return answer, err
 }

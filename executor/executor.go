@@ -21,6 +21,7 @@ import (
 	"sheaf"
 	"sheaf/internal/blob"
 	"sheaf/internal/embed"
+	"sheaf/internal/enrich"
 	"sheaf/internal/index"
 	"sheaf/internal/logctx"
 	"sheaf/internal/queue"
@@ -58,6 +59,9 @@ type Config struct {
 	Formats  *parser.Registry
 	Index    index.Index
 	Embedder embed.Embedder
+	Chat     enrich.Asker // a language model; nil for none
+	// ChatBatch is how many chunks one question to Chat is about, default 1.
+	ChatBatch int
 	// Processors run kinds other than parse, index and finalize: plan at least.
 	Processors map[sheaf.TaskKind]Processor
 	// Changed is called after a task of this executor changed state, so that a
@@ -150,6 +154,7 @@ type Tracer interface {
 type Executor struct {
 	cfg        Config
 	breakers   breakers
+	model      *enrich.Model // nil without Chat
 	id         string
 	processors map[sheaf.TaskKind]Processor
 	parse      semaphore
@@ -192,6 +197,9 @@ func New(cfg Config) *Executor {
 		cfg: cfg, breakers: away, id: fmt.Sprintf("%s-%d-%s", cmp.Or(host, "host"), os.Getpid(), sheaf.NewID()[20:]),
 		parse: newSemaphore(cfg.ParseSlots), embed: newSemaphore(cfg.EmbedSlots), index: newSemaphore(cfg.IndexSlots),
 		started: time.Now(), running: map[string]*attempt{}, doubts: doubts{}, free: make(chan struct{}, cfg.Workers),
+	}
+	if cfg.Chat != nil {
+		e.model = enrich.NewModel(cfg.Chat, cfg.ChatBatch)
 	}
 	for range cfg.Workers {
 		e.free <- struct{}{}

@@ -41,6 +41,11 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.
 		return done, fmt.Errorf("reading document %s: %w", t.DocumentID, err)
 	}
 	run := e.newRun(t)
+	if e.model != nil && enrich.Shape(payload.Config, e.cfg.Chat.Model()) != "" {
+		if err := e.breakers.chat.turnBack(); err != nil {
+			return done, err
+		}
+	}
 
 	units, err := e.parseUnits(ctx, run, doc, payload)
 	if err != nil {
@@ -56,11 +61,17 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.
 
 	var chunks []sheaf.Chunk
 	err = run.stage(ctx, "chunk", func(ctx context.Context) error {
-		chunks, err = chunker.Chunk(chunker.Input{
+		in := chunker.Input{
 			Embed:      func(texts []string) ([][]float32, error) { return e.vectors(ctx, texts) },
 			DocumentID: doc.ID, Generation: t.Generation, RangeID: run.rangeID, Range: t.Range,
 			Headings: headings, Units: units, Config: payload.Config,
-		})
+		}
+		if e.model != nil {
+			in.Summarise = func(sections []string, maxTokens int) ([]string, error) {
+				return e.model.Summaries(ctx, sections, maxTokens)
+			}
+		}
+		chunks, err = chunker.Chunk(in)
 		return err
 	})
 	if err != nil {
@@ -70,7 +81,11 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.
 	if len(chunks) > e.cfg.MaxChunksTask {
 		return done, sheaf.Fail(sheaf.CategoryPolicy, "too_many_chunks", "units %s yield %d chunks, more than the %d a task may; lower task_page_size or raise chunk_token_num", t.Range, len(chunks), e.cfg.MaxChunksTask)
 	}
-	enrich.Chunks(chunks, payload.Config)
+	warnings, err := e.enrichChunks(ctx, run, doc, chunks, payload.Config)
+	if err != nil {
+		return done, err
+	}
+	result.Warnings = append(result.Warnings, warnings...)
 	metadata := chunkMetadata(doc, payload.Config)
 	for i := range chunks {
 		if v := chunks[i].Metadata[sheaf.MetadataLinks]; v != "" && payload.Config.PII == "redact" {
@@ -306,7 +321,7 @@ func (e *Executor) vectors(ctx context.Context, texts []string) ([][]float32, er
 }
 
 // EmbeddingText is what is embedded for a chunk: where it stands, what stands
-// around it, its text, and the questions that it answers.
+// around it, its text, its keywords, and the questions that it answers.
 func EmbeddingText(name string, c sheaf.Chunk) string {
 	var b strings.Builder
 	b.WriteString(name)
@@ -320,6 +335,10 @@ func EmbeddingText(name string, c sheaf.Chunk) string {
 		b.WriteByte('\n')
 	}
 	b.WriteString(c.Text)
+	if len(c.Keywords) > 0 {
+		b.WriteByte('\n')
+		b.WriteString(strings.Join(c.Keywords, ", "))
+	}
 	for _, q := range c.Questions {
 		b.WriteByte('\n')
 		b.WriteString(q)

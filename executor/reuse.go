@@ -4,49 +4,63 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	"sheaf"
 	"sheaf/internal/artifact"
 )
 
-// Bounds on what one task reads to find vectors that are there already.
+// Bounds on what one task reads to find what is there already.
 const (
 	maxReuseArtifacts = 64
 	// fruitlessArtifacts without a single hit say that the document is another one.
 	fruitlessArtifacts = 6
 )
 
-// embeddedBefore returns the vectors that the document's live generation holds
-// for exactly these texts, by the same model; nil for the rest. Ranges move
-// when pages are inserted, so it looks at the old ranges nearest to the task's
-// first and stops when nothing is missing. Whatever fails here only costs an
-// embedding.
-func (e *Executor) embeddedBefore(ctx context.Context, t *sheaf.Task, doc *sheaf.Document, texts []string) [][]float32 {
-	vectors := make([][]float32, len(texts))
+// earlier shows each the stored results of the document's live generation,
+// those of the ranges nearest to the task's first: ranges move when pages are
+// inserted. each returns how many hits it had and whether it has seen enough.
+// Whatever fails here only costs doing again what was done before.
+func (e *Executor) earlier(ctx context.Context, t *sheaf.Task, doc *sheaf.Document, each func(*artifact.Result) (hits int, enough bool)) {
 	if doc.LiveGeneration < 1 || doc.LiveGeneration >= t.Generation {
-		return vectors
+		return
 	}
 	old, err := e.cfg.Store.GenerationTasks(ctx, doc.ID, doc.LiveGeneration)
 	if err != nil {
-		e.cfg.Log.DebugContext(ctx, "the live generation cannot be read; everything is embedded anew", "error", err)
-		return vectors
+		e.cfg.Log.DebugContext(ctx, "the live generation cannot be read; nothing of it is used again", "error", err)
+		return
 	}
 	old = slices.DeleteFunc(old, func(o sheaf.Task) bool { return o.State != sheaf.TaskDone || o.Result.ArtifactKey == "" })
 	slices.SortStableFunc(old, func(a, b sheaf.Task) int {
 		return cmp.Compare(distance(a.Range, t.Range), distance(b.Range, t.Range))
 	})
+	hits := 0
+	for n, o := range old {
+		if n == maxReuseArtifacts || n == fruitlessArtifacts && hits == 0 || ctx.Err() != nil {
+			return
+		}
+		stored, err := artifact.Load(ctx, e.cfg.Blobs, o.Result.ArtifactKey)
+		if err != nil || stored.Header.Name != doc.Name {
+			continue
+		}
+		found, enough := each(stored)
+		if hits += found; enough {
+			return
+		}
+	}
+}
+
+// embeddedBefore returns the vectors that the document's live generation holds
+// for exactly these texts, by the same model; nil for the rest.
+func (e *Executor) embeddedBefore(ctx context.Context, t *sheaf.Task, doc *sheaf.Document, texts []string) [][]float32 {
+	vectors := make([][]float32, len(texts))
 	missing := map[string][]int{}
 	for i, text := range texts {
 		missing[text] = append(missing[text], i)
 	}
-	hits := 0
-	for n, o := range old {
-		if len(missing) == 0 || n == maxReuseArtifacts || n == fruitlessArtifacts && hits == 0 || ctx.Err() != nil {
-			break
-		}
-		stored, err := artifact.Load(ctx, e.cfg.Blobs, o.Result.ArtifactKey)
-		if err != nil || stored.Header.ModelID != e.cfg.Embedder.Model().ID || stored.Header.Name != doc.Name {
-			continue
+	e.earlier(ctx, t, doc, func(stored *artifact.Result) (hits int, enough bool) {
+		if stored.Header.ModelID != e.cfg.Embedder.Model().ID {
+			return 0, false
 		}
 		for k, c := range stored.Chunks {
 			text := EmbeddingText(doc.Name, c)
@@ -59,8 +73,55 @@ func (e *Executor) embeddedBefore(ctx context.Context, t *sheaf.Task, doc *sheaf
 			}
 			delete(missing, text)
 		}
-	}
+		return hits, len(missing) == 0
+	})
 	return vectors
+}
+
+// enrichedBefore gives chunks the keywords, questions and context that the live
+// generation holds for the same text under the same headings, by the same
+// settings, model and prompts, and tells which have theirs now.
+func (e *Executor) enrichedBefore(ctx context.Context, t *sheaf.Task, doc *sheaf.Document, chunks []sheaf.Chunk, config sheaf.ParseConfig) []bool {
+	withContext := config.AutoContext != nil && *config.AutoContext
+	have := make([]bool, len(chunks))
+	missing := map[string][]int{}
+	for i := range chunks {
+		key := placeOf(&chunks[i])
+		missing[key] = append(missing[key], i)
+	}
+	e.earlier(ctx, t, doc, func(stored *artifact.Result) (hits int, enough bool) {
+		if stored.Header.Digest != t.Digest {
+			return 0, false
+		}
+		for k := range stored.Chunks {
+			old := &stored.Chunks[k]
+			key := placeOf(old)
+			missing[key] = slices.DeleteFunc(missing[key], func(i int) bool {
+				c := &chunks[i]
+				// What stands around the chunk is found anew; what the model said is before it.
+				said, same := strings.CutSuffix(old.Context, c.Context)
+				if config.AutoKeywords > 0 && len(old.Keywords) == 0 || config.AutoQuestions > 0 && len(old.Questions) == 0 || withContext && (!same || said == "") {
+					return false
+				}
+				if withContext {
+					c.Context = old.Context
+				}
+				c.Keywords, c.Questions, have[i] = old.Keywords, old.Questions, true
+				hits++
+				return true
+			})
+			if len(missing[key]) == 0 {
+				delete(missing, key)
+			}
+		}
+		return hits, len(missing) == 0
+	})
+	return have
+}
+
+// placeOf is the text of a chunk and where it stands.
+func placeOf(c *sheaf.Chunk) string {
+	return string(c.Role) + "\x00" + strings.Join(c.HeadingPath, "\x00") + "\x00\x00" + c.Text
 }
 
 func distance(a, b sheaf.Range) int { return max(a.From-b.From, b.From-a.From) }

@@ -20,7 +20,7 @@ const digestVersion = "sheaf-digest/1"
 // Shape is all that decides how a range's bytes become chunks and vectors,
 // apart from the bytes: two ranges with equal bytes and equal shapes have
 // equal results. What does not belong here (the document's id and name, the
-// dataset, a chat model, fields no parser reads) must stay out, or reuse is
+// dataset, fields no parser reads) must stay out, or reuse is
 // lost for nothing.
 type Shape struct {
 	Parser         string // "pdf"
@@ -30,6 +30,7 @@ type Shape struct {
 	Options        []string          // config fields that parser and chunker read, by JSON name; those at zero do not count
 	Config         sheaf.ParseConfig // merged
 	Model          string            // of the embedder
+	Chat           string            // chat model and version of its prompts, where the settings ask it anything
 }
 
 // Digest is the xxhash64 of the shape's canonical encoding, 16 hex characters.
@@ -50,6 +51,9 @@ func (s Shape) Digest() string {
 	write("parser", s.Parser, fmt.Sprint(s.ParserVersion))
 	write("chunker", s.Chunker, fmt.Sprint(s.ChunkerVersion))
 	write("model", s.Model)
+	if s.Chat != "" {
+		write("chat", s.Chat)
+	}
 	options := slices.Clone(s.Options)
 	slices.Sort(options)
 	for _, name := range slices.Compact(options) {

@@ -36,6 +36,7 @@ type Service struct {
 	// that a keeper in this process need not wait for its tick. May be nil.
 	Changed        func()
 	MaxUploadBytes int64 // of one file; 0 means 5 GiB
+	Chat           bool  // a chat model is configured
 	// UploadLife is how long an upload in pieces is kept after its last byte;
 	// 0 means a day.
 	UploadLife time.Duration
@@ -113,7 +114,7 @@ func (s *Service) uploadLimit() int64 { return cmp.Or(s.MaxUploadBytes, maxDefau
 
 // check refuses what could not become a document whatever its bytes are.
 func (s *Service) check(u Upload) error {
-	if err := CheckConfig(u.Config, ""); err != nil {
+	if err := s.CheckConfig(u.Config, ""); err != nil {
 		return err
 	}
 	if u.ID != "" && !sheaf.ValidID(u.ID) {
@@ -165,7 +166,7 @@ func (s *Service) describe(ctx context.Context, st *Staged, u Upload, stored blo
 	if !ok {
 		return unsupported(d.Name, d.MediaType)
 	}
-	if err := CheckConfig(d.ParseConfig, d.MediaType); err != nil {
+	if err := s.CheckConfig(d.ParseConfig, d.MediaType); err != nil {
 		return err
 	}
 	// Said now, to whoever uploads, and not by a task some minutes later.
@@ -390,7 +391,7 @@ func (s *Service) again(ctx context.Context, job sheaf.Job, docs []sheaf.Documen
 		if !ok {
 			continue
 		}
-		if err := CheckConfig(config, docs[i].MediaType); err != nil {
+		if err := s.CheckConfig(config, docs[i].MediaType); err != nil {
 			return nil, err
 		}
 		again = append(again, sheaf.ReparseDocument{DocumentID: docs[i].ID, ParseConfig: config, Plan: planTask(payload)})
@@ -556,8 +557,11 @@ func planTask(p sheaf.PlanPayload) sheaf.NewTask {
 
 // CheckConfig refuses settings that no parse could obey, before anything is
 // stored. mediaType is the file's, or "" while it is not known.
-func CheckConfig(c sheaf.ParseConfig, mediaType string) error {
+func (s *Service) CheckConfig(c sheaf.ParseConfig, mediaType string) error {
 	err := c.Check()
+	if setting := c.NeedsChat(); err == nil && setting != "" && !s.Chat {
+		err = fmt.Errorf("%s needs a chat model, and none is configured: set chat.url and chat.model, or leave it out", setting)
+	}
 	if err == nil && mediaType != "" {
 		err = c.CheckType(cmp.Or(c.MediaType, mediaType))
 	}

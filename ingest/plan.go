@@ -16,6 +16,7 @@ import (
 	"sheaf"
 	"sheaf/chunker"
 	"sheaf/internal/blob"
+	"sheaf/internal/enrich"
 	"sheaf/parser"
 	"sheaf/parser/child"
 )
@@ -34,6 +35,7 @@ type Planner struct {
 	Parser  PlanParser
 	Formats *parser.Registry
 	Model   string // of the embedder, for the digest
+	Chat    string // the chat model, for the digest; "" for none
 }
 
 // PlanStore is what planning reads.
@@ -175,6 +177,7 @@ func (p *Planner) shape(format parser.Format, config sheaf.ParseConfig) Shape {
 	return Shape{
 		Parser: format.ID(), ParserVersion: format.Version(), Chunker: chunker.ID(), ChunkerVersion: chunker.Version(),
 		Options: append(slices.Clone(format.Options()), chunker.Options(config.ChunkMethod)...), Config: config, Model: p.Model,
+		Chat: enrich.Shape(config, p.Chat),
 	}
 }
 

@@ -39,6 +39,8 @@ func TestDigestDependsOnWhatMattersAndNothingElse(t *testing.T) {
 		"parser version":  func(s *Shape) { s.ParserVersion = 2 },
 		"chunker version": func(s *Shape) { s.ChunkerVersion = 2 },
 		"model":           func(s *Shape) { s.Model = "m@2" },
+		"chat model":      func(s *Shape) { s.Chat = "tiny/1" },
+		"its prompts":     func(s *Shape) { s.Chat = "tiny/2" },
 		"token number":    func(s *Shape) { s.Config.ChunkTokenNum = 256 },
 		"delimiter":       func(s *Shape) { s.Config.Delimiter = "\n" },
 		"moved border":    func(s *Shape) { s.Parser, s.Model = "pd", "fm@1" },

@@ -338,7 +338,7 @@ func (s *Service) previewAll(ctx context.Context, tenantID string, docs []sheaf.
 		if total++; total > mostPlanned {
 			continue
 		}
-		if err := CheckConfig(config, d.MediaType); err != nil {
+		if err := s.CheckConfig(config, d.MediaType); err != nil {
 			return nil, nil, err
 		}
 		p, err := s.preview(ctx, d, config, ask, known)

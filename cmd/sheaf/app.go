@@ -27,6 +27,7 @@ import (
 	"sheaf/internal/blob/cache"
 	"sheaf/internal/blob/file"
 	"sheaf/internal/blob/s3"
+	"sheaf/internal/chat"
 	"sheaf/internal/config"
 	"sheaf/internal/doctor"
 	"sheaf/internal/embed"
@@ -65,6 +66,7 @@ type app struct {
 	files    *cache.Cache
 	index    index.Index
 	embedder embed.Embedder
+	chat     *chat.Client // nil without chat.url
 	formats  *parser.Registry
 	pool     *child.Pool
 	metrics  *telemetry.Metrics
@@ -122,10 +124,11 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 		return nil, fmt.Errorf("starting the parser pool: %w", err)
 	}
 	a.onClose(a.pool.Close)
-	planner := &ingest.Planner{Store: a.store, Files: a.files, Blobs: a.blobs, Parser: a.pool, Formats: a.formats, Model: model.ID}
+	planner := &ingest.Planner{Store: a.store, Files: a.files, Blobs: a.blobs, Parser: a.pool, Formats: a.formats, Model: model.ID, Chat: cfg.Chat.Model}
 	a.ingest = &ingest.Service{
 		Catalog: a.store, Blobs: a.blobs, Queue: a.queue, Formats: a.formats, Planner: planner, Log: log, MaxUploadBytes: cfg.Server.MaxUploadBytes, UploadLife: time.Duration(cfg.Server.UploadLife),
 		Price: ingest.Price(cfg.Price),
+		Chat: a.chat != nil,
 	}
 	a.metrics.WatchQueues(func(ctx context.Context) ([]sheaf.TenantQueue, error) { return a.store.Queues(ctx, "") })
 	if r.keeper {
@@ -155,6 +158,9 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 			PollInterval: time.Duration(cfg.Executor.PollInterval), DrainTimeout: time.Duration(cfg.Executor.DrainTimeout), MaxFails: cfg.Executor.MaxFails,
 			BackoffBase: time.Duration(cfg.Executor.BackoffBase), BackoffMax: time.Duration(cfg.Executor.BackoffMax), BackoffJitter: cmp.Or(cfg.Executor.BackoffJitter, -1), Retry: retries,
 			UnitTimeout: time.Duration(cfg.Parser.UnitTimeout), TaskTimeout: timeouts,
+		}
+		if a.chat != nil {
+			ec.Chat, ec.ChatBatch = a.chat, cfg.Chat.Batch
 		}
 		if a.keeper != nil {
 			ec.Changed = a.keeper.Nudge
@@ -243,6 +249,11 @@ func (a *app) openData(ctx context.Context) (err error) {
 		return fmt.Errorf("opening the %s index: %w", a.cfg.Index.Driver, err)
 	}
 	a.onClose(a.index.Close)
+	if c := a.cfg.Chat; c.URL != "" {
+		if a.chat, err = chat.Open(chat.Config{BaseURL: c.URL, APIKey: c.APIKey.Reveal(), Model: c.Model, Timeout: time.Duration(c.Timeout), Concurrency: c.Concurrency}); err != nil {
+			return fmt.Errorf("opening the chat client: %w", err)
+		}
+	}
 	return nil
 }
 

@@ -192,7 +192,7 @@ func (s *Server) datasetRoutes() {
 	op := post("/v1/datasets", "Create a dataset")
 	op.DefaultStatus = http.StatusCreated
 	handle(s, op, func(ctx context.Context, in *createIn) (*output[*sheaf.Dataset], error) {
-		if err := ingest.CheckConfig(in.Body.ParseConfig, ""); err != nil {
+		if err := s.cfg.Ingest.CheckConfig(in.Body.ParseConfig, ""); err != nil {
 			return nil, err
 		}
 		id := s.origin(ctx, "").ID(tenantOf(ctx), "dataset", 0)
@@ -228,7 +228,7 @@ func (s *Server) datasetRoutes() {
 			d.Name = in.Body.Name
 		}
 		if in.Body.ParseConfig != nil {
-			if err := ingest.CheckConfig(*in.Body.ParseConfig, ""); err != nil {
+			if err := s.cfg.Ingest.CheckConfig(*in.Body.ParseConfig, ""); err != nil {
 				return nil, err
 			}
 			d.ParseConfig = *in.Body.ParseConfig

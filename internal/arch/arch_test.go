@@ -64,7 +64,7 @@ var may = map[string][]string{
 	"migrations":          {},
 	"taskstore":           {"internal/coalesce", "migrations"},
 	"executor":            append([]string{"chunker", "internal/enrich", "parser", "parser/child"}, contracts...),
-	"ingest":              append([]string{"chunker", "parser", "parser/child"}, contracts...),
+	"ingest":              append([]string{"chunker", "internal/enrich", "parser", "parser/child"}, contracts...),
 	"internal/artifact":   {"internal/blob"},
 	"internal/blob":       {},
 	"internal/coalesce":   {},

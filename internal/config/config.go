@@ -35,6 +35,7 @@ type Config struct {
 	Blob     Blob     `toml:"blob"`
 	Index    Index    `toml:"index"`
 	Embed    Embed    `toml:"embed"`
+	Chat     Chat     `toml:"chat"`
 	Executor Executor `toml:"executor"`
 	Parser   Parser   `toml:"parser"`
 	Keeper   Keeper   `toml:"keeper"`
@@ -142,6 +143,15 @@ type Embed struct {
 	Batch         int      `toml:"batch" doc:"texts per request"`
 	Concurrency   int      `toml:"concurrency" doc:"requests at once"`
 	Timeout       Duration `toml:"timeout" doc:"of one request to the embedding server"`
+}
+
+type Chat struct {
+	URL         string   `toml:"url" doc:"base address, up to and with /v1, of a server of /v1/chat/completions, for auto_keywords, auto_questions, auto_context and summaries; empty for none"`
+	Model       string   `toml:"model" doc:"as that server names it; what another model said is asked for again when a document is parsed again"`
+	APIKey      Secret   `toml:"api_key" secret:"true" doc:"of that server"`
+	Timeout     Duration `toml:"timeout" doc:"of one request to that server"`
+	Concurrency int      `toml:"concurrency" doc:"requests at once"`
+	Batch       int      `toml:"batch" doc:"chunks that one request asks about; small models do best with 1"`
 }
 
 type Executor struct {
@@ -296,6 +306,7 @@ func Default() Config {
 		Blob:    Blob{Driver: "file", Bucket: "sheaf", CreateBucket: true, CacheBytes: 20 << 30},
 		Index:   Index{Driver: "embedded", Prefix: "sheaf", Shards: 1},
 		Embed:   Embed{Driver: "static", Weight: -1, Batch: 64, Concurrency: 8, Timeout: Duration(60 * time.Second)},
+		Chat:    Chat{Timeout: Duration(60 * time.Second), Concurrency: 4, Batch: 1},
 		Executor: Executor{
 			Lease: Duration(time.Minute), Heartbeat: Duration(2 * time.Second), PollInterval: Duration(time.Second),
 			DrainTimeout: Duration(25 * time.Second), MaxFails: 5, BackoffBase: Duration(2 * time.Second), BackoffMax: Duration(10 * time.Minute), BackoffJitter: 0.5,
@@ -541,10 +552,13 @@ func (c *Config) Validate() error {
 	if c.Embed.Driver == "openai" && (c.Embed.URL == "" || c.Embed.Model == "") {
 		errs = append(errs, errors.New("embed.url and embed.model must be set for embed.driver = openai"))
 	}
-	if c.Parser.TranscribeURL != "" {
-		if u, err := url.Parse(c.Parser.TranscribeURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			errs = append(errs, fmt.Errorf("parser.transcribe_url is %q; it must be a URL such as https://host:port/v1", redact(c.Parser.TranscribeURL)))
+	for name, address := range map[string]string{"parser.transcribe_url": c.Parser.TranscribeURL, "chat.url": c.Chat.URL} {
+		if u, err := url.Parse(address); address != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+			errs = append(errs, fmt.Errorf("%s is %q; it must be a URL such as https://host:port/v1", name, redact(address)))
 		}
+	}
+	if (c.Chat.URL == "") != (c.Chat.Model == "") {
+		errs = append(errs, errors.New("chat.url and chat.model must be set together"))
 	}
 	if c.Executor.Heartbeat > 0 && c.Executor.Lease < 3*c.Executor.Heartbeat {
 		errs = append(errs, fmt.Errorf("executor.lease (%s) must be at least three times executor.heartbeat (%s), or a slow answer loses tasks", time.Duration(c.Executor.Lease), time.Duration(c.Executor.Heartbeat)))

@@ -1,6 +1,6 @@
-// Package enrich adds to chunks what they are found by beside their text,
-// language and keywords, and finds personal data before anything is stored. It
-// stands around chunking, before embedding, and cannot fail a document.
+// Package enrich adds to chunks what they are found by beside their text:
+// language, keywords, questions, the context in the document; and finds personal
+// data before anything is stored. It stands around chunking, before embedding.
 package enrich
 
 import (
@@ -70,9 +70,8 @@ func goesOnIn(text, language string) bool {
 	return words >= 12 && 5*hits >= words
 }
 
-// Chunks gives chunks of prose their language and, where the settings ask for
-// it, all chunks that have none their keywords.
-func Chunks(chunks []sheaf.Chunk, c sheaf.ParseConfig) {
+// Languages gives chunks of prose their language.
+func Languages(chunks []sheaf.Chunk) {
 	last := ""
 	for i := range chunks {
 		c := &chunks[i]
@@ -84,14 +83,19 @@ func Chunks(chunks []sheaf.Chunk, c sheaf.ParseConfig) {
 		}
 		last = cmp.Or(c.Language, last)
 	}
-	if c.AutoKeywords < 1 {
+}
+
+// CountedKeywords gives up to n keywords, found by counting, to each chunk that
+// has none.
+func CountedKeywords(chunks []sheaf.Chunk, n int) {
+	if n < 1 || !slices.ContainsFunc(chunks, func(c sheaf.Chunk) bool { return len(c.Keywords) == 0 }) {
 		return
 	}
 	texts, languages := make([]string, len(chunks)), make([]string, len(chunks))
 	for i, c := range chunks {
 		texts[i], languages[i] = c.Text, c.Language
 	}
-	for i, k := range Keywords(texts, languages, c.AutoKeywords) {
+	for i, k := range Keywords(texts, languages, n) {
 		if len(chunks[i].Keywords) == 0 {
 			chunks[i].Keywords = k
 		}

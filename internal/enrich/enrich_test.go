@@ -95,7 +95,7 @@ func TestLanguageFollowsTheText(t *testing.T) {
 		for i, l := range order {
 			chunks[i] = sheaf.Chunk{Kind: sheaf.ChunkText, Text: texts[l]}
 		}
-		Chunks(chunks, sheaf.ParseConfig{})
+		Languages(chunks)
 		for i, l := range order {
 			if want := Language(texts[l]); chunks[i].Language != want {
 				t.Fatalf("chunk %d of %q is said to be in %q, want %q", i, order, chunks[i].Language, want)

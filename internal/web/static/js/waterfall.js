@@ -6,10 +6,10 @@ import { between, duration } from "./format.js";
 /** @typedef {import("./types.js").Task} Task */
 
 /** Stages in the order they run. */
-export const stages = ["queue", "fetch", "plan", "parse", "chunk", "embed", "artifact", "index", "work"];
+export const stages = ["queue", "fetch", "plan", "parse", "chunk", "enrich", "embed", "artifact", "index", "work"];
 
 /** What people call them. @type {Record<string, string>} */
-export const words = { queue: "queue wait", fetch: "fetch", plan: "plan", parse: "parse", chunk: "chunk", embed: "embed", artifact: "store", index: "index", work: "other work" };
+export const words = { queue: "queue wait", fetch: "fetch", plan: "plan", parse: "parse", chunk: "chunk", enrich: "enrich", embed: "embed", artifact: "store", index: "index", work: "other work" };
 
 /** @param {Task} t @returns {{name: string, from: number, to: number}[]} in milliseconds since the epoch */
 export function parts(t) {

@@ -1,0 +1,33 @@
+package executor
+
+import (
+	"context"
+
+	"sheaf"
+	"sheaf/internal/enrich"
+)
+
+// enrichChunks adds language, keywords, questions and context, as the settings
+// ask. What the live generation has of the same text is taken from there, so
+// that a change costs a language model no more than what changed. Keywords
+// that no model has given are counted.
+func (e *Executor) enrichChunks(ctx context.Context, run *run, doc *sheaf.Document, chunks []sheaf.Chunk, c sheaf.ParseConfig) (warnings []sheaf.Warning, err error) {
+	enrich.Languages(chunks)
+	if c.AutoKeywords < 1 && c.NeedsChat() == "" {
+		return nil, nil
+	}
+	err = run.stage(ctx, "enrich", func(ctx context.Context) error {
+		have := e.enrichedBefore(ctx, run.task, doc, chunks, c)
+		switch {
+		case e.model != nil:
+			warnings, err = e.model.Chunks(ctx, chunks, doc.Name, c, func(i int) bool { return have[i] })
+		case c.NeedsChat() != "":
+			warnings = append(warnings, sheaf.Warning{Code: "no_chat_model", Message: c.NeedsChat() + " needs a chat model: set chat.url and chat.model on every executor and parse the document again."})
+		}
+		return err
+	})
+	if err == nil {
+		enrich.CountedKeywords(chunks, c.AutoKeywords)
+	}
+	return warnings, err
+}

@@ -1,0 +1,124 @@
+// Package chat asks any server of POST /v1/chat/completions for a short answer.
+// It stands beside embedding: what enriches chunks and summarises sections asks
+// through it, where a server is configured.
+package chat
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"sheaf"
+	"sheaf/internal/openaiapi"
+)
+
+// Config says where the server is and what it serves. Zero values mean what
+// the field says.
+type Config struct {
+	BaseURL     string        // up to and with "/v1": "https://api.openai.com/v1"
+	APIKey      string        // sent as "Authorization: Bearer …"; empty sends none
+	Model       string        // as the server names it
+	Timeout     time.Duration // of one request; 0 means 60 s
+	Concurrency int           // requests at once; 0 means 4
+	Client      *http.Client  // nil means one of its own
+}
+
+// String leaves out the key.
+func (c Config) String() string { return fmt.Sprintf("chat{%s model=%s}", c.BaseURL, c.Model) }
+
+// GoString leaves out the key.
+func (c Config) GoString() string { return c.String() }
+
+// Client is safe for concurrent use.
+type Client struct {
+	server openaiapi.Server
+	slots  chan struct{}
+}
+
+// Open checks the configuration; it does not call the server.
+func Open(c Config) (*Client, error) {
+	endpoint, err := openaiapi.Endpoint(c.BaseURL, "/chat/completions")
+	if err != nil {
+		return nil, err
+	}
+	if c.Model == "" {
+		return nil, fmt.Errorf("%w: no chat model is configured", sheaf.ErrInvalid)
+	}
+	if c.Timeout <= 0 {
+		c.Timeout = time.Minute
+	}
+	if c.Concurrency <= 0 {
+		c.Concurrency = 4
+	}
+	if c.Client == nil {
+		c.Client = openaiapi.NewClient()
+	}
+	return &Client{
+		server: openaiapi.Server{Endpoint: endpoint, What: "chat server", Code: "chat", APIKey: c.APIKey, Model: c.Model, Timeout: c.Timeout, Client: c.Client},
+		slots:  make(chan struct{}, c.Concurrency),
+	}, nil
+}
+
+// Model is the model as the server names it.
+func (c *Client) Model() string { return c.server.Model }
+
+// Bounds of one call. The longest chunk has 8,191 tokens, some 32 KB of text;
+// what is asked for is a few lines.
+const (
+	maxPromptBytes = 128 << 10
+	maxAnswerBytes = 1 << 20
+)
+
+type message struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
+type request struct {
+	Model       string    `json:"model"`
+	Messages    []message `json:"messages"`
+	MaxTokens   int       `json:"max_tokens"`
+	Temperature float64   `json:"temperature"`
+}
+
+// Ask returns what the model says to a text under an instruction, in at most
+// maxTokens and without white space around it. Text beyond 128 KB is cut off.
+// The failures have the codes chat_rate_limited, chat_unavailable and
+// chat_timeout (retryable, beside a *sheaf.RateLimited where the server named a
+// wait), chat_unauthorized, chat_refused (with sheaf.ErrInvalid where the
+// server finds fault with the text) and chat_bad_answer.
+func (c *Client) Ask(ctx context.Context, instruction, text string, maxTokens int) (string, error) {
+	select {
+	case c.slots <- struct{}{}:
+		defer func() { <-c.slots }()
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	if len(text) > maxPromptBytes {
+		text = text[:maxPromptBytes]
+	}
+	body, err := c.server.Post(ctx, request{
+		Model: c.server.Model, MaxTokens: maxTokens,
+		Messages: []message{{"system", strings.ToValidUTF8(instruction, "")}, {"user", strings.ToValidUTF8(text, "")}},
+	}, maxAnswerBytes)
+	if refusal, ok := errors.AsType[*openaiapi.Refusal](err); ok {
+		if refusal.AboutInput() {
+			return "", fmt.Errorf("%w (%w)", sheaf.Fail(sheaf.CategoryBadInput, "chat_refused", "the chat server %s refuses a text (%d): %s", c.server.Endpoint, refusal.Status, refusal.Message), sheaf.ErrInvalid)
+		}
+		return "", refusal.Failure()
+	}
+	if err != nil {
+		return "", err
+	}
+	var answer struct {
+		Choices []struct{ Message message }
+	}
+	if err := json.Unmarshal(body, &answer); err != nil || len(answer.Choices) == 0 {
+		return "", c.server.BadAnswer("it holds no completion")
+	}
+	return strings.TrimSpace(answer.Choices[0].Message.Content), nil
+}
