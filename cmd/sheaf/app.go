@@ -128,7 +128,7 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 	a.ingest = &ingest.Service{
 		Catalog: a.store, Blobs: a.blobs, Queue: a.queue, Formats: a.formats, Planner: planner, Log: log, MaxUploadBytes: cfg.Server.MaxUploadBytes, UploadLife: time.Duration(cfg.Server.UploadLife),
 		Price: ingest.Price(cfg.Price),
-		Chat: a.chat != nil,
+		Chat:  a.chat != nil,
 	}
 	a.metrics.WatchQueues(func(ctx context.Context) ([]sheaf.TenantQueue, error) { return a.store.Queues(ctx, "") })
 	if r.keeper {
