@@ -127,8 +127,8 @@ func (a *assembler) words(p *engine.Page) *wordPage {
 			} else {
 				w.h = w.x1 - w.x0
 			}
-			again := a.drawn.bucket(text[w.start:w.end])
-			if a.starts.add(w.x0, w.y0) && a.drawn.before(out.words, text, &w, again) {
+			hash := textHash(text[w.start:w.end])
+			if a.starts.add(w.x0, w.y0) && a.drawn.before(out.words, text, &w, hash) {
 				out.chars -= utf8.RuneCount(text[w.start:w.end])
 				text = text[:w.start]
 				brk = brk || w.brk
@@ -136,7 +136,7 @@ func (a *assembler) words(p *engine.Page) *wordPage {
 				return
 			}
 			out.words = append(out.words, w)
-			a.drawn.add(again)
+			a.drawn.add(hash, w.y0)
 			text = append(text, ' ') // so that a search in the text cannot span words
 			open = false
 		}
@@ -291,8 +291,9 @@ func (s *starts) add(x, y float32) bool {
 // mostRedrawn bounds how far back a word is compared with those before it.
 const mostRedrawn = 4_000
 
-// drawn finds the words of a page that have the same text as another: they are
-// chained by a hash of it, since a page has thousands of words.
+// drawn finds the words of a page that have the same text and stand at about
+// the same height as another: they are chained by a hash of both, since a page
+// has thousands of words, and a table of contents as many equal dots.
 type drawn struct {
 	last [1 << 10]int32 // per bucket: the newest word, counted from 1
 	prev []int32        // per word: the one before it in its bucket, counted from 1
@@ -303,31 +304,49 @@ func (d *drawn) reset() {
 	d.prev = d.prev[:0]
 }
 
-// bucket of a word's text, by FNV-1a.
-func (d *drawn) bucket(text []byte) int {
+// rowPoints is the height of the rows that words are told apart by, mostRows
+// how many of them the slack of large letters reaches over.
+const (
+	rowPoints = 4
+	mostRows  = 8
+)
+
+func row(y float32) int { return int(y / rowPoints) }
+
+// textHash is FNV-1a.
+func textHash(text []byte) uint32 {
 	h := uint32(2166136261)
 	for _, c := range text {
 		h = (h ^ uint32(c)) * 16777619
 	}
-	return int((h ^ h>>16) % uint32(len(d.last)))
+	return h
+}
+
+func (d *drawn) bucket(hash uint32, row int) *int32 {
+	h := (hash ^ uint32(row)) * 0x9E3779B1
+	return &d.last[h>>22]
 }
 
 // add notes the next word of the page.
-func (d *drawn) add(bucket int) {
-	d.prev = append(d.prev, d.last[bucket])
-	d.last[bucket] = int32(len(d.prev))
+func (d *drawn) add(hash uint32, y float32) {
+	last := d.bucket(hash, row(y))
+	d.prev = append(d.prev, *last)
+	*last = int32(len(d.prev))
 }
 
 // before reports whether a word lies where the same one was drawn before: so
 // fat letters and shadows are made.
-func (d *drawn) before(words []word, text []byte, w *word, bucket int) bool {
+func (d *drawn) before(words []word, text []byte, w *word, hash uint32) bool {
 	slack := 0.12 * w.h
 	near := func(a, b float32) bool { return a-b < slack && b-a < slack }
-	for i := int(d.last[bucket]) - 1; i >= max(0, len(words)-mostRedrawn); i = int(d.prev[i]) - 1 {
-		o := &words[i]
-		if near(o.x0, w.x0) && near(o.y0, w.y0) && near(o.x1, w.x1) && near(o.y1, w.y1) &&
-			string(text[o.start:o.end]) == string(text[w.start:w.end]) {
-			return true
+	first := row(w.y0 - slack)
+	for r := range min(row(w.y0+slack)-first+1, mostRows) {
+		for i := int(*d.bucket(hash, first+r)) - 1; i >= max(0, len(words)-mostRedrawn); i = int(d.prev[i]) - 1 {
+			o := &words[i]
+			if near(o.x0, w.x0) && near(o.y0, w.y0) && near(o.x1, w.x1) && near(o.y1, w.y1) &&
+				string(text[o.start:o.end]) == string(text[w.start:w.end]) {
+				return true
+			}
 		}
 	}
 	return false
