@@ -1,0 +1,127 @@
+package main
+
+import (
+	"archive/zip"
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"sheaf"
+	"sheaf/internal/api"
+	"sheaf/internal/config"
+)
+
+// longReport is some 300 printed pages: paragraphs under 30 headings, the
+// paragraph named new, unless it is empty, in the middle of a section.
+func longReport(added string) (headings []int, paragraphs []string) {
+	words := strings.Fields("river stone paper engine window garden signal copper market winter bridge letter forest harbor mirror candle valley thunder ribbon anchor")
+	random := rand.New(rand.NewPCG(7, 7))
+	for n := range 1500 {
+		if n%50 == 0 {
+			headings = append(headings, len(paragraphs))
+			paragraphs = append(paragraphs, fmt.Sprintf("Section %d", n/50))
+		}
+		if n == 777 && added != "" {
+			paragraphs = append(paragraphs, added)
+		}
+		var b strings.Builder
+		for k := range 6 {
+			fmt.Fprintf(&b, "Sentence %d of paragraph %d", k, n)
+			for range 14 {
+				b.WriteString(" " + words[random.IntN(len(words))])
+			}
+			b.WriteString(". ")
+		}
+		paragraphs = append(paragraphs, b.String())
+	}
+	return headings, paragraphs
+}
+
+func reportMarkdown(t *testing.T, headings []int, paragraphs []string) string {
+	t.Helper()
+	var b strings.Builder
+	for i, p := range paragraphs {
+		if slices.Contains(headings, i) {
+			b.WriteString("# ")
+		}
+		b.WriteString(p + "\n\n")
+	}
+	return b.String()
+}
+
+func reportDOCX(t *testing.T, headings []int, paragraphs []string) string {
+	t.Helper()
+	var body strings.Builder
+	body.WriteString(`<?xml version="1.0" encoding="UTF-8"?><w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:body>`)
+	for i, p := range paragraphs {
+		style := ""
+		if slices.Contains(headings, i) {
+			style = `<w:pPr><w:outlineLvl w:val="0"/></w:pPr>`
+		}
+		body.WriteString(`<w:p>` + style + `<w:r><w:t xml:space="preserve">` + p + `</w:t></w:r></w:p>`)
+	}
+	body.WriteString(`</w:body></w:document>`)
+	var out bytes.Buffer
+	z := zip.NewWriter(&out)
+	for _, f := range [][2]string{
+		{"[Content_Types].xml", `<?xml version="1.0"?><Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Override PartName="/word/document.xml" ContentType="application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"/></Types>`},
+		{"_rels/.rels", `<?xml version="1.0"?><Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="r1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" Target="word/document.xml"/></Relationships>`},
+		{"word/document.xml", body.String()},
+	} {
+		w, err := z.Create(f[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(f[1])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// A paragraph in the middle of a section of a long document moves all behind it,
+// and only the chunks around it are embedded again.
+func TestInsertedParagraphEmbedsOnlyWhatIsNew(t *testing.T) {
+	address, embedded := vectorServer(t)
+	s := start(t, func(c *config.Config) { c.Embed.Driver, c.Embed.URL, c.Embed.Model = "openai", address, "words" })
+	for _, format := range []struct {
+		name, mediaType string
+		write           func(t *testing.T, headings []int, paragraphs []string) string
+	}{
+		{"report.md", "text/markdown", reportMarkdown},
+		{"report.docx", "application/vnd.openxmlformats-officedocument.wordprocessingml.document", reportDOCX},
+	} {
+		t.Run(format.name, func(t *testing.T) {
+			id := sheaf.NewID()
+			put := func(added string) sheaf.Document {
+				headings, paragraphs := longReport(added)
+				resp, b := s.request("PUT", "/v1/datasets/default/documents/"+id+"?wait=120s&name="+url.QueryEscape(format.name), format.write(t, headings, paragraphs), "Content-Type", format.mediaType)
+				if resp.StatusCode != 202 {
+					t.Fatalf("%s: %s", resp.Status, b)
+				}
+				d := decodeAs[api.SubmitAnswer](t, b).Documents[0]
+				mustState(t, d, sheaf.DocSucceeded)
+				return d
+			}
+			before := embedded()
+			first := put("")
+			if n := embedded() - before; first.Chunks < 300 || n < first.Chunks {
+				t.Fatalf("%d texts were embedded for %d chunks", n, first.Chunks)
+			}
+			before = embedded()
+			second := put("The paragraph that is new tells of a lighthouse that nobody had seen before. " + strings.Repeat("It stood there all the same. ", 8))
+			again := embedded() - before
+			t.Logf("%d of %d chunks were embedded again", again, second.Chunks)
+			if again == 0 || again*100 > 3*second.Chunks {
+				t.Errorf("%d of %d chunks were embedded again, more than 3 in 100", again, second.Chunks)
+			}
+		})
+	}
+}
