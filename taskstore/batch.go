@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"gorm.io/gorm"
@@ -94,31 +93,63 @@ func (s *Store) runTogether(ctx context.Context, batch []write) []ClaimAnswer {
 // WriteAll makes each finished task done whose claim still holds and each claim
 // that its task's state allows, in one transaction. It answers in the order of
 // its arguments. Of two completions under one claim, and of two claims of one
-// task, the first counts.
+// task, the first counts. Claims see their tasks as they were before the batch
+// but for its completions: a task that a completion wakes is not claimed yet.
 func (s *Store) WriteAll(ctx context.Context, finished []Finished, asks []ClaimAsk) ([]error, []ClaimAnswer) {
 	errs, answers := make([]error, len(finished)), make([]ClaimAnswer, len(asks))
+	ids := make([]string, 0, len(finished)+len(asks))
+	for _, f := range finished {
+		ids = append(ids, f.Claim.TaskID)
+	}
+	for _, a := range asks {
+		ids = append(ids, a.TaskID)
+	}
 	err := s.tx(ctx, func(tx *gorm.DB) error {
-		clear(errs)
-		clear(answers)
-		events, dirty, err := s.endAll(tx, finished, errs)
+		tasks, err := s.lockTasks(tx, ids)
 		if err != nil {
 			return err
 		}
-		claimed, started, err := s.claimAll(tx, asks, answers)
-		if err != nil {
+		var ended, changed []*taskRow
+		var events []eventRow
+		var dirty []string
+		for i, f := range finished {
+			t := tasks[f.Claim.TaskID]
+			if errs[i] = t.end(f.Claim, f.Result); errs[i] == nil {
+				ended, changed = append(ended, t), append(changed, t)
+				events = append(events, t.doneEvent(f.Result))
+				dirty = append(dirty, t.DocID)
+			}
+		}
+		for i, a := range asks {
+			t := tasks[a.TaskID]
+			if answers[i].Task, answers[i].Err = nil, t.claimFor(a); answers[i].Err == nil {
+				task := t.toDomain()
+				answers[i].Task, changed = &task, append(changed, t)
+				events = append(events, t.event(sheaf.EventClaimed, t.Epoch))
+				if t.Kind == string(sheaf.KindPlan) {
+					// The plan is what starts a document. For the others the mark would
+					// tell nothing new, and all claims of a document would queue for it.
+					dirty = append(dirty, t.DocID)
+				}
+			}
+		}
+		if err := s.saveTasks(tx, changed); err != nil {
 			return err
 		}
-		if err := s.insertEvents(tx, append(events, claimed...)...); err != nil {
+		if err := s.wakeChildren(tx, ended); err != nil {
 			return err
 		}
-		return s.markDirty(tx, append(dirty, started...)...)
+		if err := s.insertEvents(tx, events...); err != nil {
+			return err
+		}
+		return s.markDirty(tx, dirty...)
 	})
 	if err == nil {
 		return errs, answers
 	}
 	// What one of them holds may be what the engine refused. Alone, each fails
 	// for itself.
-	alone := len(finished)+len(asks) > 1 && mayBeOnes(err)
+	alone := len(ids) > 1 && mayBeOnes(err)
 	for i := range finished {
 		if errs[i] = err; alone {
 			one, _ := s.WriteAll(ctx, finished[i:i+1], nil)
@@ -141,175 +172,63 @@ func mayBeOnes(err error) bool {
 		!errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
 }
 
-// claimAll is the claims' part of WriteAll. It returns the events and the
-// documents to be marked.
-func (s *Store) claimAll(tx *gorm.DB, asks []ClaimAsk, answers []ClaimAnswer) (events []eventRow, started []string, err error) {
-	if len(asks) == 0 {
-		return nil, nil, nil
-	}
-	ids := make([]string, len(asks))
-	first := make(map[string]int, len(asks))
-	for i, a := range asks {
-		ids[i] = a.TaskID
-		if _, again := first[a.TaskID]; !again {
-			first[a.TaskID] = i
-		}
-	}
-	rows, err := s.lockClaimable(tx, sortedUnique(ids))
-	if err != nil {
-		return nil, nil, err
-	}
-	// Rows that go to one worker for one time change alike.
-	type holder struct {
-		worker string
-		lease  time.Duration
-	}
-	won := map[holder][]string{}
+// lockTasks reads tasks by id and locks their rows, in one order, so that
+// transactions that want the same ones take turns. What they show holds until
+// the transaction ends: this is the guard of the changes that follow.
+func (s *Store) lockTasks(tx *gorm.DB, ids []string) (map[string]*taskRow, error) {
+	var rows []taskRow
+	err := tx.Raw(s.sql(`SELECT tasks.*, @now AS now, CASE WHEN state='pending' AND EXISTS
+		(SELECT 1 FROM documents d WHERE d.id=tasks.doc_id AND d.deleted_at<>0) THEN 1 ELSE 0 END AS deleted
+		FROM tasks`+s.d.byID+` WHERE id IN ? ORDER BY id`+s.d.lock), sortedUnique(ids)).Scan(&rows).Error
+	tasks := make(map[string]*taskRow, len(rows))
 	for i := range rows {
-		r, at := &rows[i], first[rows[i].ID]
-		by := holder{asks[at].WorkerID, asks[at].Lease}
-		won[by] = append(won[by], r.ID)
-		r.State, r.Epoch, r.Attempts, r.WorkerID = string(sheaf.TaskRunning), r.Epoch+1, r.Attempts+1, by.worker
-		r.StartedAt, r.LeaseUntil, r.EnqueuedAt = rows[0].Now, rows[0].Now+by.lease.Milliseconds(), 0
-		events = append(events, r.event(sheaf.EventClaimed, r.Epoch))
-		if r.Kind == string(sheaf.KindPlan) {
-			// The plan is what starts a document. For the others the mark would
-			// tell nothing new, and all claims of a document would queue for it.
-			started = append(started, r.DocID)
-		}
-		t := r.toDomain()
-		answers[at].Task = &t
+		tasks[rows[i].ID] = &rows[i]
 	}
-	for by, ids := range won {
-		err := tx.Exec("UPDATE tasks"+s.d.byID+" SET state='running', epoch=epoch+1, attempts=attempts+1, worker_id=?, started_at=?, lease_until=?, enqueued_at=0 WHERE id IN ?",
-			by.worker, rows[0].Now, rows[0].Now+by.lease.Milliseconds(), ids).Error
-		if err != nil {
-			return nil, nil, err
-		}
-	}
-	return events, started, s.refuse(tx, asks, answers)
+	return tasks, err
 }
 
-// lockClaimable reads those of the tasks that may be claimed and locks their
-// rows, by id, so that batches meet in one order. This is the guard of the
-// claim: the locks keep what it saw until the transaction ends.
-func (s *Store) lockClaimable(tx *gorm.DB, ids []string) (rows []taskRow, err error) {
-	err = tx.Raw(s.sql(`SELECT tasks.*, @now AS now FROM tasks`+s.d.byID+` WHERE id IN ?
-		 AND state='pending' AND run_at<=@now AND paused=0 AND cancel_requested_at=0
-		 AND NOT EXISTS (SELECT 1 FROM documents d WHERE d.id=tasks.doc_id AND d.deleted_at<>0) ORDER BY id`+s.d.lock), ids).Scan(&rows).Error
-	return rows, err
-}
-
-// refuse answers the claims that were not won, with the state their task is in.
-func (s *Store) refuse(tx *gorm.DB, asks []ClaimAsk, answers []ClaimAnswer) error {
-	var lost []string
-	for i, a := range answers {
-		if a.Task == nil {
-			lost = append(lost, asks[i].TaskID)
-		}
+// claimFor gives a locked task to a worker if its state allows; nil is a task
+// that does not exist.
+func (r *taskRow) claimFor(a ClaimAsk) error {
+	if r == nil {
+		return &sheaf.NotClaimable{TaskID: a.TaskID}
 	}
-	if len(lost) == 0 {
-		return nil
+	if r.State != string(sheaf.TaskPending) || r.RunAt > r.Now || r.Paused != 0 || r.CancelRequestedAt != 0 || r.Deleted != 0 {
+		return &sheaf.NotClaimable{TaskID: a.TaskID, State: sheaf.TaskState(r.State)}
 	}
-	var found []taskRow
-	if err := tx.Raw("SELECT id, state FROM tasks WHERE id IN ?", sortedUnique(lost)).Scan(&found).Error; err != nil {
-		return err
-	}
-	states := make(map[string]sheaf.TaskState, len(found))
-	for _, r := range found {
-		states[r.ID] = sheaf.TaskState(r.State)
-	}
-	for i := range answers {
-		if answers[i].Task == nil {
-			answers[i].Err = &sheaf.NotClaimable{TaskID: asks[i].TaskID, State: states[asks[i].TaskID]}
-		}
-	}
+	r.State, r.Epoch, r.Attempts, r.WorkerID = string(sheaf.TaskRunning), r.Epoch+1, r.Attempts+1, a.WorkerID
+	r.StartedAt, r.LeaseUntil, r.EnqueuedAt = r.Now, r.Now+a.Lease.Milliseconds(), 0
 	return nil
 }
 
-// endAll is the completions' part of WriteAll. It returns the events and the
-// documents to be marked.
-func (s *Store) endAll(tx *gorm.DB, finished []Finished, errs []error) (events []eventRow, dirty []string, err error) {
-	if len(finished) == 0 {
-		return nil, nil, nil
+// end makes a locked task done if the claim holds; nil is a task that does not
+// exist.
+func (r *taskRow) end(c sheaf.Claim, result sheaf.TaskResult) error {
+	if r == nil || r.State != string(sheaf.TaskRunning) || r.Epoch != c.Epoch {
+		return notHeld(c)
 	}
-	ids := make([]string, len(finished))
-	for i, f := range finished {
-		ids[i] = f.Claim.TaskID
-	}
-	running, err := s.lockRunning(tx, sortedUnique(ids))
-	if err != nil {
-		return nil, nil, err
-	}
-	var held []*taskRow
-	var results []*sheaf.TaskResult
-	for i := range finished {
-		f, row := &finished[i], running[finished[i].Claim.TaskID]
-		if row == nil || row.Epoch != f.Claim.Epoch {
-			errs[i] = fmt.Errorf("%w: task %s is not held under epoch %d", sheaf.ErrStale, f.Claim.TaskID, f.Claim.Epoch)
-			continue
-		}
-		delete(running, row.ID) // whoever comes a second time comes late
-		held, results = append(held, row), append(results, &f.Result)
-		events = append(events, row.doneEvent(f.Result))
-		dirty = append(dirty, row.DocID)
-	}
-	if err := s.writeDone(tx, held, results); err != nil {
-		return nil, nil, err
-	}
-	return events, dirty, s.wakeChildrenOf(tx, held)
+	r.State, r.DoneEpoch, r.LeaseUntil, r.FinishedAt = string(sheaf.TaskDone), r.Epoch, 0, r.Now
+	r.RangeID, r.ArtifactKey, r.ChunkCount, r.TokenCount = result.RangeID, result.ArtifactKey, result.Chunks, result.Tokens
+	r.Reused, r.Result = bit(result.Reused), encode(result)
+	return nil
 }
 
-// lockRunning reads what the log needs of those tasks that are running, and
-// locks their rows, by id. The caller compares the epochs, which the locks keep.
-func (s *Store) lockRunning(tx *gorm.DB, ids []string) (map[string]*taskRow, error) {
-	var rows []taskRow
-	err := tx.Raw("SELECT id, tenant_id, dataset_id, doc_id, job_id, gen, kind, epoch, worker_id FROM tasks"+s.d.byID+" WHERE id IN ? AND state='running' ORDER BY id"+s.d.lock, ids).Scan(&rows).Error
-	running := make(map[string]*taskRow, len(rows))
-	for i := range rows {
-		running[rows[i].ID] = &rows[i]
-	}
-	return running, err
-}
-
-// writeDone ends tasks that the transaction has locked and found held. Each row
-// gets values of its own, which an insert that overwrites what is in its way
-// carries best; measured on MariaDB: with a CASE per column it takes half as
-// much again for 16 tasks. Since the rows are there, the other columns without
-// a default are only for show.
-func (s *Store) writeDone(tx *gorm.DB, held []*taskRow, results []*sheaf.TaskResult) error {
-	changed := []string{"state", "done_epoch", "lease_until", "finished_at", "range_id", "artifact_key", "chunk_count", "token_count", "reused", "result"}
+// saveTasks writes what claimFor and end change of locked tasks. Each row has
+// values of its own, which an insert that overwrites what is in its way carries
+// best; measured on MariaDB: with a CASE per column it takes half as much again
+// for 16 tasks. Since the rows are there, the other columns without a default
+// are only for show.
+func (s *Store) saveTasks(tx *gorm.DB, tasks []*taskRow) error {
+	changed := []string{"state", "epoch", "attempts", "worker_id", "started_at", "lease_until", "enqueued_at", "done_epoch", "finished_at",
+		"range_id", "artifact_key", "chunk_count", "token_count", "reused", "result"}
 	columns := append([]string{"id", "tenant_id", "dataset_id", "doc_id", "job_id", "gen", "kind", "run_at", "created_at"}, changed...)
-	now := raw(s.now())
-	rows := make([][]any, len(held))
-	for i, t := range held {
-		r := results[i]
-		rows[i] = []any{t.ID, t.TenantID, t.DatasetID, t.DocID, t.JobID, t.Gen, t.Kind, 0, 0,
-			string(sheaf.TaskDone), t.Epoch, 0, now, r.RangeID, r.ArtifactKey, r.Chunks, r.Tokens, bit(r.Reused), encode(r)}
+	rows := make([][]any, len(tasks))
+	for i, t := range tasks {
+		rows[i] = []any{t.ID, t.TenantID, t.DatasetID, t.DocID, t.JobID, t.Gen, t.Kind, t.RunAt, t.CreatedAt,
+			t.State, t.Epoch, t.Attempts, t.WorkerID, t.StartedAt, t.LeaseUntil, t.EnqueuedAt, t.DoneEpoch, t.FinishedAt,
+			t.RangeID, t.ArtifactKey, t.ChunkCount, t.TokenCount, t.Reused, t.Result}
 	}
 	return insertRows(tx, "tasks", columns, rows, s.d.upsert("id", changed...))
-}
-
-// wakeChildrenOf is wakeChildren of many, most of which have none. It comes
-// after the parents are locked: a child that is written later finds them done.
-func (s *Store) wakeChildrenOf(tx *gorm.DB, held []*taskRow) error {
-	if len(held) == 0 {
-		return nil
-	}
-	ids := make([]string, len(held))
-	for i, t := range held {
-		ids[i] = t.ID
-	}
-	var parents []string
-	if err := tx.Raw("SELECT DISTINCT parent_id FROM task_deps WHERE parent_id IN ? AND done=0 ORDER BY parent_id", ids).Scan(&parents).Error; err != nil {
-		return err
-	}
-	for _, id := range parents {
-		if err := s.wakeChildren(tx, id); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func bit(b bool) int {

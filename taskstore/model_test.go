@@ -324,6 +324,10 @@ func (m *model) together(t *rapid.T) {
 		id := sheaf.RangeID(c.TaskID, c.Epoch)
 		ends[i] = taskstore.Finished{Claim: c, Result: sheaf.TaskResult{RangeID: id, ArtifactKey: sheaf.ArtifactKey(m.tenant, m.tasks[c.TaskID].doc, id), Chunks: 1}}
 	}
+	parked := map[string]bool{} // claims see what waits as it was before the batch
+	for _, a := range asks {
+		parked[a.TaskID] = m.tasks[a.TaskID].state == sheaf.TaskParked
+	}
 	errs, answers := m.f.Store.WriteAll(ctx, ends, asks)
 	for i, c := range finished {
 		held := m.holds(c)
@@ -333,7 +337,11 @@ func (m *model) together(t *rapid.T) {
 		}
 	}
 	for i, a := range asks {
-		m.claimed(t, m.tasks[a.TaskID], a.WorkerID, answers[i].Task, answers[i].Err)
+		if !parked[a.TaskID] {
+			m.claimed(t, m.tasks[a.TaskID], a.WorkerID, answers[i].Task, answers[i].Err)
+		} else if refusal, is := errors.AsType[*sheaf.NotClaimable](answers[i].Err); !is || refusal.State != sheaf.TaskParked {
+			t.Fatalf("claim of a task that is parked: %v", answers[i].Err)
+		}
 	}
 }
 

@@ -215,7 +215,8 @@ type taskRow struct {
 	StartedAt         int64
 	FinishedAt        int64
 
-	Now int64 // the database's time, of a query that asks for it
+	Now     int64 // the database's time, of a query that asks for it
+	Deleted int   // whether its document is deleted, likewise
 }
 
 func (taskRow) TableName() string { return "tasks" }

@@ -47,9 +47,13 @@ func (s *Store) updateTask(tx *gorm.DB, taskID, set, where string, args ...any) 
 func (s *Store) updateHeld(tx *gorm.DB, c sheaf.Claim, set string, args ...any) (*taskRow, error) {
 	row, err := s.updateTask(tx, c.TaskID, set, "state='running' AND epoch=?", append(args, c.Epoch)...)
 	if err == nil && row == nil {
-		err = fmt.Errorf("%w: task %s is not held under epoch %d", sheaf.ErrStale, c.TaskID, c.Epoch)
+		err = notHeld(c)
 	}
 	return row, err
+}
+
+func notHeld(c sheaf.Claim) error {
+	return fmt.Errorf("%w: task %s is not held under epoch %d", sheaf.ErrStale, c.TaskID, c.Epoch)
 }
 
 // Heartbeat implements sheaf.TaskStore.
@@ -109,13 +113,18 @@ func (s *Store) completeWide(ctx context.Context, c sheaf.Claim, done sheaf.Comp
 		if err != nil {
 			return err
 		}
-		r := done.Result
-		row, err := s.updateHeld(tx, c, `state='done', done_epoch=epoch, range_id=?, artifact_key=?, chunk_count=?, token_count=?, reused=?, result=?,
-			lease_until=0, finished_at=@now`, r.RangeID, r.ArtifactKey, r.Chunks, r.Tokens, bit(r.Reused), encode(r))
+		tasks, err := s.lockTasks(tx, []string{c.TaskID})
 		if err != nil {
 			return err
 		}
-		if err := s.wakeChildren(tx, c.TaskID); err != nil {
+		row := tasks[c.TaskID]
+		if err := row.end(c, done.Result); err != nil {
+			return err
+		}
+		if err := s.saveTasks(tx, []*taskRow{row}); err != nil {
+			return err
+		}
+		if err := s.wakeChildren(tx, []*taskRow{row}); err != nil {
 			return err
 		}
 		if done.Plan != nil {
@@ -136,7 +145,7 @@ func (s *Store) completeWide(ctx context.Context, c sheaf.Claim, done sheaf.Comp
 				return err
 			}
 		}
-		if err := s.insertEvents(tx, row.doneEvent(r)); err != nil {
+		if err := s.insertEvents(tx, row.doneEvent(done.Result)); err != nil {
 			return err
 		}
 		return s.markDirty(tx, row.DocID)
@@ -174,16 +183,34 @@ func (s *Store) lockDocument(tx *gorm.DB, id string) (*documentRow, error) {
 	return &docs[0], nil
 }
 
-// wakeChildren counts a done task off those that wait for it, and makes those
-// pending that waited for it alone. The counter is on the child's row, whose
-// lock makes two parents that end at once take turns.
-func (s *Store) wakeChildren(tx *gorm.DB, parentID string) error {
+// wakeChildren counts done tasks off those that wait for them, and makes those
+// pending that waited for nothing else. It comes after the parents are locked,
+// so that a child that is written later finds them done. The counter is on the
+// child's row, whose lock makes two parents that end at once take turns.
+func (s *Store) wakeChildren(tx *gorm.DB, ended []*taskRow) error {
+	if len(ended) == 0 {
+		return nil
+	}
+	ids := make([]string, len(ended))
+	for i, t := range ended {
+		ids[i] = t.ID
+	}
+	var parents []string // most have no children
+	if err := tx.Raw("SELECT DISTINCT parent_id FROM task_deps WHERE parent_id IN ? AND done=0 ORDER BY parent_id", ids).Scan(&parents).Error; err != nil {
+		return err
+	}
+	for _, id := range parents {
+		if err := s.wakeChildrenOf(tx, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) wakeChildrenOf(tx *gorm.DB, parentID string) error {
 	var children []string
 	if err := tx.Raw("SELECT child_id FROM task_deps WHERE parent_id=? AND done=0 ORDER BY child_id", parentID).Scan(&children).Error; err != nil {
 		return err
-	}
-	if len(children) == 0 {
-		return nil
 	}
 	if err := tx.Exec("UPDATE task_deps SET done=1 WHERE parent_id=? AND done=0", parentID).Error; err != nil {
 		return err
@@ -360,7 +387,7 @@ func (s *Store) AppendEvents(ctx context.Context, c sheaf.Claim, events []sheaf.
 			return err
 		}
 		if len(held) == 0 {
-			return fmt.Errorf("%w: task %s is not held under epoch %d", sheaf.ErrStale, c.TaskID, c.Epoch)
+			return notHeld(c)
 		}
 		last := map[string]int64{}
 		rows := make([]eventRow, len(events))

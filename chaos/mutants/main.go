@@ -35,12 +35,12 @@ var mutants = []mutant{
 	},
 	{
 		"fencing: a completion needs the claim's epoch", "taskstore/batch.go",
-		`if row == nil || row.Epoch != f.Claim.Epoch {`, `if row == nil {`,
+		`r.State != string(sheaf.TaskRunning) || r.Epoch != c.Epoch {`, `r.State != string(sheaf.TaskRunning) {`,
 		"./taskstore", "TestContract/sqlite|TestModel/sqlite", none,
 	},
 	{
 		"fencing: a completion needs a running task", "taskstore/batch.go",
-		`WHERE id IN ? AND state='running' ORDER BY id`, `WHERE id IN ? ORDER BY id`,
+		`r.State != string(sheaf.TaskRunning) || r.Epoch != c.Epoch {`, `r.Epoch != c.Epoch {`,
 		"./taskstore", "TestContract/sqlite|TestModel/sqlite", none,
 	},
 	{
@@ -60,7 +60,7 @@ var mutants = []mutant{
 	},
 	{
 		"claim guard: only what is pending can be claimed", "taskstore/batch.go",
-		"AND state='pending' AND run_at<=@now AND paused=0", "AND run_at<=@now AND paused=0",
+		`r.State != string(sheaf.TaskPending) || r.RunAt > r.Now`, `r.RunAt > r.Now`,
 		"./taskstore", "TestContract/sqlite|TestModel/sqlite", none,
 	},
 	{
