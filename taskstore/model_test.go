@@ -405,11 +405,12 @@ func (m *model) release(t *rapid.T) {
 func (m *model) append(t *rapid.T) {
 	c, _, held := m.held(t)
 	n := rapid.IntRange(0, 12).Draw(t, "done")
-	before := m.f.Int("SELECT COUNT(*) FROM events WHERE task_id=?", c.TaskID)
+	count := func() int { return m.f.Int("SELECT COUNT(*) FROM events WHERE subject_id=?", c.TaskID) } // by its index
+	before := count()
 	err := m.f.Store.AppendEvents(ctx, c, []sheaf.Event{
 		{Kind: sheaf.EventProgress, Detail: fmt.Appendf(nil, `{"stage":"parse","done":%d,"total":12}`, n)}, {Kind: sheaf.EventMessage, Text: "x"}})
 	expect(t, "append", err, held)
-	added := m.f.Int("SELECT COUNT(*) FROM events WHERE task_id=?", c.TaskID) - before
+	added := count() - before
 	if held && added != 2 || !held && added != 0 {
 		t.Fatalf("%d events were added, held=%v", added, held)
 	}
@@ -696,16 +697,38 @@ func (m *model) check(t *rapid.T) {
 	if n != len(m.tasks) {
 		t.Fatalf("%d tasks, the model has %d", n, len(m.tasks))
 	}
-	for _, d := range m.docs {
-		got := m.f.Doc(d.ID)
-		if got.State != d.state || got.Generation != d.gen || got.LiveGeneration != d.live || got.FinalizeEpoch != d.fin {
-			t.Fatalf("document is %s generation %d live %d finalize %d, the model says %s %d %d %d",
-				got.State, got.Generation, got.LiveGeneration, got.FinalizeEpoch, d.state, d.gen, d.live, d.fin)
+	m.checkDocs(t)
+}
+
+func (m *model) checkDocs(t *rapid.T) {
+	rows, err := m.f.Query("SELECT id, state, gen, live_gen, fin_epoch, progress FROM documents WHERE tenant_id=?", m.tenant)
+	ok(t, err)
+	defer rows.Close()
+	n := 0
+	for rows.Next() {
+		var id, state string
+		var gen, live int
+		var fin int64
+		var progress float64
+		ok(t, rows.Scan(&id, &state, &gen, &live, &fin, &progress))
+		d := m.docs[id]
+		if d == nil {
+			t.Fatalf("document %s is not in the model", id)
 		}
-		if got.Progress < d.progress && !m.reset {
-			t.Fatalf("progress fell from %v to %v", d.progress, got.Progress)
+		n++
+		got := fmt.Sprintf("%s generation %d live %d finalize %d", state, gen, live, fin)
+		want := fmt.Sprintf("%s generation %d live %d finalize %d", d.state, d.gen, d.live, d.fin)
+		if got != want {
+			t.Fatalf("document is %s, the model says %s", got, want)
 		}
-		d.progress = got.Progress
+		if progress < d.progress && !m.reset {
+			t.Fatalf("progress fell from %v to %v", d.progress, progress)
+		}
+		d.progress = progress
+	}
+	ok(t, rows.Err())
+	if n != len(m.docs) {
+		t.Fatalf("%d documents, the model has %d", n, len(m.docs))
 	}
 	m.reset = false
 }

@@ -38,7 +38,7 @@ func New(t testing.TB, engine string) *Fixture {
 	}
 	driver, dsn := map[string]string{"sqlite": "sqlite", "mysql": "mysql", "postgres": "pgx"}[engine], c.DSN
 	if engine == "sqlite" {
-		dsn = "file:" + dsn + "?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=synchronous(OFF)"
+		dsn = "file:" + dsn + "?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=synchronous(OFF)&_pragma=cache_size(-64000)"
 	}
 	db, err := sql.Open(driver, dsn)
 	if err != nil {
