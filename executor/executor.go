@@ -372,10 +372,13 @@ func (e *Executor) claim(ctx context.Context, h sheaf.Hint) (*attempt, context.C
 	delete(e.doubts, t.ID)
 	e.mu.Unlock()
 
-	// From the claim on the lease in the store is the only lease.
-	if err := e.cfg.Queue.Ack(ctx, h, true); err != nil {
-		e.cfg.Log.Warn("ack failed; the hint will come again and be refused", "task", h.TaskID, "tenant", h.TenantID, "error", err)
-	}
+	// From the claim on the lease in the store is the only lease. The work need
+	// not wait for the ack; drain does, so that Leave finds nothing to give back.
+	e.tasks.Go(func() {
+		if err := e.cfg.Queue.Ack(ctx, h, true); err != nil {
+			e.cfg.Log.Warn("ack failed; the hint will come again and be refused", "task", h.TaskID, "tenant", h.TenantID, "error", err)
+		}
+	})
 	e.cfg.Observe.Claimed(t.Kind, before.Sub(t.RunAt))
 	return a, run
 }

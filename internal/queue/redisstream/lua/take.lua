@@ -42,8 +42,8 @@ local function field(entry, name)
   return ''
 end
 
--- undelivered peeks at the entries that the group has not read yet.
-local function undelivered(stream)
+-- undelivered peeks at the first entries that the group has not read yet.
+local function undelivered(stream, count)
   local groups = redis.pcall('XINFO', 'GROUPS', stream)
   if groups.err then
     return {}
@@ -54,7 +54,7 @@ local function undelivered(stream)
       at[group[i]] = group[i + 1]
     end
     if at['name'] == ARGV[1] then
-      return redis.call('XRANGE', stream, '(' .. at['last-delivered-id'], '+', 'COUNT', look)
+      return redis.call('XRANGE', stream, '(' .. at['last-delivered-id'], '+', 'COUNT', count)
     end
   end
   return {}
@@ -67,10 +67,17 @@ local function read(lane, old)
   if need <= 0 or redis.call('XLEN', stream) == 0 then
     return
   end
+  if old then
+    -- Only those at the front count: nearly always the first tells that none does.
+    local first = undelivered(stream, 1)[1]
+    if not first or tonumber(field(first, 'a')) > cutoff then
+      return
+    end
+  end
   if old or skipping then
     local wanted = 0
     count = 0
-    for i, entry in ipairs(undelivered(stream)) do
+    for i, entry in ipairs(undelivered(stream, look)) do
       if wanted == need or (old and tonumber(field(entry, 'a')) > cutoff) then
         break
       end
