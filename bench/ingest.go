@@ -52,7 +52,7 @@ func (b *bench) endToEnd(ctx context.Context) error {
 		}
 		var r way
 		err = b.served(ctx, fmt.Sprintf("e2e%d", round), func(s *server) error {
-			r, err = b.wholeWay(ctx, s, alone)
+			r, err = b.wholeWay(ctx, s, alone.pdfSet)
 			return err
 		})
 		if err != nil {
@@ -60,7 +60,7 @@ func (b *bench) endToEnd(ctx context.Context) error {
 		}
 		ratios = append(ratios, r.cpu.Seconds()/alone.cpu.Seconds())
 		walls = append(walls, r.wall.Seconds()/r.cpu.Seconds())
-		rates = append(rates, float64(r.pages)/r.wall.Seconds())
+		rates = append(rates, r.rate())
 		shares = append(shares, 100*b.noop.Seconds()*float64(r.tasks)/r.cpu.Seconds())
 		memories = append(memories, megabytes(r.memory))
 		last = fmt.Sprintf("%s; last round %.1f s, %.1f CPU-s; parsing alone %.1f CPU-s for %d pages", r.note, r.wall.Seconds(), r.cpu.Seconds(), alone.cpu.Seconds(), alone.pages)
@@ -82,12 +82,14 @@ type way struct {
 	note         string
 }
 
-func (b *bench) wholeWay(ctx context.Context, s *server, alone parsedAlone) (r way, err error) {
+func (r way) rate() float64 { return float64(r.pages) / r.wall.Seconds() } // pages/s
+
+func (b *bench) wholeWay(ctx context.Context, s *server, set pdfSet) (r way, err error) {
 	var short, long, whole []file
-	for i, f := range alone.files {
+	for i, f := range set.files {
 		r.tasks += (f.pages+rangePages-1)/rangePages + 2 // its ranges, the plan and the end
 		switch {
-		case i >= alone.realistic:
+		case i >= set.realistic:
 			whole = append(whole, onDisk(f.path))
 		case f.pages == realisticPages:
 			long = append(long, onDisk(f.path))

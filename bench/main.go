@@ -54,11 +54,12 @@ type row struct {
 
 // bench is one run.
 type bench struct {
-	bin    string // of the service
-	corpus string // "" when there is none
-	tmp    string // removed at the end
-	rows   []row
-	noop   time.Duration
+	bin     string // of the service
+	corpus  string // "" when there is none
+	tmp     string // removed at the end
+	rows    []row
+	engines string // folder of the engines that this run has started, "" for none
+	noop    time.Duration
 }
 
 // measure is a part of the run that can be chosen. Its names are those of the
@@ -81,6 +82,7 @@ var measures = []measure{
 	{[]string{"search"}, func(ctx context.Context, b *bench) error { return b.search(ctx) }},
 	{[]string{"fairness"}, func(ctx context.Context, b *bench) error { return b.fairness(ctx) }},
 	{[]string{"fleet.cycles"}, func(ctx context.Context, b *bench) error { return b.fleetCycles(ctx) }},
+	{[]string{"fleet.pages"}, func(ctx context.Context, b *bench) error { return b.fleetPages(ctx) }},
 	{[]string{"queue.latency"}, func(ctx context.Context, b *bench) error { return b.queueLatency(ctx) }},
 }
 
@@ -127,6 +129,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(b.tmp)
+	defer b.stopEngines()
 
 	fmt.Printf("%s/%s, %d CPUs, load %s, %s\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), load(), time.Now().Format(time.RFC3339))
 	if b.corpus == "" {

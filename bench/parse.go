@@ -213,18 +213,15 @@ func (b *bench) against(ctx context.Context, name string, files []pdf, rounds in
 	return nil
 }
 
-// parsedAlone is what reading a set of files costs without anything around it.
-type parsedAlone struct {
+// pdfSet is the documents of the whole way.
+type pdfSet struct {
 	files     []pdf // with at most realisticPages, then whole
 	realistic int   // how many of them are of the realistic set
 	pages     int
-	cpu       time.Duration
 }
 
-// parseAlone reads all PDFs of the corpus' two sets, or the handbook, with as
-// many children as the service has.
-func (b *bench) parseAlone(ctx context.Context) (parsedAlone, error) {
-	var a parsedAlone
+// wholeSet lists all PDFs of the corpus' two sets, or the handbook.
+func (b *bench) wholeSet(ctx context.Context) (s pdfSet, err error) {
 	if b.corpus == "" {
 		path := filepath.Join(b.tmp, "handbook.pdf")
 		text, err := samples.FS.ReadFile("handbook.pdf")
@@ -232,24 +229,38 @@ func (b *bench) parseAlone(ctx context.Context) (parsedAlone, error) {
 			err = os.WriteFile(path, text, 0o600)
 		}
 		if err != nil {
-			return a, err
+			return s, err
 		}
-		if a.files, err = b.readable(ctx, []string{path}, 0); err != nil {
-			return a, err
+		if s.files, err = b.readable(ctx, []string{path}, 0); err != nil {
+			return s, err
 		}
 	} else {
 		small, err := b.pdfs(ctx, "pdf", realisticPages, realistic...)
 		if err != nil {
-			return a, err
+			return s, err
 		}
 		large, err := b.pdfs(ctx, "pdf-large", 0)
 		if err != nil {
-			return a, err
+			return s, err
 		}
-		a.realistic, a.files = len(small), append(small, large...)
+		s.realistic, s.files = len(small), append(small, large...)
 	}
-	for _, f := range a.files {
-		a.pages += f.pages
+	for _, f := range s.files {
+		s.pages += f.pages
+	}
+	return s, nil
+}
+
+// parsedAlone is what reading a set of files costs without anything around it.
+type parsedAlone struct {
+	pdfSet
+	cpu time.Duration
+}
+
+// parseAlone reads the whole set with as many children as the service has.
+func (b *bench) parseAlone(ctx context.Context) (a parsedAlone, err error) {
+	if a.pdfSet, err = b.wholeSet(ctx); err != nil {
+		return a, err
 	}
 	begun := cpuTime(os.Getpid())
 	pool, err := child.New(child.Config{TempDir: b.tmp})

@@ -30,36 +30,57 @@ type server struct {
 
 // start runs `sheaf up` and waits until it says where it listens.
 func (b *bench) start(ctx context.Context, data string) (*server, error) {
+	s, err := b.spawn(data, nil, "up")
+	if err != nil {
+		return nil, err
+	}
+	return s, s.listening(ctx)
+}
+
+// spawn runs one role of the service on a data folder, with settings from env
+// beside those of this process.
+func (b *bench) spawn(data string, env []string, role string) (*server, error) {
 	s := &server{data: data, log: data + ".log", exited: make(chan struct{})}
 	logFile, err := os.Create(s.log)
 	if err != nil {
 		return nil, err
 	}
 	defer logFile.Close()
-	s.cmd = exec.Command(b.bin, "up", "--data-dir", data, "--listen", "127.0.0.1:0", "--set", "parser.tesseract=", "--set", "parser.soffice=")
+	args := []string{role, "--data-dir", data, "--set", "parser.tesseract=", "--set", "parser.soffice="}
+	if role == "up" || role == "serve" {
+		args = append(args, "--listen", "127.0.0.1:0")
+	}
+	s.cmd = exec.Command(b.bin, args...)
+	s.cmd.Env = append(os.Environ(), env...)
 	s.cmd.Stdout, s.cmd.Stderr = logFile, logFile
 	_ = os.Remove(filepath.Join(data, "server.json")) // of an earlier start
 	if err := s.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting %s: %w", b.bin, err)
+		return nil, fmt.Errorf("starting %s %s: %w", b.bin, role, err)
 	}
 	go func() { _ = s.cmd.Wait(); close(s.exited) }() // its state tells how it ended
+	return s, nil
+}
+
+// listening waits until the service says where it listens; one that does not is
+// stopped.
+func (s *server) listening(ctx context.Context) error {
 	deadline := time.After(30 * time.Second)
 	for {
 		var at struct{ URL string }
-		if text, err := os.ReadFile(filepath.Join(data, "server.json")); err == nil && json.Unmarshal(text, &at) == nil && at.URL != "" {
+		if text, err := os.ReadFile(filepath.Join(s.data, "server.json")); err == nil && json.Unmarshal(text, &at) == nil && at.URL != "" {
 			s.url = at.URL
-			return s, nil
+			return nil
 		}
 		select {
 		case <-time.After(time.Millisecond):
 		case <-s.exited:
-			return nil, s.broken("the service ended while it started")
+			return s.broken("the service ended while it started")
 		case <-deadline:
 			s.stop()
-			return nil, s.broken("the service did not start within 30 s")
+			return s.broken("the service did not start within 30 s")
 		case <-ctx.Done():
 			s.stop()
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 	}
 }

