@@ -80,6 +80,80 @@ func (s *Service) AppendUpload(ctx context.Context, tenantID, id string, offset 
 	return &w.stored, errors.Join(readErr, err)
 }
 
+// presignedLife is how long the address of a direct upload is valid: long
+// enough for 5 GB over a slow line.
+const presignedLife = 6 * time.Hour
+
+// directKey is where the bytes of an upload lie that the sender puts into the
+// blob store itself.
+func directKey(u *sheaf.PartialUpload) string {
+	return sheaf.UploadPrefix(u.TenantID, u.ID) + "direct"
+}
+
+// errNoDirect says that the bytes must come through the API.
+var errNoDirect = sheaf.Fail(sheaf.CategoryPolicy, "no_direct_upload", "files are kept on the server's own disk here; send the bytes to the upload itself")
+
+// PresignUpload returns an address of the blob store to which the sender may
+// PUT the whole file, and until when.
+func (s *Service) PresignUpload(ctx context.Context, tenantID, id string) (address string, until time.Time, err error) {
+	store, ok := s.Blobs.(blob.Presigner)
+	if !ok {
+		return "", until, errNoDirect
+	}
+	u, err := s.Catalog.Upload(ctx, tenantID, id)
+	if err != nil {
+		return "", until, err
+	}
+	if u.Offset != 0 || u.Size == 0 || u.JobID != "" {
+		return "", until, fmt.Errorf("%w: of upload %s %d of %d bytes are stored; only one that has not begun can be sent directly", sheaf.ErrConflict, id, u.Offset, u.Size)
+	}
+	life := min(presignedLife, time.Until(u.ExpiresAt))
+	address, err = store.PresignPut(ctx, directKey(u), u.Size, life)
+	return address, time.Now().Add(life), err
+}
+
+// CompleteUpload takes what the sender put into the blob store. It is copied
+// first: the address is valid for longer, and what is hashed must not change.
+func (s *Service) CompleteUpload(ctx context.Context, tenantID, id string) (*sheaf.PartialUpload, error) {
+	if _, ok := s.Blobs.(blob.Presigner); !ok {
+		return nil, errNoDirect
+	}
+	u, err := s.Catalog.Upload(ctx, tenantID, id)
+	if err != nil || u.Complete() {
+		return u, err // a repeated call
+	}
+	info, err := s.Blobs.Stat(ctx, directKey(u))
+	if errors.Is(err, sheaf.ErrNotFound) || err == nil && info.Size != u.Size {
+		return nil, fmt.Errorf("%w: %d of %d bytes are in the blob store; PUT the file to the address first", sheaf.ErrConflict, info.Size, u.Size)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if u, err = s.Catalog.ClaimUpload(ctx, tenantID, id, 0, s.uploadLife()); err != nil {
+		return nil, err
+	}
+	key := u.PieceKey(u.NextPiece)
+	if err := s.Blobs.Compose(ctx, key, []string{directKey(u)}); err != nil {
+		return nil, fmt.Errorf("taking over the bytes of upload %s: %w", id, err)
+	}
+	r, err := s.Blobs.Open(ctx, key, 0, -1)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	sum := sha256.New()
+	n, err := io.Copy(sum, r)
+	if err == nil && n != u.Size {
+		err = fmt.Errorf("%w: the file in the blob store was replaced by one of %d bytes; PUT it again", sheaf.ErrConflict, n)
+	}
+	if err != nil {
+		return nil, err
+	}
+	u.Pieces, u.NextPiece, u.Offset = []sheaf.UploadPiece{{N: u.NextPiece, Size: n}}, u.NextPiece+1, n
+	u.Hash, _ = sum.(encoding.BinaryMarshaler).MarshalBinary() // a hash never fails
+	return u, s.Catalog.AdvanceUpload(ctx, u, true)
+}
+
 // pieceWriter turns what comes into pieces of a size that every store can
 // compose: a small last piece is taken up again and written anew with what
 // follows it.

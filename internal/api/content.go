@@ -16,6 +16,7 @@ import (
 
 	"sheaf"
 	"sheaf/internal/artifact"
+	"sheaf/internal/blob"
 	"sheaf/parser"
 	"sheaf/parser/child"
 )
@@ -70,11 +71,25 @@ func (s *Server) chunks(ctx context.Context, d *sheaf.Document, q chunkQuery) (o
 	return out, "", nil
 }
 
-// content serves the original bytes; byte ranges work.
+// presignedGet is how long the address of a download is valid.
+const presignedGet = 15 * time.Minute
+
+// content serves the original bytes, or with ?redirect=true the address where
+// the blob store serves them, if it does; byte ranges work.
 func (s *Server) content(w http.ResponseWriter, r *http.Request) {
 	d, err := s.document(r.Context(), pathOf(r))
 	if err != nil {
 		s.writeProblem(w, r, err)
+		return
+	}
+	if store, ok := s.cfg.Blobs.(blob.Presigner); ok && r.URL.Query().Get("redirect") == "true" {
+		address, err := store.PresignGet(r.Context(), d.BlobKey, presignedGet, mime.FormatMediaType("attachment", map[string]string{"filename": d.Name}))
+		if err != nil {
+			s.writeProblem(w, r, err)
+			return
+		}
+		w.Header().Set("Cache-Control", "no-store")
+		http.Redirect(w, r, address, http.StatusTemporaryRedirect)
 		return
 	}
 	w.Header().Set("Content-Type", d.MediaType)

@@ -136,7 +136,54 @@ func (s *Server) partialRoutes() {
 		s.waitForAnswer(ctx, answer, in.Wait)
 		return &accepted[SubmitAnswer]{Location: "/v1/jobs/" + answer.Job.ID, Body: *answer}, nil
 	})
+	presign := post("/v1/datasets/{ds}/uploads/{upload}:presign", "Get an address to send an upload to the blob store directly")
+	presign.Description = "For an upload that was created with its length and has no bytes yet: PUT the whole file to the address, then call :complete. The bytes do not pass this server."
+	handle(s, presign, func(ctx context.Context, in *UploadPath) (*output[DirectUpload], error) {
+		u, err := s.partial(ctx, *in)
+		if err != nil {
+			return nil, err
+		}
+		address, until, err := s.cfg.Ingest.PresignUpload(ctx, u.TenantID, u.ID)
+		return &output[DirectUpload]{DirectUpload{URL: address, Method: http.MethodPut, Size: u.Size, ExpiresAt: until.UTC()}}, err
+	})
+	complete := post("/v1/datasets/{ds}/uploads/{upload}:complete", "Say that an upload was sent to the blob store")
+	complete.Description = "The bytes are read once, for their hash. Unless the upload is held, it becomes a document."
+	handle(s, complete, func(ctx context.Context, in *struct {
+		UploadPath
+		TraceHeader
+	}) (*output[UploadStatus], error) {
+		ds, err := s.dataset(ctx, in.DatasetPath)
+		if err != nil {
+			return nil, err
+		}
+		u, err := s.partial(ctx, in.UploadPath)
+		if err != nil {
+			return nil, err
+		}
+		if u, err = s.cfg.Ingest.CompleteUpload(ctx, u.TenantID, u.ID); err != nil {
+			return nil, err
+		}
+		if !u.Spec.Hold && u.JobID == "" {
+			answer, err := s.submitUploads(ctx, ds, []string{u.ID}, s.origin(ctx, in.Traceparent))
+			if err != nil {
+				return nil, err
+			}
+			if answer.Job == nil {
+				return nil, &answer.Rejected[0].Failure
+			}
+			u.JobID = answer.Job.ID
+		}
+		return &output[UploadStatus]{uploadStatus(u)}, nil
+	})
 	s.describePartial()
+}
+
+// DirectUpload is where the bytes of an upload may go without passing the server.
+type DirectUpload struct {
+	URL       string    `json:"url"`
+	Method    string    `json:"method"`
+	Size      int64     `json:"size" doc:"the Content-Length it takes"`
+	ExpiresAt time.Time `json:"expires_at"`
 }
 
 // partial finds the upload of a path within its dataset and tenant.

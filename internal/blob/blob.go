@@ -65,9 +65,10 @@ type Local interface {
 }
 
 // Presigner is implemented by stores that clients can read from and write to
-// directly. An address is valid for expires, 1 second to 7 days; disposition
-// is the Content-Disposition of the answer, empty for none.
+// directly. An address is valid for expires, 1 second to 7 days, and takes
+// exactly size bytes; disposition is the Content-Disposition of the answer,
+// empty for none.
 type Presigner interface {
-	PresignPut(ctx context.Context, key string, expires time.Duration) (string, error)
+	PresignPut(ctx context.Context, key string, size int64, expires time.Duration) (string, error)
 	PresignGet(ctx context.Context, key string, expires time.Duration, disposition string) (string, error)
 }

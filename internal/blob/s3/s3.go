@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -605,13 +606,16 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
-// PresignPut returns an address to which anybody may PUT the object until
-// expires has passed, at most 7 days.
-func (s *Store) PresignPut(ctx context.Context, key string, expires time.Duration) (string, error) {
+// PresignPut returns an address to which anybody may PUT size bytes as the
+// object until expires has passed, at most 7 days.
+func (s *Store) PresignPut(ctx context.Context, key string, size int64, expires time.Duration) (string, error) {
 	if err := checkPresign(key, expires); err != nil {
 		return "", err
 	}
-	u, err := s.public.PresignedPutObject(ctx, s.config.Bucket, s.config.Prefix+key, expires)
+	// The length is signed: else the address would take anything up to what
+	// the store takes, whatever the tenant's quota.
+	length := http.Header{"Content-Length": {strconv.FormatInt(size, 10)}}
+	u, err := s.public.PresignHeader(ctx, http.MethodPut, s.config.Bucket, s.config.Prefix+key, expires, nil, length)
 	if err != nil {
 		return "", s.explain(ctx, "sign an address for "+key, err)
 	}

@@ -93,24 +93,34 @@ func TestContractUnderAPrefix(t *testing.T) {
 func TestPresignedAddressesWorkWithoutCredentials(t *testing.T) {
 	s := open(t, config(t))
 	data := blobtest.Bytes(1, 100<<10)
-	put, err := s.PresignPut(t.Context(), "signed/x", time.Minute)
+	put, err := s.PresignPut(t.Context(), "signed/x", int64(len(data)), time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, put, bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
+	send := func(b []byte) *http.Response {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, put, bytes.NewReader(b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil || resp.StatusCode != 200 {
-		t.Fatal(resp, err)
+	if resp := send(append(data, 'x')); resp.StatusCode != 403 {
+		t.Errorf("more bytes than the address is for: %s", resp.Status)
 	}
-	resp.Body.Close()
+	if resp := send(data); resp.StatusCode != 200 {
+		t.Fatal(resp.Status)
+	}
 	get, err := s.PresignGet(t.Context(), "signed/x", time.Minute, `attachment; filename="x.pdf"`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err = http.Get(get)
+	resp, err := http.Get(get)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +130,7 @@ func TestPresignedAddressesWorkWithoutCredentials(t *testing.T) {
 		t.Errorf("%d bytes, %v, %v", len(b), resp.Header, err)
 	}
 	for _, d := range []time.Duration{0, 8 * 24 * time.Hour} {
-		if _, err := s.PresignPut(t.Context(), "x", d); !errors.Is(err, sheaf.ErrInvalid) {
+		if _, err := s.PresignPut(t.Context(), "x", 1, d); !errors.Is(err, sheaf.ErrInvalid) {
 			t.Errorf("valid for %s: %v", d, err)
 		}
 	}
