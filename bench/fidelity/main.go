@@ -434,6 +434,7 @@ over a folder of public test documents (those of Apache Tika and POI, docling, u
 - **Word F1** compares the bags of words (letters, digits and marks, in lower case), **order F1** those of runs of three words: it falls when the reading order differs. Both are means over files, for PDF over pages.
 - **Refused** files end with a reason: a password, damage, or another type than their name says. **No reference**: the converter failed, or what it read has fewer than ` + strconv.Itoa(leastWords) + ` words.
 - Of a PDF the first ` + strconv.Itoa(mostPages) + ` pages count. ` + strconv.Itoa(disputed) + ` pages on which pdftotext and mutool read different words themselves (word F1 under ` + fmt.Sprint(agreement) + `) are left out: they show nothing. Running headers and footers, which Sheaf takes out of the text and reports beside it, are compared with the rest. Words hyphenated over two lines, which Sheaf joins, count against it where the reference does not join them.
+- LibreOffice prints slides with their numbers, dates and footers, and without the speaker's notes and the descriptions of pictures. Sheaf reads it the other way round, and both count against it in the row of PPTX.
 - The references are other programs, not human truth.
 
 References, in the order of the columns:
