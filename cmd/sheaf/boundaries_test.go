@@ -13,6 +13,7 @@ import (
 	"sheaf"
 	"sheaf/internal/api"
 	"sheaf/internal/config"
+	"sheaf/parser/pdf/enginetest"
 )
 
 // longReport is some 300 printed pages: paragraphs under 30 headings, the
@@ -86,6 +87,50 @@ func reportDOCX(t *testing.T, headings []int, paragraphs []string) string {
 	return out.String()
 }
 
+// reportPDF sets the report in lines; each section begins on a new page and
+// has a bookmark, as chapters do.
+func reportPDF(t *testing.T, headings []int, paragraphs []string) string {
+	t.Helper()
+	var file enginetest.File
+	var page strings.Builder
+	y := 0.0
+	turn := func() {
+		if page.Len() > 0 {
+			file.Pages = append(file.Pages, enginetest.Page{Content: page.String()})
+			page.Reset()
+		}
+		y = 740
+	}
+	line := func(font string, size float64, text string) {
+		if y < 60 {
+			turn()
+		}
+		page.WriteString(enginetest.Text(font, size, 60, y, text))
+		y -= 1.2 * size
+	}
+	for i, p := range paragraphs {
+		if slices.Contains(headings, i) {
+			turn()
+			file.Outline = append(file.Outline, enginetest.Mark{Level: 1, Title: p, Page: len(file.Pages)})
+			line("F2", 20, p)
+			y -= 10
+			continue
+		}
+		text := ""
+		for w := range strings.FieldsSeq(p) {
+			if len(text)+len(w) > 95 {
+				line("F1", 10, text)
+				text = ""
+			}
+			text = strings.TrimSpace(text + " " + w)
+		}
+		line("F1", 10, text)
+		y -= 10
+	}
+	turn()
+	return string(file.Bytes())
+}
+
 // A paragraph in the middle of a section of a long document moves all behind it,
 // and only the chunks around it are embedded again.
 func TestInsertedParagraphEmbedsOnlyWhatIsNew(t *testing.T) {
@@ -97,6 +142,7 @@ func TestInsertedParagraphEmbedsOnlyWhatIsNew(t *testing.T) {
 	}{
 		{"report.md", "text/markdown", reportMarkdown},
 		{"report.docx", "application/vnd.openxmlformats-officedocument.wordprocessingml.document", reportDOCX},
+		{"report.pdf", "application/pdf", reportPDF},
 	} {
 		t.Run(format.name, func(t *testing.T) {
 			id := sheaf.NewID()
@@ -118,7 +164,7 @@ func TestInsertedParagraphEmbedsOnlyWhatIsNew(t *testing.T) {
 			before = embedded()
 			second := put("The paragraph that is new tells of a lighthouse that nobody had seen before. " + strings.Repeat("It stood there all the same. ", 8))
 			again := embedded() - before
-			t.Logf("%d of %d chunks were embedded again", again, second.Chunks)
+			t.Logf("%d of %d chunks were embedded again; %d units", again, second.Chunks, second.Units)
 			if again == 0 || again*100 > 3*second.Chunks {
 				t.Errorf("%d of %d chunks were embedded again, more than 3 in 100", again, second.Chunks)
 			}
