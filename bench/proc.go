@@ -15,13 +15,16 @@ import (
 // hundredths of a second to user space on every architecture (proc(5)).
 const tick = time.Second / 100
 
-// tree lists a process and all that it started and that still run.
+// tree lists a process and all that it started and that still run. It is asked
+// after each file: a pattern would have every thread's folder listed, which
+// was a seventh of what reading the smallest files seemed to cost.
 func tree(pid int) []int {
 	pids := []int{pid}
 	for i := 0; i < len(pids); i++ {
-		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pids[i]))
+		tasks := fmt.Sprintf("/proc/%d/task", pids[i])
+		threads, _ := os.ReadDir(tasks)
 		for _, t := range threads {
-			b, err := os.ReadFile(t)
+			b, err := os.ReadFile(filepath.Join(tasks, t.Name(), "children"))
 			if err != nil {
 				continue // the thread has ended
 			}
