@@ -79,6 +79,7 @@ func fillForScreens(t *testing.T, s *service) []screen {
 	if err := s.call(t.Context(), http.MethodPost, "/v1/datasets", map[string]any{"name": "archive"}, &sheaf.Dataset{}); err != nil {
 		t.Fatal(err)
 	}
+	s.newDataset("attic", false)
 	// Work that is still going on while its pictures are taken.
 	s.newDataset("intake", true)
 	busy := func() {
@@ -95,11 +96,15 @@ func fillForScreens(t *testing.T, s *service) []screen {
 			t.Fatal(err)
 		}
 	}
+	// A file that does not open leaves a dead letter.
+	if _, err := s.submitAnswer(t.Context(), "archive", []source{text("mill-accounts.pdf", "%PDF-1.7\nwater got into the box")}, nil, ""); err != nil {
+		t.Fatal(err)
+	}
 	one := "/datasets/default/documents/" + docs[0].ID
 	return []screen{
 		{"documents", "/datasets/default", ".docs", "harvest-report-2026.pdf", "", "", nil},
 		{"selected", "/datasets/default", ".docs", "harvest-report-2026.pdf", `[...document.querySelectorAll('tbody input')].slice(0, 3).forEach(i => i.click()); [...document.querySelectorAll('.batch button')].find(b => b.textContent.startsWith('Parse')).click()`, `document.querySelector('.preview dl')`, nil},
-		{"empty", "/datasets/archive", ".empty", "No documents yet", "", "", nil},
+		{"empty", "/datasets/attic", ".empty", "No documents yet", "", "", nil},
 		{"document", one + "?page=5", ".chunk", "measured", `document.querySelectorAll('.chunk')[1]?.dispatchEvent(new MouseEvent('mouseenter'))`, `document.querySelector('.page img')?.naturalWidth && document.querySelector('.boxes rect.on')`, nil},
 		{"table", "/datasets/default/documents/" + docs[2].ID, ".chunks", "Barn", "", "", nil},
 		{"problems", "/datasets/default/documents/" + trial[0].ID + "?tab=problems", ".problem", "37", "", "", nil},
@@ -111,6 +116,10 @@ func fillForScreens(t *testing.T, s *service) []screen {
 		{"datasets", "/datasets", ".plain", "archive", "", "", nil},
 		{"search", "/search?q=moisture+of+the+sheaves+in+the+barn&dataset=default", ".hits", "Barn", "", `document.querySelectorAll('.hit').length > 2`, nil},
 		{"operations", "/operations", ".deps", "index", "", `document.querySelector('.chart')`, nil},
+		{"compare", one + "?tab=versions&from=1&to=2", ".change", "", "", "", nil},
+		{"retry", "/datasets/default/documents/" + trial[0].ID + "?tab=problems", ".problem", "37", `[...document.querySelectorAll('.problem button')].find(b => b.textContent === 'Retry just this').click()`, `document.querySelector('.preview dl')`, nil},
+		{"dead-letters", "/operations", ".row-actions, .plain button", "Details", `[...document.querySelectorAll('h2')].find(h => h.textContent === 'Dead letters').scrollIntoView({block: 'center'})`, "", nil},
+		{"dead-letter", "/operations", ".plain button", "Details", `[...document.querySelectorAll('.plain button')].find(b => b.textContent === 'Details…').click()`, `document.querySelector('dialog table')`, nil},
 		{"live", "/datasets/intake", ".job-line", "Ingest of 5", "", `document.querySelectorAll(".docs .cell.run").length > 1 && document.querySelector(".docs .cell.ok, .docs .cell.part")`, busy},
 	}
 }

@@ -137,6 +137,21 @@ export const cure = (f) => cures[f.code || ""] || (f.code?.includes("timeout") ?
 /** What a document has failed with, as one line. @param {import("./types.js").Failure} f */
 export const failureLine = (f) => `${f.page ? `Page ${f.page}: ` : f.range ? `${f.range[0] === f.range[1] ? `Page ${f.range[0]}` : `Pages ${f.range[0]}–${f.range[1]}`}: ` : ""}${f.message}`;
 
+/**
+ * Remembers for a while why work was put off, as the log says it: "the embedder
+ * answers 429, next try in 8 s".
+ */
+export function delays() {
+  let text = "", at = 0;
+  return {
+    /** @param {import("./types.js").SheafEvent} e */
+    note(e) {
+      if (e.kind === "snoozed" && e.text) [text, at] = [e.text, Date.now()];
+    },
+    now: () => (Date.now() - at < 15_000 ? text : ""),
+  };
+}
+
 /** What people call the settings. @type {Record<string, string>} */
 const settings = { chunk_method: "Chunk method", chunk_token_num: "Most tokens in a chunk", delimiter: "Delimiter", overlapped_percent: "Overlap, percent", children_delimiter: "Delimiter of children", html4excel: "Tables as HTML", toc_extraction: "Table of contents",
   image_context_size: "Text around images, tokens", table_context_size: "Text around tables, tokens", auto_keywords: "Keywords per chunk", pii: "Personal data", task_page_size: "Pages per task", pages: "Pages", table_rows: "Rows per task", encoding: "Encoding", media_type: "Read as", parser: "Parser" };

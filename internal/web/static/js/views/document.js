@@ -9,7 +9,7 @@ import { bytes, duration, eta, format, number, percent, plural, time } from "../
 import { follow } from "../live.js";
 import { go, title } from "../nav.js";
 import { pageImage } from "../page.js";
-import { badge, bar, cells, cure, failureLine, setting, strip, terminal } from "../parts.js";
+import { badge, bar, cells, cure, delays, failureLine, setting, strip, terminal } from "../parts.js";
 import { chunkText } from "../text.js";
 import { waterfall } from "../waterfall.js";
 
@@ -44,10 +44,11 @@ export async function view({ root, params, query, signal }) {
   /** @type {import("../types.js").LedgerRun[]} of the newest generation */
   let runs = [];
   let waits = "";
+  const delayed = delays();
 
   function drawHead() {
     draw(state, badge(d.state));
-    draw(facts, [format(d.media_type), d.units ? plural(d.units, d.unit || "unit") : "", bytes(d.size), d.live_generation ? `${plural(d.chunks, "chunk")}, ${plural(d.tokens, "token")}` : "", d.parser ? `read by ${d.parser}` : ""].filter(Boolean).join(" · "), " · added ", time(d.created_at),
+    draw(facts, [format(d.media_type), d.units ? plural(d.units, d.unit || "unit") : "", bytes(d.size), d.live_generation ? `${plural(d.chunks, "chunk")}, ${plural(d.tokens, "token")}` : "", d.parser ? `read by ${d.parser.replace(/\/.*/, "")}` : ""].filter(Boolean).join(" · "), " · added ", time(d.created_at),
       d.duplicate_of ? [" · ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/documents/${d.duplicate_of}` }, "same bytes as another document")] : null);
     const act = (/** @type {Promise<boolean>} */ p) => void p.then((done) => done && again());
     const failed = ["failed", "partially_succeeded", "canceled"].includes(d.state);
@@ -92,10 +93,8 @@ export async function view({ root, params, query, signal }) {
     if (retry) parts.push(`${retry.failure ? failureLine(retry.failure) : "a step failed"}, next try in ${duration(Math.max(0, Date.parse(retry.run_at) - Date.now()))}`);
     if (job.paused) parts.push("paused");
     waits = parts.join(" · ");
-    if (snoozed && Date.now() - snoozed.at < 15_000) waits += ` · ${snoozed.text}`;
+    if (delayed.now()) waits += ` · ${delayed.now()}`;
   }
-  /** @type {{at: number, text: string}|null} */
-  let snoozed = null;
 
   async function readAll() {
     const [doc, list, ledger] = await Promise.all([get(base, signal), get(`${base}/tasks`, signal), get(`${base}/pages`, signal)]);
@@ -147,7 +146,13 @@ export async function view({ root, params, query, signal }) {
   let paneStop = new AbortController();
   let drawn = "";
   async function drawPane() {
-    for (const a of tabBar.children) /** @type {HTMLElement} */ (a).dataset.tab === tab ? a.setAttribute("aria-current", "page") : a.removeAttribute("aria-current");
+    for (const a of /** @type {HTMLCollectionOf<HTMLElement>} */ (tabBar.children)) {
+      if (a.dataset.tab !== tab) a.removeAttribute("aria-current");
+      else {
+        a.setAttribute("aria-current", "page");
+        tabBar.scrollLeft = a.offsetLeft - tabBar.offsetLeft - 16; // in sight where the bar is wider than the window
+      }
+    }
     paneStop.abort();
     paneStop = new AbortController();
     const stop = AbortSignal.any([signal, paneStop.signal]);
@@ -351,7 +356,7 @@ export async function view({ root, params, query, signal }) {
     return el("div", { class: "settings" },
       el("section", {}, el("h2", {}, "Made with"), el("dl", { class: "facts" }, Object.entries(d.parser_config).map(([k, v]) => row(setting(k), JSON.stringify(v))), Object.keys(d.parser_config).length ? null : row("Settings", "the defaults"))),
       Object.keys(d.metadata).length ? el("section", {}, el("h2", {}, "About the file"), el("dl", { class: "facts" }, Object.entries(d.metadata).map(([k, v]) => row(k, el("bdi", {}, v))))) : null,
-      el("section", {}, el("h2", {}, "Identity"), el("dl", { class: "facts" }, row("Id", el("code", {}, d.id)), row("SHA-256", el("code", {}, d.sha256)), row("Media type", el("code", {}, d.media_type)), row("Job", d.job_id ? el("a", { href: `/jobs/${d.job_id}` }, d.job_id) : "–"))),
+      el("section", {}, el("h2", {}, "Identity"), el("dl", { class: "facts" }, row("Id", el("code", {}, d.id)), row("SHA-256", el("code", {}, d.sha256)), row("Media type", el("code", {}, d.media_type)), row("Parser", d.parser ? el("code", {}, d.parser) : "–"), row("Job", d.job_id ? el("a", { href: `/jobs/${d.job_id}` }, d.job_id) : "–"))),
       el("section", {}, el("h2", {}, "Parquet files"), parquet.length ? el("ul", { class: "files" }, parquet.slice(0, 500).map((t) => el("li", {}, button(t.range ? `${t.unit || "unit"}s ${t.range.join("–")}` : t.kind, () => void download(`${base}/artifacts/${t.range_id}`, `${t.range_id}.parquet`), { class: "link" }), el("span", { class: "muted" }, ` ${plural(t.chunks, "chunk")} with vectors`)))) : el("p", { class: "muted" }, "There are none yet: they are made when a range is done.")));
   }
 
@@ -364,7 +369,7 @@ export async function view({ root, params, query, signal }) {
       status: soon,
       event(e) {
         if (e.kind === "progress" && e.task_id && e.detail?.total) share.set(e.task_id, e.detail.done / e.detail.total);
-        if (e.kind === "snoozed" && e.text) snoozed = { at: Date.now(), text: e.text };
+        delayed.note(e);
         soon();
       },
       end: soon,

@@ -59,7 +59,7 @@ export async function view({ root, signal }) {
     const mean = (/** @type {import("../types.js").Bucket} */ b, /** @type {string} */ k) => (b.tasks ? (b.stage_ms[k] || 0) / b.tasks : 0);
     draw(charts, el("div", { class: "charts" },
       bars({ title: "Throughput", caption: done + failed ? `${plural(cost, "page")} or their like, ${s.cost_per_second.toFixed(1)} a second while busy` : "nothing in the last hour", labels, unit: number, series: [{ name: "pages", cls: "run", values: s.buckets.map((b) => b.cost) }] }),
-      bars({ title: "Tasks", caption: `${number(done)} done, ${number(failed)} attempts failed`, labels, unit: number, series: [{ name: "done", cls: "ok", values: s.buckets.map((b) => b.tasks) }, { name: "failed", cls: "bad", values: s.buckets.map((b) => b.failed) }] }),
+      bars({ title: "Tasks", caption: `${number(done)} done, ${plural(failed, "attempt")} failed`, labels, unit: number, series: [{ name: "done", cls: "ok", values: s.buckets.map((b) => b.tasks) }, { name: "failed", cls: "bad", values: s.buckets.map((b) => b.failed) }] }),
       bars({ title: "Stage times", caption: s.stages.length ? `median: ${s.stages.slice(0, 3).map((x) => `${words[x.name] || x.name} ${duration(x.p50_ms)}`).join(", ")}` : "no stage has run", labels, unit: duration, series: stages.map((k) => ({ name: words[k], cls: `stage ${k}`, values: s.buckets.map((b) => mean(b, k)) })) })));
   }
 
@@ -76,7 +76,7 @@ export async function view({ root, signal }) {
     const t = await get(`/v1/tasks/${id}`, signal);
     const f = t.failure;
     await dialog({
-      title: `${t.kind} ${t.unit || ""} ${t.range?.join("–") || ""}`, action: "Retry",
+      title: `Dead ${t.kind} task${t.range ? ` of ${t.unit || "unit"} ${t.range.join("–")}` : ""}`, action: "Retry",
       body: [
         el("p", {}, f?.message || "", " ", el("code", {}, f?.code || ""), f?.category ? ` (${f.category})` : ""),
         t.content ? el("p", {}, el("a", { href: t.content.replace(/^\/v1/, "").replace(/\/content$/, "") }, "Document"), " · ", button("Original", () => void download(/** @type {string} */ (t.content), t.document_id))) : "",
