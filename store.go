@@ -459,6 +459,9 @@ type DeadLetterFilter struct {
 	DocumentID string
 	JobID      string
 	DatasetID  string
+	// AllTenants selects the tasks of every tenant where the call names none.
+	// For operators alone.
+	AllTenants bool
 }
 
 // TenantQueue is the state of one tenant's queue.

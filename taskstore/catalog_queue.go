@@ -108,7 +108,9 @@ func deadWhere(tenantID string, f sheaf.DeadLetterFilter, canceledToo bool) (whe
 	if len(f.IDs) > maxFilterIDs {
 		return w, fmt.Errorf("%w: a filter lists at most %d ids, this one %d; split it", sheaf.ErrInvalid, maxFilterIDs, len(f.IDs))
 	}
-	w.add("t.tenant_id=?", tenantID)
+	if tenantID != "" || !f.AllTenants {
+		w.add("t.tenant_id=?", tenantID)
+	}
 	if len(f.IDs) > 0 {
 		w.add("t.id IN ?", f.IDs)
 	}
@@ -160,7 +162,7 @@ func (s *Store) DeadLetters(ctx context.Context, tenantID string, f sheaf.DeadLe
 // result would reach, and what the others of a canceled generation had done is
 // gone. Such a document is parsed again instead.
 func (s *Store) RetryDead(ctx context.Context, tenantID string, f sheaf.DeadLetterFilter) (int, error) {
-	return s.eachDead(ctx, tenantID, f, true, func(tx *gorm.DB, found []taskRow) (int, error) {
+	return s.eachDead(ctx, tenantID, f, true, func(tx *gorm.DB, tenantID string, found []taskRow) (int, error) {
 		docIDs := make([]string, 0, len(found))
 		ids := make([]string, len(found))
 		for i, t := range found {
@@ -256,7 +258,7 @@ func (s *Store) reopen(tx *gorm.DB, d *documentRow) error {
 
 // PurgeDead implements sheaf.QueueCatalog.
 func (s *Store) PurgeDead(ctx context.Context, tenantID string, f sheaf.DeadLetterFilter) (int, error) {
-	return s.eachDead(ctx, tenantID, f, false, func(tx *gorm.DB, found []taskRow) (int, error) {
+	return s.eachDead(ctx, tenantID, f, false, func(tx *gorm.DB, _ string, found []taskRow) (int, error) {
 		ids := make([]string, len(found))
 		for i, t := range found {
 			ids[i] = t.ID
@@ -276,9 +278,27 @@ func (s *Store) PurgeDead(ctx context.Context, tenantID string, f sheaf.DeadLett
 }
 
 // eachDead hands the tasks that f selects to do, some at a time, each in a
-// transaction, and sums what it answers.
-func (s *Store) eachDead(ctx context.Context, tenantID string, f sheaf.DeadLetterFilter, canceledToo bool, do func(tx *gorm.DB, found []taskRow) (int, error)) (int, error) {
+// transaction, and sums what it answers. All tasks of a transaction are of one
+// tenant, which do is told.
+func (s *Store) eachDead(ctx context.Context, tenantID string, f sheaf.DeadLetterFilter, canceledToo bool, do func(tx *gorm.DB, tenantID string, found []taskRow) (int, error)) (int, error) {
 	sum, after := 0, ""
+	if tenantID == "" && f.AllTenants {
+		w, err := deadWhere("", f, canceledToo)
+		if err != nil {
+			return 0, err
+		}
+		var tenants []string
+		if err := s.w.WithContext(ctx).Raw("SELECT DISTINCT t.tenant_id FROM tasks t"+w.String()+" ORDER BY t.tenant_id", w.args...).Scan(&tenants).Error; err != nil {
+			return 0, translate(err)
+		}
+		for _, tenant := range tenants {
+			n, err := s.eachDead(ctx, tenant, f, canceledToo, do)
+			if sum += n; err != nil {
+				return sum, err
+			}
+		}
+		return sum, nil
+	}
 	for {
 		w, err := deadWhere(tenantID, f, canceledToo)
 		if err != nil {
@@ -294,7 +314,7 @@ func (s *Store) eachDead(ctx context.Context, tenantID string, f sheaf.DeadLette
 		}
 		n := 0
 		if err := s.tx(ctx, func(tx *gorm.DB) (err error) {
-			n, err = do(tx, found)
+			n, err = do(tx, tenantID, found)
 			return err
 		}); err != nil {
 			return sum, err

@@ -391,8 +391,18 @@ func (g *global) queueCommand() *cobra.Command {
 			})
 		},
 	}
-	var kind, code, category string
+	var kind, code, category, tenant string
+	var allTenants bool
+	// whose is the start of the paths: the key's tenant's, or any tenant's.
+	whose := func() string {
+		if allTenants || tenant != "" {
+			return "/v1/admin"
+		}
+		return "/v1"
+	}
 	filters := func(c *cobra.Command) {
+		c.Flags().BoolVar(&allTenants, "all-tenants", false, "of every tenant; needs a key with the scope admin")
+		c.Flags().StringVar(&tenant, "tenant", "", "of this tenant; needs a key with the scope admin")
 		c.Flags().StringVar(&kind, "kind", "", "only tasks of this kind, such as parse")
 		c.Flags().StringVar(&code, "code", "", "only tasks that failed with this code, such as parse_timeout")
 		c.Flags().StringVar(&category, "category", "", "only failures of this class, such as parser_crash")
@@ -414,7 +424,10 @@ func (g *global) queueCommand() *cobra.Command {
 				if category != "" {
 					body["category"] = category
 				}
-				return g.act(cmd.Context(), "/v1/dead-letters:"+verb, body)
+				if tenant != "" {
+					body["tenant_id"] = tenant
+				}
+				return g.act(cmd.Context(), whose()+"/dead-letters:"+verb, body)
 			},
 		}
 		filters(c)
@@ -427,19 +440,29 @@ func (g *global) queueCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if len(ids) == 1 && tenant != "" {
+				return showTask(cmd.Context(), c, g.json, "/v1/admin/tenants/"+url.PathEscape(tenant)+"/tasks/"+url.PathEscape(ids[0]))
+			}
 			if len(ids) == 1 {
-				return showTask(cmd.Context(), c, g.json, ids[0])
+				return showTask(cmd.Context(), c, g.json, "/v1/tasks/"+url.PathEscape(ids[0]))
 			}
 			query := url.Values{"limit": {"200"}, "kind": {kind}, "code": {code}, "category": {category}}
-			var list api.List[api.Task]
-			if err := c.call(cmd.Context(), http.MethodGet, "/v1/dead-letters?"+query.Encode(), nil, &list); err != nil {
+			if tenant != "" {
+				query.Set("tenant", tenant)
+			}
+			var list api.List[api.AnyTenantsTask] // without a tenant where only one's are asked for
+			if err := c.call(cmd.Context(), http.MethodGet, whose()+"/dead-letters?"+query.Encode(), nil, &list); err != nil {
 				return err
 			}
 			if g.json {
 				return printJSON(list.Items)
 			}
 			return table(func(w io.Writer) {
-				fmt.Fprintln(w, "TASK\tDOCUMENT\tKIND\tRANGE\tATTEMPTS\tCODE\tMESSAGE")
+				owner := func(string) string { return "" }
+				if whose() != "/v1" {
+					owner = func(tenant string) string { return tenant + "\t" }
+				}
+				fmt.Fprintln(w, owner("TENANT")+"TASK\tDOCUMENT\tKIND\tRANGE\tATTEMPTS\tCODE\tMESSAGE")
 				for _, t := range list.Items {
 					at, why, msg := "", "", ""
 					if t.Range != nil {
@@ -448,7 +471,7 @@ func (g *global) queueCommand() *cobra.Command {
 					if t.Failure != nil {
 						why, msg = t.Failure.Code, t.Failure.Message
 					}
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", t.ID, t.DocumentID, t.Kind, at, t.Attempts, why, excerpt(msg, 80))
+					fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%d\t%s\t%s\n", owner(t.TenantID), t.ID, t.DocumentID, t.Kind, at, t.Attempts, why, excerpt(msg, 80))
 				}
 			})
 		},
@@ -824,9 +847,9 @@ func table(rows func(w io.Writer)) error {
 
 // showTask prints what happened to one task: each attempt with who made it,
 // when and how it ended, and the parser's last words.
-func showTask(ctx context.Context, c *client, asJSON bool, id string) error {
+func showTask(ctx context.Context, c *client, asJSON bool, path string) error {
 	var t api.TaskHistory
-	if err := c.call(ctx, http.MethodGet, "/v1/tasks/"+url.PathEscape(id), nil, &t); err != nil {
+	if err := c.call(ctx, http.MethodGet, path, nil, &t); err != nil {
 		return err
 	}
 	if asJSON {

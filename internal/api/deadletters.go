@@ -1,12 +1,109 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"net/url"
 	"time"
 
 	"sheaf"
 )
+
+// DeadQuery selects dead tasks.
+type DeadQuery struct {
+	ListInput
+	Kind     string `query:"kind" doc:"of task, such as parse"`
+	Code     string `query:"code" doc:"of the failure, such as parse_timeout"`
+	Category string `query:"category" doc:"class of the failure, such as parser_crash"`
+	Document string `query:"document"`
+	Job      string `query:"job"`
+}
+
+func (q *DeadQuery) filter() sheaf.DeadLetterFilter {
+	return sheaf.DeadLetterFilter{Kind: sheaf.TaskKind(q.Kind), Code: q.Code, Category: sheaf.Category(q.Category), DocumentID: q.Document, JobID: q.Job}
+}
+
+// DeadSelection names the dead tasks that something is done to; all that is
+// given must hold, and nothing given selects all.
+type DeadSelection struct {
+	IDs      []string `json:"ids,omitempty" maxItems:"10000"`
+	Kind     string   `json:"kind,omitempty"`
+	Code     string   `json:"code,omitempty"`
+	Category string   `json:"category,omitempty"`
+	Document string   `json:"document_id,omitempty"`
+	Job      string   `json:"job_id,omitempty"`
+}
+
+func (d *DeadSelection) filter() sheaf.DeadLetterFilter {
+	return sheaf.DeadLetterFilter{IDs: d.IDs, Kind: sheaf.TaskKind(d.Kind), Code: d.Code, Category: sheaf.Category(d.Category), DocumentID: d.Document, JobID: d.Job}
+}
+
+// AnyTenantsTask is a task with its owner, for operators.
+type AnyTenantsTask struct {
+	TenantID string `json:"tenant_id"`
+	Task
+}
+
+// deadLetterRoutes come twice: for the tenant of the key, and below /v1/admin
+// for all of them.
+func (s *Server) deadLetterRoutes() {
+	retry := func(ctx context.Context, tenantID string, f sheaf.DeadLetterFilter) (*output[Count], error) {
+		n, err := s.cfg.Catalog.RetryDead(ctx, tenantID, f)
+		if err == nil && n > 0 {
+			_ = s.cfg.Queue.Wake(ctx) // only a bell
+		}
+		return &output[Count]{Count{n}}, err
+	}
+	purge := func(ctx context.Context, tenantID string, f sheaf.DeadLetterFilter) (*output[Count], error) {
+		n, err := s.cfg.Catalog.PurgeDead(ctx, tenantID, f)
+		return &output[Count]{Count{n}}, err
+	}
+
+	handle(s, get("/v1/dead-letters", "List tasks that will not be retried"), func(ctx context.Context, in *DeadQuery) (*output[List[Task]], error) {
+		ts, next, err := s.cfg.Catalog.DeadLetters(ctx, tenantOf(ctx), in.filter(), in.page())
+		return listOf(tasksOf(ts), next), err
+	})
+	type own struct{ Body DeadSelection }
+	handle(s, post("/v1/dead-letters:retry", "Give dead tasks a new budget"), func(ctx context.Context, in *own) (*output[Count], error) {
+		return retry(ctx, tenantOf(ctx), in.Body.filter())
+	})
+	handle(s, post("/v1/dead-letters:purge", "Remove dead tasks"), func(ctx context.Context, in *own) (*output[Count], error) {
+		return purge(ctx, tenantOf(ctx), in.Body.filter())
+	})
+
+	all := func(f sheaf.DeadLetterFilter) sheaf.DeadLetterFilter { f.AllTenants = true; return f }
+	type anyQuery struct {
+		DeadQuery
+		Tenant string `query:"tenant" doc:"only this tenant's"`
+	}
+	handle(s, get("/v1/admin/dead-letters", "List dead tasks of all tenants"), func(ctx context.Context, in *anyQuery) (*output[List[AnyTenantsTask]], error) {
+		ts, next, err := s.cfg.Catalog.DeadLetters(ctx, in.Tenant, all(in.filter()), in.page())
+		out := make([]AnyTenantsTask, len(ts))
+		for i := range ts {
+			out[i] = AnyTenantsTask{ts[i].TenantID, taskOf(&ts[i])}
+		}
+		return listOf(out, next), err
+	})
+	type one struct {
+		Tenant string `path:"tenant" maxLength:"64"`
+		Task   string `path:"task" maxLength:"64"`
+	}
+	handle(s, get("/v1/admin/tenants/{tenant}/tasks/{task}", "Read any tenant's task with its history"), func(ctx context.Context, in *one) (*output[TaskHistory], error) {
+		return s.taskHistory(ctx, in.Tenant, in.Task)
+	})
+	type anyOf struct {
+		Body struct {
+			DeadSelection
+			Tenant string `json:"tenant_id,omitempty" doc:"only this tenant's"`
+		}
+	}
+	handle(s, post("/v1/admin/dead-letters:retry", "Give dead tasks of any tenant a new budget"), func(ctx context.Context, in *anyOf) (*output[Count], error) {
+		return retry(ctx, in.Body.Tenant, all(in.Body.filter()))
+	})
+	handle(s, post("/v1/admin/dead-letters:purge", "Remove dead tasks of any tenant"), func(ctx context.Context, in *anyOf) (*output[Count], error) {
+		return purge(ctx, in.Body.Tenant, all(in.Body.filter()))
+	})
+}
 
 // Try is one attempt at a task, from its claim to its end.
 type Try struct {

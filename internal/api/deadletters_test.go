@@ -3,12 +3,20 @@ package api
 import (
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"sheaf"
+	"sheaf/ingest"
+	"sheaf/internal/blob/file"
+	"sheaf/internal/queue/sqlqueue"
+	"sheaf/parser"
+	"sheaf/parser/text"
+	"sheaf/taskstore/storetest"
 )
 
 // A dead letter tells who tried what and when, how each attempt ended, what
@@ -105,5 +113,115 @@ func TestDeadLettersTellWhatHappened(t *testing.T) {
 	}
 	if task, err := k.store.Task(ctx, sheaf.LocalTenant, first); err != nil || task.State != sheaf.TaskPending || task.FailCount != 0 {
 		t.Errorf("after a retry: %+v, %v", task, err)
+	}
+}
+
+// Operators see and act on the dead letters of all tenants; a tenant's own key
+// never does.
+func TestDeadLettersOfAllTenants(t *testing.T) {
+	ctx := t.Context()
+	store := storetest.Open(t, "sqlite")
+	blobs, err := file.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := sqlqueue.New(store, sqlqueue.Config{})
+	service := &ingest.Service{Catalog: store, Blobs: blobs, Queue: q, Formats: parser.NewRegistry(text.New()), Log: slog.New(slog.DiscardHandler)}
+	srv := httptest.NewServer(New(Config{Catalog: store, Ingest: service, Blobs: blobs, Queue: q, Auth: true}).Handler())
+	defer srv.Close()
+	ask := func(key, method, path, contentType, body string, want int) []byte {
+		t.Helper()
+		req, err := http.NewRequestWithContext(ctx, method, srv.URL+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+key)
+		req.Header.Set("Content-Type", contentType)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		b, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != want {
+			t.Fatalf("%s %s: %s %s %v, want %d", method, path, resp.Status, b, err, want)
+		}
+		return b
+	}
+	dead := map[string]string{} // by tenant
+	for _, tenant := range []string{"alpha", "beta"} {
+		if _, err := store.CreateTenant(ctx, sheaf.Tenant{ID: tenant, Name: tenant}); err != nil {
+			t.Fatal(err)
+		}
+		for _, scope := range []string{"write", "admin"} {
+			if err := store.CreateKey(ctx, sheaf.Key{ID: sheaf.NewID(), TenantID: tenant, Scopes: []string{scope}}, HashKey(tenant+scope)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ask(tenant+"write", http.MethodPost, "/v1/datasets", "application/json", `{"name":"files"}`, 201)
+		var a SubmitAnswer
+		if err := json.Unmarshal(ask(tenant+"write", http.MethodPost, "/v1/datasets/files/documents?name=a.txt", "text/plain", "of "+tenant, 202), &a); err != nil {
+			t.Fatal(err)
+		}
+		ts, err := store.Tasks(ctx, tenant, a.Documents[0].ID, 0)
+		if err != nil || len(ts) != 1 {
+			t.Fatalf("%d tasks, %v", len(ts), err)
+		}
+		task, err := store.Claim(ctx, ts[0].ID, "w", time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.FailTask(ctx, task.Held(), sheaf.FailReport{Failure: *sheaf.Fail(sheaf.CategoryBadInput, "bad", "No.")}); err != nil {
+			t.Fatal(err)
+		}
+		dead[tenant] = task.ID
+	}
+	listed := func(query string) (of string) {
+		t.Helper()
+		var l List[AnyTenantsTask]
+		if err := json.Unmarshal(ask("alphaadmin", http.MethodGet, "/v1/admin/dead-letters?order=oldest&"+query, "", "", 200), &l); err != nil {
+			t.Fatal(err)
+		}
+		for _, task := range l.Items {
+			if task.ID != dead[task.TenantID] {
+				t.Errorf("task %s is listed as %s's", task.ID, task.TenantID)
+			}
+			of += task.TenantID + " "
+		}
+		return of
+	}
+	for query, want := range map[string]string{"": "alpha beta ", "tenant=beta": "beta ", "code=other": "", "tenant=nobody": ""} {
+		if got := listed(query); got != want {
+			t.Errorf("dead letters of %q: %q, want %q", query, got, want)
+		}
+	}
+	var h TaskHistory
+	if err := json.Unmarshal(ask("alphaadmin", http.MethodGet, "/v1/admin/tenants/beta/tasks/"+dead["beta"], "", "", 200), &h); err != nil || len(h.Tries) != 1 {
+		t.Errorf("the history of another tenant's task: %+v, %v", h, err)
+	}
+	for _, path := range []string{"/v1/admin/dead-letters", "/v1/admin/tenants/beta/tasks/" + dead["beta"]} {
+		ask("alphawrite", http.MethodGet, path, "", "", 403)
+	}
+	for _, verb := range []string{"retry", "purge"} {
+		ask("alphawrite", http.MethodPost, "/v1/admin/dead-letters:"+verb, "application/json", `{}`, 403)
+		// The key's own tenant is all that the other route reaches, even for an admin.
+		if b := ask("alphaadmin", http.MethodPost, "/v1/dead-letters:"+verb, "application/json", `{"ids":["`+dead["beta"]+`"]}`, 200); !strings.Contains(string(b), `"count":0`) {
+			t.Errorf("%s of another tenant's task by the tenant's route: %s", verb, b)
+		}
+	}
+	if b := ask("alphaadmin", http.MethodPost, "/v1/admin/dead-letters:retry", "application/json", `{"tenant_id":"beta"}`, 200); !strings.Contains(string(b), `"count":1`) {
+		t.Errorf("retry of one tenant's: %s", b)
+	}
+	if got := listed(""); got != "alpha " {
+		t.Errorf("after the retry %q are dead, want alpha's", got)
+	}
+	if _, err := store.Fold(ctx, 10); err != nil {
+		t.Fatal(err)
+	}
+	if b := ask("betaadmin", http.MethodPost, "/v1/admin/dead-letters:purge", "application/json", `{"code":"bad"}`, 200); !strings.Contains(string(b), `"count":1`) {
+		t.Errorf("purge of all tenants': %s", b)
+	}
+	if got := listed(""); got != "" {
+		t.Errorf("after the purge %q are dead", got)
 	}
 }

@@ -739,45 +739,7 @@ func (s *Server) queueRoutes() {
 		}
 		return listOf(ws, ""), err
 	})
-	type deadIn struct {
-		ListInput
-		Kind     string `query:"kind" doc:"of task, such as parse"`
-		Code     string `query:"code" doc:"of the failure, such as parse_timeout"`
-		Category string `query:"category" doc:"class of the failure, such as parser_crash"`
-		Document string `query:"document"`
-		Job      string `query:"job"`
-	}
-	handle(s, get("/v1/dead-letters", "List tasks that will not be retried"), func(ctx context.Context, in *deadIn) (*output[List[Task]], error) {
-		ts, next, err := s.cfg.Catalog.DeadLetters(ctx, tenantOf(ctx), sheaf.DeadLetterFilter{
-			Kind: sheaf.TaskKind(in.Kind), Code: in.Code, Category: sheaf.Category(in.Category), DocumentID: in.Document, JobID: in.Job,
-		}, in.page())
-		return listOf(tasksOf(ts), next), err
-	})
-	type actIn struct {
-		Body struct {
-			IDs      []string `json:"ids,omitempty" maxItems:"10000"`
-			Kind     string   `json:"kind,omitempty"`
-			Code     string   `json:"code,omitempty"`
-			Category string   `json:"category,omitempty"`
-			Document string   `json:"document_id,omitempty"`
-			Job      string   `json:"job_id,omitempty"`
-		}
-	}
-	filter := func(in *actIn) sheaf.DeadLetterFilter {
-		b := in.Body
-		return sheaf.DeadLetterFilter{IDs: b.IDs, Kind: sheaf.TaskKind(b.Kind), Code: b.Code, Category: sheaf.Category(b.Category), DocumentID: b.Document, JobID: b.Job}
-	}
-	handle(s, post("/v1/dead-letters:retry", "Give dead tasks a new budget"), func(ctx context.Context, in *actIn) (*output[Count], error) {
-		n, err := s.cfg.Catalog.RetryDead(ctx, tenantOf(ctx), filter(in))
-		if err == nil && n > 0 {
-			_ = s.cfg.Queue.Wake(ctx) // only a bell
-		}
-		return &output[Count]{Count{n}}, err
-	})
-	handle(s, post("/v1/dead-letters:purge", "Remove dead tasks"), func(ctx context.Context, in *actIn) (*output[Count], error) {
-		n, err := s.cfg.Catalog.PurgeDead(ctx, tenantOf(ctx), filter(in))
-		return &output[Count]{Count{n}}, err
-	})
+	s.deadLetterRoutes()
 	if s.cfg.Doctor != nil {
 		type doctorIn struct {
 			Body struct {
@@ -793,16 +755,20 @@ func (s *Server) queueRoutes() {
 		Task string `path:"task" maxLength:"64"`
 	}
 	handle(s, get("/v1/tasks/{task}", "Read a task with its history"), func(ctx context.Context, in *taskIn) (*output[TaskHistory], error) {
-		t, err := s.cfg.Catalog.Task(ctx, tenantOf(ctx), in.Task)
-		if err != nil {
-			return nil, err
-		}
-		evs, err := s.cfg.Catalog.TaskEvents(ctx, tenantOf(ctx), in.Task)
-		if evs == nil {
-			evs = []sheaf.Event{}
-		}
-		return &output[TaskHistory]{TaskHistory{Task: taskOf(t), Tries: triesOf(evs), Events: evs}}, err
+		return s.taskHistory(ctx, tenantOf(ctx), in.Task)
 	})
+}
+
+func (s *Server) taskHistory(ctx context.Context, tenantID, id string) (*output[TaskHistory], error) {
+	t, err := s.cfg.Catalog.Task(ctx, tenantID, id)
+	if err != nil {
+		return nil, err
+	}
+	evs, err := s.cfg.Catalog.TaskEvents(ctx, tenantID, id)
+	if evs == nil {
+		evs = []sheaf.Event{}
+	}
+	return &output[TaskHistory]{TaskHistory{Task: taskOf(t), Tries: triesOf(evs), Events: evs}}, err
 }
 
 // TaskHistory is a task and all that happened to it.

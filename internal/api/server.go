@@ -408,8 +408,8 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 // neededScope is read for what changes nothing, else write. A search is a POST
 // that changes nothing.
 func neededScope(r *http.Request) string {
-	if strings.HasPrefix(r.URL.Path, "/v1/doctor") {
-		return "admin" // it looks at, and repairs, what belongs to all tenants
+	if strings.HasPrefix(r.URL.Path, "/v1/doctor") || strings.HasPrefix(r.URL.Path, "/v1/admin/") {
+		return "admin" // what belongs to all tenants
 	}
 	if r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions || strings.HasSuffix(r.URL.Path, "/search") {
 		return "read"

@@ -1,6 +1,6 @@
 // @ts-check
 /** For whoever runs the service: what waits, who works, what is dead, what is down. */
-import { aborted, download, get, send } from "../api.js";
+import { aborted, download, get, key, send } from "../api.js";
 import { bars } from "../chart.js";
 import { dialog } from "../dialog.js";
 import { announce, button, draw, el, icon, trouble } from "../dom.js";
@@ -18,7 +18,7 @@ export async function view({ root, signal }) {
   const problem = el("div");
   root.replaceChildren(el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Operations")), problem, deps, charts, queues, execs, dead);
   const region = (/** @type {string} */ label, /** @type {HTMLElement} */ table) => el("div", { class: "scroll-x", tabindex: "0", role: "region", "aria-label": label }, table);
-  const head = (/** @type {[string, string?][]} */ ...cols) => el("thead", {}, el("tr", {}, cols.map(([label, cls]) => el("th", { scope: "col", class: cls }, label))));
+  const head = (/** @type {([string, string?]|null)[]} */ ...cols) => el("thead", {}, el("tr", {}, cols.filter((c) => c !== null).map(([label, cls]) => el("th", { scope: "col", class: cls }, label))));
 
   async function showDependencies() {
     /** @type {import("../types.js").Readiness} */
@@ -66,14 +66,30 @@ export async function view({ root, signal }) {
   /** @type {Set<string>} */
   const picked = new Set();
   const only = { kind: "", category: "", code: "" };
+  /** Dead letters of every tenant: for a key with the scope admin. */
+  let everybody = false;
+  const letters = () => (everybody ? "/v1/admin/dead-letters" : "/v1/dead-letters");
+  const everyTenant = () => el("label", {}, el("input", {
+    type: "checkbox", name: "everybody", checked: everybody, "aria-label": "All tenants",
+    onchange: async (/** @type {Event} */ e) => {
+      everybody = /** @type {HTMLInputElement} */ (e.target).checked;
+      picked.clear();
+      deadDrawn = "";
+      await showDead().catch((err) => {
+        everybody = false; // the key may not
+        draw(problem, trouble(err));
+        return showDead();
+      });
+    },
+  }), " All tenants");
   const filter = (/** @type {"kind"|"category"|"code"} */ name, /** @type {string} */ label) => el("label", {}, `${label} `, el("input", {
     name, size: "14", value: only[name], placeholder: "any",
     onchange: (/** @type {Event} */ e) => { only[name] = /** @type {HTMLInputElement} */ (e.target).value.trim(); picked.clear(); void showDead(); },
   }));
-  /** All that is known of one dead task, and another try for it. @param {string} id */
-  async function showTask(id) {
+  /** All that is known of one dead task, and another try for it. @param {string} id @param {string} [tenant] */
+  async function showTask(id, tenant) {
     /** @type {import("../types.js").TaskHistory} */
-    const t = await get(`/v1/tasks/${id}`, signal);
+    const t = await get(tenant ? `/v1/admin/tenants/${encodeURIComponent(tenant)}/tasks/${id}` : `/v1/tasks/${id}`, signal);
     const f = t.failure;
     await dialog({
       title: `Dead ${t.kind} task${t.range ? ` of ${t.unit || "unit"} ${t.range.join("–")}` : ""}`, action: "Retry",
@@ -85,20 +101,20 @@ export async function view({ root, signal }) {
           el("td", {}, a.outcome || "running", " ", el("code", {}, a.failure?.code || ""))))))),
         f?.detail ? el("pre", { class: "scroll-x", tabindex: "0", "aria-label": "Last words of the parser" }, f.detail) : "",
       ],
-      run: () => send("/v1/dead-letters:retry", { ids: [id] }).then(showDead),
+      run: () => send(`${letters()}:retry`, { ids: [id] }).then(showDead),
     });
   }
   async function showDead() {
     const query = new URLSearchParams({ limit: "100", ...only });
-    /** @type {{items: import("../types.js").Task[], next_cursor: string|null}} */
-    const page = await get(`/v1/dead-letters?${query}`, signal);
+    /** @type {{items: (import("../types.js").Task & {tenant_id?: string})[], next_cursor: string|null}} */
+    const page = await get(`${letters()}?${query}`, signal);
     const seen = new Set(page.items.map((t) => t.id));
     for (const id of picked) if (!seen.has(id)) picked.delete(id);
     const act = (/** @type {string} */ verb, /** @type {string[]} */ ids) => dialog({
       title: verb === "retry" ? `Retry ${plural(ids.length, "dead task")}` : `Remove ${plural(ids.length, "dead task")}`, danger: verb === "purge", action: verb === "retry" ? "Retry" : "Remove",
       body: [el("p", {}, verb === "retry" ? "They get a new budget of attempts and run as soon as there is room." : "The record of what failed is removed and cannot be brought back. The documents stay as they are.")],
       run: async () => {
-        const r = await send(`/v1/dead-letters:${verb}`, { ids });
+        const r = await send(`${letters()}:${verb}`, { ids });
         announce(`${plural(r.count, "task")} ${verb === "retry" ? "queued again" : "removed"}`);
         picked.clear();
         await showDead();
@@ -106,12 +122,12 @@ export async function view({ root, signal }) {
     });
     const chosen = () => (picked.size ? [...picked] : page.items.map((t) => t.id));
     const content = page.items.length ? [el("div", { class: "tools" }, button(`Retry ${picked.size ? number(picked.size) : "all"}…`, () => void act("retry", chosen())), button(`Remove ${picked.size ? number(picked.size) : "all"}…`, () => void act("purge", chosen()), { class: "danger" })),
-      region("Dead letters", el("table", { class: "plain" }, head([""], ["Task"], ["What happened"], ["Attempts", "num"], ["When"], [""]), el("tbody", {}, page.items.map((t) => el("tr", {},
+      region("Dead letters", el("table", { class: "plain" }, head([""], everybody ? ["Tenant"] : null, ["Task"], ["What happened"], ["Attempts", "num"], ["When"], [""]), el("tbody", {}, page.items.map((t) => el("tr", {},
         el("td", {}, el("input", { type: "checkbox", checked: picked.has(t.id), "aria-label": `Select ${t.kind} ${t.range?.join("–") || ""}`, onchange: (/** @type {Event} */ e) => { /** @type {HTMLInputElement} */ (e.target).checked ? picked.add(t.id) : picked.delete(t.id); deadDrawn = ""; void showDead(); } })),
-        el("th", { scope: "row" }, `${t.kind} ${t.range ? t.range.join("–") : ""}`), el("td", {}, t.failure?.message || "", " ", el("code", {}, t.failure?.code || "")), el("td", { class: "num" }, number(t.attempts)), el("td", {}, time(t.finished_at)), el("td", {}, button("Details…", () => void showTask(t.id))))))))]
+        everybody ? el("td", {}, el("bdi", {}, t.tenant_id || "")) : null, el("th", { scope: "row" }, `${t.kind} ${t.range ? t.range.join("–") : ""}`), el("td", {}, t.failure?.message || "", " ", el("code", {}, t.failure?.code || "")), el("td", { class: "num" }, number(t.attempts)), el("td", {}, time(t.finished_at)), el("td", {}, button("Details…", () => void showTask(t.id, t.tenant_id))))))))]
       : [el("p", { class: "muted" }, "None. A task comes here when it has used up its attempts; its document says what it means.")];
     const filtered = Object.values(only).some(Boolean);
-    const next = el("div", {}, el("h2", {}, "Dead letters"), page.items.length || filtered ? el("div", { class: "tools" }, filter("kind", "Kind"), filter("category", "Class"), filter("code", "Code")) : null, content);
+    const next = el("div", {}, el("h2", {}, "Dead letters"), page.items.length || filtered || key() ? el("div", { class: "tools" }, filter("kind", "Kind"), filter("category", "Class"), filter("code", "Code"), key() ? everyTenant() : null) : null, content);
     if (next.innerHTML === deadDrawn) return;
     deadDrawn = next.innerHTML;
     const focused = /** @type {HTMLElement|null} */ (document.activeElement)?.getAttribute("aria-label");
