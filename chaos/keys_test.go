@@ -26,7 +26,7 @@ func TestKilledInsideARequest(t *testing.T) {
 	}
 	defer tr.close()
 	api := tr.f.of("serve")[0]
-	path := "/v1/datasets/" + dataset + "/documents?parser_config=%7B%22media_type%22%3A%22" + "application%2Fx-sheaf-trial" + "%22%7D&name="
+	path := "/v1/datasets/" + dataset + "/documents?parser_config=%7B%22media_type%22%3A%22" + "application%2Fx-scan" + "%22%7D&name="
 
 	for _, c := range []struct {
 		name     string

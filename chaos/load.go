@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	trialMedia = "application/x-sheaf-trial" // lines are pages; a line that begins with SLOW takes 300 ms
+	trialMedia = "application/x-scan" // lines are pages; a line that begins with SLOW takes 300 ms
 	dataset    = "docs"
 )
 
