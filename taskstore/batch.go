@@ -209,7 +209,7 @@ func (r *taskRow) end(c sheaf.Claim, result sheaf.TaskResult) error {
 	}
 	r.State, r.DoneEpoch, r.LeaseUntil, r.FinishedAt = string(sheaf.TaskDone), r.Epoch, 0, r.Now
 	r.RangeID, r.ArtifactKey, r.ChunkCount, r.TokenCount = result.RangeID, result.ArtifactKey, result.Chunks, result.Tokens
-	r.Reused, r.Result = bit(result.Reused), encode(result)
+	r.Reused, r.Result = flag(result.Reused), encode(result)
 	return nil
 }
 
@@ -229,11 +229,4 @@ func (s *Store) saveTasks(tx *gorm.DB, tasks []*taskRow) error {
 			t.RangeID, t.ArtifactKey, t.ChunkCount, t.TokenCount, t.Reused, t.Result}
 	}
 	return insertRows(tx, "tasks", columns, rows, s.d.upsert("id", changed...))
-}
-
-func bit(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
