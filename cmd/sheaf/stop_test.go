@@ -18,10 +18,6 @@ import (
 func TestStopLetsRequestsEnd(t *testing.T) {
 	s := start(t, func(c *config.Config) { c.Executor.DrainTimeout = config.Duration(100 * time.Millisecond) })
 	s.post("/v1/queues:pause", nil, nil)
-	waiting, err := s.submitAnswer(t.Context(), defaultDataset, []source{text("held.txt", "held")}, nil, "")
-	if err != nil {
-		t.Fatal(err)
-	}
 
 	watch, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.base+"/v1/datasets/default", nil)
 	if err != nil {
@@ -39,44 +35,20 @@ func TestStopLetsRequestsEnd(t *testing.T) {
 	}
 
 	body, half := io.Pipe()
-	taken := make(chan int, 1)
-	reading := make(chan struct{}) // closed when the server reads the body
-	trace := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got100Continue: func() { close(reading) }})
-	upload, err := http.NewRequestWithContext(trace, http.MethodPost, s.base+"/v1/datasets/default/documents?name=half.txt", body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	upload.Header.Set("Content-Type", "text/plain")
-	upload.Header.Set("Expect", "100-continue")
-	go func() {
-		patient := &http.Client{Transport: &http.Transport{ExpectContinueTimeout: time.Minute}}
-		resp, err := patient.Do(upload)
-		if err != nil {
-			t.Error("the upload:", err)
-			taken <- 0
-			return
-		}
-		_ = resp.Body.Close()
-		taken <- resp.StatusCode
-	}()
-	<-reading
+	taken := s.underWay("name=half.txt", body)
 	if _, err := half.Write([]byte("one half ")); err != nil {
 		t.Fatal(err)
 	}
-	waited := make(chan error, 1)
+	waited := s.underWay("name=held.txt&wait=50s", strings.NewReader("held"))
 	begun := time.Now()
-	go func() {
-		_, err := s.job(t.Context(), waiting.Job.ID, "50s")
-		waited <- err
-	}()
 
 	stopped := make(chan struct{})
 	go func() { s.stop(); close(stopped) }()
 	if _, err := io.Copy(io.Discard, lines); err != nil {
 		t.Error("the stream broke off:", err)
 	}
-	if err := <-waited; err != nil && !strings.Contains(err.Error(), "refused") { // it may have come after the end
-		t.Error("the wait for a job:", err)
+	if status := <-waited; status != http.StatusAccepted {
+		t.Errorf("who waits for a job was answered %d", status)
 	}
 	if took := time.Since(begun); took > 9*time.Second {
 		t.Errorf("the watcher and the waiter were let go after %s", took)
@@ -89,4 +61,36 @@ func TestStopLetsRequestsEnd(t *testing.T) {
 		t.Errorf("an upload under way was answered %d", status)
 	}
 	<-stopped
+}
+
+// underWay uploads body and returns when the server has begun to read it. The
+// status of the answer comes on the channel, 0 for none.
+func (s *service) underWay(query string, body io.Reader) <-chan int {
+	s.t.Helper()
+	reading := make(chan struct{})
+	trace := httptrace.WithClientTrace(s.t.Context(), &httptrace.ClientTrace{Got100Continue: func() { close(reading) }})
+	req, err := http.NewRequestWithContext(trace, http.MethodPost, s.base+"/v1/datasets/default/documents?"+query, body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "text/plain")
+	req.Header.Set("Expect", "100-continue")
+	answer := make(chan int, 1)
+	go func() {
+		patient := &http.Client{Transport: &http.Transport{ExpectContinueTimeout: time.Minute}}
+		resp, err := patient.Do(req)
+		if err != nil {
+			s.t.Error("an upload under way:", err)
+			answer <- 0
+			return
+		}
+		_ = resp.Body.Close()
+		answer <- resp.StatusCode
+	}()
+	select {
+	case <-reading:
+	case <-time.After(time.Minute):
+		s.t.Fatal("the server does not read the upload")
+	}
+	return answer
 }
