@@ -23,6 +23,8 @@ type Inventory interface {
 	// than a minute ago, and due pending tasks that no queue was told of for
 	// more than ten.
 	Stalled(ctx context.Context) (deadLeases, unhinted int, err error)
+	// Open answers which of the tasks exist and have not ended.
+	Open(ctx context.Context, taskIDs []string) (map[string]bool, error)
 }
 
 // InventoryRange is a stored range result.

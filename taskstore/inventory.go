@@ -117,3 +117,18 @@ func (s *Store) Stalled(ctx context.Context) (deadLeases, unhinted int, err erro
 	count(&unhinted, "SELECT COUNT(*) FROM tasks WHERE state='pending' AND paused=0 AND run_at<@now-? AND enqueued_at=0", 10*time.Minute)
 	return deadLeases, unhinted, err
 }
+
+// Open implements sheaf.Inventory.
+func (s *Store) Open(ctx context.Context, taskIDs []string) (map[string]bool, error) {
+	open := make(map[string]bool, len(taskIDs))
+	for batch := range chunks(taskIDs) {
+		var ids []string
+		if err := s.read(ctx).Raw("SELECT id FROM tasks WHERE id IN ? AND "+isOpen, batch).Scan(&ids).Error; err != nil {
+			return nil, translate(err)
+		}
+		for _, id := range ids {
+			open[id] = true
+		}
+	}
+	return open, nil
+}

@@ -421,7 +421,7 @@ func (a *app) checks() []api.Check {
 }
 
 func (a *app) doctorConfig() doctor.Config {
-	return doctor.Config{Store: a.store, Index: a.index, Blobs: a.blobs, Log: a.log, Hints: a.cfg.Queue.Driver == "redis"}
+	return doctor.Config{Store: a.store, Index: a.index, Blobs: a.blobs, Log: a.log, Hints: a.cfg.Queue.Driver == "redis", Queue: a.queue}
 }
 
 func (a *app) doctor(ctx context.Context, repair bool) (*doctor.Report, error) {

@@ -18,6 +18,7 @@ import (
 	"sheaf/internal/artifact"
 	"sheaf/internal/blob"
 	"sheaf/internal/index"
+	"sheaf/internal/queue"
 )
 
 // Config holds what is compared.
@@ -32,6 +33,8 @@ type Config struct {
 	// Hints says that the queue holds hints of its own; a queue that reads the
 	// store is never told of a task, which is no finding then.
 	Hints bool
+	// Queue is where those hints are looked at. May be nil.
+	Queue queue.Queue
 }
 
 // Finding is one kind of disagreement.
@@ -53,6 +56,7 @@ const (
 	CounterDrift     = "counter_drift"     // a document's chunk count is wrong
 	DeadLeases       = "dead_leases"       // a running task whose lease is long over
 	UnhintedTasks    = "unhinted_tasks"    // a due task that no queue was told of
+	StrayHints       = "stray_hints"       // an old hint for a task that is over or does not exist
 )
 
 var cures = map[string]string{
@@ -64,6 +68,7 @@ var cures = map[string]string{
 	CounterDrift:     "set to the sum over the live tasks",
 	DeadLeases:       "a keeper takes them back; check that one leads (log: \"keeper leads\")",
 	UnhintedTasks:    "a keeper feeds them; check that one leads and that Redis accepts writes",
+	StrayHints:       "removed from the queue; an executor that takes one drops it, so many mean that none takes work",
 }
 
 // Codes lists every code that a report can hold.
@@ -109,7 +114,7 @@ func Run(ctx context.Context, c Config, repair bool) (*Report, error) {
 		objects: map[string]bool{}, dying: map[string]bool{}, docs: map[string]sheaf.InventoryDocument{}}
 	// The index and the blobs are read before the database is read again for
 	// what they hold too much of: what was finished in between is then known.
-	for _, step := range []func(context.Context) error{e.inventory, e.checkArtifacts, e.checkCounts, e.checkOrphans, e.checkBlobs, e.checkCounters} {
+	for _, step := range []func(context.Context) error{e.inventory, e.checkArtifacts, e.checkCounts, e.checkOrphans, e.checkBlobs, e.checkCounters, e.checkHints} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
@@ -410,4 +415,51 @@ func (e *examine) checkCounters(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// checkHints looks for hints that lead nowhere. Young ones are left alone: a
+// task may end between the publishing of a repeated hint and its claim.
+func (e *examine) checkHints(ctx context.Context) error {
+	lister, ok := e.Queue.(queue.Lister)
+	if !ok {
+		return nil
+	}
+	var old []sheaf.Hint
+	look := func() error {
+		ids := make([]string, len(old))
+		for i, h := range old {
+			ids[i] = h.TaskID
+		}
+		open, err := e.Store.Open(ctx, ids)
+		if err != nil {
+			return err
+		}
+		for _, h := range old {
+			if open[h.TaskID] {
+				continue
+			}
+			if e.repair {
+				if err := e.Queue.Ack(ctx, h, false); err != nil {
+					return err
+				}
+			}
+			e.note(StrayHints, h.TaskID, e.repair)
+		}
+		old = old[:0]
+		return nil
+	}
+	before := time.Now().Add(-e.MinAge)
+	err := lister.Hints(ctx, func(h sheaf.Hint, published time.Time) error {
+		if published.After(before) {
+			return nil
+		}
+		if old = append(old, h); len(old) < 500 {
+			return nil
+		}
+		return look()
+	})
+	if err != nil {
+		return err
+	}
+	return look()
 }

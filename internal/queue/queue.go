@@ -71,6 +71,13 @@ type Queue interface {
 	Close() error
 }
 
+// Lister is implemented by queues that hold hints of their own.
+type Lister interface {
+	// Hints calls each for every hint that the queue holds, taken or not, and
+	// when it was published, until it returns an error.
+	Hints(ctx context.Context, each func(h sheaf.Hint, published time.Time) error) error
+}
+
 // Depth is the number of hints a queue holds.
 type Depth struct {
 	TenantID string

@@ -981,6 +981,38 @@ func (q *Queue) Depths(ctx context.Context) ([]queue.Depth, error) {
 	return depths, nil
 }
 
+// Hints implements queue.Lister.
+func (q *Queue) Hints(ctx context.Context, each func(h sheaf.Hint, published time.Time) error) error {
+	tenants, err := q.tenants(ctx)
+	if err != nil {
+		return err
+	}
+	for _, tenantID := range tenants {
+		for _, s := range q.shards {
+			for _, lane := range s.lanes {
+				for from := "-"; from != ""; {
+					entries, err := s.client.XRangeN(ctx, s.keys.stream(tenantID, lane), from, "+", batch).Result()
+					if err != nil {
+						return wrap(ctx, "list hints", err)
+					}
+					from = ""
+					for _, entry := range entries {
+						ms, _, _ := strings.Cut(entry.ID, "-")
+						published, _ := strconv.ParseInt(ms, 10, 64)
+						if err := each(hint(tenantID, lane, entry.ID, entry.Values), time.UnixMilli(published)); err != nil {
+							return err
+						}
+						if len(entries) == batch {
+							from = "(" + entry.ID
+						}
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
 // Leave gives back what the worker took and did not ack, to the tails of the
 // streams, and makes Redis forget the worker.
 func (q *Queue) Leave(ctx context.Context, workerID string) error {
