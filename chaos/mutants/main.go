@@ -65,7 +65,7 @@ var mutants = []mutant{
 	},
 	{
 		"claim guard: nothing is claimed after its cancel", "taskstore/keeper.go",
-		`CASE WHEN cancel_requested_at<>0 THEN 'canceled' WHEN %[2]s THEN 'dead' ELSE 'retry_wait' END`, `CASE WHEN %[2]s THEN 'dead' ELSE 'retry_wait' END`,
+		`state=CASE WHEN cancel_requested_at<>0 THEN 'canceled' WHEN %[2]s THEN 'dead'`, `state=CASE WHEN %[2]s THEN 'dead'`,
 		"./taskstore", "TestContract/sqlite|TestModel/sqlite", none,
 	},
 	{
