@@ -266,10 +266,7 @@ func (e *Executor) embedChunks(ctx context.Context, run *run, doc *sheaf.Documen
 		return nil, 0, nil
 	}
 	err = run.stage(ctx, "embed", func(ctx context.Context) error {
-		texts := make([]string, len(chunks))
-		for i, c := range chunks {
-			texts[i] = EmbeddingText(doc.Name, c)
-		}
+		texts := embeddingTexts(doc.Name, chunks)
 		vectors = e.embeddedBefore(ctx, run.task, doc, texts)
 		var missing []string
 		var at []int
@@ -296,12 +293,8 @@ func (e *Executor) embedChunks(ctx context.Context, run *run, doc *sheaf.Documen
 
 // embedAgain computes the vectors of chunks whatever was computed before.
 func (e *Executor) embedAgain(ctx context.Context, run *run, doc *sheaf.Document, chunks []sheaf.Chunk) (vectors [][]float32, err error) {
-	texts := make([]string, len(chunks))
-	for i, c := range chunks {
-		texts[i] = EmbeddingText(doc.Name, c)
-	}
 	err = run.stage(ctx, "embed", func(ctx context.Context) error {
-		vectors, err = e.vectors(ctx, texts)
+		vectors, err = e.vectors(ctx, embeddingTexts(doc.Name, chunks))
 		return err
 	})
 	return vectors, err
@@ -318,6 +311,14 @@ func (e *Executor) vectors(ctx context.Context, texts []string) ([][]float32, er
 		err = sheaf.FailRetryable(sheaf.CategoryTarget, "embedder_answer", "the embedder answered %d vectors for %d texts", len(vectors), len(texts))
 	}
 	return vectors, err
+}
+
+func embeddingTexts(name string, chunks []sheaf.Chunk) []string {
+	texts := make([]string, len(chunks))
+	for i, c := range chunks {
+		texts[i] = EmbeddingText(name, c)
+	}
+	return texts
 }
 
 // EmbeddingText is what is embedded for a chunk: where it stands, what stands

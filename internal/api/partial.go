@@ -163,15 +163,8 @@ func (s *Server) partialRoutes() {
 		if u, err = s.cfg.Ingest.CompleteUpload(ctx, u.TenantID, u.ID); err != nil {
 			return nil, err
 		}
-		if !u.Spec.Hold && u.JobID == "" {
-			answer, err := s.submitUploads(ctx, ds, []string{u.ID}, s.origin(ctx, in.Traceparent))
-			if err != nil {
-				return nil, err
-			}
-			if answer.Job == nil {
-				return nil, &answer.Rejected[0].Failure
-			}
-			u.JobID = answer.Job.ID
+		if err := s.submitWhole(ctx, ds, u, in.Traceparent); err != nil {
+			return nil, err
 		}
 		return &output[UploadStatus]{uploadStatus(u)}, nil
 	})
@@ -485,12 +478,24 @@ func (s *Server) appendUpload(w http.ResponseWriter, r *http.Request, id string,
 	return u, err
 }
 
-// finishUpload makes a document of an upload that is complete and is not held.
+// finishUpload makes a document of an upload that is complete and is not held,
+// and names it in the headers of the answer.
 func (s *Server) finishUpload(w http.ResponseWriter, r *http.Request, ds *sheaf.Dataset, u *sheaf.PartialUpload) error {
-	if !u.Complete() || u.Spec.Hold {
+	if err := s.submitWhole(r.Context(), ds, u, r.Header.Get("traceparent")); err != nil || u.JobID == "" {
+		return err
+	}
+	w.Header().Set("Sheaf-Job", u.JobID)
+	w.Header().Set("Sheaf-Document", u.DocumentID)
+	return nil
+}
+
+// submitWhole submits an upload that is complete, is not held and has no job
+// yet; u.JobID is its job from then on.
+func (s *Server) submitWhole(ctx context.Context, ds *sheaf.Dataset, u *sheaf.PartialUpload, trace string) error {
+	if !u.Complete() || u.Spec.Hold || u.JobID != "" {
 		return nil
 	}
-	answer, err := s.submitUploads(r.Context(), ds, []string{u.ID}, s.origin(r.Context(), r.Header.Get("traceparent")))
+	answer, err := s.submitUploads(ctx, ds, []string{u.ID}, s.origin(ctx, trace))
 	if err != nil {
 		return err
 	}
@@ -498,8 +503,6 @@ func (s *Server) finishUpload(w http.ResponseWriter, r *http.Request, ds *sheaf.
 		return &answer.Rejected[0].Failure
 	}
 	u.JobID = answer.Job.ID
-	w.Header().Set("Sheaf-Job", answer.Job.ID)
-	w.Header().Set("Sheaf-Document", u.DocumentID)
 	return nil
 }
 
