@@ -30,6 +30,10 @@ type RetryOnly struct {
 // Empty reports whether nothing is narrowed.
 func (r RetryOnly) Empty() bool { return len(r.Units)+len(r.Codes) == 0 }
 
+// Continues reports whether the plan starts from what generation Base left,
+// and not from the file.
+func (p PlanPayload) Continues() bool { return p.Scope == "failed" || p.Stage != "" }
+
 // ParsePayload tells a parse or index task where its bytes are and how to read
 // them. It is written by the plan and holds all that an executor needs, so
 // that a task means the same whatever happens to the document's row.

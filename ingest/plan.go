@@ -67,7 +67,7 @@ func (p *Planner) Process(ctx context.Context, t *sheaf.Task) (done sheaf.Comple
 			return done, sheaf.Fail(sheaf.CategoryInternal, "bad_payload", "the plan's payload cannot be read: %v", err)
 		}
 	}
-	if ask.Scope == "failed" || ask.Stage != "" {
+	if ask.Continues() {
 		return p.planFailed(ctx, doc, ask)
 	}
 	plan, err := p.plan(ctx, doc, ask, t)

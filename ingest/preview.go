@@ -120,7 +120,7 @@ func (s *Service) preview(ctx context.Context, doc *sheaf.Document, config sheaf
 	d.ParseConfig = config
 	out := &PlanPreview{DocumentID: doc.ID, Name: doc.Name, MediaType: doc.MediaType, Ranges: []PlannedRange{}}
 	var tasks []sheaf.NewTask
-	if ask.Scope == "failed" || ask.Stage != "" {
+	if ask.Continues() {
 		done, err := s.Planner.planFailed(ctx, &d, ask)
 		if err != nil {
 			return nil, err
