@@ -169,7 +169,7 @@ func parse(tsv string, page int, scale float64) Text {
 			paragraph, current = p, ""
 		}
 		b := sheaf.Box{Page: page, X0: v[0] * scale, Y0: v[1] * scale, X1: (v[0] + v[2]) * scale, Y1: (v[1] + v[3]) * scale}
-		if f[4] != current {
+		if f[4] != current || len(lines) == 0 {
 			current = f[4]
 			lines = append(lines, line{word, b})
 			continue

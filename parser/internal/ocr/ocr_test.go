@@ -37,6 +37,7 @@ func TestVerdicts(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add(head + "5\t1\t1\t1\t1\t1\t100\t50\t40\t20\t90\tword\n")
+	f.Add(head + "5\t1\t1\t1\t\t1\t100\t50\t40\t20\t90\tof no line\n")
 	f.Fuzz(func(t *testing.T, tsv string) {
 		for _, b := range parse(tsv, 1, 0.36).Blocks {
 			for _, s := range b.Spans {
