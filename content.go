@@ -207,6 +207,14 @@ type Chunk struct {
 	Keywords  []string `json:"keywords,omitempty"`
 	Questions []string `json:"questions,omitempty"` // that the chunk answers
 	Language  string   `json:"language,omitempty"`  // of Text, ISO 639-1; "" when unknown
+	Tags      []Tag    `json:"tags,omitempty"`      // best first
+}
+
+// Tag is a label of a chunk: its own in a tag set, else one that chunks of a
+// tag set near to it have.
+type Tag struct {
+	Name   string  `json:"name"`
+	Weight float64 `json:"weight"` // above 0, at most 1
 }
 
 // MetadataLinks is the key of a chunk's metadata that holds the addresses which

@@ -45,6 +45,7 @@ type record struct {
 	columns   map[string]any
 	keywords  []string
 	questions []string
+	tags      []sheaf.Tag
 }
 
 var strategies = map[string]strategy{

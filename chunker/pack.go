@@ -159,7 +159,7 @@ func render(pieces []piece) string {
 func describe(own, all []piece, set settings) sheaf.Chunk {
 	c := sheaf.Chunk{Kind: kindOf(own), HeadingPath: pathOf(own, set), Boxes: []sheaf.Box{}}
 	if r := own[len(own)-1].record; r != nil { // a heading may stand before it
-		c.Columns, c.Keywords, c.Questions = r.columns, r.keywords, r.questions
+		c.Columns, c.Keywords, c.Questions, c.Tags = r.columns, r.keywords, r.questions, r.tags
 	} else if set.asks && own[0].block.Kind == sheaf.BlockHeading && len(c.HeadingPath) > 0 {
 		c.Questions = c.HeadingPath[len(c.HeadingPath)-1:]
 	}

@@ -62,7 +62,7 @@ func tagRow(_ *sheaf.Table, row []string) record {
 	r := record{text: strings.TrimSpace(text + "\n" + rest)}
 	for t := range strings.FieldsFuncSeq(tags, func(r rune) bool { return strings.ContainsRune(",，;；、", r) }) {
 		if t = strings.TrimSpace(t); t != "" && len(r.keywords) < maxTags {
-			r.keywords = append(r.keywords, t)
+			r.keywords, r.tags = append(r.keywords, t), append(r.tags, sheaf.Tag{Name: t, Weight: 1})
 		}
 	}
 	return r

@@ -277,7 +277,29 @@ func printHits(w io.Writer, r *search.Response) {
 			fmt.Fprintf(w, "   %s\n", strings.Join(h.Chunk.HeadingPath, " › "))
 		}
 		fmt.Fprintf(w, "   %s\n", excerpt(h.Chunk.Text, 280))
+		if labels := labelsOf(&h.Chunk); labels != "" {
+			fmt.Fprintf(w, "   %s\n", labels)
+		}
 	}
+}
+
+// labelsOf is what a chunk can be filtered by, in a line.
+func labelsOf(c *sheaf.Chunk) string {
+	var parts []string
+	if c.Language != "" {
+		parts = append(parts, "language "+c.Language)
+	}
+	if len(c.Keywords) > 0 {
+		parts = append(parts, "keywords "+strings.Join(c.Keywords, ", "))
+	}
+	if len(c.Tags) > 0 {
+		names := make([]string, len(c.Tags))
+		for i, t := range c.Tags {
+			names[i] = t.Name
+		}
+		parts = append(parts, "tags "+strings.Join(names, ", "))
+	}
+	return excerpt(strings.Join(parts, " · "), 280)
 }
 
 func excerpt(s string, n int) string {

@@ -191,3 +191,48 @@ func TestPersonalDataIsReplacedBeforeAnythingIsStored(t *testing.T) {
 		t.Errorf("warnings: %s", all)
 	}
 }
+
+// What a chunk carries beside its text narrows a search, over the API and on
+// the command line.
+func TestSearchIsFilteredByLanguageKeywordAndTag(t *testing.T) {
+	s := start(t, nil)
+	mustState(t, s.upload("garden.txt", "text/plain", `{"auto_keywords": 3}`, "The old gate of the garden does not close any more, and the landlord pays for what has to be done about it."), sheaf.DocSucceeded)
+	mustState(t, s.upload("garten.txt", "text/plain", `{"auto_keywords": 3}`, "Das alte Tor am Garten (garden gate) ist nicht mehr zu schließen, und der Vermieter zahlt für das, was zu tun ist."), sheaf.DocSucceeded)
+	mustState(t, s.upload("tags.csv", "text/csv", `{"chunk_method": "tag"}`, "content,tags\nThe garden gate is broken,\"Repair, Urgent\"\nThe garden needs water,Plants\n"), sheaf.DocSucceeded)
+	for filter, want := range map[string][]string{
+		`{}`:                             {"garden.txt", "garten.txt", "tags.csv", "tags.csv"},
+		`{"languages": ["de"]}`:          {"garten.txt"},
+		`{"languages": ["DE", "en"]}`:    {"garden.txt", "garten.txt"},
+		`{"tags": ["urgent", "plants"]}`: {"tags.csv", "tags.csv"},
+		`{"tags": ["Repair"], "languages": ["de"]}`:        {},
+		`{"keywords": ["LANDLORD PAYS", "no such thing"]}`: {"garden.txt"},
+	} {
+		var f map[string]any
+		if err := json.Unmarshal([]byte(filter), &f); err != nil {
+			t.Fatal(err)
+		}
+		r, err := s.search(t.Context(), defaultDataset, map[string]any{"query": "garden gate", "limit": 50, "filter": f})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := []string{}
+		for _, h := range r.Hits {
+			got = append(got, h.Document.Name)
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("filter %s finds %q, want %q", filter, got, want)
+		}
+	}
+	var out strings.Builder
+	root := newRoot()
+	root.SetOut(&out)
+	root.SetArgs([]string{"search", "--server", s.base, "--tag", "urgent", "--tag", "no such thing", "garden", "gate"})
+	if err := root.ExecuteContext(t.Context()); err != nil || strings.Count(out.String(), "tags.csv") != 1 || strings.Contains(out.String(), "garten") || !strings.Contains(out.String(), "tags Repair, Urgent") {
+		t.Errorf("the command prints %q, %v", out.String(), err)
+	}
+	resp, b := s.request("POST", "/v1/search", `{"query": "gate", "filter": {"tags": [" "]}}`, "Content-Type", "application/json")
+	if resp.StatusCode != 422 && resp.StatusCode != 400 || !strings.Contains(string(b), "empty") {
+		t.Errorf("an empty tag: %s %s", resp.Status, b)
+	}
+}

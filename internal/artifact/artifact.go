@@ -22,8 +22,8 @@ import (
 )
 
 // Version of the format; a reader refuses newer ones. Version 2 added what
-// chunks are found by beside their text.
-const Version = 2
+// chunks are found by beside their text, version 3 their tags.
+const Version = 3
 
 // Bounds that no range result of ours exceeds; they keep a broken file from
 // claiming the reader's memory.
@@ -137,9 +137,11 @@ type row struct {
 	Language    string    `parquet:"language,dict"`
 	Keywords    []string  `parquet:"keywords,list"`
 	Questions   []string  `parquet:"questions,list"`
+	Tags        []tag     `parquet:"tags,list"`
 }
 
-// rowV1 is the schema of version 1.
+// rowV1 and rowV2 are the schemas of earlier versions, written out: the library
+// takes a nil pointer in an embedded struct for "".
 type rowV1 struct {
 	ChunkID     string    `parquet:"chunk_id"`
 	Ordinal     int64     `parquet:"ordinal"`
@@ -152,6 +154,31 @@ type rowV1 struct {
 	Columns     *string   `parquet:"columns,optional"`
 	Metadata    *string   `parquet:"metadata,optional"`
 	Vector      []float32 `parquet:"vector,list" parquet-element:",uncompressed"`
+}
+
+type rowV2 struct {
+	ChunkID     string    `parquet:"chunk_id"`
+	Ordinal     int64     `parquet:"ordinal"`
+	Kind        string    `parquet:"kind,dict"`
+	Text        string    `parquet:"text"`
+	Tokens      int32     `parquet:"tokens"`
+	Pages       []int32   `parquet:"pages,list"`
+	Boxes       []box     `parquet:"boxes,list"`
+	HeadingPath []string  `parquet:"heading_path,list"`
+	Columns     *string   `parquet:"columns,optional"`
+	Metadata    *string   `parquet:"metadata,optional"`
+	Vector      []float32 `parquet:"vector,list" parquet-element:",uncompressed"`
+	Role        string    `parquet:"role,dict"`
+	Parent      string    `parquet:"parent"`
+	Context     string    `parquet:"context"`
+	Language    string    `parquet:"language,dict"`
+	Keywords    []string  `parquet:"keywords,list"`
+	Questions   []string  `parquet:"questions,list"`
+}
+
+type tag struct {
+	Name   string  `parquet:"name"`
+	Weight float64 `parquet:"weight"`
 }
 
 type box struct {

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,6 +60,7 @@ func sample(n, dim int) ([]sheaf.Chunk, [][]float32) {
 		chunks[1].Kind = sheaf.ChunkTable
 		chunks[1].Columns = map[string]any{"city": "Köln", "count": int64(9007199254740993), "share": 0.5, "none": nil, "tags": []any{"a", int64(1)}}
 		chunks[1].Role, chunks[1].Parent, chunks[1].Context, chunks[1].Language = sheaf.RoleChild, "the whole", "around it", "de"
+		chunks[1].Tags = []sheaf.Tag{{Name: "billing", Weight: 1}, {Name: "köln", Weight: 0.25}}
 		chunks[1].Keywords, chunks[1].Questions = []string{"köln", ""}, []string{"How many?"}
 		chunks[1].Metadata = map[string]string{"sheet": "Q1", "": "empty key"}
 		chunks[1].Pages, chunks[1].Boxes, chunks[1].HeadingPath = nil, nil, nil
@@ -404,19 +406,39 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// What version 1 wrote is still read.
-func TestFilesOfVersion1AreRead(t *testing.T) {
-	h := header(3)
+// What earlier versions wrote is still read.
+func TestFilesOfEarlierVersionsAreRead(t *testing.T) {
+	first := rowV1{ChunkID: "c", Ordinal: 5, Kind: "text", Text: "old", Tokens: 1, Pages: []int32{4}, HeadingPath: []string{"H"}, Vector: []float32{1, 0, 0}}
+	for version, data := range map[string][]byte{
+		"1": encodeAs(t, "1", schemaV1, first),
+		"2": encodeAs(t, "2", schemaV2, rowV2{ChunkID: "c", Ordinal: 5, Kind: "text", Text: "old", Tokens: 1, Pages: []int32{4}, HeadingPath: []string{"H"}, Vector: []float32{1, 0, 0}, Language: "de", Keywords: []string{"köln"}}),
+	} {
+		_, chunks, vectors, err := Decode(data)
+		if err != nil {
+			t.Fatalf("version %s: %v", version, err)
+		}
+		if len(chunks) != 1 || chunks[0].Text != "old" || chunks[0].Pages[0] != 4 || chunks[0].HeadingPath[0] != "H" || vectors[0][0] != 1 || chunks[0].Tags != nil {
+			t.Errorf("version %s: %+v %v", version, chunks, vectors)
+		}
+		if later := version == "2"; later != (chunks[0].Language == "de") || later != slices.Equal(chunks[0].Keywords, []string{"köln"}) {
+			t.Errorf("version %s: %+v", version, chunks[0])
+		}
+	}
+}
+
+// encodeAs writes a file of one row as a version before did.
+func encodeAs[T any](t *testing.T, version string, schema *parquet.Schema, row T) []byte {
+	t.Helper()
 	var b bytes.Buffer
 	s := newSealer(&b)
-	w := parquet.NewGenericWriter[rowV1](s, schemaV1)
-	for _, kv := range h.metadata() {
+	w := parquet.NewGenericWriter[T](s, schema)
+	for _, kv := range header(3).metadata() {
 		if kv[0] == keyVersion {
-			kv[1] = "1"
+			kv[1] = version
 		}
 		w.SetKeyValueMetadata(kv[0], kv[1])
 	}
-	if _, err := w.Write([]rowV1{{ChunkID: "c", Ordinal: 5, Kind: "text", Text: "old", Tokens: 1, Pages: []int32{4}, HeadingPath: []string{"H"}, Vector: []float32{1, 0, 0}}}); err != nil {
+	if _, err := w.Write([]T{row}); err != nil {
 		t.Fatal(err)
 	}
 	s.hold = true
@@ -426,11 +448,5 @@ func TestFilesOfVersion1AreRead(t *testing.T) {
 	if err := s.finish(); err != nil {
 		t.Fatal(err)
 	}
-	_, chunks, vectors, err := Decode(b.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(chunks) != 1 || chunks[0].Text != "old" || chunks[0].Pages[0] != 4 || chunks[0].HeadingPath[0] != "H" || chunks[0].Language != "" || chunks[0].Keywords != nil || vectors[0][0] != 1 {
-		t.Errorf("%+v %v", chunks, vectors)
-	}
+	return b.Bytes()
 }

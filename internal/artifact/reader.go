@@ -52,7 +52,7 @@ func open(r *readErrors, size int64) (_ *Reader, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if !parquet.EqualNodes(f.Schema(), schema) && !parquet.EqualNodes(f.Schema(), schemaV1) {
+	if !slices.ContainsFunc([]parquet.Node{schema, schemaV2, schemaV1}, func(known parquet.Node) bool { return parquet.EqualNodes(f.Schema(), known) }) {
 		return nil, errors.New("its columns are not those of an artifact")
 	}
 	if n := f.NumRows(); n < 0 || n > maxRows {
@@ -166,6 +166,9 @@ func (r *Reader) chunk(in *row) (*sheaf.Chunk, error) {
 	}
 	if len(in.Questions) > 0 {
 		c.Questions = in.Questions
+	}
+	for _, t := range in.Tags {
+		c.Tags = append(c.Tags, sheaf.Tag(t))
 	}
 	if len(in.HeadingPath) > 0 {
 		c.HeadingPath = in.HeadingPath

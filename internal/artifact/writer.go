@@ -26,7 +26,7 @@ type Writer struct {
 	err     error
 }
 
-var schema, schemaV1 = parquet.SchemaOf(row{}), parquet.SchemaOf(rowV1{})
+var schema, schemaV2, schemaV1 = parquet.SchemaOf(row{}), parquet.SchemaOf(rowV2{}), parquet.SchemaOf(rowV1{})
 
 // NewWriter starts a file on w.
 func NewWriter(w io.Writer, h Header) (*Writer, error) {
@@ -63,6 +63,9 @@ func (w *Writer) Write(c *sheaf.Chunk, vector []float32) error {
 		ChunkID: c.ID, Ordinal: int64(c.Ordinal), Kind: string(c.Kind), Text: c.Text, Tokens: int32(c.Tokens),
 		HeadingPath: c.HeadingPath, Role: string(c.Role), Parent: c.Parent, Context: c.Context, Language: c.Language,
 		Keywords: c.Keywords, Questions: c.Questions,
+	}
+	for _, t := range c.Tags {
+		r.Tags = append(r.Tags, tag(t))
 	}
 	if !zero(vector) {
 		r.Vector = append([]float32(nil), vector...)

@@ -7,6 +7,7 @@ package index
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"sheaf"
 )
@@ -29,6 +30,42 @@ func (e *Entry) Lead() []string {
 		lead = append(lead, e.Chunk.Context)
 	}
 	return append(append(lead, e.Chunk.Keywords...), e.Chunk.Questions...)
+}
+
+// Label is a keyword, tag or language as it is compared: in lower case, with
+// single spaces, of at most maxLabelBytes.
+func Label(s string) string {
+	s = strings.Join(strings.Fields(strings.ToLower(strings.ToValidUTF8(s, ""))), " ")
+	if len(s) > maxLabelBytes {
+		s = strings.ToValidUTF8(s[:maxLabelBytes], "")
+	}
+	return s
+}
+
+// maxLabelBytes is far below the longest term that Lucene takes, 32,766 bytes.
+const maxLabelBytes = 512
+
+// Labels applies Label to all, and leaves out those that are empty or there already.
+func Labels(all []string) []string {
+	var out []string
+	for _, s := range all {
+		if s = Label(s); s != "" && !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// Keywords are the labels of the chunk's keywords.
+func (e *Entry) Keywords() []string { return Labels(e.Chunk.Keywords) }
+
+// Tags are the labels of the chunk's tags.
+func (e *Entry) Tags() []string {
+	names := make([]string, len(e.Chunk.Tags))
+	for i, t := range e.Chunk.Tags {
+		names[i] = t.Name
+	}
+	return Labels(names)
 }
 
 // Entries makes the entries of one range result. of holds what they have in
@@ -78,6 +115,9 @@ type Query struct {
 	PageFrom    int // 1-based, 0 means no bound
 	PageTo      int
 	Metadata    map[string]string // every pair must match the chunk's metadata
+	Languages   []string          // one of them is the chunk's
+	Keywords    []string          // one of them is among the chunk's, compared by Label
+	Tags        []string          // one of them is among the chunk's, compared by Label
 	Text        string            // "" for no word side
 	Vector      []float32         // nil for no vector side
 	K           int               // per side, 1–1,000

@@ -3,6 +3,7 @@ package index
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"sheaf"
 )
@@ -20,9 +21,15 @@ func (q *Query) Validate() error {
 	case q.PageFrom < 0 || q.PageTo < 0 || q.PageTo > 0 && q.PageFrom > q.PageTo:
 		return fmt.Errorf("%w: pages %d to %d: pages count from 1 and both ends are included", sheaf.ErrInvalid, q.PageFrom, q.PageTo)
 	}
-	for name, n := range map[string]int{"datasets": len(q.DatasetIDs), "documents": len(q.DocumentIDs), "media types": len(q.MediaTypes), "metadata pairs": len(q.Metadata)} {
+	for name, n := range map[string]int{"datasets": len(q.DatasetIDs), "documents": len(q.DocumentIDs), "media types": len(q.MediaTypes), "metadata pairs": len(q.Metadata),
+		"languages": len(q.Languages), "keywords": len(q.Keywords), "tags": len(q.Tags)} {
 		if n > maxFilterValues {
 			return fmt.Errorf("%w: a search filters by at most %d %s, not %d", sheaf.ErrInvalid, maxFilterValues, name, n)
+		}
+	}
+	for _, values := range [][]string{q.Languages, q.Keywords, q.Tags} {
+		if slices.ContainsFunc(values, func(v string) bool { return Label(v) == "" }) {
+			return fmt.Errorf("%w: a search filters by no empty language, keyword or tag", sheaf.ErrInvalid)
 		}
 	}
 	return nil

@@ -62,6 +62,9 @@ type Filter struct {
 	MediaTypes  []string          `json:"media_types,omitempty"`
 	Pages       Pages             `json:"pages,omitzero"`
 	Metadata    map[string]string `json:"metadata,omitempty"`
+	Languages   []string          `json:"languages,omitempty"` // ISO 639-1, such as en: one of them is the chunk's
+	Keywords    []string          `json:"keywords,omitempty"`  // one of them is among the chunk's, whatever the case
+	Tags        []string          `json:"tags,omitempty"`      // one of them is among the chunk's, whatever the case
 }
 
 // Pages is a run of units, 1-based, both ends included; 0 means no bound.
@@ -148,6 +151,7 @@ func (s *Searcher) Search(ctx context.Context, tenantID string, r Request) (*Res
 	q := index.Query{
 		TenantID: tenantID, DatasetIDs: r.Datasets, DocumentIDs: r.Filter.DocumentIDs, MediaTypes: r.Filter.MediaTypes,
 		PageFrom: r.Filter.Pages.From, PageTo: r.Filter.Pages.To, Metadata: r.Filter.Metadata, Highlight: r.Highlight,
+		Languages: r.Filter.Languages, Keywords: r.Filter.Keywords, Tags: r.Filter.Tags,
 	}
 	if r.Mode != Vector {
 		q.Text = r.Query

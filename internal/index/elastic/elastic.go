@@ -170,6 +170,9 @@ func (x *Index) mapping() map[string]any {
 		"name": toBody, "headings": toBody, "text": toBody, "chunk": stored,
 		"body": m{"type": "text", "analyzer": "words", "fields": m{"cjk": m{"type": "text", "analyzer": "cjk"}}},
 	}
+	for name, field := range labelFields {
+		properties[name] = field
+	}
 	if x.config.Dim > 0 {
 		properties["vector"] = m{"type": "dense_vector", "dims": x.config.Dim, "index": true, "similarity": "cosine", "index_options": m{"type": "int8_hnsw"}}
 	}
@@ -192,6 +195,12 @@ func (x *Index) mapping() map[string]any {
 		},
 		"aliases": m{x.alias: m{"is_write_index": true}},
 	}
+}
+
+// labelFields came later: they are added to an index that lacks them, and what
+// is in it is found by them once it is indexed again.
+var labelFields = map[string]any{
+	"language": map[string]any{"type": "keyword"}, "keywords": map[string]any{"type": "keyword"}, "tags": map[string]any{"type": "keyword"},
 }
 
 // ensure makes the index and its alias unless they are there, and checks whose
@@ -233,6 +242,7 @@ func (x *Index) ensure(ctx context.Context) error {
 					Vector struct {
 						Dims int `json:"dims"`
 					} `json:"vector"`
+					Tags json.RawMessage `json:"tags"`
 				} `json:"properties"`
 			} `json:"mappings"`
 		}
@@ -245,6 +255,11 @@ func (x *Index) ensure(ctx context.Context) error {
 					return sheaf.Fail(sheaf.CategoryPolicy, "index_model_mismatch",
 						"The Elasticsearch index %s holds vectors of model %q with %d values, but the configured model is %q with %d: set the model back, or choose another index prefix and rebuild the index.",
 						name, m.Mappings.Meta.Model, m.Mappings.Properties.Vector.Dims, x.config.ModelID, x.config.Dim)
+				}
+				if m.Mappings.Properties.Tags == nil {
+					if err := x.do(ctx, http.MethodPut, "/"+name+"/_mapping", map[string]any{"properties": labelFields}, nil); err != nil {
+						return x.explain(err)
+					}
 				}
 			}
 			x.made.Store(true)

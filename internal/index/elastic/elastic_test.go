@@ -3,6 +3,7 @@ package elastic_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -97,6 +98,50 @@ func TestContract(t *testing.T) {
 			return open(t, configs[x])
 		},
 	})
+}
+
+// An index that was made before chunks had labels takes those of new chunks.
+func TestIndexWithoutLabelFieldsGetsThem(t *testing.T) {
+	c := config(t)
+	alias := c.Prefix + "-test-1"
+	x := open(t, c)
+	full := call(t, http.MethodGet, c.URLs[0]+"/"+alias+"/_mapping", "")
+	var made map[string]struct {
+		Mappings map[string]any `json:"mappings"`
+	}
+	if err := json.Unmarshal([]byte(full), &made); err != nil {
+		t.Fatal(err)
+	}
+	mappings := made[alias+"-v1"].Mappings
+	for _, field := range []string{"language", "keywords", "tags"} {
+		delete(mappings["properties"].(map[string]any), field)
+	}
+	// The analyzers are not what is tried here.
+	mappings["properties"].(map[string]any)["body"] = map[string]any{"type": "text", "fields": map[string]any{"cjk": map[string]any{"type": "text", "analyzer": "cjk"}}}
+	old, err := json.Marshal(map[string]any{"mappings": mappings, "aliases": map[string]any{alias: map[string]any{"is_write_index": true}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := x.Close(); err != nil {
+		t.Fatal(err)
+	}
+	call(t, http.MethodDelete, c.URLs[0]+"/"+alias+"-v1", "")
+	call(t, http.MethodPut, c.URLs[0]+"/"+alias+"-v1", string(old))
+	x = open(t, c)
+	e := index.Entry{
+		Chunk:    sheaf.Chunk{ID: "c", RangeID: "r", DocumentID: "d", Text: "pump", Language: "en", Keywords: []string{"Valve"}, Tags: []sheaf.Tag{{Name: "Repair", Weight: 1}}},
+		TenantID: "t", DatasetID: "s", Vector: indextest.Vector(1),
+	}
+	if err := x.Write(t.Context(), []index.Entry{e}); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got, err := x.Search(t.Context(), index.Query{TenantID: "t", Text: "pump", K: 5, Languages: []string{"en"}, Keywords: []string{"valve"}, Tags: []string{"repair"}})
+	if err != nil || len(got.Text) != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
 }
 
 func failure(t *testing.T, err error, code string, says ...string) *sheaf.Failure {

@@ -59,7 +59,8 @@ func filters(q *index.Query) []any {
 	for _, f := range []struct {
 		field  string
 		values []string
-	}{{"dataset", q.DatasetIDs}, {"document", q.DocumentIDs}, {"media_type", q.MediaTypes}} {
+	}{{"dataset", q.DatasetIDs}, {"document", q.DocumentIDs}, {"media_type", q.MediaTypes},
+		{"language", index.Labels(q.Languages)}, {"keywords", index.Labels(q.Keywords)}, {"tags", index.Labels(q.Tags)}} {
 		if len(f.values) > 0 {
 			all = append(all, terms(f.field, f.values))
 		}

@@ -30,6 +30,9 @@ type source struct {
 	Pages     []int             `json:"pages,omitempty"`
 	Metadata  map[string]string `json:"metadata,omitempty"` // to filter by
 	Columns   map[string]any    `json:"columns,omitempty"`
+	Language  string            `json:"language,omitempty"`
+	Keywords  []string          `json:"keywords,omitempty"`
+	Tags      []string          `json:"tags,omitempty"`
 	Chunk     json.RawMessage   `json:"chunk"` // without its text
 	Vector    json.RawMessage   `json:"vector,omitempty"`
 }
@@ -89,6 +92,7 @@ func encode(e *index.Entry) (line, error) {
 	s := source{
 		Tenant: e.TenantID, Dataset: e.DatasetID, Document: c.DocumentID, Range: c.RangeID, MediaType: e.MediaType,
 		Name: e.Name, Headings: e.Lead(), Text: c.Text, Pages: c.Pages, Metadata: c.Metadata,
+		Language: index.Label(c.Language), Keywords: e.Keywords(), Tags: e.Tags(),
 	}
 	c.Text = ""
 	var err error

@@ -55,7 +55,7 @@ const schema = `
 CREATE TABLE IF NOT EXISTS properties (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS documents (
 	n INTEGER PRIMARY KEY, tenant TEXT NOT NULL, dataset TEXT NOT NULL, id TEXT NOT NULL,
-	name TEXT NOT NULL, media_type TEXT NOT NULL, metadata TEXT NOT NULL);
+	name TEXT NOT NULL, media_type TEXT NOT NULL, metadata TEXT NOT NULL, language TEXT NOT NULL DEFAULT '');
 CREATE INDEX IF NOT EXISTS documents_id ON documents (tenant, id);
 CREATE TABLE IF NOT EXISTS entries (
 	n INTEGER PRIMARY KEY, document INTEGER NOT NULL, page_from INTEGER NOT NULL, page_to INTEGER NOT NULL,
@@ -63,6 +63,8 @@ CREATE TABLE IF NOT EXISTS entries (
 CREATE UNIQUE INDEX IF NOT EXISTS entries_id ON entries (id);
 CREATE INDEX IF NOT EXISTS entries_range ON entries (range_id);
 CREATE INDEX IF NOT EXISTS entries_document ON entries (document);
+CREATE TABLE IF NOT EXISTS labels (label TEXT NOT NULL, n INTEGER NOT NULL, PRIMARY KEY (label, n)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS labels_n ON labels (n);
 CREATE TABLE IF NOT EXISTS chunks (n INTEGER PRIMARY KEY, json BLOB NOT NULL);
 CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5 (body, content='', contentless_delete=1, tokenize='ascii');
 CREATE VIRTUAL TABLE IF NOT EXISTS vocabulary USING fts5vocab (words, 'row');
@@ -185,6 +187,17 @@ func (x *Index) prepare(ctx context.Context) error {
 			return err
 		}
 	}
+	// Files of earlier versions know no languages: what is in them is found by
+	// language and label once it is indexed again.
+	var languages int
+	if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM pragma_table_info('documents') WHERE name = 'language'`).Scan(&languages); err != nil {
+		return err
+	}
+	if languages == 0 {
+		if _, err := tx.ExecContext(ctx, `ALTER TABLE documents ADD COLUMN language TEXT NOT NULL DEFAULT ''`); err != nil {
+			return err
+		}
+	}
 	have := make(map[string]string)
 	rows, err := tx.QueryContext(ctx, `SELECT name, value FROM properties`)
 	if err != nil {
@@ -220,7 +233,7 @@ func (x *Index) load(ctx context.Context) error {
 		return err
 	}
 	byNumber := make(map[int64]*document)
-	rows, err := x.read.QueryContext(ctx, `SELECT n, tenant, dataset, id, name, media_type, metadata FROM documents`)
+	rows, err := x.read.QueryContext(ctx, `SELECT n, tenant, dataset, id, name, media_type, metadata, language FROM documents`)
 	if err != nil {
 		return err
 	}
@@ -228,7 +241,7 @@ func (x *Index) load(ctx context.Context) error {
 	for rows.Next() {
 		var n int64
 		var o origin
-		if err := rows.Scan(&n, &o.tenant, &o.dataset, &o.id, &o.name, &o.mediaType, &o.metadata); err != nil {
+		if err := rows.Scan(&n, &o.tenant, &o.dataset, &o.id, &o.name, &o.mediaType, &o.metadata, &o.language); err != nil {
 			return err
 		}
 		d, err := x.newDocument(n, &o, o.key())
@@ -314,7 +327,7 @@ var errDamaged = errors.New("the index is damaged")
 
 // newDocument joins a row of documents with its segment.
 func (x *Index) newDocument(n int64, o *origin, key documentKey) (*document, error) {
-	d := &document{key: key, n: n, id: o.id, mediaType: unique.Make(o.mediaType).Value()}
+	d := &document{key: key, n: n, id: o.id, mediaType: unique.Make(o.mediaType).Value(), language: unique.Make(o.language).Value()}
 	if err := json.Unmarshal([]byte(o.metadata), &d.metadata); err != nil {
 		return nil, errDamaged
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -56,6 +57,43 @@ func entries(doc string, n int) []index.Entry {
 		})
 	}
 	return all
+}
+
+// A file that was made before chunks had labels takes those of new chunks, and
+// keeps what it has.
+func TestFileWithoutLabelsGetsThem(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "index.db")
+	x := open(t, path)
+	if err := x.Write(t.Context(), entries("old", 3)); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range []string{`DROP TABLE labels`, `ALTER TABLE documents DROP COLUMN language`} {
+		if _, err := db.ExecContext(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	x = open(t, path)
+	next := entries("next", 1)
+	next[0].Chunk.Language, next[0].Chunk.Keywords = "en", []string{"Valve"}
+	if err := x.Write(t.Context(), append(next, entries("old", 1)...)); err != nil {
+		t.Fatal(err)
+	}
+	for n, q := range map[int]index.Query{4: {}, 1: {Languages: []string{"en"}, Keywords: []string{"valve"}}} {
+		q.TenantID, q.Text, q.K = "t", "paragraph", 10
+		if got, err := x.Search(t.Context(), q); err != nil || len(got.Text) != n {
+			t.Errorf("%+v: %d hits, %v, want %d", q, len(got.Text), err, n)
+		}
+	}
 }
 
 func failure(t *testing.T, err error, code string) *sheaf.Failure {

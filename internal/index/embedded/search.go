@@ -25,13 +25,60 @@ type filter struct {
 	datasets   map[string]bool
 	documents  map[string]bool
 	mediaTypes map[string]bool
+	languages  map[string]bool
 	metadata   map[string]string
 	from, to   int
+	labels     []rowSet // a row must be in each
 }
 
 func newFilter(d *directory, q *index.Query) *filter {
-	return &filter{d, q.TenantID, set(q.DatasetIDs), set(q.DocumentIDs), set(q.MediaTypes), q.Metadata, q.PageFrom, q.PageTo}
+	return &filter{
+		directory: d, tenant: q.TenantID, datasets: set(q.DatasetIDs), documents: set(q.DocumentIDs), mediaTypes: set(q.MediaTypes),
+		languages: set(index.Labels(q.Languages)), metadata: q.Metadata, from: q.PageFrom, to: q.PageTo,
+	}
 }
+
+// rowSet has a bit a row.
+type rowSet []uint64
+
+func (s rowSet) has(row uint32) bool {
+	return int(row/64) < len(s) && s[row/64]&(1<<(row%64)) != 0
+}
+
+// rowsLabeled finds the rows that have one of the labels of a kind.
+func (x *Index) rowsLabeled(ctx context.Context, kind string, labels []string) (rowSet, error) {
+	wanted := make([]string, len(labels))
+	for i, l := range labels {
+		wanted[i] = kind + l
+	}
+	list, err := json.Marshal(wanted)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := x.read.QueryContext(ctx, `SELECT l.n FROM json_each(?) j JOIN labels l ON l.label = j.value`, string(list))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	var s rowSet
+	for rows.Next() {
+		var n uint32
+		if err := rows.Scan(&n); err != nil {
+			return nil, err
+		}
+		if missing := int(n/64) + 1 - len(s); missing > 0 {
+			s = append(s, make(rowSet, missing)...)
+		}
+		s[n/64] |= 1 << (n % 64)
+	}
+	return s, rows.Err()
+}
+
+// Kinds of labels, the first byte of what is in table labels.
+const (
+	keywordLabel = "k"
+	tagLabel     = "t"
+)
 
 // set is nil when there is nothing to choose by.
 func set(values []string) map[string]bool {
@@ -54,8 +101,14 @@ func (f *filter) keep(row uint32) bool {
 	if d == nil || d.segment.tenant != f.tenant ||
 		f.datasets != nil && !f.datasets[d.segment.dataset] ||
 		f.documents != nil && !f.documents[d.id] ||
-		f.mediaTypes != nil && !f.mediaTypes[d.mediaType] {
+		f.mediaTypes != nil && !f.mediaTypes[d.mediaType] ||
+		f.languages != nil && !f.languages[d.language] {
 		return false
+	}
+	for _, s := range f.labels {
+		if !s.has(row) {
+			return false
+		}
 	}
 	for k, v := range f.metadata {
 		if have, ok := d.metadata[k]; !ok || have != v {
@@ -110,6 +163,18 @@ func (x *Index) Search(ctx context.Context, q index.Query) (index.Candidates, er
 	}
 	defer func() { x.slots <- slot }()
 	f := newFilter(&x.directory, &q)
+	for _, l := range []struct {
+		kind   string
+		values []string
+	}{{keywordLabel, q.Keywords}, {tagLabel, q.Tags}} {
+		if len(l.values) > 0 {
+			rows, err := x.rowsLabeled(ctx, l.kind, index.Labels(l.values))
+			if err != nil {
+				return index.Candidates{}, x.failure(err)
+			}
+			f.labels = append(f.labels, rows)
+		}
+	}
 	x.filters[slot] = f
 
 	words := index.ParseWords(q.Text)

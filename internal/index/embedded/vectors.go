@@ -247,13 +247,14 @@ func dotRowsPlain(dst []int32, rows []int8, query []int16) {
 }
 
 // document is what filters look at, shared by the chunks of a document that
-// have the same name and metadata. Kept small: there may be one per chunk.
+// have the same name, metadata and language. Kept small: there may be one per chunk.
 type document struct {
 	key       documentKey
 	n         int64 // in table documents
 	segment   *segment
 	id        string
 	mediaType string
+	language  string
 	metadata  map[string]string
 	chunks    int // only the writer reads and writes it
 }
@@ -262,11 +263,11 @@ type document struct {
 type documentKey [16]byte
 
 // origin is a row of documents.
-type origin struct{ tenant, dataset, id, name, mediaType, metadata string }
+type origin struct{ tenant, dataset, id, name, mediaType, metadata, language string }
 
 func (o *origin) key() (k documentKey) {
 	h := sha256.New()
-	for _, field := range [...]string{o.tenant, o.dataset, o.id, o.name, o.mediaType, o.metadata} {
+	for _, field := range [...]string{o.tenant, o.dataset, o.id, o.name, o.mediaType, o.metadata, o.language} {
 		var size [8]byte
 		binary.LittleEndian.PutUint64(size[:], uint64(len(field)))
 		h.Write(size[:])

@@ -44,6 +44,7 @@ type prepared struct {
 	from, to    uint32
 	gaps        []int
 	body        string
+	labels      []string
 	json        []byte
 	values      []int8
 	inverse     float32
@@ -121,13 +122,19 @@ func (x *Index) prepareEntry(e *index.Entry) (prepared, error) {
 	if err != nil {
 		return prepared{}, fmt.Errorf("%w: chunk %s: %w", sheaf.ErrInvalid, c.ID, err)
 	}
-	p.origin = origin{e.TenantID, e.DatasetID, c.DocumentID, e.Name, e.MediaType, string(metadata)}
+	p.origin = origin{e.TenantID, e.DatasetID, c.DocumentID, e.Name, e.MediaType, string(metadata), index.Label(c.Language)}
 	p.key = p.origin.key()
 	p.from, p.to, p.gaps = pageRun(c.Pages)
 	if p.json, err = json.Marshal(c); err != nil {
 		return prepared{}, fmt.Errorf("%w: chunk %s cannot be stored: %w", sheaf.ErrInvalid, c.ID, err)
 	}
 	p.body = body(e)
+	for _, k := range e.Keywords() {
+		p.labels = append(p.labels, keywordLabel+k)
+	}
+	for _, t := range e.Tags() {
+		p.labels = append(p.labels, tagLabel+t)
+	}
 	if len(e.Vector) != 0 {
 		p.values = make([]int8, x.dim)
 		p.inverse = quantise(p.values, e.Vector)
@@ -215,7 +222,7 @@ type transaction struct {
 	documents map[documentKey]*document
 	changes   []func()
 	row, doc  int64
-	insert    [4]*sql.Stmt // document, entry, chunk, words
+	insert    [5]*sql.Stmt // document, entry, chunk, words, label
 }
 
 func (x *Index) commit(group []*operation) error {
@@ -228,10 +235,11 @@ func (x *Index) commit(group []*operation) error {
 	t := &transaction{Tx: tx, index: x, documents: make(map[documentKey]*document), row: x.nextRow, doc: x.nextDocument}
 	defer func() { _ = tx.Rollback() }()
 	for i, q := range []string{
-		`INSERT INTO documents (n, tenant, dataset, id, name, media_type, metadata) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+		`INSERT INTO documents (n, tenant, dataset, id, name, media_type, metadata, language) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
 		`INSERT INTO entries (n, document, page_from, page_to, gaps, vector, range_id, id) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
 		`INSERT INTO chunks (n, json) VALUES (?, ?)`,
 		`INSERT INTO words (rowid, body) VALUES (?, ?)`,
+		`INSERT INTO labels (label, n) VALUES (?, ?)`,
 	} {
 		if t.insert[i], err = tx.PrepareContext(ctx, q); err != nil {
 			return err
@@ -306,6 +314,11 @@ func (t *transaction) add(ctx context.Context, p *prepared) error {
 	if _, err := t.insert[3].ExecContext(ctx, t.row, p.body); err != nil {
 		return err
 	}
+	for _, l := range p.labels {
+		if _, err := t.insert[4].ExecContext(ctx, l, t.row); err != nil {
+			return err
+		}
+	}
 	s := staged{row: uint32(t.row), document: d, from: p.from, to: p.to, gaps: p.gaps, values: p.values, inverse: p.inverse}
 	t.changes = append(t.changes, func() { x.publish(s) })
 	return nil
@@ -320,7 +333,7 @@ func (t *transaction) document(ctx context.Context, o *origin, k documentKey) (*
 		return d, nil
 	}
 	t.doc++
-	if _, err := t.insert[0].ExecContext(ctx, t.doc, o.tenant, o.dataset, o.id, o.name, o.mediaType, o.metadata); err != nil {
+	if _, err := t.insert[0].ExecContext(ctx, t.doc, o.tenant, o.dataset, o.id, o.name, o.mediaType, o.metadata, o.language); err != nil {
 		return nil, err
 	}
 	d, err := t.index.newDocument(t.doc, o, k)
@@ -365,6 +378,7 @@ func (t *transaction) delete(ctx context.Context, op *operation) error {
 	}
 	for _, q := range []string{
 		`DELETE FROM words WHERE rowid IN (SELECT value FROM json_each(?))`,
+		`DELETE FROM labels WHERE n IN (SELECT value FROM json_each(?))`,
 		`DELETE FROM chunks WHERE n IN (SELECT value FROM json_each(?))`,
 		`DELETE FROM entries WHERE n IN (SELECT value FROM json_each(?))`,
 	} {

@@ -224,6 +224,7 @@ func roundTrip(t *testing.T, e Engine) {
 		e.Chunk.HeadingPath = []string{"Assembly", "Frame <3>"}
 		e.Chunk.Columns = map[string]any{"part.no": "M8-24", "torque": 24.5, "ok": true, "": "empty name", "nested": map[string]any{"a": []any{"b", 1.0}}}
 		e.Chunk.Metadata = map[string]string{"author": "Zoë", "a.b": "dotted", "long": strings.Repeat("x", 40000)}
+		e.Chunk.Language, e.Chunk.Keywords, e.Chunk.Tags = "en", []string{"Bolt"}, []sheaf.Tag{{Name: "Fasteners", Weight: 0.75}}
 		e.Vector = Vector(1)
 	})
 	least := index.Entry{Chunk: sheaf.Chunk{ID: "least-0", DocumentID: "least", RangeID: "least-r", Text: "Torque of least."}, TenantID: acme, DatasetID: manuals}
@@ -272,13 +273,20 @@ func filters(t *testing.T, e Engine) {
 		entry("a/r1/0", "pump", func(e *index.Entry) {
 			e.Chunk.Pages = []int{1}
 			e.Chunk.Metadata = map[string]string{"lang": "en", "year": "2024"}
+			e.Chunk.Language, e.Chunk.Keywords, e.Chunk.Tags = "en", []string{"Heat  Pump", "valve"}, []sheaf.Tag{{Name: "Überdruck", Weight: 1}}
 		}),
-		entry("a/r1/1", "pump", func(e *index.Entry) { e.Chunk.Pages = []int{2, 3}; e.Chunk.Metadata = map[string]string{"lang": "de"} }),
+		entry("a/r1/1", "pump", func(e *index.Entry) {
+			e.Chunk.Pages = []int{2, 3}
+			e.Chunk.Metadata = map[string]string{"lang": "de"}
+			e.Chunk.Language = "de"
+			e.Chunk.Keywords = []string{"VALVE", "valve", strings.Repeat("long ", 9000)}
+		}),
 		entry("b/r1/0", "pump", func(e *index.Entry) { e.MediaType = "text/html"; e.Chunk.Pages = []int{9} }),
 		entry("c/r1/0", "pump", func(e *index.Entry) {
 			e.DatasetID = "laws"
 			e.Chunk.Metadata = map[string]string{"lang": "en"}
 			e.Chunk.Pages = nil
+			e.Chunk.Language, e.Chunk.Tags = "en", []sheaf.Tag{{Name: "valve", Weight: 0.5}, {Name: "law", Weight: 0.25}}
 		}),
 		entry("d/r1/0", "pump", func(e *index.Entry) { e.DatasetID = "news"; e.MediaType = "text/html" }),
 	}
@@ -307,6 +315,18 @@ func filters(t *testing.T, e Engine) {
 		{"metadata is no prefix", index.Query{Metadata: map[string]string{"lang": "e"}}, nil},
 		{"dataset and metadata", index.Query{DatasetIDs: []string{manuals}, Metadata: map[string]string{"lang": "en"}}, []string{"a-r1-0"}},
 		{"document and page", index.Query{DocumentIDs: []string{"a"}, PageFrom: 2, PageTo: 9}, []string{"a-r1-1"}},
+		{"language", index.Query{Languages: []string{"en"}}, []string{"a-r1-0", "c-r1-0"}},
+		{"languages", index.Query{Languages: []string{"DE", "fr"}}, []string{"a-r1-1"}},
+		{"language of nobody", index.Query{Languages: []string{"fr"}}, nil},
+		{"keyword", index.Query{Keywords: []string{"Valve"}}, []string{"a-r1-0", "a-r1-1"}},
+		{"keywords", index.Query{Keywords: []string{"heat pump", "none"}}, []string{"a-r1-0"}},
+		{"a very long keyword", index.Query{Keywords: []string{strings.Repeat("long ", 9000)}}, []string{"a-r1-1"}},
+		{"keyword is no word of one", index.Query{Keywords: []string{"pump"}}, nil},
+		{"tag", index.Query{Tags: []string{"überdruck"}}, []string{"a-r1-0"}},
+		{"tags", index.Query{Tags: []string{"law", "ÜBERDRUCK"}}, []string{"a-r1-0", "c-r1-0"}},
+		{"tag is no keyword", index.Query{Tags: []string{"valve"}}, []string{"c-r1-0"}},
+		{"language and keyword", index.Query{Languages: []string{"en"}, Keywords: []string{"valve"}}, []string{"a-r1-0"}},
+		{"keyword and tag", index.Query{Keywords: []string{"valve"}, Tags: []string{"law"}}, nil},
 		{"contradiction", index.Query{DocumentIDs: []string{"c"}, DatasetIDs: []string{manuals}}, nil},
 		{"all", index.Query{DatasetIDs: []string{manuals}, DocumentIDs: []string{"a", "b"}, MediaTypes: []string{"application/pdf"}, PageFrom: 1, PageTo: 3, Metadata: map[string]string{"lang": "de"}}, []string{"a-r1-1"}},
 	} {
@@ -711,6 +731,8 @@ func badQueries(t *testing.T, e Engine) {
 		"K too large":    {TenantID: acme, Text: "x", K: 1001},
 		"pages reversed": {TenantID: acme, Text: "x", K: 1, PageFrom: 3, PageTo: 2},
 		"other width":    {TenantID: acme, K: 1, Vector: []float32{1, 0}},
+		"empty keyword":  {TenantID: acme, Text: "x", K: 1, Keywords: []string{" "}},
+		"many tags":      {TenantID: acme, Text: "x", K: 1, Tags: make([]string, 1025)},
 		"many documents": {TenantID: acme, Text: "x", K: 1, DocumentIDs: make([]string, 1025)},
 	} {
 		if _, err := x.Search(t.Context(), q); !errors.Is(err, sheaf.ErrInvalid) {
@@ -797,6 +819,8 @@ func reopen(t *testing.T, e Engine) {
 		en.Chunk.ID += fmt.Sprint(i)
 		en.Chunk.Pages = []int{1, 3 + i}
 		en.Chunk.Metadata = map[string]string{"i": fmt.Sprint(i)}
+		en.Chunk.Keywords, en.Chunk.Language = []string{fmt.Sprint("key", i)}, [...]string{"en", "de"}[i%2]
+		en.Chunk.Tags = []sheaf.Tag{{Name: [...]string{"even", "odd"}[i%2], Weight: 1}}
 		en.Vector = Vector(uint64(i))
 		all = append(all, en)
 	}
@@ -810,6 +834,7 @@ func reopen(t *testing.T, e Engine) {
 		{Text: "persistent", Vector: Vector(8), Metadata: map[string]string{"i": "8"}},
 		{Text: "persistent", Vector: Vector(8), PageFrom: 20, PageTo: 22},
 		{Text: "persistent", Vector: Vector(8), DocumentIDs: []string{"doc3"}},
+		{Text: "persistent", Vector: Vector(8), Languages: []string{"en"}, Keywords: []string{"key8"}, Tags: []string{"even"}},
 	}
 	var before []index.Candidates
 	for _, q := range queries {
