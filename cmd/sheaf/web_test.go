@@ -34,6 +34,7 @@ func TestPage(t *testing.T) {
 		{"two versions are compared", testCompare},
 		{"chosen documents are canceled", testCancelChosen},
 		{"a hit leads to its box", testSearchToBox},
+		{"chunks are filtered by their labels and show them", testLabels},
 		{"everything can be done with the keyboard", testKeyboard},
 		{"hostile names and contents are text", testHostile},
 		{"ten thousand rows scroll", testManyRows},
@@ -68,6 +69,19 @@ func (s *service) add(dataset string, files ...source) []sheaf.Document {
 		s.t.Fatal(err)
 	}
 	s.ended(answer.Job.ID)
+	return answer.Documents
+}
+
+// addWith is add with settings.
+func (s *service) addWith(dataset, settings string, files ...source) []sheaf.Document {
+	s.t.Helper()
+	answer, err := s.submitAnswer(s.t.Context(), dataset, files, map[string]string{"parser_config": settings}, "")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if job := s.ended(answer.Job.ID); job.State != sheaf.DocSucceeded {
+		s.t.Fatalf("the job ended %s", job.State)
+	}
 	return answer.Documents
 }
 
@@ -303,6 +317,44 @@ func testSearchToBox(t *testing.T, s *service, b *browser) {
 	}
 	b.open("/datasets/library/documents/" + eval[string](b, `location.pathname.split("/").at(-1)`) + "?page=5")
 	b.sees(".chunk table th", "Moisture")
+}
+
+func testLabels(t *testing.T, s *service, b *browser) {
+	s.newDataset("labels", false)
+	docs := s.addWith("labels", `{"auto_keywords": 2, "pii": "redact"}`,
+		text("garten.txt", "Der Garten hinter dem Haus ist groß, und die alte Gartentür ist nicht mehr zu schließen. Der Gärtner kommt nach dem Winter wieder."),
+		text("garden.txt", "The garden behind the house is large, and the old garden gate does not close any more. Write to ada@example.org, der Garten has a gardener."))
+	s.addWith("labels", `{"chunk_method": "tag"}`, text("tags.csv", "content,tags\nThe gate of the garden is broken,\"Repair, Urgent\"\n"))
+	b.open("/search?dataset=labels&q=garten+garden")
+	b.wait("three hits", `document.querySelectorAll(".hit").length === 3`)
+	choose := func(name, value string) {
+		b.run(evaluate(fmt.Sprintf(`(() => { const i = document.querySelector(".search-form [name=%s]"); i.value = %q; i.dispatchEvent(new Event("change")); i.form.requestSubmit(); })()`, name, value)))
+	}
+	only := func(name string) {
+		t.Helper()
+		b.wait("only "+name, fmt.Sprintf(`document.querySelectorAll(".hit").length === 1 && document.querySelector(".hit h2").textContent.includes(%q)`, name))
+	}
+	choose("language", "de")
+	only("garten.txt")
+	b.sees(".hit .labels", "German")
+	if where := eval[string](b, `location.search`); !strings.Contains(where, "language=de") {
+		t.Errorf("the address of the search is %s", where)
+	}
+	choose("language", "")
+	b.wait("three hits", `document.querySelectorAll(".hit").length === 3`)
+	choose("tag", "urgent")
+	only("tags.csv")
+	b.sees(".hit .labels", "Repair, Urgent")
+	var list struct{ Items []sheaf.Chunk }
+	s.get("/v1/datasets/labels/documents/"+docs[1].ID+"/chunks", &list)
+	keyword := list.Items[0].Keywords[0]
+	choose("tag", "")
+	b.wait("three hits", `document.querySelectorAll(".hit").length === 3`)
+	choose("keyword", strings.ToUpper(keyword))
+	only("garden.txt")
+	b.run(evaluate(`document.querySelector(".hit h2 a").click()`))
+	b.sees(".chunk .labels", keyword)
+	b.sees(".chunk .labels", "replaced: email")
 }
 
 func testKeyboard(t *testing.T, s *service, b *browser) {

@@ -25,7 +25,8 @@
  * @typedef {{seq: number, dataset_id?: string, job_id?: string, document_id?: string, generation?: number, task_id?: string, epoch?: number, kind: string, worker?: string,
  *   level?: string, text?: string, detail?: any, at: string}} SheafEvent
  * @typedef {{page: number, x0: number, y0: number, x1: number, y1: number}} Box
- * @typedef {{id: string, document_id: string, range_id: string, ordinal: number, kind: string, text: string, tokens: number, pages: number[], boxes: Box[], heading_path: string[]}} Chunk
+ * @typedef {{id: string, document_id: string, range_id: string, ordinal: number, kind: string, text: string, tokens: number, pages: number[], boxes: Box[], heading_path: string[],
+ *   role?: string, parent?: string, context?: string, keywords?: string[], questions?: string[], language?: string, tags?: {name: string, weight: number}[], metadata?: Record<string, string>}} Chunk
  * @typedef {{change: "same"|"changed"|"added"|"removed", from?: Chunk, to?: Chunk}} ChunkChange
  * @typedef {{from: number, to: number, settings: {name: string, from: any, to: any}[], counts: {same: number, changed: number, added: number, removed: number}, items: ChunkChange[], next_cursor: string|null}} Comparison
  * @typedef {{name: string, total: number, done: number, failed: number, reused: number, unit: string, started_at?: string, finished_at?: string}} JobStage

@@ -6,6 +6,7 @@ import { comparison } from "../compare.js";
 import { announce, button, draw, el, empty, icon, name, trouble } from "../dom.js";
 import { flightRecord } from "../flight.js";
 import { bytes, duration, eta, format, number, percent, plural, time } from "../format.js";
+import { labels } from "../labels.js";
 import { follow } from "../live.js";
 import { go, title } from "../nav.js";
 import { pageImage } from "../page.js";
@@ -197,7 +198,7 @@ export async function view({ root, params, query, signal }) {
     };
     const add = (/** @type {Chunk[]} */ chunks) => items.append(...chunks.map((c) => {
       const li = el("li", { tabindex: "0", id: `c-${c.id}`, class: `chunk ${c.kind}`, "aria-label": `Chunk on ${unit} ${c.pages.join(", ") || page}` },
-        c.heading_path?.length ? el("p", { class: "path" }, c.heading_path.map((h, i) => [i ? " › " : "", el("bdi", {}, h)])) : null, chunkText(c.text, c.kind),
+        c.heading_path?.length ? el("p", { class: "path" }, c.heading_path.map((h, i) => [i ? " › " : "", el("bdi", {}, h)])) : null, chunkText(c.text, c.kind), labels(c),
         el("p", { class: "meta muted num" }, `${plural(c.tokens, "token")}${c.pages.length > 1 ? `, ${unit}s ${c.pages[0]}–${c.pages[c.pages.length - 1]}` : whole && d.units > 1 && c.pages.length ? `, ${unit} ${c.pages[0]}` : ""}`));
       for (const e of ["mouseenter", "focus"]) li.addEventListener(e, () => light(c.id, true));
       for (const e of ["mouseleave", "blur"]) li.addEventListener(e, () => light(c.id, false));

@@ -3,6 +3,7 @@
 import { aborted, all, datasetPath, send } from "../api.js";
 import { byId, el, empty, name, trouble } from "../dom.js";
 import { format, formats, number, plural } from "../format.js";
+import { labels, languages } from "../labels.js";
 import { go, title } from "../nav.js";
 import { pageImage } from "../page.js";
 import { chunkText, marked } from "../text.js";
@@ -19,14 +20,16 @@ export async function view({ root, query, signal }) {
   const type = el("select", { name: "type" }, el("option", { value: "" }, "All formats"), Object.entries(formats).map(([k, v]) => el("option", { value: k }, v)));
   const mode = el("select", { name: "mode" }, el("option", { value: "" }, "Words and meaning"), el("option", { value: "text" }, "Words only"), el("option", { value: "vector" }, "Meaning only"));
   const from = el("input", { name: "from", type: "number", min: 1, class: "page-number" }), to = el("input", { name: "to", type: "number", min: 1, class: "page-number" });
+  const language = el("select", { name: "language" }, el("option", { value: "" }, "Every language"), languages.map(([k, v]) => el("option", { value: k }, v)));
+  const keyword = el("input", { name: "keyword", autocomplete: "off" }), tag = el("input", { name: "tag", autocomplete: "off" });
   const group = el("select", { name: "group" }, el("option", { value: "" }, "Every passage"), el("option", { value: "document" }, "Best of each document"), el("option", { value: "page" }, "Best of each page"));
   const doc = el("p", { class: "muted" });
   const form = el("form", { class: "search-form", role: "search", "aria-label": "Search with filters", onsubmit: (/** @type {Event} */ e) => {
     e.preventDefault();
     submit();
   } }, el("div", { class: "search-line" }, field("Search for", q), el("button", { class: "primary" }, "Search")),
-  el("div", { class: "search-filters" }, field("In", ds), field("Format", type), field("By", mode), field("Show", group), field("From page", from), field("to page", to)), doc);
-  for (const s of [ds, type, mode, group]) s.addEventListener("change", () => q.value && submit());
+  el("div", { class: "search-filters" }, field("In", ds), field("Format", type), field("By", mode), field("Show", group), field("From page", from), field("to page", to), field("Language", language), field("Keyword", keyword), field("Tag", tag)), doc);
+  for (const s of [ds, type, mode, group, language]) s.addEventListener("change", () => q.value && submit());
   root.replaceChildren(el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Search")), form, results);
 
   function submit() {
@@ -41,7 +44,7 @@ export async function view({ root, query, signal }) {
   /** @param {URLSearchParams} p */
   async function run(p) {
     shown = p;
-    for (const i of [q, ds, type, mode, from, to, group]) i.value = p.get(i.name) || "";
+    for (const i of [q, ds, type, mode, from, to, group, language, keyword, tag]) i.value = p.get(i.name) || "";
     /** @type {HTMLInputElement} */ (byId("q")).value = p.get("q") || "";
     title(p.get("q") ? `${p.get("q")}, search` : "Search");
     const without = new URLSearchParams(p);
@@ -59,6 +62,7 @@ export async function view({ root, query, signal }) {
     const filter = {};
     if (p.get("type")) filter.media_types = [p.get("type")];
     if (p.get("doc")) filter.document_ids = [p.get("doc")];
+    for (const k of ["language", "keyword", "tag"]) if (p.get(k)) filter[`${k}s`] = [p.get(k)];
     if (Number(p.get("from")) || Number(p.get("to"))) filter.pages = { ...(Number(p.get("from")) ? { from: Number(p.get("from")) } : {}), ...(Number(p.get("to")) ? { to: Number(p.get("to")) } : {}) };
     const body = { query: p.get("q"), limit: 20, highlight: true, ...(p.get("mode") ? { mode: p.get("mode") } : {}), ...(p.get("group") ? { group_by: p.get("group") } : {}), filter };
     try {
@@ -86,7 +90,7 @@ export async function view({ root, query, signal }) {
     return el("li", { class: "hit" }, picture, el("div", { class: "hit-body" },
       el("h2", {}, el("a", { href: link }, name(h.document.name), h.chunk.pages.length ? el("span", { class: "where" }, `, page ${h.chunk.pages.join(", ")}`) : null)),
       h.chunk.heading_path?.length ? el("p", { class: "path" }, h.chunk.heading_path.map((x, n) => [n ? " › " : "", el("bdi", {}, x)])) : null,
-      el("div", { class: "snippet" }, text), why(h, i, hits)));
+      el("div", { class: "snippet" }, text), labels(h.chunk), why(h, i, hits)));
   }
 
   /** @param {Hit} h @param {number} i @param {Hit[]} hits */

@@ -1,0 +1,27 @@
+// @ts-check
+/** What a chunk is found by beside its text: its role, language, keywords, tags, questions and context. */
+import { el } from "./dom.js";
+
+/** The languages that chunks are most often in; a filter by another one is written into the address. */
+const names = new Intl.DisplayNames(["en"], { type: "language" });
+export const languages = /** @type {[string, string][]} */ (["ar", "zh", "cs", "da", "nl", "en", "fi", "fr", "de", "el", "he", "hi", "hu", "it", "ja", "ko", "no", "pl", "pt", "ro", "ru", "es", "sv", "tr", "uk"]
+  .map((code) => [code, names.of(code) || code])).sort((a, b) => a[1].localeCompare(b[1]));
+
+const roles = /** @type {Record<string, string>} */ ({ child: "part of a longer chunk", contents: "table of contents", summary: "summary of its section" });
+
+/** @param {import("./types.js").Chunk} c */
+export function labels(c) {
+  const row = (/** @type {string} */ label, /** @type {any} */ what) => el("div", {}, el("dt", {}, label), el("dd", {}, what));
+  const list = (/** @type {string[]} */ all) => all.map((x, i) => [i ? ", " : "", el("bdi", {}, x)]);
+  const redacted = [...new Set([...c.text.matchAll(/\[(EMAIL|PHONE|CARD|IBAN|IP|NATIONAL_ID)\**\]/g)].map((m) => m[1].toLowerCase().replace("_", " ")))];
+  const rows = [
+    c.role && roles[c.role] ? row("This is a", roles[c.role]) : null,
+    c.language ? row("Language", names.of(c.language) || c.language) : null,
+    c.keywords?.length ? row("Keywords", list(c.keywords)) : null,
+    c.tags?.length ? row("Tags", list(c.tags.map((t) => t.name))) : null,
+    c.questions?.length ? row("Answers", c.questions.map((x) => el("p", {}, el("bdi", {}, x)))) : null,
+    c.context ? row("Context", el("bdi", {}, c.context)) : null,
+    redacted.length ? row("Personal data", `replaced: ${redacted.join(", ")}`) : null,
+  ].filter(Boolean);
+  return rows.length ? el("dl", { class: "labels" }, rows) : null;
+}
