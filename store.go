@@ -373,8 +373,9 @@ type JobCatalog interface {
 	SetPaused(ctx context.Context, tenantID string, scope PauseScope, paused bool) (tasks int, err error)
 	// Speed measures how fast tasks end: cost units a second, all executors
 	// together, and the ratio of the 90th percentile of seconds per cost to the
-	// median, ≥ 1. Both are 0 when nothing has been measured.
-	Speed(ctx context.Context) (costPerSec, spreadP90 float64, err error)
+	// median, ≥ 1. With stages, of tasks that run only those, as many at once.
+	// Both are 0 when nothing has been measured.
+	Speed(ctx context.Context, stages ...string) (costPerSec, spreadP90 float64, err error)
 	// OpenTasks counts what CancelDocuments would stop.
 	OpenTasks(ctx context.Context, tenantID string, ids []string) (queued, running int, err error)
 	// Remaining measures what stands between a job and its end.

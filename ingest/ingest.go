@@ -315,24 +315,32 @@ var RetryScopes = []RetryScope{RetryFailed, RetryAll, RetryParse, RetryChunk, Re
 // Retry runs again what failed in the documents of a job. With scope failed a
 // document that has readable units keeps them and only the others are read.
 func (s *Service) Retry(ctx context.Context, tenantID, jobID string, scope RetryScope, from Origin) (*sheaf.Job, error) {
-	old, err := s.Catalog.Job(ctx, tenantID, jobID)
+	old, docs, err := s.jobDocuments(ctx, tenantID, jobID)
 	if err != nil {
 		return nil, err
+	}
+	return s.retry(ctx, tenantID, old.DatasetID, docs, scope, from)
+}
+
+// jobDocuments reads a job and its documents, at most maxReparse.
+func (s *Service) jobDocuments(ctx context.Context, tenantID, jobID string) (*sheaf.Job, []sheaf.Document, error) {
+	job, err := s.Catalog.Job(ctx, tenantID, jobID)
+	if err != nil {
+		return nil, nil, err
 	}
 	var docs []sheaf.Document
 	page := sheaf.Page{Limit: 1000, Ascending: true}
 	for {
 		batch, next, err := s.Catalog.JobDocuments(ctx, tenantID, jobID, page)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		docs = append(docs, batch...)
 		if next == "" || len(docs) >= maxReparse {
-			break
+			return job, docs, nil
 		}
 		page.Cursor = next
 	}
-	return s.retry(ctx, tenantID, old.DatasetID, docs, scope, from)
 }
 
 // RetryDocuments is Retry for chosen documents of a dataset.
@@ -455,9 +463,9 @@ func (s *Service) CancelJob(ctx context.Context, tenantID, jobID string) (sheaf.
 			return sum, err
 		}
 		var ids []string
-		for _, d := range docs {
-			if d.JobID == jobID && !d.State.Terminal() {
-				ids = append(ids, d.ID)
+		for i := range docs {
+			if stopsWith(&docs[i], jobID) {
+				ids = append(ids, docs[i].ID)
 			}
 		}
 		if len(ids) > 0 {
@@ -475,6 +483,10 @@ func (s *Service) CancelJob(ctx context.Context, tenantID, jobID string) (sheaf.
 		page.Cursor = next
 	}
 }
+
+// stopsWith reports whether a cancel of the job stops the document: while the
+// job is its newest.
+func stopsWith(d *sheaf.Document, jobID string) bool { return d.JobID == jobID && !d.State.Terminal() }
 
 // Delete hides documents at once and leaves their chunks and bytes to the
 // collector.

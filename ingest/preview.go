@@ -46,7 +46,45 @@ type PlanPreview struct {
 type PlannedRange struct {
 	Range  sheaf.Range `json:"range"`
 	Cost   int         `json:"cost"`
-	Reused bool        `json:"reused"`
+	Reused bool        `json:"reused" doc:"what was parsed before is taken"`
+	Work   Work        `json:"work" enum:"all,embed,index,none" doc:"all: every stage; embed: new vectors for stored chunks; index: stored chunks and vectors are written to the index; none: the stored result stands as it is"`
+}
+
+// Work is which stages of a range are run.
+type Work string
+
+const (
+	WorkAll   Work = "all"
+	WorkEmbed Work = "embed"
+	WorkIndex Work = "index"
+	WorkNone  Work = "none"
+)
+
+// stages lists by the names of executor's stages what a task of that kind
+// spends its time on; none means all.
+func (w Work) stages() []string {
+	switch w {
+	case WorkEmbed:
+		return []string{"fetch", "embed", "artifact", "index"}
+	case WorkIndex:
+		return []string{"fetch", "artifact", "index"}
+	}
+	return nil
+}
+
+// workOf says what a planned task runs, and what it takes from a stored result.
+func workOf(t *sheaf.NewTask) (Work, *sheaf.TaskResult) {
+	if t.Done != nil {
+		return WorkNone, t.Done
+	}
+	var payload sheaf.ParsePayload
+	if t.Kind != sheaf.KindIndex || json.Unmarshal(t.Payload, &payload) != nil || payload.Reuse == nil {
+		return WorkAll, nil
+	}
+	if payload.Embed {
+		return WorkEmbed, payload.Reuse
+	}
+	return WorkIndex, payload.Reuse
 }
 
 // Expected is a number that may not be known before the work is done.
@@ -126,30 +164,31 @@ func (s *Service) preview(ctx context.Context, doc *sheaf.Document, config sheaf
 			return nil, err
 		}
 		tasks, out.Parser, out.Unit, out.Units = done.Spawn, done.Plan.Parser, done.Plan.Unit, done.Plan.Units
-		for _, t := range tasks {
-			if r := storedResult(&t); r != nil {
-				out.Reused.Ranges++
-				out.Reused.Pages += t.Cost
-				out.Reused.Chunks += r.Chunks
-				out.Reused.Tokens += r.Tokens
-			}
-		}
 	} else {
 		plan, err := s.Planner.plan(ctx, &d, ask, nil)
 		if err != nil {
 			return nil, err
 		}
-		tasks, out.Parser, out.Unit, out.Units, out.Reused, out.Warnings = plan.Tasks, plan.Result.Parser, plan.Result.Unit, plan.Result.Units, plan.Reused, plan.Result.Warnings
+		tasks, out.Parser, out.Unit, out.Units, out.Warnings = plan.Tasks, plan.Result.Parser, plan.Result.Unit, plan.Result.Units, plan.Result.Warnings
 	}
-	left := 0 // units that are read
-	for _, t := range tasks {
-		r := PlannedRange{Range: t.Range, Cost: t.Cost, Reused: t.Done != nil || t.Kind == sheaf.KindIndex}
-		if t.Kind == sheaf.KindParse && t.Done == nil {
+	left, chunks, tokens := 0, 0, 0 // units that are read; what the others hold
+	for i := range tasks {
+		t := &tasks[i]
+		work, stored := workOf(t)
+		out.Ranges = append(out.Ranges, PlannedRange{Range: t.Range, Cost: t.Cost, Reused: stored != nil, Work: work})
+		if stored == nil {
 			left += t.Range.Len()
+			continue
 		}
-		out.Ranges = append(out.Ranges, r)
+		chunks, tokens = chunks+stored.Chunks, tokens+stored.Tokens
+		out.Reused.Ranges++
+		out.Reused.Pages += t.Cost
+		out.Reused.Chunks += stored.Chunks
+		if work != WorkEmbed { // else they are embedded again
+			out.Reused.Tokens += stored.Tokens
+		}
 	}
-	out.Chunks, out.Tokens = exactly(out.Reused.Chunks), exactly(out.Reused.Tokens)
+	out.Chunks, out.Tokens = exactly(chunks), exactly(tokens)
 	if left > 0 {
 		chunks, tokens, err := s.expect(ctx, doc, config, left, known)
 		if err != nil {
@@ -158,18 +197,6 @@ func (s *Service) preview(ctx context.Context, doc *sheaf.Document, config sheaf
 		out.Chunks, out.Tokens = out.Chunks.plus(chunks), out.Tokens.plus(tokens)
 	}
 	return out, nil
-}
-
-// storedResult is what a task lists or copies instead of reading its range.
-func storedResult(t *sheaf.NewTask) *sheaf.TaskResult {
-	if t.Done != nil || t.Kind != sheaf.KindIndex {
-		return t.Done
-	}
-	var payload sheaf.ParsePayload
-	if json.Unmarshal(t.Payload, &payload) != nil {
-		return nil
-	}
-	return payload.Reuse
 }
 
 // measures are what was measured for a dry run, by dataset, type and unit, so
@@ -241,7 +268,7 @@ func (m *measure) add(d *sheaf.Document) {
 // be changed and the first were planned.
 func (s *Service) forecast(ctx context.Context, tenantID string, plans []PlanPreview, total int) (*Forecast, error) {
 	out := &Forecast{Documents: total, Planned: len(plans), Chunks: exactly(0), Tokens: exactly(0)}
-	cost, planned := 0, 0
+	cost, planned := map[Work]int{}, 0
 	for _, p := range plans {
 		if p.Failure != nil {
 			out.Unplanned++
@@ -256,17 +283,18 @@ func (s *Service) forecast(ctx context.Context, tenantID string, plans []PlanPre
 		out.Reused.Tokens += p.Reused.Tokens
 		out.Chunks, out.Tokens = out.Chunks.plus(p.Chunks), out.Tokens.plus(p.Tokens)
 		for _, r := range p.Ranges {
-			if !r.Reused {
-				cost += r.Cost
-			}
+			cost[r.Work] += r.Cost
 		}
 	}
 	if total > len(plans) && planned > 0 {
 		out.Estimated = true
 		by := float64(total) / float64(len(plans))
-		scale := func(n *int) { *n = int(math.Round(float64(*n) * by)) }
-		for _, n := range []*int{&out.Units, &out.Ranges, &out.Reused.Ranges, &out.Reused.Pages, &out.Reused.Chunks, &out.Reused.Tokens, &cost} {
-			scale(n)
+		scaled := func(n int) int { return int(math.Round(float64(n) * by)) }
+		for _, n := range []*int{&out.Units, &out.Ranges, &out.Reused.Ranges, &out.Reused.Pages, &out.Reused.Chunks, &out.Reused.Tokens} {
+			*n = scaled(*n)
+		}
+		for w, n := range cost {
+			cost[w] = scaled(n)
 		}
 		for _, e := range []*Expected{&out.Chunks, &out.Tokens} {
 			if e.Count != nil {
@@ -274,26 +302,47 @@ func (s *Service) forecast(ctx context.Context, tenantID string, plans []PlanPre
 			}
 		}
 	}
-	if cost == 0 {
-		zero := 0.0
-		out.Seconds = sheaf.ETA{P50: &zero, P90: &zero}
-	} else if err := s.expectTime(ctx, tenantID, cost, out); err != nil {
+	var err error
+	if out.Seconds, err = s.expectTime(ctx, tenantID, cost); err != nil {
 		return nil, err
 	}
-	out.Price = s.charge(cost, out)
+	out.Price = s.charge(cost[WorkAll], out)
 	return out, nil
 }
 
-// expectTime sets how long work of that cost will take at the measured speed,
-// behind what of the tenant waits already.
-func (s *Service) expectTime(ctx context.Context, tenantID string, cost int, out *Forecast) error {
-	perSecond, spread, err := s.Catalog.Speed(ctx)
-	if err != nil {
-		return fmt.Errorf("measuring the speed: %w", err)
+// expectTime is how long work of those costs will take, each kind at the speed
+// that was measured for its stages, behind what of the tenant waits already.
+// It is zero for no work, and unknown while a speed is.
+func (s *Service) expectTime(ctx context.Context, tenantID string, cost map[Work]int) (sheaf.ETA, error) {
+	var p50, p90 float64
+	add := func(cost int, stages ...string) (known bool, err error) {
+		perSecond, spread, err := s.Catalog.Speed(ctx, stages...)
+		if err != nil {
+			return false, fmt.Errorf("measuring the speed: %w", err)
+		}
+		e := estimate(sheaf.Remaining{Own: cost, CostPerSec: perSecond, SpreadP90: spread})
+		if e.P50 == nil {
+			return false, nil
+		}
+		p50, p90 = p50+*e.P50, p90+*e.P90
+		return true, nil
+	}
+	own := 0
+	for _, w := range []Work{WorkAll, WorkEmbed, WorkIndex} {
+		own += cost[w]
+		if cost[w] == 0 {
+			continue
+		}
+		if known, err := add(cost[w], w.stages()...); err != nil || !known {
+			return sheaf.ETA{}, err
+		}
+	}
+	if own == 0 {
+		return sheaf.ETA{P50: &p50, P90: &p90}, nil
 	}
 	queues, err := s.Catalog.Queues(ctx, tenantID)
 	if err != nil {
-		return fmt.Errorf("measuring what waits: %w", err)
+		return sheaf.ETA{}, fmt.Errorf("measuring what waits: %w", err)
 	}
 	ahead := 0
 	for _, q := range queues {
@@ -303,8 +352,10 @@ func (s *Service) expectTime(ctx context.Context, tenantID string, cost int, out
 			}
 		}
 	}
-	out.Seconds = estimate(sheaf.Remaining{Own: cost, AheadCost: ahead, CostPerSec: perSecond, SpreadP90: spread})
-	return nil
+	if _, err := add(ahead); err != nil {
+		return sheaf.ETA{}, err
+	}
+	return sheaf.ETA{P50: &p50, P90: &p90}, nil
 }
 
 // charge is nil where no price is configured, or what it depends on is unknown.
@@ -393,15 +444,20 @@ func (s *Service) DryRunRetry(ctx context.Context, dataset *sheaf.Dataset, filte
 	if err != nil {
 		return nil, nil, err
 	}
-	plans, f, err := s.previewAll(ctx, dataset.TenantID, docs, decide)
-	if err == nil && (scope == RetryEmbed || scope == RetryIndex) {
-		f.Seconds = sheaf.ETA{} // the measured speed is that of whole tasks
-		if scope == RetryEmbed {
-			f.Reused.Tokens = 0 // they are embedded again
-			f.Price = s.charge(0, f)
-		}
+	return s.previewAll(ctx, dataset.TenantID, docs, decide)
+}
+
+// DryRunRetryJob previews a retry of what a job made.
+func (s *Service) DryRunRetryJob(ctx context.Context, tenantID, jobID string, scope RetryScope) ([]PlanPreview, *Forecast, error) {
+	decide, err := retryOf(scope)
+	if err != nil {
+		return nil, nil, err
 	}
-	return plans, f, err
+	_, docs, err := s.jobDocuments(ctx, tenantID, jobID)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s.previewAll(ctx, tenantID, docs, decide)
 }
 
 // DryRunCancel says what a cancel would stop.
@@ -410,16 +466,27 @@ func (s *Service) DryRunCancel(ctx context.Context, dataset *sheaf.Dataset, filt
 	if err != nil {
 		return nil, err
 	}
-	out := &Forecast{Stopped: &StoppedTasks{}}
+	return s.stopped(ctx, dataset.TenantID, docs, func(d *sheaf.Document) bool { return !d.State.Terminal() })
+}
+
+// DryRunCancelJob says what CancelJob would stop.
+func (s *Service) DryRunCancelJob(ctx context.Context, tenantID, jobID string) (*Forecast, error) {
+	_, docs, err := s.jobDocuments(ctx, tenantID, jobID)
+	if err != nil {
+		return nil, err
+	}
+	return s.stopped(ctx, tenantID, docs, func(d *sheaf.Document) bool { return stopsWith(d, jobID) })
+}
+
+func (s *Service) stopped(ctx context.Context, tenantID string, docs []sheaf.Document, stops func(*sheaf.Document) bool) (*Forecast, error) {
 	var ids []string
-	for _, d := range docs {
-		if !d.State.Terminal() {
-			ids = append(ids, d.ID)
+	for i := range docs {
+		if stops(&docs[i]) {
+			ids = append(ids, docs[i].ID)
 		}
 	}
-	out.Documents, out.Skipped = len(ids), len(docs)-len(ids)
-	out.Stopped.Queued, out.Stopped.Running, err = s.Catalog.OpenTasks(ctx, dataset.TenantID, ids)
-	return out, err
+	queued, running, err := s.Catalog.OpenTasks(ctx, tenantID, ids)
+	return &Forecast{Documents: len(ids), Skipped: len(docs) - len(ids), Stopped: &StoppedTasks{Queued: queued, Running: running}}, err
 }
 
 // DryRunDelete says what a delete would remove.

@@ -606,23 +606,34 @@ func sum(ns []int) (total int) {
 
 // speed measures how much cost all executors together get done in a second
 // while they are at work, and how much the single tasks differ: the 90th
-// percentile of seconds per cost over the median.
-func (s *Store) speed(db *gorm.DB) (costPerSec, spread float64, err error) {
+// percentile of seconds per cost over the median. Tasks that run only some
+// stages are faster by the share of the time that the others take.
+func (s *Store) speed(db *gorm.DB, stages ...string) (costPerSec, spread float64, err error) {
 	var rows []taskRow
+	columns := "cost, started_at, finished_at"
+	if len(stages) > 0 {
+		columns += ", result"
+	}
 	// By run_at, which has an index, and tells old from new well enough.
-	if err := db.Raw(fmt.Sprintf(`SELECT cost, started_at, finished_at FROM tasks WHERE state='done' AND kind='parse' AND reused=0 AND started_at>0
-		ORDER BY run_at DESC LIMIT %d`, speedSample)).Scan(&rows).Error; err != nil {
+	if err := db.Raw(fmt.Sprintf(`SELECT %s FROM tasks WHERE state='done' AND kind='parse' AND reused=0 AND started_at>0
+		ORDER BY run_at DESC LIMIT %d`, columns, speedSample)).Scan(&rows).Error; err != nil {
 		return 0, 0, err
 	}
 	slices.SortFunc(rows, func(a, b taskRow) int { return cmp.Compare(a.StartedAt, b.StartedAt) })
 	var cost float64
 	var busy, until int64 // milliseconds in which at least one task ran
+	var all, part int64   // milliseconds of all tasks, and of the stages in them
 	var each []float64
 	for _, r := range rows {
 		took := max(r.FinishedAt-r.StartedAt, 1)
+		counted := took
+		if len(stages) > 0 {
+			counted = r.stageTime(stages)
+		}
+		all, part = all+took, part+counted
 		end := r.StartedAt + took
 		cost += float64(r.Cost)
-		each = append(each, float64(took)/float64(r.Cost))
+		each = append(each, float64(counted)/float64(r.Cost))
 		if end > until {
 			busy += end - max(until, r.StartedAt)
 			until = end
@@ -633,12 +644,25 @@ func (s *Store) speed(db *gorm.DB) (costPerSec, spread float64, err error) {
 	}
 	slices.Sort(each)
 	median, p90 := each[len(each)/2], each[min(len(each)*9/10, len(each)-1)]
-	return cost / (float64(busy) / 1000), max(p90/median, 1), nil
+	return cost / (float64(busy) / 1000) * float64(all) / float64(part), max(p90/median, 1), nil
+}
+
+// stageTime is how long the named stages of a done task took, in milliseconds,
+// ≥ 1.
+func (r taskRow) stageTime(stages []string) (took int64) {
+	var result sheaf.TaskResult
+	decode(r.Result, &result)
+	for _, st := range result.Stages {
+		if slices.Contains(stages, st.Name) {
+			took += st.MS
+		}
+	}
+	return max(took, 1)
 }
 
 // Speed implements sheaf.JobCatalog.
-func (s *Store) Speed(ctx context.Context) (costPerSec, spreadP90 float64, err error) {
-	costPerSec, spreadP90, err = s.speed(s.read(ctx))
+func (s *Store) Speed(ctx context.Context, stages ...string) (costPerSec, spreadP90 float64, err error) {
+	costPerSec, spreadP90, err = s.speed(s.read(ctx), stages...)
 	return costPerSec, spreadP90, translate(err)
 }
 

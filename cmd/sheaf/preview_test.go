@@ -12,14 +12,19 @@ import (
 	"sheaf/internal/config"
 )
 
-// forecast asks for a dry run of a batch action.
+// forecast asks for a dry run of a batch action on documents.
 func (s *service) forecast(verb string, body map[string]any) *ingest.Forecast {
 	s.t.Helper()
-	body["dry_run"] = true
+	return s.forecastOf("/v1/datasets/default/documents:"+verb, body)
+}
+
+// forecastOf asks for a dry run of an action.
+func (s *service) forecastOf(action string, body map[string]any) *ingest.Forecast {
+	s.t.Helper()
 	var out struct{ Forecast *ingest.Forecast }
-	s.post("/v1/datasets/default/documents:"+verb, body, &out)
+	s.post(action+"?dry_run=true", body, &out)
 	if out.Forecast == nil {
-		s.t.Fatalf("the dry run of %s has no forecast", verb)
+		s.t.Fatalf("the dry run of %s has no forecast", action)
 	}
 	return out.Forecast
 }
@@ -63,10 +68,29 @@ func TestDryRunSaysWhatWorkTakes(t *testing.T) {
 	}
 
 	// The same bytes and a re-parse without a change are reused: exact, free and at once.
-	for what, f := range map[string]*ingest.Forecast{"same bytes": upload("again.pdf", string(report(30, "Barley"))).Forecast, "re-parse": s.forecast("reparse", map[string]any{})} {
-		if f.Reused.Ranges != f.Ranges || f.Chunks.Estimated || *f.Chunks.Count != d.Chunks || *f.Tokens.Count != d.Tokens || *f.Seconds.P90 != 0 || f.Price.Amount != 0 {
+	same, reparse := upload("again.pdf", string(report(30, "Barley"))).Forecast, s.forecast("reparse", map[string]any{})
+	for what, f := range map[string]*ingest.Forecast{"same bytes": same, "re-parse": reparse} {
+		if f.Reused.Ranges != f.Ranges || f.Chunks.Estimated || *f.Chunks.Count != d.Chunks || *f.Tokens.Count != d.Tokens || f.Price.Amount != 0 {
 			t.Errorf("%s: %+v, %d chunks", what, f, *f.Chunks.Count)
 		}
+	}
+	if *reparse.Seconds.P90 != 0 {
+		t.Errorf("a re-parse that changes nothing takes %g s", *reparse.Seconds.P90)
+	}
+	// Each kind of work has the speed of its stages: the chunks of a copy are
+	// indexed, new vectors are also made, and a page that is read anew takes all.
+	embed := s.forecast("retry", map[string]any{"scope": "stage:embed"})
+	index := s.forecast("retry", map[string]any{"scope": "stage:index"})
+	all := s.forecast("retry", map[string]any{"scope": "all"})
+	times := []float64{*same.Seconds.P50, *index.Seconds.P50, *embed.Seconds.P50, *all.Seconds.P50}
+	if times[0] <= 0 || times[0] != times[1] || times[1] > times[2] || times[2] >= times[3] || *embed.Seconds.P90 < *embed.Seconds.P50 {
+		t.Errorf("a copy, a repeated index, new vectors and all anew are said to take %g s", times)
+	}
+	if embed.Documents != 1 || *embed.Chunks.Count != d.Chunks || embed.Chunks.Estimated || embed.Reused.Chunks != d.Chunks || embed.Reused.Tokens != 0 || embed.Price.Amount <= 0 {
+		t.Errorf("new vectors: %+v", embed)
+	}
+	if index.Reused.Tokens != d.Tokens || index.Price.Amount != 0 {
+		t.Errorf("a repeated index: %+v", index)
 	}
 	// Smaller chunks: more of them, of as much text.
 	f = s.forecast("reparse", map[string]any{"parser_config": map[string]any{"chunk_token_num": 64}})
@@ -76,9 +100,6 @@ func TestDryRunSaysWhatWorkTakes(t *testing.T) {
 	if f = s.forecast("reparse", map[string]any{"fresh": true}); f.Reused.Ranges != 0 || *f.Chunks.Count != d.Chunks {
 		t.Errorf("read anew: %+v", f)
 	}
-	if f = s.forecast("retry", map[string]any{"scope": "stage:embed"}); f.Documents != 1 || *f.Chunks.Count != d.Chunks || f.Chunks.Estimated || f.Reused.Tokens != 0 || f.Price.Amount <= 0 || f.Seconds.P50 != nil {
-		t.Errorf("new vectors: %+v", f)
-	}
 	if f = s.forecast("delete", map[string]any{}); f.Documents != 1 || f.Removed.Chunks != d.Chunks || f.Removed.Bytes != d.Size || f.Removed.Generations != 1 {
 		t.Errorf("delete: %+v", f)
 	}
@@ -86,11 +107,23 @@ func TestDryRunSaysWhatWorkTakes(t *testing.T) {
 		t.Errorf("cancel of what is done: %+v", f)
 	}
 	s.post("/v1/queues:pause", nil, nil)
-	if _, err := s.submitAnswer(t.Context(), defaultDataset, []source{text("waits.txt", "It waits.")}, nil, ""); err != nil {
+	waits, err := s.submitAnswer(t.Context(), defaultDataset, []source{text("waits.txt", "It waits.")}, nil, "")
+	if err != nil {
 		t.Fatal(err)
 	}
-	if f = s.forecast("cancel", map[string]any{}); f.Documents != 1 || f.Stopped.Queued != 1 {
-		t.Errorf("cancel: %+v %+v", f, f.Stopped)
+	for what, f := range map[string]*ingest.Forecast{"documents": s.forecast("cancel", map[string]any{}), "job": s.forecastOf("/v1/jobs/"+waits.Job.ID+":cancel", nil)} {
+		if f.Documents != 1 || f.Stopped.Queued != 1 || f.Stopped.Running != 0 {
+			t.Errorf("cancel of the %s: %+v %+v", what, f, f.Stopped)
+		}
+	}
+	if f = s.forecastOf("/v1/jobs/"+d.JobID+":cancel", nil); f.Documents != 0 || f.Skipped != 1 {
+		t.Errorf("cancel of a job that has ended: %+v", f)
+	}
+	if f = s.forecastOf("/v1/jobs/"+d.JobID+":retry", map[string]any{"scope": "stage:embed"}); f.Documents != 1 || *f.Chunks.Count != d.Chunks || f.Seconds.P50 == nil || *f.Seconds.P50 < *embed.Seconds.P50 {
+		t.Errorf("new vectors of a job: %+v", f)
+	}
+	if f = s.forecastOf("/v1/jobs/"+d.JobID+":retry", map[string]any{}); f.Documents != 0 || f.Skipped != 1 {
+		t.Errorf("retry of a job in which nothing failed: %+v", f)
 	}
 	if now := s.doc(d.ID); now.Generation != 1 || now.Chunks != d.Chunks {
 		t.Errorf("dry runs left generation %d with %d chunks", now.Generation, now.Chunks)

@@ -33,6 +33,7 @@ func TestPage(t *testing.T) {
 		{"a failed page says what to do and its retry heals it", testRetryPage},
 		{"two versions are compared", testCompare},
 		{"chosen documents are canceled", testCancelChosen},
+		{"a job says what its cancel and its retry would do", testJobActions},
 		{"a hit leads to its box", testSearchToBox},
 		{"chunks are filtered by their labels and show them", testLabels},
 		{"everything can be done with the keyboard", testKeyboard},
@@ -288,6 +289,39 @@ func testCancelChosen(t *testing.T, s *service, b *browser) {
 	b.press("Delete…")
 	b.press("Delete it")
 	b.sees(".empty", "No documents yet")
+}
+
+func testJobActions(t *testing.T, s *service, b *browser) {
+	s.newDataset("runs", true)
+	special := map[int]string{}
+	for i := 1; i <= 400; i++ {
+		special[i] = fmt.Sprintf("SLOW subject%d", i)
+	}
+	answer, err := s.submitAnswer(t.Context(), "runs", []source{text("long.trial", trialPages(400, special))}, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.open("/jobs/" + answer.Job.ID)
+	b.sees(".head .badge", "Running")
+	b.press("Cancel…")
+	b.sees("dialog .preview dd", "of 1 document")
+	b.press("Stop the work")
+	b.sees(".head .badge", "Canceled")
+	b.press("Retry what failed…")
+	b.sees("dialog .preview dd", "over 400 pages or rows")
+	b.press("Keep as it is")
+	// Of a job that has succeeded any stage can be repeated.
+	docs := s.add("runs", text("short.trial", trialPages(30, nil)))
+	b.open("/jobs/" + docs[0].JobID)
+	b.press("Run again…")
+	b.sees("dialog .preview dd", "3 of 3 ranges")
+	b.run(chromedp.SetValue("dialog select", "stage:embed"), evaluate(`document.querySelector("dialog select").dispatchEvent(new Event("change"))`))
+	b.sees("dialog .preview dd", "their vectors are made anew")
+	b.sees("dialog .preview dd", "at the measured speed")
+	b.press("Retry")
+	b.wait("the page of the new job", fmt.Sprintf(`location.pathname.startsWith("/jobs/") && !location.pathname.endsWith(%q)`, docs[0].JobID))
+	b.sees("h1", "Retry of 1 document")
+	b.sees(".head .badge", "Succeeded")
 }
 
 func testSearchToBox(t *testing.T, s *service, b *browser) {

@@ -108,9 +108,9 @@ func (s *Server) partialRoutes() {
 	type submitIn struct {
 		DatasetPath
 		TraceHeader
-		DryRun bool   `query:"dry_run" doc:"answer the plan and change nothing"`
-		Wait   string `query:"wait" doc:"answer when the job has ended or after this long"`
-		Body   struct {
+		DryRunParam
+		Wait string `query:"wait" doc:"answer when the job has ended or after this long"`
+		Body struct {
 			IDs []string `json:"ids" minItems:"1" maxItems:"1000" doc:"of complete uploads"`
 		}
 	}

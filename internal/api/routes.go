@@ -40,6 +40,9 @@ type (
 	TraceHeader struct {
 		Traceparent string `header:"traceparent" doc:"W3C trace context"`
 	}
+	DryRunParam struct {
+		DryRun bool `query:"dry_run" doc:"answer what would be done and change nothing"`
+	}
 	FilterInput struct {
 		State         []string  `query:"state,explode" doc:"repeat for or"`
 		Query         string    `query:"q" maxLength:"255" doc:"part of the name"`
@@ -378,8 +381,8 @@ func (s *Server) documentRoutes() {
 	type batchIn struct {
 		DatasetPath
 		TraceHeader
-		DryRun bool `query:"dry_run"`
-		Body   BatchRequest
+		DryRunParam
+		Body BatchRequest
 	}
 	reparse := post("/v1/datasets/{ds}/documents:reparse", "Parse documents again")
 	reparse.DefaultStatus = http.StatusAccepted
@@ -627,9 +630,17 @@ func (s *Server) jobRoutes() {
 		}
 		return s.events(ctx, sheaf.EventFilter{JobID: in.Job}, in.EventsInput)
 	})
-	handle(s, post("/v1/jobs/{job}:cancel", "Stop a job"), func(ctx context.Context, in *JobPath) (*output[sheaf.CancelReceipt], error) {
+	type cancelIn struct {
+		JobPath
+		DryRunParam
+	}
+	handle(s, post("/v1/jobs/{job}:cancel", "Stop a job"), func(ctx context.Context, in *cancelIn) (*output[CancelAnswer], error) {
+		if in.DryRun {
+			f, err := s.cfg.Ingest.DryRunCancelJob(ctx, tenantOf(ctx), in.Job)
+			return &output[CancelAnswer]{CancelAnswer{Forecast: f}}, err
+		}
 		r, err := s.cfg.Ingest.CancelJob(ctx, tenantOf(ctx), in.Job)
-		return &output[sheaf.CancelReceipt]{r}, err
+		return &output[CancelAnswer]{CancelAnswer{CancelReceipt: r}}, err
 	})
 	for verb, paused := range map[string]bool{"pause": true, "resume": false} {
 		handle(s, post("/v1/jobs/{job}:"+verb, "Hold or free a job's queued work"), func(ctx context.Context, in *JobPath) (*output[Paused], error) {
@@ -640,14 +651,20 @@ func (s *Server) jobRoutes() {
 	type retryIn struct {
 		JobPath
 		TraceHeader
+		DryRunParam
 		Body struct {
-			Scope string `json:"scope" enum:"failed,all,stage:parse,stage:chunk,stage:embed,stage:index" default:"failed" doc:"failed: only the units that could not be read. A stage is repeated with what follows it: stage:embed makes new vectors of the stored chunks, stage:index writes them to the index again"`
+			DryRun bool   `json:"dry_run,omitempty" doc:"answer the plan and change nothing"`
+			Scope  string `json:"scope,omitempty" enum:"failed,all,stage:parse,stage:chunk,stage:embed,stage:index" default:"failed" doc:"failed: only the units that could not be read. A stage is repeated with what follows it: stage:embed makes new vectors of the stored chunks, stage:index writes them to the index again"`
 		}
 	}
 	retry := post("/v1/jobs/{job}:retry", "Run again what failed in a job")
 	retry.DefaultStatus = http.StatusAccepted
 	handle(s, retry, func(ctx context.Context, in *retryIn) (*accepted[BatchAnswer], error) {
-		job, err := s.cfg.Ingest.Retry(ctx, tenantOf(ctx), in.Job, ingest.RetryScope(in.Body.Scope), s.origin(ctx, in.Traceparent))
+		scope := ingest.RetryScope(in.Body.Scope)
+		if in.DryRun || in.Body.DryRun {
+			return previewed(s.cfg.Ingest.DryRunRetryJob(ctx, tenantOf(ctx), in.Job, scope))
+		}
+		job, err := s.cfg.Ingest.Retry(ctx, tenantOf(ctx), in.Job, scope, s.origin(ctx, in.Traceparent))
 		return acceptedJob(job), err
 	})
 }

@@ -832,6 +832,25 @@ func testRemaining(t *testing.T, b *bench) {
 	if speed <= 0 || spread < 1 {
 		t.Fatalf("speed %g with spread %g", speed, spread)
 	}
+	// A task of 10 s of which a tenth is spent on vectors.
+	for _, task := range b.tasks(ids[0], 0) {
+		if task.Kind == sheaf.KindParse {
+			c := b.claim(task.ID)
+			b.AdvanceClock(10 * time.Second)
+			r := b.result(c)
+			r.Stages = []sheaf.StageTime{{Name: "parse", MS: 8000}, {Name: "embed", StartMS: 8000, MS: 1000}}
+			b.ok(b.Complete(b.ctx, c.Held(), sheaf.Completion{Result: r}))
+		}
+	}
+	whole, _, err := b.Speed(b.ctx)
+	b.ok(err)
+	vectors, spread, err := b.Speed(b.ctx, "embed", "index")
+	b.ok(err)
+	both, _, err := b.Speed(b.ctx, "parse", "embed")
+	b.ok(err)
+	if whole >= both || both >= vectors || vectors > 12*whole || spread < 1 {
+		t.Fatalf("speed %g, of parsing and vectors %g, of vectors %g with spread %g", whole, both, vectors, spread)
+	}
 }
 
 func testIdempotency(t *testing.T, b *bench) {

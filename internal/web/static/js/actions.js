@@ -1,5 +1,5 @@
 // @ts-check
-/** What can be done to chosen documents. Each asks first and says what will happen. */
+/** What can be done to chosen documents and to jobs. Each asks first and says what will happen. */
 import { datasetPath, send } from "./api.js";
 import { dialog } from "./dialog.js";
 import { announce, draw, el, name, trouble } from "./dom.js";
@@ -18,11 +18,14 @@ function names(docs) {
   return el("ul", { class: "names" }, docs.slice(0, 5).map((d) => el("li", {}, name(d.name))), docs.length > 5 ? el("li", { class: "muted" }, `and ${number(docs.length - 5)} more`) : null);
 }
 
+/** @param {string} ds @param {string} verb */
+const documents = (ds, verb) => `${datasetPath(ds)}/documents:${verb}`;
+
 /**
  * What the server says that an action would do, asked before it is done.
- * @param {string} ds @param {string} verb @param {() => Record<string, any>|null} body null when the question is gone
+ * @param {string} action its path @param {() => Record<string, any>|null} body null when the question is gone
  */
-function asks(ds, verb, body) {
+function asks(action, body) {
   const preview = el("div", { class: "preview", role: "status" }, el("p", { class: "muted" }, "Asking what this would do …"));
   let asked = 0;
   const look = async () => {
@@ -31,7 +34,7 @@ function asks(ds, verb, body) {
     preview.setAttribute("aria-busy", "true");
     try {
       /** @type {{forecast: Forecast, plans?: Plan[]}} */
-      const answer = await send(`${datasetPath(ds)}/documents:${verb}`, { ...b, dry_run: true });
+      const answer = await send(`${action}?dry_run=true`, b);
       if (mine !== asked) return;
       draw(preview, forecast(answer.forecast, answer.plans || []));
     } catch (e) {
@@ -56,9 +59,9 @@ function forecast(f, plans) {
   return el("div", {},
     el("dl", { class: "facts" },
       line("Ranges", `${some}${number(f.ranges)} over ${some}${plural(f.units, "page or row", "pages or rows")}`),
-      line("Reused", f.reused.ranges ? `${some}${number(f.reused.ranges)} of ${number(f.ranges)} ranges with ${plural(f.reused.chunks, "chunk")}, parsed and embedded before` : "nothing"),
+      line("Reused", f.reused.ranges ? `${some}${number(f.reused.ranges)} of ${number(f.ranges)} ranges with ${plural(f.reused.chunks, "chunk")}, parsed ${f.reused.chunks && !f.reused.tokens ? "before; their vectors are made anew" : "and embedded before"}` : "nothing"),
       line("Chunks", expected(f.chunks)), line("Tokens", f.tokens.count === null ? "not known yet" : `${f.tokens.estimated ? "about " : ""}${number(f.tokens.count)}`),
-      line("Time", p50 === null ? "not known yet: no speed has been measured" : p90 === 0 ? "at once: nothing has to be read" : a === b ? `about ${a}, at the measured speed` : `${a} to ${b}, at the measured speed`),
+      line("Time", p50 === null ? "not known yet: no speed has been measured" : p90 === 0 ? "at once: nothing has to be done" : a === b ? `about ${a}, at the measured speed` : `${a} to ${b}, at the measured speed`),
       f.price ? line("Price", `${f.price.estimated ? "about " : ""}${money(f.price.amount, f.price.currency)}`) : null),
     skipped, bad ? el("p", { class: "warn" }, `${plural(f.unplanned, "document")} cannot be planned: ${bad.failure?.message}`) : null);
 }
@@ -72,14 +75,14 @@ export function retryDocuments(ds, docs, only = {}) {
   const again = docs.filter((d) => ["failed", "partially_succeeded", "canceled"].includes(d.state));
   const { what, ...narrow } = only;
   const body = { ...ids(again), scope: "failed", ...narrow };
-  const { preview, look } = asks(ds, "retry", () => body);
+  const { preview, look } = asks(documents(ds, "retry"), () => body);
   void look();
   return dialog({
     title: what ? `Retry ${what}` : `Retry ${plural(again.length, "document")}`,
     body: [names(again), preview, el("p", {}, what ? `Only ${what} is tried again. What was read stays, and what else failed stays as it is.` : "What could not be read is tried again. What was read stays and is not parsed again.")],
     action: "Retry",
     run: async () => {
-      await send(`${datasetPath(ds)}/documents:retry`, body);
+      await send(documents(ds, "retry"), body);
       announce("The retry is queued");
     },
   });
@@ -102,7 +105,7 @@ export function retryTask(id, what) {
 /** @param {string} ds @param {Doc[]} docs */
 export function cancelDocuments(ds, docs) {
   const running = docs.filter((d) => !terminal(d.state));
-  const { preview, look } = asks(ds, "cancel", () => ids(running));
+  const { preview, look } = asks(documents(ds, "cancel"), () => ids(running));
   void look();
   return dialog({
     title: `Cancel ${plural(running.length, "document")}`,
@@ -110,15 +113,55 @@ export function cancelDocuments(ds, docs) {
     action: "Stop the work",
     danger: true,
     run: async () => {
-      const r = await send(`${datasetPath(ds)}/documents:cancel`, ids(running));
+      const r = await send(documents(ds, "cancel"), ids(running));
       announce(`${plural(r.documents, "document")} canceled`);
     },
   });
 }
 
+/** @param {import("./types.js").Job} job */
+export function cancelJob(job) {
+  const action = `/v1/jobs/${job.id}:cancel`;
+  const { preview, look } = asks(action, () => ({}));
+  void look();
+  return dialog({
+    title: "Cancel the job",
+    body: [preview, el("p", {}, "All unfinished documents of this job are stopped. What search shows already stays. They can be retried.")],
+    action: "Stop the work",
+    danger: true,
+    run: async () => {
+      const r = await send(action);
+      announce(`${plural(r.documents, "document")} canceled`);
+    },
+  });
+}
+
+/** What a retry of a job may repeat, as people say it. @type {[string, string][]} */
+const scopes = [["failed", "What failed: the rest is kept"], ["stage:index", "The index: stored chunks are written again"], ["stage:embed", "The vectors: stored chunks are embedded again"], ["all", "Everything, from the files"]];
+
+/**
+ * Reads what failed in a job again, or repeats some of it for all its documents.
+ * @param {import("./types.js").Job} job @param {(started: import("./types.js").Job) => void} then
+ */
+export function retryJob(job, then) {
+  const action = `/v1/jobs/${job.id}:retry`;
+  const failed = ["failed", "partially_succeeded", "canceled"].includes(job.state);
+  const scope = el("select", { name: "scope" }, scopes.filter(([k]) => failed || k !== "failed").map(([k, label]) => el("option", { value: k }, label)));
+  const body = () => ({ scope: scope.value });
+  const { preview, look } = asks(action, body);
+  scope.addEventListener("change", () => void look());
+  void look();
+  return dialog({
+    title: "Run the job again",
+    body: [el("label", { class: "field" }, "What is run again", scope), preview, el("p", { class: "muted" }, "Search keeps showing the present versions until the new ones are complete.")],
+    action: "Retry",
+    run: async () => then((await send(action, body())).job),
+  });
+}
+
 /** @param {string} ds @param {Doc[]} docs */
 export function deleteDocuments(ds, docs) {
-  const { preview, look } = asks(ds, "delete", () => ids(docs));
+  const { preview, look } = asks(documents(ds, "delete"), () => ids(docs));
   void look();
   return dialog({
     title: `Delete ${plural(docs.length, "document")}`,
@@ -126,7 +169,7 @@ export function deleteDocuments(ds, docs) {
     action: docs.length === 1 ? "Delete it" : `Delete all ${number(docs.length)}`,
     danger: true,
     run: async () => {
-      await send(`${datasetPath(ds)}/documents:delete`, ids(docs));
+      await send(documents(ds, "delete"), ids(docs));
       announce(`${plural(docs.length, "document")} deleted`);
     },
   });
@@ -157,7 +200,7 @@ export function reparseDialog(ds, docs) {
     return { ...ids(docs), ...(Object.keys(config).length ? { parser_config: config } : {}), fresh: form.get("fresh") === "on" };
   };
   let timer = 0;
-  const { preview, look } = asks(ds, "reparse", () => {
+  const { preview, look } = asks(documents(ds, "reparse"), () => {
     const form = settings.closest("form");
     return form ? request(new FormData(form)) : null;
   });
@@ -172,7 +215,7 @@ export function reparseDialog(ds, docs) {
     body: [docs.length > 1 ? names(docs) : el("p", {}, name(docs[0].name)), settings, fresh, preview, el("p", { class: "muted" }, "Search keeps showing the present version until the new one is complete.")],
     action: "Parse again",
     run: async (form) => {
-      await send(`${datasetPath(ds)}/documents:reparse`, request(form));
+      await send(documents(ds, "reparse"), request(form));
       announce("The documents are queued to be parsed again");
     },
   });

@@ -1,7 +1,7 @@
 // @ts-check
 /** One job: how far it is, what failed, where its time went. */
+import { cancelJob, retryJob } from "../actions.js";
 import { aborted, get, send } from "../api.js";
-import { dialog } from "../dialog.js";
 import { announce, button, draw, el, icon, name } from "../dom.js";
 import { flightRecord, tasksOf } from "../flight.js";
 import { between, bytes, duration, eta, number, percent, plural, time } from "../format.js";
@@ -43,8 +43,8 @@ export async function view({ root, params, query, signal }) {
     if (tools.dataset.key !== key) {
       tools.dataset.key = key;
       const failed = ["failed", "partially_succeeded", "canceled"].includes(job.state);
-      tools.replaceChildren(...(over ? [] : [button(job.paused ? "Resume" : "Pause", () => void send(`${base}:${job.paused ? "resume" : "pause"}`).then(soon)), button("Cancel…", () => void cancel())]),
-        ...(failed ? [button("Retry what failed…", () => void retry(), { class: "primary" })] : []),
+      tools.replaceChildren(...(over ? [] : [button(job.paused ? "Resume" : "Pause", () => void send(`${base}:${job.paused ? "resume" : "pause"}`).then(soon)), button("Cancel…", () => void cancelJob(job).then((done) => done && soon()))]),
+        ...(over ? [button(failed ? "Retry what failed…" : "Run again…", () => void retryJob(job, (j) => go(`/jobs/${j.id}`)), failed ? { class: "primary" } : {})] : []),
         button("Download the flight record", () => void flightRecord(base, docs, tasks, job, signal).catch((e) => announce(e.message))));
     }
     const q = job.queue;
@@ -85,23 +85,6 @@ export async function view({ root, params, query, signal }) {
   function drawTimeline() {
     draw(chart, waterfall(tasks, { slowest, names: docs.length > 1 ? new Map(docs.map((d) => [d.id, d.name])) : undefined }));
   }
-
-  const cancel = () => dialog({
-    title: "Cancel the job", danger: true, action: "Stop the work",
-    body: [el("p", {}, "Running work stops within seconds and queued work is dropped. What search shows already stays.")],
-    run: async () => {
-      await send(`${base}:cancel`);
-      soon();
-    },
-  });
-  const retry = () => dialog({
-    title: "Retry what failed", action: "Retry",
-    body: [el("p", {}, "A new job reads what failed in this one. What was read is kept and not parsed again.")],
-    run: async () => {
-      const answer = await send(`${base}:retry`, { scope: "failed" });
-      go(`/jobs/${answer.job.id}`);
-    },
-  });
 
   let due = 0;
   async function refresh() {
