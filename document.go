@@ -75,25 +75,27 @@ type Dataset struct {
 // means "as the dataset says", and there "the default"; see WithDefaults. Each
 // field has its line in Settings.
 type ParseConfig struct {
-	ChunkMethod       string  `json:"chunk_method,omitempty"`       // "general"
-	ChunkTokenNum     int     `json:"chunk_token_num,omitempty"`    // most tokens (cl100k_base) in a chunk, default 512
-	Delimiter         string  `json:"delimiter,omitempty"`          // characters that end a piece; `backticked` strings always cut
-	OverlappedPercent int     `json:"overlapped_percent,omitempty"` // 0–50: tokens of a chunk repeated at the start of the next
-	ChildrenDelimiter string  `json:"children_delimiter,omitempty"` // cuts chunks into children, written like Delimiter; default none
-	HTML4Excel        *bool   `json:"html4excel,omitempty"`         // tables as HTML instead of Markdown
-	TOCExtraction     *bool   `json:"toc_extraction,omitempty"`     // one more chunk per range: its headings with their pages
-	ImageContextSize  int     `json:"image_context_size,omitempty"` // tokens of text around an image embedded with it
-	TableContextSize  int     `json:"table_context_size,omitempty"` // tokens of text around a table embedded with it
-	AutoKeywords      int     `json:"auto_keywords,omitempty"`      // keywords a chunk, by the chat model, else by counting
-	AutoQuestions     int     `json:"auto_questions,omitempty"`     // questions a chunk answers, by the chat model
-	AutoContext       *bool   `json:"auto_context,omitempty"`       // a sentence or two, by the chat model, on where a chunk stands
-	PII               string  `json:"pii,omitempty"`                // personal data: "none", "find" or "redact"
-	TaskPageSize      int     `json:"task_page_size,omitempty"`     // pages per task, default 12
-	Pages             []Range `json:"pages,omitempty"`              // units to read, [from, to], 1-based inclusive; default all
-	TableRows         int     `json:"table_rows,omitempty"`         // rows per task of a spreadsheet or CSV, default 3,000
-	Encoding          string  `json:"encoding,omitempty"`           // of text files, when the guess is wrong
-	MediaType         string  `json:"media_type,omitempty"`         // overrides what sniffing found
-	Password          string  `json:"password,omitempty"`           // write-only: never returned
+	ChunkMethod       string   `json:"chunk_method,omitempty"`       // "general"
+	ChunkTokenNum     int      `json:"chunk_token_num,omitempty"`    // most tokens (cl100k_base) in a chunk, default 512
+	Delimiter         string   `json:"delimiter,omitempty"`          // characters that end a piece; `backticked` strings always cut
+	OverlappedPercent int      `json:"overlapped_percent,omitempty"` // 0–50: tokens of a chunk repeated at the start of the next
+	ChildrenDelimiter string   `json:"children_delimiter,omitempty"` // cuts chunks into children, written like Delimiter; default none
+	HTML4Excel        *bool    `json:"html4excel,omitempty"`         // tables as HTML instead of Markdown
+	TOCExtraction     *bool    `json:"toc_extraction,omitempty"`     // one more chunk per range: its headings with their pages
+	ImageContextSize  int      `json:"image_context_size,omitempty"` // tokens of text around an image embedded with it
+	TableContextSize  int      `json:"table_context_size,omitempty"` // tokens of text around a table embedded with it
+	AutoKeywords      int      `json:"auto_keywords,omitempty"`      // keywords a chunk, by the chat model, else by counting
+	AutoQuestions     int      `json:"auto_questions,omitempty"`     // questions a chunk answers, by the chat model
+	AutoContext       *bool    `json:"auto_context,omitempty"`       // a sentence or two, by the chat model, on where a chunk stands
+	PII               string   `json:"pii,omitempty"`                // personal data: "none", "find" or "redact"
+	TagKBIDs          []string `json:"tag_kb_ids,omitempty"`         // datasets cut by method tag whose tags the chunks get
+	TopNTags          int      `json:"topn_tags,omitempty"`          // tags a chunk gets, default 3
+	TaskPageSize      int      `json:"task_page_size,omitempty"`     // pages per task, default 12
+	Pages             []Range  `json:"pages,omitempty"`              // units to read, [from, to], 1-based inclusive; default all
+	TableRows         int      `json:"table_rows,omitempty"`         // rows per task of a spreadsheet or CSV, default 3,000
+	Encoding          string   `json:"encoding,omitempty"`           // of text files, when the guess is wrong
+	MediaType         string   `json:"media_type,omitempty"`         // overrides what sniffing found
+	Password          string   `json:"password,omitempty"`           // write-only: never returned
 }
 
 // Merge returns c with its zero fields filled from base.
@@ -137,6 +139,12 @@ func (c ParseConfig) Merge(base ParseConfig) ParseConfig {
 	if c.PII == "" {
 		c.PII = base.PII
 	}
+	if len(c.TagKBIDs) == 0 {
+		c.TagKBIDs = base.TagKBIDs
+	}
+	if c.TopNTags == 0 {
+		c.TopNTags = base.TopNTags
+	}
 	if c.TaskPageSize == 0 {
 		c.TaskPageSize = base.TaskPageSize
 	}
@@ -174,6 +182,7 @@ var DefaultParseConfig = ParseConfig{
 	ChunkTokenNum: 512,
 	Delimiter:     "\n。；！？",
 	TaskPageSize:  12,
+	TopNTags:      3,
 	TableRows:     3000,
 }
 

@@ -77,6 +77,8 @@ var Settings = []Setting{
 	{Name: "auto_questions", Max: 10, Enriches: true, Meaning: "questions that each chunk answers, by the chat model, which must be configured; they are embedded and searched with the text"},
 	{Name: "auto_context", Enriches: true, Meaning: "a sentence or two, by the chat model, which must be configured, on where each chunk stands in its document; embedded and searched with the text, beside the name and the headings, which always are"},
 	{Name: "pii", Unset: "none", Enriches: true, Meaning: "personal data in the text: find counts it in a warning, redact also replaces it before anything is stored or embedded"},
+	{Name: "tag_kb_ids", Unset: "none", Meaning: "ids of up to 8 datasets cut by method tag: each chunk gets the tags of their rows that are nearest to it"},
+	{Name: "topn_tags", Min: 1, Max: 32, Meaning: "tags that a chunk gets at most, by tag_kb_ids"},
 	{Name: "task_page_size", Min: 1, Max: allPages, Unset: "12; 22 for paper; 1000 for one and resume", Meaning: "most pages per task"},
 	{Name: "pages", Unset: "all", Meaning: "ranges of units to read, such as [[1, 10], [20, 25]]"},
 	{Name: "table_rows", Min: 10, Max: 100_000, Meaning: "rows per task of a spreadsheet or CSV file"},
@@ -235,6 +237,9 @@ func familiesOf(mediaType string) []FileFamily {
 // codeTypes are the types of programs and markup outside text/.
 var codeTypes = []string{"application/javascript", "application/x-sh", "application/x-python", "application/x-httpd-php", "application/toml", "application/json", "application/x-ipynb+json"}
 
+// maxTagSets bounds tag_kb_ids.
+const maxTagSets = 8
+
 // Check refuses settings that no parse could obey: a chunk method that does
 // not exist, numbers out of bounds, ranges upside down. The error says what is
 // possible.
@@ -256,6 +261,12 @@ func (c ParseConfig) Check() error {
 	}
 	if !slices.Contains([]string{"", "none", "find", "redact"}, c.PII) {
 		return fmt.Errorf("pii %q is not one of none, find, redact", c.PII)
+	}
+	if len(c.TagKBIDs) > maxTagSets {
+		return fmt.Errorf("tag_kb_ids names %d datasets; at most %d are looked at", len(c.TagKBIDs), maxTagSets)
+	}
+	if len(c.TagKBIDs) > 0 && c.ChunkMethod == "tag" {
+		return fmt.Errorf("tag_kb_ids is set with chunk_method tag: a tag set has its own tags; leave one of the two out")
 	}
 	if len(c.Pages) > 10_000 {
 		return fmt.Errorf("pages has more than 10,000 ranges")

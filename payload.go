@@ -46,6 +46,9 @@ type ParsePayload struct {
 	Hint      json.RawMessage `json:"hint,omitempty"`
 	Config    ParseConfig     `json:"config"` // merged with dataset and defaults
 	Headings  []string        `json:"headings,omitempty"`
+	// TagSet names the results whose tags the chunks get, by their blob keys:
+	// those that the datasets of Config.TagKBIDs held when this was planned.
+	TagSet []string `json:"tag_set,omitempty"`
 	// Reuse is the stored result that an index task copies; when its artifact
 	// is gone the task parses instead.
 	Reuse *TaskResult `json:"reuse,omitempty"`

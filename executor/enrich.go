@@ -31,3 +31,17 @@ func (e *Executor) enrichChunks(ctx context.Context, run *run, doc *sheaf.Docume
 	}
 	return warnings, err
 }
+
+// tagChunks gives chunks the tags of the tag set's rows that are nearest to them.
+func (e *Executor) tagChunks(ctx context.Context, run *run, chunks []sheaf.Chunk, vectors [][]float32, p *sheaf.ParsePayload) error {
+	if len(p.TagSet) == 0 || len(chunks) == 0 {
+		return nil
+	}
+	return run.stage(ctx, "tag", func(ctx context.Context) error {
+		set, err := e.tags.Load(ctx, p.TagSet)
+		if err != nil {
+			return err
+		}
+		return set.Tag(ctx, chunks, vectors, p.Config.TopNTags)
+	})
+}

@@ -25,6 +25,7 @@ import (
 	"sheaf/internal/index"
 	"sheaf/internal/logctx"
 	"sheaf/internal/queue"
+	"sheaf/internal/tagset"
 	"sheaf/parser"
 	"sheaf/parser/child"
 )
@@ -155,6 +156,7 @@ type Executor struct {
 	cfg        Config
 	breakers   breakers
 	model      *enrich.Model // nil without Chat
+	tags       *tagset.Loader
 	id         string
 	processors map[sheaf.TaskKind]Processor
 	parse      semaphore
@@ -197,6 +199,9 @@ func New(cfg Config) *Executor {
 		cfg: cfg, breakers: away, id: fmt.Sprintf("%s-%d-%s", cmp.Or(host, "host"), os.Getpid(), sheaf.NewID()[20:]),
 		parse: newSemaphore(cfg.ParseSlots), embed: newSemaphore(cfg.EmbedSlots), index: newSemaphore(cfg.IndexSlots),
 		started: time.Now(), running: map[string]*attempt{}, doubts: doubts{}, free: make(chan struct{}, cfg.Workers),
+	}
+	if cfg.Embedder != nil { // measurements of the store have none
+		e.tags = &tagset.Loader{Blobs: cfg.Blobs, Model: cfg.Embedder.Model()}
 	}
 	if cfg.Chat != nil {
 		e.model = enrich.NewModel(cfg.Chat, cfg.ChatBatch)

@@ -100,6 +100,9 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.
 	if err != nil {
 		return done, err
 	}
+	if err := e.tagChunks(ctx, run, chunks, vectors, payload); err != nil {
+		return done, err
+	}
 	result.Usage = usageOf(result, payload.Size, t)
 	result.Usage.EmbeddedTokens = embedded
 	result.ArtifactKey, err = e.store(ctx, run, doc, chunks, vectors, t.Digest)
@@ -160,6 +163,9 @@ func (e *Executor) processIndex(ctx context.Context, t *sheaf.Task) (done sheaf.
 			return done, err
 		}
 		result.Usage.EmbeddedTokens = result.Tokens
+		if err := e.tagChunks(ctx, run, stored.Chunks, stored.Vectors, payload); err != nil {
+			return done, err
+		}
 	}
 	result.ArtifactKey, err = e.store(ctx, run, doc, stored.Chunks, stored.Vectors, t.Digest)
 	if err != nil {

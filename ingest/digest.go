@@ -81,8 +81,9 @@ func configField(c sheaf.ParseConfig, name string) string {
 
 // reuseKey names the result of a range: the fingerprint of what is in it, and
 // the shape. The range itself is part of it, because page numbers and
-// citations are part of the result.
-func reuseKey(digest string, r sheaf.Range, content uint64, headings []string) string {
+// citations are part of the result. tags, of tagsOf, is here and not in the
+// shape: when a tag set changes, what models were asked about a text stays true.
+func reuseKey(digest string, r sheaf.Range, content uint64, headings []string, tags string) string {
 	h := xxhash.New()
 	var b [24]byte
 	binary.LittleEndian.PutUint64(b[:], uint64(r.From))
@@ -94,7 +95,18 @@ func reuseKey(digest string, r sheaf.Range, content uint64, headings []string) s
 		_, _ = h.Write(b[:8])
 		_, _ = h.WriteString(s)
 	}
+	if tags != "" {
+		_, _ = h.WriteString("\x00tags\x00" + tags)
+	}
 	return fmt.Sprintf("%016x%s", h.Sum64(), digest)
+}
+
+// tagsOf names the tags that chunks get: how many, of which results. "" for none.
+func tagsOf(config sheaf.ParseConfig, tagSet []string) string {
+	if len(tagSet) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d\n%s", config.TopNTags, strings.Join(tagSet, "\n"))
 }
 
 // contentOf folds the fingerprints of a range's units, or stands in the whole

@@ -169,6 +169,9 @@ func (s *Service) describe(ctx context.Context, st *Staged, u Upload, stored blo
 	if err := s.CheckConfig(d.ParseConfig, d.MediaType); err != nil {
 		return err
 	}
+	if err := s.CheckTagSets(ctx, d.TenantID, d.ParseConfig); err != nil {
+		return err
+	}
 	// Said now, to whoever uploads, and not by a task some minutes later.
 	return parser.Available(format)
 }
@@ -394,6 +397,7 @@ func retryOf(scope RetryScope) (decision, error) {
 func (s *Service) again(ctx context.Context, job sheaf.Job, docs []sheaf.Document, from Origin, decide decision) (*sheaf.Job, error) {
 	job.Statistics.Scanned = len(docs)
 	var again []sheaf.ReparseDocument
+	var tagSets []string // checked last: most often all documents have the same
 	for i := range docs {
 		config, payload, ok := decide(&docs[i])
 		if !ok {
@@ -401,6 +405,12 @@ func (s *Service) again(ctx context.Context, job sheaf.Job, docs []sheaf.Documen
 		}
 		if err := s.CheckConfig(config, docs[i].MediaType); err != nil {
 			return nil, err
+		}
+		if !slices.Equal(config.TagKBIDs, tagSets) {
+			if err := s.CheckTagSets(ctx, job.TenantID, config); err != nil {
+				return nil, err
+			}
+			tagSets = config.TagKBIDs
 		}
 		again = append(again, sheaf.ReparseDocument{DocumentID: docs[i].ID, ParseConfig: config, Plan: planTask(payload)})
 	}
@@ -579,6 +589,22 @@ func (s *Service) CheckConfig(c sheaf.ParseConfig, mediaType string) error {
 	}
 	if err != nil {
 		return fmt.Errorf("%w: parser_config: %w", sheaf.ErrInvalid, err)
+	}
+	return nil
+}
+
+// CheckTagSets refuses tag_kb_ids that name anything but the tenant's tag sets.
+func (s *Service) CheckTagSets(ctx context.Context, tenantID string, c sheaf.ParseConfig) error {
+	for _, id := range c.TagKBIDs {
+		ds, err := s.Catalog.Dataset(ctx, tenantID, id)
+		switch {
+		case errors.Is(err, sheaf.ErrNotFound) || err == nil && ds.ID != id:
+			return fmt.Errorf("%w: parser_config: tag_kb_ids: there is no dataset with the id %q", sheaf.ErrInvalid, id)
+		case err != nil:
+			return err
+		case ds.ParseConfig.ChunkMethod != "tag":
+			return fmt.Errorf("%w: parser_config: tag_kb_ids: the dataset %s (%s) is no tag set: set its chunk_method to tag, and upload a table with a column of texts and one of their tags", sheaf.ErrInvalid, ds.Name, id)
+		}
 	}
 	return nil
 }

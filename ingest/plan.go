@@ -17,6 +17,7 @@ import (
 	"sheaf/chunker"
 	"sheaf/internal/blob"
 	"sheaf/internal/enrich"
+	"sheaf/internal/tagset"
 	"sheaf/parser"
 	"sheaf/parser/child"
 )
@@ -43,6 +44,7 @@ type PlanStore interface {
 	DocumentByID(ctx context.Context, documentID string) (*sheaf.Document, error)
 	GenerationTasks(ctx context.Context, documentID string, generation int) ([]sheaf.Task, error)
 	ReusableRanges(ctx context.Context, tenantID, prefer string, keys []string) (map[string]sheaf.ReusableRange, error)
+	Documents(ctx context.Context, tenantID string, f sheaf.DocumentFilter, p sheaf.Page) ([]sheaf.Document, string, error) // for tag sets
 }
 
 // Files brings a blob to this host.
@@ -97,7 +99,15 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanP
 		return nil, unsupported(doc.Name, mediaType)
 	}
 	digest := p.shape(format, config).Digest()
-	keep := planKey(doc, digest, config)
+	var tagSet []string
+	if len(config.TagKBIDs) > 0 {
+		var err error
+		if tagSet, err = tagset.Artifacts(ctx, p.Store, doc.TenantID, config.TagKBIDs); err != nil {
+			return nil, err
+		}
+	}
+	tags := tagsOf(config, tagSet)
+	keep := planKey(doc, digest+tags, config)
 	if doc.Generation > 1 {
 		// The same bytes cut by the same rules: the file need not be opened.
 		if out := p.storedPlan(ctx, keep); out != nil {
@@ -140,13 +150,13 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanP
 	for _, piece := range pieces {
 		payload := sheaf.ParsePayload{
 			Format: format.ID(), MediaType: mediaType, SourceKey: doc.BlobKey, SHA256: doc.SHA256, Size: doc.Size,
-			Hint: piece.Hint, Config: config, Headings: headingsAt(opened.Outline, piece.Range.From),
+			Hint: piece.Hint, Config: config, Headings: headingsAt(opened.Outline, piece.Range.From), TagSet: tagSet,
 		}
 		content := piece.Fingerprint
 		if content == 0 {
 			content = contentOf(opened.Fingerprints, piece.Range, doc.SHA256)
 		}
-		key := reuseKey(digest, piece.Range, content, payload.Headings)
+		key := reuseKey(digest, piece.Range, content, payload.Headings, tags)
 		if piece.Shard != "" && t != nil {
 			if err := p.keepShard(ctx, doc, t, filepath.Join(shards, filepath.FromSlash(piece.Shard)), piece, &payload); err != nil {
 				return nil, err

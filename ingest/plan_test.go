@@ -56,13 +56,14 @@ func TestDigestDependsOnWhatMattersAndNothingElse(t *testing.T) {
 
 func TestReuseKeySeesContentRangeAndHeadings(t *testing.T) {
 	r := sheaf.Range{From: 1, To: 12}
-	base := reuseKey("d", r, 7, []string{"a", "b"})
+	base := reuseKey("d", r, 7, []string{"a", "b"}, "")
 	for name, k := range map[string]string{
-		"content":          reuseKey("d", r, 8, []string{"a", "b"}),
-		"range":            reuseKey("d", sheaf.Range{From: 1, To: 13}, 7, []string{"a", "b"}),
-		"headings":         reuseKey("d", r, 7, []string{"a", "c"}),
-		"headings' border": reuseKey("d", r, 7, []string{"ab"}),
-		"digest":           reuseKey("e", r, 7, []string{"a", "b"}),
+		"content":          reuseKey("d", r, 8, []string{"a", "b"}, ""),
+		"range":            reuseKey("d", sheaf.Range{From: 1, To: 13}, 7, []string{"a", "b"}, ""),
+		"headings":         reuseKey("d", r, 7, []string{"a", "c"}, ""),
+		"headings' border": reuseKey("d", r, 7, []string{"ab"}, ""),
+		"tags":             reuseKey("d", r, 7, []string{"a", "b"}, "3\nkey"),
+		"digest":           reuseKey("e", r, 7, []string{"a", "b"}, ""),
 	} {
 		if k == base {
 			t.Errorf("the reuse key does not see the %s", name)

@@ -392,6 +392,9 @@ func (s *Service) previewAll(ctx context.Context, tenantID string, docs []sheaf.
 		if err := s.CheckConfig(config, d.MediaType); err != nil {
 			return nil, nil, err
 		}
+		if err := s.CheckTagSets(ctx, tenantID, config); err != nil {
+			return nil, nil, err
+		}
 		p, err := s.preview(ctx, d, config, ask, known)
 		if err != nil {
 			p = &PlanPreview{DocumentID: d.ID, Name: d.Name, MediaType: d.MediaType, Ranges: []PlannedRange{}, Failure: sheaf.AsFailure(err, "plan")}

@@ -46,6 +46,7 @@ import (
 	"sheaf/internal/queue/sqlleader"
 	"sheaf/internal/queue/sqlqueue"
 	"sheaf/internal/search"
+	"sheaf/internal/tagset"
 	"sheaf/internal/telemetry"
 	"sheaf/internal/web"
 	"sheaf/internal/webhook"
@@ -447,7 +448,10 @@ func (a *app) audit(ctx context.Context) error {
 }
 
 func (a *app) searcher() *search.Searcher {
-	return &search.Searcher{Index: a.index, Embedder: a.embedder, Visibility: a.store}
+	return &search.Searcher{
+		Index: a.index, Embedder: a.embedder, Visibility: a.store,
+		Tags: &tagset.Queries{Store: a.store, Loader: &tagset.Loader{Blobs: a.blobs, Model: a.embedder.Model()}},
+	}
 }
 
 // run runs the roles until ctx ends: the API stops taking requests first, then

@@ -190,12 +190,20 @@ type NewDataset struct {
 	ParseConfig sheaf.ParseConfig `json:"parser_config,omitempty"`
 }
 
+// checkConfig refuses settings that no document of the tenant could be parsed by.
+func (s *Server) checkConfig(ctx context.Context, c sheaf.ParseConfig) error {
+	if err := s.cfg.Ingest.CheckConfig(c, ""); err != nil {
+		return err
+	}
+	return s.cfg.Ingest.CheckTagSets(ctx, tenantOf(ctx), c)
+}
+
 func (s *Server) datasetRoutes() {
 	type createIn struct{ Body NewDataset }
 	op := post("/v1/datasets", "Create a dataset")
 	op.DefaultStatus = http.StatusCreated
 	handle(s, op, func(ctx context.Context, in *createIn) (*output[*sheaf.Dataset], error) {
-		if err := s.cfg.Ingest.CheckConfig(in.Body.ParseConfig, ""); err != nil {
+		if err := s.checkConfig(ctx, in.Body.ParseConfig); err != nil {
 			return nil, err
 		}
 		id := s.origin(ctx, "").ID(tenantOf(ctx), "dataset", 0)
@@ -231,7 +239,7 @@ func (s *Server) datasetRoutes() {
 			d.Name = in.Body.Name
 		}
 		if in.Body.ParseConfig != nil {
-			if err := s.cfg.Ingest.CheckConfig(*in.Body.ParseConfig, ""); err != nil {
+			if err := s.checkConfig(ctx, *in.Body.ParseConfig); err != nil {
 				return nil, err
 			}
 			d.ParseConfig = *in.Body.ParseConfig
@@ -714,6 +722,7 @@ func (s *Server) searchRoutes() {
 			return nil, err
 		}
 		in.Body.Datasets = []string{ds.ID}
+		in.Body.TagsOf(ds.ParseConfig)
 		out, err := s.cfg.Search.Search(ctx, ds.TenantID, in.Body)
 		return &output[*search.Response]{out}, err
 	})
@@ -725,6 +734,7 @@ func (s *Server) searchRoutes() {
 				return nil, err
 			}
 			in.Body.Datasets[i] = ds.ID
+			in.Body.TagsOf(ds.ParseConfig)
 		}
 		out, err := s.cfg.Search.Search(ctx, tenantOf(ctx), in.Body)
 		return &output[*search.Response]{out}, err

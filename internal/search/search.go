@@ -5,6 +5,7 @@
 package search
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"sheaf"
 	"sheaf/internal/embed"
 	"sheaf/internal/index"
+	"sheaf/internal/tagset"
 )
 
 // Visibility is the authority on what may be seen: of the given ranges, those
@@ -54,6 +56,19 @@ type Request struct {
 	Filter       Filter   `json:"filter,omitzero"`
 	Highlight    bool     `json:"highlight,omitempty"`
 	GroupBy      GroupBy  `json:"group_by,omitempty"`
+	// TagSets give the query tags, up to TopNTags; hits that share them rank higher.
+	TagSets  []string `json:"-"`
+	TopNTags int      `json:"-"`
+}
+
+// TagsOf has the query tagged as the chunks of a dataset with these settings are.
+func (r *Request) TagsOf(c sheaf.ParseConfig) {
+	for _, id := range c.TagKBIDs {
+		if !slices.Contains(r.TagSets, id) {
+			r.TagSets = append(r.TagSets, id)
+		}
+	}
+	r.TopNTags = max(r.TopNTags, c.WithDefaults().TopNTags)
 }
 
 // Filter narrows a search; every field that is set must hold.
@@ -101,6 +116,7 @@ type Hit struct {
 type Scores struct {
 	Text   float64 `json:"text"`
 	Vector float64 `json:"vector"`
+	Tags   float64 `json:"tags,omitempty"` // likeness of its tags and the query's, 0–1; a fifth of the score where the query has tags
 }
 
 // Document says where a hit is from.
@@ -128,7 +144,16 @@ type Searcher struct {
 	Index      index.Index
 	Embedder   embed.Embedder // of the index's model; nil for an index without vectors
 	Visibility Visibility
+	Tags       Tagger // nil for none
 }
+
+// Tagger finds the tags of a query in tag sets.
+type Tagger interface {
+	Tags(ctx context.Context, tenantID string, datasetIDs []string, vector []float32, n int) ([]sheaf.Tag, error)
+}
+
+// tagShare is how much of a hit's score its tags make when the query has some.
+const tagShare = 0.2
 
 // Search answers r for the tenant. It fails with sheaf.ErrInvalid for a bad
 // request, and with sheaf.ErrUnavailable when the index, the database or, in
@@ -174,6 +199,17 @@ func (s *Searcher) Search(ctx context.Context, tenantID string, r Request) (*Res
 		}
 	}
 
+	var tags []sheaf.Tag
+	if len(r.TagSets) > 0 && q.Vector != nil && s.Tags != nil {
+		var err error
+		if tags, err = s.Tags.Tags(ctx, tenantID, r.TagSets, q.Vector, r.TopNTags); err != nil {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			answer.warn("tags_unavailable", "The tags of the query could not be found ("+sheaf.AsFailure(err, "").Message+"): these hits are ranked without them.")
+		}
+	}
+
 	// More candidates are asked for only while too few of them may be seen.
 	for _, depth := range depths {
 		q.K = depth
@@ -186,7 +222,7 @@ func (s *Searcher) Search(ctx context.Context, tenantID string, r Request) (*Res
 		if err != nil {
 			return nil, err
 		}
-		answer.Hits = hits(c, visible, fusion, &r)
+		answer.Hits = byTags(hits(c, visible, fusion, &r), tags)
 		// All of them were used, and there were no more.
 		if exhausted := asked == len(answer.Hits) && len(c.Text) < depth && len(c.Vector) < depth; exhausted || len(answer.Hits) >= r.Limit {
 			break
@@ -297,6 +333,20 @@ func (s *Searcher) visible(ctx context.Context, tenantID string, c index.Candida
 		}
 	}
 	return all, nil
+}
+
+// byTags ranks hits that share the query's tags higher, as a rank feature does:
+// the likeness of the tags is a share of the score.
+func byTags(hits []Hit, tags []sheaf.Tag) []Hit {
+	if len(tags) == 0 {
+		return hits
+	}
+	for i := range hits {
+		hits[i].Scores.Tags = tagset.Alike(tags, hits[i].Chunk.Tags)
+		hits[i].Score = (1-tagShare)*hits[i].Score + tagShare*hits[i].Scores.Tags
+	}
+	slices.SortStableFunc(hits, func(a, b Hit) int { return cmp.Compare(b.Score, a.Score) })
+	return hits
 }
 
 // hits fuses what may be seen, best first, one per group.

@@ -1,0 +1,240 @@
+// Package tagset gives chunks, and queries, the tags of those chunks of a tag
+// set that are nearest to them: after embedding, before anything is stored, and
+// again at search. A tag set is a dataset cut by method tag.
+package tagset
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+
+	"sheaf"
+	"sheaf/internal/artifact"
+	"sheaf/internal/blob"
+	"sheaf/internal/embed"
+)
+
+// Bounds on a tag set: every chunk is compared with all its rows, and every
+// task of a tagged document names its results.
+const (
+	maxRows      = 10_000
+	maxArtifacts = 64
+	// maxCached values of vectors are kept in memory beside the set in use: 128 MB.
+	maxCached = 32 << 20
+)
+
+// minWeight is what a tag must weigh to count: below, the rows that have it are
+// hardly nearer than unrelated ones.
+const minWeight = 0.2
+
+// Store is what is read to find a tag set.
+type Store interface {
+	Documents(ctx context.Context, tenantID string, f sheaf.DocumentFilter, p sheaf.Page) ([]sheaf.Document, string, error)
+	GenerationTasks(ctx context.Context, documentID string, generation int) ([]sheaf.Task, error)
+}
+
+// Artifacts lists the results that the live generations of the datasets'
+// documents hold: they are immutable, so that their keys name a tag set as it
+// is now. Nothing to read yet is a retryable *sheaf.Failure.
+func Artifacts(ctx context.Context, store Store, tenantID string, datasetIDs []string) ([]string, error) {
+	var keys []string
+	rows := 0
+	for _, id := range datasetIDs {
+		docs, next, err := store.Documents(ctx, tenantID, sheaf.DocumentFilter{DatasetID: id}, sheaf.Page{Limit: 1000, Ascending: true})
+		if err != nil {
+			return nil, fmt.Errorf("listing the documents of tag set %s: %w", id, err)
+		}
+		before := len(keys)
+		for _, d := range docs {
+			if d.LiveGeneration < 1 {
+				continue
+			}
+			tasks, err := store.GenerationTasks(ctx, d.ID, d.LiveGeneration)
+			if err != nil {
+				return nil, fmt.Errorf("reading %s of tag set %s: %w", d.ID, id, err)
+			}
+			for _, t := range tasks {
+				if t.State == sheaf.TaskDone && t.Result.ArtifactKey != "" && t.Result.Chunks > 0 {
+					keys = append(keys, t.Result.ArtifactKey)
+					rows += t.Result.Chunks
+				}
+			}
+			if len(keys) > maxArtifacts || rows > maxRows {
+				break
+			}
+		}
+		if next != "" || len(keys) > maxArtifacts || rows > maxRows {
+			return nil, sheaf.Fail(sheaf.CategoryPolicy, "tag_set_too_large", "The tag sets of a document hold at most %d rows in %d ranges together, and dataset %s goes beyond that: put its rows into fewer files, or name fewer tag sets in tag_kb_ids.", maxRows, maxArtifacts, id)
+		}
+		if len(keys) == before {
+			return nil, sheaf.FailRetryable(sheaf.CategoryPolicy, "tag_set_empty", "The dataset %s, which tag_kb_ids names, holds no row yet: upload its table, wait until it is searchable, and parse this document again.", id)
+		}
+	}
+	return keys, nil
+}
+
+// Set is a tag set in memory. It is safe for concurrent use.
+type Set struct {
+	floor float64
+	names []string
+	rows  []row
+}
+
+type row struct {
+	tags   []int // in names
+	vector []float32
+}
+
+// Near returns at most n tags, best first: a tag weighs as much as the nearest
+// row that has it, from 0 for the cosine of unrelated texts to 1 for the same
+// text. Equal weights go by name. nil where nothing is near.
+func (s *Set) Near(vector []float32, n int) []sheaf.Tag {
+	best := make([]float64, len(s.names))
+	for i := range s.rows {
+		r := &s.rows[i]
+		if len(r.vector) != len(vector) {
+			continue
+		}
+		var cosine float64
+		for k, x := range r.vector {
+			cosine += float64(x) * float64(vector[k])
+		}
+		for _, t := range r.tags {
+			best[t] = max(best[t], cosine)
+		}
+	}
+	var out []sheaf.Tag
+	for t, cosine := range best {
+		// Rounded, so that machines that add in another order agree.
+		if w := math.Round(1000*(cosine-s.floor)/(1-s.floor)) / 1000; w >= minWeight {
+			out = append(out, sheaf.Tag{Name: s.names[t], Weight: min(w, 1)})
+		}
+	}
+	slices.SortFunc(out, func(a, b sheaf.Tag) int {
+		return cmp.Or(cmp.Compare(b.Weight, a.Weight), cmp.Compare(a.Name, b.Name))
+	})
+	return slices.Clip(out[:min(n, len(out))])
+}
+
+// Tag gives each chunk up to n tags. vectors has one entry a chunk.
+func (s *Set) Tag(ctx context.Context, chunks []sheaf.Chunk, vectors [][]float32, n int) error {
+	for i := range chunks {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		chunks[i].Tags = s.Near(vectors[i], n)
+	}
+	return nil
+}
+
+// Loader reads tag sets and keeps those in use. It is safe for concurrent use.
+type Loader struct {
+	Blobs blob.Store
+	Model embed.Model
+
+	mu   sync.Mutex
+	kept []keptSet // used last first
+}
+
+type keptSet struct {
+	key string
+	set *Set
+}
+
+// Load reads the set that the artifacts hold. Results that are gone or that
+// were embedded by another model are a *sheaf.Failure that says what to do.
+func (l *Loader) Load(ctx context.Context, artifacts []string) (*Set, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key := strings.Join(artifacts, "\n")
+	if i := slices.IndexFunc(l.kept, func(k keptSet) bool { return k.key == key }); i >= 0 {
+		found := l.kept[i]
+		l.kept = slices.Insert(slices.Delete(l.kept, i, i+1), 0, found)
+		return found.set, nil
+	}
+	s := &Set{floor: l.Model.Floor}
+	place := map[string]int{}
+	for _, a := range artifacts {
+		stored, err := artifact.Load(ctx, l.Blobs, a)
+		if errors.Is(err, sheaf.ErrNotFound) {
+			return nil, sheaf.Fail(sheaf.CategoryPolicy, "tag_set_changed", "The tag set was changed or deleted after this document was planned, and what it held is gone: parse the document again.")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading a tag set: %w", err)
+		}
+		if stored.Header.ModelID != l.Model.ID {
+			return nil, sheaf.Fail(sheaf.CategoryPolicy, "tag_set_model", "The tag set was embedded by %s and the configured model is %s: parse the tag set again, then this document.", stored.Header.ModelID, l.Model.ID)
+		}
+		for i, c := range stored.Chunks {
+			if len(c.Tags) == 0 || stored.Vectors[i] == nil {
+				continue
+			}
+			if len(s.rows) == maxRows {
+				return nil, sheaf.Fail(sheaf.CategoryPolicy, "tag_set_too_large", "A tag set holds at most %d rows.", maxRows)
+			}
+			r := row{vector: stored.Vectors[i]}
+			for _, t := range c.Tags {
+				n, known := place[t.Name]
+				if !known {
+					n = len(s.names)
+					place[t.Name], s.names = n, append(s.names, t.Name)
+				}
+				r.tags = append(r.tags, n)
+			}
+			s.rows = append(s.rows, r)
+		}
+	}
+	l.kept = slices.Insert(l.kept, 0, keptSet{key, s})
+	values := 0
+	for i, k := range l.kept {
+		if values += len(k.set.rows) * l.Model.Dim; i > 0 && values > maxCached {
+			l.kept = slices.Clip(l.kept[:i])
+			break
+		}
+	}
+	return s, nil
+}
+
+// Queries tags queries as the chunks of the datasets that they search are.
+type Queries struct {
+	Store  Store
+	Loader *Loader
+}
+
+// Tags of a query's vector, by the tag sets as they are now.
+func (q *Queries) Tags(ctx context.Context, tenantID string, datasetIDs []string, vector []float32, n int) ([]sheaf.Tag, error) {
+	keys, err := Artifacts(ctx, q.Store, tenantID, datasetIDs)
+	if err != nil {
+		return nil, err
+	}
+	set, err := q.Loader.Load(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	return set.Near(vector, n), nil
+}
+
+// Alike is the cosine of two lists of tags, 0 to 1.
+func Alike(a, b []sheaf.Tag) float64 {
+	var dot, lenA, lenB float64
+	for _, x := range a {
+		lenA += x.Weight * x.Weight
+		for _, y := range b {
+			if x.Name == y.Name {
+				dot += x.Weight * y.Weight
+			}
+		}
+	}
+	for _, y := range b {
+		lenB += y.Weight * y.Weight
+	}
+	if dot == 0 {
+		return 0
+	}
+	return min(1, dot/math.Sqrt(lenA*lenB))
+}
