@@ -168,6 +168,7 @@ type Executor struct {
 	running map[string]*attempt // by task id
 	doubts  doubts
 	free    chan struct{} // one token a free slot
+	ends    chan struct{} // one token an end that is being written, as many as there are slots
 	stopped atomic.Bool
 	tasks   sync.WaitGroup
 }
@@ -198,7 +199,7 @@ func New(cfg Config) *Executor {
 	e := &Executor{
 		cfg: cfg, breakers: away, id: fmt.Sprintf("%s-%d-%s", cmp.Or(host, "host"), os.Getpid(), sheaf.NewID()[20:]),
 		parse: newSemaphore(cfg.ParseSlots), embed: newSemaphore(cfg.EmbedSlots), index: newSemaphore(cfg.IndexSlots),
-		started: time.Now(), running: map[string]*attempt{}, doubts: doubts{}, free: make(chan struct{}, cfg.Workers),
+		started: time.Now(), running: map[string]*attempt{}, doubts: doubts{}, free: make(chan struct{}, cfg.Workers), ends: make(chan struct{}, cfg.Workers),
 	}
 	if cfg.Embedder != nil { // measurements of the store have none
 		e.tags = &tagset.Loader{Blobs: cfg.Blobs, Model: cfg.Embedder.Model()}
@@ -317,9 +318,14 @@ func (e *Executor) unreserve(n int) {
 // start claims the hinted task and, if it gets it, runs it, on a slot that the
 // caller has reserved and that is given back here. Claims run beside each other:
 // one after the other they would take a round trip to the database each.
+//
+// The slot is free once the task's work is over: its end is written while the
+// next task is claimed, and often in one transaction with that. No more than
+// one end a slot waits so; with a store that is slow or away, slots stay taken.
 func (e *Executor) start(ctx context.Context, h sheaf.Hint) {
 	e.tasks.Go(func() {
-		defer func() { e.free <- struct{}{} }()
+		free := sync.OnceFunc(func() { e.free <- struct{}{} })
+		defer free()
 		a, run := e.claim(ctx, h)
 		if a == nil {
 			return
@@ -330,7 +336,11 @@ func (e *Executor) start(ctx context.Context, h sheaf.Hint) {
 			e.mu.Unlock()
 			a.cancel(nil)
 		}()
-		e.run(run, a)
+		e.run(run, a, func() {
+			e.ends <- struct{}{}
+			free()
+		})
+		<-e.ends
 	})
 }
 
@@ -391,8 +401,8 @@ func (e *Executor) claim(ctx context.Context, h sheaf.Hint) (*attempt, context.C
 // fenceMargin is how long before the lease ends an attempt stops by itself.
 func (e *Executor) fenceMargin() time.Duration { return min(2*time.Second, e.cfg.Lease/10) }
 
-// run processes one claimed task and writes its end.
-func (e *Executor) run(ctx context.Context, a *attempt) {
+// run processes one claimed task and writes its end. It calls worked in between.
+func (e *Executor) run(ctx context.Context, a *attempt, worked func()) {
 	t, begun, log := a.task, time.Now(), e.cfg.Log
 	about := []slog.Attr{slog.String("task", t.ID), slog.String("kind", string(t.Kind)), slog.String("job", t.JobID), slog.String("document", t.DocumentID), slog.String("tenant", t.TenantID), slog.Int64("epoch", t.Epoch)}
 	ctx = logctx.With(ctx, about...)
@@ -403,6 +413,7 @@ func (e *Executor) run(ctx context.Context, a *attempt) {
 	ctx, endSpan := e.cfg.Trace.Task(ctx, t.Trace, "task "+string(t.Kind), about...)
 	done, err := e.process(ctx, t)
 	defer endSpan(err) // with the processor's verdict, after its end is written
+	worked()
 
 	// What is written now must be written even while the executor stops.
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)

@@ -26,6 +26,7 @@ type book struct {
 	left     bool
 	holds    map[string]int64 // epochs of what the store holds behind an error
 	failing  bool             // the write of an attempt's end comes back with an error
+	slow     chan struct{}    // completions wait until it is closed; nil for none
 }
 
 func (b *book) note(format string, args ...any) {
@@ -99,6 +100,9 @@ func (b *book) Heartbeat(_ context.Context, _ sheaf.WorkerStatus, _ time.Duratio
 }
 
 func (b *book) Complete(_ context.Context, c sheaf.Claim, _ sheaf.Completion) error {
+	if b.slow != nil {
+		<-b.slow
+	}
 	b.note("complete %s", c.TaskID)
 	return nil
 }
@@ -286,6 +290,36 @@ func TestAttemptStopsBeforeItsLeaseMayHaveEnded(t *testing.T) {
 			t.Errorf("stopped after %s; the lease may have ended at 90 s", stopped)
 		}
 		expect(t, r.store.entries()) // nothing was written: it is somebody else's by now
+	})
+}
+
+// The next task runs while the end of the last is written, and no further one:
+// a store that is slow must not gather ends without bound.
+func TestSlotIsFreeWhileAnEndIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := make(chan struct{})
+		var mu sync.Mutex
+		var began []string
+		processors := map[sheaf.TaskKind]func(context.Context) error{}
+		for _, id := range []string{"a", "b", "c"} {
+			processors[sheaf.TaskKind(id)] = func(context.Context) error {
+				mu.Lock()
+				defer mu.Unlock()
+				began = append(began, id)
+				return nil
+			}
+		}
+		r := startWith(t, func(c *Config) { c.Workers, c.Store.(*book).slow = 1, slow }, processors, "a", "b", "c")
+		time.Sleep(10 * time.Second)
+		mu.Lock()
+		if !slices.Equal(began, []string{"a", "b"}) {
+			t.Errorf("began %q while no end could be written; want the first, and the next on its slot", began)
+		}
+		mu.Unlock()
+		close(slow)
+		time.Sleep(10 * time.Second)
+		r.finish()
+		expect(t, r.store.entries(), "complete a", "complete b", "complete c")
 	})
 }
 
