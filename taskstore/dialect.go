@@ -23,6 +23,7 @@ type dialect struct {
 	share     string // suffix of a SELECT that keeps its rows from changing
 	greatest  string // the larger of two numbers
 	byID      string // after "tasks": rows are found by the key. MySQL else weighs every index that state is in, dive by dive, and SQLite takes one of those
+	byTurn    string // after "tasks": rows are found by k_feed. MySQL else takes the tasks of all tenants by their state and looks for the one's
 	// noop is the suffix of an INSERT that leaves a row in the way as it is;
 	// the argument is a column of the table's key.
 	noop func(column string) string
@@ -73,6 +74,7 @@ var mysqlDialect = dialect{
 	share:    " LOCK IN SHARE MODE", // FOR SHARE is MySQL 8 alone
 	greatest: "GREATEST",
 	byID:     " FORCE INDEX (PRIMARY)",
+	byTurn:   " FORCE INDEX (k_feed)",
 	noop:     func(column string) string { return " ON DUPLICATE KEY UPDATE " + column + "=" + column },
 	upsert:   onDuplicateUpdate,
 	lockMigrations: func(ctx context.Context, db *sql.DB) (func(), error) {

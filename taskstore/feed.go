@@ -112,8 +112,8 @@ func (s *Store) RunnableTenants(ctx context.Context) ([]sheaf.TenantLoad, error)
 	for batch := range slices.Chunk(ids, 50) {
 		parts, args := make([]string, len(batch)), make([]any, len(batch))
 		for i, id := range batch {
-			parts[i] = fmt.Sprintf(`SELECT * FROM (SELECT tenant_id FROM tasks WHERE state='pending' AND paused=0 AND tenant_id=? AND lane IN (1,2,3)
-				AND run_at<=@now LIMIT 1) d%d`, i)
+			parts[i] = "SELECT tenant_id FROM tasks" + s.d.byTurn + " WHERE state='pending' AND paused=0 AND tenant_id=? AND lane IN (1,2,3) AND run_at<=@now LIMIT 1"
+			parts[i] = fmt.Sprintf("SELECT * FROM (%s) d%d", parts[i], i)
 			args[i] = id
 		}
 		var found []string

@@ -57,12 +57,13 @@ func (s *Store) ForgetEnqueued(ctx context.Context) (n int, err error) {
 
 // PromoteDue implements sheaf.KeeperStore. A task that is tried again gets its
 // old place in the line: it has waited once, and the end of a long backlog may
-// be hours away.
+// be hours away. What waits for a retry has no lease; saying so finds it by its
+// time in an index that leases are found by.
 func (s *Store) PromoteDue(ctx context.Context, limit int) (n int, err error) {
 	err = s.tx(ctx, func(tx *gorm.DB) error {
 		n = 0
 		var ids []string
-		if err := tx.Raw(s.sql("SELECT id FROM tasks WHERE state='retry_wait' AND run_at<=@now ORDER BY run_at LIMIT ?")+s.d.skip, limit).Scan(&ids).Error; err != nil {
+		if err := tx.Raw(s.sql("SELECT id FROM tasks WHERE state='retry_wait' AND lease_until=0 AND run_at<=@now ORDER BY run_at LIMIT ?")+s.d.skip, limit).Scan(&ids).Error; err != nil {
 			return err
 		}
 		for batch := range chunks(sortedUnique(ids)) {

@@ -22,7 +22,7 @@ func backlog(t *testing.T, f *storetest.Fixture, pending int) {
 	const columns = "(id, tenant_id, dataset_id, doc_id, job_id, gen, kind, from_unit, to_unit, lane, state, run_at, lease_until, worker_id, created_at, reuse_key)"
 	values := func(i, pad, mod string) string {
 		return fmt.Sprintf(`SELECT %[1]s, %[2]s, 'ds', %[3]s, 'job', 1, 'parse', %[4]s, %[4]s, 1+%[5]s, CASE WHEN %[6]s<90 THEN 'pending' WHEN %[6]s<97 THEN 'done'
-			WHEN %[6]s=97 THEN 'retry_wait' WHEN %[6]s=98 THEN 'running' ELSE 'dead' END, %[4]s, 9999999999999, 'w', 1, %[1]s`,
+			WHEN %[6]s=97 THEN 'retry_wait' WHEN %[6]s=98 THEN 'running' ELSE 'dead' END, %[4]s, CASE WHEN %[6]s=98 THEN 9999999999999 ELSE 0 END, 'w', 1, %[1]s`,
 			pad, "CONCAT('t', "+fmt.Sprintf(mod, i, 50)+")", "CONCAT('d', FLOOR("+i+"/300))", i, fmt.Sprintf(mod, i, 3), fmt.Sprintf(mod, "FLOOR("+i+"/150)", 100))
 	}
 	n := pending * 100 / 90
@@ -120,9 +120,9 @@ func TestReadsDoNotGrowWithTheBacklog(t *testing.T) {
 func checkIndexes(t *testing.T, f *storetest.Fixture) {
 	for _, c := range []struct{ index, query string }{
 		{"k_feed", "SELECT id FROM tasks WHERE state='pending' AND paused=0 AND tenant_id='t7' AND lane=2 AND run_at<=5000000 ORDER BY run_at, id LIMIT 20"},
-		{"k_due", "SELECT id FROM tasks WHERE state='retry_wait' AND run_at<=5000 ORDER BY run_at LIMIT 100"},
-		{"k_lease", "SELECT id, epoch FROM tasks WHERE state='running' AND lease_until<5000 ORDER BY lease_until LIMIT 100"},
-		{"k_doc", "SELECT state, COUNT(*) FROM tasks WHERE doc_id='d9' AND gen=1 GROUP BY state"},
+		{"k_when", "SELECT id FROM tasks WHERE state='retry_wait' AND lease_until=0 AND run_at<=5000 ORDER BY run_at LIMIT 100"},
+		{"k_when", "SELECT id, epoch FROM tasks WHERE state='running' AND lease_until<5000 ORDER BY lease_until LIMIT 100"},
+		{"k_fold", "SELECT kind, state, COUNT(*), SUM(cost), SUM(attempts) FROM tasks WHERE doc_id='d9' AND gen=1 GROUP BY kind, state"},
 		{"k_range", "SELECT id FROM tasks WHERE range_id='r'"},
 		{"k_reuse", "SELECT id FROM tasks WHERE tenant_id='t7' AND reuse_key='k'"},
 	} {
@@ -154,8 +154,9 @@ func checkIndexes(t *testing.T, f *storetest.Fixture) {
 		if err := rows.Close(); err != nil {
 			t.Fatal(err)
 		}
-		// The unique key begins with (doc_id, gen) as k_doc does.
-		unique := c.index == "k_doc" && (strings.Contains(plan, "autoindex_tasks_2") || strings.Contains(plan, "doc_id_gen") || strings.Contains(plan, " doc_id "))
+		// The unique key begins with (doc_id, gen) as k_fold does, and PostgreSQL
+		// may find the few rows of a test by it.
+		unique := c.index == "k_fold" && (strings.Contains(plan, "autoindex_tasks_2") || strings.Contains(plan, "doc_id_gen") || strings.Contains(plan, " doc_id "))
 		if !strings.Contains(plan, c.index) && !unique {
 			t.Errorf("%s\nis answered without %s:\n%s", c.query, c.index, plan)
 		}

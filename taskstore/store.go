@@ -89,6 +89,9 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		s.eventLag = 2 * time.Second
 	}
 	s.writes = coalesce.New(mostTogether, togetherTime, s.runTogether)
+	if c.Driver != "sqlite" { // which has one writer
+		s.writes.Overlap(writeLines, worthALine)
+	}
 	var err error
 	switch c.Driver {
 	case "sqlite":

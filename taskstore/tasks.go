@@ -121,7 +121,7 @@ func (s *Store) completeWide(ctx context.Context, c sheaf.Claim, done sheaf.Comp
 		if err := row.end(c, done.Result); err != nil {
 			return err
 		}
-		if err := s.saveTasks(tx, []*taskRow{row}); err != nil {
+		if err := s.saveEnded(tx, []*taskRow{row}); err != nil {
 			return err
 		}
 		if err := s.wakeChildren(tx, []*taskRow{row}); err != nil {

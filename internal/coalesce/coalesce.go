@@ -2,7 +2,8 @@
 // executor and what costs much however little it carries (a transaction of the
 // store, a round trip to the queue), it lets those who arrive while one run is
 // under way be served together by the next. Nobody waits for a timer: a call
-// that finds nothing under way is run at once, alone.
+// that finds nothing under way is run at once, alone. Where runs may overlap,
+// the next begins before the last has ended once it is worth it.
 package coalesce
 
 import (
@@ -12,16 +13,17 @@ import (
 	"time"
 )
 
-// Group runs calls in batches, one batch at a time. It is safe for concurrent
-// use.
+// Group runs calls in batches. It is safe for concurrent use.
 type Group[T, R any] struct {
 	run     func(ctx context.Context, batch []T) []R
 	most    int
 	timeout time.Duration
+	lines   int // runs at once
+	worth   int // calls that a run beside another must have
 
 	mu      sync.Mutex
 	waiting []*call[T, R]
-	running bool
+	running int
 }
 
 type call[T, R any] struct {
@@ -30,11 +32,24 @@ type call[T, R any] struct {
 	done   chan struct{} // closed once answer is set
 }
 
-// New makes a group. run gets 1 to most calls in the order they came and must
+// New makes a group that runs one batch at a time. run gets 1 to most calls in the order they came and must
 // answer as many, in their order. It has timeout for a batch, and a context
 // that is nobody's own: that one caller gives up must not fail the others.
 func New[T, R any](most int, timeout time.Duration, run func(ctx context.Context, batch []T) []R) *Group[T, R] {
-	return &Group[T, R]{run: run, most: most, timeout: timeout}
+	return &Group[T, R]{run: run, most: most, timeout: timeout, lines: 1}
+}
+
+// Overlap lets up to lines runs be under way at once, each but the first with
+// worth calls at least, so that the batches stay large. It is set before the
+// first call.
+func (g *Group[T, R]) Overlap(lines, worth int) { g.lines, g.worth = lines, worth }
+
+// begins reports whether there is reason for one more run now; g.mu is held.
+func (g *Group[T, R]) begins() bool {
+	if g.running > 0 {
+		return g.running < g.lines && len(g.waiting) >= g.worth
+	}
+	return len(g.waiting) > 0
 }
 
 // Do is one call. The error is ctx's, when it ends before the batch does: the
@@ -46,8 +61,10 @@ func (g *Group[T, R]) Do(ctx context.Context, ask T) (R, error) {
 	}
 	g.mu.Lock()
 	g.waiting = append(g.waiting, c)
-	begin := !g.running
-	g.running = true
+	begin := g.begins()
+	if begin {
+		g.running++
+	}
 	g.mu.Unlock()
 	if begin {
 		go g.drain()
@@ -74,19 +91,20 @@ func (g *Group[T, R]) withdraw(c *call[T, R]) {
 	}
 }
 
-// drain runs batches until nobody waits.
+// drain runs batches until there is no reason for another.
 func (g *Group[T, R]) drain() {
 	for {
 		// Whoever is about to call gets here first: goroutines that were started
 		// or woken together call together.
 		runtime.Gosched()
 		g.mu.Lock()
-		n := min(len(g.waiting), g.most)
-		if n == 0 {
-			g.waiting, g.running = nil, false
+		g.running--
+		if !g.begins() {
 			g.mu.Unlock()
 			return
 		}
+		g.running++
+		n := min(len(g.waiting), g.most)
 		calls := g.waiting[:n:n]
 		g.waiting = g.waiting[n:]
 		g.mu.Unlock()

@@ -49,6 +49,44 @@ func TestThoseWhoArriveDuringARunFormTheNext(t *testing.T) {
 	})
 }
 
+func TestRunsOverlapWhenItIsWorthIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var batches [][]int
+		under, most := 0, 0
+		g := New(3, time.Minute, func(_ context.Context, batch []int) []int {
+			mu.Lock()
+			batches = append(batches, slices.Clone(batch))
+			under++
+			most = max(most, under)
+			mu.Unlock()
+			time.Sleep(time.Second)
+			mu.Lock()
+			under--
+			mu.Unlock()
+			return batch
+		})
+		g.Overlap(2, 2)
+		var all sync.WaitGroup
+		begun := time.Now()
+		for i := range 7 {
+			all.Go(func() {
+				time.Sleep(time.Duration(i) * time.Millisecond)
+				if got, err := g.Do(t.Context(), i); err != nil || got != i {
+					t.Errorf("call %d answers %d, %v", i, got, err)
+				}
+			})
+		}
+		all.Wait()
+		if !slices.EqualFunc(batches, [][]int{{0}, {1, 2}, {3, 4, 5}, {6}}, slices.Equal[[]int]) {
+			t.Errorf("batches %v; want a second beside the first once two wait, then full ones, and no third at once for the last", batches)
+		}
+		if most != 2 || time.Since(begun) > 3*time.Second {
+			t.Errorf("%d at once, all over after %v; want 2 at once", most, time.Since(begun))
+		}
+	})
+}
+
 func TestWhoGivesUpBeforeItsTurnIsNotRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ran []int

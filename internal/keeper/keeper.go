@@ -10,6 +10,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -79,6 +80,7 @@ type Keeper struct {
 	// touched by the feed loop alone.
 	shared     map[string]sheaf.TenantLoad
 	sharedWith string
+	sharedAt   time.Time
 
 	// Of the reap loop: when it last ran, whether that failed, and since when
 	// the store has answered without a gap.
@@ -290,12 +292,18 @@ func (k *Keeper) feed(ctx context.Context) (int, error) {
 	if now != k.sharedWith {
 		k.shared, k.sharedWith = map[string]sheaf.TenantLoad{}, now
 	}
-	if err := k.shares(ctx); err != nil {
-		return 0, err
-	}
 	hints, err := k.cfg.Store.Feedable(ctx, k.cfg.Window, k.cfg.RequeueAfter)
 	if err != nil {
 		return 0, err
+	}
+	// A change of a share may wait for the next tick; a tenant that the queue
+	// knows nothing of may not.
+	unknown := func(h sheaf.Hint) bool { _, told := k.shared[h.TenantID]; return !told }
+	if time.Since(k.sharedAt) >= k.cfg.FeedEvery || slices.ContainsFunc(hints, unknown) {
+		if err := k.shares(ctx); err != nil {
+			return 0, err
+		}
+		k.sharedAt = time.Now()
 	}
 	type stream struct {
 		tenant string
