@@ -143,8 +143,8 @@ func (r *redisServer) kill() {
 	}
 }
 
-// A lane with a Redis of its own has its streams there alone, and goes on when
-// one that was lost is back.
+// A lane with a Redis of its own has its streams there alone, goes on while the
+// other Redis is away, and the other lanes when that is back.
 func TestLaneWithARedisOfItsOwn(t *testing.T) {
 	engine(t, "SHEAF_TEST_REDIS_ADDR") // where Redis can be had
 	common, own := newRedisServer(t), newRedisServer(t)
@@ -183,11 +183,27 @@ func TestLaneWithARedisOfItsOwn(t *testing.T) {
 		t.Fatal("the streams are not where their lanes' Redis is")
 	}
 	common.kill()
-	waiting := []api.SubmitAnswer{send("cranes", "1"), send("bitterns", "2")}
-	common.start()
-	for _, w := range waiting {
-		if job := s.ended(w.Job.ID); job.State != sheaf.DocSucceeded {
-			t.Errorf("after Redis came back a job ended %s", job.State)
+	waiting := send("bitterns", "2")
+	for _, name := range []string{"cranes", "herons"} { // whose plan, pages and end are tasks one after the other
+		if job := s.ended(send(name, "1").Job.ID); job.State != sheaf.DocSucceeded {
+			t.Errorf("while the other Redis was away an interactive job ended %s", job.State)
 		}
+	}
+	var job sheaf.Job
+	if s.get("/v1/jobs/"+waiting.Job.ID, &job); job.State.Terminal() {
+		t.Errorf("the job of the lane whose Redis is away is %s", job.State)
+	}
+	common.start()
+	if job := s.ended(waiting.Job.ID); job.State != sheaf.DocSucceeded {
+		t.Errorf("after Redis came back the job ended %s", job.State)
+	}
+	own.kill()
+	waiting = send("avocets", "1")
+	if job := s.ended(send("godwits", "2").Job.ID); job.State != sheaf.DocSucceeded {
+		t.Errorf("while the interactive lane's Redis was away another job ended %s", job.State)
+	}
+	own.start()
+	if job := s.ended(waiting.Job.ID); job.State != sheaf.DocSucceeded {
+		t.Errorf("after the interactive lane's Redis came back its job ended %s", job.State)
 	}
 }

@@ -319,10 +319,16 @@ func (k *Keeper) feed(ctx context.Context) (int, error) {
 		groups[s] = append(groups[s], h)
 	}
 	fed := 0
+	var failed error
+	away := map[sheaf.Lane]bool{} // a lane may have an engine of its own: the others go on
 	for _, s := range order {
+		if away[s.lane] {
+			continue
+		}
 		accepted, err := k.cfg.Queue.Publish(ctx, s.tenant, s.lane, groups[s])
 		if err != nil {
-			return fed, err
+			away[s.lane], failed = true, err
+			continue
 		}
 		// A crash here publishes the same hints again: a hint too many is refused
 		// by the claim, a hint too few would be lost.
@@ -331,7 +337,7 @@ func (k *Keeper) feed(ctx context.Context) (int, error) {
 		}
 		fed += accepted
 	}
-	return min(fed, batch-1), nil // the window, not the batch, paces feeding
+	return min(fed, batch-1), failed // the window, not the batch, paces feeding
 }
 
 // shares tells the queue the weights and caps of tenants with work.
@@ -349,7 +355,10 @@ func (k *Keeper) shares(ctx context.Context) error {
 			continue
 		}
 		if err := k.cfg.Queue.SetShare(ctx, t.TenantID, t.Weight, t.Cap); err != nil {
-			return err
+			// Told again at the next look. Until then the queue's default holds,
+			// which is no reason to keep the work from it.
+			k.cfg.Log.Warn("the queue was not told a tenant's share", "tenant", t.TenantID, "error", err)
+			return nil
 		}
 		k.shared[t.TenantID] = t
 	}

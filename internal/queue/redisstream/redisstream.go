@@ -35,7 +35,9 @@ type Config struct {
 	// backfill. The first lane that has work is then served first for all
 	// tenants alike, and two processes that take at the same moment from two
 	// of them may together exceed a tenant's cap by what they take. The bell,
-	// cancel signals and leases stay in Redis.
+	// cancel signals and leases stay in Redis. While one of them is away the
+	// lanes of the others go on: without the bell, where that is away, and
+	// without counting what runs by way of the one that is.
 	Lanes map[sheaf.Lane]RedisOptions
 
 	Prefix     string        // of all keys; without braces
@@ -80,6 +82,80 @@ type shard struct {
 	keys   keys
 	lanes  []sheaf.Lane
 	cfg    *Config
+
+	mu    sync.Mutex
+	down  bool      // its latest call failed
+	rest  time.Time // until when it is not asked, after a call that failed
+	known string    // its incarnation when it last answered
+}
+
+// restAtLeast is how long a Redis that failed is left alone where others can go
+// on; one that took longer to fail, for as long as it took.
+const restAtLeast = 500 * time.Millisecond
+
+// rests reports whether s is left alone now.
+func (s *shard) rests() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Now().Before(s.rest)
+}
+
+// met notes how a call to s that began at begun has ended. The first failure
+// and the first success after it are logged.
+func (s *shard) met(ctx context.Context, begun time.Time, err error) {
+	if ctx.Err() != nil {
+		return // the caller's own end
+	}
+	s.mu.Lock()
+	changed := s.down != (err != nil)
+	s.down, s.rest = err != nil, time.Time{}
+	if s.down {
+		s.rest = time.Now().Add(max(time.Since(begun), restAtLeast))
+	}
+	s.mu.Unlock()
+	switch {
+	case changed && err != nil:
+		s.cfg.Log.Warn("a Redis of the queue is away; its lanes wait until it is back, the others go on", "lanes", s.lanes, "error", err)
+	case changed:
+		s.cfg.Log.Info("a Redis of the queue is back", "lanes", s.lanes)
+	}
+}
+
+var errRests = fmt.Errorf("%w: this Redis of the queue has failed just now; it is asked again in a moment", sheaf.ErrUnavailable)
+
+// ask calls f, which asks s and nobody else. Where there are several Redis, one
+// that failed is left alone for a while.
+func (q *Queue) ask(ctx context.Context, s *shard, f func() error) error {
+	if len(q.all()) == 1 {
+		return f()
+	}
+	if s.rests() {
+		return errRests
+	}
+	begun := time.Now()
+	err := f()
+	s.met(ctx, begun, err)
+	return err
+}
+
+// each asks the shards by f until it wants no more of them. There is an error
+// only if none answers.
+func (q *Queue) each(ctx context.Context, f func(s *shard) (more bool, err error)) error {
+	var failed []error
+	for _, s := range q.shards {
+		more := true
+		err := q.ask(ctx, s, func() (err error) { more, err = f(s); return err })
+		if err != nil {
+			failed = append(failed, err)
+		}
+		if !more {
+			break
+		}
+	}
+	if len(failed) < len(q.shards) {
+		return nil
+	}
+	return errors.Join(failed...)
 }
 
 // New makes a queue. It does not connect: a Redis that is not there yet shows
@@ -182,9 +258,13 @@ func (q *Queue) Publish(ctx context.Context, tenantID string, lane sheaf.Lane, h
 	for _, h := range hints {
 		args = append(args, h.TaskID, max(h.Cost, 1), string(h.Kind))
 	}
-	added, err := publishScript.Run(ctx, s.client, []string{s.keys.stream(tenantID, lane)}, args...).Int()
+	added := 0
+	err := q.ask(ctx, s, func() (err error) {
+		added, err = publishScript.Run(ctx, s.client, []string{s.keys.stream(tenantID, lane)}, args...).Int()
+		return wrap(ctx, "publish", err)
+	})
 	if err != nil {
-		return 0, wrap(ctx, "publish", err)
+		return 0, err
 	}
 	return added, q.activate(ctx, s, tenantID, added)
 }
@@ -198,8 +278,8 @@ func (q *Queue) activate(ctx context.Context, s *shard, tenantID string, rings i
 		if err := activateScript.Run(ctx, s.client, keys, tenantID, 0).Err(); err != nil {
 			return wrap(ctx, "activate", err)
 		}
-		if rings > 0 {
-			return q.Wake(ctx)
+		if rings > 0 { // only a bell: without it those who wait look by themselves soon
+			_ = q.ask(ctx, q.main, func() error { return q.Wake(ctx) })
 		}
 		return nil
 	}
@@ -213,39 +293,37 @@ func (q *Queue) SetShare(ctx context.Context, tenantID string, weight, cap int) 
 		cap = q.cfg.DefaultCap
 	}
 	share := fmt.Sprintf("%d %d", max(weight, 1), cap)
+	// One that is away is told when the keeper asks again, by the error.
+	var failed []error
 	for _, s := range q.shards {
-		changed, err := setShareScript.Run(ctx, s.client, []string{s.keys.share()}, tenantID, share).Int()
-		if err != nil {
+		changed := 0
+		err := q.ask(ctx, s, func() (err error) {
+			changed, err = setShareScript.Run(ctx, s.client, []string{s.keys.share()}, tenantID, share).Int()
 			return wrap(ctx, "set share", err)
+		})
+		if err == nil && changed == 1 {
+			err = q.activate(ctx, s, tenantID, 1)
 		}
-		if changed == 1 {
-			if err := q.activate(ctx, s, tenantID, 1); err != nil {
-				return err
-			}
-		}
+		failed = append(failed, err)
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // Take picks tenants and reads their streams until the slots are full or nobody
 // has work.
 func (q *Queue) Take(ctx context.Context, workerID string, slots int, skip []sheaf.TaskKind) ([]sheaf.Hint, error) {
 	var got []sheaf.Hint
-	for _, s := range q.shards {
-		if len(got) >= slots {
-			break
-		}
+	err := q.each(ctx, func(s *shard) (bool, error) {
 		hints, err := q.takeFrom(ctx, s, workerID, slots-len(got), skip)
 		got = append(got, hints...)
-		if err != nil && len(got) == 0 {
-			return nil, err
-		} else if err != nil {
-			// What was taken is the worker's now; the next call meets the error again.
-			q.cfg.Log.Warn("take ended early", "taken", len(got), "error", err)
-			break
-		}
+		return len(got) < slots, err
+	})
+	if err != nil && len(got) > 0 {
+		// What was taken is the worker's now; the next call meets the error again.
+		q.cfg.Log.Warn("take ended early", "taken", len(got), "error", err)
+		err = nil
 	}
-	return got, nil
+	return got, err
 }
 
 // pick is a tenant whose turn it is.
@@ -266,10 +344,7 @@ func (q *Queue) takeFrom(ctx context.Context, s *shard, workerID string, slots i
 			return got, err
 		}
 		q.touch(workerID, picks)
-		caps, err := q.room(ctx, s, picks)
-		if err != nil {
-			return got, err
-		}
+		caps := q.room(ctx, s, picks)
 		calls := make([]call, len(picks))
 		for i, p := range picks {
 			looked += p.picks
@@ -336,8 +411,9 @@ func (s *shard) pick(ctx context.Context, n int) ([]pick, error) {
 	return picks, nil
 }
 
-// room is the cap of each pick, less what runs by way of other shards.
-func (q *Queue) room(ctx context.Context, s *shard, picks []pick) ([]int, error) {
+// room is the cap of each pick, less what runs by way of other shards, as far
+// as they answer.
+func (q *Queue) room(ctx context.Context, s *shard, picks []pick) []int {
 	caps := make([]int, len(picks))
 	for i, p := range picks {
 		caps[i] = p.cap
@@ -347,20 +423,23 @@ func (q *Queue) room(ctx context.Context, s *shard, picks []pick) ([]int, error)
 			continue
 		}
 		counts := make([]*redis.IntCmd, len(picks))
-		_, err := other.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for i := range picks {
-				counts[i] = p.SCard(ctx, other.keys.run(picks[i].tenant))
-			}
-			return nil
+		err := q.ask(ctx, other, func() error {
+			_, err := other.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+				for i := range picks {
+					counts[i] = p.SCard(ctx, other.keys.run(picks[i].tenant))
+				}
+				return nil
+			})
+			return wrap(ctx, "count running", err)
 		})
 		if err != nil {
-			return nil, wrap(ctx, "count running", err)
+			continue
 		}
 		for i := range caps {
 			caps[i] -= int(counts[i].Val())
 		}
 	}
-	return caps, nil
+	return caps
 }
 
 func (s *shard) takeCall(workerID string, p pick, cap int, skip []sheaf.TaskKind) call {
@@ -529,21 +608,22 @@ func (q *Queue) doneAll(ctx context.Context, batch []ended) []error {
 		}
 		tasks[e.tenantID] = append(tasks[e.tenantID], e.taskID)
 	}
-	failed := map[string]error{}
-	for _, s := range q.shards {
+	err := q.each(ctx, func(s *shard) (bool, error) {
 		calls := make([]call, len(order))
 		for i, tenantID := range order {
 			calls[i] = call{keys: []string{s.keys.run(tenantID), s.keys.wait(tenantID)}, args: tasks[tenantID]}
 		}
+		var failed error
 		for i, answer := range runAll(ctx, s.client, doneScript, calls) {
-			if err := q.freed(ctx, s, order[i], answer); err != nil && failed[order[i]] == nil {
-				failed[order[i]] = wrap(ctx, "done", err)
+			if err := q.freed(ctx, s, order[i], answer); err != nil {
+				failed = wrap(ctx, "done", err)
 			}
 		}
-	}
+		return true, failed
+	})
 	errs := make([]error, len(batch))
-	for i, e := range batch {
-		errs[i] = failed[e.tenantID]
+	for i := range errs {
+		errs[i] = err
 	}
 	return errs
 }
@@ -551,13 +631,10 @@ func (q *Queue) doneAll(ctx context.Context, batch []ended) []error {
 // done frees the places of tasks of one tenant; of none, it looks for those
 // who wait for a place.
 func (q *Queue) done(ctx context.Context, tenantID string, taskIDs []any) error {
-	for _, s := range q.shards {
+	return q.each(ctx, func(s *shard) (bool, error) {
 		answer := doneScript.Run(ctx, s.client, []string{s.keys.run(tenantID), s.keys.wait(tenantID)}, taskIDs...)
-		if err := q.freed(ctx, s, tenantID, answer); err != nil {
-			return wrap(ctx, "done", err)
-		}
-	}
-	return nil
+		return true, wrap(ctx, "done", q.freed(ctx, s, tenantID, answer))
+	})
 }
 
 // Recover looks through the streams from which something was taken for entries
@@ -565,20 +642,21 @@ func (q *Queue) done(ctx context.Context, tenantID string, taskIDs []any) error 
 // and a half times minIdle.
 func (q *Queue) Recover(ctx context.Context, workerID string, minIdle time.Duration) ([]sheaf.Hint, error) {
 	var hints []sheaf.Hint
-	for _, s := range q.shards {
+	err := q.each(ctx, func(s *shard) (bool, error) {
 		due, err := dueScript.Run(ctx, s.client, []string{s.keys.taken()}, (minIdle / 2).Milliseconds(), 200).StringSlice()
 		if err != nil {
-			return hints, wrap(ctx, "recover", err)
+			return true, wrap(ctx, "recover", err)
 		}
 		for _, tenantID := range due {
 			found, err := q.recoverTenant(ctx, s, tenantID, workerID, minIdle)
 			hints = append(hints, found...)
 			if err != nil {
-				return hints, wrap(ctx, "recover", err)
+				return true, wrap(ctx, "recover", err)
 			}
 		}
-	}
-	return hints, nil
+		return true, nil
+	})
+	return hints, err
 }
 
 func (q *Queue) recoverTenant(ctx context.Context, s *shard, tenantID, workerID string, minIdle time.Duration) ([]sheaf.Hint, error) {
@@ -706,6 +784,9 @@ func (q *Queue) Wait(ctx context.Context, d time.Duration) error {
 		if err != nil {
 			select {
 			case <-time.After(time.Until(deadline)):
+				if len(q.shards) > 1 {
+					return nil // waited; lanes with a Redis of their own may have work
+				}
 				return wrap(ctx, "wait", err)
 			case <-ctx.Done():
 				return ctx.Err()
@@ -911,22 +992,38 @@ func (q *Queue) tenants(ctx context.Context) ([]string, error) {
 	return slices.Sorted(maps.Keys(seen)), nil
 }
 
-// Incarnation is a random value that each Redis gets when it is first asked,
-// and that goes with its memory.
+// Incarnation is made of a random value for each Redis, which it gets when it is
+// first asked and which goes with its memory. One that is away counts with the
+// value it had.
 func (q *Queue) Incarnation(ctx context.Context) (string, error) {
-	var values []string
-	for _, s := range q.shards {
-		key := s.keys.incarnation()
-		if err := s.client.SetNX(ctx, key, sheaf.NewID(), 0).Err(); err != nil {
-			return "", wrap(ctx, "incarnation", err)
+	err := q.each(ctx, func(s *shard) (bool, error) {
+		value, err := s.incarnation(ctx)
+		if err == nil {
+			s.mu.Lock()
+			s.known = value
+			s.mu.Unlock()
 		}
-		value, err := s.client.Get(ctx, key).Result()
-		if err != nil {
-			return "", wrap(ctx, "incarnation", err)
-		}
-		values = append(values, value)
+		return true, err
+	})
+	if err != nil {
+		return "", err
+	}
+	values := make([]string, len(q.shards))
+	for i, s := range q.shards {
+		s.mu.Lock()
+		values[i] = s.known
+		s.mu.Unlock()
 	}
 	return strings.Join(values, "-"), nil
+}
+
+func (s *shard) incarnation(ctx context.Context) (string, error) {
+	key := s.keys.incarnation()
+	if err := s.client.SetNX(ctx, key, sheaf.NewID(), 0).Err(); err != nil {
+		return "", wrap(ctx, "incarnation", err)
+	}
+	value, err := s.client.Get(ctx, key).Result()
+	return value, wrap(ctx, "incarnation", err)
 }
 
 // Depths counts the entries of every tenant's streams.
