@@ -223,6 +223,9 @@ type Document struct {
 	ParseConfig    ParseConfig       `json:"parser_config"`
 	Metadata       map[string]string `json:"metadata"`
 	DuplicateOf    string            `json:"duplicate_of,omitempty"`
+	ParentID       string            `json:"parent_id,omitempty"` // the archive that it is a file of
+	Path           string            `json:"path,omitempty"`      // in that archive
+	Depth          int               `json:"-"`                   // archives around it; 0 for what was uploaded
 	JobID          string            `json:"job_id,omitempty"`
 	Lane           Lane              `json:"lane"`
 	CreatedAt      time.Time         `json:"created_at"`

@@ -3,6 +3,7 @@ package sheaf
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
 )
 
@@ -81,6 +82,13 @@ func ArtifactPrefix(tenantID, documentID string) string {
 // OriginalPrefix is the folder of the bytes a document was uploaded as.
 func OriginalPrefix(tenantID, documentID string) string {
 	return "originals/" + tenantID + "/" + documentID + "/"
+}
+
+// MemberKey is the blob key of a file of an archive. It lies with the archive,
+// so that what no document came to name goes when the archive does, and no two
+// attempts at a plan write the same one.
+func MemberKey(tenantID, archiveID string, generation int, epoch int64, memberID string) string {
+	return fmt.Sprintf("%smembers/%d-%d/%s", OriginalPrefix(tenantID, archiveID), generation, epoch, memberID)
 }
 
 // rank orders verdicts on one unit: the higher counts where ranges overlap,

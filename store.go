@@ -46,8 +46,35 @@ type TaskStore interface {
 	// ReusableRanges finds done range results of the tenant by reuse key. At
 	// most one per key: one of document prefer if there is such a one.
 	ReusableRanges(ctx context.Context, tenantID, prefer string, keys []string) (map[string]ReusableRange, error)
+	// Members lists the documents that are files of an archive.
+	Members(ctx context.Context, archiveID string) ([]Document, error)
+	// CreateMembers makes documents of an archive's files for the holder of
+	// its plan task, in the task's job, and answers for each what became of it.
+	// A document that is there gets a new generation, with new bytes when its
+	// SHA256 differs. Made again, by whichever attempt, the call changes
+	// nothing more.
+	CreateMembers(ctx context.Context, c Claim, ask NewMembers) ([]MemberOutcome, error)
 	// Deregister removes the worker from the list of live executors.
 	Deregister(ctx context.Context, workerID string) error
+}
+
+// NewMembers is part of an archive on its way to become documents.
+type NewMembers struct {
+	Files []NewDocument // Document: ID, Name, Path, MediaType, Size, SHA256, BlobKey, ParseConfig, Metadata
+	// Keep leaves documents that are there as they are; they belong to the
+	// archive's new generation all the same.
+	Keep bool
+	// MaxDocuments and MaxBytes bound all that comes out of the outermost
+	// archive, with the archives inside it.
+	MaxDocuments int
+	MaxBytes     int64
+}
+
+// MemberOutcome is what became of one file of an archive.
+type MemberOutcome struct {
+	Failure *Failure // why it is no document; nil when it is
+	Stored  bool     // its BlobKey is in use
+	Wait    bool     // the tenant's queue is full: to be tried again
 }
 
 // NotClaimable says why a claim was refused. The hint that led to it is spent.
@@ -269,6 +296,7 @@ type DocumentFilter struct {
 	MediaTypes    []string
 	Query         string // substring of the name, case-insensitive
 	SHA256        string
+	ParentID      string // files of this archive
 	CreatedAfter  time.Time
 	CreatedBefore time.Time
 }

@@ -102,7 +102,8 @@ type TaskResult struct {
 	ArtifactKey string      `json:"artifact_key,omitempty"` // blob key of the Parquet file
 	Chunks      int         `json:"chunks"`
 	Tokens      int         `json:"tokens"`
-	Reused      bool        `json:"reused,omitempty"` // nothing was parsed or embedded for it
+	Reused      bool        `json:"reused,omitempty"`    // nothing was parsed or embedded for it
+	Documents   int         `json:"documents,omitempty"` // of an archive: files that became documents
 	Ledger      Ledger      `json:"ledger,omitempty"`
 	Usage       Usage       `json:"usage"`
 	Stages      []StageTime `json:"stages,omitempty"`

@@ -36,6 +36,7 @@ func Judge(doc *sheaf.Document, tasks []sheaf.Task) sheaf.Publication {
 	var out sheaf.Publication
 	var ledgers []sheaf.Ledger
 	var firstFailure *sheaf.Failure
+	documents := 0 // that came out of an archive
 	for _, t := range tasks {
 		if t.Kind != sheaf.KindParse && t.Kind != sheaf.KindIndex {
 			continue
@@ -45,6 +46,7 @@ func Judge(doc *sheaf.Document, tasks []sheaf.Task) sheaf.Publication {
 			ledgers = append(ledgers, t.Result.Ledger)
 			out.Chunks += t.Result.Chunks
 			out.Tokens += t.Result.Tokens
+			documents += t.Result.Documents
 			if len(out.Warnings) < maxWarnings {
 				out.Warnings = append(out.Warnings, t.Result.Warnings...)
 			}
@@ -76,7 +78,7 @@ func Judge(doc *sheaf.Document, tasks []sheaf.Task) sheaf.Publication {
 	}
 	c := out.Ledger
 	switch {
-	case out.Chunks == 0:
+	case out.Chunks+documents == 0:
 		out.State, out.Failure = sheaf.DocFailed, emptyFailure(c, ledger, firstFailure)
 	case c.Failed > 0:
 		out.State, out.Failure = sheaf.DocPartiallySucceeded, firstFailure

@@ -624,6 +624,11 @@ func CleanName(name string) string {
 	if name == "" || name == "/" {
 		return "unnamed"
 	}
+	return clipName(name)
+}
+
+// clipName cuts a long name in the middle.
+func clipName(name string) string {
 	if r := []rune(name); len(r) > maxNameRunes {
 		const end = 50
 		name = string(r[:maxNameRunes-end-1]) + "…" + string(r[len(r)-end:])

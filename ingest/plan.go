@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -39,12 +40,14 @@ type Planner struct {
 	Chat    string // the chat model, for the digest; "" for none
 }
 
-// PlanStore is what planning reads.
+// PlanStore is what planning reads, and where it puts the files of archives.
 type PlanStore interface {
 	DocumentByID(ctx context.Context, documentID string) (*sheaf.Document, error)
 	GenerationTasks(ctx context.Context, documentID string, generation int) ([]sheaf.Task, error)
 	ReusableRanges(ctx context.Context, tenantID, prefer string, keys []string) (map[string]sheaf.ReusableRange, error)
 	Documents(ctx context.Context, tenantID string, f sheaf.DocumentFilter, p sheaf.Page) ([]sheaf.Document, string, error) // for tag sets
+	Members(ctx context.Context, archiveID string) ([]sheaf.Document, error)
+	CreateMembers(ctx context.Context, c sheaf.Claim, ask sheaf.NewMembers) ([]sheaf.MemberOutcome, error)
 }
 
 // Files brings a blob to this host.
@@ -55,6 +58,7 @@ type Files interface {
 // PlanParser opens documents in a child process.
 type PlanParser interface {
 	Plan(ctx context.Context, src child.Source) (p *parser.Plan, shardDir string, cleanup func(), err error)
+	Unpack(ctx context.Context, src child.Source, from int) (u *parser.Unpacked, dir string, cleanup func(), err error)
 }
 
 // Process plans the task's document.
@@ -67,6 +71,11 @@ func (p *Planner) Process(ctx context.Context, t *sheaf.Task) (done sheaf.Comple
 	if len(t.Payload) > 0 {
 		if err := json.Unmarshal(t.Payload, &ask); err != nil {
 			return done, sheaf.Fail(sheaf.CategoryInternal, "bad_payload", "the plan's payload cannot be read: %v", err)
+		}
+	}
+	if format, ok := p.Formats.ByMediaType(cmp.Or(doc.ParseConfig.MediaType, doc.MediaType)); ok {
+		if _, holds := format.(parser.Container); holds {
+			return p.unpack(ctx, doc, format, ask, t)
 		}
 	}
 	if ask.Continues() {

@@ -74,6 +74,41 @@ type Renderer interface {
 	Render(ctx context.Context, n, dpi int) (image []byte, mediaType string, err error)
 }
 
+// Container is implemented by formats whose files hold other files, which
+// become documents of their own: their documents are Unpackers. Where such a
+// file lies inside another, it is parsed like any file.
+type Container interface {
+	Format
+	HoldsFiles()
+}
+
+// Unpacker is implemented by documents of a Container.
+type Unpacker interface {
+	// Unpack writes files into Options.TempDir, from the from-th (1-based) on,
+	// and ends after a bounded number of bytes.
+	Unpack(ctx context.Context, from int) (*Unpacked, error)
+}
+
+// Unpacked is a run of the files that a container holds.
+type Unpacked struct {
+	Members  []Member // in order; the first is the one that was asked for
+	Next     int      // the member to go on with; 0 when these were the last
+	Warnings []sheaf.Warning
+}
+
+// Member is a file in a container.
+type Member struct {
+	N      int    // 1-based
+	Path   string // cleaned: relative, and fit to be shown
+	File   string // path under Options.TempDir; "" for one that was not unpacked
+	Size   int64  // bytes
+	SHA256 string // hex
+	// Why it was not unpacked; Status is empty where it was.
+	Status  sheaf.UnitStatus
+	Code    string
+	Message string
+}
+
 // Plan is what a document is made of.
 type Plan struct {
 	Unit      sheaf.Unit

@@ -327,29 +327,9 @@ func (s *Store) replaceBytes(tx *gorm.DB, old *documentRow, r documentRow, d she
 		[][]any{{old.TenantID, old.ID, old.BlobKey, raw(fmt.Sprintf("%s+%d", s.now(), replacedDelay.Milliseconds()))}}, "")
 }
 
-// checkQuota refuses documents that the tenant has no room for. With a bound
-// to hold, the tenant's row is locked, so that two uploads cannot both take
-// the last place.
+// checkQuota refuses documents that the tenant has no room for.
 func (s *Store) checkQuota(tx *gorm.DB, tenantID string, docs []sheaf.NewDocument, old map[string]*documentRow) error {
-	read := func(lock string) (*sheaf.Tenant, error) {
-		var rows []tenantRow
-		if err := tx.Raw("SELECT * FROM tenants WHERE id=?"+lock, tenantID).Scan(&rows).Error; err != nil {
-			return nil, err
-		}
-		if len(rows) == 0 {
-			return nil, notFound("tenant", tenantID)
-		}
-		t := rows[0].toDomain()
-		return &t, nil
-	}
-	t, err := read("")
-	if err != nil || t.Quota == (sheaf.Quota{}) {
-		return err
-	}
-	if t, err = read(s.d.lock); err != nil {
-		return err
-	}
-	held, err := holdings(tx, tenantID)
+	room, err := s.quotaRoom(tx, tenantID)
 	if err != nil {
 		return err
 	}
@@ -363,20 +343,59 @@ func (s *Store) checkQuota(tx *gorm.DB, tenantID string, docs []sheaf.NewDocumen
 			more.Documents++
 		}
 	}
+	return room.take(more)
+}
+
+// room is what a tenant holds beside what it may hold.
+type room struct{ held, limit sheaf.Quota }
+
+// quotaRoom reads what is left of a tenant's quota. With a bound to hold, the
+// tenant's row is locked, so that two uploads cannot both take the last place.
+func (s *Store) quotaRoom(tx *gorm.DB, tenantID string) (*room, error) {
+	read := func(lock string) (*sheaf.Tenant, error) {
+		var rows []tenantRow
+		if err := tx.Raw("SELECT * FROM tenants WHERE id=?"+lock, tenantID).Scan(&rows).Error; err != nil {
+			return nil, err
+		}
+		if len(rows) == 0 {
+			return nil, notFound("tenant", tenantID)
+		}
+		t := rows[0].toDomain()
+		return &t, nil
+	}
+	t, err := read("")
+	if err != nil || t.Quota == (sheaf.Quota{}) {
+		return &room{}, err
+	}
+	if t, err = read(s.d.lock); err != nil {
+		return nil, err
+	}
+	held, err := holdings(tx, tenantID)
+	return &room{held, t.Quota}, err
+}
+
+// take adds more to what is held, or fails with ErrLimit and adds nothing.
+func (r *room) take(more sheaf.Quota) error {
 	for _, q := range []struct {
 		what                 string
 		current, more, limit int64
 	}{
-		{"documents", int64(held.Documents), int64(more.Documents), int64(t.Quota.Documents)},
-		{"bytes", held.Bytes, more.Bytes, t.Quota.Bytes},
-		{"queued tasks", int64(held.QueuedTasks), int64(more.QueuedTasks), int64(t.Quota.QueuedTasks)},
+		{"documents", int64(r.held.Documents), int64(more.Documents), int64(r.limit.Documents)},
+		{"bytes", r.held.Bytes, more.Bytes, r.limit.Bytes},
+		{queuedTasks, int64(r.held.QueuedTasks), int64(more.QueuedTasks), int64(r.limit.QueuedTasks)},
 	} {
 		if q.limit > 0 && q.more > 0 && q.current+q.more > q.limit {
 			return limitFailure(q.what, q.current, q.more, q.limit)
 		}
 	}
+	r.held.Documents += more.Documents
+	r.held.Bytes += more.Bytes
+	r.held.QueuedTasks += more.QueuedTasks
 	return nil
 }
+
+// queuedTasks is the quota that frees itself with time.
+const queuedTasks = "queued tasks"
 
 // limitFailure says that a quota is full.
 func limitFailure(what string, current, more, limit int64) error {
@@ -492,12 +511,31 @@ func (s *Store) known(ctx context.Context, tenantID string, ids []string) error 
 
 // CancelDocuments implements sheaf.DocumentCatalog. What waits is canceled at
 // once; what runs is asked to stop, and the document is canceled when the last
-// of its tasks has ended. A document that was published first stays so.
+// of its tasks has ended. A document that was published first stays so. The
+// files of an archive are canceled after it, when it can yield no more.
 func (s *Store) CancelDocuments(ctx context.Context, tenantID string, ids []string) (sheaf.CancelReceipt, error) {
 	var sum sheaf.CancelReceipt
 	if err := s.known(ctx, tenantID, ids); err != nil {
 		return sum, err
 	}
+	for level := ids; len(level) > 0; {
+		r, err := s.cancelDocuments(ctx, tenantID, level)
+		sum.Documents += r.Documents
+		sum.Queued += r.Queued
+		sum.Running += r.Running
+		sum.RunningTasks = append(sum.RunningTasks, r.RunningTasks...)
+		if err != nil {
+			return sum, err
+		}
+		if level, err = membersOf(s.w.WithContext(ctx), level, " AND tenant_id=?", tenantID); err != nil {
+			return sum, translate(err)
+		}
+	}
+	return sum, nil
+}
+
+func (s *Store) cancelDocuments(ctx context.Context, tenantID string, ids []string) (sheaf.CancelReceipt, error) {
+	var sum sheaf.CancelReceipt
 	for batch := range slices.Chunk(sortedUnique(ids), changeBatch) {
 		var r sheaf.CancelReceipt
 		err := s.tx(ctx, func(tx *gorm.DB) error {
@@ -584,13 +622,18 @@ func (s *Store) cancelTasks(tx *gorm.DB, documentIDs []string) (sheaf.CancelRece
 	return r, s.insertEvents(tx, events...)
 }
 
-// DeleteDocuments implements sheaf.DocumentCatalog.
+// DeleteDocuments implements sheaf.DocumentCatalog. The files of an archive go
+// before it, so that a delete that was broken off can be asked for again.
 func (s *Store) DeleteDocuments(ctx context.Context, tenantID string, ids []string) (sheaf.DeleteReceipt, error) {
 	var sum sheaf.DeleteReceipt
 	if err := s.known(ctx, tenantID, ids); err != nil {
 		return sum, err
 	}
-	for batch := range slices.Chunk(sortedUnique(ids), changeBatch) {
+	order, err := s.membersFirst(ctx, tenantID, ids)
+	if err != nil {
+		return sum, err
+	}
+	for batch := range slices.Chunk(order, changeBatch) {
 		var r sheaf.DeleteReceipt
 		err := s.tx(ctx, func(tx *gorm.DB) error {
 			r = sheaf.DeleteReceipt{}
@@ -598,43 +641,11 @@ func (s *Store) DeleteDocuments(ctx context.Context, tenantID string, ids []stri
 			if err != nil || len(docs) == 0 {
 				return err
 			}
-			for i := range docs {
-				d := &docs[i]
-				r.DocumentIDs = append(r.DocumentIDs, d.ID)
-				r.Bytes += d.Size
-				if d.LiveGen > 0 {
-					r.Chunks += d.ChunkCount
-				}
-				if err := s.tellDocument(tx, d, "deleted", "deleted", nil); err != nil {
-					return err
-				}
-			}
-			r.Documents = len(docs)
-			stop, err := s.stopTasks(tx, r.DocumentIDs, sheaf.TaskCanceled, sheaf.EventCanceled, "the document was deleted")
-			if err != nil {
+			if docs, err = s.withMembers(tx, tenantID, docs); err != nil {
 				return err
 			}
-			r.RunningTasks = stop.running
-			failure := sheaf.Fail(sheaf.CategoryCanceled, "deleted", "the document was deleted before the generation was done; upload it again if it is still needed")
-			if err := s.endGenerations(tx, r.DocumentIDs, encodeFailure(failure)); err != nil {
-				return err
-			}
-			if err := tx.Exec(s.sql(`UPDATE documents SET deleted_at=@now, updated_at=@now,
-				finished_at=CASE WHEN finished_at=0 THEN @now ELSE finished_at END,
-				state=CASE WHEN state IN ('succeeded','partially_succeeded','failed','canceled') THEN state ELSE 'canceled' END
-				WHERE id IN ? AND deleted_at=0`), r.DocumentIDs).Error; err != nil {
-				return err
-			}
-			if err := s.insertDocumentGarbage(tx, tenantID, r.DocumentIDs); err != nil {
-				return err
-			}
-			var n []struct{ Generations, Tasks int }
-			if err := tx.Raw("SELECT (SELECT COUNT(*) FROM generations WHERE doc_id IN ?) AS generations, (SELECT COUNT(*) FROM tasks WHERE doc_id IN ?) AS tasks",
-				r.DocumentIDs, r.DocumentIDs).Scan(&n).Error; err != nil {
-				return err
-			}
-			r.Generations, r.Tasks = n[0].Generations, n[0].Tasks
-			return tx.Exec("DELETE FROM doc_dirty WHERE doc_id IN ?", r.DocumentIDs).Error
+			r, err = s.deleteLocked(tx, tenantID, docs)
+			return err
 		})
 		if err != nil {
 			return sum, fmt.Errorf("delete %d documents, %d of them done: %w", len(ids), sum.Documents, err)
@@ -650,16 +661,62 @@ func (s *Store) DeleteDocuments(ctx context.Context, tenantID string, ids []stri
 	return sum, nil
 }
 
+// deleteLocked deletes documents whose rows the transaction has locked.
+func (s *Store) deleteLocked(tx *gorm.DB, tenantID string, docs []documentRow) (sheaf.DeleteReceipt, error) {
+	var r sheaf.DeleteReceipt
+	for i := range docs {
+		d := &docs[i]
+		r.DocumentIDs = append(r.DocumentIDs, d.ID)
+		r.Bytes += d.Size
+		if d.LiveGen > 0 {
+			r.Chunks += d.ChunkCount
+		}
+		if err := s.tellDocument(tx, d, "deleted", "deleted", nil); err != nil {
+			return r, err
+		}
+	}
+	r.Documents = len(docs)
+	stop, err := s.stopTasks(tx, r.DocumentIDs, sheaf.TaskCanceled, sheaf.EventCanceled, "the document was deleted")
+	if err != nil {
+		return r, err
+	}
+	r.RunningTasks = stop.running
+	failure := sheaf.Fail(sheaf.CategoryCanceled, "deleted", "the document was deleted before the generation was done; upload it again if it is still needed")
+	if err := s.endGenerations(tx, r.DocumentIDs, encodeFailure(failure)); err != nil {
+		return r, err
+	}
+	if err := tx.Exec(s.sql(`UPDATE documents SET deleted_at=@now, updated_at=@now,
+		finished_at=CASE WHEN finished_at=0 THEN @now ELSE finished_at END,
+		state=CASE WHEN state IN ('succeeded','partially_succeeded','failed','canceled') THEN state ELSE 'canceled' END
+		WHERE id IN ? AND deleted_at=0`), r.DocumentIDs).Error; err != nil {
+		return r, err
+	}
+	if err := s.insertDocumentGarbage(tx, tenantID, docs); err != nil {
+		return r, err
+	}
+	var n []struct{ Generations, Tasks int }
+	if err := tx.Raw("SELECT (SELECT COUNT(*) FROM generations WHERE doc_id IN ?) AS generations, (SELECT COUNT(*) FROM tasks WHERE doc_id IN ?) AS tasks",
+		r.DocumentIDs, r.DocumentIDs).Scan(&n).Error; err != nil {
+		return r, err
+	}
+	r.Generations, r.Tasks = n[0].Generations, n[0].Tasks
+	return r, tx.Exec("DELETE FROM doc_dirty WHERE doc_id IN ?", r.DocumentIDs).Error
+}
+
 // insertDocumentGarbage hands all that documents have left in the index and in
 // the blob store to the collector: now, and once more when nobody can be
 // writing for them any more.
-func (s *Store) insertDocumentGarbage(tx *gorm.DB, tenantID string, ids []string) error {
+func (s *Store) insertDocumentGarbage(tx *gorm.DB, tenantID string, docs []documentRow) error {
 	var rows [][]any
 	for _, delay := range []time.Duration{0, zombieDelay} {
 		due := raw(fmt.Sprintf("%s+%d", s.now(), delay.Milliseconds()))
-		for _, id := range ids {
-			for _, prefix := range []string{"", sheaf.ArtifactPrefix(tenantID, id), sheaf.OriginalPrefix(tenantID, id)} {
-				rows = append(rows, []any{tenantID, id, prefix, due})
+		for _, d := range docs {
+			prefixes := []string{"", sheaf.ArtifactPrefix(tenantID, d.ID), sheaf.OriginalPrefix(tenantID, d.ID)}
+			if d.ParentID != "" {
+				prefixes = append(prefixes, d.BlobKey) // it lies with the archive
+			}
+			for _, prefix := range prefixes {
+				rows = append(rows, []any{tenantID, d.ID, prefix, due})
 			}
 		}
 	}

@@ -89,6 +89,9 @@ func (s *Store) Documents(ctx context.Context, tenantID string, f sheaf.Document
 	if f.SHA256 != "" {
 		w.add("sha256=?", f.SHA256)
 	}
+	if f.ParentID != "" {
+		w.add("parent_id=?", f.ParentID)
+	}
 	if !f.CreatedAfter.IsZero() {
 		w.add("created_at>?", toMillis(f.CreatedAfter))
 	}
@@ -108,7 +111,7 @@ func (s *Store) Documents(ctx context.Context, tenantID string, f sheaf.Document
 // outline: a thousand of those may be a hundred megabytes.
 func documentColumns(prefix string) string {
 	columns := []string{"id", "tenant_id", "dataset_id", "name", "media_type", "size", "sha256", "blob_key", "state", "progress", "units", "unit", "gen",
-		"live_gen", "fin_epoch", "chunk_count", "token_count", "ledger", "failure", "warnings", "parser", "parse_config", "metadata", "duplicate_of",
+		"live_gen", "fin_epoch", "chunk_count", "token_count", "ledger", "failure", "warnings", "parser", "parse_config", "metadata", "duplicate_of", "parent_id", "member_path", "depth",
 		"job_id", "lane", "created_at", "updated_at", "started_at", "finished_at"}
 	return prefix + strings.Join(columns, ", "+prefix)
 }

@@ -56,6 +56,11 @@ func (s *Store) publish(tx *gorm.DB, t *taskRow, doc *documentRow, p sheaf.Publi
 	if err := s.dropRanges(tx, s.keepVersions, t.TenantID, t.DocID, t.Gen, keep...); err != nil {
 		return err
 	}
+	if live {
+		if err := s.dropFormerMembers(tx, doc); err != nil {
+			return err
+		}
+	}
 	doc.State = string(p.State)
 	return s.insertDocumentEvent(tx, doc, sheaf.DocumentChange{State: p.State, Progress: 1, Failure: p.Failure})
 }

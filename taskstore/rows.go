@@ -113,6 +113,11 @@ type documentRow struct {
 	Metadata    string
 	Outline     string
 	DuplicateOf string
+	ParentID    string
+	RootID      string // the outermost archive
+	ParentGen   int    // the newest generation of the parent that holds it
+	Depth       int
+	MemberPath  string
 	JobID       string
 	Lane        int
 	DeletedAt   int64
@@ -129,8 +134,8 @@ func (r documentRow) toDomain() sheaf.Document {
 		ID: r.ID, TenantID: r.TenantID, DatasetID: r.DatasetID, Name: r.Name, MediaType: r.MediaType, Size: r.Size,
 		SHA256: r.SHA256, BlobKey: r.BlobKey, State: sheaf.DocumentState(r.State), Progress: r.Progress, Units: r.Units,
 		Unit: sheaf.Unit(r.Unit), Generation: r.Gen, LiveGeneration: r.LiveGen, Chunks: r.ChunkCount, Tokens: r.TokenCount,
-		Failure: decodeFailure(r.Failure), Parser: r.Parser, DuplicateOf: r.DuplicateOf, JobID: r.JobID, Lane: sheaf.Lane(r.Lane),
-		CreatedAt: toTime(r.CreatedAt), UpdatedAt: toTime(r.UpdatedAt), StartedAt: toTime(r.StartedAt), FinishedAt: toTime(r.FinishedAt),
+		Failure: decodeFailure(r.Failure), Parser: r.Parser, DuplicateOf: r.DuplicateOf, ParentID: r.ParentID, Path: r.MemberPath, Depth: r.Depth,
+		JobID: r.JobID, Lane: sheaf.Lane(r.Lane), CreatedAt: toTime(r.CreatedAt), UpdatedAt: toTime(r.UpdatedAt), StartedAt: toTime(r.StartedAt), FinishedAt: toTime(r.FinishedAt),
 		FinalizeEpoch: r.FinEpoch,
 	}
 	decode(r.Ledger, &d.Ledger)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -83,7 +84,7 @@ func (s *Server) content(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if store, ok := s.cfg.Blobs.(blob.Presigner); ok && r.URL.Query().Get("redirect") == "true" {
-		address, err := store.PresignGet(r.Context(), d.BlobKey, presignedGet, mime.FormatMediaType("attachment", map[string]string{"filename": d.Name}))
+		address, err := store.PresignGet(r.Context(), d.BlobKey, presignedGet, mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(d.Name)}))
 		if err != nil {
 			s.writeProblem(w, r, err)
 			return
@@ -93,7 +94,7 @@ func (s *Server) content(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", d.MediaType)
-	w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": d.Name}))
+	w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(d.Name)}))
 	w.Header().Set("Content-Security-Policy", "sandbox; default-src 'none'") // a hostile HTML file must not run here
 	w.Header().Set("ETag", `"`+d.SHA256+`"`)
 	w.Header().Set("Cache-Control", "private, max-age=3600")

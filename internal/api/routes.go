@@ -48,6 +48,7 @@ type (
 		Query         string    `query:"q" maxLength:"255" doc:"part of the name"`
 		MediaType     []string  `query:"media_type,explode" doc:"repeat for or"`
 		ID            []string  `query:"id,explode" maxItems:"1000" doc:"repeat for or; ids that do not exist are left out of the answer"`
+		Parent        string    `query:"parent" maxLength:"64" doc:"the id of an archive, for the files in it"`
 		CreatedAfter  time.Time `query:"created_after"`
 		CreatedBefore time.Time `query:"created_before"`
 	}
@@ -58,7 +59,7 @@ func (l ListInput) page() sheaf.Page {
 }
 
 func (f FilterInput) filter() sheaf.DocumentFilter {
-	out := sheaf.DocumentFilter{IDs: f.ID, Query: f.Query, MediaTypes: f.MediaType, CreatedAfter: f.CreatedAfter, CreatedBefore: f.CreatedBefore}
+	out := sheaf.DocumentFilter{IDs: f.ID, Query: f.Query, MediaTypes: f.MediaType, ParentID: f.Parent, CreatedAfter: f.CreatedAfter, CreatedBefore: f.CreatedBefore}
 	for _, st := range f.State {
 		out.States = append(out.States, sheaf.DocumentState(st))
 	}

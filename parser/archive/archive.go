@@ -1,5 +1,6 @@
-// Package archive is the format of ZIP and TAR archives, packed or not: each
-// member is a unit of its own, read by the format that takes it, under a name
+// Package archive is the format of ZIP and TAR archives, packed or not. An
+// archive that was uploaded is unpacked, and its members become documents; one
+// that lies in a mail is read member by member, each as a unit under a name
 // that carries the archive's. It runs in the parser's child process.
 package archive
 
@@ -70,6 +71,9 @@ func (*format) MediaTypes() []string {
 }
 func (*format) Options() []string { return []string{"table_rows"} }
 
+// HoldsFiles implements parser.Container.
+func (*format) HoldsFiles() {}
+
 // member is what will be a unit.
 type member struct {
 	name   string // cleaned
@@ -113,7 +117,7 @@ func (d *document) list(ctx context.Context, hash bool) error {
 	seen := map[string]bool{}
 	err := d.walk(ctx, func(m member, content func(io.Writer) (int64, error)) error {
 		if m.code == "" && seen[m.name] {
-			m.code, m.reason = "duplicate_name", "the archive holds two files of this name, and the first was read"
+			m.code, m.reason = duplicate, duplicateReason
 		}
 		seen[m.name] = true
 		if len(d.members) >= maxMembers {
@@ -139,14 +143,32 @@ func (d *document) list(ctx context.Context, hash bool) error {
 	case err != nil && len(d.members) == 0:
 		return asFailure(ctx, err)
 	case err != nil:
-		d.warnings = append(d.warnings, sheaf.Warning{Code: "archive_damaged", Message: fmt.Sprintf("The archive could not be read to its end; what comes after its %d. file is missing. %s", len(d.members), sheaf.AsFailure(asFailure(ctx, err), "").Message)})
+		d.warnings = append(d.warnings, damaged(ctx, len(d.members), err))
 	case len(d.members) == 0:
-		return sheaf.Fail(sheaf.CategoryBadInput, "empty_document", "The archive holds no files; check that the right one was sent.")
+		return noFiles()
 	}
 	if d.dropped > 0 {
-		d.warnings = append(d.warnings, sheaf.Warning{Code: "members_dropped", Message: fmt.Sprintf("%d files were left out: the first %d of an archive are read. Split it.", d.dropped, maxMembers)})
+		d.warnings = append(d.warnings, tooMany(d.dropped))
 	}
 	return nil
+}
+
+// A second file of a name.
+const (
+	duplicate       = "duplicate_name"
+	duplicateReason = "the archive holds two files of this name, and the first was read"
+)
+
+func damaged(ctx context.Context, read int, err error) sheaf.Warning {
+	return sheaf.Warning{Code: "archive_damaged", Message: fmt.Sprintf("The archive could not be read to its end; what comes after its %d. file is missing. %s", read, sheaf.AsFailure(asFailure(ctx, err), "").Message)}
+}
+
+func tooMany(dropped int) sheaf.Warning {
+	return sheaf.Warning{Code: "members_dropped", Message: fmt.Sprintf("%d files were left out: the first %d of an archive are read. Split it.", dropped, maxMembers)}
+}
+
+func noFiles() error {
+	return sheaf.Fail(sheaf.CategoryBadInput, "empty_document", "The archive holds no files; check that the right one was sent.")
 }
 
 func asFailure(ctx context.Context, err error) error {

@@ -11,15 +11,16 @@ import (
 // Frames travel in both directions: one byte of kind, four bytes of length,
 // big endian, then that many bytes.
 const (
-	kindHello   = 'h' // child is ready, or has taken a request: one byte, the protocol version
-	kindRequest = 'r' // request as JSON
-	kindOpened  = 'o' // the document is open; sent once per request that has one
-	kindUnit    = 'u' // sheaf.UnitResult, see codec.go
-	kindPlan    = 'p' // parser.Plan as JSON
-	kindImage   = 'i' // media type, zero byte, image
-	kindDone    = 'd' // end of the answer
-	kindFailure = 'f' // end of the answer: sheaf.Failure as JSON
-	kindFatal   = 'x' // like kindFailure, and the child ends itself
+	kindHello    = 'h' // child is ready, or has taken a request: one byte, the protocol version
+	kindRequest  = 'r' // request as JSON
+	kindOpened   = 'o' // the document is open; sent once per request that has one
+	kindUnit     = 'u' // sheaf.UnitResult, see codec.go
+	kindPlan     = 'p' // parser.Plan as JSON
+	kindUnpacked = 'm' // parser.Unpacked as JSON
+	kindImage    = 'i' // media type, zero byte, image
+	kindDone     = 'd' // end of the answer
+	kindFailure  = 'f' // end of the answer: sheaf.Failure as JSON
+	kindFatal    = 'x' // like kindFailure, and the child ends itself
 )
 
 const (
@@ -58,7 +59,7 @@ func readFrame(r *bufio.Reader, buf []byte) (kind byte, body, next []byte, err e
 		return 0, nil, buf, err
 	}
 	switch head[0] {
-	case kindHello, kindRequest, kindOpened, kindUnit, kindPlan, kindImage, kindDone, kindFailure, kindFatal:
+	case kindHello, kindRequest, kindOpened, kindUnit, kindPlan, kindUnpacked, kindImage, kindDone, kindFailure, kindFatal:
 	default:
 		return 0, nil, buf, fmt.Errorf("%w: unknown kind %#x", errFrame, head[0])
 	}

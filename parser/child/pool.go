@@ -864,22 +864,52 @@ func (p *Pool) Plan(ctx context.Context, src Source) (plan *parser.Plan, shardDi
 		if r.Shard == "" {
 			continue
 		}
-		// The shards leave the document's folder to the caller; the document
-		// itself is not needed again, since its ranges are in the shards.
-		dir := d.dir
-		_, closeErr := p.call(ctx, c, request{Op: opClose, Doc: d.id}, func(byte, []byte) error { return errFrame })
-		delete(c.docs, d.key)
-		c.docCount.Store(int32(len(c.docs)))
-		cleanup = func() { _ = os.RemoveAll(dir) }
-		if closeErr != nil {
-			<-c.exited
-			cleanup()
-			return nil, "", func() {}, p.finish(c, closeErr)
+		if shardDir, cleanup, err = p.handOver(ctx, c, d); err != nil {
+			return nil, "", cleanup, p.finish(c, err)
 		}
-		shardDir = dir
 		break
 	}
 	return plan, shardDir, cleanup, p.finish(c, nil)
+}
+
+// handOver closes a document and leaves its folder, with the files that were
+// written there, to the caller.
+func (p *Pool) handOver(ctx context.Context, c *process, d *childDoc) (dir string, cleanup func(), err error) {
+	_, err = p.call(ctx, c, request{Op: opClose, Doc: d.id}, func(byte, []byte) error { return errFrame })
+	delete(c.docs, d.key)
+	c.docCount.Store(int32(len(c.docs)))
+	cleanup = func() { _ = os.RemoveAll(d.dir) }
+	if err != nil {
+		<-c.exited
+		cleanup()
+		return "", func() {}, err
+	}
+	return d.dir, cleanup, nil
+}
+
+// Unpack takes files out of a container, from the from-th on. dir is the
+// folder that Member.File is relative to; it stays until cleanup, which is
+// never nil, is called.
+func (p *Pool) Unpack(ctx context.Context, src Source, from int) (u *parser.Unpacked, dir string, cleanup func(), err error) {
+	c, d, _, err := p.with(ctx, src, request{Op: opUnpack, N: from}, func(kind byte, body []byte) error {
+		if kind != kindUnpacked || u != nil {
+			return errFrame
+		}
+		u = &parser.Unpacked{}
+		if json.Unmarshal(body, u) != nil {
+			return errCodec
+		}
+		return nil
+	})
+	if err == nil && u == nil {
+		c.kill(killProtocol)
+		err = crashed("it gave no files")
+	}
+	if err != nil {
+		return nil, "", func() {}, p.finish(c, err)
+	}
+	dir, cleanup, err = p.handOver(ctx, c, d)
+	return u, dir, cleanup, p.finish(c, err)
 }
 
 // errOrder means that a child emitted units that were not asked for, twice, or

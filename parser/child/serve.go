@@ -35,6 +35,7 @@ const (
 	opPlan   = "plan"
 	opParse  = "parse"
 	opRender = "render"
+	opUnpack = "unpack"
 	opClose  = "close"
 )
 
@@ -214,6 +215,20 @@ func (s *server) answer(req request) (err error) {
 			}
 			return s.out.Flush()
 		})
+	case opUnpack:
+		u, ok := d.doc.(parser.Unpacker)
+		if !ok {
+			return sheaf.Fail(sheaf.CategoryBadInput, "no_members", "This kind of file holds no other files.")
+		}
+		unpacked, err := u.Unpack(ctx, req.N)
+		if err != nil {
+			return err
+		}
+		body, err := json.Marshal(unpacked)
+		if err != nil {
+			return err
+		}
+		return s.send(kindUnpacked, body)
 	case opRender:
 		r, ok := d.doc.(parser.Renderer)
 		if !ok {

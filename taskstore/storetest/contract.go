@@ -71,6 +71,11 @@ func Run(t *testing.T, engine string) {
 		{"ReleaseRunningGivesAllBack", releaseRunning},
 		{"CleanupKeepsWhatCounts", cleanup},
 		{"CanceledContextChangesNothing", canceledContext},
+		{"MembersAreMadeOnce", membersOnce},
+		{"MembersAreMadeForTheHolderAlone", membersFenced},
+		{"MembersObeyQuotas", membersQuota},
+		{"MembersFollowTheArchive", membersFollow},
+		{"MembersMeetTheirArchivesEnd", membersRace},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(New(t, engine)) })
 	}

@@ -50,7 +50,8 @@ export async function view({ root, params, query, signal }) {
   function drawHead() {
     draw(state, badge(d.state));
     draw(facts, [format(d.media_type), d.units ? plural(d.units, d.unit || "unit") : "", bytes(d.size), d.live_generation ? `${plural(d.chunks, "chunk")}, ${plural(d.tokens, "token")}` : "", d.parser ? `read by ${d.parser.replace(/\/.*/, "")}` : ""].filter(Boolean).join(" · "), " · added ", time(d.created_at),
-      d.duplicate_of ? [" · ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/documents/${d.duplicate_of}` }, "same bytes as another document")] : null);
+      d.duplicate_of ? [" · ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/documents/${d.duplicate_of}` }, "same bytes as another document")] : null,
+      d.parent_id ? [" · ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/documents/${d.parent_id}` }, "the archive that holds it")] : null);
     const act = (/** @type {Promise<boolean>} */ p) => void p.then((done) => done && again());
     const failed = ["failed", "partially_succeeded", "canceled"].includes(d.state);
     const key = `${d.state} ${d.live_generation}`;
@@ -180,6 +181,7 @@ export async function view({ root, params, query, signal }) {
       return terminal(d.state) ? empty("Nothing can be read", el("p", {}, d.failure ? failureLine(d.failure) : "No version of this document has been completed."), d.failure ? el("a", { href: "?tab=problems" }, "See what went wrong") : null)
         : empty("Not ready yet", el("p", {}, "The text appears here when the first version is complete."));
     }
+    if (d.parser?.startsWith("archive/") && !d.chunks) return files(stop);
     const paged = d.unit !== "row" && d.units > 1;
     const drawable = d.media_type === "application/pdf";
     const whole = !paged && !drawable;
@@ -239,6 +241,26 @@ export async function view({ root, params, query, signal }) {
       whole ? null : ledgerStrip(ledger, unit),
       status,
       el("div", { class: figure ? "beside" : "" }, figure, el("section", { "aria-label": "Chunks", class: "chunk-column" }, list.items.length ? items : el("p", { class: "muted" }, `There is no text on this ${unit}.`), more)));
+  }
+
+  /** The documents that an archive's files have become, and why others have not. @param {AbortSignal} stop */
+  async function files(stop) {
+    const items = el("tbody"), others = runs.filter((r) => r.status !== "ok");
+    const p = new URLSearchParams({ parent: d.id, limit: "200", order: "oldest" });
+    const more = button("Show more files", () => add());
+    async function add() {
+      /** @type {{items: import("../types.js").Doc[], next_cursor: string|null}} */
+      const list = await get(`/v1/datasets/${encodeURIComponent(params.ds)}/documents?${p}`, stop);
+      items.append(...list.items.map((m) => el("tr", {}, el("td", {}, el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/documents/${m.id}` }, name(m.path || m.name))), el("td", {}, badge(m.state)),
+        el("td", {}, format(m.media_type)), el("td", { class: "num" }, bytes(m.size)), el("td", { class: "num" }, m.units ? plural(m.units, m.unit || "unit") : "–"), el("td", { class: "num" }, number(m.chunks)))));
+      p.set("cursor", list.next_cursor || "");
+      more.hidden = !list.next_cursor;
+    }
+    await add();
+    return el("div", {},
+      el("div", { class: "scroll-x", tabindex: "0", role: "region", "aria-label": "Files in the archive" }, el("table", { class: "plain" },
+        el("thead", {}, el("tr", {}, ["File", "State", "Type", "Size", "Units", "Chunks"].map((h) => el("th", { scope: "col" }, h)))), items)), more,
+      others.length ? el("section", {}, el("h2", {}, "Not read"), el("ul", {}, others.slice(0, 200).map((r) => el("li", {}, r.message || r.code, " ", el("code", {}, r.code))))) : null);
   }
 
   /** One cell per page to jump by; long documents show the cells around the page and every failed run. @param {Pages} ledger @param {string} unit */

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"archive/zip"
+	"bytes"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"sheaf"
+	"sheaf/internal/api"
+	"sheaf/internal/blob"
+	"sheaf/parser/pdf/enginetest"
+)
+
+// zipOf packs files, given as path and content in turn.
+func zipOf(t *testing.T, parts ...string) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := zip.NewWriter(&b)
+	for i := 0; i+1 < len(parts); i += 2 {
+		f, err := w.Create(parts[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Write([]byte(parts[i+1])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// members lists the documents of an archive's files by path.
+func (s *service) members(id string) map[string]sheaf.Document {
+	s.t.Helper()
+	var list api.List[sheaf.Document]
+	s.get("/v1/datasets/default/documents?limit=1000&parent="+id, &list)
+	out := map[string]sheaf.Document{}
+	for _, d := range list.Items {
+		out[d.Path] = d
+	}
+	return out
+}
+
+// originals lists the keys of all uploaded and unpacked bytes.
+func (s *service) originals() []string {
+	s.t.Helper()
+	var keys []string
+	if err := s.app.blobs.List(s.t.Context(), "originals/", func(i blob.Info) bool {
+		keys = append(keys, i.Key)
+		return true
+	}); err != nil {
+		s.t.Fatal(err)
+	}
+	return keys
+}
+
+// again re-parses or retries documents and waits for the end.
+func (s *service) again(what string, body map[string]any) *sheaf.Job {
+	s.t.Helper()
+	var answer struct{ Job sheaf.Job }
+	s.post("/v1/datasets/default/documents:"+what, body, &answer)
+	return s.ended(answer.Job.ID)
+}
+
+func TestFilesOfAnArchiveBecomeDocuments(t *testing.T) {
+	s := start(t, nil)
+	page := func(text string) enginetest.Page {
+		return enginetest.Page{Content: enginetest.Text("F1", 12, 72, 700, text)}
+	}
+	pdf := enginetest.File{Pages: []enginetest.Page{page("The first page is about basalt."), page("The second page tells of quartzite.")}}
+	damaged := zipOf(t, "note.txt", "The note tells of a lighthouse.", "papers/stones.pdf", string(pdf.Bytes()), "table.csv", "name,value\nfeldspar,7\n",
+		"inner.zip", zipOf(t, "deep.txt", "Deep inside there is obsidian.", "deeper.zip", zipOf(t, "d3.txt", "A vein of malachite.", "deepest.zip", zipOf(t, "no.txt", "Too deep."))),
+		"blob.bin", "\x00\x01\x02\x03", "empty.txt", "", "broken.txt", strings.Repeat("This text is damaged. ", 100))
+	at := strings.Index(damaged, "broken.txt") + len("broken.txt") + 20
+	damaged = damaged[:at] + string(damaged[at]^0xff) + damaged[at+1:]
+
+	job, docs := s.send(map[string]string{"metadata": `{"case":"7"}`}, text("pack.zip", damaged))
+	archive := docs[0]
+	mustState(t, archive, sheaf.DocPartiallySucceeded)
+	if archive.Units != 7 || archive.Ledger != (sheaf.LedgerCounts{OK: 4, Blank: 1, Skipped: 1, Failed: 1}) || archive.Chunks != 0 || archive.LiveGeneration != 1 {
+		t.Errorf("the archive: %d units, %+v, %d chunks", archive.Units, archive.Ledger, archive.Chunks)
+	}
+	files := s.members(archive.ID)
+	if len(files) != 4 || job.Documents.Total != 8 { // with the archive itself, and two archives deep inside with a file each
+		t.Errorf("%d members; the job has %+v", len(files), job.Documents)
+	}
+	for path, want := range map[string]string{"note.txt": "text/plain", "papers/stones.pdf": "application/pdf", "table.csv": "text/csv"} {
+		d := files[path]
+		mustState(t, d, sheaf.DocSucceeded)
+		if d.MediaType != want || d.Name != "pack.zip/"+path || d.ParentID != archive.ID || d.Metadata["case"] != "7" || d.Chunks == 0 {
+			t.Errorf("%s: %+v", path, d)
+		}
+	}
+	deeper := s.members(files["inner.zip"].ID)["deeper.zip"]
+	if d := s.members(deeper.ID); len(d) != 1 || d["d3.txt"].State != sheaf.DocSucceeded || deeper.Ledger != (sheaf.LedgerCounts{OK: 1, Skipped: 1}) {
+		t.Errorf("three archives deep: %+v, %v", deeper.Ledger, d)
+	}
+	for _, word := range []string{"lighthouse", "feldspar", "obsidian", "malachite"} {
+		if !s.finds(word) {
+			t.Errorf("%s is not found", word)
+		}
+	}
+	r, err := s.search(t.Context(), defaultDataset, map[string]any{"query": "quartzite", "mode": "text"})
+	if err != nil || len(r.Hits) != 1 || r.Hits[0].Document.ID != files["papers/stones.pdf"].ID || !slices.Equal(r.Hits[0].Chunk.Pages, []int{2}) && len(r.Hits[0].Chunk.Boxes) == 0 {
+		t.Fatalf("the citation of a member: %+v, %v", r, err)
+	}
+	resp, b := s.request(http.MethodGet, "/v1/datasets/default/documents/"+files["note.txt"].ID+"/content", "")
+	if resp.StatusCode != 200 || string(b) != "The note tells of a lighthouse." || !strings.Contains(resp.Header.Get("Content-Disposition"), `filename=note.txt`) {
+		t.Errorf("the bytes of a member: %s %q %s", resp.Status, b, resp.Header.Get("Content-Disposition"))
+	}
+	var pages api.Pages
+	s.get("/v1/datasets/default/documents/"+archive.ID+"/pages", &pages)
+	if i := slices.IndexFunc(pages.Runs, func(r sheaf.LedgerRun) bool { return r.Status == sheaf.UnitFailed }); i < 0 || pages.Runs[i].Code != "member_damaged" || !strings.HasPrefix(pages.Runs[i].Message, "broken.txt") {
+		t.Errorf("the verdict on a damaged member: %+v", pages.Runs)
+	}
+
+	// The same bytes again: the same documents, nothing is parsed, no byte stored.
+	before := s.originals()
+	job = s.again("reparse", map[string]any{"filter": map[string]any{"document_ids": []string{archive.ID}}})
+	again := s.members(archive.ID)
+	if d := again["papers/stones.pdf"]; d.ID != files["papers/stones.pdf"].ID || d.Generation != 2 || d.LiveGeneration != 2 || job.Reused.Chunks == 0 || job.Usage.EmbeddedTokens != 0 {
+		t.Errorf("parsed again: %+v, reused %+v, usage %+v", d, job.Reused, job.Usage)
+	}
+	if after := s.originals(); !slices.Equal(before, after) {
+		t.Errorf("bytes were stored again:\n%v\n%v", before, after)
+	}
+	// Another setting reaches the members.
+	s.again("reparse", map[string]any{"filter": map[string]any{"document_ids": []string{archive.ID}}, "parser_config": map[string]any{"chunk_token_num": 64}})
+	if d := s.members(archive.ID)["note.txt"]; d.ParseConfig.ChunkTokenNum != 64 || d.LiveGeneration != 3 {
+		t.Errorf("the new setting: %+v", d)
+	}
+
+	// New bytes: what changed is read, what is gone goes, what is new comes.
+	resp, b = s.request(http.MethodPut, "/v1/datasets/default/documents/"+archive.ID+"?wait=60s&name=pack.zip", zipOf(t, "note.txt", "The note tells of a harbour.", "new.txt", "A new one about granite.", "table.csv", "name,value\nfeldspar,7\n"))
+	if resp.StatusCode != 202 {
+		t.Fatalf("%s: %s", resp.Status, b)
+	}
+	now := s.members(archive.ID)
+	if len(now) != 3 || now["note.txt"].ID != files["note.txt"].ID || now["table.csv"].SHA256 != files["table.csv"].SHA256 {
+		t.Errorf("after new bytes: %v", now)
+	}
+	if !s.finds("harbour") || !s.finds("granite") || s.finds("lighthouse") || s.finds("quartzite") || s.finds("obsidian") {
+		t.Error("search does not show the archive's new version")
+	}
+
+	// A deleted archive takes all with it, bytes included.
+	s.request(http.MethodDelete, "/v1/datasets/default/documents/"+archive.ID, "")
+	var list api.List[sheaf.Document]
+	s.get("/v1/datasets/default/documents", &list)
+	if len(list.Items) != 0 || s.finds("granite") {
+		t.Errorf("%d documents outlive the archive", len(list.Items))
+	}
+}
+
+func TestArchiveOverTheQuotaIsReadLater(t *testing.T) {
+	s := start(t, nil)
+	tenant, err := s.app.store.Tenant(t.Context(), sheaf.LocalTenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	quota := func(q sheaf.Quota) {
+		tenant.Quota = q
+		if err := s.app.store.UpdateTenant(t.Context(), *tenant); err != nil {
+			t.Fatal(err)
+		}
+	}
+	quota(sheaf.Quota{Documents: 2})
+	_, docs := s.send(nil, text("two.zip", zipOf(t, "a.txt", "About amber.", "b.txt", "About beryl.")))
+	mustState(t, docs[0], sheaf.DocPartiallySucceeded)
+	if docs[0].Failure == nil || docs[0].Failure.Code != "usage_limit_exceeded" || !s.finds("amber") || s.finds("beryl") || len(s.originals()) != 2 {
+		t.Fatalf("over the quota: %+v, %v", docs[0].Failure, s.originals())
+	}
+	quota(sheaf.Quota{})
+	s.again("retry", map[string]any{"filter": map[string]any{"document_ids": []string{docs[0].ID}}})
+	mustState(t, s.doc(docs[0].ID), sheaf.DocSucceeded)
+	if d := s.members(docs[0].ID); !s.finds("beryl") || d["a.txt"].Generation != 1 || d["b.txt"].Generation != 1 {
+		t.Errorf("after the retry: %+v", d)
+	}
+}
+
+func TestBombsInArchivesAreStopped(t *testing.T) {
+	s := start(t, nil)
+	_, docs := s.send(nil, text("bomb.zip", zipOf(t, "zeros.txt", string(make([]byte, 32<<20)), "a.txt", "About agate.")))
+	mustState(t, docs[0], sheaf.DocPartiallySucceeded)
+	if docs[0].Failure.Code != "zip_bomb" || !s.finds("agate") {
+		t.Errorf("%+v", docs[0].Failure)
+	}
+	_, docs = s.send(nil, text("none.zip", zipOf(t, "x.bin", "\x00\x01\x02")))
+	mustState(t, docs[0], sheaf.DocFailed)
+	if docs[0].Failure.Code != "unsupported_format" {
+		t.Errorf("%+v", docs[0].Failure)
+	}
+	if left, err := os.ReadDir(s.app.cfg.DataDir + "/tmp"); err == nil && len(left) > 50 {
+		t.Errorf("%d files stay behind", len(left))
+	}
+}

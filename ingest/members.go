@@ -1,0 +1,273 @@
+package ingest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"sheaf"
+	"sheaf/parser"
+	"sheaf/parser/child"
+)
+
+// Bounds on what an archive becomes.
+const (
+	// maxMemberDepth is how many archives may lie around a document.
+	maxMemberDepth = 3
+	// maxTreeDocuments and maxTreeBytes are for all that comes out of one
+	// upload, with the archives inside it.
+	maxTreeDocuments = 10_000
+	maxTreeBytes     = 16 << 30
+	// memberBatch is how many files become documents in one transaction.
+	memberBatch = 50
+	// queueFull is how long an archive waits for room in the tenant's queue.
+	queueFull = 15 * time.Second
+	// memberWarnings bounds what files that cannot be read add to the archive's warnings.
+	memberWarnings = 50
+)
+
+// metadataMembers is the archive's own: the number of its files.
+const metadataMembers = "members"
+
+// unpacking is one attempt at making documents of an archive's files.
+type unpacking struct {
+	p       *Planner
+	task    *sheaf.Task
+	archive *sheaf.Document
+	keep    bool // leave documents that are there
+	fresh   bool
+	there   map[string]sheaf.Document // by path
+	wanted  []sheaf.Range
+	full    *sheaf.Failure // the quota, once it has refused one
+	result  sheaf.TaskResult
+	outline []sheaf.Heading
+	units   int
+	general int // files that the chosen chunk method does not take
+}
+
+// unpack makes documents of the files in an archive. They are made a few at a
+// time, each under an id that follows from the archive, its generation and the
+// path, so that an attempt that comes after a lost one goes on with what is
+// there. What the archive itself leaves is the verdict on each file: it has no
+// ranges to read.
+func (p *Planner) unpack(ctx context.Context, doc *sheaf.Document, format parser.Format, ask sheaf.PlanPayload, t *sheaf.Task) (done sheaf.Completion, err error) {
+	u := &unpacking{p: p, task: t, archive: doc, keep: ask.Continues(), fresh: ask.Fresh, there: map[string]sheaf.Document{}}
+	config := doc.ParseConfig.WithDefaults()
+	if u.wanted, err = sheaf.SelectUnits(config.Pages, maxTreeDocuments); err != nil {
+		return done, sheaf.Fail(sheaf.CategoryBadInput, "bad_pages", "%v", err)
+	}
+	known, err := p.Store.Members(ctx, doc.ID)
+	if err != nil {
+		return done, fmt.Errorf("listing the files of %s: %w", doc.Name, err)
+	}
+	for _, d := range known {
+		u.there[d.Path] = d
+	}
+	path, release, err := p.Files.Fetch(ctx, doc.BlobKey, doc.SHA256, doc.Size)
+	if err != nil {
+		return done, fmt.Errorf("fetching %s: %w", doc.Name, err)
+	}
+	defer release()
+	src := child.Source{
+		Path: path, Format: format.ID(), Key: doc.ID + "/" + fmt.Sprint(doc.Generation) + "/" + doc.BlobKey,
+		Options: parser.Options{Name: doc.Name, MediaType: doc.MediaType, Config: config},
+	}
+	for from := 1; from > 0; {
+		if from, err = u.step(ctx, src, from); err != nil {
+			return done, err
+		}
+	}
+	if u.general > 0 {
+		u.warn("method_not_for_type", fmt.Sprintf("chunk_method %s does not take %d of the files; they are cut by general.", config.ChunkMethod, u.general))
+	}
+	if _, err := sheaf.SelectUnits(config.Pages, u.units); err != nil {
+		return done, sheaf.Fail(sheaf.CategoryBadInput, "bad_pages", "%v", err)
+	}
+	outline, _ := json.Marshal(u.outline) // plain fields always encode
+	return sheaf.Completion{
+		Plan: &sheaf.PlanResult{
+			Parser: fmt.Sprintf("%s/%d", format.ID(), format.Version()), Unit: sheaf.UnitPart, Units: u.units,
+			Metadata: map[string]string{metadataMembers: fmt.Sprint(u.units)}, Warnings: u.result.Warnings, Outline: outline,
+		},
+		Spawn: []sheaf.NewTask{{ID: sheaf.NewID(), Kind: sheaf.KindParse, Unit: sheaf.UnitPart, Range: sheaf.Range{From: 1, To: u.units}, Cost: 1, Done: &u.result}},
+	}, nil
+}
+
+// step unpacks a run of files and submits them. It returns where to go on, 0
+// at the end.
+func (u *unpacking) step(ctx context.Context, src child.Source, from int) (next int, err error) {
+	run, dir, cleanup, err := u.p.Parser.Unpack(ctx, src, from)
+	if err != nil {
+		return 0, err
+	}
+	defer cleanup()
+	if len(run.Members) == 0 || run.Members[0].N != from || run.Next != 0 && run.Next != from+len(run.Members) {
+		return 0, sheaf.FailRetryable(sheaf.CategoryInternal, "members_missing", "the archive's files from the %d. on were not unpacked; please report the file", from)
+	}
+	for _, w := range run.Warnings {
+		u.warn(w.Code, w.Message)
+	}
+	for batch := range slices.Chunk(run.Members, memberBatch) {
+		if err := u.submit(ctx, dir, batch); err != nil {
+			return 0, err
+		}
+		if err := ctx.Err(); err != nil {
+			return 0, context.Cause(ctx)
+		}
+	}
+	return run.Next, nil
+}
+
+// submit makes documents of a few files, whose bytes are stored first.
+func (u *unpacking) submit(ctx context.Context, dir string, files []parser.Member) error {
+	verdicts := make([]sheaf.LedgerRun, len(files))
+	var batch []sheaf.NewDocument
+	var at []int        // of batch in files
+	var stored []string // by this attempt; "" where the bytes were there
+	for i, m := range files {
+		u.units = m.N
+		u.outline = append(u.outline, sheaf.Heading{Level: 1, Title: m.Path, Page: m.N})
+		verdicts[i] = sheaf.LedgerRun{From: m.N, To: m.N, Status: m.Status, Code: m.Code, Message: m.Message}
+		if m.Status != "" || !slices.ContainsFunc(u.wanted, func(r sheaf.Range) bool { return r.Contains(m.N) }) {
+			continue
+		}
+		file := filepath.Join(dir, filepath.FromSlash(m.File))
+		n, refusal, err := u.document(m, file)
+		if err != nil {
+			return err
+		}
+		old, known := u.there[m.Path]
+		if refusal == nil && !known && u.full != nil {
+			refusal = u.full
+		}
+		if refusal != nil {
+			verdicts[i].Status, verdicts[i].Code, verdicts[i].Message = statusOf(refusal), refusal.Code, m.Path+": "+refusal.Message
+			continue
+		}
+		key := ""
+		if known && old.SHA256 == m.SHA256 {
+			n.Document.BlobKey = old.BlobKey
+		} else {
+			key = sheaf.MemberKey(u.task.TenantID, u.archive.ID, u.archive.Generation, u.task.Epoch, n.Document.ID)
+			n.Document.BlobKey = key
+			if err := u.p.put(ctx, key, file, m.Size); err != nil {
+				return fmt.Errorf("storing %s: %w", m.Path, err)
+			}
+		}
+		batch, at, stored = append(batch, n), append(at, i), append(stored, key)
+	}
+	if len(batch) > 0 {
+		outcomes, err := u.p.Store.CreateMembers(ctx, u.task.Held(), sheaf.NewMembers{Files: batch, Keep: u.keep, MaxDocuments: maxTreeDocuments, MaxBytes: maxTreeBytes})
+		if err != nil {
+			return err
+		}
+		for k, o := range outcomes {
+			v := &verdicts[at[k]]
+			if v.Status = sheaf.UnitOK; o.Failure != nil {
+				v.Status, v.Code, v.Message = statusOf(o.Failure), o.Failure.Code, batch[k].Document.Path+": "+o.Failure.Message
+				if o.Failure.Code == quotaFull {
+					u.full = o.Failure
+				}
+			}
+			if stored[k] != "" && !o.Stored {
+				// Nobody else writes under this key: see MemberKey.
+				if err := u.p.Blobs.Delete(ctx, stored[k]); err != nil {
+					return fmt.Errorf("removing the bytes of %s, which became no document: %w", batch[k].Document.Path, err)
+				}
+			}
+		}
+		if slices.ContainsFunc(outcomes, func(o sheaf.MemberOutcome) bool { return o.Wait }) {
+			return errors.Join(&sheaf.RateLimited{After: queueFull}, sheaf.FailRetryable(sheaf.CategoryCapacity, quotaFull, "the tenant's queue is full; the rest of the archive waits for room"))
+		}
+	}
+	for _, v := range verdicts {
+		if v.Status == "" {
+			continue // not asked for
+		}
+		u.result.Ledger = u.result.Ledger.Add(v)
+		if v.Status == sheaf.UnitOK {
+			u.result.Documents++
+		}
+	}
+	return nil
+}
+
+// quotaFull is the code of what a quota has no room for.
+const quotaFull = "usage_limit_exceeded"
+
+// statusOf is the verdict that goes with a reason: what could work another
+// time has failed, what never will is skipped.
+func statusOf(f *sheaf.Failure) sheaf.UnitStatus {
+	if f.Category == sheaf.CategoryCapacity {
+		return sheaf.UnitFailed
+	}
+	return sheaf.UnitSkipped
+}
+
+// document describes a file as the document that it becomes, or says why it
+// becomes none.
+func (u *unpacking) document(m parser.Member, file string) (n sheaf.NewDocument, refusal *sheaf.Failure, err error) {
+	mediaType, err := sniffFile(file, m)
+	if err != nil {
+		return n, nil, err
+	}
+	format, ok := u.p.Formats.ByMediaType(mediaType)
+	if !ok {
+		return n, sheaf.Fail(sheaf.CategoryBadInput, "unsupported_format", "it is %s, which cannot be read; convert it and upload it by itself", mediaType), nil
+	}
+	if err := parser.Available(format); err != nil {
+		return n, sheaf.AsFailure(err, ""), nil
+	}
+	if _, inner := format.(parser.Container); inner && u.archive.Depth+1 >= maxMemberDepth {
+		return n, sheaf.Fail(sheaf.CategoryBadInput, "too_deep", "it lies %d archives deep and is one itself; upload it by itself", u.archive.Depth+1), nil
+	}
+	config := u.archive.ParseConfig
+	config.Pages, config.MediaType = nil, "" // those of the archive
+	if config.CheckType(mediaType) != nil {
+		config.ChunkMethod = sheaf.DefaultParseConfig.ChunkMethod
+		u.general++
+	}
+	metadata := maps.Clone(u.archive.Metadata)
+	delete(metadata, metadataMembers)
+	d := sheaf.Document{
+		ID: sheaf.DerivedID(u.archive.CreatedAt, m.N, u.archive.ID, fmt.Sprint(u.archive.Generation), m.Path), Path: m.Path,
+		Name: clipName(u.archive.Name + "/" + m.Path), MediaType: mediaType, Size: m.Size, SHA256: m.SHA256, ParseConfig: config, Metadata: metadata,
+	}
+	if old, known := u.there[m.Path]; known {
+		d.ID = old.ID
+	}
+	return sheaf.NewDocument{Document: d, Plan: planTask(sheaf.PlanPayload{Fresh: u.fresh})}, nil, nil
+}
+
+func (u *unpacking) warn(code, message string) {
+	if len(u.result.Warnings) < memberWarnings {
+		u.result.Warnings = append(u.result.Warnings, sheaf.Warning{Code: code, Message: message})
+	}
+}
+
+// sniffFile says what an unpacked file is.
+func sniffFile(file string, m parser.Member) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", fmt.Errorf("opening %s: %w", m.Path, err)
+	}
+	defer f.Close()
+	return parser.Sniff(f, m.Size, m.Path), nil
+}
+
+// put stores a local file.
+func (p *Planner) put(ctx context.Context, key, file string, size int64) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = p.Blobs.Put(ctx, key, f, size)
+	return err
+}
