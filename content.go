@@ -221,6 +221,12 @@ type Tag struct {
 // its text leads to, one a line.
 const MetadataLinks = "links"
 
+// MetadataLabels is the key of a chunk's metadata that holds what the document
+// itself calls the chunk's pages or parts, one a line: printed page numbers,
+// times of a recording, names of attachments. It is absent where the document
+// calls them nothing but their number.
+const MetadataLabels = "labels"
+
 // ChunkRole tells chunks that repeat text of others from those that hold it.
 type ChunkRole string
 

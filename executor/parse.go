@@ -77,6 +77,7 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.
 	if err != nil {
 		return done, err
 	}
+	labelChunks(chunks, units)
 	units = nil // the blocks are in the chunks now; embedding may wait long
 	if len(chunks) > e.cfg.MaxChunksTask {
 		return done, sheaf.Fail(sheaf.CategoryPolicy, "too_many_chunks", "units %s yield %d chunks, more than the %d a task may; lower task_page_size or raise chunk_token_num", t.Range, len(chunks), e.cfg.MaxChunksTask)
@@ -88,8 +89,10 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.
 	result.Warnings = append(result.Warnings, warnings...)
 	metadata := chunkMetadata(doc, payload.Config)
 	for i := range chunks {
-		if v := chunks[i].Metadata[sheaf.MetadataLinks]; v != "" && payload.Config.PII == "redact" {
-			chunks[i].Metadata[sheaf.MetadataLinks] = enrich.Redact(v, map[string]int{})
+		if payload.Config.PII == "redact" {
+			for k, v := range chunks[i].Metadata {
+				chunks[i].Metadata[k] = enrich.Redact(v, map[string]int{})
+			}
 		}
 		chunks[i].Metadata = mergeMetadata(metadata, chunks[i].Metadata)
 		result.Tokens += chunks[i].Tokens
@@ -147,8 +150,10 @@ func (e *Executor) processIndex(ctx context.Context, t *sheaf.Task) (done sheaf.
 		c := &stored.Chunks[i]
 		if c.DocumentID != doc.ID { // what is the document's is this one's; what is the chunk's stays
 			own := map[string]string{}
-			if v := c.Metadata[sheaf.MetadataLinks]; v != "" {
-				own[sheaf.MetadataLinks] = v
+			for _, k := range ownMetadata {
+				if v := c.Metadata[k]; v != "" {
+					own[k] = v
+				}
 			}
 			c.Metadata = mergeMetadata(metadata, own)
 		}
@@ -381,6 +386,40 @@ func (e *Executor) store(ctx context.Context, run *run, doc *sheaf.Document, chu
 	return key, run.stage(ctx, "index", func(ctx context.Context) error {
 		return e.cfg.Index.Write(ctx, entriesOf(t.TenantID, doc, chunks, vectors))
 	})
+}
+
+// ownMetadata are the keys of what a chunk has beside its document's metadata.
+var ownMetadata = []string{sheaf.MetadataLinks, sheaf.MetadataLabels}
+
+// Bounds of the labels that a chunk carries.
+const (
+	maxLabels     = 16
+	maxLabelBytes = 200 // of one
+)
+
+// labelChunks notes on chunks what the document calls their pages or parts.
+func labelChunks(chunks []sheaf.Chunk, units []sheaf.UnitResult) {
+	labels := map[int]string{}
+	for _, u := range units {
+		if u.Label != "" && len(u.Label) <= maxLabelBytes {
+			labels[u.Unit] = u.Label
+		}
+	}
+	if len(labels) == 0 {
+		return
+	}
+	for i := range chunks {
+		c := &chunks[i]
+		var lines []string
+		for _, p := range c.Pages {
+			if l := labels[p]; l != "" && len(lines) < maxLabels {
+				lines = append(lines, l)
+			}
+		}
+		if len(lines) > 0 {
+			c.Metadata = mergeMetadata(c.Metadata, map[string]string{sheaf.MetadataLabels: strings.Join(lines, "\n")})
+		}
+	}
 }
 
 func entriesOf(tenantID string, doc *sheaf.Document, chunks []sheaf.Chunk, vectors [][]float32) []index.Entry {

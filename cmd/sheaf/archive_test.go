@@ -158,6 +158,33 @@ func TestFilesOfAnArchiveBecomeDocuments(t *testing.T) {
 	}
 }
 
+func TestCitationsCarryPrintedPageNumbers(t *testing.T) {
+	s := start(t, nil)
+	file := enginetest.File{Labels: "0 << /S /r >> 2 << /S /D /St 7 >>"}
+	for _, word := range []string{"amethyst", "beryllium", "chalcedony"} {
+		file.Pages = append(file.Pages, enginetest.Page{Content: enginetest.Text("F1", 12, 72, 700, "This page is about "+word+".")})
+	}
+	// The second one is a copy, whose chunks are taken from the first.
+	for _, name := range []string{"first.pdf", "copy.pdf"} {
+		_, docs := s.send(map[string]string{"parser_config": `{"chunk_token_num":16}`}, text(name, string(file.Bytes())))
+		mustState(t, docs[0], sheaf.DocSucceeded)
+		var chunks api.List[sheaf.Chunk]
+		s.get("/v1/datasets/default/documents/"+docs[0].ID+"/chunks", &chunks)
+		for _, c := range chunks.Items {
+			var want []string
+			for _, p := range c.Pages {
+				want = append(want, []string{"i", "ii", "7"}[p-1])
+			}
+			if c.Metadata[sheaf.MetadataLabels] != strings.Join(want, "\n") || len(want) == 0 {
+				t.Errorf("%s: a chunk of pages %v is called %q", name, c.Pages, c.Metadata[sheaf.MetadataLabels])
+			}
+		}
+		if len(chunks.Items) < 2 {
+			t.Errorf("%d chunks", len(chunks.Items))
+		}
+	}
+}
+
 func TestArchiveOverTheQuotaIsReadLater(t *testing.T) {
 	s := start(t, nil)
 	tenant, err := s.app.store.Tenant(t.Context(), sheaf.LocalTenant)

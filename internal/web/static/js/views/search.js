@@ -88,7 +88,7 @@ export async function view({ root, query, signal }) {
     const picture = h.document.media_type === "application/pdf" ? el("a", { href: link, class: "thumb", tabindex: "-1", "aria-hidden": "true" }, pageImage({ ds: h.document.dataset_id, doc: h.document.id, name: h.document.name, page, dpi: 40, lazy: true, signal,
       boxes: h.chunk.boxes.filter((b) => b.page === page).map((box) => ({ box, key: "hit", label: "" })) })) : el("span", { class: "thumb none", "aria-hidden": "true" }, format(h.document.media_type));
     return el("li", { class: "hit" }, picture, el("div", { class: "hit-body" },
-      el("h2", {}, el("a", { href: link }, name(h.document.name), h.chunk.pages.length ? el("span", { class: "where" }, `, page ${h.chunk.pages.join(", ")}`) : null)),
+      el("h2", {}, el("a", { href: link }, name(h.document.name), h.chunk.pages.length ? el("span", { class: "where" }, `, page ${h.chunk.pages.join(", ")}${h.document.media_type === "application/pdf" && h.chunk.metadata?.labels ? ` (${h.chunk.metadata.labels.split("\n").join(", ")})` : ""}`) : null)),
       h.chunk.heading_path?.length ? el("p", { class: "path" }, h.chunk.heading_path.map((x, n) => [n ? " › " : "", el("bdi", {}, x)])) : null,
       el("div", { class: "snippet" }, text), labels(h.chunk), why(h, i, hits)));
   }
