@@ -326,6 +326,14 @@ type QueuePosition struct {
 	AheadOwn    int `json:"ahead_own"`    // tasks of the same tenant that will be served first
 	AheadOthers int `json:"ahead_others"` // of other tenants
 	ETASeconds  ETA `json:"eta_seconds"`
+	// Delayed tells of work that was put off; nil where none is.
+	Delayed *Delay `json:"delayed,omitempty"`
+}
+
+// Delay is why a task waits though it could run, and until when.
+type Delay struct {
+	Reason string    `json:"reason" doc:"in words, such as that the embedding server asks to slow down"`
+	NextAt time.Time `json:"next_at" doc:"when it is tried again"`
 }
 
 // ETA holds quantiles in seconds; nil where nothing has been measured yet.

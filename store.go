@@ -462,6 +462,7 @@ type Remaining struct {
 	AheadCost   int     // their cost together
 	CostPerSec  float64 // measured over the last finished tasks, all executors together; 0 when unknown
 	SpreadP90   float64 // ratio of the 90th percentile of seconds per cost to the median, ≥ 1; 0 when unknown
+	Delayed     *Delay  // of the task that is tried again next; nil while none was put off
 }
 
 // QueueCatalog is what operators look at.

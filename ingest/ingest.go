@@ -536,7 +536,7 @@ func (s *Service) Job(ctx context.Context, tenantID, id string) (*sheaf.Job, err
 	if err != nil {
 		return nil, fmt.Errorf("measuring what is left of job %s: %w", id, err)
 	}
-	job.Queue = &sheaf.QueuePosition{AheadOwn: left.AheadOwn, AheadOthers: left.AheadOthers, ETASeconds: estimate(left)}
+	job.Queue = &sheaf.QueuePosition{AheadOwn: left.AheadOwn, AheadOthers: left.AheadOthers, ETASeconds: estimate(left), Delayed: left.Delayed}
 	return job, nil
 }
 

@@ -550,8 +550,28 @@ func (s *Store) Remaining(ctx context.Context, tenantID, jobID string) (sheaf.Re
 			return left, translate(err)
 		}
 	}
+	if left.Delayed, err = s.delayed(db, tenantID, jobID); err != nil {
+		return left, translate(err)
+	}
 	left.CostPerSec, left.SpreadP90, err = s.speed(db)
 	return left, translate(err)
+}
+
+// delayed finds the job's task that is tried again next, and why its last
+// attempt ended.
+func (s *Store) delayed(db *gorm.DB, tenantID, jobID string) (*sheaf.Delay, error) {
+	var tasks []taskRow
+	err := db.Raw("SELECT id, run_at FROM tasks WHERE job_id=? AND tenant_id=? AND state='retry_wait' ORDER BY run_at LIMIT 1", jobID, tenantID).Scan(&tasks).Error
+	if err != nil || len(tasks) == 0 {
+		return nil, err
+	}
+	var reasons []string
+	err = db.Raw("SELECT text FROM events WHERE subject_id=? AND kind IN ? ORDER BY seq DESC LIMIT 1", tasks[0].ID,
+		[]string{sheaf.EventSnoozed, sheaf.EventFailed, sheaf.EventLost}).Scan(&reasons).Error
+	if err != nil || len(reasons) == 0 {
+		return nil, err
+	}
+	return &sheaf.Delay{Reason: reasons[0], NextAt: toTime(tasks[0].RunAt)}, nil
 }
 
 // ahead counts what is served before the last of a job's tasks: of the own

@@ -4,10 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -605,4 +608,67 @@ func TestPageWithKey(t *testing.T) {
 	b.sees(".docs .badge", "Succeeded")
 	b.run(evaluate(`document.querySelector(".docs tr[data-id] a").click()`))
 	b.wait("the page's image", `document.querySelector(".page img")?.naturalWidth`)
+}
+
+// What work waits for stands beside its progress, wherever that is shown, and
+// is there again after a reload.
+func TestPageSaysWhatWorkWaitsFor(t *testing.T) {
+	vectors, _ := vectorServer(t)
+	inner, err := url.Parse(vectors)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var busy atomic.Bool
+	through := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: inner.Scheme, Host: inner.Host}) }}
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if busy.Load() {
+			w.Header().Set("Retry-After", "8")
+			http.Error(w, `{"error": {"message": "too many tokens a minute"}}`, http.StatusTooManyRequests)
+			return
+		}
+		through.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	s := start(t, func(c *config.Config) {
+		c.Embed.Driver, c.Embed.URL, c.Embed.Model = "openai", front.URL+"/v1", "words"
+		c.Executor.Workers = 1
+	})
+	b := openBrowser(t, s)
+	busy.Store(true)
+	answer, err := s.submitAnswer(t.Context(), defaultDataset, []source{text("waits.txt", "It waits for its vectors.")}, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	document := "/datasets/default/documents/" + answer.Documents[0].ID
+	for _, v := range []struct{ path, place string }{{"/datasets/default", ".job-line"}, {document, ".progress-line"}, {"/jobs/" + answer.Job.ID, ".progress-line"}} {
+		b.open(v.path)
+		b.wait("the reason at "+v.path, fmt.Sprintf(`/asks to slow down \(429\): too many tokens a minute, next try in \d s/.test(document.querySelector(%q)?.textContent)`, v.place+" .waits"))
+		if cell := eval[string](b, `document.querySelector(".strip, .ranges .strip")?.getAttribute("aria-label") || ""`); v.path == document && cell != "1 range: 1 waits to be tried again" {
+			t.Errorf("the strip says %q", cell)
+		}
+	}
+	// The seconds are counted down.
+	b.run(evaluate(`window.told = new Set(); setInterval(() => told.add(document.querySelector(".waits")?.textContent.match(/in (\d+) s/)?.[1]), 50)`))
+	b.wait("the next second", `[...told].filter(Boolean).length > 1`)
+	busy.Store(false)
+	b.sees(".head .badge", "Succeeded")
+	if eval[bool](b, `document.querySelector(".waits") !== null`) {
+		t.Error("what has ended still waits")
+	}
+	// What stands before it in the line is counted.
+	s.newDataset("line", true)
+	special := map[int]string{}
+	for i := 1; i <= 240; i++ {
+		special[i] = "SLOW page"
+	}
+	for _, name := range []string{"long.trial", "next.trial"} {
+		if answer, err = s.submitAnswer(t.Context(), "line", []source{text(name, trialPages(240, special))}, nil, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.open("/jobs/" + answer.Job.ID)
+	b.wait("the tasks ahead", `/\d+ tasks? of yours ahead/.test(document.querySelector(".waits")?.textContent)`)
+	b.press("Pause")
+	b.sees(".waits", "paused")
+	s.post("/v1/datasets/line/documents:cancel", map[string]any{}, nil)
 }

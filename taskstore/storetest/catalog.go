@@ -832,6 +832,19 @@ func testRemaining(t *testing.T, b *bench) {
 	if speed <= 0 || spread < 1 {
 		t.Fatalf("speed %g with spread %g", speed, spread)
 	}
+	// Work that was put off says why, and until when.
+	if more.Delayed != nil {
+		t.Fatalf("nothing was put off, and yet %+v", more.Delayed)
+	}
+	for _, task := range b.tasks(ids[1], 0) {
+		b.ok(b.Snooze(b.ctx, b.claim(task.ID).Held(), 8*time.Second, "the embedder asks to wait"))
+		next := b.tasks(ids[1], 0)[0].RunAt
+		more, err = b.Remaining(b.ctx, b.tenant, job)
+		b.ok(err)
+		if more.Delayed == nil || more.Delayed.Reason != "the embedder asks to wait" || !more.Delayed.NextAt.Equal(next) {
+			t.Fatalf("put off: %+v, next try at %v", more.Delayed, next)
+		}
+	}
 	// A task of 10 s of which a tenth is spent on vectors.
 	for _, task := range b.tasks(ids[0], 0) {
 		if task.Kind == sheaf.KindParse {

@@ -40,6 +40,9 @@ export function duration(ms) {
   return `${Math.round(s / 86400)} d`;
 }
 
+/** A wait, in whole seconds while they are few. @param {number} ms */
+export const seconds = (ms) => (ms < 90_000 ? `${Math.ceil(ms / 1000)} s` : duration(ms));
+
 /** A range is honest where a number would not be. @param {number|null|undefined} p50 @param {number|null|undefined} p90 seconds */
 export function eta(p50, p90) {
   if (p50 === null || p50 === undefined) return "time not known yet";

@@ -1,7 +1,7 @@
 // @ts-check
 /** Small pieces that several views show. */
 import { el, icon } from "./dom.js";
-import { number, percent, plural } from "./format.js";
+import { number, percent, plural, seconds } from "./format.js";
 
 /** @typedef {import("./types.js").Doc} Doc */
 /** @typedef {import("./types.js").Task} Task */
@@ -138,18 +138,33 @@ export const cure = (f) => cures[f.code || ""] || (f.code?.includes("timeout") ?
 export const failureLine = (f) => `${f.page ? `Page ${f.page}: ` : f.range ? `${f.range[0] === f.range[1] ? `Page ${f.range[0]}` : `Pages ${f.range[0]}–${f.range[1]}`}: ` : ""}${f.message}`;
 
 /**
- * Remembers for a while why work was put off, as the log says it: "the embedder
- * answers 429, next try in 8 s".
+ * What a job waits for, as far as it does: "12 tasks of yours ahead", "the
+ * embedding server asks to slow down, next try in 8 s". The seconds are counted
+ * down while they are on show.
+ * @param {import("./types.js").Job} job
+ * @returns {HTMLElement[]}
  */
-export function delays() {
-  let text = "", at = 0;
-  return {
-    /** @param {import("./types.js").SheafEvent} e */
-    note(e) {
-      if (e.kind === "snoozed" && e.text) [text, at] = [e.text, Date.now()];
-    },
-    now: () => (Date.now() - at < 15_000 ? text : ""),
+export function waiting(job) {
+  /** @type {HTMLElement[]} */
+  const out = [];
+  const say = (/** @type {string} */ text) => {
+    const e = el("span", { class: "waits" }, text);
+    out.push(e);
+    return e;
   };
+  const { ahead_own: own = 0, ahead_others: others = 0, delayed } = job.queue || {};
+  if (job.paused) say("paused");
+  if (own + others) say(`${own ? `${plural(own, "task")} of yours` : ""}${own && others ? " and " : ""}${others ? `${own ? number(others) : plural(others, "task")} of others` : ""} ahead`);
+  if (delayed) {
+    const until = Date.parse(delayed.next_at);
+    const text = () => `${delayed.reason.replace(/\.$/, "")}, ${until > Date.now() ? `next try in ${seconds(until - Date.now())}` : "tried again now"}`;
+    const e = say(text());
+    const tick = setInterval(() => {
+      if (e.isConnected) e.textContent = text();
+      else clearInterval(tick);
+    }, 1000);
+  }
+  return out;
 }
 
 /** What people call the settings. @type {Record<string, string>} */

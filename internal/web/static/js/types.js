@@ -32,7 +32,7 @@
  * @typedef {{name: string, total: number, done: number, failed: number, reused: number, unit: string, started_at?: string, finished_at?: string}} JobStage
  * @typedef {{id: string, dataset_id: string, kind: string, state: State, paused: boolean, progress: number, documents: {total: number, by_state: Record<string, number>}, stages: JobStage[],
  *   usage: Record<string, number>, reused: {ranges: number, pages: number, chunks: number, tokens: number},
- *   queue?: {ahead_own: number, ahead_others: number, eta_seconds: {p50: number|null, p90: number|null}}, created_at: string, started_at?: string, finished_at?: string}} Job
+ *   queue?: {ahead_own: number, ahead_others: number, eta_seconds: {p50: number|null, p90: number|null}, delayed?: {reason: string, next_at: string}}, created_at: string, started_at?: string, finished_at?: string}} Job
  * @typedef {{document_id?: string, name: string, media_type: string, unit?: string, units: number, ranges: {range: [number, number], cost: number, reused: boolean}[],
  *   reused: {ranges: number, pages: number, chunks: number, tokens: number}, failure?: Failure}} Plan
  * @typedef {{count: number|null, estimated: boolean, basis?: string}} Expected

@@ -10,7 +10,7 @@ import { labels } from "../labels.js";
 import { follow } from "../live.js";
 import { go, title } from "../nav.js";
 import { pageImage } from "../page.js";
-import { badge, bar, cells, cure, delays, failureLine, setting, strip, terminal } from "../parts.js";
+import { badge, bar, cells, cure, failureLine, setting, strip, terminal, waiting } from "../parts.js";
 import { chunkText } from "../text.js";
 import { waterfall } from "../waterfall.js";
 
@@ -44,8 +44,8 @@ export async function view({ root, params, query, signal }) {
   let tasks = [];
   /** @type {import("../types.js").LedgerRun[]} of the newest generation */
   let runs = [];
-  let waits = "";
-  const delayed = delays();
+  /** @type {import("../types.js").Job|null} that is being waited for */
+  let job = null;
 
   function drawHead() {
     draw(state, badge(d.state));
@@ -81,21 +81,12 @@ export async function view({ root, params, query, signal }) {
     const running = !terminal(d.state);
     const ranges = tasks.filter((t) => t.range && t.state !== "superseded");
     progress.hidden = !running && ranges.length < 2;
-    draw(progress, running ? el("div", { class: "progress-line" }, bar(d.progress, `Progress of ${d.name.slice(0, 100)}`), el("strong", { class: "num" }, percent(d.progress)), el("span", { class: "muted", id: "doc-eta" }, waits)) : null,
+    draw(progress, running ? el("div", { class: "progress-line" }, bar(d.progress, `Progress of ${d.name.slice(0, 100)}`), el("strong", { class: "num" }, percent(d.progress)), el("span", { class: "muted" }, job ? eta(job.queue?.eta_seconds.p50, job.queue?.eta_seconds.p90) : ""), ...(job ? waiting(job) : [])) : null,
       ranges.length ? ranged() : null);
   }
 
   async function readWait() {
-    if (terminal(d.state) || !d.job_id) return;
-    const job = await get(`/v1/jobs/${d.job_id}`, signal).catch(() => null);
-    if (!job?.queue) return;
-    const q = job.queue, retry = tasks.find((t) => t.state === "retry_wait");
-    const parts = [eta(q.eta_seconds.p50, q.eta_seconds.p90)];
-    if (!tasks.some((t) => t.state === "running") && q.ahead_own + q.ahead_others) parts.push(`waits: ${plural(q.ahead_own, "task")} of your own${q.ahead_others ? ` and ${number(q.ahead_others)} of others` : ""} ahead`);
-    if (retry) parts.push(`${retry.failure ? failureLine(retry.failure) : "a step failed"}, next try in ${duration(Math.max(0, Date.parse(retry.run_at) - Date.now()))}`);
-    if (job.paused) parts.push("paused");
-    waits = parts.join(" · ");
-    if (delayed.now()) waits += ` · ${delayed.now()}`;
+    job = terminal(d.state) || !d.job_id ? null : await get(`/v1/jobs/${d.job_id}`, signal).catch(() => null);
   }
 
   async function readAll() {
@@ -392,7 +383,6 @@ export async function view({ root, params, query, signal }) {
       status: soon,
       event(e) {
         if (e.kind === "progress" && e.task_id && e.detail?.total) share.set(e.task_id, e.detail.done / e.detail.total);
-        delayed.note(e);
         soon();
       },
       end: soon,

@@ -6,7 +6,7 @@ import { announce, button, draw, el, empty, name, trouble } from "../dom.js";
 import { bytes, eta, format, formats, number, percent, plural, time } from "../format.js";
 import { follow } from "../live.js";
 import { note, title } from "../nav.js";
-import { badge, bar, delays, doneText, failureLine, ledgerBar, strip, terminal } from "../parts.js";
+import { badge, bar, doneText, failureLine, ledgerBar, strip, terminal, waiting } from "../parts.js";
 import { chooser, onUploaded } from "../upload.js";
 
 /** @typedef {import("../types.js").Doc} Doc */
@@ -409,7 +409,6 @@ export async function view({ root, params, query, signal }) {
     } else docs.unshift(...added);
   }
 
-  const delayed = delays();
   let jobsShown = "";
   async function showActive() {
     const jobs = (await get(`/v1/jobs?dataset=${encodeURIComponent(params.ds)}&limit=30`, signal)).items.filter((/** @type {any} */ j) => !terminal(j.state));
@@ -417,7 +416,7 @@ export async function view({ root, params, query, signal }) {
     const html = el("div", {}, detailed.map((j) => el("div", { class: "job-line" },
       el("a", { href: `/jobs/${j.id}` }, { ingest: "Ingest", reparse: "Parse again", retry: "Retry" }[/** @type {"ingest"} */ (j.kind)] || j.kind, ` of ${plural(j.documents.total, "document")}`),
       bar(j.progress, "Progress of the job"), el("span", { class: "num" }, percent(j.progress)),
-      el("span", { class: "muted" }, eta(j.queue?.eta_seconds?.p50, j.queue?.eta_seconds?.p90), j.queue?.ahead_own || j.queue?.ahead_others ? `, ${plural(j.queue.ahead_own + j.queue.ahead_others, "task")} ahead` : "", j.paused ? ", paused" : "", delayed.now() ? `, ${delayed.now()}` : ""))),
+      el("span", { class: "muted" }, eta(j.queue?.eta_seconds?.p50, j.queue?.eta_seconds?.p90)), ...waiting(j))),
       jobs.length > 3 ? el("p", { class: "muted" }, el("a", { href: "/jobs" }, `and ${jobs.length - 3} more jobs`)) : null);
     if (html.innerHTML + detailed.map((j) => j.progress) === jobsShown) return;
     jobsShown = html.innerHTML + detailed.map((j) => j.progress);
@@ -450,7 +449,6 @@ export async function view({ root, params, query, signal }) {
     },
     event(e) {
       if (!e.document_id) return;
-      delayed.note(e);
       const i = docs.findIndex((d) => d.id === e.document_id);
       if (i < 0) fresh = fresh || (e.kind === "document" && e.detail?.state === "queued");
       else {

@@ -7,7 +7,7 @@ import { flightRecord, tasksOf } from "../flight.js";
 import { between, bytes, duration, eta, number, percent, plural, time } from "../format.js";
 import { follow } from "../live.js";
 import { go, note, title } from "../nav.js";
-import { badge, bar, cure, delays, failureLine, states, terminal } from "../parts.js";
+import { badge, bar, cure, failureLine, states, terminal, waiting } from "../parts.js";
 import { waterfall } from "../waterfall.js";
 import { kinds } from "./jobs.js";
 
@@ -28,7 +28,6 @@ export async function view({ root, params, query, signal }) {
   let docs = [];
   /** @type {import("../types.js").Task[]} */
   let tasks = [];
-  const delayed = delays();
   const state = el("span"), facts = el("p", { class: "muted facts-line" }), tools = el("div", { class: "tools" });
   const progress = el("section", { class: "progress-box", "aria-label": "Progress" }), stages = el("section"), wrong = el("section"), lines = el("section"), list = el("section");
   root.replaceChildren(el("p", { class: "crumbs" }, el("a", { href: "/jobs" }, "Jobs"), icon("next")),
@@ -47,9 +46,9 @@ export async function view({ root, params, query, signal }) {
         ...(over ? [button(failed ? "Retry what failed…" : "Run again…", () => void retryJob(job, (j) => go(`/jobs/${j.id}`)), failed ? { class: "primary" } : {})] : []),
         button("Download the flight record", () => void flightRecord(base, docs, tasks, job, signal).catch((e) => announce(e.message))));
     }
-    const q = job.queue;
+    const left = job.queue?.eta_seconds;
     draw(progress, el("div", { class: "progress-line" }, bar(job.progress, "Progress of the job"), el("strong", { class: "num" }, percent(job.progress)),
-      over ? null : el("span", { class: "muted" }, eta(q?.eta_seconds?.p50, q?.eta_seconds?.p90), q && q.ahead_own + q.ahead_others ? ` · ${number(q.ahead_own)} tasks of yours and ${number(q.ahead_others)} of others ahead` : "", delayed.now() ? ` · ${delayed.now()}` : "")),
+      over ? null : el("span", { class: "muted" }, eta(left?.p50, left?.p90)), ...(over ? [] : waiting(job))),
       el("p", { class: "tally" }, Object.entries(job.documents.by_state).filter(([, n]) => n).map(([s, n]) => el("span", { class: `badge ${states[s]?.[2] || "wait"}` }, icon(states[s]?.[1] || "dot"), `${number(n)} ${(states[s]?.[0] || s).toLowerCase()}`))));
     draw(stages, job.stages?.length ? el("div", {}, el("h2", {}, "Stages"), el("div", { class: "scroll-x", tabindex: "0", role: "region", "aria-label": "Stages" }, el("table", { class: "plain" },
       el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Stage"), ["Done", "Of", "Failed", "Reused"].map((h) => el("th", { scope: "col", class: "num" }, h)), el("th", { scope: "col" }, "Progress"))),
@@ -103,8 +102,5 @@ export async function view({ root, params, query, signal }) {
   signal.addEventListener("abort", () => clearTimeout(due));
   show();
   await Promise.all([showErrors(), showTasks()]);
-  follow(base, { status: soon, event(e) {
-    delayed.note(e);
-    soon();
-  }, end: soon }, signal);
+  follow(base, { status: soon, event: soon, end: soon }, signal);
 }
