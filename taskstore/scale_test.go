@@ -40,7 +40,6 @@ func backlog(t *testing.T, f *storetest.Fixture, pending int) {
 		for _, q := range made {
 			f.Exec(q)
 		}
-		f.Exec("ANALYZE")
 	case "mysql":
 		f.Exec(fmt.Sprintf("INSERT INTO tasks %s %s FROM (SELECT a.i + 1000*b.i AS i FROM (%s) a, (%s) b) s WHERE i<%d", columns,
 			values("i", "LPAD(i, 32, '0')", "MOD(%s, %d)"), thousand, thousand, n))

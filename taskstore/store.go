@@ -307,6 +307,11 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("migrate: %w", translate(err))
 	}
+	if s.d.name == "sqlite" {
+		if err := s.fixStatistics(ctx); err != nil {
+			return fmt.Errorf("migrate: %w", translate(err))
+		}
+	}
 	return nil
 }
 
