@@ -186,6 +186,10 @@ type KeeperStore interface {
 	// Reap takes tasks away from workers that are gone. They are pending again
 	// at once, and from the second loss on after a wait.
 	Reap(ctx context.Context, p ReapPolicy, limit int) (int, error)
+	// WatchClock answers the time by the store's clock. When that has gone back
+	// since an earlier call of any process, what lies ahead of it (due times,
+	// leases, signs of life) is brought back too, and back says by how much.
+	WatchClock(ctx context.Context) (now time.Time, back time.Duration, err error)
 	// HardCancel fences running tasks whose cancel was asked longer than grace ago.
 	HardCancel(ctx context.Context, grace time.Duration, limit int) (int, error)
 	// WakeParked makes parked tasks pending whose parents are all done.

@@ -272,7 +272,8 @@ func (s *Store) events(ctx context.Context, w where, limit int) ([]sheaf.Event, 
 	}
 	out := make([]sheaf.Event, 0, len(rows))
 	for _, r := range rows {
-		if s.eventLag > 0 && r.Event.At > r.NowMs-s.eventLag.Milliseconds() {
+		// One that is as far ahead was written before the clock went back.
+		if lag := s.eventLag.Milliseconds(); lag > 0 && r.Event.At > r.NowMs-lag && r.Event.At < r.NowMs+max(lag, clockStep.Milliseconds()) {
 			break
 		}
 		out = append(out, r.Event.toDomain())

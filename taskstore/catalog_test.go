@@ -63,5 +63,10 @@ func TestEventsYoungerThanTheLagAreHeldBack(t *testing.T) {
 		seen(1)
 		s.AdvanceClock(2 * time.Hour)
 		seen(2)
+		s.AdvanceClock(2 * time.Hour)
+		create()
+		seen(2)
+		s.AdvanceClock(-2 * time.Hour) // the clock was wrong: what it dated would be hidden until it is there again
+		seen(3)
 	})
 }

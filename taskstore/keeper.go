@@ -328,7 +328,10 @@ func (s *Store) SetMeta(ctx context.Context, key, value string) error {
 func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (got bool, err error) {
 	err = s.tx(ctx, func(tx *gorm.DB) error {
 		got = false
-		res := tx.Exec(s.sql("UPDATE leases SET holder=?, until_at=@now+? WHERE name=? AND (holder=? OR until_at<=@now)"), holder, ttl.Milliseconds(), name, holder)
+		// A lease that ends later than a new one would was written before the
+		// clock went back, and would keep everybody out until it catches up.
+		res := tx.Exec(s.sql("UPDATE leases SET holder=?, until_at=@now+? WHERE name=? AND (holder=? OR until_at<=@now OR until_at>@now+?)"),
+			holder, ttl.Milliseconds(), name, holder, (ttl + clockStep).Milliseconds())
 		if res.Error != nil || res.RowsAffected == 1 {
 			got = res.Error == nil
 			return res.Error

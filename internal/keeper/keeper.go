@@ -87,6 +87,12 @@ type Keeper struct {
 	reaped      time.Time
 	reapFailed  bool
 	steadySince time.Time
+
+	// Of the reap loop: the store's clock when it was last read, and since when
+	// it has gone as fast as time does.
+	clock      time.Time
+	clockRead  time.Time
+	clockSince time.Time
 }
 
 // loop is one periodic duty.
@@ -379,6 +385,11 @@ func (k *Keeper) promote(ctx context.Context) (int, error) {
 
 func (k *Keeper) reap(ctx context.Context) (int, error) {
 	p := sheaf.ReapPolicy{MaxLost: k.cfg.MaxLost, MaxJitter: k.cfg.ReapJitter, WorkerTimeout: k.cfg.WorkerTimeout}
+	if jumped, err := k.watchClock(ctx); err != nil || jumped {
+		k.reapFailed = err != nil
+		k.reaped = time.Now()
+		return 0, err
+	}
 	// While the store was away nobody could report. Silence means something
 	// only where the keeper itself was heard for as long: else the end of an
 	// outage would take every running task from executors that are well.
@@ -408,6 +419,35 @@ func (k *Keeper) reap(ctx context.Context) (int, error) {
 	}
 	m, err := k.cfg.Store.HardCancel(ctx, k.cfg.CancelGrace, batch)
 	return max(n, m), err
+}
+
+// clockStep is how much the store's clock may gain on time without being said
+// to have jumped: more than a slow answer explains.
+const clockStep = 5 * time.Second
+
+// watchClock reports whether the store's clock has just jumped ahead, so that
+// every lease looks as if it had ended. The executors have then the time to
+// renew theirs that a silent one has to show itself.
+func (k *Keeper) watchClock(ctx context.Context) (jumped bool, err error) {
+	clock, back, err := k.cfg.Store.WatchClock(ctx)
+	if err != nil {
+		return false, err
+	}
+	now := time.Now()
+	ahead := time.Duration(0)
+	if !k.clockRead.IsZero() {
+		ahead = clock.Sub(k.clock) - now.Sub(k.clockRead)
+	}
+	k.clock, k.clockRead = clock, now
+	const advice = "let NTP slew the clock of the database's host instead of setting it"
+	if back > 0 {
+		k.cfg.Log.Warn("the database's clock went back; what was due later by it was brought back with it; "+advice, "by", back)
+	}
+	if ahead > clockStep {
+		k.clockSince = now
+		k.cfg.Log.Warn("the database's clock jumped ahead; running tasks are left to their executors until those could renew their leases; "+advice, "by", ahead)
+	}
+	return now.Sub(k.clockSince) < k.cfg.WorkerTimeout, nil
 }
 
 func (k *Keeper) fold(ctx context.Context) (int, error) {

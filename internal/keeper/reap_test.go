@@ -1,7 +1,10 @@
 package keeper
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,8 +15,17 @@ import (
 // outage is a store that is away at times and notes what it is asked to reap.
 type outage struct {
 	sheaf.KeeperStore
-	away bool
-	last sheaf.ReapPolicy
+	away  bool
+	last  sheaf.ReapPolicy
+	reaps int
+	ahead time.Duration // of its clock
+}
+
+func (o *outage) WatchClock(context.Context) (time.Time, time.Duration, error) {
+	if o.away {
+		return time.Time{}, 0, sheaf.ErrUnavailable
+	}
+	return time.Now().Add(o.ahead), 0, nil
 }
 
 func (o *outage) Reap(_ context.Context, p sheaf.ReapPolicy, _ int) (int, error) {
@@ -21,10 +33,42 @@ func (o *outage) Reap(_ context.Context, p sheaf.ReapPolicy, _ int) (int, error)
 		return 0, sheaf.ErrUnavailable
 	}
 	o.last = p
+	o.reaps++
 	return 0, nil
 }
 
 func (o *outage) HardCancel(context.Context, time.Duration, int) (int, error) { return 0, nil }
+
+// A clock that jumps ahead ends every lease at once. Executors that are well
+// renew theirs with the next heartbeat; a third loss would end their tasks.
+func TestClockThatJumpsAheadTakesNoTaskFromAnExecutor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said bytes.Buffer
+		o := &outage{}
+		k := New(Config{Store: o, WorkerTimeout: 8 * time.Second, ReapEvery: time.Second, Log: slog.New(slog.NewTextHandler(&said, nil))})
+		turns := func(n int) (reaped int) {
+			before := o.reaps
+			for range n {
+				time.Sleep(time.Second)
+				_, _ = k.reap(t.Context())
+			}
+			return o.reaps - before
+		}
+		if n := turns(20); n != 20 {
+			t.Fatalf("reaped %d times in 20 quiet turns", n)
+		}
+		o.ahead = time.Hour
+		if n := turns(8); n != 0 {
+			t.Errorf("reaped %d times before executors could renew their leases", n)
+		}
+		if n := turns(5); n != 5 {
+			t.Errorf("reaped %d times in five turns after that", n)
+		}
+		if n := strings.Count(said.String(), "jumped ahead"); n != 1 || !strings.Contains(said.String(), "by=1h0m0s") || !strings.Contains(said.String(), "NTP") {
+			t.Errorf("said %q", said.String())
+		}
+	})
+}
 
 func TestSilenceDuringAnOutageIsNobodysDeath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

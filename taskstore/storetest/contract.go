@@ -69,6 +69,7 @@ func Run(t *testing.T, engine string) {
 		{"LeasesHaveOneHolder", leases},
 		{"MetaRoundTrips", meta},
 		{"ReleaseRunningGivesAllBack", releaseRunning},
+		{"NothingWaitsForAClockThatWentBack", clockWentBack},
 		{"CleanupKeepsWhatCounts", cleanup},
 		{"CanceledContextChangesNothing", canceledContext},
 		{"MembersAreMadeOnce", membersOnce},
@@ -1209,6 +1210,68 @@ func meta(f *Fixture) {
 		f.OK(err)
 		want(f, "value", v, value)
 	}
+}
+
+// What was written while the clock was an hour ahead is due at once when the
+// clock is right again, and so is the end of an executor that died meanwhile.
+func clockWentBack(f *Fixture) {
+	watch := func() time.Duration {
+		f.T.Helper()
+		_, back, err := f.Store.WatchClock(ctx)
+		f.OK(err)
+		return back
+	}
+	want(f, "a clock seen for the first time", watch(), 0)
+	early := f.Plan(f.Document("t"), Parse(2)...)
+	alive := f.Claim(early[0].ID, "alive")
+	beat := func(worker string, held ...sheaf.Claim) sheaf.HeartbeatReply {
+		f.T.Helper()
+		r, err := f.Store.Heartbeat(ctx, sheaf.WorkerStatus{ID: worker}, time.Minute, held)
+		f.OK(err)
+		return r
+	}
+	beat("alive", alive.Held())
+
+	f.Store.AdvanceClock(time.Hour)
+	beat("alive", alive.Held())
+	want(f, "back, when it jumped ahead", watch(), 0)
+	d := f.Document("t")
+	tasks := f.Plan(d, Parse(3)...)
+	orphan := f.Claim(tasks[0].ID, "dead")
+	beat("dead", orphan.Held())
+	failed := f.Claim(tasks[1].ID, "alive")
+	state, err := f.Store.FailTask(ctx, failed.Held(), sheaf.FailReport{Failure: *sheaf.FailRetryable(sheaf.CategoryInternal, "x", "x"), Delay: 30 * time.Second})
+	f.OK(err)
+	want(f, "state of the failed", state, sheaf.TaskRetryWait)
+	got, err := f.Store.AcquireLease(ctx, "leader", "dead", 15*time.Second)
+	f.OK(err)
+	want(f, "lease", got, true)
+
+	f.Store.AdvanceClock(-time.Hour)
+	f.Refused(tasks[2].ID, sheaf.TaskPending) // not due for an hour
+	got, err = f.Store.AcquireLease(ctx, "leader", "alive", 15*time.Second)
+	f.OK(err)
+	want(f, "lease of one who died while the clock was ahead", got, true)
+	if back := watch(); back < 59*time.Minute || back > time.Hour {
+		f.T.Errorf("the clock went back by an hour, and %v were noticed", back)
+	}
+	want(f, "back, once it was noticed", watch(), 0)
+	f.Claim(tasks[2].ID, "alive")
+	want(f, "what the living one has lost", len(beat("alive", alive.Held()).Lost), 0)
+
+	// Within a lease all is as if the clock had never jumped.
+	f.Store.AdvanceClock(time.Minute)
+	beat("alive", alive.Held())
+	n, err := f.Store.PromoteDue(ctx, 10)
+	f.OK(err)
+	want(f, "retries that are due", n, 1)
+	f.Claim(tasks[1].ID, "alive")
+	_, err = f.Store.Reap(ctx, sheaf.ReapPolicy{WorkerTimeout: 6 * time.Second}, 10)
+	f.OK(err)
+	f.InState(tasks[0].ID, sheaf.TaskPending)
+	f.Claim(tasks[0].ID, "alive")
+	f.Stale(f.Store.Complete(ctx, orphan.Held(), sheaf.Completion{}))
+	f.OK(f.Store.Complete(ctx, alive.Held(), sheaf.Completion{}))
 }
 
 func releaseRunning(f *Fixture) {
