@@ -227,6 +227,11 @@ const MetadataLinks = "links"
 // calls them nothing but their number.
 const MetadataLabels = "labels"
 
+// MetadataFigures is the key of a chunk's metadata that says where the figures
+// stand whose captions the chunk holds: a line each, "page:x0,y0,x1,y1", in
+// points as a Box, the caption included.
+const MetadataFigures = "figures"
+
 // ChunkRole tells chunks that repeat text of others from those that hold it.
 type ChunkRole string
 

@@ -78,6 +78,7 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.
 		return done, err
 	}
 	labelChunks(chunks, units)
+	placeFigures(chunks, units)
 	units = nil // the blocks are in the chunks now; embedding may wait long
 	if len(chunks) > e.cfg.MaxChunksTask {
 		return done, sheaf.Fail(sheaf.CategoryPolicy, "too_many_chunks", "units %s yield %d chunks, more than the %d a task may; lower task_page_size or raise chunk_token_num", t.Range, len(chunks), e.cfg.MaxChunksTask)
@@ -90,8 +91,10 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.
 	metadata := chunkMetadata(doc, payload.Config)
 	for i := range chunks {
 		if payload.Config.PII == "redact" {
-			for k, v := range chunks[i].Metadata {
-				chunks[i].Metadata[k] = enrich.Redact(v, map[string]int{})
+			for _, k := range []string{sheaf.MetadataLinks, sheaf.MetadataLabels} {
+				if v := chunks[i].Metadata[k]; v != "" {
+					chunks[i].Metadata[k] = enrich.Redact(v, map[string]int{})
+				}
 			}
 		}
 		chunks[i].Metadata = mergeMetadata(metadata, chunks[i].Metadata)
@@ -389,7 +392,7 @@ func (e *Executor) store(ctx context.Context, run *run, doc *sheaf.Document, chu
 }
 
 // ownMetadata are the keys of what a chunk has beside its document's metadata.
-var ownMetadata = []string{sheaf.MetadataLinks, sheaf.MetadataLabels}
+var ownMetadata = []string{sheaf.MetadataLinks, sheaf.MetadataLabels, sheaf.MetadataFigures}
 
 // Bounds of the labels that a chunk carries.
 const (
@@ -420,6 +423,57 @@ func labelChunks(chunks []sheaf.Chunk, units []sheaf.UnitResult) {
 			c.Metadata = mergeMetadata(c.Metadata, map[string]string{sheaf.MetadataLabels: strings.Join(lines, "\n")})
 		}
 	}
+}
+
+// maxFigures bounds the figures that a chunk carries.
+const maxFigures = 16
+
+// placeFigures notes on chunks where the figures stand whose captions they hold.
+func placeFigures(chunks []sheaf.Chunk, units []sheaf.UnitResult) {
+	for _, u := range units {
+		for i, b := range u.Blocks {
+			if b.Kind != sheaf.BlockImage || len(b.Spans) == 0 {
+				continue
+			}
+			caption := captionBeside(u.Blocks, i)
+			if caption == nil {
+				continue
+			}
+			figure := b.Spans[0].Box
+			for _, s := range caption.Spans {
+				figure.X0, figure.Y0 = min(figure.X0, s.Box.X0), min(figure.Y0, s.Box.Y0)
+				figure.X1, figure.Y1 = max(figure.X1, s.Box.X1), max(figure.Y1, s.Box.Y1)
+			}
+			line := fmt.Sprintf("%d:%.1f,%.1f,%.1f,%.1f", figure.Page, max(figure.X0, 0), max(figure.Y0, 0), figure.X1, figure.Y1)
+			at := caption.Spans[0].Box
+			for k := range chunks {
+				c := &chunks[k]
+				if !slices.ContainsFunc(c.Boxes, func(o sheaf.Box) bool { return o.Page == at.Page && holdsCentre(o, at) }) {
+					continue
+				}
+				lines := c.Metadata[sheaf.MetadataFigures]
+				if strings.Count(lines, "\n")+1 < maxFigures {
+					c.Metadata = mergeMetadata(c.Metadata, map[string]string{sheaf.MetadataFigures: strings.TrimPrefix(lines+"\n"+line, "\n")})
+				}
+			}
+		}
+	}
+}
+
+// captionBeside is the caption of the picture blocks[i] on its page, nil for
+// none: by custom it stands below, else above.
+func captionBeside(blocks []sheaf.Block, i int) *sheaf.Block {
+	for _, k := range []int{i + 1, i - 1} {
+		if k >= 0 && k < len(blocks) && blocks[k].Kind == sheaf.BlockCaption && len(blocks[k].Spans) > 0 && blocks[k].Spans[0].Box.Page == blocks[i].Spans[0].Box.Page {
+			return &blocks[k]
+		}
+	}
+	return nil
+}
+
+func holdsCentre(o, b sheaf.Box) bool {
+	x, y := (b.X0+b.X1)/2, (b.Y0+b.Y1)/2
+	return o.X0 <= x && x <= o.X1 && o.Y0 <= y && y <= o.Y1
 }
 
 func entriesOf(tenantID string, doc *sheaf.Document, chunks []sheaf.Chunk, vectors [][]float32) []index.Entry {

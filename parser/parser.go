@@ -70,8 +70,10 @@ type Document interface {
 
 // Renderer is implemented by documents whose units can be drawn.
 type Renderer interface {
-	// Render draws unit n at dpi as a PNG or JPEG.
-	Render(ctx context.Context, n, dpi int) (image []byte, mediaType string, err error)
+	// Render draws unit n, or of it what lies in clip (its Page is not read),
+	// at dpi as a PNG or JPEG. A clip that is nil or reaches out of the page is
+	// the page.
+	Render(ctx context.Context, n, dpi int, clip *sheaf.Box) (image []byte, mediaType string, err error)
 }
 
 // Container is implemented by formats whose files hold other files, which

@@ -3,6 +3,8 @@ package main
 import (
 	"archive/zip"
 	"bytes"
+	"image"
+	"image/jpeg"
 	"net/http"
 	"os"
 	"slices"
@@ -225,5 +227,42 @@ func TestBombsInArchivesAreStopped(t *testing.T) {
 	}
 	if left, err := os.ReadDir(s.app.cfg.DataDir + "/tmp"); err == nil && len(left) > 50 {
 		t.Errorf("%d files stay behind", len(left))
+	}
+}
+
+func TestFiguresAreCutOutOfTheirPage(t *testing.T) {
+	s := start(t, nil)
+	file := enginetest.File{Pages: []enginetest.Page{{Content: enginetest.Text("F4", 11, 72, 720, "A paragraph stands over the figure.") +
+		enginetest.Image(72, 480, 200, 200) + enginetest.Text("F4", 10, 72, 460, "Figure 3: What the paragraph speaks of.") +
+		enginetest.Text("F4", 11, 72, 400, "Another one follows it.")}}}
+	_, docs := s.send(nil, text("figure.pdf", string(file.Bytes())))
+	var chunks api.List[sheaf.Chunk]
+	base := "/v1/datasets/default/documents/" + docs[0].ID
+	s.get(base+"/chunks", &chunks)
+	if len(chunks.Items) != 1 || chunks.Items[0].Metadata[sheaf.MetadataFigures] != "1:72.0,112.0,272.0,334.5" {
+		t.Fatalf("the figure's place: %+v", chunks.Items)
+	}
+	picture := func(query string) (int, image.Rectangle) {
+		resp, b := s.request(http.MethodGet, base+"/pages/1/image?dpi=72"+query, "")
+		if resp.StatusCode != 200 {
+			return resp.StatusCode, image.Rectangle{}
+		}
+		img, err := jpeg.Decode(bytes.NewReader(b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return 200, img.Bounds()
+	}
+	_, place, _ := strings.Cut(chunks.Items[0].Metadata[sheaf.MetadataFigures], ":")
+	if _, size := picture("&box=" + place); size.Dx() != 200 || size.Dy() < 222 || size.Dy() > 223 {
+		t.Errorf("the figure is drawn as %v", size)
+	}
+	if _, size := picture(""); size.Dx() != 612 || size.Dy() != 792 {
+		t.Errorf("the page is drawn as %v", size)
+	}
+	for _, bad := range []string{"1,2,3", "a,b,c,d", "5,5,5,9", "NaN,0,1,1", "-1,0,9,9"} {
+		if status, _ := picture("&box=" + bad); status != 422 && status != 400 {
+			t.Errorf("box %s: %d", bad, status)
+		}
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
 	"sheaf"
 	"sheaf/internal/artifact"
 	"sheaf/internal/blob"
@@ -133,7 +135,28 @@ func (s *Server) artifactFile(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, rs)
 }
 
-// pageImage draws one page.
+// clipOf reads a box, "x0,y0,x1,y1" in points from the page's top left; nil
+// for none.
+func clipOf(s string) (*sheaf.Box, error) {
+	if s == "" {
+		return nil, nil
+	}
+	var n [4]float64
+	parts := strings.Split(s, ",")
+	for i, p := range parts {
+		v, err := strconv.ParseFloat(p, 64)
+		if err != nil || len(parts) != len(n) || !(v >= 0 && v <= 1e5) {
+			return nil, fmt.Errorf("%w: box %q: give x0,y0,x1,y1 in points from the page's top left", sheaf.ErrInvalid, s)
+		}
+		n[i] = v
+	}
+	if n[2] <= n[0] || n[3] <= n[1] {
+		return nil, fmt.Errorf("%w: box %q: x1 and y1 are right of and below x0 and y0", sheaf.ErrInvalid, s)
+	}
+	return &sheaf.Box{X0: n[0], Y0: n[1], X1: n[2], Y1: n[3]}, nil
+}
+
+// pageImage draws one page, or a part of it, such as a figure.
 func (s *Server) pageImage(w http.ResponseWriter, r *http.Request) {
 	d, err := s.document(r.Context(), pathOf(r))
 	if err != nil {
@@ -142,7 +165,11 @@ func (s *Server) pageImage(w http.ResponseWriter, r *http.Request) {
 	}
 	n := atoi(r.PathValue("n"))
 	dpi := min(max(cmp.Or(atoi(r.URL.Query().Get("dpi")), 96), 36), 300)
+	clip, err := clipOf(r.URL.Query().Get("box"))
 	switch {
+	case err != nil:
+		s.writeProblem(w, r, err)
+		return
 	case n < 1 || d.Units > 0 && n > d.Units:
 		s.writeProblem(w, r, fmt.Errorf("%w: the document has %d pages", sheaf.ErrNotFound, d.Units))
 		return
@@ -165,14 +192,14 @@ func (s *Server) pageImage(w http.ResponseWriter, r *http.Request) {
 	img, mediaType, err := s.cfg.Renderer.Render(ctx, child.Source{
 		Path: path, Format: "pdf", Key: d.ID + "/render/" + d.BlobKey,
 		Options: parser.Options{Name: d.Name, MediaType: d.MediaType, Config: config},
-	}, n, dpi)
+	}, n, dpi, clip)
 	if err != nil {
 		s.writeProblem(w, r, err)
 		return
 	}
 	w.Header().Set("Content-Type", mediaType)
 	w.Header().Set("Cache-Control", "private, max-age=86400")
-	w.Header().Set("ETag", fmt.Sprintf(`"%s-%d-%d"`, d.SHA256, n, dpi))
+	w.Header().Set("ETag", fmt.Sprintf(`"%s-%d-%d-%x"`, d.SHA256, n, dpi, xxhash.Sum64String(r.URL.Query().Get("box"))))
 	w.Header().Set("Content-Length", strconv.Itoa(len(img)))
 	_, _ = w.Write(img)
 }

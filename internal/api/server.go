@@ -36,7 +36,7 @@ import (
 
 // Renderer draws pages. *child.Pool is one.
 type Renderer interface {
-	Render(ctx context.Context, src child.Source, n, dpi int) (image []byte, mediaType string, err error)
+	Render(ctx context.Context, src child.Source, n, dpi int, clip *sheaf.Box) (image []byte, mediaType string, err error)
 }
 
 // Check asks one dependency whether it can do its work.

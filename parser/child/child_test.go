@@ -144,7 +144,7 @@ func unit(n int, text string) sheaf.UnitResult {
 	return sheaf.UnitResult{Unit: n, Status: sheaf.UnitOK, Blocks: []sheaf.Block{{Kind: sheaf.BlockParagraph, Text: text}}}
 }
 
-func (d *badDoc) Render(_ context.Context, n, dpi int) ([]byte, string, error) {
+func (d *badDoc) Render(_ context.Context, n, dpi int, _ *sheaf.Box) ([]byte, string, error) {
 	return []byte(fmt.Sprintf("picture %d at %d\x00", n, dpi)), "image/png", nil
 }
 
@@ -252,7 +252,7 @@ func TestPlanParseAndRender(t *testing.T) {
 	if got[0].Blocks[0].Text != plan.Metadata["pid"] {
 		t.Error("the range went to another child than the plan")
 	}
-	img, mt, err := b.pool.Render(deadline(t, long), src, 2, 72)
+	img, mt, err := b.pool.Render(deadline(t, long), src, 2, 72, nil)
 	if err != nil || string(img) != "picture 2 at 72\x00" || mt != "image/png" {
 		t.Errorf("Render: %q %q %v", img, mt, err)
 	}

@@ -953,9 +953,9 @@ func (p *Pool) parse(ctx context.Context, src Source, r sheaf.Range, emit func(s
 	return at, p.finish(c, err)
 }
 
-// Render draws unit n at dpi as a PNG or JPEG.
-func (p *Pool) Render(ctx context.Context, src Source, n, dpi int) (img []byte, mediaType string, err error) {
-	c, _, _, err := p.with(ctx, src, request{Op: opRender, N: n, DPI: dpi}, func(kind byte, body []byte) error {
+// Render draws unit n, or what lies in clip of it, at dpi as a PNG or JPEG.
+func (p *Pool) Render(ctx context.Context, src Source, n, dpi int, clip *sheaf.Box) (img []byte, mediaType string, err error) {
+	c, _, _, err := p.with(ctx, src, request{Op: opRender, N: n, DPI: dpi, Clip: clip}, func(kind byte, body []byte) error {
 		for i, b := range body {
 			if b == 0 && kind == kindImage && img == nil {
 				mediaType, img = string(body[:i]), append([]byte(nil), body[i+1:]...)

@@ -49,6 +49,7 @@ type request struct {
 	Options parser.Options
 	Range   sheaf.Range
 	N, DPI  int
+	Clip    *sheaf.Box `json:",omitempty"`
 }
 
 // MaybeRun turns the process into a parser child when the pool started it, and
@@ -234,7 +235,7 @@ func (s *server) answer(req request) (err error) {
 		if !ok {
 			return sheaf.Fail(sheaf.CategoryBadInput, "no_picture", "This kind of file has no pages to draw.")
 		}
-		img, mediaType, err := r.Render(ctx, req.N, req.DPI)
+		img, mediaType, err := r.Render(ctx, req.N, req.DPI, req.Clip)
 		if err != nil {
 			return err
 		}

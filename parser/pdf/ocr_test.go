@@ -37,7 +37,7 @@ func scan(t *testing.T) []byte {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	picture, _, err := d.(parser.Renderer).Render(context.Background(), 1, 200)
+	picture, _, err := d.(parser.Renderer).Render(context.Background(), 1, 200, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestScanOnItsSideIsRecognised(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	picture, _, err := d.(parser.Renderer).Render(context.Background(), 1, 150)
+	picture, _, err := d.(parser.Renderer).Render(context.Background(), 1, 150, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

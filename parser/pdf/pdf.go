@@ -206,7 +206,7 @@ func (d *document) recognise(ctx context.Context, u *sheaf.UnitResult) error {
 }
 
 func (d *document) recognised(ctx context.Context, u *sheaf.UnitResult) (text ocr.Text, err error) {
-	picture, _, err := d.Render(ctx, u.Unit, ocr.DPI)
+	picture, _, err := d.Render(ctx, u.Unit, ocr.DPI, nil)
 	if err != nil {
 		return text, err
 	}
@@ -264,7 +264,7 @@ const (
 )
 
 // Render implements parser.Renderer.
-func (d *document) Render(ctx context.Context, n, dpi int) ([]byte, string, error) {
+func (d *document) Render(ctx context.Context, n, dpi int, clip *sheaf.Box) ([]byte, string, error) {
 	if n < 1 || n > d.pages {
 		return nil, "", sheaf.Fail(sheaf.CategoryBadInput, "no_such_page", "Page %d was asked for; the document has %d.", n, d.pages)
 	}
@@ -286,7 +286,7 @@ func (d *document) Render(ctx context.Context, n, dpi int) ([]byte, string, erro
 		var img *image.RGBA
 		if img, err = d.doc.Render(n-1, pixels(w), pixels(h)); err == nil {
 			var b bytes.Buffer
-			if err := jpeg.Encode(&b, img, &jpeg.Options{Quality: 85}); err != nil {
+			if err := jpeg.Encode(&b, clipped(img, clip, scale), &jpeg.Options{Quality: 85}); err != nil {
 				return nil, "", err
 			}
 			return b.Bytes(), "image/jpeg", nil
@@ -297,4 +297,17 @@ func (d *document) Render(ctx context.Context, n, dpi int) ([]byte, string, erro
 		d.doc = nil
 	}
 	return nil, "", sheaf.Fail(sheaf.CategoryBadInput, "page_unreadable", "Page %d cannot be drawn: %v.", n, err)
+}
+
+// clipped is what of a drawn page lies in a box, the page where that is nothing.
+func clipped(img *image.RGBA, clip *sheaf.Box, scale float64) image.Image {
+	if clip == nil {
+		return img
+	}
+	at := func(points float64) int { return int(math.Round(min(max(points, 0), 1<<14) * scale)) }
+	part := image.Rect(at(clip.X0), at(clip.Y0), at(clip.X1), at(clip.Y1)).Intersect(img.Bounds())
+	if part.Empty() {
+		return img
+	}
+	return img.SubImage(part)
 }

@@ -612,7 +612,7 @@ func TestRenderIsBounded(t *testing.T) {
 	}
 	r := d.(parser.Renderer)
 	for _, c := range []struct{ page, dpi, w, h int }{{1, 72, 612, 792}, {1, 5000, 2550, 3300}, {1, -1, 85, 110}} {
-		b, mt, err := r.Render(context.Background(), c.page, c.dpi)
+		b, mt, err := r.Render(context.Background(), c.page, c.dpi, nil)
 		if err != nil || mt != "image/jpeg" {
 			t.Fatalf("%+v: %s %v", c, mt, err)
 		}
@@ -621,14 +621,14 @@ func TestRenderIsBounded(t *testing.T) {
 			t.Errorf("%+v: %d × %d, %v", c, img.Width, img.Height, err)
 		}
 	}
-	b, _, err := r.Render(context.Background(), 2, 300)
+	b, _, err := r.Render(context.Background(), 2, 300, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if img, err := jpeg.DecodeConfig(bytes.NewReader(b)); err != nil || img.Width*img.Height > maxPixels*101/100 {
 		t.Errorf("a huge page: %d × %d, %v", img.Width, img.Height, err)
 	}
-	if _, _, err := r.Render(context.Background(), 3, 72); err == nil {
+	if _, _, err := r.Render(context.Background(), 3, 72, nil); err == nil {
 		t.Error("a page that does not exist was drawn")
 	}
 }

@@ -33,3 +33,17 @@ export function pageImage({ ds, doc, name, page, dpi, boxes, signal, pick, lazy 
   image(`${documentPath(ds, doc)}/pages/${page}/image?dpi=${dpi}`, signal).then((src) => (img.src = src), () => img.dispatchEvent(new Event("error")));
   return figure;
 }
+
+/**
+ * The figures whose captions a chunk holds, cut out of their page.
+ * @param {{ds: string, doc: string, chunk: import("./types.js").Chunk, signal: AbortSignal}} o
+ */
+export function figures({ ds, doc, chunk, signal }) {
+  return (chunk.metadata?.figures || "").split("\n").filter(Boolean).map((line) => {
+    const [page, box] = line.split(":"), [x0, y0, x1, y1] = box.split(",").map(Number);
+    const img = el("img", { class: "figure", alt: `Figure on page ${page}`, decoding: "async", width: Math.round(x1 - x0), height: Math.round(y1 - y0) });
+    img.addEventListener("error", () => img.remove());
+    image(`${documentPath(ds, doc)}/pages/${page}/image?${new URLSearchParams({ dpi: "144", box })}`, signal).then((src) => (img.src = src), () => img.remove());
+    return img;
+  });
+}
