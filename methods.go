@@ -57,7 +57,7 @@ func settingValue(config reflect.Value, name string) reflect.Value {
 }
 
 // packing lists the methods that fill chunks up to chunk_token_num.
-var packing = []string{"general", "paper", "book", "laws", "manual", "email", "resume", "audio", "qa", "semantic", "hierarchical", "code"}
+var packing = []string{"general", "paper", "book", "laws", "manual", "email", "resume", "audio", "qa", "semantic", "hierarchical", "code", MethodLate}
 
 // prose are those of packing whose chunks may repeat text or be cut finer.
 var prose = []string{"general", "paper", "book", "laws", "manual", "email", "resume", "audio"}
@@ -86,6 +86,9 @@ var Settings = []Setting{
 	{Name: "media_type", Unset: "found by content", Meaning: "overrides what was found"},
 	{Name: "password", Unset: "none", Meaning: "opens protected files; write-only"},
 }
+
+// MethodLate is the chunk method whose chunks are embedded section by section.
+const MethodLate = "late"
 
 // ChunkMethod is a way to cut blocks into chunks, under the name that RAGFlow
 // gave it where it has one.
@@ -136,6 +139,7 @@ var ChunkMethods = []ChunkMethod{
 	{Name: "audio", Takes: []FileFamily{FamilyAudio}, Ranges: "the whole recording", Meaning: "as general over the transcript, whole sentences"},
 	{Name: "semantic", Ranges: "as general", Meaning: "as general, and cut where the meaning changes most: between sentences whose vectors are farther apart than 95 in 100 neighbours are"},
 	{Name: "hierarchical", Ranges: "as general", Meaning: "chunks that keep a parent of up to four times their size, and for each longer section one more chunk that sums it up: by the chat model where one is configured, else with its most typical sentences"},
+	{Name: MethodLate, Ranges: "as general", Meaning: "as general; the vector of each chunk is made from its whole section, as far as the model reads (late chunking): needs embed.late_window"},
 	{Name: "code", Takes: []FileFamily{FamilyCode}, Ranges: "the whole file, large ones in parts", Meaning: "by declaration, whose name joins the heading path; short neighbours share a chunk. Go is cut by its syntax tree, other languages by indentation"},
 }
 

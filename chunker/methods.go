@@ -67,6 +67,7 @@ var strategies = map[string]strategy{
 	"semantic":     {semantic: true},
 	"hierarchical": {layers: true},
 	"code":         {syntax: true},
+	"late":         {},
 }
 
 // prepare rewrites the blocks as the method sees them. The input is not changed.

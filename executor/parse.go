@@ -62,7 +62,7 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.
 	var chunks []sheaf.Chunk
 	err = run.stage(ctx, "chunk", func(ctx context.Context) error {
 		in := chunker.Input{
-			Embed:      func(texts []string) ([][]float32, error) { return e.vectors(ctx, texts) },
+			Embed:      func(texts []string) ([][]float32, error) { return e.vectors(ctx, texts, embed.Passage) },
 			DocumentID: doc.ID, Generation: t.Generation, RangeID: run.rangeID, Range: t.Range,
 			Headings: headings, Units: units, Config: payload.Config,
 		}
@@ -102,7 +102,7 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.
 	}
 	result.Chunks = len(chunks)
 
-	vectors, embedded, err := e.embedChunks(ctx, run, doc, chunks)
+	vectors, embedded, err := e.embedChunks(ctx, run, doc, chunks, payload.Config)
 	if err != nil {
 		return done, err
 	}
@@ -167,7 +167,7 @@ func (e *Executor) processIndex(ctx context.Context, t *sheaf.Task) (done sheaf.
 		Ledger: payload.Reuse.Ledger, Warnings: payload.Reuse.Warnings, Reused: !payload.Embed,
 	}
 	if payload.Embed {
-		if stored.Vectors, err = e.embedAgain(ctx, run, doc, stored.Chunks); err != nil {
+		if stored.Vectors, err = e.embedAgain(ctx, run, doc, stored.Chunks, payload.Config); err != nil {
 			return done, err
 		}
 		result.Usage.EmbeddedTokens = result.Tokens
@@ -275,11 +275,15 @@ func (e *Executor) parseUnits(ctx context.Context, run *run, doc *sheaf.Document
 // it. What is embedded carries the document's name and heading path in front of
 // the text, as what is indexed does. What the live generation of the document
 // has embedded already is taken from there.
-func (e *Executor) embedChunks(ctx context.Context, run *run, doc *sheaf.Document, chunks []sheaf.Chunk) (vectors [][]float32, tokens int, err error) {
+func (e *Executor) embedChunks(ctx context.Context, run *run, doc *sheaf.Document, chunks []sheaf.Chunk, c sheaf.ParseConfig) (vectors [][]float32, tokens int, err error) {
 	if len(chunks) == 0 {
 		return nil, 0, nil
 	}
 	err = run.stage(ctx, "embed", func(ctx context.Context) error {
+		if c.ChunkMethod == sheaf.MethodLate {
+			vectors, tokens, err = e.embedWindows(ctx, run, doc, chunks, true)
+			return err
+		}
 		texts := embeddingTexts(doc.Name, chunks)
 		vectors = e.embeddedBefore(ctx, run.task, doc, texts)
 		var missing []string
@@ -293,7 +297,7 @@ func (e *Executor) embedChunks(ctx context.Context, run *run, doc *sheaf.Documen
 		if len(missing) == 0 {
 			return nil
 		}
-		made, err := e.vectors(ctx, missing)
+		made, err := e.vectors(ctx, missing, embed.Passage)
 		if err != nil {
 			return err
 		}
@@ -306,21 +310,25 @@ func (e *Executor) embedChunks(ctx context.Context, run *run, doc *sheaf.Documen
 }
 
 // embedAgain computes the vectors of chunks whatever was computed before.
-func (e *Executor) embedAgain(ctx context.Context, run *run, doc *sheaf.Document, chunks []sheaf.Chunk) (vectors [][]float32, err error) {
+func (e *Executor) embedAgain(ctx context.Context, run *run, doc *sheaf.Document, chunks []sheaf.Chunk, c sheaf.ParseConfig) (vectors [][]float32, err error) {
 	err = run.stage(ctx, "embed", func(ctx context.Context) error {
-		vectors, err = e.vectors(ctx, embeddingTexts(doc.Name, chunks))
+		if c.ChunkMethod == sheaf.MethodLate {
+			vectors, _, err = e.embedWindows(ctx, run, doc, chunks, false)
+			return err
+		}
+		vectors, err = e.vectors(ctx, embeddingTexts(doc.Name, chunks), embed.Passage)
 		return err
 	})
 	return vectors, err
 }
 
 // vectors embeds texts, in a slot of the embed stage.
-func (e *Executor) vectors(ctx context.Context, texts []string) ([][]float32, error) {
+func (e *Executor) vectors(ctx context.Context, texts []string, purpose embed.Purpose) ([][]float32, error) {
 	if err := e.embed.acquire(ctx); err != nil {
 		return nil, err
 	}
 	defer e.embed.release()
-	vectors, err := e.cfg.Embedder.Embed(ctx, texts, embed.Passage)
+	vectors, err := e.cfg.Embedder.Embed(ctx, texts, purpose)
 	if err == nil && len(vectors) != len(texts) {
 		err = sheaf.FailRetryable(sheaf.CategoryTarget, "embedder_answer", "the embedder answered %d vectors for %d texts", len(vectors), len(texts))
 	}
@@ -338,13 +346,17 @@ func embeddingTexts(name string, chunks []sheaf.Chunk) []string {
 // EmbeddingText is what is embedded for a chunk: where it stands, what stands
 // around it, its text, its keywords, and the questions that it answers.
 func EmbeddingText(name string, c sheaf.Chunk) string {
+	return placeText(name, c.HeadingPath) + bodyText(c)
+}
+
+// placeText is the line that says where a chunk stands.
+func placeText(name string, headings []string) string {
+	return strings.Join(append([]string{name}, headings...), " > ") + "\n"
+}
+
+// bodyText is all of what is embedded but where the chunk stands.
+func bodyText(c sheaf.Chunk) string {
 	var b strings.Builder
-	b.WriteString(name)
-	for _, h := range c.HeadingPath {
-		b.WriteString(" > ")
-		b.WriteString(h)
-	}
-	b.WriteByte('\n')
 	if c.Context != "" {
 		b.WriteString(c.Context)
 		b.WriteByte('\n')

@@ -37,6 +37,7 @@ type Service struct {
 	Changed        func()
 	MaxUploadBytes int64 // of one file; 0 means 5 GiB
 	Chat           bool  // a chat model is configured
+	Window         int   // tokens that the embedder reads together; 0 refuses late chunking
 	// UploadLife is how long an upload in pieces is kept after its last byte;
 	// 0 means a day.
 	UploadLife time.Duration
@@ -583,6 +584,13 @@ func (s *Service) CheckConfig(c sheaf.ParseConfig, mediaType string) error {
 	err := c.Check()
 	if setting := c.NeedsChat(); err == nil && setting != "" && !s.Chat {
 		err = fmt.Errorf("%s needs a chat model, and none is configured: set chat.url and chat.model, or leave it out", setting)
+	}
+	if err == nil && c.ChunkMethod == sheaf.MethodLate {
+		if size := c.WithDefaults().ChunkTokenNum; s.Window == 0 {
+			err = errors.New("chunk_method late needs an embedding model that reads many chunks in one context: set embed.driver to openai and embed.late_window to the tokens it reads, with a server that knows late_chunking such as Jina's, or choose another method")
+		} else if size > s.Window {
+			err = fmt.Errorf("chunk_token_num is %d and the embedding model reads %d tokens together (embed.late_window): choose a smaller one", size, s.Window)
+		}
 	}
 	if err == nil && mediaType != "" {
 		err = c.CheckType(cmp.Or(c.MediaType, mediaType))

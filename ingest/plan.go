@@ -37,6 +37,7 @@ type Planner struct {
 	Parser  PlanParser
 	Formats *parser.Registry
 	Model   string // of the embedder, for the digest
+	Window  int    // tokens that the embedder reads together, for the digest of late chunking
 	Chat    string // the chat model, for the digest; "" for none
 }
 
@@ -193,9 +194,13 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanP
 
 // shape is all that decides the results of a document in this format.
 func (p *Planner) shape(format parser.Format, config sheaf.ParseConfig) Shape {
+	model := p.Model
+	if config.ChunkMethod == sheaf.MethodLate {
+		model += fmt.Sprintf(" late/%d", p.Window) // other windows, other vectors
+	}
 	return Shape{
 		Parser: format.ID(), ParserVersion: format.Version(), Chunker: chunker.ID(), ChunkerVersion: chunker.Version(),
-		Options: append(slices.Clone(format.Options()), chunker.Options(config.ChunkMethod)...), Config: config, Model: p.Model,
+		Options: append(slices.Clone(format.Options()), chunker.Options(config.ChunkMethod)...), Config: config, Model: model,
 		Chat: enrich.Shape(config, p.Chat),
 	}
 }

@@ -125,11 +125,11 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 		return nil, fmt.Errorf("starting the parser pool: %w", err)
 	}
 	a.onClose(a.pool.Close)
-	planner := &ingest.Planner{Store: a.store, Files: a.files, Blobs: a.blobs, Parser: a.pool, Formats: a.formats, Model: model.ID, Chat: cfg.Chat.Model}
+	planner := &ingest.Planner{Store: a.store, Files: a.files, Blobs: a.blobs, Parser: a.pool, Formats: a.formats, Model: model.ID, Window: model.Window, Chat: cfg.Chat.Model}
 	a.ingest = &ingest.Service{
 		Catalog: a.store, Blobs: a.blobs, Queue: a.queue, Formats: a.formats, Planner: planner, Log: log, MaxUploadBytes: cfg.Server.MaxUploadBytes, UploadLife: time.Duration(cfg.Server.UploadLife),
 		Price: ingest.Price(cfg.Price),
-		Chat:  a.chat != nil,
+		Chat:  a.chat != nil, Window: model.Window,
 	}
 	a.metrics.WatchQueues(func(ctx context.Context) ([]sheaf.TenantQueue, error) { return a.store.Queues(ctx, "") })
 	if r.keeper {
@@ -375,6 +375,7 @@ func (a *app) openEmbedder(ctx context.Context) error {
 	remote, err := openai.Open(ctx, openai.Config{
 		BaseURL: e.URL, Model: e.Model, Dimensions: e.Dim, APIKey: e.APIKey.Reveal(), Weight: max(e.Weight, 0), Floor: e.Floor,
 		QueryPrefix: e.QueryPrefix, PassagePrefix: e.PassagePrefix, MaxTexts: e.Batch, Timeout: time.Duration(e.Timeout),
+		Window: e.LateWindow,
 	})
 	if err != nil {
 		return err

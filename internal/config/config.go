@@ -140,6 +140,7 @@ type Embed struct {
 	Floor         float64  `toml:"floor" doc:"cosine of unrelated texts in this model"`
 	QueryPrefix   string   `toml:"query_prefix" doc:"put before queries, as e5 models want"`
 	PassagePrefix string   `toml:"passage_prefix" doc:"put before passages"`
+	LateWindow    int      `toml:"late_window" doc:"tokens that the model reads together where its server knows late_chunking, as Jina's does (8192 for jina-embeddings-v3; leave some room), for the chunk method late; 0: it does not"`
 	Batch         int      `toml:"batch" doc:"texts per request"`
 	Concurrency   int      `toml:"concurrency" doc:"requests at once"`
 	Timeout       Duration `toml:"timeout" doc:"of one request to the embedding server"`
@@ -551,6 +552,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Embed.Driver == "openai" && (c.Embed.URL == "" || c.Embed.Model == "") {
 		errs = append(errs, errors.New("embed.url and embed.model must be set for embed.driver = openai"))
+	}
+	if c.Embed.LateWindow < 0 || c.Embed.LateWindow > 0 && c.Embed.Driver != "openai" {
+		errs = append(errs, fmt.Errorf("embed.late_window is %d with embed.driver = %s; it is a number of tokens, for embed.driver = openai", c.Embed.LateWindow, c.Embed.Driver))
 	}
 	for name, address := range map[string]string{"parser.transcribe_url": c.Parser.TranscribeURL, "chat.url": c.Chat.URL} {
 		if u, err := url.Parse(address); address != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {

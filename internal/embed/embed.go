@@ -27,6 +27,11 @@ type Purpose int
 const (
 	Passage Purpose = iota
 	Query
+	// Window says that the texts are the consecutive passages of one window,
+	// read together: the vector of each knows what the others say (late
+	// chunking: M. Günther et al., "Late Chunking", 2024). All are answered by
+	// one call. ErrInvalid where Model().Window is 0.
+	Window
 )
 
 // Model names a vector space and how its scores are fused: the vector
@@ -36,4 +41,7 @@ type Model struct {
 	Dim    int
 	Weight float64 // of the vector side in hybrid fusion, 0–1; negative means unknown: fuse by RRF
 	Floor  float64 // cosine of unrelated texts
+	// Window is how many tokens (cl100k_base) the model reads together as the
+	// passages of a Window; 0 where it reads each text alone.
+	Window int
 }

@@ -89,13 +89,13 @@ func (b *Embedder) Ping(ctx context.Context) error { return b.inner.Ping(ctx) }
 var errClosed = sheaf.FailRetryable(sheaf.CategoryCanceled, "embed_stopped", "the embedder is shutting down; the task will run again elsewhere")
 
 // Embed puts passages into shared batches. Queries go straight through, since
-// somebody waits for them. A text that the provider refuses fails its own
+// somebody waits for them, and so do windows, which are batches by themselves. A text that the provider refuses fails its own
 // call alone.
 func (b *Embedder) Embed(ctx context.Context, texts []string, purpose embed.Purpose) ([][]float32, error) {
 	if err := ctx.Err(); err != nil || len(texts) == 0 {
 		return nil, err
 	}
-	if purpose == embed.Query {
+	if purpose != embed.Passage { // a window is a request already
 		return b.inner.Embed(ctx, texts, purpose)
 	}
 	// Its end tells the collectors that nobody waits for these texts any more.

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"sheaf"
 	"sheaf/internal/embed"
 )
 
@@ -52,6 +53,27 @@ func Run(t *testing.T, e embed.Embedder, o Options) {
 	t.Run("Ping", func(t *testing.T) {
 		if err := e.Ping(ctx); err != nil {
 			t.Fatal(err)
+		}
+	})
+	t.Run("WindowsAreReadTogetherOrRefused", func(t *testing.T) {
+		vs, err := e.Embed(ctx, texts, embed.Window)
+		if e.Model().Window == 0 {
+			if !errors.Is(err, sheaf.ErrInvalid) {
+				t.Errorf("got %d vectors, %v, want ErrInvalid", len(vs), err)
+			}
+			return
+		}
+		if err != nil || len(vs) != len(texts) {
+			t.Fatalf("got %d vectors, %v", len(vs), err)
+		}
+		alone := mustEmbed(t, e, texts, embed.Passage)
+		for i, v := range vs {
+			if got := dot(v, v); math.Abs(got-1) > 1e-3 {
+				t.Errorf("vector %d has length² %g", i, got)
+			}
+			if dot(v, alone[i]) > 1-1e-4 {
+				t.Errorf("vector %d is that of its text alone", i)
+			}
 		}
 	})
 	t.Run("NoTextsGiveNoVectors", func(t *testing.T) {

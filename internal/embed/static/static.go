@@ -143,6 +143,9 @@ func (e *Embedder) Embed(ctx context.Context, texts []string, purpose embed.Purp
 	if len(texts) == 0 {
 		return nil, ctx.Err()
 	}
+	if purpose == embed.Window {
+		return nil, fmt.Errorf("%w: the built-in model reads each text alone", sheaf.ErrInvalid)
+	}
 	// One array for all: a thousand small allocations cost more than the sums.
 	values := make([]float32, len(texts)*e.dim)
 	vectors := make([][]float32, len(texts))
