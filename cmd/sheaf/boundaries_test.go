@@ -54,6 +54,25 @@ func reportMarkdown(t *testing.T, headings []int, paragraphs []string) string {
 	return b.String()
 }
 
+func reportHTML(t *testing.T, headings []int, paragraphs []string) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("<!DOCTYPE html><html><head><title>Report</title></head><body>\n")
+	for i, p := range paragraphs {
+		tag := "p"
+		if slices.Contains(headings, i) {
+			tag = "h1"
+		}
+		fmt.Fprintf(&b, "<%s>%s</%s>\n", tag, p, tag)
+	}
+	return b.String() + "</body></html>\n"
+}
+
+func reportText(t *testing.T, _ []int, paragraphs []string) string {
+	t.Helper()
+	return strings.Join(paragraphs, "\n\n") + "\n"
+}
+
 func reportDOCX(t *testing.T, headings []int, paragraphs []string) string {
 	t.Helper()
 	var body strings.Builder
@@ -141,6 +160,8 @@ func TestInsertedParagraphEmbedsOnlyWhatIsNew(t *testing.T) {
 		write           func(t *testing.T, headings []int, paragraphs []string) string
 	}{
 		{"report.md", "text/markdown", reportMarkdown},
+		{"report.html", "text/html", reportHTML},
+		{"report.txt", "text/plain", reportText},
 		{"report.docx", "application/vnd.openxmlformats-officedocument.wordprocessingml.document", reportDOCX},
 		{"report.pdf", "application/pdf", reportPDF},
 	} {
