@@ -137,8 +137,7 @@ func (u *unpacking) submit(ctx context.Context, dir string, files []parser.Membe
 		if m.Status != "" || !slices.ContainsFunc(u.wanted, func(r sheaf.Range) bool { return r.Contains(m.N) }) {
 			continue
 		}
-		file := filepath.Join(dir, filepath.FromSlash(m.File))
-		n, refusal, err := u.document(m, file)
+		n, refusal, err := u.document(m, dir)
 		if err != nil {
 			return err
 		}
@@ -156,7 +155,7 @@ func (u *unpacking) submit(ctx context.Context, dir string, files []parser.Membe
 		} else {
 			key = sheaf.MemberKey(u.task.TenantID, u.archive.ID, u.archive.Generation, u.task.Epoch, n.Document.ID)
 			n.Document.BlobKey = key
-			if err := u.p.put(ctx, key, file, m.Size); err != nil {
+			if err := u.p.put(ctx, key, dir, m); err != nil {
 				return fmt.Errorf("storing %s: %w", m.Path, err)
 			}
 		}
@@ -212,8 +211,8 @@ func statusOf(f *sheaf.Failure) sheaf.UnitStatus {
 
 // document describes a file as the document that it becomes, or says why it
 // becomes none.
-func (u *unpacking) document(m parser.Member, file string) (n sheaf.NewDocument, refusal *sheaf.Failure, err error) {
-	mediaType, err := sniffFile(file, m)
+func (u *unpacking) document(m parser.Member, dir string) (n sheaf.NewDocument, refusal *sheaf.Failure, err error) {
+	mediaType, err := sniffFile(dir, m)
 	if err != nil {
 		return n, nil, err
 	}
@@ -252,8 +251,8 @@ func (u *unpacking) warn(code, message string) {
 }
 
 // sniffFile says what an unpacked file is.
-func sniffFile(file string, m parser.Member) (string, error) {
-	f, err := os.Open(file)
+func sniffFile(dir string, m parser.Member) (string, error) {
+	f, err := openWritten(dir, m.File)
 	if err != nil {
 		return "", fmt.Errorf("opening %s: %w", m.Path, err)
 	}
@@ -261,13 +260,20 @@ func sniffFile(file string, m parser.Member) (string, error) {
 	return parser.Sniff(f, m.Size, m.Path), nil
 }
 
-// put stores a local file.
-func (p *Planner) put(ctx context.Context, key, file string, size int64) error {
-	f, err := os.Open(file)
+// put stores an unpacked file.
+func (p *Planner) put(ctx context.Context, key, dir string, m parser.Member) error {
+	f, err := openWritten(dir, m.File)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	_, err = p.Blobs.Put(ctx, key, f, size)
+	_, err = p.Blobs.Put(ctx, key, f, m.Size)
 	return err
+}
+
+// openWritten opens what a parser's child has written into its folder. The
+// child has read a stranger's file: neither the name it gives nor a link that
+// it left may lead elsewhere.
+func openWritten(dir, name string) (*os.File, error) {
+	return os.OpenInRoot(dir, filepath.FromSlash(name))
 }

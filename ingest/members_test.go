@@ -202,3 +202,26 @@ func TestUnpackingSurvivesDeathAtEveryWrite(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatAChildNamesIsInItsFolder(t *testing.T) {
+	outside := t.TempDir()
+	if err := os.WriteFile(filepath.Join(outside, "secret"), []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "member-1"), []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(outside, "secret"), filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for name, opens := range map[string]bool{"member-1": true, "link": false, "../" + filepath.Base(outside) + "/secret": false, filepath.Join(outside, "secret"): false} {
+		f, err := openWritten(dir, name)
+		if (err == nil) != opens {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err == nil {
+			_ = f.Close()
+		}
+	}
+}

@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -168,7 +166,7 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanP
 		}
 		key := reuseKey(digest, piece.Range, content, payload.Headings, tags)
 		if piece.Shard != "" && t != nil {
-			if err := p.keepShard(ctx, doc, t, filepath.Join(shards, filepath.FromSlash(piece.Shard)), piece, &payload); err != nil {
+			if err := p.keepShard(ctx, doc, t, shards, piece, &payload); err != nil {
 				return nil, err
 			}
 		}
@@ -482,8 +480,8 @@ func headingsAt(outline []sheaf.Heading, unit int) []string {
 // keepShard stores the part of the file that one range needs, so that its task
 // reads that and not the whole. The key comes from the range and the source,
 // so that a repeated plan writes the same object.
-func (p *Planner) keepShard(ctx context.Context, doc *sheaf.Document, t *sheaf.Task, path string, piece parser.PlannedRange, payload *sheaf.ParsePayload) error {
-	f, err := os.Open(path)
+func (p *Planner) keepShard(ctx context.Context, doc *sheaf.Document, t *sheaf.Task, dir string, piece parser.PlannedRange, payload *sheaf.ParsePayload) error {
+	f, err := openWritten(dir, piece.Shard)
 	if err != nil {
 		return fmt.Errorf("opening a shard: %w", err)
 	}
