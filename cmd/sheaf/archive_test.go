@@ -266,3 +266,22 @@ func TestFiguresAreCutOutOfTheirPage(t *testing.T) {
 		}
 	}
 }
+
+func TestPageShowsFilesOfAnArchiveAndFigures(t *testing.T) {
+	s := start(t, nil)
+	b := openBrowser(t, s)
+	figure := enginetest.File{Pages: []enginetest.Page{{Content: enginetest.Image(72, 480, 200, 200) + enginetest.Text("F4", 10, 72, 460, "Figure 3: A figure in an archive.")}}}
+	_, docs := s.send(nil, text("pack.zip", zipOf(t, "papers/figure.pdf", string(figure.Bytes()), "note.txt", "About agate.", "blob.bin", "\x00\x01\x02\x03")))
+	b.open("/datasets/default/documents/" + docs[0].ID)
+	b.sees("main", "papers/figure.pdf")
+	b.sees("main", "blob.bin")
+	if dir := os.Getenv("SHEAF_SCREENS"); dir != "" {
+		b.shoot(dir + "/archive.png")
+	}
+	b.open("/datasets/default/documents/" + s.members(docs[0].ID)["papers/figure.pdf"].ID)
+	b.sees("main", "the archive that holds it")
+	b.wait("the figure", `document.querySelector('img.figure')?.naturalWidth > 300`)
+	if dir := os.Getenv("SHEAF_SCREENS"); dir != "" {
+		b.shoot(dir + "/figure.png")
+	}
+}

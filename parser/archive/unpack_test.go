@@ -101,3 +101,44 @@ func TestUnpackSaysWhatADamagedArchiveLost(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+func FuzzUnpack(f *testing.F) {
+	f.Add(formattest.Zip("a.txt", "One.", "b/c.eml", "From: a\nTo: b\n\nBody"))
+	f.Add(tarOf(f, "a.txt", "One.", "b", "Two."))
+	f.Add(gzipped(f, tarOf(f, "a.txt", "One.")))
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, b []byte) {
+		file, err := os.Create(filepath.Join(t.TempDir(), "archive"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		if _, err := file.Write(b); err != nil {
+			t.Fatal(err)
+		}
+		o := options("x.zip")
+		if o.TempDir, err = os.MkdirTemp(dir, "out"); err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(o.TempDir)
+		d, err := New(registry).Open(t.Context(), file, o)
+		if err != nil {
+			return
+		}
+		for from, steps := 1, 0; from > 0; steps++ {
+			u, err := d.(parser.Unpacker).Unpack(t.Context(), from)
+			if err != nil {
+				return
+			}
+			if len(u.Members) == 0 || u.Members[0].N != from || u.Next != 0 && u.Next != from+len(u.Members) || steps > 20 {
+				t.Fatalf("step %d from %d: %d members, next %d", steps, from, len(u.Members), u.Next)
+			}
+			for _, m := range u.Members {
+				if m.Path == "" || strings.HasPrefix(m.Path, "/") || strings.Contains("/"+m.Path+"/", "/../") || (m.File == "") != (m.Status != "") {
+					t.Fatalf("%+v", m)
+				}
+			}
+			from = u.Next
+		}
+	})
+}
