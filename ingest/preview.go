@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"sheaf"
+	"sheaf/parser"
 )
 
 // mostPlanned is how many documents a dry run opens; what it says of more is
@@ -465,7 +466,7 @@ func (s *Service) DryRunRetryJob(ctx context.Context, tenantID, jobID string, sc
 
 // DryRunCancel says what a cancel would stop.
 func (s *Service) DryRunCancel(ctx context.Context, dataset *sheaf.Dataset, filter sheaf.DocumentFilter) (*Forecast, error) {
-	docs, err := s.selectDocuments(ctx, dataset, filter)
+	docs, err := s.selectWithMembers(ctx, dataset, filter)
 	if err != nil {
 		return nil, err
 	}
@@ -494,7 +495,7 @@ func (s *Service) stopped(ctx context.Context, tenantID string, docs []sheaf.Doc
 
 // DryRunDelete says what a delete would remove.
 func (s *Service) DryRunDelete(ctx context.Context, dataset *sheaf.Dataset, filter sheaf.DocumentFilter) (*Forecast, error) {
-	docs, err := s.selectDocuments(ctx, dataset, filter)
+	docs, err := s.selectWithMembers(ctx, dataset, filter)
 	if err != nil {
 		return nil, err
 	}
@@ -506,4 +507,34 @@ func (s *Service) DryRunDelete(ctx context.Context, dataset *sheaf.Dataset, filt
 		out.Removed.Bytes += d.Size
 	}
 	return out, nil
+}
+
+// selectWithMembers is selectDocuments, with what lies in archives among them:
+// a cancel and a delete go down to it.
+func (s *Service) selectWithMembers(ctx context.Context, dataset *sheaf.Dataset, f sheaf.DocumentFilter) ([]sheaf.Document, error) {
+	docs, err := s.selectDocuments(ctx, dataset, f)
+	if err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	for _, d := range docs {
+		seen[d.ID] = true
+	}
+	for i := 0; i < len(docs); i++ {
+		format, ok := s.Formats.ByMediaType(cmp.Or(docs[i].ParseConfig.MediaType, docs[i].MediaType))
+		if _, holds := format.(parser.Container); !ok || !holds {
+			continue
+		}
+		members, err := s.selectDocuments(ctx, dataset, sheaf.DocumentFilter{ParentID: docs[i].ID})
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range members {
+			if !seen[m.ID] {
+				seen[m.ID] = true
+				docs = append(docs, m)
+			}
+		}
+	}
+	return docs, nil
 }

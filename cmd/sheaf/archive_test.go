@@ -151,7 +151,10 @@ func TestFilesOfAnArchiveBecomeDocuments(t *testing.T) {
 		t.Error("search does not show the archive's new version")
 	}
 
-	// A deleted archive takes all with it, bytes included.
+	// A deleted archive takes all with it.
+	if dry := s.forecast("delete", map[string]any{"filter": map[string]any{"document_ids": []string{archive.ID}}}); dry.Documents != 4 {
+		t.Errorf("a dry run of the delete names %d documents, not the archive and its three files", dry.Documents)
+	}
 	s.request(http.MethodDelete, "/v1/datasets/default/documents/"+archive.ID, "")
 	var list api.List[sheaf.Document]
 	s.get("/v1/datasets/default/documents", &list)
