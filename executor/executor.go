@@ -179,6 +179,7 @@ type attempt struct {
 	hint   sheaf.Hint
 	cancel context.CancelCauseFunc
 	since  time.Time
+	worked atomic.Bool  // only its end is still to be written: it has no slot any more
 	fence  atomic.Int64 // monotonic-clock deadline (ns since Executor.started) after which the lease may be gone
 }
 
@@ -338,6 +339,7 @@ func (e *Executor) start(ctx context.Context, h sheaf.Hint) {
 		}()
 		e.run(run, a, func() {
 			e.ends <- struct{}{}
+			a.worked.Store(true)
 			free()
 		})
 		<-e.ends
@@ -541,7 +543,9 @@ func (e *Executor) heartbeat(ctx context.Context) {
 	ids := make([]string, 0, len(e.running))
 	for _, a := range e.running {
 		held = append(held, a.task.Held())
-		ids = append(ids, a.task.ID)
+		if !a.worked.Load() {
+			ids = append(ids, a.task.ID)
+		}
 	}
 	e.mu.Unlock()
 

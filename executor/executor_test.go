@@ -27,6 +27,7 @@ type book struct {
 	holds    map[string]int64 // epochs of what the store holds behind an error
 	failing  bool             // the write of an attempt's end comes back with an error
 	slow     chan struct{}    // completions wait until it is closed; nil for none
+	told     []string         // what the latest heartbeat said is running
 }
 
 func (b *book) note(format string, args ...any) {
@@ -83,9 +84,10 @@ func (b *book) Held(_ context.Context, _ string, ids []string) (held []sheaf.Cla
 	return held, nil
 }
 
-func (b *book) Heartbeat(_ context.Context, _ sheaf.WorkerStatus, _ time.Duration, held []sheaf.Claim) (r sheaf.HeartbeatReply, err error) {
+func (b *book) Heartbeat(_ context.Context, w sheaf.WorkerStatus, _ time.Duration, held []sheaf.Claim) (r sheaf.HeartbeatReply, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.told = w.Running
 	if b.down {
 		return r, sheaf.ErrUnavailable
 	}
@@ -310,7 +312,10 @@ func TestSlotIsFreeWhileAnEndIsWritten(t *testing.T) {
 			}
 		}
 		r := startWith(t, func(c *Config) { c.Workers, c.Store.(*book).slow = 1, slow }, processors, "a", "b", "c")
-		time.Sleep(10 * time.Second)
+		time.Sleep(20 * time.Second) // past a heartbeat
+		r.store.mu.Lock()
+		expect(t, slices.Clone(r.store.told), "b") // the other has no slot any more
+		r.store.mu.Unlock()
 		mu.Lock()
 		if !slices.Equal(began, []string{"a", "b"}) {
 			t.Errorf("began %q while no end could be written; want the first, and the next on its slot", began)
