@@ -5,10 +5,12 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -195,8 +197,9 @@ func (b *bench) fleetPages(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var ratios, rates []float64
+	var ratios, rates, owns []float64
 	var note string
+	costs := map[string][]float64{} // CPU-ms per page, by part of the fleet
 	for round := range e2eRounds {
 		var own, fleet way
 		err := b.served(ctx, fmt.Sprintf("own%d", round), func(s *server) error {
@@ -206,9 +209,18 @@ func (b *bench) fleetPages(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := b.servedByFleet(ctx, fmt.Sprintf("fleet%d", round), func(s *server) error {
-			fleet, err = b.wholeWay(ctx, s, set)
-			return err
+		if err := b.servedByFleet(ctx, fmt.Sprintf("fleet%d", round), func(s *server, parts map[string]int) error {
+			before := map[string]time.Duration{}
+			for name, pid := range parts {
+				before[name] = cpuTime(pid)
+			}
+			if fleet, err = b.wholeWay(ctx, s, set); err != nil {
+				return err
+			}
+			for name, pid := range parts {
+				costs[name] = append(costs[name], (cpuTime(pid)-before[name]).Seconds()*1e3/float64(fleet.pages))
+			}
+			return nil
 		}); err != nil {
 			return err
 		}
@@ -217,15 +229,24 @@ func (b *bench) fleetPages(ctx context.Context) error {
 		}
 		rates = append(rates, fleet.rate())
 		ratios = append(ratios, fleet.rate()/own.rate())
+		owns = append(owns, own.cpu.Seconds()*1e3/float64(own.pages))
 		note = fleet.note
+	}
+	var sum float64
+	var shares []string
+	for _, name := range slices.Sorted(maps.Keys(costs)) {
+		sum += median(costs[name])
+		shares = append(shares, fmt.Sprintf("%s %.2f", name, median(costs[name])))
 	}
 	b.atLeast("fleet.pages", median(ratios), "× pages/s of the embedded default", 0.8, fmt.Sprintf("rounds %.2f, load %s", ratios, load()))
 	b.tell("fleet.pages.rate", median(rates), "pages/s", "MySQL, Redis, MinIO and Elasticsearch; "+note)
+	b.tell("fleet.pages.cpu", sum, "CPU-ms/page", fmt.Sprintf("%s; the embedded default %.2f", strings.Join(shares, ", "), median(owns)))
 	return nil
 }
 
-// servedByFleet runs f against a fresh fleet of one process a role and discards it.
-func (b *bench) servedByFleet(ctx context.Context, name string, f func(s *server) error) error {
+// servedByFleet runs f against a fresh fleet of one process a role and discards
+// it. f is told the processes of all roles and engines.
+func (b *bench) servedByFleet(ctx context.Context, name string, f func(s *server, parts map[string]int) error) error {
 	vars, err := b.engine(ctx, "mysql", "redis", "minio", "es")
 	if err != nil {
 		return err
@@ -241,6 +262,10 @@ func (b *bench) servedByFleet(ctx context.Context, name string, f func(s *server
 		"SHEAF_BLOB_ACCESS_KEY=" + vars["SHEAF_TEST_S3_ACCESS_KEY"], "SHEAF_BLOB_SECRET_KEY=" + vars["SHEAF_TEST_S3_SECRET_KEY"],
 		"SHEAF_INDEX_DRIVER=elasticsearch", "SHEAF_INDEX_ADDRS=" + vars["SHEAF_TEST_ES_URL"], "SHEAF_INDEX_PREFIX=" + own,
 	}
+	parts := map[string]int{}
+	for _, engine := range []string{"mysql", "redis", "minio", "es"} {
+		parts[engine] = b.enginePID(engine)
+	}
 	var all []*server
 	defer func() {
 		for _, s := range all {
@@ -252,7 +277,7 @@ func (b *bench) servedByFleet(ctx context.Context, name string, f func(s *server
 		if err != nil {
 			return err
 		}
-		all = append(all, s)
+		all, parts[role] = append(all, s), s.pid()
 		if role == "serve" {
 			if err := s.listening(ctx); err != nil { // the schema is there for the others
 				return err
@@ -262,7 +287,7 @@ func (b *bench) servedByFleet(ctx context.Context, name string, f func(s *server
 	if err := all[0].atWork(ctx); err != nil {
 		return err
 	}
-	return f(all[0])
+	return f(all[0], parts)
 }
 
 // atWork waits until an executor of the fleet has shown itself.
