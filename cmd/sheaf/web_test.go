@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -39,6 +40,7 @@ func TestPage(t *testing.T) {
 		{"a job says what its cancel and its retry would do", testJobActions},
 		{"a hit leads to its box", testSearchToBox},
 		{"chunks are filtered by their labels and show them", testLabels},
+		{"documents are filtered, sorted and read from all sides", testSides},
 		{"everything can be done with the keyboard", testKeyboard},
 		{"hostile names and contents are text", testHostile},
 		{"ten thousand rows scroll", testManyRows},
@@ -202,10 +204,10 @@ func testLive(t *testing.T, s *service, b *browser) {
 
 func testRetryPage(t *testing.T, s *service, b *browser) {
 	s.newDataset("repairs", true)
-	healed := filepath.Join(t.TempDir(), "healed")
-	doc := s.add("repairs", text("torn.trial", trialPages(30, map[int]string{5: "FAIL " + healed + " subject5", 20: "CRASH"})))[0]
+	healed, late := filepath.Join(t.TempDir(), "healed"), filepath.Join(t.TempDir(), "late")
+	doc := s.add("repairs", text("torn.trial", trialPages(30, map[int]string{5: "FAIL " + healed + " subject5", 8: "FAIL " + late, 14: "FAIL " + late, 20: "CRASH"})))[0]
 	b.open("/datasets/repairs")
-	b.sees(".docs", "2 failed")
+	b.sees(".docs", "4 failed")
 	b.open("/datasets/repairs/documents/" + doc.ID + "?tab=problems")
 	b.sees(".problem h2", "the page is broken")
 	b.sees(".problem", "Check the file")
@@ -226,10 +228,38 @@ func testRetryPage(t *testing.T, s *service, b *browser) {
 	b.sees("dialog h2", "Retry page 5")
 	b.sees("dialog .preview dd", "at the measured speed")
 	b.press("Retry")
-	b.wait("the retry to heal page 5", `document.querySelectorAll(".problem").length && ![...document.querySelectorAll(".problem")].some(p => p.textContent.includes("bad_page")) && document.querySelector(".head .badge").textContent.includes("Partly")`)
+	problems := func(want ...string) string {
+		list, _ := json.Marshal(want)
+		return fmt.Sprintf(`document.querySelector(".head .badge").textContent.includes("Partly") && JSON.stringify([...document.querySelectorAll(".problem h2")].map(h => h.textContent.split(":")[0])) === JSON.stringify(%s)`, list)
+	}
+	b.wait("the retry to heal page 5", problems("Page 8", "Page 14", "Page 20"))
+	// What failed with the same code is tried again together, and nothing else.
+	if err := os.WriteFile(late, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.press("Retry all 2 with this code")
+	b.sees("dialog h2", "Retry what failed with bad_page")
+	b.sees("dialog .preview dd", "at the measured speed")
+	b.press("Retry")
+	b.wait("the retry to heal pages 8 and 14", problems("Page 20"))
+	b.sees(".problem code", "parser_crash")
 	b.press("Versions")
-	b.sees(".versions", "Version 2")
-	b.sees(".versions", "failed: 2 → 1")
+	b.sees(".versions", "Version 3")
+	b.sees(".versions", "failed: 4 → 3")
+	b.sees(".versions", "failed: 3 → 1")
+	// Times are the reader's, and UTC on hover.
+	stamp := eval[[]string](b, `(() => { const t = document.querySelector(".versions time"); return [t.dateTime, t.title, t.textContent]; })()`)
+	at, err := time.Parse(time.RFC3339, stamp[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	berlin, err := time.LoadLocation("Europe/Berlin") // where openBrowser puts the reader
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stamp[1] != at.UTC().Format("2006-01-02 15:04:05")+" UTC" || !strings.Contains(stamp[2], at.In(berlin).Format("15:04")) {
+		t.Errorf("%s is shown as %q, and %q on hover", stamp[0], stamp[2], stamp[1])
+	}
 }
 
 func testCompare(t *testing.T, s *service, b *browser) {
@@ -392,6 +422,81 @@ func testLabels(t *testing.T, s *service, b *browser) {
 	b.run(evaluate(`document.querySelector(".hit h2 a").click()`))
 	b.sees(".chunk .labels", keyword)
 	b.sees(".chunk .labels", "replaced: email")
+}
+
+func testSides(t *testing.T, s *service, b *browser) {
+	// Filters narrow each other, and are in the address.
+	shown := func(names ...string) string {
+		list, _ := json.Marshal(names)
+		return fmt.Sprintf(`JSON.stringify([...document.querySelectorAll(".docs tr[data-id] a")].map(a => a.textContent)) === JSON.stringify(%s)`, list)
+	}
+	b.open("/datasets/library")
+	b.wait("both documents", shown("zebra.txt", "survey.pdf"))
+	b.run(evaluate(`document.querySelector('[data-sort="size"]').click()`))
+	b.wait("the smaller first", shown("zebra.txt", "survey.pdf"))
+	b.run(evaluate(`document.querySelector('[data-sort="size"]').click()`))
+	b.wait("the larger first", shown("survey.pdf", "zebra.txt"))
+	b.run(evaluate(`(() => { const f = document.querySelector('[aria-label="Filter by format"]'); f.value = "application/pdf"; f.dispatchEvent(new Event("change")); })()`))
+	b.wait("the PDF alone", shown("survey.pdf"))
+	b.press("Failed")
+	b.sees(".empty", "Nothing matches the filter")
+	b.press("Succeeded")
+	b.wait("the PDF alone", shown("survey.pdf"))
+	address := eval[string](b, `location.pathname + location.search`)
+	for _, part := range []string{"type=application", "state=succeeded", "sort=-size"} {
+		if !strings.Contains(address, part) {
+			t.Errorf("the address %s has no %s", address, part)
+		}
+	}
+	b.open(address)
+	b.wait("the PDF alone", shown("survey.pdf"))
+	document := eval[string](b, `new URL(document.querySelector(".docs tr[data-id] a").href).pathname`)
+	// The mouse over a chunk lights its boxes.
+	b.open(document + "?page=5")
+	b.wait("the boxes", `document.querySelector(".page img")?.naturalWidth && document.querySelector(".boxes rect")`)
+	place := eval[[]float64](b, `(() => { const c = document.querySelector(".chunk"); c.scrollIntoView({block: "center"}); const r = c.getBoundingClientRect(); return [r.x + r.width / 2, Math.max(r.y, 0) + 12]; })()`)
+	b.run(chromedp.MouseEvent(input.MouseMoved, place[0], place[1]))
+	b.wait("the lit boxes", `(() => { const id = document.querySelector(".chunk").id.slice(2), on = [...document.querySelectorAll("rect.on")]; return on.length && on.every(r => r.dataset.key === id); })()`)
+	// The original and the Parquet files are what they are called.
+	const follow = `(async () => {
+		let href = "";
+		const click = HTMLAnchorElement.prototype.click;
+		HTMLAnchorElement.prototype.click = function () { href = this.href; };
+		[...document.querySelectorAll("button")].find(%s).click();
+		HTMLAnchorElement.prototype.click = click;
+		return new TextDecoder("latin1").decode((await (await fetch(href)).arrayBuffer()).slice(0, 4));
+	})()`
+	if got := eval[string](b, fmt.Sprintf(follow, `b => b.textContent === "Original"`)); got != "%PDF" {
+		t.Errorf("the original begins with %q", got)
+	}
+	b.press("Settings")
+	b.sees(".settings dt", "Most tokens in a chunk")
+	b.sees(".settings dd", "512")
+	b.wait("the Parquet files", `document.querySelector(".files button")`)
+	if got := eval[string](b, fmt.Sprintf(follow, `b => b.matches(".files button")`)); got != "PAR1" {
+		t.Errorf("the Parquet file begins with %q", got)
+	}
+	// All stages of each task are on the time line, on their executor.
+	b.press("Timeline")
+	for _, stage := range []string{"queue wait", "fetch", "parse", "chunk", "embed", "index"} {
+		b.sees(".waterfall .legend", stage)
+	}
+	b.sees(".waterfall tbody tr", "parse page 1–6")
+	var executors api.List[sheaf.WorkerStatus]
+	s.get("/v1/executors", &executors)
+	if len(executors.Items) != 1 || eval[bool](b, fmt.Sprintf(`![...document.querySelectorAll(".waterfall tbody tr")].every(r => r.querySelector(".mono [title]")?.title === %q)`, executors.Items[0].ID)) {
+		t.Errorf("not every task names its executor, of %d", len(executors.Items))
+	}
+	b.run(evaluate(`[...document.querySelectorAll(".pane label")].find(l => l.textContent.includes("Slowest first")).click()`))
+	b.wait("the slowest first", `(() => { const ms = [...document.querySelectorAll(".waterfall tbody tr td.num")].map(c => { const [n, u] = c.textContent.split(" "); return n * {ms: 1, s: 1000, min: 60000}[u]; }); return ms.length > 1 && ms.every((n, i) => !i || n <= ms[i - 1]); })()`)
+	// Operations: what waits, who works, how fast, and what it stands on.
+	b.open("/operations")
+	b.sees(".deps li.ok", "index")
+	b.sees(".plain tbody", "interactive")
+	b.wait("an executor with its memory", `/\d (MB|GB)/.test([...document.querySelectorAll("h2")].find(h => h.textContent === "Executors")?.nextElementSibling.textContent)`)
+	for _, chart := range []string{"Throughput", "Tasks", "Stage times"} {
+		b.wait("the chart of "+chart, fmt.Sprintf(`[...document.querySelectorAll(".chart")].some(c => c.textContent.includes(%q) && c.querySelector("rect"))`, chart))
+	}
 }
 
 func testKeyboard(t *testing.T, s *service, b *browser) {
@@ -608,6 +713,42 @@ func TestPageWithKey(t *testing.T) {
 	b.sees(".docs .badge", "Succeeded")
 	b.run(evaluate(`document.querySelector(".docs tr[data-id] a").click()`))
 	b.wait("the page's image", `document.querySelector(".page img")?.naturalWidth`)
+	// Dead letters of all tenants are for a key with the scope admin.
+	beta := s.tenant("beta", "write", sheaf.Quota{})
+	beta.newDataset("wet", false)
+	wet, err := beta.submitAnswer(t.Context(), "wet", []source{text("wet.pdf", "%PDF-1.7\nwater got in")}, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	beta.ended(wet.Job.ID)
+	everybody := func() {
+		b.open("/operations")
+		b.sees("section p", "A task comes here when")
+		b.run(evaluate(`document.querySelector('[aria-label="All tenants"]').click()`))
+	}
+	everybody()
+	b.sees(".trouble", "scope")
+	b.wait("the box to be empty again", `document.querySelector('[aria-label="All tenants"]').checked === false`)
+	b.mu.Lock()
+	b.faults = nil // the refusal is logged
+	b.mu.Unlock()
+	const ruler = "a key for all tenants"
+	if err := s.app.store.CreateKey(t.Context(), sheaf.Key{ID: sheaf.NewID(), TenantID: sheaf.LocalTenant, Name: "operator", Scopes: []string{"admin"}}, api.HashKey(ruler)); err != nil {
+		t.Fatal(err)
+	}
+	b.run(evaluate(fmt.Sprintf(`sessionStorage.setItem("sheaf-key", %q)`, ruler)))
+	everybody()
+	b.sees("td bdi", "beta")
+	b.sees("th", "Tenant")
+	b.press("Details…")
+	b.sees("dialog h2", "Dead plan task")
+	b.sees("dialog table", "dead")
+	b.press("Keep as it is")
+	b.press("Remove all…")
+	b.sees("dialog h2", "Remove 1 dead task")
+	b.press("Remove")
+	b.sees("section p", "A task comes here when")
+	b.calm()
 }
 
 // What work waits for stands beside its progress, wherever that is shown, and
@@ -618,12 +759,16 @@ func TestPageSaysWhatWorkWaitsFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var busy atomic.Bool
+	var busy, locked atomic.Bool
 	through := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: inner.Scheme, Host: inner.Host}) }}
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if busy.Load() {
 			w.Header().Set("Retry-After", "8")
 			http.Error(w, `{"error": {"message": "too many tokens a minute"}}`, http.StatusTooManyRequests)
+			return
+		}
+		if locked.Load() {
+			http.Error(w, `{"error": {"message": "no such key"}}`, http.StatusUnauthorized)
 			return
 		}
 		through.ServeHTTP(w, r)
@@ -655,6 +800,19 @@ func TestPageSaysWhatWorkWaitsFor(t *testing.T) {
 	if eval[bool](b, `document.querySelector(".waits") !== null`) {
 		t.Error("what has ended still waits")
 	}
+	// A task that has used up its attempts gets others where its failure stands.
+	locked.Store(true)
+	if answer, err = s.submitAnswer(t.Context(), defaultDataset, []source{text("locked.txt", "The embedder refuses it.")}, nil, ""); err != nil {
+		t.Fatal(err)
+	}
+	s.ended(answer.Job.ID)
+	b.open("/datasets/default/documents/" + answer.Documents[0].ID + "?tab=problems")
+	b.sees(".problem h2", "refuses the API key")
+	locked.Store(false)
+	b.run(evaluate(`[...document.querySelectorAll(".problem")].find(p => p.textContent.includes("embed_unauthorized")).querySelector("button.primary").click()`))
+	b.sees("dialog h2", "Retry")
+	b.press("Retry")
+	b.sees(".head .badge", "Succeeded")
 	// What stands before it in the line is counted.
 	s.newDataset("line", true)
 	special := map[int]string{}

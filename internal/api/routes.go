@@ -178,6 +178,12 @@ func public(d *sheaf.Document) *sheaf.Document {
 	return d
 }
 
+// DocumentAnswer is a document with all its settings.
+type DocumentAnswer struct {
+	sheaf.Document
+	MadeWith sheaf.ParseConfig `json:"made_with" doc:"parser_config, and the defaults of what it leaves out"`
+}
+
 func publicAll(ds []sheaf.Document) []sheaf.Document {
 	for i := range ds {
 		public(&ds[i])
@@ -315,9 +321,12 @@ func (s *Server) documentRoutes() {
 	})
 	op := get("/v1/datasets/{ds}/documents/{doc}", "Read a document")
 	op.Description = "With Accept: text/event-stream the same address answers its events live; Last-Event-ID resumes."
-	handle(s, op, func(ctx context.Context, in *DocumentPath) (*output[*sheaf.Document], error) {
+	handle(s, op, func(ctx context.Context, in *DocumentPath) (*output[DocumentAnswer], error) {
 		d, err := s.document(ctx, *in)
-		return &output[*sheaf.Document]{d}, err
+		if err != nil {
+			return nil, err
+		}
+		return &output[DocumentAnswer]{DocumentAnswer{*d, d.ParseConfig.WithDefaults()}}, nil
 	})
 	handle(s, huma.Operation{Method: http.MethodDelete, Path: "/v1/datasets/{ds}/documents/{doc}", Summary: "Delete a document"}, func(ctx context.Context, in *DocumentPath) (*output[sheaf.DeleteReceipt], error) {
 		d, err := s.document(ctx, *in)

@@ -11,7 +11,7 @@
  * @typedef {{id: string, name: string, parser_config: ParseConfig, paused: boolean, documents: number, chunks: number, created_at: string}} Dataset
  * @typedef {{id: string, dataset_id: string, name: string, media_type: string, size: number, sha256: string, state: State, progress: number, units: number, unit?: string,
  *   generation: number, live_generation: number, chunks: number, tokens: number, ledger: LedgerCounts, failure?: Failure, warnings: Warning[], parser?: string,
- *   parser_config: ParseConfig, metadata: Record<string, string>, duplicate_of?: string, parent_id?: string, path?: string, job_id?: string, created_at: string, updated_at: string, started_at?: string, finished_at?: string}} Doc
+ *   parser_config: ParseConfig, made_with?: ParseConfig, metadata: Record<string, string>, duplicate_of?: string, parent_id?: string, path?: string, job_id?: string, created_at: string, updated_at: string, started_at?: string, finished_at?: string}} Doc
  * @typedef {{generation: number, job_id: string, state: State, parser_config: ParseConfig, parser?: string, units: number, unit?: string, chunks: number, tokens: number,
  *   ledger: LedgerCounts, failure?: Failure, created_at: string, finished_at?: string, published_at?: string}} Generation
  * @typedef {{name: string, start_ms: number, ms: number}} StageTime

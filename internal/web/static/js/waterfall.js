@@ -39,7 +39,7 @@ export function waterfall(tasks, { slowest, names }) {
   const label = (/** @type {Task} */ t) => `${t.kind}${t.range ? ` ${t.unit || ""} ${t.range[0] === t.range[1] ? t.range[0] : `${t.range[0]}–${t.range[1]}`}` : ""}`;
   const ticks = [0, 0.25, 0.5, 0.75, 1];
   return el("div", { class: "waterfall" },
-    el("p", { class: "legend" }, stages.filter((s) => rows.some((r) => r.parts.some((p) => p.name === s && p.to > p.from))).map((s) => el("span", {}, el("i", { class: `stage ${s}` }), words[s]))),
+    el("p", { class: "legend" }, stages.filter((s) => rows.some((r) => r.parts.some((p) => p.name === s))).map((s) => el("span", {}, el("i", { class: `stage ${s}` }), words[s]))),
     el("div", { class: "scroll-x", tabindex: "0", role: "region", "aria-label": "Timeline" }, el("table", {},
       el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Task"), el("th", { scope: "col" }, "Executor"), el("th", { scope: "col", class: "num" }, "Took"),
         el("th", { scope: "col", class: "lane" }, el("span", { class: "hidden" }, "Time line"), el("span", { class: "ticks", "aria-hidden": "true" }, ticks.map((x) => el("span", {}, duration(span * x))))))),
