@@ -77,7 +77,9 @@ func openBrowser(t *testing.T, s *service) *browser {
 			}
 		}
 	})
-	if err := chromedp.Run(ctx); err != nil { // starts it; without a deadline, since the tab lives as long as this context
+	// Starts it; without a deadline, since the tab lives as long as this context.
+	// A tab that is loaded anew has no focus of its own, and tells nobody what is focused in it.
+	if err := chromedp.Run(ctx, emulation.SetFocusEmulationEnabled(true)); err != nil {
 		t.Fatal("starting chromium: ", err)
 	}
 	b.look(1280, 800, false)

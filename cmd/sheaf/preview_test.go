@@ -1,9 +1,11 @@
 package main
 
 import (
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"sheaf"
@@ -199,4 +201,48 @@ func TestRetryOfOnePageOrCodeLeavesTheRest(t *testing.T) {
 		t.Errorf("after all: %+v", now.Ledger)
 	}
 	failed(25)
+}
+
+func TestRetryCommandNarrowsToPagesAndCodes(t *testing.T) {
+	s := start(t, nil)
+	healed := filepath.Join(t.TempDir(), "healed")
+	_, docs := s.send(map[string]string{"parser_config": `{"media_type":"` + trialMedia + `"}`}, text("narrow.trial", trialPages(30, map[int]string{5: "FAIL " + healed, 20: "FAIL " + healed, 25: "FAIL " + healed})))
+	d := docs[0]
+	if err := os.WriteFile(healed, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) error {
+		root := newRoot()
+		root.SetOut(io.Discard)
+		root.SetErr(io.Discard)
+		root.SetArgs(append([]string{"retry", "--server", s.base, d.ID}, args...))
+		return root.ExecuteContext(t.Context())
+	}
+	failed := func(want int) {
+		t.Helper()
+		var jobs api.List[sheaf.Job]
+		s.get("/v1/jobs?limit=1", &jobs)
+		s.ended(jobs.Items[0].ID)
+		if now := s.doc(d.ID); now.Ledger.Failed != want {
+			t.Fatalf("%d pages failed, want %d", now.Ledger.Failed, want)
+		}
+	}
+	if err := run("--units", "9-5"); err == nil || !strings.Contains(err.Error(), "5,9-12") {
+		t.Errorf("a range that runs backward: %v", err)
+	}
+	if err := run("--units", "7"); err == nil {
+		t.Error("a retry of a page that was read was taken")
+	}
+	if err := run("--units", "5", "--dry-run"); err != nil {
+		t.Fatal(err)
+	}
+	failed(3)
+	if err := run("--units", "5,15-20"); err != nil {
+		t.Fatal(err)
+	}
+	failed(1)
+	if err := run("--code", "bad_page"); err != nil {
+		t.Fatal(err)
+	}
+	failed(0)
 }

@@ -368,16 +368,28 @@ func testSearchToBox(t *testing.T, s *service, b *browser) {
 	if where := eval[string](b, `location.pathname + location.search`); !strings.HasPrefix(where, "/search?") || !strings.Contains(where, "dataset=library") {
 		t.Errorf("the address of the search is %s", where)
 	}
+	// Format, pages and one document narrow the hits, and are in the address.
+	all := eval[string](b, `location.pathname + location.search`)
+	hits := func(what, of string) {
+		t.Helper()
+		b.wait(what, fmt.Sprintf(`(() => { const h = [...document.querySelectorAll(".hit h2")].map(e => e.textContent); return !document.querySelector("section[aria-busy]") && h.length > 0 && h.every(x => %s); })()`, of))
+	}
+	b.open(all + "&type=text%2Fplain")
+	hits("text alone", `x.startsWith("zebra.txt")`)
+	b.open(all + "&from=5&to=5")
+	hits("page 5 alone", `/^survey.pdf, page .*\b5\b/.test(x)`)
+	b.open(all + "&doc=" + eval[string](b, `document.querySelector(".hit h2 a").pathname.split("/").at(-1)`))
+	hits("one document alone", `x.startsWith("survey.pdf")`)
+	b.sees(".search-form", "In one document only")
+	b.open(all)
+	hits("both documents", `/^(survey.pdf|zebra.txt)/.test(x)`)
 	b.run(evaluate(`document.querySelector(".hit h2 a").click()`))
 	b.wait("the page with the hit's box", `document.querySelector(".page img")?.naturalWidth && document.querySelector(".boxes rect.hit")`)
 	// Boxes lie on the page, over its text.
 	if bad := eval[int](b, `(() => { const p = document.querySelector(".page").getBoundingClientRect(); return [...document.querySelectorAll(".boxes rect")].filter(r => { const x = r.getBoundingClientRect(); return x.left < p.left - 1 || x.right > p.right + 1 || x.top < p.top - 1 || x.bottom > p.bottom + 1 || x.height < 2; }).length; })()`); bad > 0 {
 		t.Errorf("%d boxes are not on the page", bad)
 	}
-	b.run(evaluate(`document.querySelectorAll(".chunk")[1].focus()`))
-	if !eval[bool](b, `(() => { const id = document.activeElement.id.slice(2); return [...document.querySelectorAll("rect.on")].every(r => r.dataset.key === id) && document.querySelector("rect.on") !== null; })()`) {
-		t.Error("the focused chunk's boxes are not lit")
-	}
+	b.wait("the focused chunk's boxes to be lit", `(() => { document.querySelectorAll(".chunk")[1].focus(); const id = document.activeElement.id.slice(2); return [...document.querySelectorAll("rect.on")].every(r => r.dataset.key === id) && document.querySelector("rect.on") !== null; })()`)
 	b.run(evaluate(`document.querySelector(".boxes rect").dispatchEvent(new MouseEvent("click", {bubbles: true}))`))
 	if !eval[bool](b, `document.activeElement.id === "c-" + document.querySelector(".boxes rect").dataset.key`) {
 		t.Error("a click on a box does not lead to its chunk")
@@ -661,8 +673,9 @@ func testAccess(t *testing.T, s *service, b *browser) {
 		s.get("/v1/datasets/"+dataset+"/documents?limit=1&order=oldest", &list)
 		return "/datasets/" + dataset + "/documents/" + list.Items[0].ID
 	}
-	var jobs api.List[sheaf.Job]
+	var jobs, whole api.List[sheaf.Job]
 	s.get("/v1/jobs?dataset=repairs", &jobs)
+	s.get("/v1/jobs?dataset=library", &whole)
 	views := []struct{ path, ready string }{
 		{"/datasets/library", ".docs tr[data-id]"}, {"/datasets/stops", ".empty"}, {"/datasets/many", ".docs tr[data-id]"}, {"/datasets", ".plain"}, {doc("library") + "?page=5", ".chunk"}, {doc("repairs") + "?tab=problems", ".problem"},
 		{doc("repairs") + "?tab=timeline", ".waterfall table"}, {doc("repairs") + "?tab=versions", ".versions"}, {doc("drafts") + "?tab=versions&from=1&to=2", ".change"}, {doc("library") + "?tab=settings", ".settings"},
@@ -674,6 +687,27 @@ func testAccess(t *testing.T, s *service, b *browser) {
 			b.open(v.path)
 			b.wait(v.path, fmt.Sprintf("document.querySelector(%q)", v.ready))
 			b.checkAccess(script, fmt.Sprintf("%s dark=%v", v.path, dark))
+			if n := eval[int](b, `document.getAnimations().filter(a => a.playState === "running").length`); n > 0 {
+				t.Errorf("%s: %d animations run where motion is to be reduced", v.path, n)
+			}
+		}
+		// What is asked before something is done.
+		for _, d := range []struct{ path, ready, button string }{
+			{"/datasets/repairs", ".docs tr[data-id]", "Retry 1 failed…"},
+			{"/datasets/many", ".docs tr[data-id]", "Cancel 1…"},
+			{"/datasets/library", ".docs tr[data-id]", "Parse again…"},
+			{"/datasets/library", ".docs tr[data-id]", "Delete…"},
+			{"/jobs/" + whole.Items[0].ID, ".waterfall table", "Run again…"},
+		} {
+			b.open(d.path)
+			b.wait(d.path, fmt.Sprintf("document.querySelector(%q)", d.ready))
+			if strings.HasPrefix(d.path, "/datasets") {
+				b.run(evaluate(`document.querySelector("tbody tr[data-id] input").click()`))
+			}
+			b.press(d.button)
+			b.wait("the forecast of "+d.button, `document.querySelector("dialog[open] .preview dl")`)
+			b.checkAccess(script, fmt.Sprintf("%s of %s dark=%v", d.button, d.path, dark))
+			b.press("Keep as it is")
 		}
 	}
 	b.look(360, 740, false)
@@ -685,13 +719,6 @@ func testAccess(t *testing.T, s *service, b *browser) {
 		}
 	}
 	b.look(1280, 800, false)
-	b.open("/datasets/library")
-	b.wait("rows", `document.querySelector("tbody input")`)
-	b.run(evaluate(`document.querySelector("tbody tr[data-id] input").click()`))
-	b.press("Parse again…")
-	b.wait("the plan", `document.querySelector(".preview dl")`)
-	b.checkAccess(script, "the dialog")
-	b.press("Keep as it is")
 }
 
 // With keys turned on the page asks for one and then works without EventSource.
