@@ -1,6 +1,7 @@
 package taskstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,10 +90,7 @@ func (s *Store) createMembers(tx *gorm.DB, archive *documentRow, task *taskRow, 
 	if err != nil {
 		return nil, err
 	}
-	root := archive.RootID
-	if root == "" {
-		root = archive.ID
-	}
+	root := cmp.Or(archive.RootID, archive.ID)
 	tree, err := s.treeRoom(tx, root, ask)
 	if err != nil {
 		return nil, err
@@ -263,9 +261,10 @@ func (s *Store) membersFirst(ctx context.Context, tenantID string, ids []string)
 		}
 		inner, level = append(inner, members), members
 	}
+	slices.Reverse(inner) // the deepest first
 	seen := map[string]bool{}
 	var out []string
-	for _, level := range append(reversed(inner), ids) {
+	for _, level := range append(inner, ids) {
 		for _, id := range level {
 			if !seen[id] {
 				seen[id] = true
@@ -274,12 +273,6 @@ func (s *Store) membersFirst(ctx context.Context, tenantID string, ids []string)
 		}
 	}
 	return out, nil
-}
-
-func reversed[T any](list []T) []T {
-	out := slices.Clone(list)
-	slices.Reverse(out)
-	return out
 }
 
 // withMembers adds to locked documents what is inside them, and locks that.
