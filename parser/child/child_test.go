@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"sheaf"
 	"sheaf/parser"
@@ -103,6 +104,8 @@ func (d *badDoc) Parse(_ context.Context, r sheaf.Range, emit func(sheaf.UnitRes
 			}
 			fmt.Fprintln(os.Stderr, "flood ends")
 			os.Exit(3)
+		case "mutter":
+			fmt.Fprintln(os.Stderr, "a secret of the first document")
 		case "twice":
 			if err := emit(sheaf.UnitResult{Unit: n, Status: sheaf.UnitOK}); err != nil {
 				return err
@@ -665,6 +668,57 @@ func TestPoisonUnitsAreIsolated(t *testing.T) {
 				t.Errorf("%d children were started", s.Started)
 			}
 		})
+	}
+}
+
+// A failed unit comes with what the parser wrote before it stopped there, the
+// others with nothing, and neither with what it wrote about another document.
+func TestLastLinesAreOfTheUnitAndItsDocument(t *testing.T) {
+	b := setup(t, Config{Size: 1})
+	quiet := b.doc("mutter ok")
+	for _, c := range []struct {
+		words    string
+		from, to int // range that is read
+		said     []string
+	}{
+		{"ok flood ok", 2, 2, []string{"flood begins", "\n…\n", "flood ends"}}, // by the child that muttered
+		{"ok flood ok", 1, 3, []string{"flood begins", "flood ends"}},
+		{"ok panic ok", 1, 3, []string{"badDoc"}},
+		{"ok crash ok", 1, 3, []string{""}},
+	} {
+		if _, err := b.parse(deadline(t, long), quiet, 1, 2); err != nil {
+			t.Fatal(err)
+		}
+		started, failed := b.pool.Stats().Started, 0
+		err := b.pool.ParseIsolating(deadline(t, time.Minute), b.doc(c.words), sheaf.Range{From: c.from, To: c.to}, perTry, func(u sheaf.UnitResult) error {
+			if u.Status != sheaf.UnitFailed {
+				if u.Detail != "" {
+					t.Errorf("%s: unit %d was read and has last lines: %q", c.words, u.Unit, u.Detail)
+				}
+				return nil
+			}
+			failed++
+			for _, said := range c.said {
+				if !strings.Contains(u.Detail, said) || len(u.Detail) > 4<<10 || !utf8.ValidString(u.Detail) || strings.Contains(u.Detail, "secret") {
+					t.Errorf("%s: unit %d has %d bytes of last lines, want %q in them: %q", c.words, u.Unit, len(u.Detail), said, u.Detail)
+				}
+			}
+			return nil
+		})
+		if err != nil || failed != 1 {
+			t.Errorf("%s: %d units failed, %v", c.words, failed, err)
+		}
+		if n := b.pool.Stats().Started; c.from == c.to && n != started {
+			t.Errorf("%s: %d children were started before the crash", c.words, n-started)
+		}
+	}
+	// A failure of the whole call speaks of its own document, too.
+	if _, err := b.parse(deadline(t, long), quiet, 1, 2); err != nil {
+		t.Fatal(err)
+	}
+	_, err := b.parse(deadline(t, long), b.doc("ok flood"), 1, 2)
+	if f := failure(t, err, "parser_crash"); strings.Contains(f.Detail, "secret") || !strings.Contains(f.Detail, "flood ends") {
+		t.Errorf("the detail is %q", f.Detail)
 	}
 }
 

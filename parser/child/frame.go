@@ -23,6 +23,10 @@ const (
 	kindFatal    = 'x' // like kindFailure, and the child ends itself
 )
 
+// outputMark is what a child writes to its standard error between two
+// requests; see tail. Text holds no zero byte.
+const outputMark = 0
+
 const (
 	protocolVersion = 1
 	frameHeader     = 5

@@ -12,7 +12,8 @@ import (
 // ParseIsolating is Parse for documents that may hold a poison unit. When the
 // child crashes, hangs or runs out of memory, what is left of the range is cut
 // in two and each half read apart, down to the single unit, which is emitted
-// as failed under the failure's code; all other units land. Every unit of r is
+// as failed under the failure's code, with what the child wrote last as its
+// Detail; all other units land. Every unit of r is
 // emitted exactly once, in order, unless an error is returned.
 //
 // perTry gives the time allowed for reading so many units; ctx bounds it all,
@@ -55,10 +56,10 @@ func (p *Pool) ParseIsolating(ctx context.Context, src Source, r sheaf.Range, pe
 		left := sheaf.Range{From: next, To: q.To}
 		if budget--; budget < 0 {
 			return emit(sheaf.UnitResult{Unit: left.From, LastUnit: r.To, Status: sheaf.UnitFailed, Code: f.Code,
-				Message: "The parser failed on too many units here; the rest was not tried. " + f.Message})
+				Message: "The parser failed on too many units here; the rest was not tried. " + f.Message, Detail: f.Detail})
 		}
 		if left.Len() == 1 {
-			if err := emit(sheaf.UnitResult{Unit: next, Status: sheaf.UnitFailed, Code: f.Code, Message: f.Message}); err != nil {
+			if err := emit(sheaf.UnitResult{Unit: next, Status: sheaf.UnitFailed, Code: f.Code, Message: f.Message, Detail: f.Detail}); err != nil {
 				return err
 			}
 			continue

@@ -11,6 +11,7 @@ package child
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,6 +22,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -974,18 +976,25 @@ func (p *Pool) Render(ctx context.Context, src Source, n, dpi int, clip *sheaf.B
 	return img, mediaType, nil
 }
 
-// tail keeps the first and the last of what is written to it: the reason of a
-// Go crash stands at the start, the place where a C program gave up at the end.
+// tail keeps the first and the last of what a child writes while it answers
+// one request: the reason of a Go crash stands at the start, the place where a
+// C program gave up at the end. A child reads documents of many tenants one
+// after the other, so it says where a request begins (outputMark) in the same
+// pipe: what it wrote about an earlier document is never shown with a later.
 type tail struct {
 	mu   sync.Mutex
 	head []byte
 	ring []byte
+	cut  bool // something between them was let go
 }
 
 func (t *tail) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := len(b)
+	if i := bytes.LastIndexByte(b, outputMark); i >= 0 {
+		t.head, t.ring, t.cut, b = t.head[:0], t.ring[:0], false, b[i+1:]
+	}
 	if room := 1<<10 - len(t.head); room > 0 {
 		k := min(room, len(b))
 		t.head, b = append(t.head, b[:k]...), b[k:]
@@ -993,7 +1002,7 @@ func (t *tail) Write(b []byte) (int, error) {
 	const keep = 3<<10 - 8
 	t.ring = append(t.ring, b...)
 	if len(t.ring) > keep {
-		t.ring = append(t.ring[:0], t.ring[len(t.ring)-keep:]...)
+		t.ring, t.cut = append(t.ring[:0], t.ring[len(t.ring)-keep:]...), true
 	}
 	return n, nil
 }
@@ -1001,8 +1010,9 @@ func (t *tail) Write(b []byte) (int, error) {
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.ring) == 0 {
-		return string(t.head)
+	gap := ""
+	if t.cut {
+		gap = "\n…\n"
 	}
-	return clip(string(t.head) + string(t.ring))
+	return strings.ToValidUTF8(string(t.head)+gap+string(t.ring), "?") // a character may have been cut
 }

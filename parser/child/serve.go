@@ -120,6 +120,7 @@ type server struct {
 	out     *bufio.Writer
 	docs    map[uint64]*openDoc
 	buf     []byte
+	asked   bool // a request has been answered
 }
 
 type openDoc struct {
@@ -166,6 +167,12 @@ func (s *server) answer(req request) (err error) {
 			err = &panicError{fmt.Sprint(v), clip(string(debug.Stack()))}
 		}
 	}()
+	if s.asked {
+		if _, err := os.Stderr.Write([]byte{outputMark}); err != nil {
+			return err
+		}
+	}
+	s.asked = true
 	// What was asked is acknowledged before it is begun: a child that dies
 	// without this word was dead already, and the document is not to blame.
 	if err := s.send(kindHello, []byte{protocolVersion}); err != nil {
