@@ -207,6 +207,7 @@ const (
 	EventRetried    = "retried"  // by an admin
 	EventProgress   = "progress" // Detail is Progress
 	EventMessage    = "message"
+	EventOutput     = "output"   // the parser's last lines on a unit that failed; Detail is UnitOutput. No part of a flight record
 	EventDocument   = "document" // a document changed state; Detail is DocumentChange
 )
 
@@ -216,6 +217,15 @@ type Progress struct {
 	Stage string `json:"stage"`
 	Done  int    `json:"done"`
 	Total int    `json:"total"`
+}
+
+// UnitOutput is the detail of an EventOutput: what the parser's process wrote
+// before it stopped on units From..To. It may quote the document.
+type UnitOutput struct {
+	From  int    `json:"from"`
+	To    int    `json:"to"`
+	Code  string `json:"code"`  // of the units' failure
+	Lines string `json:"lines"` // at most 4 KB
 }
 
 // DocumentChange is the detail of an EventDocument.

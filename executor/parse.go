@@ -255,8 +255,12 @@ func (e *Executor) parseUnits(ctx context.Context, run *run, doc *sheaf.Document
 	deadline := func(n int) time.Duration {
 		return e.cfg.ParseTimeout + time.Duration(costOf(n))*e.cfg.UnitTimeout
 	}
+	var output []sheaf.Event
 	err = run.stage(ctx, "parse", func(ctx context.Context) error {
 		return e.cfg.Parser.ParseIsolating(ctx, src, t.Range, deadline, func(u sheaf.UnitResult) error {
+			if u.Detail != "" && len(output) < maxOutputs {
+				output = append(output, outputOf(u, p.Config.PII == "redact"))
+			}
 			units = append(units, u)
 			run.progress(ctx, "parse", max(u.Unit, u.LastUnit)-t.Range.From+1, t.Range.Len())
 			return ctx.Err()
@@ -265,10 +269,29 @@ func (e *Executor) parseUnits(ctx context.Context, run *run, doc *sheaf.Document
 	if err != nil {
 		return nil, err
 	}
+	// What helps to understand a failed page is worth no failed task.
+	if err := e.cfg.Store.AppendEvents(ctx, t.Held(), output); err != nil {
+		e.cfg.Log.WarnContext(ctx, "the parser's last lines were not written", "task", t.ID, "error", err)
+	}
 	if missing := ledgerOf(units).Missing([]sheaf.Range{t.Range}); len(missing) > 0 {
 		return nil, sheaf.FailRetryable(sheaf.CategoryInternal, "units_missing", "the %s parser said nothing about units %v; please report the file", p.Format, missing)
 	}
 	return units, nil
+}
+
+// maxOutputs bounds the units of one attempt whose parser's last lines go to
+// the log, at up to 4 KB each.
+const maxOutputs = 32
+
+// outputOf is the event that tells what the parser wrote before it stopped.
+// Personal data that it quotes is replaced where the settings ask for that.
+func outputOf(u sheaf.UnitResult, redact bool) sheaf.Event {
+	lines := u.Detail
+	if redact {
+		lines = enrich.Redact(lines, map[string]int{})
+	}
+	detail, _ := json.Marshal(sheaf.UnitOutput{From: u.Unit, To: max(u.Unit, u.LastUnit), Code: u.Code, Lines: lines})
+	return sheaf.Event{Kind: sheaf.EventOutput, Level: "error", Text: u.Message, Detail: detail}
 }
 
 // embedChunks returns one vector a chunk, and how many tokens were embedded for

@@ -889,6 +889,11 @@ func showTask(ctx context.Context, c *client, asJSON bool, path string) error {
 	}); err != nil {
 		return err
 	}
+	for _, a := range t.Tries {
+		for _, o := range a.Output {
+			fmt.Printf("\n%s %s (%s), the parser's last lines:\n%s\n", t.Unit, sheaf.Range{From: o.From, To: o.To}, o.Code, strings.TrimSpace(o.Lines))
+		}
+	}
 	if t.Failure != nil && t.Failure.Detail != "" {
 		fmt.Printf("\n%s\n", strings.TrimSpace(t.Failure.Detail))
 	}

@@ -414,6 +414,20 @@ func TestPoisonPageIsQuarantinedAndTheOthersLand(t *testing.T) {
 			t.Errorf("failed: %+v", r)
 		}
 	}
+	// What the parser wrote before it stopped stands with the attempt, for that page alone.
+	var tasks api.List[api.Task]
+	s.get("/v1/datasets/default/documents/"+d.ID+"/tasks", &tasks)
+	var outputs []sheaf.UnitOutput
+	for _, task := range tasks.Items {
+		var h api.TaskHistory
+		s.get("/v1/tasks/"+task.ID, &h)
+		for _, try := range h.Tries {
+			outputs = append(outputs, try.Output...)
+		}
+	}
+	if want := []sheaf.UnitOutput{{From: 37, To: 37, Code: "parser_crash", Lines: "the page made the parser crash\n"}}; !slices.Equal(outputs, want) {
+		t.Errorf("the parser's last lines are %+v, want %+v", outputs, want)
+	}
 	for _, n := range []int{1, 36, 38, 60} {
 		if !s.finds(fmt.Sprintf("subject%d", n)) {
 			t.Errorf("page %d is not searchable", n)
@@ -429,7 +443,7 @@ func TestPoisonPageIsQuarantinedAndTheOthersLand(t *testing.T) {
 	var again api.BatchAnswer
 	s.post("/v1/jobs/"+job.ID+":retry", map[string]any{"scope": "failed"}, &again)
 	s.ended(again.Job.ID)
-	var tasks api.List[api.Task]
+	tasks = api.List[api.Task]{}
 	s.get("/v1/datasets/default/documents/"+d.ID+"/tasks?generation=2", &tasks)
 	ran := 0
 	for _, task := range tasks.Items {

@@ -181,13 +181,7 @@ func testLive(t *testing.T, s *service, b *browser) {
 		t.Errorf("polling brought %v, the log holds %v", polled, want)
 	}
 	// The flight record holds what ran and nothing of what was read.
-	record := eval[string](b, fmt.Sprintf(`(async () => {
-		HTMLAnchorElement.prototype.click = () => {}; // no file is wanted here
-		const { flightRecord } = await import("/js/flight.js");
-		const get = p => fetch(p).then(r => r.json());
-		const d = await get(%q), tasks = (await get(%q + "/tasks")).items;
-		return JSON.stringify(await flightRecord(%q, [d], tasks, d, new AbortController().signal));
-	})()`, "/v1"+path, "/v1"+path, "/v1"+path))
+	record := b.flight("/v1" + path)
 	var flight struct {
 		Version       string
 		Tasks, Events []struct{ Kind string }
@@ -202,6 +196,21 @@ func testLive(t *testing.T, s *service, b *browser) {
 	}
 }
 
+// flight is the flight record of a document, as it is downloaded.
+func (b *browser) flight(path string) string {
+	b.t.Helper()
+	return eval[string](b, fmt.Sprintf(`(async () => {
+		const click = HTMLAnchorElement.prototype.click;
+		HTMLAnchorElement.prototype.click = () => {}; // no file is wanted here
+		const { flightRecord } = await import("/js/flight.js");
+		const get = p => fetch(p).then(r => r.json());
+		const d = await get(%q), tasks = (await get(%q + "/tasks")).items;
+		const record = JSON.stringify(await flightRecord(%q, [d], tasks, d, new AbortController().signal));
+		HTMLAnchorElement.prototype.click = click;
+		return record;
+	})()`, path, path, path))
+}
+
 func testRetryPage(t *testing.T, s *service, b *browser) {
 	s.newDataset("repairs", true)
 	healed, late := filepath.Join(t.TempDir(), "healed"), filepath.Join(t.TempDir(), "late")
@@ -213,8 +222,21 @@ func testRetryPage(t *testing.T, s *service, b *browser) {
 	b.sees(".problem", "Check the file")
 	b.sees(".problem code", "bad_page")
 	b.sees(".problem code", "parser_crash")
-	b.press("Show its attempts")
-	b.sees(".problem table", "claimed")
+	// Each card has the attempts with their worker and time, and what the parser wrote before it stopped.
+	var executors api.List[sheaf.WorkerStatus]
+	s.get("/v1/executors", &executors)
+	b.wait("the attempts and the parser's last lines", fmt.Sprintf(`(() => {
+		const p = [...document.querySelectorAll(".problem")].find(p => p.textContent.includes("parser_crash"));
+		p.scrollIntoView();
+		const tries = [...p.querySelectorAll('[aria-label="Attempts"] tbody tr')];
+		return tries.length === 1 && tries[0].querySelector("time") && tries[0].querySelector(".mono").textContent === %q && tries[0].textContent.includes("done")
+			&& p.querySelector(".last-lines pre")?.textContent === "the page made the parser crash";
+	})()`, executors.Items[0].ID))
+	b.wait("no last lines where the parser said the page is broken", `(() => { const p = document.querySelector(".problem"); p.scrollIntoView(); return p.querySelector("tbody tr") && !p.querySelector(".last-lines"); })()`)
+	path := "/v1/datasets/repairs/documents/" + doc.ID
+	if record := b.flight(path); !strings.Contains(record, "parser_crash") || strings.Contains(record, "made the parser crash") {
+		t.Error("the flight record has no word on the crash, or quotes the parser")
+	}
 	b.press("Show page 5")
 	b.sees(".page-note", "could not be read")
 	if label := eval[string](b, `document.querySelector('.ledger [aria-current]').getAttribute("aria-label")`); label != "page 5, failed" {

@@ -114,6 +114,8 @@ type Try struct {
 	Outcome   string         `json:"outcome,omitempty" doc:"done, failed, dead, lost, released, snoozed, canceled or superseded; empty while it runs"`
 	Text      string         `json:"text,omitempty"`
 	Failure   *sheaf.Failure `json:"failure,omitempty" doc:"detail holds the last lines of the parser or the stack"`
+	// Of pages that failed alone, while the others were read.
+	Output []sheaf.UnitOutput `json:"output,omitempty" doc:"the last lines of the parser on each page that it stopped on, while the others were read"`
 }
 
 // triesOf folds a task's history, oldest first, into its attempts. What ends
@@ -131,6 +133,12 @@ func triesOf(events []sheaf.Event) []Try {
 		last := &out[len(out)-1]
 		over := !last.EndedAt.IsZero()
 		switch e.Kind {
+		case sheaf.EventOutput:
+			var o sheaf.UnitOutput
+			if json.Unmarshal(e.Detail, &o) == nil && !over {
+				last.Output = append(last.Output, o)
+			}
+			continue
 		case sheaf.EventProgress, sheaf.EventMessage, sheaf.EventRetried, sheaf.EventDocument:
 			continue
 		}

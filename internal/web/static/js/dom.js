@@ -113,3 +113,29 @@ export function trouble(err, again) {
   const text = err instanceof Error ? err.message : String(err);
   return el("div", { class: "trouble", role: "alert" }, icon("warn"), el("p", {}, text), again ? button("Try again", again) : null);
 }
+
+/**
+ * A table that needs no more width than there is: in a narrow window each row
+ * becomes a block whose cells carry the name of their column. The first cell
+ * of a row names it.
+ * @param {string} label
+ * @param {[string, string?][]} heads title and class of each column
+ * @param {Children[][]} rows
+ */
+export function grid(label, heads, rows) {
+  const cell = (/** @type {Children} */ c, /** @type {number} */ i) => (i ? el("td", { class: heads[i][1], role: "cell", "data-label": heads[i][0] }, ...[c].flat(1)) : el("th", { scope: "row", class: heads[0][1], role: "rowheader", "data-label": heads[0][0] }, ...[c].flat(1)));
+  return el("div", { class: "scroll-x", tabindex: "0", role: "region", "aria-label": label }, el("table", { class: "plain stack", role: "table", "aria-label": label },
+    el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, heads.map(([h, cls]) => el("th", { scope: "col", class: cls, role: "columnheader" }, h || el("span", { class: "hidden" }, "Actions"))))),
+    el("tbody", { role: "rowgroup" }, rows.map((r) => el("tr", { role: "row" }, r.map(cell))))));
+}
+
+/** Does something once, when an element comes near the window. @param {Element} e @param {() => void} then @param {AbortSignal} signal */
+export function whenSeen(e, then, signal) {
+  const seen = new IntersectionObserver((entries) => {
+    if (!entries.some((x) => x.isIntersecting)) return;
+    seen.disconnect();
+    then();
+  }, { rootMargin: "200px" });
+  seen.observe(e);
+  signal.addEventListener("abort", () => seen.disconnect());
+}

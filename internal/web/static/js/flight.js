@@ -18,7 +18,7 @@ export async function flightRecord(path, docs, tasks, subject, signal) {
   for (let after = 0; events.length < mostEvents; ) {
     const page = await get(`${path}/events?limit=3000&after=${after}`, signal);
     if (!page.items.length) break;
-    events.push(...page.items);
+    events.push(...page.items.filter((/** @type {SheafEvent} */ e) => e.kind !== "output"));
     after = page.last;
   }
   const [health, executors, ready] = await Promise.all([get("/healthz", signal), get("/v1/executors", signal).catch(() => ({ items: [] })), fetch("/readyz", { signal }).then((r) => r.json(), () => null)]);

@@ -4,7 +4,7 @@ import { byId } from "./dom.js";
 
 /** @typedef {import("./types.js").SheafEvent} SheafEvent */
 
-const kinds = ["claimed", "done", "failed", "dead", "snoozed", "released", "lost", "canceled", "superseded", "retried", "progress", "message", "document"];
+const kinds = ["claimed", "done", "failed", "dead", "snoozed", "released", "lost", "canceled", "superseded", "retried", "progress", "message", "output", "document"];
 
 /** How long a poll waits when no stream can be had, in milliseconds. */
 const pollInterval = 2000;

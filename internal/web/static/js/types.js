@@ -20,7 +20,7 @@
  * @typedef {{id: string, document_id: string, job_id: string, generation: number, kind: string, unit?: string, range?: [number, number], cost: number, lane: number, state: TaskState,
  *   attempts: number, failures: number, lost: number, worker?: string, run_at: string, created_at: string, started_at?: string, finished_at?: string, duration_ms?: number,
  *   range_id?: string, chunks: number, tokens: number, reused?: boolean, ledger?: LedgerRun[], stages?: StageTime[], failure?: Failure, warnings?: Warning[], content?: string}} Task
- * @typedef {{epoch: number, worker: string, started_at: string, ended_at?: string, outcome?: string, text?: string, failure?: Failure}} Try
+ * @typedef {{epoch: number, worker: string, started_at: string, ended_at?: string, outcome?: string, text?: string, failure?: Failure, output?: {from: number, to: number, code: string, lines: string}[]}} Try
  * @typedef {Task & {tries: Try[]}} TaskHistory
  * @typedef {{seq: number, dataset_id?: string, job_id?: string, document_id?: string, generation?: number, task_id?: string, epoch?: number, kind: string, worker?: string,
  *   level?: string, text?: string, detail?: any, at: string}} SheafEvent

@@ -3,9 +3,9 @@
 import { cancelDocuments, deleteDocuments, reparseDialog, retryDocuments, retryTask } from "../actions.js";
 import { aborted, documentPath, download, get } from "../api.js";
 import { comparison } from "../compare.js";
-import { announce, button, draw, el, empty, icon, name, trouble } from "../dom.js";
+import { announce, button, draw, el, empty, grid, icon, name, trouble, whenSeen } from "../dom.js";
 import { flightRecord } from "../flight.js";
-import { bytes, duration, eta, format, number, percent, plural, time } from "../format.js";
+import { between, bytes, duration, eta, format, number, percent, plural, time } from "../format.js";
 import { labels } from "../labels.js";
 import { follow } from "../live.js";
 import { go, title } from "../nav.js";
@@ -285,7 +285,7 @@ export async function view({ root, params, query, signal }) {
 
   /** @param {import("../types.js").Failure} f @param {string} heading @param {Task|null} t @param {import("../types.js").LedgerRun} [run] of the units that failed */
   function problem(f, heading, t, run) {
-    const history = el("div"), at = run?.from;
+    const at = run?.from, history = t ? historyOf(t, run, f) : f.detail ? lastLines(f.detail) : null;
     const alike = failedRuns().filter((r) => r.code === f.code).length;
     const justThis = () => {
       if (run) return retryDocuments(params.ds, [d], { units: [[run.from, run.to]], what: `${d.unit || "unit"} ${run.from === run.to ? run.from : `${run.from}–${run.to}`}` });
@@ -295,24 +295,50 @@ export async function view({ root, params, query, signal }) {
       el("h2", {}, icon("cross"), el("span", {}, heading[0].toUpperCase() + heading.slice(1))),
       el("p", {}, cure(f)),
       el("p", { class: "muted" }, el("code", {}, f.code), `${f.category && f.category !== f.code ? ` · ${f.category.replace(/_/g, " ")}` : ""}${f.phase ? ` · while it ran “${f.phase}”` : ""}${f.attempt ? ` · attempt ${f.attempt}` : ""}`, t?.worker ? [" · on ", el("span", { class: "mono" }, t.worker)] : null, t?.finished_at ? [" · ", time(t.finished_at)] : null),
-      f.detail ? el("details", {}, el("summary", {}, "The parser's last lines"), el("pre", {}, f.detail)) : null,
       history,
       el("div", { class: "tools" }, terminal(d.state) ? button("Retry just this", () => void justThis().then((done) => done && again()), { class: "primary" }) : null,
         terminal(d.state) && run && alike > 1 ? button(`Retry all ${number(alike)} with this code`, () => void retryDocuments(params.ds, [d], { codes: [f.code], what: `what failed with ${f.code}` }).then((done) => done && again())) : null,
-        at && d.live_generation ? el("a", { href: `?page=${at}`, class: "button" }, `Show ${d.unit || "page"} ${at}`) : null,
-        t ? button("Show its attempts", async (e) => {
-          const h = await get(`/v1/tasks/${t.id}`, signal);
-          /** @type {HTMLElement} */ (e.target).hidden = true;
-          history.replaceChildren(attempts(h.events));
-        }) : null));
+        at && d.live_generation ? el("a", { href: `?page=${at}`, class: "button" }, `Show ${d.unit || "page"} ${at}`) : null));
   }
 
-  /** @param {import("../types.js").SheafEvent[]} events */
-  function attempts(events) {
-    return el("div", { class: "scroll-x", tabindex: "0", role: "region", "aria-label": "Attempts" }, el("table", { class: "plain" },
-      el("thead", {}, el("tr", {}, ["When", "What", "Worker", "In words"].map((h) => el("th", { scope: "col" }, h)))),
-      el("tbody", {}, events.filter((e) => e.kind !== "progress").map((e) => el("tr", {}, el("td", {}, time(e.at, true)), el("td", {}, e.kind), el("td", { class: "mono" }, e.worker || "–"), el("td", {}, e.text || e.detail?.message || ""))))));
+  const lastLines = (/** @type {string} */ text) => el("figure", { class: "last-lines" }, el("figcaption", {}, "The parser's last lines"), el("pre", { tabindex: "0", "aria-label": "The parser's last lines" }, text.trim()));
+
+  /** Tasks with their attempts, under what they were read at: a card that is drawn anew shows them at once. @type {Map<string, import("../types.js").TaskHistory>} */
+  const histories = new Map();
+
+  /**
+   * The attempts at a task, and what the parser wrote before it stopped. They
+   * are asked for when the card comes into view: a document may have many.
+   * @param {Task} t @param {import("../types.js").LedgerRun} [run] @param {import("../types.js").Failure} [f]
+   */
+  function historyOf(t, run, f) {
+    const key = `${t.id} ${t.state} ${t.attempts} ${t.run_at}`, box = el("div", { class: "history" });
+    const show = (/** @type {import("../types.js").TaskHistory} */ h) => {
+      // The newest attempt that failed here says most; a task that failed whole says it in its failure.
+      const output = run ? h.tries.flatMap((x) => x.output || []).findLast((o) => o.from <= run.to && o.to >= run.from) : null;
+      const lines = output?.lines || f?.detail || h.tries.findLast((x) => x.failure?.detail)?.failure?.detail;
+      box.removeAttribute("aria-busy");
+      box.replaceChildren(...(h.tries.length ? [attempts(h.tries)] : []), ...(lines ? [lastLines(lines)] : []));
+    };
+    const known = histories.get(key);
+    if (known) show(known);
+    else {
+      box.setAttribute("aria-busy", "true");
+      whenSeen(box, async () => {
+        try {
+          const h = await get(`/v1/tasks/${t.id}`, signal);
+          histories.set(key, h);
+          show(h);
+        } catch (e) {
+          if (!aborted(e)) box.replaceChildren(trouble(e));
+        }
+      }, signal);
+    }
+    return box;
   }
+
+  /** @param {import("../types.js").Try[]} tries oldest first */
+  const attempts = (tries) => grid("Attempts", [["Attempt", "num"], ["Began"], ["Took", "num"], ["Worker"], ["Ended"]], tries.map((x, i) => [number(i + 1), time(x.started_at, true), x.ended_at ? duration(between(x.started_at, x.ended_at)) : "–", el("span", { class: "mono" }, x.worker), [x.outcome || "running", x.text && x.outcome !== "done" ? `: ${x.text}` : ""]]));
 
   // ---- timeline ----
   let slowest = false;
