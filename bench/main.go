@@ -80,6 +80,7 @@ var measures = []measure{
 	{[]string{"memory.csv"}, func(ctx context.Context, b *bench) error { return b.bigTable(ctx, "csv") }},
 	{[]string{"memory.xlsx"}, func(ctx context.Context, b *bench) error { return b.bigTable(ctx, "xlsx") }},
 	{[]string{"search"}, func(ctx context.Context, b *bench) error { return b.search(ctx) }},
+	{[]string{"page"}, func(ctx context.Context, b *bench) error { return b.page(ctx) }},
 	{[]string{"fairness"}, func(ctx context.Context, b *bench) error { return b.fairness(ctx) }},
 	{[]string{"fleet.cycles"}, func(ctx context.Context, b *bench) error { return b.fleetCycles(ctx) }},
 	{[]string{"fleet.pages"}, func(ctx context.Context, b *bench) error { return b.fleetPages(ctx) }},

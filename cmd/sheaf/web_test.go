@@ -647,17 +647,12 @@ func testManyRows(t *testing.T, s *service, b *browser) {
 		}
 	}
 	b.run(chromedp.Navigate("about:blank"), network.ClearBrowserCache())
-	begun := time.Now()
 	b.open("/datasets/many")
 	b.sees(".docs", "document 09999.pdf")
-	took := time.Since(begun)
 	size := eval[int](b, `performance.getEntries().filter(e => e.transferSize && e.startTime < performance.now()).reduce((n, e) => n + e.transferSize, 0)`)
-	t.Logf("first view: %v, %d bytes", took, size)
+	// How fast it comes is measured by bench, in page.first.
 	if size > 200_000 || size < 10_000 {
 		t.Errorf("the first view takes %d bytes", size)
-	}
-	if took > 5*time.Second { // 1 s on an idle machine
-		t.Errorf("the first view takes %v", took)
 	}
 	b.sees(".sum", "10,000 documents")
 	// All the way down, a screen at a time: the table never holds many rows.

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"regexp"
 	"strings"
 	"testing"
@@ -84,5 +85,38 @@ func TestNothingIsLoadedFromElsewhereOrInline(t *testing.T) {
 	csp := resp.Header.Get("Content-Security-Policy")
 	if strings.Contains(csp, "unsafe") || !strings.Contains(csp, "default-src 'none'") {
 		t.Errorf("policy: %s", csp)
+	}
+}
+
+// A script that is found only when another has been read costs the first view
+// a round trip: the page names all that its first view needs.
+func TestScriptsOfTheFirstViewAreNamedByThePage(t *testing.T) {
+	imports := regexp.MustCompile(`(?m)^import [^"]*"([^"]+)"`)
+	page, err := files.ReadFile("static/index.html")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	var walk func(name string)
+	walk = func(name string) {
+		if seen[name] {
+			return
+		}
+		seen[name] = true
+		if !strings.Contains(string(page), `"/`+name+`"`) {
+			t.Errorf("index.html does not name /%s", name)
+		}
+		b, err := files.ReadFile("static/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range imports.FindAllStringSubmatch(string(b), -1) {
+			walk(path.Join(path.Dir(name), m[1]))
+		}
+	}
+	walk("js/main.js")
+	walk("js/views/documents.js")
+	if n := strings.Count(string(page), "modulepreload"); n != len(seen)-1 || n < 5 {
+		t.Errorf("%d scripts are named, %d are needed", n+1, len(seen))
 	}
 }

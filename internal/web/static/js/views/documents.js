@@ -38,9 +38,6 @@ const firstPage = 40, nextPage = 1000, overscan = 8, mostSelected = 10_000;
 /** @param {import("../types.js").Context} c */
 export async function view({ root, params, query, signal }) {
   const base = datasetPath(params.ds);
-  /** @type {import("../types.js").Dataset} */
-  let ds = await get(base, signal);
-  title(ds.name);
   const asked = { q: "", state: "", type: "", sort: "added", desc: true };
   const read = (/** @type {URLSearchParams} */ q) => {
     Object.assign(asked, { q: q.get("q") || "", state: groups[q.get("state") || ""] ? q.get("state") || "" : "", type: q.get("type") || "" });
@@ -49,6 +46,13 @@ export async function view({ root, params, query, signal }) {
     asked.sort = sort.replace(/^-/, "");
   };
   read(query);
+  // Both are asked at once: what is seen first waits for one answer's time, not for two.
+  /** @type {Promise<any>|null} */
+  let early = get(listing("", firstPage), signal);
+  early.catch(() => {}); // it is told where it is waited for
+  /** @type {import("../types.js").Dataset} */
+  let ds = await get(base, signal);
+  title(ds.name);
 
   // ---- what is known ----
   /** @type {Doc[]} as shown */
@@ -112,7 +116,8 @@ export async function view({ root, params, query, signal }) {
     loading = null;
     showFilters();
     try {
-      const page = await get(listing("", firstPage), signal);
+      const page = await (early || get(listing("", firstPage), signal));
+      early = null;
       if (mine !== version) return;
       docs = page.items;
       cursor = page.next_cursor;
