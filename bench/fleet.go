@@ -26,7 +26,8 @@ const servicesScript = "scripts/services.sh"
 // engine starts servers that a fleet stands on, as far as they do not run yet,
 // and answers the variables that the script prints. They are this run's alone:
 // what else uses them, and how they are set, would be measured too. MariaDB
-// flushes each commit, as it must where the data counts.
+// flushes each commit and Elasticsearch compiles as it does by itself, as they
+// must where the data counts.
 func (b *bench) engine(ctx context.Context, names ...string) (map[string]string, error) {
 	if b.engines == "" {
 		dir, err := os.MkdirTemp("", "sheaf-bench-engines-")
@@ -200,6 +201,14 @@ func (b *bench) fleetPages(ctx context.Context) error {
 	var ratios, rates, owns []float64
 	var note string
 	costs := map[string][]float64{} // CPU-ms per page, by part of the fleet
+	// Elasticsearch compiles what it does often, for as long as a round takes. A
+	// fleet that has been up for a while has that behind it.
+	if err := b.servedByFleet(ctx, "warm", func(s *server, _ map[string]int) error {
+		_, err := b.wholeWay(ctx, s, set)
+		return err
+	}); err != nil {
+		return err
+	}
 	for round := range e2eRounds {
 		var own, fleet way
 		err := b.served(ctx, fmt.Sprintf("own%d", round), func(s *server) error {

