@@ -3,11 +3,13 @@
 //
 // The exports of the module are called directly. The wrapper functions of
 // go-pdfium look each export up by name and allocate per character; measured,
-// direct calls are eight times faster over a page of text.
+// direct calls are eight times faster over a page of text. What is asked for
+// each character and object of a page is asked by loops inside the module.
 package pdfiumwasm
 
 import (
 	"context"
+	_ "embed"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -29,9 +31,15 @@ import (
 	"sheaf/parser/pdf/engine"
 )
 
+// module is go-pdfium's PDFium without what is not called here, with the loops
+// of module/page.wat: module/README.md says how it is made and what it brings.
+//
+//go:embed module/pdfium.wasm
+var module []byte
+
 // Config of the engine. The zero value is the default.
 type Config struct {
-	// CacheDir keeps the machine code that wazero makes of the module (38 MB),
+	// CacheDir keeps the machine code that wazero makes of the module (14 MB),
 	// so that a child starts in 0.1 s instead of 3 s. Empty means
 	// $SHEAF_WAZERO_CACHE, else sheaf/wazero in the user's cache folder. Where
 	// it cannot be written the engine compiles at each start.
@@ -76,7 +84,8 @@ func boot(cfg Config) (pdfium.Pool, wazero.CompilationCache, error) {
 	if cache != nil {
 		rc = rc.WithCompilationCache(cache)
 	}
-	pool, err := webassembly.Init(webassembly.Config{
+	pool, err := webassembly.InitWithWASM(webassembly.Config{
+		WASM:    module,
 		Context: withAllocator(context.Background()),
 		MinIdle: 0, MaxIdle: 1, MaxTotal: maxOpen,
 		FSConfig: wazero.NewFSConfig(), // the default would mount the host's root
@@ -169,8 +178,12 @@ func (d *detachableReader) Seek(offset int64, whence int) (int64, error) {
 	return d.r.Seek(offset, whence)
 }
 
-// scratchBytes is the size of the buffer inside the module for out parameters.
-const scratchBytes = 8 << 10
+// scratchBytes is the size of the buffer inside the module for out parameters,
+// batchBytes that of the one for what page.wat writes.
+const (
+	scratchBytes = 8 << 10
+	batchBytes   = 64 << 10
+)
 
 type document struct {
 	inst    pdfium.Pdfium
@@ -181,6 +194,7 @@ type document struct {
 	reader  *detachableReader
 	handle  uint64
 	scratch uint64
+	batch   uint32
 	pages   int
 	fonts   []engine.Font
 	fontOf  map[uint64]int32
@@ -188,9 +202,7 @@ type document struct {
 	broken  error
 	stack   [12]uint64
 
-	unicode, looseBox, textObject, fontSize, objFont, angle          api.Function
-	getObject, formObject, objType, objBounds, countSegments, matrix api.Function
-	segment, segmentType, segmentPoint, segmentClose                 api.Function
+	chars, objects, segments, countSegments, matrix api.Function
 }
 
 // Open implements engine.Engine.
@@ -221,9 +233,10 @@ func (e *Engine) Open(ctx context.Context, f *os.File, size int64, password stri
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", engine.ErrBroken, err)
 	}
-	if d.scratch, err = d.im.Malloc(scratchBytes); err != nil || d.scratch == 0 {
+	if d.scratch, err = d.im.Malloc(scratchBytes + batchBytes); err != nil || d.scratch == 0 {
 		return nil, fmt.Errorf("%w: no memory for its buffers", engine.ErrBroken)
 	}
+	d.batch = uint32(d.scratch) + scratchBytes
 	var secret uint64
 	if password != "" {
 		if len(password) >= scratchBytes {
@@ -247,12 +260,8 @@ func (e *Engine) Open(ctx context.Context, f *os.File, size int64, password stri
 		}
 	}
 	d.pages = int(int32(d.call("FPDF_GetPageCount", d.handle)))
-	d.unicode, d.looseBox, d.textObject = d.fn("FPDFText_GetUnicode"), d.fn("FPDFText_GetLooseCharBox"), d.fn("FPDFText_GetTextObject")
-	d.fontSize, d.objFont, d.angle = d.fn("FPDFText_GetFontSize"), d.fn("FPDFTextObj_GetFont"), d.fn("FPDFText_GetCharAngle")
-	d.getObject, d.formObject, d.objType = d.fn("FPDFPage_GetObject"), d.fn("FPDFFormObj_GetObject"), d.fn("FPDFPageObj_GetType")
-	d.objBounds, d.countSegments, d.matrix = d.fn("FPDFPageObj_GetBounds"), d.fn("FPDFPath_CountSegments"), d.fn("FPDFPageObj_GetMatrix")
-	d.segment, d.segmentType = d.fn("FPDFPath_GetPathSegment"), d.fn("FPDFPathSegment_GetType")
-	d.segmentPoint, d.segmentClose = d.fn("FPDFPathSegment_GetPoint"), d.fn("FPDFPathSegment_GetClose")
+	d.chars, d.objects, d.segments = d.fn("sheaf_chars"), d.fn("sheaf_objects"), d.fn("sheaf_segments")
+	d.countSegments, d.matrix = d.fn("FPDFPath_CountSegments"), d.fn("FPDFPageObj_GetMatrix")
 	return d, d.broken
 }
 
@@ -345,20 +354,20 @@ func (d *document) Page(n int, p *engine.Page) error {
 	p.Box = rect(b[0], b[1], b[2], b[3])
 
 	if text := d.call("FPDFText_LoadPage", page, 0); text != 0 {
-		d.chars(text, p)
+		d.readChars(text, p)
 		d.call("FPDFText_ClosePage", text)
 	}
-	d.objects(page, p)
+	d.readObjects(page, p)
 	d.links(page, p)
 	d.call("FPDF_ClosePage", page)
 	p.Fonts = d.fonts
 	return d.broken
 }
 
-// chars reads the text page: for each character its code unit and box, and at
-// the start of each word the text object, whose font is asked only when the
+// readChars reads the text page: for each character its code unit and box, and
+// at the start of each word the text object, whose font is asked only when the
 // object changes.
-func (d *document) chars(text uint64, p *engine.Page) {
+func (d *document) readChars(text uint64, p *engine.Page) {
 	n := int(int32(d.call("FPDFText_CountChars", text)))
 	if n > engine.MaxChars {
 		n, p.Truncated = engine.MaxChars, true
@@ -366,49 +375,53 @@ func (d *document) chars(text uint64, p *engine.Page) {
 	if cap(p.Chars) < n {
 		p.Chars = make([]engine.Char, 0, n+n/4)
 	}
-	var last uint64
-	inWord, run := false, int32(-1)
-	stack := d.stack[:]
-	for k := range n {
-		stack[0], stack[1] = text, uint64(k)
-		if err := d.unicode.CallWithStack(d.ctx, stack); err != nil {
-			d.broken = fmt.Errorf("%w: %s", engine.ErrBroken, firstLine(err.Error()))
+	const size = 40 // of a character in page.wat
+	var inWord, last uint64
+	run := int32(-1)
+	for from := 0; from < n; {
+		count := min(n-from, batchBytes/size)
+		d.stack[0], d.stack[1], d.stack[2], d.stack[3], d.stack[4], d.stack[5] = text, uint64(from), uint64(count), inWord, last, uint64(d.batch)
+		inWord = d.invoke(d.chars)
+		b := d.written(count * size)
+		if b == nil {
 			return
 		}
-		unit := uint32(stack[0])
-		if engine.Space(unit) {
-			p.Chars = append(p.Chars, engine.Char{Unit: unit, Run: -1})
-			inWord = false
-			continue
-		}
-		stack[0], stack[1], stack[2] = text, uint64(k), d.scratch
-		if err := d.looseBox.CallWithStack(d.ctx, stack); err != nil {
-			d.broken = fmt.Errorf("%w: %s", engine.ErrBroken, firstLine(err.Error()))
-			return
-		}
-		b, ok := d.mem.Read(uint32(d.scratch), 16)
-		if !ok {
-			d.broken = fmt.Errorf("%w: its buffer lies outside its memory", engine.ErrBroken)
-			return
-		}
-		box := rect(f32(b), f32(b[4:]), f32(b[8:]), f32(b[12:]))
-		if !inWord {
-			inWord = true
-			if object := d.call2(d.textObject, text, uint64(k)); object != 0 && object != last {
+		for ; len(b) >= size; b = b[size:] {
+			unit := binary.LittleEndian.Uint32(b)
+			if engine.Space(unit) {
+				p.Chars = append(p.Chars, engine.Char{Unit: unit, Run: -1})
+				continue
+			}
+			if object := uint64(binary.LittleEndian.Uint32(b[4:])); object != 0 {
 				last = object
-				size := float32(math.Float64frombits(d.call2(d.fontSize, text, uint64(k))))
 				// PDFium measures clockwise (it takes the matrix's c for b).
-				angle := -math.Float32frombits(uint32(d.call2(d.angle, text, uint64(k))))
+				angle := -f32(b[36:])
 				if angle < 0 {
 					angle += 2 * math.Pi
 				}
-				font := d.call1(d.objFont, object)
-				p.Runs = append(p.Runs, engine.Run{Font: d.font(font), Size: size, Angle: angle})
+				size := float32(math.Float64frombits(binary.LittleEndian.Uint64(b[24:])))
+				// Describing a new font leaves the batch as it is.
+				p.Runs = append(p.Runs, engine.Run{Font: d.font(uint64(binary.LittleEndian.Uint32(b[32:]))), Size: size, Angle: angle})
 				run = int32(len(p.Runs) - 1)
 			}
+			p.Chars = append(p.Chars, engine.Char{Unit: unit, Run: run, Box: rect(f32(b[8:]), f32(b[12:]), f32(b[16:]), f32(b[20:]))})
 		}
-		p.Chars = append(p.Chars, engine.Char{Unit: unit, Run: run, Box: box})
+		from += count
 	}
+}
+
+// written are the first n bytes of the batch buffer, valid until the next call
+// into the module that may let its memory grow; nil where the document broke.
+func (d *document) written(n int) []byte {
+	if d.broken != nil {
+		return nil
+	}
+	b, ok := d.mem.Read(d.batch, uint32(n))
+	if !ok {
+		d.broken = fmt.Errorf("%w: its buffer lies outside its memory", engine.ErrBroken)
+		return nil
+	}
+	return b
 }
 
 // links reads where areas of the page lead.
@@ -468,79 +481,114 @@ func (d *document) font(handle uint64) int32 {
 	return i
 }
 
-// objects walks the page's objects for rules and images.
-func (d *document) objects(page uint64, p *engine.Page) {
+// readObjects walks the page's objects for rules and images.
+func (d *document) readObjects(page uint64, p *engine.Page) {
 	n := int(int32(d.call("FPDFPage_CountObjects", page)))
-	d.walk(d.getObject, page, n, identity, 0, p)
+	d.walk(page, false, n, identity, 0, p)
 }
 
 // fpdf_edit.h: FPDF_PAGEOBJ_*
 const (
-	objectText  = 1
 	objectPath  = 2
 	objectImage = 3
 	objectForm  = 5
 )
 
-func (d *document) walk(get api.Function, parent uint64, n int, m affine, depth int, p *engine.Page) {
-	for k := range n {
-		if p.Objects++; p.Objects > engine.MaxObjects {
-			p.Truncated = true
+// object is one that page.wat has found. The box holds left, bottom, right and
+// top as PDFium gives them.
+type object struct {
+	index   int
+	handle  uint64
+	kind    uint32
+	bounded bool
+	box     [4]float32
+}
+
+// objectBatch bounds the objects found by one call: those of a form that is
+// looked into wait while others are found.
+const objectBatch = 256
+
+// walk goes through the n objects of a page or, with form, of a form, whose
+// space m leads to the page's.
+func (d *document) walk(parent uint64, form bool, n int, m affine, depth int, p *engine.Page) {
+	const size = 32 // of an object in page.wat
+	var isForm uint64
+	if form {
+		isForm = 1
+	}
+	looked := 0 // at objects before this one
+	look := func(to int) bool {
+		if p.Objects += to - looked; p.Objects > engine.MaxObjects {
+			p.Objects, p.Truncated = engine.MaxObjects+1, true
+			return false
+		}
+		looked = to
+		return true
+	}
+	var found []object
+	for looked < n {
+		end := min(n, looked+engine.MaxObjects) // what lies behind is not looked at
+		d.stack[0], d.stack[1], d.stack[2], d.stack[3], d.stack[4], d.stack[5] = parent, isForm, uint64(looked), uint64(end), uint64(d.batch), objectBatch
+		count := int(int32(d.invoke(d.objects)))
+		b := d.written(count * size)
+		if b == nil {
 			return
 		}
-		object := d.call2(get, parent, uint64(k))
-		if object == 0 {
-			continue
+		// The batch is read at once: what follows writes there, too.
+		found = found[:0]
+		for ; len(b) >= size; b = b[size:] {
+			found = append(found, object{
+				int(binary.LittleEndian.Uint32(b)), uint64(binary.LittleEndian.Uint32(b[4:])), binary.LittleEndian.Uint32(b[8:]),
+				binary.LittleEndian.Uint32(b[12:]) != 0, [4]float32{f32(b[16:]), f32(b[20:]), f32(b[24:]), f32(b[28:])},
+			})
 		}
-		switch d.call1(d.objType, object) {
-		case objectPath:
-			if len(p.Rules) < engine.MaxRules {
-				d.path(object, m, p)
+		for i := range found {
+			o := &found[i]
+			if !look(o.index + 1) {
+				return
 			}
-		case objectImage:
-			if len(p.Images) < engine.MaxImages {
-				if r, ok := d.bounds(object, m); ok {
-					p.Images = append(p.Images, r)
+			switch o.kind {
+			case objectPath:
+				if len(p.Rules) < engine.MaxRules && o.bounded {
+					d.path(o, m, p)
+				}
+			case objectImage:
+				if len(p.Images) < engine.MaxImages && o.bounded {
+					p.Images = append(p.Images, o.bounds(m))
+				}
+			case objectForm:
+				if depth < engine.MaxDepth {
+					inner := m
+					if d.call2(d.matrix, o.handle, d.scratch) != 0 {
+						f := d.floats(6)
+						inner = m.times(affine{f[0], f[1], f[2], f[3], f[4], f[5]})
+					}
+					inside := int(int32(d.call("FPDFFormObj_CountObjects", o.handle)))
+					d.walk(o.handle, true, inside, inner, depth+1, p)
 				}
 			}
-		case objectForm:
-			if depth < engine.MaxDepth {
-				inner := m
-				if d.call2(d.matrix, object, d.scratch) != 0 {
-					f := d.floats(6)
-					inner = m.times(affine{f[0], f[1], f[2], f[3], f[4], f[5]})
-				}
-				count := int(int32(d.call("FPDFFormObj_CountObjects", object)))
-				d.walk(d.formObject, object, count, inner, depth+1, p)
+			if d.broken != nil {
+				return
 			}
 		}
-		if d.broken != nil {
+		if len(found) < objectBatch && !look(end) {
 			return
 		}
 	}
 }
 
-func (d *document) bounds(object uint64, m affine) (engine.Rect, bool) {
-	s := d.scratch
-	d.stack[0], d.stack[1], d.stack[2], d.stack[3], d.stack[4] = object, s, s+4, s+8, s+12 // left, bottom, right, top
-	if d.invoke(d.objBounds) == 0 {
-		return engine.Rect{}, false
-	}
-	b := d.floats(4)
-	x0, y0 := m.apply(b[0], b[1])
-	x1, y1 := m.apply(b[2], b[3])
-	return rect(x0, y1, x1, y0), true
+func (o *object) bounds(m affine) engine.Rect {
+	x0, y0 := m.apply(o.box[0], o.box[1])
+	x1, y1 := m.apply(o.box[2], o.box[3])
+	return rect(x0, y1, x1, y0)
 }
 
 // thinPoints is the thickness up to which a filled box is a drawn line.
 const thinPoints = 3
 
 // path records the straight horizontal and vertical parts of a path.
-func (d *document) path(object uint64, m affine, p *engine.Page) {
-	r, ok := d.bounds(object, m)
-	if !ok {
-		return
-	}
+func (d *document) path(o *object, m affine, p *engine.Page) {
+	r := o.bounds(m)
 	w, h := r.R-r.L, r.T-r.B
 	if w <= thinPoints || h <= thinPoints {
 		if w > 4 || h > 4 {
@@ -548,12 +596,12 @@ func (d *document) path(object uint64, m affine, p *engine.Page) {
 		}
 		return
 	}
-	n := int(int32(d.call1(d.countSegments, object)))
+	n := int(int32(d.call1(d.countSegments, o.handle)))
 	if n < 2 || n > engine.MaxSegments {
 		return
 	}
 	own := m
-	if d.call2(d.matrix, object, d.scratch) != 0 {
+	if d.call2(d.matrix, o.handle, d.scratch) != 0 {
 		f := d.floats(6)
 		own = m.times(affine{f[0], f[1], f[2], f[3], f[4], f[5]})
 	}
@@ -563,27 +611,20 @@ func (d *document) path(object uint64, m affine, p *engine.Page) {
 			p.Rules = append(p.Rules, r)
 		}
 	}
+	const size = 16 // of a segment in page.wat; MaxSegments of them fit the batch
+	d.stack[0], d.stack[1], d.stack[2] = o.handle, uint64(n), uint64(d.batch)
+	n = int(int32(d.invoke(d.segments)))
 	var x, y, startX, startY float32
-	for k := range n {
-		seg := d.call2(d.segment, object, uint64(k))
-		if seg == 0 {
-			return
-		}
-		kind := d.call1(d.segmentType, seg) // fpdf_edit.h: 0 line, 1 curve, 2 move
-		d.stack[0], d.stack[1], d.stack[2] = seg, d.scratch, d.scratch+4
-		if d.invoke(d.segmentPoint) == 0 {
-			return
-		}
-		f := d.floats(2)
-		toX, toY := own.apply(f[0], f[1])
-		switch kind {
+	for b := d.written(n * size); len(b) >= size; b = b[size:] {
+		toX, toY := own.apply(f32(b[8:]), f32(b[12:]))
+		switch binary.LittleEndian.Uint32(b) { // fpdf_edit.h: 0 line, 1 curve, 2 move
 		case 2:
 			startX, startY = toX, toY
 		case 0:
 			line(x, y, toX, toY)
 		}
 		x, y = toX, toY
-		if d.call1(d.segmentClose, seg) != 0 {
+		if binary.LittleEndian.Uint32(b[4:]) != 0 {
 			line(x, y, startX, startY)
 		}
 	}
