@@ -236,6 +236,12 @@ const MetadataLabels = "labels"
 // points as a Box, the caption included.
 const MetadataFigures = "figures"
 
+// MetadataPersonal is the key of a chunk's metadata that names the kinds of
+// personal data that its text holds, or held before they were replaced: EMAIL,
+// PHONE, CARD, IBAN, IP, NATIONAL_ID, one a line. It is there where the setting
+// pii asks for it.
+const MetadataPersonal = "personal_data"
+
 // ChunkRole tells chunks that repeat text of others from those that hold it.
 type ChunkRole string
 

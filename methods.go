@@ -62,21 +62,24 @@ var packing = []string{"general", "paper", "book", "laws", "manual", "email", "r
 // prose are those of packing whose chunks may repeat text or be cut finer.
 var prose = []string{"general", "paper", "book", "laws", "manual", "email", "resume", "audio"}
 
+// printed are those of prose whose files have headings, tables and images.
+var printed = []string{"general", "paper", "book", "laws", "manual", "email", "resume"}
+
 // Settings are the keys of parser_config, in the order in which people ask for them.
 var Settings = []Setting{
 	{Name: "chunk_method", Meaning: "how blocks become chunks, see the chunk methods"},
 	{Name: "chunk_token_num", Min: 16, Max: 8191, Methods: packing, Meaning: "most tokens in a chunk"},
-	{Name: "delimiter", Unset: "line end and full-width sentence marks", Methods: packing, Meaning: "characters that end a piece; a string in backticks always cuts"},
+	{Name: "delimiter", Unset: "line end and full-width sentence marks", Methods: packing, Meaning: "characters that end a piece; a string in backticks always cuts, outside of tables and code"},
 	{Name: "overlapped_percent", Max: 50, Methods: prose, Meaning: "share of a chunk repeated at the start of the next"},
 	{Name: "children_delimiter", Unset: "none", Methods: prose, Meaning: "cuts each chunk into children that search finds; each keeps the whole as its parent. Written like delimiter"},
 	{Name: "html4excel", Methods: []string{"general", "one"}, Meaning: "write tables as HTML instead of Markdown"},
-	{Name: "toc_extraction", Methods: prose, Meaning: "one more chunk per range that lists its headings with their pages"},
-	{Name: "image_context_size", Max: 2048, Methods: prose, Meaning: "tokens of the text around an image that are embedded and indexed with it"},
-	{Name: "table_context_size", Max: 2048, Methods: prose, Meaning: "tokens of the text around a table that are embedded and indexed with it"},
+	{Name: "toc_extraction", Methods: printed, Meaning: "one more chunk per range that lists its headings with their pages"},
+	{Name: "image_context_size", Max: 2048, Methods: printed, Meaning: "an image is a chunk of its own with its caption, and that many tokens of the text to each side are embedded and indexed with it"},
+	{Name: "table_context_size", Max: 2048, Methods: printed, Meaning: "tokens of the text to each side of a table that are embedded and indexed with it"},
 	{Name: "auto_keywords", Max: 32, Enriches: true, Meaning: "keywords for each chunk, by the chat model where one is configured, else by counting; they are embedded and searched with the text"},
 	{Name: "auto_questions", Max: 10, Enriches: true, Meaning: "questions that each chunk answers, by the chat model, which must be configured; they are embedded and searched with the text"},
 	{Name: "auto_context", Enriches: true, Meaning: "a sentence or two, by the chat model, which must be configured, on where each chunk stands in its document; embedded and searched with the text, beside the name and the headings, which always are"},
-	{Name: "pii", Unset: "none", Enriches: true, Meaning: "personal data in the text: find counts it in a warning, redact also replaces it before anything is stored or embedded"},
+	{Name: "pii", Unset: "none", Enriches: true, Meaning: "personal data in the text: find counts it in a warning and names its kinds on each chunk, in metadata.personal_data; redact also replaces it before anything is stored or embedded"},
 	{Name: "tag_kb_ids", Unset: "none", Meaning: "ids of up to 8 datasets cut by method tag: each chunk gets the tags of their rows that are nearest to it"},
 	{Name: "topn_tags", Min: 1, Max: 32, Meaning: "tags that a chunk gets at most, by tag_kb_ids"},
 	{Name: "task_page_size", Min: 1, Max: allPages, Unset: "12; 22 for paper; 1000 for one and resume", Meaning: "most pages per task"},

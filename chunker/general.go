@@ -13,7 +13,7 @@ func ID() string { return "general" }
 
 // Version changes whenever the same blocks and settings would yield other
 // chunks with a method that was there before.
-func Version() int { return 1 }
+func Version() int { return 2 }
 
 // Options lists the fields of sheaf.ParseConfig, by JSON name, that a chunk
 // method reads. Only those go into the config digest. pages and the size of
@@ -42,7 +42,8 @@ const (
 // ends, words, runes. A heading starts a chunk and stays with what follows it,
 // and chunks never reach over a heading. A table stands in chunks of its own
 // with its captions, as Markdown, the header in each; a row that does not fit
-// becomes lines of "header: value". Code is fenced in each chunk it reaches.
+// becomes lines of "header: value". An image does too where image_context_size
+// asks for it. Code is fenced in each chunk it reaches.
 //
 // Among equally good places the cut goes where the hash of the text before it
 // is smallest, so that a change moves only the cuts around it: further on the
@@ -64,6 +65,9 @@ func Chunk(in Input) ([]sheaf.Chunk, error) {
 		return nil, err
 	}
 	in = set.prepare(in)
+	if set.imageContext > 0 {
+		in = figures(in)
+	}
 	pieces := split(in, set)
 	if set.semantic {
 		if err := breakpoints(in, pieces, set.limit); err != nil {
@@ -148,14 +152,20 @@ func settingsOf(c sheaf.ParseConfig) (settings, error) {
 	}
 	s.limit = c.ChunkTokenNum
 	s.soft, s.hard = delimiters(c.Delimiter)
-	if !m.Reads("overlapped_percent") {
-		return s, nil
+	if m.Reads("overlapped_percent") {
+		s.overlap = c.ChunkTokenNum * c.OverlappedPercent / 100
 	}
-	s.overlap = c.ChunkTokenNum * c.OverlappedPercent / 100
-	s.childSoft, s.childHard = delimiters(c.ChildrenDelimiter)
-	s.children = len(s.childSoft)+len(s.childHard) > 0
-	s.toc = c.TOCExtraction != nil && *c.TOCExtraction
-	s.imageContext, s.tableContext = c.ImageContextSize, c.TableContextSize
+	if m.Reads("children_delimiter") {
+		s.childSoft, s.childHard = delimiters(c.ChildrenDelimiter)
+		s.children = len(s.childSoft)+len(s.childHard) > 0
+	}
+	s.toc = m.Reads("toc_extraction") && c.TOCExtraction != nil && *c.TOCExtraction
+	if m.Reads("image_context_size") {
+		s.imageContext = c.ImageContextSize
+	}
+	if m.Reads("table_context_size") {
+		s.tableContext = c.TableContextSize
+	}
 	return s, nil
 }
 

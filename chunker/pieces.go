@@ -165,13 +165,14 @@ func (s *splitter) between(blocks []*sheaf.Block, i int, last *sheaf.Block) bord
 	return borderBlock
 }
 
-// standsAlone reports whether the block is a table or the caption of one.
+// standsAlone reports whether the block is a table, or an image that gets the
+// text around it, or the caption of one.
 func (s *splitter) standsAlone(blocks []*sheaf.Block, i int) bool {
-	if blocks[i].Table != nil {
-		return true
+	b := blocks[i]
+	if c := captionOf(blocks, i); c != nil {
+		b = c
 	}
-	c := captionOf(blocks, i)
-	return c != nil && c.Table != nil
+	return b.Table != nil || b.Kind == sheaf.BlockImage && s.set.imageContext > 0
 }
 
 // captionOf returns the neighbour that blocks[i] is the caption of, or nil. By

@@ -81,6 +81,28 @@ func (p piece) cutAt(soft []rune, hard []string) []piece {
 	return out
 }
 
+// figures makes images of the captions of those that have no text themselves,
+// as in PDF: all that can be read of such an image is its caption. The input is
+// not changed.
+func figures(in Input) Input {
+	units := slices.Clone(in.Units)
+	for i := range units {
+		blocks := slices.Clone(units[i].Blocks)
+		all := make([]*sheaf.Block, len(blocks))
+		for k := range blocks {
+			all[k] = &blocks[k]
+		}
+		for k := range blocks {
+			if b := captionOf(all, k); b != nil && b.Kind == sheaf.BlockImage && strings.TrimSpace(b.Text) == "" {
+				blocks[k].Kind = sheaf.BlockImage
+			}
+		}
+		units[i].Blocks = blocks
+	}
+	in.Units = units
+	return in
+}
+
 // surround gives chunks of tables and images the text before and after them.
 func surround(chunks []sheaf.Chunk, set settings) {
 	for i := range chunks {

@@ -77,6 +77,9 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.
 	if err != nil {
 		return done, err
 	}
+	if mode := payload.Config.PII; mode == "find" || mode == "redact" {
+		enrich.MarkPersonalData(chunks)
+	}
 	labelChunks(chunks, units)
 	placeFigures(chunks, units)
 	units = nil // the blocks are in the chunks now; embedding may wait long
@@ -427,7 +430,7 @@ func (e *Executor) store(ctx context.Context, run *run, doc *sheaf.Document, chu
 }
 
 // ownMetadata are the keys of what a chunk has beside its document's metadata.
-var ownMetadata = []string{sheaf.MetadataLinks, sheaf.MetadataLabels, sheaf.MetadataFigures}
+var ownMetadata = []string{sheaf.MetadataLinks, sheaf.MetadataLabels, sheaf.MetadataFigures, sheaf.MetadataPersonal}
 
 // Bounds of the labels that a chunk carries.
 const (
@@ -464,23 +467,29 @@ func labelChunks(chunks []sheaf.Chunk, units []sheaf.UnitResult) {
 const maxFigures = 16
 
 // placeFigures notes on chunks where the figures stand whose captions they hold.
+// A figure without a caption belongs to the text before it on its page, or
+// after it where there is none before.
 func placeFigures(chunks []sheaf.Chunk, units []sheaf.UnitResult) {
 	for _, u := range units {
 		for i, b := range u.Blocks {
 			if b.Kind != sheaf.BlockImage || len(b.Spans) == 0 {
 				continue
 			}
-			caption := captionBeside(u.Blocks, i)
-			if caption == nil {
+			figure := b.Spans[0].Box
+			at, found := sheaf.Box{}, false
+			if caption := captionBeside(u.Blocks, i); caption != nil {
+				for _, s := range caption.Spans {
+					figure.X0, figure.Y0 = min(figure.X0, s.Box.X0), min(figure.Y0, s.Box.Y0)
+					figure.X1, figure.Y1 = max(figure.X1, s.Box.X1), max(figure.Y1, s.Box.Y1)
+				}
+				at, found = caption.Spans[0].Box, true
+			} else {
+				at, found = textBeside(u.Blocks, i)
+			}
+			if !found {
 				continue
 			}
-			figure := b.Spans[0].Box
-			for _, s := range caption.Spans {
-				figure.X0, figure.Y0 = min(figure.X0, s.Box.X0), min(figure.Y0, s.Box.Y0)
-				figure.X1, figure.Y1 = max(figure.X1, s.Box.X1), max(figure.Y1, s.Box.Y1)
-			}
 			line := fmt.Sprintf("%d:%.1f,%.1f,%.1f,%.1f", figure.Page, max(figure.X0, 0), max(figure.Y0, 0), figure.X1, figure.Y1)
-			at := caption.Spans[0].Box
 			for k := range chunks {
 				c := &chunks[k]
 				if !slices.ContainsFunc(c.Boxes, func(o sheaf.Box) bool { return o.Page == at.Page && holdsCentre(o, at) }) {
@@ -504,6 +513,36 @@ func captionBeside(blocks []sheaf.Block, i int) *sheaf.Block {
 		}
 	}
 	return nil
+}
+
+// textBeside is where the text nearest to the picture blocks[i] stands, in
+// reading order: the end of what is before it on its page, else the beginning
+// of what is after it.
+func textBeside(blocks []sheaf.Block, i int) (at sheaf.Box, found bool) {
+	page := blocks[i].Spans[0].Box.Page
+	for k := i - 1; k >= 0; k-- {
+		switch b := &blocks[k]; {
+		case b.Table != nil && len(b.Table.RowBoxes) > 0:
+			at, found = b.Table.RowBoxes[len(b.Table.RowBoxes)-1], true
+		case b.Text != "" && len(b.Spans) > 0:
+			at, found = b.Spans[len(b.Spans)-1].Box, true
+		}
+		if found && at.Page == page {
+			return at, true
+		}
+	}
+	for k := i + 1; k < len(blocks); k++ {
+		switch b := &blocks[k]; {
+		case b.Table != nil && len(b.Table.RowBoxes) > 0:
+			at, found = b.Table.RowBoxes[0], true
+		case b.Text != "" && len(b.Spans) > 0:
+			at, found = b.Spans[0].Box, true
+		}
+		if found && at.Page == page {
+			return at, true
+		}
+	}
+	return at, false
 }
 
 func holdsCentre(o, b sheaf.Box) bool {

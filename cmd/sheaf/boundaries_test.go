@@ -1,8 +1,6 @@
 package main
 
 import (
-	"archive/zip"
-	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"net/url"
@@ -85,31 +83,44 @@ func reportDOCX(t *testing.T, headings []int, paragraphs []string) string {
 		body.WriteString(`<w:p>` + style + `<w:r><w:t xml:space="preserve">` + p + `</w:t></w:r></w:p>`)
 	}
 	body.WriteString(`</w:body></w:document>`)
-	var out bytes.Buffer
-	z := zip.NewWriter(&out)
-	for _, f := range [][2]string{
-		{"[Content_Types].xml", `<?xml version="1.0"?><Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Override PartName="/word/document.xml" ContentType="application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"/></Types>`},
-		{"_rels/.rels", `<?xml version="1.0"?><Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="r1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" Target="word/document.xml"/></Relationships>`},
-		{"word/document.xml", body.String()},
-	} {
-		w, err := z.Create(f[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Write([]byte(f[1])); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return out.String()
+	return zipped(t,
+		"[Content_Types].xml", `<?xml version="1.0"?><Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Override PartName="/word/document.xml" ContentType="application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"/></Types>`,
+		"_rels/.rels", `<?xml version="1.0"?><Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="r1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" Target="word/document.xml"/></Relationships>`,
+		"word/document.xml", body.String())
 }
 
-// reportPDF sets the report in lines; each section begins on a new page and
-// has a bookmark, as chapters do.
+// reportEPUB gives each section a chapter.
+func reportEPUB(t *testing.T, headings []int, paragraphs []string) string {
+	t.Helper()
+	var chapters []string
+	for i, p := range paragraphs {
+		if slices.Contains(headings, i) {
+			chapters = append(chapters, "<h1>"+p+"</h1>")
+			continue
+		}
+		chapters[len(chapters)-1] += "<p>" + p + "</p>"
+	}
+	return bookEPUB(t, chapters)
+}
+
+// reportPDF is the report with bookmarks.
 func reportPDF(t *testing.T, headings []int, paragraphs []string) string {
 	t.Helper()
+	file := reportPages(headings, paragraphs)
+	return string(file.Bytes())
+}
+
+// reportPlainPDF is the report without bookmarks: its headings are larger, no more.
+func reportPlainPDF(t *testing.T, headings []int, paragraphs []string) string {
+	t.Helper()
+	file := reportPages(headings, paragraphs)
+	file.Outline = nil
+	return string(file.Bytes())
+}
+
+// reportPages sets the report in lines; each section begins on a new page and
+// has a bookmark, as chapters do.
+func reportPages(headings []int, paragraphs []string) enginetest.File {
 	var file enginetest.File
 	var page strings.Builder
 	y := 0.0
@@ -147,7 +158,7 @@ func reportPDF(t *testing.T, headings []int, paragraphs []string) string {
 		y -= 10
 	}
 	turn()
-	return string(file.Bytes())
+	return file
 }
 
 // A paragraph in the middle of a section of a long document moves all behind it,
@@ -163,7 +174,9 @@ func TestInsertedParagraphEmbedsOnlyWhatIsNew(t *testing.T) {
 		{"report.html", "text/html", reportHTML},
 		{"report.txt", "text/plain", reportText},
 		{"report.docx", "application/vnd.openxmlformats-officedocument.wordprocessingml.document", reportDOCX},
+		{"report.epub", "application/epub+zip", reportEPUB},
 		{"report.pdf", "application/pdf", reportPDF},
+		{"plain.pdf", "application/pdf", reportPlainPDF},
 	} {
 		t.Run(format.name, func(t *testing.T) {
 			id := sheaf.NewID()

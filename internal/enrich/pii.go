@@ -1,6 +1,7 @@
 package enrich
 
 import (
+	"maps"
 	"math/big"
 	"net/netip"
 	"regexp"
@@ -103,10 +104,42 @@ func Redact(text string, counts map[string]int) string {
 
 func mask(kind string, n int) string {
 	label := "[" + kind
+	if kind == "NATIONAL_ID" && n < len(label)+1 {
+		label = "[ID"
+	}
 	if n < len(label)+1 {
 		return strings.Repeat("*", n)
 	}
 	return label + strings.Repeat("*", n-len(label)-1) + "]"
+}
+
+// masked finds what mask wrote.
+var masked = regexp.MustCompile(`\[(EMAIL|IBAN|NATIONAL_ID|ID|CARD|IP|PHONE)\**\]`)
+
+// MarkPersonalData notes on chunks what kinds of personal data their texts hold,
+// or held before they were replaced.
+func MarkPersonalData(chunks []sheaf.Chunk) {
+	for i := range chunks {
+		c := &chunks[i]
+		kinds := map[string]bool{}
+		for _, f := range FindPII(c.Text) {
+			kinds[f.Kind] = true
+		}
+		for _, m := range masked.FindAllStringSubmatch(c.Text, -1) {
+			if m[1] == "ID" {
+				m[1] = "NATIONAL_ID"
+			}
+			kinds[m[1]] = true
+		}
+		if len(kinds) == 0 {
+			continue
+		}
+		c.Metadata = maps.Clone(c.Metadata)
+		if c.Metadata == nil {
+			c.Metadata = map[string]string{}
+		}
+		c.Metadata[sheaf.MetadataPersonal] = strings.Join(slices.Sorted(maps.Keys(kinds)), "\n")
+	}
 }
 
 // Units finds, and with redact replaces, personal data in all that was read.
