@@ -232,8 +232,8 @@ const MetadataLinks = "links"
 const MetadataLabels = "labels"
 
 // MetadataFigures is the key of a chunk's metadata that says where the figures
-// stand whose captions the chunk holds: a line each, "page:x0,y0,x1,y1", in
-// points as a Box, the caption included.
+// stand whose captions the chunk holds, or that follow its text without one: a
+// line each, "page:x0,y0,x1,y1", in points as a Box, the caption included.
 const MetadataFigures = "figures"
 
 // MetadataPersonal is the key of a chunk's metadata that names the kinds of

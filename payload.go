@@ -47,6 +47,8 @@ type ParsePayload struct {
 	Hint      json.RawMessage `json:"hint,omitempty"`
 	Config    ParseConfig     `json:"config"` // merged with dataset and defaults
 	Headings  []string        `json:"headings,omitempty"`
+	// HeadingLevels are those of Headings where they are not 1, 2, 3 …
+	HeadingLevels []int `json:"heading_levels,omitempty"`
 	// TagSet names the results whose tags the chunks get, by their blob keys:
 	// those that the datasets of Config.TagKBIDs held when this was planned.
 	TagSet []string `json:"tag_set,omitempty"`

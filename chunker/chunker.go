@@ -14,8 +14,10 @@ type Input struct {
 	Range      sheaf.Range
 	// Headings is the heading path in force where the range starts, outermost first.
 	Headings []string
-	Units    []sheaf.UnitResult
-	Config   sheaf.ParseConfig // merged with the defaults
+	// HeadingLevels are theirs; nil means 1, 2, 3 …
+	HeadingLevels []int
+	Units         []sheaf.UnitResult
+	Config        sheaf.ParseConfig // merged with the defaults
 	// Embed returns a vector a text, for the methods that cut by meaning.
 	Embed func(texts []string) ([][]float32, error)
 	// Summarise returns a summary a section, each of up to maxTokens, "" for one

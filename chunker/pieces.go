@@ -76,10 +76,15 @@ func split(in Input, set settings) []piece {
 		}
 	}
 
-	s := &splitter{set: set, path: slices.Clone(in.Headings)}
+	s := &splitter{set: set}
 	for i, t := range in.Headings {
-		s.levels, s.titles = append(s.levels, i+1), append(s.titles, t)
+		level := i + 1
+		if i < len(in.HeadingLevels) {
+			level = in.HeadingLevels[i]
+		}
+		s.levels, s.titles = append(s.levels, level), append(s.titles, titleOf(t))
 	}
+	s.path = slices.Clone(s.titles)
 	var last *sheaf.Block
 	for i, b := range blocks {
 		first := len(s.out)
@@ -208,7 +213,13 @@ func (s *splitter) heading(b *sheaf.Block) {
 	for n := len(s.levels); n > 0 && s.levels[n-1] >= level; n-- {
 		s.levels, s.titles = s.levels[:n-1], s.titles[:n-1]
 	}
-	title := strings.Join(strings.Fields(valid(b.Text)), " ")
+	s.levels, s.titles = append(s.levels, level), append(s.titles, titleOf(b.Text))
+	s.path = slices.Clone(s.titles)
+}
+
+// titleOf is a heading on one line and within bounds.
+func titleOf(text string) string {
+	title := strings.Join(strings.Fields(valid(text)), " ")
 	if len(title) > titleMaxBytes {
 		cut := titleMaxBytes
 		for !utf8.RuneStart(title[cut]) {
@@ -216,8 +227,7 @@ func (s *splitter) heading(b *sheaf.Block) {
 		}
 		title = title[:cut] + "…"
 	}
-	s.levels, s.titles = append(s.levels, level), append(s.titles, title)
-	s.path = slices.Clone(s.titles)
+	return title
 }
 
 // text adds the pieces of a prose block. A block of up to half a chunk stays

@@ -64,7 +64,7 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.
 		in := chunker.Input{
 			Embed:      func(texts []string) ([][]float32, error) { return e.vectors(ctx, texts, embed.Passage) },
 			DocumentID: doc.ID, Generation: t.Generation, RangeID: run.rangeID, Range: t.Range,
-			Headings: headings, Units: units, Config: payload.Config,
+			Headings: headings, HeadingLevels: payload.HeadingLevels, Units: units, Config: payload.Config,
 		}
 		if e.model != nil {
 			in.Summarise = func(sections []string, maxTokens int) ([]string, error) {

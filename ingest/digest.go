@@ -83,7 +83,7 @@ func configField(c sheaf.ParseConfig, name string) string {
 // the shape. The range itself is part of it, because page numbers and
 // citations are part of the result. tags, of tagsOf, is here and not in the
 // shape: when a tag set changes, what models were asked about a text stays true.
-func reuseKey(digest string, r sheaf.Range, content uint64, headings []string, tags string) string {
+func reuseKey(digest string, r sheaf.Range, content uint64, headings []string, levels []int, tags string) string {
 	h := xxhash.New()
 	var b [24]byte
 	binary.LittleEndian.PutUint64(b[:], uint64(r.From))
@@ -94,6 +94,10 @@ func reuseKey(digest string, r sheaf.Range, content uint64, headings []string, t
 		binary.LittleEndian.PutUint64(b[:8], uint64(len(s)))
 		_, _ = h.Write(b[:8])
 		_, _ = h.WriteString(s)
+	}
+	for _, level := range levels {
+		binary.LittleEndian.PutUint64(b[:8], uint64(level))
+		_, _ = h.Write(b[:8])
 	}
 	if tags != "" {
 		_, _ = h.WriteString("\x00tags\x00" + tags)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -57,6 +58,7 @@ type Files interface {
 // PlanParser opens documents in a child process.
 type PlanParser interface {
 	Plan(ctx context.Context, src child.Source) (p *parser.Plan, shardDir string, cleanup func(), err error)
+	Outline(ctx context.Context, src child.Source) ([]sheaf.Heading, error)
 	Unpack(ctx context.Context, src child.Source, from int) (u *parser.Unpacked, dir string, cleanup func(), err error)
 }
 
@@ -131,10 +133,11 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanP
 		return nil, fmt.Errorf("fetching %s: %w", doc.Name, err)
 	}
 	defer release()
-	opened, shards, cleanup, err := p.Parser.Plan(ctx, child.Source{
+	source := child.Source{
 		Path: path, Format: format.ID(), Key: doc.ID + "/" + fmt.Sprint(doc.Generation) + "/" + doc.BlobKey,
 		Options: parser.Options{Name: doc.Name, MediaType: mediaType, Config: config},
-	})
+	}
+	opened, shards, cleanup, err := p.Parser.Plan(ctx, source)
 	if err != nil {
 		return nil, err
 	}
@@ -148,6 +151,18 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanP
 		return nil, sheaf.Fail(sheaf.CategoryBadInput, "bad_pages", "%v", err)
 	}
 
+	if len(opened.Outline) == 0 && len(pieces) > 1 {
+		if err := p.readThrough(ctx, source, opened); err != nil {
+			return nil, err
+		}
+	}
+
+	if config.PII == "redact" {
+		for i := range opened.Outline {
+			opened.Outline[i].Title = enrich.Redact(opened.Outline[i].Title, map[string]int{})
+		}
+	}
+
 	out := &DocumentPlan{Result: sheaf.PlanResult{
 		Parser: fmt.Sprintf("%s/%d", format.ID(), format.Version()), Unit: opened.Unit, Units: opened.Units,
 		Metadata: opened.Metadata, Warnings: opened.Warnings,
@@ -156,15 +171,16 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanP
 		out.Result.Outline, _ = json.Marshal(opened.Outline)
 	}
 	for _, piece := range pieces {
+		headings, levels := headingsAt(opened.Outline, piece.Range.From)
 		payload := sheaf.ParsePayload{
 			Format: format.ID(), MediaType: mediaType, SourceKey: doc.BlobKey, SHA256: doc.SHA256, Size: doc.Size,
-			Hint: piece.Hint, Config: config, Headings: headingsAt(opened.Outline, piece.Range.From), TagSet: tagSet,
+			Hint: piece.Hint, Config: config, Headings: headings, HeadingLevels: levels, TagSet: tagSet,
 		}
 		content := piece.Fingerprint
 		if content == 0 {
 			content = contentOf(opened.Fingerprints, piece.Range, doc.SHA256)
 		}
-		key := reuseKey(digest, piece.Range, content, payload.Headings, tags)
+		key := reuseKey(digest, piece.Range, content, headings, levels, tags)
 		if piece.Shard != "" && t != nil {
 			if err := p.keepShard(ctx, doc, t, shards, piece, &payload); err != nil {
 				return nil, err
@@ -188,6 +204,32 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanP
 		return out, nil
 	}
 	return out, p.reuse(ctx, doc, out)
+}
+
+// Bounds on reading a document through for its headings: several times what it
+// takes on a busy machine.
+const (
+	outlineTime     = 30 * time.Second
+	outlineUnitTime = 50 * time.Millisecond
+)
+
+// readThrough finds the headings of a document without a table of contents, so
+// that each of its ranges knows what it stands under, wherever ranges begin.
+// Pages on which that fails cost the headings, not the document: the ranges are
+// parsed apart, and what is wrong with a page shows there.
+func (p *Planner) readThrough(ctx context.Context, source child.Source, plan *parser.Plan) error {
+	bounded, cancel := context.WithTimeout(ctx, outlineTime+time.Duration(plan.Units)*outlineUnitTime)
+	defer cancel()
+	headings, err := p.Parser.Outline(bounded, source)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		plan.Warnings = append(plan.Warnings, sheaf.Warning{Code: "outline_unreadable", Message: "The headings could not be read ahead: chunks at the start of a range may lack those above them."})
+		return nil
+	}
+	plan.Outline = headings
+	return nil
 }
 
 // shape is all that decides the results of a document in this format.
@@ -457,8 +499,8 @@ func costOf(piece parser.PlannedRange, unit sheaf.Unit) int {
 }
 
 // headingsAt is the heading path in force at the start of a unit, by the
-// document's own outline.
-func headingsAt(outline []sheaf.Heading, unit int) []string {
+// document's outline. levels is nil where they are 1, 2, 3 …
+func headingsAt(outline []sheaf.Heading, unit int) (titles []string, levels []int) {
 	var path []sheaf.Heading
 	for _, h := range outline {
 		if h.Page >= unit {
@@ -470,11 +512,15 @@ func headingsAt(outline []sheaf.Heading, unit int) []string {
 		}
 		path = append(path, h)
 	}
-	var titles []string
-	for _, h := range path {
-		titles = append(titles, h.Title)
+	plain := true
+	for i, h := range path {
+		titles, levels = append(titles, h.Title), append(levels, h.Level)
+		plain = plain && h.Level == i+1
 	}
-	return titles
+	if plain {
+		levels = nil
+	}
+	return titles, levels
 }
 
 // keepShard stores the part of the file that one range needs, so that its task

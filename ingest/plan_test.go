@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -56,14 +57,15 @@ func TestDigestDependsOnWhatMattersAndNothingElse(t *testing.T) {
 
 func TestReuseKeySeesContentRangeAndHeadings(t *testing.T) {
 	r := sheaf.Range{From: 1, To: 12}
-	base := reuseKey("d", r, 7, []string{"a", "b"}, "")
+	base := reuseKey("d", r, 7, []string{"a", "b"}, nil, "")
 	for name, k := range map[string]string{
-		"content":          reuseKey("d", r, 8, []string{"a", "b"}, ""),
-		"range":            reuseKey("d", sheaf.Range{From: 1, To: 13}, 7, []string{"a", "b"}, ""),
-		"headings":         reuseKey("d", r, 7, []string{"a", "c"}, ""),
-		"headings' border": reuseKey("d", r, 7, []string{"ab"}, ""),
-		"tags":             reuseKey("d", r, 7, []string{"a", "b"}, "3\nkey"),
-		"digest":           reuseKey("e", r, 7, []string{"a", "b"}, ""),
+		"content":          reuseKey("d", r, 8, []string{"a", "b"}, nil, ""),
+		"range":            reuseKey("d", sheaf.Range{From: 1, To: 13}, 7, []string{"a", "b"}, nil, ""),
+		"headings":         reuseKey("d", r, 7, []string{"a", "c"}, nil, ""),
+		"headings' border": reuseKey("d", r, 7, []string{"ab"}, nil, ""),
+		"headings' levels": reuseKey("d", r, 7, []string{"a", "b"}, []int{1, 3}, ""),
+		"tags":             reuseKey("d", r, 7, []string{"a", "b"}, nil, "3\nkey"),
+		"digest":           reuseKey("e", r, 7, []string{"a", "b"}, nil, ""),
 	} {
 		if k == base {
 			t.Errorf("the reuse key does not see the %s", name)
@@ -135,8 +137,18 @@ func TestCutPartitionsTheRequest(t *testing.T) {
 func TestHeadingsInForceAtARange(t *testing.T) {
 	outline := []sheaf.Heading{{Level: 1, Title: "A", Page: 1}, {Level: 2, Title: "A.1", Page: 3}, {Level: 3, Title: "A.1.x", Page: 4}, {Level: 2, Title: "A.2", Page: 8}, {Level: 1, Title: "B", Page: 13}}
 	for unit, want := range map[int][]string{1: nil, 2: {"A"}, 5: {"A", "A.1", "A.1.x"}, 8: {"A", "A.1", "A.1.x"}, 9: {"A", "A.2"}, 13: {"A", "A.2"}, 14: {"B"}} {
-		if got := headingsAt(outline, unit); !slices.Equal(got, want) {
+		if got, levels := headingsAt(outline, unit); !slices.Equal(got, want) || levels != nil {
 			t.Errorf("unit %d: %v, want %v", unit, got, want)
+		}
+	}
+}
+
+func TestHeadingsKeepTheirLevelsWhereSomeAreMissing(t *testing.T) {
+	outline := []sheaf.Heading{{Level: 2, Title: "A", Page: 1}, {Level: 4, Title: "A.1", Page: 3}, {Level: 2, Title: "B", Page: 5}}
+	for unit, want := range map[int]string{2: "[A] [2]", 4: "[A A.1] [2 4]", 6: "[B] [2]"} {
+		titles, levels := headingsAt(outline, unit)
+		if got := fmt.Sprint(titles, levels); got != want {
+			t.Errorf("unit %d: %s, want %s", unit, got, want)
 		}
 	}
 }

@@ -76,6 +76,14 @@ type Renderer interface {
 	Render(ctx context.Context, n, dpi int, clip *sheaf.Box) (image []byte, mediaType string, err error)
 }
 
+// Outliner is implemented by documents whose headings can be found by reading
+// them through, for files that have no table of contents of their own.
+type Outliner interface {
+	// Headings lists headings in document order, up to a bound on pages and
+	// entries. Units that cannot be read have none.
+	Headings(ctx context.Context) ([]sheaf.Heading, error)
+}
+
 // Container is implemented by formats whose files hold other files, which
 // become documents of their own: their documents are Unpackers. Where such a
 // file lies inside another, it is parsed like any file.

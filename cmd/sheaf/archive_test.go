@@ -263,6 +263,15 @@ func TestFiguresAreCutOutOfTheirPage(t *testing.T) {
 	if _, size := picture(""); size.Dx() != 612 || size.Dy() != 792 {
 		t.Errorf("the page is drawn as %v", size)
 	}
+	// A figure without a caption belongs to the text before it.
+	bare := enginetest.File{Pages: []enginetest.Page{{Content: enginetest.Text("F2", 18, 72, 720, "Before") + enginetest.Text("F4", 11, 72, 690, "A paragraph stands over the picture.") +
+		enginetest.Image(72, 450, 200, 200) + enginetest.Text("F2", 18, 72, 400, "Behind") + enginetest.Text("F4", 11, 72, 370, "Another one follows it.")}}}
+	_, bareDocs := s.send(nil, text("bare.pdf", string(bare.Bytes())))
+	var two api.List[sheaf.Chunk]
+	s.get("/v1/datasets/default/documents/"+bareDocs[0].ID+"/chunks", &two)
+	if len(two.Items) != 2 || two.Items[0].Metadata[sheaf.MetadataFigures] != "1:72.0,142.0,272.0,342.0" || two.Items[1].Metadata[sheaf.MetadataFigures] != "" {
+		t.Errorf("a picture without a caption: %+v", two.Items)
+	}
 	for _, bad := range []string{"1,2,3", "a,b,c,d", "5,5,5,9", "NaN,0,1,1", "-1,0,9,9"} {
 		if status, _ := picture("&box=" + bad); status != 422 && status != 400 {
 			t.Errorf("box %s: %d", bad, status)

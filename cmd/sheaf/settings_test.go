@@ -302,7 +302,7 @@ func TestEverySettingChangesWhatItSays(t *testing.T) {
 			ends := func(c sheaf.Chunk) bool { return strings.HasSuffix(c.Text, "mark §§") }
 			return expectThat(!anyChunk(before.chunks, ends) && anyChunk(after.chunks, ends), "no chunk ends at the hard delimiter")
 		}},
-		{key: "delimiter", value: ";", base: map[string]any{"chunk_token_num": 24}, says: func(before, after outcome) string {
+		{key: "delimiter", value: ";", base: map[string]any{"chunk_token_num": 16}, says: func(before, after outcome) string {
 			ends := func(c sheaf.Chunk) bool { return strings.HasSuffix(strings.TrimRight(c.Text, "`\n"), ";") }
 			return expectThat(!anyChunk(before.chunks, ends) && anyChunk(after.chunks, ends), "no chunk ends at the soft delimiter")
 		}},

@@ -874,6 +874,30 @@ func (p *Pool) Plan(ctx context.Context, src Source) (plan *parser.Plan, shardDi
 	return plan, shardDir, cleanup, p.finish(c, nil)
 }
 
+// Outline reads a document through for its headings, nil where its format does
+// not look for any. It may take as long as parsing does: give ctx a deadline.
+func (p *Pool) Outline(ctx context.Context, src Source) ([]sheaf.Heading, error) {
+	var plan *parser.Plan
+	c, _, _, err := p.with(ctx, src, request{Op: opOutline}, func(kind byte, body []byte) error {
+		if kind != kindPlan || plan != nil {
+			return errFrame
+		}
+		plan = &parser.Plan{}
+		if json.Unmarshal(body, plan) != nil {
+			return errCodec
+		}
+		return nil
+	})
+	if err == nil && plan == nil {
+		c.kill(killProtocol)
+		err = crashed("it gave no outline")
+	}
+	if err = p.finish(c, err); err != nil {
+		return nil, err
+	}
+	return plan.Outline, nil
+}
+
 // handOver closes a document and leaves its folder, with the files that were
 // written there, to the caller.
 func (p *Pool) handOver(ctx context.Context, c *process, d *childDoc) (dir string, cleanup func(), err error) {

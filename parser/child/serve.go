@@ -33,11 +33,12 @@ const (
 )
 
 const (
-	opPlan   = "plan"
-	opParse  = "parse"
-	opRender = "render"
-	opUnpack = "unpack"
-	opClose  = "close"
+	opPlan    = "plan"
+	opParse   = "parse"
+	opRender  = "render"
+	opUnpack  = "unpack"
+	opOutline = "outline"
+	opClose   = "close"
 )
 
 // request is what the parent asks. Doc names the document among those that
@@ -245,6 +246,20 @@ func (s *server) answer(req request) (err error) {
 			return err
 		}
 		return s.send(kindUnpacked, body)
+	case opOutline:
+		o, ok := d.doc.(parser.Outliner)
+		if !ok {
+			return s.send(kindPlan, []byte("{}"))
+		}
+		headings, err := o.Headings(ctx)
+		if err != nil {
+			return err
+		}
+		body, err := json.Marshal(parser.Plan{Outline: headings})
+		if err != nil {
+			return err
+		}
+		return s.send(kindPlan, body)
 	case opRender:
 		r, ok := d.doc.(parser.Renderer)
 		if !ok {

@@ -1,6 +1,7 @@
 package pdf
 
 import (
+	"context"
 	"strings"
 
 	"github.com/pdfcpu/pdfcpu/pkg/pdfcpu/model"
@@ -19,6 +20,43 @@ type bookmarks struct {
 	named  map[string]types.Object
 	seen   map[int]bool
 	out    []sheaf.Heading
+}
+
+// maxOutlined bounds the pages that are read through for headings: beyond, a
+// range begins without the headings above it, as it would have without this.
+const maxOutlined = 2_000
+
+// Headings implements parser.Outliner. What is a heading is decided as Parse
+// does, beside as many neighbours, so that both find the same.
+func (d *document) Headings(ctx context.Context) ([]sheaf.Heading, error) {
+	var out []sheaf.Heading
+	for from := 1; from <= min(d.pages, maxOutlined); from += window {
+		var sheets []*sheet
+		for n := from; n <= min(from+window-1, d.pages, maxOutlined); n++ {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			s, err := d.read(ctx, n)
+			if err != nil {
+				return nil, err
+			}
+			sheets = append(sheets, s)
+		}
+		layout(sheets, d.headings())
+		for _, s := range sheets {
+			for i := range s.blocks {
+				b := &s.blocks[i]
+				if b.Kind != sheaf.BlockHeading {
+					continue
+				}
+				if len(out) == maxBookmarks {
+					return out, nil
+				}
+				out = append(out, sheaf.Heading{Level: b.Level, Title: strings.Join(strings.Fields(b.Text), " "), Page: s.number})
+			}
+		}
+	}
+	return out, nil
 }
 
 // maxNames bounds the named destinations that are read.

@@ -40,7 +40,7 @@ func New(cfg Config) parser.Format {
 type format struct{ cfg Config }
 
 // version changes whenever the same file would yield other blocks.
-const version = 5
+const version = 6
 
 // rangeSize is the number of pages per task.
 const rangeSize = 12

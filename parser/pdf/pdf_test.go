@@ -669,3 +669,29 @@ func FuzzPDF(f *testing.F) {
 		}
 	})
 }
+
+func TestHeadingsAreFoundWithoutBookmarks(t *testing.T) {
+	file := enginetest.File{}
+	for n := range 60 { // more than are laid out together
+		content := enginetest.Text("F1", 10, 72, 640, "A line of the body of this page that says nothing new.") + enginetest.Text("F1", 10, 72, 626, "And another one, so that the body is known to be small.")
+		if n%20 == 0 {
+			content += enginetest.Text("F2", 20, 72, 700, fmt.Sprintf("Chapter %d", n/20))
+		}
+		if n%20 == 7 {
+			content += enginetest.Text("F2", 13, 72, 700, fmt.Sprintf("Section of chapter %d", n/20))
+		}
+		file.Pages = append(file.Pages, enginetest.Page{Content: content})
+	}
+	d, err := openBytes(t, file.Bytes(), sheaf.ParseConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	headings, err := d.(parser.Outliner).Headings(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "[{1 Chapter 0 1} {3 Section of chapter 0 8} {1 Chapter 1 21} {3 Section of chapter 1 28} {1 Chapter 2 41} {3 Section of chapter 2 48}]"
+	if got := fmt.Sprint(headings); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

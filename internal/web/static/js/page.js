@@ -35,7 +35,7 @@ export function pageImage({ ds, doc, name, page, dpi, boxes, signal, pick, lazy 
 }
 
 /**
- * The figures whose captions a chunk holds, cut out of their page.
+ * The figures of a chunk, cut out of their page.
  * @param {{ds: string, doc: string, chunk: import("./types.js").Chunk, signal: AbortSignal}} o
  */
 export function figures({ ds, doc, chunk, signal }) {
