@@ -173,7 +173,7 @@ func (s *Server) pageImage(w http.ResponseWriter, r *http.Request) {
 	case n < 1 || d.Units > 0 && n > d.Units:
 		s.writeProblem(w, r, fmt.Errorf("%w: the document has %d pages", sheaf.ErrNotFound, d.Units))
 		return
-	case s.cfg.Renderer == nil || d.MediaType != parser.MediaPDF:
+	case s.cfg.Renderer == nil || drawnBy[d.MediaType] == "":
 		s.writeProblem(w, r, newProblem(404, "no_page_image", "pages of this format are not drawn; its chunks carry the text"))
 		return
 	}
@@ -190,7 +190,7 @@ func (s *Server) pageImage(w http.ResponseWriter, r *http.Request) {
 		config = full.ParseConfig // with the password, which d does not show
 	}
 	img, mediaType, err := s.cfg.Renderer.Render(ctx, child.Source{
-		Path: path, Format: "pdf", Key: d.ID + "/render/" + d.BlobKey,
+		Path: path, Format: drawnBy[d.MediaType], Key: d.ID + "/render/" + d.BlobKey,
 		Options: parser.Options{Name: d.Name, MediaType: d.MediaType, Config: config},
 	}, n, dpi, clip)
 	if err != nil {
@@ -202,6 +202,11 @@ func (s *Server) pageImage(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("ETag", fmt.Sprintf(`"%s-%d-%d-%x"`, d.SHA256, n, dpi, xxhash.Sum64String(r.URL.Query().Get("box"))))
 	w.Header().Set("Content-Length", strconv.Itoa(len(img)))
 	_, _ = w.Write(img)
+}
+
+// drawnBy is the parser that draws the pages of a media type.
+var drawnBy = map[string]string{
+	parser.MediaPDF: "pdf", "image/png": "image", "image/jpeg": "image", "image/tiff": "image", "image/webp": "image",
 }
 
 func pathOf(r *http.Request) DocumentPath {

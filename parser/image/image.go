@@ -189,7 +189,7 @@ func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.Uni
 			return sheaf.Fail(sheaf.CategoryBadInput, "bad_range", "The picture has %d pages, so page %d does not exist.", len(d.pages), n)
 		}
 		p := d.pages[n-1]
-		dpi := min(max(max(p.width, p.height)/inches, 70), 600)
+		dpi := p.dpi()
 		u := sheaf.UnitResult{Unit: n, Width: float64(p.width) * 72 / float64(dpi), Height: float64(p.height) * 72 / float64(dpi)}
 		text, err := d.format.cfg.OCR.Read(ctx, d.options.TempDir, d.file.Name(), n, n, dpi)
 		if ctx.Err() != nil {

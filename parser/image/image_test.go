@@ -8,6 +8,7 @@ import (
 	"image/png"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -121,6 +122,53 @@ func TestDrawnTextIsRead(t *testing.T) {
 	}
 	if u.Status != sheaf.UnitOCR || !strings.Contains(strings.ToUpper(text), "FILE TILE") {
 		t.Errorf("%s %s %q", u.Status, u.Message, text)
+	}
+}
+
+// What is drawn has the measure of the boxes, and a clip is cut out of it.
+func TestPicturesAreDrawn(t *testing.T) {
+	need(t)
+	for _, c := range []struct {
+		name    string
+		content []byte
+		clip    *sheaf.Box
+		w, h    int // of the answer at 144 dpi
+	}{
+		{"png", pngOf(t, draw("HELL", "FILE TILE")), nil, 1600, 512}, // 900 × 288 pixels at 81 dpi
+		{"tiff", tiffOf(draw("HELL")), nil, 1600, 363},
+		{"clip", pngOf(t, draw("HELL", "FILE TILE")), &sheaf.Box{X0: 72, Y0: 0, X1: 144, Y1: 72}, 144, 144},
+		{"clip beside it", pngOf(t, draw("HELL", "FILE TILE")), &sheaf.Box{X0: 7200, Y0: 7200, X1: 7300, Y1: 7300}, 1600, 512},
+	} {
+		path := filepath.Join(t.TempDir(), c.name)
+		if err := os.WriteFile(path, c.content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		doc, err := withTesseract.Open(t.Context(), f, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, mediaType, err := doc.(parser.Renderer).Render(t.Context(), 1, 144, c.clip)
+		if err != nil || mediaType != "image/jpeg" {
+			t.Fatalf("%s: %s, %v", c.name, mediaType, err)
+		}
+		m, _, err := image.Decode(bytes.NewReader(b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at := m.Bounds(); at.Dx() != c.w || at.Dy() != c.h {
+			t.Errorf("%s is drawn %d × %d, want %d × %d", c.name, at.Dx(), at.Dy(), c.w, c.h)
+		}
+		if white, _, _, _ := m.At(1, 1).RGBA(); white < 0xf000 {
+			t.Errorf("%s: the corner is %x", c.name, white)
+		}
+		if _, _, err := doc.(parser.Renderer).Render(t.Context(), 2, 144, nil); code(err) != "no_such_page" {
+			t.Errorf("%s: page 2: %v", c.name, err)
+		}
 	}
 }
 

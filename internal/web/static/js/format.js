@@ -78,8 +78,14 @@ export const formats = {
   "text/plain": "Text",
   "application/json": "JSON",
   "application/epub+zip": "EPUB",
+  "image/png": "PNG",
+  "image/jpeg": "JPEG",
+  "image/tiff": "TIFF",
   "message/rfc822": "Mail",
 };
+
+/** Whether the server draws pages of it. @param {string} media */
+export const drawable = (media) => /^(application\/pdf|image\/(png|jpeg|tiff|webp))$/.test(media);
 
 /** @param {string} media */
 export const format = (media) => formats[media] || media.replace(/^.*\//, "").replace(/^(x-|vnd\.)/, "");

@@ -2,7 +2,7 @@
 /** Search: what was found, where it stands on its page, and why it ranks there. */
 import { aborted, all, datasetPath, send } from "../api.js";
 import { byId, el, empty, name, trouble } from "../dom.js";
-import { format, formats, number, plural } from "../format.js";
+import { drawable, format, formats, number, plural } from "../format.js";
 import { labels, languages } from "../labels.js";
 import { go, title } from "../nav.js";
 import { pageImage } from "../page.js";
@@ -85,7 +85,7 @@ export async function view({ root, query, signal }) {
     const page = h.chunk.pages[0] || 1;
     const link = `/datasets/${h.document.dataset_id}/documents/${h.document.id}?${new URLSearchParams({ page: String(page), chunk: h.chunk.id })}`;
     const text = h.highlight ? chunkText(h.highlight, h.chunk.kind, marked) : chunkText(h.chunk.text, h.chunk.kind);
-    const picture = h.document.media_type === "application/pdf" ? el("a", { href: link, class: "thumb", tabindex: "-1", "aria-hidden": "true" }, pageImage({ ds: h.document.dataset_id, doc: h.document.id, name: h.document.name, page, dpi: 40, lazy: true, signal,
+    const picture = drawable(h.document.media_type) ? el("a", { href: link, class: "thumb", tabindex: "-1", "aria-hidden": "true" }, pageImage({ ds: h.document.dataset_id, doc: h.document.id, name: h.document.name, page, dpi: 40, lazy: true, signal,
       boxes: h.chunk.boxes.filter((b) => b.page === page).map((box) => ({ box, key: "hit", label: "" })) })) : el("span", { class: "thumb none", "aria-hidden": "true" }, format(h.document.media_type));
     return el("li", { class: "hit" }, picture, el("div", { class: "hit-body" },
       el("h2", {}, el("a", { href: link }, name(h.document.name), h.chunk.pages.length ? el("span", { class: "where" }, `, page ${h.chunk.pages.join(", ")}${h.document.media_type === "application/pdf" && h.chunk.metadata?.labels ? ` (${h.chunk.metadata.labels.split("\n").join(", ")})` : ""}`) : null)),

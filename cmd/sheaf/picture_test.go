@@ -1,0 +1,43 @@
+package main
+
+import (
+	"bytes"
+	"image"
+	"image/png"
+	"testing"
+
+	"golang.org/x/image/draw"
+	"golang.org/x/image/font"
+	"golang.org/x/image/font/basicfont"
+	"golang.org/x/image/math/fixed"
+)
+
+// A picture stands beside what was read of it, with the boxes where the words are.
+func TestPageShowsPicturesBesideTheirText(t *testing.T) {
+	need(t, "tesseract")
+	small := image.NewGray(image.Rect(0, 0, 260, 90))
+	draw.Draw(small, small.Bounds(), image.White, image.Point{}, draw.Src)
+	for i, line := range []string{"The keeper counts every sheaf", "before the cart leaves the barn"} {
+		d := font.Drawer{Dst: small, Src: image.Black, Face: basicfont.Face7x13, Dot: fixed.P(20, 30+i*30)}
+		d.DrawString(line)
+	}
+	large := image.NewGray(image.Rect(0, 0, 1300, 450))
+	draw.BiLinear.Scale(large, large.Bounds(), small, small.Bounds(), draw.Src, nil)
+	var b bytes.Buffer
+	if err := png.Encode(&b, large); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, nil)
+	doc := s.add(defaultDataset, text("sign.png", b.String()))[0]
+	page := openBrowser(t, s)
+	page.open("/datasets/default/documents/" + doc.ID)
+	page.sees(".chunk", "keeper")
+	page.wait("the picture with its boxes", `document.querySelector(".page img")?.naturalWidth && document.querySelector(".boxes").getAttribute("viewBox") && document.querySelector(".boxes rect")`)
+	// Each line fills a good part of the width.
+	if bad := eval[int](page, `(() => { const p = document.querySelector(".page").getBoundingClientRect(); return [...document.querySelectorAll(".boxes rect")].filter(r => { const x = r.getBoundingClientRect(); return x.left < p.left - 1 || x.right > p.right + 1 || x.top < p.top - 1 || x.bottom > p.bottom + 1 || x.width < p.width / 3; }).length; })()`); bad > 0 {
+		t.Errorf("%d boxes do not lie on the lines of the picture", bad)
+	}
+	page.open("/search?q=keeper+counts")
+	page.wait("the picture's thumbnail with its box", `document.querySelector(".thumb img")?.naturalWidth && document.querySelector(".thumb rect")`)
+	page.calm()
+}

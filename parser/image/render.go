@@ -1,0 +1,75 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"image"
+	"image/color"
+	stddraw "image/draw"
+	"image/jpeg"
+	"io"
+	"math"
+
+	xdraw "golang.org/x/image/draw"
+	_ "golang.org/x/image/tiff" // registers TIFF
+	_ "golang.org/x/image/webp" // and WebP
+
+	"sheaf"
+)
+
+// Limits of Render. What is drawn is unpacked whole, at up to 8 bytes a pixel.
+const (
+	maxDPI         = 300
+	maxDrawnPixels = 24 << 20 // of the answer
+	maxReadPixels  = 50 << 20 // of the file
+)
+
+// dpi is the resolution that a page is taken to have: boxes are in points of it.
+func (p size) dpi() int { return min(max(max(p.width, p.height)/inches, 70), 600) }
+
+// Render implements parser.Renderer. Of a TIFF file the first page is drawn.
+func (d *document) Render(_ context.Context, n, dpi int, clip *sheaf.Box) ([]byte, string, error) {
+	if n < 1 || n > len(d.pages) {
+		return nil, "", sheaf.Fail(sheaf.CategoryBadInput, "no_such_page", "Page %d was asked for; the picture has %d.", n, len(d.pages))
+	}
+	unreadable := func(why string) error {
+		return sheaf.Fail(sheaf.CategoryBadInput, "page_unreadable", "Page %d cannot be drawn: %s.", n, why)
+	}
+	p := d.pages[n-1]
+	switch {
+	case n > 1:
+		return nil, "", unreadable("only the first page of a TIFF file is")
+	case int64(p.width)*int64(p.height) > maxReadPixels:
+		return nil, "", unreadable("the picture is too large to be unpacked for it")
+	}
+	info, err := d.file.Stat()
+	if err != nil {
+		return nil, "", err
+	}
+	m, _, err := image.Decode(io.NewSectionReader(d.file, 0, info.Size()))
+	if err != nil {
+		return nil, "", unreadable(err.Error())
+	}
+	scale := float64(min(max(dpi, 10), maxDPI)) / float64(p.dpi()) // pixels of the answer for one of the file
+	if px := float64(p.width) * float64(p.height) * scale * scale; px > maxDrawnPixels {
+		scale *= math.Sqrt(maxDrawnPixels / px)
+	}
+	from := m.Bounds()
+	if clip != nil {
+		at := func(points float64) int {
+			return int(math.Round(min(max(points, 0), 1<<14) * float64(p.dpi()) / 72))
+		}
+		if part := image.Rect(at(clip.X0), at(clip.Y0), at(clip.X1), at(clip.Y1)).Add(from.Min).Intersect(from); !part.Empty() {
+			from = part
+		}
+	}
+	side := func(pixels int) int { return min(max(1, int(float64(pixels)*scale+.5)), 1<<14) }
+	out := image.NewRGBA(image.Rect(0, 0, side(from.Dx()), side(from.Dy())))
+	stddraw.Draw(out, out.Bounds(), image.NewUniform(color.White), image.Point{}, stddraw.Src) // what is transparent is read on white
+	xdraw.ApproxBiLinear.Scale(out, out.Bounds(), m, from, xdraw.Over, nil)
+	var b bytes.Buffer
+	if err := jpeg.Encode(&b, out, &jpeg.Options{Quality: 85}); err != nil {
+		return nil, "", err
+	}
+	return b.Bytes(), "image/jpeg", nil
+}
