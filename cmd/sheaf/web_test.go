@@ -229,7 +229,7 @@ func testRetryPage(t *testing.T, s *service, b *browser) {
 		const p = [...document.querySelectorAll(".problem")].find(p => p.textContent.includes("parser_crash"));
 		p.scrollIntoView();
 		const tries = [...p.querySelectorAll('[aria-label="Attempts"] tbody tr')];
-		return tries.length === 1 && tries[0].querySelector("time") && tries[0].querySelector(".mono").textContent === %q && tries[0].textContent.includes("done")
+		return tries.length === 1 && tries[0].querySelector("time") && tries[0].querySelector(".mono").textContent === %q && tries[0].textContent.includes("done, without page 20")
 			&& p.querySelector(".last-lines pre")?.textContent === "the page made the parser crash";
 	})()`, executors.Items[0].ID))
 	b.wait("no last lines where the parser said the page is broken", `(() => { const p = document.querySelector(".problem"); p.scrollIntoView(); return p.querySelector("tbody tr") && !p.querySelector(".last-lines"); })()`)
@@ -526,7 +526,7 @@ func testSides(t *testing.T, s *service, b *browser) {
 	// Operations: what waits, who works, how fast, and what it stands on.
 	b.open("/operations")
 	b.sees(".deps li.ok", "index")
-	b.sees(".plain tbody", "interactive")
+	b.wait("the lanes of the queue", `["Interactive", "Normal", "Backfill", "Running", "Cap", "Weight"].every(h => document.querySelector('[aria-label="Queue"] thead')?.textContent.includes(h))`)
 	b.wait("an executor with its memory", `/\d (MB|GB)/.test([...document.querySelectorAll("h2")].find(h => h.textContent === "Executors")?.nextElementSibling.textContent)`)
 	for _, chart := range []string{"Throughput", "Tasks", "Stage times"} {
 		b.wait("the chart of "+chart, fmt.Sprintf(`[...document.querySelectorAll(".chart")].some(c => c.textContent.includes(%q) && c.querySelector("rect"))`, chart))
@@ -733,6 +733,9 @@ func testAccess(t *testing.T, s *service, b *browser) {
 		b.wait(v.path, fmt.Sprintf("document.querySelector(%q)", v.ready))
 		if wide := eval[int](b, `document.documentElement.scrollWidth`); wide > 360 {
 			t.Errorf("%s is %d pixels wide in a window of 360", v.path, wide)
+		}
+		if wide := eval[[]string](b, `[...document.querySelectorAll(".scroll-x")].filter(e => e.scrollWidth > e.clientWidth && !e.querySelector("table.content")).map(e => e.getAttribute("aria-label") || e.className)`); len(wide) > 0 {
+			t.Errorf("%s: %q must be scrolled sideways in a window of 360", v.path, wide)
 		}
 	}
 	b.look(1280, 800, false)

@@ -47,9 +47,12 @@ function fill(e, children) {
   for (const c of children.flat(2)) if (c !== null && c !== undefined && c !== false) e.append(typeof c === "number" ? String(c) : c);
 }
 
+const focusable = "a[href], button, input, select, summary, [tabindex]";
+
 /**
  * Replaces what is inside, unless it would look the same: the reader's focus
- * and selection survive a refresh that brings nothing new.
+ * and selection survive a refresh that brings nothing new. One that does gives
+ * the focus to what stands where the focused element stood.
  * @param {Element} parent
  * @param {...Children} children
  */
@@ -57,7 +60,9 @@ export function draw(parent, ...children) {
   const next = document.createElement("div");
   fill(next, children);
   if (next.innerHTML === parent.innerHTML && !parent.querySelector("button,input,select")) return;
+  const at = [...parent.querySelectorAll(focusable)].indexOf(/** @type {Element} */ (document.activeElement));
   parent.replaceChildren(...next.childNodes);
+  if (at >= 0) /** @type {HTMLElement|undefined} */ (parent.querySelectorAll(focusable)[at])?.focus({ preventScroll: true });
 }
 
 /** @param {string} id @returns {HTMLElement} */
@@ -114,20 +119,24 @@ export function trouble(err, again) {
   return el("div", { class: "trouble", role: "alert" }, icon("warn"), el("p", {}, text), again ? button("Try again", again) : null);
 }
 
+/** Title and class of a column; the class "wide" gives its cell a line of its own in a narrow window. @typedef {[string, string?]} Head */
+
 /**
  * A table that needs no more width than there is: in a narrow window each row
- * becomes a block whose cells carry the name of their column. The first cell
+ * becomes a block whose cells carry the names of their columns. The first cell
  * of a row names it.
  * @param {string} label
- * @param {[string, string?][]} heads title and class of each column
+ * @param {Head[]} heads
  * @param {Children[][]} rows
  */
 export function grid(label, heads, rows) {
-  const cell = (/** @type {Children} */ c, /** @type {number} */ i) => (i ? el("td", { class: heads[i][1], role: "cell", "data-label": heads[i][0] }, ...[c].flat(1)) : el("th", { scope: "row", class: heads[0][1], role: "rowheader", "data-label": heads[0][0] }, ...[c].flat(1)));
   return el("div", { class: "scroll-x", tabindex: "0", role: "region", "aria-label": label }, el("table", { class: "plain stack", role: "table", "aria-label": label },
-    el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, heads.map(([h, cls]) => el("th", { scope: "col", class: cls, role: "columnheader" }, h || el("span", { class: "hidden" }, "Actions"))))),
-    el("tbody", { role: "rowgroup" }, rows.map((r) => el("tr", { role: "row" }, r.map(cell))))));
+    el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, heads.map(([h, cls]) => el("th", { scope: "col", class: cls?.replace("mono", ""), role: "columnheader" }, h || el("span", { class: "hidden" }, "Actions"))))),
+    el("tbody", { role: "rowgroup" }, gridRows(heads, rows))));
 }
+
+/** Rows of a grid, to put into its body. Their roles are written out: browsers differ in what a table is that is laid out as blocks. @param {Head[]} heads @param {Children[][]} rows */
+export const gridRows = (heads, rows) => rows.map((r) => el("tr", { role: "row" }, r.map((c, i) => el(i ? "td" : "th", { scope: i ? undefined : "row", class: heads[i][1], role: i ? "cell" : "rowheader", "data-label": heads[i][0] }, Array.isArray(c) ? c.flat() : c))));
 
 /** Does something once, when an element comes near the window. @param {Element} e @param {() => void} then @param {AbortSignal} signal */
 export function whenSeen(e, then, signal) {

@@ -40,14 +40,14 @@ export function waterfall(tasks, { slowest, names }) {
   const ticks = [0, 0.25, 0.5, 0.75, 1];
   return el("div", { class: "waterfall" },
     el("p", { class: "legend" }, stages.filter((s) => rows.some((r) => r.parts.some((p) => p.name === s))).map((s) => el("span", {}, el("i", { class: `stage ${s}` }), words[s]))),
-    el("div", { class: "scroll-x", tabindex: "0", role: "region", "aria-label": "Timeline" }, el("table", {},
-      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Task"), el("th", { scope: "col" }, "Executor"), el("th", { scope: "col", class: "num" }, "Took"),
-        el("th", { scope: "col", class: "lane" }, el("span", { class: "hidden" }, "Time line"), el("span", { class: "ticks", "aria-hidden": "true" }, ticks.map((x) => el("span", {}, duration(span * x))))))),
-      el("tbody", {}, rows.slice(0, most).map(({ t, parts: ps }) => el("tr", {},
-        el("th", { scope: "row" }, label(t), names?.get(t.document_id) ? el("bdi", { class: "muted" }, ` ${names.get(t.document_id)?.slice(0, 60)}`) : null, t.attempts > 1 ? el("span", { class: "muted" }, ` attempt ${t.attempts}`) : null),
-        el("td", { class: "muted mono" }, t.worker ? el("span", { title: t.worker }, t.worker.length > 18 ? "…" + t.worker.slice(-16) : t.worker) : t.reused ? "reused" : "–"),
-        el("td", { class: "num" }, t.started_at ? duration(took(t)) : t.state),
-        el("td", { class: "lane" }, svg("svg", { class: "bars", viewBox: "0 0 1000 16", preserveAspectRatio: "none", role: "img", "aria-label": ps.filter((p) => p.to > p.from).map((p) => `${words[p.name]} ${duration(p.to - p.from)}`).join(", ") || "no time" },
+    el("div", { class: "scroll-x", tabindex: "0", role: "region", "aria-label": "Timeline" }, el("table", { role: "table", "aria-label": "Timeline" },
+      el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, ["Task", "Executor"].map((h) => el("th", { scope: "col", role: "columnheader" }, h)), el("th", { scope: "col", class: "num", role: "columnheader" }, "Took"),
+        el("th", { scope: "col", class: "lane", role: "columnheader" }, el("span", { class: "hidden" }, "Time line"), el("span", { class: "ticks", "aria-hidden": "true" }, ticks.map((x) => el("span", {}, duration(span * x))))))),
+      el("tbody", { role: "rowgroup" }, rows.slice(0, most).map(({ t, parts: ps }) => el("tr", { role: "row" },
+        el("th", { scope: "row", role: "rowheader" }, label(t), names?.get(t.document_id) ? el("bdi", { class: "muted" }, ` ${names.get(t.document_id)?.slice(0, 60)}`) : null, t.attempts > 1 ? el("span", { class: "muted" }, ` attempt ${t.attempts}`) : null),
+        el("td", { class: "muted mono", role: "cell" }, t.worker ? el("span", { title: t.worker }, t.worker.length > 18 ? "…" + t.worker.slice(-16) : t.worker) : t.reused ? "reused" : "–"),
+        el("td", { class: "num", role: "cell" }, t.started_at ? duration(took(t)) : t.state),
+        el("td", { class: "lane", role: "cell" }, svg("svg", { class: "bars", viewBox: "0 0 1000 16", preserveAspectRatio: "none", role: "img", "aria-label": ps.filter((p) => p.to > p.from).map((p) => `${words[p.name]} ${duration(p.to - p.from)}`).join(", ") || "no time" },
           ps.map((p) => svg("rect", { class: `stage ${p.name}`, x: ((p.from - from) / span) * 1000, width: Math.max(((p.to - p.from) / span) * 1000, p.to > p.from ? 2 : 0), y: p.name === "queue" ? 6 : 1, height: p.name === "queue" ? 4 : 14 }, svg("title", {}, `${words[p.name]}: ${duration(p.to - p.from)}`))))))))))
     , rows.length > most ? el("p", { class: "muted" }, `${most} of ${rows.length} tasks are drawn${slowest ? ", the slowest" : ""}; the flight record holds all.`) : null);
 }

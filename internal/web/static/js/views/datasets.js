@@ -2,7 +2,7 @@
 /** All datasets of the tenant. */
 import { all, datasetPath, send } from "../api.js";
 import { dialog } from "../dialog.js";
-import { button, el, empty, name } from "../dom.js";
+import { button, el, empty, grid, name } from "../dom.js";
 import { number, time } from "../format.js";
 import { go, title } from "../nav.js";
 
@@ -40,10 +40,8 @@ export async function view({ root, signal }) {
   };
   root.replaceChildren(
     el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Datasets"), el("div", { class: "tools" }, button("New dataset…", () => void create(), { class: "primary" }))),
-    sets.length ? el("div", { class: "scroll-x", tabindex: "0", role: "region", "aria-label": "Datasets" }, el("table", { class: "plain" },
-      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Name"), el("th", { scope: "col", class: "num" }, "Documents"), el("th", { scope: "col", class: "num" }, "Chunks"), el("th", { scope: "col" }, "Created"), el("th", { scope: "col" }, el("span", { class: "hidden" }, "Actions")))),
-      el("tbody", {}, sets.map((d) => el("tr", {}, el("th", { scope: "row" }, el("a", { href: `/datasets/${encodeURIComponent(d.name)}` }, name(d.name)), d.paused ? el("span", { class: "badge off" }, "Paused") : null),
-        el("td", { class: "num" }, number(d.documents)), el("td", { class: "num" }, number(d.chunks)), el("td", {}, time(d.created_at)),
-        el("td", { class: "row-actions" }, button(d.paused ? "Resume" : "Pause", () => void pause(d), { "aria-label": `${d.paused ? "Resume" : "Pause"} ${d.name}` }), button("Delete…", () => void remove(d), { class: "danger", "aria-label": `Delete ${d.name}` })))))))
+    sets.length ? grid("Datasets", [["Name"], ["Documents", "num"], ["Chunks", "num"], ["Created"], ["", "row-actions"]],
+      sets.map((d) => [[el("a", { href: `/datasets/${encodeURIComponent(d.name)}` }, name(d.name)), d.paused ? el("span", { class: "badge off" }, "Paused") : null], number(d.documents), number(d.chunks), time(d.created_at),
+        [button(d.paused ? "Resume" : "Pause", () => void pause(d), { "aria-label": `${d.paused ? "Resume" : "Pause"} ${d.name}` }), button("Delete…", () => void remove(d), { class: "danger", "aria-label": `Delete ${d.name}` })]]))
       : empty("No datasets yet", el("p", {}, "A dataset holds documents that are searched together.")));
 }

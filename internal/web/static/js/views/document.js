@@ -3,9 +3,9 @@
 import { cancelDocuments, deleteDocuments, reparseDialog, retryDocuments, retryTask } from "../actions.js";
 import { aborted, documentPath, download, get } from "../api.js";
 import { comparison } from "../compare.js";
-import { announce, button, draw, el, empty, grid, icon, name, trouble, whenSeen } from "../dom.js";
+import { announce, button, draw, el, empty, grid, gridRows, icon, name, trouble, whenSeen } from "../dom.js";
 import { flightRecord } from "../flight.js";
-import { between, bytes, duration, eta, format, number, percent, plural, time } from "../format.js";
+import { between, bytes, drawable, duration, eta, format, number, percent, plural, time } from "../format.js";
 import { labels } from "../labels.js";
 import { follow } from "../live.js";
 import { go, title } from "../nav.js";
@@ -174,8 +174,7 @@ export async function view({ root, params, query, signal }) {
     }
     if (d.parser?.startsWith("archive/") && !d.chunks) return files(stop);
     const paged = d.unit !== "row" && d.units > 1;
-    const drawable = d.media_type === "application/pdf";
-    const whole = !paged && !drawable;
+    const pictured = drawable(d.media_type), whole = !paged && !pictured;
     const p = new URLSearchParams({ limit: String(whole ? chunksPerPage : 1000) });
     page = Math.min(page, Math.max(d.units, 1));
     if (!whole) p.set("page", String(page));
@@ -191,7 +190,7 @@ export async function view({ root, params, query, signal }) {
     };
     const add = (/** @type {Chunk[]} */ chunks) => items.append(...chunks.map((c) => {
       const li = el("li", { tabindex: "0", id: `c-${c.id}`, class: `chunk ${c.kind}`, "aria-label": `Chunk on ${unit} ${c.pages.join(", ") || page}` },
-        c.heading_path?.length ? el("p", { class: "path" }, c.heading_path.map((h, i) => [i ? " › " : "", el("bdi", {}, h)])) : null, drawable ? figures({ ds: params.ds, doc: d.id, chunk: c, signal: stop }) : null, chunkText(c.text, c.kind), labels(c),
+        c.heading_path?.length ? el("p", { class: "path" }, c.heading_path.map((h, i) => [i ? " › " : "", el("bdi", {}, h)])) : null, pictured ? figures({ ds: params.ds, doc: d.id, chunk: c, signal: stop }) : null, chunkText(c.text, c.kind), labels(c),
         el("p", { class: "meta muted num" }, `${plural(c.tokens, "token")}${c.pages.length > 1 ? `, ${unit}s ${c.pages[0]}–${c.pages[c.pages.length - 1]}` : whole && d.units > 1 && c.pages.length ? `, ${unit} ${c.pages[0]}` : ""}`));
       for (const e of ["mouseenter", "focus"]) li.addEventListener(e, () => light(c.id, true));
       for (const e of ["mouseleave", "blur"]) li.addEventListener(e, () => light(c.id, false));
@@ -203,7 +202,7 @@ export async function view({ root, params, query, signal }) {
       li?.scrollIntoView({ block: "nearest", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
       li?.focus({ preventScroll: true });
     };
-    if (drawable) {
+    if (pictured) {
       figure = pageImage({ ds: params.ds, doc: d.id, name: d.name, page, dpi: 96, signal: stop, pick,
         boxes: list.items.flatMap((c) => c.boxes.filter((b) => b.page === page).map((box) => ({ box, key: c.id, label: c.text.slice(0, 120) }))) });
     }
@@ -236,21 +235,22 @@ export async function view({ root, params, query, signal }) {
 
   /** The documents that an archive's files have become, and why others have not. @param {AbortSignal} stop */
   async function files(stop) {
-    const items = el("tbody"), others = runs.filter((r) => r.status !== "ok");
+    /** @type {import("../dom.js").Head[]} */
+    const heads = [["File"], ["State"], ["Type"], ["Size", "num"], ["Length", "num"], ["Chunks", "num"]];
+    const table = grid("Files in the archive", heads, []), others = runs.filter((r) => r.status !== "ok");
     const p = new URLSearchParams({ parent: d.id, limit: "200", order: "oldest" });
     const more = button("Show more files", () => add());
     async function add() {
       /** @type {{items: import("../types.js").Doc[], next_cursor: string|null}} */
       const list = await get(`/v1/datasets/${encodeURIComponent(params.ds)}/documents?${p}`, stop);
-      items.append(...list.items.map((m) => el("tr", {}, el("td", {}, el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/documents/${m.id}` }, name(m.path || m.name))), el("td", {}, badge(m.state)),
-        el("td", {}, format(m.media_type)), el("td", { class: "num" }, bytes(m.size)), el("td", { class: "num" }, m.units ? plural(m.units, m.unit || "unit") : "–"), el("td", { class: "num" }, number(m.chunks)))));
+      table.querySelector("tbody")?.append(...gridRows(heads, list.items.map((m) => [el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/documents/${m.id}` }, name(m.path || m.name)), badge(m.state),
+        format(m.media_type), bytes(m.size), m.units ? plural(m.units, m.unit || "unit") : "–", number(m.chunks)])));
       p.set("cursor", list.next_cursor || "");
       more.hidden = !list.next_cursor;
     }
     await add();
     return el("div", {},
-      el("div", { class: "scroll-x", tabindex: "0", role: "region", "aria-label": "Files in the archive" }, el("table", { class: "plain" },
-        el("thead", {}, el("tr", {}, ["File", "State", "Type", "Size", "Units", "Chunks"].map((h) => el("th", { scope: "col" }, h)))), items)), more,
+      table, more,
       others.length ? el("section", {}, el("h2", {}, "Not read"), el("ul", {}, others.slice(0, 200).map((r) => el("li", {}, r.message || r.code, " ", el("code", {}, r.code))))) : null);
   }
 
@@ -294,7 +294,7 @@ export async function view({ root, params, query, signal }) {
     return el("article", { class: "problem" },
       el("h2", {}, icon("cross"), el("span", {}, heading[0].toUpperCase() + heading.slice(1))),
       el("p", {}, cure(f)),
-      el("p", { class: "muted" }, el("code", {}, f.code), `${f.category && f.category !== f.code ? ` · ${f.category.replace(/_/g, " ")}` : ""}${f.phase ? ` · while it ran “${f.phase}”` : ""}${f.attempt ? ` · attempt ${f.attempt}` : ""}`, t?.worker ? [" · on ", el("span", { class: "mono" }, t.worker)] : null, t?.finished_at ? [" · ", time(t.finished_at)] : null),
+      el("p", { class: "muted" }, el("code", {}, f.code), `${f.category && f.category !== f.code ? ` · ${f.category.replace(/_/g, " ")}` : ""}${f.phase ? ` · while it ran “${f.phase}”` : ""}${f.attempt ? ` · attempt ${f.attempt}` : ""}`),
       history,
       el("div", { class: "tools" }, terminal(d.state) ? button("Retry just this", () => void justThis().then((done) => done && again()), { class: "primary" }) : null,
         terminal(d.state) && run && alike > 1 ? button(`Retry all ${number(alike)} with this code`, () => void retryDocuments(params.ds, [d], { codes: [f.code], what: `what failed with ${f.code}` }).then((done) => done && again())) : null,
@@ -318,7 +318,7 @@ export async function view({ root, params, query, signal }) {
       const output = run ? h.tries.flatMap((x) => x.output || []).findLast((o) => o.from <= run.to && o.to >= run.from) : null;
       const lines = output?.lines || f?.detail || h.tries.findLast((x) => x.failure?.detail)?.failure?.detail;
       box.removeAttribute("aria-busy");
-      box.replaceChildren(...(h.tries.length ? [attempts(h.tries)] : []), ...(lines ? [lastLines(lines)] : []));
+      box.replaceChildren(...(h.tries.length ? [attempts(h.tries, run ? `${d.unit || "unit"} ${run.from === run.to ? run.from : `${run.from}–${run.to}`}` : "")] : []), ...(lines ? [lastLines(lines)] : []));
     };
     const known = histories.get(key);
     if (known) show(known);
@@ -337,8 +337,8 @@ export async function view({ root, params, query, signal }) {
     return box;
   }
 
-  /** @param {import("../types.js").Try[]} tries oldest first */
-  const attempts = (tries) => grid("Attempts", [["Attempt", "num"], ["Began"], ["Took", "num"], ["Worker"], ["Ended"]], tries.map((x, i) => [number(i + 1), time(x.started_at, true), x.ended_at ? duration(between(x.started_at, x.ended_at)) : "–", el("span", { class: "mono" }, x.worker), [x.outcome || "running", x.text && x.outcome !== "done" ? `: ${x.text}` : ""]]));
+  /** @param {import("../types.js").Try[]} tries oldest first @param {string} without what one that is done has not read */
+  const attempts = (tries, without) => grid("Attempts", [["Attempt"], ["Began"], ["Took", "num"], ["Worker", "mono wide"], ["Ended", "wide"]], tries.map((x, i) => [`Attempt ${number(i + 1)}`, time(x.started_at), x.ended_at ? duration(between(x.started_at, x.ended_at)) : "–", x.worker, x.outcome === "done" ? (without ? `done, without ${without}` : "done") : `${x.outcome || "still running"}${x.text ? `: ${x.text}` : ""}`]));
 
   // ---- timeline ----
   let slowest = false;

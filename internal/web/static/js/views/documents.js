@@ -214,6 +214,7 @@ export async function view({ root, params, query, signal }) {
     above.style.height = `${from * h}px`;
     below.style.height = `${Math.max(0, count - Math.max(to, from)) * h}px`;
     table.setAttribute("aria-rowcount", String(count + 1));
+    scroller.style.setProperty("--rows", `${count * h + (table.tHead?.offsetHeight || 0) + 2}px`); // no higher than they need
     /** @type {typeof rows} */
     const next = new Map();
     let place = /** @type {Element} */ (above);

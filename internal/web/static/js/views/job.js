@@ -2,7 +2,7 @@
 /** One job: how far it is, what failed, where its time went. */
 import { cancelJob, retryJob } from "../actions.js";
 import { aborted, get, send } from "../api.js";
-import { announce, button, draw, el, icon, name } from "../dom.js";
+import { announce, button, draw, el, grid, icon, name } from "../dom.js";
 import { flightRecord, tasksOf } from "../flight.js";
 import { between, bytes, duration, eta, number, percent, plural, time } from "../format.js";
 import { follow } from "../live.js";
@@ -50,9 +50,8 @@ export async function view({ root, params, query, signal }) {
     draw(progress, el("div", { class: "progress-line" }, bar(job.progress, "Progress of the job"), el("strong", { class: "num" }, percent(job.progress)),
       over ? null : el("span", { class: "muted" }, eta(left?.p50, left?.p90)), ...(over ? [] : waiting(job))),
       el("p", { class: "tally" }, Object.entries(job.documents.by_state).filter(([, n]) => n).map(([s, n]) => el("span", { class: `badge ${states[s]?.[2] || "wait"}` }, icon(states[s]?.[1] || "dot"), `${number(n)} ${(states[s]?.[0] || s).toLowerCase()}`))));
-    draw(stages, job.stages?.length ? el("div", {}, el("h2", {}, "Stages"), el("div", { class: "scroll-x", tabindex: "0", role: "region", "aria-label": "Stages" }, el("table", { class: "plain" },
-      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Stage"), ["Done", "Of", "Failed", "Reused"].map((h) => el("th", { scope: "col", class: "num" }, h)), el("th", { scope: "col" }, "Progress"))),
-      el("tbody", {}, job.stages.map((s) => el("tr", {}, el("th", { scope: "row" }, s.name, el("span", { class: "muted" }, ` ${s.unit}s`)), [s.done, s.total, s.failed, s.reused].map((n) => el("td", { class: "num" }, number(n))), el("td", {}, bar(s.total ? (s.done + s.failed) / s.total : over ? 1 : 0, `Progress of ${s.name}`)))))))) : null);
+    draw(stages, job.stages?.length ? el("div", {}, el("h2", {}, "Stages"), grid("Stages", [["Stage"], ["Done", "num"], ["Of", "num"], ["Failed", "num"], ["Reused", "num"], ["Progress", "wide"]],
+      job.stages.map((s) => [[s.name, el("span", { class: "muted" }, ` ${s.unit}s`)], ...[s.done, s.total, s.failed, s.reused].map((n) => number(n)), bar(s.total ? (s.done + s.failed) / s.total : over ? 1 : 0, `Progress of ${s.name}`)]))) : null);
   }
 
   async function showErrors() {

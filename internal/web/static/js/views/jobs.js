@@ -1,12 +1,15 @@
 // @ts-check
 /** The newest jobs of all datasets. */
 import { get } from "../api.js";
-import { button, draw, el, empty } from "../dom.js";
-import { between, duration, number, percent, time } from "../format.js";
+import { button, draw, el, empty, grid, gridRows } from "../dom.js";
+import { between, duration, number, percent, plural, time } from "../format.js";
 import { title } from "../nav.js";
 import { badge, bar, terminal } from "../parts.js";
 
 export const kinds = /** @type {Record<string, string>} */ ({ ingest: "Ingest", reparse: "Parse again", retry: "Retry" });
+
+/** @type {import("../dom.js").Head[]} */
+const heads = [["Job"], ["State"], ["Progress"], ["Failed", "num"], ["Started"]];
 
 /** @param {import("../types.js").Context} c */
 export async function view({ root, signal }) {
@@ -15,7 +18,7 @@ export async function view({ root, signal }) {
   let older = [];
   const first = await get("/v1/jobs?limit=50", signal);
   let cursor = first.next_cursor;
-  const list = el("tbody");
+  const table = grid("Jobs", heads, []), list = /** @type {HTMLElement} */ (table.querySelector("tbody"));
   const more = button("Show older jobs", async () => {
     const page = await get(`/v1/jobs?limit=100&cursor=${encodeURIComponent(cursor || "")}`, signal);
     older.push(...page.items);
@@ -28,15 +31,14 @@ export async function view({ root, signal }) {
     newest = jobs;
     const known = new Set(jobs.map((j) => j.id));
     const all = [...jobs, ...older.filter((j) => !known.has(j.id))];
-    draw(list, all.map((j) => el("tr", {}, el("th", { scope: "row" }, el("a", { href: `/jobs/${j.id}` }, kinds[j.kind] || j.kind), el("span", { class: "muted" }, ` ${number(j.documents.total)}`)),
-      el("td", {}, badge(j.state), j.paused ? el("span", { class: "badge off" }, "Paused") : null),
-      el("td", {}, terminal(j.state) ? el("span", { class: "muted" }, `took ${duration(between(j.created_at, j.finished_at))}`) : [bar(j.progress, "Progress of the job"), ` ${percent(j.progress)}`]),
-      el("td", { class: "num" }, number(j.documents.by_state.failed || 0)), el("td", {}, time(j.created_at)))));
+    draw(list, gridRows(heads, all.map((j) => [el("a", { href: `/jobs/${j.id}` }, `${kinds[j.kind] || j.kind} of ${plural(j.documents.total, "document")}`),
+      [badge(j.state), j.paused ? el("span", { class: "badge off" }, "Paused") : null],
+      terminal(j.state) ? el("span", { class: "muted" }, `took ${duration(between(j.created_at, j.finished_at))}`) : [bar(j.progress, "Progress of the job"), ` ${percent(j.progress)}`],
+      number(j.documents.by_state.failed || 0), time(j.created_at)])));
     more.hidden = !cursor;
   };
   root.replaceChildren(el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Jobs")),
-    newest.length ? el("div", { class: "scroll-x", tabindex: "0", role: "region", "aria-label": "Jobs" }, el("table", { class: "plain" },
-      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Job, documents"), el("th", { scope: "col" }, "State"), el("th", { scope: "col" }, "Progress"), el("th", { scope: "col", class: "num" }, "Failed"), el("th", { scope: "col" }, "Started"))), list))
+    newest.length ? table
       : empty("No jobs yet", el("p", {}, "Every upload, re-parse and retry is a job. ", el("a", { href: "/" }, "Add documents"), " to start one.")), more);
   show(newest);
   const tick = setInterval(async () => {

@@ -3,12 +3,12 @@
 import { aborted, download, get, key, send } from "../api.js";
 import { bars } from "../chart.js";
 import { dialog } from "../dialog.js";
-import { announce, button, draw, el, icon, trouble } from "../dom.js";
+import { announce, button, draw, el, grid, icon, trouble } from "../dom.js";
 import { between, bytes, duration, number, plural, time } from "../format.js";
 import { title } from "../nav.js";
 import { stages, words } from "../waterfall.js";
 
-const lanes = /** @type {Record<number, string>} */ ({ 1: "interactive", 2: "normal", 3: "backfill" });
+const lanes = /** @type {Record<number, string>} */ ({ 1: "Interactive", 2: "Normal", 3: "Backfill" });
 const every = 2000;
 
 /** @param {import("../types.js").Context} c */
@@ -17,8 +17,6 @@ export async function view({ root, signal }) {
   const deps = el("section", { "aria-label": "Dependencies" }), queues = el("section"), execs = el("section"), charts = el("section", { "aria-label": "The last hour" }), dead = el("section");
   const problem = el("div");
   root.replaceChildren(el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Operations")), problem, deps, charts, queues, execs, dead);
-  const region = (/** @type {string} */ label, /** @type {HTMLElement} */ table) => el("div", { class: "scroll-x", tabindex: "0", role: "region", "aria-label": label }, table);
-  const head = (/** @type {([string, string?]|null)[]} */ ...cols) => el("thead", {}, el("tr", {}, cols.filter((c) => c !== null).map(([label, cls]) => el("th", { scope: "col", class: cls }, label))));
 
   async function showDependencies() {
     /** @type {import("../types.js").Readiness} */
@@ -29,12 +27,12 @@ export async function view({ root, signal }) {
   async function showQueues() {
     /** @type {import("../types.js").TenantQueue[]} */
     const qs = (await get("/v1/queues", signal)).items;
-    draw(queues, el("h2", {}, "Queue"), region("Queue", el("table", { class: "plain" }, head(["Tenant"], ["Lane"], ["Waiting", "num"], ["Cost", "num"], ["Oldest", "num"], ["Running", "num"], ["Cap", "num"], ["Weight", "num"], ["To retry", "num"], ["Parked", "num"], ["Dead", "num"]),
-      el("tbody", {}, qs.flatMap((q) => q.lanes.map((l, i) => el("tr", { class: i ? "" : "first" },
-        i ? null : el("th", { scope: "row", rowspan: q.lanes.length }, el("bdi", {}, q.tenant_id), q.paused ? el("span", { class: "badge off" }, "Paused") : null),
-        el("td", {}, lanes[l.lane] || String(l.lane)), el("td", { class: "num" }, number(l.pending)), el("td", { class: "num" }, number(l.cost)), el("td", { class: "num" }, l.pending ? duration(l.oldest_pending_age_seconds * 1000) : "–"),
-        i ? null : [q.running, q.cap, q.weight, q.retry_wait, q.parked, q.dead].map((n) => el("td", { class: "num", rowspan: q.lanes.length }, number(n)))))))))
-      );
+    const lane = (/** @type {import("../types.js").LaneDepth} */ l) => (l.pending ? [el("strong", {}, number(l.pending)), el("span", { class: "under" }, `cost ${number(l.cost)}, oldest ${duration(l.oldest_pending_age_seconds * 1000)}`)] : el("span", { class: "muted" }, "0"));
+    const ids = [1, 2, 3].filter((id) => qs.some((q) => q.lanes.some((l) => l.lane === id)));
+    draw(queues, el("h2", {}, "Queue"), el("p", { class: "muted" }, "Tasks that wait, by tenant and lane, and what runs."),
+      grid("Queue", [["Tenant"], ...ids.map((id) => /** @type {[string, string]} */ ([lanes[id], "num wide"])), ["Running", "num"], ["Cap", "num"], ["Weight", "num"], ["To retry", "num"], ["Parked", "num"], ["Dead", "num"]],
+        qs.map((q) => [[el("bdi", {}, q.tenant_id), q.paused ? el("span", { class: "badge off" }, "Paused") : null],
+          ...ids.map((id) => q.lanes.filter((l) => l.lane === id).flatMap(lane)), ...[q.running, q.cap, q.weight, q.retry_wait, q.parked, q.dead].map((n) => number(n))])));
   }
 
   async function showExecutors() {
@@ -46,9 +44,9 @@ export async function view({ root, signal }) {
       const t = byId.get(id);
       return t ? `${t.kind}${t.range ? ` ${t.unit || ""} ${t.range.join("–")}` : ""}` : id.slice(0, 8);
     };
-    draw(execs, el("h2", {}, "Executors"), es.length ? region("Executors", el("table", { class: "plain" }, head(["Executor"], ["Runs now"], ["Slots", "num"], ["Memory", "num"], ["Version"], ["Up", "num"], ["Seen"]),
-      el("tbody", {}, es.map((e) => el("tr", {}, el("th", { scope: "row", class: "mono" }, `${e.host}:${e.pid}`), el("td", {}, e.running?.length ? e.running.slice(0, 8).map(task).join(", ") : el("span", { class: "muted" }, e.running ? "nothing" : "hidden")), el("td", { class: "num" }, `${e.running?.length ?? "–"} of ${e.slots}`),
-        el("td", { class: "num" }, bytes(e.rss_bytes)), el("td", {}, e.version), el("td", { class: "num" }, duration(between(e.started_at, undefined))), el("td", {}, time(e.seen_at, true))))))) : el("p", { class: "warn" }, "No executor is alive: nothing will be parsed. Start one with `sheaf executor`."));
+    draw(execs, el("h2", {}, "Executors"), es.length ? grid("Executors", [["Executor", "mono"], ["Runs now", "wide"], ["Slots", "num"], ["Memory", "num"], ["Version"], ["Up", "num"], ["Seen"]], es.map((e) => [`${e.host}:${e.pid}`,
+      e.running?.length ? [e.running.slice(0, 8).map(task).join(", "), e.running.length > 8 ? ` and ${number(e.running.length - 8)} more` : ""] : el("span", { class: "muted" }, e.running ? "nothing" : "hidden"), `${e.running?.length ?? "–"} of ${e.slots}`,
+      bytes(e.rss_bytes), e.version, duration(between(e.started_at, undefined)), time(e.seen_at, true)])) : el("p", { class: "warn" }, "No executor is alive: nothing will be parsed. Start one with `sheaf executor`."));
   }
 
   async function showCharts() {
@@ -96,9 +94,7 @@ export async function view({ root, signal }) {
       body: [
         el("p", {}, f?.message || "", " ", el("code", {}, f?.code || ""), f?.category ? ` (${f.category})` : ""),
         t.content ? el("p", {}, el("a", { href: t.content.replace(/^\/v1/, "").replace(/\/content$/, "") }, "Document"), " · ", button("Original", () => void download(/** @type {string} */ (t.content), t.document_id))) : "",
-        region("Attempts", el("table", { class: "plain" }, head(["Began"], ["Took", "num"], ["Executor"], ["Outcome"]), el("tbody", {}, t.tries.map((a) => el("tr", {},
-          el("td", {}, time(a.started_at)), el("td", { class: "num" }, a.ended_at ? duration(between(a.started_at, a.ended_at)) : "–"), el("td", { class: "mono" }, a.worker),
-          el("td", {}, a.outcome || "running", " ", el("code", {}, a.failure?.code || ""))))))),
+        grid("Attempts", [["Began"], ["Took", "num"], ["Executor", "mono"], ["Outcome"]], t.tries.map((a) => [time(a.started_at), a.ended_at ? duration(between(a.started_at, a.ended_at)) : "–", a.worker, [a.outcome || "running", " ", el("code", {}, a.failure?.code || "")]])),
         f?.detail ? el("pre", { class: "scroll-x", tabindex: "0", "aria-label": "Last words of the parser" }, f.detail) : "",
       ],
       run: () => send(`${letters()}:retry`, { ids: [id] }).then(showDead),
@@ -122,9 +118,9 @@ export async function view({ root, signal }) {
     });
     const chosen = () => (picked.size ? [...picked] : page.items.map((t) => t.id));
     const content = page.items.length ? [el("div", { class: "tools" }, button(`Retry ${picked.size ? number(picked.size) : "all"}…`, () => void act("retry", chosen())), button(`Remove ${picked.size ? number(picked.size) : "all"}…`, () => void act("purge", chosen()), { class: "danger" })),
-      region("Dead letters", el("table", { class: "plain" }, head([""], everybody ? ["Tenant"] : null, ["Task"], ["What happened"], ["Attempts", "num"], ["When"], [""]), el("tbody", {}, page.items.map((t) => el("tr", {},
-        el("td", {}, el("input", { type: "checkbox", checked: picked.has(t.id), "aria-label": `Select ${t.kind} ${t.range?.join("–") || ""}`, onchange: (/** @type {Event} */ e) => { /** @type {HTMLInputElement} */ (e.target).checked ? picked.add(t.id) : picked.delete(t.id); deadDrawn = ""; void showDead(); } })),
-        everybody ? el("td", {}, el("bdi", {}, t.tenant_id || "")) : null, el("th", { scope: "row" }, `${t.kind} ${t.range ? t.range.join("–") : ""}`), el("td", {}, t.failure?.message || "", " ", el("code", {}, t.failure?.code || "")), el("td", { class: "num" }, number(t.attempts)), el("td", {}, time(t.finished_at)), el("td", {}, button("Details…", () => void showTask(t.id, t.tenant_id))))))))]
+      grid("Dead letters", [["Task"], ...(everybody ? [/** @type {[string]} */ (["Tenant"])] : []), ["What happened", "wide"], ["Attempts", "num"], ["When"], ["", "row-actions"]], page.items.map((t) => [
+        el("label", { class: "check" }, el("input", { type: "checkbox", checked: picked.has(t.id), "aria-label": `Select ${t.kind} ${t.range?.join("–") || ""}`, onchange: (/** @type {Event} */ e) => { /** @type {HTMLInputElement} */ (e.target).checked ? picked.add(t.id) : picked.delete(t.id); deadDrawn = ""; void showDead(); } }), `${t.kind} ${t.range ? t.range.join("–") : ""}`),
+        ...(everybody ? [el("bdi", {}, t.tenant_id || "")] : []), el("span", {}, t.failure?.message || "", " ", el("code", {}, t.failure?.code || "")), number(t.attempts), time(t.finished_at), button("Details…", () => void showTask(t.id, t.tenant_id))]))]
       : [el("p", { class: "muted" }, "None. A task comes here when it has used up its attempts; its document says what it means.")];
     const filtered = Object.values(only).some(Boolean);
     const next = el("div", {}, el("h2", {}, "Dead letters"), page.items.length || filtered || key() ? el("div", { class: "tools" }, filter("kind", "Kind"), filter("category", "Class"), filter("code", "Code"), key() ? everyTenant() : null) : null, content);
