@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/abadojack/whatlanggo"
 	"pgregory.net/rapid"
 
 	"sheaf"
@@ -104,6 +105,44 @@ func TestLanguageFollowsTheText(t *testing.T) {
 	})
 	if !goesOnIn(texts["en"], "en") {
 		t.Error("English after English is compared with all languages again")
+	}
+}
+
+// TestDetectorIsWhatlanggo holds the profiles that are turned round to what
+// whatlanggo finds with them.
+func TestDetectorIsWhatlanggo(t *testing.T) {
+	if len(latinLangs) < 40 || len(cyrillicLangs) < 5 {
+		t.Fatalf("whatlanggo keeps its profiles elsewhere: %d and %d were found", len(latinLangs), len(cyrillicLangs))
+	}
+	sentences := []string{
+		"The database replicates every write to three nodes, so that it is safe when one of them fails.",
+		"Die Datenbank schreibt jede Änderung auf drei Rechner, damit bei einem Ausfall nichts verloren geht.",
+		"La base de données écrit chaque changement sur trois machines, afin que rien ne soit perdu.",
+		"La base de datos escribe cada cambio en tres máquinas para que no se pierda nada.",
+		"Baza danych zapisuje każdą zmianę na trzech komputerach, żeby nic nie zginęło.",
+		"Veritabanı her değişikliği üç makineye yazar, böylece hiçbir şey kaybolmaz.",
+		"Tietokanta kirjoittaa jokaisen muutoksen kolmelle koneelle, jotta mitään ei katoa.",
+		"База данных записывает каждое изменение на три машины, чтобы ничего не пропало.",
+		"База даних записує кожну зміну на три машини, щоб нічого не загубилося.",
+		"数据库把每次写入复制到三个节点。", "データベースはすべての書き込みを複製します。",
+		"كل تغيير يكتب على ثلاثة أجهزة حتى لا يضيع شيء.", "מסד הנתונים כותב כל שינוי לשלושה מחשבים.",
+		"aaaa aaaa aaaa", "x", "42 % of 17 (3.5) £", "int main(void) { return f(x[i++], &y); }", "\xff\xfe broken \x80",
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		part := rapid.OneOf(rapid.SampledFrom(sentences), rapid.StringN(0, 20, 60))
+		text := strings.Join(rapid.SliceOfN(part, 0, 6).Draw(t, "parts"), rapid.SampledFrom([]string{" ", "", ". "}).Draw(t, "between"))
+		got, want := detect(text), whatlanggo.Detect(text)
+		// Where two languages are equally close whatlanggo takes any of them.
+		if got.Script != want.Script || got.Confidence != want.Confidence || got.Lang != want.Lang && want.Confidence > 0 {
+			t.Fatalf("%q: %v with %v, whatlanggo says %v with %v", text, got.Lang, got.Confidence, want.Lang, want.Confidence)
+		}
+	})
+}
+
+func BenchmarkLanguage(b *testing.B) {
+	text := strings.Repeat("Table 4.2 lists file formats, byte order marks, code pages; see also 7.1, 9.3 (annex B). ", 6)
+	for b.Loop() {
+		Language(text)
 	}
 }
 
