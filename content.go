@@ -1,5 +1,10 @@
 package sheaf
 
+import (
+	"strings"
+	"unicode"
+)
+
 // What a parser makes of a document, and what a chunker makes of that.
 
 // Box is a rectangle on a unit, in points (1/72 inch) with the origin at the
@@ -219,6 +224,35 @@ type Chunk struct {
 type Tag struct {
 	Name   string  `json:"name"`
 	Weight float64 `json:"weight"` // above 0, at most 1
+}
+
+// MetadataTitle is the key of a document's metadata, which its chunks carry, that
+// holds its title: what the file itself says, or what was given at upload.
+const MetadataTitle = "title"
+
+// Place is where a chunk of a file of that name stands in words: the title of
+// its document, unless the name, the first heading or nothing at all says that,
+// and the headings above it, outermost first.
+func (c *Chunk) Place(name string) []string {
+	title := strings.Join(strings.Fields(c.Metadata[MetadataTitle]), " ")
+	said := lettersOf(title)
+	switch {
+	case said == "" || said == "untitled" || strings.HasPrefix(lettersOf(name), said):
+		return c.HeadingPath
+	case len(c.HeadingPath) > 0 && lettersOf(c.HeadingPath[0]) == said:
+		return c.HeadingPath
+	}
+	return append([]string{title}, c.HeadingPath...)
+}
+
+// lettersOf keeps letters and digits, in lower case.
+func lettersOf(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, s)
 }
 
 // MetadataLinks is the key of a chunk's metadata that holds the addresses which

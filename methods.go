@@ -78,7 +78,7 @@ var Settings = []Setting{
 	{Name: "table_context_size", Max: 2048, Methods: printed, Meaning: "tokens of the text to each side of a table that are embedded and indexed with it"},
 	{Name: "auto_keywords", Max: 32, Enriches: true, Meaning: "keywords for each chunk, by the chat model where one is configured, else by counting; they are embedded and searched with the text"},
 	{Name: "auto_questions", Max: 10, Enriches: true, Meaning: "questions that each chunk answers, by the chat model, which must be configured; they are embedded and searched with the text"},
-	{Name: "auto_context", Enriches: true, Meaning: "a sentence or two, by the chat model, which must be configured, on where each chunk stands in its document; embedded and searched with the text, beside the name and the headings, which always are"},
+	{Name: "auto_context", Enriches: true, Meaning: "a sentence or two, by the chat model, which must be configured, on where each chunk stands in its document; embedded and searched with the text, beside the name, the title and the headings, which always are"},
 	{Name: "pii", Unset: "none", Enriches: true, Meaning: "personal data in the text: find counts it in a warning and names its kinds on each chunk, in metadata.personal_data; redact also replaces it before anything is stored or embedded"},
 	{Name: "tag_kb_ids", Unset: "none", Meaning: "ids of up to 8 datasets cut by method tag: each chunk gets the tags of their rows that are nearest to it"},
 	{Name: "topn_tags", Min: 1, Max: 32, Meaning: "tags that a chunk gets at most, by tag_kb_ids"},

@@ -280,6 +280,10 @@ type DatasetCatalog interface {
 	// Dataset finds by id, or else by name.
 	Dataset(ctx context.Context, tenantID, idOrName string) (*Dataset, error)
 	Datasets(ctx context.Context, tenantID string, p Page) ([]Dataset, string, error)
+	// TaggedDatasets lists those whose settings name tag sets, oldest first and
+	// at most limit; what they hold is not counted. Every search in all datasets
+	// asks for them.
+	TaggedDatasets(ctx context.Context, tenantID string, limit int) ([]Dataset, error)
 	UpdateDataset(ctx context.Context, d Dataset) error
 	// DeleteDataset deletes its documents too, and says which.
 	DeleteDataset(ctx context.Context, tenantID, id string) (DeleteReceipt, error)

@@ -369,15 +369,15 @@ func embeddingTexts(name string, chunks []sheaf.Chunk) []string {
 	return texts
 }
 
-// EmbeddingText is what is embedded for a chunk: where it stands, what stands
-// around it, its text, its keywords, and the questions that it answers.
+// EmbeddingText is what is embedded for a chunk: where it stands (the name of the
+// file, the title of the document, the headings), what stands around it, its text, its keywords, and the questions that it answers.
 func EmbeddingText(name string, c sheaf.Chunk) string {
-	return placeText(name, c.HeadingPath) + bodyText(c)
+	return placeText(name, c) + bodyText(c)
 }
 
 // placeText is the line that says where a chunk stands.
-func placeText(name string, headings []string) string {
-	return strings.Join(append([]string{name}, headings...), " > ") + "\n"
+func placeText(name string, c sheaf.Chunk) string {
+	return strings.Join(append([]string{name}, c.Place(name)...), " > ") + "\n"
 }
 
 // bodyText is all of what is embedded but where the chunk stands.

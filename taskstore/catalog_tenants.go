@@ -282,6 +282,20 @@ func (s *Store) Datasets(ctx context.Context, tenantID string, p sheaf.Page) ([]
 	return out, next, err
 }
 
+// TaggedDatasets implements sheaf.DatasetCatalog.
+func (s *Store) TaggedDatasets(ctx context.Context, tenantID string, limit int) ([]sheaf.Dataset, error) {
+	var rows []datasetRow
+	err := s.read(ctx).Raw(`SELECT * FROM datasets WHERE tenant_id=? AND parse_config LIKE '%"tag_kb_ids":%' ORDER BY id LIMIT ?`, tenantID, limit).Scan(&rows).Error
+	if err != nil {
+		return nil, translate(err)
+	}
+	out := make([]sheaf.Dataset, len(rows))
+	for i, r := range rows {
+		out[i] = r.toDomain()
+	}
+	return out, nil
+}
+
 func (s *Store) countDatasets(ctx context.Context, tenantID string, rows []datasetRow) ([]sheaf.Dataset, error) {
 	out := make([]sheaf.Dataset, len(rows))
 	at := make(map[string]*sheaf.Dataset, len(rows))

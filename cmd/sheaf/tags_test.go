@@ -10,6 +10,7 @@ import (
 	"sheaf"
 	"sheaf/internal/api"
 	"sheaf/internal/config"
+	"sheaf/internal/search"
 )
 
 const topics = "content,tags\n" +
@@ -130,6 +131,13 @@ func TestHitsThatShareTheTagsOfTheQueryRankHigher(t *testing.T) {
 	first, second := r.Hits[0], r.Hits[1]
 	if first.Document.Name != "a.txt" || first.Scores.Tags != 1 || second.Scores.Tags != 0 || first.Score <= second.Score || len(r.Warnings) > 0 {
 		t.Errorf("%+v\n%+v\n%v", first, second, r.Warnings)
+	}
+	// A search in all datasets tags the query, too.
+	var everywhere search.Response
+	s.post("/v1/search", map[string]any{"query": "repair the garden gate"}, &everywhere)
+	i := slices.IndexFunc(everywhere.Hits, func(h search.Hit) bool { return h.Document.Name == "a.txt" })
+	if i < 0 || everywhere.Hits[i].Scores.Tags != 1 {
+		t.Errorf("in all datasets: %+v", everywhere.Hits)
 	}
 	// With the tag set gone the search goes on without it, and says so.
 	if resp, b := s.request("DELETE", "/v1/datasets/topics", ""); resp.StatusCode != 200 {

@@ -746,9 +746,29 @@ func (s *Server) searchRoutes() {
 			in.Body.Datasets[i] = ds.ID
 			in.Body.TagsOf(ds.ParseConfig)
 		}
+		if len(in.Body.Datasets) == 0 && in.Body.Mode != search.Text {
+			if err := s.tagsOfAll(ctx, &in.Body); err != nil {
+				return nil, err
+			}
+		}
 		out, err := s.cfg.Search.Search(ctx, tenantOf(ctx), in.Body)
 		return &output[*search.Response]{out}, err
 	})
+}
+
+// tagsOfAll has a query over all datasets tagged as their chunks are, by up to
+// search.MaxTagSets tag sets: those of the oldest datasets.
+func (s *Server) tagsOfAll(ctx context.Context, r *search.Request) error {
+	all, err := s.cfg.Catalog.TaggedDatasets(ctx, tenantOf(ctx), 10*search.MaxTagSets)
+	if err != nil {
+		return err
+	}
+	for _, ds := range all {
+		if n := len(ds.ParseConfig.TagKBIDs); n > 0 && len(r.TagSets)+n <= search.MaxTagSets {
+			r.TagsOf(ds.ParseConfig)
+		}
+	}
+	return nil
 }
 
 func (s *Server) queueRoutes() {

@@ -22,10 +22,11 @@ type Entry struct {
 	Vector    []float32 // of the index's model, length one; nil or all zeros means not found by meaning
 }
 
-// Lead is what is indexed by words before the text, in order: the headings,
+// Lead is what is indexed by words before the text, in order: the title of the
+// document where its name does not say it, the headings,
 // what stands around the chunk, its keywords and the questions it answers.
 func (e *Entry) Lead() []string {
-	lead := slices.Clone(e.Chunk.HeadingPath)
+	lead := slices.Clone(e.Chunk.Place(e.Name))
 	if e.Chunk.Context != "" {
 		lead = append(lead, e.Chunk.Context)
 	}

@@ -71,6 +71,9 @@ func (r *Request) TagsOf(c sheaf.ParseConfig) {
 	r.TopNTags = max(r.TopNTags, c.WithDefaults().TopNTags)
 }
 
+// MaxTagSets bounds the tag sets that tag the query of a search in all datasets.
+const MaxTagSets = 8
+
 // Filter narrows a search; every field that is set must hold.
 type Filter struct {
 	DocumentIDs []string          `json:"document_ids,omitempty"`

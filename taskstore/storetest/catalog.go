@@ -303,8 +303,19 @@ func testDatasets(t *testing.T, b *bench) {
 	d, err := b.Dataset(b.ctx, b.tenant, "files")
 	b.ok(err)
 	b.same("counts", []int{d.Documents, d.Chunks}, []int{2, 24})
-	d.Name, d.ParseConfig.TaskPageSize = "Ünïcode %_'\"", 22
+	tagged, err := b.TaggedDatasets(b.ctx, b.tenant, 10)
+	b.ok(err)
+	b.same("datasets with tag sets, before there are any", len(tagged), 0)
+	d.Name, d.ParseConfig.TaskPageSize, d.ParseConfig.TagKBIDs = "Ünïcode %_'\"", 22, []string{"set"}
 	b.ok(b.UpdateDataset(b.ctx, *d))
+	tagged, err = b.TaggedDatasets(b.ctx, b.tenant, 10)
+	b.ok(err)
+	if len(tagged) != 1 || tagged[0].ID != d.ID || !slices.Equal(tagged[0].ParseConfig.TagKBIDs, []string{"set"}) {
+		t.Errorf("datasets with tag sets: %+v", tagged)
+	}
+	tagged, err = b.TaggedDatasets(b.ctx, "nobody", 10)
+	b.ok(err)
+	b.same("datasets with tag sets of another tenant", len(tagged), 0)
 	got, err := b.Dataset(b.ctx, b.tenant, d.Name)
 	b.ok(err)
 	b.same("page size", got.ParseConfig.TaskPageSize, 22)
