@@ -54,7 +54,15 @@ type Options struct {
 	// Hint is that of the planned range about to be parsed (see PlannedRange),
 	// nil when planning: also after a trip through JSON, where nil is "null".
 	Hint json.RawMessage `json:",omitempty"`
+	// Fill makes bytes of the file present, which else are holes, before they
+	// are read; nil when all of it is there. Only Sparse formats get one.
+	// Where it fails the process ends: what would be read is not the file.
+	Fill func(offset, length int64) `json:"-"`
 }
+
+// Sparse is implemented by formats that look at a few places of a file to read
+// a range of it, and honor Options.Fill.
+type Sparse interface{ Sparse() }
 
 // Document is an open file. It is used by one goroutine at a time.
 type Document interface {

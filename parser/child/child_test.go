@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,6 +36,14 @@ func (badFormat) MediaTypes() []string { return []string{badMedia} }
 func (badFormat) Options() []string    { return nil }
 
 func (badFormat) Open(_ context.Context, f *os.File, o parser.Options) (parser.Document, error) {
+	if o.Fill != nil {
+		st, err := f.Stat()
+		if err != nil {
+			return nil, err
+		}
+		o.Fill(0, st.Size()/2)
+		o.Fill(st.Size()/2, st.Size()-st.Size()/2)
+	}
 	b, err := os.ReadFile(f.Name())
 	if err != nil {
 		return nil, err
@@ -261,6 +270,72 @@ func TestPlanParseAndRender(t *testing.T) {
 	}
 	if s := b.pool.Stats(); s.Opens != 1 || s.Reuses != 2 || s.Started != 1 {
 		t.Errorf("opened once, used three times, got %+v", s)
+	}
+}
+
+// sparse is a source whose file is holes until it is filled.
+func (b *bundle) sparse(words string) (src Source, asked *[]int64) {
+	b.t.Helper()
+	src = b.doc(words)
+	if err := errors.Join(os.Truncate(src.Path, 0), os.Truncate(src.Path, int64(len(words)))); err != nil {
+		b.t.Fatal(err)
+	}
+	asked = new([]int64)
+	path := src.Path
+	src.Fill = func(_ context.Context, offset, length int64) error {
+		*asked = append(*asked, offset, length)
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		_, err = f.WriteAt([]byte(words[offset:offset+length]), offset)
+		return err
+	}
+	return src, asked
+}
+
+func TestHolesAreFilledBeforeTheyAreRead(t *testing.T) {
+	b := setup(t, Config{Size: 1})
+	src, asked := b.sparse("one two three")
+	got, err := b.parse(deadline(t, long), src, 1, 3)
+	if err != nil || len(got) != 3 {
+		t.Fatalf("%v, %v", got, err)
+	}
+	if !slices.Equal(*asked, []int64{0, 6, 6, 7}) {
+		t.Errorf("asked for %v", *asked)
+	}
+	// The document is open and asks for no more.
+	if _, err := b.parse(deadline(t, long), src, 2, 2); err != nil || len(*asked) != 4 {
+		t.Errorf("%v, asked for %v", err, *asked)
+	}
+}
+
+// A page must not be called unreadable because the store of its file was away.
+func TestWhatCannotBeFilledIsNotTheDocumentsFault(t *testing.T) {
+	b := setup(t, Config{Size: 1})
+	src, _ := b.sparse("one two three four")
+	away := errors.New("the store is away")
+	fill := src.Fill
+	src.Fill = func(ctx context.Context, offset, length int64) error {
+		if offset > 0 {
+			return away
+		}
+		return fill(ctx, offset, length)
+	}
+	err := b.pool.ParseIsolating(deadline(t, long), src, sheaf.Range{From: 1, To: 4}, perTry, func(u sheaf.UnitResult) error {
+		t.Errorf("unit %d: %s %s", u.Unit, u.Status, u.Code)
+		return nil
+	})
+	if err != away {
+		t.Errorf("got %v", err)
+	}
+	if s := b.pool.Stats(); s.Crashes != 0 {
+		t.Errorf("%d crashes", s.Crashes)
+	}
+	src.Fill = fill
+	if got, err := b.parse(deadline(t, long), src, 1, 4); err != nil || len(got) != 4 {
+		t.Errorf("%v, %v", got, err)
 	}
 }
 

@@ -18,6 +18,8 @@ const (
 	kindPlan     = 'p' // parser.Plan as JSON
 	kindUnpacked = 'm' // parser.Unpacked as JSON
 	kindImage    = 'i' // media type, zero byte, image
+	kindNeed     = 'n' // child needs bytes of a sparse file before it goes on: offset and length, 8 bytes each, big endian
+	kindFilled   = 'w' // the answer, from the parent: they are there
 	kindDone     = 'd' // end of the answer
 	kindFailure  = 'f' // end of the answer: sheaf.Failure as JSON
 	kindFatal    = 'x' // like kindFailure, and the child ends itself
@@ -63,7 +65,7 @@ func readFrame(r *bufio.Reader, buf []byte) (kind byte, body, next []byte, err e
 		return 0, nil, buf, err
 	}
 	switch head[0] {
-	case kindHello, kindRequest, kindOpened, kindUnit, kindPlan, kindUnpacked, kindImage, kindDone, kindFailure, kindFatal:
+	case kindHello, kindRequest, kindOpened, kindUnit, kindPlan, kindUnpacked, kindImage, kindNeed, kindFilled, kindDone, kindFailure, kindFatal:
 	default:
 		return 0, nil, buf, fmt.Errorf("%w: unknown kind %#x", errFrame, head[0])
 	}

@@ -13,6 +13,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -92,7 +93,11 @@ type Source struct {
 	Path    string         // of the file, readable by the child
 	Key     string         // of the content, e.g. its SHA-256; empty means Path
 	Format  string         // id; empty means by Options.MediaType
-	Options parser.Options // TempDir is chosen by the pool
+	Options parser.Options // TempDir and Fill are chosen by the pool
+	// Fill brings bytes of a file with holes before the child reads them; nil
+	// when all of it is there. Only for formats that are parser.Sparse. Its
+	// error ends the child and is returned as it is.
+	Fill func(ctx context.Context, offset, length int64) error
 }
 
 // id tells sources apart: the content and everything that shapes its opening.
@@ -800,8 +805,13 @@ func (p *Pool) on(ctx context.Context, c *process, id uint64, src Source, req re
 	}
 	d.used = time.Now()
 	req.Doc, req.Path, req.Format, req.Options = d.id, src.Path, src.Format, src.Options
-	req.Options.TempDir = d.dir
-	at, err := p.call(ctx, c, req, on)
+	req.Options.TempDir, req.Sparse = d.dir, src.Fill != nil
+	at, err := p.call(ctx, c, req, func(kind byte, body []byte) error {
+		if kind == kindNeed && src.Fill != nil && len(body) == 16 {
+			return c.fill(ctx, src, int64(binary.BigEndian.Uint64(body)), int64(binary.BigEndian.Uint64(body[8:])))
+		}
+		return on(kind, body)
+	})
 	if err != nil && !at.opened {
 		delete(c.docs, id)
 		c.docCount.Store(int32(len(c.docs)))
@@ -813,6 +823,17 @@ func (p *Pool) on(ctx context.Context, c *process, id uint64, src Source, req re
 		}
 	}
 	return at, d, err
+}
+
+// fill brings bytes that the child waits for.
+func (c *process) fill(ctx context.Context, src Source, offset, length int64) error {
+	if err := src.Fill(ctx, offset, length); err != nil {
+		return err
+	}
+	if errors.Join(writeFrame(c.req, kindFilled, nil), c.req.Flush()) != nil {
+		return errFrame
+	}
+	return nil
 }
 
 // closeDoc has the child close a document and removes its temporary files.

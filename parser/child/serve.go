@@ -3,6 +3,7 @@ package child
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -49,6 +50,7 @@ type request struct {
 	Path    string
 	Format  string
 	Options parser.Options
+	Sparse  bool // the file has holes, which the parent fills
 	Range   sheaf.Range
 	N, DPI  int
 	Clip    *sheaf.Box `json:",omitempty"`
@@ -90,6 +92,7 @@ func serve(formats *parser.Registry) int {
 		formats: formats,
 		out:     bufio.NewWriterSize(os.NewFile(fdAnswers, "answers"), 64<<10),
 		docs:    map[uint64]*openDoc{},
+		filled:  make(chan struct{}, 1),
 	}
 	if err := s.send(kindHello, []byte{protocolVersion}); err != nil {
 		return exitProtocol
@@ -108,6 +111,14 @@ func serve(formats *parser.Registry) int {
 			buf = next
 			if errors.Is(err, io.EOF) {
 				os.Exit(exitOK)
+			}
+			if err == nil && kind == kindFilled {
+				select {
+				case s.filled <- struct{}{}:
+				default: // nobody has asked
+					os.Exit(exitProtocol)
+				}
+				continue
 			}
 			var req request
 			if err != nil || kind != kindRequest || json.Unmarshal(body, &req) != nil {
@@ -130,6 +141,7 @@ type server struct {
 	docs    map[uint64]*openDoc
 	buf     []byte
 	asked   bool // a request has been answered
+	filled  chan struct{}
 }
 
 type openDoc struct {
@@ -289,6 +301,9 @@ func (s *server) open(ctx context.Context, req request) (*openDoc, error) {
 	if err != nil {
 		return nil, sheaf.FailRetryable(sheaf.CategorySource, "source_unreadable", "The stored file cannot be opened: %v.", err)
 	}
+	if req.Sparse {
+		req.Options.Fill = s.fill
+	}
 	d, err := format.Open(ctx, f, req.Options)
 	if err != nil {
 		_ = f.Close()
@@ -296,6 +311,17 @@ func (s *server) open(ctx context.Context, req request) (*openDoc, error) {
 	}
 	s.docs[req.Doc] = &openDoc{f, d}
 	return s.docs[req.Doc], nil
+}
+
+// fill has the parent bring bytes of a sparse file. A parent that cannot ends
+// this process instead of answering.
+func (s *server) fill(offset, length int64) {
+	body := binary.BigEndian.AppendUint64(nil, uint64(offset))
+	body = binary.BigEndian.AppendUint64(body, uint64(length))
+	if errors.Join(s.send(kindNeed, body), s.out.Flush()) != nil {
+		os.Exit(exitProtocol)
+	}
+	<-s.filled
 }
 
 func (s *server) closeDoc(id uint64) {

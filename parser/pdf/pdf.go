@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"image"
 	"image/jpeg"
+	"io"
 	"math"
 	"os"
 	"strings"
@@ -52,6 +53,10 @@ func (f *format) MediaTypes() []string { return []string{parser.MediaPDF, "appli
 // Options: the password decides whether anything is read, never what.
 func (f *format) Options() []string { return nil }
 
+// Sparse implements parser.Sparse: the cross-reference table and what a page
+// names are all that its text needs.
+func (f *format) Sparse() {}
+
 // Open implements parser.Format.
 func (f *format) Open(ctx context.Context, file *os.File, o parser.Options) (parser.Document, error) {
 	st, err := file.Stat()
@@ -80,13 +85,53 @@ type document struct {
 	outline  *outline
 }
 
-func (d *document) source() (*os.File, int64) {
+func (d *document) source() (io.ReaderAt, int64) {
 	if d.repaired != nil {
 		if st, err := d.repaired.Stat(); err == nil {
 			return d.repaired, st.Size()
 		}
 	}
-	return d.file, d.size
+	return d.original(), d.size
+}
+
+// original is the file, whose holes are filled as they are read.
+func (d *document) original() io.ReaderAt {
+	if d.options.Fill == nil {
+		return d.file
+	}
+	return &filled{file: d.file, size: d.size, fill: d.options.Fill, present: make([]bool, (d.size+fillBytes-1)/fillBytes)}
+}
+
+// fillBytes is the unit in which a sparse file is filled: who has asked once
+// for a part of it need not ask again.
+const fillBytes = 64 << 10
+
+type filled struct {
+	file    *os.File
+	size    int64
+	fill    func(offset, length int64)
+	present []bool // by fillBytes
+}
+
+// ReadAt implements io.ReaderAt.
+func (f *filled) ReadAt(p []byte, off int64) (int, error) {
+	if end := min(off+int64(len(p)), f.size); off >= 0 && off < end {
+		first, last := off/fillBytes, (end-1)/fillBytes
+		for first <= last && f.present[first] {
+			first++
+		}
+		for last > first && f.present[last] {
+			last--
+		}
+		if first <= last {
+			from := first * fillBytes
+			f.fill(from, min((last+1)*fillBytes, f.size)-from)
+			for i := first; i <= last; i++ {
+				f.present[i] = true
+			}
+		}
+	}
+	return f.file.ReadAt(p, off)
 }
 
 func (d *document) open(ctx context.Context) error {

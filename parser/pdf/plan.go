@@ -339,7 +339,7 @@ func (d *document) repair() (err error) {
 			_ = os.Remove(out.Name())
 		}
 	}()
-	ctx, err := api.ReadContext(io.NewSectionReader(d.file, 0, d.size), pdfcpuConfig(d.options.Config.Password))
+	ctx, err := api.ReadContext(io.NewSectionReader(d.original(), 0, d.size), pdfcpuConfig(d.options.Config.Password))
 	if err != nil {
 		return err
 	}

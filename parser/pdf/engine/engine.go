@@ -8,7 +8,7 @@ import (
 	"context"
 	"errors"
 	"image"
-	"os"
+	"io"
 )
 
 // Reasons for which a document does not open, and a page does not load.
@@ -28,8 +28,8 @@ type Engine interface {
 	// Name tells engines apart whose pages may differ, e.g. "pdfium-wasm".
 	Name() string
 	// Open reads the cross-reference table of the size bytes in f. f must stay
-	// open until Close; its file offset is neither used nor moved.
-	Open(ctx context.Context, f *os.File, size int64, password string) (Document, error)
+	// open until Close.
+	Open(ctx context.Context, f io.ReaderAt, size int64, password string) (Document, error)
 	Close() error
 }
 

@@ -206,7 +206,7 @@ type document struct {
 }
 
 // Open implements engine.Engine.
-func (e *Engine) Open(ctx context.Context, f *os.File, size int64, password string) (doc engine.Document, err error) {
+func (e *Engine) Open(ctx context.Context, f io.ReaderAt, size int64, password string) (doc engine.Document, err error) {
 	if err := e.Warm(); err != nil {
 		return nil, fmt.Errorf("%w: %w", engine.ErrBroken, err)
 	}
