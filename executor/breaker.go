@@ -250,6 +250,16 @@ func (g guardedFiles) Fetch(ctx context.Context, key, sha256 string, size int64)
 	return path, release, err
 }
 
+func (g guardedFiles) FetchBlocks(ctx context.Context, key, sha256 string, size int64) (path string, fill blob.Fill, release func(), err error) {
+	err = g.b.do(ctx, func() error { path, fill, release, err = g.Files.FetchBlocks(ctx, key, sha256, size); return err })
+	if fill == nil {
+		return path, nil, release, err
+	}
+	return path, func(ctx context.Context, offset, length int64) error {
+		return g.b.do(ctx, func() error { return fill(ctx, offset, length) })
+	}, release, err
+}
+
 type guardedIndex struct {
 	index.Index
 	b *breaker

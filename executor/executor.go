@@ -42,6 +42,9 @@ type Files interface {
 	// Fetch returns a path of the object's bytes; release must be called when
 	// the path is not read any more. sha256 and size may be empty and 0.
 	Fetch(ctx context.Context, key, sha256 string, size int64) (path string, release func(), err error)
+	// FetchBlocks is Fetch for readers of a few places: where fill is not nil
+	// the file has holes, and it must be called before bytes are read.
+	FetchBlocks(ctx context.Context, key, sha256 string, size int64) (path string, fill blob.Fill, release func(), err error)
 }
 
 // Parser reads documents in child processes. *child.Pool is one.

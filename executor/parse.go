@@ -14,6 +14,7 @@ import (
 	"sheaf"
 	"sheaf/chunker"
 	"sheaf/internal/artifact"
+	"sheaf/internal/blob"
 	"sheaf/internal/embed"
 	"sheaf/internal/enrich"
 	"sheaf/internal/index"
@@ -234,9 +235,14 @@ func (r *run) progress(ctx context.Context, stage string, done, total int) {
 // parseUnits brings the bytes here and reads the task's range of them.
 func (e *Executor) parseUnits(ctx context.Context, run *run, doc *sheaf.Document, p *sheaf.ParsePayload) (units []sheaf.UnitResult, err error) {
 	var path string
+	var fill blob.Fill
 	release := func() {}
 	err = run.stage(ctx, "fetch", func(ctx context.Context) error {
-		path, release, err = e.cfg.Files.Fetch(ctx, p.SourceKey, p.SHA256, p.Size)
+		if e.sparse(p) {
+			path, fill, release, err = e.cfg.Files.FetchBlocks(ctx, p.SourceKey, p.SHA256, p.Size)
+		} else {
+			path, release, err = e.cfg.Files.Fetch(ctx, p.SourceKey, p.SHA256, p.Size)
+		}
 		return err
 	})
 	if err != nil {
@@ -250,7 +256,7 @@ func (e *Executor) parseUnits(ctx context.Context, run *run, doc *sheaf.Document
 	defer e.parse.release()
 	t := run.task
 	src := child.Source{
-		Path: path, Format: p.Format,
+		Path: path, Fill: fill, Format: p.Format,
 		Key:     doc.ID + "/" + fmt.Sprint(t.Generation) + "/" + p.SourceKey,
 		Options: parser.Options{Name: doc.Name, MediaType: p.MediaType, Config: p.Config, Hint: p.Hint},
 	}
@@ -280,6 +286,22 @@ func (e *Executor) parseUnits(ctx context.Context, run *run, doc *sheaf.Document
 		return nil, sheaf.FailRetryable(sheaf.CategoryInternal, "units_missing", "the %s parser said nothing about units %v; please report the file", p.Format, missing)
 	}
 	return units, nil
+}
+
+// sparse reports whether the task's file is read at a few places.
+func (e *Executor) sparse(p *sheaf.ParsePayload) bool {
+	if e.cfg.Formats == nil {
+		return false
+	}
+	f, ok := e.cfg.Formats.ByID(p.Format)
+	if !ok {
+		f, ok = e.cfg.Formats.ByMediaType(p.MediaType)
+	}
+	if !ok {
+		return false
+	}
+	_, ok = f.(parser.Sparse)
+	return ok
 }
 
 // maxOutputs bounds the units of one attempt whose parser's last lines go to

@@ -7,9 +7,11 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +24,7 @@ import (
 
 	"sheaf"
 	"sheaf/internal/api"
+	"sheaf/parser/pdf/enginetest"
 )
 
 // mainVar makes the test binary behave as the sheaf binary: the fleet's
@@ -331,6 +334,32 @@ func TestFleet(t *testing.T) {
 				t.Errorf("what came in three pieces through two processes ended %s or is not the file", ended.State)
 			}
 		}
+	}
+
+	// Of a large PDF a process brings here what it reads.
+	f.start("executor")
+	heavy, says := enginetest.Heavy(200)
+	heavyJob, heavyDocs := alpha.send(nil, text("heavy.pdf", string(heavy)))
+	if heavyJob.State != sheaf.DocSucceeded || heavyDocs[0].Ledger.OK != 200 || !alpha.finds(says(177)) {
+		t.Errorf("the large PDF ended %s: %+v", heavyJob.State, heavyDocs[0].Ledger)
+	}
+	if resp, b := alpha.ask(http.MethodGet, "/v1/datasets/default/documents/"+heavyDocs[0].ID+"/pages/20/image", "", nil); resp.StatusCode != http.StatusOK {
+		t.Errorf("a page's picture: %s %.200s", resp.Status, b)
+	}
+	sparse, err := filepath.Glob(f.dir + "/*/cache/blocks-*")
+	if err != nil || len(sparse) == 0 {
+		t.Errorf("no process has read a part of the file: %v", err)
+	}
+	var least int64 = math.MaxInt64
+	for _, path := range sparse {
+		var st syscall.Stat_t
+		if err := syscall.Stat(path, &st); err != nil {
+			t.Fatal(err)
+		}
+		least = min(least, st.Blocks*512)
+	}
+	if least > int64(len(heavy))/2 {
+		t.Errorf("for a picture of one page %d of %d KB were fetched", least>>10, len(heavy)>>10)
 	}
 
 	// Deleting leaves nothing in any store.

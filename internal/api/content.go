@@ -156,6 +156,15 @@ func clipOf(s string) (*sheaf.Box, error) {
 	return &sheaf.Box{X0: n[0], Y0: n[1], X1: n[2], Y1: n[3]}, nil
 }
 
+// original brings a document's file to this host: of a PDF what is read of it.
+func (s *Server) original(ctx context.Context, d *sheaf.Document) (path string, fill blob.Fill, release func(), err error) {
+	if d.MediaType == parser.MediaPDF {
+		return s.cfg.Files.FetchBlocks(ctx, d.BlobKey, d.SHA256, d.Size)
+	}
+	path, release, err = s.cfg.Files.Fetch(ctx, d.BlobKey, d.SHA256, d.Size)
+	return path, nil, release, err
+}
+
 // pageImage draws one page, or a part of it, such as a figure.
 func (s *Server) pageImage(w http.ResponseWriter, r *http.Request) {
 	d, err := s.document(r.Context(), pathOf(r))
@@ -177,7 +186,7 @@ func (s *Server) pageImage(w http.ResponseWriter, r *http.Request) {
 		s.writeProblem(w, r, newProblem(404, "no_page_image", "pages of this format are not drawn; its chunks carry the text"))
 		return
 	}
-	path, release, err := s.cfg.Files.Fetch(r.Context(), d.BlobKey, d.SHA256, d.Size)
+	path, fill, release, err := s.original(r.Context(), d)
 	if err != nil {
 		s.writeProblem(w, r, err)
 		return
@@ -190,7 +199,7 @@ func (s *Server) pageImage(w http.ResponseWriter, r *http.Request) {
 		config = full.ParseConfig // with the password, which d does not show
 	}
 	img, mediaType, err := s.cfg.Renderer.Render(ctx, child.Source{
-		Path: path, Format: drawnBy[d.MediaType], Key: d.ID + "/render/" + d.BlobKey,
+		Path: path, Fill: fill, Format: drawnBy[d.MediaType], Key: d.ID + "/render/" + d.BlobKey,
 		Options: parser.Options{Name: d.Name, MediaType: d.MediaType, Config: config},
 	}, n, dpi, clip)
 	if err != nil {

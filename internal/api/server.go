@@ -39,6 +39,12 @@ type Renderer interface {
 	Render(ctx context.Context, src child.Source, n, dpi int, clip *sheaf.Box) (image []byte, mediaType string, err error)
 }
 
+// Files brings originals to this host, whole or as far as they are read.
+type Files interface {
+	ingest.Files
+	FetchBlocks(ctx context.Context, key, sha256 string, size int64) (path string, fill blob.Fill, release func(), err error)
+}
+
 // Check asks one dependency whether it can do its work.
 type Check struct {
 	Name string
@@ -63,7 +69,7 @@ type Config struct {
 	Ingest   *ingest.Service
 	Search   *search.Searcher
 	Blobs    blob.Store
-	Files    ingest.Files
+	Files    Files
 	Renderer Renderer // nil: no page images
 	Queue    queue.Queue
 	Checks   []Check

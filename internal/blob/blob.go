@@ -64,6 +64,10 @@ type Local interface {
 	Path(key string) (string, error)
 }
 
+// Fill brings bytes of a file with holes here before they are read. It is safe
+// for concurrent use. Its errors are those of the store and of the disk.
+type Fill func(ctx context.Context, offset, length int64) error
+
 // Presigner is implemented by stores that clients can read from and write to
 // directly. An address is valid for expires, 1 second to 7 days, and takes
 // exactly size bytes; disposition is the Content-Disposition of the answer,

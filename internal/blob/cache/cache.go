@@ -1,6 +1,7 @@
 // Package cache keeps originals on the disk of an executor, so that the tasks
 // of one document download it once per host, however many there are and
-// however often the process restarts.
+// however often the process restarts. Of a large file those who need a few
+// places get the blocks around them and no more.
 package cache
 
 import (
@@ -26,9 +27,10 @@ import (
 // Cache is a folder of files named by their SHA-256. It is safe for concurrent
 // use; a folder belongs to one process at a time.
 type Cache struct {
-	store    blob.Store
-	dir      string
-	maxBytes int64
+	store      blob.Store
+	dir        string
+	maxBytes   int64
+	wholeBytes int64 // WholeBytes, other only in tests
 
 	mu      sync.Mutex
 	entries map[string]*entry
@@ -38,13 +40,15 @@ type Cache struct {
 
 // entry is one file, or its download.
 type entry struct {
-	sha256 string
+	name   string  // the SHA-256 of a whole file; with blocksPrefix of a sparse one
+	file   string  // its path
+	blocks *blocks // of a sparse file, whose size is what of it is here
 	size   int64
 	users  int
-	place  *list.Element // in unused, nil while there are users
-	ready  chan struct{} // closed when the download has ended
-	err    error         // of the download, set before ready is closed
-	cancel context.CancelFunc
+	place  *list.Element      // in unused, nil while there are users
+	ready  chan struct{}      // closed when the download has ended
+	err    error              // of the download, set before ready is closed
+	cancel context.CancelFunc // of the download
 }
 
 // Open takes over what an earlier process left in dir. maxBytes bounds the
@@ -52,8 +56,8 @@ type entry struct {
 // not run without them. Where store is blob.Local the cache stays empty and dir
 // is not touched.
 func Open(store blob.Store, dir string, maxBytes int64) (*Cache, error) {
-	c := &Cache{store: store, dir: dir, maxBytes: maxBytes, entries: map[string]*entry{}, unused: list.New()}
-	if _, local := store.(blob.Local); local {
+	c := &Cache{store: store, dir: dir, maxBytes: maxBytes, wholeBytes: WholeBytes, entries: map[string]*entry{}, unused: list.New()}
+	if c.local() {
 		return c, nil
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -75,15 +79,15 @@ func Open(store blob.Store, dir string, maxBytes int64) (*Cache, error) {
 		if err != nil || !info.Mode().IsRegular() {
 			continue
 		}
-		if !isDigest(f.Name()) { // a download that a crash cut off
+		if !isDigest(f.Name()) { // a download that a crash cut off, or a sparse file
 			_ = os.Remove(filepath.Join(dir, f.Name()))
 			continue
 		}
-		known = append(known, found{&entry{sha256: f.Name(), size: info.Size(), ready: closed}, info.ModTime()})
+		known = append(known, found{&entry{name: f.Name(), file: filepath.Join(dir, f.Name()), size: info.Size(), ready: closed}, info.ModTime()})
 	}
 	slices.SortFunc(known, func(a, b found) int { return b.used.Compare(a.used) })
 	for _, f := range known {
-		c.entries[f.sha256] = f.entry
+		c.entries[f.name] = f.entry
 		f.place = c.unused.PushBack(f.entry)
 		c.bytes += f.size
 	}
@@ -128,7 +132,7 @@ func (c *Cache) Fetch(ctx context.Context, key, digest string, size int64) (path
 			}
 			return "", nil, e.err
 		}
-		path := c.path(digest)
+		path := e.file
 		if info, err := os.Stat(path); err != nil || info.Size() != size {
 			c.forget(e) // somebody has cleaned up, or damaged the file
 			c.leave(e)
@@ -145,15 +149,11 @@ func (c *Cache) join(ctx context.Context, key, digest string, size int64) *entry
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.entries[digest]; e != nil {
-		e.users++
-		if e.place != nil {
-			c.unused.Remove(e.place)
-			e.place = nil
-		}
+		c.use(e)
 		return e
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	e := &entry{sha256: digest, size: size, users: 1, ready: make(chan struct{}), cancel: cancel}
+	e := &entry{name: digest, file: filepath.Join(c.dir, digest), size: size, users: 1, ready: make(chan struct{}), cancel: cancel}
 	c.entries[digest] = e
 	c.bytes += size
 	c.evict()
@@ -168,6 +168,15 @@ func (c *Cache) join(ctx context.Context, key, digest string, size int64) *entry
 	return e
 }
 
+// use counts one more user. c.mu is held.
+func (c *Cache) use(e *entry) {
+	e.users++
+	if e.place != nil {
+		c.unused.Remove(e.place)
+		e.place = nil
+	}
+}
+
 // leave ends a use. The download of a file that nobody waits for is ended.
 func (c *Cache) leave(e *entry) {
 	c.mu.Lock()
@@ -175,8 +184,11 @@ func (c *Cache) leave(e *entry) {
 	if e.users--; e.users > 0 {
 		return
 	}
-	if c.entries[e.sha256] != e {
-		return // forgotten
+	if c.entries[e.name] != e { // forgotten
+		if e.blocks != nil {
+			_ = e.blocks.f.Close()
+		}
+		return
 	}
 	select {
 	case <-e.ready:
@@ -184,7 +196,7 @@ func (c *Cache) leave(e *entry) {
 		c.evict()
 	default:
 		e.cancel()
-		delete(c.entries, e.sha256) // the next caller starts anew
+		delete(c.entries, e.name) // the next caller starts anew
 		c.bytes -= e.size
 	}
 }
@@ -193,8 +205,8 @@ func (c *Cache) leave(e *entry) {
 func (c *Cache) forget(e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.entries[e.sha256] == e {
-		delete(c.entries, e.sha256)
+	if c.entries[e.name] == e {
+		delete(c.entries, e.name)
 		c.bytes -= e.size
 	}
 }
@@ -204,13 +216,20 @@ func (c *Cache) evict() {
 	for c.bytes > c.maxBytes && c.unused.Len() > 0 {
 		e := c.unused.Remove(c.unused.Back()).(*entry)
 		e.place = nil
-		delete(c.entries, e.sha256)
+		delete(c.entries, e.name)
 		c.bytes -= e.size
-		_ = os.Remove(c.path(e.sha256))
+		if e.blocks != nil {
+			_ = e.blocks.f.Close()
+		}
+		_ = os.Remove(e.file)
 	}
 }
 
-func (c *Cache) path(digest string) string { return filepath.Join(c.dir, digest) }
+// local reports whether the store's objects are files of this host.
+func (c *Cache) local() bool {
+	_, local := c.store.(blob.Local)
+	return local
+}
 
 // download writes the object beside its place, checks it, and renames it.
 func (c *Cache) download(ctx context.Context, key string, e *entry) error {
@@ -236,8 +255,8 @@ func (c *Cache) download(ctx context.Context, key string, e *entry) error {
 	if err != nil {
 		return err
 	}
-	if got := hex.EncodeToString(hash.Sum(nil)); n != e.size || got != e.sha256 {
-		return fmt.Errorf("%w: %s has changed in the store: %d bytes with SHA-256 %s instead of %d with %s; upload the document again", sheaf.ErrInvalid, key, n, got, e.size, e.sha256)
+	if got := hex.EncodeToString(hash.Sum(nil)); n != e.size || got != e.name {
+		return fmt.Errorf("%w: %s has changed in the store: %d bytes with SHA-256 %s instead of %d with %s; upload the document again", sheaf.ErrInvalid, key, n, got, e.size, e.name)
 	}
 	if err := f.Close(); err != nil {
 		return writeError(c.dir, err)
@@ -245,7 +264,7 @@ func (c *Cache) download(ctx context.Context, key string, e *entry) error {
 	if err := ctx.Err(); err != nil { // given up meanwhile: a newer download may be at it
 		return err
 	}
-	if err := os.Rename(f.Name(), c.path(e.sha256)); err != nil {
+	if err := os.Rename(f.Name(), e.file); err != nil {
 		return writeError(c.dir, err)
 	}
 	return nil
