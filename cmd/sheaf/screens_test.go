@@ -45,6 +45,8 @@ func TestScreens(t *testing.T) {
 					b.wait(v.name, v.then)
 				}
 				b.wait("the pictures of "+v.name, `[...document.querySelectorAll("img")].every(i => i.complete && i.naturalWidth || i.loading === "lazy" && i.getBoundingClientRect().top > innerHeight)`)
+				// What has arrived may not have been unpacked, and would not be in the picture.
+				eval[bool](b, `Promise.all([...document.querySelectorAll("img")].filter(i => i.complete && i.naturalWidth).map(i => i.decode().catch(() => {}))).then(() => new Promise(requestAnimationFrame)).then(() => new Promise(requestAnimationFrame)).then(() => true)`)
 				scheme := "light"
 				if dark {
 					scheme = "dark"

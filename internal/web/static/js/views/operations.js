@@ -94,7 +94,7 @@ export async function view({ root, signal }) {
       body: [
         el("p", {}, f?.message || "", " ", el("code", {}, f?.code || ""), f?.category ? ` (${f.category})` : ""),
         t.content ? el("p", {}, el("a", { href: t.content.replace(/^\/v1/, "").replace(/\/content$/, "") }, "Document"), " · ", button("Original", () => void download(/** @type {string} */ (t.content), t.document_id))) : "",
-        grid("Attempts", [["Began"], ["Took", "num"], ["Executor", "mono"], ["Outcome"]], t.tries.map((a) => [time(a.started_at), a.ended_at ? duration(between(a.started_at, a.ended_at)) : "–", a.worker, [a.outcome || "running", " ", el("code", {}, a.failure?.code || "")]])),
+        grid("Attempts", [["Began"], ["Took", "num wide"], ["Executor", "mono"], ["Outcome"]], t.tries.map((a) => [time(a.started_at), a.ended_at ? duration(between(a.started_at, a.ended_at)) : "–", a.worker, [a.outcome || "running", " ", el("code", {}, a.failure?.code || "")]])),
         f?.detail ? el("pre", { class: "scroll-x", tabindex: "0", "aria-label": "Last words of the parser" }, f.detail) : "",
       ],
       run: () => send(`${letters()}:retry`, { ids: [id] }).then(showDead),

@@ -18,7 +18,7 @@ export async function view({ root, query, signal }) {
   const q = el("input", { name: "q", type: "search", autocomplete: "off", required: true });
   const ds = el("select", { name: "dataset" }, el("option", { value: "" }, "All datasets"), sets.map((s) => el("option", { value: s.name }, s.name.slice(0, 80))));
   const type = el("select", { name: "type" }, el("option", { value: "" }, "All formats"), Object.entries(formats).map(([k, v]) => el("option", { value: k }, v)));
-  const mode = el("select", { name: "mode" }, el("option", { value: "" }, "Words and meaning"), el("option", { value: "text" }, "Words only"), el("option", { value: "vector" }, "Meaning only"));
+  const mode = el("select", { name: "mode" }, el("option", { value: "" }, "Words + meaning"), el("option", { value: "text" }, "Words only"), el("option", { value: "vector" }, "Meaning only"));
   const from = el("input", { name: "from", type: "number", min: 1, class: "page-number" }), to = el("input", { name: "to", type: "number", min: 1, class: "page-number" });
   const language = el("select", { name: "language" }, el("option", { value: "" }, "Every language"), languages.map(([k, v]) => el("option", { value: k }, v)));
   const keyword = el("input", { name: "keyword", autocomplete: "off" }), tag = el("input", { name: "tag", autocomplete: "off" });
