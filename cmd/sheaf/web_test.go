@@ -265,6 +265,9 @@ func testRetryPage(t *testing.T, s *service, b *browser) {
 	b.press("Retry")
 	b.wait("the retry to heal pages 8 and 14", problems("Page 20"))
 	b.sees(".problem code", "parser_crash")
+	// Its attempt was of the first version, which the later ones have it from.
+	b.sees(".problem .history tbody", "done, without page 20")
+	b.sees(".problem .last-lines", "the page made the parser crash")
 	b.press("Versions")
 	b.sees(".versions", "Version 3")
 	b.sees(".versions", "failed: 4 → 3")
@@ -385,7 +388,8 @@ func testSearchToBox(t *testing.T, s *service, b *browser) {
 	b.open("/datasets/library")
 	b.run(chromedp.SendKeys("#q", "Barn survey part 5"+kb.Enter))
 	b.sees(".hits mark", "Barn")
-	b.sees(".why-rank", "BM25")
+	b.sees(".why-rank", "words (BM25)")
+	b.sees(".why-rank", "meaning (vector)")
 	b.wait("the thumbnail's box", `document.querySelector(".thumb rect")`)
 	if where := eval[string](b, `location.pathname + location.search`); !strings.HasPrefix(where, "/search?") || !strings.Contains(where, "dataset=library") {
 		t.Errorf("the address of the search is %s", where)
@@ -523,11 +527,28 @@ func testSides(t *testing.T, s *service, b *browser) {
 	}
 	b.run(evaluate(`[...document.querySelectorAll(".pane label")].find(l => l.textContent.includes("Slowest first")).click()`))
 	b.wait("the slowest first", `(() => { const ms = [...document.querySelectorAll(".waterfall tbody tr td.num")].map(c => { const [n, u] = c.textContent.split(" "); return n * {ms: 1, s: 1000, min: 60000}[u]; }); return ms.length > 1 && ms.every((n, i) => !i || n <= ms[i - 1]); })()`)
+	// The flight record comes as a file.
+	id := document[strings.LastIndexByte(document, '/')+1:]
+	saved := eval[string](b, `(async () => {
+		let saved = "";
+		const click = HTMLAnchorElement.prototype.click;
+		HTMLAnchorElement.prototype.click = function () { saved = this.download + " " + this.protocol; };
+		[...document.querySelectorAll("button")].find(b => b.textContent === "Download the flight record").click();
+		for (let i = 0; i < 600 && !saved; i++) await new Promise(r => setTimeout(r, 100));
+		HTMLAnchorElement.prototype.click = click;
+		return saved;
+	})()`)
+	if want := "sheaf-flight-" + id + ".json blob:"; saved != want {
+		t.Errorf("the flight record is saved as %q, want %q", saved, want)
+	}
 	// Operations: what waits, who works, how fast, and what it stands on.
 	b.open("/operations")
 	b.sees(".deps li.ok", "index")
 	b.wait("the lanes of the queue", `["Interactive", "Normal", "Backfill", "Running", "Cap", "Weight"].every(h => document.querySelector('[aria-label="Queue"] thead')?.textContent.includes(h))`)
 	b.wait("an executor with its memory", `/\d (MB|GB)/.test([...document.querySelectorAll("h2")].find(h => h.textContent === "Executors")?.nextElementSibling.textContent)`)
+	// What is drawn anew while it is looked at keeps the keyboard's focus.
+	b.run(evaluate(`window.was = document.querySelector('[role=region][aria-label="Executors"]'); was.focus()`))
+	b.wait("the focus on the executors drawn anew", `(() => { const now = document.querySelector('[role=region][aria-label="Executors"]'); return now !== was && document.activeElement === now; })()`)
 	for _, chart := range []string{"Throughput", "Tasks", "Stage times"} {
 		b.wait("the chart of "+chart, fmt.Sprintf(`[...document.querySelectorAll(".chart")].some(c => c.textContent.includes(%q) && c.querySelector("rect"))`, chart))
 	}
@@ -694,7 +715,7 @@ func testAccess(t *testing.T, s *service, b *browser) {
 	s.get("/v1/jobs?dataset=repairs", &jobs)
 	s.get("/v1/jobs?dataset=library", &whole)
 	views := []struct{ path, ready string }{
-		{"/datasets/library", ".docs tr[data-id]"}, {"/datasets/stops", ".empty"}, {"/datasets/many", ".docs tr[data-id]"}, {"/datasets", ".plain"}, {doc("library") + "?page=5", ".chunk"}, {doc("repairs") + "?tab=problems", ".problem"},
+		{"/datasets/library", ".docs tr[data-id]"}, {"/datasets/stops", ".empty"}, {"/datasets/many", ".docs tr[data-id]"}, {"/datasets", ".plain"}, {doc("library") + "?page=5", ".chunk"}, {doc("repairs") + "?tab=problems", ".problem .history tbody"},
 		{doc("repairs") + "?tab=timeline", ".waterfall table"}, {doc("repairs") + "?tab=versions", ".versions"}, {doc("drafts") + "?tab=versions&from=1&to=2", ".change"}, {doc("library") + "?tab=settings", ".settings"},
 		{"/jobs", ".plain"}, {"/jobs/" + jobs.Items[0].ID, ".waterfall table"}, {"/search?q=barn&dataset=library", ".hit"}, {"/operations", ".chart"}, {"/nothing/here", "h1"},
 	}
@@ -791,6 +812,10 @@ func TestPageWithKey(t *testing.T) {
 	b.sees("dialog h2", "Dead plan task")
 	b.sees("dialog table", "dead")
 	b.press("Keep as it is")
+	b.press("Retry all…")
+	b.sees("dialog h2", "Retry 1 dead task")
+	b.press("Retry")
+	b.wait("the retried task to be dead once more", `[...document.querySelectorAll('[role=region][aria-label="Dead letters"] td.num')].some(c => c.textContent === "2")`)
 	b.press("Remove all…")
 	b.sees("dialog h2", "Remove 1 dead task")
 	b.press("Remove")
@@ -873,7 +898,23 @@ func TestPageSaysWhatWorkWaitsFor(t *testing.T) {
 	}
 	b.open("/jobs/" + answer.Job.ID)
 	b.wait("the tasks ahead", `/\d+ tasks? of yours ahead/.test(document.querySelector(".waits")?.textContent)`)
+	// What happens while the page reads the job is not missed: that reading is held up until it has happened.
+	b.run(evaluate(`(() => {
+		const fetch = window.fetch;
+		let held = 0;
+		window.release = null;
+		window.fetch = async (...a) => {
+			const answer = await fetch(...a);
+			if (String(a[0]).includes("/errors") && !held++) await new Promise(ok => (window.release = ok));
+			return answer;
+		};
+	})()`))
 	b.press("Pause")
 	b.sees(".waits", "paused")
+	b.wait("the reading that is held up", `window.release`)
+	b.press("Resume")
+	b.wait("the answer to it", `performance.getEntriesByType("resource").some(e => e.name.endsWith(":resume"))`)
+	b.run(evaluate(`release()`))
+	b.wait("the job to go on", `[...document.querySelectorAll("button")].some(b => b.textContent === "Pause") && !document.querySelector(".waits")?.textContent.includes("paused")`)
 	s.post("/v1/datasets/line/documents:cancel", map[string]any{}, nil)
 }

@@ -106,19 +106,25 @@ export async function view({ root, params, query, signal }) {
     if (before.state !== d.state || before.live_generation !== d.live_generation || (tab !== "" && tab !== "versions" && tab !== "settings")) void drawPane();
   }
 
-  let due = 0, running = false;
-  const soon = () => {
-    if (!due && !signal.aborted) due = setTimeout(async () => {
-      if (running) return;
+  let due = 0, running = false, missed = false;
+  /** What happens while the document is being read may not be in the answer: it is read once more. */
+  const soon = (wait = 350) => {
+    if (running) missed = true;
+    else if (!due && !signal.aborted) due = setTimeout(async () => {
+      due = 0;
       running = true;
+      missed = false;
+      let next = 350;
       try {
         await refresh();
       } catch (e) {
         if (!aborted(e)) announce(String(/** @type {Error} */ (e).message));
+        missed = true; // nothing else may happen that would ask again
+        next = 2000;
       }
       running = false;
-      due = 0;
-    }, 350);
+      if (missed) soon(next);
+    }, wait);
   };
   signal.addEventListener("abort", () => clearTimeout(due));
 
@@ -307,6 +313,23 @@ export async function view({ root, params, query, signal }) {
   const histories = new Map();
 
   /**
+   * The task with its attempts. What a version has taken over from an older one
+   * was tried there: its own task has never run.
+   * @param {Task} t @param {import("../types.js").LedgerRun} [run]
+   * @returns {Promise<import("../types.js").TaskHistory>}
+   */
+  async function madeBy(t, run) {
+    let h = await get(`/v1/tasks/${t.id}`, signal);
+    for (let g = t.generation - 1; run && !h.tries.length && g > 0 && g >= t.generation - 10; g--) {
+      /** @type {Task[]} */
+      const older = (await get(`${base}/tasks?generation=${g}`, signal)).items;
+      const one = older.filter((o) => o.attempts && o.range && o.range[0] <= run.from && o.range[1] >= run.to && o.ledger?.some((r) => r.status === "failed")).pop();
+      if (one) h = await get(`/v1/tasks/${one.id}`, signal);
+    }
+    return h;
+  }
+
+  /**
    * The attempts at a task, and what the parser wrote before it stopped. They
    * are asked for when the card comes into view: a document may have many.
    * @param {Task} t @param {import("../types.js").LedgerRun} [run] @param {import("../types.js").Failure} [f]
@@ -326,7 +349,7 @@ export async function view({ root, params, query, signal }) {
       box.setAttribute("aria-busy", "true");
       whenSeen(box, async () => {
         try {
-          const h = await get(`/v1/tasks/${t.id}`, signal);
+          const h = await madeBy(t, run);
           histories.set(key, h);
           show(h);
         } catch (e) {
@@ -338,7 +361,7 @@ export async function view({ root, params, query, signal }) {
   }
 
   /** @param {import("../types.js").Try[]} tries oldest first @param {string} without what one that is done has not read */
-  const attempts = (tries, without) => grid("Attempts", [["Attempt"], ["Began"], ["Took", "num"], ["Worker", "mono wide"], ["Ended", "wide"]], tries.map((x, i) => [`Attempt ${number(i + 1)}`, time(x.started_at), x.ended_at ? duration(between(x.started_at, x.ended_at)) : "–", x.worker, x.outcome === "done" ? (without ? `done, without ${without}` : "done") : `${x.outcome || "still running"}${x.text ? `: ${x.text}` : ""}`]));
+  const attempts = (tries, without) => grid("Attempts", [["Attempt"], ["Began"], ["Took", "num wide"], ["Worker", "mono wide"], ["Ended", "wide"]], tries.map((x, i) => [`Attempt ${number(i + 1)}`, time(x.started_at), x.ended_at ? duration(between(x.started_at, x.ended_at)) : "–", x.worker, x.outcome === "done" ? (without ? `done, without ${without}` : "done") : `${x.outcome || "still running"}${x.text ? `: ${x.text}` : ""}`]));
 
   // ---- timeline ----
   let slowest = false;
@@ -406,12 +429,12 @@ export async function view({ root, params, query, signal }) {
     stopFollow.abort();
     stopFollow = new AbortController();
     follow(base, {
-      status: soon,
+      status: () => soon(),
       event(e) {
         if (e.kind === "progress" && e.task_id && e.detail?.total) share.set(e.task_id, e.detail.done / e.detail.total);
         soon();
       },
-      end: soon,
+      end: () => soon(),
     }, AbortSignal.any([signal, stopFollow.signal]));
   }
   function again() {

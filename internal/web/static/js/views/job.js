@@ -42,7 +42,7 @@ export async function view({ root, params, query, signal }) {
     if (tools.dataset.key !== key) {
       tools.dataset.key = key;
       const failed = ["failed", "partially_succeeded", "canceled"].includes(job.state);
-      tools.replaceChildren(...(over ? [] : [button(job.paused ? "Resume" : "Pause", () => void send(`${base}:${job.paused ? "resume" : "pause"}`).then(soon)), button("Cancel…", () => void cancelJob(job).then((done) => done && soon()))]),
+      tools.replaceChildren(...(over ? [] : [button(job.paused ? "Resume" : "Pause", () => void send(`${base}:${job.paused ? "resume" : "pause"}`).then(() => soon(), (e) => announce(e.message))), button("Cancel…", () => void cancelJob(job).then((done) => done && soon()))]),
         ...(over ? [button(failed ? "Retry what failed…" : "Run again…", () => void retryJob(job, (j) => go(`/jobs/${j.id}`)), failed ? { class: "primary" } : {})] : []),
         button("Download the flight record", () => void flightRecord(base, docs, tasks, job, signal).catch((e) => announce(e.message))));
     }
@@ -84,22 +84,31 @@ export async function view({ root, params, query, signal }) {
     draw(chart, waterfall(tasks, { slowest, names: docs.length > 1 ? new Map(docs.map((d) => [d.id, d.name])) : undefined }));
   }
 
-  let due = 0;
+  let due = 0, running = false, missed = false;
   async function refresh() {
+    due = 0;
+    running = true;
+    missed = false;
+    let wait = 500;
     try {
       job = await get(base, signal);
       show();
       await Promise.all([showErrors(), showTasks()]);
     } catch (e) {
       if (!aborted(e)) announce(String(/** @type {Error} */ (e).message));
+      missed = true; // nothing else may happen that would ask again
+      wait = 2000;
     }
-    due = 0;
+    running = false;
+    if (missed) soon(wait);
   }
-  function soon() {
-    if (!due && !signal.aborted) due = setTimeout(refresh, 500);
+  /** What happens while the job is being read may not be in the answer: it is read once more. */
+  function soon(wait = 500) {
+    if (running) missed = true;
+    else if (!due && !signal.aborted) due = setTimeout(refresh, wait);
   }
   signal.addEventListener("abort", () => clearTimeout(due));
   show();
   await Promise.all([showErrors(), showTasks()]);
-  follow(base, { status: soon, event: soon, end: soon }, signal);
+  follow(base, { status: () => soon(), event: () => soon(), end: () => soon() }, signal);
 }
