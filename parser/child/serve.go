@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"runtime/debug"
 	"strconv"
 
@@ -73,11 +72,6 @@ const (
 	exitPanic    = 72
 )
 
-// ballastBytes are never touched, so they take no memory, but the collector
-// counts them and waits until as much has been allocated beside them. What a
-// child keeps is small: without, it would be collected after every 4 MB.
-const ballastBytes = 16 << 20
-
 func serve(formats *parser.Registry) int {
 	fileBytes, _ := strconv.ParseInt(os.Getenv(envFileBytes), 10, 64)
 	nice, _ := strconv.Atoi(os.Getenv(envNice))
@@ -85,8 +79,6 @@ func serve(formats *parser.Registry) int {
 		fmt.Fprintln(os.Stderr, "limits of the parser's process:", err)
 	}
 	keepPipes(fdRequests, fdAnswers)
-	ballast := make([]byte, ballastBytes)
-	defer runtime.KeepAlive(ballast)
 	in := bufio.NewReader(os.NewFile(fdRequests, "requests"))
 	s := &server{
 		formats: formats,
