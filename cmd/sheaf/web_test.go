@@ -36,6 +36,7 @@ func TestPage(t *testing.T) {
 		{"progress is live and survives a reload", testLive},
 		{"a failed page says what to do and its retry heals it", testRetryPage},
 		{"two versions are compared", testCompare},
+		{"chosen documents are parsed again with other settings", testParseAgain},
 		{"chosen documents are canceled", testCancelChosen},
 		{"a job says what its cancel and its retry would do", testJobActions},
 		{"a hit leads to its box", testSearchToBox},
@@ -307,6 +308,33 @@ func testCompare(t *testing.T, s *service, b *browser) {
 	b.sees(".change.same", "What stays")
 	if where := eval[string](b, `location.search`); !strings.Contains(where, "show=same") {
 		t.Errorf("the address of the comparison is %s", where)
+	}
+}
+
+func testParseAgain(t *testing.T, s *service, b *browser) {
+	s.newDataset("anew", false)
+	docs := s.add("anew", text("a.md", "# One\n\nBarley.\n\n# Two\n\nWheat.\n"), text("b.md", "# Three\n\nRye.\n\n# Four\n\nOats.\n"))
+	b.open("/datasets/anew")
+	b.sees(".docs", "b.md")
+	b.run(evaluate(`for (const box of document.querySelectorAll("tbody input")) box.click()`))
+	b.sees(".batch", "2 documents selected")
+	b.press("Parse again…")
+	b.sees("dialog[open] .preview", "2 of 2 ranges")
+	b.run(evaluate(`(() => {
+		for (const [name, value] of [["chunk_method", "one"], ["task_page_size", "40"]]) {
+			const field = document.querySelector("dialog[open] [name=" + name + "]");
+			field.value = value;
+			field.dispatchEvent(new Event("input", { bubbles: true }));
+		}
+	})()`))
+	b.sees("dialog[open] .preview", "Reusednothing")
+	b.press("Parse again")
+	for _, d := range docs {
+		waitFor(t, d.Name+" to be parsed again", func() bool {
+			var now sheaf.Document
+			s.get("/v1/datasets/anew/documents/"+d.ID, &now)
+			return now.LiveGeneration == 2 && now.Chunks == 1 && now.ParseConfig.ChunkMethod == "one" && now.ParseConfig.TaskPageSize == 40
+		})
 	}
 }
 

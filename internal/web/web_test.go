@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"sheaf"
 )
 
 func get(t *testing.T, path string, header http.Header) *http.Response {
@@ -118,5 +120,19 @@ func TestScriptsOfTheFirstViewAreNamedByThePage(t *testing.T) {
 	walk("js/views/documents.js")
 	if n := strings.Count(string(page), "modulepreload"); n != len(seen)-1 || n < 5 {
 		t.Errorf("%d scripts are named, %d are needed", n+1, len(seen))
+	}
+}
+
+func TestEveryChunkMethodCanBeChosen(t *testing.T) {
+	script, err := files.ReadFile("static/js/actions.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := regexp.MustCompile(`(?m)^const methods = \[(.*)\];$`).FindSubmatch(script)
+	if list == nil {
+		t.Fatal("the list of chunk methods is not where it was")
+	}
+	if want := `"` + strings.Join(sheaf.ChunkMethodNames(), `", "`) + `"`; string(list[1]) != want {
+		t.Errorf("the page offers %s; the methods are %s", list[1], want)
 	}
 }

@@ -178,6 +178,9 @@ export function deleteDocuments(ds, docs) {
 /** @param {string} label @param {string} name @param {Record<string, any>} props */
 const field = (label, name, props) => el("label", { class: "field" }, label, el("input", { name, ...props }));
 
+/** Names of the chunk methods, in the order of the handbook. */
+const methods = ["general", "naive", "one", "qa", "table", "tag", "paper", "book", "laws", "manual", "presentation", "picture", "email", "resume", "audio", "semantic", "hierarchical", "late", "code"];
+
 /**
  * Parses again, perhaps with other settings. What it would cost is asked of the
  * server first and shown while the settings are changed.
@@ -187,7 +190,9 @@ export function reparseDialog(ds, docs) {
   const first = docs[0].parser_config;
   const same = (/** @type {keyof import("./types.js").ParseConfig} */ k) => (docs.every((d) => d.parser_config[k] === first[k]) && first[k] !== undefined ? String(first[k]) : "");
   const settings = el("div", { class: "grid-fields" },
-    field("Tokens per chunk", "chunk_token_num", { type: "number", min: 16, max: 8192, placeholder: same("chunk_token_num") || "as now", inputmode: "numeric" }),
+    el("label", { class: "field" }, "Chunk method", el("select", { name: "chunk_method" },
+      el("option", { value: "" }, same("chunk_method") ? `${same("chunk_method")}, as now` : "as now"), methods.map((m) => el("option", { value: m }, m)))),
+    field("Tokens per chunk", "chunk_token_num", { type: "number", min: 16, max: 8191, placeholder: same("chunk_token_num") || "as now", inputmode: "numeric" }),
     field("Overlap, percent", "overlapped_percent", { type: "number", min: 0, max: 50, placeholder: same("overlapped_percent") || "as now", inputmode: "numeric" }),
     field("Pages per task", "task_page_size", { type: "number", min: 1, max: 1000, placeholder: same("task_page_size") || "as now", inputmode: "numeric" }),
     field("Password of the file", "password", { type: "password", autocomplete: "off", placeholder: "if it is locked" }));
@@ -196,6 +201,7 @@ export function reparseDialog(ds, docs) {
     /** @type {Record<string, any>} */
     const config = {};
     for (const k of ["chunk_token_num", "overlapped_percent", "task_page_size"]) if (form.get(k)) config[k] = Number(form.get(k));
+    if (form.get("chunk_method")) config.chunk_method = form.get("chunk_method");
     if (form.get("password")) config.password = form.get("password");
     return { ...ids(docs), ...(Object.keys(config).length ? { parser_config: config } : {}), fresh: form.get("fresh") === "on" };
   };
