@@ -861,25 +861,32 @@ func (p *Pool) finish(c *process, err error) error {
 	return err
 }
 
+// askOne runs a request whose answer is one frame of that kind, with JSON. The
+// child stays busy until finish; noun is what the answer holds, for a message.
+func askOne[T any](ctx context.Context, p *Pool, src Source, req request, want byte, noun string) (answer *T, c *process, d *childDoc, err error) {
+	c, d, _, err = p.with(ctx, src, req, func(kind byte, body []byte) error {
+		if kind != want || answer != nil {
+			return errFrame
+		}
+		answer = new(T)
+		if json.Unmarshal(body, answer) != nil {
+			return errCodec
+		}
+		return nil
+	})
+	if err == nil && answer == nil {
+		c.kill(killProtocol)
+		err = crashed("it gave no " + noun)
+	}
+	return answer, c, d, err
+}
+
 // Plan counts the document's units and says how it may be cut. shardDir is the
 // folder that PlannedRange.Shard is relative to, "" when the plan has no
 // shards; it stays until cleanup, which is never nil, is called.
 func (p *Pool) Plan(ctx context.Context, src Source) (plan *parser.Plan, shardDir string, cleanup func(), err error) {
 	cleanup = func() {}
-	c, d, _, err := p.with(ctx, src, request{Op: opPlan}, func(kind byte, body []byte) error {
-		if kind != kindPlan || plan != nil {
-			return errFrame
-		}
-		plan = &parser.Plan{}
-		if json.Unmarshal(body, plan) != nil {
-			return errCodec
-		}
-		return nil
-	})
-	if err == nil && plan == nil {
-		c.kill(killProtocol)
-		err = crashed("it gave no plan")
-	}
+	plan, c, d, err := askOne[parser.Plan](ctx, p, src, request{Op: opPlan}, kindPlan, "plan")
 	if err != nil {
 		return nil, "", cleanup, p.finish(c, err)
 	}
@@ -898,21 +905,7 @@ func (p *Pool) Plan(ctx context.Context, src Source) (plan *parser.Plan, shardDi
 // Outline reads a document through for its headings, nil where its format does
 // not look for any. It may take as long as parsing does: give ctx a deadline.
 func (p *Pool) Outline(ctx context.Context, src Source) ([]sheaf.Heading, error) {
-	var plan *parser.Plan
-	c, _, _, err := p.with(ctx, src, request{Op: opOutline}, func(kind byte, body []byte) error {
-		if kind != kindPlan || plan != nil {
-			return errFrame
-		}
-		plan = &parser.Plan{}
-		if json.Unmarshal(body, plan) != nil {
-			return errCodec
-		}
-		return nil
-	})
-	if err == nil && plan == nil {
-		c.kill(killProtocol)
-		err = crashed("it gave no outline")
-	}
+	plan, c, _, err := askOne[parser.Plan](ctx, p, src, request{Op: opOutline}, kindPlan, "outline")
 	if err = p.finish(c, err); err != nil {
 		return nil, err
 	}
@@ -938,20 +931,7 @@ func (p *Pool) handOver(ctx context.Context, c *process, d *childDoc) (dir strin
 // folder that Member.File is relative to; it stays until cleanup, which is
 // never nil, is called.
 func (p *Pool) Unpack(ctx context.Context, src Source, from int) (u *parser.Unpacked, dir string, cleanup func(), err error) {
-	c, d, _, err := p.with(ctx, src, request{Op: opUnpack, N: from}, func(kind byte, body []byte) error {
-		if kind != kindUnpacked || u != nil {
-			return errFrame
-		}
-		u = &parser.Unpacked{}
-		if json.Unmarshal(body, u) != nil {
-			return errCodec
-		}
-		return nil
-	})
-	if err == nil && u == nil {
-		c.kill(killProtocol)
-		err = crashed("it gave no files")
-	}
+	u, c, d, err := askOne[parser.Unpacked](ctx, p, src, request{Op: opUnpack, N: from}, kindUnpacked, "files")
 	if err != nil {
 		return nil, "", func() {}, p.finish(c, err)
 	}
