@@ -293,14 +293,8 @@ func (e *Executor) sparse(p *sheaf.ParsePayload) bool {
 	if e.cfg.Formats == nil {
 		return false
 	}
-	f, ok := e.cfg.Formats.ByID(p.Format)
-	if !ok {
-		f, ok = e.cfg.Formats.ByMediaType(p.MediaType)
-	}
-	if !ok {
-		return false
-	}
-	_, ok = f.(parser.Sparse)
+	f, _ := e.cfg.Formats.ByID(p.Format) // which the plan has always set
+	_, ok := f.(parser.Sparse)
 	return ok
 }
 
@@ -543,28 +537,31 @@ func captionBeside(blocks []sheaf.Block, i int) *sheaf.Block {
 func textBeside(blocks []sheaf.Block, i int) (at sheaf.Box, found bool) {
 	page := blocks[i].Spans[0].Box.Page
 	for k := i - 1; k >= 0; k-- {
-		switch b := &blocks[k]; {
-		case b.Table != nil && len(b.Table.RowBoxes) > 0:
-			at, found = b.Table.RowBoxes[len(b.Table.RowBoxes)-1], true
-		case b.Text != "" && len(b.Spans) > 0:
-			at, found = b.Spans[len(b.Spans)-1].Box, true
-		}
-		if found && at.Page == page {
-			return at, true
+		if boxes := textBoxes(&blocks[k]); len(boxes) > 0 && boxes[len(boxes)-1].Page == page {
+			return boxes[len(boxes)-1], true
 		}
 	}
 	for k := i + 1; k < len(blocks); k++ {
-		switch b := &blocks[k]; {
-		case b.Table != nil && len(b.Table.RowBoxes) > 0:
-			at, found = b.Table.RowBoxes[0], true
-		case b.Text != "" && len(b.Spans) > 0:
-			at, found = b.Spans[0].Box, true
-		}
-		if found && at.Page == page {
-			return at, true
+		if boxes := textBoxes(&blocks[k]); len(boxes) > 0 && boxes[0].Page == page {
+			return boxes[0], true
 		}
 	}
-	return at, false
+	return sheaf.Box{}, false
+}
+
+// textBoxes is where the text of a block stands, in reading order.
+func textBoxes(b *sheaf.Block) []sheaf.Box {
+	if b.Table != nil && len(b.Table.RowBoxes) > 0 {
+		return b.Table.RowBoxes
+	}
+	if b.Text == "" {
+		return nil
+	}
+	boxes := make([]sheaf.Box, len(b.Spans))
+	for i, s := range b.Spans {
+		boxes[i] = s.Box
+	}
+	return boxes
 }
 
 func holdsCentre(o, b sheaf.Box) bool {
