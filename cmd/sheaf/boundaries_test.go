@@ -150,15 +150,9 @@ func reportPages(headings []int, paragraphs []string) enginetest.File {
 			y -= 10
 			continue
 		}
-		text := ""
-		for w := range strings.FieldsSeq(p) {
-			if len(text)+len(w) > 95 {
-				line("F1", 10, text)
-				text = ""
-			}
-			text = strings.TrimSpace(text + " " + w)
+		for _, text := range wrapped(p) {
+			line("F1", 10, text)
 		}
-		line("F1", 10, text)
 		y -= 10
 	}
 	turn()
@@ -208,4 +202,17 @@ func TestInsertedParagraphEmbedsOnlyWhatIsNew(t *testing.T) {
 			}
 		})
 	}
+}
+
+// wrapped cuts a paragraph into lines that fit on a page.
+func wrapped(paragraph string) (lines []string) {
+	text := ""
+	for w := range strings.FieldsSeq(paragraph) {
+		if len(text)+len(w) > 95 {
+			lines = append(lines, text)
+			text = ""
+		}
+		text = strings.TrimSpace(text + " " + w)
+	}
+	return append(lines, text)
 }

@@ -138,15 +138,9 @@ func settingsPDF() string {
 			y -= 105
 			line("F1", 10, e.text+".")
 		default:
-			text := ""
-			for w := range strings.FieldsSeq(strings.ReplaceAll(e.text, "§§", `\247\247`)) {
-				if len(text)+len(w) > 95 {
-					line("F1", 10, text)
-					text = ""
-				}
-				text = strings.TrimSpace(text + " " + w)
+			for _, text := range wrapped(strings.ReplaceAll(e.text, "§§", `\247\247`)) {
+				line("F1", 10, text)
 			}
-			line("F1", 10, text)
 		}
 		y -= 10
 		if y < 160 {
