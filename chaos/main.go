@@ -286,7 +286,7 @@ func setup(ctx context.Context, c config, settings ...string) (t *trial, err err
 		return nil, err
 	}
 	for _, tenant := range tenants {
-		if _, err := t.f.command(ctx, "tenant", "create", tenant, "--weight", fmt.Sprint(weights[tenant]), "--cap", fmt.Sprint(tenantCap)); err != nil {
+		if _, err := t.f.command(ctx, "tenant", "create", tenant, "--weight", fmt.Sprint(weights[tenant]), "--cap", fmt.Sprint(tenantCap*weights[tenant])); err != nil {
 			return nil, err
 		}
 		if t.l.keys[tenant], err = t.f.command(ctx, "key", "create", tenant, "--scope", "write"); err != nil {
