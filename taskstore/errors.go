@@ -2,6 +2,7 @@ package taskstore
 
 import (
 	"context"
+	"crypto/tls"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
@@ -76,6 +77,10 @@ func kindOf(err error) error {
 		return sheaf.ErrUnavailable
 	}
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return sheaf.ErrUnavailable
+	}
+	// A certificate can be changed on the server's side.
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok || errors.Is(err, mysqldriver.ErrNoTLS) {
 		return sheaf.ErrUnavailable
 	}
 	for _, gone := range []error{driver.ErrBadConn, mysqldriver.ErrInvalidConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed} {

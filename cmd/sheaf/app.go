@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -222,11 +223,18 @@ func (a *app) openData(ctx context.Context) (err error) {
 	if a.cfg.Store.Driver == "sqlite" {
 		dsn = a.path("sheaf.db")
 	}
-	if a.store, err = taskstore.Open(ctx, taskstore.Config{Driver: a.cfg.Store.Driver, DSN: dsn, MaxOpenConns: a.cfg.Store.MaxConns, EventLag: time.Duration(a.cfg.Store.EventLag), Grace: time.Duration(a.cfg.Keeper.Grace), KeepVersions: time.Duration(a.cfg.Keeper.KeepVersions)}); err != nil {
+	roots, err := authorities(a.cfg.Store.CAFile, "store.ca_file")
+	if err != nil {
+		return err
+	}
+	if a.store, err = taskstore.Open(ctx, taskstore.Config{
+		Driver: a.cfg.Store.Driver, DSN: dsn, RootCAs: roots, MaxOpenConns: a.cfg.Store.MaxConns, EventLag: time.Duration(a.cfg.Store.EventLag),
+		Grace: time.Duration(a.cfg.Keeper.Grace), KeepVersions: time.Duration(a.cfg.Keeper.KeepVersions),
+	}); err != nil {
 		if a.cfg.Store.Driver == "sqlite" {
 			return fmt.Errorf("opening the sqlite store: %w", err)
 		}
-		return fmt.Errorf("opening the %s store: %w; check host, user, password and database in store.dsn, and that the server runs", a.cfg.Store.Driver, err)
+		return fmt.Errorf("opening the %s store: %w; %s", a.cfg.Store.Driver, err, storeAdvice(err))
 	}
 	a.onClose(a.store.Close)
 	if err := a.store.Migrate(ctx); err != nil {
@@ -284,7 +292,11 @@ func (a *app) openQueue(ctx context.Context) (err error) {
 		if a.cfg.Store.Driver == "postgres" {
 			// PostgreSQL rings the bell of every process; elsewhere the poll
 			// interval is how long work from another process may wait.
-			bell, err := pgbell.Open(a.cfg.Store.DSN.Reveal(), pgbell.Config{Log: a.log})
+			roots, err := authorities(a.cfg.Store.CAFile, "store.ca_file")
+			if err != nil {
+				return err
+			}
+			bell, err := pgbell.Open(a.cfg.Store.DSN.Reveal(), pgbell.Config{RootCAs: roots, Log: a.log})
 			if err != nil {
 				return err
 			}
@@ -322,17 +334,51 @@ func redisOptions(r config.Redis) (redisstream.RedisOptions, error) {
 	if r.TLS || r.CAFile != "" {
 		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
-	if r.CAFile != "" {
-		pem, err := os.ReadFile(r.CAFile)
-		if err != nil {
-			return o, fmt.Errorf("%w: the certificate file of Redis: %w; correct ca_file of the queue", sheaf.ErrInvalid, err)
-		}
-		o.TLS.RootCAs = x509.NewCertPool()
-		if !o.TLS.RootCAs.AppendCertsFromPEM(pem) {
-			return o, fmt.Errorf("%w: %s holds no certificate in PEM form; correct ca_file of the queue", sheaf.ErrInvalid, r.CAFile)
-		}
+	roots, err := authorities(r.CAFile, "ca_file of the queue")
+	if err != nil {
+		return o, err
+	}
+	if roots != nil {
+		o.TLS.RootCAs = roots
 	}
 	return o, nil
+}
+
+// authorities reads a PEM file of certificates; nil for no file. The error is
+// ErrInvalid and names the setting.
+func authorities(file, setting string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("%w: reading the authorities: %w; correct %s", sheaf.ErrInvalid, err, setting)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%w: %s holds no certificate in PEM form; correct %s", sheaf.ErrInvalid, file, setting)
+	}
+	return pool, nil
+}
+
+// storeAdvice says what to do about a database that could not be opened.
+func storeAdvice(err error) string {
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return "name the PEM file of the authority that signed the server's certificate in store.ca_file"
+	}
+	if _, ok := errors.AsType[x509.HostnameError](err); ok {
+		return "in store.dsn name the server as its certificate does"
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return "renew the server's certificate, or correct store.ca_file"
+	}
+	// Neither driver has an error of its own for each of these.
+	for _, refusal := range []string{"server does not support TLS", "server refused TLS"} {
+		if strings.Contains(err.Error(), refusal) {
+			return "turn TLS on at the server, or take store.ca_file and what store.dsn says of TLS away"
+		}
+	}
+	return "check host, user, password and database in store.dsn, and that the server runs"
 }
 
 func (a *app) leader() queue.Leader {

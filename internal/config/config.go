@@ -73,6 +73,7 @@ type Webhooks struct {
 type Store struct {
 	Driver   string   `toml:"driver" doc:"sqlite, mysql or postgres"`
 	DSN      Secret   `toml:"dsn" doc:"of mysql or postgres; sqlite lives in data_dir" secret:"true"`
+	CAFile   string   `toml:"ca_file" doc:"PEM file of the authorities that sign the server's certificate; the connection is then encrypted. Empty leaves that to the DSN: tls=true for mysql, sslmode for postgres"`
 	MaxConns int      `toml:"max_conns" doc:"connections at once"`
 	EventLag Duration `toml:"event_lag" doc:"age at which events are shown, so that none with a lower number can appear after them; 0: none on sqlite, 2s elsewhere; negative: none"`
 }

@@ -5,6 +5,7 @@ package pgbell
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"sheaf"
+	"sheaf/internal/pgdsn"
 )
 
 // Config adjusts a bell; the zero value is ready to use.
@@ -24,6 +26,10 @@ type Config struct {
 	MaxWait time.Duration // between attempts at most; 0 means 15 s
 	Alive   time.Duration // a connection on which nothing came for so long is tried; 0 means 30 s
 	Log     *slog.Logger  // nil means slog.Default
+
+	// RootCAs are the authorities that the server's certificate is checked
+	// against; the connection is then encrypted. nil leaves both to the DSN.
+	RootCAs *x509.CertPool
 }
 
 // Bell implements sqlqueue.Bell. It keeps two connections of its own: one that
@@ -61,9 +67,9 @@ func Open(dsn string, cfg Config) (*Bell, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	conn, err := pgx.ParseConfig(dsn) // its error shows no password
+	conn, err := pgdsn.Parse(dsn, cfg.RootCAs)
 	if err != nil {
-		return nil, fmt.Errorf("%w: the PostgreSQL address cannot be read; correct it in the configuration: %w", sheaf.ErrInvalid, err)
+		return nil, fmt.Errorf("the PostgreSQL address cannot be read; correct it in the configuration: %w", err)
 	}
 	if conn.ConnectTimeout == 0 {
 		conn.ConnectTimeout = 5 * time.Second
