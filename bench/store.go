@@ -153,10 +153,8 @@ func (p *bare) run(ctx context.Context, withKeeper bool) (stop func()) {
 
 // cycles runs documents of no-op tasks from queued to published.
 func (p *bare) cycles(ctx context.Context, tenants, documents, each int) (tasks int, wall, cpu time.Duration, err error) {
-	for i := range tenants {
-		if err := p.tenant(ctx, fmt.Sprintf("t%d", i), 1, 1000); err != nil {
-			return 0, 0, 0, err
-		}
+	if err := p.sharers(ctx, tenants); err != nil {
+		return 0, 0, 0, err
 	}
 	for i := range documents {
 		if _, err := p.document(ctx, fmt.Sprintf("t%d", i%tenants), each); err != nil {
@@ -170,19 +168,56 @@ func (p *bare) cycles(ctx context.Context, tenants, documents, each int) (tasks 
 			close(over)
 		}
 	}
+	wall, cpu, err = p.until(ctx, over)
+	return documents * (each + 2), wall, cpu, err
+}
+
+// claims runs the no-op tasks of planned documents from hinted to done.
+func (p *bare) claims(ctx context.Context, tenants, documents, each int) (tasks int, wall, cpu time.Duration, err error) {
+	if err := p.sharers(ctx, tenants); err != nil {
+		return 0, 0, 0, err
+	}
+	for i := range documents {
+		if err := p.planned(ctx, fmt.Sprintf("t%d", i%tenants), each); err != nil {
+			return 0, 0, 0, err
+		}
+	}
+	tasks = documents * each
+	var ended atomic.Int64
+	over := make(chan struct{})
+	p.ended = func(t *sheaf.Task) {
+		if t.Kind == sheaf.KindParse && ended.Add(1) == int64(tasks) {
+			close(over)
+		}
+	}
+	wall, cpu, err = p.until(ctx, over)
+	return tasks, wall, cpu, err
+}
+
+// sharers makes tenants that share the workers evenly.
+func (p *bare) sharers(ctx context.Context, n int) error {
+	for i := range n {
+		if err := p.tenant(ctx, fmt.Sprintf("t%d", i), 1, 1000); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// until works until over, and answers what that took. Up to a task a worker
+// has its end yet to be written then.
+func (p *bare) until(ctx context.Context, over <-chan struct{}) (wall, cpu time.Duration, err error) {
 	used, begun := cpuTime(os.Getpid()), time.Now()
 	stop := p.run(ctx, true)
 	defer stop()
-	limit := time.After(3 * time.Minute)
 	select {
 	case <-over:
+		return time.Since(begun), cpuTime(os.Getpid()) - used, nil
 	case <-ctx.Done():
-		return 0, 0, 0, ctx.Err()
-	case <-limit:
-		return 0, 0, 0, errors.New("the tasks did not end within 3 minutes")
+		return 0, 0, ctx.Err()
+	case <-time.After(3 * time.Minute):
+		return 0, 0, errors.New("the tasks did not end within 3 minutes")
 	}
-	wall, cpu = time.Since(begun), cpuTime(os.Getpid())-used
-	return documents * (each + 2), wall, cpu, nil
 }
 
 // storeCycles measures the whole way of tasks that do nothing on SQLite.
