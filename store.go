@@ -190,6 +190,11 @@ type KeeperStore interface {
 	// since an earlier call of any process, what lies ahead of it (due times,
 	// leases, signs of life) is brought back too, and back says by how much.
 	WatchClock(ctx context.Context) (now time.Time, back time.Duration, err error)
+	// ClockJumped is told that the store's clock has just jumped ahead by so
+	// much. What would be forgotten or removed for its age (unfinished uploads,
+	// idempotency keys, garbage that somebody may still write) gets that long
+	// more. It must be called once for a jump.
+	ClockJumped(ctx context.Context, ahead time.Duration) error
 	// HardCancel fences running tasks whose cancel was asked longer than grace ago.
 	HardCancel(ctx context.Context, grace time.Duration, limit int) (int, error)
 	// WakeParked makes parked tasks pending whose parents are all done.

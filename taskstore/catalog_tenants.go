@@ -389,6 +389,9 @@ func (s *Store) DeleteDataset(ctx context.Context, tenantID, id string) (sheaf.D
 	}
 }
 
+// keyLife is how long an idempotency key is remembered.
+const keyLife = 24 * time.Hour
+
 // Idempotent implements sheaf.JobCatalog. Keys are remembered for a day.
 func (s *Store) Idempotent(ctx context.Context, r sheaf.KeyedRequest, lease time.Duration) (sheaf.KeyedState, error) {
 	var state sheaf.KeyedState
@@ -397,7 +400,7 @@ func (s *Store) Idempotent(ctx context.Context, r sheaf.KeyedRequest, lease time
 	}
 	err := s.tx(ctx, func(tx *gorm.DB) error {
 		state = sheaf.KeyedState{}
-		if err := tx.Exec(s.sql("DELETE FROM idempotency WHERE tenant_id=? AND k=? AND created_at<@now-86400000"), r.TenantID, r.Key).Error; err != nil {
+		if err := tx.Exec(s.sql("DELETE FROM idempotency WHERE tenant_id=? AND k=? AND created_at<@now-?"), r.TenantID, r.Key, keyLife.Milliseconds()).Error; err != nil {
 			return err
 		}
 		until := fmt.Sprintf("%s+%d", s.now(), lease.Milliseconds())

@@ -82,6 +82,11 @@ func (s *Store) bringBack(tx *gorm.DB, by int64) error {
 		{"UPDATE tasks SET lease_until=lease_until-? WHERE state='running' AND lease_until>@now+?", []any{by, by}},
 		{"UPDATE workers SET seen_at=@now WHERE seen_at>@now", nil},
 		{"UPDATE leases SET until_at=until_at-? WHERE until_at>@now+?", []any{by, by}},
+		// The reverse of what ClockJumped does. Garbage keeps its grace.
+		{"UPDATE uploads SET expires_at=expires_at-? WHERE expires_at>@now+?", []any{by, by}},
+		{"UPDATE garbage SET not_before=" + s.d.greatest + "(not_before-?, @now+?) WHERE not_before>@now+?", []any{by, s.grace.Milliseconds(), s.grace.Milliseconds()}},
+		{"UPDATE idempotency SET " + atMostNow("created_at") + " WHERE created_at>@now", nil},
+		{"UPDATE idempotency SET lease_until=lease_until-? WHERE answer='' AND lease_until>@now+?", []any{by, by}},
 		{"UPDATE webhooks SET " + earlier("not_before") + " WHERE not_before>@now", []any{by}},
 		{"UPDATE webhook_deliveries SET " + earlier("next_at") + " WHERE state='pending' AND next_at>@now", []any{by}},
 	} {
@@ -90,4 +95,28 @@ func (s *Store) bringBack(tx *gorm.DB, by int64) error {
 		}
 	}
 	return nil
+}
+
+// ClockJumped implements sheaf.KeeperStore. Due times of tasks and leases are
+// not moved: early retries do no harm, and executors renew their leases.
+func (s *Store) ClockJumped(ctx context.Context, ahead time.Duration) error {
+	by := ahead.Milliseconds()
+	if by <= 0 {
+		return nil
+	}
+	return s.tx(ctx, func(tx *gorm.DB) error {
+		for _, c := range []struct {
+			query string
+			args  []any
+		}{
+			{"UPDATE uploads SET expires_at=expires_at+? WHERE expires_at>@now-?", []any{by, by}},
+			{"UPDATE garbage SET not_before=not_before+? WHERE not_before>@now-?", []any{by, by}},
+			{"UPDATE idempotency SET created_at=created_at+?, lease_until=lease_until+? WHERE created_at>@now-?-?", []any{by, by, by, keyLife.Milliseconds()}},
+		} {
+			if err := tx.Exec(s.sql(c.query), c.args...).Error; err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

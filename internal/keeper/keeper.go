@@ -88,11 +88,13 @@ type Keeper struct {
 	reapFailed  bool
 	steadySince time.Time
 
-	// Of the reap loop: the store's clock when it was last read, and since when
-	// it has gone as fast as time does.
+	// The store's clock when it was last read, since when it has gone as fast as
+	// time does, and by how much it was seen to jump ahead in all.
+	clockMu    sync.Mutex
 	clock      time.Time
 	clockRead  time.Time
 	clockSince time.Time
+	clockAhead time.Duration
 }
 
 // loop is one periodic duty.
@@ -427,8 +429,11 @@ const clockStep = 5 * time.Second
 
 // watchClock reports whether the store's clock has just jumped ahead, so that
 // every lease looks as if it had ended. The executors have then the time to
-// renew theirs that a silent one has to show itself.
+// renew theirs that a silent one has to show itself. Loops that remove what is
+// old call it first, so that nothing goes for an age that it does not have.
 func (k *Keeper) watchClock(ctx context.Context) (jumped bool, err error) {
+	k.clockMu.Lock()
+	defer k.clockMu.Unlock()
 	clock, back, err := k.cfg.Store.WatchClock(ctx)
 	if err != nil {
 		return false, err
@@ -438,15 +443,20 @@ func (k *Keeper) watchClock(ctx context.Context) (jumped bool, err error) {
 	if !k.clockRead.IsZero() {
 		ahead = clock.Sub(k.clock) - now.Sub(k.clockRead)
 	}
-	k.clock, k.clockRead = clock, now
 	const advice = "let NTP slew the clock of the database's host instead of setting it"
+	if ahead > clockStep {
+		if err := k.cfg.Store.ClockJumped(ctx, ahead); err != nil {
+			return false, err // told again by the next look, which finds the same jump
+		}
+		k.clockSince = now
+		k.clockAhead += ahead
+		k.cfg.Log.Warn("the database's clock jumped ahead; running tasks are left to their executors until those could renew their leases, and what would now be removed for its age is kept for as long; "+advice, "by", ahead)
+	}
 	if back > 0 {
+		k.clockAhead = max(k.clockAhead-back, 0)
 		k.cfg.Log.Warn("the database's clock went back; what was due later by it was brought back with it; "+advice, "by", back)
 	}
-	if ahead > clockStep {
-		k.clockSince = now
-		k.cfg.Log.Warn("the database's clock jumped ahead; running tasks are left to their executors until those could renew their leases; "+advice, "by", ahead)
-	}
+	k.clock, k.clockRead = clock, now
 	return now.Sub(k.clockSince) < k.cfg.WorkerTimeout, nil
 }
 
@@ -477,6 +487,9 @@ func (k *Keeper) slow(ctx context.Context) (int, error) {
 // collect removes from the index and the blob store what no generation lists.
 // An entry is forgotten only after everything it names is gone.
 func (k *Keeper) collect(ctx context.Context) (int, error) {
+	if _, err := k.watchClock(ctx); err != nil {
+		return 0, err
+	}
 	if _, err := k.cfg.Store.ExpireUploads(ctx, batch); err != nil { // what they leave is garbage
 		return 0, err
 	}
@@ -521,7 +534,13 @@ func (k *Keeper) collect(ctx context.Context) (int, error) {
 }
 
 func (k *Keeper) cleanup(ctx context.Context) (int, error) {
-	r, err := k.cfg.Store.Cleanup(ctx, k.cfg.Retention, 1000, false)
+	if _, err := k.watchClock(ctx); err != nil {
+		return 0, err
+	}
+	k.clockMu.Lock()
+	retention := k.cfg.Retention + k.clockAhead // by a clock that jumped ahead all history looks old
+	k.clockMu.Unlock()
+	r, err := k.cfg.Store.Cleanup(ctx, retention, 1000, false)
 	n := r.Events + r.Tasks + r.Workers + r.Idempotency + r.Deliveries
 	if n >= 1000 {
 		return batch, err // more may be left: come back soon

@@ -19,6 +19,31 @@ type outage struct {
 	last  sheaf.ReapPolicy
 	reaps int
 	ahead time.Duration // of its clock
+
+	fails     bool            // to note a jump
+	jumps     []time.Duration // that it was told of
+	expired   []int           // how many jumps it had been told of when uploads were to expire
+	retention time.Duration   // of the latest cleanup
+}
+
+func (o *outage) ClockJumped(_ context.Context, ahead time.Duration) error {
+	if o.fails {
+		return sheaf.ErrUnavailable
+	}
+	o.jumps = append(o.jumps, ahead)
+	return nil
+}
+
+func (o *outage) ExpireUploads(context.Context, int) (int, error) {
+	o.expired = append(o.expired, len(o.jumps))
+	return 0, nil
+}
+
+func (o *outage) Garbage(context.Context, int) ([]sheaf.Garbage, error) { return nil, nil }
+
+func (o *outage) Cleanup(_ context.Context, retention time.Duration, _ int, _ bool) (sheaf.CleanupReport, error) {
+	o.retention = retention
+	return sheaf.CleanupReport{}, nil
 }
 
 func (o *outage) WatchClock(context.Context) (time.Time, time.Duration, error) {
@@ -66,6 +91,42 @@ func TestClockThatJumpsAheadTakesNoTaskFromAnExecutor(t *testing.T) {
 		}
 		if n := strings.Count(said.String(), "jumped ahead"); n != 1 || !strings.Contains(said.String(), "by=1h0m0s") || !strings.Contains(said.String(), "NTP") {
 			t.Errorf("said %q", said.String())
+		}
+	})
+}
+
+// What is removed for its age is not, when only the clock says that it is old.
+func TestClockThatJumpsAheadRemovesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &outage{}
+		k := New(Config{Store: o, WorkerTimeout: 8 * time.Second, ReapEvery: time.Second, Retention: 24 * time.Hour})
+		if _, err := k.collect(t.Context()); err != nil || len(o.expired) != 1 {
+			t.Fatalf("in quiet times uploads expired %d times, %v", len(o.expired), err)
+		}
+		time.Sleep(time.Second)
+		o.ahead, o.fails = 48*time.Hour, true
+		if _, err := k.collect(t.Context()); err == nil || len(o.expired) != 1 {
+			t.Fatalf("uploads expired before the store knew of the jump, %v", err)
+		}
+		if _, err := k.cleanup(t.Context()); err == nil || o.retention != 0 {
+			t.Fatalf("history went before the store knew of the jump, %v", err)
+		}
+		o.fails = false
+		time.Sleep(time.Second)
+		for range 2 {
+			if _, err := k.collect(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			_, _ = k.reap(t.Context())
+		}
+		if len(o.jumps) != 1 || o.jumps[0] != 48*time.Hour {
+			t.Errorf("the store was told of the jumps %v, want one of 48h", o.jumps)
+		}
+		if len(o.expired) != 3 || o.expired[1] != 1 {
+			t.Errorf("uploads were to expire when the store had been told of %v jumps", o.expired)
+		}
+		if _, err := k.cleanup(t.Context()); err != nil || o.retention != 72*time.Hour {
+			t.Errorf("history is kept for %v by the clock that jumped, want 72h, %v", o.retention, err)
 		}
 	})
 }

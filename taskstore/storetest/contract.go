@@ -70,6 +70,7 @@ func Run(t *testing.T, engine string) {
 		{"MetaRoundTrips", meta},
 		{"ReleaseRunningGivesAllBack", releaseRunning},
 		{"NothingWaitsForAClockThatWentBack", clockWentBack},
+		{"AgeIsNotWhatAClockThatJumpedSays", clockJumped},
 		{"CleanupKeepsWhatCounts", cleanup},
 		{"CanceledContextChangesNothing", canceledContext},
 		{"MembersAreMadeOnce", membersOnce},
@@ -1272,6 +1273,84 @@ func clockWentBack(f *Fixture) {
 	f.Claim(tasks[0].ID, "alive")
 	f.Stale(f.Store.Complete(ctx, orphan.Held(), sheaf.Completion{}))
 	f.OK(f.Store.Complete(ctx, alive.Held(), sheaf.Completion{}))
+}
+
+// A clock that jumps ahead by two days, and back, leaves uploads, idempotency
+// keys and the collector as they would be had it not jumped.
+func clockJumped(f *Fixture) {
+	const grace, life, jump = 2 * time.Minute, 24 * time.Hour, 48 * time.Hour
+	_, _, err := f.Store.WatchClock(ctx)
+	f.OK(err)
+	d := f.Document("t")
+	up, err := f.Store.CreateUpload(ctx, sheaf.PartialUpload{ID: sheaf.NewID(), TenantID: "t", DatasetID: d.Dataset, DocumentID: sheaf.NewID(), Size: 5}, life)
+	f.OK(err)
+	key := sheaf.KeyedRequest{TenantID: "t", Key: "k", Hash: "h", Holder: "first"}
+	_, err = f.Store.Idempotent(ctx, key, time.Minute)
+	f.OK(err)
+	lost := f.Claim(f.Plan(d, Parse(1)...)[0].ID, "w") // its attempt may have begun to write
+	state, err := f.Store.FailTask(ctx, lost.Held(), sheaf.FailReport{Failure: *sheaf.FailRetryable(sheaf.CategoryInternal, "x", "x"), Delay: time.Hour})
+	f.OK(err)
+	want(f, "state of the failed", state, sheaf.TaskRetryWait)
+	pending := f.Int("SELECT COUNT(*) FROM garbage")
+	if pending == 0 {
+		f.T.Fatal("the attempt left no garbage")
+	}
+	still := func(when string) {
+		f.T.Helper()
+		n, err := f.Store.ExpireUploads(ctx, 10)
+		f.OK(err)
+		want(f, "uploads that expired "+when, n, 0)
+		due, err := f.Store.Garbage(ctx, 10)
+		f.OK(err)
+		want(f, "garbage that is due "+when, len(due), 0)
+		second := key
+		second.Holder = "second"
+		s, err := f.Store.Idempotent(ctx, second, time.Minute)
+		f.OK(err)
+		want(f, "whether another try of the request has the key "+when, s.Held, false)
+	}
+	still("at first")
+
+	f.Store.AdvanceClock(jump)
+	f.OK(f.Store.ClockJumped(ctx, jump))
+	_, _, err = f.Store.WatchClock(ctx)
+	f.OK(err)
+	still("after the jump")
+	f.OK(f.Store.RenewIdempotent(ctx, key, time.Minute))
+	late, err := f.Store.CreateUpload(ctx, sheaf.PartialUpload{ID: sheaf.NewID(), TenantID: "t", DatasetID: d.Dataset, DocumentID: sheaf.NewID(), Size: 5}, life)
+	f.OK(err)
+	abandoned := sheaf.KeyedRequest{TenantID: "t", Key: "l", Hash: "h", Holder: "dead"}
+	_, err = f.Store.Idempotent(ctx, abandoned, time.Minute)
+	f.OK(err)
+
+	f.Store.AdvanceClock(-jump)
+	_, back, err := f.Store.WatchClock(ctx)
+	f.OK(err)
+	if back < jump-time.Minute {
+		f.T.Fatalf("the clock went back by %v, and %v were noticed", jump, back)
+	}
+	still("when the clock was right again")
+	for name, id := range map[string]string{"before": up.ID, "during": late.ID} {
+		u, err := f.Store.Upload(ctx, "t", id)
+		f.OK(err)
+		if left := u.ExpiresAt.Sub(u.CreatedAt.Add(life)); name == "before" && (left < -time.Minute || left > time.Minute) {
+			f.T.Errorf("the upload made before the jump expires %v too late", left)
+		} else if left > time.Minute {
+			f.T.Errorf("the upload made %s the jump expires %v too late", name, left)
+		}
+	}
+	f.Store.AdvanceClock(grace + time.Minute)
+	due, err := f.Store.Garbage(ctx, 10)
+	f.OK(err)
+	want(f, "garbage that is due after its grace", len(due), pending)
+	abandoned.Holder = "alive"
+	s, err := f.Store.Idempotent(ctx, abandoned, time.Minute)
+	f.OK(err)
+	want(f, "whether the next try has the key of one that died while the clock was ahead", s.Held, true)
+	f.Store.AdvanceClock(life)
+	n, err := f.Store.ExpireUploads(ctx, 10)
+	f.OK(err)
+	want(f, "uploads that expired a day later", n, 2)
 }
 
 func releaseRunning(f *Fixture) {
