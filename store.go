@@ -179,8 +179,9 @@ type KeeperStore interface {
 	// since its hint was read (its epoch moved on) is left as it is: its hint
 	// is spent, and if it is pending again it needs another.
 	MarkEnqueued(ctx context.Context, hints []Hint) error
-	// ForgetEnqueued marks every pending task as not enqueued: the queue lost its memory.
-	ForgetEnqueued(ctx context.Context) (int, error)
+	// ForgetEnqueued marks every pending task that is fed to one of the lanes as
+	// not enqueued: the queue lost its memory of them.
+	ForgetEnqueued(ctx context.Context, lanes []Lane) (int, error)
 	// PromoteDue makes due retry_wait tasks pending.
 	PromoteDue(ctx context.Context, limit int) (int, error)
 	// Reap takes tasks away from workers that are gone. They are pending again

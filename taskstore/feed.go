@@ -138,6 +138,10 @@ func (s *Store) RunnableTenants(ctx context.Context) ([]sheaf.TenantLoad, error)
 	return loads, nil
 }
 
+// fedTo is the lane that a task is fed to: one that was lost with its executor
+// has waited before.
+const fedTo = "CASE WHEN lost_count>0 THEN 1 ELSE lane END"
+
 // Feedable implements sheaf.KeeperStore. It looks at the first perLane tasks
 // of each lane only: while all of those are in the queue the queue has enough,
 // and as they are claimed the next come into view. The hint of a task whose
@@ -157,7 +161,7 @@ func (s *Store) Feedable(ctx context.Context, perLaneLimit int, requeueAfter tim
 		q, args := perLane(`SELECT id, tenant_id, lane, cost, kind, epoch, run_at, enqueued_at, lost_count FROM tasks
 			WHERE state='pending' AND paused=0 AND lane=? AND tenant_id=? AND run_at<=@now ORDER BY run_at, id LIMIT ?`, id, perLaneLimit)
 		var rows []hintRow
-		err := s.read(ctx).Raw(s.sql("SELECT id, tenant_id, CASE WHEN lost_count>0 THEN 1 ELSE lane END AS lane, cost, kind, epoch FROM ("+q+") x WHERE enqueued_at<@now-? ORDER BY 3, run_at, id"),
+		err := s.read(ctx).Raw(s.sql("SELECT id, tenant_id, "+fedTo+" AS lane, cost, kind, epoch FROM ("+q+") x WHERE enqueued_at<@now-? ORDER BY 3, run_at, id"),
 			append(args, max(requeueAfter, 0).Milliseconds())...).Scan(&rows).Error
 		if err != nil {
 			return nil, translate(err)

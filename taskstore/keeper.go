@@ -46,9 +46,12 @@ func (s *Store) Running(ctx context.Context) (map[string][]string, error) {
 
 // ForgetEnqueued implements sheaf.KeeperStore. It reads the whole backlog
 // once; a queue seldom loses its memory.
-func (s *Store) ForgetEnqueued(ctx context.Context) (n int, err error) {
+func (s *Store) ForgetEnqueued(ctx context.Context, lanes []sheaf.Lane) (n int, err error) {
+	if len(lanes) == 0 {
+		return 0, nil
+	}
 	err = s.tx(ctx, func(tx *gorm.DB) error {
-		res := tx.Exec("UPDATE tasks SET enqueued_at=0 WHERE state='pending' AND enqueued_at<>0")
+		res := tx.Exec("UPDATE tasks SET enqueued_at=0 WHERE state='pending' AND enqueued_at<>0 AND "+fedTo+" IN ?", lanes)
 		n = int(res.RowsAffected)
 		return res.Error
 	})

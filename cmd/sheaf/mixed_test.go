@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -148,10 +149,21 @@ func (r *redisServer) kill() {
 func TestLaneWithARedisOfItsOwn(t *testing.T) {
 	engine(t, "SHEAF_TEST_REDIS_ADDR") // where Redis can be had
 	common, own := newRedisServer(t), newRedisServer(t)
-	s := start(t, func(c *config.Config) {
-		c.Queue.Driver, c.Queue.Addrs, c.Queue.Prefix = "redis", []string{common.addr}, "mixed:"
-		c.Queue.Interactive.Addrs = []string{own.addr}
-	})
+	cfg := config.Default()
+	cfg.DataDir = t.TempDir()
+	cfg.Queue.Driver, cfg.Queue.Addrs, cfg.Queue.Prefix = "redis", []string{common.addr}, "mixed:"
+	cfg.Queue.Interactive.Addrs = []string{own.addr}
+	var log safeBuffer
+	s := startOn(t, cfg, slog.New(slog.NewJSONHandler(&log, nil)))
+	// fedAgain are the lanes that the keeper found empty of memory, each time.
+	fedAgain := func() (out []string) {
+		for _, l := range log.lines(t) {
+			if l["msg"] == "the queue is new or has lost its memory; feeding it again" {
+				out = append(out, fmt.Sprint(l["lanes"]))
+			}
+		}
+		return out
+	}
 	send := func(name, lane string) api.SubmitAnswer {
 		t.Helper()
 		resp, b := s.request("POST", "/v1/datasets/default/documents?lane="+lane+"&name="+name+".md", "# "+name+"\n\nAll about "+name+".\n", "Content-Type", "text/markdown")
@@ -205,5 +217,9 @@ func TestLaneWithARedisOfItsOwn(t *testing.T) {
 	own.start()
 	if job := s.ended(waiting.Job.ID); job.State != sheaf.DocSucceeded {
 		t.Errorf("after the interactive lane's Redis came back its job ended %s", job.State)
+	}
+	// Of each loss only the lanes of that Redis are fed again.
+	if got, want := strings.Join(fedAgain(), " "), "[1 2 3] [2 3] [1]"; got != want {
+		t.Errorf("lanes that were fed again: %s, want %s", got, want)
 	}
 }

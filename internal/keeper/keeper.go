@@ -8,7 +8,9 @@ package keeper
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -79,7 +81,7 @@ type Keeper struct {
 	// What the queue was told of tenants' shares, by which life of the queue;
 	// touched by the feed loop alone.
 	shared     map[string]sheaf.TenantLoad
-	sharedWith string
+	sharedWith map[sheaf.Lane]string
 	sharedAt   time.Time
 
 	// Of the reap loop: when it last ran, whether that failed, and since when
@@ -139,7 +141,7 @@ func New(cfg Config) *Keeper {
 	if cfg.Leader == nil {
 		cfg.Leader = queue.Always{}
 	}
-	k := &Keeper{cfg: cfg, nudge: make(chan struct{}, 1), shared: map[string]sheaf.TenantLoad{}}
+	k := &Keeper{cfg: cfg, nudge: make(chan struct{}, 1), shared: map[string]sheaf.TenantLoad{}, sharedWith: map[sheaf.Lane]string{}}
 	k.loops = []*loop{
 		{name: "promote", every: cfg.PromoteEvery, limit: 10 * time.Second, step: k.promote},
 		{name: "reap", every: cfg.ReapEvery, limit: 10 * time.Second, step: k.reap},
@@ -273,32 +275,62 @@ func (k *Keeper) step(ctx context.Context, l *loop) (int, error) {
 	return l.step(ctx)
 }
 
-// incarnationKey is where the store remembers which life of the queue it fed.
+// incarnationKey is where the store remembers which life of the queue it fed,
+// by lane, as JSON.
 const incarnationKey = "queue_incarnation"
 
-// feed publishes pending tasks. When the queue has lost its memory everything
-// pending counts as not published; the window keeps that from being a flood.
-func (k *Keeper) feed(ctx context.Context) (int, error) {
+// notice makes the store forget what it fed to lanes whose memory the queue has
+// lost since any keeper looked. Lanes whose engine is away are left as they are.
+func (k *Keeper) notice(ctx context.Context) error {
 	now, err := k.cfg.Queue.Incarnation(ctx)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	known, err := k.cfg.Store.Meta(ctx, incarnationKey)
+	text, err := k.cfg.Store.Meta(ctx, incarnationKey)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	if now != known {
-		n, err := k.cfg.Store.ForgetEnqueued(ctx)
+	var known map[sheaf.Lane]string
+	_ = json.Unmarshal([]byte(text), &known) // what cannot be read is unknown
+	if lost := unlike(known, now); len(lost) > 0 {
+		n, err := k.cfg.Store.ForgetEnqueued(ctx, lost)
 		if err != nil {
-			return 0, err
+			return err
 		}
-		if err := k.cfg.Store.SetMeta(ctx, incarnationKey, now); err != nil {
-			return 0, err
+		all := maps.Clone(known)
+		if all == nil {
+			all = map[sheaf.Lane]string{}
 		}
-		k.cfg.Log.Info("the queue is new or has lost its memory; feeding it again", "pending", n)
+		maps.Copy(all, now)
+		b, _ := json.Marshal(all) // plain strings always encode
+		if err := k.cfg.Store.SetMeta(ctx, incarnationKey, string(b)); err != nil {
+			return err
+		}
+		k.cfg.Log.Info("the queue is new or has lost its memory; feeding it again", "lanes", lost, "pending", n)
 	}
-	if now != k.sharedWith {
-		k.shared, k.sharedWith = map[string]sheaf.TenantLoad{}, now
+	if len(unlike(k.sharedWith, now)) > 0 {
+		k.shared = map[string]sheaf.TenantLoad{}
+	}
+	maps.Copy(k.sharedWith, now)
+	return nil
+}
+
+// unlike are the lanes that now have another life, in order.
+func unlike(known, now map[sheaf.Lane]string) (lanes []sheaf.Lane) {
+	for lane, life := range now {
+		if known[lane] != life {
+			lanes = append(lanes, lane)
+		}
+	}
+	slices.Sort(lanes)
+	return lanes
+}
+
+// feed publishes pending tasks. Where the queue has lost its memory everything
+// pending counts as not published; the window keeps that from being a flood.
+func (k *Keeper) feed(ctx context.Context) (int, error) {
+	if err := k.notice(ctx); err != nil {
+		return 0, err
 	}
 	hints, err := k.cfg.Store.Feedable(ctx, k.cfg.Window, k.cfg.RequeueAfter)
 	if err != nil {

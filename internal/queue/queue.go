@@ -57,9 +57,11 @@ type Queue interface {
 	// an entry has none. Since running is read a moment before, a task goes
 	// only when two calls in a row miss it.
 	Reconcile(ctx context.Context, running map[string][]string) error
-	// Incarnation is a value that changes when the queue has lost its memory,
-	// "" for a queue that has none to lose.
-	Incarnation(ctx context.Context) (string, error)
+	// Incarnation has a value for each lane that changes when the queue has lost
+	// its memory of that lane; lanes may lose theirs one without the other. A
+	// lane whose engine does not answer is left out, and a queue without memory
+	// has none. There is an error only when no engine answers.
+	Incarnation(ctx context.Context) (map[sheaf.Lane]string, error)
 	// Depths reports what the queue itself holds per tenant and lane; lanes
 	// that hold nothing are left out.
 	Depths(ctx context.Context) ([]Depth, error)

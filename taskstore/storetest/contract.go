@@ -1077,9 +1077,21 @@ func feed(f *Fixture) {
 	want(f, "feedable after a claim made room", len(fed(time.Minute)), 7)
 	f.Store.AdvanceClock(2 * time.Minute)
 	want(f, "feedable when the queue has long said nothing", len(fed(time.Minute)), 12)
-	n, err := f.Store.ForgetEnqueued(ctx)
+	n, err := f.Store.ForgetEnqueued(ctx, nil)
 	f.OK(err)
-	want(f, "forgotten", n, 5)
+	want(f, "forgotten of no lane", n, 0)
+	inLane := map[sheaf.Lane]int{}
+	for _, h := range first[1:6] {
+		inLane[h.Lane]++
+	}
+	n, err = f.Store.ForgetEnqueued(ctx, []sheaf.Lane{first[1].Lane})
+	f.OK(err)
+	if want(f, "forgotten of one lane", n, inLane[first[1].Lane]); n == 0 || n == 5 {
+		f.T.Fatalf("of the lanes %v one was to be forgotten", inLane)
+	}
+	n, err = f.Store.ForgetEnqueued(ctx, sheaf.Lanes[:])
+	f.OK(err)
+	want(f, "forgotten of all lanes", n, 5-inLane[first[1].Lane])
 	want(f, "feedable after the queue lost its memory", len(fed(time.Hour)), 12)
 
 	last := tasks[5] // of the third lane

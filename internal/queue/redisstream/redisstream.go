@@ -83,10 +83,9 @@ type shard struct {
 	lanes  []sheaf.Lane
 	cfg    *Config
 
-	mu    sync.Mutex
-	down  bool      // its latest call failed
-	rest  time.Time // until when it is not asked, after a call that failed
-	known string    // its incarnation when it last answered
+	mu   sync.Mutex
+	down bool      // its latest call failed
+	rest time.Time // until when it is not asked, after a call that failed
 }
 
 // restAtLeast is how long a Redis that failed is left alone where others can go
@@ -992,29 +991,20 @@ func (q *Queue) tenants(ctx context.Context) ([]string, error) {
 	return slices.Sorted(maps.Keys(seen)), nil
 }
 
-// Incarnation is made of a random value for each Redis, which it gets when it is
-// first asked and which goes with its memory. One that is away counts with the
-// value it had.
-func (q *Queue) Incarnation(ctx context.Context) (string, error) {
+// Incarnation is a random value of each Redis, which it gets when it is first
+// asked and which goes with its memory.
+func (q *Queue) Incarnation(ctx context.Context) (map[sheaf.Lane]string, error) {
+	out := map[sheaf.Lane]string{}
 	err := q.each(ctx, func(s *shard) (bool, error) {
 		value, err := s.incarnation(ctx)
 		if err == nil {
-			s.mu.Lock()
-			s.known = value
-			s.mu.Unlock()
+			for _, lane := range s.lanes {
+				out[lane] = value
+			}
 		}
 		return true, err
 	})
-	if err != nil {
-		return "", err
-	}
-	values := make([]string, len(q.shards))
-	for i, s := range q.shards {
-		s.mu.Lock()
-		values[i] = s.known
-		s.mu.Unlock()
-	}
-	return strings.Join(values, "-"), nil
+	return out, err
 }
 
 func (s *shard) incarnation(ctx context.Context) (string, error) {

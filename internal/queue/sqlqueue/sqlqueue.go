@@ -526,8 +526,8 @@ func (q *Queue) Reconcile(ctx context.Context, running map[string][]string) erro
 	return nil
 }
 
-// Incarnation is "": what the queue knows it reads from the store.
-func (q *Queue) Incarnation(ctx context.Context) (string, error) { return "", nil }
+// Incarnation is nil: what the queue knows it reads from the store.
+func (q *Queue) Incarnation(ctx context.Context) (map[sheaf.Lane]string, error) { return nil, nil }
 
 // Depths reports what is taken; what waits is in the store, which counts it.
 func (q *Queue) Depths(ctx context.Context) ([]queue.Depth, error) {

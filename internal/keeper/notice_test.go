@@ -1,0 +1,79 @@
+package keeper
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"testing"
+
+	"sheaf"
+	"sheaf/internal/queue"
+)
+
+// lives is a queue whose lanes live and lose their memory as a test says.
+type lives struct {
+	queue.Queue
+	now map[sheaf.Lane]string
+}
+
+func (l *lives) Incarnation(context.Context) (map[sheaf.Lane]string, error) {
+	return maps.Clone(l.now), nil
+}
+
+// notes is a store that keeps what the keeper notes and is told to forget.
+type notes struct {
+	sheaf.KeeperStore
+	meta      map[string]string
+	forgotten []sheaf.Lane
+}
+
+func (n *notes) Meta(_ context.Context, key string) (string, error) { return n.meta[key], nil }
+
+func (n *notes) SetMeta(_ context.Context, key, value string) error {
+	n.meta[key] = value
+	return nil
+}
+
+func (n *notes) ForgetEnqueued(_ context.Context, lanes []sheaf.Lane) (int, error) {
+	n.forgotten = append(n.forgotten, lanes...)
+	return 0, nil
+}
+
+// A Redis that lost its memory, or is new, is fed again, and no other. One that
+// is away is known as it was, also to a keeper that begins meanwhile.
+func TestOnlyLanesThatLostTheirMemoryAreFedAgain(t *testing.T) {
+	store := &notes{meta: map[string]string{incarnationKey: "from a version that knew one life of all"}}
+	q := &lives{}
+	k := New(Config{Store: store, Queue: q})
+	for _, step := range []struct {
+		what string
+		now  map[sheaf.Lane]string
+		want []sheaf.Lane
+		new  bool // another keeper leads
+	}{
+		{"all are new", map[sheaf.Lane]string{1: "own", 2: "main", 3: "main"}, []sheaf.Lane{1, 2, 3}, false},
+		{"nothing happened", map[sheaf.Lane]string{1: "own", 2: "main", 3: "main"}, nil, false},
+		{"the main Redis is away", map[sheaf.Lane]string{1: "own"}, nil, false},
+		{"another keeper leads meanwhile", map[sheaf.Lane]string{1: "own"}, nil, true},
+		{"the main Redis is back", map[sheaf.Lane]string{1: "own", 2: "main", 3: "main"}, nil, false},
+		{"the main Redis lost its memory", map[sheaf.Lane]string{1: "own", 2: "again", 3: "again"}, []sheaf.Lane{2, 3}, false},
+		{"the other one did", map[sheaf.Lane]string{1: "new", 2: "again", 3: "again"}, []sheaf.Lane{1}, false},
+		{"a queue without memory", nil, nil, true},
+	} {
+		if step.new {
+			k = New(Config{Store: store, Queue: q})
+		}
+		q.now, store.forgotten = step.now, nil
+		k.shared["tenant"] = sheaf.TenantLoad{TenantID: "tenant"}
+		if err := k.notice(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(store.forgotten, step.want) {
+			t.Errorf("%s: the lanes %v are fed again, want %v", step.what, store.forgotten, step.want)
+		}
+		// A Redis that is new to this keeper must be told the tenants' shares.
+		if told := len(k.shared) > 0; told && len(step.want) > 0 {
+			t.Errorf("%s: the queue is not told the tenants' shares again", step.what)
+		}
+	}
+}
