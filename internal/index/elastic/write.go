@@ -34,7 +34,6 @@ type source struct {
 	Keywords  []string          `json:"keywords,omitempty"`
 	Tags      []string          `json:"tags,omitempty"`
 	Chunk     json.RawMessage   `json:"chunk"` // without its text
-	Vector    json.RawMessage   `json:"vector,omitempty"`
 }
 
 // line is an entry of a bulk request.
@@ -95,27 +94,29 @@ func encode(e *index.Entry) (line, error) {
 		Language: index.Label(c.Language), Keywords: e.Keywords(), Tags: e.Tags(),
 	}
 	c.Text = ""
-	var err error
-	if s.Chunk, err = json.Marshal(c); err != nil {
+	s.Metadata, s.Columns = searchable(c.Metadata), searchableColumns(c.Columns)
+	var b bytes.Buffer
+	action := map[string]any{"create": map[string]any{"_id": c.ID, "routing": e.TenantID}}
+	// What is marshaled beforehand would be read through once more by the
+	// encoder, which for a vector takes longer than all else of an entry.
+	encoder := json.NewEncoder(&b)
+	if err := errors.Join(encoder.Encode(action), encoder.Encode(struct {
+		source
+		Chunk sheaf.Chunk `json:"chunk"`
+	}{s, c})); err != nil {
 		return refuse(err)
 	}
-	s.Metadata, s.Columns = searchable(c.Metadata), searchableColumns(c.Columns)
 	if !index.NoVector(e.Vector) {
-		v := make([]byte, 0, 12*len(e.Vector)+2)
-		v = append(v, '[')
+		b.Truncate(b.Len() - len("}\n"))
+		b.Grow(12*len(e.Vector) + 16)
+		v := append(b.AvailableBuffer(), `,"vector":[`...)
 		for i, f := range e.Vector {
 			if i > 0 {
 				v = append(v, ',')
 			}
 			v = strconv.AppendFloat(v, float64(f), 'g', -1, 32)
 		}
-		s.Vector = append(v, ']')
-	}
-	var b bytes.Buffer
-	action := map[string]any{"create": map[string]any{"_id": c.ID, "routing": e.TenantID}}
-	encoder := json.NewEncoder(&b)
-	if err := errors.Join(encoder.Encode(action), encoder.Encode(s)); err != nil {
-		return refuse(err)
+		b.Write(append(v, "]}\n"...))
 	}
 	if b.Len() > maxEntryBytes {
 		return refuse(fmt.Errorf("it has %d MB and at most %d fit in a request", b.Len()>>20, maxEntryBytes>>20))
