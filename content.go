@@ -50,6 +50,10 @@ type Block struct {
 	Table *Table
 	Lang  string // of a code block: its programming language, when known
 	Links []Link `json:",omitempty"` // in order of their text; nil where the format has none
+	// Picture names the picture of an image block inside its file, as
+	// parser.Illustrated takes it; "" where there is none to draw. Such a block
+	// may have no Text: the picture then belongs to what stands beside it.
+	Picture string `json:",omitempty"`
 }
 
 // Link is where the bytes [Start, End) of a block's text lead: to an address, or
@@ -269,6 +273,11 @@ const MetadataLabels = "labels"
 // stand whose captions the chunk holds, or that follow its text without one: a
 // line each, "page:x0,y0,x1,y1", in points as a Box, the caption included.
 const MetadataFigures = "figures"
+
+// MetadataPictures is the key of a chunk's metadata that names the pictures
+// inside the file, one a line, that the chunk describes, is the caption of, or
+// is followed by. The names hold for this version of the file alone.
+const MetadataPictures = "pictures"
 
 // MetadataPersonal is the key of a chunk's metadata that names the kinds of
 // personal data that its text holds, or held before they were replaced: EMAIL,

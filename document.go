@@ -84,6 +84,7 @@ type ParseConfig struct {
 	TOCExtraction     *bool    `json:"toc_extraction,omitempty"`     // one more chunk per range: its headings with their pages
 	ImageContextSize  int      `json:"image_context_size,omitempty"` // tokens of text around an image embedded with it
 	TableContextSize  int      `json:"table_context_size,omitempty"` // tokens of text around a table embedded with it
+	OCRPictures       *bool    `json:"ocr_pictures,omitempty"`       // text in pictures of documents, decks and books
 	AutoKeywords      int      `json:"auto_keywords,omitempty"`      // keywords a chunk, by the chat model, else by counting
 	AutoQuestions     int      `json:"auto_questions,omitempty"`     // questions a chunk answers, by the chat model
 	AutoContext       *bool    `json:"auto_context,omitempty"`       // a sentence or two, by the chat model, on where a chunk stands
@@ -97,6 +98,9 @@ type ParseConfig struct {
 	MediaType         string   `json:"media_type,omitempty"`         // overrides what sniffing found
 	Password          string   `json:"password,omitempty"`           // write-only: never returned
 }
+
+// ReadsPictures reports whether the text in pictures shall be recognised.
+func (c ParseConfig) ReadsPictures() bool { return c.OCRPictures != nil && *c.OCRPictures }
 
 // Merge returns c with its zero fields filled from base.
 func (c ParseConfig) Merge(base ParseConfig) ParseConfig {
@@ -126,6 +130,9 @@ func (c ParseConfig) Merge(base ParseConfig) ParseConfig {
 	}
 	if c.TableContextSize == 0 {
 		c.TableContextSize = base.TableContextSize
+	}
+	if c.OCRPictures == nil {
+		c.OCRPictures = base.OCRPictures
 	}
 	if c.AutoKeywords == 0 {
 		c.AutoKeywords = base.AutoKeywords

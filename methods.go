@@ -76,6 +76,7 @@ var Settings = []Setting{
 	{Name: "toc_extraction", Methods: printed, Meaning: "one more chunk per range that lists its headings with their pages"},
 	{Name: "image_context_size", Max: 2048, Methods: printed, Meaning: "an image is a chunk of its own with its caption, and that many tokens of the text to each side are embedded and indexed with it"},
 	{Name: "table_context_size", Max: 2048, Methods: printed, Meaning: "tokens of the text to each side of a table that are embedded and indexed with it"},
+	{Name: "ocr_pictures", Meaning: "read the text in pictures of DOCX, PPTX and EPUB files, and of those that LibreOffice converts into them: needs tesseract, and takes about 2 seconds a picture"},
 	{Name: "auto_keywords", Max: 32, Enriches: true, Meaning: "keywords for each chunk, by the chat model where one is configured, else by counting; they are embedded and searched with the text"},
 	{Name: "auto_questions", Max: 10, Enriches: true, Meaning: "questions that each chunk answers, by the chat model, which must be configured; they are embedded and searched with the text"},
 	{Name: "auto_context", Enriches: true, Meaning: "a sentence or two, by the chat model, which must be configured, on where each chunk stands in its document; embedded and searched with the text, beside the name, the title and the headings, which always are"},

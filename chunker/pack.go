@@ -193,8 +193,15 @@ func describe(own, all []piece, set settings) sheaf.Chunk {
 	slices.Sort(c.Pages)
 	c.Pages = slices.Compact(c.Pages)
 	c.Boxes = joinBoxes(c.Boxes)
-	if len(links.list) > 0 {
-		c.Metadata = map[string]string{sheaf.MetadataLinks: strings.Join(links.list, "\n")}
+	pictures := picturesOf(own)
+	for key, lines := range map[string][]string{sheaf.MetadataLinks: links.list, sheaf.MetadataPictures: pictures} {
+		if len(lines) == 0 {
+			continue
+		}
+		if c.Metadata == nil {
+			c.Metadata = map[string]string{}
+		}
+		c.Metadata[key] = strings.Join(lines, "\n")
 	}
 	return c
 }

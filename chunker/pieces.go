@@ -45,6 +45,7 @@ type piece struct {
 	start, end int      // of the text in block.Text; 0, 0 in tables
 	within     []string // path of a declaration inside a block
 	record     *record  // of a row that is a chunk of its own
+	pictures   []string // that stand right before or behind it
 }
 
 // splitter walks over the blocks of a range.
@@ -76,6 +77,7 @@ func split(in Input, set settings) []piece {
 		}
 	}
 
+	front, back := picturesBy(in.Units)
 	s := &splitter{set: set}
 	for i, t := range in.Headings {
 		level := i + 1
@@ -117,6 +119,11 @@ func split(in Input, set settings) []piece {
 				p.page = b.Page + units[b]
 			}
 			p.bare, p.tokens = CountTokens(p.text), CountTokens(p.sep+p.text)
+		}
+		s.out[first].pictures = front[b]
+		if names := back[b]; names != nil {
+			p := &s.out[len(s.out)-1]
+			p.pictures = append(slices.Clone(p.pictures), names...)
 		}
 		if first > 0 {
 			p, prev := &s.out[first], &s.out[first-1]

@@ -446,7 +446,7 @@ func (e *Executor) store(ctx context.Context, run *run, doc *sheaf.Document, chu
 }
 
 // ownMetadata are the keys of what a chunk has beside its document's metadata.
-var ownMetadata = []string{sheaf.MetadataLinks, sheaf.MetadataLabels, sheaf.MetadataFigures, sheaf.MetadataPersonal}
+var ownMetadata = []string{sheaf.MetadataLinks, sheaf.MetadataLabels, sheaf.MetadataFigures, sheaf.MetadataPictures, sheaf.MetadataPersonal}
 
 // Bounds of the labels that a chunk carries.
 const (
@@ -488,7 +488,7 @@ const maxFigures = 16
 func placeFigures(chunks []sheaf.Chunk, units []sheaf.UnitResult) {
 	for _, u := range units {
 		for i, b := range u.Blocks {
-			if b.Kind != sheaf.BlockImage || len(b.Spans) == 0 {
+			if b.Kind != sheaf.BlockImage || len(b.Spans) == 0 || b.Text != "" || b.Picture != "" { // read, or inside the file
 				continue
 			}
 			figure := b.Spans[0].Box

@@ -84,6 +84,15 @@ type Renderer interface {
 	Render(ctx context.Context, n, dpi int, clip *sheaf.Box) (image []byte, mediaType string, err error)
 }
 
+// Illustrated is implemented by documents that hold pictures without being
+// drawn by the page.
+type Illustrated interface {
+	// Picture draws the picture of that name (sheaf.Block.Picture) as a JPEG of
+	// at most side pixels to a side. The error is a *sheaf.Failure: no_picture
+	// where the file holds none of that name.
+	Picture(ctx context.Context, name string, side int) (jpeg []byte, err error)
+}
+
 // Outliner is implemented by documents whose headings can be found by reading
 // them through, for files that have no table of contents of their own.
 type Outliner interface {

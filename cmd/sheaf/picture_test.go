@@ -1,34 +1,12 @@
 package main
 
-import (
-	"bytes"
-	"image"
-	"image/png"
-	"testing"
-
-	"golang.org/x/image/draw"
-	"golang.org/x/image/font"
-	"golang.org/x/image/font/basicfont"
-	"golang.org/x/image/math/fixed"
-)
+import "testing"
 
 // A picture stands beside what was read of it, with the boxes where the words are.
 func TestPageShowsPicturesBesideTheirText(t *testing.T) {
 	need(t, "tesseract")
-	small := image.NewGray(image.Rect(0, 0, 260, 90))
-	draw.Draw(small, small.Bounds(), image.White, image.Point{}, draw.Src)
-	for i, line := range []string{"The keeper counts every sheaf", "before the cart leaves the barn"} {
-		d := font.Drawer{Dst: small, Src: image.Black, Face: basicfont.Face7x13, Dot: fixed.P(20, 30+i*30)}
-		d.DrawString(line)
-	}
-	large := image.NewGray(image.Rect(0, 0, 1300, 450))
-	draw.BiLinear.Scale(large, large.Bounds(), small, small.Bounds(), draw.Src, nil)
-	var b bytes.Buffer
-	if err := png.Encode(&b, large); err != nil {
-		t.Fatal(err)
-	}
 	s := start(t, nil)
-	doc := s.add(defaultDataset, text("sign.png", b.String()))[0]
+	doc := s.add(defaultDataset, text("sign.png", writtenPNG(t, 1300, 450, "The keeper counts every sheaf", "before the cart leaves the barn")))[0]
 	page := openBrowser(t, s)
 	page.open("/datasets/default/documents/" + doc.ID)
 	page.sees(".chunk", "keeper")

@@ -338,6 +338,10 @@ func TestEverySettingChangesWhatItSays(t *testing.T) {
 			}
 			return expectThat(!anyChunk(before.chunks, is) && anyChunk(after.chunks, is), "the table has no text around it")
 		}},
+		{key: "ocr_pictures", value: true, file: &sent{"report.docx", parser.MediaDOCX, illustrated(t)["report.docx"]}, says: func(before, after outcome) string {
+			program(t, "tesseract")
+			return expectThat(!strings.Contains(before.texts(), "every sheaf") && strings.Contains(after.texts(), "every sheaf"), "the text in the picture is not read")
+		}},
 		{key: "auto_keywords", value: 2, says: func(before, after outcome) string {
 			return expectThat(!anyChunk(before.chunks, func(c sheaf.Chunk) bool { return len(c.Keywords) > 0 }) && allChunks(after.chunks, func(c sheaf.Chunk) bool { return len(c.Keywords) == 1 || len(c.Keywords) == 2 }), "there are no keywords")
 		}},

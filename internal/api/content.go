@@ -206,11 +206,55 @@ func (s *Server) pageImage(w http.ResponseWriter, r *http.Request) {
 		s.writeProblem(w, r, err)
 		return
 	}
+	s.writeImage(w, img, mediaType, fmt.Sprintf(`"%s-%d-%d-%x"`, d.SHA256, n, dpi, xxhash.Sum64String(r.URL.Query().Get("box"))))
+}
+
+// picture draws a picture that lies inside a document: of DOCX, PPTX, EPUB, and
+// of what LibreOffice converts into them.
+func (s *Server) picture(w http.ResponseWriter, r *http.Request) {
+	d, err := s.document(r.Context(), pathOf(r))
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	name := r.PathValue("picture")
+	side := min(max(cmp.Or(atoi(r.URL.Query().Get("side")), 1024), 16), 4096)
+	if s.cfg.Renderer == nil || len(name) > 64 || drawnBy[d.MediaType] != "" { // those are drawn by the page
+		s.writeProblem(w, r, newProblem(404, "no_picture", "the document holds no picture of that name; take it from the metadata of a chunk"))
+		return
+	}
+	path, release, err := s.cfg.Files.Fetch(r.Context(), d.BlobKey, d.SHA256, d.Size)
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	defer release()
+	ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
+	defer cancel()
+	config := d.ParseConfig
+	if full, err := s.cfg.Catalog.Document(ctx, tenantOf(ctx), d.ID); err == nil {
+		config = full.ParseConfig // with the password, which d does not show
+	}
+	img, mediaType, err := s.cfg.Renderer.Picture(ctx, child.Source{
+		Path: path, Key: d.ID + "/render/" + d.BlobKey,
+		Options: parser.Options{Name: d.Name, MediaType: d.MediaType, Config: config},
+	}, name, side)
+	if f, ok := errors.AsType[*sheaf.Failure](err); ok && f.Code == "no_picture" {
+		err = newProblem(404, f.Code, f.Message)
+	}
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	s.writeImage(w, img, mediaType, fmt.Sprintf(`"%s-%s-%d"`, d.SHA256, name, side))
+}
+
+func (s *Server) writeImage(w http.ResponseWriter, img []byte, mediaType, etag string) {
 	w.Header().Set("Content-Type", mediaType)
 	w.Header().Set("Cache-Control", "private, max-age=86400")
-	w.Header().Set("ETag", fmt.Sprintf(`"%s-%d-%d-%x"`, d.SHA256, n, dpi, xxhash.Sum64String(r.URL.Query().Get("box"))))
+	w.Header().Set("ETag", etag)
 	w.Header().Set("Content-Length", strconv.Itoa(len(img)))
-	_, _ = w.Write(img)
+	_, _ = w.Write(img) // who has gone needs no picture
 }
 
 // drawnBy is the parser that draws the pages of a media type.

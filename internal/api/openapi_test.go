@@ -49,7 +49,7 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 	}
 	for _, path := range []string{
 		"/v1/datasets/{ds}/documents", "/v1/datasets/{ds}/documents/{doc}", "/v1/datasets/{ds}/documents/{doc}/pages", "/v1/datasets/{ds}/documents/{doc}/chunks",
-		"/v1/datasets/{ds}/documents/{doc}/content", "/v1/datasets/{ds}/documents/{doc}/pages/{n}/image", "/v1/datasets/{ds}/search", "/v1/search",
+		"/v1/datasets/{ds}/documents/{doc}/content", "/v1/datasets/{ds}/documents/{doc}/pages/{n}/image", "/v1/datasets/{ds}/documents/{doc}/pictures/{picture}", "/v1/datasets/{ds}/search", "/v1/search",
 		"/v1/jobs/{job}", "/v1/jobs/{job}/errors", "/v1/jobs/{job}/events", "/v1/jobs/{job}:cancel", "/v1/jobs/{job}:pause", "/v1/jobs/{job}:resume", "/v1/jobs/{job}:retry",
 		"/v1/datasets/{ds}/documents:reparse", "/v1/queues", "/v1/dead-letters", "/v1/executors",
 	} {

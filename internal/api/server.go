@@ -34,9 +34,10 @@ import (
 	"sheaf/parser/child"
 )
 
-// Renderer draws pages. *child.Pool is one.
+// Renderer draws pages, and the pictures inside files. *child.Pool is one.
 type Renderer interface {
 	Render(ctx context.Context, src child.Source, n, dpi int, clip *sheaf.Box) (image []byte, mediaType string, err error)
+	Picture(ctx context.Context, src child.Source, name string, side int) (image []byte, mediaType string, err error)
 }
 
 // Files brings originals to this host, whole or as far as they are read.

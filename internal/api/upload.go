@@ -54,6 +54,7 @@ func (s *Server) uploadRoutes() {
 	s.mux.HandleFunc("GET /v1/datasets/{ds}/documents/{doc}/content", s.content)
 	s.mux.HandleFunc("GET /v1/datasets/{ds}/documents/{doc}/artifacts/{range}", s.artifactFile)
 	s.mux.HandleFunc("GET /v1/datasets/{ds}/documents/{doc}/pages/{n}/image", s.pageImage)
+	s.mux.HandleFunc("GET /v1/datasets/{ds}/documents/{doc}/pictures/{picture}", s.picture)
 	s.describeUploads()
 }
 
@@ -376,4 +377,5 @@ func (s *Server) describeUploads() {
 	add(huma.Operation{OperationID: "get-document-content", Method: "GET", Path: "/v1/datasets/{ds}/documents/{doc}/content", Summary: "Download the original bytes; byte ranges work", Parameters: append(path("ds", "doc"), query("redirect", "answer 307 with an address of the blob store, valid for 15 minutes, where it serves files itself", "boolean")), Responses: ok("200", "the file", binary, "application/octet-stream")})
 	add(huma.Operation{OperationID: "get-document-artifact", Method: "GET", Path: "/v1/datasets/{ds}/documents/{doc}/artifacts/{range}", Summary: "Download a range result as Parquet", Parameters: path("ds", "doc", "range"), Responses: ok("200", "chunks with vectors", binary, "application/vnd.apache.parquet")})
 	add(huma.Operation{OperationID: "get-page-image", Method: "GET", Path: "/v1/datasets/{ds}/documents/{doc}/pages/{n}/image", Summary: "Draw a page, or a part of it", Parameters: append(path("ds", "doc", "n"), query("dpi", "36–300, default 96", "integer"), query("box", "x0,y0,x1,y1 in points from the page's top left: what lies in it alone, such as the figure of a chunk", "string")), Responses: ok("200", "the page", binary, "image/jpeg")})
+	add(huma.Operation{OperationID: "get-picture", Method: "GET", Path: "/v1/datasets/{ds}/documents/{doc}/pictures/{picture}", Summary: "Draw a picture that lies inside a document, as metadata.pictures of a chunk names it", Parameters: append(path("ds", "doc", "picture"), query("side", "pixels of the longer side at most, 16–4096, default 1024", "integer")), Responses: ok("200", "the picture", binary, "image/jpeg")})
 }

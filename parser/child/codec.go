@@ -81,7 +81,7 @@ func appendBlock(b []byte, k *sheaf.Block) []byte {
 		b = appendString(b, l.URI)
 		b = appendInt(b, l.Page)
 	}
-	return b
+	return appendString(b, k.Picture)
 }
 
 func appendInt(b []byte, v int) []byte { return binary.AppendVarint(b, int64(v)) }
@@ -295,4 +295,5 @@ func (d *decoder) block(k *sheaf.Block) {
 			k.Links[i] = sheaf.Link{Start: d.int(), End: d.int(), URI: d.string(), Page: d.int()}
 		}
 	}
+	k.Picture = d.string()
 }

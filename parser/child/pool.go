@@ -982,7 +982,17 @@ func (p *Pool) parse(ctx context.Context, src Source, r sheaf.Range, emit func(s
 
 // Render draws unit n, or what lies in clip of it, at dpi as a PNG or JPEG.
 func (p *Pool) Render(ctx context.Context, src Source, n, dpi int, clip *sheaf.Box) (img []byte, mediaType string, err error) {
-	c, _, _, err := p.with(ctx, src, request{Op: opRender, N: n, DPI: dpi, Clip: clip}, func(kind byte, body []byte) error {
+	return p.draw(ctx, src, request{Op: opRender, N: n, DPI: dpi, Clip: clip})
+}
+
+// Picture draws the picture of that name inside a file, at most side pixels to
+// a side, as a JPEG: see parser.Illustrated.
+func (p *Pool) Picture(ctx context.Context, src Source, name string, side int) (img []byte, mediaType string, err error) {
+	return p.draw(ctx, src, request{Op: opPicture, Name: name, N: side})
+}
+
+func (p *Pool) draw(ctx context.Context, src Source, req request) (img []byte, mediaType string, err error) {
+	c, _, _, err := p.with(ctx, src, req, func(kind byte, body []byte) error {
 		for i, b := range body {
 			if b == 0 && kind == kindImage && img == nil {
 				mediaType, img = string(body[:i]), append([]byte(nil), body[i+1:]...)

@@ -36,6 +36,7 @@ const (
 	opPlan    = "plan"
 	opParse   = "parse"
 	opRender  = "render"
+	opPicture = "picture"
 	opUnpack  = "unpack"
 	opOutline = "outline"
 	opClose   = "close"
@@ -53,6 +54,7 @@ type request struct {
 	Range   sheaf.Range
 	N, DPI  int
 	Clip    *sheaf.Box `json:",omitempty"`
+	Name    string     `json:",omitempty"` // of a picture
 }
 
 // MaybeRun turns the process into a parser child when the pool started it, and
@@ -274,6 +276,16 @@ func (s *server) answer(req request) (err error) {
 			return err
 		}
 		return s.send(kindImage, append(append([]byte(mediaType), 0), img...))
+	case opPicture:
+		i, ok := d.doc.(parser.Illustrated)
+		if !ok {
+			return sheaf.Fail(sheaf.CategoryBadInput, "no_picture", "This kind of file holds no pictures to draw.")
+		}
+		img, err := i.Picture(ctx, req.Name, req.N)
+		if err != nil {
+			return err
+		}
+		return s.send(kindImage, append([]byte("image/jpeg\x00"), img...))
 	}
 	return fmt.Errorf("unknown operation %q", req.Op)
 }

@@ -19,36 +19,39 @@ import (
 	"sheaf/parser/internal/chart"
 	"sheaf/parser/internal/clean"
 	"sheaf/parser/internal/grid"
+	"sheaf/parser/internal/ocr"
+	"sheaf/parser/internal/picture"
 	"sheaf/parser/internal/whole"
 	"sheaf/parser/internal/xmlscan"
 	"sheaf/parser/internal/zipfile"
 )
 
 const (
-	version = 2 // changes whenever the same file would yield other blocks
+	version = 3 // changes whenever the same file would yield other blocks
 	// maxBlocks bounds what empty-handed markup can make: a 5,000-page book
 	// has some 100,000 paragraphs.
 	maxBlocks = 500_000
 )
 
-// New returns the format.
-func New() parser.Format { return format{} }
+// New returns the format. recognition reads the text in pictures where the
+// setting ocr_pictures asks for it.
+func New(recognition ocr.Config) parser.Format { return format{recognition} }
 
-type format struct{}
+type format struct{ ocr ocr.Config }
 
-func (format) ID() string   { return "docx" }
-func (format) Version() int { return version }
+func (format) ID() string     { return "docx" }
+func (f format) Version() int { return version + f.ocr.Digest() }
 func (format) MediaTypes() []string {
 	return []string{
 		parser.MediaDOCX, "application/vnd.openxmlformats-officedocument.wordprocessingml.template",
 		"application/vnd.ms-word.document.macroenabled.12", "application/vnd.ms-word.template.macroenabled.12",
 	}
 }
-func (format) Options() []string { return nil }
+func (format) Options() []string { return []string{"ocr_pictures"} }
 
 // Open implements parser.Format.
-func (format) Open(_ context.Context, f *os.File, _ parser.Options) (parser.Document, error) {
-	z, err := zipfile.Open(f, "docx")
+func (f format) Open(_ context.Context, file *os.File, o parser.Options) (parser.Document, error) {
+	z, err := zipfile.Open(file, "docx")
 	if err != nil {
 		return nil, err
 	}
@@ -56,12 +59,20 @@ func (format) Open(_ context.Context, f *os.File, _ parser.Options) (parser.Docu
 	if !z.Has(main) {
 		return nil, zipfile.Invalid("docx", "it has no main document part")
 	}
-	return whole.New(func(ctx context.Context) (*whole.Content, error) { return read(ctx, z, main) }), nil
+	return whole.WithPictures(func(ctx context.Context) (*whole.Content, error) {
+		c, err := read(ctx, z, main)
+		if err == nil && o.Config.ReadsPictures() {
+			r := picture.Reader{Archive: z, OCR: f.ocr, TempDir: o.TempDir}
+			c.Cost, r.Left = r.Budget(1, c.Blocks)
+			c.Finish = r.Read
+		}
+		return c, err
+	}, func(name string, side int) ([]byte, error) { return picture.Draw(z, name, side) }), nil
 }
 
 func read(ctx context.Context, z *zipfile.Archive, main string) (*whole.Content, error) {
 	rels := z.Rels(main)
-	r := &reader{ctx: ctx, chart: func(id string) *sheaf.Table {
+	r := &reader{ctx: ctx, z: z, chart: func(id string) *sheaf.Table {
 		p, err := z.Part(rels[id].Target, zipfile.MaxPartBytes)
 		if err != nil {
 			return nil
@@ -91,7 +102,7 @@ func read(ctx context.Context, z *zipfile.Archive, main string) (*whole.Content,
 		}
 	}
 	if r.bare > 0 {
-		r.warn("images_ignored", strconv.Itoa(r.bare)+" pictures have no description and were left out; describe them in Word (alternative text) to make them searchable.")
+		r.warn("images_ignored", strconv.Itoa(r.bare)+" pictures have no description, so search does not find them by what they show; describe them in Word (alternative text), or set ocr_pictures where they hold text.")
 	}
 	for _, rel := range rels {
 		if rel.Type == "aFChunk" {
@@ -214,6 +225,7 @@ type tableState struct {
 	column  int
 	above   []string // text of the vertically merged cell that reaches down, per column
 	all     []sheaf.Block
+	silent  []sheaf.Block // pictures without a description, in cells
 	span    int
 	merge   string
 	cell    int // where the cell's blocks begin in reader.out
@@ -229,6 +241,8 @@ type reader struct {
 	blocks   int
 	notes    bool
 	chart    func(id string) *sheaf.Table
+	z        *zipfile.Archive
+	rels     map[string]zipfile.Rel // of the part that is read
 
 	paras  []*paragraph
 	tables []*tableState
@@ -270,7 +284,7 @@ func (r *reader) part(z *zipfile.Archive, name string, notes bool) error {
 		return err
 	}
 	defer p.Close()
-	r.notes, r.paras, r.tables = notes, nil, nil
+	r.notes, r.paras, r.tables, r.rels = notes, nil, nil, z.Rels(name)
 	s := xmlscan.New(p)
 	inText, deleted, props, run := 0, 0, 0, 0
 	vanish := false
@@ -385,7 +399,7 @@ func (r *reader) part(z *zipfile.Archive, name string, notes bool) error {
 					}
 				}
 			case "blip", "imagedata":
-				if err := r.image(s.Attr("title")); err != nil {
+				if err := r.image(s.Attr("title"), picture.Name(z, r.rels[s.RelID()].Target)); err != nil {
 					return err
 				}
 			case "tbl":
@@ -478,7 +492,8 @@ func (r *reader) finish() error {
 	return nil
 }
 
-func (r *reader) image(title string) error {
+// image adds a picture: name is "" for one that cannot be drawn.
+func (r *reader) image(title, name string) error {
 	alt := r.alt
 	if alt == "" {
 		alt = title
@@ -487,9 +502,11 @@ func (r *reader) image(title string) error {
 	alt = clean.Line(clean.Clip(alt, 4000))
 	if !clean.Readable(alt) {
 		r.bare++
-		return nil
+		if alt = ""; name == "" {
+			return nil
+		}
 	}
-	return r.add(sheaf.Block{Kind: sheaf.BlockImage, Text: alt})
+	return r.add(sheaf.Block{Kind: sheaf.BlockImage, Text: alt, Picture: name})
 }
 
 func (r *reader) endParagraph() error {
@@ -533,9 +550,13 @@ func (r *reader) endCell() {
 	blocks := r.out[min(t.cell, len(r.out)):]
 	lines := make([]string, 0, len(blocks))
 	for _, b := range blocks {
-		if b.Table != nil {
+		if b.Picture != "" && t.rows <= maxLayoutRows {
+			t.silent = append(t.silent, sheaf.Block{Kind: sheaf.BlockImage, Picture: b.Picture})
+		}
+		switch {
+		case b.Table != nil:
 			lines = append(lines, grid.Plain(b.Table))
-		} else {
+		case b.Text != "":
 			lines = append(lines, b.Text)
 		}
 	}
@@ -583,7 +604,14 @@ func (r *reader) endTable() error {
 		r.warn("table_clipped", fmt.Sprintf("A table is larger than %d columns or %d cells and was cut there.", grid.MaxColumns, grid.MaxCells))
 	}
 	if g := t.grid.Table(); g != nil {
-		return r.add(sheaf.Block{Kind: sheaf.BlockTable, Table: g})
+		if err := r.add(sheaf.Block{Kind: sheaf.BlockTable, Table: g}); err != nil {
+			return err
+		}
+	}
+	for _, b := range t.silent { // behind the table, which is what stands beside them
+		if err := r.add(b); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -1,10 +1,13 @@
 package docx
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"sheaf/parser"
 	"sheaf/parser/internal/formattest"
+	"sheaf/parser/internal/ocr"
 )
 
 func sample() []byte {
@@ -20,7 +23,7 @@ func sample() []byte {
 var options = parser.Options{Name: "document", MediaType: parser.MediaDOCX}
 
 func TestGolden(t *testing.T) {
-	plan, units, err := formattest.Read(t, New(), sample(), options, nil)
+	plan, units, err := formattest.Read(t, New(ocr.Config{}), sample(), options, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +37,7 @@ func TestChartsAreReadByTheirFigures(t *testing.T) {
 		"word/document.xml", `<w:document><w:body><w:p><w:r><w:t>Before</w:t></w:r><w:r><w:drawing><c:chart r:id="c1"/></w:drawing></w:r></w:p><w:p><w:r><w:drawing><c:chart r:id="none"/></w:drawing></w:r></w:p></w:body></w:document>`,
 		"word/charts/chart1.xml", `<c:chartSpace><c:ser><c:tx><c:v>Tons</c:v></c:tx><c:cat><c:pt idx="0"><c:v>Quince</c:v></c:pt></c:cat><c:val><c:pt idx="0"><c:v>12</c:v></c:pt></c:val></c:ser></c:chartSpace>`,
 	)
-	_, units, err := formattest.Read(t, New(), document, options, nil)
+	_, units, err := formattest.Read(t, New(ocr.Config{}), document, options, nil)
 	if err != nil || len(units) != 1 || len(units[0].Blocks) != 2 {
 		t.Fatalf("%+v %v", units, err)
 	}
@@ -46,14 +49,59 @@ func TestChartsAreReadByTheirFigures(t *testing.T) {
 }
 
 func TestEmptyFileIsAFailure(t *testing.T) {
-	if _, _, err := formattest.Read(t, New(), nil, options, nil); err == nil {
+	if _, _, err := formattest.Read(t, New(ocr.Config{}), nil, options, nil); err == nil {
 		t.Fatal("a file without bytes was read")
 	}
 }
 
 func FuzzRead(f *testing.F) {
 	f.Add(sample())
+	f.Add(illustrated())
 	f.Fuzz(func(t *testing.T, b []byte) {
-		_, _, _ = formattest.Read(t, New(), b, options, nil) // it checks what it reads
+		_, _, _ = formattest.Read(t, New(ocr.Config{}), b, options, nil) // it checks what it reads
 	})
+}
+
+// illustrated has pictures with and without a description, in a table, of a
+// kind that is not drawn, and one whose part is missing.
+func illustrated() []byte {
+	blip := func(id, descr string) string {
+		return `<w:p><w:r><w:drawing><wp:docPr descr="` + descr + `"/><a:blip r:embed="` + id + `"/></w:drawing></w:r></w:p>`
+	}
+	cell := func(content string) string { return `<w:tc>` + content + `</w:tc>` }
+	p := func(text string) string { return `<w:p><w:r><w:t>` + text + `</w:t></w:r></w:p>` }
+	return formattest.Zip(
+		"_rels/.rels", `<Relationships><Relationship Id="r1" Type="x/officeDocument" Target="word/document.xml"/></Relationships>`,
+		"word/_rels/document.xml.rels", `<Relationships><Relationship Id="a" Type="x/image" Target="media/a.png"/><Relationship Id="b" Type="x/image" Target="media/b.jpeg"/><Relationship Id="m" Type="x/image" Target="media/m.emf"/><Relationship Id="gone" Type="x/image" Target="media/gone.png"/></Relationships>`,
+		"word/document.xml", `<w:document><w:body>`+p("Before")+blip("a", "")+blip("b", "A barn in June")+blip("m", "")+blip("gone", "")+
+			`<w:p><w:r><w:pict><v:imagedata r:id="b" title="An old barn"/></w:pict></w:r></w:p>`+
+			`<w:tbl><w:tr>`+cell(p("Sign")+blip("a", ""))+cell(p("Meaning"))+`</w:tr><w:tr>`+cell(blip("b", "A gate"))+cell(p("Stop"))+`</w:tr></w:tbl></w:body></w:document>`,
+		"word/media/a.png", "one picture", "word/media/b.jpeg", "another", "word/media/m.emf", "a drawing",
+	)
+}
+
+func TestPicturesAreNamedWhereTheyStand(t *testing.T) {
+	_, units, err := formattest.Read(t, New(ocr.Config{}), illustrated(), options, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	names := map[string]string{}
+	for _, k := range units[0].Blocks {
+		if k.Picture != "" && names[k.Picture] == "" {
+			names[k.Picture] = string(rune('a' + len(names)))
+		}
+		text := k.Text
+		if k.Table != nil {
+			text = strings.Join(append(slices.Clone(k.Table.Columns), slices.Concat(k.Table.Rows...)...), "|")
+		}
+		got = append(got, string(k.Kind)+":"+text+":"+names[k.Picture])
+	}
+	want := []string{"paragraph:Before:", "image::a", "image:A barn in June:b", "image:An old barn:b", "table:Sign|Meaning|A gate|Stop:", "image::a", "image::b"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	if w := units[0].Warnings; len(w) != 0 {
+		t.Errorf("%+v", w)
+	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"sheaf"
 	"sheaf/parser/internal/formattest"
+	"sheaf/parser/internal/ocr"
 )
 
 func protected(algorithm string) []byte {
@@ -19,7 +20,7 @@ func protected(algorithm string) []byte {
 }
 
 func TestABookUnderDRMIsEncrypted(t *testing.T) {
-	_, _, err := formattest.Read(t, New(), protected("http://www.w3.org/2001/04/xmlenc#aes256-cbc"), options, nil)
+	_, _, err := formattest.Read(t, New(ocr.Config{}), protected("http://www.w3.org/2001/04/xmlenc#aes256-cbc"), options, nil)
 	if f, ok := errors.AsType[*sheaf.Failure](err); !ok || f.Category != sheaf.CategoryEncrypted || f.Code != "encrypted" {
 		t.Fatal(err)
 	}
@@ -27,7 +28,7 @@ func TestABookUnderDRMIsEncrypted(t *testing.T) {
 
 func TestScrambledFontsAreNoDRM(t *testing.T) {
 	for algorithm := range fontsOnly {
-		_, units, err := formattest.Read(t, New(), protected(algorithm), options, nil)
+		_, units, err := formattest.Read(t, New(ocr.Config{}), protected(algorithm), options, nil)
 		if err != nil || len(units) != 1 || units[0].Blocks[0].Text != "Text." {
 			t.Errorf("%s: %v %v", algorithm, units, err)
 		}

@@ -6,7 +6,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"html"
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
@@ -16,13 +18,15 @@ import (
 	"sheaf/parser/internal/charset"
 	"sheaf/parser/internal/clean"
 	"sheaf/parser/internal/htmlblocks"
+	"sheaf/parser/internal/ocr"
+	"sheaf/parser/internal/picture"
 	"sheaf/parser/internal/whole"
 	"sheaf/parser/internal/xmlscan"
 	"sheaf/parser/internal/zipfile"
 )
 
 const (
-	version = 1 // changes whenever the same file would yield other blocks
+	version = 2 // changes whenever the same file would yield other blocks
 	// rangeSize is the number of parts per task: about a chapter each.
 	rangeSize = 8
 	// maxPartBytes bounds a chapter's page.
@@ -33,15 +37,16 @@ const (
 	maxIndexBytes = 32 << 20
 )
 
-// New returns the format.
-func New() parser.Format { return format{} }
+// New returns the format. recognition reads the text in pictures where the
+// setting ocr_pictures asks for it.
+func New(recognition ocr.Config) parser.Format { return format{recognition} }
 
-type format struct{}
+type format struct{ ocr ocr.Config }
 
 func (format) ID() string           { return "epub" }
-func (format) Version() int         { return version }
+func (f format) Version() int       { return version + f.ocr.Digest() }
 func (format) MediaTypes() []string { return []string{parser.MediaEPUB} }
-func (format) Options() []string    { return nil }
+func (format) Options() []string    { return []string{"ocr_pictures"} }
 
 type item struct {
 	part, mediaType string
@@ -50,6 +55,8 @@ type item struct {
 
 type document struct {
 	z        *zipfile.Archive
+	ocr      ocr.Config
+	options  parser.Options
 	spine    []item
 	toc      item // the navigation document or NCX, part "" for none
 	metadata map[string]string
@@ -57,12 +64,12 @@ type document struct {
 }
 
 // Open implements parser.Format.
-func (format) Open(_ context.Context, f *os.File, _ parser.Options) (parser.Document, error) {
-	z, err := zipfile.Open(f, "epub")
+func (f format) Open(_ context.Context, file *os.File, o parser.Options) (parser.Document, error) {
+	z, err := zipfile.Open(file, "epub")
 	if err != nil {
 		return nil, err
 	}
-	d := &document{z: z, metadata: map[string]string{}}
+	d := &document{z: z, ocr: f.ocr, options: o, metadata: map[string]string{}}
 	if err := d.drm(); err != nil {
 		return nil, err
 	}
@@ -70,6 +77,11 @@ func (format) Open(_ context.Context, f *os.File, _ parser.Options) (parser.Docu
 }
 
 func (d *document) Close() error { return nil }
+
+// Picture implements parser.Illustrated.
+func (d *document) Picture(_ context.Context, name string, side int) ([]byte, error) {
+	return picture.Draw(d.z, name, side)
+}
 
 // fontsOnly are the algorithms that scramble embedded fonts; text is as it is.
 var fontsOnly = map[string]bool{"http://www.idpf.org/2008/embedding": true, "http://ns.adobe.com/pdf/enc#RC": true}
@@ -178,7 +190,7 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 				return nil, err
 			}
 		}
-		p.Fingerprints[i] = xxhash.Sum64(b)
+		p.Fingerprints[i] = d.fingerprint(it.part, b)
 	}
 	if d.skipped > 0 {
 		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "parts_skipped", Message: "Some parts of the book are pictures or are missing and were left out."})
@@ -188,6 +200,8 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 
 // Parse implements parser.Document.
 func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.UnitResult) error) error {
+	pictures := picture.Reader{Archive: d.z, OCR: d.ocr, TempDir: d.options.TempDir}
+	_, pictures.Left = pictures.Budget(r.Len(), nil)
 	for n := r.From; n <= r.To; n++ {
 		if n < 1 || n > len(d.spine) {
 			return sheaf.Fail(sheaf.CategoryBadInput, "bad_range", "The book has %d parts, so part %d does not exist.", len(d.spine), n)
@@ -195,11 +209,40 @@ func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.Uni
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := emit(d.part(n)); err != nil {
+		u := d.part(n)
+		if d.options.Config.ReadsPictures() {
+			if err := pictures.Read(ctx, &u); err != nil {
+				return err
+			}
+		}
+		if err := emit(u); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// sources are the addresses of pictures in a page, and some others.
+var sources = regexp.MustCompile(`(?i)(?:src|href)\s*=\s*["']([^"']+)["']`)
+
+// fingerprint is the hash of a part and of the pictures that it shows.
+func (d *document) fingerprint(part string, b []byte) uint64 {
+	h := xxhash.New()
+	_, _ = h.Write(b) // a hash never fails
+	if bytes.Contains(b, []byte("<im")) {
+		for _, m := range sources.FindAllSubmatch(b, maxManifest) {
+			_, _ = h.WriteString(d.picture(part, string(m[1])))
+		}
+	}
+	return h.Sum64()
+}
+
+// picture is the name of a picture that a part shows, "" for none.
+func (d *document) picture(part, src string) string {
+	if src == "" || strings.Contains(src, ":") { // elsewhere, or in the page itself
+		return ""
+	}
+	return picture.Name(d.z, zipfile.Resolve(part, html.UnescapeString(src)))
 }
 
 func (d *document) part(n int) sheaf.UnitResult {
@@ -216,7 +259,7 @@ func (d *document) part(n int) sheaf.UnitResult {
 	if err != nil { // only a requested encoding can be wrong
 		g = charset.Guess{Name: "utf-8"}
 	}
-	res := htmlblocks.Read(selfClosed(g.Decode(b)))
+	res := htmlblocks.ReadIllustrated(selfClosed(g.Decode(b)), func(src string) string { return d.picture(it.part, src) })
 	for i := range res.Blocks {
 		res.Blocks[i].Page = n
 	}

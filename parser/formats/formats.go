@@ -96,8 +96,8 @@ func All(c Config) []parser.Format {
 	recognition := ocr.Config{Tesseract: c.Tesseract, Languages: c.OCRLanguages}
 	all = []parser.Format{
 		pdf.New(pdf.Config{OCR: recognition}),
-		docx.New(),
-		pptx.New(),
+		docx.New(recognition),
+		pptx.New(recognition),
 		xlsx.New(),
 		csv.New(),
 		html.New(),
@@ -111,7 +111,7 @@ func All(c Config) []parser.Format {
 			URL: c.TranscribeURL, Model: c.TranscribeModel, APIKey: c.TranscribeAPIKey, Language: c.TranscribeLanguage,
 			Timeout: patience, Elsewhere: slices.Contains(c.Remote, "audio"),
 		}),
-		epub.New(),
+		epub.New(recognition),
 		eml.New(registry),
 		msg.New(registry),
 		mbox.New(registry),

@@ -11,6 +11,7 @@ import (
 	_ "image/png"  // and of PNG files
 	"io"
 	"os"
+	"slices"
 	"strconv"
 
 	"sheaf"
@@ -63,7 +64,10 @@ func invalid(why string) *sheaf.Failure {
 	return sheaf.Fail(sheaf.CategoryBadInput, "invalid_image", "The file cannot be read as a picture: %s. Save it anew as PNG or JPEG and upload that.", why)
 }
 
-type size struct{ width, height int }
+type size struct {
+	width, height int
+	head          []byte // of a TIFF file that begins with this page; nil for other files
+}
 
 type document struct {
 	format  format
@@ -94,7 +98,7 @@ func (f format) Open(_ context.Context, file *os.File, o parser.Options) (parser
 		if decodeErr != nil {
 			return nil, invalid("it is no PNG, JPEG, TIFF or WebP, or is damaged at its start")
 		}
-		d.pages = []size{{c.Width, c.Height}}
+		d.pages = []size{{width: c.Width, height: c.Height}}
 	}
 	if err != nil {
 		return nil, err
@@ -135,7 +139,8 @@ func tiffPages(r io.ReaderAt, n int64) ([]size, error) {
 		if _, err := r.ReadAt(dir, at+2); err != nil {
 			return nil, invalid("its list of pages is damaged")
 		}
-		var p size
+		p := size{head: slices.Clone(head)}
+		order.PutUint32(p.head[4:], uint32(at))
 		for e := dir; len(e) > 4; e = e[12:] {
 			v := int(order.Uint32(e[8:]))
 			if order.Uint16(e[2:]) == 3 { // a short stands at the left of its field
@@ -162,12 +167,12 @@ func webpSize(b []byte) ([]size, error) {
 	le24 := func(at int) int { return int(b[at]) | int(b[at+1])<<8 | int(b[at+2])<<16 }
 	switch string(b[12:16]) {
 	case "VP8X":
-		return []size{{le24(24) + 1, le24(27) + 1}}, nil
+		return []size{{width: le24(24) + 1, height: le24(27) + 1}}, nil
 	case "VP8L":
 		v := binary.LittleEndian.Uint32(b[21:])
-		return []size{{int(v&0x3fff) + 1, int(v>>14&0x3fff) + 1}}, nil
+		return []size{{width: int(v&0x3fff) + 1, height: int(v>>14&0x3fff) + 1}}, nil
 	case "VP8 ":
-		return []size{{int(binary.LittleEndian.Uint16(b[26:]) & 0x3fff), int(binary.LittleEndian.Uint16(b[28:]) & 0x3fff)}}, nil
+		return []size{{width: int(binary.LittleEndian.Uint16(b[26:]) & 0x3fff), height: int(binary.LittleEndian.Uint16(b[28:]) & 0x3fff)}}, nil
 	}
 	return nil, invalid("it is no WebP picture")
 }

@@ -133,11 +133,14 @@ func TestPicturesAreDrawn(t *testing.T) {
 		content []byte
 		clip    *sheaf.Box
 		w, h    int // of the answer at 144 dpi
+		page    int // 0 for the first
 	}{
-		{"png", pngOf(t, draw("HELL", "FILE TILE")), nil, 1600, 512}, // 900 × 288 pixels at 81 dpi
-		{"tiff", tiffOf(draw("HELL")), nil, 1600, 363},
-		{"clip", pngOf(t, draw("HELL", "FILE TILE")), &sheaf.Box{X0: 72, Y0: 0, X1: 144, Y1: 72}, 144, 144},
-		{"clip beside it", pngOf(t, draw("HELL", "FILE TILE")), &sheaf.Box{X0: 7200, Y0: 7200, X1: 7300, Y1: 7300}, 1600, 512},
+		{"png", pngOf(t, draw("HELL", "FILE TILE")), nil, 1600, 512, 0}, // 900 × 288 pixels at 81 dpi
+		{"tiff", tiffOf(draw("HELL")), nil, 1600, 363, 0},
+		{"second page", tiffOf(draw("HELL"), draw("HELL", "FILE TILE"), draw("FILE")), nil, 1600, 512, 2},
+		{"last page", tiffOf(draw("HELL", "FILE TILE"), draw("FILE"), draw("HELL")), nil, 1600, 363, 3},
+		{"clip", pngOf(t, draw("HELL", "FILE TILE")), &sheaf.Box{X0: 72, Y0: 0, X1: 144, Y1: 72}, 144, 144, 0},
+		{"clip beside it", pngOf(t, draw("HELL", "FILE TILE")), &sheaf.Box{X0: 7200, Y0: 7200, X1: 7300, Y1: 7300}, 1600, 512, 0},
 	} {
 		path := filepath.Join(t.TempDir(), c.name)
 		if err := os.WriteFile(path, c.content, 0o600); err != nil {
@@ -152,7 +155,7 @@ func TestPicturesAreDrawn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, mediaType, err := doc.(parser.Renderer).Render(t.Context(), 1, 144, c.clip)
+		b, mediaType, err := doc.(parser.Renderer).Render(t.Context(), max(c.page, 1), 144, c.clip)
 		if err != nil || mediaType != "image/jpeg" {
 			t.Fatalf("%s: %s, %v", c.name, mediaType, err)
 		}
@@ -166,8 +169,8 @@ func TestPicturesAreDrawn(t *testing.T) {
 		if white, _, _, _ := m.At(1, 1).RGBA(); white < 0xf000 {
 			t.Errorf("%s: the corner is %x", c.name, white)
 		}
-		if _, _, err := doc.(parser.Renderer).Render(t.Context(), 2, 144, nil); code(err) != "no_such_page" {
-			t.Errorf("%s: page 2: %v", c.name, err)
+		if _, _, err := doc.(parser.Renderer).Render(t.Context(), 4, 144, nil); code(err) != "no_such_page" {
+			t.Errorf("%s: page 4: %v", c.name, err)
 		}
 	}
 }

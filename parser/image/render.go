@@ -1,20 +1,16 @@
 package image
 
 import (
-	"bytes"
 	"context"
 	"image"
-	"image/color"
-	stddraw "image/draw"
-	"image/jpeg"
 	"io"
 	"math"
 
-	xdraw "golang.org/x/image/draw"
 	_ "golang.org/x/image/tiff" // registers TIFF
 	_ "golang.org/x/image/webp" // and WebP
 
 	"sheaf"
+	"sheaf/parser/internal/picture"
 )
 
 // Limits of Render. What is drawn is unpacked whole, at up to 8 bytes a pixel.
@@ -27,7 +23,7 @@ const (
 // dpi is the resolution that a page is taken to have: boxes are in points of it.
 func (p size) dpi() int { return min(max(max(p.width, p.height)/inches, 70), 600) }
 
-// Render implements parser.Renderer. Of a TIFF file the first page is drawn.
+// Render implements parser.Renderer.
 func (d *document) Render(_ context.Context, n, dpi int, clip *sheaf.Box) ([]byte, string, error) {
 	if n < 1 || n > len(d.pages) {
 		return nil, "", sheaf.Fail(sheaf.CategoryBadInput, "no_such_page", "Page %d was asked for; the picture has %d.", n, len(d.pages))
@@ -36,17 +32,14 @@ func (d *document) Render(_ context.Context, n, dpi int, clip *sheaf.Box) ([]byt
 		return sheaf.Fail(sheaf.CategoryBadInput, "page_unreadable", "Page %d cannot be drawn: %s.", n, why)
 	}
 	p := d.pages[n-1]
-	switch {
-	case n > 1:
-		return nil, "", unreadable("only the first page of a TIFF file is")
-	case int64(p.width)*int64(p.height) > maxReadPixels:
+	if int64(p.width)*int64(p.height) > maxReadPixels {
 		return nil, "", unreadable("the picture is too large to be unpacked for it")
 	}
 	info, err := d.file.Stat()
 	if err != nil {
 		return nil, "", err
 	}
-	m, _, err := image.Decode(io.NewSectionReader(d.file, 0, info.Size()))
+	m, _, err := image.Decode(io.NewSectionReader(&firstPage{d.file, p.head}, 0, info.Size()))
 	if err != nil {
 		return nil, "", unreadable(err.Error())
 	}
@@ -64,12 +57,22 @@ func (d *document) Render(_ context.Context, n, dpi int, clip *sheaf.Box) ([]byt
 		}
 	}
 	side := func(pixels int) int { return min(max(1, int(float64(pixels)*scale+.5)), 1<<14) }
-	out := image.NewRGBA(image.Rect(0, 0, side(from.Dx()), side(from.Dy())))
-	stddraw.Draw(out, out.Bounds(), image.NewUniform(color.White), image.Point{}, stddraw.Src) // what is transparent is read on white
-	xdraw.ApproxBiLinear.Scale(out, out.Bounds(), m, from, xdraw.Over, nil)
-	var b bytes.Buffer
-	if err := jpeg.Encode(&b, out, &jpeg.Options{Quality: 85}); err != nil {
-		return nil, "", err
+	b, err := picture.JPEG(m, from, side(from.Dx()), side(from.Dy()))
+	return b, "image/jpeg", err
+}
+
+// firstPage is a TIFF file whose first page is another one: its header names
+// that page's directory. The decoder reads first pages only.
+type firstPage struct {
+	file io.ReaderAt
+	head []byte // of 8 bytes; nil for the file as it is
+}
+
+// ReadAt implements io.ReaderAt.
+func (f *firstPage) ReadAt(p []byte, off int64) (int, error) {
+	n, err := f.file.ReadAt(p, off)
+	if off >= 0 && off < int64(len(f.head)) {
+		copy(p[:n], f.head[off:])
 	}
-	return b.Bytes(), "image/jpeg", nil
+	return n, err
 }

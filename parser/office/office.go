@@ -300,6 +300,18 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 	return p, nil
 }
 
+// Picture implements parser.Illustrated: pictures are those of the converted
+// file, whose names follow from what they hold.
+func (d *document) Picture(ctx context.Context, name string, side int) ([]byte, error) {
+	if err := d.convert(ctx); err != nil {
+		return nil, err
+	}
+	if i, ok := d.inner.(parser.Illustrated); ok {
+		return i.Picture(ctx, name, side)
+	}
+	return nil, sheaf.Fail(sheaf.CategoryBadInput, "no_picture", "This kind of file holds no pictures to draw.")
+}
+
 // Parse implements parser.Document. On the way of a document the converted
 // file is parsed in its place.
 func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.UnitResult) error) error {

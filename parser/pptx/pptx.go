@@ -19,13 +19,15 @@ import (
 	"sheaf/parser/internal/chart"
 	"sheaf/parser/internal/clean"
 	"sheaf/parser/internal/grid"
+	"sheaf/parser/internal/ocr"
+	"sheaf/parser/internal/picture"
 	"sheaf/parser/internal/whole"
 	"sheaf/parser/internal/xmlscan"
 	"sheaf/parser/internal/zipfile"
 )
 
 const (
-	version = 2 // changes whenever the same file would yield other blocks
+	version = 3 // changes whenever the same file would yield other blocks
 	// rangeSize is the number of slides per task: measured, a slide takes 0.3 ms.
 	rangeSize = 24
 	// maxSlideBytes bounds a slide's XML; the largest seen has 3 MB.
@@ -36,13 +38,14 @@ const (
 	emuPerPoint = 12_700
 )
 
-// New returns the format.
-func New() parser.Format { return format{} }
+// New returns the format. recognition reads the text in pictures where the
+// setting ocr_pictures asks for it.
+func New(recognition ocr.Config) parser.Format { return format{recognition} }
 
-type format struct{}
+type format struct{ ocr ocr.Config }
 
-func (format) ID() string   { return "pptx" }
-func (format) Version() int { return version }
+func (format) ID() string     { return "pptx" }
+func (f format) Version() int { return version + f.ocr.Digest() }
 func (format) MediaTypes() []string {
 	return []string{
 		parser.MediaPPTX, "application/vnd.openxmlformats-officedocument.presentationml.slideshow",
@@ -50,15 +53,15 @@ func (format) MediaTypes() []string {
 		"application/vnd.ms-powerpoint.presentation.macroenabled.12", "application/vnd.ms-powerpoint.slideshow.macroenabled.12",
 	}
 }
-func (format) Options() []string { return nil }
+func (format) Options() []string { return []string{"ocr_pictures"} }
 
 // Open implements parser.Format.
-func (format) Open(_ context.Context, f *os.File, _ parser.Options) (parser.Document, error) {
-	z, err := zipfile.Open(f, "pptx")
+func (f format) Open(_ context.Context, file *os.File, o parser.Options) (parser.Document, error) {
+	z, err := zipfile.Open(file, "pptx")
 	if err != nil {
 		return nil, err
 	}
-	d := &document{z: z, layouts: map[string]map[string]rect{}}
+	d := &document{z: z, ocr: f.ocr, options: o, layouts: map[string]map[string]rect{}}
 	return d, d.slideList()
 }
 
@@ -67,6 +70,8 @@ type rect struct{ x, y, w, h float64 }
 
 type document struct {
 	z             *zipfile.Archive
+	ocr           ocr.Config
+	options       parser.Options
 	slides        []string
 	width, height float64 // EMU
 	layouts       map[string]map[string]rect
@@ -81,6 +86,11 @@ type document struct {
 const keptBytes = 8 << 20
 
 func (d *document) Close() error { return nil }
+
+// Picture implements parser.Illustrated.
+func (d *document) Picture(_ context.Context, name string, side int) ([]byte, error) {
+	return picture.Draw(d.z, name, side)
+}
 
 func damaged(part string, err error) error {
 	if f, ok := errors.AsType[*sheaf.Failure](err); ok {
@@ -155,7 +165,7 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 		}
 	}
 	if d.charts+d.images > 0 {
-		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "images_ignored", Message: fmt.Sprintf("%d charts without figures and %d pictures without description were not read.", d.charts, d.images)})
+		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "images_ignored", Message: fmt.Sprintf("%d charts without figures and %d pictures without description were not read; set ocr_pictures where they hold text.", d.charts, d.images)})
 	}
 	if d.hidden > 0 {
 		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "hidden_slides", Message: fmt.Sprintf("%d slides are hidden in the show; they were read like the others.", d.hidden)})
@@ -165,6 +175,8 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 
 // Parse implements parser.Document.
 func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.UnitResult) error) error {
+	pictures := picture.Reader{Archive: d.z, OCR: d.ocr, TempDir: d.options.TempDir}
+	_, pictures.Left = pictures.Budget(r.Len(), nil)
 	for n := r.From; n <= r.To; n++ {
 		if n < 1 || n > len(d.slides) {
 			return sheaf.Fail(sheaf.CategoryBadInput, "bad_range", "The deck has %d slides, so slide %d does not exist.", len(d.slides), n)
@@ -177,6 +189,11 @@ func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.Uni
 			u, _ = d.slide(n)
 		}
 		delete(d.kept, n)
+		if d.options.Config.ReadsPictures() {
+			if err := pictures.Read(ctx, &u); err != nil {
+				return err
+			}
+		}
 		if err := emit(u); err != nil {
 			return err
 		}
@@ -203,6 +220,11 @@ func (d *document) slide(n int) (sheaf.UnitResult, uint64) {
 	_, _ = sum.Write(b) // a hash never fails
 	rels := d.z.Rels(part)
 	w := &walker{d: d, page: n}
+	w.picture = func(id string) string {
+		name := picture.Name(d.z, rels[id].Target)
+		_, _ = sum.WriteString(name) // a hash never fails
+		return name
+	}
 	w.chart = func(id string) *sheaf.Table {
 		b, err := d.z.ReadAll(rels[id].Target, maxSlideBytes)
 		if err != nil {
@@ -284,6 +306,7 @@ type shape struct {
 	text    []sheaf.Block
 	descr   string
 	picture bool
+	name    string // of its picture, as blocks call it
 	open    bool
 }
 
@@ -312,6 +335,7 @@ type walker struct {
 	places   map[string]rect
 	onPlace  func(shape) // set when a layout is read
 	chart    func(id string) *sheaf.Table
+	picture  func(id string) string // the name of a picture of the slide itself
 	notes    bool
 	diagram  bool
 	group    []frame
@@ -367,6 +391,10 @@ func (w *walker) read(b []byte) error {
 				w.shape = shape{open: true, picture: string(s.Name()) == "pic"}
 			case "cNvPr":
 				w.shape.descr = s.Attr("descr")
+			case "blip":
+				if w.shape.picture && w.picture != nil && !w.notes && !w.diagram {
+					w.shape.name = w.picture(s.RelID())
+				}
 			case "ph":
 				w.shape.ph, w.shape.phType, w.shape.phIdx = true, s.Attr("type"), s.Attr("idx")
 			case "off", "chOff":
@@ -521,10 +549,12 @@ func (w *walker) endShape() {
 	}
 	if s.picture {
 		alt := clean.Line(clean.Clip(s.descr, 4000))
-		if clean.Readable(alt) {
-			s.text = append(s.text, sheaf.Block{Kind: sheaf.BlockImage, Text: alt})
-		} else {
+		if !clean.Readable(alt) {
 			w.d.images++
+			alt = ""
+		}
+		if alt != "" || s.name != "" {
+			s.text = append(s.text, sheaf.Block{Kind: sheaf.BlockImage, Text: alt, Picture: s.name})
 		}
 	}
 	if !s.placed && s.ph {

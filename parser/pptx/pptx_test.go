@@ -4,8 +4,10 @@ import (
 	"strings"
 	"testing"
 
+	"sheaf"
 	"sheaf/parser"
 	"sheaf/parser/internal/formattest"
+	"sheaf/parser/internal/ocr"
 )
 
 func sample() []byte {
@@ -20,7 +22,7 @@ func sample() []byte {
 var options = parser.Options{Name: "document", MediaType: parser.MediaPPTX}
 
 func TestGolden(t *testing.T) {
-	plan, units, err := formattest.Read(t, New(), sample(), options, nil)
+	plan, units, err := formattest.Read(t, New(ocr.Config{}), sample(), options, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +38,7 @@ func TestChartsAreReadByTheirFigures(t *testing.T) {
 		"ppt/slides/slide1.xml", `<p:sld><p:graphicFrame><a:graphic><c:chart r:id="c1"/></a:graphic></p:graphicFrame><p:graphicFrame><c:chart r:id="none"/></p:graphicFrame></p:sld>`,
 		"ppt/charts/chart1.xml", `<c:chartSpace><c:ser><c:tx><c:v>Tons</c:v></c:tx><c:cat><c:pt idx="0"><c:v>Quince</c:v></c:pt></c:cat><c:val><c:pt idx="0"><c:v>12</c:v></c:pt></c:val></c:ser></c:chartSpace>`,
 	)
-	plan, units, err := formattest.Read(t, New(), deck, options, nil)
+	plan, units, err := formattest.Read(t, New(ocr.Config{}), deck, options, nil)
 	if err != nil || len(units) != 1 || len(units[0].Blocks) != 1 || units[0].Blocks[0].Table == nil {
 		t.Fatalf("%+v %v", units, err)
 	}
@@ -49,14 +51,39 @@ func TestChartsAreReadByTheirFigures(t *testing.T) {
 }
 
 func TestEmptyFileIsAFailure(t *testing.T) {
-	if _, _, err := formattest.Read(t, New(), nil, options, nil); err == nil {
+	if _, _, err := formattest.Read(t, New(ocr.Config{}), nil, options, nil); err == nil {
 		t.Fatal("a file without bytes was read")
 	}
 }
 
 func FuzzRead(f *testing.F) {
 	f.Add(sample())
+	f.Add(illustrated("a picture"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		_, _, _ = formattest.Read(t, New(), b, options, nil) // it checks what it reads
+		_, _, _ = formattest.Read(t, New(ocr.Config{}), b, options, nil) // it checks what it reads
 	})
+}
+
+func illustrated(picture string) []byte {
+	return formattest.Zip(
+		"_rels/.rels", `<Relationships><Relationship Id="r1" Type="x/officeDocument" Target="ppt/presentation.xml"/></Relationships>`,
+		"ppt/_rels/presentation.xml.rels", `<Relationships><Relationship Id="s1" Type="x/slide" Target="slides/slide1.xml"/><Relationship Id="s2" Type="x/slide" Target="slides/slide2.xml"/></Relationships>`,
+		"ppt/presentation.xml", `<p:presentation><p:sldIdLst><p:sldId id="256" r:id="s1"/><p:sldId id="257" r:id="s2"/></p:sldIdLst></p:presentation>`,
+		"ppt/slides/_rels/slide1.xml.rels", `<Relationships><Relationship Id="p1" Type="x/image" Target="../media/i.png"/></Relationships>`,
+		"ppt/slides/slide1.xml", `<p:sld><p:pic><p:cNvPr descr=""/><a:blip r:embed="p1"/><a:off x="0" y="0"/><a:ext cx="127000" cy="127000"/></p:pic></p:sld>`,
+		"ppt/slides/slide2.xml", `<p:sld><p:sp><a:p><a:r><a:t>Hello</a:t></a:r></a:p></p:sp></p:sld>`,
+		"ppt/media/i.png", picture,
+	)
+}
+
+// A slide that shows another picture is another slide.
+func TestPicturesBelongToTheirSlides(t *testing.T) {
+	plan, units, err := formattest.Read(t, New(ocr.Config{}), illustrated("one"), options, nil)
+	if err != nil || len(units) != 2 || len(units[0].Blocks) != 1 || units[0].Blocks[0].Picture == "" || units[0].Status != sheaf.UnitBlank {
+		t.Fatalf("%+v %v", units, err)
+	}
+	other, _, err := formattest.Read(t, New(ocr.Config{}), illustrated("two"), options, nil)
+	if err != nil || plan.Fingerprints[0] == other.Fingerprints[0] || plan.Fingerprints[1] != other.Fingerprints[1] {
+		t.Errorf("%x and %x, %v", plan.Fingerprints, other.Fingerprints, err)
+	}
 }

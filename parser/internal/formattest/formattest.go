@@ -154,7 +154,7 @@ func check(t testing.TB, u *sheaf.UnitResult) {
 		t.Fatalf("unit %d is %s without a reason", u.Unit, u.Status)
 	}
 	for _, b := range u.Blocks {
-		if (b.Table != nil) != (b.Kind == sheaf.BlockTable) || b.Table == nil && strings.TrimSpace(b.Text) == "" {
+		if (b.Table != nil) != (b.Kind == sheaf.BlockTable) || b.Table == nil && b.Picture == "" && strings.TrimSpace(b.Text) == "" {
 			t.Fatalf("empty block %+v", b)
 		}
 		cleanText(t, b.Text)

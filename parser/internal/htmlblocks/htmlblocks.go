@@ -38,6 +38,7 @@ const (
 	// tree is no deeper than that plus the levels it inserts.
 	maxDepth     = 640
 	maxListLevel = 9
+	maxImages    = 10_000 // that stand together, or in a table
 )
 
 var declared = regexp.MustCompile(`(?i)(?:charset|encoding)\s*=\s*["']?\s*([a-z0-9_:.\-]+)`)
@@ -52,8 +53,13 @@ func Declared(head []byte) string {
 
 // Read parses a page in UTF-8. Broken markup is read as browsers read it, so
 // there is no error; markup too deep or too large for a tree is read as text.
-func Read(page []byte) *Result {
-	w := &walker{res: &Result{Metadata: map[string]string{}}}
+func Read(page []byte) *Result { return ReadIllustrated(page, nil) }
+
+// ReadIllustrated is Read for a page whose pictures can be drawn: name turns
+// their addresses into what blocks call them, "" for none (see
+// sheaf.Block.Picture). Nil draws none.
+func ReadIllustrated(page []byte, name func(src string) string) *Result {
+	w := &walker{res: &Result{Metadata: map[string]string{}}, name: name}
 	if bytes.Count(page, []byte("<")) <= maxTags {
 		root, err := html.Parse(&guard{r: bytes.NewReader(page), base: heap()})
 		if err == nil {
@@ -97,8 +103,44 @@ type walker struct {
 	quote  int
 	pre    int
 	lang   string
-	images []string // alternative texts met since the last block
-	nested bool     // inside a cell: no tables of its own
+	images []sheaf.Block           // met since the last block
+	nested bool                    // inside a cell: no tables of its own
+	name   func(src string) string // nil where pictures are not drawn
+	silent []sheaf.Block           // pictures in the cells of a table, which follow it
+}
+
+// image notes a picture: one without a readable description only where it can
+// be drawn.
+func (w *walker) image(alt, src string) {
+	b := sheaf.Block{Kind: sheaf.BlockImage}
+	if w.name != nil && len(w.images)+len(w.silent) < maxImages {
+		b.Picture = w.name(src)
+	}
+	if alt = clean.Line(alt); clean.Readable(alt) && len(alt) > 2 {
+		b.Text = clean.Clip(alt, 2000)
+	}
+	switch {
+	case w.nested:
+		if b.Text != "" {
+			w.text.WriteString(" " + alt + " ")
+		}
+		if b.Text = ""; b.Picture != "" {
+			w.silent = append(w.silent, b)
+		}
+	case b.Text != "" || b.Picture != "":
+		w.images = append(w.images, b)
+	}
+}
+
+// drawing notes the pictures that a drawing (SVG) is made of, as covers of
+// books are.
+func (w *walker) drawing(n *html.Node, depth int) {
+	for c := n.FirstChild; c != nil && depth <= maxDepth; c = c.NextSibling {
+		if c.Type == html.ElementNode && c.Data == "image" {
+			w.image("", attr(c, "href"))
+		}
+		w.drawing(c, depth+1)
+	}
 }
 
 func (w *walker) flush() {
@@ -123,9 +165,7 @@ func (w *walker) flush() {
 	if strings.TrimSpace(b.Text) != "" {
 		w.res.Blocks = append(w.res.Blocks, b)
 	}
-	for _, alt := range w.images {
-		w.res.Blocks = append(w.res.Blocks, sheaf.Block{Kind: sheaf.BlockImage, Text: alt})
-	}
+	w.res.Blocks = append(w.res.Blocks, w.images...)
 	w.images = nil
 }
 
@@ -189,19 +229,17 @@ func (w *walker) walk(n *html.Node, depth int) {
 		w.children(n, depth)
 	case atom.Head:
 		w.head(n)
-	case atom.Script, atom.Style, atom.Template, atom.Noscript, atom.Svg, atom.Iframe, atom.Object, atom.Embed, atom.Select, atom.Datalist, atom.Audio, atom.Video, atom.Canvas, atom.Rp, atom.Title, atom.Map:
+	case atom.Script, atom.Style, atom.Template, atom.Noscript, atom.Iframe, atom.Object, atom.Embed, atom.Select, atom.Datalist, atom.Audio, atom.Video, atom.Canvas, atom.Rp, atom.Title, atom.Map:
 	case atom.Br:
 		w.text.WriteByte('\n')
 	case atom.Wbr:
 	case atom.Hr:
 		w.flush()
 	case atom.Img:
-		if alt := clean.Line(attr(n, "alt")); clean.Readable(alt) && len(alt) > 2 {
-			if w.nested {
-				w.text.WriteString(" " + alt + " ")
-			} else {
-				w.images = append(w.images, clean.Clip(alt, 2000))
-			}
+		w.image(attr(n, "alt"), attr(n, "src"))
+	case atom.Svg:
+		if w.name != nil {
+			w.drawing(n, depth)
 		}
 	case atom.H1, atom.H2, atom.H3, atom.H4, atom.H5, atom.H6:
 		w.block(n, depth, sheaf.BlockHeading, int(n.Data[1]-'0'))
@@ -369,6 +407,8 @@ func (w *walker) table(n *html.Node, depth int) {
 	} else if name != "" {
 		w.res.Blocks = append(w.res.Blocks, sheaf.Block{Kind: sheaf.BlockCaption, Text: name})
 	}
+	w.res.Blocks = append(w.res.Blocks, w.silent...)
+	w.silent = nil
 	if g.Clipped {
 		w.res.Warnings = append(w.res.Warnings, sheaf.Warning{Code: "table_clipped", Message: "A table is larger than " + strconv.Itoa(grid.MaxColumns) + " columns or 1,000,000 cells and was cut there."})
 	}
@@ -385,9 +425,12 @@ func span(n *html.Node, key string) int {
 
 // cell is the text of a cell, its paragraphs and list items on lines.
 func (w *walker) cell(n *html.Node, depth int) string {
-	in := walker{res: &Result{Metadata: w.res.Metadata}, nested: true}
+	in := walker{res: &Result{Metadata: w.res.Metadata}, nested: true, name: w.name}
 	in.children(n, depth)
 	in.flush()
+	if len(w.silent) < maxImages {
+		w.silent = append(w.silent, in.silent...)
+	}
 	switch len(in.res.Blocks) {
 	case 0:
 		return ""

@@ -146,7 +146,10 @@ func (m Reader) blocks(ctx context.Context, format parser.Format, mediaType, nam
 		}
 		for _, b := range u.Blocks {
 			// Places and rows of the inner file mean nothing in the outer.
-			b.Page, b.Spans = n, nil
+			b.Page, b.Spans, b.Picture = n, nil, ""
+			if b.Kind == sheaf.BlockImage && b.Text == "" {
+				continue // a picture of the inner file, which nobody draws
+			}
 			if b.Table != nil {
 				t := *b.Table
 				t.FirstRow, t.RowBoxes, t.Box = 0, nil, nil

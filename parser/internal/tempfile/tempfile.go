@@ -4,6 +4,7 @@
 package tempfile
 
 import (
+	"context"
 	"errors"
 	"os"
 
@@ -37,6 +38,14 @@ func Open(folder, pattern string, content []byte, open func(*os.File) (parser.Do
 type document struct {
 	parser.Document
 	file *os.File
+}
+
+// Picture implements parser.Illustrated, where the document does.
+func (d *document) Picture(ctx context.Context, name string, side int) ([]byte, error) {
+	if i, ok := d.Document.(parser.Illustrated); ok {
+		return i.Picture(ctx, name, side)
+	}
+	return nil, sheaf.Fail(sheaf.CategoryBadInput, "no_picture", "This kind of file holds no pictures to draw.")
 }
 
 func (d *document) remove() error { return errors.Join(d.file.Close(), os.Remove(d.file.Name())) }

@@ -4,6 +4,7 @@ package whole
 
 import (
 	"context"
+	"slices"
 
 	"sheaf"
 	"sheaf/parser"
@@ -18,12 +19,32 @@ type Content struct {
 	Blocks   []sheaf.Block
 	Metadata map[string]string
 	Warnings []sheaf.Warning
+	// Cost of the file in pages or their like, 0 for one.
+	Cost int
+	// Finish, where it is set, completes the unit that is about to be given
+	// out: what is too dear for planning. Its error ends the reading.
+	Finish func(ctx context.Context, u *sheaf.UnitResult) error
 }
 
 // New makes the document. read is called at the first Plan or Parse, and
 // again only when the content was parsed before.
 func New(read func(ctx context.Context) (*Content, error)) parser.Document {
 	return &document{read: read}
+}
+
+// WithPictures is New for a file whose pictures draw draws.
+func WithPictures(read func(ctx context.Context) (*Content, error), draw func(name string, side int) ([]byte, error)) parser.Document {
+	return &illustrated{document{read: read}, draw}
+}
+
+type illustrated struct {
+	document
+	draw func(name string, side int) ([]byte, error)
+}
+
+// Picture implements parser.Illustrated.
+func (d *illustrated) Picture(_ context.Context, name string, side int) ([]byte, error) {
+	return d.draw(name, side)
 }
 
 type document struct {
@@ -59,7 +80,11 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 		return nil, err
 	}
 	d.content = c
-	return &parser.Plan{Unit: sheaf.UnitFile, Units: 1, Metadata: c.Metadata, Outline: Outline(c.Blocks), Warnings: c.Warnings}, nil
+	p := &parser.Plan{Unit: sheaf.UnitFile, Units: 1, Metadata: c.Metadata, Outline: Outline(c.Blocks), Warnings: c.Warnings}
+	if c.Cost > 1 {
+		p.Ranges = []parser.PlannedRange{{Range: sheaf.Range{From: 1, To: 1}, Cost: c.Cost}}
+	}
+	return p, nil
 }
 
 func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.UnitResult) error) error {
@@ -71,15 +96,21 @@ func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.Uni
 		return err
 	}
 	d.content = nil // it may be large, and one reading is the rule
-	return emit(Unit(1, c.Blocks))
+	u := Unit(1, c.Blocks)
+	if c.Finish != nil {
+		if err := c.Finish(ctx, &u); err != nil {
+			return err
+		}
+	}
+	return emit(u)
 }
 
-// Unit is the result for a unit that was read.
+// Unit is the result for a unit that was read. One that holds nothing but
+// pictures is blank.
 func Unit(n int, blocks []sheaf.Block) sheaf.UnitResult {
-	u := sheaf.UnitResult{Unit: n, Status: sheaf.UnitOK, Blocks: blocks}
-	if len(blocks) == 0 {
-		u.Status = sheaf.UnitBlank
-		u.Code, u.Message = "no_text", "There is no text here."
+	u := sheaf.UnitResult{Unit: n, Status: sheaf.UnitBlank, Code: "no_text", Message: "There is no text here.", Blocks: blocks}
+	if slices.ContainsFunc(blocks, func(b sheaf.Block) bool { return b.Table != nil || b.Text != "" }) {
+		u.Status, u.Code, u.Message = sheaf.UnitOK, "", ""
 	}
 	return u
 }

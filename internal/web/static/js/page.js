@@ -35,6 +35,19 @@ export function pageImage({ ds, doc, name, page, dpi, boxes, signal, pick, lazy 
 }
 
 /**
+ * The pictures inside the file that a chunk describes or is followed by.
+ * @param {{ds: string, doc: string, chunk: import("./types.js").Chunk, signal: AbortSignal}} o
+ */
+export function pictures({ ds, doc, chunk, signal }) {
+  return (chunk.metadata?.pictures || "").split("\n").filter(Boolean).map((name, i) => {
+    const img = el("img", { class: "figure", alt: `Picture ${i + 1} of the text below`, decoding: "async" });
+    img.addEventListener("error", () => img.remove());
+    image(`${documentPath(ds, doc)}/pictures/${encodeURIComponent(name)}?side=640`, signal).then((src) => (img.src = src), () => img.remove());
+    return img;
+  });
+}
+
+/**
  * The figures of a chunk, cut out of their page.
  * @param {{ds: string, doc: string, chunk: import("./types.js").Chunk, signal: AbortSignal}} o
  */

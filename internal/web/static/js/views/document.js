@@ -9,7 +9,7 @@ import { between, bytes, drawable, duration, eta, format, number, percent, plura
 import { labels } from "../labels.js";
 import { follow } from "../live.js";
 import { go, title } from "../nav.js";
-import { figures, pageImage } from "../page.js";
+import { figures, pageImage, pictures } from "../page.js";
 import { badge, bar, cells, cure, failureLine, setting, strip, terminal, waiting } from "../parts.js";
 import { chunkText } from "../text.js";
 import { waterfall } from "../waterfall.js";
@@ -196,7 +196,7 @@ export async function view({ root, params, query, signal }) {
     };
     const add = (/** @type {Chunk[]} */ chunks) => items.append(...chunks.map((c) => {
       const li = el("li", { tabindex: "0", id: `c-${c.id}`, class: `chunk ${c.kind}`, "aria-label": `Chunk on ${unit} ${c.pages.join(", ") || page}` },
-        c.heading_path?.length ? el("p", { class: "path" }, c.heading_path.map((h, i) => [i ? " › " : "", el("bdi", {}, h)])) : null, pictured ? figures({ ds: params.ds, doc: d.id, chunk: c, signal: stop }) : null, chunkText(c.text, c.kind), labels(c),
+        c.heading_path?.length ? el("p", { class: "path" }, c.heading_path.map((h, i) => [i ? " › " : "", el("bdi", {}, h)])) : null, pictured ? figures({ ds: params.ds, doc: d.id, chunk: c, signal: stop }) : pictures({ ds: params.ds, doc: d.id, chunk: c, signal: stop }), chunkText(c.text, c.kind), labels(c),
         el("p", { class: "meta muted num" }, `${plural(c.tokens, "token")}${c.pages.length > 1 ? `, ${unit}s ${c.pages[0]}–${c.pages[c.pages.length - 1]}` : whole && d.units > 1 && c.pages.length ? `, ${unit} ${c.pages[0]}` : ""}`));
       for (const e of ["mouseenter", "focus"]) li.addEventListener(e, () => light(c.id, true));
       for (const e of ["mouseleave", "blur"]) li.addEventListener(e, () => light(c.id, false));
