@@ -108,6 +108,9 @@ func (g *global) serve(ctx context.Context, r roles, listen string, demo bool) e
 		log = newLogger(config.Log{Level: "warn", Format: "text"}, os.Stderr)
 	}
 	slog.SetDefault(log)
+	for _, stray := range config.Strays(os.Environ()) {
+		log.Warn(stray)
+	}
 
 	p := &private{log: log}
 	if err := p.listen(cfg.Server.DebugListen); err != nil {

@@ -339,7 +339,8 @@ func defaultDataDir() string {
 const EnvPrefix = "SHEAF_"
 
 // Load reads the file (if path is not "") over the defaults and the
-// environment over both. A key that nobody knows is an error: it is a typo.
+// environment over both. A key of the file that nobody knows is an error: it is
+// a typo. Those of the environment are told by Strays.
 func Load(path string, environ []string) (Config, error) {
 	c := Default()
 	if path != "" {
@@ -372,7 +373,7 @@ func (c *Config) fromEnv(environ []string) error {
 		}
 	}
 	for _, f := range Fields(c) {
-		name := EnvPrefix + strings.ToUpper(strings.ReplaceAll(f.Name, ".", "_"))
+		name := envName(f.Name)
 		v, ok := env[name]
 		if file, fromFile := env[name+"_FILE"]; fromFile {
 			b, err := os.ReadFile(file)
@@ -388,6 +389,52 @@ func (c *Config) fromEnv(environ []string) error {
 		}
 	}
 	return nil
+}
+
+// serviceLink matches what Kubernetes sets for each service of a namespace:
+// SHEAF_SERVICE_HOST and SHEAF_PORT_8080_TCP where one is called sheaf.
+var serviceLink = regexp.MustCompile(`(_SERVICE_(HOST|PORT(_.+)?)|_PORT(_[0-9]+_(TCP|UDP)(_.+)?)?)$`)
+
+// Strays says of each variable of environ that seems meant as a setting, and is
+// none, what to write instead. These are no errors: others may set variables
+// that begin like ours.
+func Strays(environ []string) []string {
+	var c Config
+	known := map[string]bool{EnvPrefix + "CONFIG": true, EnvPrefix + "URL": true, EnvPrefix + "KEY": true} // of the command line
+	sections, byKey := map[string]bool{}, map[string][]string{}
+	for _, f := range Fields(&c) {
+		section, key, _ := strings.Cut(f.Name, ".")
+		name := envName(f.Name)
+		known[name], known[name+"_FILE"] = true, true
+		if key != "" {
+			sections[envName(section)+"_"] = true
+			byKey[envName(key)] = append(byKey[envName(key)], name)
+		}
+	}
+	var out []string
+	for _, kv := range environ {
+		name, _, _ := strings.Cut(kv, "=")
+		if !strings.HasPrefix(name, EnvPrefix) || known[name] || serviceLink.MatchString(name) {
+			continue
+		}
+		section := false
+		for prefix := range sections {
+			section = section || strings.HasPrefix(name, prefix)
+		}
+		switch meant, ok := byKey[name]; {
+		case ok:
+			out = append(out, fmt.Sprintf("the variable %s is no setting and has no effect; did you mean %s?", name, strings.Join(meant, " or ")))
+		case section:
+			out = append(out, fmt.Sprintf("the variable %s is no setting and has no effect; `sheaf config reference` lists all", name))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// envName is the environment variable of a setting.
+func envName(setting string) string {
+	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(setting, ".", "_"))
 }
 
 // Field is one setting.

@@ -138,3 +138,31 @@ func TestSecretsAreNeverPrinted(t *testing.T) {
 		}
 	}
 }
+
+func TestStraysAreTold(t *testing.T) {
+	for name, want := range map[string]string{
+		"SHEAF_DEBUG_LISTEN":             "SHEAF_SERVER_DEBUG_LISTEN",
+		"SHEAF_STORE_DNS":                "sheaf config reference",
+		"SHEAF_STORE_DSN":                "",
+		"SHEAF_STORE_DSN_FILE":           "",
+		"SHEAF_DATA_DIR":                 "",
+		"SHEAF_URL":                      "",
+		"SHEAF_CONFIG":                   "",
+		"SHEAF_TEST_REQUIRE":             "",
+		"SHEAF_SERVICE_HOST":             "",
+		"SHEAF_SERVER_PORT":              "",
+		"SHEAF_STORE_PORT_3306_TCP_ADDR": "",
+		"HOME":                           "",
+	} {
+		got := Strays([]string{name + "=secret"})
+		if want == "" {
+			if len(got) != 0 {
+				t.Errorf("%s: %q", name, got)
+			}
+			continue
+		}
+		if len(got) != 1 || !strings.Contains(got[0], name) || !strings.Contains(got[0], want) || strings.Contains(got[0], "secret") {
+			t.Errorf("%s: %q, which should say %s", name, got, want)
+		}
+	}
+}
