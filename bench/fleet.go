@@ -118,38 +118,30 @@ func (b *bench) bareFleet(ctx context.Context) (*bare, error) {
 // fleetCycles measures claims and completions of tasks that do nothing, on
 // MySQL and Redis, and what of the machine they take; then their whole way.
 func (b *bench) fleetCycles(ctx context.Context) error {
-	of := func(work func(p *bare) (tasks int, wall, cpu time.Duration, err error)) (rate float64, tasks int, each [3]float64, err error) {
+	of := func(work func(p *bare) (spent, error)) (s spent, cpu float64, shares string, err error) {
 		p, err := b.bareFleet(ctx)
 		if err != nil {
-			return 0, 0, each, err
+			return s, 0, "", err
 		}
 		defer p.close()
-		mysql, redis := b.enginePID("mysql"), b.enginePID("redis")
-		mysqlCPU, redisCPU := cpuTime(mysql), cpuTime(redis)
-		tasks, wall, cpu, err := work(p)
-		if err != nil {
-			return 0, 0, each, err
+		p.pids = []int{b.enginePID("mysql"), b.enginePID("redis")}
+		if s, err = work(p); err != nil {
+			return s, 0, "", err
 		}
-		for i, d := range []time.Duration{cpu, cpuTime(mysql) - mysqlCPU, cpuTime(redis) - redisCPU} {
-			each[i] = d.Seconds() / float64(tasks) * 1e3
-		}
-		return float64(tasks) / wall.Seconds(), tasks, each, nil
+		own, mysql, redis := s.each(s.cpu), s.each(s.engines[0]), s.each(s.engines[1])
+		return s, own + mysql + redis, fmt.Sprintf("executor and keeper %.2f, MySQL %.2f, Redis %.2f", own, mysql, redis), nil
 	}
-	rate, tasks, each, err := of(func(p *bare) (int, time.Duration, time.Duration, error) { return p.claims(ctx, 4, 20, 1000) })
+	s, cpu, shares, err := of(func(p *bare) (spent, error) { return p.claims(ctx, 4, 20, 1000) })
 	if err != nil {
 		return err
 	}
-	shares := func() string {
-		return fmt.Sprintf("executor and keeper %.2f, MySQL %.2f, Redis %.2f", each[0], each[1], each[2])
-	}
-	b.atLeast("fleet.cycles", rate, "tasks/s", 2000, fmt.Sprintf("%d no-op tasks of 4 tenants from hinted to done on MySQL and Redis, 16 workers, load %s", tasks, load()))
-	b.tell("fleet.cycles.cpu", each[0]+each[1]+each[2], "CPU-ms/task", shares())
-	rate, tasks, each, err = of(func(p *bare) (int, time.Duration, time.Duration, error) { return p.cycles(ctx, 4, 20, 500) })
-	if err != nil {
+	b.atLeast("fleet.cycles", s.rate(), "tasks/s", 2000, fmt.Sprintf("%d no-op tasks of 4 tenants from hinted to done on MySQL and Redis, 16 workers, load %s", s.tasks, load()))
+	b.tell("fleet.cycles.cpu", cpu, "CPU-ms/task", shares)
+	if s, cpu, shares, err = of(func(p *bare) (spent, error) { return p.cycles(ctx, 4, 20, 500) }); err != nil {
 		return err
 	}
-	b.tell("fleet.cycles.whole", rate, "tasks/s", fmt.Sprintf("%d tasks from queued to published: planned, claimed, completed, folded, published", tasks))
-	b.tell("fleet.cycles.whole.cpu", each[0]+each[1]+each[2], "CPU-ms/task", shares())
+	b.tell("fleet.cycles.whole", s.rate(), "tasks/s", fmt.Sprintf("%d tasks from queued to published: planned, claimed, completed, folded, published", s.tasks))
+	b.tell("fleet.cycles.whole.cpu", cpu, "CPU-ms/task", shares)
 	return nil
 }
 

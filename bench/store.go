@@ -32,7 +32,21 @@ type bare struct {
 	parse func(ctx context.Context, t *sheaf.Task)
 	// ended is called with each task that is about to be completed.
 	ended func(t *sheaf.Task)
+	pids  []int // of the engines
 }
+
+// spent is what work on tasks took.
+type spent struct {
+	tasks   int
+	wall    time.Duration
+	cpu     time.Duration   // of this process: executor, keeper and queue
+	engines []time.Duration // CPU of each of bare.pids
+}
+
+func (s spent) rate() float64 { return float64(s.tasks) / s.wall.Seconds() }
+
+// each is CPU-ms per task.
+func (s spent) each(cpu time.Duration) float64 { return cpu.Seconds() * 1e3 / float64(s.tasks) }
 
 func (p *bare) close() {
 	_ = p.queue.Close()
@@ -152,13 +166,13 @@ func (p *bare) run(ctx context.Context, withKeeper bool) (stop func()) {
 }
 
 // cycles runs documents of no-op tasks from queued to published.
-func (p *bare) cycles(ctx context.Context, tenants, documents, each int) (tasks int, wall, cpu time.Duration, err error) {
+func (p *bare) cycles(ctx context.Context, tenants, documents, each int) (spent, error) {
 	if err := p.sharers(ctx, tenants); err != nil {
-		return 0, 0, 0, err
+		return spent{}, err
 	}
 	for i := range documents {
 		if _, err := p.document(ctx, fmt.Sprintf("t%d", i%tenants), each); err != nil {
-			return 0, 0, 0, err
+			return spent{}, err
 		}
 	}
 	var published atomic.Int64
@@ -168,30 +182,27 @@ func (p *bare) cycles(ctx context.Context, tenants, documents, each int) (tasks 
 			close(over)
 		}
 	}
-	wall, cpu, err = p.until(ctx, over)
-	return documents * (each + 2), wall, cpu, err
+	return p.until(ctx, over, documents*(each+2))
 }
 
 // claims runs the no-op tasks of planned documents from hinted to done.
-func (p *bare) claims(ctx context.Context, tenants, documents, each int) (tasks int, wall, cpu time.Duration, err error) {
+func (p *bare) claims(ctx context.Context, tenants, documents, each int) (spent, error) {
 	if err := p.sharers(ctx, tenants); err != nil {
-		return 0, 0, 0, err
+		return spent{}, err
 	}
 	for i := range documents {
 		if err := p.planned(ctx, fmt.Sprintf("t%d", i%tenants), each); err != nil {
-			return 0, 0, 0, err
+			return spent{}, err
 		}
 	}
-	tasks = documents * each
 	var ended atomic.Int64
 	over := make(chan struct{})
 	p.ended = func(t *sheaf.Task) {
-		if t.Kind == sheaf.KindParse && ended.Add(1) == int64(tasks) {
+		if t.Kind == sheaf.KindParse && ended.Add(1) == int64(documents*each) {
 			close(over)
 		}
 	}
-	wall, cpu, err = p.until(ctx, over)
-	return tasks, wall, cpu, err
+	return p.until(ctx, over, documents*each)
 }
 
 // sharers makes tenants that share the workers evenly.
@@ -204,19 +215,29 @@ func (p *bare) sharers(ctx context.Context, n int) error {
 	return nil
 }
 
-// until works until over, and answers what that took. Up to a task a worker
-// has its end yet to be written then.
-func (p *bare) until(ctx context.Context, over <-chan struct{}) (wall, cpu time.Duration, err error) {
-	used, begun := cpuTime(os.Getpid()), time.Now()
+// until works until over, when so many tasks have ended, and answers what that
+// took. Up to a task a worker has its end yet to be written then.
+func (p *bare) until(ctx context.Context, over <-chan struct{}, tasks int) (spent, error) {
+	s := spent{tasks: tasks, engines: make([]time.Duration, len(p.pids))}
+	count := func(sign time.Duration) {
+		s.cpu += sign * cpuTime(os.Getpid())
+		for i, pid := range p.pids {
+			s.engines[i] += sign * cpuTime(pid)
+		}
+	}
+	count(-1)
+	begun := time.Now()
 	stop := p.run(ctx, true)
 	defer stop()
 	select {
 	case <-over:
-		return time.Since(begun), cpuTime(os.Getpid()) - used, nil
+		s.wall = time.Since(begun)
+		count(1)
+		return s, nil
 	case <-ctx.Done():
-		return 0, 0, ctx.Err()
+		return s, ctx.Err()
 	case <-time.After(3 * time.Minute):
-		return 0, 0, errors.New("the tasks did not end within 3 minutes")
+		return s, errors.New("the tasks did not end within 3 minutes")
 	}
 }
 
@@ -227,12 +248,12 @@ func (b *bench) storeCycles(ctx context.Context) error {
 		return err
 	}
 	defer p.close()
-	tasks, wall, cpu, err := p.cycles(ctx, 1, 20, 500)
+	s, err := p.cycles(ctx, 1, 20, 500)
 	if err != nil {
 		return err
 	}
-	b.noop = cpu / time.Duration(tasks)
-	b.atLeast("store.cycles", float64(tasks)/wall.Seconds(), "tasks/s", 1000, fmt.Sprintf("%d no-op tasks of 20 documents from queued to published on SQLite, %d workers, load %s", tasks, p.workers, load()))
+	b.noop = s.cpu / time.Duration(s.tasks)
+	b.atLeast("store.cycles", s.rate(), "tasks/s", 1000, fmt.Sprintf("%d no-op tasks of 20 documents from queued to published on SQLite, %d workers, load %s", s.tasks, p.workers, load()))
 	b.tell("store.cycles.cpu", b.noop.Seconds()*1e3, "CPU-ms/task", "plan, queue, claim, complete, events, fold and publish")
 	return nil
 }
