@@ -34,6 +34,7 @@ const mainVar = "SHEAF_TEST_MAIN"
 // fleet is real processes over real engines.
 type fleet struct {
 	t    *testing.T
+	name string // of its database, bucket, index prefix and keys
 	env  []string
 	dir  string // parent of one data folder a process: caches are not shared
 	db   *sql.DB
@@ -77,7 +78,7 @@ func newFleet(t *testing.T) *fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{t: t, db: db, rdb: redis.NewClient(&redis.Options{Addr: addr})}
+	f := &fleet{t: t, name: name, db: db, rdb: redis.NewClient(&redis.Options{Addr: addr})}
 	f.dir = t.TempDir()
 	f.env = []string{
 		mainVar + "=1", "PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "XDG_CACHE_HOME=" + os.Getenv("XDG_CACHE_HOME"),
@@ -112,6 +113,7 @@ func (f *fleet) environ() []string {
 type process struct {
 	*exec.Cmd
 	lines bytes.Buffer
+	logs  *lockedWriter // over lines
 	done  chan struct{}
 }
 
@@ -129,7 +131,7 @@ func (f *fleet) spawn(ready func(line string), args ...string) *process {
 		f.t.Fatal(err)
 	}
 	logs := &lockedWriter{w: &p.lines}
-	p.Stderr = logs
+	p.logs, p.Stderr = logs, logs
 	if err := p.Start(); err != nil {
 		f.t.Fatal(err)
 	}
@@ -166,11 +168,15 @@ func (l *lockedWriter) Write(b []byte) (int, error) {
 	return l.w.Write(b)
 }
 
-func (l *lockedWriter) tail() string {
+func (l *lockedWriter) all() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b := l.w.Bytes()
-	return string(b[max(0, len(b)-6000):])
+	return l.w.String()
+}
+
+func (l *lockedWriter) tail() string {
+	all := l.all()
+	return all[max(0, len(all)-6000):]
 }
 
 func (f *fleet) start(role string) *process { return f.spawn(func(string) {}, role) }

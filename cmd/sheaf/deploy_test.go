@@ -1,0 +1,322 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/minio/minio-go/v7"
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	"sheaf"
+	"sheaf/internal/config"
+)
+
+// settingNames are all settings, as the file and as the environment name them.
+func settingNames() (file, env map[string]bool) {
+	c := config.Default()
+	file, env = map[string]bool{}, map[string]bool{}
+	for _, f := range config.Fields(&c) {
+		file[f.Name] = true
+		env[config.EnvPrefix+strings.ToUpper(strings.ReplaceAll(f.Name, ".", "_"))] = true
+	}
+	return file, env
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// A variable that is no setting is ignored, so a typo in deploy/ would show
+// only as a fleet that does not do what its file says.
+func TestDeployNamesSettingsThatExist(t *testing.T) {
+	file, env := settingNames()
+	own := map[string]bool{ // read by the command line, by compose.yaml itself, and by scripts
+		"SHEAF_CONFIG": true, "SHEAF_URL": true, "SHEAF_KEY": true, "SHEAF_DB_PASSWORD": true, "SHEAF_S3_SECRET": true,
+	}
+	variable := regexp.MustCompile(`\bSHEAF_[A-Z0-9_]*[A-Z0-9]\b`)
+	found := 0
+	for _, path := range []string{
+		"../../deploy/Dockerfile", "../../deploy/compose.yaml", "../../deploy/helm/sheaf/templates/config.yaml", "../../deploy/helm/sheaf/templates/_helpers.tpl",
+		"../../deploy/helm/sheaf/templates/NOTES.txt", "../../docs/operations.md", "../../docs/configuration.md",
+	} {
+		for _, name := range variable.FindAllString(readFile(t, path), -1) {
+			found++
+			if !env[name] && !env[strings.TrimSuffix(name, "_FILE")] && !own[name] {
+				t.Errorf("%s names %s, which is no setting", path, name)
+			}
+		}
+	}
+	var values struct {
+		Config map[string]string
+		Secret struct{ Keys []string }
+	}
+	if err := yaml.Unmarshal([]byte(readFile(t, "../../deploy/helm/sheaf/values.yaml")), &values); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range append(slices.Sorted(maps.Keys(values.Config)), values.Secret.Keys...) {
+		found++
+		if !env[config.EnvPrefix+name] {
+			t.Errorf("the chart's values name %s, which is no setting", name)
+		}
+	}
+	sections := map[string]bool{}
+	for name := range file {
+		if section, _, ok := strings.Cut(name, "."); ok {
+			sections[section] = true
+		}
+	}
+	for _, path := range []string{"../../docs/operations.md", "../../docs/configuration.md"} {
+		for _, m := range regexp.MustCompile("`([a-z]+)\\.([a-z_.]+)`").FindAllStringSubmatch(readFile(t, path), -1) {
+			if name := m[1] + "." + m[2]; sections[m[1]] && !file[name] && m[2] != "db" { // index.db is a file
+				t.Errorf("%s names %s, which is no setting", path, name)
+			}
+			found++
+		}
+	}
+	if found < 100 {
+		t.Errorf("only %d names were found", found)
+	}
+}
+
+// Every command that the documents show exists, with its flags.
+func TestCommandsInTheDocumentsExist(t *testing.T) {
+	shown := regexp.MustCompile("(?m)(?:`|^(?:\\$ )?(?:bin/)?)sheaf ([a-z][^`\n]*)")
+	found := 0
+	for _, path := range []string{"../../README.md", "../../docs/operations.md", "../../docs/configuration.md", "../../docs/handbook.md", "../../docs/fidelity.md"} {
+		for _, m := range shown.FindAllStringSubmatch(readFile(t, path), -1) {
+			line, _, _ := strings.Cut(m[1], "#")
+			for _, stop := range []string{"|", "…", ">", "&", ";"} {
+				line, _, _ = strings.Cut(line, stop)
+			}
+			words := strings.Fields(strings.NewReplacer("'", "", `"`, "", "[", "", "]", "").Replace(line))
+			root := newRoot()
+			cmd, rest, err := root.Find(words)
+			if err != nil || cmd == root || !cmd.Runnable() {
+				t.Errorf("%s shows `sheaf %s`, and there is no such command: %v", path, m[1], err)
+				continue
+			}
+			found++
+			flags := slices.DeleteFunc(slices.Clone(rest), func(w string) bool { return !strings.HasPrefix(w, "-") })
+			for _, f := range flags {
+				name, _, _ := strings.Cut(strings.TrimLeft(f, "-"), "=")
+				if !hasFlag(cmd, name) {
+					t.Errorf("%s shows `sheaf %s`, and %s has no flag %s", path, m[1], cmd.CommandPath(), f)
+				}
+			}
+		}
+	}
+	if found < 30 {
+		t.Errorf("only %d commands were found", found)
+	}
+}
+
+func hasFlag(cmd *cobra.Command, name string) bool {
+	return name == "help" || cmd.Flags().Lookup(name) != nil || cmd.InheritedFlags().Lookup(name) != nil ||
+		len(name) == 1 && (cmd.Flags().ShorthandLookup(name) != nil || cmd.InheritedFlags().ShorthandLookup(name) != nil)
+}
+
+// composed is a service of compose.yaml, of what concerns its process.
+type composed struct {
+	Image       string
+	Command     []string
+	Environment map[string]string
+}
+
+// TestComposeFileRunsAsItStands starts each of Sheaf's services of the Compose
+// file as a process, with the file's own command and environment, over real
+// engines; only their names and the ports that others may have are replaced.
+// Redis runs with the file's command too. Then the commands of
+// docs/operations.md are given to that fleet, in their order.
+func TestComposeFileRunsAsItStands(t *testing.T) {
+	dsn, s3, es := engine(t, "SHEAF_TEST_MYSQL_DSN"), engine(t, "SHEAF_TEST_S3_ENDPOINT"), engine(t, "SHEAF_TEST_ES_URL")
+	engine(t, "SHEAF_TEST_REDIS_ADDR")
+	f := newFleet(t)
+	var file struct{ Services map[string]composed }
+	if err := yaml.Unmarshal([]byte(readFile(t, "../../deploy/compose.yaml")), &file); err != nil {
+		t.Fatal(err)
+	}
+	name := "compose" + sheaf.NewID()[20:]
+
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := ln.Addr().String()
+	_, port, _ := net.SplitHostPort(addr)
+	_ = ln.Close()
+	command := file.Services["redis"].Command
+	server := exec.Command(command[0], append(slices.Clone(command[1:]), "--port", port, "--bind", "127.0.0.1", "--dir", t.TempDir())...)
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() { _ = rdb.Close() })
+	waitFor(t, "Redis to answer", func() bool { return rdb.Ping(t.Context()).Err() == nil })
+	if policy := rdb.ConfigGet(t.Context(), "maxmemory-policy").Val()["maxmemory-policy"]; policy != "noeviction" {
+		t.Errorf("Redis evicts by %s", policy)
+	}
+
+	admin, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secrets := map[string]string{"SHEAF_DB_PASSWORD": "made-up-password", "SHEAF_S3_SECRET": os.Getenv("SHEAF_TEST_S3_SECRET_KEY")}
+	expand := func(v string) string {
+		return os.Expand(v, func(k string) string {
+			k, _, _ = strings.Cut(k, ":?")
+			if _, ok := secrets[k]; !ok {
+				t.Errorf("compose.yaml asks for %s", k)
+			}
+			return secrets[k]
+		})
+	}
+	// What a user's network would resolve.
+	here := strings.NewReplacer("redis:6379", addr, "http://minio:9000", s3, "http://elasticsearch:9200", es, "0.0.0.0:8080", "127.0.0.1:0", "0.0.0.0:6060", "127.0.0.1:0")
+	environment := func(c composed) (env []string) {
+		for k, v := range c.Environment {
+			v = here.Replace(expand(v))
+			switch k {
+			case "SHEAF_STORE_DSN":
+				own, err := mysql.ParseDSN(v)
+				if err != nil || own.Addr != "mysql:3306" || own.User != file.Services["mysql"].Environment["MYSQL_USER"] || own.DBName != file.Services["mysql"].Environment["MYSQL_DATABASE"] {
+					t.Errorf("the DSN does not name the file's database: %v %v", v, err)
+				}
+				own.User, own.Passwd, own.Addr, own.DBName = admin.User, admin.Passwd, admin.Addr, f.name
+				v = own.FormatDSN()
+			case "SHEAF_BLOB_ACCESS_KEY":
+				if user := file.Services["minio"].Environment["MINIO_ROOT_USER"]; v != user {
+					t.Errorf("the access key is %s and MinIO's user %s", v, user)
+				}
+				v = os.Getenv("SHEAF_TEST_S3_ACCESS_KEY")
+			}
+			env = append(env, k+"="+v)
+		}
+		return append(env, mainVar+"=1", "SHEAF_LOG_FORMAT=json", "PATH="+os.Getenv("PATH"), "HOME="+t.TempDir(),
+			"SHEAF_BLOB_BUCKET="+name, "SHEAF_INDEX_PREFIX="+name) // others use these engines too
+	}
+	t.Cleanup(func() {
+		esDrop(t, es, name)
+		_ = s3Client(t).RemoveBucketWithOptions(context.Background(), name, minio.RemoveBucketOptions{ForceDelete: true})
+	})
+
+	ours := map[string]string{"serve": "serve", "executor-1": "executor", "executor-2": "executor", "keeper-1": "keeper", "keeper-2": "keeper"}
+	var all []*process
+	url := make(chan string, 1)
+	for _, service := range slices.Sorted(maps.Keys(file.Services)) {
+		c := file.Services[service]
+		role, own := ours[service]
+		if own != strings.HasPrefix(c.Image, "sheaf:") {
+			t.Fatalf("the service %s has the image %s", service, c.Image)
+		}
+		if !own {
+			continue
+		}
+		if !slices.Equal(c.Command, []string{role}) {
+			t.Errorf("the service %s runs %v", service, c.Command)
+		}
+		f.env = environment(c)
+		all = append(all, f.spawn(func(line string) {
+			if _, found, ok := strings.Cut(line, "page  "); ok {
+				url <- strings.TrimRight(strings.TrimSpace(found), "/")
+			}
+		}, c.Command...))
+	}
+	var base string
+	select {
+	case base = <-url:
+	case <-time.After(90 * time.Second):
+		t.Fatal("the API did not come up")
+	}
+	f.sheaf("tenant", "create", "me")
+	key := f.sheaf("key", "create", "me", "--scope", "admin")
+	f.env = append(f.env, "SHEAF_URL="+base, "SHEAF_KEY="+key)
+	me := &service{client: newClient(base, key), t: t}
+	if job, _ := me.send(nil, text("a.md", "# Herons\n\nHerons wait in shallow water until something moves.\n")); job.State != sheaf.DocSucceeded {
+		t.Fatalf("the job ended %s", job.State)
+	}
+
+	// The image's health check asks each process, which has answered by now.
+	check := regexp.MustCompile(`CMD \["/usr/local/bin/sheaf", "health", "http://[0-9.:]+(/[a-z]+)"\]`).FindStringSubmatch(readFile(t, "../../deploy/Dockerfile"))
+	if check == nil {
+		t.Fatal("the image has no health check")
+	}
+	for _, p := range all {
+		waitFor(t, "the private address in the log", func() bool { return p.private() != "" })
+		f.sheaf("health", "http://"+p.private()+check[1])
+	}
+
+	ran := 0
+	block := false
+	for line := range strings.Lines(readFile(t, "../../docs/operations.md")) {
+		if strings.HasPrefix(line, "```") {
+			block = !block
+		}
+		if args, ok := strings.CutPrefix(line, "sheaf "); ok && block {
+			args, _, _ = strings.Cut(args, "#")
+			f.sheaf(strings.Fields(args)...)
+			ran++
+		}
+	}
+	if ran < 4 {
+		t.Errorf("only %d commands of docs/operations.md were run", ran)
+	}
+	if !me.finds("Herons wait in shallow water") {
+		t.Error("after the drills nothing is found")
+	}
+}
+
+// private is the address of a process' probes, from its log.
+func (p *process) private() string {
+	for line := range strings.Lines(p.logs.all()) {
+		var l struct{ Msg, Address string }
+		if json.Unmarshal([]byte(line), &l) == nil && strings.HasPrefix(l.Msg, "answering probes") {
+			return l.Address
+		}
+	}
+	return ""
+}
+
+// A copy of the data folder as docs/operations.md describes it is a backup:
+// restored and with its index made anew it is the same service.
+func TestBackupOfTheDataFolderIsWhole(t *testing.T) {
+	s := start(t, nil)
+	s.send(nil, text("a.md", "# Herons\n\nHerons wait in shallow water until something moves.\n"))
+	restored := t.TempDir()
+	if err := os.CopyFS(filepath.Join(restored, "blobs"), os.DirFS(s.app.path("blobs"))); err != nil {
+		t.Fatal(err)
+	}
+	s.stop()
+	if err := os.WriteFile(filepath.Join(restored, "sheaf.db"), []byte(readFile(t, s.app.path("sheaf.db"))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again := &fleet{t: t, env: []string{mainVar + "=1", "PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}}
+	again.sheaf("index", "rebuild", "--data-dir", restored)
+	cfg := config.Default()
+	cfg.DataDir = restored
+	r := startWith(t, cfg)
+	if !r.finds("Herons wait in shallow water") {
+		t.Error("the restored service does not find the document")
+	}
+	if out := again.sheaf("doctor", "--server", r.base); !strings.Contains(out, "everything agrees") {
+		t.Error(out)
+	}
+}
