@@ -336,7 +336,9 @@ func (e *Executor) start(ctx context.Context, h sheaf.Hint) {
 		}
 		defer func() {
 			e.mu.Lock()
-			delete(e.running, a.task.ID)
+			if e.running[a.task.ID] == a { // else the task has come back, and its new attempt is there
+				delete(e.running, a.task.ID)
+			}
 			e.mu.Unlock()
 			a.cancel(nil)
 		}()
@@ -388,9 +390,17 @@ func (e *Executor) claim(ctx context.Context, h sheaf.Hint) (*attempt, context.C
 	a := &attempt{task: t, hint: h, cancel: cancel, since: before}
 	a.fence.Store(int64(before.Add(e.cfg.Lease - e.fenceMargin()).Sub(e.started)))
 	e.mu.Lock()
+	earlier := e.running[t.ID]
 	e.running[t.ID] = a
 	delete(e.doubts, t.ID)
 	e.mu.Unlock()
+	// A task that was taken away can come back before a heartbeat has told of
+	// the loss; the attempt at it that still runs here works for nothing.
+	if earlier != nil && !earlier.worked.Load() {
+		e.cfg.Observe.LeaseLost(t.Kind)
+		e.cfg.Log.Warn("lease lost", "task", t.ID, "epoch", earlier.task.Epoch, "worker", e.id)
+		earlier.cancel(errLost)
+	}
 
 	// From the claim on the lease in the store is the only lease. The work need
 	// not wait for the ack; drain does, so that Leave finds nothing to give back.

@@ -360,6 +360,43 @@ func TestLostLeaseStopsTheTaskAndWritesNothing(t *testing.T) {
 	})
 }
 
+// A task that is taken away and comes back to the same executor before a
+// heartbeat: the earlier attempt stops, and its end leaves the new one its
+// heartbeats.
+func TestTaskThatComesBackIsRunOnceAndKeepsItsLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		var attempts int
+		var stopped time.Duration
+		r := start(t, map[sheaf.TaskKind]func(context.Context) error{"long": func(ctx context.Context) error {
+			if attempts++; attempts == 1 {
+				<-ctx.Done()
+				stopped = time.Since(begun)
+				time.Sleep(30 * time.Second) // a parser that is slow to die
+				return context.Cause(ctx)
+			}
+			select {
+			case <-time.After(5 * time.Minute):
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}}, "long")
+		time.Sleep(5 * time.Second)
+		r.queue.offer("long")
+		time.Sleep(2 * time.Minute)
+		if stopped != 5*time.Second {
+			t.Errorf("the earlier attempt was stopped after %v, want 5s, when the task came back", stopped)
+		}
+		r.store.mu.Lock()
+		expect(t, slices.Clone(r.store.told), "long")
+		r.store.mu.Unlock()
+		time.Sleep(4 * time.Minute)
+		r.finish()
+		expect(t, r.store.entries(), "complete long")
+	})
+}
+
 func TestCancelSignalStopsATaskWithoutWaitingForTheHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, map[sheaf.TaskKind]func(context.Context) error{"long": untilStopped}, "long")
