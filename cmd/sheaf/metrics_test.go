@@ -3,8 +3,12 @@ package main
 import (
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,6 +63,100 @@ func TestMetricsCountWhatWasDone(t *testing.T) {
 	if got, ok := s.metric(`sheaf_tokens_total{kind="parse",reused="false"}`); !ok || got <= 0 {
 		t.Errorf("no tokens are counted: %v", got)
 	}
+}
+
+// moved waits until a metric is as a test wants it.
+func (s *service) moved(name string, want func(v float64) bool) {
+	s.t.Helper()
+	waitFor(s.t, name, func() bool {
+		v, ok := s.metric(name)
+		return ok && want(v)
+	})
+}
+
+func positive(v float64) bool { return v > 0 }
+
+func TestMetricsShowWhatWaits(t *testing.T) {
+	s := start(t, nil)
+	const depth, age = `sheaf_queue_depth{lane="normal",tenant="local"}`, `sheaf_queue_oldest_pending_seconds{lane="normal",tenant="local"}`
+	var paused api.Paused
+	s.post("/v1/queues:pause", nil, &paused)
+	answer, err := s.submitAnswer(t.Context(), defaultDataset, []source{text("a.md", "# One\n"), text("b.md", "# Two\n")}, map[string]string{"lane": "2"}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.moved(depth, func(v float64) bool { return v == 2 })
+	s.moved(age, positive)
+	s.post("/v1/queues:resume", nil, &paused)
+	s.ended(answer.Job.ID)
+	s.moved(`sheaf_claims_total{kind="plan"}`, func(v float64) bool { return v == 2 })
+	s.moved(`sheaf_task_wait_seconds_count{kind="plan"}`, func(v float64) bool { return v == 2 })
+	waitFor(t, "the depth to fall", func() bool { v, _ := s.metric(depth); return v == 0 })
+}
+
+// Tasks are taken from an executor at work: with heartbeats it notices, without
+// them its result is refused. Either is counted, and the document is whole.
+func TestMetricsCountLostTasks(t *testing.T) {
+	for name, heartbeat := range map[string]time.Duration{
+		`sheaf_lease_losses_total{kind="parse"}`:          50 * time.Millisecond,
+		`sheaf_stale_writes_rejected_total{kind="parse"}`: 20 * time.Second,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, func(c *config.Config) {
+				c.Executor.Heartbeat, c.Keeper.WorkerTimeout = config.Duration(heartbeat), config.Duration(time.Minute)
+			})
+			slow := map[int]string{}
+			for n := 1; n <= 8; n++ {
+				slow[n] = "SLOW page"
+			}
+			answer, err := s.submitAnswer(t.Context(), defaultDataset, []source{text("slow.trial", trialPages(8, slow))}, map[string]string{"parser_config": trialSettings}, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			waitFor(t, "a page being parsed", func() bool {
+				v, _ := s.metric(`sheaf_claims_total{kind="parse"}`)
+				return v > 0
+			})
+			var paused api.Paused
+			s.post("/v1/queues:pause", nil, &paused) // or the task would come back to this executor at once
+			if n, err := s.app.store.ReleaseRunning(t.Context()); err != nil || n == 0 {
+				t.Fatalf("%d tasks were taken away, %v", n, err)
+			}
+			s.moved(name, positive)
+			s.post("/v1/queues:resume", nil, &paused)
+			if job := s.ended(answer.Job.ID); job.State != sheaf.DocSucceeded {
+				t.Errorf("the job ended %s", job.State)
+			}
+		})
+	}
+}
+
+// An index that is busy for a moment costs a repeated request, which is counted.
+func TestMetricsCountIndexRetries(t *testing.T) {
+	es := engine(t, "SHEAF_TEST_ES_URL")
+	target, err := url.Parse(es)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forward := httputil.NewSingleHostReverseProxy(target)
+	var refused atomic.Int32
+	busy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/_bulk") && refused.Add(1) == 1 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		forward.ServeHTTP(w, r)
+	}))
+	t.Cleanup(busy.Close)
+	own := "busy" + sheaf.NewID()[20:]
+	t.Cleanup(func() { esDrop(t, es, own) })
+	s := start(t, func(c *config.Config) {
+		c.Index.Driver, c.Index.Addrs, c.Index.Prefix = "elasticsearch", []string{busy.URL}, own
+	})
+	if job, _ := s.send(nil, text("a.md", "# Title\n\nSome words.\n")); job.State != sheaf.DocSucceeded {
+		t.Errorf("the job ended %s", job.State)
+	}
+	s.moved("sheaf_index_retries_total", positive)
 }
 
 // The leading keeper compares the stores by itself: what the index has lost

@@ -74,9 +74,10 @@ func New() *Metrics {
 	return m
 }
 
-// Handler serves the metrics.
+// Handler serves the metrics. What cannot be read, such as the queue's depths
+// while the database is away, is left out: an outage is when the rest counts.
 func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
 }
 
 func (m *Metrics) Claimed(k sheaf.TaskKind, waited time.Duration) {
