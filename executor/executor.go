@@ -91,6 +91,7 @@ type Config struct {
 	BackoffMax    time.Duration                    // default 10 min
 	BackoffJitter float64                          // default 0.5; negative for none
 	Retry         map[sheaf.TaskKind]RetryPolicy   // by kind, or by kind/node of a dataflow, over the four before
+	Tags          tagset.Limits                    // of tag sets
 	UnitTimeout   time.Duration                    // share of one page in the parse deadline, default 5 s
 	ParseTimeout  time.Duration                    // on top of UnitTimeout × pages, default 20 s
 	TaskTimeout   map[sheaf.TaskKind]time.Duration // longest processing per kind or kind/node, default 15 min
@@ -206,7 +207,7 @@ func New(cfg Config) *Executor {
 		started: time.Now(), running: map[string]*attempt{}, doubts: doubts{}, free: make(chan struct{}, cfg.Workers), ends: make(chan struct{}, cfg.Workers),
 	}
 	if cfg.Embedder != nil { // measurements of the store have none
-		e.tags = &tagset.Loader{Blobs: cfg.Blobs, Model: cfg.Embedder.Model()}
+		e.tags = &tagset.Loader{Blobs: cfg.Blobs, Model: cfg.Embedder.Model(), Limits: cfg.Tags}
 	}
 	if cfg.Chat != nil {
 		e.model = enrich.NewModel(cfg.Chat, cfg.ChatBatch)

@@ -11,6 +11,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"sheaf"
+	"sheaf/internal/tagset"
 )
 
 // digestVersion changes when the encoding below does: old digests then match
@@ -106,11 +107,15 @@ func reuseKey(digest string, r sheaf.Range, content uint64, headings []string, l
 }
 
 // tagsOf names the tags that chunks get: how many, of which results. "" for none.
-func tagsOf(config sheaf.ParseConfig, tagSet []string) string {
+func tagsOf(config sheaf.ParseConfig, tagSet []string, limits tagset.Limits) string {
 	if len(tagSet) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d\n%s", config.TopNTags, strings.Join(tagSet, "\n"))
+	tags := fmt.Sprintf("%d\n%s", config.TopNTags, strings.Join(tagSet, "\n"))
+	if w := limits.Weight(); w != tagset.DefaultLimits.MinWeight {
+		tags += fmt.Sprintf("\n%g", w)
+	}
+	return tags
 }
 
 // contentOf folds the fingerprints of a range's units, or stands in the whole

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,14 +17,25 @@ import (
 	"sheaf/parser/child"
 )
 
-// Bounds on what an archive becomes.
+// Tree bounds what an upload that is an archive becomes. What is 0 is as in
+// DefaultTree.
+type Tree struct {
+	Depth     int   // archives that may lie around a document
+	Documents int   // that come out of one upload, with those of the archives inside it
+	Bytes     int64 // of them together
+}
+
+// DefaultTree is what people send, and more.
+var DefaultTree = Tree{Depth: 3, Documents: 10_000, Bytes: 16 << 30}
+
+func (t Tree) withDefaults() Tree {
+	t.Depth = cmp.Or(t.Depth, DefaultTree.Depth)
+	t.Documents = cmp.Or(t.Documents, DefaultTree.Documents)
+	t.Bytes = cmp.Or(t.Bytes, DefaultTree.Bytes)
+	return t
+}
+
 const (
-	// maxMemberDepth is how many archives may lie around a document.
-	maxMemberDepth = 3
-	// maxTreeDocuments and maxTreeBytes are for all that comes out of one
-	// upload, with the archives inside it.
-	maxTreeDocuments = 10_000
-	maxTreeBytes     = 16 << 30
 	// memberBatch is how many files become documents in one transaction.
 	memberBatch = 50
 	// queueFull is how long an archive waits for room in the tenant's queue.
@@ -40,6 +52,7 @@ type unpacking struct {
 	p       *Planner
 	task    *sheaf.Task
 	archive *sheaf.Document
+	tree    Tree
 	keep    bool // leave documents that are there
 	fresh   bool
 	there   map[string]sheaf.Document // by path
@@ -57,9 +70,9 @@ type unpacking struct {
 // there. What the archive itself leaves is the verdict on each file: it has no
 // ranges to read.
 func (p *Planner) unpack(ctx context.Context, doc *sheaf.Document, format parser.Format, ask sheaf.PlanPayload, t *sheaf.Task) (done sheaf.Completion, err error) {
-	u := &unpacking{p: p, task: t, archive: doc, keep: ask.Continues(), fresh: ask.Fresh, there: map[string]sheaf.Document{}}
+	u := &unpacking{p: p, tree: p.Tree.withDefaults(), task: t, archive: doc, keep: ask.Continues(), fresh: ask.Fresh, there: map[string]sheaf.Document{}}
 	config := doc.ParseConfig.WithDefaults()
-	if u.wanted, err = sheaf.SelectUnits(config.Pages, maxTreeDocuments); err != nil {
+	if u.wanted, err = sheaf.SelectUnits(config.Pages, u.tree.Documents); err != nil {
 		return done, sheaf.Fail(sheaf.CategoryBadInput, "bad_pages", "%v", err)
 	}
 	known, err := p.Store.Members(ctx, doc.ID)
@@ -162,7 +175,7 @@ func (u *unpacking) submit(ctx context.Context, dir string, files []parser.Membe
 		batch, at, stored = append(batch, n), append(at, i), append(stored, key)
 	}
 	if len(batch) > 0 {
-		outcomes, err := u.p.Store.CreateMembers(ctx, u.task.Held(), sheaf.NewMembers{Files: batch, Keep: u.keep, MaxDocuments: maxTreeDocuments, MaxBytes: maxTreeBytes})
+		outcomes, err := u.p.Store.CreateMembers(ctx, u.task.Held(), sheaf.NewMembers{Files: batch, Keep: u.keep, MaxDocuments: u.tree.Documents, MaxBytes: u.tree.Bytes})
 		if err != nil {
 			return err
 		}
@@ -223,7 +236,7 @@ func (u *unpacking) document(m parser.Member, dir string) (n sheaf.NewDocument, 
 	if err := parser.Available(format); err != nil {
 		return n, sheaf.AsFailure(err, ""), nil
 	}
-	if _, inner := format.(parser.Container); inner && u.archive.Depth+1 >= maxMemberDepth {
+	if _, inner := format.(parser.Container); inner && u.archive.Depth+1 >= u.tree.Depth {
 		return n, sheaf.Fail(sheaf.CategoryBadInput, "too_deep", "it lies %d archives deep and is one itself; upload it by itself", u.archive.Depth+1), nil
 	}
 	config := u.archive.ParseConfig

@@ -102,7 +102,7 @@ func (noFiles) Fetch(context.Context, string, string, int64) (string, func(), er
 // files: the next attempt goes on, nothing is made twice and nothing is lost.
 func TestUnpackingSurvivesDeathAtEveryWrite(t *testing.T) {
 	var formats *parser.Registry
-	formats = parser.NewRegistry(archive.New(func() *parser.Registry { return formats }), text.New())
+	formats = parser.NewRegistry(archive.New(archive.Limits{}, func() *parser.Registry { return formats }), text.New())
 	files := [][2]string{{"a.txt", "alpha"}, {"b.txt", "beta"}, {"c/a.txt", "alpha"}, {"d.bin", "\x00\x01\x02"}, {"e.txt", "epsilon"}}
 	for _, behind := range []bool{false, true} {
 		for at := 0; ; at++ {

@@ -38,6 +38,8 @@ type Planner struct {
 	Model   string // of the embedder, for the digest
 	Window  int    // tokens that the embedder reads together, for the digest of late chunking
 	Chat    string // the chat model, for the digest; "" for none
+	Tree    Tree   // bounds of archives
+	Tags    tagset.Limits
 }
 
 // PlanStore is what planning reads, and where it puts the files of archives.
@@ -112,11 +114,11 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanP
 	var tagSet []string
 	if len(config.TagKBIDs) > 0 {
 		var err error
-		if tagSet, err = tagset.Artifacts(ctx, p.Store, doc.TenantID, config.TagKBIDs); err != nil {
+		if tagSet, err = tagset.Artifacts(ctx, p.Store, p.Tags, doc.TenantID, config.TagKBIDs); err != nil {
 			return nil, err
 		}
 	}
-	tags := tagsOf(config, tagSet)
+	tags := tagsOf(config, tagSet, p.Tags)
 	keep := planKey(doc, digest+tags, config)
 	if doc.Generation > 1 {
 		// The same bytes cut by the same rules: the file need not be opened.

@@ -52,6 +52,7 @@ import (
 	"sheaf/internal/web"
 	"sheaf/internal/webhook"
 	"sheaf/parser"
+	"sheaf/parser/archive"
 	"sheaf/parser/child"
 	"sheaf/parser/formats"
 	"sheaf/taskstore"
@@ -101,7 +102,7 @@ var newTracer = telemetry.NewTracer
 
 // build opens everything the roles need. On error what was opened is closed.
 func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_ *app, err error) {
-	a := &app{cfg: cfg, log: log, stopping: make(chan struct{}), formats: parser.NewRegistry(allFormats(optionalParts(cfg.Parser))...), metrics: telemetry.New()}
+	a := &app{cfg: cfg, log: log, stopping: make(chan struct{}), formats: parser.NewRegistry(allFormats(optionalParts(cfg))...), metrics: telemetry.New()}
 	defer func() {
 		if err != nil {
 			_ = a.close()
@@ -121,12 +122,16 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 	model := a.embedder.Model()
 	if a.pool, err = child.New(child.Config{
 		Size: cfg.Parser.Processes, DocsPerChild: cfg.Parser.MaxDocs, MaxRSSBytes: cfg.Parser.MemoryBytes, TempDir: a.path("tmp"),
-		Env: optionalParts(cfg.Parser).Environ(),
+		Env: optionalParts(cfg).Environ(),
 	}); err != nil {
 		return nil, fmt.Errorf("starting the parser pool: %w", err)
 	}
 	a.onClose(a.pool.Close)
-	planner := &ingest.Planner{Store: a.store, Files: a.files, Blobs: a.blobs, Parser: a.pool, Formats: a.formats, Model: model.ID, Window: model.Window, Chat: cfg.Chat.Model}
+	planner := &ingest.Planner{
+		Store: a.store, Files: a.files, Blobs: a.blobs, Parser: a.pool, Formats: a.formats, Model: model.ID, Window: model.Window, Chat: cfg.Chat.Model,
+		Tree: ingest.Tree{Depth: cfg.Archive.MaxDepth, Documents: cfg.Archive.MaxDocuments, Bytes: cfg.Archive.MaxDocumentsBytes},
+		Tags: tagset.Limits{MinWeight: cfg.Tags.MinWeight, Rows: cfg.Tags.MaxRows},
+	}
 	a.ingest = &ingest.Service{
 		Catalog: a.store, Blobs: a.blobs, Queue: a.queue, Formats: a.formats, Planner: planner, Log: log, MaxUploadBytes: cfg.Server.MaxUploadBytes, UploadLife: time.Duration(cfg.Server.UploadLife),
 		Price: ingest.Price(cfg.Price),
@@ -159,7 +164,7 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 			Workers: cfg.Executor.Workers, ParseSlots: cmp.Or(cfg.Executor.ParseSlots, cfg.Parser.Processes), Lease: time.Duration(cfg.Executor.Lease), Heartbeat: time.Duration(cfg.Executor.Heartbeat),
 			PollInterval: time.Duration(cfg.Executor.PollInterval), DrainTimeout: time.Duration(cfg.Executor.DrainTimeout), MaxFails: cfg.Executor.MaxFails,
 			BackoffBase: time.Duration(cfg.Executor.BackoffBase), BackoffMax: time.Duration(cfg.Executor.BackoffMax), BackoffJitter: cmp.Or(cfg.Executor.BackoffJitter, -1), Retry: retries,
-			UnitTimeout: time.Duration(cfg.Parser.UnitTimeout), TaskTimeout: timeouts,
+			UnitTimeout: time.Duration(cfg.Parser.UnitTimeout), TaskTimeout: timeouts, Tags: planner.Tags,
 		}
 		if a.chat != nil {
 			ec.Chat, ec.ChatBatch = a.chat, cfg.Chat.Batch
@@ -177,12 +182,14 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 }
 
 // optionalParts names the programs and services that some formats need.
-func optionalParts(p config.Parser) formats.Config {
+func optionalParts(c config.Config) formats.Config {
+	p := c.Parser
 	return formats.Config{
 		Soffice: p.Soffice, Tesseract: p.Tesseract, OCRLanguages: p.OCRLanguages,
 		TranscribeURL: p.TranscribeURL, TranscribeModel: p.TranscribeModel, TranscribeAPIKey: p.TranscribeAPIKey.Reveal(),
 		TranscribeLanguage: p.TranscribeLanguage, TranscribeTimeout: time.Duration(p.TranscribeTimeout).String(),
-		Remote: p.RemoteFormats,
+		Remote:  p.RemoteFormats,
+		Archive: archive.Limits{Files: c.Archive.MaxFiles, FileBytes: c.Archive.MaxFileBytes, TotalBytes: c.Archive.MaxBytes, Ratio: c.Archive.MaxRatio},
 	}
 }
 
@@ -497,7 +504,7 @@ func (a *app) audit(ctx context.Context) error {
 func (a *app) searcher() *search.Searcher {
 	return &search.Searcher{
 		Index: a.index, Embedder: a.embedder, Visibility: a.store,
-		Tags: &tagset.Queries{Store: a.store, Loader: &tagset.Loader{Blobs: a.blobs, Model: a.embedder.Model()}},
+		Tags: &tagset.Queries{Store: a.store, Loader: &tagset.Loader{Blobs: a.blobs, Model: a.embedder.Model(), Limits: tagset.Limits{MinWeight: a.cfg.Tags.MinWeight, Rows: a.cfg.Tags.MaxRows}}},
 	}
 }
 

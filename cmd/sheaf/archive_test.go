@@ -3,8 +3,10 @@ package main
 import (
 	"archive/zip"
 	"bytes"
+	"fmt"
 	"image"
 	"image/jpeg"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -14,6 +16,7 @@ import (
 	"sheaf"
 	"sheaf/internal/api"
 	"sheaf/internal/blob"
+	"sheaf/internal/config"
 	"sheaf/parser/pdf/enginetest"
 )
 
@@ -295,5 +298,24 @@ func TestPageShowsFilesOfAnArchiveAndFigures(t *testing.T) {
 	b.wait("the figure", `document.querySelector('img.figure')?.naturalWidth > 300`)
 	if dir := os.Getenv("SHEAF_SCREENS"); dir != "" {
 		b.shoot(dir + "/figure.png")
+	}
+}
+
+// The settings bound what an archive becomes, and the sentences name the bounds.
+func TestSettingsBoundArchives(t *testing.T) {
+	s := start(t, func(c *config.Config) {
+		c.Archive.MaxFiles, c.Archive.MaxFileBytes, c.Archive.MaxRatio, c.Archive.MaxDepth = 3, 20<<20, 2000, 1
+	})
+	_, docs := s.send(nil, text("small.zip", zipOf(t, "a.txt", "About agate.", "zeros.txt", strings.Repeat("0", 18<<20), "big.txt", strings.Repeat("x", 21<<20), "late.txt", "About late files.")))
+	files := s.members(docs[0].ID)
+	if len(files) != 2 || files["a.txt"].ID == "" || files["zeros.txt"].ID == "" { // the zeros are 1,000 times their packed size
+		t.Errorf("documents %v of %+v", slices.Sorted(maps.Keys(files)), docs[0])
+	}
+	if said := fmt.Sprint(s.doc(docs[0].ID).Warnings); !strings.Contains(said, "the first 3 of an archive are read") {
+		t.Errorf("%s", said)
+	}
+	_, docs = s.send(nil, text("outer.zip", zipOf(t, "inner.zip", zipOf(t, "a.txt", "About agate."), "b.txt", "About basalt.")))
+	if files := s.members(docs[0].ID); len(files) != 1 || files["b.txt"].ID == "" {
+		t.Errorf("an archive in an archive: %v", slices.Sorted(maps.Keys(files)))
 	}
 }

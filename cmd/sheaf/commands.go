@@ -614,7 +614,7 @@ func (g *global) formatsCommand() *cobra.Command {
 				Error      string   `json:"error,omitempty"`
 			}
 			var lines []line
-			for _, f := range allFormats(optionalParts(cfg.Parser)) {
+			for _, f := range allFormats(optionalParts(cfg)) {
 				l := line{Format: f.ID(), OK: true, MediaTypes: f.MediaTypes()}
 				if err := parser.Available(f); err != nil {
 					l.OK, l.Error = false, sheaf.AsFailure(err, "").Message

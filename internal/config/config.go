@@ -38,6 +38,8 @@ type Config struct {
 	Chat     Chat     `toml:"chat"`
 	Executor Executor `toml:"executor"`
 	Parser   Parser   `toml:"parser"`
+	Archive  Archive  `toml:"archive"`
+	Tags     Tags     `toml:"tags"`
 	Keeper   Keeper   `toml:"keeper"`
 	Webhooks Webhooks `toml:"webhooks"`
 	Price    Price    `toml:"price"`
@@ -189,6 +191,24 @@ type Parser struct {
 	RemoteFormats      []string `toml:"remote_formats" doc:"formats whose optional part the executors have though this process does not, as sheaf formats names them: their files are taken at upload"`
 }
 
+// Archive bounds what an archive may hold, so that a small file cannot fill the
+// disk or the queue.
+type Archive struct {
+	MaxFiles          int   `toml:"max_files" doc:"files that are read of one archive; those behind them are counted in a warning"`
+	MaxFileBytes      int64 `toml:"max_file_bytes" doc:"unpacked size of one file in an archive; a larger one is not read"`
+	MaxBytes          int64 `toml:"max_bytes" doc:"unpacked size of all files of one archive, and its own"`
+	MaxRatio          int   `toml:"max_ratio" doc:"times its packed size to which a file of more than 16 MB may unpack"`
+	MaxDepth          int   `toml:"max_depth" doc:"archives that may lie around a file; 1 reads no archive inside an archive"`
+	MaxDocuments      int   `toml:"max_documents" doc:"documents that come out of one upload"`
+	MaxDocumentsBytes int64 `toml:"max_documents_bytes" doc:"size of the documents that come out of one upload"`
+}
+
+// Tags says which tags of tag sets count.
+type Tags struct {
+	MinWeight float64 `toml:"min_weight" doc:"weight from which a tag counts, up to 1 for the same text; negative: every tag that is nearer than unrelated texts"`
+	MaxRows   int     `toml:"max_rows" doc:"rows of the tag sets of a document, or of a search, together: each chunk is compared with all of them"`
+}
+
 type Keeper struct {
 	Retention     Duration `toml:"retention" doc:"of events, tasks of old generations and idempotency keys"`
 	AuditInterval Duration `toml:"audit_interval" doc:"how often the leading keeper compares database, index and blob store for the metric sheaf_index_drift; 0: never"`
@@ -314,6 +334,8 @@ func Default() Config {
 			DrainTimeout: Duration(25 * time.Second), MaxFails: 5, BackoffBase: Duration(2 * time.Second), BackoffMax: Duration(10 * time.Minute), BackoffJitter: 0.5,
 		},
 		Parser:   Parser{MemoryBytes: 1 << 30, UnitTimeout: Duration(5 * time.Second), MaxDocs: 200, Soffice: "soffice", Tesseract: "tesseract", OCRLanguages: "eng", TranscribeModel: "whisper-1", TranscribeTimeout: Duration(10 * time.Minute)},
+		Archive:  Archive{MaxFiles: 5_000, MaxFileBytes: 512 << 20, MaxBytes: 8 << 30, MaxRatio: 500, MaxDepth: 3, MaxDocuments: 10_000, MaxDocumentsBytes: 16 << 30},
+		Tags:     Tags{MinWeight: 0.2, MaxRows: 10_000},
 		Trace:    Trace{SampleRatio: 1},
 		Webhooks: Webhooks{Timeout: Duration(10 * time.Second)},
 		Keeper: Keeper{
@@ -603,6 +625,17 @@ func (c *Config) Validate() error {
 	}
 	if c.Embed.LateWindow < 0 || c.Embed.LateWindow > 0 && c.Embed.Driver != "openai" {
 		errs = append(errs, fmt.Errorf("embed.late_window is %d with embed.driver = %s; it is a number of tokens, for embed.driver = openai", c.Embed.LateWindow, c.Embed.Driver))
+	}
+	for name, n := range map[string]int64{
+		"archive.max_files": int64(c.Archive.MaxFiles), "archive.max_file_bytes": c.Archive.MaxFileBytes, "archive.max_bytes": c.Archive.MaxBytes, "archive.max_ratio": int64(c.Archive.MaxRatio),
+		"archive.max_depth": int64(c.Archive.MaxDepth), "archive.max_documents": int64(c.Archive.MaxDocuments), "archive.max_documents_bytes": c.Archive.MaxDocumentsBytes, "tags.max_rows": int64(c.Tags.MaxRows),
+	} {
+		if n < 1 {
+			errs = append(errs, fmt.Errorf("%s is %d; it must be at least 1", name, n))
+		}
+	}
+	if c.Tags.MinWeight > 1 {
+		errs = append(errs, fmt.Errorf("tags.min_weight is %g; no tag weighs more than 1", c.Tags.MinWeight))
 	}
 	for name, address := range map[string]string{"parser.transcribe_url": c.Parser.TranscribeURL, "chat.url": c.Chat.URL} {
 		if u, err := url.Parse(address); address != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {

@@ -22,15 +22,27 @@ import (
 // Bounds on a tag set: every chunk is compared with all its rows, and every
 // task of a tagged document names its results.
 const (
-	maxRows      = 10_000
 	maxArtifacts = 64
 	// maxCached values of vectors are kept in memory beside the set in use: 128 MB.
 	maxCached = 32 << 20
 )
 
-// minWeight is what a tag must weigh to count: below, the rows that have it are
-// hardly nearer than unrelated ones.
-const minWeight = 0.2
+// Limits decide which tags count and how large tag sets may be. What is 0 is as
+// in DefaultLimits.
+type Limits struct {
+	// MinWeight is what a tag must weigh to count, up to 1; negative: every tag
+	// counts that is nearer than unrelated texts.
+	MinWeight float64
+	Rows      int // of the tag sets of a document together
+}
+
+// DefaultLimits leave out tags whose rows are hardly nearer than unrelated ones.
+var DefaultLimits = Limits{MinWeight: 0.2, Rows: 10_000}
+
+// Weight is MinWeight with its default.
+func (l Limits) Weight() float64 { return max(0, cmp.Or(l.MinWeight, DefaultLimits.MinWeight)) }
+
+func (l Limits) rows() int { return cmp.Or(l.Rows, DefaultLimits.Rows) }
 
 // Store is what is read to find a tag set.
 type Store interface {
@@ -41,9 +53,9 @@ type Store interface {
 // Artifacts lists the results that the live generations of the datasets'
 // documents hold: they are immutable, so that their keys name a tag set as it
 // is now. Nothing to read yet is a retryable *sheaf.Failure.
-func Artifacts(ctx context.Context, store Store, tenantID string, datasetIDs []string) ([]string, error) {
+func Artifacts(ctx context.Context, store Store, limits Limits, tenantID string, datasetIDs []string) ([]string, error) {
 	var keys []string
-	rows := 0
+	rows, maxRows := 0, limits.rows()
 	for _, id := range datasetIDs {
 		docs, next, err := store.Documents(ctx, tenantID, sheaf.DocumentFilter{DatasetID: id}, sheaf.Page{Limit: 1000, Ascending: true})
 		if err != nil {
@@ -81,6 +93,7 @@ func Artifacts(ctx context.Context, store Store, tenantID string, datasetIDs []s
 // Set is a tag set in memory. It is safe for concurrent use.
 type Set struct {
 	floor float64
+	least float64 // weight of a tag that counts
 	names []string
 	rows  []row
 }
@@ -111,7 +124,7 @@ func (s *Set) Near(vector []float32, n int) []sheaf.Tag {
 	var out []sheaf.Tag
 	for t, cosine := range best {
 		// Rounded, so that machines that add in another order agree.
-		if w := math.Round(1000*(cosine-s.floor)/(1-s.floor)) / 1000; w >= minWeight {
+		if w := math.Round(1000*(cosine-s.floor)/(1-s.floor)) / 1000; w > 0 && w >= s.least {
 			out = append(out, sheaf.Tag{Name: s.names[t], Weight: min(w, 1)})
 		}
 	}
@@ -134,8 +147,9 @@ func (s *Set) Tag(ctx context.Context, chunks []sheaf.Chunk, vectors [][]float32
 
 // Loader reads tag sets and keeps those in use. It is safe for concurrent use.
 type Loader struct {
-	Blobs blob.Store
-	Model embed.Model
+	Blobs  blob.Store
+	Model  embed.Model
+	Limits Limits
 
 	mu   sync.Mutex
 	kept []keptSet // used last first
@@ -157,7 +171,7 @@ func (l *Loader) Load(ctx context.Context, artifacts []string) (*Set, error) {
 		l.kept = slices.Insert(slices.Delete(l.kept, i, i+1), 0, found)
 		return found.set, nil
 	}
-	s := &Set{floor: l.Model.Floor}
+	s := &Set{floor: l.Model.Floor, least: l.Limits.Weight()}
 	place := map[string]int{}
 	for _, a := range artifacts {
 		stored, err := artifact.Load(ctx, l.Blobs, a)
@@ -174,8 +188,8 @@ func (l *Loader) Load(ctx context.Context, artifacts []string) (*Set, error) {
 			if len(c.Tags) == 0 || stored.Vectors[i] == nil {
 				continue
 			}
-			if len(s.rows) == maxRows {
-				return nil, sheaf.Fail(sheaf.CategoryPolicy, "tag_set_too_large", "A tag set holds at most %d rows.", maxRows)
+			if len(s.rows) == l.Limits.rows() {
+				return nil, sheaf.Fail(sheaf.CategoryPolicy, "tag_set_too_large", "A tag set holds at most %d rows.", l.Limits.rows())
 			}
 			r := row{vector: stored.Vectors[i]}
 			for _, t := range c.Tags {
@@ -208,7 +222,7 @@ type Queries struct {
 
 // Tags of a query's vector, by the tag sets as they are now.
 func (q *Queries) Tags(ctx context.Context, tenantID string, datasetIDs []string, vector []float32, n int) ([]sheaf.Tag, error) {
-	keys, err := Artifacts(ctx, q.Store, tenantID, datasetIDs)
+	keys, err := Artifacts(ctx, q.Store, q.Loader.Limits, tenantID, datasetIDs)
 	if err != nil {
 		return nil, err
 	}

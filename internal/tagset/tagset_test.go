@@ -81,7 +81,7 @@ func TestSetThatCannotBeUsedSaysWhatToDo(t *testing.T) {
 	l := newLoader(t)
 	put(t, l, "old", "other@4", []sheaf.Chunk{tagged("a", "x")}, []float32{1, 0, 0, 0})
 	many, vectors := []sheaf.Chunk{}, [][]float32{}
-	for i := range maxRows + 1 {
+	for i := range DefaultLimits.Rows + 1 {
 		many, vectors = append(many, tagged(fmt.Sprint(i), "x")), append(vectors, []float32{1, 0, 0, 0})
 	}
 	put(t, l, "many", model.ID, many, vectors...)
@@ -101,6 +101,38 @@ func TestAlikeIsTheCosineOfTags(t *testing.T) {
 	}{{a, 1}, {[]sheaf.Tag{{Name: "y", Weight: 0.5}}, 0.8}, {[]sheaf.Tag{{Name: "z", Weight: 1}}, 0}, {nil, 0}} {
 		if got := Alike(a, test.b); got < test.want-1e-9 || got > test.want+1e-9 {
 			t.Errorf("%v: %g, want %g", test.b, got, test.want)
+		}
+	}
+}
+
+func TestLimitsDecideWhatCounts(t *testing.T) {
+	for _, test := range []struct {
+		limits Limits
+		want   string // tags of {1, 0, 0, 0}, or the failure
+	}{
+		{Limits{}, "[near far]"},
+		{Limits{MinWeight: 0.5}, "[near]"},
+		{Limits{MinWeight: -1}, "[near far faint]"},
+		{Limits{Rows: 4}, "[near far]"},
+		{Limits{Rows: 3}, "tag_set_too_large"},
+	} {
+		l := newLoader(t)
+		l.Limits = test.limits
+		put(t, l, "one", model.ID, []sheaf.Chunk{tagged("a", "near"), tagged("b", "far"), tagged("c", "faint"), tagged("d", "none")},
+			[]float32{1, 0, 0, 0}, []float32{0.7, 0.71, 0, 0}, []float32{0.55, 0.83, 0, 0}, []float32{0, 0, 1, 0})
+		s, err := l.Load(t.Context(), []string{"one"})
+		got := ""
+		if f, ok := errors.AsType[*sheaf.Failure](err); ok {
+			got = f.Code
+		} else if err == nil {
+			names := []string{}
+			for _, tag := range s.Near([]float32{1, 0, 0, 0}, 9) {
+				names = append(names, tag.Name)
+			}
+			got = fmt.Sprint(names)
+		}
+		if got != test.want {
+			t.Errorf("%+v: %s, %v, want %s", test.limits, got, err, test.want)
 		}
 	}
 }

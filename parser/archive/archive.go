@@ -38,17 +38,9 @@ const (
 
 const (
 	version = 1 // changes whenever the same file would yield other blocks
-	// maxMembers become units; what comes after them is counted and not read.
-	maxMembers = 5_000
 	// maxEntries bounds what is looked at, with folders and the like.
 	maxEntries = 100_000
-	// maxMemberBytes and maxTotalBytes bound what is unpacked.
-	maxMemberBytes = 512 << 20
-	maxTotalBytes  = 8 << 30
-	// maxRatio is how many times its packed size a member may have: deflate
-	// reaches 1,032 on zeros, and logs of one line 300. Small ones may be as
-	// repetitive as they like.
-	maxRatio   = 500
+	// ratioAfter is up to where a member may be as repetitive as it likes.
 	ratioAfter = 16 << 20
 	maxName    = 400 // bytes
 	// rangeMembers and rangeBytes are what one task reads.
@@ -58,11 +50,36 @@ const (
 	bytesPerPage = 100 << 10
 )
 
+// Limits bound what is read of one archive. What is 0 is as in DefaultLimits.
+type Limits struct {
+	Files      int   // that become units; what comes after them is counted and not read
+	FileBytes  int64 // unpacked, of one
+	TotalBytes int64 // unpacked, of all; and packed
+	Ratio      int   // times its packed size that a file may have
+}
+
+// DefaultLimits are generous for what people send: deflate reaches a ratio of
+// 1,032 on zeros, and logs of one line 300.
+var DefaultLimits = Limits{Files: 5_000, FileBytes: 512 << 20, TotalBytes: 8 << 30, Ratio: 500}
+
+func (l Limits) withDefaults() Limits {
+	l.Files = cmp.Or(l.Files, DefaultLimits.Files)
+	l.FileBytes = cmp.Or(l.FileBytes, DefaultLimits.FileBytes)
+	l.TotalBytes = cmp.Or(l.TotalBytes, DefaultLimits.TotalBytes)
+	l.Ratio = cmp.Or(l.Ratio, DefaultLimits.Ratio)
+	return l
+}
+
 // New returns the format. formats finds the readers of members; it is called
 // while an archive is read, so that it may know this format too.
-func New(formats func() *parser.Registry) parser.Format { return &format{formats} }
+func New(limits Limits, formats func() *parser.Registry) parser.Format {
+	return &format{limits.withDefaults(), formats}
+}
 
-type format struct{ formats func() *parser.Registry }
+type format struct {
+	limits  Limits
+	formats func() *parser.Registry
+}
 
 func (*format) ID() string   { return "archive" }
 func (*format) Version() int { return version }
@@ -87,6 +104,7 @@ type document struct {
 	file    *os.File
 	size    int64
 	options parser.Options
+	limits  Limits
 	formats *parser.Registry
 	kind    string
 
@@ -97,11 +115,11 @@ type document struct {
 
 // Open implements parser.Format.
 func (f *format) Open(_ context.Context, file *os.File, o parser.Options) (parser.Document, error) {
-	size, err := parts.Size(file, maxTotalBytes)
+	size, err := parts.Size(file, f.limits.TotalBytes)
 	if err != nil {
 		return nil, err
 	}
-	d := &document{file: file, size: size, options: o, formats: f.formats(), kind: "tar"}
+	d := &document{file: file, size: size, options: o, limits: f.limits, formats: f.formats(), kind: "tar"}
 	head := make([]byte, 4)
 	_, _ = file.ReadAt(head, 0) // a short file fails as a TAR archive
 	if bytes.HasPrefix(head, []byte("PK")) {
@@ -120,7 +138,7 @@ func (d *document) list(ctx context.Context, hash bool) error {
 			m.code, m.reason = duplicate, duplicateReason
 		}
 		seen[m.name] = true
-		if len(d.members) >= maxMembers {
+		if len(d.members) >= d.limits.Files {
 			d.dropped++
 			return nil
 		}
@@ -148,7 +166,7 @@ func (d *document) list(ctx context.Context, hash bool) error {
 		return noFiles()
 	}
 	if d.dropped > 0 {
-		d.warnings = append(d.warnings, tooMany(d.dropped))
+		d.warnings = append(d.warnings, d.tooMany(d.dropped))
 	}
 	return nil
 }
@@ -163,8 +181,8 @@ func damaged(ctx context.Context, read int, err error) sheaf.Warning {
 	return sheaf.Warning{Code: "archive_damaged", Message: fmt.Sprintf("The archive could not be read to its end; what comes after its %d. file is missing. %s", read, sheaf.AsFailure(asFailure(ctx, err), "").Message)}
 }
 
-func tooMany(dropped int) sheaf.Warning {
-	return sheaf.Warning{Code: "members_dropped", Message: fmt.Sprintf("%d files were left out: the first %d of an archive are read. Split it.", dropped, maxMembers)}
+func (d *document) tooMany(dropped int) sheaf.Warning {
+	return sheaf.Warning{Code: "members_dropped", Message: fmt.Sprintf("%d files were left out: the first %d of an archive are read. Split it.", dropped, d.limits.Files)}
 }
 
 func noFiles() error {
@@ -327,8 +345,8 @@ func (d *document) walkZip(ctx context.Context, on func(m member, content func(i
 			m.code, m.reason = "encrypted", "it is protected by a password; unpack the archive and upload the file"
 		case !e.Mode().IsRegular():
 			m.code, m.reason = "not_a_file", "it is a link or a device, not a file"
-		case m.size > maxMemberBytes:
-			m.code, m.reason = "too_large", fmt.Sprintf("it has more than %d MB; upload it by itself", maxMemberBytes>>20)
+		case m.size > d.limits.FileBytes:
+			m.code, m.reason = "too_large", fmt.Sprintf("it has more than %d MB; upload it by itself", d.limits.FileBytes>>20)
 		}
 		err := on(m, func(w io.Writer) (int64, error) {
 			r, err := e.Open()
@@ -336,7 +354,7 @@ func (d *document) walkZip(ctx context.Context, on func(m member, content func(i
 				return 0, sheaf.Fail(sheaf.CategoryBadInput, "member_damaged", "it cannot be unpacked (%s)", clean.Clip(clean.Line(err.Error()), 200))
 			}
 			defer r.Close()
-			return copyBounded(w, r, int64(min(e.CompressedSize64, 1<<62)), &total)
+			return d.limits.copy(w, r, int64(min(e.CompressedSize64, 1<<62)), &total)
 		})
 		if err != nil {
 			return err
@@ -345,9 +363,9 @@ func (d *document) walkZip(ctx context.Context, on func(m member, content func(i
 	return nil
 }
 
-// copyBounded unpacks one member. packed is its size in the archive, 0 when
-// that is not known.
-func copyBounded(w io.Writer, r io.Reader, packed int64, total *int64) (int64, error) {
+// copy unpacks one member. packed is its size in the archive, 0 when that is
+// not known.
+func (l Limits) copy(w io.Writer, r io.Reader, packed int64, total *int64) (int64, error) {
 	buf := make([]byte, 64<<10)
 	n := int64(0)
 	for {
@@ -355,12 +373,12 @@ func copyBounded(w io.Writer, r io.Reader, packed int64, total *int64) (int64, e
 		n += int64(k)
 		*total += int64(k)
 		switch {
-		case *total > maxTotalBytes:
-			return n, sheaf.Fail(sheaf.CategoryBadInput, "zip_bomb", "The archive unpacks to more than %d GB; split it.", maxTotalBytes>>30)
-		case packed > 0 && n > ratioAfter && n/packed > maxRatio:
-			return n, sheaf.Fail(sheaf.CategoryBadInput, "zip_bomb", "it unpacks to more than %d times its size, as no honest file does", maxRatio)
-		case n > maxMemberBytes:
-			return n, sheaf.Fail(sheaf.CategoryCapacity, "too_large", "it unpacks to more than %d MB; upload it by itself", maxMemberBytes>>20)
+		case *total > l.TotalBytes:
+			return n, sheaf.Fail(sheaf.CategoryBadInput, "zip_bomb", "The archive unpacks to more than %d MB; split it.", l.TotalBytes>>20)
+		case packed > 0 && n > ratioAfter && n/packed > int64(l.Ratio):
+			return n, sheaf.Fail(sheaf.CategoryBadInput, "zip_bomb", "it unpacks to more than %d times its size, as no honest file does", l.Ratio)
+		case n > l.FileBytes:
+			return n, sheaf.Fail(sheaf.CategoryCapacity, "too_large", "it unpacks to more than %d MB; upload it by itself", l.FileBytes>>20)
 		}
 		if k > 0 {
 			if _, err := w.Write(buf[:k]); err != nil {

@@ -18,7 +18,7 @@ import (
 )
 
 func registry() *parser.Registry {
-	return parser.NewRegistry(New(registry), eml.New(registry), text.New())
+	return parser.NewRegistry(New(Limits{}, registry), eml.New(registry), text.New())
 }
 
 func options(name string) parser.Options {
@@ -86,7 +86,7 @@ pack/empty.txt blank empty_file
 `
 	for name, content := range map[string][]byte{"zip": formattest.Zip(files...), "tar": tarOf(t, files...), "tar.gz": gzipped(t, tarOf(t, files...))} {
 		t.Run(name, func(t *testing.T) {
-			plan, units, err := formattest.Read(t, New(registry), content, options("pack"), nil)
+			plan, units, err := formattest.Read(t, New(Limits{}, registry), content, options("pack"), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -102,7 +102,7 @@ pack/empty.txt blank empty_file
 
 func TestWhatIsNotReadIsListed(t *testing.T) {
 	content := tarOf(t, "link", "-> /etc/passwd", "a.txt", "One.", "a.txt", "Two.")
-	_, units, err := formattest.Read(t, New(registry), content, options("x.tar"), nil)
+	_, units, err := formattest.Read(t, New(Limits{}, registry), content, options("x.tar"), nil)
 	if got := verdicts(units); err != nil || got != "x.tar/link skipped not_a_file\nx.tar/a.txt ok  [x.tar/a.txt] [One.]\nx.tar/a.txt skipped duplicate_name\n" {
 		t.Errorf("%v\n%s", err, got)
 	}
@@ -110,11 +110,11 @@ func TestWhatIsNotReadIsListed(t *testing.T) {
 
 func TestOneChangedMemberChangesOneFingerprint(t *testing.T) {
 	for name, pack := range map[string]func(...string) []byte{"zip": formattest.Zip, "tar": func(p ...string) []byte { return tarOf(t, p...) }} {
-		before, _, err := formattest.Read(t, New(registry), pack("a.txt", "One.", "b.txt", "Two."), options("x"), nil)
+		before, _, err := formattest.Read(t, New(Limits{}, registry), pack("a.txt", "One.", "b.txt", "Two."), options("x"), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		after, _, err := formattest.Read(t, New(registry), pack("a.txt", "One.", "b.txt", "Six."), options("x"), nil)
+		after, _, err := formattest.Read(t, New(Limits{}, registry), pack("a.txt", "One.", "b.txt", "Six."), options("x"), nil)
 		if err != nil || before.Fingerprints[0] != after.Fingerprints[0] || before.Fingerprints[1] == after.Fingerprints[1] {
 			t.Errorf("%s: %x, %x, %v", name, before.Fingerprints, after.Fingerprints, err)
 		}
@@ -122,7 +122,7 @@ func TestOneChangedMemberChangesOneFingerprint(t *testing.T) {
 }
 
 func TestPackedFileIsOneMember(t *testing.T) {
-	_, units, err := formattest.Read(t, New(registry), gzipped(t, []byte("A packed note.")), options("note.txt.gz"), nil)
+	_, units, err := formattest.Read(t, New(Limits{}, registry), gzipped(t, []byte("A packed note.")), options("note.txt.gz"), nil)
 	if got := verdicts(units); err != nil || got != "note.txt.gz/note.txt ok  [note.txt.gz/note.txt] [A packed note.]\n" {
 		t.Errorf("%v\n%s", err, got)
 	}
@@ -133,7 +133,7 @@ func TestArchivesInArchivesEnd(t *testing.T) {
 	for depth := 8; depth >= 0; depth-- {
 		inner = formattest.Zip(fmt.Sprintf("deep%d.txt", depth), fmt.Sprintf("Text %d.", depth), "next.zip", string(inner))
 	}
-	_, units, err := formattest.Read(t, New(registry), inner, options("x.zip"), nil)
+	_, units, err := formattest.Read(t, New(Limits{}, registry), inner, options("x.zip"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,11 +147,11 @@ func TestArchivesInArchivesEnd(t *testing.T) {
 
 func TestBombsAreStopped(t *testing.T) {
 	zeros := string(make([]byte, 64<<20))
-	_, units, err := formattest.Read(t, New(registry), formattest.Zip("zeros.txt", zeros, "a.txt", "One."), options("x.zip"), nil)
+	_, units, err := formattest.Read(t, New(Limits{}, registry), formattest.Zip("zeros.txt", zeros, "a.txt", "One."), options("x.zip"), nil)
 	if got := verdicts(units); err != nil || got != "x.zip/zeros.txt failed zip_bomb\nx.zip/a.txt ok  [x.zip/a.txt] [One.]\n" {
 		t.Errorf("%v\n%s", err, got)
 	}
-	plan, units, err := formattest.Read(t, New(registry), gzipped(t, tarOf(t, "zeros.txt", zeros)), options("x.tar.gz"), nil)
+	plan, units, err := formattest.Read(t, New(Limits{}, registry), gzipped(t, tarOf(t, "zeros.txt", zeros)), options("x.tar.gz"), nil)
 	if got := verdicts(units); err != nil || got != "x.tar.gz/zeros.txt failed zip_bomb\n" || len(plan.Warnings) != 1 || plan.Warnings[0].Code != "archive_damaged" {
 		t.Errorf("%v\n%s", err, got)
 	}
@@ -176,7 +176,7 @@ func TestBadInput(t *testing.T) {
 		{"damaged member", "", "x/a.txt failed member_damaged\n", damaged},
 	} {
 		t.Run(c.title, func(t *testing.T) {
-			_, units, err := formattest.Read(t, New(registry), c.content, options("x"), nil)
+			_, units, err := formattest.Read(t, New(Limits{}, registry), c.content, options("x"), nil)
 			code := ""
 			if f, ok := errors.AsType[*sheaf.Failure](err); ok {
 				code = f.Code
@@ -204,6 +204,6 @@ func FuzzRead(f *testing.F) {
 	f.Add(tarOf(f, "a.txt", "One."))
 	f.Add(gzipped(f, tarOf(f, "a.txt", "One.")))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		_, _, _ = formattest.Read(t, New(registry), b, options("x.zip"), nil) // it checks what it reads
+		_, _, _ = formattest.Read(t, New(Limits{}, registry), b, options("x.zip"), nil) // it checks what it reads
 	})
 }

@@ -44,11 +44,12 @@ func (d *document) unpack() (r io.Reader, closer func(), packed bool, err error)
 type guarded struct {
 	r         io.Reader
 	n, packed int64
+	limits    Limits
 }
 
 func (g *guarded) Read(b []byte) (int, error) {
 	n, err := g.r.Read(b)
-	if g.n += int64(n); g.n > maxTotalBytes || g.n > ratioAfter && g.n/max(1, g.packed) > maxRatio {
+	if g.n += int64(n); g.n > g.limits.TotalBytes || g.n > ratioAfter && g.n/max(1, g.packed) > int64(g.limits.Ratio) {
 		return n, sheaf.Fail(sheaf.CategoryBadInput, "zip_bomb", "Unpacking the archive gives far more data than an honest one holds (%d MB so far); it was stopped. Check where the file comes from.", g.n>>20)
 	}
 	return n, err
@@ -62,13 +63,13 @@ func (d *document) walkTar(ctx context.Context, on func(m member, content func(i
 	}
 	defer done()
 	total := int64(0)
-	stream := bufio.NewReaderSize(&guarded{r: raw, packed: d.size}, 64<<10)
+	stream := bufio.NewReaderSize(&guarded{r: raw, packed: d.size, limits: d.limits}, 64<<10)
 	if head, _ := stream.Peek(512); packed && !isTar(head) {
 		name := cleanName(d.options.Name)
 		if ext := strings.ToLower(path.Ext(name)); ext == ".gz" || ext == ".bz2" || ext == ".zst" {
 			name = name[:len(name)-len(ext)]
 		}
-		return on(member{name: name}, func(w io.Writer) (int64, error) { return copyBounded(w, stream, d.size, &total) })
+		return on(member{name: name}, func(w io.Writer) (int64, error) { return d.limits.copy(w, stream, d.size, &total) })
 	}
 	t := tar.NewReader(stream)
 	for n := 0; ; n++ {
@@ -92,10 +93,10 @@ func (d *document) walkTar(ctx context.Context, on func(m member, content func(i
 		switch {
 		case h.Typeflag != tar.TypeReg:
 			m.code, m.reason = "not_a_file", "it is a link or a device, not a file"
-		case h.Size > maxMemberBytes:
+		case h.Size > d.limits.FileBytes:
 			m.code, m.reason = "too_large", "it is larger than a member may be; upload it by itself"
 		}
-		if err := on(m, func(w io.Writer) (int64, error) { return copyBounded(w, t, 0, &total) }); err != nil {
+		if err := on(m, func(w io.Writer) (int64, error) { return d.limits.copy(w, t, 0, &total) }); err != nil {
 			return err
 		}
 	}

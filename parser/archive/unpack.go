@@ -29,7 +29,7 @@ func (d *document) Unpack(ctx context.Context, from int) (*parser.Unpacked, erro
 	seen := map[string]bool{}
 	n, bytes, dropped := 0, int64(0), 0
 	err := d.walk(ctx, func(m member, content func(io.Writer) (int64, error)) error {
-		if n >= maxMembers {
+		if n >= d.limits.Files {
 			dropped++
 			return nil
 		}
@@ -67,7 +67,7 @@ func (d *document) Unpack(ctx context.Context, from int) (*parser.Unpacked, erro
 		return nil, noFiles()
 	}
 	if dropped > 0 {
-		out.Warnings = append(out.Warnings, tooMany(dropped))
+		out.Warnings = append(out.Warnings, d.tooMany(dropped))
 	}
 	return out, nil
 }

@@ -30,7 +30,7 @@ func unpackAll(t testing.TB, content []byte) (lines []string, steps int, warning
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := New(registry).Open(t.Context(), f, o)
+		d, err := New(Limits{}, registry).Open(t.Context(), f, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +121,7 @@ func FuzzUnpack(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer os.RemoveAll(o.TempDir)
-		d, err := New(registry).Open(t.Context(), file, o)
+		d, err := New(Limits{}, registry).Open(t.Context(), file, o)
 		if err != nil {
 			return
 		}

@@ -3,6 +3,7 @@
 package formats
 
 import (
+	"encoding/json"
 	"os"
 	"slices"
 	"strings"
@@ -46,6 +47,8 @@ type Config struct {
 	// The server that turns speech into text; see package audio.
 	TranscribeURL, TranscribeModel, TranscribeAPIKey, TranscribeLanguage string
 	TranscribeTimeout                                                    string // a time.Duration as text; "" for the default
+	// Archive bounds what is read of one archive.
+	Archive archive.Limits
 	// Remote lists the ids of formats whose part is where documents are
 	// parsed, though not here: uploads for them are taken.
 	Remote []string
@@ -57,6 +60,9 @@ var DefaultConfig = Config{Soffice: "soffice", Tesseract: "tesseract", OCRLangua
 // envPrefix begins the variables by which the configuration reaches the
 // parser's child processes. They are named like the settings.
 const envPrefix = "SHEAF_PARSER_"
+
+// archiveVariable holds the bounds of archives, as JSON.
+const archiveVariable = "ARCHIVE_LIMITS"
 
 // variables maps each field to its variable.
 func (c *Config) variables() map[string]*string {
@@ -71,6 +77,8 @@ func (c Config) Environ() []string {
 	for name, v := range c.variables() {
 		env = append(env, envPrefix+name+"="+*v)
 	}
+	limits, _ := json.Marshal(c.Archive) // plain fields always encode
+	env = append(env, envPrefix+archiveVariable+"="+string(limits))
 	slices.Sort(env)
 	return env
 }
@@ -82,6 +90,9 @@ func FromEnviron() Config {
 		if s, ok := os.LookupEnv(envPrefix + name); ok {
 			*v = strings.TrimSpace(s)
 		}
+	}
+	if s, ok := os.LookupEnv(envPrefix + archiveVariable); ok {
+		_ = json.Unmarshal([]byte(s), &c.Archive) // what Environ did not write changes nothing
 	}
 	return c
 }
@@ -115,7 +126,7 @@ func All(c Config) []parser.Format {
 		eml.New(registry),
 		msg.New(registry),
 		mbox.New(registry),
-		archive.New(registry),
+		archive.New(c.Archive, registry),
 		rows.New(),
 		subtitles.New(),
 		xmlfmt.New(registry),

@@ -10,16 +10,17 @@ import (
 
 	"sheaf"
 	"sheaf/parser"
+	"sheaf/parser/archive"
 	"sheaf/parser/internal/formattest"
 )
 
 func TestConfigSurvivesTheEnvironment(t *testing.T) {
-	want := Config{Soffice: "/opt/office/soffice", OCRLanguages: "deu+eng"}
+	want := Config{Soffice: "/opt/office/soffice", OCRLanguages: "deu+eng", Archive: archive.Limits{Files: 7, FileBytes: 1 << 40, TotalBytes: 9, Ratio: 3}}
 	for _, kv := range want.Environ() {
 		name, value, _ := strings.Cut(kv, "=")
 		t.Setenv(name, value)
 	}
-	if got := FromEnviron(); got.Soffice != want.Soffice || got.OCRLanguages != want.OCRLanguages || got.Tesseract != "" {
+	if got := FromEnviron(); got.Soffice != want.Soffice || got.OCRLanguages != want.OCRLanguages || got.Tesseract != "" || got.Archive != want.Archive {
 		t.Errorf("%+v", got)
 	}
 }
