@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -95,5 +97,31 @@ func TestOldOfficeFilesAreReadAsTheirSuccessors(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// scripts/fuzz.sh runs the targets of the packages below parser for a minute
+// each: every format has one there.
+func TestEveryFormatIsFuzzed(t *testing.T) {
+	for _, f := range All(DefaultConfig) {
+		pkg := reflect.Indirect(reflect.ValueOf(f)).Type().PkgPath() // sheaf/parser/docx
+		if path.Dir(pkg) != "sheaf/parser" {
+			t.Errorf("format %s lives in %s, which scripts/fuzz.sh does not take for one of a format", f.ID(), pkg)
+		}
+		tests, err := filepath.Glob(filepath.Join("..", path.Base(pkg), "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fuzzed := false
+		for _, name := range tests {
+			b, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fuzzed = fuzzed || strings.Contains(string(b), "\nfunc Fuzz")
+		}
+		if !fuzzed {
+			t.Errorf("format %s has no fuzz target in %s", f.ID(), pkg)
+		}
 	}
 }
