@@ -60,7 +60,7 @@ type Files interface {
 // PlanParser opens documents in a child process.
 type PlanParser interface {
 	Plan(ctx context.Context, src child.Source) (p *parser.Plan, shardDir string, cleanup func(), err error)
-	Outline(ctx context.Context, src child.Source) ([]sheaf.Heading, error)
+	Outline(ctx context.Context, src child.Source, runs []child.Ahead) ([]sheaf.Heading, error)
 	Unpack(ctx context.Context, src child.Source, from int) (u *parser.Unpacked, dir string, cleanup func(), err error)
 }
 
@@ -153,8 +153,9 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanP
 		return nil, sheaf.Fail(sheaf.CategoryBadInput, "bad_pages", "%v", err)
 	}
 
+	outlined := opened.Units // from the first on, where the headings are known
 	if len(opened.Outline) == 0 && len(pieces) > 1 {
-		if err := p.readThrough(ctx, source, opened); err != nil {
+		if outlined, err = p.readThrough(ctx, source, opened, pieces); err != nil {
 			return nil, err
 		}
 	}
@@ -173,7 +174,11 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanP
 		out.Result.Outline, _ = json.Marshal(opened.Outline)
 	}
 	for _, piece := range pieces {
-		headings, levels := headingsAt(opened.Outline, piece.Range.From)
+		var headings []string
+		var levels []int
+		if piece.Range.From <= outlined+1 {
+			headings, levels = headingsAt(opened.Outline, piece.Range.From)
+		}
 		payload := sheaf.ParsePayload{
 			Format: format.ID(), MediaType: mediaType, SourceKey: doc.BlobKey, SHA256: doc.SHA256, Size: doc.Size,
 			Hint: piece.Hint, Config: config, Headings: headings, HeadingLevels: levels, TagSet: tagSet,
@@ -208,30 +213,60 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanP
 	return out, p.reuse(ctx, doc, out)
 }
 
-// Bounds on reading a document through for its headings: several times what it
-// takes on a busy machine.
+// Bounds on reading a document through for its headings: the time is several
+// times what it takes on a busy machine, and ranges behind maxOutlined pages
+// begin without the headings above them.
 const (
 	outlineTime     = 30 * time.Second
 	outlineUnitTime = 50 * time.Millisecond
+	maxOutlined     = 2_000
 )
 
 // readThrough finds the headings of a document without a table of contents, so
-// that each of its ranges knows what it stands under, wherever ranges begin.
-// Pages on which that fails cost the headings, not the document: the ranges are
+// that each of its ranges knows what it stands under, wherever ranges begin. It
+// reads what the ranges will, as they will, and the parser keeps that for them:
+// a page is read once. It returns the last page whose headings are known. Pages
+// on which that fails cost the headings, not the document: the ranges are
 // parsed apart, and what is wrong with a page shows there.
-func (p *Planner) readThrough(ctx context.Context, source child.Source, plan *parser.Plan) error {
-	bounded, cancel := context.WithTimeout(ctx, outlineTime+time.Duration(plan.Units)*outlineUnitTime)
+func (p *Planner) readThrough(ctx context.Context, source child.Source, plan *parser.Plan, pieces []parser.PlannedRange) (last int, err error) {
+	if plan.Unit != sheaf.UnitPage || plan.Ranges != nil {
+		return plan.Units, nil
+	}
+	runs := ahead(pieces)
+	if len(runs) == 0 {
+		return 0, nil
+	}
+	last = runs[len(runs)-1].Range.To
+	bounded, cancel := context.WithTimeout(ctx, outlineTime+time.Duration(last)*outlineUnitTime)
 	defer cancel()
-	headings, err := p.Parser.Outline(bounded, source)
+	headings, err := p.Parser.Outline(bounded, source, runs)
 	if ctx.Err() != nil {
-		return ctx.Err()
+		return 0, ctx.Err()
 	}
 	if err != nil {
 		plan.Warnings = append(plan.Warnings, sheaf.Warning{Code: "outline_unreadable", Message: "The headings could not be read ahead: chunks at the start of a range may lack those above them."})
-		return nil
+		return plan.Units, nil
 	}
 	plan.Outline = headings
-	return nil
+	return last, nil
+}
+
+// ahead lists the ranges up to maxOutlined, and what lies before and between
+// them: that is read for its headings alone.
+func ahead(pieces []parser.PlannedRange) []child.Ahead {
+	var runs []child.Ahead
+	next := 1
+	for _, piece := range pieces {
+		if piece.Range.To > maxOutlined {
+			break
+		}
+		if next < piece.Range.From {
+			runs = append(runs, child.Ahead{Range: sheaf.Range{From: next, To: piece.Range.From - 1}})
+		}
+		runs = append(runs, child.Ahead{Range: piece.Range, Keep: true})
+		next = piece.Range.To + 1
+	}
+	return runs
 }
 
 // shape is all that decides the results of a document in this format.

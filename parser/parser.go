@@ -96,9 +96,9 @@ type Illustrated interface {
 // Outliner is implemented by documents whose headings can be found by reading
 // them through, for files that have no table of contents of their own.
 type Outliner interface {
-	// Headings lists headings in document order, up to a bound on pages and
-	// entries. Units that cannot be read have none.
-	Headings(ctx context.Context) ([]sheaf.Heading, error)
+	// ReadAhead is Parse without what takes long and yields no headings. final
+	// says whether Parse would emit the same of the unit.
+	ReadAhead(ctx context.Context, r sheaf.Range, emit func(u sheaf.UnitResult, final bool) error) error
 }
 
 // Container is implemented by formats whose files hold other files, which

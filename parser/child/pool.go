@@ -122,6 +122,7 @@ type Stats struct {
 	Started     int64
 	Opens       int64 // documents opened
 	Reuses      int64 // calls that found their document open
+	Ahead       int64 // ranges that had been read while headings were looked for
 	Crashes     int64
 	Timeouts    int64
 	OutOfMemory int64
@@ -138,6 +139,7 @@ type Pool struct {
 	spawn chan func()
 	stop  chan struct{}
 	done  sync.WaitGroup
+	kept  *kept
 
 	mu       sync.Mutex
 	closed   bool
@@ -166,6 +168,7 @@ func New(cfg Config) (*Pool, error) {
 		slots: make(chan struct{}, cfg.Size),
 		spawn: make(chan func()), stop: make(chan struct{}),
 		children: map[*process]bool{},
+		kept:     newKept(root),
 	}
 	p.lock, _ = lockFolder(root)
 	p.done.Add(2)
@@ -208,7 +211,7 @@ func (p *Pool) spawner() {
 }
 
 // janitor ends children that nobody has used for a while, with the documents
-// and temporary files that they hold.
+// and temporary files that they hold, and forgets what is kept for nobody.
 func (p *Pool) janitor() {
 	defer p.done.Done()
 	tick := time.NewTicker(max(p.cfg.IdleTimeout/4, 10*time.Millisecond))
@@ -232,6 +235,7 @@ func (p *Pool) janitor() {
 		for _, c := range idle {
 			c.end()
 		}
+		p.kept.expire(time.Now().Add(-keptFor))
 	}
 }
 
@@ -902,14 +906,47 @@ func (p *Pool) Plan(ctx context.Context, src Source) (plan *parser.Plan, shardDi
 	return plan, shardDir, cleanup, p.finish(c, nil)
 }
 
-// Outline reads a document through for its headings, nil where its format does
-// not look for any. It may take as long as parsing does: give ctx a deadline.
-func (p *Pool) Outline(ctx context.Context, src Source) ([]sheaf.Heading, error) {
-	plan, c, _, err := askOne[parser.Plan](ctx, p, src, request{Op: opOutline}, kindPlan, "outline")
+// Ahead is a run of units that is read for its headings. What is read of it is
+// kept for the range of the same units, when there will be one.
+type Ahead struct {
+	Range sheaf.Range // not embedded: it would decide how the whole is encoded
+	Keep  bool
+}
+
+// Outline reads runs of a document, in order, for their headings: nil where
+// its format does not look for any. What it has read then costs Parse nothing.
+// It may take as long as parsing does: give ctx a deadline.
+func (p *Pool) Outline(ctx context.Context, src Source, runs []Ahead) ([]sheaf.Heading, error) {
+	var headings []sheaf.Heading
+	answered := false
+	keep, at := p.kept.begin(), 0
+	c, _, _, err := p.with(ctx, src, request{Op: opOutline, Ahead: runs}, func(kind byte, body []byte) error {
+		switch {
+		case kind == kindUnit && at < len(runs) && runs[at].Keep:
+			keep.unit(body)
+		case kind == kindRead && at < len(runs):
+			keep.end(runs[at].Range)
+			at++
+		case kind == kindPlan && !answered:
+			var found parser.Plan
+			if json.Unmarshal(body, &found) != nil {
+				return errCodec
+			}
+			answered, headings = true, found.Outline
+		default:
+			return errFrame
+		}
+		return nil
+	})
+	keep.close(p.kept, src.keptID()) // also what was read before an error
+	if err == nil && !answered {
+		c.kill(killProtocol)
+		err = crashed("it gave no outline")
+	}
 	if err = p.finish(c, err); err != nil {
 		return nil, err
 	}
-	return plan.Outline, nil
+	return headings, nil
 }
 
 // handOver closes a document and leaves its folder, with the files that were
@@ -956,6 +993,15 @@ func (p *Pool) Parse(ctx context.Context, src Source, r sheaf.Range, emit func(s
 func (p *Pool) parse(ctx context.Context, src Source, r sheaf.Range, emit func(sheaf.UnitResult) error) (progress, error) {
 	if r.From < 1 || r.To < r.From {
 		return progress{}, fmt.Errorf("%w: range %v", sheaf.ErrInvalid, r)
+	}
+	if units := p.kept.take(src.keptID(), r); units != nil {
+		p.count(func(s *Stats) { s.Ahead++ })
+		for _, u := range units {
+			if err := emit(u); err != nil {
+				return progress{accepted: true, opened: true}, err
+			}
+		}
+		return progress{accepted: true, opened: true}, nil
 	}
 	next := r.From
 	c, _, at, err := p.with(ctx, src, request{Op: opParse, Range: r}, func(kind byte, body []byte) error {

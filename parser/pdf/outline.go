@@ -22,41 +22,12 @@ type bookmarks struct {
 	out    []sheaf.Heading
 }
 
-// maxOutlined bounds the pages that are read through for headings: beyond, a
-// range begins without the headings above it, as it would have without this.
-const maxOutlined = 2_000
-
-// Headings implements parser.Outliner. What is a heading is decided as Parse
-// does, beside as many neighbours, so that both find the same.
-func (d *document) Headings(ctx context.Context) ([]sheaf.Heading, error) {
-	var out []sheaf.Heading
-	for from := 1; from <= min(d.pages, maxOutlined); from += window {
-		var sheets []*sheet
-		for n := from; n <= min(from+window-1, d.pages, maxOutlined); n++ {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			s, err := d.read(ctx, n)
-			if err != nil {
-				return nil, err
-			}
-			sheets = append(sheets, s)
-		}
-		layout(sheets, d.headings())
-		for _, s := range sheets {
-			for i := range s.blocks {
-				b := &s.blocks[i]
-				if b.Kind != sheaf.BlockHeading {
-					continue
-				}
-				if len(out) == maxBookmarks {
-					return out, nil
-				}
-				out = append(out, sheaf.Heading{Level: b.Level, Title: strings.Join(strings.Fields(b.Text), " "), Page: s.number})
-			}
-		}
-	}
-	return out, nil
+// ReadAhead implements parser.Outliner: text is not recognised in pictures, and
+// pages that failed are tried again when they are parsed.
+func (d *document) ReadAhead(ctx context.Context, r sheaf.Range, emit func(u sheaf.UnitResult, final bool) error) error {
+	return d.units(ctx, r, func(u *sheaf.UnitResult) error {
+		return emit(*u, u.Status != sheaf.UnitFailed && !d.toRecognise(u))
+	})
 }
 
 // maxNames bounds the named destinations that are read.

@@ -203,6 +203,18 @@ const window = 48
 
 // Parse implements parser.Document.
 func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.UnitResult) error) error {
+	return d.units(ctx, r, func(u *sheaf.UnitResult) error {
+		if d.toRecognise(u) {
+			if err := d.recognise(ctx, u); err != nil {
+				return err
+			}
+		}
+		return emit(*u)
+	})
+}
+
+// units reads pages and emits what is found without recognition of text.
+func (d *document) units(ctx context.Context, r sheaf.Range, emit func(*sheaf.UnitResult) error) error {
 	if r.From < 1 || r.To > d.pages || r.To < r.From {
 		return sheaf.Fail(sheaf.CategoryBadInput, "no_such_page", "Pages %v were asked for; the document has %d.", r, d.pages)
 	}
@@ -221,17 +233,16 @@ func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.Uni
 		layout(sheets, d.headings())
 		for _, s := range sheets {
 			u := s.result()
-			if u.Code == needsOCR && d.format.cfg.OCR.On() {
-				if err := d.recognise(ctx, &u); err != nil {
-					return err
-				}
-			}
-			if err := emit(u); err != nil {
+			if err := emit(&u); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+func (d *document) toRecognise(u *sheaf.UnitResult) bool {
+	return u.Code == needsOCR && d.format.cfg.OCR.On()
 }
 
 // recognise reads the page of u, which has no text layer, as a picture. The

@@ -686,9 +686,22 @@ func TestHeadingsAreFoundWithoutBookmarks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	headings, err := d.(parser.Outliner).Headings(context.Background())
-	if err != nil {
-		t.Fatal(err)
+	var headings []sheaf.Heading
+	for _, r := range []sheaf.Range{{From: 1, To: 50}, {From: 51, To: 60}} {
+		err := d.(parser.Outliner).ReadAhead(context.Background(), r, func(u sheaf.UnitResult, final bool) error {
+			for _, b := range u.Blocks {
+				if b.Kind == sheaf.BlockHeading {
+					headings = append(headings, sheaf.Heading{Level: b.Level, Title: b.Text, Page: u.Unit})
+				}
+			}
+			if !final {
+				t.Errorf("page %d would be parsed to something else", u.Unit)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	const want = "[{1 Chapter 0 1} {3 Section of chapter 0 8} {1 Chapter 1 21} {3 Section of chapter 1 28} {1 Chapter 2 41} {3 Section of chapter 2 48}]"
 	if got := fmt.Sprint(headings); got != want {
