@@ -169,3 +169,25 @@ func TestNamesAreCleaned(t *testing.T) {
 		t.Errorf("a name of %d characters: %s", n, long)
 	}
 }
+
+func TestWhatIsReadAheadAreTheRangesAndTheGapsBeforeThem(t *testing.T) {
+	pieces := func(rs ...sheaf.Range) (out []parser.PlannedRange) {
+		for _, r := range rs {
+			out = append(out, parser.PlannedRange{Range: r})
+		}
+		return out
+	}
+	for name, c := range map[string]struct {
+		pieces []parser.PlannedRange
+		want   string
+	}{
+		"the whole document":   {pieces(sheaf.Range{From: 1, To: 12}, sheaf.Range{From: 13, To: 20}), "[{1-12 true} {13-20 true}]"},
+		"some pages of it":     {pieces(sheaf.Range{From: 5, To: 9}, sheaf.Range{From: 30, To: 31}), "[{1-4 false} {5-9 true} {10-29 false} {30-31 true}]"},
+		"more than are read":   {pieces(sheaf.Range{From: 1, To: maxOutlined}, sheaf.Range{From: maxOutlined + 1, To: maxOutlined + 2}), fmt.Sprintf("[{1-%d true}]", maxOutlined)},
+		"nothing that is read": {pieces(sheaf.Range{From: maxOutlined, To: maxOutlined + 1}), "[]"},
+	} {
+		if got := fmt.Sprint(ahead(c.pieces)); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}

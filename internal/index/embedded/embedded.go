@@ -430,8 +430,10 @@ func (x *Index) Count(ctx context.Context, tenantID string, rangeIDs []string) (
 		if err != nil {
 			return nil, err
 		}
-		rows, err := x.read.QueryContext(ctx, `SELECT e.range_id, count(*) FROM entries e JOIN documents d ON d.n = e.document
-			WHERE e.range_id IN (SELECT value FROM json_each(?)) AND d.tenant = ? GROUP BY e.range_id`, string(list), tenantID)
+		// A range is of one document, so that one of its rows tells the tenant,
+		// and the rest is counted in the index of ranges without their rows.
+		rows, err := x.read.QueryContext(ctx, `SELECT r.value, (SELECT count(*) FROM entries WHERE range_id = r.value) FROM json_each(?) r
+			WHERE (SELECT d.tenant FROM entries e JOIN documents d ON d.n = e.document WHERE e.range_id = r.value LIMIT 1) = ?`, string(list), tenantID)
 		if err != nil {
 			return nil, x.failure(err)
 		}
