@@ -183,7 +183,7 @@ func (u *unpacking) submit(ctx context.Context, dir string, files []parser.Membe
 			v := &verdicts[at[k]]
 			if v.Status = sheaf.UnitOK; o.Failure != nil {
 				v.Status, v.Code, v.Message = statusOf(o.Failure), o.Failure.Code, batch[k].Document.Path+": "+o.Failure.Message
-				if o.Failure.Code == quotaFull {
+				if o.Failure.Code == sheaf.CodeLimit {
 					u.full = o.Failure
 				}
 			}
@@ -195,7 +195,7 @@ func (u *unpacking) submit(ctx context.Context, dir string, files []parser.Membe
 			}
 		}
 		if slices.ContainsFunc(outcomes, func(o sheaf.MemberOutcome) bool { return o.Wait }) {
-			return errors.Join(&sheaf.RateLimited{After: queueFull}, sheaf.FailRetryable(sheaf.CategoryCapacity, quotaFull, "the tenant's queue is full; the rest of the archive waits for room"))
+			return errors.Join(&sheaf.RateLimited{After: queueFull}, sheaf.FailRetryable(sheaf.CategoryCapacity, sheaf.CodeLimit, "the tenant's queue is full; the rest of the archive waits for room"))
 		}
 	}
 	for _, v := range verdicts {
@@ -209,9 +209,6 @@ func (u *unpacking) submit(ctx context.Context, dir string, files []parser.Membe
 	}
 	return nil
 }
-
-// quotaFull is the code of what a quota has no room for.
-const quotaFull = "usage_limit_exceeded"
 
 // statusOf is the verdict that goes with a reason: what could work another
 // time has failed, what never will is skipped.

@@ -399,7 +399,7 @@ const queuedTasks = "queued tasks"
 
 // limitFailure says that a quota is full.
 func limitFailure(what string, current, more, limit int64) error {
-	f := sheaf.Fail(sheaf.CategoryCapacity, "usage_limit_exceeded",
+	f := sheaf.Fail(sheaf.CategoryCapacity, sheaf.CodeLimit,
 		"the tenant holds %d %s, this request adds %d and the limit is %d; delete some, wait, or ask for a higher limit",
 		current, what, more, limit)
 	return fmt.Errorf("%w: %w", sheaf.ErrLimit, &sheaf.LimitFailure{Failure: f, Current: current, Limit: limit})

@@ -44,7 +44,7 @@ func (p *Problem) ContentType(string) string { return "application/problem+json"
 var codes = map[int]string{
 	400: "invalid", 401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed", 406: "not_acceptable",
 	408: "timeout", 409: "conflict", 410: "gone", 412: "precondition_failed", 413: "too_large", 415: "unsupported_media_type", 422: "invalid",
-	429: "usage_limit_exceeded", 500: "internal", 502: "source_unavailable", 503: "unavailable", 507: "storage_full",
+	429: sheaf.CodeLimit, 500: "internal", 502: "source_unavailable", 503: "unavailable", 507: "storage_full",
 }
 
 func newProblem(status int, code, detail string) *Problem {

@@ -9,11 +9,9 @@ import (
 	"log/slog"
 	"mime"
 	"mime/multipart"
-	"net"
 	"net/http"
 	"net/url"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +19,7 @@ import (
 
 	"sheaf"
 	"sheaf/ingest"
+	"sheaf/internal/webhook"
 )
 
 // Bounds of one upload request.
@@ -322,15 +321,7 @@ func (s *Server) stageURL(r *http.Request, ds *sheaf.Dataset, u ingest.Upload) (
 	return []*ingest.Staged{st}, nil, nil
 }
 
-func (s *Server) allowed(u *url.URL) bool {
-	host := u.Hostname()
-	return slices.ContainsFunc(s.cfg.AllowURLs, func(a string) bool {
-		if h, p, err := net.SplitHostPort(a); err == nil {
-			return h == host && p == u.Port()
-		}
-		return a == host
-	})
-}
+func (s *Server) allowed(u *url.URL) bool { return webhook.Hosts(s.cfg.AllowURLs).Allow(u) }
 
 // describeUploads adds the hand-served routes to the OpenAPI document.
 func (s *Server) describeUploads() {

@@ -70,8 +70,19 @@ func Sign(secret, id string, at time.Time, body []byte) (string, error) {
 	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)), nil
 }
 
-// Hosts are those that messages may go to: each a host, or host:port.
+// Hosts are those that may be called: each a host, or host:port.
 type Hosts []string
+
+// Allow reports whether u is of one of the hosts. A URL without a port has that
+// of its scheme.
+func (h Hosts) Allow(u *url.URL) bool {
+	return slices.ContainsFunc(h, func(a string) bool {
+		if host, port, err := net.SplitHostPort(a); err == nil {
+			return host == u.Hostname() && port == cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
+		}
+		return a == u.Hostname()
+	})
+}
 
 // Check refuses an address that no message may go to.
 func (h Hosts) Check(address string) error {
@@ -79,13 +90,7 @@ func (h Hosts) Check(address string) error {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
 		return fmt.Errorf("%w: a webhook's url is http:// or https:// with a host, without a name, password or fragment", sheaf.ErrInvalid)
 	}
-	ok := slices.ContainsFunc(h, func(a string) bool {
-		if host, port, err := net.SplitHostPort(a); err == nil {
-			return host == u.Hostname() && port == cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
-		}
-		return a == u.Hostname()
-	})
-	if !ok {
+	if !h.Allow(u) {
 		return fmt.Errorf("%w: webhooks may not call %s; add it to webhooks.hosts in the configuration", sheaf.ErrInvalid, u.Host)
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +57,10 @@ func TestHosts(t *testing.T) {
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", address, err, want)
 		}
+	}
+	// What documents may be fetched from is looked up by the same rule.
+	if u, _ := url.Parse("https://example.org/a.pdf"); !(Hosts{"example.org:443"}).Allow(u) || (Hosts{"example.org:80"}).Allow(u) {
+		t.Error("a URL without a port does not have that of its scheme")
 	}
 	if Hosts(nil).Check("http://localhost/") == nil {
 		t.Error("without hosts nothing may be called")
