@@ -26,6 +26,9 @@ func translate(err error) error {
 	if kind == nil {
 		return err
 	}
+	if kind == sheaf.ErrReadOnly {
+		return fmt.Errorf("%w: the database takes no writes (%w); free space on its disk, or name a server that is not a read-only replica", kind, err)
+	}
 	return fmt.Errorf("%w: %w", kind, err)
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os/exec"
 	"strings"
 	"testing"
@@ -19,7 +20,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sheaf"
+	"sheaf/internal/api"
 	"sheaf/internal/config"
+	"sheaf/taskstore/storetest"
 )
 
 // fleetConfig is a configuration over MySQL, MinIO and Elasticsearch with
@@ -222,6 +225,65 @@ func TestFleetProcessWaitsForItsBucket(t *testing.T) {
 	})
 }
 
+// A database that takes no writes, as a standby does after a switch or a server
+// whose disk is full, is waited for: by a process that starts, by clients, who
+// are told, and by work that is under way.
+func TestReadOnlyDatabaseIsWaitedFor(t *testing.T) {
+	engine(t, "SHEAF_TEST_POSTGRES_DSN")
+	cfg := fleetConfig(t)
+	cfg.Store = config.Store{Driver: "postgres", DSN: config.Secret(storetest.Config(t, "postgres").DSN), MaxConns: 8}
+	admin, err := sql.Open("pgx", engine(t, "SHEAF_TEST_POSTGRES_DSN"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = admin.Close() })
+	u, err := url.Parse(cfg.Store.DSN.Reveal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := strings.TrimPrefix(u.Path, "/")
+	readOnly := func(on string) {
+		t.Helper()
+		for _, q := range []string{
+			"ALTER DATABASE " + name + " SET default_transaction_read_only=" + on, // for connections that begin after it
+			"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname='" + name + "'",
+		} {
+			if _, err := admin.Exec(q); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	readOnly("on")
+	const says = "the database takes no writes"
+	recovers(t, cfg, says, func() { readOnly("off") })
+
+	s := startWith(t, cfg)
+	var paused api.Paused
+	s.post("/v1/queues:pause", nil, &paused)
+	answer, err := s.submitAnswer(t.Context(), defaultDataset, []source{text("a.md", "# Title\n\nSome words.\n")}, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.post("/v1/queues:resume", nil, &paused)
+	readOnly("on")
+	waitFor(t, "a refusal that says why", func() bool {
+		_, err := s.submitAnswer(t.Context(), defaultDataset, []source{text("b.md", "# Other\n")}, nil, "")
+		return err != nil && strings.Contains(err.Error(), says) && strings.Contains(err.Error(), "free space")
+	})
+	readOnly("off")
+	waitFor(t, "an upload to be taken", func() bool {
+		_, err := s.submitAnswer(t.Context(), defaultDataset, []source{text("c.md", "# Third\n")}, nil, "")
+		return err == nil
+	})
+	var job sheaf.Job
+	waitFor(t, "the work that was under way", func() bool { // over connections of which some were cut
+		return s.call(t.Context(), http.MethodGet, "/v1/jobs/"+answer.Job.ID, nil, &job) == nil && job.State.Terminal()
+	})
+	if job.State != sheaf.DocSucceeded {
+		t.Errorf("the job ended %s", job.State)
+	}
+}
+
 // A read-only index fails no document: it waits, and is tried again.
 func TestReadOnlyIndexIsWaitedFor(t *testing.T) {
 	cfg := fleetConfig(t)
@@ -365,5 +427,13 @@ func TestWaitingProcessAnswersProbes(t *testing.T) {
 	}
 	if status, body := get("/debug/pprof/"); status != 200 || !strings.Contains(body, "goroutine") {
 		t.Errorf("pprof: %d", status)
+	}
+	resp, err := http.Get(s.base + "/debug/pprof/goroutine?debug=1") // answered by the page, as every address that is not there
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if b, _ := io.ReadAll(resp.Body); strings.Contains(string(b), "goroutine profile") {
+		t.Error("the API's own address answers pprof")
 	}
 }
