@@ -731,7 +731,7 @@ func TestPoisonUnitsAreIsolated(t *testing.T) {
 			n := len(strings.Fields(c.words))
 			limit := perTry
 			if strings.Contains(c.words, "hang") {
-				limit = func(int) time.Duration { return 500 * time.Millisecond }
+				limit = func(int) time.Duration { return 2 * time.Second } // in which a child must start, too
 			}
 			next := 1
 			err := b.pool.ParseIsolating(deadline(t, time.Minute), b.doc(c.words), sheaf.Range{From: 1, To: n}, limit, func(u sheaf.UnitResult) error {
