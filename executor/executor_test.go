@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -366,12 +367,11 @@ func TestLostLeaseStopsTheTaskAndWritesNothing(t *testing.T) {
 func TestTaskThatComesBackIsRunOnceAndKeepsItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
-		var attempts int
-		var stopped time.Duration
+		var attempts, stopped atomic.Int64
 		r := start(t, map[sheaf.TaskKind]func(context.Context) error{"long": func(ctx context.Context) error {
-			if attempts++; attempts == 1 {
+			if attempts.Add(1) == 1 {
 				<-ctx.Done()
-				stopped = time.Since(begun)
+				stopped.Store(int64(time.Since(begun)))
 				time.Sleep(30 * time.Second) // a parser that is slow to die
 				return context.Cause(ctx)
 			}
@@ -385,8 +385,8 @@ func TestTaskThatComesBackIsRunOnceAndKeepsItsLease(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		r.queue.offer("long")
 		time.Sleep(2 * time.Minute)
-		if stopped != 5*time.Second {
-			t.Errorf("the earlier attempt was stopped after %v, want 5s, when the task came back", stopped)
+		if after := time.Duration(stopped.Load()); after != 5*time.Second {
+			t.Errorf("the earlier attempt was stopped after %v, want 5s, when the task came back", after)
 		}
 		r.store.mu.Lock()
 		expect(t, slices.Clone(r.store.told), "long")
