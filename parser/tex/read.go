@@ -153,8 +153,8 @@ func (r *reader) literal(i int) int {
 		}
 	}
 	if env, ok := strings.CutPrefix(rest, "begin{"); ok {
-		env, _, _ = strings.Cut(env[:min(len(env), 20)], "}")
-		if raw[env] || lost[env] {
+		env, _, whole := strings.Cut(env[:min(len(env), 20)], "}")
+		if whole && (raw[env] || lost[env]) {
 			end := strings.Index(rest, `\end{`+env+"}")
 			if end < 0 {
 				end = len(rest)
