@@ -52,11 +52,13 @@ func measureTables(ctx context.Context, pool *child.Pool, set tableSet) (*tableR
 		for _, t := range found {
 			rows := t.Rows
 			if !slices.Equal(t.Columns, before) || t.Columns == nil { // the header of a table is repeated on each page
-				rows = append([][]string{t.Columns}, rows...)
+				rows = append(headerRows(t.Columns), rows...)
 			}
 			before = t.Columns
-			for _, c := range t.Columns {
-				columns[bare(c)] = true
+			for _, head := range headerRows(t.Columns) {
+				for _, c := range head {
+					columns[bare(c)] = true
+				}
 			}
 			for _, row := range rows {
 				for _, c := range row {
@@ -92,6 +94,25 @@ func measureTables(ctx context.Context, pool *child.Pool, set tableSet) (*tableR
 	r.wordP, r.wordR, r.cellP, r.cellR = r.wordP/n, r.wordR/n, r.cellP/n, r.cellR/n
 	slices.Sort(r.worst)
 	return r, nil
+}
+
+// headerRows are the cells that the names of columns were made of: those of
+// columns in a group begin with its name, which stands there once.
+func headerRows(columns []string) [][]string {
+	var groups, names []string
+	last := ""
+	for _, c := range columns {
+		group, name, ok := strings.Cut(c, " / ")
+		if !ok {
+			group, name = "", c
+		}
+		if group != last {
+			groups = append(groups, group)
+		}
+		last = group
+		names = append(names, name)
+	}
+	return [][]string{groups, names}
 }
 
 // bare is a cell's text without spaces: where lines break is no part of it.

@@ -302,15 +302,31 @@ func TestRuledCellsMaySpanOthers(t *testing.T) {
 	}
 	got := u.Blocks[0].Table
 	all := append([][]string{got.Columns}, got.Rows...)
-	if got.Columns == nil {
-		all = got.Rows
-	}
-	want := [][]string{{"Country", "Number of people", ""}, {"", "men", "women"}, {"Austria", "4,400", "4,500"}, {"Belgium", "5,700", "5,800"}, {"Croatia", "1,900", "2,000"}}
+	want := [][]string{{"Country", "Number of people / men", "Number of people / women"}, {"Austria", "4,400", "4,500"}, {"Belgium", "5,700", "5,800"}, {"Croatia", "1,900", "2,000"}}
 	if !reflect.DeepEqual(all, want) {
 		t.Errorf("cells %q, want %q", all, want)
 	}
-	if spans := []sheaf.TableSpan{{Row: 0, Column: 0, Rows: 2, Columns: 1}, {Row: 0, Column: 1, Rows: 1, Columns: 2}}; !reflect.DeepEqual(got.Spans, spans) {
-		t.Errorf("spans %+v, want %+v", got.Spans, spans)
+	if got.Spans != nil || len(got.RowBoxes) != 3 {
+		t.Errorf("spans %+v, %d boxes of rows", got.Spans, len(got.RowBoxes))
+	}
+}
+
+func TestTwoRowsAreAHeaderOnlyWhereOneGroupsTheOther(t *testing.T) {
+	over := sheaf.TableSpan{Row: 0, Column: 1, Rows: 1, Columns: 2}
+	for name, c := range map[string]struct {
+		table table
+		want  []string
+	}{
+		"years over kinds":        {table{rows: [][]string{{"", "2024", ""}, {"", "plan", "actual"}, {"Oak", "1", "2"}, {"Elm", "3", "4"}}, spans: []sheaf.TableSpan{over}}, []string{"", "2024 / plan", "2024 / actual"}},
+		"a name under nothing":    {table{rows: [][]string{{"", "Count", ""}, {"Tree", "plan", "actual"}, {"Oak", "1", "2"}}, spans: []sheaf.TableSpan{over}, header: true}, []string{"Tree", "Count / plan", "Count / actual"}},
+		"rows of text":            {table{rows: [][]string{{"", "Contact", ""}, {"Ann", "mail", "Bonn"}, {"Bob", "post", "Köln"}}, spans: []sheaf.TableSpan{over}, header: true}, nil},
+		"one column filled twice": {table{rows: [][]string{{"Name", "Contact", ""}, {"Ann", "mail", "Bonn"}, {"Bob", "post", "Köln"}}, spans: []sheaf.TableSpan{over}, header: true}, nil},
+		"figures under the group": {table{rows: [][]string{{"Tree", "Count", ""}, {"", "1", "2"}, {"Oak", "3", "4"}}, spans: []sheaf.TableSpan{over}, header: true}, nil},
+		"a title over all":        {table{rows: [][]string{{"Trees", "", ""}, {"Tree", "plan", "actual"}, {"Oak", "1", "2"}}, spans: []sheaf.TableSpan{{Columns: 3, Rows: 1}}}, nil},
+	} {
+		if got := c.table.grouped(); got != (c.want != nil) || got && !slices.Equal(c.table.groupedColumns(), c.want) {
+			t.Errorf("%s: %v, %q", name, got, c.table.groupedColumns())
+		}
 	}
 }
 

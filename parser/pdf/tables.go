@@ -696,26 +696,100 @@ func isDots(s string) bool {
 	return true
 }
 
+// grouped reports whether the first two rows are a header together: a cell of
+// the first stands over several columns, each of which the second names.
+func (t *table) grouped() bool {
+	if len(t.rows) < 3 {
+		return false
+	}
+	first, second := t.rows[0], t.rows[1]
+	under, groups := make([]bool, len(first)), false
+	for _, s := range t.spans {
+		if s.Row == 1 || s.Row == 0 && s.Rows > 2 {
+			return false
+		}
+		if s.Row > 0 || s.Columns == 1 {
+			continue
+		}
+		if s.Rows > 1 || s.Columns == len(first) || first[s.Column] == "" {
+			return false
+		}
+		for c := s.Column; c < s.Column+s.Columns; c++ {
+			under[c], groups = true, true
+		}
+	}
+	if !groups {
+		return false
+	}
+	both := false // a name in the second row that stands under nothing
+	for c := range first {
+		switch {
+		case mostlyNumeric(second[c]), under[c] && second[c] == "", !under[c] && mostlyNumeric(first[c]):
+			return false
+		case !under[c] && second[c] != "":
+			if first[c] != "" {
+				return false // both rows fill the column: the second is like any other
+			}
+			both = true
+		}
+	}
+	if both || !t.header {
+		return namesColumns(t.rows[1:], false, false)
+	}
+	return true
+}
+
+// groupedColumns joins the two rows of a header: "Group / Column".
+func (t *table) groupedColumns() []string {
+	group := slices.Clone(t.rows[0])
+	for _, s := range t.spans {
+		for c := s.Column; s.Row == 0 && c < s.Column+s.Columns; c++ {
+			group[c] = t.rows[0][s.Column]
+		}
+	}
+	names := make([]string, len(group))
+	for c, name := range t.rows[1] {
+		if names[c] = cmp.Or(group[c], name); group[c] != "" && name != "" {
+			names[c] = group[c] + " / " + name
+		}
+	}
+	return names
+}
+
 // block turns a table into a block.
 func (s *sheet) tableBlock(t *table) sheaf.Block {
 	out := &sheaf.Table{}
 	rows, boxes := t.rows, t.rowBoxes
-	if t.header {
-		out.Columns, rows, boxes = rows[0], rows[1:], boxes[1:]
-	}
-	out.Rows = rows
 	out.Spans = t.spans
+	heads := 0
+	switch {
+	case t.grouped():
+		heads = 2
+		out.Columns, out.Spans = t.groupedColumns(), nil
+		for _, p := range t.spans { // the header is one row now
+			if p.Row > 1 {
+				p.Row--
+				out.Spans = append(out.Spans, p)
+			}
+		}
+	case t.header:
+		heads = 1
+		out.Columns = rows[0]
+	}
+	rows, boxes = rows[heads:], boxes[heads:]
+	out.Rows = rows
 	out.RowBoxes = make([]sheaf.Box, len(boxes))
 	for i, b := range boxes {
 		out.RowBoxes[i] = s.place(b)
 	}
 	b := s.place(t.box)
 	out.Box = &b
-	return sheaf.Block{Kind: sheaf.BlockTable, Page: s.number, Table: out, Links: s.tableLinks(t)}
+	return sheaf.Block{Kind: sheaf.BlockTable, Page: s.number, Table: out, Links: s.tableLinks(t, max(heads-1, 0))}
 }
 
-// tableLinks are those that lie on a table's rows.
-func (s *sheet) tableLinks(t *table) []sheaf.Link {
+// tableLinks are those that lie on a table's rows, of which the first merged+1
+// are one.
+func (s *sheet) tableLinks(t *table, merged int) []sheaf.Link {
 	var out []sheaf.Link
 	for _, l := range s.links {
 		x, y := (l.x0+l.x1)/2, (l.y0+l.y1)/2
@@ -723,6 +797,7 @@ func (s *sheet) tableLinks(t *table) []sheaf.Link {
 			if !row.holds(x, y) {
 				continue
 			}
+			i = max(i-merged, 0)
 			to := sheaf.Link{Start: i, End: i + 1, URI: l.uri}
 			if l.uri == "" {
 				to.Page = l.page
