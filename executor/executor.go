@@ -398,9 +398,7 @@ func (e *Executor) claim(ctx context.Context, h sheaf.Hint) (*attempt, context.C
 	// A task that was taken away can come back before a heartbeat has told of
 	// the loss; the attempt at it that still runs here works for nothing.
 	if earlier != nil && !earlier.worked.Load() {
-		e.cfg.Observe.LeaseLost(t.Kind)
-		e.cfg.Log.Warn("lease lost", "task", t.ID, "epoch", earlier.task.Epoch, "worker", e.id)
-		earlier.cancel(errLost)
+		e.loses(earlier)
 	}
 
 	// From the claim on the lease in the store is the only lease. The work need
@@ -587,29 +585,33 @@ func (e *Executor) heartbeat(ctx context.Context) {
 	}
 	e.mu.Unlock()
 	for _, c := range reply.Lost {
-		if e.stop(c.TaskID, c.Epoch, errLost) {
-			e.cfg.Log.Warn("lease lost", "task", c.TaskID, "epoch", c.Epoch, "worker", e.id)
+		if a := e.attemptUnder(c); a != nil {
+			e.loses(a)
 		}
 	}
 	for _, c := range reply.Canceled {
-		e.stop(c.TaskID, c.Epoch, errAsked)
+		if a := e.attemptUnder(c); a != nil {
+			a.cancel(errAsked)
+		}
 	}
 	e.giveBackDoubtful(ask)
 }
 
-// stop ends an attempt; epoch 0 means any.
-func (e *Executor) stop(taskID string, epoch int64, cause error) bool {
+// attemptUnder is the attempt that runs here under a claim, nil for none.
+func (e *Executor) attemptUnder(c sheaf.Claim) *attempt {
 	e.mu.Lock()
-	a := e.running[taskID]
-	e.mu.Unlock()
-	if a == nil || epoch != 0 && a.task.Epoch != epoch {
-		return false
+	defer e.mu.Unlock()
+	if a := e.running[c.TaskID]; a != nil && a.task.Epoch == c.Epoch {
+		return a
 	}
-	if errors.Is(cause, errLost) {
-		e.cfg.Observe.LeaseLost(a.task.Kind)
-	}
-	a.cancel(cause)
-	return true
+	return nil
+}
+
+// loses stops an attempt whose task was taken away.
+func (e *Executor) loses(a *attempt) {
+	e.cfg.Observe.LeaseLost(a.task.Kind)
+	e.cfg.Log.Warn("lease lost", "task", a.task.ID, "epoch", a.task.Epoch, "worker", e.id)
+	a.cancel(errLost)
 }
 
 // watchdog stops attempts whose lease may have ended because heartbeats fail,

@@ -329,16 +329,19 @@ func TestSlotIsFreeWhileAnEndIsWritten(t *testing.T) {
 	})
 }
 
+// fiveMinutes is work that takes so long, unless it is stopped.
+func fiveMinutes(ctx context.Context) error {
+	select {
+	case <-time.After(5 * time.Minute):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 func TestHeartbeatsKeepALongTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, map[sheaf.TaskKind]func(context.Context) error{"long": func(ctx context.Context) error {
-			select {
-			case <-time.After(5 * time.Minute):
-				return nil
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-		}}, "long")
+		r := start(t, map[sheaf.TaskKind]func(context.Context) error{"long": fiveMinutes}, "long")
 		time.Sleep(6 * time.Minute)
 		r.finish()
 		expect(t, r.store.entries(), "complete long")
@@ -375,12 +378,7 @@ func TestTaskThatComesBackIsRunOnceAndKeepsItsLease(t *testing.T) {
 				time.Sleep(30 * time.Second) // a parser that is slow to die
 				return context.Cause(ctx)
 			}
-			select {
-			case <-time.After(5 * time.Minute):
-				return nil
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
+			return fiveMinutes(ctx)
 		}}, "long")
 		time.Sleep(5 * time.Second)
 		r.queue.offer("long")
