@@ -93,6 +93,14 @@ type Illustrated interface {
 	Picture(ctx context.Context, name string, side int) (jpeg []byte, err error)
 }
 
+// PictureOf is the picture of that name in d, which may be no Illustrated.
+func PictureOf(ctx context.Context, d Document, name string, side int) (jpeg []byte, err error) {
+	if i, ok := d.(Illustrated); ok {
+		return i.Picture(ctx, name, side)
+	}
+	return nil, sheaf.Fail(sheaf.CategoryBadInput, "no_picture", "This kind of file holds no pictures to draw.")
+}
+
 // Outliner is implemented by documents whose headings can be found by reading
 // them through, for files that have no table of contents of their own.
 type Outliner interface {

@@ -275,11 +275,7 @@ func (s *server) answer(req request) (err error) {
 		}
 		return s.send(kindImage, append(append([]byte(mediaType), 0), img...))
 	case opPicture:
-		i, ok := d.doc.(parser.Illustrated)
-		if !ok {
-			return sheaf.Fail(sheaf.CategoryBadInput, "no_picture", "This kind of file holds no pictures to draw.")
-		}
-		img, err := i.Picture(ctx, req.Name, req.N)
+		img, err := parser.PictureOf(ctx, d.doc, req.Name, req.N)
 		if err != nil {
 			return err
 		}

@@ -306,10 +306,7 @@ func (d *document) Picture(ctx context.Context, name string, side int) ([]byte, 
 	if err := d.convert(ctx); err != nil {
 		return nil, err
 	}
-	if i, ok := d.inner.(parser.Illustrated); ok {
-		return i.Picture(ctx, name, side)
-	}
-	return nil, sheaf.Fail(sheaf.CategoryBadInput, "no_picture", "This kind of file holds no pictures to draw.")
+	return parser.PictureOf(ctx, d.inner, name, side)
 }
 
 // Parse implements parser.Document. On the way of a document the converted

@@ -42,10 +42,7 @@ type document struct {
 
 // Picture implements parser.Illustrated, where the document does.
 func (d *document) Picture(ctx context.Context, name string, side int) ([]byte, error) {
-	if i, ok := d.Document.(parser.Illustrated); ok {
-		return i.Picture(ctx, name, side)
-	}
-	return nil, sheaf.Fail(sheaf.CategoryBadInput, "no_picture", "This kind of file holds no pictures to draw.")
+	return parser.PictureOf(ctx, d.Document, name, side)
 }
 
 func (d *document) remove() error { return errors.Join(d.file.Close(), os.Remove(d.file.Name())) }
