@@ -867,8 +867,12 @@ func (p *Pool) finish(c *process, err error) error {
 
 // askOne runs a request whose answer is one frame of that kind, with JSON. The
 // child stays busy until finish; noun is what the answer holds, for a message.
-func askOne[T any](ctx context.Context, p *Pool, src Source, req request, want byte, noun string) (answer *T, c *process, d *childDoc, err error) {
+// other takes frames of other kinds; nil where there are none.
+func askOne[T any](ctx context.Context, p *Pool, src Source, req request, want byte, noun string, other func(kind byte, body []byte) error) (answer *T, c *process, d *childDoc, err error) {
 	c, d, _, err = p.with(ctx, src, req, func(kind byte, body []byte) error {
+		if kind != want && other != nil {
+			return other(kind, body)
+		}
 		if kind != want || answer != nil {
 			return errFrame
 		}
@@ -890,7 +894,7 @@ func askOne[T any](ctx context.Context, p *Pool, src Source, req request, want b
 // shards; it stays until cleanup, which is never nil, is called.
 func (p *Pool) Plan(ctx context.Context, src Source) (plan *parser.Plan, shardDir string, cleanup func(), err error) {
 	cleanup = func() {}
-	plan, c, d, err := askOne[parser.Plan](ctx, p, src, request{Op: opPlan}, kindPlan, "plan")
+	plan, c, d, err := askOne[parser.Plan](ctx, p, src, request{Op: opPlan}, kindPlan, "plan", nil)
 	if err != nil {
 		return nil, "", cleanup, p.finish(c, err)
 	}
@@ -917,36 +921,24 @@ type Ahead struct {
 // its format does not look for any. What it has read then costs Parse nothing.
 // It may take as long as parsing does: give ctx a deadline.
 func (p *Pool) Outline(ctx context.Context, src Source, runs []Ahead) ([]sheaf.Heading, error) {
-	var headings []sheaf.Heading
-	answered := false
 	keep, at := p.kept.begin(), 0
-	c, _, _, err := p.with(ctx, src, request{Op: opOutline, Ahead: runs}, func(kind byte, body []byte) error {
+	plan, c, _, err := askOne[parser.Plan](ctx, p, src, request{Op: opOutline, Ahead: runs}, kindPlan, "outline", func(kind byte, body []byte) error {
 		switch {
 		case kind == kindUnit && at < len(runs) && runs[at].Keep:
 			keep.unit(body)
 		case kind == kindRead && at < len(runs):
 			keep.end(runs[at].Range)
 			at++
-		case kind == kindPlan && !answered:
-			var found parser.Plan
-			if json.Unmarshal(body, &found) != nil {
-				return errCodec
-			}
-			answered, headings = true, found.Outline
 		default:
 			return errFrame
 		}
 		return nil
 	})
 	keep.close(p.kept, src.keptID()) // also what was read before an error
-	if err == nil && !answered {
-		c.kill(killProtocol)
-		err = crashed("it gave no outline")
-	}
 	if err = p.finish(c, err); err != nil {
 		return nil, err
 	}
-	return headings, nil
+	return plan.Outline, nil
 }
 
 // handOver closes a document and leaves its folder, with the files that were
@@ -968,7 +960,7 @@ func (p *Pool) handOver(ctx context.Context, c *process, d *childDoc) (dir strin
 // folder that Member.File is relative to; it stays until cleanup, which is
 // never nil, is called.
 func (p *Pool) Unpack(ctx context.Context, src Source, from int) (u *parser.Unpacked, dir string, cleanup func(), err error) {
-	u, c, d, err := askOne[parser.Unpacked](ctx, p, src, request{Op: opUnpack, N: from}, kindUnpacked, "files")
+	u, c, d, err := askOne[parser.Unpacked](ctx, p, src, request{Op: opUnpack, N: from}, kindUnpacked, "files", nil)
 	if err != nil {
 		return nil, "", func() {}, p.finish(c, err)
 	}
