@@ -63,7 +63,7 @@ func (f format) Open(_ context.Context, file *os.File, o parser.Options) (parser
 		c, err := read(ctx, z, main)
 		if err == nil && o.Config.ReadsPictures() {
 			r := picture.Reader{Archive: z, OCR: f.ocr, TempDir: o.TempDir}
-			c.Cost, r.Left = r.Budget(1, c.Blocks)
+			c.Cost, r.Left = picture.Budget(1, c.Blocks)
 			c.Finish = r.Read
 		}
 		return c, err

@@ -176,7 +176,7 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 // Parse implements parser.Document.
 func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.UnitResult) error) error {
 	pictures := picture.Reader{Archive: d.z, OCR: d.ocr, TempDir: d.options.TempDir}
-	_, pictures.Left = pictures.Budget(r.Len(), nil)
+	_, pictures.Left = picture.Budget(r.Len(), nil)
 	for n := r.From; n <= r.To; n++ {
 		if n < 1 || n > len(d.slides) {
 			return sheaf.Fail(sheaf.CategoryBadInput, "bad_range", "The deck has %d slides, so slide %d does not exist.", len(d.slides), n)

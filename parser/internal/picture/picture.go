@@ -145,7 +145,7 @@ type Reader struct {
 
 // Budget is what reading the pictures in blocks costs on top of units, in
 // pages, and how long the reading may take in all.
-func (r *Reader) Budget(units int, blocks []sheaf.Block) (cost int, left time.Duration) {
+func Budget(units int, blocks []sheaf.Block) (cost int, left time.Duration) {
 	cost = units
 	for i := range blocks {
 		if blocks[i].Picture != "" && cost < maxCost {

@@ -152,7 +152,7 @@ func TestReadingPicturesIsBounded(t *testing.T) {
 	} {
 		r := &Reader{Archive: z, OCR: ocr.Config{Tesseract: c.program}, TempDir: t.TempDir()}
 		if c.left > 0 {
-			_, r.Left = r.Budget(1, nil)
+			_, r.Left = Budget(1, nil)
 		}
 		u := unit(c.parts...)
 		if err := r.Read(context.Background(), u); err != nil {
