@@ -194,14 +194,7 @@ func (s *Server) pageImage(w http.ResponseWriter, r *http.Request) {
 	defer release()
 	ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
 	defer cancel()
-	config := d.ParseConfig
-	if full, err := s.cfg.Catalog.Document(ctx, tenantOf(ctx), d.ID); err == nil {
-		config = full.ParseConfig // with the password, which d does not show
-	}
-	img, mediaType, err := s.cfg.Renderer.Render(ctx, child.Source{
-		Path: path, Fill: fill, Format: drawnBy[d.MediaType], Key: d.ID + "/render/" + d.BlobKey,
-		Options: parser.Options{Name: d.Name, MediaType: d.MediaType, Config: config},
-	}, n, dpi, clip)
+	img, mediaType, err := s.cfg.Renderer.Render(ctx, s.source(ctx, d, path, fill), n, dpi, clip)
 	if err != nil {
 		s.writeProblem(w, r, err)
 		return
@@ -231,14 +224,7 @@ func (s *Server) picture(w http.ResponseWriter, r *http.Request) {
 	defer release()
 	ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
 	defer cancel()
-	config := d.ParseConfig
-	if full, err := s.cfg.Catalog.Document(ctx, tenantOf(ctx), d.ID); err == nil {
-		config = full.ParseConfig // with the password, which d does not show
-	}
-	img, mediaType, err := s.cfg.Renderer.Picture(ctx, child.Source{
-		Path: path, Key: d.ID + "/render/" + d.BlobKey,
-		Options: parser.Options{Name: d.Name, MediaType: d.MediaType, Config: config},
-	}, name, side)
+	img, mediaType, err := s.cfg.Renderer.Picture(ctx, s.source(ctx, d, path, nil), name, side)
 	if f, ok := errors.AsType[*sheaf.Failure](err); ok && f.Code == "no_picture" {
 		err = newProblem(404, f.Code, f.Message)
 	}
@@ -247,6 +233,18 @@ func (s *Server) picture(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.writeImage(w, img, mediaType, fmt.Sprintf(`"%s-%s-%d"`, d.SHA256, name, side))
+}
+
+// source is the original of a document, at path, for a Renderer.
+func (s *Server) source(ctx context.Context, d *sheaf.Document, path string, fill blob.Fill) child.Source {
+	config := d.ParseConfig
+	if full, err := s.cfg.Catalog.Document(ctx, tenantOf(ctx), d.ID); err == nil {
+		config = full.ParseConfig // with the password, which d does not show
+	}
+	return child.Source{
+		Path: path, Fill: fill, Format: drawnBy[d.MediaType], Key: d.ID + "/render/" + d.BlobKey,
+		Options: parser.Options{Name: d.Name, MediaType: d.MediaType, Config: config},
+	}
 }
 
 func (s *Server) writeImage(w http.ResponseWriter, img []byte, mediaType, etag string) {
