@@ -290,19 +290,15 @@ func (k *Keeper) notice(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var known map[sheaf.Lane]string
+	known := map[sheaf.Lane]string{}
 	_ = json.Unmarshal([]byte(text), &known) // what cannot be read is unknown
 	if lost := unlike(known, now); len(lost) > 0 {
 		n, err := k.cfg.Store.ForgetEnqueued(ctx, lost)
 		if err != nil {
 			return err
 		}
-		all := maps.Clone(known)
-		if all == nil {
-			all = map[sheaf.Lane]string{}
-		}
-		maps.Copy(all, now)
-		b, _ := json.Marshal(all) // plain strings always encode
+		maps.Copy(known, now)
+		b, _ := json.Marshal(known) // plain strings always encode
 		if err := k.cfg.Store.SetMeta(ctx, incarnationKey, string(b)); err != nil {
 			return err
 		}
