@@ -513,7 +513,7 @@ func (a *app) audit(ctx context.Context) error {
 func (a *app) searcher() *search.Searcher {
 	return &search.Searcher{
 		Index: a.index, Embedder: a.embedder, Visibility: a.store,
-		Tags: &tagset.Queries{Store: a.store, Loader: &tagset.Loader{Blobs: a.blobs, Model: a.embedder.Model(), Limits: tagset.Limits{MinWeight: a.cfg.Tags.MinWeight, Rows: a.cfg.Tags.MaxRows}}},
+		Tags: &tagset.Queries{Store: a.store, Loader: &tagset.Loader{Blobs: a.blobs, Model: a.embedder.Model(), Limits: a.ingest.Planner.Tags}},
 	}
 }
 
