@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"os/exec"
@@ -350,21 +349,9 @@ func TestRedisWithoutMemoryHoldsWorkUp(t *testing.T) {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		engine(t, "SHEAF_TEST_REDIS_SERVER") // skips, or fails where every engine must be there
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := ln.Addr().String()
-	_, port, _ := net.SplitHostPort(addr)
-	_ = ln.Close()
-	cmd := exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir(), "--maxmemory-policy", "noeviction")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	addr := newRedisServer(t, "redis-server", "--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction").addr
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { _ = rdb.Close() })
-	waitFor(t, "redis-server", func() bool { return rdb.Ping(t.Context()).Err() == nil })
 
 	cfg := config.Default()
 	cfg.DataDir = t.TempDir()

@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -155,22 +153,9 @@ func TestComposeFileRunsAsItStands(t *testing.T) {
 	}
 	name := "compose" + sheaf.NewID()[20:]
 
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := ln.Addr().String()
-	_, port, _ := net.SplitHostPort(addr)
-	_ = ln.Close()
-	command := file.Services["redis"].Command
-	server := exec.Command(command[0], append(slices.Clone(command[1:]), "--port", port, "--bind", "127.0.0.1", "--dir", t.TempDir())...)
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
+	addr := newRedisServer(t, file.Services["redis"].Command...).addr
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { _ = rdb.Close() })
-	waitFor(t, "Redis to answer", func() bool { return rdb.Ping(t.Context()).Err() == nil })
 	if policy := rdb.ConfigGet(t.Context(), "maxmemory-policy").Val()["maxmemory-policy"]; policy != "noeviction" {
 		t.Errorf("Redis evicts by %s", policy)
 	}

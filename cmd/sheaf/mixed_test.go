@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -102,18 +103,24 @@ func TestDirectUploadNeedsABlobStoreOfItsOwn(t *testing.T) {
 
 // redisServer is a Redis of the test's own, that it can kill.
 type redisServer struct {
-	t    *testing.T
-	addr string
-	cmd  *exec.Cmd
+	t       *testing.T
+	addr    string
+	command []string
+	cmd     *exec.Cmd
 }
 
-func newRedisServer(t *testing.T) *redisServer {
+// newRedisServer starts command, or a redis-server that saves nothing, on a
+// free port.
+func newRedisServer(t *testing.T, command ...string) *redisServer {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &redisServer{t: t, addr: ln.Addr().String()}
+	r := &redisServer{t: t, addr: ln.Addr().String(), command: command}
+	if len(command) == 0 {
+		r.command = []string{"redis-server", "--save", ""}
+	}
 	_ = ln.Close()
 	t.Cleanup(r.kill)
 	r.start()
@@ -123,7 +130,7 @@ func newRedisServer(t *testing.T) *redisServer {
 func (r *redisServer) start() {
 	r.t.Helper()
 	_, port, _ := net.SplitHostPort(r.addr)
-	r.cmd = exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", r.t.TempDir())
+	r.cmd = exec.Command(r.command[0], append(slices.Clone(r.command[1:]), "--port", port, "--bind", "127.0.0.1", "--dir", r.t.TempDir())...)
 	if err := r.cmd.Start(); err != nil {
 		r.t.Fatal(err)
 	}
