@@ -167,52 +167,38 @@ func (p *bare) run(ctx context.Context, withKeeper bool) (stop func()) {
 
 // cycles runs documents of no-op tasks from queued to published.
 func (p *bare) cycles(ctx context.Context, tenants, documents, each int) (spent, error) {
-	if err := p.sharers(ctx, tenants); err != nil {
-		return spent{}, err
-	}
-	for i := range documents {
-		if _, err := p.document(ctx, fmt.Sprintf("t%d", i%tenants), each); err != nil {
-			return spent{}, err
-		}
-	}
-	var published atomic.Int64
-	over := make(chan struct{})
-	p.ended = func(t *sheaf.Task) {
-		if t.Kind == sheaf.KindFinalize && published.Add(1) == int64(documents) {
-			close(over)
-		}
-	}
-	return p.until(ctx, over, documents*(each+2))
+	return p.work(ctx, tenants, documents, sheaf.KindFinalize, documents, documents*(each+2), func(tenant string) error {
+		_, err := p.document(ctx, tenant, each)
+		return err
+	})
 }
 
 // claims runs the no-op tasks of planned documents from hinted to done.
 func (p *bare) claims(ctx context.Context, tenants, documents, each int) (spent, error) {
-	if err := p.sharers(ctx, tenants); err != nil {
-		return spent{}, err
+	return p.work(ctx, tenants, documents, sheaf.KindParse, documents*each, documents*each, func(tenant string) error { return p.planned(ctx, tenant, each) })
+}
+
+// work has documents made for tenants that share the workers evenly, and works
+// until so many tasks of the last kind have ended, which are tasks in all.
+func (p *bare) work(ctx context.Context, tenants, documents int, last sheaf.TaskKind, ends, tasks int, document func(tenant string) error) (spent, error) {
+	for i := range tenants {
+		if err := p.tenant(ctx, fmt.Sprintf("t%d", i), 1, 1000); err != nil {
+			return spent{}, err
+		}
 	}
 	for i := range documents {
-		if err := p.planned(ctx, fmt.Sprintf("t%d", i%tenants), each); err != nil {
+		if err := document(fmt.Sprintf("t%d", i%tenants)); err != nil {
 			return spent{}, err
 		}
 	}
 	var ended atomic.Int64
 	over := make(chan struct{})
 	p.ended = func(t *sheaf.Task) {
-		if t.Kind == sheaf.KindParse && ended.Add(1) == int64(documents*each) {
+		if t.Kind == last && ended.Add(1) == int64(ends) {
 			close(over)
 		}
 	}
-	return p.until(ctx, over, documents*each)
-}
-
-// sharers makes tenants that share the workers evenly.
-func (p *bare) sharers(ctx context.Context, n int) error {
-	for i := range n {
-		if err := p.tenant(ctx, fmt.Sprintf("t%d", i), 1, 1000); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.until(ctx, over, tasks)
 }
 
 // until works until over, when so many tasks have ended, and answers what that
