@@ -55,7 +55,7 @@ func openBrowser(t *testing.T, s *service) *browser {
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(chromium(t)), chromedp.UserDataDir(t.TempDir()), chromedp.NoSandbox, chromedp.NoFirstRun, chromedp.DisableGPU,
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
-		chromedp.Flag("disable-sync", true), chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("lang", "en-GB"), chromedp.WSURLReadTimeout(time.Minute),
+		chromedp.Flag("disable-sync", true), chromedp.Flag("disable-dev-shm-usage", true), chromedp.WSURLReadTimeout(time.Minute),
 		chromedp.Env("TZ=Europe/Berlin"))
 	alloc, stop := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, cancel := chromedp.NewContext(alloc)
@@ -79,7 +79,8 @@ func openBrowser(t *testing.T, s *service) *browser {
 	})
 	// Starts it; without a deadline, since the tab lives as long as this context.
 	// A tab that is loaded anew has no focus of its own, and tells nobody what is focused in it.
-	if err := chromedp.Run(ctx, emulation.SetFocusEmulationEnabled(true)); err != nil {
+	// Without the package of its translations --lang changes nothing, and American times are those of a clock of 12 hours.
+	if err := chromedp.Run(ctx, emulation.SetFocusEmulationEnabled(true), emulation.SetLocaleOverride().WithLocale("en_GB")); err != nil {
 		t.Fatal("starting chromium: ", err)
 	}
 	b.look(1280, 800, false)
