@@ -840,3 +840,100 @@ func TestADocumentThatKillsOnOpeningIsNotBisected(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// Documents are closed with the request for the next one, and their folders
+// go with the files in them.
+func TestDocumentsThatHaveNoRoomAreClosed(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Config{Size: 1, MaxDocs: 2})
+	ctx := deadline(t, long)
+	for _, words := range []string{"a", "b", "refuse", "c", "d"} {
+		_, _, cleanup, err := b.pool.Plan(ctx, b.doc(words))
+		cleanup()
+		if words == "refuse" {
+			failure(t, err, "encrypted")
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		folders, err := filepath.Glob(filepath.Join(b.pool.root, "doc-*"))
+		if err != nil || len(folders) != b.pool.Stats().OpenDocs || len(folders) > 2 {
+			t.Errorf("after %q there are the folders %v (%v) for %d documents", words, folders, err, b.pool.Stats().OpenDocs)
+		}
+	}
+	if s := b.pool.Stats(); s.Opens != 5 || s.Started != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestOnlyEmptyFoldersServeAgain(t *testing.T) {
+	t.Parallel()
+	p := setup(t, Config{Size: 1}).pool
+	folder := func() string {
+		t.Helper()
+		dir, err := p.docDir()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !isEmpty(dir) {
+			t.Errorf("%s is given to a document and is not an empty folder", dir)
+		}
+		return dir
+	}
+	gone := func(dir string) {
+		t.Helper()
+		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is still there: %v", dir, err)
+		}
+	}
+	empty := folder()
+	p.dropDir(empty, true)
+	if again := folder(); again != empty {
+		t.Errorf("got the folder %s, want the empty one %s", again, empty)
+	}
+	if err := os.WriteFile(filepath.Join(empty, "left"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.dropDir(empty, true)
+	gone(empty)
+	killed := folder() // what wrote there may not be gone
+	p.dropDir(killed, false)
+	gone(killed)
+	var dirs []string
+	for range spareDirs + 1 {
+		dirs = append(dirs, folder())
+	}
+	for _, dir := range dirs {
+		p.dropDir(dir, true)
+	}
+	gone(dirs[spareDirs])
+}
+
+// A child that has gone on to another call is not killed for an earlier one.
+func TestAWatchThatEndedKillsNobody(t *testing.T) {
+	t.Parallel()
+	for range 200 {
+		c := &process{reaped: true} // killing it only leaves the reason
+		ctx, cancel := context.WithCancel(t.Context())
+		stop := c.watch(ctx, time.Nanosecond, 1)
+		go cancel()
+		stop()
+		if why := c.reason(); why == killNone {
+			<-ctx.Done()
+			if why = c.reason(); why != killNone {
+				t.Fatalf("killed for reason %d after the watch had ended", why)
+			}
+		}
+	}
+}
+
+func TestASmallHeapIsLeftAloneAndALargeOneDoubles(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		live uint64
+		want int
+	}{{0, 800}, {1 << 20, 800}, {4 << 20, 800}, {8 << 20, 400}, {16 << 20, 200}, {32 << 20, 100}, {33 << 20, 100}, {1 << 33, 100}} {
+		if got := heapPercent(c.live); got != c.want {
+			t.Errorf("%d live bytes: %d %%, want %d", c.live, got, c.want)
+		}
+	}
+}

@@ -132,9 +132,13 @@ func (w *keeper) close(k *kept, id uint64) {
 }
 
 // take returns the units of r once, nil when they are not there.
-func (k *kept) take(id uint64, r sheaf.Range) []sheaf.UnitResult {
+func (k *kept) take(src Source, r sheaf.Range) []sheaf.UnitResult {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if len(k.files) == 0 {
+		return nil
+	}
+	id := src.keptID()
 	f := k.files[id]
 	if f == nil {
 		return nil

@@ -1,11 +1,11 @@
 package child
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -40,17 +40,25 @@ func limitSelf(fileBytes int64, nice int) error {
 	return err
 }
 
-// residentBytes of a process, 0 when it is gone.
-func residentBytes(pid int) int64 {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+// openStatm opens the file that tells a process's memory, nil when it is gone.
+func openStatm(pid int) *os.File {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {
+		return nil
+	}
+	return f
+}
+
+// residentBytes of the process whose statm is open, 0 when it is gone.
+func residentBytes(statm *os.File) int64 {
+	var b [128]byte // seven numbers
+	n, _ := statm.ReadAt(b[:], 0)
+	_, rest, _ := bytes.Cut(b[:n], []byte(" "))
+	field, _, ok := bytes.Cut(rest, []byte(" "))
+	if !ok {
 		return 0
 	}
-	fields := strings.Fields(string(b))
-	if len(fields) < 2 {
-		return 0
-	}
-	pages, err := strconv.ParseInt(fields[1], 10, 64)
+	pages, err := strconv.ParseInt(string(field), 10, 64)
 	if err != nil {
 		return 0
 	}

@@ -147,6 +147,7 @@ type Pool struct {
 	starting int               // on their way into children
 	stats    Stats
 	nextDoc  uint64
+	spare    []string // empty folders of documents that are closed
 }
 
 // New makes a pool. No child is started before the first call.
@@ -283,7 +284,7 @@ func (p *Pool) Stats() Stats {
 			s.Busy++
 		}
 		s.OpenDocs += int(c.docCount.Load())
-		s.RSSBytes += residentBytes(c.pid)
+		s.RSSBytes += c.resident()
 	}
 	return s
 }
@@ -383,7 +384,7 @@ func waitError(ctx context.Context) error {
 
 // release gives the child back, or ends it when it is of no more use.
 func (p *Pool) release(c *process, healthy bool) {
-	rss := residentBytes(c.pid)
+	rss := c.resident()
 	if c.served == 1 || c.baseRSS == 0 {
 		c.baseRSS = rss
 	}
@@ -429,6 +430,7 @@ type process struct {
 	buf     []byte
 	dir     string // its TMPDIR
 	stderr  tail
+	statm   *os.File // where its memory is told, nil where that is unknown
 
 	docs     map[uint64]*childDoc
 	docCount atomic.Int32 // len(docs), for Stats
@@ -501,6 +503,7 @@ func (p *Pool) start(ctx context.Context) (*process, error) {
 		return nil, fail(err)
 	}
 	c.pid = cmd.Process.Pid
+	c.statm = openStatm(c.pid)
 	errDone := make(chan struct{})
 	go func() {
 		defer close(errDone)
@@ -590,6 +593,9 @@ func (c *process) gone() bool {
 	}
 }
 
+// resident is the child's memory in bytes, 0 when it is gone.
+func (c *process) resident() int64 { return residentBytes(c.statm) }
+
 // kill ends the child and all it started. The first reason stands.
 func (c *process) kill(why int32) {
 	c.mu.Lock()
@@ -613,6 +619,9 @@ func (c *process) end() {
 	c.kill(killEnd)
 	<-c.exited
 	closeAll(c.reqFile, c.ansFile)
+	if c.statm != nil {
+		_ = c.statm.Close() // it was only read
+	}
 	for _, d := range c.docs {
 		_ = os.RemoveAll(d.dir)
 	}
@@ -624,42 +633,68 @@ const sampleEvery = 100 * time.Millisecond
 
 // watch kills the child when ctx ends, when limit (0: none) has passed, or
 // when its resident memory exceeds maxRSS (0: any). The returned function ends
-// the watch and waits for it.
+// the watch: after it nothing is killed any more.
+//
+// It has no goroutine of its own: most calls end within milliseconds, and
+// waking a thread for each cost as much as a small file.
 func (c *process) watch(ctx context.Context, limit time.Duration, maxRSS int64) (stop func()) {
-	end, ended := make(chan struct{}), make(chan struct{})
-	var late <-chan time.Time
+	w := &watcher{c: c}
 	if limit > 0 {
-		t := time.NewTimer(limit)
-		defer func() { old := stop; stop = func() { t.Stop(); old() } }()
-		late = t.C
+		w.late = time.AfterFunc(limit, func() { w.kill(killTimeout) })
 	}
-	go func() {
-		defer close(ended)
-		tick := time.NewTicker(sampleEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-end:
-				return
-			case <-ctx.Done():
-				if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-					c.kill(killTimeout)
-				} else {
-					c.kill(killCanceled)
-				}
-				return
-			case <-late:
-				c.kill(killTimeout)
-				return
-			case <-tick.C:
-				if maxRSS > 0 && residentBytes(c.pid) > maxRSS {
-					c.kill(killMemory)
-					return
-				}
-			}
+	if maxRSS > 0 {
+		w.mu.Lock()
+		w.sample = time.AfterFunc(sampleEvery, func() { w.look(maxRSS) })
+		w.mu.Unlock()
+	}
+	calm := context.AfterFunc(ctx, func() {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			w.kill(killTimeout)
+		} else {
+			w.kill(killCanceled)
 		}
-	}()
-	return func() { close(end); <-ended }
+	})
+	return func() {
+		calm()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.over = true
+		if w.late != nil {
+			w.late.Stop()
+		}
+		if w.sample != nil {
+			w.sample.Stop()
+		}
+	}
+}
+
+type watcher struct {
+	c    *process
+	late *time.Timer
+
+	mu     sync.Mutex // held while killing: a child that has gone on to another call is not killed for this one
+	over   bool
+	sample *time.Timer
+}
+
+func (w *watcher) kill(why int32) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.over {
+		w.c.kill(why)
+	}
+}
+
+func (w *watcher) look(maxRSS int64) {
+	if w.c.resident() > maxRSS {
+		w.kill(killMemory)
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.over {
+		w.sample.Reset(sampleEvery)
+	}
 }
 
 // progress tells how far a call came before it failed.
@@ -780,23 +815,19 @@ func (p *Pool) with(ctx context.Context, src Source, op request, on func(kind by
 
 func (p *Pool) on(ctx context.Context, c *process, id uint64, src Source, req request, on func(kind byte, body []byte) error) (progress, *childDoc, error) {
 	d := c.docs[id]
+	var shut []*childDoc
 	if d != nil {
 		p.count(func(s *Stats) { s.Reuses++ })
+		req.Doc = d.id // all else was told when it was opened
 	} else {
-		for len(c.docs) >= p.cfg.MaxDocs {
-			var oldest uint64
-			for k, v := range c.docs {
-				if o := c.docs[oldest]; o == nil || v.used.Before(o.used) {
-					oldest = k
-				}
-			}
-			if at, err := p.closeDoc(ctx, c, oldest); err != nil {
-				return at, nil, err
-			}
-		}
-		dir, err := os.MkdirTemp(p.root, "doc-")
+		dir, err := p.docDir()
 		if err != nil {
 			return progress{accepted: true}, nil, sheaf.FailRetryable(sheaf.CategoryCapacity, "storage_full", "No folder for temporary files could be made: %v. Free space in it.", err)
+		}
+		for len(c.docs) >= p.cfg.MaxDocs {
+			oldest := c.oldest()
+			delete(c.docs, oldest.key)
+			shut, req.Close = append(shut, oldest), append(req.Close, oldest.id)
 		}
 		p.mu.Lock()
 		p.nextDoc++
@@ -806,10 +837,10 @@ func (p *Pool) on(ctx context.Context, c *process, id uint64, src Source, req re
 		c.docs[id] = d
 		c.docCount.Store(int32(len(c.docs)))
 		c.served++
+		req.Doc, req.Path, req.Format, req.Options = d.id, src.Path, src.Format, src.Options
+		req.Options.TempDir, req.Sparse = d.dir, src.Fill != nil
 	}
 	d.used = time.Now()
-	req.Doc, req.Path, req.Format, req.Options = d.id, src.Path, src.Format, src.Options
-	req.Options.TempDir, req.Sparse = d.dir, src.Fill != nil
 	at, err := p.call(ctx, c, req, func(kind byte, body []byte) error {
 		if kind == kindNeed && src.Fill != nil && len(body) == 16 {
 			return c.fill(ctx, src, int64(binary.BigEndian.Uint64(body)), int64(binary.BigEndian.Uint64(body[8:])))
@@ -819,14 +850,71 @@ func (p *Pool) on(ctx context.Context, c *process, id uint64, src Source, req re
 	if err != nil && !at.opened {
 		delete(c.docs, id)
 		c.docCount.Store(int32(len(c.docs)))
-		if c.reason() == killNone {
-			_ = os.RemoveAll(d.dir)
-		} else {
-			<-c.exited // it may still write there
-			_ = os.RemoveAll(d.dir)
-		}
+		shut = append(shut, d)
+	}
+	if len(shut) > 0 && c.reason() != killNone {
+		<-c.exited // it may still write there
+	}
+	for _, d := range shut {
+		p.dropDir(d.dir, c.reason() == killNone)
 	}
 	return at, d, err
+}
+
+// oldest is the document that has been unused for longest.
+func (c *process) oldest() *childDoc {
+	var oldest *childDoc
+	for _, d := range c.docs {
+		if oldest == nil || d.used.Before(oldest.used) {
+			oldest = d
+		}
+	}
+	return oldest
+}
+
+// spareDirs is how many empty folders are kept for coming documents. Most
+// documents write no file, and on a journaled file system making a folder and
+// removing it costs more than reading a short text.
+const spareDirs = 8
+
+// docDir is an empty folder for a document.
+func (p *Pool) docDir() (string, error) {
+	p.mu.Lock()
+	if n := len(p.spare); n > 0 {
+		dir := p.spare[n-1]
+		p.spare = p.spare[:n-1]
+		p.mu.Unlock()
+		return dir, nil
+	}
+	p.mu.Unlock()
+	return os.MkdirTemp(p.root, "doc-")
+}
+
+// dropDir removes a document's folder with what is in it, or keeps it for
+// another when it is empty and the child that had it has closed the document.
+func (p *Pool) dropDir(dir string, closed bool) {
+	if closed && isEmpty(dir) {
+		p.mu.Lock()
+		keep := len(p.spare) < spareDirs
+		if keep {
+			p.spare = append(p.spare, dir)
+		}
+		p.mu.Unlock()
+		if keep {
+			return
+		}
+	}
+	_ = os.RemoveAll(dir)
+}
+
+func isEmpty(dir string) bool {
+	f, err := os.Open(dir)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	_, err = f.Readdirnames(1)
+	return err == io.EOF
 }
 
 // fill brings bytes that the child waits for.
@@ -838,18 +926,6 @@ func (c *process) fill(ctx context.Context, src Source, offset, length int64) er
 		return errFrame
 	}
 	return nil
-}
-
-// closeDoc has the child close a document and removes its temporary files.
-func (p *Pool) closeDoc(ctx context.Context, c *process, id uint64) (progress, error) {
-	d := c.docs[id]
-	at, err := p.call(ctx, c, request{Op: opClose, Doc: d.id}, func(byte, []byte) error { return errFrame })
-	if err == nil {
-		delete(c.docs, id)
-		c.docCount.Store(int32(len(c.docs)))
-		_ = os.RemoveAll(d.dir)
-	}
-	return at, err
 }
 
 // finish gives the child back and unwraps what call has wrapped.
@@ -986,7 +1062,7 @@ func (p *Pool) parse(ctx context.Context, src Source, r sheaf.Range, emit func(s
 	if r.From < 1 || r.To < r.From {
 		return progress{}, fmt.Errorf("%w: range %v", sheaf.ErrInvalid, r)
 	}
-	if units := p.kept.take(src.keptID(), r); units != nil {
+	if units := p.kept.take(src, r); units != nil {
 		p.count(func(s *Stats) { s.Ahead++ })
 		for _, u := range units {
 			if err := emit(u); err != nil {

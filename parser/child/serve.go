@@ -48,6 +48,7 @@ const (
 type request struct {
 	Op      string
 	Doc     uint64
+	Close   []uint64 `json:",omitempty"` // documents to close first
 	Path    string
 	Format  string
 	Options parser.Options
@@ -82,6 +83,7 @@ func serve(formats *parser.Registry) int {
 	if err := limitSelf(fileBytes, nice); err != nil {
 		fmt.Fprintln(os.Stderr, "limits of the parser's process:", err)
 	}
+	collectRarely()
 	keepPipes(fdRequests, fdAnswers)
 	in := bufio.NewReader(os.NewFile(fdRequests, "requests"))
 	s := &server{
@@ -195,8 +197,14 @@ func (s *server) answer(req request) (err error) {
 	if err := s.send(kindHello, []byte{protocolVersion}); err != nil {
 		return err
 	}
-	if err := s.out.Flush(); err != nil {
-		return err
+	d := s.docs[req.Doc]
+	if d == nil { // else both words leave together: each wakes the parent
+		if err := s.out.Flush(); err != nil {
+			return err
+		}
+	}
+	for _, id := range req.Close {
+		s.closeDoc(id)
 	}
 	if req.Op == opClose {
 		s.closeDoc(req.Doc)
@@ -204,9 +212,10 @@ func (s *server) answer(req request) (err error) {
 	}
 	// The deadline is the parent's: it ends this process.
 	ctx := context.Background()
-	d, err := s.open(ctx, req)
-	if err != nil {
-		return err
+	if d == nil {
+		if d, err = s.open(ctx, req); err != nil {
+			return err
+		}
 	}
 	if err := s.send(kindOpened, nil); err != nil {
 		return err
@@ -329,9 +338,6 @@ func (s *server) readAhead(ctx context.Context, doc parser.Document, runs []Ahea
 }
 
 func (s *server) open(ctx context.Context, req request) (*openDoc, error) {
-	if d, ok := s.docs[req.Doc]; ok {
-		return d, nil
-	}
 	format, ok := s.formats.ByID(req.Format)
 	if !ok && req.Format == "" {
 		format, ok = s.formats.ByMediaType(req.Options.MediaType)
