@@ -28,6 +28,10 @@ type Writer struct {
 
 var schema, schemaV2, schemaV1 = parquet.SchemaOf(row{}), parquet.SchemaOf(rowV2{}), parquet.SchemaOf(rowV1{})
 
+// compression is one for all files: it keeps its encoders, whose tables are a
+// megabyte to make.
+var compression = &zstd.Codec{Level: zstd.SpeedFastest}
+
 // NewWriter starts a file on w.
 func NewWriter(w io.Writer, h Header) (*Writer, error) {
 	if h.Dim < 0 || h.Dim > maxDim {
@@ -35,7 +39,7 @@ func NewWriter(w io.Writer, h Header) (*Writer, error) {
 	}
 	s := newSealer(w)
 	p := parquet.NewGenericWriter[row](s, schema,
-		parquet.Compression(&zstd.Codec{Level: zstd.SpeedFastest}),
+		parquet.Compression(compression),
 		parquet.CreatedBy("sheaf", "1", ""),
 		parquet.DataPageStatistics(false),
 		// Smallest and largest text or vector value serve no reader, and would

@@ -18,14 +18,18 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"sheaf"
 	"sheaf/internal/blob"
 )
 
-// bufferBytes is what a Put holds in memory.
+// bufferBytes is what a Put holds in memory. Most objects are far smaller, so
+// that making and clearing a buffer for each cost more than filling it.
 const bufferBytes = 256 << 10
+
+var buffers = sync.Pool{New: func() any { return new([bufferBytes]byte) }}
 
 // Store is a folder of objects. It is safe for concurrent use by any number of
 // goroutines and processes.
@@ -197,7 +201,9 @@ func (s *Store) createTemp() (*os.File, error) {
 
 // copy is io.Copy that stops with ctx and tells errors of r from those of the disk.
 func (s *Store) copy(ctx context.Context, w io.Writer, r io.Reader, key string) (int64, error) {
-	buf := make([]byte, bufferBytes)
+	lent := buffers.Get().(*[bufferBytes]byte)
+	defer buffers.Put(lent)
+	buf := lent[:]
 	var n int64
 	for empty := 0; ; {
 		if err := ctx.Err(); err != nil {
