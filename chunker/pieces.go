@@ -118,7 +118,10 @@ func split(in Input, set settings) []piece {
 			if p.page == 0 {
 				p.page = b.Page + units[b]
 			}
-			p.bare, p.tokens = CountTokens(p.text), CountTokens(p.sep+p.text)
+			if p.bare == 0 {
+				p.bare = CountTokens(p.text)
+			}
+			p.tokens = joinedTokens(p.sep, p.text, p.bare)
 		}
 		s.out[first].pictures = front[b]
 		if names := back[b]; names != nil {
@@ -131,7 +134,7 @@ func split(in Input, set settings) []piece {
 			if b.Kind == sheaf.BlockListItem && last.Kind == sheaf.BlockListItem {
 				p.sep = "\n"
 			}
-			p.tokens = CountTokens(p.sep + p.text)
+			p.tokens = joinedTokens(p.sep, p.text, p.bare)
 			switch {
 			case set.perUnit && place[b] != place[last]:
 				prev.after = borderHard
@@ -248,8 +251,12 @@ func (s *splitter) text(b *sheaf.Block) {
 	for from < len(text) {
 		to := next(from)
 		first := len(s.out)
-		if s.set.overlap == 0 && !s.set.semantic && !s.set.layers && CountTokens(text[from:to]) <= s.set.limit/2 {
-			s.add(text, from, to, borderSentence)
+		tokens := 0
+		if s.set.overlap == 0 && !s.set.semantic && !s.set.layers {
+			tokens = CountTokens(text[from:to])
+		}
+		if tokens > 0 && tokens <= s.set.limit/2 {
+			s.addCounted(text, from, to, tokens)
 		} else {
 			s.sentences(text, from, to)
 		}
@@ -289,8 +296,10 @@ func (s *splitter) sentences(text string, from, to int) {
 	start := from
 	for _, e := range sentenceEnds(text[from:to], s.set.soft) {
 		end := from + e
-		if CountTokens(strings.TrimSpace(text[start:end])) <= s.room() {
-			s.add(text, start, end, borderSentence)
+		sentence := strings.TrimSpace(text[start:end])
+		if tokens := CountTokens(sentence); tokens <= s.room() {
+			at := start + strings.Index(text[start:end], sentence)
+			s.addCounted(text, at, at+len(sentence), tokens)
 		} else {
 			s.fit(text, start, end, nil)
 		}
@@ -346,6 +355,16 @@ func (s *splitter) add(text string, from, to int, after border) {
 		sep = text[s.out[n-1].end:from]
 	}
 	s.out = append(s.out, piece{text: text[from:to], sep: sep, start: from, end: to, after: after})
+}
+
+// addCounted is add for a sentence or a run of them of which the tokens of
+// text[from:to] are known.
+func (s *splitter) addCounted(text string, from, to, tokens int) {
+	n := len(s.out)
+	s.add(text, from, to, borderSentence)
+	if len(s.out) > n && s.out[n].start == from && s.out[n].end == to {
+		s.out[n].bare = tokens
+	}
 }
 
 func (s *splitter) endBlock() {

@@ -30,6 +30,25 @@ func CountTokens(s string) int {
 	return n
 }
 
+// joinedTokens is CountTokens(sep+text), where the tokens of text are known.
+// What mostly joins pieces, line ends and single spaces, changes the first word
+// at most.
+func joinedTokens(sep, text string, tokens int) int {
+	if sep == "" {
+		return tokens
+	}
+	r, _ := decode(text)
+	switch c := classOf(r); {
+	case text == "" || c == classSpace:
+	case strings.Trim(sep, "\n") == "":
+		return tokens + wordTokens(sep)
+	case sep == " " && c == classLetter:
+		first := text[:letters(text)]
+		return tokens - wordTokens(first) + wordTokens(sep+first)
+	}
+	return CountTokens(sep + text)
+}
+
 var codec = sync.OnceValue(func() tokenizer.Codec {
 	c, err := tokenizer.Get(tokenizer.Cl100kBase)
 	if err != nil {

@@ -45,3 +45,22 @@ func BenchmarkCountTokens(b *testing.B) {
 		b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "tokens/s")
 	})
 }
+
+func TestJoinedTokensEqualTheCountOfTheWhole(t *testing.T) {
+	seps := []string{"", " ", "  ", "\n", "\n\n", "\r\n", " \n", "\t", strings.Repeat("\n", 60), "\u00a0", "-"}
+	texts := []string{"", "a", "don't", "'s", "'tis", "Word and more", "1234", ".", "\n", " a", "ſ", "é", "数据库", "x's", strings.Repeat("q", 80), "re"}
+	check := func(t interface{ Errorf(string, ...any) }, sep, text string) {
+		if got, want := joinedTokens(sep, text, CountTokens(text)), CountTokens(sep+text); got != want {
+			t.Errorf("%q and %q: %d tokens, want %d", sep, text, got, want)
+		}
+	}
+	for _, sep := range seps {
+		for _, text := range texts {
+			check(t, sep, text)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringOf(rapid.OneOf(rapid.SampledFrom([]rune(" \n\t'asTé.1数ſ")), rapid.Rune())).Draw(t, "text")
+		check(t, rapid.SampledFrom(seps).Draw(t, "sep"), strings.ToValidUTF8(text, ""))
+	})
+}
