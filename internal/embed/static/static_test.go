@@ -233,3 +233,37 @@ func BenchmarkEmbed(b *testing.B) {
 		})
 	}
 }
+
+// Every piece is found under its number, and nothing else is.
+func TestPiecesAreFoundAsInAMap(t *testing.T) {
+	text := table[24 : 24+binary.LittleEndian.Uint32(table[20:])]
+	first, rest := map[string]int32{}, map[string]int32{}
+	for i, piece := range strings.Split(string(text), "\n") {
+		if len(piece) > 2 && piece[:2] == "##" {
+			rest[piece[2:]] = int32(i)
+		} else {
+			first[piece] = int32(i)
+		}
+	}
+	tok := Default().tok
+	looked := 0
+	for _, known := range []map[string]int32{first, rest} {
+		for piece := range known {
+			for end := range len(piece) + 1 {
+				for part, with := range map[string]struct {
+					table  pieceTable
+					pieces map[string]int32
+				}{piece[:end]: {tok.first, first}, piece[end:]: {tok.rest, rest}, piece[:end] + "q": {tok.first, first}} {
+					want, known := with.pieces[part]
+					if id, ok := with.table.find([]byte(part)); ok != known || ok && id != want {
+						t.Fatalf("%q is %d, %v; want %d, %v", part, id, ok, want, known)
+					}
+					looked++
+				}
+			}
+		}
+	}
+	if looked < 500_000 {
+		t.Errorf("only %d looks", looked)
+	}
+}
