@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -74,10 +75,13 @@ func (s *Store) Runnable(ctx context.Context, tenantID string, limit int, ageAft
 	if ageAfter > 0 {
 		aged = fmt.Sprintf("CASE WHEN lane>1 AND run_at<@now-%d THEN 1 ELSE 0 END", ageAfter.Milliseconds())
 	}
+	// The limit is part of the statement: SQLite plans one whose limit is an
+	// argument anew each time, which took as long as the answer.
+	most := " ORDER BY run_at, id LIMIT " + strconv.Itoa(limit)
 	q, args := perLane(`SELECT id, tenant_id, lane, cost, kind, run_at, lane-`+aged+` AS served FROM tasks
-		WHERE state='pending' AND paused=0 AND lane=? AND tenant_id=? AND run_at<=@now ORDER BY run_at, id LIMIT ?`, tenantID, limit)
+		WHERE state='pending' AND paused=0 AND lane=? AND tenant_id=? AND run_at<=@now`+most, tenantID)
 	var rows []hintRow
-	err := s.read(ctx).Raw(s.sql("SELECT id, tenant_id, lane, cost, kind FROM ("+q+") x ORDER BY served, run_at, id LIMIT ?"), append(args, limit)...).Scan(&rows).Error
+	err := s.read(ctx).Raw(s.sql("SELECT id, tenant_id, lane, cost, kind FROM ("+q+") x ORDER BY served, run_at, id LIMIT "+strconv.Itoa(limit)), args...).Scan(&rows).Error
 	return toHints(rows), translate(err)
 }
 
