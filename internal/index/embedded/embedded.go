@@ -98,6 +98,7 @@ type Index struct {
 
 	// Of the writer alone.
 	nextRow, nextDocument int64
+	insert                [len(inserts)]*sql.Stmt
 }
 
 var _ index.Index = (*Index)(nil)
@@ -149,6 +150,12 @@ func (x *Index) open(ctx context.Context) error {
 	x.write.SetMaxOpenConns(1)
 	if err := x.prepare(ctx); err != nil {
 		return err
+	}
+	for i, q := range inserts {
+		var err error
+		if x.insert[i], err = x.write.PrepareContext(ctx, q); err != nil {
+			return err
+		}
 	}
 	x.read = sql.OpenDB(connector{d, dsn("query_only(1)", "mmap_size("+strconv.Itoa(mapBytes)+")")})
 	x.read.SetMaxOpenConns(maxSearches + 2) // counts and scans beside the searches
@@ -400,6 +407,11 @@ func (x *Index) shut() error {
 	var err error
 	if x.read != nil {
 		err = x.read.Close()
+	}
+	for _, stmt := range x.insert {
+		if stmt != nil {
+			err = errors.Join(err, stmt.Close())
+		}
 	}
 	if x.write != nil {
 		err = errors.Join(err, x.write.Close())

@@ -222,8 +222,25 @@ type transaction struct {
 	documents map[documentKey]*document
 	changes   []func()
 	row, doc  int64
-	insert    [5]*sql.Stmt // document, entry, chunk, words, label
+	insert    [len(inserts)]*sql.Stmt
 }
+
+// inserts are the statements of the writer, which keeps them prepared.
+var inserts = [...]string{
+	insertDocument: `INSERT INTO documents (n, tenant, dataset, id, name, media_type, metadata, language) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+	insertEntry:    `INSERT INTO entries (n, document, page_from, page_to, gaps, vector, range_id, id) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
+	insertChunk:    `INSERT INTO chunks (n, json) VALUES (?, ?)`,
+	insertWords:    `INSERT INTO words (rowid, body) VALUES (?, ?)`,
+	insertLabel:    `INSERT INTO labels (label, n) VALUES (?, ?)`,
+}
+
+const (
+	insertDocument = iota
+	insertEntry
+	insertChunk
+	insertWords
+	insertLabel
+)
 
 func (x *Index) commit(group []*operation) error {
 	// Not the callers' contexts: a commit serves many of them.
@@ -234,16 +251,8 @@ func (x *Index) commit(group []*operation) error {
 	}
 	t := &transaction{Tx: tx, index: x, documents: make(map[documentKey]*document), row: x.nextRow, doc: x.nextDocument}
 	defer func() { _ = tx.Rollback() }()
-	for i, q := range []string{
-		`INSERT INTO documents (n, tenant, dataset, id, name, media_type, metadata, language) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-		`INSERT INTO entries (n, document, page_from, page_to, gaps, vector, range_id, id) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
-		`INSERT INTO chunks (n, json) VALUES (?, ?)`,
-		`INSERT INTO words (rowid, body) VALUES (?, ?)`,
-		`INSERT INTO labels (label, n) VALUES (?, ?)`,
-	} {
-		if t.insert[i], err = tx.PrepareContext(ctx, q); err != nil {
-			return err
-		}
+	for i, stmt := range x.insert {
+		t.insert[i] = tx.StmtContext(ctx, stmt)
 		defer func() { _ = t.insert[i].Close() }()
 	}
 	for _, op := range group {
@@ -300,7 +309,7 @@ func (t *transaction) add(ctx context.Context, p *prepared) error {
 		}
 		vector = b
 	}
-	res, err := t.insert[1].ExecContext(ctx, t.row+1, d.n, p.from, p.to, gaps, vector, p.rangeID, p.id)
+	res, err := t.insert[insertEntry].ExecContext(ctx, t.row+1, d.n, p.from, p.to, gaps, vector, p.rangeID, p.id)
 	if err != nil {
 		return err
 	}
@@ -308,14 +317,14 @@ func (t *transaction) add(ctx context.Context, p *prepared) error {
 		return err // it is there already
 	}
 	t.row++
-	if _, err := t.insert[2].ExecContext(ctx, t.row, p.json); err != nil {
+	if _, err := t.insert[insertChunk].ExecContext(ctx, t.row, p.json); err != nil {
 		return err
 	}
-	if _, err := t.insert[3].ExecContext(ctx, t.row, p.body); err != nil {
+	if _, err := t.insert[insertWords].ExecContext(ctx, t.row, p.body); err != nil {
 		return err
 	}
 	for _, l := range p.labels {
-		if _, err := t.insert[4].ExecContext(ctx, l, t.row); err != nil {
+		if _, err := t.insert[insertLabel].ExecContext(ctx, l, t.row); err != nil {
 			return err
 		}
 	}
@@ -333,7 +342,7 @@ func (t *transaction) document(ctx context.Context, o *origin, k documentKey) (*
 		return d, nil
 	}
 	t.doc++
-	if _, err := t.insert[0].ExecContext(ctx, t.doc, o.tenant, o.dataset, o.id, o.name, o.mediaType, o.metadata, o.language); err != nil {
+	if _, err := t.insert[insertDocument].ExecContext(ctx, t.doc, o.tenant, o.dataset, o.id, o.name, o.mediaType, o.metadata, o.language); err != nil {
 		return nil, err
 	}
 	d, err := t.index.newDocument(t.doc, o, k)
