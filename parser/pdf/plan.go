@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -148,6 +149,9 @@ func inspect(rs io.ReadSeeker, password string) (in inspection, err error) {
 			err = fmt.Errorf("pdfcpu: %v", p)
 		}
 	}()
+	// All that pdfcpu reads stays until the end: to look through it again each
+	// time it has doubled finds nothing. The process's memory limit holds.
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	in.metadata = map[string]string{}
 	ctx, err := api.ReadContext(rs, pdfcpuConfig(password))
 	if err != nil {
@@ -317,8 +321,20 @@ func (h *hasher) write(d *xxhash.Digest, o types.Object, depth int) {
 		}
 		tag('z', "")
 	default:
-		tag('v', fmt.Sprintf("%T %v", v, v))
+		tag('v', plain(v))
 	}
+}
+
+// plain is a value with its type: fmt's "%T %v", which takes long for the two
+// types that most values have.
+func plain(o types.Object) string {
+	switch v := o.(type) {
+	case types.Integer:
+		return "types.Integer " + strconv.Itoa(int(v))
+	case types.Name:
+		return "types.Name " + v.String()
+	}
+	return fmt.Sprintf("%T %v", o, o)
 }
 
 // repair has pdfcpu read a file that the engine refuses and write it anew.
