@@ -12,51 +12,56 @@ import (
 // order marks, soft hyphens and zero-width spaces, which break words for
 // search. Line ends become \n, no-break spaces become spaces.
 func Text(s string) string {
-	if plain(s) {
+	i := sound(s)
+	if i == len(s) {
 		return s
 	}
 	var b strings.Builder
 	b.Grow(len(s))
+	for {
+		b.WriteString(s[:i])
+		if s = s[i:]; s == "" {
+			return b.String()
+		}
+		r, n := utf8.DecodeRuneInString(s)
+		switch {
+		case r == '\r':
+			if len(s) == 1 || s[1] != '\n' {
+				b.WriteByte('\n')
+			}
+		case r == '\v', r == '\f', r == 0x85, r == 0x2028, r == 0x2029:
+			b.WriteByte('\n')
+		case r == utf8.RuneError:
+			b.WriteRune(utf8.RuneError)
+		case r == 0xa0 || r == 0x202f || r == 0x2007:
+			b.WriteByte(' ')
+		}
+		s = s[n:]
+		i = sound(s)
+	}
+}
+
+// sound is how many bytes of s stay as they are, up to the first character
+// that Text drops or replaces.
+func sound(s string) int {
 	for i := 0; i < len(s); {
 		c := s[i]
 		if c < utf8.RuneSelf {
-			i++
-			switch {
-			case c >= ' ' && c != 0x7f, c == '\n', c == '\t':
-				b.WriteByte(c)
-			case c == '\r':
-				if i >= len(s) || s[i] != '\n' {
-					b.WriteByte('\n')
-				}
-			case c == '\v', c == '\f':
-				b.WriteByte('\n')
+			if c < ' ' && c != '\n' && c != '\t' || c == 0x7f {
+				return i
 			}
+			i++
 			continue
 		}
 		r, n := utf8.DecodeRuneInString(s[i:])
-		i += n
 		switch {
-		case r == utf8.RuneError && n == 1:
-			b.WriteRune(utf8.RuneError)
-		case r == 0x85 || r == 0x2028 || r == 0x2029:
-			b.WriteByte('\n')
-		case r < 0xa0, r == 0xad, r == 0xfeff, r == 0x200b, r == 0xfffe, r == 0xffff:
-		case r == 0xa0 || r == 0x202f || r == 0x2007:
-			b.WriteByte(' ')
-		default:
-			b.WriteRune(r)
+		case r == utf8.RuneError && n == 1, r <= 0xa0, r == 0xad, r == 0xfeff, r == 0xfffe, r == 0xffff,
+			r >= 0x2000 && r < 0x2030 && (r == 0x2007 || r == 0x200b || r == 0x2028 || r == 0x2029 || r == 0x202f):
+			return i
 		}
+		i += n
 	}
-	return b.String()
-}
-
-func plain(s string) bool {
-	for i := 0; i < len(s); i++ {
-		if c := s[i]; c >= 0x7f || c < ' ' && c != '\n' && c != '\t' {
-			return false
-		}
-	}
-	return true
+	return len(s)
 }
 
 // Line is Text on one line: runs of white space become one space.
@@ -70,19 +75,22 @@ func Lines(s string) string {
 	b.Grow(len(s))
 	empty := 0
 	for line := range strings.SplitSeq(s, "\n") {
-		line = strings.Join(strings.Fields(line), " ")
-		if line == "" {
-			empty++
-			continue
-		}
-		if b.Len() > 0 {
-			b.WriteByte('\n')
-			if empty > 0 {
+		first := true
+		for word := range strings.FieldsSeq(line) {
+			switch {
+			case !first:
+				b.WriteByte(' ')
+			case b.Len() > 0 && empty > 0:
+				b.WriteString("\n\n")
+			case b.Len() > 0:
 				b.WriteByte('\n')
 			}
+			b.WriteString(word)
+			first, empty = false, 0
 		}
-		empty = 0
-		b.WriteString(line)
+		if first {
+			empty++
+		}
 	}
 	return b.String()
 }
