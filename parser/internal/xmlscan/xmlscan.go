@@ -169,17 +169,25 @@ func (s *Scanner) index(from int, sep string, max int) (int, error) {
 			from = len(b) - len(sep) + 1
 			from = maxInt(from, 0)
 		}
-		if s.end-s.pos > max {
-			return 0, ErrTag
+		if err := s.more(max); err != nil {
+			return 0, err
 		}
-		if s.readErr != nil {
-			if s.readErr == io.EOF {
-				return 0, io.ErrUnexpectedEOF
-			}
-			return 0, s.readErr
-		}
-		s.fill()
 	}
+}
+
+// more reads on where what was looked for is not among the unread bytes, of
+// which there may be max.
+func (s *Scanner) more(max int) error {
+	switch {
+	case s.end-s.pos > max:
+		return ErrTag
+	case s.readErr == io.EOF:
+		return io.ErrUnexpectedEOF
+	case s.readErr != nil:
+		return s.readErr
+	}
+	s.fill()
+	return nil
 }
 
 func maxInt(a, b int) int {
@@ -238,6 +246,9 @@ func (s *Scanner) Next() (Kind, error) {
 			s.fill()
 		}
 		b := s.buf[s.pos:s.end]
+		if len(b) > 1 && b[1] != '!' && b[1] != '?' {
+			return s.tag()
+		}
 		var err error
 		switch {
 		case bytes.HasPrefix(b, []byte("<!--")):
@@ -316,67 +327,72 @@ func (s *Scanner) cdata() (Kind, error) {
 }
 
 func (s *Scanner) tag() (Kind, error) {
-	// A '>' may stand in an attribute's value.
-	from := 1
-	for {
-		i, err := s.index(from, ">", maxTagBytes)
-		if err != nil {
-			return EOF, err
-		}
-		if q, open := openQuote(s.buf[s.pos+1 : s.pos+i]); open {
-			j, err := s.index(i+1, string(q), maxTagBytes)
-			if err != nil {
-				return EOF, err
-			}
-			from = j + 1
-			continue
-		}
-		body := s.buf[s.pos+1 : s.pos+i]
-		s.pos += i + 1
-		kind := Start
-		if len(body) > 0 && body[0] == '/' {
-			kind, body = End, body[1:]
-		}
-		self := kind == Start && len(body) > 0 && body[len(body)-1] == '/'
-		if self {
-			body = body[:len(body)-1]
-		}
-		n := 0
-		for n < len(body) && !space(body[n]) {
-			n++
-		}
-		s.name, s.prefix, s.attrs = body[:n], nil, body[n:]
-		if c := bytes.IndexByte(s.name, ':'); c >= 0 {
-			s.prefix, s.name = s.name[:c], s.name[c+1:]
-		}
-		if kind == End {
-			if s.depth > 0 {
-				s.depth--
-			}
-			return End, nil
-		}
-		s.depth++
-		if s.depth > MaxDepth {
-			return EOF, ErrDepth
-		}
-		s.pendEnd = self
-		return Start, nil
+	i, err := s.tagEnd()
+	if err != nil {
+		return EOF, err
 	}
+	body := s.buf[s.pos+1 : s.pos+i]
+	s.pos += i + 1
+	kind := Start
+	if len(body) > 0 && body[0] == '/' {
+		kind, body = End, body[1:]
+	}
+	self := kind == Start && len(body) > 0 && body[len(body)-1] == '/'
+	if self {
+		body = body[:len(body)-1]
+	}
+	n, colon := 0, -1
+	for n < len(body) && !space(body[n]) {
+		if body[n] == ':' && colon < 0 {
+			colon = n
+		}
+		n++
+	}
+	s.name, s.prefix, s.attrs = body[:n], nil, body[n:]
+	if colon >= 0 {
+		s.prefix, s.name = s.name[:colon], s.name[colon+1:]
+	}
+	if kind == End {
+		if s.depth > 0 {
+			s.depth--
+		}
+		return End, nil
+	}
+	s.depth++
+	if s.depth > MaxDepth {
+		return EOF, ErrDepth
+	}
+	s.pendEnd = self
+	return Start, nil
 }
 
-// openQuote reports whether b ends inside a quoted value.
-func openQuote(b []byte) (byte, bool) {
-	for {
-		i := bytes.IndexAny(b, `"'`)
-		if i < 0 {
-			return 0, false
+// tagEnd finds the '>' that ends the tag at pos; others may stand in the
+// values of its attributes.
+func (s *Scanner) tagEnd() (int, error) {
+	quote := byte(0)
+	for i := 1; ; {
+		b := s.buf[s.pos:s.end]
+		for i < len(b) {
+			if quote != 0 {
+				j := bytes.IndexByte(b[i:], quote)
+				if j < 0 {
+					i = len(b)
+					break
+				}
+				i, quote = i+j+1, 0
+				continue
+			}
+			switch c := b[i]; c {
+			case '>':
+				return i, nil
+			case '"', '\'':
+				quote = c
+			}
+			i++
 		}
-		q := b[i]
-		j := bytes.IndexByte(b[i+1:], q)
-		if j < 0 {
-			return q, true
+		if err := s.more(maxTagBytes); err != nil {
+			return 0, err
 		}
-		b = b[i+1+j+1:]
 	}
 }
 
@@ -384,15 +400,16 @@ func space(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r'
 
 // nextAttr cuts the first attribute off b. ok is false when there is none.
 func nextAttr(b []byte) (name, value, rest []byte, ok bool) {
-	for len(b) > 0 && space(b[0]) {
-		b = b[1:]
-	}
+	b = trimLeft(b)
 	eq := bytes.IndexByte(b, '=')
 	if eq < 0 {
 		return nil, nil, nil, false
 	}
-	name = bytes.TrimRight(b[:eq], " \t\r\n")
-	b = bytes.TrimLeft(b[eq+1:], " \t\r\n")
+	name = b[:eq]
+	for len(name) > 0 && space(name[len(name)-1]) {
+		name = name[:len(name)-1]
+	}
+	b = trimLeft(b[eq+1:])
 	if len(b) == 0 || b[0] != '"' && b[0] != '\'' {
 		return nil, nil, nil, false
 	}
@@ -401,6 +418,13 @@ func nextAttr(b []byte) (name, value, rest []byte, ok bool) {
 		return nil, nil, nil, false
 	}
 	return name, b[1 : 1+end], b[end+2:], true
+}
+
+func trimLeft(b []byte) []byte {
+	for len(b) > 0 && space(b[0]) {
+		b = b[1:]
+	}
+	return b
 }
 
 func findAttr(b []byte, want string) ([]byte, bool) {

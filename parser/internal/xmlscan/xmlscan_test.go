@@ -66,12 +66,13 @@ func TestReadsWhatEncodingXMLReads(t *testing.T) {
 		`<?xml version="1.0"?><a:b v="1 &gt; 0"><!-- <x> --><c v='>'/>t&#x41;&#66;<![CDATA[<&]]></a:b>`,
 		`<!DOCTYPE a [<!ENTITY e "x">]><a>` + long + `</a>`,
 		"\ufeff<a/>",
+		`<a w="'>" v = '">"' ><b:c x='"' v="/>"/><d v="` + strings.Repeat("x>'", 3_000) + `" w=''>text</d ></a>`,
 	} {
 		want, err := reference(strings.TrimPrefix(doc, "\ufeff"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, r := range []io.Reader{strings.NewReader(doc), iotest.HalfReader(strings.NewReader(doc))} {
+		for _, r := range []io.Reader{strings.NewReader(doc), iotest.HalfReader(strings.NewReader(doc)), iotest.OneByteReader(strings.NewReader(doc))} {
 			if got, err := text(r); err != nil || got != want {
 				t.Errorf("got %.80q, error %v, want %.80q", got, err, want)
 			}
