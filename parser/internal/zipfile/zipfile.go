@@ -26,6 +26,12 @@ const (
 	MaxPartBytes  = 256 << 20 // inflated, of a part that a format reads whole
 	maxRatio      = 400       // deflate reaches 1,032 on zeros; XML of real sheets stays below 100
 	ratioAfter    = 16 << 20  // small parts may be as repetitive as they like
+	// wholeBytes is up to where a container is read at once: its parts are
+	// read in pieces of 4 KB, and each piece is a system call.
+	wholeBytes = 1 << 20
+	// keptRels are the first lists of relationships that are read, those of
+	// the package and of its main part among them: they are asked for often.
+	keptRels = 4
 )
 
 // Archive is an open container. Its budget of inflated bytes is shared by all
@@ -35,6 +41,7 @@ type Archive struct {
 	kind   string
 	byName map[string]*zip.File
 	total  int64
+	rels   map[string]map[string]Rel
 }
 
 var oleMagic = []byte{0xD0, 0xCF, 0x11, 0xE0, 0xA1, 0xB1, 0x1A, 0xE1}
@@ -54,10 +61,17 @@ func Open(f *os.File, kind string) (*Archive, error) {
 	if bytes.Equal(head, oleMagic) {
 		return nil, sheaf.Fail(sheaf.CategoryEncrypted, "encrypted", "The file is protected by a password (or is an old binary Office file); send parser_config.password and leave parser_config.media_type out, or save a copy without the password in today's format (DOCX, XLSX, PPTX) and upload that.")
 	}
-	z, err := zip.NewReader(f, st.Size())
+	in := io.ReaderAt(f)
+	if st.Size() <= wholeBytes {
+		if b, err := io.ReadAll(io.NewSectionReader(f, 0, st.Size())); err == nil && int64(len(b)) == st.Size() {
+			in = bytes.NewReader(b)
+		}
+	}
+	z, err := zip.NewReader(in, st.Size())
 	if err != nil && !errors.Is(err, zip.ErrInsecurePath) {
 		return nil, Invalid(kind, "it is not a readable zip container: %v", err)
 	}
+	z.RegisterDecompressor(zip.Deflate, inflate)
 	if len(z.File) > MaxEntries {
 		return nil, sheaf.Fail(sheaf.CategoryCapacity, "zip_bomb", "The file holds %d entries and the limit is %d; this is not an ordinary %s file, so check where it comes from.", len(z.File), MaxEntries, strings.ToUpper(kind))
 	}
@@ -170,8 +184,22 @@ type Rel struct {
 }
 
 // Rels reads the relationships of a part, of the package for "". A missing or
-// broken list is an empty one.
+// broken list is an empty one. The map is not to be changed.
 func (a *Archive) Rels(of string) map[string]Rel {
+	if rels, ok := a.rels[of]; ok {
+		return rels
+	}
+	rels := a.readRels(of)
+	if len(a.rels) < keptRels {
+		if a.rels == nil {
+			a.rels = map[string]map[string]Rel{}
+		}
+		a.rels[of] = rels
+	}
+	return rels
+}
+
+func (a *Archive) readRels(of string) map[string]Rel {
 	out := map[string]Rel{}
 	r, err := a.Part(path.Join(path.Dir(of), "_rels", path.Base(of)+".rels"), 16<<20)
 	if of == "" {

@@ -1,6 +1,9 @@
 package zipfile_test
 
 import (
+	"bytes"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,5 +53,53 @@ func TestHostileContainersEndWithACode(t *testing.T) {
 				t.Fatalf("error %v, want %s", err, c.code)
 			}
 		})
+	}
+}
+
+// Decompressors serve one part after the other: what an earlier part held, or
+// how it broke, is not seen in a later one.
+func TestPartsAreReadApart(t *testing.T) {
+	long := strings.Repeat("a long part that repeats itself, ", 5_000)
+	content := formattest.Zip("one", long, "two", strings.ToUpper(long), "broken", "the part that breaks, "+long, "small", "x")
+	at := bytes.Index(content, []byte("broken")) + len("broken")
+	copy(content[at+8:], bytes.Repeat([]byte{0xff}, 16))
+	for _, content := range [][]byte{content, append(bytes.Repeat([]byte("before "), 200_000), content...)} { // in memory, and read from the file
+		z, err := open(t, content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			one, err := z.Part("one", 1<<20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			two, err := z.Part("two", 1<<20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var a, b strings.Builder
+			for range 1000 { // in turns
+				_, errA := io.CopyN(&a, one, 170)
+				_, errB := io.CopyN(&b, two, 170)
+				if errA != nil || errB != nil {
+					break
+				}
+			}
+			if a.String() != long || b.String() != strings.ToUpper(long) {
+				t.Fatalf("%d and %d bytes, want %d", a.Len(), b.Len(), len(long))
+			}
+			if err := errors.Join(one.Close(), one.Close(), two.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := one.Read(make([]byte, 1)); n > 0 || err == nil {
+				t.Error("a closed part can be read")
+			}
+			if _, err := z.ReadAll("broken", 1<<20); err == nil {
+				t.Error("the broken part was read")
+			}
+			if small, err := z.ReadAll("small", 10); err != nil || string(small) != "x" {
+				t.Errorf("%q %v", small, err)
+			}
+		}
 	}
 }
