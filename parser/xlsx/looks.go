@@ -1,10 +1,12 @@
 package xlsx
 
 import (
+	"archive/zip"
+	"bytes"
 	"context"
+	"encoding/xml"
+	"fmt"
 	"io"
-	"math"
-	"os"
 	"slices"
 	"strings"
 
@@ -19,7 +21,10 @@ import (
 // more than round: currencies, thousands, fractions, phone numbers. Plain
 // numbers, dates, booleans and percentages are shown by the streaming reader,
 // so that they read the same in a workbook of any size. Beyond these sizes it
-// works alone: measured, excelize takes 3 to 19 times its CPU.
+// works alone: measured, excelize takes 3 to 19 times its CPU. For the same
+// reason the library is not given the workbook, but one sheet of the numbers
+// that it is asked for, each number and format once, with those formats as its
+// only styles.
 const (
 	lookRowsMost  = 20_000    // over all sheets, as they claim
 	lookBytesMost = 20 << 20  // of the sheets' XML, and again of the shared strings'
@@ -27,22 +32,37 @@ const (
 	// maxFormatBytes of a number format's code; Excel's limit is 255
 	// characters. A longer one would be parsed for each cell.
 	maxFormatBytes = 2_000
+	maxFormatsMost = 4 << 20 // bytes of all codes
 	// dimensionBytes is how far into a sheet its <dimension> is looked for.
 	dimensionBytes = 4 << 10
+	// lookCells are the numbers in a row of the sheet that the library gets.
+	lookCells = 200
 )
 
 // looks shows cells as their number formats say.
 type looks struct {
-	file   *os.File
 	w      *workbook
-	dir    string
-	book   *excelize.File // opened with the first sheet
-	failed bool           // the library cannot read this workbook
+	book   *excelize.File // made with the first sheet that needs it
+	styles map[int]int    // in book, by the id of the number format
+	failed bool           // the library cannot show these formats
 	left   int            // bytes that formatted cells may still take
+
+	known map[look]int // index in asked
+	asked []look
+	shown []string // of the first of asked; "" where the library shows nothing
 }
 
-// moderate reports whether the workbook is of moderate size.
-func (w *workbook) moderate() bool {
+// look is a number with the id of its format.
+type look struct {
+	format int
+	value  string
+}
+
+// formatCode is how a workbook says what a number format of its own shows.
+type formatCode struct{ code, code16 string }
+
+// isModerate reports whether the workbook is of moderate size.
+func (w *workbook) isModerate() bool {
 	var sheets, all int64
 	rows := 0
 	for _, sh := range w.sheets {
@@ -57,18 +77,11 @@ func (w *workbook) moderate() bool {
 
 // newLooks is nil when the workbook is too large for the library, or when all
 // its formats look the same without.
-func newLooks(file *os.File, w *workbook, dir string) *looks {
-	names := map[string]bool{}
-	for _, sh := range w.sheets {
-		names[strings.ToLower(sh.own)] = true
+func newLooks(w *workbook) *looks {
+	if w.long || !slices.Contains(w.formats, special) || !w.moderate {
+		return nil
 	}
-	switch {
-	case len(names) < len(w.sheets): // the library finds a sheet by its name alone
-	case w.long, !slices.Contains(w.formats, special), !w.moderate():
-	default:
-		return &looks{file: file, w: w, dir: dir, left: maxBufferedBytes}
-	}
-	return nil
+	return &looks{w: w, left: maxBufferedBytes, known: map[look]int{}}
 }
 
 // claimedRows is the last row that the sheet's <dimension> names, 0 when there
@@ -97,65 +110,167 @@ func (w *workbook) claimedRows(sh sheet) int {
 	}
 }
 
-// mark is the place of a cell: the index of its row among those read, and its
-// column.
-type mark struct{ row, column int }
+// mark is the place of a cell, the index of its row among those read and its
+// column, with the index of its look.
+type mark struct{ row, column, look int }
 
-// apply gives the marked cells of rows, whose numbers in the sheet are
-// numbers, the look that the library finds. What it does not see stays as it
-// was read: it ends a sheet silently where the file is damaged, and reads none
-// of it behind a false size.
-func (l *looks) apply(ctx context.Context, sh sheet, numbers []int, rows [][]string, marks []mark) {
+// ask notes that a cell with that style holds the number value, and returns
+// the index of its look.
+func (l *looks) ask(style int, value []byte) int {
+	id := -1
+	if style > 0 { // the first style is the workbook's default, which the library shows as if it had no format
+		id = l.w.ids[style]
+	}
+	i, ok := l.known[look{id, string(value)}]
+	if !ok {
+		i = len(l.asked)
+		l.asked = append(l.asked, look{id, string(value)})
+		l.known[l.asked[i]] = i
+	}
+	return i
+}
+
+// apply gives the marked cells of rows the look that the library finds. What
+// it does not show stays as it was read.
+func (l *looks) apply(ctx context.Context, rows [][]string, marks []mark) {
+	if !l.failed {
+		l.failed = l.show(ctx) != nil && ctx.Err() == nil
+	}
+	for _, m := range marks {
+		if m.look >= len(l.shown) {
+			return
+		}
+		if text := l.shown[m.look]; text != "" {
+			if l.left -= len(text); l.left < 0 {
+				return
+			}
+			rows[m.row][m.column] = text
+		}
+	}
+}
+
+// show has the library show what has been asked since it was last called.
+func (l *looks) show(ctx context.Context) (err error) {
 	defer func() {
-		if recover() != nil { // a part that it did not expect
-			l.failed = true
+		if v := recover(); v != nil { // a format that it did not expect
+			err = fmt.Errorf("excelize: %v", v)
 		}
 	}()
-	if l.failed {
-		return
-	}
 	if l.book == nil {
-		var err error
-		l.book, err = excelize.OpenReader(io.NewSectionReader(l.file, 0, math.MaxInt64), excelize.Options{
-			UnzipSizeLimit: lookZipMost, UnzipXMLSizeLimit: lookZipMost, TmpDir: l.dir,
-			ShortDatePattern: "yyyy-mm-dd", LongDatePattern: "yyyy-mm-dd", LongTimePattern: "hh:mm:ss",
-		})
-		if err != nil {
-			l.failed = true
-			return
+		if err := l.make(); err != nil {
+			return err
 		}
 	}
-	it, err := l.book.Rows(sh.own)
+	l.book.Pkg.Store(lookSheet, l.sheet(l.asked[len(l.shown):]))
+	it, err := l.book.Rows("looks")
 	if err != nil {
-		return
+		return err
 	}
 	defer func() { _ = it.Close() }() // it was only read
-	for n := 1; len(marks) > 0 && it.Next(); n++ {
-		if n&0x3ff == 0 && ctx.Err() != nil {
-			return
-		}
-		i := marks[0].row
-		if n < numbers[i] {
-			continue
+	for len(l.shown) < len(l.asked) && it.Next() {
+		if err := ctx.Err(); err != nil {
+			return err
 		}
 		cells, err := it.Columns()
 		if err != nil {
-			return
+			return err
 		}
-		for len(marks) > 0 && marks[0].row == i {
-			c := marks[0].column
-			marks = marks[1:]
-			if c >= len(cells) {
-				continue
+		for i := range min(lookCells, len(l.asked)-len(l.shown)) {
+			text := ""
+			if i < len(cells) {
+				text = strings.TrimSpace(clean.Text(clean.Clip(cells[i], maxCellBytes)))
 			}
-			if text := strings.TrimSpace(clean.Text(clean.Clip(cells[c], maxCellBytes))); text != "" {
-				if l.left -= len(text); l.left < 0 {
-					return
-				}
-				rows[i][c] = text
-			}
+			l.shown = append(l.shown, text)
 		}
 	}
+	return nil
+}
+
+// Parts of the workbook that the library gets.
+const (
+	lookSheet = "xl/worksheets/sheet1.xml"
+	lookTypes = `<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/></Types>`
+	lookRoot  = `<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" Target="xl/workbook.xml"/></Relationships>`
+	lookRels  = `<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet1.xml"/></Relationships>`
+	lookBook  = `<workbook xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main" xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"><workbookPr date1904="%t"/><sheets><sheet name="looks" sheetId="1" r:id="rId1"/></sheets></workbook>`
+)
+
+// make opens a workbook that holds the special formats and nothing else.
+func (l *looks) make() error {
+	var styles, xfs bytes.Buffer
+	styles.WriteString(`<styleSheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main" xmlns:x="http://schemas.microsoft.com/office/spreadsheetml/2015/02/main"><numFmts>`)
+	l.styles = map[int]int{-1: 0}
+	for i, f := range l.w.formats {
+		id := l.w.ids[i]
+		if _, ok := l.styles[id]; ok || f != special {
+			continue
+		}
+		l.styles[id] = len(l.styles)
+		fmt.Fprintf(&xfs, `<xf numFmtId="%d"/>`, id)
+		if c, ok := l.w.codes[id]; ok {
+			fmt.Fprintf(&styles, `<numFmt numFmtId="%d" formatCode="%s"`, id, escape(c.code))
+			if c.code16 != "" {
+				fmt.Fprintf(&styles, ` x:formatCode16="%s"`, escape(c.code16))
+			}
+			styles.WriteString(`/>`)
+		}
+	}
+	fmt.Fprintf(&styles, `</numFmts><cellXfs><xf numFmtId="0"/>%s</cellXfs></styleSheet>`, xfs.Bytes())
+
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	for _, part := range []struct {
+		name string
+		text []byte
+	}{
+		{"[Content_Types].xml", []byte(lookTypes)},
+		{"_rels/.rels", []byte(lookRoot)},
+		{"xl/_rels/workbook.xml.rels", []byte(lookRels)},
+		{"xl/workbook.xml", fmt.Appendf(nil, lookBook, l.w.epoch.Year() == 1904)},
+		{"xl/styles.xml", styles.Bytes()},
+		{lookSheet, []byte(`<worksheet/>`)},
+	} {
+		w, err := z.CreateHeader(&zip.FileHeader{Name: part.name, Method: zip.Store})
+		if err == nil {
+			_, err = w.Write(part.text)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := z.Close(); err != nil {
+		return err
+	}
+	var err error
+	l.book, err = excelize.OpenReader(&b, excelize.Options{
+		UnzipSizeLimit: lookZipMost, UnzipXMLSizeLimit: lookZipMost,
+		ShortDatePattern: "yyyy-mm-dd", LongDatePattern: "yyyy-mm-dd", LongTimePattern: "hh:mm:ss",
+	})
+	return err
+}
+
+// sheet is a worksheet of those numbers.
+func (l *looks) sheet(asked []look) []byte {
+	var b bytes.Buffer
+	b.WriteString(`<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><sheetData>`)
+	for i, a := range asked {
+		if i%lookCells == 0 {
+			if i > 0 {
+				b.WriteString(`</row>`)
+			}
+			b.WriteString(`<row>`)
+		}
+		fmt.Fprintf(&b, `<c s="%d"><v>%s</v></c>`, l.styles[a.format], escape(a.value))
+	}
+	b.WriteString(`</row></sheetData></worksheet>`)
+	return b.Bytes()
+}
+
+// escape makes s the content of an element or attribute.
+func escape(s string) string {
+	var b strings.Builder
+	_ = xml.EscapeText(&b, []byte(s)) // a Builder takes everything
+	return b.String()
 }
 
 func (l *looks) close() error {

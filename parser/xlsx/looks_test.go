@@ -60,7 +60,7 @@ func grid(t testing.TB, content []byte, looked bool) [][]string {
 		t.Fatal(err)
 	}
 	if looked {
-		w.looks = &looks{file: file, w: w, dir: dir, left: maxBufferedBytes}
+		w.looks = newLooks(w)
 	}
 	var out [][]string
 	if err := w.rows(t.Context(), w.sheets[0], func(_ int, r []string) error { out = append(out, r); return nil }); err != nil {
@@ -156,6 +156,117 @@ func TestACellReadsTheSameByBothReaders(t *testing.T) {
 		if !slices.Equal(streamed[i], looked[i]) {
 			t.Errorf("row %d\nstreamed %q\nlooked   %q", i+1, streamed[i], looked[i])
 		}
+	}
+}
+
+// The library is given numbers and formats without their workbook: what it
+// shows must be what it shows of the workbook itself.
+func TestTheLibraryShowsTheSameOfItsSheetAsOfTheWorkbook(t *testing.T) {
+	values := []string{"0", "1", "-1", "12.5", "1234567.891", "-1234.5", "0.1", "1E-7", "1.0E+20", "0.30000000000000004", "12345678901234567", "45292.5", "abc", "1e400", " 7 ", "&lt;5"}
+	codes := []string{`#,##0`, `#,##0.00;[Red]-#,##0.00`, `"$"#,##0.00`, `_-* #,##0.00 "€"_-;-* #,##0.00 "€"_-;_-* "-"?? "€"_-;_-@_-`, `0.00E+00`, `# ?/?`, `# ??/??`, `000-0000`,
+		`0" kg"`, `0;"minus "0`, `[>100]"many";0`, `0.0,,"M"`, `"a&b" <0> 'x'`, `\(0\)`, `00000`, `0.###`, `[$-409]#,##0`, `#`, `;;;`, `"only text"`, `[$€-2] #,##0`}
+	for _, years := range []string{"", `<workbookPr date1904="1"/>`} {
+		var styles, xfs, sheet strings.Builder
+		for i, code := range codes {
+			fmt.Fprintf(&styles, `<numFmt numFmtId="%d" formatCode="%s"`, 164+i, escape(code))
+			if i == 3 {
+				styles.WriteString(` x16r2:formatCode16="0.0 &quot;sixteen&quot;"`)
+			}
+			styles.WriteString("/>")
+			fmt.Fprintf(&xfs, `<xf numFmtId="%d" fontId="0"/>`, 164+i)
+		}
+		fmt.Fprintf(&styles, `<numFmt numFmtId="164" formatCode="%s"/>`, "0.0000") // twice: the first counts
+		for id := 1; id <= 49; id++ {
+			fmt.Fprintf(&xfs, `<xf numFmtId="%d"/>`, id)
+		}
+		for style := range len(codes) + 50 {
+			fmt.Fprintf(&sheet, `<row r="%d">`, style+1)
+			for i, v := range values {
+				fmt.Fprintf(&sheet, `<c r="%c%d" s="%d"><v>%s</v></c>`, 'A'+i, style+1, style, v)
+			}
+			sheet.WriteString("</row>")
+		}
+		const main = `http://schemas.openxmlformats.org/spreadsheetml/2006/main`
+		content := formattest.Zip(
+			"[Content_Types].xml", lookTypes,
+			"_rels/.rels", lookRoot,
+			"xl/_rels/workbook.xml.rels", strings.Replace(lookRels, "</R", `<Relationship Id="rId2" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/styles" Target="styles.xml"/></R`, 1),
+			"xl/workbook.xml", `<workbook xmlns="`+main+`" xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships">`+years+`<sheets><sheet name="One" sheetId="1" r:id="rId1"/></sheets></workbook>`,
+			"xl/styles.xml", `<styleSheet xmlns="`+main+`" xmlns:x16r2="http://schemas.microsoft.com/office/spreadsheetml/2015/02/main"><numFmts>`+styles.String()+`</numFmts><cellXfs><xf numFmtId="3"/>`+xfs.String()+`</cellXfs></styleSheet>`,
+			"xl/worksheets/sheet1.xml", `<worksheet xmlns="`+main+`"><sheetData>`+sheet.String()+`</sheetData></worksheet>`,
+		)
+		got, streamed := grid(t, content, true), grid(t, content, false)
+		f, err := excelize.OpenReader(bytes.NewReader(content), excelize.Options{ShortDatePattern: "yyyy-mm-dd", LongDatePattern: "yyyy-mm-dd", LongTimePattern: "hh:mm:ss"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := f.GetRows("One")
+		if err := errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		formatted := 0
+		for style, row := range got {
+			code := builtin(style - len(codes))
+			if style > 0 && style <= len(codes) {
+				code = formatOf(codes[style-1])
+			} else if style == 0 {
+				code = special
+			}
+			if code != special {
+				continue
+			}
+			for i, text := range row {
+				show := streamed[style][i]
+				if i < len(want[style]) && strings.TrimSpace(want[style][i]) != "" {
+					show = strings.TrimSpace(want[style][i])
+				}
+				if text != show {
+					t.Errorf("style %d, %s: %q, and %q in the workbook", style, values[i], text, show)
+				}
+				if text != streamed[style][i] {
+					formatted++
+				}
+			}
+		}
+		if formatted < 200 {
+			t.Errorf("the library has shown %d cells", formatted)
+		}
+	}
+}
+
+// More numbers than a row of the library's sheet holds, over several sheets,
+// two of one name: each cell gets its own.
+func TestLooksFindTheirCells(t *testing.T) {
+	const n = 3*lookCells + 7
+	parts := []string{"xl/styles.xml", `<styleSheet><numFmts><numFmt numFmtId="170" formatCode="#,##0&quot; km&quot;"/></numFmts><cellXfs><xf numFmtId="0"/><xf numFmtId="170"/></cellXfs></styleSheet>`}
+	rels, sheets := `<Relationship Id="s" Type="x/styles" Target="styles.xml"/>`, ""
+	for k := range 3 {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `<row r="%d"><c t="inlineStr"><is><t>n</t></is></c><c s="1"><v>%d</v></c><c s="1"><v></v></c><c s="1"><v>%d</v></c></row>`, 2*i+1, 1000+i*(k+1), 5000)
+		}
+		parts = append(parts, fmt.Sprintf("xl/worksheets/s%d.xml", k), `<worksheet><sheetData>`+b.String()+`</sheetData></worksheet>`)
+		rels += fmt.Sprintf(`<Relationship Id="r%d" Type="x/worksheet" Target="worksheets/s%d.xml"/>`, k, k)
+		sheets += fmt.Sprintf(`<sheet name="%s" r:id="r%d"/>`, []string{"A", "B", "a"}[k], k)
+	}
+	content := formattest.Zip(append(parts, "xl/_rels/workbook.xml.rels", `<Relationships>`+rels+`</Relationships>`, "xl/workbook.xml", `<workbook><sheets>`+sheets+`</sheets></workbook>`)...)
+	_, units, err := formattest.Read(t, New(), content, options, rows.New())
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, u := range units {
+		for _, r := range u.Blocks[0].Table.Rows {
+			k, i := seen/n, seen%n
+			v := 1000 + i*(k+1)
+			if want := fmt.Sprintf("%d,%03d km", v/1000, v%1000); r[1] != want || r[2] != "" || r[3] != "5,000 km" {
+				t.Fatalf("sheet %d, row %d: %q, want %q", k, i, r, want)
+			}
+			seen++
+		}
+	}
+	if seen != 3*n {
+		t.Errorf("%d rows", seen)
 	}
 }
 
@@ -334,7 +445,7 @@ func TestALargeWorkbookIsStreamed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := d.(*document).w.moderate(); got != want {
+		if got := d.(*document).w.moderate; got != want {
 			t.Errorf("%d rows: moderate is %v", last, got)
 		}
 		if err := errors.Join(d.Close(), file.Close()); err != nil {

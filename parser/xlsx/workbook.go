@@ -64,7 +64,9 @@ type workbook struct {
 	z       *zipfile.Archive
 	sheets  []sheet
 	formats []numberFormat // by cell style
-	long    bool           // a format's code is longer than any that Excel writes
+	ids     []int          // of their number formats, the same
+	codes   map[int]formatCode
+	long    bool // the formats' codes are longer than any that Excel writes
 	epoch   time.Time
 	strings stringTable
 	text    int64 // shown in this pass
@@ -72,6 +74,8 @@ type workbook struct {
 	charts  int
 	images  int
 	looks   *looks // of a workbook of moderate size, else nil
+
+	moderate bool // see isModerate
 }
 
 // stringTable holds the shared strings in one piece: a million small strings
@@ -164,6 +168,7 @@ func open(z *zipfile.Archive) (*workbook, error) {
 			w.readFormats(rel.Target)
 		}
 	}
+	w.moderate = w.isModerate()
 	return w, nil
 }
 
@@ -176,7 +181,8 @@ func (w *workbook) readFormats(part string) {
 	}
 	defer p.Close()
 	custom := map[int]numberFormat{}
-	in := false
+	w.codes = map[int]formatCode{}
+	in, bytes := false, 0
 	for s := xmlscan.New(p); len(w.formats) < 1<<17; {
 		k, err := s.Next()
 		if err != nil || k == xmlscan.EOF {
@@ -187,7 +193,11 @@ func (w *workbook) readFormats(part string) {
 			if id, err := strconv.Atoi(s.Attr("numFmtId")); err == nil {
 				code := s.Attr("formatCode")
 				custom[id] = formatOf(code)
-				w.long = w.long || len(code) > maxFormatBytes
+				bytes += len(code)
+				w.long = w.long || len(code) > maxFormatBytes || bytes > maxFormatsMost
+				if _, twice := w.codes[id]; !twice && !w.long {
+					w.codes[id] = formatCode{code, clean.Clip(s.Attr("formatCode16"), maxFormatBytes)}
+				}
 			}
 		case name == "cellXfs":
 			in = k == xmlscan.Start
@@ -197,7 +207,7 @@ func (w *workbook) readFormats(part string) {
 			if !ok {
 				f = builtin(id)
 			}
-			w.formats = append(w.formats, f)
+			w.formats, w.ids = append(w.formats, f), append(w.ids, id)
 		}
 	}
 }
@@ -475,7 +485,7 @@ func (w *workbook) rows(ctx context.Context, sh sheet, on func(number int, row [
 	)
 	release := func() error {
 		if len(marks) > 0 && !mixed {
-			w.looks.apply(ctx, sh, numbers, held, marks)
+			w.looks.apply(ctx, held, marks)
 		}
 		for _, m := range merges {
 			fill(held, numbers, m)
@@ -573,7 +583,8 @@ func (w *workbook) rows(ctx context.Context, sh sheet, on func(number int, row [
 						row = append(row, "")
 					}
 					if w.looks != nil && hold && kind == 'n' && w.format(style) == special {
-						marks = append(marks, mark{len(held), col})
+						bytes += len(value)
+						marks = append(marks, mark{len(held), col, w.looks.ask(style, value)})
 					}
 					if len(row) == col {
 						row = append(row, text)

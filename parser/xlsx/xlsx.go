@@ -54,7 +54,7 @@ func (format) Open(_ context.Context, f *os.File, o parser.Options) (parser.Docu
 	if err != nil {
 		return nil, err
 	}
-	w.looks = newLooks(f, w, o.TempDir)
+	w.looks = newLooks(w)
 	return &document{w: w, options: o}, nil
 }
 
@@ -124,7 +124,7 @@ func (d *document) pass(ctx context.Context, table func(name string, columns []s
 	}
 	d.types = d.types[:0]
 	hidden := 0
-	if d.kept == nil && d.w.moderate() {
+	if d.kept == nil && d.w.moderate {
 		d.kept = make([]kept, len(d.w.sheets))
 	}
 	for i, sh := range d.w.sheets {
@@ -247,7 +247,7 @@ func filled(row []string) int {
 func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 	// Most workbooks of moderate size are one range, which needs no shard; and
 	// what is read of them is kept, so that a second pass costs little.
-	s := &rowio.Sharder{Dir: d.options.TempDir, Rows: rowio.RowsPerRange(d.options.Config), Dry: d.w.moderate()}
+	s := &rowio.Sharder{Dir: d.options.TempDir, Rows: rowio.RowsPerRange(d.options.Config), Dry: d.w.moderate}
 	rows, warnings, err := d.pass(ctx, s.Table, s.Row)
 	if err == nil && s.Dry && len(s.Ranges) > 1 {
 		s = &rowio.Sharder{Dir: s.Dir, Rows: s.Rows}
