@@ -1,6 +1,7 @@
 package pptx
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -47,6 +48,45 @@ func TestChartsAreReadByTheirFigures(t *testing.T) {
 	}
 	if len(plan.Warnings) != 1 || !strings.HasPrefix(plan.Warnings[0].Message, "1 charts without figures") {
 		t.Errorf("%+v", plan.Warnings)
+	}
+}
+
+// The relationships of a slide have no order: its diagrams have that of the
+// slide, at each reading, and so has its fingerprint.
+func TestDiagramsStandInTheOrderOfTheSlide(t *testing.T) {
+	rels, frames := "", ""
+	var parts []string
+	for _, n := range []int{3, 1, 4, 2, 6, 5} {
+		rels += fmt.Sprintf(`<Relationship Id="rId%d" Type="x/diagramData" Target="../diagrams/data%d.xml"/>`, n, n)
+		parts = append(parts, fmt.Sprintf("ppt/diagrams/data%d.xml", n), fmt.Sprintf(`<dgm:dataModel><dgm:pt><a:p><a:r><a:t>diagram %d</a:t></a:r></a:p></dgm:pt></dgm:dataModel>`, n))
+		if n < 5 {
+			frames += fmt.Sprintf(`<p:graphicFrame><a:graphicData><dgm:relIds r:dm="rId%d" r:lo="x"/></a:graphicData></p:graphicFrame>`, n)
+		}
+	}
+	deck := formattest.Zip(append(parts,
+		"_rels/.rels", `<Relationships><Relationship Id="r1" Type="x/officeDocument" Target="ppt/presentation.xml"/></Relationships>`,
+		"ppt/_rels/presentation.xml.rels", `<Relationships><Relationship Id="s1" Type="x/slide" Target="slides/slide1.xml"/></Relationships>`,
+		"ppt/presentation.xml", `<p:presentation><p:sldIdLst><p:sldId id="256" r:id="s1"/></p:sldIdLst></p:presentation>`,
+		"ppt/slides/_rels/slide1.xml.rels", `<Relationships>`+rels+`</Relationships>`,
+		"ppt/slides/slide1.xml", `<p:sld>`+frames+`</p:sld>`,
+	)...)
+	var fingerprint uint64
+	for range 10 {
+		plan, units, err := formattest.Read(t, New(ocr.Config{}), deck, options, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, b := range units[0].Blocks {
+			got = append(got, strings.TrimPrefix(b.Text, "diagram "))
+		}
+		if s := strings.Join(got, " "); s != "3 1 4 2 5 6" {
+			t.Fatalf("diagrams %s", s)
+		}
+		if fingerprint != 0 && plan.Fingerprints[0] != fingerprint {
+			t.Fatal("the fingerprint is another")
+		}
+		fingerprint = plan.Fingerprints[0]
 	}
 }
 
