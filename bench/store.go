@@ -32,7 +32,8 @@ type bare struct {
 	parse func(ctx context.Context, t *sheaf.Task)
 	// ended is called with each task that is about to be completed.
 	ended func(t *sheaf.Task)
-	pids  []int // of the engines
+	pids  []int  // of the engines
+	dsn   string // of the store on a server
 }
 
 // spent is what work on tasks took.
@@ -204,26 +205,35 @@ func (p *bare) work(ctx context.Context, tenants, documents int, last sheaf.Task
 // until works until over, when so many tasks have ended, and answers what that
 // took. Up to a task a worker has its end yet to be written then.
 func (p *bare) until(ctx context.Context, over <-chan struct{}, tasks int) (spent, error) {
-	s := spent{tasks: tasks, engines: make([]time.Duration, len(p.pids))}
-	count := func(sign time.Duration) {
-		s.cpu += sign * cpuTime(os.Getpid())
-		for i, pid := range p.pids {
-			s.engines[i] += sign * cpuTime(pid)
-		}
-	}
-	count(-1)
-	begun := time.Now()
+	count := p.counter(tasks)
 	stop := p.run(ctx, true)
 	defer stop()
 	select {
 	case <-over:
-		s.wall = time.Since(begun)
-		count(1)
-		return s, nil
+		return count(), nil
 	case <-ctx.Done():
-		return s, ctx.Err()
+		return spent{}, ctx.Err()
 	case <-time.After(3 * time.Minute):
-		return s, errors.New("the tasks did not end within 3 minutes")
+		return spent{}, errors.New("the tasks did not end within 3 minutes")
+	}
+}
+
+// counter begins to count what work on so many tasks takes, until count.
+func (p *bare) counter(tasks int) (count func() spent) {
+	cpu := func() []time.Duration {
+		used := []time.Duration{cpuTime(os.Getpid())}
+		for _, pid := range p.pids {
+			used = append(used, cpuTime(pid))
+		}
+		return used
+	}
+	begun, before := time.Now(), cpu()
+	return func() spent {
+		wall, used := time.Since(begun), cpu()
+		for i := range used {
+			used[i] -= before[i]
+		}
+		return spent{tasks: tasks, wall: wall, cpu: used[0], engines: used[1:]}
 	}
 }
 
