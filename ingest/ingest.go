@@ -104,7 +104,7 @@ func (s *Service) Stage(ctx context.Context, dataset *sheaf.Dataset, u Upload) (
 		return nil, err // Put leaves nothing behind
 	}
 	staged := &Staged{Document: doc}
-	if err := s.describe(ctx, staged, u, stored); err != nil {
+	if err := s.describe(ctx, staged, u, stored, body.head); err != nil {
 		s.Discard(ctx, staged)
 		return nil, err
 	}
@@ -142,8 +142,9 @@ func newDocument(dataset *sheaf.Dataset, u Upload) sheaf.Document {
 	return doc
 }
 
-// describe fills in what is known of the bytes once they are stored.
-func (s *Service) describe(ctx context.Context, st *Staged, u Upload, stored blob.Info) error {
+// describe fills in what is known of the bytes once they are stored; head is
+// their begin, as far as it has been kept.
+func (s *Service) describe(ctx context.Context, st *Staged, u Upload, stored blob.Info, head []byte) error {
 	d := &st.Document
 	d.Size, d.SHA256 = stored.Size, stored.SHA256
 	if d.Size == 0 {
@@ -151,7 +152,7 @@ func (s *Service) describe(ctx context.Context, st *Staged, u Upload, stored blo
 	}
 	d.MediaType = d.ParseConfig.MediaType
 	if d.MediaType == "" {
-		src := &blobReader{ctx: ctx, store: s.Blobs, key: d.BlobKey, size: d.Size}
+		src := &blobReader{ctx: ctx, store: s.Blobs, key: d.BlobKey, size: d.Size, head: head}
 		d.MediaType = parser.Sniff(src, d.Size, d.Name)
 		if src.err != nil {
 			return fmt.Errorf("reading back %s: %w", d.Name, src.err)
@@ -653,6 +654,7 @@ type limitReader struct {
 	r    io.Reader
 	left int64
 	over bool
+	head []byte // the first parser.SniffHeadBytes, which need not be fetched again
 }
 
 func (l *limitReader) Read(p []byte) (int, error) {
@@ -660,6 +662,9 @@ func (l *limitReader) Read(p []byte) (int, error) {
 		p = p[:l.left+1]
 	}
 	n, err := l.r.Read(p)
+	if missing := parser.SniffHeadBytes - int64(len(l.head)); missing > 0 {
+		l.head = append(l.head, p[:min(int64(n), missing)]...)
+	}
 	if l.left -= int64(n); l.left < 0 {
 		l.over = true
 		return 0, errors.New("the file is too large")
@@ -674,6 +679,7 @@ type blobReader struct {
 	store blob.Store
 	key   string
 	size  int64
+	head  []byte // the object's begin, or nothing
 	err   error
 }
 
@@ -682,6 +688,13 @@ func (b *blobReader) ReadAt(p []byte, off int64) (int, error) {
 		return 0, io.EOF
 	}
 	want := min(int64(len(p)), b.size-off)
+	if off+want <= int64(len(b.head)) {
+		n := copy(p, b.head[off:])
+		if n < len(p) {
+			return n, io.EOF
+		}
+		return n, nil
+	}
 	r, err := b.store.Open(b.ctx, b.key, off, want)
 	if err != nil {
 		b.err = cmp.Or(b.err, err)

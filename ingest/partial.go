@@ -317,7 +317,7 @@ func (s *Service) stageUpload(ctx context.Context, dataset *sheaf.Dataset, u *sh
 	if err := s.Blobs.Compose(ctx, st.Document.BlobKey, keys); err != nil {
 		return nil, fmt.Errorf("joining the pieces of upload %s: %w", u.ID, err)
 	}
-	if err := s.describe(ctx, st, spec, blob.Info{Key: st.Document.BlobKey, Size: u.Size, SHA256: hex.EncodeToString(sum.Sum(nil))}); err != nil {
+	if err := s.describe(ctx, st, spec, blob.Info{Key: st.Document.BlobKey, Size: u.Size, SHA256: hex.EncodeToString(sum.Sum(nil))}, nil); err != nil {
 		s.Discard(ctx, st)
 		return nil, err
 	}

@@ -124,7 +124,7 @@ func TestSniff(t *testing.T) {
 		{"epub", "a", zipOf(t, "mimetype=application/epub+zip", "META-INF/container.xml"), MediaEPUB},
 		{"odt", "a.zip", zipOf(t, "mimetype="+MediaODT, "content.xml"), MediaODT},
 		{"plain zip", "a.zip", zipOf(t, "readme.txt=hello"), MediaZIP},
-		{"office name found in the directory at the end", "a", zipOf(t, "big="+strings.Repeat("x", int(sniffHeadBytes)), "word/document.xml"), MediaDOCX},
+		{"office name found in the directory at the end", "a", zipOf(t, "big="+strings.Repeat("x", int(SniffHeadBytes)), "word/document.xml"), MediaDOCX},
 		{"word", "a", oleOf("Root Entry", "WordDocument"), MediaDOC},
 		{"excel", "a", oleOf("Root Entry", "Workbook"), MediaXLS},
 		{"powerpoint with a sheet inside", "a", oleOf("Root Entry", "Workbook", "PowerPoint Document"), MediaPPT},

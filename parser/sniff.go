@@ -14,36 +14,40 @@ import (
 
 // Media types that formats and callers name.
 const (
-	MediaEmpty                = "application/x-empty"           // a file of no bytes
-	MediaBinary               = "application/octet-stream"      // nothing is known about it
-	MediaOOXMLEncrypted       = "application/x-ooxml-encrypted" // DOCX, XLSX or PPTX behind a password
-	MediaPDF                  = "application/pdf"
-	MediaDOCX                 = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
-	MediaXLSX                 = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
-	MediaPPTX                 = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
-	MediaODT                  = "application/vnd.oasis.opendocument.text"
-	MediaODS                  = "application/vnd.oasis.opendocument.spreadsheet"
-	MediaODP                  = "application/vnd.oasis.opendocument.presentation"
-	MediaEPUB                 = "application/epub+zip"
-	MediaZIP                  = "application/zip"
-	MediaDOC                  = "application/msword"
-	MediaXLS                  = "application/vnd.ms-excel"
-	MediaPPT                  = "application/vnd.ms-powerpoint"
-	MediaMSG                  = "application/vnd.ms-outlook"
-	MediaOLE                  = "application/x-ole-storage"
-	MediaRTF                  = "application/rtf"
-	MediaTAR                  = "application/x-tar"
-	MediaEML                  = "message/rfc822"
-	MediaMBOX                 = "application/mbox"
-	MediaHTML                 = "text/html"
-	MediaMarkdown             = "text/markdown"
-	MediaCSV                  = "text/csv"
-	MediaTSV                  = "text/tab-separated-values"
-	MediaJSON                 = "application/json"
-	MediaJSONL                = "application/x-ndjson"
-	MediaText                 = "text/plain"
-	sniffHeadBytes      int64 = 64 << 10
-	sniffTailBytes      int64 = 64 << 10
+	MediaEmpty          = "application/x-empty"           // a file of no bytes
+	MediaBinary         = "application/octet-stream"      // nothing is known about it
+	MediaOOXMLEncrypted = "application/x-ooxml-encrypted" // DOCX, XLSX or PPTX behind a password
+	MediaPDF            = "application/pdf"
+	MediaDOCX           = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+	MediaXLSX           = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+	MediaPPTX           = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
+	MediaODT            = "application/vnd.oasis.opendocument.text"
+	MediaODS            = "application/vnd.oasis.opendocument.spreadsheet"
+	MediaODP            = "application/vnd.oasis.opendocument.presentation"
+	MediaEPUB           = "application/epub+zip"
+	MediaZIP            = "application/zip"
+	MediaDOC            = "application/msword"
+	MediaXLS            = "application/vnd.ms-excel"
+	MediaPPT            = "application/vnd.ms-powerpoint"
+	MediaMSG            = "application/vnd.ms-outlook"
+	MediaOLE            = "application/x-ole-storage"
+	MediaRTF            = "application/rtf"
+	MediaTAR            = "application/x-tar"
+	MediaEML            = "message/rfc822"
+	MediaMBOX           = "application/mbox"
+	MediaHTML           = "text/html"
+	MediaMarkdown       = "text/markdown"
+	MediaCSV            = "text/csv"
+	MediaTSV            = "text/tab-separated-values"
+	MediaJSON           = "application/json"
+	MediaJSONL          = "application/x-ndjson"
+	MediaText           = "text/plain"
+)
+
+// SniffHeadBytes is what Sniff reads first, and of most files all it reads.
+const (
+	SniffHeadBytes int64 = 64 << 10
+	sniffTailBytes int64 = 64 << 10
 )
 
 // textTypes gives the media type of a text file by its extension: the bytes of
@@ -79,7 +83,7 @@ var binaryTypes = map[string]string{
 	".doc": MediaDOC, ".xls": MediaXLS, ".ppt": MediaPPT, ".msg": MediaMSG,
 }
 
-var sniffLimit = sync.OnceFunc(func() { mimetype.SetLimit(uint32(sniffHeadBytes)) })
+var sniffLimit = sync.OnceFunc(func() { mimetype.SetLimit(uint32(SniffHeadBytes)) })
 
 // Sniff says what the size bytes of r are, as a media type without parameters.
 // The bytes decide; name's extension only chooses among types that the bytes
@@ -90,7 +94,7 @@ func Sniff(r io.ReaderAt, size int64, name string) string {
 	if size <= 0 {
 		return MediaEmpty
 	}
-	head := make([]byte, min(size, sniffHeadBytes))
+	head := make([]byte, min(size, SniffHeadBytes))
 	n, err := r.ReadAt(head, 0)
 	if head = head[:n]; n == 0 && err != nil {
 		return MediaBinary
