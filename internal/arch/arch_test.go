@@ -78,7 +78,7 @@ var may = map[string][]string{
 	"internal/openaiapi":  {},
 	"internal/chat":       {"internal/openaiapi"},
 	"internal/embed/...":  {"internal/embed", "internal/openaiapi"},
-	"internal/index/...":  {"internal/index"},
+	"internal/index/...":  {"internal/coalesce", "internal/index"},
 	"internal/queue/...":  {"internal/coalesce", "internal/pgdsn", "internal/queue"},
 	"internal/keeper":     append([]string{"ingest"}, contracts...),
 	"internal/flow":       append([]string{"chunker"}, contracts...),

@@ -6,6 +6,7 @@ package elastic
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,6 +25,7 @@ import (
 	"github.com/elastic/go-elasticsearch/v8"
 
 	"sheaf"
+	"sheaf/internal/coalesce"
 	"sheaf/internal/index"
 )
 
@@ -51,6 +54,8 @@ const (
 	bulkEntries    = 1000
 	maxEntryBytes  = 64 << 20 // the server's default bound is 100 MB a request
 	maxAnswerBytes = 256 << 20
+	mostRefreshes  = 1000            // that share one
+	refreshTime    = 5 * time.Minute // for one, with its repeats
 	firstBackoff   = 100 * time.Millisecond
 	maxBackoff     = 5 * time.Second
 )
@@ -62,6 +67,8 @@ type Index struct {
 	name      string // of the index that is made when there is none
 	client    *elasticsearch.Client
 	transport *http.Transport
+
+	refreshes *coalesce.Group[struct{}, error]
 
 	making sync.Mutex
 	made   atomic.Bool
@@ -120,6 +127,9 @@ func Open(ctx context.Context, config Config) (*Index, error) {
 	}
 	alias := indexName(config.Prefix + "-" + config.ModelID)
 	x := &Index{config: config, alias: alias, name: alias + "-v1", client: client, transport: transport}
+	x.refreshes = coalesce.New(mostRefreshes, refreshTime, func(ctx context.Context, asked []struct{}) []error {
+		return slices.Repeat([]error{x.refresh(ctx)}, len(asked))
+	})
 	if err := x.ensure(ctx); err != nil && !errors.Is(err, sheaf.ErrUnavailable) {
 		_ = x.Close()
 		return nil, err
@@ -313,11 +323,17 @@ func (x *Index) Close() error {
 	return nil
 }
 
-// Refresh makes what was written visible.
+// Refresh makes what was written visible. Those who ask while one refresh is
+// under way share the next: each makes a segment, however little it holds.
 func (x *Index) Refresh(ctx context.Context) error {
 	if err := x.ensure(ctx); err != nil {
 		return err
 	}
+	failed, err := x.refreshes.Do(ctx, struct{}{})
+	return cmp.Or(err, failed)
+}
+
+func (x *Index) refresh(ctx context.Context) error {
 	return x.retry(ctx, func() error {
 		var answer struct {
 			Shards shards `json:"_shards"`

@@ -555,3 +555,50 @@ func TestBulksAreBounded(t *testing.T) {
 		t.Errorf("counts %v, %v", n, err)
 	}
 }
+
+// Documents that end together need one segment, not one each. Who asks while a
+// refresh is under way may have written after it began, and gets the next.
+func TestRefreshesAreShared(t *testing.T) {
+	c := config(t)
+	var asked atomic.Int64
+	begun, release := make(chan struct{}, 10), make(chan struct{})
+	c.URLs = []string{proxy(t, func(_ http.ResponseWriter, r *http.Request, _ []byte) bool {
+		if strings.HasSuffix(r.URL.Path, "/_refresh") {
+			if asked.Add(1) == 1 {
+				begun <- struct{}{}
+				<-release
+			}
+		}
+		return false
+	})}
+	x := open(t, c)
+	if err := x.Write(t.Context(), entries(1, "first")); err != nil {
+		t.Fatal(err)
+	}
+	const callers = 50
+	errs := make(chan error, callers+1)
+	refresh := func() { errs <- x.Refresh(t.Context()) }
+	go refresh()
+	<-begun
+	var waiting sync.WaitGroup
+	for range callers {
+		waiting.Add(1)
+		go func() { waiting.Done(); refresh() }()
+	}
+	waiting.Wait()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := x.Refresh(gone); !errors.Is(err, context.Canceled) {
+		t.Errorf("a caller who is gone gets %v", err)
+	}
+	close(release)
+	for range callers + 1 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	// All but those who had not asked yet when the second began came with it.
+	if n := asked.Load(); n < 2 || n > callers/2 {
+		t.Errorf("%d callers made %d refreshes", callers+1, n)
+	}
+}
