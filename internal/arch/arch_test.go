@@ -75,7 +75,8 @@ var may = map[string][]string{
 	"internal/index":      {},
 	"internal/queue":      {},
 	"internal/blob/...":   {"internal/blob"}, // an adapter or a wrapper
-	"internal/openaiapi":  {},
+	"internal/openaiapi":  {"internal/retryafter"},
+	"internal/retryafter": {},
 	"internal/chat":       {"internal/openaiapi"},
 	"internal/embed/...":  {"internal/embed", "internal/openaiapi"},
 	"internal/index/...":  {"internal/coalesce", "internal/index"},
@@ -88,7 +89,7 @@ var may = map[string][]string{
 	"internal/telemetry":  {"internal/keeper", "internal/logctx"}, // reads the counters of the loops
 	"internal/api":        append([]string{"ingest", "parser", "parser/child", "internal/search", "internal/doctor", "internal/webhook"}, contracts...),
 	"internal/web":        {},
-	"internal/webhook":    {},
+	"internal/webhook":    {"internal/retryafter"},
 	"internal/config":     {},
 	"internal/deps":       {},
 	"internal/arch":       {},

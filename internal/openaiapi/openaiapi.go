@@ -11,11 +11,11 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
 	"sheaf"
+	"sheaf/internal/retryafter"
 )
 
 // Server is one endpoint. It is safe for concurrent use.
@@ -130,7 +130,7 @@ func (r *Refusal) Failure() error {
 	case r.Status == http.StatusTooManyRequests && !quotaSpent(r.Message), r.Status == http.StatusServiceUnavailable && r.wait != "":
 		return fmt.Errorf("%w (%w)", sheaf.FailRetryable(sheaf.CategoryCapacity, s.Code+"_rate_limited",
 			"the %s %s asks to slow down (%d): %s", s.What, s.Endpoint, r.Status, r.Message),
-			&sheaf.RateLimited{After: retryAfter(r.wait, time.Now())})
+			&sheaf.RateLimited{After: retryafter.Parse(r.wait, time.Now())})
 	case r.Status >= 500:
 		return fmt.Errorf("%w (%w)", sheaf.FailRetryable(sheaf.CategoryTarget, s.Code+"_unavailable",
 			"the %s %s failed (%d): %s", s.What, s.Endpoint, r.Status, r.Message), sheaf.ErrUnavailable)
@@ -172,19 +172,4 @@ func message(body []byte) string {
 		text = "it gave no reason"
 	}
 	return strings.ToValidUTF8(text[:min(len(text), 500)], "")
-}
-
-// maxRetryAfter keeps a wrong clock or header from stopping work for days.
-const maxRetryAfter = time.Hour
-
-// retryAfter reads seconds or a date (RFC 9110, 10.2.3); 0 when there is neither.
-func retryAfter(value string, now time.Time) time.Duration {
-	value = strings.TrimSpace(value)
-	if seconds, err := strconv.ParseFloat(value, 64); err == nil && seconds >= 0 {
-		return time.Duration(min(seconds, maxRetryAfter.Seconds()) * float64(time.Second))
-	}
-	if at, err := http.ParseTime(value); err == nil {
-		return min(max(at.Sub(now), 0), maxRetryAfter)
-	}
-	return 0
 }

@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"sheaf"
+	"sheaf/internal/retryafter"
 )
 
 // Headers of a message, as Standard Webhooks 1.0 names them.
@@ -121,7 +122,6 @@ const (
 	firstDelay  = 5 * time.Second
 	maxDelay    = 6 * time.Hour
 	maxHold     = 5 * time.Minute
-	maxRetry    = time.Hour // of a Retry-After
 	maxAnswer   = 4 << 10
 )
 
@@ -280,8 +280,7 @@ func (s *Sender) post(ctx context.Context, w *sheaf.Webhook, m *sheaf.Delivery) 
 	case resp.StatusCode/100 == 3:
 		return resp.StatusCode, 0, fmt.Errorf("answered %s: redirects are not followed; set the final address", resp.Status)
 	case resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable:
-		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
-		after = min(time.Duration(max(seconds, 0))*time.Second, maxRetry)
+		after = retryafter.Parse(resp.Header.Get("Retry-After"), time.Now())
 	}
 	return resp.StatusCode, after, fmt.Errorf("answered %s", resp.Status)
 }

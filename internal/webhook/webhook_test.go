@@ -99,6 +99,7 @@ func TestAnswersAreJudged(t *testing.T) {
 		{"failed too often", maxAttempts, code(500), sheaf.DeliveryEnd{State: sheaf.DeliveryDead, Status: 500, Error: "500"}},
 		{"busy", 1, code(429, "Retry-After", "120"), sheaf.DeliveryEnd{State: sheaf.DeliveryPending, Status: 429, Error: "429", Delay: 2 * time.Minute, Hold: 2 * time.Minute}},
 		{"busy for ever", 1, code(503, "Retry-After", "99999999"), sheaf.DeliveryEnd{State: sheaf.DeliveryPending, Status: 503, Error: "503", Delay: time.Hour, Hold: time.Hour}},
+		{"busy until", 1, code(503, "Retry-After", time.Now().Add(40*time.Minute).UTC().Format(http.TimeFormat)), sheaf.DeliveryEnd{State: sheaf.DeliveryPending, Status: 503, Error: "503", Delay: 30 * time.Minute, Hold: 30 * time.Minute}},
 		{"gone", 1, code(410), sheaf.DeliveryEnd{State: sheaf.DeliveryDead, Status: 410, Error: "410 Gone", Disable: true}},
 		{"redirected", 1, code(307, "Location", "http://169.254.169.254/"), sheaf.DeliveryEnd{State: sheaf.DeliveryPending, Status: 307, Error: "not followed"}},
 		{"hung up", 1, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, sheaf.DeliveryEnd{State: sheaf.DeliveryPending, Error: "no answer"}},
