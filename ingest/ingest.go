@@ -47,6 +47,9 @@ type Service struct {
 // maxDefaultUpload is the bound on one file where none is configured.
 const maxDefaultUpload = 5 << 30
 
+// submitTime is how long the store may take to make documents of staged files.
+const submitTime = 2 * time.Minute
+
 // maxNameRunes bounds a document's name: what the store takes.
 const maxNameRunes = 500
 
@@ -221,9 +224,13 @@ func (s *Service) submit(ctx context.Context, dataset *sheaf.Dataset, jobID stri
 		seen[d.SHA256] = cmp.Or(seen[d.SHA256], d.ID)
 		docs[i] = sheaf.NewDocument{Document: d, Plan: planTask(sheaf.PlanPayload{})}
 	}
+	// With the bytes there, whoever asked may hang up: a commit that is cut off
+	// would leave it open whether they are in use.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), submitTime)
+	defer cancel()
 	replaced, err := s.Catalog.CreateDocuments(ctx, job, docs, from.Trace)
 	if err != nil {
-		if !errors.Is(err, sheaf.ErrUnavailable) { // after an ambiguous commit the bytes may be in use
+		if !errors.Is(err, sheaf.ErrUnavailable) && ctx.Err() == nil { // after an ambiguous commit the bytes may be in use
 			s.Discard(ctx, staged...)
 		}
 		return nil, err
@@ -233,7 +240,7 @@ func (s *Service) submit(ctx context.Context, dataset *sheaf.Dataset, jobID stri
 	return s.submission(ctx, job, staged)
 }
 
-// submission reads what was made of staged files. Bytes that an earlier try of
+// submission reads what was made of staged files. Bytes that another try of
 // the same request has stored already are not kept twice.
 func (s *Service) submission(ctx context.Context, job sheaf.Job, staged []*Staged) (*Submission, error) {
 	out := &Submission{}
@@ -243,11 +250,11 @@ func (s *Service) submission(ctx context.Context, job sheaf.Job, staged []*Stage
 	}
 	for _, st := range staged {
 		d, err := s.Catalog.Document(ctx, job.TenantID, st.Document.ID)
+		if errors.Is(err, sheaf.ErrNotFound) || err == nil && d.BlobKey != st.Document.BlobKey {
+			s.Discard(ctx, st)
+		}
 		if err != nil {
 			return nil, err
-		}
-		if d.BlobKey != st.Document.BlobKey {
-			s.Discard(ctx, st)
 		}
 		out.Documents = append(out.Documents, *d)
 	}

@@ -389,6 +389,10 @@ func (s *Service) submitBound(ctx context.Context, dataset *sheaf.Dataset, jobID
 	}
 	staged, err := s.StageUploads(ctx, dataset, uploads)
 	if err != nil {
+		// The same call, at the same time, may have been first and have removed the pieces.
+		if job, joberr := s.Job(ctx, dataset.TenantID, jobID); joberr == nil {
+			return s.submitted(ctx, job, uploads)
+		}
 		return nil, nil, err
 	}
 	var good []*Staged

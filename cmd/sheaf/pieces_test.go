@@ -16,15 +16,19 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+	"golang.org/x/sync/errgroup"
 
 	"sheaf"
 	"sheaf/chaos/proxy"
+	"sheaf/ingest"
 	"sheaf/internal/api"
+	"sheaf/internal/blob"
 	"sheaf/internal/config"
 )
 
@@ -234,6 +238,111 @@ func TestHeldUploadsBecomeOneJob(t *testing.T) {
 		if resp, b := s.patch(paths[0], 21, nil); resp.StatusCode != http.StatusConflict {
 			t.Errorf("a submitted upload takes more: %s %s", resp.Status, b)
 		}
+	})
+}
+
+// watched tells of two moments of a submit.
+type watched struct {
+	sheaf.Catalog
+	blob.Store
+	compose, composed, created func()
+}
+
+func (w *watched) Compose(ctx context.Context, key string, parts []string) error {
+	w.compose()
+	defer w.composed()
+	return w.Store.Compose(ctx, key, parts)
+}
+
+func (w *watched) CreateDocuments(ctx context.Context, job sheaf.Job, docs []sheaf.NewDocument, trace string) ([]string, error) {
+	defer w.created()
+	return w.Catalog.CreateDocuments(ctx, job, docs, trace)
+}
+
+// Ping is in both.
+func (w *watched) Ping(ctx context.Context) error { return w.Store.Ping(ctx) }
+
+// Of submits of one upload at once one makes the document. The others answer
+// the same, and leave no bytes of their own, also when who asked has hung up.
+func TestSubmitsAtOnceKeepOneOriginal(t *testing.T) {
+	forEachBlob(t, nil, func(t *testing.T, s *service) {
+		ds, err := s.app.ingest.Catalog.Dataset(t.Context(), sheaf.LocalTenant, defaultDataset)
+		if err != nil {
+			t.Fatal(err)
+		}
+		uploads := 0
+		upload := func() (path, text string) {
+			uploads++
+			text = fmt.Sprintf("Text %d is about dunlins.", uploads)
+			path = s.begin(len(text), "filename", "dunlins.txt", "hold", "true")
+			if resp, b := s.patch(path, 0, []byte(text)); resp.StatusCode != http.StatusNoContent {
+				t.Fatalf("%s %s", resp.Status, b)
+			}
+			return path, text
+		}
+		check := func(id, text string) {
+			t.Helper()
+			if got := s.original(id); string(got) != text {
+				t.Errorf("the original is %q, want %q", got, text)
+			}
+			if n := s.blobs("originals/"); n != uploads {
+				t.Errorf("%d uploads left %d originals", uploads, n)
+			}
+		}
+		none := func() {}
+		for _, c := range []struct {
+			name string
+			at   func(w *watched, other func(), hangUp func())
+			lost bool // nobody waits for the answer
+		}{
+			{"before the pieces are joined", func(w *watched, other, _ func()) { w.compose = other }, false},
+			{"after the pieces are joined", func(w *watched, other, _ func()) { w.composed = other }, false},
+			{"who asked hangs up", func(w *watched, other, hangUp func()) { w.composed, w.created = other, hangUp }, true},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				path, text := upload()
+				ctx, hangUp := context.WithCancel(t.Context())
+				defer hangUp()
+				var other api.SubmitAnswer
+				slow := *s.app.ingest
+				w := &watched{Catalog: slow.Catalog, Store: slow.Blobs, compose: none, composed: none, created: none}
+				c.at(w, func() { other = s.submitUploads("", path) }, hangUp)
+				slow.Catalog, slow.Blobs = w, w
+				got, _, err := slow.SubmitUploads(ctx, ds, []string{filepath.Base(path)}, ingest.Origin{})
+				if len(other.Documents) != 1 {
+					t.Fatalf("the other submit: %+v", other)
+				}
+				if !c.lost && (err != nil || got.Job.ID != other.Job.ID || len(got.Documents) != 1 || got.Documents[0].ID != other.Documents[0].ID) {
+					t.Errorf("the two submits do not answer the same: %+v, %v", got, err)
+				}
+				check(other.Documents[0].ID, text)
+			})
+		}
+		// All at once, as they come.
+		path, text := upload()
+		var calls errgroup.Group
+		var made sync.Map
+		for range 8 {
+			calls.Go(func() error {
+				got, _, err := s.app.ingest.SubmitUploads(t.Context(), ds, []string{filepath.Base(path)}, ingest.Origin{})
+				if err == nil {
+					made.Store(got.Job.ID+" "+got.Documents[0].ID, got.Documents[0].ID)
+				}
+				return err
+			})
+		}
+		if err := calls.Wait(); err != nil {
+			t.Error(err)
+		}
+		var ids []string
+		made.Range(func(_, id any) bool {
+			ids = append(ids, id.(string))
+			return true
+		})
+		if len(ids) != 1 {
+			t.Fatalf("the submits made %q", ids)
+		}
+		check(ids[0], text)
 	})
 }
 
