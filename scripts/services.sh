@@ -67,6 +67,7 @@ pg_bin() { local b; for b in /usr/lib/postgresql/*/bin; do :; done; echo "$b"; }
 install_packages() {
   local missing=()
   ! wanted mysql || command -v mariadbd >/dev/null || missing+=(mariadb-server-core mariadb-client-core)
+  ! wanted mysql || command -v mysqldump >/dev/null || missing+=(mariadb-client) # for the backup that docs/operations.md describes
   ! wanted postgres || [ -x "$(pg_bin)/initdb" ] || missing+=(postgresql)
   ! wanted redis || command -v redis-server >/dev/null || missing+=(redis-server)
   if wanted es; then

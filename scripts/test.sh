@@ -11,11 +11,13 @@ cleanup() {
 }
 trap cleanup EXIT
 
-# The page's tests drive a browser, the benchmarks compare with pdftotext, old office files are read by LibreOffice, pictures by tesseract.
+# The page's tests drive a browser, the benchmarks compare with pdftotext, old office files are read by LibreOffice, pictures by tesseract,
+# and rclone backs a bucket up.
 need=()
 command -v chromium >/dev/null || need+=(chromium)
 command -v pdftotext >/dev/null || need+=(poppler-utils)
 command -v soffice >/dev/null || need+=(libreoffice-writer-nogui libreoffice-calc-nogui libreoffice-impress-nogui)
+command -v rclone >/dev/null || need+=(rclone)
 command -v tesseract >/dev/null || need+=(tesseract-ocr tesseract-ocr-eng)
 if [ ${#need[@]} -gt 0 ]; then
   if [ "$(id -u)" = 0 ]; then

@@ -3,8 +3,12 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
+	"net"
+	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -20,6 +24,7 @@ import (
 
 	"sheaf"
 	"sheaf/internal/config"
+	"sheaf/taskstore/storetest"
 )
 
 // settingNames are all settings, as the file and as the environment name them.
@@ -249,20 +254,12 @@ func TestComposeFileRunsAsItStands(t *testing.T) {
 		f.sheaf("health", "http://"+p.private()+check[1])
 	}
 
-	ran := 0
-	block := false
-	for line := range strings.Lines(readFile(t, "../../docs/operations.md")) {
-		if strings.HasPrefix(line, "```") {
-			block = !block
-		}
-		if args, ok := strings.CutPrefix(line, "sheaf "); ok && block {
-			args, _, _ = strings.Cut(args, "#")
-			f.sheaf(strings.Fields(args)...)
-			ran++
-		}
+	commands := documented(t, "sheaf")
+	for _, line := range commands {
+		f.sheaf(strings.Fields(line)[1:]...)
 	}
-	if ran < 4 {
-		t.Errorf("only %d commands of docs/operations.md were run", ran)
+	if len(commands) < 4 {
+		t.Errorf("only %d commands of docs/operations.md were run", len(commands))
 	}
 	if !me.finds("Herons wait in shallow water") {
 		t.Error("after the drills nothing is found")
@@ -278,6 +275,120 @@ func (p *process) private() string {
 		}
 	}
 	return ""
+}
+
+// documented are the lines of the code blocks of docs/operations.md that begin with
+// one of these words, without their remarks, in the order of the page.
+func documented(t *testing.T, words ...string) (lines []string) {
+	t.Helper()
+	block := false
+	for line := range strings.Lines(readFile(t, "../../docs/operations.md")) {
+		if strings.HasPrefix(line, "```") {
+			block = !block
+		}
+		line, _, _ = strings.Cut(line, "#")
+		if word, _, _ := strings.Cut(line, " "); block && slices.Contains(words, word) {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return lines
+}
+
+// The commands of docs/operations.md, given while the service works, make a
+// backup of database and bucket; given to an empty database and an empty
+// bucket, those that restore it make the same service.
+func TestBackupOfDatabaseAndBucketIsWhole(t *testing.T) {
+	s3, access, secret := engine(t, "SHEAF_TEST_S3_ENDPOINT"), os.Getenv("SHEAF_TEST_S3_ACCESS_KEY"), os.Getenv("SHEAF_TEST_S3_SECRET_KEY")
+	for store, c := range map[string]struct{ dsn, save, restore string }{
+		"mysql":    {"SHEAF_TEST_MYSQL_DSN", "mysqldump", "mysql"},
+		"postgres": {"SHEAF_TEST_POSTGRES_DSN", "pg_dump", "pg_restore"},
+	} {
+		t.Run(store, func(t *testing.T) {
+			engine(t, c.dsn)
+			commands := documented(t, c.save, "rclone", c.restore)
+			if len(commands) != 4 || !strings.HasPrefix(commands[0], c.save+" ") || !strings.HasPrefix(commands[2], "rclone ") {
+				t.Fatalf("docs/operations.md shows %q: want the database saved, then the bucket, and restored in the other order", commands)
+			}
+			dir := t.TempDir()
+			settings := func() config.Config {
+				cfg := config.Default()
+				cfg.DataDir = t.TempDir()
+				cfg.Store.Driver, cfg.Store.DSN = store, config.Secret(storetest.Config(t, store).DSN)
+				cfg.Blob = config.Blob{Driver: "s3", Endpoint: s3, Bucket: "backup" + sheaf.NewID()[20:], CreateBucket: true, CacheBytes: 1 << 30, AccessKey: config.Secret(access), SecretKey: config.Secret(secret)}
+				t.Cleanup(func() {
+					_ = s3Client(t).RemoveBucketWithOptions(context.Background(), cfg.Blob.Bucket, minio.RemoveBucketOptions{ForceDelete: true})
+				})
+				return cfg
+			}
+			name := regexp.MustCompile(`([ =:])sheaf( |$)`)
+			run := func(cfg config.Config, command string) {
+				t.Helper()
+				database, env := connection(t, store, cfg.Store.DSN.Reveal(), dir)
+				if strings.HasPrefix(command, "rclone ") {
+					database = cfg.Blob.Bucket
+				}
+				cmd := exec.Command("sh", "-c", name.ReplaceAllString(command, "${1}"+database+"${2}"))
+				cmd.Dir = dir
+				cmd.Env = append(env, "PATH="+os.Getenv("PATH"), "HOME="+dir, "RCLONE_CONFIG_S3_TYPE=s3", "RCLONE_CONFIG_S3_PROVIDER=Minio", "RCLONE_CONFIG_S3_ENDPOINT="+s3,
+					"RCLONE_CONFIG_S3_ACCESS_KEY_ID="+access, "RCLONE_CONFIG_S3_SECRET_ACCESS_KEY="+secret)
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Fatalf("%s: %v\n%s", cmd.Args[2], err, out)
+				}
+			}
+
+			old := settings()
+			s := startWith(t, old)
+			_, docs := s.send(nil, text("a.md", "# Herons\n\nHerons wait in shallow water until something moves.\n"))
+			run(old, commands[0])
+			run(old, commands[1])
+			s.send(nil, text("late.md", "Kingfishers came after the backup.\n"))
+			s.stop()
+
+			restored := settings()
+			run(restored, commands[2])
+			run(restored, commands[3])
+			again := &fleet{t: t, env: []string{mainVar + "=1", "PATH=" + os.Getenv("PATH"), "HOME=" + dir, "SHEAF_STORE_DRIVER=" + store, "SHEAF_STORE_DSN=" + restored.Store.DSN.Reveal(),
+				"SHEAF_BLOB_DRIVER=s3", "SHEAF_BLOB_ENDPOINT=" + s3, "SHEAF_BLOB_BUCKET=" + restored.Blob.Bucket, "SHEAF_BLOB_ACCESS_KEY=" + access, "SHEAF_BLOB_SECRET_KEY=" + secret}}
+			again.sheaf("index", "rebuild", "--data-dir", restored.DataDir)
+			r := startWith(t, restored)
+			if !r.finds("Herons wait in shallow water") || r.finds("Kingfishers came after") {
+				t.Error("the restored service does not find what was saved, or finds what was not")
+			}
+			if got := r.original(docs[0].ID); !strings.HasPrefix(string(got), "# Herons") {
+				t.Errorf("the original reads %q", got)
+			}
+			if out := again.sheaf("doctor", "--server", r.base); !strings.Contains(out, "everything agrees") {
+				t.Error(out)
+			}
+			if job, _ := r.send(nil, text("b.md", "# Egrets\n\nEgrets follow the cattle.\n")); job.State != sheaf.DocSucceeded || !r.finds("Egrets follow the cattle") {
+				t.Errorf("the restored service does not go on: %s", job.State)
+			}
+		})
+	}
+}
+
+// connection is what a DSN says, for the clients of that store: the database's
+// name, and how they find its server, which may be a file in their home.
+func connection(t *testing.T, store, dsn, home string) (database string, env []string) {
+	t.Helper()
+	if store == "postgres" {
+		u, err := url.Parse(dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		password, _ := u.User.Password()
+		return strings.TrimPrefix(u.Path, "/"), []string{"PGHOST=" + u.Hostname(), "PGPORT=" + u.Port(), "PGUSER=" + u.User.Username(), "PGPASSWORD=" + password}
+	}
+	c, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, port, err := net.SplitHostPort(c.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, home, ".my.cnf", fmt.Appendf(nil, "[client]\nhost=%s\nport=%s\nuser=%s\npassword=%s\nprotocol=tcp\n", host, port, c.User, c.Passwd))
+	return c.DBName, nil
 }
 
 // A copy of the data folder as docs/operations.md describes it is a backup:
