@@ -35,7 +35,7 @@ func main() {
 	}
 	metrics, err := metricNames(filepath.Join(root, "..", "internal", "telemetry", "telemetry.go"))
 	err = errors.Join(err,
-		chart(filepath.Join(root, "helm", "sheaf")),
+		chart(filepath.Join(root, "helm", "sheaf"), metrics),
 		compose(filepath.Join(root, "compose.yaml")),
 		alerts(filepath.Join(root, "prometheus", "alerts.yaml"), metrics),
 		dashboard(filepath.Join(root, "grafana", "sheaf.json"), metrics),
@@ -48,7 +48,7 @@ func main() {
 }
 
 // chart renders the chart in the ways it is meant to be used.
-func chart(dir string) error {
+func chart(dir string, metrics map[string]bool) error {
 	c, err := loader.LoadDir(dir)
 	if err != nil {
 		return fmt.Errorf("chart: %w", err)
@@ -77,7 +77,7 @@ func chart(dir string) error {
 				if strings.TrimSpace(doc) == "" {
 					continue
 				}
-				kind, err := manifest(doc)
+				kind, err := manifest(doc, metrics)
 				if err != nil {
 					errs = append(errs, fmt.Errorf("chart with %s, %s, manifest %d: %w", name, file, i, err))
 				}
@@ -101,7 +101,7 @@ func chart(dir string) error {
 }
 
 // manifest decodes one manifest; an unknown or misplaced field is an error.
-func manifest(doc string) (kind string, err error) {
+func manifest(doc string, metrics map[string]bool) (kind string, err error) {
 	var head struct{ APIVersion, Kind string }
 	if err := yaml.Unmarshal([]byte(doc), &head); err != nil {
 		return "", err
@@ -117,15 +117,40 @@ func manifest(doc string) (kind string, err error) {
 	if err := yaml.UnmarshalStrict([]byte(doc), into); err != nil {
 		return head.Kind, fmt.Errorf("%s: %w", head.Kind, err)
 	}
-	if d, ok := into.(*appsv1.Deployment); ok {
-		return head.Kind, deployment(d)
+	switch o := into.(type) {
+	case *appsv1.Deployment:
+		return head.Kind, deployment(o)
+	case *autoscalingv2.HorizontalPodAutoscaler:
+		return head.Kind, autoscaler(o, metrics)
 	}
 	return head.Kind, nil
+}
+
+// oldest is the metric by which executors are scaled: how long the oldest task waits.
+const oldest = "sheaf_queue_oldest_pending_seconds"
+
+// autoscaler makes sure that executors, and nothing else, follow the oldest
+// task's age, under a name that the product registers.
+func autoscaler(h *autoscalingv2.HorizontalPodAutoscaler, metrics map[string]bool) error {
+	var errs []error
+	if to := h.Spec.ScaleTargetRef; to.Kind != "Deployment" || !strings.HasSuffix(to.Name, "-executor") {
+		errs = append(errs, fmt.Errorf("%s: scales %s %s, not the executors", h.Name, to.Kind, to.Name))
+	}
+	if len(h.Spec.Metrics) != 1 || h.Spec.Metrics[0].External == nil || h.Spec.Metrics[0].External.Metric.Name != oldest || !metrics[oldest] {
+		return errors.Join(append(errs, fmt.Errorf("%s: does not scale by %s alone, or the product has no such metric", h.Name, oldest))...)
+	}
+	if v := h.Spec.Metrics[0].External.Target.Value; v == nil || v.Sign() <= 0 {
+		errs = append(errs, fmt.Errorf("%s: has no age to aim at", h.Name))
+	}
+	return errors.Join(errs...)
 }
 
 // deployment checks what types alone do not.
 func deployment(d *appsv1.Deployment) error {
 	var errs []error
+	if strings.HasSuffix(d.Name, "-keeper") && (d.Spec.Replicas == nil || *d.Spec.Replicas < 2) {
+		errs = append(errs, fmt.Errorf("%s: has no second replica to take over", d.Name))
+	}
 	for k, v := range d.Spec.Selector.MatchLabels {
 		if d.Spec.Template.Labels[k] != v {
 			errs = append(errs, fmt.Errorf("%s: the selector does not match the pod's label %s", d.Name, k))
