@@ -22,6 +22,8 @@ import (
 	"sheaf"
 	"sheaf/internal/api"
 	"sheaf/internal/config"
+	"sheaf/internal/web"
+	"sheaf/parser/formats"
 )
 
 // TestPage drives the page in a real browser against the real service.
@@ -130,7 +132,7 @@ func testLive(t *testing.T, s *service, b *browser) {
 	id := eval[string](b, `document.querySelector(".docs tr[data-id]").dataset.id`)
 	path := "/datasets/live/documents/" + id
 	b.open(path)
-	b.wait("a running range", `document.querySelector(".progress-box .cell.run")`)
+	b.wait("a running range, told by its mark too", `document.querySelector(".progress-box .cell.run")?.textContent === "▸"`)
 	// Every value of the bar is noted, before and after the reload.
 	const watch = `new MutationObserver(() => { const p = document.querySelector(".progress-box progress"); const seen = JSON.parse(sessionStorage.seen || "[]"); if (p && p.value !== seen.at(-1)) sessionStorage.seen = JSON.stringify([...seen, p.value]); }).observe(document.body, {subtree: true, childList: true, attributes: true})`
 	b.run(evaluate(watch))
@@ -140,6 +142,9 @@ func testLive(t *testing.T, s *service, b *browser) {
 	b.sees(".head .badge", "Succeeded")
 	if strip := eval[string](b, `document.querySelector(".progress-box .strip").getAttribute("aria-label")`); strip != "3 ranges: 3 done" {
 		t.Errorf("the strip says %q", strip)
+	}
+	if marks := eval[string](b, `document.querySelector(".progress-box .strip").textContent`); marks != "✓✓✓" {
+		t.Errorf("the strip's marks are %q", marks)
 	}
 	last := 0.0
 	for _, v := range eval[[]float64](b, `JSON.parse(sessionStorage.seen || "[]")`) {
@@ -269,6 +274,23 @@ func testRetryPage(t *testing.T, s *service, b *browser) {
 	// Its attempt was of the first version, which the later ones have it from.
 	b.sees(".problem .history tbody", "done, without page 20")
 	b.sees(".problem .last-lines", "the page made the parser crash")
+	// All that failed of chosen documents is tried again from the list.
+	b.open("/datasets/repairs")
+	b.wait("the row", `document.querySelector("tbody input")`)
+	b.run(evaluate(`document.querySelector("tbody input").click()`))
+	b.press("Retry 1 failed…")
+	b.sees("dialog .preview dd", "at the measured speed")
+	b.press("Retry")
+	waitFor(t, "the list's retry to end", func() bool {
+		var now sheaf.Document
+		s.get(path, &now)
+		return now.Generation == 4 && now.State == sheaf.DocPartiallySucceeded
+	})
+	// A cell of the page ledger leads to its page.
+	b.open("/datasets/repairs/documents/" + doc.ID)
+	b.wait("the ledger", `document.querySelectorAll(".ledger a").length === 30`)
+	b.run(evaluate(`document.querySelectorAll(".ledger a")[19].click()`))
+	b.wait("the page of the cell", `new URLSearchParams(location.search).get("page") === "20" && document.querySelector(".page-note")?.textContent.includes("could not be read")`)
 	b.press("Versions")
 	b.sees(".versions", "Version 3")
 	b.sees(".versions", "failed: 4 → 3")
@@ -408,6 +430,9 @@ func testJobActions(t *testing.T, s *service, b *browser) {
 	b.wait("the page of the new job", fmt.Sprintf(`location.pathname.startsWith("/jobs/") && !location.pathname.endsWith(%q)`, docs[0].JobID))
 	b.sees("h1", "Retry of 1 document")
 	b.sees(".head .badge", "Succeeded")
+	// The list tells jobs of one kind apart by their dataset.
+	b.open("/jobs")
+	b.wait("the jobs of this dataset", `[...document.querySelectorAll('[aria-label="Jobs"] tbody a[href="/datasets/runs"]')].length === 3`)
 }
 
 func testSearchToBox(t *testing.T, s *service, b *browser) {
@@ -416,6 +441,7 @@ func testSearchToBox(t *testing.T, s *service, b *browser) {
 	b.open("/datasets/library")
 	b.run(chromedp.SendKeys("#q", "Barn survey part 5"+kb.Enter))
 	b.sees(".hits mark", "Barn")
+	b.sees(".hit .path", "What was measured")
 	b.sees(".why-rank", "words (BM25)")
 	b.sees(".why-rank", "meaning (vector)")
 	b.wait("the thumbnail's box", `document.querySelector(".thumb rect")`)
@@ -555,6 +581,13 @@ func testSides(t *testing.T, s *service, b *browser) {
 	}
 	b.run(evaluate(`[...document.querySelectorAll(".pane label")].find(l => l.textContent.includes("Slowest first")).click()`))
 	b.wait("the slowest first", `(() => { const ms = [...document.querySelectorAll(".waterfall tbody tr td.num")].map(c => { const [n, u] = c.textContent.split(" "); return n * {ms: 1, s: 1000, min: 60000}[u]; }); return ms.length > 1 && ms.every((n, i) => !i || n <= ms[i - 1]); })()`)
+	// Its scale has round times, a handful of them.
+	spans := []int64{1, 434, 5999, 90_000, 3_600_000, 864_000_000}
+	for i, marks := range eval[[][]int64](b, fmt.Sprintf(`import("/js/waterfall.js").then(m => %s.map(m.ticks))`, strings.ReplaceAll(fmt.Sprint(spans), " ", ", "))) {
+		if n := len(marks); n < 2 || n > 6 || marks[0] != 0 || marks[n-1] > spans[i] || marks[1]%time.Hour.Milliseconds() != 0 && strings.Trim(strings.TrimLeft(fmt.Sprint(marks[1]), "1256"), "0") != "" {
+			t.Errorf("the scale of %d ms has %v", spans[i], marks)
+		}
+	}
 	// The flight record comes as a file.
 	id := document[strings.LastIndexByte(document, '/')+1:]
 	saved := eval[string](b, `(async () => {
@@ -730,6 +763,13 @@ func testManyRows(t *testing.T, s *service, b *browser) {
 	b.wait("the filtered row", `document.querySelectorAll(".docs tr[data-id]").length === 1 && document.querySelector(".docs tr[data-id]").textContent.includes("document 01234.pdf")`)
 	b.run(evaluate(`document.querySelector('[aria-label="Select all"]').click()`))
 	b.sees(".batch", "1 document selected")
+	// All rows, and all between two clicks, are chosen at once.
+	b.open("/datasets/many")
+	b.wait("the rows", `document.querySelectorAll("tbody tr[data-id]").length > 10`)
+	b.run(evaluate(`(() => { const at = n => document.querySelectorAll("tbody tr[data-id] input")[n]; at(2).click(); at(8).dispatchEvent(new MouseEvent("click", { bubbles: true, shiftKey: true })); })()`))
+	b.sees(".batch", "7 documents selected")
+	b.run(evaluate(`document.querySelector('[aria-label="Select all"]').click()`))
+	b.sees(".batch", "10,000 documents selected")
 }
 
 func testAccess(t *testing.T, s *service, b *browser) {
@@ -787,7 +827,42 @@ func testAccess(t *testing.T, s *service, b *browser) {
 			t.Errorf("%s: %q must be scrolled sideways in a window of 360", v.path, wide)
 		}
 	}
+	// A narrow window shows hits before the filters are asked for.
+	b.open("/search?q=barn&dataset=library")
+	b.wait("the first hit in sight", `document.querySelector(".hit")?.getBoundingClientRect().top < innerHeight`)
+	b.press("Filters (1 set)")
+	b.wait("the filters", `document.querySelector(".search-filters select").checkVisibility() && document.querySelector(".filter-toggle").getAttribute("aria-expanded") === "true"`)
+	b.checkAccess(script, "the open filters")
+	if wide := eval[int](b, `document.documentElement.scrollWidth`); wide > 360 {
+		t.Errorf("the open filters are %d pixels wide in a window of 360", wide)
+	}
+	// However long a question is, what answers it is in sight.
+	b.open("/datasets/library")
+	b.wait("the rows", `document.querySelector(".docs tr[data-id]")`)
+	b.run(evaluate(`document.querySelector("tbody tr[data-id] input").click()`))
+	b.press("Parse again…")
+	b.wait("the forecast", `document.querySelector("dialog[open] .preview dl")`)
+	if !eval[bool](b, `(() => { const d = document.querySelector("dialog[open]"), a = d.querySelector(".actions").getBoundingClientRect(); return d.scrollHeight > d.clientHeight && a.bottom <= innerHeight && a.bottom <= d.getBoundingClientRect().bottom; })()`) {
+		t.Error("the buttons of a long question are out of sight in a window of 360")
+	}
+	b.press("Keep as it is")
 	b.look(1280, 800, false)
+}
+
+// Every format is called by a name in the lists and filters of the page.
+func TestFormatsHaveNamesOnThePage(t *testing.T) {
+	w := httptest.NewRecorder()
+	web.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/js/format.js", nil))
+	script := w.Body.String()
+	for _, f := range formats.All(formats.DefaultConfig) {
+		switch f.ID() {
+		case "rows", "encrypted": // has no files of its own; is called as what is inside
+			continue
+		}
+		if media := f.MediaTypes()[0]; !strings.Contains(script, fmt.Sprintf("\n  %q: ", media)) {
+			t.Errorf("format.js has no name for %s (%s)", media, f.ID())
+		}
+	}
 }
 
 // With keys turned on the page asks for one and then works without EventSource.
@@ -919,11 +994,15 @@ func TestPageSaysWhatWorkWaitsFor(t *testing.T) {
 	for i := 1; i <= 240; i++ {
 		special[i] = "SLOW page"
 	}
+	var first string
 	for _, name := range []string{"long.trial", "next.trial"} {
+		first = answer.Job.ID
 		if answer, err = s.submitAnswer(t.Context(), "line", []source{text(name, trialPages(240, special))}, nil, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
+	b.open("/jobs/" + first)
+	b.wait("the time left, which is a range where it is not sure", `[...document.querySelectorAll(".progress-line .muted")].some(e => /^(\d.* to \d.*|about \d.*) left$/.test(e.textContent))`)
 	b.open("/jobs/" + answer.Job.ID)
 	b.wait("the tasks ahead", `/\d+ tasks? of yours ahead/.test(document.querySelector(".waits")?.textContent)`)
 	// What happens while the page reads the job is not missed: that reading is held up until it has happened.
@@ -944,5 +1023,9 @@ func TestPageSaysWhatWorkWaitsFor(t *testing.T) {
 	b.wait("the answer to it", `performance.getEntriesByType("resource").some(e => e.name.endsWith(":resume"))`)
 	b.run(evaluate(`release()`))
 	b.wait("the job to go on", `[...document.querySelectorAll("button")].some(b => b.textContent === "Pause") && !document.querySelector(".waits")?.textContent.includes("paused")`)
+	// Operators see it from their side: how many wait, how long the oldest has, what runs where.
+	b.open("/operations")
+	b.wait("what waits in the queue", `/\d+cost [\d,]+, oldest \d/.test(document.querySelector('[aria-label="Queue"] tbody')?.textContent)`)
+	b.wait("what the executor runs", `/parse page \d+–\d+/.test(document.querySelector('[aria-label="Executors"] tbody')?.textContent)`)
 	s.post("/v1/datasets/line/documents:cancel", map[string]any{}, nil)
 }

@@ -28,5 +28,6 @@ export function bars({ title, caption, labels, series, unit }) {
   });
   return el("figure", { class: "chart" }, el("figcaption", {}, el("strong", {}, title), el("span", { class: "muted" }, caption)),
     el("div", { class: "chart-area" }, el("span", { class: "axis num" }, top ? unit(top) : ""), chart),
-    el("div", { class: "chart-foot muted" }, el("span", {}, labels[0] || ""), series.length > 1 ? el("span", { class: "legend" }, series.filter((s) => s.values.some(Boolean)).map((s) => el("span", {}, el("i", { class: s.cls }), s.name))) : null, el("span", {}, labels[n - 1] || "")));
+    el("div", { class: "chart-foot muted" }, el("span", {}, labels[0] || ""), el("span", {}, labels[n - 1] || "")),
+    series.length > 1 ? el("p", { class: "legend muted" }, series.filter((s) => s.values.some(Boolean)).map((s) => el("span", {}, el("i", { class: s.cls }), s.name))) : null);
 }

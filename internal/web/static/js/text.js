@@ -7,6 +7,8 @@ const row = (line) => line.trim().replace(/^\|/, "").replace(/\|$/, "").split(/(
 
 const isRow = (/** @type {string} */ l) => /^\s*\|.*\|\s*$/.test(l);
 const isRule = (/** @type {string} */ l) => /^\s*\|(\s*:?-{3,}:?\s*\|)+\s*$/.test(l);
+/** Cells that are not worth a second line: dates, names, marks. */
+const short = (/** @type {string} */ c) => c.replace(/<\/?mark>/g, "").length <= 16;
 const numeric = (/** @type {string} */ c) => /^[-+(]?[\d.,  ]+[%)]?$/.test(c) && /\d/.test(c);
 
 /**
@@ -33,7 +35,7 @@ export function chunkText(text, kind, show = (s) => s) {
     const headed = rows.length > 1 && isRule(rows[1]);
     out.push(el("div", { class: "scroll-x", tabindex: "0", role: "group", "aria-label": "Table" }, el("table", { class: "content" },
       headed ? el("thead", {}, el("tr", {}, row(rows[0]).map((c) => el("th", { scope: "col", dir: "auto" }, show(c))))) : null,
-      el("tbody", {}, rows.slice(headed ? 2 : 0).map((r) => el("tr", {}, row(r).map((c) => el("td", { dir: "auto", class: numeric(c) ? "num" : undefined }, show(c)))))))));
+      el("tbody", {}, rows.slice(headed ? 2 : 0).map((r) => el("tr", {}, row(r).map((c) => el("td", { dir: "auto", class: numeric(c) ? "num" : short(c) ? "short" : undefined }, show(c)))))))));
   }
   return out;
 }

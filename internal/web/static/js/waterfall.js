@@ -22,6 +22,21 @@ export function parts(t) {
   return out;
 }
 
+const second = 1000, minute = 60 * second, hour = 60 * minute;
+const steps = [1, 2, 5, 10, 20, 50, 100, 200, 500, second, 2 * second, 5 * second, 10 * second, 20 * second, minute, 2 * minute, 5 * minute, 10 * minute, 20 * minute, hour, 2 * hour, 6 * hour, 12 * hour];
+
+/** Round times within a span, at most six. @param {number} span in milliseconds */
+export function ticks(span) {
+  const step = steps.find((s) => span / s < 6) || Math.ceil(span / (5 * 24 * hour)) * 24 * hour;
+  return Array.from({ length: Math.floor(span / step) + 1 }, (_, i) => i * step);
+}
+
+const tick = (/** @type {number} */ span) => (/** @type {number} */ at) => {
+  const e = el("span", { class: at / span > 0.94 ? "last" : undefined }, at ? duration(at).replace(/\.0 /, " ") : "0");
+  e.style.left = `${(at / span) * 100}%`;
+  return e;
+};
+
 /** At most this many rows are drawn at once. */
 const most = 200;
 
@@ -37,12 +52,11 @@ export function waterfall(tasks, { slowest, names }) {
   rows.sort((a, b) => (slowest ? took(b.t) - took(a.t) : a.parts[0].from - b.parts[0].from || (a.t.range?.[0] || 0) - (b.t.range?.[0] || 0)));
   const span = to - from;
   const label = (/** @type {Task} */ t) => `${t.kind}${t.range ? ` ${t.unit || ""} ${t.range[0] === t.range[1] ? t.range[0] : `${t.range[0]}–${t.range[1]}`}` : ""}`;
-  const ticks = [0, 0.25, 0.5, 0.75, 1];
   return el("div", { class: "waterfall" },
     el("p", { class: "legend" }, stages.filter((s) => rows.some((r) => r.parts.some((p) => p.name === s))).map((s) => el("span", {}, el("i", { class: `stage ${s}` }), words[s]))),
     el("div", { class: "scroll-x", tabindex: "0", role: "region", "aria-label": "Timeline" }, el("table", { role: "table", "aria-label": "Timeline" },
       el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, ["Task", "Executor"].map((h) => el("th", { scope: "col", role: "columnheader" }, h)), el("th", { scope: "col", class: "num", role: "columnheader" }, "Took"),
-        el("th", { scope: "col", class: "lane", role: "columnheader" }, el("span", { class: "hidden" }, "Time line"), el("span", { class: "ticks", "aria-hidden": "true" }, ticks.map((x) => el("span", {}, duration(span * x))))))),
+        el("th", { scope: "col", class: "lane", role: "columnheader" }, el("span", { class: "hidden" }, "Time line"), el("span", { class: "ticks", "aria-hidden": "true" }, ticks(span).map(tick(span)))))),
       el("tbody", { role: "rowgroup" }, rows.slice(0, most).map(({ t, parts: ps }) => el("tr", { role: "row" },
         el("th", { scope: "row", role: "rowheader" }, label(t), names?.get(t.document_id) ? el("bdi", { class: "muted" }, ` ${names.get(t.document_id)?.slice(0, 60)}`) : null, t.attempts > 1 ? el("span", { class: "muted" }, ` attempt ${t.attempts}`) : null),
         el("td", { class: "muted mono", role: "cell" }, t.worker ? el("span", { title: t.worker }, t.worker.length > 18 ? "…" + t.worker.slice(-16) : t.worker) : t.reused ? "reused" : "–"),

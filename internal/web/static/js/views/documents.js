@@ -208,7 +208,7 @@ export async function view({ root, params, query, signal }) {
     scroller.hidden = count === 0;
     draw(none, count ? null : docs.length === 0 && (asked.q || asked.state || asked.type)
       ? empty("Nothing matches the filter", el("p", {}, "Take a part of it away, or search the text of the documents at the top."), button("Show all", () => { filter.value = ""; ask({ q: "", state: "", type: "" }); }))
-      : empty("No documents yet", el("p", {}, "Drop files or a folder anywhere on this page. PDF, Word, Excel, PowerPoint, HTML, Markdown, CSV, JSON, EPUB, mail and plain text can be read.")));
+      : empty("No documents yet", el("p", {}, "Drop files or a folder anywhere on this page, or choose them with “Add files”. PDF, Word, Excel, PowerPoint, OpenDocument, HTML, Markdown, LaTeX, CSV, JSON, XML, EPUB, mail, archives and plain text can be read.")));
     const from = Math.max(0, Math.floor(scroller.scrollTop / h) - overscan), to = Math.min(count, Math.ceil((scroller.scrollTop + scroller.clientHeight) / h) + overscan);
     if (to > docs.length && cursor) void more(to).catch((e) => !aborted(e) && none.replaceChildren(trouble(e, render)));
     above.style.height = `${from * h}px`;

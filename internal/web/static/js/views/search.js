@@ -1,7 +1,7 @@
 // @ts-check
 /** Search: what was found, where it stands on its page, and why it ranks there. */
 import { aborted, all, datasetPath, send } from "../api.js";
-import { byId, el, empty, name, trouble } from "../dom.js";
+import { button, byId, el, empty, name, trouble } from "../dom.js";
 import { drawable, format, formats, number, plural } from "../format.js";
 import { labels, languages } from "../labels.js";
 import { go, title } from "../nav.js";
@@ -24,11 +24,16 @@ export async function view({ root, query, signal }) {
   const keyword = el("input", { name: "keyword", autocomplete: "off" }), tag = el("input", { name: "tag", autocomplete: "off" });
   const group = el("select", { name: "group" }, el("option", { value: "" }, "Every passage"), el("option", { value: "document" }, "Best of each document"), el("option", { value: "page" }, "Best of each page"));
   const doc = el("p", { class: "muted" });
+  /** @type {HTMLElement} */
+  let filters;
+  // In a narrow window the filters would push the hits out of sight.
+  const more = button("Filters", () => more.setAttribute("aria-expanded", String(filters.classList.toggle("open"))), { class: "filter-toggle", "aria-expanded": "false" });
   const form = el("form", { class: "search-form", role: "search", "aria-label": "Search with filters", onsubmit: (/** @type {Event} */ e) => {
     e.preventDefault();
     submit();
   } }, el("div", { class: "search-line" }, field("Search for", q), el("button", { class: "primary" }, "Search")),
-  el("div", { class: "search-filters" }, field("In", ds), field("Format", type), field("By", mode), field("Show", group), field("From page", from), field("to page", to), field("Language", language), field("Keyword", keyword), field("Tag", tag)), doc);
+  more, filters = el("div", { class: "search-filters", id: "search-filters" }, field("In", ds), field("Format", type), field("By", mode), field("Show", group), field("From page", from), field("to page", to), field("Language", language), field("Keyword", keyword), field("Tag", tag)), doc);
+  more.setAttribute("aria-controls", filters.id);
   for (const s of [ds, type, mode, group, language]) s.addEventListener("change", () => q.value && submit());
   root.replaceChildren(el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Search")), form, results);
 
@@ -51,6 +56,8 @@ export async function view({ root, query, signal }) {
     without.delete("doc");
     doc.replaceChildren(...(p.get("doc") ? ["In one document only. ", el("a", { href: `/search?${without}` }, "Search all")] : []));
     doc.hidden = !p.get("doc");
+    const set = [ds, type, mode, from, to, group, language, keyword, tag].filter((i) => i.value).length;
+    more.textContent = set ? `Filters (${set} set)` : "Filters";
     stop.abort();
     stop = new AbortController();
     if (!p.get("q")) {
