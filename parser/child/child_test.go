@@ -926,6 +926,37 @@ func TestAWatchThatEndedKillsNobody(t *testing.T) {
 	}
 }
 
+// Not parallel: there is one collector.
+func TestAFormatsOwnPercentageStaysUntilItIsPutBack(t *testing.T) {
+	before := debug.SetGCPercent(100)
+	defer debug.SetGCPercent(before)
+	percent := func() int {
+		p := debug.SetGCPercent(100)
+		debug.SetGCPercent(p)
+		return p
+	}
+	var c collector
+	runtime.GC()
+	c.tune()
+	small := percent()
+	if small <= 100 || small != c.set {
+		t.Fatalf("%d %% for a small heap, noted %d", small, c.set)
+	}
+	debug.SetGCPercent(250) // as a format does
+	live := make([]byte, 2*collectEvery)
+	runtime.GC()
+	c.tune()
+	if got := percent(); got != 250 {
+		t.Errorf("%d %% while a format has its own", got)
+	}
+	debug.SetGCPercent(small) // what it found
+	c.tune()
+	if got := percent(); got != 100 {
+		t.Errorf("%d %% for %d live bytes", got, len(live))
+	}
+	runtime.KeepAlive(live)
+}
+
 func TestASmallHeapIsLeftAloneAndALargeOneDoubles(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

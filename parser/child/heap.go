@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"sync"
 )
 
 // collectEvery is how much a child allocates, at least, between two garbage
@@ -17,26 +18,38 @@ const collectEvery = 32 << 20
 // percentage is 100; it grows with it (runtime, heapMinimum).
 const minHeapAt100 = 4 << 20
 
-// collectRarely sets the collector for what lives now, and again after each
-// collection.
-func collectRarely() {
-	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	set := 0
+// collector sets when garbage is collected by what is alive.
+type collector struct {
+	mu  sync.Mutex
+	set int // the percentage that was set last, 0 before
+}
+
+// start sets the collector now and after each collection.
+func (c *collector) start() {
 	type sentinel struct{ _ *byte } // with a pointer: it is not packed together with others
-	var arm func()
-	arm = func() {
-		metrics.Read(live)
-		bytes := uint64(0)
-		if live[0].Value.Kind() == metrics.KindUint64 {
-			bytes = live[0].Value.Uint64()
-		}
-		if percent := heapPercent(bytes); percent != set {
-			set = percent
-			debug.SetGCPercent(percent)
-		}
-		runtime.SetFinalizer(&sentinel{}, func(*sentinel) { arm() })
+	c.tune()
+	runtime.SetFinalizer(&sentinel{}, func(*sentinel) { c.start() })
+}
+
+// tune fits the percentage to what was alive after the last collection. A
+// format may have set another for a while and put this one back: it is left
+// alone meanwhile, and tune is called when a request has been answered, since
+// what was put back may be of a time when much less was alive.
+func (c *collector) tune() {
+	now := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/gogc:percent"}}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	metrics.Read(now)
+	if now[0].Value.Kind() != metrics.KindUint64 || now[1].Value.Kind() != metrics.KindUint64 {
+		return // a runtime that does not tell
 	}
-	arm()
+	if c.set != 0 && now[1].Value.Uint64() != uint64(c.set) {
+		return
+	}
+	if percent := heapPercent(now[0].Value.Uint64()); percent != c.set {
+		c.set = percent
+		debug.SetGCPercent(percent)
+	}
 }
 
 // heapPercent is the growth after which a heap of so many live bytes is

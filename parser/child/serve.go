@@ -83,7 +83,6 @@ func serve(formats *parser.Registry) int {
 	if err := limitSelf(fileBytes, nice); err != nil {
 		fmt.Fprintln(os.Stderr, "limits of the parser's process:", err)
 	}
-	collectRarely()
 	keepPipes(fdRequests, fdAnswers)
 	in := bufio.NewReader(os.NewFile(fdRequests, "requests"))
 	s := &server{
@@ -92,6 +91,7 @@ func serve(formats *parser.Registry) int {
 		docs:    map[uint64]*openDoc{},
 		filled:  make(chan struct{}, 1),
 	}
+	s.garbage.start()
 	if err := s.send(kindHello, []byte{protocolVersion}); err != nil {
 		return exitProtocol
 	}
@@ -140,6 +140,7 @@ type server struct {
 	buf     []byte
 	asked   bool // a request has been answered
 	filled  chan struct{}
+	garbage collector
 }
 
 type openDoc struct {
@@ -153,6 +154,7 @@ func (s *server) send(kind byte, body []byte) error { return writeFrame(s.out, k
 // pipe is broken, or a panic left the parser in an unknown state.
 func (s *server) handle(req request) (code int, end bool) {
 	err := s.answer(req)
+	s.garbage.tune()
 	kind, body := byte(kindDone), []byte(nil)
 	if err != nil {
 		var p *panicError
