@@ -33,6 +33,31 @@ const maxTermBytes = 64
 // letter, and so that languages without spaces are cut the same way in all three.
 func Terms(text string) []Term {
 	terms := make([]Term, 0, len(text)/6+4)
+	scan(text, func(t Term, word []byte) {
+		if word != nil {
+			t.Text = string(word)
+		}
+		terms = append(terms, t)
+	})
+	return terms
+}
+
+// AppendTerms adds the text of each term of text to b, with a space behind it.
+func AppendTerms(b []byte, text string) []byte {
+	scan(text, func(t Term, word []byte) {
+		if word == nil {
+			b = append(b, t.Text...)
+		} else {
+			b = append(b, word...)
+		}
+		b = append(b, ' ')
+	})
+	return b
+}
+
+// scan finds the terms of text. A word comes beside its term, in bytes that are
+// used again for the next; the term of an ideograph has its text.
+func scan(text string, found func(t Term, word []byte)) {
 	var buf []byte
 	for i := 0; i < len(text); {
 		r, size := rune(text[i]), 1
@@ -49,7 +74,7 @@ func Terms(text string) []Term {
 				}
 				end += size
 			}
-			terms = appendPairs(terms, text, i, end)
+			scanPairs(text, i, end, found)
 			i = end
 		case isWordRune(r):
 			end := i
@@ -86,29 +111,28 @@ func Terms(text string) []Term {
 				}
 				word = word[:cut]
 			}
-			terms = append(terms, Term{Text: string(word), Start: i, End: end})
+			found(Term{Start: i, End: end}, word)
 			i = end
 		default:
 			i += size
 		}
 	}
-	return terms
 }
 
-// appendPairs adds the overlapping pairs of the run text[start:end], then its
+// scanPairs finds the overlapping pairs of the run text[start:end], then its
 // last character as the tail.
-func appendPairs(terms []Term, text string, start, end int) []Term {
+func scanPairs(text string, start, end int, found func(t Term, word []byte)) {
 	prev := -1
 	last := start
 	for i := start; i < end; {
 		_, size := utf8.DecodeRuneInString(text[i:])
 		if prev >= 0 {
-			terms = append(terms, Term{Text: text[prev : i+size], Start: prev, End: i + size, Ideograph: true})
+			found(Term{Text: text[prev : i+size], Start: prev, End: i + size, Ideograph: true}, nil)
 		}
 		prev, last = i, i
 		i += size
 	}
-	return append(terms, Term{Text: text[last:end], Start: last, End: end, Ideograph: true, Tail: true})
+	found(Term{Text: text[last:end], Start: last, End: end, Ideograph: true, Tail: true}, nil)
 }
 
 func isASCIIWord(c byte) bool {

@@ -8,6 +8,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"pgregory.net/rapid"
+
 	"sheaf/internal/index"
 )
 
@@ -140,6 +142,19 @@ func FuzzTerms(f *testing.F) {
 		}
 		if again := index.Terms(text); !slices.Equal(again, index.Terms(text)) {
 			t.Fatal("terms differ between calls")
+		}
+	})
+}
+
+func TestAppendedTermsAreThoseOfTheText(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringOf(rapid.OneOf(rapid.SampledFrom([]rune("aesing s'’数据库ーé\u0301-1 ")), rapid.Rune())).Draw(t, "text")
+		want := "before"
+		for _, term := range index.Terms(text) {
+			want += term.Text + " "
+		}
+		if got := string(index.AppendTerms([]byte("before"), text)); got != want {
+			t.Fatalf("%q, want %q", got, want)
 		}
 	})
 }

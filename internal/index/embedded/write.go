@@ -9,7 +9,6 @@ import (
 	"math"
 	"runtime"
 	"slices"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -159,20 +158,12 @@ func pageRun(pages []int) (from, to uint32, gaps []int) {
 // body is what the full-text table indexes: the terms of the document's name,
 // the headings and the text, separated by spaces.
 func body(e *index.Entry) string {
-	var b strings.Builder
-	b.Grow(len(e.Chunk.Text) + 64)
-	add := func(text string) {
-		for _, t := range index.Terms(text) {
-			b.WriteString(t.Text)
-			b.WriteByte(' ')
-		}
-	}
-	add(e.Name)
+	b := make([]byte, 0, len(e.Chunk.Text)+256)
+	b = index.AppendTerms(b, e.Name)
 	for _, h := range e.Lead() {
-		add(h)
+		b = index.AppendTerms(b, h)
 	}
-	add(e.Chunk.Text)
-	return b.String()
+	return string(index.AppendTerms(b, e.Chunk.Text))
 }
 
 func (x *Index) writeLoop() {
