@@ -79,7 +79,7 @@ type Config struct {
 	Workers       int                              // tasks at once, default 2 × CPUs + 2: some parse while others embed or index
 	ParseSlots    int                              // tasks parsing at once, default CPUs
 	EmbedSlots    int                              // default CPUs
-	IndexSlots    int                              // default 2
+	IndexSlots    int                              // default 2 × CPUs: most of them wait for a commit that serves them all
 	Lease         time.Duration                    // visibility timeout, default 60 s
 	Heartbeat     time.Duration                    // default 2 s
 	PollInterval  time.Duration                    // longest wait between takes when no bell rings, default 1 s
@@ -105,7 +105,7 @@ func (c *Config) setDefaults() {
 	def(&c.Workers, 2*cpus+2)
 	def(&c.ParseSlots, cpus)
 	def(&c.EmbedSlots, cpus)
-	def(&c.IndexSlots, 2)
+	def(&c.IndexSlots, 2*cpus)
 	def(&c.MaxFails, 5)
 	def(&c.MaxChunksTask, 50_000)
 	dur(&c.Lease, 60*time.Second)

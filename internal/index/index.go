@@ -33,6 +33,19 @@ func (e *Entry) Lead() []string {
 	return append(append(lead, e.Chunk.Keywords...), e.Chunk.Questions...)
 }
 
+// Among tells Write that the caller makes up to n writes at once, this one of
+// them: an index that commits many writes together may wait a moment for the
+// others. Who writes alone says nothing.
+func Among(ctx context.Context, n int) context.Context { return context.WithValue(ctx, amongKey{}, n) }
+
+// AmongOf is the n of Among, 1 where nothing was said.
+func AmongOf(ctx context.Context) int {
+	n, _ := ctx.Value(amongKey{}).(int)
+	return max(n, 1)
+}
+
+type amongKey struct{}
+
 // Label is a keyword, tag or language as it is compared: in lower case, with
 // single spaces, of at most maxLabelBytes.
 func Label(s string) string {

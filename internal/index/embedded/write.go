@@ -9,6 +9,7 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -28,6 +29,7 @@ const groupEntries = 4096
 type operation struct {
 	ctx     context.Context
 	entries []prepared
+	among   int // writes that the caller makes at once
 	tenant  string
 	ranges  []string // to delete
 	doc     string   // to delete
@@ -54,7 +56,7 @@ func (x *Index) Write(ctx context.Context, entries []index.Entry) error {
 	if len(entries) == 0 {
 		return ctx.Err()
 	}
-	op := &operation{ctx: ctx, entries: make([]prepared, len(entries)), done: make(chan error, 1)}
+	op := &operation{ctx: ctx, entries: make([]prepared, len(entries)), among: index.AmongOf(ctx), done: make(chan error, 1)}
 	var g errgroup.Group
 	share := max(64, (len(entries)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
 	for from := 0; from < len(entries); from += share {
@@ -166,7 +168,47 @@ func body(e *index.Entry) string {
 	return string(index.AppendTerms(b, e.Chunk.Text))
 }
 
+// commitPause is the least time between two commits while a caller has more
+// writes on their way: a commit costs much the same for one as for a few, and
+// makes a segment of the full-text table that is merged with others later.
+const commitPause = 50 * time.Millisecond
+
+// gather joins to an operation those that wait, and within commitPause of the
+// last commit those that come, until as many are there as there can be.
+func (x *Index) gather(op *operation, last time.Time) []*operation {
+	group, size, most := []*operation{op}, len(op.entries), op.among
+	var over <-chan time.Time
+	if wait := commitPause - time.Since(last); wait > 0 && most > 1 {
+		t := time.NewTimer(wait)
+		defer t.Stop()
+		over = t.C
+	}
+	for size < groupEntries {
+		if over == nil || len(group) >= most {
+			select {
+			case op = <-x.operations:
+			default:
+				return group
+			}
+		} else {
+			select {
+			case op = <-x.operations:
+			case <-over:
+				over = nil
+				continue
+			case <-x.closing:
+				return group
+			}
+		}
+		group = append(group, op)
+		size += len(op.entries)
+		most = min(most, op.among)
+	}
+	return group
+}
+
 func (x *Index) writeLoop() {
+	var last time.Time // of the last commit
 	for {
 		var op *operation
 		select {
@@ -181,18 +223,9 @@ func (x *Index) writeLoop() {
 				}
 			}
 		}
-		group, size := []*operation{op}, len(op.entries)
-	join:
-		for size < groupEntries {
-			select {
-			case op := <-x.operations:
-				group = append(group, op)
-				size += len(op.entries)
-			default:
-				break join
-			}
-		}
+		group := x.gather(op, last)
 		err := x.commit(group)
+		last = time.Now()
 		if err != nil && len(group) > 1 {
 			// One call must not fail for another's sake.
 			for _, op := range group {
