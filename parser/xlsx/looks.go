@@ -186,19 +186,28 @@ func (l *looks) show(ctx context.Context) (err error) {
 	return nil
 }
 
-// Parts of the workbook that the library gets.
+// Namespaces of the workbook that the library gets, and its parts.
 const (
+	nsPackage = "http://schemas.openxmlformats.org/package/2006/"
+	nsOffice  = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+	nsSheets  = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+	ns2015    = "http://schemas.microsoft.com/office/spreadsheetml/2015/02/main"
+
 	lookSheet = "xl/worksheets/sheet1.xml"
-	lookTypes = `<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/></Types>`
-	lookRoot  = `<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" Target="xl/workbook.xml"/></Relationships>`
-	lookRels  = `<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet1.xml"/></Relationships>`
-	lookBook  = `<workbook xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main" xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"><workbookPr date1904="%t"/><sheets><sheet name="looks" sheetId="1" r:id="rId1"/></sheets></workbook>`
+	lookTypes = `<Types xmlns="` + nsPackage + `content-types">` +
+		`<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/></Types>`
+	lookRoot = `<Relationships xmlns="` + nsPackage + `relationships">` +
+		`<Relationship Id="rId1" Type="` + nsOffice + `/officeDocument" Target="xl/workbook.xml"/></Relationships>`
+	lookRels = `<Relationships xmlns="` + nsPackage + `relationships">` +
+		`<Relationship Id="rId1" Type="` + nsOffice + `/worksheet" Target="worksheets/sheet1.xml"/></Relationships>`
+	lookBook = `<workbook xmlns="` + nsSheets + `" xmlns:r="` + nsOffice + `">` +
+		`<workbookPr date1904="%t"/><sheets><sheet name="looks" sheetId="1" r:id="rId1"/></sheets></workbook>`
 )
 
 // make opens a workbook that holds the special formats and nothing else.
 func (l *looks) make() error {
 	var styles, xfs bytes.Buffer
-	styles.WriteString(`<styleSheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main" xmlns:x="http://schemas.microsoft.com/office/spreadsheetml/2015/02/main"><numFmts>`)
+	styles.WriteString(`<styleSheet xmlns="` + nsSheets + `" xmlns:x="` + ns2015 + `"><numFmts>`)
 	l.styles = map[int]int{-1: 0}
 	for i, f := range l.w.formats {
 		id := l.w.ids[i]
@@ -252,7 +261,7 @@ func (l *looks) make() error {
 // sheet is a worksheet of those numbers.
 func (l *looks) sheet(asked []look) []byte {
 	var b bytes.Buffer
-	b.WriteString(`<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><sheetData>`)
+	b.WriteString(`<worksheet xmlns="` + nsSheets + `"><sheetData>`)
 	for i, a := range asked {
 		if i%lookCells == 0 {
 			if i > 0 {

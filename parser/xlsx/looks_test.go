@@ -186,14 +186,13 @@ func TestTheLibraryShowsTheSameOfItsSheetAsOfTheWorkbook(t *testing.T) {
 			}
 			sheet.WriteString("</row>")
 		}
-		const main = `http://schemas.openxmlformats.org/spreadsheetml/2006/main`
 		content := formattest.Zip(
 			"[Content_Types].xml", lookTypes,
 			"_rels/.rels", lookRoot,
-			"xl/_rels/workbook.xml.rels", strings.Replace(lookRels, "</R", `<Relationship Id="rId2" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/styles" Target="styles.xml"/></R`, 1),
-			"xl/workbook.xml", `<workbook xmlns="`+main+`" xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships">`+years+`<sheets><sheet name="One" sheetId="1" r:id="rId1"/></sheets></workbook>`,
-			"xl/styles.xml", `<styleSheet xmlns="`+main+`" xmlns:x16r2="http://schemas.microsoft.com/office/spreadsheetml/2015/02/main"><numFmts>`+styles.String()+`</numFmts><cellXfs><xf numFmtId="3"/>`+xfs.String()+`</cellXfs></styleSheet>`,
-			"xl/worksheets/sheet1.xml", `<worksheet xmlns="`+main+`"><sheetData>`+sheet.String()+`</sheetData></worksheet>`,
+			"xl/_rels/workbook.xml.rels", strings.Replace(lookRels, "</R", `<Relationship Id="rId2" Type="`+nsOffice+`/styles" Target="styles.xml"/></R`, 1),
+			"xl/workbook.xml", `<workbook xmlns="`+nsSheets+`" xmlns:r="`+nsOffice+`">`+years+`<sheets><sheet name="One" sheetId="1" r:id="rId1"/></sheets></workbook>`,
+			"xl/styles.xml", `<styleSheet xmlns="`+nsSheets+`" xmlns:x16r2="`+ns2015+`"><numFmts>`+styles.String()+`</numFmts><cellXfs><xf numFmtId="3"/>`+xfs.String()+`</cellXfs></styleSheet>`,
+			"xl/worksheets/sheet1.xml", `<worksheet xmlns="`+nsSheets+`"><sheetData>`+sheet.String()+`</sheetData></worksheet>`,
 		)
 		got, streamed := grid(t, content, true), grid(t, content, false)
 		f, err := excelize.OpenReader(bytes.NewReader(content), excelize.Options{ShortDatePattern: "yyyy-mm-dd", LongDatePattern: "yyyy-mm-dd", LongTimePattern: "hh:mm:ss"})
