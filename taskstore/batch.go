@@ -23,7 +23,7 @@ const (
 	mostTogether = 64               // claims and completions of one transaction
 	togetherTime = 15 * time.Second // for one transaction and its retries
 	writeLines   = 2                // transactions of claims and completions at once
-	worthALine   = 8                // of them in the second at least
+	worthALine   = 16               // of them in the second at least: with 8, batches of 10 instead of 14 took 5 % more CPU
 )
 
 // ClaimAsk is one claim of a batch.
