@@ -235,7 +235,7 @@ const nudgePause = 10 * time.Millisecond
 // is not older than that. Measured, folding was a twentieth of what the service
 // does around parsing.
 const (
-	calmPause = 150 * time.Millisecond
+	calmPause = 60 * time.Millisecond
 	calmAfter = 6 // runs that follow at once after a quiet time
 )
 
