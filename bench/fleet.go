@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"net/http"
@@ -371,19 +372,22 @@ func (b *bench) fleetPages(ctx context.Context) error {
 // twenty thousand chunks, and spends more on that than on the chunks: a fleet
 // that has been up for an hour has it behind it, and what a page costs there is
 // what is compared.
-func (b *bench) settleIndex(ctx context.Context) error {
+func (b *bench) settleIndex(ctx context.Context) (err error) {
 	const documents, ranges, each = 20, 4, 16 // of a portion
-	const most = 40                           // portions
+	const least, most, calm = 16, 40, 4       // portions; calm is how many in a row cost no less than one before
 	vars, err := b.engine(ctx, "es")
 	if err != nil {
 		return err
 	}
 	model := static.Default()
-	ix, err := elastic.Open(ctx, elastic.Config{URLs: []string{vars["SHEAF_TEST_ES_URL"]}, Prefix: "settle" + sheaf.NewID(), ModelID: model.Model().ID, Dim: model.Model().Dim})
+	prefix := "settle" + sheaf.NewID()
+	ix, err := elastic.Open(ctx, elastic.Config{URLs: []string{vars["SHEAF_TEST_ES_URL"]}, Prefix: prefix, ModelID: model.Model().ID, Dim: model.Model().Dim})
 	if err != nil {
 		return err
 	}
 	defer ix.Close()
+	// What it holds would be merged for minutes, beside what is measured.
+	defer func() { err = errors.Join(err, dropIndexes(vars["SHEAF_TEST_ES_URL"], prefix)) }()
 	w := newWriter()
 	portion := func() error {
 		for range documents {
@@ -416,7 +420,7 @@ func (b *bench) settleIndex(ctx context.Context) error {
 	}
 	pid, best, worse, portions := b.enginePID("es"), math.Inf(1), 0, 0
 	var first float64
-	for ; portions < most && worse < 3; portions++ {
+	for ; portions < least || worse < calm && portions < most; portions++ {
 		before := cpuTime(pid)
 		if err := portion(); err != nil {
 			return err
@@ -430,6 +434,38 @@ func (b *bench) settleIndex(ctx context.Context) error {
 		}
 	}
 	b.tell("fleet.settled", best, "CPU-ms/chunk", fmt.Sprintf("of Elasticsearch, after %d chunks; %.2f at first", portions*documents*ranges*each, first))
+	return nil
+}
+
+// dropIndexes removes the indexes of a prefix from Elasticsearch.
+func dropIndexes(server, prefix string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // the run may be over
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server+"/_cat/indices/"+prefix+"*?h=index", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	names, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	_ = resp.Body.Close()
+	if err != nil {
+		return err
+	}
+	for _, name := range strings.Fields(string(names)) { // by name: servers may refuse patterns
+		if req, err = http.NewRequestWithContext(ctx, http.MethodDelete, server+"/"+name, nil); err != nil {
+			return err
+		}
+		if resp, err = http.DefaultClient.Do(req); err != nil {
+			return err
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("removing %s: %s", name, resp.Status)
+		}
+	}
 	return nil
 }
 
