@@ -5,9 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"math"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,10 +18,6 @@ import (
 	mysqldriver "github.com/go-sql-driver/mysql"
 
 	"sheaf"
-	"sheaf/internal/embed"
-	"sheaf/internal/embed/static"
-	"sheaf/internal/index"
-	"sheaf/internal/index/elastic"
 	"sheaf/internal/queue/redisstream"
 	"sheaf/taskstore"
 )
@@ -313,14 +307,7 @@ func (b *bench) fleetPages(ctx context.Context) error {
 	var ratios, rates, owns []float64
 	var note string
 	costs := map[string][]float64{} // CPU-ms per page, by part of the fleet
-	if err := b.settleIndex(ctx); err != nil {
-		return err
-	}
-	// Once through everything else that compiles, fills or connects at first use.
-	if err := b.servedByFleet(ctx, "warm", func(s *server, _ map[string]int) error {
-		_, err := b.wholeWay(ctx, s, set)
-		return err
-	}); err != nil {
+	if err := b.settle(ctx, set); err != nil {
 		return err
 	}
 	for round := range e2eRounds {
@@ -367,105 +354,27 @@ func (b *bench) fleetPages(ctx context.Context) error {
 	return nil
 }
 
-// settleIndex writes made-up chunks to Elasticsearch, as executors do, until
-// they cost it no less than before. It compiles what it does often, for some
-// twenty thousand chunks, and spends more on that than on the chunks: a fleet
-// that has been up for an hour has it behind it, and what a page costs there is
-// what is compared.
-func (b *bench) settleIndex(ctx context.Context) (err error) {
-	const documents, ranges, each = 20, 4, 16 // of a portion
-	const least, most, calm = 16, 40, 4       // portions; calm is how many in a row cost no less than one before
-	vars, err := b.engine(ctx, "es")
-	if err != nil {
-		return err
-	}
-	model := static.Default()
-	prefix := "settle" + sheaf.NewID()
-	ix, err := elastic.Open(ctx, elastic.Config{URLs: []string{vars["SHEAF_TEST_ES_URL"]}, Prefix: prefix, ModelID: model.Model().ID, Dim: model.Model().Dim})
-	if err != nil {
-		return err
-	}
-	defer ix.Close()
-	// What it holds would be merged for minutes, beside what is measured.
-	defer func() { err = errors.Join(err, dropIndexes(vars["SHEAF_TEST_ES_URL"], prefix)) }()
-	w := newWriter()
-	portion := func() error {
-		for range documents {
-			doc, topic := sheaf.NewID(), w.topic()
-			for r := range ranges {
-				id := sheaf.RangeID(doc, int64(r))
-				texts, entries := make([]string, each), make([]index.Entry, each)
-				for n := range each {
-					texts[n] = w.text(topic)
-					entries[n] = index.Entry{TenantID: sheaf.LocalTenant, DatasetID: "ds-bench", Name: topic[0] + ".pdf", MediaType: pdfType, Chunk: sheaf.Chunk{
-						ID: sheaf.ChunkID(id, n), RangeID: id, DocumentID: doc, Generation: 1, Ordinal: n, Kind: sheaf.ChunkText, Text: texts[n], Tokens: 200,
-						Pages: []int{r + 1}, Boxes: []sheaf.Box{{Page: r + 1, X0: 72, Y0: 90, X1: 523, Y1: 410}}, HeadingPath: topic[:2]}}
-				}
-				vectors, err := model.Embed(ctx, texts, embed.Passage)
-				if err != nil {
-					return err
-				}
-				for n, v := range vectors {
-					entries[n].Vector = v
-				}
-				if err := ix.Write(ctx, entries); err != nil {
-					return err
-				}
-			}
-			if err := ix.Refresh(ctx); err != nil { // as before each publication
-				return err
-			}
-		}
-		return nil
-	}
-	pid, best, worse, portions := b.enginePID("es"), math.Inf(1), 0, 0
-	var first float64
-	for ; portions < least || worse < calm && portions < most; portions++ {
-		before := cpuTime(pid)
-		if err := portion(); err != nil {
+// settle sends documents through fresh fleets until a page costs Elasticsearch
+// no less than the time before. It compiles what it does often, for minutes, and
+// spends more on that than on the chunks: a fleet that has been up for an hour
+// has it behind it, and what a page costs there is what is compared.
+func (b *bench) settle(ctx context.Context, set pdfSet) error {
+	const most = 6
+	var costs []float64 // CPU-ms per page
+	for n := range most {
+		if err := b.servedByFleet(ctx, fmt.Sprintf("settle%d", n), func(s *server, parts map[string]int) error {
+			before := cpuTime(parts["es"])
+			w, err := b.wholeWay(ctx, s, set)
+			costs = append(costs, (cpuTime(parts["es"])-before).Seconds()*1e3/float64(w.pages))
+			return err
+		}); err != nil {
 			return err
 		}
-		cost := (cpuTime(pid) - before).Seconds() * 1e3 / (documents * ranges * each)
-		if portions == 0 {
-			first = cost
-		}
-		if worse++; cost < 0.98*best {
-			best, worse = cost, 0
+		if n > 0 && costs[n] > 0.95*costs[n-1] {
+			break
 		}
 	}
-	b.tell("fleet.settled", best, "CPU-ms/chunk", fmt.Sprintf("of Elasticsearch, after %d chunks; %.2f at first", portions*documents*ranges*each, first))
-	return nil
-}
-
-// dropIndexes removes the indexes of a prefix from Elasticsearch.
-func dropIndexes(server, prefix string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // the run may be over
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server+"/_cat/indices/"+prefix+"*?h=index", nil)
-	if err != nil {
-		return err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	names, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	_ = resp.Body.Close()
-	if err != nil {
-		return err
-	}
-	for _, name := range strings.Fields(string(names)) { // by name: servers may refuse patterns
-		if req, err = http.NewRequestWithContext(ctx, http.MethodDelete, server+"/"+name, nil); err != nil {
-			return err
-		}
-		if resp, err = http.DefaultClient.Do(req); err != nil {
-			return err
-		}
-		_ = resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
-			return fmt.Errorf("removing %s: %s", name, resp.Status)
-		}
-	}
+	b.tell("fleet.settled", costs[len(costs)-1], "CPU-ms/page", fmt.Sprintf("of Elasticsearch before it was measured: %.2f", costs))
 	return nil
 }
 
