@@ -8,12 +8,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
 	"modernc.org/sqlite"
 
 	"sheaf"
@@ -393,19 +391,13 @@ func (x *Index) fetch(ctx context.Context, sides ...[]scored) (map[uint32]*sheaf
 	// Decoding takes longer than reading, and a quarter of a search where one
 	// core does it alone.
 	chunks := make([]sheaf.Chunk, len(read))
-	var g errgroup.Group
-	share := max(16, (len(read)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
-	for from := 0; from < len(read); from += share {
-		g.Go(func() error {
-			for i := from; i < min(from+share, len(read)); i++ {
-				if err := json.Unmarshal(read[i].data, &chunks[i]); err != nil {
-					return fmt.Errorf("%w: chunk %d: %w", errDamaged, read[i].n, err)
-				}
-			}
-			return nil
-		})
-	}
-	if err := g.Wait(); err != nil {
+	err = onAllCores(len(read), 16, func(i int) error {
+		if err := json.Unmarshal(read[i].data, &chunks[i]); err != nil {
+			return fmt.Errorf("%w: chunk %d: %w", errDamaged, read[i].n, err)
+		}
+		return nil
+	})
+	if err != nil {
 		return nil, err
 	}
 	for i := range read {

@@ -57,24 +57,31 @@ func (x *Index) Write(ctx context.Context, entries []index.Entry) error {
 		return ctx.Err()
 	}
 	op := &operation{ctx: ctx, entries: make([]prepared, len(entries)), among: index.AmongOf(ctx), done: make(chan error, 1)}
+	if err := onAllCores(len(entries), 64, func(i int) (err error) {
+		op.entries[i], err = x.prepareEntry(&entries[i])
+		return err
+	}); err != nil {
+		return err
+	}
+	return x.submit(ctx, op)
+}
+
+// onAllCores calls f for 0 to n-1, each core with a share of least or more of
+// them. The error is that of one share, which ends with it.
+func onAllCores(n, least int, f func(i int) error) error {
 	var g errgroup.Group
-	share := max(64, (len(entries)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
-	for from := 0; from < len(entries); from += share {
+	share := max(least, (n+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
+	for from := 0; from < n; from += share {
 		g.Go(func() error {
-			for i := from; i < min(from+share, len(entries)); i++ {
-				p, err := x.prepareEntry(&entries[i])
-				if err != nil {
+			for i := from; i < min(from+share, n); i++ {
+				if err := f(i); err != nil {
 					return err
 				}
-				op.entries[i] = p
 			}
 			return nil
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	return x.submit(ctx, op)
+	return g.Wait()
 }
 
 // DeleteRanges removes the entries of the tenant's ranges.
