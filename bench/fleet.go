@@ -12,10 +12,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	mysqldriver "github.com/go-sql-driver/mysql"
+	"golang.org/x/sync/errgroup"
 
 	"sheaf"
 	"sheaf/internal/queue/redisstream"
@@ -203,43 +203,16 @@ func (p *bare) textbook(ctx context.Context, n int) (spent, error) {
 		}
 		return tx.Commit()
 	}
-	work := make(chan sheaf.Hint)
-	over, failed := make(chan struct{}), make(chan error, p.workers)
-	var all sync.WaitGroup
-	for range p.workers {
-		all.Go(func() {
-			for h := range work {
-				if err := cycle(h); err != nil {
-					failed <- err
-					return
-				}
-			}
-		})
-	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
+	var all errgroup.Group
+	all.SetLimit(p.workers)
 	count := p.counter(n)
-	go func() {
-		defer close(work)
-		for _, h := range hints {
-			select {
-			case work <- h:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	go func() { all.Wait(); close(over) }()
-	select {
-	case <-over:
-	case <-time.After(3 * time.Minute):
-		return spent{}, errors.New("the tasks did not end within 3 minutes")
+	for _, h := range hints {
+		all.Go(func() error { return cycle(h) })
 	}
-	s := count()
-	select {
-	case err := <-failed:
-		return s, err
-	default:
-		return s, ctx.Err()
-	}
+	err = all.Wait()
+	return count(), err
 }
 
 // enginePID is the process of an engine that runs.
