@@ -8,9 +8,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -176,6 +179,59 @@ func TestLargeUploadHoldsOnePart(t *testing.T) {
 type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// TestBytesDamagedOnTheWayAreRefused sends an upload through a proxy that
+// changes a byte of it.
+func TestBytesDamagedOnTheWayAreRefused(t *testing.T) {
+	c := config(t)
+	direct := open(t, c)
+	server, err := url.Parse(c.Endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var damage atomic.Bool
+	var digests atomic.Value // what the last upload was signed with
+	forward := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(server)
+		r.Out.Host = r.In.Host // which is signed
+	}}
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPut {
+			body, err := io.ReadAll(r.Body)
+			if err != nil || len(body) == 0 {
+				t.Errorf("%d bytes, %v", len(body), err)
+				return
+			}
+			digests.Store(r.Header.Get("X-Amz-Content-Sha256"))
+			if damage.Load() {
+				body[len(body)/2] ^= 1
+			}
+			r.Body = io.NopCloser(bytes.NewReader(body))
+		}
+		forward.ServeHTTP(w, r)
+	}))
+	defer proxy.Close()
+	c.Endpoint, c.MaxRetries = proxy.URL, 1
+	s, err := Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := blobtest.Bytes(7, 100<<10)
+	info, err := s.Put(t.Context(), "whole", bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if signed := digests.Load(); signed != info.SHA256 {
+		t.Errorf("signed with %v, the digest is %s", signed, info.SHA256)
+	}
+	damage.Store(true)
+	if _, err := s.Put(t.Context(), "damaged", bytes.NewReader(data), int64(len(data))); !errors.Is(err, sheaf.ErrUnavailable) {
+		t.Errorf("damaged bytes: %v", err)
+	}
+	if _, err := direct.Stat(t.Context(), "damaged"); !errors.Is(err, sheaf.ErrNotFound) {
+		t.Errorf("damaged bytes are stored: %v", err)
+	}
+}
 
 func TestPartSizeSuffices(t *testing.T) {
 	for _, size := range []int64{-1, 0, 1, 1 << 30, partBytes * maxParts, partBytes*maxParts + 1, 1 << 40, maxBytes} {
