@@ -3,6 +3,7 @@ package taskstore
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"time"
 
@@ -107,11 +108,11 @@ func (s *Store) WriteAll(ctx context.Context, finished []Finished, asks []ClaimA
 	for _, a := range asks {
 		ids = append(ids, a.TaskID)
 	}
-	err := s.tx(ctx, func(tx *gorm.DB) error {
-		tasks, err := s.lockTasks(tx, ids)
-		if err != nil {
-			return err
-		}
+	if len(ids) == 0 {
+		return errs, answers
+	}
+	ending := ids[:len(finished)]
+	err := s.moveTasks(ctx, ids, ending, func(tasks map[string]*taskRow) (script, []*taskRow) {
 		var ended, claimed []*taskRow
 		var events []eventRow
 		var dirty []string
@@ -136,19 +137,12 @@ func (s *Store) WriteAll(ctx context.Context, finished []Finished, asks []ClaimA
 				}
 			}
 		}
-		if err := s.saveClaimed(tx, claimed); err != nil {
-			return err
-		}
-		if err := s.saveEnded(tx, ended); err != nil {
-			return err
-		}
-		if err := s.wakeChildren(tx, ended); err != nil {
-			return err
-		}
-		if err := s.insertEvents(tx, events...); err != nil {
-			return err
-		}
-		return s.markDirty(tx, dirty...)
+		var writes script
+		s.saveClaimed(&writes, claimed)
+		s.saveEnded(&writes, ended)
+		s.logEvents(&writes, events)
+		s.dirty(&writes, dirty)
+		return writes, ended
 	})
 	if err == nil {
 		return errs, answers
@@ -178,19 +172,36 @@ func mayBeOnes(err error) bool {
 		!errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
 }
 
-// lockTasks reads tasks by id and locks their rows, in one order, so that
-// transactions that want the same ones take turns. What they show holds until
-// the transaction ends: this is the guard of the changes that follow.
+// lockQuery reads tasks by a list of ids and locks their rows, in one order, so
+// that transactions that want the same ones take turns. What they show holds
+// until the transaction ends: this is the guard of the changes that follow.
+func (s *Store) lockQuery() string {
+	return s.sql("SELECT " + taskFields + `, @now, CASE WHEN state='pending' AND EXISTS
+		(SELECT 1 FROM documents d WHERE d.id=tasks.doc_id AND d.deleted_at<>0) THEN 1 ELSE 0 END
+		FROM tasks` + s.d.byID + ` WHERE id IN ? ORDER BY id` + s.d.lock)
+}
+
+// lockTasks runs lockQuery.
 func (s *Store) lockTasks(tx *gorm.DB, ids []string) (map[string]*taskRow, error) {
-	var rows []taskRow
-	err := tx.Raw(s.sql(`SELECT tasks.*, @now AS now, CASE WHEN state='pending' AND EXISTS
-		(SELECT 1 FROM documents d WHERE d.id=tasks.doc_id AND d.deleted_at<>0) THEN 1 ELSE 0 END AS deleted
-		FROM tasks`+s.d.byID+` WHERE id IN ? ORDER BY id`+s.d.lock), sortedUnique(ids)).Scan(&rows).Error
-	tasks := make(map[string]*taskRow, len(rows))
-	for i := range rows {
-		tasks[rows[i].ID] = &rows[i]
+	rows, err := tx.Raw(s.lockQuery(), sortedUnique(ids)).Rows()
+	if err != nil {
+		return nil, err
 	}
-	return tasks, err
+	defer rows.Close()
+	return scanTasks(rows)
+}
+
+// scanTasks reads the answer of lockQuery, task by id.
+func scanTasks(rows *sql.Rows) (map[string]*taskRow, error) {
+	tasks := map[string]*taskRow{}
+	for rows.Next() {
+		r := &taskRow{}
+		if err := rows.Scan(r.fields()...); err != nil {
+			return nil, err
+		}
+		tasks[r.ID] = r
+	}
+	return tasks, rows.Err()
 }
 
 // claimFor gives a locked task to a worker if its state allows; nil is a task
@@ -221,7 +232,7 @@ func (r *taskRow) end(c sheaf.Claim, result sheaf.TaskResult) error {
 
 // saveClaimed writes what claimFor has changed of locked tasks: one statement
 // for all that one worker claims, since they get the same.
-func (s *Store) saveClaimed(tx *gorm.DB, tasks []*taskRow) error {
+func (s *Store) saveClaimed(c *script, tasks []*taskRow) {
 	type hold struct {
 		worker string
 		from   int64
@@ -233,13 +244,9 @@ func (s *Store) saveClaimed(tx *gorm.DB, tasks []*taskRow) error {
 		ids[h] = append(ids[h], t.ID)
 	}
 	for h, batch := range ids {
-		err := tx.Exec(`UPDATE tasks`+s.d.byID+` SET state='running', epoch=epoch+1, attempts=attempts+1, worker_id=?, started_at=?, lease_until=?, enqueued_at=0
-			WHERE id IN ?`, h.worker, h.from, h.until, sortedUnique(batch)).Error
-		if err != nil {
-			return err
-		}
+		c.add(`UPDATE tasks`+s.d.byID+` SET state='running', epoch=epoch+1, attempts=attempts+1, worker_id=?, started_at=?, lease_until=?, enqueued_at=0
+			WHERE id IN ?`, h.worker, h.from, h.until, sortedUnique(batch))
 	}
-	return nil
 }
 
 // saveEnded writes what end has changed of locked tasks. Each row has values of
@@ -247,13 +254,14 @@ func (s *Store) saveClaimed(tx *gorm.DB, tasks []*taskRow) error {
 // measured on MariaDB: with a CASE per column it takes half as much again for
 // 16 tasks. Since the rows are there, the other columns without a default are
 // only for show.
-func (s *Store) saveEnded(tx *gorm.DB, tasks []*taskRow) error {
+func (s *Store) saveEnded(c *script, tasks []*taskRow) {
 	changed := []string{"state", "lease_until", "done_epoch", "finished_at", "range_id", "artifact_key", "chunk_count", "token_count", "reused", "result"}
 	columns := append([]string{"id", "tenant_id", "dataset_id", "doc_id", "job_id", "gen", "kind", "run_at", "created_at"}, changed...)
+	const none, zero = raw("''"), raw("0")
 	rows := make([][]any, len(tasks))
 	for i, t := range tasks {
-		rows[i] = []any{t.ID, t.TenantID, t.DatasetID, t.DocID, t.JobID, t.Gen, t.Kind, t.RunAt, t.CreatedAt,
-			t.State, t.LeaseUntil, t.DoneEpoch, t.FinishedAt, t.RangeID, t.ArtifactKey, t.ChunkCount, t.TokenCount, t.Reused, t.Result}
+		rows[i] = []any{t.ID, none, none, none, none, zero, none, zero, zero,
+			raw("'done'"), zero, t.DoneEpoch, t.FinishedAt, t.RangeID, t.ArtifactKey, t.ChunkCount, t.TokenCount, t.Reused, t.Result}
 	}
-	return insertRows(tx, "tasks", columns, rows, s.d.upsert("id", changed...))
+	c.insert("tasks", columns, rows, s.d.upsert("id", changed...))
 }

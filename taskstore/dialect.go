@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/pressly/goose/v3"
-	"gorm.io/gorm"
 
 	"sheaf"
 )
@@ -119,45 +118,4 @@ func lockConn(ctx context.Context, db *sql.DB, lock, unlock string) (func(), err
 		_, _ = conn.ExecContext(context.WithoutCancel(ctx), unlock)
 		_ = conn.Close()
 	}, nil
-}
-
-// raw is SQL that insert puts into the statement as it is.
-type raw string
-
-// insertRows writes rows of equal width in as few statements as the engines'
-// bounds on parameters allow. suffix is a conflict clause or "".
-func insertRows(tx *gorm.DB, table string, columns []string, rows [][]any, suffix string) error {
-	const maxParams = 16000 // SQLite takes 32,766, PostgreSQL and MySQL 65,535
-	batch := max(maxParams/len(columns), 1)
-	head := "INSERT INTO " + table + " (" + strings.Join(columns, ", ") + ") VALUES "
-	for len(rows) > 0 {
-		n := min(batch, len(rows))
-		var b strings.Builder
-		args := make([]any, 0, n*len(columns))
-		b.WriteString(head)
-		for i, row := range rows[:n] {
-			if i > 0 {
-				b.WriteString(", ")
-			}
-			b.WriteByte('(')
-			for j, v := range row {
-				if j > 0 {
-					b.WriteString(", ")
-				}
-				if r, ok := v.(raw); ok {
-					b.WriteString(string(r))
-					continue
-				}
-				b.WriteByte('?')
-				args = append(args, v)
-			}
-			b.WriteByte(')')
-		}
-		b.WriteString(suffix)
-		if err := tx.Exec(b.String(), args...).Error; err != nil {
-			return err
-		}
-		rows = rows[n:]
-	}
-	return nil
 }

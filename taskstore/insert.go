@@ -190,19 +190,23 @@ func (s *Store) inheritPaused(tx *gorm.DB, base taskBase) (int, error) {
 var eventColumns = []string{"tenant_id", "dataset_id", "job_id", "doc_id", "gen", "task_id", "subject_id", "epoch", "kind", "n",
 	"worker_id", "level", "text", "detail", "at"}
 
-// insertEvents appends to the log, under the database's time. Events that are
-// there already, by subject, epoch, kind and n, are left as they are.
+// insertEvents appends to the log, as logEvents does.
 func (s *Store) insertEvents(tx *gorm.DB, events ...eventRow) error {
-	if len(events) == 0 {
-		return nil
-	}
+	var c script
+	s.logEvents(&c, events)
+	return c.exec(tx)
+}
+
+// logEvents appends to the log, under the database's time. Events that are
+// there already, by subject, epoch, kind and n, are left as they are.
+func (s *Store) logEvents(c *script, events []eventRow) {
 	now := raw(s.now())
 	rows := make([][]any, len(events))
 	for i, e := range events {
 		rows[i] = []any{e.TenantID, e.DatasetID, e.JobID, e.DocID, e.Gen, e.TaskID, e.SubjectID, e.Epoch, e.Kind, e.N,
 			e.WorkerID, clip(e.Level, 8), clip(e.Text, 1000), e.Detail, now}
 	}
-	return insertRows(tx, "events", eventColumns, rows, s.d.noop("seq"))
+	c.insert("events", eventColumns, rows, s.d.noop("seq"))
 }
 
 // insertDocumentEvent logs that a document, whose row the transaction has
@@ -221,10 +225,17 @@ func (s *Store) insertDocumentEvent(tx *gorm.DB, d *documentRow, change sheaf.Do
 		SubjectID: d.ID, Epoch: int64(d.Gen), Kind: sheaf.EventDocument, N: n[0] + 1, Detail: encode(change)})
 }
 
-// markDirty asks Fold to look at documents. The marks' time only grows, so
-// that Fold can tell whether something happened while it looked. They are made
-// by id, so that two that mark the same documents meet in one order.
+// markDirty asks Fold to look at documents, as dirty does.
 func (s *Store) markDirty(tx *gorm.DB, documentIDs ...string) error {
+	var c script
+	s.dirty(&c, documentIDs)
+	return c.exec(tx)
+}
+
+// dirty asks Fold to look at documents. The marks' time only grows, so that
+// Fold can tell whether something happened while it looked. They are made by
+// id, so that two that mark the same documents meet in one order.
+func (s *Store) dirty(c *script, documentIDs []string) {
 	now := raw(s.now())
 	var rows [][]any
 	for _, id := range sortedUnique(documentIDs) {
@@ -236,7 +247,7 @@ func (s *Store) markDirty(tx *gorm.DB, documentIDs ...string) error {
 	if s.d.name == "mysql" {
 		suffix = " ON DUPLICATE KEY UPDATE at=GREATEST(at+1, VALUES(at))"
 	}
-	return insertRows(tx, "doc_dirty", []string{"doc_id", "at"}, rows, suffix)
+	c.insert("doc_dirty", []string{"doc_id", "at"}, rows, suffix)
 }
 
 // insertGarbage hands the range result that an attempt at a task may have

@@ -73,6 +73,7 @@ type Config struct {
 // PostgreSQL.
 type Store struct {
 	w, r         *gorm.DB // the same pool but on SQLite, which has one writer and several readers
+	scripts      *sql.DB  // a pool that takes many statements at once, nil where the engine does not
 	d            dialect
 	eventLag     time.Duration
 	grace        time.Duration
@@ -195,6 +196,18 @@ func (s *Store) openMySQL(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
+	// Only what is written here from fixed texts is sent many at once: anywhere
+	// else a second statement in a text would be an attack.
+	many := cfg.Clone()
+	many.MultiStatements = true
+	scripts, err := mysqldriver.NewConnector(many)
+	if err != nil {
+		return err
+	}
+	s.scripts = sql.OpenDB(scripts)
+	s.scripts.SetMaxOpenConns(writeLines)
+	s.scripts.SetMaxIdleConns(writeLines)
+	s.scripts.SetConnMaxIdleTime(connIdleTime)
 	db := pool(sql.OpenDB(connector), c)
 	s.d = mysqlDialect
 	s.w, err = s.gorm(gormmysql.New(gormmysql.Config{Conn: db}), db)
@@ -232,6 +245,8 @@ func (s *Store) openPostgres(c Config) error {
 	return err
 }
 
+const connIdleTime = 5 * time.Minute
+
 func pool(db *sql.DB, c Config) *sql.DB {
 	n := c.MaxOpenConns
 	if n <= 0 {
@@ -239,7 +254,7 @@ func pool(db *sql.DB, c Config) *sql.DB {
 	}
 	db.SetMaxOpenConns(n)
 	db.SetMaxIdleConns(n)
-	db.SetConnMaxIdleTime(5 * time.Minute)
+	db.SetConnMaxIdleTime(connIdleTime)
 	return db
 }
 
@@ -271,6 +286,9 @@ func (s *Store) Ping(ctx context.Context) error {
 // Close closes the connections. It may be called twice.
 func (s *Store) Close() error {
 	var errs []error
+	if s.scripts != nil {
+		errs = append(errs, s.scripts.Close())
+	}
 	for _, g := range []*gorm.DB{s.w, s.r} {
 		if g == nil {
 			continue
@@ -337,8 +355,13 @@ const txAttempts = 5
 // child tasks, events, doc_dirty; a task's own row may be first where the
 // document is not locked at all.
 func (s *Store) tx(ctx context.Context, fn func(tx *gorm.DB) error) error {
+	return again(ctx, func() error { return s.w.WithContext(ctx).Transaction(fn) })
+}
+
+// again runs a transaction until it is not the engine's locks that it fails for.
+func again(ctx context.Context, transaction func() error) error {
 	for attempt := 1; ; attempt++ {
-		err := s.w.WithContext(ctx).Transaction(fn)
+		err := transaction()
 		if err == nil {
 			return nil
 		}

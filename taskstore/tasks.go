@@ -121,7 +121,9 @@ func (s *Store) completeWide(ctx context.Context, c sheaf.Claim, done sheaf.Comp
 		if err := row.end(c, done.Result); err != nil {
 			return err
 		}
-		if err := s.saveEnded(tx, []*taskRow{row}); err != nil {
+		var end script
+		s.saveEnded(&end, []*taskRow{row})
+		if err := end.exec(tx); err != nil {
 			return err
 		}
 		if err := s.wakeChildren(tx, []*taskRow{row}); err != nil {
@@ -183,6 +185,9 @@ func (s *Store) lockDocument(tx *gorm.DB, id string) (*documentRow, error) {
 	return &docs[0], nil
 }
 
+// parentsQuery finds those of a list of tasks that others wait for.
+const parentsQuery = "SELECT DISTINCT parent_id FROM task_deps WHERE parent_id IN ? AND done=0 ORDER BY parent_id"
+
 // wakeChildren counts done tasks off those that wait for them, and makes those
 // pending that waited for nothing else. It comes after the parents are locked,
 // so that a child that is written later finds them done. The counter is on the
@@ -196,7 +201,7 @@ func (s *Store) wakeChildren(tx *gorm.DB, ended []*taskRow) error {
 		ids[i] = t.ID
 	}
 	var parents []string // most have no children
-	if err := tx.Raw("SELECT DISTINCT parent_id FROM task_deps WHERE parent_id IN ? AND done=0 ORDER BY parent_id", ids).Scan(&parents).Error; err != nil {
+	if err := tx.Raw(parentsQuery, ids).Scan(&parents).Error; err != nil {
 		return err
 	}
 	for _, id := range parents {

@@ -221,3 +221,27 @@ func batchBadItem(f *Fixture) {
 	f.InState(held[1].ID, sheaf.TaskRunning)
 	f.InState(held[2].ID, sheaf.TaskDone)
 }
+
+// batchBrokenOff has the engine refuse the last that a batch writes: nothing of
+// it may stay, nor be committed by what comes next on the same connection.
+func batchBrokenOff(f *Fixture) {
+	d := f.Document("t")
+	f.Plan(d, Parse(2)...)
+	tasks := f.Tasks(d.ID, 1)
+	held := f.Claim(tasks[0].ID, "w")
+	f.Exec("ALTER TABLE events RENAME TO events_away")
+	errs, answers := f.Store.WriteAll(ctx, finished(held), asks(tasks[1].ID))
+	f.Exec("ALTER TABLE events_away RENAME TO events")
+	if errs[0] == nil || answers[0].Err == nil {
+		f.T.Fatalf("without a log: %v, %v; want both refused", errs[0], answers[0].Err)
+	}
+	f.InState(held.ID, sheaf.TaskRunning)
+	f.InState(tasks[1].ID, sheaf.TaskPending)
+
+	errs, answers = f.Store.WriteAll(ctx, finished(held), asks(tasks[1].ID))
+	f.OK(errs[0])
+	f.OK(answers[0].Err)
+	want(f, "epoch", answers[0].Task.Epoch, 1)
+	wantList(f, "events of the ended task", f.Events(held.ID), "claimed", "done")
+	wantList(f, "events of the claimed task", f.Events(tasks[1].ID), "claimed")
+}

@@ -31,6 +31,7 @@ func Run(t *testing.T, engine string) {
 		{"BatchesRaceOverTheSameTasks", batchRace},
 		{"BatchSurvivesADeadlock", batchDeadlock},
 		{"BadCompletionFailsAlone", batchBadItem},
+		{"BatchBrokenOffLeavesNothing", batchBrokenOff},
 		{"PlanWritesTheDocumentAndItsTasks", planWrites},
 		{"SplitTwiceIsSplitOnce", splitTwice},
 		{"ZombieChangesNothing", zombie},
