@@ -52,7 +52,8 @@ type Config struct {
 	// both to the DSN.
 	RootCAs *x509.CertPool
 	// MaxOpenConns bounds the connections; 0 means 16. On SQLite, which has
-	// one writer, it bounds the readers; 0 means 4.
+	// one writer, it bounds the readers; 0 means 4. MySQL gets two more, for
+	// claims and ends.
 	MaxOpenConns int
 	// EventLag is how old an event must be before readers see it, so that one
 	// with a lower sequence number can not appear after it. 0 means none on
