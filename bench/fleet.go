@@ -332,7 +332,7 @@ func (b *bench) fleetPages(ctx context.Context) error {
 // spends more on that than on the chunks: a fleet that has been up for an hour
 // has it behind it, and what a page costs there is what is compared.
 func (b *bench) settle(ctx context.Context, set pdfSet) error {
-	const most = 6
+	const most = 10
 	var costs []float64 // CPU-ms per page
 	for n := range most {
 		if err := b.servedByFleet(ctx, fmt.Sprintf("settle%d", n), func(s *server, parts map[string]int) error {
