@@ -261,7 +261,7 @@ func (s *Store) saveEnded(c *script, tasks []*taskRow) {
 	rows := make([][]any, len(tasks))
 	for i, t := range tasks {
 		rows[i] = []any{t.ID, none, none, none, none, zero, none, zero, zero,
-			raw("'done'"), zero, t.DoneEpoch, t.FinishedAt, t.RangeID, t.ArtifactKey, t.ChunkCount, t.TokenCount, t.Reused, t.Result}
+			t.State, t.LeaseUntil, t.DoneEpoch, t.FinishedAt, t.RangeID, t.ArtifactKey, t.ChunkCount, t.TokenCount, t.Reused, t.Result}
 	}
 	c.insert("tasks", columns, rows, s.d.upsert("id", changed...))
 }

@@ -205,10 +205,7 @@ func (s *Store) openMySQL(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	s.scripts = sql.OpenDB(scripts)
-	s.scripts.SetMaxOpenConns(writeLines)
-	s.scripts.SetMaxIdleConns(writeLines)
-	s.scripts.SetConnMaxIdleTime(connIdleTime)
+	s.scripts = pool(sql.OpenDB(scripts), Config{MaxOpenConns: writeLines})
 	db := pool(sql.OpenDB(connector), c)
 	s.d = mysqlDialect
 	s.w, err = s.gorm(gormmysql.New(gormmysql.Config{Conn: db}), db)
@@ -246,8 +243,6 @@ func (s *Store) openPostgres(c Config) error {
 	return err
 }
 
-const connIdleTime = 5 * time.Minute
-
 func pool(db *sql.DB, c Config) *sql.DB {
 	n := c.MaxOpenConns
 	if n <= 0 {
@@ -255,7 +250,7 @@ func pool(db *sql.DB, c Config) *sql.DB {
 	}
 	db.SetMaxOpenConns(n)
 	db.SetMaxIdleConns(n)
-	db.SetConnMaxIdleTime(connIdleTime)
+	db.SetConnMaxIdleTime(5 * time.Minute)
 	return db
 }
 

@@ -247,6 +247,9 @@ func (d *digester) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// sum is the SHA-256 of what was read, in hex.
+func (d *digester) sum() string { return hex.EncodeToString(d.hash.Sum(nil)) }
+
 // Put sends what fits into one part as one request, and more as a multipart
 // upload, part after part: the object appears when the last request succeeds.
 func (s *Store) Put(ctx context.Context, key string, r io.Reader, size int64) (blob.Info, error) {
@@ -270,7 +273,7 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader, size int64) (b
 	if err != nil {
 		return blob.Info{}, s.explain(ctx, "write "+key, err)
 	}
-	return blob.Info{Key: key, Size: d.n, SHA256: hex.EncodeToString(d.hash.Sum(nil)), Modified: time.Now()}, nil
+	return blob.Info{Key: key, Size: d.n, SHA256: d.sum(), Modified: time.Now()}, nil
 }
 
 func (s *Store) put(ctx context.Context, key string, d *digester, size int64, buf *[]byte) error {
@@ -286,8 +289,7 @@ func (s *Store) put(ctx context.Context, key string, d *digester, size int64, bu
 		// All bytes are here and hashed already. To sign their digest costs both
 		// sides less than the client's stream of signed pieces, and has the store
 		// refuse damaged bytes over TLS too, where that stream is not used.
-		digest := hex.EncodeToString(d.hash.Sum(nil))
-		_, err := s.client.PutObject(ctx, bucket, object, bytes.NewReader(*buf), int64(len(*buf)), "", digest, minio.PutObjectOptions{DisableContentSha256: true})
+		_, err := s.client.PutObject(ctx, bucket, object, bytes.NewReader(*buf), int64(len(*buf)), "", d.sum(), minio.PutObjectOptions{DisableContentSha256: true})
 		return err
 	}
 
