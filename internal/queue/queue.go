@@ -52,6 +52,15 @@ type Queue interface {
 	SignalCancel(ctx context.Context, taskIDs []string) error
 	// Cancels is closed when ctx ends.
 	Cancels(ctx context.Context) <-chan string
+	// Stir tells the keeper that leads, in whatever process, that it has
+	// something to follow: work to feed, or an end to fold. It is a hint as well,
+	// since the keeper's loops come around by themselves. Stirrer keeps calls
+	// from becoming too many.
+	Stir(ctx context.Context) error
+	// Stirs receives when somebody stirred, and may when nobody did; stirs that
+	// nobody has received yet are one. Each listener of each process receives. It
+	// is closed some time after ctx has ended.
+	Stirs(ctx context.Context) <-chan struct{}
 	// Reconcile drops from the cap count tasks that the store says are not
 	// running. running maps tenant to its running task ids; a tenant without
 	// an entry has none. Since running is read a moment before, a task goes

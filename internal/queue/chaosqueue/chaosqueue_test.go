@@ -129,6 +129,25 @@ func TestSignalsAreLostAndRepeated(t *testing.T) {
 	}
 }
 
+func TestStirsAreLost(t *testing.T) {
+	q := New(sqlqueue.New(new(queuetest.Store), sqlqueue.Config{}), Config{Seed: 1})
+	heard := q.Stirs(t.Context())
+	lost := 0
+	for range 300 {
+		if err := q.Stir(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-heard:
+		default:
+			lost++
+		}
+	}
+	if lost < 10 || lost > 100 || lost != q.Counts().Dropped {
+		t.Errorf("%d of 300 stirs were lost, %+v", lost, q.Counts())
+	}
+}
+
 // window accepts a few hints and keeps them.
 type window struct {
 	*sqlqueue.Queue

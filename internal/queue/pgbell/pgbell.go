@@ -26,6 +26,7 @@ type Config struct {
 	MaxWait time.Duration // between attempts at most; 0 means 15 s
 	Alive   time.Duration // a connection on which nothing came for so long is tried; 0 means 30 s
 	Log     *slog.Logger  // nil means slog.Default
+	Deaf    bool          // it only rings: nothing listens, and Rings receives nothing
 
 	// RootCAs are the authorities that the server's certificate is checked
 	// against; the connection is then encrypted. nil leaves both to the DSN.
@@ -33,7 +34,7 @@ type Config struct {
 }
 
 // Bell implements sqlqueue.Bell. It keeps two connections of its own: one that
-// listens and one that rings.
+// listens, unless it is deaf, and one that rings, once it has rung.
 type Bell struct {
 	cfg    Config
 	conn   *pgx.ConnConfig
@@ -48,9 +49,9 @@ type Bell struct {
 	queued  bool          // a ring waits for its turn that has not been sent
 }
 
-// Open starts listening on the PostgreSQL that dsn names. The first connection
-// is made in the background: a server that is not there yet is waited for. The
-// error is ErrInvalid when dsn cannot be read.
+// Open starts listening on the PostgreSQL that dsn names, unless the bell is
+// deaf. The first connection is made in the background: a server that is not
+// there yet is waited for. The error is ErrInvalid when dsn cannot be read.
 func Open(dsn string, cfg Config) (*Bell, error) {
 	if cfg.Channel == "" {
 		cfg.Channel = "sheaf_queue"
@@ -104,6 +105,10 @@ func (b *Bell) ring() {
 func (b *Bell) run(ctx context.Context) {
 	defer close(b.ended)
 	defer close(b.rings)
+	if b.cfg.Deaf {
+		<-ctx.Done()
+		return
+	}
 	wait := b.cfg.MinWait
 	for ctx.Err() == nil {
 		listened, err := b.listen(ctx)

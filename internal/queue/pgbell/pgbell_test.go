@@ -120,6 +120,60 @@ func TestQueuesOfTwoProcessesWakeEachOther(t *testing.T) {
 	}
 }
 
+// A deaf bell rings for others, and holds no connection before it does.
+func TestDeafBellOnlyRings(t *testing.T) {
+	channel := sheaf.NewID()
+	hears := open(t, dsn(t), channel)
+	hear(t, hears, "the ring of a new connection")
+	deaf, err := Open(dsn(t), Config{Channel: channel, Deaf: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := deaf.Ring(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	hear(t, hears, "a ring of the deaf one")
+	ring(t, hears)
+	silent(t, deaf, "to a deaf bell")
+	for range 2 {
+		if err := deaf.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, open := <-deaf.Rings(); open {
+		t.Error("a closed bell rings")
+	}
+	if err := deaf.Ring(t.Context()); !errors.Is(err, sheaf.ErrUnavailable) {
+		t.Errorf("ring of a closed bell: %v", err)
+	}
+}
+
+// Two processes over one PostgreSQL, the keeper in one of them.
+func TestStirsReachTheKeepersProcess(t *testing.T) {
+	channel := sheaf.NewID()
+	hears := open(t, dsn(t), channel)
+	hear(t, hears, "the ring of a new connection")
+	deaf, err := Open(dsn(t), Config{Channel: channel, Deaf: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = deaf.Close() })
+	keeper := sqlqueue.New(new(queuetest.Store), sqlqueue.Config{Stirs: hears})
+	executor := sqlqueue.New(new(queuetest.Store), sqlqueue.Config{Stirs: deaf})
+	t.Cleanup(func() { _, _ = keeper.Close(), executor.Close() })
+	heard := keeper.Stirs(t.Context())
+	for range 3 {
+		if err := executor.Stir(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-heard:
+		case <-time.After(10 * time.Second):
+			t.Fatal("the stir of another process was not heard within 10 s")
+		}
+	}
+}
+
 func TestKilledConnectionsAreMadeAnew(t *testing.T) {
 	channel := sheaf.NewID()
 	named := dsn(t) + "&application_name=" + channel // so that the test kills no others

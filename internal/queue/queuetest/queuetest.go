@@ -65,6 +65,8 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"RingBeforeWaitIsHeard", testRingBeforeWait},
 		{"WaitEndsWithItsTimeAndItsContext", testWaitEnds},
 		{"CancelReachesEveryListener", testCancel},
+		{"StirReachesEveryListener", testStir},
+		{"StirsThatNobodyReceivedAreOne", testStirsTogether},
 		{"IdleTenantsCostNothing", testIdleTenants},
 		{"IdleQueueAsksNothing", testIdleQueue},
 		{"DepthsCountWhatIsHeld", testDepths},
@@ -688,6 +690,76 @@ func testCancel(t *testing.T, h Harness) {
 				t.Fatalf("listener %d was not closed", i)
 			}
 		}
+	}
+}
+
+func testStir(t *testing.T, h Harness) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	listeners := []<-chan struct{}{h.Queue.Stirs(ctx), h.Queue.Stirs(ctx)}
+	if h.Second != nil {
+		listeners = append(listeners, h.Second(t).Stirs(ctx))
+	}
+	deadline := time.After(20 * time.Second)
+	for round := range 5 { // one ring a listener may be of its beginning
+		if err := h.Queue.Stir(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for i, listener := range listeners {
+			select {
+			case _, open := <-listener:
+				if !open {
+					t.Fatalf("listener %d was closed in round %d", i, round)
+				}
+			case <-deadline:
+				t.Fatalf("listener %d heard nothing in round %d", i, round)
+			}
+		}
+	}
+	cancel()
+	for i, listener := range listeners {
+		for open := true; open; {
+			select {
+			case _, open = <-listener:
+			case <-deadline:
+				t.Fatalf("listener %d was not closed", i)
+			}
+		}
+	}
+	if err := h.Queue.Stir(t.Context()); err != nil {
+		t.Errorf("a stir that nobody listens to: %v", err)
+	}
+}
+
+// A listener that is busy owes one run for all that came meanwhile.
+func testStirsTogether(t *testing.T, h Harness) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	heard := h.Queue.Stirs(ctx)
+	const most = 200
+	for range most {
+		if err := h.Queue.Stir(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deadline := time.After(20 * time.Second)
+	select {
+	case <-heard:
+	case <-deadline:
+		t.Fatal("nothing was heard")
+	}
+	cancel()
+	more := 0
+	for open := true; open; {
+		select {
+		case _, open = <-heard:
+			more++
+		case <-deadline:
+			t.Fatal("the listener was not closed")
+		}
+	}
+	if more > 3 { // one that waits, one of the listener's beginning, and the end
+		t.Errorf("%d stirs were heard after one of %d", more, most)
 	}
 }
 

@@ -30,6 +30,7 @@ func (k keys) bell() string              { return k.prefix + "{sched}:bell" }
 func (k keys) incarnation() string       { return k.prefix + "{sched}:inc" }
 func (k keys) leader(name string) string { return k.prefix + "{sched}:leader:" + name }
 func (k keys) term(name string) string   { return k.prefix + "{sched}:term:" + name }
+func (k keys) stir() string              { return k.prefix + "{sched}:stir" }
 func (k keys) cancel() string            { return k.prefix + "cancel" }
 
 var tagEscaper = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")

@@ -52,13 +52,14 @@ type Config struct {
 
 const (
 	group     = "g"
-	stride    = 1000            // pass that one unit of cost takes at weight 1
-	bellChunk = time.Second     // longest single wait in Redis: how late a blocked connection learns that nobody needs it
-	maxPicks  = 256             // tenants that one Take looks at
-	batch     = 500             // tenants in one round trip of the sweeps, acks in one of theirs
-	together  = 5 * time.Second // for acks of one batch; the client gives up sooner
-	cancelLen = 10_000          // entries of the cancel stream, about
-	longAgo   = 400 * time.Hour // beyond any idle time that is asked for
+	stride    = 1000                 // pass that one unit of cost takes at weight 1
+	bellChunk = time.Second          // longest single wait in Redis: how late a blocked connection learns that nobody needs it
+	maxPicks  = 256                  // tenants that one Take looks at
+	batch     = 500                  // tenants in one round trip of the sweeps, acks in one of theirs
+	together  = 5 * time.Second      // for acks of one batch; the client gives up sooner
+	cancelLen = 10_000               // entries of the cancel stream, about
+	longAgo   = 400 * time.Hour      // beyond any idle time that is asked for
+	stirPause = 5 * time.Millisecond // between stirs that a listener hears: what comes meanwhile is one
 )
 
 // Queue implements queue.Queue over Redis 6.2 or newer, or Valkey.
@@ -898,6 +899,79 @@ func (q *Queue) Cancels(ctx context.Context) <-chan string {
 		}
 	}()
 	return out
+}
+
+// Stir replaces the one entry of the stream that keepers listen to: what an
+// entry says is only that it is a new one.
+func (q *Queue) Stir(ctx context.Context) error {
+	return q.ask(ctx, q.main, func() error {
+		return wrap(ctx, "stir", q.main.client.XAdd(ctx, &redis.XAddArgs{Stream: q.main.keys.stir(), MaxLen: 1, Values: []string{"s", "1"}}).Err())
+	})
+}
+
+// Stirs reads that stream. Each time it begins, at first and after an error, it
+// finds the present end and then receives once: who stirred before that, or
+// while Redis was away, may have meant it.
+func (q *Queue) Stirs(ctx context.Context) <-chan struct{} {
+	out := make(chan struct{}, 1)
+	go func() {
+		defer close(out)
+		from, failing := "", false
+		for ctx.Err() == nil {
+			next, err := q.stirred(ctx, from)
+			if ctx.Err() != nil {
+				return
+			}
+			wait := stirPause
+			switch {
+			case err != nil:
+				if !failing {
+					q.cfg.Log.Warn("cannot listen for changes in other processes; the keeper looks for them now and then meanwhile", "error", err)
+				}
+				from, failing, wait = "", true, time.Second
+			case next != from:
+				from, failing = next, false
+				select {
+				case out <- struct{}{}:
+				default:
+				}
+			default:
+				continue
+			}
+			select {
+			case <-time.After(wait):
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return out
+}
+
+// stirred waits for an entry beyond from, for a while, and returns the id of the
+// last one; from itself if there came none. "" is before the first call: the
+// answer is then what there is.
+func (q *Queue) stirred(ctx context.Context, from string) (last string, err error) {
+	stream := q.main.keys.stir()
+	if from == "" {
+		entries, err := q.main.client.XRevRangeN(ctx, stream, "+", "-", 1).Result()
+		if err != nil {
+			return "", wrap(ctx, "stirs", err)
+		}
+		if len(entries) == 0 {
+			return "0-0", nil
+		}
+		return entries[0].ID, nil
+	}
+	read, err := q.main.client.XRead(ctx, &redis.XReadArgs{Streams: []string{stream, from}, Count: 1, Block: bellChunk}).Result()
+	if err != nil {
+		return from, wrap(ctx, "stirs", err)
+	}
+	for _, s := range read {
+		for _, entry := range s.Messages {
+			from = entry.ID
+		}
+	}
+	return from, nil
 }
 
 // Reconcile compares the run sets with the store. A task that two calls in a

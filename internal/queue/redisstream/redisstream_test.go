@@ -171,6 +171,36 @@ func TestCancelSignalsSurviveAnOutage(t *testing.T) {
 	})
 }
 
+// What was stirred while Redis was away is made up for, one stir for all, and
+// the stream that carries them holds one entry.
+func TestStirsSurviveAnOutage(t *testing.T) {
+	s := startServer(t)
+	q := newQueue(t, Config{Redis: s.options()})
+	heard := q.Stirs(t.Context())
+	hear := func(what string) {
+		t.Helper()
+		select {
+		case <-heard:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("not within 20 s: %s", what)
+		}
+	}
+	hear("the stir of the beginning")
+	s.kill()
+	wantKind(t, q.Stir(t.Context()), sheaf.ErrUnavailable, "no Redis listens there")
+	s.start()
+	hear("the stir that makes up for the outage")
+	for range 50 {
+		if err := q.Stir(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		hear("a stir after the outage")
+	}
+	if n, err := s.client().XLen(t.Context(), q.main.keys.stir()).Result(); err != nil || n != 1 {
+		t.Errorf("the stream holds %d entries, %v", n, err)
+	}
+}
+
 func TestMasterFailsOver(t *testing.T) {
 	o, master := startSentinel(t)
 	q, store := newQueue(t, Config{Redis: o}), pending(100)

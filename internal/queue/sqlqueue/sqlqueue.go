@@ -36,6 +36,7 @@ type Config struct {
 	TenantsTTL time.Duration // how long the list of tenants with work is trusted when no bell rings; 0 means 250 ms
 	MaxTaken   int           // hints out and not acked, all workers together; 0 means 10,000
 	Bell       Bell          // nil: rings stay inside the process. The owner closes it after the queue.
+	Stirs      Bell          // the same for what keepers listen to
 	Log        *slog.Logger  // nil means slog.Default
 }
 
@@ -64,6 +65,7 @@ type Queue struct {
 	rung    bool      // a ring that no Wait has heard
 	ring    chan struct{}
 	cancels map[chan string]struct{}
+	stirs   map[chan struct{}]struct{}
 	closed  chan struct{}
 }
 
@@ -122,26 +124,30 @@ func New(feed sheaf.Feed, cfg Config) *Queue {
 		dirty:   true, // what was pending before the start
 		ring:    make(chan struct{}),
 		cancels: make(map[chan string]struct{}),
+		stirs:   make(map[chan struct{}]struct{}),
 		closed:  make(chan struct{}),
 	}
 	q.turn <- struct{}{}
 	if cfg.Bell != nil {
-		go q.listen()
+		go q.listen(cfg.Bell, q.ringHere)
+	}
+	if cfg.Stirs != nil {
+		go q.listen(cfg.Stirs, q.stirHere)
 	}
 	return q
 }
 
-// listen makes rings of other processes ring here.
-func (q *Queue) listen() {
+// listen makes what other processes ring ring here.
+func (q *Queue) listen(bell Bell, here func()) {
 	for {
 		select {
 		case <-q.closed:
 			return
-		case _, open := <-q.cfg.Bell.Rings():
+		case _, open := <-bell.Rings():
 			if !open {
 				return
 			}
-			q.ringHere()
+			here()
 		}
 	}
 }
@@ -518,6 +524,42 @@ func (q *Queue) Cancels(ctx context.Context) <-chan string {
 	return listener
 }
 
+// Stir reaches the listeners of this process, and others if there is a Bell for
+// it.
+func (q *Queue) Stir(ctx context.Context) error {
+	q.stirHere()
+	if q.cfg.Stirs == nil {
+		return nil
+	}
+	return q.cfg.Stirs.Ring(ctx)
+}
+
+func (q *Queue) stirHere() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for listener := range q.stirs {
+		select {
+		case listener <- struct{}{}:
+		default: // one waits for it already
+		}
+	}
+}
+
+// Stirs receives from now on.
+func (q *Queue) Stirs(ctx context.Context) <-chan struct{} {
+	listener := make(chan struct{}, 1)
+	q.mu.Lock()
+	q.stirs[listener] = struct{}{}
+	q.mu.Unlock()
+	context.AfterFunc(ctx, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		delete(q.stirs, listener)
+		close(listener)
+	})
+	return listener
+}
+
 // Reconcile reads the store's own count again with the next Take.
 func (q *Queue) Reconcile(ctx context.Context, running map[string][]string) error {
 	q.mu.Lock()
@@ -571,7 +613,7 @@ func (q *Queue) Leave(ctx context.Context, workerID string) error {
 // Ping succeeds: the store, which the queue reads, answers for itself.
 func (q *Queue) Ping(ctx context.Context) error { return nil }
 
-// Close stops listening to the Bell. It may be called twice.
+// Close stops listening to the bells. It may be called twice.
 func (q *Queue) Close() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

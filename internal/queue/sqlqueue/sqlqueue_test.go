@@ -211,6 +211,30 @@ func TestBellOfOtherProcessesWakes(t *testing.T) {
 	})
 }
 
+func TestStirsCrossProcessesByTheirOwnBell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bell, stirs := &fakeBell{rings: make(chan struct{})}, &fakeBell{rings: make(chan struct{})}
+		q := New(new(queuetest.Store), Config{Bell: bell, Stirs: stirs})
+		defer q.Close()
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		heard := q.Stirs(ctx)
+		bell.rings <- struct{}{}
+		synctest.Wait()
+		if len(heard) != 0 {
+			t.Error("a ring for executors stirred the keeper")
+		}
+		stirs.rings <- struct{}{}
+		synctest.Wait()
+		if len(heard) != 1 {
+			t.Error("a stir of another process was not heard")
+		}
+		if err := q.Stir(ctx); err != nil || stirs.rung != 1 || bell.rung != 0 {
+			t.Errorf("a stir rang %d times and the other bell %d times, %v", stirs.rung, bell.rung, err)
+		}
+	})
+}
+
 func BenchmarkTakeWith5000BusyTenants(b *testing.B) {
 	store := new(queuetest.Store)
 	for i := range 5000 {
