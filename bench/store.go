@@ -158,7 +158,7 @@ func (p *bare) run(ctx context.Context, withKeeper bool) (stop func()) {
 	}
 	if withKeeper {
 		k := keeper.New(keeper.Config{Store: p.store, Queue: p.queue, Feeds: p.feeds})
-		cfg.Changed = k.Nudge
+		cfg.Changed = func(bool) { k.Nudge() }
 		all.Go(func() { _ = k.Run(ctx) }) // ends with ctx
 	}
 	e := executor.New(cfg)

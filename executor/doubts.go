@@ -70,6 +70,6 @@ func (e *Executor) giveBackDoubtful(ctx context.Context) {
 	}
 	if given > 0 {
 		e.cfg.Log.Info("gave back tasks whose claim or end was written behind an error", "tasks", given, "worker", e.id)
-		e.cfg.Changed()
+		e.cfg.Changed(true)
 	}
 }

@@ -68,9 +68,11 @@ type Config struct {
 	ChatBatch int
 	// Processors run kinds other than parse, index and finalize: plan at least.
 	Processors map[sheaf.TaskKind]Processor
-	// Changed is called after a task of this executor changed state, so that a
-	// keeper in the same process need not wait for its next tick. May be nil.
-	Changed func()
+	// Changed is called after a task of this executor changed state, so that the
+	// keeper need not wait for its next tick. awaited says that others may wait
+	// for it: it was not one of the many ranges of a document. May be nil, and
+	// must not block.
+	Changed func(awaited bool)
 	Observe Observer // nil for none
 	Trace   Tracer   // nil for none
 	Log     *slog.Logger
@@ -129,7 +131,7 @@ func (c *Config) setDefaults() {
 		c.Trace = noTracer{}
 	}
 	if c.Changed == nil {
-		c.Changed = func() {}
+		c.Changed = func(bool) {}
 	}
 }
 
@@ -451,7 +453,7 @@ func (e *Executor) run(ctx context.Context, a *attempt, worked func()) {
 	if err := e.cfg.Queue.Done(end, t.TenantID, t.ID); err != nil {
 		log.WarnContext(ctx, "the queue was not told that the task ended; reconciliation will", "error", err)
 	}
-	e.cfg.Changed()
+	e.cfg.Changed(len(done.Spawn) > 0 || t.Kind != sheaf.KindParse && t.Kind != sheaf.KindIndex)
 }
 
 // process runs the task's processor and turns a panic into a failure.

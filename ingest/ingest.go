@@ -33,7 +33,7 @@ type Service struct {
 	Planner *Planner // for dry runs; nil refuses them
 	Log     *slog.Logger
 	// Changed is called after something was submitted, canceled or deleted, so
-	// that a keeper in this process need not wait for its tick. May be nil.
+	// that the keeper need not wait for its tick. May be nil, and must not block.
 	Changed        func()
 	MaxUploadBytes int64 // of one file; 0 means 5 GiB
 	Chat           bool  // a chat model is configured
@@ -236,7 +236,7 @@ func (s *Service) submit(ctx context.Context, dataset *sheaf.Dataset, jobID stri
 		return nil, err
 	}
 	s.Log.InfoContext(ctx, "submitted", "job", job.ID, "tenant", job.TenantID, "documents", len(docs), "replaced", len(replaced))
-	s.wake(ctx)
+	s.Wake(ctx)
 	return s.submission(ctx, job, staged)
 }
 
@@ -438,7 +438,7 @@ func (s *Service) again(ctx context.Context, job sheaf.Job, docs []sheaf.Documen
 		return nil, err
 	}
 	s.Log.InfoContext(ctx, "submitted", "job", job.ID, "tenant", job.TenantID, "kind", job.Kind, "documents", len(again))
-	s.wake(ctx)
+	s.Wake(ctx)
 	return s.Job(ctx, job.TenantID, job.ID)
 }
 
@@ -530,7 +530,7 @@ func (s *Service) DeleteDataset(ctx context.Context, tenantID, id string) (sheaf
 func (s *Service) Pause(ctx context.Context, tenantID string, scope sheaf.PauseScope, paused bool) (int, error) {
 	n, err := s.Catalog.SetPaused(ctx, tenantID, scope, paused)
 	if err == nil && !paused {
-		s.wake(ctx)
+		s.Wake(ctx)
 	}
 	return n, err
 }
@@ -561,7 +561,8 @@ func estimate(left sheaf.Remaining) sheaf.ETA {
 	return sheaf.ETA{P50: &p50, P90: &p90}
 }
 
-func (s *Service) wake(ctx context.Context) {
+// Wake tells executors and the keeper that there is work.
+func (s *Service) Wake(ctx context.Context) {
 	if err := s.Queue.Wake(ctx); err != nil {
 		s.Log.DebugContext(ctx, "the bell did not ring; the keeper's tick will find the work", "error", err)
 	}

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sheaf"
@@ -76,6 +77,8 @@ type app struct {
 	tracer   *telemetry.Tracer // nil without trace.endpoint
 	ingest   *ingest.Service
 	keeper   *keeper.Keeper
+	leads    atomic.Bool    // the keeper does
+	stirrer  *queue.Stirrer // of the keeper that leads elsewhere
 	executor *executor.Executor
 	stopping chan struct{} // closed when run is told to end
 	closers  []func() error
@@ -125,9 +128,10 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 		}
 		a.onClose(a.tracer.Close)
 	}
-	if err := a.openData(ctx); err != nil {
+	if err := a.openData(ctx, r); err != nil {
 		return nil, err
 	}
+	a.stirrer = queue.NewStirrer(a.queue, log)
 	model := a.embedder.Model()
 	if a.pool, err = child.New(child.Config{
 		Size: cfg.Parser.Processes, DocsPerChild: cfg.Parser.MaxDocs, MaxRSSBytes: cfg.Parser.MemoryBytes, TempDir: a.path("tmp"),
@@ -145,18 +149,21 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 		Catalog: a.store, Blobs: a.blobs, Queue: a.queue, Formats: a.formats, Planner: planner, Log: log, MaxUploadBytes: cfg.Server.MaxUploadBytes, UploadLife: time.Duration(cfg.Server.UploadLife),
 		Price: ingest.Price(cfg.Price),
 		Chat:  a.chat != nil, Window: model.Window,
+		Changed: func() { a.changed(true) },
 	}
 	a.metrics.WatchQueues(func(ctx context.Context) ([]sheaf.TenantQueue, error) { return a.store.Queues(ctx, "") })
 	if r.keeper {
 		teller := &webhook.Sender{Store: a.store, Hosts: cfg.Webhooks.Hosts, Timeout: time.Duration(cfg.Webhooks.Timeout), Log: log, Observe: a.metrics.Told}
-		a.keeper = keeper.New(keeper.Config{
+		kc := keeper.Config{
 			Store: a.store, Queue: a.queue, Index: a.index, Blobs: a.blobs, Leader: a.leader(), Log: log,
 			Feeds: cfg.Queue.Driver == "redis", Sole: cfg.Sole(), Window: cfg.Queue.Window,
-			WorkerTimeout: time.Duration(cfg.Keeper.WorkerTimeout), Retention: time.Duration(cfg.Keeper.Retention), Audit: a.audit, AuditEvery: time.Duration(cfg.Keeper.AuditInterval), Leads: a.metrics.Leads, SlowEvery: time.Duration(cfg.Keeper.Reconcile),
-			Tell: teller.Round,
-		})
+			WorkerTimeout: time.Duration(cfg.Keeper.WorkerTimeout), Retention: time.Duration(cfg.Keeper.Retention), Audit: a.audit, AuditEvery: time.Duration(cfg.Keeper.AuditInterval), SlowEvery: time.Duration(cfg.Keeper.Reconcile),
+			Tell:  teller.Round,
+			Leads: func(leads bool) { a.leads.Store(leads); a.metrics.Leads(leads) },
+		}
+		tuneKeeper(&kc)
+		a.keeper = keeper.New(kc)
 		a.metrics.WatchKeeper(a.keeper)
-		a.ingest.Changed = a.keeper.Nudge
 	}
 	if r.executor {
 		timeouts := map[sheaf.TaskKind]time.Duration{}
@@ -171,15 +178,12 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 			Store: a.store, Queue: a.queue, Blobs: a.blobs, Files: a.files, Parser: a.pool, Formats: a.formats, Index: a.index, Embedder: a.embedder,
 			Processors: map[sheaf.TaskKind]executor.Processor{sheaf.KindPlan: planner}, Observe: a.metrics, Log: log, Version: version(),
 			Workers: cfg.Executor.Workers, ParseSlots: cmp.Or(cfg.Executor.ParseSlots, cfg.Parser.Processes), Lease: time.Duration(cfg.Executor.Lease), Heartbeat: time.Duration(cfg.Executor.Heartbeat),
-			PollInterval: time.Duration(cfg.Executor.PollInterval), DrainTimeout: time.Duration(cfg.Executor.DrainTimeout), MaxFails: cfg.Executor.MaxFails,
+			PollInterval: time.Duration(cfg.Executor.PollInterval), DrainTimeout: time.Duration(cfg.Executor.DrainTimeout), MaxFails: cfg.Executor.MaxFails, Changed: a.changed,
 			BackoffBase: time.Duration(cfg.Executor.BackoffBase), BackoffMax: time.Duration(cfg.Executor.BackoffMax), BackoffJitter: cmp.Or(cfg.Executor.BackoffJitter, -1), Retry: retries,
 			UnitTimeout: time.Duration(cfg.Parser.UnitTimeout), TaskTimeout: timeouts, Tags: planner.Tags,
 		}
 		if a.chat != nil {
 			ec.Chat, ec.ChatBatch = a.chat, cfg.Chat.Batch
-		}
-		if a.keeper != nil {
-			ec.Changed = a.keeper.Nudge
 		}
 		if a.tracer != nil {
 			ec.Trace = a.tracer
@@ -188,6 +192,19 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 		a.metrics.WatchBreakers(slices.Sorted(maps.Keys(a.executor.Breakers())), func(d string) int { return int(a.executor.Breakers()[d]) })
 	}
 	return a, nil
+}
+
+// changed tells the keeper that leads, in this process or in another, that
+// something changed; awaited is what somebody waits for.
+func (a *app) changed(awaited bool) {
+	switch {
+	case a.leads.Load():
+		a.keeper.Nudge()
+	case awaited:
+		a.stirrer.Soon()
+	default:
+		a.stirrer.Late()
+	}
 }
 
 // optionalParts names the programs and services that some formats need.
@@ -219,7 +236,7 @@ func parts(r *parser.Registry) []api.Part {
 }
 
 // openData opens the store, queue, blobs, index and embedder.
-func (a *app) openData(ctx context.Context) (err error) {
+func (a *app) openData(ctx context.Context, r roles) (err error) {
 	if a.cfg.Sole() || a.cfg.Blob.Driver == "file" {
 		if err := makeDataDir(a.cfg.DataDir); err != nil {
 			return err
@@ -259,7 +276,7 @@ func (a *app) openData(ctx context.Context) (err error) {
 	if err := a.ensureLocal(ctx); err != nil {
 		return err
 	}
-	if err := a.openQueue(ctx); err != nil {
+	if err := a.openQueue(ctx, r); err != nil {
 		return fmt.Errorf("opening the queue: %w", err)
 	}
 	a.queue = wrapQueue(a.queue)
@@ -295,19 +312,24 @@ func (a *app) ensureLocal(ctx context.Context) error {
 	return nil
 }
 
-// wrapQueue lets tests put a queue that misbehaves around the real one.
-var wrapQueue = func(q queue.Queue) queue.Queue { return q }
+// wrapQueue lets tests put a queue that misbehaves around the real one, and
+// tuneKeeper lets them change what no setting does.
+var (
+	wrapQueue  = func(q queue.Queue) queue.Queue { return q }
+	tuneKeeper = func(*keeper.Config) {}
+)
 
 // defaultDataset is where files go when no dataset is named.
 const defaultDataset = "default"
 
-func (a *app) openQueue(ctx context.Context) (err error) {
+func (a *app) openQueue(ctx context.Context, r roles) (err error) {
 	q := a.cfg.Queue
 	if q.Driver == "sql" {
 		cfg := sqlqueue.Config{Log: a.log}
 		if a.cfg.Store.Driver == "postgres" {
-			// PostgreSQL rings the bell of every process; elsewhere the poll
-			// interval is how long work from another process may wait.
+			// PostgreSQL rings the bell of every process, and another one where
+			// there is a keeper; elsewhere the poll interval and the keeper's
+			// ticks are how long what another process did may wait.
 			roots, err := authorities(a.cfg.Store.CAFile, "store.ca_file")
 			if err != nil {
 				return err
@@ -317,7 +339,12 @@ func (a *app) openQueue(ctx context.Context) (err error) {
 				return err
 			}
 			a.onClose(bell.Close)
-			cfg.Bell = bell
+			stirs, err := pgbell.Open(a.cfg.Store.DSN.Reveal(), pgbell.Config{Channel: "sheaf_keeper", Deaf: !r.keeper, RootCAs: roots, Log: a.log})
+			if err != nil {
+				return err
+			}
+			a.onClose(stirs.Close)
+			cfg.Bell, cfg.Stirs = bell, stirs
 		}
 		a.queue = sqlqueue.New(a.store, cfg)
 		return nil
@@ -536,6 +563,7 @@ func (a *app) run(ctx context.Context, ln net.Listener, hard <-chan struct{}) er
 	if a.keeper != nil {
 		keepers.Go(func() { note(a.keeper.Run(keeperCtx)) })
 	}
+	keepers.Go(func() { a.stirrer.Run(keeperCtx) })
 	if a.executor != nil {
 		executors.Go(func() { note(a.executor.Run(ctx, hard)) })
 	}

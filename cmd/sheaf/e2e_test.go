@@ -24,6 +24,7 @@ import (
 	"sheaf/internal/api"
 	"sheaf/internal/blob"
 	"sheaf/internal/config"
+	"sheaf/internal/keeper"
 	"sheaf/parser"
 	"sheaf/parser/child"
 	"sheaf/parser/formats"
@@ -34,6 +35,9 @@ func TestMain(m *testing.M) {
 	allFormats = func(c formats.Config) []parser.Format { return append(builtinFormats(c), trialFormat{}) }
 	child.MaybeRun(allFormats(formats.FromEnviron()))
 	if os.Getenv(mainVar) == "1" {
+		if every, err := time.ParseDuration(os.Getenv(ticksVar)); err == nil {
+			tuneKeeper = func(c *keeper.Config) { c.FeedEvery, c.FoldEvery = every, every }
+		}
 		os.Exit(run(os.Args[1:]))
 	}
 	os.Exit(m.Run())

@@ -31,6 +31,9 @@ import (
 // processes are then the code under test, trial format included.
 const mainVar = "SHEAF_TEST_MAIN"
 
+// ticksVar is how often such a process feeds and folds when nobody stirs it.
+const ticksVar = "SHEAF_TEST_TICKS"
+
 // fleet is real processes over real engines.
 type fleet struct {
 	t    *testing.T

@@ -50,7 +50,7 @@ func (s *Server) deadLetterRoutes() {
 	retry := func(ctx context.Context, tenantID string, f sheaf.DeadLetterFilter) (*output[Count], error) {
 		n, err := s.cfg.Catalog.RetryDead(ctx, tenantID, f)
 		if err == nil && n > 0 {
-			_ = s.cfg.Queue.Wake(ctx) // only a bell
+			s.cfg.Ingest.Wake(ctx)
 		}
 		return &output[Count]{Count{n}}, err
 	}

@@ -210,18 +210,24 @@ func (k *Keeper) lead(ctx context.Context) {
 		}
 		loops.Go(func() { k.run(ctx, l, bell) })
 	}
+	stirs := k.cfg.Queue.Stirs(ctx) // of processes in which this keeper is not
 	for {
 		select {
 		case <-k.nudge:
-			for _, b := range bells {
-				select {
-				case b <- struct{}{}:
-				default:
-				}
+		case _, open := <-stirs:
+			if !open {
+				stirs = nil
+				continue
 			}
 		case <-ctx.Done():
 			loops.Wait()
 			return
+		}
+		for _, b := range bells {
+			select {
+			case b <- struct{}{}:
+			default:
+			}
 		}
 	}
 }
