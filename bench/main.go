@@ -83,6 +83,7 @@ var measures = []measure{
 	{[]string{"page"}, func(ctx context.Context, b *bench) error { return b.page(ctx) }},
 	{[]string{"fairness"}, func(ctx context.Context, b *bench) error { return b.fairness(ctx) }},
 	{[]string{"fleet.cycles"}, func(ctx context.Context, b *bench) error { return b.fleetCycles(ctx) }},
+	{[]string{"fleet.document"}, func(ctx context.Context, b *bench) error { return b.fleetDocument(ctx) }},
 	{[]string{"fleet.pages"}, func(ctx context.Context, b *bench) error { return b.fleetPages(ctx) }},
 	{[]string{"queue.latency"}, func(ctx context.Context, b *bench) error { return b.queueLatency(ctx) }},
 }
