@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -67,6 +68,68 @@ func TestProgressIsFoldedSoonAndNotWithEachChange(t *testing.T) {
 			follows(calmPause+nudgePause, "among many")
 			time.Sleep(time.Minute)
 			follows(2*nudgePause, "after a quiet minute")
+		}
+	})
+}
+
+// slowFolds is a store for which folding takes a while.
+type slowFolds struct {
+	folds
+	takes time.Duration
+}
+
+func (f *slowFolds) Fold(ctx context.Context, n int) (int, error) {
+	time.Sleep(f.takes)
+	return f.folds.Fold(ctx, n)
+}
+
+// A loop whose runs take long follows the first change after a quiet time as
+// soon as one whose runs are short, and changes that do not end for a fifth of
+// the time.
+func TestSlowLoopFollowsSoonAfterAQuietTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &slowFolds{takes: 100 * time.Millisecond}
+		k := New(Config{Store: store})
+		ctx, stop := context.WithCancel(t.Context())
+		bell := make(chan struct{}, 1)
+		ring := func() {
+			select {
+			case bell <- struct{}{}:
+			default:
+			}
+		}
+		var ended sync.WaitGroup
+		ended.Go(func() { k.run(ctx, &loop{name: "fold", every: time.Hour, step: k.fold}, bell) })
+		defer func() { stop(); ended.Wait() }()
+		for _, quiet := range []struct{ since, within time.Duration }{
+			{time.Minute, nudgePause}, {400 * time.Millisecond, nudgePause}, {200 * time.Millisecond, 200 * time.Millisecond}, {0, 400 * time.Millisecond},
+		} {
+			time.Sleep(time.Minute)
+			ring()
+			time.Sleep(nudgePause + store.takes) // a run has just ended
+			synctest.Wait()
+			before := store.n.Load()
+			time.Sleep(quiet.since)
+			ring()
+			time.Sleep(quiet.within + store.takes - time.Millisecond)
+			synctest.Wait()
+			if n := store.n.Load() - before; n != 0 {
+				t.Errorf("%v after a run %d more have ended sooner than in %v", quiet.since, n, quiet.within)
+			}
+			time.Sleep(2 * time.Millisecond)
+			synctest.Wait()
+			if n := store.n.Load() - before; n != 1 {
+				t.Errorf("%v after a run a change was not followed within %v", quiet.since, quiet.within)
+			}
+		}
+
+		time.Sleep(time.Minute)
+		before := store.n.Load()
+		for begun := time.Now(); time.Since(begun) < 30*time.Second; time.Sleep(time.Millisecond) {
+			ring()
+		}
+		if n := store.n.Load() - before; n > 61 || n < 55 {
+			t.Errorf("%d runs of %v in 30 s of changes, want a fifth of the time", n, store.takes)
 		}
 	})
 }

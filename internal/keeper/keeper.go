@@ -273,6 +273,7 @@ func (k *Keeper) run(ctx context.Context, l *loop, bell <-chan struct{}) {
 		case <-timer.C:
 		case <-bell:
 			timer.Stop()
+			took -= min(took, (time.Since(begun)-took)/4) // what was waited already counts: after a quiet time a run follows soon
 			// Changes come in bursts; a wait lets one run see them all. It grows
 			// with what a run costs, so that under load a loop follows changes
 			// for a fifth of the time at most, and soon when there is little.
