@@ -49,7 +49,7 @@ type Config struct {
 	Leads func(leads bool)
 
 	FeedEvery     time.Duration // default 500 ms
-	Window        int           // hints a tenant and lane may have in the queue, default 64
+	Window        int           // hints a tenant and lane may have in the queue, default 256
 	RequeueAfter  time.Duration // a hint not claimed for this long is published again, default 5 min
 	PromoteEvery  time.Duration // default 1 s
 	ReapEvery     time.Duration // default 1 s
@@ -83,6 +83,8 @@ type Keeper struct {
 	shared     map[string]sheaf.TenantLoad
 	sharedWith map[sheaf.Lane]string
 	sharedAt   time.Time
+	fedAt      time.Time
+	lasts      time.Duration
 
 	// Of the reap loop: when it last ran, whether that failed, and since when
 	// the store has answered without a gap.
@@ -108,6 +110,7 @@ type loop struct {
 	nudged bool          // also runs when something changed in this process
 	calm   bool          // such runs keep calmPause apart once changes do not end
 	step   func(ctx context.Context) (int, error)
+	lasts  func() time.Duration // how long what the last run did will last, 0 for unknown; nil when nothing runs out
 	counts Counts
 }
 
@@ -134,7 +137,7 @@ func New(cfg Config) *Keeper {
 	dur(&cfg.CollectEvery, 5*time.Second)
 	dur(&cfg.CleanupEvery, time.Hour)
 	dur(&cfg.Retention, 7*24*time.Hour)
-	cfg.Window = cmp.Or(cfg.Window, 64)
+	cfg.Window = cmp.Or(cfg.Window, 256)
 	cfg.MaxLost = cmp.Or(cfg.MaxLost, 3)
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -152,7 +155,7 @@ func New(cfg Config) *Keeper {
 		{name: "cleanup", every: cfg.CleanupEvery, limit: 10 * time.Minute, step: k.cleanup},
 	}
 	if cfg.Feeds {
-		k.loops = append(k.loops, &loop{name: "feed", every: cfg.FeedEvery, nudged: true, limit: 5 * time.Minute, step: k.feed})
+		k.loops = append(k.loops, &loop{name: "feed", every: cfg.FeedEvery, nudged: true, limit: 5 * time.Minute, step: k.feed, lasts: func() time.Duration { return k.lasts }})
 	}
 	if cfg.Tell != nil {
 		k.loops = append(k.loops, &loop{name: "tell", every: tellEvery, nudged: true, calm: true, step: cfg.Tell})
@@ -268,6 +271,15 @@ func (k *Keeper) run(ctx context.Context, l *loop, bell <-chan struct{}) {
 		} else if n >= batch {
 			wait = 20 * time.Millisecond
 		}
+		// What runs out is filled up in time, and still for no more than half of
+		// the time.
+		soon := l.every
+		if l.lasts != nil && err == nil {
+			if d := l.lasts(); d > 0 {
+				soon = max(nudgePause, took, d)
+				wait = min(wait, soon)
+			}
+		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
@@ -277,7 +289,7 @@ func (k *Keeper) run(ctx context.Context, l *loop, bell <-chan struct{}) {
 			// Changes come in bursts; a wait lets one run see them all. It grows
 			// with what a run costs, so that under load a loop follows changes
 			// for a fifth of the time at most, and soon when there is little.
-			follow := min(max(nudgePause, 4*took), l.every)
+			follow := min(max(nudgePause, 4*took), soon)
 			if l.calm {
 				now := time.Now()
 				if calm.Before(now) {
@@ -348,60 +360,6 @@ func unlike(known, now map[sheaf.Lane]string) (lanes []sheaf.Lane) {
 	}
 	slices.Sort(lanes)
 	return lanes
-}
-
-// feed publishes pending tasks. Where the queue has lost its memory everything
-// pending counts as not published; the window keeps that from being a flood.
-func (k *Keeper) feed(ctx context.Context) (int, error) {
-	if err := k.notice(ctx); err != nil {
-		return 0, err
-	}
-	hints, err := k.cfg.Store.Feedable(ctx, k.cfg.Window, k.cfg.RequeueAfter)
-	if err != nil {
-		return 0, err
-	}
-	// A change of a share may wait for the next tick; a tenant that the queue
-	// knows nothing of may not.
-	unknown := func(h sheaf.Hint) bool { _, told := k.shared[h.TenantID]; return !told }
-	if time.Since(k.sharedAt) >= k.cfg.FeedEvery || slices.ContainsFunc(hints, unknown) {
-		if err := k.shares(ctx); err != nil {
-			return 0, err
-		}
-		k.sharedAt = time.Now()
-	}
-	type stream struct {
-		tenant string
-		lane   sheaf.Lane
-	}
-	groups := map[stream][]sheaf.Hint{}
-	var order []stream
-	for _, h := range hints {
-		s := stream{h.TenantID, h.Lane}
-		if groups[s] == nil {
-			order = append(order, s)
-		}
-		groups[s] = append(groups[s], h)
-	}
-	fed := 0
-	var failed error
-	away := map[sheaf.Lane]bool{} // a lane may have an engine of its own: the others go on
-	for _, s := range order {
-		if away[s.lane] {
-			continue
-		}
-		accepted, err := k.cfg.Queue.Publish(ctx, s.tenant, s.lane, groups[s])
-		if err != nil {
-			away[s.lane], failed = true, err
-			continue
-		}
-		// A crash here publishes the same hints again: a hint too many is refused
-		// by the claim, a hint too few would be lost.
-		if err := k.cfg.Store.MarkEnqueued(ctx, groups[s][:accepted]); err != nil {
-			return fed, err
-		}
-		fed += accepted
-	}
-	return min(fed, batch-1), failed // the window, not the batch, paces feeding
 }
 
 // shares tells the queue the weights and caps of tenants with work.

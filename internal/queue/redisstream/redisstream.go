@@ -41,7 +41,7 @@ type Config struct {
 	Lanes map[sheaf.Lane]RedisOptions
 
 	Prefix     string        // of all keys; without braces
-	Window     int           // hints a tenant and lane at most, taken ones included; 0 means 64
+	Window     int           // hints a tenant and lane at most, taken ones included; 0 means 256
 	DefaultCap int           // of tenants without a share; 0 means 8
 	AgeAfter   time.Duration // a hint that waited longer in its stream counts one lane higher; 0 means 10 min, negative never
 	// ConsumerTTL is how long a worker without a sign of life stays known to
@@ -163,7 +163,7 @@ func (q *Queue) each(ctx context.Context, f func(s *shard) (more bool, err error
 // contradict each other.
 func New(cfg Config) (*Queue, error) {
 	if cfg.Window <= 0 {
-		cfg.Window = 64
+		cfg.Window = 256
 	}
 	if cfg.DefaultCap <= 0 {
 		cfg.DefaultCap = 8
