@@ -137,8 +137,12 @@ func (b *bench) fleetCycles(ctx context.Context) error {
 		return err
 	}
 	rate := s.rate()
-	b.atLeast("fleet.cycles", rate, "tasks/s", 2000, fmt.Sprintf("%d no-op tasks of 4 tenants from hinted to done on MySQL and Redis, 16 workers, load %s", s.tasks, load()))
+	b.atLeast("fleet.cycles", rate, "tasks/s", 2000, fmt.Sprintf("%d no-op tasks of 4 tenants from hinted to done on MySQL and Redis, 16 workers with the default batch, load %s", s.tasks, load()))
 	b.tell("fleet.cycles.cpu", cpu, "CPU-ms/task", shares)
+	if s, cpu, shares, err = of(func(p *bare) (spent, error) { p.batch = 1; return p.claims(ctx, 4, 10, 1000) }); err != nil {
+		return err
+	}
+	b.tell("fleet.cycles.batch1", s.rate(), "tasks/s", fmt.Sprintf("the same with executor.batch = 1, where no task is claimed before a worker is free; %.2f CPU-ms: %s", cpu, shares))
 	if s, cpu, shares, err = of(func(p *bare) (spent, error) { return p.textbook(ctx, 10_000) }); err != nil {
 		return err
 	}

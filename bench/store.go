@@ -27,6 +27,7 @@ type bare struct {
 	queue   queue.Queue
 	feeds   bool
 	workers int
+	batch   int // tasks that may be held for each of them, 0 for the executor's default
 	// parse is what a standard task does; it may be nil. It is called with
 	// the claim just won.
 	parse func(ctx context.Context, t *sheaf.Task)
@@ -136,7 +137,7 @@ func (p *bare) run(ctx context.Context, withKeeper bool) (stop func()) {
 		return done, err
 	}
 	cfg := executor.Config{
-		Store: p.store, Queue: p.queue, Workers: p.workers,
+		Store: p.store, Queue: p.queue, Workers: p.workers, Batch: p.batch,
 		Processors: map[sheaf.TaskKind]executor.Processor{
 			sheaf.KindPlan: processor(func(ctx context.Context, t *sheaf.Task) (sheaf.Completion, error) {
 				done, err := split(ctx, t)

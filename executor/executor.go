@@ -79,6 +79,7 @@ type Config struct {
 	Version string
 
 	Workers       int                              // tasks at once, default 2 × CPUs + 2: some parse while others embed or index
+	Batch         int                              // tasks held for each worker, the one at work included, while tasks take no longer than claims; default 4
 	ParseSlots    int                              // tasks parsing at once, default CPUs
 	EmbedSlots    int                              // default CPUs
 	IndexSlots    int                              // default 2 × CPUs: most of them wait for a commit that serves them all
@@ -105,6 +106,7 @@ func (c *Config) setDefaults() {
 	def := func(p *int, v int) { *p = cmp.Or(*p, v) }
 	dur := func(p *time.Duration, v time.Duration) { *p = cmp.Or(*p, v) }
 	def(&c.Workers, 2*cpus+2)
+	def(&c.Batch, 4)
 	def(&c.ParseSlots, cpus)
 	def(&c.EmbedSlots, cpus)
 	def(&c.IndexSlots, 2*cpus)
@@ -173,8 +175,9 @@ type Executor struct {
 	mu      sync.Mutex
 	running map[string]*attempt // by task id
 	doubts  doubts
-	free    chan struct{} // one token a free slot
-	ends    chan struct{} // one token an end that is being written, as many as there are slots
+	slots   *slots
+	workers semaphore // held by the task that is at work
+	ends    semaphore // held by a task whose end is being written
 	stopped atomic.Bool
 	tasks   sync.WaitGroup
 }
@@ -185,6 +188,7 @@ type attempt struct {
 	hint   sheaf.Hint
 	cancel context.CancelCauseFunc
 	since  time.Time
+	began  atomic.Bool  // it has a worker, or had one
 	worked atomic.Bool  // only its end is still to be written: it has no slot any more
 	fence  atomic.Int64 // monotonic-clock deadline (ns since Executor.started) after which the lease may be gone
 }
@@ -206,16 +210,14 @@ func New(cfg Config) *Executor {
 	e := &Executor{
 		cfg: cfg, breakers: away, id: fmt.Sprintf("%s-%d-%s", cmp.Or(host, "host"), os.Getpid(), sheaf.NewID()[20:]),
 		parse: newSemaphore(cfg.ParseSlots), embed: newSemaphore(cfg.EmbedSlots), index: newSemaphore(cfg.IndexSlots),
-		started: time.Now(), running: map[string]*attempt{}, doubts: doubts{}, free: make(chan struct{}, cfg.Workers), ends: make(chan struct{}, cfg.Workers),
+		started: time.Now(), running: map[string]*attempt{}, doubts: doubts{},
+		slots: newSlots(cfg.Workers, cfg.Batch), workers: newSemaphore(cfg.Workers), ends: newSemaphore(cfg.Workers * cfg.Batch),
 	}
 	if cfg.Embedder != nil { // measurements of the store have none
 		e.tags = &tagset.Loader{Blobs: cfg.Blobs, Model: cfg.Embedder.Model(), Limits: cfg.Tags}
 	}
 	if cfg.Chat != nil {
 		e.model = enrich.NewModel(cfg.Chat, cfg.ChatBatch)
-	}
-	for range cfg.Workers {
-		e.free <- struct{}{}
 	}
 	e.processors = map[sheaf.TaskKind]Processor{
 		sheaf.KindParse:    processorFunc(e.processParse),
@@ -271,7 +273,7 @@ func (e *Executor) Run(ctx context.Context, hard <-chan struct{}) error {
 func (e *Executor) take(ctx context.Context) {
 	trouble := 0
 	for ctx.Err() == nil {
-		slots := e.reserve(ctx)
+		slots := e.slots.reserve(ctx)
 		if slots == 0 {
 			return
 		}
@@ -279,7 +281,7 @@ func (e *Executor) take(ctx context.Context) {
 		for _, h := range hints {
 			e.start(ctx, h)
 		}
-		e.unreserve(slots - len(hints))
+		e.slots.free(slots - len(hints))
 		switch {
 		case err != nil && ctx.Err() == nil:
 			trouble = min(trouble+1, 3) // 2 s: who waits longer is missed when the queue is back
@@ -287,38 +289,13 @@ func (e *Executor) take(ctx context.Context) {
 			sleep(ctx, jitter(250*time.Millisecond<<trouble))
 		case len(hints) == 0:
 			trouble = 0
+			e.slots.forget()
 			if err := e.cfg.Queue.Wait(ctx, jitter(e.cfg.PollInterval)); err != nil && ctx.Err() == nil {
 				sleep(ctx, jitter(e.cfg.PollInterval))
 			}
 		default:
 			trouble = 0
 		}
-	}
-}
-
-// reserve waits for a free slot and takes every slot that is free. It returns
-// 0 when ctx ends.
-func (e *Executor) reserve(ctx context.Context) int {
-	select {
-	case <-e.free:
-	case <-ctx.Done():
-		return 0
-	}
-	runtime.Gosched() // tasks whose ends were written together free their slots together
-	n := 1
-	for {
-		select {
-		case <-e.free:
-			n++
-		default:
-			return n
-		}
-	}
-}
-
-func (e *Executor) unreserve(n int) {
-	for range n {
-		e.free <- struct{}{}
 	}
 }
 
@@ -331,7 +308,7 @@ func (e *Executor) unreserve(n int) {
 // one end a slot waits so; with a store that is slow or away, slots stay taken.
 func (e *Executor) start(ctx context.Context, h sheaf.Hint) {
 	e.tasks.Go(func() {
-		free := sync.OnceFunc(func() { e.free <- struct{}{} })
+		free := sync.OnceFunc(func() { e.slots.free(1) })
 		defer free()
 		a, run := e.claim(ctx, h)
 		if a == nil {
@@ -345,13 +322,46 @@ func (e *Executor) start(ctx context.Context, h sheaf.Hint) {
 			e.mu.Unlock()
 			a.cancel(nil)
 		}()
+		begun := e.begin(ctx, run, a)
 		e.run(run, a, func() {
 			e.ends <- struct{}{}
+			if begun {
+				e.workers.release()
+			}
 			a.worked.Store(true)
 			free()
 		})
-		<-e.ends
+		e.ends.release()
 	})
+}
+
+// aheadMost is how long a task that was claimed ahead waits for a worker, so
+// that one behind which there are long tasks goes to another executor.
+const aheadMost = 250 * time.Millisecond
+
+// begin waits for a worker and reports whether there is one; else it has stopped
+// the attempt.
+func (e *Executor) begin(ctx, run context.Context, a *attempt) bool {
+	select {
+	case e.workers <- struct{}{}: // nearly always: nothing is claimed ahead
+	default:
+		most := time.NewTimer(aheadMost)
+		defer most.Stop()
+		select {
+		case e.workers <- struct{}{}:
+		case <-run.Done():
+			return false
+		case <-ctx.Done():
+			a.cancel(errRelease)
+			return false
+		case <-most.C:
+			e.slots.forget()
+			a.cancel(errRelease)
+			return false
+		}
+	}
+	a.began.Store(true)
+	return true
 }
 
 // claim wins the hinted task or spends the hint. It returns nil when there is
@@ -410,6 +420,7 @@ func (e *Executor) claim(ctx context.Context, h sheaf.Hint) (*attempt, context.C
 			e.cfg.Log.Warn("ack failed; the hint will come again and be refused", "task", h.TaskID, "tenant", h.TenantID, "error", err)
 		}
 	})
+	e.slots.claimed(time.Since(before))
 	e.cfg.Observe.Claimed(t.Kind, before.Sub(t.RunAt))
 	return a, run
 }
@@ -427,7 +438,7 @@ func (e *Executor) run(ctx context.Context, a *attempt, worked func()) {
 		about = append(about, slog.String("range", t.Range.String()))
 	}
 	ctx, endSpan := e.cfg.Trace.Task(ctx, t.Trace, "task "+string(t.Kind), about...)
-	done, err := e.process(ctx, t)
+	done, err := e.process(ctx, a)
 	defer endSpan(err) // with the processor's verdict, after its end is written
 	worked()
 
@@ -456,8 +467,14 @@ func (e *Executor) run(ctx context.Context, a *attempt, worked func()) {
 	e.cfg.Changed(len(done.Spawn) > 0 || t.Kind != sheaf.KindParse && t.Kind != sheaf.KindIndex)
 }
 
-// process runs the task's processor and turns a panic into a failure.
-func (e *Executor) process(ctx context.Context, t *sheaf.Task) (done sheaf.Completion, err error) {
+// process runs the task's processor, unless the attempt was stopped before it
+// began, and turns a panic into a failure.
+func (e *Executor) process(ctx context.Context, a *attempt) (done sheaf.Completion, err error) {
+	if !a.began.Load() {
+		return done, context.Cause(ctx)
+	}
+	t, begun := a.task, time.Now()
+	defer func() { e.slots.worked(time.Since(begun)) }()
 	p, ok := e.processors[t.Kind]
 	if !ok {
 		// A newer version may know it: it must not be lost to an old executor.
@@ -557,7 +574,7 @@ func (e *Executor) heartbeat(ctx context.Context) {
 	ids := make([]string, 0, len(e.running))
 	for _, a := range e.running {
 		held = append(held, a.task.Held())
-		if !a.worked.Load() {
+		if a.began.Load() && !a.worked.Load() {
 			ids = append(ids, a.task.ID)
 		}
 	}
@@ -684,9 +701,7 @@ func (e *Executor) recovers(ctx context.Context) {
 			e.cfg.Log.Warn("recovering hints failed", "error", err)
 		}
 		for _, h := range hints {
-			select {
-			case <-e.free:
-			default:
+			if !e.slots.reserveOne() {
 				continue // no slot: it stays unacked, and comes again when it has been idle
 			}
 			e.start(ctx, h)

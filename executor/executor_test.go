@@ -27,8 +27,11 @@ type book struct {
 	left     bool
 	holds    map[string]int64 // epochs of what the store holds behind an error
 	failing  bool             // the write of an attempt's end comes back with an error
-	slow     chan struct{}    // completions wait until it is closed; nil for none
-	told     []string         // what the latest heartbeat said is running
+	claims   time.Duration    // what a claim takes
+
+	claiming, mostClaims int           // claims asked for at once
+	slow                 chan struct{} // completions wait until it is closed; nil for none
+	told                 []string      // what the latest heartbeat said is running
 }
 
 func (b *book) note(format string, args ...any) {
@@ -44,6 +47,14 @@ func (b *book) entries() []string {
 }
 
 func (b *book) Claim(_ context.Context, id, worker string, _ time.Duration) (*sheaf.Task, error) {
+	b.mu.Lock()
+	b.claiming++
+	b.mostClaims = max(b.mostClaims, b.claiming)
+	b.mu.Unlock()
+	time.Sleep(b.claims)
+	b.mu.Lock()
+	b.claiming--
+	b.mu.Unlock()
 	if id == "gone" {
 		return nil, &sheaf.NotClaimable{TaskID: id, State: sheaf.TaskCanceled}
 	}
@@ -312,7 +323,7 @@ func TestSlotIsFreeWhileAnEndIsWritten(t *testing.T) {
 				return nil
 			}
 		}
-		r := startWith(t, func(c *Config) { c.Workers, c.Store.(*book).slow = 1, slow }, processors, "a", "b", "c")
+		r := startWith(t, func(c *Config) { c.Workers, c.Batch, c.Store.(*book).slow = 1, 1, slow }, processors, "a", "b", "c")
 		time.Sleep(20 * time.Second) // past a heartbeat
 		r.store.mu.Lock()
 		expect(t, slices.Clone(r.store.told), "b") // the other has no slot any more

@@ -177,7 +177,7 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 		ec := executor.Config{
 			Store: a.store, Queue: a.queue, Blobs: a.blobs, Files: a.files, Parser: a.pool, Formats: a.formats, Index: a.index, Embedder: a.embedder,
 			Processors: map[sheaf.TaskKind]executor.Processor{sheaf.KindPlan: planner}, Observe: a.metrics, Log: log, Version: version(),
-			Workers: cfg.Executor.Workers, ParseSlots: cmp.Or(cfg.Executor.ParseSlots, cfg.Parser.Processes), Lease: time.Duration(cfg.Executor.Lease), Heartbeat: time.Duration(cfg.Executor.Heartbeat),
+			Workers: cfg.Executor.Workers, Batch: cfg.Executor.Batch, ParseSlots: cmp.Or(cfg.Executor.ParseSlots, cfg.Parser.Processes), Lease: time.Duration(cfg.Executor.Lease), Heartbeat: time.Duration(cfg.Executor.Heartbeat),
 			PollInterval: time.Duration(cfg.Executor.PollInterval), DrainTimeout: time.Duration(cfg.Executor.DrainTimeout), MaxFails: cfg.Executor.MaxFails, Changed: a.changed,
 			BackoffBase: time.Duration(cfg.Executor.BackoffBase), BackoffMax: time.Duration(cfg.Executor.BackoffMax), BackoffJitter: cmp.Or(cfg.Executor.BackoffJitter, -1), Retry: retries,
 			UnitTimeout: time.Duration(cfg.Parser.UnitTimeout), TaskTimeout: timeouts, Tags: planner.Tags,

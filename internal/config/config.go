@@ -160,6 +160,7 @@ type Chat struct {
 
 type Executor struct {
 	Workers       int                 `toml:"workers" doc:"tasks at once; 0: 2 × CPUs + 2"`
+	Batch         int                 `toml:"batch" doc:"batch size: tasks held for each worker, the one at work included, while tasks take no longer than claims; 1: none is claimed ahead"`
 	ParseSlots    int                 `toml:"parse_slots" doc:"tasks parsing at once; 0: CPUs"`
 	Lease         Duration            `toml:"lease" doc:"visibility timeout: a task not heard of for this long is given to another"`
 	Heartbeat     Duration            `toml:"heartbeat" doc:"interval at which leases are renewed"`
@@ -324,13 +325,13 @@ func Default() Config {
 		Log:     Log{Level: "info", Format: "text"},
 		Server:  Server{Listen: "127.0.0.1:8080", MaxUploadBytes: 5 << 30, UploadLife: Duration(24 * time.Hour)},
 		Store:   Store{Driver: "sqlite", MaxConns: 16},
-		Queue:   Queue{Driver: "sql", Window: 64},
+		Queue:   Queue{Driver: "sql", Window: 256},
 		Blob:    Blob{Driver: "file", Bucket: "sheaf", CreateBucket: true, CacheBytes: 20 << 30},
 		Index:   Index{Driver: "embedded", Prefix: "sheaf", Shards: 1},
 		Embed:   Embed{Driver: "static", Weight: -1, Batch: 64, Concurrency: 8, Timeout: Duration(60 * time.Second)},
 		Chat:    Chat{Timeout: Duration(60 * time.Second), Concurrency: 4, Batch: 1},
 		Executor: Executor{
-			Lease: Duration(time.Minute), Heartbeat: Duration(2 * time.Second), PollInterval: Duration(time.Second),
+			Batch: 4, Lease: Duration(time.Minute), Heartbeat: Duration(2 * time.Second), PollInterval: Duration(time.Second),
 			DrainTimeout: Duration(25 * time.Second), MaxFails: 5, BackoffBase: Duration(2 * time.Second), BackoffMax: Duration(10 * time.Minute), BackoffJitter: 0.5,
 		},
 		Parser:   Parser{MemoryBytes: 1 << 30, UnitTimeout: Duration(5 * time.Second), MaxDocs: 200, Soffice: "soffice", Tesseract: "tesseract", OCRLanguages: "eng", TranscribeModel: "whisper-1", TranscribeTimeout: Duration(10 * time.Minute)},
@@ -647,6 +648,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Executor.Heartbeat > 0 && c.Executor.Lease < 3*c.Executor.Heartbeat {
 		errs = append(errs, fmt.Errorf("executor.lease (%s) must be at least three times executor.heartbeat (%s), or a slow answer loses tasks", time.Duration(c.Executor.Lease), time.Duration(c.Executor.Heartbeat)))
+	}
+	if c.Executor.Batch < 1 || c.Executor.Workers < 0 {
+		errs = append(errs, fmt.Errorf("executor.batch is %d and executor.workers %d; a batch is at least 1 (nothing is claimed ahead), and 0 workers are as many as suit the CPUs", c.Executor.Batch, c.Executor.Workers))
 	}
 	if c.Executor.BackoffJitter < 0 || c.Executor.BackoffJitter > 1 {
 		errs = append(errs, fmt.Errorf("executor.backoff_jitter is %g; it is a share from 0 to 1", c.Executor.BackoffJitter))

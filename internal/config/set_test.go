@@ -70,3 +70,15 @@ func write(t *testing.T, path, content string) {
 		t.Fatal(err)
 	}
 }
+
+// A number of slots that no executor can have is refused where it is read, and
+// the message names the setting.
+func TestSlotsOfAnExecutor(t *testing.T) {
+	for _, bad := range []func(e *Executor){func(e *Executor) { e.Batch = 0 }, func(e *Executor) { e.Batch = -4 }, func(e *Executor) { e.Workers = -1 }} {
+		c := Default()
+		bad(&c.Executor)
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "executor.batch") || !strings.Contains(err.Error(), "executor.workers") {
+			t.Errorf("workers %d, batch %d: got %v", c.Executor.Workers, c.Executor.Batch, err)
+		}
+	}
+}
