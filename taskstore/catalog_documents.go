@@ -116,6 +116,11 @@ func documentColumns(prefix string) string {
 	return prefix + strings.Join(columns, ", "+prefix)
 }
 
+// workColumns lists all of a document but its outline, which nobody needs who
+// works on it: to read that for each range and each change of a long document
+// would be most of what is sent.
+func workColumns() string { return documentColumns("") + ", root_id, parent_gen, deleted_at" }
+
 func toDocuments(rows []documentRow) []sheaf.Document {
 	out := make([]sheaf.Document, len(rows))
 	for i, r := range rows {

@@ -29,6 +29,25 @@ func TestTaskFieldsAreThoseOfTheRow(t *testing.T) {
 	}
 }
 
+// TestWorkReadsAllButTheOutline: what folds and executors do not read would
+// silently be empty for them, and the outline of a long document is large.
+func TestWorkReadsAllButTheOutline(t *testing.T) {
+	read := map[string]bool{}
+	for _, c := range strings.Split(workColumns(), ", ") {
+		read[c] = true
+	}
+	names := schema.NamingStrategy{}
+	for f := range reflect.TypeFor[documentRow]().Fields() {
+		column := names.ColumnName("", f.Name)
+		if f.Name == "SHA256" {
+			column = "sha256"
+		}
+		if read[column] == (f.Name == "Outline") {
+			t.Errorf("column %s is read: %v", column, read[column])
+		}
+	}
+}
+
 func TestScriptFillsListsIn(t *testing.T) {
 	var c script
 	c.add("UPDATE t SET a=? WHERE id IN ? AND b=?", 1, []string{"x", "y"}, 2)

@@ -173,10 +173,11 @@ func (s *Store) lockDocumentOf(tx *gorm.DB, taskID string) (*documentRow, error)
 	return s.lockDocument(tx, ids[0])
 }
 
-// lockDocument reads a document and locks its row; nil when there is none.
+// lockDocument reads a document but its outline, and locks its row; nil when
+// there is none.
 func (s *Store) lockDocument(tx *gorm.DB, id string) (*documentRow, error) {
 	var docs []documentRow
-	if err := tx.Raw("SELECT * FROM documents WHERE id=?"+s.d.lock, id).Scan(&docs).Error; err != nil {
+	if err := tx.Raw("SELECT "+workColumns()+" FROM documents WHERE id=?"+s.d.lock, id).Scan(&docs).Error; err != nil {
 		return nil, err
 	}
 	if len(docs) == 0 {
@@ -436,7 +437,7 @@ func toTasks(rows []taskRow) []sheaf.Task {
 // DocumentByID implements sheaf.TaskStore.
 func (s *Store) DocumentByID(ctx context.Context, documentID string) (*sheaf.Document, error) {
 	var rows []documentRow
-	if err := s.read(ctx).Raw("SELECT * FROM documents WHERE id=? AND deleted_at=0", documentID).Scan(&rows).Error; err != nil {
+	if err := s.read(ctx).Raw("SELECT "+workColumns()+" FROM documents WHERE id=? AND deleted_at=0", documentID).Scan(&rows).Error; err != nil {
 		return nil, translate(err)
 	}
 	if len(rows) == 0 {
