@@ -146,16 +146,31 @@ start_minio() {
     sh -c 'echo $$ >"$0/pid"; exec "$1" server "$0/data" --address "$2" --quiet' "$dir/minio" "$minio" "127.0.0.1:$(port_of minio)"
   wait_for minio 60 curl -fsS -m 2 "http://127.0.0.1:$(port_of minio)/minio/health/ready"
 }
+# es_java prints the folder of the Java that Elasticsearch runs on. Elastic's packages bring a current one, with which
+# vectors are compared by the instructions made for that; the artifact brings none, and with Debian's 17 they are compared
+# number by number. What is measured has the latest that is here and that this Elasticsearch knows.
+es_java() {
+  local d v most=17 best=${JAVA_HOME:-$(dirname "$(dirname "$(readlink -f "$(command -v java)")")")}
+  if [ "${SHEAF_DURABLE:-}" ] && [ -z "${JAVA_HOME:-}" ]; then
+    for d in /usr/lib/jvm/*; do
+      [ -x "$d/bin/java" ] && [ -r "$d/release" ] || continue
+      v=$(sed -n 's/^JAVA_VERSION="\([0-9]*\).*/\1/p' "$d/release")
+      if [ "${v:-0}" -gt $most ] && [ "$v" -le 25 ]; then most=$v best=$d; fi
+    done
+  fi
+  echo "$best"
+}
 start_es() {
-  local d=$dir/es java; java=${JAVA_HOME:-$(dirname "$(dirname "$(readlink -f "$(command -v java)")")")}
+  local d=$dir/es java; java=$(es_java)
   mkdir -p "$d/conf" "$d/data" "$d/logs" "$d/tmp"; cp "$es_home/config/log4j2.properties" "$d/conf/"
-  # Half of the memory that the defaults take, and for tests a third of the start-up time: code is compiled quickly
-  # instead of well, and files are read without being mapped. Both cost a server that works for long.
-  local swift=(-XX:TieredStopAtLevel=1) mmap=false; [ -z "${SHEAF_DURABLE:-}" ] || { swift=(); mmap=true; }
-  printf '%s\n' -Xms512m -Xmx512m -XX:+UseSerialGC "${swift[@]}" -XX:-AlwaysPreTouch "-Djava.io.tmpdir=$d/tmp" >"$d/conf/jvm.options"
+  # Less memory than the defaults take, and for tests half of that again and a third of the start-up time: code is compiled
+  # quickly instead of well, and files are read without being mapped. All that costs a server that works for long. The
+  # collector of garbage waits until the heap is full, which the breaker would take for memory in use, and refuse writes.
+  local swift=(-XX:TieredStopAtLevel=1) mmap=false heap=512m; [ -z "${SHEAF_DURABLE:-}" ] || { swift=(); mmap=true heap=1g; }
+  printf '%s\n' "-Xms$heap" "-Xmx$heap" -XX:+UseSerialGC "${swift[@]}" -XX:-AlwaysPreTouch 20-:--add-modules=jdk.incubator.vector "-Djava.io.tmpdir=$d/tmp" >"$d/conf/jvm.options"
   printf '%s\n' 'cluster.name: sheaf-test' 'node.name: n1' 'discovery.type: single-node' 'network.host: 127.0.0.1' "http.port: $(port_of es)" \
     "transport.port: $(free_port)" "path.data: $d/data" "path.logs: $d/logs" "node.store.allow_mmap: $mmap" 'xpack.security.enabled: false' \
-    'cluster.routing.allocation.disk.threshold_enabled: false' >"$d/conf/elasticsearch.yml"
+    'cluster.routing.allocation.disk.threshold_enabled: false' 'indices.breaker.total.use_real_memory: false' >"$d/conf/elasticsearch.yml"
   [ ! $root ] || chown -R $user "$d"
   rm -f "$d/pid"
   # The launcher must run in the Elasticsearch folder; -d returns when the node is up.
