@@ -331,33 +331,9 @@ func (b *bench) fleetPages(ctx context.Context) error {
 	return nil
 }
 
-// settle sends documents through fresh fleets until a page costs Elasticsearch
-// no less than the time before. It compiles what it does often, for minutes, and
-// spends more on that than on the chunks: a fleet that has been up for an hour
-// has it behind it, and what a page costs there is what is compared.
-func (b *bench) settle(ctx context.Context, set pdfSet) error {
-	const most = 10
-	var costs []float64 // CPU-ms per page
-	for n := range most {
-		if err := b.servedByFleet(ctx, fmt.Sprintf("settle%d", n), func(s *server, parts map[string]int) error {
-			before := cpuTime(parts["es"])
-			w, err := b.wholeWay(ctx, s, set)
-			costs = append(costs, (cpuTime(parts["es"])-before).Seconds()*1e3/float64(w.pages))
-			return err
-		}); err != nil {
-			return err
-		}
-		if n > 0 && costs[n] > 0.95*costs[n-1] {
-			break
-		}
-	}
-	b.tell("fleet.settled", costs[len(costs)-1], "CPU-ms/page", fmt.Sprintf("of Elasticsearch before it was measured: %.2f", costs))
-	return nil
-}
-
 // servedByFleet runs f against a fresh fleet of one process a role and discards
 // it. f is told the processes of all roles and engines.
-func (b *bench) servedByFleet(ctx context.Context, name string, f func(s *server, parts map[string]int) error) error {
+func (b *bench) servedByFleet(ctx context.Context, name string, f func(s *server, parts map[string]int) error) (err error) {
 	vars, err := b.engine(ctx, "mysql", "redis", "minio", "es")
 	if err != nil {
 		return err
@@ -382,6 +358,7 @@ func (b *bench) servedByFleet(ctx context.Context, name string, f func(s *server
 		for _, s := range all {
 			s.discard()
 		}
+		err = errors.Join(err, dropIndexes(context.WithoutCancel(ctx), vars["SHEAF_TEST_ES_URL"], own))
 	}()
 	for _, role := range []string{"serve", "keeper", "executor"} {
 		s, err := b.spawn(filepath.Join(b.tmp, name+"-"+role), env, role)
