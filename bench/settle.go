@@ -164,7 +164,7 @@ func indexed(ctx context.Context, url string, documents [][][]index.Entry) (err 
 				}
 				found, err := x.Count(within, sheaf.LocalTenant, slices.Collect(maps.Keys(want)))
 				if err == nil && !maps.Equal(found, want) {
-					err = fmt.Errorf("Elasticsearch has %v chunks of the ranges %v", found, want)
+					err = fmt.Errorf("of the ranges %v the index has %v chunks", want, found)
 				}
 				return err
 			})
