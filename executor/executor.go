@@ -304,8 +304,8 @@ func (e *Executor) take(ctx context.Context) {
 // one after the other they would take a round trip to the database each.
 //
 // The slot is free once the task's work is over: its end is written while the
-// next task is claimed, and often in one transaction with that. No more than
-// one end a slot waits so; with a store that is slow or away, slots stay taken.
+// next task is claimed, and often in one transaction with that. No more ends
+// than slots wait so; with a store that is slow or away, slots stay taken.
 func (e *Executor) start(ctx context.Context, h sheaf.Hint) {
 	e.tasks.Go(func() {
 		free := sync.OnceFunc(func() { e.slots.free(1) })

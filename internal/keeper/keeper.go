@@ -107,7 +107,7 @@ type loop struct {
 	every  time.Duration
 	limit  time.Duration // of one run, against an engine that hangs; 0 means a minute
 	late   bool          // waits before its first run too: at every start would be too often
-	nudged bool          // also runs when something changed in this process
+	nudged bool          // also runs when something changed, in this process or in another
 	calm   bool          // such runs keep calmPause apart once changes do not end
 	step   func(ctx context.Context) (int, error)
 	lasts  func() time.Duration // how long what the last run did will last, 0 for unknown; nil when nothing runs out

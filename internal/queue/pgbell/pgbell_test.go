@@ -120,15 +120,23 @@ func TestQueuesOfTwoProcessesWakeEachOther(t *testing.T) {
 	}
 }
 
-// A deaf bell rings for others, and holds no connection before it does.
-func TestDeafBellOnlyRings(t *testing.T) {
+// deafAndHearing opens a bell that listens already and a deaf one beside it.
+func deafAndHearing(t *testing.T) (hears, deaf *Bell) {
+	t.Helper()
 	channel := sheaf.NewID()
-	hears := open(t, dsn(t), channel)
+	hears = open(t, dsn(t), channel)
 	hear(t, hears, "the ring of a new connection")
 	deaf, err := Open(dsn(t), Config{Channel: channel, Deaf: true})
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = deaf.Close() })
+	return hears, deaf
+}
+
+// A deaf bell rings for others, and holds no connection before it does.
+func TestDeafBellOnlyRings(t *testing.T) {
+	hears, deaf := deafAndHearing(t)
 	if err := deaf.Ring(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -150,14 +158,7 @@ func TestDeafBellOnlyRings(t *testing.T) {
 
 // Two processes over one PostgreSQL, the keeper in one of them.
 func TestStirsReachTheKeepersProcess(t *testing.T) {
-	channel := sheaf.NewID()
-	hears := open(t, dsn(t), channel)
-	hear(t, hears, "the ring of a new connection")
-	deaf, err := Open(dsn(t), Config{Channel: channel, Deaf: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = deaf.Close() })
+	hears, deaf := deafAndHearing(t)
 	keeper := sqlqueue.New(new(queuetest.Store), sqlqueue.Config{Stirs: hears})
 	executor := sqlqueue.New(new(queuetest.Store), sqlqueue.Config{Stirs: deaf})
 	t.Cleanup(func() { _, _ = keeper.Close(), executor.Close() })

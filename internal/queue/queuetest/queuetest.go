@@ -682,15 +682,24 @@ func testCancel(t *testing.T, h Harness) {
 		}
 	}
 	cancel()
+	untilClosed(t, deadline, listeners...)
+}
+
+// untilClosed receives until each listener is closed, and answers how often it
+// received, the ends included.
+func untilClosed[T any](t *testing.T, deadline <-chan time.Time, listeners ...<-chan T) (received int) {
+	t.Helper()
 	for i, listener := range listeners {
 		for open := true; open; {
 			select {
 			case _, open = <-listener:
+				received++
 			case <-deadline:
 				t.Fatalf("listener %d was not closed", i)
 			}
 		}
 	}
+	return received
 }
 
 func testStir(t *testing.T, h Harness) {
@@ -717,15 +726,7 @@ func testStir(t *testing.T, h Harness) {
 		}
 	}
 	cancel()
-	for i, listener := range listeners {
-		for open := true; open; {
-			select {
-			case _, open = <-listener:
-			case <-deadline:
-				t.Fatalf("listener %d was not closed", i)
-			}
-		}
-	}
+	untilClosed(t, deadline, listeners...)
 	if err := h.Queue.Stir(t.Context()); err != nil {
 		t.Errorf("a stir that nobody listens to: %v", err)
 	}
@@ -749,16 +750,7 @@ func testStirsTogether(t *testing.T, h Harness) {
 		t.Fatal("nothing was heard")
 	}
 	cancel()
-	more := 0
-	for open := true; open; {
-		select {
-		case _, open = <-heard:
-			more++
-		case <-deadline:
-			t.Fatal("the listener was not closed")
-		}
-	}
-	if more > 3 { // one that waits, one of the listener's beginning, and the end
+	if more := untilClosed(t, deadline, heard); more > 3 { // one that waits, one of the listener's beginning, and the end
 		t.Errorf("%d stirs were heard after one of %d", more, most)
 	}
 }

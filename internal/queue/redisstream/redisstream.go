@@ -860,11 +860,8 @@ func (q *Queue) SignalCancel(ctx context.Context, taskIDs []string) error {
 func (q *Queue) Cancels(ctx context.Context) <-chan string {
 	out := make(chan string, 1024)
 	stream, from := q.main.keys.cancel(), "$"
-	if last, err := q.main.client.XRevRangeN(ctx, stream, "+", "-", 1).Result(); err == nil {
-		from = "0-0"
-		if len(last) == 1 {
-			from = last[0].ID
-		}
+	if last, err := q.endOf(ctx, stream); err == nil {
+		from = last
 	}
 	go func() {
 		defer close(out)
@@ -899,6 +896,19 @@ func (q *Queue) Cancels(ctx context.Context) <-chan string {
 		}
 	}()
 	return out
+}
+
+// endOf is the id of the last entry of a stream of the main Redis, one before
+// all others where there is none.
+func (q *Queue) endOf(ctx context.Context, stream string) (string, error) {
+	last, err := q.main.client.XRevRangeN(ctx, stream, "+", "-", 1).Result()
+	if err != nil {
+		return "", err
+	}
+	if len(last) == 0 {
+		return "0-0", nil
+	}
+	return last[0].ID, nil
 }
 
 // Stir replaces the one entry of the stream that keepers listen to: what an
@@ -953,14 +963,8 @@ func (q *Queue) Stirs(ctx context.Context) <-chan struct{} {
 func (q *Queue) stirred(ctx context.Context, from string) (last string, err error) {
 	stream := q.main.keys.stir()
 	if from == "" {
-		entries, err := q.main.client.XRevRangeN(ctx, stream, "+", "-", 1).Result()
-		if err != nil {
-			return "", wrap(ctx, "stirs", err)
-		}
-		if len(entries) == 0 {
-			return "0-0", nil
-		}
-		return entries[0].ID, nil
+		last, err = q.endOf(ctx, stream)
+		return last, wrap(ctx, "stirs", err)
 	}
 	read, err := q.main.client.XRead(ctx, &redis.XReadArgs{Streams: []string{stream, from}, Count: 1, Block: bellChunk}).Result()
 	if err != nil {

@@ -64,8 +64,8 @@ type Queue struct {
 	readAt  time.Time // of the list of tenants
 	rung    bool      // a ring that no Wait has heard
 	ring    chan struct{}
-	cancels map[chan string]struct{}
-	stirs   map[chan struct{}]struct{}
+	cancels listeners[string]
+	stirs   listeners[struct{}]
 	closed  chan struct{}
 }
 
@@ -123,8 +123,8 @@ func New(feed sheaf.Feed, cfg Config) *Queue {
 		taken:   make(map[string]*taken),
 		dirty:   true, // what was pending before the start
 		ring:    make(chan struct{}),
-		cancels: make(map[chan string]struct{}),
-		stirs:   make(map[chan struct{}]struct{}),
+		cancels: make(listeners[string]),
+		stirs:   make(listeners[struct{}]),
 		closed:  make(chan struct{}),
 	}
 	q.turn <- struct{}{}
@@ -498,27 +498,41 @@ func (q *Queue) signal() {
 func (q *Queue) SignalCancel(ctx context.Context, taskIDs []string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for listener := range q.cancels {
-		for _, id := range taskIDs {
-			select {
-			case listener <- id:
-			default: // a listener this far behind hears it by heartbeat
-			}
-		}
+	for _, id := range taskIDs {
+		q.cancels.tell(id) // a listener far behind hears it by heartbeat
 	}
 	return nil
 }
 
 // Cancels receives the ids that SignalCancel names from now on.
 func (q *Queue) Cancels(ctx context.Context) <-chan string {
-	listener := make(chan string, 1024)
-	q.mu.Lock()
-	q.cancels[listener] = struct{}{}
-	q.mu.Unlock()
+	return subscribe(ctx, &q.mu, q.cancels, 1024)
+}
+
+// listeners are who listens for something within the process.
+type listeners[T any] map[chan T]struct{}
+
+// tell gives v to each listener that has room for it.
+func (l listeners[T]) tell(v T) {
+	for listener := range l {
+		select {
+		case listener <- v:
+		default:
+		}
+	}
+}
+
+// subscribe adds a listener with room for so much to those that mu guards, and
+// closes it when ctx ends.
+func subscribe[T any](ctx context.Context, mu *sync.Mutex, to listeners[T], room int) <-chan T {
+	listener := make(chan T, room)
+	mu.Lock()
+	to[listener] = struct{}{}
+	mu.Unlock()
 	context.AfterFunc(ctx, func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		delete(q.cancels, listener)
+		mu.Lock()
+		defer mu.Unlock()
+		delete(to, listener)
 		close(listener)
 	})
 	return listener
@@ -537,27 +551,12 @@ func (q *Queue) Stir(ctx context.Context) error {
 func (q *Queue) stirHere() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for listener := range q.stirs {
-		select {
-		case listener <- struct{}{}:
-		default: // one waits for it already
-		}
-	}
+	q.stirs.tell(struct{}{}) // who has one waiting needs no second
 }
 
 // Stirs receives from now on.
 func (q *Queue) Stirs(ctx context.Context) <-chan struct{} {
-	listener := make(chan struct{}, 1)
-	q.mu.Lock()
-	q.stirs[listener] = struct{}{}
-	q.mu.Unlock()
-	context.AfterFunc(ctx, func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		delete(q.stirs, listener)
-		close(listener)
-	})
-	return listener
+	return subscribe(ctx, &q.mu, q.stirs, 1)
 }
 
 // Reconcile reads the store's own count again with the next Take.
