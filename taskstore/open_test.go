@@ -3,6 +3,7 @@ package taskstore_test
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"sync"
 	"testing"
 
@@ -32,6 +33,26 @@ func TestMigrateByManyProcessesAtOnce(t *testing.T) {
 		}
 		wg.Wait()
 	})
+}
+
+// Only one of many can make a new SQLite file a WAL database, and SQLite does
+// not let the others wait for it.
+func TestOpenNewSQLiteFileByManyProcessesAtOnce(t *testing.T) {
+	for range 50 {
+		c := taskstore.Config{Driver: "sqlite", DSN: filepath.Join(t.TempDir(), "sheaf.db")}
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				s, err := taskstore.Open(context.Background(), c)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_ = s.Close()
+			})
+		}
+		wg.Wait()
+	}
 }
 
 func TestOpenSaysWhatIsWrong(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -104,7 +105,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	var err error
 	switch c.Driver {
 	case "sqlite":
-		err = s.openSQLite(c)
+		err = s.openSQLite(ctx, c)
 	case "mysql":
 		err = s.openMySQL(ctx, c)
 	case "postgres":
@@ -125,7 +126,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 // SQLite takes one writer at a time. A pool of one connection queues writers
 // in Go, where a wait is cheap and fair, and keeps them apart from readers,
 // which WAL lets run beside them.
-func (s *Store) openSQLite(c Config) error {
+func (s *Store) openSQLite(ctx context.Context, c Config) error {
 	if c.DSN == "" {
 		return fmt.Errorf("%w: the sqlite database needs a file path", sheaf.ErrInvalid)
 	}
@@ -138,7 +139,7 @@ func (s *Store) openSQLite(c Config) error {
 		// transactions of 8 writers failed with SQLITE_BUSY in spite of the
 		// timeout; immediate, none.
 		dsn := "file:" + (&url.URL{Path: c.DSN}).EscapedPath() + "?_txlock=immediate" +
-			"&_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)" +
+			"&_pragma=busy_timeout(" + strconv.FormatInt(sqlitePatience.Milliseconds(), 10) + ")&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)" +
 			"&_pragma=temp_store(MEMORY)&_pragma=cache_size(-32000)" + extra
 		connector, err := sqlite.NewConnector(dsn)
 		if err != nil {
@@ -147,6 +148,10 @@ func (s *Store) openSQLite(c Config) error {
 		db := sql.OpenDB(stmtCache{connector})
 		db.SetMaxOpenConns(conns)
 		db.SetMaxIdleConns(conns)
+		if err := firstConnection(ctx, db); err != nil {
+			_ = db.Close()
+			return nil, err
+		}
 		return s.gorm(gormsqlite.New(gormsqlite.Config{DriverName: "sqlite", Conn: db}), db)
 	}
 	s.d = sqliteDialect
@@ -160,6 +165,29 @@ func (s *Store) openSQLite(c Config) error {
 	}
 	s.r, err = open(readers, "&_pragma=query_only(1)")
 	return err
+}
+
+// sqlitePatience is how long SQLite is waited for while another process has
+// its lock.
+const sqlitePatience = 5 * time.Second
+
+// firstConnection waits for a process that is making the same new file a WAL
+// database. SQLite's own timeout does not hold there: that step raises a lock
+// it has, for which SQLite never waits.
+func firstConnection(ctx context.Context, db *sql.DB) error {
+	ctx, stop := context.WithTimeout(ctx, sqlitePatience)
+	defer stop()
+	for {
+		err := db.PingContext(ctx)
+		if err == nil || !lockTrouble(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
 
 func (s *Store) openMySQL(ctx context.Context, c Config) error {
