@@ -49,7 +49,13 @@ type Config struct {
 }
 
 const (
-	maxDim         = 4096
+	maxDim = 4096
+	// graphEffort is how many neighbours a new vector's place in the graph is
+	// sought among; pgvector starts with as many. measured on 88,530 vectors of
+	// 256 values: two thirds to all of the CPU that Elasticsearch's own 100 takes
+	// for a chunk, and of the ten nearest .949 found instead of .952, in a single
+	// segment .896 instead of .907.
+	graphEffort    = 64
 	bulkBytes      = 8 << 20 // of one bulk request, unless a single entry is larger
 	bulkEntries    = 1000
 	maxEntryBytes  = 64 << 20 // the server's default bound is 100 MB a request
@@ -70,9 +76,10 @@ type Index struct {
 
 	refreshes *coalesce.Group[struct{}, error]
 
-	making sync.Mutex
-	made   atomic.Bool
-	closed atomic.Bool
+	making   sync.Mutex
+	made     atomic.Bool
+	rescores atomic.Bool // the server can compare what it found nearest once more
+	closed   atomic.Bool
 }
 
 var _ index.Index = (*Index)(nil)
@@ -184,7 +191,7 @@ func (x *Index) mapping() map[string]any {
 		properties[name] = field
 	}
 	if x.config.Dim > 0 {
-		properties["vector"] = m{"type": "dense_vector", "dims": x.config.Dim, "index": true, "similarity": "cosine", "index_options": m{"type": "int8_hnsw"}}
+		properties["vector"] = m{"type": "dense_vector", "dims": x.config.Dim, "index": true, "similarity": "cosine", "index_options": m{"type": "int8_hnsw", "m": 16, "ef_construction": graphEffort}}
 	}
 	return m{
 		"settings": m{
@@ -258,6 +265,7 @@ func (x *Index) ensure(ctx context.Context) error {
 	if server.Version.Number == "" {
 		return x.notElasticsearch()
 	}
+	x.rescores.Store(canRescore(server.Version.Number))
 	for range 3 {
 		var mappings map[string]struct {
 			Mappings struct {
@@ -306,6 +314,14 @@ func (x *Index) ensure(ctx context.Context) error {
 		}
 	}
 	return fmt.Errorf("%w: the index %s comes and goes", sheaf.ErrUnavailable, x.alias)
+}
+
+// canRescore reports whether a server of that version knows rescore_vector,
+// which came with 8.18.
+func canRescore(version string) bool {
+	var major, minor int
+	_, err := fmt.Sscanf(version, "%d.%d", &major, &minor)
+	return err == nil && (major > 8 || major == 8 && minor >= 18)
 }
 
 // Ping checks that Elasticsearch answers and has the index.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -141,6 +142,64 @@ func TestIndexWithoutLabelFieldsGetsThem(t *testing.T) {
 	got, err := x.Search(t.Context(), index.Query{TenantID: "t", Text: "pump", K: 5, Languages: []string{"en"}, Keywords: []string{"valve"}, Tags: []string{"repair"}})
 	if err != nil || len(got.Text) != 1 {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// Eight bits a value do not tell such vectors apart.
+func TestNearestOfMuchAlikeAreExact(t *testing.T) {
+	x := open(t, config(t))
+	all := entries(200, "text")
+	first := indextest.Vector(0)
+	cosines := map[string]float64{}
+	for i := range all {
+		for j, f := range indextest.Vector(uint64(i)) {
+			all[i].Vector[j] = first[j] + f/50
+		}
+		var dot, square float64
+		for j, f := range all[i].Vector {
+			dot += float64(f) * float64(first[j])
+			square += float64(f) * float64(f)
+		}
+		cosines[all[i].Chunk.ID] = dot / math.Sqrt(square)
+	}
+	if err := x.Write(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got, err := x.Search(t.Context(), index.Query{TenantID: "t", Vector: first, K: 60})
+	if err != nil || len(got.Vector) != 60 {
+		t.Fatalf("%d hits, %v; want 60", len(got.Vector), err)
+	}
+	last := math.Inf(1)
+	for i, h := range got.Vector {
+		if c := cosines[h.Chunk.ID]; math.Abs(h.Score-c) > 1e-6 || c > last+1e-6 {
+			t.Errorf("hit %d, %s: score %.7f, cosine %.7f, that of the hit before %.7f", i, h.Chunk.ID, h.Score, c, last)
+		} else {
+			last = c
+		}
+	}
+}
+
+// A server that does not know how to compare twice is not asked to.
+func TestOldServersAreNotAskedToRescore(t *testing.T) {
+	c := config(t)
+	asked := false
+	c.URLs = []string{proxy(t, func(w http.ResponseWriter, r *http.Request, body []byte) bool {
+		asked = asked || bytes.Contains(body, []byte("rescore_vector"))
+		return r.URL.Path == "/" && reply(w, http.StatusOK, `{"version": {"number": "8.17.4"}}`)
+	})}
+	x := open(t, c)
+	if err := x.Write(t.Context(), entries(3, "text")); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got, err := x.Search(t.Context(), index.Query{TenantID: "t", Vector: indextest.Vector(1), K: 1})
+	if err != nil || len(got.Vector) != 1 || got.Vector[0].Chunk.ID != "doc-r-1" || asked {
+		t.Errorf("%+v, %v; asked to rescore: %v", got, err, asked)
 	}
 }
 

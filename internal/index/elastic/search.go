@@ -155,10 +155,18 @@ func (x *Index) Search(ctx context.Context, q index.Query) (index.Candidates, er
 		}
 	}
 	if !index.NoVector(q.Vector) {
-		if err := add(&c.Vector, map[string]any{"knn": map[string]any{
+		knn := map[string]any{
 			"field": "vector", "query_vector": q.Vector, "k": q.K, "num_candidates": min(10000, max(5*q.K, 200)),
 			"filter": conditions, // inside: the nearest k that match, not those of the nearest k that match
-		}}); err != nil {
+		}
+		if x.rescores.Load() {
+			// Eight bits a value lose more than the graph does. measured: with twice
+			// as many compared by all bits, .976 of the ten nearest are found
+			// instead of .949, in a single segment .979 instead of .896; for a search
+			// about 2 CPU-ms more.
+			knn["rescore_vector"] = map[string]any{"oversample": 2}
+		}
+		if err := add(&c.Vector, map[string]any{"knn": knn}); err != nil {
 			return c, err
 		}
 	}
