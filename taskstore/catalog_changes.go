@@ -148,8 +148,9 @@ func (s *Store) begunBy(tx *gorm.DB, job sheaf.Job) (begun bool, replaced []stri
 }
 
 // begin writes what starts the newest generation of each document: its row,
-// its plan, its event and its mark. docs hold the new gen, job and lane;
-// plans[i] belongs to docs[i]. It is insertTasks for many documents at once.
+// its plan and its event. docs hold the new gen, job and lane; plans[i] belongs
+// to docs[i]. It is insertTasks for many documents at once. There is nothing to
+// fold until the plan is claimed.
 func (s *Store) begin(tx *gorm.DB, docs []documentRow, plans []sheaf.NewTask, trace string) error {
 	if len(docs) == 0 {
 		return nil
@@ -160,7 +161,7 @@ func (s *Store) begin(tx *gorm.DB, docs []documentRow, plans []sheaf.NewTask, tr
 		return err
 	}
 	now := raw(s.now())
-	gens, tasks, dirty := make([][]any, len(docs)), make([][]any, len(docs)), make([][]any, len(docs))
+	gens, tasks := make([][]any, len(docs)), make([][]any, len(docs))
 	events := make([]eventRow, len(docs))
 	for i, d := range docs {
 		p := plans[i]
@@ -177,7 +178,6 @@ func (s *Store) begin(tx *gorm.DB, docs []documentRow, plans []sheaf.NewTask, tr
 		// The first event of a generation's document, hence n = 0.
 		events[i] = eventRow{TenantID: d.TenantID, DatasetID: d.DatasetID, JobID: d.JobID, DocID: d.ID, Gen: d.Gen, SubjectID: d.ID,
 			Epoch: int64(d.Gen), Kind: sheaf.EventDocument, Detail: encode(sheaf.DocumentChange{State: sheaf.DocQueued})}
-		dirty[i] = []any{d.ID, now}
 	}
 	if err := insertRows(tx, "generations", []string{"doc_id", "gen", "tenant_id", "job_id", "state", "parse_config", "created_at"}, gens, ""); err != nil {
 		return err
@@ -185,10 +185,7 @@ func (s *Store) begin(tx *gorm.DB, docs []documentRow, plans []sheaf.NewTask, tr
 	if err := insertRows(tx, "tasks", taskColumns, tasks, ""); err != nil {
 		return err
 	}
-	if err := s.insertEvents(tx, events...); err != nil {
-		return err
-	}
-	return s.markDirtyAll(tx, dirty)
+	return s.insertEvents(tx, events...)
 }
 
 // markDirtyAll is markDirty for many; rows are (id, now) in the order of ids.

@@ -35,7 +35,7 @@ var taskColumns = []string{"id", "tenant_id", "dataset_id", "doc_id", "job_id", 
 // insertTasks writes tasks; one whose (document, generation, kind, node,
 // range) exists is left out, so that splitting twice is splitting once. Tasks
 // that wait for others are parked, tasks with a result are done, and all are
-// paused when their job, dataset or tenant is. It marks the document dirty.
+// paused when their job, dataset or tenant is.
 func (s *Store) insertTasks(tx *gorm.DB, base taskBase, tasks []sheaf.NewTask) error {
 	if len(tasks) == 0 {
 		return nil
@@ -83,11 +83,9 @@ func (s *Store) insertTasks(tx *gorm.DB, base taskBase, tasks []sheaf.NewTask) e
 		}
 	}
 	if base.Canceled {
-		if err := s.logCanceled(tx, tasks); err != nil {
-			return err
-		}
+		return s.logCanceled(tx, tasks)
 	}
-	return s.markDirty(tx, base.DocumentID)
+	return nil
 }
 
 // logCanceled writes the events of tasks that were canceled by being inserted.
