@@ -66,6 +66,8 @@ export async function view({ root, signal }) {
   const only = { kind: "", category: "", code: "" };
   /** Dead letters of every tenant: for a key with the scope admin. */
   let everybody = false;
+  /** Why it can not be, until the box is used again. @type {unknown} */
+  let refused = null;
   const letters = () => (everybody ? "/v1/admin/dead-letters" : "/v1/dead-letters");
   const everyTenant = () => el("label", {}, el("input", {
     type: "checkbox", name: "everybody", checked: everybody, "aria-label": "All tenants",
@@ -73,8 +75,10 @@ export async function view({ root, signal }) {
       everybody = /** @type {HTMLInputElement} */ (e.target).checked;
       picked.clear();
       deadDrawn = "";
+      refused = null;
       await showDead().catch((err) => {
         everybody = false; // the key may not
+        refused = err;
         draw(problem, trouble(err));
         return showDead();
       });
@@ -137,7 +141,8 @@ export async function view({ root, signal }) {
       const done = await Promise.allSettled([showDependencies(), showQueues(), showExecutors(), showCharts(), showDead()]);
       if (signal.aborted) return;
       const bad = done.find((r) => r.status === "rejected" && !aborted(r.reason));
-      draw(problem, bad?.status === "rejected" ? trouble(bad.reason) : null);
+      const why = bad?.status === "rejected" ? bad.reason : refused;
+      draw(problem, why ? trouble(why) : null);
     }
     timer = setTimeout(refresh, every);
   }
