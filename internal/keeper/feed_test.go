@@ -76,10 +76,11 @@ func TestStreamIsFilledBeforeItIsEmpty(t *testing.T) {
 			b := &backlog{window: 256}
 			k := New(Config{Store: b, Queue: b, Feeds: true, Window: b.window})
 			ctx, stop := context.WithCancel(t.Context())
-			defer stop()
+			var ended sync.WaitGroup
+			defer func() { stop(); ended.Wait() }()
 			for _, l := range k.loops {
 				if l.name == "feed" {
-					go k.run(ctx, l, nil)
+					ended.Go(func() { k.run(ctx, l, nil) })
 				}
 			}
 			synctest.Wait()
