@@ -188,15 +188,6 @@ func (s *Store) begin(tx *gorm.DB, docs []documentRow, plans []sheaf.NewTask, tr
 	return s.insertEvents(tx, events...)
 }
 
-// markDirtyAll is markDirty for many; rows are (id, now) in the order of ids.
-func (s *Store) markDirtyAll(tx *gorm.DB, rows [][]any) error {
-	suffix := " ON CONFLICT (doc_id) DO UPDATE SET at=" + s.d.greatest + "(doc_dirty.at+1, excluded.at)"
-	if s.d.name == "mysql" {
-		suffix = " ON DUPLICATE KEY UPDATE at=GREATEST(at+1, VALUES(at))"
-	}
-	return insertRows(tx, "doc_dirty", []string{"doc_id", "at"}, rows, suffix)
-}
-
 // CreateDocuments implements sheaf.DocumentCatalog. The same call again, with
 // the ids of job and documents, does nothing more and answers the same.
 func (s *Store) CreateDocuments(ctx context.Context, job sheaf.Job, docs []sheaf.NewDocument, trace string) (replaced []string, err error) {
@@ -546,9 +537,8 @@ func (s *Store) cancelDocuments(ctx context.Context, tenantID string, ids []stri
 				return nil
 			}
 			open := make([]string, len(docs))
-			dirty := make([][]any, len(docs))
 			for i := range docs {
-				open[i], dirty[i] = docs[i].ID, []any{docs[i].ID, raw(s.now())}
+				open[i] = docs[i].ID
 			}
 			if r, err = s.cancelTasks(tx, open); err != nil {
 				return err
@@ -569,7 +559,7 @@ func (s *Store) cancelDocuments(ctx context.Context, tenantID string, ids []stri
 					return err
 				}
 			}
-			return s.markDirtyAll(tx, dirty)
+			return s.markDirty(tx, open...)
 		})
 		if err != nil {
 			return sum, fmt.Errorf("cancel %d documents, %d of them done: %w", len(ids), sum.Documents, err)

@@ -220,13 +220,13 @@ func (s *Store) RetryDead(ctx context.Context, tenantID string, f sheaf.DeadLett
 		if err := s.insertEvents(tx, events...); err != nil {
 			return 0, err
 		}
-		var dirty [][]any
+		var dirty []string
 		for i := range docs {
 			d := &docs[i]
 			if !reopen[d.ID] {
 				continue
 			}
-			dirty = append(dirty, []any{d.ID, raw(s.now())})
+			dirty = append(dirty, d.ID)
 			if d.State != string(sheaf.DocFailed) && d.State != string(sheaf.DocPartiallySucceeded) && d.State != string(sheaf.DocFinalizing) {
 				continue
 			}
@@ -234,7 +234,7 @@ func (s *Store) RetryDead(ctx context.Context, tenantID string, f sheaf.DeadLett
 				return 0, err
 			}
 		}
-		return len(events), s.markDirtyAll(tx, dirty)
+		return len(events), s.markDirty(tx, dirty...)
 	})
 }
 
