@@ -175,11 +175,9 @@ const sqlitePatience = 5 * time.Second
 // database. SQLite's own timeout does not hold there: that step raises a lock
 // it has, for which SQLite never waits.
 func firstConnection(ctx context.Context, db *sql.DB) error {
-	ctx, stop := context.WithTimeout(ctx, sqlitePatience)
-	defer stop()
-	for {
+	for begun := time.Now(); ; {
 		err := db.PingContext(ctx)
-		if err == nil || !lockTrouble(err) {
+		if err == nil || !lockTrouble(err) || time.Since(begun) > sqlitePatience {
 			return err
 		}
 		select {
