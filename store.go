@@ -201,8 +201,11 @@ type KeeperStore interface {
 	// WakeParked makes parked tasks pending whose parents are all done.
 	WakeParked(ctx context.Context, limit int) (int, error)
 	// Fold brings documents whose tasks changed up to date: state, progress,
-	// counts, and the finalize task of those that are complete.
-	Fold(ctx context.Context, limit int) (int, error)
+	// counts, and the finalize task of those that are complete. A document that
+	// runs, has tasks left and was brought up to date less than apart ago is left
+	// for later, and later says that there is one: the end of its last task
+	// matters at once, its progress to people who look.
+	Fold(ctx context.Context, limit int, apart time.Duration) (changed int, later bool, err error)
 	// Garbage lists what may be removed from index and blob store now.
 	Garbage(ctx context.Context, limit int) ([]Garbage, error)
 	// ExpireUploads drops uploads whose life is over.

@@ -158,7 +158,7 @@ func fill(ctx context.Context, data string) (queries []string, err error) {
 
 // publish ends the first generation of a document whose ranges are all done.
 func publish(ctx context.Context, store *taskstore.Store, documentID string) error {
-	if _, err := store.Fold(ctx, 100); err != nil {
+	if _, _, err := store.Fold(ctx, 100, 0); err != nil {
 		return err
 	}
 	tasks, err := store.GenerationTasks(ctx, documentID, 1)

@@ -38,20 +38,28 @@ const notCounted = "('finalize','raptor','graphrag','mindmap')"
 
 // Fold implements sheaf.KeeperStore. Executors never write a document's state
 // or progress: they mark it dirty, and this derives both from the tasks, which
-// gives the same whoever does it and however often.
-func (s *Store) Fold(ctx context.Context, limit int) (int, error) {
+// gives the same whoever does it and however often. Those that may be left for
+// later come last.
+func (s *Store) Fold(ctx context.Context, limit int, apart time.Duration) (n int, later bool, err error) {
 	if err := s.sweepForgotten(ctx, limit); err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	var dirty []struct {
 		DocID string
 		At    int64
+		Early bool
 	}
-	if err := s.w.WithContext(ctx).Raw("SELECT doc_id, at FROM doc_dirty ORDER BY at, doc_id LIMIT ?", limit).Scan(&dirty).Error; err != nil {
-		return 0, translate(err)
+	q := `SELECT m.doc_id, m.at, CASE WHEN EXISTS (SELECT 1 FROM documents d JOIN tasks t ON t.doc_id=d.id AND t.gen=d.gen
+			WHERE d.id=m.doc_id AND d.state='running' AND d.updated_at>@now-? AND d.updated_at<=@now
+				AND t.state IN ('pending','running','retry_wait','parked') AND t.kind NOT IN ` + notCounted + `)
+		THEN 1 ELSE 0 END AS early FROM doc_dirty m ORDER BY early, m.at, m.doc_id LIMIT ?`
+	if err := s.w.WithContext(ctx).Raw(s.sql(q), apart.Milliseconds(), limit).Scan(&dirty).Error; err != nil {
+		return 0, false, translate(err)
 	}
-	n := 0
 	for _, d := range dirty {
+		if d.Early {
+			return n, true, nil // and so are the rest
+		}
 		changed, parked := false, 0
 		err := s.tx(ctx, func(tx *gorm.DB) (err error) {
 			changed, parked, err = s.foldDocument(tx, d.DocID)
@@ -63,7 +71,7 @@ func (s *Store) Fold(ctx context.Context, limit int) (int, error) {
 			return tx.Exec("DELETE FROM doc_dirty WHERE doc_id=? AND at=?", d.DocID, d.At).Error
 		})
 		if err != nil {
-			return n, err
+			return n, false, err
 		}
 		if changed {
 			n++
@@ -72,11 +80,11 @@ func (s *Store) Fold(ctx context.Context, limit int) (int, error) {
 			// A parent that died leaves its children waiting for ever; what
 			// ends them marks the document dirty again.
 			if _, err := s.settleParked(ctx, d.DocID, limit); err != nil {
-				return n, err
+				return n, false, err
 			}
 		}
 	}
-	return n, nil
+	return n, false, nil
 }
 
 // foldDocument brings one document up to date. It reports whether that changed

@@ -594,7 +594,7 @@ func (m *model) wakeModel() (changed bool) {
 func (m *model) fold(t *rapid.T) {
 	other := make(chan error, 1)
 	go func() {
-		_, err := m.f.Store.Fold(ctx, 1000)
+		_, _, err := m.f.Store.Fold(ctx, 1000, 0)
 		other <- err
 	}()
 	m.f.Fold()

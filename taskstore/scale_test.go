@@ -225,7 +225,7 @@ func TestWorkersShareTheBacklog(t *testing.T) {
 		folded := make(chan error, 1)
 		go func() { // as the keeper does meanwhile
 			for range fold {
-				if _, err := f.Store.Fold(ctx, 100); err != nil {
+				if _, _, err := f.Store.Fold(ctx, 100, 0); err != nil {
 					folded <- err
 					return
 				}

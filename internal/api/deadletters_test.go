@@ -105,7 +105,7 @@ func TestDeadLettersTellWhatHappened(t *testing.T) {
 	if status, _, answer := k.post("/v1/dead-letters:retry", "", "application/json", `{"category":"parser_crash"}`); status != 200 || !strings.Contains(string(answer), `"count":1`) {
 		t.Fatalf("retry by filter: %d %s", status, answer)
 	}
-	if _, err := k.store.Fold(ctx, 10); err != nil { // its document ends: a task of one at work is part of its ledger
+	if _, _, err := k.store.Fold(ctx, 10, 0); err != nil { // its document ends: a task of one at work is part of its ledger
 		t.Fatal(err)
 	}
 	if status, _, answer := k.post("/v1/dead-letters:purge", "", "application/json", `{"code":"invalid_text"}`); status != 200 || !strings.Contains(string(answer), `"count":1`) {
@@ -215,7 +215,7 @@ func TestDeadLettersOfAllTenants(t *testing.T) {
 	if got := listed(""); got != "alpha " {
 		t.Errorf("after the retry %q are dead, want alpha's", got)
 	}
-	if _, err := store.Fold(ctx, 10); err != nil {
+	if _, _, err := store.Fold(ctx, 10, 0); err != nil {
 		t.Fatal(err)
 	}
 	if b := ask("betaadmin", http.MethodPost, "/v1/admin/dead-letters:purge", "application/json", `{"code":"bad"}`, 200); !strings.Contains(string(b), `"count":1`) {

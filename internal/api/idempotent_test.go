@@ -183,7 +183,7 @@ func TestRepeatOfAReparseThatHadBegunEverything(t *testing.T) {
 	if _, err := k.store.CancelDocuments(t.Context(), sheaf.LocalTenant, []string{id}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := k.store.Fold(t.Context(), 100); err != nil {
+	if _, _, err := k.store.Fold(t.Context(), 100, 0); err != nil {
 		t.Fatal(err)
 	}
 	k.store.next.Store(true)

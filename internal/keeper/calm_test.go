@@ -14,12 +14,13 @@ import (
 // folds is a store that counts how often progress is folded.
 type folds struct {
 	sheaf.KeeperStore
-	n atomic.Int64
+	n     atomic.Int64
+	later atomic.Bool // a document was left
 }
 
-func (f *folds) Fold(context.Context, int) (int, error) {
+func (f *folds) Fold(context.Context, int, time.Duration) (int, bool, error) {
 	f.n.Add(1)
-	return 0, nil
+	return 0, f.later.Load(), nil
 }
 
 // Progress follows a change soon, and under load follows at a pace that does not
@@ -78,9 +79,9 @@ type slowFolds struct {
 	takes time.Duration
 }
 
-func (f *slowFolds) Fold(ctx context.Context, n int) (int, error) {
+func (f *slowFolds) Fold(ctx context.Context, n int, apart time.Duration) (int, bool, error) {
 	time.Sleep(f.takes)
-	return f.folds.Fold(ctx, n)
+	return f.folds.Fold(ctx, n, apart)
 }
 
 // A loop whose runs take long follows the first change after a quiet time as
@@ -130,6 +131,42 @@ func TestSlowLoopFollowsSoonAfterAQuietTime(t *testing.T) {
 		}
 		if n := store.n.Load() - before; n > 61 || n < 55 {
 			t.Errorf("%d runs of %v in 30 s of changes, want a fifth of the time", n, store.takes)
+		}
+	})
+}
+
+// What a fold has left is looked at again without a bell, and once nothing is
+// left the loop rests.
+func TestFoldComesBackForWhatItLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &folds{}
+		store.later.Store(true)
+		k := New(Config{Store: store, FoldEvery: time.Hour})
+		ctx, stop := context.WithCancel(t.Context())
+		var ended sync.WaitGroup
+		for _, l := range k.loops {
+			if l.name == "fold" {
+				ended.Go(func() { k.run(ctx, l, make(chan struct{}, 1)) })
+			}
+		}
+		defer func() { stop(); ended.Wait() }()
+		synctest.Wait()
+		for range 5 {
+			before := store.n.Load()
+			time.Sleep(foldsApart)
+			synctest.Wait()
+			if n := store.n.Load() - before; n != 1 {
+				t.Fatalf("%d folds within %v of one that left something", n, foldsApart)
+			}
+		}
+		store.later.Store(false)
+		time.Sleep(2 * foldsApart)
+		synctest.Wait()
+		before := store.n.Load()
+		time.Sleep(20 * time.Minute)
+		synctest.Wait()
+		if n := store.n.Load() - before; n != 0 {
+			t.Errorf("%d folds in 20 min without a change", n)
 		}
 	})
 }

@@ -167,7 +167,7 @@ func (b *bench) claim(taskID string) *sheaf.Task {
 func (b *bench) fold() {
 	b.t.Helper()
 	for range 100 {
-		n, err := b.Fold(b.ctx, 200)
+		n, _, err := b.Fold(b.ctx, 200, 0)
 		b.ok(err)
 		if n == 0 {
 			return
@@ -1371,7 +1371,7 @@ func testRaces(t *testing.T, b *bench) {
 		wg.Go(func() { _, err := b.CancelDocuments(b.ctx, b.tenant, ids); check(err) })
 		wg.Go(func() { check(b.Reparse(b.ctx, job, again, "")) })
 		wg.Go(func() { _, err := b.DeleteDocuments(b.ctx, b.tenant, back[:1]); check(err) })
-		wg.Go(func() { _, err := b.Fold(b.ctx, 100); check(err) })
+		wg.Go(func() { _, _, err := b.Fold(b.ctx, 100, 0); check(err) })
 		wg.Go(func() {
 			for _, id := range tasks {
 				x, err := b.Claim(b.ctx, id, "racer", time.Minute)

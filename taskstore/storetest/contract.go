@@ -51,6 +51,7 @@ func Run(t *testing.T, engine string) {
 		{"ParkedAreWokenByTheSweep", wakeParked},
 		{"PausedWorkWaits", paused},
 		{"FoldFollowsTheTasks", foldFollows},
+		{"FoldLeavesProgressForLater", foldLeaves},
 		{"FinalizeOnceWithManyFolders", finalizeOnce},
 		{"PublishIsGuarded", publishGuard},
 		{"FailedGenerationLeavesTheLiveOne", failedPublish},
@@ -680,9 +681,43 @@ func foldFollows(f *Fixture) {
 	wantList(f, "documents' events", f.Strings("SELECT detail FROM events WHERE doc_id=? AND kind='document' AND n<>2 ORDER BY seq", d.ID),
 		`{"state":"queued","progress":0}`, `{"state":"running","progress":0}`, `{"state":"succeeded","progress":1}`)
 	want(f, "number of them", f.Int("SELECT COUNT(*) FROM events WHERE doc_id=? AND kind='document'", d.ID), 4)
-	n, err := f.Store.Fold(ctx, 10)
+	n, _, err := f.Store.Fold(ctx, 10, 0)
 	f.OK(err)
 	want(f, "changes at rest", n, 0)
+}
+
+// Progress may be left for later, what ends a document may not.
+func foldLeaves(f *Fixture) {
+	d, other := f.Document("t"), f.Document("t")
+	tasks := f.Plan(d, Parse(3)...)
+	f.Fold()
+	fold := func(when string, changed int, later bool) {
+		f.T.Helper()
+		n, left, err := f.Store.Fold(ctx, 10, time.Hour)
+		f.OK(err)
+		want(f, "changed "+when, n, changed)
+		want(f, "left for later "+when, left, later)
+	}
+	before := f.Doc(d.ID).Progress
+	f.Done(tasks[0].ID)
+	fold("with tasks left", 0, true)
+	near(f, "progress meanwhile", f.Doc(d.ID).Progress, before)
+	f.Claim(other.Plan, "w")
+	fold("of another document", 1, true)
+	want(f, "the other document", f.Doc(other.ID).State, sheaf.DocRunning)
+	f.Exec("UPDATE documents SET updated_at=updated_at-3600001 WHERE id=?", d.ID)
+	fold("after a while", 1, false)
+	after := f.Doc(d.ID).Progress
+	if after <= before {
+		f.T.Fatalf("progress %v after a while, it was %v", after, before)
+	}
+	f.Done(tasks[1].ID)
+	fold("with one task left", 0, true)
+	f.Exec("UPDATE documents SET updated_at=updated_at+3600001 WHERE id=?", d.ID)
+	fold("by a clock that went back", 1, false)
+	f.Done(tasks[2].ID)
+	fold("after the last task", 1, false)
+	want(f, "when all is done", f.Doc(d.ID).State, sheaf.DocFinalizing)
 }
 
 func near(f *Fixture, what string, got, want float64) {
@@ -711,7 +746,7 @@ func finalizeOnce(f *Fixture) {
 		for range 3 {
 			wg.Go(func() {
 				for range 5 {
-					if _, err := f.Store.Fold(ctx, 100); err != nil {
+					if _, _, err := f.Store.Fold(ctx, 100, 0); err != nil {
 						f.T.Error(err)
 					}
 				}

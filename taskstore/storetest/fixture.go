@@ -229,7 +229,7 @@ func (f *Fixture) Done(id string) sheaf.TaskResult {
 func (f *Fixture) Fold() {
 	f.T.Helper()
 	for range 100 {
-		_, err := f.Store.Fold(context.Background(), 1000)
+		_, _, err := f.Store.Fold(context.Background(), 1000, 0)
 		f.OK(err)
 		if f.Int("SELECT COUNT(*) FROM doc_dirty") == 0 {
 			return
