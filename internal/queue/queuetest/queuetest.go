@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"sheaf"
 	"sheaf/internal/queue"
 )
@@ -49,6 +51,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"NobodyShedsADebtByGoingEmpty", testDebt},
 		{"CapIsNeverExceeded", testCap},
 		{"FreedPlaceUnderTheCapIsUsedAtOnce", testCapFreed},
+		{"SlotsAreFilledAsFarAsCapsAllow", testFilled},
 		{"LanesInOrder", testLanes},
 		{"WindowBoundsWhatIsHeld", testWindow},
 		{"HintIsHandedOutOnceWhileUnacked", testOnce},
@@ -215,6 +218,68 @@ func testCapFreed(t *testing.T, h Harness) {
 			}
 		}
 	}
+}
+
+// testFilled takes, claims and ends tasks of two tenants in any order. As long
+// as a tenant has tasks and places under its cap, a free slot gets one of them,
+// without a ring and without a wait.
+func testFilled(t *testing.T, h Harness) {
+	round := 0
+	rapid.Check(t, func(r *rapid.T) {
+		round++
+		type share struct{ room, waiting int }
+		tenants := map[string]*share{}
+		for i := range 2 {
+			id, cap := fmt.Sprintf("round%d-%d", round, i), rapid.IntRange(1, 9).Draw(r, "cap")
+			h.Store.SetTenant(id, 1, cap)
+			h.Store.Add(id, sheaf.LaneNormal, 20)
+			tenants[id] = &share{cap, 20}
+			if h.Window > 0 {
+				tenants[id].waiting = min(20, h.Window)
+			}
+		}
+		feed(t, h)
+		var taken, running []sheaf.Hint
+		for range rapid.IntRange(5, 40).Draw(r, "steps") {
+			switch rapid.IntRange(0, 3).Draw(r, "step") {
+			case 0:
+				want, slots := 0, rapid.IntRange(1, 8).Draw(r, "slots")
+				for _, s := range tenants {
+					want += min(s.room, s.waiting)
+				}
+				hints := take(t, h.Queue, worker, slots)
+				if len(hints) != min(slots, want) {
+					r.Fatalf("%d slots were filled with %d of the %d tasks that the caps allow", slots, len(hints), want)
+				}
+				for _, hint := range hints {
+					tenants[hint.TenantID].room--
+					tenants[hint.TenantID].waiting--
+				}
+				taken = append(taken, hints...)
+			case 1:
+				for _, hint := range taken {
+					claim(t, h, hint)
+				}
+				running, taken = append(running, taken...), nil
+			case 2:
+				n := rapid.IntRange(0, len(running)).Draw(r, "ended")
+				for _, hint := range running[:n] {
+					finish(t, h, hint)
+					tenants[hint.TenantID].room++
+				}
+				running = running[n:]
+			case 3:
+				ring(t, h.Queue)
+			}
+		}
+		for _, hint := range taken {
+			claim(t, h, hint)
+		}
+		for _, hint := range append(running, taken...) {
+			finish(t, h, hint)
+		}
+		serveAll(t, h)
+	})
 }
 
 func testLanes(t *testing.T, h Harness) {

@@ -214,6 +214,7 @@ func (q *Queue) Take(ctx context.Context, workerID string, slots int, skip []she
 				if err := q.readTenants(ctx); err != nil {
 					return keep(got, err)
 				}
+				clear(lists) // they went as far as there was room before
 			}
 			continue
 		}
