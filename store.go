@@ -119,6 +119,10 @@ type Completion struct {
 	Plan    *PlanResult  // of a plan task
 	Spawn   []NewTask    // inserted in the same transaction; conflicts on (document, generation, kind, node, range) are ignored
 	Publish *Publication // of a finalize task
+
+	// CanWait is how long the end may be put off, so that it is written together
+	// with the claims and ends that come meanwhile; 0 for at once.
+	CanWait time.Duration
 }
 
 // Publication ends a generation. With a State of succeeded or

@@ -304,7 +304,7 @@ func (e *Executor) take(ctx context.Context) {
 // one after the other they would take a round trip to the database each.
 //
 // The slot is free once the task's work is over: its end is written while the
-// next task is claimed, and often in one transaction with that. No more ends
+// next task is claimed, and mostly in one transaction with that. No more ends
 // than slots wait so; with a store that is slow or away, slots stay taken.
 func (e *Executor) start(ctx context.Context, h sheaf.Hint) {
 	e.tasks.Go(func() {
@@ -428,6 +428,10 @@ func (e *Executor) claim(ctx context.Context, h sheaf.Hint) (*attempt, context.C
 // fenceMargin is how long before the lease ends an attempt stops by itself.
 func (e *Executor) fenceMargin() time.Duration { return min(2*time.Second, e.cfg.Lease/10) }
 
+// endWait is how long the end of a task waits for the claim of the next one
+// while there is a backlog: what it takes to fetch a hint when all is busy.
+const endWait = 5 * time.Millisecond
+
 // run processes one claimed task and writes its end. It calls worked in between.
 func (e *Executor) run(ctx context.Context, a *attempt, worked func()) {
 	t, begun, log := a.task, time.Now(), e.cfg.Log
@@ -439,6 +443,9 @@ func (e *Executor) run(ctx context.Context, a *attempt, worked func()) {
 	}
 	ctx, endSpan := e.cfg.Trace.Task(ctx, t.Trace, "task "+string(t.Kind), about...)
 	done, err := e.process(ctx, a)
+	if e.slots.busy() {
+		done.CanWait = endWait
+	}
 	defer endSpan(err) // with the processor's verdict, after its end is written
 	worked()
 

@@ -29,9 +29,10 @@ type book struct {
 	failing  bool             // the write of an attempt's end comes back with an error
 	claims   time.Duration    // what a claim takes
 
-	claiming, mostClaims int           // claims asked for at once
-	slow                 chan struct{} // completions wait until it is closed; nil for none
-	told                 []string      // what the latest heartbeat said is running
+	claiming, mostClaims int                      // claims asked for at once
+	slow                 chan struct{}            // completions wait until it is closed; nil for none
+	told                 []string                 // what the latest heartbeat said is running
+	waits                map[string]time.Duration // how long the end of a task may be put off
 }
 
 func (b *book) note(format string, args ...any) {
@@ -113,10 +114,13 @@ func (b *book) Heartbeat(_ context.Context, w sheaf.WorkerStatus, _ time.Duratio
 	return r, nil
 }
 
-func (b *book) Complete(_ context.Context, c sheaf.Claim, _ sheaf.Completion) error {
+func (b *book) Complete(_ context.Context, c sheaf.Claim, done sheaf.Completion) error {
 	if b.slow != nil {
 		<-b.slow
 	}
+	b.mu.Lock()
+	b.waits[c.TaskID] = done.CanWait
+	b.mu.Unlock()
 	b.note("complete %s", c.TaskID)
 	return nil
 }
@@ -247,7 +251,7 @@ func start(t *testing.T, processors map[sheaf.TaskKind]func(ctx context.Context)
 
 func startWith(t *testing.T, change func(*Config), processors map[sheaf.TaskKind]func(ctx context.Context) error, tasks ...string) *running {
 	t.Helper()
-	b := &book{lost: map[string]bool{}, canceled: map[string]bool{}, holds: map[string]int64{}}
+	b := &book{lost: map[string]bool{}, canceled: map[string]bool{}, holds: map[string]int64{}, waits: map[string]time.Duration{}}
 	q := &line{bell: make(chan struct{}, 1), stop: make(chan string)}
 	for _, id := range tasks {
 		q.hints = append(q.hints, sheaf.Hint{TaskID: id, TenantID: "t"})
@@ -341,6 +345,33 @@ func TestSlotIsFreeWhileAnEndIsWritten(t *testing.T) {
 }
 
 // fiveMinutes is work that takes so long, unless it is stopped.
+// While there is a backlog the end of a task waits for the claim of the next
+// one; of a task that has the executor for itself it is written at once.
+func TestEndWaitsForAClaimOnlyInABacklog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		processors := map[sheaf.TaskKind]func(context.Context) error{}
+		var tasks []string
+		for i := range 7 {
+			id := fmt.Sprintf("t%d", i)
+			tasks = append(tasks, id)
+			processors[sheaf.TaskKind(id)] = func(context.Context) error {
+				time.Sleep(time.Second + time.Duration(i)*time.Millisecond)
+				return nil
+			}
+		}
+		r := startWith(t, func(c *Config) { c.Workers = 2 }, processors, tasks[:6]...)
+		time.Sleep(time.Minute)
+		r.queue.offer("t6")
+		time.Sleep(time.Minute)
+		r.finish()
+		for id, want := range map[string]time.Duration{"t0": 0, "t2": endWait, "t3": endWait, "t6": 0} {
+			if got, ended := r.store.waits[id]; !ended || got != want {
+				t.Errorf("the end of %s may wait %v, want %v", id, got, want)
+			}
+		}
+	})
+}
+
 func fiveMinutes(ctx context.Context) error {
 	select {
 	case <-time.After(5 * time.Minute):

@@ -49,6 +49,14 @@ func (s *slots) worked(took time.Duration) {
 	s.seen = min(s.seen+1, s.workers)
 }
 
+// busy reports whether there has been enough to take lately for each worker, so
+// that there is probably more.
+func (s *slots) busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.seen == s.workers
+}
+
 // forget makes what comes next count as unknown.
 func (s *slots) forget() {
 	s.mu.Lock()

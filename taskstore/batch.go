@@ -67,7 +67,7 @@ func (s *Store) Complete(ctx context.Context, c sheaf.Claim, done sheaf.Completi
 	if done.Plan != nil || len(done.Spawn) > 0 || done.Publish != nil {
 		return s.completeWide(ctx, c, done)
 	}
-	a, err := s.writes.Do(ctx, write{done: &Finished{Claim: c, Result: done.Result}})
+	a, err := s.writes.DoWithin(ctx, write{done: &Finished{Claim: c, Result: done.Result}}, done.CanWait)
 	return cmp.Or(err, a.Err)
 }
 

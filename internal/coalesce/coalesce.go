@@ -1,9 +1,9 @@
 // Package coalesce merges calls that come together. Between the workers of an
 // executor and what costs much however little it carries (a transaction of the
 // store, a round trip to the queue), it lets those who arrive while one run is
-// under way be served together by the next. Nobody waits for a timer: a call
-// that finds nothing under way is run at once, alone. Where runs may overlap,
-// the next begins before the last has ended once it is worth it.
+// under way be served together by the next. A call that finds nothing under way
+// is run at once, alone, unless it says that it can wait for company. Where runs
+// may overlap, the next begins before the last has ended once it is worth it.
 package coalesce
 
 import (
@@ -24,10 +24,12 @@ type Group[T, R any] struct {
 	mu      sync.Mutex
 	waiting []*call[T, R]
 	running int
+	due     bool // who waits alone has waited long enough
 }
 
 type call[T, R any] struct {
 	ask    T
+	wait   time.Duration // for company, 0 for none
 	answer R
 	done   chan struct{} // closed once answer is set
 }
@@ -49,13 +51,35 @@ func (g *Group[T, R]) begins() bool {
 	if g.running > 0 {
 		return g.running < g.lines && len(g.waiting) >= g.worth
 	}
-	return len(g.waiting) > 0
+	return len(g.waiting) > 1 || len(g.waiting) == 1 && (g.due || g.waiting[0].wait == 0)
+}
+
+// rest gives who waits alone while nothing is under way the time it has; g.mu
+// is held.
+func (g *Group[T, R]) rest() {
+	if g.running > 0 || len(g.waiting) == 0 {
+		return
+	}
+	c := g.waiting[0]
+	time.AfterFunc(c.wait, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.running == 0 && len(g.waiting) == 1 && g.waiting[0] == c {
+			g.due = true
+			g.running++
+			go g.drain()
+		}
+	})
 }
 
 // Do is one call. The error is ctx's, when it ends before the batch does: the
 // call may then still happen, unless it ended before it was Do's turn.
-func (g *Group[T, R]) Do(ctx context.Context, ask T) (R, error) {
-	c := &call[T, R]{ask: ask, done: make(chan struct{})}
+func (g *Group[T, R]) Do(ctx context.Context, ask T) (R, error) { return g.DoWithin(ctx, ask, 0) }
+
+// DoWithin is Do for a call that can wait: where nothing is under way it is run
+// with the next that comes, and alone only once it has waited so long.
+func (g *Group[T, R]) DoWithin(ctx context.Context, ask T, wait time.Duration) (R, error) {
+	c := &call[T, R]{ask: ask, wait: wait, done: make(chan struct{})}
 	if err := ctx.Err(); err != nil {
 		return c.answer, err
 	}
@@ -64,6 +88,8 @@ func (g *Group[T, R]) Do(ctx context.Context, ask T) (R, error) {
 	begin := g.begins()
 	if begin {
 		g.running++
+	} else {
+		g.rest()
 	}
 	g.mu.Unlock()
 	if begin {
@@ -99,7 +125,10 @@ func (g *Group[T, R]) drain() {
 		runtime.Gosched()
 		g.mu.Lock()
 		g.running--
-		if !g.begins() {
+		begin := g.begins()
+		g.due = false
+		if !begin {
+			g.rest()
 			g.mu.Unlock()
 			return
 		}

@@ -131,3 +131,45 @@ func TestBatchHasATimeOfItsOwn(t *testing.T) {
 		}
 	})
 }
+
+func TestWhoCanWaitRunsWithTheNextThatComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var batches [][]int
+		begun := time.Now()
+		var ats []time.Duration
+		g := New(8, time.Minute, func(_ context.Context, batch []int) []int {
+			batches, ats = append(batches, slices.Clone(batch)), append(ats, time.Since(begun))
+			time.Sleep(10 * time.Millisecond)
+			return batch
+		})
+		const wait = 5 * time.Millisecond
+		var all sync.WaitGroup
+		do := func(at time.Duration, v int, wait, patience time.Duration, want error) {
+			all.Go(func() {
+				time.Sleep(at)
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				if got, err := g.DoWithin(ctx, v, wait); err == nil && got != v || !errors.Is(err, want) {
+					t.Errorf("call %d answers %d, %v; want %v", v, got, err, want)
+				}
+			})
+		}
+		ms := time.Millisecond
+		do(0, 1, wait, time.Second, nil) // nobody comes
+		do(100*ms, 2, wait, time.Second, nil)
+		do(101*ms, 3, 0, time.Second, nil) // who cannot wait takes it along
+		do(200*ms, 4, wait, time.Second, nil)
+		do(203*ms, 5, wait, time.Second, nil) // so does another that could
+		do(300*ms, 6, 0, time.Second, nil)
+		do(301*ms, 7, wait, time.Second, nil) // has waited for a run, and then for company
+		do(400*ms, 8, wait, 2*ms, context.DeadlineExceeded)
+		do(404*ms, 9, wait, time.Second, nil) // waits its own time, not that of who left
+		all.Wait()
+		if want := [][]int{{1}, {2, 3}, {4, 5}, {6}, {7}, {9}}; !slices.EqualFunc(batches, want, slices.Equal[[]int]) {
+			t.Errorf("batches %v, want %v", batches, want)
+		}
+		if want := []time.Duration{5 * ms, 101 * ms, 203 * ms, 300 * ms, 315 * ms, 409 * ms}; !slices.Equal(ats, want) {
+			t.Errorf("they ran at %v, want %v", ats, want)
+		}
+	})
+}
