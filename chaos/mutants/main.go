@@ -91,6 +91,16 @@ var mutants = []mutant{
 		"./internal/keeper", ".", none,
 	},
 	{
+		"fold: the end of the last task is not left for later", "taskstore/fold.go",
+		`AND t.state IN ('pending','running','retry_wait','parked') AND t.kind`, `AND t.kind`,
+		"./taskstore", "TestContract/sqlite", none,
+	},
+	{
+		"slots: what a cap kept back is read again when it has room", "internal/queue/sqlqueue/sqlqueue.go",
+		`clear(lists)`, `_ = lists`,
+		"./internal/queue/sqlqueue", ".", none,
+	},
+	{
 		"breaker: what is away is left alone", "executor/breaker.go",
 		`case b.failures >= tripAfter:`, `case false:`,
 		"./executor", ".", none,
