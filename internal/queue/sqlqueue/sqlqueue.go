@@ -195,7 +195,7 @@ func (q *Queue) Take(ctx context.Context, workerID string, slots int, skip []she
 	var (
 		got    []sheaf.Hint
 		aside  []*tenant // have only work that this worker skips
-		lists  = make(map[*tenant][]sheaf.Hint)
+		lists  = make(map[*tenant]list)
 		reread bool
 	)
 	defer func() {
@@ -208,32 +208,35 @@ func (q *Queue) Take(ctx context.Context, workerID string, slots int, skip []she
 		if t.running+t.extra >= t.cap {
 			t.capped = true
 			// The count of the store may be behind what has ended here; one
-			// read brings it up to date, and t back if it has room.
-			if t.freed && !reread {
+			// read brings it up to date, and t back if it has room. What has
+			// ended since then is for the next call.
+			switch {
+			case t.freed && reread:
+				q.signal()
+			case t.freed:
 				reread = true
 				if err := q.readTenants(ctx); err != nil {
 					return keep(got, err)
 				}
-				clear(lists) // they went as far as there was room before
 			}
 			continue
 		}
-		list, read := lists[t]
-		if !read {
+		l := lists[t]
+		if len(l.hints) == 0 && !l.all {
 			var err error
-			if list, err = q.readTasks(ctx, t, slots-len(got), skip); err != nil {
+			if l, err = q.readTasks(ctx, t, slots-len(got), skip); err != nil {
 				q.push(t)
 				return keep(got, err)
 			}
 		}
-		if len(list) == 0 {
+		if len(l.hints) == 0 {
 			if len(skip) > 0 {
 				aside = append(aside, t)
 			}
 			continue // until the list of tenants is read again
 		}
-		h := list[0]
-		lists[t] = list[1:]
+		h := l.hints[0]
+		lists[t] = list{l.hints[1:], l.all}
 		q.hand(workerID, h, t)
 		q.vt = max(q.vt, t.pass)
 		t.pass += stride * float64(max(h.Cost, 1)) / t.weight
@@ -310,9 +313,16 @@ func (q *Queue) readTenants(ctx context.Context) error {
 	return nil
 }
 
+// list is what a tenant should run next, as far as it was read: all, or as much
+// as there were slots and room under the cap for. Both may grow meanwhile.
+type list struct {
+	hints []sheaf.Hint
+	all   bool
+}
+
 // readTasks reads at most want tasks that t should run next, without those that
 // are out and those that the worker skips. It gives mu up while a query runs.
-func (q *Queue) readTasks(ctx context.Context, t *tenant, want int, skip []sheaf.TaskKind) ([]sheaf.Hint, error) {
+func (q *Queue) readTasks(ctx context.Context, t *tenant, want int, skip []sheaf.TaskKind) (list, error) {
 	want = min(want, t.cap-t.running-t.extra)
 	limit := min(want+t.extra, maxRead)
 	for {
@@ -320,7 +330,7 @@ func (q *Queue) readTasks(ctx context.Context, t *tenant, want int, skip []sheaf
 		hints, err := q.feed.Runnable(ctx, t.id, limit, q.cfg.AgeAfter)
 		q.mu.Lock()
 		if err != nil {
-			return nil, err
+			return list{}, err
 		}
 		read := len(hints)
 		hints = slices.DeleteFunc(hints, func(h sheaf.Hint) bool {
@@ -328,7 +338,7 @@ func (q *Queue) readTasks(ctx context.Context, t *tenant, want int, skip []sheaf
 			return k != nil && !k.running || slices.Contains(skip, h.Kind)
 		})
 		if len(hints) >= want || read < limit || limit == maxRead {
-			return hints[:min(want, len(hints))], nil
+			return list{hints[:min(want, len(hints))], len(hints) < want}, nil
 		}
 		limit = min(4*limit, maxRead) // the head of the list was all out or skipped
 	}

@@ -130,6 +130,80 @@ func TestCapCountsWhatOtherProcessesRun(t *testing.T) {
 	}
 }
 
+// endingFeed lets tasks end while the store is asked what runs next.
+type endingFeed struct {
+	*queuetest.Store
+	during []func() // one for each query
+}
+
+func (f *endingFeed) Runnable(ctx context.Context, tenantID string, limit int, ageAfter time.Duration) ([]sheaf.Hint, error) {
+	hints, err := f.Store.Runnable(ctx, tenantID, limit, ageAfter)
+	if len(f.during) > 0 {
+		during := f.during[0]
+		f.during = f.during[1:]
+		during()
+	}
+	return hints, err
+}
+
+func TestRoomThatIsMadeDuringAQueryIsUsed(t *testing.T) {
+	const cap = 8
+	for _, test := range []struct {
+		name  string
+		known bool  // those that run are known from the store alone
+		ended []int // tasks that end during each query
+		want  []int // hints of the takes that follow each other, of four at most in all
+	}{
+		{"taken here", false, []int{4}, []int{4}},
+		{"known from the store", true, []int{4}, []int{4}},
+		{"twice", true, []int{1, 3}, []int{2, 2}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			feed := &endingFeed{Store: new(queuetest.Store)}
+			feed.SetTenant("a", 1, cap)
+			feed.Add("a", sheaf.LaneNormal, 50)
+			q := New(feed, Config{})
+			take := func(slots, want int) []sheaf.Hint {
+				t.Helper()
+				hints, err := q.Take(t.Context(), "w", slots, nil)
+				if err != nil || len(hints) != want {
+					t.Fatalf("%d slots were filled with %d, %v; want %d", slots, len(hints), err, want)
+				}
+				return hints
+			}
+			running := take(cap-1, cap-1)
+			for _, h := range running {
+				feed.Claim(h.TaskID)
+				if err := q.Ack(t.Context(), h, true); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if test.known {
+				if err := q.Wake(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, n := range test.ended {
+				ends := running[:n]
+				running = running[n:]
+				feed.during = append(feed.during, func() {
+					for _, h := range ends {
+						feed.Finish(h.TaskID, false)
+						if err := q.Done(t.Context(), h.TenantID, h.TaskID); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			slots := 4
+			for _, n := range test.want {
+				take(slots, n)
+				slots -= n
+			}
+		})
+	}
+}
+
 func TestMemoryOfTasksThatRunElsewhereIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(queuetest.Store)
