@@ -344,7 +344,6 @@ func TestSlotIsFreeWhileAnEndIsWritten(t *testing.T) {
 	})
 }
 
-// fiveMinutes is work that takes so long, unless it is stopped.
 // While there is a backlog the end of a task waits for the claim of the next
 // one; of a task that has the executor for itself it is written at once.
 func TestEndWaitsForAClaimOnlyInABacklog(t *testing.T) {
@@ -372,6 +371,7 @@ func TestEndWaitsForAClaimOnlyInABacklog(t *testing.T) {
 	})
 }
 
+// fiveMinutes is work that takes so long, unless it is stopped.
 func fiveMinutes(ctx context.Context) error {
 	select {
 	case <-time.After(5 * time.Minute):

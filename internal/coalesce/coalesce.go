@@ -24,12 +24,11 @@ type Group[T, R any] struct {
 	mu      sync.Mutex
 	waiting []*call[T, R]
 	running int
-	due     bool // who waits alone has waited long enough
 }
 
 type call[T, R any] struct {
 	ask    T
-	wait   time.Duration // for company, 0 for none
+	wait   time.Duration // for company; 0 for none, or once it is over
 	answer R
 	done   chan struct{} // closed once answer is set
 }
@@ -51,7 +50,7 @@ func (g *Group[T, R]) begins() bool {
 	if g.running > 0 {
 		return g.running < g.lines && len(g.waiting) >= g.worth
 	}
-	return len(g.waiting) > 1 || len(g.waiting) == 1 && (g.due || g.waiting[0].wait == 0)
+	return len(g.waiting) > 1 || len(g.waiting) == 1 && g.waiting[0].wait == 0
 }
 
 // rest gives who waits alone while nothing is under way the time it has; g.mu
@@ -65,7 +64,7 @@ func (g *Group[T, R]) rest() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if g.running == 0 && len(g.waiting) == 1 && g.waiting[0] == c {
-			g.due = true
+			c.wait = 0
 			g.running++
 			go g.drain()
 		}
@@ -125,9 +124,7 @@ func (g *Group[T, R]) drain() {
 		runtime.Gosched()
 		g.mu.Lock()
 		g.running--
-		begin := g.begins()
-		g.due = false
-		if !begin {
+		if !g.begins() {
 			g.rest()
 			g.mu.Unlock()
 			return
