@@ -51,7 +51,7 @@ func (s *Store) Fold(ctx context.Context, limit int, apart time.Duration) (n int
 	}
 	q := `SELECT m.doc_id, m.at, CASE WHEN EXISTS (SELECT 1 FROM documents d JOIN tasks t ON t.doc_id=d.id AND t.gen=d.gen
 			WHERE d.id=m.doc_id AND d.state='running' AND d.updated_at>@now-? AND d.updated_at<=@now
-				AND t.state IN ('pending','running','retry_wait','parked') AND t.kind NOT IN ` + notCounted + `)
+				AND t.` + isOpen + ` AND t.kind NOT IN ` + notCounted + `)
 		THEN 1 ELSE 0 END AS early FROM doc_dirty m ORDER BY early, m.at, m.doc_id LIMIT ?`
 	if err := s.w.WithContext(ctx).Raw(s.sql(q), apart.Milliseconds(), limit).Scan(&dirty).Error; err != nil {
 		return 0, false, translate(err)
@@ -184,7 +184,7 @@ func (s *Store) finalize(tx *gorm.DB, doc *documentRow, progress float64) (bool,
 	res := tx.Exec(s.sql(`UPDATE documents SET state='finalizing', fin_epoch=fin_epoch+1, progress=?, updated_at=@now,
 		started_at=CASE WHEN started_at=0 THEN @now ELSE started_at END
 		WHERE id=? AND gen=? AND fin_epoch=? AND state IN ('unstarted','queued','running') AND deleted_at=0 AND NOT EXISTS (
-			SELECT 1 FROM tasks WHERE doc_id=? AND gen=? AND kind NOT IN `+notCounted+` AND state NOT IN ('done','dead','canceled','superseded'))`),
+			SELECT 1 FROM tasks WHERE doc_id=? AND gen=? AND kind NOT IN `+notCounted+` AND `+isOpen+`)`),
 		progress, doc.ID, doc.Gen, doc.FinEpoch, doc.ID, doc.Gen)
 	if res.Error != nil || res.RowsAffected != 1 {
 		return false, res.Error

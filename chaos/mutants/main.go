@@ -70,7 +70,7 @@ var mutants = []mutant{
 	},
 	{
 		"finalize guard: every task has ended", "taskstore/fold.go",
-		`kind NOT IN ` + "`+notCounted+`" + ` AND state NOT IN ('done','dead','canceled','superseded'))`, `kind NOT IN ` + "`+notCounted+`" + ` AND 1=0)`,
+		`kind NOT IN ` + "`+notCounted+`" + ` AND ` + "`+isOpen+`" + `)`, `kind NOT IN ` + "`+notCounted+`" + ` AND 1=0)`,
 		"./taskstore", "TestContract/sqlite|TestModel/sqlite",
 		// The fold counts under the document's lock, and the statement counts again.
 		[2]string{"case f.planned && f.open == 0:", "case f.planned && f.started:"},
@@ -92,7 +92,7 @@ var mutants = []mutant{
 	},
 	{
 		"fold: the end of the last task is not left for later", "taskstore/fold.go",
-		`AND t.state IN ('pending','running','retry_wait','parked') AND t.kind`, `AND t.kind`,
+		`AND t.` + "` + isOpen + `" + ` AND t.kind`, `AND t.kind`,
 		"./taskstore", "TestContract/sqlite", none,
 	},
 	{
