@@ -348,3 +348,16 @@ func collect(paths []string) ([]source, error) {
 	}
 	return out, nil
 }
+
+// act posts to an action and prints its answer.
+func (g *global) act(ctx context.Context, path string, body any) error {
+	c, err := g.client()
+	if err != nil {
+		return err
+	}
+	var out json.RawMessage
+	if err := c.call(ctx, http.MethodPost, path, body, &out); err != nil {
+		return err
+	}
+	return printJSON(out)
+}

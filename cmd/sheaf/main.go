@@ -20,6 +20,7 @@ import (
 	"sheaf/parser"
 	"sheaf/parser/child"
 	"sheaf/parser/formats"
+	"sheaf/taskstore"
 )
 
 func main() {
@@ -128,4 +129,31 @@ func version() string {
 		v = "dev"
 	}
 	return v
+}
+
+func clientCommands(g *global) []*cobra.Command {
+	return []*cobra.Command{g.ingestCommand(), g.searchCommand(), g.docsCommand(), g.jobsCommand(), g.retryCommand(), g.queueCommand()}
+}
+
+func adminCommands(g *global) []*cobra.Command {
+	migrate := &cobra.Command{
+		Use: "migrate", Short: "Bring the store's schema up to date", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return g.withStore(cmd.Context(), func(context.Context, *taskstore.Store) error {
+				fmt.Println("the schema is up to date")
+				return nil
+			})
+		},
+	}
+	show := &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if g.json {
+				return printJSON(map[string]string{"version": version()})
+			}
+			fmt.Println(version())
+			return nil
+		},
+	}
+	return []*cobra.Command{migrate, show, g.formatsCommand(), g.tenantCommand(), g.keyCommand(), g.configCommand(), g.doctorCommand(), g.indexCommand()}
 }

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"sheaf"
+	"sheaf/parser"
+)
+
+// formatsCommand shows what this binary reads on this machine.
+func (g *global) formatsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "formats", Short: "List the formats that are read, and the optional parts that are missing", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			cfg, err := g.load()
+			if err != nil {
+				return err
+			}
+			type line struct {
+				Format     string   `json:"format"`
+				OK         bool     `json:"ok"`
+				MediaTypes []string `json:"media_types"`
+				Error      string   `json:"error,omitempty"`
+			}
+			var lines []line
+			for _, f := range allFormats(optionalParts(cfg)) {
+				l := line{Format: f.ID(), OK: true, MediaTypes: f.MediaTypes()}
+				if err := parser.Available(f); err != nil {
+					l.OK, l.Error = false, sheaf.AsFailure(err, "").Message
+				}
+				lines = append(lines, l)
+			}
+			if g.json {
+				return printJSON(lines)
+			}
+			return table(func(w io.Writer) {
+				fmt.Fprintln(w, "FORMAT\tSTATE\tREADS")
+				for _, l := range lines {
+					state, says := "ready", strings.Join(l.MediaTypes, " ")
+					if !l.OK {
+						state, says = "missing", l.Error
+					}
+					fmt.Fprintf(w, "%s\t%s\t%s\n", l.Format, state, says)
+				}
+			})
+		},
+	}
+}

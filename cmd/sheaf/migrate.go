@@ -1,0 +1,34 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"sheaf/taskstore"
+)
+
+// withStore opens the store of the configuration for one command.
+func (g *global) withStore(ctx context.Context, f func(ctx context.Context, s *taskstore.Store) error) error {
+	cfg, err := g.load()
+	if err != nil {
+		return err
+	}
+	a := &app{cfg: cfg, log: slog.New(slog.DiscardHandler)}
+	dsn := cfg.Store.DSN.Reveal()
+	if cfg.Store.Driver == "sqlite" {
+		if err := makeDataDir(cfg.DataDir); err != nil {
+			return err
+		}
+		dsn = a.path("sheaf.db")
+	}
+	s, err := taskstore.Open(ctx, taskstore.Config{Driver: cfg.Store.Driver, DSN: dsn, MaxOpenConns: 2})
+	if err != nil {
+		return fmt.Errorf("opening the %s store: %w", cfg.Store.Driver, err)
+	}
+	defer s.Close()
+	if err := s.Migrate(ctx); err != nil {
+		return fmt.Errorf("migrating the %s store: %w", cfg.Store.Driver, err)
+	}
+	return f(ctx, s)
+}
