@@ -193,6 +193,24 @@ func TestProductNeedsNoCompilerForC(t *testing.T) {
 	}
 }
 
+// mostPackages bounds what one build compiles, with the standard library.
+// Raise it with a reason: each package is paid for by everybody who builds.
+const mostPackages = 900
+
+func TestProductStaysSmall(t *testing.T) {
+	all := list(t, "-deps", "./cmd/sheaf")
+	if len(all) > mostPackages {
+		t.Errorf("the product consists of %d packages, the bound is %d: look at what the newest dependency brings with go mod why", len(all), mostPackages)
+	}
+	for _, p := range all {
+		// 861 packages, for the one method that esapi has too.
+		if strings.HasPrefix(p.ImportPath, "github.com/elastic/go-elasticsearch/v8/typedapi") {
+			t.Errorf("the product contains %s: import esapi, not the whole client", p.ImportPath)
+			break
+		}
+	}
+}
+
 // The table must be able to say no: these arrows are the ones that it is for.
 func TestTableRefusesForbiddenArrows(t *testing.T) {
 	for _, arrow := range [][2]string{

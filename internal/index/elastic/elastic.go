@@ -8,6 +8,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,7 +24,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/elastic/go-elasticsearch/v8"
+	"github.com/elastic/elastic-transport-go/v8/elastictransport"
+	"github.com/elastic/go-elasticsearch/v8/esapi"
 
 	"sheaf"
 	"sheaf/internal/coalesce"
@@ -71,13 +74,14 @@ type Index struct {
 	config    Config
 	alias     string // all requests go here
 	name      string // of the index that is made when there is none
-	client    *elasticsearch.Client
+	client    *elastictransport.Client
 	transport *http.Transport
 
 	refreshes *coalesce.Group[struct{}, error]
 
 	making   sync.Mutex
 	made     atomic.Bool
+	genuine  atomic.Bool // the server has named itself Elasticsearch
 	rescores atomic.Bool // the server can compare what it found nearest once more
 	closed   atomic.Bool
 }
@@ -96,10 +100,13 @@ func Open(ctx context.Context, config Config) (*Index, error) {
 	if len(config.URLs) == 0 {
 		return nil, fmt.Errorf("%w: %w", sheaf.ErrInvalid, sheaf.Fail(sheaf.CategoryPolicy, "index_url_missing", "No Elasticsearch URL is configured: set one such as http://localhost:9200."))
 	}
-	for _, u := range config.URLs {
-		if p, err := url.Parse(u); err != nil || p.Scheme != "http" && p.Scheme != "https" || p.Host == "" {
+	nodes := make([]*url.URL, len(config.URLs))
+	for i, u := range config.URLs {
+		p, err := url.Parse(strings.TrimRight(u, "/"))
+		if err != nil || p.Scheme != "http" && p.Scheme != "https" || p.Host == "" {
 			return nil, fmt.Errorf("%w: %w", sheaf.ErrInvalid, sheaf.Fail(sheaf.CategoryPolicy, "index_url_invalid", "The Elasticsearch URL %q is not one: write http:// or https://, the host and the port.", redact(u)))
 		}
+		nodes[i] = p
 	}
 	if config.Prefix == "" {
 		config.Prefix = "sheaf"
@@ -111,24 +118,35 @@ func Open(ctx context.Context, config Config) (*Index, error) {
 	if config.Attempts <= 0 {
 		config.Attempts = 6
 	}
-	if config.APIKey != "" {
-		config.Username, config.Password = "", ""
-	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 16
 	transport.ResponseHeaderTimeout = config.RequestTimeout
-	var authorities []byte
 	if config.CAFile != "" {
-		var err error
-		if authorities, err = os.ReadFile(config.CAFile); err != nil {
+		authorities, err := os.ReadFile(config.CAFile)
+		if err != nil {
 			return nil, fmt.Errorf("%w: %w", sheaf.ErrInvalid, sheaf.Fail(sheaf.CategoryPolicy, "index_ca_unreadable", "The certificate file %s for Elasticsearch cannot be read (%v): check the path.", config.CAFile, err))
 		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(authorities) {
+			return nil, fmt.Errorf("%w: %w", sheaf.ErrInvalid, sheaf.Fail(sheaf.CategoryPolicy, "index_ca_invalid", "The certificate file %s for Elasticsearch holds no PEM certificate: export the authority's certificate as PEM.", config.CAFile))
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: pool}
 	}
-	client, err := elasticsearch.NewClient(elasticsearch.Config{
-		Addresses: config.URLs, APIKey: config.APIKey, Username: config.Username, Password: config.Password,
-		CACert: authorities, Transport: transport, DisableRetry: true, // repeated here, with the same bound for all reasons
-		DisableMetaHeader: true,
-	})
+	options := []elastictransport.Option{
+		elastictransport.WithURLs(nodes...), elastictransport.WithTransport(transport), elastictransport.WithUserAgent("sheaf"),
+		elastictransport.WithDisableRetry(), // repeated here, with the same bound for all reasons
+	}
+	user, password := config.Username, config.Password
+	if u := nodes[0].User; u != nil { // the first node's are those of all
+		user = u.Username()
+		password, _ = u.Password()
+	}
+	if config.APIKey != "" {
+		options = append(options, elastictransport.WithAPIKey(config.APIKey))
+	} else if user != "" || password != "" {
+		options = append(options, elastictransport.WithBasicAuth(user, password))
+	}
+	client, err := elastictransport.NewClient(options...)
 	if err != nil {
 		return nil, sheaf.Fail(sheaf.CategoryPolicy, "index_config_invalid", "The Elasticsearch settings are not usable (%v): check URL and certificate.", err)
 	}
@@ -256,7 +274,7 @@ func (x *Index) ensure(ctx context.Context) error {
 			Number string `json:"number"`
 		} `json:"version"`
 	}
-	if err := x.do(ctx, http.MethodGet, "/", nil, &server); err != nil {
+	if err := x.do(ctx, esapi.InfoRequest{}, &server); err != nil {
 		if e, ok := errors.AsType[*answerError](err); ok && e.status == http.StatusNotFound {
 			return x.notElasticsearch()
 		}
@@ -281,7 +299,7 @@ func (x *Index) ensure(ctx context.Context) error {
 				} `json:"properties"`
 			} `json:"mappings"`
 		}
-		err := x.do(ctx, http.MethodGet, "/"+x.alias+"/_mapping", nil, &mappings)
+		err := x.do(ctx, esapi.IndicesGetMappingRequest{Index: []string{x.alias}}, &mappings)
 		e, answered := errors.AsType[*answerError](err)
 		switch {
 		case err == nil:
@@ -292,7 +310,8 @@ func (x *Index) ensure(ctx context.Context) error {
 						name, m.Mappings.Meta.Model, m.Mappings.Properties.Vector.Dims, x.config.ModelID, x.config.Dim)
 				}
 				if m.Mappings.Properties.Tags == nil {
-					if err := x.do(ctx, http.MethodPut, "/"+name+"/_mapping", map[string]any{"properties": labelFields}, nil); err != nil {
+					labels := esapi.IndicesPutMappingRequest{Index: []string{name}, Body: encoded(map[string]any{"properties": labelFields})}
+					if err := x.do(ctx, labels, nil); err != nil {
 						return x.explain(err)
 					}
 				}
@@ -300,11 +319,11 @@ func (x *Index) ensure(ctx context.Context) error {
 			x.made.Store(true)
 			return nil
 		case answered && e.status == http.StatusNotFound:
-			err := x.do(ctx, http.MethodPut, "/"+x.name, x.mapping(), nil)
+			err := x.do(ctx, esapi.IndicesCreateRequest{Index: x.name, Body: encoded(x.mapping())}, nil)
 			if e, ok := errors.AsType[*answerError](err); ok && e.kind == "resource_already_exists_exception" {
 				// Another process has just made it, or it lost its alias.
-				err = x.do(ctx, http.MethodPost, "/_aliases", map[string]any{"actions": []any{
-					map[string]any{"add": map[string]any{"index": x.name, "alias": x.alias, "is_write_index": true}}}}, nil)
+				err = x.do(ctx, esapi.IndicesUpdateAliasesRequest{Body: encoded(map[string]any{"actions": []any{
+					map[string]any{"add": map[string]any{"index": x.name, "alias": x.alias, "is_write_index": true}}}})}, nil)
 			}
 			if err != nil {
 				return x.explain(err)
@@ -329,7 +348,7 @@ func (x *Index) Ping(ctx context.Context) error {
 	if err := x.ensure(ctx); err != nil {
 		return err
 	}
-	return x.explain(x.do(ctx, http.MethodGet, "/"+x.alias+"/_settings/index.number_of_shards", nil, nil))
+	return x.explain(x.do(ctx, esapi.IndicesGetSettingsRequest{Index: []string{x.alias}, Name: []string{"index.number_of_shards"}}, nil))
 }
 
 // Close drops the connections. Later calls fail with sheaf.ErrUnavailable.
@@ -354,7 +373,7 @@ func (x *Index) refresh(ctx context.Context) error {
 		var answer struct {
 			Shards shards `json:"_shards"`
 		}
-		if err := x.do(ctx, http.MethodPost, "/"+x.alias+"/_refresh", nil, &answer); err != nil {
+		if err := x.do(ctx, esapi.IndicesRefreshRequest{Index: []string{x.alias}}, &answer); err != nil {
 			return err
 		}
 		return answer.Shards.check()
@@ -390,46 +409,44 @@ func (e *answerError) Error() string {
 	return fmt.Sprintf("Elasticsearch answered %d %s: %s", e.status, e.kind, e.reason)
 }
 
-// do sends one request and decodes the answer into out unless it is nil. body
-// is []byte (newline-delimited JSON) or is encoded.
-func (x *Index) do(ctx context.Context, method, path string, body, out any) error {
+// encoded is a body of maps, strings and numbers, which always encode.
+func encoded(body map[string]any) io.Reader {
+	data, err := json.Marshal(body)
+	if err != nil {
+		panic(fmt.Sprintf("elastic: a body that does not encode: %v", err))
+	}
+	return bytes.NewReader(data)
+}
+
+// ndjson is the header of a body with one JSON object a line. The client writes
+// into it, so that each request needs its own.
+func ndjson() http.Header {
+	return http.Header{"Content-Type": {"application/x-ndjson"}}
+}
+
+// do sends one request, which is used up by it, and decodes the answer into out
+// unless it is nil.
+func (x *Index) do(ctx context.Context, request esapi.Request, out any) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	var reader io.Reader
-	contentType := "application/json"
-	switch b := body.(type) {
-	case nil:
-	case []byte:
-		reader, contentType = bytes.NewReader(b), "application/x-ndjson"
-	default:
-		encoded, err := json.Marshal(b)
-		if err != nil {
-			return fmt.Errorf("%w: %w", sheaf.ErrInvalid, err)
-		}
-		reader = bytes.NewReader(encoded)
-	}
 	limited, cancel := context.WithTimeout(ctx, x.config.RequestTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(limited, method, path, reader)
-	if err != nil {
-		return err
-	}
-	if body != nil {
-		req.Header.Set("Content-Type", contentType)
-	}
-	res, err := x.client.Perform(req)
+	res, err := request.Do(limited, x.client)
 	if err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
-		}
-		if strings.Contains(err.Error(), "is not Elasticsearch") {
-			return x.notElasticsearch()
 		}
 		return fmt.Errorf("%w: %w", sheaf.ErrUnavailable, sheaf.FailRetryable(sheaf.CategoryTarget, "index_unreachable",
 			"Elasticsearch at %s does not answer (%v): check the URL and that the server runs.", x.address(), err))
 	}
 	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode < 300 && !x.genuine.Load() {
+		if res.Header.Get("X-Elastic-Product") != "Elasticsearch" {
+			return x.notElasticsearch()
+		}
+		x.genuine.Store(true)
+	}
 	data, err := io.ReadAll(io.LimitReader(res.Body, maxAnswerBytes))
 	if err != nil {
 		if ctx.Err() != nil {

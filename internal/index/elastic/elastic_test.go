@@ -4,15 +4,18 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"math"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -322,6 +325,36 @@ func TestWhatIsNotElasticsearchIsRefused(t *testing.T) {
 	failure(t, err, "index_url_missing")
 	_, err = elastic.Open(t.Context(), elastic.Config{URLs: []string{"https://user:hunter2@127.0.0.1:1"}, CAFile: "/nowhere/ca.pem", ModelID: "m", Dim: 8})
 	failure(t, err, "index_ca_unreadable", "/nowhere/ca.pem")
+}
+
+// A server behind a path, with a certificate of its own authority.
+func TestOwnAuthority(t *testing.T) {
+	var seen atomic.Value
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen.CompareAndSwap(nil, r.URL.Path)
+		w.WriteHeader(http.StatusNotFound)
+	}))
+	defer s.Close()
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // the handshake that is refused
+	file := func(data []byte) string {
+		path := filepath.Join(t.TempDir(), "ca.pem")
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	c := elastic.Config{URLs: []string{s.URL + "/es/"}, ModelID: "m", Dim: 8, Attempts: 1}
+	x := open(t, c)
+	failure(t, x.Ping(t.Context()), "index_unreachable", "certificate")
+	c.CAFile = file([]byte("not a certificate"))
+	_, err := elastic.Open(t.Context(), c)
+	failure(t, err, "index_ca_invalid", c.CAFile, "PEM")
+	c.CAFile = file(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
+	_, err = elastic.Open(t.Context(), c)
+	failure(t, err, "index_not_elasticsearch")
+	if seen.Load() != "/es/" {
+		t.Errorf("asked for %v", seen.Load())
+	}
 }
 
 func TestAServerThatIsDownIsWaitedFor(t *testing.T) {

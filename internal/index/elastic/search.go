@@ -6,9 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"unicode"
+
+	"github.com/elastic/go-elasticsearch/v8/esapi"
 
 	"sheaf"
 	"sheaf/internal/index"
@@ -183,7 +183,7 @@ func (x *Index) Search(ctx context.Context, q index.Query) (index.Candidates, er
 	}
 	err := x.retry(ctx, func() error {
 		answer.Responses = nil
-		if err := x.do(ctx, http.MethodPost, "/_msearch", body.Bytes(), &answer); err != nil {
+		if err := x.do(ctx, esapi.MsearchRequest{Body: bytes.NewReader(body.Bytes()), Header: ndjson()}, &answer); err != nil {
 			return err
 		}
 		if len(answer.Responses) != len(sides) {
@@ -232,22 +232,20 @@ func (x *Index) Scan(ctx context.Context, tenantID string, each func(chunkID, ra
 		return err
 	}
 	query := any(map[string]any{"match_all": map[string]any{}})
-	route := ""
 	if tenantID != "" {
 		query = filtered(term("tenant", tenantID))
-		route = "&routing=" + url.QueryEscape(tenantID)
 	}
 	var point struct {
 		ID string `json:"id"`
 	}
 	err := x.retry(ctx, func() error {
-		return x.do(ctx, http.MethodPost, "/"+x.alias+"/_pit?keep_alive="+keepAlive+route, nil, &point)
+		return x.do(ctx, esapi.OpenPointInTimeRequest{Index: []string{x.alias}, KeepAlive: keepAlive, Routing: tenantID}, &point)
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { // also when ctx has ended: the server holds files open for it
-		_ = x.do(context.WithoutCancel(ctx), http.MethodDelete, "/_pit", map[string]any{"id": point.ID}, nil)
+		_ = x.do(context.WithoutCancel(ctx), esapi.ClosePointInTimeRequest{Body: encoded(map[string]any{"id": point.ID})}, nil)
 	}()
 	var after []json.RawMessage
 	for {
@@ -265,7 +263,7 @@ func (x *Index) Scan(ctx context.Context, tenantID string, each func(chunkID, ra
 		}
 		err := x.retry(ctx, func() error {
 			answer.Hits.Hits = nil
-			if err := x.do(ctx, http.MethodPost, "/_search", body, &answer); err != nil {
+			if err := x.do(ctx, esapi.SearchRequest{Body: encoded(body)}, &answer); err != nil {
 				return err
 			}
 			return answer.check()

@@ -8,10 +8,11 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/elastic/go-elasticsearch/v8/esapi"
 
 	"sheaf"
 	"sheaf/internal/index"
@@ -213,8 +214,11 @@ func (x *Index) bulkOnce(ctx context.Context, lines []line) ([]line, error) {
 	}
 	// With require_alias a missing index is an error; without, the server
 	// would make one with a guessed mapping.
-	query := url.Values{"require_alias": {"true"}, "filter_path": {"errors,items.*.status,items.*.error"}}
-	if err := x.do(ctx, http.MethodPost, "/"+x.alias+"/_bulk?"+query.Encode(), body.Bytes(), &answer); err != nil {
+	request := esapi.BulkRequest{
+		Index: x.alias, Body: &body, Header: ndjson(),
+		RequireAlias: esapi.BoolPtr(true), FilterPath: []string{"errors", "items.*.status", "items.*.error"},
+	}
+	if err := x.do(ctx, request, &answer); err != nil {
 		return nil, err
 	}
 	if len(answer.Items) != len(lines) {
@@ -260,7 +264,8 @@ func (x *Index) Count(ctx context.Context, tenantID string, rangeIDs []string) (
 			"aggs":  map[string]any{"ranges": map[string]any{"terms": map[string]any{"field": "range", "size": len(part)}}},
 		}
 		err := x.retry(ctx, func() error {
-			if err := x.do(ctx, http.MethodPost, x.routed("_search", tenantID), body, &answer); err != nil {
+			request := esapi.SearchRequest{Index: []string{x.alias}, Routing: []string{tenantID}, Body: encoded(body)}
+			if err := x.do(ctx, request, &answer); err != nil {
 				return err
 			}
 			return answer.check()
@@ -273,11 +278,6 @@ func (x *Index) Count(ctx context.Context, tenantID string, rangeIDs []string) (
 		}
 	}
 	return counts, nil
-}
-
-// routed is the path of an operation on the tenant's shard.
-func (x *Index) routed(operation, tenantID string) string {
-	return "/" + x.alias + "/" + operation + "?routing=" + url.QueryEscape(tenantID)
 }
 
 // DeleteRanges removes the entries of the tenant's ranges.
@@ -307,7 +307,6 @@ func (x *Index) delete(ctx context.Context, tenantID string, which any) error {
 		return err
 	}
 	body := map[string]any{"query": filtered(term("tenant", tenantID), which), "max_docs": deleteBatch}
-	path := x.routed("_delete_by_query", tenantID) + "&conflicts=proceed&refresh=true"
 	stuck := 0
 	for range deleteRounds {
 		if err := x.Refresh(ctx); err != nil {
@@ -319,7 +318,12 @@ func (x *Index) delete(ctx context.Context, tenantID string, which any) error {
 			TimedOut  bool              `json:"timed_out"`
 			Failures  []json.RawMessage `json:"failures"`
 		}
-		if err := x.retry(ctx, func() error { return x.do(ctx, http.MethodPost, path, body, &answer) }); err != nil {
+		if err := x.retry(ctx, func() error {
+			return x.do(ctx, esapi.DeleteByQueryRequest{
+				Index: []string{x.alias}, Routing: []string{tenantID}, Body: encoded(body),
+				Conflicts: "proceed", Refresh: esapi.BoolPtr(true),
+			}, &answer)
+		}); err != nil {
 			return err
 		}
 		if answer.Deleted == 0 && answer.Conflicts == 0 && !answer.TimedOut && len(answer.Failures) == 0 {
