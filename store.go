@@ -176,6 +176,7 @@ type TenantLoad struct {
 // and returns how many it changed.
 type KeeperStore interface {
 	Feed
+	ReceiptStore
 	// Feedable lists pending tasks that no queue is known to hold: never
 	// enqueued, or longer than requeueAfter ago. At most perLane a tenant and lane.
 	Feedable(ctx context.Context, perLane int, requeueAfter time.Duration) ([]Hint, error)
@@ -252,6 +253,8 @@ type Garbage struct {
 	RangeID     string
 	ArtifactKey string // "" unless the range's artifact goes too
 	BlobPrefix  string // "" unless every blob under it goes too
+	ReceiptID   string // of the deletion that waits for it; "" for none
+	Counted     bool   // what it stands for is in the receipt
 }
 
 // CleanupReport counts what retention removed, or would remove.
@@ -273,6 +276,7 @@ type Catalog interface {
 	WebhookCatalog
 	JobCatalog
 	QueueCatalog
+	ReceiptCatalog
 }
 
 // TenantCatalog holds tenants and their keys.
@@ -342,8 +346,9 @@ type DocumentCatalog interface {
 	Reparse(ctx context.Context, job Job, docs []ReparseDocument, trace string) error
 	// CancelDocuments stops the newest generation of each document.
 	CancelDocuments(ctx context.Context, tenantID string, ids []string) (CancelReceipt, error)
-	// DeleteDocuments hides the documents at once, stops their work, and
-	// leaves the removal of chunks and blobs to the collector.
+	// DeleteDocuments hides the documents at once, stops their work, empties
+	// the rows that tell of them, and leaves the removal of chunks and blobs to
+	// the collector. The receipt follows that to its end.
 	DeleteDocuments(ctx context.Context, tenantID string, ids []string) (DeleteReceipt, error)
 	Generations(ctx context.Context, tenantID, documentID string) ([]Generation, error)
 	// Tasks lists tasks of a document's generation (0: the newest), ordered by range.
@@ -393,9 +398,10 @@ type CancelReceipt struct {
 	RunningTasks []string `json:"-"`
 }
 
-// DeleteReceipt counts what a delete removed from the database and what the
-// collector will remove elsewhere.
+// DeleteReceipt counts what a delete took away at once and what the collector
+// will remove elsewhere; ReceiptID names the receipt that follows that.
 type DeleteReceipt struct {
+	ReceiptID    string   `json:"receipt_id,omitempty" doc:"of /v1/receipts/{id}, which is completed when the last object, chunk and vector is gone; absent when nothing was deleted"`
 	Documents    int      `json:"documents"`
 	Generations  int      `json:"generations"`
 	Tasks        int      `json:"tasks"`

@@ -16,13 +16,15 @@ const (
 	// changeBatch is how many documents one transaction re-parses, cancels or
 	// deletes: each may have thousands of tasks, whose rows it locks.
 	changeBatch = 100
-	// zombieDelay is when a deleted document is collected once more: whoever
-	// did not hear that the task is gone has lost its lease by then.
-	zombieDelay = 3 * time.Minute
 	// replacedDelay is how long bytes that were replaced are kept for those
 	// who are reading them.
 	replacedDelay = 10 * time.Minute
 )
+
+// zombieDelay is when a deleted document is collected once more: whoever did
+// not hear that the task is gone has lost its lease by then. 3 minutes with the
+// default grace.
+func (s *Store) zombieDelay() time.Duration { return s.grace * 3 / 2 }
 
 // isOpen holds for tasks that are not terminal. It lists the others, so that
 // no planner takes an index that begins with the state: a backlog of a million
@@ -612,6 +614,17 @@ func (s *Store) cancelTasks(tx *gorm.DB, documentIDs []string) (sheaf.CancelRece
 // DeleteDocuments implements sheaf.DocumentCatalog. The files of an archive go
 // before it, so that a delete that was broken off can be asked for again.
 func (s *Store) DeleteDocuments(ctx context.Context, tenantID string, ids []string) (sheaf.DeleteReceipt, error) {
+	rec := &receiptRow{ID: sheaf.NewID(), Kind: string(sheaf.ReceiptDocuments)}
+	sum, err := s.deleteDocuments(ctx, tenantID, ids, rec)
+	if err == nil {
+		s.purgeNow(ctx, sum.ReceiptID)
+	}
+	return sum, err
+}
+
+// deleteDocuments is DeleteDocuments under a receipt, and leaves the rows that
+// are many to the purge.
+func (s *Store) deleteDocuments(ctx context.Context, tenantID string, ids []string, rec *receiptRow) (sheaf.DeleteReceipt, error) {
 	var sum sheaf.DeleteReceipt
 	if err := s.known(ctx, tenantID, ids); err != nil {
 		return sum, err
@@ -631,34 +644,44 @@ func (s *Store) DeleteDocuments(ctx context.Context, tenantID string, ids []stri
 			if docs, err = s.withMembers(tx, tenantID, docs); err != nil {
 				return err
 			}
-			r, err = s.deleteLocked(tx, tenantID, docs)
+			r, err = s.deleteLocked(tx, tenantID, docs, rec)
 			return err
 		})
 		if err != nil {
 			return sum, fmt.Errorf("delete %d documents, %d of them done: %w", len(ids), sum.Documents, err)
 		}
-		sum.Documents += r.Documents
-		sum.Generations += r.Generations
-		sum.Tasks += r.Tasks
-		sum.Chunks += r.Chunks
-		sum.Bytes += r.Bytes
-		sum.DocumentIDs = append(sum.DocumentIDs, r.DocumentIDs...)
-		sum.RunningTasks = append(sum.RunningTasks, r.RunningTasks...)
+		addReceipt(&sum, r)
 	}
 	return sum, nil
 }
 
-// deleteLocked deletes documents whose rows the transaction has locked.
-func (s *Store) deleteLocked(tx *gorm.DB, tenantID string, docs []documentRow) (sheaf.DeleteReceipt, error) {
+// addReceipt adds what one transaction of a deletion did.
+func addReceipt(sum *sheaf.DeleteReceipt, r sheaf.DeleteReceipt) {
+	if r.ReceiptID != "" {
+		sum.ReceiptID = r.ReceiptID
+	}
+	sum.Documents += r.Documents
+	sum.Generations += r.Generations
+	sum.Tasks += r.Tasks
+	sum.Chunks += r.Chunks
+	sum.Bytes += r.Bytes
+	sum.DocumentIDs = append(sum.DocumentIDs, r.DocumentIDs...)
+	sum.RunningTasks = append(sum.RunningTasks, r.RunningTasks...)
+}
+
+// deleteLocked deletes documents whose rows the transaction has locked, under a
+// receipt, and empties the rows that are few: documents and generations.
+func (s *Store) deleteLocked(tx *gorm.DB, tenantID string, docs []documentRow, rec *receiptRow) (sheaf.DeleteReceipt, error) {
 	var r sheaf.DeleteReceipt
 	for i := range docs {
-		d := &docs[i]
+		d := docs[i]
 		r.DocumentIDs = append(r.DocumentIDs, d.ID)
 		r.Bytes += d.Size
 		if d.LiveGen > 0 {
 			r.Chunks += d.ChunkCount
 		}
-		if err := s.tellDocument(tx, d, "deleted", "deleted", nil); err != nil {
+		d.Name = "" // what tells of the deletion is no place to keep it
+		if err := s.tellDocument(tx, &d, "deleted", "deleted", nil); err != nil {
 			return r, err
 		}
 	}
@@ -668,17 +691,24 @@ func (s *Store) deleteLocked(tx *gorm.DB, tenantID string, docs []documentRow) (
 		return r, err
 	}
 	r.RunningTasks = stop.running
+	if err := tx.Exec("UPDATE generations SET parse_config='{}', failure='' WHERE doc_id IN ?", r.DocumentIDs).Error; err != nil {
+		return r, err
+	}
 	failure := sheaf.Fail(sheaf.CategoryCanceled, "deleted", "the document was deleted before the generation was done; upload it again if it is still needed")
 	if err := s.endGenerations(tx, r.DocumentIDs, encodeFailure(failure)); err != nil {
 		return r, err
 	}
-	if err := tx.Exec(s.sql(`UPDATE documents SET deleted_at=@now, updated_at=@now,
+	if err := s.addToReceipt(tx, rec, tenantID, docs); err != nil {
+		return r, err
+	}
+	r.ReceiptID = rec.ID
+	if err := tx.Exec(s.sql(`UPDATE documents SET deleted_at=@now, updated_at=@now, name='', sha256='', metadata='{}', outline='', failure='', warnings='[]', parse_config='{}', member_path='',
 		finished_at=CASE WHEN finished_at=0 THEN @now ELSE finished_at END,
 		state=CASE WHEN state IN ('succeeded','partially_succeeded','failed','canceled') THEN state ELSE 'canceled' END
 		WHERE id IN ? AND deleted_at=0`), r.DocumentIDs).Error; err != nil {
 		return r, err
 	}
-	if err := s.insertDocumentGarbage(tx, tenantID, docs); err != nil {
+	if err := s.insertDocumentGarbage(tx, tenantID, docs, rec.ID); err != nil {
 		return r, err
 	}
 	var n []struct{ Generations, Tasks int }
@@ -693,19 +723,19 @@ func (s *Store) deleteLocked(tx *gorm.DB, tenantID string, docs []documentRow) (
 // insertDocumentGarbage hands all that documents have left in the index and in
 // the blob store to the collector: now, and once more when nobody can be
 // writing for them any more.
-func (s *Store) insertDocumentGarbage(tx *gorm.DB, tenantID string, docs []documentRow) error {
+func (s *Store) insertDocumentGarbage(tx *gorm.DB, tenantID string, docs []documentRow, receiptID string) error {
 	var rows [][]any
-	for _, delay := range []time.Duration{0, zombieDelay} {
-		due := raw(fmt.Sprintf("%s+%d", s.now(), delay.Milliseconds()))
+	for _, delay := range []time.Duration{0, s.zombieDelay()} {
+		due := s.after(delay)
 		for _, d := range docs {
 			prefixes := []string{"", sheaf.ArtifactPrefix(tenantID, d.ID), sheaf.OriginalPrefix(tenantID, d.ID)}
 			if d.ParentID != "" {
 				prefixes = append(prefixes, d.BlobKey) // it lies with the archive
 			}
 			for _, prefix := range prefixes {
-				rows = append(rows, []any{tenantID, d.ID, prefix, due})
+				rows = append(rows, []any{tenantID, d.ID, prefix, receiptID, due})
 			}
 		}
 	}
-	return insertRows(tx, "garbage", []string{"tenant_id", "doc_id", "blob_prefix", "not_before"}, rows, "")
+	return insertRows(tx, "garbage", []string{"tenant_id", "doc_id", "blob_prefix", "receipt_id", "not_before"}, rows, "")
 }

@@ -346,20 +346,15 @@ func (s *Store) DeleteDataset(ctx context.Context, tenantID, id string) (sheaf.D
 	if len(found) == 0 {
 		return sum, notFound("dataset", id)
 	}
+	rec := &receiptRow{ID: sheaf.NewID(), Kind: string(sheaf.ReceiptDataset)}
 	for {
 		var ids []string
 		if err := s.w.WithContext(ctx).Raw("SELECT id FROM documents WHERE tenant_id=? AND dataset_id=? AND deleted_at=0 ORDER BY id LIMIT 500", tenantID, id).Scan(&ids).Error; err != nil {
 			return sum, translate(err)
 		}
 		if len(ids) > 0 {
-			r, err := s.DeleteDocuments(ctx, tenantID, ids)
-			sum.Documents += r.Documents
-			sum.Generations += r.Generations
-			sum.Tasks += r.Tasks
-			sum.Chunks += r.Chunks
-			sum.Bytes += r.Bytes
-			sum.DocumentIDs = append(sum.DocumentIDs, r.DocumentIDs...)
-			sum.RunningTasks = append(sum.RunningTasks, r.RunningTasks...)
+			r, err := s.deleteDocuments(ctx, tenantID, ids, rec)
+			addReceipt(&sum, r)
 			if err != nil {
 				return sum, err
 			}
@@ -378,13 +373,28 @@ func (s *Store) DeleteDataset(ctx context.Context, tenantID, id string) (sheaf.D
 			if again = len(left) > 0; again {
 				return nil
 			}
-			if err := s.dropWebhooks(tx, id); err != nil {
+			if err := s.openReceipt(tx, rec, tenantID, id); err != nil {
+				return err
+			}
+			if err := s.dropDatasetUploads(tx, tenantID, id, rec.ID); err != nil {
+				return err
+			}
+			n, err := s.dropWebhooks(tx, id)
+			if err != nil {
+				return err
+			}
+			if err := tx.Exec("UPDATE receipts SET webhooks=webhooks+? WHERE id=?", n, rec.ID).Error; err != nil {
 				return err
 			}
 			return tx.Exec("DELETE FROM datasets WHERE tenant_id=? AND id=?", tenantID, id).Error
 		})
-		if err != nil || !again {
+		if err != nil {
 			return sum, err
+		}
+		if !again {
+			sum.ReceiptID = rec.ID
+			s.purgeNow(ctx, rec.ID)
+			return sum, nil
 		}
 	}
 }

@@ -244,7 +244,7 @@ func (s *Store) DropUpload(ctx context.Context, tenantID, id string) error {
 		if err != nil {
 			return err
 		}
-		return s.dropUploads(tx, []uploadRow{*row})
+		return s.dropUploads(tx, []uploadRow{*row}, "")
 	})
 }
 
@@ -256,22 +256,22 @@ func (s *Store) ExpireUploads(ctx context.Context, limit int) (n int, err error)
 			return err
 		}
 		n = len(rows)
-		return s.dropUploads(tx, rows)
+		return s.dropUploads(tx, rows, "")
 	})
 	return n, err
 }
 
 // dropUploads leaves the pieces to the collector, some time later: a writer
-// may be storing one.
-func (s *Store) dropUploads(tx *gorm.DB, rows []uploadRow) error {
+// may be storing one. receiptID is of the deletion that takes them along, or "".
+func (s *Store) dropUploads(tx *gorm.DB, rows []uploadRow, receiptID string) error {
 	slices.SortFunc(rows, func(a, b uploadRow) int { return strings.Compare(a.ID, b.ID) })
 	var garbage [][]any
 	var ids []string
 	for _, r := range rows {
 		ids = append(ids, r.ID)
-		garbage = append(garbage, []any{r.TenantID, r.DocID, sheaf.UploadPrefix(r.TenantID, r.ID), raw(fmt.Sprintf("%s+%d", s.now(), s.grace.Milliseconds()))})
+		garbage = append(garbage, []any{r.TenantID, r.DocID, sheaf.UploadPrefix(r.TenantID, r.ID), receiptID, s.after(s.grace)})
 	}
-	if err := insertRows(tx, "garbage", []string{"tenant_id", "doc_id", "blob_prefix", "not_before"}, garbage, ""); err != nil {
+	if err := insertRows(tx, "garbage", []string{"tenant_id", "doc_id", "blob_prefix", "receipt_id", "not_before"}, garbage, ""); err != nil {
 		return err
 	}
 	for batch := range chunks(ids) {

@@ -316,8 +316,9 @@ func (s *Store) dropFormerMembers(tx *gorm.DB, archive *documentRow) error {
 		return err
 	}
 	slices.SortFunc(docs, func(a, b documentRow) int { return strings.Compare(a.ID, b.ID) })
+	rec := &receiptRow{ID: sheaf.NewID(), Kind: string(sheaf.ReceiptMembers)}
 	for batch := range slices.Chunk(docs, changeBatch) {
-		if _, err := s.deleteLocked(tx, archive.TenantID, batch); err != nil {
+		if _, err := s.deleteLocked(tx, archive.TenantID, batch, rec); err != nil {
 			return err
 		}
 	}

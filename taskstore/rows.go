@@ -318,12 +318,15 @@ type garbageRow struct {
 	ArtifactKey string
 	BlobPrefix  string
 	NotBefore   int64
+	ReceiptID   string
+	Counted     int
 }
 
 func (garbageRow) TableName() string { return "garbage" }
 
 func (r garbageRow) toDomain() sheaf.Garbage {
-	return sheaf.Garbage{ID: r.ID, TenantID: r.TenantID, DocumentID: r.DocID, RangeID: r.RangeID, ArtifactKey: r.ArtifactKey, BlobPrefix: r.BlobPrefix}
+	return sheaf.Garbage{ID: r.ID, TenantID: r.TenantID, DocumentID: r.DocID, RangeID: r.RangeID, ArtifactKey: r.ArtifactKey, BlobPrefix: r.BlobPrefix,
+		ReceiptID: r.ReceiptID, Counted: r.Counted != 0}
 }
 
 type workerRow struct {

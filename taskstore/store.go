@@ -81,6 +81,7 @@ type Store struct {
 	grace        time.Duration
 	keepVersions time.Duration
 	offset       atomic.Int64 // milliseconds added to the database's clock, by tests
+	purgeLater   atomic.Bool  // deletions leave all purging to the keeper, in tests
 
 	vault vault // set by Unlock
 
@@ -327,6 +328,10 @@ func (s *Store) Close() error {
 // AdvanceClock moves the store's idea of the database clock ahead. It is for
 // tests, which cannot wait for leases to run out.
 func (s *Store) AdvanceClock(d time.Duration) { s.offset.Add(d.Milliseconds()) }
+
+// PurgeNothingNow makes deletions end as if their process died right behind
+// their transaction. It is for tests.
+func (s *Store) PurgeNothingNow() { s.purgeLater.Store(true) }
 
 // Migrate brings the schema up to date. Processes that call it at once wait
 // for each other.

@@ -190,12 +190,13 @@ func (s *Store) DeleteWebhook(ctx context.Context, tenantID, datasetID, id strin
 	})
 }
 
-// dropWebhooks forgets those of a dataset that is deleted.
-func (s *Store) dropWebhooks(tx *gorm.DB, datasetID string) error {
+// dropWebhooks forgets those of a dataset that is deleted, and says how many.
+func (s *Store) dropWebhooks(tx *gorm.DB, datasetID string) (int, error) {
 	if err := tx.Exec("DELETE FROM webhook_deliveries WHERE webhook_id IN (SELECT id FROM webhooks WHERE dataset_id=?)", datasetID).Error; err != nil {
-		return err
+		return 0, err
 	}
-	return tx.Exec("DELETE FROM webhooks WHERE dataset_id=?", datasetID).Error
+	res := tx.Exec("DELETE FROM webhooks WHERE dataset_id=?", datasetID)
+	return int(res.RowsAffected), res.Error
 }
 
 // Deliveries implements sheaf.WebhookCatalog.

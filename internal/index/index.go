@@ -110,6 +110,9 @@ type Index interface {
 	// DeleteRanges and DeleteDocument remove entries; absent ones are no error.
 	DeleteRanges(ctx context.Context, tenantID string, rangeIDs []string) error
 	DeleteDocument(ctx context.Context, tenantID, documentID string) error
+	// CountDocument returns how many entries of any generation a document has,
+	// and how many of them have a vector.
+	CountDocument(ctx context.Context, tenantID, documentID string) (chunks, vectors int, err error)
 	// Search returns candidates from the word side and the vector side, best
 	// first, at most q.K each. Scores are the engine's own: BM25 and cosine.
 	Search(ctx context.Context, q Query) (Candidates, error)

@@ -9,10 +9,12 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,6 +45,9 @@ type Config struct {
 	// Audit compares database, index and blobs and changes nothing; it runs
 	// on the keeper that leads, first after AuditEvery. May be nil.
 	Audit func(ctx context.Context) error
+	// Sign signs the receipt of a deletion that is complete. May be nil: then
+	// receipts are not signed.
+	Sign func(*sheaf.Receipt) error
 	// Tell sends messages to webhooks and says how many. May be nil.
 	Tell func(ctx context.Context) (int, error)
 	// Leads is told when a term begins and ends. May be nil.
@@ -508,8 +513,8 @@ func (k *Keeper) slow(ctx context.Context) (int, error) {
 	return n, k.cfg.Queue.Reconcile(ctx, running)
 }
 
-// collect removes from the index and the blob store what no generation lists.
-// An entry is forgotten only after everything it names is gone.
+// collect removes from the index and the blob store what no generation lists,
+// and brings deletions to their end.
 func (k *Keeper) collect(ctx context.Context) (int, error) {
 	if _, err := k.watchClock(ctx); err != nil {
 		return 0, err
@@ -517,8 +522,26 @@ func (k *Keeper) collect(ctx context.Context) (int, error) {
 	if _, err := k.cfg.Store.ExpireUploads(ctx, batch); err != nil { // what they leave is garbage
 		return 0, err
 	}
+	purged, err := k.cfg.Store.PurgeDeleted(ctx, batch)
+	if err != nil {
+		return 0, err
+	}
+	collected, err := k.collectGarbage(ctx)
+	if err != nil {
+		return 0, err
+	}
+	settled, err := k.cfg.Store.SettleReceipts(ctx, batch, k.cfg.Sign)
+	return max(purged, collected, settled), err
+}
+
+// collectGarbage counts what somebody has a receipt for and removes it. An
+// entry is forgotten only after everything it names is gone.
+func (k *Keeper) collectGarbage(ctx context.Context) (int, error) {
 	entries, err := k.cfg.Store.Garbage(ctx, batch)
 	if err != nil || len(entries) == 0 {
+		return 0, err
+	}
+	if err := k.count(ctx, entries); err != nil {
 		return 0, err
 	}
 	ranges := map[string][]string{}
@@ -530,10 +553,12 @@ func (k *Keeper) collect(ctx context.Context) (int, error) {
 			if g.ArtifactKey != "" {
 				keys = append(keys, g.ArtifactKey)
 			}
-		case g.BlobPrefix != "":
+		case strings.HasSuffix(g.BlobPrefix, "/"):
 			if _, err := k.cfg.Blobs.DeletePrefix(ctx, g.BlobPrefix); err != nil {
 				return 0, err
 			}
+		case g.BlobPrefix != "": // one object
+			keys = append(keys, g.BlobPrefix)
 		case g.ArtifactKey != "":
 			keys = append(keys, g.ArtifactKey)
 		default:
@@ -555,6 +580,54 @@ func (k *Keeper) collect(ctx context.Context) (int, error) {
 		done[i] = g.ID
 	}
 	return len(entries), k.cfg.Store.GarbageDone(ctx, done)
+}
+
+// count writes what is under entries into their receipts, before it is removed:
+// a count that was lost with a process could not be made again.
+func (k *Keeper) count(ctx context.Context, entries []sheaf.Garbage) error {
+	var found []sheaf.GarbageCount
+	refreshed := false
+	for _, g := range entries {
+		if g.ReceiptID == "" || g.Counted || g.RangeID != "" {
+			continue
+		}
+		c := sheaf.GarbageCount{ID: g.ID}
+		switch {
+		case strings.HasSuffix(g.BlobPrefix, "/"):
+			err := k.cfg.Blobs.List(ctx, g.BlobPrefix, func(o blob.Info) bool {
+				c.Objects++
+				c.Bytes += o.Size
+				return true
+			})
+			if err != nil {
+				return err
+			}
+		case g.BlobPrefix != "":
+			o, err := k.cfg.Blobs.Stat(ctx, g.BlobPrefix)
+			switch {
+			case err == nil:
+				c.Objects, c.Bytes = 1, o.Size
+			case !errors.Is(err, sheaf.ErrNotFound):
+				return err
+			}
+		default:
+			if !refreshed { // what was written a moment ago counts too
+				if err := k.cfg.Index.Refresh(ctx); err != nil {
+					return err
+				}
+				refreshed = true
+			}
+			var err error
+			if c.Chunks, c.Vectors, err = k.cfg.Index.CountDocument(ctx, g.TenantID, g.DocumentID); err != nil {
+				return err
+			}
+		}
+		found = append(found, c)
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return k.cfg.Store.CountGarbage(ctx, found)
 }
 
 func (k *Keeper) cleanup(ctx context.Context) (int, error) {

@@ -614,6 +614,10 @@ func testDelete(t *testing.T, b *bench) {
 	held := b.claim(b.task(id, sheaf.KindPlan).ID)
 	r, err := b.DeleteDocuments(b.ctx, b.tenant, []string{id, id})
 	b.ok(err)
+	if r.ReceiptID == "" {
+		t.Fatal("the deletion has no receipt")
+	}
+	r.ReceiptID = ""
 	b.same("receipt", r, sheaf.DeleteReceipt{Documents: 1, Generations: 2, Tasks: 5, Chunks: 24, Bytes: 100, DocumentIDs: []string{id}, RunningTasks: []string{held.ID}})
 	r, err = b.DeleteDocuments(b.ctx, b.tenant, []string{id})
 	b.ok(err)
@@ -1263,6 +1267,9 @@ func testTenantWalk(t *testing.T, b *bench) {
 	_, err := b.FailTask(b.ctx, b.claim(plan).Held(), sheaf.FailReport{Failure: *sheaf.Fail(sheaf.CategoryBadInput, "bad", "no")})
 	b.ok(err)
 	b.fold()
+	_, gone := b.create("gone")
+	deleted, err := b.DeleteDocuments(b.ctx, b.tenant, gone)
+	b.ok(err)
 	thief, hook := newBench(t, b.Store), b.newWebhook()
 	ctx, me, one, dead := b.ctx, thief.tenant, sheaf.Page{}, sheaf.DeadLetterFilter{IDs: []string{plan}, DocumentID: more[0]}
 	before := fmt.Sprintf("%+v %+v", b.doc(id), b.tasks(id, 0))
@@ -1304,10 +1311,12 @@ func testTenantWalk(t *testing.T, b *bench) {
 		"UpdateWebhook": func() error {
 			return b.UpdateWebhook(ctx, sheaf.Webhook{ID: hook.ID, TenantID: me, DatasetID: b.dataset.ID})
 		},
-		"DeleteWebhook": func() error { return b.DeleteWebhook(ctx, me, b.dataset.ID, hook.ID) },
-		"AnnounceJob":   func() error { return b.AnnounceJob(ctx, me, job) },
-		"Task":          func() error { _, err := b.Task(ctx, me, plan); return err },
-		"TaskEvents":    func() error { _, err := b.TaskEvents(ctx, me, plan); return err },
+		"DeleteWebhook":    func() error { return b.DeleteWebhook(ctx, me, b.dataset.ID, hook.ID) },
+		"AnnounceJob":      func() error { return b.AnnounceJob(ctx, me, job) },
+		"Receipt":          func() error { _, err := b.Receipt(ctx, me, deleted.ReceiptID); return err },
+		"ReceiptDocuments": func() error { _, _, err := b.ReceiptDocuments(ctx, me, deleted.ReceiptID, one); return err },
+		"Task":             func() error { _, err := b.Task(ctx, me, plan); return err },
+		"TaskEvents":       func() error { _, err := b.TaskEvents(ctx, me, plan); return err },
 	} {
 		if err := call(); !errors.Is(err, sheaf.ErrNotFound) {
 			t.Errorf("%s with another tenant's id: %v, want ErrNotFound", name, err)
@@ -1315,6 +1324,7 @@ func testTenantWalk(t *testing.T, b *bench) {
 	}
 	for name, call := range map[string]func() (int, error){
 		"Keys":     func() (int, error) { x, err := b.Keys(ctx, me); return len(x), err },
+		"Receipts": func() (int, error) { x, _, err := b.Receipts(ctx, me, b.dataset.ID, one); return len(x), err },
 		"Webhooks": func() (int, error) { x, err := b.Webhooks(ctx, me, b.dataset.ID); return len(x), err },
 		"Documents": func() (int, error) {
 			x, _, err := b.Documents(ctx, me, sheaf.DocumentFilter{IDs: []string{id}, DatasetID: b.dataset.ID}, one)

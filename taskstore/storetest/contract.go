@@ -80,6 +80,12 @@ func Run(t *testing.T, engine string) {
 		{"MembersObeyQuotas", membersQuota},
 		{"MembersFollowTheArchive", membersFollow},
 		{"MembersMeetTheirArchivesEnd", membersRace},
+		{"DeletionLeavesNeitherNameNorWord", deletionLeavesNothing},
+		{"DeletionIsResumed", deletionResumed},
+		{"ReceiptFollowsADeletionToItsEnd", receiptCompletes},
+		{"ReceiptNamesWhatIsKept", receiptKept},
+		{"ReceiptOfADatasetOutlivesIt", datasetReceipt},
+		{"FormerMembersHaveAReceipt", formerMembersReceipt},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(New(t, engine)) })
 	}

@@ -280,6 +280,42 @@ func (x *Index) Count(ctx context.Context, tenantID string, rangeIDs []string) (
 	return counts, nil
 }
 
+// CountDocument returns how many entries a document has and how many of them
+// have a vector, as of the last Refresh.
+func (x *Index) CountDocument(ctx context.Context, tenantID, documentID string) (chunks, vectors int, err error) {
+	if err := x.ensure(ctx); err != nil {
+		return 0, 0, err
+	}
+	var answer struct {
+		answerState
+		Hits struct {
+			Total struct {
+				Value int `json:"value"`
+			} `json:"total"`
+		} `json:"hits"`
+		Aggregations struct {
+			Vectors struct {
+				Count int `json:"doc_count"`
+			} `json:"vectors"`
+		} `json:"aggregations"`
+	}
+	body := map[string]any{
+		"size": 0, "track_total_hits": true,
+		"query": filtered(term("tenant", tenantID), term("document", documentID)),
+	}
+	if x.config.Dim > 0 {
+		body["aggs"] = map[string]any{"vectors": map[string]any{"filter": map[string]any{"exists": map[string]any{"field": "vector"}}}}
+	}
+	err = x.retry(ctx, func() error {
+		request := esapi.SearchRequest{Index: []string{x.alias}, Routing: []string{tenantID}, Body: encoded(body)}
+		if err := x.do(ctx, request, &answer); err != nil {
+			return err
+		}
+		return answer.check()
+	})
+	return answer.Hits.Total.Value, answer.Aggregations.Vectors.Count, err
+}
+
 // DeleteRanges removes the entries of the tenant's ranges.
 func (x *Index) DeleteRanges(ctx context.Context, tenantID string, rangeIDs []string) error {
 	for part := range slices.Chunk(rangeIDs, 1000) {

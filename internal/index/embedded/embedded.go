@@ -465,6 +465,20 @@ func (x *Index) Count(ctx context.Context, tenantID string, rangeIDs []string) (
 	return counts, nil
 }
 
+// CountDocument returns how many entries a document has and how many of them
+// have a vector.
+func (x *Index) CountDocument(ctx context.Context, tenantID, documentID string) (chunks, vectors int, err error) {
+	if x.closed() {
+		return 0, 0, errClosed
+	}
+	err = x.read.QueryRowContext(ctx, `SELECT count(*), count(e.vector) FROM documents d JOIN entries e ON e.document = d.n WHERE d.tenant = ? AND d.id = ?`,
+		tenantID, documentID).Scan(&chunks, &vectors)
+	if err != nil {
+		err = x.failure(err)
+	}
+	return chunks, vectors, err
+}
+
 // Scan pages through the file by row number, so that it holds no lock while
 // each works.
 func (x *Index) Scan(ctx context.Context, tenantID string, each func(chunkID, rangeID, documentID string) bool) error {

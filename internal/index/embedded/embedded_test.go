@@ -293,3 +293,53 @@ func BenchmarkSmallWrites(b *testing.B) {
 		})
 	}
 }
+
+// What a deleted document was called and said is in no row of the file, also
+// while the index stays open.
+func TestDeletedDocumentLeavesNothingBehind(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "index.db")
+	x := open(t, path)
+	for range 3 {
+		kept, gone := entries("kept", 3), entries("gone", 3)
+		for i := range gone {
+			gone[i].Name = "secretname.pdf"
+			gone[i].Chunk.Text = "unspeakable"
+			gone[i].Chunk.Metadata = map[string]string{"title": "hushed"}
+			gone[i].Chunk.Keywords = []string{"whispered"}
+		}
+		again := gone[:1:1]
+		if err := x.Write(t.Context(), append(kept, gone...)); err != nil {
+			t.Fatal(err)
+		}
+		again[0].Name = "secretname, renamed.pdf" // a document without an entry of its own
+		if err := x.Write(t.Context(), again); err != nil {
+			t.Fatal(err)
+		}
+		if err := x.DeleteDocument(t.Context(), "t", "gone"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := x.Write(t.Context(), entries("gone", 2)); err != nil {
+		t.Fatal(err)
+	}
+	if chunks, _, err := x.CountDocument(t.Context(), "t", "gone"); err != nil || chunks != 2 {
+		t.Fatalf("a document that came back has %d chunks: %v", chunks, err)
+	}
+	c, err := x.Search(t.Context(), index.Query{TenantID: "t", Text: "paragraph", DocumentIDs: []string{"gone"}, K: 10})
+	if err != nil || len(c.Text) != 2 {
+		t.Fatalf("%d hits in a document that came back, want 2: %v", len(c.Text), err)
+	}
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, word := range []string{"secretname", "unspeakable", "hushed", "whispered"} {
+		for table, column := range map[string]string{"documents": "name || metadata", "chunks": "CAST(json AS TEXT)", "labels": "label", "vocabulary": "term"} {
+			var n int
+			if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM "+table+" WHERE "+column+" LIKE '%'||?||'%'", word).Scan(&n); err != nil || n > 0 {
+				t.Errorf("%q is in %d rows of %s: %v", word, n, table, err)
+			}
+		}
+	}
+}

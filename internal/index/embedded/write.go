@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"runtime"
 	"slices"
@@ -251,6 +252,7 @@ type transaction struct {
 	*sql.Tx
 	index     *Index
 	documents map[documentKey]*document
+	gone      map[int64]bool // rows of documents that it has deleted
 	changes   []func()
 	row, doc  int64
 	insert    [len(inserts)]*sql.Stmt
@@ -280,7 +282,7 @@ func (x *Index) commit(group []*operation) error {
 	if err != nil {
 		return err
 	}
-	t := &transaction{Tx: tx, index: x, documents: make(map[documentKey]*document), row: x.nextRow, doc: x.nextDocument}
+	t := &transaction{Tx: tx, index: x, documents: make(map[documentKey]*document), gone: map[int64]bool{}, row: x.nextRow, doc: x.nextDocument}
 	defer func() { _ = tx.Rollback() }()
 	for i, stmt := range x.insert {
 		t.insert[i] = tx.StmtContext(ctx, stmt)
@@ -366,10 +368,10 @@ func (t *transaction) add(ctx context.Context, p *prepared) error {
 
 // document finds or makes the row of documents.
 func (t *transaction) document(ctx context.Context, o *origin, k documentKey) (*document, error) {
-	if d := t.documents[k]; d != nil {
+	if d := t.documents[k]; d != nil && !t.gone[d.n] {
 		return d, nil
 	}
-	if d := t.index.documents[k]; d != nil { // the writer is the map's only writer
+	if d := t.index.documents[k]; d != nil && !t.gone[d.n] { // the writer is the map's only writer
 		return d, nil
 	}
 	t.doc++
@@ -393,23 +395,25 @@ func (t *transaction) delete(ctx context.Context, op *operation) error {
 		}
 		where, arg = `d.tenant = ? AND e.range_id IN (SELECT value FROM json_each(?))`, string(list)
 	}
-	rows, err := t.QueryContext(ctx, `SELECT e.n FROM entries e JOIN documents d ON d.n = e.document WHERE `+where, op.tenant, arg)
+	rows, err := t.QueryContext(ctx, `SELECT e.n, e.document FROM entries e JOIN documents d ON d.n = e.document WHERE `+where, op.tenant, arg)
 	if err != nil {
 		return err
 	}
 	var gone []int64
+	of := map[int64]bool{} // the documents they are of
 	for rows.Next() {
-		var n int64
-		if err := rows.Scan(&n); err != nil {
+		var n, doc int64
+		if err := rows.Scan(&n, &doc); err != nil {
 			_ = rows.Close()
 			return err
 		}
 		gone = append(gone, n)
+		of[doc] = true
 	}
 	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
 		return err
 	}
-	if len(gone) == 0 {
+	if len(gone) == 0 && op.ranges != nil {
 		return nil
 	}
 	list, err := json.Marshal(gone)
@@ -426,6 +430,9 @@ func (t *transaction) delete(ctx context.Context, op *operation) error {
 			return err
 		}
 	}
+	if err := t.deleteEmpty(ctx, op, of); err != nil {
+		return err
+	}
 	t.changes = append(t.changes, func() {
 		for _, n := range gone {
 			t.index.retract(uint32(n))
@@ -434,8 +441,43 @@ func (t *transaction) delete(ctx context.Context, op *operation) error {
 	return nil
 }
 
+// deleteEmpty removes the rows of documents that have no entries any more: of
+// the given ones, and all of the document that op deletes. Their names and
+// metadata must not stay in the file.
+func (t *transaction) deleteEmpty(ctx context.Context, op *operation, of map[int64]bool) error {
+	list, err := json.Marshal(slices.Collect(maps.Keys(of)))
+	if err != nil {
+		return err
+	}
+	rows, err := t.QueryContext(ctx, `DELETE FROM documents WHERE (n IN (SELECT value FROM json_each(?)) OR tenant = ? AND id = ?)
+		AND NOT EXISTS (SELECT 1 FROM entries e WHERE e.document = documents.n) RETURNING n`, string(list), op.tenant, op.doc)
+	if err != nil {
+		return err
+	}
+	unknown := false // one without entries, which no entry takes out of memory
+	for rows.Next() {
+		var n int64
+		if err := rows.Scan(&n); err != nil {
+			_ = rows.Close()
+			return err
+		}
+		t.gone[n] = true
+		unknown = unknown || !of[n]
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil || !unknown {
+		return err
+	}
+	t.changes = append(t.changes, func() {
+		x := t.index
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		maps.DeleteFunc(x.documents, func(_ documentKey, d *document) bool { return t.gone[d.n] && d.chunks == 0 })
+	})
+	return nil
+}
+
 // retract takes a deleted chunk out of memory, and its document with the last
-// one. The document's row in the file stays behind until the next Open.
+// one.
 func (x *Index) retract(row uint32) {
 	e := x.directory.at(row)
 	if e == nil {

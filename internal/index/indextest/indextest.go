@@ -583,18 +583,38 @@ func deleteDocument(t *testing.T, e Engine) {
 			write(t, x, entry(fmt.Sprintf("%s/r%d/0", doc, i), "paragraph", func(e *index.Entry) { e.Vector = Vector(uint64(i)); e.Chunk.Generation = i }))
 		}
 	}
+	write(t, x, entry("a/r9/0", "paragraph"))
+	refresh(t, x)
+	counted := func(tenant, doc string, chunks, vectors int) {
+		t.Helper()
+		c, v, err := x.CountDocument(t.Context(), tenant, doc)
+		if err != nil || c != chunks || v != vectors {
+			t.Errorf("%s has %d chunks and %d vectors, want %d and %d: %v", doc, c, v, chunks, vectors, err)
+		}
+	}
+	counted(acme, "a", 4, 3)
+	counted(acme, "never-was", 0, 0)
+	counted("another tenant", "a", 0, 0)
 	for range 2 { // the second time there is nothing left to do
 		if err := x.DeleteDocument(t.Context(), acme, "a"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	refresh(t, x)
+	counted(acme, "a", 0, 0)
+	counted(acme, "b", 3, 3)
 	c := search(t, x, index.Query{Text: "paragraph", Vector: Vector(0)})
 	expect(t, "words", c.Text, "b-r0-0", "b-r1-0", "b-r2-0")
 	expect(t, "meaning", c.Vector, "b-r0-0", "b-r1-0", "b-r2-0")
 	if err := x.DeleteDocument(t.Context(), acme, "never-was"); err != nil {
 		t.Errorf("an absent document: %v", err)
 	}
+	// It may come back.
+	write(t, x, entry("a/r0/0", "paragraph", func(e *index.Entry) { e.Vector = Vector(1) }))
+	refresh(t, x)
+	counted(acme, "a", 1, 1)
+	c = search(t, x, index.Query{Text: "paragraph", DocumentIDs: []string{"a"}})
+	expect(t, "words of one that came back", c.Text, "a-r0-0")
 }
 
 func deleteRanges(t *testing.T, e Engine) {

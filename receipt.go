@@ -1,0 +1,141 @@
+package sheaf
+
+import (
+	"context"
+	"time"
+)
+
+// ReceiptFormat names the layout of a receipt, for whoever verifies one later.
+const ReceiptFormat = "sheaf-receipt/1"
+
+// ReceiptState says whether a deletion is done everywhere.
+type ReceiptState string
+
+const (
+	ReceiptPending   ReceiptState = "pending"   // hidden, and being removed
+	ReceiptCompleted ReceiptState = "completed" // the last row, object, chunk and vector is gone
+)
+
+// ReceiptKind is what was deleted.
+type ReceiptKind string
+
+const (
+	ReceiptDocuments ReceiptKind = "documents" // documents, with the files of archives among them
+	ReceiptDataset   ReceiptKind = "dataset"   // a dataset with all its documents
+	ReceiptMembers   ReceiptKind = "members"   // files that the new version of an archive does not hold any more
+)
+
+// Receipt is the proof of a deletion. It names ids and counts, and nothing of
+// the content. It outlives the dataset.
+type Receipt struct {
+	Format    string       `json:"format"` // ReceiptFormat
+	ID        string       `json:"id"`
+	TenantID  string       `json:"tenant_id"`
+	DatasetID string       `json:"dataset_id"`
+	Kind      ReceiptKind  `json:"kind" enum:"documents,dataset,members"`
+	State     ReceiptState `json:"state" enum:"pending,completed"`
+	Documents int          `json:"documents"`
+	// DocumentIDs are the first MaxReceiptIDs of the deleted documents, in order.
+	DocumentIDs []string `json:"document_ids" nullable:"false"`
+	// DocumentsSHA256 is the hex SHA-256 of all their ids in order, a newline
+	// after each; "" while the receipt is pending.
+	DocumentsSHA256 string     `json:"documents_sha256,omitempty"`
+	Removed         Removed    `json:"removed"`
+	Kept            []KeptCopy `json:"kept" nullable:"false"` // at most MaxReceiptIDs
+	RequestedAt     time.Time  `json:"requested_at"`
+	CompletedAt     time.Time  `json:"completed_at,omitzero"`
+	Signature       *Signature `json:"signature,omitempty"` // nil where the installation has no key
+}
+
+// MaxReceiptIDs bounds the lists in a receipt; all documents are listed beside it.
+const MaxReceiptIDs = 1000
+
+// Removed counts what a deletion has removed so far.
+type Removed struct {
+	Rows        RemovedRows `json:"rows"`
+	Objects     int         `json:"objects"` // of the blob store: originals, results, plans, pieces of uploads
+	ObjectBytes int64       `json:"object_bytes"`
+	Chunks      int         `json:"chunks"`  // of the index, of all generations
+	Vectors     int         `json:"vectors"` // of these chunks
+}
+
+// RemovedRows counts the rows of the database that were removed, or emptied of
+// names and content, by what they are.
+type RemovedRows struct {
+	Documents   int `json:"documents"`
+	Generations int `json:"generations"`
+	Tasks       int `json:"tasks"`
+	Events      int `json:"events"`
+	Messages    int `json:"messages"` // to webhooks
+	Uploads     int `json:"uploads"`
+	Webhooks    int `json:"webhooks"` // of a dataset
+	Answers     int `json:"answers"`  // kept for repeated idempotency keys
+}
+
+// KeptCopy is content of a deleted document that stays, since it belongs to a
+// document that was not deleted.
+type KeptCopy struct {
+	DocumentID string     `json:"document_id"` // the deleted one
+	HeldBy     string     `json:"held_by"`     // the document that keeps it
+	Reason     KeptReason `json:"reason" enum:"same_bytes,same_ranges,in_archive"`
+	Ranges     int        `json:"ranges,omitempty"` // with KeptRanges: how many
+}
+
+// KeptReason says why content stays.
+type KeptReason string
+
+const (
+	KeptBytes   KeptReason = "same_bytes"  // the same file was uploaded as another document, which has its own copy
+	KeptRanges  KeptReason = "same_ranges" // the other document has ranges with the same content, in copies of its own
+	KeptArchive KeptReason = "in_archive"  // the file lies in an archive that was not deleted
+)
+
+// Signature proves that a receipt was made by this installation and not changed.
+type Signature struct {
+	Algorithm string `json:"algorithm"` // HMAC-SHA256
+	KeyID     string `json:"key_id"`    // of the installation's key
+	Value     string `json:"value"`     // hex, over the receipt without its signature
+}
+
+// ReceiptDocument is one deleted document of a receipt.
+type ReceiptDocument struct {
+	DocumentID string     `json:"document_id"`
+	Removed    Removed    `json:"removed"`
+	Kept       []KeptCopy `json:"kept" nullable:"false"`
+}
+
+// ReceiptCatalog reads receipts.
+type ReceiptCatalog interface {
+	// Receipts lists those of a dataset, also of one that is gone, or of all
+	// for "".
+	Receipts(ctx context.Context, tenantID, datasetID string, p Page) ([]Receipt, string, error)
+	Receipt(ctx context.Context, tenantID, id string) (*Receipt, error)
+	ReceiptDocuments(ctx context.Context, tenantID, id string, p Page) ([]ReceiptDocument, string, error)
+}
+
+// ReceiptStore is what brings deletions to their end. Each method is idempotent
+// and goes on where it was broken off.
+type ReceiptStore interface {
+	// PurgeDeleted removes or empties the rows that still tell of up to limit
+	// deleted documents, and says how many of them it did.
+	PurgeDeleted(ctx context.Context, limit int) (int, error)
+	// CountGarbage adds what was found under entries of the garbage, before it
+	// is removed, to the receipts that wait for them. An entry counts once.
+	CountGarbage(ctx context.Context, found []GarbageCount) error
+	// SettleReceipts completes up to limit receipts of which nothing is left.
+	// sign, which may be nil, sets the signature of what is stored.
+	SettleReceipts(ctx context.Context, limit int, sign func(*Receipt) error) (int, error)
+}
+
+// GarbageCount is what an entry of the garbage stood for.
+type GarbageCount struct {
+	ID      int64
+	Objects int
+	Bytes   int64
+	Chunks  int
+	Vectors int
+}
+
+// ForgottenAnswer is what is left of an idempotency key's answer that told of a
+// document which was deleted since.
+const ForgottenAnswer = "{}"
