@@ -60,6 +60,9 @@ func (c *checker) rows(ctx context.Context, what, query string) error {
 
 const terminal = "('done','dead','canceled','superseded')"
 
+// ofLive holds for tasks whose log is kept: that of a deleted document goes.
+const ofLive = "t.doc_id IN (SELECT id FROM documents WHERE deleted_at=0)"
+
 // statements are the invariants that one query over the database answers. At
 // rest each finds nothing.
 var statements = []struct{ what, query string }{
@@ -67,16 +70,17 @@ var statements = []struct{ what, query string }{
 	{"I1: a document has not ended", "SELECT id, state, gen FROM documents WHERE deleted_at=0 AND state NOT IN ('succeeded','partially_succeeded','failed','canceled')"},
 	{"I1: a generation has not ended", "SELECT doc_id, gen, state FROM generations WHERE state NOT IN ('succeeded','partially_succeeded','failed','canceled')"},
 	{"I2: claims were counted and not logged, or logged and not counted", `SELECT t.id, t.attempts, COUNT(e.seq) claims FROM tasks t LEFT JOIN events e ON e.subject_id=t.id AND e.kind='claimed'
-		GROUP BY t.id, t.attempts HAVING t.attempts<>COUNT(e.seq)`},
+		WHERE `+ofLive+` GROUP BY t.id, t.attempts HAVING t.attempts<>COUNT(e.seq)`},
 	{"I3: a task was done twice", "SELECT task_id, COUNT(*) n FROM events WHERE kind='done' GROUP BY task_id HAVING n > 1"},
 	{"I3: done under an epoch that is not that of its last claim", `SELECT t.id, t.done_epoch, MAX(e.epoch) last FROM tasks t JOIN events e ON e.subject_id=t.id AND e.kind='claimed'
 		WHERE t.state='done' GROUP BY t.id, t.done_epoch HAVING last<>t.done_epoch`},
 	{"I4: the live generation's chunk count is not the sum of its ranges", `SELECT d.id, d.chunk_count, COALESCE(SUM(t.chunk_count),0) has FROM documents d LEFT JOIN tasks t
 		ON t.doc_id=d.id AND t.gen=d.live_gen AND t.state='done' AND t.range_id<>'' WHERE d.deleted_at=0 AND d.live_gen>0 GROUP BY d.id, d.chunk_count HAVING d.chunk_count<>has`},
 	{"I5: failures were counted and not logged", `SELECT t.id, t.fail_count, COUNT(e.seq) n FROM tasks t LEFT JOIN events e ON e.subject_id=t.id AND (e.kind='failed' OR e.kind='dead' AND NOT EXISTS
-		(SELECT 1 FROM events l WHERE l.subject_id=t.id AND l.epoch=e.epoch AND l.kind='lost')) AND e.level='error' GROUP BY t.id, t.fail_count HAVING t.fail_count<>COUNT(e.seq)`},
+		(SELECT 1 FROM events l WHERE l.subject_id=t.id AND l.epoch=e.epoch AND l.kind='lost')) AND e.level='error'
+		WHERE `+ofLive+` GROUP BY t.id, t.fail_count HAVING t.fail_count<>COUNT(e.seq)`},
 	{"I5: lost leases were counted and not logged", `SELECT t.id, t.lost_count, COUNT(e.seq) n FROM tasks t LEFT JOIN events e ON e.subject_id=t.id AND e.kind='lost'
-		GROUP BY t.id, t.lost_count HAVING t.lost_count<>COUNT(e.seq)`},
+		WHERE `+ofLive+` GROUP BY t.id, t.lost_count HAVING t.lost_count<>COUNT(e.seq)`},
 	{"I6: a task was lost more than three times", "SELECT id, lost_count FROM tasks WHERE lost_count>3"},
 	{"I8: live without having succeeded", `SELECT d.id, d.live_gen, g.state FROM documents d JOIN generations g ON g.doc_id=d.id AND g.gen=d.live_gen
 		WHERE d.deleted_at=0 AND (g.published_at=0 OR g.state NOT IN ('succeeded','partially_succeeded'))`},
@@ -88,7 +92,7 @@ var statements = []struct{ what, query string }{
 		WHERE t.kind='finalize' AND t.state='done' AND g.published_at<>0 AND g.state NOT IN ('succeeded','partially_succeeded')`},
 	{"I12: a child was claimed before its parent was done", `SELECT d.child_id, d.parent_id FROM task_deps d JOIN events c ON c.subject_id=d.child_id AND c.kind='claimed'
 		LEFT JOIN events p ON p.subject_id=d.parent_id AND p.kind='done' WHERE p.seq IS NULL OR p.seq>c.seq`},
-	{"I18: one upload became several documents", "SELECT tenant_id, name, COUNT(*) n FROM documents GROUP BY tenant_id, name HAVING n > 1"},
+	{"I18: one upload became several documents", "SELECT tenant_id, name, COUNT(*) n FROM documents WHERE deleted_at=0 GROUP BY tenant_id, name HAVING n > 1"},
 	{"I18: a document has two plans in one generation", "SELECT doc_id, gen, COUNT(*) n FROM tasks WHERE kind='plan' GROUP BY doc_id, gen HAVING n > 1"},
 	{"a cancel left range results behind", `SELECT t.doc_id, t.gen, t.range_id FROM tasks t JOIN generations g ON g.doc_id=t.doc_id AND g.gen=t.gen JOIN documents d ON d.id=t.doc_id
 		WHERE d.deleted_at=0 AND g.state='canceled' AND t.range_id<>'' AND NOT EXISTS
@@ -129,7 +133,8 @@ func (c *checker) run(ctx context.Context) ([]string, error) {
 // under a new epoch and ends once, nothing is written outside of one, and
 // nothing is claimed after its cancel was answered.
 func (c *checker) history(ctx context.Context) error {
-	rs, err := c.e.db.QueryContext(ctx, "SELECT seq, subject_id, doc_id, gen, epoch, kind FROM events WHERE kind<>'document' ORDER BY subject_id, seq")
+	rs, err := c.e.db.QueryContext(ctx, `SELECT seq, subject_id, doc_id, gen, epoch, kind FROM events WHERE kind<>'document'
+		AND doc_id IN (SELECT id FROM documents WHERE deleted_at=0) ORDER BY subject_id, seq`)
 	if err != nil {
 		return err
 	}

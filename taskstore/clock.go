@@ -85,6 +85,7 @@ func (s *Store) bringBack(tx *gorm.DB, by int64) error {
 		// The reverse of what ClockJumped does. Garbage keeps its grace.
 		{"UPDATE uploads SET expires_at=expires_at-? WHERE expires_at>@now+?", []any{by, by}},
 		{"UPDATE garbage SET not_before=" + s.d.greatest + "(not_before-?, @now+?) WHERE not_before>@now+?", []any{by, s.grace.Milliseconds(), s.grace.Milliseconds()}},
+		{"UPDATE receipts SET next_at=next_at-? WHERE state='pending' AND next_at>@now+?", []any{by, s.zombieDelay().Milliseconds()}},
 		{"UPDATE idempotency SET " + atMostNow("created_at") + " WHERE created_at>@now", nil},
 		{"UPDATE idempotency SET lease_until=lease_until-? WHERE answer='' AND lease_until>@now+?", []any{by, by}},
 		{"UPDATE webhooks SET " + earlier("not_before") + " WHERE not_before>@now", []any{by}},
@@ -111,6 +112,7 @@ func (s *Store) ClockJumped(ctx context.Context, ahead time.Duration) error {
 		}{
 			{"UPDATE uploads SET expires_at=expires_at+? WHERE expires_at>@now-?", []any{by, by}},
 			{"UPDATE garbage SET not_before=not_before+? WHERE not_before>@now-?", []any{by, by}},
+			{"UPDATE receipts SET next_at=next_at+? WHERE state='pending' AND next_at>@now-?", []any{by, by}},
 			{"UPDATE idempotency SET created_at=created_at+?, lease_until=lease_until+? WHERE created_at>@now-?-?", []any{by, by, by, keyLife.Milliseconds()}},
 		} {
 			if err := tx.Exec(s.sql(c.query), c.args...).Error; err != nil {

@@ -41,6 +41,12 @@ func (o *outage) ExpireUploads(context.Context, int) (int, error) {
 
 func (o *outage) Garbage(context.Context, int) ([]sheaf.Garbage, error) { return nil, nil }
 
+func (o *outage) PurgeDeleted(context.Context, int) (int, error) { return 0, nil }
+
+func (o *outage) SettleReceipts(context.Context, int, func(*sheaf.Receipt) error) (int, error) {
+	return 0, nil
+}
+
 func (o *outage) Cleanup(_ context.Context, retention time.Duration, _ int, _ bool) (sheaf.CleanupReport, error) {
 	o.retention = retention
 	return sheaf.CleanupReport{}, nil

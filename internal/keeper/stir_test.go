@@ -48,6 +48,10 @@ func (*idle) WakeParked(context.Context, int) (int, error)                { retu
 func (*idle) Running(context.Context) (map[string][]string, error)        { return nil, nil }
 func (*idle) ExpireUploads(context.Context, int) (int, error)             { return 0, nil }
 func (*idle) Garbage(context.Context, int) ([]sheaf.Garbage, error)       { return nil, nil }
+func (*idle) PurgeDeleted(context.Context, int) (int, error)              { return 0, nil }
+func (*idle) SettleReceipts(context.Context, int, func(*sheaf.Receipt) error) (int, error) {
+	return 0, nil
+}
 func (*idle) Cleanup(context.Context, time.Duration, int, bool) (r sheaf.CleanupReport, err error) {
 	return r, nil
 }
