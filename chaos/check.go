@@ -70,7 +70,7 @@ var statements = []struct{ what, query string }{
 	{"I1: a document has not ended", "SELECT id, state, gen FROM documents WHERE deleted_at=0 AND state NOT IN ('succeeded','partially_succeeded','failed','canceled')"},
 	{"I1: a generation has not ended", "SELECT doc_id, gen, state FROM generations WHERE state NOT IN ('succeeded','partially_succeeded','failed','canceled')"},
 	{"I2: claims were counted and not logged, or logged and not counted", `SELECT t.id, t.attempts, COUNT(e.seq) claims FROM tasks t LEFT JOIN events e ON e.subject_id=t.id AND e.kind='claimed'
-		WHERE `+ofLive+` GROUP BY t.id, t.attempts HAVING t.attempts<>COUNT(e.seq)`},
+		WHERE ` + ofLive + ` GROUP BY t.id, t.attempts HAVING t.attempts<>COUNT(e.seq)`},
 	{"I3: a task was done twice", "SELECT task_id, COUNT(*) n FROM events WHERE kind='done' GROUP BY task_id HAVING n > 1"},
 	{"I3: done under an epoch that is not that of its last claim", `SELECT t.id, t.done_epoch, MAX(e.epoch) last FROM tasks t JOIN events e ON e.subject_id=t.id AND e.kind='claimed'
 		WHERE t.state='done' GROUP BY t.id, t.done_epoch HAVING last<>t.done_epoch`},
@@ -78,9 +78,9 @@ var statements = []struct{ what, query string }{
 		ON t.doc_id=d.id AND t.gen=d.live_gen AND t.state='done' AND t.range_id<>'' WHERE d.deleted_at=0 AND d.live_gen>0 GROUP BY d.id, d.chunk_count HAVING d.chunk_count<>has`},
 	{"I5: failures were counted and not logged", `SELECT t.id, t.fail_count, COUNT(e.seq) n FROM tasks t LEFT JOIN events e ON e.subject_id=t.id AND (e.kind='failed' OR e.kind='dead' AND NOT EXISTS
 		(SELECT 1 FROM events l WHERE l.subject_id=t.id AND l.epoch=e.epoch AND l.kind='lost')) AND e.level='error'
-		WHERE `+ofLive+` GROUP BY t.id, t.fail_count HAVING t.fail_count<>COUNT(e.seq)`},
+		WHERE ` + ofLive + ` GROUP BY t.id, t.fail_count HAVING t.fail_count<>COUNT(e.seq)`},
 	{"I5: lost leases were counted and not logged", `SELECT t.id, t.lost_count, COUNT(e.seq) n FROM tasks t LEFT JOIN events e ON e.subject_id=t.id AND e.kind='lost'
-		WHERE `+ofLive+` GROUP BY t.id, t.lost_count HAVING t.lost_count<>COUNT(e.seq)`},
+		WHERE ` + ofLive + ` GROUP BY t.id, t.lost_count HAVING t.lost_count<>COUNT(e.seq)`},
 	{"I6: a task was lost more than three times", "SELECT id, lost_count FROM tasks WHERE lost_count>3"},
 	{"I8: live without having succeeded", `SELECT d.id, d.live_gen, g.state FROM documents d JOIN generations g ON g.doc_id=d.id AND g.gen=d.live_gen
 		WHERE d.deleted_at=0 AND (g.published_at=0 OR g.state NOT IN ('succeeded','partially_succeeded'))`},
