@@ -1,7 +1,6 @@
 package chunker
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -59,23 +58,17 @@ const (
 // whose hull wastes least. Columns maps a table's column names to their types,
 // where the parser knew them. Pages lists units; for spreadsheets these are rows.
 //
-// The error is a *sheaf.Failure about the settings, or the cause of ctx's end,
-// which is looked at every few hundred pieces.
-func Chunk(ctx context.Context, in Input) ([]sheaf.Chunk, error) {
+// The error is a *sheaf.Failure about the settings.
+func Chunk(in Input) ([]sheaf.Chunk, error) {
 	set, err := settingsOf(in.Config)
 	if err != nil {
 		return nil, err
 	}
-	w := &watch{ctx: ctx}
-	set.watch = w
-	in = set.prepare(in, w)
+	in = set.prepare(in)
 	if set.imageContext > 0 {
 		in = figures(in)
 	}
 	pieces := split(in, set)
-	if w.err != nil {
-		return nil, w.err
-	}
 	if set.semantic {
 		if err := breakpoints(in, pieces, set.limit); err != nil {
 			return nil, err
@@ -85,7 +78,7 @@ func Chunk(ctx context.Context, in Input) ([]sheaf.Chunk, error) {
 	var out []sheaf.Chunk
 	var sections []string // that out has a summary of,
 	var summaries []int   // at these places
-	for from := 0; from < len(pieces) && !w.over(0); {
+	for from := 0; from < len(pieces); {
 		to := from + 1
 		for to < len(pieces) && pieces[to-1].after != borderHard {
 			to++
@@ -100,9 +93,6 @@ func Chunk(ctx context.Context, in Input) ([]sheaf.Chunk, error) {
 		}
 		from = to
 	}
-	if w.err != nil {
-		return nil, w.err
-	}
 	if len(sections) > 0 && in.Summarise != nil {
 		said, err := in.Summarise(sections, set.limit)
 		if err != nil {
@@ -110,7 +100,7 @@ func Chunk(ctx context.Context, in Input) ([]sheaf.Chunk, error) {
 		}
 		for k, i := range summaries {
 			if text := strings.TrimSpace(valid(said[k])); text != "" {
-				out[i].Text = strings.TrimSpace(text[:fitting(text, set.limit, w)])
+				out[i].Text = strings.TrimSpace(text[:fitting(text, set.limit)])
 				out[i].Tokens = CountTokens(out[i].Text)
 			}
 		}
@@ -125,12 +115,11 @@ func Chunk(ctx context.Context, in Input) ([]sheaf.Chunk, error) {
 		c.DocumentID, c.Generation, c.RangeID = in.DocumentID, in.Generation, in.RangeID
 		c.Ordinal = sheaf.OrdinalBase(in.Range.From) + n
 	}
-	return out, w.err
+	return out, nil
 }
 
 type settings struct {
 	strategy
-	watch        *watch
 	method       string
 	limit        int // most tokens of a chunk
 	overlap      int // most tokens taken over from the chunk before; part of limit

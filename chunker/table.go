@@ -23,17 +23,14 @@ func (s *splitter) table(b *sheaf.Block) {
 	if s.set.html {
 		f = htmlFrame(t, width)
 	}
-	n, fit := tokensWithin(f.open, room/2)
-	if f.tokens = n + CountTokens(f.close); !fit || f.tokens > room/2 {
+	f.tokens = CountTokens(f.open) + CountTokens(f.close)
+	if f.tokens > room/2 {
 		// Columns take more room than rows: every row names its own instead.
 		f = nil
 	}
 
 	first := len(s.out)
 	for i, row := range t.Rows {
-		if s.set.watch.over(width) {
-			break
-		}
 		begin := len(s.out)
 		line := markdownRow(row, width)
 		if line != "" && s.set.html {
@@ -42,7 +39,7 @@ func (s *splitter) table(b *sheaf.Block) {
 		switch {
 		case line == "":
 			continue
-		case f != nil && fits(line, room-f.tokens-1):
+		case f != nil && f.tokens+CountTokens(line)+1 <= room:
 			s.out = append(s.out, piece{text: line, sep: "\n", after: borderItem, frame: f})
 		default:
 			s.wideRow(t, row, room)
@@ -144,7 +141,7 @@ func (s *splitter) wideRow(t *sheaf.Table, row []string, room int) {
 func (s *splitter) headerOnly(b *sheaf.Block, room int) {
 	begin := len(s.out)
 	if line := markdownRow(b.Table.Columns, len(b.Table.Columns)); line != "" {
-		if fits(line, room) {
+		if CountTokens(line) <= room {
 			s.out = append(s.out, piece{text: line})
 		} else {
 			for _, c := range b.Table.Columns {
@@ -161,10 +158,10 @@ func (s *splitter) headerOnly(b *sheaf.Block, room int) {
 
 func (s *splitter) cellLine(line string, room int) {
 	sep := "\n"
-	for line != "" && !s.set.watch.over(0) {
+	for line != "" {
 		end := len(line)
-		if !fits(strings.TrimSpace(line), room) {
-			end = fitting(line, room, s.set.watch)
+		if CountTokens(strings.TrimSpace(line)) > room {
+			end = fitting(line, room)
 		}
 		text := strings.TrimSpace(line[:end])
 		if text != "" {

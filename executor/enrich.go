@@ -12,9 +12,7 @@ import (
 // that a change costs a language model no more than what changed. Keywords
 // that no model has given are counted.
 func (e *Executor) enrichChunks(ctx context.Context, run *run, doc *sheaf.Document, chunks []sheaf.Chunk, c sheaf.ParseConfig) (warnings []sheaf.Warning, err error) {
-	if err := enrich.Languages(ctx, chunks); err != nil {
-		return nil, err
-	}
+	enrich.Languages(chunks)
 	if c.AutoKeywords < 1 && c.NeedsChat() == "" {
 		return nil, nil
 	}
@@ -29,7 +27,7 @@ func (e *Executor) enrichChunks(ctx context.Context, run *run, doc *sheaf.Docume
 		return err
 	})
 	if err == nil {
-		err = enrich.CountedKeywords(ctx, chunks, c.AutoKeywords)
+		enrich.CountedKeywords(chunks, c.AutoKeywords)
 	}
 	return warnings, err
 }

@@ -57,11 +57,7 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.
 	headings := payload.Headings
 	if mode := payload.Config.PII; mode == "find" || mode == "redact" {
 		headings = slices.Clone(headings)
-		found, err := enrich.PersonalData(ctx, units, headings, mode == "redact")
-		if err != nil {
-			return done, err
-		}
-		result.Warnings = append(result.Warnings, found...)
+		result.Warnings = append(result.Warnings, enrich.PersonalData(units, headings, mode == "redact")...)
 	}
 
 	var chunks []sheaf.Chunk
@@ -76,21 +72,17 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.
 				return e.model.Summaries(ctx, sections, maxTokens)
 			}
 		}
-		chunks, err = chunker.Chunk(ctx, in)
+		chunks, err = chunker.Chunk(in)
 		return err
 	})
 	if err != nil {
 		return done, err
 	}
 	if mode := payload.Config.PII; mode == "find" || mode == "redact" {
-		if err := enrich.MarkPersonalData(ctx, chunks); err != nil {
-			return done, err
-		}
+		enrich.MarkPersonalData(chunks)
 	}
 	labelChunks(chunks, units)
-	if err := placeFigures(ctx, chunks, units); err != nil {
-		return done, err
-	}
+	placeFigures(chunks, units)
 	units = nil // the blocks are in the chunks now; embedding may wait long
 	if len(chunks) > e.cfg.MaxChunksTask {
 		return done, sheaf.Fail(sheaf.CategoryPolicy, "too_many_chunks", "units %s yield %d chunks, more than the %d a task may; lower task_page_size or raise chunk_token_num", t.Range, len(chunks), e.cfg.MaxChunksTask)
@@ -493,24 +485,11 @@ const maxFigures = 16
 // placeFigures notes on chunks where the figures stand whose captions they hold.
 // A figure without a caption belongs to the text before it on its page, or
 // after it where there is none before.
-// The error is ctx's.
-func placeFigures(ctx context.Context, chunks []sheaf.Chunk, units []sheaf.UnitResult) error {
-	onPage := map[int][]int{} // the chunks that stand on each
-	for k := range chunks {
-		for n, b := range chunks[k].Boxes {
-			if on := onPage[b.Page]; n == 0 || len(on) == 0 || on[len(on)-1] != k {
-				onPage[b.Page] = append(on, k)
-			}
-		}
-	}
+func placeFigures(chunks []sheaf.Chunk, units []sheaf.UnitResult) {
 	for _, u := range units {
-		var texts texts // found when the first picture asks
 		for i, b := range u.Blocks {
 			if b.Kind != sheaf.BlockImage || len(b.Spans) == 0 || b.Text != "" || b.Picture != "" { // read, or inside the file
 				continue
-			}
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
 			}
 			figure := b.Spans[0].Box
 			at, found := sheaf.Box{}, false
@@ -521,16 +500,13 @@ func placeFigures(ctx context.Context, chunks []sheaf.Chunk, units []sheaf.UnitR
 				}
 				at, found = caption.Spans[0].Box, true
 			} else {
-				if texts.ends == nil {
-					texts = textsOf(u.Blocks)
-				}
-				at, found = texts.beside(u.Blocks, i)
+				at, found = textBeside(u.Blocks, i)
 			}
 			if !found {
 				continue
 			}
 			line := fmt.Sprintf("%d:%.1f,%.1f,%.1f,%.1f", figure.Page, max(figure.X0, 0), max(figure.Y0, 0), figure.X1, figure.Y1)
-			for _, k := range onPage[at.Page] {
+			for k := range chunks {
 				c := &chunks[k]
 				if !slices.ContainsFunc(c.Boxes, func(o sheaf.Box) bool { return o.Page == at.Page && holdsCentre(o, at) }) {
 					continue
@@ -542,7 +518,6 @@ func placeFigures(ctx context.Context, chunks []sheaf.Chunk, units []sheaf.UnitR
 			}
 		}
 	}
-	return nil
 }
 
 // captionBeside is the caption of the picture blocks[i] on its page, nil for
@@ -556,32 +531,20 @@ func captionBeside(blocks []sheaf.Block, i int) *sheaf.Block {
 	return nil
 }
 
-// texts knows the blocks of a unit that have text, by the page on which they
-// end and on which they begin.
-type texts struct{ ends, begins map[int][]int }
-
-func textsOf(blocks []sheaf.Block) texts {
-	t := texts{map[int][]int{}, map[int][]int{}}
-	for k := range blocks {
-		if boxes := textBoxes(&blocks[k]); len(boxes) > 0 {
-			first, last := boxes[0].Page, boxes[len(boxes)-1].Page
-			t.begins[first], t.ends[last] = append(t.begins[first], k), append(t.ends[last], k)
+// textBeside is where the text nearest to the picture blocks[i] stands, in
+// reading order: the end of what is before it on its page, else the beginning
+// of what is after it.
+func textBeside(blocks []sheaf.Block, i int) (at sheaf.Box, found bool) {
+	page := blocks[i].Spans[0].Box.Page
+	for k := i - 1; k >= 0; k-- {
+		if boxes := textBoxes(&blocks[k]); len(boxes) > 0 && boxes[len(boxes)-1].Page == page {
+			return boxes[len(boxes)-1], true
 		}
 	}
-	return t
-}
-
-// beside is where the text nearest to the picture blocks[i] stands, in reading
-// order: the end of what is before it on its page, else the beginning of what
-// is after it.
-func (t texts) beside(blocks []sheaf.Block, i int) (at sheaf.Box, found bool) {
-	page := blocks[i].Spans[0].Box.Page
-	if k, _ := slices.BinarySearch(t.ends[page], i); k > 0 {
-		boxes := textBoxes(&blocks[t.ends[page][k-1]])
-		return boxes[len(boxes)-1], true
-	}
-	if k, _ := slices.BinarySearch(t.begins[page], i+1); k < len(t.begins[page]) {
-		return textBoxes(&blocks[t.begins[page][k]])[0], true
+	for k := i + 1; k < len(blocks); k++ {
+		if boxes := textBoxes(&blocks[k]); len(boxes) > 0 && boxes[0].Page == page {
+			return boxes[0], true
+		}
 	}
 	return sheaf.Box{}, false
 }

@@ -120,9 +120,7 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanP
 	}
 	tags := tagsOf(config, tagSet, p.Tags)
 	keep := planKey(doc, digest+tags, config)
-	// A plan that is kept holds its settings in the clear.
-	keeps := config.Password == ""
-	if keeps && doc.Generation > 1 {
+	if doc.Generation > 1 {
 		// The same bytes cut by the same rules: the file need not be opened.
 		if out := p.storedPlan(ctx, keep); out != nil {
 			if ask.Fresh {
@@ -204,7 +202,7 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanP
 			ReuseKey: key, Digest: digest, Payload: raw,
 		})
 	}
-	if keeps && t != nil {
+	if t != nil {
 		if err := p.keepPlan(ctx, keep, out); err != nil {
 			return nil, err
 		}

@@ -241,7 +241,7 @@ func (s *Store) CreateDataset(ctx context.Context, d sheaf.Dataset) (*sheaf.Data
 			return notFound("tenant", d.TenantID)
 		}
 		return insertRows(tx, "datasets", []string{"id", "tenant_id", "name", "parse_config", "paused", "created_at", "updated_at"},
-			[][]any{{d.ID, d.TenantID, d.Name, s.vault.hide(d.TenantID, encode(d.ParseConfig)), flag(d.Paused), raw(s.now()), raw(s.now())}}, "")
+			[][]any{{d.ID, d.TenantID, d.Name, encode(d.ParseConfig), flag(d.Paused), raw(s.now()), raw(s.now())}}, "")
 	})
 	if err != nil {
 		return nil, fmt.Errorf("create dataset %q: %w", clip(d.Name, 80), err)
@@ -291,7 +291,7 @@ func (s *Store) TaggedDatasets(ctx context.Context, tenantID string, limit int) 
 	}
 	out := make([]sheaf.Dataset, len(rows))
 	for i, r := range rows {
-		out[i] = r.toDomain(s.vault)
+		out[i] = r.toDomain()
 	}
 	return out, nil
 }
@@ -301,7 +301,7 @@ func (s *Store) countDatasets(ctx context.Context, tenantID string, rows []datas
 	at := make(map[string]*sheaf.Dataset, len(rows))
 	ids := make([]string, len(rows))
 	for i, r := range rows {
-		out[i] = r.toDomain(s.vault)
+		out[i] = r.toDomain()
 		ids[i], at[r.ID] = r.ID, &out[i]
 	}
 	for batch := range chunks(ids) {
@@ -331,7 +331,7 @@ func (s *Store) UpdateDataset(ctx context.Context, d sheaf.Dataset) error {
 		return err
 	}
 	return changed(s.w.WithContext(ctx).Exec(s.sql("UPDATE datasets SET name=?, parse_config=?, updated_at=@now WHERE tenant_id=? AND id=?"),
-		d.Name, s.vault.hide(d.TenantID, encode(d.ParseConfig)), d.TenantID, d.ID), "dataset", d.ID)
+		d.Name, encode(d.ParseConfig), d.TenantID, d.ID), "dataset", d.ID)
 }
 
 // DeleteDataset implements sheaf.DatasetCatalog. Uploads hold the dataset's
@@ -436,7 +436,7 @@ func (s *Store) Idempotent(ctx context.Context, r sheaf.KeyedRequest, lease time
 		}
 		state.Since, state.Held = toTime(k.CreatedAt), k.Answer == "" && k.Holder == r.Holder
 		if k.Answer != "" {
-			state.Answer = []byte(s.vault.open(k.Answer, secretContext("answer", k.TenantID, k.K)))
+			state.Answer = []byte(k.Answer)
 		}
 		return nil
 	})
@@ -469,7 +469,7 @@ func (s *Store) FinishIdempotent(ctx context.Context, r sheaf.KeyedRequest, answ
 	if err := checkText("the answer", string(answer), 8<<20); err != nil {
 		return err
 	}
-	return s.changeHeld(ctx, r, "answer=?", s.vault.seal(string(answer), secretContext("answer", r.TenantID, r.Key)))
+	return s.changeHeld(ctx, r, "answer=?", string(answer))
 }
 
 // LeaveIdempotent implements sheaf.JobCatalog.

@@ -12,10 +12,12 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -135,7 +137,8 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 	model := a.embedder.Model()
 	if a.pool, err = child.New(child.Config{
 		Size: cfg.Parser.Processes, DocsPerChild: cfg.Parser.MaxDocs, MaxRSSBytes: cfg.Parser.MemoryBytes, TempDir: a.path("tmp"),
-		Env: optionalParts(cfg).Environ(),
+		Env:     optionalParts(cfg).Environ(),
+		Sandbox: cfg.Parser.Sandbox, ReadDirs: []string{a.path("blobs"), a.path("cache")}, Ports: parserPorts(cfg.Parser), Confined: a.tellConfined,
 	}); err != nil {
 		return nil, fmt.Errorf("starting the parser pool: %w", err)
 	}
@@ -219,6 +222,35 @@ func optionalParts(c config.Config) formats.Config {
 	}
 }
 
+// tellConfined logs and exports what keeps parsers away from the system.
+func (a *app) tellConfined(all []child.Protection) {
+	var in []string
+	for _, p := range all {
+		a.metrics.Protected(p.Name, p.InForce)
+		if p.InForce {
+			in = append(in, p.Name)
+		} else if a.cfg.Parser.Sandbox != child.SandboxOff {
+			a.log.Warn("parsers lack a protection", "protection", p.Name, "reason", p.Detail)
+		}
+	}
+	a.log.Info("parsers are confined", "by", in)
+}
+
+// parserPorts lists the TCP ports that a format must reach.
+func parserPorts(p config.Parser) []int {
+	u, err := url.Parse(p.TranscribeURL)
+	if err != nil || p.TranscribeURL == "" {
+		return nil
+	}
+	if port, err := strconv.Atoi(u.Port()); err == nil {
+		return []int{port}
+	}
+	if u.Scheme == "http" {
+		return []int{80}
+	}
+	return []int{443}
+}
+
 // parts says of each format with an optional part whether that is there.
 func parts(r *parser.Registry) []api.Part {
 	var out []api.Part
@@ -237,7 +269,6 @@ func parts(r *parser.Registry) []api.Part {
 
 // openData opens the store, queue, blobs, index and embedder.
 func (a *app) openData(ctx context.Context, r roles) (err error) {
-	privateFiles()
 	if a.cfg.Sole() || a.cfg.Blob.Driver == "file" {
 		if err := makeDataDir(a.cfg.DataDir); err != nil {
 			return err
@@ -246,7 +277,6 @@ func (a *app) openData(ctx context.Context, r roles) (err error) {
 	if err := os.MkdirAll(a.path("tmp"), 0o700); err != nil {
 		return dataDirError(a.cfg.DataDir, err)
 	}
-	tighten(a.cfg.DataDir, a.log)
 	if a.cfg.Sole() {
 		unlock, err := lockDir(a.cfg.DataDir)
 		if err != nil {
@@ -274,9 +304,6 @@ func (a *app) openData(ctx context.Context, r roles) (err error) {
 	a.onClose(a.store.Close)
 	if err := a.store.Migrate(ctx); err != nil {
 		return fmt.Errorf("migrating the %s store: %w", a.cfg.Store.Driver, err)
-	}
-	if err := a.unlock(ctx); err != nil {
-		return err
 	}
 	if err := a.ensureLocal(ctx); err != nil {
 		return err
@@ -498,7 +525,7 @@ func (a *app) handler() http.Handler {
 	cfg := api.Config{
 		Catalog: a.store, Stats: a.store, Ingest: a.ingest, Search: a.searcher(), Blobs: a.blobs, Files: a.files, Renderer: a.pool, Queue: a.queue,
 		Checks: a.checks(), Parts: func() []api.Part { return parts(a.formats) },
-		Doctor: a.doctor, Metrics: a.metrics.Handler(), Page: web.Handler(), Log: a.log, Version: version(),
+		Doctor: a.doctor, Confinement: a.pool.Protections, Metrics: a.metrics.Handler(), Page: web.Handler(), Log: a.log, Version: version(),
 		Auth: a.cfg.Server.Auth, AllowURLs: a.cfg.Server.AllowURLs, WebhookHosts: a.cfg.Webhooks.Hosts, MaxUploadBytes: a.cfg.Server.MaxUploadBytes,
 		Stopping: a.stopping,
 	}
@@ -569,9 +596,6 @@ func (a *app) run(ctx context.Context, ln net.Listener, hard <-chan struct{}) er
 		keepers.Go(func() { note(a.keeper.Run(keeperCtx)) })
 	}
 	keepers.Go(func() { a.stirrer.Run(keeperCtx) })
-	if ln != nil && !a.cfg.Sole() {
-		keepers.Go(func() { a.sealOld(keeperCtx) })
-	}
 	if a.executor != nil {
 		executors.Go(func() { note(a.executor.Run(ctx, hard)) })
 	}

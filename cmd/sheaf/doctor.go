@@ -1,24 +1,31 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"net/http"
+	"os"
 
 	"github.com/spf13/cobra"
 
-	"sheaf/internal/doctor"
+	"sheaf/internal/api"
+	"sheaf/parser/child"
 )
 
 func (g *global) doctorCommand() *cobra.Command {
-	var repair bool
+	var repair, parsers bool
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Compare database, index and blob store of a running Sheaf", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if parsers {
+				return g.printParsers(cmd.Context())
+			}
 			c, err := g.client()
 			if err != nil {
 				return err
 			}
-			var r doctor.Report
+			var r api.DoctorReport
 			if err := c.call(cmd.Context(), http.MethodPost, "/v1/doctor", map[string]any{"repair": repair}, &r); err != nil {
 				return err
 			}
@@ -34,6 +41,11 @@ func (g *global) doctorCommand() *cobra.Command {
 						fmt.Printf("  %s\n", e)
 					}
 				}
+				for _, p := range r.Parsers {
+					if !p.InForce {
+						fmt.Printf("parsers are not protected by %s: %s\n", p.Name, p.Detail)
+					}
+				}
 			}
 			if n := r.Drift(); n > 0 {
 				return fmt.Errorf("%d disagreements are left; run `sheaf doctor --repair`, or follow the cures above", n)
@@ -45,5 +57,39 @@ func (g *global) doctorCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&repair, "repair", false, "cure what can be cured")
+	cmd.Flags().BoolVar(&parsers, "parsers", false, "only say what confines the parsers on this machine; needs no running Sheaf")
+	cmd.MarkFlagsMutuallyExclusive("repair", "parsers")
 	return cmd
+}
+
+// printParsers starts one parser here, as the configuration says, and prints
+// what confines it.
+func (g *global) printParsers(ctx context.Context) error {
+	cfg, err := g.load()
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "sheaf-doctor-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	pool, err := child.New(child.Config{Size: 1, TempDir: dir, ReadDirs: []string{dir}, Sandbox: cfg.Parser.Sandbox, MaxRSSBytes: cfg.Parser.MemoryBytes, Ports: parserPorts(cfg.Parser)})
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	all, err := pool.Protections(ctx)
+	if err != nil {
+		return err
+	}
+	if g.json {
+		return printJSON(all)
+	}
+	return table(func(w io.Writer) {
+		fmt.Fprintln(w, "PROTECTION\tIN FORCE\tDETAIL")
+		for _, p := range all {
+			fmt.Fprintf(w, "%s\t%s\t%s\n", p.Name, map[bool]string{true: "yes", false: "no"}[p.InForce], p.Detail)
+		}
+	})
 }

@@ -14,6 +14,7 @@ import (
 	"sheaf/ingest"
 	"sheaf/internal/doctor"
 	"sheaf/internal/search"
+	"sheaf/parser/child"
 )
 
 // Inputs shared by many routes.
@@ -271,6 +272,13 @@ func (s *Server) datasetRoutes() {
 			return &output[Paused]{Paused{paused, n}}, err
 		})
 	}
+}
+
+// DoctorReport is what the doctor found, and how the parsers of the answering
+// process are confined.
+type DoctorReport struct {
+	doctor.Report
+	Parsers []child.Protection `json:"parsers" nullable:"false" doc:"what keeps the processes that read documents away from the rest of the system; executors log theirs at start"`
 }
 
 // Paused says what a pause or resume did.
@@ -803,9 +811,16 @@ func (s *Server) queueRoutes() {
 				Repair bool `json:"repair,omitempty" doc:"cure what can be cured"`
 			}
 		}
-		handle(s, post("/v1/doctor", "Compare database, index and blob store"), func(ctx context.Context, in *doctorIn) (*output[*doctor.Report], error) {
+		handle(s, post("/v1/doctor", "Compare database, index and blob store"), func(ctx context.Context, in *doctorIn) (*output[DoctorReport], error) {
 			r, err := s.cfg.Doctor(ctx, in.Body.Repair)
-			return &output[*doctor.Report]{r}, err
+			if err != nil {
+				return nil, err
+			}
+			out := DoctorReport{Report: *r, Parsers: []child.Protection{}}
+			if s.cfg.Confinement != nil {
+				out.Parsers, err = s.cfg.Confinement(ctx)
+			}
+			return &output[DoctorReport]{out}, err
 		})
 	}
 	type taskIn struct {

@@ -76,11 +76,13 @@ type Config struct {
 	Checks   []Check
 	Parts    func() []Part                                                  // of the formats, for /readyz; may be nil
 	Doctor   func(ctx context.Context, repair bool) (*doctor.Report, error) // nil: no /v1/doctor
-	Metrics  http.Handler                                                   // nil: no /metrics
-	Page     http.Handler                                                   // what is served at /; nil: nothing
-	Log      *slog.Logger
-	Trace    Tracer // nil: no spans; tasks then carry the caller's traceparent
-	Version  string
+	// Confinement says what keeps parsers away from the system. May be nil.
+	Confinement func(ctx context.Context) ([]child.Protection, error)
+	Metrics     http.Handler // nil: no /metrics
+	Page        http.Handler // what is served at /; nil: nothing
+	Log         *slog.Logger
+	Trace       Tracer // nil: no spans; tasks then carry the caller's traceparent
+	Version     string
 
 	Auth           bool     // keys are asked for; else everything is the local tenant's
 	AllowURLs      []string // hosts that {"url": …} may name

@@ -73,13 +73,11 @@ type Webhooks struct {
 }
 
 type Store struct {
-	Driver string `toml:"driver" doc:"sqlite, mysql or postgres"`
-	DSN    Secret `toml:"dsn" doc:"of mysql or postgres; sqlite lives in data_dir" secret:"true"`
-	CAFile string `toml:"ca_file" doc:"PEM file of the authorities that sign the server's certificate; the connection is then encrypted. Empty leaves that to the DSN: tls=true for mysql, sslmode for postgres"`
-	// One key, or several after a rotation: the first seals.
-	SecretsKey Secret   `toml:"secrets_key" secret:"true" doc:"keys that seal webhook secrets and passwords in the store, as sheaf secrets generate prints them, the current one first; the same on all processes. Empty takes secrets.key in data_dir, which a single process makes at its first start"`
-	MaxConns   int      `toml:"max_conns" doc:"connections at once"`
-	EventLag   Duration `toml:"event_lag" doc:"age at which events are shown, so that none with a lower number can appear after them; 0: none on sqlite, 2s elsewhere; negative: none"`
+	Driver   string   `toml:"driver" doc:"sqlite, mysql or postgres"`
+	DSN      Secret   `toml:"dsn" doc:"of mysql or postgres; sqlite lives in data_dir" secret:"true"`
+	CAFile   string   `toml:"ca_file" doc:"PEM file of the authorities that sign the server's certificate; the connection is then encrypted. Empty leaves that to the DSN: tls=true for mysql, sslmode for postgres"`
+	MaxConns int      `toml:"max_conns" doc:"connections at once"`
+	EventLag Duration `toml:"event_lag" doc:"age at which events are shown, so that none with a lower number can appear after them; 0: none on sqlite, 2s elsewhere; negative: none"`
 }
 
 type Queue struct {
@@ -181,6 +179,7 @@ type Parser struct {
 	MemoryBytes int64    `toml:"memory_bytes" doc:"a child above this is killed and its range bisected"`
 	UnitTimeout Duration `toml:"unit_timeout" doc:"share of one page in the parse deadline"`
 	MaxDocs     int      `toml:"max_docs" doc:"documents after which a child is replaced"`
+	Sandbox     string   `toml:"sandbox" doc:"what confines the children, which read strangers' files: auto (all that the system offers), require (a child does not start without system call filter, file access rules and network cut), off"`
 	// What the formats with an optional part need.
 	Soffice      string `toml:"soffice" doc:"LibreOffice's soffice, which reads DOC, XLS, PPT, RTF and OpenDocument: a path, or a name in PATH; empty for none"`
 	Tesseract    string `toml:"tesseract" doc:"tesseract, which reads pictures and scanned pages: a path, or a name in PATH; empty for none"`
@@ -336,7 +335,7 @@ func Default() Config {
 			Batch: 4, Lease: Duration(time.Minute), Heartbeat: Duration(2 * time.Second), PollInterval: Duration(time.Second),
 			DrainTimeout: Duration(25 * time.Second), MaxFails: 5, BackoffBase: Duration(2 * time.Second), BackoffMax: Duration(10 * time.Minute), BackoffJitter: 0.5,
 		},
-		Parser:   Parser{MemoryBytes: 1 << 30, UnitTimeout: Duration(5 * time.Second), MaxDocs: 200, Soffice: "soffice", Tesseract: "tesseract", OCRLanguages: "eng", TranscribeModel: "whisper-1", TranscribeTimeout: Duration(10 * time.Minute)},
+		Parser:   Parser{Sandbox: "auto", MemoryBytes: 1 << 30, UnitTimeout: Duration(5 * time.Second), MaxDocs: 200, Soffice: "soffice", Tesseract: "tesseract", OCRLanguages: "eng", TranscribeModel: "whisper-1", TranscribeTimeout: Duration(10 * time.Minute)},
 		Archive:  Archive{MaxFiles: 5_000, MaxFileBytes: 512 << 20, MaxBytes: 8 << 30, MaxRatio: 500, MaxDepth: 3, MaxDocuments: 10_000, MaxDocumentsBytes: 16 << 30},
 		Tags:     Tags{MinWeight: 0.2, MaxRows: 10_000},
 		Trace:    Trace{SampleRatio: 1},
@@ -644,6 +643,9 @@ func (c *Config) Validate() error {
 		if u, err := url.Parse(address); address != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
 			errs = append(errs, fmt.Errorf("%s is %q; it must be a URL such as https://host:port/v1", name, redact(address)))
 		}
+	}
+	if s := c.Parser.Sandbox; s != "auto" && s != "require" && s != "off" {
+		errs = append(errs, fmt.Errorf("parser.sandbox is %q; it must be auto, require or off", s))
 	}
 	if (c.Chat.URL == "") != (c.Chat.Model == "") {
 		errs = append(errs, errors.New("chat.url and chat.model must be set together"))

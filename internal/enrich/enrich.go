@@ -4,7 +4,6 @@
 package enrich
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,42 +13,34 @@ import (
 )
 
 // CountedKeywords gives up to n keywords, found by counting, to each chunk that
-// has none. The error is ctx's.
-func CountedKeywords(ctx context.Context, chunks []sheaf.Chunk, n int) error {
+// has none.
+func CountedKeywords(chunks []sheaf.Chunk, n int) {
 	if n < 1 || !slices.ContainsFunc(chunks, func(c sheaf.Chunk) bool { return len(c.Keywords) == 0 }) {
-		return nil
+		return
 	}
 	texts, languages := make([]string, len(chunks)), make([]string, len(chunks))
 	for i, c := range chunks {
 		texts[i], languages[i] = c.Text, c.Language
 	}
-	found, err := Keywords(ctx, texts, languages, n)
-	if err != nil {
-		return err
-	}
-	for i, k := range found {
+	for i, k := range Keywords(texts, languages, n) {
 		if len(chunks[i].Keywords) == 0 {
 			chunks[i].Keywords = k
 		}
 	}
-	return nil
 }
 
 // PersonalData finds, and with redact replaces, personal data in what was read
 // of a range and in the headings in force where it starts, and says as a
-// warning what there was. The error is ctx's: some of it is replaced then.
-func PersonalData(ctx context.Context, units []sheaf.UnitResult, headings []string, redact bool) ([]sheaf.Warning, error) {
-	counts, err := Units(ctx, units, redact)
-	if err != nil {
-		return nil, err
-	}
+// warning what there was.
+func PersonalData(units []sheaf.UnitResult, headings []string, redact bool) []sheaf.Warning {
+	counts := Units(units, redact)
 	if redact {
 		for i := range headings { // they are counted where they stand
 			headings[i] = Redact(headings[i], map[string]int{})
 		}
 	}
 	if len(counts) == 0 {
-		return nil, nil
+		return nil
 	}
 	var parts []string
 	for _, kind := range slices.Sorted(maps.Keys(counts)) {
@@ -59,5 +50,5 @@ func PersonalData(ctx context.Context, units []sheaf.UnitResult, headings []stri
 	if redact {
 		what = "replaced"
 	}
-	return []sheaf.Warning{{Code: "personal_data", Message: "Personal data was " + what + ": " + strings.Join(parts, ", ") + "."}}, nil
+	return []sheaf.Warning{{Code: "personal_data", Message: "Personal data was " + what + ": " + strings.Join(parts, ", ") + "."}}
 }

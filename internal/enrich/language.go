@@ -2,7 +2,6 @@ package enrich
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"strings"
 	"sync"
@@ -38,13 +37,10 @@ func beginning(text string) string {
 	return text
 }
 
-// Languages gives chunks of prose their language. The error is ctx's.
-func Languages(ctx context.Context, chunks []sheaf.Chunk) error {
+// Languages gives chunks of prose their language.
+func Languages(chunks []sheaf.Chunk) {
 	last := ""
 	for i := range chunks {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
 		c := &chunks[i]
 		if c.Kind != sheaf.ChunkText && c.Kind != sheaf.ChunkImage {
 			continue
@@ -54,7 +50,6 @@ func Languages(ctx context.Context, chunks []sheaf.Chunk) error {
 		}
 		last = cmp.Or(c.Language, last)
 	}
-	return nil
 }
 
 // goesOnIn reports whether text is plainly in the given language: a fifth of

@@ -37,6 +37,7 @@ type Metrics struct {
 	drift     *prometheus.GaugeVec
 	audited   prometheus.Gauge
 	leads     prometheus.Gauge
+	protected *prometheus.GaugeVec
 }
 
 // New makes an empty set of metrics.
@@ -66,6 +67,8 @@ func New() *Metrics {
 	m.drift = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sheaf_index_drift", Help: "Disagreements of database, index and blob store in the latest audit, on the keeper that leads."}, []string{"code"})
 	m.audited = prometheus.NewGauge(prometheus.GaugeOpts{Name: "sheaf_index_audit_timestamp_seconds", Help: "When the latest audit ended, 0 before the first."})
 	m.leads = prometheus.NewGauge(prometheus.GaugeOpts{Name: "sheaf_keeper_leads", Help: "1 on the keeper that leads."})
+	m.protected = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sheaf_parser_protection", Help: "1 where a protection confines the parsers of this process; absent before the first has started."}, []string{"protection"})
+	m.registry.MustRegister(m.protected)
 	m.waited = histogram("task_wait_seconds", "From due to claimed.", "kind")
 	m.took = histogram("task_seconds", "From claimed to ended.", "kind")
 	m.stages = histogram("stage_seconds", "Time of one stage of a task.", "kind", "stage")
@@ -102,6 +105,11 @@ func (m *Metrics) Produced(k sheaf.TaskKind, r sheaf.TaskResult) {
 	if !r.Reused {
 		m.embedded.WithLabelValues(kind).Add(float64(r.Chunks))
 	}
+}
+
+// Protected says whether a protection confines this process's parsers.
+func (m *Metrics) Protected(name string, inForce bool) {
+	m.protected.WithLabelValues(name).Set(map[bool]float64{true: 1}[inForce])
 }
 
 // Told counts an attempt to tell a webhook something.

@@ -81,7 +81,14 @@ var leaked [][]byte
 
 func (d *badDoc) Parse(_ context.Context, r sheaf.Range, emit func(sheaf.UnitResult) error) error {
 	for n := r.From; n <= r.To; n++ {
-		switch word := d.words[n-1]; word {
+		word := d.words[n-1]
+		if what, ok := strings.CutPrefix(word, "try-"); ok {
+			if err := emit(unit(n, attempt(what, d.options.TempDir))); err != nil {
+				return err
+			}
+			continue
+		}
+		switch word {
 		case "crash":
 			os.Exit(7)
 		case "panic":
@@ -133,6 +140,8 @@ func (d *badDoc) Parse(_ context.Context, r sheaf.Range, emit func(sheaf.UnitRes
 			os.Exit(4)
 		case "print":
 			fmt.Println("formats may print without harm")
+		case "grow": // faster than anybody looks
+			leaked = append(leaked, make([]byte, 3<<30))
 		case "huge":
 			if err := emit(unit(n, strings.Repeat("x", maxFrameBytes))); err != nil {
 				return err
@@ -244,6 +253,9 @@ func failure(t *testing.T, err error, code string) *sheaf.Failure {
 	t.Helper()
 	f, ok := errors.AsType[*sheaf.Failure](err)
 	if !ok || f.Code != code {
+		if f != nil {
+			t.Log(f.Detail)
+		}
 		t.Fatalf("got %v, want the failure %s", err, code)
 	}
 	return f

@@ -11,7 +11,7 @@ import (
 // Frames travel in both directions: one byte of kind, four bytes of length,
 // big endian, then that many bytes.
 const (
-	kindHello    = 'h' // child is ready, or has taken a request: one byte, the protocol version
+	kindHello    = 'h' // child is ready, or has taken a request: one byte, the protocol version; when ready, hello as JSON behind it
 	kindRequest  = 'r' // request as JSON
 	kindOpened   = 'o' // the document is open; sent once per request that has one
 	kindUnit     = 'u' // sheaf.UnitResult, see codec.go

@@ -11,33 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isolate puts the child into a process group of its own, so that whatever it
-// starts dies with it, and has the kernel kill it when the thread that started
-// it ends (see Pool.spawner).
-func isolate() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-}
-
 func killGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) } // ESRCH: it is gone already
 
-// limitSelf is called once by the child. Address space is not limited: the
-// engine reserves much more than it uses; the parent watches what is resident.
-func limitSelf(fileBytes int64, nice int) error {
-	err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
-	if fileBytes > 0 {
-		err = errors.Join(err, unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: uint64(fileBytes), Max: uint64(fileBytes)}))
+// lowerPriority makes the process, with all its threads, give way to others.
+// On Linux niceness belongs to the thread; a process group stands for all of
+// its processes' threads, and a child has a group of its own.
+func lowerPriority(nice int) error {
+	if nice == 0 {
+		return nil
 	}
-	if nice != 0 {
-		// On Linux niceness belongs to the thread, and the runtime has several.
-		tasks, readErr := os.ReadDir("/proc/self/task")
-		err = errors.Join(err, readErr)
-		for _, t := range tasks {
-			if tid, convErr := strconv.Atoi(t.Name()); convErr == nil {
-				_ = unix.Setpriority(unix.PRIO_PROCESS, tid, nice)
-			}
-		}
-	}
-	return err
+	return unix.Setpriority(unix.PRIO_PGRP, 0, nice)
 }
 
 // openStatm opens the file that tells a process's memory, nil when it is gone.

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-func isolate() *syscall.SysProcAttr { return nil }
+func isolate(namespaces, network bool) *syscall.SysProcAttr { return nil }
 
 func killGroup(pid int) {
 	if p, err := os.FindProcess(pid); err == nil {
@@ -15,7 +15,16 @@ func killGroup(pid int) {
 	}
 }
 
-func limitSelf(int64, int) error { return nil }
+func lowerPriority(int) error { return nil }
+
+// confine protects nothing here: fleets run on Linux.
+func confine(sandbox, int64) []Protection {
+	var all []Protection
+	for _, name := range []string{ProtectLimits, ProtectPrivileges, ProtectSyscalls, ProtectFiles, ProtectNetwork, ProtectSignals, ProtectUser} {
+		all = append(all, Protection{name, false, "only Linux offers it"})
+	}
+	return all
+}
 
 // residentBytes is unknown here: GOMEMLIMIT and the engine's own limit remain.
 func residentBytes(*os.File) int64 { return 0 }

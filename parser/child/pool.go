@@ -22,6 +22,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -48,6 +49,20 @@ type Config struct {
 	Nice         int           // scheduling priority of the children, 0 to 19; default 0
 	Command      []string      // what to start; default os.Executable() "parse-child"
 	Env          []string      // added to a child's environment, "KEY=value"
+
+	// Sandbox is SandboxAuto (the default), SandboxRequire or SandboxOff.
+	Sandbox string
+	// ReadDirs hold the documents: beside them and programs' files a child can
+	// read nothing. Empty means that it may read all that its user may.
+	ReadDirs []string
+	// CacheDir keeps what an engine has compiled; children write it. Default
+	// CacheDir().
+	CacheDir string
+	// Ports are those that a format must reach by TCP; empty means no network.
+	Ports []int
+	// Confined is told of the protections when the first child has started, and
+	// again should they change. May be nil.
+	Confined func([]Protection)
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -76,6 +91,19 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.TempDir == "" {
 		c.TempDir = os.TempDir()
+	}
+	switch c.Sandbox {
+	case "":
+		c.Sandbox = SandboxAuto
+	case SandboxAuto, SandboxRequire, SandboxOff:
+	default:
+		return c, fmt.Errorf("sandbox mode %q: use %s, %s or %s", c.Sandbox, SandboxAuto, SandboxRequire, SandboxOff)
+	}
+	if len(c.ReadDirs) == 0 {
+		c.ReadDirs = []string{"/"}
+	}
+	if c.CacheDir == "" {
+		c.CacheDir = CacheDir()
 	}
 	if len(c.Command) == 0 {
 		self, err := os.Executable()
@@ -148,6 +176,9 @@ type Pool struct {
 	stats    Stats
 	nextDoc  uint64
 	spare    []string // empty folders of documents that are closed
+
+	confined     []Protection // as the child started last has told; nil before the first
+	noNamespaces bool         // the system has refused them
 }
 
 // New makes a pool. No child is started before the first call.
@@ -379,7 +410,7 @@ func waitError(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("%w: %w", sheaf.ErrCanceled, ctx.Err())
 	}
-	return sheaf.FailRetryable(sheaf.CategoryCapacity, "parser_busy", "No parser was free in the time allowed; try again when the system is less busy.")
+	return sheaf.FailRetryable(sheaf.CategoryTimeout, "parse_timeout", "No parser was free in the time allowed; try again when the system is less busy.")
 }
 
 // release gives the child back, or ends it when it is of no more use.
@@ -477,25 +508,33 @@ func (p *Pool) start(ctx context.Context) (*process, error) {
 		_ = os.RemoveAll(dir)
 		return nil, fail(err)
 	}
-	cmd := exec.Command(p.cfg.Command[0], p.cfg.Command[1:]...)
-	cmd.Dir = dir
-	cmd.Env = p.childEnv(dir)
-	cmd.Stderr = errW
-	cmd.ExtraFiles = []*os.File{reqR, ansW}
-	cmd.SysProcAttr = isolate()
 	c := &process{
-		cmd: cmd, dir: dir,
+		dir: dir,
 		req: bufio.NewWriter(reqW), reqFile: reqW,
 		ans: bufio.NewReaderSize(ansR, 64<<10), ansFile: ansR,
 		docs: map[uint64]*childDoc{}, used: time.Now(), exited: make(chan struct{}),
 	}
+	command := func(namespaces bool) *exec.Cmd {
+		cmd := exec.Command(p.cfg.Command[0], p.cfg.Command[1:]...)
+		cmd.Dir = dir
+		cmd.Env = p.childEnv(dir, namespaces)
+		cmd.Stderr = errW
+		cmd.ExtraFiles = []*os.File{reqR, ansW}
+		cmd.SysProcAttr = isolate(namespaces, len(p.cfg.Ports) > 0)
+		return cmd
+	}
 	started := make(chan error, 1)
 	select {
-	case p.spawn <- func() { started <- cmd.Start() }:
+	case p.spawn <- func() {
+		var err error
+		c.cmd, err = p.startConfined(command)
+		started <- err
+	}:
 		err = <-started
 	case <-p.stop:
 		err = errClosed
 	}
+	cmd := c.cmd
 	closeAll(reqR, ansW, errW)
 	if err != nil {
 		closeAll(reqW, ansR, errR)
@@ -530,11 +569,26 @@ func (p *Pool) start(ctx context.Context) (*process, error) {
 	}()
 
 	stop := c.watch(ctx, p.cfg.StartTimeout, 0)
-	kind, _, next, err := readFrame(c.ans, c.buf)
+	kind, body, next, err := readFrame(c.ans, c.buf)
 	stop()
 	c.buf = next
 	if err == nil && kind != kindHello {
 		err = errFrame
+	}
+	var said hello
+	if err == nil && (len(body) < 1 || json.Unmarshal(body[1:], &said) != nil) {
+		err = errFrame
+	}
+	if err == nil && said.Unreachable != "" {
+		c.end()
+		if !p.forgoNamespaces() {
+			return p.start(ctx) // with the file rights of Sheaf's own user
+		}
+		return nil, fail(errors.New(said.Unreachable))
+	}
+	if lacks := missing(said.Protections); err == nil && p.cfg.Sandbox == SandboxRequire && len(lacks) > 0 {
+		c.end()
+		return nil, fail(fmt.Errorf("parser.sandbox is %q, and the system does not offer %s", SandboxRequire, strings.Join(lacks, ", ")))
 	}
 	if err != nil {
 		c.end()
@@ -545,7 +599,62 @@ func (p *Pool) start(ctx context.Context) (*process, error) {
 		f.(*sheaf.Failure).Detail = c.stderr.String()
 		return nil, f
 	}
+	p.mu.Lock()
+	news := !slices.Equal(p.confined, said.Protections)
+	p.confined = said.Protections
+	p.mu.Unlock()
+	if news && p.cfg.Confined != nil {
+		p.cfg.Confined(said.Protections)
+	}
 	return c, nil
+}
+
+// startConfined starts a child in namespaces of its own, or without where the
+// system refuses them. It runs on the spawner's thread.
+func (p *Pool) startConfined(command func(namespaces bool) *exec.Cmd) (*exec.Cmd, error) {
+	p.mu.Lock()
+	namespaces := p.cfg.Sandbox != SandboxOff && !p.noNamespaces
+	p.mu.Unlock()
+	if namespaces {
+		cmd := command(true)
+		if cmd.Start() == nil {
+			return cmd, nil
+		}
+	}
+	cmd := command(false)
+	err := cmd.Start()
+	if err == nil && namespaces {
+		p.forgoNamespaces()
+	}
+	return cmd, err
+}
+
+// forgoNamespaces has children start without namespaces from now on. It reports
+// whether that was so before.
+func (p *Pool) forgoNamespaces() (before bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before, p.noNamespaces = p.noNamespaces || p.cfg.Sandbox == SandboxOff, true
+	return before
+}
+
+// Protections says what keeps the children away from the rest of the system.
+// It starts a child where none has told yet.
+func (p *Pool) Protections(ctx context.Context) ([]Protection, error) {
+	known := func() []Protection {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.confined
+	}
+	if all := known(); all != nil {
+		return all, nil
+	}
+	c, err := p.acquire(ctx, 0, false)
+	if err != nil {
+		return nil, err
+	}
+	p.release(c, true)
+	return known(), nil
 }
 
 // forget drops a child that died while it was idle.
@@ -561,16 +670,30 @@ func (p *Pool) forget(c *process) {
 	}
 }
 
+// privateBytes is what a child may map beside twice what may be resident: the
+// runtime's own tables, the stacks of threads, and code that is compiled.
+const privateBytes = 512 << 20
+
 // childEnv is the whole environment of a child.
-func (p *Pool) childEnv(dir string) []string {
+func (p *Pool) childEnv(dir string, namespaces bool) []string {
+	write := []string{p.root}
+	if p.cfg.CacheDir != "" && os.MkdirAll(p.cfg.CacheDir, 0o700) == nil {
+		write = append(write, p.cfg.CacheDir)
+	}
+	if v := os.Getenv("GOCOVERDIR"); v != "" {
+		write = append(write, v)
+	}
+	confine := sandbox{Mode: p.cfg.Sandbox, Read: p.cfg.ReadDirs, Write: write, Ports: p.cfg.Ports, Namespaces: namespaces, DataBytes: 2*p.cfg.MaxRSSBytes + privateBytes}
 	env := []string{
+		envSandbox + "=" + confine.encode(),
+		"SHEAF_WAZERO_CACHE=" + p.cfg.CacheDir,
 		envChild + "=1",
 		envFileBytes + "=" + strconv.FormatInt(p.cfg.MaxFileBytes, 10),
 		envNice + "=" + strconv.Itoa(p.cfg.Nice),
 		"TMPDIR=" + dir,
 		"GOMEMLIMIT=" + strconv.FormatInt(p.cfg.MaxRSSBytes/2, 10),
 	}
-	for _, k := range []string{"PATH", "HOME", "XDG_CACHE_HOME", "LANG", "LC_ALL", "TZ", "SHEAF_WAZERO_CACHE", "GOCOVERDIR", "SYSTEMROOT"} {
+	for _, k := range []string{"PATH", "HOME", "XDG_CACHE_HOME", "LANG", "LC_ALL", "TZ", "GOCOVERDIR", "SYSTEMROOT"} {
 		if v, ok := os.LookupEnv(k); ok {
 			env = append(env, k+"="+v)
 		}
@@ -767,7 +890,11 @@ func (p *Pool) count(f func(*Stats)) {
 // diagnose says why a child that was killed or fell silent did so.
 func (p *Pool) diagnose(ctx context.Context, c *process, cause error) error {
 	<-c.exited
-	switch c.reason() {
+	why := c.reason()
+	if (why == killNone || why == killProtocol) && ranOut(c.stderr.String()) {
+		why = killMemory
+	}
+	switch why {
 	case killTimeout:
 		p.count(func(s *Stats) { s.Timeouts++ })
 		f := sheaf.FailRetryable(sheaf.CategoryTimeout, "parse_timeout", "Reading took longer than allowed. Raise the time limit, or split the file.")
@@ -785,13 +912,19 @@ func (p *Pool) diagnose(ctx context.Context, c *process, cause error) error {
 		return errClosed
 	}
 	p.count(func(s *Stats) { s.Crashes++ })
-	why := c.cmd.ProcessState.String()
+	state := c.cmd.ProcessState.String()
 	if !errors.Is(cause, io.EOF) {
-		why = cause.Error()
+		state = cause.Error()
 	}
-	f := crashed(why)
+	f := crashed(state)
 	f.Detail = c.stderr.String()
 	return f
+}
+
+// ranOut reports whether the Go runtime ended a process because the kernel gave
+// it no more memory: it grew to its limit faster than the parent looks.
+func ranOut(stderr string) bool {
+	return strings.Contains(stderr, "fatal error: runtime: out of memory") || strings.Contains(stderr, "fatal error: runtime: cannot allocate") || strings.Contains(stderr, "fatal error: out of memory")
 }
 
 // with runs one request on a child that has the source open, or opens it.

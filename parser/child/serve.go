@@ -80,10 +80,16 @@ const (
 func serve(formats *parser.Registry) int {
 	fileBytes, _ := strconv.ParseInt(os.Getenv(envFileBytes), 10, 64)
 	nice, _ := strconv.Atoi(os.Getenv(envNice))
-	if err := limitSelf(fileBytes, nice); err != nil {
-		fmt.Fprintln(os.Stderr, "limits of the parser's process:", err)
+	limits, err := sandboxFromEnviron()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "the parser's process must be started by Sheaf:", err)
+		return exitProtocol
+	}
+	if err := lowerPriority(nice); err != nil {
+		fmt.Fprintln(os.Stderr, "priority of the parser's process:", err)
 	}
 	keepPipes(fdRequests, fdAnswers)
+	said, _ := json.Marshal(hello{confine(limits, fileBytes), unreachable(limits)}) // strings and booleans always encode
 	in := bufio.NewReader(os.NewFile(fdRequests, "requests"))
 	s := &server{
 		formats: formats,
@@ -92,7 +98,7 @@ func serve(formats *parser.Registry) int {
 		filled:  make(chan struct{}, 1),
 	}
 	s.garbage.start()
-	if err := s.send(kindHello, []byte{protocolVersion}); err != nil {
+	if err := s.send(kindHello, append([]byte{protocolVersion}, said...)); err != nil {
 		return exitProtocol
 	}
 	if err := s.out.Flush(); err != nil {

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package child
+
+func attempt(string, string) string { return "only Linux confines" }
