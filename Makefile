@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 SERVICES ?= /tmp/sheaf-services
 
-.PHONY: help build run test lint fuzz bench services services-down samples openapi screenshots chaos
+.PHONY: help build size run test lint fuzz bench services services-down samples openapi screenshots chaos
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 18
@@ -18,6 +18,9 @@ test: ## run every test on every engine; installs and starts what it needs
 
 lint: ## gofmt, go vet, staticcheck, tsc, tidy go.mod
 	scripts/lint.sh
+
+size: ## the size of the released binary, and of its largest parts
+	scripts/size.sh parts
 
 fuzz: ## run each fuzz target for FUZZTIME (default 1m), or those that FUZZ names: make fuzz FUZZTIME=1h FUZZ=parser/pdf
 	FUZZTIME=$(or $(FUZZTIME),1m) FUZZ='$(FUZZ)' scripts/fuzz.sh

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cespare/xxhash/v2"
-	"github.com/tiktoken-go/tokenizer"
+	"github.com/tiktoken-go/tokenizer/codec"
 )
 
 // CountTokens returns the number of cl100k_base tokens in s, which must be
@@ -49,13 +49,9 @@ func joinedTokens(sep, text string, tokens int) int {
 	return CountTokens(sep + text)
 }
 
-var codec = sync.OnceValue(func() tokenizer.Codec {
-	c, err := tokenizer.Get(tokenizer.Cl100kBase)
-	if err != nil {
-		panic("cl100k_base is compiled in: " + err.Error())
-	}
-	return c
-})
+// Named rather than asked for by name, so that the vocabularies of other
+// encodings, 10 MB, stay out of the binary.
+var cl100k = sync.OnceValue(codec.NewCl100kBase)
 
 // The cache is direct-mapped: a new word takes the place of the old one in its
 // slot. So it needs no lock, and its size is fixed: 512 KB. A slot holds the
@@ -88,7 +84,7 @@ func wordTokens(w string) int {
 }
 
 func encodeWord(w string) int {
-	n, err := codec().Count(w)
+	n, err := cl100k().Count(w)
 	if err != nil { // only a timeout of the pattern engine, which has none set
 		return len(w) // the most it can be
 	}

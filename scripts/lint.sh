@@ -16,7 +16,8 @@ bad=$(gofmt -l .)
 [ -z "$bad" ] || { echo "lint: gofmt -w is needed on:" >&2; echo "$bad" >&2; exit 1; }
 go vet ./...
 "$bin" ./...
-CGO_ENABLED=0 go build ./... # the whole product builds without a C compiler
+CGO_ENABLED=0 go build -trimpath ./... # the whole product builds without a C compiler, as it is released
+scripts/size.sh
 tools=$(scripts/web-tools.sh)
 "$tools/node_modules/.bin/tsc" -p internal/web/tsconfig.json
 

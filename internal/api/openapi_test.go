@@ -3,6 +3,9 @@ package api
 import (
 	"bytes"
 	"flag"
+	"html"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -36,6 +39,27 @@ func TestOpenAPIIsCommitted(t *testing.T) {
 	}
 	if !bytes.Equal(got, want) {
 		t.Error("docs/openapi.json is not what the code says; run go test ./internal/api -run OpenAPI -update")
+	}
+}
+
+// The page for people names each route of the description, group by group.
+func TestDocsPageNamesEveryRoute(t *testing.T) {
+	s := New(Config{})
+	w := httptest.NewRecorder()
+	s.docs(w, httptest.NewRequest(http.MethodGet, "/docs", nil))
+	page := w.Body.String()
+	last := -1
+	for _, part := range []string{"<h1>Sheaf API</h1>", "<h2>documents</h2>", "<code>/v1/datasets/{ds}/documents/{doc}</code>", "<h2>jobs</h2>", "</table>"} {
+		at := strings.Index(page[last+1:], part)
+		if at < 0 {
+			t.Fatalf("%s is not there, or out of place:\n%s", part, page)
+		}
+		last += 1 + at
+	}
+	for path := range s.api.OpenAPI().Paths {
+		if !strings.Contains(page, "<code>"+html.EscapeString(path)+"</code>") {
+			t.Errorf("%s is missing", path)
+		}
 	}
 }
 

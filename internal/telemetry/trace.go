@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -13,7 +14,7 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -61,19 +62,17 @@ func NewTracer(ctx context.Context, c TraceConfig) (*Tracer, error) {
 		if u.Path == "" || u.Path == "/" {
 			u.Path = "/v1/traces"
 		}
-		options := []otlptracehttp.Option{otlptracehttp.WithEndpointURL(u.String()), otlptracehttp.WithTimeout(10 * time.Second)}
+		client := &otlpClient{url: u.String(), headers: map[string]string{}, http: &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}}
 		if c.Headers != "" {
-			headers := map[string]string{}
 			for p := range strings.SplitSeq(c.Headers, ",") {
 				k, v, ok := strings.Cut(p, "=")
 				if !ok {
 					return nil, fmt.Errorf("trace.headers must be name=value, separated by commas")
 				}
-				headers[strings.TrimSpace(k)] = strings.TrimSpace(v)
+				client.headers[strings.TrimSpace(k)] = strings.TrimSpace(v)
 			}
-			options = append(options, otlptracehttp.WithHeaders(headers))
 		}
-		exporter, err := otlptracehttp.New(ctx, options...)
+		exporter, err := otlptrace.New(ctx, client)
 		if err != nil {
 			return nil, fmt.Errorf("trace.endpoint: %w", err)
 		}
