@@ -155,8 +155,11 @@ type ReusableRange struct {
 // Feed is what the SQL queue and the feeder read.
 type Feed interface {
 	// Runnable lists due, unpaused pending tasks of one tenant in the order
-	// they should run: lane (a task that has waited longer than ageAfter
-	// counts one lane higher), then run_at, then id. ageAfter 0 means never.
+	// they should run: lane (a task whose place is longer ago than ageAfter
+	// counts one lane higher), then phase, place and id. ageAfter 0 means never.
+	// limit is for each lane, and in it for PhaseFinish with PhaseRanges, for
+	// PhaseBegin, and for PhaseBulk: whose turn it is among these the queue
+	// decides.
 	Runnable(ctx context.Context, tenantID string, limit int, ageAfter time.Duration) ([]Hint, error)
 	// RunnableTenants lists tenants with due, unpaused pending tasks, with
 	// their weight, cap and number of running tasks.
@@ -178,8 +181,10 @@ type KeeperStore interface {
 	Feed
 	ReceiptStore
 	// Feedable lists pending tasks that no queue is known to hold: never
-	// enqueued, or longer than requeueAfter ago. At most perLane a tenant and lane.
-	Feedable(ctx context.Context, perLane int, requeueAfter time.Duration) ([]Hint, error)
+	// enqueued, or longer than requeueAfter ago, in the order of lane, phase,
+	// place and id. It looks at as many of a tenant's tasks as Runnable with a
+	// limit of window.
+	Feedable(ctx context.Context, window int, requeueAfter time.Duration) ([]Hint, error)
 	// MarkEnqueued notes that a queue holds the hints. A task that was claimed
 	// since its hint was read (its epoch moved on) is left as it is: its hint
 	// is spent, and if it is pending again it needs another.

@@ -57,6 +57,31 @@ const (
 // Lanes lists the lanes in the order they are served.
 var Lanes = [...]Lane{LaneInteractive, LaneNormal, LaneBackfill}
 
+// Phase says how near to its end a task brings a document. Of tasks of one
+// tenant and lane the nearer go first, so that a document which has begun is
+// finished before the next one begins.
+type Phase int
+
+const (
+	PhaseFinish Phase = iota // publishes: all the work is done
+	PhaseRanges              // of a document of at most BulkRanges pieces
+	PhaseBegin               // plans, and what nobody waits for
+	PhaseBulk                // pieces of a larger document: they yield to small documents, but for their share of the turns
+)
+
+// Phases lists the phases in their order.
+var Phases = [...]Phase{PhaseFinish, PhaseRanges, PhaseBegin, PhaseBulk}
+
+const (
+	// BulkRanges is how many pieces of work a document has at most that does not
+	// count as bulk.
+	BulkRanges = 32
+	// PieceDelay is added to the place of a document's pieces for each of them,
+	// so that of documents that were queued together the one with the least to do
+	// is finished first, and none waits for long for smaller ones that come later.
+	PieceDelay = 100 * time.Millisecond
+)
+
 // Task is one row of the queue.
 type Task struct {
 	ID         string
@@ -170,8 +195,19 @@ type Hint struct {
 	Lane     Lane
 	Cost     int
 	Kind     TaskKind
-	Epoch    int64  // of the task when the hint was read from the store; queues need not carry it
-	Token    string // the queue's own handle (a stream entry id); "" for the SQL queue
+	Phase    Phase
+	Place    time.Time // when its document's job was queued, later by PieceDelay for each piece; orders hints of a lane and phase
+	Aged     bool      // has waited longer than Feed.Runnable was asked for
+	Epoch    int64     // of the task when the hint was read from the store; queues need not carry it
+	Token    string    // the queue's own handle (a stream entry id); "" for the SQL queue
+}
+
+// ServedIn is the lane that the hint counts in: one higher once it is aged.
+func (h Hint) ServedIn() Lane {
+	if h.Aged && h.Lane > LaneInteractive {
+		return h.Lane - 1
+	}
+	return h.Lane
 }
 
 // Event is one line of the append-only log. Seq orders events as readers see

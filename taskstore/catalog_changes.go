@@ -162,7 +162,16 @@ func (s *Store) begin(tx *gorm.DB, docs []documentRow, plans []sheaf.NewTask, tr
 	if err != nil {
 		return err
 	}
+	// The place is that of the job, for documents too that join it later.
+	var queued []int64
+	if err := tx.Raw("SELECT created_at FROM jobs WHERE id=?", d.JobID).Scan(&queued).Error; err != nil {
+		return err
+	}
 	now := raw(s.now())
+	place := any(now)
+	if len(queued) > 0 {
+		place = queued[0]
+	}
 	gens, tasks := make([][]any, len(docs)), make([][]any, len(docs))
 	events := make([]eventRow, len(docs))
 	for i, d := range docs {
@@ -176,7 +185,7 @@ func (s *Store) begin(tx *gorm.DB, docs []documentRow, plans []sheaf.NewTask, tr
 		}
 		gens[i] = []any{d.ID, d.Gen, d.TenantID, d.JobID, string(sheaf.DocQueued), d.ParseConfig, now}
 		tasks[i] = []any{p.ID, d.TenantID, d.DatasetID, d.ID, d.JobID, d.Gen, string(kind), p.Node, string(p.Unit), p.Range.From, p.Range.To,
-			max(p.Cost, 1), d.Lane, string(sheaf.TaskPending), paused, now, 0, p.ReuseKey, p.Digest, "", "", 0, 0, 0, string(p.Payload), "", clip(trace, 128), now, 0}
+			max(p.Cost, 1), d.Lane, string(sheaf.TaskPending), paused, now, int(sheaf.PhaseBegin), place, 0, p.ReuseKey, p.Digest, "", "", 0, 0, 0, string(p.Payload), "", clip(trace, 128), now, 0}
 		// The first event of a generation's document, hence n = 0.
 		events[i] = eventRow{TenantID: d.TenantID, DatasetID: d.DatasetID, JobID: d.JobID, DocID: d.ID, Gen: d.Gen, SubjectID: d.ID,
 			Epoch: int64(d.Gen), Kind: sheaf.EventDocument, Detail: encode(sheaf.DocumentChange{State: sheaf.DocQueued})}

@@ -536,17 +536,17 @@ func (s *Store) Remaining(ctx context.Context, tenantID, jobID string) (sheaf.Re
 	db := s.read(ctx)
 	var own []struct {
 		Own, Unplanned, Lane int
-		RunAt                int64
+		Place                int64
 	}
 	err := db.Raw(`SELECT COALESCE(SUM(cost), 0) AS own, COALESCE(SUM(CASE WHEN kind='plan' THEN 1 ELSE 0 END), 0) AS unplanned,
-		COALESCE(MAX(lane), 0) AS lane, COALESCE(MAX(run_at), 0) AS run_at
+		COALESCE(MAX(lane), 0) AS lane, COALESCE(MAX(place), 0) AS place
 		FROM tasks WHERE job_id=? AND tenant_id=? AND `+isOpen, jobID, tenantID).Scan(&own).Error
 	if err != nil {
 		return left, translate(err)
 	}
 	left.Own, left.Unplanned = own[0].Own, own[0].Unplanned
 	if own[0].Lane > 0 {
-		if err = s.ahead(db, &left, tenantID, jobID, own[0].Lane, own[0].RunAt); err != nil {
+		if err = s.ahead(db, &left, tenantID, jobID, own[0].Lane, own[0].Place); err != nil {
 			return left, translate(err)
 		}
 	}
@@ -575,37 +575,24 @@ func (s *Store) delayed(db *gorm.DB, tenantID, jobID string) (*sheaf.Delay, erro
 }
 
 // ahead counts what is served before the last of a job's tasks: of the own
-// tenant what is in a higher lane or fell due earlier, of the others what is
-// in the same or a higher lane. Only columns of one index are looked at, and
-// the cost is that of a sample: there may be a million rows.
-func (s *Store) ahead(db *gorm.DB, left *sheaf.Remaining, tenantID, jobID string, lane int, runAt int64) error {
+// tenant what is in a higher lane or has an earlier place, of the others what is
+// in the same or a higher lane. One statement counts it all, so that a task
+// which comes or goes meanwhile is in each count or in none. Only columns of one
+// index are looked at, and the cost is that of a sample: there may be a million
+// rows.
+func (s *Store) ahead(db *gorm.DB, left *sheaf.Remaining, tenantID, jobID string, lane int, place int64) error {
 	const pending = " FROM tasks WHERE state='pending' AND paused=0"
-	count := func(cond string, args ...any) (int, error) {
-		var n []int
-		err := db.Raw("SELECT COUNT(*)"+cond, args...).Scan(&n).Error
-		return sum(n), err
-	}
-	higher, err := count(pending+" AND tenant_id=? AND lane<?", tenantID, lane)
+	var n struct{ Higher, Earlier, Mine, Everyone, Same int }
+	err := db.Raw(`SELECT (SELECT COUNT(*)`+pending+` AND tenant_id=? AND lane<?) AS higher,
+		(SELECT COUNT(*)`+pending+` AND tenant_id=? AND lane=? AND phase IN (0,1,2,3) AND place<?) AS earlier,
+		(SELECT COUNT(*)`+pending+` AND job_id=? AND tenant_id=? AND (lane<? OR lane=? AND place<?)) AS mine,
+		(SELECT COUNT(*)`+pending+` AND lane<=?) AS everyone,
+		(SELECT COUNT(*)`+pending+` AND tenant_id=? AND lane<=?) AS same`,
+		tenantID, lane, tenantID, lane, place, jobID, tenantID, lane, lane, place, lane, tenantID, lane).Scan(&n).Error
 	if err != nil {
 		return err
 	}
-	earlier, err := count(pending+" AND tenant_id=? AND lane=? AND run_at<?", tenantID, lane, runAt)
-	if err != nil {
-		return err
-	}
-	mine, err := count(pending+" AND job_id=? AND tenant_id=? AND (lane<? OR lane=? AND run_at<?)", jobID, tenantID, lane, lane, runAt)
-	if err != nil {
-		return err
-	}
-	all, err := count(pending+" AND lane<=?", lane)
-	if err != nil {
-		return err
-	}
-	same, err := count(pending+" AND tenant_id=? AND lane<=?", tenantID, lane)
-	if err != nil {
-		return err
-	}
-	left.AheadOwn, left.AheadOthers = max(higher+earlier-mine, 0), max(all-same, 0)
+	left.AheadOwn, left.AheadOthers = n.Higher+n.Earlier-n.Mine, n.Everyone-n.Same
 	if left.AheadOwn+left.AheadOthers == 0 {
 		return nil
 	}
@@ -615,13 +602,6 @@ func (s *Store) ahead(db *gorm.DB, left *sheaf.Remaining, tenantID, jobID string
 	}
 	left.AheadCost = int(mean[0]*float64(left.AheadOwn+left.AheadOthers) + 0.5)
 	return nil
-}
-
-func sum(ns []int) (total int) {
-	for _, n := range ns {
-		total += n
-	}
-	return total
 }
 
 // speed measures how much cost all executors together get done in a second

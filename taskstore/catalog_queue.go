@@ -208,7 +208,7 @@ func (s *Store) RetryDead(ctx context.Context, tenantID string, f sheaf.DeadLett
 		}
 		if len(again) > 0 {
 			if err := tx.Exec(s.sql(`UPDATE tasks SET state=CASE WHEN unmet>0 THEN 'parked' ELSE 'pending' END, epoch=epoch+1, fail_count=0, lost_count=0,
-				run_at=@now, enqueued_at=0, lease_until=0, cancel_requested_at=0, finished_at=0 WHERE id IN ?`), again).Error; err != nil {
+				run_at=@now, place=@now, enqueued_at=0, lease_until=0, cancel_requested_at=0, finished_at=0 WHERE id IN ?`), again).Error; err != nil {
 				return 0, err
 			}
 		}

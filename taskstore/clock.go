@@ -80,6 +80,7 @@ func (s *Store) bringBack(tx *gorm.DB, by int64) error {
 		{"UPDATE tasks SET " + atMostNow("created_at") + ", " + atMostNow("started_at") + ", " + atMostNow("cancel_requested_at") +
 			" WHERE state='running' AND (created_at>@now OR started_at>@now OR cancel_requested_at>@now)", nil},
 		{"UPDATE tasks SET lease_until=lease_until-? WHERE state='running' AND lease_until>@now+?", []any{by, by}},
+		{"UPDATE tasks SET " + earlier("place") + " WHERE state IN ('pending','parked','running','retry_wait') AND place>@now", []any{by}},
 		{"UPDATE workers SET seen_at=@now WHERE seen_at>@now", nil},
 		{"UPDATE leases SET until_at=until_at-? WHERE until_at>@now+?", []any{by, by}},
 		// The reverse of what ClockJumped does. Garbage keeps its grace.

@@ -1,10 +1,10 @@
 package taskstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -13,7 +13,8 @@ import (
 
 // The reads in this file are made every half second whatever waits, so none
 // looks at more of the backlog than it answers with: each is a handful of
-// seeks in k_feed (state, paused, tenant_id, lane, run_at, id).
+// seeks in k_feed (state, paused, tenant_id, lane, phase, place, id). What is
+// pending is due, but for a clock that went back.
 
 // defaultCap is the cap of a tenant without a row.
 const defaultCap = 8
@@ -43,46 +44,64 @@ type hintRow struct {
 	Lane     int
 	Cost     int
 	Kind     string
+	Phase    int
+	Place    int64
+	Aged     int
 	Epoch    int64
 }
 
 func toHints(rows []hintRow) []sheaf.Hint {
 	hints := make([]sheaf.Hint, len(rows))
 	for i, r := range rows {
-		hints[i] = sheaf.Hint{TaskID: r.ID, TenantID: r.TenantID, Lane: sheaf.Lane(r.Lane), Cost: r.Cost, Kind: sheaf.TaskKind(r.Kind), Epoch: r.Epoch}
+		hints[i] = sheaf.Hint{TaskID: r.ID, TenantID: r.TenantID, Lane: sheaf.Lane(r.Lane), Cost: r.Cost, Kind: sheaf.TaskKind(r.Kind),
+			Phase: sheaf.Phase(r.Phase), Place: time.UnixMilli(r.Place), Aged: r.Aged != 0, Epoch: r.Epoch}
 	}
 	return hints
 }
 
-// perLane joins one query a lane, each ordered and limited by itself. The
-// query's parameters are args with the lane put in at the front.
-func perLane(query string, args ...any) (string, []any) {
+// heads reads the first of a tenant's tasks: in each lane as many as limit of
+// those that finish documents or are pieces of small ones, of those that begin
+// documents, and of the bulk. Each list is one seek in k_feed, and comes out of
+// it in order. The limit is part of the statement: SQLite plans one whose limit
+// is an argument anew each time, which took as long as the answer.
+func (s *Store) heads(columns string, limit int, tenantID string) (query string, args []any) {
 	var parts []string
-	var all []any
-	for i, lane := range sheaf.Lanes {
-		parts = append(parts, fmt.Sprintf("SELECT * FROM (%s) l%d", query, i))
-		all = append(append(all, int(lane)), args...)
+	for _, lane := range sheaf.Lanes {
+		for _, phases := range [...]string{
+			fmt.Sprintf("phase<=%d", sheaf.PhaseRanges), fmt.Sprintf("phase=%d", sheaf.PhaseBegin), fmt.Sprintf("phase=%d", sheaf.PhaseBulk),
+		} {
+			parts = append(parts, fmt.Sprintf(`SELECT * FROM (SELECT id, tenant_id, lane, cost, kind, phase, place, run_at, %s FROM tasks%s
+				WHERE state='pending' AND paused=0 AND tenant_id=? AND lane=%d AND %s AND run_at<=@now ORDER BY phase, place, id LIMIT %d) l%d`,
+				columns, s.d.byTurn, lane, phases, limit, len(parts)))
+			args = append(args, tenantID)
+		}
 	}
-	return strings.Join(parts, " UNION ALL "), all
+	return strings.Join(parts, " UNION ALL "), args
 }
+
+// placed is the place of a task for reckoning how long it waits: tasks of a
+// version that knew none have their time instead.
+const placed = "CASE WHEN place=0 THEN run_at ELSE place END"
 
 // Runnable implements sheaf.Feed.
 func (s *Store) Runnable(ctx context.Context, tenantID string, limit int, ageAfter time.Duration) ([]sheaf.Hint, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
-	aged := "0"
+	aged := "0 AS aged"
 	if ageAfter > 0 {
-		aged = fmt.Sprintf("CASE WHEN lane>1 AND run_at<@now-%d THEN 1 ELSE 0 END", ageAfter.Milliseconds())
+		aged = fmt.Sprintf("CASE WHEN "+placed+"<@now-%d THEN 1 ELSE 0 END AS aged", ageAfter.Milliseconds())
 	}
-	// The limit is part of the statement: SQLite plans one whose limit is an
-	// argument anew each time, which took as long as the answer.
-	most := " ORDER BY run_at, id LIMIT " + strconv.Itoa(limit)
-	q, args := perLane(`SELECT id, tenant_id, lane, cost, kind, run_at, lane-`+aged+` AS served FROM tasks
-		WHERE state='pending' AND paused=0 AND lane=? AND tenant_id=? AND run_at<=@now`+most, tenantID)
+	q, args := s.heads(aged, limit, tenantID)
 	var rows []hintRow
-	err := s.read(ctx).Raw(s.sql("SELECT id, tenant_id, lane, cost, kind FROM ("+q+") x ORDER BY served, run_at, id LIMIT "+strconv.Itoa(limit)), args...).Scan(&rows).Error
-	return toHints(rows), translate(err)
+	if err := s.read(ctx).Raw(s.sql(q), args...).Scan(&rows).Error; err != nil {
+		return nil, translate(err)
+	}
+	hints := toHints(rows)
+	slices.SortStableFunc(hints, func(a, b sheaf.Hint) int {
+		return cmp.Or(cmp.Compare(a.ServedIn(), b.ServedIn()), cmp.Compare(a.Phase, b.Phase), a.Place.Compare(b.Place), strings.Compare(a.TaskID, b.TaskID))
+	})
+	return hints, nil
 }
 
 // RunnableTenants implements sheaf.Feed.
@@ -146,14 +165,14 @@ func (s *Store) RunnableTenants(ctx context.Context) ([]sheaf.TenantLoad, error)
 // has waited before.
 const fedTo = "CASE WHEN lost_count>0 THEN 1 ELSE lane END"
 
-// Feedable implements sheaf.KeeperStore. It looks at the first perLane tasks
-// of each lane only: while all of those are in the queue the queue has enough,
-// and as they are claimed the next come into view. The hint of a task whose
-// executor died goes to the first lane: it has waited for its turn once, and
-// behind a full window it would wait again. There are never more of these than
-// the dead executors had slots.
-func (s *Store) Feedable(ctx context.Context, perLaneLimit int, requeueAfter time.Duration) ([]sheaf.Hint, error) {
-	if perLaneLimit <= 0 {
+// Feedable implements sheaf.KeeperStore. It looks at the first window tasks of
+// each lane and phase only: while all of those are in the queue the queue has
+// enough, and as they are claimed the next come into view. The hint of a task
+// whose executor died goes to the first lane: it has waited for its turn once,
+// and behind a full window it would wait again. There are never more of these
+// than the dead executors had slots.
+func (s *Store) Feedable(ctx context.Context, window int, requeueAfter time.Duration) ([]sheaf.Hint, error) {
+	if window <= 0 {
 		return nil, nil
 	}
 	ids, err := s.pendingTenants(ctx)
@@ -162,11 +181,10 @@ func (s *Store) Feedable(ctx context.Context, perLaneLimit int, requeueAfter tim
 	}
 	var hints []sheaf.Hint
 	for _, id := range ids {
-		q, args := perLane(`SELECT id, tenant_id, lane, cost, kind, epoch, run_at, enqueued_at, lost_count FROM tasks
-			WHERE state='pending' AND paused=0 AND lane=? AND tenant_id=? AND run_at<=@now ORDER BY run_at, id LIMIT ?`, id, perLaneLimit)
+		q, args := s.heads("epoch, enqueued_at, lost_count", window, id)
 		var rows []hintRow
-		err := s.read(ctx).Raw(s.sql("SELECT id, tenant_id, "+fedTo+" AS lane, cost, kind, epoch FROM ("+q+") x WHERE enqueued_at<@now-? ORDER BY 3, run_at, id"),
-			append(args, max(requeueAfter, 0).Milliseconds())...).Scan(&rows).Error
+		err := s.read(ctx).Raw(s.sql("SELECT id, tenant_id, "+fedTo+" AS lane, cost, kind, phase, "+placed+" AS place, epoch FROM ("+q+
+			") x WHERE enqueued_at<@now-? ORDER BY 3, phase, 7, id"), append(args, max(requeueAfter, 0).Milliseconds())...).Scan(&rows).Error
 		if err != nil {
 			return nil, translate(err)
 		}

@@ -1,6 +1,7 @@
 package taskstore
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"time"
@@ -192,14 +193,14 @@ func (s *Store) finalize(tx *gorm.DB, doc *documentRow, progress float64) (bool,
 	if err := tx.Exec("UPDATE generations SET state='finalizing' WHERE doc_id=? AND gen=?", doc.ID, doc.Gen).Error; err != nil {
 		return false, err
 	}
-	var trace []string
-	if err := tx.Raw("SELECT trace FROM tasks WHERE doc_id=? AND gen=? AND kind='plan' ORDER BY id LIMIT 1", doc.ID, doc.Gen).Scan(&trace).Error; err != nil {
+	var plan []taskRow
+	if err := tx.Raw("SELECT trace, place, created_at FROM tasks WHERE doc_id=? AND gen=? AND kind='plan' ORDER BY id LIMIT 1", doc.ID, doc.Gen).Scan(&plan).Error; err != nil {
 		return false, err
 	}
 	epoch := doc.FinEpoch + 1
 	base := taskBase{TenantID: doc.TenantID, DatasetID: doc.DatasetID, DocumentID: doc.ID, JobID: doc.JobID, Generation: doc.Gen, Lane: sheaf.Lane(doc.Lane)}
-	if len(trace) > 0 {
-		base.Trace = trace[0]
+	if len(plan) > 0 {
+		base.Trace, base.Place = plan[0].Trace, cmp.Or(plan[0].Place, plan[0].CreatedAt)
 	}
 	err := s.insertTasks(tx, base, []sheaf.NewTask{{ID: sheaf.NewID(), Kind: sheaf.KindFinalize, Node: strconv.FormatInt(epoch, 10), Cost: 1,
 		Payload: []byte(encode(sheaf.FinalizePayload{FinalizeEpoch: epoch}))}})

@@ -1,6 +1,7 @@
 package taskstore
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -17,6 +18,8 @@ type taskBase struct {
 	JobID      string
 	Generation int
 	Lane       sheaf.Lane
+	Place      int64       // of the task that they follow, or of the document's plan
+	Within     sheaf.Phase // of the task that they follow, if it is a piece of the document: they are parts of it
 	Trace      string
 	// Canceled inserts what would have to run as canceled: the work was
 	// called off between being asked for and being written.
@@ -24,12 +27,42 @@ type taskBase struct {
 }
 
 func (r *taskRow) base() taskBase {
-	return taskBase{TenantID: r.TenantID, DatasetID: r.DatasetID, DocumentID: r.DocID, JobID: r.JobID, Generation: r.Gen,
-		Lane: sheaf.Lane(r.Lane), Trace: r.Trace}
+	base := taskBase{TenantID: r.TenantID, DatasetID: r.DatasetID, DocumentID: r.DocID, JobID: r.JobID, Generation: r.Gen,
+		Lane: sheaf.Lane(r.Lane), Place: cmp.Or(r.Place, r.CreatedAt), Trace: r.Trace}
+	if piece(sheaf.TaskKind(r.Kind)) {
+		base.Within = sheaf.Phase(r.Phase)
+	}
+	return base
+}
+
+// piece reports whether tasks of the kind do a part of a document's work.
+func piece(kind sheaf.TaskKind) bool {
+	switch kind {
+	case sheaf.KindParse, sheaf.KindIndex, sheaf.KindDataflow:
+		return true
+	}
+	return false
+}
+
+// order is the phase and place of a task that is inserted with so many pieces
+// of work.
+func (b taskBase) order(kind sheaf.TaskKind, pieces int) (sheaf.Phase, int64) {
+	switch {
+	case kind == sheaf.KindFinalize:
+		return sheaf.PhaseFinish, b.Place
+	case !piece(kind):
+		return sheaf.PhaseBegin, b.Place
+	case b.Within != sheaf.PhaseFinish:
+		return b.Within, b.Place
+	case pieces > sheaf.BulkRanges:
+		return sheaf.PhaseBulk, b.Place + int64(pieces)*sheaf.PieceDelay.Milliseconds()
+	default:
+		return sheaf.PhaseRanges, b.Place + int64(pieces)*sheaf.PieceDelay.Milliseconds()
+	}
 }
 
 var taskColumns = []string{"id", "tenant_id", "dataset_id", "doc_id", "job_id", "gen", "kind", "node", "unit", "from_unit", "to_unit",
-	"cost", "lane", "state", "paused", "run_at", "unmet", "reuse_key", "digest", "range_id", "artifact_key", "chunk_count", "token_count",
+	"cost", "lane", "state", "paused", "run_at", "phase", "place", "unmet", "reuse_key", "digest", "range_id", "artifact_key", "chunk_count", "token_count",
 	"reused", "payload", "result", "trace", "created_at", "finished_at"}
 
 // insertTasks writes tasks; one whose (document, generation, kind, node,
@@ -53,6 +86,12 @@ func (s *Store) insertTasks(tx *gorm.DB, base taskBase, tasks []sheaf.NewTask) e
 		return err
 	}
 
+	pieces := 0
+	for _, t := range tasks {
+		if t.Done == nil && piece(t.Kind) {
+			pieces++
+		}
+	}
 	now := raw(s.now())
 	rows := make([][]any, 0, len(tasks))
 	for _, t := range tasks {
@@ -70,8 +109,9 @@ func (s *Store) insertTasks(tx *gorm.DB, base taskBase, tasks []sheaf.NewTask) e
 		case unmet[t.ID] > 0:
 			state = sheaf.TaskParked
 		}
+		phase, place := base.order(t.Kind, pieces)
 		rows = append(rows, []any{t.ID, base.TenantID, base.DatasetID, base.DocumentID, base.JobID, base.Generation, string(t.Kind), t.Node,
-			string(t.Unit), t.Range.From, t.Range.To, max(t.Cost, 1), int(base.Lane), string(state), paused, now, unmet[t.ID], t.ReuseKey, t.Digest,
+			string(t.Unit), t.Range.From, t.Range.To, max(t.Cost, 1), int(base.Lane), string(state), paused, now, int(phase), place, unmet[t.ID], t.ReuseKey, t.Digest,
 			res.RangeID, res.ArtifactKey, res.Chunks, res.Tokens, reused, string(t.Payload), result, clip(base.Trace, 128), now, finished})
 	}
 	if err := insertRows(tx, "tasks", taskColumns, rows, s.d.noop("id")); err != nil {

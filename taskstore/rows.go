@@ -197,6 +197,8 @@ type taskRow struct {
 	WorkerID          string
 	LeaseUntil        int64
 	RunAt             int64
+	Phase             int
+	Place             int64 // 0 where a version that knew none wrote the task
 	EnqueuedAt        int64 // 0: no queue is known to hold it
 	Attempts          int
 	FailCount         int
@@ -228,7 +230,7 @@ func (taskRow) TableName() string { return "tasks" }
 
 // taskFields are the columns of a task in the order of fields.
 const taskFields = `id, tenant_id, dataset_id, doc_id, job_id, gen, kind, node, unit, from_unit, to_unit, cost, lane, state, paused, epoch, worker_id,
-	lease_until, run_at, enqueued_at, attempts, fail_count, lost_count, unmet, cancel_requested_at, done_epoch, reuse_key, digest, range_id,
+	lease_until, run_at, phase, place, enqueued_at, attempts, fail_count, lost_count, unmet, cancel_requested_at, done_epoch, reuse_key, digest, range_id,
 	artifact_key, chunk_count, token_count, reused, payload, result, failure, failure_code, trace, created_at, started_at, finished_at`
 
 // fields is where the columns of taskFields, the database's time and whether
@@ -237,7 +239,7 @@ const taskFields = `id, tenant_id, dataset_id, doc_id, job_id, gen, kind, node, 
 func (r *taskRow) fields() []any {
 	return []any{
 		&r.ID, &r.TenantID, &r.DatasetID, &r.DocID, &r.JobID, &r.Gen, &r.Kind, &r.Node, &r.Unit, &r.FromUnit, &r.ToUnit, &r.Cost, &r.Lane, &r.State,
-		&r.Paused, &r.Epoch, &r.WorkerID, &r.LeaseUntil, &r.RunAt, &r.EnqueuedAt, &r.Attempts, &r.FailCount, &r.LostCount, &r.Unmet,
+		&r.Paused, &r.Epoch, &r.WorkerID, &r.LeaseUntil, &r.RunAt, &r.Phase, &r.Place, &r.EnqueuedAt, &r.Attempts, &r.FailCount, &r.LostCount, &r.Unmet,
 		&r.CancelRequestedAt, &r.DoneEpoch, &r.ReuseKey, &r.Digest, &r.RangeID, &r.ArtifactKey, &r.ChunkCount, &r.TokenCount, &r.Reused, &r.Payload,
 		&r.Result, &r.Failure, &r.FailureCode, &r.Trace, &r.CreatedAt, &r.StartedAt, &r.FinishedAt, &r.Now, &r.Deleted,
 	}

@@ -19,11 +19,11 @@ import (
 // that wait, run and are dead. It returns how many rows there are.
 func backlog(t *testing.T, f *storetest.Fixture, pending int) {
 	t.Helper()
-	const columns = "(id, tenant_id, dataset_id, doc_id, job_id, gen, kind, from_unit, to_unit, lane, state, run_at, lease_until, worker_id, created_at, reuse_key)"
+	const columns = "(id, tenant_id, dataset_id, doc_id, job_id, gen, kind, from_unit, to_unit, lane, phase, place, state, run_at, lease_until, worker_id, created_at, reuse_key)"
 	values := func(i, pad, mod string) string {
-		return fmt.Sprintf(`SELECT %[1]s, %[2]s, 'ds', %[3]s, 'job', 1, 'parse', %[4]s, %[4]s, 1+%[5]s, CASE WHEN %[6]s<90 THEN 'pending' WHEN %[6]s<97 THEN 'done'
+		return fmt.Sprintf(`SELECT %[1]s, %[2]s, 'ds', %[3]s, 'job', 1, 'parse', %[4]s, %[4]s, 1+%[5]s, CASE WHEN %[7]s<2 THEN 0 WHEN %[7]s<4 THEN 1 WHEN %[7]s<6 THEN 2 ELSE 3 END, %[4]s, CASE WHEN %[6]s<90 THEN 'pending' WHEN %[6]s<97 THEN 'done'
 			WHEN %[6]s=97 THEN 'retry_wait' WHEN %[6]s=98 THEN 'running' ELSE 'dead' END, %[4]s, CASE WHEN %[6]s=98 THEN 9999999999999 ELSE 0 END, 'w', 1, %[1]s`,
-			pad, "CONCAT('t', "+fmt.Sprintf(mod, i, 50)+")", "CONCAT('d', FLOOR("+i+"/300))", i, fmt.Sprintf(mod, i, 3), fmt.Sprintf(mod, "FLOOR("+i+"/150)", 100))
+			pad, "CONCAT('t', "+fmt.Sprintf(mod, i, 50)+")", "CONCAT('d', FLOOR("+i+"/300))", i, fmt.Sprintf(mod, i, 3), fmt.Sprintf(mod, "FLOOR("+i+"/150)", 100), fmt.Sprintf(mod, i, 7))
 	}
 	n := pending * 100 / 90
 	switch f.Engine {
@@ -82,8 +82,8 @@ func TestReadsDoNotGrowWithTheBacklog(t *testing.T) {
 			want  int
 		}{
 			{"RunnableTenants", 200 * time.Millisecond, func() (int, error) { l, err := f.Store.RunnableTenants(ctx); return len(l), err }, 50},
-			{"Runnable", 50 * time.Millisecond, func() (int, error) { l, err := f.Store.Runnable(ctx, "t7", 16, 10*time.Minute); return len(l), err }, 16},
-			{"Feedable", 500 * time.Millisecond, func() (int, error) { l, err := f.Store.Feedable(ctx, 10, time.Minute); return len(l), err }, 50 * 3 * 10},
+			{"Runnable", 50 * time.Millisecond, func() (int, error) { l, err := f.Store.Runnable(ctx, "t7", 16, 10*time.Minute); return len(l), err }, 3 * 3 * 16},
+			{"Feedable", 500 * time.Millisecond, func() (int, error) { l, err := f.Store.Feedable(ctx, 10, time.Minute); return len(l), err }, 50 * 3 * 3 * 10},
 			{"Reap", 500 * time.Millisecond, func() (int, error) { return f.Store.Reap(ctx, sheaf.ReapPolicy{}, 100) }, 0},
 			{"PromoteDue", 200 * time.Millisecond, func() (int, error) { return f.Store.PromoteDue(ctx, 100) }, 100},
 			{"WakeParked", 200 * time.Millisecond, func() (int, error) { return f.Store.WakeParked(ctx, 100) }, 0},
@@ -118,7 +118,8 @@ func TestReadsDoNotGrowWithTheBacklog(t *testing.T) {
 
 func checkIndexes(t *testing.T, f *storetest.Fixture) {
 	for _, c := range []struct{ index, query string }{
-		{"k_feed", "SELECT id FROM tasks WHERE state='pending' AND paused=0 AND tenant_id='t7' AND lane=2 AND run_at<=5000000 ORDER BY run_at, id LIMIT 20"},
+		{"k_feed", "SELECT id FROM tasks WHERE state='pending' AND paused=0 AND tenant_id='t7' AND lane=2 AND phase<=1 AND run_at<=5000000 ORDER BY phase, place, id LIMIT 20"},
+		{"k_feed", "SELECT id FROM tasks WHERE state='pending' AND paused=0 AND tenant_id='t7' AND lane=2 AND phase=3 AND run_at<=5000000 ORDER BY phase, place, id LIMIT 20"},
 		{"k_when", "SELECT id FROM tasks WHERE state='retry_wait' AND lease_until=0 AND run_at<=5000 ORDER BY run_at LIMIT 100"},
 		{"k_when", "SELECT id, epoch FROM tasks WHERE state='running' AND lease_until<5000 ORDER BY lease_until LIMIT 100"},
 		{"k_fold", "SELECT kind, state, COUNT(*), SUM(cost), SUM(attempts) FROM tasks WHERE doc_id='d9' AND gen=1 GROUP BY kind, state"},

@@ -37,7 +37,7 @@ var statistics = []struct{ table, index, stat string }{
 	{"generations", "k_gen_job", "200000 20 1"},
 	{"tasks", "sqlite_autoindex_tasks_1", "2000000 1"},
 	{"tasks", "sqlite_autoindex_tasks_2", "2000000 20 10 8 8 1 1"},
-	{"tasks", "k_feed", "2000000 10000 9000 500 200 2 1"},
+	{"tasks", "k_feed", "2000000 10000 9000 500 200 100 20 1"},
 	{"tasks", "k_when", "2000000 10000 10 2"},
 	{"tasks", "k_fold", "2000000 20 10 9 3 3 3"},
 	{"tasks", "k_job_tasks", "2000000 200 50"},

@@ -97,7 +97,7 @@ var mutants = []mutant{
 	},
 	{
 		"slots: what a cap kept back is read again when it has room", "internal/queue/sqlqueue/sqlqueue.go",
-		`len(l.hints) == 0 && !l.all {`, `l.hints == nil {`,
+		`l.left == 0 && !l.all {`, `l.hints == nil {`,
 		"./internal/queue/sqlqueue", ".", none,
 	},
 	{

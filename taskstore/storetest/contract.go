@@ -65,6 +65,10 @@ func Run(t *testing.T, engine string) {
 		{"ReusableRangesPreferTheDocument", reusable},
 		{"EventsAreAppendedInOrder", appendEvents},
 		{"FeedIsOrderedAndWindowed", feed},
+		{"BegunDocumentsAreServedFirst", depthFirst},
+		{"RetriesKeepTheirPlace", placeIsKept},
+		{"TasksOfAnEarlierVersionAreServed", earlierVersion},
+		{"AheadIsOfOneMoment", aheadAtOnce},
 		{"AgedTasksMoveUp", aging},
 		{"SpentHintIsNotEnqueued", spentHint},
 		{"PromoteDueInBatches", promote},
@@ -1081,22 +1085,20 @@ func feed(f *Fixture) {
 	d := f.Document("t")
 	tasks := f.Plan(d, Parse(30)...)
 	for i, t := range tasks {
-		f.Exec("UPDATE tasks SET lane=?, run_at=? WHERE id=?", 1+i%3, 1000+i, t.ID)
+		f.Exec("UPDATE tasks SET lane=?, place=? WHERE id=?", 1+i%3, 1000+i, t.ID)
 	}
 	other := f.Document("u")
 	f.Exec("UPDATE tenants SET weight=5, cap=3 WHERE id='u'")
 	f.Claim(other.Plan, "w")
 	f.Document("u")
 
-	hints, err := f.Store.Runnable(ctx, "t", 15, 0)
+	hints, err := f.Store.Runnable(ctx, "t", 5, 0)
 	f.OK(err)
 	want(f, "runnable", len(hints), 15)
 	for i, h := range hints {
-		wanted := tasks[3*i%30]
-		if i >= 10 {
-			wanted = tasks[3*(i-10)+1]
-		}
-		if h.TaskID != wanted.ID || h.TenantID != "t" || h.Cost != 12 || h.Kind != sheaf.KindParse || h.Lane != sheaf.Lane(1+i/10) {
+		n := 3*(i%5) + i/5
+		if h.TaskID != tasks[n].ID || h.TenantID != "t" || h.Cost != 12 || h.Kind != sheaf.KindParse || h.Lane != sheaf.Lane(1+i/5) ||
+			h.Phase != sheaf.PhaseRanges || h.Place.UnixMilli() != int64(1000+n) {
 			f.T.Fatalf("hint %d: %+v", i, h)
 		}
 	}
@@ -1157,7 +1159,7 @@ func feed(f *Fixture) {
 func aging(f *Fixture) {
 	d := f.Document("t")
 	tasks := f.Plan(d, Parse(2)...)
-	f.Exec("UPDATE tasks SET lane=3, run_at=run_at-700000 WHERE id=?", tasks[0].ID)
+	f.Exec("UPDATE tasks SET lane=3, place=place-700000 WHERE id=?", tasks[0].ID)
 	for after, first := range map[time.Duration]string{0: tasks[1].ID, 10 * time.Minute: tasks[0].ID, 20 * time.Minute: tasks[1].ID} {
 		hints, err := f.Store.Runnable(ctx, "t", 2, after)
 		f.OK(err)

@@ -36,7 +36,6 @@ type storeTenant struct {
 
 type storeTask struct {
 	hint     sheaf.Hint
-	since    time.Time // pending since
 	serial   int
 	state    sheaf.TaskState
 	enqueued bool
@@ -74,17 +73,26 @@ func (s *Store) Add(tenantID string, lane sheaf.Lane, n int) []string {
 	return ids
 }
 
-// AddTask makes a task that is pending since the given time, and returns its id.
+// AddTask makes a task with the given time as its place, unless it has one, and
+// returns its id.
 func (s *Store) AddTask(h sheaf.Hint, since time.Time) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.tenant(h.TenantID)
 	s.serial++
 	h.TaskID = fmt.Sprintf("%s-%06d", h.TenantID, s.serial)
-	task := &storeTask{hint: h, since: since, serial: s.serial, state: sheaf.TaskPending}
+	if h.Place.IsZero() {
+		h.Place = since
+	}
+	task := &storeTask{hint: h, serial: s.serial, state: sheaf.TaskPending}
 	s.tasks[h.TaskID] = task
 	t.pending = append(t.pending, task)
 	return h.TaskID
+}
+
+// before orders tasks of one lane.
+func (a *storeTask) before(b *storeTask) int {
+	return cmp.Or(cmp.Compare(a.hint.Phase, b.hint.Phase), a.hint.Place.Compare(b.hint.Place), cmp.Compare(a.serial, b.serial))
 }
 
 // Claim makes a pending task running, and reports whether it did.
@@ -112,7 +120,7 @@ func (s *Store) Finish(taskID string, again bool) {
 	t.running--
 	task.state = sheaf.TaskDone
 	if again {
-		task.state, task.enqueued, task.since = sheaf.TaskPending, false, time.Now()
+		task.state, task.enqueued = sheaf.TaskPending, false
 		t.pending = append(t.pending, task)
 	}
 }
@@ -186,6 +194,7 @@ func (s *Store) FeedQueue(ctx context.Context, q queue.Queue) error {
 			t.shared = true
 		}
 		n := 0
+		slices.SortStableFunc(t.pending, (*storeTask).before)
 		for _, task := range t.pending {
 			if lane := task.hint.Lane; !task.enqueued && len(b.lanes[lane]) < 100 {
 				b.lanes[lane] = append(b.lanes[lane], task)
@@ -238,18 +247,23 @@ func (s *Store) Runnable(ctx context.Context, tenantID string, limit int, ageAft
 	if t == nil {
 		return nil, nil
 	}
-	lane := func(task *storeTask) sheaf.Lane {
-		if ageAfter > 0 && time.Since(task.since) > ageAfter {
-			return max(task.hint.Lane-1, sheaf.LaneInteractive)
-		}
-		return task.hint.Lane
+	for _, task := range t.pending {
+		task.hint.Aged = ageAfter > 0 && time.Since(task.hint.Place) > ageAfter
 	}
 	slices.SortStableFunc(t.pending, func(a, b *storeTask) int {
-		return cmp.Or(cmp.Compare(lane(a), lane(b)), a.since.Compare(b.since), cmp.Compare(a.serial, b.serial))
+		return cmp.Or(cmp.Compare(a.hint.ServedIn(), b.hint.ServedIn()), a.before(b))
 	})
+	type head struct {
+		lane sheaf.Lane
+		last sheaf.Phase
+	}
 	var hints []sheaf.Hint
-	for _, task := range t.pending[:min(limit, len(t.pending))] {
-		hints = append(hints, task.hint)
+	read := map[head]int{}
+	for _, task := range t.pending {
+		of := head{task.hint.Lane, max(task.hint.Phase, sheaf.PhaseRanges)}
+		if read[of]++; read[of] <= limit {
+			hints = append(hints, task.hint)
+		}
 	}
 	return hints, nil
 }

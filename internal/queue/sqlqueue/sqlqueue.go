@@ -83,6 +83,7 @@ type tenant struct {
 	index   int     // in ready, -1 when not there
 	capped  bool    // left ready because it was at its cap
 	freed   bool    // a task that may be among running has ended since
+	turns   queue.Turns
 }
 
 // taken is a hint that was handed out. It is forgotten when it is spent, or when
@@ -222,21 +223,21 @@ func (q *Queue) Take(ctx context.Context, workerID string, slots int, skip []she
 			continue
 		}
 		l := lists[t]
-		if len(l.hints) == 0 && !l.all {
+		if l.left == 0 && !l.all {
 			var err error
 			if l, err = q.readTasks(ctx, t, slots-len(got), skip); err != nil {
 				q.push(t)
 				return keep(got, err)
 			}
 		}
-		if len(l.hints) == 0 {
+		if l.left == 0 {
 			if len(skip) > 0 {
 				aside = append(aside, t)
 			}
 			continue // until the list of tenants is read again
 		}
-		h := l.hints[0]
-		lists[t] = list{l.hints[1:], l.all}
+		h, rest := t.turns.Next(l.hints)
+		lists[t] = list{rest, l.left - 1, l.all}
 		q.hand(workerID, h, t)
 		q.vt = max(q.vt, t.pass)
 		t.pass += stride * float64(max(h.Cost, 1)) / t.weight
@@ -316,12 +317,14 @@ func (q *Queue) readTenants(ctx context.Context) error {
 // list is what a tenant should run next, as far as it was read: all, or as much
 // as there were slots and room under the cap for. Both may grow meanwhile.
 type list struct {
-	hints []sheaf.Hint
+	hints []sheaf.Hint // whichever turn it is, the next left of them are here
+	left  int          // hints that may be taken
 	all   bool
 }
 
-// readTasks reads at most want tasks that t should run next, without those that
-// are out and those that the worker skips. It gives mu up while a query runs.
+// readTasks reads what is needed to hand out want tasks that t should run next,
+// without those that are out and those that the worker skips. It gives mu up
+// while a query runs.
 func (q *Queue) readTasks(ctx context.Context, t *tenant, want int, skip []sheaf.TaskKind) (list, error) {
 	want = min(want, t.cap-t.running-t.extra)
 	limit := min(want+t.extra, maxRead)
@@ -332,17 +335,35 @@ func (q *Queue) readTasks(ctx context.Context, t *tenant, want int, skip []sheaf
 		if err != nil {
 			return list{}, err
 		}
-		read := len(hints)
+		read, kept := map[head]int{}, map[head]int{}
+		for _, h := range hints {
+			read[headOf(h)]++
+		}
 		hints = slices.DeleteFunc(hints, func(h sheaf.Hint) bool {
 			k := q.taken[h.TaskID]
 			return k != nil && !k.running || slices.Contains(skip, h.Kind)
 		})
-		if len(hints) >= want || read < limit || limit == maxRead {
-			return list{hints[:min(want, len(hints))], len(hints) < want}, nil
+		for _, h := range hints {
+			kept[headOf(h)]++
 		}
-		limit = min(4*limit, maxRead) // the head of the list was all out or skipped
+		more := false // of a list whose head was all out or skipped
+		for of, n := range read {
+			more = more || n >= limit && kept[of] < want
+		}
+		if !more || limit == maxRead {
+			return list{hints, min(want, len(hints)), len(hints) < want}, nil
+		}
+		limit = min(4*limit, maxRead)
 	}
 }
+
+// head is one of the lists that Feed.Runnable limits by itself.
+type head struct {
+	lane sheaf.Lane
+	last sheaf.Phase
+}
+
+func headOf(h sheaf.Hint) head { return head{h.Lane, max(h.Phase, sheaf.PhaseRanges)} }
 
 // tenant finds or makes the schedule of a tenant, new ones at the virtual time.
 func (q *Queue) tenant(id string) *tenant {

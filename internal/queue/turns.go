@@ -1,0 +1,46 @@
+package queue
+
+import "sheaf"
+
+// Of the hints of one lane the nearest to publishing a document goes first. Two
+// turns are kept for those that would wait for ever behind a stream of others:
+// a large document moves beside small ones, and what has waited long is served
+// whatever has begun since. The script that takes from Redis has the same turns.
+const (
+	BulkEvery = 4  // hints of a lane, of which the last is bulk if there is some
+	AgedEvery = 16 // hints of a lane, of which the last is the one that has waited longest, if that is aged
+)
+
+// Turns counts what a tenant's lanes have handed out. The zero value is ready
+// to use; it is not safe for concurrent use.
+type Turns struct{ taken [len(sheaf.Lanes) + 1]int }
+
+// Next takes the hint whose turn it is out of hints, which are in the order of
+// sheaf.Feed.Runnable and at least one.
+func (t *Turns) Next(hints []sheaf.Hint) (next sheaf.Hint, rest []sheaf.Hint) {
+	lane := hints[0].ServedIn()
+	turn := t.taken[lane] + 1
+	t.taken[lane] = turn % AgedEvery // which BulkEvery divides
+	at := -1
+	switch {
+	case turn%AgedEvery == 0:
+		for i, h := range hints {
+			if h.ServedIn() == lane && h.Aged && (at < 0 || h.Place.Before(hints[at].Place)) {
+				at = i
+			}
+		}
+	case turn%BulkEvery == 0:
+		for i, h := range hints {
+			if h.ServedIn() == lane && h.Phase == sheaf.PhaseBulk {
+				at = i
+				break
+			}
+		}
+	}
+	if at <= 0 {
+		return hints[0], hints[1:]
+	}
+	next = hints[at]
+	copy(hints[1:at+1], hints[:at]) // the gap moves to the front
+	return next, hints[1:]
+}

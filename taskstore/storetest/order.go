@@ -1,0 +1,191 @@
+package storetest
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"sheaf"
+)
+
+// served lists a tenant's tasks in the order in which Runnable has them.
+func (f *Fixture) served(tenantID string) []sheaf.Hint {
+	f.T.Helper()
+	hints, err := f.Store.Runnable(ctx, tenantID, 1000, 0)
+	f.OK(err)
+	return hints
+}
+
+func ids(hints []sheaf.Hint) []string {
+	out := make([]string, len(hints))
+	for i, h := range hints {
+		out[i] = h.TaskID
+	}
+	return out
+}
+
+func idsOf(tasks []sheaf.Task) []string {
+	out := make([]string, len(tasks))
+	for i, t := range tasks {
+		out[i] = t.ID
+	}
+	slices.Sort(out)
+	return out
+}
+
+// depthFirst: a document that is done goes before pieces of one that has begun,
+// the one with the least to do first, these before plans, and the pieces of a
+// large document last.
+func depthFirst(f *Fixture) {
+	first := f.Document("t")
+	f.Store.AdvanceClock(time.Millisecond) // no two jobs were queued at once
+	large := f.Document("t")
+	f.Store.AdvanceClock(time.Millisecond)
+	small := f.Document("t")
+	f.Store.AdvanceClock(time.Millisecond)
+	done := f.Document("t")
+	f.Store.AdvanceClock(time.Millisecond)
+	later := f.Document("t")
+	f.Store.AdvanceClock(time.Millisecond)
+	last := f.Document("t")
+	bulk := f.Plan(large, Parse(sheaf.BulkRanges+1)...)
+	many := f.Plan(first, Parse(sheaf.BulkRanges)...)
+	few := f.Plan(small, Parse(2)...)
+	f.Done(f.Plan(done, Parse(1)...)[0].ID)
+	f.Fold()
+
+	want := slices.Concat([]string{f.Finalizer(done.ID)}, idsOf(few), idsOf(many), []string{later.Plan, last.Plan}, idsOf(bulk))
+	hints := f.served("t")
+	wantList(f, "order", ids(hints), want...)
+	queued := map[string]int{}
+	for _, d := range []Doc{first, large, small, done, later, last} {
+		queued[d.ID] = f.Int("SELECT created_at FROM jobs WHERE id=?", d.Job)
+	}
+	for _, c := range []struct {
+		what   string
+		hint   sheaf.Hint
+		phase  sheaf.Phase
+		doc    Doc
+		pieces int
+	}{
+		{"finalize", hints[0], sheaf.PhaseFinish, done, 0},
+		{"a piece of a small document", hints[1], sheaf.PhaseRanges, small, 2},
+		{"a piece of a larger one", hints[3], sheaf.PhaseRanges, first, sheaf.BulkRanges},
+		{"a plan", hints[len(hints)-1-len(bulk)], sheaf.PhaseBegin, last, 0},
+		{"a piece of a large document", hints[len(hints)-1], sheaf.PhaseBulk, large, sheaf.BulkRanges + 1},
+	} {
+		if place := time.UnixMilli(int64(queued[c.doc.ID])).Add(time.Duration(c.pieces) * sheaf.PieceDelay); c.hint.Phase != c.phase || !c.hint.Place.Equal(place) {
+			f.T.Errorf("%s is of phase %d at %v, want %d at %v", c.what, c.hint.Phase, c.hint.Place, c.phase, place)
+		}
+	}
+	fed, err := f.Store.Feedable(ctx, 1000, time.Minute)
+	f.OK(err)
+	wantList(f, "order of the feed", ids(fed), want...)
+	// As many as asked for of what comes first, of the plans and of the bulk.
+	hints, err = f.Store.Runnable(ctx, "t", 1, 0)
+	f.OK(err)
+	wantList(f, "one of each", ids(hints), want[0], later.Plan, idsOf(bulk)[0])
+}
+
+// placeIsKept: a task that is tried again, given back or lost has the place that
+// it had, and what it spawns has it too; a re-parse and an operator's retry wait
+// from now on.
+func placeIsKept(f *Fixture) {
+	d := f.Document("t")
+	tasks := f.Plan(d, Parse(4)...)
+	f.Store.AdvanceClock(time.Minute)
+	other := f.Document("t")
+	f.Plan(other, Parse(4)...)
+	before := f.served("t")
+
+	_, err := f.Store.FailTask(ctx, f.Claim(tasks[0].ID, "w").Held(), sheaf.FailReport{Failure: *sheaf.FailRetryable("internal", "x", "x"), Delay: time.Second})
+	f.OK(err)
+	f.OK(f.Store.Snooze(ctx, f.Claim(tasks[1].ID, "w").Held(), time.Second, "x"))
+	f.OK(f.Store.Release(ctx, f.Claim(tasks[2].ID, "w").Held()))
+	f.Claim(tasks[3].ID, "w")
+	f.Store.AdvanceClock(2 * time.Minute)
+	_, err = f.Store.PromoteDue(ctx, 10)
+	f.OK(err)
+	_, err = f.Store.Reap(ctx, sheaf.ReapPolicy{}, 10)
+	f.OK(err)
+	wantList(f, "order after four attempts", ids(f.served("t")), ids(before)...)
+
+	parts := Parse(6)[4:]
+	f.OK(f.Store.Complete(ctx, f.Claim(tasks[3].ID, "w").Held(), sheaf.Completion{Spawn: parts}))
+	hints := f.served("t")
+	wantList(f, "order with the parts of a piece", ids(hints[:5]), tasks[0].ID, tasks[1].ID, tasks[2].ID, parts[0].ID, parts[1].ID)
+
+	f.Store.AdvanceClock(time.Minute)
+	dead := f.Claim(tasks[0].ID, "w")
+	_, err = f.Store.FailTask(ctx, dead.Held(), sheaf.FailReport{Failure: *sheaf.Fail("internal", "x", "x")})
+	f.OK(err)
+	f.Retry(d, dead.ID)
+	if hints := f.served("t"); hints[len(hints)-1].TaskID != dead.ID || hints[len(hints)-1].Phase != sheaf.PhaseRanges {
+		f.T.Errorf("what an operator tries again waits from now on: %v", hints)
+	}
+	again := f.Reparse(d)
+	if hints := f.served("t"); hints[len(hints)-1].TaskID != again.Plan {
+		f.T.Errorf("a re-parse goes to the end: %v", hints)
+	}
+}
+
+// earlierVersion: rows that know no phase and no place are served before plans
+// that do, and are aged by the time since which they may run.
+func earlierVersion(f *Fixture) {
+	d := f.Document("t")
+	tasks := f.Plan(d, Parse(2)...)
+	f.Exec("UPDATE tasks SET phase=2, place=0 WHERE doc_id=?", d.ID)
+	plan := f.Document("t").Plan
+	wantList(f, "order", ids(f.served("t")), tasks[0].ID, tasks[1].ID, plan)
+	aged := func(d time.Duration) (n int) {
+		hints, err := f.Store.Runnable(ctx, "t", 10, d)
+		f.OK(err)
+		for _, h := range hints {
+			if h.Aged {
+				n++
+			}
+		}
+		return n
+	}
+	want(f, "aged", aged(time.Minute), 0)
+	f.Exec("UPDATE tasks SET run_at=run_at-120000 WHERE id=?", tasks[1].ID)
+	want(f, "aged after their time", aged(time.Minute), 1)
+	for _, t := range tasks {
+		f.Done(t.ID)
+	}
+	f.Fold()
+	if hints := f.served("t"); hints[0].Phase != sheaf.PhaseFinish || hints[0].Place.UnixMilli() == 0 {
+		f.T.Errorf("its end is served as %+v", hints[0])
+	}
+}
+
+// aheadAtOnce: what comes and goes while a job's place is asked for is in each
+// of the counts or in none. With one tenant nobody else is ever ahead.
+func aheadAtOnce(f *Fixture) {
+	d := f.Document("t")
+	f.Plan(d, Parse(1)...)
+	stop := make(chan struct{})
+	var busy sync.WaitGroup
+	busy.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				// Of a higher lane, so that they are ahead, and gone at once.
+				id := f.Document("t").Plan
+				f.Exec("UPDATE tasks SET lane=1 WHERE id=?", id)
+				f.Claim(id, "w")
+			}
+		}
+	})
+	for range 60 {
+		left, err := f.Store.Remaining(ctx, "t", d.Job)
+		if err != nil || left.AheadOthers != 0 || left.AheadOwn < 0 {
+			f.T.Errorf("%d of others and %d own tasks are ahead, %v", left.AheadOthers, left.AheadOwn, err)
+			break
+		}
+	}
+	close(stop)
+	busy.Wait()
+}
