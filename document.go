@@ -71,9 +71,11 @@ type Dataset struct {
 	UpdatedAt   time.Time   `json:"updated_at"`
 }
 
-// ParseConfig shapes how a document becomes chunks. The zero value of a field
-// means "as the dataset says", and there "the default"; see WithDefaults. Each
-// field has its line in Settings.
+// ParseConfig shapes how a document becomes chunks. A field that was not set
+// means "as the dataset says", and there "the default"; see Merge and
+// WithDefaults. A zero that JSON names is set, and JSON keeps it: 0, "", false
+// and []. null takes the setting back; see Patch. A zero that Go code assigns
+// is not set. Each field has its line in Settings.
 type ParseConfig struct {
 	ChunkMethod       string   `json:"chunk_method,omitempty"`       // "general"
 	ChunkTokenNum     int      `json:"chunk_token_num,omitempty"`    // most tokens (cl100k_base) in a chunk, default 512
@@ -97,89 +99,9 @@ type ParseConfig struct {
 	Encoding          string   `json:"encoding,omitempty"`           // of text files, when the guess is wrong
 	MediaType         string   `json:"media_type,omitempty"`         // overrides what sniffing found
 	Password          string   `json:"password,omitempty"`           // write-only: never returned
-}
 
-// ReadsPictures reports whether the text in pictures shall be recognised.
-func (c ParseConfig) ReadsPictures() bool { return c.OCRPictures != nil && *c.OCRPictures }
-
-// Merge returns c with its zero fields filled from base.
-func (c ParseConfig) Merge(base ParseConfig) ParseConfig {
-	if c.ChunkMethod == "" {
-		c.ChunkMethod = base.ChunkMethod
-	}
-	if c.ChunkTokenNum == 0 {
-		c.ChunkTokenNum = base.ChunkTokenNum
-	}
-	if c.Delimiter == "" {
-		c.Delimiter = base.Delimiter
-	}
-	if c.OverlappedPercent == 0 {
-		c.OverlappedPercent = base.OverlappedPercent
-	}
-	if c.ChildrenDelimiter == "" {
-		c.ChildrenDelimiter = base.ChildrenDelimiter
-	}
-	if c.HTML4Excel == nil {
-		c.HTML4Excel = base.HTML4Excel
-	}
-	if c.TOCExtraction == nil {
-		c.TOCExtraction = base.TOCExtraction
-	}
-	if c.ImageContextSize == 0 {
-		c.ImageContextSize = base.ImageContextSize
-	}
-	if c.TableContextSize == 0 {
-		c.TableContextSize = base.TableContextSize
-	}
-	if c.OCRPictures == nil {
-		c.OCRPictures = base.OCRPictures
-	}
-	if c.AutoKeywords == 0 {
-		c.AutoKeywords = base.AutoKeywords
-	}
-	if c.AutoQuestions == 0 {
-		c.AutoQuestions = base.AutoQuestions
-	}
-	if c.AutoContext == nil {
-		c.AutoContext = base.AutoContext
-	}
-	if c.PII == "" {
-		c.PII = base.PII
-	}
-	if len(c.TagKBIDs) == 0 {
-		c.TagKBIDs = base.TagKBIDs
-	}
-	if c.TopNTags == 0 {
-		c.TopNTags = base.TopNTags
-	}
-	if c.TaskPageSize == 0 {
-		c.TaskPageSize = base.TaskPageSize
-	}
-	if len(c.Pages) == 0 {
-		c.Pages = base.Pages
-	}
-	if c.TableRows == 0 {
-		c.TableRows = base.TableRows
-	}
-	if c.Encoding == "" {
-		c.Encoding = base.Encoding
-	}
-	if c.MediaType == "" {
-		c.MediaType = base.MediaType
-	}
-	if c.Password == "" {
-		c.Password = base.Password
-	}
-	return c
-}
-
-// WithDefaults fills what c leaves out from its chunk method's defaults, then
-// from DefaultParseConfig.
-func (c ParseConfig) WithDefaults() ParseConfig {
-	if m, ok := MethodByName(c.ChunkMethod); ok {
-		c = c.Merge(m.Defaults)
-	}
-	return c.Merge(DefaultParseConfig)
+	zeros fieldSet // fields set to their zero value
+	nulls fieldSet // fields set to null
 }
 
 // DefaultParseConfig is what a field left empty everywhere means, unless the

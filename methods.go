@@ -2,7 +2,6 @@ package sheaf
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 )
@@ -28,11 +27,11 @@ func (s Setting) Default() string {
 	if s.Unset != "" {
 		return s.Unset
 	}
-	v := settingValue(reflect.ValueOf(DefaultParseConfig), s.Name)
-	if v.Kind() == reflect.Pointer {
+	v, _ := DefaultParseConfig.Value(s.Name)
+	if _, ok := v.(*bool); ok {
 		return "false"
 	}
-	return fmt.Sprint(v.Interface())
+	return fmt.Sprint(v)
 }
 
 // Describe is what the setting does, within which bounds, where, and without it.
@@ -45,15 +44,6 @@ func (s Setting) Describe() string {
 		text += " (" + strings.Join(s.Methods, ", ") + ")"
 	}
 	return text + ". Default: " + s.Default()
-}
-
-func settingValue(config reflect.Value, name string) reflect.Value {
-	for i := range config.NumField() {
-		if tag, _, _ := strings.Cut(config.Type().Field(i).Tag.Get("json"), ","); tag == name {
-			return config.Field(i)
-		}
-	}
-	return reflect.Value{}
 }
 
 // packing lists the methods that fill chunks up to chunk_token_num.
@@ -252,16 +242,14 @@ const maxTagSets = 8
 // not exist, numbers out of bounds, ranges upside down. The error says what is
 // possible.
 func (c ParseConfig) Check() error {
-	if _, ok := MethodByName(c.ChunkMethod); !ok {
-		return fmt.Errorf("chunk_method %q is not one of %s", c.ChunkMethod, strings.Join(ChunkMethodNames(), ", "))
+	_, named := c.Value("chunk_method")
+	if _, ok := MethodByName(c.ChunkMethod); !ok || named && c.ChunkMethod == "" {
+		return fmt.Errorf("chunk_method %q is not one of %s; null stands for what holds without it", c.ChunkMethod, strings.Join(ChunkMethodNames(), ", "))
 	}
-	config := reflect.ValueOf(c)
 	for _, s := range Settings {
-		if s.Max == 0 {
-			continue
-		}
-		if n := settingValue(config, s.Name).Int(); n != 0 && (n < int64(s.Min) || n > int64(s.Max)) {
-			return fmt.Errorf("%s is %d; choose a number from %d to %d", s.Name, n, s.Min, s.Max)
+		v, set := c.Value(s.Name)
+		if n, ok := v.(int); ok && set && (n < s.Min || n > s.Max) {
+			return fmt.Errorf("%s is %d; choose a number from %d to %d, or null for what holds without it", s.Name, n, s.Min, s.Max)
 		}
 	}
 	if len(c.Delimiter) > 256 || len(c.ChildrenDelimiter) > 256 {

@@ -306,6 +306,8 @@ type DatasetCatalog interface {
 	// at most limit; what they hold is not counted. Every search in all datasets
 	// asks for them.
 	TaggedDatasets(ctx context.Context, tenantID string, limit int) ([]Dataset, error)
+	// UpdateDataset writes name and settings. ErrStale when the dataset was
+	// changed since d was read, as its UpdatedAt says; zero writes anyway.
 	UpdateDataset(ctx context.Context, d Dataset) error
 	// DeleteDataset deletes its documents too, and says which.
 	DeleteDataset(ctx context.Context, tenantID, id string) (DeleteReceipt, error)
@@ -374,6 +376,7 @@ type DocumentCatalog interface {
 type ReparseDocument struct {
 	DocumentID  string
 	ParseConfig ParseConfig
+	MediaType   string // of its bytes, where that has to change; "" leaves it
 	Plan        NewTask
 }
 

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -66,18 +65,20 @@ func (s Shape) Digest() string {
 }
 
 // configField is the JSON of one field of the config, by its JSON name, or ""
-// for one at its zero value: a setting that is new, and that nobody has set,
-// must not cost what was made before it was there.
+// for one that is empty: a setting that is new, and that nobody has set, must
+// not cost what was made before it was there. A default that was set to "" is
+// empty here, and nothing else is.
 func configField(c sheaf.ParseConfig, name string) string {
-	v := reflect.ValueOf(c)
-	for i := range v.NumField() {
-		tag, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
-		if tag == name && !v.Field(i).IsZero() {
-			b, _ := json.Marshal(v.Field(i).Interface()) // plain fields always encode
-			return string(b)
-		}
+	v, set := c.Value(name)
+	if !set {
+		return ""
 	}
-	return ""
+	switch b, _ := json.Marshal(v); string(b) { // plain fields always encode
+	case "0", `""`, "null", "[]":
+		return ""
+	default:
+		return string(b)
+	}
 }
 
 // reuseKey names the result of a range: the fingerprint of what is in it, and

@@ -281,7 +281,7 @@ func (s *Service) duplicate(ctx context.Context, d *sheaf.Document, seen map[str
 // ReparseRequest selects documents and says how to parse them again.
 type ReparseRequest struct {
 	Filter sheaf.DocumentFilter
-	Config *sheaf.ParseConfig // fields set here win over the document's; nil changes nothing
+	Config sheaf.ParseConfig // what it sets wins over the document's; null stands for what the dataset says now
 	From   Origin
 	Fresh  bool // use no stored result
 }
@@ -297,15 +297,30 @@ func (s *Service) Reparse(ctx context.Context, dataset *sheaf.Dataset, r Reparse
 		return nil, err
 	}
 	job := sheaf.Job{ID: r.From.ID(dataset.TenantID, "job", 0), TenantID: dataset.TenantID, DatasetID: dataset.ID, Kind: sheaf.JobReparse, Paused: dataset.Paused}
-	return s.again(ctx, job, docs, r.From, r.decide)
+	return s.again(ctx, job, docs, r.From, r.decision(dataset))
 }
 
-func (r ReparseRequest) decide(d *sheaf.Document) (sheaf.ParseConfig, sheaf.PlanPayload, bool) {
-	config := d.ParseConfig
-	if r.Config != nil {
-		config = r.Config.Merge(config)
+func (r ReparseRequest) decision(dataset *sheaf.Dataset) decision {
+	return func(d *sheaf.Document) (sheaf.ParseConfig, sheaf.PlanPayload, bool) {
+		return r.Config.Patch(d.ParseConfig, dataset.ParseConfig), sheaf.PlanPayload{Fresh: r.Fresh}, true
 	}
-	return config, sheaf.PlanPayload{Fresh: r.Fresh}, true
+}
+
+// findType looks at the bytes of a document whose type was overridden, and is
+// no longer. "" where its type is known.
+func (s *Service) findType(ctx context.Context, d *sheaf.Document, config sheaf.ParseConfig) (string, error) {
+	if config.MediaType != "" || d.ParseConfig.MediaType == "" || d.MediaType != d.ParseConfig.MediaType {
+		return "", nil
+	}
+	src := &blobReader{ctx: ctx, store: s.Blobs, key: d.BlobKey, size: d.Size}
+	mediaType := parser.Sniff(src, d.Size, d.Name)
+	if src.err != nil {
+		return "", fmt.Errorf("reading back %s: %w", d.Name, src.err)
+	}
+	if _, ok := s.Formats.ByMediaType(mediaType); !ok {
+		return "", unsupported(d.Name, mediaType)
+	}
+	return mediaType, nil
 }
 
 // RetryScope says what of a job is run again.
@@ -412,7 +427,11 @@ func (s *Service) again(ctx context.Context, job sheaf.Job, docs []sheaf.Documen
 		if !ok {
 			continue
 		}
-		if err := s.CheckConfig(config, docs[i].MediaType); err != nil {
+		found, err := s.findType(ctx, &docs[i], config)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.CheckConfig(config, cmp.Or(found, docs[i].MediaType)); err != nil {
 			return nil, err
 		}
 		if !slices.Equal(config.TagKBIDs, tagSets) {
@@ -421,7 +440,7 @@ func (s *Service) again(ctx context.Context, job sheaf.Job, docs []sheaf.Documen
 			}
 			tagSets = config.TagKBIDs
 		}
-		again = append(again, sheaf.ReparseDocument{DocumentID: docs[i].ID, ParseConfig: config, Plan: planTask(payload)})
+		again = append(again, sheaf.ReparseDocument{DocumentID: docs[i].ID, ParseConfig: config, MediaType: found, Plan: planTask(payload)})
 	}
 	job.Statistics.Skipped = len(docs) - len(again)
 	if len(again) == 0 && from.Key != "" {

@@ -390,6 +390,11 @@ func (s *Service) previewAll(ctx context.Context, tenantID string, docs []sheaf.
 		if total++; total > mostPlanned {
 			continue
 		}
+		found, err := s.findType(ctx, d, config)
+		if err != nil {
+			return nil, nil, err
+		}
+		d.MediaType = cmp.Or(found, d.MediaType)
 		if err := s.CheckConfig(config, d.MediaType); err != nil {
 			return nil, nil, err
 		}
@@ -415,7 +420,7 @@ func (s *Service) DryRunStaged(ctx context.Context, dataset *sheaf.Dataset, stag
 	for i, st := range staged {
 		docs[i] = st.Document
 	}
-	plans, f, err := s.previewAll(ctx, dataset.TenantID, docs, ReparseRequest{}.decide)
+	plans, f, err := s.previewAll(ctx, dataset.TenantID, docs, ReparseRequest{}.decision(dataset))
 	for i := range plans {
 		plans[i].DocumentID = "" // it will have another
 	}
@@ -428,7 +433,7 @@ func (s *Service) DryRunReparse(ctx context.Context, dataset *sheaf.Dataset, r R
 	if err != nil {
 		return nil, nil, err
 	}
-	return s.previewAll(ctx, dataset.TenantID, docs, r.decide)
+	return s.previewAll(ctx, dataset.TenantID, docs, r.decision(dataset))
 }
 
 // DryRunRetry previews a retry, of some units if only names any.

@@ -1,6 +1,7 @@
 package taskstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -469,8 +470,8 @@ func (s *Store) Reparse(ctx context.Context, job sheaf.Job, docs []sheaf.Reparse
 			for i := range rows {
 				d := &rows[i]
 				want := byID[d.ID]
-				res := tx.Exec(s.sql(`UPDATE documents SET gen=gen+1, state='queued', progress=0, ledger='{}', failure='', warnings='[]', parse_config=?, job_id=?,
-					updated_at=@now, started_at=0, finished_at=0 WHERE id=? AND gen=? AND deleted_at=0`), encode(want.ParseConfig), job.ID, d.ID, d.Gen)
+				res := tx.Exec(s.sql(`UPDATE documents SET gen=gen+1, state='queued', progress=0, ledger='{}', failure='', warnings='[]', parse_config=?, media_type=?, job_id=?,
+					updated_at=@now, started_at=0, finished_at=0 WHERE id=? AND gen=? AND deleted_at=0`), encode(want.ParseConfig), cmp.Or(want.MediaType, d.MediaType), job.ID, d.ID, d.Gen)
 				if res.Error != nil {
 					return res.Error
 				}

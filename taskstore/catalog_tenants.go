@@ -2,6 +2,7 @@ package taskstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -285,7 +286,7 @@ func (s *Store) Datasets(ctx context.Context, tenantID string, p sheaf.Page) ([]
 // TaggedDatasets implements sheaf.DatasetCatalog.
 func (s *Store) TaggedDatasets(ctx context.Context, tenantID string, limit int) ([]sheaf.Dataset, error) {
 	var rows []datasetRow
-	err := s.read(ctx).Raw(`SELECT * FROM datasets WHERE tenant_id=? AND parse_config LIKE '%"tag_kb_ids":%' ORDER BY id LIMIT ?`, tenantID, limit).Scan(&rows).Error
+	err := s.read(ctx).Raw(`SELECT * FROM datasets WHERE tenant_id=? AND parse_config LIKE '%"tag_kb_ids":["%' ORDER BY id LIMIT ?`, tenantID, limit).Scan(&rows).Error
 	if err != nil {
 		return nil, translate(err)
 	}
@@ -322,7 +323,8 @@ func (s *Store) countDatasets(ctx context.Context, tenantID string, rows []datas
 }
 
 // UpdateDataset implements sheaf.DatasetCatalog. Paused is left to SetPaused,
-// which takes the tasks along.
+// which takes the tasks along. updated_at grows with every change, so that it
+// tells two of the same millisecond apart.
 func (s *Store) UpdateDataset(ctx context.Context, d sheaf.Dataset) error {
 	if d.Name == "" {
 		return fmt.Errorf("%w: a dataset needs a name", sheaf.ErrInvalid)
@@ -330,8 +332,23 @@ func (s *Store) UpdateDataset(ctx context.Context, d sheaf.Dataset) error {
 	if err := checkText("the dataset's name", d.Name, 255); err != nil {
 		return err
 	}
-	return changed(s.w.WithContext(ctx).Exec(s.sql("UPDATE datasets SET name=?, parse_config=?, updated_at=@now WHERE tenant_id=? AND id=?"),
-		d.Name, encode(d.ParseConfig), d.TenantID, d.ID), "dataset", d.ID)
+	unchanged, args := "", []any{d.Name, encode(d.ParseConfig), d.TenantID, d.ID}
+	if !d.UpdatedAt.IsZero() {
+		unchanged, args = " AND updated_at=?", append(args, d.UpdatedAt.UnixMilli())
+	}
+	err := changed(s.w.WithContext(ctx).Exec(s.sql("UPDATE datasets SET name=?, parse_config=?, updated_at=CASE WHEN updated_at<@now THEN @now ELSE updated_at+1 END WHERE tenant_id=? AND id=?"+unchanged),
+		args...), "dataset", d.ID)
+	if !errors.Is(err, sheaf.ErrNotFound) || unchanged == "" {
+		return err
+	}
+	var there []string
+	if lookErr := s.w.WithContext(ctx).Raw("SELECT id FROM datasets WHERE tenant_id=? AND id=?", d.TenantID, d.ID).Scan(&there).Error; lookErr != nil {
+		return translate(lookErr)
+	}
+	if len(there) > 0 {
+		return fmt.Errorf("%w: dataset %s was changed meanwhile; read it and change it again", sheaf.ErrStale, d.ID)
+	}
+	return err
 }
 
 // DeleteDataset implements sheaf.DatasetCatalog. Uploads hold the dataset's

@@ -609,3 +609,49 @@ func drawnPNG(t *testing.T, lines ...string) string {
 	}
 	return b.String()
 }
+
+// A zero that is said at the upload or the re-parse is what the text is cut
+// by, whatever the dataset says; null is the dataset again; the plan of a dry
+// run knows as much.
+func TestSettingsGoBackToZero(t *testing.T) {
+	s := start(t, nil)
+	s.request("PATCH", "/v1/datasets/default", `{"parser_config":{"chunk_token_num":64,"overlapped_percent":50,"auto_keywords":3}}`, "Content-Type", "application/json")
+	f := settingsFile("general")
+	cut := func(id string) string {
+		var b strings.Builder
+		for _, c := range s.chunks(id) {
+			fmt.Fprintf(&b, "%s\n%d keywords\n----\n", c.Text, len(c.Keywords))
+		}
+		return b.String()
+	}
+	as := s.outcomeOf(f, map[string]any{})
+	zero := s.outcomeOf(f, map[string]any{"overlapped_percent": 0, "auto_keywords": 0})
+	overlapping, apart := cut(as.document.ID), cut(zero.document.ID)
+	if overlapping == apart || !strings.Contains(overlapping, "3 keywords") || strings.Count(apart, "\n0 keywords\n") != strings.Count(apart, "\n----\n") {
+		t.Fatalf("the upload's zeros do not count:\n%s", apart)
+	}
+	for _, step := range []struct {
+		settings map[string]any
+		want     string // "" for anything
+		stored   bool   // a live document was made by these settings
+	}{
+		{map[string]any{"overlapped_percent": 0, "auto_keywords": 0}, apart, true},
+		{map[string]any{"chunk_token_num": 64}, apart, true}, // nothing new is said
+		{map[string]any{"overlapped_percent": nil, "auto_keywords": nil}, overlapping, false},
+		{map[string]any{"delimiter": "", "overlapped_percent": 0}, "", false},
+	} {
+		body := map[string]any{"filter": map[string]any{"document_ids": []string{as.document.ID}}, "parser_config": step.settings}
+		forecast := s.forecast("reparse", body)
+		s.again("reparse", body)
+		after := cut(as.document.ID)
+		if step.want != "" && after != step.want {
+			t.Errorf("after %v:\n%s\nwant\n%s", step.settings, after, step.want)
+		}
+		if stored := forecast.Reused.Ranges == forecast.Ranges; stored != step.stored {
+			t.Errorf("%v: the dry run reuses %d of %d ranges", step.settings, forecast.Reused.Ranges, forecast.Ranges)
+		}
+	}
+	if d := s.doc(as.document.ID); strings.Contains(cut(d.ID), "\n0 keywords\n----") {
+		t.Error("a setting that the last re-parse did not name was lost")
+	}
+}

@@ -358,6 +358,27 @@ func testParseAgain(t *testing.T, s *service, b *browser) {
 			return now.LiveGeneration == 2 && now.Chunks == 1 && now.ParseConfig.ChunkMethod == "one" && now.ParseConfig.TaskPageSize == 40
 		})
 	}
+
+	// Back to what the dataset says, but for an overlap of none.
+	s.request("PATCH", "/v1/datasets/anew", `{"parser_config":{"overlapped_percent":50}}`, "Content-Type", "application/json")
+	b.open("/datasets/anew")
+	b.sees(".docs", "b.md")
+	b.run(evaluate(`for (const box of document.querySelectorAll("tbody input")) box.click()`))
+	b.press("Parse again…")
+	b.sees("dialog[open] .preview", "ranges")
+	b.run(evaluate(`(() => {
+		document.querySelector("dialog[open] [name=back]").click();
+		document.querySelector("dialog[open] [name=overlapped_percent]").value = "0";
+	})()`))
+	b.press("Parse again")
+	for _, d := range docs {
+		waitFor(t, d.Name+" to be parsed by the dataset's settings", func() bool {
+			var now sheaf.Document
+			s.get("/v1/datasets/anew/documents/"+d.ID, &now)
+			b, err := json.Marshal(now.ParseConfig)
+			return err == nil && now.LiveGeneration == 3 && now.Chunks == 2 && string(b) == `{"overlapped_percent":0}`
+		})
+	}
 }
 
 func testCancelChosen(t *testing.T, s *service, b *browser) {

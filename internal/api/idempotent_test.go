@@ -20,6 +20,7 @@ import (
 	"sheaf/internal/blob/file"
 	"sheaf/internal/queue/sqlqueue"
 	"sheaf/parser"
+	"sheaf/parser/markdown"
 	"sheaf/parser/text"
 	"sheaf/taskstore"
 	"sheaf/taskstore/storetest"
@@ -72,7 +73,7 @@ func newKeyedServer(t *testing.T) *keyedServer {
 		t.Fatal(err)
 	}
 	q := sqlqueue.New(store, sqlqueue.Config{})
-	service := &ingest.Service{Catalog: store, Blobs: blobs, Queue: q, Formats: parser.NewRegistry(text.New()), Log: slog.New(slog.DiscardHandler)}
+	service := &ingest.Service{Catalog: store, Blobs: blobs, Queue: q, Chat: true, Formats: parser.NewRegistry(text.New(), markdown.New()), Log: slog.New(slog.DiscardHandler)}
 	srv := httptest.NewServer(New(Config{Catalog: store, Ingest: service, Blobs: blobs, Queue: q}).Handler())
 	t.Cleanup(srv.Close)
 	k := &keyedServer{t: t, url: srv.URL, store: store, blobs: blobs}

@@ -353,7 +353,7 @@ func describeUpload(header string, u *ingest.Upload) (fingerprint string, hold b
 		case "hold":
 			hold = text != "false"
 		case "parser_config":
-			err = decodeField(key, b, &u.Config)
+			err = decodeSettings(b, &u.Config)
 		case "metadata":
 			err = decodeField(key, b, &u.Metadata)
 		case "relativePath": // what some senders add; the name is enough

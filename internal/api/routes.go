@@ -167,6 +167,14 @@ func (s *Server) document(ctx context.Context, p DocumentPath) (*sheaf.Document,
 	return public(d), nil
 }
 
+// shown is a dataset as it may be seen: settings are shown but for the password.
+func shown(d *sheaf.Dataset) *sheaf.Dataset {
+	if d != nil {
+		d.ParseConfig.Password = ""
+	}
+	return d
+}
+
 // public hides what a document keeps for itself.
 func public(d *sheaf.Document) *sheaf.Document {
 	d.ParseConfig.Password = ""
@@ -206,6 +214,37 @@ func (s *Server) checkConfig(ctx context.Context, c sheaf.ParseConfig) error {
 	return s.cfg.Ingest.CheckTagSets(ctx, tenantOf(ctx), c)
 }
 
+// DatasetChange is the body that changes a dataset.
+type DatasetChange struct {
+	Name        string            `json:"name,omitempty" minLength:"1" maxLength:"255" pattern:"^[^/\\x00-\\x1f]+$"`
+	ParseConfig sheaf.ParseConfig `json:"parser_config,omitempty" doc:"settings to be changed, for documents to come; re-parse applies them to old ones. null takes a setting back"`
+}
+
+// maxChanges is how often a change is tried that others come before.
+const maxChanges = 5
+
+// changeDataset lays a change over what the dataset is now. ErrStale when it
+// was changed in between.
+func (s *Server) changeDataset(ctx context.Context, path DatasetPath, to DatasetChange) (*sheaf.Dataset, error) {
+	d, err := s.dataset(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	if to.Name != "" {
+		d.Name = to.Name
+	}
+	if !to.ParseConfig.Silent() {
+		d.ParseConfig = to.ParseConfig.Patch(d.ParseConfig, sheaf.ParseConfig{})
+		if err := s.checkConfig(ctx, d.ParseConfig); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.cfg.Catalog.UpdateDataset(ctx, *d); err != nil {
+		return nil, err
+	}
+	return s.dataset(ctx, DatasetPath{d.ID})
+}
+
 func (s *Server) datasetRoutes() {
 	type createIn struct{ Body NewDataset }
 	op := post("/v1/datasets", "Create a dataset")
@@ -215,44 +254,38 @@ func (s *Server) datasetRoutes() {
 			return nil, err
 		}
 		id := s.origin(ctx, "").ID(tenantOf(ctx), "dataset", 0)
-		d, err := s.cfg.Catalog.CreateDataset(ctx, sheaf.Dataset{ID: id, TenantID: tenantOf(ctx), Name: in.Body.Name, ParseConfig: in.Body.ParseConfig})
+		settings := in.Body.ParseConfig.Merge(sheaf.ParseConfig{}) // without nulls
+		d, err := s.cfg.Catalog.CreateDataset(ctx, sheaf.Dataset{ID: id, TenantID: tenantOf(ctx), Name: in.Body.Name, ParseConfig: settings})
 		if errors.Is(err, sheaf.ErrConflict) {
 			if begun, lookErr := s.cfg.Catalog.Dataset(ctx, tenantOf(ctx), id); lookErr == nil {
 				d, err = begun, nil // by an earlier try of this request
 			}
 		}
-		return &output[*sheaf.Dataset]{d}, err
+		return &output[*sheaf.Dataset]{shown(d)}, err
 	})
 	handle(s, get("/v1/datasets", "List datasets"), func(ctx context.Context, in *ListInput) (*output[List[sheaf.Dataset]], error) {
 		ds, next, err := s.cfg.Catalog.Datasets(ctx, tenantOf(ctx), in.page())
+		for i := range ds {
+			shown(&ds[i])
+		}
 		return listOf(ds, next), err
 	})
 	handle(s, get("/v1/datasets/{ds}", "Read a dataset"), func(ctx context.Context, in *DatasetPath) (*output[*sheaf.Dataset], error) {
 		d, err := s.dataset(ctx, *in)
-		return &output[*sheaf.Dataset]{d}, err
+		return &output[*sheaf.Dataset]{shown(d)}, err
 	})
 	type patchIn struct {
 		DatasetPath
-		Body struct {
-			Name        string             `json:"name,omitempty" maxLength:"255"`
-			ParseConfig *sheaf.ParseConfig `json:"parser_config,omitempty" doc:"for documents to come; re-parse applies it to old ones"`
-		}
+		Body DatasetChange
 	}
-	handle(s, huma.Operation{Method: http.MethodPatch, Path: "/v1/datasets/{ds}", Summary: "Change a dataset"}, func(ctx context.Context, in *patchIn) (*output[*sheaf.Dataset], error) {
-		d, err := s.dataset(ctx, in.DatasetPath)
-		if err != nil {
-			return nil, err
+	change := huma.Operation{Method: http.MethodPatch, Path: "/v1/datasets/{ds}", Summary: "Change a dataset"}
+	change.Description = "What is named is changed and the rest stays (RFC 7396): a setting that is null takes its default again, and so do all with parser_config null."
+	handle(s, change, func(ctx context.Context, in *patchIn) (*output[*sheaf.Dataset], error) {
+		d, err := s.changeDataset(ctx, in.DatasetPath, in.Body)
+		for n := 1; errors.Is(err, sheaf.ErrStale) && n < maxChanges; n++ {
+			d, err = s.changeDataset(ctx, in.DatasetPath, in.Body)
 		}
-		if in.Body.Name != "" {
-			d.Name = in.Body.Name
-		}
-		if in.Body.ParseConfig != nil {
-			if err := s.checkConfig(ctx, *in.Body.ParseConfig); err != nil {
-				return nil, err
-			}
-			d.ParseConfig = *in.Body.ParseConfig
-		}
-		return &output[*sheaf.Dataset]{d}, s.cfg.Catalog.UpdateDataset(ctx, *d)
+		return &output[*sheaf.Dataset]{shown(d)}, err
 	})
 	handle(s, huma.Operation{Method: http.MethodDelete, Path: "/v1/datasets/{ds}", Summary: "Delete a dataset with its documents"}, func(ctx context.Context, in *DatasetPath) (*output[sheaf.DeleteReceipt], error) {
 		d, err := s.dataset(ctx, *in)
@@ -295,12 +328,12 @@ type BatchRequest struct {
 		MediaType   []string `json:"media_type,omitempty"`
 		Query       string   `json:"q,omitempty" maxLength:"255"`
 	} `json:"filter,omitempty" doc:"an empty filter selects every document of the dataset"`
-	ParseConfig *sheaf.ParseConfig `json:"parser_config,omitempty" doc:"fields set here replace the documents' own"`
-	Fresh       bool               `json:"fresh,omitempty" doc:"use no stored result"`
-	DryRun      bool               `json:"dry_run,omitempty" doc:"answer the plan and change nothing"`
-	Scope       string             `json:"scope,omitempty" enum:"failed,all,stage:parse,stage:chunk,stage:embed,stage:index" doc:"of a retry; default failed: the units that could not be read. A stage is repeated with what follows it: stage:embed makes new vectors of the stored chunks, stage:index writes them to the index again"`
-	Units       []sheaf.Range      `json:"units,omitempty" maxItems:"1000" doc:"of a retry of what failed: only these pages, rows or parts, as [from, to]"`
-	Codes       []string           `json:"codes,omitempty" maxItems:"100" doc:"of a retry of what failed: only units that failed with one of these codes"`
+	ParseConfig sheaf.ParseConfig `json:"parser_config,omitempty" doc:"settings named here replace the documents' own; null takes what the dataset says now, or else the default"`
+	Fresh       bool              `json:"fresh,omitempty" doc:"use no stored result"`
+	DryRun      bool              `json:"dry_run,omitempty" doc:"answer the plan and change nothing"`
+	Scope       string            `json:"scope,omitempty" enum:"failed,all,stage:parse,stage:chunk,stage:embed,stage:index" doc:"of a retry; default failed: the units that could not be read. A stage is repeated with what follows it: stage:embed makes new vectors of the stored chunks, stage:index writes them to the index again"`
+	Units       []sheaf.Range     `json:"units,omitempty" maxItems:"1000" doc:"of a retry of what failed: only these pages, rows or parts, as [from, to]"`
+	Codes       []string          `json:"codes,omitempty" maxItems:"100" doc:"of a retry of what failed: only units that failed with one of these codes"`
 }
 
 func (b BatchRequest) filter() sheaf.DocumentFilter {

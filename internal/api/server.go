@@ -138,6 +138,7 @@ func describeSettings(config *huma.Schema) {
 	for _, set := range sheaf.Settings {
 		p := config.Properties[set.Name]
 		p.Description = set.Describe()
+		p.Nullable = true // takes it back
 		if set.Name == "chunk_method" {
 			p.Description += ". One of " + strings.Join(sheaf.ChunkMethodNames(), ", ")
 		}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -145,7 +146,7 @@ func (s *Server) stageFiles(r *http.Request, ds *sheaf.Dataset, id string) ([]*i
 	q := r.URL.Query()
 	u := ingest.Upload{Origin: s.origin(r.Context(), ""), ID: id, Name: q.Get("name"), Size: r.ContentLength, Lane: sheaf.Lane(atoi(q.Get("lane")))}
 	if c := q.Get("parser_config"); c != "" {
-		if err := decodeField("parser_config", []byte(c), &u.Config); err != nil {
+		if err := decodeSettings([]byte(c), &u.Config); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -235,7 +236,7 @@ func (s *Server) field(p *multipart.Part, u *ingest.Upload) error {
 	}
 	switch p.FormName() {
 	case "parser_config":
-		return decodeField("parser_config", b, &u.Config)
+		return decodeSettings(b, &u.Config)
 	case "metadata":
 		return decodeField("metadata", b, &u.Metadata)
 	case "lane":
@@ -251,14 +252,21 @@ func (s *Server) field(p *multipart.Part, u *ingest.Upload) error {
 func decodeField(name string, b []byte, v any) error {
 	dec := json.NewDecoder(strings.NewReader(string(b)))
 	dec.DisallowUnknownFields()
-	err := dec.Decode(v)
-	if err == nil {
-		return nil
+	if err := dec.Decode(v); err != nil {
+		return newProblem(400, "", fmt.Sprintf("%s: %v", name, err))
 	}
-	if strings.Contains(err.Error(), "unknown field") && name == "parser_config" {
-		return newProblem(400, "", fmt.Sprintf("%s: %v; the keys are %s", name, err, strings.Join(sheaf.SettingNames(), ", ")))
+	if _, err := dec.Token(); err != io.EOF {
+		return newProblem(400, "", name+": something follows the JSON value; send one value")
 	}
-	return newProblem(400, "", fmt.Sprintf("%s: %v", name, err))
+	return nil
+}
+
+// decodeSettings lays settings in JSON over those in c.
+func decodeSettings(b []byte, c *sheaf.ParseConfig) error {
+	if unknown := sheaf.UnknownSetting(b); unknown != "" {
+		return newProblem(400, "", fmt.Sprintf("parser_config: unknown key %q; the keys are %s", unknown, strings.Join(sheaf.SettingNames(), ", ")))
+	}
+	return decodeField("parser_config", b, c)
 }
 
 // URLSubmit names a document to be fetched.
@@ -280,6 +288,14 @@ func (s *Server) stageURL(r *http.Request, ds *sheaf.Dataset, u ingest.Upload) (
 	var ask URLSubmit
 	if err := decodeField("body", b, &ask); err != nil {
 		return nil, nil, err
+	}
+	var settings struct {
+		ParseConfig json.RawMessage `json:"parser_config"`
+	}
+	if err := json.Unmarshal(b, &settings); err == nil && len(settings.ParseConfig) > 0 {
+		if err := decodeSettings(settings.ParseConfig, &u.Config); err != nil { // over those of the address
+			return nil, nil, err
+		}
 	}
 	src, err := url.Parse(ask.URL)
 	if err != nil || src.Scheme != "http" && src.Scheme != "https" || src.Host == "" {
@@ -312,7 +328,7 @@ func (s *Server) stageURL(r *http.Request, ds *sheaf.Dataset, u ingest.Upload) (
 	if u.Name == "" {
 		u.Name = src.Path
 	}
-	u.Body, u.Size, u.Config, u.Metadata, u.Lane = resp.Body, resp.ContentLength, ask.ParseConfig, ask.Metadata, ask.Lane
+	u.Body, u.Size, u.Metadata, u.Lane = resp.Body, resp.ContentLength, ask.Metadata, cmp.Or(ask.Lane, u.Lane)
 	u.MediaType, _, _ = mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	st, err := s.cfg.Ingest.Stage(ctx, ds, u)
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -137,24 +136,26 @@ func (s *Server) settingChanges(ctx context.Context, d *sheaf.Document, from, to
 	}
 	out := []SettingChange{}
 	a.ParseConfig.Password, b.ParseConfig.Password = "", "" // write-only
-	x, y := reflect.ValueOf(a.ParseConfig), reflect.ValueOf(b.ParseConfig)
-	for i := range x.NumField() {
-		name, _, _ := strings.Cut(x.Type().Field(i).Tag.Get("json"), ",")
-		if p, q := settingJSON(x.Field(i)), settingJSON(y.Field(i)); string(p) != string(q) {
-			out = append(out, SettingChange{Name: name, From: p, To: q})
+	for _, set := range sheaf.Settings {
+		if p, q := settingJSON(a.ParseConfig, set.Name), settingJSON(b.ParseConfig, set.Name); string(p) != string(q) {
+			out = append(out, SettingChange{Name: set.Name, From: p, To: q})
 		}
 	}
 	if a.Parser != b.Parser {
-		out = append(out, SettingChange{Name: "parser", From: settingJSON(reflect.ValueOf(a.Parser)), To: settingJSON(reflect.ValueOf(b.Parser))})
+		out = append(out, SettingChange{Name: "parser", From: jsonOrNull(a.Parser, a.Parser != ""), To: jsonOrNull(b.Parser, b.Parser != "")})
 	}
 	return out, nil
 }
 
-func settingJSON(v reflect.Value) json.RawMessage {
-	if v.IsZero() {
+func settingJSON(c sheaf.ParseConfig, name string) json.RawMessage {
+	return jsonOrNull(c.Value(name))
+}
+
+func jsonOrNull(v any, set bool) json.RawMessage {
+	if !set {
 		return json.RawMessage("null")
 	}
-	b, _ := json.Marshal(v.Interface()) // plain fields always encode
+	b, _ := json.Marshal(v) // plain fields always encode
 	return b
 }
 

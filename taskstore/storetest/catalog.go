@@ -308,6 +308,8 @@ func testDatasets(t *testing.T, b *bench) {
 	b.same("datasets with tag sets, before there are any", len(tagged), 0)
 	d.Name, d.ParseConfig.TaskPageSize, d.ParseConfig.TagKBIDs = "Ünïcode %_'\"", 22, []string{"set"}
 	b.ok(b.UpdateDataset(b.ctx, *d))
+	b.is(b.UpdateDataset(b.ctx, *d), sheaf.ErrStale) // d was read before the change
+	b.is(b.UpdateDataset(b.ctx, sheaf.Dataset{ID: "none", TenantID: b.tenant, Name: "x", UpdatedAt: d.UpdatedAt}), sheaf.ErrNotFound)
 	tagged, err = b.TaggedDatasets(b.ctx, b.tenant, 10)
 	b.ok(err)
 	if len(tagged) != 1 || tagged[0].ID != d.ID || !slices.Equal(tagged[0].ParseConfig.TagKBIDs, []string{"set"}) {
@@ -319,6 +321,16 @@ func testDatasets(t *testing.T, b *bench) {
 	got, err := b.Dataset(b.ctx, b.tenant, d.Name)
 	b.ok(err)
 	b.same("page size", got.ParseConfig.TaskPageSize, 22)
+	b.ok(json.Unmarshal([]byte(`{"tag_kb_ids":[],"delimiter":""}`), &got.ParseConfig))
+	b.ok(b.UpdateDataset(b.ctx, *got))
+	tagged, err = b.TaggedDatasets(b.ctx, b.tenant, 10)
+	b.ok(err)
+	b.same("datasets with tag sets, when the only one has none any more", len(tagged), 0)
+	got, err = b.Dataset(b.ctx, b.tenant, d.Name)
+	b.ok(err)
+	stored, err := json.Marshal(got.ParseConfig)
+	b.ok(err)
+	b.same("settings", string(stored), `{"delimiter":"","tag_kb_ids":[],"task_page_size":22}`)
 	got.Name = b.dataset.ID
 	b.is(b.UpdateDataset(b.ctx, *got), sheaf.ErrConflict)
 
@@ -478,13 +490,13 @@ func testReparse(t *testing.T, b *bench) {
 	b.same("visible", b.visible(ranges), 2)
 	before := b.doc(id)
 	job := b.newJob(sheaf.JobReparse)
-	first := sheaf.ReparseDocument{DocumentID: id, ParseConfig: sheaf.ParseConfig{TaskPageSize: 3}, Plan: planTask()}
+	first := sheaf.ReparseDocument{DocumentID: id, ParseConfig: sheaf.ParseConfig{TaskPageSize: 3}, MediaType: "text/x-other", Plan: planTask()}
 	for range 2 {
 		b.ok(b.Reparse(b.ctx, job, []sheaf.ReparseDocument{first}, ""))
 	}
 	d := b.doc(id)
-	b.same("reparsed", []any{d.Generation, d.LiveGeneration, d.State, d.Progress, d.Chunks, d.Units, d.ParseConfig.TaskPageSize, d.FinishedAt.IsZero()},
-		[]any{2, 1, sheaf.DocQueued, 0.0, before.Chunks, 12, 3, true})
+	b.same("reparsed", []any{d.Generation, d.LiveGeneration, d.State, d.Progress, d.Chunks, d.Units, d.ParseConfig.TaskPageSize, d.MediaType, d.FinishedAt.IsZero()},
+		[]any{2, 1, sheaf.DocQueued, 0.0, before.Chunks, 12, 3, "text/x-other", true})
 	b.same("still visible", b.visible(ranges), 2)
 
 	b.plan(id, sheaf.Range{From: 1, To: 12})

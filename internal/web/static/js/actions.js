@@ -196,10 +196,12 @@ export function reparseDialog(ds, docs) {
     field("Overlap, percent", "overlapped_percent", { type: "number", min: 0, max: 50, placeholder: same("overlapped_percent") || "as now", inputmode: "numeric" }),
     field("Pages per task", "task_page_size", { type: "number", min: 1, max: 1000, placeholder: same("task_page_size") || "as now", inputmode: "numeric" }),
     field("Password of the file", "password", { type: "password", autocomplete: "off", placeholder: "if it is locked" }));
+  const back = el("label", { class: "check" }, el("input", { type: "checkbox", name: "back" }), " Take the dataset's settings, except for those above");
   const fresh = el("label", { class: "check" }, el("input", { type: "checkbox", name: "fresh" }), " Read everything anew, reuse nothing");
   const request = (/** @type {FormData} */ form) => {
     /** @type {Record<string, any>} */
     const config = {};
+    if (form.get("back")) for (const d of docs) for (const k of Object.keys(d.parser_config)) config[k] = null; // null: as the dataset says
     for (const k of ["chunk_token_num", "overlapped_percent", "task_page_size"]) if (form.get(k)) config[k] = Number(form.get(k));
     if (form.get("chunk_method")) config.chunk_method = form.get("chunk_method");
     if (form.get("password")) config.password = form.get("password");
@@ -215,10 +217,11 @@ export function reparseDialog(ds, docs) {
     timer = setTimeout(look, 300);
   };
   settings.addEventListener("input", soon);
+  back.addEventListener("change", soon);
   fresh.addEventListener("change", soon);
   const done = dialog({
     title: `Parse ${docs.length === 1 ? "the document" : plural(docs.length, "document")} again`,
-    body: [docs.length > 1 ? names(docs) : el("p", {}, name(docs[0].name)), settings, fresh, preview, el("p", { class: "muted" }, "Search keeps showing the present version until the new one is complete.")],
+    body: [docs.length > 1 ? names(docs) : el("p", {}, name(docs[0].name)), settings, back, fresh, preview, el("p", { class: "muted" }, "Search keeps showing the present version until the new one is complete.")],
     action: "Parse again",
     run: async (form) => {
       await send(documents(ds, "reparse"), request(form));
