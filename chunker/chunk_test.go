@@ -2,6 +2,7 @@ package chunker
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -52,7 +53,7 @@ func wordVectors(texts []string) ([][]float32, error) {
 
 func mustChunk(t testing.TB, in Input) []sheaf.Chunk {
 	t.Helper()
-	out, err := Chunk(in)
+	out, err := Chunk(context.Background(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +166,7 @@ func TestSentencesEnd(t *testing.T) {
 	} {
 		var got []string
 		start := 0
-		for _, end := range sentenceEnds(text, []rune("\n。；！？")) {
+		for end := range sentenceEnds(text, []rune("\n。；！？"), &watch{ctx: context.Background()}) {
 			got = append(got, text[start:end])
 			start = end
 		}
@@ -189,7 +190,7 @@ func TestFittingMovesForward(t *testing.T) {
 	}
 	for limit := range 20 {
 		for _, s := range words {
-			n := fitting(s, limit)
+			n := fitting(s, limit, &watch{ctx: t.Context()})
 			if n <= 0 || n > len(s) || !utf8.ValidString(s[:n]) {
 				t.Fatalf("fitting(%q, %d) = %d", s, limit, n)
 			}
@@ -202,7 +203,7 @@ func TestFittingMovesForward(t *testing.T) {
 
 func TestSettingsAreChecked(t *testing.T) {
 	for _, c := range []sheaf.ParseConfig{{ChunkMethod: "magic"}, {ChunkTokenNum: 3}, {ChunkTokenNum: -1}, {ChunkTokenNum: 9000}, {OverlappedPercent: 51}, {OverlappedPercent: -1}} {
-		_, err := Chunk(Input{Config: c})
+		_, err := Chunk(context.Background(), Input{Config: c})
 		f, ok := errors.AsType[*sheaf.Failure](err)
 		if !ok || f.Category != sheaf.CategoryBadInput || f.Retryable {
 			t.Errorf("%+v: got %v, want a failure for good", c, err)
@@ -383,11 +384,11 @@ func check(t interface {
 	Fatalf(string, ...any)
 }, in Input) {
 	t.Helper()
-	chunks, err := Chunk(in)
+	chunks, err := Chunk(context.Background(), in)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	again, _ := Chunk(in)
+	again, _ := Chunk(context.Background(), in)
 	if !reflect.DeepEqual(chunks, again) {
 		t.Fatalf("not deterministic")
 	}
@@ -512,7 +513,7 @@ func TestRangesThatMeetAtAHeadingGiveTheSameChunks(t *testing.T) {
 		run := func(path []string, blocks []sheaf.Block) (out []essence, end []string) {
 			in := input(c, blocks)
 			in.Headings = path
-			chunks, err := Chunk(in)
+			chunks, err := Chunk(context.Background(), in)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -592,7 +593,7 @@ func TestChunksCarryTheAddressesTheyLeadTo(t *testing.T) {
 	}
 	table.Links = []sheaf.Link{{Start: 1, End: 2, URI: "https://example.org/row0"}, {Start: 40, End: 41, URI: "https://example.org/row39"}}
 	for name, b := range map[string]sheaf.Block{"text": text, "table": table} {
-		chunks, err := Chunk(input(sheaf.ParseConfig{ChunkTokenNum: 64}, []sheaf.Block{b}))
+		chunks, err := Chunk(t.Context(), input(sheaf.ParseConfig{ChunkTokenNum: 64}, []sheaf.Block{b}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -617,7 +618,7 @@ func TestChunksCarryTheAddressesTheyLeadTo(t *testing.T) {
 	for i := range 100 {
 		many.Links = append(many.Links, sheaf.Link{End: 4, URI: fmt.Sprintf("https://example.org/%d", i%50)})
 	}
-	chunks, err := Chunk(input(sheaf.ParseConfig{ChunkTokenNum: 64}, []sheaf.Block{many}))
+	chunks, err := Chunk(t.Context(), input(sheaf.ParseConfig{ChunkTokenNum: 64}, []sheaf.Block{many}))
 	if err != nil {
 		t.Fatal(err)
 	}

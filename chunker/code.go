@@ -21,13 +21,24 @@ type declaration struct {
 // parsers cut long files anywhere between declarations.
 func joinCode(blocks []sheaf.Block) []sheaf.Block {
 	var out []sheaf.Block
+	var more []byte // text of the last block of out, when others follow it
+	end := func() {
+		if more != nil {
+			out[len(out)-1].Text, more = string(more), nil
+		}
+	}
 	for _, b := range blocks {
 		if n := len(out); n > 0 && b.Kind == sheaf.BlockCode && out[n-1].Kind == sheaf.BlockCode && b.Lang == out[n-1].Lang && len(b.Spans)+len(out[n-1].Spans) == 0 {
-			out[n-1].Text += "\n\n" + b.Text
+			if more == nil { // copied once for a run of blocks, not once for each
+				more = append(more, out[n-1].Text...)
+			}
+			more = append(append(more, "\n\n"...), b.Text...)
 			continue
 		}
+		end()
 		out = append(out, b)
 	}
+	end()
 	return out
 }
 
@@ -52,6 +63,9 @@ func (s *splitter) syntax(b *sheaf.Block) {
 		declarations = byIndentation(text, 0, len(text))
 	}
 	for _, d := range declarations {
+		if s.set.watch.over(d.to - d.from) {
+			break
+		}
 		s.declare(text, d, path, f, 0)
 	}
 	s.path = path
@@ -71,14 +85,18 @@ func (s *splitter) declare(text string, d declaration, path []string, f *frame, 
 	first := len(s.out)
 	room := s.room() - f.tokens
 	var members []declaration
-	if codeTokens(text[d.from:d.to]) > room && depth < maxNesting {
+	fits := codeFits(text[d.from:d.to], room)
+	if !fits && depth < maxNesting {
 		members = byIndentation(text, d.from, d.to)
 	}
 	switch {
-	case codeTokens(text[d.from:d.to]) <= room:
+	case fits:
 		s.line(text, d.from, d.to, borderItem)
 	case len(members) > 1:
 		for _, m := range members {
+			if s.set.watch.over(m.to - m.from) {
+				return
+			}
 			s.declare(text, m, path, f, depth+1)
 		}
 		return

@@ -1,6 +1,7 @@
 package chunker
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -58,17 +59,23 @@ const (
 // whose hull wastes least. Columns maps a table's column names to their types,
 // where the parser knew them. Pages lists units; for spreadsheets these are rows.
 //
-// The error is a *sheaf.Failure about the settings.
-func Chunk(in Input) ([]sheaf.Chunk, error) {
+// The error is a *sheaf.Failure about the settings, or the cause of ctx's end,
+// which is looked at every few hundred pieces.
+func Chunk(ctx context.Context, in Input) ([]sheaf.Chunk, error) {
 	set, err := settingsOf(in.Config)
 	if err != nil {
 		return nil, err
 	}
-	in = set.prepare(in)
+	w := &watch{ctx: ctx}
+	set.watch = w
+	in = set.prepare(in, w)
 	if set.imageContext > 0 {
 		in = figures(in)
 	}
 	pieces := split(in, set)
+	if w.err != nil {
+		return nil, w.err
+	}
 	if set.semantic {
 		if err := breakpoints(in, pieces, set.limit); err != nil {
 			return nil, err
@@ -78,7 +85,7 @@ func Chunk(in Input) ([]sheaf.Chunk, error) {
 	var out []sheaf.Chunk
 	var sections []string // that out has a summary of,
 	var summaries []int   // at these places
-	for from := 0; from < len(pieces); {
+	for from := 0; from < len(pieces) && !w.over(0); {
 		to := from + 1
 		for to < len(pieces) && pieces[to-1].after != borderHard {
 			to++
@@ -93,6 +100,9 @@ func Chunk(in Input) ([]sheaf.Chunk, error) {
 		}
 		from = to
 	}
+	if w.err != nil {
+		return nil, w.err
+	}
 	if len(sections) > 0 && in.Summarise != nil {
 		said, err := in.Summarise(sections, set.limit)
 		if err != nil {
@@ -100,7 +110,7 @@ func Chunk(in Input) ([]sheaf.Chunk, error) {
 		}
 		for k, i := range summaries {
 			if text := strings.TrimSpace(valid(said[k])); text != "" {
-				out[i].Text = strings.TrimSpace(text[:fitting(text, set.limit)])
+				out[i].Text = strings.TrimSpace(text[:fitting(text, set.limit, w)])
 				out[i].Tokens = CountTokens(out[i].Text)
 			}
 		}
@@ -115,11 +125,12 @@ func Chunk(in Input) ([]sheaf.Chunk, error) {
 		c.DocumentID, c.Generation, c.RangeID = in.DocumentID, in.Generation, in.RangeID
 		c.Ordinal = sheaf.OrdinalBase(in.Range.From) + n
 	}
-	return out, nil
+	return out, w.err
 }
 
 type settings struct {
 	strategy
+	watch        *watch
 	method       string
 	limit        int // most tokens of a chunk
 	overlap      int // most tokens taken over from the chunk before; part of limit

@@ -71,7 +71,7 @@ var strategies = map[string]strategy{
 }
 
 // prepare rewrites the blocks as the method sees them. The input is not changed.
-func (st strategy) prepare(in Input) Input {
+func (st strategy) prepare(in Input, w *watch) Input {
 	if st.outline == nil && !st.contents && !st.quotes && !st.syntax {
 		return in
 	}
@@ -80,6 +80,9 @@ func (st strategy) prepare(in Input) Input {
 	for i := range units {
 		var blocks []sheaf.Block
 		for _, b := range units[i].Blocks {
+			if w.over(len(b.Text)) {
+				return in
+			}
 			if b.Page == 0 {
 				b.Page = units[i].Unit
 			}
@@ -89,16 +92,16 @@ func (st strategy) prepare(in Input) Input {
 			}
 			b.Text = valid(b.Text)
 			if st.contents {
-				if b, inContents = withoutContents(b, inContents); b.Text == "" {
+				if b, inContents = withoutContents(b, inContents, w); b.Text == "" {
 					continue
 				}
 			}
 			parts := []sheaf.Block{b}
 			if st.outline != nil {
-				parts = headings(b, st.outline)
+				parts = headings(b, st.outline, w)
 			}
 			if st.quotes {
-				parts = quoted(parts)
+				parts = quoted(parts, w)
 			}
 			blocks = append(blocks, parts...)
 		}
@@ -124,7 +127,7 @@ func part(b sheaf.Block, from, to int) sheaf.Block {
 }
 
 // headings cuts a paragraph where find sees a heading at the start of a line.
-func headings(b sheaf.Block, find outline) []sheaf.Block {
+func headings(b sheaf.Block, find outline, w *watch) []sheaf.Block {
 	if b.Kind != sheaf.BlockParagraph && b.Kind != sheaf.BlockListItem && b.Kind != sheaf.BlockQuote {
 		return []sheaf.Block{b}
 	}
@@ -138,6 +141,9 @@ func headings(b sheaf.Block, find outline) []sheaf.Block {
 	alone := !strings.Contains(strings.TrimSpace(b.Text), "\n")
 	for at := 0; at < len(b.Text); {
 		end := len(b.Text)
+		if w.over(len(b.Spans)) {
+			break
+		}
 		if i := strings.IndexByte(b.Text[at:], '\n'); i >= 0 {
 			end = at + i
 		}
@@ -157,7 +163,7 @@ func headings(b sheaf.Block, find outline) []sheaf.Block {
 }
 
 // quoted cuts paragraphs between lines that quote and lines that do not.
-func quoted(blocks []sheaf.Block) []sheaf.Block {
+func quoted(blocks []sheaf.Block, w *watch) []sheaf.Block {
 	var out []sheaf.Block
 	for _, b := range blocks {
 		if b.Kind != sheaf.BlockParagraph {
@@ -178,6 +184,9 @@ func quoted(blocks []sheaf.Block) []sheaf.Block {
 		}
 		at := 0
 		for line := range strings.SplitAfterSeq(b.Text, "\n") {
+			if w.over(len(line) + len(b.Spans)) {
+				break
+			}
 			if is := strings.HasPrefix(strings.TrimSpace(line), ">"); is != was && strings.TrimSpace(line) != "" {
 				flush(at)
 				was = is
@@ -191,7 +200,7 @@ func quoted(blocks []sheaf.Block) []sheaf.Block {
 
 // withoutContents drops the lines of b that stand in a table of contents and
 // end in a page number; in says whether one is being read.
-func withoutContents(b sheaf.Block, in bool) (sheaf.Block, bool) {
+func withoutContents(b sheaf.Block, in bool, w *watch) (sheaf.Block, bool) {
 	title := strings.ToLower(strings.Trim(strings.TrimSpace(b.Text), " :.·"))
 	if len(title) <= 40 && contentsTitles[strings.Join(strings.Fields(title), " ")] {
 		return b, true
@@ -203,6 +212,9 @@ func withoutContents(b sheaf.Block, in bool) (sheaf.Block, bool) {
 	at := 0
 	dropped := false
 	for line := range strings.SplitAfterSeq(b.Text, "\n") {
+		if w.over(len(line) + len(b.Spans)) {
+			break
+		}
 		if contentsLine.MatchString(strings.TrimSpace(line)) {
 			dropped = true
 		} else if strings.TrimSpace(line) != "" {
@@ -218,12 +230,15 @@ func withoutContents(b sheaf.Block, in bool) (sheaf.Block, bool) {
 		return b, true
 	}
 	rest := keep[0]
+	var text strings.Builder
+	text.WriteString(rest.Text)
 	for _, k := range keep[1:] {
 		for _, s := range k.Spans {
-			s.Start, s.End = s.Start+len(rest.Text), s.End+len(rest.Text)
+			s.Start, s.End = s.Start+text.Len(), s.End+text.Len()
 			rest.Spans = append(rest.Spans, s)
 		}
-		rest.Text += k.Text
+		text.WriteString(k.Text)
 	}
+	rest.Text = text.String()
 	return rest, true
 }

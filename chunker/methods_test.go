@@ -228,7 +228,7 @@ func TestSemanticCutsWhereTheSubjectChanges(t *testing.T) {
 	}
 	in := input(sheaf.ParseConfig{ChunkMethod: "semantic"}, []sheaf.Block{para(text)})
 	in.Embed = nil
-	if _, err := Chunk(in); err == nil || !strings.Contains(err.Error(), "embedding model") {
+	if _, err := Chunk(t.Context(), in); err == nil || !strings.Contains(err.Error(), "embedding model") {
 		t.Errorf("without a model: %v", err)
 	}
 }

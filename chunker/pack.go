@@ -10,7 +10,7 @@ import (
 // pack joins pieces into chunks. The pieces hold no hard border but the last.
 func pack(pieces []piece, set settings) []sheaf.Chunk {
 	var out []sheaf.Chunk
-	for from := 0; from < len(pieces); {
+	for from := 0; from < len(pieces) && !set.watch.over(0); {
 		lead := overlap(pieces, from, set)
 		limit := set.limit
 		if len(lead) > 0 {
@@ -20,6 +20,7 @@ func pack(pieces []piece, set settings) []sheaf.Chunk {
 		all := slices.Concat(lead, pieces[from:to])
 		text := render(all)
 		tokens := CountTokens(text)
+		set.watch.over(len(text))
 		// The sum over pieces can be a little below the count of the whole,
 		// for joining changes words at the seams.
 		for tokens > set.limit && len(lead) > 0 {
@@ -166,10 +167,12 @@ func describe(own, all []piece, set settings) sheaf.Chunk {
 	var links addresses
 	for i := range all {
 		p := &all[i]
+		set.watch.over(len(p.links))
 		links.of(p)
 		lines := p.boxes
 		if lines == nil {
-			for _, s := range p.block.Spans {
+			set.watch.over(len(p.spans))
+			for _, s := range p.spans {
 				if s.Start < p.end && s.End > p.start {
 					lines = append(lines, s.Box)
 				}
@@ -220,8 +223,11 @@ type addresses struct {
 }
 
 func (a *addresses) of(p *piece) {
-	for _, l := range p.block.Links {
-		if l.URI == "" || slices.Contains(a.list, l.URI) || len(a.list) == maxLinks || a.bytes+len(l.URI) >= maxLinkBytes || !p.leads(l) {
+	for _, l := range p.links {
+		if len(a.list) == maxLinks {
+			return
+		}
+		if l.URI == "" || slices.Contains(a.list, l.URI) || a.bytes+len(l.URI) >= maxLinkBytes || !p.leads(l) {
 			continue
 		}
 		a.list = append(a.list, l.URI)

@@ -1,6 +1,7 @@
 package chunker
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -28,7 +29,7 @@ func TestPicturesGoWithTheTextBesideThem(t *testing.T) {
 		"nothing beside": {[]sheaf.UnitResult{{Unit: 1, Blocks: []sheaf.Block{picture("p", "")}}, {Unit: 2, Blocks: []sheaf.Block{head("A"), text("One.")}}}, "[A:]"},
 		"behind a table": {[]sheaf.UnitResult{{Unit: 1, Blocks: []sheaf.Block{head("A"), text("One."), {Kind: sheaf.BlockTable, Table: &sheaf.Table{Columns: []string{"a"}, Rows: [][]string{{"b"}}}}, picture("p", "")}}}, "[A: A:p]"},
 	} {
-		chunks, err := Chunk(Input{DocumentID: "d", Range: sheaf.Range{From: 1, To: 2}, Units: c.units, Config: sheaf.DefaultParseConfig})
+		chunks, err := Chunk(context.Background(), Input{DocumentID: "d", Range: sheaf.Range{From: 1, To: 2}, Units: c.units, Config: sheaf.DefaultParseConfig})
 		if err != nil {
 			t.Fatal(err)
 		}

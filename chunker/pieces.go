@@ -1,7 +1,9 @@
 package chunker
 
 import (
+	"cmp"
 	"slices"
+	"sort"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -42,10 +44,12 @@ type piece struct {
 	path       []string // headings in force
 	page       int      // of a table row; 0: see block
 	boxes      []sheaf.Box
-	start, end int      // of the text in block.Text; 0, 0 in tables
-	within     []string // path of a declaration inside a block
-	record     *record  // of a row that is a chunk of its own
-	pictures   []string // that stand right before or behind it
+	start, end int          // of the text in block.Text; 0, 0 in tables
+	spans      []sheaf.Span // of the block, those in the text among them
+	links      []sheaf.Link // likewise
+	within     []string     // path of a declaration inside a block
+	record     *record      // of a row that is a chunk of its own
+	pictures   []string     // that stand right before or behind it
 }
 
 // splitter walks over the blocks of a range.
@@ -90,6 +94,9 @@ func split(in Input, set settings) []piece {
 	var last *sheaf.Block
 	for i, b := range blocks {
 		first := len(s.out)
+		if set.watch.over(0) {
+			break
+		}
 		if b.Kind == sheaf.BlockHeading {
 			s.heading(b)
 		}
@@ -108,9 +115,14 @@ func split(in Input, set settings) []piece {
 		if len(s.out) == first {
 			continue // a table without a word in it
 		}
+		spans, links := spansOf(b), linksOf(b)
 		for k := first; k < len(s.out); k++ {
 			p := &s.out[k]
+			if set.watch.over(len(p.text)) {
+				break
+			}
 			p.block, p.path = b, s.path
+			p.spans, p.links = spans(p.start, p.end), links(p.start, p.end)
 			if p.within != nil {
 				p.path = p.within
 			}
@@ -145,6 +157,38 @@ func split(in Input, set settings) []piece {
 		last = b
 	}
 	return s.out
+}
+
+// fewPlaces is up to where each piece looks at all lines and links of its block.
+const fewPlaces = 32
+
+// within returns a function that leaves out of places those that stand wholly
+// before from or behind to. Without it the pieces of one long block would look
+// at each of its places each. Places that are not in order are all returned.
+func within[P any](places []P, start, end func(P) int) func(from, to int) []P {
+	ordered := len(places) > fewPlaces && slices.IsSortedFunc(places, func(a, b P) int {
+		return max(cmp.Compare(start(a), start(b)), cmp.Compare(end(a), end(b)))
+	})
+	return func(from, to int) []P {
+		if !ordered {
+			return places
+		}
+		first := sort.Search(len(places), func(i int) bool { return end(places[i]) > from })
+		n := sort.Search(len(places)-first, func(i int) bool { return start(places[first+i]) >= to })
+		return places[first : first+n]
+	}
+}
+
+func spansOf(b *sheaf.Block) func(from, to int) []sheaf.Span {
+	return within(b.Spans, func(s sheaf.Span) int { return s.Start }, func(s sheaf.Span) int { return s.End })
+}
+
+// linksOf is like spansOf; the links of a table name rows and are all returned.
+func linksOf(b *sheaf.Block) func(from, to int) []sheaf.Link {
+	if b.Table != nil {
+		return func(int, int) []sheaf.Link { return b.Links }
+	}
+	return within(b.Links, func(l sheaf.Link) int { return l.Start }, func(l sheaf.Link) int { return l.End })
 }
 
 // between ranks the border before blocks[i]; last is the block before it that
@@ -248,14 +292,14 @@ func (s *splitter) text(b *sheaf.Block) {
 	text := valid(b.Text)
 	next := hardCuts(text, s.set.hard)
 	from := 0
-	for from < len(text) {
+	for from < len(text) && !s.set.watch.over(0) {
 		to := next(from)
 		first := len(s.out)
-		tokens := 0
+		tokens, whole := 0, false
 		if s.set.overlap == 0 && !s.set.semantic && !s.set.layers {
-			tokens = CountTokens(text[from:to])
+			tokens, whole = tokensWithin(text[from:to], s.set.limit/2)
 		}
-		if tokens > 0 && tokens <= s.set.limit/2 {
+		if whole && tokens > 0 {
 			s.addCounted(text, from, to, tokens)
 		} else {
 			s.sentences(text, from, to)
@@ -294,10 +338,13 @@ func hardCuts(text string, hard []string) func(from int) int {
 
 func (s *splitter) sentences(text string, from, to int) {
 	start := from
-	for _, e := range sentenceEnds(text[from:to], s.set.soft) {
+	for e := range sentenceEnds(text[from:to], s.set.soft, s.set.watch) {
 		end := from + e
+		if s.set.watch.over(end - start) {
+			return
+		}
 		sentence := strings.TrimSpace(text[start:end])
-		if tokens := CountTokens(sentence); tokens <= s.room() {
+		if tokens, fits := tokensWithin(sentence, s.room()); fits {
 			at := start + strings.Index(text[start:end], sentence)
 			s.addCounted(text, at, at+len(sentence), tokens)
 		} else {
@@ -316,8 +363,8 @@ func (s *splitter) fit(text string, from, to int, f *frame) {
 	if f != nil {
 		room -= f.tokens
 	}
-	for from < to {
-		end := from + fitting(text[from:to], room)
+	for from < to && !s.set.watch.over(0) {
+		end := from + fitting(text[from:to], room, s.set.watch)
 		s.add(text, from, end, borderGlue)
 		if n := len(s.out); n > 0 {
 			s.out[n-1].frame = f
@@ -391,10 +438,10 @@ func (s *splitter) code(b *sheaf.Block) {
 	}
 	first := len(s.out)
 	room := s.room() - f.tokens
-	if codeTokens(text) <= room {
+	if codeFits(text, room) {
 		s.line(text, 0, len(text), borderBlock)
 	} else {
-		for from := 0; from < len(text); {
+		for from := 0; from < len(text) && !s.set.watch.over(0); {
 			// a group of lines ends with a blank one
 			to := len(text)
 			if i := strings.Index(text[from:], "\n\n"); i >= 0 {
@@ -403,7 +450,7 @@ func (s *splitter) code(b *sheaf.Block) {
 					to++
 				}
 			}
-			if codeTokens(text[from:to]) <= room {
+			if codeFits(text[from:to], room) {
 				s.line(text, from, to, borderItem)
 			} else {
 				s.lines(text, from, to, room, f)
@@ -418,12 +465,12 @@ func (s *splitter) code(b *sheaf.Block) {
 }
 
 func (s *splitter) lines(text string, from, to, room int, f *frame) {
-	for from < to {
+	for from < to && !s.set.watch.over(0) {
 		end := to
 		if i := strings.IndexByte(text[from:to], '\n'); i >= 0 {
 			end = from + i + 1
 		}
-		if codeTokens(text[from:end]) <= room {
+		if codeFits(text[from:end], room) {
 			s.line(text, from, end, borderSentence)
 		} else {
 			s.fit(text, from, end, f)
@@ -435,9 +482,10 @@ func (s *splitter) lines(text string, from, to, room int, f *frame) {
 	}
 }
 
-// codeTokens counts code as line adds it.
-func codeTokens(s string) int {
-	return CountTokens(strings.TrimRightFunc(strings.TrimLeft(s, "\r\n"), unicode.IsSpace))
+// codeFits reports whether code, as line adds it, has at most limit tokens.
+func codeFits(s string, limit int) bool {
+	_, fits := tokensWithin(strings.TrimRightFunc(strings.TrimLeft(s, "\r\n"), unicode.IsSpace), limit)
+	return fits
 }
 
 // line is add for code, which keeps its indentation.

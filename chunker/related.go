@@ -105,8 +105,15 @@ func figures(in Input) Input {
 
 // surround gives chunks of tables and images the text before and after them.
 func surround(chunks []sheaf.Chunk, set settings) {
+	if set.tableContext <= 0 && set.imageContext <= 0 {
+		return
+	}
+	prose := proseBeside(chunks)
 	for i := range chunks {
 		c := &chunks[i]
+		if set.watch.over(0) {
+			return
+		}
 		size := 0
 		switch c.Kind {
 		case sheaf.ChunkTable:
@@ -117,34 +124,55 @@ func surround(chunks []sheaf.Chunk, set settings) {
 		if size <= 0 {
 			continue
 		}
-		before, after := neighbour(chunks, i, -1), neighbour(chunks, i, +1)
-		c.Context = strings.TrimSpace(tail(before, size) + "\n" + head(after, size))
+		before, after := textAt(chunks, prose[i].before), textAt(chunks, prose[i].after)
+		set.watch.over(len(before) + len(after))
+		c.Context = strings.TrimSpace(tail(before, size, set.watch) + "\n" + head(after, size, set.watch))
 	}
 }
 
-// neighbour is the text of the nearest chunk of prose in a direction, beyond
-// those of the same kind.
-func neighbour(chunks []sheaf.Chunk, i, step int) string {
-	kind := chunks[i].Kind
-	for k := i + step; k >= 0 && k < len(chunks); k += step {
-		switch chunks[k].Kind {
-		case sheaf.ChunkText:
-			if chunks[k].Parent != "" {
-				return chunks[k].Parent
-			}
-			return chunks[k].Text
-		case kind:
-		default:
-			return ""
+// beside are the nearest chunks of prose in both directions, beyond those of
+// the same kind; -1 for none.
+type beside struct{ before, after int }
+
+// proseBeside finds what stands beside each chunk, in one walk each way.
+func proseBeside(chunks []sheaf.Chunk) []beside {
+	out := make([]beside, len(chunks))
+	next := func(i, k, beyond int) int { // k is next to i, beyond what is beside k
+		switch {
+		case k < 0 || k == len(chunks):
+			return -1
+		case chunks[k].Kind == sheaf.ChunkText:
+			return k
+		case chunks[k].Kind == chunks[i].Kind:
+			return beyond
 		}
+		return -1
 	}
-	return ""
+	for i := range chunks {
+		out[i].before = next(i, i-1, out[max(i-1, 0)].before)
+	}
+	for i := len(chunks) - 1; i >= 0; i-- {
+		out[i].after = next(i, i+1, out[min(i+1, len(chunks)-1)].after)
+	}
+	return out
+}
+
+// textAt is the text of a chunk of prose, the whole of it where that was cut
+// into children; "" for -1.
+func textAt(chunks []sheaf.Chunk, k int) string {
+	switch {
+	case k < 0:
+		return ""
+	case chunks[k].Parent != "":
+		return chunks[k].Parent
+	}
+	return chunks[k].Text
 }
 
 // head is the sentences at the start of text that fit into limit tokens.
-func head(text string, limit int) string {
+func head(text string, limit int, w *watch) string {
 	end, sum := 0, 0
-	for _, e := range sentenceEnds(text, nil) {
+	for e := range sentenceEnds(text, nil, w) {
 		if sum += CountTokens(text[end:e]); sum > limit {
 			break
 		}
@@ -154,8 +182,8 @@ func head(text string, limit int) string {
 }
 
 // tail is the sentences at the end of text that fit into limit tokens.
-func tail(text string, limit int) string {
-	ends := sentenceEnds(text, nil)
+func tail(text string, limit int, w *watch) string {
+	ends := slices.Collect(sentenceEnds(text, nil, w))
 	begin, sum := len(text), 0
 	for k := len(ends) - 1; k >= 0; k-- {
 		from := 0
@@ -202,8 +230,11 @@ func tableOfContents(in Input, set settings) []sheaf.Chunk {
 			}
 			suffix := fmt.Sprintf(" (%d)", page)
 			room := max(set.limit-CountTokens(suffix)-8, minTokens/2)
-			if CountTokens(title) > room {
-				title = strings.TrimSpace(title[:fitting(title, room)])
+			if set.watch.over(len(title)) {
+				return nil
+			}
+			if !fits(title, room) {
+				title = strings.TrimSpace(title[:fitting(title, room, set.watch)])
 			}
 			line := strings.Repeat("  ", min(max(b.Level, 1), 6)-1) + title + suffix
 			n := CountTokens(line) + 1

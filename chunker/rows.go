@@ -125,6 +125,9 @@ func (s *splitter) records(b *sheaf.Block, make func(*sheaf.Table, []string) rec
 	}
 	s.header = key
 	for i, row := range t.Rows {
+		if s.set.watch.over(len(row)) {
+			break
+		}
 		s.record(b, i, make(t, row))
 	}
 	if len(t.Rows) == 0 && len(s.out) == first {
@@ -144,7 +147,7 @@ func (s *splitter) record(b *sheaf.Block, i int, r record) {
 		return
 	}
 	begin := len(s.out)
-	if CountTokens(r.text) <= s.set.limit {
+	if _, fits := tokensWithin(r.text, s.set.limit); fits {
 		s.out = append(s.out, piece{text: r.text, after: borderHard})
 	} else {
 		s.fit(r.text, 0, len(r.text), nil)

@@ -98,7 +98,7 @@ func hierarchy(stretch []piece, set settings) []sheaf.Chunk {
 	var out []sheaf.Chunk
 	big := set
 	big.limit = min(set.limit*parentFactor, maxTokens)
-	for from := 0; from < len(stretch); {
+	for from := 0; from < len(stretch) && !set.watch.over(0); {
 		to := cut(stretch, from, big.limit)
 		parent := render(stretch[from:to])
 		chunks := pack(stretch[from:to], set)
@@ -131,6 +131,9 @@ func summarise(stretch []piece, set settings) *sheaf.Chunk {
 	var all []sentence
 	for i := range stretch {
 		p := &stretch[i]
+		if set.watch.over(len(p.text)) {
+			return nil
+		}
 		if p.frame != nil || p.block.Table != nil || p.block.Kind == sheaf.BlockHeading || p.bare > set.limit/3 {
 			continue
 		}
@@ -150,8 +153,16 @@ func summarise(stretch []piece, set settings) *sheaf.Chunk {
 	var picked []piece
 	var order []int
 	tokens := 0
-	for len(all) > 0 && tokens < set.limit/2 {
+	for tokens < set.limit/2 {
+		// What does not fit now never will. Without it a stretch of many
+		// sentences is scored once for each of them.
+		if all = slices.DeleteFunc(all, func(s sentence) bool { return tokens+stretch[s.piece].tokens+1 > set.limit/2 }); len(all) == 0 {
+			break
+		}
 		for k := range all {
+			if set.watch.over(len(all[k].words)) {
+				return nil
+			}
 			sum := 0.0
 			for _, w := range all[k].words {
 				sum += frequency[w] / total
@@ -166,9 +177,6 @@ func summarise(stretch []piece, set settings) *sheaf.Chunk {
 		}
 		best := all[k]
 		all = slices.Delete(all, k, k+1)
-		if tokens+stretch[best.piece].tokens+1 > set.limit/2 {
-			continue
-		}
 		tokens += stretch[best.piece].tokens + 1
 		order = append(order, best.piece)
 		for _, w := range best.words { // said once is enough

@@ -1,6 +1,7 @@
 package chunker
 
 import (
+	"iter"
 	"slices"
 	"strings"
 	"unicode"
@@ -9,33 +10,85 @@ import (
 	"github.com/clipperhouse/uax29/v2/sentences"
 )
 
-// sentenceEnds returns where the sentences of text end, the last at len(text).
+// sentenceEnds yields where the sentences of text end, the last at len(text).
 // They are those of Unicode (UAX #29), with three differences: a single line
 // end does not end a sentence, since lines are wrapped anywhere; a full stop
 // after a common abbreviation or an initial does not either; and each soft
 // delimiter other than white space does.
-func sentenceEnds(text string, soft []rune) []int {
-	var ends []int
-	start := 0
-	it := sentences.FromString(unwrap(text))
-	for it.Next() {
-		end := it.End()
-		if end < len(text) && abbreviated(text[start:end]) {
-			continue
-		}
-		for i, r := range text[start:end] {
-			at := start + i + utf8.RuneLen(r)
-			if at < end && !unicode.IsSpace(r) && slices.Contains(soft, r) {
-				ends = append(ends, at)
+func sentenceEnds(text string, soft []rune, w *watch) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		start := 0
+		for end := range boundaries(unwrap(text), w) {
+			if end < len(text) && abbreviated(text[start:end]) {
+				continue
 			}
+			for i, r := range text[start:end] {
+				at := start + i + utf8.RuneLen(r)
+				if at < end && !unicode.IsSpace(r) && slices.Contains(soft, r) && !yield(at) {
+					return
+				}
+			}
+			if !yield(end) {
+				return
+			}
+			start = end
 		}
-		ends = append(ends, end)
-		start = end
+		if start < len(text) {
+			yield(len(text))
+		}
 	}
-	if start < len(text) {
-		ends = append(ends, len(text))
+}
+
+// Bounds of what is segmented at once. After a full stop, rule SB8 looks from
+// each bracket and space behind it for the next letter, which takes quadratic
+// time where there is none: so a longer stretch goes in parts.
+const (
+	stretchBytes = 64 << 10
+	maxTrailing  = 256 // bytes of brackets, quotes and spaces behind a full stop
+)
+
+// boundaries yields where the sentences of text end by UAX #29, the last at
+// len(text). Long text is taken in stretches that are cut inside a word, where
+// no rule looks across the cut: the sentence around it is one.
+func boundaries(text string, w *watch) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for from := 0; from < len(text) && !w.over(0); {
+			to, whole := stretch(text[from:])
+			w.over(to)
+			to += from
+			for it := sentences.FromString(text[from:to]); it.Next(); {
+				if end := from + it.End(); (end < to || whole) && !yield(end) {
+					return
+				}
+			}
+			from = to
+		}
 	}
-	return ends
+}
+
+// stretch returns how much of text is segmented at once, and whether a sentence
+// ends there, which it does at the end of the text and where more stands behind
+// a full stop than is looked through.
+func stretch(text string) (to int, whole bool) {
+	trailing := -1 // bytes since a full stop
+	var before rune
+	for i, r := range text {
+		letter := unicode.IsLetter(r)
+		switch {
+		case i > stretchBytes && (letter && unicode.IsLetter(before) || i > 2*stretchBytes):
+			return i, false
+		case trailing > maxTrailing:
+			return i, true
+		case r == '.' || r == '\u2024' || r == '\ufe52' || r == '\uff0e': // ATerm
+			trailing = 0
+		case trailing >= 0 && (unicode.IsSpace(r) || unicode.In(r, unicode.Ps, unicode.Pe, unicode.Pi, unicode.Pf, unicode.M, unicode.Cf) || r == '"' || r == '\''):
+			trailing += utf8.RuneLen(r)
+		default:
+			trailing = -1
+		}
+		before = r
+	}
+	return len(text), true
 }
 
 // unwrap turns single line ends into spaces; offsets stay.
@@ -84,11 +137,14 @@ func abbreviated(sentence string) bool {
 
 // fitting returns how many bytes of s, at least one rune, a piece of limit
 // tokens may take when the white space around it is left out.
-func fitting(s string, limit int) int {
+func fitting(s string, limit int, w *watch) int {
 	limit = max(limit, 4) // a rune has at most four tokens
 	for l := limit; ; l-- {
 		// without its leading space a word may have a token more
 		n := fittingWords(s, l)
+		if w.over(4 * n) { // it was counted several times
+			return n
+		}
 		if l == 1 || CountTokens(strings.TrimSpace(s[:n])) <= limit {
 			return n
 		}

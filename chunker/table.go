@@ -23,14 +23,17 @@ func (s *splitter) table(b *sheaf.Block) {
 	if s.set.html {
 		f = htmlFrame(t, width)
 	}
-	f.tokens = CountTokens(f.open) + CountTokens(f.close)
-	if f.tokens > room/2 {
+	n, fit := tokensWithin(f.open, room/2)
+	if f.tokens = n + CountTokens(f.close); !fit || f.tokens > room/2 {
 		// Columns take more room than rows: every row names its own instead.
 		f = nil
 	}
 
 	first := len(s.out)
 	for i, row := range t.Rows {
+		if s.set.watch.over(width) {
+			break
+		}
 		begin := len(s.out)
 		line := markdownRow(row, width)
 		if line != "" && s.set.html {
@@ -39,7 +42,7 @@ func (s *splitter) table(b *sheaf.Block) {
 		switch {
 		case line == "":
 			continue
-		case f != nil && f.tokens+CountTokens(line)+1 <= room:
+		case f != nil && fits(line, room-f.tokens-1):
 			s.out = append(s.out, piece{text: line, sep: "\n", after: borderItem, frame: f})
 		default:
 			s.wideRow(t, row, room)
@@ -141,7 +144,7 @@ func (s *splitter) wideRow(t *sheaf.Table, row []string, room int) {
 func (s *splitter) headerOnly(b *sheaf.Block, room int) {
 	begin := len(s.out)
 	if line := markdownRow(b.Table.Columns, len(b.Table.Columns)); line != "" {
-		if CountTokens(line) <= room {
+		if fits(line, room) {
 			s.out = append(s.out, piece{text: line})
 		} else {
 			for _, c := range b.Table.Columns {
@@ -158,10 +161,10 @@ func (s *splitter) headerOnly(b *sheaf.Block, room int) {
 
 func (s *splitter) cellLine(line string, room int) {
 	sep := "\n"
-	for line != "" {
+	for line != "" && !s.set.watch.over(0) {
 		end := len(line)
-		if CountTokens(strings.TrimSpace(line)) > room {
-			end = fitting(line, room)
+		if !fits(strings.TrimSpace(line), room) {
+			end = fitting(line, room, s.set.watch)
 		}
 		text := strings.TrimSpace(line[:end])
 		if text != "" {

@@ -30,12 +30,39 @@ func CountTokens(s string) int {
 	return n
 }
 
+// maxTokenBytes is the longest token of cl100k_base: 128 spaces.
+const maxTokenBytes = 128
+
+// tokensWithin is CountTokens(s) and true where that is at most limit. Else it
+// is false, and s was read no further than tells so.
+func tokensWithin(s string, limit int) (n int, fits bool) {
+	for len(s) > 0 {
+		if len(s) > (limit-n)*maxTokenBytes {
+			return 0, false
+		}
+		w := nextWord(s)
+		if n += wordTokens(s[:w]); n > limit {
+			return 0, false
+		}
+		s = s[w:]
+	}
+	return n, n <= limit
+}
+
+func fits(s string, limit int) bool {
+	_, ok := tokensWithin(s, limit)
+	return ok
+}
+
 // joinedTokens is CountTokens(sep+text), where the tokens of text are known.
 // What mostly joins pieces, line ends and single spaces, changes the first word
 // at most.
 func joinedTokens(sep, text string, tokens int) int {
-	if sep == "" {
+	switch {
+	case sep == "":
 		return tokens
+	case len(sep) > maxTokens*maxTokenBytes:
+		return tokens + len(sep)/maxTokenBytes // more than any chunk takes
 	}
 	r, _ := decode(text)
 	switch c := classOf(r); {

@@ -72,7 +72,7 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.
 				return e.model.Summaries(ctx, sections, maxTokens)
 			}
 		}
-		chunks, err = chunker.Chunk(in)
+		chunks, err = chunker.Chunk(ctx, in)
 		return err
 	})
 	if err != nil {

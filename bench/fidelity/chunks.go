@@ -71,7 +71,7 @@ func chunksSection(ctx context.Context, pool *child.Pool, known *parser.Registry
 			if err != nil || len(all) == 0 {
 				continue // counted with the text
 			}
-			chunks, err := chunker.Chunk(chunker.Input{
+			chunks, err := chunker.Chunk(ctx, chunker.Input{
 				DocumentID: filepath.Base(path), Generation: 1, RangeID: "r", Range: sheaf.Range{From: 1, To: len(all)}, Units: all, Config: sheaf.DefaultParseConfig,
 			})
 			if err != nil {
