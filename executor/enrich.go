@@ -12,7 +12,9 @@ import (
 // that a change costs a language model no more than what changed. Keywords
 // that no model has given are counted.
 func (e *Executor) enrichChunks(ctx context.Context, run *run, doc *sheaf.Document, chunks []sheaf.Chunk, c sheaf.ParseConfig) (warnings []sheaf.Warning, err error) {
-	enrich.Languages(chunks)
+	if err := enrich.Languages(ctx, chunks); err != nil {
+		return nil, err
+	}
 	if c.AutoKeywords < 1 && c.NeedsChat() == "" {
 		return nil, nil
 	}
@@ -27,7 +29,7 @@ func (e *Executor) enrichChunks(ctx context.Context, run *run, doc *sheaf.Docume
 		return err
 	})
 	if err == nil {
-		enrich.CountedKeywords(chunks, c.AutoKeywords)
+		err = enrich.CountedKeywords(ctx, chunks, c.AutoKeywords)
 	}
 	return warnings, err
 }

@@ -528,11 +528,23 @@ func (e *Executor) finish(ctx, end context.Context, t *sheaf.Task, done sheaf.Co
 	}
 	f := sheaf.AsFailure(err, string(t.Kind))
 	f.Attempt = t.Attempts
+	if timedOutTwice(t, f) {
+		f.Retryable = false
+	}
 	if wait, ok := retryAfter(err); ok {
 		return sheaf.TaskRetryWait, e.cfg.Store.Snooze(end, claim, wait, f.Message)
 	}
 	retry := e.retries(t)
 	return e.cfg.Store.FailTask(end, claim, sheaf.FailReport{Failure: *f, Delay: retry.wait(t.FailCount), MaxFails: retry.MaxFails})
+}
+
+// timedOutTwice reports whether this attempt and the one before it ran out of
+// their own time. An attempt begins anew and gets no further than the last: a
+// third would hold a worker for as long once more. What others were too slow
+// for is not meant: they may be faster next time.
+func timedOutTwice(t *sheaf.Task, f *sheaf.Failure) bool {
+	own := func(code string) bool { return code == "task_timeout" || code == "parse_timeout" }
+	return own(f.Code) && t.FailCount > 0 && t.Failure != nil && own(t.Failure.Code)
 }
 
 // complete retries an ambiguous completion: the guarded write is idempotent,

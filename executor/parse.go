@@ -57,7 +57,11 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.
 	headings := payload.Headings
 	if mode := payload.Config.PII; mode == "find" || mode == "redact" {
 		headings = slices.Clone(headings)
-		result.Warnings = append(result.Warnings, enrich.PersonalData(units, headings, mode == "redact")...)
+		found, err := enrich.PersonalData(ctx, units, headings, mode == "redact")
+		if err != nil {
+			return done, err
+		}
+		result.Warnings = append(result.Warnings, found...)
 	}
 
 	var chunks []sheaf.Chunk
@@ -79,10 +83,14 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.
 		return done, err
 	}
 	if mode := payload.Config.PII; mode == "find" || mode == "redact" {
-		enrich.MarkPersonalData(chunks)
+		if err := enrich.MarkPersonalData(ctx, chunks); err != nil {
+			return done, err
+		}
 	}
 	labelChunks(chunks, units)
-	placeFigures(chunks, units)
+	if err := placeFigures(ctx, chunks, units); err != nil {
+		return done, err
+	}
 	units = nil // the blocks are in the chunks now; embedding may wait long
 	if len(chunks) > e.cfg.MaxChunksTask {
 		return done, sheaf.Fail(sheaf.CategoryPolicy, "too_many_chunks", "units %s yield %d chunks, more than the %d a task may; lower task_page_size or raise chunk_token_num", t.Range, len(chunks), e.cfg.MaxChunksTask)
@@ -485,11 +493,24 @@ const maxFigures = 16
 // placeFigures notes on chunks where the figures stand whose captions they hold.
 // A figure without a caption belongs to the text before it on its page, or
 // after it where there is none before.
-func placeFigures(chunks []sheaf.Chunk, units []sheaf.UnitResult) {
+// The error is ctx's.
+func placeFigures(ctx context.Context, chunks []sheaf.Chunk, units []sheaf.UnitResult) error {
+	onPage := map[int][]int{} // the chunks that stand on each
+	for k := range chunks {
+		for n, b := range chunks[k].Boxes {
+			if on := onPage[b.Page]; n == 0 || len(on) == 0 || on[len(on)-1] != k {
+				onPage[b.Page] = append(on, k)
+			}
+		}
+	}
 	for _, u := range units {
+		var texts texts // found when the first picture asks
 		for i, b := range u.Blocks {
 			if b.Kind != sheaf.BlockImage || len(b.Spans) == 0 || b.Text != "" || b.Picture != "" { // read, or inside the file
 				continue
+			}
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
 			}
 			figure := b.Spans[0].Box
 			at, found := sheaf.Box{}, false
@@ -500,13 +521,16 @@ func placeFigures(chunks []sheaf.Chunk, units []sheaf.UnitResult) {
 				}
 				at, found = caption.Spans[0].Box, true
 			} else {
-				at, found = textBeside(u.Blocks, i)
+				if texts.ends == nil {
+					texts = textsOf(u.Blocks)
+				}
+				at, found = texts.beside(u.Blocks, i)
 			}
 			if !found {
 				continue
 			}
 			line := fmt.Sprintf("%d:%.1f,%.1f,%.1f,%.1f", figure.Page, max(figure.X0, 0), max(figure.Y0, 0), figure.X1, figure.Y1)
-			for k := range chunks {
+			for _, k := range onPage[at.Page] {
 				c := &chunks[k]
 				if !slices.ContainsFunc(c.Boxes, func(o sheaf.Box) bool { return o.Page == at.Page && holdsCentre(o, at) }) {
 					continue
@@ -518,6 +542,7 @@ func placeFigures(chunks []sheaf.Chunk, units []sheaf.UnitResult) {
 			}
 		}
 	}
+	return nil
 }
 
 // captionBeside is the caption of the picture blocks[i] on its page, nil for
@@ -531,20 +556,32 @@ func captionBeside(blocks []sheaf.Block, i int) *sheaf.Block {
 	return nil
 }
 
-// textBeside is where the text nearest to the picture blocks[i] stands, in
-// reading order: the end of what is before it on its page, else the beginning
-// of what is after it.
-func textBeside(blocks []sheaf.Block, i int) (at sheaf.Box, found bool) {
-	page := blocks[i].Spans[0].Box.Page
-	for k := i - 1; k >= 0; k-- {
-		if boxes := textBoxes(&blocks[k]); len(boxes) > 0 && boxes[len(boxes)-1].Page == page {
-			return boxes[len(boxes)-1], true
+// texts knows the blocks of a unit that have text, by the page on which they
+// end and on which they begin.
+type texts struct{ ends, begins map[int][]int }
+
+func textsOf(blocks []sheaf.Block) texts {
+	t := texts{map[int][]int{}, map[int][]int{}}
+	for k := range blocks {
+		if boxes := textBoxes(&blocks[k]); len(boxes) > 0 {
+			first, last := boxes[0].Page, boxes[len(boxes)-1].Page
+			t.begins[first], t.ends[last] = append(t.begins[first], k), append(t.ends[last], k)
 		}
 	}
-	for k := i + 1; k < len(blocks); k++ {
-		if boxes := textBoxes(&blocks[k]); len(boxes) > 0 && boxes[0].Page == page {
-			return boxes[0], true
-		}
+	return t
+}
+
+// beside is where the text nearest to the picture blocks[i] stands, in reading
+// order: the end of what is before it on its page, else the beginning of what
+// is after it.
+func (t texts) beside(blocks []sheaf.Block, i int) (at sheaf.Box, found bool) {
+	page := blocks[i].Spans[0].Box.Page
+	if k, _ := slices.BinarySearch(t.ends[page], i); k > 0 {
+		boxes := textBoxes(&blocks[t.ends[page][k-1]])
+		return boxes[len(boxes)-1], true
+	}
+	if k, _ := slices.BinarySearch(t.begins[page], i+1); k < len(t.begins[page]) {
+		return textBoxes(&blocks[t.begins[page][k]])[0], true
 	}
 	return sheaf.Box{}, false
 }

@@ -55,3 +55,24 @@ func TestWaitsDoubleUpToTheLongest(t *testing.T) {
 		}
 	}
 }
+
+// An attempt begins anew: what timed out twice would do so each time.
+func TestATimeoutIsNotTriedAThirdTime(t *testing.T) {
+	slow := sheaf.FailRetryable(sheaf.CategoryTimeout, "task_timeout", "too slow")
+	for name, c := range map[string]struct {
+		task sheaf.Task
+		f    *sheaf.Failure
+		over bool
+	}{
+		"the first":            {sheaf.Task{}, slow, false},
+		"the second":           {sheaf.Task{FailCount: 1, Failure: slow}, slow, true},
+		"the parser's":         {sheaf.Task{FailCount: 1, Failure: slow}, sheaf.FailRetryable(sheaf.CategoryTimeout, "parse_timeout", "too slow"), true},
+		"behind another":       {sheaf.Task{FailCount: 1, Failure: sheaf.FailRetryable(sheaf.CategoryInternal, "x", "x")}, slow, false},
+		"after an admin retry": {sheaf.Task{Failure: slow}, slow, false},
+		"a server's":           {sheaf.Task{FailCount: 1, Failure: sheaf.FailRetryable(sheaf.CategoryTimeout, "embed_timeout", "x")}, sheaf.FailRetryable(sheaf.CategoryTimeout, "embed_timeout", "x"), false},
+	} {
+		if got := timedOutTwice(&c.task, c.f); got != c.over {
+			t.Errorf("%s: over is %v", name, got)
+		}
+	}
+}

@@ -4,6 +4,7 @@
 package enrich
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,34 +14,42 @@ import (
 )
 
 // CountedKeywords gives up to n keywords, found by counting, to each chunk that
-// has none.
-func CountedKeywords(chunks []sheaf.Chunk, n int) {
+// has none. The error is ctx's.
+func CountedKeywords(ctx context.Context, chunks []sheaf.Chunk, n int) error {
 	if n < 1 || !slices.ContainsFunc(chunks, func(c sheaf.Chunk) bool { return len(c.Keywords) == 0 }) {
-		return
+		return nil
 	}
 	texts, languages := make([]string, len(chunks)), make([]string, len(chunks))
 	for i, c := range chunks {
 		texts[i], languages[i] = c.Text, c.Language
 	}
-	for i, k := range Keywords(texts, languages, n) {
+	found, err := Keywords(ctx, texts, languages, n)
+	if err != nil {
+		return err
+	}
+	for i, k := range found {
 		if len(chunks[i].Keywords) == 0 {
 			chunks[i].Keywords = k
 		}
 	}
+	return nil
 }
 
 // PersonalData finds, and with redact replaces, personal data in what was read
 // of a range and in the headings in force where it starts, and says as a
-// warning what there was.
-func PersonalData(units []sheaf.UnitResult, headings []string, redact bool) []sheaf.Warning {
-	counts := Units(units, redact)
+// warning what there was. The error is ctx's: some of it is replaced then.
+func PersonalData(ctx context.Context, units []sheaf.UnitResult, headings []string, redact bool) ([]sheaf.Warning, error) {
+	counts, err := Units(ctx, units, redact)
+	if err != nil {
+		return nil, err
+	}
 	if redact {
 		for i := range headings { // they are counted where they stand
 			headings[i] = Redact(headings[i], map[string]int{})
 		}
 	}
 	if len(counts) == 0 {
-		return nil
+		return nil, nil
 	}
 	var parts []string
 	for _, kind := range slices.Sorted(maps.Keys(counts)) {
@@ -50,5 +59,5 @@ func PersonalData(units []sheaf.UnitResult, headings []string, redact bool) []sh
 	if redact {
 		what = "replaced"
 	}
-	return []sheaf.Warning{{Code: "personal_data", Message: "Personal data was " + what + ": " + strings.Join(parts, ", ") + "."}}
+	return []sheaf.Warning{{Code: "personal_data", Message: "Personal data was " + what + ": " + strings.Join(parts, ", ") + "."}}, nil
 }

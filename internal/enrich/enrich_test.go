@@ -55,11 +55,18 @@ func TestRedactionKeepsPlacesAndLeavesNothing(t *testing.T) {
 		}
 	})
 	units := []sheaf.UnitResult{{Label: "x@y.example", Blocks: []sheaf.Block{{Text: "mail x@y.example"}, {Table: &sheaf.Table{Name: "x@y.example", Columns: []string{"x@y.example"}, Rows: [][]string{{"x@y.example"}}}}}}}
-	if n := Units(units, false)["EMAIL"]; n != 5 || units[0].Blocks[0].Text != "mail x@y.example" {
+	count := func(replace bool) map[string]int {
+		n, err := Units(t.Context(), units, replace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := count(false)["EMAIL"]; n != 5 || units[0].Blocks[0].Text != "mail x@y.example" {
 		t.Errorf("%d found, text %q", n, units[0].Blocks[0].Text)
 	}
-	Units(units, true)
-	if left := Units(units, false); len(left) != 0 || units[0].Blocks[0].Text != "mail [EMAIL****]" {
+	count(true)
+	if left := count(false); len(left) != 0 || units[0].Blocks[0].Text != "mail [EMAIL****]" {
 		t.Errorf("%v left, %q", left, units[0].Blocks[0].Text)
 	}
 }
@@ -96,7 +103,7 @@ func TestLanguageFollowsTheText(t *testing.T) {
 		for i, l := range order {
 			chunks[i] = sheaf.Chunk{Kind: sheaf.ChunkText, Text: texts[l]}
 		}
-		Languages(chunks)
+		_ = Languages(t.Context(), chunks)
 		for i, l := range order {
 			if want := Language(texts[l]); chunks[i].Language != want {
 				t.Fatalf("chunk %d of %q is said to be in %q, want %q", i, order, chunks[i].Language, want)
@@ -153,7 +160,7 @@ func TestKeywordsWithoutAModel(t *testing.T) {
 		"Die Kündigungsfrist beträgt drei Monate und die Kündigung ist schriftlich zu erklären.",
 		"数据库备份。数据库恢复。",
 	}
-	got := Keywords(texts, []string{"en", "en", "de", "zh"}, 3)
+	got, _ := Keywords(t.Context(), texts, []string{"en", "en", "de", "zh"}, 3)
 	if got[0][0] != "termination notice period" && got[0][0] != "termination notice" {
 		t.Errorf("%q", got[0])
 	}
@@ -161,7 +168,7 @@ func TestKeywordsWithoutAModel(t *testing.T) {
 		t.Errorf("%q", got[1:])
 	}
 	for range 5 {
-		if again := Keywords(texts, []string{"en", "en", "de", "zh"}, 3); !slices.EqualFunc(again, got, slices.Equal[[]string]) {
+		if again, _ := Keywords(t.Context(), texts, []string{"en", "en", "de", "zh"}, 3); !slices.EqualFunc(again, got, slices.Equal[[]string]) {
 			t.Fatal("not deterministic")
 		}
 	}

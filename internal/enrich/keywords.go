@@ -2,6 +2,7 @@ package enrich
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"slices"
 	"strings"
@@ -13,11 +14,14 @@ import (
 // by how many words theirs stand with, times how rare the run is among the
 // texts. Chinese, Japanese and Korean, written without spaces, give pairs of
 // characters by TF-IDF. languages are ISO 639-1, one a text; for a language
-// without a list of stop words all lists count.
-func Keywords(texts, languages []string, n int) [][]string {
+// without a list of stop words all lists count. The error is ctx's.
+func Keywords(ctx context.Context, texts, languages []string, n int) ([][]string, error) {
 	candidates := make([][]string, len(texts))
 	texted := map[string]int{} // in how many texts
 	for i, text := range texts {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		candidates[i] = phrases(text, languages[i])
 		for _, p := range slices.Compact(slices.Sorted(slices.Values(candidates[i]))) {
 			texted[p]++
@@ -25,6 +29,9 @@ func Keywords(texts, languages []string, n int) [][]string {
 	}
 	out := make([][]string, len(texts))
 	for i, list := range candidates {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		frequency, degree := map[string]float64{}, map[string]float64{}
 		for _, p := range list {
 			words := strings.Fields(p)
@@ -54,7 +61,7 @@ func Keywords(texts, languages []string, n int) [][]string {
 		})
 		out[i] = keys[:min(n, len(keys))]
 	}
-	return out
+	return out, nil
 }
 
 const maxPhraseWords = 4

@@ -2,6 +2,7 @@ package enrich
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strings"
 	"sync"
@@ -37,10 +38,13 @@ func beginning(text string) string {
 	return text
 }
 
-// Languages gives chunks of prose their language.
-func Languages(chunks []sheaf.Chunk) {
+// Languages gives chunks of prose their language. The error is ctx's.
+func Languages(ctx context.Context, chunks []sheaf.Chunk) error {
 	last := ""
 	for i := range chunks {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		c := &chunks[i]
 		if c.Kind != sheaf.ChunkText && c.Kind != sheaf.ChunkImage {
 			continue
@@ -50,6 +54,7 @@ func Languages(chunks []sheaf.Chunk) {
 		}
 		last = cmp.Or(c.Language, last)
 	}
+	return nil
 }
 
 // goesOnIn reports whether text is plainly in the given language: a fifth of

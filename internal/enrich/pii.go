@@ -1,6 +1,7 @@
 package enrich
 
 import (
+	"context"
 	"maps"
 	"math/big"
 	"net/netip"
@@ -56,14 +57,55 @@ type Finding struct {
 // (tax id), Spain (DNI, NIE) and France (NIR); those of the United States
 // (SSN) have none and count by their form.
 func FindPII(text string) []Finding {
+	out, _ := findPII(context.Background(), text) // which never ends
+	return out
+}
+
+// Bounds of the text that is searched at once, so that the context is looked at
+// in between. No pattern matches as much as maxFinding.
+const (
+	searchBytes = 64 << 10
+	maxFinding  = 512
+)
+
+// next finds the first match of f at or behind at, whose to is 0 when there is
+// none.
+func (f finder) next(ctx context.Context, text string, at int) (from, to int, err error) {
+	for at < len(text) {
+		if ctx.Err() != nil {
+			return 0, 0, context.Cause(ctx)
+		}
+		end := min(at+searchBytes, len(text))
+		m := f.re.FindStringIndex(text[at:end])
+		switch {
+		case m != nil && (end == len(text) || at+m[0] <= end-maxFinding):
+			return at + m[0], at + m[1], nil
+		case end == len(text):
+			return 0, 0, nil
+		case m != nil: // it may go on behind what was searched
+			at += m[0]
+		default:
+			// Nothing begins before the last part, where what begins may go on
+			// behind it. The next search begins between words, if it can.
+			at = end - 2*maxFinding
+			at += max(strings.IndexAny(text[at:end-maxFinding], " \n"), 0)
+		}
+	}
+	return 0, 0, nil
+}
+
+func findPII(ctx context.Context, text string) ([]Finding, error) {
 	var out []Finding
 	for _, f := range finders {
+		earlier := len(out) // sorted, and apart from each other
 		for at := 0; at < len(text); {
-			m := f.re.FindStringIndex(text[at:])
-			if m == nil {
+			from, to, err := f.next(ctx, text, at)
+			if err != nil {
+				return nil, err
+			}
+			if to == 0 {
 				break
 			}
-			from, to := at+m[0], at+m[1]
 			end := f.longest(text[from:to])
 			if end == 0 {
 				// what begins one group later may be one
@@ -75,21 +117,27 @@ func FindPII(text string) []Finding {
 				continue
 			}
 			at = from + end
-			if !slices.ContainsFunc(out, func(o Finding) bool { return from < o.To && from+end > o.From }) {
+			i, _ := slices.BinarySearchFunc(out[:earlier], from+1, func(o Finding, at int) int { return o.To - at })
+			if i == earlier || from+end <= out[i].From {
 				out = append(out, Finding{f.kind, from, from + end})
 			}
 		}
+		slices.SortFunc(out, func(a, b Finding) int { return a.From - b.From })
 	}
-	slices.SortFunc(out, func(a, b Finding) int { return a.From - b.From })
-	return out
+	return out, nil
 }
 
 // Redact replaces findings by their kind, in as many bytes, so that places of
 // lines in the text stay true, and counts them by kind.
 func Redact(text string, counts map[string]int) string {
-	found := FindPII(text)
-	if len(found) == 0 {
-		return text
+	out, _ := redact(context.Background(), text, counts) // which never ends
+	return out
+}
+
+func redact(ctx context.Context, text string, counts map[string]int) (string, error) {
+	found, err := findPII(ctx, text)
+	if err != nil || len(found) == 0 {
+		return text, err
 	}
 	var b strings.Builder
 	at := 0
@@ -99,7 +147,8 @@ func Redact(text string, counts map[string]int) string {
 		b.WriteString(mask(f.Kind, f.To-f.From))
 		at = f.To
 	}
-	return b.String() + text[at:]
+	b.WriteString(text[at:])
+	return b.String(), nil
 }
 
 func mask(kind string, n int) string {
@@ -117,10 +166,13 @@ func mask(kind string, n int) string {
 var masked = regexp.MustCompile(`\[(EMAIL|IBAN|NATIONAL_ID|ID|CARD|IP|PHONE)\**\]`)
 
 // MarkPersonalData notes on chunks what kinds of personal data their texts hold,
-// or held before they were replaced.
-func MarkPersonalData(chunks []sheaf.Chunk) {
+// or held before they were replaced. The error is ctx's.
+func MarkPersonalData(ctx context.Context, chunks []sheaf.Chunk) error {
 	for i := range chunks {
 		c := &chunks[i]
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		kinds := map[string]bool{}
 		for _, f := range FindPII(c.Text) {
 			kinds[f.Kind] = true
@@ -140,17 +192,27 @@ func MarkPersonalData(chunks []sheaf.Chunk) {
 		}
 		c.Metadata[sheaf.MetadataPersonal] = strings.Join(slices.Sorted(maps.Keys(kinds)), "\n")
 	}
+	return nil
 }
 
-// Units finds, and with redact replaces, personal data in all that was read.
-func Units(units []sheaf.UnitResult, redact bool) map[string]int {
+// Units finds, and with replace replaces, personal data in all that was read.
+// The error is ctx's: some of it is replaced then.
+func Units(ctx context.Context, units []sheaf.UnitResult, replace bool) (map[string]int, error) {
 	counts := map[string]int{}
+	var ended error
 	change := func(s *string) {
-		if r := Redact(*s, counts); redact {
+		if ended != nil {
+			return
+		}
+		r, err := redact(ctx, *s, counts)
+		if ended = err; replace {
 			*s = r
 		}
 	}
 	for i := range units {
+		if ended != nil {
+			break
+		}
 		change(&units[i].Label)
 		for k := range units[i].Blocks {
 			b := &units[i].Blocks[k]
@@ -169,7 +231,7 @@ func Units(units []sheaf.UnitResult, redact bool) map[string]int {
 			}
 		}
 	}
-	return counts
+	return counts, ended
 }
 
 func digits(s string) string {

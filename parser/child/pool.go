@@ -410,7 +410,7 @@ func waitError(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("%w: %w", sheaf.ErrCanceled, ctx.Err())
 	}
-	return sheaf.FailRetryable(sheaf.CategoryTimeout, "parse_timeout", "No parser was free in the time allowed; try again when the system is less busy.")
+	return sheaf.FailRetryable(sheaf.CategoryCapacity, "parser_busy", "No parser was free in the time allowed; try again when the system is less busy.")
 }
 
 // release gives the child back, or ends it when it is of no more use.
