@@ -19,6 +19,7 @@ import (
 
 	"sheaf"
 	"sheaf/internal/queue/redisstream"
+	"sheaf/internal/secrets"
 	"sheaf/taskstore"
 )
 
@@ -343,7 +344,7 @@ func (b *bench) servedByFleet(ctx context.Context, name string, f func(s *server
 		return err
 	}
 	env := []string{
-		"SHEAF_STORE_DRIVER=mysql", "SHEAF_STORE_DSN=" + dsn,
+		"SHEAF_STORE_DRIVER=mysql", "SHEAF_STORE_DSN=" + dsn, "SHEAF_STORE_SECRETS_KEY=" + secrets.Generate(),
 		"SHEAF_QUEUE_DRIVER=redis", "SHEAF_QUEUE_ADDRS=" + vars["SHEAF_TEST_REDIS_ADDR"], "SHEAF_QUEUE_PREFIX=" + own + ":",
 		"SHEAF_BLOB_DRIVER=s3", "SHEAF_BLOB_ENDPOINT=" + vars["SHEAF_TEST_S3_ENDPOINT"], "SHEAF_BLOB_BUCKET=" + own,
 		"SHEAF_BLOB_ACCESS_KEY=" + vars["SHEAF_TEST_S3_ACCESS_KEY"], "SHEAF_BLOB_SECRET_KEY=" + vars["SHEAF_TEST_S3_SECRET_KEY"],

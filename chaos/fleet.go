@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"sheaf/internal/secrets"
 )
 
 // binary is the product with the trial format, whose pages can be slow: the
@@ -79,12 +81,15 @@ const (
 	reconcile     = 3 * time.Second
 )
 
+// secretsKey is the same in every process of the fleet.
+var secretsKey = secrets.Generate()
+
 // settings are the environment of every process.
 func (e *engines) settings() []string {
 	return []string{
 		mainVar + "=1", "PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "XDG_CACHE_HOME=" + os.Getenv("XDG_CACHE_HOME"),
 		"SHEAF_LOG_FORMAT=json", "SHEAF_LOG_LEVEL=info",
-		"SHEAF_STORE_DRIVER=mysql", "SHEAF_STORE_DSN=" + e.dsn(e.proxies["mysql"].Addr()),
+		"SHEAF_STORE_DRIVER=mysql", "SHEAF_STORE_DSN=" + e.dsn(e.proxies["mysql"].Addr()), "SHEAF_STORE_SECRETS_KEY=" + secretsKey,
 		"SHEAF_QUEUE_DRIVER=redis", "SHEAF_QUEUE_ADDRS=" + e.proxies["redis"].Addr(), "SHEAF_QUEUE_WINDOW=16",
 		"SHEAF_BLOB_DRIVER=s3", "SHEAF_BLOB_ENDPOINT=http://" + e.proxies["s3"].Addr(),
 		"SHEAF_BLOB_ACCESS_KEY=" + e.s3Key, "SHEAF_BLOB_SECRET_KEY=" + e.s3Secret,

@@ -120,7 +120,9 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanP
 	}
 	tags := tagsOf(config, tagSet, p.Tags)
 	keep := planKey(doc, digest+tags, config)
-	if doc.Generation > 1 {
+	// A plan that is kept holds its settings in the clear.
+	keeps := config.Password == ""
+	if keeps && doc.Generation > 1 {
 		// The same bytes cut by the same rules: the file need not be opened.
 		if out := p.storedPlan(ctx, keep); out != nil {
 			if ask.Fresh {
@@ -202,7 +204,7 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanP
 			ReuseKey: key, Digest: digest, Payload: raw,
 		})
 	}
-	if t != nil {
+	if keeps && t != nil {
 		if err := p.keepPlan(ctx, keep, out); err != nil {
 			return nil, err
 		}

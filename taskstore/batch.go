@@ -127,7 +127,7 @@ func (s *Store) WriteAll(ctx context.Context, finished []Finished, asks []ClaimA
 		for i, a := range asks {
 			t := tasks[a.TaskID]
 			if answers[i].Task, answers[i].Err = nil, t.claimFor(a); answers[i].Err == nil {
-				task := t.toDomain()
+				task := t.toDomain(s.vault)
 				answers[i].Task, claimed = &task, append(claimed, t)
 				events = append(events, t.event(sheaf.EventClaimed, t.Epoch))
 				if t.Kind == string(sheaf.KindPlan) {

@@ -186,7 +186,7 @@ func (s *Store) begin(tx *gorm.DB, docs []documentRow, plans []sheaf.NewTask, tr
 		}
 		gens[i] = []any{d.ID, d.Gen, d.TenantID, d.JobID, string(sheaf.DocQueued), d.ParseConfig, now}
 		tasks[i] = []any{p.ID, d.TenantID, d.DatasetID, d.ID, d.JobID, d.Gen, string(kind), p.Node, string(p.Unit), p.Range.From, p.Range.To,
-			max(p.Cost, 1), d.Lane, string(sheaf.TaskPending), paused, now, int(sheaf.PhaseBegin), place, 0, p.ReuseKey, p.Digest, "", "", 0, 0, 0, string(p.Payload), "", clip(trace, 128), now, 0}
+			max(p.Cost, 1), d.Lane, string(sheaf.TaskPending), paused, now, int(sheaf.PhaseBegin), place, 0, p.ReuseKey, p.Digest, "", "", 0, 0, 0, s.vault.hide(d.TenantID, string(p.Payload)), "", clip(trace, 128), now, 0}
 		// The first event of a generation's document, hence n = 0.
 		events[i] = eventRow{TenantID: d.TenantID, DatasetID: d.DatasetID, JobID: d.JobID, DocID: d.ID, Gen: d.Gen, SubjectID: d.ID,
 			Epoch: int64(d.Gen), Kind: sheaf.EventDocument, Detail: encode(sheaf.DocumentChange{State: sheaf.DocQueued})}
@@ -276,7 +276,7 @@ func (s *Store) CreateDocuments(ctx context.Context, job sheaf.Job, docs []sheaf
 			if metadata == nil {
 				metadata = map[string]string{}
 			}
-			r := documentRow{ID: d.ID, TenantID: job.TenantID, DatasetID: job.DatasetID, JobID: job.ID, Gen: 1, Lane: int(lane), ParseConfig: encode(d.ParseConfig)}
+			r := documentRow{ID: d.ID, TenantID: job.TenantID, DatasetID: job.DatasetID, JobID: job.ID, Gen: 1, Lane: int(lane), ParseConfig: s.vault.hide(job.TenantID, encode(d.ParseConfig))}
 			if o := old[d.ID]; o != nil {
 				r.Gen = o.Gen + 1
 				replaced = append(replaced, d.ID)
@@ -471,14 +471,14 @@ func (s *Store) Reparse(ctx context.Context, job sheaf.Job, docs []sheaf.Reparse
 				d := &rows[i]
 				want := byID[d.ID]
 				res := tx.Exec(s.sql(`UPDATE documents SET gen=gen+1, state='queued', progress=0, ledger='{}', failure='', warnings='[]', parse_config=?, media_type=?, job_id=?,
-					updated_at=@now, started_at=0, finished_at=0 WHERE id=? AND gen=? AND deleted_at=0`), encode(want.ParseConfig), cmp.Or(want.MediaType, d.MediaType), job.ID, d.ID, d.Gen)
+					updated_at=@now, started_at=0, finished_at=0 WHERE id=? AND gen=? AND deleted_at=0`), s.vault.hide(d.TenantID, encode(want.ParseConfig)), cmp.Or(want.MediaType, d.MediaType), job.ID, d.ID, d.Gen)
 				if res.Error != nil {
 					return res.Error
 				}
 				if res.RowsAffected != 1 {
 					return fmt.Errorf("%w: document %s changed while it was being read; try again", sheaf.ErrConflict, d.ID)
 				}
-				d.Gen, d.JobID, d.ParseConfig, plans[i] = d.Gen+1, job.ID, encode(want.ParseConfig), want.Plan
+				d.Gen, d.JobID, d.ParseConfig, plans[i] = d.Gen+1, job.ID, s.vault.hide(d.TenantID, encode(want.ParseConfig)), want.Plan
 			}
 			return s.begin(tx, rows, plans, trace)
 		})

@@ -40,7 +40,7 @@ func (s *Store) Document(ctx context.Context, tenantID, id string) (*sheaf.Docum
 	if err != nil {
 		return nil, err
 	}
-	d := row.toDomain()
+	d := row.toDomain(s.vault)
 	return &d, nil
 }
 
@@ -104,7 +104,7 @@ func (s *Store) Documents(ctx context.Context, tenantID string, f sheaf.Document
 		return nil, "", translate(err)
 	}
 	rows, next := cut(rows, limit, func(r documentRow) string { return r.ID })
-	return toDocuments(rows), next, nil
+	return s.toDocuments(rows), next, nil
 }
 
 // documentColumns lists what a list of documents shows, which is all but the
@@ -121,10 +121,10 @@ func documentColumns(prefix string) string {
 // would be most of what is sent.
 func workColumns() string { return documentColumns("") + ", root_id, parent_gen, deleted_at" }
 
-func toDocuments(rows []documentRow) []sheaf.Document {
+func (s *Store) toDocuments(rows []documentRow) []sheaf.Document {
 	out := make([]sheaf.Document, len(rows))
 	for i, r := range rows {
-		out[i] = r.toDomain()
+		out[i] = r.toDomain(s.vault)
 	}
 	return out
 }
@@ -152,7 +152,7 @@ func (s *Store) Generations(ctx context.Context, tenantID, documentID string) ([
 		if r.Gen == d.Gen { // the document's row is the one that moves first
 			r.State = d.State
 		}
-		out[i] = r.toDomain()
+		out[i] = r.toDomain(s.vault)
 	}
 	return out, nil
 }
@@ -160,7 +160,7 @@ func (s *Store) Generations(ctx context.Context, tenantID, documentID string) ([
 // Tasks implements sheaf.DocumentCatalog.
 func (s *Store) Tasks(ctx context.Context, tenantID, documentID string, generation int) ([]sheaf.Task, error) {
 	rows, err := s.generationTasks(ctx, tenantID, documentID, generation)
-	return toTasks(rows), err
+	return s.toTasks(rows), err
 }
 
 func (s *Store) generationTasks(ctx context.Context, tenantID, documentID string, generation int) ([]taskRow, error) {

@@ -323,7 +323,7 @@ func (s *Store) JobDocuments(ctx context.Context, tenantID, jobID string, p shea
 		return nil, "", translate(err)
 	}
 	rows, next := cut(rows, limit, func(r documentRow) string { return r.ID })
-	return toDocuments(rows), next, nil
+	return s.toDocuments(rows), next, nil
 }
 
 // JobErrors implements sheaf.JobCatalog, in the order of document ids: first

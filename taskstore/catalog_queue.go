@@ -154,7 +154,7 @@ func (s *Store) DeadLetters(ctx context.Context, tenantID string, f sheaf.DeadLe
 		return nil, "", translate(err)
 	}
 	rows, next := cut(rows, limit, func(r taskRow) string { return r.ID })
-	return toTasks(rows), next, nil
+	return s.toTasks(rows), next, nil
 }
 
 // RetryDead implements sheaf.QueueCatalog. Tasks of a generation that is not
@@ -348,7 +348,7 @@ func (s *Store) Task(ctx context.Context, tenantID, id string) (*sheaf.Task, err
 	if len(rows) == 0 {
 		return nil, notFound("task", id)
 	}
-	t := rows[0].toDomain()
+	t := rows[0].toDomain(s.vault)
 	return &t, nil
 }
 

@@ -242,7 +242,7 @@ func (s *Store) CreateDataset(ctx context.Context, d sheaf.Dataset) (*sheaf.Data
 			return notFound("tenant", d.TenantID)
 		}
 		return insertRows(tx, "datasets", []string{"id", "tenant_id", "name", "parse_config", "paused", "created_at", "updated_at"},
-			[][]any{{d.ID, d.TenantID, d.Name, encode(d.ParseConfig), flag(d.Paused), raw(s.now()), raw(s.now())}}, "")
+			[][]any{{d.ID, d.TenantID, d.Name, s.vault.hide(d.TenantID, encode(d.ParseConfig)), flag(d.Paused), raw(s.now()), raw(s.now())}}, "")
 	})
 	if err != nil {
 		return nil, fmt.Errorf("create dataset %q: %w", clip(d.Name, 80), err)
@@ -292,7 +292,7 @@ func (s *Store) TaggedDatasets(ctx context.Context, tenantID string, limit int) 
 	}
 	out := make([]sheaf.Dataset, len(rows))
 	for i, r := range rows {
-		out[i] = r.toDomain()
+		out[i] = r.toDomain(s.vault)
 	}
 	return out, nil
 }
@@ -302,7 +302,7 @@ func (s *Store) countDatasets(ctx context.Context, tenantID string, rows []datas
 	at := make(map[string]*sheaf.Dataset, len(rows))
 	ids := make([]string, len(rows))
 	for i, r := range rows {
-		out[i] = r.toDomain()
+		out[i] = r.toDomain(s.vault)
 		ids[i], at[r.ID] = r.ID, &out[i]
 	}
 	for batch := range chunks(ids) {
@@ -332,7 +332,7 @@ func (s *Store) UpdateDataset(ctx context.Context, d sheaf.Dataset) error {
 	if err := checkText("the dataset's name", d.Name, 255); err != nil {
 		return err
 	}
-	unchanged, args := "", []any{d.Name, encode(d.ParseConfig), d.TenantID, d.ID}
+	unchanged, args := "", []any{d.Name, s.vault.hide(d.TenantID, encode(d.ParseConfig)), d.TenantID, d.ID}
 	if !d.UpdatedAt.IsZero() {
 		unchanged, args = " AND updated_at=?", append(args, d.UpdatedAt.UnixMilli())
 	}
@@ -453,7 +453,7 @@ func (s *Store) Idempotent(ctx context.Context, r sheaf.KeyedRequest, lease time
 		}
 		state.Since, state.Held = toTime(k.CreatedAt), k.Answer == "" && k.Holder == r.Holder
 		if k.Answer != "" {
-			state.Answer = []byte(k.Answer)
+			state.Answer = []byte(s.vault.open(k.Answer, secretContext("answer", k.TenantID, k.K)))
 		}
 		return nil
 	})
@@ -486,7 +486,7 @@ func (s *Store) FinishIdempotent(ctx context.Context, r sheaf.KeyedRequest, answ
 	if err := checkText("the answer", string(answer), 8<<20); err != nil {
 		return err
 	}
-	return s.changeHeld(ctx, r, "answer=?", string(answer))
+	return s.changeHeld(ctx, r, "answer=?", s.vault.seal(string(answer), secretContext("answer", r.TenantID, r.Key)))
 }
 
 // LeaveIdempotent implements sheaf.JobCatalog.

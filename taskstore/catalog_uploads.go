@@ -37,13 +37,13 @@ type uploadRow struct {
 
 func (uploadRow) TableName() string { return "uploads" }
 
-func (r uploadRow) toDomain() *sheaf.PartialUpload {
+func (r uploadRow) toDomain(v vault) *sheaf.PartialUpload {
 	u := &sheaf.PartialUpload{
 		ID: r.ID, TenantID: r.TenantID, DatasetID: r.DatasetID, DocumentID: r.DocID, Size: r.Size, Offset: r.Stored, Fingerprint: r.Fingerprint,
 		JobID: r.JobID, Epoch: r.Epoch, NextPiece: r.NextPiece, CreatedAt: toTime(r.CreatedAt), ExpiresAt: toTime(r.ExpiresAt),
 	}
 	decode(r.Pieces, &u.Pieces)
-	decode(r.Spec, &u.Spec)
+	decode(v.reveal(r.TenantID, r.Spec), &u.Spec)
 	if r.Hash != "" {
 		u.Hash, _ = base64.StdEncoding.DecodeString(r.Hash) // what AdvanceUpload wrote
 	}
@@ -60,7 +60,7 @@ func (s *Store) CreateUpload(ctx context.Context, u sheaf.PartialUpload, life ti
 			return err
 		}
 		return insertRows(tx, "uploads", []string{"id", "tenant_id", "dataset_id", "doc_id", "size", "pieces", "hash", "spec", "fingerprint", "created_at", "expires_at"},
-			[][]any{{u.ID, u.TenantID, u.DatasetID, u.DocumentID, u.Size, "[]", "", encode(u.Spec), u.Fingerprint, raw(s.now()), raw(fmt.Sprintf("%s+%d", s.now(), life.Milliseconds()))}}, "")
+			[][]any{{u.ID, u.TenantID, u.DatasetID, u.DocumentID, u.Size, "[]", "", s.vault.hide(u.TenantID, encode(u.Spec)), u.Fingerprint, raw(s.now()), raw(fmt.Sprintf("%s+%d", s.now(), life.Milliseconds()))}}, "")
 	})
 	if err != nil {
 		return nil, fmt.Errorf("note the upload: %w", err)
@@ -114,7 +114,7 @@ func (s *Store) Upload(ctx context.Context, tenantID, id string) (*sheaf.Partial
 	if err != nil {
 		return nil, translate(err)
 	}
-	return row.toDomain(), nil
+	return row.toDomain(s.vault), nil
 }
 
 func (s *Store) upload(tx *gorm.DB, tenantID, id, lock string) (*uploadRow, error) {
@@ -145,7 +145,7 @@ func (s *Store) Uploads(ctx context.Context, tenantID, datasetID, fingerprint st
 	rows, next := cut(rows, limit, func(r uploadRow) string { return r.ID })
 	out := make([]sheaf.PartialUpload, len(rows))
 	for i, r := range rows {
-		out[i] = *r.toDomain()
+		out[i] = *r.toDomain(s.vault)
 	}
 	return out, next, nil
 }
@@ -167,7 +167,7 @@ func (s *Store) ClaimUpload(ctx context.Context, tenantID, id string, offset int
 		row.Epoch++
 		row.NextPiece += row.Writing
 		res := tx.Exec(s.sql("UPDATE uploads SET epoch=?, writing=1, next_piece=?, expires_at=@now+? WHERE id=?"), row.Epoch, row.NextPiece, life.Milliseconds(), id)
-		u = row.toDomain()
+		u = row.toDomain(s.vault)
 		return res.Error
 	})
 	return u, err
@@ -216,7 +216,7 @@ func (s *Store) BindUploads(ctx context.Context, tenantID string, ids []string, 
 				r.JobID = jobID
 				fresh = append(fresh, id)
 			}
-			out = append(out, *r.toDomain())
+			out = append(out, *r.toDomain(s.vault))
 		}
 		for batch := range chunks(fresh) {
 			// The epoch fences a writer that has stored all and not noticed.

@@ -112,7 +112,7 @@ func (s *Store) insertTasks(tx *gorm.DB, base taskBase, tasks []sheaf.NewTask) e
 		phase, place := base.order(t.Kind, pieces)
 		rows = append(rows, []any{t.ID, base.TenantID, base.DatasetID, base.DocumentID, base.JobID, base.Generation, string(t.Kind), t.Node,
 			string(t.Unit), t.Range.From, t.Range.To, max(t.Cost, 1), int(base.Lane), string(state), paused, now, int(phase), place, unmet[t.ID], t.ReuseKey, t.Digest,
-			res.RangeID, res.ArtifactKey, res.Chunks, res.Tokens, reused, string(t.Payload), result, clip(base.Trace, 128), now, finished})
+			res.RangeID, res.ArtifactKey, res.Chunks, res.Tokens, reused, s.vault.hide(base.TenantID, string(t.Payload)), result, clip(base.Trace, 128), now, finished})
 	}
 	if err := insertRows(tx, "tasks", taskColumns, rows, s.d.noop("id")); err != nil {
 		return fmt.Errorf("insert %d tasks: %w", len(tasks), err)

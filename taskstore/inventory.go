@@ -51,7 +51,7 @@ func (s *Store) Ranges(ctx context.Context, each func(sheaf.InventoryRange) erro
 func (s *Store) Originals(ctx context.Context, each func(sheaf.InventoryDocument) error) error {
 	return walk(ctx, s.r, "SELECT * FROM documents WHERE id > ? AND deleted_at=0 ORDER BY id LIMIT ?",
 		func(r documentRow) any { return r.ID }, "", func(r documentRow) error {
-			d := r.toDomain()
+			d := r.toDomain(s.vault)
 			return each(sheaf.InventoryDocument{TenantID: d.TenantID, DatasetID: d.DatasetID, DocumentID: d.ID, Name: d.Name, MediaType: d.MediaType, BlobKey: d.BlobKey, Metadata: d.Metadata})
 		})
 }

@@ -17,7 +17,7 @@ import (
 func (s *Store) Members(ctx context.Context, archiveID string) ([]sheaf.Document, error) {
 	var rows []documentRow
 	err := s.w.WithContext(ctx).Raw("SELECT "+documentColumns("")+" FROM documents WHERE parent_id=? AND deleted_at=0 ORDER BY id", archiveID).Scan(&rows).Error
-	return toDocuments(rows), translate(err)
+	return s.toDocuments(rows), translate(err)
 }
 
 // CreateMembers implements sheaf.TaskStore. It takes the archive's row first,
@@ -107,7 +107,7 @@ func (s *Store) createMembers(tx *gorm.DB, archive *documentRow, task *taskRow, 
 	now := raw(s.now())
 	for i, n := range ask.Files {
 		d, o := n.Document, there[n.Document.ID]
-		r := documentRow{ID: d.ID, TenantID: archive.TenantID, DatasetID: archive.DatasetID, JobID: task.JobID, Gen: 1, Lane: archive.Lane, ParseConfig: encode(d.ParseConfig)}
+		r := documentRow{ID: d.ID, TenantID: archive.TenantID, DatasetID: archive.DatasetID, JobID: task.JobID, Gen: 1, Lane: archive.Lane, ParseConfig: s.vault.hide(archive.TenantID, encode(d.ParseConfig))}
 		switch {
 		case o != nil && (o.DeletedAt != 0 || o.ParentID != archive.ID):
 			out[i].Failure = sheaf.Fail(sheaf.CategoryCanceled, "deleted", "its document was deleted; parse the archive again to have it back")

@@ -61,9 +61,9 @@ type datasetRow struct {
 func (datasetRow) TableName() string { return "datasets" }
 
 // toDomain leaves Documents and Chunks to be counted.
-func (r datasetRow) toDomain() sheaf.Dataset {
+func (r datasetRow) toDomain(v vault) sheaf.Dataset {
 	d := sheaf.Dataset{ID: r.ID, TenantID: r.TenantID, Name: r.Name, Paused: r.Paused != 0, CreatedAt: toTime(r.CreatedAt), UpdatedAt: toTime(r.UpdatedAt)}
-	decode(r.ParseConfig, &d.ParseConfig)
+	decode(v.reveal(r.TenantID, r.ParseConfig), &d.ParseConfig)
 	return d
 }
 
@@ -129,7 +129,7 @@ type documentRow struct {
 
 func (documentRow) TableName() string { return "documents" }
 
-func (r documentRow) toDomain() sheaf.Document {
+func (r documentRow) toDomain(v vault) sheaf.Document {
 	d := sheaf.Document{
 		ID: r.ID, TenantID: r.TenantID, DatasetID: r.DatasetID, Name: r.Name, MediaType: r.MediaType, Size: r.Size,
 		SHA256: r.SHA256, BlobKey: r.BlobKey, State: sheaf.DocumentState(r.State), Progress: r.Progress, Units: r.Units,
@@ -140,7 +140,7 @@ func (r documentRow) toDomain() sheaf.Document {
 	}
 	decode(r.Ledger, &d.Ledger)
 	decode(r.Warnings, &d.Warnings)
-	decode(r.ParseConfig, &d.ParseConfig)
+	decode(v.reveal(r.TenantID, r.ParseConfig), &d.ParseConfig)
 	decode(r.Metadata, &d.Metadata)
 	return d
 }
@@ -166,14 +166,14 @@ type generationRow struct {
 
 func (generationRow) TableName() string { return "generations" }
 
-func (r generationRow) toDomain() sheaf.Generation {
+func (r generationRow) toDomain(v vault) sheaf.Generation {
 	g := sheaf.Generation{
 		DocumentID: r.DocID, Generation: r.Gen, JobID: r.JobID, State: sheaf.DocumentState(r.State), Parser: r.Parser,
 		Units: r.Units, Unit: sheaf.Unit(r.Unit), Chunks: r.ChunkCount, Tokens: r.TokenCount, Failure: decodeFailure(r.Failure),
 		CreatedAt: toTime(r.CreatedAt), FinishedAt: toTime(r.FinishedAt), PublishedAt: toTime(r.PublishedAt),
 	}
 	decode(r.Ledger, &g.Ledger)
-	decode(r.ParseConfig, &g.ParseConfig)
+	decode(v.reveal(r.TenantID, r.ParseConfig), &g.ParseConfig)
 	return g
 }
 
@@ -245,7 +245,7 @@ func (r *taskRow) fields() []any {
 	}
 }
 
-func (r *taskRow) toDomain() sheaf.Task {
+func (r *taskRow) toDomain(v vault) sheaf.Task {
 	t := sheaf.Task{
 		ID: r.ID, TenantID: r.TenantID, DatasetID: r.DatasetID, DocumentID: r.DocID, JobID: r.JobID, Generation: r.Gen,
 		Kind: sheaf.TaskKind(r.Kind), Node: r.Node, Unit: sheaf.Unit(r.Unit), Range: sheaf.Range{From: r.FromUnit, To: r.ToUnit},
@@ -256,7 +256,7 @@ func (r *taskRow) toDomain() sheaf.Task {
 		ReuseKey: r.ReuseKey, Digest: r.Digest, Failure: decodeFailure(r.Failure), Trace: r.Trace,
 	}
 	if r.Payload != "" {
-		t.Payload = json.RawMessage(r.Payload)
+		t.Payload = json.RawMessage(v.reveal(r.TenantID, r.Payload))
 	}
 	decode(r.Result, &t.Result)
 	// The columns say what can still be listed; the JSON is history.

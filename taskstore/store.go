@@ -83,6 +83,8 @@ type Store struct {
 	offset       atomic.Int64 // milliseconds added to the database's clock, by tests
 	purgeLater   atomic.Bool  // deletions leave all purging to the keeper, in tests
 
+	vault vault // set by Unlock
+
 	writes *coalesce.Group[write, ClaimAnswer]
 
 	sweep struct { // where the search for forgotten documents stands
@@ -131,7 +133,7 @@ func (s *Store) openSQLite(ctx context.Context, c Config) error {
 	if c.DSN == "" {
 		return fmt.Errorf("%w: the sqlite database needs a file path", sheaf.ErrInvalid)
 	}
-	if err := os.MkdirAll(filepath.Dir(c.DSN), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(c.DSN), 0o700); err != nil {
 		return err
 	}
 	open := func(conns int, extra string) (*gorm.DB, error) {

@@ -423,13 +423,13 @@ func (s *Store) AppendEvents(ctx context.Context, c sheaf.Claim, events []sheaf.
 func (s *Store) GenerationTasks(ctx context.Context, documentID string, generation int) ([]sheaf.Task, error) {
 	var rows []taskRow
 	err := s.read(ctx).Raw("SELECT * FROM tasks WHERE doc_id=? AND gen=? ORDER BY from_unit, to_unit, id", documentID, generation).Scan(&rows).Error
-	return toTasks(rows), translate(err)
+	return s.toTasks(rows), translate(err)
 }
 
-func toTasks(rows []taskRow) []sheaf.Task {
+func (s *Store) toTasks(rows []taskRow) []sheaf.Task {
 	tasks := make([]sheaf.Task, len(rows))
 	for i := range rows {
-		tasks[i] = rows[i].toDomain()
+		tasks[i] = rows[i].toDomain(s.vault)
 	}
 	return tasks
 }
@@ -443,7 +443,7 @@ func (s *Store) DocumentByID(ctx context.Context, documentID string) (*sheaf.Doc
 	if len(rows) == 0 {
 		return nil, fmt.Errorf("%w: document %s", sheaf.ErrNotFound, documentID)
 	}
-	d := rows[0].toDomain()
+	d := rows[0].toDomain(s.vault)
 	return &d, nil
 }
 
@@ -475,7 +475,7 @@ func (s *Store) ReusableRanges(ctx context.Context, tenantID, prefer string, key
 			return nil, translate(err)
 		}
 		for _, r := range rows {
-			t := r.toDomain()
+			t := r.toDomain(s.vault)
 			found[r.ReuseKey] = sheaf.ReusableRange{DocumentID: t.DocumentID, TaskID: t.ID, Range: t.Range, Result: t.Result}
 		}
 	}

@@ -31,8 +31,8 @@ type webhookRow struct {
 
 func (webhookRow) TableName() string { return "webhooks" }
 
-func (r webhookRow) toDomain() sheaf.Webhook {
-	w := sheaf.Webhook{ID: r.ID, TenantID: r.TenantID, DatasetID: r.DatasetID, URL: r.URL, Secret: r.Secret, Events: []string{}, Enabled: r.Enabled != 0,
+func (r webhookRow) toDomain(v vault) sheaf.Webhook {
+	w := sheaf.Webhook{ID: r.ID, TenantID: r.TenantID, DatasetID: r.DatasetID, URL: r.URL, Secret: v.open(r.Secret, secretContext("webhook", r.TenantID, r.ID)), Events: []string{}, Enabled: r.Enabled != 0,
 		Failures: r.Failures, LastError: r.LastError, CreatedAt: toTime(r.CreatedAt), UpdatedAt: toTime(r.UpdatedAt)}
 	decode(r.Events, &w.Events)
 	return w
@@ -133,7 +133,7 @@ func (s *Store) CreateWebhook(ctx context.Context, w sheaf.Webhook) (*sheaf.Webh
 			return limitFailure("webhooks of the dataset", n[0], 1, maxWebhooks)
 		}
 		return insertRows(tx, "webhooks", []string{"id", "tenant_id", "dataset_id", "url", "secret", "events", "enabled", "last_error", "created_at", "updated_at"},
-			[][]any{{w.ID, w.TenantID, w.DatasetID, w.URL, w.Secret, encodeList(w.Events), flag(w.Enabled), "", raw(s.now()), raw(s.now())}}, "")
+			[][]any{{w.ID, w.TenantID, w.DatasetID, w.URL, s.vault.seal(w.Secret, secretContext("webhook", w.TenantID, w.ID)), encodeList(w.Events), flag(w.Enabled), "", raw(s.now()), raw(s.now())}}, "")
 	})
 	if err != nil {
 		return nil, fmt.Errorf("create webhook: %w", err)
@@ -150,7 +150,7 @@ func (s *Store) Webhook(ctx context.Context, tenantID, datasetID, id string) (*s
 	if len(rows) == 0 {
 		return nil, notFound("webhook", id)
 	}
-	w := rows[0].toDomain()
+	w := rows[0].toDomain(s.vault)
 	return &w, nil
 }
 
@@ -160,13 +160,13 @@ func (s *Store) Webhooks(ctx context.Context, tenantID, datasetID string) ([]she
 	if err := s.read(ctx).Raw("SELECT * FROM webhooks WHERE dataset_id=? AND tenant_id=? ORDER BY id", datasetID, tenantID).Scan(&rows).Error; err != nil {
 		return nil, translate(err)
 	}
-	return webhooksOf(rows), nil
+	return s.webhooksOf(rows), nil
 }
 
-func webhooksOf(rows []webhookRow) []sheaf.Webhook {
+func (s *Store) webhooksOf(rows []webhookRow) []sheaf.Webhook {
 	out := make([]sheaf.Webhook, len(rows))
 	for i, r := range rows {
-		out[i] = r.toDomain()
+		out[i] = r.toDomain(s.vault)
 	}
 	return out
 }
@@ -276,7 +276,7 @@ func (s *Store) DueWebhooks(ctx context.Context, limit int) ([]sheaf.Webhook, er
 	var rows []webhookRow
 	err := s.w.WithContext(ctx).Raw(s.sql(`SELECT w.* FROM webhooks w WHERE w.enabled=1 AND w.not_before<=@now AND EXISTS (
 		SELECT 1 FROM webhook_deliveries d WHERE d.webhook_id=w.id AND d.state='pending' AND d.next_at<=@now) ORDER BY w.not_before, w.id LIMIT ?`), limit).Scan(&rows).Error
-	return webhooksOf(rows), translate(err)
+	return s.webhooksOf(rows), translate(err)
 }
 
 // ClaimDeliveries implements sheaf.WebhookStore.

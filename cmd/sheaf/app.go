@@ -269,6 +269,7 @@ func parts(r *parser.Registry) []api.Part {
 
 // openData opens the store, queue, blobs, index and embedder.
 func (a *app) openData(ctx context.Context, r roles) (err error) {
+	privateFiles()
 	if a.cfg.Sole() || a.cfg.Blob.Driver == "file" {
 		if err := makeDataDir(a.cfg.DataDir); err != nil {
 			return err
@@ -277,6 +278,7 @@ func (a *app) openData(ctx context.Context, r roles) (err error) {
 	if err := os.MkdirAll(a.path("tmp"), 0o700); err != nil {
 		return dataDirError(a.cfg.DataDir, err)
 	}
+	tighten(a.cfg.DataDir, a.log)
 	if a.cfg.Sole() {
 		unlock, err := lockDir(a.cfg.DataDir)
 		if err != nil {
@@ -304,6 +306,9 @@ func (a *app) openData(ctx context.Context, r roles) (err error) {
 	a.onClose(a.store.Close)
 	if err := a.store.Migrate(ctx); err != nil {
 		return fmt.Errorf("migrating the %s store: %w", a.cfg.Store.Driver, err)
+	}
+	if err := a.unlock(ctx); err != nil {
+		return err
 	}
 	if err := a.ensureLocal(ctx); err != nil {
 		return err
@@ -596,6 +601,9 @@ func (a *app) run(ctx context.Context, ln net.Listener, hard <-chan struct{}) er
 		keepers.Go(func() { note(a.keeper.Run(keeperCtx)) })
 	}
 	keepers.Go(func() { a.stirrer.Run(keeperCtx) })
+	if ln != nil && !a.cfg.Sole() {
+		keepers.Go(func() { a.sealOld(keeperCtx) })
+	}
 	if a.executor != nil {
 		executors.Go(func() { note(a.executor.Run(ctx, hard)) })
 	}

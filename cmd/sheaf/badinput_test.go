@@ -52,7 +52,7 @@ func fleetConfig(t *testing.T) config.Config {
 	parsed.DBName = name
 	cfg := config.Default()
 	cfg.DataDir = t.TempDir()
-	cfg.Store = config.Store{Driver: "mysql", DSN: config.Secret(parsed.FormatDSN()), MaxConns: 8}
+	cfg.Store = config.Store{Driver: "mysql", DSN: config.Secret(parsed.FormatDSN()), SecretsKey: testSecretsKey, MaxConns: 8}
 	cfg.Blob.Driver, cfg.Blob.Endpoint, cfg.Blob.Bucket = "s3", s3, name
 	cfg.Blob.AccessKey, cfg.Blob.SecretKey = config.Secret(engine(t, "SHEAF_TEST_S3_ACCESS_KEY")), config.Secret(engine(t, "SHEAF_TEST_S3_SECRET_KEY"))
 	cfg.Index.Driver, cfg.Index.Addrs, cfg.Index.Prefix = "elasticsearch", []string{es}, name
@@ -230,7 +230,7 @@ func TestFleetProcessWaitsForItsBucket(t *testing.T) {
 func TestReadOnlyDatabaseIsWaitedFor(t *testing.T) {
 	engine(t, "SHEAF_TEST_POSTGRES_DSN")
 	cfg := fleetConfig(t)
-	cfg.Store = config.Store{Driver: "postgres", DSN: config.Secret(storetest.Config(t, "postgres").DSN), MaxConns: 8}
+	cfg.Store = config.Store{Driver: "postgres", DSN: config.Secret(storetest.Config(t, "postgres").DSN), SecretsKey: testSecretsKey, MaxConns: 8}
 	admin, err := sql.Open("pgx", engine(t, "SHEAF_TEST_POSTGRES_DSN"))
 	if err != nil {
 		t.Fatal(err)

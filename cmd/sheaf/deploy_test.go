@@ -52,7 +52,7 @@ func readFile(t *testing.T, path string) string {
 func TestDeployNamesSettingsThatExist(t *testing.T) {
 	file, env := settingNames()
 	own := map[string]bool{ // read by the command line, by compose.yaml itself, and by scripts
-		"SHEAF_CONFIG": true, "SHEAF_URL": true, "SHEAF_KEY": true, "SHEAF_DB_PASSWORD": true, "SHEAF_S3_SECRET": true,
+		"SHEAF_CONFIG": true, "SHEAF_URL": true, "SHEAF_KEY": true, "SHEAF_DB_PASSWORD": true, "SHEAF_S3_SECRET": true, "SHEAF_SECRETS_KEY": true,
 	}
 	variable := regexp.MustCompile(`\bSHEAF_[A-Z0-9_]*[A-Z0-9]\b`)
 	found := 0
@@ -169,7 +169,7 @@ func TestComposeFileRunsAsItStands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	secrets := map[string]string{"SHEAF_DB_PASSWORD": "made-up-password", "SHEAF_S3_SECRET": os.Getenv("SHEAF_TEST_S3_SECRET_KEY")}
+	secrets := map[string]string{"SHEAF_SECRETS_KEY": testSecretsKey, "SHEAF_DB_PASSWORD": "made-up-password", "SHEAF_S3_SECRET": os.Getenv("SHEAF_TEST_S3_SECRET_KEY")}
 	expand := func(v string) string {
 		return os.Expand(v, func(k string) string {
 			k, _, _ = strings.Cut(k, ":?")
@@ -313,7 +313,7 @@ func TestBackupOfDatabaseAndBucketIsWhole(t *testing.T) {
 			settings := func() config.Config {
 				cfg := config.Default()
 				cfg.DataDir = t.TempDir()
-				cfg.Store.Driver, cfg.Store.DSN = store, config.Secret(storetest.Config(t, store).DSN)
+				cfg.Store.Driver, cfg.Store.DSN, cfg.Store.SecretsKey = store, config.Secret(storetest.Config(t, store).DSN), testSecretsKey
 				cfg.Blob = config.Blob{Driver: "s3", Endpoint: s3, Bucket: "backup" + sheaf.NewID()[20:], CreateBucket: true, CacheBytes: 1 << 30, AccessKey: config.Secret(access), SecretKey: config.Secret(secret)}
 				t.Cleanup(func() {
 					_ = s3Client(t).RemoveBucketWithOptions(context.Background(), cfg.Blob.Bucket, minio.RemoveBucketOptions{ForceDelete: true})
@@ -347,7 +347,7 @@ func TestBackupOfDatabaseAndBucketIsWhole(t *testing.T) {
 			restored := settings()
 			run(restored, commands[2])
 			run(restored, commands[3])
-			again := &fleet{t: t, env: []string{mainVar + "=1", "PATH=" + os.Getenv("PATH"), "HOME=" + dir, "SHEAF_STORE_DRIVER=" + store, "SHEAF_STORE_DSN=" + restored.Store.DSN.Reveal(),
+			again := &fleet{t: t, env: []string{mainVar + "=1", "PATH=" + os.Getenv("PATH"), "HOME=" + dir, "SHEAF_STORE_DRIVER=" + store, "SHEAF_STORE_DSN=" + restored.Store.DSN.Reveal(), "SHEAF_STORE_SECRETS_KEY=" + testSecretsKey,
 				"SHEAF_BLOB_DRIVER=s3", "SHEAF_BLOB_ENDPOINT=" + s3, "SHEAF_BLOB_BUCKET=" + restored.Blob.Bucket, "SHEAF_BLOB_ACCESS_KEY=" + access, "SHEAF_BLOB_SECRET_KEY=" + secret}}
 			again.sheaf("index", "rebuild", "--data-dir", restored.DataDir)
 			r := startWith(t, restored)

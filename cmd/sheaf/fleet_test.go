@@ -86,7 +86,7 @@ func newFleet(t *testing.T) *fleet {
 	f.env = []string{
 		mainVar + "=1", "PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "XDG_CACHE_HOME=" + os.Getenv("XDG_CACHE_HOME"),
 		"SHEAF_LOG_FORMAT=json",
-		"SHEAF_STORE_DRIVER=mysql", "SHEAF_STORE_DSN=" + conf.FormatDSN(),
+		"SHEAF_STORE_DRIVER=mysql", "SHEAF_STORE_DSN=" + conf.FormatDSN(), "SHEAF_STORE_SECRETS_KEY=" + testSecretsKey,
 		"SHEAF_QUEUE_DRIVER=redis", "SHEAF_QUEUE_ADDRS=" + addr, "SHEAF_QUEUE_PREFIX=" + name + ":",
 		"SHEAF_BLOB_DRIVER=s3", "SHEAF_BLOB_ENDPOINT=" + s3, "SHEAF_BLOB_BUCKET=" + name,
 		"SHEAF_BLOB_ACCESS_KEY=" + os.Getenv("SHEAF_TEST_S3_ACCESS_KEY"), "SHEAF_BLOB_SECRET_KEY=" + os.Getenv("SHEAF_TEST_S3_SECRET_KEY"),

@@ -155,5 +155,5 @@ func adminCommands(g *global) []*cobra.Command {
 			return nil
 		},
 	}
-	return []*cobra.Command{migrate, show, g.formatsCommand(), g.tenantCommand(), g.keyCommand(), g.configCommand(), g.doctorCommand(), g.indexCommand()}
+	return []*cobra.Command{migrate, show, g.formatsCommand(), g.tenantCommand(), g.keyCommand(), g.configCommand(), g.doctorCommand(), g.indexCommand(), g.secretsCommand()}
 }

@@ -15,6 +15,7 @@ func (g *global) withStore(ctx context.Context, f func(ctx context.Context, s *t
 		return err
 	}
 	a := &app{cfg: cfg, log: slog.New(slog.DiscardHandler)}
+	privateFiles()
 	dsn := cfg.Store.DSN.Reveal()
 	if cfg.Store.Driver == "sqlite" {
 		if err := makeDataDir(cfg.DataDir); err != nil {

@@ -31,7 +31,7 @@ func TestEveryPartCanBeMixed(t *testing.T) {
 			cfg.Store.Driver, cfg.Queue.Driver, cfg.Blob.Driver, cfg.Index.Driver = mix.store, mix.queue, mix.blob, mix.index
 			if mix.store != "sqlite" {
 				engine(t, map[string]string{"mysql": "SHEAF_TEST_MYSQL_DSN", "postgres": "SHEAF_TEST_POSTGRES_DSN"}[mix.store])
-				cfg.Store.DSN = config.Secret(storetest.Config(t, mix.store).DSN)
+				cfg.Store.DSN, cfg.Store.SecretsKey = config.Secret(storetest.Config(t, mix.store).DSN), testSecretsKey
 			}
 			if mix.queue == "redis" {
 				cfg.Queue.Addrs, cfg.Queue.Prefix = []string{engine(t, "SHEAF_TEST_REDIS_ADDR")}, own+":"

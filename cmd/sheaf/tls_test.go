@@ -95,7 +95,7 @@ func TestStoreWithAPrivateAuthority(t *testing.T) {
 			if err := os.WriteFile(secret, []byte(dsn+"\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			cfg, err := config.Load("", []string{"SHEAF_STORE_DRIVER=" + driver, "SHEAF_STORE_DSN_FILE=" + secret, "SHEAF_STORE_CA_FILE=" + ca, "SHEAF_DATA_DIR=" + t.TempDir()})
+			cfg, err := config.Load("", []string{"SHEAF_STORE_DRIVER=" + driver, "SHEAF_STORE_DSN_FILE=" + secret, "SHEAF_STORE_CA_FILE=" + ca, "SHEAF_STORE_SECRETS_KEY=" + testSecretsKey, "SHEAF_DATA_DIR=" + t.TempDir()})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -185,7 +185,7 @@ func deployment(d *appsv1.Deployment) error {
 
 // compose loads the file as docker compose does.
 func compose(path string) error {
-	options, err := cli.NewProjectOptions([]string{path}, cli.WithEnv([]string{"SHEAF_DB_PASSWORD=x", "SHEAF_S3_SECRET=x"}))
+	options, err := cli.NewProjectOptions([]string{path}, cli.WithEnv([]string{"SHEAF_DB_PASSWORD=x", "SHEAF_S3_SECRET=x", "SHEAF_SECRETS_KEY=x"}))
 	if err != nil {
 		return fmt.Errorf("compose: %w", err)
 	}

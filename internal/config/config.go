@@ -73,11 +73,13 @@ type Webhooks struct {
 }
 
 type Store struct {
-	Driver   string   `toml:"driver" doc:"sqlite, mysql or postgres"`
-	DSN      Secret   `toml:"dsn" doc:"of mysql or postgres; sqlite lives in data_dir" secret:"true"`
-	CAFile   string   `toml:"ca_file" doc:"PEM file of the authorities that sign the server's certificate; the connection is then encrypted. Empty leaves that to the DSN: tls=true for mysql, sslmode for postgres"`
-	MaxConns int      `toml:"max_conns" doc:"connections at once"`
-	EventLag Duration `toml:"event_lag" doc:"age at which events are shown, so that none with a lower number can appear after them; 0: none on sqlite, 2s elsewhere; negative: none"`
+	Driver string `toml:"driver" doc:"sqlite, mysql or postgres"`
+	DSN    Secret `toml:"dsn" doc:"of mysql or postgres; sqlite lives in data_dir" secret:"true"`
+	CAFile string `toml:"ca_file" doc:"PEM file of the authorities that sign the server's certificate; the connection is then encrypted. Empty leaves that to the DSN: tls=true for mysql, sslmode for postgres"`
+	// One key, or several after a rotation: the first seals.
+	SecretsKey Secret   `toml:"secrets_key" secret:"true" doc:"keys that seal webhook secrets and passwords in the store, as sheaf secrets generate prints them, the current one first; the same on all processes. Empty takes secrets.key in data_dir, which a single process makes at its first start"`
+	MaxConns   int      `toml:"max_conns" doc:"connections at once"`
+	EventLag   Duration `toml:"event_lag" doc:"age at which events are shown, so that none with a lower number can appear after them; 0: none on sqlite, 2s elsewhere; negative: none"`
 }
 
 type Queue struct {

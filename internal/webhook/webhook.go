@@ -66,6 +66,9 @@ func Sign(secret, id string, at time.Time, body []byte) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("the webhook's secret: %w", err)
 	}
+	if len(key) == 0 {
+		return "", errors.New("the webhook's secret cannot be read with the keys of this installation; make the webhook again")
+	}
 	mac := hmac.New(sha256.New, key)
 	_, _ = fmt.Fprintf(mac, "%s.%d.%s", id, at.Unix(), body) // a hash takes all
 	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)), nil
