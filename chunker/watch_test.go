@@ -122,7 +122,7 @@ func TestStretchesHaveTheSentencesOfTheWhole(t *testing.T) {
 
 func TestTokensWithin(t *testing.T) {
 	for id := range uint(100_256) {
-		if s, err := codec().Decode([]uint{id}); err == nil && len(s) > maxTokenBytes {
+		if s, err := cl100k().Decode([]uint{id}); err == nil && len(s) > maxTokenBytes {
 			t.Fatalf("token %d has %d bytes", id, len(s))
 		}
 	}
