@@ -27,6 +27,7 @@ import (
 	"sheaf/parser/internal/members"
 	"sheaf/parser/internal/parts"
 	"sheaf/parser/internal/tempfile"
+	"sheaf/parser/internal/zipfile"
 )
 
 // Media types beside parser.MediaZIP.
@@ -331,7 +332,12 @@ func (d *document) walkZip(ctx context.Context, on func(m member, content func(i
 	if len(z.File) > maxEntries {
 		return sheaf.Fail(sheaf.CategoryCapacity, "zip_bomb", "The archive holds %d entries and the limit is %d; split it.", len(z.File), maxEntries)
 	}
-	total := int64(0)
+	if err := zipfile.Apart(z.File); err != nil {
+		return err
+	}
+	var raw *zipfile.Counter
+	zipfile.Counted(z, &raw)
+	spent := budget{}
 	for _, e := range z.File {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -348,34 +354,57 @@ func (d *document) walkZip(ctx context.Context, on func(m member, content func(i
 		case m.size > d.limits.FileBytes:
 			m.code, m.reason = "too_large", fmt.Sprintf("it has more than %d MB; upload it by itself", d.limits.FileBytes>>20)
 		}
+		opened := false
 		err := on(m, func(w io.Writer) (int64, error) {
+			opened, raw = true, nil
 			r, err := e.Open()
 			if err != nil {
 				return 0, sheaf.Fail(sheaf.CategoryBadInput, "member_damaged", "it cannot be unpacked (%s)", clean.Clip(clean.Line(err.Error()), 200))
 			}
 			defer r.Close()
-			return d.limits.copy(w, r, int64(min(e.CompressedSize64, 1<<62)), &total)
+			return d.limits.copy(w, r, func(n int64) int64 {
+				if raw != nil {
+					return raw.N
+				}
+				return n
+			}, &spent)
 		})
 		if err != nil {
 			return err
+		}
+		if !opened && m.code == "" { // by an earlier step; nothing unpacks to more than it claims
+			spent.bytes += m.size
+		}
+		if spent.bombs >= maxBombs {
+			return sheaf.Fail(sheaf.CategoryBadInput, "zip_bomb", "%d of its files unpack to more than %d times their size, as no honest file does; the rest was not tried. Check where the archive comes from.", spent.bombs, d.limits.Ratio)
 		}
 	}
 	return nil
 }
 
-// copy unpacks one member. packed is its size in the archive, 0 when that is
-// not known.
-func (l Limits) copy(w io.Writer, r io.Reader, packed int64, total *int64) (int64, error) {
+// maxBombs in one archive are enough to know it by.
+const maxBombs = 3
+
+// budget is what was unpacked of one archive.
+type budget struct {
+	bytes int64 // inflated
+	bombs int   // members that were more than their ratio allows
+}
+
+// copy unpacks one member. packed tells how many bytes of the archive the first
+// n of it took; nil when that is not known.
+func (l Limits) copy(w io.Writer, r io.Reader, packed func(n int64) int64, spent *budget) (int64, error) {
 	buf := make([]byte, 64<<10)
 	n := int64(0)
 	for {
 		k, err := r.Read(buf)
 		n += int64(k)
-		*total += int64(k)
+		spent.bytes += int64(k)
 		switch {
-		case *total > l.TotalBytes:
+		case spent.bytes > l.TotalBytes:
 			return n, sheaf.Fail(sheaf.CategoryBadInput, "zip_bomb", "The archive unpacks to more than %d MB; split it.", l.TotalBytes>>20)
-		case packed > 0 && n > ratioAfter && n/packed > int64(l.Ratio):
+		case packed != nil && n > ratioAfter && n/max(1, packed(n)) > int64(l.Ratio):
+			spent.bombs++
 			return n, sheaf.Fail(sheaf.CategoryBadInput, "zip_bomb", "it unpacks to more than %d times its size, as no honest file does", l.Ratio)
 		case n > l.FileBytes:
 			return n, sheaf.Fail(sheaf.CategoryCapacity, "too_large", "it unpacks to more than %d MB; upload it by itself", l.FileBytes>>20)

@@ -62,14 +62,16 @@ func (d *document) walkTar(ctx context.Context, on func(m member, content func(i
 		return err
 	}
 	defer done()
-	total := int64(0)
+	spent := budget{}
 	stream := bufio.NewReaderSize(&guarded{r: raw, packed: d.size, limits: d.limits}, 64<<10)
 	if head, _ := stream.Peek(512); packed && !isTar(head) {
 		name := cleanName(d.options.Name)
 		if ext := strings.ToLower(path.Ext(name)); ext == ".gz" || ext == ".bz2" || ext == ".zst" {
 			name = name[:len(name)-len(ext)]
 		}
-		return on(member{name: name}, func(w io.Writer) (int64, error) { return d.limits.copy(w, stream, d.size, &total) })
+		return on(member{name: name}, func(w io.Writer) (int64, error) {
+			return d.limits.copy(w, stream, func(int64) int64 { return d.size }, &spent)
+		})
 	}
 	t := tar.NewReader(stream)
 	for n := 0; ; n++ {
@@ -96,7 +98,7 @@ func (d *document) walkTar(ctx context.Context, on func(m member, content func(i
 		case h.Size > d.limits.FileBytes:
 			m.code, m.reason = "too_large", "it is larger than a member may be; upload it by itself"
 		}
-		if err := on(m, func(w io.Writer) (int64, error) { return d.limits.copy(w, t, 0, &total) }); err != nil {
+		if err := on(m, func(w io.Writer) (int64, error) { return d.limits.copy(w, t, nil, &spent) }); err != nil {
 			return err
 		}
 	}

@@ -32,8 +32,9 @@ const (
 	// maxCellBytes is Excel's limit, 32,767 characters, in the longest UTF-8.
 	maxCellBytes = 4 * 32_767
 	// A shared string may be shown by any number of cells. Honest workbooks
-	// show at most some 20 bytes of text for each of the file; a bomb, millions.
-	maxTextRatio  = 500
+	// show at most some 20 bytes of text for each byte of the file that was
+	// read; a bomb, millions.
+	maxTextRatio  = 200
 	freeTextBytes = 64 << 20
 )
 
@@ -70,7 +71,6 @@ type workbook struct {
 	epoch   time.Time
 	strings stringTable
 	text    int64 // shown in this pass
-	size    int64 // of the file's parts, packed
 	charts  int
 	images  int
 	looks   *looks // of a workbook of moderate size, else nil
@@ -155,7 +155,6 @@ func open(z *zipfile.Archive) (*workbook, error) {
 		return nil, zipfile.Invalid("xlsx", "it lists no worksheets")
 	}
 	for _, e := range z.File {
-		w.size += int64(min(e.CompressedSize64, 1<<40))
 		n := strings.ToLower(e.Name)
 		if strings.HasPrefix(n, "xl/charts/chart") {
 			w.charts++
@@ -576,11 +575,13 @@ func (w *workbook) rows(ctx context.Context, sh sheet, on func(number int, row [
 				if text := w.show(kind, value, style); text != "" {
 					text = clean.Clip(text, maxCellBytes)
 					bytes += len(text)
-					if w.text += int64(len(text)); w.text > freeTextBytes && w.text/maxTextRatio > w.size {
-						return sheaf.Fail(sheaf.CategoryBadInput, "zip_bomb", "The workbook's cells repeat far more text than an honest file of its size holds; it was stopped after %d MB. Check where the file comes from.", w.text>>20)
-					}
+					w.text += int64(len(text))
 					for len(row) < col {
 						row = append(row, "")
+						w.text++ // an empty cell before it takes room, too
+					}
+					if w.text > freeTextBytes && w.text/maxTextRatio > w.z.Read() {
+						return sheaf.Fail(sheaf.CategoryBadInput, "zip_bomb", "The workbook shows far more text and cells than an honest file of its size holds; it was stopped after %d MB. Check where the file comes from.", w.text>>20)
 					}
 					if w.looks != nil && hold && kind == 'n' && w.format(style) == special {
 						bytes += len(value)

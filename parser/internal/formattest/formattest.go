@@ -5,6 +5,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -40,6 +41,29 @@ func Zip(parts ...string) []byte {
 		panic(err)
 	}
 	return b.Bytes()
+}
+
+// ZipDirectory packs one part and lists it under each of the names, which are as
+// long as the part's own. edit, which may be nil, changes each record of the
+// directory (APPNOTE.TXT 4.3.12).
+func ZipDirectory(name, content string, edit func(record []byte), names ...string) []byte {
+	b := Zip(name, content)
+	end := bytes.LastIndex(b, []byte("PK\x05\x06"))
+	from := int(binary.LittleEndian.Uint32(b[end+16:]))
+	record, tail := bytes.Clone(b[from:end]), bytes.Clone(b[end:])
+	out := bytes.Clone(b[:from])
+	for _, n := range names {
+		r := bytes.Clone(record)
+		copy(r[46:], n)
+		if edit != nil {
+			edit(r)
+		}
+		out = append(out, r...)
+	}
+	binary.LittleEndian.PutUint16(tail[8:], uint16(len(names)))
+	binary.LittleEndian.PutUint16(tail[10:], uint16(len(names)))
+	binary.LittleEndian.PutUint32(tail[12:], uint32(len(record)*len(names)))
+	return append(out, tail...)
 }
 
 // maxFuzzed is a hundred times what the slowest input of the fuzzers takes.

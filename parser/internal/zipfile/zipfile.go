@@ -5,11 +5,13 @@ package zipfile
 import (
 	"archive/zip"
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"net/url"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"sheaf"
@@ -26,6 +28,7 @@ const (
 	MaxPartBytes  = 256 << 20 // inflated, of a part that a format reads whole
 	maxRatio      = 400       // deflate reaches 1,032 on zeros; XML of real sheets stays below 100
 	ratioAfter    = 16 << 20  // small parts may be as repetitive as they like
+	allRatioAfter = 64 << 20  // likewise all parts together
 	// wholeBytes is up to where a container is read at once: its parts are
 	// read in pieces of 4 KB, and each piece is a system call.
 	wholeBytes = 1 << 20
@@ -35,13 +38,41 @@ const (
 )
 
 // Archive is an open container. Its budget of inflated bytes is shared by all
-// that is read from it.
+// that is read from it. What its directory claims is not believed: sizes are
+// those of the bytes that are there. It is used by one goroutine at a time.
 type Archive struct {
 	*zip.Reader
 	kind   string
 	byName map[string]*zip.File
-	total  int64
+	total  int64              // inflated, each time anew
+	seen   map[*zip.File]size // how far each part was read
+	all    size               // their sum
+	raw    *Counter           // of the part that is being opened, nil when it is stored as it is
 	rels   map[string]map[string]Rel
+}
+
+// size counts bytes as they lie in the file and inflated.
+type size struct{ packed, inflated int64 }
+
+// Counter counts the bytes that a decompressor takes from the file.
+type Counter struct {
+	N int64
+	r io.Reader
+}
+
+func (c *Counter) Read(b []byte) (int, error) {
+	n, err := c.r.Read(b)
+	c.N += int64(n)
+	return n, err
+}
+
+// Counted has z set *last to a new Counter whenever a member that is packed is
+// opened. It stays as it is for one that is stored.
+func Counted(z *zip.Reader, last **Counter) {
+	z.RegisterDecompressor(zip.Deflate, func(r io.Reader) io.ReadCloser {
+		*last = &Counter{r: r}
+		return inflate(*last)
+	})
 }
 
 var oleMagic = []byte{0xD0, 0xCF, 0x11, 0xE0, 0xA1, 0xB1, 0x1A, 0xE1}
@@ -71,11 +102,14 @@ func Open(f *os.File, kind string) (*Archive, error) {
 	if err != nil && !errors.Is(err, zip.ErrInsecurePath) {
 		return nil, Invalid(kind, "it is not a readable zip container: %v", err)
 	}
-	z.RegisterDecompressor(zip.Deflate, inflate)
 	if len(z.File) > MaxEntries {
 		return nil, sheaf.Fail(sheaf.CategoryCapacity, "zip_bomb", "The file holds %d entries and the limit is %d; this is not an ordinary %s file, so check where it comes from.", len(z.File), MaxEntries, strings.ToUpper(kind))
 	}
-	a := &Archive{Reader: z, kind: kind, byName: make(map[string]*zip.File, len(z.File))}
+	if err := Apart(z.File); err != nil {
+		return nil, err
+	}
+	a := &Archive{Reader: z, kind: kind, byName: make(map[string]*zip.File, len(z.File)), seen: map[*zip.File]size{}}
+	Counted(z, &a.raw)
 	for _, e := range z.File {
 		key := fold(e.Name)
 		if _, dup := a.byName[key]; !dup {
@@ -84,6 +118,31 @@ func Open(f *os.File, kind string) (*Archive, error) {
 	}
 	return a, nil
 }
+
+// Apart fails with zip_bomb when two members share bytes of the file: no program
+// writes that, and a few bytes then unpack to any number of members.
+func Apart(files []*zip.File) error {
+	type body struct{ from, to int64 }
+	bodies := make([]body, 0, len(files))
+	for _, e := range files {
+		from, err := e.DataOffset()
+		if err != nil || e.CompressedSize64 == 0 { // it cannot be opened either, or has nothing to share
+			continue
+		}
+		bodies = append(bodies, body{from, from + int64(min(e.CompressedSize64, 1<<62-1))})
+	}
+	slices.SortFunc(bodies, func(a, b body) int { return cmp.Compare(a.from, b.from) })
+	for i := 1; i < len(bodies); i++ {
+		if bodies[i].from < bodies[i-1].to {
+			return sheaf.Fail(sheaf.CategoryBadInput, "zip_bomb", "Members of the archive overlap, so that it unpacks to far more than it holds. No program packs like that; check where the file comes from.")
+		}
+	}
+	return nil
+}
+
+// Read is how many bytes of the file all parts take together that were read so
+// far, each as far as it was.
+func (a *Archive) Read() int64 { return a.all.packed }
 
 // Invalid is the failure of a file that is not what it claims to be.
 func Invalid(kind, format string, args ...any) *sheaf.Failure {
@@ -130,30 +189,54 @@ func (a *Archive) Part(name string, limit int64) (io.ReadCloser, error) {
 	if e.Flags&1 != 0 {
 		return nil, sheaf.Fail(sheaf.CategoryEncrypted, "encrypted", "The file's content is encrypted; save a copy without the password and upload that.")
 	}
+	a.raw = nil
 	r, err := e.Open()
 	if err != nil {
 		return nil, Invalid(a.kind, "its part %s cannot be opened: %v", name, err)
 	}
-	return &part{r: r, a: a, name: name, limit: limit, packed: int64(min(e.CompressedSize64, 1<<62))}, nil
+	return &part{r: r, raw: a.raw, a: a, e: e, name: name, limit: limit}, nil
 }
 
 type part struct {
-	r      io.ReadCloser
-	a      *Archive
-	name   string
-	n      int64
-	limit  int64
-	packed int64
+	r     io.ReadCloser
+	raw   *Counter
+	a     *Archive
+	e     *zip.File
+	name  string
+	n     int64
+	limit int64
+}
+
+// packed is how many bytes of the file have been read for it.
+func (p *part) packed() int64 {
+	if p.raw == nil {
+		return p.n
+	}
+	return p.raw.N
+}
+
+// note tells the archive how far the part has been read.
+func (p *part) note(n int) {
+	p.n += int64(n)
+	p.a.total += int64(n)
+	if before, now := p.a.seen[p.e], (size{p.packed(), p.n}); now.inflated > before.inflated {
+		p.a.seen[p.e] = now
+		p.a.all.packed += now.packed - before.packed
+		p.a.all.inflated += now.inflated - before.inflated
+	}
+}
+
+func bomb(inflated, packed, after int64) bool {
+	return inflated > after && inflated/max(1, packed) > maxRatio
 }
 
 func (p *part) Close() error { return p.r.Close() }
 
 func (p *part) Read(b []byte) (int, error) {
 	n, err := p.r.Read(b)
-	p.n += int64(n)
-	p.a.total += int64(n)
+	p.note(n)
 	switch {
-	case p.n > ratioAfter && p.n/max(1, p.packed) > maxRatio, p.a.total > MaxTotalBytes:
+	case bomb(p.n, p.packed(), ratioAfter), bomb(p.a.all.inflated, p.a.all.packed, allRatioAfter), p.a.total > MaxTotalBytes:
 		return n, sheaf.Fail(sheaf.CategoryBadInput, "zip_bomb", "Unpacking the file gives far more data than an honest one holds (part %s, more than %d MB); it was stopped. Check where the file comes from.", p.name, p.n>>20)
 	case p.n > p.limit:
 		return n, sheaf.Fail(sheaf.CategoryCapacity, "too_large", "The part %s unpacks to more than %d MB; split the document into smaller files.", p.name, p.limit>>20)

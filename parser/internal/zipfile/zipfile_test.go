@@ -2,7 +2,9 @@ package zipfile_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -101,5 +103,50 @@ func TestPartsAreReadApart(t *testing.T) {
 				t.Errorf("%q %v", small, err)
 			}
 		}
+	}
+}
+
+// A directory may list one member under many names, and members inside others.
+func TestMembersThatOverlapAreRefused(t *testing.T) {
+	names := []string{"a0", "a1", "a2"}
+	if _, err := open(t, formattest.ZipDirectory("a0", "content", nil, names[:1]...)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := open(t, formattest.ZipDirectory("a0", "content", nil, names...))
+	if f := sheaf.AsFailure(err, ""); f == nil || f.Code != "zip_bomb" {
+		t.Errorf("one member under three names: %v", err)
+	}
+}
+
+// What the directory claims of a part's packed size lifts no bound.
+func TestARatioIsOfTheBytesThatAreThere(t *testing.T) {
+	zeros := strings.Repeat("\x00", 24<<20)
+	claim := func(record []byte) { binary.LittleEndian.PutUint32(record[20:], 1<<31) }
+	z, err := open(t, formattest.ZipDirectory("a", zeros, claim, "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = z.ReadAll("a", zipfile.MaxPartBytes)
+	if f := sheaf.AsFailure(err, ""); f == nil || f.Code != "zip_bomb" {
+		t.Errorf("a part that claims 2 GB: %v", err)
+	}
+
+	var parts []string
+	for i := range 8 { // each as large as a part may be with any ratio
+		parts = append(parts, fmt.Sprint(i), zeros[:15<<20])
+	}
+	if z, err = open(t, formattest.Zip(parts...)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 8 {
+		if _, err = z.ReadAll(fmt.Sprint(i), zipfile.MaxPartBytes); err != nil {
+			break
+		}
+	}
+	if f := sheaf.AsFailure(err, ""); f == nil || f.Code != "zip_bomb" {
+		t.Errorf("many small bombs: %v", err)
+	}
+	if n := z.Read(); n <= 0 || n > 1<<20 {
+		t.Errorf("%d bytes read", n)
 	}
 }
