@@ -40,7 +40,7 @@ services: ## start private MariaDB, PostgreSQL, Redis, MinIO and Elasticsearch; 
 services-down: ## stop them
 	@scripts/services.sh down $(SERVICES)
 
-samples: ## make the sample documents anew from docs/handbook.md
+samples: ## make the sample documents anew from samples/handbook.md
 	go run ./samples/make
 
 openapi: ## write docs/openapi.json from the code

@@ -1,5 +1,7 @@
-// Package samples holds documents to try Sheaf with: its own handbook in four
-// formats. They are made from docs/handbook.md by `go run ./samples/make`.
+// Package samples holds documents to try Sheaf with: a handbook in four
+// formats. `go run ./samples/make` makes them from handbook.md, a copy of
+// docs/handbook.md as it stood once. Tests, benches and the demo read them, so
+// the copy stays as it is when the handbook changes.
 package samples
 
 import "embed"

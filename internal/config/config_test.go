@@ -166,3 +166,32 @@ func TestStraysAreTold(t *testing.T) {
 		}
 	}
 }
+
+// The handbook shows every setting with its default and what it says of itself.
+func TestHandbookListsEverySetting(t *testing.T) {
+	md, err := os.ReadFile("../../docs/handbook.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Default()
+	for _, f := range Fields(&c) {
+		def := f.String()
+		switch {
+		case f.Name == "data_dir":
+			def = "~/.local/share/sheaf" // depends on the user
+		case f.Secret:
+			def = ""
+		}
+		cell := "–"
+		if def != "" {
+			cell = "`" + def + "`"
+		}
+		doc := f.Doc
+		if doc == "" {
+			doc = "–"
+		}
+		if row := "| `" + f.Name + "` | " + cell + " | " + doc + " |\n"; !strings.Contains(string(md), row) {
+			t.Errorf("docs/handbook.md, Settings: want the row\n%s", row)
+		}
+	}
+}

@@ -1,5 +1,6 @@
-// Command make writes the sample documents from docs/handbook.md. Run it in
-// the root of the repository; the same handbook gives the same bytes.
+// Command make writes the sample documents from samples/handbook.md, a frozen
+// copy of the handbook. Run it in the root of the repository; the same text
+// gives the same bytes.
 package main
 
 import (
@@ -17,7 +18,7 @@ import (
 )
 
 func main() {
-	if err := run("docs/handbook.md", "samples"); err != nil {
+	if err := run("samples/handbook.md", "samples"); err != nil {
 		fmt.Fprintln(os.Stderr, "make:", err)
 		os.Exit(1)
 	}
