@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 SERVICES ?= /tmp/sheaf-services
 
-.PHONY: help build size run test lint fuzz bench services services-down samples openapi screenshots chaos
+.PHONY: help build size run test lint fuzz bench services services-down samples openapi screenshots chaos hostile
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 18
@@ -30,6 +30,9 @@ bench: build ## measure speed and memory against what a user would pick instead;
 
 chaos: ## inject N faults (default 1000) into a fleet, drawn from SEED; writes chaos/out/chaos.json, prints a table
 	go run ./chaos -n $${N:-1000} -seed $${SEED:-0}
+
+hostile: build ## send N damaged files (default 1000), drawn from SEED, to a Sheaf of its own; SHEAF_CORPUS names more files to damage
+	go run ./chaos/hostile -n $${N:-1000} -seed $${SEED:-0}
 
 mutants: ## take each guard out of a copy of the tree and show that a test fails
 	go run ./chaos/mutants
