@@ -11,15 +11,19 @@ import (
 // each to one status.
 var (
 	ErrNotFound     = errors.New("not found")
-	ErrConflict     = errors.New("conflict")                        // a unique key or an expected state is in the way
-	ErrStale        = errors.New("stale")                           // the epoch has moved on: somebody else owns the task now
-	ErrInvalid      = errors.New("invalid")                         // the caller's input is wrong; retrying cannot help
-	ErrUnavailable  = errors.New("temporarily unavailable")         // a dependency did not answer; retrying may help
-	ErrLimit        = errors.New("limit exceeded")                  // a quota or a full queue
-	ErrUnauthorized = errors.New("unauthorized")                    // no key, or an unknown one
-	ErrForbidden    = errors.New("forbidden")                       // the key lacks the scope
-	ErrCanceled     = errors.New("canceled")                        // somebody asked for it to stop
-	ErrReadOnly     = errors.New("storage is not accepting writes") // disk full, read-only folder or cluster
+	ErrConflict     = errors.New("conflict")                // a unique key or an expected state is in the way
+	ErrStale        = errors.New("stale")                   // the epoch has moved on: somebody else owns the task now
+	ErrInvalid      = errors.New("invalid")                 // the caller's input is wrong; retrying cannot help
+	ErrUnavailable  = errors.New("temporarily unavailable") // a dependency did not answer; retrying may help
+	ErrLimit        = errors.New("limit exceeded")          // a quota or a full queue
+	ErrUnauthorized = errors.New("unauthorized")            // no key, or an unknown one
+	ErrForbidden    = errors.New("forbidden")               // the key lacks the scope
+	ErrCanceled     = errors.New("canceled")                // somebody asked for it to stop
+	// ErrMisconfigured: a dependency answers, and refuses whatever this process
+	// asks: a wrong key, model or width of vectors. Work waits, at no cost, until
+	// an operator has cured it.
+	ErrMisconfigured = errors.New("a dependency refuses this process")
+	ErrReadOnly      = errors.New("storage is not accepting writes") // disk full, read-only folder or cluster
 )
 
 // Category groups failure codes by who can cure them.
@@ -103,6 +107,8 @@ func AsFailure(err error, phase string) *Failure {
 	if known, ok := errors.AsType[*Failure](err); ok {
 		c := *known
 		f = &c
+	} else if errors.Is(err, ErrMisconfigured) {
+		f.Code, f.Category = "refused", CategoryTarget
 	} else if errors.Is(err, ErrUnavailable) {
 		f.Code, f.Category = "unavailable", CategoryTarget
 	} else if errors.Is(err, ErrReadOnly) {

@@ -39,6 +39,10 @@ type breaker struct {
 	rest     time.Duration // 0: closed
 	limit    int           // calls at once while it recovers
 	inflight int
+	refusal  error // what the dependency refuses this process with; nil when it is merely away
+
+	// probe asks the dependency for something harmless; nil where nothing is.
+	probe func(ctx context.Context) error
 }
 
 // broken says that a call was not made, or that the call failed which opened
@@ -64,6 +68,12 @@ func (b *breaker) do(ctx context.Context, call func() error) error {
 		return err
 	}
 	err := call()
+	if errors.Is(err, sheaf.ErrMisconfigured) && ctx.Err() == nil && b.probe != nil && b.probe(ctx) == nil {
+		// All else is answered: it is about what was asked, such as a text that a
+		// firewall before the server dislikes. That costs the task attempts, and
+		// nobody else anything.
+		err = sheaf.AsFailure(err, "")
+	}
 	return b.leave(ctx, err)
 }
 
@@ -72,10 +82,10 @@ func (b *breaker) enter() error {
 	defer b.mu.Unlock()
 	if b.rest > 0 {
 		if wait := time.Until(b.until); wait > 0 {
-			return &broken{dependency: b.name, after: spread(wait)}
+			return &broken{dependency: b.name, after: spread(wait), cause: b.refusal}
 		}
 		if b.inflight >= b.limit {
-			return &broken{dependency: b.name, after: spread(time.Second)}
+			return &broken{dependency: b.name, after: spread(time.Second), cause: b.refusal}
 		}
 	}
 	b.inflight++
@@ -95,21 +105,21 @@ func (b *breaker) leave(ctx context.Context, err error) error {
 	case isLimited:
 		b.open(max(limited.After, time.Second), err)
 		return err
-	case errors.Is(err, sheaf.ErrUnavailable), errors.Is(err, sheaf.ErrReadOnly):
+	case errors.Is(err, sheaf.ErrMisconfigured), errors.Is(err, sheaf.ErrUnavailable), errors.Is(err, sheaf.ErrReadOnly):
 		b.failures++
 		switch {
 		case b.rest > 0 && time.Now().Before(b.until):
 			// One that was under way when it opened.
 		case b.rest > 0:
 			b.open(min(2*b.rest, maxOpen), err)
-		case b.failures >= tripAfter:
+		case b.failures >= tripAfter, errors.Is(err, sheaf.ErrMisconfigured): // the next call would be refused too
 			b.open(minOpen, err)
 		default:
 			return err
 		}
 		return &broken{dependency: b.name, after: spread(time.Until(b.until)), cause: err}
 	}
-	b.failures = 0
+	b.failures, b.refusal = 0, nil
 	if b.rest > 0 && !time.Now().Before(b.until) {
 		if b.limit *= 2; b.limit >= fullSpeed {
 			b.rest = 0
@@ -123,6 +133,10 @@ func (b *breaker) leave(ctx context.Context, err error) error {
 func (b *breaker) open(rest time.Duration, cause error) {
 	if b.rest == 0 {
 		b.log.Warn("a dependency does not answer; tasks that need it wait", "dependency", b.name, "rest", rest, "error", cause)
+	}
+	b.refusal = nil
+	if errors.Is(cause, sheaf.ErrMisconfigured) {
+		b.refusal = cause
 	}
 	b.rest, b.until, b.limit = rest, time.Now().Add(rest), 1
 }
@@ -164,7 +178,7 @@ func (b *breaker) turnBack() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if wait := time.Until(b.until); b.rest > 0 && wait > 0 {
-		return &broken{dependency: b.name, after: spread(wait)}
+		return &broken{dependency: b.name, after: spread(wait), cause: b.refusal}
 	}
 	return nil
 }
@@ -189,18 +203,23 @@ func newBreakers(log *slog.Logger) breakers {
 // guard puts the breakers in front of the configured parts.
 func (b breakers) guard(c *Config) {
 	if c.Blobs != nil {
+		b.blobs.probe = c.Blobs.Ping
 		c.Blobs = guardedBlobs{c.Blobs, b.blobs}
 	}
 	if c.Files != nil {
 		c.Files = guardedFiles{c.Files, b.blobs}
 	}
 	if c.Index != nil {
+		b.index.probe = c.Index.Ping
 		c.Index = guardedIndex{c.Index, b.index}
 	}
 	if c.Embedder != nil {
+		b.embedder.probe = c.Embedder.Ping
 		c.Embedder = guardedEmbedder{c.Embedder, b.embedder}
 	}
 	if c.Chat != nil {
+		chat := c.Chat
+		b.chat.probe = func(ctx context.Context) error { _, err := chat.Ask(ctx, "", "ping", 1); return err }
 		c.Chat = guardedChat{c.Chat, b.chat}
 	}
 }

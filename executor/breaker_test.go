@@ -157,3 +157,38 @@ func TestRateLimitHoldsTasksBack(t *testing.T) {
 		}
 	})
 }
+
+// A dependency that refuses this process opens the breaker at once, says so to
+// all who are turned back, and is not asked for more than the trials. One that
+// refuses a single request, and answers the probe, is not held to be away.
+func TestBreakerOpensForRefusalsOfEverything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := testBreakers().embedder
+		probed := fmt.Errorf("%w: wrong key", sheaf.ErrMisconfigured)
+		b.probe = func(context.Context) error { return probed }
+		refused := func() error {
+			return fmt.Errorf("%w (%w)", sheaf.FailRetryable(sheaf.CategoryTarget, "embed_unauthorized", "set embed.api_key"), sheaf.ErrMisconfigured)
+		}
+		for range 2 {
+			err := b.do(t.Context(), refused)
+			if _, ok := retryAfter(err); !ok || sheaf.AsFailure(err, "").Message != "set embed.api_key" {
+				t.Errorf("a refused call, or one that is turned back, ends as %v", err)
+			}
+		}
+		if !b.isOpen() {
+			t.Fatal("the breaker is closed")
+		}
+		time.Sleep(maxOpen)
+		for range 8 {
+			_ = b.do(t.Context(), func() error { return nil })
+		}
+		if b.state() != BreakerClosed {
+			t.Fatal("the breaker stays open for a cured dependency")
+		}
+		probed = nil
+		err := b.do(t.Context(), refused)
+		if _, free := retryAfter(err); free || b.isOpen() || sheaf.AsFailure(err, "").Code != "embed_unauthorized" {
+			t.Errorf("a refusal of one request alone ends as %v, open %v", err, b.isOpen())
+		}
+	})
+}

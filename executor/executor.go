@@ -569,8 +569,17 @@ func retryAfter(err error) (time.Duration, bool) {
 	if limited, ok := errors.AsType[*sheaf.RateLimited](err); ok {
 		return max(limited.After, time.Second), true
 	}
+	// A parser's server that refuses this process is met in a child, behind no
+	// breaker.
+	if f, ok := errors.AsType[*sheaf.Failure](err); ok && (f.Code == "transcription_unauthorized" || f.Code == "transcription_refused") && f.Retryable {
+		return spread(refusedRest), true
+	}
 	return 0, false
 }
+
+// refusedRest is how long a task waits whose parser's server refuses the
+// configuration.
+const refusedRest = 30 * time.Second
 
 // heartbeats renew the leases of all running tasks at once and carry out what
 // the store answers: tasks that are lost or canceled stop.

@@ -329,7 +329,7 @@ func (a *app) openData(ctx context.Context, r roles) (err error) {
 	}
 	a.onClose(a.index.Close)
 	if c := a.cfg.Chat; c.URL != "" {
-		if a.chat, err = chat.Open(chat.Config{BaseURL: c.URL, APIKey: c.APIKey.Reveal(), Model: c.Model, Timeout: time.Duration(c.Timeout), Concurrency: c.Concurrency}); err != nil {
+		if a.chat, err = chat.Open(chat.Config{BaseURL: c.URL, APIKey: c.APIKey.Reveal(), Key: a.cfg.Live("chat.api_key"), Model: c.Model, Timeout: time.Duration(c.Timeout), Concurrency: c.Concurrency}); err != nil {
 			return fmt.Errorf("opening the chat client: %w", err)
 		}
 	}
@@ -482,7 +482,7 @@ func (a *app) openBlobs(ctx context.Context) (err error) {
 	default:
 		a.blobs, err = s3.Open(ctx, s3.Config{
 			Endpoint: b.Endpoint, PublicEndpoint: b.PublicEndpoint, Bucket: b.Bucket, Region: b.Region, Prefix: b.Prefix, CreateBucket: b.CreateBucket,
-			Credentials: b.Credentials, AccessKey: b.AccessKey.Reveal(), SecretKey: b.SecretKey.Reveal(), CAFile: b.CAFile,
+			Credentials: b.Credentials, AccessKey: b.AccessKey.Reveal(), SecretKey: b.SecretKey.Reveal(), CAFile: b.CAFile, Keys: a.liveKeys(),
 		})
 	}
 	if err != nil {
@@ -492,6 +492,24 @@ func (a *app) openBlobs(ctx context.Context) (err error) {
 	return err
 }
 
+// liveKeys are those of the blob store where they are in files.
+func (a *app) liveKeys() func() (access, secret string) {
+	access, secret := a.cfg.Live("blob.access_key"), a.cfg.Live("blob.secret_key")
+	if access == nil && secret == nil {
+		return nil
+	}
+	return func() (string, string) {
+		one, other := a.cfg.Blob.AccessKey.Reveal(), a.cfg.Blob.SecretKey.Reveal()
+		if access != nil {
+			one = access()
+		}
+		if secret != nil {
+			other = secret()
+		}
+		return one, other
+	}
+}
+
 func (a *app) openEmbedder(ctx context.Context) error {
 	e := a.cfg.Embed
 	if e.Driver == "static" {
@@ -499,7 +517,7 @@ func (a *app) openEmbedder(ctx context.Context) error {
 		return nil
 	}
 	remote, err := openai.Open(ctx, openai.Config{
-		BaseURL: e.URL, Model: e.Model, Dimensions: e.Dim, APIKey: e.APIKey.Reveal(), Weight: max(e.Weight, 0), Floor: e.Floor,
+		BaseURL: e.URL, Model: e.Model, Dimensions: e.Dim, APIKey: e.APIKey.Reveal(), Key: a.cfg.Live("embed.api_key"), Weight: max(e.Weight, 0), Floor: e.Floor,
 		QueryPrefix: e.QueryPrefix, PassagePrefix: e.PassagePrefix, MaxTexts: e.Batch, Timeout: time.Duration(e.Timeout),
 		Window: e.LateWindow,
 	})
@@ -520,6 +538,7 @@ func (a *app) openIndex(ctx context.Context) (err error) {
 	}
 	a.index, err = elastic.Open(ctx, elastic.Config{
 		URLs: x.Addrs, Prefix: x.Prefix, Username: x.Username, Password: x.Password.Reveal(), APIKey: x.APIKey.Reveal(), CAFile: x.CAFile,
+		Key: a.cfg.Live("index.api_key"), PasswordNow: a.cfg.Live("index.password"),
 		ModelID: m.ID, Dim: m.Dim, Shards: x.Shards, Replicas: x.Replicas, Retried: a.metrics.IndexRetried,
 	})
 	return err

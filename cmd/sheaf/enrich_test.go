@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"sheaf"
@@ -228,17 +229,28 @@ func TestOutageOfTheModelCostsOnlyTime(t *testing.T) {
 	}
 }
 
-func TestModelThatRefusesFailsTheDocumentWithAReason(t *testing.T) {
+func TestModelThatRefusesHoldsTheDocumentUpWithAReason(t *testing.T) {
 	chat := newChatServer(t)
+	var wrong atomic.Bool
+	wrong.Store(true)
 	chat.first = func(w http.ResponseWriter, _ int) bool {
-		http.Error(w, `{"error": {"message": "wrong key"}}`, http.StatusUnauthorized)
-		return true
+		if wrong.Load() {
+			http.Error(w, `{"error": {"message": "wrong key"}}`, http.StatusUnauthorized)
+		}
+		return wrong.Load()
 	}
 	s := start(t, chat.use)
-	d := s.upload("garden.md", "text/markdown", allEnrichment, sections(2, nil))
-	mustState(t, d, sheaf.DocFailed)
-	if d.Failure == nil || d.Failure.Code != "chat_unauthorized" || strings.Contains(d.Failure.Message, "secret") {
-		t.Errorf("%+v", d.Failure)
+	answer, err := s.submitAnswer(t.Context(), defaultDataset, []source{text("garden.md", sections(2, nil))}, map[string]string{"parser_config": allEnrichment}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the reason", func() bool {
+		job, err := s.job(t.Context(), answer.Job.ID, "")
+		return err == nil && job.Queue != nil && job.Queue.Delayed != nil && strings.Contains(job.Queue.Delayed.Reason, "set chat.api_key") && !strings.Contains(job.Queue.Delayed.Reason, "secret")
+	})
+	wrong.Store(false)
+	if job := s.ended(answer.Job.ID); job.State != sheaf.DocSucceeded {
+		t.Errorf("the job ended as %s", job.State)
 	}
 }
 

@@ -967,7 +967,7 @@ func TestPageSaysWhatWorkWaitsFor(t *testing.T) {
 			return
 		}
 		if locked.Load() {
-			http.Error(w, `{"error": {"message": "no such key"}}`, http.StatusUnauthorized)
+			http.Error(w, `{"error": {"message": "no such words"}}`, http.StatusBadRequest)
 			return
 		}
 		through.ServeHTTP(w, r)
@@ -1006,9 +1006,9 @@ func TestPageSaysWhatWorkWaitsFor(t *testing.T) {
 	}
 	s.ended(answer.Job.ID)
 	b.open("/datasets/default/documents/" + answer.Documents[0].ID + "?tab=problems")
-	b.sees(".problem h2", "refuses the API key")
+	b.sees(".problem h2", "refuses the input")
 	locked.Store(false)
-	b.run(evaluate(`[...document.querySelectorAll(".problem")].find(p => p.textContent.includes("embed_unauthorized")).querySelector("button.primary").click()`))
+	b.run(evaluate(`[...document.querySelectorAll(".problem")].find(p => p.textContent.includes("embed_refused")).querySelector("button.primary").click()`))
 	b.sees("dialog h2", "Retry")
 	b.press("Retry")
 	b.sees(".head .badge", "Succeeded")

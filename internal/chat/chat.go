@@ -21,6 +21,7 @@ import (
 type Config struct {
 	BaseURL     string        // up to and with "/v1": "https://api.openai.com/v1"
 	APIKey      string        // sent as "Authorization: Bearer …"; empty sends none
+	Key         func() string // the key as it is now; goes before APIKey
 	Model       string        // as the server names it
 	Timeout     time.Duration // of one request; 0 means 60 s
 	Concurrency int           // requests at once; 0 means 4
@@ -54,11 +55,14 @@ func Open(c Config) (*Client, error) {
 	if c.Concurrency <= 0 {
 		c.Concurrency = 4
 	}
+	if c.Key == nil {
+		c.Key = func() string { return c.APIKey }
+	}
 	if c.Client == nil {
 		c.Client = openaiapi.NewClient()
 	}
 	return &Client{
-		server: openaiapi.Server{Endpoint: endpoint, What: "chat server", Code: "chat", APIKey: c.APIKey, Model: c.Model, Timeout: c.Timeout, Client: c.Client},
+		server: openaiapi.Server{Endpoint: endpoint, What: "chat server", Code: "chat", Key: c.Key, Model: c.Model, Timeout: c.Timeout, Client: c.Client},
 		slots:  make(chan struct{}, c.Concurrency),
 	}, nil
 }
@@ -89,8 +93,9 @@ type request struct {
 // maxTokens and without white space around it. Text beyond 128 KB is cut off.
 // The failures have the codes chat_rate_limited, chat_unavailable and
 // chat_timeout (retryable, beside a *sheaf.RateLimited where the server named a
-// wait), chat_unauthorized, chat_refused (with sheaf.ErrInvalid where the
-// server finds fault with the text) and chat_bad_answer.
+// wait), chat_unauthorized and chat_refused (with sheaf.ErrMisconfigured, or
+// sheaf.ErrInvalid where the server finds fault with the text) and
+// chat_bad_answer.
 func (c *Client) Ask(ctx context.Context, instruction, text string, maxTokens int) (string, error) {
 	select {
 	case c.slots <- struct{}{}:

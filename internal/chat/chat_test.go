@@ -78,13 +78,13 @@ func TestFailuresSayWhetherToTryAgain(t *testing.T) {
 	}{
 		{429, "7", `{"error":{"message":"slow down"}}`, "chat_rate_limited", true, 7 * time.Second, false},
 		{429, "", ``, "chat_rate_limited", true, 0, false},
-		{429, "", `{"error":{"message":"no money","code":"insufficient_quota"}}`, "chat_refused", false, -1, false},
+		{429, "", `{"error":{"message":"no money","code":"insufficient_quota"}}`, "chat_refused", true, -1, false},
 		{503, "3", ``, "chat_rate_limited", true, 3 * time.Second, false},
 		{500, "", `{"detail":"oops"}`, "chat_unavailable", true, -1, false},
-		{401, "", `{"error":"bad key"}`, "chat_unauthorized", false, -1, false},
-		{404, "", `{"message":"no such model"}`, "chat_refused", false, -1, false},
+		{401, "", `{"error":"bad key"}`, "chat_unauthorized", true, -1, false},
+		{404, "", `{"message":"no such model"}`, "chat_refused", true, -1, false},
 		{400, "", `{"error":{"message":"maximum context length"}}`, "chat_refused", false, -1, true},
-		{302, "", ``, "chat_refused", false, -1, false},
+		{302, "", ``, "chat_refused", true, -1, false},
 		{200, "", `{"choices":[]}`, "chat_bad_answer", false, -1, false},
 		{200, "", `no json`, "chat_bad_answer", false, -1, false},
 	} {

@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/BurntSushi/toml"
@@ -44,6 +45,8 @@ type Config struct {
 	Webhooks Webhooks `toml:"webhooks"`
 	Price    Price    `toml:"price"`
 	Trace    Trace    `toml:"trace"`
+
+	files map[string]string // settings that were read from files of their own
 }
 
 type Log struct {
@@ -407,6 +410,10 @@ func (c *Config) fromEnv(environ []string) error {
 				return fmt.Errorf("%s_FILE: %w", name, err)
 			}
 			v, ok = strings.TrimSpace(string(b)), true
+			if c.files == nil {
+				c.files = map[string]string{}
+			}
+			c.files[f.Name] = file
 		}
 		if ok {
 			if err := f.Set(v); err != nil {
@@ -415,6 +422,38 @@ func (c *Config) fromEnv(environ []string) error {
 		}
 	}
 	return nil
+}
+
+// Live is a secret setting as it is now: one that came from a file of its own
+// is read again when the file has changed, at most once a second, so that a key
+// that was rotated needs no restart. While the file is missing or empty the
+// last value stays. The function is safe for concurrent use; nil says that the
+// setting is not from a file.
+func (c *Config) Live(name string) func() string {
+	path, value := c.files[name], ""
+	for _, f := range Fields(c) {
+		if f.Name == name {
+			value = f.value.String()
+		}
+	}
+	if path == "" {
+		return nil
+	}
+	var mu sync.Mutex
+	var looked, changed time.Time
+	return func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		if now := time.Now(); now.Sub(looked) >= time.Second {
+			looked = now
+			if info, err := os.Stat(path); err == nil && !info.ModTime().Equal(changed) {
+				if b, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(b)) != "" {
+					value, changed = strings.TrimSpace(string(b)), info.ModTime()
+				}
+			}
+		}
+		return value
+	}
 }
 
 // serviceLink matches what Kubernetes sets for each service of a namespace:
@@ -478,6 +517,9 @@ func Fields(c *Config) []Field {
 	walk = func(v reflect.Value, prefix, doc string) {
 		for i := range v.NumField() {
 			t := v.Type().Field(i)
+			if !t.IsExported() {
+				continue
+			}
 			name := prefix + t.Tag.Get("toml")
 			if t.Anonymous {
 				walk(v.Field(i), prefix, doc)

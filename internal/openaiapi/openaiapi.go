@@ -22,8 +22,8 @@ import (
 type Server struct {
 	Endpoint string        // "https://host/v1/embeddings"
 	What     string        // it is in messages, "embedding server"
-	Code     string        // that its failures begin with: "embed" gives embed_timeout
-	APIKey   string        // sent as "Authorization: Bearer …"; empty sends none
+	Code     string        // that its failures begin with: "embed" gives embed_timeout; also its section of the configuration
+	Key      func() string // as it is now, sent as "Authorization: Bearer …"; nil or "" sends none
 	Model    string        // in messages
 	Timeout  time.Duration // of one call
 	Client   *http.Client
@@ -66,8 +66,10 @@ func (s *Server) Post(ctx context.Context, request any, limit int64) ([]byte, er
 		return nil, fmt.Errorf("%w: %w", sheaf.ErrInvalid, err)
 	}
 	req.Header.Set("Content-Type", "application/json")
-	if s.APIKey != "" {
-		req.Header.Set("Authorization", "Bearer "+s.APIKey)
+	if s.Key != nil {
+		if key := s.Key(); key != "" {
+			req.Header.Set("Authorization", "Bearer "+key)
+		}
 	}
 	resp, err := s.Client.Do(req)
 	if err != nil {
@@ -116,14 +118,19 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Failure().Error() }
 
-// AboutInput reports whether the server found fault with what was sent.
+// AboutInput reports whether the server found fault with what was sent. Some
+// say that they do not know the key or the model as if it were that.
 func (r *Refusal) AboutInput() bool {
+	if m := strings.ToLower(r.Message); strings.Contains(m, "api key") || strings.Contains(m, "api_key") || strings.Contains(m, "model_not_found") {
+		return false
+	}
 	return r.Status == http.StatusBadRequest || r.Status == http.StatusUnprocessableEntity || r.Status == http.StatusRequestEntityTooLarge
 }
 
-// Failure tells what kind of refusal it is: Code_rate_limited (with a
-// *sheaf.RateLimited) and Code_unavailable are retryable, Code_unauthorized and
-// Code_refused are not.
+// Failure tells what kind of refusal it is, all of them retryable:
+// Code_rate_limited (with a *sheaf.RateLimited), Code_unavailable, and
+// Code_unauthorized and Code_refused, which are sheaf.ErrMisconfigured: the next
+// request would be refused too.
 func (r *Refusal) Failure() error {
 	s := r.server
 	switch {
@@ -135,9 +142,11 @@ func (r *Refusal) Failure() error {
 		return fmt.Errorf("%w (%w)", sheaf.FailRetryable(sheaf.CategoryTarget, s.Code+"_unavailable",
 			"the %s %s failed (%d): %s", s.What, s.Endpoint, r.Status, r.Message), sheaf.ErrUnavailable)
 	case r.Status == http.StatusUnauthorized, r.Status == http.StatusForbidden:
-		return sheaf.Fail(sheaf.CategoryPolicy, s.Code+"_unauthorized", "the %s %s refuses the API key (%d): %s; set another one", s.What, s.Endpoint, r.Status, r.Message)
+		return fmt.Errorf("%w (%w)", sheaf.FailRetryable(sheaf.CategoryTarget, s.Code+"_unauthorized",
+			"the %s %s refuses the API key (%d): %s; set %s.api_key, and the work that waits goes on", s.What, s.Endpoint, r.Status, r.Message, s.Code), sheaf.ErrMisconfigured)
 	}
-	return sheaf.Fail(sheaf.CategoryTarget, s.Code+"_refused", "the %s %s refuses the call (%d): %s; check its address and the model %q", s.What, s.Endpoint, r.Status, r.Message, s.Model)
+	return fmt.Errorf("%w (%w)", sheaf.FailRetryable(sheaf.CategoryTarget, s.Code+"_refused",
+		"the %s %s refuses the call (%d): %s; check %s.url and the model %q, and the work that waits goes on", s.What, s.Endpoint, r.Status, r.Message, s.Code, s.Model), sheaf.ErrMisconfigured)
 }
 
 // quotaSpent tells OpenAI's "no money left" from "slow down": both are 429.

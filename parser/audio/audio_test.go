@@ -91,9 +91,9 @@ func TestBadAnswersAreFailures(t *testing.T) {
 	}{
 		{"busy", "", "transcription_rate_limited", 429, true},
 		{"in trouble", "", "transcription_unavailable", 503, true},
-		{"wrong key", "", "transcription_unauthorized", 401, false},
-		{"wrong address", "", "transcription_refused", 404, false},
-		{"elsewhere", "", "transcription_refused", 307, false},
+		{"wrong key", "", "transcription_unauthorized", 401, true},
+		{"wrong address", "", "transcription_refused", 404, true},
+		{"elsewhere", "", "transcription_refused", 307, true},
 		{"too large", "", "too_large", 413, false},
 		{"no recording", `{"error":"unknown codec"}`, "invalid_audio", 400, false},
 		{"no transcript", `{"hello":1}`, "transcription_bad_answer", 200, false},

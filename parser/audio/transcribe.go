@@ -98,7 +98,7 @@ func refusal(status int, answer []byte) error {
 	case status == http.StatusTooManyRequests:
 		return sheaf.FailRetryable(sheaf.CategoryCapacity, "transcription_rate_limited", "The transcription server asks to slow down. It is tried again.")
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return sheaf.Fail(sheaf.CategoryPolicy, "transcription_unauthorized", "The transcription server refuses the API key; correct parser.transcribe_api_key.")
+		return sheaf.FailRetryable(sheaf.CategoryTarget, "transcription_unauthorized", "The transcription server refuses the API key; correct parser.transcribe_api_key and restart the executor: the recording waits.")
 	case status == http.StatusRequestEntityTooLarge:
 		return sheaf.Fail(sheaf.CategoryCapacity, "too_large", "The recording is larger than the transcription server takes; split or compress it.")
 	case status == http.StatusBadRequest, status == http.StatusUnsupportedMediaType, status == http.StatusUnprocessableEntity:
@@ -106,5 +106,5 @@ func refusal(status int, answer []byte) error {
 	case status >= 500:
 		return unavailable("is in trouble")
 	}
-	return sheaf.Fail(sheaf.CategoryPolicy, "transcription_refused", "The transcription server answers with status %d; check parser.transcribe_url and parser.transcribe_model.", status)
+	return sheaf.FailRetryable(sheaf.CategoryTarget, "transcription_refused", "The transcription server answers with status %d; correct parser.transcribe_url or parser.transcribe_model and restart the executor: the recording waits.", status)
 }

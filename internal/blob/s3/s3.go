@@ -56,9 +56,11 @@ type Config struct {
 	// Credentials is "static" (the three fields below), "env" (AWS_* or
 	// MINIO_* variables), "iam" (the role of the machine, pod or container), or
 	// "" for the first of them that is there.
-	Credentials  string
-	AccessKey    string
-	SecretKey    string
+	Credentials string
+	AccessKey   string
+	SecretKey   string
+	// Keys are access key and secret key as they are now; nil for those above.
+	Keys         func() (access, secret string)
 	SessionToken string
 
 	CAFile     string // PEM file of authorities to trust beside the system's
@@ -175,11 +177,36 @@ func connect(c Config, endpoint string) (*minio.Core, error) {
 	return client, nil
 }
 
+// liveKeys are credentials that may change; *credentials.Credentials locks
+// around each call.
+type liveKeys struct {
+	keys           func() (access, secret string)
+	token          string
+	access, secret string
+}
+
+func (l *liveKeys) Retrieve() (credentials.Value, error) {
+	l.access, l.secret = l.keys()
+	return credentials.Value{AccessKeyID: l.access, SecretAccessKey: l.secret, SessionToken: l.token, SignerType: credentials.SignatureV4}, nil
+}
+
+func (l *liveKeys) RetrieveWithCredContext(*credentials.CredContext) (credentials.Value, error) {
+	return l.Retrieve()
+}
+
+func (l *liveKeys) IsExpired() bool {
+	access, secret := l.keys()
+	return access != l.access || secret != l.secret
+}
+
 func (c Config) credentials() (*credentials.Credentials, error) {
 	switch c.Credentials {
 	case "static":
 		if c.AccessKey == "" || c.SecretKey == "" {
 			return nil, fmt.Errorf("%w: static S3 credentials need an access key and a secret key", sheaf.ErrInvalid)
+		}
+		if c.Keys != nil {
+			return credentials.New(&liveKeys{keys: c.Keys, token: c.SessionToken}), nil
 		}
 		return credentials.NewStaticV4(c.AccessKey, c.SecretKey, c.SessionToken), nil
 	case "env":
@@ -667,9 +694,9 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 	response := minio.ToErrorResponse(err)
 	switch response.Code {
 	case minio.NoSuchBucket:
-		return fmt.Errorf("%w: %s: the bucket does not exist; create it, or allow sheaf to", sheaf.ErrUnavailable, where)
+		return fmt.Errorf("%w: %s: the bucket does not exist (%w); create it, or allow sheaf to", sheaf.ErrUnavailable, where, sheaf.ErrMisconfigured)
 	case "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidTokenId":
-		return fmt.Errorf("%w: %s: the credentials are refused (%s); check access key, secret and clock", sheaf.ErrUnavailable, where, response.Code)
+		return fmt.Errorf("%w: %s: the credentials are refused (%s: %w); check blob.access_key, blob.secret_key and the clock, and the work that waits goes on", sheaf.ErrUnavailable, where, response.Code, sheaf.ErrMisconfigured)
 	case minio.AccessDenied:
 		return fmt.Errorf("%w: %s: access is denied; the policy of the key must allow reading, writing, listing and deleting", sheaf.ErrReadOnly, where)
 	case "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "QuotaExceeded", "XMinioServerReadOnly", "XMinioBackendReadOnly":

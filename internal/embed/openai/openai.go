@@ -27,9 +27,10 @@ import (
 // Config says where the server is and what it serves. Zero values mean what
 // the field says.
 type Config struct {
-	BaseURL string // up to and with "/v1": "https://api.openai.com/v1"
-	APIKey  string // sent as "Authorization: Bearer …"; empty sends none
-	Model   string // as the server names it
+	BaseURL string        // up to and with "/v1": "https://api.openai.com/v1"
+	APIKey  string        // sent as "Authorization: Bearer …"; empty sends none
+	Key     func() string // the key as it is now; goes before APIKey
+	Model   string        // as the server names it
 
 	ID         string // of the vector space; empty means "Model@Dimensions" without spaces
 	Dimensions int    // of the vectors; 0 asks the server once, at Open
@@ -98,8 +99,11 @@ func Open(ctx context.Context, c Config) (*Embedder, error) {
 	if c.Weight == 0 {
 		c.Weight = -1
 	}
+	if c.Key == nil {
+		c.Key = func() string { return c.APIKey }
+	}
 	e := &Embedder{config: c, server: openaiapi.Server{
-		Endpoint: endpoint, What: "embedding server", Code: "embed", APIKey: c.APIKey, Model: c.Model, Timeout: c.Timeout, Client: c.Client,
+		Endpoint: endpoint, What: "embedding server", Code: "embed", Key: c.Key, Model: c.Model, Timeout: c.Timeout, Client: c.Client,
 	}}
 	if e.server.Client == nil {
 		e.server.Client = openaiapi.NewClient()
@@ -133,7 +137,8 @@ func (e *Embedder) Ping(ctx context.Context) error {
 // without anything but spaces get zeros and are not sent, since servers refuse
 // them. A request that is too large for the server is halved. The failures
 // have the codes embed_rate_limited, embed_unavailable and embed_timeout
-// (retryable), embed_unauthorized, embed_refused and embed_bad_answer.
+// embed_unauthorized, and embed_refused where it is not about the texts (all
+// retryable, the last two with sheaf.ErrMisconfigured), and embed_bad_answer.
 func (e *Embedder) Embed(ctx context.Context, texts []string, purpose embed.Purpose) ([][]float32, error) {
 	if err := ctx.Err(); err != nil || len(texts) == 0 {
 		return nil, err
@@ -284,7 +289,7 @@ func (e *Embedder) parse(text []byte, n int) ([][]float32, error) {
 			return nil, e.server.BadAnswer("vector %d: %v", at, err)
 		}
 		if e.model.Dim != 0 && len(v) != e.model.Dim || len(v) == 0 || len(v) > maxDim {
-			return nil, e.server.BadAnswer("vector %d has %d values instead of %d; another model may be served under the name %q", at, len(v), e.model.Dim, e.config.Model)
+			return nil, e.width(at, len(v))
 		}
 		if !normalize(v) {
 			return nil, e.server.BadAnswer("vector %d holds values that are not finite", at)
@@ -292,6 +297,14 @@ func (e *Embedder) parse(text []byte, n int) ([][]float32, error) {
 		vectors[at] = v
 	}
 	return vectors, nil
+}
+
+// width explains vectors of another length: the server has another model now,
+// whatever the text was.
+func (e *Embedder) width(at, n int) error {
+	f := e.server.BadAnswer("vector %d has %d values instead of %d; another model may be served under the name %q", at, n, e.model.Dim, e.config.Model)
+	f.Retryable = true
+	return fmt.Errorf("%w (%w)", f, sheaf.ErrMisconfigured)
 }
 
 // vector reads a list of numbers, or base64 of little-endian float32.

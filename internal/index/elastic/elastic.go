@@ -10,6 +10,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,11 +35,14 @@ import (
 
 // Config says where Elasticsearch is and whose vectors the index holds.
 type Config struct {
-	URLs     []string // of the nodes, "https://es-1:9200"; calls are spread over them
-	APIKey   string   // base64 as Elasticsearch shows it; goes before Username
-	Username string
-	Password string
-	CAFile   string // PEM file with the authorities that sign the servers' certificates; "" for the system's
+	URLs   []string // of the nodes, "https://es-1:9200"; calls are spread over them
+	APIKey string   // base64 as Elasticsearch shows it; goes before Username
+	// Key and PasswordNow are the API key and the password as they are now; nil
+	// for what does not change.
+	Key, PasswordNow func() string
+	Username         string
+	Password         string
+	CAFile           string // PEM file with the authorities that sign the servers' certificates; "" for the system's
 
 	Prefix   string // of alias and index names, default "sheaf"
 	ModelID  string // embedding model of all vectors; "" with Dim 0 for an index without vectors
@@ -141,7 +145,9 @@ func Open(ctx context.Context, config Config) (*Index, error) {
 		user = u.Username()
 		password, _ = u.Password()
 	}
-	if config.APIKey != "" {
+	if live := liveHeader(config, user); live != nil {
+		options = append(options, elastictransport.WithTransport(authorized{transport, live}))
+	} else if config.APIKey != "" {
 		options = append(options, elastictransport.WithAPIKey(config.APIKey))
 	} else if user != "" || password != "" {
 		options = append(options, elastictransport.WithBasicAuth(user, password))
@@ -160,6 +166,31 @@ func Open(ctx context.Context, config Config) (*Index, error) {
 		return nil, err
 	}
 	return x, nil
+}
+
+// authorized sends credentials as they are at each request.
+type authorized struct {
+	http.RoundTripper
+	header func() string
+}
+
+func (a authorized) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", a.header())
+	return a.RoundTripper.RoundTrip(r)
+}
+
+// liveHeader is nil where the credentials do not change.
+func liveHeader(c Config, user string) func() string {
+	switch {
+	case c.APIKey != "" && c.Key != nil:
+		return func() string { return "ApiKey " + c.Key() }
+	case c.APIKey == "" && user != "" && user == c.Username && c.PasswordNow != nil:
+		return func() string {
+			return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+c.PasswordNow()))
+		}
+	}
+	return nil
 }
 
 // redact drops user and password from a URL that goes into a message, and from
@@ -528,8 +559,8 @@ func (x *Index) explain(err error) error {
 		return wrap(sheaf.ErrReadOnly, sheaf.FailRetryable(sheaf.CategoryTarget, "index_read_only",
 			"Elasticsearch refuses writes to %s (%s): free disk space on its nodes, or lift the block from the index.", x.alias, e.reason))
 	case e.status == http.StatusUnauthorized || e.status == http.StatusForbidden:
-		return wrap(sheaf.ErrUnauthorized, sheaf.Fail(sheaf.CategoryTarget, "index_unauthorized",
-			"Elasticsearch at %s refuses the credentials (status %d): check the API key or the user, and that it may create, read and write indexes named %s*.", x.address(), e.status, x.config.Prefix))
+		return wrap(sheaf.ErrMisconfigured, sheaf.FailRetryable(sheaf.CategoryTarget, "index_unauthorized",
+			"Elasticsearch at %s refuses the credentials (status %d): correct the API key (index.api_key), or index.username and index.password, and let them create, read and write indexes named %s*; the work that waits goes on.", x.address(), e.status, x.config.Prefix))
 	case e.kind == "index_not_found_exception" || e.kind == "alias_not_found_exception" ||
 		e.status == http.StatusNotFound && strings.Contains(e.reason, "alias"):
 		x.made.Store(false) // the next call makes it again, empty

@@ -401,7 +401,7 @@ func TestCredentials(t *testing.T) {
 	})}
 	c.APIKey = "bad"
 	_, err := elastic.Open(t.Context(), c)
-	if f := failure(t, err, "index_unauthorized", "API key"); f.Retryable || strings.Contains(err.Error(), "ApiKey") {
+	if f := failure(t, err, "index_unauthorized", "API key"); !f.Retryable || !errors.Is(err, sheaf.ErrMisconfigured) || strings.Contains(err.Error(), "ApiKey") {
 		t.Errorf("failure %+v", f)
 	}
 	c.APIKey, c.Username, c.Password = "", "u", "p"
