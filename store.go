@@ -322,6 +322,7 @@ type Page struct {
 
 // DocumentFilter selects documents; empty fields select all.
 type DocumentFilter struct {
+	None          bool   // selects nothing: what an empty list asks for
 	DatasetID     string // "" means all of the tenant's
 	IDs           []string
 	States        []DocumentState
@@ -524,6 +525,8 @@ type DeadLetterFilter struct {
 	DocumentID string
 	JobID      string
 	DatasetID  string
+	None       bool // selects nothing: what an empty list asks for
+	DryRun     bool // count what the call would change, and change nothing
 	// AllTenants selects the tasks of every tenant where the call names none.
 	// For operators alone.
 	AllTenants bool

@@ -164,7 +164,7 @@ func (b *bench) bigPDF(ctx context.Context) error {
 		for range rounds {
 			begun := time.Now()
 			var answer struct{ Job *sheaf.Job }
-			if err := s.call(ctx, http.MethodPost, "/v1/datasets/default/documents:reparse", struct{}{}, &answer); err != nil {
+			if err := s.call(ctx, http.MethodPost, "/v1/datasets/default/documents:reparse", map[string]any{"all": true}, &answer); err != nil {
 				return err
 			}
 			if answer.Job == nil {

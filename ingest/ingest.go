@@ -289,12 +289,19 @@ type ReparseRequest struct {
 // maxReparse bounds one batch; the caller pages through more.
 const maxReparse = 100_000
 
+// Rerun is what became of documents that were selected to be run again.
+type Rerun struct {
+	Job       *sheaf.Job // nil when there was nothing to run
+	Documents int        // that are run again
+	Skipped   int        // left as they are because of their state
+}
+
 // Reparse starts a new generation of every document that the filter selects.
 // What search sees changes only when a new generation has succeeded.
-func (s *Service) Reparse(ctx context.Context, dataset *sheaf.Dataset, r ReparseRequest) (*sheaf.Job, error) {
+func (s *Service) Reparse(ctx context.Context, dataset *sheaf.Dataset, r ReparseRequest) (Rerun, error) {
 	docs, err := s.selectDocuments(ctx, dataset, r.Filter)
 	if err != nil {
-		return nil, err
+		return Rerun{}, err
 	}
 	job := sheaf.Job{ID: r.From.ID(dataset.TenantID, "job", 0), TenantID: dataset.TenantID, DatasetID: dataset.ID, Kind: sheaf.JobReparse, Paused: dataset.Paused}
 	return s.again(ctx, job, docs, r.From, r.decision(dataset))
@@ -341,10 +348,10 @@ var RetryScopes = []RetryScope{RetryFailed, RetryAll, RetryParse, RetryChunk, Re
 
 // Retry runs again what failed in the documents of a job. With scope failed a
 // document that has readable units keeps them and only the others are read.
-func (s *Service) Retry(ctx context.Context, tenantID, jobID string, scope RetryScope, from Origin) (*sheaf.Job, error) {
+func (s *Service) Retry(ctx context.Context, tenantID, jobID string, scope RetryScope, from Origin) (Rerun, error) {
 	old, docs, err := s.jobDocuments(ctx, tenantID, jobID)
 	if err != nil {
-		return nil, err
+		return Rerun{}, err
 	}
 	return s.retry(ctx, tenantID, old.DatasetID, docs, scope, from)
 }
@@ -371,18 +378,18 @@ func (s *Service) jobDocuments(ctx context.Context, tenantID, jobID string) (*sh
 }
 
 // RetryDocuments is Retry for chosen documents of a dataset.
-func (s *Service) RetryDocuments(ctx context.Context, dataset *sheaf.Dataset, f sheaf.DocumentFilter, scope RetryScope, from Origin) (*sheaf.Job, error) {
+func (s *Service) RetryDocuments(ctx context.Context, dataset *sheaf.Dataset, f sheaf.DocumentFilter, scope RetryScope, from Origin) (Rerun, error) {
 	docs, err := s.selectDocuments(ctx, dataset, f)
 	if err != nil {
-		return nil, err
+		return Rerun{}, err
 	}
 	return s.retry(ctx, dataset.TenantID, dataset.ID, docs, scope, from)
 }
 
-func (s *Service) retry(ctx context.Context, tenantID, datasetID string, docs []sheaf.Document, scope RetryScope, from Origin) (*sheaf.Job, error) {
+func (s *Service) retry(ctx context.Context, tenantID, datasetID string, docs []sheaf.Document, scope RetryScope, from Origin) (Rerun, error) {
 	decide, err := retryOf(scope)
 	if err != nil {
-		return nil, err
+		return Rerun{}, err
 	}
 	job := sheaf.Job{ID: from.ID(tenantID, "job", 0), TenantID: tenantID, DatasetID: datasetID, Kind: sheaf.JobRetry}
 	return s.again(ctx, job, docs, from, decide)
@@ -417,8 +424,8 @@ func retryOf(scope RetryScope) (decision, error) {
 	}, nil
 }
 
-// again starts a new generation of the documents that decide accepts.
-func (s *Service) again(ctx context.Context, job sheaf.Job, docs []sheaf.Document, from Origin, decide decision) (*sheaf.Job, error) {
+// again starts a new generation of the documents that decide accepts, if any.
+func (s *Service) again(ctx context.Context, job sheaf.Job, docs []sheaf.Document, from Origin, decide decision) (Rerun, error) {
 	job.Statistics.Scanned = len(docs)
 	var again []sheaf.ReparseDocument
 	var tagSets []string // checked last: most often all documents have the same
@@ -429,14 +436,14 @@ func (s *Service) again(ctx context.Context, job sheaf.Job, docs []sheaf.Documen
 		}
 		found, err := s.findType(ctx, &docs[i], config)
 		if err != nil {
-			return nil, err
+			return Rerun{}, err
 		}
 		if err := s.CheckConfig(config, cmp.Or(found, docs[i].MediaType)); err != nil {
-			return nil, err
+			return Rerun{}, err
 		}
 		if !slices.Equal(config.TagKBIDs, tagSets) {
 			if err := s.CheckTagSets(ctx, job.TenantID, config); err != nil {
-				return nil, err
+				return Rerun{}, err
 			}
 			tagSets = config.TagKBIDs
 		}
@@ -447,18 +454,26 @@ func (s *Service) again(ctx context.Context, job sheaf.Job, docs []sheaf.Documen
 		// An earlier try may have begun them all: they are not what the filter
 		// selects any more.
 		if begun, err := s.Job(ctx, job.TenantID, job.ID); !errors.Is(err, sheaf.ErrNotFound) {
-			return begun, err
+			return rerun(begun), err
 		}
 	}
 	if len(again) == 0 {
-		return nil, fmt.Errorf("%w: no document matches that could be run again; check the filter and the documents' states", sheaf.ErrInvalid)
+		return Rerun{Skipped: len(docs)}, nil
 	}
 	if err := s.Catalog.Reparse(ctx, job, again, from.Trace); err != nil {
-		return nil, err
+		return Rerun{}, err
 	}
 	s.Log.InfoContext(ctx, "submitted", "job", job.ID, "tenant", job.TenantID, "kind", job.Kind, "documents", len(again))
 	s.Wake(ctx)
-	return s.Job(ctx, job.TenantID, job.ID)
+	begun, err := s.Job(ctx, job.TenantID, job.ID)
+	return rerun(begun), err
+}
+
+func rerun(job *sheaf.Job) Rerun {
+	if job == nil {
+		return Rerun{}
+	}
+	return Rerun{Job: job, Documents: job.Statistics.Scanned - job.Statistics.Skipped, Skipped: job.Statistics.Skipped}
 }
 
 func (s *Service) selectDocuments(ctx context.Context, dataset *sheaf.Dataset, f sheaf.DocumentFilter) ([]sheaf.Document, error) {

@@ -504,14 +504,35 @@ func (s *Service) DryRunDelete(ctx context.Context, dataset *sheaf.Dataset, filt
 	if err != nil {
 		return nil, err
 	}
-	out := &Forecast{Documents: len(docs), Removed: &Removal{}}
-	for _, d := range docs {
-		out.Units += d.Units
-		out.Removed.Generations += d.Generation
-		out.Removed.Chunks += d.Chunks
-		out.Removed.Bytes += d.Size
-	}
+	out := &Forecast{Removed: &Removal{}}
+	out.remove(docs)
 	return out, nil
+}
+
+// DryRunDeleteDataset says what DeleteDataset would remove, however many
+// documents there are.
+func (s *Service) DryRunDeleteDataset(ctx context.Context, dataset *sheaf.Dataset) (*Forecast, error) {
+	out := &Forecast{Removed: &Removal{}}
+	for page := (sheaf.Page{Limit: 1000, Ascending: true}); ; {
+		docs, next, err := s.Catalog.Documents(ctx, dataset.TenantID, sheaf.DocumentFilter{DatasetID: dataset.ID}, page)
+		if err != nil {
+			return nil, err
+		}
+		out.remove(docs)
+		if page.Cursor = next; next == "" {
+			return out, nil
+		}
+	}
+}
+
+func (f *Forecast) remove(docs []sheaf.Document) {
+	f.Documents += len(docs)
+	for _, d := range docs {
+		f.Units += d.Units
+		f.Removed.Generations += d.Generation
+		f.Removed.Chunks += d.Chunks
+		f.Removed.Bytes += d.Size
+	}
 }
 
 // selectWithMembers is selectDocuments, with what lies in archives among them:

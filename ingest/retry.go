@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"sheaf"
@@ -10,10 +11,10 @@ import (
 
 // RetryUnits runs again some of the units that could not be read: those that
 // only names. What else failed stays failed, and what was read is kept.
-func (s *Service) RetryUnits(ctx context.Context, dataset *sheaf.Dataset, f sheaf.DocumentFilter, only sheaf.RetryOnly, from Origin) (*sheaf.Job, error) {
+func (s *Service) RetryUnits(ctx context.Context, dataset *sheaf.Dataset, f sheaf.DocumentFilter, only sheaf.RetryOnly, from Origin) (Rerun, error) {
 	docs, decide, err := s.unitsOf(ctx, dataset, f, only)
 	if err != nil {
-		return nil, err
+		return Rerun{}, err
 	}
 	job := sheaf.Job{ID: from.ID(dataset.TenantID, "job", 0), TenantID: dataset.TenantID, DatasetID: dataset.ID, Kind: sheaf.JobRetry}
 	return s.again(ctx, job, docs, from, decide)
@@ -30,6 +31,9 @@ func (s *Service) unitsOf(ctx context.Context, dataset *sheaf.Dataset, f sheaf.D
 		if chosen[docs[i].ID], err = s.failedIn(ctx, &docs[i], only); err != nil {
 			return nil, nil, err
 		}
+	}
+	if len(docs) > 0 && !slices.Contains(slices.Collect(maps.Values(chosen)), true) {
+		return nil, nil, fmt.Errorf("%w: none of the units and codes that were named is among what failed in the selected documents; read …/pages for what did", sheaf.ErrInvalid)
 	}
 	return docs, func(d *sheaf.Document) (sheaf.ParseConfig, sheaf.PlanPayload, bool) {
 		return d.ParseConfig, sheaf.PlanPayload{Scope: "failed", Base: d.Generation, Only: &only}, chosen[d.ID]

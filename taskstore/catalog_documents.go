@@ -64,6 +64,9 @@ func (s *Store) Documents(ctx context.Context, tenantID string, f sheaf.Document
 	if len(f.IDs) > maxFilterIDs {
 		return nil, "", fmt.Errorf("%w: a filter lists at most %d ids, this one %d; split it", sheaf.ErrInvalid, maxFilterIDs, len(f.IDs))
 	}
+	if f.None {
+		return nil, "", nil
+	}
 	var w where
 	w.add("tenant_id=?", tenantID)
 	if f.DatasetID != "" {

@@ -2,6 +2,7 @@ package taskstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"gorm.io/gorm"
@@ -107,6 +108,9 @@ func deadWhere(tenantID string, f sheaf.DeadLetterFilter, canceledToo bool) (whe
 	var w where
 	if len(f.IDs) > maxFilterIDs {
 		return w, fmt.Errorf("%w: a filter lists at most %d ids, this one %d; split it", sheaf.ErrInvalid, maxFilterIDs, len(f.IDs))
+	}
+	if f.None {
+		w.add("1=0")
 	}
 	if tenantID != "" || !f.AllTenants {
 		w.add("t.tenant_id=?", tenantID)
@@ -277,9 +281,12 @@ func (s *Store) PurgeDead(ctx context.Context, tenantID string, f sheaf.DeadLett
 	})
 }
 
+// errDryRun rolls back what was done to see how much it would be.
+var errDryRun = errors.New("a dry run")
+
 // eachDead hands the tasks that f selects to do, some at a time, each in a
 // transaction, and sums what it answers. All tasks of a transaction are of one
-// tenant, which do is told.
+// tenant, which do is told. In a dry run every transaction is rolled back.
 func (s *Store) eachDead(ctx context.Context, tenantID string, f sheaf.DeadLetterFilter, canceledToo bool, do func(tx *gorm.DB, tenantID string, found []taskRow) (int, error)) (int, error) {
 	sum, after := 0, ""
 	if tenantID == "" && f.AllTenants {
@@ -313,10 +320,13 @@ func (s *Store) eachDead(ctx context.Context, tenantID string, f sheaf.DeadLette
 			return sum, nil
 		}
 		n := 0
-		if err := s.tx(ctx, func(tx *gorm.DB) (err error) {
-			n, err = do(tx, tenantID, found)
+		err = s.tx(ctx, func(tx *gorm.DB) (err error) {
+			if n, err = do(tx, tenantID, found); err == nil && f.DryRun {
+				err = errDryRun
+			}
 			return err
-		}); err != nil {
+		})
+		if err != nil && !errors.Is(err, errDryRun) {
 			return sum, err
 		}
 		sum += n

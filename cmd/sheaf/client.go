@@ -115,11 +115,7 @@ func (c *client) send(req *http.Request) (*http.Response, error) {
 	defer resp.Body.Close()
 	var p api.Problem
 	if json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&p) == nil && p.Detail != "" {
-		msg := p.Detail
-		for _, e := range p.Errors {
-			msg += fmt.Sprintf("; %s %s", e.Location, e.Message)
-		}
-		return nil, &answerError{resp.StatusCode, p.Code, fmt.Sprintf("%s (%s)", msg, p.Code)}
+		return nil, &answerError{resp.StatusCode, p.Code, fmt.Sprintf("%s (%s)", p.Detail, p.Code)}
 	}
 	return nil, &answerError{status: resp.StatusCode, msg: fmt.Sprintf("%s %s: %s", req.Method, req.URL.Path, resp.Status)}
 }

@@ -346,7 +346,7 @@ func TestReparseOfUnchangedReusesEverything(t *testing.T) {
 	s := start(t, nil)
 	_, docs := s.send(nil, sampleFiles(t)...)
 	var again api.BatchAnswer
-	s.post("/v1/datasets/default/documents:reparse", map[string]any{}, &again)
+	s.post("/v1/datasets/default/documents:reparse", map[string]any{"all": true}, &again)
 	job := s.ended(again.Job.ID)
 	if job.State != sheaf.DocSucceeded || job.Usage.Pages != 0 || job.Usage.EmbeddedTokens != 0 {
 		t.Fatalf("re-parse ended %s and used %+v", job.State, job.Usage)
@@ -369,7 +369,7 @@ func TestReparseWithOtherSettingsReplacesAtOnce(t *testing.T) {
 	_, docs := s.send(nil, text("a.txt", strings.Repeat("The quick zebra jumps over the lazy dog. ", 200)))
 	before := docs[0].Chunks
 	var again api.BatchAnswer
-	s.post("/v1/datasets/default/documents:reparse", map[string]any{"parser_config": map[string]any{"chunk_token_num": 64}}, &again)
+	s.post("/v1/datasets/default/documents:reparse", map[string]any{"all": true, "parser_config": map[string]any{"chunk_token_num": 64}}, &again)
 	job := s.ended(again.Job.ID)
 	now := s.doc(docs[0].ID)
 	if job.State != sheaf.DocSucceeded || now.Chunks <= 2*before || now.LiveGeneration != 2 {
@@ -379,7 +379,7 @@ func TestReparseWithOtherSettingsReplacesAtOnce(t *testing.T) {
 		t.Errorf("search sees %d chunks of %d: two generations mix or one is missing", n, now.Chunks)
 	}
 	// A re-parse that fails leaves the good version as it is.
-	err := s.call(t.Context(), http.MethodPost, "/v1/datasets/default/documents:reparse", map[string]any{"parser_config": map[string]any{"pages": []any{[]int{5, 9}}}}, &again)
+	err := s.call(t.Context(), http.MethodPost, "/v1/datasets/default/documents:reparse", map[string]any{"all": true, "parser_config": map[string]any{"pages": []any{[]int{5, 9}}}}, &again)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -533,7 +533,7 @@ func TestRetryOfAStage(t *testing.T) {
 	if !s.finds("subject5") || s.doc(d.ID).Chunks != now.Chunks {
 		t.Errorf("after stage:index %d chunks, had %d", s.doc(d.ID).Chunks, now.Chunks)
 	}
-	if resp, b := s.request("POST", "/v1/jobs/"+job.ID+":retry", `{"scope":"stage:dream"}`, "Content-Type", "application/json"); resp.StatusCode != http.StatusUnprocessableEntity {
+	if resp, b := s.request("POST", "/v1/jobs/"+job.ID+":retry", `{"scope":"stage:dream"}`, "Content-Type", "application/json"); resp.StatusCode != http.StatusBadRequest {
 		t.Errorf("a stage that is none: %s %s", resp.Status, b)
 	}
 	// Everything anew means the page that is gone, too.

@@ -152,7 +152,7 @@ func TestModelAnswersAreFoundAndNeverPartOfTheText(t *testing.T) {
 	found("after parsing")
 
 	var again api.BatchAnswer
-	for _, body := range []map[string]any{{}, {"fresh": true}} {
+	for _, body := range []map[string]any{{"all": true}, {"all": true, "fresh": true}} {
 		s.post("/v1/datasets/default/documents:reparse", body, &again)
 		if job := s.ended(again.Job.ID); job.State != sheaf.DocSucceeded {
 			t.Fatalf("parsing again with %v ended %s", body, job.State)

@@ -107,7 +107,7 @@ func TestLateChunkingEmbedsSectionsWhole(t *testing.T) {
 	}
 	// The same again costs nothing, fresh or not; a change costs its section.
 	var again api.BatchAnswer
-	for _, how := range []map[string]any{{}, {"fresh": true}} {
+	for _, how := range []map[string]any{{"all": true}, {"all": true, "fresh": true}} {
 		s.post("/v1/datasets/default/documents:reparse", how, &again)
 		if job := s.ended(again.Job.ID); job.State != sheaf.DocSucceeded {
 			t.Fatalf("parsing again ended %s", job.State)

@@ -88,7 +88,7 @@ func TestColumnsAreTypedOncePerDocument(t *testing.T) {
 	var tasks struct {
 		Items []sheaf.Task `json:"items"`
 	}
-	s.get("/v1/datasets/default/documents/"+d.ID+"/tasks?limit=100", &tasks)
+	s.get("/v1/datasets/default/documents/"+d.ID+"/tasks", &tasks)
 	if n := len(slices.DeleteFunc(tasks.Items, func(t sheaf.Task) bool { return t.Kind != sheaf.KindParse })); n < 6 {
 		t.Errorf("%d tasks: the test shows nothing", n)
 	}

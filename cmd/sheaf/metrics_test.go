@@ -45,7 +45,7 @@ func TestMetricsCountWhatWasDone(t *testing.T) {
 	s := start(t, nil)
 	_, docs := s.send(map[string]string{"parser_config": `{"media_type":"` + trialMedia + `"}`}, text("a.trial", trialPages(5, nil)))
 	var again api.BatchAnswer
-	s.post("/v1/datasets/default/documents:reparse", map[string]any{"parser_config": map[string]any{"chunk_token_num": 64}}, &again)
+	s.post("/v1/datasets/default/documents:reparse", map[string]any{"all": true, "parser_config": map[string]any{"chunk_token_num": 64}}, &again)
 	s.ended(again.Job.ID)
 	for name, want := range map[string]float64{
 		`sheaf_pages_total{kind="parse"}`:                       10,

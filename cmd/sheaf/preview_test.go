@@ -17,6 +17,9 @@ import (
 // forecast asks for a dry run of a batch action on documents.
 func (s *service) forecast(verb string, body map[string]any) *ingest.Forecast {
 	s.t.Helper()
+	if body["filter"] == nil {
+		body["all"] = true
+	}
 	return s.forecastOf("/v1/datasets/default/documents:"+verb, body)
 }
 

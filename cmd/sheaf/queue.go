@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -43,7 +44,7 @@ func (g *global) queueCommand() *cobra.Command {
 		},
 	}
 	var kind, code, category, tenant string
-	var allTenants bool
+	var allTenants, every, dryRun bool
 	// whose is the start of the paths: the key's tenant's, or any tenant's.
 	whose := func() string {
 		if allTenants || tenant != "" {
@@ -62,7 +63,17 @@ func (g *global) queueCommand() *cobra.Command {
 		c := &cobra.Command{
 			Use: verb + " [TASK…]", Short: short,
 			RunE: func(cmd *cobra.Command, ids []string) error {
-				body := map[string]any{}
+				some := len(ids) > 0 || kind+code+category+tenant != ""
+				switch {
+				case every && len(ids) > 0:
+					return errors.New("--all is for every dead task; leave out --all or the tasks")
+				case !every && !some:
+					return errors.New("name the tasks, choose them by --kind, --code or --category, or give --all for every dead task")
+				}
+				body := map[string]any{"dry_run": dryRun}
+				if !some {
+					body["all"] = true
+				}
 				if len(ids) > 0 {
 					body["ids"] = ids
 				}
@@ -82,6 +93,8 @@ func (g *global) queueCommand() *cobra.Command {
 			},
 		}
 		filters(c)
+		c.Flags().BoolVar(&every, "all", false, "every dead task that the other flags select")
+		c.Flags().BoolVar(&dryRun, "dry-run", false, "count them and change nothing")
 		return c
 	}
 	list := &cobra.Command{
@@ -97,9 +110,11 @@ func (g *global) queueCommand() *cobra.Command {
 			if len(ids) == 1 {
 				return showTask(cmd.Context(), c, g.json, "/v1/tasks/"+url.PathEscape(ids[0]))
 			}
-			query := url.Values{"limit": {"200"}, "kind": {kind}, "code": {code}, "category": {category}}
-			if tenant != "" {
-				query.Set("tenant", tenant)
+			query := url.Values{"limit": {"200"}}
+			for name, value := range map[string]string{"kind": kind, "code": code, "category": category, "tenant": tenant} {
+				if value != "" {
+					query.Set(name, value)
+				}
 			}
 			var list api.List[api.AnyTenantsTask] // without a tenant where only one's are asked for
 			if err := c.call(cmd.Context(), http.MethodGet, whose()+"/dead-letters?"+query.Encode(), nil, &list); err != nil {

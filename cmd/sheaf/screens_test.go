@@ -56,7 +56,7 @@ func TestScreens(t *testing.T) {
 		}
 	}
 	b.calm()
-	s.post("/v1/datasets/intake/documents:cancel", map[string]any{}, nil)
+	s.post("/v1/datasets/intake/documents:cancel", map[string]any{"all": true}, nil)
 }
 
 type screen struct {

@@ -32,11 +32,11 @@ func (g *global) searchCommand() *cobra.Command {
 	}
 	cmd.Flags().IntVarP(&limit, "limit", "n", 5, "hits")
 	cmd.Flags().StringVar(&mode, "mode", "hybrid", "hybrid, text or vector")
-	cmd.Flags().StringSliceVar(&filter.DocumentIDs, "document", nil, "in these documents only, by id")
-	cmd.Flags().StringSliceVar(&filter.MediaTypes, "media-type", nil, "in files of these types only")
-	cmd.Flags().StringSliceVar(&filter.Languages, "language", nil, "chunks in one of these languages only, such as en")
-	cmd.Flags().StringArrayVar(&filter.Keywords, "keyword", nil, "chunks with this keyword only; given again: one of them")
-	cmd.Flags().StringArrayVar(&filter.Tags, "tag", nil, "chunks with this tag only; given again: one of them")
+	cmd.Flags().StringSliceVar((*[]string)(&filter.DocumentIDs), "document", nil, "in these documents only, by id")
+	cmd.Flags().StringSliceVar((*[]string)(&filter.MediaTypes), "media-type", nil, "in files of these types only")
+	cmd.Flags().StringSliceVar((*[]string)(&filter.Languages), "language", nil, "chunks in one of these languages only, such as en")
+	cmd.Flags().StringArrayVar((*[]string)(&filter.Keywords), "keyword", nil, "chunks with this keyword only; given again: one of them")
+	cmd.Flags().StringArrayVar((*[]string)(&filter.Tags), "tag", nil, "chunks with this tag only; given again: one of them")
 	cmd.Flags().StringToStringVar(&filter.Metadata, "metadata", nil, "chunks with this metadata only, key=value")
 	return cmd
 }

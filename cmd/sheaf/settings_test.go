@@ -228,7 +228,7 @@ func (s *service) outcomeOf(f sent, settings map[string]any) outcome {
 		o.chunks = s.chunks(o.document.ID)
 	}
 	var tasks struct{ Items []sheaf.Task }
-	s.get("/v1/datasets/default/documents/"+o.document.ID+"/tasks?limit=100", &tasks)
+	s.get("/v1/datasets/default/documents/"+o.document.ID+"/tasks", &tasks)
 	for _, t := range tasks.Items {
 		if t.Kind == sheaf.KindParse || t.Kind == sheaf.KindIndex {
 			o.ranges = append(o.ranges, t.Range)

@@ -42,7 +42,7 @@ func (s *service) putIn(dataset, id, name, mediaType, body string) sheaf.Documen
 func (s *service) reparse(dataset string) *sheaf.Job {
 	s.t.Helper()
 	var again api.BatchAnswer
-	s.post("/v1/datasets/"+dataset+"/documents:reparse", map[string]any{}, &again)
+	s.post("/v1/datasets/"+dataset+"/documents:reparse", map[string]any{"all": true}, &again)
 	job := s.ended(again.Job.ID)
 	if job.State != sheaf.DocSucceeded {
 		s.t.Fatalf("parsing again ended %s", job.State)

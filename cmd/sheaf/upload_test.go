@@ -202,7 +202,7 @@ func TestBadRequestsSayWhatToDo(t *testing.T) {
 		{"GET", "/v1/datasets/nothing", "", 404, "not_found"},
 		{"GET", "/v1/nothing", "", 404, "not_found"},
 		{"DELETE", "/v1/jobs", "", 405, "method_not_allowed"},
-		{"POST", "/v1/datasets", `{"name": ""}`, 422, "invalid"},
+		{"POST", "/v1/datasets", `{"name": ""}`, 400, "invalid"},
 		{"POST", "/v1/datasets", `{"name": "default"}`, 409, "conflict"},
 		{"POST", "/v1/datasets", `{`, 400, "invalid"},
 		{"POST", "/v1/datasets/default/documents", `{"url": "http://169.254.169.254/latest"}`, 403, "url_not_allowed"},

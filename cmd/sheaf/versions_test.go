@@ -52,7 +52,7 @@ func TestReplacedVersionIsReadAndCompared(t *testing.T) {
 
 	// Other settings are named with their values.
 	var again api.BatchAnswer
-	s.post("/v1/datasets/default/documents:reparse", map[string]any{"parser_config": map[string]any{"chunk_token_num": 64}}, &again)
+	s.post("/v1/datasets/default/documents:reparse", map[string]any{"all": true, "parser_config": map[string]any{"chunk_token_num": 64}}, &again)
 	s.ended(again.Job.ID)
 	s.get(base+"/compare?from=2&to=3", &c)
 	if b, _ := json.Marshal(c.Settings); string(b) != `[{"name":"chunk_token_num","from":null,"to":64}]` {
@@ -84,8 +84,8 @@ func TestReplacedVersionIsReadAndCompared(t *testing.T) {
 		"/compare?from=1&to=3":  {http.StatusGone, "generation_gone"},
 		"/chunks?generation=9":  {http.StatusNotFound, "not_found"},
 		"/compare?from=2&to=9":  {http.StatusNotFound, "not_found"},
-		"/compare?from=-1":      {http.StatusUnprocessableEntity, "invalid"},
-		"/chunks?generation=-1": {http.StatusUnprocessableEntity, "invalid"},
+		"/compare?from=-1":      {http.StatusBadRequest, "invalid"},
+		"/chunks?generation=-1": {http.StatusBadRequest, "invalid"},
 	} {
 		resp, b := s.request("GET", base+path, "")
 		if p := decodeAs[api.Problem](t, b); resp.StatusCode != want.status || p.Code != want.code {

@@ -1051,5 +1051,5 @@ func TestPageSaysWhatWorkWaitsFor(t *testing.T) {
 	b.open("/operations")
 	b.wait("what waits in the queue", `/\d+cost [\d,]+, oldest \d/.test(document.querySelector('[aria-label="Queue"] tbody')?.textContent)`)
 	b.wait("what the executor runs", `/parse page \d+–\d+/.test(document.querySelector('[aria-label="Executors"] tbody')?.textContent)`)
-	s.post("/v1/datasets/line/documents:cancel", map[string]any{}, nil)
+	s.post("/v1/datasets/line/documents:cancel", map[string]any{"all": true}, nil)
 }

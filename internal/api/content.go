@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/cespare/xxhash/v2"
+	"github.com/danielgtaylor/huma/v2"
 
 	"sheaf"
 	"sheaf/internal/artifact"
@@ -172,7 +173,11 @@ func (s *Server) pageImage(w http.ResponseWriter, r *http.Request) {
 		s.writeProblem(w, r, err)
 		return
 	}
-	n := atoi(r.PathValue("n"))
+	n, err := strconv.Atoi(r.PathValue("n"))
+	if err != nil {
+		s.writeProblem(w, r, newProblem(400, "", fmt.Sprintf("the page cannot be %s; give its number, counted from 1", quoted(r.PathValue("n")))))
+		return
+	}
 	dpi := min(max(cmp.Or(atoi(r.URL.Query().Get("dpi")), 96), 36), 300)
 	clip, err := clipOf(r.URL.Query().Get("box"))
 	switch {
@@ -315,49 +320,60 @@ func (b *blobSeeker) Close() {
 	}
 }
 
-// stream answers a status address with its live events. It reports whether
-// the path is one that has events.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request) bool {
-	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/") // v1, …
-	if n := len(parts); n > 3 && parts[n-1] == "events" {
-		parts = parts[:n-1]
-	}
+// liveSource answers a request with a stream of events.
+type liveSource func(w http.ResponseWriter, r *http.Request)
+
+// streaming has an operation answer live events to those who ask for them.
+func (s *Server) streaming(op *huma.Operation, live liveSource) {
+	op.Description = strings.TrimSpace(op.Description + " With Accept: text/event-stream the same address answers its events live; Last-Event-ID resumes, and after, the number of an event or now, says where a new stream begins. No other parameter goes with a stream.")
+	op.Metadata = map[string]any{metaStream: live}
+}
+
+func streamed(op *huma.Operation) bool { return op.Metadata[metaStream] != nil }
+
+func wantsStream(r *http.Request) bool {
+	return r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/event-stream")
+}
+
+func (s *Server) streamJob(w http.ResponseWriter, r *http.Request) {
+	job := r.PathValue("job")
+	s.stream(w, r, &sheaf.EventFilter{JobID: job}, func() (any, bool, error) {
+		j, err := s.cfg.Ingest.Job(r.Context(), tenantOf(r.Context()), job)
+		return j, err == nil && j.State.Terminal(), err
+	})
+}
+
+func (s *Server) streamDocument(w http.ResponseWriter, r *http.Request) {
+	s.stream(w, r, &sheaf.EventFilter{DocumentID: r.PathValue("doc")}, func() (any, bool, error) {
+		d, err := s.document(r.Context(), pathOf(r))
+		return d, err == nil && d.State.Terminal(), err
+	})
+}
+
+func (s *Server) streamDataset(w http.ResponseWriter, r *http.Request) {
+	f := &sheaf.EventFilter{}
+	s.stream(w, r, f, func() (any, bool, error) {
+		d, err := s.dataset(r.Context(), DatasetPath{r.PathValue("ds")})
+		if err == nil {
+			f.DatasetID = d.ID
+		}
+		return d, false, err // a dataset never ends
+	})
+}
+
+// stream answers with the events that f selects as they come. over reads the
+// status object, and whether nothing more will come.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, f *sheaf.EventFilter, over func() (any, bool, error)) {
 	ctx, tenant := r.Context(), tenantOf(r.Context())
-	var f sheaf.EventFilter
-	var over func() (any, bool, error) // the status object and whether nothing more will come
-	switch {
-	case len(parts) == 3 && parts[1] == "jobs":
-		f.JobID = parts[2]
-		over = func() (any, bool, error) {
-			j, err := s.cfg.Ingest.Job(ctx, tenant, f.JobID)
-			return j, err == nil && j.State.Terminal(), err
-		}
-	case len(parts) == 5 && parts[1] == "datasets" && parts[3] == "documents":
-		f.DocumentID = parts[4]
-		over = func() (any, bool, error) {
-			d, err := s.document(ctx, DocumentPath{DatasetPath{parts[2]}, parts[4]})
-			return d, err == nil && d.State.Terminal(), err
-		}
-	case len(parts) == 3 && parts[1] == "datasets":
-		over = func() (any, bool, error) {
-			d, err := s.dataset(ctx, DatasetPath{parts[2]})
-			if err == nil {
-				f.DatasetID = d.ID
-			}
-			return d, false, err // a dataset never ends
-		}
-	default:
-		return false
-	}
 	after, err := s.streamStart(r)
 	if err != nil {
 		s.writeProblem(w, r, err)
-		return true
+		return
 	}
 	state, _, err := over() // read after the start is known: what happens between is both in it and in the stream
 	if err != nil {
 		s.writeProblem(w, r, err)
-		return true
+		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
@@ -377,7 +393,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) bool {
 		return err == nil
 	}
 	if _, err := io.WriteString(w, "retry: 2000\n\n"); err != nil || !send(after, "status", state) {
-		return true
+		return
 	}
 	_ = rc.Flush()
 	tick := time.NewTicker(s.cfg.EventPoll)
@@ -388,43 +404,43 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) bool {
 		// read afterwards include the last.
 		state, ended, err := over()
 		if err != nil {
-			return true // the client connects again and is told why
+			return // the client connects again and is told why
 		}
-		evs, err := s.cfg.Catalog.Events(ctx, tenant, f, after, 500)
+		evs, err := s.cfg.Catalog.Events(ctx, tenant, *f, after, 500)
 		if err != nil {
-			return true
+			return
 		}
 		for _, e := range evs {
 			if !send(e.Seq, e.Kind, e) {
-				return true
+				return
 			}
 			after = e.Seq
 		}
 		if len(evs) > 0 {
 			quiet = time.Now()
 			if !send(0, "status", state) {
-				return true
+				return
 			}
 		} else if time.Since(quiet) > 15*time.Second {
 			quiet = time.Now()
 			if _, err := io.WriteString(w, ": still here\n\n"); err != nil {
-				return true
+				return
 			}
 		}
 		if err := rc.Flush(); err != nil {
-			return true
+			return
 		}
 		if ended && len(evs) == 0 {
 			send(0, "end", state)
 			_ = rc.Flush()
-			return true
+			return
 		}
 		select {
 		case <-tick.C:
 		case <-s.cfg.Stopping: // the client connects again, to another server
-			return true
+			return
 		case <-ctx.Done():
-			return true
+			return
 		}
 	}
 }

@@ -6,36 +6,23 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"sheaf"
 )
 
 // DeadQuery selects dead tasks.
 type DeadQuery struct {
 	ListInput
-	Kind     string `query:"kind" doc:"of task, such as parse"`
+	Kind     string `query:"kind" enum:"plan,parse,index,finalize,raptor,graphrag,mindmap,dataflow,gc" doc:"of task"`
 	Code     string `query:"code" doc:"of the failure, such as parse_timeout"`
-	Category string `query:"category" doc:"class of the failure, such as parser_crash"`
+	Category string `query:"category" enum:"policy,capacity,bad_input,encrypted,source_unavailable,target_unavailable,timeout,parser_crash,canceled,internal" doc:"class of the failure"`
 	Document string `query:"document"`
 	Job      string `query:"job"`
 }
 
 func (q *DeadQuery) filter() sheaf.DeadLetterFilter {
 	return sheaf.DeadLetterFilter{Kind: sheaf.TaskKind(q.Kind), Code: q.Code, Category: sheaf.Category(q.Category), DocumentID: q.Document, JobID: q.Job}
-}
-
-// DeadSelection names the dead tasks that something is done to; all that is
-// given must hold, and nothing given selects all.
-type DeadSelection struct {
-	IDs      []string `json:"ids,omitempty" maxItems:"10000"`
-	Kind     string   `json:"kind,omitempty"`
-	Code     string   `json:"code,omitempty"`
-	Category string   `json:"category,omitempty"`
-	Document string   `json:"document_id,omitempty"`
-	Job      string   `json:"job_id,omitempty"`
-}
-
-func (d *DeadSelection) filter() sheaf.DeadLetterFilter {
-	return sheaf.DeadLetterFilter{IDs: d.IDs, Kind: sheaf.TaskKind(d.Kind), Code: d.Code, Category: sheaf.Category(d.Category), DocumentID: d.Document, JobID: d.Job}
 }
 
 // AnyTenantsTask is a task with its owner, for operators.
@@ -49,34 +36,43 @@ type AnyTenantsTask struct {
 func (s *Server) deadLetterRoutes() {
 	retry := func(ctx context.Context, tenantID string, f sheaf.DeadLetterFilter) (*output[Count], error) {
 		n, err := s.cfg.Catalog.RetryDead(ctx, tenantID, f)
-		if err == nil && n > 0 {
+		if err == nil && n > 0 && !f.DryRun {
 			s.cfg.Ingest.Wake(ctx)
 		}
-		return &output[Count]{Count{n}}, err
+		return &output[Count]{Count{n, f.DryRun}}, err
 	}
 	purge := func(ctx context.Context, tenantID string, f sheaf.DeadLetterFilter) (*output[Count], error) {
 		n, err := s.cfg.Catalog.PurgeDead(ctx, tenantID, f)
-		return &output[Count]{Count{n}}, err
+		return &output[Count]{Count{n, f.DryRun}}, err
 	}
+	type action = func(ctx context.Context, tenantID string, f sheaf.DeadLetterFilter) (*output[Count], error)
 
 	handle(s, get("/v1/dead-letters", "List tasks that will not be retried"), func(ctx context.Context, in *DeadQuery) (*output[List[Task]], error) {
 		ts, next, err := s.cfg.Catalog.DeadLetters(ctx, tenantOf(ctx), in.filter(), in.page())
 		return listOf(tasksOf(ts), next), err
 	})
-	type own struct{ Body DeadSelection }
-	handle(s, post("/v1/dead-letters:retry", "Give dead tasks a new budget"), func(ctx context.Context, in *own) (*output[Count], error) {
-		return retry(ctx, tenantOf(ctx), in.Body.filter())
-	})
-	handle(s, post("/v1/dead-letters:purge", "Remove dead tasks"), func(ctx context.Context, in *own) (*output[Count], error) {
-		return purge(ctx, tenantOf(ctx), in.Body.filter())
-	})
+	own := func(op huma.Operation, do action) {
+		handle(s, op, func(ctx context.Context, in *struct {
+			DryRunParam
+			Body DeadSelection
+		}) (*output[Count], error) {
+			f, err := in.Body.tasks("")
+			if err != nil {
+				return nil, err
+			}
+			f.DryRun = in.DryRun || in.Body.DryRun
+			return do(ctx, tenantOf(ctx), f)
+		})
+	}
+	own(post("/v1/dead-letters:retry", "Give dead tasks a new budget"), retry)
+	own(post("/v1/dead-letters:purge", "Remove dead tasks"), purge)
 
 	all := func(f sheaf.DeadLetterFilter) sheaf.DeadLetterFilter { f.AllTenants = true; return f }
 	type anyQuery struct {
 		DeadQuery
 		Tenant string `query:"tenant" doc:"only this tenant's"`
 	}
-	handle(s, get("/v1/admin/dead-letters", "List dead tasks of all tenants"), func(ctx context.Context, in *anyQuery) (*output[List[AnyTenantsTask]], error) {
+	handle(s, needs(get("/v1/admin/dead-letters", "List dead tasks of all tenants"), scopeAdmin), func(ctx context.Context, in *anyQuery) (*output[List[AnyTenantsTask]], error) {
 		ts, next, err := s.cfg.Catalog.DeadLetters(ctx, in.Tenant, all(in.filter()), in.page())
 		out := make([]AnyTenantsTask, len(ts))
 		for i := range ts {
@@ -88,21 +84,27 @@ func (s *Server) deadLetterRoutes() {
 		Tenant string `path:"tenant" maxLength:"64"`
 		Task   string `path:"task" maxLength:"64"`
 	}
-	handle(s, get("/v1/admin/tenants/{tenant}/tasks/{task}", "Read any tenant's task with its history"), func(ctx context.Context, in *one) (*output[TaskHistory], error) {
+	handle(s, needs(get("/v1/admin/tenants/{tenant}/tasks/{task}", "Read any tenant's task with its history"), scopeAdmin), func(ctx context.Context, in *one) (*output[TaskHistory], error) {
 		return s.taskHistory(ctx, in.Tenant, in.Task)
 	})
-	type anyOf struct {
-		Body struct {
-			DeadSelection
-			Tenant string `json:"tenant_id,omitempty" doc:"only this tenant's"`
-		}
+	anyones := func(op huma.Operation, do action) {
+		handle(s, needs(op, scopeAdmin), func(ctx context.Context, in *struct {
+			DryRunParam
+			Body struct {
+				DeadSelection
+				Tenant Given `json:"tenant_id,omitempty" minLength:"1" maxLength:"64" doc:"only this tenant's"`
+			}
+		}) (*output[Count], error) {
+			f, err := in.Body.tasks(string(in.Body.Tenant))
+			if err != nil {
+				return nil, err
+			}
+			f.DryRun = in.DryRun || in.Body.DryRun
+			return do(ctx, string(in.Body.Tenant), all(f))
+		})
 	}
-	handle(s, post("/v1/admin/dead-letters:retry", "Give dead tasks of any tenant a new budget"), func(ctx context.Context, in *anyOf) (*output[Count], error) {
-		return retry(ctx, in.Body.Tenant, all(in.Body.filter()))
-	})
-	handle(s, post("/v1/admin/dead-letters:purge", "Remove dead tasks of any tenant"), func(ctx context.Context, in *anyOf) (*output[Count], error) {
-		return purge(ctx, in.Body.Tenant, all(in.Body.filter()))
-	})
+	anyones(post("/v1/admin/dead-letters:retry", "Give dead tasks of any tenant a new budget"), retry)
+	anyones(post("/v1/admin/dead-letters:purge", "Remove dead tasks of any tenant"), purge)
 }
 
 // Try is one attempt at a task, from its claim to its end.

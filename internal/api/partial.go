@@ -109,7 +109,7 @@ func (s *Server) partialRoutes() {
 		DatasetPath
 		TraceHeader
 		DryRunParam
-		Wait string `query:"wait" doc:"answer when the job has ended or after this long"`
+		Wait string `query:"wait" format:"duration" doc:"answer when the job has ended or after this long"`
 		Body struct {
 			IDs []string `json:"ids" minItems:"1" maxItems:"1000" doc:"of complete uploads"`
 		}
@@ -328,15 +328,23 @@ func (s *Server) createUpload(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// uploadKeys are what Upload-Metadata may name.
+var uploadKeys = []string{"filename", "filetype", "fingerprint", "hold", "id", "lane", "metadata", "parser_config"}
+
 // describeUpload reads Upload-Metadata: pairs of a key and a value in base64.
 func describeUpload(header string, u *ingest.Upload) (fingerprint string, hold bool, err error) {
 	if len(header) > maxMetadata {
 		return "", false, newProblem(413, "", fmt.Sprintf("Upload-Metadata is larger than %d bytes", maxMetadata))
 	}
+	given := map[string]bool{}
 	for key, value := range uploadPairs(header) {
+		if given[key] {
+			return "", false, newProblem(400, "", fmt.Sprintf("Upload-Metadata: the key %s is given twice; give it once", quoted(key)))
+		}
+		given[key] = true
 		b, err := base64.StdEncoding.DecodeString(value)
 		if err != nil {
-			return "", false, newProblem(400, "", fmt.Sprintf("Upload-Metadata: the value of %q is not base64", key))
+			return "", false, newProblem(400, "", fmt.Sprintf("Upload-Metadata: the value of %s is not base64; encode each value", quoted(key)))
 		}
 		text := string(b)
 		switch key {
@@ -347,18 +355,25 @@ func describeUpload(header string, u *ingest.Upload) (fingerprint string, hold b
 		case "id":
 			u.ID = text
 		case "lane":
-			u.Lane = sheaf.Lane(atoi(text))
+			u.Lane, err = laneOf(text)
 		case "fingerprint":
 			fingerprint = text
 		case "hold":
-			hold = text != "false"
+			switch text {
+			case "", "true":
+				hold = true
+			case "false":
+				hold = false
+			default:
+				err = newProblem(400, "", fmt.Sprintf("Upload-Metadata: hold cannot be %s; give true or false", quoted(text)))
+			}
 		case "parser_config":
 			err = decodeSettings(b, &u.Config)
 		case "metadata":
 			err = decodeField(key, b, &u.Metadata)
 		case "relativePath": // what some senders add; the name is enough
 		default:
-			err = newProblem(400, "", fmt.Sprintf("Upload-Metadata: unknown key %q; there are filename, filetype, id, lane, fingerprint, hold, parser_config and metadata", key))
+			err = newProblem(400, "", fmt.Sprintf("Upload-Metadata: there is no key %s; %s", quoted(key), didYouMean(key, uploadKeys)))
 		}
 		if err != nil {
 			return "", false, err
@@ -555,10 +570,15 @@ func (s *Server) describePartial() {
 		if status == "201" {
 			response.Content = map[string]*huma.MediaType{"application/json": {Schema: schema(UploadStatus{})}}
 		}
-		s.api.OpenAPI().AddOperation(&huma.Operation{
+		scope := scopeWrite
+		if method == http.MethodHead || method == http.MethodOptions {
+			scope = scopeRead
+		}
+		op := needs(huma.Operation{
 			OperationID: id, Method: method, Path: path, Summary: summary, Tags: []string{"uploads"}, Parameters: params, RequestBody: body,
 			Responses: map[string]*huma.Response{status: response, "default": problem},
-		})
+		}, scope)
+		s.api.OpenAPI().AddOperation(&op)
 	}
 	offset := in("header", "Upload-Offset", "position of the first byte: what HEAD answers", true)
 	checksum := in("header", "Upload-Checksum", "algorithm and sum in base64; nothing is kept unless it matches", false)

@@ -5,9 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"reflect"
 	"strings"
-
-	"github.com/danielgtaylor/huma/v2"
+	"unicode"
+	"unicode/utf8"
 
 	"sheaf"
 )
@@ -51,33 +52,30 @@ func newProblem(status int, code, detail string) *Problem {
 	if code == "" {
 		code = codes[status]
 	}
-	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Code: code, Detail: detail}
+	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Code: code, Detail: capital(detail)}
 }
 
-func init() {
-	// huma's own errors (validation, unknown formats) become Problems too.
-	huma.NewError = func(status int, msg string, errs ...error) huma.StatusError {
-		p := newProblem(status, "", msg)
-		for _, err := range errs {
-			if d, ok := errors.AsType[*huma.ErrorDetail](err); ok {
-				p.Errors = append(p.Errors, ProblemDetail{Location: d.Location, Message: d.Message})
-			} else if err != nil {
-				p.Errors = append(p.Errors, ProblemDetail{Message: err.Error()})
-			}
-		}
-		return p
+// capital begins a sentence with a capital letter, unless it begins with a
+// name such as parser_config.
+func capital(text string) string {
+	word, _, _ := strings.Cut(text, " ")
+	if strings.ContainsFunc(word, func(c rune) bool { return !unicode.IsLetter(c) && c != '\'' && c != ',' && c != '-' }) {
+		return text
 	}
+	first, size := utf8.DecodeRuneInString(text)
+	return string(unicode.ToUpper(first)) + text[size:]
 }
 
 // problemOf maps an error's kind to its answer, once for all routes. Text of
 // unknown errors stays in the log: it may name hosts or paths.
 func (s *Server) problemOf(ctx context.Context, err error) *Problem {
-	if p, ok := errors.AsType[*Problem](err); ok {
-		return p
+	p, ok := errors.AsType[*Problem](err)
+	if !ok {
+		p = s.mapError(ctx, err)
 	}
-	p := s.mapError(ctx, err)
-	p.RequestID = requestID(ctx)
-	return p
+	out := *p
+	out.RequestID = requestID(ctx)
+	return &out
 }
 
 func (s *Server) mapError(ctx context.Context, err error) *Problem {
@@ -91,7 +89,10 @@ func (s *Server) mapError(ctx context.Context, err error) *Problem {
 	for _, k := range kinds {
 		if errors.Is(err, k.kind) {
 			text := sentence(err, k.kind)
-			if k.status == 404 && strings.Count(text, " ") == 1 { // "job 0123"
+			if text == "" || !ourWords(err) || k.kind == sheaf.ErrReadOnly { // what is full, and where, is the operator's business
+				s.log.WarnContext(ctx, "a request was refused", "status", k.status, "error", err)
+				text = general[k.status]
+			} else if k.status == 404 && strings.Count(text, " ") == 1 { // "job 0123"
 				text = "there is no " + text
 			}
 			p := newProblem(k.status, "", text)
@@ -121,12 +122,57 @@ func (s *Server) mapError(ctx context.Context, err error) *Problem {
 	return newProblem(500, "", "something went wrong inside Sheaf; the log has the details under this request id")
 }
 
-// sentence is the error's text without the kind's own words in front.
+// general are the sentences for errors whose own text is not for callers.
+var general = map[int]string{
+	400: "the request is not valid; compare it with /docs",
+	401: "the API key is missing or unknown; send one as `Authorization: Bearer KEY`",
+	403: "the API key may not do this; use one with the scope that it needs",
+	404: "there is nothing of that name or id; list what there is, and check the address",
+	409: "something of that name or id exists already, or has changed meanwhile; read it again and decide anew",
+	429: "a limit is reached; try again later",
+	507: "the server's storage takes no writes, because it is full or read-only, and nothing was changed; tell whoever runs the server, and send the request again later",
+}
+
+// ourWords reports whether an error's text was written here, by this service,
+// for people: drivers and the operating system speak of hosts, statements and
+// paths, which callers must not see.
+func ourWords(err error) bool {
+	switch e := err.(type) {
+	case *sheaf.Failure, *sheaf.LimitFailure, *Problem:
+		return true
+	case interface{ Unwrap() error }:
+		return plainType(err) && (e.Unwrap() == nil || ourWords(e.Unwrap()))
+	case interface{ Unwrap() []error }:
+		for _, inner := range e.Unwrap() {
+			if !ourWords(inner) {
+				return false
+			}
+		}
+		return plainType(err)
+	}
+	return plainType(err)
+}
+
+// plainType reports whether an error is one of text alone, or of this module.
+func plainType(err error) bool {
+	t := reflect.TypeOf(err)
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t.PkgPath() == "errors" || t.PkgPath() == "fmt" || t.PkgPath() == "sheaf" || strings.HasPrefix(t.PkgPath(), "sheaf/")
+}
+
+// sentence is the error's text without the kind's own words in front; "" when
+// it has no more to say.
 func sentence(err, kind error) string {
 	if f, ok := errors.AsType[*sheaf.Failure](err); ok {
 		return f.Message
 	}
-	return strings.TrimPrefix(err.Error(), kind.Error()+": ")
+	text := err.Error()
+	if text == kind.Error() {
+		return ""
+	}
+	return strings.TrimPrefix(text, kind.Error()+": ")
 }
 
 func statusOf(f *sheaf.Failure) int {
@@ -152,9 +198,6 @@ func statusOf(f *sheaf.Failure) int {
 // writeProblem answers outside of huma's handlers.
 func (s *Server) writeProblem(w http.ResponseWriter, r *http.Request, err error) {
 	p := s.problemOf(r.Context(), err)
-	if p.RequestID == "" {
-		p.RequestID = requestID(r.Context())
-	}
 	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "5")
 	}

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -21,7 +22,7 @@ import (
 type (
 	ListInput struct {
 		Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"items per page"`
-		Cursor string `query:"cursor" doc:"next_cursor of the page before"`
+		Cursor string `query:"cursor" format:"cursor" doc:"next_cursor of the page before"`
 		Order  string `query:"order" enum:"newest,oldest" default:"newest"`
 	}
 	DatasetPath struct {
@@ -45,7 +46,7 @@ type (
 		DryRun bool `query:"dry_run" doc:"answer what would be done and change nothing"`
 	}
 	FilterInput struct {
-		State         []string  `query:"state,explode" doc:"repeat for or"`
+		State         []string  `query:"state,explode" enum:"unstarted,queued,running,finalizing,succeeded,partially_succeeded,failed,canceling,canceled" doc:"repeat for or"`
 		Query         string    `query:"q" maxLength:"255" doc:"part of the name"`
 		MediaType     []string  `query:"media_type,explode" doc:"repeat for or"`
 		ID            []string  `query:"id,explode" maxItems:"1000" doc:"repeat for or; ids that do not exist are left out of the answer"`
@@ -91,8 +92,13 @@ type accepted[T any] struct {
 	Body     T
 }
 
-// handle registers a route whose errors go through problemOf.
+// handle registers a route whose errors go through problemOf. The operation
+// has declared its scope: get, post and change do, and needs changes it.
 func handle[I, O any](s *Server, op huma.Operation, f func(ctx context.Context, in *I) (*O, error)) {
+	if op.Metadata == nil {
+		op.Metadata = map[string]any{}
+	}
+	op.Metadata[metaSchemas] = s.api.OpenAPI().Components.Schemas
 	if op.OperationID == "" {
 		op.OperationID = huma.GenerateOperationID(op.Method, op.Path, new(O))
 	}
@@ -125,11 +131,14 @@ func tagOf(path string) string {
 }
 
 func get(path, summary string) huma.Operation {
-	return huma.Operation{Method: http.MethodGet, Path: path, Summary: summary}
+	return needs(huma.Operation{Method: http.MethodGet, Path: path, Summary: summary}, scopeRead)
 }
 
-func post(path, summary string) huma.Operation {
-	return huma.Operation{Method: http.MethodPost, Path: path, Summary: summary}
+func post(path, summary string) huma.Operation { return change(http.MethodPost, path, summary) }
+
+// change is an operation that a key needs the scope write for.
+func change(method, path, summary string) huma.Operation {
+	return needs(huma.Operation{Method: method, Path: path, Summary: summary}, scopeWrite)
 }
 
 func (s *Server) routes() {
@@ -202,8 +211,12 @@ func publicAll(ds []sheaf.Document) []sheaf.Document {
 
 // NewDataset is the body that creates or changes a dataset.
 type NewDataset struct {
-	Name        string            `json:"name" minLength:"1" maxLength:"255" pattern:"^[^/\\x00-\\x1f]+$" doc:"unique; usable in place of the id"`
+	Name        string            `json:"name" minLength:"1" maxLength:"255" pattern:"^[^/\\x00-\\x1f]+$" patternDescription:"a name without slashes and control characters" doc:"unique; usable in place of the id"`
 	ParseConfig sheaf.ParseConfig `json:"parser_config,omitempty"`
+}
+
+func nameTaken(name string) error {
+	return newProblem(409, "", fmt.Sprintf("there is a dataset named %s already; use that one, or choose another name", quoted(name)))
 }
 
 // checkConfig refuses settings that no document of the tenant could be parsed by.
@@ -216,7 +229,7 @@ func (s *Server) checkConfig(ctx context.Context, c sheaf.ParseConfig) error {
 
 // DatasetChange is the body that changes a dataset.
 type DatasetChange struct {
-	Name        string            `json:"name,omitempty" minLength:"1" maxLength:"255" pattern:"^[^/\\x00-\\x1f]+$"`
+	Name        string            `json:"name,omitempty" minLength:"1" maxLength:"255" pattern:"^[^/\\x00-\\x1f]+$" patternDescription:"a name without slashes and control characters"`
 	ParseConfig sheaf.ParseConfig `json:"parser_config,omitempty" doc:"settings to be changed, for documents to come; re-parse applies them to old ones. null takes a setting back"`
 }
 
@@ -239,7 +252,11 @@ func (s *Server) changeDataset(ctx context.Context, path DatasetPath, to Dataset
 			return nil, err
 		}
 	}
-	if err := s.cfg.Catalog.UpdateDataset(ctx, *d); err != nil {
+	err = s.cfg.Catalog.UpdateDataset(ctx, *d)
+	if errors.Is(err, sheaf.ErrConflict) {
+		err = nameTaken(d.Name)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return s.dataset(ctx, DatasetPath{d.ID})
@@ -259,6 +276,8 @@ func (s *Server) datasetRoutes() {
 		if errors.Is(err, sheaf.ErrConflict) {
 			if begun, lookErr := s.cfg.Catalog.Dataset(ctx, tenantOf(ctx), id); lookErr == nil {
 				d, err = begun, nil // by an earlier try of this request
+			} else {
+				err = nameTaken(in.Body.Name)
 			}
 		}
 		return &output[*sheaf.Dataset]{shown(d)}, err
@@ -270,7 +289,9 @@ func (s *Server) datasetRoutes() {
 		}
 		return listOf(ds, next), err
 	})
-	handle(s, get("/v1/datasets/{ds}", "Read a dataset"), func(ctx context.Context, in *DatasetPath) (*output[*sheaf.Dataset], error) {
+	read := get("/v1/datasets/{ds}", "Read a dataset")
+	s.streaming(&read, s.streamDataset)
+	handle(s, read, func(ctx context.Context, in *DatasetPath) (*output[*sheaf.Dataset], error) {
 		d, err := s.dataset(ctx, *in)
 		return &output[*sheaf.Dataset]{shown(d)}, err
 	})
@@ -278,22 +299,28 @@ func (s *Server) datasetRoutes() {
 		DatasetPath
 		Body DatasetChange
 	}
-	change := huma.Operation{Method: http.MethodPatch, Path: "/v1/datasets/{ds}", Summary: "Change a dataset"}
-	change.Description = "What is named is changed and the rest stays (RFC 7396): a setting that is null takes its default again, and so do all with parser_config null."
-	handle(s, change, func(ctx context.Context, in *patchIn) (*output[*sheaf.Dataset], error) {
+	patch := change(http.MethodPatch, "/v1/datasets/{ds}", "Change a dataset")
+	patch.Description = "What is named is changed and the rest stays (RFC 7396): a setting that is null takes its default again, and so do all with parser_config null."
+	handle(s, patch, func(ctx context.Context, in *patchIn) (*output[*sheaf.Dataset], error) {
 		d, err := s.changeDataset(ctx, in.DatasetPath, in.Body)
 		for n := 1; errors.Is(err, sheaf.ErrStale) && n < maxChanges; n++ {
 			d, err = s.changeDataset(ctx, in.DatasetPath, in.Body)
 		}
 		return &output[*sheaf.Dataset]{shown(d)}, err
 	})
-	handle(s, huma.Operation{Method: http.MethodDelete, Path: "/v1/datasets/{ds}", Summary: "Delete a dataset with its documents"}, func(ctx context.Context, in *DatasetPath) (*output[sheaf.DeleteReceipt], error) {
-		d, err := s.dataset(ctx, *in)
+	handle(s, change(http.MethodDelete, "/v1/datasets/{ds}", "Delete a dataset with its documents"), func(ctx context.Context, in *struct {
+		DatasetPath
+		DryRunParam
+	}) (*output[DeleteAnswer], error) {
+		d, err := s.dataset(ctx, in.DatasetPath)
 		if err != nil {
 			return nil, err
 		}
+		if in.DryRun {
+			return wouldDelete(s.cfg.Ingest.DryRunDeleteDataset(ctx, d))
+		}
 		r, err := s.cfg.Ingest.DeleteDataset(ctx, d.TenantID, d.ID)
-		return &output[sheaf.DeleteReceipt]{r}, err
+		return &output[DeleteAnswer]{DeleteAnswer{DeleteReceipt: r}}, err
 	})
 	for verb, paused := range map[string]bool{"pause": true, "resume": false} {
 		handle(s, post("/v1/datasets/{ds}:"+verb, "Hold or free the dataset's queued work"), func(ctx context.Context, in *DatasetPath) (*output[Paused], error) {
@@ -320,28 +347,19 @@ type Paused struct {
 	Tasks  int  `json:"tasks" doc:"queued tasks held or freed"`
 }
 
-// BatchRequest selects documents for a batch action.
-type BatchRequest struct {
-	Filter struct {
-		DocumentIDs []string `json:"document_ids,omitempty" maxItems:"10000"`
-		State       []string `json:"state,omitempty"`
-		MediaType   []string `json:"media_type,omitempty"`
-		Query       string   `json:"q,omitempty" maxLength:"255"`
-	} `json:"filter,omitempty" doc:"an empty filter selects every document of the dataset"`
+// ReparseRequest is the body of a batch re-parse.
+type ReparseRequest struct {
+	Selection
 	ParseConfig sheaf.ParseConfig `json:"parser_config,omitempty" doc:"settings named here replace the documents' own; null takes what the dataset says now, or else the default"`
 	Fresh       bool              `json:"fresh,omitempty" doc:"use no stored result"`
-	DryRun      bool              `json:"dry_run,omitempty" doc:"answer the plan and change nothing"`
-	Scope       string            `json:"scope,omitempty" enum:"failed,all,stage:parse,stage:chunk,stage:embed,stage:index" doc:"of a retry; default failed: the units that could not be read. A stage is repeated with what follows it: stage:embed makes new vectors of the stored chunks, stage:index writes them to the index again"`
-	Units       []sheaf.Range     `json:"units,omitempty" maxItems:"1000" doc:"of a retry of what failed: only these pages, rows or parts, as [from, to]"`
-	Codes       []string          `json:"codes,omitempty" maxItems:"100" doc:"of a retry of what failed: only units that failed with one of these codes"`
 }
 
-func (b BatchRequest) filter() sheaf.DocumentFilter {
-	f := sheaf.DocumentFilter{IDs: b.Filter.DocumentIDs, MediaTypes: b.Filter.MediaType, Query: b.Filter.Query}
-	for _, st := range b.Filter.State {
-		f.States = append(f.States, sheaf.DocumentState(st))
-	}
-	return f
+// RetryRequest is the body of a batch retry.
+type RetryRequest struct {
+	Selection
+	Scope ingest.RetryScope `json:"scope,omitempty" enum:"failed,all,stage:parse,stage:chunk,stage:embed,stage:index" default:"failed" doc:"failed: the units that could not be read. A stage is repeated with what follows it: stage:embed makes new vectors of the stored chunks, stage:index writes them to the index again"`
+	Units Units             `json:"units,omitempty" nullable:"false" maxItems:"1000" doc:"with the scope failed: only these pages, rows or parts, as [from, to]"`
+	Codes OneOf[string]     `json:"codes,omitempty" nullable:"false" maxItems:"100" doc:"with the scope failed: only units that failed with one of these codes"`
 }
 
 func (s *Server) documentRoutes() {
@@ -361,7 +379,7 @@ func (s *Server) documentRoutes() {
 		return listOf(publicAll(docs), next), err
 	})
 	op := get("/v1/datasets/{ds}/documents/{doc}", "Read a document")
-	op.Description = "With Accept: text/event-stream the same address answers its events live; Last-Event-ID resumes."
+	s.streaming(&op, s.streamDocument)
 	handle(s, op, func(ctx context.Context, in *DocumentPath) (*output[DocumentAnswer], error) {
 		d, err := s.document(ctx, *in)
 		if err != nil {
@@ -369,13 +387,19 @@ func (s *Server) documentRoutes() {
 		}
 		return &output[DocumentAnswer]{DocumentAnswer{*d, d.ParseConfig.WithDefaults()}}, nil
 	})
-	handle(s, huma.Operation{Method: http.MethodDelete, Path: "/v1/datasets/{ds}/documents/{doc}", Summary: "Delete a document"}, func(ctx context.Context, in *DocumentPath) (*output[sheaf.DeleteReceipt], error) {
-		d, err := s.document(ctx, *in)
+	handle(s, change(http.MethodDelete, "/v1/datasets/{ds}/documents/{doc}", "Delete a document"), func(ctx context.Context, in *struct {
+		DocumentPath
+		DryRunParam
+	}) (*output[DeleteAnswer], error) {
+		d, err := s.document(ctx, in.DocumentPath)
 		if err != nil {
 			return nil, err
 		}
+		if in.DryRun {
+			return wouldDelete(s.cfg.Ingest.DryRunDelete(ctx, &sheaf.Dataset{ID: d.DatasetID, TenantID: d.TenantID}, sheaf.DocumentFilter{IDs: []string{d.ID}}))
+		}
 		r, err := s.cfg.Ingest.Delete(ctx, tenantOf(ctx), []string{d.ID})
-		return &output[sheaf.DeleteReceipt]{r}, err
+		return &output[DeleteAnswer]{DeleteAnswer{DeleteReceipt: r}}, err
 	})
 	type pagesIn struct {
 		DocumentPath
@@ -414,7 +438,7 @@ func (s *Server) documentRoutes() {
 	type chunksIn struct {
 		DocumentPath
 		Limit   int    `query:"limit" minimum:"1" maximum:"1000" default:"50"`
-		Cursor  string `query:"cursor"`
+		Cursor  string `query:"cursor" format:"chunk-cursor"`
 		Page    int    `query:"page" minimum:"0" doc:"only chunks that touch this page"`
 		RangeID string `query:"range_id" maxLength:"64"`
 		Version int    `query:"generation" minimum:"0" doc:"0 means the live one; the results of one that was replaced are kept for keeper.keep_versions, then the answer is 410 with code generation_gone"`
@@ -427,7 +451,9 @@ func (s *Server) documentRoutes() {
 		chunks, next, err := s.chunks(ctx, d, chunkQuery{generation: in.Version, limit: in.Limit, cursor: in.Cursor, page: in.Page, rangeID: in.RangeID})
 		return listOf(chunks, next), err
 	})
-	handle(s, get("/v1/datasets/{ds}/documents/{doc}/events", "Read a document's events"), func(ctx context.Context, in *struct {
+	events := get("/v1/datasets/{ds}/documents/{doc}/events", "Read a document's events")
+	s.streaming(&events, s.streamDocument)
+	handle(s, events, func(ctx context.Context, in *struct {
 		DocumentPath
 		EventsInput
 	}) (*output[Events], error) {
@@ -437,78 +463,80 @@ func (s *Server) documentRoutes() {
 		}
 		return s.events(ctx, sheaf.EventFilter{DocumentID: d.ID}, in.EventsInput)
 	})
-	type batchIn struct {
-		DatasetPath
-		TraceHeader
-		DryRunParam
-		Body BatchRequest
-	}
 	reparse := post("/v1/datasets/{ds}/documents:reparse", "Parse documents again")
 	reparse.DefaultStatus = http.StatusAccepted
 	reparse.Description = "Starts a new generation of every selected document. What search sees changes only when a new generation has succeeded; unchanged ranges are reused."
-	handle(s, reparse, func(ctx context.Context, in *batchIn) (*accepted[BatchAnswer], error) {
-		ds, err := s.dataset(ctx, in.DatasetPath)
+	handle(s, reparse, func(ctx context.Context, in *struct {
+		DatasetPath
+		TraceHeader
+		DryRunParam
+		Body ReparseRequest
+	}) (*accepted[BatchAnswer], error) {
+		ds, f, err := s.selected(ctx, in.DatasetPath, &in.Body.Selection)
 		if err != nil {
 			return nil, err
 		}
-		r := ingest.ReparseRequest{Filter: in.Body.filter(), Config: in.Body.ParseConfig, Fresh: in.Body.Fresh, From: s.origin(ctx, in.Traceparent)}
+		r := ingest.ReparseRequest{Filter: f, Config: in.Body.ParseConfig, Fresh: in.Body.Fresh, From: s.origin(ctx, in.Traceparent)}
 		if in.DryRun || in.Body.DryRun {
 			return previewed(s.cfg.Ingest.DryRunReparse(ctx, ds, r))
 		}
-		job, err := s.cfg.Ingest.Reparse(ctx, ds, r)
-		return acceptedJob(job), err
+		return again(s.cfg.Ingest.Reparse(ctx, ds, r))
 	})
 	retry := post("/v1/datasets/{ds}/documents:retry", "Run again what failed")
 	retry.DefaultStatus = http.StatusAccepted
-	handle(s, retry, func(ctx context.Context, in *batchIn) (*accepted[BatchAnswer], error) {
-		ds, err := s.dataset(ctx, in.DatasetPath)
+	handle(s, retry, func(ctx context.Context, in *struct {
+		DatasetPath
+		TraceHeader
+		DryRunParam
+		Body RetryRequest
+	}) (*accepted[BatchAnswer], error) {
+		ds, f, err := s.selected(ctx, in.DatasetPath, &in.Body.Selection)
 		if err != nil {
 			return nil, err
 		}
-		scope := ingest.RetryFailed
-		if in.Body.Scope != "" {
-			scope = ingest.RetryScope(in.Body.Scope)
-		}
-		only := sheaf.RetryOnly{Units: in.Body.Units, Codes: in.Body.Codes}
-		if !only.Empty() && scope != ingest.RetryFailed {
+		scope, only := in.Body.Scope, sheaf.RetryOnly{Units: in.Body.Units, Codes: in.Body.Codes}
+		if (in.Body.Units != nil || in.Body.Codes != nil) && scope != ingest.RetryFailed {
 			return nil, newProblem(400, "", "units and codes narrow the scope failed; leave scope out, or units and codes")
 		}
+		f.None = f.None || in.Body.Units != nil && len(in.Body.Units) == 0 || in.Body.Codes.none()
 		if in.DryRun || in.Body.DryRun {
-			return previewed(s.cfg.Ingest.DryRunRetry(ctx, ds, in.Body.filter(), scope, only))
+			return previewed(s.cfg.Ingest.DryRunRetry(ctx, ds, f, scope, only))
 		}
 		if !only.Empty() {
-			job, err := s.cfg.Ingest.RetryUnits(ctx, ds, in.Body.filter(), only, s.origin(ctx, in.Traceparent))
-			return acceptedJob(job), err
+			return again(s.cfg.Ingest.RetryUnits(ctx, ds, f, only, s.origin(ctx, in.Traceparent)))
 		}
-		job, err := s.cfg.Ingest.RetryDocuments(ctx, ds, in.Body.filter(), scope, s.origin(ctx, in.Traceparent))
-		return acceptedJob(job), err
+		return again(s.cfg.Ingest.RetryDocuments(ctx, ds, f, scope, s.origin(ctx, in.Traceparent)))
 	})
-	handle(s, post("/v1/datasets/{ds}/documents:cancel", "Stop the newest generation of documents"), func(ctx context.Context, in *batchIn) (*output[CancelAnswer], error) {
+	type selectIn struct {
+		DatasetPath
+		DryRunParam
+		Body Selection
+	}
+	handle(s, post("/v1/datasets/{ds}/documents:cancel", "Stop the newest generation of documents"), func(ctx context.Context, in *selectIn) (*output[CancelAnswer], error) {
+		ds, filter, err := s.selected(ctx, in.DatasetPath, &in.Body)
+		if err != nil {
+			return nil, err
+		}
 		if in.DryRun || in.Body.DryRun {
-			ds, err := s.dataset(ctx, in.DatasetPath)
-			if err != nil {
-				return nil, err
-			}
-			f, err := s.cfg.Ingest.DryRunCancel(ctx, ds, in.Body.filter())
+			f, err := s.cfg.Ingest.DryRunCancel(ctx, ds, filter)
 			return &output[CancelAnswer]{CancelAnswer{Forecast: f}}, err
 		}
-		ids, err := s.selected(ctx, in.DatasetPath, in.Body)
+		ids, err := s.firstOf(ctx, ds, filter)
 		if err != nil {
 			return nil, err
 		}
 		r, err := s.cfg.Ingest.Cancel(ctx, tenantOf(ctx), ids)
 		return &output[CancelAnswer]{CancelAnswer{CancelReceipt: r}}, err
 	})
-	handle(s, post("/v1/datasets/{ds}/documents:delete", "Delete documents"), func(ctx context.Context, in *batchIn) (*output[DeleteAnswer], error) {
-		if in.DryRun || in.Body.DryRun {
-			ds, err := s.dataset(ctx, in.DatasetPath)
-			if err != nil {
-				return nil, err
-			}
-			f, err := s.cfg.Ingest.DryRunDelete(ctx, ds, in.Body.filter())
-			return &output[DeleteAnswer]{DeleteAnswer{Forecast: f}}, err
+	handle(s, post("/v1/datasets/{ds}/documents:delete", "Delete documents"), func(ctx context.Context, in *selectIn) (*output[DeleteAnswer], error) {
+		ds, filter, err := s.selected(ctx, in.DatasetPath, &in.Body)
+		if err != nil {
+			return nil, err
 		}
-		ids, err := s.selected(ctx, in.DatasetPath, in.Body)
+		if in.DryRun || in.Body.DryRun {
+			return wouldDelete(s.cfg.Ingest.DryRunDelete(ctx, ds, filter))
+		}
+		ids, err := s.firstOf(ctx, ds, filter)
 		if err != nil {
 			return nil, err
 		}
@@ -517,13 +545,18 @@ func (s *Server) documentRoutes() {
 	})
 }
 
-// selected resolves a batch filter to ids, at most 10,000 at once.
-func (s *Server) selected(ctx context.Context, p DatasetPath, b BatchRequest) ([]string, error) {
+// selected reads which documents of which dataset a batch action is for.
+func (s *Server) selected(ctx context.Context, p DatasetPath, sel *Selection) (*sheaf.Dataset, sheaf.DocumentFilter, error) {
 	ds, err := s.dataset(ctx, p)
 	if err != nil {
-		return nil, err
+		return nil, sheaf.DocumentFilter{}, err
 	}
-	f := b.filter()
+	f, err := sel.documents()
+	return ds, f, err
+}
+
+// firstOf lists the ids that a filter selects, at most 10,000 at once.
+func (s *Server) firstOf(ctx context.Context, ds *sheaf.Dataset, f sheaf.DocumentFilter) ([]string, error) {
 	f.DatasetID = ds.ID
 	var ids []string
 	page := sheaf.Page{Limit: 1000, Ascending: true}
@@ -547,8 +580,10 @@ func (s *Server) selected(ctx context.Context, p DatasetPath, b BatchRequest) ([
 type BatchAnswer struct {
 	Job   *sheaf.Job           `json:"job,omitempty"`
 	Plans []ingest.PlanPreview `json:"plans,omitempty" doc:"of a dry run: at most the first 100 documents"`
-	// Forecast is set by a dry run.
-	Forecast *ingest.Forecast `json:"forecast,omitempty" doc:"of a dry run: all documents together"`
+	// Documents and Skipped are 0 in a dry run, whose Forecast counts them.
+	Documents int              `json:"documents" doc:"that are run again; without any there is no job"`
+	Skipped   int              `json:"skipped" doc:"selected, and left as they are because of their state"`
+	Forecast  *ingest.Forecast `json:"forecast,omitempty" doc:"of a dry run: all documents together"`
 }
 
 // CancelAnswer is the receipt of a cancel, or what it would stop.
@@ -567,11 +602,16 @@ func previewed(plans []ingest.PlanPreview, f *ingest.Forecast, err error) (*acce
 	return &accepted[BatchAnswer]{Body: BatchAnswer{Plans: plans, Forecast: f}}, err
 }
 
-func acceptedJob(job *sheaf.Job) *accepted[BatchAnswer] {
-	if job == nil {
-		return nil
+func again(r ingest.Rerun, err error) (*accepted[BatchAnswer], error) {
+	out := &accepted[BatchAnswer]{Body: BatchAnswer{Job: r.Job, Documents: r.Documents, Skipped: r.Skipped}}
+	if r.Job != nil {
+		out.Location = "/v1/jobs/" + r.Job.ID
 	}
-	return &accepted[BatchAnswer]{Location: "/v1/jobs/" + job.ID, Body: BatchAnswer{Job: job}}
+	return out, err
+}
+
+func wouldDelete(f *ingest.Forecast, err error) (*output[DeleteAnswer], error) {
+	return &output[DeleteAnswer]{DeleteAnswer{DeleteReceipt: sheaf.DeleteReceipt{DocumentIDs: []string{}}, Forecast: f}}, err
 }
 
 // Pages is a document's page ledger.
@@ -644,10 +684,10 @@ func taskOf(t *sheaf.Task) Task {
 func (s *Server) jobRoutes() {
 	type jobIn struct {
 		JobPath
-		Wait string `query:"wait" doc:"long-poll: answer when the job has ended or after this long, at most 60s"`
+		Wait string `query:"wait" format:"duration" doc:"long-poll: answer when the job has ended or after this long, at most 60s"`
 	}
 	op := get("/v1/jobs/{job}", "Read a job")
-	op.Description = "With Accept: text/event-stream the same address answers its events live; Last-Event-ID resumes."
+	s.streaming(&op, s.streamJob)
 	handle(s, op, func(ctx context.Context, in *jobIn) (*output[*sheaf.Job], error) {
 		job, err := s.waitForJob(ctx, in.Job, in.Wait)
 		return &output[*sheaf.Job]{job}, err
@@ -680,7 +720,9 @@ func (s *Server) jobRoutes() {
 		errs, next, err := s.cfg.Catalog.JobErrors(ctx, tenantOf(ctx), in.Job, in.page())
 		return listOf(errs, next), err
 	})
-	handle(s, get("/v1/jobs/{job}/events", "Read a job's events"), func(ctx context.Context, in *struct {
+	events := get("/v1/jobs/{job}/events", "Read a job's events")
+	s.streaming(&events, s.streamJob)
+	handle(s, events, func(ctx context.Context, in *struct {
 		JobPath
 		EventsInput
 	}) (*output[Events], error) {
@@ -723,8 +765,7 @@ func (s *Server) jobRoutes() {
 		if in.DryRun || in.Body.DryRun {
 			return previewed(s.cfg.Ingest.DryRunRetryJob(ctx, tenantOf(ctx), in.Job, scope))
 		}
-		job, err := s.cfg.Ingest.Retry(ctx, tenantOf(ctx), in.Job, scope, s.origin(ctx, in.Traceparent))
-		return acceptedJob(job), err
+		return again(s.cfg.Ingest.Retry(ctx, tenantOf(ctx), in.Job, scope, s.origin(ctx, in.Traceparent)))
 	})
 }
 
@@ -767,10 +808,13 @@ func (s *Server) searchRoutes() {
 		DatasetPath
 		Body search.Request
 	}
-	handle(s, post("/v1/datasets/{ds}/search", "Search a dataset"), func(ctx context.Context, in *in) (*output[*search.Response], error) {
+	handle(s, needs(post("/v1/datasets/{ds}/search", "Search a dataset"), scopeRead), func(ctx context.Context, in *in) (*output[*search.Response], error) {
 		ds, err := s.dataset(ctx, in.DatasetPath)
 		if err != nil {
 			return nil, err
+		}
+		if in.Body.Datasets != nil {
+			return nil, newProblem(400, "", "datasets does nothing here, where the address names one; leave it out, or search at /v1/search")
 		}
 		in.Body.Datasets = []string{ds.ID}
 		in.Body.TagsOf(ds.ParseConfig)
@@ -778,7 +822,7 @@ func (s *Server) searchRoutes() {
 		return &output[*search.Response]{out}, err
 	})
 	type all struct{ Body search.Request }
-	handle(s, post("/v1/search", "Search several datasets, or all"), func(ctx context.Context, in *all) (*output[*search.Response], error) {
+	handle(s, needs(post("/v1/search", "Search several datasets, or all"), scopeRead), func(ctx context.Context, in *all) (*output[*search.Response], error) {
 		for i, name := range in.Body.Datasets {
 			ds, err := s.dataset(ctx, DatasetPath{name})
 			if err != nil {
@@ -787,7 +831,7 @@ func (s *Server) searchRoutes() {
 			in.Body.Datasets[i] = ds.ID
 			in.Body.TagsOf(ds.ParseConfig)
 		}
-		if len(in.Body.Datasets) == 0 && in.Body.Mode != search.Text {
+		if in.Body.Datasets == nil && in.Body.Mode != search.Text {
 			if err := s.tagsOfAll(ctx, &in.Body); err != nil {
 				return nil, err
 			}
@@ -840,12 +884,13 @@ func (s *Server) queueRoutes() {
 	s.deadLetterRoutes()
 	if s.cfg.Doctor != nil {
 		type doctorIn struct {
+			DryRunParam
 			Body struct {
 				Repair bool `json:"repair,omitempty" doc:"cure what can be cured"`
 			}
 		}
-		handle(s, post("/v1/doctor", "Compare database, index and blob store"), func(ctx context.Context, in *doctorIn) (*output[DoctorReport], error) {
-			r, err := s.cfg.Doctor(ctx, in.Body.Repair)
+		handle(s, needs(post("/v1/doctor", "Compare database, index and blob store"), scopeAdmin), func(ctx context.Context, in *doctorIn) (*output[DoctorReport], error) {
+			r, err := s.cfg.Doctor(ctx, in.Body.Repair && !in.DryRun)
 			if err != nil {
 				return nil, err
 			}
@@ -885,7 +930,8 @@ type TaskHistory struct {
 
 // Count answers how many rows an action changed.
 type Count struct {
-	Count int `json:"count"`
+	Count  int  `json:"count"`
+	DryRun bool `json:"dry_run,omitempty" doc:"nothing was changed: so many would be"`
 }
 
 // EventsInput pages through the log.

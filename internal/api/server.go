@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"reflect"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -103,7 +104,9 @@ type Server struct {
 	cfg Config
 	log *slog.Logger
 	api huma.API
-	mux *http.ServeMux
+	mux *routeMux
+	// table holds the API's routes by the pattern that mux answers with.
+	table map[string]*route
 }
 
 // New builds the routes.
@@ -112,11 +115,12 @@ func New(cfg Config) *Server {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.EventPoll = cmp.Or(cfg.EventPoll, 100*time.Millisecond)
-	s := &Server{cfg: cfg, log: cfg.Log, mux: http.NewServeMux()}
+	s := &Server{cfg: cfg, log: cfg.Log, mux: &routeMux{ServeMux: http.NewServeMux()}}
 	hc := huma.DefaultConfig("Sheaf", cmp.Or(cfg.Version, "dev"))
 	hc.Info.Description = "Document ingestion: upload, true progress, search with exact citations."
 	hc.OpenAPIPath, hc.DocsPath, hc.SchemasPath = "/openapi", "", ""
 	hc.CreateHooks = nil // no $schema members in answers
+	hc.Formats = map[string]huma.Format{"application/json": strictJSON, "json": strictJSON}
 	schemas := huma.NewMapRegistry("#/components/schemas/", schemaName)
 	schemas.RegisterTypeAlias(reflect.TypeFor[sheaf.Range](), reflect.TypeFor[[2]int]()) // as it is in JSON
 	hc.Components.Schemas = schemas
@@ -126,6 +130,7 @@ func New(cfg Config) *Server {
 	hc.Security = []map[string][]string{{"bearer": {}}, {"key": {}}}
 	s.api = huma.NewAPI(hc, verbAdapter{humago.NewAdapter(s.mux, "")})
 	s.routes()
+	s.buildTable()
 	describeSettings(schemas.Map()["ParseConfig"])
 	return s
 }
@@ -164,12 +169,14 @@ func (s *Server) OpenAPI() ([]byte, error) { return json.MarshalIndent(s.api.Ope
 func (s *Server) Handler() http.Handler {
 	var h http.Handler = http.HandlerFunc(s.serve)
 	h = s.idempotent(h)
+	h = s.guard(h)
 	h = s.authenticate(h)
 	return s.identify(h)
 }
 
-// verb matches the action at the end of a path: /v1/jobs/{job}:cancel.
-var verb = regexp.MustCompile(`^(.+):([a-z]+)$`)
+// verb matches the action at the end of a path: /v1/jobs/{job}:cancel. Some
+// clients escape the colon.
+var verb = regexp.MustCompile(`^(.+)(?::|%3[Aa])([a-z]+)$`)
 
 // verbAdapter lets operations be described with their verb behind a colon,
 // which net/http patterns cannot hold: inside, the verb is a segment ":verb".
@@ -178,7 +185,15 @@ type verbAdapter struct{ huma.Adapter }
 func (a verbAdapter) Handle(op *huma.Operation, handler func(huma.Context)) {
 	inner := *op
 	inner.Path = verbPath(op.Path)
-	a.Adapter.Handle(&inner, handler)
+	a.Adapter.Handle(&inner, func(ctx huma.Context) {
+		if live, ok := op.Metadata[metaStream].(liveSource); ok {
+			if r, w := humago.Unwrap(ctx); wantsStream(r) {
+				live(w, r)
+				return
+			}
+		}
+		handler(ctx)
+	})
 }
 
 func verbPath(p string) string {
@@ -189,38 +204,63 @@ func verbPath(p string) string {
 }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
-	if strings.HasPrefix(r.URL.Path, "/v1/") {
-		if p := verbPath(r.URL.Path); p != r.URL.Path && r.Method == http.MethodPost {
-			u := *r.URL
-			u.Path, u.RawPath = p, ""
-			r = r.Clone(r.Context())
-			r.URL = &u
-		}
-		if r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
-			if s.stream(w, r) {
-				return
-			}
-		}
-		if _, pattern := s.mux.Handler(r); pattern == "" {
-			// Let the mux tell 405 from 404, in our own words.
-			rec := &statusOnly{header: http.Header{}}
-			s.mux.ServeHTTP(rec, r)
-			if rec.status == http.StatusMethodNotAllowed {
-				w.Header().Set("Allow", rec.header.Get("Allow"))
-				s.writeProblem(w, r, newProblem(405, "", fmt.Sprintf("%s is not possible here; %s is", r.Method, rec.header.Get("Allow"))))
-				return
-			}
-			s.writeProblem(w, r, newProblem(404, "", "there is nothing at "+r.URL.Path+"; /docs lists what there is"))
-			return
-		}
+	if matchOf(r.Context()).pattern != "" {
+		s.mux.ServeHTTP(w, routed(r))
+		return
 	}
 	// The page answers every address that is nobody else's, but none of the
 	// API's: a wrong one must be a 404 there.
-	if _, pattern := s.mux.Handler(r); pattern == "" && s.cfg.Page != nil && !strings.HasPrefix(r.URL.Path, "/v1") && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+	api := r.URL.Path == "/v1" || strings.HasPrefix(r.URL.Path, "/v1/")
+	if s.cfg.Page != nil && !api && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 		s.cfg.Page.ServeHTTP(w, r)
 		return
 	}
-	s.mux.ServeHTTP(w, r)
+	// Let the mux tell 405 from 404, in our own words.
+	rec := &statusOnly{header: http.Header{}}
+	s.mux.ServeHTTP(rec, routed(r))
+	if allow := rec.header.Get("Allow"); rec.status == http.StatusMethodNotAllowed {
+		w.Header().Set("Allow", allow)
+		s.writeProblem(w, r, newProblem(405, "", fmt.Sprintf("%s is not possible here; use %s", r.Method, anyOf(strings.Split(allow, ", "), "or"))))
+		return
+	}
+	s.writeProblem(w, r, newProblem(404, "", fmt.Sprintf("there is nothing at %s; %s", r.URL.Path, s.nearestPath(r.URL.Path))))
+}
+
+// nearestPath ends the sentence about an address that leads nowhere.
+func (s *Server) nearestPath(path string) string {
+	given := strings.Split(strings.Trim(path, "/"), "/")
+	best, bound := "", 0
+	for _, rt := range s.table {
+		_, known, _ := strings.Cut(rt.pattern, " ")
+		parts := strings.Split(strings.Trim(known, "/"), "/")
+		if len(parts) != len(given) || len(given) > 12 || len(path) > 1000 {
+			continue
+		}
+		sum, ok := 0, true
+		for i, p := range parts {
+			if strings.HasPrefix(p, "{") && strings.HasSuffix(p, "}") {
+				if strings.Contains(given[i], ":") { // rather a verb that was misspelled
+					sum += 3
+				}
+				continue
+			}
+			if tail, verb, isVerb := strings.Cut(p, "}:"); isVerb && strings.HasPrefix(tail, "{") {
+				_, p, _ = strings.Cut(given[i], ":")
+				sum += edits(p, verb)
+				ok = ok && nearest(p, []string{verb}) != ""
+				continue
+			}
+			sum += edits(given[i], p)
+			ok = ok && nearest(given[i], []string{p}) != ""
+		}
+		if ok && (best == "" || sum < bound || sum == bound && known < best) {
+			best, bound = known, sum
+		}
+	}
+	if best == "" {
+		return "/docs lists what there is"
+	}
+	return fmt.Sprintf("did you mean %s? /docs lists what there is", best)
 }
 
 type statusOnly struct {
@@ -239,6 +279,7 @@ const (
 	principalKey
 	callerKey
 	keyedKey
+	matchKey
 )
 
 // principal is who asks. It can only be put into a context by this package.
@@ -276,6 +317,8 @@ func (s *Server) identify(next http.Handler) http.Handler {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		ctx := logctx.With(context.WithValue(r.Context(), requestIDKey, id), slog.String("request", id))
 		ctx, who := withCaller(ctx)
+		found := s.match(r)
+		ctx = context.WithValue(ctx, matchKey, found)
 		ctx, endSpan := s.span(ctx, r, id)
 		r = r.WithContext(ctx)
 		begun := time.Now()
@@ -287,11 +330,12 @@ func (s *Server) identify(next http.Handler) http.Handler {
 				if p == http.ErrAbortHandler {
 					panic(p)
 				}
-				rec.status = 500
-				s.log.ErrorContext(ctx, "handler panicked", "path", r.URL.Path, "panic", fmt.Sprint(p))
-				if !rec.wrote {
-					s.writeProblem(w, r, newProblem(500, "", "something went wrong inside Sheaf; the log has the details under this request id"))
+				s.log.ErrorContext(ctx, "handler panicked", "method", r.Method, "path", r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+				if rec.wrote {
+					panic(http.ErrAbortHandler) // half an answer must not pass for a whole one
 				}
+				rec.status = 500
+				s.writeProblem(w, r, newProblem(500, "", "something went wrong inside Sheaf; the log has the details under this request id"))
 				return
 			}
 			s.log.DebugContext(ctx, "request", "method", r.Method, "path", r.URL.Path, "status", rec.status, "ms", time.Since(begun).Milliseconds())
@@ -306,7 +350,10 @@ func (s *Server) span(ctx context.Context, r *http.Request, id string) (context.
 	if s.cfg.Trace == nil || !strings.HasPrefix(r.URL.Path, "/v1/") {
 		return ctx, func(string, int) {}
 	}
-	name := s.routeOf(r)
+	name := r.Method + " unknown"
+	if rt := matchOf(ctx).route; rt != nil {
+		name = rt.pattern
+	}
 	ctx, end := s.cfg.Trace.Request(ctx, traceOf(r.Header.Get("traceparent")), name, slog.String("request", id), slog.String("http.request.method", r.Method), slog.String("url.path", r.URL.Path))
 	return ctx, func(tenant string, status int) {
 		s.cfg.Trace.Annotate(ctx, slog.String("tenant", tenant), slog.Int("http.response.status_code", status))
@@ -316,22 +363,6 @@ func (s *Server) span(ctx context.Context, r *http.Request, id string) (context.
 		}
 		end(err)
 	}
-}
-
-// routeOf is the pattern that a request will match, such as
-// "POST /v1/jobs/{job}:cancel".
-func (s *Server) routeOf(r *http.Request) string {
-	u := *r.URL
-	if r.Method == http.MethodPost {
-		u.Path, u.RawPath = verbPath(u.Path), ""
-	}
-	probe := r.Clone(r.Context())
-	probe.URL = &u
-	_, pattern := s.mux.Handler(probe)
-	if pattern == "" || pattern == "GET /" {
-		return r.Method + " unknown"
-	}
-	return strings.Replace(pattern, "/:", ":", 1)
 }
 
 // stage runs f within a span of its own.
@@ -375,7 +406,9 @@ func HashKey(secret string) string {
 // refused: a browser would lend them the user's loopback access.
 func (s *Server) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		open := !strings.HasPrefix(r.URL.Path, "/v1/")
+		found := matchOf(r.Context())
+		// What is no route of the API is open, but for addresses that look like one.
+		open := found.route == nil && !strings.HasPrefix(r.URL.Path, "/v1/")
 		p := principal{tenant: sheaf.LocalTenant, scopes: []string{"admin"}}
 		switch {
 		case !s.cfg.Auth:
@@ -402,8 +435,8 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 				return
 			}
 			p = principal{tenant: key.TenantID, scopes: key.Scopes}
-			if need := neededScope(r); !allows(p.scopes, need) {
-				s.writeProblem(w, r, newProblem(403, "", fmt.Sprintf("the API key lacks the scope %q", need)))
+			if found.route != nil && !allows(p.scopes, found.route.scope) {
+				s.writeProblem(w, r, newProblem(403, "", fmt.Sprintf("the API key lacks the scope %q, which %s needs; use a key that has it", found.route.scope, found.route.pattern)))
 				return
 			}
 		}
@@ -415,20 +448,9 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 	})
 }
 
-// neededScope is read for what changes nothing, else write. A search is a POST
-// that changes nothing.
-func neededScope(r *http.Request) string {
-	if strings.HasPrefix(r.URL.Path, "/v1/doctor") || strings.HasPrefix(r.URL.Path, "/v1/admin/") {
-		return "admin" // what belongs to all tenants
-	}
-	if r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions || strings.HasSuffix(r.URL.Path, "/search") {
-		return "read"
-	}
-	return "write"
-}
-
+// allows reports whether a key with these scopes may do what needs one.
 func allows(scopes []string, need string) bool {
-	return slices.Contains(scopes, "admin") || slices.Contains(scopes, need) || need == "read" && slices.Contains(scopes, "write")
+	return slices.Contains(scopes, scopeAdmin) || slices.Contains(scopes, need) || need == scopeRead && slices.Contains(scopes, scopeWrite)
 }
 
 // sameOrigin refuses cross-site requests and foreign Host headers (DNS

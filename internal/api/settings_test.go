@@ -290,7 +290,7 @@ func TestSettingsOfOneFileStayWhenTheNextHasOthers(t *testing.T) {
 func TestSettingsThatCannotBeReadAreRefused(t *testing.T) {
 	k := newKeyedServer(t)
 	for config, want := range map[string]string{
-		`{"chunk_tokens":64}`: `unknown key \"chunk_tokens\"; the keys are chunk_method`, `{"chunk_token_num":"64"}`: "chunk_token_num is a JSON string; give a whole number",
+		`{"chunk_tokens":64}`: `there is no key \"chunk_tokens\"; did you mean`, `{"chunk_token_num":"64"}`: "chunk_token_num is a JSON string; give a whole number",
 		`{} {}`: "something follows", `[]`: "it is a JSON array",
 	} {
 		status, _, answer := k.post("/v1/datasets/files/documents?name=a.txt&parser_config="+url.QueryEscape(config), "", "text/plain", "text")

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strconv"
 
@@ -33,6 +34,12 @@ func (s *Server) streamStart(r *http.Request) (int64, error) {
 	if from == "now" {
 		return s.cfg.Stats.LastEvent(r.Context(), tenantOf(r.Context()))
 	}
-	n, _ := strconv.ParseInt(from, 10, 64) // anything else means from the start
+	if from == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(from, 10, 64)
+	if err != nil || n < 0 {
+		return 0, newProblem(400, "", fmt.Sprintf("Last-Event-ID cannot be %s; send the id of an event of this stream, or leave it out to begin at the start", quoted(from)))
+	}
 	return n, nil
 }

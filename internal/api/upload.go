@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -13,6 +14,9 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -75,7 +79,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request, id string) {
 		return err
 	})
 	if err == nil && len(staged) == 0 {
-		err = errors.New("no file was sent")
+		err = newProblem(400, "no_file", "the body carries no file; send each as a part with a file name, such as curl -F file=@report.pdf, or the bytes of one as the whole body with ?name=")
 		if len(rejected) > 0 {
 			err = &rejected[0].Failure
 		}
@@ -141,10 +145,20 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 func (s *Server) stageFiles(r *http.Request, ds *sheaf.Dataset, id string) ([]*ingest.Staged, []Rejected, error) {
 	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil && r.Header.Get("Content-Type") != "" {
-		return nil, nil, newProblem(400, "", "the Content-Type header cannot be read")
+		return nil, nil, newProblem(400, "", "the Content-Type header cannot be read; send one such as application/pdf, or none")
 	}
 	q := r.URL.Query()
 	u := ingest.Upload{Origin: s.origin(r.Context(), ""), ID: id, Name: q.Get("name"), Size: r.ContentLength, Lane: sheaf.Lane(atoi(q.Get("lane")))}
+	switch {
+	case media == "multipart/form-data" && q.Has("name"):
+		return nil, nil, newProblem(400, "", "the parameter name does nothing for a multipart body, whose parts have their file names; leave it out")
+	case media == "application/json" && !q.Has("name"):
+		for _, field := range []string{"parser_config", "lane"} {
+			if q.Has(field) {
+				return nil, nil, newProblem(400, "", fmt.Sprintf(`the parameter %s does nothing for a body {"url": …}; give %s in the body. To upload the JSON itself as a file, name it with ?name=`, field, field))
+			}
+		}
+	}
 	if c := q.Get("parser_config"); c != "" {
 		if err := decodeSettings([]byte(c), &u.Config); err != nil {
 			return nil, nil, err
@@ -172,36 +186,48 @@ func (s *Server) stageFiles(r *http.Request, ds *sheaf.Dataset, id string) ([]*i
 	return []*ingest.Staged{st}, nil, nil
 }
 
-// stageParts streams a multipart body. Fields before a file apply to it and to
-// those after it; a file that is refused does not stop the others.
+// stageParts streams a multipart body. Fields before the files hold for all of
+// them; one that was given there may be given anew between two files, for those
+// after it. A file that is refused does not stop the others.
 func (s *Server) stageParts(r *http.Request, ds *sheaf.Dataset, boundary string, u ingest.Upload) (staged []*ingest.Staged, rejected []Rejected, err error) {
 	if boundary == "" {
-		return nil, nil, newProblem(400, "", "the multipart body has no boundary")
+		return nil, nil, newProblem(400, "", "the multipart body has no boundary; let the HTTP library set the Content-Type header")
 	}
 	parts := multipart.NewReader(r.Body, boundary)
 	u.Size = -1
+	fields := partFields{first: map[string]bool{}, since: map[string]bool{}}
+	for name := range r.URL.Query() {
+		fields.first[name], fields.since[name] = true, true
+	}
 	for files := 0; ; {
 		part, err := parts.NextRawPart()
 		if err == io.EOF {
-			return staged, rejected, nil
+			return staged, rejected, fields.end(files)
 		}
 		if err != nil {
 			return staged, rejected, newProblem(400, "", "the upload broke off or is not valid multipart; nothing was kept, send it again")
 		}
 		name := fileName(part)
 		if name == "" {
-			if err := s.field(part, &u); err != nil {
+			if err := fields.take(part.FormName(), files); err != nil {
+				return staged, rejected, err
+			}
+			if err := readField(part, &u); err != nil {
 				return staged, rejected, err
 			}
 			continue
 		}
+		if slices.Contains(uploadFields, part.FormName()) {
+			return staged, rejected, newProblem(400, "", fmt.Sprintf("the field %s came as a file, %s; nothing was kept. Send its text without a file name: with curl, -F '%s=<FILE' instead of -F %s=@FILE", part.FormName(), quoted(name), part.FormName(), part.FormName()))
+		}
 		if files++; files > maxFiles {
 			return staged, rejected, newProblem(413, "too_many_files", fmt.Sprintf("a request may carry %d files; send the rest in another", maxFiles))
 		}
+		clear(fields.since)
 		one := u
 		one.N, one.Name, one.Body, one.MediaType = files, name, part, part.Header.Get("Content-Type")
-		if len(staged) > 0 {
-			one.ID = "" // a chosen id names one document
+		if files > 1 {
+			one.ID = "" // a chosen id names one document, whatever becomes of it
 		}
 		st, err := s.cfg.Ingest.Stage(r.Context(), ds, one)
 		if f, ok := errors.AsType[*sheaf.Failure](err); ok && !f.Retryable {
@@ -226,47 +252,150 @@ func fileName(p *multipart.Part) string {
 	return params["filename"]
 }
 
-func (s *Server) field(p *multipart.Part, u *ingest.Upload) error {
+// uploadFields are the parts of an upload that are no files.
+var uploadFields = []string{"id", "lane", "metadata", "parser_config"}
+
+// partFields watches where in an upload its fields stand.
+type partFields struct {
+	first map[string]bool // before the first file
+	since map[string]bool // since the last file
+}
+
+// take refuses a field that is unknown, or that could not mean what it says.
+func (f *partFields) take(name string, files int) error {
+	switch {
+	case name == "file":
+		return newProblem(400, "no_file", "the part file has no file name, so that it is no file; with curl, send it as -F file=@FILE. Nothing was kept")
+	case !slices.Contains(uploadFields, name):
+		return newProblem(400, "", fmt.Sprintf("there is no field %s; %s, and file. Nothing was kept", quoted(name), didYouMean(name, uploadFields)))
+	case f.since[name]:
+		return newProblem(400, "", fmt.Sprintf("%s is given twice; give it once. Nothing was kept", name))
+	case files > 0 && (!f.first[name] || name == "id"):
+		return fieldTooLate(name)
+	}
+	f.since[name] = true
+	if files == 0 {
+		f.first[name] = true
+	}
+	return nil
+}
+
+// end refuses fields that no file came after.
+func (f *partFields) end(files int) error {
+	for _, name := range uploadFields {
+		if files > 0 && f.since[name] {
+			return fieldTooLate(name)
+		}
+	}
+	return nil
+}
+
+func fieldTooLate(name string) error {
+	return newProblem(400, "field_after_file", fmt.Sprintf("the field %s comes after a file, to which it could not apply any more, and nothing was kept; send %s before the first file", name, name))
+}
+
+// readField reads a part that is no file.
+func readField(p *multipart.Part, u *ingest.Upload) error {
+	name := p.FormName()
 	b, err := io.ReadAll(io.LimitReader(p, maxFieldBytes+1))
 	if err != nil {
 		return newProblem(400, "", "the upload broke off; nothing was kept, send it again")
 	}
 	if len(b) > maxFieldBytes {
-		return newProblem(413, "", fmt.Sprintf("the field %q is larger than %d bytes", p.FormName(), maxFieldBytes))
+		return newProblem(413, "", fmt.Sprintf("the field %s is larger than %d bytes; shorten it", name, maxFieldBytes))
 	}
-	switch p.FormName() {
+	switch name {
 	case "parser_config":
 		return decodeSettings(b, &u.Config)
 	case "metadata":
-		return decodeField("metadata", b, &u.Metadata)
+		return decodeField(name, b, &u.Metadata)
 	case "lane":
-		u.Lane = sheaf.Lane(atoi(string(b)))
+		u.Lane, err = laneOf(string(b))
 	case "id":
+		if u.ID != "" && u.ID != string(b) {
+			return newProblem(400, "", "the field id is another document than the address names; leave it out")
+		}
 		u.ID = string(b)
-	default:
-		return newProblem(400, "", fmt.Sprintf("unknown field %q; there are file, parser_config, metadata, lane and id", p.FormName()))
+		if !sheaf.ValidID(u.ID) {
+			return newProblem(400, "", fmt.Sprintf("the field id cannot be %s; an id is 32 lower-case hex characters", quoted(u.ID)))
+		}
 	}
-	return nil
+	return err
 }
 
+// laneOf reads a lane by its number.
+func laneOf(text string) (sheaf.Lane, error) {
+	n, err := strconv.Atoi(strings.TrimSpace(text))
+	if lane := sheaf.Lane(n); err == nil && slices.Contains(sheaf.Lanes[:], lane) {
+		return lane, nil
+	}
+	return 0, newProblem(400, "", fmt.Sprintf("lane cannot be %s; give 1 (interactive), 2 (normal) or 3 (backfill)", quoted(text)))
+}
+
+var unknownField = regexp.MustCompile(`unknown field "([^"]*)"`)
+
 func decodeField(name string, b []byte, v any) error {
-	dec := json.NewDecoder(strings.NewReader(string(b)))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(v); err != nil {
-		return newProblem(400, "", fmt.Sprintf("%s: %v", name, err))
+	err := checkNames(b)
+	if err == nil {
+		dec := json.NewDecoder(bytes.NewReader(b))
+		dec.DisallowUnknownFields()
+		err = dec.Decode(v)
+		if err == nil && dec.More() {
+			err = errors.New("something follows the JSON value; send one value")
+		}
 	}
-	if _, err := dec.Token(); err != io.EOF {
-		return newProblem(400, "", name+": something follows the JSON value; send one value")
+	if err == nil {
+		return nil
 	}
-	return nil
+	if m := unknownField.FindStringSubmatch(err.Error()); m != nil {
+		known := jsonNames(reflect.TypeOf(v).Elem())
+		return newProblem(400, "", fmt.Sprintf("%s: there is no key %s; %s", name, quoted(m[1]), didYouMean(m[1], unique(known))))
+	}
+	if bad, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return newProblem(400, "", fmt.Sprintf("%s: %s cannot be a JSON %s; give %s", name, cmp.Or(bad.Field, "it"), bad.Value, goKind(bad.Type)))
+	}
+	if _, bad := errors.AsType[*json.SyntaxError](err); bad || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return newProblem(400, "", fmt.Sprintf("%s is no JSON that can be read (%v); correct it", name, err))
+	}
+	return newProblem(400, "", fmt.Sprintf("%s: %v", name, err))
 }
 
 // decodeSettings lays settings in JSON over those in c.
 func decodeSettings(b []byte, c *sheaf.ParseConfig) error {
 	if unknown := sheaf.UnknownSetting(b); unknown != "" {
-		return newProblem(400, "", fmt.Sprintf("parser_config: unknown key %q; the keys are %s", unknown, strings.Join(sheaf.SettingNames(), ", ")))
+		return newProblem(400, "", fmt.Sprintf("parser_config: there is no key %s; %s", quoted(unknown), didYouMean(unknown, sorted(sheaf.SettingNames()))))
 	}
 	return decodeField("parser_config", b, c)
+}
+
+// jsonNames lists the keys of a struct's JSON.
+func jsonNames(t reflect.Type) []string {
+	var out []string
+	if t.Kind() == reflect.Struct {
+		for f := range t.Fields() {
+			if key, _, _ := strings.Cut(f.Tag.Get("json"), ","); key != "" && key != "-" {
+				out = append(out, key)
+			}
+		}
+	}
+	return out
+}
+
+func unique(names []string) []string { return slices.Compact(sorted(names)) }
+
+// goKind names a type as JSON does.
+func goKind(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a text"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice, reflect.Array:
+		return "a list"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	}
+	return "a number"
 }
 
 // URLSubmit names a document to be fetched.
@@ -283,7 +412,7 @@ type URLSubmit struct {
 func (s *Server) stageURL(r *http.Request, ds *sheaf.Dataset, u ingest.Upload) ([]*ingest.Staged, []Rejected, error) {
 	b, err := io.ReadAll(io.LimitReader(r.Body, maxFieldBytes))
 	if err != nil {
-		return nil, nil, newProblem(400, "", "the request broke off")
+		return nil, nil, newProblem(400, "", "the request broke off; send it again")
 	}
 	var ask URLSubmit
 	if err := decodeField("body", b, &ask); err != nil {
@@ -308,7 +437,7 @@ func (s *Server) stageURL(r *http.Request, ds *sheaf.Dataset, u ingest.Upload) (
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, src.String(), nil)
 	if err != nil {
-		return nil, nil, newProblem(400, "", "the url cannot be requested")
+		return nil, nil, newProblem(400, "", "the url cannot be requested; give one of http:// or https://")
 	}
 	client := &http.Client{CheckRedirect: func(req *http.Request, via []*http.Request) error {
 		if len(via) > 5 || !s.allowed(req.URL) {
@@ -359,23 +488,34 @@ func (s *Server) describeUploads() {
 	query := func(name, doc, typ string) *huma.Param {
 		return &huma.Param{Name: name, In: "query", Description: doc, Schema: &huma.Schema{Type: typ}}
 	}
+	number := func(name, doc string, from, to float64) *huma.Param {
+		p := query(name, doc, "integer")
+		p.Schema.Minimum, p.Schema.Maximum = &from, &to
+		return p
+	}
+	wait := query("wait", "answer when the job has ended or after this long, such as 30s", "string")
+	wait.Schema.Format = formatDuration
 	binary := &huma.Schema{Type: "string", Format: "binary"}
 	body := &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		"application/octet-stream": {Schema: binary},
 		"multipart/form-data": {Schema: &huma.Schema{Type: "object", Properties: map[string]*huma.Schema{
 			"file":          {Type: "array", Items: binary, Description: "one or many"},
-			"parser_config": {Type: "string", Description: "JSON; applies to the files after it"},
-			"metadata":      {Type: "string", Description: "JSON object of strings; applies to the files after it"},
-			"lane":          {Type: "integer"},
-			"id":            {Type: "string", Description: "of the first file's document: repeat an upload safely"},
+			"parser_config": {Type: "string", Description: "JSON; before the files, and anew between two for those after it"},
+			"metadata":      {Type: "string", Description: "JSON object of strings; before the files, and anew between two for those after it"},
+			"lane":          {Type: "integer", Description: "1 interactive, 2 normal, 3 backfill; before the files"},
+			"id":            {Type: "string", Description: "of the first file's document: repeat an upload safely; before the files"},
 		}}},
 		"application/json": {Schema: answer(URLSubmit{})},
 	}}
 	common := []*huma.Param{
-		query("name", "of the document, when the body is the file itself", "string"), query("parser_config", "JSON", "string"), query("lane", "1 interactive, 2 normal, 3 backfill", "integer"),
-		query("wait", "answer when the job has ended or after this long", "string"), query("dry_run", "answer the plan and change nothing", "boolean"),
+		query("name", "of the document, when the body is the file itself", "string"), query("parser_config", "JSON, when the body is the file itself or multipart", "string"), number("lane", "1 interactive, 2 normal, 3 backfill; when the body is the file itself or multipart", 1, 3),
+		wait, query("dry_run", "answer the plan and change nothing", "boolean"),
 	}
 	add := func(op huma.Operation) {
+		op = needs(op, scopeWrite)
+		if op.Method == http.MethodGet {
+			op = needs(op, scopeRead)
+		}
 		op.Tags = []string{"documents"}
 		s.api.OpenAPI().AddOperation(&op)
 	}
@@ -383,6 +523,6 @@ func (s *Server) describeUploads() {
 	add(huma.Operation{OperationID: "put-document", Method: "PUT", Path: "/v1/datasets/{ds}/documents/{doc}", Summary: "Upload a document under an id of your choice, or replace its bytes", Parameters: append(path("ds", "doc"), common...), RequestBody: body, Responses: ok("202", "queued; Location names the job", answer(SubmitAnswer{}), "application/json")})
 	add(huma.Operation{OperationID: "get-document-content", Method: "GET", Path: "/v1/datasets/{ds}/documents/{doc}/content", Summary: "Download the original bytes; byte ranges work", Parameters: append(path("ds", "doc"), query("redirect", "answer 307 with an address of the blob store, valid for 15 minutes, where it serves files itself", "boolean")), Responses: ok("200", "the file", binary, "application/octet-stream")})
 	add(huma.Operation{OperationID: "get-document-artifact", Method: "GET", Path: "/v1/datasets/{ds}/documents/{doc}/artifacts/{range}", Summary: "Download a range result as Parquet", Parameters: path("ds", "doc", "range"), Responses: ok("200", "chunks with vectors", binary, "application/vnd.apache.parquet")})
-	add(huma.Operation{OperationID: "get-page-image", Method: "GET", Path: "/v1/datasets/{ds}/documents/{doc}/pages/{n}/image", Summary: "Draw a page, or a part of it", Parameters: append(path("ds", "doc", "n"), query("dpi", "36–300, default 96", "integer"), query("box", "x0,y0,x1,y1 in points from the page's top left: what lies in it alone, such as the figure of a chunk", "string")), Responses: ok("200", "the page", binary, "image/jpeg")})
-	add(huma.Operation{OperationID: "get-picture", Method: "GET", Path: "/v1/datasets/{ds}/documents/{doc}/pictures/{picture}", Summary: "Draw a picture that lies inside a document, as metadata.pictures of a chunk names it", Parameters: append(path("ds", "doc", "picture"), query("side", "pixels of the longer side at most, 16–4096, default 1024", "integer")), Responses: ok("200", "the picture", binary, "image/jpeg")})
+	add(huma.Operation{OperationID: "get-page-image", Method: "GET", Path: "/v1/datasets/{ds}/documents/{doc}/pages/{n}/image", Summary: "Draw a page, or a part of it", Parameters: append(path("ds", "doc", "n"), number("dpi", "default 96", 36, 300), query("box", "x0,y0,x1,y1 in points from the page's top left: what lies in it alone, such as the figure of a chunk", "string")), Responses: ok("200", "the page", binary, "image/jpeg")})
+	add(huma.Operation{OperationID: "get-picture", Method: "GET", Path: "/v1/datasets/{ds}/documents/{doc}/pictures/{picture}", Summary: "Draw a picture that lies inside a document, as metadata.pictures of a chunk names it", Parameters: append(path("ds", "doc", "picture"), number("side", "pixels of the longer side at most, default 1024", 16, 4096)), Responses: ok("200", "the picture", binary, "image/jpeg")})
 }

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"sheaf"
 	"sheaf/internal/webhook"
 )
@@ -36,9 +34,9 @@ type WebhookChange struct {
 
 // ReplayRequest selects messages to be sent again.
 type ReplayRequest struct {
-	EventIDs []string              `json:"event_ids,omitempty" maxItems:"1000" doc:"exactly these, whatever became of them"`
-	State    []sheaf.DeliveryState `json:"state,omitempty" enum:"pending,delivered,dead" doc:"default dead"`
-	Since    time.Time             `json:"since,omitzero" doc:"only what was told at or after this time"`
+	EventIDs OneOf[string]              `json:"event_ids,omitempty" nullable:"false" maxItems:"1000" doc:"exactly these, whatever became of them"`
+	State    OneOf[sheaf.DeliveryState] `json:"state,omitempty" nullable:"false" enum:"pending,delivered,dead" doc:"default dead"`
+	Since    time.Time                  `json:"since,omitzero" doc:"only what was told at or after this time"`
 }
 
 // Replayed says how many messages will be sent again.
@@ -113,7 +111,7 @@ func (s *Server) webhookRoutes() {
 		w, err := s.webhook(ctx, *in)
 		return &output[*sheaf.Webhook]{secretless(w)}, err
 	})
-	handle(s, huma.Operation{Method: http.MethodPatch, Path: "/v1/datasets/{ds}/webhooks/{webhook}", Summary: "Change a webhook"}, func(ctx context.Context, in *struct {
+	handle(s, change(http.MethodPatch, "/v1/datasets/{ds}/webhooks/{webhook}", "Change a webhook"), func(ctx context.Context, in *struct {
 		WebhookPath
 		Body WebhookChange
 	}) (*output[*sheaf.Webhook], error) {
@@ -139,7 +137,8 @@ func (s *Server) webhookRoutes() {
 		w, err = s.webhook(ctx, in.WebhookPath)
 		return &output[*sheaf.Webhook]{secretless(w)}, err
 	})
-	remove := huma.Operation{Method: http.MethodDelete, Path: "/v1/datasets/{ds}/webhooks/{webhook}", Summary: "Remove a webhook and its messages", DefaultStatus: http.StatusNoContent}
+	remove := change(http.MethodDelete, "/v1/datasets/{ds}/webhooks/{webhook}", "Remove a webhook and its messages")
+	remove.DefaultStatus = http.StatusNoContent
 	handle(s, remove, func(ctx context.Context, in *WebhookPath) (*struct{}, error) {
 		w, err := s.webhook(ctx, *in)
 		if err != nil {
@@ -149,14 +148,16 @@ func (s *Server) webhookRoutes() {
 	})
 	handle(s, get("/v1/datasets/{ds}/webhooks/{webhook}/deliveries", "List the messages of a webhook"), func(ctx context.Context, in *struct {
 		WebhookPath
-		ListInput
-		State []sheaf.DeliveryState `query:"state,explode" enum:"pending,delivered,dead" doc:"repeat for or"`
+		Limit  int                   `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"items per page"`
+		Cursor string                `query:"cursor" format:"count-cursor" doc:"next_cursor of the page before"`
+		Order  string                `query:"order" enum:"newest,oldest" default:"newest"`
+		State  []sheaf.DeliveryState `query:"state,explode" enum:"pending,delivered,dead" doc:"repeat for or"`
 	}) (*output[List[sheaf.Delivery]], error) {
 		w, err := s.webhook(ctx, in.WebhookPath)
 		if err != nil {
 			return nil, err
 		}
-		all, next, err := s.cfg.Catalog.Deliveries(ctx, w, in.State, in.page())
+		all, next, err := s.cfg.Catalog.Deliveries(ctx, w, in.State, ListInput{in.Limit, in.Cursor, in.Order}.page())
 		return listOf(all, next), err
 	})
 	handle(s, post("/v1/datasets/{ds}/webhooks/{webhook}:replay", "Send messages again"), func(ctx context.Context, in *struct {
@@ -166,6 +167,15 @@ func (s *Server) webhookRoutes() {
 		w, err := s.webhook(ctx, in.WebhookPath)
 		if err != nil {
 			return nil, err
+		}
+		ask := in.Body
+		switch {
+		case ask.EventIDs == nil && ask.State == nil && ask.Since.IsZero():
+			return nil, newProblem(400, "empty_filter", `nothing says which messages are meant; name them by event_ids, state or since: {"state": ["dead"]} sends again all that could not be delivered`)
+		case len(ask.EventIDs) > 0 && len(ask.State) > 0:
+			return nil, newProblem(400, "", "event_ids are sent again whatever their state; leave out event_ids or state")
+		case ask.EventIDs.none() || ask.State.none():
+			return &output[Replayed]{}, nil
 		}
 		n, err := s.cfg.Catalog.ReplayDeliveries(ctx, w, sheaf.Replay{EventIDs: in.Body.EventIDs, States: in.Body.State, Since: in.Body.Since})
 		return &output[Replayed]{Replayed{n}}, err

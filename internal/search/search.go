@@ -7,6 +7,7 @@ package search
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -48,14 +49,14 @@ const (
 // Request is the body of a search.
 type Request struct {
 	Query        string   `json:"query"`
-	Datasets     []string `json:"datasets,omitempty"` // ids; none means all of the tenant's
-	Limit        int      `json:"limit,omitempty"`    // 1–100, 0 means 10
-	Mode         Mode     `json:"mode,omitempty"`     // "" means hybrid
+	Datasets     List     `json:"datasets,omitempty"`                       // ids; nil means all of the tenant's
+	Limit        int      `json:"limit,omitempty"`                          // 1–100, 0 means 10
+	Mode         Mode     `json:"mode,omitempty" enum:"hybrid,text,vector"` // "" means hybrid
 	VectorWeight *float64 `json:"vector_weight,omitempty"`
 	Threshold    *float64 `json:"threshold,omitempty"` // 0–1: hits that score less are left out
 	Filter       Filter   `json:"filter,omitzero"`
 	Highlight    bool     `json:"highlight,omitempty"`
-	GroupBy      GroupBy  `json:"group_by,omitempty"`
+	GroupBy      GroupBy  `json:"group_by,omitempty" enum:"document,page"`
 	// TagSets give the query tags, up to TopNTags; hits that share them rank higher.
 	TagSets  []string `json:"-"`
 	TopNTags int      `json:"-"`
@@ -74,15 +75,37 @@ func (r *Request) TagsOf(c sheaf.ParseConfig) {
 // MaxTagSets bounds the tag sets that tag the query of a search in all datasets.
 const MaxTagSets = 8
 
+// List narrows a search to any of its items. nil narrows nothing; an empty one
+// was given, and leaves nothing to be found.
+type List []string
+
+// UnmarshalJSON implements json.Unmarshaler: null is a list that nobody filled.
+func (l *List) UnmarshalJSON(b []byte) error {
+	all := []string{}
+	if string(b) != "null" {
+		if err := json.Unmarshal(b, &all); err != nil {
+			return err
+		}
+	}
+	*l = all
+	return nil
+}
+
+// none reports whether a list that was given is empty.
+func (r *Request) none() bool {
+	return slices.ContainsFunc([]List{r.Datasets, r.Filter.DocumentIDs, r.Filter.MediaTypes, r.Filter.Languages, r.Filter.Keywords, r.Filter.Tags},
+		func(l List) bool { return l != nil && len(l) == 0 })
+}
+
 // Filter narrows a search; every field that is set must hold.
 type Filter struct {
-	DocumentIDs []string          `json:"document_ids,omitempty"`
-	MediaTypes  []string          `json:"media_types,omitempty"`
+	DocumentIDs List              `json:"document_ids,omitempty"`
+	MediaTypes  List              `json:"media_types,omitempty"`
 	Pages       Pages             `json:"pages,omitzero"`
 	Metadata    map[string]string `json:"metadata,omitempty"`
-	Languages   []string          `json:"languages,omitempty"` // ISO 639-1, such as en: one of them is the chunk's
-	Keywords    []string          `json:"keywords,omitempty"`  // one of them is among the chunk's, whatever the case
-	Tags        []string          `json:"tags,omitempty"`      // one of them is among the chunk's, whatever the case
+	Languages   List              `json:"languages,omitempty"` // ISO 639-1, such as en: one of them is the chunk's
+	Keywords    List              `json:"keywords,omitempty"`  // one of them is among the chunk's, whatever the case
+	Tags        List              `json:"tags,omitempty"`      // one of them is among the chunk's, whatever the case
 }
 
 // Pages is a run of units, 1-based, both ends included; 0 means no bound.
@@ -167,6 +190,9 @@ func (s *Searcher) Search(ctx context.Context, tenantID string, r Request) (*Res
 		return nil, err
 	}
 	answer := &Response{Hits: []Hit{}}
+	if r.none() {
+		return answer, nil
+	}
 	fusion := index.Fusion{Weight: -1}
 	if s.Embedder != nil {
 		m := s.Embedder.Model()
@@ -271,6 +297,9 @@ func (r *Request) check() error {
 	case "", GroupByDocument, GroupByPage:
 	default:
 		return invalid("group_by is %q: it must be document or page", r.GroupBy)
+	}
+	if r.VectorWeight != nil && r.Mode != Hybrid {
+		return invalid("vector_weight weighs the two sides of mode hybrid and does nothing in mode %s: leave it out", r.Mode)
 	}
 	for name, v := range map[string]*float64{"vector_weight": r.VectorWeight, "threshold": r.Threshold} {
 		if v != nil && !(*v >= 0 && *v <= 1) {

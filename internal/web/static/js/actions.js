@@ -82,7 +82,8 @@ export function retryDocuments(ds, docs, only = {}) {
     body: [names(again), preview, el("p", {}, what ? `Only ${what} is tried again. What was read stays, and what else failed stays as it is.` : "What could not be read is tried again. What was read stays and is not parsed again.")],
     action: "Retry",
     run: async () => {
-      await send(documents(ds, "retry"), body);
+      const r = await send(documents(ds, "retry"), body);
+      if (!r.documents) throw new Error("Nothing is left to be tried again: the documents have changed meanwhile. Close this and look at them again.");
       announce("The retry is queued");
     },
   });
@@ -155,7 +156,11 @@ export function retryJob(job, then) {
     title: "Run the job again",
     body: [el("label", { class: "field" }, "What is run again", scope), preview, el("p", { class: "muted" }, "Search keeps showing the present versions until the new ones are complete.")],
     action: "Retry",
-    run: async () => then((await send(action, body())).job),
+    run: async () => {
+      const { job: started } = await send(action, body());
+      if (!started) throw new Error("Nothing of this job can be run again: its documents have newer versions, or are still at work.");
+      then(started);
+    },
   });
 }
 
@@ -224,7 +229,8 @@ export function reparseDialog(ds, docs) {
     body: [docs.length > 1 ? names(docs) : el("p", {}, name(docs[0].name)), settings, back, fresh, preview, el("p", { class: "muted" }, "Search keeps showing the present version until the new one is complete.")],
     action: "Parse again",
     run: async (form) => {
-      await send(documents(ds, "reparse"), request(form));
+      const r = await send(documents(ds, "reparse"), request(form));
+      if (!r.documents) throw new Error("The documents are gone. Close this and look at the list again.");
       announce("The documents are queued to be parsed again");
     },
   });

@@ -84,10 +84,17 @@ export async function view({ root, signal }) {
       });
     },
   }), " All tenants");
-  const filter = (/** @type {"kind"|"category"|"code"} */ name, /** @type {string} */ label) => el("label", {}, `${label} `, el("input", {
-    name, size: "14", value: only[name], placeholder: "any",
-    onchange: (/** @type {Event} */ e) => { only[name] = /** @type {HTMLInputElement} */ (e.target).value.trim(); picked.clear(); void showDead(); },
-  }));
+  /** What the server takes; a code may be any. @type {Record<string, string[]>} */
+  const choices = {
+    kind: ["plan", "parse", "index", "finalize"],
+    category: ["policy", "capacity", "bad_input", "encrypted", "source_unavailable", "target_unavailable", "timeout", "parser_crash", "canceled", "internal"],
+  };
+  const filter = (/** @type {"kind"|"category"|"code"} */ name, /** @type {string} */ label) => {
+    const onchange = (/** @type {Event} */ e) => { only[name] = /** @type {HTMLInputElement} */ (e.target).value.trim(); picked.clear(); void showDead().catch((err) => draw(problem, trouble(err))); };
+    return el("label", {}, `${label} `, choices[name]
+      ? el("select", { name, onchange }, ["", ...choices[name]].map((v) => el("option", { value: v, selected: only[name] === v }, v || "any")))
+      : el("input", { name, size: "14", value: only[name], placeholder: "any", onchange }));
+  };
   /** All that is known of one dead task, and another try for it. @param {string} id @param {string} [tenant] */
   async function showTask(id, tenant) {
     /** @type {import("../types.js").TaskHistory} */
@@ -105,7 +112,7 @@ export async function view({ root, signal }) {
     });
   }
   async function showDead() {
-    const query = new URLSearchParams({ limit: "100", ...only });
+    const query = new URLSearchParams({ limit: "100", ...Object.fromEntries(Object.entries(only).filter(([, v]) => v)) });
     /** @type {{items: (import("../types.js").Task & {tenant_id?: string})[], next_cursor: string|null}} */
     const page = await get(`${letters()}?${query}`, signal);
     const seen = new Set(page.items.map((t) => t.id));

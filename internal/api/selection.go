@@ -1,0 +1,114 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+
+	"sheaf"
+)
+
+// OneOf lists what a property of a selection may be. nil means that nothing
+// was said of the property; an empty list was said, and selects nothing.
+type OneOf[T ~string] []T
+
+// errNull refuses null in a selection: it comes of a variable that nobody set,
+// and must not select more than was meant.
+var errNull = errors.New("a property of the selection is null; give it a value, or leave it out to select by the others alone")
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *OneOf[T]) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		return errNull
+	}
+	all := []T{}
+	if err := json.Unmarshal(b, &all); err != nil {
+		return err
+	}
+	*l = all
+	return nil
+}
+
+// none reports whether the list was given and is empty.
+func (l OneOf[T]) none() bool { return l != nil && len(l) == 0 }
+
+// Given is a text in a selection; "" means that nothing was said of it.
+type Given string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (g *Given) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		return errNull
+	}
+	return json.Unmarshal(b, (*string)(g))
+}
+
+// Selection names the documents that a batch action is for.
+type Selection struct {
+	Filter *SelectionFilter `json:"filter,omitempty" doc:"what is set must hold; an empty list selects nothing, and an empty filter is refused"`
+	All    bool             `json:"all,omitempty" doc:"every document of the dataset; goes without a filter"`
+	DryRun bool             `json:"dry_run,omitempty" doc:"answer the plan and change nothing"`
+}
+
+// SelectionFilter selects documents of a dataset.
+type SelectionFilter struct {
+	DocumentIDs OneOf[string]              `json:"document_ids,omitempty" nullable:"false" maxItems:"10000"`
+	State       OneOf[sheaf.DocumentState] `json:"state,omitempty" nullable:"false" enum:"unstarted,queued,running,finalizing,succeeded,partially_succeeded,failed,canceling,canceled"`
+	MediaType   OneOf[string]              `json:"media_type,omitempty" nullable:"false" pattern:"^[^/ ]+/[^/ ]+$" patternDescription:"a media type such as application/pdf"`
+	Query       Given                      `json:"q,omitempty" minLength:"1" maxLength:"255" doc:"part of the name"`
+}
+
+// documents is the filter that the selection stands for.
+func (sel *Selection) documents() (sheaf.DocumentFilter, error) {
+	f := sel.Filter
+	switch {
+	case sel.All && f != nil:
+		return sheaf.DocumentFilter{}, newProblem(400, "", `the body says "all": true and has a filter; leave one of them out`)
+	case sel.All:
+		return sheaf.DocumentFilter{}, nil
+	case f == nil || f.DocumentIDs == nil && f.State == nil && f.MediaType == nil && f.Query == "":
+		return sheaf.DocumentFilter{}, newProblem(400, "empty_filter", `nothing says which documents are meant; name them in filter by document_ids, state, media_type or q, or send "all": true for every document of the dataset`)
+	}
+	return sheaf.DocumentFilter{
+		IDs: f.DocumentIDs, States: f.State, MediaTypes: f.MediaType, Query: string(f.Query),
+		None: f.DocumentIDs.none() || f.State.none() || f.MediaType.none(),
+	}, nil
+}
+
+// DeadSelection names the dead tasks that something is done to; all that is
+// given must hold.
+type DeadSelection struct {
+	IDs      OneOf[string] `json:"ids,omitempty" nullable:"false" maxItems:"10000" doc:"an empty list selects nothing"`
+	Kind     Given         `json:"kind,omitempty" enum:"plan,parse,index,finalize,raptor,graphrag,mindmap,dataflow,gc"`
+	Code     Given         `json:"code,omitempty" minLength:"1" maxLength:"128" doc:"of the failure, such as parse_timeout"`
+	Category Given         `json:"category,omitempty" enum:"policy,capacity,bad_input,encrypted,source_unavailable,target_unavailable,timeout,parser_crash,canceled,internal"`
+	Document Given         `json:"document_id,omitempty" minLength:"1" maxLength:"64"`
+	Job      Given         `json:"job_id,omitempty" minLength:"1" maxLength:"64"`
+	All      bool          `json:"all,omitempty" doc:"every dead task; goes without anything else"`
+	DryRun   bool          `json:"dry_run,omitempty" doc:"count, and change nothing"`
+}
+
+// tasks is the filter that the selection stands for, of tenantID unless it is "".
+func (d *DeadSelection) tasks(tenantID string) (sheaf.DeadLetterFilter, error) {
+	some := d.IDs != nil || tenantID != "" || d.Kind+d.Code+d.Category+d.Document+d.Job != ""
+	switch {
+	case d.All && some:
+		return sheaf.DeadLetterFilter{}, newProblem(400, "", `the body says "all": true and selects by more; leave one of them out`)
+	case !d.All && !some:
+		return sheaf.DeadLetterFilter{}, newProblem(400, "empty_filter", `nothing says which dead tasks are meant; name them by ids, kind, code, category, document_id or job_id, or send "all": true for every one`)
+	}
+	return sheaf.DeadLetterFilter{
+		IDs: d.IDs, Kind: sheaf.TaskKind(d.Kind), Code: string(d.Code), Category: sheaf.Category(d.Category), DocumentID: string(d.Document), JobID: string(d.Job),
+		None: d.IDs.none(),
+	}, nil
+}
+
+// Units lists runs of pages, rows or parts; nil means that nothing was said.
+type Units []sheaf.Range
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (u *Units) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		return errNull
+	}
+	return json.Unmarshal(b, (*[]sheaf.Range)(u))
+}
