@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"sheaf"
@@ -48,10 +49,11 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.
 		}
 	}
 
-	units, err := e.parseUnits(ctx, run, doc, payload)
+	units, free, err := e.parseUnits(ctx, run, doc, payload)
 	if err != nil {
 		return done, err
 	}
+	defer free()
 	result := sheaf.TaskResult{RangeID: run.rangeID, Ledger: ledgerOf(units), Warnings: warningsOf(units)}
 
 	headings := payload.Headings
@@ -92,6 +94,7 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.
 		return done, err
 	}
 	units = nil // the blocks are in the chunks now; embedding may wait long
+	free()
 	if len(chunks) > e.cfg.MaxChunksTask {
 		return done, sheaf.Fail(sheaf.CategoryPolicy, "too_many_chunks", "units %s yield %d chunks, more than the %d a task may; lower task_page_size or raise chunk_token_num", t.Range, len(chunks), e.cfg.MaxChunksTask)
 	}
@@ -240,8 +243,30 @@ func (r *run) progress(ctx context.Context, stage string, done, total int) {
 	}
 }
 
-// parseUnits brings the bytes here and reads the task's range of them.
-func (e *Executor) parseUnits(ctx context.Context, run *run, doc *sheaf.Document, p *sheaf.ParsePayload) (units []sheaf.UnitResult, err error) {
+// largeRange is from how many bytes on a range keeps its parse slot until it is
+// chunks, so that what tasks hold at once is bounded by parse slots, not by
+// workers.
+const largeRange = 32 << 20
+
+// weight is about what a unit takes in memory, in bytes.
+func weight(u *sheaf.UnitResult) (bytes int) {
+	for i := range u.Blocks {
+		b := &u.Blocks[i]
+		bytes += len(b.Text) + 200 + 60*len(b.Spans)
+		if b.Table != nil {
+			for _, row := range b.Table.Rows {
+				for _, c := range row {
+					bytes += len(c) + 16
+				}
+			}
+		}
+	}
+	return bytes
+}
+
+// parseUnits brings the bytes here and reads the task's range of them. free,
+// which may be called twice, is to be called when the units are of no more use.
+func (e *Executor) parseUnits(ctx context.Context, run *run, doc *sheaf.Document, p *sheaf.ParsePayload) (units []sheaf.UnitResult, free func(), err error) {
 	var path string
 	var fill blob.Fill
 	release := func() {}
@@ -254,14 +279,20 @@ func (e *Executor) parseUnits(ctx context.Context, run *run, doc *sheaf.Document
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer release()
 
 	if err := e.parse.acquire(ctx); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	defer e.parse.release()
+	free = sync.OnceFunc(e.parse.release)
+	bytes := 0
+	defer func() {
+		if err != nil || bytes < largeRange {
+			free()
+		}
+	}()
 	t := run.task
 	src := child.Source{
 		Path: path, Fill: fill, Format: p.Format,
@@ -279,21 +310,22 @@ func (e *Executor) parseUnits(ctx context.Context, run *run, doc *sheaf.Document
 				output = append(output, outputOf(u, p.Config.PII == "redact"))
 			}
 			units = append(units, u)
+			bytes += weight(&u)
 			run.progress(ctx, "parse", max(u.Unit, u.LastUnit)-t.Range.From+1, t.Range.Len())
 			return ctx.Err()
 		})
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	// What helps to understand a failed page is worth no failed task.
 	if err := e.cfg.Store.AppendEvents(ctx, t.Held(), output); err != nil {
 		e.cfg.Log.WarnContext(ctx, "the parser's last lines were not written", "task", t.ID, "error", err)
 	}
 	if missing := ledgerOf(units).Missing([]sheaf.Range{t.Range}); len(missing) > 0 {
-		return nil, sheaf.FailRetryable(sheaf.CategoryInternal, "units_missing", "the %s parser said nothing about units %v; please report the file", p.Format, missing)
+		return nil, nil, sheaf.FailRetryable(sheaf.CategoryInternal, "units_missing", "the %s parser said nothing about units %v; please report the file", p.Format, missing)
 	}
-	return units, nil
+	return units, free, nil
 }
 
 // sparse reports whether the task's file is read at a few places.

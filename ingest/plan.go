@@ -150,6 +150,9 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanP
 		return nil, sheaf.Fail(sheaf.CategoryBadInput, "empty_document", "%s opens but has no pages or rows; check that the right file was sent", doc.Name)
 	}
 
+	if err := boundTasks(opened, config, doc.Size); err != nil {
+		return nil, err
+	}
 	pieces, err := cut(opened, config)
 	if err != nil {
 		return nil, sheaf.Fail(sheaf.CategoryBadInput, "bad_pages", "%v", err)
@@ -474,10 +477,7 @@ func cut(plan *parser.Plan, config sheaf.ParseConfig) ([]parser.PlannedRange, er
 		return nil, err
 	}
 	if plan.Ranges == nil {
-		size := plan.RangeSize
-		if size > 0 && plan.Unit == sheaf.UnitPage && config.TaskPageSize > 0 {
-			size = config.TaskPageSize
-		}
+		size := rangeSize(plan, config, 0)
 		var out []parser.PlannedRange
 		for _, r := range cutByContent(wanted, size, plan.Fingerprints) {
 			out = append(out, parser.PlannedRange{Range: r})
@@ -497,6 +497,44 @@ func cut(plan *parser.Plan, config sheaf.ParseConfig) ([]parser.PlannedRange, er
 		}
 	}
 	return out, nil
+}
+
+// A document of few bytes has few tasks, whatever it says of itself: each stands
+// on bytesPerTask of the file at least. A dozen blank pages take as much.
+const (
+	freeTasks    = 256
+	bytesPerTask = 64
+)
+
+// boundTasks refuses a plan of more tasks than a file of so many bytes is cut
+// into, before they are made.
+func boundTasks(plan *parser.Plan, config sheaf.ParseConfig, bytes int64) error {
+	tasks := int64(len(plan.Ranges))
+	if plan.Ranges == nil {
+		wanted, err := sheaf.SelectUnits(config.Pages, plan.Units)
+		if err != nil {
+			return sheaf.Fail(sheaf.CategoryBadInput, "bad_pages", "%v", err)
+		}
+		for _, r := range wanted {
+			tasks += int64((r.Len()-1)/max(1, rangeSize(plan, config, r.Len()))) + 1
+		}
+	}
+	if most := freeTasks + bytes/bytesPerTask; tasks > most {
+		return sheaf.Fail(sheaf.CategoryPolicy, "too_many_tasks", "The document would be cut into %d tasks, and a file of %d bytes has at most %d. Raise task_page_size or table_rows, or check where the file comes from.", tasks, bytes, most)
+	}
+	return nil
+}
+
+// rangeSize is how many units a task has at most; all where the format cannot
+// split.
+func rangeSize(plan *parser.Plan, config sheaf.ParseConfig, all int) int {
+	switch {
+	case plan.RangeSize < 1:
+		return all
+	case plan.Unit == sheaf.UnitPage && config.TaskPageSize > 0:
+		return config.TaskPageSize
+	}
+	return plan.RangeSize
 }
 
 // cutByContent cuts runs into ranges of at most size units. Where the units

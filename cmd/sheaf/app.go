@@ -136,7 +136,7 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 	a.stirrer = queue.NewStirrer(a.queue, log)
 	model := a.embedder.Model()
 	if a.pool, err = child.New(child.Config{
-		Size: cfg.Parser.Processes, DocsPerChild: cfg.Parser.MaxDocs, MaxRSSBytes: cfg.Parser.MemoryBytes, TempDir: a.path("tmp"),
+		Size: cfg.Parser.Processes, DocsPerChild: cfg.Parser.MaxDocs, MaxRSSBytes: cfg.Parser.MemoryBytes, RangeBytes: cfg.Parser.RangeBytes, TempDir: a.path("tmp"),
 		Env:     optionalParts(cfg).Environ(),
 		Sandbox: cfg.Parser.Sandbox, ReadDirs: []string{a.path("blobs"), a.path("cache")}, Ports: parserPorts(cfg.Parser), Confined: a.tellConfined,
 	}); err != nil {

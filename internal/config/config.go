@@ -182,6 +182,7 @@ type Executor struct {
 type Parser struct {
 	Processes   int      `toml:"processes" doc:"parser child processes; 0: CPUs"`
 	MemoryBytes int64    `toml:"memory_bytes" doc:"a child above this is killed and its range bisected"`
+	RangeBytes  int64    `toml:"range_bytes" doc:"memory that the units of one task may take in the executor until they are chunks: text, cells and blocks; what does not fit fails with range_too_large"`
 	UnitTimeout Duration `toml:"unit_timeout" doc:"share of one page in the parse deadline"`
 	MaxDocs     int      `toml:"max_docs" doc:"documents after which a child is replaced"`
 	Sandbox     string   `toml:"sandbox" doc:"what confines the children, which read strangers' files: auto (all that the system offers), require (a child does not start without system call filter, file access rules and network cut), off"`
@@ -340,7 +341,7 @@ func Default() Config {
 			Batch: 4, Lease: Duration(time.Minute), Heartbeat: Duration(2 * time.Second), PollInterval: Duration(time.Second),
 			DrainTimeout: Duration(25 * time.Second), MaxFails: 5, BackoffBase: Duration(2 * time.Second), BackoffMax: Duration(10 * time.Minute), BackoffJitter: 0.5,
 		},
-		Parser:   Parser{Sandbox: "auto", MemoryBytes: 1 << 30, UnitTimeout: Duration(5 * time.Second), MaxDocs: 200, Soffice: "soffice", Tesseract: "tesseract", OCRLanguages: "eng", TranscribeModel: "whisper-1", TranscribeTimeout: Duration(10 * time.Minute)},
+		Parser:   Parser{Sandbox: "auto", MemoryBytes: 1 << 30, RangeBytes: 256 << 20, UnitTimeout: Duration(5 * time.Second), MaxDocs: 200, Soffice: "soffice", Tesseract: "tesseract", OCRLanguages: "eng", TranscribeModel: "whisper-1", TranscribeTimeout: Duration(10 * time.Minute)},
 		Archive:  Archive{MaxFiles: 5_000, MaxFileBytes: 512 << 20, MaxBytes: 8 << 30, MaxRatio: 500, MaxDepth: 3, MaxDocuments: 10_000, MaxDocumentsBytes: 16 << 30},
 		Tags:     Tags{MinWeight: 0.2, MaxRows: 10_000},
 		Trace:    Trace{SampleRatio: 1},

@@ -1,6 +1,7 @@
 package child
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -147,6 +148,18 @@ func (d *badDoc) Parse(_ context.Context, r sheaf.Range, emit func(sheaf.UnitRes
 				return err
 			}
 			continue
+		case "large":
+			if err := emit(unit(n, strings.Repeat("x", 600<<10))); err != nil {
+				return err
+			}
+			continue
+		case "lie": // sends more than it was given room for
+			out := bufio.NewWriter(os.NewFile(fdAnswers, "answers"))
+			u := unit(n, strings.Repeat("x", 2<<20))
+			if err := errors.Join(writeFrame(out, kindUnit, appendUnit(nil, &u)), out.Flush()); err != nil {
+				return err
+			}
+			time.Sleep(time.Minute)
 		case "write":
 			if err := os.WriteFile(filepath.Join(d.options.TempDir, "big"), make([]byte, 2<<20), 0o600); err != nil {
 				return sheaf.Fail(sheaf.CategoryCapacity, "too_big", "%v", err)
@@ -611,7 +624,7 @@ func TestLimitsOfAChild(t *testing.T) {
 		t.Errorf("a file over the limit was written: %v", err)
 	}
 	got, err := b.parse(deadline(t, long), b.doc("huge ok"), 1, 2)
-	if err != nil || len(got) != 2 || got[0].Status != sheaf.UnitFailed || got[0].Code != "unit_too_large" || got[1].Status != sheaf.UnitOK {
+	if err != nil || len(got) != 2 || got[0].Status != sheaf.UnitFailed || got[0].Code != "range_too_large" || got[1].Status != sheaf.UnitOK {
 		t.Errorf("a unit over the frame's limit: %d units, %v", len(got), err)
 	}
 }

@@ -125,9 +125,14 @@ func appendBox(b []byte, x *sheaf.Box) []byte {
 
 var errCodec = errors.New("the parser's result cannot be decoded")
 
-// decodeUnit copies the text it keeps: body may be reused afterwards.
-func decodeUnit(body []byte) (sheaf.UnitResult, error) {
-	d := decoder{b: body, s: string(body)}
+// decodeUnit copies the text it keeps: body may be reused afterwards. left is
+// what it may take (see held), and what is left then; with more it is errRoom,
+// before the memory is taken.
+func decodeUnit(body []byte, left int64) (sheaf.UnitResult, int64, error) {
+	if left -= unitHeld + int64(len(body)); left < 0 {
+		return sheaf.UnitResult{}, 0, errRoom
+	}
+	d := decoder{b: body, s: string(body), left: left}
 	var u sheaf.UnitResult
 	u.Unit = d.int()
 	u.LastUnit = d.int()
@@ -137,23 +142,26 @@ func decodeUnit(body []byte) (sheaf.UnitResult, error) {
 	u.Label = d.string()
 	u.Width = d.float()
 	u.Height = d.float()
-	if n, ok := d.len(8); ok {
+	if n, ok := d.len(8, blockHeld); ok {
 		u.Blocks = make([]sheaf.Block, n)
 		for i := range u.Blocks {
 			d.block(&u.Blocks[i])
 		}
 	}
 	u.Running = d.strings()
-	if n, ok := d.len(3); ok {
+	if n, ok := d.len(3, warningHeld); ok {
 		u.Warnings = make([]sheaf.Warning, n)
 		for i := range u.Warnings {
 			u.Warnings[i] = sheaf.Warning{Code: d.string(), Message: d.string(), Page: d.int()}
 		}
 	}
-	if d.bad || d.at != len(d.b) {
-		return sheaf.UnitResult{}, errCodec
+	switch {
+	case d.left < 0:
+		return sheaf.UnitResult{}, 0, errRoom
+	case d.bad || d.at != len(d.b):
+		return sheaf.UnitResult{}, 0, errCodec
 	}
-	return u, nil
+	return u, d.left, nil
 }
 
 // decoder reads b; strings are cut out of s, the same bytes, so that a page's
@@ -163,6 +171,17 @@ type decoder struct {
 	s   string
 	at  int
 	bad bool
+
+	left int64 // of the room; below 0 once there was too little
+}
+
+// hold takes up room.
+func (d *decoder) hold(bytes int64) bool {
+	if d.left -= bytes; d.left < 0 {
+		d.bad, d.at = true, len(d.b)
+		return false
+	}
+	return true
 }
 
 func (d *decoder) uvarint() uint64 {
@@ -215,9 +234,10 @@ func (d *decoder) string() string {
 	return d.s[at:d.at]
 }
 
-// len reads the length of a slice whose elements take at least elemBytes, so
-// that a lying length cannot make the reader allocate; ok is false for nil.
-func (d *decoder) len(elemBytes int) (n int, ok bool) {
+// len reads the length of a slice whose elements take at least elemBytes as they
+// were sent and heldBytes in memory, so that neither a lying length nor elements
+// that say nothing can make the reader allocate; ok is false for nil.
+func (d *decoder) len(elemBytes int, heldBytes int64) (n int, ok bool) {
 	v := d.uvarint()
 	if v == 0 {
 		return 0, false
@@ -226,7 +246,7 @@ func (d *decoder) len(elemBytes int) (n int, ok bool) {
 		d.bad, d.at = true, len(d.b)
 		return 0, false
 	}
-	return int(v - 1), true
+	return int(v - 1), d.hold(int64(v-1) * heldBytes)
 }
 
 func (d *decoder) bool() bool {
@@ -235,7 +255,7 @@ func (d *decoder) bool() bool {
 }
 
 func (d *decoder) strings() []string {
-	n, ok := d.len(1)
+	n, ok := d.len(1, stringHeld)
 	if !ok {
 		return nil
 	}
@@ -255,32 +275,38 @@ func (d *decoder) block(k *sheaf.Block) {
 	k.Text = d.string()
 	k.Level = d.int()
 	k.Page = d.int()
-	if n, ok := d.len(35); ok {
+	if n, ok := d.len(35, spanHeld); ok {
 		k.Spans = make([]sheaf.Span, n)
 		for i := range k.Spans {
 			k.Spans[i] = sheaf.Span{Start: d.int(), End: d.int(), Box: d.box()}
 		}
 	}
 	if d.bool() {
+		if !d.hold(tableHeld) {
+			return
+		}
 		t := &sheaf.Table{Name: d.string(), Columns: d.strings(), Types: d.strings()}
-		if n, ok := d.len(1); ok {
+		if n, ok := d.len(1, rowHeld); ok {
 			t.Rows = make([][]string, n)
+			cells := 0
 			for i := range t.Rows {
 				t.Rows[i] = d.strings()
+				cells += len(t.Rows[i])
 			}
+			d.hold(int64(n*widest(t.Rows)-cells) * stringHeld) // shown as wide as the widest
 		}
 		t.FirstRow = d.int()
-		if n, ok := d.len(33); ok {
+		if n, ok := d.len(33, boxHeld); ok {
 			t.RowBoxes = make([]sheaf.Box, n)
 			for i := range t.RowBoxes {
 				t.RowBoxes[i] = d.box()
 			}
 		}
-		if d.bool() {
+		if d.bool() && d.hold(boxHeld) {
 			b := d.box()
 			t.Box = &b
 		}
-		if n, ok := d.len(4); ok {
+		if n, ok := d.len(4, mergeHeld); ok {
 			t.Spans = make([]sheaf.TableSpan, n)
 			for i := range t.Spans {
 				t.Spans[i] = sheaf.TableSpan{Row: d.int(), Column: d.int(), Rows: d.int(), Columns: d.int()}
@@ -289,7 +315,7 @@ func (d *decoder) block(k *sheaf.Block) {
 		k.Table = t
 	}
 	k.Lang = d.string()
-	if n, ok := d.len(4); ok {
+	if n, ok := d.len(4, linkHeld); ok {
 		k.Links = make([]sheaf.Link, n)
 		for i := range k.Links {
 			k.Links[i] = sheaf.Link{Start: d.int(), End: d.int(), URI: d.string(), Page: d.int()}

@@ -48,13 +48,25 @@ func TestCodecCarriesEveryField(t *testing.T) {
 		var u sheaf.UnitResult
 		fill(reflect.ValueOf(&u).Elem(), r)
 		u.Detail = "" // the parent's own
-		got, err := decodeUnit(appendUnit(nil, &u))
+		sent := appendUnit(nil, &u)
+		got, left, err := decodeUnit(sent, 1<<40)
 		if err != nil || !reflect.DeepEqual(got, u) {
 			t.Fatalf("%v\n got %+v\nwant %+v", err, got, u)
 		}
+		// The child counts what the parent will.
+		need := held(&u, len(sent))
+		if need != 1<<40-left {
+			t.Fatalf("held says %d, decoding took %d", need, 1<<40-left)
+		}
+		if _, left, err := decodeUnit(sent, need); err != nil || left != 0 {
+			t.Fatalf("it does not fit into its own room: %d, %v", left, err)
+		}
+		if _, _, err := decodeUnit(sent, need-1); !errors.Is(err, errRoom) {
+			t.Fatalf("a byte less: %v", err)
+		}
 	}
 	for _, u := range []sheaf.UnitResult{{}, {Blocks: []sheaf.Block{}}, {Blocks: []sheaf.Block{{Table: &sheaf.Table{Rows: [][]string{nil, {}, {""}}}}}}} {
-		if got, err := decodeUnit(appendUnit(nil, &u)); err != nil || !reflect.DeepEqual(got, u) {
+		if got, _, err := decodeUnit(appendUnit(nil, &u), 1<<40); err != nil || !reflect.DeepEqual(got, u) {
 			t.Errorf("%v: got %+v, want %+v", err, got, u)
 		}
 	}
@@ -69,12 +81,12 @@ func FuzzDecodeUnit(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(bytes.Repeat([]byte{0xFF}, 64))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		u, err := decodeUnit(b)
+		u, _, err := decodeUnit(b, 1<<30)
 		if err != nil {
 			return
 		}
 		first := appendUnit(nil, &u)
-		again, err := decodeUnit(first)
+		again, _, err := decodeUnit(first, 1<<40)
 		if err != nil || !bytes.Equal(first, appendUnit(nil, &again)) {
 			t.Errorf("%v: %+v became %+v", err, u, again)
 		}

@@ -22,13 +22,14 @@ func (p *Pool) ParseIsolating(ctx context.Context, src Source, r sheaf.Range, pe
 	// One poison unit costs as many failures as halvings lead to it; a range
 	// that has many is given up, so that work stays in proportion.
 	budget := 32 + 4*bits.Len(uint(r.Len()))
+	room := p.cfg.RangeBytes
 	work := []sheaf.Range{r} // the last is next
 	for len(work) > 0 {
 		q := work[len(work)-1]
 		work = work[:len(work)-1]
 		next := q.From
 		try, cancel := context.WithTimeout(ctx, perTry(q.Len()))
-		at, err := p.parse(try, src, q, func(u sheaf.UnitResult) error {
+		at, err := p.parse(try, src, q, &room, func(u sheaf.UnitResult) error {
 			if err := emit(u); err != nil {
 				return errEmit{err}
 			}

@@ -131,8 +131,9 @@ func (w *keeper) close(k *kept, id uint64) {
 	k.bytes += w.kept.bytes
 }
 
-// take returns the units of r once, nil when they are not there.
-func (k *kept) take(src Source, r sheaf.Range) []sheaf.UnitResult {
+// take returns the units of r once, nil when they are not there or need more
+// than room (see held).
+func (k *kept) take(src Source, r sheaf.Range, room int64) []sheaf.UnitResult {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(k.files) == 0 {
@@ -147,7 +148,7 @@ func (k *kept) take(src Source, r sheaf.Range) []sheaf.UnitResult {
 	if !ok {
 		return nil
 	}
-	units := f.read(part, r)
+	units := f.read(part, r, room)
 	f.used = time.Now()
 	if delete(f.ranges, r); len(f.ranges) == 0 || units == nil {
 		k.drop(id)
@@ -156,7 +157,7 @@ func (k *kept) take(src Source, r sheaf.Range) []sheaf.UnitResult {
 }
 
 // read decodes the units of r, nil when they are not what Parse would emit.
-func (f *keptFile) read(part keptPart, r sheaf.Range) []sheaf.UnitResult {
+func (f *keptFile) read(part keptPart, r sheaf.Range, room int64) []sheaf.UnitResult {
 	file, err := os.Open(f.path)
 	if err != nil {
 		return nil
@@ -173,7 +174,8 @@ func (f *keptFile) read(part keptPart, r sheaf.Range) []sheaf.UnitResult {
 		if b = b[4:]; n > len(b) {
 			return nil
 		}
-		u, err := decodeUnit(b[:n])
+		u, left, err := decodeUnit(b[:n], room)
+		room = left
 		if err != nil || u.Unit != next {
 			return nil
 		}

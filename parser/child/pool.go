@@ -43,6 +43,7 @@ type Config struct {
 	MaxRSSBytes  int64         // resident memory at which a child is killed; default 1 GiB
 	GrowthBytes  int64         // growth since its first document after which an idle child is replaced; default 256 MiB
 	MaxFileBytes int64         // largest file a child may write; default 4 GiB
+	RangeBytes   int64         // memory that the units of one range may take here; default 256 MiB
 	StartTimeout time.Duration // until a started child must answer; default 20 s
 	IdleTimeout  time.Duration // after which an unused child is ended; default 5 min
 	TempDir      string        // where temporary folders go; default os.TempDir()
@@ -83,6 +84,7 @@ func (c Config) withDefaults() (Config, error) {
 	def(&c.MaxRSSBytes, 1<<30)
 	def(&c.GrowthBytes, 256<<20)
 	def(&c.MaxFileBytes, 4<<30)
+	def(&c.RangeBytes, 256<<20)
 	if c.StartTimeout <= 0 {
 		c.StartTimeout = 20 * time.Second
 	}
@@ -413,8 +415,14 @@ func waitError(ctx context.Context) error {
 	return sheaf.FailRetryable(sheaf.CategoryCapacity, "parser_busy", "No parser was free in the time allowed; try again when the system is less busy.")
 }
 
+// maxRestingBuf is what a child's buffer may keep between two calls.
+const maxRestingBuf = 4 << 20
+
 // release gives the child back, or ends it when it is of no more use.
 func (p *Pool) release(c *process, healthy bool) {
+	if cap(c.buf) > maxRestingBuf {
+		c.buf = nil
+	}
 	rss := c.resident()
 	if c.served == 1 || c.baseRSS == 0 {
 		c.baseRSS = rss
@@ -875,6 +883,9 @@ func (p *Pool) call(ctx context.Context, c *process, req request, on func(kind b
 				if errors.Is(err, errCodec) || errors.Is(err, errFrame) || errors.Is(err, errOrder) {
 					return at, p.diagnose(ctx, c, err)
 				}
+				if errors.Is(err, errRoom) {
+					return at, rangeTooLarge("", p.cfg.RangeBytes)
+				}
 				return at, errEmit{err}
 			}
 		}
@@ -1182,20 +1193,24 @@ func (p *Pool) Unpack(ctx context.Context, src Source, from int) (u *parser.Unpa
 var errOrder = errors.New("the parser emitted units out of order")
 
 // Parse reads the units of r and calls emit for each, in order, exactly once.
-// On an error the units emitted so far stand and the rest was not read. emit's
+// A unit that does not fit into Config.RangeBytes is emitted as failed,
+// range_too_large. On an error the units emitted so far stand and the rest was
+// not read. emit's
 // own error is returned as it is. A context that ends kills the child: past
 // its deadline the error is the failure parse_timeout, canceled it is
 // sheaf.ErrCanceled.
 func (p *Pool) Parse(ctx context.Context, src Source, r sheaf.Range, emit func(sheaf.UnitResult) error) error {
-	_, err := p.parse(ctx, src, r, emit)
+	left := p.cfg.RangeBytes
+	_, err := p.parse(ctx, src, r, &left, emit)
 	return err
 }
 
-func (p *Pool) parse(ctx context.Context, src Source, r sheaf.Range, emit func(sheaf.UnitResult) error) (progress, error) {
+// parse is Parse for a part of a range, which has left of the room for all.
+func (p *Pool) parse(ctx context.Context, src Source, r sheaf.Range, left *int64, emit func(sheaf.UnitResult) error) (progress, error) {
 	if r.From < 1 || r.To < r.From {
 		return progress{}, fmt.Errorf("%w: range %v", sheaf.ErrInvalid, r)
 	}
-	if units := p.kept.take(src, r); units != nil {
+	if units := p.kept.take(src, r, *left); units != nil {
 		p.count(func(s *Stats) { s.Ahead++ })
 		for _, u := range units {
 			if err := emit(u); err != nil {
@@ -1205,14 +1220,15 @@ func (p *Pool) parse(ctx context.Context, src Source, r sheaf.Range, emit func(s
 		return progress{accepted: true, opened: true}, nil
 	}
 	next := r.From
-	c, _, at, err := p.with(ctx, src, request{Op: opParse, Range: r}, func(kind byte, body []byte) error {
+	c, _, at, err := p.with(ctx, src, request{Op: opParse, Range: r, Room: p.cfg.RangeBytes, Left: *left}, func(kind byte, body []byte) error {
 		if kind != kindUnit {
 			return errFrame
 		}
-		u, err := decodeUnit(body)
+		u, rest, err := decodeUnit(body, *left)
 		if err != nil {
 			return err
 		}
+		*left = rest
 		last := max(u.Unit, u.LastUnit)
 		if u.Unit != next || last > r.To {
 			return fmt.Errorf("%w: %d to %d where %d was due", errOrder, u.Unit, last, next)

@@ -54,6 +54,8 @@ type request struct {
 	Options parser.Options
 	Sparse  bool // the file has holes, which the parent fills
 	Range   sheaf.Range
+	Room    int64   `json:",omitempty"` // bytes that the units of a whole range may take: see held
+	Left    int64   `json:",omitempty"` // of them, for this one
 	Ahead   []Ahead `json:",omitempty"`
 	N, DPI  int
 	Clip    *sheaf.Box `json:",omitempty"`
@@ -243,12 +245,10 @@ func (s *server) answer(req request) (err error) {
 		}
 		return s.send(kindPlan, body)
 	case opParse:
-		return d.doc.Parse(ctx, req.Range, func(u sheaf.UnitResult) error {
-			s.buf = appendUnit(s.buf[:0], &u)
-			if len(s.buf) > maxFrameBytes {
-				last := max(u.Unit, u.LastUnit)
-				s.buf = appendUnit(s.buf[:0], &sheaf.UnitResult{Unit: u.Unit, LastUnit: last, Status: sheaf.UnitFailed, Code: "unit_too_large",
-					Message: fmt.Sprintf("What was read is larger than %d MB; split the file.", maxFrameBytes>>20)})
+		left := req.Left
+		return d.doc.Parse(ctx, req.Range, func(u sheaf.UnitResult) (err error) {
+			if s.buf, left, err = fits(s.buf[:0], &u, left, req.Room); err != nil {
+				return err
 			}
 			// Flushed one by one: a later unit may end this process, and what
 			// was read before it must have left by then.

@@ -41,9 +41,17 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 			return nil, sheaf.Fail(sheaf.CategoryCrash, "parser_crash", "The PDF engine failed and the document does not open again: %v.", err)
 		}
 	}
+	claimed := d.pages
+	differ, err := d.count(ctx)
+	if err != nil {
+		return nil, err
+	}
 	p := &parser.Plan{Unit: sheaf.UnitPage, Units: d.pages, RangeSize: rangeSize, Metadata: map[string]string{}}
 	warn := func(code, format string, args ...any) {
 		p.Warnings = append(p.Warnings, sheaf.Warning{Code: code, Message: fmt.Sprintf(format, args...)})
+	}
+	if differ {
+		warn("page_count_wrong", "The file claims %d pages and holds %d.", claimed, d.pages)
 	}
 	if d.repaired != nil {
 		warn("repaired", "The file is damaged; a repaired copy was read, in which parts may be missing.")
