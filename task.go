@@ -80,6 +80,10 @@ const (
 	// so that of documents that were queued together the one with the least to do
 	// is finished first, and none waits for long for smaller ones that come later.
 	PieceDelay = 100 * time.Millisecond
+	// BeginDelay is how much later a plan counts as aged than a piece of work, so
+	// that documents of a job that ages do not all begin before those that have
+	// begun are done.
+	BeginDelay = BulkRanges * PieceDelay
 )
 
 // Task is one row of the queue.

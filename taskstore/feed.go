@@ -90,7 +90,8 @@ func (s *Store) Runnable(ctx context.Context, tenantID string, limit int, ageAft
 	}
 	aged := "0 AS aged"
 	if ageAfter > 0 {
-		aged = fmt.Sprintf("CASE WHEN "+placed+"<@now-%d THEN 1 ELSE 0 END AS aged", ageAfter.Milliseconds())
+		aged = fmt.Sprintf("CASE WHEN "+placed+"<@now-%d-CASE phase WHEN %d THEN %d ELSE 0 END THEN 1 ELSE 0 END AS aged",
+			ageAfter.Milliseconds(), sheaf.PhaseBegin, sheaf.BeginDelay.Milliseconds())
 	}
 	q, args := s.heads(aged, limit, tenantID)
 	var rows []hintRow

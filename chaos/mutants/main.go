@@ -27,6 +27,8 @@ type mutant struct {
 
 var none [2]string
 
+const redisOrder = "^TestContract$/(Places|Equal|Large|NoPhase|Window)|TestExecutorsOfTheVersionBefore"
+
 var mutants = []mutant{
 	{
 		"fencing: a write needs the claim's epoch", "taskstore/tasks.go",
@@ -99,6 +101,61 @@ var mutants = []mutant{
 		"slots: what a cap kept back is read again when it has room", "internal/queue/sqlqueue/sqlqueue.go",
 		`l.left == 0 && !l.all {`, `l.hints == nil {`,
 		"./internal/queue/sqlqueue", ".", none,
+	},
+	{
+		"order: what has begun goes before what has not", "taskstore/insert.go",
+		`return sheaf.PhaseRanges, b.Place`, `return sheaf.PhaseBegin, b.Place`,
+		"./taskstore", "TestContract/sqlite", none,
+	},
+	{
+		"order: many pieces do not keep small documents back", "taskstore/insert.go",
+		`case pieces > sheaf.BulkRanges:`, `case false:`,
+		"./taskstore", "TestContract/sqlite", none,
+	},
+	{
+		"order: what follows has the place of its document", "taskstore/fold.go",
+		`base.Place = plan[0].Trace, cmp.Or(plan[0].Place, plan[0].CreatedAt)`, `base.Place = plan[0].Trace, cmp.Or(plan[0].CreatedAt*2, plan[0].Place)`,
+		"./taskstore", "TestContract/sqlite", none,
+	},
+	{
+		"order: the SQL queue reads each phase by itself", "taskstore/feed.go",
+		`fmt.Sprintf("phase<=%d", sheaf.PhaseRanges), fmt.Sprintf("phase=%d", sheaf.PhaseBegin), fmt.Sprintf("phase=%d", sheaf.PhaseBulk),`, `"phase>=0",`,
+		"./taskstore", "TestContract/sqlite", none,
+	},
+	{
+		"turns: the bulk has its share", "internal/queue/turns.go",
+		`case turn%BulkEvery == 0:`, `case false:`,
+		"./internal/queue/sqlqueue", "TestContract", none,
+	},
+	{
+		"turns: what is aged is served whatever begins", "internal/queue/turns.go",
+		`case turn%AgedEvery == 0:`, `case false:`,
+		"./internal/queue/sqlqueue", "TestContract", none,
+	},
+	{
+		"order: Redis hands out by phase", "internal/queue/redisstream/lua/take.lua",
+		`local list = first(lane, 0, phases - 1, false, byScore)`, `local list = first(lane, 0, phases - 1, false, byPlace)`,
+		"./internal/queue/redisstream", redisOrder, none,
+	},
+	{
+		"turns: the bulk has its share in Redis", "internal/queue/redisstream/lua/take.lua",
+		`elseif turn % tonumber(ARGV[8]) == 0 then`, `elseif false then`,
+		"./internal/queue/redisstream", redisOrder, none,
+	},
+	{
+		"turns: what is aged is served in Redis", "internal/queue/redisstream/lua/take.lua",
+		`if turn % tonumber(ARGV[9]) == 0 then`, `if false then`,
+		"./internal/queue/redisstream", redisOrder, none,
+	},
+	{
+		"order: executors of a version before let no tenant go", "internal/queue/redisstream/lua/activate.lua",
+		`redis.call('HDEL', KEYS[4], ARGV[1])`, `redis.call('HSET', KEYS[4], ARGV[1], '1')`,
+		"./internal/queue/redisstream", redisOrder, none,
+	},
+	{
+		"window: the ends of documents have room beside plans", "internal/queue/redisstream/lua/publish.lua",
+		`if last == 1 then`, `if false then`,
+		"./internal/queue/redisstream", redisOrder, none,
 	},
 	{
 		"breaker: what is away is left alone", "executor/breaker.go",

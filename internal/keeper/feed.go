@@ -62,17 +62,19 @@ func lasting(since time.Duration, most, window int) time.Duration {
 	}
 }
 
-// publish offers each stream its hints and returns those that were taken in,
-// and how many the stream with the most room took.
+// publish offers each lane its hints and returns those that were taken in, and
+// how many the one with the most room took. Plans and bulk are offered by
+// themselves: where the window is full of them, others still find room.
 func (k *Keeper) publish(ctx context.Context, hints []sheaf.Hint) (fed []sheaf.Hint, most int, err error) {
 	type stream struct {
 		tenant string
 		lane   sheaf.Lane
+		last   sheaf.Phase
 	}
 	groups := map[stream][]sheaf.Hint{}
 	var order []stream
 	for _, h := range hints {
-		s := stream{h.TenantID, h.Lane}
+		s := stream{h.TenantID, h.Lane, max(h.Phase, sheaf.PhaseRanges)}
 		if groups[s] == nil {
 			order = append(order, s)
 		}

@@ -14,12 +14,14 @@ import (
 )
 
 // Queue hands hints from the feeder to executors: fairly between tenants by
-// weight and cost, by lane within a tenant, never above a tenant's cap.
+// weight and cost, within a tenant by lane, phase and place with the turns that
+// Turns keeps, never above a tenant's cap.
 // Implementations are safe for concurrent use. Errors are sheaf.ErrUnavailable
 // or sheaf.ErrReadOnly when the queue's engine does not answer or takes no writes.
 type Queue interface {
 	// Publish offers hints of one tenant and lane, in order, and returns how
-	// many of them, from the front, were taken in: the window may be full. A
+	// many of them, from the front, were taken in: the window may be full, of
+	// plans or of bulk sooner than of what finishes documents that have begun. A
 	// queue that reads the store itself accepts all and only rings the bell.
 	Publish(ctx context.Context, tenantID string, lane sheaf.Lane, hints []sheaf.Hint) (accepted int, err error)
 	// SetShare tells the queue a tenant's weight and cap; unknown tenants have

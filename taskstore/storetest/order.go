@@ -148,8 +148,10 @@ func earlierVersion(f *Fixture) {
 		return n
 	}
 	want(f, "aged", aged(time.Minute), 0)
-	f.Exec("UPDATE tasks SET run_at=run_at-120000 WHERE id=?", tasks[1].ID)
-	want(f, "aged after their time", aged(time.Minute), 1)
+	f.Exec("UPDATE tasks SET run_at=run_at-62000 WHERE id=?", tasks[1].ID)
+	want(f, "aged after their time", aged(time.Minute), 0) // it counts as a plan
+	f.Exec("UPDATE tasks SET run_at=run_at-10000 WHERE id=?", tasks[1].ID)
+	want(f, "aged well after their time", aged(time.Minute), 1)
 	for _, t := range tasks {
 		f.Done(t.ID)
 	}

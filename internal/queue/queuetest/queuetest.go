@@ -53,6 +53,10 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"FreedPlaceUnderTheCapIsUsedAtOnce", testCapFreed},
 		{"SlotsAreFilledAsFarAsCapsAllow", testFilled},
 		{"LanesInOrder", testLanes},
+		{"PlacesInOrder", testPlaces},
+		{"EqualDocumentsEndOneAfterTheOther", testEqualDocuments},
+		{"LargeAndSmallDocumentsBothMove", testLargeBesideSmall},
+		{"NoPhaseStarvesAnother", testPhasesDoNotStarve},
 		{"WindowBoundsWhatIsHeld", testWindow},
 		{"HintIsHandedOutOnceWhileUnacked", testOnce},
 		{"ConcurrentTakersNeverShareAHint", testConcurrent},
@@ -299,7 +303,7 @@ func testWindow(t *testing.T, h Harness) {
 	}
 	hints := make([]sheaf.Hint, h.Window+20)
 	for i, id := range h.Store.Add("a", sheaf.LaneNormal, len(hints)) {
-		hints[i] = sheaf.Hint{TaskID: id, TenantID: "a", Lane: sheaf.LaneNormal, Cost: 1, Kind: sheaf.KindParse}
+		hints[i] = sheaf.Hint{TaskID: id, TenantID: "a", Lane: sheaf.LaneNormal, Phase: sheaf.PhaseBegin, Cost: 1, Kind: sheaf.KindPlan}
 	}
 	publish := func(want int) {
 		t.Helper()
@@ -311,6 +315,16 @@ func testWindow(t *testing.T, h Harness) {
 	}
 	publish(h.Window)
 	publish(0)
+	// What brings a document to its end has room beside a full window of plans.
+	end := h.Store.AddTask(sheaf.Hint{TenantID: "a", Lane: sheaf.LaneNormal, Cost: 1, Kind: sheaf.KindFinalize, Phase: sheaf.PhaseFinish}, time.Now())
+	if n, err := h.Queue.Publish(t.Context(), "a", sheaf.LaneNormal, []sheaf.Hint{{TaskID: end, TenantID: "a", Lane: sheaf.LaneNormal, Cost: 1, Kind: sheaf.KindFinalize}}); err != nil || n != 1 {
+		t.Fatalf("the end of a document was accepted %d times, %v", n, err)
+	}
+	first := take(t, h.Queue, worker, 1)
+	if len(first) != 1 || first[0].TaskID != end {
+		t.Fatalf("%v was taken before the end of a document", first)
+	}
+	run(t, h, first[0])
 	taken := take(t, h.Queue, worker, 5)
 	publish(0) // taken and not acked still takes room
 	for i, hint := range taken {

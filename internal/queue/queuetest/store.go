@@ -248,7 +248,11 @@ func (s *Store) Runnable(ctx context.Context, tenantID string, limit int, ageAft
 		return nil, nil
 	}
 	for _, task := range t.pending {
-		task.hint.Aged = ageAfter > 0 && time.Since(task.hint.Place) > ageAfter
+		bound := ageAfter
+		if task.hint.Phase == sheaf.PhaseBegin {
+			bound += sheaf.BeginDelay
+		}
+		task.hint.Aged = ageAfter > 0 && time.Since(task.hint.Place) > bound
 	}
 	slices.SortStableFunc(t.pending, func(a, b *storeTask) int {
 		return cmp.Or(cmp.Compare(a.hint.ServedIn(), b.hint.ServedIn()), a.before(b))

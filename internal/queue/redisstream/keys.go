@@ -14,6 +14,12 @@ type keys struct{ prefix string }
 func (k keys) stream(tenantID string, lane sheaf.Lane) string {
 	return fmt.Sprintf("%sq:{%s}:p%d", k.prefix, tag(tenantID), lane)
 }
+
+// waiting holds the hints of a lane that have been sorted and not yet taken.
+func (k keys) waiting(tenantID string, lane sheaf.Lane) string {
+	return fmt.Sprintf("%sw:{%s}:p%d", k.prefix, tag(tenantID), lane)
+}
+func (k keys) turn(tenantID string) string { return k.prefix + "turn:{" + tag(tenantID) + "}" }
 func (k keys) run(tenantID string) string  { return k.prefix + "run:{" + tag(tenantID) + "}" }
 func (k keys) wait(tenantID string) string { return k.prefix + "wait:{" + tag(tenantID) + "}" }
 
@@ -21,6 +27,7 @@ func (k keys) active() string            { return k.prefix + "{sched}:active" }
 func (k keys) idle() string              { return k.prefix + "{sched}:idle" }
 func (k keys) vt() string                { return k.prefix + "{sched}:vt" }
 func (k keys) act() string               { return k.prefix + "{sched}:act" }
+func (k keys) round() string             { return k.prefix + "{sched}:round" }
 func (k keys) seq() string               { return k.prefix + "{sched}:seq" }
 func (k keys) share() string             { return k.prefix + "{sched}:share" }
 func (k keys) cost() string              { return k.prefix + "{sched}:cost" }

@@ -55,6 +55,7 @@ const (
 	stride    = 1000                 // pass that one unit of cost takes at weight 1
 	bellChunk = time.Second          // longest single wait in Redis: how late a blocked connection learns that nobody needs it
 	maxPicks  = 256                  // tenants that one Take looks at
+	span      = 1 << 43              // between the scores of two phases: places are ms since 1970, until the year 2248
 	batch     = 500                  // tenants in one round trip of the sweeps, acks in one of theirs
 	together  = 5 * time.Second      // for acks of one batch; the client gives up sooner
 	cancelLen = 10_000               // entries of the cancel stream, about
@@ -253,14 +254,18 @@ func (q *Queue) Publish(ctx context.Context, tenantID string, lane sheaf.Lane, h
 	}
 	s := q.of(lane)
 	hints = hints[:min(len(hints), q.cfg.Window)]
-	args := make([]any, 2, 2+3*len(hints))
-	args[0], args[1] = group, q.cfg.Window
+	args := make([]any, 3, 3+5*len(hints))
+	args[0], args[1], args[2] = group, q.cfg.Window, span
 	for _, h := range hints {
-		args = append(args, h.TaskID, max(h.Cost, 1), string(h.Kind))
+		place := "" // when it was published
+		if !h.Place.IsZero() {
+			place = strconv.FormatInt(h.Place.UnixMilli(), 10)
+		}
+		args = append(args, h.TaskID, max(h.Cost, 1), string(h.Kind), int(h.Phase), place)
 	}
 	added := 0
 	err := q.ask(ctx, s, func() (err error) {
-		added, err = publishScript.Run(ctx, s.client, []string{s.keys.stream(tenantID, lane)}, args...).Int()
+		added, err = publishScript.Run(ctx, s.client, []string{s.keys.stream(tenantID, lane), s.keys.waiting(tenantID, lane)}, args...).Int()
 		return wrap(ctx, "publish", err)
 	})
 	if err != nil {
@@ -273,7 +278,7 @@ func (q *Queue) Publish(ctx context.Context, tenantID string, lane sheaf.Lane, h
 func (q *Queue) activate(ctx context.Context, s *shard, tenantID string, rings int) error {
 	k := s.keys
 	rings = min(rings, 64)
-	keys := []string{k.active(), k.idle(), k.vt(), k.act(), k.seq(), k.known(), k.bell()}
+	keys := []string{k.active(), k.idle(), k.vt(), k.act(), k.seq(), k.known(), k.bell(), k.round()}
 	if s != q.main {
 		if err := activateScript.Run(ctx, s.client, keys, tenantID, 0).Err(); err != nil {
 			return wrap(ctx, "activate", err)
@@ -333,7 +338,7 @@ type pick struct {
 	charge int // for each pick
 	weight string
 	cap    int
-	act    string // number of its latest activation
+	act    string // numbers of its latest activations
 }
 
 func (q *Queue) takeFrom(ctx context.Context, s *shard, workerID string, slots int, skip []sheaf.TaskKind) ([]sheaf.Hint, error) {
@@ -377,7 +382,7 @@ func (q *Queue) takeFrom(ctx context.Context, s *shard, workerID string, slots i
 		}
 		if len(settle) > 1 {
 			k := s.keys
-			err := settleScript.Run(ctx, s.client, []string{k.active(), k.idle(), k.vt(), k.act(), k.cost()}, settle...).Err()
+			err := settleScript.Run(ctx, s.client, []string{k.active(), k.idle(), k.vt(), k.act(), k.cost(), k.round()}, settle...).Err()
 			if err != nil && failed == nil {
 				failed = wrap(ctx, "settle", err)
 			}
@@ -393,7 +398,7 @@ func (q *Queue) takeFrom(ctx context.Context, s *shard, workerID string, slots i
 func (s *shard) pick(ctx context.Context, n int) ([]pick, error) {
 	k := s.keys
 	answer, err := pickScript.Run(ctx, s.client,
-		[]string{k.active(), k.idle(), k.vt(), k.act(), k.share(), k.cost(), k.taken(), k.bell()},
+		[]string{k.active(), k.idle(), k.vt(), k.act(), k.share(), k.cost(), k.taken(), k.bell(), k.round()},
 		n, stride, s.cfg.DefaultCap).StringSlice()
 	if err != nil {
 		return nil, wrap(ctx, "pick", err)
@@ -444,22 +449,16 @@ func (q *Queue) room(ctx context.Context, s *shard, picks []pick) []int {
 
 func (s *shard) takeCall(workerID string, p pick, cap int, skip []sheaf.TaskKind) call {
 	c := call{
-		keys: append([]string{s.keys.run(p.tenant), s.keys.wait(p.tenant)}, s.streams(p.tenant)...),
-		args: []any{group, workerID, cap, p.picks, s.cfg.AgeAfter.Milliseconds(), 2 * s.cfg.Window},
+		keys: []string{s.keys.run(p.tenant), s.keys.wait(p.tenant), s.keys.turn(p.tenant)},
+		args: []any{group, workerID, cap, p.picks, s.cfg.AgeAfter.Milliseconds(), 2 * s.cfg.Window, span, queue.BulkEvery, queue.AgedEvery, sheaf.BeginDelay.Milliseconds()},
+	}
+	for _, lane := range s.lanes {
+		c.keys = append(c.keys, s.keys.stream(p.tenant, lane), s.keys.waiting(p.tenant, lane))
 	}
 	for _, kind := range skip {
 		c.args = append(c.args, string(kind))
 	}
 	return c
-}
-
-// streams are a tenant's streams, first lane first.
-func (s *shard) streams(tenantID string) []string {
-	streams := make([]string, len(s.lanes))
-	for i, lane := range s.lanes {
-		streams[i] = s.keys.stream(tenantID, lane)
-	}
-	return streams
 }
 
 // parseTake reads an answer of the take script.
@@ -492,9 +491,11 @@ func (s *shard) parseTake(tenantID string, answer *redis.Cmd) (hints []sheaf.Hin
 func hint(tenantID string, lane sheaf.Lane, id string, fields map[string]any) sheaf.Hint {
 	field := func(name string) string { s, _ := fields[name].(string); return s }
 	cost, _ := strconv.Atoi(field("c"))
+	phase, _ := strconv.Atoi(field("p"))
+	place, _ := strconv.ParseInt(field("w"), 10, 64)
 	return sheaf.Hint{
 		TaskID: field("t"), TenantID: tenantID, Lane: lane, Cost: max(cost, 1),
-		Kind: sheaf.TaskKind(field("k")), Token: id,
+		Kind: sheaf.TaskKind(field("k")), Phase: sheaf.Phase(phase), Place: time.UnixMilli(place), Token: id,
 	}
 }
 
@@ -1104,10 +1105,12 @@ func (q *Queue) Depths(ctx context.Context) ([]queue.Depth, error) {
 	for _, s := range q.shards {
 		for part := range slices.Chunk(tenants, batch) {
 			lengths := make([]*redis.IntCmd, 0, len(part)*len(s.lanes))
+			waiting := make([]*redis.IntCmd, 0, len(part)*len(s.lanes))
 			_, err := s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 				for _, tenantID := range part {
-					for _, stream := range s.streams(tenantID) {
-						lengths = append(lengths, p.XLen(ctx, stream))
+					for _, lane := range s.lanes {
+						lengths = append(lengths, p.XLen(ctx, s.keys.stream(tenantID, lane)))
+						waiting = append(waiting, p.ZCard(ctx, s.keys.waiting(tenantID, lane)))
 					}
 				}
 				return nil
@@ -1121,8 +1124,8 @@ func (q *Queue) Depths(ctx context.Context) ([]queue.Depth, error) {
 			)
 			_, _ = s.client.Pipelined(ctx, func(p redis.Pipeliner) error { // each answer holds its own error
 				for i, length := range lengths {
-					if length.Val() > 0 { // what is taken is still in the stream
-						d := queue.Depth{TenantID: part[i/len(s.lanes)], Lane: s.lanes[i%len(s.lanes)], Waiting: int(length.Val())}
+					if n := length.Val() + waiting[i].Val(); n > 0 { // what is taken is in the stream
+						d := queue.Depth{TenantID: part[i/len(s.lanes)], Lane: s.lanes[i%len(s.lanes)], Waiting: int(n)}
 						filled = append(filled, d)
 						pending = append(pending, p.XPending(ctx, s.keys.stream(d.TenantID, d.Lane), group))
 					}
@@ -1155,6 +1158,21 @@ func (q *Queue) Hints(ctx context.Context, each func(h sheaf.Hint, published tim
 	for _, tenantID := range tenants {
 		for _, s := range q.shards {
 			for _, lane := range s.lanes {
+				members, err := s.client.ZRange(ctx, s.keys.waiting(tenantID, lane), 0, -1).Result() // a few windows at most
+				if err != nil {
+					return wrap(ctx, "list hints", err)
+				}
+				for _, m := range members {
+					f := strings.Fields(m)
+					if len(f) != 4 {
+						continue // of another version
+					}
+					h := hint(tenantID, lane, "", map[string]any{"t": f[0], "c": f[1], "k": f[2]})
+					published, _ := strconv.ParseInt(f[3], 10, 64)
+					if err := each(h, time.UnixMilli(published)); err != nil {
+						return err
+					}
+				}
 				for from := "-"; from != ""; {
 					entries, err := s.client.XRangeN(ctx, s.keys.stream(tenantID, lane), from, "+", batch).Result()
 					if err != nil {

@@ -5,10 +5,13 @@
 -- KEYS[1] {sched}:active  ZSET tenant → pass
 -- KEYS[2] {sched}:idle    ZSET tenant → pass of those that left in debt
 -- KEYS[3] {sched}:vt      virtual time
--- KEYS[4] {sched}:act     HASH tenant → number of its latest activation
+-- KEYS[4] {sched}:act     HASH tenant → the same by a version before
 -- KEYS[5] {sched}:seq     counter of activations
 -- KEYS[6] {sched}:known   SET of tenants
 -- KEYS[7] {sched}:bell    LIST of rings
+-- KEYS[8] {sched}:round   HASH tenant → number of its latest activation, which
+--         KEYS[4] is to executors of a version that sees only what is in the
+--         streams: without a number there they let no tenant go that has more
 -- ARGV[1] tenant
 -- ARGV[2] rings, 0–64
 -- returns 1 if the tenant was not active, else 0
@@ -22,7 +25,8 @@ if not redis.call('ZSCORE', KEYS[1], ARGV[1]) then
   redis.call('ZADD', KEYS[1], math.max(vt, debt), ARGV[1])
   joined = 1
 end
-redis.call('HSET', KEYS[4], ARGV[1], redis.call('INCR', KEYS[5]))
+redis.call('HDEL', KEYS[4], ARGV[1])
+redis.call('HSET', KEYS[8], ARGV[1], redis.call('INCR', KEYS[5]))
 redis.call('SADD', KEYS[6], ARGV[1])
 for _ = 1, tonumber(ARGV[2]) do
   redis.call('LPUSH', KEYS[7], '1')

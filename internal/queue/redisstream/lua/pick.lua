@@ -5,11 +5,12 @@
 -- KEYS[1] {sched}:active  ZSET tenant → pass
 -- KEYS[2] {sched}:idle    ZSET tenant → pass of those that left in debt
 -- KEYS[3] {sched}:vt      virtual time
--- KEYS[4] {sched}:act     HASH tenant → number of its latest activation
+-- KEYS[4] {sched}:act     HASH tenant → number of its latest activation by a version before
 -- KEYS[5] {sched}:share   HASH tenant → "weight cap"
 -- KEYS[6] {sched}:cost    HASH tenant → cost of its latest task
 -- KEYS[7] {sched}:taken   ZSET tenant → ms when its untimely ends were last looked for
 -- KEYS[8] {sched}:bell    LIST of rings
+-- KEYS[9] {sched}:round   HASH tenant → number of its latest activation
 -- ARGV[1] picks wanted
 -- ARGV[2] stride: pass per unit of cost at weight 1
 -- ARGV[3] cap of tenants without a share
@@ -53,6 +54,6 @@ for _, tenant in ipairs(order) do
   out[#out + 1] = tostring(picks[tenant])
   out[#out + 1] = cost[tenant]
   out[#out + 1] = share[tenant]
-  out[#out + 1] = redis.call('HGET', KEYS[4], tenant) or ''
+  out[#out + 1] = (redis.call('HGET', KEYS[4], tenant) or '') .. '/' .. (redis.call('HGET', KEYS[9], tenant) or '')
 end
 return out

@@ -4,8 +4,9 @@
 -- KEYS[1]  {sched}:active  ZSET tenant → pass
 -- KEYS[2]  {sched}:idle    ZSET tenant → pass of those that left in debt
 -- KEYS[3]  {sched}:vt      virtual time
--- KEYS[4]  {sched}:act     HASH tenant → number of its latest activation
+-- KEYS[4]  {sched}:act     HASH tenant → number of its latest activation by a version before
 -- KEYS[5]  {sched}:cost    HASH tenant → cost of its latest task
+-- KEYS[6]  {sched}:round   HASH tenant → number of its latest activation
 -- ARGV[1]  stride
 -- ARGV[2…] per tenant five: tenant; cost to add to its charge, may be negative;
 --          weight; cost of the latest task taken, 0 for none; activation number
@@ -28,9 +29,10 @@ for i = 2, #ARGV, 5 do
   if latest ~= '0' then
     redis.call('HSET', KEYS[5], tenant, latest)
   end
-  if act ~= '' and pass and redis.call('HGET', KEYS[4], tenant) == act then
+  if act ~= '' and pass and (redis.call('HGET', KEYS[4], tenant) or '') .. '/' .. (redis.call('HGET', KEYS[6], tenant) or '') == act then
     redis.call('ZREM', KEYS[1], tenant)
     redis.call('HDEL', KEYS[4], tenant)
+    redis.call('HDEL', KEYS[6], tenant)
     if tonumber(pass) > vt then
       redis.call('ZADD', KEYS[2], pass, tenant)
     end

@@ -1,19 +1,29 @@
--- take reads hints of one tenant under its cap, lane by lane. An entry that has
--- waited longer than the age counts one lane higher. Entries of skipped kinds
--- that stand before wanted ones go to the tail of their stream, in one step
--- with the read; where only skipped ones wait, nothing moves.
+-- take hands out hints of one tenant under its cap, in the order of lane, phase,
+-- place and task. What was published lies in the lanes' streams in the order in
+-- which it came; take first sorts that into a set for each lane, and adds what
+-- it hands out to the stream again, where it is the consumer's until it acks. A
+-- hint whose place is longer ago than the age counts one lane higher. Of the
+-- hints of a lane some turns are kept for the bulk and for what has waited
+-- longest: see queue.Turns, which has the same ones.
 --
 -- KEYS[1]  run:{tenant}   SET of task ids handed out and not done
 -- KEYS[2]  wait:{tenant}  set when the cap kept somebody from taking
--- KEYS[3…] q:{tenant}:p<lane>  streams, first lane first
+-- KEYS[3]  turn:{tenant}  HASH lane → hints handed out, modulo the aged turn
+-- KEYS[4…] q:{tenant}:p<lane>  stream, w:{tenant}:p<lane>  ZSET of hints that
+--          wait, of each lane, first lane first. A score is phase × span + place;
+--          a member is task id, cost, kind and ms when it was published
 -- ARGV[1]  consumer group
 -- ARGV[2]  consumer
 -- ARGV[3]  cap
 -- ARGV[4]  hints wanted
 -- ARGV[5]  age in ms, 0 for never
--- ARGV[6]  entries that are looked at, where kinds are skipped or old ones come first
--- ARGV[7…] kinds to skip
--- returns  {'ok', {index of the stream from 1, entry id, {field, value, …}}, …},
+-- ARGV[6]  hints of a phase that are looked at where kinds are skipped
+-- ARGV[7]  span: more than any place in ms
+-- ARGV[8]  turns of a lane of which the last is for the bulk
+-- ARGV[9]  turns of a lane of which the last is for what is aged
+-- ARGV[10] ms by which what begins a document ages later
+-- ARGV[11…] kinds to skip
+-- returns  {'ok', {index of the lane from 1, entry id, {field, value, …}}, …},
 --          the same with 'last' when no more wait, {'empty'}, {'capped'}, or
 --          {'skipped'} when only skipped kinds wait
 local room = tonumber(ARGV[3]) - redis.call('SCARD', KEYS[1])
@@ -22,9 +32,11 @@ if room <= 0 then
   redis.call('SET', KEYS[2], '1')
   return {'capped'}
 end
-local want, age, look = math.min(room, tonumber(ARGV[4])), tonumber(ARGV[5]), tonumber(ARGV[6])
-local skip, skipping, skipped = {}, #ARGV > 6, false
-for i = 7, #ARGV do
+local group, consumer = ARGV[1], ARGV[2]
+local want, age, look, span = math.min(room, tonumber(ARGV[4])), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local lanes, phases, begin, bulk = (#KEYS - 3) / 2, 4, 2, 3
+local skip, skipping, skipped = {}, #ARGV > 10, false
+for i = 11, #ARGV do
   skip[ARGV[i]] = true
 end
 local cutoff = 0
@@ -32,105 +44,158 @@ if age > 0 then
   local now = redis.call('TIME')
   cutoff = tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000) - age
 end
-
-local function field(entry, name)
-  for i = 1, #entry[2], 2 do
-    if entry[2][i] == name then
-      return entry[2][i + 1]
-    end
-  end
-  return ''
+local function stream(lane)
+  return KEYS[2 + 2 * lane]
+end
+local function waiting(lane)
+  return KEYS[3 + 2 * lane]
 end
 
--- undelivered peeks at the first entries that the group has not read yet.
-local function undelivered(stream, count)
-  local groups = redis.pcall('XINFO', 'GROUPS', stream)
+-- phaseOf is that of a hint which a version without phases has published.
+local begun = {parse = 1, index = 1, dataflow = 1, finalize = 0}
+
+-- sort moves what the group has not read from a lane's stream to its set.
+local function sort(lane)
+  local length = redis.call('XLEN', stream(lane))
+  if length == 0 then
+    return
+  end
+  local groups, last = redis.pcall('XINFO', 'GROUPS', stream(lane)), nil
   if groups.err then
-    return {}
+    return
   end
-  for _, group in ipairs(groups) do
+  for _, g in ipairs(groups) do
     local at = {}
-    for i = 1, #group, 2 do
-      at[group[i]] = group[i + 1]
+    for i = 1, #g, 2 do
+      at[g[i]] = g[i + 1]
     end
-    if at['name'] == ARGV[1] then
-      return redis.call('XRANGE', stream, '(' .. at['last-delivered-id'], '+', 'COUNT', count)
+    if at['name'] == group and length > at['pending'] then
+      last = at['last-delivered-id']
     end
   end
-  return {}
-end
-
-local out = {'ok'}
-local function read(lane, old)
-  local stream, need = KEYS[lane + 2], want - (#out - 1)
-  local count = need
-  if need <= 0 or redis.call('XLEN', stream) == 0 then
+  if not last then
     return
   end
-  if old then
-    -- Only those at the front count: nearly always the first tells that none does.
-    local first = undelivered(stream, 1)[1]
-    if not first or tonumber(field(first, 'a')) > cutoff then
-      return
+  for _, entry in ipairs(redis.call('XRANGE', stream(lane), '(' .. last, '+')) do
+    local f = {}
+    for i = 1, #entry[2], 2 do
+      f[entry[2][i]] = entry[2][i + 1]
     end
-  end
-  if old or skipping then
-    local wanted = 0
-    count = 0
-    for i, entry in ipairs(undelivered(stream, look)) do
-      if wanted == need or (old and tonumber(field(entry, 'a')) > cutoff) then
-        break
-      end
-      if skip[field(entry, 'k')] then
-        skipped = true
-      else
-        wanted = wanted + 1
-        count = i
-      end
-    end
-    if count == 0 then
-      return
-    end
-  end
-  local got = redis.pcall('XREADGROUP', 'GROUP', ARGV[1], ARGV[2], 'COUNT', count, 'STREAMS', stream, '>')
-  if not got then
-    return
-  end
-  if got.err then
-    if string.find(got.err, 'NOGROUP', 1, true) then
-      return -- the next publish makes it
-    end
-    error(got.err)
-  end
-  for _, entry in ipairs(got[1][2]) do
-    if skip[field(entry, 'k')] then
-      redis.call('XADD', stream, '*', unpack(entry[2]))
-      redis.call('XACK', stream, ARGV[1], entry[1])
-      redis.call('XDEL', stream, entry[1])
-    else
-      redis.call('SADD', KEYS[1], field(entry, 't'))
-      out[#out + 1] = {lane, entry[1], entry[2]}
-    end
+    local phase, place = tonumber(f.p) or begun[f.k] or 2, tonumber(f.w) or tonumber(f.a)
+    redis.call('XDEL', stream(lane), entry[1]) -- first, since a Redis without memory allows it and then the next
+    redis.call('ZADD', waiting(lane), string.format('%d', phase * span + place), f.t .. ' ' .. f.c .. ' ' .. f.k .. ' ' .. f.a)
   end
 end
 
-local lanes = #KEYS - 2
+-- head reads the first hints of a lane and phase, without those of skipped kinds.
+local function head(lane, phase)
+  local list, count = {at = 1}, want
+  if skipping then
+    count = look
+  end
+  local found = redis.call('ZRANGEBYSCORE', waiting(lane), string.format('%d', phase * span), string.format('(%d', (phase + 1) * span),
+    'WITHSCORES', 'LIMIT', 0, count)
+  for i = 1, #found, 2 do
+    local task, cost, kind, at = string.match(found[i], '^(.*) (%d+) (%S*) (%d+)$')
+    if skip[kind] then
+      skipped = true
+    elseif #list < want then
+      local score = tonumber(found[i + 1])
+      local place = score - phase * span
+      local aged = place < cutoff and (phase ~= begin or place < cutoff - tonumber(ARGV[10]))
+      list[#list + 1] = {lane = lane, member = found[i], score = score, phase = phase, place = place, aged = aged, task = task, cost = cost, kind = kind, at = at}
+    end
+  end
+  return list
+end
+
+local heads = {}
 for lane = 1, lanes do
-  if age > 0 and lane < lanes then
-    read(lane + 1, true)
-  end
-  read(lane, false)
-end
-if #out > 1 then
-  out[1] = 'last'
-  for lane = 1, lanes do
-    local length = redis.call('XLEN', KEYS[lane + 2])
-    if length > 0 and length > redis.call('XPENDING', KEYS[lane + 2], ARGV[1])[1] then
-      out[1] = 'ok'
+  sort(lane)
+  if redis.call('ZCARD', waiting(lane)) > 0 then
+    heads[lane] = {}
+    for phase = 0, phases - 1 do
+      heads[lane][phase] = head(lane, phase)
     end
   end
-  return out
-elseif skipped then
-  return {'skipped'}
 end
-return {'empty'}
+
+-- first finds the list of a lane whose head comes first by the given order, of
+-- those that the lane serves: its own, and those aged of the lane below.
+local function first(lane, from, to, aged, before)
+  local best
+  for l = lane, math.min(lane + 1, lanes) do
+    for phase = from, to do
+      local list = heads[l] and heads[l][phase]
+      local h = list and list[list.at]
+      if h and (l == lane and not aged or h.aged) and (not best or before(h, best[best.at])) then
+        best = list
+      end
+    end
+  end
+  return best
+end
+local function byScore(a, b)
+  return a.score < b.score or a.score == b.score and a.member < b.member
+end
+local function byPlace(a, b)
+  return a.place < b.place
+end
+
+local chosen, turns = {}, {}
+for lane = 1, lanes do
+  local turn
+  while #chosen < want do
+    local list = first(lane, 0, phases - 1, false, byScore)
+    if not list then
+      break
+    end
+    turn = (turn or tonumber(redis.call('HGET', KEYS[3], lane) or '0')) + 1
+    if turn % tonumber(ARGV[9]) == 0 then
+      list = first(lane, 0, phases - 1, true, byPlace) or list
+    elseif turn % tonumber(ARGV[8]) == 0 then
+      list = first(lane, bulk, bulk, false, byScore) or list
+    end
+    turn = turn % tonumber(ARGV[9])
+    chosen[#chosen + 1] = list[list.at]
+    list.at = list.at + 1
+  end
+  turns[lane] = turn
+end
+
+if #chosen == 0 then
+  if skipped then
+    return {'skipped'}
+  end
+  return {'empty'}
+end
+local out, added = {'ok'}, {}
+for _, h in ipairs(chosen) do
+  redis.call('ZREM', waiting(h.lane), h.member)
+  local fields = {'t', h.task, 'c', h.cost, 'k', h.kind, 'a', h.at, 'p', tostring(h.phase), 'w', string.format('%d', h.place)}
+  out[#out + 1] = {h.lane, redis.call('XADD', stream(h.lane), '*', unpack(fields)), fields}
+  redis.call('SADD', KEYS[1], h.task)
+  added[h.lane] = (added[h.lane] or 0) + 1
+end
+for lane, count in pairs(added) do
+  local read = {'XREADGROUP', 'GROUP', group, consumer, 'COUNT', count, 'STREAMS', stream(lane), '>'}
+  local got = redis.pcall(unpack(read))
+  if got and got.err then
+    if not string.find(got.err, 'NOGROUP', 1, true) then
+      error(got.err)
+    end
+    redis.call('XGROUP', 'CREATE', stream(lane), group, '0')
+    redis.call(unpack(read))
+  end
+end
+for lane, turn in pairs(turns) do
+  redis.call('HSET', KEYS[3], lane, turn)
+end
+local more = 0
+for lane = 1, lanes do
+  more = more + redis.call('ZCARD', waiting(lane))
+end
+if more == 0 then
+  out[1] = 'last'
+end
+return out

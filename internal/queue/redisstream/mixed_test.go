@@ -1,0 +1,124 @@
+package redisstream
+
+import (
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"sheaf"
+)
+
+// byTime is an executor of the version that served tasks by time: its scripts
+// see what lies in the streams and nothing else.
+type byTime struct {
+	t                  *testing.T
+	q                  *Queue
+	pick, take, settle *redis.Script
+}
+
+func newByTime(t *testing.T, q *Queue) *byTime {
+	t.Helper()
+	load := func(name string) *redis.Script {
+		text, err := os.ReadFile("testdata/by_time/" + name + ".lua")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return redis.NewScript(string(text))
+	}
+	return &byTime{t, q, load("pick"), load("take"), load("settle")}
+}
+
+// takes is one round of its Take: it lets a tenant go that has nothing for it.
+func (o *byTime) takes() (tasks []string) {
+	o.t.Helper()
+	ctx, s, k := o.t.Context(), o.q.main, o.q.main.keys
+	picked, err := o.pick.Run(ctx, s.client, []string{k.active(), k.idle(), k.vt(), k.act(), k.share(), k.cost(), k.taken(), k.bell()}, 1, stride, 8).StringSlice()
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	for f := range slices.Chunk(picked, 5) {
+		keys := []string{k.run(f[0]), k.wait(f[0])}
+		for _, lane := range sheaf.Lanes {
+			keys = append(keys, k.stream(f[0], lane))
+		}
+		hints, status, err := s.parseTake(f[0], o.take.Run(ctx, s.client, keys, group, "old", 8, 1, 600_000, 512))
+		if err != nil {
+			o.t.Fatal(err)
+		}
+		for _, h := range hints {
+			tasks = append(tasks, h.TaskID)
+		}
+		leave := ""
+		if status == "empty" || status == "last" {
+			leave = f[4]
+		}
+		if err := o.settle.Run(ctx, s.client, []string{k.active(), k.idle(), k.vt(), k.act(), k.cost()}, stride, f[0], len(hints)-1, "1", len(hints), leave).Err(); err != nil {
+			o.t.Fatal(err)
+		}
+	}
+	return tasks
+}
+
+// TestExecutorsOfTheVersionBefore run beside those of this one while a fleet is
+// brought up to date: alone they take all that is published, and where they see
+// nothing they keep nothing from the others.
+func TestExecutorsOfTheVersionBefore(t *testing.T) {
+	o := sharedRedis(t)
+	q := newQueue(t, Config{Redis: o, Prefix: newPrefix(t, o)})
+	old := newByTime(t, q)
+	publish := func(ids ...string) {
+		t.Helper()
+		var hints []sheaf.Hint
+		for _, id := range ids {
+			hints = append(hints, sheaf.Hint{TaskID: id, TenantID: "a", Lane: sheaf.LaneNormal, Cost: 1, Kind: sheaf.KindPlan, Phase: sheaf.PhaseBegin, Place: time.Now()})
+		}
+		if n, err := q.Publish(t.Context(), "a", sheaf.LaneNormal, hints); err != nil || n != len(ids) {
+			t.Fatal(n, err)
+		}
+	}
+	publish("1", "2")
+	if got := append(old.takes(), old.takes()...); !slices.Equal(got, []string{"1", "2"}) {
+		t.Errorf("alone they take %v, want all", got)
+	}
+
+	publish("3", "4", "5")
+	one := func(want string) {
+		t.Helper()
+		hints, err := q.Take(t.Context(), "new", 1, nil)
+		if err != nil || len(hints) != 1 || hints[0].TaskID != want {
+			t.Fatalf("took %v, %v; want %s", hints, err, want)
+		}
+	}
+	one("3") // and the rest is sorted, where they do not see it
+	for range 3 {
+		if got := old.takes(); len(got) != 0 {
+			t.Fatalf("they take %v", got)
+		}
+	}
+	one("4")
+	one("5")
+
+	// What a version before has published has no phase and no place.
+	for _, e := range [][2]string{{"6", "plan"}, {"7", "parse"}, {"8", "finalize"}} {
+		if err := q.main.client.XAdd(t.Context(), &redis.XAddArgs{Stream: q.main.keys.stream("a", sheaf.LaneNormal),
+			Values: []string{"t", e[0], "c", "1", "k", e[1], "a", "1700000000000"}}).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := q.activate(t.Context(), q.main, "a", 0); err != nil {
+		t.Fatal(err)
+	}
+	one("8")
+	one("7")
+	one("6")
+	// By then it is idle, and a tenant that has nothing is let go.
+	if _, err := q.Take(t.Context(), "new", 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := q.main.client.ZCard(t.Context(), q.main.keys.active()).Result(); err != nil || n != 0 {
+		t.Errorf("%d tenants are picked from with nothing to take, %v", n, err)
+	}
+}

@@ -1,0 +1,40 @@
+-- settle brings the charges of pick in line with what was taken, and lets
+-- tenants go that have nothing to give.
+--
+-- KEYS[1]  {sched}:active  ZSET tenant → pass
+-- KEYS[2]  {sched}:idle    ZSET tenant → pass of those that left in debt
+-- KEYS[3]  {sched}:vt      virtual time
+-- KEYS[4]  {sched}:act     HASH tenant → number of its latest activation
+-- KEYS[5]  {sched}:cost    HASH tenant → cost of its latest task
+-- ARGV[1]  stride
+-- ARGV[2…] per tenant five: tenant; cost to add to its charge, may be negative;
+--          weight; cost of the latest task taken, 0 for none; activation number
+--          to let it go, '' to let it stay. A tenant that was activated since
+--          has another number and stays: it may have work that the take did not see.
+-- returns  the number of tenants that left
+redis.call('ZREM', KEYS[2], '') -- frees nothing; see pick on Redis without memory
+local vt = tonumber(redis.call('GET', KEYS[3]) or '0')
+local left = 0
+for i = 2, #ARGV, 5 do
+  local tenant, delta, weight, latest, act = ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]), ARGV[i + 3], ARGV[i + 4]
+  local pass = redis.call('ZSCORE', KEYS[1], tenant)
+  if delta ~= 0 then
+    local set = pass and KEYS[1] or KEYS[2]
+    if pass or redis.call('ZSCORE', KEYS[2], tenant) then
+      local new = redis.call('ZINCRBY', set, tonumber(ARGV[1]) * delta / weight, tenant)
+      pass = pass and new
+    end
+  end
+  if latest ~= '0' then
+    redis.call('HSET', KEYS[5], tenant, latest)
+  end
+  if act ~= '' and pass and redis.call('HGET', KEYS[4], tenant) == act then
+    redis.call('ZREM', KEYS[1], tenant)
+    redis.call('HDEL', KEYS[4], tenant)
+    if tonumber(pass) > vt then
+      redis.call('ZADD', KEYS[2], pass, tenant)
+    end
+    left = left + 1
+  end
+end
+return left
