@@ -85,6 +85,8 @@ type Store struct {
 
 	vault vault // set by Unlock
 
+	damage atomic.Pointer[string] // what a damaged SQLite file was met with; nil for a sound one
+
 	writes *coalesce.Group[write, ClaimAnswer]
 
 	sweep struct { // where the search for forgotten documents stands
@@ -118,6 +120,9 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	}
 	if err == nil {
 		err = s.Ping(ctx)
+	}
+	if isDamage(err) {
+		err = damaged(err.Error())
 	}
 	if err != nil {
 		_ = s.Close()
@@ -166,8 +171,10 @@ func (s *Store) openSQLite(ctx context.Context, c Config) error {
 	if readers <= 0 {
 		readers = 4
 	}
-	s.r, err = open(readers, "&_pragma=query_only(1)")
-	return err
+	if s.r, err = open(readers, "&_pragma=query_only(1)"); err != nil {
+		return err
+	}
+	return s.check(ctx)
 }
 
 // sqlitePatience is how long SQLite is waited for while another process has
@@ -293,19 +300,77 @@ func (s *Store) gorm(d gorm.Dialector, db *sql.DB) (*gorm.DB, error) {
 		DisableAutomaticPing:   true,
 		Logger:                 logger.New(log.New(io.Discard, "", 0), logger.Config{LogLevel: logger.Silent}),
 	})
+	if err == nil && s.d.name == "sqlite" {
+		err = s.notices(g)
+	}
 	if err != nil {
 		_ = db.Close()
 	}
 	return g, err
 }
 
-// Ping checks that the database answers.
+// Ping checks that the database answers, and on SQLite that its file can be
+// read and has not turned out to be damaged.
 func (s *Store) Ping(ctx context.Context) error {
+	if why := s.damage.Load(); why != nil {
+		return damaged(*why)
+	}
 	db, err := s.w.DB()
-	if err == nil {
+	if err == nil && s.d.name == "sqlite" {
+		// Beside the writer, who may be busy. It reads the schema and so its page.
+		err = s.r.WithContext(ctx).Exec("SELECT COUNT(*) FROM sqlite_master").Error
+	} else if err == nil {
 		err = db.PingContext(ctx)
 	}
 	return translate(err)
+}
+
+// checkTime bounds the check of a SQLite file at its start.
+const checkTime = 5 * time.Second
+
+// check reads the SQLite file through as far as checkTime allows: one that is
+// damaged must not be worked on.
+func (s *Store) check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	var findings []string
+	err := s.r.WithContext(ctx).Raw("PRAGMA quick_check(1)").Scan(&findings).Error
+	switch {
+	case isDamage(err):
+		return damaged(err.Error())
+	case err != nil && ctx.Err() != nil:
+		return nil // a large file; what is damaged behind this shows when it is read
+	case err != nil:
+		return err
+	case len(findings) > 0 && findings[0] != "ok":
+		return damaged(findings[0])
+	}
+	return nil
+}
+
+// damaged says what to do about a SQLite file that cannot be read any more.
+func damaged(why string) error {
+	return fmt.Errorf("%w: %w", sheaf.ErrUnavailable, sheaf.Fail(sheaf.CategoryInternal, "store_damaged",
+		"The database file sheaf.db is damaged (%s). Stop Sheaf, keep a copy of the file, and restore the backup; without one, `sqlite3 sheaf.db .recover` saves what can be read.", clip(strings.ToValidUTF8(why, ""), 200)))
+}
+
+// isDamage reports whether SQLite says that its file is no sound database.
+func isDamage(err error) bool {
+	e, ok := errors.AsType[*sqlite.Error](err)
+	return ok && (e.Code()&0xff == 11 || e.Code()&0xff == 26) // CORRUPT, NOTADB
+}
+
+// notices remembers that a statement met damage: what else still works would
+// make it worse.
+func (s *Store) notices(g *gorm.DB) error {
+	look := func(tx *gorm.DB) {
+		if tx.Error != nil && isDamage(tx.Error) {
+			why := tx.Error.Error()
+			s.damage.CompareAndSwap(nil, &why)
+		}
+	}
+	c := g.Callback()
+	return errors.Join(c.Raw().After("gorm:raw").Register("sheaf:damage", look), c.Query().After("gorm:query").Register("sheaf:damage", look), c.Row().After("gorm:row").Register("sheaf:damage", look))
 }
 
 // Close closes the connections. It may be called twice.

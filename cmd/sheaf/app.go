@@ -82,6 +82,7 @@ type app struct {
 	leads    atomic.Bool    // the keeper does
 	stirrer  *queue.Stirrer // of the keeper that leads elsewhere
 	executor *executor.Executor
+	health   *api.Health
 	stopping chan struct{} // closed when run is told to end
 	closers  []func() error
 	ballast  []byte
@@ -106,6 +107,19 @@ func (r roles) service() string {
 		return "sheaf-keeper"
 	}
 	return "sheaf"
+}
+
+// name is the role as readiness knows it.
+func (r roles) name() api.Role {
+	switch r {
+	case roles{api: true}:
+		return api.RoleServe
+	case roles{executor: true}:
+		return api.RoleExecutor
+	case roles{keeper: true}:
+		return api.RoleKeeper
+	}
+	return api.RoleAll
 }
 
 // newTracer is replaced by tests that look at the spans.
@@ -133,6 +147,7 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 	if err := a.openData(ctx, r); err != nil {
 		return nil, err
 	}
+	a.health = api.NewHealth(r.name(), a.checks(), func() []api.Part { return parts(a.formats) }, log)
 	a.stirrer = queue.NewStirrer(a.queue, log)
 	model := a.embedder.Model()
 	if a.pool, err = child.New(child.Config{
@@ -548,7 +563,7 @@ func (a *app) openIndex(ctx context.Context) (err error) {
 func (a *app) handler() http.Handler {
 	cfg := api.Config{
 		Catalog: a.store, Stats: a.store, Ingest: a.ingest, Search: a.searcher(), Blobs: a.blobs, Files: a.files, Renderer: a.pool, Queue: a.queue,
-		Checks: a.checks(), Parts: func() []api.Part { return parts(a.formats) },
+		Health: a.health,
 		Doctor: a.doctor, Confinement: a.pool.Protections, Metrics: a.metrics.Handler(), Page: web.Handler(), Log: a.log, Version: version(),
 		Auth: a.cfg.Server.Auth, AllowURLs: a.cfg.Server.AllowURLs, WebhookHosts: a.cfg.Webhooks.Hosts, MaxUploadBytes: a.cfg.Server.MaxUploadBytes,
 		Stopping: a.stopping,

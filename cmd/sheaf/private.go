@@ -9,8 +9,6 @@ import (
 	"net/http/pprof"
 	"sync/atomic"
 	"time"
-
-	"sheaf/internal/api"
 )
 
 // private answers operators on an address of its own: probes, metrics and
@@ -76,7 +74,7 @@ func (p *private) waits(err error) {
 
 // built lets the parts answer.
 func (p *private) built(a *app) {
-	ready, metrics := api.Ready(a.checks(), func() []api.Part { return parts(a.formats) }, a.log), a.metrics.Handler()
+	ready, metrics := a.health.Handler(false), a.metrics.Handler()
 	p.ready.Store(&ready)
 	p.metrics.Store(&metrics)
 }

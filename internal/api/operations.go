@@ -1,17 +1,13 @@
 package api
 
 import (
-	"context"
 	"fmt"
 	"html"
 	"io"
-	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 )
@@ -21,72 +17,15 @@ func (s *Server) operationRoutes() {
 	s.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]string{"status": "ok", "version": s.cfg.Version})
 	})
-	s.mux.HandleFunc("GET /readyz", s.ready)
+	health := s.cfg.Health
+	if health == nil {
+		health = NewHealth(RoleAll, nil, nil, s.log)
+	}
+	s.mux.Handle("GET /readyz", health.Handler(s.cfg.Auth))
 	s.mux.HandleFunc("GET /docs", s.docs)
 	if s.cfg.Metrics != nil {
 		s.mux.Handle("GET /metrics", s.cfg.Metrics)
 	}
-}
-
-// Readiness is the answer of /readyz.
-type Readiness struct {
-	Status       string                `json:"status"` // ready or unready
-	Dependencies map[string]Dependency `json:"dependencies"`
-	// Parts are optional: one that is missing does not make the service unready.
-	Parts []Part `json:"optional_parts"`
-}
-
-// Part is what a format needs beside this binary.
-type Part struct {
-	Format string `json:"format"` // id
-	OK     bool   `json:"ok"`
-	Error  string `json:"error,omitempty"` // what is missing and how to get it
-}
-
-// Dependency is one part that the service needs.
-type Dependency struct {
-	OK        bool    `json:"ok"`
-	LatencyMS float64 `json:"latency_ms"`
-	Error     string  `json:"error,omitempty"`
-}
-
-// Ready answers /readyz for a process that has no API.
-func Ready(checks []Check, parts func() []Part, log *slog.Logger) http.Handler {
-	s := &Server{cfg: Config{Checks: checks, Parts: parts}, log: log}
-	return http.HandlerFunc(s.ready)
-}
-
-func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
-	defer cancel()
-	out := Readiness{Status: "ready", Dependencies: map[string]Dependency{}, Parts: []Part{}}
-	if s.cfg.Parts != nil {
-		out.Parts = append(out.Parts, s.cfg.Parts()...)
-	}
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	for _, c := range s.cfg.Checks {
-		wg.Go(func() {
-			begun := time.Now()
-			err := c.Ping(ctx)
-			d := Dependency{OK: err == nil, LatencyMS: float64(time.Since(begun).Microseconds()) / 1000}
-			if err != nil {
-				d.Error = s.mapError(ctx, err).Detail
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			out.Dependencies[c.Name] = d
-			if err != nil {
-				out.Status = "unready"
-			}
-		})
-	}
-	wg.Wait()
-	status := http.StatusOK
-	if out.Status != "ready" {
-		status = http.StatusServiceUnavailable
-	}
-	writeJSON(w, status, out)
 }
 
 // docs is a reference made of the OpenAPI document, with nothing fetched from

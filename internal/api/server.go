@@ -47,12 +47,6 @@ type Files interface {
 	FetchBlocks(ctx context.Context, key, sha256 string, size int64) (path string, fill blob.Fill, release func(), err error)
 }
 
-// Check asks one dependency whether it can do its work.
-type Check struct {
-	Name string
-	Ping func(ctx context.Context) error
-}
-
 // Tracer draws spans of requests. Each of Request and Stage returns the span's
 // context and what ends it.
 type Tracer interface {
@@ -74,8 +68,7 @@ type Config struct {
 	Files    Files
 	Renderer Renderer // nil: no page images
 	Queue    queue.Queue
-	Checks   []Check
-	Parts    func() []Part                                                  // of the formats, for /readyz; may be nil
+	Health   *Health                                                        // nil: /readyz knows of no dependencies
 	Doctor   func(ctx context.Context, repair bool) (*doctor.Report, error) // nil: no /v1/doctor
 	// Confinement says what keeps parsers away from the system. May be nil.
 	Confinement func(ctx context.Context) ([]child.Protection, error)

@@ -481,7 +481,7 @@ func (s *Store) List(ctx context.Context, prefix string, each func(blob.Info) bo
 	return err
 }
 
-// Ping writes and removes a small file.
+// Ping looks whether files can be read and written, and writes none.
 func (s *Store) Ping(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -489,14 +489,10 @@ func (s *Store) Ping(ctx context.Context) error {
 	if _, err := os.Stat(s.objects); err != nil {
 		return s.readError("find the folder "+s.objects, err)
 	}
-	f, err := s.createTemp()
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.WriteString("ping")
-	if err = errors.Join(err, f.Close()); err != nil {
-		return s.writeError("write to "+s.tmp, err)
+	for _, dir := range []string{s.objects, s.tmp} {
+		if err := writable(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // tmp is made anew when it is gone
+			return s.writeError("write to "+dir, err)
+		}
 	}
 	return nil
 }

@@ -14,3 +14,6 @@ func lock(*os.File) bool { return true }
 func abandoned(_ string, modified time.Time) bool {
 	return time.Since(modified) > 24*time.Hour
 }
+
+// writable cannot tell.
+func writable(string) error { return nil }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // lock marks f as in use for as long as it stays open. It reports false when
@@ -27,4 +29,12 @@ func abandoned(path string, modified time.Time) bool {
 	}
 	defer f.Close()
 	return lock(f)
+}
+
+// writable reports why this process may not write to a folder, nil where it may.
+func writable(dir string) error {
+	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+		return &os.PathError{Op: "access", Path: dir, Err: err}
+	}
+	return full(dir)
 }

@@ -625,18 +625,18 @@ func (s *Store) List(ctx context.Context, prefix string, each func(blob.Info) bo
 	return ctx.Err()
 }
 
-// Ping begins an upload and gives it up: that needs the same rights as writing
-// and leaves nothing.
+// Ping lists the first name in the bucket. It writes nothing, so it does not
+// see that the store is full or the key may only read.
 func (s *Store) Ping(ctx context.Context) error {
-	object := s.config.Prefix + ".ping"
-	upload, err := s.client.NewMultipartUpload(ctx, s.config.Bucket, object, minio.PutObjectOptions{})
-	if err != nil {
-		return s.explain(ctx, "write to the bucket", err)
+	listing, cancel := context.WithCancel(ctx)
+	defer cancel() // ends the client's goroutine
+	for object := range s.client.Client.ListObjects(listing, s.config.Bucket, minio.ListObjectsOptions{Prefix: s.config.Prefix, MaxKeys: 1}) {
+		if object.Err != nil {
+			return s.explain(ctx, "list the bucket", object.Err)
+		}
+		break
 	}
-	if err := s.client.AbortMultipartUpload(ctx, s.config.Bucket, object, upload); err != nil {
-		return s.explain(ctx, "write to the bucket", err)
-	}
-	return nil
+	return ctx.Err()
 }
 
 // PresignPut returns an address to which anybody may PUT size bytes as the

@@ -297,3 +297,55 @@ func TestFullStoreIsReadOnly(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// Probes come every few seconds: one that wrote would fill the bucket's log,
+// and leave unfinished uploads behind when it is cut off.
+func TestPingWritesNothing(t *testing.T) {
+	c := config(t)
+	target, err := url.Parse(c.Endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wrote atomic.Int32
+	through := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target); r.Out.Host = r.In.Host }}
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			wrote.Add(1)
+		}
+		through.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	direct, err := Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = direct.client.Client.RemoveBucket(context.Background(), c.Bucket) })
+	c.Endpoint = front.URL
+	s, err := Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrote.Store(0)
+	if err := s.Ping(t.Context()); err != nil || wrote.Load() != 0 {
+		t.Errorf("%d requests that write: %v", wrote.Load(), err)
+	}
+	c.SecretKey = "wrong-secret"
+	refused := &Store{config: c, client: s.client, public: s.client}
+	if refused.client, err = connect(c, c.Endpoint); err != nil {
+		t.Fatal(err)
+	}
+	if err := refused.Ping(t.Context()); !errors.Is(err, sheaf.ErrMisconfigured) {
+		t.Errorf("with a wrong key: %v", err)
+	}
+	// A key that was rotated is taken up.
+	keys := [2]string{c.AccessKey, "wrong-secret"}
+	c.Keys = func() (string, string) { return keys[0], keys[1] }
+	if refused.client, err = connect(c, c.Endpoint); err != nil {
+		t.Fatal(err)
+	}
+	_ = refused.Ping(t.Context())
+	keys[1] = os.Getenv("SHEAF_TEST_S3_SECRET_KEY")
+	if err := refused.Ping(t.Context()); err != nil {
+		t.Errorf("with the rotated key: %v", err)
+	}
+}

@@ -85,6 +85,7 @@ type Index struct {
 
 	making   sync.Mutex
 	made     atomic.Bool
+	seen     atomic.Bool // it has been there
 	genuine  atomic.Bool // the server has named itself Elasticsearch
 	rescores atomic.Bool // the server can compare what it found nearest once more
 	closed   atomic.Bool
@@ -348,6 +349,7 @@ func (x *Index) ensure(ctx context.Context) error {
 				}
 			}
 			x.made.Store(true)
+			x.seen.Store(true)
 			return nil
 		case answered && e.status == http.StatusNotFound:
 			err := x.do(ctx, esapi.IndicesCreateRequest{Index: x.name, Body: encoded(x.mapping())}, nil)
@@ -374,12 +376,16 @@ func canRescore(version string) bool {
 	return err == nil && (major > 8 || major == 8 && minor >= 18)
 }
 
-// Ping checks that Elasticsearch answers and has the index.
+// Ping checks that Elasticsearch answers and has the index. It makes none.
 func (x *Index) Ping(ctx context.Context) error {
-	if err := x.ensure(ctx); err != nil {
-		return err
+	if x.closed.Load() {
+		return fmt.Errorf("%w: the index is closed", sheaf.ErrUnavailable)
 	}
-	return x.explain(x.do(ctx, esapi.IndicesGetSettingsRequest{Index: []string{x.alias}, Name: []string{"index.number_of_shards"}}, nil))
+	err := x.explain(x.do(ctx, esapi.IndicesGetSettingsRequest{Index: []string{x.alias}, Name: []string{"index.number_of_shards"}}, nil))
+	if f, ok := errors.AsType[*sheaf.Failure](err); ok && f.Code == "index_missing" && !x.seen.Load() {
+		return nil // the first write makes it
+	}
+	return err
 }
 
 // Close drops the connections. Later calls fail with sheaf.ErrUnavailable.

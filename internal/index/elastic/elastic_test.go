@@ -510,7 +510,7 @@ func TestATimeoutIsNoSuccess(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = x.Close() }()
-	for x.Ping(t.Context()) != nil { // making the index may take longer than the timeout
+	for x.Refresh(t.Context()) != nil { // making the index may take longer than the timeout
 		if t.Context().Err() != nil {
 			t.Fatal("the index is not made")
 		}

@@ -1,0 +1,256 @@
+package api
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"sheaf"
+)
+
+// Capability is something that the service does for its users.
+type Capability string
+
+const (
+	CanUpload  Capability = "uploads"
+	CanSearch  Capability = "search"
+	CanProcess Capability = "processing"
+)
+
+// capabilities in the order of a document's way.
+var capabilities = []Capability{CanUpload, CanProcess, CanSearch}
+
+// Check asks one dependency whether it can do its work. A Ping changes nothing
+// anywhere.
+type Check struct {
+	Name string
+	Ping func(ctx context.Context) error
+}
+
+// stops lists what does not work while a dependency is away. A hybrid search
+// goes on by words without the embedder, and uploads wait for the queue in the
+// database.
+var stops = map[string][]Capability{
+	"store":    {CanUpload, CanProcess, CanSearch},
+	"queue":    {CanProcess},
+	"blobs":    {CanUpload, CanProcess},
+	"index":    {CanProcess, CanSearch},
+	"embedder": {CanProcess},
+}
+
+// Role is what a process does in a fleet.
+type Role string
+
+const (
+	RoleServe    Role = "serve"
+	RoleExecutor Role = "executor"
+	RoleKeeper   Role = "keeper"
+	RoleAll      Role = "all"
+)
+
+// vital lists what a role can do nothing without: it is unready then, and
+// degraded while anything else is away. An API without the blob store searches,
+// and one without the index takes uploads. An executor without index or embedder
+// plans, and what waits for them goes on by itself.
+var vital = map[Role][]string{
+	RoleServe:    {"store"},
+	RoleExecutor: {"store", "queue", "blobs"},
+	RoleKeeper:   {"store"},
+	RoleAll:      {"store"},
+}
+
+// States of a process.
+const (
+	Ready    = "ready"
+	Degraded = "degraded"
+	Unready  = "unready"
+)
+
+// Readiness is the answer of /readyz: 200 when ready or degraded, else 503.
+type Readiness struct {
+	Status string `json:"status"` // ready, degraded or unready
+	Role   Role   `json:"role"`
+	// Capabilities of the whole service, as far as its dependencies decide.
+	Capabilities map[Capability]Ability `json:"capabilities"`
+	Dependencies map[string]Dependency  `json:"dependencies"`
+	// Parts are optional: one that is missing does not make the service unready.
+	Parts []Part `json:"optional_parts"`
+}
+
+// Ability says whether something can be done now.
+type Ability struct {
+	OK     bool   `json:"ok"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// Part is what a format needs beside this binary.
+type Part struct {
+	Format string `json:"format"` // id
+	OK     bool   `json:"ok"`
+	Error  string `json:"error,omitempty"` // what is missing and how to get it
+}
+
+// Dependency is one part that the service needs.
+type Dependency struct {
+	OK        bool    `json:"ok"`
+	Needed    bool    `json:"needed"` // the role can do nothing without it
+	LatencyMS float64 `json:"latency_ms"`
+	Error     string  `json:"error,omitempty"`
+}
+
+const (
+	checkFresh = time.Second     // an answer serves all who ask within it
+	checkLimit = 3 * time.Second // of one question
+)
+
+// Health knows how a process's dependencies are. However many ask, each
+// dependency is asked once a second at most, and by one at a time.
+type Health struct {
+	role   Role
+	parts  func() []Part // may be nil
+	probes []*probe
+}
+
+// NewHealth makes a Health; parts may be nil.
+func NewHealth(role Role, checks []Check, parts func() []Part, log *slog.Logger) *Health {
+	h := &Health{role: role, parts: parts}
+	s := &Server{log: log}
+	for _, c := range checks {
+		h.probes = append(h.probes, &probe{Check: c, explain: func(ctx context.Context, err error) string { return s.mapError(ctx, err).Detail }})
+	}
+	return h
+}
+
+type probe struct {
+	Check
+	explain func(ctx context.Context, err error) string
+
+	mu      sync.Mutex
+	asked   time.Time // when the latest answer came; zero: never
+	latest  Dependency
+	running chan struct{} // closed when the question under way is answered; nil for none
+}
+
+// ask returns the answer of this second, or waits for the one under way.
+func (p *probe) ask(ctx context.Context) Dependency {
+	p.mu.Lock()
+	if !p.asked.IsZero() && time.Since(p.asked) < checkFresh {
+		defer p.mu.Unlock()
+		return p.latest
+	}
+	if p.running == nil {
+		p.running = make(chan struct{})
+		// The one who asks first may go; the others still wait.
+		go p.question(context.WithoutCancel(ctx), p.running)
+	}
+	done := p.running
+	p.mu.Unlock()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return Dependency{Error: "it has not answered yet", LatencyMS: float64(checkLimit.Milliseconds())}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.latest
+}
+
+func (p *probe) question(ctx context.Context, done chan struct{}) {
+	ctx, cancel := context.WithTimeout(ctx, checkLimit)
+	defer cancel()
+	begun := time.Now()
+	err := p.Ping(ctx)
+	d := Dependency{OK: err == nil, LatencyMS: float64(time.Since(begun).Microseconds()) / 1000}
+	if err != nil {
+		d.Error = p.explain(ctx, err)
+		if ctx.Err() != nil {
+			d.Error = "it did not answer within " + checkLimit.String()
+		}
+		if sentence := sheaf.AsFailure(err, ""); strings.HasPrefix(d.Error, "a dependency did not answer") {
+			d.Error = sentence.Message
+		}
+	}
+	p.mu.Lock()
+	p.latest, p.asked, p.running = d, time.Now(), nil
+	p.mu.Unlock()
+	close(done)
+}
+
+// Look asks all dependencies, and judges them for a role.
+func (h *Health) Look(ctx context.Context, role Role) Readiness {
+	ctx, cancel := context.WithTimeout(ctx, checkLimit+time.Second)
+	defer cancel()
+	out := Readiness{Status: Ready, Role: role, Capabilities: map[Capability]Ability{}, Dependencies: map[string]Dependency{}, Parts: []Part{}}
+	if h.parts != nil {
+		out.Parts = append(out.Parts, h.parts()...)
+	}
+	answers := make([]Dependency, len(h.probes))
+	var wg sync.WaitGroup
+	for i, p := range h.probes {
+		wg.Go(func() { answers[i] = p.ask(ctx) })
+	}
+	wg.Wait()
+	away := map[Capability][]string{}
+	for i, p := range h.probes {
+		d := answers[i]
+		d.Needed = slices.Contains(vital[role], p.Name)
+		out.Dependencies[p.Name] = d
+		if d.OK {
+			continue
+		}
+		if d.Needed {
+			out.Status = Unready
+		} else if out.Status == Ready {
+			out.Status = Degraded
+		}
+		for _, c := range stops[p.Name] {
+			away[c] = append(away[c], p.Name)
+		}
+	}
+	for _, c := range capabilities {
+		a := Ability{OK: len(away[c]) == 0}
+		if !a.OK {
+			a.Reason = "waits for: " + strings.Join(away[c], ", ")
+		}
+		out.Capabilities[c] = a
+	}
+	return out
+}
+
+// Handler answers /readyz for the process's own role, or the one that ?role=
+// names. guarded leaves out what errors say: they may name hosts and paths,
+// which are nobody's business on an address that is open to all.
+func (h *Health) Handler(guarded bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		role := h.role
+		if q := r.URL.Query().Get("role"); q != "" {
+			role = Role(q)
+		}
+		if _, ok := vital[role]; !ok {
+			writeJSON(w, http.StatusBadRequest, newProblem(400, "", "role is serve, executor, keeper or all"))
+			return
+		}
+		out := h.Look(r.Context(), role)
+		if guarded {
+			for name, d := range out.Dependencies {
+				if d.Error != "" {
+					d.Error = "away; the private address of this process (server.debug_listen) says why"
+				}
+				out.Dependencies[name] = d
+			}
+			for i := range out.Parts {
+				out.Parts[i].Error = ""
+			}
+		}
+		status := http.StatusOK
+		if out.Status == Unready {
+			status = http.StatusServiceUnavailable
+		}
+		w.Header().Set("Cache-Control", "no-store")
+		writeJSON(w, status, out)
+	})
+}
