@@ -449,6 +449,10 @@ type JobCatalog interface {
 	// it in time is given to the next try. ErrConflict when the key was used
 	// with another request hash.
 	Idempotent(ctx context.Context, r KeyedRequest, lease time.Duration) (KeyedState, error)
+	// ReadIdempotent notes the digest of the whole body that a try has read,
+	// before it makes anything of it. ErrConflict when an earlier try of the key
+	// read another body, ErrStale when another try has the key.
+	ReadIdempotent(ctx context.Context, r KeyedRequest, body string) error
 	// RenewIdempotent extends the lease; ErrStale when another try has the key.
 	RenewIdempotent(ctx context.Context, r KeyedRequest, lease time.Duration) error
 	// FinishIdempotent keeps the answer for every later try; ErrStale when
@@ -463,7 +467,8 @@ type JobCatalog interface {
 type KeyedRequest struct {
 	TenantID string
 	Key      string // the client's, at most 128 bytes
-	Hash     string // of what is asked for
+	Hash     string // of what is asked for, without the body
+	Former   string // the same as versions before 0010_idempotency_body hashed it
 	Holder   string // of this try alone
 }
 
@@ -471,7 +476,8 @@ type KeyedRequest struct {
 type KeyedState struct {
 	Held   bool      // by this try, which shall do the work and end with Finish or Leave
 	Since  time.Time // when the key was first used: the same for all tries
-	Answer []byte    // of the try that finished; nil while another is at work
+	Body   string    // digest of the body of the first try that read it to its end; "" while there is none
+	Answer []byte    // of the try that finished; nil while another is at work, and empty where it cannot be shown any more
 }
 
 // JobError is one failure of a job.

@@ -422,7 +422,7 @@ const keyLife = 24 * time.Hour
 // Idempotent implements sheaf.JobCatalog. Keys are remembered for a day.
 func (s *Store) Idempotent(ctx context.Context, r sheaf.KeyedRequest, lease time.Duration) (sheaf.KeyedState, error) {
 	var state sheaf.KeyedState
-	if err := checkTexts("the idempotency key", r.Key, 128, "the request's hash", r.Hash, 128, "the holder", r.Holder, 64); err != nil {
+	if err := checkTexts("the idempotency key", r.Key, 128, "the request's hash", r.Hash, 128, "its former hash", r.Former, 128, "the holder", r.Holder, 64); err != nil {
 		return state, err
 	}
 	err := s.tx(ctx, func(tx *gorm.DB) error {
@@ -436,8 +436,8 @@ func (s *Store) Idempotent(ctx context.Context, r sheaf.KeyedRequest, lease time
 			[][]any{{r.TenantID, r.Key, r.Hash, raw(s.now()), r.Holder, raw(until)}}, s.d.noop("k")); err != nil {
 			return err
 		}
-		if err := tx.Exec("UPDATE idempotency SET holder=?, lease_until="+until+" WHERE tenant_id=? AND k=? AND request_hash=? AND answer='' AND lease_until<="+s.now(),
-			r.Holder, r.TenantID, r.Key, r.Hash).Error; err != nil {
+		if err := tx.Exec("UPDATE idempotency SET holder=?, lease_until="+until+" WHERE tenant_id=? AND k=? AND request_hash IN (?,?) AND answer='' AND lease_until<="+s.now(),
+			r.Holder, r.TenantID, r.Key, r.Hash, r.Former).Error; err != nil {
 			return err
 		}
 		var rows []idempotencyRow
@@ -448,10 +448,10 @@ func (s *Store) Idempotent(ctx context.Context, r sheaf.KeyedRequest, lease time
 			return fmt.Errorf("%w: idempotency key %q expired this moment; send the request again", sheaf.ErrUnavailable, r.Key)
 		}
 		k := rows[0]
-		if k.RequestHash != r.Hash {
+		if k.RequestHash != r.Hash && k.RequestHash != r.Former {
 			return fmt.Errorf("%w: idempotency key %q was used with another request; use a new key", sheaf.ErrConflict, r.Key)
 		}
-		state.Since, state.Held = toTime(k.CreatedAt), k.Answer == "" && k.Holder == r.Holder
+		state.Since, state.Held, state.Body = toTime(k.CreatedAt), k.Answer == "" && k.Holder == r.Holder, k.BodyDigest
 		if k.Answer != "" {
 			state.Answer = []byte(s.vault.open(k.Answer, secretContext("answer", k.TenantID, k.K)))
 		}
@@ -471,6 +471,28 @@ func (s *Store) changeHeld(ctx context.Context, r sheaf.KeyedRequest, set string
 		return fmt.Errorf("%w: idempotency key %q is not held by this request", sheaf.ErrStale, r.Key)
 	}
 	return nil
+}
+
+// ReadIdempotent implements sheaf.JobCatalog.
+func (s *Store) ReadIdempotent(ctx context.Context, r sheaf.KeyedRequest, body string) error {
+	if err := checkText("the body's digest", body, 128); err != nil {
+		return err
+	}
+	return s.tx(ctx, func(tx *gorm.DB) error {
+		var read []string
+		if err := tx.Raw("SELECT body_digest FROM idempotency WHERE tenant_id=? AND k=? AND holder=? AND answer=''"+s.d.lock, r.TenantID, r.Key, r.Holder).Scan(&read).Error; err != nil {
+			return err
+		}
+		switch {
+		case len(read) == 0:
+			return fmt.Errorf("%w: idempotency key %q is not held by this request", sheaf.ErrStale, r.Key)
+		case read[0] == body:
+			return nil
+		case read[0] != "":
+			return fmt.Errorf("%w: idempotency key %q was used with another body; use a new key", sheaf.ErrConflict, r.Key)
+		}
+		return tx.Exec("UPDATE idempotency SET body_digest=? WHERE tenant_id=? AND k=?", body, r.TenantID, r.Key).Error
+	})
 }
 
 // RenewIdempotent implements sheaf.JobCatalog.

@@ -432,7 +432,7 @@ func (s *Store) sweepSome(ctx context.Context, r *receiptRow, rows []idempotency
 	var all []string
 	named := make([][]string, len(rows))
 	for i, row := range rows {
-		named[i] = answerIDs(row.Answer)
+		named[i] = answerIDs(s.vault.open(row.Answer, secretContext("answer", row.TenantID, row.K)))
 		all = append(all, named[i]...)
 	}
 	gone := map[string]bool{}

@@ -355,6 +355,7 @@ type idempotencyRow struct {
 	CreatedAt   int64 `gorm:"autoCreateTime:false"`
 	Holder      string
 	LeaseUntil  int64
+	BodyDigest  string
 }
 
 func (idempotencyRow) TableName() string { return "idempotency" }

@@ -28,6 +28,7 @@ const keyLease = 15 * time.Second
 type keyed struct {
 	key   string
 	since time.Time
+	body  *keyedBody
 }
 
 // kept is an answer as it is stored.
@@ -37,10 +38,22 @@ type kept struct {
 	Body   []byte      `json:"body"`
 }
 
+// keyReused is the answer to a request whose key stands for another.
+func keyReused() *Problem {
+	return newProblem(422, "idempotency_key_reused", "this Idempotency-Key was used with another request: with another address, another body or other headers; send this one under a new key, or the first one again as it was")
+}
+
+// keyAtWork is the answer while another try of the request has not ended.
+func keyAtWork() *Problem {
+	p := newProblem(409, "in_progress", "the first request with this Idempotency-Key is still at work; ask again")
+	p.Retryable = true
+	return p
+}
+
 // idempotent answers a repeated POST or PUT with the first one's answer. A try
 // that ended without one that is certain leaves the key to the next try, which
 // runs under the same ids (ingest.Origin) and so finds or finishes what is
-// there.
+// there. The key stands for one request, body included: see keyedBody.
 func (s *Server) idempotent(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := r.Header.Get("Idempotency-Key")
@@ -52,29 +65,40 @@ func (s *Server) idempotent(next http.Handler) http.Handler {
 			s.writeProblem(w, r, newProblem(400, "", "Idempotency-Key is longer than 128 characters"))
 			return
 		}
-		media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";") // the boundary differs each time
-		sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %s %d", r.Method, r.URL.RequestURI(), media, r.ContentLength))
-		try := sheaf.KeyedRequest{TenantID: tenantOf(r.Context()), Key: key, Hash: hex.EncodeToString(sum[:]), Holder: sheaf.NewID()}
+		try := sheaf.KeyedRequest{TenantID: tenantOf(r.Context()), Key: key, Hash: requestDigest(r), Former: formerDigest(r), Holder: sheaf.NewID()}
 		state, err := s.cfg.Catalog.Idempotent(r.Context(), try, keyLease)
 		switch {
 		case errors.Is(err, sheaf.ErrConflict):
-			s.writeProblem(w, r, newProblem(422, "idempotency_key_reused", "this Idempotency-Key was used with another request; use a new one"))
+			s.writeProblem(w, r, keyReused())
 		case err != nil:
 			s.writeProblem(w, r, err)
 		case state.Held:
-			s.firstTime(w, r, next, try, state.Since)
+			s.firstTime(w, r, next, try, state)
 		case state.Answer == nil:
 			w.Header().Set("Retry-After", "1")
-			s.writeProblem(w, r, newProblem(409, "in_progress", "the first request with this Idempotency-Key is still at work; ask again"))
+			s.writeProblem(w, r, keyAtWork())
 		default:
-			s.replay(w, r, state.Answer)
+			s.replay(w, r, state)
 		}
 	})
 }
 
-func (s *Server) replay(w http.ResponseWriter, r *http.Request, answer []byte) {
+// formerDigest is the request's digest as it was before bodies were digested:
+// keys of that time are still in use for a day.
+func formerDigest(r *http.Request) string {
+	media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %s %d", r.Method, r.URL.RequestURI(), media, r.ContentLength))
+	return hex.EncodeToString(sum[:])
+}
+
+// replay answers what the first try was answered, if this one sends the same.
+func (s *Server) replay(w http.ResponseWriter, r *http.Request, state sheaf.KeyedState) {
 	var k kept
-	if err := json.Unmarshal(answer, &k); err != nil {
+	if err := json.Unmarshal(state.Answer, &k); err != nil || k.Status == 0 { // sheaf.ForgottenAnswer, or sealed with a key that is gone
+		s.writeProblem(w, r, newProblem(410, "idempotency_key_forgotten", "the first request with this Idempotency-Key was answered, and the answer is not kept any more, since what it told of was deleted; send the request under a new key to make it again"))
+		return
+	}
+	if err := sameBody(w, r, state.Body); err != nil {
 		s.writeProblem(w, r, err)
 		return
 	}
@@ -86,13 +110,47 @@ func (s *Server) replay(w http.ResponseWriter, r *http.Request, answer []byte) {
 	_, _ = w.Write(k.Body)
 }
 
+// sameBody reads a body, keeping nothing of it, and reports whether it is the
+// one of a digest. It stops where it is longer.
+func sameBody(w http.ResponseWriter, r *http.Request, want string) error {
+	if want == "" { // of a version that took no digests
+		return nil
+	}
+	body := &keyedBody{ReadCloser: io.NopCloser(&patientReader{r: r.Body, rc: http.NewResponseController(w)}), digest: newBodyDigest(r.Header.Get("Content-Type")), want: want}
+	if body.digest.delimiter == nil && r.ContentLength >= 0 && r.ContentLength != digestBytes(want) {
+		return keyReused()
+	}
+	_, err := io.Copy(io.Discard, body)
+	if errors.Is(err, errLine) {
+		return newProblem(400, "", "the request broke off before it could be compared with the first one under its Idempotency-Key; send it again")
+	}
+	return err
+}
+
 // firstTime does what is asked for, under a key that this try holds.
-func (s *Server) firstTime(w http.ResponseWriter, r *http.Request, next http.Handler, try sheaf.KeyedRequest, since time.Time) {
-	rec := &keeper{ResponseWriter: w, status: 200}
-	body := &watchedBody{ReadCloser: r.Body}
-	done := false
+func (s *Server) firstTime(w http.ResponseWriter, r *http.Request, next http.Handler, try sheaf.KeyedRequest, state sheaf.KeyedState) {
 	// The client may be gone: the key must be closed all the same.
 	ctx := context.WithoutCancel(r.Context())
+	body := &keyedBody{ReadCloser: r.Body, digest: newBodyDigest(r.Header.Get("Content-Type")), want: state.Body}
+	body.note = func(digest string) error {
+		err := s.cfg.Catalog.ReadIdempotent(r.Context(), try, digest)
+		switch {
+		case errors.Is(err, sheaf.ErrConflict):
+			return keyReused()
+		case errors.Is(err, sheaf.ErrStale):
+			return keyAtWork() // taken over, perhaps with another body
+		}
+		return err
+	}
+	rec := &keeper{ResponseWriter: w, status: 200}
+	rec.instead = func() bool {
+		if body.refused != nil {
+			w.Header().Del("Location")
+			s.writeProblem(w, r, body.refused)
+		}
+		return body.refused != nil
+	}
+	done := false
 	renewing, stop := context.WithCancel(ctx)
 	go s.renew(renewing, try)
 	defer func() {
@@ -100,8 +158,8 @@ func (s *Server) firstTime(w http.ResponseWriter, r *http.Request, next http.Han
 		end, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
 		var err error
-		if done && !body.broken && certain(rec.status) && rec.body.Len() <= maxReplay {
-			b, _ := json.Marshal(kept{Status: rec.status, Header: keptHeaders(w.Header()), Body: rec.body.Bytes()})
+		if done && certain(rec.status) && rec.body.Len() <= maxReplay && body.whole(w, rec.status) {
+			b, _ := json.Marshal(kept{Status: rec.status, Header: keptHeaders(w.Header()), Body: withoutSecret(rec.body.Bytes())})
 			err = s.cfg.Catalog.FinishIdempotent(end, try, b)
 		} else {
 			err = s.cfg.Catalog.LeaveIdempotent(end, try)
@@ -110,11 +168,27 @@ func (s *Server) firstTime(w http.ResponseWriter, r *http.Request, next http.Han
 			s.log.WarnContext(end, "an idempotency key was not closed; the next try has it when its lease ends", "error", err)
 		}
 	}()
-	r = r.WithContext(context.WithValue(r.Context(), keyedKey, keyed{try.Key, since}))
+	r = r.WithContext(context.WithValue(r.Context(), keyedKey, keyed{try.Key, state.Since, body}))
 	r.Body = body
 	next.ServeHTTP(rec, r)
 	done = true
 }
+
+// withoutSecret is an answer as it may be kept: a secret that it shows is shown
+// once.
+func withoutSecret(body []byte) []byte {
+	var answer map[string]json.RawMessage
+	if json.Unmarshal(body, &answer) != nil || len(answer["secret"]) == 0 {
+		return body
+	}
+	delete(answer, "secret")
+	answer["secret_note"], _ = json.Marshal(secretShown) // a string always encodes
+	b, _ := json.Marshal(answer)                         // what was decoded encodes
+	return append(b, '\n')
+}
+
+// secretShown stands in a repeated answer for the secret.
+const secretShown = "The secret was shown once, in the first answer, and is not kept. If it did not arrive, delete this and make another, or choose the secret yourself."
 
 // renew keeps the key while the request is at work, which an upload over a
 // slow line may be for long.
@@ -141,7 +215,7 @@ func certain(status int) bool {
 
 func keptHeaders(from http.Header) http.Header {
 	h := http.Header{}
-	for _, name := range []string{"Content-Type", "Location"} {
+	for _, name := range []string{"Content-Type", "Location", "Tus-Resumable", "Upload-Offset", "Upload-Expires", "Sheaf-Job", "Sheaf-Document"} {
 		if v := from.Get(name); v != "" {
 			h.Set(name, v)
 		}
@@ -149,31 +223,127 @@ func keptHeaders(from http.Header) http.Header {
 	return h
 }
 
-// watchedBody remembers whether the request broke off.
-type watchedBody struct {
+const (
+	// maxUnread bounds what is read of a body behind what its handler wanted.
+	maxUnread = 256 << 10
+	// unreadTime is how long that may take.
+	unreadTime = 5 * time.Second
+)
+
+// keyedBody is the body of a keyed request. When it has been read to its end its
+// digest is noted, which fails where an earlier try had another body: the
+// reader then gets the error in place of the end, so nothing is made of the
+// body. A body that is longer than that of the earlier try fails at once.
+type keyedBody struct {
 	io.ReadCloser
-	broken bool
+	digest  *bodyDigest
+	want    string                    // the earlier try's digest, "" for none
+	note    func(digest string) error // nil compares with want alone
+	ended   bool
+	broken  bool  // the line broke
+	refused error // instead of the end
 }
 
-func (b *watchedBody) Read(p []byte) (int, error) {
+func (b *keyedBody) Read(p []byte) (int, error) {
+	if b.refused != nil {
+		return 0, b.refused
+	}
+	if b.ended {
+		return 0, io.EOF
+	}
 	n, err := b.ReadCloser.Read(p)
-	b.broken = b.broken || err != nil && err != io.EOF
+	_, _ = b.digest.Write(p[:n])
+	switch {
+	case err == io.EOF:
+		b.ended = true
+		if b.refused = b.end(); b.refused != nil {
+			return 0, b.refused
+		}
+	case err != nil:
+		b.broken = true
+	case b.want != "" && b.digest.n > digestBytes(b.want):
+		b.refused = keyReused()
+		return 0, b.refused
+	}
 	return n, err
 }
 
-// keeper copies an answer while it is sent.
+func (b *keyedBody) end() error {
+	digest := b.digest.String()
+	if b.want != "" && digest != b.want {
+		return keyReused()
+	}
+	if b.note == nil {
+		return nil
+	}
+	return b.note(digest)
+}
+
+// readRest reads what a handler left of the body, so that all of it is known
+// before anything is made of it.
+func (b *keyedBody) readRest() error {
+	n, err := io.Copy(io.Discard, io.LimitReader(b, maxUnread))
+	if err == nil && n == maxUnread && !b.ended {
+		err = newProblem(400, "", "the body goes on behind what is wanted of it; leave the rest out")
+	}
+	return err
+}
+
+// whole reports whether all of the body is known once it was answered. An
+// error that was found without the body is found again without it.
+func (b *keyedBody) whole(w http.ResponseWriter, status int) bool {
+	if !b.ended && !b.broken && b.refused == nil && status < 400 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadTime)) // a writer that cannot do it waits as long as the line lasts
+		_ = b.readRest()
+	}
+	return b.ended && b.refused == nil
+}
+
+// wholeBody makes sure, before a request changes anything, that its body is the
+// one that its idempotency key stands for.
+func wholeBody(ctx context.Context) error {
+	if k, ok := ctx.Value(keyedKey).(keyed); ok {
+		return k.body.readRest()
+	}
+	return nil
+}
+
+// repeatsBody reports whether an earlier try of the request has read its body.
+func repeatsBody(ctx context.Context) bool {
+	k, ok := ctx.Value(keyedKey).(keyed)
+	return ok && k.body.want != ""
+}
+
+// keeper keeps an answer on its way to the client.
 type keeper struct {
 	http.ResponseWriter
-	status int
-	body   bytes.Buffer
+	status  int
+	body    bytes.Buffer
+	wrote   bool
+	instead func() bool // answers in place of the handler, unless it says no
+	dropped bool
 }
 
 func (k *keeper) WriteHeader(n int) {
+	if n < 200 || k.wrote {
+		k.ResponseWriter.WriteHeader(n)
+		return
+	}
+	k.wrote = true
+	if k.dropped = k.instead(); k.dropped {
+		return
+	}
 	k.status = n
 	k.ResponseWriter.WriteHeader(n)
 }
 
 func (k *keeper) Write(b []byte) (int, error) {
+	if !k.wrote {
+		k.WriteHeader(http.StatusOK)
+	}
+	if k.dropped {
+		return len(b), nil
+	}
 	if k.body.Len() <= maxReplay {
 		k.body.Write(b)
 	}

@@ -76,6 +76,9 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request, id string) {
 	var rejected []Rejected
 	err = s.stage(ctx, "store", func(ctx context.Context) error {
 		staged, rejected, err = s.stageFiles(r.WithContext(ctx), ds, id)
+		if err == nil {
+			err = wholeBody(ctx)
+		}
 		return err
 	})
 	if err == nil && len(staged) == 0 {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -23,6 +24,12 @@ type NewWebhook struct {
 	URL    string   `json:"url" maxLength:"2000" doc:"http:// or https://, on a host that webhooks.hosts names"`
 	Events []string `json:"events,omitempty" maxItems:"50" doc:"what is told; empty: everything"`
 	Secret string   `json:"secret,omitempty" maxLength:"200" doc:"whsec_ and 24 to 64 bytes in base64; left out, one is made"`
+}
+
+// WebhookMade is the answer to a new webhook, with its secret.
+type WebhookMade struct {
+	*sheaf.Webhook
+	SecretNote string `json:"secret_note,omitempty" doc:"in place of the secret, when a request is repeated under its Idempotency-Key"`
 }
 
 // WebhookChange changes the named fields of a webhook.
@@ -78,12 +85,12 @@ func (s *Server) webhookRoutes() {
 	handle(s, create, func(ctx context.Context, in *struct {
 		DatasetPath
 		Body NewWebhook
-	}) (*output[*sheaf.Webhook], error) {
+	}) (*output[WebhookMade], error) {
 		ds, err := s.dataset(ctx, in.DatasetPath)
 		if err != nil {
 			return nil, err
 		}
-		w := sheaf.Webhook{ID: sheaf.NewID(), TenantID: ds.TenantID, DatasetID: ds.ID, URL: in.Body.URL, Events: in.Body.Events, Secret: in.Body.Secret, Enabled: true}
+		w := sheaf.Webhook{ID: s.origin(ctx, "").ID(ds.TenantID, "webhook", 0), TenantID: ds.TenantID, DatasetID: ds.ID, URL: in.Body.URL, Events: in.Body.Events, Secret: in.Body.Secret, Enabled: true}
 		if w.Secret == "" {
 			w.Secret = webhook.NewSecret()
 		}
@@ -94,7 +101,12 @@ func (s *Server) webhookRoutes() {
 			return nil, err
 		}
 		made, err := s.cfg.Catalog.CreateWebhook(ctx, w)
-		return &output[*sheaf.Webhook]{made}, err
+		if errors.Is(err, sheaf.ErrConflict) || errors.Is(err, sheaf.ErrLimit) {
+			if begun, lookErr := s.cfg.Catalog.Webhook(ctx, ds.TenantID, ds.ID, w.ID); lookErr == nil {
+				made, err = begun, nil // by an earlier try of this request, which nobody was answered
+			}
+		}
+		return &output[WebhookMade]{WebhookMade{Webhook: made}}, err
 	})
 	handle(s, get("/v1/datasets/{ds}/webhooks", "List webhooks"), func(ctx context.Context, in *DatasetPath) (*output[List[sheaf.Webhook]], error) {
 		ds, err := s.dataset(ctx, *in)

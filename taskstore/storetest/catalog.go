@@ -948,11 +948,27 @@ func testIdempotency(t *testing.T, b *bench) {
 	b.is(b.LeaveIdempotent(b.ctx, first), sheaf.ErrStale)
 	b.same("a late leave takes it from nobody", begin(try("k")).Held, false)
 
+	// What a try has read to its end is what the key stands for from then on.
+	b.is(b.ReadIdempotent(b.ctx, first, "body"), sheaf.ErrStale)
+	b.ok(b.ReadIdempotent(b.ctx, second, "body"))
+	b.ok(b.ReadIdempotent(b.ctx, second, "body"))
+	b.is(b.ReadIdempotent(b.ctx, second, "another"), sheaf.ErrConflict)
+	b.ok(b.LeaveIdempotent(b.ctx, second))
+	second = try("k")
+	taken := begin(second)
+	b.same("what the next try is told of the body", []any{taken.Held, taken.Body}, []any{true, "body"})
+	b.is(b.ReadIdempotent(b.ctx, second, "another"), sheaf.ErrConflict)
+	b.ok(b.ReadIdempotent(b.ctx, second, "body"))
+
 	b.ok(b.FinishIdempotent(b.ctx, second, []byte(`{"a":"ü"}`)))
+	b.is(b.ReadIdempotent(b.ctx, second, "body"), sheaf.ErrStale)
 	b.is(b.LeaveIdempotent(b.ctx, second), sheaf.ErrStale) // an answer stays
 	b.AdvanceClock(time.Hour)
 	k := begin(try("k"))
-	b.same("stored", []any{k.Held, string(k.Answer)}, []any{false, `{"a":"ü"}`})
+	b.same("stored", []any{k.Held, string(k.Answer), k.Body}, []any{false, `{"a":"ü"}`, "body"})
+	upgraded := try("k") // as the version before had hashed it
+	upgraded.Hash, upgraded.Former = "new", "h"
+	b.same("of the version before", string(begin(upgraded).Answer), `{"a":"ü"}`)
 	foreign := try("k")
 	foreign.TenantID = "another"
 	b.same("of another tenant", begin(foreign).Held, true)
