@@ -3,6 +3,10 @@ package sheaf
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -97,13 +101,14 @@ func (e *RateLimited) Error() string {
 }
 
 // AsFailure finds the Failure in err's chain, or describes err as one: an
-// unknown error is internal and retryable, since nobody has shown it is not.
+// unknown error is internal and retryable, since nobody has shown it is not, and
+// its text loses the folders of the server.
 // It returns nil for nil.
 func AsFailure(err error, phase string) *Failure {
 	if err == nil {
 		return nil
 	}
-	f := &Failure{Code: "internal", Category: CategoryInternal, Message: err.Error(), Retryable: true}
+	f := &Failure{Code: "internal", Category: CategoryInternal, Message: withoutFolders(err), Retryable: true}
 	if known, ok := errors.AsType[*Failure](err); ok {
 		c := *known
 		f = &c
@@ -120,6 +125,42 @@ func AsFailure(err error, phase string) *Failure {
 		f.Phase = phase
 	}
 	return f
+}
+
+// withoutFolders is an error's text with the names of files instead of their
+// paths: a failure is shown to tenants, whom the server's folders do not concern.
+func withoutFolders(err error) string {
+	text := err.Error()
+	cut := func(file string) {
+		if filepath.IsAbs(file) && file != filepath.Dir(file) {
+			text = strings.ReplaceAll(text, file, filepath.Base(file))
+			if dir := filepath.Dir(file); dir != filepath.Dir(dir) {
+				text = strings.ReplaceAll(text, dir, filepath.Base(dir))
+			}
+		}
+	}
+	var walk func(err error)
+	walk = func(err error) {
+		switch e := err.(type) {
+		case *fs.PathError:
+			cut(e.Path)
+		case *os.LinkError:
+			cut(e.Old)
+			cut(e.New)
+		}
+		switch e := err.(type) {
+		case interface{ Unwrap() error }:
+			if inner := e.Unwrap(); inner != nil {
+				walk(inner)
+			}
+		case interface{ Unwrap() []error }:
+			for _, inner := range e.Unwrap() {
+				walk(inner)
+			}
+		}
+	}
+	walk(err)
+	return text
 }
 
 // Warning is something a reader of the result should know that did not stop it.

@@ -30,11 +30,17 @@ type openapi struct {
 }
 
 type operation struct {
+	Parameters  []parameter `json:"parameters"`
 	RequestBody *struct {
 		Content map[string]struct {
 			Schema *schema `json:"schema"`
 		} `json:"content"`
 	} `json:"requestBody"`
+}
+
+type parameter struct {
+	Name string `json:"name"`
+	In   string `json:"in"`
 }
 
 type schema struct {

@@ -102,6 +102,22 @@ func TestDeadLettersTellWhatHappened(t *testing.T) {
 	}
 	get(h.Content, nil)
 
+	for _, verb := range []string{"retry", "purge"} {
+		for body, want := range map[string]string{`{"category":"parser_crash"}`: `"count":1,"dry_run":true`, `{"all":true}`: `"count":2,"dry_run":true`, `{"ids":[]}`: `"count":0,"dry_run":true`} {
+			if verb == "purge" && want != `"count":0,"dry_run":true` {
+				want = `"count":0,"dry_run":true` // their documents are still at work
+			}
+			if status, _, answer := k.post("/v1/dead-letters:"+verb+"?dry_run=true", "", "application/json", body); status != 200 || !strings.Contains(string(answer), want) {
+				t.Errorf("dry run of a %s of %s: %d %s, want %s", verb, body, status, answer, want)
+			}
+		}
+		if status, _, answer := k.post("/v1/dead-letters:"+verb, "", "application/json", `{}`); status != 400 || !strings.Contains(string(answer), "empty_filter") {
+			t.Errorf("%s of nothing in particular: %d %s", verb, status, answer)
+		}
+	}
+	if got := strings.Join(listed("order=oldest"), ""); got != first+second {
+		t.Errorf("after dry runs %s are dead, want both", got)
+	}
 	if status, _, answer := k.post("/v1/dead-letters:retry", "", "application/json", `{"category":"parser_crash"}`); status != 200 || !strings.Contains(string(answer), `"count":1`) {
 		t.Fatalf("retry by filter: %d %s", status, answer)
 	}

@@ -522,8 +522,8 @@ func (s *Server) documentRoutes() {
 			return &output[CancelAnswer]{CancelAnswer{Forecast: f}}, err
 		}
 		ids, err := s.firstOf(ctx, ds, filter)
-		if err != nil {
-			return nil, err
+		if err != nil || len(ids) == 0 {
+			return &output[CancelAnswer]{}, err
 		}
 		r, err := s.cfg.Ingest.Cancel(ctx, tenantOf(ctx), ids)
 		return &output[CancelAnswer]{CancelAnswer{CancelReceipt: r}}, err
@@ -537,8 +537,8 @@ func (s *Server) documentRoutes() {
 			return wouldDelete(s.cfg.Ingest.DryRunDelete(ctx, ds, filter))
 		}
 		ids, err := s.firstOf(ctx, ds, filter)
-		if err != nil {
-			return nil, err
+		if err != nil || len(ids) == 0 {
+			return &output[DeleteAnswer]{DeleteAnswer{DeleteReceipt: sheaf.DeleteReceipt{DocumentIDs: []string{}}}}, err
 		}
 		r, err := s.cfg.Ingest.Delete(ctx, tenantOf(ctx), ids)
 		return &output[DeleteAnswer]{DeleteAnswer{DeleteReceipt: r}}, err
