@@ -108,7 +108,11 @@ func explain(op *huma.Operation, reg huma.Registry, d *huma.ErrorDetail) string 
 		}
 		return fmt.Sprintf("%s; give %s %s", subject, bound, m[3])
 	case strings.HasPrefix(d.Message, "expected string to match pattern"), strings.HasPrefix(d.Message, "expected string to be "):
-		return fmt.Sprintf("%s cannot be %s: %s", what, sent(d.Value), strings.TrimPrefix(d.Message, "expected string to "))
+		want := strings.TrimPrefix(strings.TrimPrefix(d.Message, "expected string to "), "be ")
+		if strings.HasPrefix(want, "match") {
+			want = "a text to " + want
+		}
+		return fmt.Sprintf("%s cannot be %s; give %s", what, sent(d.Value), want)
 	case strings.HasPrefix(d.Message, "expected ") && at != nil:
 		return fmt.Sprintf("%s cannot be %s; %s", what, sent(d.Value), wanted(at))
 	case where == "body" && path == "":

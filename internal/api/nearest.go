@@ -61,7 +61,7 @@ func didYouMean(given string, known []string) string {
 	switch {
 	case len(known) == 0:
 		return "there are none here"
-	case near != "" && len(known) > mostListed:
+	case near != "" && (len(known) == 1 || len(known) > mostListed):
 		return fmt.Sprintf("did you mean %s?", near)
 	case near != "":
 		return fmt.Sprintf("did you mean %s? There %s", near, listed(known))

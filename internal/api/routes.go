@@ -48,7 +48,7 @@ type (
 	FilterInput struct {
 		State         []string  `query:"state,explode" enum:"unstarted,queued,running,finalizing,succeeded,partially_succeeded,failed,canceling,canceled" doc:"repeat for or"`
 		Query         string    `query:"q" maxLength:"255" doc:"part of the name"`
-		MediaType     []string  `query:"media_type,explode" doc:"repeat for or"`
+		MediaType     []string  `query:"media_type,explode" pattern:"^[^/ ]+/[^/ ]+$" patternDescription:"a media type such as application/pdf" doc:"repeat for or"`
 		ID            []string  `query:"id,explode" maxItems:"1000" doc:"repeat for or; ids that do not exist are left out of the answer"`
 		Parent        string    `query:"parent" maxLength:"64" doc:"the id of an archive, for the files in it"`
 		CreatedAfter  time.Time `query:"created_after"`
