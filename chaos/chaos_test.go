@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 )
@@ -40,13 +41,47 @@ func scratch(t *testing.T) string {
 	return dir
 }
 
-func root(t *testing.T) string {
+// product is the binary under test, built once for all tests.
+var product = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "chaos-product")
+	if err != nil {
+		return "", err
+	}
+	productDir = dir
+	root, err := filepath.Abs("..")
+	if err != nil {
+		return "", err
+	}
+	return buildBinary(context.Background(), root, dir)
+})
+
+var productDir string // to remove at the end; "" when nothing was built
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if productDir != "" {
+		_ = os.RemoveAll(productDir)
+	}
+	os.Exit(code)
+}
+
+// begin builds the product and starts a fleet, and returns the context of the
+// trial itself: no time that a build or a start takes is the trial's.
+func begin(t *testing.T, c config, settings ...string) (context.Context, *trial) {
 	t.Helper()
-	dir, err := filepath.Abs("..")
+	c.env, c.dir = environment(t), scratch(t)
+	var err error
+	if c.exe, err = product(); err != nil {
+		t.Fatal(err)
+	}
+	tr, err := setup(t.Context(), c, settings...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return dir
+	t.Cleanup(tr.close)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
+	t.Cleanup(cancel)
+	return ctx, tr
 }
 
 // TestChaos is a short run: every kind of fault at least once. MinIO and
@@ -58,14 +93,13 @@ func TestChaos(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes two minutes")
 	}
-	env := environment(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
-	defer cancel()
 	seed, err := strconv.ParseUint(os.Getenv("SHEAF_CHAOS_SEED"), 10, 64)
 	if err != nil {
 		seed = 11
 	}
-	r, err := run(ctx, config{seed: seed, faults: 64, mean: 500 * time.Millisecond, dir: scratch(t), root: root(t), env: env, progress: os.Stderr})
+	c := config{seed: seed, faults: 64, mean: 500 * time.Millisecond, progress: os.Stderr}
+	ctx, tr := begin(t, c, calmTimes...)
+	r, err := run(ctx, c, tr)
 	if err != nil {
 		t.Fatal(err)
 	}

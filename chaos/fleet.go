@@ -16,15 +16,25 @@ import (
 	"sheaf/internal/secrets"
 )
 
-// binary is the product with the trial format, whose pages can be slow: the
-// tests of cmd/sheaf, which behave as the product when this variable is set.
+// The product with the trial format, whose pages can be slow: the tests of
+// cmd/sheaf, which behave as the product when this variable is set.
 const mainVar = "SHEAF_TEST_MAIN"
 
-// buildBinary compiles it into dir.
+// binaryVar names that binary where it has been built already, as scripts/test.sh
+// does.
+const binaryVar = "SHEAF_TEST_BINARY"
+
+// buildBinary returns the path of the binary, which it compiles into dir unless
+// binaryVar names one. It is built as the product is released, so that both come
+// from the same build cache. From an empty one that takes minutes: call it
+// before any clock runs.
 func buildBinary(ctx context.Context, root, dir string) (string, error) {
+	if exe := os.Getenv(binaryVar); exe != "" {
+		return filepath.EvalSymlinks(exe)
+	}
 	exe := filepath.Join(dir, "sheaf.test")
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-o", exe, "./cmd/sheaf")
-	cmd.Dir = root
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-trimpath", "-o", exe, "./cmd/sheaf")
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the product: %w\n%s", err, out)
 	}

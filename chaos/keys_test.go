@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -18,13 +17,7 @@ func TestKilledInsideARequest(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
-	defer cancel()
-	tr, err := setup(ctx, config{seed: 1, dir: scratch(t), root: root(t), env: environment(t)}, shortTimes...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tr.close()
+	ctx, tr := begin(t, config{seed: 1}, shortTimes...)
 	api := tr.f.of("serve")[0]
 	path := "/v1/datasets/" + dataset + "/documents?parser_config=%7B%22media_type%22%3A%22" + "application%2Fx-scan" + "%22%7D&name="
 

@@ -57,12 +57,13 @@ func alone(ctx context.Context, c config) (*record, error) {
 	if err := os.Chmod(dir, 0o755); err != nil { // the engines may run as another user
 		return nil, err
 	}
-	if c.root, err = filepath.Abs("."); err != nil {
+	root, err := filepath.Abs(".")
+	if err != nil {
 		return nil, err
 	}
 	c.dir, c.env = dir, os.Getenv
 	if os.Getenv("SHEAF_TEST_S3_ENDPOINT") == "" || os.Getenv("SHEAF_TEST_ES_URL") == "" {
-		env, stop, err := services(ctx, c.root, filepath.Join(dir, "services"))
+		env, stop, err := services(ctx, root, filepath.Join(dir, "services"))
 		if err != nil {
 			return nil, err
 		}
@@ -70,7 +71,15 @@ func alone(ctx context.Context, c config) (*record, error) {
 		c.env = env
 	}
 	c.progress = os.Stderr
-	return run(ctx, c)
+	if c.exe, err = buildBinary(ctx, root, dir); err != nil {
+		return nil, err
+	}
+	t, err := setup(ctx, c, calmTimes...)
+	if err != nil {
+		return nil, err
+	}
+	defer t.close()
+	return run(ctx, c, t)
 }
 
 // config is one run.
@@ -79,7 +88,7 @@ type config struct {
 	seed     uint64
 	mean     time.Duration
 	dir      string              // of the run
-	root     string              // of the repository
+	exe      string              // the product, from buildBinary
 	env      func(string) string // where MinIO and Elasticsearch are
 	progress *os.File            // nil for none
 }
@@ -123,8 +132,8 @@ var (
 	weights = map[string]int{"alpha": 1, "beta": 1, "gamma": 2}
 )
 
-// run builds the fleet, breaks it and checks it.
-func run(ctx context.Context, c config) (r *record, err error) {
+// run breaks a fleet that is up and checks it.
+func run(ctx context.Context, c config, t *trial) (r *record, err error) {
 	begun := time.Now()
 	if c.seed == 0 {
 		c.seed = uint64(begun.UnixNano())
@@ -136,11 +145,6 @@ func run(ctx context.Context, c config) (r *record, err error) {
 	}
 	say("seed %d", c.seed)
 	r = &record{Seed: c.seed, ByKind: map[string]int{}}
-	t, err := setup(ctx, c, calmTimes...)
-	if err != nil {
-		return nil, err
-	}
-	defer t.close()
 	e, f, l := t.e, t.f, t.l
 	rng := rand.New(rand.NewPCG(c.seed, 1))
 	r.DiskFull = f.full != ""
@@ -256,19 +260,15 @@ type trial struct {
 	stopped bool
 }
 
-// setup builds the product and starts a fleet; settings go over the harness' own.
+// setup starts the engines and a fleet; settings go over the harness' own.
 func setup(ctx context.Context, c config, settings ...string) (t *trial, err error) {
-	exe, err := buildBinary(ctx, c.root, c.dir)
-	if err != nil {
-		return nil, err
-	}
 	e, err := startEngines(ctx, c.dir, c.env)
 	if err != nil {
 		return nil, err
 	}
 	name := "chaos" + strings.ToLower(sheaf.NewID()[18:])
 	t = &trial{e: e, own: map[string]string{"SHEAF_BLOB_BUCKET": name, "SHEAF_INDEX_PREFIX": name}, unmount: func() {}}
-	t.f = &fleet{exe: exe, dir: filepath.Join(c.dir, "fleet"), env: append(e.settings(), settings...)}
+	t.f = &fleet{exe: c.exe, dir: filepath.Join(c.dir, "fleet"), env: append(e.settings(), settings...)}
 	t.l = &load{keys: map[string]string{}, http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, rng: rand.New(rand.NewPCG(c.seed, 3))}
 	defer func() {
 		if err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"syscall"
@@ -17,14 +16,8 @@ func TestExecutorsComeAndGo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
-	defer cancel()
-	tr, err := setup(ctx, config{seed: 1, dir: scratch(t), root: root(t), env: environment(t)},
+	ctx, tr := begin(t, config{seed: 1},
 		"SHEAF_EXECUTOR_LEASE=1m", "SHEAF_EXECUTOR_HEARTBEAT=2s", "SHEAF_KEEPER_WORKER_TIMEOUT=6s", "SHEAF_KEEPER_LEADER_TTL=8s", "SHEAF_KEEPER_GRACE=2m")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tr.close()
 	e, executors := tr.e, tr.f.of("executor")
 	busy := func(p *process) int {
 		t.Helper()
