@@ -6,8 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -228,5 +231,66 @@ func TestTableRefusesForbiddenArrows(t *testing.T) {
 	}
 	if _, ok := ruleFor("internal/unheard"); ok {
 		t.Error("a package without a line is admitted")
+	}
+}
+
+// The pages for contributors name files and tests. Each must be there.
+func TestDocumentsNameWhatExists(t *testing.T) {
+	read := func(path string) string {
+		t.Helper()
+		b, err := os.ReadFile("../../" + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	quoted := regexp.MustCompile("`([^`\n]+)`")
+	file := regexp.MustCompile(`^[a-z][a-zA-Z0-9_./-]*/[a-zA-Z0-9_.-]+$|^[a-z_]+\.go$`)
+	for _, page := range []string{"CONTRIBUTING.md", "docs/architecture.md", "docs/invariants.md"} {
+		for _, m := range quoted.FindAllStringSubmatch(read(page), -1) {
+			if !file.MatchString(m[1]) || strings.HasPrefix(m[1], "storetest/") || strings.HasPrefix(m[1], "queuetest/") {
+				continue
+			}
+			if _, err := os.Stat("../../" + m[1]); err != nil {
+				t.Errorf("%s names %s, which does not exist", page, m[1])
+			}
+		}
+	}
+
+	var tests strings.Builder
+	if err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && strings.HasPrefix(d.Name(), ".") && d.Name() != ".." {
+			return fs.SkipDir
+		}
+		if strings.HasSuffix(path, "_test.go") || strings.HasSuffix(filepath.Dir(path), "test") && strings.HasSuffix(path, ".go") {
+			b, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			tests.Write(b)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for line := range strings.Lines(read("docs/invariants.md")) {
+		if !strings.HasPrefix(line, "| **I") {
+			continue
+		}
+		rows++
+		cells := strings.Split(line, "|")
+		for _, m := range quoted.FindAllStringSubmatch(cells[3], -1) {
+			name := m[1][strings.LastIndexAny(m[1], "./")+1:]
+			if !strings.Contains(tests.String(), "func "+name+"(") && !strings.Contains(tests.String(), `{"`+name+`", `) {
+				t.Errorf("docs/invariants.md names the test %s, which does not exist", m[1])
+			}
+		}
+	}
+	if rows != 18 {
+		t.Errorf("docs/invariants.md has %d invariants, want 18", rows)
 	}
 }
