@@ -23,6 +23,7 @@ var statistics = []struct{ table, index, stat string }{
 	{"api_keys", "sqlite_autoindex_api_keys_1", "100 1"},
 	{"api_keys", "sqlite_autoindex_api_keys_2", "100 1"},
 	{"api_keys", "k_key_tenant", "100 5 1"},
+	{"secret_keys", "sqlite_autoindex_secret_keys_1", "5 1"},
 	{"datasets", "sqlite_autoindex_datasets_1", "100 1"},
 	{"datasets", "sqlite_autoindex_datasets_2", "100 5 1"},
 	{"jobs", "sqlite_autoindex_jobs_1", "10000 1"},
