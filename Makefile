@@ -10,13 +10,16 @@ help: ## list the targets
 build: ## build bin/sheaf: one static binary, no C compiler needed
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/sheaf ./cmd/sheaf
 
+check: ## format, vet, staticcheck, and the tests that need no service: within a minute, before each commit
+	scripts/check.sh
+
 run: build ## build, ingest the sample documents, print a search hit, and leave the server up
 	bin/sheaf up --demo
 
 test: ## run every test on every engine; installs and starts what it needs
-	scripts/test.sh
+	env -u CGO_ENABLED -u GOFLAGS scripts/test.sh
 
-lint: ## gofmt, go vet, staticcheck, tsc, tidy go.mod
+lint: ## gofmt, go vet, staticcheck, size, tsc, deploy/, tidy go.mod
 	scripts/lint.sh
 
 size: ## the size of the released binary, and of its largest parts
@@ -48,6 +51,9 @@ samples: ## make the sample documents anew from samples/handbook.md
 
 openapi: ## write docs/openapi.json from the code
 	go test ./internal/api -run OpenAPI -update
+
+notices: ## write THIRD_PARTY_NOTICES from the licences of what the binary contains
+	scripts/notices.sh >THIRD_PARTY_NOTICES.new && mv THIRD_PARTY_NOTICES.new THIRD_PARTY_NOTICES
 
 screenshots: ## write a picture of every view, light and dark, wide and narrow, to SCREENS (default bin/screens)
 	SHEAF_SCREENS=$(abspath $(or $(SCREENS),bin/screens)) go test ./cmd/sheaf -run TestScreens -count=1

@@ -35,6 +35,9 @@ func rangeOf(method string, blocks ...sheaf.Block) Input {
 }
 
 func TestHostileTextTakesTimeInProportion(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads megabytes of hostile text")
+	}
 	for name, text := range hostile(256 << 10) {
 		for _, kind := range []sheaf.BlockKind{sheaf.BlockParagraph, sheaf.BlockCode} {
 			begun := time.Now()
@@ -75,6 +78,9 @@ func TestPlacesOfALongBlockAreWalkedOnce(t *testing.T) {
 }
 
 func TestAContextEndsChunkingWithinASecond(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads megabytes of hostile text")
+	}
 	why := errors.New("the lease was lost")
 	for name, text := range hostile(8 << 20) {
 		for _, method := range []string{"general", "book", "code", "hierarchical", "qa"} {

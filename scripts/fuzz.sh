@@ -1,10 +1,17 @@
 #!/usr/bin/env bash
 # Runs the fuzz targets beside each other, one worker each, JOBS at a time (default: one per CPU). A target of a format
 # runs for a minute, any other for 300 executions; FUZZTIME, such as 1h, is the time of all. FUZZ, a regular expression
-# over "package target", chooses among them. What a run finds is written below the package's testdata: commit it, and it
+# over "package target", chooses among them. TURNS=4 runs a fourth of those, another one with each commit: CI comes round
+to all of them. What a run finds is written below the package's testdata: commit it, and it
 # is a test from then on. What it learns stays in Go's build cache, so that the next run begins where it ended.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+export CGO_ENABLED=0 GOFLAGS=-trimpath # as the product is released
+
+turns=${TURNS:-1}
+# The number of the commit, or in a clone without history its hash.
+if [ "$(git rev-parse --is-shallow-repository 2>/dev/null)" = false ]; then turn=$(git rev-list --count HEAD); else turn=0x$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0); fi
+turn=$((turn % turns))
 
 one() {
   local pkg=$1 target=$2 time=${FUZZTIME:-} log status=0
@@ -33,4 +40,4 @@ export -f one
 go list -f '{{range .TestGoFiles}}{{$.ImportPath}} {{$.Dir}}/{{.}}{{"\n"}}{{end}}{{range .XTestGoFiles}}{{$.ImportPath}} {{$.Dir}}/{{.}}{{"\n"}}{{end}}' ./... | grep . |
   while read -r pkg file; do
     { grep -ho '^func Fuzz[A-Za-z0-9_]*' "$file" || true; } | sed "s|^func |$pkg |"
-  done | grep -E -- "${FUZZ:-.}" | xargs -P "${JOBS:-$(nproc)}" -L 1 bash -c 'one "$@"' one
+  done | grep -E -- "${FUZZ:-.}" | awk -v turn=$turn -v turns="$turns" 'NR % turns == turn' | xargs -P "${JOBS:-$(nproc)}" -L 1 bash -c 'one "$@"' one

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# gofmt, go vet and staticcheck over everything, the types of the page's scripts, and the schemas of what deploy/ holds. The tools are installed into the cache folder once.
+# gofmt, go vet and staticcheck over everything, the size of the binary, the types of the page's scripts, and the schemas
+# of what deploy/ holds. With "quick" only the first three. The tools are installed into the cache folder once.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+export CGO_ENABLED=0 GOFLAGS=-trimpath # as the product is released, without a C compiler: all builds but the race detector's share one cache
 
 STATICCHECK=v0.8.2
 if [ "$(id -u)" = 0 ]; then cache=${SHEAF_CACHE:-/var/cache/sheaf-test}; else cache=${SHEAF_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sheaf-test}; fi
@@ -16,7 +18,8 @@ bad=$(gofmt -l .)
 [ -z "$bad" ] || { echo "lint: gofmt -w is needed on:" >&2; echo "$bad" >&2; exit 1; }
 go vet ./...
 "$bin" ./...
-CGO_ENABLED=0 go build -trimpath ./... # the whole product builds without a C compiler, as it is released
+if [ "${1:-}" = quick ]; then echo "lint: clean, as far as Go goes"; exit 0; fi
+go build ./...
 scripts/size.sh
 tools=$(scripts/web-tools.sh)
 "$tools/node_modules/.bin/tsc" -p internal/web/tsconfig.json
@@ -29,6 +32,7 @@ if [ ! -x "$validate" ]; then
 fi
 "$validate" deploy
 
+scripts/notices.sh | cmp -s - THIRD_PARTY_NOTICES || { echo "lint: THIRD_PARTY_NOTICES is not what the dependencies say: run make notices" >&2; exit 1; }
 go mod verify >/dev/null
 go mod tidy -diff
 echo "lint: clean"

@@ -28,6 +28,9 @@ import (
 // or fail where SHEAF_TEST_REQUIRE says that everything must run.
 func chromium(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts a browser")
+	}
 	path, err := exec.LookPath("chromium")
 	if err != nil {
 		if os.Getenv("SHEAF_TEST_REQUIRE") != "" {

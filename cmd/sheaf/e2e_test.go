@@ -139,6 +139,9 @@ func startLogging(t *testing.T, log *slog.Logger) *service {
 
 func startOn(t *testing.T, cfg config.Config, log *slog.Logger) *service {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("runs the whole service")
+	}
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}

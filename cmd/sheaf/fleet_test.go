@@ -62,6 +62,9 @@ func engine(t *testing.T, name string) string {
 // newFleet makes a database, a bucket, an index prefix and a key prefix of its own.
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("runs a fleet")
+	}
 	dsn, addr := engine(t, "SHEAF_TEST_MYSQL_DSN"), engine(t, "SHEAF_TEST_REDIS_ADDR")
 	s3, es := engine(t, "SHEAF_TEST_S3_ENDPOINT"), engine(t, "SHEAF_TEST_ES_URL")
 	name := "fleet" + sheaf.NewID()[20:]

@@ -113,6 +113,9 @@ type redisServer struct {
 // free port.
 func newRedisServer(t *testing.T, command ...string) *redisServer {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts a server")
+	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -71,6 +71,9 @@ func show(units []sheaf.UnitResult) string {
 }
 
 func TestOldOfficeFilesAreReadAsTheirSuccessors(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs LibreOffice")
+	}
 	need(t, "soffice")
 	const text = "heading: Harvest report\nparagraph: The quince orchard yielded äpfel and pears.\nlist_item: first item\nheading: Figures\ntable: Fruit|Tons / Quince|12\n"
 	const sheet = "table: Fruit|Tons / Quince|12 / Pear|7.5\n"

@@ -38,6 +38,9 @@ func newFormat() parser.Format { return New(Config{Soffice: "soffice"}, registry
 
 func need(t testing.TB) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("runs LibreOffice")
+	}
 	if _, err := exec.LookPath("soffice"); err != nil {
 		if os.Getenv("SHEAF_TEST_REQUIRE") != "" {
 			t.Fatal("LibreOffice is not installed and SHEAF_TEST_REQUIRE asks for it")

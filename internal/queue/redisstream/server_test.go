@@ -142,6 +142,9 @@ func freePort(t testing.TB) int {
 // startServer starts a redis-server without persistence on a free port.
 func startServer(t testing.TB, args ...string) *server {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts a server")
+	}
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		unavailable(t, "redis-server is not installed")
 	}

@@ -37,6 +37,9 @@ func (c *cuttable) ReleaseLease(ctx context.Context, name, holder string) error 
 }
 
 func TestLeadersFailOver(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for leases to end")
+	}
 	storetest.ForEachEngine(t, func(t *testing.T, engine string) {
 		config := storetest.Config(t, engine)
 		leases := make([]*cuttable, 2)
