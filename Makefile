@@ -2,13 +2,19 @@
 .DEFAULT_GOAL := help
 SERVICES ?= /tmp/sheaf-services
 
+# What `sheaf version` says. Outside of git, as in the image, set them by hand.
+VERSION ?= $(shell git describe --tags 2>/dev/null)
+COMMIT ?= $(shell git describe --always --exclude='*' --abbrev=40 --dirty 2>/dev/null)
+DATE ?= $(shell git log -1 --format=%cI 2>/dev/null)
+BUILD := sheaf/internal/buildinfo
+
 .PHONY: help build size run test lint fuzz bench services services-down samples openapi screenshots chaos hostile
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 18
 
 build: ## build bin/sheaf: one static binary, no C compiler needed
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/sheaf ./cmd/sheaf
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X $(BUILD).version=$(VERSION) -X $(BUILD).commit=$(COMMIT) -X $(BUILD).date=$(DATE)' -o bin/sheaf ./cmd/sheaf
 
 check: ## format, vet, staticcheck, and the tests that need no service: within a minute, before each commit
 	scripts/check.sh

@@ -491,7 +491,7 @@ func (e *Executor) process(ctx context.Context, a *attempt) (done sheaf.Completi
 		if r := recover(); r != nil {
 			buf := make([]byte, 4096)
 			buf = buf[:runtime.Stack(buf, false)]
-			f := sheaf.FailRetryable(sheaf.CategoryInternal, "panic", "the %s task panicked: %v; please report this with the flight record", t.Kind, r)
+			f := sheaf.FailRetryable(sheaf.CategoryInternal, "panic", "the %s task panicked: %v; please report this with the diagnostics (sheaf diagnostics)", t.Kind, r)
 			f.Detail = string(buf)
 			err = f
 		}

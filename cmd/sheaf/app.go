@@ -31,6 +31,7 @@ import (
 	"sheaf/internal/blob/cache"
 	"sheaf/internal/blob/file"
 	"sheaf/internal/blob/s3"
+	"sheaf/internal/buildinfo"
 	"sheaf/internal/chat"
 	"sheaf/internal/config"
 	"sheaf/internal/doctor"
@@ -138,7 +139,7 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 	}()
 	if cfg.Trace.Endpoint != "" {
 		if a.tracer, err = newTracer(ctx, telemetry.TraceConfig{
-			Endpoint: cfg.Trace.Endpoint, Headers: cfg.Trace.Headers.Reveal(), SampleRatio: cfg.Trace.SampleRatio, Service: r.service(), Version: version(), Log: log,
+			Endpoint: cfg.Trace.Endpoint, Headers: cfg.Trace.Headers.Reveal(), SampleRatio: cfg.Trace.SampleRatio, Service: r.service(), Version: buildinfo.Get().String(), Log: log,
 		}); err != nil {
 			return nil, err
 		}
@@ -194,7 +195,7 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 		}
 		ec := executor.Config{
 			Store: a.store, Queue: a.queue, Blobs: a.blobs, Files: a.files, Parser: a.pool, Formats: a.formats, Index: a.index, Embedder: a.embedder,
-			Processors: map[sheaf.TaskKind]executor.Processor{sheaf.KindPlan: planner}, Observe: a.metrics, Log: log, Version: version(),
+			Processors: map[sheaf.TaskKind]executor.Processor{sheaf.KindPlan: planner}, Observe: a.metrics, Log: log, Version: buildinfo.Get().String(),
 			Workers: cfg.Executor.Workers, Batch: cfg.Executor.Batch, ParseSlots: cmp.Or(cfg.Executor.ParseSlots, cfg.Parser.Processes), Lease: time.Duration(cfg.Executor.Lease), Heartbeat: time.Duration(cfg.Executor.Heartbeat),
 			PollInterval: time.Duration(cfg.Executor.PollInterval), DrainTimeout: time.Duration(cfg.Executor.DrainTimeout), MaxFails: cfg.Executor.MaxFails, Changed: a.changed,
 			BackoffBase: time.Duration(cfg.Executor.BackoffBase), BackoffMax: time.Duration(cfg.Executor.BackoffMax), BackoffJitter: cmp.Or(cfg.Executor.BackoffJitter, -1), Retry: retries,
@@ -564,7 +565,7 @@ func (a *app) handler() http.Handler {
 	cfg := api.Config{
 		Catalog: a.store, Stats: a.store, Ingest: a.ingest, Search: a.searcher(), Blobs: a.blobs, Files: a.files, Renderer: a.pool, Queue: a.queue,
 		Health: a.health,
-		Doctor: a.doctor, Confinement: a.pool.Protections, Metrics: a.metrics.Handler(), Page: web.Handler(), Log: a.log, Version: version(),
+		Doctor: a.doctor, Confinement: a.pool.Protections, Metrics: a.metrics.Handler(), Page: web.Handler(), Log: a.log, Build: buildinfo.Get(),
 		Auth: a.cfg.Server.Auth, AllowURLs: a.cfg.Server.AllowURLs, WebhookHosts: a.cfg.Webhooks.Hosts, MaxUploadBytes: a.cfg.Server.MaxUploadBytes,
 		Stopping: a.stopping,
 	}

@@ -9,13 +9,13 @@ import (
 	"fmt"
 	"io"
 	"mime/multipart"
+	"net"
 	"net/http"
 	"net/textproto"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"sheaf"
 	"sheaf/internal/api"
@@ -36,8 +36,13 @@ func newClient(base, key string) *client {
 // client finds the server to talk to: the one named, or the one that uses the
 // data folder.
 func (g *global) client() (*client, error) {
+	key := cmp.Or(g.key, os.Getenv("SHEAF_KEY"))
 	if g.server != "" {
-		return newClient(g.server, g.key), nil
+		base, err := serverAddress(g.server)
+		if err != nil {
+			return nil, err
+		}
+		return newClient(base, key), nil
 	}
 	cfg, err := g.load()
 	if err != nil {
@@ -47,10 +52,23 @@ func (g *global) client() (*client, error) {
 	if err == nil {
 		var a announcement
 		if json.Unmarshal(b, &a) == nil && a.URL != "" {
-			return newClient(a.URL, g.key), nil
+			return newClient(a.URL, key), nil
 		}
 	}
-	return newClient("http://"+cfg.Server.Listen, g.key), nil
+	return newClient("http://"+cfg.Server.Listen, key), nil
+}
+
+// serverAddress reads --server: an address with or without its scheme.
+func serverAddress(said string) (string, error) {
+	address := strings.TrimRight(strings.TrimSpace(said), "/")
+	if !strings.Contains(address, "://") {
+		address = "http://" + address
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return "", usageError{cured(fmt.Errorf("--server %s is not an address", said), "Write it as 127.0.0.1:8080 or https://sheaf.example.org.")}
+	}
+	return address, nil
 }
 
 // call sends a request and decodes its JSON answer into out, if not nil.
@@ -93,9 +111,32 @@ func (c *client) do(ctx context.Context, method, path string, body io.Reader, co
 type answerError struct {
 	status    int
 	code, msg string
+	requestID string
 }
 
 func (e *answerError) Error() string { return e.msg }
+
+// unreachableError says that no server answered.
+type unreachableError struct{ error }
+
+func (e unreachableError) Unwrap() error { return e.error }
+
+// netError is why a request got no answer, without the addresses around it.
+func netError(err error) error {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		if sys, ok := errors.AsType[*os.SyscallError](op.Err); ok {
+			return sys.Err
+		}
+		return op.Err
+	}
+	return cmp.Or(errors.Unwrap(err), err)
+}
+
+// isMissing reports whether the answer is that what was asked for does not exist.
+func isMissing(err error) bool {
+	a, ok := errors.AsType[*answerError](err)
+	return ok && a.status == http.StatusNotFound && a.code != "" // else no Sheaf said it
+}
 
 func (c *client) send(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
@@ -107,7 +148,7 @@ func (c *client) send(req *http.Request) (*http.Response, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, fmt.Errorf("no Sheaf answers at %s (%w); start one with `sheaf up`, or name one with --server", c.base, errors.Unwrap(err))
+		return nil, unreachableError{cured(fmt.Errorf("no Sheaf answers at %s: %w", c.base, netError(err)), "Start one with `sheaf up`, or name one with --server or SHEAF_URL.")}
 	}
 	if resp.StatusCode < 300 {
 		return resp, nil
@@ -115,9 +156,9 @@ func (c *client) send(req *http.Request) (*http.Response, error) {
 	defer resp.Body.Close()
 	var p api.Problem
 	if json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&p) == nil && p.Detail != "" {
-		return nil, &answerError{resp.StatusCode, p.Code, fmt.Sprintf("%s (%s)", p.Detail, p.Code)}
+		return nil, &answerError{resp.StatusCode, p.Code, fmt.Sprintf("%s (%s)", p.Detail, p.Code), p.RequestID}
 	}
-	return nil, &answerError{status: resp.StatusCode, msg: fmt.Sprintf("%s %s: %s", req.Method, req.URL.Path, resp.Status)}
+	return nil, &answerError{status: resp.StatusCode, msg: fmt.Sprintf("%s %s: %s; is %s a Sheaf?", req.Method, req.URL.Path, resp.Status, c.base)}
 }
 
 // source is a file to upload.
@@ -197,55 +238,6 @@ func (c *client) job(ctx context.Context, id, wait string) (*sheaf.Job, error) {
 	return &job, c.call(ctx, http.MethodGet, path, nil, &job)
 }
 
-// follow shows a job's progress until it ends.
-func (c *client) follow(ctx context.Context, id string, w io.Writer) (*sheaf.Job, error) {
-	tty := isTerminal(w)
-	begun, last := time.Now(), -1.0
-	for {
-		job, err := c.job(ctx, id, "")
-		if err != nil {
-			return nil, err
-		}
-		end := job.State.Terminal()
-		if tty {
-			fmt.Fprintf(w, "\r\x1b[K%s", progressLine(job))
-		} else if end || job.Progress-last >= 0.25 {
-			fmt.Fprintln(w, progressLine(job))
-			last = job.Progress
-		}
-		if end {
-			if tty {
-				fmt.Fprintln(w)
-			}
-			return job, nil
-		}
-		// Each look sums all tasks of the job: often at first, when it may end
-		// any moment, once a second while it takes long.
-		select {
-		case <-time.After(min(max(time.Since(begun)/8, 50*time.Millisecond), time.Second)):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
-func progressLine(job *sheaf.Job) string {
-	const width = 30
-	full := int(job.Progress*width + 0.5)
-	line := fmt.Sprintf("[%s%s] %3.0f %%  %s  %d documents, %d pages", strings.Repeat("█", full), strings.Repeat("·", width-full), job.Progress*100, job.State, job.Documents.Total, job.Usage.Pages)
-	if job.Reused.Ranges > 0 {
-		line += fmt.Sprintf(", %d ranges reused", job.Reused.Ranges)
-	}
-	if q := job.Queue; q != nil && q.ETASeconds.P50 != nil && q.ETASeconds.P90 != nil {
-		line += fmt.Sprintf("  %s–%s left", seconds(*q.ETASeconds.P50), seconds(*q.ETASeconds.P90))
-	}
-	return line
-}
-
-func seconds(s float64) string {
-	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
-}
-
 func (c *client) search(ctx context.Context, dataset string, body map[string]any) (*search.Response, error) {
 	var out search.Response
 	path := "/v1/search"
@@ -296,64 +288,4 @@ func labelsOf(c *sheaf.Chunk) string {
 		parts = append(parts, "tags "+strings.Join(names, ", "))
 	}
 	return excerpt(strings.Join(parts, " · "), 280)
-}
-
-func excerpt(s string, n int) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if r := []rune(s); len(r) > n {
-		return string(r[:n]) + " …"
-	}
-	return s
-}
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
-
-// collect lists the files under paths: folders are walked, hidden files left out.
-func collect(paths []string) ([]source, error) {
-	var out []source
-	for _, p := range paths {
-		err := filepath.WalkDir(p, func(path string, d os.DirEntry, err error) error {
-			if err != nil {
-				return err
-			}
-			if strings.HasPrefix(d.Name(), ".") && path != p {
-				if d.IsDir() {
-					return filepath.SkipDir
-				}
-				return nil
-			}
-			if d.Type().IsRegular() || path == p && !d.IsDir() {
-				info, err := os.Stat(path)
-				if err != nil {
-					return err
-				}
-				out = append(out, source{name: cmp.Or(d.Name(), path), path: path, size: info.Size(), open: func() (io.ReadCloser, error) { return os.Open(path) }})
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
-// act posts to an action and prints its answer.
-func (g *global) act(ctx context.Context, path string, body any) error {
-	c, err := g.client()
-	if err != nil {
-		return err
-	}
-	var out json.RawMessage
-	if err := c.call(ctx, http.MethodPost, path, body, &out); err != nil {
-		return err
-	}
-	return printJSON(out)
 }

@@ -9,16 +9,16 @@ import (
 )
 
 func (g *global) configCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "config", Short: "Show settings"}
+	cmd := asGroup(&cobra.Command{Use: "config", Short: "Show settings of the server", Example: "  sheaf config print\n  sheaf config reference"})
 	cmd.AddCommand(&cobra.Command{
-		Use: "reference", Short: "Print every setting with its default and meaning", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { fmt.Print(config.Reference()); return nil },
+		Use: "reference", Example: "  sheaf config reference", Short: "Print every setting with its default and meaning", Args: needs(0, 0, ""),
+		RunE: func(*cobra.Command, []string) error { fmt.Fprint(g.out, config.Reference()); return nil },
 	}, &cobra.Command{
-		Use: "print", Short: "Print the settings in force; secrets are not shown", Args: cobra.NoArgs,
+		Use: "print", Example: "  sheaf config print --config fleet.toml", Short: "Print the settings in force; secrets are not shown", Args: needs(0, 0, ""),
 		RunE: func(*cobra.Command, []string) error {
 			cfg, err := g.load()
 			for _, f := range config.Fields(&cfg) {
-				fmt.Printf("%s = %s\n", f.Name, f)
+				fmt.Fprintf(g.out, "%s = %s\n", f.Name, f)
 			}
 			return err
 		},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,8 +17,11 @@ import (
 func (g *global) doctorCommand() *cobra.Command {
 	var repair, parsers bool
 	cmd := &cobra.Command{
-		Use: "doctor", Short: "Compare database, index and blob store of a running Sheaf", Args: cobra.NoArgs,
+		Use: "doctor", Example: "  sheaf doctor\n  sheaf doctor --repair", Short: "Compare database, index and blob store of a running Sheaf", Args: needs(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if parsers && repair {
+				return usageError{errors.New("--parsers looks at this machine and repairs nothing; leave out --repair")}
+			}
 			if parsers {
 				return g.printParsers(cmd.Context())
 			}
@@ -30,35 +34,34 @@ func (g *global) doctorCommand() *cobra.Command {
 				return err
 			}
 			if g.json {
-				if err := printJSON(r); err != nil {
+				if err := g.printJSON(r); err != nil {
 					return err
 				}
 			} else {
-				fmt.Printf("checked %d range results, %d objects, %d index entries\n", r.Ranges, r.Objects, r.Chunks)
+				fmt.Fprintf(g.out, "checked %d range results, %d objects, %d index entries\n", r.Ranges, r.Objects, r.Chunks)
 				for _, f := range r.Findings {
-					fmt.Printf("%s: %d, repaired %d; cure: %s\n", f.Code, f.Count, f.Repaired, f.Cure)
+					fmt.Fprintf(g.out, "%s: %d, repaired %d; cure: %s\n", f.Code, f.Count, f.Repaired, f.Cure)
 					for _, e := range f.Examples {
-						fmt.Printf("  %s\n", e)
+						fmt.Fprintf(g.out, "  %s\n", e)
 					}
 				}
 				for _, p := range r.Parsers {
 					if !p.InForce {
-						fmt.Printf("parsers are not protected by %s: %s\n", p.Name, p.Detail)
+						fmt.Fprintf(g.out, "parsers are not protected by %s: %s\n", p.Name, p.Detail)
 					}
 				}
 			}
 			if n := r.Drift(); n > 0 {
-				return fmt.Errorf("%d disagreements are left; run `sheaf doctor --repair`, or follow the cures above", n)
+				return fmt.Errorf("%s left; run `sheaf doctor --repair`, or follow the cures above", count(n, "disagreement"))
 			}
 			if !g.json {
-				fmt.Println("everything agrees")
+				fmt.Fprintln(g.out, "everything agrees")
 			}
 			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&repair, "repair", false, "cure what can be cured")
 	cmd.Flags().BoolVar(&parsers, "parsers", false, "only say what confines the parsers on this machine; needs no running Sheaf")
-	cmd.MarkFlagsMutuallyExclusive("repair", "parsers")
 	return cmd
 }
 
@@ -84,9 +87,9 @@ func (g *global) printParsers(ctx context.Context) error {
 		return err
 	}
 	if g.json {
-		return printJSON(all)
+		return g.printJSON(listed(all))
 	}
-	return table(func(w io.Writer) {
+	return g.table(func(w io.Writer) {
 		fmt.Fprintln(w, "PROTECTION\tIN FORCE\tDETAIL")
 		for _, p := range all {
 			fmt.Fprintf(w, "%s\t%s\t%s\n", p.Name, map[bool]string{true: "yes", false: "no"}[p.InForce], p.Detail)

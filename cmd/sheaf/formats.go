@@ -14,7 +14,7 @@ import (
 // formatsCommand shows what this binary reads on this machine.
 func (g *global) formatsCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "formats", Short: "List the formats that are read, and the optional parts that are missing", Args: cobra.NoArgs,
+		Use: "formats", Example: "  sheaf formats", Short: "List the formats that are read, and the optional parts that are missing", Args: needs(0, 0, ""),
 		RunE: func(*cobra.Command, []string) error {
 			cfg, err := g.load()
 			if err != nil {
@@ -35,9 +35,9 @@ func (g *global) formatsCommand() *cobra.Command {
 				lines = append(lines, l)
 			}
 			if g.json {
-				return printJSON(lines)
+				return g.printJSON(listed(lines))
 			}
-			return table(func(w io.Writer) {
+			return g.table(func(w io.Writer) {
 				fmt.Fprintln(w, "FORMAT\tSTATE\tREADS")
 				for _, l := range lines {
 					state, says := "ready", strings.Join(l.MediaTypes, " ")

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -14,18 +13,16 @@ import (
 	"sheaf/taskstore"
 )
 
+// keyScopes are what a key may do.
+var keyScopes = []string{"read", "write", "admin"}
+
 func (g *global) keyCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "key", Short: "Create, list and revoke API keys"}
+	cmd := asGroup(&cobra.Command{Use: "key", Short: "Create, list and revoke API keys", Example: "  sheaf key create acme --scope write\n  sheaf key list acme"})
 	var name string
-	var scopes []string
+	scopes := []string{"write"}
 	create := &cobra.Command{
-		Use: "create TENANT", Short: "Create an API key; its secret is printed once", Args: cobra.ExactArgs(1),
+		Use: "create TENANT", Short: "Create an API key; its secret is printed once", Args: needs(1, 1, "a TENANT"), Example: "  sheaf key create acme --scope read --name dashboard",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			for _, s := range scopes {
-				if !slices.Contains([]string{"read", "write", "admin"}, s) {
-					return usageError{fmt.Errorf("scope %q is not one of read, write, admin", s)}
-				}
-			}
 			return g.withStore(cmd.Context(), func(ctx context.Context, s *taskstore.Store) error {
 				if _, err := s.Tenant(ctx, args[0]); err != nil {
 					return fmt.Errorf("tenant %s: %w; create it with `sheaf tenant create %s`", args[0], err, args[0])
@@ -36,29 +33,30 @@ func (g *global) keyCommand() *cobra.Command {
 					return err
 				}
 				if g.json {
-					return printJSON(map[string]string{"id": k.ID, "key": secret})
+					return g.printJSON(map[string]string{"id": k.ID, "key": secret})
 				}
-				fmt.Println(secret)
+				fmt.Fprintln(g.out, secret)
 				return nil
 			})
 		},
 	}
 	create.Flags().StringVar(&name, "name", "", "what the key is for")
-	create.Flags().StringSliceVar(&scopes, "scope", []string{"write"}, "read, write, admin")
+	create.Flags().Var(&choice{value: &scopes, of: keyScopes, many: true}, "scope", "`SCOPE`: read, write or admin; may be repeated")
+	g.complete(create, "scope", oneOf(keyScopes...))
 	list := &cobra.Command{
-		Use: "list TENANT", Short: "List a tenant's keys", Args: cobra.ExactArgs(1),
+		Use: "list TENANT", Short: "List a tenant's keys", Args: needs(1, 1, "a TENANT"), Example: "  sheaf key list acme",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return g.withStore(cmd.Context(), func(ctx context.Context, s *taskstore.Store) error {
 				ks, err := s.Keys(ctx, args[0])
 				if err != nil {
 					return err
 				}
-				return printJSON(ks)
+				return g.printJSON(listed(ks))
 			})
 		},
 	}
 	revoke := &cobra.Command{
-		Use: "revoke TENANT KEY-ID", Short: "Revoke a key", Args: cobra.ExactArgs(2),
+		Use: "revoke TENANT KEY-ID", Short: "Revoke a key", Args: needs(2, 2, "a TENANT and a KEY-ID"), Example: "  sheaf key revoke acme KEY-ID",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return g.withStore(cmd.Context(), func(ctx context.Context, s *taskstore.Store) error {
 				return s.RevokeKey(ctx, args[0], args[1])

@@ -132,28 +132,28 @@ func (g *global) withKeys(ctx context.Context, rotate bool, f func(ctx context.C
 }
 
 func (g *global) secretsCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "secrets", Short: "The keys that seal webhook secrets and passwords in the store"}
+	cmd := asGroup(&cobra.Command{Use: "secrets", Short: "The keys that seal webhook secrets and passwords in the store", Example: "  sheaf secrets status\n  sheaf secrets rotate"})
 	generate := &cobra.Command{
-		Use: "generate", Short: "Print a new key for store.secrets_key", Args: cobra.NoArgs,
+		Use: "generate", Example: "  sheaf secrets generate", Short: "Print a new key for store.secrets_key", Args: needs(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), secrets.Generate())
 			return err
 		},
 	}
 	status := &cobra.Command{
-		Use: "status", Short: "Name the keys of this process and those that the store needs", Args: cobra.NoArgs,
+		Use: "status", Example: "  sheaf secrets status", Short: "Name the keys of this process and those that the store needs", Args: needs(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return g.withKeys(cmd.Context(), false, func(ctx context.Context, s *taskstore.Store, ring *secrets.Keyring) error {
 				needed, err := s.SecretKeys(ctx)
 				if err != nil {
 					return err
 				}
-				return printJSON(map[string]any{"current": ring.Current(), "keys": ring.IDs(), "needed": needed})
+				return g.printJSON(map[string]any{"current": ring.Current(), "keys": ring.IDs(), "needed": needed})
 			})
 		},
 	}
 	rotate := &cobra.Command{
-		Use: "rotate", Short: "Seal all secrets with a new key", Args: cobra.NoArgs,
+		Use: "rotate", Example: "  sheaf secrets rotate", Short: "Seal all secrets with a new key", Args: needs(0, 0, ""),
 		Long: "With keys in the data folder: puts a new key first in secrets.key and seals everything with it; the service must not run. With store.secrets_key: seals everything with the first of its keys; put the new key before the old one on all processes and restart them before.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return g.withKeys(cmd.Context(), true, func(ctx context.Context, s *taskstore.Store, ring *secrets.Keyring) error {
@@ -161,13 +161,13 @@ func (g *global) secretsCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printJSON(map[string]any{"current": ring.Current(), "changed": done.Changed, "unreadable": done.Unreadable})
+				return g.printJSON(map[string]any{"current": ring.Current(), "changed": done.Changed, "unreadable": done.Unreadable})
 			})
 		},
 	}
 	var yes bool
 	forget := &cobra.Command{
-		Use: "forget", Short: "Give up secrets whose key is lost", Args: cobra.NoArgs,
+		Use: "forget", Example: "  sheaf secrets forget", Short: "Give up secrets whose key is lost", Args: needs(0, 0, ""),
 		Long: "Lets the service start with new keys after the old ones were lost. Webhooks then fail until they are made again, and protected documents ask for their password when they are parsed again.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !yes {

@@ -5,22 +5,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
-	"runtime/debug"
-	"strings"
 	"syscall"
 
-	"github.com/spf13/cobra"
-
-	"sheaf/internal/config"
 	"sheaf/parser"
 	"sheaf/parser/child"
 	"sheaf/parser/formats"
-	"sheaf/taskstore"
 )
 
 func main() {
@@ -34,126 +26,46 @@ var allFormats = builtinFormats
 
 func builtinFormats(c formats.Config) []parser.Format { return formats.All(c) }
 
-// run executes one command line and returns the exit code: 0 done, 1 failed,
-// 2 the command line is wrong.
+// run executes one command line and returns the exit code.
 func run(args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	root := newRoot()
-	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
-	if err == nil {
-		return 0
-	}
-	fmt.Fprintln(os.Stderr, "sheaf:", err)
-	if _, ok := errors.AsType[usageError](err); ok {
-		return 2
-	}
-	return 1
-}
-
-// usageError is a command line that cannot be obeyed.
-type usageError struct{ error }
-
-// global is what every command may be told.
-type global struct {
-	config  string
-	dataDir string
-	server  string
-	key     string
-	json    bool
-	dataset string
-	set     []string
-}
-
-func newRoot() *cobra.Command {
 	g := &global{}
-	root := &cobra.Command{
-		Use: "sheaf", Short: "Document ingestion: upload, true progress, search with exact citations",
-		SilenceUsage: true, SilenceErrors: true, Version: version(),
-	}
-	f := root.PersistentFlags()
-	f.StringVar(&g.config, "config", os.Getenv("SHEAF_CONFIG"), "configuration file (TOML)")
-	f.StringArrayVar(&g.set, "set", nil, "a setting, over file and environment: --set store.driver=mysql; repeat for more")
-	f.StringVar(&g.dataDir, "data-dir", "", "folder of everything the embedded parts keep")
-	f.StringVar(&g.server, "server", os.Getenv("SHEAF_URL"), "address of a running Sheaf; default: the one that uses the data folder")
-	f.StringVar(&g.key, "key", os.Getenv("SHEAF_KEY"), "API key")
-	f.BoolVar(&g.json, "json", false, "print JSON")
-	f.StringVarP(&g.dataset, "dataset", "d", defaultDataset, "dataset, by name or id")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(serverCommands(g)...)
-	root.AddCommand(clientCommands(g)...)
-	root.AddCommand(adminCommands(g)...)
-	return root
+	ctx, done := g.untilSignal(context.Background())
+	defer done()
+	return g.execute(ctx, args)
 }
 
-// load reads the configuration that the flags name and checks it.
-func (g *global) load() (config.Config, error) {
-	cfg, err := config.Load(g.config, os.Environ())
-	if err != nil {
-		return cfg, err
+// execute runs one command line and reports its error.
+func (g *global) execute(ctx context.Context, args []string) int {
+	root := g.root()
+	root.SetArgs(args)
+	root.SetIn(g.in)
+	root.SetOut(g.out)
+	root.SetErr(g.err)
+	if err := root.ExecuteContext(ctx); err != nil {
+		return g.report(ctx, root.ErrOrStderr(), args, err)
 	}
-	for _, kv := range g.set {
-		name, value, ok := strings.Cut(kv, "=")
-		if !ok {
-			return cfg, usageError{fmt.Errorf("--set %s: write it as name=value", kv)}
-		}
-		if err := cfg.Set(name, value); err != nil {
-			return cfg, usageError{fmt.Errorf("--set %s: %w", name, err)}
-		}
-	}
-	if g.dataDir != "" {
-		cfg.DataDir = g.dataDir
-	}
-	// Parser children work in folders of their own, where a relative path
-	// would mean another place.
-	if cfg.DataDir, err = filepath.Abs(cfg.DataDir); err != nil {
-		return cfg, fmt.Errorf("the data folder: %w", err)
-	}
-	return cfg, cfg.Validate()
+	return exitOK
 }
 
-// version is the module's version, or the commit it was built from.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	v := info.Main.Version
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && len(s.Value) >= 12 && (v == "" || v == "(devel)") {
-			v = "dev-" + s.Value[:12]
-		}
-	}
-	if v == "" {
-		v = "dev"
-	}
-	return v
-}
-
-func clientCommands(g *global) []*cobra.Command {
-	return []*cobra.Command{g.ingestCommand(), g.searchCommand(), g.docsCommand(), g.jobsCommand(), g.retryCommand(), g.queueCommand()}
-}
-
-func adminCommands(g *global) []*cobra.Command {
-	migrate := &cobra.Command{
-		Use: "migrate", Short: "Bring the store's schema up to date", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return g.withStore(cmd.Context(), func(context.Context, *taskstore.Store) error {
-				fmt.Println("the schema is up to date")
-				return nil
-			})
-		},
-	}
-	show := &cobra.Command{
-		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			if g.json {
-				return printJSON(map[string]string{"version": version()})
+// untilSignal ends the context with the first signal. The second ends a client
+// at once; a server has its own way to stop.
+func (g *global) untilSignal(parent context.Context) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		for first := true; ; first = false {
+			select {
+			case s := <-signals:
+				cancel(interrupted{s})
+				if !first && !g.serving.Load() {
+					fmt.Fprintln(os.Stderr)
+					os.Exit(interrupted{s}.exitCode())
+				}
+			case <-parent.Done():
+				return
 			}
-			fmt.Println(version())
-			return nil
-		},
-	}
-	return []*cobra.Command{migrate, show, g.formatsCommand(), g.tenantCommand(), g.keyCommand(), g.configCommand(), g.doctorCommand(), g.indexCommand(), g.secretsCommand()}
+		}
+	}()
+	return ctx, func() { signal.Stop(signals); cancel(nil) }
 }

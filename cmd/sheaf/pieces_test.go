@@ -527,14 +527,22 @@ func TestCommandSendsOnAfterACut(t *testing.T) {
 	p := cutAfter(t, strings.TrimPrefix(s.base, "http://"))
 	file := largeTrial(4, 20<<20)
 	path := put(t, t.TempDir(), "large.trial", file)
-	files, err := collect([]string{path})
+	some, err := (&global{}).collect(t.Context(), []string{path}, selection{}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := newClient("http://"+p.Addr(), "")
 	fields := map[string]string{"parser_config": trialSettings}
 	run := func(ctx context.Context) (*api.SubmitAnswer, error) {
-		return c.submitPieces(ctx, defaultDataset, files, fields)
+		_, ids, err := c.deliver(ctx, defaultDataset, some.files, fields, &bar{silent: true})
+		if err != nil {
+			return nil, err
+		}
+		answers, err := c.submitUploads(ctx, defaultDataset, ids)
+		if err != nil {
+			return nil, err
+		}
+		return answers[0], nil
 	}
 	// The command is stopped in the middle, and run again.
 	p.Set(proxy.Delay, 10*time.Millisecond)

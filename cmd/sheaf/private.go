@@ -9,6 +9,8 @@ import (
 	"net/http/pprof"
 	"sync/atomic"
 	"time"
+
+	"sheaf/internal/buildinfo"
 )
 
 // private answers operators on an address of its own: probes, metrics and
@@ -34,7 +36,7 @@ func (p *private) listen(addr string) (err error) {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusOK, map[string]string{"status": "ok", "version": version()})
+		answer(w, http.StatusOK, map[string]string{"status": "ok", "version": buildinfo.Get().String()})
 	})
 	mux.HandleFunc("GET /readyz", p.readyz)
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {

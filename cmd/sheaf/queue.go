@@ -18,9 +18,10 @@ import (
 )
 
 func (g *global) queueCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "queue", Short: "Look at and act on the queue"}
+	cmd := asGroup(&cobra.Command{Use: "queue", Short: "Look at the queue, and act on dead tasks",
+		Example: "  sheaf queue stats\n  sheaf queue dead\n  sheaf queue retry --code parse_timeout --dry-run"})
 	stats := &cobra.Command{
-		Use: "stats", Short: "Show depth, age and running tasks per tenant and lane", Args: cobra.NoArgs,
+		Use: "stats", Example: "  sheaf queue stats\n  sheaf queue stats --json", Short: "Show depth, age and running tasks per tenant and lane", Args: needs(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := g.client()
 			if err != nil {
@@ -31,20 +32,21 @@ func (g *global) queueCommand() *cobra.Command {
 				return err
 			}
 			if g.json {
-				return printJSON(list.Items)
+				return g.printJSON(list)
 			}
-			return table(func(w io.Writer) {
+			return g.table(func(w io.Writer) {
 				fmt.Fprintln(w, "TENANT\tLANE\tPENDING\tCOST\tOLDEST\tRUNNING\tRETRY\tPARKED\tDEAD\tCAP\tWEIGHT")
 				for _, q := range list.Items {
 					for _, l := range q.Lanes {
-						fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\t%d\t%d\t%d\t%d\t%d\t%d\n", q.TenantID, l.Lane, l.Pending, l.Cost, seconds(l.OldestPendingAge), q.Running, q.RetryWait, q.Parked, q.Dead, q.Cap, q.Weight)
+						fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%d\t%d\t%d\t%d\t%d\t%d\n", q.TenantID, lanes[min(max(int(l.Lane), 1), 3)-1], l.Pending, l.Cost, seconds(l.OldestPendingAge), q.Running, q.RetryWait, q.Parked, q.Dead, q.Cap, q.Weight)
 					}
 				}
 			})
 		},
 	}
 	var kind, code, category, tenant string
-	var allTenants, every, dryRun bool
+	var allTenants bool
+	var p paging
 	// whose is the start of the paths: the key's tenant's, or any tenant's.
 	whose := func() string {
 		if allTenants || tenant != "" {
@@ -59,77 +61,102 @@ func (g *global) queueCommand() *cobra.Command {
 		c.Flags().StringVar(&code, "code", "", "only tasks that failed with this code, such as parse_timeout")
 		c.Flags().StringVar(&category, "category", "", "only failures of this class, such as parser_crash")
 	}
-	dead := func(verb, short string) *cobra.Command {
+	dead := func(verb, short, example string) *cobra.Command {
+		var sure confirmation
+		var all bool
 		c := &cobra.Command{
-			Use: verb + " [TASK…]", Short: short,
+			Use: verb + " [TASK…]", Short: short, Example: example, Args: needs(0, -1, ""),
 			RunE: func(cmd *cobra.Command, ids []string) error {
 				some := len(ids) > 0 || kind+code+category+tenant != ""
-				switch {
-				case every && len(ids) > 0:
-					return errors.New("--all is for every dead task; leave out --all or the tasks")
-				case !every && !some:
-					return errors.New("name the tasks, choose them by --kind, --code or --category, or give --all for every dead task")
+				if !some && !all || len(ids) > 0 && all {
+					return usageError{cured(errors.New("say which dead tasks"), "Name them, choose them by --kind, --code or --category, or give --all.")}
 				}
-				body := map[string]any{"dry_run": dryRun}
+				body := map[string]any{}
 				if !some {
 					body["all"] = true
 				}
 				if len(ids) > 0 {
 					body["ids"] = ids
 				}
-				if kind != "" {
-					body["kind"] = kind
+				for name, value := range map[string]string{"kind": kind, "code": code, "category": category, "tenant_id": tenant} {
+					if value != "" {
+						body[name] = value
+					}
 				}
-				if code != "" {
-					body["code"] = code
+				c, err := g.client()
+				if err != nil {
+					return err
 				}
-				if category != "" {
-					body["category"] = category
+				path := whose() + "/dead-letters:" + verb
+				var r api.Count
+				if sure.dryRun || verb == "purge" {
+					body["dry_run"] = true
+					if err := c.call(cmd.Context(), http.MethodPost, path, body, &r); err != nil {
+						return err
+					}
+					if sure.dryRun {
+						return g.done(r, "Nothing was changed. This would %s %s.", verb, count(r.Count, "dead task"))
+					}
+					if r.Count > 0 {
+						if err := g.ask(sure, "Remove "+count(r.Count, "dead task")+"? Their documents keep what was read."); err != nil {
+							return err
+						}
+					}
+					delete(body, "dry_run")
 				}
-				if tenant != "" {
-					body["tenant_id"] = tenant
+				if err := c.call(cmd.Context(), http.MethodPost, path, body, &r); err != nil {
+					return err
 				}
-				return g.act(cmd.Context(), whose()+"/dead-letters:"+verb, body)
+				done := "Gave %s a new budget."
+				if verb == "purge" {
+					done = "Removed %s."
+				}
+				return g.done(r, done, count(r.Count, "dead task"))
 			},
 		}
 		filters(c)
-		c.Flags().BoolVar(&every, "all", false, "every dead task that the other flags select")
-		c.Flags().BoolVar(&dryRun, "dry-run", false, "count them and change nothing")
+		c.Flags().BoolVar(&all, "all", false, "all dead tasks")
+		if verb == "purge" {
+			sure.flags(c)
+		} else {
+			sure.dryFlag(c)
+		}
 		return c
 	}
 	list := &cobra.Command{
-		Use: "dead [TASK]", Short: "List dead tasks, or show all that is known of one", Args: cobra.MaximumNArgs(1),
+		Use: "dead [TASK]", Short: "List dead tasks, or show all that is known of one", Args: needs(0, 1, "one TASK"), Example: "  sheaf queue dead\n  sheaf queue dead --category parser_crash\n  sheaf queue dead TASK",
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			c, err := g.client()
 			if err != nil {
 				return err
 			}
 			if len(ids) == 1 && tenant != "" {
-				return showTask(cmd.Context(), c, g.json, "/v1/admin/tenants/"+url.PathEscape(tenant)+"/tasks/"+url.PathEscape(ids[0]))
+				return g.showTask(cmd.Context(), c, "/v1/admin/tenants/"+url.PathEscape(tenant)+"/tasks/"+url.PathEscape(ids[0]))
 			}
 			if len(ids) == 1 {
-				return showTask(cmd.Context(), c, g.json, "/v1/tasks/"+url.PathEscape(ids[0]))
+				return g.showTask(cmd.Context(), c, "/v1/tasks/"+url.PathEscape(ids[0]))
 			}
-			query := url.Values{"limit": {"200"}}
+			query := url.Values{}
 			for name, value := range map[string]string{"kind": kind, "code": code, "category": category, "tenant": tenant} {
 				if value != "" {
 					query.Set(name, value)
 				}
 			}
-			var list api.List[api.AnyTenantsTask] // without a tenant where only one's are asked for
-			if err := c.call(cmd.Context(), http.MethodGet, whose()+"/dead-letters?"+query.Encode(), nil, &list); err != nil {
+			items, next, err := pages[api.AnyTenantsTask](cmd.Context(), c, whose()+"/dead-letters", query, p) // without a tenant where only one's are asked for
+			if err != nil {
 				return err
 			}
 			if g.json {
-				return printJSON(list.Items)
+				return g.printJSON(api.List[api.AnyTenantsTask]{Items: listed(items).Items, NextCursor: next})
 			}
-			return table(func(w io.Writer) {
+			defer g.more(cmd, next)
+			return g.table(func(w io.Writer) {
 				owner := func(string) string { return "" }
 				if whose() != "/v1" {
 					owner = func(tenant string) string { return tenant + "\t" }
 				}
 				fmt.Fprintln(w, owner("TENANT")+"TASK\tDOCUMENT\tKIND\tRANGE\tATTEMPTS\tCODE\tMESSAGE")
-				for _, t := range list.Items {
+				for _, t := range items {
 					at, why, msg := "", "", ""
 					if t.Range != nil {
 						at = t.Range.String()
@@ -143,16 +170,17 @@ func (g *global) queueCommand() *cobra.Command {
 		},
 	}
 	filters(list)
+	p.flags(list, 200, "dead tasks")
 	cancel := &cobra.Command{
-		Use: "cancel", Short: "Stop all unfinished documents of the dataset", Args: cobra.NoArgs,
+		Use: "cancel", Hidden: true, DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return g.act(cmd.Context(), "/v1/datasets/"+url.PathEscape(g.dataset)+"/documents:cancel", map[string]any{"filter": map[string]any{"state": []string{"queued", "running", "finalizing"}}})
+			return usageError{cured(errors.New("`sheaf queue cancel` stopped all documents of a dataset, which its name did not say; it is gone"), "Use `sheaf doc cancel --all -d DATASET`, or `sheaf jobs cancel JOB`.")}
 		},
 	}
 	var retention time.Duration
 	var dry bool
 	cleanup := &cobra.Command{
-		Use: "cleanup", Short: "Remove old events and tasks of old generations (opens the store itself)", Args: cobra.NoArgs,
+		Use: "cleanup", Example: "  sheaf queue cleanup --retention 7d --dry-run", Short: "Remove old events and tasks of old generations (opens the store itself)", Args: needs(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return g.withStore(cmd.Context(), func(ctx context.Context, s *taskstore.Store) error {
 				var sum sheaf.CleanupReport
@@ -170,14 +198,15 @@ func (g *global) queueCommand() *cobra.Command {
 						break
 					}
 				}
-				return printJSON(sum)
+				return g.printJSON(sum)
 			})
 		},
 	}
 	cleanup.Flags().Var(&days{&retention}, "retention", "keep what is younger, such as 7d or 36h")
 	cleanup.Flags().BoolVar(&dry, "dry-run", false, "print what would be removed")
 	retention = 7 * 24 * time.Hour
-	cmd.AddCommand(stats, list, dead("retry", "Give dead tasks a new budget"), dead("purge", "Remove dead tasks"), cancel, cleanup)
+	cmd.AddCommand(stats, list, dead("retry", "Give dead tasks a new budget", "  sheaf queue retry TASK\n  sheaf queue retry --code index_read_only"),
+		dead("purge", "Remove dead tasks", "  sheaf queue purge --code invalid_pdf --dry-run"), cancel, cleanup)
 	return cmd
 }
 
@@ -212,47 +241,44 @@ func (v *days) Set(s string) error {
 
 // showTask prints what happened to one task: each attempt with who made it,
 // when and how it ended, and the parser's last words.
-func showTask(ctx context.Context, c *client, asJSON bool, path string) error {
+func (g *global) showTask(ctx context.Context, c *client, path string) error {
 	var t api.TaskHistory
 	if err := c.call(ctx, http.MethodGet, path, nil, &t); err != nil {
 		return err
 	}
-	if asJSON {
-		return printJSON(t)
+	if g.json {
+		return g.printJSON(t)
 	}
 	what := string(t.Kind)
 	if t.Range != nil {
 		what += " " + string(t.Unit) + " " + t.Range.String()
 	}
-	fmt.Printf("%s of document %s, generation %d: %s\n", what, t.DocumentID, t.Generation, t.State)
+	fmt.Fprintf(g.out, "%s of document %s, generation %d: %s\n", what, t.DocumentID, t.Generation, t.State)
 	if t.Content != "" {
-		fmt.Printf("file: %s\n", t.Content)
+		fmt.Fprintf(g.out, "file: %s\n", t.Content)
 	}
 	if t.Failure != nil {
-		fmt.Printf("%s (%s): %s\n", t.Failure.Code, t.Failure.Category, t.Failure.Message)
+		fmt.Fprintf(g.out, "%s (%s): %s\n", t.Failure.Code, t.Failure.Category, t.Failure.Message)
 	}
-	if err := table(func(w io.Writer) {
+	if err := g.table(func(w io.Writer) {
 		fmt.Fprintln(w, "\nSTARTED\tENDED\tWORKER\tOUTCOME\tCODE\tTEXT")
 		for _, a := range t.Tries {
-			ended, code := "", ""
-			if !a.EndedAt.IsZero() {
-				ended = a.EndedAt.Local().Format(time.DateTime)
-			}
+			ended, code := moment(a.EndedAt), ""
 			if a.Failure != nil {
 				code = a.Failure.Code
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", a.StartedAt.Local().Format(time.DateTime), ended, a.Worker, a.Outcome, code, excerpt(a.Text, 80))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", moment(a.StartedAt), ended, a.Worker, a.Outcome, code, excerpt(a.Text, 80))
 		}
 	}); err != nil {
 		return err
 	}
 	for _, a := range t.Tries {
 		for _, o := range a.Output {
-			fmt.Printf("\n%s %s (%s), the parser's last lines:\n%s\n", t.Unit, sheaf.Range{From: o.From, To: o.To}, o.Code, strings.TrimSpace(o.Lines))
+			fmt.Fprintf(g.out, "\n%s %s (%s), the parser's last lines:\n%s\n", t.Unit, sheaf.Range{From: o.From, To: o.To}, o.Code, strings.TrimSpace(o.Lines))
 		}
 	}
 	if t.Failure != nil && t.Failure.Detail != "" {
-		fmt.Printf("\n%s\n", strings.TrimSpace(t.Failure.Detail))
+		fmt.Fprintf(g.out, "\n%s\n", strings.TrimSpace(t.Failure.Detail))
 	}
 	return nil
 }

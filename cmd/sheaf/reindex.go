@@ -13,9 +13,9 @@ import (
 )
 
 func (g *global) indexCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "index", Short: "Act on the search index"}
+	cmd := asGroup(&cobra.Command{Use: "index", Short: "Act on the search index", Example: "  sheaf index rebuild"})
 	cmd.AddCommand(&cobra.Command{
-		Use: "rebuild", Short: "Fill the index from the stored artifacts; nothing is parsed or embedded", Args: cobra.NoArgs,
+		Use: "rebuild", Example: "  sheaf index rebuild", Short: "Fill the index from the stored artifacts; nothing is parsed or embedded", Args: needs(0, 0, ""),
 		Long: "Fills the index from the stored artifacts. An embedded index is made anew, for which the server must be stopped; in Elasticsearch what is missing is added.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := g.load()
@@ -41,13 +41,13 @@ func (g *global) indexCommand() *cobra.Command {
 				return err
 			}
 			defer a.close()
-			tty := isTerminal(os.Stderr)
+			tty := isTerminal(g.err)
 			err = doctor.Rebuild(cmd.Context(), a.doctorConfig(), func(done, total int) {
 				if tty {
-					fmt.Fprintf(os.Stderr, "\r\x1b[K%d of %d ranges", done, total)
+					fmt.Fprintf(g.err, "\r\x1b[K%d of %d ranges", done, total)
 				}
 				if done == total {
-					fmt.Fprintf(os.Stderr, "\rrebuilt the index from %d ranges\n", total)
+					fmt.Fprintf(g.err, "\rrebuilt the index from %d ranges\n", total)
 				}
 			})
 			return err

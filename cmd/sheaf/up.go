@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sheaf"
+	"sheaf/internal/buildinfo"
 	"sheaf/internal/config"
 	"sheaf/parser"
 	"sheaf/samples"
@@ -29,7 +30,7 @@ func serverCommands(g *global) []*cobra.Command {
 	var listen string
 	var demo bool
 	up := &cobra.Command{
-		Use: "up", Short: "Run everything in one process", Args: cobra.NoArgs,
+		Use: "up", Example: "  sheaf up\n  sheaf up --demo\n  sheaf up --listen 127.0.0.1:9000 --data-dir ./data", Short: "Run everything in one process", Args: needs(0, 0, ""),
 		Long: "Runs API, page, executor and keeper in one process. Without a configuration nothing else needs to be installed: SQLite, local files, an embedded index and a built-in embedding model.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return g.serve(cmd.Context(), roles{api: true, executor: true, keeper: true}, listen, demo)
@@ -38,26 +39,26 @@ func serverCommands(g *global) []*cobra.Command {
 	up.Flags().StringVar(&listen, "listen", "", "address of the API and the page; default 127.0.0.1:8080, or a free port if that is taken")
 	up.Flags().BoolVar(&demo, "demo", false, "ingest the sample documents and search them once")
 	serve := &cobra.Command{
-		Use: "serve", Short: "Run the API and the page of a fleet", Args: cobra.NoArgs,
+		Use: "serve", Example: "  sheaf serve --config fleet.toml", Short: "Run the API and the page of a fleet", Args: needs(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return g.serve(cmd.Context(), roles{api: true}, listen, false)
 		},
 	}
 	serve.Flags().StringVar(&listen, "listen", "", "address to listen on")
 	exec := &cobra.Command{
-		Use: "executor", Short: "Run an executor of a fleet", Args: cobra.NoArgs,
+		Use: "executor", Example: "  sheaf executor --config fleet.toml", Short: "Run an executor of a fleet", Args: needs(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return g.serve(cmd.Context(), roles{executor: true}, "", false)
 		},
 	}
 	keep := &cobra.Command{
-		Use: "keeper", Short: "Run a keeper of a fleet; one of them leads", Args: cobra.NoArgs,
+		Use: "keeper", Example: "  sheaf keeper --config fleet.toml", Short: "Run a keeper of a fleet; one of them leads", Args: needs(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return g.serve(cmd.Context(), roles{keeper: true}, "", false)
 		},
 	}
 	health := &cobra.Command{
-		Use: "health [URL]", Short: "Ask a process whether it lives; for containers, which hold no other program", Args: cobra.MaximumNArgs(1),
+		Use: "health [URL]", Example: "  sheaf health http://127.0.0.1:6060/healthz", Short: "Ask a process whether it lives; for containers, which hold no other program", Args: needs(0, 1, "one URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := g.load()
 			if err != nil {
@@ -89,6 +90,7 @@ func serverCommands(g *global) []*cobra.Command {
 
 // serve runs one process of the service until a signal ends it.
 func (g *global) serve(ctx context.Context, r roles, listen string, demo bool) error {
+	g.serving.Store(true)
 	cfg, err := g.load()
 	if err != nil {
 		return err
@@ -138,10 +140,10 @@ func (g *global) serve(ctx context.Context, r roles, listen string, demo bool) e
 			log.Warn("other commands will not find this server by its data folder", "error", err)
 		}
 		defer forget()
-		fmt.Printf("Sheaf %s\n  page  %s/\n  API   %s/v1  (reference: %s/docs)\n  data  %s\n", version(), url, url, url, cfg.DataDir)
+		fmt.Printf("Sheaf %s\n  page  %s/\n  API   %s/v1  (reference: %s/docs)\n  data  %s\n", buildinfo.Get().String(), url, url, url, cfg.DataDir)
 		if demo {
 			go func() {
-				if err := runDemo(ctx, url, g.key); err != nil && ctx.Err() == nil {
+				if err := runDemo(ctx, url, cmp.Or(g.key, os.Getenv("SHEAF_KEY"))); err != nil && ctx.Err() == nil {
 					fmt.Fprintln(os.Stderr, "sheaf: the demo failed:", err)
 				}
 			}()
@@ -242,9 +244,11 @@ func runDemo(ctx context.Context, url, key string) error {
 	if err != nil {
 		return err
 	}
-	if _, err = c.follow(ctx, job.ID, os.Stdout); err != nil {
+	jobs, err := c.follow(ctx, []string{job.ID}, &bar{w: os.Stdout, tty: isTerminal(os.Stdout), last: -1})
+	if err != nil {
 		return err
 	}
+	fmt.Println(sumOf(jobs).line(0))
 	const question = "what happens when an executor is killed while it works"
 	fmt.Printf("\nSearching for %q\n", question)
 	hits, err := c.search(ctx, defaultDataset, map[string]any{"query": question, "limit": 1, "filter": map[string]any{"media_types": []string{parser.MediaPDF}}})

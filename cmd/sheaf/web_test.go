@@ -189,10 +189,10 @@ func testLive(t *testing.T, s *service, b *browser) {
 	// The flight record holds what ran and nothing of what was read.
 	record := b.flight("/v1" + path)
 	var flight struct {
-		Version       string
+		Server        struct{ Version string }
 		Tasks, Events []struct{ Kind string }
 	}
-	if err := json.Unmarshal([]byte(record), &flight); err != nil || flight.Version == "" || len(flight.Tasks) < 5 || len(flight.Events) != len(want) {
+	if err := json.Unmarshal([]byte(record), &flight); err != nil || flight.Server.Version == "" || len(flight.Tasks) < 5 || len(flight.Events) != len(want) {
 		t.Errorf("flight record of %d tasks and %d events: %v", len(flight.Tasks), len(flight.Events), err)
 	}
 	for _, secret := range []string{"SLOW", "subject3", "slow.trial"} {
@@ -208,13 +208,11 @@ func (b *browser) flight(path string) string {
 	return eval[string](b, fmt.Sprintf(`(async () => {
 		const click = HTMLAnchorElement.prototype.click;
 		HTMLAnchorElement.prototype.click = () => {}; // no file is wanted here
-		const { flightRecord } = await import("/js/flight.js");
-		const get = p => fetch(p).then(r => r.json());
-		const d = await get(%q), tasks = (await get(%q + "/tasks")).items;
-		const record = JSON.stringify(await flightRecord(%q, [d], tasks, d, new AbortController().signal));
+		const { diagnostics } = await import("/js/flight.js");
+		const record = JSON.stringify(await diagnostics(%q, "d", new AbortController().signal));
 		HTMLAnchorElement.prototype.click = click;
 		return record;
-	})()`, path, path, path))
+	})()`, path))
 }
 
 func testRetryPage(t *testing.T, s *service, b *browser) {
@@ -615,12 +613,12 @@ func testSides(t *testing.T, s *service, b *browser) {
 		let saved = "";
 		const click = HTMLAnchorElement.prototype.click;
 		HTMLAnchorElement.prototype.click = function () { saved = this.download + " " + this.protocol; };
-		[...document.querySelectorAll("button")].find(b => b.textContent === "Download the flight record").click();
+		[...document.querySelectorAll("button")].find(b => b.textContent === "Download diagnostics").click();
 		for (let i = 0; i < 600 && !saved; i++) await new Promise(r => setTimeout(r, 100));
 		HTMLAnchorElement.prototype.click = click;
 		return saved;
 	})()`)
-	if want := "sheaf-flight-" + id + ".json blob:"; saved != want {
+	if want := "sheaf-diagnostics-" + id + ".json blob:"; saved != want {
 		t.Errorf("the flight record is saved as %q, want %q", saved, want)
 	}
 	// Operations: what waits, who works, how fast, and what it stands on.

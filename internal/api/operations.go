@@ -15,7 +15,7 @@ import (
 // operationRoutes are for whoever runs the service.
 func (s *Server) operationRoutes() {
 	s.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
-		writeJSON(w, http.StatusOK, map[string]string{"status": "ok", "version": s.cfg.Version})
+		writeJSON(w, http.StatusOK, map[string]string{"status": "ok", "version": s.cfg.Build.String()})
 	})
 	health := s.cfg.Health
 	if health == nil {

@@ -153,6 +153,8 @@ func (s *Server) routes() {
 	s.statsRoutes()
 	s.versionRoutes()
 	s.operationRoutes()
+	s.infoRoutes()
+	s.diagnosticsRoutes()
 }
 
 // dataset finds the dataset of a path within the caller's tenant.

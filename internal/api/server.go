@@ -27,6 +27,7 @@ import (
 	"sheaf"
 	"sheaf/ingest"
 	"sheaf/internal/blob"
+	"sheaf/internal/buildinfo"
 	"sheaf/internal/doctor"
 	"sheaf/internal/logctx"
 	"sheaf/internal/queue"
@@ -76,7 +77,7 @@ type Config struct {
 	Page        http.Handler // what is served at /; nil: nothing
 	Log         *slog.Logger
 	Trace       Tracer // nil: no spans; tasks then carry the caller's traceparent
-	Version     string
+	Build       buildinfo.Info
 
 	Auth           bool     // keys are asked for; else everything is the local tenant's
 	AllowURLs      []string // hosts that {"url": …} may name
@@ -109,7 +110,7 @@ func New(cfg Config) *Server {
 	}
 	cfg.EventPoll = cmp.Or(cfg.EventPoll, 100*time.Millisecond)
 	s := &Server{cfg: cfg, log: cfg.Log, mux: &routeMux{ServeMux: http.NewServeMux()}}
-	hc := huma.DefaultConfig("Sheaf", cmp.Or(cfg.Version, "dev"))
+	hc := huma.DefaultConfig("Sheaf", cmp.Or(cfg.Build.String(), "dev"))
 	hc.Info.Description = "Document ingestion: upload, true progress, search with exact citations."
 	hc.OpenAPIPath, hc.DocsPath, hc.SchemasPath = "/openapi", "", ""
 	hc.CreateHooks = nil // no $schema members in answers

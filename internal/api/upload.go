@@ -34,6 +34,9 @@ const (
 	fetchTimeout  = 10 * time.Minute
 )
 
+// MaxSubmit is how many uploads in pieces one job may be made of.
+const MaxSubmit = 1000
+
 // SubmitAnswer is the answer to an upload.
 type SubmitAnswer struct {
 	Job       *sheaf.Job           `json:"job,omitempty"`

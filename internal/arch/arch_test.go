@@ -91,10 +91,11 @@ var may = map[string][]string{
 	"internal/tagset":     {"internal/artifact", "internal/blob", "internal/embed"},
 	"internal/doctor":     contracts,
 	"internal/telemetry":  {"internal/keeper", "internal/logctx", "internal/retryafter"}, // reads the counters of the loops
-	"internal/api":        append([]string{"ingest", "parser", "parser/child", "internal/search", "internal/doctor", "internal/webhook"}, contracts...),
+	"internal/api":        append([]string{"ingest", "parser", "parser/child", "internal/buildinfo", "internal/search", "internal/doctor", "internal/webhook"}, contracts...),
 	"internal/web":        {},
 	"internal/webhook":    {"internal/retryafter"},
 	"internal/config":     {},
+	"internal/buildinfo":  {},
 	"internal/deps":       {},
 	"internal/arch":       {},
 	"samples":             {},

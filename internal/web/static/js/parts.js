@@ -126,9 +126,9 @@ export const cures = {
   source_unavailable: "The place the file comes from did not answer. Retry when it is back.",
   target_unavailable: "A store or the index did not answer. See Operations, then retry.",
   timeout: "It took longer than it may. Retry; if it happens again, parse with fewer pages per task.",
-  parser_crash: "The parser stopped on this part. The rest was kept. Retry, and if it happens again attach the flight record to a report.",
+  parser_crash: "The parser stopped on this part. The rest was kept. Retry, and if it happens again attach the diagnostics to a report.",
   canceled: "It was canceled. Parse it again if it is wanted after all.",
-  internal: "This is a fault of Sheaf. Retry, and attach the flight record to a report.",
+  internal: "This is a fault of Sheaf. Retry, and attach the diagnostics to a report.",
 };
 
 /** @param {{code?: string, category?: string}} f */

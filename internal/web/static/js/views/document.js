@@ -4,7 +4,7 @@ import { cancelDocuments, deleteDocuments, reparseDialog, retryDocuments, retryT
 import { aborted, documentPath, download, get } from "../api.js";
 import { comparison } from "../compare.js";
 import { announce, button, draw, el, empty, grid, gridRows, icon, name, trouble, whenSeen } from "../dom.js";
-import { flightRecord } from "../flight.js";
+import { diagnostics } from "../flight.js";
 import { between, bytes, drawable, duration, eta, format, number, percent, plural, time } from "../format.js";
 import { labels } from "../labels.js";
 import { follow } from "../live.js";
@@ -367,7 +367,7 @@ export async function view({ root, params, query, signal }) {
   let slowest = false;
   function timeline() {
     return el("div", {}, el("div", { class: "tools" }, el("label", { class: "check" }, el("input", { type: "checkbox", checked: slowest, onchange: (/** @type {Event} */ e) => { slowest = /** @type {HTMLInputElement} */ (e.target).checked; drawn = "?"; void drawPane(); } }), " Slowest first"),
-      button("Download the flight record", () => void flightRecord(base, [d], tasks, d, signal).catch((e) => announce(e.message)))),
+      button("Download diagnostics", () => void diagnostics(base, d.id, signal).catch((e) => announce(e.message)))),
       waterfall(tasks, { slowest }));
   }
 

@@ -3,7 +3,7 @@
 import { cancelJob, retryJob } from "../actions.js";
 import { aborted, get, send } from "../api.js";
 import { announce, button, draw, el, grid, icon, name } from "../dom.js";
-import { flightRecord, tasksOf } from "../flight.js";
+import { diagnostics, tasksOf } from "../flight.js";
 import { between, bytes, duration, eta, number, percent, plural, time } from "../format.js";
 import { follow } from "../live.js";
 import { go, note, title } from "../nav.js";
@@ -44,7 +44,7 @@ export async function view({ root, params, query, signal }) {
       const failed = ["failed", "partially_succeeded", "canceled"].includes(job.state);
       tools.replaceChildren(...(over ? [] : [button(job.paused ? "Resume" : "Pause", () => void send(`${base}:${job.paused ? "resume" : "pause"}`).then(() => soon(), (e) => announce(e.message))), button("Cancel…", () => void cancelJob(job).then((done) => done && soon()))]),
         ...(over ? [button(failed ? "Retry what failed…" : "Run again…", () => void retryJob(job, (j) => go(`/jobs/${j.id}`)), failed ? { class: "primary" } : {})] : []),
-        button("Download the flight record", () => void flightRecord(base, docs, tasks, job, signal).catch((e) => announce(e.message))));
+        button("Download diagnostics", () => void diagnostics(base, job.id, signal).catch((e) => announce(e.message))));
     }
     const left = job.queue?.eta_seconds;
     draw(progress, el("div", { class: "progress-line" }, bar(job.progress, "Progress of the job"), el("strong", { class: "num" }, percent(job.progress)),
