@@ -5,7 +5,8 @@
 #   scripts/services.sh env  DIR             print the test variables again
 #   scripts/services.sh down DIR [NAME...]   stop; the data stays in DIR
 #
-# NAME is mysql, postgres, redis, minio or es; none means all. Ports are free ones, kept in DIR. With SHEAF_DURABLE set
+# NAME is mysql, postgres, redis, minio or es; none means all. Ports are free ones, and stay the same from
+# start to start unless somebody else has taken one meanwhile. With SHEAF_DURABLE set
 # MariaDB flushes each commit and Elasticsearch compiles and maps as it does by itself, as they must where the data
 # counts; tests need not wait for either. The two databases speak TLS to those who ask for it, with a certificate that is
 # its own authority. Started as root the servers run as the user sheaf-test.
@@ -40,14 +41,23 @@ pid_of() { # prints the pid of a service that runs from this folder
   case $(tr '\0' ' ' <"/proc/$p/cmdline") in *"$dir/$1/"*|*"redis-server "*":$(port_of redis)"*) echo "$p";; *) return 1;; esac
 }
 port_of() { cat "$dir/$1/port"; }
-# free_port prints a port that nobody listens on, away from the range that outgoing connections use.
+is_free() { ! (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+# free_port prints a port that nobody listens on and that no service of DIR has, away from the range that outgoing
+# connections use.
 free_port() {
   local p
   for _ in $(seq 200); do
     p=$((20000 + RANDOM % 10000))
-    (exec 3<>"/dev/tcp/127.0.0.1/$p") 2>/dev/null || { echo $p; return; }
+    ! grep -qsx "$p" "$dir"/*/port "$dir"/*/transport && is_free $p && { echo $p; return; }
   done
   die "no free port"
+}
+# keep_port FILE leaves the port in FILE, the same from start to start, unless somebody else has taken it meanwhile.
+keep_port() {
+  local p; p=$(head -n1 "$1" 2>/dev/null) || true
+  if [[ $p =~ ^[0-9]+$ ]] && is_free "$p"; then return; fi
+  [ -z "$p" ] || log "port $p of ${1#"$dir"/} is taken; another is chosen"
+  p=$(free_port); echo "$p" >"$1"
 }
 # background NAME CMD... runs detached as the service user; its output goes to DIR/NAME/log.
 background() {
@@ -162,14 +172,14 @@ es_java() {
 }
 start_es() {
   local d=$dir/es java; java=$(es_java)
-  mkdir -p "$d/conf" "$d/data" "$d/logs" "$d/tmp"; cp "$es_home/config/log4j2.properties" "$d/conf/"
+  mkdir -p "$d/conf" "$d/data" "$d/logs" "$d/tmp"; keep_port "$d/transport"; cp "$es_home/config/log4j2.properties" "$d/conf/"
   # Less memory than the defaults take, and for tests half of that again and a third of the start-up time: code is compiled
   # quickly instead of well, and files are read without being mapped. All that costs a server that works for long. The
   # collector of garbage waits until the heap is full, which the breaker would take for memory in use, and refuse writes.
   local swift=(-XX:TieredStopAtLevel=1) mmap=false heap=512m; [ -z "${SHEAF_DURABLE:-}" ] || { swift=(); mmap=true heap=1g; }
   printf '%s\n' "-Xms$heap" "-Xmx$heap" -XX:+UseSerialGC "${swift[@]}" -XX:-AlwaysPreTouch 20-:--add-modules=jdk.incubator.vector "-Djava.io.tmpdir=$d/tmp" >"$d/conf/jvm.options"
   printf '%s\n' 'cluster.name: sheaf-test' 'node.name: n1' 'discovery.type: single-node' 'network.host: 127.0.0.1' "http.port: $(port_of es)" \
-    "transport.port: $(free_port)" "path.data: $d/data" "path.logs: $d/logs" "node.store.allow_mmap: $mmap" 'xpack.security.enabled: false' \
+    "transport.port: $(head -n1 "$d/transport")" "path.data: $d/data" "path.logs: $d/logs" "node.store.allow_mmap: $mmap" 'xpack.security.enabled: false' \
     'cluster.routing.allocation.disk.threshold_enabled: false' 'indices.breaker.total.use_real_memory: false' >"$d/conf/elasticsearch.yml"
   [ ! $root ] || chown -R $user "$d"
   rm -f "$d/pid"
@@ -198,7 +208,7 @@ up() {
   for n in "${names[@]}"; do
     pid_of "$n" >/dev/null && continue
     mkdir -p "$dir/$n"; [ ! $root ] || chown $user "$dir/$n"
-    free_port >"$dir/$n/port"
+    keep_port "$dir/$n/port"
     case $n in mysql|postgres) make_certificate;; esac
     "start_$n"
     log "$n is up on port $(port_of "$n")"

@@ -16,6 +16,7 @@ import (
 	"io"
 	"io/fs"
 	"log"
+	"log/slog"
 	"math/rand/v2"
 	"net/url"
 	"os"
@@ -198,6 +199,15 @@ func firstConnection(ctx context.Context, db *sql.DB) error {
 	}
 }
 
+// driverLog takes what the MySQL driver says of its own accord, of connections
+// that broke, into the log of the product: at debug, since the errors of calls
+// say the same.
+type driverLog struct{}
+
+func (driverLog) Print(v ...any) {
+	slog.Debug(strings.TrimSpace(fmt.Sprint(v...)), "from", "go-sql-driver/mysql")
+}
+
 func (s *Store) openMySQL(ctx context.Context, c Config) error {
 	cfg, err := mysqldriver.ParseDSN(c.DSN)
 	if err != nil {
@@ -206,6 +216,7 @@ func (s *Store) openMySQL(ctx context.Context, c Config) error {
 	// Guards count the rows that matched, not those that changed: a heartbeat
 	// that writes an unchanged lease must not look like a lost one.
 	cfg.ClientFoundRows = true
+	cfg.Logger = driverLog{}
 	cfg.ParseTime = true
 	cfg.InterpolateParams = true // one round trip a statement instead of three
 	cfg.Loc = time.UTC

@@ -730,7 +730,12 @@ func dataDirError(dir string, err error) error {
 func newLogger(c config.Log, w io.Writer) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(c.Level)) // Validate has checked it
-	opts := &slog.HandlerOptions{Level: level}
+	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Value.Kind() == slog.KindDuration { // JSON would say nanoseconds, without a unit
+			a.Value = slog.StringValue(a.Value.Duration().String())
+		}
+		return a
+	}}
 	if c.Format == "json" {
 		return slog.New(logctx.Handler(slog.NewJSONHandler(w, opts)))
 	}
