@@ -30,8 +30,11 @@ const (
 	// rangeSize is the number of parts per task: about a chapter each.
 	rangeSize = 8
 	// maxPartBytes bounds a chapter's page.
-	maxPartBytes  = 32 << 20
-	maxSpine      = 20_000
+	maxPartBytes = 32 << 20
+	maxSpine     = 20_000
+	// maxRepeats of a part in the spine: a book lists each once, and a list of a
+	// few bytes each would make any number of parts.
+	maxRepeats    = 8
 	maxManifest   = 65_000
 	maxOutline    = 10_000
 	maxIndexBytes = 32 << 20
@@ -129,7 +132,7 @@ func (d *document) open() error {
 		}
 		return err
 	}
-	items := map[string]item{}
+	items, listed := map[string]item{}, map[string]int{}
 	ncx := ""
 	for s := xmlscan.New(bytes.NewReader(b)); ; {
 		k, err := s.Next()
@@ -160,7 +163,10 @@ func (d *document) open() error {
 				d.skipped++
 			case it.mediaType != "" && !strings.Contains(it.mediaType, "html") && !strings.Contains(it.mediaType, "xml"):
 				d.skipped++ // a picture or a fallback chain
+			case listed[it.part] >= maxRepeats:
+				d.skipped++
 			default:
+				listed[it.part]++
 				d.spine = append(d.spine, it)
 			}
 		}
@@ -193,7 +199,7 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 		p.Fingerprints[i] = d.fingerprint(it.part, b)
 	}
 	if d.skipped > 0 {
-		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "parts_skipped", Message: "Some parts of the book are pictures or are missing and were left out."})
+		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "parts_skipped", Message: "Some parts of the book are pictures, are missing or are listed again and again, and were left out."})
 	}
 	return p, nil
 }

@@ -36,8 +36,11 @@ const (
 	// maxSlideBytes bounds a slide's XML; the largest seen has 3 MB.
 	maxSlideBytes = 64 << 20
 	maxSlides     = 20_000
-	maxBlocks     = 20_000 // of one slide
-	maxDiagrams   = 1_000  // of one slide that stand in its order
+	// maxRepeats of a slide: no program lists one twice, and a list of a few
+	// bytes each would make any number of slides.
+	maxRepeats  = 8
+	maxBlocks   = 20_000 // of one slide
+	maxDiagrams = 1_000  // of one slide that stand in its order
 	// emuPerPoint: 914,400 English metric units to the inch.
 	emuPerPoint = 12_700
 )
@@ -82,6 +85,7 @@ type document struct {
 	charts        int
 	images        int
 	hidden        int
+	repeated      int                      // slides that are listed too often
 	kept          map[int]sheaf.UnitResult // slides read by Plan and not yet parsed
 }
 
@@ -115,7 +119,7 @@ func (d *document) slideList() error {
 	if err != nil {
 		return err
 	}
-	rels := d.z.Rels(main)
+	rels, listed := d.z.Rels(main), map[string]int{}
 	for s := xmlscan.New(bytes.NewReader(b)); ; {
 		k, err := s.Next()
 		if err != nil {
@@ -130,6 +134,10 @@ func (d *document) slideList() error {
 		switch string(s.Name()) {
 		case "sldId":
 			if rel, ok := rels[s.RelID()]; ok && rel.Type == "slide" && len(d.slides) < maxSlides {
+				if listed[rel.Target]++; listed[rel.Target] > maxRepeats {
+					d.repeated++
+					continue
+				}
 				d.slides = append(d.slides, rel.Target)
 			}
 		case "sldSz":
@@ -170,6 +178,9 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 	}
 	if d.charts+d.images > 0 {
 		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "images_ignored", Message: fmt.Sprintf("%d charts without figures and %d pictures without description were not read; set ocr_pictures where they hold text.", d.charts, d.images)})
+	}
+	if d.repeated > 0 {
+		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "slides_repeated", Message: fmt.Sprintf("The deck lists slides again and again; each was read %d times at most, and %d were left out.", maxRepeats, d.repeated)})
 	}
 	if d.hidden > 0 {
 		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "hidden_slides", Message: fmt.Sprintf("%d slides are hidden in the show; they were read like the others.", d.hidden)})
