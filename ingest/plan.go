@@ -139,7 +139,8 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanP
 	defer release()
 	source := child.Source{
 		Path: path, Format: format.ID(), Key: doc.ID + "/" + fmt.Sprint(doc.Generation) + "/" + doc.BlobKey,
-		Options: parser.Options{Name: doc.Name, MediaType: mediaType, Config: config},
+		Options:   parser.Options{Name: doc.Name, MediaType: mediaType, Config: config},
+		PlanLimit: planLimit(format, doc.Size),
 	}
 	opened, shards, cleanup, err := p.Parser.Plan(ctx, source)
 	if err != nil {
@@ -216,6 +217,22 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanP
 		return out, nil
 	}
 	return out, p.reuse(ctx, doc, out)
+}
+
+// A file that takes longer to plan than planTime and planTimePerMB is not honest:
+// planning takes seconds, and a minute for a workbook of 100 MB.
+const (
+	planTime      = 2 * time.Minute
+	planTimePerMB = 10 * time.Second
+)
+
+// planLimit is how long planning a file of so many bytes may take. Formats that
+// need a program or a service have time-outs of their own.
+func planLimit(f parser.Format, bytes int64) time.Duration {
+	if _, ok := f.(parser.Optional); ok {
+		return 0
+	}
+	return planTime + time.Duration(bytes>>20)*planTimePerMB
 }
 
 // Bounds on reading a document through for its headings: the time is several

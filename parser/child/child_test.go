@@ -69,6 +69,9 @@ type badDoc struct {
 
 func (d *badDoc) Plan(context.Context) (*parser.Plan, error) {
 	p := &parser.Plan{Unit: sheaf.UnitPage, Units: len(d.words), RangeSize: 4, Fingerprints: []uint64{1<<64 - 1, 2}, Metadata: map[string]string{"pid": fmt.Sprint(os.Getpid())}}
+	if d.words[0] == "plan-hangs" {
+		time.Sleep(time.Hour)
+	}
 	if d.words[0] == "shards" {
 		if err := os.WriteFile(filepath.Join(d.options.TempDir, "one.csv"), []byte("a,b\n"), 0o600); err != nil {
 			return nil, err

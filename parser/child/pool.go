@@ -128,6 +128,9 @@ type Source struct {
 	// when all of it is there. Only for formats that are parser.Sparse. Its
 	// error ends the child and is returned as it is.
 	Fill func(ctx context.Context, offset, length int64) error
+	// PlanLimit is how long planning may take once there is a child for it; 0
+	// leaves that to the context.
+	PlanLimit time.Duration
 }
 
 // id tells sources apart: the content and everything that shapes its opening.
@@ -846,7 +849,7 @@ func (p *Pool) call(ctx context.Context, c *process, req request, on func(kind b
 	if err != nil {
 		return at, err
 	}
-	stop := c.watch(ctx, 0, p.cfg.MaxRSSBytes)
+	stop := c.watch(ctx, req.limit, p.cfg.MaxRSSBytes)
 	defer stop()
 	if err := errors.Join(writeFrame(c.req, kindRequest, body), c.req.Flush()); err != nil {
 		c.kill(killProtocol)
@@ -1114,7 +1117,7 @@ func askOne[T any](ctx context.Context, p *Pool, src Source, req request, want b
 // shards; it stays until cleanup, which is never nil, is called.
 func (p *Pool) Plan(ctx context.Context, src Source) (plan *parser.Plan, shardDir string, cleanup func(), err error) {
 	cleanup = func() {}
-	plan, c, d, err := askOne[parser.Plan](ctx, p, src, request{Op: opPlan}, kindPlan, "plan", nil)
+	plan, c, d, err := askOne[parser.Plan](ctx, p, src, request{Op: opPlan, limit: src.PlanLimit}, kindPlan, "plan", nil)
 	if err != nil {
 		return nil, "", cleanup, p.finish(c, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"sheaf"
 )
@@ -68,5 +69,17 @@ func TestARangeKeepsToItsRoom(t *testing.T) {
 	}
 	if got, err := b.parse(deadline(t, long), b.doc("ok"), 1, 1); err != nil || len(got) != 1 {
 		t.Errorf("the next document: %v", err)
+	}
+}
+
+// Planning has a bound of its own, far below that of a task.
+func TestPlanningThatHangsIsEnded(t *testing.T) {
+	b := setup(t, Config{Size: 1})
+	src := b.doc("plan-hangs")
+	src.PlanLimit = 50 * time.Millisecond
+	_, _, cleanup, err := b.pool.Plan(deadline(t, long), src)
+	defer cleanup()
+	if f := sheaf.AsFailure(err, ""); f == nil || f.Code != "parse_timeout" {
+		t.Errorf("a plan that hangs: %v", err)
 	}
 }

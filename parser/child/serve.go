@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"time"
 
 	"sheaf"
 	"sheaf/parser"
@@ -60,6 +61,8 @@ type request struct {
 	N, DPI  int
 	Clip    *sheaf.Box `json:",omitempty"`
 	Name    string     `json:",omitempty"` // of a picture
+
+	limit time.Duration // after which the parent ends the child; 0 for none
 }
 
 // MaybeRun turns the process into a parser child when the pool started it, and
