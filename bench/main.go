@@ -79,12 +79,14 @@ var measures = []measure{
 	{[]string{"memory.upload"}, func(ctx context.Context, b *bench) error { return b.bigUpload(ctx) }},
 	{[]string{"memory.csv"}, func(ctx context.Context, b *bench) error { return b.bigTable(ctx, "csv") }},
 	{[]string{"memory.xlsx"}, func(ctx context.Context, b *bench) error { return b.bigTable(ctx, "xlsx") }},
+	{[]string{"first.searchable"}, func(ctx context.Context, b *bench) error { return b.firstSearchable(ctx) }},
 	{[]string{"search"}, func(ctx context.Context, b *bench) error { return b.search(ctx) }},
 	{[]string{"page"}, func(ctx context.Context, b *bench) error { return b.page(ctx) }},
 	{[]string{"fairness"}, func(ctx context.Context, b *bench) error { return b.fairness(ctx) }},
 	{[]string{"fleet.cycles"}, func(ctx context.Context, b *bench) error { return b.fleetCycles(ctx) }},
 	{[]string{"fleet.document"}, func(ctx context.Context, b *bench) error { return b.fleetDocument(ctx) }},
 	{[]string{"fleet.pages"}, func(ctx context.Context, b *bench) error { return b.fleetPages(ctx) }},
+	{[]string{"fleet.first.searchable"}, func(ctx context.Context, b *bench) error { return b.fleetFirstSearchable(ctx) }},
 	{[]string{"queue.latency"}, func(ctx context.Context, b *bench) error { return b.queueLatency(ctx) }},
 }
 

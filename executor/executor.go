@@ -452,6 +452,11 @@ func (e *Executor) run(ctx context.Context, a *attempt, worked func()) {
 	// What is written now must be written even while the executor stops.
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
 	defer cancel()
+	done.NextFunc = func(h sheaf.Hint) {
+		if _, err := e.cfg.Queue.Publish(end, h.TenantID, h.Lane, []sheaf.Hint{h}); err != nil {
+			log.DebugContext(ctx, "the end of the document was not published; the keeper will", "document", t.DocumentID, "error", err)
+		}
+	}
 	state, err := e.finish(ctx, end, t, done, err)
 	switch {
 	case errors.Is(err, sheaf.ErrStale):

@@ -68,11 +68,26 @@ func (s *Store) Complete(ctx context.Context, c sheaf.Claim, done sheaf.Completi
 		return s.completeWide(ctx, c, done)
 	}
 	a, err := s.writes.DoWithin(ctx, write{done: &Finished{Claim: c, Result: done.Result}}, done.CanWait)
-	return cmp.Or(err, a.Err)
+	if err := cmp.Or(err, a.Err); err != nil {
+		return err
+	}
+	if a.last != "" && done.NextFunc != nil {
+		// The end is written. What fails from here on the keeper makes good.
+		if h, err := s.finishDocument(ctx, a.last); err == nil && h != nil {
+			done.NextFunc(*h)
+		}
+	}
+	return nil
+}
+
+// answer is what became of a write.
+type answer struct {
+	ClaimAnswer
+	last string // the document, if this was the batch's last end in it and no claim of the batch goes on with it
 }
 
 // runTogether writes the calls of one batch.
-func (s *Store) runTogether(ctx context.Context, batch []write) []ClaimAnswer {
+func (s *Store) runTogether(ctx context.Context, batch []write) []answer {
 	var finished []Finished
 	var asks []ClaimAsk
 	for _, w := range batch {
@@ -82,13 +97,25 @@ func (s *Store) runTogether(ctx context.Context, batch []write) []ClaimAnswer {
 			asks = append(asks, w.claim)
 		}
 	}
-	errs, claims := s.WriteAll(ctx, finished, asks)
-	answers := make([]ClaimAnswer, len(batch))
-	for i, w := range batch {
-		if w.done != nil {
-			answers[i].Err, errs = errs[0], errs[1:]
-		} else {
-			answers[i], claims = claims[0], claims[1:]
+	documents := make([]string, len(finished))
+	errs, claims := s.writeAll(ctx, finished, asks, documents)
+	goesOn := map[string]bool{"": true}
+	for _, c := range claims {
+		if c.Err == nil {
+			goesOn[c.Task.DocumentID] = true
+		}
+	}
+	answers := make([]answer, len(batch))
+	for i := len(batch) - 1; i >= 0; i-- {
+		if batch[i].done == nil {
+			n := len(claims) - 1
+			answers[i].ClaimAnswer, claims = claims[n], claims[:n]
+			continue
+		}
+		n := len(errs) - 1
+		answers[i].Err, errs = errs[n], errs[:n]
+		if d := documents[n]; answers[i].Err == nil && !goesOn[d] {
+			answers[i].last, goesOn[d] = d, true
 		}
 	}
 	return answers
@@ -100,6 +127,12 @@ func (s *Store) runTogether(ctx context.Context, batch []write) []ClaimAnswer {
 // task, the first counts. Claims see their tasks as they were before the batch
 // but for its completions: a task that a completion wakes is not claimed yet.
 func (s *Store) WriteAll(ctx context.Context, finished []Finished, asks []ClaimAsk) ([]error, []ClaimAnswer) {
+	return s.writeAll(ctx, finished, asks, make([]string, len(finished)))
+}
+
+// writeAll is WriteAll; it puts the document of each task that it ends in
+// documents.
+func (s *Store) writeAll(ctx context.Context, finished []Finished, asks []ClaimAsk, documents []string) ([]error, []ClaimAnswer) {
 	errs, answers := make([]error, len(finished)), make([]ClaimAnswer, len(asks))
 	ids := make([]string, 0, len(finished)+len(asks))
 	for _, f := range finished {
@@ -119,7 +152,7 @@ func (s *Store) WriteAll(ctx context.Context, finished []Finished, asks []ClaimA
 		for i, f := range finished {
 			t := tasks[f.Claim.TaskID]
 			if errs[i] = t.end(f.Claim, f.Result); errs[i] == nil {
-				ended = append(ended, t)
+				ended, documents[i] = append(ended, t), t.DocID
 				events = append(events, t.doneEvent(f.Result))
 				dirty = append(dirty, t.DocID)
 			}
@@ -152,7 +185,7 @@ func (s *Store) WriteAll(ctx context.Context, finished []Finished, asks []ClaimA
 	alone := len(ids) > 1 && mayBeOnes(err)
 	for i := range finished {
 		if errs[i] = err; alone {
-			one, _ := s.WriteAll(ctx, finished[i:i+1], nil)
+			one, _ := s.writeAll(ctx, finished[i:i+1], nil, documents[i:i+1])
 			errs[i] = one[0]
 		}
 	}

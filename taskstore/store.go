@@ -88,7 +88,7 @@ type Store struct {
 
 	damage atomic.Pointer[string] // what a damaged SQLite file was met with; nil for a sound one
 
-	writes *coalesce.Group[write, ClaimAnswer]
+	writes *coalesce.Group[write, answer]
 
 	sweep struct { // where the search for forgotten documents stands
 		sync.Mutex

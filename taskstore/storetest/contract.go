@@ -53,6 +53,7 @@ func Run(t *testing.T, engine string) {
 		{"FoldFollowsTheTasks", foldFollows},
 		{"FoldLeavesProgressForLater", foldLeaves},
 		{"FinalizeOnceWithManyFolders", finalizeOnce},
+		{"LastPieceFinishesWithoutTheKeeper", lastPiece},
 		{"PublishIsGuarded", publishGuard},
 		{"FailedGenerationLeavesTheLiveOne", failedPublish},
 		{"DeadPlanFailsTheDocument", deadPlan},

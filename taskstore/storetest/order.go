@@ -191,3 +191,47 @@ func aheadAtOnce(f *Fixture) {
 	close(stop)
 	busy.Wait()
 }
+
+// lastPiece: who ends the last piece of a document writes the task that finishes
+// it, with no keeper there: once, whoever ends beside it, and not before.
+func lastPiece(f *Fixture) {
+	const pieces = 12
+	d := f.Document("t")
+	tasks := f.Plan(d, Parse(pieces)...)
+	var mu sync.Mutex
+	var told []sheaf.Hint
+	end := func(t *sheaf.Task) error {
+		return f.Store.Complete(ctx, t.Held(), sheaf.Completion{Result: Result(t), NextFunc: func(h sheaf.Hint) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, h)
+		}})
+	}
+	f.OK(end(f.Claim(tasks[0].ID, "w")))
+	want(f, "told of with pieces left", len(told), 0)
+	var all sync.WaitGroup
+	for _, t := range tasks[1:] {
+		held := f.Claim(t.ID, "w")
+		all.Go(func() {
+			if err := end(held); err != nil {
+				f.T.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	want(f, "told of", len(told), 1)
+	want(f, "finalize tasks", f.Int("SELECT COUNT(*) FROM tasks WHERE doc_id=? AND kind='finalize'", d.ID), 1)
+	if h := told[0]; h.TaskID != f.Finalizer(d.ID) || h.TenantID != "t" || h.Lane != sheaf.LaneNormal || h.Kind != sheaf.KindFinalize || h.Phase != sheaf.PhaseFinish || h.Place.UnixMilli() == 0 {
+		f.T.Errorf("told of %+v", h)
+	}
+	want(f, "state", f.Doc(d.ID).State, sheaf.DocFinalizing)
+	f.Publish(d.ID, sheaf.DocSucceeded)
+	want(f, "state", f.Doc(d.ID).State, sheaf.DocSucceeded)
+
+	// A canceled one is not finished.
+	gone := f.Document("t")
+	held := f.Claim(f.Plan(gone, Parse(1)...)[0].ID, "w")
+	f.Cancel(gone)
+	f.OK(end(held))
+	want(f, "told of after a cancel", len(told), 1)
+}
