@@ -103,6 +103,11 @@ var mutants = []mutant{
 		"./internal/queue/sqlqueue", ".", none,
 	},
 	{
+		"finish: the end of the last piece needs no keeper", "taskstore/batch.go",
+		`answers[i].last, goesOn[d] = d, true`, `goesOn[d] = true`,
+		"./taskstore", "TestContract/sqlite", none,
+	},
+	{
 		"order: what has begun goes before what has not", "taskstore/insert.go",
 		`return sheaf.PhaseRanges, b.Place`, `return sheaf.PhaseBegin, b.Place`,
 		"./taskstore", "TestContract/sqlite", none,
