@@ -62,7 +62,6 @@ var statistics = []struct{ table, index, stat string }{
 	{"workers", "sqlite_autoindex_workers_1", "100 1"},
 	{"queue_meta", "sqlite_autoindex_queue_meta_1", "10 1"},
 	{"leases", "sqlite_autoindex_leases_1", "10 1"},
-	{"secret_keys", "sqlite_autoindex_secret_keys_1", "10 1"},
 	{"idempotency", "sqlite_autoindex_idempotency_1", "10000 500 1"},
 	{"uploads", "sqlite_autoindex_uploads_1", "1000 1"},
 	{"uploads", "k_upload_life", "1000 10"},

@@ -50,6 +50,7 @@ import (
 	"sheaf/internal/queue/redisstream"
 	"sheaf/internal/queue/sqlleader"
 	"sheaf/internal/queue/sqlqueue"
+	"sheaf/internal/receipt"
 	"sheaf/internal/search"
 	"sheaf/internal/tagset"
 	"sheaf/internal/telemetry"
@@ -76,6 +77,7 @@ type app struct {
 	chat     *chat.Client // nil without chat.url
 	formats  *parser.Registry
 	pool     *child.Pool
+	receipts *receipt.Signer
 	metrics  *telemetry.Metrics
 	tracer   *telemetry.Tracer // nil without trace.endpoint
 	ingest   *ingest.Service
@@ -178,6 +180,7 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 			Feeds: cfg.Queue.Driver == "redis", Sole: cfg.Sole(), Window: cfg.Queue.Window,
 			WorkerTimeout: time.Duration(cfg.Keeper.WorkerTimeout), Retention: time.Duration(cfg.Keeper.Retention), Audit: a.audit, AuditEvery: time.Duration(cfg.Keeper.AuditInterval), SlowEvery: time.Duration(cfg.Keeper.Reconcile),
 			Tell:  teller.Round,
+			Sign:  a.receipts.Sign,
 			Leads: func(leads bool) { a.leads.Store(leads); a.metrics.Leads(leads) },
 		}
 		tuneKeeper(&kc)
@@ -564,7 +567,7 @@ func (a *app) openIndex(ctx context.Context) (err error) {
 func (a *app) handler() http.Handler {
 	cfg := api.Config{
 		Catalog: a.store, Stats: a.store, Ingest: a.ingest, Search: a.searcher(), Blobs: a.blobs, Files: a.files, Renderer: a.pool, Queue: a.queue,
-		Health: a.health,
+		Health: a.health, Receipts: a.receipts,
 		Doctor: a.doctor, Confinement: a.pool.Protections, Metrics: a.metrics.Handler(), Page: web.Handler(), Log: a.log, Build: buildinfo.Get(),
 		Auth: a.cfg.Server.Auth, AllowURLs: a.cfg.Server.AllowURLs, WebhookHosts: a.cfg.Webhooks.Hosts, MaxUploadBytes: a.cfg.Server.MaxUploadBytes,
 		Stopping: a.stopping,

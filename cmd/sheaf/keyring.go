@@ -12,6 +12,7 @@ import (
 
 	"sheaf"
 	"sheaf/internal/config"
+	"sheaf/internal/receipt"
 	"sheaf/internal/secrets"
 	"sheaf/taskstore"
 )
@@ -25,6 +26,7 @@ const keyFile = "secrets.key"
 func (a *app) unlock(ctx context.Context) error {
 	ring, err := keyring(ctx, a.cfg, a.path(keyFile), a.store)
 	if err == nil {
+		a.receipts = receipt.New(ring)
 		err = unlockStore(ctx, a.store, ring)
 	}
 	if err != nil || !a.cfg.Sole() {

@@ -152,6 +152,7 @@ func (s *Server) routes() {
 	s.webhookRoutes()
 	s.statsRoutes()
 	s.versionRoutes()
+	s.receiptRoutes()
 	s.operationRoutes()
 	s.infoRoutes()
 	s.diagnosticsRoutes()

@@ -81,7 +81,7 @@ func TestEveryRouteDeclaresItsScope(t *testing.T) {
 		"POST /v1/doctor", "GET /v1/admin/dead-letters", "POST /v1/admin/dead-letters:purge", "POST /v1/admin/dead-letters:retry",
 		"GET /v1/admin/tenants/{tenant}/tasks/{task}",
 	}
-	posts := []string{"POST /v1/search", "POST /v1/datasets/{ds}/search"} // that read
+	posts := []string{"POST /v1/search", "POST /v1/datasets/{ds}/search", "POST /v1/receipts:verify"} // that read
 	for _, rt := range s.api.table {
 		method, path, _ := strings.Cut(rt.pattern, " ")
 		want := scopeWrite

@@ -31,6 +31,7 @@ import (
 	"sheaf/internal/doctor"
 	"sheaf/internal/logctx"
 	"sheaf/internal/queue"
+	"sheaf/internal/receipt"
 	"sheaf/internal/search"
 	"sheaf/internal/webhook"
 	"sheaf/parser/child"
@@ -69,6 +70,7 @@ type Config struct {
 	Files    Files
 	Renderer Renderer // nil: no page images
 	Queue    queue.Queue
+	Receipts *receipt.Signer                                                // nil: receipts are not signed
 	Health   *Health                                                        // nil: /readyz knows of no dependencies
 	Doctor   func(ctx context.Context, repair bool) (*doctor.Report, error) // nil: no /v1/doctor
 	// Confinement says what keeps parsers away from the system. May be nil.

@@ -73,6 +73,7 @@ var may = map[string][]string{
 	"internal/coalesce":   {},
 	"internal/pgdsn":      {},
 	"internal/secrets":    {},
+	"internal/receipt":    {"internal/secrets"},
 	"internal/logctx":     {},
 	"internal/enrich":     {},
 	"internal/embed":      {},
@@ -91,7 +92,7 @@ var may = map[string][]string{
 	"internal/tagset":     {"internal/artifact", "internal/blob", "internal/embed"},
 	"internal/doctor":     contracts,
 	"internal/telemetry":  {"internal/keeper", "internal/logctx", "internal/retryafter"}, // reads the counters of the loops
-	"internal/api":        append([]string{"ingest", "parser", "parser/child", "internal/buildinfo", "internal/search", "internal/doctor", "internal/webhook"}, contracts...),
+	"internal/api":        append([]string{"ingest", "parser", "parser/child", "internal/buildinfo", "internal/search", "internal/doctor", "internal/receipt", "internal/secrets", "internal/webhook"}, contracts...),
 	"internal/web":        {},
 	"internal/webhook":    {"internal/retryafter"},
 	"internal/config":     {},
