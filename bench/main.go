@@ -6,6 +6,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -92,7 +93,7 @@ var measures = []measure{
 
 func run(ctx context.Context) error {
 	only := flag.String("only", "", "measures to run, by the start of their names, separated by commas; default all")
-	corpus := flag.String("corpus", "", "folder of test documents; default SHEAF_CORPUS, then ../shared/corpus")
+	corpus := flag.String("corpus", "", "folder of test documents; default SHEAF_CORPUS")
 	out := flag.String("out", "bench/out/bench.json", "where the rows are written as JSON")
 	bin := flag.String("bin", "bin/sheaf", "the service to measure, made by `make build`")
 	profile := flag.String("profile", "", "file for a CPU profile of this program, which runs the parts of the store and queue measures itself")
@@ -137,7 +138,7 @@ func run(ctx context.Context) error {
 
 	fmt.Printf("%s/%s, %d CPUs, load %s, %s\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), load(), time.Now().Format(time.RFC3339))
 	if b.corpus == "" {
-		fmt.Println("no corpus (-corpus, SHEAF_CORPUS or ../shared/corpus): the rows that need one are left out; the sample documents stand in for a first look")
+		fmt.Println("no corpus (-corpus or SHEAF_CORPUS): the rows that need one are left out; the sample documents stand in for a first look")
 	}
 	var failed []error
 	for _, m := range chosen {
@@ -199,19 +200,13 @@ func choose(only string) ([]measure, error) {
 	return out, nil
 }
 
+// findCorpus returns "" where the named folder, or that of SHEAF_CORPUS, holds no PDFs.
 func findCorpus(named string) string {
-	for _, dir := range []string{named, os.Getenv("SHEAF_CORPUS"), "../shared/corpus"} {
-		if dir == "" {
-			continue
-		}
-		if info, err := os.Stat(filepath.Join(dir, "pdf")); err == nil && info.IsDir() {
-			return dir
-		}
-		if dir == named {
-			return ""
-		}
+	dir := cmp.Or(named, os.Getenv("SHEAF_CORPUS"))
+	if info, err := os.Stat(filepath.Join(dir, "pdf")); dir == "" || err != nil || !info.IsDir() {
+		return ""
 	}
-	return ""
+	return dir
 }
 
 // leftOut says why rows are missing.

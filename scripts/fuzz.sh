@@ -2,7 +2,7 @@
 # Runs the fuzz targets beside each other, one worker each, JOBS at a time (default: one per CPU). A target of a format
 # runs for a minute, any other for 300 executions; FUZZTIME, such as 1h, is the time of all. FUZZ, a regular expression
 # over "package target", chooses among them. TURNS=4 runs a fourth of those, another one with each commit: CI comes round
-to all of them. What a run finds is written below the package's testdata: commit it, and it
+# to all of them. What a run finds is written below the package's testdata: commit it, and it
 # is a test from then on. What it learns stays in Go's build cache, so that the next run begins where it ended.
 set -euo pipefail
 cd "$(dirname "$0")/.."

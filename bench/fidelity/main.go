@@ -95,14 +95,14 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	corpus := flag.String("corpus", cmp.Or(os.Getenv("SHEAF_CORPUS"), "../shared/corpus"), "folder of test documents, with a folder per format")
+	corpus := flag.String("corpus", os.Getenv("SHEAF_CORPUS"), "folder of test documents, with a folder per format")
 	out := flag.String("out", "docs/fidelity.md", "where the table is written; empty for nowhere")
 	only := flag.String("only", "", "rows to measure, by the start of their folder's name, tables, or chunks; default all")
 	prints := flag.String("prints", "", "folder that keeps the PDFs with known tables, and has them made only once; default a temporary one")
 	worst := flag.Int("worst", 0, "names that many of the lowest scores per row, with the words that differ")
 	flag.Parse()
 	if _, err := os.Stat(*corpus); err != nil {
-		return fmt.Errorf("there is no corpus at %s; name it with -corpus or SHEAF_CORPUS", *corpus)
+		return fmt.Errorf("there is no corpus at %q; name its folder with -corpus or SHEAF_CORPUS", *corpus)
 	}
 	for _, tool := range []string{"pdftotext", "mutool", "pandoc", "soffice"} {
 		if _, err := exec.LookPath(tool); err != nil {
