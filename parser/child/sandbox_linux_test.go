@@ -294,7 +294,7 @@ func TestSandboxModes(t *testing.T) {
 		t.Errorf("protections of a parser that is not confined: %+v, %v", all, err)
 	}
 
-	b, docs = confinedTo(t, Config{})
+	b, _ = confinedTo(t, Config{})
 	if all, err = b.pool.Protections(deadline(t, long)); err != nil {
 		t.Fatal(err)
 	}

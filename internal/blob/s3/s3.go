@@ -630,11 +630,9 @@ func (s *Store) List(ctx context.Context, prefix string, each func(blob.Info) bo
 func (s *Store) Ping(ctx context.Context) error {
 	listing, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the client's goroutine
-	for object := range s.client.Client.ListObjects(listing, s.config.Bucket, minio.ListObjectsOptions{Prefix: s.config.Prefix, MaxKeys: 1}) {
-		if object.Err != nil {
-			return s.explain(ctx, "list the bucket", object.Err)
-		}
-		break
+	objects := s.client.Client.ListObjects(listing, s.config.Bucket, minio.ListObjectsOptions{Prefix: s.config.Prefix, MaxKeys: 1})
+	if object, any := <-objects; any && object.Err != nil {
+		return s.explain(ctx, "list the bucket", object.Err)
 	}
 	return ctx.Err()
 }
