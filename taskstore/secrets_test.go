@@ -202,3 +202,25 @@ func TestAnotherKeyIsRefused(t *testing.T) {
 		}
 	})
 }
+
+// A deletion takes back the answers that tell of a document also where they
+// are sealed.
+func TestSealedAnswersAreTakenBack(t *testing.T) {
+	f := storetest.New(t, "sqlite")
+	ctx := t.Context()
+	f.OK(f.Store.Unlock(ctx, newRing(t, secrets.Generate())))
+	d := f.Document("t")
+	r := sheaf.KeyedRequest{TenantID: "t", Key: "k", Hash: "h", Holder: "me"}
+	_, err := f.Store.Idempotent(ctx, r, time.Minute)
+	f.OK(err)
+	answer, err := json.Marshal(map[string]any{"status": 202, "body": []byte(`{"documents":[{"id":"` + d.ID + `"}]}`)})
+	f.OK(err)
+	f.OK(f.Store.FinishIdempotent(ctx, r, answer))
+	_, err = f.Store.DeleteDocuments(ctx, "t", []string{d.ID})
+	f.OK(err)
+	state, err := f.Store.Idempotent(ctx, r, time.Minute)
+	f.OK(err)
+	if string(state.Answer) != sheaf.ForgottenAnswer {
+		t.Errorf("the answer is %q, want %q", state.Answer, sheaf.ForgottenAnswer)
+	}
+}
