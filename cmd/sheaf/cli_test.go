@@ -326,7 +326,7 @@ func TestNumbersInWords(t *testing.T) {
 		}
 	}
 	for said, want := range map[string]string{"pdsf": "pdfs", "cont": "contracts", "xyz": "", "PDFS": "pdfs", "contratcs": "contracts"} {
-		if got := nearest(said, []string{"contracts", "pdfs", "default"}); got != want {
+		if got := api.Nearest(said, []string{"contracts", "pdfs", "default"}); got != want {
 			t.Errorf("nearest to %q is %q, want %q", said, got, want)
 		}
 	}

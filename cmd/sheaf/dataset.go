@@ -68,7 +68,7 @@ func pages[T any](ctx context.Context, c *client, path string, q url.Values, p p
 }
 
 // more says how a list goes on.
-func (g *global) more(cmd *cobra.Command, next *string) {
+func (g *global) more(next *string) {
 	if next != nil {
 		g.note("\nThere are more: add --limit 0 for all of them, or --cursor %s for the next.", quoted(*next))
 	}
@@ -99,7 +99,7 @@ func (g *global) datasetList() *cobra.Command {
 			}); err != nil {
 				return err
 			}
-			g.more(cmd, next)
+			g.more(next)
 			return nil
 		},
 	}

@@ -317,7 +317,7 @@ func (g *global) docChunks() *cobra.Command {
 			}); err != nil {
 				return err
 			}
-			g.more(cmd, next)
+			g.more(next)
 			return nil
 		},
 	}

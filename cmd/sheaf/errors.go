@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 
+	"sheaf/internal/api"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -205,7 +207,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		cmd.Flags().VisitAll(note)
 		cmd.InheritedFlags().VisitAll(note)
 		said := fmt.Errorf("`%s` has no flag %s%s", cmd.CommandPath(), dashes, name)
-		if near := nearest(name, names); near != "" && dashes == "--" {
+		if near := api.Nearest(name, names); near != "" && dashes == "--" {
 			return usageError{cured(said, "Did you mean --%s?", near)}
 		}
 		return usageError{cured(said, "`%s --help` lists the flags.", cmd.CommandPath())}
@@ -239,8 +241,6 @@ func needs(least, most int, what string) cobra.PositionalArgs {
 			return usageError{cured(fmt.Errorf(format, values...), "%s", usage)}
 		}
 		switch {
-		case len(args) < least && least == 1:
-			return say("`%s` needs %s", cmd.CommandPath(), what)
 		case len(args) < least:
 			return say("`%s` needs %s", cmd.CommandPath(), what)
 		case most == 0 && len(args) > 0:
@@ -292,53 +292,8 @@ func (c *choice) Set(s string) error {
 
 // notOneOf says that a value is none of those that there are.
 func notOneOf(value string, of []string) error {
-	if near := nearest(value, of); near != "" {
+	if near := api.Nearest(value, of); near != "" {
 		return fmt.Errorf("there is no %q; did you mean %s?", value, near)
 	}
 	return fmt.Errorf("there is no %q; choose from %s", value, strings.Join(of, ", "))
-}
-
-// nearest is the name that was probably meant, "" when none is near: the one
-// that begins so, or the fewest changed letters away, at most a third of them.
-func nearest(said string, names []string) string {
-	said = strings.ToLower(said)
-	if said == "" {
-		return ""
-	}
-	best, least := "", len(said)/3+1
-	for _, name := range names {
-		n := distance(said, strings.ToLower(name))
-		if len(said) >= 3 && strings.HasPrefix(strings.ToLower(name), said) {
-			n = min(n, 1)
-		}
-		if n < least || n == least && best == "" {
-			best, least = name, n
-		}
-	}
-	return best
-}
-
-// distance counts the letters to insert, remove, replace or swap with their
-// neighbour to get from a to b.
-func distance(a, b string) int {
-	before, row := make([]int, len(b)+1), make([]int, len(b)+1)
-	older := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		older, before, row = before, row, older
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			row[j] = min(before[j]+1, row[j-1]+1, before[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], older[j-2]+1)
-			}
-		}
-	}
-	return row[len(b)]
 }

@@ -250,7 +250,7 @@ func (g *global) noDataset(ctx context.Context, c *client, name string, err erro
 		for _, d := range list.Items {
 			names = append(names, d.Name)
 		}
-		if near := nearest(name, names); near != "" {
+		if near := api.Nearest(name, names); near != "" {
 			return cured(e, "Did you mean -d %s? Otherwise `sheaf dataset create %s` creates it, and so does `sheaf ingest --create`.", quoted(near), quoted(name))
 		}
 	}

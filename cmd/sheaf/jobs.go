@@ -69,7 +69,7 @@ func (g *global) jobsCommand() *cobra.Command {
 			}); err != nil {
 				return err
 			}
-			g.more(cmd, next)
+			g.more(next)
 			return nil
 		},
 	}

@@ -149,7 +149,7 @@ func (g *global) queueCommand() *cobra.Command {
 			if g.json {
 				return g.printJSON(api.List[api.AnyTenantsTask]{Items: listed(items).Items, NextCursor: next})
 			}
-			defer g.more(cmd, next)
+			defer g.more(next)
 			return g.table(func(w io.Writer) {
 				owner := func(string) string { return "" }
 				if whose() != "/v1" {

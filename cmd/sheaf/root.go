@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sheaf/internal/api"
 	"sheaf/internal/buildinfo"
 	"sheaf/internal/config"
 )
@@ -112,7 +113,7 @@ func asGroup(cmd *cobra.Command) *cobra.Command {
 				}
 			}
 		}
-		if near := nearest(args[0], names); near != "" {
+		if near := api.Nearest(args[0], names); near != "" {
 			return usageError{cured(fmt.Errorf("there is no command `%s %s`", cmd.CommandPath(), args[0]), "Did you mean `%s %s`?", cmd.CommandPath(), near)}
 		}
 		return usageError{cured(fmt.Errorf("there is no command `%s %s`", cmd.CommandPath(), args[0]), "`%s --help` lists the commands.", cmd.CommandPath())}

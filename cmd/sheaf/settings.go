@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"sheaf/internal/api"
+
 	"github.com/spf13/cobra"
 
 	"sheaf"
@@ -44,7 +46,7 @@ func checkSetting(name string) error {
 		return nil
 	}
 	err := fmt.Errorf("there is no setting %q", name)
-	if near := nearest(name, names); near != "" {
+	if near := api.Nearest(name, names); near != "" {
 		return usageError{cured(err, "Did you mean %s?", near)}
 	}
 	return usageError{cured(err, "The settings are %s.", strings.Join(names, ", "))}

@@ -241,7 +241,7 @@ func (rt *route) unknownParam(known []*huma.Param, name string) string {
 		names[i] = p.Name
 	}
 	changes := !strings.HasPrefix(rt.pattern, "GET ") && !strings.HasPrefix(rt.pattern, "HEAD ") && rt.scope != scopeRead
-	if changes && !slices.Contains(names, "dry_run") && nearest(name, []string{"dry_run"}) != "" {
+	if changes && !slices.Contains(names, "dry_run") && Nearest(name, []string{"dry_run"}) != "" {
 		return fmt.Sprintf("the request %s cannot be tried without being carried out, so that it takes no %s; leave the parameter out to carry it out", rt.pattern, name)
 	}
 	return fmt.Sprintf("there is no parameter %s; %s", quoted(name), didYouMean(name, sorted(names)))

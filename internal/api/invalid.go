@@ -127,7 +127,7 @@ func unknownProperty(name, dir string, known []string) string {
 	if dir != "" {
 		in = "in " + dir
 	}
-	if nearest(name, []string{"dry_run"}) != "" && !slices.Contains(known, "dry_run") {
+	if Nearest(name, []string{"dry_run"}) != "" && !slices.Contains(known, "dry_run") {
 		return fmt.Sprintf("there is no property %s %s: this request cannot be tried without being carried out; leave the property out to carry it out", quoted(name), in)
 	}
 	return fmt.Sprintf("there is no property %s %s; %s", quoted(name), in, didYouMean(name, known))

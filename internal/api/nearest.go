@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// nearest is the name among known that was most likely meant by given, or ""
+// Nearest is the name among known that was most likely meant by given, or ""
 // when none is close: a slip changes, adds, drops or swaps a few letters, or
 // cuts the word short.
-func nearest(given string, known []string) string {
+func Nearest(given string, known []string) string {
 	given = strings.ToLower(strings.ReplaceAll(given, "-", "_"))
 	if len(given) > 64 {
 		return ""
@@ -57,7 +57,7 @@ func edits(a, b string) int {
 // closest, and with all there are while they fit a line.
 func didYouMean(given string, known []string) string {
 	const mostListed = 25
-	near := nearest(given, known)
+	near := Nearest(given, known)
 	switch {
 	case len(known) == 0:
 		return "there are none here"

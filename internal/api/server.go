@@ -243,11 +243,11 @@ func (s *Server) nearestPath(path string) string {
 			if tail, verb, isVerb := strings.Cut(p, "}:"); isVerb && strings.HasPrefix(tail, "{") {
 				_, p, _ = strings.Cut(given[i], ":")
 				sum += edits(p, verb)
-				ok = ok && nearest(p, []string{verb}) != ""
+				ok = ok && Nearest(p, []string{verb}) != ""
 				continue
 			}
 			sum += edits(given[i], p)
-			ok = ok && nearest(given[i], []string{p}) != ""
+			ok = ok && Nearest(given[i], []string{p}) != ""
 		}
 		if ok && (best == "" || sum < bound || sum == bound && known < best) {
 			best, bound = known, sum
