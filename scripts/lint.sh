@@ -32,6 +32,16 @@ if [ ! -x "$validate" ]; then
 fi
 "$validate" deploy
 
+# Each alert is tested by promtool, taken from Debian's package without installing the server.
+promtool=$(command -v promtool || echo "$cache/prometheus/usr/bin/promtool")
+if [ ! -x "$promtool" ]; then
+  tmp=$(mktemp -d); mkdir -p "$cache"
+  (cd "$tmp" && { apt-get download prometheus || { apt-get update -q && apt-get download prometheus; }; } >log 2>&1 && dpkg -x prometheus_*.deb x) ||
+    { tail -n 5 "$tmp/log" >&2; echo "lint: promtool is not installed; install the package prometheus" >&2; exit 1; }
+  rm -rf "$cache/prometheus"; mv "$tmp/x" "$cache/prometheus"; rm -rf "$tmp"
+fi
+"$promtool" test rules deploy/prometheus/alerts_test.yaml >/dev/null || { "$promtool" test rules deploy/prometheus/alerts_test.yaml >&2; exit 1; }
+
 scripts/notices.sh | cmp -s - THIRD_PARTY_NOTICES || { echo "lint: THIRD_PARTY_NOTICES is not what the dependencies say: run make notices" >&2; exit 1; }
 go mod verify >/dev/null
 go mod tidy -diff

@@ -151,6 +151,15 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 		return nil, err
 	}
 	a.health = api.NewHealth(r.name(), a.checks(), func() []api.Part { return parts(a.formats) }, log)
+	build := buildinfo.Get()
+	a.metrics.Build(build.Version, build.Commit, build.GoVersion)
+	a.metrics.WatchDependencies(func(ctx context.Context) map[string]bool {
+		up := map[string]bool{}
+		for name, d := range a.health.Look(ctx, r.name()).Dependencies {
+			up[name] = d.OK
+		}
+		return up
+	})
 	a.stirrer = queue.NewStirrer(a.queue, log)
 	model := a.embedder.Model()
 	if a.pool, err = child.New(child.Config{
@@ -172,16 +181,20 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 		Chat:  a.chat != nil, Window: model.Window,
 		Changed: func() { a.changed(true) },
 	}
-	a.metrics.WatchQueues(func(ctx context.Context) ([]sheaf.TenantQueue, error) { return a.store.Queues(ctx, "") })
+	a.metrics.WatchStore(a.store.Connections)
+	a.metrics.WatchValues("parsers", "Parser processes.", "state", map[string]func() float64{
+		"running": func() float64 { return float64(a.pool.Stats().Children) }, "busy": func() float64 { return float64(a.pool.Stats().Busy) },
+	})
 	if r.keeper {
 		teller := &webhook.Sender{Store: a.store, Hosts: cfg.Webhooks.Hosts, Timeout: time.Duration(cfg.Webhooks.Timeout), Log: log, Observe: a.metrics.Told}
 		kc := keeper.Config{
 			Store: a.store, Queue: a.queue, Index: a.index, Blobs: a.blobs, Leader: a.leader(), Log: log,
 			Feeds: cfg.Queue.Driver == "redis", Sole: cfg.Sole(), Window: cfg.Queue.Window,
 			WorkerTimeout: time.Duration(cfg.Keeper.WorkerTimeout), Retention: time.Duration(cfg.Keeper.Retention), Audit: a.audit, AuditEvery: time.Duration(cfg.Keeper.AuditInterval), SlowEvery: time.Duration(cfg.Keeper.Reconcile),
-			Tell:  teller.Round,
-			Sign:  a.receipts.Sign,
-			Leads: func(leads bool) { a.leads.Store(leads); a.metrics.Leads(leads) },
+			Tell:    teller.Round,
+			Sign:    a.receipts.Sign,
+			Leads:   func(leads bool) { a.leads.Store(leads); a.metrics.Leads(leads) },
+			Measure: a.measure, Ran: a.metrics.LoopRan,
 		}
 		tuneKeeper(&kc)
 		a.keeper = keeper.New(kc)
@@ -253,6 +266,22 @@ func (a *app) tellConfined(all []child.Protection) {
 		}
 	}
 	a.log.Info("parsers are confined", "by", in)
+}
+
+// measure exports what waits and, if asked, what there is.
+func (a *app) measure(ctx context.Context, population bool) error {
+	backlog, err := a.store.Backlog(ctx, telemetry.TopTenants)
+	if err != nil {
+		return err
+	}
+	var there *sheaf.Population
+	if population {
+		if there, err = a.store.Population(ctx); err != nil {
+			return err
+		}
+	}
+	a.metrics.Measured(backlog, there)
+	return nil
 }
 
 // parserPorts lists the TCP ports that a format must reach.
@@ -568,7 +597,7 @@ func (a *app) handler() http.Handler {
 	cfg := api.Config{
 		Catalog: a.store, Stats: a.store, Ingest: a.ingest, Search: a.searcher(), Blobs: a.blobs, Files: a.files, Renderer: a.pool, Queue: a.queue,
 		Health: a.health, Receipts: a.receipts,
-		Doctor: a.doctor, Confinement: a.pool.Protections, Metrics: a.metrics.Handler(), Page: web.Handler(), Log: a.log, Build: buildinfo.Get(),
+		Doctor: a.doctor, Observe: a.metrics, Confinement: a.pool.Protections, Metrics: a.metrics.Handler(), Page: web.Handler(), Log: a.log, Build: buildinfo.Get(),
 		Auth: a.cfg.Server.Auth, AllowURLs: a.cfg.Server.AllowURLs, WebhookHosts: a.cfg.Webhooks.Hosts, MaxUploadBytes: a.cfg.Server.MaxUploadBytes,
 		Stopping: a.stopping,
 	}
@@ -615,7 +644,8 @@ func (a *app) audit(ctx context.Context) error {
 func (a *app) searcher() *search.Searcher {
 	return &search.Searcher{
 		Index: a.index, Embedder: a.embedder, Visibility: a.store,
-		Tags: &tagset.Queries{Store: a.store, Loader: &tagset.Loader{Blobs: a.blobs, Model: a.embedder.Model(), Limits: a.ingest.Planner.Tags}},
+		Searched: a.metrics.Searched,
+		Tags:     &tagset.Queries{Store: a.store, Loader: &tagset.Loader{Blobs: a.blobs, Model: a.embedder.Model(), Limits: a.ingest.Planner.Tags}},
 	}
 }
 

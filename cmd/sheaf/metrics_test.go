@@ -86,12 +86,32 @@ func TestMetricsShowWhatWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.moved(depth, func(v float64) bool { return v == 2 })
-	s.moved(age, positive)
+	s.moved(`sheaf_tasks_held{lane="normal"}`, func(v float64) bool { return v == 2 })
+	for _, name := range []string{age, `sheaf_tasks_pending{lane="normal"}`, `sheaf_tasks_oldest_pending_seconds{lane="normal"}`} {
+		if v, ok := s.metric(name); !ok || v != 0 {
+			t.Errorf("%s is %v (there: %v) for work that is paused", name, v, ok)
+		}
+	}
 	s.post("/v1/queues:resume", nil, &paused)
 	s.ended(answer.Job.ID)
 	s.moved(`sheaf_claims_total{kind="plan"}`, func(v float64) bool { return v == 2 })
 	s.moved(`sheaf_task_wait_seconds_count{kind="plan"}`, func(v float64) bool { return v == 2 })
 	waitFor(t, "the depth to fall", func() bool { v, _ := s.metric(depth); return v == 0 })
+	s.moved(`sheaf_executors`, func(v float64) bool { return v == 1 })
+	if v, ok := s.metric(`sheaf_store_connections_max{pool="write"}`); !ok || v != 1 {
+		t.Errorf("the pool of SQLite's writer has %v connections (there: %v)", v, ok)
+	}
+	if v, ok := s.metric(`sheaf_http_request_seconds_count{route="POST /v1/datasets/{ds}/documents",status="2xx"}`); !ok || v < 1 {
+		t.Errorf("%v uploads are counted (there: %v)", v, ok)
+	}
+	for _, name := range []string{"store", "blobs", "index"} {
+		if v, ok := s.metric(`sheaf_dependency_up{dependency="` + name + `"}`); !ok || v != 1 {
+			t.Errorf("the %s is said to be %v (there: %v)", name, v, ok)
+		}
+	}
+	if v, ok := s.metric(`sheaf_keeper_loop_seconds_count{loop="fold"}`); !ok || v < 1 {
+		t.Errorf("%v runs of a loop are counted (there: %v)", v, ok)
+	}
 }
 
 // Tasks are taken from an executor at work: with heartbeats it notices, without

@@ -33,7 +33,7 @@ func main() {
 	if len(os.Args) > 1 {
 		root = os.Args[1]
 	}
-	metrics, err := metricNames(filepath.Join(root, "..", "internal", "telemetry", "telemetry.go"))
+	metrics, err := metricNames(filepath.Join(root, "..", "internal", "telemetry"))
 	err = errors.Join(err,
 		chart(filepath.Join(root, "helm", "sheaf"), metrics),
 		compose(filepath.Join(root, "compose.yaml")),
@@ -202,15 +202,26 @@ func compose(path string) error {
 
 // metricNames reads the names that the product registers.
 func metricNames(path string) (map[string]bool, error) {
-	b, err := os.ReadFile(path)
+	files, err := filepath.Glob(filepath.Join(path, "*.go"))
 	if err != nil {
 		return nil, err
+	}
+	var b []byte
+	for _, f := range files {
+		if strings.HasSuffix(f, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(f)
+		if err != nil {
+			return nil, err
+		}
+		b = append(b, text...)
 	}
 	names := map[string]bool{"up": true}
 	for _, m := range regexp.MustCompile(`"(sheaf_[a-z_]+)"`).FindAllStringSubmatch(string(b), -1) {
 		names[m[1]] = true
 	}
-	for _, m := range regexp.MustCompile(`counter\("([a-z_]+)"`).FindAllStringSubmatch(string(b), -1) {
+	for _, m := range regexp.MustCompile(`(?:counter|desc|WatchValues)\("([a-z_]+)"`).FindAllStringSubmatch(string(b), -1) {
 		names["sheaf_"+m[1]] = true
 	}
 	for _, m := range regexp.MustCompile(`histogram\("([a-z_]+)"`).FindAllStringSubmatch(string(b), -1) {
@@ -269,6 +280,10 @@ func alerts(path string, metrics map[string]bool) error {
 	if err != nil {
 		return err
 	}
+	tests, err := os.ReadFile(filepath.Join(filepath.Dir(path), "alerts_test.yaml"))
+	if err != nil {
+		return err
+	}
 	var errs []error
 	rules := 0
 	for _, g := range file.Groups {
@@ -279,6 +294,12 @@ func alerts(path string, metrics map[string]bool) error {
 			}
 			if r.Labels["severity"] == "" || r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
 				errs = append(errs, fmt.Errorf("alert %s: severity, summary or description is missing", r.Alert))
+			}
+			if fires := regexp.MustCompile(`alertname: ` + r.Alert + `\n\s+eval_time: \S+\n\s+exp_alerts:`); !fires.Match(tests) {
+				errs = append(errs, fmt.Errorf("alert %s: alerts_test.yaml does not show that it fires", r.Alert))
+			}
+			if !strings.Contains(string(tests), "{alertname: "+r.Alert+",") {
+				errs = append(errs, fmt.Errorf("alert %s: alerts_test.yaml does not show that it can be silent", r.Alert))
 			}
 			if !strings.Contains(string(guide), "`"+r.Alert+"`") {
 				errs = append(errs, fmt.Errorf("alert %s: docs/operations.md does not say what to do", r.Alert))

@@ -370,6 +370,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, f *sheaf.EventFi
 		s.writeProblem(w, r, err)
 		return
 	}
+	if s.cfg.Observe != nil {
+		defer s.cfg.Observe.Streaming(s.routeLabel(r))()
+	}
 	state, _, err := over() // read after the start is known: what happens between is both in it and in the stream
 	if err != nil {
 		s.writeProblem(w, r, err)

@@ -60,6 +60,14 @@ type Tracer interface {
 	Traceparent(ctx context.Context) string
 }
 
+// Observer counts requests. Routes are patterns such as
+// "POST /v1/jobs/{job}:cancel", so that their number is bounded.
+type Observer interface {
+	Requested(route string, status int, took time.Duration)
+	// Streaming counts an event stream that begins; what it returns ends it.
+	Streaming(route string) (ended func())
+}
+
 // Config holds the parts that the API speaks for.
 type Config struct {
 	Catalog  sheaf.Catalog
@@ -75,6 +83,7 @@ type Config struct {
 	Doctor   func(ctx context.Context, repair bool) (*doctor.Report, error) // nil: no /v1/doctor
 	// Confinement says what keeps parsers away from the system. May be nil.
 	Confinement func(ctx context.Context) ([]child.Protection, error)
+	Observe     Observer     // told of requests; may be nil
 	Metrics     http.Handler // nil: no /metrics
 	Page        http.Handler // what is served at /; nil: nothing
 	Log         *slog.Logger
@@ -327,17 +336,37 @@ func (s *Server) identify(next http.Handler) http.Handler {
 					panic(p)
 				}
 				s.log.ErrorContext(ctx, "handler panicked", "method", r.Method, "path", r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+				rec.status = 500
+				s.observe(r, rec, time.Since(begun))
 				if rec.wrote {
 					panic(http.ErrAbortHandler) // half an answer must not pass for a whole one
 				}
-				rec.status = 500
 				s.writeProblem(w, r, newProblem(500, "", "something went wrong inside Sheaf; the log has the details under this request id"))
 				return
 			}
+			s.observe(r, rec, time.Since(begun))
 			s.log.DebugContext(ctx, "request", "method", r.Method, "path", r.URL.Path, "status", rec.status, "ms", time.Since(begun).Milliseconds())
 		}()
 		next.ServeHTTP(rec, r)
 	})
+}
+
+// observe counts a request that has been answered. A stream lasts as long as
+// somebody watches, which says nothing of how fast an answer is.
+func (s *Server) observe(r *http.Request, rec *recorder, took time.Duration) {
+	if s.cfg.Observe == nil || strings.HasPrefix(rec.Header().Get("Content-Type"), "text/event-stream") {
+		return
+	}
+	s.cfg.Observe.Requested(s.routeLabel(r), rec.status, took)
+}
+
+// routeLabel names the route of a request, without the method where there is
+// none: a method can be anything that a client sends.
+func (s *Server) routeLabel(r *http.Request) string {
+	if rt := matchOf(r.Context()).route; rt != nil {
+		return rt.pattern
+	}
+	return "unknown"
 }
 
 // span begins the span of a request to /v1, named after its route: an address

@@ -52,6 +52,11 @@ type Config struct {
 	Tell func(ctx context.Context) (int, error)
 	// Leads is told when a term begins and ends. May be nil.
 	Leads func(leads bool)
+	// Measure exports what waits, and every PopulationEvery what there is. It
+	// runs on the keeper that leads, so that one process tells of all. May be nil.
+	Measure func(ctx context.Context, population bool) error
+	// Ran is told how long each run of a loop took. May be nil.
+	Ran func(loop string, took time.Duration, err error)
 
 	FeedEvery     time.Duration // default 500 ms
 	Window        int           // hints a tenant and lane may have in the queue, default 256
@@ -67,6 +72,7 @@ type Config struct {
 	CollectEvery  time.Duration // default 5 s
 	CleanupEvery  time.Duration // default 1 h
 	AuditEvery    time.Duration // 0 means never
+	MeasureEvery  time.Duration // default 5 s
 	Retention     time.Duration // of events, old tasks, idempotency keys; default 7 days
 }
 
@@ -90,6 +96,10 @@ type Keeper struct {
 	sharedAt   time.Time
 	fedAt      time.Time
 	lasts      time.Duration
+
+	measured, populated time.Duration // how long the measure loop took last, without and with the population
+	measuredAt          time.Time     // when it began last
+	populatedAt         time.Time
 
 	later time.Duration // of the fold loop: when to look again at what it left, 0 for nothing
 
@@ -143,6 +153,7 @@ func New(cfg Config) *Keeper {
 	dur(&cfg.SlowEvery, time.Minute)
 	dur(&cfg.CollectEvery, 5*time.Second)
 	dur(&cfg.CleanupEvery, time.Hour)
+	dur(&cfg.MeasureEvery, 5*time.Second)
 	dur(&cfg.Retention, 7*24*time.Hour)
 	cfg.Window = cmp.Or(cfg.Window, 256)
 	cfg.MaxLost = cmp.Or(cfg.MaxLost, 3)
@@ -166,6 +177,9 @@ func New(cfg Config) *Keeper {
 	}
 	if cfg.Tell != nil {
 		k.loops = append(k.loops, &loop{name: "tell", every: tellEvery, nudged: true, calm: true, step: cfg.Tell})
+	}
+	if cfg.Measure != nil {
+		k.loops = append(k.loops, &loop{name: "measure", every: cfg.MeasureEvery, step: k.measure})
 	}
 	if cfg.Audit != nil && cfg.AuditEvery > 0 {
 		k.loops = append(k.loops, &loop{name: "audit", every: cfg.AuditEvery, limit: max(cfg.AuditEvery, time.Hour), late: true, step: func(ctx context.Context) (int, error) { return 0, cfg.Audit(ctx) }})
@@ -275,6 +289,9 @@ func (k *Keeper) run(ctx context.Context, l *loop, bell <-chan struct{}) {
 		l.counts.Changed.Add(int64(n))
 		took := time.Since(begun)
 		l.counts.LastMS.Store(took.Milliseconds())
+		if k.cfg.Ran != nil {
+			k.cfg.Ran(l.name, took, err)
+		}
 		wait := jitter(l.every)
 		if err != nil && ctx.Err() == nil {
 			l.counts.Failed.Add(1)

@@ -171,6 +171,8 @@ type Searcher struct {
 	Embedder   embed.Embedder // of the index's model; nil for an index without vectors
 	Visibility Visibility
 	Tags       Tagger // nil for none
+	// Searched is told of each search that was answered. May be nil.
+	Searched func(mode string, took time.Duration)
 }
 
 // Tagger finds the tags of a query in tag sets.
@@ -186,6 +188,14 @@ const tagShare = 0.2
 // mode vector, the embedder does not answer.
 func (s *Searcher) Search(ctx context.Context, tenantID string, r Request) (*Response, error) {
 	started := time.Now()
+	answer, err := s.search(ctx, tenantID, r, started)
+	if err == nil && s.Searched != nil {
+		s.Searched(string(cmp.Or(r.Mode, "hybrid")), time.Since(started))
+	}
+	return answer, err
+}
+
+func (s *Searcher) search(ctx context.Context, tenantID string, r Request, started time.Time) (*Response, error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@
 package telemetry
 
 import (
-	"context"
 	"net/http"
 	"strconv"
 	"time"
@@ -37,6 +36,12 @@ type Metrics struct {
 	drift     *prometheus.GaugeVec
 	audited   prometheus.Gauge
 	leads     prometheus.Gauge
+	leadsFrom prometheus.Gauge
+	loops     *prometheus.HistogramVec
+	requests  *prometheus.HistogramVec
+	streams   *prometheus.GaugeVec
+	searches  *prometheus.HistogramVec
+	backlog   backlogCollector
 	protected *prometheus.GaugeVec
 }
 
@@ -67,6 +72,13 @@ func New() *Metrics {
 	m.drift = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sheaf_index_drift", Help: "Disagreements of database, index and blob store in the latest audit, on the keeper that leads."}, []string{"code"})
 	m.audited = prometheus.NewGauge(prometheus.GaugeOpts{Name: "sheaf_index_audit_timestamp_seconds", Help: "When the latest audit ended, 0 before the first."})
 	m.leads = prometheus.NewGauge(prometheus.GaugeOpts{Name: "sheaf_keeper_leads", Help: "1 on the keeper that leads."})
+	m.leadsFrom = prometheus.NewGauge(prometheus.GaugeOpts{Name: "sheaf_keeper_leads_since_timestamp_seconds", Help: "When this keeper began to lead, 0 while it does not."})
+	m.loops = histogram("keeper_loop_seconds", "Time of one run of a keeper loop.", "loop")
+	m.requests = histogram("http_request_seconds", "From the head of a request to the end of its answer, by route and status class. Event streams are not in it.", "route", "status")
+	m.streams = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sheaf_http_streams", Help: "Event streams that are open."}, []string{"route"})
+	m.searches = histogram("search_seconds", "Time of a search, without reading the request and writing the answer.", "mode")
+	m.registry.MustRegister(m.streams, &m.backlog)
+	m.began()
 	m.protected = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sheaf_parser_protection", Help: "1 where a protection confines the parsers of this process; absent before the first has started."}, []string{"protection"})
 	m.registry.MustRegister(m.protected)
 	m.waited = histogram("task_wait_seconds", "From due to claimed.", "kind")
@@ -122,8 +134,11 @@ func (m *Metrics) IndexRetried() { m.retries.Inc() }
 // term found is forgotten with the term: another keeper reports now.
 func (m *Metrics) Leads(leads bool) {
 	m.leads.Set(0)
+	m.leadsFrom.Set(0)
+	m.backlog.set(nil)
 	if leads {
 		m.leads.Set(1)
+		m.leadsFrom.SetToCurrentTime()
 		return
 	}
 	m.drift.Reset()
@@ -145,20 +160,9 @@ func (m *Metrics) Stage(k sheaf.TaskKind, stage string, took time.Duration) {
 func (m *Metrics) StaleWrite(k sheaf.TaskKind) { m.stale.WithLabelValues(string(k)).Inc() }
 func (m *Metrics) LeaseLost(k sheaf.TaskKind)  { m.leaseLost.WithLabelValues(string(k)).Inc() }
 
-// WatchQueues exports depth and oldest age per tenant and lane, read when the
-// metrics are scraped.
-func (m *Metrics) WatchQueues(read func(ctx context.Context) ([]sheaf.TenantQueue, error)) {
-	m.registry.MustRegister(&queueCollector{read: read,
-		depth:   prometheus.NewDesc("sheaf_queue_depth", "Pending tasks.", []string{"tenant", "lane"}, nil),
-		age:     prometheus.NewDesc("sheaf_queue_oldest_pending_seconds", "Age of the oldest pending task.", []string{"tenant", "lane"}, nil),
-		running: prometheus.NewDesc("sheaf_queue_running", "Running tasks.", []string{"tenant"}, nil),
-		dead:    prometheus.NewDesc("sheaf_queue_dead", "Dead tasks.", []string{"tenant"}, nil),
-	})
-}
-
 // WatchKeeper exports what the keeper's loops have done and found.
 func (m *Metrics) WatchKeeper(k *keeper.Keeper) {
-	m.registry.MustRegister(m.drift, m.audited, m.leads)
+	m.registry.MustRegister(m.drift, m.audited, m.leads, m.leadsFrom)
 	for name, c := range k.Loops() {
 		for kind, v := range map[string]func() float64{
 			"runs":    func() float64 { return float64(c.Runs.Load()) },
@@ -179,35 +183,5 @@ func (m *Metrics) WatchBreakers(dependencies []string, state func(dependency str
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "sheaf_breaker_state", Help: "Circuit breaker of the executor: 0 closed, 1 half-open, 2 open.", ConstLabels: prometheus.Labels{"dependency": d},
 		}, func() float64 { return float64(state(d)) }))
-	}
-}
-
-type queueCollector struct {
-	read                      func(ctx context.Context) ([]sheaf.TenantQueue, error)
-	depth, age, running, dead *prometheus.Desc
-}
-
-func (c *queueCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.depth, c.age, c.running, c.dead} {
-		ch <- d
-	}
-}
-
-func (c *queueCollector) Collect(ch chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
-	defer cancel()
-	queues, err := c.read(ctx)
-	if err != nil {
-		ch <- prometheus.NewInvalidMetric(c.depth, err)
-		return
-	}
-	for _, q := range queues {
-		ch <- prometheus.MustNewConstMetric(c.running, prometheus.GaugeValue, float64(q.Running), q.TenantID)
-		ch <- prometheus.MustNewConstMetric(c.dead, prometheus.GaugeValue, float64(q.Dead), q.TenantID)
-		for _, l := range q.Lanes {
-			lane := [...]string{1: "interactive", 2: "normal", 3: "backfill"}[l.Lane]
-			ch <- prometheus.MustNewConstMetric(c.depth, prometheus.GaugeValue, float64(l.Pending), q.TenantID, lane)
-			ch <- prometheus.MustNewConstMetric(c.age, prometheus.GaugeValue, l.OldestPendingAge, q.TenantID, lane)
-		}
 	}
 }

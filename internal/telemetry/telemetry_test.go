@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,14 +10,45 @@ import (
 	"sheaf"
 )
 
-// While the database is away, what the process itself knows is still there.
+// While the database is away, what the process itself knows is still there,
+// and what was last known of the queues.
 func TestMetricsOutliveTheDatabase(t *testing.T) {
 	m := New()
-	m.WatchQueues(func(context.Context) ([]sheaf.TenantQueue, error) { return nil, sheaf.ErrUnavailable })
 	m.Claimed(sheaf.KindParse, time.Second)
+	if body := scrape(t, m); !strings.Contains(body, `sheaf_claims_total{kind="parse"} 1`) || strings.Contains(body, "sheaf_tasks_pending") {
+		t.Error("before the keeper has measured:", body)
+	}
+	m.Leads(true)
+	m.Measured(&sheaf.Backlog{Lanes: []sheaf.LaneBacklog{{Lane: 1, Pending: 3, Held: 2, OldestPendingAge: 4}}, Executors: 1, Tenants: []sheaf.TenantQueue{{TenantID: "acme", Dead: 5}}}, &sheaf.Population{Documents: map[sheaf.DocumentState]int{sheaf.DocFailed: 6}, Jobs: 7, Running: 1})
+	m.Measured(&sheaf.Backlog{Lanes: []sheaf.LaneBacklog{{Lane: 1, Pending: 8}}}, nil)
+	body := scrape(t, m)
+	for _, line := range []string{`sheaf_tasks_pending{lane="interactive"} 8`, `sheaf_documents{state="failed"} 6`, `sheaf_documents{state="running"} 0`, `sheaf_jobs{state="ended"} 6`, `sheaf_executors 0`} {
+		if !strings.Contains(body, line+"\n") {
+			t.Errorf("%q is not in %s", line, body)
+		}
+	}
+	m.Leads(false)
+	if body := scrape(t, m); strings.Contains(body, "sheaf_tasks_pending") || strings.Contains(body, "sheaf_documents") {
+		t.Error("a keeper that leads no more still tells:", body)
+	}
+}
+
+// A rate of a series that begins with its first event misses that event.
+func TestSeriesExistBeforeTheirFirstEvent(t *testing.T) {
+	body := scrape(t, New())
+	for _, line := range []string{`sheaf_tasks_total{kind="parse",state="dead"} 0`, `sheaf_lease_losses_total{kind="plan"} 0`, `sheaf_webhook_attempts_total{state="dead"} 0`, `sheaf_search_seconds_count{mode="hybrid"} 0`} {
+		if !strings.Contains(body, line+"\n") {
+			t.Errorf("%q is not there", line)
+		}
+	}
+}
+
+func scrape(t *testing.T, m *Metrics) string {
+	t.Helper()
 	w := httptest.NewRecorder()
 	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	if body := w.Body.String(); w.Code != http.StatusOK || !strings.Contains(body, `sheaf_claims_total{kind="parse"} 1`) || strings.Contains(body, "sheaf_queue_depth{") {
-		t.Errorf("%d %s", w.Code, body)
+	if w.Code != http.StatusOK {
+		t.Fatal(w.Code, w.Body)
 	}
+	return w.Body.String()
 }

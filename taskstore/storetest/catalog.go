@@ -48,6 +48,7 @@ func RunCatalog(t *testing.T, open func(testing.TB) *taskstore.Store) {
 		{"EventsAndTaskHistory", testEvents},
 		{"DeadLetters", testDead},
 		{"Queues", testQueues},
+		{"Backlog", testBacklog},
 		{"StatsOfTheLastMinutes", testStats},
 		{"LastEventIsWhereAStreamMayBegin", testLastEvent},
 		{"UnitLedgerKeepsTheBestVerdict", testUnitLedger},
@@ -777,7 +778,7 @@ func testPause(t *testing.T, b *bench) {
 		}
 		return err == nil
 	}
-	_, err := b.SetPaused(b.ctx, b.tenant, sheaf.PauseScope{}, true)
+	_, err := b.SetPaused(b.ctx, b.tenant, sheaf.PauseScope{Tenant: true}, true)
 	b.is(err, sheaf.ErrInvalid)
 	_, err = b.SetPaused(b.ctx, b.tenant, sheaf.PauseScope{JobID: job, Tenant: true}, true)
 	b.is(err, sheaf.ErrInvalid)
@@ -1217,6 +1218,53 @@ func testQueues(t *testing.T, b *bench) {
 	b.same("worker listed", listed(), true)
 	b.AdvanceClock(61 * time.Second)
 	b.same("worker listed after a minute", listed(), false)
+}
+
+// testBacklog shares the store with other tests, so sums are compared by what
+// they grow, and this tenant's part is looked for among all.
+func testBacklog(t *testing.T, b *bench) {
+	const all = 100_000
+	before, err := b.Backlog(b.ctx, all)
+	b.ok(err)
+	_, ids := b.create("a", "b", "c")
+	b.plan(ids[0], sheaf.Range{From: 1, To: 7}, sheaf.Range{From: 8, To: 20})
+	b.claim(b.task(ids[1], sheaf.KindPlan).ID)
+	b.AdvanceClock(30 * time.Second)
+	mine := func(backlog *sheaf.Backlog) *sheaf.TenantQueue {
+		i := slices.IndexFunc(backlog.Tenants, func(q sheaf.TenantQueue) bool { return q.TenantID == b.tenant })
+		if i < 0 {
+			t.Fatal("the tenant is not among those with a backlog")
+		}
+		return &backlog.Tenants[i]
+	}
+	now, err := b.Backlog(b.ctx, all)
+	b.ok(err)
+	q := mine(now)
+	b.same("backlog", []any{len(now.Lanes), len(q.Lanes), q.Running, q.Lanes[1].Lane, q.Lanes[1].Pending, q.Paused}, []any{3, 3, 1, sheaf.LaneNormal, 3, false})
+	if age := q.Lanes[1].OldestPendingAge; age < 30 || age > 120 || now.Lanes[1].OldestPendingAge < age || q.OldestPendingAge != age {
+		t.Fatalf("oldest pending age %v, of all %v", age, now.Lanes[1].OldestPendingAge)
+	}
+	if now.Waiting < 1 || now.Running < 1 || now.Lanes[1].Pending < 3 || before.Lanes[1].Pending < 0 {
+		t.Fatalf("sums %+v", now)
+	}
+
+	// Paused work waits, and nobody is to be woken for it.
+	_, err = b.SetPaused(b.ctx, b.tenant, sheaf.PauseScope{Tenant: true}, true)
+	b.ok(err)
+	held, err := b.Backlog(b.ctx, all)
+	b.ok(err)
+	q = mine(held)
+	b.same("held", []any{q.Lanes[1].Pending, q.OldestPendingAge, held.Lanes[1].Held >= 3}, []any{3, 0.0, true})
+
+	few, err := b.Backlog(b.ctx, 1)
+	b.ok(err)
+	b.same("top", len(few.Tenants), 1)
+
+	there, err := b.Population(b.ctx)
+	b.ok(err)
+	if there.Documents[sheaf.DocQueued]+there.Documents[sheaf.DocRunning] < 3 || there.Jobs < 1 || there.Running+there.Queued < 1 || there.Running+there.Queued > there.Jobs {
+		t.Fatalf("population %+v", there)
+	}
 }
 
 func testUnitLedger(t *testing.T, b *bench) {
