@@ -152,7 +152,7 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 	}
 	a.health = api.NewHealth(r.name(), a.checks(), func() []api.Part { return parts(a.formats) }, log)
 	build := buildinfo.Get()
-	a.metrics.Build(build.Version, build.Commit, build.GoVersion)
+	a.metrics.Build(build.Version, build.Commit, build.Go)
 	a.metrics.WatchDependencies(func(ctx context.Context) map[string]bool {
 		up := map[string]bool{}
 		for name, d := range a.health.Look(ctx, r.name()).Dependencies {
