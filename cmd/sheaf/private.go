@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sheaf/internal/api"
 	"sheaf/internal/buildinfo"
 )
 
@@ -46,11 +47,10 @@ func (p *private) listen(addr string) (err error) {
 		}
 		w.WriteHeader(http.StatusServiceUnavailable)
 	})
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	p.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	for path, h := range map[string]http.HandlerFunc{"": pprof.Index, "profile": pprof.Profile, "trace": pprof.Trace, "symbol": pprof.Symbol} {
+		mux.Handle("/debug/pprof/"+path, api.FromThisHost(h))
+	}
+	p.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
 	go func() { _ = p.server.Serve(p.ln) }() // it ends with close
 	p.log.Info("answering probes, metrics and pprof", "address", p.ln.Addr().String())
 	return nil
@@ -76,7 +76,7 @@ func (p *private) waits(err error) {
 
 // built lets the parts answer.
 func (p *private) built(a *app) {
-	ready, metrics := a.health.Handler(false), a.metrics.Handler()
+	ready, metrics := a.health.Handler(false), api.TokenOnly(a.metrics.Handler(), a.cfg.Server.MetricsToken.Reveal())
 	p.ready.Store(&ready)
 	p.metrics.Store(&metrics)
 }

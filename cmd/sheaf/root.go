@@ -67,7 +67,6 @@ commands talk to it, or to the one that --server names.`,
 	f.StringVarP(&g.dataset, "dataset", "d", defaultDataset, "`DATASET`, by name or id")
 	g.complete(root, "dataset", g.datasetNames)
 	root.SetFlagErrorFunc(flagError)
-	root.SetVersionTemplate("sheaf {{.Version}}\n")
 	root.AddGroup(
 		&cobra.Group{ID: groupDocuments, Title: "Documents:"},
 		&cobra.Group{ID: groupWork, Title: "Work in progress:"},

@@ -361,10 +361,19 @@ func (s *Server) streamDataset(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
+// watcherTime is how long a client of a stream may read nothing of what was
+// written to it.
+const watcherTime = 30 * time.Second
+
 // stream answers with the events that f selects as they come. over reads the
 // status object, and whether nothing more will come.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, f *sheaf.EventFilter, over func() (any, bool, error)) {
 	ctx, tenant := r.Context(), tenantOf(r.Context())
+	if !s.streams.enter(tenant) {
+		s.writeProblem(w, r, tooManyStreams(s.streams.most))
+		return
+	}
+	defer s.streams.leave(tenant)
 	after, err := s.streamStart(r)
 	if err != nil {
 		s.writeProblem(w, r, err)
@@ -382,7 +391,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, f *sheaf.EventFi
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no") // proxies must not hold it back
 	rc := http.NewResponseController(w)
-	_ = rc.SetWriteDeadline(time.Time{}) // the stream lives longer than a request may
+	alive := func() { _ = rc.SetWriteDeadline(time.Now().Add(watcherTime)) } // the stream lives on, but not with a client that reads nothing
+	alive()
 	send := func(id int64, kind string, v any) bool {
 		b, err := json.Marshal(v)
 		if err != nil {
@@ -403,6 +413,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, f *sheaf.EventFi
 	defer tick.Stop()
 	quiet := time.Now()
 	for {
+		alive()
 		// The state is read before the events: when it is terminal, the events
 		// read afterwards include the last.
 		state, ended, err := over()

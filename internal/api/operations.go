@@ -24,7 +24,7 @@ func (s *Server) operationRoutes() {
 	s.mux.Handle("GET /readyz", health.Handler(s.cfg.Auth))
 	s.mux.HandleFunc("GET /docs", s.docs)
 	if s.cfg.Metrics != nil {
-		s.mux.Handle("GET /metrics", s.cfg.Metrics)
+		s.mux.Handle("GET /metrics", s.guardMetrics(s.cfg.Metrics))
 	}
 }
 

@@ -38,9 +38,6 @@ const (
 	tusMedia      = "application/offset+octet-stream"
 	// statusChecksum is the protocol's own status for a checksum that does not match.
 	statusChecksum = 460
-	// idleTimeout is how long a sender may be silent within a request: what it
-	// has sent is then stored, and it may go on in another.
-	idleTimeout = time.Minute
 	// maxMetadata bounds the header that describes a file.
 	maxMetadata = 48 << 10
 )
@@ -464,7 +461,12 @@ func (s *Server) patchUpload(w http.ResponseWriter, r *http.Request) error {
 // appendUpload stores the body of a request. nil means that nothing is known
 // of the upload's offset.
 func (s *Server) appendUpload(w http.ResponseWriter, r *http.Request, id string, offset int64) (*sheaf.PartialUpload, error) {
-	body := io.Reader(&patientReader{r: r.Body, rc: http.NewResponseController(w)})
+	tenant := tenantOf(r.Context())
+	if !s.uploads.enter(tenant) {
+		return nil, tooManyUploads(s.uploads.most)
+	}
+	defer s.uploads.leave(tenant)
+	body := io.Reader(lineReader{r.Body})
 	var verify func() error
 	if header := r.Header.Get("Upload-Checksum"); header != "" {
 		name, value, _ := strings.Cut(header, " ")
@@ -539,18 +541,12 @@ func (s *Server) deleteUpload(w http.ResponseWriter, r *http.Request) error {
 // errLine marks an error of the sender's line, as apart from one of the store.
 var errLine = errors.New("the line broke")
 
-// patientReader waits idleTimeout for each run of bytes.
-type patientReader struct {
-	r  io.Reader
-	rc *http.ResponseController
-}
+// lineReader marks the errors of a body.
+type lineReader struct{ io.Reader }
 
-func (p *patientReader) Read(b []byte) (int, error) {
-	_ = p.rc.SetReadDeadline(time.Now().Add(idleTimeout)) // a writer that cannot do it waits as long as the line lasts
-	n, err := p.r.Read(b)
-	if err == io.EOF {
-		_ = p.rc.SetReadDeadline(time.Time{})
-	} else if err != nil {
+func (l lineReader) Read(b []byte) (int, error) {
+	n, err := l.Reader.Read(b)
+	if err != nil && err != io.EOF {
 		err = fmt.Errorf("%w: %w", errLine, err)
 	}
 	return n, err

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -94,6 +95,10 @@ type Config struct {
 	AllowURLs      []string // hosts that {"url": …} may name
 	WebhookHosts   webhook.Hosts
 	MaxUploadBytes int64
+	MetricsToken   string        // opens /metrics beside admin keys; "" for none
+	BodyIdle       time.Duration // within which a body must bring another kilobyte, default 1 min
+	MaxUploads     int           // of a tenant at once, default 100
+	MaxStreams     int           // of a tenant at once, default 200
 	EventPoll      time.Duration // how often a live stream looks for events, default 100 ms
 	// Stopping is closed when the process shall end: live streams end then and
 	// waits are answered, so that only work holds it up. May be nil.
@@ -112,6 +117,8 @@ type Server struct {
 	mux *routeMux
 	// table holds the API's routes by the pattern that mux answers with.
 	table map[string]*route
+
+	uploads, streams *gate // what tenants do at once
 }
 
 // New builds the routes.
@@ -120,7 +127,8 @@ func New(cfg Config) *Server {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.EventPoll = cmp.Or(cfg.EventPoll, 100*time.Millisecond)
-	s := &Server{cfg: cfg, log: cfg.Log, mux: &routeMux{ServeMux: http.NewServeMux()}}
+	cfg.BodyIdle = cmp.Or(cfg.BodyIdle, time.Minute)
+	s := &Server{cfg: cfg, log: cfg.Log, mux: &routeMux{ServeMux: http.NewServeMux()}, uploads: newGate(cmp.Or(cfg.MaxUploads, 100)), streams: newGate(cmp.Or(cfg.MaxStreams, 200))}
 	hc := huma.DefaultConfig("Sheaf", cmp.Or(cfg.Build.String(), "dev"))
 	hc.Info.Description = "Document ingestion: upload, true progress, search with exact citations."
 	hc.OpenAPIPath, hc.DocsPath, hc.SchemasPath = "/openapi", "", ""
@@ -176,6 +184,7 @@ func (s *Server) Handler() http.Handler {
 	h = s.idempotent(h)
 	h = s.guard(h)
 	h = s.authenticate(h)
+	h = s.bounded(h)
 	return s.identify(h)
 }
 
@@ -442,10 +451,7 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 				return
 			}
 		case !open:
-			secret := r.Header.Get("X-Api-Key")
-			if b, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
-				secret = strings.TrimSpace(b)
-			}
+			secret := bearer(r)
 			if secret == "" {
 				s.writeProblem(w, r, newProblem(401, "", "send an API key as `Authorization: Bearer KEY` or `X-Api-Key: KEY`"))
 				return
@@ -471,6 +477,20 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 		ctx := logctx.With(context.WithValue(r.Context(), principalKey, p), slog.String("tenant", p.tenant))
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
+}
+
+// bearer is the secret that a request carries, "" for none.
+func bearer(r *http.Request) string {
+	if b, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+		return strings.TrimSpace(b)
+	}
+	return r.Header.Get("X-Api-Key")
+}
+
+// tokenMatches compares in constant time; an empty token matches nothing.
+func tokenMatches(secret, token string) bool {
+	a, b := sha256.Sum256([]byte(secret)), sha256.Sum256([]byte(token))
+	return token != "" && subtle.ConstantTimeCompare(a[:], b[:]) == 1
 }
 
 // allows reports whether a key with these scopes may do what needs one.

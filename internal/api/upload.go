@@ -69,7 +69,13 @@ func (s *Server) uploadRoutes() {
 // their jobs are queued.
 func (s *Server) upload(w http.ResponseWriter, r *http.Request, id string) {
 	ctx := r.Context()
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // a large file over a slow line may take long
+	if !s.uploads.enter(tenantOf(ctx)) {
+		s.writeProblem(w, r, tooManyUploads(s.uploads.most))
+		return
+	}
+	defer s.uploads.leave(tenantOf(ctx))
+	body := &stallWatch{ReadCloser: r.Body}
+	r.Body = body
 	ds, err := s.dataset(ctx, DatasetPath{r.PathValue("ds")})
 	if err != nil {
 		s.writeProblem(w, r, err)
@@ -89,6 +95,9 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request, id string) {
 		if len(rejected) > 0 {
 			err = &rejected[0].Failure
 		}
+	}
+	if body.stalled {
+		err = s.stalled()
 	}
 	if err != nil {
 		s.cfg.Ingest.Discard(ctx, staged...)

@@ -59,6 +59,11 @@ type Server struct {
 	Auth           bool     `toml:"auth" doc:"ask for API keys; needed to listen on anything but loopback"`
 	MaxUploadBytes int64    `toml:"max_upload_bytes" doc:"largest file taken"`
 	UploadLife     Duration `toml:"upload_life" doc:"an upload that is not complete, or was not submitted, is removed this long after its last byte"`
+	MetricsToken   Secret   `toml:"metrics_token" secret:"true" doc:"opens /metrics, also on debug_listen; without it the API asks for an admin key where it asks for keys, and debug_listen for nothing"`
+	BodyTimeout    Duration `toml:"body_timeout" doc:"within which the body of a request must bring another kilobyte, or it is cut off"`
+	MaxUploads     int      `toml:"max_uploads" doc:"upload requests of a tenant at once, in each API process; more are answered 429"`
+	MaxStreams     int      `toml:"max_streams" doc:"event streams of a tenant at once, in each API process; more are answered 429"`
+	DebugRemote    bool     `toml:"debug_remote" doc:"debug_listen may be an address that others can reach, which must be a network of your own; pprof answers callers on this host alone"`
 	DebugListen    string   `toml:"debug_listen" doc:"private address for /healthz, /readyz, /metrics and pprof, of every role; empty for none"`
 	AllowURLs      []string `toml:"allow_urls" doc:"hosts that documents may be fetched from by URL; empty for none"`
 }
@@ -330,7 +335,7 @@ func Default() Config {
 	return Config{
 		DataDir: defaultDataDir(),
 		Log:     Log{Level: "info", Format: "text"},
-		Server:  Server{Listen: "127.0.0.1:8080", MaxUploadBytes: 5 << 30, UploadLife: Duration(24 * time.Hour)},
+		Server:  Server{Listen: "127.0.0.1:8080", MaxUploadBytes: 5 << 30, UploadLife: Duration(24 * time.Hour), BodyTimeout: Duration(time.Minute), MaxUploads: 100, MaxStreams: 200},
 		Store:   Store{Driver: "sqlite", MaxConns: 16},
 		Queue:   Queue{Driver: "sql", Window: 256},
 		Blob:    Blob{Driver: "file", Bucket: "sheaf", CreateBucket: true, CacheBytes: 20 << 30},
@@ -718,6 +723,16 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("server.listen is %q; it must be host:port", c.Server.Listen))
 	} else if !c.Server.Auth && !loopback(host) {
 		errs = append(errs, fmt.Errorf("server.listen is %s, which others can reach; set server.auth = true and create a key with `sheaf key create`, or listen on 127.0.0.1", c.Server.Listen))
+	}
+	if c.Server.DebugListen != "" {
+		if host, _, err := net.SplitHostPort(c.Server.DebugListen); err != nil {
+			errs = append(errs, fmt.Errorf("server.debug_listen is %q; it must be host:port", c.Server.DebugListen))
+		} else if !loopback(host) && !c.Server.DebugRemote {
+			errs = append(errs, fmt.Errorf("server.debug_listen is %s, which others can reach, and it asks for no key; listen on 127.0.0.1, or set server.debug_remote = true where the network is your own", c.Server.DebugListen))
+		}
+	}
+	if c.Server.BodyTimeout < Duration(time.Second) || c.Server.MaxUploads < 1 || c.Server.MaxStreams < 1 {
+		errs = append(errs, fmt.Errorf("server.body_timeout is %s, server.max_uploads %d and server.max_streams %d; they must be 1s and 1 at least", time.Duration(c.Server.BodyTimeout), c.Server.MaxUploads, c.Server.MaxStreams))
 	}
 	return errors.Join(errs...)
 }

@@ -1,0 +1,172 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+)
+
+// minProgress is what a sender must bring within Config.BodyIdle: less is a
+// connection that is held, not used. A slow line brings it in a second.
+const minProgress = 1 << 10
+
+// progressBody ends a body that does not come: each minProgress bytes extend
+// the time for the next. A slow sender that goes on is never cut off.
+type progressBody struct {
+	io.ReadCloser
+	rc      *http.ResponseController
+	idle    time.Duration
+	until   time.Time
+	missing int // bytes until the time is extended
+}
+
+func (b *progressBody) Read(p []byte) (int, error) {
+	_ = b.rc.SetReadDeadline(b.until) // others set it too; a writer that cannot do it is one of a test
+	n, err := b.ReadCloser.Read(p)
+	if b.missing -= n; b.missing <= 0 {
+		b.extend()
+	}
+	switch {
+	case err == io.EOF:
+		_ = b.rc.SetReadDeadline(time.Time{}) // the server waits for the client to go, or to ask again
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		err = fmt.Errorf("%w: %w", errStalled, err)
+	}
+	return n, err
+}
+
+func (b *progressBody) extend() {
+	b.until, b.missing = time.Now().Add(b.idle), minProgress
+}
+
+// errStalled marks a body that stopped coming.
+var errStalled = errors.New("the body stopped coming")
+
+// stalled is the answer to it.
+func (s *Server) stalled() *Problem {
+	p := newProblem(http.StatusRequestTimeout, "body_stalled", fmt.Sprintf("less than %d bytes of the body came within %s; send it again, or a large file as a resumable upload (POST /v1/datasets/{ds}/uploads), which goes on where it stopped", minProgress, s.cfg.BodyIdle))
+	p.Retryable = true
+	return p
+}
+
+// stallWatch remembers that a body stopped coming, whatever became of the
+// error on its way.
+type stallWatch struct {
+	io.ReadCloser
+	stalled bool
+}
+
+func (b *stallWatch) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.stalled = b.stalled || errors.Is(err, errStalled)
+	return n, err
+}
+
+// bounded gives every request with a body a time within which that has to
+// come, whether a handler reads it or not: the server itself reads a little of
+// what a handler leaves.
+func (s *Server) bounded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0 {
+			b := &progressBody{ReadCloser: r.Body, rc: http.NewResponseController(w), idle: s.cfg.BodyIdle}
+			b.extend()
+			_ = b.rc.SetReadDeadline(b.until)
+			r.Body = b
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// gate bounds what each tenant does at once in this process.
+type gate struct {
+	most int
+	mu   sync.Mutex
+	now  map[string]int
+}
+
+func newGate(most int) *gate { return &gate{most: most, now: map[string]int{}} }
+
+// enter counts one more; false says that there is no room.
+func (g *gate) enter(tenant string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.now[tenant] >= g.most {
+		return false
+	}
+	g.now[tenant]++
+	return true
+}
+
+func (g *gate) leave(tenant string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.now[tenant]--; g.now[tenant] == 0 {
+		delete(g.now, tenant)
+	}
+}
+
+func tooManyUploads(most int) *Problem {
+	p := newProblem(http.StatusTooManyRequests, "too_many_uploads", fmt.Sprintf("%d uploads of this tenant are under way here, which is the limit; wait for one to end, or send many files in one request", most))
+	p.Retryable = true
+	return p
+}
+
+func tooManyStreams(most int) *Problem {
+	p := newProblem(http.StatusTooManyRequests, "too_many_streams", fmt.Sprintf("%d event streams of this tenant are open here, which is the limit; close one, or follow a whole dataset with one stream", most))
+	p.Retryable = true
+	return p
+}
+
+// guardMetrics lets in who has the metrics token, or a key that may do
+// everything: metrics name all tenants.
+func (s *Server) guardMetrics(next http.Handler) http.Handler {
+	if !s.cfg.Auth && s.cfg.MetricsToken == "" {
+		return next // only this host can ask
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		secret := bearer(r)
+		if tokenMatches(secret, s.cfg.MetricsToken) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if secret != "" && s.cfg.Auth {
+			if key, err := s.cfg.Catalog.KeyByHash(r.Context(), HashKey(secret)); err == nil && allows(key.Scopes, scopeAdmin) {
+				next.ServeHTTP(w, r)
+				return
+			}
+		}
+		s.writeProblem(w, r, newProblem(http.StatusUnauthorized, "", "metrics name all tenants: send the token of server.metrics_token or an admin key as `Authorization: Bearer …`, or scrape the private address (server.debug_listen)"))
+	})
+}
+
+// TokenOnly lets in who sends token, and everybody where it is "".
+func TokenOnly(next http.Handler, token string) http.Handler {
+	if token == "" {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !tokenMatches(bearer(r), token) {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(w, "send the token of server.metrics_token as Authorization: Bearer …", http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// FromThisHost refuses callers from elsewhere.
+func FromThisHost(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.RemoteAddr)
+		if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
+			http.Error(w, "profiles are for callers on this host; forward the port, such as with kubectl port-forward", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
