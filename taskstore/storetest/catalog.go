@@ -778,7 +778,7 @@ func testPause(t *testing.T, b *bench) {
 		}
 		return err == nil
 	}
-	_, err := b.SetPaused(b.ctx, b.tenant, sheaf.PauseScope{Tenant: true}, true)
+	_, err := b.SetPaused(b.ctx, b.tenant, sheaf.PauseScope{}, true)
 	b.is(err, sheaf.ErrInvalid)
 	_, err = b.SetPaused(b.ctx, b.tenant, sheaf.PauseScope{JobID: job, Tenant: true}, true)
 	b.is(err, sheaf.ErrInvalid)
