@@ -293,11 +293,17 @@ type Catalog interface {
 type TenantCatalog interface {
 	CreateTenant(ctx context.Context, t Tenant) (*Tenant, error) // ErrConflict when the id exists
 	Tenant(ctx context.Context, id string) (*Tenant, error)
-	Tenants(ctx context.Context) ([]Tenant, error)
-	UpdateTenant(ctx context.Context, t Tenant) error
+	// Tenants lists by id, ascending whatever the page says.
+	Tenants(ctx context.Context, p Page) ([]Tenant, string, error)
+	// ChangeTenant changes what the change names and answers the tenant as it
+	// is then. Changes of different fields at once do not undo each other.
+	ChangeTenant(ctx context.Context, id string, change TenantChange) (*Tenant, error)
 	CreateKey(ctx context.Context, k Key, hash string) error
 	KeyByHash(ctx context.Context, hash string) (*Key, error) // ErrNotFound when unknown or revoked
-	Keys(ctx context.Context, tenantID string) ([]Key, error)
+	Keys(ctx context.Context, tenantID string, p Page) ([]Key, string, error)
+	Key(ctx context.Context, tenantID, id string) (*Key, error)
+	// ChangeKey changes a key's name and scopes. ErrConflict when it is revoked.
+	ChangeKey(ctx context.Context, tenantID, id string, change KeyChange) (*Key, error)
 	RevokeKey(ctx context.Context, tenantID, id string) error
 }
 
@@ -514,8 +520,9 @@ type Remaining struct {
 
 // QueueCatalog is what operators look at.
 type QueueCatalog interface {
-	// Queues lists the tenant's queue, or all for tenantID "".
-	Queues(ctx context.Context, tenantID string) ([]TenantQueue, error)
+	Queue(ctx context.Context, tenantID string) (*TenantQueue, error)
+	// Queues lists the queues of all tenants, as Tenants lists these.
+	Queues(ctx context.Context, p Page) ([]TenantQueue, string, error)
 	DeadLetters(ctx context.Context, tenantID string, f DeadLetterFilter, p Page) ([]Task, string, error)
 	// RetryDead makes dead tasks pending again under a new epoch, budgets reset.
 	RetryDead(ctx context.Context, tenantID string, f DeadLetterFilter) (int, error)

@@ -341,16 +341,14 @@ func (s *Service) expectTime(ctx context.Context, tenantID string, cost map[Work
 	if own == 0 {
 		return sheaf.ETA{P50: &p50, P90: &p90}, nil
 	}
-	queues, err := s.Catalog.Queues(ctx, tenantID)
+	queue, err := s.Catalog.Queue(ctx, tenantID)
 	if err != nil {
 		return sheaf.ETA{}, fmt.Errorf("measuring what waits: %w", err)
 	}
 	ahead := 0
-	for _, q := range queues {
-		for _, l := range q.Lanes {
-			if l.Lane <= sheaf.LaneNormal {
-				ahead += l.Cost
-			}
+	for _, l := range queue.Lanes {
+		if l.Lane <= sheaf.LaneNormal {
+			ahead += l.Cost
 		}
 	}
 	if _, err := add(ahead); err != nil {

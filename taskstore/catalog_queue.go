@@ -14,41 +14,54 @@ import (
 // is the mean of a sample times the depth.
 const exactCost = 10_000
 
-// Queues implements sheaf.QueueCatalog. Depths are counted in the index alone,
-// so that a backlog of a million tasks costs no million rows.
-func (s *Store) Queues(ctx context.Context, tenantID string) ([]sheaf.TenantQueue, error) {
+// Queue implements sheaf.QueueCatalog.
+func (s *Store) Queue(ctx context.Context, tenantID string) (*sheaf.TenantQueue, error) {
 	var tenants []tenantRow
-	q, args := "SELECT * FROM tenants ORDER BY id", []any{}
-	if tenantID != "" {
-		q, args = "SELECT * FROM tenants WHERE id=?", []any{tenantID}
-	}
-	db := s.read(ctx)
-	if err := db.Raw(q, args...).Scan(&tenants).Error; err != nil {
+	if err := s.read(ctx).Raw("SELECT * FROM tenants WHERE id=?", tenantID).Scan(&tenants).Error; err != nil {
 		return nil, translate(err)
 	}
-	if tenantID != "" && len(tenants) == 0 {
+	if len(tenants) == 0 {
 		return nil, notFound("tenant", tenantID)
 	}
+	qs, err := s.queuesOf(ctx, tenants)
+	if err != nil {
+		return nil, err
+	}
+	return &qs[0], nil
+}
+
+// Queues implements sheaf.QueueCatalog.
+func (s *Store) Queues(ctx context.Context, p sheaf.Page) ([]sheaf.TenantQueue, string, error) {
+	tenants, next, err := s.tenantRows(ctx, p)
+	if err != nil || len(tenants) == 0 {
+		return nil, "", err
+	}
+	qs, err := s.queuesOf(ctx, tenants)
+	return qs, next, err
+}
+
+// queuesOf measures the queues of tenants, of which there is at least one.
+// Depths are counted in the index alone, so that a backlog of a million tasks
+// costs no million rows.
+func (s *Store) queuesOf(ctx context.Context, tenants []tenantRow) ([]sheaf.TenantQueue, error) {
+	db := s.read(ctx)
 	out := make([]sheaf.TenantQueue, len(tenants))
 	at := make(map[string]*sheaf.TenantQueue, len(tenants))
+	ids := make([]string, len(tenants))
 	for i, t := range tenants {
 		out[i] = sheaf.TenantQueue{TenantID: t.ID, Weight: t.Weight, Cap: t.Cap, Paused: t.Paused != 0}
 		for _, lane := range sheaf.Lanes {
 			out[i].Lanes = append(out[i].Lanes, sheaf.LaneDepth{Lane: lane})
 		}
-		at[t.ID] = &out[i]
-	}
-
-	cond, args := "state IN ('pending','running','retry_wait','parked','dead') AND paused IN (0, 1)", nil
-	if tenantID != "" {
-		cond, args = cond+" AND tenant_id=?", []any{tenantID}
+		ids[i], at[t.ID] = t.ID, &out[i]
 	}
 	var groups []struct {
 		TenantID, State string
 		Lane, N         int
 		Oldest          int64
 	}
-	err := db.Raw("SELECT tenant_id, state, lane, COUNT(*) AS n, MIN(run_at) AS oldest FROM tasks WHERE "+cond+" GROUP BY state, tenant_id, lane", args...).Scan(&groups).Error
+	err := db.Raw(`SELECT tenant_id, state, lane, COUNT(*) AS n, MIN(run_at) AS oldest FROM tasks
+		WHERE state IN ('pending','running','retry_wait','parked','dead') AND paused IN (0, 1) AND tenant_id IN ? GROUP BY state, tenant_id, lane`, ids).Scan(&groups).Error
 	if err != nil {
 		return nil, translate(err)
 	}

@@ -115,12 +115,18 @@ func (s *Store) CreateTenant(ctx context.Context, t sheaf.Tenant) (*sheaf.Tenant
 	}
 	t.Weight = max(t.Weight, 1)
 	if t.Cap < 1 {
-		t.Cap = 8
+		t.Cap = defaultCap
+	}
+	if err := t.Check(); err != nil {
+		return nil, err
 	}
 	err := insertRows(s.w.WithContext(ctx), "tenants", []string{"id", "name", "weight", "cap", "paused", "quota", "created_at"},
 		[][]any{{t.ID, t.Name, t.Weight, t.Cap, flag(t.Paused), encode(t.Quota), raw(s.now())}}, "")
+	if err = translate(err); errors.Is(err, sheaf.ErrConflict) {
+		return nil, fmt.Errorf("%w: there is a tenant %s already; change it, or choose another id", sheaf.ErrConflict, t.ID)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("create tenant %s: %w", t.ID, translate(err))
+		return nil, fmt.Errorf("create tenant %s: %w", t.ID, err)
 	}
 	return s.Tenant(ctx, t.ID)
 }
@@ -146,29 +152,56 @@ func (s *Store) Tenant(ctx context.Context, id string) (*sheaf.Tenant, error) {
 }
 
 // Tenants implements sheaf.TenantCatalog.
-func (s *Store) Tenants(ctx context.Context) ([]sheaf.Tenant, error) {
-	var rows []tenantRow
-	if err := s.read(ctx).Raw("SELECT * FROM tenants ORDER BY id").Scan(&rows).Error; err != nil {
-		return nil, translate(err)
-	}
+func (s *Store) Tenants(ctx context.Context, p sheaf.Page) ([]sheaf.Tenant, string, error) {
+	rows, next, err := s.tenantRows(ctx, p)
 	out := make([]sheaf.Tenant, len(rows))
 	for i, r := range rows {
 		out[i] = r.toDomain()
 	}
-	return out, nil
+	return out, next, err
 }
 
-// UpdateTenant implements sheaf.TenantCatalog. Paused is left to SetPaused,
+// tenantRows reads a page of tenants by id, and the cursor of the next.
+func (s *Store) tenantRows(ctx context.Context, p sheaf.Page) ([]tenantRow, string, error) {
+	if err := checkText("the cursor", p.Cursor, 64); err != nil {
+		return nil, "", err
+	}
+	limit := pageLimit(p)
+	var rows []tenantRow
+	if err := s.read(ctx).Raw(fmt.Sprintf("SELECT * FROM tenants WHERE id>? ORDER BY id LIMIT %d", limit+1), p.Cursor).Scan(&rows).Error; err != nil {
+		return nil, "", translate(err)
+	}
+	rows, next := cut(rows, limit, func(r tenantRow) string { return r.ID })
+	return rows, next, nil
+}
+
+// ChangeTenant implements sheaf.TenantCatalog. Paused is left to SetPaused,
 // which takes the tasks along.
-func (s *Store) UpdateTenant(ctx context.Context, t sheaf.Tenant) error {
-	if err := checkText("the tenant's name", t.Name, 255); err != nil {
-		return err
+func (s *Store) ChangeTenant(ctx context.Context, id string, change sheaf.TenantChange) (*sheaf.Tenant, error) {
+	if change.Name != nil {
+		if err := checkText("the tenant's name", *change.Name, 255); err != nil {
+			return nil, err
+		}
 	}
-	if t.Weight < 1 || t.Cap < 1 {
-		return fmt.Errorf("%w: a tenant's weight and cap are at least 1", sheaf.ErrInvalid)
+	var t sheaf.Tenant
+	err := s.tx(ctx, func(tx *gorm.DB) error {
+		var rows []tenantRow
+		if err := tx.Raw("SELECT * FROM tenants WHERE id=?"+s.d.lock, id).Scan(&rows).Error; err != nil {
+			return err
+		}
+		if len(rows) == 0 {
+			return notFound("tenant", id)
+		}
+		t = rows[0].toDomain()
+		if err := change.Apply(&t); err != nil {
+			return err
+		}
+		return tx.Exec("UPDATE tenants SET name=?, weight=?, cap=?, quota=? WHERE id=?", t.Name, t.Weight, t.Cap, encode(t.Quota), id).Error
+	})
+	if err != nil {
+		return nil, err
 	}
-	return changed(s.w.WithContext(ctx).Exec("UPDATE tenants SET name=?, weight=?, cap=?, quota=? WHERE id=?",
-		t.Name, t.Weight, t.Cap, encode(t.Quota), t.ID), "tenant", t.ID)
+	return &t, nil
 }
 
 // CreateKey implements sheaf.TenantCatalog.
@@ -204,16 +237,60 @@ func (s *Store) KeyByHash(ctx context.Context, hash string) (*sheaf.Key, error) 
 }
 
 // Keys implements sheaf.TenantCatalog; revoked keys are listed too.
-func (s *Store) Keys(ctx context.Context, tenantID string) ([]sheaf.Key, error) {
-	var rows []keyRow
-	if err := s.read(ctx).Raw("SELECT * FROM api_keys WHERE tenant_id=? ORDER BY id", tenantID).Scan(&rows).Error; err != nil {
-		return nil, translate(err)
+func (s *Store) Keys(ctx context.Context, tenantID string, p sheaf.Page) ([]sheaf.Key, string, error) {
+	if err := checkText("the cursor", p.Cursor, 64); err != nil {
+		return nil, "", err
 	}
+	var w where
+	w.add("tenant_id=?", tenantID)
+	suffix, limit := w.page("id", p)
+	var rows []keyRow
+	if err := s.read(ctx).Raw("SELECT * FROM api_keys"+w.String()+suffix, w.args...).Scan(&rows).Error; err != nil {
+		return nil, "", translate(err)
+	}
+	rows, next := cut(rows, limit, func(r keyRow) string { return r.ID })
 	out := make([]sheaf.Key, len(rows))
 	for i, r := range rows {
 		out[i] = r.toDomain()
 	}
-	return out, nil
+	return out, next, nil
+}
+
+// Key implements sheaf.TenantCatalog; a revoked key is found, too.
+func (s *Store) Key(ctx context.Context, tenantID, id string) (*sheaf.Key, error) {
+	return s.key(s.read(ctx), tenantID, id, "")
+}
+
+func (s *Store) key(db *gorm.DB, tenantID, id, lock string) (*sheaf.Key, error) {
+	var rows []keyRow
+	if err := db.Raw("SELECT * FROM api_keys WHERE tenant_id=? AND id=?"+lock, tenantID, id).Scan(&rows).Error; err != nil {
+		return nil, translate(err)
+	}
+	if len(rows) == 0 {
+		return nil, notFound("key", id)
+	}
+	k := rows[0].toDomain()
+	return &k, nil
+}
+
+// ChangeKey implements sheaf.TenantCatalog.
+func (s *Store) ChangeKey(ctx context.Context, tenantID, id string, change sheaf.KeyChange) (*sheaf.Key, error) {
+	if change.Name != nil {
+		if err := checkText("the key's name", *change.Name, 255); err != nil {
+			return nil, err
+		}
+	}
+	var k *sheaf.Key
+	err := s.tx(ctx, func(tx *gorm.DB) (err error) {
+		if k, err = s.key(tx, tenantID, id, s.d.lock); err != nil {
+			return err
+		}
+		if err := change.Apply(k); err != nil {
+			return err
+		}
+		return tx.Exec("UPDATE api_keys SET name=?, scopes=? WHERE tenant_id=? AND id=?", k.Name, encodeList(k.Scopes), tenantID, id).Error
+	})
+	return k, err
 }
 
 // RevokeKey implements sheaf.TenantCatalog. Revoking twice is revoking once.

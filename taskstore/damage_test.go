@@ -73,7 +73,7 @@ func TestDamageMetAtWorkIsNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	spoil(t, f.Config.DSN)
-	if _, err := f.Store.Tenants(t.Context()); err == nil {
+	if _, _, err := f.Store.Tenants(t.Context(), sheaf.Page{}); err == nil {
 		t.Fatal("spoiled pages are read without an error")
 	}
 	if err := f.Store.Ping(t.Context()); err == nil || sheaf.AsFailure(err, "").Code != "store_damaged" {

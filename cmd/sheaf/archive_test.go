@@ -195,13 +195,9 @@ func TestCitationsCarryPrintedPageNumbers(t *testing.T) {
 
 func TestArchiveOverTheQuotaIsReadLater(t *testing.T) {
 	s := start(t, nil)
-	tenant, err := s.app.store.Tenant(t.Context(), sheaf.LocalTenant)
-	if err != nil {
-		t.Fatal(err)
-	}
 	quota := func(q sheaf.Quota) {
-		tenant.Quota = q
-		if err := s.app.store.UpdateTenant(t.Context(), *tenant); err != nil {
+		t.Helper()
+		if _, err := s.app.store.ChangeTenant(t.Context(), sheaf.LocalTenant, sheaf.TenantChange{Documents: &q.Documents}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -47,7 +47,7 @@ func TestDryRunChangesNothingOnAnyRoute(t *testing.T) {
 		if strings.Contains(r.path, "/documents:") {
 			delete(values, "state")
 		}
-		path := fill(r.path, "ds", "vault", "doc", v.document, "job", v.job, "task", v.task, "upload", v.upload, "webhook", v.webhook, "tenant", "alpha") + "?dry_run=true"
+		path := fill(r.path, "ds", "vault", "doc", v.document, "job", v.job, "task", v.task, "upload", v.upload, "webhook", v.webhook, "tenant", "alpha", "key", v.apiKey) + "?dry_run=true"
 		contentType, body := doc.body(r, values)
 		if contentType == "application/octet-stream" {
 			path += "&name=a.txt"

@@ -274,7 +274,7 @@ func fill(path string, pairs ...string) string {
 // has something to show.
 type victim struct {
 	*service
-	dataset, document, job, task, rangeID, chunk, upload, webhook string
+	dataset, document, job, task, rangeID, chunk, upload, webhook, apiKey string
 }
 
 const victimsWord = "quetzalcoatlus"
@@ -311,12 +311,17 @@ func newVictim(s *service) victim {
 	var hook sheaf.Webhook
 	v.post("/v1/datasets/vault/webhooks", map[string]any{"url": "https://hooks.invalid/secret-of-alpha"}, &hook)
 	v.webhook = hook.ID
+	keys, _, err := s.app.store.Keys(s.t.Context(), "alpha", sheaf.Page{})
+	if err != nil || len(keys) == 0 {
+		s.t.Fatalf("the victim has %d keys: %v", len(keys), err)
+	}
+	v.apiKey = keys[0].ID
 	return v
 }
 
 // names are everything of the victim that no one else may read.
 func (v victim) names() []string {
-	return []string{v.dataset, v.document, v.job, v.task, v.rangeID, v.chunk, v.upload, v.webhook, victimsWord, "ledger-of-alpha", "secret-of-alpha", "vault"}
+	return []string{v.dataset, v.document, v.job, v.task, v.rangeID, v.chunk, v.upload, v.webhook, v.apiKey, victimsWord, "ledger-of-alpha", "secret-of-alpha", "vault"}
 }
 
 func TestAnotherTenantSeesAndChangesNothingOnAnyRoute(t *testing.T) {
@@ -448,7 +453,7 @@ func TestScopesHoldOnEveryRoute(t *testing.T) {
 	}
 	reader, writer, admin := s.withKey("alpha", "read"), s.withKey("alpha", "write"), s.withKey("alpha", "admin")
 	revoked := s.withKey("alpha", "write")
-	keys, err := s.app.store.Keys(t.Context(), "alpha")
+	keys, _, err := s.app.store.Keys(t.Context(), "alpha", sheaf.Page{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -466,7 +471,7 @@ func TestScopesHoldOnEveryRoute(t *testing.T) {
 	doc, routes := s.routes()
 	before := s.everythingOf("alpha")
 	for _, r := range routes {
-		p := fill(r.path, "ds", "none", "doc", "none", "job", "none", "task", "none", "range", "none", "upload", "none", "n", "1", "tenant", "none")
+		p := fill(r.path, "ds", "none", "doc", "none", "job", "none", "task", "none", "range", "none", "upload", "none", "n", "1", "tenant", "none", "key", "none")
 		contentType, body := doc.body(r, map[string]any{"name": "new"})
 		for who, c := range map[string]*service{"no key": stranger, "an unknown key": unknown, "a revoked key": revoked} {
 			if resp, _ := c.ask(r.method, p, contentType, body); resp.StatusCode != http.StatusUnauthorized || resp.Header.Get("WWW-Authenticate") == "" {

@@ -859,14 +859,20 @@ func (s *Server) tagsOfAll(ctx context.Context, r *search.Request) error {
 	return nil
 }
 
+// maxQueues bounds the queues that are answered at once.
+const maxQueues = 1000
+
 func (s *Server) queueRoutes() {
 	handle(s, get("/v1/queues", "Read the tenant's queue"), func(ctx context.Context, _ *struct{}) (*output[List[sheaf.TenantQueue]], error) {
-		tenant := tenantOf(ctx)
-		if !s.cfg.Auth {
-			tenant = "" // the embedded default shows everything to its one user
+		if !s.cfg.Auth { // the embedded default shows everything to its one user
+			qs, _, err := s.cfg.Catalog.Queues(ctx, sheaf.Page{Limit: maxQueues})
+			return listOf(qs, ""), err
 		}
-		qs, err := s.cfg.Catalog.Queues(ctx, tenant)
-		return listOf(qs, ""), err
+		q, err := s.cfg.Catalog.Queue(ctx, tenantOf(ctx))
+		if err != nil {
+			return nil, err
+		}
+		return listOf([]sheaf.TenantQueue{*q}, ""), nil
 	})
 	for verb, paused := range map[string]bool{"pause": true, "resume": false} {
 		handle(s, post("/v1/queues:"+verb, "Hold or free the tenant's queued work"), func(ctx context.Context, _ *struct{}) (*output[Paused], error) {
@@ -885,6 +891,7 @@ func (s *Server) queueRoutes() {
 		return listOf(ws, ""), err
 	})
 	s.deadLetterRoutes()
+	s.tenantRoutes()
 	if s.cfg.Doctor != nil {
 		type doctorIn struct {
 			DryRunParam

@@ -41,7 +41,7 @@ func TestScopesBelongToRoutesWhateverNamesSay(t *testing.T) {
 				continue
 			}
 			at := path
-			for _, param := range []string{"ds", "doc", "job", "task", "tenant", "upload", "webhook", "range", "picture", "n"} {
+			for _, param := range []string{"ds", "doc", "job", "task", "tenant", "upload", "webhook", "range", "picture", "n", "key"} {
 				at = strings.ReplaceAll(at, "{"+param+"}", url.PathEscape(name))
 			}
 			for scope, key := range keys {
@@ -79,7 +79,8 @@ func TestEveryRouteDeclaresItsScope(t *testing.T) {
 	s := newTestServer(t, nil)
 	admin := []string{
 		"POST /v1/doctor", "GET /v1/admin/dead-letters", "POST /v1/admin/dead-letters:purge", "POST /v1/admin/dead-letters:retry",
-		"GET /v1/admin/tenants/{tenant}/tasks/{task}",
+		"GET /v1/admin/tenants/{tenant}/tasks/{task}", "GET /v1/admin/queues", "GET /v1/admin/tenants", "POST /v1/admin/tenants", "GET /v1/admin/tenants/{tenant}", "PATCH /v1/admin/tenants/{tenant}",
+		"GET /v1/admin/tenants/{tenant}/keys", "PATCH /v1/admin/tenants/{tenant}/keys/{key}", "DELETE /v1/admin/tenants/{tenant}/keys/{key}",
 	}
 	posts := []string{"POST /v1/search", "POST /v1/datasets/{ds}/search", "POST /v1/receipts:verify"} // that read
 	for _, rt := range s.api.table {

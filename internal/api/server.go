@@ -299,6 +299,7 @@ const (
 // principal is who asks. It can only be put into a context by this package.
 type principal struct {
 	tenant string
+	key    string // its id; "" without keys
 	scopes []string
 }
 
@@ -465,7 +466,7 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 				s.writeProblem(w, r, err)
 				return
 			}
-			p = principal{tenant: key.TenantID, scopes: key.Scopes}
+			p = principal{tenant: key.TenantID, key: key.ID, scopes: key.Scopes}
 			if found.route != nil && !allows(p.scopes, found.route.scope) {
 				s.writeProblem(w, r, newProblem(403, "", fmt.Sprintf("the API key lacks the scope %q, which %s needs; use a key that has it", found.route.scope, found.route.pattern)))
 				return

@@ -236,6 +236,10 @@ func (s *testServer) fillIn(headers ...string) things {
 	var up UploadStatus
 	s.must(&up, "POST", "/v1/datasets/files/uploads", "", with("Tus-Resumable", tusVersion, "Upload-Length", "5", "Upload-Metadata", "filename YS50eHQ=,hold dHJ1ZQ==")...)
 	ids["upload"] = up.ID
+	ids["key"] = sheaf.NewID()
+	if err := s.store.CreateKey(s.t.Context(), sheaf.Key{ID: ids["key"], TenantID: sheaf.LocalTenant, Name: "ci", Scopes: []string{"write"}}, HashKey(ids["key"])); err != nil {
+		s.t.Fatal(err)
+	}
 	return ids
 }
 

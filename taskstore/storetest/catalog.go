@@ -246,23 +246,64 @@ func (b *bench) visible(ranges []string) int {
 func testTenants(t *testing.T, b *bench) {
 	_, err := b.CreateTenant(b.ctx, sheaf.Tenant{ID: b.tenant, Name: "again"})
 	b.is(err, sheaf.ErrConflict)
+	if text := err.Error(); !strings.Contains(text, "there is a tenant "+b.tenant+" already") || strings.ContainsAny(text, "()") {
+		t.Errorf("a tenant made twice: %s", text)
+	}
 	got, err := b.Tenant(b.ctx, b.tenant)
 	b.ok(err)
 	if got.Weight != 1 || got.Cap != 8 || got.CreatedAt.IsZero() || got.Name != t.Name() {
 		t.Fatalf("got %+v", got)
 	}
 	got.Weight, got.Cap, got.Quota.Bytes, got.Name = 3, 5, 1<<40, "renamed"
-	b.ok(b.UpdateTenant(b.ctx, *got))
+	changed, err := b.ChangeTenant(b.ctx, b.tenant, sheaf.TenantChange{Weight: new(3), Cap: new(5), Bytes: new(int64(1 << 40)), Name: new("renamed")})
+	b.ok(err)
 	again, err := b.Tenant(b.ctx, b.tenant)
 	b.ok(err)
-	b.same("tenant", again, got)
-	b.is(b.UpdateTenant(b.ctx, sheaf.Tenant{ID: "nobody", Weight: 1, Cap: 1}), sheaf.ErrNotFound)
-	b.is(b.UpdateTenant(b.ctx, sheaf.Tenant{ID: b.tenant}), sheaf.ErrInvalid)
-	all, err := b.Tenants(b.ctx)
-	b.ok(err)
-	if !slices.ContainsFunc(all, func(x sheaf.Tenant) bool { return x.ID == b.tenant }) {
-		t.Fatal("the tenant is not listed")
+	b.same("tenant", []any{again, changed}, []any{got, got})
+	_, err = b.ChangeTenant(b.ctx, "nobody", sheaf.TenantChange{Weight: new(1)})
+	b.is(err, sheaf.ErrNotFound)
+	for _, c := range []sheaf.TenantChange{
+		{Weight: new(0)}, {Weight: new(sheaf.MaxTenantWeight + 1)}, {Cap: new(0)}, {Cap: new(-1)}, {Documents: new(-1)}, {Bytes: new(int64(-1))}, {QueuedTasks: new(-1)},
+		{Name: new("a\x00b")}, {Name: new(strings.Repeat("n", 256))}, {Weight: new(9), Cap: new(0)},
+	} {
+		_, err := b.ChangeTenant(b.ctx, b.tenant, c)
+		b.is(err, sheaf.ErrInvalid)
 	}
+	// Changes of different fields at once do not undo each other.
+	var wg sync.WaitGroup
+	for _, c := range []sheaf.TenantChange{{Weight: new(7)}, {Cap: new(6)}, {Documents: new(5)}, {Bytes: new(int64(4))}, {QueuedTasks: new(3)}, {Name: new("once")}} {
+		wg.Go(func() {
+			if _, err := b.ChangeTenant(b.ctx, b.tenant, c); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	again, err = b.Tenant(b.ctx, b.tenant)
+	b.ok(err)
+	got.Weight, got.Cap, got.Quota, got.Name = 7, 6, sheaf.Quota{Documents: 5, Bytes: 4, QueuedTasks: 3}, "once"
+	b.same("tenant changed by many", again, got)
+
+	// Tenants and their queues are listed in pages, by id.
+	before := sheaf.Page{Limit: 1, Cursor: b.tenant[:len(b.tenant)-1]}
+	ts, _, err := b.Tenants(b.ctx, before)
+	b.ok(err)
+	qs, _, err := b.Queues(b.ctx, before)
+	b.ok(err)
+	b.same("first page", []any{len(ts), ts[0].ID, len(qs), qs[0].TenantID, qs[0].Weight, qs[0].Cap}, []any{1, b.tenant, 1, b.tenant, 7, 6})
+	_, err = b.CreateTenant(b.ctx, sheaf.Tenant{ID: b.tenant + "x", Name: "next"})
+	b.ok(err)
+	_, next, err := b.Tenants(b.ctx, before)
+	b.ok(err)
+	_, nextQueue, err := b.Queues(b.ctx, before)
+	b.ok(err)
+	b.same("cursors", []string{next, nextQueue}, []string{b.tenant, b.tenant})
+	before.Cursor = next
+	ts, _, err = b.Tenants(b.ctx, before)
+	b.ok(err)
+	b.same("second page", ts[0].ID, b.tenant+"x")
+	_, _, err = b.Queues(b.ctx, sheaf.Page{Cursor: "a\x00"})
+	b.is(err, sheaf.ErrInvalid)
 
 	k := sheaf.Key{ID: sheaf.NewID(), TenantID: b.tenant, Name: "ci", Scopes: []string{"read", "write"}}
 	hash := "hash-" + k.ID
@@ -272,12 +313,33 @@ func testTenants(t *testing.T, b *bench) {
 	found, err := b.KeyByHash(b.ctx, hash)
 	b.ok(err)
 	b.same("scopes", found.Scopes, k.Scopes)
+	_, err = b.ChangeKey(b.ctx, "nobody", k.ID, sheaf.KeyChange{Name: new("x")})
+	b.is(err, sheaf.ErrNotFound)
+	for _, scopes := range [][]string{{}, {"root"}, {"read", "Write"}} {
+		_, err = b.ChangeKey(b.ctx, b.tenant, k.ID, sheaf.KeyChange{Scopes: scopes})
+		b.is(err, sheaf.ErrInvalid)
+	}
+	kept, err := b.ChangeKey(b.ctx, b.tenant, k.ID, sheaf.KeyChange{Name: new("nightly")})
+	b.ok(err)
+	b.same("renamed key", []any{kept.Name, kept.Scopes}, []any{"nightly", k.Scopes})
+	_, err = b.ChangeKey(b.ctx, b.tenant, k.ID, sheaf.KeyChange{Scopes: []string{"admin", "read", "read"}})
+	b.ok(err)
+	found, err = b.KeyByHash(b.ctx, hash)
+	b.ok(err)
+	b.same("changed key", []any{found.Name, found.Scopes}, []any{"nightly", []string{"read", "admin"}})
 	b.is(b.RevokeKey(b.ctx, "nobody", k.ID), sheaf.ErrNotFound)
 	b.ok(b.RevokeKey(b.ctx, b.tenant, k.ID))
 	b.ok(b.RevokeKey(b.ctx, b.tenant, k.ID))
 	_, err = b.KeyByHash(b.ctx, hash)
 	b.is(err, sheaf.ErrNotFound)
-	keys, err := b.Keys(b.ctx, b.tenant)
+	_, err = b.ChangeKey(b.ctx, b.tenant, k.ID, sheaf.KeyChange{Name: new("back")})
+	b.is(err, sheaf.ErrConflict)
+	revoked, err := b.Key(b.ctx, b.tenant, k.ID)
+	b.ok(err)
+	b.same("revoked key", []any{revoked.Name, revoked.RevokedAt.IsZero()}, []any{"nightly", false})
+	_, err = b.Key(b.ctx, "nobody", k.ID)
+	b.is(err, sheaf.ErrNotFound)
+	keys, _, err := b.Keys(b.ctx, b.tenant, sheaf.Page{})
 	b.ok(err)
 	if len(keys) != 1 || keys[0].RevokedAt.IsZero() {
 		t.Fatalf("keys %+v", keys)
@@ -440,7 +502,8 @@ func testCreateBesideItself(t *testing.T, b *bench) {
 
 func testQuota(t *testing.T, b *bench) {
 	set := func(q sheaf.Quota) {
-		b.ok(b.UpdateTenant(b.ctx, sheaf.Tenant{ID: b.tenant, Name: "q", Weight: 1, Cap: 8, Quota: q}))
+		_, err := b.ChangeTenant(b.ctx, b.tenant, sheaf.TenantChange{Documents: &q.Documents, Bytes: &q.Bytes, QueuedTasks: &q.QueuedTasks})
+		b.ok(err)
 	}
 	submit := func(n int) error {
 		var docs []sheaf.NewDocument
@@ -1191,20 +1254,19 @@ func testQueues(t *testing.T, b *bench) {
 	b.plan(ids[0], sheaf.Range{From: 1, To: 7}, sheaf.Range{From: 8, To: 20})
 	b.claim(b.task(ids[1], sheaf.KindPlan).ID)
 	b.AdvanceClock(30 * time.Second)
-	qs, err := b.Queues(b.ctx, b.tenant)
+	q, err := b.Queue(b.ctx, b.tenant)
 	b.ok(err)
-	q := qs[0]
-	b.same("queue", []any{len(qs), q.TenantID, q.Cap, q.Running, q.Dead, len(q.Lanes), q.Lanes[1].Lane, q.Lanes[1].Pending, q.Lanes[1].Cost, q.Lanes[0].Pending},
-		[]any{1, b.tenant, 8, 1, 0, 3, sheaf.LaneNormal, 3, 21, 0})
+	b.same("queue", []any{q.TenantID, q.Cap, q.Running, q.Dead, len(q.Lanes), q.Lanes[1].Lane, q.Lanes[1].Pending, q.Lanes[1].Cost, q.Lanes[0].Pending},
+		[]any{b.tenant, 8, 1, 0, 3, sheaf.LaneNormal, 3, 21, 0})
 	if q.OldestPendingAge < 30 || q.OldestPendingAge > 120 || q.Lanes[1].OldestPendingAge != q.OldestPendingAge {
 		t.Fatalf("oldest pending age %v", q.OldestPendingAge)
 	}
-	all, err := b.Queues(b.ctx, "")
+	all, _, err := b.Queues(b.ctx, sheaf.Page{Limit: 1000})
 	b.ok(err)
 	if !slices.ContainsFunc(all, func(x sheaf.TenantQueue) bool { return x.TenantID == b.tenant && x.Running == 1 }) {
 		t.Fatal("the tenant is not among all")
 	}
-	_, err = b.Queues(b.ctx, "nobody")
+	_, err = b.Queue(b.ctx, "nobody")
 	b.is(err, sheaf.ErrNotFound)
 
 	name := "worker-" + b.tenant
@@ -1399,7 +1461,7 @@ func testTenantWalk(t *testing.T, b *bench) {
 		}
 	}
 	for name, call := range map[string]func() (int, error){
-		"Keys":     func() (int, error) { x, err := b.Keys(ctx, me); return len(x), err },
+		"Keys":     func() (int, error) { x, _, err := b.Keys(ctx, me, one); return len(x), err },
 		"Receipts": func() (int, error) { x, _, err := b.Receipts(ctx, me, b.dataset.ID, one); return len(x), err },
 		"Webhooks": func() (int, error) { x, err := b.Webhooks(ctx, me, b.dataset.ID); return len(x), err },
 		"Documents": func() (int, error) {
@@ -1416,7 +1478,7 @@ func testTenantWalk(t *testing.T, b *bench) {
 		"DeadLetters": func() (int, error) { x, _, err := b.DeadLetters(ctx, me, dead, one); return len(x), err },
 		"RetryDead":   func() (int, error) { return b.RetryDead(ctx, me, dead) },
 		"PurgeDead":   func() (int, error) { return b.PurgeDead(ctx, me, dead) },
-		"Queues":      func() (int, error) { x, err := b.Queues(ctx, me); return len(x) - 1 + x[0].Dead, err },
+		"Queue":       func() (int, error) { x, err := b.Queue(ctx, me); return x.Dead, err },
 		"Datasets":    func() (int, error) { x, _, err := b.Datasets(ctx, me, one); return len(x) - 1, err },
 	} {
 		if n, err := call(); n != 0 || err != nil {

@@ -123,7 +123,8 @@ func membersFenced(f *Fixture) {
 func membersQuota(f *Fixture) {
 	d := f.Document("t")
 	set := func(q sheaf.Quota) {
-		f.OK(f.Store.UpdateTenant(ctx, sheaf.Tenant{ID: "t", Name: "t", Weight: 1, Cap: 8, Quota: q}))
+		_, err := f.Store.ChangeTenant(ctx, "t", sheaf.TenantChange{Documents: &q.Documents, Bytes: &q.Bytes, QueuedTasks: &q.QueuedTasks})
+		f.OK(err)
 	}
 	t := f.Claim(d.Plan, "w")
 	set(sheaf.Quota{Documents: 3})

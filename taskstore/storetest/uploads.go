@@ -114,10 +114,8 @@ func testUploads(t *testing.T, b *bench) {
 	b.is(err, sheaf.ErrNotFound)
 
 	// The quota counts what is on its way.
-	tenant, err := b.Tenant(b.ctx, b.tenant)
+	_, err = b.ChangeTenant(b.ctx, b.tenant, sheaf.TenantChange{Bytes: new(int64(1000))})
 	b.ok(err)
-	tenant.Quota.Bytes = 1000
-	b.ok(b.UpdateTenant(b.ctx, *tenant))
 	_, err = b.CreateUpload(b.ctx, sheaf.PartialUpload{ID: sheaf.NewID(), TenantID: b.tenant, DatasetID: b.dataset.ID, DocumentID: sheaf.NewID(), Size: 996}, time.Hour)
 	b.is(err, sheaf.ErrLimit)
 	b.newUpload(995)

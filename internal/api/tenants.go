@@ -1,0 +1,273 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+
+	"sheaf"
+)
+
+// TenantPath names a tenant.
+type TenantPath struct {
+	Tenant string `path:"tenant" doc:"id of the tenant" maxLength:"64"`
+}
+
+// TenantPage pages through tenants by id.
+type TenantPage struct {
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"items per page"`
+	Cursor string `query:"cursor" maxLength:"64" doc:"next_cursor of the page before: the id of its last tenant"`
+}
+
+func (p TenantPage) page() sheaf.Page { return sheaf.Page{Limit: p.Limit, Cursor: p.Cursor} }
+
+// NewTenant is the body that creates a tenant.
+type NewTenant struct {
+	ID     string      `json:"id" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$" patternDescription:"1 to 64 letters, digits, dots, dashes and underscores that begin with a letter or digit" doc:"for good; other names can be changed"`
+	Name   string      `json:"name,omitempty" minLength:"1" maxLength:"255" doc:"for people; the id when it is left out"`
+	Weight int         `json:"weight,omitempty" minimum:"1" maximum:"1000000" default:"1" doc:"share of the executors beside other tenants"`
+	Cap    int         `json:"cap,omitempty" minimum:"1" maximum:"1000000" default:"8" doc:"tasks that run at once"`
+	Quota  sheaf.Quota `json:"quota,omitempty" doc:"bounds of what is held; 0 for none"`
+}
+
+// TenantChange is the body that changes a tenant; what is left out stays.
+type TenantChange struct {
+	Name   *string      `json:"name,omitempty" minLength:"1" maxLength:"255" doc:"for people"`
+	Weight *int         `json:"weight,omitempty" minimum:"1" maximum:"1000000" doc:"share of the executors beside other tenants"`
+	Cap    *int         `json:"cap,omitempty" minimum:"1" maximum:"1000000" doc:"tasks that run at once; those that run above a lower cap end first"`
+	Paused *bool        `json:"paused,omitempty" doc:"holds what is queued; what runs goes on"`
+	Quota  *QuotaChange `json:"quota,omitempty" doc:"bounds of what is held; those left out stay"`
+}
+
+// QuotaChange changes the bounds that it names.
+type QuotaChange struct {
+	Documents   *int   `json:"documents,omitempty" minimum:"0" doc:"0 for no bound"`
+	Bytes       *int64 `json:"bytes,omitempty" minimum:"0" doc:"of originals; 0 for no bound"`
+	QueuedTasks *int   `json:"queued_tasks,omitempty" minimum:"0" doc:"0 for no bound"`
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *TenantChange) UnmarshalJSON(b []byte) error {
+	type plain TenantChange
+	return decodeChange(b, (*plain)(c))
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *QuotaChange) UnmarshalJSON(b []byte) error {
+	type plain QuotaChange
+	return decodeChange(b, (*plain)(c))
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *KeyChange) UnmarshalJSON(b []byte) error {
+	type plain KeyChange
+	return decodeChange(b, (*plain)(c))
+}
+
+// decodeChange reads a change into a struct of pointers, and refuses null,
+// which would be taken for what was left out.
+func decodeChange(b []byte, to any) error {
+	var said map[string]json.RawMessage
+	if err := json.Unmarshal(b, &said); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(said)) {
+		if string(said[name]) == "null" {
+			return fmt.Errorf("%s is null, and has no default to go back to; give it a value, or leave it out to keep what it is", name)
+		}
+	}
+	return json.Unmarshal(b, to)
+}
+
+func (c TenantChange) domain() sheaf.TenantChange {
+	out := sheaf.TenantChange{Name: c.Name, Weight: c.Weight, Cap: c.Cap}
+	if q := c.Quota; q != nil {
+		out.Documents, out.Bytes, out.QueuedTasks = q.Documents, q.Bytes, q.QueuedTasks
+	}
+	return out
+}
+
+// TenantAnswer is a tenant with what it holds against its quotas.
+type TenantAnswer struct {
+	sheaf.Tenant
+	Holds sheaf.Quota `json:"holds" doc:"what counts against the quota now"`
+}
+
+// ChangedTenant is a tenant as a change leaves it, or would.
+type ChangedTenant struct {
+	sheaf.Tenant
+	DryRun bool `json:"dry_run,omitempty" doc:"nothing was changed: the tenant would be so"`
+}
+
+// KeyPath names a key of a tenant.
+type KeyPath struct {
+	TenantPath
+	Key string `path:"key" doc:"id of the key, which is not its secret" maxLength:"64"`
+}
+
+// KeyChange is the body that changes a key; what is left out stays.
+type KeyChange struct {
+	Name   *string       `json:"name,omitempty" maxLength:"255" doc:"what the key is for"`
+	Scopes OneOf[string] `json:"scopes,omitempty" nullable:"false" minItems:"1" maxItems:"3" enum:"read,write,admin" doc:"in place of those that the key has"`
+}
+
+// ChangedKey is a key as a change leaves it, or would.
+type ChangedKey struct {
+	sheaf.Key
+	DryRun bool `json:"dry_run,omitempty" doc:"nothing was changed: the key would be so"`
+}
+
+// tenantRoutes are for whoever runs the service: tenants, their shares, quotas
+// and keys, and the queues of all.
+func (s *Server) tenantRoutes() {
+	handle(s, needs(get("/v1/admin/queues", "Read the queues of all tenants"), scopeAdmin), func(ctx context.Context, in *TenantPage) (*output[List[sheaf.TenantQueue]], error) {
+		qs, next, err := s.cfg.Catalog.Queues(ctx, in.page())
+		return listOf(qs, next), err
+	})
+	handle(s, needs(get("/v1/admin/tenants", "List tenants"), scopeAdmin), func(ctx context.Context, in *TenantPage) (*output[List[sheaf.Tenant]], error) {
+		ts, next, err := s.cfg.Catalog.Tenants(ctx, in.page())
+		return listOf(ts, next), err
+	})
+	create := needs(post("/v1/admin/tenants", "Create a tenant with its dataset \"default\""), scopeAdmin)
+	create.DefaultStatus = http.StatusCreated
+	handle(s, create, func(ctx context.Context, in *struct{ Body NewTenant }) (*output[*sheaf.Tenant], error) {
+		b := in.Body
+		if b.Name == "" {
+			b.Name = b.ID
+		}
+		t, err := s.cfg.Catalog.CreateTenant(ctx, sheaf.Tenant{ID: b.ID, Name: b.Name, Weight: b.Weight, Cap: b.Cap, Quota: b.Quota})
+		if err != nil {
+			return nil, err
+		}
+		_, err = s.cfg.Catalog.CreateDataset(ctx, sheaf.Dataset{ID: sheaf.NewID(), TenantID: t.ID, Name: "default"})
+		if errors.Is(err, sheaf.ErrConflict) {
+			err = nil
+		}
+		return &output[*sheaf.Tenant]{t}, err
+	})
+	handle(s, needs(get("/v1/admin/tenants/{tenant}", "Read a tenant"), scopeAdmin), func(ctx context.Context, in *TenantPath) (*output[TenantAnswer], error) {
+		t, err := s.cfg.Catalog.Tenant(ctx, in.Tenant)
+		if err != nil {
+			return nil, err
+		}
+		held, err := s.cfg.Catalog.Holdings(ctx, t.ID)
+		return &output[TenantAnswer]{TenantAnswer{*t, held}}, err
+	})
+	patch := needs(change(http.MethodPatch, "/v1/admin/tenants/{tenant}", "Change a tenant"), scopeAdmin)
+	patch.Description = "What is named is changed and the rest stays. It holds at once: for the next task that is started, and the next upload."
+	handle(s, patch, func(ctx context.Context, in *struct {
+		TenantPath
+		DryRunParam
+		Body TenantChange
+	}) (*output[ChangedTenant], error) {
+		t, err := s.changeTenant(ctx, in.Tenant, in.Body, in.DryRun)
+		if err != nil {
+			return nil, err
+		}
+		return &output[ChangedTenant]{ChangedTenant{*t, in.DryRun}}, nil
+	})
+	s.keyRoutes()
+}
+
+// changeTenant changes a tenant, or answers what a change would make of it.
+// The keeper tells the queue of a new share: it alone does, so that of two
+// changes the later one stays.
+func (s *Server) changeTenant(ctx context.Context, id string, to TenantChange, dryRun bool) (*sheaf.Tenant, error) {
+	if dryRun {
+		t, err := s.cfg.Catalog.Tenant(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if to.Paused != nil {
+			t.Paused = *to.Paused
+		}
+		return t, to.domain().Apply(t)
+	}
+	t, err := s.cfg.Catalog.ChangeTenant(ctx, id, to.domain())
+	if err != nil {
+		return nil, err
+	}
+	if to.Paused != nil { // even when it is so already: a pause that broke off is completed
+		if _, err := s.cfg.Ingest.Pause(ctx, id, sheaf.PauseScope{Tenant: true}, *to.Paused); err != nil {
+			return nil, err
+		}
+		t.Paused = *to.Paused
+	}
+	s.cfg.Ingest.Wake(ctx)
+	return t, nil
+}
+
+func (s *Server) keyRoutes() {
+	handle(s, needs(get("/v1/admin/tenants/{tenant}/keys", "List a tenant's keys, without their secrets"), scopeAdmin), func(ctx context.Context, in *struct {
+		TenantPath
+		ListInput
+	}) (*output[List[sheaf.Key]], error) {
+		if _, err := s.cfg.Catalog.Tenant(ctx, in.Tenant); err != nil {
+			return nil, err
+		}
+		ks, next, err := s.cfg.Catalog.Keys(ctx, in.Tenant, in.page())
+		return listOf(ks, next), err
+	})
+	patch := needs(change(http.MethodPatch, "/v1/admin/tenants/{tenant}/keys/{key}", "Change a key's name and scopes"), scopeAdmin)
+	patch.Description = "What is named is changed and the rest stays. It holds for the next request with the key."
+	handle(s, patch, func(ctx context.Context, in *struct {
+		KeyPath
+		DryRunParam
+		Body KeyChange
+	}) (*output[ChangedKey], error) {
+		to := sheaf.KeyChange{Name: in.Body.Name, Scopes: in.Body.Scopes}
+		k, err := s.cfg.Catalog.Key(ctx, in.Tenant, in.Key)
+		switch {
+		case err != nil:
+			return nil, err
+		case to.Scopes != nil && isOwn(ctx, k) && !allows(to.Scopes, scopeAdmin):
+			return nil, ownKey("give up its scope admin")
+		case in.DryRun:
+			err = to.Apply(k)
+		default:
+			k, err = s.cfg.Catalog.ChangeKey(ctx, in.Tenant, in.Key, to)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &output[ChangedKey]{ChangedKey{*k, in.DryRun}}, nil
+	})
+	revoke := needs(change(http.MethodDelete, "/v1/admin/tenants/{tenant}/keys/{key}", "Revoke a key for good"), scopeAdmin)
+	revoke.Description = "The next request with the key is refused. Revoking it again changes nothing."
+	handle(s, revoke, func(ctx context.Context, in *struct {
+		KeyPath
+		DryRunParam
+	}) (*output[ChangedKey], error) {
+		k, err := s.cfg.Catalog.Key(ctx, in.Tenant, in.Key)
+		if err != nil {
+			return nil, err
+		}
+		if isOwn(ctx, k) {
+			return nil, ownKey("be revoked")
+		}
+		if !in.DryRun {
+			if err := s.cfg.Catalog.RevokeKey(ctx, in.Tenant, in.Key); err != nil {
+				return nil, err
+			}
+			if k, err = s.cfg.Catalog.Key(ctx, in.Tenant, in.Key); err != nil {
+				return nil, err
+			}
+		}
+		return &output[ChangedKey]{ChangedKey{*k, in.DryRun}}, nil
+	})
+}
+
+// isOwn reports whether k is the key that the request is made with.
+func isOwn(ctx context.Context, k *sheaf.Key) bool {
+	p, _ := ctx.Value(principalKey).(principal)
+	return p.key != "" && p.key == k.ID
+}
+
+// ownKey refuses what would lock the caller out.
+func ownKey(what string) error {
+	return newProblem(409, "", "a key cannot "+what+" in a request that is made with it; use another key with the scope admin, or `sheaf key` on the server")
+}
