@@ -60,7 +60,7 @@ func (s *splitter) syntax(b *sheaf.Block) {
 	first := len(s.out)
 	declarations := goDeclarations(text, b.Lang)
 	if declarations == nil {
-		declarations = byIndentation(text, 0, len(text))
+		declarations = byIndentation(text, 0, len(text), s.set.watch)
 	}
 	for _, d := range declarations {
 		if s.set.watch.over(d.to - d.from) {
@@ -87,7 +87,7 @@ func (s *splitter) declare(text string, d declaration, path []string, f *frame, 
 	var members []declaration
 	fits := codeFits(text[d.from:d.to], room)
 	if !fits && depth < maxNesting {
-		members = byIndentation(text, d.from, d.to)
+		members = byIndentation(text, d.from, d.to, s.set.watch)
 	}
 	switch {
 	case fits:
@@ -206,12 +206,15 @@ var (
 // byIndentation cuts text[from:to] before each line that is indented least and
 // begins something: no closing bracket, no branch of what came before. The
 // first line, which names what the rest is in, stays with the first member.
-func byIndentation(text string, from, to int) []declaration {
+func byIndentation(text string, from, to int, w *watch) []declaration {
 	least := -1
 	head := from == 0
 	lineStart := from
 	first := true
 	for line := range strings.SplitAfterSeq(text[from:to], "\n") {
+		if w.over(len(line)) {
+			return nil
+		}
 		if strings.TrimSpace(line) != "" {
 			if n := indent(line); (head || !first && n > 0) && (least < 0 || n < least) {
 				least = n
@@ -227,6 +230,9 @@ func byIndentation(text string, from, to int) []declaration {
 	lead := -1 // start of comment lines that belong to what follows
 	name := ""
 	for line := range strings.SplitAfterSeq(text[from:to], "\n") {
+		if w.over(len(line)) {
+			return nil
+		}
 		at := lineStart
 		lineStart += len(line)
 		trimmed := strings.TrimSpace(line)
@@ -277,7 +283,12 @@ func isWord(c byte) bool {
 	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
+// namedWithin is how much of a line is searched for a name, in bytes: a line of
+// megabytes declares nothing behind that.
+const namedWithin = 4 << 10
+
 func nameOf(line string) string {
+	line = line[:min(len(line), namedWithin)]
 	m := declared.FindStringSubmatch(line)
 	if m == nil {
 		m = called.FindStringSubmatch(line)

@@ -38,13 +38,13 @@ func TestHostileTextTakesTimeInProportion(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads megabytes of hostile text")
 	}
-	for name, text := range hostile(256 << 10) {
+	for name, text := range hostile(256 << 10 / slowdown) {
 		for _, kind := range []sheaf.BlockKind{sheaf.BlockParagraph, sheaf.BlockCode} {
-			begun := time.Now()
+			begun := cpuTime(t)
 			if _, err := Chunk(t.Context(), rangeOf("general", sheaf.Block{Kind: kind, Text: text})); err != nil {
 				t.Fatal(err)
 			}
-			if took := time.Since(begun); took > 15*time.Second { // one to two; with each bracket looked behind it is a minute
+			if took := cpuTime(t) - begun; took > 15*time.Second { // one to two; with each bracket looked behind it is a minute
 				t.Errorf("%s as %s: 256 KB take %v", name, kind, took)
 			}
 		}
@@ -67,11 +67,11 @@ func TestPlacesOfALongBlockAreWalkedOnce(t *testing.T) {
 	context.Config.TableContextSize, context.Config.ImageContextSize = 64, 64
 	summary := rangeOf("hierarchical", sheaf.Block{Kind: sheaf.BlockParagraph, Text: strings.Repeat("Ships carry cargo between harbours again. Harbours unload cargo slowly, whenever storms delay ships beyond any schedule anyone planned. ", n/30)})
 	for name, in := range map[string]Input{"places": rangeOf("general", b), "context": context, "summary": summary} {
-		begun := time.Now()
+		begun := cpuTime(t)
 		if _, err := Chunk(t.Context(), in); err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(begun); took > 10*time.Second {
+		if took := cpuTime(t) - begun; took > 10*time.Second {
 			t.Errorf("%s: %v", name, took)
 		}
 	}
@@ -82,22 +82,22 @@ func TestAContextEndsChunkingWithinASecond(t *testing.T) {
 		t.Skip("reads megabytes of hostile text")
 	}
 	why := errors.New("the lease was lost")
-	for name, text := range hostile(8 << 20) {
+	for name, text := range hostile(8 << 20 / slowdown) {
 		for _, method := range []string{"general", "book", "code", "hierarchical", "qa"} {
 			kind := sheaf.BlockParagraph
 			if method == "code" {
 				kind = sheaf.BlockCode
 			}
 			ctx, cancel := context.WithCancelCause(t.Context())
-			ended := make(chan time.Time, 1)
-			timer := time.AfterFunc(50*time.Millisecond, func() { ended <- time.Now(); cancel(why) })
+			ended := make(chan time.Duration, 1)
+			timer := time.AfterFunc(50*time.Millisecond, func() { ended <- cpuTime(t); cancel(why) })
 			_, err := Chunk(ctx, rangeOf(method, sheaf.Block{Kind: kind, Text: text}))
 			if timer.Stop() {
 				cancel(nil) // it was quicker than that
 				continue
 			}
-			if late := time.Since(<-ended); late > 2*time.Second { // a second on a machine that does nothing else
-				t.Errorf("%s of %s: ended %v after its context", method, name, late)
+			if late := cpuTime(t) - <-ended; late > slowdown*time.Second {
+				t.Errorf("%s of %s: %v of CPU after its context", method, name, late)
 			}
 			if err != nil && !errors.Is(err, why) {
 				t.Errorf("%s of %s: %v", method, name, err)

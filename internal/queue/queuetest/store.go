@@ -220,9 +220,11 @@ func (s *Store) FeedQueue(ctx context.Context, q queue.Queue) error {
 				continue
 			}
 			hints := make([]sheaf.Hint, len(b.lanes[lane]))
+			s.mu.Lock() // Runnable ages hints
 			for i, task := range b.lanes[lane] {
 				hints[i] = task.hint
 			}
+			s.mu.Unlock()
 			n, err := q.Publish(ctx, b.tenant, lane, hints)
 			if err != nil {
 				return err
