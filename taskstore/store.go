@@ -410,7 +410,9 @@ func (s *Store) AdvanceClock(d time.Duration) { s.offset.Add(d.Milliseconds()) }
 func (s *Store) PurgeNothingNow() { s.purgeLater.Store(true) }
 
 // Migrate brings the schema up to date. Processes that call it at once wait
-// for each other.
+// for each other. A schema of the next release is left as it is. One of a later
+// release is refused with sheaf.ErrInvalid: this code does not know what to
+// write into it.
 func (s *Store) Migrate(ctx context.Context) error {
 	db, err := s.w.DB()
 	if err != nil {
@@ -430,8 +432,17 @@ func (s *Store) Migrate(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		_, err = p.Up(ctx)
-		return err
+		there, known, err := p.GetVersions(ctx)
+		if err != nil {
+			return err
+		}
+		if there > known {
+			return s.runsOn(ctx, there, known)
+		}
+		if _, err = p.Up(ctx); err != nil {
+			return err
+		}
+		return s.noteFormer(ctx)
 	}
 	// SQLite has no lock to take before: of two processes one finds the tables
 	// made, and sees on the second look that all is done.
@@ -447,6 +458,32 @@ func (s *Store) Migrate(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// formerKey is, in queue_meta, the newest migration of the release before the
+// one that made the schema.
+const formerKey = "former_schema"
+
+// noteFormer lets code of other releases see whether it may run on the schema.
+func (s *Store) noteFormer(ctx context.Context) error {
+	const want = migrations.Former
+	if noted, err := s.Meta(ctx, formerKey); err != nil || noted == strconv.Itoa(want) {
+		return err
+	}
+	return s.SetMeta(ctx, formerKey, strconv.Itoa(want))
+}
+
+// runsOn reports whether code that knows the migrations up to known may run on
+// a schema that has more.
+func (s *Store) runsOn(ctx context.Context, there, known int64) error {
+	noted, err := s.Meta(ctx, formerKey)
+	if err != nil {
+		return err
+	}
+	if former, err := strconv.ParseInt(noted, 10, 64); err == nil && former <= known {
+		return nil
+	}
+	return fmt.Errorf("%w: the store has schema %d, and this program, which knows %d, is more than one release older. Run the version that the store was last used with, or a newer one; to go back, restore the backup that was made before the upgrade", sheaf.ErrInvalid, there, known)
 }
 
 // read starts a query that is not part of a transaction.
