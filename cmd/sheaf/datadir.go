@@ -11,7 +11,7 @@ import (
 // ownNames are what the service keeps in its data folder.
 var ownNames = map[string]bool{
 	"sheaf.db": true, "sheaf.db-wal": true, "sheaf.db-shm": true, "sheaf.db-journal": true,
-	"index.db": true, "index.db-wal": true, "index.db-shm": true, "index.db-journal": true,
+	"index.db": true, "index.db-wal": true, "index.db-shm": true, "index.db-journal": true, "index.db.lock": true,
 	"blobs": true, "cache": true, "tmp": true, "lock": true, "server.json": true, keyFile: true,
 }
 

@@ -401,8 +401,10 @@ func TestBackupOfTheDataFolderIsWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.stop()
-	if err := os.WriteFile(filepath.Join(restored, "sheaf.db"), []byte(readFile(t, s.app.path("sheaf.db"))), 0o600); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"sheaf.db", keyFile} {
+		if err := os.WriteFile(filepath.Join(restored, name), []byte(readFile(t, s.app.path(name))), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	again := &fleet{t: t, env: []string{mainVar + "=1", "PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}}
 	again.sheaf("index", "rebuild", "--data-dir", restored)
