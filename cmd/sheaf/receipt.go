@@ -18,10 +18,10 @@ import (
 )
 
 func (g *global) receiptCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "receipt", Short: "Look at and verify the receipts of deletions"}
+	cmd := asGroup(&cobra.Command{Use: "receipt", Short: "Look at and verify the receipts of deletions", Example: "  sheaf receipt list\n  sheaf receipt show ID > receipt.json\n  sheaf receipt verify receipt.json"})
 	limit, all := 50, false
 	list := &cobra.Command{
-		Use: "list", Short: "List receipts of the dataset, newest first", Args: cobra.NoArgs,
+		Use: "list", Short: "List receipts of the dataset, newest first", Args: needs(0, 0, ""), Example: "  sheaf receipt list -d contracts\n  sheaf receipt list --all-datasets",
 		Long: "Lists the receipts of the dataset's deletions, newest first. A dataset that was deleted itself is named by its id.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := g.client()
@@ -50,7 +50,7 @@ func (g *global) receiptCommand() *cobra.Command {
 	list.Flags().IntVar(&limit, "limit", limit, "receipts at most, up to 1000")
 	list.Flags().BoolVar(&all, "all-datasets", false, "of every dataset")
 	show := &cobra.Command{
-		Use: "show ID", Short: "Print a receipt as JSON, to be kept", Args: cobra.ExactArgs(1),
+		Use: "show ID", Short: "Print a receipt as JSON, to be kept", Args: needs(1, 1, "an ID"), Example: "  sheaf receipt show ID > receipt.json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := g.client()
 			if err != nil {
@@ -64,7 +64,7 @@ func (g *global) receiptCommand() *cobra.Command {
 		},
 	}
 	verify := &cobra.Command{
-		Use: "verify FILE", Short: "Tell whether a receipt was signed by this installation and not changed", Args: cobra.ExactArgs(1),
+		Use: "verify FILE", Short: "Tell whether a receipt was signed by this installation and not changed", Args: needs(1, 1, "a FILE"), Example: "  sheaf receipt verify receipt.json",
 		Long: "Asks the server whether it signed the receipt in the file, - for standard input, and whether anything in it was changed since. Ends with code 1 when the signature does not hold.",
 		RunE: func(cmd *cobra.Command, args []string) error { return g.verifyReceipt(cmd.Context(), args[0]) },
 	}

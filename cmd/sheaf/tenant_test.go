@@ -274,7 +274,7 @@ func fill(path string, pairs ...string) string {
 // has something to show.
 type victim struct {
 	*service
-	dataset, document, job, task, rangeID, chunk, upload, webhook, apiKey string
+	dataset, document, job, task, rangeID, chunk, upload, webhook, apiKey, receipt string
 }
 
 const victimsWord = "quetzalcoatlus"
@@ -316,12 +316,16 @@ func newVictim(s *service) victim {
 		s.t.Fatalf("the victim has %d keys: %v", len(keys), err)
 	}
 	v.apiKey = keys[0].ID
+	var drawer sheaf.Dataset
+	v.post("/v1/datasets", map[string]any{"name": "drawer"}, &drawer)
+	_, body = v.request("DELETE", "/v1/datasets/drawer", "", "Authorization", "Bearer "+v.key)
+	v.receipt = decodeAs[api.DeleteAnswer](s.t, body).ReceiptID
 	return v
 }
 
 // names are everything of the victim that no one else may read.
 func (v victim) names() []string {
-	return []string{v.dataset, v.document, v.job, v.task, v.rangeID, v.chunk, v.upload, v.webhook, v.apiKey, victimsWord, "ledger-of-alpha", "secret-of-alpha", "vault"}
+	return []string{v.dataset, v.document, v.job, v.task, v.rangeID, v.chunk, v.upload, v.webhook, v.apiKey, v.receipt, victimsWord, "ledger-of-alpha", "secret-of-alpha", "vault"}
 }
 
 func TestAnotherTenantSeesAndChangesNothingOnAnyRoute(t *testing.T) {
@@ -343,7 +347,7 @@ func TestAnotherTenantSeesAndChangesNothingOnAnyRoute(t *testing.T) {
 		return last == before
 	})
 	path := func(p, dataset string) string {
-		return fill(p, "ds", dataset, "doc", v.document, "job", v.job, "task", v.task, "range", v.rangeID, "upload", v.upload, "webhook", v.webhook, "n", "1")
+		return fill(p, "ds", dataset, "doc", v.document, "job", v.job, "task", v.task, "range", v.rangeID, "upload", v.upload, "webhook", v.webhook, "n", "1", "receipt", v.receipt)
 	}
 	walked := 0
 	undrawn := regexp.MustCompile(`"no_page_image"|"no_picture"`) // what its owner is told of a document without pictures
@@ -479,7 +483,7 @@ func TestScopesHoldOnEveryRoute(t *testing.T) {
 			}
 		}
 		operators := r.path == "/v1/doctor" || strings.HasPrefix(r.path, "/v1/admin/")
-		reads := !operators && (r.method == http.MethodGet || r.method == http.MethodHead || r.method == http.MethodOptions || r.method == "STREAM" || strings.HasSuffix(r.path, "/search"))
+		reads := !operators && (r.method == http.MethodGet || r.method == http.MethodHead || r.method == http.MethodOptions || r.method == "STREAM" || strings.HasSuffix(r.path, "/search") || r.path == "/v1/receipts:verify")
 		if resp, _ := reader.ask(r.method, p, contentType, body); (resp.StatusCode == http.StatusForbidden) == reads {
 			t.Errorf("%s %s answers %d to a key that may only read", r.method, p, resp.StatusCode)
 		}
