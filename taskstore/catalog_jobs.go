@@ -480,8 +480,10 @@ func (s *Store) SetPaused(ctx context.Context, tenantID string, scope sheaf.Paus
 	if err := changed(s.w.WithContext(ctx).Exec("UPDATE "+table+" SET paused=? WHERE "+owned, flag(paused), id, tenantID), strings.TrimSuffix(table, "s"), id); err != nil {
 		return 0, err
 	}
-	wanted := "paused=0"
+	wanted, to := "paused=0", "paused=1"
 	if !paused {
+		// Hints of held tasks are spent by the claims that were refused.
+		to = "paused=0, enqueued_at=0"
 		wanted = `paused=1 AND NOT EXISTS (SELECT 1 FROM tenants x WHERE x.id=tasks.tenant_id AND x.paused=1)
 			AND NOT EXISTS (SELECT 1 FROM datasets x WHERE x.id=tasks.dataset_id AND x.paused=1)
 			AND NOT EXISTS (SELECT 1 FROM jobs x WHERE x.id=tasks.job_id AND x.paused=1)`
@@ -514,7 +516,7 @@ func (s *Store) SetPaused(ctx context.Context, tenantID string, scope sheaf.Paus
 			if len(ids) == 0 {
 				return nil
 			}
-			return tx.Exec("UPDATE tasks SET paused=? WHERE id IN ?", flag(paused), ids).Error
+			return tx.Exec("UPDATE tasks SET "+to+" WHERE id IN ?", ids).Error
 		})
 		tasks += n
 		if err != nil || last == "" {
