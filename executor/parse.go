@@ -286,11 +286,12 @@ func (e *Executor) parseUnits(ctx context.Context, run *run, doc *sheaf.Document
 	if err := e.parse.acquire(ctx); err != nil {
 		return nil, nil, err
 	}
-	free = sync.OnceFunc(e.parse.release)
+	// Not by the result's name: a return of nil would overwrite what is deferred.
+	giveBack := sync.OnceFunc(e.parse.release)
 	bytes := 0
 	defer func() {
 		if err != nil || bytes < largeRange {
-			free()
+			giveBack()
 		}
 	}()
 	t := run.task
@@ -325,7 +326,7 @@ func (e *Executor) parseUnits(ctx context.Context, run *run, doc *sheaf.Document
 	if missing := ledgerOf(units).Missing([]sheaf.Range{t.Range}); len(missing) > 0 {
 		return nil, nil, sheaf.FailRetryable(sheaf.CategoryInternal, "units_missing", "the %s parser said nothing about units %v; please report the file", p.Format, missing)
 	}
-	return units, free, nil
+	return units, giveBack, nil
 }
 
 // sparse reports whether the task's file is read at a few places.

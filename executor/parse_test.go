@@ -1,0 +1,75 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"sheaf"
+	"sheaf/internal/blob"
+	"sheaf/parser/child"
+)
+
+// here has every file at a path.
+type here struct{}
+
+func (here) Fetch(context.Context, string, string, int64) (string, func(), error) {
+	return "/dev/null", func() {}, nil
+}
+
+func (here) FetchBlocks(context.Context, string, string, int64) (string, blob.Fill, func(), error) {
+	return "/dev/null", nil, func() {}, nil
+}
+
+// parserFunc is a Parser.
+type parserFunc func(emit func(sheaf.UnitResult) error) error
+
+func (f parserFunc) ParseIsolating(_ context.Context, _ child.Source, _ sheaf.Range, _ func(int) time.Duration, emit func(sheaf.UnitResult) error) error {
+	return f(emit)
+}
+
+// deaf takes the events of a task and keeps none.
+type deaf struct{ book }
+
+func (*deaf) AppendEvents(context.Context, sheaf.Claim, []sheaf.Event) error { return nil }
+
+// However parsing ends, the slot is there for the next task: at once, or when
+// the units of a large range are of no more use.
+func TestParseSlotsComeBack(t *testing.T) {
+	broken := errors.New("the parser broke")
+	silent := sheaf.Range{From: 1, To: 1}
+	for name, c := range map[string]struct {
+		parse func(emit func(sheaf.UnitResult) error) error
+		fails bool
+		held  int // slots taken until free is called
+	}{
+		"failure":    {func(func(sheaf.UnitResult) error) error { return broken }, true, 0},
+		"no verdict": {func(func(sheaf.UnitResult) error) error { return nil }, true, 0},
+		"small range": {func(emit func(sheaf.UnitResult) error) error {
+			return emit(sheaf.UnitResult{Unit: 1, Status: sheaf.UnitOK})
+		}, false, 0},
+		"large range": {func(emit func(sheaf.UnitResult) error) error {
+			return emit(sheaf.UnitResult{Unit: 1, Status: sheaf.UnitOK, Blocks: []sheaf.Block{{Text: string(make([]byte, largeRange))}}})
+		}, false, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := New(Config{Store: &deaf{}, Files: here{}, Parser: parserFunc(c.parse), ParseSlots: 1})
+			run := e.newRun(&sheaf.Task{ID: "t", Kind: sheaf.KindParse, Range: silent, Cost: 1})
+			_, free, err := e.parseUnits(t.Context(), run, &sheaf.Document{ID: "d"}, &sheaf.ParsePayload{})
+			if (err != nil) != c.fails {
+				t.Fatal(err)
+			}
+			if len(e.parse) != c.held {
+				t.Errorf("%d slots are held", len(e.parse))
+			}
+			if free != nil {
+				free()
+				free() // may be called twice
+			}
+			if len(e.parse) != 0 {
+				t.Errorf("%d slots are held at the end", len(e.parse))
+			}
+		})
+	}
+}
