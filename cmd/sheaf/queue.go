@@ -20,16 +20,24 @@ import (
 func (g *global) queueCommand() *cobra.Command {
 	cmd := asGroup(&cobra.Command{Use: "queue", Short: "Look at the queue, and act on dead tasks",
 		Example: "  sheaf queue stats\n  sheaf queue dead\n  sheaf queue retry --code parse_timeout --dry-run"})
+	var everyone bool
 	stats := &cobra.Command{
-		Use: "stats", Example: "  sheaf queue stats\n  sheaf queue stats --json", Short: "Show depth, age and running tasks per tenant and lane", Args: needs(0, 0, ""),
+		Use: "stats", Example: "  sheaf queue stats\n  sheaf queue stats --all-tenants --json", Short: "Show depth, age and running tasks per tenant and lane", Args: needs(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := g.client()
 			if err != nil {
 				return err
 			}
 			var list api.List[sheaf.TenantQueue]
-			if err := c.call(cmd.Context(), http.MethodGet, "/v1/queues", nil, &list); err != nil {
+			path := "/v1/queues"
+			if everyone {
+				path = "/v1/admin/queues?limit=1000"
+			}
+			if err := c.call(cmd.Context(), http.MethodGet, path, nil, &list); err != nil {
 				return err
+			}
+			if list.NextCursor != nil {
+				g.note("These are the first %s by id.", count(len(list.Items), "tenant"))
 			}
 			if g.json {
 				return g.printJSON(list)
@@ -44,6 +52,7 @@ func (g *global) queueCommand() *cobra.Command {
 			})
 		},
 	}
+	stats.Flags().BoolVar(&everyone, "all-tenants", false, "of every tenant; needs a key with the scope admin")
 	var kind, code, category, tenant string
 	var allTenants bool
 	var p paging

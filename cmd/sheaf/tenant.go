@@ -104,6 +104,9 @@ func (g *global) tenantSet() *cobra.Command {
 			if !some && !pause && !resume {
 				return usageError{cured(errors.New("nothing says what to change"), "Give one of --name, --weight, --cap, --max-documents, --max-bytes, --max-queued, --pause and --resume.")}
 			}
+			if pause && resume {
+				return usageError{errors.New("--pause and --resume cannot go together; give one of them")}
+			}
 			return g.withStore(cmd.Context(), func(ctx context.Context, s *taskstore.Store) error {
 				t, err := setTenant(ctx, s, args[0], change, pause, resume, sure.dryRun)
 				if errors.Is(err, sheaf.ErrInvalid) {
@@ -122,7 +125,6 @@ func (g *global) tenantSet() *cobra.Command {
 	tenantFlags(cmd, &to)
 	cmd.Flags().BoolVar(&pause, "pause", false, "hold what is queued; what runs goes on")
 	cmd.Flags().BoolVar(&resume, "resume", false, "free what is held")
-	cmd.MarkFlagsMutuallyExclusive("pause", "resume")
 	sure.dryFlag(cmd)
 	return cmd
 }

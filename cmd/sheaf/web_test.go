@@ -45,6 +45,7 @@ func TestPage(t *testing.T) {
 		{"chunks are filtered by their labels and show them", testLabels},
 		{"documents are filtered, sorted and read from all sides", testSides},
 		{"everything can be done with the keyboard", testKeyboard},
+		{"a tenant is edited with the keyboard", testEditTenant},
 		{"hostile names and contents are text", testHostile},
 		{"ten thousand rows scroll", testManyRows},
 		{"axe finds nothing in any view", testAccess},
@@ -634,6 +635,61 @@ func testSides(t *testing.T, s *service, b *browser) {
 	}
 }
 
+func testEditTenant(t *testing.T, s *service, b *browser) {
+	store := s.app.store
+	was, err := store.CreateTenant(t.Context(), sheaf.Tenant{ID: "acme", Name: "Acme", Weight: 2, Cap: 4, Quota: sheaf.Quota{Documents: 100}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const edit, named = `document.querySelector('[aria-label="Edit tenant acme"]')`, `document.activeElement.name`
+	row := func(cap, weight int, paused bool) string {
+		return fmt.Sprintf(`(() => { const c = n => tr.querySelector('[data-label="' + n + '"]').textContent, tr = %s?.closest("tr"); return tr && c("Cap") === "%d" && c("Weight") === "%d" && tr.textContent.includes("Paused") === %v; })()`, edit, cap, weight, paused)
+	}
+	b.open("/operations")
+	b.wait("the tenant", row(4, 2, false))
+	b.run(evaluate(edit + `.focus()`))
+	b.keys(kb.Enter)
+	b.sees("dialog h2", "Edit tenant acme")
+	script := axe(t)
+	b.checkAccess(script, "the form of a tenant")
+	for range 20 { // from field to field, each with its content chosen
+		b.keys(kb.Tab)
+		if eval[string](b, named) == "weight" {
+			break
+		}
+	}
+	b.keys("5" + kb.Tab + "9")
+	if at := eval[string](b, named); at != "cap" {
+		t.Fatalf("after the weight comes %q", at)
+	}
+	b.keys(kb.Tab + kb.Tab + "12345" + kb.Tab + kb.Tab + " ")
+	b.keys(kb.Enter)
+	b.wait("the changed tenant", row(9, 5, true))
+	b.wait("the dialog to be gone", `!document.querySelector("dialog")`)
+	b.wait("the focus where it was", `document.activeElement === `+edit)
+	want := *was
+	want.Weight, want.Cap, want.Paused, want.Quota.Bytes = 5, 9, true, 12345
+	if now, err := store.Tenant(t.Context(), "acme"); err != nil || *now != want {
+		t.Errorf("the store has %+v, want %+v: %v", now, want, err)
+	}
+	// Nothing is sent that was not changed: another's change stays.
+	b.keys(kb.Enter)
+	b.sees("dialog h2", "Edit tenant acme")
+	if _, err := store.ChangeTenant(t.Context(), "acme", sheaf.TenantChange{Weight: new(7)}); err != nil {
+		t.Fatal(err)
+	}
+	b.run(evaluate(`document.querySelector("dialog [name=paused]").click()`))
+	b.press("Save")
+	b.wait("the tenant that goes on", row(9, 7, false))
+	// What cannot be is refused in the form.
+	b.run(evaluate(edit + `.click()`))
+	b.sees("dialog h2", "Edit tenant acme")
+	b.run(evaluate(`document.querySelector("dialog [name=cap]").value = "0"`))
+	b.press("Save")
+	b.wait("the field at fault", `document.querySelector("dialog [name=cap]:invalid")`)
+	b.press("Keep as it is")
+}
+
 func testKeyboard(t *testing.T, s *service, b *browser) {
 	focused := `(document.activeElement.textContent.trim() || document.activeElement.id).slice(0, 60)`
 	b.open("/datasets/library")
@@ -918,6 +974,7 @@ func TestPageWithKey(t *testing.T) {
 	}
 	everybody()
 	b.sees(".trouble", "scope")
+	b.wait("no way to edit tenants", `!document.querySelector('[aria-label^="Edit tenant"]') && document.querySelector('[aria-label="Queue"] tbody tr')`)
 	b.run(evaluate(`performance.clearResourceTimings()`))
 	b.wait("the page to look again", `performance.getEntriesByType("resource").filter(e => e.name.endsWith("/v1/stats")).length > 1`)
 	b.sees(".trouble", "scope") // and it still says so
@@ -933,6 +990,7 @@ func TestPageWithKey(t *testing.T) {
 	everybody()
 	b.sees("td bdi", "beta")
 	b.sees("th", "Tenant")
+	b.wait("the queues of all tenants, to be edited", `["beta", "local"].every(id => document.querySelector('[aria-label="Edit tenant ' + id + '"]'))`)
 	b.press("Details…")
 	b.sees("dialog h2", "Dead plan task")
 	b.sees("dialog table", "dead")

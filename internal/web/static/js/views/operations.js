@@ -16,7 +16,27 @@ export async function view({ root, signal }) {
   title("Operations");
   const deps = el("section", { "aria-label": "Dependencies" }), queues = el("section"), execs = el("section"), charts = el("section", { "aria-label": "The last hour" }), dead = el("section");
   const problem = el("div");
-  root.replaceChildren(el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Operations")), problem, deps, charts, queues, execs, dead);
+  /** The queues and dead letters of every tenant: for a key with the scope admin. */
+  let everybody = false;
+  /** Why it can not be, until the box is used again. @type {unknown} */
+  let refused = null;
+  const everyTenant = el("label", { hidden: true }, el("input", {
+    type: "checkbox", name: "everybody", "aria-label": "All tenants",
+    onchange: async (/** @type {Event} */ e) => {
+      const box = /** @type {HTMLInputElement} */ (e.target);
+      everybody = box.checked;
+      picked.clear();
+      deadDrawn = "";
+      refused = null;
+      await Promise.all([showQueues(), showDead()]).catch((err) => {
+        everybody = box.checked = false; // the key may not
+        refused = err;
+        draw(problem, trouble(err));
+        return Promise.all([showQueues(), showDead()]);
+      });
+    },
+  }), " All tenants");
+  root.replaceChildren(el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Operations"), everyTenant), problem, deps, charts, queues, execs, dead);
 
   async function showDependencies() {
     /** @type {import("../types.js").Readiness} */
@@ -24,15 +44,54 @@ export async function view({ root, signal }) {
     draw(deps, el("ul", { class: "deps" }, Object.entries(r.dependencies).sort().map(([n, d]) => el("li", { class: d.ok ? "ok" : "bad" }, icon(d.ok ? "check" : "cross"), el("strong", {}, n), el("span", { class: "muted num" }, d.ok ? (d.latency_ms < 1 ? "<1 ms" : `${Math.round(d.latency_ms)} ms`) : "down"), d.error ? el("span", { class: "note" }, d.error) : null))));
   }
 
+  /** Whether tenants may be seen and changed: without keys everybody may. */
+  const operates = () => everybody || !key();
+  const mostQueues = 200;
   async function showQueues() {
-    /** @type {import("../types.js").TenantQueue[]} */
-    const qs = (await get("/v1/queues", signal)).items;
+    /** @type {{items: import("../types.js").TenantQueue[], next_cursor: string|null}} */
+    const page = await get(operates() ? `/v1/admin/queues?limit=${mostQueues}` : "/v1/queues", signal);
+    const qs = page.items;
     const lane = (/** @type {import("../types.js").LaneDepth} */ l) => (l.pending ? [el("strong", {}, number(l.pending)), el("span", { class: "under" }, `cost ${number(l.cost)}, oldest ${duration(l.oldest_pending_age_seconds * 1000)}`)] : el("span", { class: "muted" }, "0"));
     const ids = [1, 2, 3].filter((id) => qs.some((q) => q.lanes.some((l) => l.lane === id)));
-    draw(queues, el("h2", {}, "Queue"), el("p", { class: "muted" }, "Tasks that wait, by tenant and lane, and what runs."),
-      grid("Queue", [["Tenant"], ...ids.map((id) => /** @type {[string, string]} */ ([lanes[id], "num wide"])), ["Running", "num"], ["Cap", "num"], ["Weight", "num"], ["To retry", "num"], ["Parked", "num"], ["Dead", "num"]],
+    draw(queues, el("h2", {}, "Queue"), el("p", { class: "muted" }, `Tasks that wait, by tenant and lane, and what runs.${page.next_cursor ? ` The first ${number(qs.length)} tenants by id.` : ""}`),
+      grid("Queue", [["Tenant"], ...ids.map((id) => /** @type {[string, string]} */ ([lanes[id], "num wide"])), ["Running", "num"], ["Cap", "num"], ["Weight", "num"], ["To retry", "num"], ["Parked", "num"], ["Dead", "num"], ...(operates() ? [/** @type {[string, string]} */ (["", "row-actions"])] : [])],
         qs.map((q) => [[el("bdi", {}, q.tenant_id), q.paused ? el("span", { class: "badge off" }, "Paused") : null],
-          ...ids.map((id) => q.lanes.filter((l) => l.lane === id).flatMap(lane)), ...[q.running, q.cap, q.weight, q.retry_wait, q.parked, q.dead].map((n) => number(n))])));
+          ...ids.map((id) => q.lanes.filter((l) => l.lane === id).flatMap(lane)), ...[q.running, q.cap, q.weight, q.retry_wait, q.parked, q.dead].map((n) => number(n)),
+          ...(operates() ? [button("Edit…", () => void editTenant(q.tenant_id).catch((err) => draw(problem, trouble(err))), { "aria-label": `Edit tenant ${q.tenant_id}` })] : [])])));
+  }
+
+  /** Changes a tenant's share, quotas and pause. Only what differs is sent. @param {string} id */
+  async function editTenant(id) {
+    const path = `/v1/admin/tenants/${encodeURIComponent(id)}`;
+    /** @type {import("../types.js").Tenant} */
+    const t = await get(path, signal);
+    const count = (/** @type {string} */ name, /** @type {string} */ label, /** @type {number} */ value, /** @type {number} */ min, /** @type {string} */ hint) => el("label", { class: "field" }, label,
+      el("input", { name, type: "number", min, max: min ? 1_000_000 : Number.MAX_SAFE_INTEGER, step: 1, required: true, value: String(value) }), el("span", { class: "under" }, hint));
+    const held = (/** @type {string} */ text) => `now ${text}; 0 for no bound`;
+    await dialog({
+      title: `Edit tenant ${id}`, action: "Save",
+      body: [
+        el("label", { class: "field" }, "Name", el("input", { name: "name", required: true, maxlength: 255, value: t.name, autocomplete: "off" })),
+        el("div", { class: "grid-fields" },
+          count("weight", "Weight", t.weight, 1, "share beside other tenants"), count("cap", "Cap", t.cap, 1, "tasks that run at once")),
+        el("div", { class: "grid-fields" },
+          count("documents", "Documents at most", t.quota.documents, 0, held(number(t.holds.documents))), count("bytes", "Bytes at most", t.quota.bytes, 0, held(bytes(t.holds.bytes))), count("queued_tasks", "Queued tasks at most", t.quota.queued_tasks, 0, held(number(t.holds.queued_tasks)))),
+        el("label", { class: "check" }, el("input", { type: "checkbox", name: "paused", checked: t.paused }), " Paused: hold what is queued; what runs goes on"),
+      ],
+      run: async (form) => {
+        /** @type {Record<string, any>} */
+        const to = {}, quota = /** @type {Record<string, number>} */ ({});
+        if (form.get("name") !== t.name) to.name = form.get("name");
+        for (const k of /** @type {const} */ (["weight", "cap"])) if (Number(form.get(k)) !== t[k]) to[k] = Number(form.get(k));
+        for (const k of /** @type {const} */ (["documents", "bytes", "queued_tasks"])) if (Number(form.get(k)) !== t.quota[k]) quota[k] = Number(form.get(k));
+        if (Object.keys(quota).length) to.quota = quota;
+        if ((form.get("paused") !== null) !== t.paused) to.paused = !t.paused;
+        await send(path, to, "PATCH");
+        announce(`Tenant ${id} is changed`);
+        await showQueues();
+      },
+    });
+    /** @type {HTMLElement|undefined} */ ([...queues.querySelectorAll("button")].find((b) => b.getAttribute("aria-label") === `Edit tenant ${id}`))?.focus();
   }
 
   async function showExecutors() {
@@ -64,26 +123,7 @@ export async function view({ root, signal }) {
   /** @type {Set<string>} */
   const picked = new Set();
   const only = { kind: "", category: "", code: "" };
-  /** Dead letters of every tenant: for a key with the scope admin. */
-  let everybody = false;
-  /** Why it can not be, until the box is used again. @type {unknown} */
-  let refused = null;
   const letters = () => (everybody ? "/v1/admin/dead-letters" : "/v1/dead-letters");
-  const everyTenant = () => el("label", {}, el("input", {
-    type: "checkbox", name: "everybody", checked: everybody, "aria-label": "All tenants",
-    onchange: async (/** @type {Event} */ e) => {
-      everybody = /** @type {HTMLInputElement} */ (e.target).checked;
-      picked.clear();
-      deadDrawn = "";
-      refused = null;
-      await showDead().catch((err) => {
-        everybody = false; // the key may not
-        refused = err;
-        draw(problem, trouble(err));
-        return showDead();
-      });
-    },
-  }), " All tenants");
   /** What the server takes; a code may be any. @type {Record<string, string[]>} */
   const choices = {
     kind: ["plan", "parse", "index", "finalize"],
@@ -134,7 +174,7 @@ export async function view({ root, signal }) {
         ...(everybody ? [el("bdi", {}, t.tenant_id || "")] : []), el("span", {}, t.failure?.message || "", " ", el("code", {}, t.failure?.code || "")), number(t.attempts), time(t.finished_at), button("Details…", () => void showTask(t.id, t.tenant_id))]))]
       : [el("p", { class: "muted" }, "None. A task comes here when it has used up its attempts; its document says what it means.")];
     const filtered = Object.values(only).some(Boolean);
-    const next = el("div", {}, el("h2", {}, "Dead letters"), page.items.length || filtered || key() ? el("div", { class: "tools" }, filter("kind", "Kind"), filter("category", "Class"), filter("code", "Code"), key() ? everyTenant() : null) : null, content);
+    const next = el("div", {}, el("h2", {}, "Dead letters"), page.items.length || filtered || everybody ? el("div", { class: "tools" }, filter("kind", "Kind"), filter("category", "Class"), filter("code", "Code")) : null, content);
     if (next.innerHTML === deadDrawn) return;
     deadDrawn = next.innerHTML;
     const focused = /** @type {HTMLElement|null} */ (document.activeElement)?.getAttribute("aria-label");
@@ -144,6 +184,7 @@ export async function view({ root, signal }) {
   let deadDrawn = "";
 
   async function refresh() {
+    everyTenant.hidden = !key();
     if (!document.hidden || !deps.children.length) {
       const done = await Promise.allSettled([showDependencies(), showQueues(), showExecutors(), showCharts(), showDead()]);
       if (signal.aborted) return;
