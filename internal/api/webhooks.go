@@ -39,6 +39,12 @@ type WebhookChange struct {
 	Enabled *bool     `json:"enabled,omitempty"`
 }
 
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *WebhookChange) UnmarshalJSON(b []byte) error {
+	type plain WebhookChange
+	return decodeChange(b, (*plain)(c))
+}
+
 // ReplayRequest selects messages to be sent again.
 type ReplayRequest struct {
 	EventIDs OneOf[string]              `json:"event_ids,omitempty" nullable:"false" maxItems:"1000" doc:"exactly these, whatever became of them"`

@@ -52,6 +52,10 @@ func (c *changing) take(slots int, done func() bool) {
 func (c *changing) once(slots int) int {
 	c.T.Helper()
 	ctx := c.T.Context()
+	// An executor that is not heard of for six seconds loses what it runs.
+	if _, err := c.Store.Heartbeat(ctx, sheaf.WorkerStatus{ID: "w", Slots: 200}, time.Hour, nil); err != nil {
+		c.T.Fatal(err)
+	}
 	hints, err := c.q.Take(ctx, "w", slots, nil)
 	if err != nil {
 		c.T.Fatal(err)
