@@ -225,11 +225,21 @@ func (r *run) stage(ctx context.Context, name string, f func(ctx context.Context
 		return nil
 	}
 	if f, ok := errors.AsType[*sheaf.Failure](err); ok && f.Phase == "" {
-		f.Phase = name
-		return err
+		own := *f // tasks whose texts went in one request share its error
+		own.Phase = name
+		return &stageError{&own, err}
 	}
 	return fmt.Errorf("%s: %w", name, err)
 }
+
+// stageError is an error whose failure knows its stage.
+type stageError struct {
+	failure *sheaf.Failure
+	err     error
+}
+
+func (e *stageError) Error() string   { return e.err.Error() }
+func (e *stageError) Unwrap() []error { return []error{e.failure, e.err} }
 
 // progress tells the log how far a stage is, at most once a second: short
 // tasks say nothing, since their end says it all.

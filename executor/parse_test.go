@@ -73,3 +73,20 @@ func TestParseSlotsComeBack(t *testing.T) {
 		})
 	}
 }
+
+// Tasks that share a request share its error: each says its own stage, and none
+// writes into what the others read.
+func TestSharedFailureIsNotWrittenTo(t *testing.T) {
+	e := New(Config{Store: &deaf{}})
+	shared := sheaf.FailRetryable(sheaf.CategoryTarget, "embed_failed", "the server is away")
+	run := e.newRun(&sheaf.Task{ID: "t", Kind: sheaf.KindParse})
+	for _, stage := range []string{"embed", "index"} {
+		err := run.stage(t.Context(), stage, func(context.Context) error { return shared })
+		if f := sheaf.AsFailure(err, ""); f.Phase != stage || !errors.Is(err, shared) {
+			t.Errorf("%s: %+v", stage, f)
+		}
+	}
+	if f := sheaf.AsFailure(shared, ""); f.Phase != "" {
+		t.Errorf("the shared error says %q", f.Phase)
+	}
+}
