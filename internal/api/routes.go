@@ -906,9 +906,12 @@ func (s *Server) queueRoutes() {
 			}
 			out := DoctorReport{Report: *r, Parsers: []child.Protection{}}
 			if s.cfg.Confinement != nil {
-				out.Parsers, err = s.cfg.Confinement(ctx)
+				if out.Parsers, err = s.cfg.Confinement(ctx); err != nil {
+					// Parsers that do not start are a finding, and hide no other.
+					out.Parsers = []child.Protection{{Name: "parsers", Detail: sheaf.AsFailure(err, "").Message}}
+				}
 			}
-			return &output[DoctorReport]{out}, err
+			return &output[DoctorReport]{out}, nil
 		})
 	}
 	type taskIn struct {
