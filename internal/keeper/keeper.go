@@ -52,11 +52,11 @@ type Config struct {
 	Tell func(ctx context.Context) (int, error)
 	// Leads is told when a term begins and ends. May be nil.
 	Leads func(leads bool)
-	// Measure exports what waits, and every PopulationEvery what there is. It
+	// Measure exports what waits, and with population what there is. It
 	// runs on the keeper that leads, so that one process tells of all. May be nil.
 	Measure func(ctx context.Context, population bool) error
 	// Ran is told how long each run of a loop took. May be nil.
-	Ran func(loop string, took time.Duration, err error)
+	Ran func(loop string, took time.Duration)
 
 	FeedEvery     time.Duration // default 500 ms
 	Window        int           // hints a tenant and lane may have in the queue, default 256
@@ -290,7 +290,7 @@ func (k *Keeper) run(ctx context.Context, l *loop, bell <-chan struct{}) {
 		took := time.Since(begun)
 		l.counts.LastMS.Store(took.Milliseconds())
 		if k.cfg.Ran != nil {
-			k.cfg.Ran(l.name, took, err)
+			k.cfg.Ran(l.name, took)
 		}
 		wait := jitter(l.every)
 		if err != nil && ctx.Err() == nil {

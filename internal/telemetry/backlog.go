@@ -122,7 +122,7 @@ func (m *Metrics) Searched(mode string, took time.Duration) {
 }
 
 // LoopRan counts a run of a keeper loop.
-func (m *Metrics) LoopRan(loop string, took time.Duration, _ error) {
+func (m *Metrics) LoopRan(loop string, took time.Duration) {
 	m.loops.WithLabelValues(loop).Observe(took.Seconds())
 }
 
