@@ -1,0 +1,431 @@
+package child
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sheaf"
+	"sheaf/parser"
+	"strings"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// Source is a document to read. Two calls with equal sources find the document
+// open if a child still has it.
+type Source struct {
+	Path    string         // of the file, readable by the child
+	Key     string         // of the content, e.g. its SHA-256; empty means Path
+	Format  string         // id; empty means by Options.MediaType
+	Options parser.Options // TempDir and Fill are chosen by the pool
+	// Fill brings bytes of a file with holes before the child reads them; nil
+	// when all of it is there. Only for formats that are parser.Sparse. Its
+	// error ends the child and is returned as it is.
+	Fill func(ctx context.Context, offset, length int64) error
+	// PlanLimit is how long planning may take once there is a child for it; 0
+	// leaves that to the context.
+	PlanLimit time.Duration
+}
+
+// id tells sources apart: the content and everything that shapes its opening.
+func (s Source) id() uint64 {
+	s.Options.TempDir = ""
+	b, err := json.Marshal(struct {
+		P, K, F string
+		O       parser.Options
+	}{s.Path, s.Key, s.Format, s.Options})
+	if err != nil {
+		panic(err) // only for a Hint that is no JSON, which is the caller's mistake
+	}
+	return xxhash.Sum64(b)
+}
+
+// progress tells how far a call came before it failed.
+type progress struct {
+	accepted bool // the child took the request
+	opened   bool // the document is open
+}
+
+// errEmit wraps an error of the caller's own function.
+type errEmit struct{ error }
+
+func (e errEmit) Unwrap() error { return e.error }
+
+// call sends one request and hands every frame of the answer to on.
+func (p *Pool) call(ctx context.Context, c *process, req request, on func(kind byte, body []byte) error) (progress, error) {
+	var at progress
+	body, err := json.Marshal(req)
+	if err != nil {
+		return at, err
+	}
+	stop := c.watch(ctx, req.limit, p.cfg.MaxRSSBytes)
+	defer stop()
+	if err := errors.Join(writeFrame(c.req, kindRequest, body), c.req.Flush()); err != nil {
+		c.kill(killProtocol)
+		return at, p.diagnose(ctx, c, err)
+	}
+	for {
+		kind, body, next, err := readFrame(c.ans, c.buf)
+		c.buf = next
+		if err != nil {
+			c.kill(killProtocol)
+			return at, p.diagnose(ctx, c, err)
+		}
+		switch kind {
+		case kindHello:
+			at.accepted = true
+		case kindOpened:
+			at.opened = true
+		case kindDone:
+			return at, nil
+		case kindFailure, kindFatal:
+			f := &sheaf.Failure{}
+			if err := json.Unmarshal(body, f); err != nil {
+				c.kill(killProtocol)
+				return at, p.diagnose(ctx, c, errFrame)
+			}
+			if kind == kindFatal {
+				c.kill(killEnd)
+				p.count(func(s *Stats) { s.Crashes++ })
+			}
+			return at, f
+		default:
+			if err := on(kind, body); err != nil {
+				c.kill(killEnd) // it would go on sending
+				if errors.Is(err, errCodec) || errors.Is(err, errFrame) || errors.Is(err, errOrder) {
+					return at, p.diagnose(ctx, c, err)
+				}
+				if errors.Is(err, errRoom) {
+					return at, rangeTooLarge("", p.cfg.RangeBytes)
+				}
+				return at, errEmit{err}
+			}
+		}
+	}
+}
+
+// diagnose says why a child that was killed or fell silent did so.
+func (p *Pool) diagnose(ctx context.Context, c *process, cause error) error {
+	<-c.exited
+	why := c.reason()
+	if (why == killNone || why == killProtocol) && ranOut(c.stderr.String()) {
+		why = killMemory
+	}
+	switch why {
+	case killTimeout:
+		p.count(func(s *Stats) { s.Timeouts++ })
+		f := sheaf.FailRetryable(sheaf.CategoryTimeout, "parse_timeout", "Reading took longer than allowed. Raise the time limit, or split the file.")
+		f.Detail = c.stderr.String()
+		return f
+	case killCanceled:
+		p.count(func(s *Stats) { s.Canceled++ })
+		return fmt.Errorf("%w: %w", sheaf.ErrCanceled, context.Cause(ctx))
+	case killMemory:
+		p.count(func(s *Stats) { s.OutOfMemory++ })
+		f := sheaf.Fail(sheaf.CategoryCapacity, "parser_out_of_memory", "Reading needs more than the %d MB that a parser may use. Raise the memory limit, or split the file.", p.cfg.MaxRSSBytes>>20)
+		f.Detail = c.stderr.String()
+		return f
+	case killClosed:
+		return errClosed
+	}
+	p.count(func(s *Stats) { s.Crashes++ })
+	state := c.cmd.ProcessState.String()
+	if !errors.Is(cause, io.EOF) {
+		state = cause.Error()
+	}
+	f := crashed(state)
+	f.Detail = c.stderr.String()
+	return f
+}
+
+// ranOut reports whether the Go runtime ended a process because the kernel gave
+// it no more memory: it grew to its limit faster than the parent looks.
+func ranOut(stderr string) bool {
+	return strings.Contains(stderr, "fatal error: runtime: out of memory") || strings.Contains(stderr, "fatal error: runtime: cannot allocate") || strings.Contains(stderr, "fatal error: out of memory")
+}
+
+// with runs one request on a child that has the source open, or opens it.
+func (p *Pool) with(ctx context.Context, src Source, op request, on func(kind byte, body []byte) error) (c *process, d *childDoc, at progress, err error) {
+	if src.Path, err = filepath.Abs(src.Path); err != nil { // a child works in a folder of its own
+		return nil, nil, at, err
+	}
+	id := src.id()
+	for try := 0; ; try++ {
+		if c, err = p.acquire(ctx, id, try > 0); err != nil {
+			return nil, nil, at, err
+		}
+		at, d, err = p.on(ctx, c, id, src, op, on)
+		if err == nil || at.accepted || try > 0 || ctx.Err() != nil {
+			return c, d, at, err
+		}
+		// The child had died while it was idle; once more, on a new one.
+		p.release(c, false)
+	}
+}
+
+func (p *Pool) on(ctx context.Context, c *process, id uint64, src Source, req request, on func(kind byte, body []byte) error) (progress, *childDoc, error) {
+	d := c.docs[id]
+	var shut []*childDoc
+	if d != nil {
+		p.count(func(s *Stats) { s.Reuses++ })
+		req.Doc = d.id // all else was told when it was opened
+	} else {
+		dir, err := p.docDir()
+		if err != nil {
+			return progress{accepted: true}, nil, sheaf.FailRetryable(sheaf.CategoryCapacity, "storage_full", "No folder for temporary files could be made: %v. Free space in it.", err)
+		}
+		for len(c.docs) >= p.cfg.MaxDocs {
+			oldest := c.oldest()
+			delete(c.docs, oldest.key)
+			shut, req.Close = append(shut, oldest), append(req.Close, oldest.id)
+		}
+		p.mu.Lock()
+		p.nextDoc++
+		d = &childDoc{key: id, id: p.nextDoc, dir: dir}
+		p.stats.Opens++
+		p.mu.Unlock()
+		c.docs[id] = d
+		c.docCount.Store(int32(len(c.docs)))
+		c.served++
+		req.Doc, req.Path, req.Format, req.Options = d.id, src.Path, src.Format, src.Options
+		req.Options.TempDir, req.Sparse = d.dir, src.Fill != nil
+	}
+	d.used = time.Now()
+	at, err := p.call(ctx, c, req, func(kind byte, body []byte) error {
+		if kind == kindNeed && src.Fill != nil && len(body) == 16 {
+			return c.fill(ctx, src, int64(binary.BigEndian.Uint64(body)), int64(binary.BigEndian.Uint64(body[8:])))
+		}
+		return on(kind, body)
+	})
+	if err != nil && !at.opened {
+		delete(c.docs, id)
+		c.docCount.Store(int32(len(c.docs)))
+		shut = append(shut, d)
+	}
+	if len(shut) > 0 && c.reason() != killNone {
+		<-c.exited // it may still write there
+	}
+	for _, d := range shut {
+		p.dropDir(d.dir, c.reason() == killNone)
+	}
+	return at, d, err
+}
+
+// fill brings bytes that the child waits for.
+func (c *process) fill(ctx context.Context, src Source, offset, length int64) error {
+	if err := src.Fill(ctx, offset, length); err != nil {
+		return err
+	}
+	if errors.Join(writeFrame(c.req, kindFilled, nil), c.req.Flush()) != nil {
+		return errFrame
+	}
+	return nil
+}
+
+// finish gives the child back and unwraps what call has wrapped.
+func (p *Pool) finish(c *process, err error) error {
+	if c == nil {
+		return err
+	}
+	p.release(c, c.reason() == killNone)
+	var own errEmit
+	if errors.As(err, &own) {
+		return own.error
+	}
+	return err
+}
+
+// askOne runs a request whose answer is one frame of that kind, with JSON. The
+// child stays busy until finish; noun is what the answer holds, for a message.
+// other takes frames of other kinds; nil where there are none.
+func askOne[T any](ctx context.Context, p *Pool, src Source, req request, want byte, noun string, other func(kind byte, body []byte) error) (answer *T, c *process, d *childDoc, err error) {
+	c, d, _, err = p.with(ctx, src, req, func(kind byte, body []byte) error {
+		if kind != want && other != nil {
+			return other(kind, body)
+		}
+		if kind != want || answer != nil {
+			return errFrame
+		}
+		answer = new(T)
+		if json.Unmarshal(body, answer) != nil {
+			return errCodec
+		}
+		return nil
+	})
+	if err == nil && answer == nil {
+		c.kill(killProtocol)
+		err = crashed("it gave no " + noun)
+	}
+	return answer, c, d, err
+}
+
+// Plan counts the document's units and says how it may be cut. shardDir is the
+// folder that PlannedRange.Shard is relative to, "" when the plan has no
+// shards; it stays until cleanup, which is never nil, is called.
+func (p *Pool) Plan(ctx context.Context, src Source) (plan *parser.Plan, shardDir string, cleanup func(), err error) {
+	cleanup = func() {}
+	plan, c, d, err := askOne[parser.Plan](ctx, p, src, request{Op: opPlan, limit: src.PlanLimit}, kindPlan, "plan", nil)
+	if err != nil {
+		return nil, "", cleanup, p.finish(c, err)
+	}
+	for _, r := range plan.Ranges {
+		if r.Shard == "" {
+			continue
+		}
+		if shardDir, cleanup, err = p.handOver(ctx, c, d); err != nil {
+			return nil, "", cleanup, p.finish(c, err)
+		}
+		break
+	}
+	return plan, shardDir, cleanup, p.finish(c, nil)
+}
+
+// Ahead is a run of units that is read for its headings. What is read of it is
+// kept for the range of the same units, when there will be one.
+type Ahead struct {
+	Range sheaf.Range // not embedded: it would decide how the whole is encoded
+	Keep  bool
+}
+
+// Outline reads runs of a document, in order, for their headings: nil where
+// its format does not look for any. What it has read then costs Parse nothing.
+// It may take as long as parsing does: give ctx a deadline.
+func (p *Pool) Outline(ctx context.Context, src Source, runs []Ahead) ([]sheaf.Heading, error) {
+	keep, at := p.kept.begin(), 0
+	plan, c, _, err := askOne[parser.Plan](ctx, p, src, request{Op: opOutline, Ahead: runs}, kindPlan, "outline", func(kind byte, body []byte) error {
+		switch {
+		case kind == kindUnit && at < len(runs) && runs[at].Keep:
+			keep.unit(body)
+		case kind == kindRead && at < len(runs):
+			keep.end(runs[at].Range)
+			at++
+		default:
+			return errFrame
+		}
+		return nil
+	})
+	keep.close(p.kept, src.keptID()) // also what was read before an error
+	if err = p.finish(c, err); err != nil {
+		return nil, err
+	}
+	return plan.Outline, nil
+}
+
+// handOver closes a document and leaves its folder, with the files that were
+// written there, to the caller.
+func (p *Pool) handOver(ctx context.Context, c *process, d *childDoc) (dir string, cleanup func(), err error) {
+	_, err = p.call(ctx, c, request{Op: opClose, Doc: d.id}, func(byte, []byte) error { return errFrame })
+	delete(c.docs, d.key)
+	c.docCount.Store(int32(len(c.docs)))
+	cleanup = func() { _ = os.RemoveAll(d.dir) }
+	if err != nil {
+		<-c.exited
+		cleanup()
+		return "", func() {}, err
+	}
+	return d.dir, cleanup, nil
+}
+
+// Unpack takes files out of a container, from the from-th on. dir is the
+// folder that Member.File is relative to; it stays until cleanup, which is
+// never nil, is called.
+func (p *Pool) Unpack(ctx context.Context, src Source, from int) (u *parser.Unpacked, dir string, cleanup func(), err error) {
+	u, c, d, err := askOne[parser.Unpacked](ctx, p, src, request{Op: opUnpack, N: from}, kindUnpacked, "files", nil)
+	if err != nil {
+		return nil, "", func() {}, p.finish(c, err)
+	}
+	dir, cleanup, err = p.handOver(ctx, c, d)
+	return u, dir, cleanup, p.finish(c, err)
+}
+
+// errOrder means that a child emitted units that were not asked for, twice, or
+// out of order.
+var errOrder = errors.New("the parser emitted units out of order")
+
+// Parse reads the units of r and calls emit for each, in order, exactly once.
+// A unit that does not fit into Config.RangeBytes is emitted as failed,
+// range_too_large. On an error the units emitted so far stand and the rest was
+// not read. emit's
+// own error is returned as it is. A context that ends kills the child: past
+// its deadline the error is the failure parse_timeout, canceled it is
+// sheaf.ErrCanceled.
+func (p *Pool) Parse(ctx context.Context, src Source, r sheaf.Range, emit func(sheaf.UnitResult) error) error {
+	left := p.cfg.RangeBytes
+	_, err := p.parse(ctx, src, r, &left, emit)
+	return err
+}
+
+// parse is Parse for a part of a range, which has left of the room for all.
+func (p *Pool) parse(ctx context.Context, src Source, r sheaf.Range, left *int64, emit func(sheaf.UnitResult) error) (progress, error) {
+	if r.From < 1 || r.To < r.From {
+		return progress{}, fmt.Errorf("%w: range %v", sheaf.ErrInvalid, r)
+	}
+	if units := p.kept.take(src, r, *left); units != nil {
+		p.count(func(s *Stats) { s.Ahead++ })
+		for _, u := range units {
+			if err := emit(u); err != nil {
+				return progress{accepted: true, opened: true}, err
+			}
+		}
+		return progress{accepted: true, opened: true}, nil
+	}
+	next := r.From
+	c, _, at, err := p.with(ctx, src, request{Op: opParse, Range: r, Room: p.cfg.RangeBytes, Left: *left}, func(kind byte, body []byte) error {
+		if kind != kindUnit {
+			return errFrame
+		}
+		u, rest, err := decodeUnit(body, *left)
+		if err != nil {
+			return err
+		}
+		*left = rest
+		last := max(u.Unit, u.LastUnit)
+		if u.Unit != next || last > r.To {
+			return fmt.Errorf("%w: %d to %d where %d was due", errOrder, u.Unit, last, next)
+		}
+		next = last + 1
+		return emit(u)
+	})
+	if err == nil && next <= r.To {
+		c.kill(killProtocol)
+		err = crashed(fmt.Sprintf("it ended after unit %d of %d", next-1, r.To))
+	}
+	return at, p.finish(c, err)
+}
+
+// Render draws unit n, or what lies in clip of it, at dpi as a PNG or JPEG.
+func (p *Pool) Render(ctx context.Context, src Source, n, dpi int, clip *sheaf.Box) (img []byte, mediaType string, err error) {
+	return p.draw(ctx, src, request{Op: opRender, N: n, DPI: dpi, Clip: clip})
+}
+
+// Picture draws the picture of that name inside a file, at most side pixels to
+// a side, as a JPEG: see parser.Illustrated.
+func (p *Pool) Picture(ctx context.Context, src Source, name string, side int) (img []byte, mediaType string, err error) {
+	return p.draw(ctx, src, request{Op: opPicture, Name: name, N: side})
+}
+
+func (p *Pool) draw(ctx context.Context, src Source, req request) (img []byte, mediaType string, err error) {
+	c, _, _, err := p.with(ctx, src, req, func(kind byte, body []byte) error {
+		for i, b := range body {
+			if b == 0 && kind == kindImage && img == nil {
+				mediaType, img = string(body[:i]), append([]byte(nil), body[i+1:]...)
+				return nil
+			}
+		}
+		return errFrame
+	})
+	if err == nil && img == nil {
+		c.kill(killProtocol)
+		err = crashed("it gave no picture")
+	}
+	if err = p.finish(c, err); err != nil {
+		return nil, "", err
+	}
+	return img, mediaType, nil
+}

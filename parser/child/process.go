@@ -1,0 +1,353 @@
+package child
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sheaf"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Why the parent killed a child.
+const (
+	killNone int32 = iota
+	killTimeout
+	killCanceled
+	killMemory
+	killProtocol
+	killClosed
+	killEnd
+)
+
+// process is a running child. Its fields belong to whoever holds it busy; kill
+// and gone may be called by anybody.
+type process struct {
+	cmd     *exec.Cmd
+	pid     int
+	req     *bufio.Writer
+	reqFile *os.File
+	ansFile *os.File
+	ans     *bufio.Reader
+	buf     []byte
+	dir     string // its TMPDIR
+	stderr  tail
+	statm   *os.File // where its memory is told, nil where that is unknown
+
+	docs     map[uint64]*childDoc
+	docCount atomic.Int32 // len(docs), for Stats
+	served   int          // documents opened
+	used     time.Time
+	baseRSS  int64
+
+	mu     sync.Mutex
+	reaped bool
+	why    int32
+	exited chan struct{}
+}
+
+type childDoc struct {
+	key  uint64 // Source.id
+	id   uint64 // in the child
+	dir  string
+	used time.Time
+}
+
+// start runs a child and waits for its first word.
+func (p *Pool) start(ctx context.Context) (*process, error) {
+	fail := func(err error) error {
+		return sheaf.FailRetryable(sheaf.CategoryInternal, "parser_start_failed", "The parser's process did not start: %v. Check memory and process limits.", err)
+	}
+	dir, err := os.MkdirTemp(p.root, "child-")
+	if err != nil {
+		return nil, fail(err)
+	}
+	reqR, reqW, err := os.Pipe()
+	if err != nil {
+		_ = os.RemoveAll(dir)
+		return nil, fail(err)
+	}
+	ansR, ansW, err := os.Pipe()
+	if err != nil {
+		closeAll(reqR, reqW)
+		_ = os.RemoveAll(dir)
+		return nil, fail(err)
+	}
+	errR, errW, err := os.Pipe()
+	if err != nil {
+		closeAll(reqR, reqW, ansR, ansW)
+		_ = os.RemoveAll(dir)
+		return nil, fail(err)
+	}
+	c := &process{
+		dir: dir,
+		req: bufio.NewWriter(reqW), reqFile: reqW,
+		ans: bufio.NewReaderSize(ansR, 64<<10), ansFile: ansR,
+		docs: map[uint64]*childDoc{}, used: time.Now(), exited: make(chan struct{}),
+	}
+	command := func(namespaces bool) *exec.Cmd {
+		cmd := exec.Command(p.cfg.Command[0], p.cfg.Command[1:]...)
+		cmd.Dir = dir
+		cmd.Env = p.childEnv(dir, namespaces)
+		cmd.Stderr = errW
+		cmd.ExtraFiles = []*os.File{reqR, ansW}
+		cmd.SysProcAttr = isolate(namespaces, len(p.cfg.Ports) > 0)
+		return cmd
+	}
+	started := make(chan error, 1)
+	select {
+	case p.spawn <- func() {
+		var err error
+		c.cmd, err = p.startConfined(command)
+		started <- err
+	}:
+		err = <-started
+	case <-p.stop:
+		err = errClosed
+	}
+	cmd := c.cmd
+	closeAll(reqR, ansW, errW)
+	if err != nil {
+		closeAll(reqW, ansR, errR)
+		_ = os.RemoveAll(dir)
+		return nil, fail(err)
+	}
+	c.pid = cmd.Process.Pid
+	c.statm = openStatm(c.pid)
+	errDone := make(chan struct{})
+	go func() {
+		defer close(errDone)
+		_, _ = io.Copy(&c.stderr, errR)
+		_ = errR.Close()
+	}()
+	go func() {
+		if awaitExit(c.pid) {
+			c.mu.Lock()
+			killGroup(c.pid) // whatever it started
+			_ = cmd.Wait()
+			c.reaped = true
+			c.mu.Unlock()
+		} else {
+			_ = cmd.Wait()
+			c.mu.Lock()
+			c.reaped = true
+			c.mu.Unlock()
+		}
+		_ = errR.SetReadDeadline(time.Now().Add(time.Second)) // a stray descendant may hold it open
+		<-errDone
+		close(c.exited)
+		p.forget(c)
+	}()
+
+	stop := c.watch(ctx, p.cfg.StartTimeout, 0)
+	kind, body, next, err := readFrame(c.ans, c.buf)
+	stop()
+	c.buf = next
+	if err == nil && kind != kindHello {
+		err = errFrame
+	}
+	var said hello
+	if err == nil && (len(body) < 1 || json.Unmarshal(body[1:], &said) != nil) {
+		err = errFrame
+	}
+	if err == nil && said.Unreachable != "" {
+		c.end()
+		if !p.forgoNamespaces() {
+			return p.start(ctx) // with the file rights of Sheaf's own user
+		}
+		return nil, fail(errors.New(said.Unreachable))
+	}
+	if lacks := missing(said.Protections); err == nil && p.cfg.Sandbox == SandboxRequire && len(lacks) > 0 {
+		c.end()
+		return nil, fail(fmt.Errorf("parser.sandbox is %q, and the system does not offer %s", SandboxRequire, strings.Join(lacks, ", ")))
+	}
+	if err != nil {
+		c.end()
+		if ctx.Err() != nil {
+			return nil, waitError(ctx)
+		}
+		f := fail(fmt.Errorf("it gave no sign of life within %v", p.cfg.StartTimeout))
+		f.(*sheaf.Failure).Detail = c.stderr.String()
+		return nil, f
+	}
+	p.mu.Lock()
+	news := !slices.Equal(p.confined, said.Protections)
+	p.confined = said.Protections
+	p.mu.Unlock()
+	if news && p.cfg.Confined != nil {
+		p.cfg.Confined(said.Protections)
+	}
+	return c, nil
+}
+
+// startConfined starts a child in namespaces of its own, or without where the
+// system refuses them. It runs on the spawner's thread.
+func (p *Pool) startConfined(command func(namespaces bool) *exec.Cmd) (*exec.Cmd, error) {
+	p.mu.Lock()
+	namespaces := p.cfg.Sandbox != SandboxOff && !p.noNamespaces
+	p.mu.Unlock()
+	if namespaces {
+		cmd := command(true)
+		if cmd.Start() == nil {
+			return cmd, nil
+		}
+	}
+	cmd := command(false)
+	err := cmd.Start()
+	if err == nil && namespaces {
+		p.forgoNamespaces()
+	}
+	return cmd, err
+}
+
+// forgoNamespaces has children start without namespaces from now on. It reports
+// whether that was so before.
+func (p *Pool) forgoNamespaces() (before bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before, p.noNamespaces = p.noNamespaces || p.cfg.Sandbox == SandboxOff, true
+	return before
+}
+
+// privateBytes is what a child may map beside twice what may be resident: the
+// runtime's own tables, the stacks of threads, and code that is compiled.
+const privateBytes = 512 << 20
+
+// childEnv is the whole environment of a child.
+func (p *Pool) childEnv(dir string, namespaces bool) []string {
+	write := []string{p.root}
+	if p.cfg.CacheDir != "" && os.MkdirAll(p.cfg.CacheDir, 0o700) == nil {
+		write = append(write, p.cfg.CacheDir)
+	}
+	if v := os.Getenv("GOCOVERDIR"); v != "" {
+		write = append(write, v)
+	}
+	confine := sandbox{Mode: p.cfg.Sandbox, Read: p.cfg.ReadDirs, Write: write, Ports: p.cfg.Ports, Namespaces: namespaces, DataBytes: 2*p.cfg.MaxRSSBytes + privateBytes}
+	env := []string{
+		envSandbox + "=" + confine.encode(),
+		"SHEAF_WAZERO_CACHE=" + p.cfg.CacheDir,
+		envChild + "=1",
+		envFileBytes + "=" + strconv.FormatInt(p.cfg.MaxFileBytes, 10),
+		envNice + "=" + strconv.Itoa(p.cfg.Nice),
+		"TMPDIR=" + dir,
+		"GOMEMLIMIT=" + strconv.FormatInt(p.cfg.MaxRSSBytes/2, 10),
+	}
+	for _, k := range []string{"PATH", "HOME", "XDG_CACHE_HOME", "LANG", "LC_ALL", "TZ", "GOCOVERDIR", "SYSTEMROOT"} {
+		if v, ok := os.LookupEnv(k); ok {
+			env = append(env, k+"="+v)
+		}
+	}
+	return append(env, p.cfg.Env...)
+}
+
+func closeAll(fs ...*os.File) {
+	for _, f := range fs {
+		_ = f.Close()
+	}
+}
+
+func (c *process) gone() bool {
+	select {
+	case <-c.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// resident is the child's memory in bytes, 0 when it is gone.
+func (c *process) resident() int64 { return residentBytes(c.statm) }
+
+// kill ends the child and all it started. The first reason stands.
+func (c *process) kill(why int32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.why == killNone {
+		c.why = why
+	}
+	if !c.reaped {
+		killGroup(c.pid)
+	}
+}
+
+func (c *process) reason() int32 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.why
+}
+
+// end kills the child, waits for it and removes its temporary files.
+func (c *process) end() {
+	c.kill(killEnd)
+	<-c.exited
+	closeAll(c.reqFile, c.ansFile)
+	if c.statm != nil {
+		_ = c.statm.Close() // it was only read
+	}
+	for _, d := range c.docs {
+		_ = os.RemoveAll(d.dir)
+	}
+	_ = os.RemoveAll(c.dir)
+}
+
+// oldest is the document that has been unused for longest.
+func (c *process) oldest() *childDoc {
+	var oldest *childDoc
+	for _, d := range c.docs {
+		if oldest == nil || d.used.Before(oldest.used) {
+			oldest = d
+		}
+	}
+	return oldest
+}
+
+// tail keeps the first and the last of what a child writes while it answers
+// one request: the reason of a Go crash stands at the start, the place where a
+// C program gave up at the end. A child reads documents of many tenants one
+// after the other, so it says where a request begins (outputMark) in the same
+// pipe: what it wrote about an earlier document is never shown with a later.
+type tail struct {
+	mu   sync.Mutex
+	head []byte
+	ring []byte
+	cut  bool // something between them was let go
+}
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := len(b)
+	if i := bytes.LastIndexByte(b, outputMark); i >= 0 {
+		t.head, t.ring, t.cut, b = t.head[:0], t.ring[:0], false, b[i+1:]
+	}
+	if room := 1<<10 - len(t.head); room > 0 {
+		k := min(room, len(b))
+		t.head, b = append(t.head, b[:k]...), b[k:]
+	}
+	const keep = 3<<10 - 8
+	t.ring = append(t.ring, b...)
+	if len(t.ring) > keep {
+		t.ring, t.cut = append(t.ring[:0], t.ring[len(t.ring)-keep:]...), true
+	}
+	return n, nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	gap := ""
+	if t.cut {
+		gap = "\n…\n"
+	}
+	return strings.ToValidUTF8(string(t.head)+gap+string(t.ring), "?") // a character may have been cut
+}

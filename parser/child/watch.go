@@ -1,0 +1,77 @@
+package child
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// sampleEvery is how often the memory of a working child is looked at.
+const sampleEvery = 100 * time.Millisecond
+
+// watch kills the child when ctx ends, when limit (0: none) has passed, or
+// when its resident memory exceeds maxRSS (0: any). The returned function ends
+// the watch: after it nothing is killed any more.
+//
+// It has no goroutine of its own: most calls end within milliseconds, and
+// waking a thread for each cost as much as a small file.
+func (c *process) watch(ctx context.Context, limit time.Duration, maxRSS int64) (stop func()) {
+	w := &watcher{c: c}
+	if limit > 0 {
+		w.late = time.AfterFunc(limit, func() { w.kill(killTimeout) })
+	}
+	if maxRSS > 0 {
+		w.mu.Lock()
+		w.sample = time.AfterFunc(sampleEvery, func() { w.look(maxRSS) })
+		w.mu.Unlock()
+	}
+	calm := context.AfterFunc(ctx, func() {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			w.kill(killTimeout)
+		} else {
+			w.kill(killCanceled)
+		}
+	})
+	return func() {
+		calm()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.over = true
+		if w.late != nil {
+			w.late.Stop()
+		}
+		if w.sample != nil {
+			w.sample.Stop()
+		}
+	}
+}
+
+type watcher struct {
+	c    *process
+	late *time.Timer
+
+	mu     sync.Mutex // held while killing: a child that has gone on to another call is not killed for this one
+	over   bool
+	sample *time.Timer
+}
+
+func (w *watcher) kill(why int32) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.over {
+		w.c.kill(why)
+	}
+}
+
+func (w *watcher) look(maxRSS int64) {
+	if w.c.resident() > maxRSS {
+		w.kill(killMemory)
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.over {
+		w.sample.Reset(sampleEvery)
+	}
+}
