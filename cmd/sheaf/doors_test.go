@@ -33,9 +33,9 @@ func (s *service) halfSent(path string, size int, body string) net.Conn {
 	return c
 }
 
-func answerOn(t *testing.T, c net.Conn) (status int, body string) {
+func answerOn(t *testing.T, r io.Reader) (status int, body string) {
 	t.Helper()
-	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	resp, err := http.ReadResponse(bufio.NewReader(r), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,20 +52,37 @@ const plainUpload = "/v1/datasets/default/documents?name=a.txt"
 // A body that does not come is cut off, read by a handler or not; one that
 // comes slowly is waited for.
 func TestBodiesThatStallAreCutOff(t *testing.T) {
-	s := start(t, func(c *config.Config) { c.Server.BodyTimeout = config.Duration(time.Second) })
+	const timeout, size, part = 2 * time.Second, 256 << 10, 2 << 10
+	s := start(t, func(c *config.Config) { c.Server.BodyTimeout = config.Duration(timeout) })
+	slow := s.halfSent(plainUpload+"2", size, "")
 	stalled := s.halfSent(plainUpload, 1000, "abc")
 	unread := s.halfSent("/v1/nowhere", 1000, "abc")
-	slow := s.halfSent(plainUpload+"2", 12<<10, "")
-	for range 6 { // three times the time-out, at 4 KB a second
-		time.Sleep(500 * time.Millisecond)
-		if _, err := io.WriteString(slow, strings.Repeat("slow and steady ", 128)); err != nil {
+	// The slow one lasts as long as the stalled one, which came after it.
+	cut := make(chan struct{})
+	answered := bufio.NewReader(stalled)
+	go func() {
+		defer close(cut)
+		_, _ = answered.Peek(1)
+	}()
+	text, rest := strings.Repeat("slow and steady ", part/16), size
+	for over := false; !over && rest > 0; rest -= part {
+		if _, err := io.WriteString(slow, text); err != nil {
 			t.Fatal(err)
 		}
+		select {
+		case <-cut:
+			over = true
+		case <-time.After(timeout / 20):
+		}
+	}
+	if _, err := io.WriteString(slow, strings.Repeat("s", rest)); err != nil {
+		t.Fatal(err)
 	}
 	if status, body := answerOn(t, slow); status != http.StatusAccepted {
 		t.Errorf("a slow upload is answered %d: %s", status, body)
 	}
-	if status, body := answerOn(t, stalled); status != http.StatusRequestTimeout || !strings.Contains(body, `"body_stalled"`) {
+	<-cut
+	if status, body := answerOn(t, answered); status != http.StatusRequestTimeout || !strings.Contains(body, `"body_stalled"`) {
 		t.Errorf("a stalled upload is answered %d: %s", status, body)
 	}
 	if status, _ := answerOn(t, unread); status != http.StatusNotFound {
@@ -80,25 +97,47 @@ func TestBodiesThatStallAreCutOff(t *testing.T) {
 
 func TestUploadsAndStreamsOfATenantAreBounded(t *testing.T) {
 	s := start(t, func(c *config.Config) { c.Server.MaxUploads, c.Server.MaxStreams = 3, 2 })
-	var held []net.Conn
-	for range 3 {
-		held = append(held, s.halfSent(plainUpload, 1000, "abc"))
-	}
 	upload := func() (int, string) {
 		resp, b := s.request("POST", plainUpload, "said in full")
 		return resp.StatusCode, string(b)
 	}
-	waitFor(t, "the bound on uploads", func() bool {
-		status, body := upload()
-		if status == http.StatusTooManyRequests && !strings.Contains(body, `"too_many_uploads"`) {
-			t.Errorf("answered %s", body)
-		}
-		return status == http.StatusTooManyRequests
-	})
-	for _, c := range held {
+	// Of four at once one is refused, which is when the other three are there.
+	// What is left of a small body is read before the answer, of a large one not.
+	type answer struct {
+		status int
+		body   string
+	}
+	answers := make(chan answer, 4)
+	var open []net.Conn
+	for range 4 {
+		c := s.halfSent(plainUpload, 1<<20, "abc")
+		open = append(open, c)
+		go func() {
+			var a answer
+			if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err == nil {
+				b, _ := io.ReadAll(resp.Body)
+				_ = resp.Body.Close()
+				a.status, a.body = resp.StatusCode, string(b)
+			}
+			answers <- a
+		}()
+	}
+	first := <-answers
+	if first.status != http.StatusTooManyRequests || !strings.Contains(first.body, `"too_many_uploads"`) {
+		t.Fatalf("the fourth of four uploads is answered %d: %s", first.status, first.body)
+	}
+	if status, body := upload(); status != http.StatusTooManyRequests || !strings.Contains(body, `"too_many_uploads"`) {
+		t.Errorf("an upload beside three others is answered %d: %s", status, body)
+	}
+	for _, c := range open {
 		_ = c.Close()
 	}
-	waitFor(t, "room", func() bool { status, _ := upload(); return status == http.StatusAccepted })
+	for range 3 {
+		if a := <-answers; a.status != 0 {
+			t.Errorf("one of three uploads is answered %d: %s", a.status, a.body)
+		}
+	}
+	waitFor(t, "capacity for an upload", func() bool { status, _ := upload(); return status == http.StatusAccepted })
 
 	stream := func() *http.Response {
 		req, err := http.NewRequestWithContext(t.Context(), "GET", s.base+"/v1/datasets/default?after=now", nil)
@@ -121,7 +160,7 @@ func TestUploadsAndStreamsOfATenantAreBounded(t *testing.T) {
 		t.Errorf("%s, %s, %s: %s", one.Status, two.Status, three.Status, b)
 	}
 	_ = one.Body.Close()
-	waitFor(t, "room for a stream", func() bool {
+	waitFor(t, "capacity for a stream", func() bool {
 		resp := stream()
 		_ = resp.Body.Close()
 		return resp.StatusCode == http.StatusOK
