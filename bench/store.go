@@ -159,7 +159,7 @@ func (p *bare) run(ctx context.Context, withKeeper bool) (stop func()) {
 	}
 	if withKeeper {
 		k := keeper.New(keeper.Config{Store: p.store, Queue: p.queue, Feeds: p.feeds})
-		cfg.Changed = func(bool) { k.Nudge() }
+		cfg.Changed = func(bool) { k.Notify() }
 		all.Go(func() { _ = k.Run(ctx) }) // ends with ctx
 	}
 	e := executor.New(cfg)
@@ -323,7 +323,7 @@ func (b *bench) fairWait(ctx context.Context) error {
 		if _, err := p.document(ctx, "small", 1); err != nil {
 			return err
 		}
-		if err := p.queue.Wake(ctx); err != nil { // as an upload does
+		if err := p.queue.Notify(ctx); err != nil { // as an upload does
 			return err
 		}
 		if err := wait(over); err != nil {

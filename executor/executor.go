@@ -515,7 +515,7 @@ func (e *Executor) finish(ctx, end context.Context, t *sheaf.Task, done sheaf.Co
 	case err == nil:
 		if err = e.complete(end, claim, done); err == nil || errors.Is(err, sheaf.ErrStale) {
 			if err == nil && (len(done.Spawn) > 0) {
-				_ = e.cfg.Queue.Wake(end) // a bell: the next poll finds the tasks all the same
+				_ = e.cfg.Queue.Notify(end) // a bell: the next poll finds the tasks all the same
 			}
 			return sheaf.TaskDone, err
 		}

@@ -28,7 +28,7 @@ import (
 type Service struct {
 	Catalog sheaf.Catalog
 	Blobs   blob.Store
-	Queue   queue.Queue
+	Queue   queue.Notifier
 	Formats *parser.Registry
 	Planner *Planner // for dry runs; nil refuses them
 	Log     *slog.Logger
@@ -597,7 +597,7 @@ func estimate(left sheaf.Remaining) sheaf.ETA {
 
 // Wake tells executors and the keeper that there is work.
 func (s *Service) Wake(ctx context.Context) {
-	if err := s.Queue.Wake(ctx); err != nil {
+	if err := s.Queue.Notify(ctx); err != nil {
 		s.Log.DebugContext(ctx, "the bell did not ring; the keeper's tick will find the work", "error", err)
 	}
 	if s.Changed != nil {

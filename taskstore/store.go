@@ -38,7 +38,7 @@ import (
 	"modernc.org/sqlite"
 
 	"sheaf"
-	"sheaf/internal/coalesce"
+	"sheaf/internal/batching"
 	"sheaf/internal/pgdsn"
 	"sheaf/migrations"
 )
@@ -88,7 +88,7 @@ type Store struct {
 
 	damage atomic.Pointer[string] // what a damaged SQLite file was met with; nil for a sound one
 
-	writes *coalesce.Group[write, answer]
+	writes *batching.Group[write, answer]
 
 	sweep struct { // where the search for forgotten documents stands
 		sync.Mutex
@@ -104,7 +104,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if c.EventLag == 0 && c.Driver != "sqlite" {
 		s.eventLag = 2 * time.Second
 	}
-	s.writes = coalesce.New(mostTogether, togetherTime, s.runTogether)
+	s.writes = batching.New(mostTogether, togetherTime, s.runTogether)
 	if c.Driver != "sqlite" { // which has one writer
 		s.writes.Overlap(writeLines, worthALine)
 	}

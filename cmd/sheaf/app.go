@@ -45,8 +45,9 @@ import (
 	"sheaf/internal/index/embedded"
 	"sheaf/internal/keeper"
 	"sheaf/internal/logctx"
+	"sheaf/internal/notify"
+	"sheaf/internal/notify/pgnotify"
 	"sheaf/internal/queue"
-	"sheaf/internal/queue/pgbell"
 	"sheaf/internal/queue/redisstream"
 	"sheaf/internal/queue/sqlleader"
 	"sheaf/internal/queue/sqlqueue"
@@ -66,29 +67,29 @@ import (
 // app is the parts of one process, built from the configuration. Parts that a
 // role does not need are not built.
 type app struct {
-	cfg      config.Config
-	log      *slog.Logger
-	store    *taskstore.Store
-	queue    queue.Queue
-	blobs    blob.Store
-	files    *cache.Cache
-	index    index.Index
-	embedder embed.Embedder
-	chat     *chat.Client // nil without chat.url
-	formats  *parser.Registry
-	pool     *child.Pool
-	receipts *receipt.Signer
-	metrics  *telemetry.Metrics
-	tracer   *telemetry.Tracer // nil without trace.endpoint
-	ingest   *ingest.Service
-	keeper   *keeper.Keeper
-	leads    atomic.Bool    // the keeper does
-	stirrer  *queue.Stirrer // of the keeper that leads elsewhere
-	executor *executor.Executor
-	health   *api.Health
-	stopping chan struct{} // closed when run is told to end
-	closers  []func() error
-	ballast  []byte
+	cfg       config.Config
+	log       *slog.Logger
+	store     *taskstore.Store
+	queue     queue.Queue
+	blobs     blob.Store
+	files     *cache.Cache
+	index     index.Index
+	embedder  embed.Embedder
+	chat      *chat.Client // nil without chat.url
+	formats   *parser.Registry
+	pool      *child.Pool
+	receipts  *receipt.Signer
+	metrics   *telemetry.Metrics
+	tracer    *telemetry.Tracer // nil without trace.endpoint
+	ingest    *ingest.Service
+	keeper    *keeper.Keeper
+	leads     atomic.Bool       // the keeper does
+	debouncer *notify.Debouncer // notifies the keeper that leads elsewhere
+	executor  *executor.Executor
+	health    *api.Health
+	stopping  chan struct{} // closed when run is told to end
+	closers   []func() error
+	ballast   []byte
 }
 
 // ballastBytes are never touched, so they take no memory, but the collector
@@ -160,7 +161,7 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 		}
 		return up
 	})
-	a.stirrer = queue.NewStirrer(a.queue, log)
+	a.debouncer = notify.NewDebouncer(a.queue.NotifyChange, log)
 	model := a.embedder.Model()
 	if a.pool, err = child.New(child.Config{
 		Size: cfg.Parser.Processes, DocsPerChild: cfg.Parser.MaxDocs, MaxRSSBytes: cfg.Parser.MemoryBytes, RangeBytes: cfg.Parser.RangeBytes, TempDir: a.path("tmp"),
@@ -234,11 +235,11 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 func (a *app) changed(awaited bool) {
 	switch {
 	case a.leads.Load():
-		a.keeper.Nudge()
+		a.keeper.Notify()
 	case awaited:
-		a.stirrer.Soon()
+		a.debouncer.Urgent()
 	default:
-		a.stirrer.Late()
+		a.debouncer.Routine()
 	}
 }
 
@@ -407,29 +408,35 @@ var (
 // defaultDataset is where files go when no dataset is named.
 const defaultDataset = "default"
 
+// Channels of PostgreSQL. All processes of a fleet must agree on them, of
+// whatever version.
+const (
+	tasksChannel   = "sheaf_queue"
+	changesChannel = "sheaf_keeper"
+)
+
 func (a *app) openQueue(ctx context.Context, r roles) (err error) {
 	q := a.cfg.Queue
 	if q.Driver == "sql" {
 		cfg := sqlqueue.Config{Log: a.log}
 		if a.cfg.Store.Driver == "postgres" {
-			// PostgreSQL rings the bell of every process, and another one where
-			// there is a keeper; elsewhere the poll interval and the keeper's
-			// ticks are how long what another process did may wait.
+			// PostgreSQL notifies the executors of every process, and whoever
+			// follows changes; elsewhere the poll interval and the keeper's ticks
+			// are how long what another process did may wait.
 			roots, err := authorities(a.cfg.Store.CAFile, "store.ca_file")
 			if err != nil {
 				return err
 			}
-			bell, err := pgbell.Open(a.cfg.Store.DSN.Reveal(), pgbell.Config{RootCAs: roots, Log: a.log})
+			listen := []string{tasksChannel}
+			if r.keeper {
+				listen = append(listen, changesChannel)
+			}
+			client, err := pgnotify.Open(a.cfg.Store.DSN.Reveal(), pgnotify.Config{Listen: listen, RootCAs: roots, Log: a.log})
 			if err != nil {
 				return err
 			}
-			a.onClose(bell.Close)
-			stirs, err := pgbell.Open(a.cfg.Store.DSN.Reveal(), pgbell.Config{Channel: "sheaf_keeper", Deaf: !r.keeper, RootCAs: roots, Log: a.log})
-			if err != nil {
-				return err
-			}
-			a.onClose(stirs.Close)
-			cfg.Bell, cfg.Stirs = bell, stirs
+			a.onClose(client.Close)
+			cfg.Executors, cfg.Keeper = client.Channel(tasksChannel), client.Channel(changesChannel)
 		}
 		a.queue = sqlqueue.New(a.store, cfg)
 		return nil
@@ -669,7 +676,7 @@ func (a *app) run(ctx context.Context, ln net.Listener, hard <-chan struct{}) er
 	if a.keeper != nil {
 		keepers.Go(func() { note(a.keeper.Run(keeperCtx)) })
 	}
-	keepers.Go(func() { a.stirrer.Run(keeperCtx) })
+	keepers.Go(func() { a.debouncer.Run(keeperCtx) })
 	if ln != nil && !a.cfg.Sole() {
 		keepers.Go(func() { a.sealOld(keeperCtx) })
 	}

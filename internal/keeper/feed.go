@@ -17,7 +17,7 @@ const publishing = 8
 // feed publishes pending tasks. Where the queue has lost its memory everything
 // pending counts as not published; the window keeps that from being a flood.
 func (k *Keeper) feed(ctx context.Context) (int, error) {
-	k.lasts = 0
+	k.emptyIn = 0
 	if err := k.notice(ctx); err != nil {
 		return 0, err
 	}
@@ -42,16 +42,16 @@ func (k *Keeper) feed(ctx context.Context) (int, error) {
 	}
 	now := time.Now()
 	if !k.fedAt.IsZero() {
-		k.lasts = lasting(now.Sub(k.fedAt), most, k.cfg.Window)
+		k.emptyIn = halfEmptyIn(now.Sub(k.fedAt), most, k.cfg.Window)
 	}
 	k.fedAt = now
 	return min(len(fed), batch-1), err // the window, not the batch, paces feeding
 }
 
-// lasting is how long the fullest streams may be left alone, when the one that
+// halfEmptyIn is how long the fullest streams may be left alone, when the one that
 // was emptied most had room for so many hints since the time before: until half
 // of its window is taken. One that stood empty may have done so for long.
-func lasting(since time.Duration, most, window int) time.Duration {
+func halfEmptyIn(since time.Duration, most, window int) time.Duration {
 	switch {
 	case most == 0:
 		return 0

@@ -26,8 +26,8 @@ type backlog struct {
 	dry    int // takes that found nothing
 }
 
-func (b *backlog) Incarnation(context.Context) (map[sheaf.Lane]string, error) { return nil, nil }
-func (b *backlog) Meta(context.Context, string) (string, error)               { return "", nil }
+func (b *backlog) RunIDs(context.Context) (map[sheaf.Lane]string, error) { return nil, nil }
+func (b *backlog) Meta(context.Context, string) (string, error)          { return "", nil }
 func (b *backlog) RunnableTenants(context.Context) ([]sheaf.TenantLoad, error) {
 	return []sheaf.TenantLoad{{TenantID: "t"}}, nil
 }
@@ -110,7 +110,7 @@ func TestLasting(t *testing.T) {
 		most int
 		want time.Duration
 	}{{0, 0}, {1, 64 * time.Second}, {32, 2 * time.Second}, {64, time.Second}, {127, 64 * time.Second / 127}, {128, time.Second / 4}} {
-		if got := lasting(time.Second, c.most, 128); got != c.want {
+		if got := halfEmptyIn(time.Second, c.most, 128); got != c.want {
 			t.Errorf("%d of a window of 128 in a second: %v, want %v", c.most, got, c.want)
 		}
 	}

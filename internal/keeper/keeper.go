@@ -22,6 +22,7 @@ import (
 	"sheaf"
 	"sheaf/internal/blob"
 	"sheaf/internal/index"
+	"sheaf/internal/notify"
 	"sheaf/internal/queue"
 )
 
@@ -36,7 +37,7 @@ type Config struct {
 	Log    *slog.Logger
 
 	// Feeds says that the queue holds hints of its own, so that they must be
-	// fed to it; a queue that reads the store needs only its bell rung.
+	// fed to it; a queue that reads the store needs only notifications.
 	Feeds bool
 	// Sole says that no other process shares the store: what is running when
 	// the keeper starts is left over from a process that died.
@@ -85,23 +86,23 @@ const tellEvery = time.Second
 
 // Keeper runs the loops. Its counters may be read at any time.
 type Keeper struct {
-	cfg   Config
-	nudge chan struct{}
-	loops []*loop
+	cfg      Config
+	notified notify.Signal
+	loops    []*loop
 
-	// What the queue was told of tenants' shares, by which life of the queue;
+	// What the queue was told of tenants' shares, by its run ids;
 	// touched by the feed loop alone.
 	shared     map[string]sheaf.TenantLoad
 	sharedWith map[sheaf.Lane]string
 	sharedAt   time.Time
 	fedAt      time.Time
-	lasts      time.Duration
+	emptyIn    time.Duration // how soon the fullest window is half empty, 0 for unknown
 
 	measured, populated time.Duration // how long the measure loop took last, without and with the population
 	measuredAt          time.Time     // when it began last
 	populatedAt         time.Time
 
-	later time.Duration // of the fold loop: when to look again at what it left, 0 for nothing
+	refoldIn time.Duration // of the fold loop: when to look again at what it left, 0 for nothing
 
 	// Of the reap loop: when it last ran, whether that failed, and since when
 	// the store has answered without a gap.
@@ -120,15 +121,15 @@ type Keeper struct {
 
 // loop is one periodic duty.
 type loop struct {
-	name   string
-	every  time.Duration
-	limit  time.Duration // of one run, against an engine that hangs; 0 means a minute
-	late   bool          // waits before its first run too: at every start would be too often
-	nudged bool          // also runs when something changed, in this process or in another
-	calm   bool          // such runs keep calmPause apart once changes do not end
-	step   func(ctx context.Context) (int, error)
-	lasts  func() time.Duration // how long what the last run did will last, 0 for unknown; nil when nothing runs out
-	counts Counts
+	name      string
+	every     time.Duration
+	limit     time.Duration // of one run, against an engine that hangs; 0 means a minute
+	late      bool          // waits before its first run too: at every start would be too often
+	follows   bool          // also runs when something changed, in this process or in another
+	debounced bool          // such runs are debouncePause apart under steady change
+	step      func(ctx context.Context) (int, error)
+	nextFunc  func() time.Duration // how soon what the last run left is due, 0 for unknown; nil when nothing is left
+	counts    Counts
 }
 
 // Counts says what a loop has done since the process started.
@@ -163,20 +164,20 @@ func New(cfg Config) *Keeper {
 	if cfg.Leader == nil {
 		cfg.Leader = queue.Always{}
 	}
-	k := &Keeper{cfg: cfg, nudge: make(chan struct{}, 1), shared: map[string]sheaf.TenantLoad{}, sharedWith: map[sheaf.Lane]string{}}
+	k := &Keeper{cfg: cfg, notified: notify.NewSignal(), shared: map[string]sheaf.TenantLoad{}, sharedWith: map[sheaf.Lane]string{}}
 	k.loops = []*loop{
 		{name: "promote", every: cfg.PromoteEvery, limit: 10 * time.Second, step: k.promote},
 		{name: "reap", every: cfg.ReapEvery, limit: 10 * time.Second, step: k.reap},
-		{name: "fold", every: cfg.FoldEvery, nudged: true, calm: true, limit: 20 * time.Second, step: k.fold, lasts: func() time.Duration { return k.later }},
+		{name: "fold", every: cfg.FoldEvery, follows: true, debounced: true, limit: 20 * time.Second, step: k.fold, nextFunc: func() time.Duration { return k.refoldIn }},
 		{name: "slow", every: cfg.SlowEvery, step: k.slow},
 		{name: "collect", every: cfg.CollectEvery, step: k.collect},
 		{name: "cleanup", every: cfg.CleanupEvery, limit: 10 * time.Minute, step: k.cleanup},
 	}
 	if cfg.Feeds {
-		k.loops = append(k.loops, &loop{name: "feed", every: cfg.FeedEvery, nudged: true, limit: 5 * time.Minute, step: k.feed, lasts: func() time.Duration { return k.lasts }})
+		k.loops = append(k.loops, &loop{name: "feed", every: cfg.FeedEvery, follows: true, limit: 5 * time.Minute, step: k.feed, nextFunc: func() time.Duration { return k.emptyIn }})
 	}
 	if cfg.Tell != nil {
-		k.loops = append(k.loops, &loop{name: "tell", every: tellEvery, nudged: true, calm: true, step: cfg.Tell})
+		k.loops = append(k.loops, &loop{name: "tell", every: tellEvery, follows: true, debounced: true, step: cfg.Tell})
 	}
 	if cfg.Measure != nil {
 		k.loops = append(k.loops, &loop{name: "measure", every: cfg.MeasureEvery, step: k.measure})
@@ -187,13 +188,8 @@ func New(cfg Config) *Keeper {
 	return k
 }
 
-// Nudge asks the loops that follow changes to run now. It never blocks.
-func (k *Keeper) Nudge() {
-	select {
-	case k.nudge <- struct{}{}:
-	default:
-	}
-}
+// Notify asks the loops that follow changes to run now. It never blocks.
+func (k *Keeper) Notify() { k.notified.Notify() }
 
 // Loops reports the counters by loop name.
 func (k *Keeper) Loops() map[string]*Counts {
@@ -226,47 +222,44 @@ func (k *Keeper) lead(ctx context.Context) {
 		defer k.cfg.Leads(false)
 	}
 	var loops sync.WaitGroup
-	bells := make([]chan struct{}, 0, len(k.loops))
+	var followers []notify.Signal
 	for _, l := range k.loops {
-		bell := make(chan struct{}, 1)
-		if l.nudged {
-			bells = append(bells, bell)
+		changed := notify.NewSignal()
+		if l.follows {
+			followers = append(followers, changed)
 		}
-		loops.Go(func() { k.run(ctx, l, bell) })
+		loops.Go(func() { k.run(ctx, l, changed) })
 	}
-	stirs := k.cfg.Queue.Stirs(ctx) // of processes in which this keeper is not
+	changes := k.cfg.Queue.Changes(ctx) // in other processes
 	for {
 		select {
-		case <-k.nudge:
-		case _, open := <-stirs:
+		case <-k.notified:
+		case _, open := <-changes:
 			if !open {
-				stirs = nil
+				changes = nil
 				continue
 			}
 		case <-ctx.Done():
 			loops.Wait()
 			return
 		}
-		for _, b := range bells {
-			select {
-			case b <- struct{}{}:
-			default:
-			}
+		for _, f := range followers {
+			f.Notify()
 		}
 	}
 }
 
-// nudgePause is the shortest time between a change and the run that follows it.
-const nudgePause = 10 * time.Millisecond
+// followPause is the shortest time between a change and the run that follows it.
+const followPause = 10 * time.Millisecond
 
 // Under load there is a change every few milliseconds, and each says of a
-// document what the next will say again. A calm loop follows the first few at
-// once, as a small document makes, and then one in calmPause: what people watch
-// is not older than that. Measured, folding was a twentieth of what the service
-// does around parsing.
+// document what the next will say again. A debounced loop follows the first few
+// at once, as a small document makes, and then one in debouncePause: what people
+// watch is not older than that. Measured, folding was a twentieth of what the
+// service does around parsing.
 const (
-	calmPause = 60 * time.Millisecond
-	calmAfter = 6 // runs that follow at once after a quiet time
+	debouncePause = 60 * time.Millisecond
+	debounceBurst = 6 // runs that follow at once after a quiet time
 )
 
 // foldsApart is between two folds of a document that only move its progress. On
@@ -275,13 +268,13 @@ const foldsApart = 250 * time.Millisecond
 
 // run repeats one loop. A step that changed a full batch is repeated at once,
 // with a short pause, so that a backlog drains without a flood.
-func (k *Keeper) run(ctx context.Context, l *loop, bell <-chan struct{}) {
+func (k *Keeper) run(ctx context.Context, l *loop, changed <-chan struct{}) {
 	if l.late {
 		if pause(ctx, jitter(l.every)); ctx.Err() != nil {
 			return
 		}
 	}
-	var calm time.Time // when a calm loop would have no run at once left
+	var burstOver time.Time // when a debounced loop has its whole burst again
 	for {
 		begun := time.Now()
 		n, err := k.step(ctx, l)
@@ -301,30 +294,30 @@ func (k *Keeper) run(ctx context.Context, l *loop, bell <-chan struct{}) {
 		}
 		// What runs out is filled up in time, and still for no more than half of
 		// the time.
-		soon := l.every
-		if l.lasts != nil && err == nil {
-			if d := l.lasts(); d > 0 {
-				soon = max(nudgePause, took, d)
-				wait = min(wait, soon)
+		limit := l.every
+		if l.nextFunc != nil && err == nil {
+			if d := l.nextFunc(); d > 0 {
+				limit = max(followPause, took, d)
+				wait = min(wait, limit)
 			}
 		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
-		case <-bell:
+		case <-changed:
 			timer.Stop()
 			took -= min(took, (time.Since(begun)-took)/4) // what was waited already counts: after a quiet time a run follows soon
 			// Changes come in bursts; a wait lets one run see them all. It grows
 			// with what a run costs, so that under load a loop follows changes
 			// for a fifth of the time at most, and soon when there is little.
-			follow := min(max(nudgePause, 4*took), soon)
-			if l.calm {
+			follow := min(max(followPause, 4*took), limit)
+			if l.debounced {
 				now := time.Now()
-				if calm.Before(now) {
-					calm = now
+				if burstOver.Before(now) {
+					burstOver = now
 				}
-				calm = calm.Add(calmPause)
-				follow = max(follow, min(calm.Sub(now)-calmAfter*calmPause, l.every))
+				burstOver = burstOver.Add(debouncePause)
+				follow = max(follow, min(burstOver.Sub(now)-debounceBurst*debouncePause, l.every))
 			}
 			pause(ctx, follow)
 		case <-ctx.Done():
@@ -343,18 +336,18 @@ func (k *Keeper) step(ctx context.Context, l *loop) (int, error) {
 	return l.step(ctx)
 }
 
-// incarnationKey is where the store remembers which life of the queue it fed,
-// by lane, as JSON.
-const incarnationKey = "queue_incarnation"
+// runIDKey is where the store remembers which run of the queue it fed, by lane,
+// as JSON.
+const runIDKey = "queue_incarnation"
 
 // notice makes the store forget what it fed to lanes whose memory the queue has
 // lost since any keeper looked. Lanes whose engine is away are left as they are.
 func (k *Keeper) notice(ctx context.Context) error {
-	now, err := k.cfg.Queue.Incarnation(ctx)
+	now, err := k.cfg.Queue.RunIDs(ctx)
 	if err != nil {
 		return err
 	}
-	text, err := k.cfg.Store.Meta(ctx, incarnationKey)
+	text, err := k.cfg.Store.Meta(ctx, runIDKey)
 	if err != nil {
 		return err
 	}
@@ -367,7 +360,7 @@ func (k *Keeper) notice(ctx context.Context) error {
 		}
 		maps.Copy(known, now)
 		b, _ := json.Marshal(known) // plain strings always encode
-		if err := k.cfg.Store.SetMeta(ctx, incarnationKey, string(b)); err != nil {
+		if err := k.cfg.Store.SetMeta(ctx, runIDKey, string(b)); err != nil {
 			return err
 		}
 		k.cfg.Log.Info("the queue is new or has lost its memory; feeding it again", "lanes", lost, "pending", n)
@@ -379,10 +372,10 @@ func (k *Keeper) notice(ctx context.Context) error {
 	return nil
 }
 
-// unlike are the lanes that now have another life, in order.
+// unlike are the lanes whose run id is another now, in order.
 func unlike(known, now map[sheaf.Lane]string) (lanes []sheaf.Lane) {
-	for lane, life := range now {
-		if known[lane] != life {
+	for lane, run := range now {
+		if known[lane] != run {
 			lanes = append(lanes, lane)
 		}
 	}
@@ -421,8 +414,8 @@ const maxShared = 100_000
 func (k *Keeper) promote(ctx context.Context) (int, error) {
 	n, err := k.cfg.Store.PromoteDue(ctx, batch)
 	if n > 0 {
-		_ = k.cfg.Queue.Wake(ctx) // only a bell
-		k.Nudge()
+		_ = k.cfg.Queue.Notify(ctx) // only a wake-up
+		k.Notify()
 	}
 	return n, err
 }
@@ -455,8 +448,8 @@ func (k *Keeper) reap(ctx context.Context) (int, error) {
 	k.reaped, k.reapFailed = time.Now(), err != nil
 	if n > 0 {
 		k.cfg.Log.Warn("took tasks back from executors that are gone", "tasks", n)
-		_ = k.cfg.Queue.Wake(ctx) // only a bell
-		k.Nudge()
+		_ = k.cfg.Queue.Notify(ctx) // only a wake-up
+		k.Notify()
 	}
 	if err != nil {
 		return n, err
@@ -504,14 +497,14 @@ func (k *Keeper) watchClock(ctx context.Context) (jumped bool, err error) {
 
 func (k *Keeper) fold(ctx context.Context) (int, error) {
 	n, left, err := k.cfg.Store.Fold(ctx, batch, foldsApart)
-	k.later = 0
+	k.refoldIn = 0
 	if left {
-		k.later = foldsApart
+		k.refoldIn = foldsApart
 	}
 	if n > 0 {
-		_ = k.cfg.Queue.Wake(ctx) // a finalize task may have appeared
+		_ = k.cfg.Queue.Notify(ctx) // a finalize task may have appeared
 		if k.cfg.Feeds {
-			k.Nudge()
+			k.Notify()
 		}
 	}
 	return n, err

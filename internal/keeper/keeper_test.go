@@ -69,7 +69,7 @@ func TestQueueThatLostItsMemoryIsFedAgain(t *testing.T) {
 		}
 	}()
 
-	for life := range 3 {
+	for run := range 3 {
 		var got []string
 		deadline := time.Now().Add(10 * time.Second)
 		for len(got) < len(plans) {
@@ -81,7 +81,7 @@ func TestQueueThatLostItsMemoryIsFedAgain(t *testing.T) {
 				got = append(got, h.TaskID)
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("life %d of the queue: %d of %d waiting tasks were hinted", life, len(got), len(plans))
+				t.Fatalf("run %d of the queue: %d of %d waiting tasks were hinted", run, len(got), len(plans))
 			}
 			if len(hints) == 0 {
 				_ = q.Wait(ctx, 50*time.Millisecond)
@@ -89,7 +89,7 @@ func TestQueueThatLostItsMemoryIsFedAgain(t *testing.T) {
 		}
 		slices.Sort(got)
 		if want := slices.Sorted(slices.Values(plans)); !slices.Equal(got, want) {
-			t.Fatalf("life %d: hints of %v, want %v", life, got, want)
+			t.Fatalf("run %d: hints of %v, want %v", run, got, want)
 		}
 		forget()
 	}

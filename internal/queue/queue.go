@@ -1,8 +1,8 @@
-// Package queue is the doorbell between the store, which holds the truth about
-// tasks, and the executors, which need to know soon and fairly that there is
-// work. A queue carries hints only: it may lose them, repeat them and reorder
-// them, and the pipeline still ends right, because the guarded claim in the
-// store decides and the keeper publishes again what nobody took.
+// Package queue stands between the store, which holds the truth about tasks, and
+// the executors, which must learn soon and fairly that there is work. A queue
+// carries hints only: it may lose them, repeat them and reorder them, and the
+// pipeline still ends right, because the guarded claim in the store decides and
+// the keeper publishes again what nobody took.
 package queue
 
 import (
@@ -13,21 +13,24 @@ import (
 	"sheaf"
 )
 
-// Queue hands hints from the feeder to executors: fairly between tenants by
-// weight and cost, within a tenant by lane, phase and place with the turns that
-// Turns keeps, never above a tenant's cap.
+// Queue is every role of a queue together. It hands hints from the feeder to
+// executors: fairly between tenants by weight and cost, within a tenant by lane,
+// phase and place with the turns that Turns keeps, never above a tenant's cap.
 // Implementations are safe for concurrent use. Errors are sheaf.ErrUnavailable
 // or sheaf.ErrReadOnly when the queue's engine does not answer or takes no writes.
 type Queue interface {
-	// Publish offers hints of one tenant and lane, in order, and returns how
-	// many of them, from the front, were taken in: the window may be full, of
-	// plans or of bulk sooner than of what finishes documents that have begun. A
-	// queue that reads the store itself accepts all and only rings the bell.
-	Publish(ctx context.Context, tenantID string, lane sheaf.Lane, hints []sheaf.Hint) (accepted int, err error)
-	// SetShare tells the queue a tenant's weight and cap; unknown tenants have
-	// weight 1 and the queue's default cap. A queue that reads the store finds
-	// both there.
-	SetShare(ctx context.Context, tenantID string, weight, cap int) error
+	Hints
+	Publisher
+	Shares
+	Notifier
+	Reconciler
+	// Ping checks the connection.
+	Ping(ctx context.Context) error
+	Close() error
+}
+
+// Hints is what executors take work by.
+type Hints interface {
 	// Take returns at most slots hints for the worker, possibly none, without
 	// waiting. skip names kinds that the worker cannot run now (their breaker
 	// is open); a queue that cannot filter may ignore it.
@@ -42,46 +45,69 @@ type Queue interface {
 	// Recover returns hints that a worker took and neither acked nor gave
 	// back within minIdle. They are workerID's from then on.
 	Recover(ctx context.Context, workerID string, minIdle time.Duration) ([]sheaf.Hint, error)
-	// Wait blocks until the bell rings, d passes (nil error for both), or ctx
-	// ends (its error). A ring that came since the last Wait counts. An engine
-	// that does not answer makes Wait fail, but not before d has passed, so
-	// that a loop over Wait does not spin.
+	// Leave unregisters a worker that is shutting down, losing nothing that is
+	// pending for it.
+	Leave(ctx context.Context, workerID string) error
+}
+
+// Publisher is what the feeder fills a queue by.
+type Publisher interface {
+	// Publish offers hints of one tenant and lane, in order, and returns how
+	// many of them, from the front, were taken in: the window may be full, of
+	// plans or of bulk sooner than of what finishes documents that have begun. A
+	// queue that reads the store itself accepts all and only notifies executors.
+	Publish(ctx context.Context, tenantID string, lane sheaf.Lane, hints []sheaf.Hint) (accepted int, err error)
+	// RunIDs has a value for each lane that changes when the queue has lost its
+	// memory of that lane; lanes may lose theirs one without the other. A lane
+	// whose engine does not answer is left out, and a queue without memory has
+	// none. There is an error only when no engine answers.
+	RunIDs(ctx context.Context) (map[sheaf.Lane]string, error)
+}
+
+// Shares is how a queue learns what tenants are due.
+type Shares interface {
+	// SetShare tells the queue a tenant's weight and cap; unknown tenants have
+	// weight 1 and the queue's default cap. A queue that reads the store finds
+	// both there.
+	SetShare(ctx context.Context, tenantID string, weight, cap int) error
+}
+
+// Notifier wakes those who would otherwise learn of something at their next
+// poll. All of it is hints.
+type Notifier interface {
+	// Notify says that there may be work: whoever waits, or the next who does,
+	// looks.
+	Notify(ctx context.Context) error
+	// Wait blocks until a notification, until d has passed (nil error for both),
+	// or until ctx ends (its error). A notification since the last Wait counts.
+	// An engine that does not answer makes Wait fail, but not before d has
+	// passed, so that a loop over Wait does not spin.
 	Wait(ctx context.Context, d time.Duration) error
-	// Wake rings the bell.
-	Wake(ctx context.Context) error
-	// SignalCancel tells all executors to look at these tasks now; a hint too,
-	// since the heartbeat carries the same news.
+	// SignalCancel tells all executors to look at these tasks now; the heartbeat
+	// carries the same news.
 	SignalCancel(ctx context.Context, taskIDs []string) error
 	// Cancels is closed when ctx ends.
 	Cancels(ctx context.Context) <-chan string
-	// Stir tells the keeper that leads, in whatever process, that it has
-	// something to follow: work to feed, or an end to fold. It is a hint as well,
-	// since the keeper's loops come around by themselves. Stirrer keeps calls
-	// from becoming too many.
-	Stir(ctx context.Context) error
-	// Stirs receives when somebody stirred, and may when nobody did; stirs that
-	// nobody has received yet are one. Each listener of each process receives. It
-	// is closed some time after ctx has ended.
-	Stirs(ctx context.Context) <-chan struct{}
+	// NotifyChange says that documents or tasks have changed, to the keeper that
+	// leads, in whatever process, and to who watches. Their loops come around by
+	// themselves; notify.Debouncer limits how often it is called.
+	NotifyChange(ctx context.Context) error
+	// Changes receives after NotifyChange, and may without one; what nobody has
+	// received yet is one. Each receiver of each process receives. It is closed
+	// some time after ctx has ended.
+	Changes(ctx context.Context) <-chan struct{}
+}
+
+// Reconciler compares what a queue holds with the store.
+type Reconciler interface {
 	// Reconcile drops from the cap count tasks that the store says are not
 	// running. running maps tenant to its running task ids; a tenant without
 	// an entry has none. Since running is read a moment before, a task goes
 	// only when two calls in a row miss it.
 	Reconcile(ctx context.Context, running map[string][]string) error
-	// Incarnation has a value for each lane that changes when the queue has lost
-	// its memory of that lane; lanes may lose theirs one without the other. A
-	// lane whose engine does not answer is left out, and a queue without memory
-	// has none. There is an error only when no engine answers.
-	Incarnation(ctx context.Context) (map[sheaf.Lane]string, error)
 	// Depths reports what the queue itself holds per tenant and lane; lanes
 	// that hold nothing are left out.
 	Depths(ctx context.Context) ([]Depth, error)
-	// Leave unregisters a worker that is shutting down, losing nothing that is
-	// pending for it.
-	Leave(ctx context.Context, workerID string) error
-	// Ping checks the connection.
-	Ping(ctx context.Context) error
-	Close() error
 }
 
 // Lister is implemented by queues that hold hints of their own.

@@ -29,7 +29,7 @@ import (
 	"github.com/elastic/go-elasticsearch/v8/esapi"
 
 	"sheaf"
-	"sheaf/internal/coalesce"
+	"sheaf/internal/batching"
 	"sheaf/internal/index"
 )
 
@@ -81,7 +81,7 @@ type Index struct {
 	client    *elastictransport.Client
 	transport *http.Transport
 
-	refreshes *coalesce.Group[struct{}, error]
+	refreshes *batching.Group[struct{}, error]
 
 	making   sync.Mutex
 	made     atomic.Bool
@@ -159,7 +159,7 @@ func Open(ctx context.Context, config Config) (*Index, error) {
 	}
 	alias := indexName(config.Prefix + "-" + config.ModelID)
 	x := &Index{config: config, alias: alias, name: alias + "-v1", client: client, transport: transport}
-	x.refreshes = coalesce.New(mostRefreshes, refreshTime, func(ctx context.Context, asked []struct{}) []error {
+	x.refreshes = batching.New(mostRefreshes, refreshTime, func(ctx context.Context, asked []struct{}) []error {
 		return slices.Repeat([]error{x.refresh(ctx)}, len(asked))
 	})
 	if err := x.ensure(ctx); err != nil && !errors.Is(err, sheaf.ErrUnavailable) {

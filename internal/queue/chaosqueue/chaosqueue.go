@@ -1,5 +1,5 @@
 // Package chaosqueue makes any queue behave as badly as the contract allows:
-// it loses, repeats, reorders and delays hints, and swallows rings, stirs and
+// it loses, repeats, reorders and delays hints, and swallows notifications and
 // cancel signals. Tests put it between keeper and executor, to show that the pipeline
 // ends right all the same.
 package chaosqueue
@@ -20,7 +20,7 @@ var _ queue.Queue = (*Queue)(nil)
 // and a negative one none.
 type Config struct {
 	Seed    uint64        // the same seed and the same calls give the same trouble
-	Drop    float64       // share of hints, rings, stirs and signals that are lost; default 0.10
+	Drop    float64       // share of hints, notifications and signals that are lost; default 0.10
 	Repeat  float64       // share of hints and signals that come twice; default 0.10
 	Delay   float64       // share of taken hints that are held back; default 0.10
 	MaxHold time.Duration // for which one is held back at most; default 50 ms
@@ -198,23 +198,23 @@ next:
 	return got
 }
 
-// Wake loses some rings.
-func (q *Queue) Wake(ctx context.Context) error {
+// Notify loses some notifications.
+func (q *Queue) Notify(ctx context.Context) error {
 	if q.loses() {
 		return nil
 	}
-	return q.Queue.Wake(ctx)
+	return q.Queue.Notify(ctx)
 }
 
-// Stir is lost now and then.
-func (q *Queue) Stir(ctx context.Context) error {
+// NotifyChange is lost now and then.
+func (q *Queue) NotifyChange(ctx context.Context) error {
 	if q.loses() {
 		return nil
 	}
-	return q.Queue.Stir(ctx)
+	return q.Queue.NotifyChange(ctx)
 }
 
-// loses decides whether one ring is lost.
+// loses decides whether one notification is lost.
 func (q *Queue) loses() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

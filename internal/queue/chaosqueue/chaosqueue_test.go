@@ -119,7 +119,7 @@ func TestSignalsAreLostAndRepeated(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 100 {
-		if err := q.Wake(t.Context()); err != nil {
+		if err := q.Notify(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -131,10 +131,10 @@ func TestSignalsAreLostAndRepeated(t *testing.T) {
 
 func TestStirsAreLost(t *testing.T) {
 	q := New(sqlqueue.New(new(queuetest.Store), sqlqueue.Config{}), Config{Seed: 1})
-	heard := q.Stirs(t.Context())
+	heard := q.Changes(t.Context())
 	lost := 0
 	for range 300 {
-		if err := q.Stir(t.Context()); err != nil {
+		if err := q.NotifyChange(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		select {
@@ -144,7 +144,7 @@ func TestStirsAreLost(t *testing.T) {
 		}
 	}
 	if lost < 10 || lost > 100 || lost != q.Counts().Dropped {
-		t.Errorf("%d of 300 stirs were lost, %+v", lost, q.Counts())
+		t.Errorf("%d of 300 changes were lost, %+v", lost, q.Counts())
 	}
 }
 

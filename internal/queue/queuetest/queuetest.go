@@ -72,8 +72,8 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"RingBeforeWaitIsHeard", testRingBeforeWait},
 		{"WaitEndsWithItsTimeAndItsContext", testWaitEnds},
 		{"CancelReachesEveryListener", testCancel},
-		{"StirReachesEveryListener", testStir},
-		{"StirsThatNobodyReceivedAreOne", testStirsTogether},
+		{"StirReachesEveryListener", testChanges},
+		{"ChangesThatNobodyReceivedAreOne", testChangesTogether},
 		{"IdleTenantsCostNothing", testIdleTenants},
 		{"IdleQueueAsksNothing", testIdleQueue},
 		{"DepthsCountWhatIsHeld", testDepths},
@@ -210,7 +210,7 @@ func testCapFreed(t *testing.T, h Harness) {
 		if more := take(t, h.Queue, worker, 4); len(more) != 0 {
 			t.Fatalf("round %d: took %d more above the cap", i, len(more))
 		}
-		drainBell(t, h.Queue)
+		drain(t, h.Queue)
 		finish(t, h, hints[0])
 		if i < 2 {
 			start := time.Now()
@@ -218,7 +218,7 @@ func testCapFreed(t *testing.T, h Harness) {
 				t.Fatal(err)
 			}
 			if waited := time.Since(start); waited > time.Second {
-				t.Fatalf("round %d: the bell did not ring when the place was freed (%v)", i, waited)
+				t.Fatalf("round %d: nobody was notified when the place was freed (%v)", i, waited)
 			}
 		}
 	}
@@ -226,7 +226,7 @@ func testCapFreed(t *testing.T, h Harness) {
 
 // testFilled takes, claims and ends tasks of two tenants in any order. As long
 // as a tenant has tasks and places under its cap, a free slot gets one of them,
-// without a ring and without a wait.
+// without a notification and without a wait.
 func testFilled(t *testing.T, h Harness) {
 	round := 0
 	rapid.Check(t, func(r *rapid.T) {
@@ -273,7 +273,7 @@ func testFilled(t *testing.T, h Harness) {
 				}
 				running = running[n:]
 			case 3:
-				ring(t, h.Queue)
+				notifyOne(t, h.Queue)
 			}
 		}
 		for _, hint := range taken {
@@ -350,7 +350,7 @@ func testOnce(t *testing.T, h Harness) {
 			}
 			seen[hint.TaskID] = true
 		}
-		ring(t, h.Queue)
+		notifyOne(t, h.Queue)
 	}
 	if len(seen) != 10 {
 		t.Errorf("%d of 10 tasks were handed out", len(seen))
@@ -624,18 +624,18 @@ func testSkip(t *testing.T, h Harness) {
 }
 
 func testLose(t *testing.T, h Harness) {
-	before, err := h.Queue.Incarnation(t.Context())
+	before, err := h.Queue.RunIDs(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if h.Lose == nil {
 		if len(before) > 0 {
-			t.Errorf("a queue without memory has incarnation %v", before)
+			t.Errorf("a queue without memory has run ids %v", before)
 		}
 		return
 	}
-	if again, err := h.Queue.Incarnation(t.Context()); len(before) != len(sheaf.Lanes) || err != nil || !maps.Equal(again, before) {
-		t.Fatalf("incarnation %v, then %v, %v", before, again, err)
+	if again, err := h.Queue.RunIDs(t.Context()); len(before) != len(sheaf.Lanes) || err != nil || !maps.Equal(again, before) {
+		t.Fatalf("run ids %v, then %v, %v", before, again, err)
 	}
 	for i := range 5 {
 		h.Store.Add(fmt.Sprint("t", i), sheaf.LaneNormal, 40)
@@ -653,13 +653,13 @@ func testLose(t *testing.T, h Harness) {
 	for i, hint := range taken { // of the time before: must do no harm
 		ack(t, h.Queue, hint, i < 5)
 	}
-	after, err := h.Queue.Incarnation(t.Context())
+	after, err := h.Queue.RunIDs(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, lane := range sheaf.Lanes {
 		if after[lane] == before[lane] || after[lane] == "" {
-			t.Fatalf("incarnation after the loss is %v; it was %v", after, before)
+			t.Fatalf("run ids after the loss are %v; it was %v", after, before)
 		}
 	}
 	for _, hint := range taken[:5] {
@@ -676,7 +676,7 @@ func testBell(t *testing.T, h Harness) {
 		queues = append(queues, h.Second(t))
 	}
 	for i, q := range queues {
-		drainBell(t, q)
+		drain(t, q)
 		var delays []time.Duration
 		for range 5 {
 			woken := make(chan time.Time, 1)
@@ -690,31 +690,31 @@ func testBell(t *testing.T, h Harness) {
 			}()
 			<-waiting
 			rang := time.Now()
-			ring(t, h.Queue)
+			notifyOne(t, h.Queue)
 			delays = append(delays, (<-woken).Sub(rang))
-			drainBell(t, q)
+			drain(t, q)
 		}
 		slices.Sort(delays)
 		if median := delays[len(delays)/2]; median > 100*time.Millisecond {
-			t.Errorf("queue %d: rings woke the waiter after %v, want 100 ms at most in the median", i, delays)
+			t.Errorf("queue %d: notifications woke the waiter after %v, want 100 ms at most in the median", i, delays)
 		}
 	}
 }
 
 func testRingBeforeWait(t *testing.T, h Harness) {
-	drainBell(t, h.Queue)
-	ring(t, h.Queue)
+	drain(t, h.Queue)
+	notifyOne(t, h.Queue)
 	start := time.Now()
 	if err := h.Queue.Wait(t.Context(), 5*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	if waited := time.Since(start); waited > time.Second {
-		t.Errorf("a ring just before the wait was heard after %v", waited)
+		t.Errorf("a notification just before the wait was received after %v", waited)
 	}
 }
 
 func testWaitEnds(t *testing.T, h Harness) {
-	drainBell(t, h.Queue)
+	drain(t, h.Queue)
 	start := time.Now()
 	if err := h.Queue.Wait(t.Context(), 50*time.Millisecond); err != nil {
 		t.Error(err)
@@ -781,16 +781,16 @@ func untilClosed[T any](t *testing.T, deadline <-chan time.Time, listeners ...<-
 	return received
 }
 
-func testStir(t *testing.T, h Harness) {
+func testChanges(t *testing.T, h Harness) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	listeners := []<-chan struct{}{h.Queue.Stirs(ctx), h.Queue.Stirs(ctx)}
+	listeners := []<-chan struct{}{h.Queue.Changes(ctx), h.Queue.Changes(ctx)}
 	if h.Second != nil {
-		listeners = append(listeners, h.Second(t).Stirs(ctx))
+		listeners = append(listeners, h.Second(t).Changes(ctx))
 	}
 	deadline := time.After(20 * time.Second)
-	for round := range 5 { // one ring a listener may be of its beginning
-		if err := h.Queue.Stir(t.Context()); err != nil {
+	for round := range 5 { // one notification a subscriber may be of its beginning
+		if err := h.Queue.NotifyChange(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for i, listener := range listeners {
@@ -806,19 +806,19 @@ func testStir(t *testing.T, h Harness) {
 	}
 	cancel()
 	untilClosed(t, deadline, listeners...)
-	if err := h.Queue.Stir(t.Context()); err != nil {
-		t.Errorf("a stir that nobody listens to: %v", err)
+	if err := h.Queue.NotifyChange(t.Context()); err != nil {
+		t.Errorf("a change that nobody subscribed to: %v", err)
 	}
 }
 
 // A listener that is busy owes one run for all that came meanwhile.
-func testStirsTogether(t *testing.T, h Harness) {
+func testChangesTogether(t *testing.T, h Harness) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	heard := h.Queue.Stirs(ctx)
+	heard := h.Queue.Changes(ctx)
 	const most = 200
 	for range most {
-		if err := h.Queue.Stir(t.Context()); err != nil {
+		if err := h.Queue.NotifyChange(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -830,7 +830,7 @@ func testStirsTogether(t *testing.T, h Harness) {
 	}
 	cancel()
 	if more := untilClosed(t, deadline, heard); more > 3 { // one that waits, one of the listener's beginning, and the end
-		t.Errorf("%d stirs were heard after one of %d", more, most)
+		t.Errorf("%d changes were received after one of %d", more, most)
 	}
 }
 
@@ -869,7 +869,7 @@ func testIdleQueue(t *testing.T, h Harness) {
 	h.Store.Add("a", sheaf.LaneNormal, 3)
 	serveAll(t, h)
 	take(t, h.Queue, worker, 1)
-	drainBell(t, h.Queue)
+	drain(t, h.Queue)
 	take(t, h.Queue, worker, 1)
 	before := h.Ops()
 	for range 100 {
@@ -1092,15 +1092,15 @@ func ack(t *testing.T, q queue.Queue, hint sheaf.Hint, running bool) {
 	}
 }
 
-func ring(t *testing.T, q queue.Queue) {
+func notifyOne(t *testing.T, q queue.Queue) {
 	t.Helper()
-	if err := q.Wake(t.Context()); err != nil {
+	if err := q.Notify(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// drainBell hears the rings that are left over.
-func drainBell(t *testing.T, q queue.Queue) {
+// drain receives the notifications that are left over.
+func drain(t *testing.T, q queue.Queue) {
 	t.Helper()
 	for range 200 {
 		start := time.Now()
@@ -1111,7 +1111,7 @@ func drainBell(t *testing.T, q queue.Queue) {
 			return
 		}
 	}
-	t.Fatal("the bell does not stop ringing")
+	t.Fatal("notifications do not end")
 }
 
 // wantEmpty checks that nothing is left in the queue: no hint waits, none is out.

@@ -33,11 +33,11 @@ func (k keys) share() string             { return k.prefix + "{sched}:share" }
 func (k keys) cost() string              { return k.prefix + "{sched}:cost" }
 func (k keys) known() string             { return k.prefix + "{sched}:known" }
 func (k keys) taken() string             { return k.prefix + "{sched}:taken" }
-func (k keys) bell() string              { return k.prefix + "{sched}:bell" }
-func (k keys) incarnation() string       { return k.prefix + "{sched}:inc" }
+func (k keys) wakeups() string           { return k.prefix + "{sched}:bell" }
+func (k keys) runID() string             { return k.prefix + "{sched}:inc" }
 func (k keys) leader(name string) string { return k.prefix + "{sched}:leader:" + name }
 func (k keys) term(name string) string   { return k.prefix + "{sched}:term:" + name }
-func (k keys) stir() string              { return k.prefix + "{sched}:stir" }
+func (k keys) changes() string           { return k.prefix + "{sched}:stir" }
 func (k keys) cancel() string            { return k.prefix + "cancel" }
 
 var tagEscaper = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")

@@ -35,7 +35,7 @@ func newByTime(t *testing.T, q *Queue) *byTime {
 func (o *byTime) takes() (tasks []string) {
 	o.t.Helper()
 	ctx, s, k := o.t.Context(), o.q.main, o.q.main.keys
-	picked, err := o.pick.Run(ctx, s.client, []string{k.active(), k.idle(), k.vt(), k.act(), k.share(), k.cost(), k.taken(), k.bell()}, 1, stride, 8).StringSlice()
+	picked, err := o.pick.Run(ctx, s.client, []string{k.active(), k.idle(), k.vt(), k.act(), k.share(), k.cost(), k.taken(), k.wakeups()}, 1, stride, 8).StringSlice()
 	if err != nil {
 		o.t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ type RedisOptions struct {
 	TLS              *tls.Config // nil means no TLS
 
 	DialTimeout time.Duration // 0 means 2 s
-	Timeout     time.Duration // for one request and its answer; 0 means 3 s, at least 2 s since the bell is heard in waits of 1 s
+	Timeout     time.Duration // for one request and its answer; 0 means 3 s, at least 2 s since notifications are waited for in reads of 1 s
 	PoolSize    int           // connections a node at most; 0 means 10 for each CPU
 }
 

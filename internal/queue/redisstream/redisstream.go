@@ -20,7 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sheaf"
-	"sheaf/internal/coalesce"
+	"sheaf/internal/batching"
 	"sheaf/internal/queue"
 )
 
@@ -34,9 +34,9 @@ type Config struct {
 	// share of the schedule, so that interactive work never waits behind a
 	// backfill. The first lane that has work is then served first for all
 	// tenants alike, and two processes that take at the same moment from two
-	// of them may together exceed a tenant's cap by what they take. The bell,
+	// of them may together exceed a tenant's cap by what they take. Wake-ups,
 	// cancel signals and leases stay in Redis. While one of them is away the
-	// lanes of the others go on: without the bell, where that is away, and
+	// lanes of the others go on: without wake-ups, where that is away, and
 	// without counting what runs by way of the one that is.
 	Lanes map[sheaf.Lane]RedisOptions
 
@@ -51,16 +51,16 @@ type Config struct {
 }
 
 const (
-	group     = "g"
-	stride    = 1000                 // pass that one unit of cost takes at weight 1
-	bellChunk = time.Second          // longest single wait in Redis: how late a blocked connection learns that nobody needs it
-	maxPicks  = 256                  // tenants that one Take looks at
-	span      = 1 << 43              // between the scores of two phases: places are ms since 1970, until the year 2248
-	batch     = 500                  // tenants in one round trip of the sweeps, acks in one of theirs
-	together  = 5 * time.Second      // for acks of one batch; the client gives up sooner
-	cancelLen = 10_000               // entries of the cancel stream, about
-	longAgo   = 400 * time.Hour      // beyond any idle time that is asked for
-	stirPause = 5 * time.Millisecond // between stirs that a listener hears: what comes meanwhile is one
+	group       = "g"
+	stride      = 1000                 // pass that one unit of cost takes at weight 1
+	maxBlock    = time.Second          // longest single wait in Redis: how late a blocked connection learns that nobody needs it
+	maxPicks    = 256                  // tenants that one Take looks at
+	span        = 1 << 43              // between the scores of two phases: places are ms since 1970, until the year 2248
+	batch       = 500                  // tenants in one round trip of the sweeps, acks in one of theirs
+	ackTimeout  = 5 * time.Second      // for acks of one batch; the client gives up sooner
+	cancelLen   = 10_000               // entries of the cancel stream, about
+	longAgo     = 400 * time.Hour      // beyond any idle time that is asked for
+	changePause = 5 * time.Millisecond // between changes that a subscriber receives: what comes meanwhile is one
 )
 
 // Queue implements queue.Queue over Redis 6.2 or newer, or Valkey.
@@ -69,8 +69,8 @@ type Queue struct {
 	main   *shard
 	shards []*shard // in the order of their first lane
 
-	acks  *coalesce.Group[spent, error]
-	dones *coalesce.Group[ended, error]
+	acks  *batching.Group[spent, error]
+	dones *batching.Group[ended, error]
 
 	mu       sync.Mutex
 	cursors  map[string]string              // of XAUTOCLAIM, by stream, where a search is under way
@@ -200,8 +200,8 @@ func New(cfg Config) (*Queue, error) {
 		touched:  make(map[string]map[string]struct{}),
 		suspects: make(map[[2]string]struct{}),
 	}
-	q.acks = coalesce.New(batch, together, q.ackAll)
-	q.dones = coalesce.New(batch, together, q.doneAll)
+	q.acks = batching.New(batch, ackTimeout, q.ackAll)
+	q.dones = batching.New(batch, ackTimeout, q.doneAll)
 	q.main = &shard{client: cfg.Redis.client(), keys: keys{cfg.Prefix}, cfg: &q.cfg}
 	for _, lane := range sheaf.Lanes {
 		o, own := cfg.Lanes[lane]
@@ -274,21 +274,21 @@ func (q *Queue) Publish(ctx context.Context, tenantID string, lane sheaf.Lane, h
 	return added, q.activate(ctx, s, tenantID, added)
 }
 
-// activate lets a tenant be picked from s and rings so many times.
-func (q *Queue) activate(ctx context.Context, s *shard, tenantID string, rings int) error {
+// activate lets a tenant be picked from s and wakes so many executors.
+func (q *Queue) activate(ctx context.Context, s *shard, tenantID string, wakeups int) error {
 	k := s.keys
-	rings = min(rings, 64)
-	keys := []string{k.active(), k.idle(), k.vt(), k.act(), k.seq(), k.known(), k.bell(), k.round()}
+	wakeups = min(wakeups, 64)
+	keys := []string{k.active(), k.idle(), k.vt(), k.act(), k.seq(), k.known(), k.wakeups(), k.round()}
 	if s != q.main {
 		if err := activateScript.Run(ctx, s.client, keys, tenantID, 0).Err(); err != nil {
 			return wrap(ctx, "activate", err)
 		}
-		if rings > 0 { // only a bell: without it those who wait look by themselves soon
-			_ = q.ask(ctx, q.main, func() error { return q.Wake(ctx) })
+		if wakeups > 0 { // only a wake-up: without it those who wait poll
+			_ = q.ask(ctx, q.main, func() error { return q.Notify(ctx) })
 		}
 		return nil
 	}
-	return wrap(ctx, "activate", activateScript.Run(ctx, s.client, keys, tenantID, rings).Err())
+	return wrap(ctx, "activate", activateScript.Run(ctx, s.client, keys, tenantID, wakeups).Err())
 }
 
 // SetShare stores weight and cap beside the schedule. A tenant whose share
@@ -398,7 +398,7 @@ func (q *Queue) takeFrom(ctx context.Context, s *shard, workerID string, slots i
 func (s *shard) pick(ctx context.Context, n int) ([]pick, error) {
 	k := s.keys
 	answer, err := pickScript.Run(ctx, s.client,
-		[]string{k.active(), k.idle(), k.vt(), k.act(), k.share(), k.cost(), k.taken(), k.bell(), k.round()},
+		[]string{k.active(), k.idle(), k.vt(), k.act(), k.share(), k.cost(), k.taken(), k.wakeups(), k.round()},
 		n, stride, s.cfg.DefaultCap).StringSlice()
 	if err != nil {
 		return nil, wrap(ctx, "pick", err)
@@ -770,7 +770,7 @@ func (q *Queue) dropConsumer(ctx context.Context, s *shard, tenantID string, lan
 	return nil
 }
 
-// Wait listens to the bell in turns of a second.
+// Wait blocks in Redis for a second at a time.
 func (q *Queue) Wait(ctx context.Context, d time.Duration) error {
 	deadline := time.Now().Add(d)
 	for {
@@ -778,8 +778,8 @@ func (q *Queue) Wait(ctx context.Context, d time.Duration) error {
 		if left <= 0 || ctx.Err() != nil {
 			return ctx.Err()
 		}
-		rang, err := q.listen(ctx, min(left, bellChunk))
-		if rang {
+		woken, err := q.block(ctx, min(left, maxBlock))
+		if woken {
 			return nil
 		}
 		if err != nil {
@@ -796,44 +796,44 @@ func (q *Queue) Wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// listen waits for one ring. A read that is blocked in Redis does not notice
-// that ctx ended; it is left to run its time, and passes on a ring that it hears
-// in vain.
-func (q *Queue) listen(ctx context.Context, d time.Duration) (rang bool, err error) {
+// block waits for one wake-up. A read that is blocked in Redis does not notice
+// that ctx ended; it is left to run its time, and passes on a wake-up that it
+// received in vain.
+func (q *Queue) block(ctx context.Context, d time.Duration) (woken bool, err error) {
 	type result struct {
-		rang bool
-		err  error
+		woken bool
+		err   error
 	}
-	heard := make(chan result)
+	received := make(chan result)
 	go func() {
 		// In milliseconds, which the client's own method would round to seconds.
-		err := q.main.client.Do(context.WithoutCancel(ctx), "BRPOP", q.main.keys.bell(), max(d, time.Millisecond).Seconds()).Err()
-		r := result{rang: err == nil}
+		err := q.main.client.Do(context.WithoutCancel(ctx), "BRPOP", q.main.keys.wakeups(), max(d, time.Millisecond).Seconds()).Err()
+		r := result{woken: err == nil}
 		if !errors.Is(err, redis.Nil) {
 			r.err = err
 		}
 		select {
-		case heard <- r:
+		case received <- r:
 		case <-ctx.Done():
-			if r.rang {
-				_ = q.Wake(context.WithoutCancel(ctx))
+			if r.woken {
+				_ = q.Notify(context.WithoutCancel(ctx))
 			}
 		}
 	}()
 	select {
-	case r := <-heard:
-		return r.rang, r.err
+	case r := <-received:
+		return r.woken, r.err
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
 }
 
-// Wake rings once: one of those who wait wakes.
-func (q *Queue) Wake(ctx context.Context) error {
-	bell := q.main.keys.bell()
+// Wake wakeups once: one of those who wait.
+func (q *Queue) Notify(ctx context.Context) error {
+	list := q.main.keys.wakeups()
 	_, err := q.main.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.LPush(ctx, bell, "1")
-		p.LTrim(ctx, bell, 0, 63)
+		p.LPush(ctx, list, "1")
+		p.LTrim(ctx, list, 0, 63)
 		return nil
 	})
 	return wrap(ctx, "wake", err)
@@ -868,7 +868,7 @@ func (q *Queue) Cancels(ctx context.Context) <-chan string {
 		defer close(out)
 		failing := false
 		for ctx.Err() == nil {
-			read, err := q.main.client.XRead(ctx, &redis.XReadArgs{Streams: []string{stream, from}, Count: 100, Block: bellChunk}).Result()
+			read, err := q.main.client.XRead(ctx, &redis.XReadArgs{Streams: []string{stream, from}, Count: 100, Block: maxBlock}).Result()
 			if err != nil && !errors.Is(err, redis.Nil) && ctx.Err() == nil {
 				if !failing {
 					q.cfg.Log.Warn("cannot listen for cancel signals; the heartbeat carries them meanwhile", "error", wrap(ctx, "cancels", err))
@@ -912,28 +912,28 @@ func (q *Queue) endOf(ctx context.Context, stream string) (string, error) {
 	return last[0].ID, nil
 }
 
-// Stir replaces the one entry of the stream that keepers listen to: what an
+// NotifyChange replaces the one entry of the stream that keepers follow: what an
 // entry says is only that it is a new one.
-func (q *Queue) Stir(ctx context.Context) error {
+func (q *Queue) NotifyChange(ctx context.Context) error {
 	return q.ask(ctx, q.main, func() error {
-		return wrap(ctx, "stir", q.main.client.XAdd(ctx, &redis.XAddArgs{Stream: q.main.keys.stir(), MaxLen: 1, Values: []string{"s", "1"}}).Err())
+		return wrap(ctx, "changes", q.main.client.XAdd(ctx, &redis.XAddArgs{Stream: q.main.keys.changes(), MaxLen: 1, Values: []string{"s", "1"}}).Err())
 	})
 }
 
-// Stirs reads that stream. Each time it begins, at first and after an error, it
-// finds the present end and then receives once: who stirred before that, or
-// while Redis was away, may have meant it.
-func (q *Queue) Stirs(ctx context.Context) <-chan struct{} {
+// Changes reads that stream. Each time it begins, at first and after an error, it
+// finds the present end and then receives once: what changed before that, or
+// while Redis was away, is made up for.
+func (q *Queue) Changes(ctx context.Context) <-chan struct{} {
 	out := make(chan struct{}, 1)
 	go func() {
 		defer close(out)
 		from, failing := "", false
 		for ctx.Err() == nil {
-			next, err := q.stirred(ctx, from)
+			next, err := q.awaitChange(ctx, from)
 			if ctx.Err() != nil {
 				return
 			}
-			wait := stirPause
+			wait := changePause
 			switch {
 			case err != nil:
 				if !failing {
@@ -958,18 +958,18 @@ func (q *Queue) Stirs(ctx context.Context) <-chan struct{} {
 	return out
 }
 
-// stirred waits for an entry beyond from, for a while, and returns the id of the
+// awaitChange waits for an entry beyond from, for a while, and returns the id of the
 // last one; from itself if there came none. "" is before the first call: the
 // answer is then what there is.
-func (q *Queue) stirred(ctx context.Context, from string) (last string, err error) {
-	stream := q.main.keys.stir()
+func (q *Queue) awaitChange(ctx context.Context, from string) (last string, err error) {
+	stream := q.main.keys.changes()
 	if from == "" {
 		last, err = q.endOf(ctx, stream)
-		return last, wrap(ctx, "stirs", err)
+		return last, wrap(ctx, "changes", err)
 	}
-	read, err := q.main.client.XRead(ctx, &redis.XReadArgs{Streams: []string{stream, from}, Count: 1, Block: bellChunk}).Result()
+	read, err := q.main.client.XRead(ctx, &redis.XReadArgs{Streams: []string{stream, from}, Count: 1, Block: maxBlock}).Result()
 	if err != nil {
-		return from, wrap(ctx, "stirs", err)
+		return from, wrap(ctx, "changes", err)
 	}
 	for _, s := range read {
 		for _, entry := range s.Messages {
@@ -1070,12 +1070,12 @@ func (q *Queue) tenants(ctx context.Context) ([]string, error) {
 	return slices.Sorted(maps.Keys(seen)), nil
 }
 
-// Incarnation is a random value of each Redis, which it gets when it is first
+// RunIDs is a random value of each Redis, which it gets when it is first
 // asked and which goes with its memory.
-func (q *Queue) Incarnation(ctx context.Context) (map[sheaf.Lane]string, error) {
+func (q *Queue) RunIDs(ctx context.Context) (map[sheaf.Lane]string, error) {
 	out := map[sheaf.Lane]string{}
 	err := q.each(ctx, func(s *shard) (bool, error) {
-		value, err := s.incarnation(ctx)
+		value, err := s.runID(ctx)
 		if err == nil {
 			for _, lane := range s.lanes {
 				out[lane] = value
@@ -1086,13 +1086,13 @@ func (q *Queue) Incarnation(ctx context.Context) (map[sheaf.Lane]string, error) 
 	return out, err
 }
 
-func (s *shard) incarnation(ctx context.Context) (string, error) {
-	key := s.keys.incarnation()
+func (s *shard) runID(ctx context.Context) (string, error) {
+	key := s.keys.runID()
 	if err := s.client.SetNX(ctx, key, sheaf.NewID(), 0).Err(); err != nil {
-		return "", wrap(ctx, "incarnation", err)
+		return "", wrap(ctx, "runID", err)
 	}
 	value, err := s.client.Get(ctx, key).Result()
-	return value, wrap(ctx, "incarnation", err)
+	return value, wrap(ctx, "runID", err)
 }
 
 // Depths counts the entries of every tenant's streams.

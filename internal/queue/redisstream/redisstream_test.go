@@ -103,7 +103,7 @@ func drain(t *testing.T, q *Queue, store *queuetest.Store) {
 func TestFlushAllHealsByPublishingAgain(t *testing.T) {
 	s := startServer(t)
 	q, store := newQueue(t, Config{Redis: s.options()}), pending(300)
-	before, err := q.Incarnation(t.Context())
+	before, err := q.RunIDs(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,8 +115,8 @@ func TestFlushAllHealsByPublishingAgain(t *testing.T) {
 	}
 	s.do("FLUSHALL")
 	s.do("SCRIPT", "FLUSH")
-	if after, err := q.Incarnation(t.Context()); err != nil || after[sheaf.LaneNormal] == before[sheaf.LaneNormal] {
-		t.Fatalf("incarnation %v after FLUSHALL, %v; it was %v before", after, err, before)
+	if after, err := q.RunIDs(t.Context()); err != nil || after[sheaf.LaneNormal] == before[sheaf.LaneNormal] {
+		t.Fatalf("run id %v after FLUSHALL, %v; it was %v before", after, err, before)
 	}
 	store.Forget()
 	drain(t, q, store)
@@ -125,7 +125,7 @@ func TestFlushAllHealsByPublishingAgain(t *testing.T) {
 func TestRedisThatWasKilledComesBack(t *testing.T) {
 	s := startServer(t)
 	q, store := newQueue(t, Config{Redis: s.options()}), pending(300)
-	before, err := q.Incarnation(t.Context())
+	before, err := q.RunIDs(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,8 +145,8 @@ func TestRedisThatWasKilledComesBack(t *testing.T) {
 		t.Errorf("a wait of 300 ms failed after %v: a loop over it would spin", waited)
 	}
 	s.start()
-	if after, err := q.Incarnation(t.Context()); err != nil || after[sheaf.LaneNormal] == before[sheaf.LaneNormal] {
-		t.Fatalf("incarnation %v after the loss, %v; it was %v before", after, err, before)
+	if after, err := q.RunIDs(t.Context()); err != nil || after[sheaf.LaneNormal] == before[sheaf.LaneNormal] {
+		t.Fatalf("run id %v after the loss, %v; it was %v before", after, err, before)
 	}
 	store.Forget()
 	drain(t, q, store)
@@ -171,13 +171,13 @@ func TestCancelSignalsSurviveAnOutage(t *testing.T) {
 	})
 }
 
-// What was stirred while Redis was away is made up for, one stir for all, and
+// What was sent while Redis was away is made up for, one notification for all, and
 // the stream that carries them holds one entry.
-func TestStirsSurviveAnOutage(t *testing.T) {
+func TestChangesSurviveAnOutage(t *testing.T) {
 	s := startServer(t)
 	q := newQueue(t, Config{Redis: s.options()})
-	heard := q.Stirs(t.Context())
-	hear := func(what string) {
+	heard := q.Changes(t.Context())
+	receive := func(what string) {
 		t.Helper()
 		select {
 		case <-heard:
@@ -185,18 +185,18 @@ func TestStirsSurviveAnOutage(t *testing.T) {
 			t.Fatalf("not within 20 s: %s", what)
 		}
 	}
-	hear("the stir of the beginning")
+	receive("the notification of the beginning")
 	s.kill()
-	wantKind(t, q.Stir(t.Context()), sheaf.ErrUnavailable, "no Redis listens there")
+	wantKind(t, q.NotifyChange(t.Context()), sheaf.ErrUnavailable, "no Redis listens there")
 	s.start()
-	hear("the stir that makes up for the outage")
+	receive("the notification that makes up for the outage")
 	for range 50 {
-		if err := q.Stir(t.Context()); err != nil {
+		if err := q.NotifyChange(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		hear("a stir after the outage")
+		receive("a notification after the outage")
 	}
-	if n, err := s.client().XLen(t.Context(), q.main.keys.stir()).Result(); err != nil || n != 1 {
+	if n, err := s.client().XLen(t.Context(), q.main.keys.changes()).Result(); err != nil || n != 1 {
 		t.Errorf("the stream holds %d entries, %v", n, err)
 	}
 }
@@ -208,7 +208,7 @@ func TestMasterFailsOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	master.kill()
-	eventually(t, "the queue writes to the new master", func() bool { return q.Wake(t.Context()) == nil })
+	eventually(t, "the queue writes to the new master", func() bool { return q.Notify(t.Context()) == nil })
 	store.Forget()
 	drain(t, q, store)
 }
@@ -311,7 +311,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		q := newQueue(t, Config{Redis: RedisOptions{Addrs: []string{"127.0.0.1:1"}}})
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := q.Wake(ctx); !errors.Is(err, context.Canceled) {
+		if err := q.Notify(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -644,7 +644,7 @@ func TestLeadersFailOver(t *testing.T) {
 }
 
 // BenchmarkPublishTake measures from the publish of a hint until an idle worker,
-// which listens to the bell, has taken it.
+// which waits for the wake-up, has taken it.
 func BenchmarkPublishTake(b *testing.B) {
 	o := sharedRedis(b)
 	cfg := Config{Redis: o, Prefix: newPrefix(b, o)}

@@ -14,29 +14,21 @@ import (
 	"time"
 
 	"sheaf"
+	"sheaf/internal/notify"
 	"sheaf/internal/queue"
 )
 
 var _ queue.Queue = (*Queue)(nil)
-
-// Bell carries rings between processes; the local bell needs none.
-type Bell interface {
-	// Ring wakes the other processes.
-	Ring(ctx context.Context) error
-	// Rings receives when another process rang, or when a ring may have been
-	// missed. It is closed when the bell is.
-	Rings() <-chan struct{}
-}
 
 // Config adjusts a queue; the zero value is ready to use.
 type Config struct {
 	DefaultCap int           // of tenants for which the store names none; 0 means 8
 	AgeAfter   time.Duration // a task pending for longer counts one lane higher; 0 means 10 min, negative never
 	HintTTL    time.Duration // a hint neither acked nor recovered is handed out again after this; 0 means 1 min
-	TenantsTTL time.Duration // how long the list of tenants with work is trusted when no bell rings; 0 means 250 ms
+	TenantsTTL time.Duration // how long the list of tenants with work is used without a notification; 0 means 250 ms
 	MaxTaken   int           // hints out and not acked, all workers together; 0 means 10,000
-	Bell       Bell          // nil: rings stay inside the process. The owner closes it after the queue.
-	Stirs      Bell          // the same for what keepers listen to
+	Executors  notify.Remote // of Notify; nil: notifications stay inside the process. The owner closes it after the queue.
+	Keeper     notify.Remote // the same for NotifyChange
 	Log        *slog.Logger  // nil means slog.Default
 }
 
@@ -46,7 +38,7 @@ const (
 )
 
 // Queue implements queue.Queue over a Feed. While nothing happens it runs no
-// query: only a ring, a wait that ran its time, or a tenant known to have work
+// query: only a notification, a wait that ran its time, or a tenant known to have work
 // makes Take look at the store.
 type Queue struct {
 	feed sheaf.Feed
@@ -59,14 +51,15 @@ type Queue struct {
 	ready   tenantHeap // tenants that may have work, least pass first
 	vt      float64    // virtual time: the pass of the latest tenant served
 	taken   map[string]*taken
-	unacked int       // entries of taken that are not running
-	dirty   bool      // the store may hold work that ready does not know of
-	readAt  time.Time // of the list of tenants
-	rung    bool      // a ring that no Wait has heard
-	ring    chan struct{}
-	cancels listeners[string]
-	stirs   listeners[struct{}]
+	unacked int           // entries of taken that are not running
+	dirty   bool          // the store may hold work that ready does not know of
+	readAt  time.Time     // of the list of tenants
+	pending bool          // a notification that no Wait has received
+	wakeup  chan struct{} // closed by the next notification
 	closed  chan struct{}
+
+	cancels notify.Subscribers[string]
+	changes notify.Subscribers[struct{}]
 }
 
 // tenant is the schedule of one tenant. pass survives a spell without work for
@@ -123,47 +116,45 @@ func New(feed sheaf.Feed, cfg Config) *Queue {
 		tenants: make(map[string]*tenant),
 		taken:   make(map[string]*taken),
 		dirty:   true, // what was pending before the start
-		ring:    make(chan struct{}),
-		cancels: make(listeners[string]),
-		stirs:   make(listeners[struct{}]),
+		wakeup:  make(chan struct{}),
 		closed:  make(chan struct{}),
 	}
 	q.turn <- struct{}{}
-	if cfg.Bell != nil {
-		go q.listen(cfg.Bell, q.ringHere)
+	if cfg.Executors != nil {
+		go q.receive(cfg.Executors, q.notifyLocal)
 	}
-	if cfg.Stirs != nil {
-		go q.listen(cfg.Stirs, q.stirHere)
+	if cfg.Keeper != nil {
+		go q.receive(cfg.Keeper, func() { q.changes.Notify(struct{}{}) })
 	}
 	return q
 }
 
-// listen makes what other processes ring ring here.
-func (q *Queue) listen(bell Bell, here func()) {
+// receive passes on in this process what others notify of.
+func (q *Queue) receive(from notify.Remote, local func()) {
 	for {
 		select {
 		case <-q.closed:
 			return
-		case _, open := <-bell.Rings():
+		case _, open := <-from.Notifications():
 			if !open {
 				return
 			}
-			here()
+			local()
 		}
 	}
 }
 
-// Publish rings the bell: the hints are in the store already.
+// Publish notifies executors: the hints are in the store already.
 func (q *Queue) Publish(ctx context.Context, tenantID string, lane sheaf.Lane, hints []sheaf.Hint) (int, error) {
 	if len(hints) == 0 {
 		return 0, nil
 	}
-	return len(hints), q.Wake(ctx)
+	return len(hints), q.Notify(ctx)
 }
 
 // SetShare reads the shares again with the next Take: the store holds them.
 func (q *Queue) SetShare(ctx context.Context, tenantID string, weight, cap int) error {
-	q.ringHere()
+	q.notifyLocal()
 	return nil
 }
 
@@ -258,7 +249,7 @@ func keep(got []sheaf.Hint, err error) ([]sheaf.Hint, error) {
 // readTenants brings the schedule up to date with the store. It gives mu up
 // while the query runs.
 func (q *Queue) readTenants(ctx context.Context) error {
-	// What rings or ends during the query must count.
+	// What is notified or ends during the query must count.
 	q.dirty = false
 	for _, t := range q.tenants {
 		t.freed = false
@@ -476,22 +467,22 @@ func (q *Queue) Recover(ctx context.Context, workerID string, minIdle time.Durat
 	return hints, nil
 }
 
-// Wait blocks until a ring, for d at most. A wait that ran its time makes the
-// next Take look at the store, for work that nobody rang for.
+// Wait blocks until a notification, for d at most. A wait that ran its time makes the
+// next Take look at the store, for work that nobody notified of.
 func (q *Queue) Wait(ctx context.Context, d time.Duration) error {
 	q.mu.Lock()
-	if q.rung {
-		q.rung = false
+	if q.pending {
+		q.pending = false
 		q.mu.Unlock()
 		return ctx.Err()
 	}
-	ring := q.ring
+	wakeup := q.wakeup
 	q.mu.Unlock()
 
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-ring:
+	case <-wakeup:
 	case <-timer.C:
 		q.mu.Lock()
 		q.dirty = true
@@ -502,94 +493,55 @@ func (q *Queue) Wait(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// Wake rings here, and in other processes if there is a Bell.
-func (q *Queue) Wake(ctx context.Context) error {
-	q.ringHere()
-	if q.cfg.Bell == nil {
+// Notify wakes executors here, and in other processes if there is a remote.
+func (q *Queue) Notify(ctx context.Context) error {
+	q.notifyLocal()
+	if q.cfg.Executors == nil {
 		return nil
 	}
-	return q.cfg.Bell.Ring(ctx)
+	return q.cfg.Executors.Notify(ctx)
 }
 
-func (q *Queue) ringHere() {
+func (q *Queue) notifyLocal() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.signal()
 }
 
-// signal wakes everybody who waits and leaves one ring for whoever was between
-// Take and Wait; heard in vain it costs a Take that runs no query.
+// signal wakes everybody who waits and leaves one notification for whoever was
+// between Take and Wait; received in vain it costs a Take that runs no query.
 func (q *Queue) signal() {
-	q.dirty, q.rung = true, true
-	close(q.ring)
-	q.ring = make(chan struct{})
+	q.dirty, q.pending = true, true
+	close(q.wakeup)
+	q.wakeup = make(chan struct{})
 }
 
-// SignalCancel reaches the listeners of this process. Other processes learn of
+// SignalCancel reaches the subscribers in this process. Other processes learn of
 // it with their next heartbeat.
 func (q *Queue) SignalCancel(ctx context.Context, taskIDs []string) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	for _, id := range taskIDs {
-		q.cancels.tell(id) // a listener far behind hears it by heartbeat
+		q.cancels.Notify(id) // a subscriber far behind learns it by heartbeat
 	}
 	return nil
 }
 
 // Cancels receives the ids that SignalCancel names from now on.
 func (q *Queue) Cancels(ctx context.Context) <-chan string {
-	return subscribe(ctx, &q.mu, q.cancels, 1024)
+	return q.cancels.Subscribe(ctx, 1024)
 }
 
-// listeners are who listens for something within the process.
-type listeners[T any] map[chan T]struct{}
-
-// tell gives v to each listener that has room for it.
-func (l listeners[T]) tell(v T) {
-	for listener := range l {
-		select {
-		case listener <- v:
-		default:
-		}
-	}
-}
-
-// subscribe adds a listener with room for so much to those that mu guards, and
-// closes it when ctx ends.
-func subscribe[T any](ctx context.Context, mu *sync.Mutex, to listeners[T], room int) <-chan T {
-	listener := make(chan T, room)
-	mu.Lock()
-	to[listener] = struct{}{}
-	mu.Unlock()
-	context.AfterFunc(ctx, func() {
-		mu.Lock()
-		defer mu.Unlock()
-		delete(to, listener)
-		close(listener)
-	})
-	return listener
-}
-
-// Stir reaches the listeners of this process, and others if there is a Bell for
-// it.
-func (q *Queue) Stir(ctx context.Context) error {
-	q.stirHere()
-	if q.cfg.Stirs == nil {
+// NotifyChange reaches the subscribers in this process, and in others if there
+// is a remote for it.
+func (q *Queue) NotifyChange(ctx context.Context) error {
+	q.changes.Notify(struct{}{})
+	if q.cfg.Keeper == nil {
 		return nil
 	}
-	return q.cfg.Stirs.Ring(ctx)
+	return q.cfg.Keeper.Notify(ctx)
 }
 
-func (q *Queue) stirHere() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.stirs.tell(struct{}{}) // who has one waiting needs no second
-}
-
-// Stirs receives from now on.
-func (q *Queue) Stirs(ctx context.Context) <-chan struct{} {
-	return subscribe(ctx, &q.mu, q.stirs, 1)
-}
+// Changes receives from now on.
+func (q *Queue) Changes(ctx context.Context) <-chan struct{} { return q.changes.Subscribe(ctx, 1) }
 
 // Reconcile reads the store's own count again with the next Take.
 func (q *Queue) Reconcile(ctx context.Context, running map[string][]string) error {
@@ -599,8 +551,8 @@ func (q *Queue) Reconcile(ctx context.Context, running map[string][]string) erro
 	return nil
 }
 
-// Incarnation is nil: what the queue knows it reads from the store.
-func (q *Queue) Incarnation(ctx context.Context) (map[sheaf.Lane]string, error) { return nil, nil }
+// RunIDs is nil: what the queue knows it reads from the store.
+func (q *Queue) RunIDs(ctx context.Context) (map[sheaf.Lane]string, error) { return nil, nil }
 
 // Depths reports what is taken; what waits is in the store, which counts it.
 func (q *Queue) Depths(ctx context.Context) ([]queue.Depth, error) {
@@ -644,7 +596,7 @@ func (q *Queue) Leave(ctx context.Context, workerID string) error {
 // Ping succeeds: the store, which the queue reads, answers for itself.
 func (q *Queue) Ping(ctx context.Context) error { return nil }
 
-// Close stops listening to the bells. It may be called twice.
+// Close stops receiving from the remotes. It may be called twice.
 func (q *Queue) Close() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

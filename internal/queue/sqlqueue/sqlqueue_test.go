@@ -66,11 +66,11 @@ func TestIdleQueueRunsAQueryOnlyAfterARingOrAWait(t *testing.T) {
 			t.Errorf("after a wait that ran its time two takes ran %d queries, want 1", n)
 		}
 		store.Add("a", sheaf.LaneNormal, 1)
-		if err := q.Wake(t.Context()); err != nil {
+		if err := q.Notify(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := take(); len(got) != 1 {
-			t.Errorf("after a ring a take found %d hints", len(got))
+			t.Errorf("after a notification a take found %d hints", len(got))
 		}
 	})
 }
@@ -179,7 +179,7 @@ func TestRoomThatIsMadeDuringAQueryIsUsed(t *testing.T) {
 				}
 			}
 			if test.known {
-				if err := q.Wake(t.Context()); err != nil {
+				if err := q.Notify(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -210,7 +210,7 @@ func TestMemoryOfTasksThatRunElsewhereIsBounded(t *testing.T) {
 		q := New(store, Config{})
 		for range 100 {
 			id := store.Add("a", sheaf.LaneNormal, 1)[0]
-			if err := q.Wake(t.Context()); err != nil {
+			if err := q.Notify(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			hints, err := q.Take(t.Context(), "w", 1, nil)
@@ -257,54 +257,54 @@ func TestStoreThatFailsIsAskedAgain(t *testing.T) {
 	}
 }
 
-// fakeBell is a Bell that rings by hand.
-type fakeBell struct {
-	rings chan struct{}
-	rung  int
+// fakeRemote is a notify.Remote driven by hand.
+type fakeRemote struct {
+	received chan struct{}
+	sent     int
 }
 
-func (b *fakeBell) Ring(context.Context) error { b.rung++; return nil }
-func (b *fakeBell) Rings() <-chan struct{}     { return b.rings }
+func (b *fakeRemote) Notify(context.Context) error   { b.sent++; return nil }
+func (b *fakeRemote) Notifications() <-chan struct{} { return b.received }
 
-func TestBellOfOtherProcessesWakes(t *testing.T) {
+func TestNotificationOfAnotherProcessWakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		bell := &fakeBell{rings: make(chan struct{})}
-		q := New(new(queuetest.Store), Config{Bell: bell})
+		executors := &fakeRemote{received: make(chan struct{})}
+		q := New(new(queuetest.Store), Config{Executors: executors})
 		defer q.Close()
 		woken := make(chan error, 1)
 		start := time.Now()
 		go func() { woken <- q.Wait(t.Context(), time.Hour) }()
 		synctest.Wait()
-		bell.rings <- struct{}{}
+		executors.received <- struct{}{}
 		if err := <-woken; err != nil || time.Since(start) > 0 {
 			t.Errorf("woken after %v, %v", time.Since(start), err)
 		}
-		if err := q.Wake(t.Context()); err != nil || bell.rung != 1 {
-			t.Errorf("wake rang the bell %d times, %v", bell.rung, err)
+		if err := q.Notify(t.Context()); err != nil || executors.sent != 1 {
+			t.Errorf("notified the others %d times, %v", executors.sent, err)
 		}
 	})
 }
 
-func TestStirsCrossProcessesByTheirOwnBell(t *testing.T) {
+func TestChangesCrossProcessesByTheirOwnRemote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		bell, stirs := &fakeBell{rings: make(chan struct{})}, &fakeBell{rings: make(chan struct{})}
-		q := New(new(queuetest.Store), Config{Bell: bell, Stirs: stirs})
+		executors, keeper := &fakeRemote{received: make(chan struct{})}, &fakeRemote{received: make(chan struct{})}
+		q := New(new(queuetest.Store), Config{Executors: executors, Keeper: keeper})
 		defer q.Close()
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		heard := q.Stirs(ctx)
-		bell.rings <- struct{}{}
+		heard := q.Changes(ctx)
+		executors.received <- struct{}{}
 		synctest.Wait()
 		if len(heard) != 0 {
-			t.Error("a ring for executors stirred the keeper")
+			t.Error("a notification for executors reached the keeper")
 		}
-		stirs.rings <- struct{}{}
+		keeper.received <- struct{}{}
 		synctest.Wait()
 		if len(heard) != 1 {
-			t.Error("a stir of another process was not heard")
+			t.Error("a change in another process was not received")
 		}
-		if err := q.Stir(ctx); err != nil || stirs.rung != 1 || bell.rung != 0 {
-			t.Errorf("a stir rang %d times and the other bell %d times, %v", stirs.rung, bell.rung, err)
+		if err := q.NotifyChange(ctx); err != nil || keeper.sent != 1 || executors.sent != 0 {
+			t.Errorf("a change was sent %d times and to the executors %d times, %v", keeper.sent, executors.sent, err)
 		}
 	})
 }

@@ -8,12 +8,12 @@
 -- KEYS[4] {sched}:act     HASH tenant → the same by a version before
 -- KEYS[5] {sched}:seq     counter of activations
 -- KEYS[6] {sched}:known   SET of tenants
--- KEYS[7] {sched}:bell    LIST of rings
+-- KEYS[7] {sched}:bell    LIST of wake-ups
 -- KEYS[8] {sched}:round   HASH tenant → number of its latest activation, which
 --         KEYS[4] is to executors of a version that sees only what is in the
 --         streams: without a number there they let no tenant go that has more
 -- ARGV[1] tenant
--- ARGV[2] rings, 0–64
+-- ARGV[2] wake-ups, 0–64
 -- returns 1 if the tenant was not active, else 0
 local debt = tonumber(redis.call('ZSCORE', KEYS[2], ARGV[1]) or '0')
 -- The first write must be one that a Redis without memory allows: it then

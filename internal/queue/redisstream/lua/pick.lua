@@ -9,7 +9,7 @@
 -- KEYS[5] {sched}:share   HASH tenant → "weight cap"
 -- KEYS[6] {sched}:cost    HASH tenant → cost of its latest task
 -- KEYS[7] {sched}:taken   ZSET tenant → ms when its untimely ends were last looked for
--- KEYS[8] {sched}:bell    LIST of rings
+-- KEYS[8] {sched}:bell    LIST of wake-ups
 -- KEYS[9] {sched}:round   HASH tenant → number of its latest activation
 -- ARGV[1] picks wanted
 -- ARGV[2] stride: pass per unit of cost at weight 1
@@ -40,7 +40,7 @@ for _ = 1, tonumber(ARGV[1]) do
   redis.call('ZADD', KEYS[1], pass + tonumber(ARGV[2]) * tonumber(cost[tenant]) / weight, tenant)
 end
 if #order == 0 then
-  redis.call('DEL', KEYS[8]) -- nothing to ring for; whatever comes rings anew
+  redis.call('DEL', KEYS[8]) -- nobody to wake; whatever comes wakes anew
   return {}
 end
 redis.call('SET', KEYS[3], vt)

@@ -1,10 +1,10 @@
-// Package coalesce merges calls that come together. Between the workers of an
+// Package batching merges calls that come together. Between the workers of an
 // executor and what costs much however little it carries (a transaction of the
 // store, a round trip to the queue), it lets those who arrive while one run is
 // under way be served together by the next. A call that finds nothing under way
 // is run at once, alone, unless it says that it can wait for company. Where runs
 // may overlap, the next begins before the last has ended once it is worth it.
-package coalesce
+package batching
 
 import (
 	"context"

@@ -80,13 +80,13 @@ func TestStirIsFollowedByTheKeeperThatLeads(t *testing.T) {
 				synctest.Wait()
 				for range 3 {
 					mine, other := stores[i].n.Load(), stores[1-i].n.Load()
-					if err := q.Stir(ctx); err != nil {
+					if err := q.NotifyChange(ctx); err != nil {
 						t.Fatal(err)
 					}
-					time.Sleep(2 * nudgePause)
+					time.Sleep(2 * followPause)
 					synctest.Wait()
 					if n := stores[i].n.Load() - mine; n != 1 {
-						t.Errorf("the keeper that leads folded %d times within %v of a stir", n, 2*nudgePause)
+						t.Errorf("the keeper that leads folded %d times within %v of a notification", n, 2*followPause)
 					}
 					if stores[1-i].n.Load() != other {
 						t.Error("the other keeper followed too")

@@ -35,40 +35,40 @@ func TestProgressIsFoldedSoonAndNotWithEachChange(t *testing.T) {
 			}
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
-			bell := make(chan struct{}, 1)
-			go k.run(ctx, l, bell)
+			changed := make(chan struct{}, 1)
+			go k.run(ctx, l, changed)
 			synctest.Wait()
-			ring := func() {
+			notify := func() {
 				select {
-				case bell <- struct{}{}:
+				case changed <- struct{}{}:
 				default:
 				}
 			}
 			follows := func(within time.Duration, when string) {
 				t.Helper()
 				before := store.n.Load()
-				ring()
+				notify()
 				time.Sleep(within)
 				synctest.Wait()
 				if store.n.Load() == before {
 					t.Errorf("no fold within %v of a change %s", within, when)
 				}
 			}
-			for range calmAfter - 1 {
-				follows(2*nudgePause, "of a small document")
+			for range debounceBurst - 1 {
+				follows(2*followPause, "of a small document")
 			}
 
 			before, begun := store.n.Load(), time.Now()
 			for time.Since(begun) < 30*time.Second {
-				ring()
+				notify()
 				time.Sleep(time.Millisecond)
 			}
-			if n := store.n.Load() - before; n > int64(30*time.Second/calmPause)+calmAfter {
+			if n := store.n.Load() - before; n > int64(30*time.Second/debouncePause)+debounceBurst {
 				t.Errorf("%d folds in 30 s of changes", n)
 			}
-			follows(calmPause+nudgePause, "among many")
+			follows(debouncePause+followPause, "among many")
 			time.Sleep(time.Minute)
-			follows(2*nudgePause, "after a quiet minute")
+			follows(2*followPause, "after a quiet minute")
 		}
 	})
 }
@@ -92,26 +92,26 @@ func TestSlowLoopFollowsSoonAfterAQuietTime(t *testing.T) {
 		store := &slowFolds{takes: 100 * time.Millisecond}
 		k := New(Config{Store: store})
 		ctx, stop := context.WithCancel(t.Context())
-		bell := make(chan struct{}, 1)
-		ring := func() {
+		changed := make(chan struct{}, 1)
+		notify := func() {
 			select {
-			case bell <- struct{}{}:
+			case changed <- struct{}{}:
 			default:
 			}
 		}
 		var ended sync.WaitGroup
-		ended.Go(func() { k.run(ctx, &loop{name: "fold", every: time.Hour, step: k.fold}, bell) })
+		ended.Go(func() { k.run(ctx, &loop{name: "fold", every: time.Hour, step: k.fold}, changed) })
 		defer func() { stop(); ended.Wait() }()
 		for _, quiet := range []struct{ since, within time.Duration }{
-			{time.Minute, nudgePause}, {400 * time.Millisecond, nudgePause}, {200 * time.Millisecond, 200 * time.Millisecond}, {0, 400 * time.Millisecond},
+			{time.Minute, followPause}, {400 * time.Millisecond, followPause}, {200 * time.Millisecond, 200 * time.Millisecond}, {0, 400 * time.Millisecond},
 		} {
 			time.Sleep(time.Minute)
-			ring()
-			time.Sleep(nudgePause + store.takes) // a run has just ended
+			notify()
+			time.Sleep(followPause + store.takes) // a run has just ended
 			synctest.Wait()
 			before := store.n.Load()
 			time.Sleep(quiet.since)
-			ring()
+			notify()
 			time.Sleep(quiet.within + store.takes - time.Millisecond)
 			synctest.Wait()
 			if n := store.n.Load() - before; n != 0 {
@@ -127,7 +127,7 @@ func TestSlowLoopFollowsSoonAfterAQuietTime(t *testing.T) {
 		time.Sleep(time.Minute)
 		before := store.n.Load()
 		for begun := time.Now(); time.Since(begun) < 30*time.Second; time.Sleep(time.Millisecond) {
-			ring()
+			notify()
 		}
 		if n := store.n.Load() - before; n > 61 || n < 55 {
 			t.Errorf("%d runs of %v in 30 s of changes, want a fifth of the time", n, store.takes)
@@ -135,7 +135,7 @@ func TestSlowLoopFollowsSoonAfterAQuietTime(t *testing.T) {
 	})
 }
 
-// What a fold has left is looked at again without a bell, and once nothing is
+// What a fold has left is looked at again without a notification, and once nothing is
 // left the loop rests.
 func TestFoldComesBackForWhatItLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

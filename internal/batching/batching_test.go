@@ -1,4 +1,4 @@
-package coalesce
+package batching
 
 import (
 	"context"

@@ -10,13 +10,13 @@ import (
 	"sheaf/internal/queue"
 )
 
-// lives is a queue whose lanes live and lose their memory as a test says.
-type lives struct {
+// restarts is a queue whose lanes work and lose their memory as a test says.
+type restarts struct {
 	queue.Queue
 	now map[sheaf.Lane]string
 }
 
-func (l *lives) Incarnation(context.Context) (map[sheaf.Lane]string, error) {
+func (l *restarts) RunIDs(context.Context) (map[sheaf.Lane]string, error) {
 	return maps.Clone(l.now), nil
 }
 
@@ -42,8 +42,8 @@ func (n *notes) ForgetEnqueued(_ context.Context, lanes []sheaf.Lane) (int, erro
 // A Redis that lost its memory, or is new, is fed again, and no other. One that
 // is away is known as it was, also to a keeper that begins meanwhile.
 func TestOnlyLanesThatLostTheirMemoryAreFedAgain(t *testing.T) {
-	store := &notes{meta: map[string]string{incarnationKey: "from a version that knew one life of all"}}
-	q := &lives{}
+	store := &notes{meta: map[string]string{runIDKey: "from a version that knew one run of all"}}
+	q := &restarts{}
 	k := New(Config{Store: store, Queue: q})
 	for _, step := range []struct {
 		what string

@@ -1,0 +1,261 @@
+// Package pgnotify carries notifications between processes that share a
+// PostgreSQL, by LISTEN and NOTIFY. One may be lost while a connection is down;
+// one is made up when it is back, and receivers poll besides.
+package pgnotify
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"sheaf"
+	"sheaf/internal/notify"
+	"sheaf/internal/pgdsn"
+)
+
+var _ notify.Remote = (*Channel)(nil)
+
+// Config adjusts a client; the zero value of each field is ready to use.
+type Config struct {
+	Listen   []string      // channels whose notifications are received; none: the client only sends
+	MinWait  time.Duration // before the first attempt to reconnect, doubling from then on; 0 means 250 ms
+	MaxWait  time.Duration // between attempts at most; 0 means 15 s
+	PingIdle time.Duration // a connection idle for so long is pinged; 0 means 30 s
+	Log      *slog.Logger  // nil means slog.Default
+
+	// RootCAs are the authorities that the server's certificate is checked
+	// against; the connection is then encrypted. nil leaves both to the DSN.
+	RootCAs *x509.CertPool
+}
+
+// Client keeps two connections of its own: one that listens, if it does, and one
+// that sends, from the first notification on.
+type Client struct {
+	cfg      Config
+	conn     *pgx.ConnConfig
+	self     string              // payload of its own notifications, which it does not receive
+	received map[string]*Channel // those it listens to, by name
+	cancel   context.CancelFunc
+	ended    chan struct{}
+
+	sending chan struct{} // holds a token while nobody sends
+	sender  *pgx.Conn     // nil before the first notification and after an error
+}
+
+// Channel is one channel of a client. It implements notify.Remote.
+type Channel struct {
+	client *Client
+	name   string
+	signal notify.Signal
+
+	mu     sync.Mutex
+	queued bool // a notification waits for its turn to be sent
+}
+
+// Open starts listening on the PostgreSQL that dsn names. The first connection
+// is made in the background: a server that is not there yet is waited for. The
+// error is ErrInvalid when dsn cannot be read.
+func Open(dsn string, cfg Config) (*Client, error) {
+	if cfg.MinWait <= 0 {
+		cfg.MinWait = 250 * time.Millisecond
+	}
+	if cfg.MaxWait <= 0 {
+		cfg.MaxWait = 15 * time.Second
+	}
+	if cfg.PingIdle <= 0 {
+		cfg.PingIdle = 30 * time.Second
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	conn, err := pgdsn.Parse(dsn, cfg.RootCAs)
+	if err != nil {
+		return nil, fmt.Errorf("the PostgreSQL address cannot be read; correct it in the configuration: %w", err)
+	}
+	if conn.ConnectTimeout == 0 {
+		conn.ConnectTimeout = 5 * time.Second
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &Client{
+		cfg:      cfg,
+		conn:     conn,
+		self:     sheaf.NewID(),
+		received: map[string]*Channel{},
+		cancel:   cancel,
+		ended:    make(chan struct{}),
+		sending:  make(chan struct{}, 1),
+	}
+	for _, name := range cfg.Listen {
+		c.received[name] = &Channel{client: c, name: name, signal: notify.NewSignal()}
+	}
+	c.sending <- struct{}{}
+	go c.run(ctx)
+	return c, nil
+}
+
+// Channel is the channel of that name. One that the client does not listen to
+// only sends.
+func (c *Client) Channel(name string) *Channel {
+	if ch := c.received[name]; ch != nil {
+		return ch
+	}
+	return &Channel{client: c, name: name}
+}
+
+// Notifications implements notify.Remote: it receives when another process
+// notified and when the connection was made anew, and is closed by the client's
+// Close. It is nil for a channel that only sends.
+func (ch *Channel) Notifications() <-chan struct{} { return ch.signal }
+
+// run listens and reconnects until ctx ends.
+func (c *Client) run(ctx context.Context) {
+	defer close(c.ended)
+	defer func() {
+		for _, ch := range c.received {
+			close(ch.signal)
+		}
+	}()
+	wait := c.cfg.MinWait
+	for ctx.Err() == nil && len(c.received) > 0 {
+		listened, err := c.listen(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if listened {
+			wait = c.cfg.MinWait
+		}
+		c.cfg.Log.Warn("notifications between processes are down; queues poll meanwhile", "retry_in", wait, "error", err)
+		select {
+		case <-time.After(wait/2 + rand.N(wait/2+1)):
+		case <-ctx.Done():
+		}
+		wait = min(2*wait, c.cfg.MaxWait)
+	}
+	<-ctx.Done()
+}
+
+// listen receives on one connection until it fails. listened says that it got as
+// far as to receive.
+func (c *Client) listen(ctx context.Context) (listened bool, err error) {
+	conn, err := pgx.ConnectConfig(ctx, c.conn.Copy())
+	if err != nil {
+		return false, err
+	}
+	defer func() { closeConn(conn) }()
+	for name := range c.received {
+		if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{name}.Sanitize()); err != nil {
+			return false, err
+		}
+	}
+	for _, ch := range c.received {
+		ch.signal.Notify() // for what was sent while nobody listened
+	}
+	for {
+		idle, cancel := context.WithTimeout(ctx, c.cfg.PingIdle)
+		n, err := conn.WaitForNotification(idle)
+		cancel()
+		switch {
+		case err == nil:
+			if ch := c.received[n.Channel]; ch != nil && n.Payload != c.self {
+				ch.signal.Notify()
+			}
+		case ctx.Err() != nil:
+			return true, ctx.Err()
+		case errors.Is(err, context.DeadlineExceeded) && !conn.IsClosed():
+			ping, cancel := context.WithTimeout(ctx, 5*time.Second) // idle, or half-open
+			err = conn.Ping(ping)
+			cancel()
+			if err != nil {
+				return true, err
+			}
+		default:
+			return true, err
+		}
+	}
+}
+
+// Notify implements notify.Remote. Calls that come while another is being sent
+// share the next one. The error is ErrUnavailable; the notification is then
+// lost, and the others find the work when they poll.
+func (ch *Channel) Notify(ctx context.Context) error {
+	ch.mu.Lock()
+	shared := ch.queued
+	ch.queued = true
+	ch.mu.Unlock()
+	if shared {
+		return nil
+	}
+	c := ch.client
+	select {
+	case <-c.sending:
+		defer func() { c.sending <- struct{}{} }()
+	case <-ctx.Done():
+		ch.unqueue()
+		return ctx.Err()
+	}
+	ch.unqueue() // from here on a call may be too late to share this one
+	select {
+	case <-c.ended:
+		return fmt.Errorf("notify: %w: the client is closed", sheaf.ErrUnavailable)
+	default:
+	}
+
+	// A connection may have died since the last notification, so one that is not
+	// new gets a second try on a new one: receivers tell no difference.
+	var err error
+	for fresh := false; !fresh; {
+		if c.sender == nil {
+			fresh = true
+			if c.sender, err = pgx.ConnectConfig(ctx, c.conn.Copy()); err != nil {
+				c.sender = nil
+				break
+			}
+		}
+		if _, err = c.sender.Exec(ctx, "SELECT pg_notify($1, $2)", ch.name, c.self); err == nil {
+			return nil
+		}
+		closeConn(c.sender)
+		c.sender = nil
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return fmt.Errorf("notify: %w: PostgreSQL takes no notification; start it, or correct its address (%w)", sheaf.ErrUnavailable, err)
+}
+
+func (ch *Channel) unqueue() {
+	ch.mu.Lock()
+	ch.queued = false
+	ch.mu.Unlock()
+}
+
+// Close stops listening and closes the Notifications of all channels. It may be
+// called twice.
+func (c *Client) Close() error {
+	c.cancel()
+	<-c.ended
+	<-c.sending
+	defer func() { c.sending <- struct{}{} }()
+	if c.sender != nil {
+		closeConn(c.sender)
+		c.sender = nil
+	}
+	return nil
+}
+
+// closeConn says good-bye, for a second at most.
+func closeConn(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx)
+}
