@@ -281,3 +281,16 @@ type PlanResult struct {
 	Warnings []Warning
 	Outline  json.RawMessage // []Heading
 }
+
+// MaxNameRunes bounds a document's name: what the store takes.
+const MaxNameRunes = 500
+
+// ClipName cuts a name that is too long in the middle, since its end tells the
+// format.
+func ClipName(name string) string {
+	if r := []rune(name); len(r) > MaxNameRunes {
+		const end = 50
+		name = string(r[:MaxNameRunes-end-1]) + "…" + string(r[len(r)-end:])
+	}
+	return name
+}

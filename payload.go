@@ -31,9 +31,31 @@ type RetryOnly struct {
 // Empty reports whether nothing is narrowed.
 func (r RetryOnly) Empty() bool { return len(r.Units)+len(r.Codes) == 0 }
 
+// Select lists the runs of failed units that r names.
+func (r RetryOnly) Select(ledger Ledger) []Range {
+	var out []Range
+	for _, run := range ledger {
+		if run.Status != UnitFailed || len(r.Codes) > 0 && !slices.Contains(r.Codes, run.Code) {
+			continue
+		}
+		failed := []Range{{From: run.From, To: run.To}}
+		if len(r.Units) > 0 {
+			failed = Overlaps(failed, r.Units)
+		}
+		out = append(out, failed...)
+	}
+	return out
+}
+
 // Continues reports whether the plan starts from what generation Base left,
 // and not from the file.
 func (p PlanPayload) Continues() bool { return p.Scope == "failed" || p.Stage != "" }
+
+// PlanTask is the task that plans a document.
+func PlanTask(p PlanPayload) NewTask {
+	raw, _ := json.Marshal(p) // plain fields always encode
+	return NewTask{ID: NewID(), Kind: KindPlan, Cost: 1, Payload: raw}
+}
 
 // ParsePayload tells a parse or index task where its bytes are and how to read
 // them. It is written by the plan and holds all that an executor needs, so

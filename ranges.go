@@ -94,3 +94,16 @@ func CutRanges(runs []Range, size int) []Range {
 	}
 	return out
 }
+
+// Overlaps lists what runs and others have in common, run by run.
+func Overlaps(runs, others []Range) []Range {
+	var out []Range
+	for _, r := range runs {
+		for _, o := range others {
+			if from, to := max(r.From, o.From), min(r.To, o.To); from <= to {
+				out = append(out, Range{From: from, To: to})
+			}
+		}
+	}
+	return out
+}

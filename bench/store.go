@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"sheaf"
-	"sheaf/executor"
 	"sheaf/internal/keeper"
 	"sheaf/internal/queue"
 	"sheaf/internal/queue/sqlqueue"
+	"sheaf/internal/worker"
 	"sheaf/taskstore"
 )
 
@@ -136,9 +136,9 @@ func (p *bare) run(ctx context.Context, withKeeper bool) (stop func()) {
 		}
 		return done, err
 	}
-	cfg := executor.Config{
+	cfg := worker.Config{
 		Store: p.store, Queue: p.queue, Workers: p.workers, Batch: p.batch,
-		Processors: map[sheaf.TaskKind]executor.Processor{
+		Processors: map[sheaf.TaskKind]worker.Processor{
 			sheaf.KindPlan: processor(func(ctx context.Context, t *sheaf.Task) (sheaf.Completion, error) {
 				done, err := split(ctx, t)
 				return note(t, done, err)
@@ -162,7 +162,7 @@ func (p *bare) run(ctx context.Context, withKeeper bool) (stop func()) {
 		cfg.Changed = func(bool) { k.Notify() }
 		all.Go(func() { _ = k.Run(ctx) }) // ends with ctx
 	}
-	e := executor.New(cfg)
+	e := worker.New(cfg)
 	all.Go(func() { _ = e.Run(ctx, nil) })
 	return func() { cancel(); all.Wait() }
 }

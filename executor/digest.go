@@ -1,4 +1,4 @@
-package ingest
+package executor
 
 import (
 	"encoding/binary"
@@ -17,12 +17,12 @@ import (
 // nothing, which costs a parse and breaks nothing.
 const digestVersion = "sheaf-digest/1"
 
-// Shape is all that decides how a range's bytes become chunks and vectors,
-// apart from the bytes: two ranges with equal bytes and equal shapes have
+// Fingerprint is all that decides how a range's bytes become chunks and vectors,
+// apart from the bytes: two ranges with equal bytes and equal fingerprints have
 // equal results. What does not belong here (the document's id and name, the
 // dataset, fields no parser reads) must stay out, or reuse is
 // lost for nothing.
-type Shape struct {
+type Fingerprint struct {
 	Parser         string // "pdf"
 	ParserVersion  int
 	Chunker        string
@@ -33,11 +33,11 @@ type Shape struct {
 	Chat           string            // chat model and version of its prompts, where the settings ask it anything
 }
 
-// Digest is the xxhash64 of the shape's canonical encoding, 16 hex characters.
+// Digest is the xxhash64 of the canonical encoding, 16 hex characters.
 // The encoding is a list of length-prefixed name and value pairs, fields
-// sorted by name, so that neither order nor adjacency can make two shapes
+// sorted by name, so that neither order nor adjacency can make two of them
 // look alike.
-func (s Shape) Digest() string {
+func (s Fingerprint) Digest() string {
 	h := xxhash.New()
 	write := func(parts ...string) {
 		for _, p := range parts {
@@ -82,9 +82,9 @@ func configField(c sheaf.ParseConfig, name string) string {
 }
 
 // reuseKey names the result of a range: the fingerprint of what is in it, and
-// the shape. The range itself is part of it, because page numbers and
+// the digest of the settings. The range itself is part of it, because page numbers and
 // citations are part of the result. tags, of tagsOf, is here and not in the
-// shape: when a tag set changes, what models were asked about a text stays true.
+// digest: when a tag set changes, what models were asked about a text stays true.
 func reuseKey(digest string, r sheaf.Range, content uint64, headings []string, levels []int, tags string) string {
 	h := xxhash.New()
 	var b [24]byte

@@ -1,4 +1,4 @@
-package ingest
+package executor
 
 import (
 	"encoding/json"
@@ -32,7 +32,7 @@ func TestDigestsOfUnchangedSettingsStay(t *testing.T) {
 			t.Fatal(err)
 		}
 		config := said.WithDefaults()
-		digest := Shape{Parser: "pdf", ParserVersion: 3, Chunker: "sheaf", ChunkerVersion: 7, Options: everyOption, Config: config, Model: "m@1", Chat: "c@1"}.Digest()
+		digest := Fingerprint{Parser: "pdf", ParserVersion: 3, Chunker: "sheaf", ChunkerVersion: 7, Options: everyOption, Config: config, Model: "m@1", Chat: "c@1"}.Digest()
 		key := reuseKey(digest, sheaf.Range{From: 3, To: 14}, 42, []string{"One", "Two"}, []int{1, 2}, tagsOf(config, []string{"a", "b"}, tagset.DefaultLimits))
 		plan := planKey(&sheaf.Document{ID: "d", TenantID: "t", BlobKey: "b", SHA256: "s"}, digest, config)
 		stored, err := json.Marshal(said)
@@ -53,7 +53,7 @@ func TestDigestsOfZeros(t *testing.T) {
 		if err := json.Unmarshal([]byte(settings), &c); err != nil {
 			t.Fatal(err)
 		}
-		return Shape{Options: everyOption, Config: c.WithDefaults()}.Digest()
+		return Fingerprint{Options: everyOption, Config: c.WithDefaults()}.Digest()
 	}
 	silent := digest("{}")
 	for _, same := range []string{`{"overlapped_percent":0}`, `{"auto_keywords":0,"pii":"","encoding":""}`, `{"tag_kb_ids":[],"pages":[]}`, `{"chunk_token_num":null}`, "null"} {

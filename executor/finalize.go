@@ -21,18 +21,18 @@ func (e *Executor) processFinalize(ctx context.Context, t *sheaf.Task) (done she
 	if err != nil {
 		return done, err
 	}
-	outcome := Judge(doc, tasks)
-	if outcome.Chunks > 0 {
+	result := outcome(doc, tasks)
+	if result.Chunks > 0 {
 		if err := e.newRun(t).stage(ctx, "verify", func(ctx context.Context) error { return e.verifyIndex(ctx, doc, tasks) }); err != nil {
 			return done, err
 		}
 	}
-	return sheaf.Completion{Publish: &outcome}, nil
+	return sheaf.Completion{Publish: &result}, nil
 }
 
-// Judge folds the tasks of a generation into its outcome: the ledger of all
+// outcome folds the tasks of a generation into its outcome: the ledger of all
 // units asked for, and from it the verdict.
-func Judge(doc *sheaf.Document, tasks []sheaf.Task) sheaf.Publication {
+func outcome(doc *sheaf.Document, tasks []sheaf.Task) sheaf.Publication {
 	var out sheaf.Publication
 	var ledgers []sheaf.Ledger
 	var firstFailure *sheaf.Failure

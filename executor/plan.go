@@ -1,4 +1,4 @@
-package ingest
+package executor
 
 import (
 	"bytes"
@@ -52,11 +52,6 @@ type PlanStore interface {
 	CreateMembers(ctx context.Context, c sheaf.Claim, ask sheaf.NewMembers) ([]sheaf.MemberOutcome, error)
 }
 
-// Files brings a blob to this host.
-type Files interface {
-	Fetch(ctx context.Context, key, sha256 string, size int64) (path string, release func(), err error)
-}
-
 // PlanParser opens documents in a child process.
 type PlanParser interface {
 	Plan(ctx context.Context, src child.Source) (p *parser.Plan, shardDir string, cleanup func(), err error)
@@ -91,6 +86,18 @@ func (p *Planner) Process(ctx context.Context, t *sheaf.Task) (done sheaf.Comple
 	return sheaf.Completion{Plan: &plan.Result, Spawn: plan.Tasks}, nil
 }
 
+// DryRun is what planning the document would answer. Nothing is stored.
+func (p *Planner) DryRun(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanPayload) (sheaf.Completion, error) {
+	if ask.Continues() {
+		return p.planFailed(ctx, doc, ask)
+	}
+	plan, err := p.plan(ctx, doc, ask, nil)
+	if err != nil {
+		return sheaf.Completion{}, err
+	}
+	return sheaf.Completion{Plan: &plan.Result, Spawn: plan.Tasks}, nil
+}
+
 // DocumentPlan is what planning decided.
 type DocumentPlan struct {
 	Result sheaf.PlanResult
@@ -108,9 +115,9 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanP
 	}
 	format, ok := p.Formats.ByMediaType(mediaType)
 	if !ok {
-		return nil, unsupported(doc.Name, mediaType)
+		return nil, parser.Unsupported(doc.Name, mediaType)
 	}
-	digest := p.shape(format, config).Digest()
+	digest := p.fingerprint(format, config).Digest()
 	var tagSet []string
 	if len(config.TagKBIDs) > 0 {
 		var err error
@@ -291,13 +298,13 @@ func ahead(pieces []parser.PlannedRange) []child.Ahead {
 	return runs
 }
 
-// shape is all that decides the results of a document in this format.
-func (p *Planner) shape(format parser.Format, config sheaf.ParseConfig) Shape {
+// fingerprint is all that decides the results of a document in this format.
+func (p *Planner) fingerprint(format parser.Format, config sheaf.ParseConfig) Fingerprint {
 	model := p.Model
 	if config.ChunkMethod == sheaf.MethodLate {
 		model += fmt.Sprintf(" late/%d", p.Window) // other windows, other vectors
 	}
-	return Shape{
+	return Fingerprint{
 		Parser: format.ID(), ParserVersion: format.Version(), Chunker: chunker.ID(), ChunkerVersion: chunker.Version(),
 		Options: append(slices.Clone(format.Options()), chunker.Options(config.ChunkMethod)...), Config: config, Model: model,
 		Chat: enrich.Shape(config, p.Chat),
@@ -400,7 +407,7 @@ func (p *Planner) planFailed(ctx context.Context, doc *sheaf.Document, ask sheaf
 	read := sheaf.MergeLedgers(ledgers...)
 	var only []sheaf.Range // the units to try, unless all
 	if ask.Only != nil {
-		only = chosenUnits(failedUnits(old), *ask.Only)
+		only = ask.Only.Select(failedUnits(old))
 	}
 	for _, t := range old {
 		if !covers(t) {
@@ -425,7 +432,7 @@ func (p *Planner) planFailed(ctx context.Context, doc *sheaf.Document, ask sheaf
 			if rest := without(again, only); t.State == sheaf.TaskDead || t.State == sheaf.TaskCanceled {
 				done.Spawn = append(done.Spawn, keepFailed(t, rest)...)
 			}
-			again = overlaps(again, only)
+			again = sheaf.Overlaps(again, only)
 		}
 		for _, r := range again {
 			if r == t.Range && t.State == sheaf.TaskDone {
@@ -462,7 +469,7 @@ func (p *Planner) repeatStage(t *sheaf.NewTask, stage string) error {
 	format, known := p.Formats.ByMediaType(payload.MediaType)
 	if payload.Embed = stage == sheaf.StageEmbed; payload.Embed && known && t.ReuseKey != "" {
 		// The vectors will be of the model that is configured now.
-		digest := p.shape(format, payload.Config).Digest()
+		digest := p.fingerprint(format, payload.Config).Digest()
 		t.ReuseKey, t.Digest = strings.TrimSuffix(t.ReuseKey, t.Digest)+digest, digest
 	}
 	raw, err := json.Marshal(payload)
@@ -642,8 +649,4 @@ func (p *Planner) keepShard(ctx context.Context, doc *sheaf.Document, t *sheaf.T
 	payload.Format, payload.MediaType = format.ID(), piece.MediaType
 	payload.SourceKey, payload.SHA256, payload.Size = stored.Key, stored.SHA256, stored.Size
 	return nil
-}
-
-func unsupported(name, mediaType string) *sheaf.Failure {
-	return sheaf.Fail(sheaf.CategoryBadInput, "unsupported_format", "%s is %s, which Sheaf cannot read yet; convert it to PDF, DOCX, XLSX, HTML or text, or set parser_config.media_type if the type was guessed wrong", name, mediaType)
 }

@@ -1,11 +1,9 @@
-package ingest
+package executor
 
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"pgregory.net/rapid"
 
@@ -14,38 +12,38 @@ import (
 )
 
 func TestDigestDependsOnWhatMattersAndNothingElse(t *testing.T) {
-	base := Shape{Parser: "pdf", ParserVersion: 1, Chunker: "general", ChunkerVersion: 1, Options: []string{"chunk_token_num", "delimiter"}, Config: sheaf.DefaultParseConfig, Model: "m@1"}
-	change := func(f func(*Shape)) string {
+	base := Fingerprint{Parser: "pdf", ParserVersion: 1, Chunker: "general", ChunkerVersion: 1, Options: []string{"chunk_token_num", "delimiter"}, Config: sheaf.DefaultParseConfig, Model: "m@1"}
+	change := func(f func(*Fingerprint)) string {
 		s := base
 		s.Options = slices.Clone(base.Options)
 		f(&s)
 		return s.Digest()
 	}
-	for name, same := range map[string]func(*Shape){
-		"order of the options":        func(s *Shape) { slices.Reverse(s.Options) },
-		"an option that is not set":   func(s *Shape) { s.Options = append(s.Options, "children_delimiter") },
-		"an option named twice":       func(s *Shape) { s.Options = append(s.Options, "delimiter") },
-		"a field nobody reads":        func(s *Shape) { s.Config.TableRows = 17 },
-		"the password":                func(s *Shape) { s.Config.Password = "secret" },
-		"the pages that are asked":    func(s *Shape) { s.Config.Pages = []sheaf.Range{{From: 1, To: 2}} },
-		"how many pages a task reads": func(s *Shape) { s.Config.TaskPageSize = 3 },
+	for name, same := range map[string]func(*Fingerprint){
+		"order of the options":        func(s *Fingerprint) { slices.Reverse(s.Options) },
+		"an option that is not set":   func(s *Fingerprint) { s.Options = append(s.Options, "children_delimiter") },
+		"an option named twice":       func(s *Fingerprint) { s.Options = append(s.Options, "delimiter") },
+		"a field nobody reads":        func(s *Fingerprint) { s.Config.TableRows = 17 },
+		"the password":                func(s *Fingerprint) { s.Config.Password = "secret" },
+		"the pages that are asked":    func(s *Fingerprint) { s.Config.Pages = []sheaf.Range{{From: 1, To: 2}} },
+		"how many pages a task reads": func(s *Fingerprint) { s.Config.TaskPageSize = 3 },
 	} {
 		if change(same) != base.Digest() {
 			t.Errorf("the digest depends on %s", name)
 		}
 	}
 	seen := map[string]string{base.Digest(): "base"}
-	for name, other := range map[string]func(*Shape){
-		"parser":          func(s *Shape) { s.Parser = "pdf2" },
-		"parser version":  func(s *Shape) { s.ParserVersion = 2 },
-		"chunker version": func(s *Shape) { s.ChunkerVersion = 2 },
-		"model":           func(s *Shape) { s.Model = "m@2" },
-		"chat model":      func(s *Shape) { s.Chat = "tiny/1" },
-		"its prompts":     func(s *Shape) { s.Chat = "tiny/2" },
-		"token number":    func(s *Shape) { s.Config.ChunkTokenNum = 256 },
-		"delimiter":       func(s *Shape) { s.Config.Delimiter = "\n" },
-		"moved border":    func(s *Shape) { s.Parser, s.Model = "pd", "fm@1" },
-		"one option more": func(s *Shape) { s.Options = append(s.Options, "encoding"); s.Config.Encoding = "koi8-r" },
+	for name, other := range map[string]func(*Fingerprint){
+		"parser":          func(s *Fingerprint) { s.Parser = "pdf2" },
+		"parser version":  func(s *Fingerprint) { s.ParserVersion = 2 },
+		"chunker version": func(s *Fingerprint) { s.ChunkerVersion = 2 },
+		"model":           func(s *Fingerprint) { s.Model = "m@2" },
+		"chat model":      func(s *Fingerprint) { s.Chat = "tiny/1" },
+		"its prompts":     func(s *Fingerprint) { s.Chat = "tiny/2" },
+		"token number":    func(s *Fingerprint) { s.Config.ChunkTokenNum = 256 },
+		"delimiter":       func(s *Fingerprint) { s.Config.Delimiter = "\n" },
+		"moved border":    func(s *Fingerprint) { s.Parser, s.Model = "pd", "fm@1" },
+		"one option more": func(s *Fingerprint) { s.Options = append(s.Options, "encoding"); s.Config.Encoding = "koi8-r" },
 	} {
 		d := change(other)
 		if twin, ok := seen[d]; ok {
@@ -150,23 +148,6 @@ func TestHeadingsKeepTheirLevelsWhereSomeAreMissing(t *testing.T) {
 		if got := fmt.Sprint(titles, levels); got != want {
 			t.Errorf("unit %d: %s, want %s", unit, got, want)
 		}
-	}
-}
-
-func TestNamesAreCleaned(t *testing.T) {
-	for in, want := range map[string]string{
-		"": "unnamed", "/": "unnamed", "..": "..", "a/b/c.pdf": "c.pdf", `C:\docs\x.doc`: "x.doc", "a\x00b\nc": "abc", "\xff.txt": "\uFFFD.txt",
-	} {
-		if in == ".." {
-			continue // a base name like any other: it is never used as a path
-		}
-		if got := CleanName(in); got != want {
-			t.Errorf("%q became %q, want %q", in, got, want)
-		}
-	}
-	long := CleanName(strings.Repeat("é", 4000) + ".pdf")
-	if n := utf8.RuneCountInString(long); n > maxNameRunes || !strings.HasSuffix(long, ".pdf") {
-		t.Errorf("a name of %d characters: %s", n, long)
 	}
 }
 

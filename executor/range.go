@@ -44,7 +44,7 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.
 	}
 	run := e.newRun(t)
 	if e.model != nil && enrich.Shape(payload.Config, e.cfg.Chat.Model()) != "" {
-		if err := e.breakers.chat.turnBack(); err != nil {
+		if err := e.breakers.chat.TurnBack(); err != nil {
 			return done, err
 		}
 	}
@@ -241,8 +241,8 @@ type stageError struct {
 func (e *stageError) Error() string   { return e.err.Error() }
 func (e *stageError) Unwrap() []error { return []error{e.failure, e.err} }
 
-// progress tells the log how far a stage is, at most once a second: short
-// tasks say nothing, since their end says it all.
+// progress tells the log how far a stage is, at most once a second: tasks of
+// less than a second emit no progress events, completion implies them.
 func (r *run) progress(ctx context.Context, stage string, done, total int) {
 	if now := time.Now(); now.Sub(r.begun) > time.Second && now.Sub(r.told) > time.Second {
 		r.told = now
@@ -293,11 +293,11 @@ func (e *Executor) parseUnits(ctx context.Context, run *run, doc *sheaf.Document
 	}
 	defer release()
 
-	if err := e.parse.acquire(ctx); err != nil {
+	if err := enter(ctx, e.parse); err != nil {
 		return nil, nil, err
 	}
 	// Not by the result's name: a return of nil would overwrite what is deferred.
-	giveBack := sync.OnceFunc(e.parse.release)
+	giveBack := sync.OnceFunc(func() { e.parse.Release(1) })
 	bytes := 0
 	defer func() {
 		if err != nil || bytes < largeRange {
@@ -417,10 +417,10 @@ func (e *Executor) embedAgain(ctx context.Context, run *run, doc *sheaf.Document
 
 // vectors embeds texts, in a slot of the embed stage.
 func (e *Executor) vectors(ctx context.Context, texts []string, purpose embed.Purpose) ([][]float32, error) {
-	if err := e.embed.acquire(ctx); err != nil {
+	if err := enter(ctx, e.embed); err != nil {
 		return nil, err
 	}
-	defer e.embed.release()
+	defer e.embed.Release(1)
 	vectors, err := e.cfg.Embedder.Embed(ctx, texts, purpose)
 	if err == nil && len(vectors) != len(texts) {
 		err = sheaf.FailRetryable(sheaf.CategoryTarget, "embedder_answer", "the embedder answered %d vectors for %d texts", len(vectors), len(texts))
@@ -436,18 +436,18 @@ func embeddingTexts(name string, chunks []sheaf.Chunk) []string {
 	return texts
 }
 
-// EmbeddingText is what is embedded for a chunk: where it stands (the name of the
+// EmbeddingText is what is embedded for a chunk: where it is (the name of the
 // file, the title of the document, the headings), what stands around it, its text, its keywords, and the questions that it answers.
 func EmbeddingText(name string, c sheaf.Chunk) string {
-	return placeText(name, c) + bodyText(c)
+	return locationLine(name, c) + bodyText(c)
 }
 
-// placeText is the line that says where a chunk stands.
-func placeText(name string, c sheaf.Chunk) string {
+// locationLine describes a chunk's position.
+func locationLine(name string, c sheaf.Chunk) string {
 	return strings.Join(append([]string{name}, c.Place(name)...), " > ") + "\n"
 }
 
-// bodyText is all of what is embedded but where the chunk stands.
+// bodyText is all of what is embedded but the chunk's position.
 func bodyText(c sheaf.Chunk) string {
 	var b strings.Builder
 	if c.Context != "" {
@@ -468,10 +468,10 @@ func bodyText(c sheaf.Chunk) string {
 
 // store writes the range result: artifact first, then index.
 func (e *Executor) store(ctx context.Context, run *run, doc *sheaf.Document, chunks []sheaf.Chunk, vectors [][]float32, digest string) (key string, err error) {
-	if err := e.index.acquire(ctx); err != nil {
+	if err := enter(ctx, e.index); err != nil {
 		return "", err
 	}
-	defer e.index.release()
+	defer e.index.Release(1)
 	t := run.task
 	key = sheaf.ArtifactKey(t.TenantID, doc.ID, run.rangeID)
 	err = run.stage(ctx, "artifact", func(ctx context.Context) error {

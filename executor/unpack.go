@@ -1,4 +1,4 @@
-package ingest
+package executor
 
 import (
 	"cmp"
@@ -38,7 +38,7 @@ func (t Tree) withDefaults() Tree {
 const (
 	// memberBatch is how many files become documents in one transaction.
 	memberBatch = 50
-	// queueFull is how long an archive waits for room in the tenant's queue.
+	// queueFull is how long an archive waits for headroom in the tenant's queue.
 	queueFull = 15 * time.Second
 	// memberWarnings bounds what files that cannot be read add to the archive's warnings.
 	memberWarnings = 50
@@ -195,7 +195,7 @@ func (u *unpacking) submit(ctx context.Context, dir string, files []parser.Membe
 			}
 		}
 		if slices.ContainsFunc(outcomes, func(o sheaf.MemberOutcome) bool { return o.Wait }) {
-			return errors.Join(&sheaf.RateLimited{After: queueFull}, sheaf.FailRetryable(sheaf.CategoryCapacity, sheaf.CodeLimit, "the tenant's queue is full; the rest of the archive waits for room"))
+			return errors.Join(&sheaf.RateLimited{After: queueFull}, sheaf.FailRetryable(sheaf.CategoryCapacity, sheaf.CodeLimit, "the tenant's queue is full; the rest of the archive waits for its turn"))
 		}
 	}
 	for _, v := range verdicts {
@@ -246,12 +246,12 @@ func (u *unpacking) document(m parser.Member, dir string) (n sheaf.NewDocument, 
 	delete(metadata, metadataMembers)
 	d := sheaf.Document{
 		ID: sheaf.DerivedID(u.archive.CreatedAt, m.N, u.archive.ID, fmt.Sprint(u.archive.Generation), m.Path), Path: m.Path,
-		Name: clipName(u.archive.Name + "/" + m.Path), MediaType: mediaType, Size: m.Size, SHA256: m.SHA256, ParseConfig: config, Metadata: metadata,
+		Name: sheaf.ClipName(u.archive.Name + "/" + m.Path), MediaType: mediaType, Size: m.Size, SHA256: m.SHA256, ParseConfig: config, Metadata: metadata,
 	}
 	if old, known := u.there[m.Path]; known {
 		d.ID = old.ID
 	}
-	return sheaf.NewDocument{Document: d, Plan: planTask(sheaf.PlanPayload{Fresh: u.fresh})}, nil, nil
+	return sheaf.NewDocument{Document: d, Plan: sheaf.PlanTask(sheaf.PlanPayload{Fresh: u.fresh})}, nil, nil
 }
 
 func (u *unpacking) warn(code, message string) {

@@ -1,4 +1,4 @@
-package ingest
+package executor
 
 import (
 	"context"
@@ -92,7 +92,7 @@ func (s trapBlobs) Put(ctx context.Context, key string, r io.Reader, size int64)
 	return info, err
 }
 
-type noFiles struct{}
+type noFiles struct{ Files }
 
 func (noFiles) Fetch(context.Context, string, string, int64) (string, func(), error) {
 	return "", func() {}, nil
@@ -118,7 +118,7 @@ func TestUnpackingSurvivesDeathAtEveryWrite(t *testing.T) {
 			if _, err := store.CreateDataset(ctx, sheaf.Dataset{ID: "d", TenantID: "t", Name: "d"}); err != nil {
 				t.Fatal(err)
 			}
-			id, plan := sheaf.NewID(), planTask(sheaf.PlanPayload{})
+			id, plan := sheaf.NewID(), sheaf.PlanTask(sheaf.PlanPayload{})
 			if _, err := store.CreateDocuments(ctx, sheaf.Job{ID: sheaf.NewID(), TenantID: "t", DatasetID: "d", Kind: sheaf.JobIngest}, []sheaf.NewDocument{{
 				Document: sheaf.Document{ID: id, Name: "x.zip", MediaType: parser.MediaZIP, Size: 1, SHA256: "x", BlobKey: sheaf.OriginalPrefix("t", id) + "v1"}, Plan: plan,
 			}}, ""); err != nil {

@@ -7,7 +7,6 @@ package ingest
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -24,13 +23,19 @@ import (
 	"sheaf/parser"
 )
 
+// DryRunner plans a document without storing anything: what the plan found and
+// the tasks it would spawn.
+type DryRunner interface {
+	DryRun(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanPayload) (sheaf.Completion, error)
+}
+
 // Service is the entry to the pipeline. It is safe for concurrent use.
 type Service struct {
 	Catalog sheaf.Catalog
 	Blobs   blob.Store
 	Queue   queue.Notifier
 	Formats *parser.Registry
-	Planner *Planner // for dry runs; nil refuses them
+	Planner DryRunner // nil refuses dry runs
 	Log     *slog.Logger
 	// Changed is called after something was submitted, canceled or deleted, so
 	// that the keeper need not wait for its tick. May be nil, and must not block.
@@ -49,9 +54,6 @@ const maxDefaultUpload = 5 << 30
 
 // submitTime is how long the store may take to make documents of staged files.
 const submitTime = 2 * time.Minute
-
-// maxNameRunes bounds a document's name: what the store takes.
-const maxNameRunes = 500
 
 // Origin says which request asked for something.
 type Origin struct {
@@ -169,7 +171,7 @@ func (s *Service) describe(ctx context.Context, st *Staged, u Upload, stored blo
 	}
 	format, ok := s.Formats.ByMediaType(d.MediaType)
 	if !ok {
-		return unsupported(d.Name, d.MediaType)
+		return parser.Unsupported(d.Name, d.MediaType)
 	}
 	if err := s.CheckConfig(d.ParseConfig, d.MediaType); err != nil {
 		return err
@@ -222,7 +224,7 @@ func (s *Service) submit(ctx context.Context, dataset *sheaf.Dataset, jobID stri
 		}
 		d.DuplicateOf = twin
 		seen[d.SHA256] = cmp.Or(seen[d.SHA256], d.ID)
-		docs[i] = sheaf.NewDocument{Document: d, Plan: planTask(sheaf.PlanPayload{})}
+		docs[i] = sheaf.NewDocument{Document: d, Plan: sheaf.PlanTask(sheaf.PlanPayload{})}
 	}
 	// With the bytes there, whoever asked may hang up: a commit that is cut off
 	// would leave it open whether they are in use.
@@ -325,7 +327,7 @@ func (s *Service) findType(ctx context.Context, d *sheaf.Document, config sheaf.
 		return "", fmt.Errorf("reading back %s: %w", d.Name, src.err)
 	}
 	if _, ok := s.Formats.ByMediaType(mediaType); !ok {
-		return "", unsupported(d.Name, mediaType)
+		return "", parser.Unsupported(d.Name, mediaType)
 	}
 	return mediaType, nil
 }
@@ -447,7 +449,7 @@ func (s *Service) again(ctx context.Context, job sheaf.Job, docs []sheaf.Documen
 			}
 			tagSets = config.TagKBIDs
 		}
-		again = append(again, sheaf.ReparseDocument{DocumentID: docs[i].ID, ParseConfig: config, MediaType: found, Plan: planTask(payload)})
+		again = append(again, sheaf.ReparseDocument{DocumentID: docs[i].ID, ParseConfig: config, MediaType: found, Plan: sheaf.PlanTask(payload)})
 	}
 	job.Statistics.Skipped = len(docs) - len(again)
 	if len(again) == 0 && from.Key != "" {
@@ -616,11 +618,6 @@ func (s *Service) signal(ctx context.Context, tasks []string) {
 	}
 }
 
-func planTask(p sheaf.PlanPayload) sheaf.NewTask {
-	raw, _ := json.Marshal(p) // plain fields always encode
-	return sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindPlan, Cost: 1, Payload: raw}
-}
-
 // CheckConfig refuses settings that no parse could obey, before anything is
 // stored. mediaType is the file's, or "" while it is not known.
 func (s *Service) CheckConfig(c sheaf.ParseConfig, mediaType string) error {
@@ -675,16 +672,7 @@ func CleanName(name string) string {
 	if name == "" || name == "/" {
 		return "unnamed"
 	}
-	return clipName(name)
-}
-
-// clipName cuts a long name in the middle.
-func clipName(name string) string {
-	if r := []rune(name); len(r) > maxNameRunes {
-		const end = 50
-		name = string(r[:maxNameRunes-end-1]) + "…" + string(r[len(r)-end:])
-	}
-	return name
+	return sheaf.ClipName(name)
 }
 
 func tooLarge(limit int64) error {

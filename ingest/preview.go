@@ -158,20 +158,12 @@ func (s *Service) preview(ctx context.Context, doc *sheaf.Document, config sheaf
 	d.Generation++
 	d.ParseConfig = config
 	out := &PlanPreview{DocumentID: doc.ID, Name: doc.Name, MediaType: doc.MediaType, Ranges: []PlannedRange{}}
-	var tasks []sheaf.NewTask
-	if ask.Continues() {
-		done, err := s.Planner.planFailed(ctx, &d, ask)
-		if err != nil {
-			return nil, err
-		}
-		tasks, out.Parser, out.Unit, out.Units = done.Spawn, done.Plan.Parser, done.Plan.Unit, done.Plan.Units
-	} else {
-		plan, err := s.Planner.plan(ctx, &d, ask, nil)
-		if err != nil {
-			return nil, err
-		}
-		tasks, out.Parser, out.Unit, out.Units, out.Warnings = plan.Tasks, plan.Result.Parser, plan.Result.Unit, plan.Result.Units, plan.Result.Warnings
+	plan, err := s.Planner.DryRun(ctx, &d, ask)
+	if err != nil {
+		return nil, err
 	}
+	tasks := plan.Spawn
+	out.Parser, out.Unit, out.Units, out.Warnings = plan.Plan.Parser, plan.Plan.Unit, plan.Plan.Units, plan.Plan.Warnings
 	left, chunks, tokens := 0, 0, 0 // units that are read; what the others hold
 	for i := range tasks {
 		t := &tasks[i]

@@ -45,6 +45,11 @@ func Available(f Format) error {
 	return nil
 }
 
+// Unsupported is the failure of a file that no format reads.
+func Unsupported(name, mediaType string) *sheaf.Failure {
+	return sheaf.Fail(sheaf.CategoryBadInput, "unsupported_format", "%s is %s, which Sheaf cannot read yet; convert it to PDF, DOCX, XLSX, HTML or text, or set parser_config.media_type if the type was guessed wrong", name, mediaType)
+}
+
 // Options are the request's settings and the place for temporary files.
 type Options struct {
 	Name      string // of the document, for messages and by extension

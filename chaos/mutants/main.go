@@ -51,14 +51,14 @@ var mutants = []mutant{
 		"./taskstore", "TestContract/sqlite|TestModel/sqlite", none,
 	},
 	{
-		"fencing: an executor stops before its lease ends", "executor/executor.go",
-		`if int64(now.Sub(e.started)) > a.fence.Load() {`, `if false {`,
-		"./executor", ".", none,
+		"fencing: an executor stops before its lease ends", "internal/worker/worker.go",
+		`if int64(now.Sub(w.started)) > a.fence.Load() {`, `if false {`,
+		"./internal/worker", ".", none,
 	},
 	{
-		"fencing: a claim behind an error is given back", "executor/executor.go",
-		`e.giveBackDoubtful(ask)`, `_ = ask`,
-		"./executor", ".", none,
+		"fencing: a claim behind an error is given back", "internal/worker/worker.go",
+		`w.releaseUnresolved(ask)`, `_ = ask`,
+		"./internal/worker", ".", none,
 	},
 	{
 		"claim guard: only what is pending can be claimed", "taskstore/batch.go",
@@ -163,9 +163,9 @@ var mutants = []mutant{
 		"./internal/queue/redisstream", redisOrder, none,
 	},
 	{
-		"breaker: what is away is left alone", "executor/breaker.go",
-		`case b.failures >= tripAfter:`, `case false:`,
-		"./executor", ".", none,
+		"breaker: what is away is left alone", "internal/worker/breaker.go",
+		`case b.failures >= tripAfter, errors.Is(err, sheaf.ErrMisconfigured):`, `case errors.Is(err, sheaf.ErrMisconfigured):`,
+		"./internal/worker", ".", none,
 	},
 }
 

@@ -57,6 +57,7 @@ import (
 	"sheaf/internal/telemetry"
 	"sheaf/internal/web"
 	"sheaf/internal/webhook"
+	"sheaf/internal/worker"
 	"sheaf/parser"
 	"sheaf/parser/archive"
 	"sheaf/parser/child"
@@ -85,7 +86,9 @@ type app struct {
 	keeper    *keeper.Keeper
 	leads     atomic.Bool       // the keeper does
 	debouncer *notify.Debouncer // notifies the keeper that leads elsewhere
+	planner   *executor.Planner
 	executor  *executor.Executor
+	worker    *worker.Worker // runs what executor does
 	health    *api.Health
 	stopping  chan struct{} // closed when run is told to end
 	closers   []func() error
@@ -171,11 +174,12 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 		return nil, fmt.Errorf("starting the parser pool: %w", err)
 	}
 	a.onClose(a.pool.Close)
-	planner := &ingest.Planner{
+	planner := &executor.Planner{
 		Store: a.store, Files: a.files, Blobs: a.blobs, Parser: a.pool, Formats: a.formats, Model: model.ID, Window: model.Window, Chat: cfg.Chat.Model,
-		Tree: ingest.Tree{Depth: cfg.Archive.MaxDepth, Documents: cfg.Archive.MaxDocuments, Bytes: cfg.Archive.MaxDocumentsBytes},
+		Tree: executor.Tree{Depth: cfg.Archive.MaxDepth, Documents: cfg.Archive.MaxDocuments, Bytes: cfg.Archive.MaxDocumentsBytes},
 		Tags: tagset.Limits{MinWeight: cfg.Tags.MinWeight, Rows: cfg.Tags.MaxRows},
 	}
+	a.planner = planner
 	a.ingest = &ingest.Service{
 		Catalog: a.store, Blobs: a.blobs, Queue: a.queue, Formats: a.formats, Planner: planner, Log: log, MaxUploadBytes: cfg.Server.MaxUploadBytes, UploadLife: time.Duration(cfg.Server.UploadLife),
 		Price: ingest.Price(cfg.Price),
@@ -206,17 +210,13 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 		for kind, d := range cfg.Executor.TaskTimeout {
 			timeouts[sheaf.TaskKind(kind)] = time.Duration(d)
 		}
-		retries := map[sheaf.TaskKind]executor.RetryPolicy{}
+		retries := map[sheaf.TaskKind]worker.RetryPolicy{}
 		for kind, r := range cfg.Executor.Retry {
-			retries[sheaf.TaskKind(kind)] = executor.RetryPolicy{MaxFails: r.Attempts, Base: time.Duration(r.Base), Max: time.Duration(r.Max), Jitter: r.Jitter}
+			retries[sheaf.TaskKind(kind)] = worker.RetryPolicy{MaxFails: r.Attempts, Base: time.Duration(r.Base), Max: time.Duration(r.Max), Jitter: r.Jitter}
 		}
 		ec := executor.Config{
-			Store: a.store, Queue: a.queue, Blobs: a.blobs, Files: a.files, Parser: a.pool, Formats: a.formats, Index: a.index, Embedder: a.embedder,
-			Processors: map[sheaf.TaskKind]executor.Processor{sheaf.KindPlan: planner}, Observe: a.metrics, Log: log, Version: buildinfo.Get().String(),
-			Workers: cfg.Executor.Workers, Batch: cfg.Executor.Batch, ParseSlots: cmp.Or(cfg.Executor.ParseSlots, cfg.Parser.Processes), Lease: time.Duration(cfg.Executor.Lease), Heartbeat: time.Duration(cfg.Executor.Heartbeat),
-			PollInterval: time.Duration(cfg.Executor.PollInterval), DrainTimeout: time.Duration(cfg.Executor.DrainTimeout), MaxFails: cfg.Executor.MaxFails, Changed: a.changed,
-			BackoffBase: time.Duration(cfg.Executor.BackoffBase), BackoffMax: time.Duration(cfg.Executor.BackoffMax), BackoffJitter: cmp.Or(cfg.Executor.BackoffJitter, -1), Retry: retries,
-			UnitTimeout: time.Duration(cfg.Parser.UnitTimeout), TaskTimeout: timeouts, Tags: planner.Tags,
+			Store: a.store, Blobs: a.blobs, Files: a.files, Parser: a.pool, Formats: a.formats, Index: a.index, Embedder: a.embedder, Planner: planner,
+			ParseSlots: cmp.Or(cfg.Executor.ParseSlots, cfg.Parser.Processes), UnitTimeout: time.Duration(cfg.Parser.UnitTimeout), Tags: planner.Tags, Observe: a.metrics, Log: log,
 		}
 		if a.chat != nil {
 			ec.Chat, ec.ChatBatch = a.chat, cfg.Chat.Batch
@@ -225,6 +225,16 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 			ec.Trace = a.tracer
 		}
 		a.executor = executor.New(ec)
+		wc := worker.Config{
+			Store: a.store, Queue: a.queue, Processors: a.executor.Processors(), Skipped: a.executor.Skipped, Changed: a.changed, Observe: a.metrics, Log: log, Version: buildinfo.Get().String(),
+			Workers: cfg.Executor.Workers, Batch: cfg.Executor.Batch, Lease: time.Duration(cfg.Executor.Lease), Heartbeat: time.Duration(cfg.Executor.Heartbeat),
+			PollInterval: time.Duration(cfg.Executor.PollInterval), DrainTimeout: time.Duration(cfg.Executor.DrainTimeout), MaxFails: cfg.Executor.MaxFails, TaskTimeout: timeouts,
+			BackoffBase: time.Duration(cfg.Executor.BackoffBase), BackoffMax: time.Duration(cfg.Executor.BackoffMax), BackoffJitter: cmp.Or(cfg.Executor.BackoffJitter, -1), Retry: retries,
+		}
+		if a.tracer != nil {
+			wc.Trace = a.tracer
+		}
+		a.worker = worker.New(wc)
 		a.metrics.WatchBreakers(slices.Sorted(maps.Keys(a.executor.Breakers())), func(d string) int { return int(a.executor.Breakers()[d]) })
 	}
 	return a, nil
@@ -653,7 +663,7 @@ func (a *app) searcher() *search.Searcher {
 	return &search.Searcher{
 		Index: a.index, Embedder: a.embedder, Visibility: a.store,
 		Searched: a.metrics.Searched,
-		Tags:     &tagset.Queries{Store: a.store, Loader: &tagset.Loader{Blobs: a.blobs, Model: a.embedder.Model(), Limits: a.ingest.Planner.Tags}},
+		Tags:     &tagset.Queries{Store: a.store, Loader: &tagset.Loader{Blobs: a.blobs, Model: a.embedder.Model(), Limits: a.planner.Tags}},
 	}
 }
 
@@ -680,8 +690,8 @@ func (a *app) run(ctx context.Context, ln net.Listener, hard <-chan struct{}) er
 	if ln != nil && !a.cfg.Sole() {
 		keepers.Go(func() { a.sealOld(keeperCtx) })
 	}
-	if a.executor != nil {
-		executors.Go(func() { note(a.executor.Run(ctx, hard)) })
+	if a.worker != nil {
+		executors.Go(func() { note(a.worker.Run(ctx, hard)) })
 	}
 	if ln != nil {
 		srv := &http.Server{Handler: a.handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug)}

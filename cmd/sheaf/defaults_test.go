@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"sheaf/ingest"
+	"sheaf/executor"
 	"sheaf/internal/config"
 	"sheaf/internal/tagset"
 	"sheaf/parser/archive"
@@ -23,8 +23,8 @@ func TestDefaultsOfSettingsAreThoseOfThePackages(t *testing.T) {
 	if parts.Soffice != own.Soffice || parts.Tesseract != own.Tesseract || parts.OCRLanguages != own.OCRLanguages {
 		t.Errorf("the default settings name other programs than %+v: %+v", own, parts)
 	}
-	planner := start(t, nil).app.ingest.Planner
-	if got, want := planner.Tree, ingest.DefaultTree; got != want {
+	planner := start(t, nil).app.planner
+	if got, want := planner.Tree, executor.DefaultTree; got != want {
 		t.Errorf("what an upload becomes is bounded by %+v with the default settings, by %+v without", got, want)
 	}
 	if got, want := planner.Tags, tagset.DefaultLimits; got != want {

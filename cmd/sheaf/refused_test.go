@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"sheaf"
-	"sheaf/executor"
 	"sheaf/internal/config"
+	"sheaf/internal/worker"
 )
 
 // A key that was rotated, a model that is gone and one of another width hold
@@ -82,9 +82,9 @@ func TestRefusingEmbedderHoldsWorkUpAndCostsNothing(t *testing.T) {
 			t.Errorf("%s: the breaker's metric is %v", c.name, v)
 		}
 		if c.name == "key" { // a trial costs no attempts either
-			state := func() executor.BreakerState { return s.app.executor.Breakers()["embedder"] }
-			waitFor(t, "a trial", func() bool { return state() != executor.BreakerOpen })
-			waitFor(t, "its end", func() bool { return state() == executor.BreakerOpen })
+			state := func() worker.BreakerState { return s.app.executor.Breakers()["embedder"] }
+			waitFor(t, "a trial", func() bool { return state() != worker.BreakerOpen })
+			waitFor(t, "its end", func() bool { return state() == worker.BreakerOpen })
 		}
 		c.fix()
 		if job := s.ended(answer.Job.ID); job.State != sheaf.DocSucceeded {

@@ -46,7 +46,7 @@ type Renderer interface {
 
 // Files brings originals to this host, whole or as far as they are read.
 type Files interface {
-	ingest.Files
+	Fetch(ctx context.Context, key, sha256 string, size int64) (path string, release func(), err error)
 	FetchBlocks(ctx context.Context, key, sha256 string, size int64) (path string, fill blob.Fill, release func(), err error)
 }
 

@@ -16,7 +16,8 @@ import (
 	"sheaf/internal/keeper"
 )
 
-// Metrics is one process's metrics. It is an executor.Observer.
+// Metrics is one process's metrics. It is a worker.Observer and an
+// executor.Observer.
 type Metrics struct {
 	registry  *prometheus.Registry
 	claims    *prometheus.CounterVec

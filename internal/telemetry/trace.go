@@ -37,7 +37,7 @@ type TraceConfig struct {
 
 // Tracer draws the way of a request: from the upload through the queue, whose
 // tasks carry the traceparent, to the stages of the executor. It is an
-// api.Tracer and an executor.Tracer.
+// api.Tracer, a worker.Tracer and an executor.Tracer.
 type Tracer struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer

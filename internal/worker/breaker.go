@@ -1,20 +1,15 @@
-package executor
+package worker
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	"sheaf"
-	"sheaf/internal/blob"
-	"sheaf/internal/embed"
-	"sheaf/internal/enrich"
-	"sheaf/internal/index"
 )
 
 // Bounds of a breaker.
@@ -25,11 +20,11 @@ const (
 	fullSpeed = 16              // calls at once from which a recovering dependency counts as well
 )
 
-// breaker stands in front of one dependency. While the dependency is away it
+// Breaker stands in front of one dependency. While the dependency is away it
 // turns calls back without making them; after a rest it lets one through, and
 // then twice as many at once with each success, so that a dependency that
 // comes back is not met by everybody who waited for it.
-type breaker struct {
+type Breaker struct {
 	name string
 	log  *slog.Logger
 
@@ -41,8 +36,13 @@ type breaker struct {
 	inflight int
 	refusal  error // what the dependency refuses this process with; nil when it is merely away
 
-	// probe asks the dependency for something harmless; nil where nothing is.
-	probe func(ctx context.Context) error
+	probe func(ctx context.Context) error // nil for none
+}
+
+// NewBreaker is a closed breaker before the dependency of that name. probe asks
+// the dependency for something harmless; nil where nothing is.
+func NewBreaker(name string, log *slog.Logger, probe func(ctx context.Context) error) *Breaker {
+	return &Breaker{name: name, log: log, probe: probe}
 }
 
 // broken says that a call was not made, or that the call failed which opened
@@ -62,8 +62,8 @@ func (b *broken) Error() string {
 
 func (b *broken) Unwrap() []error { return []error{sheaf.ErrUnavailable, b.cause} }
 
-// do makes a call through the breaker.
-func (b *breaker) do(ctx context.Context, call func() error) error {
+// Do makes a call through the breaker.
+func (b *Breaker) Do(ctx context.Context, call func() error) error {
 	if err := b.enter(); err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (b *breaker) do(ctx context.Context, call func() error) error {
 	return b.leave(ctx, err)
 }
 
-func (b *breaker) enter() error {
+func (b *Breaker) enter() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.rest > 0 {
@@ -94,7 +94,7 @@ func (b *breaker) enter() error {
 
 // leave notes how a call went. An answer of any kind shows that the dependency
 // is there; a call whose caller went away shows nothing.
-func (b *breaker) leave(ctx context.Context, err error) error {
+func (b *Breaker) leave(ctx context.Context, err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.inflight--
@@ -123,14 +123,14 @@ func (b *breaker) leave(ctx context.Context, err error) error {
 	if b.rest > 0 && !time.Now().Before(b.until) {
 		if b.limit *= 2; b.limit >= fullSpeed {
 			b.rest = 0
-			b.log.Info("a dependency is well again", "dependency", b.name)
+			b.log.Info("a dependency is back", "dependency", b.name)
 		}
 	}
 	return err
 }
 
 // open begins a rest; the caller holds mu.
-func (b *breaker) open(rest time.Duration, cause error) {
+func (b *Breaker) open(rest time.Duration, cause error) {
 	if b.rest == 0 {
 		b.log.Warn("a dependency does not answer; tasks that need it wait", "dependency", b.name, "rest", rest, "error", cause)
 	}
@@ -150,7 +150,8 @@ const (
 	BreakerOpen                         // turns them back
 )
 
-func (b *breaker) state() BreakerState {
+// State is what the breaker does with calls now.
+func (b *Breaker) State() BreakerState {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
@@ -162,19 +163,9 @@ func (b *breaker) state() BreakerState {
 	return BreakerHalfOpen
 }
 
-// Breakers reports the state of the breaker before each dependency: blobs,
-// embedder, index and, where there is one, chat.
-func (e *Executor) Breakers() map[string]BreakerState {
-	states := map[string]BreakerState{"blobs": e.breakers.blobs.state(), "embedder": e.breakers.embedder.state(), "index": e.breakers.index.state()}
-	if e.model != nil {
-		states["chat"] = e.breakers.chat.state()
-	}
-	return states
-}
-
-// turnBack is what a call would be met with that is certain to be turned back
+// TurnBack is what a call would be met with that is certain to be turned back
 // now, nil for one that would be made: work that ends in such a call need not begin.
-func (b *breaker) turnBack() error {
+func (b *Breaker) TurnBack() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if wait := time.Until(b.until); b.rest > 0 && wait > 0 {
@@ -183,136 +174,10 @@ func (b *breaker) turnBack() error {
 	return nil
 }
 
-// isOpen reports whether calls are turned back now.
-func (b *breaker) isOpen() bool { return b.state() == BreakerOpen }
+// IsOpen reports whether calls are turned back now.
+func (b *Breaker) IsOpen() bool { return b.State() == BreakerOpen }
 
 // spread keeps those who wait from coming back in one moment.
 func spread(d time.Duration) time.Duration {
 	return max(d, 100*time.Millisecond) + time.Duration(rand.Int64N(int64(time.Second)))
-}
-
-// breakers are one per dependency of this executor.
-type breakers struct{ blobs, embedder, index, chat *breaker }
-
-func newBreakers(log *slog.Logger) breakers {
-	return breakers{
-		&breaker{name: "blob store", log: log}, &breaker{name: "embedder", log: log}, &breaker{name: "index", log: log}, &breaker{name: "chat server", log: log},
-	}
-}
-
-// guard puts the breakers in front of the configured parts.
-func (b breakers) guard(c *Config) {
-	if c.Blobs != nil {
-		b.blobs.probe = c.Blobs.Ping
-		c.Blobs = guardedBlobs{c.Blobs, b.blobs}
-	}
-	if c.Files != nil {
-		c.Files = guardedFiles{c.Files, b.blobs}
-	}
-	if c.Index != nil {
-		b.index.probe = c.Index.Ping
-		c.Index = guardedIndex{c.Index, b.index}
-	}
-	if c.Embedder != nil {
-		b.embedder.probe = c.Embedder.Ping
-		c.Embedder = guardedEmbedder{c.Embedder, b.embedder}
-	}
-	if c.Chat != nil {
-		chat := c.Chat
-		b.chat.probe = func(ctx context.Context) error { _, err := chat.Ask(ctx, "", "ping", 1); return err }
-		c.Chat = guardedChat{c.Chat, b.chat}
-	}
-}
-
-// skipped lists the kinds that cannot be run now, since what they need is away.
-func (b breakers) skipped() []sheaf.TaskKind {
-	var kinds []sheaf.TaskKind
-	blobs, embedder, ix := b.blobs.isOpen(), b.embedder.isOpen(), b.index.isOpen()
-	for _, need := range []struct {
-		kind sheaf.TaskKind
-		away bool
-	}{
-		{sheaf.KindPlan, blobs},
-		{sheaf.KindParse, blobs || embedder || ix},
-		{sheaf.KindIndex, blobs || ix},
-		{sheaf.KindFinalize, ix},
-	} {
-		if need.away {
-			kinds = append(kinds, need.kind)
-		}
-	}
-	return kinds
-}
-
-type guardedBlobs struct {
-	blob.Store
-	b *breaker
-}
-
-func (g guardedBlobs) Put(ctx context.Context, key string, r io.Reader, size int64) (info blob.Info, err error) {
-	err = g.b.do(ctx, func() error { info, err = g.Store.Put(ctx, key, r, size); return err })
-	return info, err
-}
-
-func (g guardedBlobs) Open(ctx context.Context, key string, offset, length int64) (r io.ReadCloser, err error) {
-	err = g.b.do(ctx, func() error { r, err = g.Store.Open(ctx, key, offset, length); return err })
-	return r, err
-}
-
-type guardedFiles struct {
-	Files
-	b *breaker
-}
-
-func (g guardedFiles) Fetch(ctx context.Context, key, sha256 string, size int64) (path string, release func(), err error) {
-	err = g.b.do(ctx, func() error { path, release, err = g.Files.Fetch(ctx, key, sha256, size); return err })
-	return path, release, err
-}
-
-func (g guardedFiles) FetchBlocks(ctx context.Context, key, sha256 string, size int64) (path string, fill blob.Fill, release func(), err error) {
-	err = g.b.do(ctx, func() error { path, fill, release, err = g.Files.FetchBlocks(ctx, key, sha256, size); return err })
-	if fill == nil {
-		return path, nil, release, err
-	}
-	return path, func(ctx context.Context, offset, length int64) error {
-		return g.b.do(ctx, func() error { return fill(ctx, offset, length) })
-	}, release, err
-}
-
-type guardedIndex struct {
-	index.Index
-	b *breaker
-}
-
-func (g guardedIndex) Write(ctx context.Context, entries []index.Entry) error {
-	return g.b.do(ctx, func() error { return g.Index.Write(ctx, entries) })
-}
-
-func (g guardedIndex) Refresh(ctx context.Context) error {
-	return g.b.do(ctx, func() error { return g.Index.Refresh(ctx) })
-}
-
-func (g guardedIndex) Count(ctx context.Context, tenantID string, rangeIDs []string) (n map[string]int, err error) {
-	err = g.b.do(ctx, func() error { n, err = g.Index.Count(ctx, tenantID, rangeIDs); return err })
-	return n, err
-}
-
-type guardedEmbedder struct {
-	embed.Embedder
-	b *breaker
-}
-
-func (g guardedEmbedder) Embed(ctx context.Context, texts []string, purpose embed.Purpose) (vectors [][]float32, err error) {
-	err = g.b.do(ctx, func() error { vectors, err = g.Embedder.Embed(ctx, texts, purpose); return err })
-	return vectors, err
-}
-
-type guardedChat struct {
-	enrich.Asker
-	b *breaker
-}
-
-func (g guardedChat) Ask(ctx context.Context, instruction, text string, maxTokens int) (answer string, err error) {
-	err = g.b.do(ctx, func() error { answer, err = g.Asker.Ask(ctx, instruction, text, maxTokens); return err })
-	return answer, err
 }

@@ -1,11 +1,10 @@
-package executor
+package worker
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,19 +12,18 @@ import (
 	"time"
 
 	"sheaf"
-	"sheaf/internal/index"
 )
 
 var errAway = fmt.Errorf("connection refused: %w", sheaf.ErrUnavailable)
 
-func testBreakers() breakers { return newBreakers(slog.New(slog.DiscardHandler)) }
+func testBreaker() *Breaker { return NewBreaker("index", slog.New(slog.DiscardHandler), nil) }
 
 func TestBreakerOpensRestsAndStartsSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := testBreakers()
+		b := testBreaker()
 		calls := 0
 		try := func(answer error) error {
-			return b.index.do(t.Context(), func() error { calls++; return answer })
+			return b.Do(t.Context(), func() error { calls++; return answer })
 		}
 		for range tripAfter - 1 {
 			if err := try(errAway); errors.As(err, new(*broken)) {
@@ -39,9 +37,6 @@ func TestBreakerOpensRestsAndStartsSlowly(t *testing.T) {
 		if err := try(nil); !errors.As(err, new(*broken)) || calls != before {
 			t.Fatalf("an open breaker lets calls through: %v", err)
 		}
-		if got := b.skipped(); !slices.Equal(got, []sheaf.TaskKind{sheaf.KindParse, sheaf.KindIndex, sheaf.KindFinalize}) {
-			t.Fatalf("kinds left alone without an index: %v", got)
-		}
 
 		// A trial that fails doubles the rest.
 		time.Sleep(minOpen)
@@ -49,11 +44,11 @@ func TestBreakerOpensRestsAndStartsSlowly(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(minOpen)
-		if !b.index.isOpen() {
+		if !b.IsOpen() {
 			t.Fatal("the rest did not grow after a failed trial")
 		}
 		time.Sleep(minOpen)
-		if b.index.isOpen() || len(b.skipped()) != 0 {
+		if b.IsOpen() {
 			t.Fatal("the breaker stays open")
 		}
 
@@ -65,7 +60,7 @@ func TestBreakerOpensRestsAndStartsSlowly(t *testing.T) {
 			through, turned := 0, 0
 			for range 2 * fullSpeed {
 				wg.Go(func() {
-					err := b.index.do(t.Context(), func() error {
+					err := b.Do(t.Context(), func() error {
 						mu.Lock()
 						through++
 						mu.Unlock()
@@ -96,31 +91,23 @@ func TestBreakerOpensRestsAndStartsSlowly(t *testing.T) {
 }
 
 func TestBreakerIgnoresRefusalsAndCanceledCalls(t *testing.T) {
-	b := testBreakers()
+	b := testBreaker()
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 10 {
-		_ = b.index.do(t.Context(), func() error { return sheaf.ErrInvalid })
-		_ = b.index.do(canceled, func() error { return errAway })
+		_ = b.Do(t.Context(), func() error { return sheaf.ErrInvalid })
+		_ = b.Do(canceled, func() error { return errAway })
 	}
-	if b.index.isOpen() {
+	if b.IsOpen() {
 		t.Error("refusals or canceled calls opened the breaker")
 	}
 }
 
-// away is an index that does not answer.
-type away struct {
-	index.Index
-	err error
-}
-
-func (a away) Refresh(context.Context) error { return a.err }
-
 func TestOpenBreakerCostsNoAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var e *running
-		ask := func(ctx context.Context) error { return e.cfg.Index.Refresh(ctx) }
-		e = startWith(t, func(c *Config) { c.Index = away{err: errAway} }, map[sheaf.TaskKind]func(context.Context) error{"a": ask})
+		b := testBreaker()
+		ask := func(ctx context.Context) error { return b.Do(ctx, func() error { return errAway }) }
+		e := start(t, map[sheaf.TaskKind]func(context.Context) error{"a": ask})
 		for range 6 {
 			e.queue.offer("a")
 			synctest.Wait()
@@ -143,16 +130,16 @@ func TestOpenBreakerCostsNoAttempts(t *testing.T) {
 
 func TestRateLimitHoldsTasksBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := testBreakers()
+		b := testBreaker()
 		limited := fmt.Errorf("429: %w", &sheaf.RateLimited{After: 20 * time.Second})
-		if err := b.embedder.do(t.Context(), func() error { return limited }); !errors.Is(err, limited) {
+		if err := b.Do(t.Context(), func() error { return limited }); !errors.Is(err, limited) {
 			t.Fatal(err)
 		}
-		if got := b.skipped(); !slices.Equal(got, []sheaf.TaskKind{sheaf.KindParse}) {
-			t.Fatalf("kinds left alone: %v", got)
+		if !b.IsOpen() {
+			t.Fatal("a rate limit does not open the breaker")
 		}
 		time.Sleep(20 * time.Second)
-		if len(b.skipped()) != 0 {
+		if b.IsOpen() {
 			t.Error("the wait that was asked for is over, and nothing is taken")
 		}
 	})
@@ -163,32 +150,32 @@ func TestRateLimitHoldsTasksBack(t *testing.T) {
 // refuses a single request, and answers the probe, is not held to be away.
 func TestBreakerOpensForRefusalsOfEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := testBreakers().embedder
+		b := testBreaker()
 		probed := fmt.Errorf("%w: wrong key", sheaf.ErrMisconfigured)
 		b.probe = func(context.Context) error { return probed }
 		refused := func() error {
 			return fmt.Errorf("%w (%w)", sheaf.FailRetryable(sheaf.CategoryTarget, "embed_unauthorized", "set embed.api_key"), sheaf.ErrMisconfigured)
 		}
 		for range 2 {
-			err := b.do(t.Context(), refused)
+			err := b.Do(t.Context(), refused)
 			if _, ok := retryAfter(err); !ok || sheaf.AsFailure(err, "").Message != "set embed.api_key" {
 				t.Errorf("a refused call, or one that is turned back, ends as %v", err)
 			}
 		}
-		if !b.isOpen() {
+		if !b.IsOpen() {
 			t.Fatal("the breaker is closed")
 		}
 		time.Sleep(maxOpen)
 		for range 8 {
-			_ = b.do(t.Context(), func() error { return nil })
+			_ = b.Do(t.Context(), func() error { return nil })
 		}
-		if b.state() != BreakerClosed {
+		if b.State() != BreakerClosed {
 			t.Fatal("the breaker stays open for a cured dependency")
 		}
 		probed = nil
-		err := b.do(t.Context(), refused)
-		if _, free := retryAfter(err); free || b.isOpen() || sheaf.AsFailure(err, "").Code != "embed_unauthorized" {
-			t.Errorf("a refusal of one request alone ends as %v, open %v", err, b.isOpen())
+		err := b.Do(t.Context(), refused)
+		if _, free := retryAfter(err); free || b.IsOpen() || sheaf.AsFailure(err, "").Code != "embed_unauthorized" {
+			t.Errorf("a refusal of one request alone ends as %v, open %v", err, b.IsOpen())
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package executor
+package worker
 
 import (
 	"context"
@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// slots says how many tasks an executor may hold. As many as it has workers are
+// capacity says how many tasks a worker may hold. As many as it has workers are
 // at work. More are claimed ahead only while tasks take no longer than claims
 // do, as those of a re-parse that reuses everything: then workers would spend
 // their time on waiting, and what waits here waits for less than a round trip.
 // A task that waited behind a long one would be one that another executor could
 // run, so the longest task seen lately decides.
-type slots struct {
+type capacity struct {
 	workers, most int
-	freed         chan struct{} // one token: a slot may be free
+	freed         chan struct{} // one token: there may be headroom
 
 	mu    sync.Mutex
 	held  int           // tasks taken, claimed or at work
@@ -24,96 +24,95 @@ type slots struct {
 	seen  int           // tasks since there was nothing to take, as far as it matters
 }
 
-// newSlots makes the slots of workers that may hold batch tasks each.
-func newSlots(workers, batch int) *slots {
-	return &slots{workers: workers, most: workers * max(batch, 1), freed: make(chan struct{}, 1)}
+// newCapacity is that of workers that may hold batch tasks each.
+func newCapacity(workers, batch int) *capacity {
+	return &capacity{workers: workers, most: workers * max(batch, 1), freed: make(chan struct{}, 1)}
 }
 
 // forgetting is how many tasks, or claims, it takes until the average follows
 // by two thirds. Longer tasks count at once.
 const forgetting = 32
 
-func (s *slots) claimed(took time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.claim == 0 {
-		s.claim = took
+func (c *capacity) claimed(took time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.claim == 0 {
+		c.claim = took
 	}
-	s.claim += (took - s.claim) / forgetting
+	c.claim += (took - c.claim) / forgetting
 }
 
-func (s *slots) worked(took time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.work = max(took, s.work+(took-s.work)/forgetting)
-	s.seen = min(s.seen+1, s.workers)
+func (c *capacity) worked(took time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.work = max(took, c.work+(took-c.work)/forgetting)
+	c.seen = min(c.seen+1, c.workers)
 }
 
 // busy reports whether there has been enough to take lately for each worker, so
 // that there is probably more.
-func (s *slots) busy() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.seen == s.workers
+func (c *capacity) busy() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.seen == c.workers
 }
 
 // forget makes what comes next count as unknown.
-func (s *slots) forget() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.seen = 0
+func (c *capacity) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen = 0
 }
 
-// mayHold is how many tasks may be held now: beyond one a worker, as many as the
-// workers get done during a claim.
-func (s *slots) mayHold() int {
-	if s.seen < s.workers {
-		return s.workers
+// limit is how many tasks may be held now: beyond one a worker, as many as the
+// workers get done during a claim. The caller holds mu.
+func (c *capacity) limit() int {
+	if c.seen < c.workers {
+		return c.workers
 	}
-	ahead := int64(s.workers) * int64(s.claim) / max(int64(s.work), 1)
-	return int(min(int64(s.workers)+ahead, int64(s.most)))
+	ahead := int64(c.workers) * int64(c.claim) / max(int64(c.work), 1)
+	return int(min(int64(c.workers)+ahead, int64(c.most)))
 }
 
-// reserve waits for a free slot and takes every slot that is free. It returns
-// 0 when ctx ends.
-func (s *slots) reserve(ctx context.Context) int {
+// acquire waits for headroom and takes all of it. It returns 0 when ctx ends.
+func (c *capacity) acquire(ctx context.Context) int {
 	for ctx.Err() == nil {
-		s.mu.Lock()
-		n := max(s.mayHold()-s.held, 0)
-		s.held += n
-		s.mu.Unlock()
+		c.mu.Lock()
+		n := max(c.limit()-c.held, 0)
+		c.held += n
+		c.mu.Unlock()
 		if n > 0 {
 			return n
 		}
 		select {
-		case <-s.freed:
-			runtime.Gosched() // tasks whose ends were written together free their slots together
+		case <-c.freed:
+			runtime.Gosched() // tasks whose ends were written together release together
 		case <-ctx.Done():
 		}
 	}
 	return 0
 }
 
-// reserveOne takes a slot if a worker is free.
-func (s *slots) reserveOne() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.held >= s.workers {
+// acquireOne acquires for one task if a worker is free.
+func (c *capacity) acquireOne() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held >= c.workers {
 		return false
 	}
-	s.held++
+	c.held++
 	return true
 }
 
-func (s *slots) free(n int) {
+func (c *capacity) release(n int) {
 	if n == 0 {
 		return
 	}
-	s.mu.Lock()
-	s.held -= n
-	s.mu.Unlock()
+	c.mu.Lock()
+	c.held -= n
+	c.mu.Unlock()
 	select {
-	case s.freed <- struct{}{}:
+	case c.freed <- struct{}{}:
 	default:
 	}
 }

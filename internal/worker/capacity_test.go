@@ -1,4 +1,4 @@
-package executor
+package worker
 
 import (
 	"context"
@@ -16,10 +16,10 @@ import (
 
 // Whatever is measured, every worker may be kept busy and no more is held than
 // the batch allows; and what is held ahead is done within a claim's time.
-func TestSlotsHoldWhatWorkersCanUse(t *testing.T) {
+func TestCapacityIsWhatWorkersCanUse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		workers, batch := rapid.IntRange(1, 20).Draw(t, "workers"), rapid.IntRange(1, 5).Draw(t, "batch")
-		s := newSlots(workers, batch)
+		s := newCapacity(workers, batch)
 		d := rapid.Int64Range(0, int64(time.Second))
 		held := 0
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
@@ -31,15 +31,15 @@ func TestSlotsHoldWhatWorkersCanUse(t *testing.T) {
 			case 2:
 				s.forget()
 			case 3:
-				if held < s.mayHold() {
-					held += s.reserve(t.Context())
+				if held < s.limit() {
+					held += s.acquire(t.Context())
 				}
 			case 4:
 				n := rapid.IntRange(0, held).Draw(t, "freed")
-				s.free(n)
+				s.release(n)
 				held -= n
 			}
-			may := s.mayHold()
+			may := s.limit()
 			if may < workers || may > workers*batch || held > workers*batch {
 				t.Fatalf("%d held, %d allowed, of %d workers with batches of %d", held, may, workers, batch)
 			}
@@ -51,8 +51,8 @@ func TestSlotsHoldWhatWorkersCanUse(t *testing.T) {
 }
 
 // A single long task ends claiming ahead at once, and so does an empty queue.
-func TestSlotsDistrustWhatTheyHaveNotSeen(t *testing.T) {
-	s := newSlots(4, 3)
+func TestCapacityBeginsAnewAfterAnIdleTime(t *testing.T) {
+	s := newCapacity(4, 3)
 	quick := func(n int) {
 		for range n {
 			s.worked(time.Millisecond)
@@ -60,7 +60,7 @@ func TestSlotsDistrustWhatTheyHaveNotSeen(t *testing.T) {
 	}
 	may := func(want int, when string) {
 		t.Helper()
-		if n := s.mayHold(); n != want {
+		if n := s.limit(); n != want {
 			t.Errorf("%s, %d tasks may be held; want %d", when, n, want)
 		}
 	}

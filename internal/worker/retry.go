@@ -1,4 +1,4 @@
-package executor
+package worker
 
 import (
 	"cmp"
@@ -9,7 +9,7 @@ import (
 )
 
 // RetryPolicy says how often and how soon a task that failed is tried again.
-// A zero field means the executor's own.
+// A zero field means the worker's own.
 type RetryPolicy struct {
 	MaxFails int           // failed attempts until the task is dead
 	Base     time.Duration // first wait, doubles with each failure
@@ -44,8 +44,8 @@ func ofTask[V comparable](settings map[sheaf.TaskKind]V, t *sheaf.Task) V {
 }
 
 // retries is the policy of one task. What its node leaves open its kind says,
-// then the executor.
-func (e *Executor) retries(t *sheaf.Task) RetryPolicy {
-	own := RetryPolicy{e.cfg.MaxFails, e.cfg.BackoffBase, e.cfg.BackoffMax, e.cfg.BackoffJitter}
-	return ofTask(e.cfg.Retry, t).over(e.cfg.Retry[t.Kind]).over(own)
+// then the worker.
+func (w *Worker) retries(t *sheaf.Task) RetryPolicy {
+	own := RetryPolicy{w.cfg.MaxFails, w.cfg.BackoffBase, w.cfg.BackoffMax, w.cfg.BackoffJitter}
+	return ofTask(w.cfg.Retry, t).over(w.cfg.Retry[t.Kind]).over(own)
 }

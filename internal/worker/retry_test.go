@@ -1,4 +1,4 @@
-package executor
+package worker
 
 import (
 	"testing"
@@ -8,7 +8,7 @@ import (
 )
 
 func TestRetriesAreOfTheNodeThenTheKindThenTheExecutor(t *testing.T) {
-	e := New(Config{
+	w := New(Config{
 		MaxFails: 5, BackoffBase: time.Second, BackoffMax: time.Minute,
 		Retry: map[sheaf.TaskKind]RetryPolicy{
 			"parse":              {MaxFails: 2},
@@ -26,14 +26,14 @@ func TestRetriesAreOfTheNodeThenTheKindThenTheExecutor(t *testing.T) {
 		{sheaf.Task{Kind: "dataflow", Node: "cheap"}, RetryPolicy{5, time.Second, 10 * time.Second, -1}},
 		{sheaf.Task{Kind: "dataflow", Node: "expensive"}, RetryPolicy{5, 4 * time.Second, 10 * time.Second, -1}},
 	} {
-		if got := e.retries(&c.task); got != c.want {
+		if got := w.retries(&c.task); got != c.want {
 			t.Errorf("%s %q: %+v, want %+v", c.task.Kind, c.task.Node, got, c.want)
 		}
 	}
-	if d := e.taskTimeout(&sheaf.Task{Kind: "dataflow", Node: "expensive"}); d != time.Hour {
+	if d := w.taskTimeout(&sheaf.Task{Kind: "dataflow", Node: "expensive"}); d != time.Hour {
 		t.Errorf("the node may take %s, want its own hour", d)
 	}
-	if d := e.taskTimeout(&sheaf.Task{Kind: "dataflow", Node: "cheap"}); d != time.Minute {
+	if d := w.taskTimeout(&sheaf.Task{Kind: "dataflow", Node: "cheap"}); d != time.Minute {
 		t.Errorf("the node may take %s, want the minute of its kind", d)
 	}
 }

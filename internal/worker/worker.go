@@ -1,8 +1,9 @@
-// Package executor runs tasks: it takes a hint from the queue, claims the task
-// in the store, runs it through its stages and completes it under the claim's
-// epoch. Nothing an executor does is seen unless the store accepts that last
-// step, so it may be killed, paused or cut off at any point.
-package executor
+// Package worker holds tasks: it takes a hint from the queue, claims the task in
+// the store, has its Processor run and writes the end under the claim's epoch.
+// It stands between the queue and package executor, and knows nothing of what a
+// task does. Nothing a task does is seen unless the store accepts its end, so a
+// worker may be killed, paused or cut off at any point.
+package worker
 
 import (
 	"cmp"
@@ -18,16 +19,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"sheaf"
-	"sheaf/internal/blob"
-	"sheaf/internal/embed"
-	"sheaf/internal/enrich"
-	"sheaf/internal/index"
 	"sheaf/internal/logctx"
 	"sheaf/internal/queue"
-	"sheaf/internal/tagset"
-	"sheaf/parser"
-	"sheaf/parser/child"
 )
 
 // Processor runs the tasks of one kind. It returns what completes the task, or
@@ -37,38 +33,39 @@ type Processor interface {
 	Process(ctx context.Context, t *sheaf.Task) (sheaf.Completion, error)
 }
 
-// Files brings a blob to this host.
-type Files interface {
-	// Fetch returns a path of the object's bytes; release must be called when
-	// the path is not read any more. sha256 and size may be empty and 0.
-	Fetch(ctx context.Context, key, sha256 string, size int64) (path string, release func(), err error)
-	// FetchBlocks is Fetch for readers of a few places: where fill is not nil
-	// the file has holes, and it must be called before bytes are read.
-	FetchBlocks(ctx context.Context, key, sha256 string, size int64) (path string, fill blob.Fill, release func(), err error)
+// Claims is how the store is asked for tasks and told that they are still held.
+type Claims interface {
+	Claim(ctx context.Context, taskID, workerID string, lease time.Duration) (*sheaf.Task, error)
+	Heartbeat(ctx context.Context, w sheaf.WorkerStatus, lease time.Duration, held []sheaf.Claim) (sheaf.HeartbeatReply, error)
+	Held(ctx context.Context, workerID string, taskIDs []string) ([]sheaf.Claim, error)
+	Release(ctx context.Context, c sheaf.Claim) error
+	Deregister(ctx context.Context, workerID string) error
 }
 
-// Parser reads documents in child processes. *child.Pool is one.
-type Parser interface {
-	ParseIsolating(ctx context.Context, src child.Source, r sheaf.Range, deadline func(units int) time.Duration, emit func(sheaf.UnitResult) error) error
+// Ends is where the end of an attempt is written.
+type Ends interface {
+	Complete(ctx context.Context, c sheaf.Claim, done sheaf.Completion) error
+	FailTask(ctx context.Context, c sheaf.Claim, r sheaf.FailReport) (sheaf.TaskState, error)
+	Snooze(ctx context.Context, c sheaf.Claim, delay time.Duration, reason string) error
 }
 
-// Config holds an executor's parts and bounds. Zero durations and counts mean
-// the default named beside them.
+// Store is what a worker reads and writes; sheaf.TaskStore says what each method
+// promises.
+type Store interface {
+	Claims
+	Ends
+}
+
+// Config holds a worker's parts and bounds. Zero durations and counts mean the
+// default named beside them.
 type Config struct {
-	Store    sheaf.TaskStore
-	Queue    queue.Queue
-	Blobs    blob.Store
-	Files    Files
-	Parser   Parser
-	Formats  *parser.Registry
-	Index    index.Index
-	Embedder embed.Embedder
-	Chat     enrich.Asker // a language model; nil for none
-	// ChatBatch is how many chunks one question to Chat is about, default 1.
-	ChatBatch int
-	// Processors run kinds other than parse, index and finalize: plan at least.
+	Store      Store
+	Queue      queue.Queue
 	Processors map[sheaf.TaskKind]Processor
-	// Changed is called after a task of this executor changed state, so that the
+	// Skipped lists the kinds that cannot be run now, since what they need is
+	// away. May be nil.
+	Skipped func() []sheaf.TaskKind
+	// Changed is called after a task of this worker changed state, so that the
 	// keeper need not wait for its next tick. awaited says that others may wait
 	// for it: it was not one of the many ranges of a document. May be nil, and
 	// must not block.
@@ -80,12 +77,9 @@ type Config struct {
 
 	Workers       int                              // tasks at once, default 2 × CPUs + 2: some parse while others embed or index
 	Batch         int                              // tasks held for each worker, the one at work included, while tasks take no longer than claims; default 4
-	ParseSlots    int                              // tasks parsing at once, default CPUs
-	EmbedSlots    int                              // default CPUs
-	IndexSlots    int                              // default 2 × CPUs: most of them wait for a commit that serves them all
 	Lease         time.Duration                    // visibility timeout, default 60 s
 	Heartbeat     time.Duration                    // default 2 s
-	PollInterval  time.Duration                    // longest wait between takes when no bell rings, default 1 s
+	PollInterval  time.Duration                    // longest wait between takes without a notification, default 1 s
 	RecoverEvery  time.Duration                    // default Lease / 20, at least 1 s
 	RecoverIdle   time.Duration                    // a hint taken and not acked for this long is lost, default Lease / 12, at least 2 s
 	DrainTimeout  time.Duration                    // SIGTERM: running tasks may finish for this long, default 25 s
@@ -94,24 +88,15 @@ type Config struct {
 	BackoffMax    time.Duration                    // default 10 min
 	BackoffJitter float64                          // default 0.5; negative for none
 	Retry         map[sheaf.TaskKind]RetryPolicy   // by kind, or by kind/node of a dataflow, over the four before
-	Tags          tagset.Limits                    // of tag sets
-	UnitTimeout   time.Duration                    // share of one page in the parse deadline, default 5 s
-	ParseTimeout  time.Duration                    // on top of UnitTimeout × pages, default 20 s
 	TaskTimeout   map[sheaf.TaskKind]time.Duration // longest processing per kind or kind/node, default 15 min
-	MaxChunksTask int                              // more chunks than this from one range is a failure, default 50,000
 }
 
 func (c *Config) setDefaults() {
 	cpus := runtime.GOMAXPROCS(0)
-	def := func(p *int, v int) { *p = cmp.Or(*p, v) }
 	dur := func(p *time.Duration, v time.Duration) { *p = cmp.Or(*p, v) }
-	def(&c.Workers, 2*cpus+2)
-	def(&c.Batch, 4)
-	def(&c.ParseSlots, cpus)
-	def(&c.EmbedSlots, cpus)
-	def(&c.IndexSlots, 2*cpus)
-	def(&c.MaxFails, 5)
-	def(&c.MaxChunksTask, 50_000)
+	c.Workers = cmp.Or(c.Workers, 2*cpus+2)
+	c.Batch = cmp.Or(c.Batch, 4)
+	c.MaxFails = cmp.Or(c.MaxFails, 5)
 	dur(&c.Lease, 60*time.Second)
 	dur(&c.Heartbeat, 2*time.Second)
 	dur(&c.PollInterval, time.Second)
@@ -121,8 +106,6 @@ func (c *Config) setDefaults() {
 	dur(&c.BackoffBase, 2*time.Second)
 	dur(&c.BackoffMax, 10*time.Minute)
 	c.BackoffJitter = cmp.Or(c.BackoffJitter, 0.5)
-	dur(&c.UnitTimeout, 5*time.Second)
-	dur(&c.ParseTimeout, 20*time.Second)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -135,6 +118,9 @@ func (c *Config) setDefaults() {
 	if c.Changed == nil {
 		c.Changed = func(bool) {}
 	}
+	if c.Skipped == nil {
+		c.Skipped = func() []sheaf.TaskKind { return nil }
+	}
 }
 
 // Observer is told what happens, for metrics and traces.
@@ -144,42 +130,32 @@ type Observer interface {
 	Finished(kind sheaf.TaskKind, state sheaf.TaskState, took time.Duration)
 	// Produced tells what a task that is done has made.
 	Produced(kind sheaf.TaskKind, r sheaf.TaskResult)
-	Stage(kind sheaf.TaskKind, stage string, took time.Duration)
 	StaleWrite(kind sheaf.TaskKind)
 	LeaseLost(kind sheaf.TaskKind)
 }
 
-// Tracer draws spans of attempts and their stages. Each method returns the
-// span's context and what ends it.
+// Tracer draws spans of attempts.
 type Tracer interface {
-	// Task begins the span of an attempt; traceparent (W3C) names the request
-	// that caused the task, "" when unknown.
+	// Task begins the span of an attempt and returns its context and what ends
+	// it; traceparent (W3C) names the request that caused the task, "" when
+	// unknown.
 	Task(ctx context.Context, traceparent, name string, attrs ...slog.Attr) (context.Context, func(error))
-	// Stage begins a span within the context's.
-	Stage(ctx context.Context, name string) (context.Context, func(error))
 }
 
-// Executor runs tasks until its context ends.
-type Executor struct {
-	cfg        Config
-	breakers   breakers
-	model      *enrich.Model // nil without Chat
-	tags       *tagset.Loader
-	id         string
-	processors map[sheaf.TaskKind]Processor
-	parse      semaphore
-	embed      semaphore
-	index      semaphore
-	started    time.Time
+// Worker runs tasks until its context ends.
+type Worker struct {
+	cfg     Config
+	id      string
+	started time.Time
 
-	mu      sync.Mutex
-	running map[string]*attempt // by task id
-	doubts  doubts
-	slots   *slots
-	workers semaphore // held by the task that is at work
-	ends    semaphore // held by a task whose end is being written
-	stopped atomic.Bool
-	tasks   sync.WaitGroup
+	mu         sync.Mutex
+	running    map[string]*attempt // by task id
+	unresolved unresolved
+	capacity   *capacity
+	workers    *semaphore.Weighted // held by the task that is at work
+	ends       *semaphore.Weighted // held by a task whose end is being written
+	stopped    atomic.Bool
+	tasks      sync.WaitGroup
 }
 
 // attempt is one claim at work.
@@ -189,7 +165,7 @@ type attempt struct {
 	cancel context.CancelCauseFunc
 	since  time.Time
 	began  atomic.Bool  // it has a worker, or had one
-	worked atomic.Bool  // only its end is still to be written: it has no slot any more
+	worked atomic.Bool  // only its end is still to be written: its capacity is released
 	fence  atomic.Int64 // monotonic-clock deadline (ns since Executor.started) after which the lease may be gone
 }
 
@@ -201,97 +177,82 @@ var (
 	errTooLong = errors.New("the task ran longer than its kind may")
 )
 
-// New makes an executor with an id of its own. Run starts it.
-func New(cfg Config) *Executor {
+// New makes a worker with an id of its own. Run starts it.
+func New(cfg Config) *Worker {
 	cfg.setDefaults()
-	away := newBreakers(cfg.Log)
-	away.guard(&cfg)
 	host, _ := os.Hostname()
-	e := &Executor{
-		cfg: cfg, breakers: away, id: fmt.Sprintf("%s-%d-%s", cmp.Or(host, "host"), os.Getpid(), sheaf.NewID()[20:]),
-		parse: newSemaphore(cfg.ParseSlots), embed: newSemaphore(cfg.EmbedSlots), index: newSemaphore(cfg.IndexSlots),
-		started: time.Now(), running: map[string]*attempt{}, doubts: doubts{},
-		slots: newSlots(cfg.Workers, cfg.Batch), workers: newSemaphore(cfg.Workers), ends: newSemaphore(cfg.Workers * cfg.Batch),
+	return &Worker{
+		cfg: cfg, id: fmt.Sprintf("%s-%d-%s", cmp.Or(host, "host"), os.Getpid(), sheaf.NewID()[20:]),
+		started: time.Now(), running: map[string]*attempt{}, unresolved: unresolved{},
+		capacity: newCapacity(cfg.Workers, cfg.Batch),
+		workers:  semaphore.NewWeighted(int64(cfg.Workers)), ends: semaphore.NewWeighted(int64(cfg.Workers * cfg.Batch)),
 	}
-	if cfg.Embedder != nil { // measurements of the store have none
-		e.tags = &tagset.Loader{Blobs: cfg.Blobs, Model: cfg.Embedder.Model(), Limits: cfg.Tags}
-	}
-	if cfg.Chat != nil {
-		e.model = enrich.NewModel(cfg.Chat, cfg.ChatBatch)
-	}
-	e.processors = map[sheaf.TaskKind]Processor{
-		sheaf.KindParse:    processorFunc(e.processParse),
-		sheaf.KindIndex:    processorFunc(e.processIndex),
-		sheaf.KindFinalize: processorFunc(e.processFinalize),
-	}
-	for kind, p := range cfg.Processors {
-		e.processors[kind] = p
-	}
-	return e
 }
 
-type processorFunc func(ctx context.Context, t *sheaf.Task) (sheaf.Completion, error)
+// ProcessorFunc is a function as a Processor.
+type ProcessorFunc func(ctx context.Context, t *sheaf.Task) (sheaf.Completion, error)
 
-func (f processorFunc) Process(ctx context.Context, t *sheaf.Task) (sheaf.Completion, error) {
+// Process implements Processor.
+func (f ProcessorFunc) Process(ctx context.Context, t *sheaf.Task) (sheaf.Completion, error) {
 	return f(ctx, t)
 }
 
-// ID names this executor in claims and in the list of workers.
-func (e *Executor) ID() string { return e.id }
+// ID names this worker in claims and in the list of workers.
+func (w *Worker) ID() string { return w.id }
 
 // Run takes and runs tasks until ctx ends, then drains: it stops taking, lets
 // running tasks finish for DrainTimeout, gives the rest back without touching
 // their budgets, and returns. hard ends the drain at once.
-func (e *Executor) Run(ctx context.Context, hard <-chan struct{}) error {
-	log := e.cfg.Log.With("worker", e.id)
-	log.Info("executor started", "workers", e.cfg.Workers, "parse_slots", e.cfg.ParseSlots)
+func (w *Worker) Run(ctx context.Context, hard <-chan struct{}) error {
+	log := w.cfg.Log.With("worker", w.id)
+	log.Info("executor started", "workers", w.cfg.Workers)
 
 	// The side loops outlive ctx: leases must be kept while the executor drains.
 	side, stopSide := context.WithCancel(context.WithoutCancel(ctx))
 	var sides sync.WaitGroup
-	sides.Go(func() { e.heartbeats(side) })
-	sides.Go(func() { e.watchdog(side) })
-	sides.Go(func() { e.cancels(side) })
-	sides.Go(func() { e.recovers(side) })
+	sides.Go(func() { w.heartbeats(side) })
+	sides.Go(func() { w.watchdog(side) })
+	sides.Go(func() { w.cancels(side) })
+	sides.Go(func() { w.recovers(side) })
 
-	e.take(ctx)
-	e.stopped.Store(true)
-	e.drain(hard)
+	w.take(ctx)
+	w.stopped.Store(true)
+	w.drain(hard)
 	stopSide()
 	sides.Wait()
 
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 	defer cancel()
-	e.giveBackDoubtful(last)
-	err := errors.Join(e.cfg.Queue.Leave(last, e.id), e.cfg.Store.Deregister(last, e.id))
+	w.releaseUnresolved(last)
+	err := errors.Join(w.cfg.Queue.Leave(last, w.id), w.cfg.Store.Deregister(last, w.id))
 	log.Info("executor stopped")
 	return err
 }
 
-// take keeps the slots full. It asks for no more hints than there are free
-// slots: a hint waiting here would be one that no other executor can run.
-func (e *Executor) take(ctx context.Context) {
+// take keeps the worker busy. It asks for no more hints than it has headroom
+// for: a hint waiting here would be one that no other executor can run.
+func (w *Worker) take(ctx context.Context) {
 	trouble := 0
 	for ctx.Err() == nil {
-		slots := e.slots.reserve(ctx)
-		if slots == 0 {
+		headroom := w.capacity.acquire(ctx)
+		if headroom == 0 {
 			return
 		}
-		hints, err := e.cfg.Queue.Take(ctx, e.id, slots, e.breakers.skipped())
+		hints, err := w.cfg.Queue.Take(ctx, w.id, headroom, w.cfg.Skipped())
 		for _, h := range hints {
-			e.start(ctx, h)
+			w.start(ctx, h)
 		}
-		e.slots.free(slots - len(hints))
+		w.capacity.release(headroom - len(hints))
 		switch {
 		case err != nil && ctx.Err() == nil:
 			trouble = min(trouble+1, 3) // 2 s: who waits longer is missed when the queue is back
-			e.cfg.Log.Warn("taking from the queue failed; trying again", "error", err)
+			w.cfg.Log.Warn("taking from the queue failed; trying again", "error", err)
 			sleep(ctx, jitter(250*time.Millisecond<<trouble))
 		case len(hints) == 0:
 			trouble = 0
-			e.slots.forget()
-			if err := e.cfg.Queue.Wait(ctx, jitter(e.cfg.PollInterval)); err != nil && ctx.Err() == nil {
-				sleep(ctx, jitter(e.cfg.PollInterval))
+			w.capacity.forget()
+			if err := w.cfg.Queue.Wait(ctx, jitter(w.cfg.PollInterval)); err != nil && ctx.Err() == nil {
+				sleep(ctx, jitter(w.cfg.PollInterval))
 			}
 		default:
 			trouble = 0
@@ -299,39 +260,39 @@ func (e *Executor) take(ctx context.Context) {
 	}
 }
 
-// start claims the hinted task and, if it gets it, runs it, on a slot that the
-// caller has reserved and that is given back here. Claims run beside each other:
+// start claims the hinted task and, if it gets it, runs it, under capacity that
+// the caller has acquired and that is released here. Claims run concurrently:
 // one after the other they would take a round trip to the database each.
 //
-// The slot is free once the task's work is over: its end is written while the
-// next task is claimed, and mostly in one transaction with that. No more ends
-// than slots wait so; with a store that is slow or away, slots stay taken.
-func (e *Executor) start(ctx context.Context, h sheaf.Hint) {
-	e.tasks.Go(func() {
-		free := sync.OnceFunc(func() { e.slots.free(1) })
-		defer free()
-		a, run := e.claim(ctx, h)
+// Capacity is released once the task's work is over: its end is written while
+// the next task is claimed, and mostly in one transaction with that. The number
+// of ends that wait is bounded; with a slow store capacity stays taken.
+func (w *Worker) start(ctx context.Context, h sheaf.Hint) {
+	w.tasks.Go(func() {
+		release := sync.OnceFunc(func() { w.capacity.release(1) })
+		defer release()
+		a, run := w.claim(ctx, h)
 		if a == nil {
 			return
 		}
 		defer func() {
-			e.mu.Lock()
-			if e.running[a.task.ID] == a { // else the task has come back, and its new attempt is there
-				delete(e.running, a.task.ID)
+			w.mu.Lock()
+			if w.running[a.task.ID] == a { // else the task has come back, and its new attempt is there
+				delete(w.running, a.task.ID)
 			}
-			e.mu.Unlock()
+			w.mu.Unlock()
 			a.cancel(nil)
 		}()
-		begun := e.begin(ctx, run, a)
-		e.run(run, a, func() {
-			e.ends <- struct{}{}
+		begun := w.begin(ctx, run, a)
+		w.run(run, a, func() {
+			_ = w.ends.Acquire(context.Background(), 1) // never fails: nothing ends the wait
 			if begun {
-				e.workers.release()
+				w.workers.Release(1)
 			}
 			a.worked.Store(true)
-			free()
+			release()
 		})
-		e.ends.release()
+		w.ends.Release(1)
 	})
 }
 
@@ -341,22 +302,18 @@ const aheadMost = 250 * time.Millisecond
 
 // begin waits for a worker and reports whether there is one; else it has stopped
 // the attempt.
-func (e *Executor) begin(ctx, run context.Context, a *attempt) bool {
-	select {
-	case e.workers <- struct{}{}: // nearly always: nothing is claimed ahead
-	default:
-		most := time.NewTimer(aheadMost)
-		defer most.Stop()
-		select {
-		case e.workers <- struct{}{}:
-		case <-run.Done():
-			return false
-		case <-ctx.Done():
-			a.cancel(errRelease)
-			return false
-		case <-most.C:
-			e.slots.forget()
-			a.cancel(errRelease)
+func (w *Worker) begin(ctx, run context.Context, a *attempt) bool {
+	if !w.workers.TryAcquire(1) { // rarely: most tasks are not claimed ahead
+		wait, cancel := context.WithTimeout(run, aheadMost)
+		defer cancel()
+		defer context.AfterFunc(ctx, cancel)()
+		if w.workers.Acquire(wait, 1) != nil {
+			if run.Err() == nil {
+				if ctx.Err() == nil {
+					w.capacity.forget()
+				}
+				a.cancel(errRelease)
+			}
 			return false
 		}
 	}
@@ -366,128 +323,128 @@ func (e *Executor) begin(ctx, run context.Context, a *attempt) bool {
 
 // claim wins the hinted task or spends the hint. It returns nil when there is
 // nothing to run, else the attempt and the context that it runs under.
-func (e *Executor) claim(ctx context.Context, h sheaf.Hint) (*attempt, context.Context) {
+func (w *Worker) claim(ctx context.Context, h sheaf.Hint) (*attempt, context.Context) {
 	if ctx.Err() != nil {
 		return nil, nil // nothing has been claimed: Leave gives the hint back
 	}
 	// A claim that has begun is not broken off: whether it happened would be
 	// unknown, and the task would wait for its lease to end.
 	ctx = context.WithoutCancel(ctx)
-	doubted := e.trust(h.TaskID)
+	unresolved := w.resolve(h.TaskID)
 	before := time.Now()
-	ask, cancelAsk := context.WithTimeout(ctx, e.cfg.Lease/2)
+	ask, cancelAsk := context.WithTimeout(ctx, w.cfg.Lease/2)
 	defer cancelAsk()
-	t, err := e.cfg.Store.Claim(ask, h.TaskID, e.id, e.cfg.Lease)
+	t, err := w.cfg.Store.Claim(ask, h.TaskID, w.id, w.cfg.Lease)
 	if refused, ok := errors.AsType[*sheaf.NotClaimable](err); ok {
 		// Somebody else's, over, or not due: the hint is spent either way. If
 		// the task should run later, the store knows and will hint again.
-		e.cfg.Observe.Refused(h.Kind, refused.State)
-		if doubted && refused.State == sheaf.TaskRunning {
-			e.doubt(h.TaskID) // what runs may be the claim that nobody knows of
+		w.cfg.Observe.Refused(h.Kind, refused.State)
+		if unresolved && refused.State == sheaf.TaskRunning {
+			w.unresolve(h.TaskID) // what runs may be the claim that nobody knows of
 		}
-		if err := e.cfg.Queue.Ack(ctx, h, refused.State == sheaf.TaskRunning); err != nil {
-			e.cfg.Log.Warn("ack failed; the hint will come again", "task", h.TaskID, "tenant", h.TenantID, "error", err)
+		if err := w.cfg.Queue.Ack(ctx, h, refused.State == sheaf.TaskRunning); err != nil {
+			w.cfg.Log.Warn("ack failed; the hint will come again", "task", h.TaskID, "tenant", h.TenantID, "error", err)
 		}
 		return nil, nil
 	}
 	if err != nil {
 		// Nobody knows whether the claim happened. The hint stays unacked and
 		// comes again; if the claim did happen, the task is given back.
-		e.doubt(h.TaskID)
-		e.cfg.Log.Warn("claim failed", "task", h.TaskID, "tenant", h.TenantID, "error", err)
+		w.unresolve(h.TaskID)
+		w.cfg.Log.Warn("claim failed", "task", h.TaskID, "tenant", h.TenantID, "error", err)
 		return nil, nil
 	}
 
 	// The attempt outlives ctx: drain decides when it ends.
 	run, cancel := context.WithCancelCause(ctx)
 	a := &attempt{task: t, hint: h, cancel: cancel, since: before}
-	a.fence.Store(int64(before.Add(e.cfg.Lease - e.fenceMargin()).Sub(e.started)))
-	e.mu.Lock()
-	earlier := e.running[t.ID]
-	e.running[t.ID] = a
-	delete(e.doubts, t.ID)
-	e.mu.Unlock()
+	a.fence.Store(int64(before.Add(w.cfg.Lease - w.fenceMargin()).Sub(w.started)))
+	w.mu.Lock()
+	earlier := w.running[t.ID]
+	w.running[t.ID] = a
+	delete(w.unresolved, t.ID)
+	w.mu.Unlock()
 	// A task that was taken away can come back before a heartbeat has told of
 	// the loss; the attempt at it that still runs here works for nothing.
 	if earlier != nil && !earlier.worked.Load() {
-		e.loses(earlier)
+		w.loses(earlier)
 	}
 
 	// From the claim on the lease in the store is the only lease. The work need
 	// not wait for the ack; drain does, so that Leave finds nothing to give back.
-	e.tasks.Go(func() {
-		if err := e.cfg.Queue.Ack(ctx, h, true); err != nil {
-			e.cfg.Log.Warn("ack failed; the hint will come again and be refused", "task", h.TaskID, "tenant", h.TenantID, "error", err)
+	w.tasks.Go(func() {
+		if err := w.cfg.Queue.Ack(ctx, h, true); err != nil {
+			w.cfg.Log.Warn("ack failed; the hint will come again and be refused", "task", h.TaskID, "tenant", h.TenantID, "error", err)
 		}
 	})
-	e.slots.claimed(time.Since(before))
-	e.cfg.Observe.Claimed(t.Kind, before.Sub(t.RunAt))
+	w.capacity.claimed(time.Since(before))
+	w.cfg.Observe.Claimed(t.Kind, before.Sub(t.RunAt))
 	return a, run
 }
 
 // fenceMargin is how long before the lease ends an attempt stops by itself.
-func (e *Executor) fenceMargin() time.Duration { return min(2*time.Second, e.cfg.Lease/10) }
+func (w *Worker) fenceMargin() time.Duration { return min(2*time.Second, w.cfg.Lease/10) }
 
 // endWait is how long the end of a task waits for the claim of the next one
 // while there is a backlog: what it takes to fetch a hint when all is busy.
 const endWait = 5 * time.Millisecond
 
 // run processes one claimed task and writes its end. It calls worked in between.
-func (e *Executor) run(ctx context.Context, a *attempt, worked func()) {
-	t, begun, log := a.task, time.Now(), e.cfg.Log
+func (w *Worker) run(ctx context.Context, a *attempt, worked func()) {
+	t, begun, log := a.task, time.Now(), w.cfg.Log
 	about := []slog.Attr{slog.String("task", t.ID), slog.String("kind", string(t.Kind)), slog.String("job", t.JobID), slog.String("document", t.DocumentID), slog.String("tenant", t.TenantID), slog.Int64("epoch", t.Epoch)}
 	ctx = logctx.With(ctx, about...)
-	about = append(about, slog.Int("attempt", t.Attempts), slog.String("worker", e.id))
+	about = append(about, slog.Int("attempt", t.Attempts), slog.String("worker", w.id))
 	if t.Range.From > 0 {
 		about = append(about, slog.String("range", t.Range.String()))
 	}
-	ctx, endSpan := e.cfg.Trace.Task(ctx, t.Trace, "task "+string(t.Kind), about...)
-	done, err := e.process(ctx, a)
-	if e.slots.busy() {
+	ctx, endSpan := w.cfg.Trace.Task(ctx, t.Trace, "task "+string(t.Kind), about...)
+	done, err := w.process(ctx, a)
+	if w.capacity.busy() {
 		done.CanWait = endWait
 	}
-	defer endSpan(err) // with the processor's verdict, after its end is written
+	defer endSpan(err) // with the processor's outcome, after its end is written
 	worked()
 
 	// What is written now must be written even while the executor stops.
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
 	defer cancel()
 	done.NextFunc = func(h sheaf.Hint) {
-		if _, err := e.cfg.Queue.Publish(end, h.TenantID, h.Lane, []sheaf.Hint{h}); err != nil {
+		if _, err := w.cfg.Queue.Publish(end, h.TenantID, h.Lane, []sheaf.Hint{h}); err != nil {
 			log.DebugContext(ctx, "the end of the document was not published; the keeper will", "document", t.DocumentID, "error", err)
 		}
 	}
-	state, err := e.finish(ctx, end, t, done, err)
+	state, err := w.finish(ctx, end, t, done, err)
 	switch {
 	case errors.Is(err, sheaf.ErrStale):
-		e.cfg.Observe.StaleWrite(t.Kind)
+		w.cfg.Observe.StaleWrite(t.Kind)
 		log.WarnContext(ctx, "the task belongs to somebody else now; its result is dropped")
 	case err != nil:
 		// The store may still hold the task as run here: it is given back.
-		e.doubt(t.ID)
+		w.unresolve(t.ID)
 		log.ErrorContext(ctx, "the end of the task could not be written; it will be tried again", "error", err)
 	default:
-		e.cfg.Observe.Finished(t.Kind, state, time.Since(begun))
+		w.cfg.Observe.Finished(t.Kind, state, time.Since(begun))
 		if state == sheaf.TaskDone {
-			e.cfg.Observe.Produced(t.Kind, done.Result)
+			w.cfg.Observe.Produced(t.Kind, done.Result)
 		}
 		log.DebugContext(ctx, "task ended", "state", state, "ms", time.Since(begun).Milliseconds())
 	}
-	if err := e.cfg.Queue.Done(end, t.TenantID, t.ID); err != nil {
+	if err := w.cfg.Queue.Done(end, t.TenantID, t.ID); err != nil {
 		log.WarnContext(ctx, "the queue was not told that the task ended; reconciliation will", "error", err)
 	}
-	e.cfg.Changed(len(done.Spawn) > 0 || t.Kind != sheaf.KindParse && t.Kind != sheaf.KindIndex)
+	w.cfg.Changed(len(done.Spawn) > 0 || t.Kind != sheaf.KindParse && t.Kind != sheaf.KindIndex)
 }
 
 // process runs the task's processor, unless the attempt was stopped before it
 // began, and turns a panic into a failure.
-func (e *Executor) process(ctx context.Context, a *attempt) (done sheaf.Completion, err error) {
+func (w *Worker) process(ctx context.Context, a *attempt) (done sheaf.Completion, err error) {
 	if !a.began.Load() {
 		return done, context.Cause(ctx)
 	}
 	t, begun := a.task, time.Now()
-	defer func() { e.slots.worked(time.Since(begun)) }()
-	p, ok := e.processors[t.Kind]
+	defer func() { w.capacity.worked(time.Since(begun)) }()
+	p, ok := w.cfg.Processors[t.Kind]
 	if !ok {
 		// A newer version may know it: it must not be lost to an old executor.
 		return done, errUnknownKind
@@ -508,14 +465,14 @@ var errUnknownKind = errors.New("no processor for this kind of task")
 
 // finish writes how the attempt ended: ctx is the attempt's (its cause tells
 // why it was stopped), end the one to write with.
-func (e *Executor) finish(ctx, end context.Context, t *sheaf.Task, done sheaf.Completion, err error) (sheaf.TaskState, error) {
+func (w *Worker) finish(ctx, end context.Context, t *sheaf.Task, done sheaf.Completion, err error) (sheaf.TaskState, error) {
 	claim := t.Held()
 	cause := context.Cause(ctx)
 	switch {
 	case err == nil:
-		if err = e.complete(end, claim, done); err == nil || errors.Is(err, sheaf.ErrStale) {
+		if err = w.complete(end, claim, done); err == nil || errors.Is(err, sheaf.ErrStale) {
 			if err == nil && (len(done.Spawn) > 0) {
-				_ = e.cfg.Queue.Notify(end) // a bell: the next poll finds the tasks all the same
+				_ = w.cfg.Queue.Notify(end) // a notification: the next poll finds the tasks all the same
 			}
 			return sheaf.TaskDone, err
 		}
@@ -523,13 +480,13 @@ func (e *Executor) finish(ctx, end context.Context, t *sheaf.Task, done sheaf.Co
 	case errors.Is(cause, errLost):
 		return sheaf.TaskRunning, sheaf.ErrStale
 	case errors.Is(cause, errRelease):
-		return sheaf.TaskPending, e.cfg.Store.Release(end, claim)
+		return sheaf.TaskPending, w.cfg.Store.Release(end, claim)
 	case errors.Is(cause, errTooLong):
-		err = sheaf.FailRetryable(sheaf.CategoryTimeout, "task_timeout", "the %s task ran longer than %s; raise executor.task_timeout or split finer", t.Kind, e.taskTimeout(t))
+		err = sheaf.FailRetryable(sheaf.CategoryTimeout, "task_timeout", "the %s task ran longer than %s; raise executor.task_timeout or split finer", t.Kind, w.taskTimeout(t))
 	case errors.Is(cause, errAsked):
 		err = sheaf.Fail(sheaf.CategoryCanceled, "canceled", "canceled on request")
 	case errors.Is(err, errUnknownKind):
-		return sheaf.TaskPending, e.cfg.Store.Snooze(end, claim, 30*time.Second, "no executor here knows tasks of kind "+string(t.Kind))
+		return sheaf.TaskPending, w.cfg.Store.Snooze(end, claim, 30*time.Second, "no executor here knows tasks of kind "+string(t.Kind))
 	}
 	f := sheaf.AsFailure(err, string(t.Kind))
 	f.Attempt = t.Attempts
@@ -537,10 +494,10 @@ func (e *Executor) finish(ctx, end context.Context, t *sheaf.Task, done sheaf.Co
 		f.Retryable = false
 	}
 	if wait, ok := retryAfter(err); ok {
-		return sheaf.TaskRetryWait, e.cfg.Store.Snooze(end, claim, wait, f.Message)
+		return sheaf.TaskRetryWait, w.cfg.Store.Snooze(end, claim, wait, f.Message)
 	}
-	retry := e.retries(t)
-	return e.cfg.Store.FailTask(end, claim, sheaf.FailReport{Failure: *f, Delay: retry.wait(t.FailCount), MaxFails: retry.MaxFails})
+	retry := w.retries(t)
+	return w.cfg.Store.FailTask(end, claim, sheaf.FailReport{Failure: *f, Delay: retry.wait(t.FailCount), MaxFails: retry.MaxFails})
 }
 
 // timedOutTwice reports whether this attempt and the one before it ran out of
@@ -554,10 +511,10 @@ func timedOutTwice(t *sheaf.Task, f *sheaf.Failure) bool {
 
 // complete retries an ambiguous completion: the guarded write is idempotent,
 // since a second one finds the task no longer running under this epoch.
-func (e *Executor) complete(ctx context.Context, c sheaf.Claim, done sheaf.Completion) error {
+func (w *Worker) complete(ctx context.Context, c sheaf.Claim, done sheaf.Completion) error {
 	var err error
 	for try := range 4 {
-		if err = e.cfg.Store.Complete(ctx, c, done); !errors.Is(err, sheaf.ErrUnavailable) {
+		if err = w.cfg.Store.Complete(ctx, c, done); !errors.Is(err, sheaf.ErrUnavailable) {
 			return err
 		}
 		sleep(ctx, jitter(200*time.Millisecond<<try))
@@ -588,11 +545,11 @@ const refusedRest = 30 * time.Second
 
 // heartbeats renew the leases of all running tasks at once and carry out what
 // the store answers: tasks that are lost or canceled stop.
-func (e *Executor) heartbeats(ctx context.Context) {
-	tick := time.NewTicker(e.cfg.Heartbeat)
+func (w *Worker) heartbeats(ctx context.Context) {
+	tick := time.NewTicker(w.cfg.Heartbeat)
 	defer tick.Stop()
 	for {
-		e.heartbeat(ctx)
+		w.heartbeat(ctx)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -601,76 +558,76 @@ func (e *Executor) heartbeats(ctx context.Context) {
 	}
 }
 
-func (e *Executor) heartbeat(ctx context.Context) {
-	e.mu.Lock()
-	held := make([]sheaf.Claim, 0, len(e.running))
-	ids := make([]string, 0, len(e.running))
-	for _, a := range e.running {
+func (w *Worker) heartbeat(ctx context.Context) {
+	w.mu.Lock()
+	held := make([]sheaf.Claim, 0, len(w.running))
+	ids := make([]string, 0, len(w.running))
+	for _, a := range w.running {
 		held = append(held, a.task.Held())
 		if a.began.Load() && !a.worked.Load() {
 			ids = append(ids, a.task.ID)
 		}
 	}
-	e.mu.Unlock()
+	w.mu.Unlock()
 
 	called := time.Now()
-	ask, cancel := context.WithTimeout(ctx, e.cfg.Lease/2)
+	ask, cancel := context.WithTimeout(ctx, w.cfg.Lease/2)
 	defer cancel()
 	host, _ := os.Hostname()
-	reply, err := e.cfg.Store.Heartbeat(ask, sheaf.WorkerStatus{
-		ID: e.id, Host: host, PID: os.Getpid(), Version: e.cfg.Version, Slots: e.cfg.Workers, Running: ids,
-		RSSBytes: residentBytes(), StartedAt: e.started,
-	}, e.cfg.Lease, held)
+	reply, err := w.cfg.Store.Heartbeat(ask, sheaf.WorkerStatus{
+		ID: w.id, Host: host, PID: os.Getpid(), Version: w.cfg.Version, Slots: w.cfg.Workers, Running: ids,
+		RSSBytes: residentBytes(), StartedAt: w.started,
+	}, w.cfg.Lease, held)
 	if err != nil {
 		if ctx.Err() == nil {
-			e.cfg.Log.Warn("heartbeat failed; tasks stop when their lease may have ended", "error", err)
+			w.cfg.Log.Warn("heartbeat failed; tasks stop when their lease may have ended", "error", err)
 		}
 		return
 	}
 	// The lease counts from before the call: the reply may have been slow.
-	fence := int64(called.Add(e.cfg.Lease - e.fenceMargin()).Sub(e.started))
-	e.mu.Lock()
+	fence := int64(called.Add(w.cfg.Lease - w.fenceMargin()).Sub(w.started))
+	w.mu.Lock()
 	for _, c := range held {
-		if a := e.running[c.TaskID]; a != nil && a.task.Epoch == c.Epoch && !slices.Contains(reply.Lost, c) {
+		if a := w.running[c.TaskID]; a != nil && a.task.Epoch == c.Epoch && !slices.Contains(reply.Lost, c) {
 			a.fence.Store(fence)
 		}
 	}
-	e.mu.Unlock()
+	w.mu.Unlock()
 	for _, c := range reply.Lost {
-		if a := e.attemptUnder(c); a != nil {
-			e.loses(a)
+		if a := w.attemptUnder(c); a != nil {
+			w.loses(a)
 		}
 	}
 	for _, c := range reply.Canceled {
-		if a := e.attemptUnder(c); a != nil {
+		if a := w.attemptUnder(c); a != nil {
 			a.cancel(errAsked)
 		}
 	}
-	e.giveBackDoubtful(ask)
+	w.releaseUnresolved(ask)
 }
 
 // attemptUnder is the attempt that runs here under a claim, nil for none.
-func (e *Executor) attemptUnder(c sheaf.Claim) *attempt {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if a := e.running[c.TaskID]; a != nil && a.task.Epoch == c.Epoch {
+func (w *Worker) attemptUnder(c sheaf.Claim) *attempt {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if a := w.running[c.TaskID]; a != nil && a.task.Epoch == c.Epoch {
 		return a
 	}
 	return nil
 }
 
 // loses stops an attempt whose task was taken away.
-func (e *Executor) loses(a *attempt) {
-	e.cfg.Observe.LeaseLost(a.task.Kind)
-	e.cfg.Log.Warn("lease lost", "task", a.task.ID, "epoch", a.task.Epoch, "worker", e.id)
+func (w *Worker) loses(a *attempt) {
+	w.cfg.Observe.LeaseLost(a.task.Kind)
+	w.cfg.Log.Warn("lease lost", "task", a.task.ID, "epoch", a.task.Epoch, "worker", w.id)
 	a.cancel(errLost)
 }
 
 // watchdog stops attempts whose lease may have ended because heartbeats fail,
 // and attempts that run longer than their kind may. It stands outside the
 // worker goroutines, so a stuck one cannot escape it.
-func (e *Executor) watchdog(ctx context.Context) {
-	tick := time.NewTicker(min(time.Second, e.cfg.Lease/20))
+func (w *Worker) watchdog(ctx context.Context) {
+	tick := time.NewTicker(min(time.Second, w.cfg.Lease/20))
 	defer tick.Stop()
 	for {
 		select {
@@ -679,18 +636,18 @@ func (e *Executor) watchdog(ctx context.Context) {
 			return
 		}
 		now := time.Now()
-		e.mu.Lock()
+		w.mu.Lock()
 		var over, late []*attempt
-		for _, a := range e.running {
-			if int64(now.Sub(e.started)) > a.fence.Load() {
+		for _, a := range w.running {
+			if int64(now.Sub(w.started)) > a.fence.Load() {
 				over = append(over, a)
-			} else if now.Sub(a.since) > e.taskTimeout(a.task) {
+			} else if now.Sub(a.since) > w.taskTimeout(a.task) {
 				late = append(late, a)
 			}
 		}
-		e.mu.Unlock()
+		w.mu.Unlock()
 		for _, a := range over {
-			e.cfg.Observe.LeaseLost(a.task.Kind)
+			w.cfg.Observe.LeaseLost(a.task.Kind)
 			a.cancel(errLost)
 		}
 		for _, a := range late {
@@ -699,26 +656,26 @@ func (e *Executor) watchdog(ctx context.Context) {
 	}
 }
 
-func (e *Executor) taskTimeout(t *sheaf.Task) time.Duration {
-	return cmp.Or(ofTask(e.cfg.TaskTimeout, t), 15*time.Minute)
+func (w *Worker) taskTimeout(t *sheaf.Task) time.Duration {
+	return cmp.Or(ofTask(w.cfg.TaskTimeout, t), 15*time.Minute)
 }
 
 // cancels stops tasks as soon as the queue's signal says so. A signal is a
 // hint: the heartbeat asks the store at once whether it is true.
-func (e *Executor) cancels(ctx context.Context) {
-	for id := range e.cfg.Queue.Cancels(ctx) {
-		e.mu.Lock()
-		mine := e.running[id] != nil
-		e.mu.Unlock()
+func (w *Worker) cancels(ctx context.Context) {
+	for id := range w.cfg.Queue.Cancels(ctx) {
+		w.mu.Lock()
+		mine := w.running[id] != nil
+		w.mu.Unlock()
 		if mine {
-			e.heartbeat(ctx)
+			w.heartbeat(ctx)
 		}
 	}
 }
 
 // recovers runs hints that some worker took and then forgot.
-func (e *Executor) recovers(ctx context.Context) {
-	tick := time.NewTicker(e.cfg.RecoverEvery)
+func (w *Worker) recovers(ctx context.Context) {
+	tick := time.NewTicker(w.cfg.RecoverEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -726,27 +683,27 @@ func (e *Executor) recovers(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if e.stopped.Load() {
+		if w.stopped.Load() {
 			return
 		}
-		hints, err := e.cfg.Queue.Recover(ctx, e.id, e.cfg.RecoverIdle)
+		hints, err := w.cfg.Queue.Recover(ctx, w.id, w.cfg.RecoverIdle)
 		if err != nil && ctx.Err() == nil {
-			e.cfg.Log.Warn("recovering hints failed", "error", err)
+			w.cfg.Log.Warn("recovering hints failed", "error", err)
 		}
 		for _, h := range hints {
-			if !e.slots.reserveOne() {
-				continue // no slot: it stays unacked, and comes again when it has been idle
+			if !w.capacity.acquireOne() {
+				continue // no headroom: it stays unacked, and comes again when it has been idle
 			}
-			e.start(ctx, h)
+			w.start(ctx, h)
 		}
 	}
 }
 
 // drain waits for running tasks, then gives back those that do not end.
-func (e *Executor) drain(hard <-chan struct{}) {
+func (w *Worker) drain(hard <-chan struct{}) {
 	idle := make(chan struct{})
-	go func() { e.tasks.Wait(); close(idle) }()
-	timeout := time.NewTimer(e.cfg.DrainTimeout)
+	go func() { w.tasks.Wait(); close(idle) }()
+	timeout := time.NewTimer(w.cfg.DrainTimeout)
 	defer timeout.Stop()
 	select {
 	case <-idle:
@@ -754,11 +711,11 @@ func (e *Executor) drain(hard <-chan struct{}) {
 	case <-timeout.C:
 	case <-hard:
 	}
-	e.mu.Lock()
-	for _, a := range e.running {
+	w.mu.Lock()
+	for _, a := range w.running {
 		a.cancel(errRelease)
 	}
-	e.mu.Unlock()
+	w.mu.Unlock()
 	select {
 	case <-idle:
 	case <-time.After(5 * time.Second): // what ignores its context loses its lease
@@ -766,32 +723,16 @@ func (e *Executor) drain(hard <-chan struct{}) {
 }
 
 // Running reports the ids of the tasks at work.
-func (e *Executor) Running() []string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	ids := make([]string, 0, len(e.running))
-	for id := range e.running {
+func (w *Worker) Running() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ids := make([]string, 0, len(w.running))
+	for id := range w.running {
 		ids = append(ids, id)
 	}
 	slices.Sort(ids)
 	return ids
 }
-
-// semaphore bounds how many tasks are in one stage.
-type semaphore chan struct{}
-
-func newSemaphore(n int) semaphore { return make(semaphore, n) }
-
-func (s semaphore) acquire(ctx context.Context) error {
-	select {
-	case s <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func (s semaphore) release() { <-s }
 
 func jitter(d time.Duration) time.Duration {
 	return time.Duration((0.5 + rand.Float64()) * float64(d))
@@ -811,9 +752,6 @@ type noTracer struct{}
 func (noTracer) Task(ctx context.Context, _, _ string, _ ...slog.Attr) (context.Context, func(error)) {
 	return ctx, func(error) {}
 }
-func (noTracer) Stage(ctx context.Context, _ string) (context.Context, func(error)) {
-	return ctx, func(error) {}
-}
 
 type noObserver struct{}
 
@@ -821,7 +759,6 @@ func (noObserver) Claimed(sheaf.TaskKind, time.Duration)                   {}
 func (noObserver) Refused(sheaf.TaskKind, sheaf.TaskState)                 {}
 func (noObserver) Finished(sheaf.TaskKind, sheaf.TaskState, time.Duration) {}
 func (noObserver) Produced(sheaf.TaskKind, sheaf.TaskResult)               {}
-func (noObserver) Stage(sheaf.TaskKind, string, time.Duration)             {}
 func (noObserver) StaleWrite(sheaf.TaskKind)                               {}
 func (noObserver) LeaseLost(sheaf.TaskKind)                                {}
 

@@ -1,4 +1,4 @@
-package executor
+package worker
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 // book is a store of one executor's tasks. The real stores cannot run where
 // time is simulated; what they promise is held by storetest.
 type book struct {
-	sheaf.TaskStore
+	Store
 	mu       sync.Mutex
 	log      []string
 	down     bool // heartbeats fail
@@ -235,7 +235,7 @@ func (q *line) Wake(context.Context) error                                      
 
 // running is an executor at work inside a bubble of simulated time.
 type running struct {
-	*Executor
+	*Worker
 	store  *book
 	queue  *line
 	finish func() // SIGTERM, and wait for the end
@@ -258,17 +258,17 @@ func startWith(t *testing.T, change func(*Config), processors map[sheaf.TaskKind
 	}
 	ps := map[sheaf.TaskKind]Processor{}
 	for kind, f := range processors {
-		ps[kind] = processorFunc(func(ctx context.Context, _ *sheaf.Task) (sheaf.Completion, error) { return sheaf.Completion{}, f(ctx) })
+		ps[kind] = ProcessorFunc(func(ctx context.Context, _ *sheaf.Task) (sheaf.Completion, error) { return sheaf.Completion{}, f(ctx) })
 	}
 	cfg := Config{Store: b, Queue: q, Processors: ps, Workers: 4, Lease: 60 * time.Second, Heartbeat: 15 * time.Second, DrainTimeout: 25 * time.Second}
 	change(&cfg)
-	e := New(cfg)
+	w := New(cfg)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	r := &running{Executor: e, store: b, queue: q, hard: make(chan struct{})}
+	r := &running{Worker: w, store: b, queue: q, hard: make(chan struct{})}
 	go func() {
 		defer close(done)
-		if err := e.Run(ctx, r.hard); err != nil {
+		if err := w.Run(ctx, r.hard); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -523,7 +523,7 @@ func TestClaimBehindAnErrorIsGivenBack(t *testing.T) {
 		expect(t, r.store.entries(), "complete ok", "release unanswered") // not what was never claimed
 		time.Sleep(time.Minute)
 		r.mu.Lock()
-		left := len(r.doubts)
+		left := len(r.unresolved)
 		r.mu.Unlock()
 		if left != 0 {
 			t.Errorf("%d tasks are still in doubt after their lease", left)
@@ -543,11 +543,11 @@ func TestAttemptWhoseEndWasNotWrittenIsGivenBack(t *testing.T) {
 	})
 }
 
-// TestDoubtEndsWithANewClaim: what is being claimed anew is not given back.
-func TestDoubtEndsWithANewClaim(t *testing.T) {
+// TestUnresolvedClaimEndsWithANewOne: what is being claimed anew is not given back.
+func TestUnresolvedClaimEndsWithANewOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, map[sheaf.TaskKind]func(context.Context) error{"long": untilStopped})
-		r.doubt("long")
+		r.unresolve("long")
 		r.store.mu.Lock()
 		r.store.holds["long"] = 1
 		r.store.mu.Unlock()

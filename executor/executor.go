@@ -1,0 +1,163 @@
+// Package executor is what a task does, in the order a document goes: plan.go
+// cuts it (unpack.go makes documents of an archive's files), range.go reads one
+// range of it up to the index, finalize.go publishes it. How tasks are taken,
+// held and ended is package internal/worker's.
+package executor
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"sheaf"
+	"sheaf/internal/blob"
+	"sheaf/internal/embed"
+	"sheaf/internal/enrich"
+	"sheaf/internal/index"
+	"sheaf/internal/tagset"
+	"sheaf/internal/worker"
+	"sheaf/parser"
+	"sheaf/parser/child"
+)
+
+// Files brings a blob to this host.
+type Files interface {
+	// Fetch returns a path of the object's bytes; release must be called when
+	// the path is not read any more. sha256 and size may be empty and 0.
+	Fetch(ctx context.Context, key, sha256 string, size int64) (path string, release func(), err error)
+	// FetchBlocks is Fetch for readers of a few places: where fill is not nil
+	// the file has holes, and it must be called before bytes are read.
+	FetchBlocks(ctx context.Context, key, sha256 string, size int64) (path string, fill blob.Fill, release func(), err error)
+}
+
+// Parser reads documents in child processes. *child.Pool is one.
+type Parser interface {
+	ParseIsolating(ctx context.Context, src child.Source, r sheaf.Range, deadline func(units int) time.Duration, emit func(sheaf.UnitResult) error) error
+}
+
+// Store is what tasks read, and where they log.
+type Store interface {
+	DocumentByID(ctx context.Context, documentID string) (*sheaf.Document, error)
+	GenerationTasks(ctx context.Context, documentID string, generation int) ([]sheaf.Task, error)
+	AppendEvents(ctx context.Context, c sheaf.Claim, events []sheaf.Event) error
+}
+
+// Observer is told how long stages take.
+type Observer interface {
+	Stage(kind sheaf.TaskKind, stage string, took time.Duration)
+}
+
+// Tracer draws spans of stages.
+type Tracer interface {
+	// Stage begins a span within the context's, and returns its context and what
+	// ends it.
+	Stage(ctx context.Context, name string) (context.Context, func(error))
+}
+
+// Config holds the parts and bounds of tasks. Zero durations and counts mean the
+// default named beside them.
+type Config struct {
+	Store    Store
+	Blobs    blob.Store
+	Files    Files
+	Parser   Parser
+	Formats  *parser.Registry
+	Index    index.Index
+	Embedder embed.Embedder
+	Chat     enrich.Asker // a language model; nil for none
+	// ChatBatch is how many chunks one question to Chat is about, default 1.
+	ChatBatch int
+	Planner   *Planner // nil runs no plans
+	Observe   Observer // nil for none
+	Trace     Tracer   // nil for none
+	Log       *slog.Logger
+
+	ParseSlots    int           // tasks parsing at once, default CPUs
+	EmbedSlots    int           // default CPUs
+	IndexSlots    int           // default 2 × CPUs: most of them wait for a commit that serves them all
+	Tags          tagset.Limits // of tag sets
+	UnitTimeout   time.Duration // share of one page in the parse deadline, default 5 s
+	ParseTimeout  time.Duration // on top of UnitTimeout × pages, default 20 s
+	MaxChunksTask int           // more chunks than this from one range is a failure, default 50,000
+}
+
+func (c *Config) setDefaults() {
+	cpus := runtime.GOMAXPROCS(0)
+	c.ParseSlots = cmp.Or(c.ParseSlots, cpus)
+	c.EmbedSlots = cmp.Or(c.EmbedSlots, cpus)
+	c.IndexSlots = cmp.Or(c.IndexSlots, 2*cpus)
+	c.UnitTimeout = cmp.Or(c.UnitTimeout, 5*time.Second)
+	c.ParseTimeout = cmp.Or(c.ParseTimeout, 20*time.Second)
+	c.MaxChunksTask = cmp.Or(c.MaxChunksTask, 50_000)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Observe == nil {
+		c.Observe = noObserver{}
+	}
+	if c.Trace == nil {
+		c.Trace = noTracer{}
+	}
+}
+
+// Executor is the processors of one process. It is safe for concurrent use.
+type Executor struct {
+	cfg      Config
+	breakers breakers
+	model    *enrich.Model // nil without Chat
+	tags     *tagset.Loader
+	parse    *semaphore.Weighted // tasks in each of these stages
+	embed    *semaphore.Weighted
+	index    *semaphore.Weighted
+}
+
+// New makes an executor.
+func New(cfg Config) *Executor {
+	cfg.setDefaults()
+	e := &Executor{
+		breakers: guard(&cfg, cfg.Log), cfg: cfg,
+		parse: semaphore.NewWeighted(int64(cfg.ParseSlots)), embed: semaphore.NewWeighted(int64(cfg.EmbedSlots)), index: semaphore.NewWeighted(int64(cfg.IndexSlots)),
+	}
+	if cfg.Embedder != nil { // tests of one stage have none
+		e.tags = &tagset.Loader{Blobs: cfg.Blobs, Model: cfg.Embedder.Model(), Limits: cfg.Tags}
+	}
+	if cfg.Chat != nil {
+		e.model = enrich.NewModel(cfg.Chat, cfg.ChatBatch)
+	}
+	return e
+}
+
+// Processors are what runs each kind of task.
+func (e *Executor) Processors() map[sheaf.TaskKind]worker.Processor {
+	processors := map[sheaf.TaskKind]worker.Processor{
+		sheaf.KindParse:    worker.ProcessorFunc(e.processParse),
+		sheaf.KindIndex:    worker.ProcessorFunc(e.processIndex),
+		sheaf.KindFinalize: worker.ProcessorFunc(e.processFinalize),
+	}
+	if e.cfg.Planner != nil {
+		processors[sheaf.KindPlan] = e.cfg.Planner
+	}
+	return processors
+}
+
+// enter waits until a task may enter a stage; the error is the cause of ctx's end.
+func enter(ctx context.Context, stage *semaphore.Weighted) error {
+	if stage.Acquire(ctx, 1) != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+type noTracer struct{}
+
+func (noTracer) Stage(ctx context.Context, _ string) (context.Context, func(error)) {
+	return ctx, func(error) {}
+}
+
+type noObserver struct{}
+
+func (noObserver) Stage(sheaf.TaskKind, string, time.Duration) {}

@@ -1,0 +1,59 @@
+package executor
+
+import (
+	"fmt"
+
+	"sheaf"
+)
+
+// failedUnits is the verdict on every unit of a generation, with those of tasks
+// that ended without a result.
+func failedUnits(tasks []sheaf.Task) sheaf.Ledger {
+	var ledgers []sheaf.Ledger
+	for _, t := range tasks {
+		if !covers(t) {
+			continue
+		}
+		l := t.Result.Ledger
+		if t.State != sheaf.TaskDone {
+			l = sheaf.Ledger{unreadRun(t, t.Range)}
+		}
+		ledgers = append(ledgers, l)
+	}
+	return sheaf.MergeLedgers(ledgers...)
+}
+
+func unreadRun(t sheaf.Task, r sheaf.Range) sheaf.LedgerRun {
+	run := sheaf.LedgerRun{From: r.From, To: r.To, Status: sheaf.UnitFailed, Code: string(t.State), Message: fmt.Sprintf("the task for units %s ended %s", t.Range, t.State)}
+	if t.Failure != nil {
+		run.Code, run.Message = t.Failure.Code, t.Failure.Message
+	}
+	return run
+}
+
+// keepFailed stands for units of a task without a result that are not tried
+// again: the next generation has to account for them too.
+func keepFailed(t sheaf.Task, rest []sheaf.Range) []sheaf.NewTask {
+	var out []sheaf.NewTask
+	for _, r := range rest {
+		out = append(out, sheaf.NewTask{
+			ID: sheaf.NewID(), Kind: sheaf.KindParse, Unit: t.Unit, Range: r, Cost: costShare(t, r), Digest: t.Digest, Payload: t.Payload,
+			Done: &sheaf.TaskResult{Reused: true, Ledger: sheaf.Ledger{unreadRun(t, r)}},
+		})
+	}
+	return out
+}
+
+// costShare is the part of a task's cost that a part of its range stands for.
+func costShare(t sheaf.Task, r sheaf.Range) int {
+	return max(1, t.Cost*r.Len()/max(1, t.Range.Len()))
+}
+
+// without lists the units of runs that none of taken has.
+func without(runs, taken []sheaf.Range) []sheaf.Range {
+	var l sheaf.Ledger
+	for _, r := range taken {
+		l = append(l, sheaf.LedgerRun{From: r.From, To: r.To, Status: sheaf.UnitOK})
+	}
+	return sheaf.MergeLedgers(l).Missing(runs)
+}
