@@ -21,10 +21,10 @@ import (
 // together, so that one computes while the other waits for the disk.
 
 const (
-	mostTogether = 64               // claims and completions of one transaction
-	togetherTime = 15 * time.Second // for one transaction and its retries
-	writeLines   = 2                // transactions of claims and completions at once
-	worthALine   = 16               // of them in the second at least: with 8, batches of 10 instead of 14 took 5 % more CPU
+	maxBatch         = 64               // claims and completions of one transaction
+	batchTimeout     = 15 * time.Second // for one transaction and its retries
+	writeConcurrency = 2                // transactions of claims and completions at once
+	minBatch         = 16               // of them in the second at least: with 8, batches of 10 instead of 14 took 5 % more CPU
 )
 
 // ClaimAsk is one claim of a batch.
@@ -86,8 +86,8 @@ type answer struct {
 	last string // the document, if this was the batch's last end in it and no claim of the batch goes on with it
 }
 
-// runTogether writes the calls of one batch.
-func (s *Store) runTogether(ctx context.Context, batch []write) []answer {
+// runBatch writes the calls of one batch.
+func (s *Store) runBatch(ctx context.Context, batch []write) []answer {
 	var finished []Finished
 	var asks []ClaimAsk
 	for _, w := range batch {

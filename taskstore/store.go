@@ -104,10 +104,11 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if c.EventLag == 0 && c.Driver != "sqlite" {
 		s.eventLag = 2 * time.Second
 	}
-	s.writes = batching.New(mostTogether, togetherTime, s.runTogether)
+	writes := batching.Config[write]{Max: maxBatch, Timeout: batchTimeout}
 	if c.Driver != "sqlite" { // which has one writer
-		s.writes.Overlap(writeLines, worthALine)
+		writes.Concurrency, writes.MinBatch = writeConcurrency, minBatch
 	}
+	s.writes = batching.New(writes, s.runBatch)
 	var err error
 	switch c.Driver {
 	case "sqlite":
@@ -252,7 +253,7 @@ func (s *Store) openMySQL(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	s.scripts = pool(sql.OpenDB(scripts), Config{MaxOpenConns: writeLines})
+	s.scripts = pool(sql.OpenDB(scripts), Config{MaxOpenConns: writeConcurrency})
 	db := pool(sql.OpenDB(connector), c)
 	s.d = mysqlDialect
 	s.w, err = s.gorm(gormmysql.New(gormmysql.Config{Conn: db}), db)

@@ -86,7 +86,7 @@ var may = map[string][]string{
 	"internal/openaiapi":  {"internal/retryafter"},
 	"internal/retryafter": {},
 	"internal/chat":       {"internal/openaiapi"},
-	"internal/embed/...":  {"internal/embed", "internal/openaiapi"},
+	"internal/embed/...":  {"internal/batching", "internal/embed", "internal/openaiapi"},
 	"internal/index/...":  {"internal/batching", "internal/index"},
 	"internal/queue/...":  {"internal/batching", "internal/notify", "internal/pgdsn", "internal/queue"},
 	"internal/keeper":     append([]string{"ingest", "internal/notify"}, contracts...),

@@ -1,25 +1,39 @@
-// Package batching merges calls that come together. Between the workers of an
-// executor and what costs much however little it carries (a transaction of the
-// store, a round trip to the queue), it lets those who arrive while one run is
-// under way be served together by the next. A call that finds nothing under way
-// is run at once, alone, unless it says that it can wait for company. Where runs
-// may overlap, the next begins before the last has ended once it is worth it.
+// Package batching gathers calls that come together into one: between the tasks
+// of an executor and what costs much however little it carries (a transaction of
+// the store, a round trip to the queue, a request to an embedding provider).
 package batching
 
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 )
 
-// Group runs calls in batches. It is safe for concurrent use.
+// Config bounds the batches of a group.
+type Config[T any] struct {
+	Max         int           // calls of a batch
+	Timeout     time.Duration // of a batch; 0 for none
+	Concurrency int           // batches at once; 0 means 1
+	MinBatch    int           // calls that a batch beside another must have
+
+	// WeightFunc is what a call counts against MaxWeight. nil: only Max bounds
+	// a batch.
+	WeightFunc func(T) int
+	MaxWeight  int // of a batch of more than one call
+
+	// Fill makes calls wait until a batch is full or the batch timeout of one of
+	// them is over, even if nothing is under way.
+	Fill bool
+}
+
+// Group runs calls in batches. Unless it fills them, a call that finds nothing
+// under way is run at once, alone, and those that arrive during a batch are the
+// next. It is safe for concurrent use.
 type Group[T, R any] struct {
-	run     func(ctx context.Context, batch []T) []R
-	most    int
-	timeout time.Duration
-	lines   int // runs at once
-	worth   int // calls that a run beside another must have
+	cfg Config[T]
+	run func(ctx context.Context, batch []T) []R
 
 	mu      sync.Mutex
 	waiting []*call[T, R]
@@ -28,47 +42,87 @@ type Group[T, R any] struct {
 
 type call[T, R any] struct {
 	ask    T
-	wait   time.Duration // for company; 0 for none, or once it is over
+	wait   time.Duration // batch timeout; 0 for none, or once it is over
 	answer R
 	done   chan struct{} // closed once answer is set
 }
 
-// New makes a group that runs one batch at a time. run gets 1 to most calls in the order they came and must
-// answer as many, in their order. It has timeout for a batch, and a context
-// that is nobody's own: that one caller gives up must not fail the others.
-func New[T, R any](most int, timeout time.Duration, run func(ctx context.Context, batch []T) []R) *Group[T, R] {
-	return &Group[T, R]{run: run, most: most, timeout: timeout, lines: 1}
+// New makes a group. run gets calls in the order they came and must answer as
+// many, in their order. It has the timeout of a batch, and a context that is
+// nobody's own: that one caller gives up must not fail the others.
+func New[T, R any](cfg Config[T], run func(ctx context.Context, batch []T) []R) *Group[T, R] {
+	cfg.Concurrency = max(cfg.Concurrency, 1)
+	return &Group[T, R]{cfg: cfg, run: run}
 }
 
-// Overlap lets up to lines runs be under way at once, each but the first with
-// worth calls at least, so that the batches stay large. It is set before the
-// first call.
-func (g *Group[T, R]) Overlap(lines, worth int) { g.lines, g.worth = lines, worth }
-
-// begins reports whether there is reason for one more run now; g.mu is held.
-func (g *Group[T, R]) begins() bool {
-	if g.running > 0 {
-		return g.running < g.lines && len(g.waiting) >= g.worth
+// begin starts a batch if there is reason for one more now; g.mu is held.
+func (g *Group[T, R]) begin() {
+	if g.due() {
+		g.running++
+		go g.drain()
 	}
-	return len(g.waiting) > 1 || len(g.waiting) == 1 && g.waiting[0].wait == 0
 }
 
-// rest gives who waits alone while nothing is under way the time it has; g.mu
-// is held.
-func (g *Group[T, R]) rest() {
-	if g.running > 0 || len(g.waiting) == 0 {
+// due reports whether there is reason for one more batch now; g.mu is held.
+func (g *Group[T, R]) due() bool {
+	switch {
+	case len(g.waiting) == 0 || g.running >= g.cfg.Concurrency:
+		return false
+	case g.cfg.Fill:
+		n, full := g.next()
+		return full || n > 0 && g.waiting[0].wait == 0
+	case g.running > 0:
+		return len(g.waiting) >= g.cfg.MinBatch
+	default:
+		return len(g.waiting) > 1 || g.waiting[0].wait == 0
+	}
+}
+
+// next is how many calls the next batch has, and whether no other would fit;
+// g.mu is held.
+func (g *Group[T, R]) next() (n int, full bool) {
+	most := min(len(g.waiting), g.cfg.Max)
+	if g.cfg.WeightFunc == nil {
+		return most, most == g.cfg.Max
+	}
+	weight := 0
+	for n < most {
+		weight += g.cfg.WeightFunc(g.waiting[n].ask)
+		if n > 0 && weight > g.cfg.MaxWeight {
+			return n, true
+		}
+		n++
+	}
+	return n, n == g.cfg.Max || weight >= g.cfg.MaxWeight
+}
+
+// expire begins a batch once the timeout of calls that wait is over. Only a
+// group that fills batches counts it from the call; else it is counted from when
+// a call is the only one and nothing is under way. g.mu is held.
+func (g *Group[T, R]) expire(calls []*call[T, R]) {
+	wait := calls[0].wait
+	if wait == 0 {
 		return
 	}
-	c := g.waiting[0]
-	time.AfterFunc(c.wait, func() {
+	time.AfterFunc(wait, func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		if g.running == 0 && len(g.waiting) == 1 && g.waiting[0] == c {
-			c.wait = 0
-			g.running++
-			go g.drain()
+		if !g.cfg.Fill && (g.running > 0 || len(g.waiting) != 1 || g.waiting[0] != calls[0]) {
+			return
 		}
+		for _, c := range calls {
+			c.wait = 0
+		}
+		g.begin()
 	})
+}
+
+// alone gives a call that waits alone while nothing is under way its time; g.mu
+// is held.
+func (g *Group[T, R]) alone() {
+	if !g.cfg.Fill && g.running == 0 && len(g.waiting) > 0 {
+		g.expire(g.waiting[:1:1])
+	}
 }
 
 // Do is one call. The error is ctx's, when it ends before the batch does: the
@@ -78,42 +132,50 @@ func (g *Group[T, R]) Do(ctx context.Context, ask T) (R, error) { return g.DoWit
 // DoWithin is Do for a call that can wait: where nothing is under way it is run
 // with the next that comes, and alone only once it has waited so long.
 func (g *Group[T, R]) DoWithin(ctx context.Context, ask T, wait time.Duration) (R, error) {
-	c := &call[T, R]{ask: ask, wait: wait, done: make(chan struct{})}
-	if err := ctx.Err(); err != nil {
-		return c.answer, err
-	}
-	g.mu.Lock()
-	g.waiting = append(g.waiting, c)
-	begin := g.begins()
-	if begin {
-		g.running++
-	} else {
-		g.rest()
-	}
-	g.mu.Unlock()
-	if begin {
-		go g.drain()
-	}
-	select {
-	case <-c.done:
-		return c.answer, nil
-	case <-ctx.Done():
-		g.withdraw(c)
+	answers, err := g.DoAll(ctx, []T{ask}, wait)
+	if err != nil {
 		var none R
-		return none, ctx.Err()
+		return none, err
 	}
+	return answers[0], nil
 }
 
-// withdraw takes a call back that has not been begun.
-func (g *Group[T, R]) withdraw(c *call[T, R]) {
+// DoAll is DoWithin for several calls, which may go in different batches. It
+// answers in their order.
+func (g *Group[T, R]) DoAll(ctx context.Context, asks []T, wait time.Duration) ([]R, error) {
+	if err := ctx.Err(); err != nil || len(asks) == 0 {
+		return nil, err
+	}
+	calls := make([]*call[T, R], len(asks))
+	for i, ask := range asks {
+		calls[i] = &call[T, R]{ask: ask, wait: wait, done: make(chan struct{})}
+	}
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	for i, w := range g.waiting {
-		if w == c {
-			g.waiting = append(g.waiting[:i:i], g.waiting[i+1:]...)
-			return
+	g.waiting = append(g.waiting, calls...)
+	if g.cfg.Fill {
+		g.expire(calls)
+	}
+	g.begin()
+	g.alone()
+	g.mu.Unlock()
+	answers := make([]R, len(asks))
+	for i, c := range calls {
+		select {
+		case <-c.done:
+			answers[i] = c.answer
+		case <-ctx.Done():
+			g.withdraw(calls[i:])
+			return nil, ctx.Err()
 		}
 	}
+	return answers, nil
+}
+
+// withdraw takes calls back that have not been begun.
+func (g *Group[T, R]) withdraw(calls []*call[T, R]) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.waiting = slices.DeleteFunc(slices.Clone(g.waiting), func(c *call[T, R]) bool { return slices.Contains(calls, c) })
 }
 
 // drain runs batches until there is no reason for another.
@@ -124,22 +186,26 @@ func (g *Group[T, R]) drain() {
 		runtime.Gosched()
 		g.mu.Lock()
 		g.running--
-		if !g.begins() {
-			g.rest()
+		if !g.due() {
+			g.alone()
 			g.mu.Unlock()
 			return
 		}
 		g.running++
-		n := min(len(g.waiting), g.most)
+		n, _ := g.next()
 		calls := g.waiting[:n:n]
 		g.waiting = g.waiting[n:]
+		g.begin() // what is left may be a batch of its own
 		g.mu.Unlock()
 
 		batch := make([]T, n)
 		for i, c := range calls {
 			batch[i] = c.ask
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), g.timeout)
+		ctx, cancel := context.Background(), context.CancelFunc(func() {})
+		if g.cfg.Timeout > 0 {
+			ctx, cancel = context.WithTimeout(ctx, g.cfg.Timeout)
+		}
 		answers := g.run(ctx, batch)
 		cancel()
 		for i, c := range calls {

@@ -12,7 +12,7 @@ import (
 
 func TestLoneCallRunsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := New(8, time.Minute, func(_ context.Context, batch []int) []int { return batch })
+		g := New(Config[int]{Max: 8, Timeout: time.Minute}, func(_ context.Context, batch []int) []int { return batch })
 		begun := time.Now()
 		got, err := g.Do(t.Context(), 7)
 		if err != nil || got != 7 || time.Since(begun) != 0 {
@@ -24,7 +24,7 @@ func TestLoneCallRunsAtOnce(t *testing.T) {
 func TestThoseWhoArriveDuringARunFormTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var batches [][]int
-		g := New(3, time.Minute, func(_ context.Context, batch []int) []int {
+		g := New(Config[int]{Max: 3, Timeout: time.Minute}, func(_ context.Context, batch []int) []int {
 			batches = append(batches, slices.Clone(batch))
 			time.Sleep(time.Second)
 			out := make([]int, len(batch))
@@ -49,12 +49,12 @@ func TestThoseWhoArriveDuringARunFormTheNext(t *testing.T) {
 	})
 }
 
-func TestRunsOverlapWhenItIsWorthIt(t *testing.T) {
+func TestBatchesOverlapFromTheirMinimum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var batches [][]int
 		under, most := 0, 0
-		g := New(3, time.Minute, func(_ context.Context, batch []int) []int {
+		g := New(Config[int]{Max: 3, Timeout: time.Minute, Concurrency: 2, MinBatch: 2}, func(_ context.Context, batch []int) []int {
 			mu.Lock()
 			batches = append(batches, slices.Clone(batch))
 			under++
@@ -66,7 +66,6 @@ func TestRunsOverlapWhenItIsWorthIt(t *testing.T) {
 			mu.Unlock()
 			return batch
 		})
-		g.Overlap(2, 2)
 		var all sync.WaitGroup
 		begun := time.Now()
 		for i := range 7 {
@@ -90,7 +89,7 @@ func TestRunsOverlapWhenItIsWorthIt(t *testing.T) {
 func TestWhoGivesUpBeforeItsTurnIsNotRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ran []int
-		g := New(8, time.Minute, func(ctx context.Context, batch []int) []int {
+		g := New(Config[int]{Max: 8, Timeout: time.Minute}, func(ctx context.Context, batch []int) []int {
 			ran = append(ran, batch...)
 			time.Sleep(time.Second)
 			if ctx.Err() != nil {
@@ -121,7 +120,7 @@ func TestWhoGivesUpBeforeItsTurnIsNotRun(t *testing.T) {
 
 func TestBatchHasATimeOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := New(8, time.Second, func(ctx context.Context, batch []int) []error {
+		g := New(Config[int]{Max: 8, Timeout: time.Second}, func(ctx context.Context, batch []int) []error {
 			<-ctx.Done()
 			return []error{ctx.Err()}
 		})
@@ -137,7 +136,7 @@ func TestWhoCanWaitRunsWithTheNextThatComes(t *testing.T) {
 		var batches [][]int
 		begun := time.Now()
 		var ats []time.Duration
-		g := New(8, time.Minute, func(_ context.Context, batch []int) []int {
+		g := New(Config[int]{Max: 8, Timeout: time.Minute}, func(_ context.Context, batch []int) []int {
 			batches, ats = append(batches, slices.Clone(batch)), append(ats, time.Since(begun))
 			time.Sleep(10 * time.Millisecond)
 			return batch
@@ -169,6 +168,48 @@ func TestWhoCanWaitRunsWithTheNextThatComes(t *testing.T) {
 			t.Errorf("batches %v, want %v", batches, want)
 		}
 		if want := []time.Duration{5 * ms, 101 * ms, 203 * ms, 300 * ms, 315 * ms, 409 * ms}; !slices.Equal(ats, want) {
+			t.Errorf("they ran at %v, want %v", ats, want)
+		}
+	})
+}
+
+func TestFilledBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var batches [][]int
+		var ats []time.Duration
+		begun := time.Now()
+		g := New(Config[int]{Max: 4, MaxWeight: 10, WeightFunc: func(v int) int { return v }, Concurrency: 2, Fill: true}, func(ctx context.Context, batch []int) []int {
+			if _, limited := ctx.Deadline(); limited {
+				t.Error("a batch without a timeout has a deadline")
+			}
+			mu.Lock()
+			batches, ats = append(batches, slices.Clone(batch)), append(ats, time.Since(begun))
+			mu.Unlock()
+			time.Sleep(100 * time.Millisecond)
+			return batch
+		})
+		const ms = time.Millisecond
+		var all sync.WaitGroup
+		do := func(at time.Duration, asks ...int) {
+			all.Go(func() {
+				time.Sleep(at)
+				if got, err := g.DoAll(t.Context(), asks, 5*ms); err != nil || !slices.Equal(got, asks) {
+					t.Errorf("%v answers %v, %v", asks, got, err)
+				}
+			})
+		}
+		do(0, 1, 1)          // waits for others, and ends with its timeout
+		do(20*ms, 1, 1, 1)   // beside the first
+		do(21*ms, 1, 1)      // one fills the batch, the other waits for a batch to end
+		do(200*ms, 6, 3)     // too heavy with the next
+		do(201*ms, 2)        //
+		do(400*ms, 50, 1, 2) // more than a batch may weigh goes alone
+		all.Wait()
+		if want := [][]int{{1, 1}, {1, 1, 1, 1}, {1}, {6, 3}, {2}, {50}, {1, 2}}; !slices.EqualFunc(batches, want, slices.Equal[[]int]) {
+			t.Errorf("batches %v, want %v", batches, want)
+		}
+		if want := []time.Duration{5 * ms, 21 * ms, 105 * ms, 201 * ms, 206 * ms, 400 * ms, 405 * ms}; !slices.Equal(ats, want) {
 			t.Errorf("they ran at %v, want %v", ats, want)
 		}
 	})

@@ -148,7 +148,7 @@ func TestBatchEndsWhenAllItsCallersHaveGone(t *testing.T) {
 
 func TestCloseFreesCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := New(&recorder{Embedder: static.Default()}, Config{Concurrency: 1, MaxTexts: 1, Queue: 1})
+		b := New(&recorder{Embedder: static.Default()}, Config{Concurrency: 1, MaxTexts: 1})
 		var wg sync.WaitGroup
 		for range 10 {
 			wg.Go(func() {

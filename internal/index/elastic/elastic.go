@@ -159,7 +159,7 @@ func Open(ctx context.Context, config Config) (*Index, error) {
 	}
 	alias := indexName(config.Prefix + "-" + config.ModelID)
 	x := &Index{config: config, alias: alias, name: alias + "-v1", client: client, transport: transport}
-	x.refreshes = batching.New(mostRefreshes, refreshTime, func(ctx context.Context, asked []struct{}) []error {
+	x.refreshes = batching.New(batching.Config[struct{}]{Max: mostRefreshes, Timeout: refreshTime}, func(ctx context.Context, asked []struct{}) []error {
 		return slices.Repeat([]error{x.refresh(ctx)}, len(asked))
 	})
 	if err := x.ensure(ctx); err != nil && !errors.Is(err, sheaf.ErrUnavailable) {

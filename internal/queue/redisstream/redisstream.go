@@ -200,8 +200,8 @@ func New(cfg Config) (*Queue, error) {
 		touched:  make(map[string]map[string]struct{}),
 		suspects: make(map[[2]string]struct{}),
 	}
-	q.acks = batching.New(batch, ackTimeout, q.ackAll)
-	q.dones = batching.New(batch, ackTimeout, q.doneAll)
+	q.acks = batching.New(batching.Config[spent]{Max: batch, Timeout: ackTimeout}, q.ackAll)
+	q.dones = batching.New(batching.Config[ended]{Max: batch, Timeout: ackTimeout}, q.doneAll)
 	q.main = &shard{client: cfg.Redis.client(), keys: keys{cfg.Prefix}, cfg: &q.cfg}
 	for _, lane := range sheaf.Lanes {
 		o, own := cfg.Lanes[lane]
