@@ -1,7 +1,6 @@
 package sheaf
 
 import (
-	"context"
 	"strconv"
 	"time"
 )
@@ -54,30 +53,4 @@ type UploadSpec struct {
 // UploadPrefix is the folder of an upload's pieces.
 func UploadPrefix(tenantID, uploadID string) string {
 	return "uploads/" + tenantID + "/" + uploadID + "/"
-}
-
-// UploadCatalog holds uploads that come in pieces. An upload is there until
-// its life is over, also after it was submitted: a repeated submit then
-// answers as the first did.
-type UploadCatalog interface {
-	// CreateUpload notes a file to come. ErrLimit when the tenant's quota has
-	// no room for it beside what it holds and what else is on its way.
-	CreateUpload(ctx context.Context, u PartialUpload, life time.Duration) (*PartialUpload, error)
-	Upload(ctx context.Context, tenantID, id string) (*PartialUpload, error)
-	// Uploads lists those of a dataset, of one fingerprint unless it is "".
-	Uploads(ctx context.Context, tenantID, datasetID, fingerprint string, p Page) ([]PartialUpload, string, error)
-	// ClaimUpload makes the caller the one writer, from offset on, and starts
-	// the upload's life anew. ErrConflict when another number of bytes is
-	// stored, or when it was submitted.
-	ClaimUpload(ctx context.Context, tenantID, id string, offset int64, life time.Duration) (*PartialUpload, error)
-	// AdvanceUpload records Offset, Pieces, Hash and NextPiece. ErrStale when
-	// there is another writer. last says that this writer is done.
-	AdvanceUpload(ctx context.Context, u *PartialUpload, last bool) error
-	// BindUploads gives complete uploads to a job, if no job has them, and
-	// answers them in the order of ids. ErrConflict when one is not complete.
-	BindUploads(ctx context.Context, tenantID string, ids []string, jobID string) ([]PartialUpload, error)
-	// UnbindUploads takes them back from a job that did not come to be.
-	UnbindUploads(ctx context.Context, tenantID, jobID string) error
-	// DropUpload forgets an upload; the collector removes its pieces.
-	DropUpload(ctx context.Context, tenantID, id string) error
 }

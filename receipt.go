@@ -1,7 +1,6 @@
 package sheaf
 
 import (
-	"context"
 	"time"
 )
 
@@ -103,39 +102,3 @@ type ReceiptDocument struct {
 	Removed    Removed    `json:"removed"`
 	Kept       []KeptCopy `json:"kept" nullable:"false"`
 }
-
-// ReceiptCatalog reads receipts.
-type ReceiptCatalog interface {
-	// Receipts lists those of a dataset, also of one that is gone, or of all
-	// for "".
-	Receipts(ctx context.Context, tenantID, datasetID string, p Page) ([]Receipt, string, error)
-	Receipt(ctx context.Context, tenantID, id string) (*Receipt, error)
-	ReceiptDocuments(ctx context.Context, tenantID, id string, p Page) ([]ReceiptDocument, string, error)
-}
-
-// ReceiptStore is what brings deletions to their end. Each method is idempotent
-// and goes on where it was broken off.
-type ReceiptStore interface {
-	// PurgeDeleted removes or empties the rows that still tell of up to limit
-	// deleted documents, and says how many of them it did.
-	PurgeDeleted(ctx context.Context, limit int) (int, error)
-	// CountGarbage adds what was found under entries of the garbage, before it
-	// is removed, to the receipts that wait for them. An entry counts once.
-	CountGarbage(ctx context.Context, found []GarbageCount) error
-	// SettleReceipts completes up to limit receipts of which nothing is left.
-	// sign, which may be nil, sets the signature of what is stored.
-	SettleReceipts(ctx context.Context, limit int, sign func(*Receipt) error) (int, error)
-}
-
-// GarbageCount is what an entry of the garbage stood for.
-type GarbageCount struct {
-	ID      int64
-	Objects int
-	Bytes   int64
-	Chunks  int
-	Vectors int
-}
-
-// ForgottenAnswer is what is left of an idempotency key's answer that told of a
-// document which was deleted since.
-const ForgottenAnswer = "{}"

@@ -1,7 +1,6 @@
 package sheaf
 
 import (
-	"context"
 	"time"
 )
 
@@ -28,60 +27,4 @@ type StageStats struct {
 	Tasks int    `json:"tasks"`
 	P50MS int64  `json:"p50_ms"`
 	P95MS int64  `json:"p95_ms"`
-}
-
-// Backlog is what waits and runs over all tenants, for metrics and alerts.
-type Backlog struct {
-	Lanes     []LaneBacklog // one a lane, in the order of Lanes
-	Running   int
-	RetryWait int
-	Parked    int
-	Dead      int
-	Waiting   int           // tenants with pending tasks
-	Tenants   []TenantQueue // those with the most pending, running or dead tasks; without Cost
-	Executors int           // seen within the last minute
-}
-
-// LaneBacklog sums a lane over all tenants.
-type LaneBacklog struct {
-	Lane    Lane
-	Pending int // of tenants and work that are not paused
-	Held    int // pending, but paused
-	// OldestPendingAge in seconds, of Pending alone: who pauses work knows that
-	// it waits.
-	OldestPendingAge float64
-}
-
-// Population counts what there is.
-type Population struct {
-	Documents map[DocumentState]int // that are not deleted
-	Queued    int                   // jobs of which no document has begun
-	Running   int                   // jobs that have begun and are not over
-	Jobs      int                   // all, with those that are over
-}
-
-// BacklogReader reads what the keeper that leads exports.
-type BacklogReader interface {
-	// Backlog reads all of it with a bounded number of statements, whatever the
-	// number of tenants, and lists no more than top of them.
-	Backlog(ctx context.Context, top int) (*Backlog, error)
-	// Population reads every document and job: not for each scrape.
-	Population(ctx context.Context) (*Population, error)
-}
-
-// PoolUse says how busy a pool of connections is.
-type PoolUse struct {
-	Max, Open, Used int
-	Waits           int64         // calls that had to wait for a connection
-	Waited          time.Duration // by all of them
-}
-
-// StatsCatalog reads what the log says about the last minutes.
-type StatsCatalog interface {
-	// Stats looks minutes back, at a bounded number of events. The tenant ""
-	// means all.
-	Stats(ctx context.Context, tenantID string, minutes int) (*Stats, error)
-	// LastEvent is the number of the newest event of the tenant that Events
-	// would show, 0 when there is none: where a stream may begin.
-	LastEvent(ctx context.Context, tenantID string) (int64, error)
 }

@@ -1,7 +1,6 @@
 package sheaf
 
 import (
-	"context"
 	"encoding/json"
 	"slices"
 	"time"
@@ -83,60 +82,4 @@ type JobNews struct {
 	Kind      JobKind       `json:"kind"`
 	State     DocumentState `json:"state"`
 	Documents JobDocuments  `json:"documents"`
-}
-
-// Replay selects deliveries to be sent again: those of the events when any is
-// named, else those that were given up, of all or since a time.
-type Replay struct {
-	EventIDs []string
-	States   []DeliveryState // empty: the dead
-	Since    time.Time
-}
-
-// WebhookCatalog holds webhooks. A webhook is found by its tenant, dataset and
-// id alone.
-type WebhookCatalog interface {
-	CreateWebhook(ctx context.Context, w Webhook) (*Webhook, error) // ErrLimit when the dataset has its most
-	Webhook(ctx context.Context, tenantID, datasetID, id string) (*Webhook, error)
-	Webhooks(ctx context.Context, tenantID, datasetID string) ([]Webhook, error)
-	// UpdateWebhook writes URL, Events and Enabled, and forgets the failures.
-	UpdateWebhook(ctx context.Context, w Webhook) error
-	DeleteWebhook(ctx context.Context, tenantID, datasetID, id string) error
-	Deliveries(ctx context.Context, w *Webhook, states []DeliveryState, p Page) ([]Delivery, string, error)
-	// ReplayDeliveries makes deliveries pending again and says how many.
-	ReplayDeliveries(ctx context.Context, w *Webhook, r Replay) (int, error)
-	// PingWebhook writes a message of kind WebhookPing.
-	PingWebhook(ctx context.Context, w *Webhook) (*Delivery, error)
-}
-
-// WebhookStore is what sends the messages. A message is written in the
-// transaction of what it tells, so that none is lost, and is sent at least
-// once.
-type WebhookStore interface {
-	// DueWebhooks lists enabled webhooks, with their secrets, that have
-	// something to send now and are not waiting after a failure.
-	DueWebhooks(ctx context.Context, limit int) ([]Webhook, error)
-	// ClaimDeliveries takes due messages, oldest first, for the length of the
-	// lease. Attempts counts this one.
-	ClaimDeliveries(ctx context.Context, webhookID string, limit int, lease time.Duration) ([]Delivery, error)
-	// AnnounceJob writes the messages that the job has ended, if it has.
-	AnnounceJob(ctx context.Context, tenantID, jobID string) error
-	// EndDelivery writes what became of a claimed message; a claim that ended
-	// changes nothing.
-	EndDelivery(ctx context.Context, d *Delivery, end DeliveryEnd) error
-}
-
-// DeliveryEnd says what became of an attempt.
-type DeliveryEnd struct {
-	State  DeliveryState // pending: to be tried again after Delay
-	Status int           // of the answer, 0 without one
-	Error  string
-	Delay  time.Duration
-	Hold   time.Duration // how long the webhook as a whole waits
-	// Untried gives the message back as if it had not been claimed.
-	Untried bool
-	// Unwanted forgets a message that the webhook did not ask for.
-	Unwanted bool
-	// Disable turns the webhook off: Error says why.
-	Disable bool
 }

@@ -21,6 +21,7 @@ import (
 	"sheaf/internal/queue/redisstream"
 	"sheaf/internal/secrets"
 	"sheaf/taskstore"
+	"sheaf/taskstore/sqlstore"
 )
 
 const servicesScript = "scripts/services.sh"
@@ -102,7 +103,7 @@ func (b *bench) bareFleet(ctx context.Context) (*bare, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := taskstore.Open(ctx, taskstore.Config{Driver: "mysql", DSN: dsn, MaxOpenConns: 24})
+	store, err := sqlstore.Open(ctx, sqlstore.Config{Driver: "mysql", DSN: dsn, MaxOpenConns: 24})
 	if err != nil {
 		return nil, err
 	}
@@ -384,7 +385,7 @@ func (s *server) atWork(ctx context.Context) error {
 	deadline := time.After(time.Minute)
 	for {
 		var list struct {
-			Items []sheaf.WorkerStatus `json:"items"`
+			Items []taskstore.WorkerStatus `json:"items"`
 		}
 		if err := s.call(ctx, http.MethodGet, "/v1/executors", nil, &list); err != nil {
 			return err

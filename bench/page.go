@@ -17,6 +17,7 @@ import (
 
 	"sheaf"
 	"sheaf/taskstore"
+	"sheaf/taskstore/sqlstore"
 )
 
 // What the page is opened on, and how often.
@@ -84,7 +85,7 @@ func (b *bench) page(ctx context.Context) error {
 // pageFill makes documents that wait, as after a large upload: what shows them
 // has their jobs to show, too.
 func pageFill(ctx context.Context, data string) (err error) {
-	store, err := taskstore.Open(ctx, taskstore.Config{Driver: "sqlite", DSN: filepath.Join(data, "sheaf.db")})
+	store, err := sqlstore.Open(ctx, sqlstore.Config{Driver: "sqlite", DSN: filepath.Join(data, "sheaf.db")})
 	if err != nil {
 		return err
 	}
@@ -99,14 +100,14 @@ func pageFill(ctx context.Context, data string) (err error) {
 	if _, err := store.CreateDataset(ctx, sheaf.Dataset{ID: dataset, TenantID: sheaf.LocalTenant, Name: "default"}); err != nil {
 		return err
 	}
-	if _, err := store.SetPaused(ctx, sheaf.LocalTenant, sheaf.PauseScope{DatasetID: dataset}, true); err != nil {
+	if _, err := store.SetPaused(ctx, sheaf.LocalTenant, taskstore.PauseScope{DatasetID: dataset}, true); err != nil {
 		return err
 	}
 	for from := 0; from < pageDocuments; from += 1000 {
-		var docs []sheaf.NewDocument
+		var docs []taskstore.NewDocument
 		for i := from; i < from+1000; i++ {
 			id := sheaf.NewID()
-			docs = append(docs, sheaf.NewDocument{
+			docs = append(docs, taskstore.NewDocument{
 				Document: sheaf.Document{ID: id, Name: fmt.Sprintf("letter %05d to the mill.pdf", i), MediaType: pdfType, Size: int64(1000 + i), SHA256: strings.Repeat("0", 32) + id, BlobKey: sheaf.OriginalPrefix(sheaf.LocalTenant, id) + "v1"},
 				Plan:     sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindPlan, Cost: 1, Payload: json.RawMessage(`{}`)},
 			})

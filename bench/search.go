@@ -18,6 +18,7 @@ import (
 	"sheaf/internal/index/embedded"
 	"sheaf/internal/search"
 	"sheaf/taskstore"
+	"sheaf/taskstore/sqlstore"
 )
 
 // The searched collection: 500 documents of 20 ranges of 10 chunks.
@@ -81,7 +82,7 @@ func (b *bench) search(ctx context.Context) error {
 
 // fill writes the collection as executors would have and returns 1,000 queries.
 func fill(ctx context.Context, data string) (queries []string, err error) {
-	store, err := taskstore.Open(ctx, taskstore.Config{Driver: "sqlite", DSN: filepath.Join(data, "sheaf.db")})
+	store, err := sqlstore.Open(ctx, sqlstore.Config{Driver: "sqlite", DSN: filepath.Join(data, "sheaf.db")})
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +112,7 @@ func fill(ctx context.Context, data string) (queries []string, err error) {
 		topics = append(topics, topic)
 		doc.Name, doc.SHA256, doc.BlobKey = topic[0]+".pdf", doc.ID+doc.ID, "originals/"+doc.ID
 		plan := sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindPlan, Cost: 1}
-		if _, err := store.CreateDocuments(ctx, sheaf.Job{ID: sheaf.NewID(), TenantID: sheaf.LocalTenant, DatasetID: dataset, Kind: sheaf.JobIngest}, []sheaf.NewDocument{{Document: doc, Plan: plan}}, ""); err != nil {
+		if _, err := store.CreateDocuments(ctx, sheaf.Job{ID: sheaf.NewID(), TenantID: sheaf.LocalTenant, DatasetID: dataset, Kind: sheaf.JobIngest}, []taskstore.NewDocument{{Document: doc, Plan: plan}}, ""); err != nil {
 			return nil, err
 		}
 		var spawn []sheaf.NewTask
@@ -157,7 +158,7 @@ func fill(ctx context.Context, data string) (queries []string, err error) {
 }
 
 // publish ends the first generation of a document whose ranges are all done.
-func publish(ctx context.Context, store *taskstore.Store, documentID string) error {
+func publish(ctx context.Context, store *sqlstore.Store, documentID string) error {
 	if _, _, err := store.Fold(ctx, 100, 0); err != nil {
 		return err
 	}

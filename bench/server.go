@@ -17,6 +17,7 @@ import (
 
 	"sheaf"
 	"sheaf/internal/api"
+	"sheaf/taskstore"
 )
 
 // server is the real binary, running everything on a data folder.
@@ -223,7 +224,7 @@ func (s *server) ended(ctx context.Context, id string) (*sheaf.Job, error) {
 // why is the first failure of a job.
 func (s *server) why(ctx context.Context, id string) string {
 	var list struct {
-		Items []sheaf.JobError `json:"items"`
+		Items []taskstore.JobError `json:"items"`
 	}
 	if err := s.call(ctx, http.MethodGet, "/v1/jobs/"+id+"/errors", nil, &list); err != nil {
 		return err.Error()

@@ -18,12 +18,13 @@ import (
 	"sheaf/internal/queue/sqlqueue"
 	"sheaf/internal/worker"
 	"sheaf/taskstore"
+	"sheaf/taskstore/sqlstore"
 )
 
 // bare is the real store, queue, keeper and executor around tasks that only do
 // what a measure wants.
 type bare struct {
-	store   *taskstore.Store
+	store   *sqlstore.Store
 	queue   queue.Queue
 	feeds   bool
 	workers int
@@ -57,7 +58,7 @@ func (p *bare) close() {
 
 // embedded is the parts of the default: SQLite and the queue that reads it.
 func (b *bench) embedded(ctx context.Context, name string) (*bare, error) {
-	store, err := taskstore.Open(ctx, taskstore.Config{Driver: "sqlite", DSN: filepath.Join(b.tmp, name, "sheaf.db")})
+	store, err := sqlstore.Open(ctx, sqlstore.Config{Driver: "sqlite", DSN: filepath.Join(b.tmp, name, "sheaf.db")})
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +83,7 @@ func (p *bare) tenant(ctx context.Context, id string, weight, most int) error {
 func (p *bare) document(ctx context.Context, tenant string, n int) (planID string, err error) {
 	id, payload := sheaf.NewID(), json.RawMessage(fmt.Sprint(n))
 	planID = sheaf.NewID()
-	_, err = p.store.CreateDocuments(ctx, sheaf.Job{ID: sheaf.NewID(), TenantID: tenant, DatasetID: "ds-" + tenant, Kind: sheaf.JobIngest}, []sheaf.NewDocument{{
+	_, err = p.store.CreateDocuments(ctx, sheaf.Job{ID: sheaf.NewID(), TenantID: tenant, DatasetID: "ds-" + tenant, Kind: sheaf.JobIngest}, []taskstore.NewDocument{{
 		Document: sheaf.Document{ID: id, Name: id + ".pdf", MediaType: pdfType, Size: 1, SHA256: id + id, BlobKey: "originals/" + id},
 		Plan:     sheaf.NewTask{ID: planID, Kind: sheaf.KindPlan, Cost: 1, Payload: payload},
 	}}, "")

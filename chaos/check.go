@@ -15,7 +15,7 @@ import (
 	"sheaf/internal/doctor"
 	"sheaf/internal/embed/static"
 	"sheaf/internal/index/elastic"
-	"sheaf/taskstore"
+	"sheaf/taskstore/sqlstore"
 )
 
 // checker looks at every engine, past the proxies, after the faults.
@@ -310,7 +310,7 @@ func (c *checker) clients(ctx context.Context) error {
 // stores lets the doctor compare the database with the index and the blob
 // store, with no allowance for what is new: nothing is in the making.
 func (c *checker) stores(ctx context.Context) error {
-	store, err := taskstore.Open(ctx, taskstore.Config{Driver: "mysql", DSN: c.e.dsn(c.e.mysql.addr())})
+	store, err := sqlstore.Open(ctx, sqlstore.Config{Driver: "mysql", DSN: c.e.dsn(c.e.mysql.addr())})
 	if err != nil {
 		return err
 	}

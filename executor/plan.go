@@ -20,6 +20,7 @@ import (
 	"sheaf/internal/tagset"
 	"sheaf/parser"
 	"sheaf/parser/child"
+	"sheaf/taskstore"
 )
 
 // rowsPerPage is how many table rows count as one page for fairness, progress
@@ -46,10 +47,10 @@ type Planner struct {
 type PlanStore interface {
 	DocumentByID(ctx context.Context, documentID string) (*sheaf.Document, error)
 	GenerationTasks(ctx context.Context, documentID string, generation int) ([]sheaf.Task, error)
-	ReusableRanges(ctx context.Context, tenantID, prefer string, keys []string) (map[string]sheaf.ReusableRange, error)
-	Documents(ctx context.Context, tenantID string, f sheaf.DocumentFilter, p sheaf.Page) ([]sheaf.Document, string, error) // for tag sets
+	ReusableRanges(ctx context.Context, tenantID, prefer string, keys []string) (map[string]taskstore.ReusableRange, error)
+	Documents(ctx context.Context, tenantID string, f taskstore.DocumentFilter, p taskstore.Page) ([]sheaf.Document, string, error) // for tag sets
 	Members(ctx context.Context, archiveID string) ([]sheaf.Document, error)
-	CreateMembers(ctx context.Context, c sheaf.Claim, ask sheaf.NewMembers) ([]sheaf.MemberOutcome, error)
+	CreateMembers(ctx context.Context, c sheaf.Claim, ask taskstore.NewMembers) ([]taskstore.MemberOutcome, error)
 }
 
 // PlanParser opens documents in a child process.

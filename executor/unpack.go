@@ -15,6 +15,7 @@ import (
 	"sheaf"
 	"sheaf/parser"
 	"sheaf/parser/child"
+	"sheaf/taskstore"
 )
 
 // Tree bounds what an upload that is an archive becomes. What is 0 is as in
@@ -140,7 +141,7 @@ func (u *unpacking) step(ctx context.Context, src child.Source, from int) (next 
 // submit makes documents of a few files, whose bytes are stored first.
 func (u *unpacking) submit(ctx context.Context, dir string, files []parser.Member) error {
 	verdicts := make([]sheaf.LedgerRun, len(files))
-	var batch []sheaf.NewDocument
+	var batch []taskstore.NewDocument
 	var at []int        // of batch in files
 	var stored []string // by this attempt; "" where the bytes were there
 	for i, m := range files {
@@ -175,7 +176,7 @@ func (u *unpacking) submit(ctx context.Context, dir string, files []parser.Membe
 		batch, at, stored = append(batch, n), append(at, i), append(stored, key)
 	}
 	if len(batch) > 0 {
-		outcomes, err := u.p.Store.CreateMembers(ctx, u.task.Held(), sheaf.NewMembers{Files: batch, Keep: u.keep, MaxDocuments: u.tree.Documents, MaxBytes: u.tree.Bytes})
+		outcomes, err := u.p.Store.CreateMembers(ctx, u.task.Held(), taskstore.NewMembers{Files: batch, Keep: u.keep, MaxDocuments: u.tree.Documents, MaxBytes: u.tree.Bytes})
 		if err != nil {
 			return err
 		}
@@ -194,7 +195,7 @@ func (u *unpacking) submit(ctx context.Context, dir string, files []parser.Membe
 				}
 			}
 		}
-		if slices.ContainsFunc(outcomes, func(o sheaf.MemberOutcome) bool { return o.Wait }) {
+		if slices.ContainsFunc(outcomes, func(o taskstore.MemberOutcome) bool { return o.Wait }) {
 			return errors.Join(&sheaf.RateLimited{After: queueFull}, sheaf.FailRetryable(sheaf.CategoryCapacity, sheaf.CodeLimit, "the tenant's queue is full; the rest of the archive waits for its turn"))
 		}
 	}
@@ -221,7 +222,7 @@ func statusOf(f *sheaf.Failure) sheaf.UnitStatus {
 
 // document describes a file as the document that it becomes, or says why it
 // becomes none.
-func (u *unpacking) document(m parser.Member, dir string) (n sheaf.NewDocument, refusal *sheaf.Failure, err error) {
+func (u *unpacking) document(m parser.Member, dir string) (n taskstore.NewDocument, refusal *sheaf.Failure, err error) {
 	mediaType, err := sniffFile(dir, m)
 	if err != nil {
 		return n, nil, err
@@ -251,7 +252,7 @@ func (u *unpacking) document(m parser.Member, dir string) (n sheaf.NewDocument, 
 	if old, known := u.there[m.Path]; known {
 		d.ID = old.ID
 	}
-	return sheaf.NewDocument{Document: d, Plan: sheaf.PlanTask(sheaf.PlanPayload{Fresh: u.fresh})}, nil, nil
+	return taskstore.NewDocument{Document: d, Plan: sheaf.PlanTask(sheaf.PlanPayload{Fresh: u.fresh})}, nil, nil
 }
 
 func (u *unpacking) warn(code, message string) {

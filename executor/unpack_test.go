@@ -22,6 +22,7 @@ import (
 	"sheaf/parser/child"
 	"sheaf/parser/text"
 	"sheaf/taskstore"
+	"sheaf/taskstore/sqlstore"
 	"sheaf/taskstore/storetest"
 )
 
@@ -73,11 +74,11 @@ func (f *trap) do(write func() error) error {
 }
 
 type trapStore struct {
-	*taskstore.Store
+	*sqlstore.Store
 	trap *trap
 }
 
-func (s trapStore) CreateMembers(ctx context.Context, c sheaf.Claim, ask sheaf.NewMembers) (out []sheaf.MemberOutcome, err error) {
+func (s trapStore) CreateMembers(ctx context.Context, c sheaf.Claim, ask taskstore.NewMembers) (out []taskstore.MemberOutcome, err error) {
 	err = s.trap.do(func() error { out, err = s.Store.CreateMembers(ctx, c, ask); return err })
 	return out, err
 }
@@ -119,7 +120,7 @@ func TestUnpackingSurvivesDeathAtEveryWrite(t *testing.T) {
 				t.Fatal(err)
 			}
 			id, plan := sheaf.NewID(), sheaf.PlanTask(sheaf.PlanPayload{})
-			if _, err := store.CreateDocuments(ctx, sheaf.Job{ID: sheaf.NewID(), TenantID: "t", DatasetID: "d", Kind: sheaf.JobIngest}, []sheaf.NewDocument{{
+			if _, err := store.CreateDocuments(ctx, sheaf.Job{ID: sheaf.NewID(), TenantID: "t", DatasetID: "d", Kind: sheaf.JobIngest}, []taskstore.NewDocument{{
 				Document: sheaf.Document{ID: id, Name: "x.zip", MediaType: parser.MediaZIP, Size: 1, SHA256: "x", BlobKey: sheaf.OriginalPrefix("t", id) + "v1"}, Plan: plan,
 			}}, ""); err != nil {
 				t.Fatal(err)

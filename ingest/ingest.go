@@ -21,6 +21,7 @@ import (
 	"sheaf/internal/blob"
 	"sheaf/internal/queue"
 	"sheaf/parser"
+	"sheaf/taskstore"
 )
 
 // DryRunner plans a document without storing anything: what the plan found and
@@ -31,7 +32,7 @@ type DryRunner interface {
 
 // Service is the entry to the pipeline. It is safe for concurrent use.
 type Service struct {
-	Catalog sheaf.Catalog
+	Catalog Catalog
 	Blobs   blob.Store
 	Queue   queue.Notifier
 	Formats *parser.Registry
@@ -212,7 +213,7 @@ func (s *Service) Submit(ctx context.Context, dataset *sheaf.Dataset, staged []*
 func (s *Service) submit(ctx context.Context, dataset *sheaf.Dataset, jobID string, staged []*Staged, from Origin) (*Submission, error) {
 	job := sheaf.Job{ID: jobID, TenantID: dataset.TenantID, DatasetID: dataset.ID, Kind: sheaf.JobIngest, Paused: dataset.Paused}
 	job.Statistics.Scanned = len(staged)
-	docs := make([]sheaf.NewDocument, len(staged))
+	docs := make([]taskstore.NewDocument, len(staged))
 	seen := map[string]string{}
 	for i, st := range staged {
 		d := st.Document
@@ -224,7 +225,7 @@ func (s *Service) submit(ctx context.Context, dataset *sheaf.Dataset, jobID stri
 		}
 		d.DuplicateOf = twin
 		seen[d.SHA256] = cmp.Or(seen[d.SHA256], d.ID)
-		docs[i] = sheaf.NewDocument{Document: d, Plan: sheaf.PlanTask(sheaf.PlanPayload{})}
+		docs[i] = taskstore.NewDocument{Document: d, Plan: sheaf.PlanTask(sheaf.PlanPayload{})}
 	}
 	// With the bytes there, whoever asked may hang up: a commit that is cut off
 	// would leave it open whether they are in use.
@@ -268,7 +269,7 @@ func (s *Service) duplicate(ctx context.Context, d *sheaf.Document, seen map[str
 	if id := seen[d.SHA256]; id != "" && id != d.ID {
 		return id, nil
 	}
-	twins, _, err := s.Catalog.Documents(ctx, d.TenantID, sheaf.DocumentFilter{DatasetID: d.DatasetID, SHA256: d.SHA256}, sheaf.Page{Limit: 2, Ascending: true})
+	twins, _, err := s.Catalog.Documents(ctx, d.TenantID, taskstore.DocumentFilter{DatasetID: d.DatasetID, SHA256: d.SHA256}, taskstore.Page{Limit: 2, Ascending: true})
 	if err != nil {
 		return "", fmt.Errorf("looking for duplicates: %w", err)
 	}
@@ -282,7 +283,7 @@ func (s *Service) duplicate(ctx context.Context, d *sheaf.Document, seen map[str
 
 // ReparseRequest selects documents and says how to parse them again.
 type ReparseRequest struct {
-	Filter sheaf.DocumentFilter
+	Filter taskstore.DocumentFilter
 	Config sheaf.ParseConfig // what it sets wins over the document's; null stands for what the dataset says now
 	From   Origin
 	Fresh  bool // use no stored result
@@ -365,7 +366,7 @@ func (s *Service) jobDocuments(ctx context.Context, tenantID, jobID string) (*sh
 		return nil, nil, err
 	}
 	var docs []sheaf.Document
-	page := sheaf.Page{Limit: 1000, Ascending: true}
+	page := taskstore.Page{Limit: 1000, Ascending: true}
 	for {
 		batch, next, err := s.Catalog.JobDocuments(ctx, tenantID, jobID, page)
 		if err != nil {
@@ -380,7 +381,7 @@ func (s *Service) jobDocuments(ctx context.Context, tenantID, jobID string) (*sh
 }
 
 // RetryDocuments is Retry for chosen documents of a dataset.
-func (s *Service) RetryDocuments(ctx context.Context, dataset *sheaf.Dataset, f sheaf.DocumentFilter, scope RetryScope, from Origin) (Rerun, error) {
+func (s *Service) RetryDocuments(ctx context.Context, dataset *sheaf.Dataset, f taskstore.DocumentFilter, scope RetryScope, from Origin) (Rerun, error) {
 	docs, err := s.selectDocuments(ctx, dataset, f)
 	if err != nil {
 		return Rerun{}, err
@@ -429,7 +430,7 @@ func retryOf(scope RetryScope) (decision, error) {
 // again starts a new generation of the documents that decide accepts, if any.
 func (s *Service) again(ctx context.Context, job sheaf.Job, docs []sheaf.Document, from Origin, decide decision) (Rerun, error) {
 	job.Statistics.Scanned = len(docs)
-	var again []sheaf.ReparseDocument
+	var again []taskstore.ReparseDocument
 	var tagSets []string // checked last: most often all documents have the same
 	for i := range docs {
 		config, payload, ok := decide(&docs[i])
@@ -449,7 +450,7 @@ func (s *Service) again(ctx context.Context, job sheaf.Job, docs []sheaf.Documen
 			}
 			tagSets = config.TagKBIDs
 		}
-		again = append(again, sheaf.ReparseDocument{DocumentID: docs[i].ID, ParseConfig: config, MediaType: found, Plan: sheaf.PlanTask(payload)})
+		again = append(again, taskstore.ReparseDocument{DocumentID: docs[i].ID, ParseConfig: config, MediaType: found, Plan: sheaf.PlanTask(payload)})
 	}
 	job.Statistics.Skipped = len(docs) - len(again)
 	if len(again) == 0 && from.Key != "" {
@@ -478,10 +479,10 @@ func rerun(job *sheaf.Job) Rerun {
 	return Rerun{Job: job, Documents: job.Statistics.Scanned - job.Statistics.Skipped, Skipped: job.Statistics.Skipped}
 }
 
-func (s *Service) selectDocuments(ctx context.Context, dataset *sheaf.Dataset, f sheaf.DocumentFilter) ([]sheaf.Document, error) {
+func (s *Service) selectDocuments(ctx context.Context, dataset *sheaf.Dataset, f taskstore.DocumentFilter) ([]sheaf.Document, error) {
 	f.DatasetID = dataset.ID
 	var docs []sheaf.Document
-	page := sheaf.Page{Limit: 1000, Ascending: true}
+	page := taskstore.Page{Limit: 1000, Ascending: true}
 	for {
 		batch, next, err := s.Catalog.Documents(ctx, dataset.TenantID, f, page)
 		if err != nil {
@@ -499,7 +500,7 @@ func (s *Service) selectDocuments(ctx context.Context, dataset *sheaf.Dataset, f
 }
 
 // Cancel stops the newest generation of the documents; what is live stays.
-func (s *Service) Cancel(ctx context.Context, tenantID string, ids []string) (sheaf.CancelReceipt, error) {
+func (s *Service) Cancel(ctx context.Context, tenantID string, ids []string) (taskstore.CancelReceipt, error) {
 	r, err := s.Catalog.CancelDocuments(ctx, tenantID, ids)
 	if err != nil {
 		return r, err
@@ -509,9 +510,9 @@ func (s *Service) Cancel(ctx context.Context, tenantID string, ids []string) (sh
 }
 
 // CancelJob stops all documents of a job that it is still the newest job of.
-func (s *Service) CancelJob(ctx context.Context, tenantID, jobID string) (sheaf.CancelReceipt, error) {
-	var sum sheaf.CancelReceipt
-	page := sheaf.Page{Limit: 1000, Ascending: true}
+func (s *Service) CancelJob(ctx context.Context, tenantID, jobID string) (taskstore.CancelReceipt, error) {
+	var sum taskstore.CancelReceipt
+	page := taskstore.Page{Limit: 1000, Ascending: true}
 	for {
 		docs, next, err := s.Catalog.JobDocuments(ctx, tenantID, jobID, page)
 		if err != nil {
@@ -545,7 +546,7 @@ func stopsWith(d *sheaf.Document, jobID string) bool { return d.JobID == jobID &
 
 // Delete hides documents at once and leaves their chunks and bytes to the
 // collector.
-func (s *Service) Delete(ctx context.Context, tenantID string, ids []string) (sheaf.DeleteReceipt, error) {
+func (s *Service) Delete(ctx context.Context, tenantID string, ids []string) (taskstore.DeleteReceipt, error) {
 	r, err := s.Catalog.DeleteDocuments(ctx, tenantID, ids)
 	if err == nil {
 		s.signal(ctx, r.RunningTasks)
@@ -554,7 +555,7 @@ func (s *Service) Delete(ctx context.Context, tenantID string, ids []string) (sh
 }
 
 // DeleteDataset deletes a dataset and all its documents.
-func (s *Service) DeleteDataset(ctx context.Context, tenantID, id string) (sheaf.DeleteReceipt, error) {
+func (s *Service) DeleteDataset(ctx context.Context, tenantID, id string) (taskstore.DeleteReceipt, error) {
 	r, err := s.Catalog.DeleteDataset(ctx, tenantID, id)
 	if err == nil {
 		s.signal(ctx, r.RunningTasks)
@@ -563,7 +564,7 @@ func (s *Service) DeleteDataset(ctx context.Context, tenantID, id string) (sheaf
 }
 
 // Pause holds or frees what a scope has pending.
-func (s *Service) Pause(ctx context.Context, tenantID string, scope sheaf.PauseScope, paused bool) (int, error) {
+func (s *Service) Pause(ctx context.Context, tenantID string, scope taskstore.PauseScope, paused bool) (int, error) {
 	n, err := s.Catalog.SetPaused(ctx, tenantID, scope, paused)
 	if err == nil && !paused {
 		s.Wake(ctx)
@@ -588,7 +589,7 @@ func (s *Service) Job(ctx context.Context, tenantID, id string) (*sheaf.Job, err
 // estimate turns remaining work into seconds by measured speed. Before
 // anything was measured, or while documents are unplanned, it says nothing:
 // an invented number is worse than none.
-func estimate(left sheaf.Remaining) sheaf.ETA {
+func estimate(left taskstore.Remaining) sheaf.ETA {
 	if left.CostPerSec <= 0 || left.Unplanned > 0 {
 		return sheaf.ETA{}
 	}

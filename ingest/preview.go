@@ -10,6 +10,7 @@ import (
 
 	"sheaf"
 	"sheaf/parser"
+	"sheaf/taskstore"
 )
 
 // mostPlanned is how many documents a dry run opens; what it says of more is
@@ -230,9 +231,9 @@ func (s *Service) expect(ctx context.Context, doc *sheaf.Document, config sheaf.
 }
 
 func (s *Service) measure(ctx context.Context, doc *sheaf.Document) (*measure, error) {
-	docs, _, err := s.Catalog.Documents(ctx, doc.TenantID, sheaf.DocumentFilter{
+	docs, _, err := s.Catalog.Documents(ctx, doc.TenantID, taskstore.DocumentFilter{
 		DatasetID: doc.DatasetID, MediaTypes: []string{doc.MediaType}, States: []sheaf.DocumentState{sheaf.DocSucceeded, sheaf.DocPartiallySucceeded},
-	}, sheaf.Page{Limit: measuredDocuments})
+	}, taskstore.Page{Limit: measuredDocuments})
 	if err != nil {
 		return nil, fmt.Errorf("measuring documents of type %s: %w", doc.MediaType, err)
 	}
@@ -313,7 +314,7 @@ func (s *Service) expectTime(ctx context.Context, tenantID string, cost map[Work
 		if err != nil {
 			return false, fmt.Errorf("measuring the speed: %w", err)
 		}
-		e := estimate(sheaf.Remaining{Own: cost, CostPerSec: perSecond, SpreadP90: spread})
+		e := estimate(taskstore.Remaining{Own: cost, CostPerSec: perSecond, SpreadP90: spread})
 		if e.P50 == nil {
 			return false, nil
 		}
@@ -427,7 +428,7 @@ func (s *Service) DryRunReparse(ctx context.Context, dataset *sheaf.Dataset, r R
 }
 
 // DryRunRetry previews a retry, of some units if only names any.
-func (s *Service) DryRunRetry(ctx context.Context, dataset *sheaf.Dataset, filter sheaf.DocumentFilter, scope RetryScope, only sheaf.RetryOnly) ([]PlanPreview, *Forecast, error) {
+func (s *Service) DryRunRetry(ctx context.Context, dataset *sheaf.Dataset, filter taskstore.DocumentFilter, scope RetryScope, only sheaf.RetryOnly) ([]PlanPreview, *Forecast, error) {
 	if !only.Empty() {
 		docs, decide, err := s.unitsOf(ctx, dataset, filter, only)
 		if err != nil {
@@ -460,7 +461,7 @@ func (s *Service) DryRunRetryJob(ctx context.Context, tenantID, jobID string, sc
 }
 
 // DryRunCancel says what a cancel would stop.
-func (s *Service) DryRunCancel(ctx context.Context, dataset *sheaf.Dataset, filter sheaf.DocumentFilter) (*Forecast, error) {
+func (s *Service) DryRunCancel(ctx context.Context, dataset *sheaf.Dataset, filter taskstore.DocumentFilter) (*Forecast, error) {
 	docs, err := s.selectWithMembers(ctx, dataset, filter)
 	if err != nil {
 		return nil, err
@@ -489,7 +490,7 @@ func (s *Service) stopped(ctx context.Context, tenantID string, docs []sheaf.Doc
 }
 
 // DryRunDelete says what a delete would remove.
-func (s *Service) DryRunDelete(ctx context.Context, dataset *sheaf.Dataset, filter sheaf.DocumentFilter) (*Forecast, error) {
+func (s *Service) DryRunDelete(ctx context.Context, dataset *sheaf.Dataset, filter taskstore.DocumentFilter) (*Forecast, error) {
 	docs, err := s.selectWithMembers(ctx, dataset, filter)
 	if err != nil {
 		return nil, err
@@ -503,8 +504,8 @@ func (s *Service) DryRunDelete(ctx context.Context, dataset *sheaf.Dataset, filt
 // documents there are.
 func (s *Service) DryRunDeleteDataset(ctx context.Context, dataset *sheaf.Dataset) (*Forecast, error) {
 	out := &Forecast{Removed: &Removal{}}
-	for page := (sheaf.Page{Limit: 1000, Ascending: true}); ; {
-		docs, next, err := s.Catalog.Documents(ctx, dataset.TenantID, sheaf.DocumentFilter{DatasetID: dataset.ID}, page)
+	for page := (taskstore.Page{Limit: 1000, Ascending: true}); ; {
+		docs, next, err := s.Catalog.Documents(ctx, dataset.TenantID, taskstore.DocumentFilter{DatasetID: dataset.ID}, page)
 		if err != nil {
 			return nil, err
 		}
@@ -527,7 +528,7 @@ func (f *Forecast) remove(docs []sheaf.Document) {
 
 // selectWithMembers is selectDocuments, with what lies in archives among them:
 // a cancel and a delete go down to it.
-func (s *Service) selectWithMembers(ctx context.Context, dataset *sheaf.Dataset, f sheaf.DocumentFilter) ([]sheaf.Document, error) {
+func (s *Service) selectWithMembers(ctx context.Context, dataset *sheaf.Dataset, f taskstore.DocumentFilter) ([]sheaf.Document, error) {
 	docs, err := s.selectDocuments(ctx, dataset, f)
 	if err != nil {
 		return nil, err
@@ -541,7 +542,7 @@ func (s *Service) selectWithMembers(ctx context.Context, dataset *sheaf.Dataset,
 		if _, holds := format.(parser.Container); !ok || !holds {
 			continue
 		}
-		members, err := s.selectDocuments(ctx, dataset, sheaf.DocumentFilter{ParentID: docs[i].ID})
+		members, err := s.selectDocuments(ctx, dataset, taskstore.DocumentFilter{ParentID: docs[i].ID})
 		if err != nil {
 			return nil, err
 		}

@@ -7,11 +7,12 @@ import (
 	"slices"
 
 	"sheaf"
+	"sheaf/taskstore"
 )
 
 // RetryUnits runs again some of the units that could not be read: those that
 // only names. What else failed stays failed, and what was read is kept.
-func (s *Service) RetryUnits(ctx context.Context, dataset *sheaf.Dataset, f sheaf.DocumentFilter, only sheaf.RetryOnly, from Origin) (Rerun, error) {
+func (s *Service) RetryUnits(ctx context.Context, dataset *sheaf.Dataset, f taskstore.DocumentFilter, only sheaf.RetryOnly, from Origin) (Rerun, error) {
 	docs, decide, err := s.unitsOf(ctx, dataset, f, only)
 	if err != nil {
 		return Rerun{}, err
@@ -21,7 +22,7 @@ func (s *Service) RetryUnits(ctx context.Context, dataset *sheaf.Dataset, f shea
 }
 
 // unitsOf selects documents, and decides for those with such failures.
-func (s *Service) unitsOf(ctx context.Context, dataset *sheaf.Dataset, f sheaf.DocumentFilter, only sheaf.RetryOnly) ([]sheaf.Document, decision, error) {
+func (s *Service) unitsOf(ctx context.Context, dataset *sheaf.Dataset, f taskstore.DocumentFilter, only sheaf.RetryOnly) ([]sheaf.Document, decision, error) {
 	docs, err := s.selectDocuments(ctx, dataset, f)
 	if err != nil {
 		return nil, nil, err

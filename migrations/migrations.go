@@ -1,4 +1,4 @@
-// Package migrations carries the numbered SQL of every engine; taskstore runs
+// Package migrations carries the numbered SQL of every engine; sqlstore runs
 // it before anything else touches the database.
 package migrations
 

@@ -63,7 +63,7 @@ export SHEAF_TEST_REQUIRE=1 # a test whose engine is missing fails instead of be
 # Two packages at a time: the suites share the engines and two cores. Those that drive whole fleets and a browser come
 # after them, one at a time: their waits have bounds, which a machine that does three things at once would test instead.
 # The store's suite takes longer than any other, so it begins.
-fleets='^sheaf/(cmd/sheaf|chaos)$' longest='^sheaf/taskstore$'
+fleets='^sheaf/(cmd/sheaf|chaos)$' longest='^sheaf/taskstore/sqlstore$'
 # These send some hundred documents through one process, one after the other, and look at what is cut. The race detector
 # makes their parsers eight times as slow and finds nothing that the other tests of a whole process do not show it.
 serial='^Test(EverySettingChangesWhatItSays|EveryMethodCutsEachOfItsTypes|InsertedParagraphEmbedsOnlyWhatIsNew)$'

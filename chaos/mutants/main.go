@@ -31,24 +31,24 @@ const redisOrder = "^TestContract$/(Places|Equal|Large|NoPhase|Window)|TestExecu
 
 var mutants = []mutant{
 	{
-		"fencing: a write needs the claim's epoch", "taskstore/tasks.go",
+		"fencing: a write needs the claim's epoch", "taskstore/sqlstore/tasks.go",
 		`row, err := s.updateTask(tx, c.TaskID, set, "state='running' AND epoch=?"`, `row, err := s.updateTask(tx, c.TaskID, set, "state='running' AND ?>=0"`,
-		"./taskstore", "TestContract/sqlite|TestModel/sqlite", none,
+		"./taskstore/sqlstore", "TestContract/sqlite|TestModel/sqlite", none,
 	},
 	{
-		"fencing: a completion needs the claim's epoch", "taskstore/batch.go",
+		"fencing: a completion needs the claim's epoch", "taskstore/sqlstore/batch.go",
 		`r.State != string(sheaf.TaskRunning) || r.Epoch != c.Epoch {`, `r.State != string(sheaf.TaskRunning) {`,
-		"./taskstore", "TestContract/sqlite|TestModel/sqlite", none,
+		"./taskstore/sqlstore", "TestContract/sqlite|TestModel/sqlite", none,
 	},
 	{
-		"fencing: a completion needs a running task", "taskstore/batch.go",
+		"fencing: a completion needs a running task", "taskstore/sqlstore/batch.go",
 		`r.State != string(sheaf.TaskRunning) || r.Epoch != c.Epoch {`, `r.Epoch != c.Epoch {`,
-		"./taskstore", "TestContract/sqlite|TestModel/sqlite", none,
+		"./taskstore/sqlstore", "TestContract/sqlite|TestModel/sqlite", none,
 	},
 	{
-		"fencing: an event needs the claim's epoch", "taskstore/tasks.go",
+		"fencing: an event needs the claim's epoch", "taskstore/sqlstore/tasks.go",
 		`"SELECT * FROM tasks WHERE id=? AND state='running' AND epoch=?"`, `"SELECT * FROM tasks WHERE id=? AND ?>=0"`,
-		"./taskstore", "TestContract/sqlite|TestModel/sqlite", none,
+		"./taskstore/sqlstore", "TestContract/sqlite|TestModel/sqlite", none,
 	},
 	{
 		"fencing: an executor stops before its lease ends", "internal/worker/worker.go",
@@ -61,26 +61,26 @@ var mutants = []mutant{
 		"./internal/worker", ".", none,
 	},
 	{
-		"claim guard: only what is pending can be claimed", "taskstore/batch.go",
+		"claim guard: only what is pending can be claimed", "taskstore/sqlstore/batch.go",
 		`r.State != string(sheaf.TaskPending) || r.RunAt > r.Now`, `r.RunAt > r.Now`,
-		"./taskstore", "TestContract/sqlite|TestModel/sqlite", none,
+		"./taskstore/sqlstore", "TestContract/sqlite|TestModel/sqlite", none,
 	},
 	{
-		"claim guard: nothing is claimed after its cancel", "taskstore/keeper.go",
+		"claim guard: nothing is claimed after its cancel", "taskstore/sqlstore/keeper.go",
 		`state=CASE WHEN cancel_requested_at<>0 THEN 'canceled' WHEN %[2]s THEN 'dead'`, `state=CASE WHEN %[2]s THEN 'dead'`,
-		"./taskstore", "TestContract/sqlite|TestModel/sqlite", none,
+		"./taskstore/sqlstore", "TestContract/sqlite|TestModel/sqlite", none,
 	},
 	{
-		"finalize guard: every task has ended", "taskstore/fold.go",
+		"finalize guard: every task has ended", "taskstore/sqlstore/fold.go",
 		`kind NOT IN ` + "`+notCounted+`" + ` AND ` + "`+isOpen+`" + `)`, `kind NOT IN ` + "`+notCounted+`" + ` AND 1=0)`,
-		"./taskstore", "TestContract/sqlite|TestModel/sqlite",
+		"./taskstore/sqlstore", "TestContract/sqlite|TestModel/sqlite",
 		// The fold counts under the document's lock, and the statement counts again.
 		[2]string{"case f.planned && f.open == 0:", "case f.planned && f.started:"},
 	},
 	{
-		"finalize guard: only the latest decision publishes", "taskstore/publish.go",
+		"finalize guard: only the latest decision publishes", "taskstore/sqlstore/publish.go",
 		`WHERE id=? AND gen=? AND state='finalizing' AND fin_epoch=? AND deleted_at=0`, `WHERE id=? AND gen=? AND ?>=0 AND deleted_at=0`,
-		"./taskstore", "TestContract/sqlite|TestModel/sqlite", none,
+		"./taskstore/sqlstore", "TestContract/sqlite|TestModel/sqlite", none,
 	},
 	{
 		"post-filter: the database decides what is seen", "internal/search/search.go",
@@ -93,9 +93,9 @@ var mutants = []mutant{
 		"./internal/keeper", ".", none,
 	},
 	{
-		"fold: the end of the last task is not left for later", "taskstore/fold.go",
+		"fold: the end of the last task is not left for later", "taskstore/sqlstore/fold.go",
 		`AND t.` + "` + isOpen + `" + ` AND t.kind`, `AND t.kind`,
-		"./taskstore", "TestContract/sqlite", none,
+		"./taskstore/sqlstore", "TestContract/sqlite", none,
 	},
 	{
 		"slots: what a cap kept back is read again when it has room", "internal/queue/sqlqueue/sqlqueue.go",
@@ -103,29 +103,29 @@ var mutants = []mutant{
 		"./internal/queue/sqlqueue", ".", none,
 	},
 	{
-		"finish: the end of the last piece needs no keeper", "taskstore/batch.go",
+		"finish: the end of the last piece needs no keeper", "taskstore/sqlstore/batch.go",
 		`answers[i].last, goesOn[d] = d, true`, `goesOn[d] = true`,
-		"./taskstore", "TestContract/sqlite", none,
+		"./taskstore/sqlstore", "TestContract/sqlite", none,
 	},
 	{
-		"order: what has begun goes before what has not", "taskstore/insert.go",
+		"order: what has begun goes before what has not", "taskstore/sqlstore/insert.go",
 		`return sheaf.PhaseRanges, b.Place`, `return sheaf.PhaseBegin, b.Place`,
-		"./taskstore", "TestContract/sqlite", none,
+		"./taskstore/sqlstore", "TestContract/sqlite", none,
 	},
 	{
-		"order: many pieces do not keep small documents back", "taskstore/insert.go",
+		"order: many pieces do not keep small documents back", "taskstore/sqlstore/insert.go",
 		`case pieces > sheaf.BulkRanges:`, `case false:`,
-		"./taskstore", "TestContract/sqlite", none,
+		"./taskstore/sqlstore", "TestContract/sqlite", none,
 	},
 	{
-		"order: what follows has the place of its document", "taskstore/fold.go",
+		"order: what follows has the place of its document", "taskstore/sqlstore/fold.go",
 		`base.Place = plan[0].Trace, cmp.Or(plan[0].Place, plan[0].CreatedAt)`, `base.Place = plan[0].Trace, cmp.Or(plan[0].CreatedAt*2, plan[0].Place)`,
-		"./taskstore", "TestContract/sqlite", none,
+		"./taskstore/sqlstore", "TestContract/sqlite", none,
 	},
 	{
-		"order: the SQL queue reads each phase by itself", "taskstore/feed.go",
+		"order: the SQL queue reads each phase by itself", "taskstore/sqlstore/feed.go",
 		`fmt.Sprintf("phase<=%d", sheaf.PhaseRanges), fmt.Sprintf("phase=%d", sheaf.PhaseBegin), fmt.Sprintf("phase=%d", sheaf.PhaseBulk),`, `"phase>=0",`,
-		"./taskstore", "TestContract/sqlite", none,
+		"./taskstore/sqlstore", "TestContract/sqlite", none,
 	},
 	{
 		"turns: the bulk has its share", "internal/queue/turns.go",

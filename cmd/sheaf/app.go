@@ -63,6 +63,7 @@ import (
 	"sheaf/parser/child"
 	"sheaf/parser/formats"
 	"sheaf/taskstore"
+	"sheaf/taskstore/sqlstore"
 )
 
 // app is the parts of one process, built from the configuration. Parts that a
@@ -70,7 +71,7 @@ import (
 type app struct {
 	cfg       config.Config
 	log       *slog.Logger
-	store     *taskstore.Store
+	store     *sqlstore.Store
 	queue     queue.Queue
 	blobs     blob.Store
 	files     *cache.Cache
@@ -285,7 +286,7 @@ func (a *app) measure(ctx context.Context, population bool) error {
 	if err != nil {
 		return err
 	}
-	var there *sheaf.Population
+	var there *taskstore.Population
 	if population {
 		if there, err = a.store.Population(ctx); err != nil {
 			return err
@@ -353,7 +354,7 @@ func (a *app) openData(ctx context.Context, r roles) (err error) {
 	if err != nil {
 		return err
 	}
-	if a.store, err = taskstore.Open(ctx, taskstore.Config{
+	if a.store, err = sqlstore.Open(ctx, sqlstore.Config{
 		Driver: a.cfg.Store.Driver, DSN: dsn, RootCAs: roots, MaxOpenConns: a.cfg.Store.MaxConns, EventLag: time.Duration(a.cfg.Store.EventLag),
 		Grace: time.Duration(a.cfg.Keeper.Grace), KeepVersions: time.Duration(a.cfg.Keeper.KeepVersions),
 	}); err != nil {
@@ -612,7 +613,7 @@ func (a *app) openIndex(ctx context.Context) (err error) {
 // handler is the HTTP server over the parts.
 func (a *app) handler() http.Handler {
 	cfg := api.Config{
-		Catalog: a.store, Stats: a.store, Ingest: a.ingest, Search: a.searcher(), Blobs: a.blobs, Files: a.files, Renderer: a.pool, Queue: a.queue,
+		Catalog: a.store, Ingest: a.ingest, Search: a.searcher(), Blobs: a.blobs, Files: a.files, Renderer: a.pool, Queue: a.queue,
 		Health: a.health, Receipts: a.receipts,
 		Doctor: a.doctor, Observe: a.metrics, Confinement: a.pool.Protections, Metrics: a.metrics.Handler(), Page: web.Handler(), Log: a.log, Build: buildinfo.Get(),
 		Auth: a.cfg.Server.Auth, AllowURLs: a.cfg.Server.AllowURLs, WebhookHosts: a.cfg.Webhooks.Hosts, MaxUploadBytes: a.cfg.Server.MaxUploadBytes,

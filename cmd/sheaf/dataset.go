@@ -13,6 +13,7 @@ import (
 
 	"sheaf"
 	"sheaf/internal/api"
+	"sheaf/taskstore"
 )
 
 func (g *global) datasetCommand() *cobra.Command {
@@ -257,7 +258,7 @@ func (g *global) datasetDelete() *cobra.Command {
 			if err := g.ask(sure, "Delete "+what+"? This cannot be undone."); err != nil {
 				return err
 			}
-			var r sheaf.DeleteReceipt
+			var r taskstore.DeleteReceipt
 			if err := c.call(cmd.Context(), http.MethodDelete, datasetPath(d.ID), nil, &r); err != nil {
 				return err
 			}

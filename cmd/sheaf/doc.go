@@ -21,6 +21,7 @@ import (
 	"sheaf"
 	"sheaf/ingest"
 	"sheaf/internal/api"
+	"sheaf/taskstore"
 )
 
 // docStates are the states that a document may have.
@@ -483,12 +484,12 @@ func (g *global) docDelete() *cobra.Command {
 				return g.done(f, "Nothing was changed. This would delete %s.", what)
 			}
 			if f.Documents == 0 {
-				return g.done(sheaf.DeleteReceipt{DocumentIDs: []string{}}, "There is nothing to delete.")
+				return g.done(taskstore.DeleteReceipt{DocumentIDs: []string{}}, "There is nothing to delete.")
 			}
 			if err := g.ask(s.confirmation, "Delete "+what+"? This cannot be undone."); err != nil {
 				return err
 			}
-			sum := sheaf.DeleteReceipt{DocumentIDs: []string{}}
+			sum := taskstore.DeleteReceipt{DocumentIDs: []string{}}
 			for range 1 + f.Documents/batchMost {
 				var r api.DeleteAnswer
 				if err := c.call(ctx, http.MethodPost, datasetPath(g.dataset)+"/documents:delete", map[string]any{"filter": filter}, &r); err != nil {
@@ -548,14 +549,14 @@ func (g *global) docCancel() *cobra.Command {
 				return g.done(f, "Nothing was changed. This would stop %s.", what)
 			}
 			if f.Documents == 0 {
-				return g.done(sheaf.CancelReceipt{}, "There is nothing to stop.")
+				return g.done(taskstore.CancelReceipt{}, "There is nothing to stop.")
 			}
 			if len(args) == 0 {
 				if err := g.ask(s.confirmation, "Stop the processing of "+what+"?"); err != nil {
 					return err
 				}
 			}
-			var sum sheaf.CancelReceipt
+			var sum taskstore.CancelReceipt
 			for range 1 + f.Documents/batchMost {
 				var r api.CancelAnswer
 				if err := c.call(ctx, http.MethodPost, datasetPath(g.dataset)+"/documents:cancel", map[string]any{"filter": filter}, &r); err != nil {

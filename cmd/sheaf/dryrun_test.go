@@ -3,13 +3,12 @@ package main
 import (
 	"encoding/json"
 	"net/http"
+	"sheaf/internal/api"
+	"sheaf/internal/config"
+	"sheaf/taskstore"
 	"slices"
 	"strings"
 	"testing"
-
-	"sheaf"
-	"sheaf/internal/api"
-	"sheaf/internal/config"
 )
 
 // With dry_run=true a route that changes something says what it would do, or
@@ -78,7 +77,7 @@ func TestDryRunChangesNothingOnAnyRoute(t *testing.T) {
 	}
 	// What they say is what happens then.
 	type deletion struct {
-		sheaf.DeleteReceipt
+		taskstore.DeleteReceipt
 		Forecast *struct{ Documents int }
 	}
 	ask := func(method, path, body string) string {

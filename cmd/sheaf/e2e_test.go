@@ -29,6 +29,7 @@ import (
 	"sheaf/parser/child"
 	"sheaf/parser/formats"
 	"sheaf/samples"
+	"sheaf/taskstore"
 )
 
 func TestMain(m *testing.M) {
@@ -440,9 +441,9 @@ func TestPoisonPageIsQuarantinedAndTheOthersLand(t *testing.T) {
 			t.Errorf("page %d is not searchable", n)
 		}
 	}
-	var errs api.List[sheaf.JobError]
+	var errs api.List[taskstore.JobError]
 	s.get("/v1/jobs/"+job.ID+"/errors", &errs)
-	if len(errs.Items) == 0 || !slices.ContainsFunc(errs.Items, func(e sheaf.JobError) bool { return e.Failure.Code == "parser_crash" }) {
+	if len(errs.Items) == 0 || !slices.ContainsFunc(errs.Items, func(e taskstore.JobError) bool { return e.Failure.Code == "parser_crash" }) {
 		t.Errorf("the job's errors do not say what happened: %+v", errs.Items)
 	}
 
@@ -555,12 +556,12 @@ func TestCancelStopsRunningWorkAndLeavesNothingVisible(t *testing.T) {
 	}
 	waitFor(t, "the document to run", func() bool { return s.doc(answer.Documents[0].ID).State == sheaf.DocRunning })
 	waitFor(t, "a range to run", func() bool {
-		var q api.List[sheaf.TenantQueue]
+		var q api.List[taskstore.TenantQueue]
 		s.get("/v1/queues", &q)
 		return len(q.Items) > 0 && q.Items[0].Running > 1
 	})
 	begun := time.Now()
-	var receipt sheaf.CancelReceipt
+	var receipt taskstore.CancelReceipt
 	s.post("/v1/jobs/"+answer.Job.ID+":cancel", nil, &receipt)
 	job := s.ended(answer.Job.ID)
 	if took := time.Since(begun); job.State != sheaf.DocCanceled || took > 10*time.Second {
@@ -577,7 +578,7 @@ func TestCancelStopsRunningWorkAndLeavesNothingVisible(t *testing.T) {
 func TestDeleteRemovesEveryTrace(t *testing.T) {
 	s := start(t, nil)
 	_, docs := s.send(nil, text("gone.md", "# Title\n\nAn unforgettable sentence about walruses.\n"), text("kept.md", "# Title\n\nA sentence about herons.\n"))
-	var receipt sheaf.DeleteReceipt
+	var receipt taskstore.DeleteReceipt
 	if err := s.call(t.Context(), http.MethodDelete, "/v1/datasets/default/documents/"+docs[0].ID, nil, &receipt); err != nil {
 		t.Fatal(err)
 	}

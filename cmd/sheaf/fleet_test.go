@@ -25,6 +25,7 @@ import (
 	"sheaf"
 	"sheaf/internal/api"
 	"sheaf/parser/pdf/enginetest"
+	"sheaf/taskstore"
 )
 
 // mainVar makes the test binary behave as the sheaf binary: the fleet's
@@ -375,11 +376,11 @@ func TestFleet(t *testing.T) {
 	}
 
 	// Deleting leaves nothing in any store.
-	var receipt sheaf.DeleteReceipt
+	var receipt taskstore.DeleteReceipt
 	if err := beta.call(t.Context(), http.MethodDelete, "/v1/datasets/default/documents/"+betaDocs[0].ID, nil, &receipt); err != nil {
 		t.Fatal(err)
 	}
-	var queues api.List[sheaf.TenantQueue]
+	var queues api.List[taskstore.TenantQueue]
 	beta.get("/v1/queues", &queues)
 	for _, q := range queues.Items {
 		if q.TenantID != "beta" {

@@ -19,6 +19,7 @@ import (
 	"sheaf"
 	"sheaf/ingest"
 	"sheaf/internal/api"
+	"sheaf/taskstore"
 )
 
 // previewBatch is how many files one request of a dry run carries.
@@ -392,7 +393,7 @@ func (o *ingested) explain(ctx context.Context, c *client) error {
 	for _, j := range o.Jobs {
 		q := url.Values{"limit": {"1000"}, "order": {"oldest"}}
 		for range mostErrors / 1000 {
-			var list api.List[sheaf.JobError]
+			var list api.List[taskstore.JobError]
 			if err := c.call(ctx, http.MethodGet, "/v1/jobs/"+j.ID+"/errors?"+q.Encode(), nil, &list); err != nil {
 				return err
 			}

@@ -14,6 +14,7 @@ import (
 	"sheaf"
 	"sheaf/internal/api"
 	"sheaf/taskstore"
+	"sheaf/taskstore/sqlstore"
 )
 
 func (g *global) keyCommand() *cobra.Command {
@@ -23,7 +24,7 @@ func (g *global) keyCommand() *cobra.Command {
 	create := &cobra.Command{
 		Use: "create TENANT", Short: "Create an API key; its secret is printed once", Args: needs(1, 1, "a TENANT"), Example: "  sheaf key create acme --scope read --name dashboard",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return g.withStore(cmd.Context(), func(ctx context.Context, s *taskstore.Store) error {
+			return g.withStore(cmd.Context(), func(ctx context.Context, s *sqlstore.Store) error {
 				if _, err := s.Tenant(ctx, args[0]); err != nil {
 					return fmt.Errorf("tenant %s: %w; create it with `sheaf tenant create %s`", args[0], err, args[0])
 				}
@@ -51,11 +52,11 @@ func (g *global) keyList() *cobra.Command {
 	return &cobra.Command{
 		Use: "list TENANT", Short: "List a tenant's keys", Args: needs(1, 1, "a TENANT"), Example: "  sheaf key list acme",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return g.withStore(cmd.Context(), func(ctx context.Context, s *taskstore.Store) error {
+			return g.withStore(cmd.Context(), func(ctx context.Context, s *sqlstore.Store) error {
 				if _, err := s.Tenant(ctx, args[0]); err != nil {
 					return err
 				}
-				ks, err := everyPage(func(p sheaf.Page) ([]sheaf.Key, string, error) { return s.Keys(ctx, args[0], p) })
+				ks, err := everyPage(func(p taskstore.Page) ([]sheaf.Key, string, error) { return s.Keys(ctx, args[0], p) })
 				if err != nil {
 					return err
 				}
@@ -92,7 +93,7 @@ func (g *global) keySet() *cobra.Command {
 			if to.Name == nil && to.Scopes == nil {
 				return usageError{cured(errors.New("nothing says what to change"), "Give --name or --scope.")}
 			}
-			return g.withStore(cmd.Context(), func(ctx context.Context, s *taskstore.Store) (err error) {
+			return g.withStore(cmd.Context(), func(ctx context.Context, s *sqlstore.Store) (err error) {
 				var k *sheaf.Key
 				if sure.dryRun {
 					if k, err = s.Key(ctx, args[0], args[1]); err == nil {
@@ -126,7 +127,7 @@ func (g *global) keyRevoke() *cobra.Command {
 		Long:    "Refuses the key from the next request on, for good. It asks first; --yes answers for you.",
 		Example: "  sheaf key revoke acme KEY-ID --dry-run\n  sheaf key revoke acme KEY-ID --yes",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return g.withStore(cmd.Context(), func(ctx context.Context, s *taskstore.Store) error {
+			return g.withStore(cmd.Context(), func(ctx context.Context, s *sqlstore.Store) error {
 				k, err := s.Key(ctx, args[0], args[1])
 				if err != nil {
 					return err

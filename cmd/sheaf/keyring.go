@@ -14,7 +14,7 @@ import (
 	"sheaf/internal/config"
 	"sheaf/internal/receipt"
 	"sheaf/internal/secrets"
-	"sheaf/taskstore"
+	"sheaf/taskstore/sqlstore"
 )
 
 // keyFile holds the keys of an installation with one data folder.
@@ -54,7 +54,7 @@ func (a *app) sealOld(ctx context.Context) {
 	sealed(a.log, done)
 }
 
-func sealed(log *slog.Logger, done taskstore.Sealed) {
+func sealed(log *slog.Logger, done sqlstore.Sealed) {
 	if done.Changed > 0 {
 		log.Info("sealed secrets in the store that were readable or under an old key", "rows", done.Changed)
 	}
@@ -66,7 +66,7 @@ func sealed(log *slog.Logger, done taskstore.Sealed) {
 // keyring finds the keys: those of the configuration, or those of the file,
 // which is made for a store that has never had any. A store that has is never
 // given new ones in silence.
-func keyring(ctx context.Context, cfg config.Config, path string, store *taskstore.Store) (*secrets.Keyring, error) {
+func keyring(ctx context.Context, cfg config.Config, path string, store *sqlstore.Store) (*secrets.Keyring, error) {
 	if text := cfg.Store.SecretsKey.Reveal(); text != "" {
 		ring, err := secrets.Parse(text)
 		if err != nil {
@@ -91,7 +91,7 @@ func keyring(ctx context.Context, cfg config.Config, path string, store *tasksto
 	return secrets.Create(path)
 }
 
-func unlockStore(ctx context.Context, store *taskstore.Store, ring *secrets.Keyring) error {
+func unlockStore(ctx context.Context, store *sqlstore.Store, ring *secrets.Keyring) error {
 	if err := store.Unlock(ctx, ring); err != nil {
 		return fmt.Errorf("opening the secrets in the store: %w; give this process the keys that the others have (store.secrets_key, or %s of the data folder), and take no old key away before `sheaf secrets rotate` has run", err, keyFile)
 	}
@@ -100,12 +100,12 @@ func unlockStore(ctx context.Context, store *taskstore.Store, ring *secrets.Keyr
 
 // withKeys opens the store and its keys for one command. rotate makes a new
 // key first, where the keys are in a file.
-func (g *global) withKeys(ctx context.Context, rotate bool, f func(ctx context.Context, s *taskstore.Store, ring *secrets.Keyring) error) error {
+func (g *global) withKeys(ctx context.Context, rotate bool, f func(ctx context.Context, s *sqlstore.Store, ring *secrets.Keyring) error) error {
 	cfg, err := g.load()
 	if err != nil {
 		return err
 	}
-	return g.withStore(ctx, func(ctx context.Context, s *taskstore.Store) error {
+	return g.withStore(ctx, func(ctx context.Context, s *sqlstore.Store) error {
 		path := (&app{cfg: cfg}).path(keyFile)
 		ring, err := keyring(ctx, cfg, path, s)
 		if err != nil {
@@ -145,7 +145,7 @@ func (g *global) secretsCommand() *cobra.Command {
 	status := &cobra.Command{
 		Use: "status", Example: "  sheaf secrets status", Short: "Name the keys of this process and those that the store needs", Args: needs(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return g.withKeys(cmd.Context(), false, func(ctx context.Context, s *taskstore.Store, ring *secrets.Keyring) error {
+			return g.withKeys(cmd.Context(), false, func(ctx context.Context, s *sqlstore.Store, ring *secrets.Keyring) error {
 				needed, err := s.SecretKeys(ctx)
 				if err != nil {
 					return err
@@ -158,7 +158,7 @@ func (g *global) secretsCommand() *cobra.Command {
 		Use: "rotate", Example: "  sheaf secrets rotate", Short: "Seal all secrets with a new key", Args: needs(0, 0, ""),
 		Long: "With keys in the data folder: puts a new key first in secrets.key and seals everything with it; the service must not run. With store.secrets_key: seals everything with the first of its keys; put the new key before the old one on all processes and restart them before.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return g.withKeys(cmd.Context(), true, func(ctx context.Context, s *taskstore.Store, ring *secrets.Keyring) error {
+			return g.withKeys(cmd.Context(), true, func(ctx context.Context, s *sqlstore.Store, ring *secrets.Keyring) error {
 				done, err := s.SealSecrets(ctx, true)
 				if err != nil {
 					return err
@@ -175,7 +175,7 @@ func (g *global) secretsCommand() *cobra.Command {
 			if !yes {
 				return usageError{errors.New("nothing sealed so far can be read afterwards; say --yes if the key is lost for good")}
 			}
-			return g.withStore(cmd.Context(), func(ctx context.Context, s *taskstore.Store) error { return s.ForgetSecretKeys(ctx) })
+			return g.withStore(cmd.Context(), func(ctx context.Context, s *sqlstore.Store) error { return s.ForgetSecretKeys(ctx) })
 		},
 	}
 	forget.Flags().BoolVar(&yes, "yes", false, "the key is lost for good")

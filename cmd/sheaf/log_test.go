@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"sheaf/internal/config"
-	"sheaf/taskstore"
+	"sheaf/taskstore/sqlstore"
 )
 
 func TestDurationsInLogsHaveAUnit(t *testing.T) {
@@ -49,7 +49,7 @@ func TestDriversWriteIntoTheLog(t *testing.T) {
 	before := slog.Default()
 	t.Cleanup(func() { slog.SetDefault(before) })
 	slog.SetDefault(newLogger(config.Log{Level: "debug", Format: "json"}, &out))
-	s, err := taskstore.Open(t.Context(), taskstore.Config{Driver: "mysql", DSN: "u@tcp(" + ln.Addr().String() + ")/d"})
+	s, err := sqlstore.Open(t.Context(), sqlstore.Config{Driver: "mysql", DSN: "u@tcp(" + ln.Addr().String() + ")/d"})
 	if err == nil {
 		_ = s.Close()
 		t.Fatal("a server that speaks no MySQL is taken for one")

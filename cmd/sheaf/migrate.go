@@ -7,11 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sheaf/taskstore"
+	"sheaf/taskstore/sqlstore"
 )
 
 // withStore opens the store of the configuration for one command.
-func (g *global) withStore(ctx context.Context, f func(ctx context.Context, s *taskstore.Store) error) error {
+func (g *global) withStore(ctx context.Context, f func(ctx context.Context, s *sqlstore.Store) error) error {
 	cfg, err := g.load()
 	if err != nil {
 		return err
@@ -25,7 +25,7 @@ func (g *global) withStore(ctx context.Context, f func(ctx context.Context, s *t
 		}
 		dsn = a.path("sheaf.db")
 	}
-	s, err := taskstore.Open(ctx, taskstore.Config{Driver: cfg.Store.Driver, DSN: dsn, MaxOpenConns: 2})
+	s, err := sqlstore.Open(ctx, sqlstore.Config{Driver: cfg.Store.Driver, DSN: dsn, MaxOpenConns: 2})
 	if err != nil {
 		return fmt.Errorf("opening the %s store: %w", cfg.Store.Driver, err)
 	}
@@ -40,7 +40,7 @@ func (g *global) migrateCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "migrate", Short: "Bring the store's schema up to date", Args: needs(0, 0, ""), Example: "  sheaf migrate --config fleet.toml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return g.withStore(cmd.Context(), func(context.Context, *taskstore.Store) error {
+			return g.withStore(cmd.Context(), func(context.Context, *sqlstore.Store) error {
 				fmt.Fprintln(g.out, "the schema is up to date")
 				return nil
 			})

@@ -30,6 +30,7 @@ import (
 	"sheaf/internal/api"
 	"sheaf/internal/blob"
 	"sheaf/internal/config"
+	"sheaf/taskstore"
 )
 
 // forEachBlob runs a test on every blob store that is there.
@@ -243,7 +244,7 @@ func TestHeldUploadsBecomeOneJob(t *testing.T) {
 
 // watched tells of two moments of a submit.
 type watched struct {
-	sheaf.Catalog
+	ingest.Catalog
 	blob.Store
 	compose, composed, created func()
 }
@@ -254,7 +255,7 @@ func (w *watched) Compose(ctx context.Context, key string, parts []string) error
 	return w.Store.Compose(ctx, key, parts)
 }
 
-func (w *watched) CreateDocuments(ctx context.Context, job sheaf.Job, docs []sheaf.NewDocument, trace string) ([]string, error) {
+func (w *watched) CreateDocuments(ctx context.Context, job sheaf.Job, docs []taskstore.NewDocument, trace string) ([]string, error) {
 	defer w.created()
 	return w.Catalog.CreateDocuments(ctx, job, docs, trace)
 }

@@ -15,6 +15,7 @@ import (
 	"sheaf"
 	"sheaf/internal/api"
 	"sheaf/taskstore"
+	"sheaf/taskstore/sqlstore"
 )
 
 func (g *global) queueCommand() *cobra.Command {
@@ -28,7 +29,7 @@ func (g *global) queueCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var list api.List[sheaf.TenantQueue]
+			var list api.List[taskstore.TenantQueue]
 			path := "/v1/queues"
 			if everyone {
 				path = "/v1/admin/queues?limit=1000"
@@ -191,8 +192,8 @@ func (g *global) queueCommand() *cobra.Command {
 	cleanup := &cobra.Command{
 		Use: "cleanup", Example: "  sheaf queue cleanup --retention 7d --dry-run", Short: "Remove old events and tasks of old generations (opens the store itself)", Args: needs(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return g.withStore(cmd.Context(), func(ctx context.Context, s *taskstore.Store) error {
-				var sum sheaf.CleanupReport
+			return g.withStore(cmd.Context(), func(ctx context.Context, s *sqlstore.Store) error {
+				var sum taskstore.CleanupReport
 				for range 10_000 { // bounded: 10 million rows a call
 					r, err := s.Cleanup(ctx, retention, 1000, dry)
 					if err != nil {

@@ -21,6 +21,7 @@ import (
 	"sheaf/internal/api"
 	"sheaf/internal/config"
 	"sheaf/internal/keeper"
+	"sheaf/taskstore"
 )
 
 // shortGrace lets late writers be over in a second or two.
@@ -181,7 +182,7 @@ func TestDeletionLeavesNothingAndSaysSo(t *testing.T) {
 		t.Fatalf("the document is told of in %v alone, so that the test shows little", at)
 	}
 
-	var d sheaf.DeleteReceipt
+	var d taskstore.DeleteReceipt
 	if err := s.call(t.Context(), http.MethodDelete, "/v1/datasets/default/documents/"+id, nil, &d); err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +257,7 @@ func TestReceiptsOfADatasetOutliveIt(t *testing.T) {
 	if _, err := s.submitAnswer(t.Context(), "sesamum", []source{text("a.txt", "one"), text("b.txt", "two")}, nil, ""); err != nil {
 		t.Fatal(err)
 	}
-	var d sheaf.DeleteReceipt
+	var d taskstore.DeleteReceipt
 	if err := s.call(t.Context(), http.MethodDelete, "/v1/datasets/sesamum", nil, &d); err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"sheaf/internal/api"
 	"sheaf/internal/config"
 	"sheaf/internal/search"
+	"sheaf/taskstore"
 )
 
 // A data folder of each release is served by this version: what was in it is
@@ -165,7 +166,7 @@ func goesOn(t *testing.T, s *service) {
 		t.Errorf("parsed again: reused %+v, usage %+v", job.Reused, job.Usage)
 	}
 
-	var deleted sheaf.DeleteReceipt
+	var deleted taskstore.DeleteReceipt
 	if err := s.call(t.Context(), http.MethodDelete, "/v1/datasets/default/documents/"+docs["herons.md"].ID, nil, &deleted); err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"sheaf"
 	"sheaf/internal/api"
 	"sheaf/internal/buildinfo"
+	"sheaf/taskstore"
 )
 
 // serverStatus is what `sheaf status` shows.
@@ -49,8 +50,8 @@ func (g *global) statusCommand() *cobra.Command {
 			if err := c.readiness(cmd, &s); err != nil {
 				return err
 			}
-			var executors api.List[sheaf.WorkerStatus]
-			var queues api.List[sheaf.TenantQueue]
+			var executors api.List[taskstore.WorkerStatus]
+			var queues api.List[taskstore.TenantQueue]
 			var datasets api.List[sheaf.Dataset]
 			var jobs api.List[sheaf.Job]
 			for path, into := range map[string]any{"/v1/executors": &executors, "/v1/queues": &queues, "/v1/datasets?limit=1000": &datasets, "/v1/jobs?limit=100": &jobs} {

@@ -12,6 +12,7 @@ import (
 	"sheaf"
 	"sheaf/internal/api"
 	"sheaf/taskstore"
+	"sheaf/taskstore/sqlstore"
 )
 
 func (g *global) tenantCommand() *cobra.Command {
@@ -72,7 +73,7 @@ func (g *global) tenantCreate() *cobra.Command {
 			if err := errors.Join(sheaf.CheckTenantID(t.ID), t.Check()); err != nil {
 				return usageError{err}
 			}
-			return g.withStore(cmd.Context(), func(ctx context.Context, s *taskstore.Store) error {
+			return g.withStore(cmd.Context(), func(ctx context.Context, s *sqlstore.Store) error {
 				made, err := s.CreateTenant(ctx, t)
 				if errors.Is(err, sheaf.ErrConflict) {
 					err = cured(err, "`sheaf tenant set %s` changes it.", quoted(t.ID))
@@ -107,7 +108,7 @@ func (g *global) tenantSet() *cobra.Command {
 			if pause && resume {
 				return usageError{errors.New("--pause and --resume cannot go together; give one of them")}
 			}
-			return g.withStore(cmd.Context(), func(ctx context.Context, s *taskstore.Store) error {
+			return g.withStore(cmd.Context(), func(ctx context.Context, s *sqlstore.Store) error {
 				t, err := setTenant(ctx, s, args[0], change, pause, resume, sure.dryRun)
 				if errors.Is(err, sheaf.ErrInvalid) {
 					err = usageError{err}
@@ -130,7 +131,7 @@ func (g *global) tenantSet() *cobra.Command {
 }
 
 // setTenant changes a tenant, or answers what a change would make of it.
-func setTenant(ctx context.Context, s *taskstore.Store, id string, change sheaf.TenantChange, pause, resume, dryRun bool) (*sheaf.Tenant, error) {
+func setTenant(ctx context.Context, s *sqlstore.Store, id string, change sheaf.TenantChange, pause, resume, dryRun bool) (*sheaf.Tenant, error) {
 	var t *sheaf.Tenant
 	var err error
 	if dryRun {
@@ -145,7 +146,7 @@ func setTenant(ctx context.Context, s *taskstore.Store, id string, change sheaf.
 	}
 	t.Paused = pause
 	if !dryRun {
-		_, err = s.SetPaused(ctx, id, sheaf.PauseScope{Tenant: true}, pause)
+		_, err = s.SetPaused(ctx, id, taskstore.PauseScope{Tenant: true}, pause)
 	}
 	return t, err
 }
@@ -154,7 +155,7 @@ func (g *global) tenantShow() *cobra.Command {
 	return &cobra.Command{
 		Use: "show ID", Short: "Show a tenant with what it holds", Args: needs(1, 1, "an ID"), Example: "  sheaf tenant show acme",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return g.withStore(cmd.Context(), func(ctx context.Context, s *taskstore.Store) error {
+			return g.withStore(cmd.Context(), func(ctx context.Context, s *sqlstore.Store) error {
 				t, err := s.Tenant(ctx, args[0])
 				if err != nil {
 					return err
@@ -213,8 +214,8 @@ func (g *global) tenantList() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Example: "  sheaf tenant list", Short: "List tenants", Args: needs(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return g.withStore(cmd.Context(), func(ctx context.Context, s *taskstore.Store) error {
-				ts, err := everyPage(func(p sheaf.Page) ([]sheaf.Tenant, string, error) { return s.Tenants(ctx, p) })
+			return g.withStore(cmd.Context(), func(ctx context.Context, s *sqlstore.Store) error {
+				ts, err := everyPage(func(p taskstore.Page) ([]sheaf.Tenant, string, error) { return s.Tenants(ctx, p) })
 				if err != nil {
 					return err
 				}
@@ -241,9 +242,9 @@ func most(n int64) string {
 }
 
 // everyPage reads a list to its end.
-func everyPage[T any](read func(sheaf.Page) ([]T, string, error)) ([]T, error) {
+func everyPage[T any](read func(taskstore.Page) ([]T, string, error)) ([]T, error) {
 	var all []T
-	p := sheaf.Page{Limit: 1000, Ascending: true}
+	p := taskstore.Page{Limit: 1000, Ascending: true}
 	for {
 		items, next, err := read(p)
 		all = append(all, items...)

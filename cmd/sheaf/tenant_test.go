@@ -19,6 +19,7 @@ import (
 	"sheaf/internal/api"
 	"sheaf/internal/blob"
 	"sheaf/internal/config"
+	"sheaf/taskstore"
 )
 
 // openapi is what the walk needs of the description of the routes.
@@ -311,7 +312,7 @@ func newVictim(s *service) victim {
 	var hook sheaf.Webhook
 	v.post("/v1/datasets/vault/webhooks", map[string]any{"url": "https://hooks.invalid/secret-of-alpha"}, &hook)
 	v.webhook = hook.ID
-	keys, _, err := s.app.store.Keys(s.t.Context(), "alpha", sheaf.Page{})
+	keys, _, err := s.app.store.Keys(s.t.Context(), "alpha", taskstore.Page{})
 	if err != nil || len(keys) == 0 {
 		s.t.Fatalf("the victim has %d keys: %v", len(keys), err)
 	}
@@ -457,7 +458,7 @@ func TestScopesHoldOnEveryRoute(t *testing.T) {
 	}
 	reader, writer, admin := s.withKey("alpha", "read"), s.withKey("alpha", "write"), s.withKey("alpha", "admin")
 	revoked := s.withKey("alpha", "write")
-	keys, _, err := s.app.store.Keys(t.Context(), "alpha", sheaf.Page{})
+	keys, _, err := s.app.store.Keys(t.Context(), "alpha", taskstore.Page{})
 	if err != nil {
 		t.Fatal(err)
 	}

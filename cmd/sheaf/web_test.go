@@ -24,6 +24,7 @@ import (
 	"sheaf/internal/config"
 	"sheaf/internal/web"
 	"sheaf/parser/formats"
+	"sheaf/taskstore"
 )
 
 // TestPage drives the page in a real browser against the real service.
@@ -228,7 +229,7 @@ func testRetryPage(t *testing.T, s *service, b *browser) {
 	b.sees(".problem code", "bad_page")
 	b.sees(".problem code", "parser_crash")
 	// Each card has the attempts with their worker and time, and what the parser wrote before it stopped.
-	var executors api.List[sheaf.WorkerStatus]
+	var executors api.List[taskstore.WorkerStatus]
 	s.get("/v1/executors", &executors)
 	b.wait("the attempts and the parser's last lines", fmt.Sprintf(`(() => {
 		const p = [...document.querySelectorAll(".problem")].find(p => p.textContent.includes("parser_crash"));
@@ -594,7 +595,7 @@ func testSides(t *testing.T, s *service, b *browser) {
 		b.sees(".waterfall .legend", stage)
 	}
 	b.sees(".waterfall tbody tr", "parse page 1–6")
-	var executors api.List[sheaf.WorkerStatus]
+	var executors api.List[taskstore.WorkerStatus]
 	s.get("/v1/executors", &executors)
 	if len(executors.Items) != 1 || eval[bool](b, fmt.Sprintf(`![...document.querySelectorAll(".waterfall tbody tr")].every(r => r.querySelector(".mono [title]")?.title === %q)`, executors.Items[0].ID)) {
 		t.Errorf("not every task names its executor, of %d", len(executors.Items))
@@ -791,10 +792,10 @@ func testManyRows(t *testing.T, s *service, b *browser) {
 	s.post("/v1/datasets/many:pause", nil, nil) // nothing of it runs
 	for from := 0; from < rows; from += 1000 {
 		job := sheaf.Job{ID: sheaf.NewID(), TenantID: sheaf.LocalTenant, DatasetID: ds.ID, Kind: sheaf.JobIngest}
-		var docs []sheaf.NewDocument
+		var docs []taskstore.NewDocument
 		for i := from; i < from+1000; i++ {
 			id := sheaf.NewID()
-			docs = append(docs, sheaf.NewDocument{
+			docs = append(docs, taskstore.NewDocument{
 				Document: sheaf.Document{ID: id, Name: fmt.Sprintf("document %05d.pdf", i), MediaType: "application/pdf", Size: int64(1000 + i), SHA256: strings.Repeat("0", 32) + id, BlobKey: sheaf.OriginalPrefix(sheaf.LocalTenant, id) + "v1"},
 				Plan:     sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindPlan, Cost: 1, Payload: json.RawMessage(`{}`)},
 			})

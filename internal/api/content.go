@@ -23,6 +23,7 @@ import (
 	"sheaf/internal/blob"
 	"sheaf/parser"
 	"sheaf/parser/child"
+	"sheaf/taskstore"
 )
 
 // chunkQuery asks for chunks of one of a document's generations.
@@ -337,21 +338,21 @@ func wantsStream(r *http.Request) bool {
 
 func (s *Server) streamJob(w http.ResponseWriter, r *http.Request) {
 	job := r.PathValue("job")
-	s.stream(w, r, &sheaf.EventFilter{JobID: job}, func() (any, bool, error) {
+	s.stream(w, r, &taskstore.EventFilter{JobID: job}, func() (any, bool, error) {
 		j, err := s.cfg.Ingest.Job(r.Context(), tenantOf(r.Context()), job)
 		return j, err == nil && j.State.Terminal(), err
 	})
 }
 
 func (s *Server) streamDocument(w http.ResponseWriter, r *http.Request) {
-	s.stream(w, r, &sheaf.EventFilter{DocumentID: r.PathValue("doc")}, func() (any, bool, error) {
+	s.stream(w, r, &taskstore.EventFilter{DocumentID: r.PathValue("doc")}, func() (any, bool, error) {
 		d, err := s.document(r.Context(), pathOf(r))
 		return d, err == nil && d.State.Terminal(), err
 	})
 }
 
 func (s *Server) streamDataset(w http.ResponseWriter, r *http.Request) {
-	f := &sheaf.EventFilter{}
+	f := &taskstore.EventFilter{}
 	s.stream(w, r, f, func() (any, bool, error) {
 		d, err := s.dataset(r.Context(), DatasetPath{r.PathValue("ds")})
 		if err == nil {
@@ -367,7 +368,7 @@ const watcherTime = 30 * time.Second
 
 // stream answers with the events that f selects as they come. over reads the
 // status object, and whether nothing more will come.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, f *sheaf.EventFilter, over func() (any, bool, error)) {
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, f *taskstore.EventFilter, over func() (any, bool, error)) {
 	ctx, tenant := r.Context(), tenantOf(r.Context())
 	if !s.streams.enter(tenant) {
 		s.writeProblem(w, r, tooManyStreams(s.streams.most))

@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"sheaf"
+	"sheaf/taskstore"
 )
 
 // DeadQuery selects dead tasks.
@@ -21,8 +22,8 @@ type DeadQuery struct {
 	Job      string `query:"job"`
 }
 
-func (q *DeadQuery) filter() sheaf.DeadLetterFilter {
-	return sheaf.DeadLetterFilter{Kind: sheaf.TaskKind(q.Kind), Code: q.Code, Category: sheaf.Category(q.Category), DocumentID: q.Document, JobID: q.Job}
+func (q *DeadQuery) filter() taskstore.DeadLetterFilter {
+	return taskstore.DeadLetterFilter{Kind: sheaf.TaskKind(q.Kind), Code: q.Code, Category: sheaf.Category(q.Category), DocumentID: q.Document, JobID: q.Job}
 }
 
 // AnyTenantsTask is a task with its owner, for operators.
@@ -34,18 +35,18 @@ type AnyTenantsTask struct {
 // deadLetterRoutes come twice: for the tenant of the key, and below /v1/admin
 // for all of them.
 func (s *Server) deadLetterRoutes() {
-	retry := func(ctx context.Context, tenantID string, f sheaf.DeadLetterFilter) (*output[Count], error) {
+	retry := func(ctx context.Context, tenantID string, f taskstore.DeadLetterFilter) (*output[Count], error) {
 		n, err := s.cfg.Catalog.RetryDead(ctx, tenantID, f)
 		if err == nil && n > 0 && !f.DryRun {
 			s.cfg.Ingest.Wake(ctx)
 		}
 		return &output[Count]{Count{n, f.DryRun}}, err
 	}
-	purge := func(ctx context.Context, tenantID string, f sheaf.DeadLetterFilter) (*output[Count], error) {
+	purge := func(ctx context.Context, tenantID string, f taskstore.DeadLetterFilter) (*output[Count], error) {
 		n, err := s.cfg.Catalog.PurgeDead(ctx, tenantID, f)
 		return &output[Count]{Count{n, f.DryRun}}, err
 	}
-	type action = func(ctx context.Context, tenantID string, f sheaf.DeadLetterFilter) (*output[Count], error)
+	type action = func(ctx context.Context, tenantID string, f taskstore.DeadLetterFilter) (*output[Count], error)
 
 	handle(s, get("/v1/dead-letters", "List tasks that will not be retried"), func(ctx context.Context, in *DeadQuery) (*output[List[Task]], error) {
 		ts, next, err := s.cfg.Catalog.DeadLetters(ctx, tenantOf(ctx), in.filter(), in.page())
@@ -67,7 +68,7 @@ func (s *Server) deadLetterRoutes() {
 	own(post("/v1/dead-letters:retry", "Give dead tasks a new budget"), retry)
 	own(post("/v1/dead-letters:purge", "Remove dead tasks"), purge)
 
-	all := func(f sheaf.DeadLetterFilter) sheaf.DeadLetterFilter { f.AllTenants = true; return f }
+	all := func(f taskstore.DeadLetterFilter) taskstore.DeadLetterFilter { f.AllTenants = true; return f }
 	type anyQuery struct {
 		DeadQuery
 		Tenant string `query:"tenant" doc:"only this tenant's"`

@@ -16,6 +16,7 @@ import (
 	"sheaf/internal/queue/sqlqueue"
 	"sheaf/parser"
 	"sheaf/parser/text"
+	"sheaf/taskstore"
 	"sheaf/taskstore/storetest"
 )
 
@@ -44,7 +45,7 @@ func TestDeadLettersTellWhatHappened(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := k.store.FailTask(ctx, task.Held(), sheaf.FailReport{Failure: *f, MaxFails: 2}); err != nil {
+		if _, err := k.store.FailTask(ctx, task.Held(), taskstore.FailReport{Failure: *f, MaxFails: 2}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := k.store.PromoteDue(ctx, 10); err != nil {
@@ -187,7 +188,7 @@ func TestDeadLettersOfAllTenants(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := store.FailTask(ctx, task.Held(), sheaf.FailReport{Failure: *sheaf.Fail(sheaf.CategoryBadInput, "bad", "No.")}); err != nil {
+		if _, err := store.FailTask(ctx, task.Held(), taskstore.FailReport{Failure: *sheaf.Fail(sheaf.CategoryBadInput, "bad", "No.")}); err != nil {
 			t.Fatal(err)
 		}
 		dead[tenant] = task.ID

@@ -10,6 +10,7 @@ import (
 
 	"sheaf"
 	"sheaf/internal/buildinfo"
+	"sheaf/taskstore"
 )
 
 // Bounds of one record: about 100 MB in the worst case.
@@ -102,24 +103,24 @@ func (s *Server) diagnosticsRoutes() {
 		if err != nil {
 			return nil, err
 		}
-		docs, next, err := s.cfg.Catalog.JobDocuments(ctx, tenantOf(ctx), in.Job, sheaf.Page{Limit: diagnosedDocuments, Ascending: true})
+		docs, next, err := s.cfg.Catalog.JobDocuments(ctx, tenantOf(ctx), in.Job, taskstore.Page{Limit: diagnosedDocuments, Ascending: true})
 		if err != nil {
 			return nil, err
 		}
 		d := &Diagnostics{Job: job, Truncated: next != ""}
-		return s.diagnose(ctx, d, docs, sheaf.EventFilter{JobID: job.ID})
+		return s.diagnose(ctx, d, docs, taskstore.EventFilter{JobID: job.ID})
 	})
 	handle(s, describe("/v1/datasets/{ds}/documents/{doc}/diagnostics", "Read all that is known of a document's run"), func(ctx context.Context, in *DocumentPath) (*output[*Diagnostics], error) {
 		doc, err := s.document(ctx, *in)
 		if err != nil {
 			return nil, err
 		}
-		return s.diagnose(ctx, &Diagnostics{}, []sheaf.Document{*doc}, sheaf.EventFilter{DocumentID: doc.ID})
+		return s.diagnose(ctx, &Diagnostics{}, []sheaf.Document{*doc}, taskstore.EventFilter{DocumentID: doc.ID})
 	})
 }
 
 // diagnose fills a record for documents and the events of one subject.
-func (s *Server) diagnose(ctx context.Context, d *Diagnostics, docs []sheaf.Document, of sheaf.EventFilter) (*output[*Diagnostics], error) {
+func (s *Server) diagnose(ctx context.Context, d *Diagnostics, docs []sheaf.Document, of taskstore.EventFilter) (*output[*Diagnostics], error) {
 	d.What = "Sheaf flight record; holds no document text, names or metadata"
 	d.MadeAt, d.Server = time.Now().UTC(), s.cfg.Build
 	d.Documents, d.Tasks, d.Events, d.Executors = []DiagnosedDocument{}, []Task{}, []DiagnosedEvent{}, []DiagnosedExecutor{}

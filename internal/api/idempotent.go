@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"sheaf"
+	"sheaf/taskstore"
 )
 
 // maxReplay bounds an answer that is kept for a repeated Idempotency-Key.
@@ -65,7 +66,7 @@ func (s *Server) idempotent(next http.Handler) http.Handler {
 			s.writeProblem(w, r, newProblem(400, "", "Idempotency-Key is longer than 128 characters"))
 			return
 		}
-		try := sheaf.KeyedRequest{TenantID: tenantOf(r.Context()), Key: key, Hash: requestDigest(r), Former: formerDigest(r), Holder: sheaf.NewID()}
+		try := taskstore.KeyedRequest{TenantID: tenantOf(r.Context()), Key: key, Hash: requestDigest(r), Former: formerDigest(r), Holder: sheaf.NewID()}
 		state, err := s.cfg.Catalog.Idempotent(r.Context(), try, keyLease)
 		switch {
 		case errors.Is(err, sheaf.ErrConflict):
@@ -92,9 +93,9 @@ func formerDigest(r *http.Request) string {
 }
 
 // replay answers what the first try was answered, if this one sends the same.
-func (s *Server) replay(w http.ResponseWriter, r *http.Request, state sheaf.KeyedState) {
+func (s *Server) replay(w http.ResponseWriter, r *http.Request, state taskstore.KeyedState) {
 	var k kept
-	if err := json.Unmarshal(state.Answer, &k); err != nil || k.Status == 0 { // sheaf.ForgottenAnswer, or sealed with a key that is gone
+	if err := json.Unmarshal(state.Answer, &k); err != nil || k.Status == 0 { // taskstore.ForgottenAnswer, or sealed with a key that is gone
 		s.writeProblem(w, r, newProblem(410, "idempotency_key_forgotten", "the first request with this Idempotency-Key was answered, and the answer is not kept any more, since what it told of was deleted; send the request under a new key to make it again"))
 		return
 	}
@@ -128,7 +129,7 @@ func sameBody(r *http.Request, want string) error {
 }
 
 // firstTime does what is asked for, under a key that this try holds.
-func (s *Server) firstTime(w http.ResponseWriter, r *http.Request, next http.Handler, try sheaf.KeyedRequest, state sheaf.KeyedState) {
+func (s *Server) firstTime(w http.ResponseWriter, r *http.Request, next http.Handler, try taskstore.KeyedRequest, state taskstore.KeyedState) {
 	// The client may be gone: the key must be closed all the same.
 	ctx := context.WithoutCancel(r.Context())
 	body := &keyedBody{ReadCloser: r.Body, digest: newBodyDigest(r.Header.Get("Content-Type")), want: state.Body}
@@ -192,7 +193,7 @@ const secretShown = "The secret was shown once, in the first answer, and is not 
 
 // renew keeps the key while the request is at work, which an upload over a
 // slow line may be for long.
-func (s *Server) renew(ctx context.Context, try sheaf.KeyedRequest) {
+func (s *Server) renew(ctx context.Context, try taskstore.KeyedRequest) {
 	tick := time.NewTicker(keyLease / 5)
 	defer tick.Stop()
 	for {

@@ -33,13 +33,14 @@ import (
 	"sheaf/parser/markdown"
 	"sheaf/parser/text"
 	"sheaf/taskstore"
+	"sheaf/taskstore/sqlstore"
 	"sheaf/taskstore/storetest"
 )
 
 // ambiguous is a store whose next change is made and then reported as failed,
 // as when the connection breaks before the answer to a commit.
 type ambiguous struct {
-	*taskstore.Store
+	*sqlstore.Store
 	next atomic.Bool
 }
 
@@ -50,12 +51,12 @@ func (a *ambiguous) lose(err error) error {
 	return err
 }
 
-func (a *ambiguous) CreateDocuments(ctx context.Context, job sheaf.Job, docs []sheaf.NewDocument, trace string) ([]string, error) {
+func (a *ambiguous) CreateDocuments(ctx context.Context, job sheaf.Job, docs []taskstore.NewDocument, trace string) ([]string, error) {
 	replaced, err := a.Store.CreateDocuments(ctx, job, docs, trace)
 	return replaced, a.lose(err)
 }
 
-func (a *ambiguous) Reparse(ctx context.Context, job sheaf.Job, docs []sheaf.ReparseDocument, trace string) error {
+func (a *ambiguous) Reparse(ctx context.Context, job sheaf.Job, docs []taskstore.ReparseDocument, trace string) error {
 	return a.lose(a.Store.Reparse(ctx, job, docs, trace))
 }
 
@@ -110,7 +111,7 @@ func newKeyedServer(t *testing.T) *keyedServer {
 	t.Helper()
 	ctx := t.Context()
 	c := storetest.Config(t, "sqlite")
-	opened, err := taskstore.Open(ctx, c)
+	opened, err := sqlstore.Open(ctx, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +167,7 @@ func (k *keyedServer) post(path, key, media, body string) (status int, replayed 
 
 func (k *keyedServer) documents() []sheaf.Document {
 	k.t.Helper()
-	docs, _, err := k.store.Documents(k.t.Context(), sheaf.LocalTenant, sheaf.DocumentFilter{}, sheaf.Page{Ascending: true})
+	docs, _, err := k.store.Documents(k.t.Context(), sheaf.LocalTenant, taskstore.DocumentFilter{}, taskstore.Page{Ascending: true})
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -702,7 +703,7 @@ func TestKeysOfUploadsInPieces(t *testing.T) {
 	if resp, answer := create("abcde"); resp.StatusCode != 422 {
 		t.Errorf("other bytes, after a try that stored none: %s %s, want 422", resp.Status, answer)
 	}
-	ups, _, err := k.store.Uploads(t.Context(), sheaf.LocalTenant, k.dataset(), "", sheaf.Page{})
+	ups, _, err := k.store.Uploads(t.Context(), sheaf.LocalTenant, k.dataset(), "", taskstore.Page{})
 	if err != nil || len(ups) != 1 || ups[0].Offset != 0 {
 		t.Errorf("of other bytes %+v is stored: %v", ups, err)
 	}
@@ -721,7 +722,7 @@ func TestKeysWhoseAnswerIsGoneOrOld(t *testing.T) {
 	if resp, answer := send("gone"); resp.StatusCode != 202 {
 		t.Fatalf("%s %s", resp.Status, answer)
 	}
-	k.exec("UPDATE idempotency SET answer=?", sheaf.ForgottenAnswer)
+	k.exec("UPDATE idempotency SET answer=?", taskstore.ForgottenAnswer)
 	if resp, answer := send("gone"); resp.StatusCode != 410 || !strings.Contains(answer, `"idempotency_key_forgotten"`) || !strings.Contains(answer, "new key") {
 		t.Errorf("%s %s, want 410", resp.Status, answer)
 	}
@@ -731,7 +732,7 @@ func TestKeysWhoseAnswerIsGoneOrOld(t *testing.T) {
 	}
 	req.Header.Set("Content-Type", "text/plain")
 	req.URL.Scheme, req.URL.Host = "", "" // as a server sees it
-	old := sheaf.KeyedRequest{TenantID: sheaf.LocalTenant, Key: "old", Hash: formerDigest(req), Holder: "old"}
+	old := taskstore.KeyedRequest{TenantID: sheaf.LocalTenant, Key: "old", Hash: formerDigest(req), Holder: "old"}
 	if _, err := k.store.Idempotent(t.Context(), old, time.Minute); err != nil {
 		t.Fatal(err)
 	}

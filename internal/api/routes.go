@@ -16,6 +16,7 @@ import (
 	"sheaf/internal/doctor"
 	"sheaf/internal/search"
 	"sheaf/parser/child"
+	"sheaf/taskstore"
 )
 
 // Inputs shared by many routes.
@@ -56,12 +57,12 @@ type (
 	}
 )
 
-func (l ListInput) page() sheaf.Page {
-	return sheaf.Page{Limit: l.Limit, Cursor: l.Cursor, Ascending: l.Order == "oldest"}
+func (l ListInput) page() taskstore.Page {
+	return taskstore.Page{Limit: l.Limit, Cursor: l.Cursor, Ascending: l.Order == "oldest"}
 }
 
-func (f FilterInput) filter() sheaf.DocumentFilter {
-	out := sheaf.DocumentFilter{IDs: f.ID, Query: f.Query, MediaTypes: f.MediaType, ParentID: f.Parent, CreatedAfter: f.CreatedAfter, CreatedBefore: f.CreatedBefore}
+func (f FilterInput) filter() taskstore.DocumentFilter {
+	out := taskstore.DocumentFilter{IDs: f.ID, Query: f.Query, MediaTypes: f.MediaType, ParentID: f.Parent, CreatedAfter: f.CreatedAfter, CreatedBefore: f.CreatedBefore}
 	for _, st := range f.State {
 		out.States = append(out.States, sheaf.DocumentState(st))
 	}
@@ -331,7 +332,7 @@ func (s *Server) datasetRoutes() {
 			if err != nil {
 				return nil, err
 			}
-			n, err := s.cfg.Ingest.Pause(ctx, d.TenantID, sheaf.PauseScope{DatasetID: d.ID}, paused)
+			n, err := s.cfg.Ingest.Pause(ctx, d.TenantID, taskstore.PauseScope{DatasetID: d.ID}, paused)
 			return &output[Paused]{Paused{paused, n}}, err
 		})
 	}
@@ -399,7 +400,7 @@ func (s *Server) documentRoutes() {
 			return nil, err
 		}
 		if in.DryRun {
-			return wouldDelete(s.cfg.Ingest.DryRunDelete(ctx, &sheaf.Dataset{ID: d.DatasetID, TenantID: d.TenantID}, sheaf.DocumentFilter{IDs: []string{d.ID}}))
+			return wouldDelete(s.cfg.Ingest.DryRunDelete(ctx, &sheaf.Dataset{ID: d.DatasetID, TenantID: d.TenantID}, taskstore.DocumentFilter{IDs: []string{d.ID}}))
 		}
 		r, err := s.cfg.Ingest.Delete(ctx, tenantOf(ctx), []string{d.ID})
 		return &output[DeleteAnswer]{DeleteAnswer{DeleteReceipt: r}}, err
@@ -464,7 +465,7 @@ func (s *Server) documentRoutes() {
 		if err != nil {
 			return nil, err
 		}
-		return s.events(ctx, sheaf.EventFilter{DocumentID: d.ID}, in.EventsInput)
+		return s.events(ctx, taskstore.EventFilter{DocumentID: d.ID}, in.EventsInput)
 	})
 	reparse := post("/v1/datasets/{ds}/documents:reparse", "Parse documents again")
 	reparse.DefaultStatus = http.StatusAccepted
@@ -541,7 +542,7 @@ func (s *Server) documentRoutes() {
 		}
 		ids, err := s.firstOf(ctx, ds, filter)
 		if err != nil || len(ids) == 0 {
-			return &output[DeleteAnswer]{DeleteAnswer{DeleteReceipt: sheaf.DeleteReceipt{DocumentIDs: []string{}}}}, err
+			return &output[DeleteAnswer]{DeleteAnswer{DeleteReceipt: taskstore.DeleteReceipt{DocumentIDs: []string{}}}}, err
 		}
 		r, err := s.cfg.Ingest.Delete(ctx, tenantOf(ctx), ids)
 		return &output[DeleteAnswer]{DeleteAnswer{DeleteReceipt: r}}, err
@@ -549,20 +550,20 @@ func (s *Server) documentRoutes() {
 }
 
 // selected reads which documents of which dataset a batch action is for.
-func (s *Server) selected(ctx context.Context, p DatasetPath, sel *Selection) (*sheaf.Dataset, sheaf.DocumentFilter, error) {
+func (s *Server) selected(ctx context.Context, p DatasetPath, sel *Selection) (*sheaf.Dataset, taskstore.DocumentFilter, error) {
 	ds, err := s.dataset(ctx, p)
 	if err != nil {
-		return nil, sheaf.DocumentFilter{}, err
+		return nil, taskstore.DocumentFilter{}, err
 	}
 	f, err := sel.documents()
 	return ds, f, err
 }
 
 // firstOf lists the ids that a filter selects, at most 10,000 at once.
-func (s *Server) firstOf(ctx context.Context, ds *sheaf.Dataset, f sheaf.DocumentFilter) ([]string, error) {
+func (s *Server) firstOf(ctx context.Context, ds *sheaf.Dataset, f taskstore.DocumentFilter) ([]string, error) {
 	f.DatasetID = ds.ID
 	var ids []string
-	page := sheaf.Page{Limit: 1000, Ascending: true}
+	page := taskstore.Page{Limit: 1000, Ascending: true}
 	for len(ids) < 10_000 {
 		docs, next, err := s.cfg.Catalog.Documents(ctx, ds.TenantID, f, page)
 		if err != nil {
@@ -591,13 +592,13 @@ type BatchAnswer struct {
 
 // CancelAnswer is the receipt of a cancel, or what it would stop.
 type CancelAnswer struct {
-	sheaf.CancelReceipt
+	taskstore.CancelReceipt
 	Forecast *ingest.Forecast `json:"forecast,omitempty" doc:"of a dry run"`
 }
 
 // DeleteAnswer is the receipt of a delete, or what it would remove.
 type DeleteAnswer struct {
-	sheaf.DeleteReceipt
+	taskstore.DeleteReceipt
 	Forecast *ingest.Forecast `json:"forecast,omitempty" doc:"of a dry run"`
 }
 
@@ -614,7 +615,7 @@ func again(r ingest.Rerun, err error) (*accepted[BatchAnswer], error) {
 }
 
 func wouldDelete(f *ingest.Forecast, err error) (*output[DeleteAnswer], error) {
-	return &output[DeleteAnswer]{DeleteAnswer{DeleteReceipt: sheaf.DeleteReceipt{DocumentIDs: []string{}}, Forecast: f}}, err
+	return &output[DeleteAnswer]{DeleteAnswer{DeleteReceipt: taskstore.DeleteReceipt{DocumentIDs: []string{}}, Forecast: f}}, err
 }
 
 // Pages is a document's page ledger.
@@ -719,7 +720,7 @@ func (s *Server) jobRoutes() {
 		docs, next, err := s.cfg.Catalog.JobDocuments(ctx, tenantOf(ctx), in.Job, in.page())
 		return listOf(publicAll(docs), next), err
 	})
-	handle(s, get("/v1/jobs/{job}/errors", "List what failed in a job"), func(ctx context.Context, in *pageIn) (*output[List[sheaf.JobError]], error) {
+	handle(s, get("/v1/jobs/{job}/errors", "List what failed in a job"), func(ctx context.Context, in *pageIn) (*output[List[taskstore.JobError]], error) {
 		errs, next, err := s.cfg.Catalog.JobErrors(ctx, tenantOf(ctx), in.Job, in.page())
 		return listOf(errs, next), err
 	})
@@ -732,7 +733,7 @@ func (s *Server) jobRoutes() {
 		if _, err := s.cfg.Catalog.Job(ctx, tenantOf(ctx), in.Job); err != nil {
 			return nil, err
 		}
-		return s.events(ctx, sheaf.EventFilter{JobID: in.Job}, in.EventsInput)
+		return s.events(ctx, taskstore.EventFilter{JobID: in.Job}, in.EventsInput)
 	})
 	type cancelIn struct {
 		JobPath
@@ -748,7 +749,7 @@ func (s *Server) jobRoutes() {
 	})
 	for verb, paused := range map[string]bool{"pause": true, "resume": false} {
 		handle(s, post("/v1/jobs/{job}:"+verb, "Hold or free a job's queued work"), func(ctx context.Context, in *JobPath) (*output[Paused], error) {
-			n, err := s.cfg.Ingest.Pause(ctx, tenantOf(ctx), sheaf.PauseScope{JobID: in.Job}, paused)
+			n, err := s.cfg.Ingest.Pause(ctx, tenantOf(ctx), taskstore.PauseScope{JobID: in.Job}, paused)
 			return &output[Paused]{Paused{paused, n}}, err
 		})
 	}
@@ -863,24 +864,24 @@ func (s *Server) tagsOfAll(ctx context.Context, r *search.Request) error {
 const maxQueues = 1000
 
 func (s *Server) queueRoutes() {
-	handle(s, get("/v1/queues", "Read the tenant's queue"), func(ctx context.Context, _ *struct{}) (*output[List[sheaf.TenantQueue]], error) {
+	handle(s, get("/v1/queues", "Read the tenant's queue"), func(ctx context.Context, _ *struct{}) (*output[List[taskstore.TenantQueue]], error) {
 		if !s.cfg.Auth { // the embedded default shows everything to its one user
-			qs, _, err := s.cfg.Catalog.Queues(ctx, sheaf.Page{Limit: maxQueues})
+			qs, _, err := s.cfg.Catalog.Queues(ctx, taskstore.Page{Limit: maxQueues})
 			return listOf(qs, ""), err
 		}
 		q, err := s.cfg.Catalog.Queue(ctx, tenantOf(ctx))
 		if err != nil {
 			return nil, err
 		}
-		return listOf([]sheaf.TenantQueue{*q}, ""), nil
+		return listOf([]taskstore.TenantQueue{*q}, ""), nil
 	})
 	for verb, paused := range map[string]bool{"pause": true, "resume": false} {
 		handle(s, post("/v1/queues:"+verb, "Hold or free the tenant's queued work"), func(ctx context.Context, _ *struct{}) (*output[Paused], error) {
-			n, err := s.cfg.Ingest.Pause(ctx, tenantOf(ctx), sheaf.PauseScope{Tenant: true}, paused)
+			n, err := s.cfg.Ingest.Pause(ctx, tenantOf(ctx), taskstore.PauseScope{Tenant: true}, paused)
 			return &output[Paused]{Paused{paused, n}}, err
 		})
 	}
-	handle(s, get("/v1/executors", "List live executors"), func(ctx context.Context, _ *struct{}) (*output[List[sheaf.WorkerStatus]], error) {
+	handle(s, get("/v1/executors", "List live executors"), func(ctx context.Context, _ *struct{}) (*output[List[taskstore.WorkerStatus]], error) {
 		ws, err := s.cfg.Catalog.Workers(ctx)
 		if s.cfg.Auth {
 			// Task ids of other tenants are nobody's business.
@@ -959,7 +960,7 @@ type Events struct {
 	Last  int64         `json:"last" doc:"pass as after to go on"`
 }
 
-func (s *Server) events(ctx context.Context, f sheaf.EventFilter, in EventsInput) (*output[Events], error) {
+func (s *Server) events(ctx context.Context, f taskstore.EventFilter, in EventsInput) (*output[Events], error) {
 	evs, err := s.cfg.Catalog.Events(ctx, tenantOf(ctx), f, in.After, in.Limit)
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"sheaf"
+	"sheaf/taskstore"
 )
 
 // OneOf lists what a property of a selection may be. nil means that nothing
@@ -58,17 +59,17 @@ type SelectionFilter struct {
 }
 
 // documents is the filter that the selection stands for.
-func (sel *Selection) documents() (sheaf.DocumentFilter, error) {
+func (sel *Selection) documents() (taskstore.DocumentFilter, error) {
 	f := sel.Filter
 	switch {
 	case sel.All && f != nil:
-		return sheaf.DocumentFilter{}, newProblem(400, "", `the body says "all": true and has a filter; leave one of them out`)
+		return taskstore.DocumentFilter{}, newProblem(400, "", `the body says "all": true and has a filter; leave one of them out`)
 	case sel.All:
-		return sheaf.DocumentFilter{}, nil
+		return taskstore.DocumentFilter{}, nil
 	case f == nil || f.DocumentIDs == nil && f.State == nil && f.MediaType == nil && f.Query == "":
-		return sheaf.DocumentFilter{}, newProblem(400, "empty_filter", `nothing says which documents are meant; name them in filter by document_ids, state, media_type or q, or send "all": true for every document of the dataset`)
+		return taskstore.DocumentFilter{}, newProblem(400, "empty_filter", `nothing says which documents are meant; name them in filter by document_ids, state, media_type or q, or send "all": true for every document of the dataset`)
 	}
-	return sheaf.DocumentFilter{
+	return taskstore.DocumentFilter{
 		IDs: f.DocumentIDs, States: f.State, MediaTypes: f.MediaType, Query: string(f.Query),
 		None: f.DocumentIDs.none() || f.State.none() || f.MediaType.none(),
 	}, nil
@@ -88,15 +89,15 @@ type DeadSelection struct {
 }
 
 // tasks is the filter that the selection stands for, of tenantID unless it is "".
-func (d *DeadSelection) tasks(tenantID string) (sheaf.DeadLetterFilter, error) {
+func (d *DeadSelection) tasks(tenantID string) (taskstore.DeadLetterFilter, error) {
 	some := d.IDs != nil || tenantID != "" || d.Kind+d.Code+d.Category+d.Document+d.Job != ""
 	switch {
 	case d.All && some:
-		return sheaf.DeadLetterFilter{}, newProblem(400, "", `the body says "all": true and selects by more; leave one of them out`)
+		return taskstore.DeadLetterFilter{}, newProblem(400, "", `the body says "all": true and selects by more; leave one of them out`)
 	case !d.All && !some:
-		return sheaf.DeadLetterFilter{}, newProblem(400, "empty_filter", `nothing says which dead tasks are meant; name them by ids, kind, code, category, document_id or job_id, or send "all": true for every one`)
+		return taskstore.DeadLetterFilter{}, newProblem(400, "empty_filter", `nothing says which dead tasks are meant; name them by ids, kind, code, category, document_id or job_id, or send "all": true for every one`)
 	}
-	return sheaf.DeadLetterFilter{
+	return taskstore.DeadLetterFilter{
 		IDs: d.IDs, Kind: sheaf.TaskKind(d.Kind), Code: string(d.Code), Category: sheaf.Category(d.Category), DocumentID: string(d.Document), JobID: string(d.Job),
 		None: d.IDs.none(),
 	}, nil

@@ -71,8 +71,7 @@ type Observer interface {
 
 // Config holds the parts that the API speaks for.
 type Config struct {
-	Catalog  sheaf.Catalog
-	Stats    sheaf.StatsCatalog
+	Catalog  Catalog
 	Ingest   *ingest.Service
 	Search   *search.Searcher
 	Blobs    blob.Store

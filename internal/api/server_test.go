@@ -25,7 +25,7 @@ import (
 	"sheaf/internal/search"
 	"sheaf/parser"
 	"sheaf/parser/text"
-	"sheaf/taskstore"
+	"sheaf/taskstore/sqlstore"
 	"sheaf/taskstore/storetest"
 )
 
@@ -35,7 +35,7 @@ type testServer struct {
 	t     *testing.T
 	url   string
 	api   *Server
-	store *taskstore.Store
+	store *sqlstore.Store
 	blobs blob.Store
 	file  string // of the database
 }
@@ -45,7 +45,7 @@ func newTestServer(t *testing.T, change func(*Config)) *testServer {
 	t.Helper()
 	ctx := t.Context()
 	at := storetest.Config(t, "sqlite")
-	store, err := taskstore.Open(ctx, at)
+	store, err := sqlstore.Open(ctx, at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func newTestServer(t *testing.T, change func(*Config)) *testServer {
 	log := slog.New(slog.DiscardHandler)
 	q := sqlqueue.New(store, sqlqueue.Config{})
 	cfg := Config{
-		Catalog: store, Stats: store, Blobs: blobs, Queue: q, Log: log, WebhookHosts: []string{"hooks.invalid"},
+		Catalog: store, Blobs: blobs, Queue: q, Log: log, WebhookHosts: []string{"hooks.invalid"},
 		Ingest:  &ingest.Service{Catalog: store, Blobs: blobs, Queue: q, Formats: parser.NewRegistry(text.New()), Log: log},
 		Search:  &search.Searcher{Index: index, Visibility: store},
 		Doctor:  func(context.Context, bool) (*doctor.Report, error) { return &doctor.Report{}, nil },

@@ -19,7 +19,7 @@ func (s *Server) statsRoutes() {
 		if !s.cfg.Auth {
 			tenant = "" // as with the queues
 		}
-		st, err := s.cfg.Stats.Stats(ctx, tenant, in.Minutes)
+		st, err := s.cfg.Catalog.Stats(ctx, tenant, in.Minutes)
 		return &output[*sheaf.Stats]{st}, err
 	})
 }
@@ -32,7 +32,7 @@ func (s *Server) streamStart(r *http.Request) (int64, error) {
 		from = r.URL.Query().Get("after")
 	}
 	if from == "now" {
-		return s.cfg.Stats.LastEvent(r.Context(), tenantOf(r.Context()))
+		return s.cfg.Catalog.LastEvent(r.Context(), tenantOf(r.Context()))
 	}
 	if from == "" {
 		return 0, nil

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"sheaf"
+	"sheaf/taskstore"
 )
 
 // TenantPath names a tenant.
@@ -23,7 +24,7 @@ type TenantPage struct {
 	Cursor string `query:"cursor" maxLength:"64" doc:"next_cursor of the page before: the id of its last tenant"`
 }
 
-func (p TenantPage) page() sheaf.Page { return sheaf.Page{Limit: p.Limit, Cursor: p.Cursor} }
+func (p TenantPage) page() taskstore.Page { return taskstore.Page{Limit: p.Limit, Cursor: p.Cursor} }
 
 // NewTenant is the body that creates a tenant.
 type NewTenant struct {
@@ -124,7 +125,7 @@ type ChangedKey struct {
 // tenantRoutes are for whoever runs the service: tenants, their shares, quotas
 // and keys, and the queues of all.
 func (s *Server) tenantRoutes() {
-	handle(s, needs(get("/v1/admin/queues", "Read the queues of all tenants"), scopeAdmin), func(ctx context.Context, in *TenantPage) (*output[List[sheaf.TenantQueue]], error) {
+	handle(s, needs(get("/v1/admin/queues", "Read the queues of all tenants"), scopeAdmin), func(ctx context.Context, in *TenantPage) (*output[List[taskstore.TenantQueue]], error) {
 		qs, next, err := s.cfg.Catalog.Queues(ctx, in.page())
 		return listOf(qs, next), err
 	})
@@ -192,7 +193,7 @@ func (s *Server) changeTenant(ctx context.Context, id string, to TenantChange, d
 		return nil, err
 	}
 	if to.Paused != nil { // even when it is so already: a pause that broke off is completed
-		if _, err := s.cfg.Ingest.Pause(ctx, id, sheaf.PauseScope{Tenant: true}, *to.Paused); err != nil {
+		if _, err := s.cfg.Ingest.Pause(ctx, id, taskstore.PauseScope{Tenant: true}, *to.Paused); err != nil {
 			return nil, err
 		}
 		t.Paused = *to.Paused

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sheaf"
+	"sheaf/taskstore"
 )
 
 // operators are a server with keys and two tenants, and a way to ask it.
@@ -160,7 +161,7 @@ func TestChangesOfATenantHoldForTheNextRequest(t *testing.T) {
 		t.Helper()
 		for cursor := ""; ; {
 			status, b := ask(key, "GET", path+cursor, "")
-			l := decode[List[sheaf.TenantQueue]](t, b)
+			l := decode[List[taskstore.TenantQueue]](t, b)
 			if status != 200 {
 				t.Fatalf("%s: %d %s", path, status, b)
 			}
@@ -204,7 +205,7 @@ func TestChangesOfATenantHoldForTheNextRequest(t *testing.T) {
 	}
 	change(`{"weight": 7, "cap": 2}`)
 	loads, err := s.store.RunnableTenants(t.Context())
-	if err != nil || !slices.Equal(loads, []sheaf.TenantLoad{{TenantID: "alpha", Weight: 7, Cap: 2}}) {
+	if err != nil || !slices.Equal(loads, []taskstore.TenantLoad{{TenantID: "alpha", Weight: 7, Cap: 2}}) {
 		t.Errorf("what the queue goes by: %+v, %v", loads, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"sheaf"
 	"sheaf/internal/webhook"
+	"sheaf/taskstore"
 )
 
 // WebhookPath names a webhook of a dataset.
@@ -195,7 +196,7 @@ func (s *Server) webhookRoutes() {
 		case ask.EventIDs.none() || ask.State.none():
 			return &output[Replayed]{}, nil
 		}
-		n, err := s.cfg.Catalog.ReplayDeliveries(ctx, w, sheaf.Replay{EventIDs: in.Body.EventIDs, States: in.Body.State, Since: in.Body.Since})
+		n, err := s.cfg.Catalog.ReplayDeliveries(ctx, w, taskstore.Replay{EventIDs: in.Body.EventIDs, States: in.Body.State, Since: in.Body.Since})
 		return &output[Replayed]{Replayed{n}}, err
 	})
 	ping := post("/v1/datasets/{ds}/webhooks/{webhook}:ping", "Send a message to try a webhook with")

@@ -19,11 +19,35 @@ import (
 	"sheaf/internal/blob"
 	"sheaf/internal/index"
 	"sheaf/internal/queue"
+	"sheaf/taskstore"
 )
+
+// Inventory is what the database says must exist elsewhere. Each walk is in the
+// order of ids and ends with the first error of each.
+type Inventory interface {
+	Ranges(ctx context.Context, each func(taskstore.InventoryRange) error) error
+	Originals(ctx context.Context, each func(taskstore.InventoryDocument) error) error
+	Awaited(ctx context.Context, each func(taskstore.Garbage) error) error
+	Unfinished(ctx context.Context, each func(rangeID, documentID string) error) error
+}
+
+// Audit finds and repairs what disagrees within the database.
+type Audit interface {
+	Drift(ctx context.Context, limit int) ([]taskstore.CounterDrift, error)
+	FixDrift(ctx context.Context, documentID string) error
+	Stalled(ctx context.Context) (deadLeases, unhinted int, err error)
+	Open(ctx context.Context, taskIDs []string) (map[string]bool, error)
+}
+
+// Store is the database that is examined.
+type Store interface {
+	Inventory
+	Audit
+}
 
 // Config holds what is compared.
 type Config struct {
-	Store sheaf.Inventory
+	Store Store
 	Index index.Index
 	Blobs blob.Store
 	Log   *slog.Logger
@@ -97,12 +121,12 @@ type examine struct {
 	repair   bool
 	found    map[string]*Finding
 	report   Report
-	live     map[string]sheaf.InventoryRange // by range id; a range listed by a live generation
-	listed   map[string]bool                 // every range id that may have chunks
-	objects  map[string]bool                 // every blob key that is named
-	prefixes []string                        // blob prefixes on their way out
-	dying    map[string]bool                 // documents on their way out
-	docs     map[string]sheaf.InventoryDocument
+	live     map[string]taskstore.InventoryRange // by range id; a range listed by a live generation
+	listed   map[string]bool                     // every range id that may have chunks
+	objects  map[string]bool                     // every blob key that is named
+	prefixes []string                            // blob prefixes on their way out
+	dying    map[string]bool                     // documents on their way out
+	docs     map[string]taskstore.InventoryDocument
 }
 
 // Run examines everything once and, if repair is set, cures what it can.
@@ -110,8 +134,8 @@ func Run(ctx context.Context, c Config, repair bool) (*Report, error) {
 	if c.MinAge == 0 {
 		c.MinAge = time.Hour
 	}
-	e := &examine{Config: c, repair: repair, found: map[string]*Finding{}, live: map[string]sheaf.InventoryRange{}, listed: map[string]bool{},
-		objects: map[string]bool{}, dying: map[string]bool{}, docs: map[string]sheaf.InventoryDocument{}}
+	e := &examine{Config: c, repair: repair, found: map[string]*Finding{}, live: map[string]taskstore.InventoryRange{}, listed: map[string]bool{},
+		objects: map[string]bool{}, dying: map[string]bool{}, docs: map[string]taskstore.InventoryDocument{}}
 	// The index and the blobs are read before the database is read again for
 	// what they hold too much of: what was finished in between is then known.
 	for _, step := range []func(context.Context) error{e.inventory, e.checkArtifacts, e.checkCounts, e.checkOrphans, e.checkBlobs, e.checkCounters, e.checkHints} {
@@ -147,7 +171,7 @@ func (e *examine) note(code, example string, repaired bool) {
 
 // inventory reads what must exist and what may.
 func (e *examine) inventory(ctx context.Context) error {
-	err := e.Store.Originals(ctx, func(d sheaf.InventoryDocument) error {
+	err := e.Store.Originals(ctx, func(d taskstore.InventoryDocument) error {
 		e.docs[d.DocumentID] = d
 		e.objects[d.BlobKey] = true
 		return nil
@@ -155,7 +179,7 @@ func (e *examine) inventory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := e.Store.Ranges(ctx, func(r sheaf.InventoryRange) error {
+	if err := e.Store.Ranges(ctx, func(r taskstore.InventoryRange) error {
 		e.listed[r.RangeID] = true
 		e.objects[r.ArtifactKey] = true
 		if r.Live {
@@ -177,7 +201,7 @@ func (e *examine) transient(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	return e.Store.Awaited(ctx, func(g sheaf.Garbage) error {
+	return e.Store.Awaited(ctx, func(g taskstore.Garbage) error {
 		switch {
 		case g.RangeID != "":
 			e.listed[g.RangeID] = true
@@ -240,7 +264,7 @@ func (e *examine) checkCounts(ctx context.Context) error {
 }
 
 // rewrite writes a range's chunks into the index from its artifact.
-func (e *examine) rewrite(ctx context.Context, r sheaf.InventoryRange) bool {
+func (e *examine) rewrite(ctx context.Context, r taskstore.InventoryRange) bool {
 	if err := Reindex(ctx, e.Index, e.Blobs, e.docs[r.DocumentID], r); err != nil {
 		e.Log.WarnContext(ctx, "a range could not be written again", "document", r.DocumentID, "range", r.RangeID, "error", err)
 		return false
@@ -250,7 +274,7 @@ func (e *examine) rewrite(ctx context.Context, r sheaf.InventoryRange) bool {
 
 // Reindex writes one stored range result into the index: nothing is parsed and
 // nothing is embedded.
-func Reindex(ctx context.Context, ix index.Index, blobs blob.Store, d sheaf.InventoryDocument, r sheaf.InventoryRange) error {
+func Reindex(ctx context.Context, ix index.Index, blobs blob.Store, d taskstore.InventoryDocument, r taskstore.InventoryRange) error {
 	stored, err := artifact.Load(ctx, blobs, r.ArtifactKey)
 	if err != nil {
 		return err
@@ -262,12 +286,12 @@ func Reindex(ctx context.Context, ix index.Index, blobs blob.Store, d sheaf.Inve
 // Rebuild fills an index from the artifacts of every live range. progress is
 // told how many of total ranges are in.
 func Rebuild(ctx context.Context, c Config, progress func(done, total int)) error {
-	docs := map[string]sheaf.InventoryDocument{}
-	if err := c.Store.Originals(ctx, func(d sheaf.InventoryDocument) error { docs[d.DocumentID] = d; return nil }); err != nil {
+	docs := map[string]taskstore.InventoryDocument{}
+	if err := c.Store.Originals(ctx, func(d taskstore.InventoryDocument) error { docs[d.DocumentID] = d; return nil }); err != nil {
 		return err
 	}
-	var live []sheaf.InventoryRange
-	if err := c.Store.Ranges(ctx, func(r sheaf.InventoryRange) error {
+	var live []taskstore.InventoryRange
+	if err := c.Store.Ranges(ctx, func(r taskstore.InventoryRange) error {
 		if _, ok := docs[r.DocumentID]; ok && r.Live && r.Chunks > 0 {
 			live = append(live, r)
 		}

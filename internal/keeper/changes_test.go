@@ -11,6 +11,7 @@ import (
 	"sheaf/internal/queue"
 	"sheaf/internal/queue/queuetest"
 	"sheaf/internal/queue/sqlqueue"
+	"sheaf/taskstore"
 )
 
 // turn is a leader that leads while it is this keeper's turn.
@@ -42,17 +43,17 @@ func (*idle) PromoteDue(context.Context, int) (int, error) { return 0, nil }
 func (*idle) WatchClock(context.Context) (time.Time, time.Duration, error) {
 	return time.Now(), 0, nil
 }
-func (*idle) Reap(context.Context, sheaf.ReapPolicy, int) (int, error)    { return 0, nil }
-func (*idle) HardCancel(context.Context, time.Duration, int) (int, error) { return 0, nil }
-func (*idle) WakeParked(context.Context, int) (int, error)                { return 0, nil }
-func (*idle) Running(context.Context) (map[string][]string, error)        { return nil, nil }
-func (*idle) ExpireUploads(context.Context, int) (int, error)             { return 0, nil }
-func (*idle) Garbage(context.Context, int) ([]sheaf.Garbage, error)       { return nil, nil }
-func (*idle) PurgeDeleted(context.Context, int) (int, error)              { return 0, nil }
+func (*idle) Reap(context.Context, taskstore.ReapPolicy, int) (int, error) { return 0, nil }
+func (*idle) HardCancel(context.Context, time.Duration, int) (int, error)  { return 0, nil }
+func (*idle) WakeParked(context.Context, int) (int, error)                 { return 0, nil }
+func (*idle) Running(context.Context) (map[string][]string, error)         { return nil, nil }
+func (*idle) ExpireUploads(context.Context, int) (int, error)              { return 0, nil }
+func (*idle) Garbage(context.Context, int) ([]taskstore.Garbage, error)    { return nil, nil }
+func (*idle) PurgeDeleted(context.Context, int) (int, error)               { return 0, nil }
 func (*idle) SettleReceipts(context.Context, int, func(*sheaf.Receipt) error) (int, error) {
 	return 0, nil
 }
-func (*idle) Cleanup(context.Context, time.Duration, int, bool) (r sheaf.CleanupReport, err error) {
+func (*idle) Cleanup(context.Context, time.Duration, int, bool) (r taskstore.CleanupReport, err error) {
 	return r, nil
 }
 

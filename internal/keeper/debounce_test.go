@@ -7,13 +7,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"sheaf"
 )
 
 // folds is a store that counts how often progress is folded.
 type folds struct {
-	sheaf.KeeperStore
+	Store
 	n     atomic.Int64
 	later atomic.Bool // a document was left
 }

@@ -10,12 +10,13 @@ import (
 
 	"sheaf"
 	"sheaf/internal/queue"
+	"sheaf/taskstore"
 )
 
 // backlog is a store of one tenant whose tasks do not end, and the stream that
 // they are fed to.
 type backlog struct {
-	sheaf.KeeperStore
+	Store
 	queue.Queue
 	window int
 
@@ -28,8 +29,8 @@ type backlog struct {
 
 func (b *backlog) RunIDs(context.Context) (map[sheaf.Lane]string, error) { return nil, nil }
 func (b *backlog) Meta(context.Context, string) (string, error)          { return "", nil }
-func (b *backlog) RunnableTenants(context.Context) ([]sheaf.TenantLoad, error) {
-	return []sheaf.TenantLoad{{TenantID: "t"}}, nil
+func (b *backlog) RunnableTenants(context.Context) ([]taskstore.TenantLoad, error) {
+	return []taskstore.TenantLoad{{TenantID: "t"}}, nil
 }
 func (b *backlog) SetShare(context.Context, string, int, int) error { return nil }
 

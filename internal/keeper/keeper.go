@@ -24,12 +24,13 @@ import (
 	"sheaf/internal/index"
 	"sheaf/internal/notify"
 	"sheaf/internal/queue"
+	"sheaf/taskstore"
 )
 
 // Config holds the keeper's parts and periods; zero means the default named
 // beside a field.
 type Config struct {
-	Store  sheaf.KeeperStore
+	Store  Store
 	Queue  queue.Queue
 	Index  index.Index
 	Blobs  blob.Store
@@ -92,7 +93,7 @@ type Keeper struct {
 
 	// What the queue was told of tenants' shares, by its run ids;
 	// touched by the feed loop alone.
-	shared     map[string]sheaf.TenantLoad
+	shared     map[string]taskstore.TenantLoad
 	sharedWith map[sheaf.Lane]string
 	sharedAt   time.Time
 	fedAt      time.Time
@@ -164,7 +165,7 @@ func New(cfg Config) *Keeper {
 	if cfg.Leader == nil {
 		cfg.Leader = queue.Always{}
 	}
-	k := &Keeper{cfg: cfg, notified: notify.NewSignal(), shared: map[string]sheaf.TenantLoad{}, sharedWith: map[sheaf.Lane]string{}}
+	k := &Keeper{cfg: cfg, notified: notify.NewSignal(), shared: map[string]taskstore.TenantLoad{}, sharedWith: map[sheaf.Lane]string{}}
 	k.loops = []*loop{
 		{name: "promote", every: cfg.PromoteEvery, limit: 10 * time.Second, step: k.promote},
 		{name: "reap", every: cfg.ReapEvery, limit: 10 * time.Second, step: k.reap},
@@ -366,7 +367,7 @@ func (k *Keeper) notice(ctx context.Context) error {
 		k.cfg.Log.Info("the queue is new or has lost its memory; feeding it again", "lanes", lost, "pending", n)
 	}
 	if len(unlike(k.sharedWith, now)) > 0 {
-		k.shared = map[string]sheaf.TenantLoad{}
+		k.shared = map[string]taskstore.TenantLoad{}
 	}
 	maps.Copy(k.sharedWith, now)
 	return nil
@@ -390,7 +391,7 @@ func (k *Keeper) shares(ctx context.Context) error {
 		return err
 	}
 	if len(k.shared) > maxShared {
-		k.shared = map[string]sheaf.TenantLoad{} // told again, which costs little
+		k.shared = map[string]taskstore.TenantLoad{} // told again, which costs little
 	}
 	for _, t := range tenants {
 		t.Running = 0 // no part of the share
@@ -421,7 +422,7 @@ func (k *Keeper) promote(ctx context.Context) (int, error) {
 }
 
 func (k *Keeper) reap(ctx context.Context) (int, error) {
-	p := sheaf.ReapPolicy{MaxLost: k.cfg.MaxLost, MaxJitter: k.cfg.ReapJitter, WorkerTimeout: k.cfg.WorkerTimeout}
+	p := taskstore.ReapPolicy{MaxLost: k.cfg.MaxLost, MaxJitter: k.cfg.ReapJitter, WorkerTimeout: k.cfg.WorkerTimeout}
 	if jumped, err := k.watchClock(ctx); err != nil || jumped {
 		k.reapFailed = err != nil
 		k.reaped = time.Now()
@@ -594,14 +595,14 @@ func (k *Keeper) collectGarbage(ctx context.Context) (int, error) {
 
 // count writes what is under entries into their receipts, before it is removed:
 // a count that was lost with a process could not be made again.
-func (k *Keeper) count(ctx context.Context, entries []sheaf.Garbage) error {
-	var found []sheaf.GarbageCount
+func (k *Keeper) count(ctx context.Context, entries []taskstore.Garbage) error {
+	var found []taskstore.GarbageCount
 	refreshed := false
 	for _, g := range entries {
 		if g.ReceiptID == "" || g.Counted || g.RangeID != "" {
 			continue
 		}
-		c := sheaf.GarbageCount{ID: g.ID}
+		c := taskstore.GarbageCount{ID: g.ID}
 		switch {
 		case strings.HasSuffix(g.BlobPrefix, "/"):
 			err := k.cfg.Blobs.List(ctx, g.BlobPrefix, func(o blob.Info) bool {

@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"sheaf"
+	"sheaf/taskstore"
 )
 
 // outage is a store that is away at times and notes what it is asked to reap.
 type outage struct {
-	sheaf.KeeperStore
+	Store
 	away  bool
-	last  sheaf.ReapPolicy
+	last  taskstore.ReapPolicy
 	reaps int
 	ahead time.Duration // of its clock
 
@@ -39,7 +40,7 @@ func (o *outage) ExpireUploads(context.Context, int) (int, error) {
 	return 0, nil
 }
 
-func (o *outage) Garbage(context.Context, int) ([]sheaf.Garbage, error) { return nil, nil }
+func (o *outage) Garbage(context.Context, int) ([]taskstore.Garbage, error) { return nil, nil }
 
 func (o *outage) PurgeDeleted(context.Context, int) (int, error) { return 0, nil }
 
@@ -47,9 +48,9 @@ func (o *outage) SettleReceipts(context.Context, int, func(*sheaf.Receipt) error
 	return 0, nil
 }
 
-func (o *outage) Cleanup(_ context.Context, retention time.Duration, _ int, _ bool) (sheaf.CleanupReport, error) {
+func (o *outage) Cleanup(_ context.Context, retention time.Duration, _ int, _ bool) (taskstore.CleanupReport, error) {
 	o.retention = retention
-	return sheaf.CleanupReport{}, nil
+	return taskstore.CleanupReport{}, nil
 }
 
 func (o *outage) WatchClock(context.Context) (time.Time, time.Duration, error) {
@@ -59,7 +60,7 @@ func (o *outage) WatchClock(context.Context) (time.Time, time.Duration, error) {
 	return time.Now().Add(o.ahead), 0, nil
 }
 
-func (o *outage) Reap(_ context.Context, p sheaf.ReapPolicy, _ int) (int, error) {
+func (o *outage) Reap(_ context.Context, p taskstore.ReapPolicy, _ int) (int, error) {
 	if o.away {
 		return 0, sheaf.ErrUnavailable
 	}

@@ -8,6 +8,7 @@ import (
 
 	"sheaf"
 	"sheaf/internal/queue"
+	"sheaf/taskstore"
 )
 
 // restarts is a queue whose lanes work and lose their memory as a test says.
@@ -22,7 +23,7 @@ func (l *restarts) RunIDs(context.Context) (map[sheaf.Lane]string, error) {
 
 // notes is a store that keeps what the keeper notes and is told to forget.
 type notes struct {
-	sheaf.KeeperStore
+	Store
 	meta      map[string]string
 	forgotten []sheaf.Lane
 }
@@ -64,7 +65,7 @@ func TestOnlyLanesThatLostTheirMemoryAreFedAgain(t *testing.T) {
 			k = New(Config{Store: store, Queue: q})
 		}
 		q.now, store.forgotten = step.now, nil
-		k.shared["tenant"] = sheaf.TenantLoad{TenantID: "tenant"}
+		k.shared["tenant"] = taskstore.TenantLoad{TenantID: "tenant"}
 		if err := k.notice(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"sheaf/internal/queue"
 	"sheaf/internal/queue/redisstream"
 	"sheaf/internal/queue/sqlqueue"
+	"sheaf/taskstore"
 	"sheaf/taskstore/storetest"
 )
 
@@ -53,7 +54,7 @@ func (c *changing) once(slots int) int {
 	c.T.Helper()
 	ctx := c.T.Context()
 	// An executor that is not heard of for six seconds loses what it runs.
-	if _, err := c.Store.Heartbeat(ctx, sheaf.WorkerStatus{ID: "w", Slots: 200}, time.Hour, nil); err != nil {
+	if _, err := c.Store.Heartbeat(ctx, taskstore.WorkerStatus{ID: "w", Slots: 200}, time.Hour, nil); err != nil {
 		c.T.Fatal(err)
 	}
 	hints, err := c.q.Take(ctx, "w", slots, nil)
@@ -62,7 +63,7 @@ func (c *changing) once(slots int) int {
 	}
 	for _, h := range hints {
 		_, err := c.Store.Claim(ctx, h.TaskID, "w", time.Hour)
-		refused, ok := errors.AsType[*sheaf.NotClaimable](err)
+		refused, ok := errors.AsType[*taskstore.NotClaimable](err)
 		if err != nil && !ok {
 			c.T.Fatal(err)
 		}
@@ -105,7 +106,7 @@ func TestChangedTenantIsServedSo(t *testing.T) {
 			}
 			pause := func(paused bool) {
 				t.Helper()
-				if _, err := f.Store.SetPaused(t.Context(), "alpha", sheaf.PauseScope{Tenant: true}, paused); err != nil {
+				if _, err := f.Store.SetPaused(t.Context(), "alpha", taskstore.PauseScope{Tenant: true}, paused); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -16,7 +16,7 @@ const (
 type Turns struct{ taken [len(sheaf.Lanes) + 1]int }
 
 // Next takes the hint whose turn it is out of hints, which are in the order of
-// sheaf.Feed.Runnable and at least one.
+// taskstore.Feed.Runnable and at least one.
 func (t *Turns) Next(hints []sheaf.Hint) (next sheaf.Hint, rest []sheaf.Hint) {
 	lane := hints[0].ServedIn()
 	turn := t.taken[lane] + 1

@@ -19,6 +19,7 @@ import (
 	"sheaf/internal/embed"
 	"sheaf/internal/index"
 	"sheaf/internal/tagset"
+	"sheaf/taskstore"
 )
 
 // Visibility is the authority on what may be seen: of the given ranges, those
@@ -26,7 +27,7 @@ import (
 // attempts that lost, generations in the making, deleted documents), and no
 // such chunk may ever be returned.
 type Visibility interface {
-	Visible(ctx context.Context, tenantID string, rangeIDs []string) (map[string]sheaf.VisibleRange, error)
+	Visible(ctx context.Context, tenantID string, rangeIDs []string) (map[string]taskstore.VisibleRange, error)
 }
 
 // Mode chooses the sides of a search.
@@ -356,7 +357,7 @@ func candidates(c index.Candidates) int {
 // visibleAtOnce bounds one question to the database.
 const visibleAtOnce = 500
 
-func (s *Searcher) visible(ctx context.Context, tenantID string, c index.Candidates) (map[string]sheaf.VisibleRange, error) {
+func (s *Searcher) visible(ctx context.Context, tenantID string, c index.Candidates) (map[string]taskstore.VisibleRange, error) {
 	var ranges []string
 	for _, side := range [][]index.Hit{c.Text, c.Vector} {
 		for _, h := range side {
@@ -364,7 +365,7 @@ func (s *Searcher) visible(ctx context.Context, tenantID string, c index.Candida
 		}
 	}
 	slices.Sort(ranges)
-	all := make(map[string]sheaf.VisibleRange)
+	all := make(map[string]taskstore.VisibleRange)
 	for part := range slices.Chunk(slices.Compact(ranges), visibleAtOnce) {
 		seen, err := s.Visibility.Visible(ctx, tenantID, part)
 		if err != nil {
@@ -392,7 +393,7 @@ func byTags(hits []Hit, tags []sheaf.Tag) []Hit {
 }
 
 // hits fuses what may be seen, best first, one per group.
-func hits(c index.Candidates, visible map[string]sheaf.VisibleRange, fusion index.Fusion, r *Request) []Hit {
+func hits(c index.Candidates, visible map[string]taskstore.VisibleRange, fusion index.Fusion, r *Request) []Hit {
 	// Before fusion: the scores are relative to the best that is returned.
 	hidden := func(h index.Hit) bool {
 		v, ok := visible[h.Chunk.RangeID]

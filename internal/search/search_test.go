@@ -17,6 +17,7 @@ import (
 	"sheaf/internal/index"
 	"sheaf/internal/index/embedded"
 	"sheaf/internal/search"
+	"sheaf/taskstore"
 )
 
 const tenant = "t1"
@@ -26,19 +27,19 @@ type entryOf = index.Entry
 // ranges is a table of live ranges, as the store keeps it.
 type ranges struct {
 	mu    sync.Mutex
-	live  map[string]sheaf.VisibleRange
+	live  map[string]taskstore.VisibleRange
 	asked int
 	fail  error
 }
 
-func (r *ranges) Visible(_ context.Context, tenantID string, ids []string) (map[string]sheaf.VisibleRange, error) {
+func (r *ranges) Visible(_ context.Context, tenantID string, ids []string) (map[string]taskstore.VisibleRange, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked++
 	if r.fail != nil {
 		return nil, r.fail
 	}
-	out := make(map[string]sheaf.VisibleRange)
+	out := make(map[string]taskstore.VisibleRange)
 	for _, id := range ids {
 		if v, ok := r.live[tenantID+"/"+id]; ok {
 			out[id] = v
@@ -61,7 +62,7 @@ func newSearcher(t *testing.T) (*search.Searcher, *ranges) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = x.Close() })
-	r := &ranges{live: make(map[string]sheaf.VisibleRange)}
+	r := &ranges{live: make(map[string]taskstore.VisibleRange)}
 	return &search.Searcher{Index: x, Embedder: static.Default(), Visibility: r}, r
 }
 
@@ -87,7 +88,7 @@ func add(t *testing.T, s *search.Searcher, r *ranges, all ...entryOf) {
 			t.Fatal(err)
 		}
 		e.Vector = v[0]
-		r.live[e.TenantID+"/"+e.Chunk.RangeID] = sheaf.VisibleRange{DocumentID: e.Chunk.DocumentID, DatasetID: e.DatasetID, Name: e.Name, MediaType: e.MediaType, Generation: 2}
+		r.live[e.TenantID+"/"+e.Chunk.RangeID] = taskstore.VisibleRange{DocumentID: e.Chunk.DocumentID, DatasetID: e.DatasetID, Name: e.Name, MediaType: e.MediaType, Generation: 2}
 	}
 	if err := s.Index.Write(t.Context(), all); err != nil {
 		t.Fatal(err)
@@ -175,11 +176,11 @@ func TestInvisibleChunksAreNeverReturned(t *testing.T) {
 		}
 	}
 	// A range that the store gives to another document or dataset than the index does.
-	r.live[tenant+"/range-new"] = sheaf.VisibleRange{DocumentID: "somebody-else", DatasetID: "ds"}
+	r.live[tenant+"/range-new"] = taskstore.VisibleRange{DocumentID: "somebody-else", DatasetID: "ds"}
 	if got := documents(ask(t, s, search.Request{Query: "torque"})); len(got) != 0 {
 		t.Errorf("another document's range: %v", got)
 	}
-	r.live[tenant+"/range-new"] = sheaf.VisibleRange{DocumentID: "new", DatasetID: "moved"}
+	r.live[tenant+"/range-new"] = taskstore.VisibleRange{DocumentID: "new", DatasetID: "moved"}
 	if got := documents(ask(t, s, search.Request{Query: "torque", Datasets: []string{"ds"}})); len(got) != 0 {
 		t.Errorf("another dataset's range: %v", got)
 	}

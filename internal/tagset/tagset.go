@@ -17,6 +17,7 @@ import (
 	"sheaf/internal/artifact"
 	"sheaf/internal/blob"
 	"sheaf/internal/embed"
+	"sheaf/taskstore"
 )
 
 // Bounds on a tag set: every chunk is compared with all its rows, and every
@@ -46,7 +47,7 @@ func (l Limits) rows() int { return cmp.Or(l.Rows, DefaultLimits.Rows) }
 
 // Store is what is read to find a tag set.
 type Store interface {
-	Documents(ctx context.Context, tenantID string, f sheaf.DocumentFilter, p sheaf.Page) ([]sheaf.Document, string, error)
+	Documents(ctx context.Context, tenantID string, f taskstore.DocumentFilter, p taskstore.Page) ([]sheaf.Document, string, error)
 	GenerationTasks(ctx context.Context, documentID string, generation int) ([]sheaf.Task, error)
 }
 
@@ -57,7 +58,7 @@ func Artifacts(ctx context.Context, store Store, limits Limits, tenantID string,
 	var keys []string
 	rows, maxRows := 0, limits.rows()
 	for _, id := range datasetIDs {
-		docs, next, err := store.Documents(ctx, tenantID, sheaf.DocumentFilter{DatasetID: id}, sheaf.Page{Limit: 1000, Ascending: true})
+		docs, next, err := store.Documents(ctx, tenantID, taskstore.DocumentFilter{DatasetID: id}, taskstore.Page{Limit: 1000, Ascending: true})
 		if err != nil {
 			return nil, fmt.Errorf("listing the documents of tag set %s: %w", id, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sheaf"
+	"sheaf/taskstore"
 )
 
 // TopTenants is how many tenants have series of their own. The sums are over
@@ -21,8 +22,8 @@ var lanes = map[sheaf.Lane]string{1: "interactive", 2: "normal", 3: "backfill"}
 
 // snapshot is what the keeper that leads has read last.
 type snapshot struct {
-	backlog    *sheaf.Backlog
-	population *sheaf.Population
+	backlog    *taskstore.Backlog
+	population *taskstore.Population
 }
 
 // backlogCollector exports a snapshot. Scrapes cost the store nothing, and
@@ -97,7 +98,7 @@ func (c *backlogCollector) Collect(ch chan<- prometheus.Metric) {
 
 // Measured takes what the keeper that leads has read; a population of nil keeps
 // the one before.
-func (m *Metrics) Measured(b *sheaf.Backlog, p *sheaf.Population) {
+func (m *Metrics) Measured(b *taskstore.Backlog, p *taskstore.Population) {
 	if last := m.backlog.last.Load(); last != nil {
 		p = cmp.Or(p, last.population)
 	}
@@ -154,12 +155,12 @@ func (read dependencies) Collect(ch chan<- prometheus.Metric) {
 
 // poolCollector exports what is read when the metrics are scraped, from memory.
 type poolCollector struct {
-	read  func() map[string]sheaf.PoolUse
+	read  func() map[string]taskstore.PoolUse
 	descs [5]*prometheus.Desc
 }
 
 // WatchStore exports the store's pools of connections.
-func (m *Metrics) WatchStore(read func() map[string]sheaf.PoolUse) {
+func (m *Metrics) WatchStore(read func() map[string]taskstore.PoolUse) {
 	m.registry.MustRegister(&poolCollector{read, [5]*prometheus.Desc{
 		desc("store_connections_max", "Connections that a pool may open, 0 without a bound.", "pool"),
 		desc("store_connections_open", "Connections that a pool has open.", "pool"),

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sheaf"
+	"sheaf/taskstore"
 )
 
 // While the database is away, what the process itself knows is still there,
@@ -19,8 +20,8 @@ func TestMetricsOutliveTheDatabase(t *testing.T) {
 		t.Error("before the keeper has measured:", body)
 	}
 	m.Leads(true)
-	m.Measured(&sheaf.Backlog{Lanes: []sheaf.LaneBacklog{{Lane: 1, Pending: 3, Held: 2, OldestPendingAge: 4}}, Executors: 1, Tenants: []sheaf.TenantQueue{{TenantID: "acme", Dead: 5}}}, &sheaf.Population{Documents: map[sheaf.DocumentState]int{sheaf.DocFailed: 6}, Jobs: 7, Running: 1})
-	m.Measured(&sheaf.Backlog{Lanes: []sheaf.LaneBacklog{{Lane: 1, Pending: 8}}}, nil)
+	m.Measured(&taskstore.Backlog{Lanes: []taskstore.LaneBacklog{{Lane: 1, Pending: 3, Held: 2, OldestPendingAge: 4}}, Executors: 1, Tenants: []taskstore.TenantQueue{{TenantID: "acme", Dead: 5}}}, &taskstore.Population{Documents: map[sheaf.DocumentState]int{sheaf.DocFailed: 6}, Jobs: 7, Running: 1})
+	m.Measured(&taskstore.Backlog{Lanes: []taskstore.LaneBacklog{{Lane: 1, Pending: 8}}}, nil)
 	body := scrape(t, m)
 	for _, line := range []string{`sheaf_tasks_pending{lane="interactive"} 8`, `sheaf_documents{state="failed"} 6`, `sheaf_documents{state="running"} 0`, `sheaf_jobs{state="ended"} 6`, `sheaf_executors 0`} {
 		if !strings.Contains(body, line+"\n") {

@@ -28,6 +28,7 @@ import (
 
 	"sheaf"
 	"sheaf/internal/retryafter"
+	"sheaf/taskstore"
 )
 
 // Headers of a message, as Standard Webhooks 1.0 names them.
@@ -101,9 +102,18 @@ func (h Hosts) Check(address string) error {
 }
 
 // Sender posts messages. The zero value of a field means the default named
+// Store holds the messages. Each is written in the transaction of what it
+// tells, so that none is lost, and is sent at least once.
+type Store interface {
+	DueWebhooks(ctx context.Context, limit int) ([]sheaf.Webhook, error)
+	ClaimDeliveries(ctx context.Context, webhookID string, limit int, lease time.Duration) ([]sheaf.Delivery, error)
+	AnnounceJob(ctx context.Context, tenantID, jobID string) error
+	EndDelivery(ctx context.Context, d *sheaf.Delivery, end taskstore.DeliveryEnd) error
+}
+
 // beside it.
 type Sender struct {
-	Store   sheaf.WebhookStore
+	Store   Store
 	Hosts   Hosts
 	Timeout time.Duration // of one attempt, default 10 s
 	Log     *slog.Logger
@@ -190,11 +200,11 @@ func (s *Sender) serve(ctx context.Context, w *sheaf.Webhook) (int, error) {
 	stopped := false
 	for i := range messages {
 		m := &messages[i]
-		end := sheaf.DeliveryEnd{Untried: true}
+		end := taskstore.DeliveryEnd{Untried: true}
 		switch {
 		case stopped || time.Since(begun) > webhookTime:
 		case !w.Wants(m.Event):
-			end = sheaf.DeliveryEnd{Unwanted: true}
+			end = taskstore.DeliveryEnd{Unwanted: true}
 		default:
 			end = s.attempt(ctx, w, m)
 		}
@@ -218,13 +228,13 @@ type envelope struct {
 }
 
 // attempt posts a message and judges the answer.
-func (s *Sender) attempt(ctx context.Context, w *sheaf.Webhook, m *sheaf.Delivery) sheaf.DeliveryEnd {
+func (s *Sender) attempt(ctx context.Context, w *sheaf.Webhook, m *sheaf.Delivery) taskstore.DeliveryEnd {
 	status, after, err := s.post(ctx, w, m)
 	if err == nil {
 		s.observe(sheaf.DeliveryDelivered)
-		return sheaf.DeliveryEnd{State: sheaf.DeliveryDelivered, Status: status}
+		return taskstore.DeliveryEnd{State: sheaf.DeliveryDelivered, Status: status}
 	}
-	end := sheaf.DeliveryEnd{
+	end := taskstore.DeliveryEnd{
 		State: sheaf.DeliveryPending, Status: status, Error: err.Error(), Disable: status == http.StatusGone,
 		Delay: max(backoff(firstDelay, m.Attempts, maxDelay), after), Hold: max(backoff(time.Second, w.Failures+1, maxHold), after),
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sheaf"
+	"sheaf/taskstore"
 )
 
 // The example of the libraries of Standard Webhooks.
@@ -68,7 +69,7 @@ func TestHosts(t *testing.T) {
 }
 
 // judged posts one message to a server that answers as given.
-func judged(t *testing.T, attempts, failures int, answer http.HandlerFunc) sheaf.DeliveryEnd {
+func judged(t *testing.T, attempts, failures int, answer http.HandlerFunc) taskstore.DeliveryEnd {
 	t.Helper()
 	server := httptest.NewServer(answer)
 	defer server.Close()
@@ -91,25 +92,25 @@ func TestAnswersAreJudged(t *testing.T) {
 		name     string
 		attempts int
 		answer   http.HandlerFunc
-		want     sheaf.DeliveryEnd // Error: a part of it; Delay and Hold: at least
+		want     taskstore.DeliveryEnd // Error: a part of it; Delay and Hold: at least
 	}{
-		{"taken", 1, code(202), sheaf.DeliveryEnd{State: sheaf.DeliveryDelivered, Status: 202}},
-		{"failed", 1, code(500), sheaf.DeliveryEnd{State: sheaf.DeliveryPending, Status: 500, Error: "500", Delay: 4 * time.Second}},
-		{"failed often", 12, code(500), sheaf.DeliveryEnd{State: sheaf.DeliveryPending, Status: 500, Error: "500", Delay: 2 * time.Hour}},
-		{"failed too often", maxAttempts, code(500), sheaf.DeliveryEnd{State: sheaf.DeliveryDead, Status: 500, Error: "500"}},
-		{"busy", 1, code(429, "Retry-After", "120"), sheaf.DeliveryEnd{State: sheaf.DeliveryPending, Status: 429, Error: "429", Delay: 2 * time.Minute, Hold: 2 * time.Minute}},
-		{"busy for ever", 1, code(503, "Retry-After", "99999999"), sheaf.DeliveryEnd{State: sheaf.DeliveryPending, Status: 503, Error: "503", Delay: time.Hour, Hold: time.Hour}},
-		{"busy until", 1, code(503, "Retry-After", time.Now().Add(40*time.Minute).UTC().Format(http.TimeFormat)), sheaf.DeliveryEnd{State: sheaf.DeliveryPending, Status: 503, Error: "503", Delay: 30 * time.Minute, Hold: 30 * time.Minute}},
-		{"gone", 1, code(410), sheaf.DeliveryEnd{State: sheaf.DeliveryDead, Status: 410, Error: "410 Gone", Disable: true}},
-		{"redirected", 1, code(307, "Location", "http://169.254.169.254/"), sheaf.DeliveryEnd{State: sheaf.DeliveryPending, Status: 307, Error: "not followed"}},
-		{"hung up", 1, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, sheaf.DeliveryEnd{State: sheaf.DeliveryPending, Error: "no answer"}},
+		{"taken", 1, code(202), taskstore.DeliveryEnd{State: sheaf.DeliveryDelivered, Status: 202}},
+		{"failed", 1, code(500), taskstore.DeliveryEnd{State: sheaf.DeliveryPending, Status: 500, Error: "500", Delay: 4 * time.Second}},
+		{"failed often", 12, code(500), taskstore.DeliveryEnd{State: sheaf.DeliveryPending, Status: 500, Error: "500", Delay: 2 * time.Hour}},
+		{"failed too often", maxAttempts, code(500), taskstore.DeliveryEnd{State: sheaf.DeliveryDead, Status: 500, Error: "500"}},
+		{"busy", 1, code(429, "Retry-After", "120"), taskstore.DeliveryEnd{State: sheaf.DeliveryPending, Status: 429, Error: "429", Delay: 2 * time.Minute, Hold: 2 * time.Minute}},
+		{"busy for ever", 1, code(503, "Retry-After", "99999999"), taskstore.DeliveryEnd{State: sheaf.DeliveryPending, Status: 503, Error: "503", Delay: time.Hour, Hold: time.Hour}},
+		{"busy until", 1, code(503, "Retry-After", time.Now().Add(40*time.Minute).UTC().Format(http.TimeFormat)), taskstore.DeliveryEnd{State: sheaf.DeliveryPending, Status: 503, Error: "503", Delay: 30 * time.Minute, Hold: 30 * time.Minute}},
+		{"gone", 1, code(410), taskstore.DeliveryEnd{State: sheaf.DeliveryDead, Status: 410, Error: "410 Gone", Disable: true}},
+		{"redirected", 1, code(307, "Location", "http://169.254.169.254/"), taskstore.DeliveryEnd{State: sheaf.DeliveryPending, Status: 307, Error: "not followed"}},
+		{"hung up", 1, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, taskstore.DeliveryEnd{State: sheaf.DeliveryPending, Error: "no answer"}},
 		{"endless", 1, func(w http.ResponseWriter, r *http.Request) {
 			for r.Context().Err() == nil {
 				if _, err := w.Write(make([]byte, 4096)); err != nil {
 					return
 				}
 			}
-		}, sheaf.DeliveryEnd{State: sheaf.DeliveryDelivered, Status: 200}},
+		}, taskstore.DeliveryEnd{State: sheaf.DeliveryDelivered, Status: 200}},
 	} {
 		got := judged(t, c.attempts, 0, c.answer)
 		if got.State != c.want.State || got.Status != c.want.Status || got.Disable != c.want.Disable || got.Delay < c.want.Delay || got.Hold < c.want.Hold || !strings.Contains(got.Error, c.want.Error) || got.Delay > maxDelay*6/5 {

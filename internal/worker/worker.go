@@ -24,6 +24,7 @@ import (
 	"sheaf"
 	"sheaf/internal/logctx"
 	"sheaf/internal/queue"
+	"sheaf/taskstore"
 )
 
 // Processor runs the tasks of one kind. It returns what completes the task, or
@@ -36,7 +37,7 @@ type Processor interface {
 // Claims is how the store is asked for tasks and told that they are still held.
 type Claims interface {
 	Claim(ctx context.Context, taskID, workerID string, lease time.Duration) (*sheaf.Task, error)
-	Heartbeat(ctx context.Context, w sheaf.WorkerStatus, lease time.Duration, held []sheaf.Claim) (sheaf.HeartbeatReply, error)
+	Heartbeat(ctx context.Context, w taskstore.WorkerStatus, lease time.Duration, held []sheaf.Claim) (taskstore.HeartbeatReply, error)
 	Held(ctx context.Context, workerID string, taskIDs []string) ([]sheaf.Claim, error)
 	Release(ctx context.Context, c sheaf.Claim) error
 	Deregister(ctx context.Context, workerID string) error
@@ -45,12 +46,12 @@ type Claims interface {
 // Ends is where the end of an attempt is written.
 type Ends interface {
 	Complete(ctx context.Context, c sheaf.Claim, done sheaf.Completion) error
-	FailTask(ctx context.Context, c sheaf.Claim, r sheaf.FailReport) (sheaf.TaskState, error)
+	FailTask(ctx context.Context, c sheaf.Claim, r taskstore.FailReport) (sheaf.TaskState, error)
 	Snooze(ctx context.Context, c sheaf.Claim, delay time.Duration, reason string) error
 }
 
-// Store is what a worker reads and writes; sheaf.TaskStore says what each method
-// promises.
+// Store is what a worker reads and writes. Every method but Claim changes
+// nothing and fails with ErrStale when the claim's epoch is no longer the task's.
 type Store interface {
 	Claims
 	Ends
@@ -335,7 +336,7 @@ func (w *Worker) claim(ctx context.Context, h sheaf.Hint) (*attempt, context.Con
 	ask, cancelAsk := context.WithTimeout(ctx, w.cfg.Lease/2)
 	defer cancelAsk()
 	t, err := w.cfg.Store.Claim(ask, h.TaskID, w.id, w.cfg.Lease)
-	if refused, ok := errors.AsType[*sheaf.NotClaimable](err); ok {
+	if refused, ok := errors.AsType[*taskstore.NotClaimable](err); ok {
 		// Somebody else's, over, or not due: the hint is spent either way. If
 		// the task should run later, the store knows and will hint again.
 		w.cfg.Observe.Refused(h.Kind, refused.State)
@@ -497,7 +498,7 @@ func (w *Worker) finish(ctx, end context.Context, t *sheaf.Task, done sheaf.Comp
 		return sheaf.TaskRetryWait, w.cfg.Store.Snooze(end, claim, wait, f.Message)
 	}
 	retry := w.retries(t)
-	return w.cfg.Store.FailTask(end, claim, sheaf.FailReport{Failure: *f, Delay: retry.wait(t.FailCount), MaxFails: retry.MaxFails})
+	return w.cfg.Store.FailTask(end, claim, taskstore.FailReport{Failure: *f, Delay: retry.wait(t.FailCount), MaxFails: retry.MaxFails})
 }
 
 // timedOutTwice reports whether this attempt and the one before it ran out of
@@ -574,7 +575,7 @@ func (w *Worker) heartbeat(ctx context.Context) {
 	ask, cancel := context.WithTimeout(ctx, w.cfg.Lease/2)
 	defer cancel()
 	host, _ := os.Hostname()
-	reply, err := w.cfg.Store.Heartbeat(ask, sheaf.WorkerStatus{
+	reply, err := w.cfg.Store.Heartbeat(ask, taskstore.WorkerStatus{
 		ID: w.id, Host: host, PID: os.Getpid(), Version: w.cfg.Version, Slots: w.cfg.Workers, Running: ids,
 		RSSBytes: residentBytes(), StartedAt: w.started,
 	}, w.cfg.Lease, held)

@@ -13,6 +13,7 @@ import (
 
 	"sheaf"
 	"sheaf/internal/queue"
+	"sheaf/taskstore"
 )
 
 // book is a store of one executor's tasks. The real stores cannot run where
@@ -57,10 +58,10 @@ func (b *book) Claim(_ context.Context, id, worker string, _ time.Duration) (*sh
 	b.claiming--
 	b.mu.Unlock()
 	if id == "gone" {
-		return nil, &sheaf.NotClaimable{TaskID: id, State: sheaf.TaskCanceled}
+		return nil, &taskstore.NotClaimable{TaskID: id, State: sheaf.TaskCanceled}
 	}
 	if id == "theirs" {
-		return nil, &sheaf.NotClaimable{TaskID: id, State: sheaf.TaskRunning}
+		return nil, &taskstore.NotClaimable{TaskID: id, State: sheaf.TaskRunning}
 	}
 	if id == "unclear" {
 		return nil, fmt.Errorf("connection lost: %w", sheaf.ErrUnavailable)
@@ -97,7 +98,7 @@ func (b *book) Held(_ context.Context, _ string, ids []string) (held []sheaf.Cla
 	return held, nil
 }
 
-func (b *book) Heartbeat(_ context.Context, w sheaf.WorkerStatus, _ time.Duration, held []sheaf.Claim) (r sheaf.HeartbeatReply, err error) {
+func (b *book) Heartbeat(_ context.Context, w taskstore.WorkerStatus, _ time.Duration, held []sheaf.Claim) (r taskstore.HeartbeatReply, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.told = w.Running
@@ -125,7 +126,7 @@ func (b *book) Complete(_ context.Context, c sheaf.Claim, done sheaf.Completion)
 	return nil
 }
 
-func (b *book) FailTask(_ context.Context, c sheaf.Claim, r sheaf.FailReport) (sheaf.TaskState, error) {
+func (b *book) FailTask(_ context.Context, c sheaf.Claim, r taskstore.FailReport) (sheaf.TaskState, error) {
 	if b.failing {
 		b.mu.Lock()
 		defer b.mu.Unlock()

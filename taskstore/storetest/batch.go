@@ -13,29 +13,30 @@ import (
 
 	"sheaf"
 	"sheaf/taskstore"
+	"sheaf/taskstore/sqlstore"
 )
 
 // refusedAs checks an answer to a claim that must have been refused.
-func (f *Fixture) refusedAs(a taskstore.ClaimAnswer, state sheaf.TaskState) {
+func (f *Fixture) refusedAs(a sqlstore.ClaimAnswer, state sheaf.TaskState) {
 	f.T.Helper()
-	refusal, ok := errors.AsType[*sheaf.NotClaimable](a.Err)
+	refusal, ok := errors.AsType[*taskstore.NotClaimable](a.Err)
 	if !ok || refusal.State != state || a.Task != nil {
 		f.T.Fatalf("claim answers %v, %v; want it refused as %q", a.Task, a.Err, state)
 	}
 }
 
-func finished(tasks ...*sheaf.Task) []taskstore.Finished {
-	out := make([]taskstore.Finished, len(tasks))
+func finished(tasks ...*sheaf.Task) []sqlstore.Finished {
+	out := make([]sqlstore.Finished, len(tasks))
 	for i, t := range tasks {
-		out[i] = taskstore.Finished{Claim: t.Held(), Result: Result(t)}
+		out[i] = sqlstore.Finished{Claim: t.Held(), Result: Result(t)}
 	}
 	return out
 }
 
-func asks(ids ...string) []taskstore.ClaimAsk {
-	out := make([]taskstore.ClaimAsk, len(ids))
+func asks(ids ...string) []sqlstore.ClaimAsk {
+	out := make([]sqlstore.ClaimAsk, len(ids))
 	for i, id := range ids {
-		out[i] = taskstore.ClaimAsk{TaskID: id, WorkerID: "w", Lease: time.Minute}
+		out[i] = sqlstore.ClaimAsk{TaskID: id, WorkerID: "w", Lease: time.Minute}
 	}
 	return out
 }
@@ -106,7 +107,7 @@ func batchMixed(f *Fixture) {
 func batchRace(f *Fixture) {
 	d := f.Document("t")
 	tasks := f.Plan(d, Parse(40)...)
-	stores := []*taskstore.Store{f.Store, f.Second()}
+	stores := []*sqlstore.Store{f.Store, f.Second()}
 	var won, done atomic.Int32
 	var wg sync.WaitGroup
 	for i := range 4 {
@@ -190,7 +191,7 @@ func batchWasVictim(f *Fixture) bool {
 	f.OK(exec("UPDATE tasks SET trace='x' WHERE doc_id=? AND id<>? AND id<>?", d.ID, low, high))
 	f.OK(exec("UPDATE tasks SET trace='x' WHERE id=?", high))
 
-	var answers []taskstore.ClaimAnswer
+	var answers []sqlstore.ClaimAnswer
 	var batch sync.WaitGroup
 	batch.Go(func() { _, answers = f.Store.WriteAll(limit, nil, asks(low, high)) })
 	for locked := false; !locked; { // until the batch has the first row, and so waits for the second

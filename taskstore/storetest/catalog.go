@@ -17,11 +17,12 @@ import (
 
 	"sheaf"
 	"sheaf/taskstore"
+	"sheaf/taskstore/sqlstore"
 )
 
-// RunCatalog runs the contract of sheaf.Catalog on one empty database. Each
+// RunCatalog runs the contract of the catalog on one empty database. Each
 // case has a tenant of its own, which also shows that tenants share nothing.
-func RunCatalog(t *testing.T, open func(testing.TB) *taskstore.Store) {
+func RunCatalog(t *testing.T, open func(testing.TB) *sqlstore.Store) {
 	s := open(t)
 	for _, c := range []struct {
 		name string
@@ -61,14 +62,14 @@ func RunCatalog(t *testing.T, open func(testing.TB) *taskstore.Store) {
 
 // bench is a tenant with a dataset.
 type bench struct {
-	*taskstore.Store
+	*sqlstore.Store
 	t       *testing.T
 	ctx     context.Context
 	tenant  string
 	dataset *sheaf.Dataset
 }
 
-func newBench(t *testing.T, s *taskstore.Store) *bench {
+func newBench(t *testing.T, s *sqlstore.Store) *bench {
 	t.Helper()
 	b := &bench{Store: s, t: t, ctx: context.Background()}
 	tenant, err := s.CreateTenant(b.ctx, sheaf.Tenant{ID: sheaf.NewID(), Name: t.Name(), Weight: 1, Cap: 8})
@@ -101,9 +102,9 @@ func (b *bench) same(what string, got, want any) {
 	}
 }
 
-func (b *bench) newDocument(name string) sheaf.NewDocument {
+func (b *bench) newDocument(name string) taskstore.NewDocument {
 	id := sheaf.NewID()
-	return sheaf.NewDocument{
+	return taskstore.NewDocument{
 		Document: sheaf.Document{ID: id, Name: name, MediaType: "application/pdf", Size: 100, SHA256: strings.Repeat("0", 32) + id,
 			BlobKey: sheaf.OriginalPrefix(b.tenant, id) + "v1", Metadata: map[string]string{"by": "test"}},
 		Plan: planTask(),
@@ -122,7 +123,7 @@ func (b *bench) newJob(kind sheaf.JobKind) sheaf.Job {
 func (b *bench) create(names ...string) (jobID string, ids []string) {
 	b.t.Helper()
 	job := b.newJob(sheaf.JobIngest)
-	var docs []sheaf.NewDocument
+	var docs []taskstore.NewDocument
 	for _, n := range names {
 		d := b.newDocument(n)
 		ids, docs = append(ids, d.Document.ID), append(docs, d)
@@ -285,7 +286,7 @@ func testTenants(t *testing.T, b *bench) {
 	b.same("tenant changed by many", again, got)
 
 	// Tenants and their queues are listed in pages, by id.
-	before := sheaf.Page{Limit: 1, Cursor: b.tenant[:len(b.tenant)-1]}
+	before := taskstore.Page{Limit: 1, Cursor: b.tenant[:len(b.tenant)-1]}
 	ts, _, err := b.Tenants(b.ctx, before)
 	b.ok(err)
 	qs, _, err := b.Queues(b.ctx, before)
@@ -302,7 +303,7 @@ func testTenants(t *testing.T, b *bench) {
 	ts, _, err = b.Tenants(b.ctx, before)
 	b.ok(err)
 	b.same("second page", ts[0].ID, b.tenant+"x")
-	_, _, err = b.Queues(b.ctx, sheaf.Page{Cursor: "a\x00"})
+	_, _, err = b.Queues(b.ctx, taskstore.Page{Cursor: "a\x00"})
 	b.is(err, sheaf.ErrInvalid)
 
 	k := sheaf.Key{ID: sheaf.NewID(), TenantID: b.tenant, Name: "ci", Scopes: []string{"read", "write"}}
@@ -339,7 +340,7 @@ func testTenants(t *testing.T, b *bench) {
 	b.same("revoked key", []any{revoked.Name, revoked.RevokedAt.IsZero()}, []any{"nightly", false})
 	_, err = b.Key(b.ctx, "nobody", k.ID)
 	b.is(err, sheaf.ErrNotFound)
-	keys, _, err := b.Keys(b.ctx, b.tenant, sheaf.Page{})
+	keys, _, err := b.Keys(b.ctx, b.tenant, taskstore.Page{})
 	b.ok(err)
 	if len(keys) != 1 || keys[0].RevokedAt.IsZero() {
 		t.Fatalf("keys %+v", keys)
@@ -402,13 +403,13 @@ func testDatasets(t *testing.T, b *bench) {
 	b.same("receipt", []int{r.Documents, r.Generations, r.Chunks, int(r.Bytes)}, []int{2, 2, 24, 200})
 	_, err = b.DeleteDataset(b.ctx, b.tenant, b.dataset.ID)
 	b.is(err, sheaf.ErrNotFound)
-	_, err = b.CreateDocuments(b.ctx, b.newJob(sheaf.JobIngest), []sheaf.NewDocument{b.newDocument("late")}, "")
+	_, err = b.CreateDocuments(b.ctx, b.newJob(sheaf.JobIngest), []taskstore.NewDocument{b.newDocument("late")}, "")
 	b.is(err, sheaf.ErrNotFound)
 }
 
 func testCreate(t *testing.T, b *bench) {
 	job := b.newJob(sheaf.JobIngest)
-	docs := []sheaf.NewDocument{b.newDocument("a"), b.newDocument("b")}
+	docs := []taskstore.NewDocument{b.newDocument("a"), b.newDocument("b")}
 	docs[1].Document.Lane = sheaf.LaneInteractive
 	for range 2 { // the second is a repetition
 		replaced, err := b.CreateDocuments(b.ctx, job, docs, "00-trace")
@@ -421,20 +422,20 @@ func testCreate(t *testing.T, b *bench) {
 	ts := b.tasks(docs[1].Document.ID, 0)
 	b.same("tasks", len(ts), 1)
 	b.same("plan", []any{ts[0].ID, ts[0].Kind, ts[0].State, ts[0].Lane, ts[0].Trace}, []any{docs[1].Plan.ID, sheaf.KindPlan, sheaf.TaskPending, sheaf.LaneInteractive, "00-trace"})
-	evs, err := b.Events(b.ctx, b.tenant, sheaf.EventFilter{JobID: job.ID}, 0, 0)
+	evs, err := b.Events(b.ctx, b.tenant, taskstore.EventFilter{JobID: job.ID}, 0, 0)
 	b.ok(err)
 	b.same("events", len(evs), 2)
 
-	_, err = b.CreateDocuments(b.ctx, b.newJob(sheaf.JobIngest), []sheaf.NewDocument{docs[0], docs[0]}, "")
+	_, err = b.CreateDocuments(b.ctx, b.newJob(sheaf.JobIngest), []taskstore.NewDocument{docs[0], docs[0]}, "")
 	b.is(err, sheaf.ErrInvalid)
 	other := newBench(t, b.Store)
-	_, err = b.CreateDocuments(b.ctx, other.newJob(sheaf.JobIngest), []sheaf.NewDocument{docs[0]}, "")
+	_, err = b.CreateDocuments(b.ctx, other.newJob(sheaf.JobIngest), []taskstore.NewDocument{docs[0]}, "")
 	b.is(err, sheaf.ErrConflict)
 	elsewhere, err := b.CreateDataset(b.ctx, sheaf.Dataset{ID: sheaf.NewID(), TenantID: b.tenant, Name: "elsewhere"})
 	b.ok(err)
 	j := b.newJob(sheaf.JobIngest)
 	j.DatasetID = elsewhere.ID
-	_, err = b.CreateDocuments(b.ctx, j, []sheaf.NewDocument{docs[0]}, "")
+	_, err = b.CreateDocuments(b.ctx, j, []taskstore.NewDocument{docs[0]}, "")
 	b.is(err, sheaf.ErrConflict)
 	if _, err = b.Job(b.ctx, b.tenant, j.ID); !errors.Is(err, sheaf.ErrNotFound) {
 		t.Fatalf("a refused upload left its job behind: %v", err)
@@ -447,7 +448,7 @@ func testCreate(t *testing.T, b *bench) {
 	again.Document.SHA256, again.Document.Size, again.Document.BlobKey, again.Plan = strings.Repeat("f", 64), 7, docs[0].Document.BlobKey+"-2", planTask()
 	next := b.newJob(sheaf.JobIngest)
 	for range 2 {
-		replaced, err := b.CreateDocuments(b.ctx, next, []sheaf.NewDocument{again}, "")
+		replaced, err := b.CreateDocuments(b.ctx, next, []taskstore.NewDocument{again}, "")
 		b.ok(err)
 		b.same("replaced", replaced, []string{id})
 	}
@@ -471,7 +472,7 @@ func testCreate(t *testing.T, b *bench) {
 // A call and its repetition may run beside each other, when the process of the
 // first one was held up.
 func testCreateBesideItself(t *testing.T, b *bench) {
-	job, docs := b.newJob(sheaf.JobIngest), []sheaf.NewDocument{b.newDocument("a"), b.newDocument("b")}
+	job, docs := b.newJob(sheaf.JobIngest), []taskstore.NewDocument{b.newDocument("a"), b.newDocument("b")}
 	var wg sync.WaitGroup
 	for range 6 {
 		wg.Go(func() {
@@ -488,15 +489,15 @@ func testCreateBesideItself(t *testing.T, b *bench) {
 	reparse := b.newJob(sheaf.JobReparse)
 	for range 4 {
 		wg.Go(func() {
-			again := []sheaf.ReparseDocument{{DocumentID: docs[0].Document.ID, Plan: planTask()}, {DocumentID: docs[1].Document.ID, Plan: planTask()}}
+			again := []taskstore.ReparseDocument{{DocumentID: docs[0].Document.ID, Plan: planTask()}, {DocumentID: docs[1].Document.ID, Plan: planTask()}}
 			if err := b.Reparse(b.ctx, reparse, again, ""); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	wg.Wait()
-	b.ok(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []sheaf.ReparseDocument{{DocumentID: docs[0].Document.ID, Plan: planTask()}}, ""))
-	b.ok(b.Reparse(b.ctx, reparse, []sheaf.ReparseDocument{{DocumentID: docs[0].Document.ID, Plan: planTask()}}, ""))
+	b.ok(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []taskstore.ReparseDocument{{DocumentID: docs[0].Document.ID, Plan: planTask()}}, ""))
+	b.ok(b.Reparse(b.ctx, reparse, []taskstore.ReparseDocument{{DocumentID: docs[0].Document.ID, Plan: planTask()}}, ""))
 	b.same("generations", []int{b.doc(docs[0].Document.ID).Generation, b.doc(docs[1].Document.ID).Generation}, []int{3, 2})
 }
 
@@ -506,7 +507,7 @@ func testQuota(t *testing.T, b *bench) {
 		b.ok(err)
 	}
 	submit := func(n int) error {
-		var docs []sheaf.NewDocument
+		var docs []taskstore.NewDocument
 		for range n {
 			docs = append(docs, b.newDocument("q"))
 		}
@@ -554,9 +555,9 @@ func testReparse(t *testing.T, b *bench) {
 	b.same("visible", b.visible(ranges), 2)
 	before := b.doc(id)
 	job := b.newJob(sheaf.JobReparse)
-	first := sheaf.ReparseDocument{DocumentID: id, ParseConfig: sheaf.ParseConfig{TaskPageSize: 3}, MediaType: "text/x-other", Plan: planTask()}
+	first := taskstore.ReparseDocument{DocumentID: id, ParseConfig: sheaf.ParseConfig{TaskPageSize: 3}, MediaType: "text/x-other", Plan: planTask()}
 	for range 2 {
-		b.ok(b.Reparse(b.ctx, job, []sheaf.ReparseDocument{first}, ""))
+		b.ok(b.Reparse(b.ctx, job, []taskstore.ReparseDocument{first}, ""))
 	}
 	d := b.doc(id)
 	b.same("reparsed", []any{d.Generation, d.LiveGeneration, d.State, d.Progress, d.Chunks, d.Units, d.ParseConfig.TaskPageSize, d.MediaType, d.FinishedAt.IsZero()},
@@ -566,10 +567,10 @@ func testReparse(t *testing.T, b *bench) {
 	b.plan(id, sheaf.Range{From: 1, To: 12})
 	running := b.claim(b.task(id, sheaf.KindParse).ID)
 	garbage := b.garbageOf(id)
-	b.ok(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []sheaf.ReparseDocument{{DocumentID: id, Plan: planTask()}}, ""))
+	b.ok(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []taskstore.ReparseDocument{{DocumentID: id, Plan: planTask()}}, ""))
 	b.is(b.AppendEvents(b.ctx, running.Held(), []sheaf.Event{{Kind: sheaf.EventMessage}}), sheaf.ErrStale)
 	b.AdvanceClock(3 * time.Minute)
-	if got := b.garbageOf(id); len(got) != len(garbage)+1 || !slices.ContainsFunc(got, func(g sheaf.Garbage) bool {
+	if got := b.garbageOf(id); len(got) != len(garbage)+1 || !slices.ContainsFunc(got, func(g taskstore.Garbage) bool {
 		return g.RangeID == sheaf.RangeID(running.ID, running.Epoch) && g.ArtifactKey != ""
 	}) {
 		t.Fatalf("what the superseded attempt wrote is not garbage: %+v", got)
@@ -586,7 +587,7 @@ func testReparse(t *testing.T, b *bench) {
 	b.same("not yet published", b.visible(newRanges), 0)
 	b.publish(id, sheaf.Publication{State: sheaf.DocSucceeded, Chunks: 24})
 	b.same("published", []int{b.visible(newRanges), b.visible(ranges)}, []int{1, 0})
-	b.is(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []sheaf.ReparseDocument{{DocumentID: sheaf.NewID(), Plan: planTask()}}, ""), sheaf.ErrNotFound)
+	b.is(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []taskstore.ReparseDocument{{DocumentID: sheaf.NewID(), Plan: planTask()}}, ""), sheaf.ErrNotFound)
 }
 
 // A generation that was superseded had finished a range. When the next one
@@ -595,7 +596,7 @@ func testFailedFrees(t *testing.T, b *bench) {
 	for _, end := range []string{"plan", "publish"} {
 		_, id, live := b.live(end)
 		again := func() {
-			b.ok(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []sheaf.ReparseDocument{{DocumentID: id, Plan: planTask()}}, ""))
+			b.ok(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []taskstore.ReparseDocument{{DocumentID: id, Plan: planTask()}}, ""))
 		}
 		again()
 		b.plan(id, sheaf.Range{From: 1, To: 12})
@@ -604,7 +605,7 @@ func testFailedFrees(t *testing.T, b *bench) {
 		failure := sheaf.Fail(sheaf.CategoryBadInput, "invalid_pdf", "not a PDF")
 		var failed []string
 		if end == "plan" {
-			_, err := b.FailTask(b.ctx, b.claim(b.task(id, sheaf.KindPlan).ID).Held(), sheaf.FailReport{Failure: *failure})
+			_, err := b.FailTask(b.ctx, b.claim(b.task(id, sheaf.KindPlan).ID).Held(), taskstore.FailReport{Failure: *failure})
 			b.ok(err)
 			b.fold()
 		} else {
@@ -627,11 +628,11 @@ func testFailedFrees(t *testing.T, b *bench) {
 }
 
 // garbageOf lists what of the document is due for collection.
-func (b *bench) garbageOf(id string) []sheaf.Garbage {
+func (b *bench) garbageOf(id string) []taskstore.Garbage {
 	b.t.Helper()
 	all, err := b.Garbage(b.ctx, 10_000)
 	b.ok(err)
-	return slices.DeleteFunc(all, func(g sheaf.Garbage) bool { return g.DocumentID != id })
+	return slices.DeleteFunc(all, func(g taskstore.Garbage) bool { return g.DocumentID != id })
 }
 
 func testCancel(t *testing.T, b *bench) {
@@ -647,11 +648,11 @@ func testCancel(t *testing.T, b *bench) {
 	b.fold()
 	r, err := b.CancelDocuments(b.ctx, b.tenant, append(ids, done))
 	b.ok(err)
-	b.same("receipt", r, sheaf.CancelReceipt{Documents: 2, Queued: 3, Running: 1, RunningTasks: []string{held.ID}})
+	b.same("receipt", r, taskstore.CancelReceipt{Documents: 2, Queued: 3, Running: 1, RunningTasks: []string{held.ID}})
 	b.same("states", []any{b.doc(ids[0]).State, b.doc(ids[1]).State, b.doc(done).State}, []any{sheaf.DocCanceling, sheaf.DocCanceling, sheaf.DocSucceeded})
 	again, err := b.CancelDocuments(b.ctx, b.tenant, ids)
 	b.ok(err)
-	b.same("again", again, sheaf.CancelReceipt{RunningTasks: []string{held.ID}})
+	b.same("again", again, taskstore.CancelReceipt{RunningTasks: []string{held.ID}})
 	for _, x := range b.tasks(ids[1], 0) {
 		if x.State == sheaf.TaskCanceled {
 			if _, err := b.Claim(b.ctx, x.ID, "w", time.Minute); !errors.Is(err, sheaf.ErrConflict) {
@@ -664,7 +665,7 @@ func testCancel(t *testing.T, b *bench) {
 	}
 	b.fold()
 	b.same("with a task running", []any{b.doc(ids[0]).State, b.doc(ids[1]).State}, []any{sheaf.DocCanceled, sheaf.DocCanceling})
-	_, err = b.FailTask(b.ctx, held.Held(), sheaf.FailReport{Failure: *sheaf.Fail(sheaf.CategoryCanceled, "canceled", "stopped")})
+	_, err = b.FailTask(b.ctx, held.Held(), taskstore.FailReport{Failure: *sheaf.Fail(sheaf.CategoryCanceled, "canceled", "stopped")})
 	b.ok(err)
 	b.fold()
 	b.same("at the end", b.doc(ids[1]).State, sheaf.DocCanceled)
@@ -686,7 +687,7 @@ func testCancel(t *testing.T, b *bench) {
 
 func testDelete(t *testing.T, b *bench) {
 	jobID, id, ranges := b.live("a")
-	b.ok(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []sheaf.ReparseDocument{{DocumentID: id, Plan: planTask()}}, ""))
+	b.ok(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []taskstore.ReparseDocument{{DocumentID: id, Plan: planTask()}}, ""))
 	held := b.claim(b.task(id, sheaf.KindPlan).ID)
 	r, err := b.DeleteDocuments(b.ctx, b.tenant, []string{id, id})
 	b.ok(err)
@@ -694,10 +695,10 @@ func testDelete(t *testing.T, b *bench) {
 		t.Fatal("the deletion has no receipt")
 	}
 	r.ReceiptID = ""
-	b.same("receipt", r, sheaf.DeleteReceipt{Documents: 1, Generations: 2, Tasks: 5, Chunks: 24, Bytes: 100, DocumentIDs: []string{id}, RunningTasks: []string{held.ID}})
+	b.same("receipt", r, taskstore.DeleteReceipt{Documents: 1, Generations: 2, Tasks: 5, Chunks: 24, Bytes: 100, DocumentIDs: []string{id}, RunningTasks: []string{held.ID}})
 	r, err = b.DeleteDocuments(b.ctx, b.tenant, []string{id})
 	b.ok(err)
-	b.same("again", r, sheaf.DeleteReceipt{})
+	b.same("again", r, taskstore.DeleteReceipt{})
 	b.is(b.Complete(b.ctx, held.Held(), sheaf.Completion{}), sheaf.ErrStale)
 	_, err = b.Document(b.ctx, b.tenant, id)
 	b.is(err, sheaf.ErrNotFound)
@@ -706,19 +707,19 @@ func testDelete(t *testing.T, b *bench) {
 	_, err = b.UnitLedger(b.ctx, b.tenant, id, 0)
 	b.is(err, sheaf.ErrNotFound)
 	b.same("visible", b.visible(ranges), 0)
-	list, _, err := b.Documents(b.ctx, b.tenant, sheaf.DocumentFilter{}, sheaf.Page{})
+	list, _, err := b.Documents(b.ctx, b.tenant, taskstore.DocumentFilter{}, taskstore.Page{})
 	b.ok(err)
-	docs, _, err := b.JobDocuments(b.ctx, b.tenant, jobID, sheaf.Page{})
+	docs, _, err := b.JobDocuments(b.ctx, b.tenant, jobID, taskstore.Page{})
 	b.ok(err)
-	evs, err := b.Events(b.ctx, b.tenant, sheaf.EventFilter{}, 0, 0)
+	evs, err := b.Events(b.ctx, b.tenant, taskstore.EventFilter{}, 0, 0)
 	b.ok(err)
 	h, err := b.Holdings(b.ctx, b.tenant)
 	b.ok(err)
 	b.same("left to see", []any{len(list), len(docs), len(evs), h}, []any{0, 0, 0, sheaf.Quota{}})
-	b.is(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []sheaf.ReparseDocument{{DocumentID: id, Plan: planTask()}}, ""), sheaf.ErrNotFound)
+	b.is(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []taskstore.ReparseDocument{{DocumentID: id, Plan: planTask()}}, ""), sheaf.ErrNotFound)
 	d := b.newDocument("a")
 	d.Document.ID = id
-	_, err = b.CreateDocuments(b.ctx, b.newJob(sheaf.JobIngest), []sheaf.NewDocument{d}, "")
+	_, err = b.CreateDocuments(b.ctx, b.newJob(sheaf.JobIngest), []taskstore.NewDocument{d}, "")
 	b.is(err, sheaf.ErrConflict)
 
 	want := []string{"", sheaf.ArtifactPrefix(b.tenant, id), sheaf.OriginalPrefix(b.tenant, id)}
@@ -767,11 +768,11 @@ func testJob(t *testing.T, b *bench) {
 	r.Reused = true
 	b.ok(b.Complete(b.ctx, reused.Held(), sheaf.Completion{Result: r}))
 	dead := b.claim(b.tasks(ids[1], 0)[2].ID)
-	_, err := b.FailTask(b.ctx, dead.Held(), sheaf.FailReport{Failure: *sheaf.Fail(sheaf.CategoryBadInput, "pdf_broken", "send it again")})
+	_, err := b.FailTask(b.ctx, dead.Held(), taskstore.FailReport{Failure: *sheaf.Fail(sheaf.CategoryBadInput, "pdf_broken", "send it again")})
 	b.ok(err)
 	b.publish(ids[1], sheaf.Publication{State: sheaf.DocPartiallySucceeded})
 	plan := b.claim(b.task(ids[2], sheaf.KindPlan).ID)
-	_, err = b.FailTask(b.ctx, plan.Held(), sheaf.FailReport{Failure: *sheaf.Fail(sheaf.CategoryEncrypted, "encrypted", "send the password")})
+	_, err = b.FailTask(b.ctx, plan.Held(), taskstore.FailReport{Failure: *sheaf.Fail(sheaf.CategoryEncrypted, "encrypted", "send the password")})
 	b.ok(err)
 	b.fold()
 	j = get()
@@ -791,17 +792,17 @@ func testJob(t *testing.T, b *bench) {
 	st := j.Stages[3]
 	b.same("stage", []any{len(j.Stages), st.Name, st.Total, st.Done, st.Failed, st.Reused}, []any{4, "index", 40, 30, 10, 20})
 
-	_, err = b.CreateDocuments(b.ctx, sheaf.Job{ID: job, TenantID: "nobody", DatasetID: b.dataset.ID}, []sheaf.NewDocument{b.newDocument("x")}, "")
+	_, err = b.CreateDocuments(b.ctx, sheaf.Job{ID: job, TenantID: "nobody", DatasetID: b.dataset.ID}, []taskstore.NewDocument{b.newDocument("x")}, "")
 	b.is(err, sheaf.ErrNotFound)
 	// One re-parsed document leaves the old job as it was.
-	b.ok(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []sheaf.ReparseDocument{{DocumentID: ids[0], Plan: planTask()}}, ""))
+	b.ok(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []taskstore.ReparseDocument{{DocumentID: ids[0], Plan: planTask()}}, ""))
 	b.same("state of the old job", get().State, sheaf.DocPartiallySucceeded)
 }
 
 func testJobErrors(t *testing.T, b *bench) {
 	job, ids := b.create("a", "b", "fine")
 	f := *sheaf.Fail(sheaf.CategoryEncrypted, "encrypted", "send the password")
-	_, err := b.FailTask(b.ctx, b.claim(b.task(ids[0], sheaf.KindPlan).ID).Held(), sheaf.FailReport{Failure: f})
+	_, err := b.FailTask(b.ctx, b.claim(b.task(ids[0], sheaf.KindPlan).ID).Held(), taskstore.FailReport{Failure: f})
 	b.ok(err)
 	b.plan(ids[1], sheaf.Range{From: 1, To: 5}, sheaf.Range{From: 6, To: 9})
 	ts := b.tasks(ids[1], 0)
@@ -809,14 +810,14 @@ func testJobErrors(t *testing.T, b *bench) {
 	r := b.result(bad)
 	r.Ledger = sheaf.Ledger{{From: 1, To: 2, Status: sheaf.UnitOK}, {From: 3, To: 3, Status: sheaf.UnitFailed, Code: "parser_timeout", Message: "too slow"}, {From: 4, To: 5, Status: sheaf.UnitOK}}
 	b.ok(b.Complete(b.ctx, bad.Held(), sheaf.Completion{Result: r}))
-	_, err = b.FailTask(b.ctx, b.claim(ts[2].ID).Held(), sheaf.FailReport{Failure: *sheaf.Fail(sheaf.CategoryCrash, "parser_crash", "it crashed")})
+	_, err = b.FailTask(b.ctx, b.claim(ts[2].ID).Held(), taskstore.FailReport{Failure: *sheaf.Fail(sheaf.CategoryCrash, "parser_crash", "it crashed")})
 	b.ok(err)
 	b.publish(ids[1], sheaf.Publication{State: sheaf.DocPartiallySucceeded})
 
 	var got []string
 	for _, limit := range []int{1, 2, 50} {
 		got = nil
-		for p := (sheaf.Page{Limit: limit, Ascending: true}); ; {
+		for p := (taskstore.Page{Limit: limit, Ascending: true}); ; {
 			errs, next, err := b.JobErrors(b.ctx, b.tenant, job, p)
 			b.ok(err)
 			for _, e := range errs {
@@ -841,30 +842,30 @@ func testPause(t *testing.T, b *bench) {
 		}
 		return err == nil
 	}
-	_, err := b.SetPaused(b.ctx, b.tenant, sheaf.PauseScope{}, true)
+	_, err := b.SetPaused(b.ctx, b.tenant, taskstore.PauseScope{}, true)
 	b.is(err, sheaf.ErrInvalid)
-	_, err = b.SetPaused(b.ctx, b.tenant, sheaf.PauseScope{JobID: job, Tenant: true}, true)
+	_, err = b.SetPaused(b.ctx, b.tenant, taskstore.PauseScope{JobID: job, Tenant: true}, true)
 	b.is(err, sheaf.ErrInvalid)
 	held := b.claim(b.task(ids[0], sheaf.KindPlan).ID)
 	for _, want := range []int{1, 0} {
-		n, err := b.SetPaused(b.ctx, b.tenant, sheaf.PauseScope{JobID: job}, true)
+		n, err := b.SetPaused(b.ctx, b.tenant, taskstore.PauseScope{JobID: job}, true)
 		b.ok(err)
 		b.same("held", n, want)
 	}
-	_, err = b.SetPaused(b.ctx, b.tenant, sheaf.PauseScope{Tenant: true}, true)
+	_, err = b.SetPaused(b.ctx, b.tenant, taskstore.PauseScope{Tenant: true}, true)
 	b.ok(err)
 	b.ok(b.Complete(b.ctx, held.Held(), sheaf.Completion{Plan: &sheaf.PlanResult{Units: 1}, Spawn: []sheaf.NewTask{{ID: sheaf.NewID(), Kind: sheaf.KindParse, Range: sheaf.Range{From: 1, To: 1}}}}))
 	parse := b.task(ids[0], sheaf.KindParse).ID
 	if claimable(parse) {
 		t.Fatal("a task spawned by a paused job was claimed")
 	}
-	n, err := b.SetPaused(b.ctx, b.tenant, sheaf.PauseScope{Tenant: true}, false)
+	n, err := b.SetPaused(b.ctx, b.tenant, taskstore.PauseScope{Tenant: true}, false)
 	b.ok(err)
 	b.same("freed while the job is paused", n, 0)
 	j, err := b.Job(b.ctx, b.tenant, job)
 	b.ok(err)
 	b.same("paused", j.Paused, true)
-	n, err = b.SetPaused(b.ctx, b.tenant, sheaf.PauseScope{JobID: job}, false)
+	n, err = b.SetPaused(b.ctx, b.tenant, taskstore.PauseScope{JobID: job}, false)
 	b.ok(err)
 	b.same("freed", n, 2)
 	if !claimable(parse) {
@@ -872,17 +873,17 @@ func testPause(t *testing.T, b *bench) {
 	}
 
 	// A job that is submitted to a paused dataset goes on with the dataset.
-	_, err = b.SetPaused(b.ctx, b.tenant, sheaf.PauseScope{DatasetID: b.dataset.ID}, true)
+	_, err = b.SetPaused(b.ctx, b.tenant, taskstore.PauseScope{DatasetID: b.dataset.ID}, true)
 	b.ok(err)
 	late := b.newJob(sheaf.JobIngest)
 	late.Paused = true
 	d := b.newDocument("late")
-	_, err = b.CreateDocuments(b.ctx, late, []sheaf.NewDocument{d}, "")
+	_, err = b.CreateDocuments(b.ctx, late, []taskstore.NewDocument{d}, "")
 	b.ok(err)
 	if claimable(d.Plan.ID) {
 		t.Fatal("a task of a paused dataset was claimed")
 	}
-	_, err = b.SetPaused(b.ctx, b.tenant, sheaf.PauseScope{DatasetID: b.dataset.ID}, false)
+	_, err = b.SetPaused(b.ctx, b.tenant, taskstore.PauseScope{DatasetID: b.dataset.ID}, false)
 	b.ok(err)
 	if !claimable(d.Plan.ID) {
 		t.Fatal("a job of a dataset that goes on is still held")
@@ -959,17 +960,17 @@ func testRemaining(t *testing.T, b *bench) {
 
 func testIdempotency(t *testing.T, b *bench) {
 	const lease = 10 * time.Second
-	try := func(key string) sheaf.KeyedRequest {
-		return sheaf.KeyedRequest{TenantID: b.tenant, Key: key, Hash: "h", Holder: sheaf.NewID()}
+	try := func(key string) taskstore.KeyedRequest {
+		return taskstore.KeyedRequest{TenantID: b.tenant, Key: key, Hash: "h", Holder: sheaf.NewID()}
 	}
-	begin := func(r sheaf.KeyedRequest) sheaf.KeyedState {
+	begin := func(r taskstore.KeyedRequest) taskstore.KeyedState {
 		b.t.Helper()
 		k, err := b.Idempotent(b.ctx, r, lease)
 		b.ok(err)
 		return k
 	}
 	// race lets six tries ask for one key and returns the only one that gets it.
-	race := func(key string) (holder sheaf.KeyedRequest, since time.Time) {
+	race := func(key string) (holder taskstore.KeyedRequest, since time.Time) {
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		held := 0
@@ -1052,9 +1053,9 @@ func testPages(t *testing.T, b *bench) {
 	job, want := b.create(slices.Repeat([]string{"p"}, 23)...)
 	for _, asc := range []bool{false, true} {
 		var got []string
-		p := sheaf.Page{Limit: 5, Ascending: asc}
+		p := taskstore.Page{Limit: 5, Ascending: asc}
 		for pages := 0; ; pages++ {
-			docs, next, err := b.Documents(b.ctx, b.tenant, sheaf.DocumentFilter{DatasetID: b.dataset.ID}, p)
+			docs, next, err := b.Documents(b.ctx, b.tenant, taskstore.DocumentFilter{DatasetID: b.dataset.ID}, p)
 			b.ok(err)
 			for _, d := range docs {
 				got = append(got, d.ID)
@@ -1072,23 +1073,23 @@ func testPages(t *testing.T, b *bench) {
 		}
 		b.same("pages", got[:23], want)
 	}
-	docs, next, err := b.JobDocuments(b.ctx, b.tenant, job, sheaf.Page{Limit: 22, Ascending: true})
+	docs, next, err := b.JobDocuments(b.ctx, b.tenant, job, taskstore.Page{Limit: 22, Ascending: true})
 	b.ok(err)
 	b.same("first page of the job", []any{len(docs), next}, []any{22, want[21]})
-	docs, next, err = b.JobDocuments(b.ctx, b.tenant, job, sheaf.Page{Limit: 22, Ascending: true, Cursor: next})
+	docs, next, err = b.JobDocuments(b.ctx, b.tenant, job, taskstore.Page{Limit: 22, Ascending: true, Cursor: next})
 	b.ok(err)
 	b.same("last page of the job", []any{len(docs), docs[0].ID, next}, []any{1, want[22], ""})
-	jobs, next, err := b.Jobs(b.ctx, b.tenant, b.dataset.ID, sheaf.Page{Limit: 2})
+	jobs, next, err := b.Jobs(b.ctx, b.tenant, b.dataset.ID, taskstore.Page{Limit: 2})
 	b.ok(err)
 	b.same("jobs", []any{len(jobs), next, jobs[0].Documents.Total}, []any{2, jobs[1].ID, 1})
-	jobs, next, err = b.Jobs(b.ctx, b.tenant, "", sheaf.Page{Limit: 5000})
+	jobs, next, err = b.Jobs(b.ctx, b.tenant, "", taskstore.Page{Limit: 5000})
 	b.ok(err)
 	b.same("all jobs", []any{len(jobs), next, jobs[len(jobs)-1].Documents.Total}, []any{6, "", 23})
 	for i := range 3 {
 		_, err := b.CreateDataset(b.ctx, sheaf.Dataset{ID: sheaf.NewID(), TenantID: b.tenant, Name: fmt.Sprint(i)})
 		b.ok(err)
 	}
-	ds, next, err := b.Datasets(b.ctx, b.tenant, sheaf.Page{Limit: 3})
+	ds, next, err := b.Datasets(b.ctx, b.tenant, taskstore.Page{Limit: 3})
 	b.ok(err)
 	b.same("datasets", []any{len(ds), ds[0].Name, next}, []any{3, "2", ds[2].ID})
 }
@@ -1104,7 +1105,7 @@ func testFilters(t *testing.T, b *bench) {
 		"ärger": {names[5]}, "STRASSE": nil, "straße.pdf": {names[5]}, "日本": {names[6]}, "🙂": {names[7]}, strings.Repeat("Ü", 500): {names[8]},
 		"'; DROP TABLE documents; --": nil, "\x00": nil, "\xff": nil, ".pdf": {names[0], names[1], names[5]},
 	} {
-		docs, _, err := b.Documents(b.ctx, b.tenant, sheaf.DocumentFilter{Query: query}, sheaf.Page{Ascending: true})
+		docs, _, err := b.Documents(b.ctx, b.tenant, taskstore.DocumentFilter{Query: query}, taskstore.Page{Ascending: true})
 		b.ok(err)
 		var got []string
 		for _, d := range docs {
@@ -1113,7 +1114,7 @@ func testFilters(t *testing.T, b *bench) {
 		b.same(fmt.Sprintf("query %q", query), got, want)
 	}
 	for _, name := range []string{strings.Repeat("x", 4096), "nul\x00", "not utf-8 \xff"} {
-		_, err := b.CreateDocuments(b.ctx, b.newJob(sheaf.JobIngest), []sheaf.NewDocument{b.newDocument(name)}, "")
+		_, err := b.CreateDocuments(b.ctx, b.newJob(sheaf.JobIngest), []taskstore.NewDocument{b.newDocument(name)}, "")
 		b.is(err, sheaf.ErrInvalid)
 		if f, ok := errors.AsType[*sheaf.Failure](err); !ok || f.Category != sheaf.CategoryBadInput {
 			t.Fatalf("no failure to show: %v", err)
@@ -1123,32 +1124,32 @@ func testFilters(t *testing.T, b *bench) {
 	_, err := b.CancelDocuments(b.ctx, b.tenant, ids[:2])
 	b.ok(err)
 	for what, c := range map[string]struct {
-		f    sheaf.DocumentFilter
+		f    taskstore.DocumentFilter
 		want int
 	}{
-		"states":     {sheaf.DocumentFilter{States: []sheaf.DocumentState{sheaf.DocCanceling, sheaf.DocFailed}}, 2},
-		"ids":        {sheaf.DocumentFilter{IDs: []string{ids[3], "unknown"}}, 1},
-		"media type": {sheaf.DocumentFilter{MediaTypes: []string{"text/plain"}}, 0},
-		"hash":       {sheaf.DocumentFilter{SHA256: first.SHA256, DatasetID: b.dataset.ID}, 1},
-		"dataset":    {sheaf.DocumentFilter{DatasetID: "other"}, 0},
-		"after":      {sheaf.DocumentFilter{CreatedAfter: first.CreatedAt}, 0},
-		"before":     {sheaf.DocumentFilter{CreatedBefore: first.CreatedAt.Add(time.Minute)}, len(ids)},
+		"states":     {taskstore.DocumentFilter{States: []sheaf.DocumentState{sheaf.DocCanceling, sheaf.DocFailed}}, 2},
+		"ids":        {taskstore.DocumentFilter{IDs: []string{ids[3], "unknown"}}, 1},
+		"media type": {taskstore.DocumentFilter{MediaTypes: []string{"text/plain"}}, 0},
+		"hash":       {taskstore.DocumentFilter{SHA256: first.SHA256, DatasetID: b.dataset.ID}, 1},
+		"dataset":    {taskstore.DocumentFilter{DatasetID: "other"}, 0},
+		"after":      {taskstore.DocumentFilter{CreatedAfter: first.CreatedAt}, 0},
+		"before":     {taskstore.DocumentFilter{CreatedBefore: first.CreatedAt.Add(time.Minute)}, len(ids)},
 	} {
-		docs, _, err := b.Documents(b.ctx, b.tenant, c.f, sheaf.Page{})
+		docs, _, err := b.Documents(b.ctx, b.tenant, c.f, taskstore.Page{})
 		b.ok(err)
 		b.same(what, len(docs), c.want)
 	}
-	_, _, err = b.Documents(b.ctx, b.tenant, sheaf.DocumentFilter{IDs: make([]string, 10_001)}, sheaf.Page{})
+	_, _, err = b.Documents(b.ctx, b.tenant, taskstore.DocumentFilter{IDs: make([]string, 10_001)}, taskstore.Page{})
 	b.is(err, sheaf.ErrInvalid)
 }
 
 func testEvents(t *testing.T, b *bench) {
 	job, id, _ := b.live("a")
-	all, err := b.Events(b.ctx, b.tenant, sheaf.EventFilter{}, 0, 100_000)
+	all, err := b.Events(b.ctx, b.tenant, taskstore.EventFilter{}, 0, 100_000)
 	b.ok(err)
 	var read []sheaf.Event
 	for after := int64(0); ; {
-		evs, err := b.Events(b.ctx, b.tenant, sheaf.EventFilter{DatasetID: b.dataset.ID, DocumentID: id, JobID: job}, after, 3)
+		evs, err := b.Events(b.ctx, b.tenant, taskstore.EventFilter{DatasetID: b.dataset.ID, DocumentID: id, JobID: job}, after, 3)
 		b.ok(err)
 		if len(evs) == 0 {
 			break
@@ -1159,7 +1160,7 @@ func testEvents(t *testing.T, b *bench) {
 		read, after = append(read, evs...), evs[len(evs)-1].Seq
 	}
 	b.same("events by threes", read, all)
-	docs, err := b.Events(b.ctx, b.tenant, sheaf.EventFilter{Kinds: []string{sheaf.EventDocument}}, 0, 0)
+	docs, err := b.Events(b.ctx, b.tenant, taskstore.EventFilter{Kinds: []string{sheaf.EventDocument}}, 0, 0)
 	b.ok(err)
 	var last sheaf.DocumentChange
 	b.ok(json.Unmarshal(docs[len(docs)-1].Detail, &last))
@@ -1174,28 +1175,28 @@ func testDead(t *testing.T, b *bench) {
 	for _, id := range ids {
 		b.plan(id, sheaf.Range{From: 1, To: 2}, sheaf.Range{From: 3, To: 4})
 		for i, x := range b.tasks(id, 0)[1:] {
-			_, err := b.FailTask(b.ctx, b.claim(x.ID).Held(), sheaf.FailReport{Failure: *sheaf.Fail([]sheaf.Category{sheaf.CategoryCrash, sheaf.CategoryTimeout}[i], "code_"+fmt.Sprint(i), "say %q", `"category":"internal"`)})
+			_, err := b.FailTask(b.ctx, b.claim(x.ID).Held(), taskstore.FailReport{Failure: *sheaf.Fail([]sheaf.Category{sheaf.CategoryCrash, sheaf.CategoryTimeout}[i], "code_"+fmt.Sprint(i), "say %q", `"category":"internal"`)})
 			b.ok(err)
 		}
 		b.publish(id, sheaf.Publication{State: sheaf.DocFailed, Failure: sheaf.Fail(sheaf.CategoryBadInput, "unreadable", "no")})
 	}
-	list := func(f sheaf.DeadLetterFilter) int {
+	list := func(f taskstore.DeadLetterFilter) int {
 		t.Helper()
-		ts, _, err := b.DeadLetters(b.ctx, b.tenant, f, sheaf.Page{})
+		ts, _, err := b.DeadLetters(b.ctx, b.tenant, f, taskstore.Page{})
 		b.ok(err)
 		return len(ts)
 	}
-	b.same("lists", []int{list(sheaf.DeadLetterFilter{}), list(sheaf.DeadLetterFilter{Code: "code_1"}), list(sheaf.DeadLetterFilter{Category: sheaf.CategoryCrash}),
-		list(sheaf.DeadLetterFilter{Category: sheaf.CategoryInternal}), list(sheaf.DeadLetterFilter{Category: "%"}), list(sheaf.DeadLetterFilter{DocumentID: ids[0], Kind: sheaf.KindParse}),
-		list(sheaf.DeadLetterFilter{JobID: job, DatasetID: b.dataset.ID}), list(sheaf.DeadLetterFilter{Kind: sheaf.KindPlan})}, []int{4, 2, 2, 0, 0, 2, 4, 0})
-	ts, next, err := b.DeadLetters(b.ctx, b.tenant, sheaf.DeadLetterFilter{}, sheaf.Page{Limit: 3})
+	b.same("lists", []int{list(taskstore.DeadLetterFilter{}), list(taskstore.DeadLetterFilter{Code: "code_1"}), list(taskstore.DeadLetterFilter{Category: sheaf.CategoryCrash}),
+		list(taskstore.DeadLetterFilter{Category: sheaf.CategoryInternal}), list(taskstore.DeadLetterFilter{Category: "%"}), list(taskstore.DeadLetterFilter{DocumentID: ids[0], Kind: sheaf.KindParse}),
+		list(taskstore.DeadLetterFilter{JobID: job, DatasetID: b.dataset.ID}), list(taskstore.DeadLetterFilter{Kind: sheaf.KindPlan})}, []int{4, 2, 2, 0, 0, 2, 4, 0})
+	ts, next, err := b.DeadLetters(b.ctx, b.tenant, taskstore.DeadLetterFilter{}, taskstore.Page{Limit: 3})
 	b.ok(err)
-	ts2, end, err := b.DeadLetters(b.ctx, b.tenant, sheaf.DeadLetterFilter{}, sheaf.Page{Limit: 3, Cursor: next})
+	ts2, end, err := b.DeadLetters(b.ctx, b.tenant, taskstore.DeadLetterFilter{}, taskstore.Page{Limit: 3, Cursor: next})
 	b.ok(err)
 	b.same("pages", []any{len(ts), len(ts2), end}, []any{3, 1, ""})
 
 	before := b.doc(ids[0])
-	n, err := b.RetryDead(b.ctx, b.tenant, sheaf.DeadLetterFilter{DocumentID: ids[0]})
+	n, err := b.RetryDead(b.ctx, b.tenant, taskstore.DeadLetterFilter{DocumentID: ids[0]})
 	b.ok(err)
 	b.same("retried", n, 2)
 	d := b.doc(ids[0])
@@ -1205,7 +1206,7 @@ func testDead(t *testing.T, b *bench) {
 			t.Fatalf("retried task %+v", x)
 		}
 	}
-	n, err = b.RetryDead(b.ctx, b.tenant, sheaf.DeadLetterFilter{DocumentID: ids[0]})
+	n, err = b.RetryDead(b.ctx, b.tenant, taskstore.DeadLetterFilter{DocumentID: ids[0]})
 	b.ok(err)
 	b.same("retried again", n, 0)
 	b.parse(ids[0])
@@ -1213,40 +1214,40 @@ func testDead(t *testing.T, b *bench) {
 	b.same("after the retry", []any{b.doc(ids[0]).State, b.doc(ids[0]).LiveGeneration}, []any{sheaf.DocSucceeded, 1})
 
 	// Tasks of an older generation reach nobody.
-	b.ok(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []sheaf.ReparseDocument{{DocumentID: ids[1], Plan: planTask()}}, ""))
-	n, err = b.RetryDead(b.ctx, b.tenant, sheaf.DeadLetterFilter{DocumentID: ids[1]})
+	b.ok(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []taskstore.ReparseDocument{{DocumentID: ids[1], Plan: planTask()}}, ""))
+	n, err = b.RetryDead(b.ctx, b.tenant, taskstore.DeadLetterFilter{DocumentID: ids[1]})
 	b.ok(err)
 	b.same("retried of an old generation", n, 0)
 	plan := b.task(ids[1], sheaf.KindPlan).ID
 	_, err = b.CancelDocuments(b.ctx, b.tenant, ids[1:])
 	b.ok(err)
 	b.fold()
-	n, err = b.RetryDead(b.ctx, b.tenant, sheaf.DeadLetterFilter{JobID: job})
+	n, err = b.RetryDead(b.ctx, b.tenant, taskstore.DeadLetterFilter{JobID: job})
 	b.ok(err)
 	b.same("canceled by filter", n, 0)
-	n, err = b.RetryDead(b.ctx, b.tenant, sheaf.DeadLetterFilter{IDs: []string{plan}})
+	n, err = b.RetryDead(b.ctx, b.tenant, taskstore.DeadLetterFilter{IDs: []string{plan}})
 	b.ok(err)
 	b.same("canceled by id", n, 0) // what its generation had done is gone
-	b.ok(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []sheaf.ReparseDocument{{DocumentID: ids[1], Plan: planTask()}}, ""))
+	b.ok(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []taskstore.ReparseDocument{{DocumentID: ids[1], Plan: planTask()}}, ""))
 	b.plan(ids[1], sheaf.Range{From: 1, To: 1})
 	b.parse(ids[1])
 
 	// A finalize task that died is decided anew.
 	b.fold()
 	fin := b.claim(b.task(ids[1], sheaf.KindFinalize).ID)
-	_, err = b.FailTask(b.ctx, fin.Held(), sheaf.FailReport{Failure: *sheaf.Fail(sheaf.CategoryInternal, "bug", "report it")})
+	_, err = b.FailTask(b.ctx, fin.Held(), taskstore.FailReport{Failure: *sheaf.Fail(sheaf.CategoryInternal, "bug", "report it")})
 	b.ok(err)
 	b.fold()
 	b.same("state", b.doc(ids[1]).State, sheaf.DocFailed)
-	n, err = b.RetryDead(b.ctx, b.tenant, sheaf.DeadLetterFilter{Kind: sheaf.KindFinalize})
+	n, err = b.RetryDead(b.ctx, b.tenant, taskstore.DeadLetterFilter{Kind: sheaf.KindFinalize})
 	b.ok(err)
 	b.same("finalize retried", n, 1)
 	b.publish(ids[1], sheaf.Publication{State: sheaf.DocSucceeded})
 	b.same("state", b.doc(ids[1]).State, sheaf.DocSucceeded)
 
-	n, err = b.PurgeDead(b.ctx, b.tenant, sheaf.DeadLetterFilter{})
+	n, err = b.PurgeDead(b.ctx, b.tenant, taskstore.DeadLetterFilter{})
 	b.ok(err)
-	b.same("purged", []int{n, list(sheaf.DeadLetterFilter{})}, []int{2, 0})
+	b.same("purged", []int{n, list(taskstore.DeadLetterFilter{})}, []int{2, 0})
 }
 
 func testQueues(t *testing.T, b *bench) {
@@ -1261,21 +1262,21 @@ func testQueues(t *testing.T, b *bench) {
 	if q.OldestPendingAge < 30 || q.OldestPendingAge > 120 || q.Lanes[1].OldestPendingAge != q.OldestPendingAge {
 		t.Fatalf("oldest pending age %v", q.OldestPendingAge)
 	}
-	all, _, err := b.Queues(b.ctx, sheaf.Page{Limit: 1000})
+	all, _, err := b.Queues(b.ctx, taskstore.Page{Limit: 1000})
 	b.ok(err)
-	if !slices.ContainsFunc(all, func(x sheaf.TenantQueue) bool { return x.TenantID == b.tenant && x.Running == 1 }) {
+	if !slices.ContainsFunc(all, func(x taskstore.TenantQueue) bool { return x.TenantID == b.tenant && x.Running == 1 }) {
 		t.Fatal("the tenant is not among all")
 	}
 	_, err = b.Queue(b.ctx, "nobody")
 	b.is(err, sheaf.ErrNotFound)
 
 	name := "worker-" + b.tenant
-	_, err = b.Heartbeat(b.ctx, sheaf.WorkerStatus{ID: name, Slots: 2, Running: []string{"x"}}, time.Minute, nil)
+	_, err = b.Heartbeat(b.ctx, taskstore.WorkerStatus{ID: name, Slots: 2, Running: []string{"x"}}, time.Minute, nil)
 	b.ok(err)
 	listed := func() bool {
 		ws, err := b.Workers(b.ctx)
 		b.ok(err)
-		return slices.ContainsFunc(ws, func(w sheaf.WorkerStatus) bool { return w.ID == name && w.Slots == 2 })
+		return slices.ContainsFunc(ws, func(w taskstore.WorkerStatus) bool { return w.ID == name && w.Slots == 2 })
 	}
 	b.same("worker listed", listed(), true)
 	b.AdvanceClock(61 * time.Second)
@@ -1292,8 +1293,8 @@ func testBacklog(t *testing.T, b *bench) {
 	b.plan(ids[0], sheaf.Range{From: 1, To: 7}, sheaf.Range{From: 8, To: 20})
 	b.claim(b.task(ids[1], sheaf.KindPlan).ID)
 	b.AdvanceClock(30 * time.Second)
-	mine := func(backlog *sheaf.Backlog) *sheaf.TenantQueue {
-		i := slices.IndexFunc(backlog.Tenants, func(q sheaf.TenantQueue) bool { return q.TenantID == b.tenant })
+	mine := func(backlog *taskstore.Backlog) *taskstore.TenantQueue {
+		i := slices.IndexFunc(backlog.Tenants, func(q taskstore.TenantQueue) bool { return q.TenantID == b.tenant })
 		if i < 0 {
 			t.Fatal("the tenant is not among those with a backlog")
 		}
@@ -1311,7 +1312,7 @@ func testBacklog(t *testing.T, b *bench) {
 	}
 
 	// Paused work waits, and nobody is to be woken for it.
-	_, err = b.SetPaused(b.ctx, b.tenant, sheaf.PauseScope{Tenant: true}, true)
+	_, err = b.SetPaused(b.ctx, b.tenant, taskstore.PauseScope{Tenant: true}, true)
 	b.ok(err)
 	held, err := b.Backlog(b.ctx, all)
 	b.ok(err)
@@ -1360,7 +1361,7 @@ func testUnitLedger(t *testing.T, b *bench) {
 				}
 				b.ok(b.Complete(b.ctx, c.Held(), sheaf.Completion{Result: r}))
 			case "dead":
-				_, err := b.FailTask(b.ctx, b.claim(x.ID).Held(), sheaf.FailReport{Failure: *sheaf.Fail(sheaf.CategoryCrash, "parser_crash", "it crashed")})
+				_, err := b.FailTask(b.ctx, b.claim(x.ID).Held(), taskstore.FailReport{Failure: *sheaf.Fail(sheaf.CategoryCrash, "parser_crash", "it crashed")})
 				b.ok(err)
 				for u := x.Range.From; u <= x.Range.To; u++ {
 					best(u, sheaf.UnitFailed)
@@ -1402,14 +1403,14 @@ func testTenantWalk(t *testing.T, b *bench) {
 	job, id, ranges := b.live("secret")
 	_, more := b.create("dead")
 	plan := b.task(more[0], sheaf.KindPlan).ID
-	_, err := b.FailTask(b.ctx, b.claim(plan).Held(), sheaf.FailReport{Failure: *sheaf.Fail(sheaf.CategoryBadInput, "bad", "no")})
+	_, err := b.FailTask(b.ctx, b.claim(plan).Held(), taskstore.FailReport{Failure: *sheaf.Fail(sheaf.CategoryBadInput, "bad", "no")})
 	b.ok(err)
 	b.fold()
 	_, gone := b.create("gone")
 	deleted, err := b.DeleteDocuments(b.ctx, b.tenant, gone)
 	b.ok(err)
 	thief, hook := newBench(t, b.Store), b.newWebhook()
-	ctx, me, one, dead := b.ctx, thief.tenant, sheaf.Page{}, sheaf.DeadLetterFilter{IDs: []string{plan}, DocumentID: more[0]}
+	ctx, me, one, dead := b.ctx, thief.tenant, taskstore.Page{}, taskstore.DeadLetterFilter{IDs: []string{plan}, DocumentID: more[0]}
 	before := fmt.Sprintf("%+v %+v", b.doc(id), b.tasks(id, 0))
 
 	for name, call := range map[string]func() error{
@@ -1423,12 +1424,12 @@ func testTenantWalk(t *testing.T, b *bench) {
 		"CancelDocuments": func() error { _, err := b.CancelDocuments(ctx, me, []string{id}); return err },
 		"DeleteDocuments": func() error { _, err := b.DeleteDocuments(ctx, me, []string{id}); return err },
 		"Reparse": func() error {
-			return b.Reparse(ctx, thief.newJob(sheaf.JobReparse), []sheaf.ReparseDocument{{DocumentID: id, Plan: planTask()}}, "")
+			return b.Reparse(ctx, thief.newJob(sheaf.JobReparse), []taskstore.ReparseDocument{{DocumentID: id, Plan: planTask()}}, "")
 		},
 		"CreateDocuments into the dataset": func() error {
 			j := thief.newJob(sheaf.JobIngest)
 			j.DatasetID = b.dataset.ID
-			_, err := b.CreateDocuments(ctx, j, []sheaf.NewDocument{thief.newDocument("x")}, "")
+			_, err := b.CreateDocuments(ctx, j, []taskstore.NewDocument{thief.newDocument("x")}, "")
 			return err
 		},
 		"Job":           func() error { _, err := b.Job(ctx, me, job); return err },
@@ -1436,9 +1437,9 @@ func testTenantWalk(t *testing.T, b *bench) {
 		"JobDocuments":  func() error { _, _, err := b.JobDocuments(ctx, me, job, one); return err },
 		"JobErrors":     func() error { _, _, err := b.JobErrors(ctx, me, job, one); return err },
 		"Remaining":     func() error { _, err := b.Remaining(ctx, me, job); return err },
-		"SetPaused job": func() error { _, err := b.SetPaused(ctx, me, sheaf.PauseScope{JobID: job}, true); return err },
+		"SetPaused job": func() error { _, err := b.SetPaused(ctx, me, taskstore.PauseScope{JobID: job}, true); return err },
 		"SetPaused dataset": func() error {
-			_, err := b.SetPaused(ctx, me, sheaf.PauseScope{DatasetID: b.dataset.ID}, true)
+			_, err := b.SetPaused(ctx, me, taskstore.PauseScope{DatasetID: b.dataset.ID}, true)
 			return err
 		},
 		"Webhook": func() error { _, err := b.Webhook(ctx, me, b.dataset.ID, hook.ID); return err },
@@ -1465,12 +1466,12 @@ func testTenantWalk(t *testing.T, b *bench) {
 		"Receipts": func() (int, error) { x, _, err := b.Receipts(ctx, me, b.dataset.ID, one); return len(x), err },
 		"Webhooks": func() (int, error) { x, err := b.Webhooks(ctx, me, b.dataset.ID); return len(x), err },
 		"Documents": func() (int, error) {
-			x, _, err := b.Documents(ctx, me, sheaf.DocumentFilter{IDs: []string{id}, DatasetID: b.dataset.ID}, one)
+			x, _, err := b.Documents(ctx, me, taskstore.DocumentFilter{IDs: []string{id}, DatasetID: b.dataset.ID}, one)
 			return len(x), err
 		},
 		"Visible": func() (int, error) { x, err := b.Visible(ctx, me, ranges); return len(x), err },
 		"Events": func() (int, error) {
-			x, err := b.Events(ctx, me, sheaf.EventFilter{DocumentID: id, JobID: job}, 0, 0)
+			x, err := b.Events(ctx, me, taskstore.EventFilter{DocumentID: id, JobID: job}, 0, 0)
 			return len(x), err
 		},
 		"Holdings":    func() (int, error) { x, err := b.Holdings(ctx, me); return x.Documents, err },
@@ -1505,9 +1506,9 @@ func testRaces(t *testing.T, b *bench) {
 		}
 		back := slices.Clone(ids)
 		slices.Reverse(back)
-		var again []sheaf.ReparseDocument
+		var again []taskstore.ReparseDocument
 		for _, id := range back {
-			again = append(again, sheaf.ReparseDocument{DocumentID: id, Plan: planTask()})
+			again = append(again, taskstore.ReparseDocument{DocumentID: id, Plan: planTask()})
 		}
 		job := b.newJob(sheaf.JobReparse)
 		check := func(err error) {

@@ -14,11 +14,12 @@ import (
 
 	"sheaf"
 	"sheaf/taskstore"
+	"sheaf/taskstore/sqlstore"
 )
 
 var ctx = context.Background()
 
-// Run holds one engine to the contract of sheaf.TaskStore and sheaf.KeeperStore.
+// Run holds one engine to the contract of what executors and the keeper call.
 func Run(t *testing.T, engine string) {
 	for _, c := range []struct {
 		name string
@@ -149,7 +150,7 @@ func claimIsRefused(f *Fixture) {
 
 func claimRace(f *Fixture) {
 	d := f.Document("t")
-	stores := []*taskstore.Store{f.Store, f.Second()}
+	stores := []*sqlstore.Store{f.Store, f.Second()}
 	for _, t := range f.Plan(d, Parse(10)...) {
 		var won atomic.Int32
 		var wg sync.WaitGroup
@@ -158,7 +159,7 @@ func claimRace(f *Fixture) {
 				_, err := stores[i%2].Claim(ctx, t.ID, fmt.Sprint("w", i), time.Minute)
 				if err == nil {
 					won.Add(1)
-				} else if refusal, ok := errors.AsType[*sheaf.NotClaimable](err); !ok || refusal.State != sheaf.TaskRunning {
+				} else if refusal, ok := errors.AsType[*taskstore.NotClaimable](err); !ok || refusal.State != sheaf.TaskRunning {
 					f.T.Errorf("a claim that lost: %v", err)
 				}
 			})
@@ -224,7 +225,7 @@ func zombie(f *Fixture) {
 	id := f.Plan(d, Parse(1)...)[0].ID
 	old := f.Claim(id, "w1")
 	f.Store.AdvanceClock(2 * time.Minute)
-	n, err := f.Store.Reap(ctx, sheaf.ReapPolicy{}, 10)
+	n, err := f.Store.Reap(ctx, taskstore.ReapPolicy{}, 10)
 	f.OK(err)
 	want(f, "reaped", n, 1)
 	f.InState(id, sheaf.TaskPending)
@@ -232,12 +233,12 @@ func zombie(f *Fixture) {
 	want(f, "epoch", held.Epoch, 3)
 
 	f.Stale(f.Store.Complete(ctx, old.Held(), sheaf.Completion{Result: Result(old)}))
-	_, err = f.Store.FailTask(ctx, old.Held(), sheaf.FailReport{Failure: *sheaf.Fail("internal", "x", "x")})
+	_, err = f.Store.FailTask(ctx, old.Held(), taskstore.FailReport{Failure: *sheaf.Fail("internal", "x", "x")})
 	f.Stale(err)
 	f.Stale(f.Store.Snooze(ctx, old.Held(), time.Second, "x"))
 	f.Stale(f.Store.Release(ctx, old.Held()))
 	f.Stale(f.Store.AppendEvents(ctx, old.Held(), []sheaf.Event{{Kind: sheaf.EventMessage, Text: "x"}}))
-	reply, err := f.Store.Heartbeat(ctx, sheaf.WorkerStatus{ID: "w1"}, time.Minute, []sheaf.Claim{old.Held()})
+	reply, err := f.Store.Heartbeat(ctx, taskstore.WorkerStatus{ID: "w1"}, time.Minute, []sheaf.Claim{old.Held()})
 	f.OK(err)
 	if len(reply.Lost) != 1 {
 		f.T.Fatalf("the zombie's heartbeat answers %+v", reply)
@@ -266,7 +267,7 @@ func poison(f *Fixture) {
 	for _, after := range []sheaf.TaskState{sheaf.TaskPending, sheaf.TaskRetryWait, sheaf.TaskDead} {
 		f.Claim(ids[0].ID, "w")
 		f.Store.AdvanceClock(2 * time.Minute)
-		n, err := f.Store.Reap(ctx, sheaf.ReapPolicy{MaxLost: 3, MaxJitter: time.Second}, 10)
+		n, err := f.Store.Reap(ctx, taskstore.ReapPolicy{MaxLost: 3, MaxJitter: time.Second}, 10)
 		f.OK(err)
 		want(f, "reaped", n, 1)
 		f.InState(ids[0].ID, after)
@@ -288,9 +289,9 @@ func poison(f *Fixture) {
 func silentWorker(f *Fixture) {
 	d := f.Document("t")
 	tasks := f.Plan(d, Parse(3)...)
-	policy := sheaf.ReapPolicy{WorkerTimeout: 30 * time.Second}
+	policy := taskstore.ReapPolicy{WorkerTimeout: 30 * time.Second}
 	beat := func(w string, c sheaf.Claim) {
-		_, err := f.Store.Heartbeat(ctx, sheaf.WorkerStatus{ID: w}, time.Hour, []sheaf.Claim{c})
+		_, err := f.Store.Heartbeat(ctx, taskstore.WorkerStatus{ID: w}, time.Hour, []sheaf.Claim{c})
 		f.OK(err)
 	}
 	alive, silent, young := f.Claim(tasks[0].ID, "alive"), f.Claim(tasks[1].ID, "silent"), (*sheaf.Task)(nil)
@@ -314,7 +315,7 @@ func silentWorker(f *Fixture) {
 func failures(f *Fixture) {
 	d := f.Document("t")
 	tasks := f.Plan(d, Parse(2)...)
-	report := sheaf.FailReport{Failure: *sheaf.FailRetryable(sheaf.CategoryTimeout, "slow", "Too slow."), Delay: 10 * time.Second, MaxFails: 2}
+	report := taskstore.FailReport{Failure: *sheaf.FailRetryable(sheaf.CategoryTimeout, "slow", "Too slow."), Delay: 10 * time.Second, MaxFails: 2}
 	t := f.Claim(tasks[0].ID, "w")
 	state, err := f.Store.FailTask(ctx, t.Held(), report)
 	f.OK(err)
@@ -338,7 +339,7 @@ func failures(f *Fixture) {
 	want(f, "code", got.Failure.Code, "slow")
 
 	t = f.Claim(tasks[1].ID, "w")
-	state, err = f.Store.FailTask(ctx, t.Held(), sheaf.FailReport{Failure: *sheaf.Fail(sheaf.CategoryEncrypted, "password", "Give the password."), MaxFails: 9})
+	state, err = f.Store.FailTask(ctx, t.Held(), taskstore.FailReport{Failure: *sheaf.Fail(sheaf.CategoryEncrypted, "password", "Give the password."), MaxFails: 9})
 	f.OK(err)
 	want(f, "after a failure that no retry cures", state, sheaf.TaskDead)
 }
@@ -388,14 +389,14 @@ func heartbeat(f *Fixture) {
 		held = append(held, f.Claim(t.ID, "w").Held())
 	}
 	f.Store.AdvanceClock(50 * time.Second)
-	status := sheaf.WorkerStatus{ID: "w", Host: "h", Slots: 4, StartedAt: time.Now()}
+	status := taskstore.WorkerStatus{ID: "w", Host: "h", Slots: 4, StartedAt: time.Now()}
 	reply, err := f.Store.Heartbeat(ctx, status, time.Minute, held)
 	f.OK(err)
 	if len(reply.Lost)+len(reply.Canceled) != 0 {
 		f.T.Fatalf("heartbeat answers %+v", reply)
 	}
 	f.Store.AdvanceClock(50 * time.Second)
-	n, err := f.Store.Reap(ctx, sheaf.ReapPolicy{}, 2000)
+	n, err := f.Store.Reap(ctx, taskstore.ReapPolicy{}, 2000)
 	f.OK(err)
 	want(f, "reaped in spite of the heartbeat", n, 0)
 	f.Exec("UPDATE tasks SET cancel_requested_at=1 WHERE id=?", held[3].TaskID)
@@ -428,7 +429,7 @@ func cancelRaces(f *Fixture) {
 			wg.Go(func() {
 				got, err := f.Store.Claim(ctx, t.ID, "w", time.Minute)
 				if err != nil {
-					if _, ok := errors.AsType[*sheaf.NotClaimable](err); !ok {
+					if _, ok := errors.AsType[*taskstore.NotClaimable](err); !ok {
 						f.T.Error(err)
 					}
 					return
@@ -497,7 +498,7 @@ func hardCancel(f *Fixture) {
 	// A canceled attempt that fails, sleeps, gives up or is lost does not come back.
 	for i, end := range []func(t *sheaf.Task) error{
 		func(t *sheaf.Task) error {
-			state, err := f.Store.FailTask(ctx, t.Held(), sheaf.FailReport{Failure: *sheaf.FailRetryable("timeout", "x", "x"), MaxFails: 9})
+			state, err := f.Store.FailTask(ctx, t.Held(), taskstore.FailReport{Failure: *sheaf.FailRetryable("timeout", "x", "x"), MaxFails: 9})
 			if err == nil && state != sheaf.TaskCanceled {
 				return fmt.Errorf("FailTask answers %s", state)
 			}
@@ -507,7 +508,7 @@ func hardCancel(f *Fixture) {
 		func(t *sheaf.Task) error { return f.Store.Release(ctx, t.Held()) },
 		func(*sheaf.Task) error {
 			f.Store.AdvanceClock(time.Hour)
-			_, err := f.Store.Reap(ctx, sheaf.ReapPolicy{}, 10)
+			_, err := f.Store.Reap(ctx, taskstore.ReapPolicy{}, 10)
 			return err
 		},
 	} {
@@ -569,7 +570,7 @@ func dependencies(f *Fixture) {
 }
 
 func parentsRace(f *Fixture) {
-	stores := []*taskstore.Store{f.Store, f.Second()}
+	stores := []*sqlstore.Store{f.Store, f.Second()}
 	for round := range 20 {
 		d := f.Document("t")
 		spawn := Parse(3)
@@ -597,7 +598,7 @@ func deadParent(f *Fixture) {
 	spawn[2].DependsOn = []string{spawn[1].ID}
 	f.Plan(d, spawn...)
 	t := f.Claim(spawn[0].ID, "w")
-	_, err := f.Store.FailTask(ctx, t.Held(), sheaf.FailReport{Failure: *sheaf.Fail("bad_input", "x", "x")})
+	_, err := f.Store.FailTask(ctx, t.Held(), taskstore.FailReport{Failure: *sheaf.Fail("bad_input", "x", "x")})
 	f.OK(err)
 	f.Fold()
 	f.InState(spawn[1].ID, sheaf.TaskDead)
@@ -826,7 +827,7 @@ func failedPublish(f *Fixture) {
 func deadPlan(f *Fixture) {
 	d := f.Document("t")
 	t := f.Claim(d.Plan, "w")
-	_, err := f.Store.FailTask(ctx, t.Held(), sheaf.FailReport{Failure: *sheaf.Fail(sheaf.CategoryEncrypted, "password_required", "Give the password.")})
+	_, err := f.Store.FailTask(ctx, t.Held(), taskstore.FailReport{Failure: *sheaf.Fail(sheaf.CategoryEncrypted, "password_required", "Give the password.")})
 	f.OK(err)
 	f.Fold()
 	doc := f.Doc(d.ID)
@@ -841,7 +842,7 @@ func deadFinalize(f *Fixture) {
 	f.Done(f.Plan(d, Parse(1)...)[0].ID)
 	f.Fold()
 	t := f.Claim(f.Finalizer(d.ID), "w")
-	_, err := f.Store.FailTask(ctx, t.Held(), sheaf.FailReport{Failure: *sheaf.Fail("internal", "count_mismatch", "x")})
+	_, err := f.Store.FailTask(ctx, t.Held(), taskstore.FailReport{Failure: *sheaf.Fail("internal", "count_mismatch", "x")})
 	f.OK(err)
 	f.Fold()
 	want(f, "state", f.Doc(d.ID).State, sheaf.DocFailed)
@@ -896,7 +897,7 @@ func reopened(f *Fixture) {
 	tasks := f.Plan(d, Parse(2)...)
 	f.Done(tasks[0].ID)
 	t := f.Claim(tasks[1].ID, "w")
-	_, err := f.Store.FailTask(ctx, t.Held(), sheaf.FailReport{Failure: *sheaf.Fail("internal", "x", "x")})
+	_, err := f.Store.FailTask(ctx, t.Held(), taskstore.FailReport{Failure: *sheaf.Fail("internal", "x", "x")})
 	f.OK(err)
 	f.Publish(d.ID, sheaf.DocPartiallySucceeded)
 	f.Fold()
@@ -977,7 +978,7 @@ func keepOldVersions(f *Fixture) {
 	want(f, "range of the replaced version", old.RangeID, "")
 	want(f, "its artifact", old.FormerArtifact, first.ArtifactKey)
 
-	due := func() sheaf.Garbage {
+	due := func() taskstore.Garbage {
 		items, err := f.Store.Garbage(ctx, 10)
 		f.OK(err)
 		want(f, "garbage", len(items), 1)
@@ -1004,13 +1005,13 @@ func attemptGarbage(f *Fixture) {
 		lost = append(lost, sheaf.RangeID(t.ID, t.Epoch))
 		return t
 	}
-	_, err := f.Store.FailTask(ctx, claim(0).Held(), sheaf.FailReport{Failure: *sheaf.FailRetryable("timeout", "x", "x")})
+	_, err := f.Store.FailTask(ctx, claim(0).Held(), taskstore.FailReport{Failure: *sheaf.FailRetryable("timeout", "x", "x")})
 	f.OK(err)
 	f.OK(f.Store.Snooze(ctx, claim(1).Held(), time.Second, "x"))
 	f.OK(f.Store.Release(ctx, claim(2).Held()))
 	claim(3)
 	f.Store.AdvanceClock(2 * time.Minute)
-	_, err = f.Store.Reap(ctx, sheaf.ReapPolicy{}, 10)
+	_, err = f.Store.Reap(ctx, taskstore.ReapPolicy{}, 10)
 	f.OK(err)
 	claim(4)
 	f.Cancel(d)
@@ -1105,7 +1106,7 @@ func feed(f *Fixture) {
 	}
 	loads, err := f.Store.RunnableTenants(ctx)
 	f.OK(err)
-	if len(loads) != 2 || loads[0] != (sheaf.TenantLoad{TenantID: "t", Weight: 1, Cap: 8}) || loads[1] != (sheaf.TenantLoad{TenantID: "u", Weight: 5, Cap: 3, Running: 1}) {
+	if len(loads) != 2 || loads[0] != (taskstore.TenantLoad{TenantID: "t", Weight: 1, Cap: 8}) || loads[1] != (taskstore.TenantLoad{TenantID: "u", Weight: 5, Cap: 3, Running: 1}) {
 		f.T.Fatalf("loads %+v", loads)
 	}
 
@@ -1142,7 +1143,7 @@ func feed(f *Fixture) {
 	last := tasks[5] // of the third lane
 	f.Claim(last.ID, "dead")
 	f.Store.AdvanceClock(time.Hour)
-	_, err = f.Store.Reap(ctx, sheaf.ReapPolicy{}, 10)
+	_, err = f.Store.Reap(ctx, taskstore.ReapPolicy{}, 10)
 	f.OK(err)
 	hints, err = f.Store.Feedable(ctx, 40, 0)
 	f.OK(err)
@@ -1282,9 +1283,9 @@ func clockWentBack(f *Fixture) {
 	want(f, "a clock seen for the first time", watch(), 0)
 	early := f.Plan(f.Document("t"), Parse(2)...)
 	alive := f.Claim(early[0].ID, "alive")
-	beat := func(worker string, held ...sheaf.Claim) sheaf.HeartbeatReply {
+	beat := func(worker string, held ...sheaf.Claim) taskstore.HeartbeatReply {
 		f.T.Helper()
-		r, err := f.Store.Heartbeat(ctx, sheaf.WorkerStatus{ID: worker}, time.Minute, held)
+		r, err := f.Store.Heartbeat(ctx, taskstore.WorkerStatus{ID: worker}, time.Minute, held)
 		f.OK(err)
 		return r
 	}
@@ -1298,7 +1299,7 @@ func clockWentBack(f *Fixture) {
 	orphan := f.Claim(tasks[0].ID, "dead")
 	beat("dead", orphan.Held())
 	failed := f.Claim(tasks[1].ID, "alive")
-	state, err := f.Store.FailTask(ctx, failed.Held(), sheaf.FailReport{Failure: *sheaf.FailRetryable(sheaf.CategoryInternal, "x", "x"), Delay: 30 * time.Second})
+	state, err := f.Store.FailTask(ctx, failed.Held(), taskstore.FailReport{Failure: *sheaf.FailRetryable(sheaf.CategoryInternal, "x", "x"), Delay: 30 * time.Second})
 	f.OK(err)
 	want(f, "state of the failed", state, sheaf.TaskRetryWait)
 	got, err := f.Store.AcquireLease(ctx, "leader", "dead", 15*time.Second)
@@ -1324,7 +1325,7 @@ func clockWentBack(f *Fixture) {
 	f.OK(err)
 	want(f, "retries that are due", n, 1)
 	f.Claim(tasks[1].ID, "alive")
-	_, err = f.Store.Reap(ctx, sheaf.ReapPolicy{WorkerTimeout: 6 * time.Second}, 10)
+	_, err = f.Store.Reap(ctx, taskstore.ReapPolicy{WorkerTimeout: 6 * time.Second}, 10)
 	f.OK(err)
 	f.InState(tasks[0].ID, sheaf.TaskPending)
 	f.Claim(tasks[0].ID, "alive")
@@ -1341,11 +1342,11 @@ func clockJumped(f *Fixture) {
 	d := f.Document("t")
 	up, err := f.Store.CreateUpload(ctx, sheaf.PartialUpload{ID: sheaf.NewID(), TenantID: "t", DatasetID: d.Dataset, DocumentID: sheaf.NewID(), Size: 5}, life)
 	f.OK(err)
-	key := sheaf.KeyedRequest{TenantID: "t", Key: "k", Hash: "h", Holder: "first"}
+	key := taskstore.KeyedRequest{TenantID: "t", Key: "k", Hash: "h", Holder: "first"}
 	_, err = f.Store.Idempotent(ctx, key, time.Minute)
 	f.OK(err)
 	lost := f.Claim(f.Plan(d, Parse(1)...)[0].ID, "w") // its attempt may have begun to write
-	state, err := f.Store.FailTask(ctx, lost.Held(), sheaf.FailReport{Failure: *sheaf.FailRetryable(sheaf.CategoryInternal, "x", "x"), Delay: time.Hour})
+	state, err := f.Store.FailTask(ctx, lost.Held(), taskstore.FailReport{Failure: *sheaf.FailRetryable(sheaf.CategoryInternal, "x", "x"), Delay: time.Hour})
 	f.OK(err)
 	want(f, "state of the failed", state, sheaf.TaskRetryWait)
 	pending := f.Int("SELECT COUNT(*) FROM garbage")
@@ -1376,7 +1377,7 @@ func clockJumped(f *Fixture) {
 	f.OK(f.Store.RenewIdempotent(ctx, key, time.Minute))
 	late, err := f.Store.CreateUpload(ctx, sheaf.PartialUpload{ID: sheaf.NewID(), TenantID: "t", DatasetID: d.Dataset, DocumentID: sheaf.NewID(), Size: 5}, life)
 	f.OK(err)
-	abandoned := sheaf.KeyedRequest{TenantID: "t", Key: "l", Hash: "h", Holder: "dead"}
+	abandoned := taskstore.KeyedRequest{TenantID: "t", Key: "l", Hash: "h", Holder: "dead"}
 	_, err = f.Store.Idempotent(ctx, abandoned, time.Minute)
 	f.OK(err)
 
@@ -1434,9 +1435,9 @@ func cleanup(f *Fixture) {
 	d = f.Reparse(d)
 	f.Done(f.Plan(d, Parse(1)...)[0].ID)
 	running := f.Claim(f.Document("t").Plan, "w")
-	_, err := f.Store.Heartbeat(ctx, sheaf.WorkerStatus{ID: "w"}, time.Minute, []sheaf.Claim{running.Held()})
+	_, err := f.Store.Heartbeat(ctx, taskstore.WorkerStatus{ID: "w"}, time.Minute, []sheaf.Claim{running.Held()})
 	f.OK(err)
-	_, err = f.Store.Heartbeat(ctx, sheaf.WorkerStatus{ID: "gone"}, time.Minute, nil)
+	_, err = f.Store.Heartbeat(ctx, taskstore.WorkerStatus{ID: "gone"}, time.Minute, nil)
 	f.OK(err)
 	f.Exec("INSERT INTO idempotency (tenant_id, k, request_hash, created_at) VALUES ('t', 'k', 'h', 1)")
 	f.Store.AdvanceClock(48 * time.Hour)
@@ -1451,7 +1452,7 @@ func cleanup(f *Fixture) {
 	report, err := f.Store.Cleanup(ctx, 24*time.Hour, 1000, false)
 	f.OK(err)
 	want(f, "report and dry run", report, dry)
-	want(f, "report", report, sheaf.CleanupReport{Events: old, Tasks: 2, Workers: 1, Idempotency: 1})
+	want(f, "report", report, taskstore.CleanupReport{Events: old, Tasks: 2, Workers: 1, Idempotency: 1})
 	want(f, "tasks", f.Int("SELECT COUNT(*) FROM tasks"), tasks-2) // the canceled generation's plan and parse
 	want(f, "tasks of the live generation", f.Int("SELECT COUNT(*) FROM tasks WHERE doc_id=? AND gen=1", d.ID), 3)
 	want(f, "the range that nobody lists any more", f.Int("SELECT COUNT(*) FROM garbage WHERE range_id=?", unlisted.RangeID), 1)

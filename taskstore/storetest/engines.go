@@ -16,7 +16,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"sheaf"
-	"sheaf/taskstore"
+	"sheaf/taskstore/sqlstore"
 )
 
 // Engines lists the drivers that the contract holds for.
@@ -26,9 +26,9 @@ var Engines = []string{"sqlite", "mysql", "postgres"}
 // and returns how to open it. The servers are named by SHEAF_TEST_MYSQL_DSN
 // and SHEAF_TEST_POSTGRES_DSN; a test without its server is skipped, or fails
 // when SHEAF_TEST_REQUIRE is set.
-func Config(t testing.TB, engine string) taskstore.Config {
+func Config(t testing.TB, engine string) sqlstore.Config {
 	t.Helper()
-	c := taskstore.Config{Driver: engine, EventLag: -1}
+	c := sqlstore.Config{Driver: engine, EventLag: -1}
 	name := "sheaf_" + sheaf.NewID()
 	switch engine {
 	case "sqlite":
@@ -56,9 +56,9 @@ func Config(t testing.TB, engine string) taskstore.Config {
 }
 
 // Open opens and migrates an empty database of the engine.
-func Open(t testing.TB, engine string) *taskstore.Store {
+func Open(t testing.TB, engine string) *sqlstore.Store {
 	t.Helper()
-	s, err := taskstore.Open(context.Background(), Config(t, engine))
+	s, err := sqlstore.Open(context.Background(), Config(t, engine))
 	if err != nil {
 		t.Fatal(err)
 	}

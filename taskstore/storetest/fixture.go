@@ -12,23 +12,24 @@ import (
 
 	"sheaf"
 	"sheaf/taskstore"
+	"sheaf/taskstore/sqlstore"
 )
 
 // Fixture is an empty database with a store on it and a connection of the
 // test's own, by which it sees rows that the store's methods do not show.
 type Fixture struct {
-	Store  *taskstore.Store
+	Store  *sqlstore.Store
 	DB     *sql.DB
 	Engine string
 	T      testing.TB
-	Config taskstore.Config
+	Config sqlstore.Config
 }
 
 // New makes a Fixture.
 func New(t testing.TB, engine string) *Fixture {
 	t.Helper()
 	c := Config(t, engine)
-	s, err := taskstore.Open(context.Background(), c)
+	s, err := sqlstore.Open(context.Background(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,9 +51,9 @@ func New(t testing.TB, engine string) *Fixture {
 }
 
 // Second opens the database once more, as another process does.
-func (f *Fixture) Second() *taskstore.Store {
+func (f *Fixture) Second() *sqlstore.Store {
 	f.T.Helper()
-	s, err := taskstore.Open(ctx, f.Config)
+	s, err := sqlstore.Open(ctx, f.Config)
 	f.OK(err)
 	f.T.Cleanup(func() { _ = s.Close() })
 	return s
@@ -134,7 +135,7 @@ func (f *Fixture) Document(tenant string) Doc {
 		_, err = f.Store.CreateDataset(ctx, sheaf.Dataset{ID: d.Dataset, TenantID: tenant, Name: "ds"})
 		f.OK(err)
 	}
-	_, err := f.Store.CreateDocuments(ctx, sheaf.Job{ID: d.Job, TenantID: tenant, DatasetID: d.Dataset, Kind: sheaf.JobIngest}, []sheaf.NewDocument{{
+	_, err := f.Store.CreateDocuments(ctx, sheaf.Job{ID: d.Job, TenantID: tenant, DatasetID: d.Dataset, Kind: sheaf.JobIngest}, []taskstore.NewDocument{{
 		Document: sheaf.Document{ID: d.ID, Name: "a.pdf", MediaType: "application/pdf", Size: 10, SHA256: d.ID + d.ID, BlobKey: "originals/" + d.ID},
 		Plan:     sheaf.NewTask{ID: d.Plan, Kind: sheaf.KindPlan, Cost: 1},
 	}}, "")
@@ -156,7 +157,7 @@ func (f *Fixture) Claim(id, worker string) *sheaf.Task {
 func (f *Fixture) Refused(id string, state sheaf.TaskState) {
 	f.T.Helper()
 	_, err := f.Store.Claim(context.Background(), id, "refused", time.Minute)
-	refusal, ok := errors.AsType[*sheaf.NotClaimable](err)
+	refusal, ok := errors.AsType[*taskstore.NotClaimable](err)
 	if !ok || refusal.State != state || !errors.Is(err, sheaf.ErrConflict) {
 		f.T.Fatalf("claim of a task that is %q: %v", state, err)
 	}
@@ -306,14 +307,14 @@ func (f *Fixture) Reparse(d Doc) Doc {
 	f.T.Helper()
 	d.Plan, d.Job = sheaf.NewID(), sheaf.NewID()
 	f.OK(f.Store.Reparse(ctx, sheaf.Job{ID: d.Job, TenantID: d.Tenant, DatasetID: d.Dataset, Kind: sheaf.JobReparse},
-		[]sheaf.ReparseDocument{{DocumentID: d.ID, Plan: sheaf.NewTask{ID: d.Plan, Kind: sheaf.KindPlan, Cost: 1}}}, ""))
+		[]taskstore.ReparseDocument{{DocumentID: d.ID, Plan: sheaf.NewTask{ID: d.Plan, Kind: sheaf.KindPlan, Cost: 1}}}, ""))
 	return d
 }
 
 // Retry gives a dead task another try.
 func (f *Fixture) Retry(d Doc, id string) {
 	f.T.Helper()
-	n, err := f.Store.RetryDead(ctx, d.Tenant, sheaf.DeadLetterFilter{IDs: []string{id}})
+	n, err := f.Store.RetryDead(ctx, d.Tenant, taskstore.DeadLetterFilter{IDs: []string{id}})
 	f.OK(err)
 	if n != 1 {
 		f.T.Fatalf("%d tasks retried, want 1", n)

@@ -7,15 +7,16 @@ import (
 	"sync"
 
 	"sheaf"
+	"sheaf/taskstore"
 )
 
 // files are members of an archive with ids and sums made of their paths.
-func files(archive string, generation int, paths ...string) []sheaf.NewDocument {
-	out := make([]sheaf.NewDocument, len(paths))
+func files(archive string, generation int, paths ...string) []taskstore.NewDocument {
+	out := make([]taskstore.NewDocument, len(paths))
 	for i, p := range paths {
 		path, content, _ := strings.Cut(p, "=")
 		id := fmt.Sprintf("%s-%s", archive[16:], path)
-		out[i] = sheaf.NewDocument{
+		out[i] = taskstore.NewDocument{
 			Document: sheaf.Document{ID: id, Name: "a.zip/" + path, Path: path, MediaType: "text/plain", Size: 10, SHA256: content + path,
 				BlobKey: sheaf.MemberKey("t", archive, generation, 1, id)},
 			Plan: sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindPlan, Cost: 1},
@@ -24,12 +25,12 @@ func files(archive string, generation int, paths ...string) []sheaf.NewDocument 
 	return out
 }
 
-func asking(files []sheaf.NewDocument) sheaf.NewMembers {
-	return sheaf.NewMembers{Files: files, MaxDocuments: 100, MaxBytes: 1 << 20}
+func asking(files []taskstore.NewDocument) taskstore.NewMembers {
+	return taskstore.NewMembers{Files: files, MaxDocuments: 100, MaxBytes: 1 << 20}
 }
 
 // members makes documents of paths, none of which may be refused.
-func (f *Fixture) members(held sheaf.Claim, ask sheaf.NewMembers) {
+func (f *Fixture) members(held sheaf.Claim, ask taskstore.NewMembers) {
 	f.T.Helper()
 	out, err := f.Store.CreateMembers(ctx, held, ask)
 	f.OK(err)
@@ -88,7 +89,7 @@ func membersOnce(f *Fixture) {
 	job, err := f.Store.Job(ctx, "t", d.Job)
 	f.OK(err)
 	want(f, "documents of the job", job.Documents.Total, 4)
-	listed, _, err := f.Store.Documents(ctx, "t", sheaf.DocumentFilter{ParentID: d.ID}, sheaf.Page{})
+	listed, _, err := f.Store.Documents(ctx, "t", taskstore.DocumentFilter{ParentID: d.ID}, taskstore.Page{})
 	f.OK(err)
 	want(f, "documents listed by their archive", len(listed), 3)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sheaf"
+	"sheaf/taskstore"
 )
 
 // served lists a tenant's tasks in the order in which Runnable has them.
@@ -98,7 +99,7 @@ func placeIsKept(f *Fixture) {
 	f.Plan(other, Parse(4)...)
 	before := f.served("t")
 
-	_, err := f.Store.FailTask(ctx, f.Claim(tasks[0].ID, "w").Held(), sheaf.FailReport{Failure: *sheaf.FailRetryable("internal", "x", "x"), Delay: time.Second})
+	_, err := f.Store.FailTask(ctx, f.Claim(tasks[0].ID, "w").Held(), taskstore.FailReport{Failure: *sheaf.FailRetryable("internal", "x", "x"), Delay: time.Second})
 	f.OK(err)
 	f.OK(f.Store.Snooze(ctx, f.Claim(tasks[1].ID, "w").Held(), time.Second, "x"))
 	f.OK(f.Store.Release(ctx, f.Claim(tasks[2].ID, "w").Held()))
@@ -106,7 +107,7 @@ func placeIsKept(f *Fixture) {
 	f.Store.AdvanceClock(2 * time.Minute)
 	_, err = f.Store.PromoteDue(ctx, 10)
 	f.OK(err)
-	_, err = f.Store.Reap(ctx, sheaf.ReapPolicy{}, 10)
+	_, err = f.Store.Reap(ctx, taskstore.ReapPolicy{}, 10)
 	f.OK(err)
 	wantList(f, "order after four attempts", ids(f.served("t")), ids(before)...)
 
@@ -117,7 +118,7 @@ func placeIsKept(f *Fixture) {
 
 	f.Store.AdvanceClock(time.Minute)
 	dead := f.Claim(tasks[0].ID, "w")
-	_, err = f.Store.FailTask(ctx, dead.Held(), sheaf.FailReport{Failure: *sheaf.Fail("internal", "x", "x")})
+	_, err = f.Store.FailTask(ctx, dead.Held(), taskstore.FailReport{Failure: *sheaf.Fail("internal", "x", "x")})
 	f.OK(err)
 	f.Retry(d, dead.ID)
 	if hints := f.served("t"); hints[len(hints)-1].TaskID != dead.ID || hints[len(hints)-1].Phase != sheaf.PhaseRanges {

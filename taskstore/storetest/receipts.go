@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sheaf"
+	"sheaf/taskstore"
 )
 
 // Tables lists the tables of the database.
@@ -91,7 +92,7 @@ func (f *Fixture) secret() (d Doc, hook *sheaf.Webhook, key string) {
 	_, err = f.Store.BindUploads(ctx, "t", []string{upload.ID}, d.Job)
 	f.OK(err)
 	config := sheaf.ParseConfig{Password: "hushed"}
-	_, err = f.Store.CreateDocuments(ctx, sheaf.Job{ID: d.Job, TenantID: "t", DatasetID: "ds-t", Kind: sheaf.JobIngest}, []sheaf.NewDocument{{
+	_, err = f.Store.CreateDocuments(ctx, sheaf.Job{ID: d.Job, TenantID: "t", DatasetID: "ds-t", Kind: sheaf.JobIngest}, []taskstore.NewDocument{{
 		Document: sheaf.Document{ID: d.ID, Name: "sesame.pdf", MediaType: "application/pdf", Size: 10, SHA256: strings.Repeat("ab", 32), BlobKey: sheaf.OriginalPrefix("t", d.ID) + "v1",
 			ParseConfig: config, Metadata: map[string]string{"title": "hushed"}},
 		Plan: sheaf.NewTask{ID: d.Plan, Kind: sheaf.KindPlan, Cost: 1, Payload: json.RawMessage(`{"said":"hushed"}`)},
@@ -112,7 +113,7 @@ func (f *Fixture) secret() (d Doc, hook *sheaf.Webhook, key string) {
 		if i == 1 {
 			failure := sheaf.Fail(sheaf.CategoryBadInput, "broken", "hushed is broken")
 			failure.Detail = "hushed"
-			_, err := f.Store.FailTask(ctx, c.Held(), sheaf.FailReport{Failure: *failure})
+			_, err := f.Store.FailTask(ctx, c.Held(), taskstore.FailReport{Failure: *failure})
 			f.OK(err)
 			continue
 		}
@@ -127,7 +128,7 @@ func (f *Fixture) secret() (d Doc, hook *sheaf.Webhook, key string) {
 	// What keyed requests answered, and a message that waits for its receiver.
 	key = "key-of-" + d.ID
 	for k, body := range map[string]string{key: `{"documents":[{"id":"` + d.ID + `","name":"sesame.pdf"}]}`, "another": `{"documents":[{"id":"other","name":"visible"}]}`} {
-		r := sheaf.KeyedRequest{TenantID: "t", Key: k, Hash: "h", Holder: "me"}
+		r := taskstore.KeyedRequest{TenantID: "t", Key: k, Hash: "h", Holder: "me"}
 		_, err := f.Store.Idempotent(ctx, r, time.Minute)
 		f.OK(err)
 		answer, err := json.Marshal(map[string]any{"status": 202, "body": []byte(body)})
@@ -165,10 +166,10 @@ func deletionLeavesNothing(f *Fixture) {
 
 	// What is left serves those who need it: a repeated request is told that its
 	// answer is gone, receivers are told by id, and the job knows what it used.
-	state, err := f.Store.Idempotent(ctx, sheaf.KeyedRequest{TenantID: "t", Key: key, Hash: "h", Holder: "again"}, time.Minute)
+	state, err := f.Store.Idempotent(ctx, taskstore.KeyedRequest{TenantID: "t", Key: key, Hash: "h", Holder: "again"}, time.Minute)
 	f.OK(err)
-	want(f, "answer", string(state.Answer), sheaf.ForgottenAnswer)
-	messages, _, err := f.Store.Deliveries(ctx, hook, nil, sheaf.Page{Ascending: true})
+	want(f, "answer", string(state.Answer), taskstore.ForgottenAnswer)
+	messages, _, err := f.Store.Deliveries(ctx, hook, nil, taskstore.Page{Ascending: true})
 	f.OK(err)
 	var events []string
 	for _, m := range messages {
@@ -206,7 +207,7 @@ func deletionResumed(f *Fixture) {
 
 	// Somebody who was late writes all the same.
 	for k, v := range map[string]string{"late": `{"id":"` + d.ID + `","name":"sesame"}`, "deleted": `{"receipt_id":"` + r.ReceiptID + `","document_ids":["` + d.ID + `"]}`} {
-		q := sheaf.KeyedRequest{TenantID: "t", Key: k, Hash: "h", Holder: "me"}
+		q := taskstore.KeyedRequest{TenantID: "t", Key: k, Hash: "h", Holder: "me"}
 		_, err = f.Store.Idempotent(ctx, q, time.Minute)
 		f.OK(err)
 		answer, err := json.Marshal(map[string]any{"status": 200, "body": []byte(v)})
@@ -233,16 +234,16 @@ func (f *Fixture) collected(objects int) {
 	f.T.Helper()
 	due, err := f.Store.Garbage(ctx, 1000)
 	f.OK(err)
-	var found []sheaf.GarbageCount
+	var found []taskstore.GarbageCount
 	var ids []int64
 	for _, g := range due {
 		ids = append(ids, g.ID)
 		if g.ReceiptID == "" || g.Counted {
 			continue
 		}
-		c := sheaf.GarbageCount{ID: g.ID, Objects: objects, Bytes: int64(7 * objects)}
+		c := taskstore.GarbageCount{ID: g.ID, Objects: objects, Bytes: int64(7 * objects)}
 		if g.BlobPrefix == "" {
-			c = sheaf.GarbageCount{ID: g.ID, Chunks: 3 * objects, Vectors: 2 * objects}
+			c = taskstore.GarbageCount{ID: g.ID, Chunks: 3 * objects, Vectors: 2 * objects}
 		}
 		found = append(found, c)
 	}
@@ -354,15 +355,15 @@ func datasetReceipt(f *Fixture) {
 	_, err = f.Store.PurgeDeleted(ctx, 10)
 	f.OK(err)
 	want(f, "settled", f.settled(), 1)
-	list, _, err := f.Store.Receipts(ctx, "t", "ds-t", sheaf.Page{})
+	list, _, err := f.Store.Receipts(ctx, "t", "ds-t", taskstore.Page{})
 	f.OK(err)
 	if len(list) != 1 || list[0].ID != r.ReceiptID || list[0].Kind != sheaf.ReceiptDataset || list[0].State != sheaf.ReceiptCompleted ||
 		list[0].Documents != 2 || list[0].Removed.Rows.Webhooks != 1 || list[0].Removed.Objects != 8+2 {
 		f.T.Fatalf("receipts of the dataset: %+v", list)
 	}
-	docs, next, err := f.Store.ReceiptDocuments(ctx, "t", r.ReceiptID, sheaf.Page{Limit: 1, Ascending: true})
+	docs, next, err := f.Store.ReceiptDocuments(ctx, "t", r.ReceiptID, taskstore.Page{Limit: 1, Ascending: true})
 	f.OK(err)
-	rest, last, err := f.Store.ReceiptDocuments(ctx, "t", r.ReceiptID, sheaf.Page{Limit: 1, Ascending: true, Cursor: next})
+	rest, last, err := f.Store.ReceiptDocuments(ctx, "t", r.ReceiptID, taskstore.Page{Limit: 1, Ascending: true, Cursor: next})
 	f.OK(err)
 	if len(docs) != 1 || len(rest) != 1 || last != "" || docs[0].DocumentID != d.ID && rest[0].DocumentID != d.ID {
 		f.T.Fatalf("documents of the receipt: %+v and %+v", docs, rest)
@@ -391,7 +392,7 @@ func formerMembersReceipt(f *Fixture) {
 	t = f.Claim(d.Plan, "w")
 	f.members(t.Held(), asking(files(d.ID, 2, "b")))
 	f.unpacked(d, t, 1)
-	list, _, err := f.Store.Receipts(ctx, "t", "", sheaf.Page{})
+	list, _, err := f.Store.Receipts(ctx, "t", "", taskstore.Page{})
 	f.OK(err)
 	if len(list) != 1 || list[0].Kind != sheaf.ReceiptMembers || list[0].Documents != 1 || len(list[0].Kept) != 0 {
 		f.T.Fatalf("receipts: %+v", list)

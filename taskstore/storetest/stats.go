@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"sheaf"
+	"sheaf/taskstore"
 )
 
 func testStats(t *testing.T, b *bench) {
@@ -17,7 +18,7 @@ func testStats(t *testing.T, b *bench) {
 		}
 		c := b.claim(x.ID)
 		if i == 4 {
-			_, err := b.FailTask(b.ctx, c.Held(), sheaf.FailReport{Failure: *sheaf.Fail(sheaf.CategoryCrash, "crash", "no")})
+			_, err := b.FailTask(b.ctx, c.Held(), taskstore.FailReport{Failure: *sheaf.Fail(sheaf.CategoryCrash, "crash", "no")})
 			b.ok(err)
 			continue
 		}
@@ -55,12 +56,12 @@ func testLastEvent(t *testing.T, b *bench) {
 		t.Errorf("a new tenant's last event is %d: %v", n, err)
 	}
 	_, ids := b.create("a")
-	evs, err := b.Events(b.ctx, b.tenant, sheaf.EventFilter{DocumentID: ids[0]}, 0, 100)
+	evs, err := b.Events(b.ctx, b.tenant, taskstore.EventFilter{DocumentID: ids[0]}, 0, 100)
 	b.ok(err)
 	n, err := b.LastEvent(b.ctx, b.tenant)
 	b.ok(err)
 	b.same("the last event", n, evs[len(evs)-1].Seq)
-	rest, err := b.Events(b.ctx, b.tenant, sheaf.EventFilter{}, n, 100)
+	rest, err := b.Events(b.ctx, b.tenant, taskstore.EventFilter{}, n, 100)
 	b.ok(err)
 	b.same("events behind the last", len(rest), 0)
 }

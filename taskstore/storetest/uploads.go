@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sheaf"
+	"sheaf/taskstore"
 )
 
 func (b *bench) newUpload(size int64) *sheaf.PartialUpload {
@@ -97,9 +98,9 @@ func testUploads(t *testing.T, b *bench) {
 	}
 
 	// Listing, another tenant, dropping.
-	list, _, err := b.Uploads(b.ctx, b.tenant, b.dataset.ID, "print", sheaf.Page{})
+	list, _, err := b.Uploads(b.ctx, b.tenant, b.dataset.ID, "print", taskstore.Page{})
 	b.ok(err)
-	none, _, err := b.Uploads(b.ctx, b.tenant, b.dataset.ID, "another", sheaf.Page{})
+	none, _, err := b.Uploads(b.ctx, b.tenant, b.dataset.ID, "another", taskstore.Page{})
 	b.ok(err)
 	if len(list) != 2 || len(none) != 0 {
 		t.Errorf("%d uploads of the fingerprint, %d of another", len(list), len(none))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sheaf"
+	"sheaf/taskstore"
 )
 
 func (b *bench) newWebhook(events ...string) *sheaf.Webhook {
@@ -29,7 +30,7 @@ func (b *bench) due(w *sheaf.Webhook) bool {
 
 func (b *bench) messages(w *sheaf.Webhook, states ...sheaf.DeliveryState) (events []string) {
 	b.t.Helper()
-	page := sheaf.Page{Limit: 2, Ascending: true} // short, so that it goes on
+	page := taskstore.Page{Limit: 2, Ascending: true} // short, so that it goes on
 	for {
 		some, next, err := b.Deliveries(b.ctx, w, states, page)
 		b.ok(err)
@@ -63,7 +64,7 @@ func testWebhooks(t *testing.T, b *bench) {
 	other, more := b.create("b", "c")
 	b.ok(b.AnnounceJob(b.ctx, b.tenant, other))
 	again := b.newJob(sheaf.JobReparse)
-	b.ok(b.Reparse(b.ctx, again, []sheaf.ReparseDocument{{DocumentID: more[0], Plan: planTask()}}, ""))
+	b.ok(b.Reparse(b.ctx, again, []taskstore.ReparseDocument{{DocumentID: more[0], Plan: planTask()}}, ""))
 	_, err := b.DeleteDocuments(b.ctx, b.tenant, more)
 	b.ok(err)
 	b.same("messages", b.messages(w)[2:], []string{"document.canceled", "document.deleted", "document.deleted"})
@@ -86,13 +87,13 @@ func testWebhooks(t *testing.T, b *bench) {
 		t.Error("what is claimed is given out again")
 	}
 	for i := range rest {
-		b.ok(b.EndDelivery(b.ctx, &rest[i], sheaf.DeliveryEnd{Unwanted: true}))
+		b.ok(b.EndDelivery(b.ctx, &rest[i], taskstore.DeliveryEnd{Unwanted: true}))
 	}
 	b.same("left", b.messages(w), []string{"document.succeeded"})
-	n, err := b.ReplayDeliveries(b.ctx, w, sheaf.Replay{EventIDs: []string{d.EventID}})
+	n, err := b.ReplayDeliveries(b.ctx, w, taskstore.Replay{EventIDs: []string{d.EventID}})
 	b.ok(err)
 	b.same("replayed", n, 1)
-	b.ok(b.EndDelivery(b.ctx, &d, sheaf.DeliveryEnd{State: sheaf.DeliveryDelivered, Status: 200}))
+	b.ok(b.EndDelivery(b.ctx, &d, taskstore.DeliveryEnd{State: sheaf.DeliveryDelivered, Status: 200}))
 	b.same("pending after a late end", b.messages(w, sheaf.DeliveryPending), []string{"document.succeeded"})
 
 	// A failure holds the webhook as a whole; a change of it forgets that.
@@ -105,7 +106,7 @@ func testWebhooks(t *testing.T, b *bench) {
 		}
 		return &one[0]
 	}
-	b.ok(b.EndDelivery(b.ctx, claim(), sheaf.DeliveryEnd{State: sheaf.DeliveryPending, Status: 500, Error: "answered 500", Hold: time.Hour}))
+	b.ok(b.EndDelivery(b.ctx, claim(), taskstore.DeliveryEnd{State: sheaf.DeliveryPending, Status: 500, Error: "answered 500", Hold: time.Hour}))
 	held, err := b.Webhook(b.ctx, b.tenant, b.dataset.ID, w.ID)
 	b.ok(err)
 	b.same("held", []any{held.Failures, held.LastError, b.due(w)}, []any{1, "answered 500", false})
@@ -115,20 +116,20 @@ func testWebhooks(t *testing.T, b *bench) {
 	}
 	c := claim()
 	b.same("attempts", c.Attempts, 2)
-	b.ok(b.EndDelivery(b.ctx, c, sheaf.DeliveryEnd{Untried: true}))
+	b.ok(b.EndDelivery(b.ctx, c, taskstore.DeliveryEnd{Untried: true}))
 	c = claim()
 	b.same("attempts of what was given back", c.Attempts, 2)
-	b.ok(b.EndDelivery(b.ctx, c, sheaf.DeliveryEnd{State: sheaf.DeliveryDead, Status: 410, Error: "gone", Disable: true}))
+	b.ok(b.EndDelivery(b.ctx, c, taskstore.DeliveryEnd{State: sheaf.DeliveryDead, Status: 410, Error: "gone", Disable: true}))
 	held, err = b.Webhook(b.ctx, b.tenant, b.dataset.ID, w.ID)
 	b.ok(err)
 	b.same("gone", []any{held.Enabled, b.messages(w, sheaf.DeliveryDead)}, []any{false, []string{"document.succeeded"}})
 	held.Enabled = true
 	b.ok(b.UpdateWebhook(b.ctx, *held))
-	n, err = b.ReplayDeliveries(b.ctx, w, sheaf.Replay{})
+	n, err = b.ReplayDeliveries(b.ctx, w, taskstore.Replay{})
 	b.ok(err)
 	b.same("replayed of the dead", n, 1)
-	b.ok(b.EndDelivery(b.ctx, claim(), sheaf.DeliveryEnd{State: sheaf.DeliveryDelivered, Status: 204}))
-	n, err = b.ReplayDeliveries(b.ctx, w, sheaf.Replay{States: []sheaf.DeliveryState{sheaf.DeliveryDelivered}, Since: time.Now().AddDate(50, 0, 0)})
+	b.ok(b.EndDelivery(b.ctx, claim(), taskstore.DeliveryEnd{State: sheaf.DeliveryDelivered, Status: 204}))
+	n, err = b.ReplayDeliveries(b.ctx, w, taskstore.Replay{States: []sheaf.DeliveryState{sheaf.DeliveryDelivered}, Since: time.Now().AddDate(50, 0, 0)})
 	b.ok(err)
 	b.same("replayed of the far future", n, 0)
 
@@ -155,7 +156,7 @@ func testWebhooks(t *testing.T, b *bench) {
 	b.same("taken", taken.Load(), int32(20))
 
 	// The most a dataset may have, and the end of all.
-	_, _, err = b.Deliveries(b.ctx, w, nil, sheaf.Page{Cursor: "x"})
+	_, _, err = b.Deliveries(b.ctx, w, nil, taskstore.Page{Cursor: "x"})
 	b.is(err, sheaf.ErrInvalid)
 	for range 8 {
 		b.newWebhook()

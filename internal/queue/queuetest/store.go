@@ -11,11 +11,12 @@ import (
 
 	"sheaf"
 	"sheaf/internal/queue"
+	"sheaf/taskstore"
 )
 
 // Store is as much of the task store as a queue can see, in memory: tasks that
 // are pending, running or done, a claim that only one can win, and the outbox
-// that a feeder publishes from. It implements sheaf.Feed. The zero value is
+// that a feeder publishes from. It implements taskstore.Feed. The zero value is
 // empty and ready to use.
 type Store struct {
 	Queries atomic.Int64 // reads of the Feed so far
@@ -42,7 +43,7 @@ type storeTask struct {
 	claims   int
 }
 
-var _ sheaf.Feed = (*Store)(nil)
+var _ taskstore.Feed = (*Store)(nil)
 
 // SetTenant sets a tenant's share; weight 1 and cap 1,000 are what others have.
 func (s *Store) SetTenant(id string, weight, cap int) {
@@ -240,7 +241,7 @@ func (s *Store) FeedQueue(ctx context.Context, q queue.Queue) error {
 	return nil
 }
 
-// Runnable implements sheaf.Feed.
+// Runnable implements taskstore.Feed.
 func (s *Store) Runnable(ctx context.Context, tenantID string, limit int, ageAfter time.Duration) ([]sheaf.Hint, error) {
 	s.Queries.Add(1)
 	s.mu.Lock()
@@ -274,15 +275,15 @@ func (s *Store) Runnable(ctx context.Context, tenantID string, limit int, ageAft
 	return hints, nil
 }
 
-// RunnableTenants implements sheaf.Feed.
-func (s *Store) RunnableTenants(ctx context.Context) ([]sheaf.TenantLoad, error) {
+// RunnableTenants implements taskstore.Feed.
+func (s *Store) RunnableTenants(ctx context.Context) ([]taskstore.TenantLoad, error) {
 	s.Queries.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var loads []sheaf.TenantLoad
+	var loads []taskstore.TenantLoad
 	for id, t := range s.tenants {
 		if len(t.pending) > 0 {
-			loads = append(loads, sheaf.TenantLoad{TenantID: id, Weight: t.weight, Cap: t.cap, Running: t.running})
+			loads = append(loads, taskstore.TenantLoad{TenantID: id, Weight: t.weight, Cap: t.cap, Running: t.running})
 		}
 	}
 	return loads, nil

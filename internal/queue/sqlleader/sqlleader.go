@@ -9,7 +9,7 @@ import (
 	"sheaf/internal/queue"
 )
 
-// Leases are the rows; sheaf.KeeperStore has them.
+// Leases are the rows of the store.
 type Leases interface {
 	// AcquireLease makes holder the owner of the named lease for ttl, if it is
 	// free, has run out or is holder's already, and reports whether it did.

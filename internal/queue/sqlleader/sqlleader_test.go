@@ -8,11 +8,9 @@ import (
 
 	"sheaf"
 	"sheaf/internal/queue/sqlleader"
-	"sheaf/taskstore"
+	"sheaf/taskstore/sqlstore"
 	"sheaf/taskstore/storetest"
 )
-
-var _ sqlleader.Leases = (sheaf.KeeperStore)(nil)
 
 const ttl = 1500 * time.Millisecond
 
@@ -46,7 +44,7 @@ func TestLeadersFailOver(t *testing.T) {
 		began, ended := make([]chan time.Time, 2), make([]chan time.Time, 2)
 		stops, over := make([]context.CancelFunc, 2), make(chan struct{}, 2)
 		campaign := func(i int) {
-			store, err := taskstore.Open(t.Context(), config)
+			store, err := sqlstore.Open(t.Context(), config)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,6 +1,6 @@
 // Package sqlqueue is the queue of deployments that have a database and nothing
 // else: it stands between the store and the executors of one process, reads
-// pending tasks straight from sheaf.Feed, and decides in memory whose turn it is.
+// pending tasks straight from taskstore.Feed, and decides in memory whose turn it is.
 // Several processes may each have one over the same database; the guarded claim
 // settles it when two hand out the same task.
 package sqlqueue
@@ -16,6 +16,7 @@ import (
 	"sheaf"
 	"sheaf/internal/notify"
 	"sheaf/internal/queue"
+	"sheaf/taskstore"
 )
 
 var _ queue.Queue = (*Queue)(nil)
@@ -41,7 +42,7 @@ const (
 // query: only a notification, a wait that ran its time, or a tenant known to have work
 // makes Take look at the store.
 type Queue struct {
-	feed sheaf.Feed
+	feed taskstore.Feed
 	cfg  Config
 
 	turn chan struct{} // holds a token while no Take is at work: Takes of one process go one after the other
@@ -89,7 +90,7 @@ type taken struct {
 }
 
 // New makes a queue over feed.
-func New(feed sheaf.Feed, cfg Config) *Queue {
+func New(feed taskstore.Feed, cfg Config) *Queue {
 	if cfg.DefaultCap <= 0 {
 		cfg.DefaultCap = 8
 	}

@@ -9,6 +9,7 @@ import (
 
 	"sheaf"
 	"sheaf/internal/queue/queuetest"
+	"sheaf/taskstore"
 )
 
 func TestContract(t *testing.T) {
@@ -235,7 +236,7 @@ type brokenFeed struct {
 	broken error
 }
 
-func (f *brokenFeed) RunnableTenants(ctx context.Context) ([]sheaf.TenantLoad, error) {
+func (f *brokenFeed) RunnableTenants(ctx context.Context) ([]taskstore.TenantLoad, error) {
 	if f.broken != nil {
 		return nil, f.broken
 	}

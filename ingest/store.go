@@ -1,0 +1,61 @@
+package ingest
+
+import (
+	"context"
+	"time"
+
+	"sheaf"
+	"sheaf/taskstore"
+)
+
+// Catalog is what requests change, and what they look at first. Every method
+// is scoped by tenant: another tenant's id answers ErrNotFound.
+type Catalog interface {
+	Documents
+	Changes
+	Uploads
+	Jobs
+	Estimates
+}
+
+// Documents finds documents and their datasets.
+type Documents interface {
+	Dataset(ctx context.Context, tenantID, idOrName string) (*sheaf.Dataset, error)
+	Document(ctx context.Context, tenantID, id string) (*sheaf.Document, error)
+	Documents(ctx context.Context, tenantID string, f taskstore.DocumentFilter, p taskstore.Page) ([]sheaf.Document, string, error)
+	UnitLedger(ctx context.Context, tenantID, documentID string, generation int) (sheaf.Ledger, error)
+}
+
+// Changes makes, stops and deletes documents.
+type Changes interface {
+	CreateDocuments(ctx context.Context, job sheaf.Job, docs []taskstore.NewDocument, trace string) (replaced []string, err error)
+	Reparse(ctx context.Context, job sheaf.Job, docs []taskstore.ReparseDocument, trace string) error
+	CancelDocuments(ctx context.Context, tenantID string, ids []string) (taskstore.CancelReceipt, error)
+	DeleteDocuments(ctx context.Context, tenantID string, ids []string) (taskstore.DeleteReceipt, error)
+	DeleteDataset(ctx context.Context, tenantID, id string) (taskstore.DeleteReceipt, error)
+	SetPaused(ctx context.Context, tenantID string, scope taskstore.PauseScope, paused bool) (tasks int, err error)
+}
+
+// Uploads holds files that come in several requests.
+type Uploads interface {
+	CreateUpload(ctx context.Context, u sheaf.PartialUpload, life time.Duration) (*sheaf.PartialUpload, error)
+	Upload(ctx context.Context, tenantID, id string) (*sheaf.PartialUpload, error)
+	ClaimUpload(ctx context.Context, tenantID, id string, offset int64, life time.Duration) (*sheaf.PartialUpload, error)
+	AdvanceUpload(ctx context.Context, u *sheaf.PartialUpload, last bool) error
+	BindUploads(ctx context.Context, tenantID string, ids []string, jobID string) ([]sheaf.PartialUpload, error)
+	UnbindUploads(ctx context.Context, tenantID, jobID string) error
+}
+
+// Jobs reads jobs.
+type Jobs interface {
+	Job(ctx context.Context, tenantID, id string) (*sheaf.Job, error)
+	JobDocuments(ctx context.Context, tenantID, jobID string, p taskstore.Page) ([]sheaf.Document, string, error)
+}
+
+// Estimates measures what is ahead of work, and what a change would stop.
+type Estimates interface {
+	Queue(ctx context.Context, tenantID string) (*taskstore.TenantQueue, error)
+	Remaining(ctx context.Context, tenantID, jobID string) (taskstore.Remaining, error)
+	Speed(ctx context.Context, stages ...string) (costPerSec, spreadP90 float64, err error)
+	OpenTasks(ctx context.Context, tenantID string, ids []string) (queued, running int, err error)
+}

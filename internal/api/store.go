@@ -1,0 +1,136 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"sheaf"
+	"sheaf/taskstore"
+)
+
+// Catalog is what the API reads and changes by itself; documents are made and
+// stopped through ingest. Every method is scoped by tenant: another tenant's id
+// answers ErrNotFound.
+type Catalog interface {
+	Tenants
+	Keys
+	Datasets
+	Documents
+	Jobs
+	Uploads
+	Webhooks
+	Deliveries
+	Receipts
+	Idempotency
+	Queues
+	DeadLetters
+	Log
+}
+
+// Tenants holds tenants.
+type Tenants interface {
+	CreateTenant(ctx context.Context, t sheaf.Tenant) (*sheaf.Tenant, error)
+	Tenant(ctx context.Context, id string) (*sheaf.Tenant, error)
+	Tenants(ctx context.Context, p taskstore.Page) ([]sheaf.Tenant, string, error)
+	ChangeTenant(ctx context.Context, id string, change sheaf.TenantChange) (*sheaf.Tenant, error)
+	Holdings(ctx context.Context, tenantID string) (sheaf.Quota, error)
+}
+
+// Keys holds the keys of tenants.
+type Keys interface {
+	CreateKey(ctx context.Context, k sheaf.Key, hash string) error
+	KeyByHash(ctx context.Context, hash string) (*sheaf.Key, error)
+	Keys(ctx context.Context, tenantID string, p taskstore.Page) ([]sheaf.Key, string, error)
+	Key(ctx context.Context, tenantID, id string) (*sheaf.Key, error)
+	ChangeKey(ctx context.Context, tenantID, id string, change sheaf.KeyChange) (*sheaf.Key, error)
+	RevokeKey(ctx context.Context, tenantID, id string) error
+}
+
+// Datasets holds datasets.
+type Datasets interface {
+	CreateDataset(ctx context.Context, d sheaf.Dataset) (*sheaf.Dataset, error)
+	Dataset(ctx context.Context, tenantID, idOrName string) (*sheaf.Dataset, error)
+	Datasets(ctx context.Context, tenantID string, p taskstore.Page) ([]sheaf.Dataset, string, error)
+	TaggedDatasets(ctx context.Context, tenantID string, limit int) ([]sheaf.Dataset, error)
+	UpdateDataset(ctx context.Context, d sheaf.Dataset) error
+}
+
+// Documents reads documents and their tasks.
+type Documents interface {
+	Document(ctx context.Context, tenantID, id string) (*sheaf.Document, error)
+	Documents(ctx context.Context, tenantID string, f taskstore.DocumentFilter, p taskstore.Page) ([]sheaf.Document, string, error)
+	Generations(ctx context.Context, tenantID, documentID string) ([]sheaf.Generation, error)
+	Tasks(ctx context.Context, tenantID, documentID string, generation int) ([]sheaf.Task, error)
+	UnitLedger(ctx context.Context, tenantID, documentID string, generation int) (sheaf.Ledger, error)
+}
+
+// Jobs reads jobs.
+type Jobs interface {
+	Job(ctx context.Context, tenantID, id string) (*sheaf.Job, error)
+	JobEnded(ctx context.Context, tenantID, id string) (bool, error)
+	Jobs(ctx context.Context, tenantID, datasetID string, p taskstore.Page) ([]sheaf.Job, string, error)
+	JobDocuments(ctx context.Context, tenantID, jobID string, p taskstore.Page) ([]sheaf.Document, string, error)
+	JobErrors(ctx context.Context, tenantID, jobID string, p taskstore.Page) ([]taskstore.JobError, string, error)
+}
+
+// Uploads reads uploads on their way, and drops them.
+type Uploads interface {
+	Upload(ctx context.Context, tenantID, id string) (*sheaf.PartialUpload, error)
+	Uploads(ctx context.Context, tenantID, datasetID, fingerprint string, p taskstore.Page) ([]sheaf.PartialUpload, string, error)
+	DropUpload(ctx context.Context, tenantID, id string) error
+}
+
+// Webhooks holds webhooks.
+type Webhooks interface {
+	CreateWebhook(ctx context.Context, w sheaf.Webhook) (*sheaf.Webhook, error)
+	Webhook(ctx context.Context, tenantID, datasetID, id string) (*sheaf.Webhook, error)
+	Webhooks(ctx context.Context, tenantID, datasetID string) ([]sheaf.Webhook, error)
+	UpdateWebhook(ctx context.Context, w sheaf.Webhook) error
+	DeleteWebhook(ctx context.Context, tenantID, datasetID, id string) error
+}
+
+// Deliveries reads messages to webhooks, and sends them again.
+type Deliveries interface {
+	Deliveries(ctx context.Context, w *sheaf.Webhook, states []sheaf.DeliveryState, p taskstore.Page) ([]sheaf.Delivery, string, error)
+	ReplayDeliveries(ctx context.Context, w *sheaf.Webhook, r taskstore.Replay) (int, error)
+	PingWebhook(ctx context.Context, w *sheaf.Webhook) (*sheaf.Delivery, error)
+}
+
+// Receipts reads receipts of deletions.
+type Receipts interface {
+	Receipts(ctx context.Context, tenantID, datasetID string, p taskstore.Page) ([]sheaf.Receipt, string, error)
+	Receipt(ctx context.Context, tenantID, id string) (*sheaf.Receipt, error)
+	ReceiptDocuments(ctx context.Context, tenantID, id string, p taskstore.Page) ([]sheaf.ReceiptDocument, string, error)
+}
+
+// Idempotency holds the keys of repeatable requests.
+type Idempotency interface {
+	Idempotent(ctx context.Context, r taskstore.KeyedRequest, lease time.Duration) (taskstore.KeyedState, error)
+	ReadIdempotent(ctx context.Context, r taskstore.KeyedRequest, body string) error
+	RenewIdempotent(ctx context.Context, r taskstore.KeyedRequest, lease time.Duration) error
+	FinishIdempotent(ctx context.Context, r taskstore.KeyedRequest, answer []byte) error
+	LeaveIdempotent(ctx context.Context, r taskstore.KeyedRequest) error
+}
+
+// Queues is what operators look at.
+type Queues interface {
+	Queue(ctx context.Context, tenantID string) (*taskstore.TenantQueue, error)
+	Queues(ctx context.Context, p taskstore.Page) ([]taskstore.TenantQueue, string, error)
+	Workers(ctx context.Context) ([]taskstore.WorkerStatus, error)
+	Task(ctx context.Context, tenantID, id string) (*sheaf.Task, error)
+}
+
+// DeadLetters holds tasks that were given up.
+type DeadLetters interface {
+	DeadLetters(ctx context.Context, tenantID string, f taskstore.DeadLetterFilter, p taskstore.Page) ([]sheaf.Task, string, error)
+	RetryDead(ctx context.Context, tenantID string, f taskstore.DeadLetterFilter) (int, error)
+	PurgeDead(ctx context.Context, tenantID string, f taskstore.DeadLetterFilter) (int, error)
+}
+
+// Log reads events, and what they sum to.
+type Log interface {
+	Events(ctx context.Context, tenantID string, f taskstore.EventFilter, after int64, limit int) ([]sheaf.Event, error)
+	TaskEvents(ctx context.Context, tenantID, id string) ([]sheaf.Event, error)
+	LastEvent(ctx context.Context, tenantID string) (int64, error)
+	Stats(ctx context.Context, tenantID string, minutes int) (*sheaf.Stats, error)
+}

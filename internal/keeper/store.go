@@ -1,0 +1,67 @@
+package keeper
+
+import (
+	"context"
+	"time"
+
+	"sheaf"
+	"sheaf/taskstore"
+)
+
+// Store is what the keeper's loops run. Each method is idempotent and guarded,
+// so that two keepers at once do no harm, handles at most limit rows, and
+// returns how many it changed.
+type Store interface {
+	Hints
+	Meta
+	Lifecycle
+	Clock
+	Collection
+	Deletions
+}
+
+// Hints tells queues what may run.
+type Hints interface {
+	RunnableTenants(ctx context.Context) ([]taskstore.TenantLoad, error)
+	Feedable(ctx context.Context, window int, requeueAfter time.Duration) ([]sheaf.Hint, error)
+	MarkEnqueued(ctx context.Context, hints []sheaf.Hint) error
+	ForgetEnqueued(ctx context.Context, lanes []sheaf.Lane) (int, error)
+	Running(ctx context.Context) (map[string][]string, error)
+}
+
+// Meta is the queue's own bookkeeping.
+type Meta interface {
+	Meta(ctx context.Context, key string) (string, error)
+	SetMeta(ctx context.Context, key, value string) error
+}
+
+// Lifecycle moves tasks and documents that no executor moves.
+type Lifecycle interface {
+	PromoteDue(ctx context.Context, limit int) (int, error)
+	WakeParked(ctx context.Context, limit int) (int, error)
+	Fold(ctx context.Context, limit int, apart time.Duration) (changed int, later bool, err error)
+	Reap(ctx context.Context, p taskstore.ReapPolicy, limit int) (int, error)
+	HardCancel(ctx context.Context, grace time.Duration, limit int) (int, error)
+	ReleaseRunning(ctx context.Context) (int, error)
+}
+
+// Clock follows the database's clock.
+type Clock interface {
+	WatchClock(ctx context.Context) (now time.Time, back time.Duration, err error)
+	ClockJumped(ctx context.Context, ahead time.Duration) error
+}
+
+// Collection removes what nothing needs any more.
+type Collection interface {
+	Garbage(ctx context.Context, limit int) ([]taskstore.Garbage, error)
+	GarbageDone(ctx context.Context, ids []int64) error
+	ExpireUploads(ctx context.Context, limit int) (int, error)
+	Cleanup(ctx context.Context, retention time.Duration, limit int, dryRun bool) (taskstore.CleanupReport, error)
+}
+
+// Deletions completes deletions and their receipts.
+type Deletions interface {
+	PurgeDeleted(ctx context.Context, limit int) (int, error)
+	CountGarbage(ctx context.Context, found []taskstore.GarbageCount) error
+	SettleReceipts(ctx context.Context, limit int, sign func(*sheaf.Receipt) error) (int, error)
+}

@@ -1,0 +1,759 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"gorm.io/gorm"
+
+	"sheaf"
+	"sheaf/taskstore"
+)
+
+const (
+	// changeBatch is how many documents one transaction re-parses, cancels or
+	// deletes: each may have thousands of tasks, whose rows it locks.
+	changeBatch = 100
+	// replacedDelay is how long bytes that were replaced are kept for those
+	// who are reading them.
+	replacedDelay = 10 * time.Minute
+)
+
+// zombieDelay is when a deleted document is collected once more: whoever did
+// not hear that the task is gone has lost its lease by then. 3 minutes with the
+// default grace.
+func (s *Store) zombieDelay() time.Duration { return s.grace * 3 / 2 }
+
+// isOpen holds for tasks that are not terminal. It lists the others, so that
+// no planner takes an index that begins with the state: a backlog of a million
+// pending tasks would be searched for those of one document.
+const isOpen = "state NOT IN ('done','dead','canceled','superseded')"
+
+// stopped is what stopTasks did.
+type stopped struct {
+	queued  int // tasks that were not running
+	running []string
+}
+
+// stopTasks ends every open task of the documents, whose rows the transaction
+// has locked, under a new epoch: whoever runs one finds all its writes refused
+// from then on, and what the attempt has written so far goes to the collector.
+func (s *Store) stopTasks(tx *gorm.DB, documentIDs []string, state sheaf.TaskState, event, text string) (stopped, error) {
+	var out stopped
+	var rows []taskRow
+	if err := tx.Raw(`SELECT id, tenant_id, dataset_id, doc_id, job_id, gen, kind, state, epoch, worker_id FROM tasks
+		WHERE doc_id IN ? AND `+isOpen+" ORDER BY id"+s.d.lock, documentIDs).Scan(&rows).Error; err != nil {
+		return out, err
+	}
+	ids := make([]string, len(rows))
+	events := make([]eventRow, len(rows))
+	var garbage [][]any
+	due := raw(fmt.Sprintf("%s+%d", s.now(), s.grace.Milliseconds()))
+	for i := range rows {
+		r := &rows[i]
+		ids[i] = r.ID
+		events[i] = r.event(event, r.Epoch+1)
+		events[i].Text = text
+		if r.State != string(sheaf.TaskRunning) {
+			out.queued++
+			continue
+		}
+		out.running = append(out.running, r.ID)
+		if r.hasRange() {
+			id := sheaf.RangeID(r.ID, r.Epoch)
+			garbage = append(garbage, []any{r.TenantID, r.DocID, id, sheaf.ArtifactKey(r.TenantID, r.DocID, id), due})
+		}
+	}
+	for batch := range chunks(ids) {
+		if err := tx.Exec(s.sql(`UPDATE tasks SET state=?, epoch=epoch+1, lease_until=0, enqueued_at=0, finished_at=@now
+			WHERE id IN ? AND `+isOpen), string(state), batch).Error; err != nil {
+			return out, err
+		}
+	}
+	if err := insertRows(tx, "garbage", []string{"tenant_id", "doc_id", "range_id", "artifact_key", "not_before"}, garbage, ""); err != nil {
+		return out, err
+	}
+	return out, s.insertEvents(tx, events...)
+}
+
+// supersede ends what is left of the documents' older generations.
+func (s *Store) supersede(tx *gorm.DB, docs []documentRow) error {
+	if len(docs) == 0 {
+		return nil
+	}
+	ids := make([]string, len(docs))
+	for i := range docs {
+		ids[i] = docs[i].ID
+	}
+	if _, err := s.stopTasks(tx, ids, sheaf.TaskSuperseded, sheaf.EventSuperseded, "a newer generation was asked for"); err != nil {
+		return err
+	}
+	failure := sheaf.Fail(sheaf.CategoryCanceled, "superseded", "a newer generation of the document was asked for before this one was done; look at that one")
+	for i := range docs {
+		if d := &docs[i]; !sheaf.DocumentState(d.State).Terminal() {
+			if err := s.tellDocument(tx, d, string(sheaf.DocCanceled), "superseded", failure); err != nil {
+				return err
+			}
+		}
+	}
+	return s.endGenerations(tx, ids, encodeFailure(failure))
+}
+
+// endGenerations makes the open generations of documents canceled.
+func (s *Store) endGenerations(tx *gorm.DB, ids []string, failure string) error {
+	return tx.Exec(s.sql(`UPDATE generations SET state='canceled', failure=?, finished_at=@now
+		WHERE doc_id IN ? AND state NOT IN ('succeeded','partially_succeeded','failed','canceled')`), failure, ids).Error
+}
+
+// lockDocuments reads documents of the tenant that are not deleted, in the
+// order of their ids, and locks their rows.
+func (s *Store) lockDocuments(tx *gorm.DB, tenantID string, ids []string) ([]documentRow, error) {
+	var docs []documentRow
+	for batch := range chunks(sortedUnique(ids)) {
+		var rows []documentRow
+		if err := tx.Raw("SELECT * FROM documents WHERE id IN ? AND tenant_id=? AND deleted_at=0 ORDER BY id"+s.d.lock, batch, tenantID).Scan(&rows).Error; err != nil {
+			return nil, err
+		}
+		docs = append(docs, rows...)
+	}
+	return docs, nil
+}
+
+// insertJob writes the job, or leaves it when the same call came before.
+func (s *Store) insertJob(tx *gorm.DB, job sheaf.Job, datasetPaused bool) error {
+	var owner []jobRow
+	if err := tx.Raw("SELECT tenant_id, dataset_id FROM jobs WHERE id=?", job.ID).Scan(&owner).Error; err != nil {
+		return err
+	}
+	if len(owner) > 0 && (owner[0].TenantID != job.TenantID || owner[0].DatasetID != job.DatasetID) {
+		return fmt.Errorf("%w: job id %s is taken", sheaf.ErrConflict, job.ID)
+	}
+	// A job of a paused dataset is held by the dataset and not by itself, so
+	// that it goes on when the dataset does.
+	return insertRows(tx, "jobs", []string{"id", "tenant_id", "dataset_id", "kind", "paused", "statistics", "created_at"},
+		[][]any{{job.ID, job.TenantID, job.DatasetID, string(job.Kind), flag(job.Paused && !datasetPaused), encode(job.Statistics), raw(s.now())}}, s.d.noop("id"))
+}
+
+// begunBy reports whether the job has begun a generation of any document, and
+// the documents that had an older one.
+func (s *Store) begunBy(tx *gorm.DB, job sheaf.Job) (begun bool, replaced []string, err error) {
+	var rows []generationRow
+	err = tx.Raw("SELECT doc_id, gen FROM generations WHERE job_id=? AND tenant_id=? ORDER BY doc_id", job.ID, job.TenantID).Scan(&rows).Error
+	for _, r := range rows {
+		if r.Gen > 1 {
+			replaced = append(replaced, r.DocID)
+		}
+	}
+	return len(rows) > 0, replaced, err
+}
+
+// begin writes what starts the newest generation of each document: its row,
+// its plan and its event. docs hold the new gen, job and lane; plans[i] belongs
+// to docs[i]. It is insertTasks for many documents at once. There is nothing to
+// fold until the plan is claimed.
+func (s *Store) begin(tx *gorm.DB, docs []documentRow, plans []sheaf.NewTask, trace string) error {
+	if len(docs) == 0 {
+		return nil
+	}
+	d := docs[0]
+	paused, err := s.inheritPaused(tx, taskBase{TenantID: d.TenantID, DatasetID: d.DatasetID, JobID: d.JobID})
+	if err != nil {
+		return err
+	}
+	// The place is that of the job, for documents too that join it later.
+	var queued []int64
+	if err := tx.Raw("SELECT created_at FROM jobs WHERE id=?", d.JobID).Scan(&queued).Error; err != nil {
+		return err
+	}
+	now := raw(s.now())
+	place := any(now)
+	if len(queued) > 0 {
+		place = queued[0]
+	}
+	gens, tasks := make([][]any, len(docs)), make([][]any, len(docs))
+	events := make([]eventRow, len(docs))
+	for i, d := range docs {
+		p := plans[i]
+		if p.ID == "" {
+			p.ID = sheaf.NewID()
+		}
+		kind := p.Kind
+		if kind == "" {
+			kind = sheaf.KindPlan
+		}
+		gens[i] = []any{d.ID, d.Gen, d.TenantID, d.JobID, string(sheaf.DocQueued), d.ParseConfig, now}
+		tasks[i] = []any{p.ID, d.TenantID, d.DatasetID, d.ID, d.JobID, d.Gen, string(kind), p.Node, string(p.Unit), p.Range.From, p.Range.To,
+			max(p.Cost, 1), d.Lane, string(sheaf.TaskPending), paused, now, int(sheaf.PhaseBegin), place, 0, p.ReuseKey, p.Digest, "", "", 0, 0, 0, s.vault.hide(d.TenantID, string(p.Payload)), "", clip(trace, 128), now, 0}
+		// The first event of a generation's document, hence n = 0.
+		events[i] = eventRow{TenantID: d.TenantID, DatasetID: d.DatasetID, JobID: d.JobID, DocID: d.ID, Gen: d.Gen, SubjectID: d.ID,
+			Epoch: int64(d.Gen), Kind: sheaf.EventDocument, Detail: encode(sheaf.DocumentChange{State: sheaf.DocQueued})}
+	}
+	if err := insertRows(tx, "generations", []string{"doc_id", "gen", "tenant_id", "job_id", "state", "parse_config", "created_at"}, gens, ""); err != nil {
+		return err
+	}
+	if err := insertRows(tx, "tasks", taskColumns, tasks, ""); err != nil {
+		return err
+	}
+	return s.insertEvents(tx, events...)
+}
+
+// CreateDocuments writes the job, the documents, their first generations and
+// plan tasks in one transaction. ErrLimit when a quota is full. replaced lists
+// the ids that existed and got new bytes. The same call again, with the ids of
+// job and documents, does nothing more and answers the same.
+func (s *Store) CreateDocuments(ctx context.Context, job sheaf.Job, docs []taskstore.NewDocument, trace string) (replaced []string, err error) {
+	if len(docs) == 0 {
+		return nil, fmt.Errorf("%w: a job needs at least one document", sheaf.ErrInvalid)
+	}
+	given := make([]taskstore.NewDocument, len(docs))
+	copy(given, docs)
+	// By id, so that calls that replace the same documents lock them in one order.
+	slices.SortFunc(given, func(a, b taskstore.NewDocument) int { return strings.Compare(a.Document.ID, b.Document.ID) })
+	ids := make([]string, len(given))
+	for i, n := range given {
+		d := &n.Document
+		ids[i] = d.ID
+		if d.ID == "" || i > 0 && d.ID == ids[i-1] {
+			return nil, fmt.Errorf("%w: document id %q is empty or given twice; give each document an id of its own", sheaf.ErrInvalid, d.ID)
+		}
+		if err := checkTexts("the document's id", d.ID, 64, "the document's name", d.Name, 512, "the media type", d.MediaType, 255, "the blob key", d.BlobKey, 512,
+			"the SHA-256", d.SHA256, 64, "the metadata", encode(d.Metadata), 4<<20, "the parser_config", encode(d.ParseConfig), 4<<20); err != nil {
+			return nil, err
+		}
+	}
+	err = s.tx(ctx, func(tx *gorm.DB) error {
+		begun, again, err := s.begunBy(tx, job)
+		if replaced = again; err != nil || begun {
+			return err
+		}
+		var there []documentRow
+		for batch := range chunks(ids) {
+			var rows []documentRow
+			if err := tx.Raw("SELECT * FROM documents WHERE id IN ? ORDER BY id"+s.d.lock, batch).Scan(&rows).Error; err != nil {
+				return err
+			}
+			there = append(there, rows...)
+		}
+		old := make(map[string]*documentRow, len(there))
+		for i := range there {
+			d := &there[i]
+			if d.TenantID != job.TenantID || d.DatasetID != job.DatasetID || d.DeletedAt != 0 {
+				return fmt.Errorf("%w: document id %s is taken, or was and is being removed; choose another id", sheaf.ErrConflict, d.ID)
+			}
+			old[d.ID] = d
+		}
+		if err := s.checkQuota(tx, job.TenantID, given, old); err != nil {
+			return err
+		}
+		var datasetPaused []int
+		if err := tx.Raw("SELECT paused FROM datasets WHERE tenant_id=? AND id=?"+s.d.share, job.TenantID, job.DatasetID).Scan(&datasetPaused).Error; err != nil {
+			return err
+		}
+		if len(datasetPaused) == 0 {
+			return notFound("dataset", job.DatasetID)
+		}
+		if err := s.insertJob(tx, job, datasetPaused[0] != 0); err != nil {
+			return err
+		}
+		// The insert waits for another transaction that writes the same job.
+		begun, again, err = s.begunBy(tx, job)
+		if replaced = again; err != nil || begun {
+			return err
+		}
+
+		var fresh [][]any
+		now := raw(s.now())
+		rows := make([]documentRow, 0, len(given))
+		plans := make([]sheaf.NewTask, 0, len(given))
+		for _, n := range given {
+			d := n.Document
+			lane := d.Lane
+			if lane < sheaf.LaneInteractive || lane > sheaf.LaneBackfill {
+				lane = sheaf.LaneNormal
+			}
+			metadata := d.Metadata
+			if metadata == nil {
+				metadata = map[string]string{}
+			}
+			r := documentRow{ID: d.ID, TenantID: job.TenantID, DatasetID: job.DatasetID, JobID: job.ID, Gen: 1, Lane: int(lane), ParseConfig: s.vault.hide(job.TenantID, encode(d.ParseConfig))}
+			if o := old[d.ID]; o != nil {
+				r.Gen = o.Gen + 1
+				replaced = append(replaced, d.ID)
+				if err := s.replaceBytes(tx, o, r, d, encode(metadata)); err != nil {
+					return err
+				}
+			} else {
+				fresh = append(fresh, []any{r.ID, r.TenantID, r.DatasetID, d.Name, d.MediaType, d.Size, d.SHA256, d.BlobKey, string(sheaf.DocQueued), r.Gen,
+					r.ParseConfig, encode(metadata), d.DuplicateOf, r.JobID, r.Lane, now, now})
+			}
+			rows, plans = append(rows, r), append(plans, n.Plan)
+		}
+		var superseded []documentRow
+		for _, id := range replaced {
+			superseded = append(superseded, *old[id])
+		}
+		for batch := range chunks(superseded) {
+			if err := s.supersede(tx, batch); err != nil {
+				return err
+			}
+		}
+		if err := insertRows(tx, "documents", []string{"id", "tenant_id", "dataset_id", "name", "media_type", "size", "sha256", "blob_key", "state", "gen",
+			"parse_config", "metadata", "duplicate_of", "job_id", "lane", "created_at", "updated_at"}, fresh, ""); err != nil {
+			return err
+		}
+		return s.begin(tx, rows, plans, trace)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("create %d documents: %w", len(docs), err)
+	}
+	return replaced, nil
+}
+
+// replaceBytes gives a document new bytes under a new generation. What is live
+// stays live, with its counts, until that generation is published.
+func (s *Store) replaceBytes(tx *gorm.DB, old *documentRow, r documentRow, d sheaf.Document, metadata string) error {
+	res := tx.Exec(s.sql(`UPDATE documents SET name=?, media_type=?, size=?, sha256=?, blob_key=?, state='queued', progress=0, units=0, unit='', gen=?,
+		ledger='{}', failure='', warnings='[]', parser='', parse_config=?, metadata=?, duplicate_of=?, job_id=?, lane=?,
+		updated_at=@now, started_at=0, finished_at=0 WHERE id=? AND gen=?`),
+		d.Name, d.MediaType, d.Size, d.SHA256, d.BlobKey, r.Gen, r.ParseConfig, metadata, d.DuplicateOf, r.JobID, r.Lane, old.ID, old.Gen)
+	if res.Error != nil {
+		return res.Error
+	}
+	if old.BlobKey == d.BlobKey || old.BlobKey == "" || strings.HasPrefix(d.BlobKey, old.BlobKey) {
+		return nil
+	}
+	return insertRows(tx, "garbage", []string{"tenant_id", "doc_id", "blob_prefix", "not_before"},
+		[][]any{{old.TenantID, old.ID, old.BlobKey, raw(fmt.Sprintf("%s+%d", s.now(), replacedDelay.Milliseconds()))}}, "")
+}
+
+// checkQuota refuses documents that the tenant has no room for.
+func (s *Store) checkQuota(tx *gorm.DB, tenantID string, docs []taskstore.NewDocument, old map[string]*documentRow) error {
+	room, err := s.quotaRoom(tx, tenantID)
+	if err != nil {
+		return err
+	}
+	var more sheaf.Quota
+	for _, n := range docs {
+		more.QueuedTasks++
+		more.Bytes += n.Document.Size
+		if o := old[n.Document.ID]; o != nil {
+			more.Bytes -= o.Size
+		} else {
+			more.Documents++
+		}
+	}
+	return room.take(more)
+}
+
+// room is what a tenant holds beside what it may hold.
+type room struct{ held, limit sheaf.Quota }
+
+// quotaRoom reads what is left of a tenant's quota. With a bound to hold, the
+// tenant's row is locked, so that two uploads cannot both take the last place.
+func (s *Store) quotaRoom(tx *gorm.DB, tenantID string) (*room, error) {
+	read := func(lock string) (*sheaf.Tenant, error) {
+		var rows []tenantRow
+		if err := tx.Raw("SELECT * FROM tenants WHERE id=?"+lock, tenantID).Scan(&rows).Error; err != nil {
+			return nil, err
+		}
+		if len(rows) == 0 {
+			return nil, notFound("tenant", tenantID)
+		}
+		t := rows[0].toDomain()
+		return &t, nil
+	}
+	t, err := read("")
+	if err != nil || t.Quota == (sheaf.Quota{}) {
+		return &room{}, err
+	}
+	if t, err = read(s.d.lock); err != nil {
+		return nil, err
+	}
+	held, err := holdings(tx, tenantID)
+	return &room{held, t.Quota}, err
+}
+
+// take adds more to what is held, or fails with ErrLimit and adds nothing.
+func (r *room) take(more sheaf.Quota) error {
+	for _, q := range []struct {
+		what                 string
+		current, more, limit int64
+	}{
+		{"documents", int64(r.held.Documents), int64(more.Documents), int64(r.limit.Documents)},
+		{"bytes", r.held.Bytes, more.Bytes, r.limit.Bytes},
+		{queuedTasks, int64(r.held.QueuedTasks), int64(more.QueuedTasks), int64(r.limit.QueuedTasks)},
+	} {
+		if q.limit > 0 && q.more > 0 && q.current+q.more > q.limit {
+			return limitFailure(q.what, q.current, q.more, q.limit)
+		}
+	}
+	r.held.Documents += more.Documents
+	r.held.Bytes += more.Bytes
+	r.held.QueuedTasks += more.QueuedTasks
+	return nil
+}
+
+// queuedTasks is the quota that frees itself with time.
+const queuedTasks = "queued tasks"
+
+// limitFailure says that a quota is full.
+func limitFailure(what string, current, more, limit int64) error {
+	f := sheaf.Fail(sheaf.CategoryCapacity, sheaf.CodeLimit,
+		"the tenant holds %d %s, this request adds %d and the limit is %d; delete some, wait, or ask for a higher limit",
+		current, what, more, limit)
+	return fmt.Errorf("%w: %w", sheaf.ErrLimit, &sheaf.LimitFailure{Failure: f, Current: current, Limit: limit})
+}
+
+func holdings(tx *gorm.DB, tenantID string) (sheaf.Quota, error) {
+	var sums []struct {
+		Documents   int
+		Bytes       int64
+		QueuedTasks int
+	}
+	err := tx.Raw(`SELECT COUNT(*) AS documents, COALESCE(SUM(size), 0) AS bytes,
+		(SELECT COUNT(*) FROM tasks WHERE tenant_id=? AND state IN ('pending','parked','retry_wait') AND paused IN (0, 1)) AS queued_tasks
+		FROM documents WHERE tenant_id=? AND deleted_at=0`, tenantID, tenantID).Scan(&sums).Error
+	if err != nil || len(sums) == 0 {
+		return sheaf.Quota{}, err
+	}
+	return sheaf.Quota(sums[0]), nil
+}
+
+// Holdings sums what the tenant holds, for quotas.
+func (s *Store) Holdings(ctx context.Context, tenantID string) (sheaf.Quota, error) {
+	q, err := holdings(s.read(ctx), tenantID)
+	return q, translate(err)
+}
+
+// Reparse starts a new generation of each document: running work of older
+// generations is superseded, what is live stays live. Documents that were
+// deleted in the meantime are left out; ErrNotFound when none is left. Many
+// documents take several transactions; after an error the same call goes on
+// where it ended.
+func (s *Store) Reparse(ctx context.Context, job sheaf.Job, docs []taskstore.ReparseDocument, trace string) error {
+	byID := make(map[string]taskstore.ReparseDocument, len(docs))
+	ids := make([]string, len(docs))
+	for i, d := range docs {
+		ids[i], byID[d.DocumentID] = d.DocumentID, d
+	}
+	done := 0
+	for batch := range slices.Chunk(sortedUnique(ids), changeBatch) {
+		n := 0
+		err := s.tx(ctx, func(tx *gorm.DB) error {
+			n = 0
+			rows, err := s.lockDocuments(tx, job.TenantID, batch)
+			if err != nil {
+				return err
+			}
+			n = len(rows)
+			var had []string // documents that the same call, made before, has begun
+			if err := tx.Raw("SELECT doc_id FROM generations WHERE job_id=? AND doc_id IN ?", job.ID, batch).Scan(&had).Error; err != nil {
+				return err
+			}
+			rows = slices.DeleteFunc(rows, func(d documentRow) bool { return slices.Contains(had, d.ID) })
+			if len(rows) == 0 {
+				return nil
+			}
+			var datasetPaused []int
+			if err := tx.Raw("SELECT paused FROM datasets WHERE tenant_id=? AND id=?"+s.d.share, job.TenantID, job.DatasetID).Scan(&datasetPaused).Error; err != nil {
+				return err
+			}
+			if len(datasetPaused) == 0 {
+				return notFound("dataset", job.DatasetID)
+			}
+			if err := s.insertJob(tx, job, datasetPaused[0] != 0); err != nil {
+				return err
+			}
+			if err := s.supersede(tx, rows); err != nil {
+				return err
+			}
+			plans := make([]sheaf.NewTask, len(rows))
+			for i := range rows {
+				d := &rows[i]
+				want := byID[d.ID]
+				res := tx.Exec(s.sql(`UPDATE documents SET gen=gen+1, state='queued', progress=0, ledger='{}', failure='', warnings='[]', parse_config=?, media_type=?, job_id=?,
+					updated_at=@now, started_at=0, finished_at=0 WHERE id=? AND gen=? AND deleted_at=0`), s.vault.hide(d.TenantID, encode(want.ParseConfig)), cmp.Or(want.MediaType, d.MediaType), job.ID, d.ID, d.Gen)
+				if res.Error != nil {
+					return res.Error
+				}
+				if res.RowsAffected != 1 {
+					return fmt.Errorf("%w: document %s changed while it was being read; try again", sheaf.ErrConflict, d.ID)
+				}
+				d.Gen, d.JobID, d.ParseConfig, plans[i] = d.Gen+1, job.ID, s.vault.hide(d.TenantID, encode(want.ParseConfig)), want.Plan
+			}
+			return s.begin(tx, rows, plans, trace)
+		})
+		if err != nil {
+			return fmt.Errorf("reparse %d documents, %d of them begun: %w", len(docs), done, err)
+		}
+		done += n
+	}
+	if done == 0 {
+		return fmt.Errorf("%w: none of the %d documents exists", sheaf.ErrNotFound, len(docs))
+	}
+	return nil
+}
+
+// known fails with ErrNotFound when the tenant has and had none of the
+// documents, so that a cancel or delete of an unknown id says so and that of a
+// deleted one is a repetition.
+func (s *Store) known(ctx context.Context, tenantID string, ids []string) error {
+	for batch := range chunks(ids) {
+		var one []string
+		if err := s.w.WithContext(ctx).Raw("SELECT id FROM documents WHERE id IN ? AND tenant_id=? LIMIT 1", batch, tenantID).Scan(&one).Error; err != nil {
+			return translate(err)
+		}
+		if len(one) > 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: none of the %d documents exists", sheaf.ErrNotFound, len(ids))
+}
+
+// CancelDocuments stops the newest generation of each document. What waits is
+// canceled at once; what runs is asked to stop, and the document is canceled
+// when the last of its tasks has ended. A document that was published first
+// stays so. The files of an archive are canceled after it, when it can yield no
+// more.
+func (s *Store) CancelDocuments(ctx context.Context, tenantID string, ids []string) (taskstore.CancelReceipt, error) {
+	var sum taskstore.CancelReceipt
+	if err := s.known(ctx, tenantID, ids); err != nil {
+		return sum, err
+	}
+	for level := ids; len(level) > 0; {
+		r, err := s.cancelDocuments(ctx, tenantID, level)
+		sum.Documents += r.Documents
+		sum.Queued += r.Queued
+		sum.Running += r.Running
+		sum.RunningTasks = append(sum.RunningTasks, r.RunningTasks...)
+		if err != nil {
+			return sum, err
+		}
+		if level, err = membersOf(s.w.WithContext(ctx), level, " AND tenant_id=?", tenantID); err != nil {
+			return sum, translate(err)
+		}
+	}
+	return sum, nil
+}
+
+func (s *Store) cancelDocuments(ctx context.Context, tenantID string, ids []string) (taskstore.CancelReceipt, error) {
+	var sum taskstore.CancelReceipt
+	for batch := range slices.Chunk(sortedUnique(ids), changeBatch) {
+		var r taskstore.CancelReceipt
+		err := s.tx(ctx, func(tx *gorm.DB) error {
+			r = taskstore.CancelReceipt{}
+			docs, err := s.lockDocuments(tx, tenantID, batch)
+			if err != nil {
+				return err
+			}
+			docs = slices.DeleteFunc(docs, func(d documentRow) bool { return sheaf.DocumentState(d.State).Terminal() })
+			if len(docs) == 0 {
+				return nil
+			}
+			open := make([]string, len(docs))
+			for i := range docs {
+				open[i] = docs[i].ID
+			}
+			if r, err = s.cancelTasks(tx, open); err != nil {
+				return err
+			}
+			if err := tx.Exec(s.sql("UPDATE documents SET state='canceling', updated_at=@now WHERE id IN ?"), open).Error; err != nil {
+				return err
+			}
+			for i := range docs {
+				d := &docs[i]
+				if d.State == string(sheaf.DocCanceling) {
+					continue
+				}
+				r.Documents++
+				if err := tx.Exec("UPDATE generations SET state='canceling' WHERE doc_id=? AND gen=?", d.ID, d.Gen).Error; err != nil {
+					return err
+				}
+				if err := s.insertDocumentEvent(tx, d, sheaf.DocumentChange{State: sheaf.DocCanceling, Progress: d.Progress}); err != nil {
+					return err
+				}
+			}
+			return s.markDirty(tx, open...)
+		})
+		if err != nil {
+			return sum, fmt.Errorf("cancel %d documents, %d of them done: %w", len(ids), sum.Documents, err)
+		}
+		sum.Documents += r.Documents
+		sum.Queued += r.Queued
+		sum.Running += r.Running
+		sum.RunningTasks = append(sum.RunningTasks, r.RunningTasks...)
+	}
+	return sum, nil
+}
+
+func (s *Store) cancelTasks(tx *gorm.DB, documentIDs []string) (taskstore.CancelReceipt, error) {
+	var r taskstore.CancelReceipt
+	var rows []taskRow
+	if err := tx.Raw(`SELECT id, tenant_id, dataset_id, doc_id, job_id, gen, kind, state, epoch, worker_id, cancel_requested_at FROM tasks
+		WHERE doc_id IN ? AND `+isOpen+" ORDER BY id"+s.d.lock, documentIDs).Scan(&rows).Error; err != nil {
+		return r, err
+	}
+	var waiting, running []string
+	var events []eventRow
+	for i := range rows {
+		t := &rows[i]
+		if t.State != string(sheaf.TaskRunning) {
+			r.Queued++
+			waiting = append(waiting, t.ID)
+			events = append(events, t.event(sheaf.EventCanceled, t.Epoch+1))
+			continue
+		}
+		r.RunningTasks = append(r.RunningTasks, t.ID)
+		if t.CancelRequestedAt == 0 {
+			r.Running++
+			running = append(running, t.ID)
+		}
+	}
+	for batch := range chunks(waiting) {
+		if err := tx.Exec(s.sql(`UPDATE tasks SET state='canceled', epoch=epoch+1, enqueued_at=0, cancel_requested_at=@now, finished_at=@now
+			WHERE id IN ? AND state<>'running' AND `+isOpen), batch).Error; err != nil {
+			return r, err
+		}
+	}
+	for batch := range chunks(running) {
+		if err := tx.Exec(s.sql("UPDATE tasks SET cancel_requested_at=@now WHERE id IN ? AND state='running'"), batch).Error; err != nil {
+			return r, err
+		}
+	}
+	return r, s.insertEvents(tx, events...)
+}
+
+// DeleteDocuments hides the documents at once, stops their work, empties the
+// rows that tell of them, and leaves the removal of chunks and blobs to the
+// collector. The receipt follows that to its end. The files of an archive go
+// before it, so that a delete that was broken off can be asked for again.
+func (s *Store) DeleteDocuments(ctx context.Context, tenantID string, ids []string) (taskstore.DeleteReceipt, error) {
+	rec := &receiptRow{ID: sheaf.NewID(), Kind: string(sheaf.ReceiptDocuments)}
+	sum, err := s.deleteDocuments(ctx, tenantID, ids, rec)
+	if err == nil {
+		s.purgeNow(ctx, sum.ReceiptID)
+	}
+	return sum, err
+}
+
+// deleteDocuments is DeleteDocuments under a receipt, and leaves the rows that
+// are many to the purge.
+func (s *Store) deleteDocuments(ctx context.Context, tenantID string, ids []string, rec *receiptRow) (taskstore.DeleteReceipt, error) {
+	var sum taskstore.DeleteReceipt
+	if err := s.known(ctx, tenantID, ids); err != nil {
+		return sum, err
+	}
+	order, err := s.membersFirst(ctx, tenantID, ids)
+	if err != nil {
+		return sum, err
+	}
+	for batch := range slices.Chunk(order, changeBatch) {
+		var r taskstore.DeleteReceipt
+		err := s.tx(ctx, func(tx *gorm.DB) error {
+			r = taskstore.DeleteReceipt{}
+			docs, err := s.lockDocuments(tx, tenantID, batch)
+			if err != nil || len(docs) == 0 {
+				return err
+			}
+			if docs, err = s.withMembers(tx, tenantID, docs); err != nil {
+				return err
+			}
+			r, err = s.deleteLocked(tx, tenantID, docs, rec)
+			return err
+		})
+		if err != nil {
+			return sum, fmt.Errorf("delete %d documents, %d of them done: %w", len(ids), sum.Documents, err)
+		}
+		addReceipt(&sum, r)
+	}
+	return sum, nil
+}
+
+// addReceipt adds what one transaction of a deletion did.
+func addReceipt(sum *taskstore.DeleteReceipt, r taskstore.DeleteReceipt) {
+	if r.ReceiptID != "" {
+		sum.ReceiptID = r.ReceiptID
+	}
+	sum.Documents += r.Documents
+	sum.Generations += r.Generations
+	sum.Tasks += r.Tasks
+	sum.Chunks += r.Chunks
+	sum.Bytes += r.Bytes
+	sum.DocumentIDs = append(sum.DocumentIDs, r.DocumentIDs...)
+	sum.RunningTasks = append(sum.RunningTasks, r.RunningTasks...)
+}
+
+// deleteLocked deletes documents whose rows the transaction has locked, under a
+// receipt, and empties the rows that are few: documents and generations.
+func (s *Store) deleteLocked(tx *gorm.DB, tenantID string, docs []documentRow, rec *receiptRow) (taskstore.DeleteReceipt, error) {
+	var r taskstore.DeleteReceipt
+	for i := range docs {
+		d := docs[i]
+		r.DocumentIDs = append(r.DocumentIDs, d.ID)
+		r.Bytes += d.Size
+		if d.LiveGen > 0 {
+			r.Chunks += d.ChunkCount
+		}
+		d.Name = "" // what tells of the deletion is no place to keep it
+		if err := s.tellDocument(tx, &d, "deleted", "deleted", nil); err != nil {
+			return r, err
+		}
+	}
+	r.Documents = len(docs)
+	stop, err := s.stopTasks(tx, r.DocumentIDs, sheaf.TaskCanceled, sheaf.EventCanceled, "the document was deleted")
+	if err != nil {
+		return r, err
+	}
+	r.RunningTasks = stop.running
+	if err := tx.Exec("UPDATE generations SET parse_config='{}', failure='' WHERE doc_id IN ?", r.DocumentIDs).Error; err != nil {
+		return r, err
+	}
+	failure := sheaf.Fail(sheaf.CategoryCanceled, "deleted", "the document was deleted before the generation was done; upload it again if it is still needed")
+	if err := s.endGenerations(tx, r.DocumentIDs, encodeFailure(failure)); err != nil {
+		return r, err
+	}
+	if err := s.addToReceipt(tx, rec, tenantID, docs); err != nil {
+		return r, err
+	}
+	r.ReceiptID = rec.ID
+	if err := tx.Exec(s.sql(`UPDATE documents SET deleted_at=@now, updated_at=@now, name='', sha256='', metadata='{}', outline='', failure='', warnings='[]', parse_config='{}', member_path='',
+		finished_at=CASE WHEN finished_at=0 THEN @now ELSE finished_at END,
+		state=CASE WHEN state IN ('succeeded','partially_succeeded','failed','canceled') THEN state ELSE 'canceled' END
+		WHERE id IN ? AND deleted_at=0`), r.DocumentIDs).Error; err != nil {
+		return r, err
+	}
+	if err := s.insertDocumentGarbage(tx, tenantID, docs, rec.ID); err != nil {
+		return r, err
+	}
+	var n []struct{ Generations, Tasks int }
+	if err := tx.Raw("SELECT (SELECT COUNT(*) FROM generations WHERE doc_id IN ?) AS generations, (SELECT COUNT(*) FROM tasks WHERE doc_id IN ?) AS tasks",
+		r.DocumentIDs, r.DocumentIDs).Scan(&n).Error; err != nil {
+		return r, err
+	}
+	r.Generations, r.Tasks = n[0].Generations, n[0].Tasks
+	return r, tx.Exec("DELETE FROM doc_dirty WHERE doc_id IN ?", r.DocumentIDs).Error
+}
+
+// insertDocumentGarbage hands all that documents have left in the index and in
+// the blob store to the collector: now, and once more when nobody can be
+// writing for them any more.
+func (s *Store) insertDocumentGarbage(tx *gorm.DB, tenantID string, docs []documentRow, receiptID string) error {
+	var rows [][]any
+	for _, delay := range []time.Duration{0, s.zombieDelay()} {
+		due := s.after(delay)
+		for _, d := range docs {
+			prefixes := []string{"", sheaf.ArtifactPrefix(tenantID, d.ID), sheaf.OriginalPrefix(tenantID, d.ID)}
+			if d.ParentID != "" {
+				prefixes = append(prefixes, d.BlobKey) // it lies with the archive
+			}
+			for _, prefix := range prefixes {
+				rows = append(rows, []any{tenantID, d.ID, prefix, receiptID, due})
+			}
+		}
+	}
+	return insertRows(tx, "garbage", []string{"tenant_id", "doc_id", "blob_prefix", "receipt_id", "not_before"}, rows, "")
+}

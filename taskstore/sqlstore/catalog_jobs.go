@@ -1,0 +1,691 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gorm.io/gorm"
+
+	"sheaf"
+	"sheaf/taskstore"
+)
+
+// Job reads a job with its documents, stages, statistics, usage and receipt
+// summed; Queue is left nil. All is summed by the database: a job may have ten
+// thousand documents, and is read each second by those who watch it.
+func (s *Store) Job(ctx context.Context, tenantID, id string) (*sheaf.Job, error) {
+	row, err := s.job(ctx, tenantID, id)
+	if err != nil {
+		return nil, err
+	}
+	jobs, err := s.sumJobs(ctx, tenantID, []jobRow{*row})
+	if err != nil {
+		return nil, err
+	}
+	j := &jobs[0]
+	if err := s.sumUsage(ctx, j); err != nil {
+		return nil, err
+	}
+	return j, s.sumRunning(ctx, j)
+}
+
+func (s *Store) job(ctx context.Context, tenantID, id string) (*jobRow, error) {
+	var rows []jobRow
+	if err := s.read(ctx).Raw("SELECT * FROM jobs WHERE id=? AND tenant_id=?", id, tenantID).Scan(&rows).Error; err != nil {
+		return nil, translate(err)
+	}
+	if len(rows) == 0 {
+		return nil, notFound("job", id)
+	}
+	return &rows[0], nil
+}
+
+// JobEnded tells whether Job would show a terminal state, at a fraction of its
+// cost: who waits for the end asks this, and Job once.
+func (s *Store) JobEnded(ctx context.Context, tenantID, id string) (bool, error) {
+	if _, err := s.job(ctx, tenantID, id); err != nil {
+		return false, err
+	}
+	var open []struct{ ID string }
+	err := s.read(ctx).Raw(`SELECT g.doc_id AS id FROM generations g JOIN documents d ON d.id=g.doc_id
+		WHERE g.job_id=? AND g.tenant_id=? AND `+stateOfJobDocument+` NOT IN `+terminalDocuments+` LIMIT 1`, id, tenantID).Scan(&open).Error
+	return len(open) == 0, translate(err)
+}
+
+// Jobs lists jobs, of one dataset unless it is "". The jobs of a list carry no
+// usage, and their stages do not count what is still running.
+func (s *Store) Jobs(ctx context.Context, tenantID, datasetID string, p taskstore.Page) ([]sheaf.Job, string, error) {
+	var w where
+	w.add("tenant_id=?", tenantID)
+	if datasetID != "" {
+		w.add("dataset_id=?", datasetID)
+	}
+	suffix, limit := w.page("id", p)
+	var rows []jobRow
+	if err := s.read(ctx).Raw("SELECT * FROM jobs"+w.String()+suffix, w.args...).Scan(&rows).Error; err != nil {
+		return nil, "", translate(err)
+	}
+	rows, next := cut(rows, limit, func(r jobRow) string { return r.ID })
+	out := make([]sheaf.Job, 0, len(rows))
+	for batch := range chunks(rows) {
+		jobs, err := s.sumJobs(ctx, tenantID, batch)
+		if err != nil {
+			return nil, "", err
+		}
+		out = append(out, jobs...)
+	}
+	return out, next, nil
+}
+
+// stateOfJobDocument is the state that a job's document has as far as the job
+// is concerned: that of the document while the job's generation is the newest,
+// else what became of the generation.
+const stateOfJobDocument = "CASE WHEN d.gen=g.gen THEN d.state ELSE g.state END"
+
+const terminalDocuments = "('succeeded','partially_succeeded','failed','canceled')"
+
+// sumJobs sums what can be read from columns.
+func (s *Store) sumJobs(ctx context.Context, tenantID string, rows []jobRow) ([]sheaf.Job, error) {
+	jobs := make([]sheaf.Job, len(rows))
+	at := make(map[string]*sheaf.Job, len(rows))
+	ids := make([]string, len(rows))
+	for i, r := range rows {
+		jobs[i] = r.toDomain()
+		jobs[i].Documents.ByState = map[sheaf.DocumentState]int{}
+		ids[i], at[r.ID] = r.ID, &jobs[i]
+	}
+	if len(rows) == 0 {
+		return jobs, nil
+	}
+	db := s.read(ctx)
+
+	var held []struct{ ID string }
+	err := db.Raw(`SELECT j.id FROM jobs j LEFT JOIN datasets x ON x.id=j.dataset_id LEFT JOIN tenants t ON t.id=j.tenant_id
+		WHERE j.id IN ? AND (j.paused=1 OR x.paused=1 OR t.paused=1)`, ids).Scan(&held).Error
+	if err != nil {
+		return nil, translate(err)
+	}
+	for _, h := range held {
+		at[h.ID].Paused = true
+	}
+
+	// One pass over the tasks, per document and then per state. Progress is the
+	// mean of the documents', each weighed by what it costs.
+	var docs []struct {
+		JobID, State                string
+		Deleted, N, First           int
+		Weight, Weighted            float64
+		Started, Finished           int64
+		Total, Done, Failed, Reused int
+		Ranges, Chunks, Tokens      int
+		TaskStarted, TaskFinished   int64
+	}
+	err = db.Raw(`SELECT job_id, state, deleted, COUNT(*) AS n, SUM(first) AS first, SUM(weight) AS weight, SUM(weight*progress) AS weighted,
+			COALESCE(MIN(CASE WHEN started>0 THEN started END), 0) AS started, MAX(finished) AS finished,
+			SUM(total) AS total, SUM(done) AS done, SUM(failed) AS failed, SUM(reused) AS reused, SUM(ranges) AS ranges, SUM(chunks) AS chunks, SUM(tokens) AS tokens,
+			COALESCE(MIN(CASE WHEN task_started>0 THEN task_started END), 0) AS task_started, MAX(task_finished) AS task_finished
+		FROM (SELECT g.job_id, `+stateOfJobDocument+` AS state, CASE WHEN d.deleted_at<>0 THEN 1 ELSE 0 END AS deleted,
+				CASE WHEN g.gen=1 THEN 1 ELSE 0 END AS first, COALESCE(c.cost, 1) AS weight,
+				CASE WHEN d.gen<>g.gen OR d.state IN `+terminalDocuments+` THEN 1 ELSE d.progress END AS progress,
+				CASE WHEN d.gen=g.gen THEN d.started_at ELSE 0 END AS started,
+				CASE WHEN d.gen=g.gen THEN d.finished_at ELSE g.finished_at END AS finished,
+				COALESCE(c.cost, 0) AS total, COALESCE(c.done, 0) AS done, COALESCE(c.failed, 0) AS failed, COALESCE(c.reused_cost, 0) AS reused,
+				COALESCE(c.ranges, 0) AS ranges, COALESCE(c.chunks, 0) AS chunks, COALESCE(c.tokens, 0) AS tokens,
+				COALESCE(c.task_started, 0) AS task_started, COALESCE(c.task_finished, 0) AS task_finished
+			FROM generations g JOIN documents d ON d.id=g.doc_id
+			LEFT JOIN (SELECT job_id, doc_id, gen, SUM(cost) AS cost,
+					SUM(CASE WHEN state='done' THEN cost ELSE 0 END) AS done, SUM(CASE WHEN state='dead' THEN cost ELSE 0 END) AS failed,
+					SUM(CASE WHEN state='done' AND reused=1 THEN cost ELSE 0 END) AS reused_cost,
+					SUM(CASE WHEN state='done' AND reused=1 THEN 1 ELSE 0 END) AS ranges,
+					SUM(CASE WHEN state='done' AND reused=1 THEN chunk_count ELSE 0 END) AS chunks,
+					SUM(CASE WHEN state='done' AND reused=1 THEN token_count ELSE 0 END) AS tokens,
+					MIN(CASE WHEN started_at>0 THEN started_at END) AS task_started, MAX(finished_at) AS task_finished
+				FROM tasks WHERE job_id IN ? AND kind IN ('parse','index') GROUP BY job_id, doc_id, gen) c
+				ON c.job_id=g.job_id AND c.doc_id=g.doc_id AND c.gen=g.gen
+			WHERE g.job_id IN ? AND g.tenant_id=?) x
+		GROUP BY job_id, state, deleted`, ids, ids, tenantID).Scan(&docs).Error
+	if err != nil {
+		return nil, translate(err)
+	}
+	type sums struct {
+		weight, weighted            float64
+		first, n                    int
+		started, finished, taskDone int64
+		states                      map[sheaf.DocumentState]int
+		stage                       sheaf.JobStage
+	}
+	summed := make(map[string]*sums, len(rows))
+	for _, id := range ids {
+		summed[id] = &sums{states: map[sheaf.DocumentState]int{}, stage: sheaf.JobStage{Unit: string(sheaf.UnitPage)}}
+	}
+	for _, d := range docs {
+		j, x, state := at[d.JobID], summed[d.JobID], sheaf.DocumentState(d.State)
+		if d.Deleted == 0 {
+			j.Documents.Total += d.N
+			j.Documents.ByState[state] += d.N
+		}
+		x.states[state] += d.N
+		x.n += d.N
+		x.first += d.First
+		x.weight += d.Weight
+		x.weighted += d.Weighted
+		x.finished = max(x.finished, d.Finished)
+		x.started = earliest(x.started, earliest(d.Started, d.TaskStarted))
+		x.taskDone = max(x.taskDone, d.TaskFinished)
+		x.stage.Total += d.Total
+		x.stage.Done += d.Done
+		x.stage.Failed += d.Failed
+		x.stage.Reused += d.Reused
+		x.stage.StartedAt = toTime(earliest(toMillis(x.stage.StartedAt), d.TaskStarted))
+		j.Reused.Ranges += d.Ranges
+		j.Reused.Pages += d.Reused
+		j.Reused.Chunks += d.Chunks
+		j.Reused.Tokens += d.Tokens
+	}
+
+	for i := range jobs {
+		j, x := &jobs[i], summed[jobs[i].ID]
+		j.State = foldStates(x.states, x.n)
+		if x.weight > 0 {
+			j.Progress = x.weighted / x.weight
+		} else if j.State.Terminal() {
+			j.Progress = 1
+		}
+		j.StartedAt = toTime(x.started)
+		if j.State.Terminal() {
+			j.FinishedAt = toTime(x.finished)
+			x.stage.FinishedAt = toTime(x.taskDone)
+		}
+		for _, name := range []string{"parse", "chunk", "embed", "index"} {
+			one := x.stage
+			one.Name = name
+			j.Stages = append(j.Stages, one)
+		}
+		if j.Kind == sheaf.JobIngest {
+			j.Statistics.New = max(j.Statistics.New, x.first)
+			j.Statistics.Modified = max(j.Statistics.Modified, x.n-x.first)
+		}
+		j.Statistics.Failed += x.states[sheaf.DocFailed]
+	}
+	return jobs, nil
+}
+
+func earliest(a, b int64) int64 {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// foldStates is the state of a job of n documents.
+func foldStates(states map[sheaf.DocumentState]int, n int) sheaf.DocumentState {
+	terminal := 0
+	for state, k := range states {
+		if state.Terminal() {
+			terminal += k
+		}
+	}
+	switch {
+	case states[sheaf.DocRunning]+states[sheaf.DocFinalizing] > 0:
+		return sheaf.DocRunning
+	case terminal == n && states[sheaf.DocSucceeded] == n: // also the job that had nothing to do
+		return sheaf.DocSucceeded
+	case terminal == n && states[sheaf.DocFailed] == n:
+		return sheaf.DocFailed
+	case terminal == n && states[sheaf.DocCanceled] == n:
+		return sheaf.DocCanceled
+	case terminal == n:
+		// Canceled and failed alone: nothing came of it.
+		if states[sheaf.DocSucceeded]+states[sheaf.DocPartiallySucceeded] == 0 {
+			return sheaf.DocFailed
+		}
+		return sheaf.DocPartiallySucceeded
+	case states[sheaf.DocQueued]+states[sheaf.DocUnstarted] == 0:
+		return sheaf.DocCanceling
+	case terminal+states[sheaf.DocCanceling] > 0:
+		return sheaf.DocRunning
+	case states[sheaf.DocUnstarted] == n:
+		return sheaf.DocUnstarted
+	}
+	return sheaf.DocQueued
+}
+
+// jsonNumber reads a number out of the result of a done task, 0 for others.
+func (s *Store) jsonNumber(path ...string) string {
+	read := "JSON_EXTRACT(result, '$." + strings.Join(path, ".") + "')"
+	if s.d.name == "postgres" {
+		read = "CAST(CAST(result AS json) #>> '{" + strings.Join(path, ",") + "}' AS bigint)"
+	}
+	// CASE, since a condition of the query may be looked at after the value.
+	return "COALESCE(SUM(CASE WHEN state='done' AND reused=0 AND result<>'' THEN " + read + " END), 0)"
+}
+
+// sumUsage sums what the tasks of a job consumed. A reused result lists what
+// was consumed when it was made, which is no use of this job's.
+func (s *Store) sumUsage(ctx context.Context, j *sheaf.Job) error {
+	var sums []struct{ Pages, OcrPages, Tokens, EmbeddedTokens, Bytes float64 }
+	err := s.read(ctx).Raw("SELECT "+s.jsonNumber("usage", "pages")+" AS pages, "+s.jsonNumber("usage", "ocr_pages")+" AS ocr_pages, "+
+		s.jsonNumber("usage", "tokens")+" AS tokens, "+s.jsonNumber("usage", "embedded_tokens")+" AS embedded_tokens, "+
+		s.jsonNumber("usage", "bytes")+" AS bytes FROM tasks WHERE job_id=? AND tenant_id=? AND state='done'", j.ID, j.TenantID).Scan(&sums).Error
+	if err != nil || len(sums) == 0 {
+		return translate(err)
+	}
+	u := sums[0]
+	j.Usage = sheaf.Usage{Pages: int(u.Pages), OCRPages: int(u.OcrPages), Tokens: int(u.Tokens), EmbeddedTokens: int(u.EmbeddedTokens), Bytes: int64(u.Bytes)}
+	return nil
+}
+
+// sumRunning adds to the stages what the tasks that are running have passed.
+func (s *Store) sumRunning(ctx context.Context, j *sheaf.Job) error {
+	if j.State.Terminal() {
+		return nil
+	}
+	var rows []struct {
+		TaskID, Detail string
+		Cost           int
+	}
+	err := s.read(ctx).Raw(`SELECT t.id AS task_id, t.cost, e.detail FROM tasks t JOIN events e ON e.subject_id=t.id AND e.epoch=t.epoch AND e.kind='progress'
+		WHERE t.job_id=? AND t.tenant_id=? AND t.state='running' AND t.kind IN ('parse','index') ORDER BY e.seq DESC LIMIT 5000`, j.ID, j.TenantID).Scan(&rows).Error
+	if err != nil {
+		return translate(err)
+	}
+	seen := map[[2]string]bool{}
+	for _, r := range rows {
+		var p sheaf.Progress
+		decode(r.Detail, &p)
+		if seen[[2]string{r.TaskID, p.Stage}] || p.Total <= 0 {
+			continue
+		}
+		seen[[2]string{r.TaskID, p.Stage}] = true
+		for i := range j.Stages {
+			if j.Stages[i].Name == p.Stage {
+				j.Stages[i].Done += r.Cost * min(max(p.Done, 0), p.Total) / p.Total
+			}
+		}
+	}
+	return nil
+}
+
+// JobDocuments lists the documents of a job.
+func (s *Store) JobDocuments(ctx context.Context, tenantID, jobID string, p taskstore.Page) ([]sheaf.Document, string, error) {
+	if _, err := s.job(ctx, tenantID, jobID); err != nil {
+		return nil, "", err
+	}
+	var w where
+	w.add("g.job_id=?", jobID)
+	w.add("d.tenant_id=?", tenantID)
+	w.add("d.deleted_at=0")
+	suffix, limit := w.page("g.doc_id", p)
+	var rows []documentRow
+	err := s.read(ctx).Raw("SELECT "+documentColumns("d.")+" FROM generations g JOIN documents d ON d.id=g.doc_id"+w.String()+suffix, w.args...).Scan(&rows).Error
+	if err != nil {
+		return nil, "", translate(err)
+	}
+	rows, next := cut(rows, limit, func(r documentRow) string { return r.ID })
+	return s.toDocuments(rows), next, nil
+}
+
+// JobErrors lists the failures of a job: of documents, tasks and units, in the
+// order of document ids: first the document's own failure, then those of its
+// tasks, then its units that could not be read. The cursor names a document and
+// how many of its failures were listed.
+func (s *Store) JobErrors(ctx context.Context, tenantID, jobID string, p taskstore.Page) ([]taskstore.JobError, string, error) {
+	if _, err := s.job(ctx, tenantID, jobID); err != nil {
+		return nil, "", err
+	}
+	limit := pageLimit(p)
+	from, skipText, _ := strings.Cut(p.Cursor, ":")
+	skip, _ := strconv.Atoi(skipText)
+	op, order := "<=", "DESC"
+	if p.Ascending {
+		op, order = ">=", "ASC"
+	}
+	var out []taskstore.JobError
+	for {
+		var w where
+		w.add("g.job_id=?", jobID)
+		w.add("d.tenant_id=?", tenantID)
+		w.add("d.deleted_at=0")
+		if from != "" {
+			w.add("g.doc_id"+op+"?", from)
+		}
+		w.add(`(` + stateOfJobDocument + ` IN ('failed','partially_succeeded')
+			OR EXISTS (SELECT 1 FROM tasks t WHERE t.doc_id=g.doc_id AND t.gen=g.gen AND t.state='dead'))`)
+		var rows []struct {
+			DocID, Name, Failure string
+			Gen                  int
+		}
+		err := s.read(ctx).Raw("SELECT g.doc_id, g.gen, d.name, CASE WHEN d.gen=g.gen THEN d.failure ELSE g.failure END AS failure"+
+			" FROM generations g JOIN documents d ON d.id=g.doc_id"+w.String()+" ORDER BY g.doc_id "+order+" LIMIT 50", w.args...).Scan(&rows).Error
+		if err != nil {
+			return nil, "", translate(err)
+		}
+		for _, r := range rows {
+			failures, err := s.failures(ctx, r.DocID, r.Gen)
+			if err != nil {
+				return nil, "", err
+			}
+			if f := decodeFailure(r.Failure); f != nil {
+				failures = slices.Insert(failures, 0, taskstore.JobError{Failure: *f})
+			}
+			listed := 0
+			if r.DocID == from {
+				listed = min(skip, len(failures))
+			}
+			for _, f := range failures[listed:] {
+				if len(out) == limit {
+					return out, r.DocID + ":" + strconv.Itoa(listed), nil
+				}
+				f.DocumentID, f.Document = r.DocID, r.Name
+				out = append(out, f)
+				listed++
+			}
+			from, skip = r.DocID, listed
+		}
+		// The document that the cursor names is read again, hence one row more
+		// is needed for anything to be new.
+		if len(rows) < 50 {
+			return out, "", nil
+		}
+	}
+}
+
+// failures lists what went wrong in a generation's tasks and units.
+func (s *Store) failures(ctx context.Context, documentID string, gen int) ([]taskstore.JobError, error) {
+	var rows []taskRow
+	if err := s.read(ctx).Raw("SELECT id, kind, state, from_unit, to_unit, attempts, failure, result FROM tasks WHERE doc_id=? AND gen=? AND state IN ('dead','done') ORDER BY from_unit, to_unit, id",
+		documentID, gen).Scan(&rows).Error; err != nil {
+		return nil, translate(err)
+	}
+	var tasks []taskstore.JobError
+	var ledgers []sheaf.Ledger
+	owner := func(run sheaf.LedgerRun) string { return "" }
+	for i := range rows {
+		r := &rows[i]
+		if r.State == string(sheaf.TaskDead) {
+			f := decodeFailure(r.Failure)
+			if f == nil {
+				f = sheaf.Fail(sheaf.CategoryInternal, "dead", "the task was given up; retry it")
+			}
+			if f.Range == nil && r.FromUnit > 0 {
+				f.Range = &sheaf.Range{From: r.FromUnit, To: r.ToUnit}
+			}
+			f.Attempt = cmp.Or(f.Attempt, r.Attempts)
+			tasks = append(tasks, taskstore.JobError{TaskID: r.ID, Failure: *f})
+			continue
+		}
+		ledgers = append(ledgers, verdicts(r))
+		before := owner
+		owner = func(run sheaf.LedgerRun) string {
+			if r.FromUnit <= run.From && run.To <= r.ToUnit {
+				return r.ID
+			}
+			return before(run)
+		}
+	}
+	for _, run := range sheaf.MergeLedgers(ledgers...) {
+		if run.Status != sheaf.UnitFailed {
+			continue
+		}
+		f := sheaf.Failure{Code: run.Code, Category: categoryOf(run.Code), Message: run.Message, Phase: "parse", Range: &sheaf.Range{From: run.From, To: run.To}}
+		if run.From == run.To {
+			f.Page = run.From
+		}
+		tasks = append(tasks, taskstore.JobError{TaskID: owner(run), Failure: f})
+	}
+	return tasks, nil
+}
+
+// categoryOf guesses who can cure a unit's failure: the ledger keeps the code
+// alone.
+func categoryOf(code string) sheaf.Category {
+	for _, c := range []struct {
+		part     string
+		category sheaf.Category
+	}{
+		{"timeout", sheaf.CategoryTimeout}, {"crash", sheaf.CategoryCrash}, {"memory", sheaf.CategoryCrash}, {"encrypt", sheaf.CategoryEncrypted},
+		{"password", sheaf.CategoryEncrypted}, {"cancel", sheaf.CategoryCanceled}, {"internal", sheaf.CategoryInternal},
+	} {
+		if strings.Contains(code, c.part) {
+			return c.category
+		}
+	}
+	return sheaf.CategoryBadInput
+}
+
+// SetPaused holds or frees the pending tasks of a job, dataset or tenant
+// (exactly one id set), and those that will be spawned. The switch is committed
+// first: tasks that are written from then on look at it under a lock, and those
+// that were written before are held or freed here, some at a time. A task stays
+// held while any of its job, dataset and tenant is paused. tasks counts those
+// that are waiting; running ones go on.
+func (s *Store) SetPaused(ctx context.Context, tenantID string, scope taskstore.PauseScope, paused bool) (tasks int, err error) {
+	table, column, id, set := "tenants", "tenant_id", tenantID, 0
+	if scope.JobID != "" {
+		table, column, id, set = "jobs", "job_id", scope.JobID, set+1
+	}
+	if scope.DatasetID != "" {
+		table, column, id, set = "datasets", "dataset_id", scope.DatasetID, set+1
+	}
+	if scope.Tenant {
+		set++
+	}
+	if set != 1 {
+		return 0, fmt.Errorf("%w: exactly one of job, dataset and tenant is paused at a time", sheaf.ErrInvalid)
+	}
+	owned := "id=? AND tenant_id=?"
+	if table == "tenants" {
+		owned = "id=? AND id=?"
+	}
+	if err := changed(s.w.WithContext(ctx).Exec("UPDATE "+table+" SET paused=? WHERE "+owned, flag(paused), id, tenantID), strings.TrimSuffix(table, "s"), id); err != nil {
+		return 0, err
+	}
+	wanted, to := "paused=0", "paused=1"
+	if !paused {
+		// Hints of held tasks are spent by the claims that were refused.
+		to = "paused=0, enqueued_at=0"
+		wanted = `paused=1 AND NOT EXISTS (SELECT 1 FROM tenants x WHERE x.id=tasks.tenant_id AND x.paused=1)
+			AND NOT EXISTS (SELECT 1 FROM datasets x WHERE x.id=tasks.dataset_id AND x.paused=1)
+			AND NOT EXISTS (SELECT 1 FROM jobs x WHERE x.id=tasks.job_id AND x.paused=1)`
+	}
+	after := ""
+	for {
+		n, last := 0, ""
+		err := s.tx(ctx, func(tx *gorm.DB) error {
+			n, last = 0, ""
+			// Pauses of one tenant take turns, so that one that frees tasks
+			// sees what another that holds them has switched.
+			if err := tx.Exec("UPDATE tenants SET weight=weight WHERE id=?", tenantID).Error; err != nil {
+				return err
+			}
+			var rows []taskRow
+			if err := tx.Raw("SELECT id, state FROM tasks WHERE "+column+"=? AND tenant_id=? AND "+isOpen+" AND id>? AND "+wanted+" ORDER BY id LIMIT 500",
+				id, tenantID, after).Scan(&rows).Error; err != nil {
+				return err
+			}
+			ids := make([]string, len(rows))
+			for i, r := range rows {
+				ids[i], last = r.ID, r.ID
+				if r.State != string(sheaf.TaskRunning) {
+					n++
+				}
+			}
+			if len(ids) < 500 {
+				last = ""
+			}
+			if len(ids) == 0 {
+				return nil
+			}
+			return tx.Exec("UPDATE tasks SET "+to+" WHERE id IN ?", ids).Error
+		})
+		tasks += n
+		if err != nil || last == "" {
+			return tasks, err
+		}
+		after = last
+	}
+}
+
+// speedSample is how many finished tasks the speed is measured over.
+const speedSample = 500
+
+// Remaining measures what stands between a job and its end.
+func (s *Store) Remaining(ctx context.Context, tenantID, jobID string) (taskstore.Remaining, error) {
+	var left taskstore.Remaining
+	if _, err := s.job(ctx, tenantID, jobID); err != nil {
+		return left, err
+	}
+	db := s.read(ctx)
+	var own []struct {
+		Own, Unplanned, Lane int
+		Place                int64
+	}
+	err := db.Raw(`SELECT COALESCE(SUM(cost), 0) AS own, COALESCE(SUM(CASE WHEN kind='plan' THEN 1 ELSE 0 END), 0) AS unplanned,
+		COALESCE(MAX(lane), 0) AS lane, COALESCE(MAX(place), 0) AS place
+		FROM tasks WHERE job_id=? AND tenant_id=? AND `+isOpen, jobID, tenantID).Scan(&own).Error
+	if err != nil {
+		return left, translate(err)
+	}
+	left.Own, left.Unplanned = own[0].Own, own[0].Unplanned
+	if own[0].Lane > 0 {
+		if err = s.ahead(db, &left, tenantID, jobID, own[0].Lane, own[0].Place); err != nil {
+			return left, translate(err)
+		}
+	}
+	if left.Delayed, err = s.delayed(db, tenantID, jobID); err != nil {
+		return left, translate(err)
+	}
+	left.CostPerSec, left.SpreadP90, err = s.speed(db)
+	return left, translate(err)
+}
+
+// delayed finds the job's task that is tried again next, and why its last
+// attempt ended.
+func (s *Store) delayed(db *gorm.DB, tenantID, jobID string) (*sheaf.Delay, error) {
+	var tasks []taskRow
+	err := db.Raw("SELECT id, run_at FROM tasks WHERE job_id=? AND tenant_id=? AND state='retry_wait' ORDER BY run_at LIMIT 1", jobID, tenantID).Scan(&tasks).Error
+	if err != nil || len(tasks) == 0 {
+		return nil, err
+	}
+	var reasons []string
+	err = db.Raw("SELECT text FROM events WHERE subject_id=? AND kind IN ? ORDER BY seq DESC LIMIT 1", tasks[0].ID,
+		[]string{sheaf.EventSnoozed, sheaf.EventFailed, sheaf.EventLost}).Scan(&reasons).Error
+	if err != nil || len(reasons) == 0 {
+		return nil, err
+	}
+	return &sheaf.Delay{Reason: reasons[0], NextAt: toTime(tasks[0].RunAt)}, nil
+}
+
+// ahead counts what is served before the last of a job's tasks: of the own
+// tenant what is in a higher lane or has an earlier place, of the others what is
+// in the same or a higher lane. One statement counts it all, so that a task
+// which comes or goes meanwhile is in each count or in none. Only columns of one
+// index are looked at, and the cost is that of a sample: there may be a million
+// rows.
+func (s *Store) ahead(db *gorm.DB, left *taskstore.Remaining, tenantID, jobID string, lane int, place int64) error {
+	const pending = " FROM tasks WHERE state='pending' AND paused=0"
+	var n struct{ Higher, Earlier, Mine, Everyone, Same int }
+	err := db.Raw(`SELECT (SELECT COUNT(*)`+pending+` AND tenant_id=? AND lane<?) AS higher,
+		(SELECT COUNT(*)`+pending+` AND tenant_id=? AND lane=? AND phase IN (0,1,2,3) AND place<?) AS earlier,
+		(SELECT COUNT(*)`+pending+` AND job_id=? AND tenant_id=? AND (lane<? OR lane=? AND place<?)) AS mine,
+		(SELECT COUNT(*)`+pending+` AND lane<=?) AS everyone,
+		(SELECT COUNT(*)`+pending+` AND tenant_id=? AND lane<=?) AS same`,
+		tenantID, lane, tenantID, lane, place, jobID, tenantID, lane, lane, place, lane, tenantID, lane).Scan(&n).Error
+	if err != nil {
+		return err
+	}
+	left.AheadOwn, left.AheadOthers = n.Higher+n.Earlier-n.Mine, n.Everyone-n.Same
+	if left.AheadOwn+left.AheadOthers == 0 {
+		return nil
+	}
+	var mean []float64
+	if err := db.Raw("SELECT COALESCE(AVG(cost), 0) FROM (SELECT cost"+pending+" AND lane<=? LIMIT 1000) x", lane).Scan(&mean).Error; err != nil {
+		return err
+	}
+	left.AheadCost = int(mean[0]*float64(left.AheadOwn+left.AheadOthers) + 0.5)
+	return nil
+}
+
+// speed measures how much cost all executors together get done in a second
+// while they are at work, and how much the single tasks differ: the 90th
+// percentile of seconds per cost over the median. Tasks that run only some
+// stages are faster by the share of the time that the others take.
+func (s *Store) speed(db *gorm.DB, stages ...string) (costPerSec, spread float64, err error) {
+	var rows []taskRow
+	columns := "cost, started_at, finished_at"
+	if len(stages) > 0 {
+		columns += ", result"
+	}
+	// By run_at, which has an index, and tells old from new well enough.
+	if err := db.Raw(fmt.Sprintf(`SELECT %s FROM tasks WHERE state='done' AND kind='parse' AND reused=0 AND started_at>0
+		ORDER BY run_at DESC LIMIT %d`, columns, speedSample)).Scan(&rows).Error; err != nil {
+		return 0, 0, err
+	}
+	slices.SortFunc(rows, func(a, b taskRow) int { return cmp.Compare(a.StartedAt, b.StartedAt) })
+	var cost float64
+	var busy, until int64 // milliseconds in which at least one task ran
+	var all, part int64   // milliseconds of all tasks, and of the stages in them
+	var each []float64
+	for _, r := range rows {
+		took := max(r.FinishedAt-r.StartedAt, 1)
+		counted := took
+		if len(stages) > 0 {
+			counted = r.stageTime(stages)
+		}
+		all, part = all+took, part+counted
+		end := r.StartedAt + took
+		cost += float64(r.Cost)
+		each = append(each, float64(counted)/float64(r.Cost))
+		if end > until {
+			busy += end - max(until, r.StartedAt)
+			until = end
+		}
+	}
+	if busy == 0 {
+		return 0, 0, nil
+	}
+	slices.Sort(each)
+	median, p90 := each[len(each)/2], each[min(len(each)*9/10, len(each)-1)]
+	return cost / (float64(busy) / 1000) * float64(all) / float64(part), max(p90/median, 1), nil
+}
+
+// stageTime is how long the named stages of a done task took, in milliseconds,
+// ≥ 1.
+func (r taskRow) stageTime(stages []string) (took int64) {
+	var result sheaf.TaskResult
+	decode(r.Result, &result)
+	for _, st := range result.Stages {
+		if slices.Contains(stages, st.Name) {
+			took += st.MS
+		}
+	}
+	return max(took, 1)
+}
+
+// Speed measures how fast tasks end: cost units a second, all executors
+// together, and the ratio of the 90th percentile of seconds per cost to the
+// median, ≥ 1. With stages, of tasks that run only those, as many at once. Both
+// are 0 when nothing has been measured.
+func (s *Store) Speed(ctx context.Context, stages ...string) (costPerSec, spreadP90 float64, err error) {
+	costPerSec, spreadP90, err = s.speed(s.read(ctx), stages...)
+	return costPerSec, spreadP90, translate(err)
+}
+
+// OpenTasks counts what CancelDocuments would stop.
+func (s *Store) OpenTasks(ctx context.Context, tenantID string, ids []string) (queued, running int, err error) {
+	for batch := range chunks(ids) {
+		var n []struct{ Queued, Running int }
+		err := s.read(ctx).Raw(`SELECT COALESCE(SUM(CASE WHEN state='running' THEN 0 ELSE 1 END), 0) AS queued,
+			COALESCE(SUM(CASE WHEN state='running' THEN 1 ELSE 0 END), 0) AS running
+			FROM tasks WHERE tenant_id=? AND doc_id IN ? AND `+isOpen, tenantID, batch).Scan(&n).Error
+		if err != nil {
+			return 0, 0, translate(err)
+		}
+		queued, running = queued+n[0].Queued, running+n[0].Running
+	}
+	return queued, running, nil
+}

@@ -1,0 +1,389 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"gorm.io/gorm"
+
+	"sheaf"
+	"sheaf/taskstore"
+)
+
+// exactCost is the depth up to which the cost of a lane is summed; beyond, it
+// is the mean of a sample times the depth.
+const exactCost = 10_000
+
+// Queue measures a tenant's queue.
+func (s *Store) Queue(ctx context.Context, tenantID string) (*taskstore.TenantQueue, error) {
+	var tenants []tenantRow
+	if err := s.read(ctx).Raw("SELECT * FROM tenants WHERE id=?", tenantID).Scan(&tenants).Error; err != nil {
+		return nil, translate(err)
+	}
+	if len(tenants) == 0 {
+		return nil, notFound("tenant", tenantID)
+	}
+	qs, err := s.queuesOf(ctx, tenants)
+	if err != nil {
+		return nil, err
+	}
+	return &qs[0], nil
+}
+
+// Queues lists the queues of all tenants, as Tenants lists these.
+func (s *Store) Queues(ctx context.Context, p taskstore.Page) ([]taskstore.TenantQueue, string, error) {
+	tenants, next, err := s.tenantRows(ctx, p)
+	if err != nil || len(tenants) == 0 {
+		return nil, "", err
+	}
+	qs, err := s.queuesOf(ctx, tenants)
+	return qs, next, err
+}
+
+// queuesOf measures the queues of tenants, of which there is at least one.
+// Depths are counted in the index alone, so that a backlog of a million tasks
+// costs no million rows.
+func (s *Store) queuesOf(ctx context.Context, tenants []tenantRow) ([]taskstore.TenantQueue, error) {
+	db := s.read(ctx)
+	out := make([]taskstore.TenantQueue, len(tenants))
+	at := make(map[string]*taskstore.TenantQueue, len(tenants))
+	ids := make([]string, len(tenants))
+	for i, t := range tenants {
+		out[i] = taskstore.TenantQueue{TenantID: t.ID, Weight: t.Weight, Cap: t.Cap, Paused: t.Paused != 0}
+		for _, lane := range sheaf.Lanes {
+			out[i].Lanes = append(out[i].Lanes, taskstore.LaneDepth{Lane: lane})
+		}
+		ids[i], at[t.ID] = t.ID, &out[i]
+	}
+	var groups []struct {
+		TenantID, State string
+		Lane, N         int
+		Oldest          int64
+	}
+	err := db.Raw(`SELECT tenant_id, state, lane, COUNT(*) AS n, MIN(run_at) AS oldest FROM tasks
+		WHERE state IN ('pending','running','retry_wait','parked','dead') AND paused IN (0, 1) AND tenant_id IN ? GROUP BY state, tenant_id, lane`, ids).Scan(&groups).Error
+	if err != nil {
+		return nil, translate(err)
+	}
+	var now []int64
+	err = db.Raw("SELECT " + s.now()).Scan(&now).Error
+	if err != nil {
+		return nil, translate(err)
+	}
+	for _, g := range groups {
+		t := at[g.TenantID]
+		if t == nil {
+			continue
+		}
+		switch sheaf.TaskState(g.State) {
+		case sheaf.TaskRunning:
+			t.Running += g.N
+		case sheaf.TaskRetryWait:
+			t.RetryWait += g.N
+		case sheaf.TaskParked:
+			t.Parked += g.N
+		case sheaf.TaskDead:
+			t.Dead += g.N
+		case sheaf.TaskPending:
+			age := max(float64(now[0]-g.Oldest)/1000, 0)
+			t.OldestPendingAge = max(t.OldestPendingAge, age)
+			for i := range t.Lanes {
+				if int(t.Lanes[i].Lane) != g.Lane {
+					continue
+				}
+				cost, err := s.laneCost(db, g.TenantID, g.Lane, g.N)
+				if err != nil {
+					return nil, translate(err)
+				}
+				t.Lanes[i].Pending, t.Lanes[i].Cost, t.Lanes[i].OldestPendingAge = g.N, cost, age
+			}
+		}
+	}
+	return out, nil
+}
+
+func (s *Store) laneCost(db *gorm.DB, tenantID string, lane, n int) (int, error) {
+	limit := exactCost
+	if n > exactCost {
+		limit = 1000
+	}
+	var mean []float64
+	err := db.Raw(fmt.Sprintf(`SELECT COALESCE(AVG(cost), 0) FROM (SELECT cost FROM tasks
+		WHERE state='pending' AND paused IN (0, 1) AND tenant_id=? AND lane=? LIMIT %d) x`, limit), tenantID, lane).Scan(&mean).Error
+	if err != nil {
+		return 0, err
+	}
+	return int(mean[0]*float64(n) + 0.5), nil
+}
+
+// deadWhere selects tasks that ended badly, of documents that are not deleted.
+func deadWhere(tenantID string, f taskstore.DeadLetterFilter, canceledToo bool) (where, error) {
+	var w where
+	if len(f.IDs) > maxFilterIDs {
+		return w, fmt.Errorf("%w: a filter lists at most %d ids, this one %d; split it", sheaf.ErrInvalid, maxFilterIDs, len(f.IDs))
+	}
+	if f.None {
+		w.add("1=0")
+	}
+	if tenantID != "" || !f.AllTenants {
+		w.add("t.tenant_id=?", tenantID)
+	}
+	if len(f.IDs) > 0 {
+		w.add("t.id IN ?", f.IDs)
+	}
+	if canceledToo && len(f.IDs) > 0 {
+		w.add("t.state IN ('dead','canceled')")
+	} else {
+		w.add("t.state='dead'")
+	}
+	if f.Kind != "" {
+		w.add("t.kind=?", string(f.Kind))
+	}
+	if f.Code != "" {
+		w.add("t.failure_code=?", f.Code)
+	}
+	if f.Category != "" {
+		// As the encoder writes it; inside of a message the quotes are escaped.
+		w.add("t.failure LIKE ? ESCAPE '!'", `%"category":`+escapeLike.Replace(encode(f.Category))+`%`)
+	}
+	if f.DocumentID != "" {
+		w.add("t.doc_id=?", f.DocumentID)
+	}
+	if f.JobID != "" {
+		w.add("t.job_id=?", f.JobID)
+	}
+	if f.DatasetID != "" {
+		w.add("t.dataset_id=?", f.DatasetID)
+	}
+	w.add("NOT EXISTS (SELECT 1 FROM documents d WHERE d.id=t.doc_id AND d.deleted_at<>0)")
+	return w, nil
+}
+
+// DeadLetters lists tasks that were given up.
+func (s *Store) DeadLetters(ctx context.Context, tenantID string, f taskstore.DeadLetterFilter, p taskstore.Page) ([]sheaf.Task, string, error) {
+	w, err := deadWhere(tenantID, f, false)
+	if err != nil {
+		return nil, "", err
+	}
+	suffix, limit := w.page("t.id", p)
+	var rows []taskRow
+	if err := s.read(ctx).Raw("SELECT t.* FROM tasks t"+w.String()+suffix, w.args...).Scan(&rows).Error; err != nil {
+		return nil, "", translate(err)
+	}
+	rows, next := cut(rows, limit, func(r taskRow) string { return r.ID })
+	return s.toTasks(rows), next, nil
+}
+
+// RetryDead makes dead tasks pending again under a new epoch, budgets reset.
+// Tasks of a generation that is not the newest, or that was canceled, are left
+// alone: there is nobody whom their result would reach, and what the others of
+// a canceled generation had done is gone. Such a document is parsed again
+// instead.
+func (s *Store) RetryDead(ctx context.Context, tenantID string, f taskstore.DeadLetterFilter) (int, error) {
+	return s.eachDead(ctx, tenantID, f, true, func(tx *gorm.DB, tenantID string, found []taskRow) (int, error) {
+		docIDs := make([]string, 0, len(found))
+		ids := make([]string, len(found))
+		for i, t := range found {
+			ids[i] = t.ID
+			if t.DocID != "" {
+				docIDs = append(docIDs, t.DocID)
+			}
+		}
+		docs, err := s.lockDocuments(tx, tenantID, docIDs)
+		if err != nil {
+			return 0, err
+		}
+		doc := make(map[string]*documentRow, len(docs))
+		for i := range docs {
+			doc[docs[i].ID] = &docs[i]
+		}
+		var rows []taskRow
+		if err := tx.Raw(`SELECT id, tenant_id, dataset_id, doc_id, job_id, gen, kind, state, epoch, unmet FROM tasks
+			WHERE id IN ? AND state IN ('dead','canceled') ORDER BY id`+s.d.lock, ids).Scan(&rows).Error; err != nil {
+			return 0, err
+		}
+		var again, finalize []string
+		var events []eventRow
+		reopen := map[string]bool{}
+		for i := range rows {
+			t := &rows[i]
+			if t.DocID != "" {
+				d := doc[t.DocID]
+				if d == nil || d.Gen != t.Gen || d.State == string(sheaf.DocCanceling) || d.State == string(sheaf.DocCanceled) {
+					continue
+				}
+				reopen[d.ID] = true
+			}
+			// A finalize task belongs to one decision that the generation is
+			// complete. The document is opened again, and a new decision makes
+			// a new task.
+			if t.Kind == string(sheaf.KindFinalize) {
+				finalize = append(finalize, t.ID)
+			} else {
+				again = append(again, t.ID)
+			}
+			events = append(events, t.event(sheaf.EventRetried, t.Epoch+1))
+		}
+		if len(again) > 0 {
+			if err := tx.Exec(s.sql(`UPDATE tasks SET state=CASE WHEN unmet>0 THEN 'parked' ELSE 'pending' END, epoch=epoch+1, fail_count=0, lost_count=0,
+				run_at=@now, place=@now, enqueued_at=0, lease_until=0, cancel_requested_at=0, finished_at=0 WHERE id IN ?`), again).Error; err != nil {
+				return 0, err
+			}
+		}
+		if len(finalize) > 0 {
+			if err := tx.Exec("UPDATE tasks SET state='superseded', epoch=epoch+1 WHERE id IN ?", finalize).Error; err != nil {
+				return 0, err
+			}
+		}
+		if err := s.insertEvents(tx, events...); err != nil {
+			return 0, err
+		}
+		var dirty []string
+		for i := range docs {
+			d := &docs[i]
+			if !reopen[d.ID] {
+				continue
+			}
+			dirty = append(dirty, d.ID)
+			if d.State != string(sheaf.DocFailed) && d.State != string(sheaf.DocPartiallySucceeded) && d.State != string(sheaf.DocFinalizing) {
+				continue
+			}
+			if err := s.reopen(tx, d); err != nil {
+				return 0, err
+			}
+		}
+		return len(events), s.markDirty(tx, dirty...)
+	})
+}
+
+// reopen makes the newest generation of a document running again, so that it
+// is decided anew when it is complete. A decision that was made before is
+// void: the finalize task of that epoch no longer finds its state.
+func (s *Store) reopen(tx *gorm.DB, d *documentRow) error {
+	progress := d.Progress
+	if sheaf.DocumentState(d.State).Terminal() {
+		progress = min(progress, 0.99)
+	}
+	if err := tx.Exec(s.sql("UPDATE documents SET state='running', progress=?, failure='', finished_at=0, updated_at=@now WHERE id=? AND gen=?"),
+		progress, d.ID, d.Gen).Error; err != nil {
+		return err
+	}
+	if err := tx.Exec("UPDATE generations SET state='running', failure='', finished_at=0 WHERE doc_id=? AND gen=?", d.ID, d.Gen).Error; err != nil {
+		return err
+	}
+	return s.insertDocumentEvent(tx, d, sheaf.DocumentChange{State: sheaf.DocRunning, Progress: progress})
+}
+
+// PurgeDead removes dead tasks of generations that are over.
+func (s *Store) PurgeDead(ctx context.Context, tenantID string, f taskstore.DeadLetterFilter) (int, error) {
+	return s.eachDead(ctx, tenantID, f, false, func(tx *gorm.DB, _ string, found []taskRow) (int, error) {
+		ids := make([]string, len(found))
+		for i, t := range found {
+			ids[i] = t.ID
+		}
+		// Tasks of a generation that still goes on are part of its ledger.
+		var over []string
+		if err := tx.Raw(`SELECT t.id FROM tasks t LEFT JOIN documents d ON d.id=t.doc_id
+			WHERE t.id IN ? AND t.state='dead' AND (d.id IS NULL OR d.gen<>t.gen OR d.state IN `+terminalDocuments+`) ORDER BY t.id`, ids).Scan(&over).Error; err != nil || len(over) == 0 {
+			return 0, err
+		}
+		if err := tx.Exec("DELETE FROM task_deps WHERE child_id IN ?", over).Error; err != nil {
+			return 0, err
+		}
+		res := tx.Exec("DELETE FROM tasks WHERE id IN ? AND state='dead'", over)
+		return int(res.RowsAffected), res.Error
+	})
+}
+
+// errDryRun rolls back what was done to see how much it would be.
+var errDryRun = errors.New("a dry run")
+
+// eachDead hands the tasks that f selects to do, some at a time, each in a
+// transaction, and sums what it answers. All tasks of a transaction are of one
+// tenant, which do is told. In a dry run every transaction is rolled back.
+func (s *Store) eachDead(ctx context.Context, tenantID string, f taskstore.DeadLetterFilter, canceledToo bool, do func(tx *gorm.DB, tenantID string, found []taskRow) (int, error)) (int, error) {
+	sum, after := 0, ""
+	if tenantID == "" && f.AllTenants {
+		w, err := deadWhere("", f, canceledToo)
+		if err != nil {
+			return 0, err
+		}
+		var tenants []string
+		if err := s.w.WithContext(ctx).Raw("SELECT DISTINCT t.tenant_id FROM tasks t"+w.String()+" ORDER BY t.tenant_id", w.args...).Scan(&tenants).Error; err != nil {
+			return 0, translate(err)
+		}
+		for _, tenant := range tenants {
+			n, err := s.eachDead(ctx, tenant, f, canceledToo, do)
+			if sum += n; err != nil {
+				return sum, err
+			}
+		}
+		return sum, nil
+	}
+	for {
+		w, err := deadWhere(tenantID, f, canceledToo)
+		if err != nil {
+			return sum, err
+		}
+		w.add("t.id>?", after)
+		var found []taskRow
+		if err := s.w.WithContext(ctx).Raw("SELECT t.id, t.doc_id, t.gen FROM tasks t"+w.String()+fmt.Sprintf(" ORDER BY t.id LIMIT %d", changeBatch), w.args...).Scan(&found).Error; err != nil {
+			return sum, translate(err)
+		}
+		if len(found) == 0 {
+			return sum, nil
+		}
+		n := 0
+		err = s.tx(ctx, func(tx *gorm.DB) (err error) {
+			if n, err = do(tx, tenantID, found); err == nil && f.DryRun {
+				err = errDryRun
+			}
+			return err
+		})
+		if err != nil && !errors.Is(err, errDryRun) {
+			return sum, err
+		}
+		sum += n
+		after = found[len(found)-1].ID
+	}
+}
+
+// Workers lists executors heard of in the last minute.
+func (s *Store) Workers(ctx context.Context) ([]taskstore.WorkerStatus, error) {
+	var rows []workerRow
+	if err := s.read(ctx).Raw(s.sql("SELECT * FROM workers WHERE seen_at>=@now-60000 ORDER BY id")).Scan(&rows).Error; err != nil {
+		return nil, translate(err)
+	}
+	out := make([]taskstore.WorkerStatus, len(rows))
+	for i, r := range rows {
+		out[i] = r.toDomain()
+	}
+	return out, nil
+}
+
+// Task finds a task of the tenant.
+func (s *Store) Task(ctx context.Context, tenantID, id string) (*sheaf.Task, error) {
+	var rows []taskRow
+	err := s.read(ctx).Raw(`SELECT t.* FROM tasks t WHERE t.id=? AND t.tenant_id=?
+		AND NOT EXISTS (SELECT 1 FROM documents d WHERE d.id=t.doc_id AND d.deleted_at<>0)`, id, tenantID).Scan(&rows).Error
+	if err != nil {
+		return nil, translate(err)
+	}
+	if len(rows) == 0 {
+		return nil, notFound("task", id)
+	}
+	t := rows[0].toDomain(s.vault)
+	return &t, nil
+}
+
+// TaskEvents is the history of one task, oldest first; at most 3,000 are read.
+func (s *Store) TaskEvents(ctx context.Context, tenantID, id string) ([]sheaf.Event, error) {
+	if _, err := s.Task(ctx, tenantID, id); err != nil {
+		return nil, err
+	}
+	var w where
+	w.add("e.subject_id=?", id)
+	w.add("e.tenant_id=?", tenantID)
+	return s.events(ctx, w, maxEvents)
+}

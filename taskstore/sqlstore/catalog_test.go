@@ -1,0 +1,71 @@
+package sqlstore_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"sheaf"
+	"sheaf/taskstore"
+	"sheaf/taskstore/sqlstore"
+	"sheaf/taskstore/storetest"
+)
+
+func TestCatalog(t *testing.T) {
+	storetest.ForEachEngine(t, func(t *testing.T, engine string) {
+		t.Parallel()
+		storetest.RunCatalog(t, func(t testing.TB) *sqlstore.Store { return storetest.Open(t, engine) })
+	})
+}
+
+// Sequence numbers may become visible out of order, so that a reader who goes
+// by them must not see the newest yet.
+func TestEventsYoungerThanTheLagAreHeldBack(t *testing.T) {
+	storetest.ForEachEngine(t, func(t *testing.T, engine string) {
+		ctx := context.Background()
+		c := storetest.Config(t, engine)
+		c.EventLag = time.Hour
+		s, err := sqlstore.Open(ctx, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		if err := s.Migrate(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.CreateTenant(ctx, sheaf.Tenant{ID: "t", Name: "t"}); err != nil {
+			t.Fatal(err)
+		}
+		d, err := s.CreateDataset(ctx, sheaf.Dataset{ID: sheaf.NewID(), TenantID: "t", Name: "d"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		create := func() {
+			t.Helper()
+			_, err := s.CreateDocuments(ctx, sheaf.Job{ID: sheaf.NewID(), TenantID: "t", DatasetID: d.ID, Kind: sheaf.JobIngest},
+				[]taskstore.NewDocument{{Document: sheaf.Document{ID: sheaf.NewID(), Name: "a"}, Plan: sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindPlan}}}, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		seen := func(want int) {
+			t.Helper()
+			evs, err := s.Events(ctx, "t", taskstore.EventFilter{}, 0, 0)
+			if err != nil || len(evs) != want {
+				t.Fatalf("%d events, %v, want %d", len(evs), err, want)
+			}
+		}
+		create()
+		seen(0)
+		s.AdvanceClock(2 * time.Hour)
+		create()
+		seen(1)
+		s.AdvanceClock(2 * time.Hour)
+		seen(2)
+		s.AdvanceClock(2 * time.Hour)
+		create()
+		seen(2)
+		s.AdvanceClock(-2 * time.Hour) // the clock was wrong: what it dated would be hidden until it is there again
+		seen(3)
+	})
+}

@@ -1,0 +1,289 @@
+package sqlstore
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"gorm.io/gorm"
+
+	"sheaf"
+	"sheaf/taskstore"
+)
+
+// maxUploads bounds the files that a tenant may have on their way at once.
+const maxUploads = 10_000
+
+type uploadRow struct {
+	ID          string `gorm:"primaryKey"`
+	TenantID    string
+	DatasetID   string
+	DocID       string
+	Size        int64
+	Stored      int64
+	Pieces      string
+	Hash        string // base64
+	Spec        string
+	Fingerprint string
+	JobID       string
+	Epoch       int64
+	Writing     int // a writer has begun and not said that it is done
+	NextPiece   int
+	CreatedAt   int64 `gorm:"autoCreateTime:false"`
+	ExpiresAt   int64
+}
+
+func (uploadRow) TableName() string { return "uploads" }
+
+func (r uploadRow) toDomain(v vault) *sheaf.PartialUpload {
+	u := &sheaf.PartialUpload{
+		ID: r.ID, TenantID: r.TenantID, DatasetID: r.DatasetID, DocumentID: r.DocID, Size: r.Size, Offset: r.Stored, Fingerprint: r.Fingerprint,
+		JobID: r.JobID, Epoch: r.Epoch, NextPiece: r.NextPiece, CreatedAt: toTime(r.CreatedAt), ExpiresAt: toTime(r.ExpiresAt),
+	}
+	decode(r.Pieces, &u.Pieces)
+	decode(v.reveal(r.TenantID, r.Spec), &u.Spec)
+	if r.Hash != "" {
+		u.Hash, _ = base64.StdEncoding.DecodeString(r.Hash) // what AdvanceUpload wrote
+	}
+	return u
+}
+
+// CreateUpload notes a file to come. ErrLimit when the tenant's quota has no
+// room for it beside what it holds and what else is on its way.
+func (s *Store) CreateUpload(ctx context.Context, u sheaf.PartialUpload, life time.Duration) (*sheaf.PartialUpload, error) {
+	if err := checkTexts("the upload's id", u.ID, 64, "the document's id", u.DocumentID, 64, "the fingerprint", u.Fingerprint, 128, "what is said about the file", encode(u.Spec), 4<<20); err != nil {
+		return nil, err
+	}
+	err := s.tx(ctx, func(tx *gorm.DB) error {
+		if err := s.checkUploadQuota(tx, u); err != nil {
+			return err
+		}
+		return insertRows(tx, "uploads", []string{"id", "tenant_id", "dataset_id", "doc_id", "size", "pieces", "hash", "spec", "fingerprint", "created_at", "expires_at"},
+			[][]any{{u.ID, u.TenantID, u.DatasetID, u.DocumentID, u.Size, "[]", "", s.vault.hide(u.TenantID, encode(u.Spec)), u.Fingerprint, raw(s.now()), raw(fmt.Sprintf("%s+%d", s.now(), life.Milliseconds()))}}, "")
+	})
+	if err != nil {
+		return nil, fmt.Errorf("note the upload: %w", err)
+	}
+	return s.Upload(ctx, u.TenantID, u.ID)
+}
+
+// checkUploadQuota refuses a file that there will be no room for. What counts
+// in the end is checkQuota; this spares the bytes their way.
+func (s *Store) checkUploadQuota(tx *gorm.DB, u sheaf.PartialUpload) error {
+	var tenants []tenantRow
+	if err := tx.Raw("SELECT * FROM tenants WHERE id=?"+s.d.lock, u.TenantID).Scan(&tenants).Error; err != nil {
+		return err
+	}
+	if len(tenants) == 0 {
+		return notFound("tenant", u.TenantID)
+	}
+	var coming []struct {
+		N     int64
+		Bytes int64
+	}
+	if err := tx.Raw("SELECT COUNT(*) AS n, COALESCE(SUM(size), 0) AS bytes FROM uploads WHERE tenant_id=? AND job_id=''", u.TenantID).Scan(&coming).Error; err != nil {
+		return err
+	}
+	quota := tenants[0].toDomain().Quota
+	var held sheaf.Quota
+	if quota != (sheaf.Quota{}) {
+		var err error
+		if held, err = holdings(tx, u.TenantID); err != nil {
+			return err
+		}
+	}
+	for _, q := range []struct {
+		what                 string
+		current, more, limit int64
+	}{
+		{"uploads that are not submitted", coming[0].N, 1, maxUploads},
+		{"documents, with those on their way,", int64(held.Documents) + coming[0].N, 1, int64(quota.Documents)},
+		{"bytes, with those on their way,", held.Bytes + coming[0].Bytes, u.Size, quota.Bytes},
+	} {
+		if q.limit > 0 && q.current+q.more > q.limit {
+			return limitFailure(q.what, q.current, q.more, q.limit)
+		}
+	}
+	return nil
+}
+
+// Upload finds an upload of the tenant that has not expired.
+func (s *Store) Upload(ctx context.Context, tenantID, id string) (*sheaf.PartialUpload, error) {
+	row, err := s.upload(s.w.WithContext(ctx), tenantID, id, "")
+	if err != nil {
+		return nil, translate(err)
+	}
+	return row.toDomain(s.vault), nil
+}
+
+func (s *Store) upload(tx *gorm.DB, tenantID, id, lock string) (*uploadRow, error) {
+	var rows []uploadRow
+	if err := tx.Raw(s.sql("SELECT * FROM uploads WHERE id=? AND tenant_id=? AND expires_at>@now")+lock, id, tenantID).Scan(&rows).Error; err != nil {
+		return nil, err
+	}
+	if len(rows) == 0 {
+		return nil, notFound("upload", id)
+	}
+	return &rows[0], nil
+}
+
+// Uploads lists those of a dataset, of one fingerprint unless it is "".
+func (s *Store) Uploads(ctx context.Context, tenantID, datasetID, fingerprint string, p taskstore.Page) ([]sheaf.PartialUpload, string, error) {
+	var w where
+	w.add("tenant_id=?", tenantID)
+	w.add("dataset_id=?", datasetID)
+	w.add(s.sql("expires_at>@now"))
+	if fingerprint != "" {
+		w.add("fingerprint=?", fingerprint)
+	}
+	suffix, limit := w.page("id", p)
+	var rows []uploadRow
+	if err := s.read(ctx).Raw("SELECT * FROM uploads"+w.String()+suffix, w.args...).Scan(&rows).Error; err != nil {
+		return nil, "", translate(err)
+	}
+	rows, next := cut(rows, limit, func(r uploadRow) string { return r.ID })
+	out := make([]sheaf.PartialUpload, len(rows))
+	for i, r := range rows {
+		out[i] = *r.toDomain(s.vault)
+	}
+	return out, next, nil
+}
+
+// ClaimUpload makes the caller the one writer, from offset on, and starts the
+// upload's life anew. ErrConflict when another number of bytes is stored, or
+// when it was submitted. A writer that is replaced may still be storing a
+// piece: its number is left to it.
+func (s *Store) ClaimUpload(ctx context.Context, tenantID, id string, offset int64, life time.Duration) (u *sheaf.PartialUpload, err error) {
+	err = s.tx(ctx, func(tx *gorm.DB) error {
+		row, err := s.upload(tx, tenantID, id, s.d.lock)
+		if err != nil {
+			return err
+		}
+		if row.JobID != "" {
+			return fmt.Errorf("%w: the upload is complete and was submitted", sheaf.ErrConflict)
+		}
+		if row.Stored != offset {
+			return fmt.Errorf("%w: %d bytes are stored, not %d; ask for the offset with HEAD and go on there", sheaf.ErrConflict, row.Stored, offset)
+		}
+		row.Epoch++
+		row.NextPiece += row.Writing
+		res := tx.Exec(s.sql("UPDATE uploads SET epoch=?, writing=1, next_piece=?, expires_at=@now+? WHERE id=?"), row.Epoch, row.NextPiece, life.Milliseconds(), id)
+		u = row.toDomain(s.vault)
+		return res.Error
+	})
+	return u, err
+}
+
+// AdvanceUpload records Offset, Pieces, Hash and NextPiece. ErrStale when there
+// is another writer. last says that this writer is done.
+func (s *Store) AdvanceUpload(ctx context.Context, u *sheaf.PartialUpload, last bool) error {
+	res := s.w.WithContext(ctx).Exec("UPDATE uploads SET stored=?, pieces=?, hash=?, next_piece=?, writing=? WHERE id=? AND tenant_id=? AND epoch=?",
+		u.Offset, encodeList(u.Pieces), base64.StdEncoding.EncodeToString(u.Hash), u.NextPiece, flag(!last), u.ID, u.TenantID, u.Epoch)
+	if res.Error != nil {
+		return translate(res.Error)
+	}
+	if res.RowsAffected == 0 {
+		return fmt.Errorf("%w: the upload goes on in another request, or is gone", sheaf.ErrStale)
+	}
+	return nil
+}
+
+// BindUploads gives complete uploads to a job, if no job has them, and answers
+// them in the order of ids. ErrConflict when one is not complete.
+func (s *Store) BindUploads(ctx context.Context, tenantID string, ids []string, jobID string) (out []sheaf.PartialUpload, err error) {
+	err = s.tx(ctx, func(tx *gorm.DB) error {
+		found := map[string]uploadRow{}
+		for batch := range chunks(sortedUnique(ids)) {
+			var rows []uploadRow
+			if err := tx.Raw(s.sql("SELECT * FROM uploads WHERE id IN ? AND tenant_id=? AND expires_at>@now ORDER BY id")+s.d.lock, batch, tenantID).Scan(&rows).Error; err != nil {
+				return err
+			}
+			for _, r := range rows {
+				found[r.ID] = r
+			}
+		}
+		if len(found) > 0 && len(sortedUnique(ids)) < len(ids) {
+			return fmt.Errorf("%w: an upload is named twice", sheaf.ErrInvalid)
+		}
+		out = make([]sheaf.PartialUpload, 0, len(ids))
+		var fresh []string
+		for _, id := range ids {
+			r, ok := found[id]
+			if !ok {
+				return notFound("upload", id)
+			}
+			if r.Stored != r.Size {
+				return fmt.Errorf("%w: of upload %s %d of %d bytes are stored; send the rest first", sheaf.ErrConflict, id, r.Stored, r.Size)
+			}
+			if r.JobID == "" {
+				r.JobID = jobID
+				fresh = append(fresh, id)
+			}
+			out = append(out, *r.toDomain(s.vault))
+		}
+		for batch := range chunks(fresh) {
+			// The epoch fences a writer that has stored all and not noticed.
+			if err := tx.Exec("UPDATE uploads SET job_id=?, epoch=epoch+1 WHERE id IN ?", jobID, batch).Error; err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// UnbindUploads takes them back from a job that did not come to be.
+func (s *Store) UnbindUploads(ctx context.Context, tenantID, jobID string) error {
+	if jobID == "" {
+		return nil
+	}
+	return translate(s.w.WithContext(ctx).Exec("UPDATE uploads SET job_id='' WHERE tenant_id=? AND job_id=? AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.id=?)", tenantID, jobID, jobID).Error)
+}
+
+// DropUpload forgets an upload; the collector removes its pieces.
+func (s *Store) DropUpload(ctx context.Context, tenantID, id string) error {
+	return s.tx(ctx, func(tx *gorm.DB) error {
+		row, err := s.upload(tx, tenantID, id, s.d.lock)
+		if err != nil {
+			return err
+		}
+		return s.dropUploads(tx, []uploadRow{*row}, "")
+	})
+}
+
+// ExpireUploads drops uploads whose life is over.
+func (s *Store) ExpireUploads(ctx context.Context, limit int) (n int, err error) {
+	err = s.tx(ctx, func(tx *gorm.DB) error {
+		var rows []uploadRow
+		if err := tx.Raw(s.sql("SELECT * FROM uploads WHERE expires_at<=@now ORDER BY expires_at LIMIT ?")+s.d.skip, limit).Scan(&rows).Error; err != nil {
+			return err
+		}
+		n = len(rows)
+		return s.dropUploads(tx, rows, "")
+	})
+	return n, err
+}
+
+// dropUploads leaves the pieces to the collector, some time later: a writer
+// may be storing one. receiptID is of the deletion that takes them along, or "".
+func (s *Store) dropUploads(tx *gorm.DB, rows []uploadRow, receiptID string) error {
+	slices.SortFunc(rows, func(a, b uploadRow) int { return strings.Compare(a.ID, b.ID) })
+	var garbage [][]any
+	var ids []string
+	for _, r := range rows {
+		ids = append(ids, r.ID)
+		garbage = append(garbage, []any{r.TenantID, r.DocID, sheaf.UploadPrefix(r.TenantID, r.ID), receiptID, s.after(s.grace)})
+	}
+	if err := insertRows(tx, "garbage", []string{"tenant_id", "doc_id", "blob_prefix", "receipt_id", "not_before"}, garbage, ""); err != nil {
+		return err
+	}
+	for batch := range chunks(ids) {
+		if err := tx.Exec("DELETE FROM uploads WHERE id IN ?", batch).Error; err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,198 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"sheaf"
+	"sheaf/taskstore"
+)
+
+// The reads in this file are made every half second whatever waits, so none
+// looks at more of the backlog than it answers with: each is a handful of
+// seeks in k_feed (state, paused, tenant_id, lane, phase, place, id). What is
+// pending is due, but for a clock that went back.
+
+// defaultCap is the cap of a tenant without a row.
+const defaultCap = 8
+
+// pendingTenants lists tenants with unpaused pending tasks by jumping from one
+// tenant to the next in the index.
+func (s *Store) pendingTenants(ctx context.Context) ([]string, error) {
+	q := `WITH RECURSIVE x(id) AS (
+		SELECT MIN(tenant_id) FROM tasks WHERE state='pending' AND paused=0
+		UNION ALL
+		SELECT (SELECT MIN(t.tenant_id) FROM tasks t WHERE t.state='pending' AND t.paused=0 AND t.tenant_id>x.id) FROM x WHERE x.id IS NOT NULL)
+		SELECT id FROM x WHERE id IS NOT NULL`
+	if s.d.name == "mysql" {
+		// The same jumps, which MySQL makes by itself, and only so: grouped by
+		// the whole prefix. measured: 46 index reads for 45 tenants of 90,000
+		// tasks, against 4 million for the recursive form.
+		q = "SELECT tenant_id FROM tasks WHERE state='pending' AND paused=0 GROUP BY state, paused, tenant_id"
+	}
+	var ids []string
+	err := s.read(ctx).Raw(q).Scan(&ids).Error
+	return ids, translate(err)
+}
+
+type hintRow struct {
+	ID       string
+	TenantID string
+	Lane     int
+	Cost     int
+	Kind     string
+	Phase    int
+	Place    int64
+	Aged     int
+	Epoch    int64
+}
+
+func toHints(rows []hintRow) []sheaf.Hint {
+	hints := make([]sheaf.Hint, len(rows))
+	for i, r := range rows {
+		hints[i] = sheaf.Hint{TaskID: r.ID, TenantID: r.TenantID, Lane: sheaf.Lane(r.Lane), Cost: r.Cost, Kind: sheaf.TaskKind(r.Kind),
+			Phase: sheaf.Phase(r.Phase), Place: time.UnixMilli(r.Place), Aged: r.Aged != 0, Epoch: r.Epoch}
+	}
+	return hints
+}
+
+// heads reads the first of a tenant's tasks: in each lane as many as limit of
+// those that finish documents or are pieces of small ones, of those that begin
+// documents, and of the bulk. Each list is one seek in k_feed, and comes out of
+// it in order. The limit is part of the statement: SQLite plans one whose limit
+// is an argument anew each time, which took as long as the answer.
+func (s *Store) heads(columns string, limit int, tenantID string) (query string, args []any) {
+	var parts []string
+	for _, lane := range sheaf.Lanes {
+		for _, phases := range [...]string{
+			fmt.Sprintf("phase<=%d", sheaf.PhaseRanges), fmt.Sprintf("phase=%d", sheaf.PhaseBegin), fmt.Sprintf("phase=%d", sheaf.PhaseBulk),
+		} {
+			parts = append(parts, fmt.Sprintf(`SELECT * FROM (SELECT id, tenant_id, lane, cost, kind, phase, place, run_at, %s FROM tasks%s
+				WHERE state='pending' AND paused=0 AND tenant_id=? AND lane=%d AND %s AND run_at<=@now ORDER BY phase, place, id LIMIT %d) l%d`,
+				columns, s.d.byTurn, lane, phases, limit, len(parts)))
+			args = append(args, tenantID)
+		}
+	}
+	return strings.Join(parts, " UNION ALL "), args
+}
+
+// placed is the place of a task for reckoning how long it waits: tasks of a
+// version that knew none have their time instead.
+const placed = "CASE WHEN place=0 THEN run_at ELSE place END"
+
+// Runnable implements taskstore.Feed.
+func (s *Store) Runnable(ctx context.Context, tenantID string, limit int, ageAfter time.Duration) ([]sheaf.Hint, error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	aged := "0 AS aged"
+	if ageAfter > 0 {
+		aged = fmt.Sprintf("CASE WHEN "+placed+"<@now-%d-CASE phase WHEN %d THEN %d ELSE 0 END THEN 1 ELSE 0 END AS aged",
+			ageAfter.Milliseconds(), sheaf.PhaseBegin, sheaf.BeginDelay.Milliseconds())
+	}
+	q, args := s.heads(aged, limit, tenantID)
+	var rows []hintRow
+	if err := s.read(ctx).Raw(s.sql(q), args...).Scan(&rows).Error; err != nil {
+		return nil, translate(err)
+	}
+	hints := toHints(rows)
+	slices.SortStableFunc(hints, func(a, b sheaf.Hint) int {
+		return cmp.Or(cmp.Compare(a.ServedIn(), b.ServedIn()), cmp.Compare(a.Phase, b.Phase), a.Place.Compare(b.Place), strings.Compare(a.TaskID, b.TaskID))
+	})
+	return hints, nil
+}
+
+// RunnableTenants implements taskstore.Feed.
+func (s *Store) RunnableTenants(ctx context.Context) ([]taskstore.TenantLoad, error) {
+	ids, err := s.pendingTenants(ctx)
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	var counts []struct {
+		TenantID string
+		N        int
+	}
+	if err := s.read(ctx).Raw("SELECT tenant_id, COUNT(*) AS n FROM tasks WHERE state='running' GROUP BY tenant_id").Scan(&counts).Error; err != nil {
+		return nil, translate(err)
+	}
+	running := make(map[string]int, len(counts))
+	for _, c := range counts {
+		running[c.TenantID] = c.N
+	}
+	shares := make(map[string]tenantRow, len(ids))
+	due := make(map[string]bool, len(ids))
+	for batch := range chunks(ids) {
+		var rows []tenantRow
+		if err := s.read(ctx).Raw("SELECT id, weight, cap FROM tenants WHERE id IN ?", batch).Scan(&rows).Error; err != nil {
+			return nil, translate(err)
+		}
+		for _, r := range rows {
+			shares[r.ID] = r
+		}
+	}
+	for batch := range slices.Chunk(ids, 50) {
+		parts, args := make([]string, len(batch)), make([]any, len(batch))
+		for i, id := range batch {
+			parts[i] = "SELECT tenant_id FROM tasks" + s.d.byTurn + " WHERE state='pending' AND paused=0 AND tenant_id=? AND lane IN (1,2,3) AND run_at<=@now LIMIT 1"
+			parts[i] = fmt.Sprintf("SELECT * FROM (%s) d%d", parts[i], i)
+			args[i] = id
+		}
+		var found []string
+		if err := s.read(ctx).Raw(s.sql(strings.Join(parts, " UNION ALL ")), args...).Scan(&found).Error; err != nil {
+			return nil, translate(err)
+		}
+		for _, id := range found {
+			due[id] = true
+		}
+	}
+	var loads []taskstore.TenantLoad
+	for _, id := range ids {
+		if !due[id] {
+			continue
+		}
+		l := taskstore.TenantLoad{TenantID: id, Weight: 1, Cap: defaultCap, Running: running[id]}
+		if t, ok := shares[id]; ok {
+			l.Weight, l.Cap = max(t.Weight, 1), max(t.Cap, 1)
+		}
+		loads = append(loads, l)
+	}
+	return loads, nil
+}
+
+// fedTo is the lane that a task is fed to: one that was lost with its executor
+// has waited before.
+const fedTo = "CASE WHEN lost_count>0 THEN 1 ELSE lane END"
+
+// Feedable lists pending tasks that no queue is known to hold: never enqueued,
+// or longer than requeueAfter ago, in the order of lane, phase, place and id.
+// It looks at as many of a tenant's tasks as Runnable with a limit of window.
+// It looks at the first window tasks of each lane and phase only: while all of
+// those are in the queue the queue has enough, and as they are claimed the next
+// come into view. The hint of a task whose executor died goes to the first
+// lane: it has waited for its turn once, and behind a full window it would wait
+// again. There are never more of these than the dead executors had slots.
+func (s *Store) Feedable(ctx context.Context, window int, requeueAfter time.Duration) ([]sheaf.Hint, error) {
+	if window <= 0 {
+		return nil, nil
+	}
+	ids, err := s.pendingTenants(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var hints []sheaf.Hint
+	for _, id := range ids {
+		q, args := s.heads("epoch, enqueued_at, lost_count", window, id)
+		var rows []hintRow
+		err := s.read(ctx).Raw(s.sql("SELECT id, tenant_id, "+fedTo+" AS lane, cost, kind, phase, "+placed+" AS place, epoch FROM ("+q+
+			") x WHERE enqueued_at<@now-? ORDER BY 3, phase, 7, id"), append(args, max(requeueAfter, 0).Milliseconds())...).Scan(&rows).Error
+		if err != nil {
+			return nil, translate(err)
+		}
+		hints = append(hints, toHints(rows)...)
+	}
+	return hints, nil
+}

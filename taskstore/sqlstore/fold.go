@@ -1,0 +1,361 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"strconv"
+	"time"
+
+	"gorm.io/gorm"
+
+	"sheaf"
+)
+
+// fold is what the tasks of a generation say about their document.
+type fold struct {
+	started   bool     // some task was claimed or is over
+	open      int      // tasks not terminal, without finalize and extras
+	openAll   int      // the same with finalize
+	parked    int      // of them, those that wait for others
+	planned   bool     // the plan is done
+	plan      *taskRow // the plan when it ended without being done
+	cost      float64  // of all tasks but finalize and extras
+	doneCost  float64
+	finalizer *taskRow // the finalize task of the latest decision, nil if none
+}
+
+// extra reports whether a task enriches a generation after it is published, so
+// that neither progress nor the end of the generation waits for it.
+func extra(kind sheaf.TaskKind) bool {
+	switch kind {
+	case sheaf.KindRaptor, sheaf.KindGraphRAG, sheaf.KindMindmap:
+		return true
+	}
+	return false
+}
+
+// notCounted lists, for SQL, the kinds that a generation is complete without.
+const notCounted = "('finalize','raptor','graphrag','mindmap')"
+
+// Fold brings documents whose tasks changed up to date: state, progress,
+// counts, and the finalize task of those that are complete. A document that
+// runs, has tasks left and was brought up to date less than apart ago is left
+// for later, and later says that there is one: the end of its last task matters
+// at once, its progress to people who look. Executors never write a document's
+// state or progress: they mark it dirty, and this derives both from the tasks,
+// which gives the same whoever does it and however often. Those that may be
+// left for later come last.
+func (s *Store) Fold(ctx context.Context, limit int, apart time.Duration) (n int, later bool, err error) {
+	if err := s.sweepForgotten(ctx, limit); err != nil {
+		return 0, false, err
+	}
+	var dirty []struct {
+		DocID string
+		At    int64
+		Early bool
+	}
+	q := `SELECT m.doc_id, m.at, CASE WHEN EXISTS (SELECT 1 FROM documents d JOIN tasks t ON t.doc_id=d.id AND t.gen=d.gen
+			WHERE d.id=m.doc_id AND d.state='running' AND d.updated_at>@now-? AND d.updated_at<=@now
+				AND t.` + isOpen + ` AND t.kind NOT IN ` + notCounted + `)
+		THEN 1 ELSE 0 END AS early FROM doc_dirty m ORDER BY early, m.at, m.doc_id LIMIT ?`
+	if err := s.w.WithContext(ctx).Raw(s.sql(q), apart.Milliseconds(), limit).Scan(&dirty).Error; err != nil {
+		return 0, false, translate(err)
+	}
+	for _, d := range dirty {
+		if d.Early {
+			return n, true, nil // and so are the rest
+		}
+		changed, parked := false, 0
+		err := s.tx(ctx, func(tx *gorm.DB) (err error) {
+			changed, parked, err = s.foldDocument(tx, d.DocID)
+			if err != nil {
+				return err
+			}
+			// Last, and only if the mark is the one that was read: what
+			// happened since then is looked at next time.
+			return tx.Exec("DELETE FROM doc_dirty WHERE doc_id=? AND at=?", d.DocID, d.At).Error
+		})
+		if err != nil {
+			return n, false, err
+		}
+		if changed {
+			n++
+		}
+		if parked > 0 {
+			// A parent that died leaves its children waiting for ever; what
+			// ends them marks the document dirty again.
+			if _, err := s.settleParked(ctx, d.DocID, limit); err != nil {
+				return n, false, err
+			}
+		}
+	}
+	return n, false, nil
+}
+
+// finishDocument folds a document whose pieces may all be done, and answers its
+// finalize task if that made one. The look before costs a few seeks; the fold's
+// own statement decides.
+func (s *Store) finishDocument(ctx context.Context, id string) (*sheaf.Hint, error) {
+	var open []int
+	err := s.w.WithContext(ctx).Raw(`SELECT CASE WHEN EXISTS (SELECT 1 FROM tasks t WHERE t.doc_id=d.id AND t.gen=d.gen
+			AND t.kind IN ('plan','parse','index','dataflow') AND t.state IN ('pending','running','parked','retry_wait')) THEN 1 ELSE 0 END
+		FROM documents d WHERE d.id=? AND d.state IN ('queued','running','unstarted') AND d.deleted_at=0`, id).Scan(&open).Error
+	if err != nil || len(open) == 0 || open[0] != 0 {
+		return nil, translate(err)
+	}
+	var rows []hintRow
+	err = s.tx(ctx, func(tx *gorm.DB) error {
+		rows = nil
+		changed, _, err := s.foldDocument(tx, id)
+		if err != nil || !changed {
+			return err
+		}
+		return tx.Raw(`SELECT t.id, t.tenant_id, t.lane, t.cost, t.kind, t.phase, t.place, t.epoch FROM tasks t JOIN documents d ON d.id=t.doc_id AND d.gen=t.gen
+			WHERE d.id=? AND t.kind='finalize' AND t.state='pending' ORDER BY t.id DESC LIMIT 1`, id).Scan(&rows).Error
+	})
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	return &toHints(rows)[0], nil
+}
+
+// foldDocument brings one document up to date. It reports whether that changed
+// it and how many of its tasks are parked.
+func (s *Store) foldDocument(tx *gorm.DB, id string) (changed bool, parked int, err error) {
+	doc, err := s.lockDocument(tx, id)
+	if err != nil || doc == nil || doc.DeletedAt != 0 {
+		return false, 0, err
+	}
+	f, err := s.readFold(tx, doc)
+	if err != nil {
+		return false, 0, err
+	}
+	changed, err = s.applyFold(tx, doc, f)
+	return changed, f.parked, err
+}
+
+// applyFold is the document's half of the state machine.
+func (s *Store) applyFold(tx *gorm.DB, doc *documentRow, f *fold) (bool, error) {
+	state := sheaf.DocumentState(doc.State)
+	progress := doc.Progress
+	if f.planned && f.cost > 0 && !state.Terminal() {
+		progress = max(progress, 0.99*f.doneCost/f.cost)
+	}
+
+	next, failure := state, (*sheaf.Failure)(nil)
+	switch {
+	case state == sheaf.DocCanceling:
+		if f.openAll == 0 {
+			next = sheaf.DocCanceled
+		}
+	case state.Terminal():
+		// A dead task that somebody gave another try opens the generation again.
+		if state != sheaf.DocCanceled && f.openAll > 0 {
+			next = sheaf.DocRunning
+		}
+	case f.plan != nil && f.plan.State == string(sheaf.TaskDead):
+		next, failure = sheaf.DocFailed, decodeFailure(f.plan.Failure)
+	case f.plan != nil:
+		next = sheaf.DocCanceled
+	case state == sheaf.DocFinalizing && f.finalizer != nil && f.finalizer.State == string(sheaf.TaskDead):
+		next, failure = sheaf.DocFailed, decodeFailure(f.finalizer.Failure)
+	case state == sheaf.DocFinalizing && f.finalizer != nil && f.finalizer.State == string(sheaf.TaskCanceled):
+		next = sheaf.DocCanceled
+	case state == sheaf.DocFinalizing:
+	case f.planned && f.open == 0:
+		return s.finalize(tx, doc, progress)
+	case f.started:
+		next = sheaf.DocRunning
+	}
+	if next == state && progress == doc.Progress {
+		return false, nil
+	}
+	if next == state {
+		return true, tx.Exec(s.sql("UPDATE documents SET progress="+s.d.greatest+"(progress, ?), updated_at=@now WHERE id=? AND gen=? AND state=?"),
+			progress, doc.ID, doc.Gen, doc.State).Error
+	}
+	return true, s.moveDocument(tx, doc, next, progress, failure)
+}
+
+// moveDocument changes a document's state, of which the transaction holds the
+// lock, and that of its newest generation.
+func (s *Store) moveDocument(tx *gorm.DB, doc *documentRow, next sheaf.DocumentState, progress float64, failure *sheaf.Failure) error {
+	finished := "0"
+	if next.Terminal() {
+		finished = s.now()
+	}
+	res := tx.Exec(s.sql(`UPDATE documents SET state=?, progress=?, failure=?, updated_at=@now, finished_at=`+finished+`,
+		started_at=CASE WHEN started_at=0 THEN @now ELSE started_at END WHERE id=? AND gen=? AND state=?`),
+		string(next), progress, encodeFailure(failure), doc.ID, doc.Gen, doc.State)
+	if res.Error != nil {
+		return res.Error
+	}
+	if err := tx.Exec(s.sql("UPDATE generations SET state=?, failure=?, finished_at="+finished+" WHERE doc_id=? AND gen=?"),
+		string(next), encodeFailure(failure), doc.ID, doc.Gen).Error; err != nil {
+		return err
+	}
+	// What a run had finished when it was called off is seen by nobody, and
+	// nobody asked to keep it. Of a failed one a retry may use the rest.
+	var err error
+	switch next {
+	case sheaf.DocCanceled:
+		err = s.dropRanges(tx, s.grace, doc.TenantID, doc.ID, doc.Gen, doc.LiveGen)
+	case sheaf.DocFailed:
+		err = s.dropRanges(tx, s.grace, doc.TenantID, doc.ID, doc.Gen, doc.Gen, doc.LiveGen)
+	}
+	if err != nil {
+		return err
+	}
+	return s.insertDocumentEvent(tx, doc, sheaf.DocumentChange{State: next, Progress: progress, Failure: failure})
+}
+
+// finalize decides that all of a generation's work is over and hands it to a
+// finalize task. One statement decides, so that of many who try at once one
+// wins; it is tried again with each fold, so that no wake-up can be lost.
+func (s *Store) finalize(tx *gorm.DB, doc *documentRow, progress float64) (bool, error) {
+	res := tx.Exec(s.sql(`UPDATE documents SET state='finalizing', fin_epoch=fin_epoch+1, progress=?, updated_at=@now,
+		started_at=CASE WHEN started_at=0 THEN @now ELSE started_at END
+		WHERE id=? AND gen=? AND fin_epoch=? AND state IN ('unstarted','queued','running') AND deleted_at=0 AND NOT EXISTS (
+			SELECT 1 FROM tasks WHERE doc_id=? AND gen=? AND kind NOT IN `+notCounted+` AND `+isOpen+`)`),
+		progress, doc.ID, doc.Gen, doc.FinEpoch, doc.ID, doc.Gen)
+	if res.Error != nil || res.RowsAffected != 1 {
+		return false, res.Error
+	}
+	if err := tx.Exec("UPDATE generations SET state='finalizing' WHERE doc_id=? AND gen=?", doc.ID, doc.Gen).Error; err != nil {
+		return false, err
+	}
+	var plan []taskRow
+	if err := tx.Raw("SELECT trace, place, created_at FROM tasks WHERE doc_id=? AND gen=? AND kind='plan' ORDER BY id LIMIT 1", doc.ID, doc.Gen).Scan(&plan).Error; err != nil {
+		return false, err
+	}
+	epoch := doc.FinEpoch + 1
+	base := taskBase{TenantID: doc.TenantID, DatasetID: doc.DatasetID, DocumentID: doc.ID, JobID: doc.JobID, Generation: doc.Gen, Lane: sheaf.Lane(doc.Lane)}
+	if len(plan) > 0 {
+		base.Trace, base.Place = plan[0].Trace, cmp.Or(plan[0].Place, plan[0].CreatedAt)
+	}
+	err := s.insertTasks(tx, base, []sheaf.NewTask{{ID: sheaf.NewID(), Kind: sheaf.KindFinalize, Node: strconv.FormatInt(epoch, 10), Cost: 1,
+		Payload: []byte(encode(sheaf.FinalizePayload{FinalizeEpoch: epoch}))}})
+	if err != nil {
+		return false, err
+	}
+	return true, s.insertDocumentEvent(tx, doc, sheaf.DocumentChange{State: sheaf.DocFinalizing, Progress: progress})
+}
+
+// readFold sums the tasks of the document's newest generation.
+func (s *Store) readFold(tx *gorm.DB, doc *documentRow) (*fold, error) {
+	var groups []struct {
+		Kind     string
+		State    string
+		N        int
+		Cost     float64
+		Attempts int
+	}
+	if err := tx.Raw("SELECT kind, state, COUNT(*) AS n, SUM(cost) AS cost, SUM(attempts) AS attempts FROM tasks WHERE doc_id=? AND gen=? GROUP BY kind, state",
+		doc.ID, doc.Gen).Scan(&groups).Error; err != nil {
+		return nil, err
+	}
+	f := &fold{}
+	running := false
+	for _, g := range groups {
+		kind, state := sheaf.TaskKind(g.Kind), sheaf.TaskState(g.State)
+		if extra(kind) {
+			continue
+		}
+		if g.Attempts > 0 || state == sheaf.TaskDone {
+			f.started = true
+		}
+		if !state.Terminal() {
+			f.openAll += g.N
+		}
+		if kind == sheaf.KindFinalize {
+			continue
+		}
+		if state == sheaf.TaskParked {
+			f.parked += g.N
+		}
+		f.cost += g.Cost
+		switch {
+		case state.Terminal():
+			f.doneCost += g.Cost
+		default:
+			f.open += g.N
+		}
+		running = running || state == sheaf.TaskRunning
+		if kind == sheaf.KindPlan {
+			f.planned = f.planned || state == sheaf.TaskDone
+		}
+	}
+	if !f.planned {
+		var plans []taskRow
+		if err := tx.Raw("SELECT * FROM tasks WHERE doc_id=? AND gen=? AND kind='plan' AND state IN ('dead','canceled','superseded') ORDER BY id LIMIT 1", doc.ID, doc.Gen).Scan(&plans).Error; err != nil {
+			return nil, err
+		}
+		if len(plans) > 0 && f.open == 0 {
+			f.plan = &plans[0]
+		}
+	}
+	if doc.State == string(sheaf.DocFinalizing) {
+		var rows []taskRow
+		if err := tx.Raw("SELECT * FROM tasks WHERE doc_id=? AND gen=? AND kind='finalize' AND node=?", doc.ID, doc.Gen, strconv.FormatInt(doc.FinEpoch, 10)).Scan(&rows).Error; err != nil {
+			return nil, err
+		}
+		if len(rows) > 0 {
+			f.finalizer = &rows[0]
+		}
+	}
+	if running && f.planned {
+		var tasks []struct {
+			Cost   float64
+			Detail string
+		}
+		err := tx.Raw(`SELECT t.cost, COALESCE((SELECT e.detail FROM events e WHERE e.subject_id=t.id AND e.epoch=t.epoch AND e.kind='progress'
+				ORDER BY e.n DESC LIMIT 1), '') AS detail
+			FROM tasks t WHERE t.doc_id=? AND t.gen=? AND t.state='running' AND t.kind IN ('parse','index')`, doc.ID, doc.Gen).Scan(&tasks).Error
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range tasks {
+			f.doneCost += t.Cost * progressOf(t.Detail)
+		}
+	}
+	return f, nil
+}
+
+const (
+	sweepEvery = 10 * time.Second
+	sweepBatch = 50
+)
+
+// sweepStates are those in which a document waits for its tasks.
+var sweepStates = []sheaf.DocumentState{sheaf.DocFinalizing, sheaf.DocCanceling, sheaf.DocRunning, sheaf.DocQueued, sheaf.DocUnstarted}
+
+// sweepForgotten marks documents dirty that wait for their tasks, a few at a
+// time and round and round: should ever a mark be missing, this is what finds
+// it.
+func (s *Store) sweepForgotten(ctx context.Context, limit int) error {
+	s.sweep.Lock()
+	defer s.sweep.Unlock()
+	if time.Since(s.sweep.at) < sweepEvery {
+		return nil
+	}
+	s.sweep.at = time.Now()
+	state := sweepStates[s.sweep.state]
+	n := min(limit, sweepBatch)
+	var ids []string
+	err := s.read(ctx).Raw(`SELECT d.id FROM documents d WHERE d.state=? AND d.id>? AND d.deleted_at=0 ORDER BY d.id LIMIT ?`, string(state), s.sweep.after, n).Scan(&ids).Error
+	if err != nil {
+		return translate(err)
+	}
+	if len(ids) < n {
+		s.sweep.state, s.sweep.after = (s.sweep.state+1)%len(sweepStates), ""
+	} else {
+		s.sweep.after = ids[len(ids)-1]
+	}
+	for _, id := range ids {
+		q := "INSERT INTO doc_dirty (doc_id, at) VALUES (?, @now)" + s.d.noop("doc_id")
+		if err := s.w.WithContext(ctx).Exec(s.sql(q), id).Error; err != nil {
+			return translate(err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package sqlstore
+
+import (
+	"context"
+	"time"
+
+	"gorm.io/gorm"
+
+	"sheaf"
+	"sheaf/taskstore"
+)
+
+// inventoryBatch is how many rows one page of a walk over a table reads.
+const inventoryBatch = 1000
+
+// walk reads a query page by page. The query ends in a condition "… > ?" on
+// the last row's cursor, an ORDER BY of the same and a LIMIT of its own.
+func walk[R any](ctx context.Context, db *gorm.DB, query string, cursor func(R) any, start any, each func(R) error) error {
+	for at := start; ; {
+		var rows []R
+		if err := db.WithContext(ctx).Raw(query, at, inventoryBatch).Scan(&rows).Error; err != nil {
+			return translate(err)
+		}
+		for _, r := range rows {
+			if err := each(r); err != nil {
+				return err
+			}
+			at = cursor(r)
+		}
+		if len(rows) < inventoryBatch {
+			return nil
+		}
+	}
+}
+
+// Ranges calls each for every range result that some task lists as done,
+// ordered by id, until it returns an error.
+func (s *Store) Ranges(ctx context.Context, each func(taskstore.InventoryRange) error) error {
+	type row struct {
+		ID, TenantID, DocID, RangeID, ArtifactKey  string
+		FromUnit, ToUnit, ChunkCount, Gen, LiveGen int
+	}
+	return walk(ctx, s.r, `SELECT t.id, t.tenant_id, t.doc_id, t.range_id, t.artifact_key, t.from_unit, t.to_unit, t.chunk_count, t.gen, d.live_gen
+		FROM tasks t JOIN documents d ON d.id=t.doc_id
+		WHERE t.id > ? AND t.state='done' AND t.range_id<>'' AND d.deleted_at=0 ORDER BY t.id LIMIT ?`,
+		func(r row) any { return r.ID }, "", func(r row) error {
+			return each(taskstore.InventoryRange{TenantID: r.TenantID, DocumentID: r.DocID, RangeID: r.RangeID, ArtifactKey: r.ArtifactKey,
+				Range: sheaf.Range{From: r.FromUnit, To: r.ToUnit}, Chunks: r.ChunkCount, Live: r.Gen == r.LiveGen})
+		})
+}
+
+// Originals calls each for every document that is not deleted.
+func (s *Store) Originals(ctx context.Context, each func(taskstore.InventoryDocument) error) error {
+	return walk(ctx, s.r, "SELECT * FROM documents WHERE id > ? AND deleted_at=0 ORDER BY id LIMIT ?",
+		func(r documentRow) any { return r.ID }, "", func(r documentRow) error {
+			d := r.toDomain(s.vault)
+			return each(taskstore.InventoryDocument{TenantID: d.TenantID, DatasetID: d.DatasetID, DocumentID: d.ID, Name: d.Name, MediaType: d.MediaType, BlobKey: d.BlobKey, Metadata: d.Metadata})
+		})
+}
+
+// Awaited calls each for everything that the collector will remove.
+func (s *Store) Awaited(ctx context.Context, each func(taskstore.Garbage) error) error {
+	return walk(ctx, s.r, "SELECT * FROM garbage WHERE id > ? ORDER BY id LIMIT ?",
+		func(r garbageRow) any { return r.ID }, int64(0), func(r garbageRow) error { return each(r.toDomain()) })
+}
+
+// Unfinished calls each for every task that an executor may be writing results
+// of now, with the range id of its attempt.
+func (s *Store) Unfinished(ctx context.Context, each func(rangeID, documentID string) error) error {
+	type row struct {
+		ID, DocID string
+		Epoch     int64
+	}
+	return walk(ctx, s.r, "SELECT id, doc_id, epoch FROM tasks WHERE id > ? AND state='running' ORDER BY id LIMIT ?",
+		func(r row) any { return r.ID }, "", func(r row) error { return each(sheaf.RangeID(r.ID, r.Epoch), r.DocID) })
+}
+
+// liveSums are the counters of documents as their live tasks have them.
+const liveSums = `SELECT d.id, d.tenant_id, d.chunk_count AS has, COALESCE(SUM(t.chunk_count), 0) AS want, COALESCE(SUM(t.token_count), 0) AS tokens
+	FROM documents d LEFT JOIN tasks t ON t.doc_id=d.id AND t.gen=d.live_gen AND t.state='done' AND t.range_id<>''
+	WHERE d.deleted_at=0 AND d.live_gen>0`
+
+// Drift lists documents whose counters are not what their live tasks sum to.
+func (s *Store) Drift(ctx context.Context, limit int) ([]taskstore.CounterDrift, error) {
+	var rows []struct {
+		ID, TenantID string
+		Has, Want    int
+	}
+	err := s.read(ctx).Raw(liveSums+" GROUP BY d.id, d.tenant_id, d.chunk_count HAVING d.chunk_count<>COALESCE(SUM(t.chunk_count), 0) ORDER BY d.id LIMIT ?", limit).Scan(&rows).Error
+	out := make([]taskstore.CounterDrift, len(rows))
+	for i, r := range rows {
+		out[i] = taskstore.CounterDrift{TenantID: r.TenantID, DocumentID: r.ID, Has: r.Has, Want: r.Want}
+	}
+	return out, translate(err)
+}
+
+// FixDrift sets the counters of a document to what its live tasks sum to.
+func (s *Store) FixDrift(ctx context.Context, documentID string) error {
+	return s.tx(ctx, func(tx *gorm.DB) error {
+		doc, err := s.lockDocument(tx, documentID)
+		if err != nil || doc == nil {
+			return err
+		}
+		var sums []struct{ Want, Tokens int }
+		if err := tx.Raw(liveSums+" AND d.id=? GROUP BY d.id, d.tenant_id, d.chunk_count", documentID).Scan(&sums).Error; err != nil || len(sums) == 0 {
+			return err
+		}
+		return tx.Exec("UPDATE documents SET chunk_count=?, token_count=? WHERE id=? AND live_gen=?", sums[0].Want, sums[0].Tokens, documentID, doc.LiveGen).Error
+	})
+}
+
+// Stalled counts what should not be: running tasks whose lease ended more than
+// a minute ago, and due pending tasks that no queue was told of for more than
+// ten.
+func (s *Store) Stalled(ctx context.Context) (deadLeases, unhinted int, err error) {
+	count := func(into *int, query string, ago time.Duration) {
+		if err == nil {
+			err = translate(s.read(ctx).Raw(s.sql(query), ago.Milliseconds()).Scan(into).Error)
+		}
+	}
+	count(&deadLeases, "SELECT COUNT(*) FROM tasks WHERE state='running' AND lease_until<@now-?", time.Minute)
+	count(&unhinted, "SELECT COUNT(*) FROM tasks WHERE state='pending' AND paused=0 AND run_at<@now-? AND enqueued_at=0", 10*time.Minute)
+	return deadLeases, unhinted, err
+}
+
+// Open answers which of the tasks exist and have not ended.
+func (s *Store) Open(ctx context.Context, taskIDs []string) (map[string]bool, error) {
+	open := make(map[string]bool, len(taskIDs))
+	for batch := range chunks(taskIDs) {
+		var ids []string
+		if err := s.read(ctx).Raw("SELECT id FROM tasks WHERE id IN ? AND "+isOpen, batch).Scan(&ids).Error; err != nil {
+			return nil, translate(err)
+		}
+		for _, id := range ids {
+			open[id] = true
+		}
+	}
+	return open, nil
+}

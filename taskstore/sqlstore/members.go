@@ -1,0 +1,331 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"gorm.io/gorm"
+
+	"sheaf"
+	"sheaf/taskstore"
+)
+
+// Members lists the documents that are files of an archive.
+func (s *Store) Members(ctx context.Context, archiveID string) ([]sheaf.Document, error) {
+	var rows []documentRow
+	err := s.w.WithContext(ctx).Raw("SELECT "+documentColumns("")+" FROM documents WHERE parent_id=? AND deleted_at=0 ORDER BY id", archiveID).Scan(&rows).Error
+	return s.toDocuments(rows), translate(err)
+}
+
+// CreateMembers makes documents of an archive's files for the holder of its
+// plan task, in the task's job, and answers for each what became of it. A
+// document that is there gets a new generation, with new bytes when its SHA256
+// differs. Made again, by whichever attempt, the call changes nothing more. It
+// takes the archive's row first, as a cancel, a re-parse and a delete do:
+// either they see the documents that are made here, or this sees that the
+// archive was called off.
+func (s *Store) CreateMembers(ctx context.Context, c sheaf.Claim, ask taskstore.NewMembers) ([]taskstore.MemberOutcome, error) {
+	for _, n := range ask.Files {
+		d := &n.Document
+		if d.ID == "" || d.Path == "" {
+			return nil, fmt.Errorf("%w: a file of an archive needs an id and a path", sheaf.ErrInvalid)
+		}
+		if err := checkTexts("the document's id", d.ID, 64, "the document's name", d.Name, 512, "the path", d.Path, 512, "the media type", d.MediaType, 255, "the blob key", d.BlobKey, 512,
+			"the SHA-256", d.SHA256, 64, "the metadata", encode(d.Metadata), 4<<20, "the parser_config", encode(d.ParseConfig), 4<<20); err != nil {
+			return nil, err
+		}
+	}
+	var out []taskstore.MemberOutcome
+	err := s.tx(ctx, func(tx *gorm.DB) (err error) {
+		archive, err := s.lockDocumentOf(tx, c.TaskID)
+		if err != nil {
+			return err
+		}
+		tasks, err := s.lockTasks(tx, []string{c.TaskID})
+		if err != nil {
+			return err
+		}
+		task := tasks[c.TaskID]
+		switch {
+		case task == nil || task.State != string(sheaf.TaskRunning) || task.Epoch != c.Epoch:
+			return notHeld(c)
+		case archive == nil || archive.DeletedAt != 0 || archive.Gen != task.Gen || task.CancelRequestedAt != 0 || archive.State == string(sheaf.DocCanceling):
+			return fmt.Errorf("%w: generation %d of archive %s was called off", sheaf.ErrStale, task.Gen, task.DocID)
+		}
+		out, err = s.createMembers(tx, archive, task, ask)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make documents of %d files of an archive: %w", len(ask.Files), err)
+	}
+	return out, nil
+}
+
+func (s *Store) createMembers(tx *gorm.DB, archive *documentRow, task *taskRow, ask taskstore.NewMembers) ([]taskstore.MemberOutcome, error) {
+	ids := make([]string, len(ask.Files))
+	for i, n := range ask.Files {
+		ids[i] = n.Document.ID
+	}
+	ids = sortedUnique(ids)
+	if len(ids) != len(ask.Files) {
+		return nil, fmt.Errorf("%w: a file of the archive is given twice", sheaf.ErrInvalid)
+	}
+	there, begun := map[string]*documentRow{}, map[string]bool{}
+	for batch := range chunks(ids) {
+		var rows []documentRow
+		if err := tx.Raw("SELECT * FROM documents WHERE id IN ? ORDER BY id"+s.d.lock, batch).Scan(&rows).Error; err != nil {
+			return nil, err
+		}
+		for i := range rows {
+			there[rows[i].ID] = &rows[i]
+		}
+		var had []string
+		if err := tx.Raw("SELECT doc_id FROM generations WHERE job_id=? AND doc_id IN ?", task.JobID, batch).Scan(&had).Error; err != nil {
+			return nil, err
+		}
+		for _, id := range had {
+			begun[id] = true
+		}
+	}
+	quota, err := s.quotaRoom(tx, archive.TenantID)
+	if err != nil {
+		return nil, err
+	}
+	root := cmp.Or(archive.RootID, archive.ID)
+	tree, err := s.treeRoom(tx, root, ask)
+	if err != nil {
+		return nil, err
+	}
+	twins, err := s.twins(tx, archive, ask.Files)
+	if err != nil {
+		return nil, err
+	}
+
+	out := make([]taskstore.MemberOutcome, len(ask.Files))
+	var fresh [][]any
+	var starts, again []documentRow
+	var plans []sheaf.NewTask
+	now := raw(s.now())
+	for i, n := range ask.Files {
+		d, o := n.Document, there[n.Document.ID]
+		r := documentRow{ID: d.ID, TenantID: archive.TenantID, DatasetID: archive.DatasetID, JobID: task.JobID, Gen: 1, Lane: archive.Lane, ParseConfig: s.vault.hide(archive.TenantID, encode(d.ParseConfig))}
+		switch {
+		case o != nil && (o.DeletedAt != 0 || o.ParentID != archive.ID):
+			out[i].Failure = sheaf.Fail(sheaf.CategoryCanceled, "deleted", "its document was deleted; parse the archive again to have it back")
+			continue
+		case o != nil:
+			if err := tx.Exec("UPDATE documents SET parent_gen=? WHERE id=? AND parent_gen<?", archive.Gen, o.ID, archive.Gen).Error; err != nil {
+				return nil, err
+			}
+			if out[i].Stored = o.BlobKey == d.BlobKey; begun[o.ID] || ask.Keep {
+				continue
+			}
+			r.Gen = o.Gen + 1
+		}
+		more := sheaf.Quota{QueuedTasks: 1}
+		if o == nil {
+			more.Documents, more.Bytes = 1, d.Size
+		} else if o.SHA256 != d.SHA256 {
+			more.Bytes = d.Size - o.Size
+		}
+		if full, err := refused(quota.take(more)); full != nil || err != nil {
+			if err != nil {
+				return nil, err
+			}
+			out[i].Wait = quota.limit.QueuedTasks > 0 && quota.held.QueuedTasks >= quota.limit.QueuedTasks
+			if out[i].Failure = full; out[i].Wait {
+				out[i].Failure = nil
+			}
+			continue
+		}
+		if o == nil {
+			if tree.take(sheaf.Quota{Documents: 1, Bytes: d.Size}) != nil {
+				out[i].Failure = sheaf.Fail(sheaf.CategoryCapacity, "archive_limit",
+					"an archive, with those inside it, may yield %d documents and %d MB, and that is reached; split it or upload the file by itself", ask.MaxDocuments, ask.MaxBytes>>20)
+				continue
+			}
+			metadata := d.Metadata
+			if metadata == nil {
+				metadata = map[string]string{}
+			}
+			fresh = append(fresh, []any{r.ID, r.TenantID, r.DatasetID, d.Name, d.MediaType, d.Size, d.SHA256, d.BlobKey, string(sheaf.DocQueued), r.Gen,
+				r.ParseConfig, encode(metadata), twins[d.SHA256], r.JobID, r.Lane, now, now, archive.ID, root, archive.Gen, archive.Depth + 1, d.Path})
+			if twins[d.SHA256] == "" {
+				twins[d.SHA256] = d.ID
+			}
+			out[i].Stored = true
+		} else {
+			again = append(again, *o)
+			if out[i].Stored, err = s.renewMember(tx, o, r, d); err != nil {
+				return nil, err
+			}
+		}
+		starts, plans = append(starts, r), append(plans, n.Plan)
+	}
+	if err := s.supersede(tx, again); err != nil {
+		return nil, err
+	}
+	if err := insertRows(tx, "documents", []string{"id", "tenant_id", "dataset_id", "name", "media_type", "size", "sha256", "blob_key", "state", "gen",
+		"parse_config", "metadata", "duplicate_of", "job_id", "lane", "created_at", "updated_at", "parent_id", "root_id", "parent_gen", "depth", "member_path"}, fresh, ""); err != nil {
+		return nil, err
+	}
+	return out, s.begin(tx, starts, plans, task.Trace)
+}
+
+// renewMember gives a document of the archive a new generation, with new bytes
+// if they differ, and reports whether those of d are its bytes now.
+func (s *Store) renewMember(tx *gorm.DB, o *documentRow, r documentRow, d sheaf.Document) (stored bool, err error) {
+	if o.SHA256 != d.SHA256 {
+		if o.BlobKey == d.BlobKey {
+			return false, fmt.Errorf("%w: document %s got other bytes while its archive was being read; try again", sheaf.ErrUnavailable, o.ID)
+		}
+		d.DuplicateOf = ""
+		return true, s.replaceBytes(tx, o, r, d, encode(d.Metadata))
+	}
+	res := tx.Exec(s.sql(`UPDATE documents SET gen=?, state='queued', progress=0, ledger='{}', failure='', warnings='[]', parse_config=?, job_id=?,
+		updated_at=@now, started_at=0, finished_at=0 WHERE id=? AND gen=?`), r.Gen, r.ParseConfig, r.JobID, o.ID, o.Gen)
+	return o.BlobKey == d.BlobKey, res.Error
+}
+
+// refused is the failure of a quota that is full.
+func refused(err error) (*sheaf.Failure, error) {
+	if full, ok := errors.AsType[*sheaf.LimitFailure](err); ok {
+		return full.Failure, nil
+	}
+	return nil, err
+}
+
+// treeRoom is what an outermost archive may still yield. Archives inside it
+// that are read at the same time may each see the same last place: the bound
+// is against bombs, and holds but for one call of each.
+func (s *Store) treeRoom(tx *gorm.DB, root string, ask taskstore.NewMembers) (*room, error) {
+	var sums []struct {
+		Documents int
+		Bytes     int64
+	}
+	err := tx.Raw("SELECT COUNT(*) AS documents, COALESCE(SUM(size), 0) AS bytes FROM documents WHERE root_id=? AND deleted_at=0", root).Scan(&sums).Error
+	if err != nil || len(sums) == 0 {
+		return nil, err
+	}
+	return &room{held: sheaf.Quota{Documents: sums[0].Documents, Bytes: sums[0].Bytes}, limit: sheaf.Quota{Documents: ask.MaxDocuments, Bytes: ask.MaxBytes}}, nil
+}
+
+// twins finds, by SHA-256, the oldest document of the dataset with the same bytes.
+func (s *Store) twins(tx *gorm.DB, archive *documentRow, files []taskstore.NewDocument) (map[string]string, error) {
+	sums := make([]string, len(files))
+	for i, n := range files {
+		sums[i] = n.Document.SHA256
+	}
+	out := map[string]string{}
+	for batch := range chunks(sortedUnique(sums)) {
+		var rows []struct{ ID, SHA256 string }
+		if err := tx.Raw("SELECT sha256 AS sha256, MIN(id) AS id FROM documents WHERE tenant_id=? AND dataset_id=? AND sha256 IN ? AND deleted_at=0 GROUP BY sha256",
+			archive.TenantID, archive.DatasetID, batch).Scan(&rows).Error; err != nil {
+			return nil, err
+		}
+		for _, r := range rows {
+			out[r.SHA256] = r.ID
+		}
+	}
+	return out, nil
+}
+
+// membersOf lists the ids of what is directly inside documents.
+func membersOf(tx *gorm.DB, ids []string, where string, args ...any) ([]string, error) {
+	var out []string
+	for batch := range chunks(ids) {
+		var members []string
+		if err := tx.Raw("SELECT id FROM documents WHERE parent_id IN ? AND deleted_at=0"+where+" ORDER BY id", append([]any{batch}, args...)...).Scan(&members).Error; err != nil {
+			return nil, err
+		}
+		out = append(out, members...)
+	}
+	return out, nil
+}
+
+// membersFirst puts all that is inside documents before them.
+func (s *Store) membersFirst(ctx context.Context, tenantID string, ids []string) ([]string, error) {
+	ids = sortedUnique(ids)
+	var own []string
+	for batch := range chunks(ids) {
+		var found []string
+		if err := s.w.WithContext(ctx).Raw("SELECT id FROM documents WHERE id IN ? AND tenant_id=?", batch, tenantID).Scan(&found).Error; err != nil {
+			return nil, translate(err)
+		}
+		own = append(own, found...)
+	}
+	var inner [][]string
+	for level := own; len(level) > 0; {
+		members, err := membersOf(s.w.WithContext(ctx), level, "")
+		if err != nil {
+			return nil, translate(err)
+		}
+		inner, level = append(inner, members), members
+	}
+	slices.Reverse(inner) // the deepest first
+	seen := map[string]bool{}
+	var out []string
+	for _, level := range append(inner, ids) {
+		for _, id := range level {
+			if !seen[id] {
+				seen[id] = true
+				out = append(out, id)
+			}
+		}
+	}
+	return out, nil
+}
+
+// withMembers adds to locked documents what is inside them, and locks that.
+// Nothing can be added to it until the transaction ends.
+func (s *Store) withMembers(tx *gorm.DB, tenantID string, docs []documentRow) ([]documentRow, error) {
+	have := map[string]bool{}
+	for level := docs; len(level) > 0; {
+		ids := make([]string, len(level))
+		for i := range level {
+			ids[i] = level[i].ID
+			have[level[i].ID] = true
+		}
+		members, err := membersOf(tx, ids, "")
+		if err != nil {
+			return nil, err
+		}
+		members = slices.DeleteFunc(members, func(id string) bool { return have[id] })
+		if level, err = s.lockDocuments(tx, tenantID, members); err != nil {
+			return nil, err
+		}
+		docs = append(docs, level...)
+	}
+	return docs, nil
+}
+
+// dropFormerMembers deletes the documents that a new version of an archive,
+// which is being published, does not hold any more.
+func (s *Store) dropFormerMembers(tx *gorm.DB, archive *documentRow) error {
+	if archive.Gen == 1 {
+		return nil
+	}
+	ids, err := membersOf(tx, []string{archive.ID}, " AND parent_gen<?", archive.Gen)
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	docs, err := s.lockDocuments(tx, archive.TenantID, ids)
+	if err != nil {
+		return err
+	}
+	if docs, err = s.withMembers(tx, archive.TenantID, docs); err != nil {
+		return err
+	}
+	slices.SortFunc(docs, func(a, b documentRow) int { return strings.Compare(a.ID, b.ID) })
+	rec := &receiptRow{ID: sheaf.NewID(), Kind: string(sheaf.ReceiptMembers)}
+	for batch := range slices.Chunk(docs, changeBatch) {
+		if _, err := s.deleteLocked(tx, archive.TenantID, batch, rec); err != nil {
+			return err
+		}
+	}
+	return nil
+}

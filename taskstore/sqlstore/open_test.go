@@ -1,0 +1,71 @@
+package sqlstore_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"sheaf"
+	"sheaf/taskstore/sqlstore"
+	"sheaf/taskstore/storetest"
+)
+
+func TestMigrateByManyProcessesAtOnce(t *testing.T) {
+	storetest.ForEachEngine(t, func(t *testing.T, engine string) {
+		c := storetest.Config(t, engine)
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				s, err := sqlstore.Open(context.Background(), c)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer s.Close()
+				for range 2 {
+					if err := s.Migrate(context.Background()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+// Only one of many can make a new SQLite file a WAL database, and SQLite does
+// not let the others wait for it.
+func TestOpenNewSQLiteFileByManyProcessesAtOnce(t *testing.T) {
+	for range 50 {
+		c := sqlstore.Config{Driver: "sqlite", DSN: filepath.Join(t.TempDir(), "sheaf.db")}
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				s, err := sqlstore.Open(context.Background(), c)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_ = s.Close()
+			})
+		}
+		wg.Wait()
+	}
+}
+
+func TestOpenSaysWhatIsWrong(t *testing.T) {
+	ctx := context.Background()
+	if _, err := sqlstore.Open(ctx, sqlstore.Config{Driver: "oracle"}); !errors.Is(err, sheaf.ErrInvalid) {
+		t.Errorf("unknown driver: %v, want ErrInvalid", err)
+	}
+	for _, c := range []sqlstore.Config{
+		{Driver: "mysql", DSN: "root@tcp(127.0.0.1:1)/test"},
+		{Driver: "postgres", DSN: "postgres://a:b@127.0.0.1:1/test"},
+	} {
+		if _, err := sqlstore.Open(ctx, c); !errors.Is(err, sheaf.ErrUnavailable) {
+			t.Errorf("%s server that is not there: %v, want ErrUnavailable", c.Driver, err)
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package sqlstore
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"gorm.io/gorm"
+
+	"sheaf"
+)
+
+// publish ends a generation by one guarded update of the document: searches
+// see all of the new generation from its commit on, and none of it before.
+// The guard holds only for the finalize task of the latest decision that the
+// generation is complete.
+func (s *Store) publish(tx *gorm.DB, t *taskRow, doc *documentRow, p sheaf.Publication) error {
+	var payload sheaf.FinalizePayload
+	if err := json.Unmarshal([]byte(t.Payload), &payload); err != nil {
+		return fmt.Errorf("%w: payload of finalize task %s: %v", sheaf.ErrInvalid, t.ID, err)
+	}
+	live := p.State == sheaf.DocSucceeded || p.State == sheaf.DocPartiallySucceeded
+	if !live && p.State != sheaf.DocFailed {
+		return fmt.Errorf("%w: a generation can not be published as %q", sheaf.ErrInvalid, p.State)
+	}
+	set := "state=?, progress=1, ledger=?, warnings=?, failure=?, finished_at=@now, updated_at=@now"
+	args := []any{string(p.State), encode(p.Ledger), encodeList(p.Warnings), encodeFailure(p.Failure)}
+	if live { // a failed generation leaves the live one, and its counts, as they are
+		set += ", live_gen=gen, chunk_count=?, token_count=?"
+		args = append(args, p.Chunks, p.Tokens)
+	}
+	res := tx.Exec(s.sql("UPDATE documents SET "+set+" WHERE id=? AND gen=? AND state='finalizing' AND fin_epoch=? AND deleted_at=0"),
+		append(args, t.DocID, t.Gen, payload.FinalizeEpoch)...)
+	if res.Error != nil {
+		return res.Error
+	}
+	if res.RowsAffected != 1 {
+		return fmt.Errorf("%w: generation %d of document %s is not waiting for finalize %d", sheaf.ErrStale, t.Gen, t.DocID, payload.FinalizeEpoch)
+	}
+	published := raw("0")
+	if live {
+		published = raw(s.now())
+	}
+	err := tx.Exec(s.sql("UPDATE generations SET state=?, ledger=?, failure=?, chunk_count=?, token_count=?, finished_at=@now, published_at="+string(published)+
+		" WHERE doc_id=? AND gen=?"), string(p.State), encode(p.Ledger), encodeFailure(p.Failure), p.Chunks, p.Tokens, t.DocID, t.Gen).Error
+	if err != nil {
+		return err
+	}
+	// Generations between the live one and this were superseded: with this one
+	// decided, nothing can use their ranges any more.
+	keep := []int{t.Gen}
+	if !live {
+		keep = append(keep, doc.LiveGen)
+	}
+	if err := s.dropRanges(tx, s.keepVersions, t.TenantID, t.DocID, t.Gen, keep...); err != nil {
+		return err
+	}
+	if live {
+		if err := s.dropFormerMembers(tx, doc); err != nil {
+			return err
+		}
+	}
+	doc.State = string(p.State)
+	return s.insertDocumentEvent(tx, doc, sheaf.DocumentChange{State: p.State, Progress: 1, Failure: p.Failure})
+}
+
+// dropRanges hands the range results that the document's generations up to gen
+// list, and none of the kept ones does, to the collector. The rows forget them,
+// so that nothing lists or copies them from then on. They leave the index after
+// the grace, and the blob store after stay, if that is longer.
+func (s *Store) dropRanges(tx *gorm.DB, stay time.Duration, tenantID, docID string, gen int, keep ...int) error {
+	var rows []taskRow
+	if err := tx.Raw(`SELECT id, gen, range_id, artifact_key FROM tasks
+		WHERE doc_id=? AND gen<=? AND state='done' AND range_id<>'' ORDER BY id`, docID, gen).Scan(&rows).Error; err != nil {
+		return err
+	}
+	kept := map[string]bool{}
+	for _, r := range rows {
+		if slices.Contains(keep, r.Gen) {
+			kept[r.RangeID] = true
+		}
+	}
+	var forget []string
+	var garbage [][]any
+	due, gone := s.after(s.grace), s.after(stay)
+	dropped := map[string]bool{} // two generations may list one range
+	for _, r := range rows {
+		if kept[r.RangeID] {
+			continue
+		}
+		forget = append(forget, r.ID)
+		if !dropped[r.RangeID] {
+			dropped[r.RangeID] = true
+			if stay <= s.grace {
+				garbage = append(garbage, []any{tenantID, docID, r.RangeID, r.ArtifactKey, due})
+				continue
+			}
+			// The index first; the artifact stays readable for a while.
+			garbage = append(garbage, []any{tenantID, docID, r.RangeID, "", due}, []any{tenantID, docID, r.RangeID, r.ArtifactKey, gone})
+		}
+	}
+	if err := insertRows(tx, "garbage", []string{"tenant_id", "doc_id", "range_id", "artifact_key", "not_before"}, garbage, ""); err != nil {
+		return err
+	}
+	for ids := range chunks(forget) {
+		if err := tx.Exec("UPDATE tasks SET range_id='', artifact_key='', reuse_key='' WHERE id IN ?", ids).Error; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// after is an expression for the time that long from now.
+func (s *Store) after(d time.Duration) raw {
+	return raw(fmt.Sprintf("%s+%d", s.now(), d.Milliseconds()))
+}

@@ -1,0 +1,194 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"slices"
+	"strings"
+
+	"gorm.io/gorm"
+)
+
+// statement is SQL with a question mark for each argument.
+type statement struct {
+	text string
+	args []any
+}
+
+// script is statements that go to the engine one after the other, or together
+// where it takes more than one at once.
+type script []statement
+
+// add appends a statement. A list of ids among the arguments fills its question
+// mark in as (?, ?, …); there must be one for each argument, and no other.
+func (c *script) add(text string, args ...any) {
+	parts := strings.Split(text, "?")
+	var b strings.Builder
+	var flat []any
+	b.WriteString(parts[0])
+	for i, a := range args {
+		if ids, ok := a.([]string); ok {
+			b.WriteString("(?" + strings.Repeat(", ?", len(ids)-1) + ")")
+			for _, id := range ids {
+				flat = append(flat, id)
+			}
+		} else {
+			b.WriteByte('?')
+			flat = append(flat, a)
+		}
+		b.WriteString(parts[i+1])
+	}
+	*c = append(*c, statement{b.String(), flat})
+}
+
+// raw is SQL that insert puts into the statement as it is.
+type raw string
+
+// insert appends what writes rows of equal width, in as few statements as the
+// engines' bounds on parameters allow. suffix is a conflict clause or "".
+func (c *script) insert(table string, columns []string, rows [][]any, suffix string) {
+	const maxParams = 16000 // SQLite takes 32,766, PostgreSQL and MySQL 65,535
+	head := "INSERT INTO " + table + " (" + strings.Join(columns, ", ") + ") VALUES "
+	for part := range slices.Chunk(rows, max(maxParams/len(columns), 1)) {
+		var b strings.Builder
+		args := make([]any, 0, len(part)*len(columns))
+		b.WriteString(head)
+		for i, row := range part {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			b.WriteByte('(')
+			for j, v := range row {
+				if j > 0 {
+					b.WriteString(", ")
+				}
+				if r, ok := v.(raw); ok {
+					b.WriteString(string(r))
+					continue
+				}
+				b.WriteByte('?')
+				args = append(args, v)
+			}
+			b.WriteByte(')')
+		}
+		b.WriteString(suffix)
+		*c = append(*c, statement{b.String(), args})
+	}
+}
+
+// exec runs the statements one by one.
+func (c script) exec(tx *gorm.DB) error {
+	for _, q := range c {
+		if err := tx.Exec(q.text, q.args...).Error; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// joined is the script as one text.
+func (c script) joined() (string, []any) {
+	texts, args := make([]string, len(c)), []any(nil)
+	for i, q := range c {
+		texts[i], args = q.text, append(args, q.args...)
+	}
+	return strings.Join(texts, "; "), args
+}
+
+// insertRows writes rows of equal width.
+func insertRows(tx *gorm.DB, table string, columns []string, rows [][]any, suffix string) error {
+	var c script
+	c.insert(table, columns, rows, suffix)
+	return c.exec(tx)
+}
+
+// moveTasks locks tasks, of which some may be ending, and writes what decide
+// makes of them, in a transaction like those of tx; decide is called anew for
+// each attempt. It answers what to write and which of the ending tasks ended;
+// those that waited for these are woken.
+func (s *Store) moveTasks(ctx context.Context, ids, ending []string, decide func(tasks map[string]*taskRow) (writes script, ended []*taskRow)) error {
+	if s.scripts != nil {
+		return again(ctx, func() error { return s.moveByScript(ctx, ids, ending, decide) })
+	}
+	return s.tx(ctx, func(tx *gorm.DB) error {
+		tasks, err := s.lockTasks(tx, ids)
+		if err != nil {
+			return err
+		}
+		writes, ended := decide(tasks)
+		if err := s.wakeChildren(tx, ended); err != nil {
+			return err
+		}
+		return writes.exec(tx)
+	})
+}
+
+// moveByScript is moveTasks in two round trips instead of eight: one begins the
+// transaction and reads, one writes and commits. measured on MariaDB with
+// batches of 7 claims and 7 ends: three quarters of the server's CPU, half of
+// ours and two thirds of the time. A connection on which something failed is
+// closed, which undoes what it has begun.
+func (s *Store) moveByScript(ctx context.Context, ids, ending []string, decide func(tasks map[string]*taskRow) (script, []*taskRow)) (err error) {
+	conn, err := s.scripts.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // the pool drops it
+		}
+		_ = conn.Close() // back to the pool
+	}()
+
+	var reads script
+	reads.add("START TRANSACTION")
+	reads.add(s.lockQuery(), sortedUnique(ids))
+	if len(ending) > 0 {
+		reads.add(parentsQuery, sortedUnique(ending))
+	}
+	text, args := reads.joined()
+	rows, err := conn.QueryContext(ctx, text, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	tasks, err := scanTasks(rows)
+	if err != nil {
+		return err
+	}
+	var parents []string
+	if rows.NextResultSet() {
+		for rows.Next() {
+			var id string
+			if err := rows.Scan(&id); err != nil {
+				return err
+			}
+			parents = append(parents, id)
+		}
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return err
+	}
+
+	writes, ended := decide(tasks)
+	for _, t := range ended {
+		if slices.Contains(parents, t.ID) {
+			if err := s.wakeChildrenOf(s.on(ctx, conn), t.ID); err != nil {
+				return err
+			}
+		}
+	}
+	writes.add("COMMIT")
+	text, args = writes.joined()
+	_, err = conn.ExecContext(ctx, text, args...)
+	return err
+}
+
+// on is a session of gorm on a connection.
+func (s *Store) on(ctx context.Context, conn *sql.Conn) *gorm.DB {
+	tx := s.w.Session(&gorm.Session{NewDB: true, Context: ctx})
+	tx.Statement.ConnPool = conn
+	return tx
+}

@@ -1,0 +1,111 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"gorm.io/gorm"
+)
+
+// statistics is what SQLite's planner is told about the tables, in the form of
+// its sqlite_stat1: the rows of the table, then for each prefix of the index's
+// columns how many rows have the same values. Without any, it takes each first
+// column to choose ten rows, and so reads all ranges of a tenant to find a
+// hundred of them, or all running tasks to find one.
+//
+// The numbers are those of a service in use, not of the file at hand: what a
+// statement's plan is must not depend on the day on which it was measured. A
+// tenant has many rows, a document few; of the states only those are asked for
+// that few tasks are in.
+var statistics = []struct{ table, index, stat string }{
+	{"tenants", "sqlite_autoindex_tenants_1", "20 1"},
+	{"api_keys", "sqlite_autoindex_api_keys_1", "100 1"},
+	{"api_keys", "sqlite_autoindex_api_keys_2", "100 1"},
+	{"api_keys", "k_key_tenant", "100 5 1"},
+	{"secret_keys", "sqlite_autoindex_secret_keys_1", "5 1"},
+	{"datasets", "sqlite_autoindex_datasets_1", "100 1"},
+	{"datasets", "sqlite_autoindex_datasets_2", "100 5 1"},
+	{"jobs", "sqlite_autoindex_jobs_1", "10000 1"},
+	{"jobs", "k_job", "10000 500 100 1"},
+	{"documents", "sqlite_autoindex_documents_1", "100000 1"},
+	{"documents", "k_doc_list", "100000 5000 1000 990 1"},
+	{"documents", "k_doc_sha", "100000 5000 1000 1"},
+	{"documents", "k_doc_state", "100000 10000 1"},
+	{"documents", "k_doc_parent", "100000 20 1"},
+	{"documents", "k_doc_root", "100000 20 20"},
+	{"generations", "sqlite_autoindex_generations_1", "200000 2 1"},
+	{"generations", "k_gen_job", "200000 20 1"},
+	{"tasks", "sqlite_autoindex_tasks_1", "2000000 1"},
+	{"tasks", "sqlite_autoindex_tasks_2", "2000000 20 10 8 8 1 1"},
+	{"tasks", "k_feed", "2000000 10000 9000 500 200 100 20 1"},
+	{"tasks", "k_when", "2000000 10000 10 2"},
+	{"tasks", "k_fold", "2000000 20 10 9 3 3 3"},
+	{"tasks", "k_job_tasks", "2000000 200 50"},
+	{"tasks", "k_range", "2000000 1"},
+	{"tasks", "k_reuse", "2000000 100000 2"},
+	{"task_deps", "sqlite_autoindex_task_deps_1", "2000000 20 1"},
+	{"task_deps", "k_parent", "2000000 1 1"},
+	{"events", "sqlite_autoindex_events_1", "10000000 5 4 1 1"},
+	{"events", "k_ev_doc", "10000000 100 1"},
+	{"events", "k_ev_job", "10000000 1000 1"},
+	{"events", "k_ev_tenant", "10000000 500000 1"},
+	{"doc_dirty", "sqlite_autoindex_doc_dirty_1", "100 1"},
+	{"garbage", "k_garbage", "1000 10 1"},
+	{"garbage", "k_garbage_receipt", "1000 8"},
+	{"receipts", "sqlite_autoindex_receipts_1", "10000 1"},
+	{"receipts", "k_receipt_tenant", "10000 500 1"},
+	{"receipts", "k_receipt_dataset", "10000 500 100 1"},
+	{"receipts", "k_receipt_due", "10000 100 1"},
+	{"receipt_documents", "sqlite_autoindex_receipt_documents_1", "100000 10 1"},
+	{"receipt_documents", "k_receipt_pass", "100000 10 10 1"},
+	{"workers", "sqlite_autoindex_workers_1", "100 1"},
+	{"queue_meta", "sqlite_autoindex_queue_meta_1", "10 1"},
+	{"leases", "sqlite_autoindex_leases_1", "10 1"},
+	{"idempotency", "sqlite_autoindex_idempotency_1", "10000 500 1"},
+	{"uploads", "sqlite_autoindex_uploads_1", "1000 1"},
+	{"uploads", "k_upload_life", "1000 10"},
+	{"uploads", "k_upload_job", "1000 200 2"},
+	{"uploads", "k_upload_list", "1000 200 50 2 1"},
+	{"webhooks", "sqlite_autoindex_webhooks_1", "100 1"},
+	{"webhooks", "k_webhook_dataset", "100 2 1"},
+	{"webhooks", "k_webhook_due", "100 50 10"},
+	{"webhook_deliveries", "sqlite_autoindex_webhook_deliveries_1", "100000 1000 1"},
+	{"webhook_deliveries", "k_delivery_due", "100000 1000 500 2 1"},
+	{"webhook_deliveries", "k_delivery_list", "100000 1000 1"},
+}
+
+// fixStatistics writes the statistics where the file has others.
+func (s *Store) fixStatistics(ctx context.Context) error {
+	return s.tx(ctx, func(tx *gorm.DB) error {
+		var made int
+		if err := tx.Raw("SELECT COUNT(*) FROM sqlite_schema WHERE name='sqlite_stat1'").Scan(&made).Error; err != nil {
+			return err
+		}
+		if made == 0 { // by the one statement that can make it, on a table of a few rows
+			if err := tx.Exec("ANALYZE leases").Error; err != nil {
+				return err
+			}
+		}
+		type row struct{ Tbl, Idx, Stat string }
+		var have, want []row
+		for _, x := range statistics {
+			want = append(want, row{x.table, x.index, x.stat})
+		}
+		if err := tx.Raw("SELECT tbl, COALESCE(idx,'') AS idx, stat FROM sqlite_stat1 ORDER BY rowid").Scan(&have).Error; err != nil {
+			return err
+		}
+		if slices.Equal(have, want) {
+			return nil
+		}
+		if err := tx.Exec("DELETE FROM sqlite_stat1").Error; err != nil {
+			return err
+		}
+		for _, r := range want {
+			if err := tx.Exec("INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES (?, ?, ?)", r.Tbl, r.Idx, r.Stat).Error; err != nil {
+				return fmt.Errorf("statistics of %s: %w", r.Idx, err)
+			}
+		}
+		return tx.Exec("ANALYZE sqlite_schema").Error // reads them again
+	})
+}

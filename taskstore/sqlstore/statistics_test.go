@@ -1,0 +1,69 @@
+package sqlstore_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"sheaf/taskstore/storetest"
+)
+
+// TestSQLiteKnowsItsIndexes holds that each index has statistics, that a file
+// of an earlier version gets them, and that statements which name a document,
+// a job, a range or ids besides the tenant and the state find their rows by
+// what chooses few of them.
+func TestSQLiteKnowsItsIndexes(t *testing.T) {
+	f := storetest.New(t, "sqlite")
+	made := f.Strings("SELECT name FROM sqlite_schema WHERE type='index' AND tbl_name NOT LIKE 'goose%' ORDER BY name")
+	known := f.Strings("SELECT idx FROM sqlite_stat1 ORDER BY idx")
+	for _, name := range made {
+		if !slices.Contains(known, name) {
+			t.Errorf("index %s has no statistics", name)
+		}
+	}
+	for _, name := range known {
+		if !slices.Contains(made, name) {
+			t.Errorf("statistics are of an index %s that there is not", name)
+		}
+	}
+
+	f.Exec("DELETE FROM sqlite_stat1 WHERE tbl='events'")
+	if err := f.Store.Migrate(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if again := f.Strings("SELECT idx FROM sqlite_stat1 ORDER BY idx"); !slices.Equal(again, known) {
+		t.Errorf("after a second migration: %v", again)
+	}
+
+	ids := "('" + strings.Repeat("x','", 200) + "')"
+	for _, c := range []struct{ index, query string }{
+		{"k_range", "SELECT t.gen FROM tasks t JOIN documents d ON d.id=t.doc_id WHERE t.range_id IN " + ids + " AND t.state='done' AND t.tenant_id='t' AND d.tenant_id='t' AND t.gen=d.live_gen AND d.deleted_at=0"},
+		{"k_ev_doc", "SELECT e.* FROM events e WHERE e.tenant_id='t' AND e.doc_id='d' AND e.seq>5 ORDER BY e.seq LIMIT 100"},
+		{"k_ev_job", "SELECT e.* FROM events e WHERE e.tenant_id='t' AND e.job_id='j' AND e.seq>5 ORDER BY e.seq LIMIT 100"},
+		{"k_fold", "SELECT COUNT(*) FROM tasks WHERE tenant_id='t' AND doc_id IN ('a','b') AND state IN ('pending','running')"},
+		{"k_job_tasks", "SELECT id FROM tasks WHERE tenant_id='t' AND job_id='j' AND state='running'"},
+		{"sqlite_autoindex_tasks_1", "UPDATE tasks SET lease_until=1 WHERE id IN " + ids + " AND worker_id='w' AND state='running'"},
+		{"sqlite_autoindex_tasks_1", "UPDATE tasks SET state='pending' WHERE id IN " + ids + " AND state='retry_wait' AND run_at<=5"},
+		{"sqlite_autoindex_documents_1", "SELECT id FROM documents WHERE id IN " + ids + " AND tenant_id='t' LIMIT 1"},
+	} {
+		rows, err := f.Query("EXPLAIN QUERY PLAN " + c.query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var plan []string
+		for rows.Next() {
+			var id, parent, unused int
+			var step string
+			if err := rows.Scan(&id, &parent, &unused, &step); err != nil {
+				t.Fatal(err)
+			}
+			plan = append(plan, step)
+		}
+		if err := rows.Err(); err != nil {
+			t.Fatal(err)
+		}
+		if all := strings.Join(plan, "; "); !strings.Contains(all, " "+c.index+" ") {
+			t.Errorf("not by %s but %s:\n%.200s", c.index, all, c.query)
+		}
+	}
+}

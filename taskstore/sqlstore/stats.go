@@ -1,0 +1,112 @@
+package sqlstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"sheaf"
+)
+
+// Stats looks at no more than this many of the newest events, and at no more
+// than this many ends of attempts among them: a page that shows the last hour
+// must cost the same on a busy server as on an idle one.
+const (
+	statsEvents = 60_000
+	statsEnds   = 10_000
+)
+
+// busySlot is the grain in which time counts as busy.
+const busySlot = 5000 // milliseconds
+
+// Stats looks minutes back, at a bounded number of events. The tenant "" means
+// all.
+func (s *Store) Stats(ctx context.Context, tenantID string, minutes int) (*sheaf.Stats, error) {
+	db := s.read(ctx)
+	var newest []struct{ Seq, NowMs int64 }
+	if err := db.Raw(s.sql("SELECT COALESCE(MAX(seq), 0) AS seq, @now AS now_ms FROM events")).Scan(&newest).Error; err != nil {
+		return nil, translate(err)
+	}
+	now := newest[0].NowMs
+	first := now/60_000 - int64(minutes) + 1 // minute of the first bucket
+	out := &sheaf.Stats{Buckets: make([]sheaf.StatsBucket, minutes), Stages: []sheaf.StageStats{}}
+	for i := range out.Buckets {
+		out.Buckets[i] = sheaf.StatsBucket{At: time.UnixMilli((first + int64(i)) * 60_000).UTC(), StageMS: map[string]int64{}}
+	}
+
+	var w where
+	w.add("e.seq>?", newest[0].Seq-statsEvents)
+	w.add("e.at>=?", first*60_000)
+	w.add("e.kind IN ?", []string{sheaf.EventDone, sheaf.EventFailed, sheaf.EventDead, sheaf.EventLost})
+	if tenantID != "" {
+		w.add("e.tenant_id=?", tenantID)
+	}
+	var ends []struct {
+		Kind, Result string
+		At           int64
+		Cost         int
+	}
+	err := db.Raw("SELECT e.kind, e.at, COALESCE(t.cost, 0) AS cost, COALESCE(t.result, '') AS result FROM events e LEFT JOIN tasks t ON t.id=e.task_id"+
+		w.String()+fmt.Sprintf(" ORDER BY e.seq DESC LIMIT %d", statsEnds), w.args...).Scan(&ends).Error
+	if err != nil {
+		return nil, translate(err)
+	}
+	out.Sampled = len(ends) == statsEnds || newest[0].Seq > statsEvents
+
+	stages := map[string][]int64{}
+	busy := map[int64]bool{}
+	cost := 0
+	for _, e := range ends {
+		i := e.At/60_000 - first
+		if i < 0 || i >= int64(minutes) {
+			continue // the minute has turned since the clock was read
+		}
+		b := &out.Buckets[i]
+		if e.Kind != sheaf.EventDone {
+			b.Failed++
+			continue
+		}
+		b.Tasks++
+		b.Cost += e.Cost
+		var result struct {
+			Reused bool              `json:"reused"`
+			Stages []sheaf.StageTime `json:"stages"`
+		}
+		if e.Result == "" || json.Unmarshal([]byte(e.Result), &result) != nil || result.Reused {
+			continue // nothing ran for it
+		}
+		busy[e.At/busySlot] = true
+		cost += e.Cost
+		for _, st := range result.Stages {
+			b.StageMS[st.Name] += st.MS
+			stages[st.Name] = append(stages[st.Name], st.MS)
+		}
+	}
+	if len(busy) > 0 {
+		out.CostPerSecond = float64(cost) / float64(int64(len(busy))*busySlot/1000)
+	}
+	for name, ms := range stages {
+		slices.Sort(ms)
+		out.Stages = append(out.Stages, sheaf.StageStats{Name: name, Tasks: len(ms), P50MS: ms[len(ms)/2], P95MS: ms[len(ms)*95/100]})
+	}
+	slices.SortFunc(out.Stages, func(a, b sheaf.StageStats) int { return int(b.P50MS - a.P50MS) })
+	return out, nil
+}
+
+// LastEvent is the number of the newest event of the tenant that Events would
+// show, 0 when there is none: where a stream may begin.
+func (s *Store) LastEvent(ctx context.Context, tenantID string) (int64, error) {
+	var seq []int64
+	// What is younger than the lag is not shown yet, so a stream that begins
+	// here will still bring it.
+	err := s.read(ctx).Raw(s.sql(fmt.Sprintf("SELECT seq FROM events WHERE tenant_id=? AND at<=@now-%d ORDER BY seq DESC LIMIT 1", s.eventLag.Milliseconds())), tenantID).Scan(&seq).Error
+	if err != nil {
+		return 0, translate(err)
+	}
+	if len(seq) == 0 {
+		return 0, nil
+	}
+	return seq[0], nil
+}

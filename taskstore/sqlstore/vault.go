@@ -1,0 +1,278 @@
+package sqlstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"gorm.io/gorm"
+
+	"sheaf"
+	"sheaf/internal/secrets"
+)
+
+// vault seals what is secret on its way into the database and opens it on its
+// way out. Without a ring all stays as it is: that is for tests, and for
+// commands that touch no secret.
+type vault struct{ ring *secrets.Keyring }
+
+// password matches the member of that name in JSON: the settings of datasets,
+// documents, tasks and uploads have one. Quotes within a string are escaped, so
+// that no other text looks like it.
+var password = regexp.MustCompile(`"password"\s*:\s*("(?:[^"\\]|\\.)+")`)
+
+// swap changes each password in a JSON text. Most texts have none.
+func swap(text string, change func(string) string) string {
+	if !strings.Contains(text, `"password"`) {
+		return text
+	}
+	return password.ReplaceAllStringFunc(text, func(member string) string {
+		var value string
+		if json.Unmarshal([]byte(password.FindStringSubmatch(member)[1]), &value) != nil {
+			return member // no JSON, hence not ours
+		}
+		return `"password":` + encode(change(value))
+	})
+}
+
+// hide seals the passwords in a JSON text of a tenant.
+func (v vault) hide(tenantID, text string) string {
+	if v.ring == nil {
+		return text
+	}
+	return swap(text, func(plain string) string {
+		if _, sealed := secrets.KeyID(plain); sealed {
+			return plain
+		}
+		return v.ring.Seal(plain, secretContext("settings", tenantID, ""))
+	})
+}
+
+// reveal opens the passwords in a JSON text of a tenant. One that cannot be
+// opened is left out: the document then asks for it.
+func (v vault) reveal(tenantID, text string) string {
+	return swap(text, func(value string) string { return v.open(value, secretContext("settings", tenantID, "")) })
+}
+
+func (v vault) seal(plain, context string) string {
+	if v.ring == nil {
+		return plain
+	}
+	return v.ring.Seal(plain, context)
+}
+
+// open is "" for what cannot be opened.
+func (v vault) open(text, context string) string {
+	if v.ring == nil {
+		if _, sealed := secrets.KeyID(text); sealed {
+			return ""
+		}
+		return text
+	}
+	plain, err := v.ring.Open(text, context)
+	if err != nil {
+		return ""
+	}
+	return plain
+}
+
+type secretKeyRow struct {
+	ID        string `gorm:"primaryKey"`
+	CreatedAt int64  `gorm:"autoCreateTime:false"`
+	SweptAt   int64
+}
+
+func (secretKeyRow) TableName() string { return "secret_keys" }
+
+// SecretKeys names the keys that secrets of this store may be sealed with; none
+// for a store that has not been opened with any.
+func (s *Store) SecretKeys(ctx context.Context) ([]string, error) {
+	rows, err := s.secretKeys(ctx)
+	ids := make([]string, len(rows))
+	for i, r := range rows {
+		ids[i] = r.ID
+	}
+	return ids, err
+}
+
+func (s *Store) secretKeys(ctx context.Context) ([]secretKeyRow, error) {
+	var rows []secretKeyRow
+	err := s.w.WithContext(ctx).Raw("SELECT * FROM secret_keys ORDER BY created_at, id").Scan(&rows).Error
+	return rows, translate(err)
+}
+
+// Unlock lets the store read and write secrets with a ring of keys; call it
+// after Migrate and before all else. The error is sheaf.ErrInvalid, and names
+// the keys, where the store knows of a key that the ring lacks: a process with
+// another ring would neither read what is there nor write what others can read.
+func (s *Store) Unlock(ctx context.Context, ring *secrets.Keyring) error {
+	missing := func() (string, error) {
+		ids, err := s.SecretKeys(ctx)
+		for _, id := range ids {
+			if !ring.Has(id) {
+				return id, err
+			}
+		}
+		return "", err
+	}
+	id, err := missing()
+	if err != nil {
+		return err
+	}
+	if id == "" {
+		if err := insertRows(s.w.WithContext(ctx), "secret_keys", []string{"id", "created_at"}, [][]any{{ring.Current(), raw(s.now())}}, s.d.noop("id")); err != nil {
+			return translate(err)
+		}
+		// Of two processes that are the first at once, with different keys, at
+		// most one stays.
+		if id, err = missing(); err == nil && id != "" {
+			err = s.w.WithContext(ctx).Exec("DELETE FROM secret_keys WHERE id=? AND swept_at=0", ring.Current()).Error
+		}
+		if err != nil {
+			return translate(err)
+		}
+	}
+	if id != "" {
+		return fmt.Errorf("%w: the store's secrets are sealed with key %s, and this process has %s", sheaf.ErrInvalid, id, strings.Join(ring.IDs(), ", "))
+	}
+	s.vault = vault{ring}
+	return nil
+}
+
+// secretColumn is where secrets stand.
+type secretColumn struct {
+	table, column string
+	id            string // a column that rows are found by, with tenant_id and gen
+	gen           string // "gen" where the rows have one, else "0"
+	context       string // of what is sealed whole, before tenant and id; "" for passwords in JSON
+}
+
+var secretColumns = []secretColumn{
+	{"webhooks", "secret", "id", "0", "webhook"},
+	{"idempotency", "answer", "k", "0", "answer"},
+	{"datasets", "parse_config", "id", "0", ""},
+	{"documents", "parse_config", "id", "0", ""},
+	{"generations", "parse_config", "doc_id", "gen", ""},
+	{"tasks", "payload", "id", "0", ""},
+	{"uploads", "spec", "id", "0", ""},
+}
+
+// secretContext binds what is sealed to the row that it stands in.
+func secretContext(kind, tenantID, id string) string { return kind + "/" + tenantID + "/" + id }
+
+// Sealed says what SealSecrets did.
+type Sealed struct {
+	Changed    int `json:"changed"`    // rows
+	Unreadable int `json:"unreadable"` // rows whose secret was altered or moved: it has to be entered again
+}
+
+// sealBatch rows are sealed at a time.
+const sealBatch = 200
+
+// SealSecrets seals with the current key whatever is plain or sealed with
+// another key of the ring, and forgets the other keys' names when that is done.
+// It may run beside everything else, and again. Unless force is set it does
+// nothing where it has been done with this key.
+func (s *Store) SealSecrets(ctx context.Context, force bool) (done Sealed, err error) {
+	ring := s.vault.ring
+	if ring == nil {
+		return done, fmt.Errorf("%w: the store was opened without keys", sheaf.ErrInvalid)
+	}
+	keys, err := s.secretKeys(ctx)
+	if err != nil || len(keys) == 1 && keys[0].SweptAt > 0 && !force {
+		return done, err
+	}
+	if s.d.name == "sqlite" { // what is overwritten shall not stay in the file
+		if err := s.w.WithContext(ctx).Exec("PRAGMA secure_delete=ON").Error; err != nil {
+			return done, translate(err)
+		}
+	}
+	for _, c := range secretColumns {
+		if err := s.sealColumn(ctx, c, &done); err != nil {
+			return done, fmt.Errorf("sealing %s.%s: %w", c.table, c.column, translate(err))
+		}
+	}
+	if s.d.name == "sqlite" {
+		for _, q := range []string{"PRAGMA secure_delete=OFF", "PRAGMA wal_checkpoint(TRUNCATE)"} {
+			if err := s.w.WithContext(ctx).Exec(q).Error; err != nil {
+				return done, translate(err)
+			}
+		}
+	}
+	return done, s.tx(ctx, func(tx *gorm.DB) error {
+		if err := tx.Exec(s.sql("UPDATE secret_keys SET swept_at=@now WHERE id=?"), ring.Current()).Error; err != nil {
+			return err
+		}
+		return tx.Exec("DELETE FROM secret_keys WHERE id<>?", ring.Current()).Error
+	})
+}
+
+func (s *Store) sealColumn(ctx context.Context, c secretColumn, done *Sealed) error {
+	fresh, has := "sealed:v1:"+s.vault.ring.Current()+":%", ""
+	if c.context == "" {
+		fresh, has = `%"password":"`+fresh, " AND "+c.column+` LIKE '%"password"%'`
+	}
+	for after, strictly := "", false; ; {
+		from := ">="
+		if strictly {
+			from = ">"
+		}
+		var rows []struct {
+			TenantID, ID, Body string
+			Gen                int
+		}
+		err := s.w.WithContext(ctx).Raw("SELECT tenant_id, "+c.id+" AS id, "+c.gen+" AS gen, "+c.column+" AS body FROM "+c.table+
+			" WHERE "+c.id+from+"? AND "+c.column+"<>'' AND "+c.column+" NOT LIKE ?"+has+" ORDER BY "+c.id+" LIMIT ?", after, fresh, sealBatch).Scan(&rows).Error
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		before := done.Changed
+		for _, r := range rows {
+			sealed, err := s.vault.again(c, r.TenantID, r.ID, r.Body)
+			if err != nil {
+				done.Unreadable++
+				continue
+			}
+			if sealed == r.Body {
+				continue
+			}
+			where, args := " WHERE "+c.id+"=? AND tenant_id=? AND "+c.column+"=?", []any{sealed, r.ID, r.TenantID, r.Body}
+			if c.gen != "0" {
+				where, args = where+" AND "+c.gen+"=?", append(args, r.Gen)
+			}
+			res := s.w.WithContext(ctx).Exec("UPDATE "+c.table+" SET "+c.column+"=?"+where, args...)
+			if res.Error != nil {
+				return res.Error
+			}
+			done.Changed += int(res.RowsAffected)
+		}
+		// Rows that are sealed are not found again, those of the last id that did
+		// not fit in are.
+		after, strictly = rows[len(rows)-1].ID, done.Changed == before
+	}
+}
+
+// again seals a column's text with the current key.
+func (v vault) again(c secretColumn, tenantID, id, text string) (sealed string, err error) {
+	one := func(text, context string) string {
+		plain, failed := v.ring.Open(text, context)
+		if failed != nil {
+			err = failed
+			return text
+		}
+		return v.ring.Seal(plain, context)
+	}
+	if c.context != "" {
+		return one(text, secretContext(c.context, tenantID, id)), err
+	}
+	sealed = swap(text, func(value string) string { return one(value, secretContext("settings", tenantID, "")) })
+	return sealed, err
+}
+
+// ForgetSecretKeys lets the store be opened with other keys. What was sealed
+// with those that are lost stays unreadable.
+func (s *Store) ForgetSecretKeys(ctx context.Context) error {
+	return translate(s.w.WithContext(ctx).Exec("DELETE FROM secret_keys").Error)
+}

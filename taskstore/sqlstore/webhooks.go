@@ -1,0 +1,350 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"gorm.io/gorm"
+
+	"sheaf"
+	"sheaf/taskstore"
+)
+
+// maxWebhooks bounds the webhooks of a dataset.
+const maxWebhooks = 10
+
+type webhookRow struct {
+	ID        string `gorm:"primaryKey"`
+	TenantID  string
+	DatasetID string
+	URL       string
+	Secret    string
+	Events    string // JSON list
+	Enabled   int
+	Failures  int
+	NotBefore int64
+	LastError string
+	CreatedAt int64 `gorm:"autoCreateTime:false"`
+	UpdatedAt int64 `gorm:"autoUpdateTime:false"`
+}
+
+func (webhookRow) TableName() string { return "webhooks" }
+
+func (r webhookRow) toDomain(v vault) sheaf.Webhook {
+	w := sheaf.Webhook{ID: r.ID, TenantID: r.TenantID, DatasetID: r.DatasetID, URL: r.URL, Secret: v.open(r.Secret, secretContext("webhook", r.TenantID, r.ID)), Events: []string{}, Enabled: r.Enabled != 0,
+		Failures: r.Failures, LastError: r.LastError, CreatedAt: toTime(r.CreatedAt), UpdatedAt: toTime(r.UpdatedAt)}
+	decode(r.Events, &w.Events)
+	return w
+}
+
+type deliveryRow struct {
+	Seq         int64 `gorm:"primaryKey"`
+	WebhookID   string
+	TenantID    string
+	EventID     string
+	Event       string
+	JobID       string
+	Data        string
+	State       string
+	Attempts    int
+	Claims      int
+	Status      int
+	Error       string
+	NextAt      int64
+	CreatedAt   int64 `gorm:"autoCreateTime:false"`
+	DeliveredAt int64
+}
+
+func (deliveryRow) TableName() string { return "webhook_deliveries" }
+
+func (r deliveryRow) toDomain() sheaf.Delivery {
+	d := sheaf.Delivery{Seq: r.Seq, Claims: r.Claims, WebhookID: r.WebhookID, EventID: r.EventID, Event: r.Event, TenantID: r.TenantID, JobID: r.JobID,
+		Data: []byte(r.Data), State: sheaf.DeliveryState(r.State), Attempts: r.Attempts, Status: r.Status, Error: r.Error,
+		CreatedAt: toTime(r.CreatedAt), DeliveredAt: toTime(r.DeliveredAt)}
+	if d.State == sheaf.DeliveryPending {
+		d.NextAt = toTime(r.NextAt)
+	}
+	return d
+}
+
+// message is what the enabled webhooks of a dataset are told, once under an id.
+type message struct {
+	tenant, dataset, job string
+	id, event            string
+	data                 any
+}
+
+// tell writes a message to each enabled webhook of the dataset, in the
+// transaction of what it tells.
+func (s *Store) tell(tx *gorm.DB, m message) error {
+	return tx.Exec(s.sql(`INSERT INTO webhook_deliveries (webhook_id, tenant_id, event_id, event, job_id, data, error, next_at, created_at)
+		SELECT id, tenant_id, ?, ?, ?, ?, '', @now, @now FROM webhooks WHERE dataset_id=? AND tenant_id=? AND enabled=1`)+s.d.noop("event_id"),
+		m.id, m.event, m.job, encode(m.data), m.dataset, m.tenant).Error
+}
+
+// tellDocument tells that a generation of a document ended, or the document.
+func (s *Store) tellDocument(tx *gorm.DB, d *documentRow, event string, turn any, failure *sheaf.Failure) error {
+	return s.tell(tx, message{
+		tenant: d.TenantID, dataset: d.DatasetID, job: d.JobID, id: fmt.Sprintf("doc_%s_%d_%v", d.ID, d.Gen, turn), event: "document." + event,
+		data: sheaf.DocumentNews{DatasetID: d.DatasetID, DocumentID: d.ID, Name: d.Name, Generation: d.Gen, JobID: d.JobID, State: sheaf.DocumentState(event), Failure: failure},
+	})
+}
+
+// AnnounceJob writes the messages that the job has ended, if it has. It is
+// asked after each message about one of the job's documents was committed, so
+// that the last one sees the end. Whoever sees the same end writes the same
+// message; a job that was opened again and ended again is told again.
+func (s *Store) AnnounceJob(ctx context.Context, tenantID, jobID string) error {
+	ended, err := s.JobEnded(ctx, tenantID, jobID)
+	if err != nil || !ended {
+		return err
+	}
+	job, err := s.Job(ctx, tenantID, jobID)
+	if err != nil || !job.State.Terminal() {
+		return err
+	}
+	return s.tx(ctx, func(tx *gorm.DB) error {
+		return s.tell(tx, message{
+			tenant: tenantID, dataset: job.DatasetID, id: fmt.Sprintf("job_%s_%d", jobID, toMillis(job.FinishedAt)), event: "job." + string(job.State),
+			data: sheaf.JobNews{DatasetID: job.DatasetID, JobID: jobID, Kind: job.Kind, State: job.State, Documents: job.Documents},
+		})
+	})
+}
+
+// CreateWebhook makes a webhook. ErrLimit when the dataset has its most.
+func (s *Store) CreateWebhook(ctx context.Context, w sheaf.Webhook) (*sheaf.Webhook, error) {
+	if err := checkTexts("the webhook's url", w.URL, 2000, "the webhook's secret", w.Secret, 200); err != nil {
+		return nil, err
+	}
+	err := s.tx(ctx, func(tx *gorm.DB) error {
+		var found []string // locked: two at once cannot both be the last
+		if err := tx.Raw("SELECT id FROM datasets WHERE tenant_id=? AND id=?"+s.d.lock, w.TenantID, w.DatasetID).Scan(&found).Error; err != nil {
+			return err
+		}
+		if len(found) == 0 {
+			return notFound("dataset", w.DatasetID)
+		}
+		var n []int64
+		if err := tx.Raw("SELECT COUNT(*) FROM webhooks WHERE dataset_id=?", w.DatasetID).Scan(&n).Error; err != nil {
+			return err
+		}
+		if n[0] >= maxWebhooks {
+			return limitFailure("webhooks of the dataset", n[0], 1, maxWebhooks)
+		}
+		return insertRows(tx, "webhooks", []string{"id", "tenant_id", "dataset_id", "url", "secret", "events", "enabled", "last_error", "created_at", "updated_at"},
+			[][]any{{w.ID, w.TenantID, w.DatasetID, w.URL, s.vault.seal(w.Secret, secretContext("webhook", w.TenantID, w.ID)), encodeList(w.Events), flag(w.Enabled), "", raw(s.now()), raw(s.now())}}, "")
+	})
+	if err != nil {
+		return nil, fmt.Errorf("create webhook: %w", err)
+	}
+	return s.Webhook(ctx, w.TenantID, w.DatasetID, w.ID)
+}
+
+// Webhook finds a webhook by its tenant, dataset and id.
+func (s *Store) Webhook(ctx context.Context, tenantID, datasetID, id string) (*sheaf.Webhook, error) {
+	var rows []webhookRow
+	if err := s.w.WithContext(ctx).Raw("SELECT * FROM webhooks WHERE id=? AND tenant_id=? AND dataset_id=?", id, tenantID, datasetID).Scan(&rows).Error; err != nil {
+		return nil, translate(err)
+	}
+	if len(rows) == 0 {
+		return nil, notFound("webhook", id)
+	}
+	w := rows[0].toDomain(s.vault)
+	return &w, nil
+}
+
+// Webhooks lists the webhooks of a dataset.
+func (s *Store) Webhooks(ctx context.Context, tenantID, datasetID string) ([]sheaf.Webhook, error) {
+	var rows []webhookRow
+	if err := s.read(ctx).Raw("SELECT * FROM webhooks WHERE dataset_id=? AND tenant_id=? ORDER BY id", datasetID, tenantID).Scan(&rows).Error; err != nil {
+		return nil, translate(err)
+	}
+	return s.webhooksOf(rows), nil
+}
+
+func (s *Store) webhooksOf(rows []webhookRow) []sheaf.Webhook {
+	out := make([]sheaf.Webhook, len(rows))
+	for i, r := range rows {
+		out[i] = r.toDomain(s.vault)
+	}
+	return out
+}
+
+// UpdateWebhook writes URL, Events and Enabled, and forgets the failures.
+func (s *Store) UpdateWebhook(ctx context.Context, w sheaf.Webhook) error {
+	if err := checkText("the webhook's url", w.URL, 2000); err != nil {
+		return err
+	}
+	return changed(s.w.WithContext(ctx).Exec(s.sql("UPDATE webhooks SET url=?, events=?, enabled=?, failures=0, not_before=0, last_error='', updated_at=@now WHERE id=? AND tenant_id=? AND dataset_id=?"),
+		w.URL, encodeList(w.Events), flag(w.Enabled), w.ID, w.TenantID, w.DatasetID), "webhook", w.ID)
+}
+
+// DeleteWebhook deletes a webhook with its messages.
+func (s *Store) DeleteWebhook(ctx context.Context, tenantID, datasetID, id string) error {
+	return s.tx(ctx, func(tx *gorm.DB) error {
+		if err := changed(tx.Exec("DELETE FROM webhooks WHERE id=? AND tenant_id=? AND dataset_id=?", id, tenantID, datasetID), "webhook", id); err != nil {
+			return err
+		}
+		return tx.Exec("DELETE FROM webhook_deliveries WHERE webhook_id=?", id).Error
+	})
+}
+
+// dropWebhooks forgets those of a dataset that is deleted, and says how many.
+func (s *Store) dropWebhooks(tx *gorm.DB, datasetID string) (int, error) {
+	if err := tx.Exec("DELETE FROM webhook_deliveries WHERE webhook_id IN (SELECT id FROM webhooks WHERE dataset_id=?)", datasetID).Error; err != nil {
+		return 0, err
+	}
+	res := tx.Exec("DELETE FROM webhooks WHERE dataset_id=?", datasetID)
+	return int(res.RowsAffected), res.Error
+}
+
+// Deliveries lists messages to a webhook, in the given states or all.
+func (s *Store) Deliveries(ctx context.Context, h *sheaf.Webhook, states []sheaf.DeliveryState, p taskstore.Page) ([]sheaf.Delivery, string, error) {
+	var w where
+	w.add("webhook_id=?", h.ID)
+	if len(states) > 0 {
+		w.add("state IN ?", states)
+	}
+	if _, err := strconv.ParseInt(p.Cursor, 10, 64); p.Cursor != "" && err != nil {
+		return nil, "", fmt.Errorf("%w: cursor %q is none of this list", sheaf.ErrInvalid, clip(p.Cursor, 64))
+	}
+	suffix, limit := w.page("seq", p)
+	var rows []deliveryRow
+	if err := s.read(ctx).Raw("SELECT * FROM webhook_deliveries"+w.String()+suffix, w.args...).Scan(&rows).Error; err != nil {
+		return nil, "", translate(err)
+	}
+	rows, next := cut(rows, limit, func(r deliveryRow) string { return strconv.FormatInt(r.Seq, 10) })
+	return deliveriesOf(rows), next, nil
+}
+
+func deliveriesOf(rows []deliveryRow) []sheaf.Delivery {
+	out := make([]sheaf.Delivery, len(rows))
+	for i, r := range rows {
+		out[i] = r.toDomain()
+	}
+	return out
+}
+
+// ReplayDeliveries makes deliveries pending again and says how many.
+func (s *Store) ReplayDeliveries(ctx context.Context, h *sheaf.Webhook, r taskstore.Replay) (n int, err error) {
+	var w where
+	w.add("webhook_id=?", h.ID)
+	switch {
+	case len(r.EventIDs) > 0:
+		w.add("event_id IN ?", r.EventIDs)
+	case len(r.States) > 0:
+		w.add("state IN ?", r.States)
+	default:
+		w.add("state=?", string(sheaf.DeliveryDead))
+	}
+	if !r.Since.IsZero() {
+		w.add("created_at>=?", toMillis(r.Since))
+	}
+	err = s.tx(ctx, func(tx *gorm.DB) error {
+		// Claims grows: an attempt that is under way does not end what begins now.
+		res := tx.Exec(s.sql("UPDATE webhook_deliveries SET state='pending', attempts=0, claims=claims+1, next_at=@now")+w.String(), w.args...)
+		if n = int(res.RowsAffected); res.Error != nil || n == 0 {
+			return res.Error
+		}
+		return tx.Exec("UPDATE webhooks SET not_before=0 WHERE id=?", h.ID).Error
+	})
+	return n, err
+}
+
+// PingWebhook writes a message of kind WebhookPing.
+func (s *Store) PingWebhook(ctx context.Context, w *sheaf.Webhook) (*sheaf.Delivery, error) {
+	id := "ping_" + sheaf.NewID()
+	err := insertRows(s.w.WithContext(ctx), "webhook_deliveries", []string{"webhook_id", "tenant_id", "event_id", "event", "data", "error", "next_at", "created_at"},
+		[][]any{{w.ID, w.TenantID, id, sheaf.WebhookPing, encode(map[string]string{"dataset_id": w.DatasetID}), "", raw(s.now()), raw(s.now())}}, "")
+	if err != nil {
+		return nil, translate(err)
+	}
+	var rows []deliveryRow
+	if err := s.w.WithContext(ctx).Raw("SELECT * FROM webhook_deliveries WHERE webhook_id=? AND event_id=?", w.ID, id).Scan(&rows).Error; err != nil {
+		return nil, translate(err)
+	}
+	if len(rows) == 0 {
+		return nil, notFound("webhook", w.ID)
+	}
+	d := rows[0].toDomain()
+	return &d, nil
+}
+
+// DueWebhooks lists enabled webhooks, with their secrets, that have something
+// to send now and are not waiting after a failure.
+func (s *Store) DueWebhooks(ctx context.Context, limit int) ([]sheaf.Webhook, error) {
+	var rows []webhookRow
+	err := s.w.WithContext(ctx).Raw(s.sql(`SELECT w.* FROM webhooks w WHERE w.enabled=1 AND w.not_before<=@now AND EXISTS (
+		SELECT 1 FROM webhook_deliveries d WHERE d.webhook_id=w.id AND d.state='pending' AND d.next_at<=@now) ORDER BY w.not_before, w.id LIMIT ?`), limit).Scan(&rows).Error
+	return s.webhooksOf(rows), translate(err)
+}
+
+// ClaimDeliveries takes due messages, oldest first, for the length of the
+// lease. Attempts counts this one.
+func (s *Store) ClaimDeliveries(ctx context.Context, webhookID string, limit int, lease time.Duration) (out []sheaf.Delivery, err error) {
+	err = s.tx(ctx, func(tx *gorm.DB) error {
+		var rows []deliveryRow
+		if err := tx.Raw(s.sql("SELECT * FROM webhook_deliveries WHERE webhook_id=? AND state='pending' AND next_at<=@now ORDER BY next_at, seq LIMIT ?")+s.d.skip,
+			webhookID, limit).Scan(&rows).Error; err != nil || len(rows) == 0 {
+			return err
+		}
+		seqs := make([]int64, len(rows))
+		for i := range rows {
+			seqs[i] = rows[i].Seq
+			rows[i].Attempts++
+			rows[i].Claims++
+		}
+		out = deliveriesOf(rows)
+		return tx.Exec(s.sql("UPDATE webhook_deliveries SET attempts=attempts+1, claims=claims+1, next_at=@now+? WHERE seq IN ?"), lease.Milliseconds(), seqs).Error
+	})
+	return out, err
+}
+
+// EndDelivery writes what became of a claimed message; a claim that ended
+// changes nothing.
+func (s *Store) EndDelivery(ctx context.Context, d *sheaf.Delivery, end taskstore.DeliveryEnd) error {
+	const held = " WHERE seq=? AND claims=? AND state='pending'"
+	switch {
+	case end.Unwanted:
+		return translate(s.w.WithContext(ctx).Exec("DELETE FROM webhook_deliveries"+held, d.Seq, d.Claims).Error)
+	case end.Untried:
+		return translate(s.w.WithContext(ctx).Exec(s.sql("UPDATE webhook_deliveries SET attempts=attempts-1, claims=claims+1, next_at=@now"+held), d.Seq, d.Claims).Error)
+	}
+	delivered := "0"
+	if end.State == sheaf.DeliveryDelivered {
+		delivered = s.now()
+	}
+	text := clip(end.Error, 1000)
+	return s.tx(ctx, func(tx *gorm.DB) error {
+		res := tx.Exec(s.sql("UPDATE webhook_deliveries SET state=?, status=?, error=?, next_at=@now+?, delivered_at="+delivered+held),
+			string(end.State), end.Status, text, end.Delay.Milliseconds(), d.Seq, d.Claims)
+		if res.Error != nil || res.RowsAffected == 0 {
+			return res.Error
+		}
+		if end.State == sheaf.DeliveryDelivered {
+			return tx.Exec("UPDATE webhooks SET failures=0, not_before=0, last_error='' WHERE id=? AND failures<>0", d.WebhookID).Error
+		}
+		return tx.Exec(s.sql("UPDATE webhooks SET failures=failures+1, not_before=@now+?, last_error=?, enabled=CASE WHEN ?=1 THEN 0 ELSE enabled END WHERE id=?"),
+			end.Hold.Milliseconds(), text, flag(end.Disable), d.WebhookID).Error
+	})
+}
+
+// cleanupDeliveries removes old messages, whatever became of them. They are in
+// order of time but for a few seconds, so that the oldest are the first.
+func (s *Store) cleanupDeliveries(ctx context.Context, old string, limit int, dryRun bool) (int, error) {
+	var seqs []int64
+	if err := s.w.WithContext(ctx).Raw(s.sql("SELECT seq FROM (SELECT seq, created_at FROM webhook_deliveries ORDER BY seq LIMIT ?) x WHERE created_at<"+old), limit).Scan(&seqs).Error; err != nil {
+		return 0, translate(err)
+	}
+	for batch := range chunks(seqs) {
+		if dryRun {
+			break
+		}
+		if err := s.w.WithContext(ctx).Exec("DELETE FROM webhook_deliveries WHERE seq IN ?", batch).Error; err != nil {
+			return 0, translate(err)
+		}
+	}
+	return len(seqs), nil
+}
