@@ -169,7 +169,7 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 	model := a.embedder.Model()
 	if a.pool, err = child.New(child.Config{
 		Size: cfg.Parser.Processes, DocsPerChild: cfg.Parser.MaxDocs, MaxRSSBytes: cfg.Parser.MemoryBytes, RangeBytes: cfg.Parser.RangeBytes, TempDir: a.path("tmp"),
-		Env:     optionalParts(cfg).Environ(),
+		EnvNow:  liveParts(cfg),
 		Sandbox: cfg.Parser.Sandbox, ReadDirs: []string{a.path("blobs"), a.path("cache")}, Ports: parserPorts(cfg.Parser), Confined: a.tellConfined,
 	}); err != nil {
 		return nil, fmt.Errorf("starting the parser pool: %w", err)
@@ -263,6 +263,19 @@ func optionalParts(c config.Config) formats.Config {
 		TranscribeLanguage: p.TranscribeLanguage, TranscribeTimeout: time.Duration(p.TranscribeTimeout).String(),
 		Remote:  p.RemoteFormats,
 		Archive: archive.Limits{Files: c.Archive.MaxFiles, FileBytes: c.Archive.MaxFileBytes, TotalBytes: c.Archive.MaxBytes, Ratio: c.Archive.MaxRatio},
+	}
+}
+
+// liveParts is what parsers are told of optionalParts: the key as its file says
+// it now, so that a rotated one needs no restart.
+func liveParts(c config.Config) func() []string {
+	parts, key := optionalParts(c), c.Live("parser.transcribe_api_key")
+	return func() []string {
+		now := parts
+		if key != nil {
+			now.TranscribeAPIKey = key()
+		}
+		return now.Environ()
 	}
 }
 

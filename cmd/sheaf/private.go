@@ -36,17 +36,17 @@ func (p *private) listen(addr string) (err error) {
 		return fmt.Errorf("server.debug_listen: %w; choose another address or leave it empty", err)
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+	mux.Handle("GET /healthz", api.Guarded("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, map[string]string{"status": "ok", "version": buildinfo.Get().String()})
-	})
+	})))
 	mux.HandleFunc("GET /readyz", p.readyz)
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+	mux.Handle("GET /metrics", api.Guarded("GET /metrics", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if h := p.metrics.Load(); h != nil {
 			(*h).ServeHTTP(w, r)
 			return
 		}
 		w.WriteHeader(http.StatusServiceUnavailable)
-	})
+	})))
 	for path, h := range map[string]http.HandlerFunc{"": pprof.Index, "profile": pprof.Profile, "trace": pprof.Trace, "symbol": pprof.Symbol} {
 		mux.Handle("/debug/pprof/"+path, api.FromThisHost(h))
 	}

@@ -44,6 +44,37 @@ func (b *progressBody) extend() {
 	b.until, b.missing = time.Now().Add(b.idle), minProgress
 }
 
+// progressWriter ends an answer that nobody takes: each part of it has idle to
+// reach the client, however long the whole takes.
+type progressWriter struct {
+	http.ResponseWriter
+	rc   *http.ResponseController
+	idle time.Duration
+}
+
+// maxUnsent is what must reach the client, or the buffers of its connection,
+// within progressWriter.idle.
+const maxUnsent = 32 << 10
+
+func (w *progressWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *progressWriter) WriteHeader(n int) {
+	w.extend()
+	w.ResponseWriter.WriteHeader(n)
+}
+
+func (w *progressWriter) Write(p []byte) (n int, err error) {
+	for {
+		w.extend()
+		part, err := w.ResponseWriter.Write(p[n:min(len(p), n+maxUnsent)])
+		if n += part; err != nil || n == len(p) {
+			return n, err
+		}
+	}
+}
+
+func (w *progressWriter) extend() { _ = w.rc.SetWriteDeadline(time.Now().Add(w.idle)) }
+
 // errStalled marks a body that stopped coming.
 var errStalled = errors.New("the body stopped coming")
 
@@ -69,16 +100,20 @@ func (b *stallWatch) Read(p []byte) (int, error) {
 
 // bounded gives every request with a body a time within which that has to
 // come, whether a handler reads it or not: the server itself reads a little of
-// what a handler leaves.
+// what a handler leaves. Every answer has a time within which it must be taken.
 func (s *Server) bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rc := http.NewResponseController(w)
+		_ = rc.SetWriteDeadline(time.Time{}) // that of the connection's previous answer may have passed
+		taken := &progressWriter{w, rc, s.cfg.BodyIdle}
 		if r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0 {
-			b := &progressBody{ReadCloser: r.Body, rc: http.NewResponseController(w), idle: s.cfg.BodyIdle}
+			b := &progressBody{ReadCloser: r.Body, rc: rc, idle: s.cfg.BodyIdle}
 			b.extend()
 			_ = b.rc.SetReadDeadline(b.until)
 			r.Body = b
+			taken.idle += b.idle // net/http waits for a body that was left before it sends the answer
 		}
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(taken, r)
 	})
 }
 

@@ -362,10 +362,6 @@ func (s *Server) streamDataset(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// watcherTime is how long a client of a stream may read nothing of what was
-// written to it.
-const watcherTime = 30 * time.Second
-
 // stream answers with the events that f selects as they come. over reads the
 // status object, and whether nothing more will come.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, f *taskstore.EventFilter, over func() (any, bool, error)) {
@@ -392,8 +388,6 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, f *taskstore.Eve
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no") // proxies must not hold it back
 	rc := http.NewResponseController(w)
-	alive := func() { _ = rc.SetWriteDeadline(time.Now().Add(watcherTime)) } // the stream lives on, but not with a client that reads nothing
-	alive()
 	send := func(id int64, kind string, v any) bool {
 		b, err := json.Marshal(v)
 		if err != nil {
@@ -414,7 +408,6 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, f *taskstore.Eve
 	defer tick.Stop()
 	quiet := time.Now()
 	for {
-		alive()
 		// The state is read before the events: when it is terminal, the events
 		// read afterwards include the last.
 		state, ended, err := over()

@@ -50,7 +50,7 @@ func TestPanicIsLoggedWithItsStackAndItsRequest(t *testing.T) {
 		c.Page = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/half" {
 				_, _ = io.WriteString(w, "half of the ans")
-				w.(interface{ Unwrap() http.ResponseWriter }).Unwrap().(http.Flusher).Flush()
+				_ = http.NewResponseController(w).Flush()
 			}
 			brokenHandler()
 		})

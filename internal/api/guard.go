@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -156,11 +157,41 @@ func routed(r *http.Request) *http.Request {
 // a slip in a parameter's name must not turn a question into a deed.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if rt := matchOf(r.Context()).route; rt != nil {
-			if p := rt.check(r); p != nil {
+		found := matchOf(r.Context())
+		if found.route == nil && found.pattern != "" {
+			found.route = plainRoute(found.pattern)
+		}
+		if found.route != nil {
+			if p := found.route.check(r); p != nil {
 				s.writeProblem(w, r, p)
 				return
 			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// plainRoute is what an address outside of /v1 understands. Probes and scrapers
+// add nothing of their own.
+func plainRoute(pattern string) *route {
+	rt := &route{pattern: pattern}
+	switch {
+	case strings.HasSuffix(pattern, " /readyz"):
+		rt.query = []*huma.Param{{Name: "role", In: "query", Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{RoleServe, RoleExecutor, RoleKeeper, RoleAll}}}}
+	case strings.HasSuffix(pattern, " /metrics"):
+		rt.query = []*huma.Param{{Name: "name[]", In: "query", Schema: &huma.Schema{Type: huma.TypeArray, Items: &huma.Schema{Type: huma.TypeString}}}}
+	}
+	return rt
+}
+
+// Guarded refuses what the address of pattern ("GET /readyz") does not
+// understand, where no Server does.
+func Guarded(pattern string, next http.Handler) http.Handler {
+	rt := plainRoute(pattern)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p, ok := errors.AsType[*Problem](rt.check(r)); ok {
+			writeJSON(w, p.Status, p)
+			return
 		}
 		next.ServeHTTP(w, r)
 	})

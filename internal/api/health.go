@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -223,16 +224,8 @@ func (h *Health) Look(ctx context.Context, role Role) Readiness {
 // names. guarded leaves out what errors say: they may name hosts and paths,
 // which are nobody's business on an address that is open to all.
 func (h *Health) Handler(guarded bool) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		role := h.role
-		if q := r.URL.Query().Get("role"); q != "" {
-			role = Role(q)
-		}
-		if _, ok := vital[role]; !ok {
-			writeJSON(w, http.StatusBadRequest, newProblem(400, "", "role is serve, executor, keeper or all"))
-			return
-		}
-		out := h.Look(r.Context(), role)
+	return Guarded("GET /readyz", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		out := h.Look(r.Context(), cmp.Or(Role(r.URL.Query().Get("role")), h.role))
 		if guarded {
 			for name, d := range out.Dependencies {
 				if d.Error != "" {
@@ -250,5 +243,5 @@ func (h *Health) Handler(guarded bool) http.Handler {
 		}
 		w.Header().Set("Cache-Control", "no-store")
 		writeJSON(w, status, out)
-	})
+	}))
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -107,5 +109,51 @@ func TestReadinessGoesByRoleAndNeed(t *testing.T) {
 	NewHealth(RoleServe, nil, nil, nil).Handler(true).ServeHTTP(w, httptest.NewRequest("GET", "/readyz?role=king", nil))
 	if w.Code != 400 {
 		t.Errorf("an unknown role: %d", w.Code)
+	}
+}
+
+// Addresses outside of /v1 refuse what they do not understand, on the API's
+// address and on the private one, and take what scrapers add.
+func TestProbesRefuseWhatTheyDoNotUnderstand(t *testing.T) {
+	s := newTestServer(t, func(c *Config) {
+		c.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "up 1") })
+	})
+	handlers := map[string]http.Handler{}
+	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+		handlers["private "+path] = Guarded("GET "+path, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200) }))
+	}
+	for _, path := range []string{"/healthz", "/readyz", "/metrics", "/docs", "/openapi.json", "/openapi.yaml"} {
+		handlers[path] = s.api.Handler()
+	}
+	for name, h := range handlers {
+		_, path, private := strings.Cut(name, " ")
+		if !private {
+			path = name
+		}
+		ask := func(query string) (int, string) {
+			w := httptest.NewRecorder()
+			r := httptest.NewRequest("GET", path+query, nil)
+			r.Host = "localhost"
+			h.ServeHTTP(w, r)
+			return w.Code, w.Body.String()
+		}
+		good, bad := []string{""}, map[string]string{"?verbose": "verbose", "?rol=serve": "rol", "?a=%zz": "query string"}
+		switch path {
+		case "/readyz":
+			good = append(good, "?role=serve", "?role=executor")
+			bad["?role=king"], bad["?role="], bad["?role=serve&role=all"], bad["?rol=serve"] = "king", "empty", "once", "did you mean role?"
+		case "/metrics":
+			good = append(good, "?name[]=up&name[]=down")
+		}
+		for _, q := range good {
+			if status, body := ask(q); status != 200 {
+				t.Errorf("%s%s: %d %s", name, q, status, body)
+			}
+		}
+		for q, says := range bad {
+			if status, body := ask(q); status != 400 || !strings.Contains(body, says) || !strings.Contains(body, `"invalid"`) {
+				t.Errorf("%s%s: %d %s", name, q, status, body)
+			}
+		}
 	}
 }

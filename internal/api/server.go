@@ -95,7 +95,7 @@ type Config struct {
 	WebhookHosts   webhook.Hosts
 	MaxUploadBytes int64
 	MetricsToken   string        // opens /metrics beside admin keys; "" for none
-	BodyIdle       time.Duration // within which a body must bring another kilobyte, default 1 min
+	BodyIdle       time.Duration // within which a body must bring another kilobyte, and a client must take the next part of an answer, default 1 min
 	MaxUploads     int           // of a tenant at once, default 100
 	MaxStreams     int           // of a tenant at once, default 200
 	EventPoll      time.Duration // how often a live stream looks for events, default 100 ms

@@ -60,7 +60,7 @@ type Server struct {
 	MaxUploadBytes int64    `toml:"max_upload_bytes" doc:"largest file taken"`
 	UploadLife     Duration `toml:"upload_life" doc:"an upload that is not complete, or was not submitted, is removed this long after its last byte"`
 	MetricsToken   Secret   `toml:"metrics_token" secret:"true" doc:"opens /metrics, also on debug_listen; without it the API asks for an admin key where it asks for keys, and debug_listen for nothing"`
-	BodyTimeout    Duration `toml:"body_timeout" doc:"within which the body of a request must bring another kilobyte, or it is cut off"`
+	BodyTimeout    Duration `toml:"body_timeout" doc:"within which the body of a request must bring another kilobyte, and a client must take the next 32 KB of an answer or event stream; else the connection is cut off"`
 	MaxUploads     int      `toml:"max_uploads" doc:"upload requests of a tenant at once, in each API process; more are answered 429"`
 	MaxStreams     int      `toml:"max_streams" doc:"event streams of a tenant at once, in each API process; more are answered 429"`
 	DebugRemote    bool     `toml:"debug_remote" doc:"debug_listen may be an address that others can reach, which must be a network of your own; pprof answers callers on this host alone"`

@@ -98,7 +98,7 @@ func refusal(status int, answer []byte) error {
 	case status == http.StatusTooManyRequests:
 		return sheaf.FailRetryable(sheaf.CategoryCapacity, "transcription_rate_limited", "The transcription server asks to slow down. It is tried again.")
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return sheaf.FailRetryable(sheaf.CategoryTarget, "transcription_unauthorized", "The transcription server refuses the API key; correct parser.transcribe_api_key and restart the executor: the recording waits.")
+		return sheaf.FailRetryable(sheaf.CategoryTarget, "transcription_unauthorized", "The transcription server refuses the API key; correct parser.transcribe_api_key: the recording waits. A key from a file is read again, another needs a restart of the executor.")
 	case status == http.StatusRequestEntityTooLarge:
 		return sheaf.Fail(sheaf.CategoryCapacity, "too_large", "The recording is larger than the transcription server takes; split or compress it.")
 	case status == http.StatusBadRequest, status == http.StatusUnsupportedMediaType, status == http.StatusUnprocessableEntity:

@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,6 +39,9 @@ type Config struct {
 	Nice         int           // scheduling priority of the children, 0 to 19; default 0
 	Command      []string      // what to start; default os.Executable() "parse-child"
 	Env          []string      // added to a child's environment, "KEY=value"
+	// EnvNow is Env where values change while the pool runs: it is asked before
+	// each use, and a child that began with other values is replaced. May be nil.
+	EnvNow func() []string
 
 	// Sandbox is SandboxAuto (the default), SandboxRequire or SandboxOff.
 	Sandbox string
@@ -297,6 +301,7 @@ func (p *Pool) acquire(ctx context.Context, id uint64, fresh bool) (*process, er
 	case <-p.stop:
 		return nil, errClosed
 	}
+	env := p.env()
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
@@ -317,7 +322,7 @@ func (p *Pool) acquire(ctx context.Context, id uint64, fresh bool) (*process, er
 	}
 	var left []*process // to be ended: it takes no part, and may not keep a living one out
 	for c, busy := range p.children {
-		if !busy && c.gone() {
+		if !busy && (c.gone() || !slices.Equal(c.env, env)) {
 			delete(p.children, c)
 			left = append(left, c)
 		}
@@ -349,7 +354,7 @@ func (p *Pool) acquire(ctx context.Context, id uint64, fresh bool) (*process, er
 		return best, nil
 	}
 
-	c, err := p.start(ctx)
+	c, err := p.start(ctx, env)
 	p.mu.Lock()
 	p.starting--
 	if err != nil {
@@ -438,6 +443,14 @@ func (p *Pool) forget(c *process) {
 	if known && !busy {
 		c.end()
 	}
+}
+
+// env is what children are told now.
+func (p *Pool) env() []string {
+	if p.cfg.EnvNow != nil {
+		return p.cfg.EnvNow()
+	}
+	return p.cfg.Env
 }
 
 func (p *Pool) count(f func(*Stats)) {

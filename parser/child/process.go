@@ -40,7 +40,8 @@ type process struct {
 	ansFile *os.File
 	ans     *bufio.Reader
 	buf     []byte
-	dir     string // its TMPDIR
+	dir     string   // its TMPDIR
+	env     []string // Pool.env as it began
 	stderr  tail
 	statm   *os.File // where its memory is told, nil where that is unknown
 
@@ -64,7 +65,7 @@ type childDoc struct {
 }
 
 // start runs a child and waits for its first word.
-func (p *Pool) start(ctx context.Context) (*process, error) {
+func (p *Pool) start(ctx context.Context, env []string) (*process, error) {
 	fail := func(err error) error {
 		return sheaf.FailRetryable(sheaf.CategoryInternal, "parser_start_failed", "The parser's process did not start: %v. Check memory and process limits.", err)
 	}
@@ -90,7 +91,7 @@ func (p *Pool) start(ctx context.Context) (*process, error) {
 		return nil, fail(err)
 	}
 	c := &process{
-		dir: dir,
+		dir: dir, env: env,
 		req: bufio.NewWriter(reqW), reqFile: reqW,
 		ans: bufio.NewReaderSize(ansR, 64<<10), ansFile: ansR,
 		docs: map[uint64]*childDoc{}, used: time.Now(), exited: make(chan struct{}),
@@ -98,7 +99,7 @@ func (p *Pool) start(ctx context.Context) (*process, error) {
 	command := func(namespaces bool) *exec.Cmd {
 		cmd := exec.Command(p.cfg.Command[0], p.cfg.Command[1:]...)
 		cmd.Dir = dir
-		cmd.Env = p.childEnv(dir, namespaces)
+		cmd.Env = p.childEnv(dir, env, namespaces)
 		cmd.Stderr = errW
 		cmd.ExtraFiles = []*os.File{reqR, ansW}
 		cmd.SysProcAttr = isolate(namespaces, len(p.cfg.Ports) > 0)
@@ -163,7 +164,7 @@ func (p *Pool) start(ctx context.Context) (*process, error) {
 	if err == nil && said.Unreachable != "" {
 		c.end()
 		if !p.forgoNamespaces() {
-			return p.start(ctx) // with the file rights of Sheaf's own user
+			return p.start(ctx, env) // with the file rights of Sheaf's own user
 		}
 		return nil, fail(errors.New(said.Unreachable))
 	}
@@ -224,7 +225,7 @@ func (p *Pool) forgoNamespaces() (before bool) {
 const privateBytes = 512 << 20
 
 // childEnv is the whole environment of a child.
-func (p *Pool) childEnv(dir string, namespaces bool) []string {
+func (p *Pool) childEnv(dir string, added []string, namespaces bool) []string {
 	write := []string{p.root}
 	if p.cfg.CacheDir != "" && os.MkdirAll(p.cfg.CacheDir, 0o700) == nil {
 		write = append(write, p.cfg.CacheDir)
@@ -247,7 +248,7 @@ func (p *Pool) childEnv(dir string, namespaces bool) []string {
 			env = append(env, k+"="+v)
 		}
 	}
-	return append(env, p.cfg.Env...)
+	return append(env, added...)
 }
 
 func closeAll(fs ...*os.File) {
