@@ -167,23 +167,20 @@ func SettingNames() []string {
 	return names
 }
 
-// MethodsFor lists the chunk methods that take a media type.
-func MethodsFor(mediaType string) []string {
+// MethodsFor lists the chunk methods that take a file of some of the families.
+func MethodsFor(families []FileFamily) []string {
 	var names []string
 	for _, m := range ChunkMethods {
-		if m.TakesType(mediaType) {
+		if m.TakesAny(families) {
 			names = append(names, m.Name)
 		}
 	}
 	return names
 }
 
-// TakesType reports whether the method works on files of the media type.
-func (m ChunkMethod) TakesType(mediaType string) bool {
-	if m.Takes == nil {
-		return true
-	}
-	return slices.ContainsFunc(familiesOf(mediaType), func(f FileFamily) bool { return slices.Contains(m.Takes, f) })
+// TakesAny reports whether the method works on files of one of the families.
+func (m ChunkMethod) TakesAny(families []FileFamily) bool {
+	return m.Takes == nil || slices.ContainsFunc(families, func(f FileFamily) bool { return slices.Contains(m.Takes, f) })
 }
 
 // Reads reports whether the method reads a setting, by its JSON name.
@@ -198,42 +195,6 @@ func (m ChunkMethod) Reads(setting string) bool {
 	}
 	return Settings[i].Methods == nil || slices.Contains(Settings[i].Methods, name)
 }
-
-// families gives groups to media types; the first rule whose part is in the
-// type decides. What no rule knows is in no family and is cut by general.
-var families = []struct {
-	part string
-	in   []FileFamily
-}{
-	{"application/pdf", []FileFamily{FamilyPDF}}, {"application/x-pdf", []FileFamily{FamilyPDF}},
-	{"text/csv", []FileFamily{FamilySpreadsheet}}, {"text/x-csv", []FileFamily{FamilySpreadsheet}}, {"application/csv", []FileFamily{FamilySpreadsheet}}, {"text/tab-separated-values", []FileFamily{FamilySpreadsheet}},
-	{"spreadsheet", []FileFamily{FamilySpreadsheet}}, {"ms-excel", []FileFamily{FamilySpreadsheet}}, {"vnd.sheaf.rows", []FileFamily{FamilySpreadsheet}},
-	{"presentation", []FileFamily{FamilyPresentation}}, {"ms-powerpoint", []FileFamily{FamilyPresentation}},
-	{"wordprocessing", []FileFamily{FamilyDocument}}, {"msword", []FileFamily{FamilyDocument}}, {"ms-word", []FileFamily{FamilyDocument}}, {"opendocument.text", []FileFamily{FamilyDocument}}, {"rtf", []FileFamily{FamilyDocument}}, {"x-ooxml-encrypted", []FileFamily{FamilyDocument, FamilySpreadsheet, FamilyPresentation}},
-	{"html", []FileFamily{FamilyWeb}}, {"epub", []FileFamily{FamilyEbook}},
-	{"message/rfc822", []FileFamily{FamilyMail}}, {"mbox", []FileFamily{FamilyMail}}, {"ms-outlook", []FileFamily{FamilyMail}},
-	{"image/", []FileFamily{FamilyImage}}, {"audio/", []FileFamily{FamilyAudio}}, {"video/", []FileFamily{FamilyAudio}}, {"application/ogg", []FileFamily{FamilyAudio}},
-	{"subrip", []FileFamily{FamilyAudio, FamilyText}}, {"text/vtt", []FileFamily{FamilyAudio, FamilyText}},
-	{"text/plain", []FileFamily{FamilyText}}, {"markdown", []FileFamily{FamilyText}}, {"text/x-rst", []FileFamily{FamilyText}}, {"x-tex", []FileFamily{FamilyText}}, {"x-latex", []FileFamily{FamilyText}},
-	{"application/xml", []FileFamily{FamilyText, FamilyCode}}, {"text/xml", []FileFamily{FamilyText, FamilyCode}}, {"+xml", []FileFamily{FamilyText, FamilyCode}}, {"yaml", []FileFamily{FamilyText, FamilyCode}},
-}
-
-func familiesOf(mediaType string) []FileFamily {
-	mediaType, _, _ = strings.Cut(strings.ToLower(mediaType), ";")
-	mediaType = strings.TrimSpace(mediaType)
-	for _, f := range families {
-		if strings.Contains(mediaType, f.part) {
-			return f.in
-		}
-	}
-	if strings.HasPrefix(mediaType, "text/") || slices.Contains(codeTypes, mediaType) {
-		return []FileFamily{FamilyCode}
-	}
-	return nil
-}
-
-// codeTypes are the types of programs and markup outside text/.
-var codeTypes = []string{"application/javascript", "application/x-sh", "application/x-python", "application/x-httpd-php", "application/toml", "application/json", "application/x-ipynb+json"}
 
 // maxTagSets bounds tag_kb_ids.
 const maxTagSets = 8
@@ -275,15 +236,16 @@ func (c ParseConfig) Check() error {
 	return nil
 }
 
-// CheckType refuses a chunk method that does not take the file's type.
-func (c ParseConfig) CheckType(mediaType string) error {
+// CheckType refuses a chunk method that takes no file of the families, which
+// are those of the media type (parser.Registry.TypeOf).
+func (c ParseConfig) CheckType(mediaType string, families []FileFamily) error {
 	m, ok := MethodByName(c.ChunkMethod)
-	if !ok || m.TakesType(mediaType) {
+	if !ok || m.TakesAny(families) {
 		return nil
 	}
 	takes := make([]string, len(m.Takes))
 	for i, f := range m.Takes {
 		takes[i] = string(f)
 	}
-	return fmt.Errorf("chunk_method %s takes %s, not %s; for this file use one of %s", m.Name, strings.Join(takes, "; "), mediaType, strings.Join(MethodsFor(mediaType), ", "))
+	return fmt.Errorf("chunk_method %s takes %s, not %s; for this file use one of %s", m.Name, strings.Join(takes, "; "), mediaType, strings.Join(MethodsFor(families), ", "))
 }

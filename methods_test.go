@@ -96,36 +96,6 @@ func TestEveryFieldOfTheConfigIsASetting(t *testing.T) {
 	}
 }
 
-func TestMethodsTakeTheirTypes(t *testing.T) {
-	for mediaType, want := range map[string]string{
-		"application/pdf": "general naive one qa paper book laws manual presentation resume",
-		"text/csv":        "general naive one qa table tag",
-		"application/vnd.openxmlformats-officedocument.spreadsheetml.sheet":         "general naive one qa table tag",
-		"application/vnd.openxmlformats-officedocument.wordprocessingml.document":   "general naive one qa book laws manual resume",
-		"application/vnd.openxmlformats-officedocument.presentationml.presentation": "general naive one presentation",
-		"message/rfc822":            "general naive one email",
-		"image/png":                 "general naive one picture",
-		"audio/mpeg":                "general naive one audio",
-		"text/markdown":             "general naive one qa book laws manual resume",
-		"text/plain; charset=utf-8": "general naive one qa book laws manual resume",
-		"text/x-go":                 "general naive one",
-		"application/epub+zip":      "general naive one book",
-	} {
-		var got []string
-		for _, m := range MethodsFor(mediaType) {
-			if !slices.Contains([]string{"semantic", "hierarchical", "late", "code"}, m) {
-				got = append(got, m)
-			}
-		}
-		if strings.Join(got, " ") != want {
-			t.Errorf("%s: %v, want %s", mediaType, got, want)
-		}
-	}
-	if err := (ParseConfig{ChunkMethod: "picture"}).CheckType("application/pdf"); err == nil || !strings.Contains(err.Error(), "paper") {
-		t.Errorf("the error does not name what is possible: %v", err)
-	}
-}
-
 func TestMethodsHaveTheirOwnDefaults(t *testing.T) {
 	for method, pages := range map[string]int{"": 12, "general": 12, "paper": 22, "one": 1000} {
 		if got := (ParseConfig{ChunkMethod: method}).WithDefaults().TaskPageSize; got != pages {

@@ -312,7 +312,7 @@ func (b *bench) formats(ctx context.Context) error {
 	for _, folder := range otherFormats {
 		paths, _ := filepath.Glob(filepath.Join(b.corpus, folder, "*"))
 		for _, path := range paths {
-			media, err := sniff(path)
+			media, err := sniff(known, path)
 			if err != nil {
 				return err
 			}
@@ -367,7 +367,7 @@ func (b *bench) formats(ctx context.Context) error {
 	return nil
 }
 
-func sniff(path string) (string, error) {
+func sniff(known *parser.Registry, path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return "", err
@@ -377,7 +377,7 @@ func sniff(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return parser.Sniff(f, info.Size(), filepath.Base(path)), nil
+	return known.Sniff(f, info.Size(), filepath.Base(path)), nil
 }
 
 // readWhole plans a file and reads every range of it.

@@ -223,7 +223,7 @@ func statusOf(f *sheaf.Failure) sheaf.UnitStatus {
 // document describes a file as the document that it becomes, or says why it
 // becomes none.
 func (u *unpacking) document(m parser.Member, dir string) (n taskstore.NewDocument, refusal *sheaf.Failure, err error) {
-	mediaType, err := sniffFile(dir, m)
+	mediaType, err := u.p.sniffFile(dir, m)
 	if err != nil {
 		return n, nil, err
 	}
@@ -239,7 +239,7 @@ func (u *unpacking) document(m parser.Member, dir string) (n taskstore.NewDocume
 	}
 	config := u.archive.ParseConfig
 	config.Pages, config.MediaType = nil, "" // those of the archive
-	if config.CheckType(mediaType) != nil {
+	if u.p.Formats.Check(config, mediaType) != nil {
 		config.ChunkMethod = sheaf.DefaultParseConfig.ChunkMethod
 		u.general++
 	}
@@ -262,13 +262,13 @@ func (u *unpacking) warn(code, message string) {
 }
 
 // sniffFile says what an unpacked file is.
-func sniffFile(dir string, m parser.Member) (string, error) {
+func (p *Planner) sniffFile(dir string, m parser.Member) (string, error) {
 	f, err := openWritten(dir, m.File)
 	if err != nil {
 		return "", fmt.Errorf("opening %s: %w", m.Path, err)
 	}
 	defer f.Close()
-	return parser.Sniff(f, m.Size, m.Path), nil
+	return p.Formats.Sniff(f, m.Size, m.Path), nil
 }
 
 // put stores an unpacked file.

@@ -159,7 +159,7 @@ func (s *Service) describe(ctx context.Context, st *Staged, u Upload, stored blo
 	d.MediaType = d.ParseConfig.MediaType
 	if d.MediaType == "" {
 		src := &blobReader{ctx: ctx, store: s.Blobs, key: d.BlobKey, size: d.Size, head: head}
-		d.MediaType = parser.Sniff(src, d.Size, d.Name)
+		d.MediaType = s.Formats.Sniff(src, d.Size, d.Name)
 		if src.err != nil {
 			return fmt.Errorf("reading back %s: %w", d.Name, src.err)
 		}
@@ -323,7 +323,7 @@ func (s *Service) findType(ctx context.Context, d *sheaf.Document, config sheaf.
 		return "", nil
 	}
 	src := &blobReader{ctx: ctx, store: s.Blobs, key: d.BlobKey, size: d.Size}
-	mediaType := parser.Sniff(src, d.Size, d.Name)
+	mediaType := s.Formats.Sniff(src, d.Size, d.Name)
 	if src.err != nil {
 		return "", fmt.Errorf("reading back %s: %w", d.Name, src.err)
 	}
@@ -634,7 +634,7 @@ func (s *Service) CheckConfig(c sheaf.ParseConfig, mediaType string) error {
 		}
 	}
 	if err == nil && mediaType != "" {
-		err = c.CheckType(cmp.Or(c.MediaType, mediaType))
+		err = s.Formats.Check(c, cmp.Or(c.MediaType, mediaType))
 	}
 	if err != nil {
 		return fmt.Errorf("%w: parser_config: %w", sheaf.ErrInvalid, err)

@@ -18,8 +18,8 @@ type Format interface {
 	// would yield other blocks. Both go into the config digest.
 	ID() string
 	Version() int
-	// MediaTypes lists what the format takes, most specific first.
-	MediaTypes() []string
+	// Types lists what the format reads, most specific first.
+	Types() []FileType
 	// Options lists the fields of sheaf.ParseConfig (by JSON name) that this
 	// format reads, besides pages. Only those go into its digest.
 	Options() []string

@@ -1,18 +1,26 @@
 package parser
 
 import (
-	"maps"
 	"mime"
 	"slices"
 	"strings"
+
+	"sheaf"
 )
 
 // Registry finds the format for a file. It is immutable after NewRegistry and
 // safe for use by many goroutines.
 type Registry struct {
-	formats []Format
-	byID    map[string]Format
-	byMedia map[string]Format
+	formats     []Format
+	types       []FileType // in the order of the formats
+	byID        map[string]Format
+	byMedia     map[string]entry // by media type and alias
+	byExtension map[string]FileType
+}
+
+type entry struct {
+	format Format
+	kind   FileType
 }
 
 // NewRegistry lists the formats that the binary was built with. Where two take
@@ -20,16 +28,24 @@ type Registry struct {
 // format can stand before a general one. Two formats with one id are a
 // mistake of the build and panic.
 func NewRegistry(formats ...Format) *Registry {
-	r := &Registry{byID: map[string]Format{}, byMedia: map[string]Format{}}
+	r := &Registry{byID: map[string]Format{}, byMedia: map[string]entry{}, byExtension: map[string]FileType{}}
 	for _, f := range formats {
 		if _, dup := r.byID[f.ID()]; dup {
 			panic("parser: two formats with the id " + f.ID())
 		}
 		r.byID[f.ID()] = f
 		r.formats = append(r.formats, f)
-		for _, mt := range f.MediaTypes() {
-			if _, taken := r.byMedia[mt]; !taken {
-				r.byMedia[mt] = f
+		for _, t := range f.Types() {
+			r.types = append(r.types, t)
+			for _, mt := range append([]string{t.MediaType}, t.Aliases...) {
+				if _, taken := r.byMedia[mt]; !taken {
+					r.byMedia[mt] = entry{f, t}
+				}
+			}
+			for _, ext := range t.Extensions {
+				if _, taken := r.byExtension[ext]; !taken {
+					r.byExtension[ext] = t
+				}
 			}
 		}
 	}
@@ -41,14 +57,30 @@ func NewRegistry(formats ...Format) *Registry {
 // read by the one that takes text/plain, as RFC 2046 section 4.1.4 asks.
 func (r *Registry) ByMediaType(mt string) (Format, bool) {
 	mt = baseType(mt)
-	if f, ok := r.byMedia[mt]; ok {
-		return f, true
+	e, ok := r.byMedia[mt]
+	if !ok && strings.HasPrefix(mt, "text/") {
+		e, ok = r.byMedia[MediaText]
 	}
-	if strings.HasPrefix(mt, "text/") {
-		f, ok := r.byMedia["text/plain"]
-		return f, ok
+	return e.format, ok
+}
+
+// TypeOf returns the type that a media type, or an alias, stands for. A text
+// type that no format names is a kind of source code.
+func (r *Registry) TypeOf(mt string) (FileType, bool) {
+	mt = baseType(mt)
+	e, ok := r.byMedia[mt]
+	if !ok && strings.HasPrefix(mt, "text/") {
+		if e, ok = r.byMedia[MediaText]; ok {
+			e.kind.MediaType, e.kind.Aliases, e.kind.Name, e.kind.Families = mt, nil, "", []sheaf.FileFamily{sheaf.FamilyCode}
+		}
 	}
-	return nil, false
+	return e.kind, ok
+}
+
+// Check refuses a chunk method that does not take files of a media type.
+func (r *Registry) Check(c sheaf.ParseConfig, mediaType string) error {
+	t, _ := r.TypeOf(mediaType)
+	return c.CheckType(mediaType, t.Families)
 }
 
 // ByID returns the format with that id.
@@ -59,9 +91,6 @@ func (r *Registry) ByID(id string) (Format, bool) {
 
 // Formats lists the formats in the order they were given.
 func (r *Registry) Formats() []Format { return slices.Clone(r.formats) }
-
-// MediaTypes lists every media type that some format names, sorted.
-func (r *Registry) MediaTypes() []string { return slices.Sorted(maps.Keys(r.byMedia)) }
 
 func baseType(mt string) string {
 	if base, _, err := mime.ParseMediaType(mt); err == nil {

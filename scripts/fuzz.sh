@@ -16,9 +16,9 @@ turn=$((turn % turns))
 one() {
   local pkg=$1 target=$2 time=${FUZZTIME:-} log status=0
   if [ -z "$time" ]; then
-    # By count, where nothing asks for a time. The folders below parser are formats, but for the child process.
+    # By count, where nothing asks for a time. The folders below parser are formats, but for the child process and their list.
     time=300x
-    if [[ $pkg =~ ^sheaf/parser/[a-z]+$ && $pkg != sheaf/parser/child ]]; then time=1m; fi
+    if [[ $pkg =~ ^sheaf/parser/[a-z]+$ && ! $pkg =~ ^sheaf/parser/(child|formats)$ ]]; then time=1m; fi
   fi
   log=$(mktemp)
   # Every input that reaches new code is made smaller first. A second for each, of which an office file needs hundreds,

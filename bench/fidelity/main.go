@@ -292,7 +292,7 @@ func units(ctx context.Context, pool *child.Pool, known *parser.Registry, path s
 	if err != nil {
 		return nil, "", errors.Join(err, f.Close())
 	}
-	media := parser.Sniff(f, info.Size(), path)
+	media := known.Sniff(f, info.Size(), path)
 	if err := f.Close(); err != nil {
 		return nil, "", err
 	}

@@ -52,10 +52,10 @@ type trialFormat struct{}
 
 const trialMedia = "application/x-scan"
 
-func (trialFormat) ID() string           { return "scan" }
-func (trialFormat) Version() int         { return 1 }
-func (trialFormat) MediaTypes() []string { return []string{trialMedia} }
-func (trialFormat) Options() []string    { return nil }
+func (trialFormat) ID() string               { return "scan" }
+func (trialFormat) Version() int             { return 1 }
+func (trialFormat) Types() []parser.FileType { return parser.Types(parser.FileType{}, trialMedia) }
+func (trialFormat) Options() []string        { return nil }
 func (trialFormat) Open(_ context.Context, f *os.File, _ parser.Options) (parser.Document, error) {
 	b, err := io.ReadAll(io.LimitReader(f, 1<<20))
 	if err != nil {

@@ -28,7 +28,7 @@ func (g *global) formatsCommand() *cobra.Command {
 			}
 			var lines []line
 			for _, f := range allFormats(optionalParts(cfg)) {
-				l := line{Format: f.ID(), OK: true, MediaTypes: f.MediaTypes()}
+				l := line{Format: f.ID(), OK: true, MediaTypes: parser.MediaTypes(f)}
 				if err := parser.Available(f); err != nil {
 					l.OK, l.Error = false, sheaf.AsFailure(err, "").Message
 				}

@@ -22,8 +22,6 @@ import (
 	"sheaf"
 	"sheaf/internal/api"
 	"sheaf/internal/config"
-	"sheaf/internal/web"
-	"sheaf/parser/formats"
 	"sheaf/taskstore"
 )
 
@@ -923,22 +921,6 @@ func testAccess(t *testing.T, s *service, b *browser) {
 	}
 	b.press("Keep as it is")
 	b.look(1280, 800, false)
-}
-
-// Every format is called by a name in the lists and filters of the page.
-func TestFormatsHaveNamesOnThePage(t *testing.T) {
-	w := httptest.NewRecorder()
-	web.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/js/format.js", nil))
-	script := w.Body.String()
-	for _, f := range formats.All(formats.DefaultConfig) {
-		switch f.ID() {
-		case "rows", "encrypted": // has no files of its own; is called as what is inside
-			continue
-		}
-		if media := f.MediaTypes()[0]; !strings.Contains(script, fmt.Sprintf("\n  %q: ", media)) {
-			t.Errorf("format.js has no name for %s (%s)", media, f.ID())
-		}
-	}
 }
 
 // With keys turned on the page asks for one and then works without EventSource.

@@ -84,8 +84,14 @@ type format struct {
 
 func (*format) ID() string   { return "archive" }
 func (*format) Version() int { return version }
-func (*format) MediaTypes() []string {
-	return []string{parser.MediaZIP, "application/x-zip-compressed", parser.MediaTAR, mediaGzip, "application/x-gzip", mediaBzip2, mediaZstd, "application/java-archive"}
+func (*format) Types() []parser.FileType {
+	like := parser.FileType{Nests: true, Unit: sheaf.UnitPart, Ranges: "each file becomes a document"}
+	types := parser.Types(like, parser.MediaZIP, parser.MediaTAR, mediaGzip, mediaBzip2, mediaZstd)
+	types[0].Name, types[0].Extensions, types[0].Aliases = "ZIP", []string{".zip"}, []string{"application/x-zip-compressed", "application/java-archive"}
+	types[1].Name, types[1].Extensions, types[1].Magic = "TAR", []string{".tar"}, []parser.Magic{{Bytes: "ustar", Offset: 257}} // POSIX.1-2017, pax
+	types[2].Name, types[2].Aliases = "gzip", []string{"application/x-gzip"}
+	types[3].Name, types[4].Name = "bzip2", "Zstandard"
+	return types
 }
 func (*format) Options() []string { return []string{"table_rows"} }
 

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -65,14 +66,27 @@ func New(c Config) parser.Format {
 
 type format struct{ cfg Config }
 
-var mediaTypes = []string{
-	"audio/mpeg", "audio/mp3", "audio/wav", "audio/x-wav", "audio/mp4", "audio/x-m4a", "audio/aac", "audio/flac", "audio/x-flac",
-	"audio/ogg", "application/ogg", "audio/webm", "audio/amr", "audio/aiff", "video/mp4", "video/webm", TranscriptType,
+// recordings are what is taken. The detector knows their bytes.
+var recordings = []parser.FileType{
+	{MediaType: "audio/mpeg", Name: "MP3", Extensions: []string{".mp3"}}, {MediaType: "audio/mp3", Name: "MP3"},
+	{MediaType: "audio/wav", Name: "WAV", Extensions: []string{".wav"}}, {MediaType: "audio/x-wav", Name: "WAV"},
+	{MediaType: "audio/mp4", Name: "M4A", Extensions: []string{".m4a"}}, {MediaType: "audio/x-m4a", Name: "M4A"},
+	{MediaType: "audio/aac", Name: "AAC", Extensions: []string{".aac"}}, {MediaType: "audio/amr", Name: "AMR", Extensions: []string{".amr"}},
+	{MediaType: "audio/flac", Name: "FLAC", Extensions: []string{".flac"}}, {MediaType: "audio/x-flac", Name: "FLAC"},
+	{MediaType: "audio/ogg", Name: "Ogg", Extensions: []string{".ogg", ".opus"}}, {MediaType: "application/ogg", Name: "Ogg"},
+	{MediaType: "audio/aiff", Name: "AIFF"}, {MediaType: "audio/webm", Name: "WebM"}, {MediaType: "video/webm", Name: "WebM"}, {MediaType: "video/mp4", Name: "MP4"},
 }
 
-func (*format) ID() string           { return "audio" }
-func (*format) MediaTypes() []string { return append([]string(nil), mediaTypes...) }
-func (*format) Options() []string    { return nil }
+func (*format) ID() string        { return "audio" }
+func (*format) Options() []string { return nil }
+func (*format) Types() []parser.FileType {
+	types := slices.Clone(recordings)
+	for i := range types {
+		t := &types[i]
+		t.Families, t.Unit, t.Ranges, t.Needs = []sheaf.FileFamily{sheaf.FamilyAudio}, sheaf.UnitPart, "60 minutes", "a transcription server"
+	}
+	return append(types, parser.FileType{MediaType: TranscriptType, Unit: sheaf.UnitPart})
+}
 
 // Version changes with the model, which decides what is heard.
 func (f *format) Version() int {

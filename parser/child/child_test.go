@@ -31,10 +31,10 @@ type badFormat struct{}
 
 const badMedia = "application/x-bad"
 
-func (badFormat) ID() string           { return "bad" }
-func (badFormat) Version() int         { return 1 }
-func (badFormat) MediaTypes() []string { return []string{badMedia} }
-func (badFormat) Options() []string    { return nil }
+func (badFormat) ID() string               { return "bad" }
+func (badFormat) Version() int             { return 1 }
+func (badFormat) Types() []parser.FileType { return parser.Types(parser.FileType{}, badMedia) }
+func (badFormat) Options() []string        { return nil }
 
 func (badFormat) Open(_ context.Context, f *os.File, o parser.Options) (parser.Document, error) {
 	if o.Fill != nil {

@@ -39,8 +39,14 @@ type format struct{}
 
 func (format) ID() string   { return "csv" }
 func (format) Version() int { return version }
-func (format) MediaTypes() []string {
-	return []string{parser.MediaCSV, parser.MediaTSV, "application/csv", "text/x-csv"}
+func (format) Types() []parser.FileType {
+	comma := parser.FileType{
+		MediaType: parser.MediaCSV, Aliases: []string{"application/csv", "text/x-csv"}, Name: "CSV", Extensions: []string{".csv"}, Text: true,
+		Families: []sheaf.FileFamily{sheaf.FamilySpreadsheet}, Unit: sheaf.UnitRow, Ranges: "3,000 rows",
+	}
+	tab := comma
+	tab.MediaType, tab.Aliases, tab.Name, tab.Extensions = parser.MediaTSV, nil, "TSV", []string{".tsv", ".tab"}
+	return []parser.FileType{comma, tab}
 }
 func (format) Options() []string { return []string{"table_rows", "encoding"} }
 

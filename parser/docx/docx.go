@@ -41,11 +41,13 @@ type format struct{ ocr ocr.Config }
 
 func (format) ID() string     { return "docx" }
 func (f format) Version() int { return version + f.ocr.Digest() }
-func (format) MediaTypes() []string {
-	return []string{
-		parser.MediaDOCX, "application/vnd.openxmlformats-officedocument.wordprocessingml.template",
-		"application/vnd.ms-word.document.macroenabled.12", "application/vnd.ms-word.template.macroenabled.12",
-	}
+func (format) Types() []parser.FileType {
+	return []parser.FileType{{
+		MediaType: parser.MediaDOCX, Aliases: []string{"application/vnd.openxmlformats-officedocument.wordprocessingml.template",
+			"application/vnd.ms-word.document.macroenabled.12", "application/vnd.ms-word.template.macroenabled.12"},
+		Name: "Word", Extensions: []string{".docx", ".docm"}, Magic: []parser.Magic{{Entry: "word/*"}},
+		Families: []sheaf.FileFamily{sheaf.FamilyDocument}, Unit: sheaf.UnitFile,
+	}}
 }
 func (format) Options() []string { return []string{"ocr_pictures"} }
 

@@ -44,10 +44,15 @@ func New(formats func() *parser.Registry) parser.Format { return &format{formats
 
 type format struct{ formats func() *parser.Registry }
 
-func (*format) ID() string           { return "eml" }
-func (*format) Version() int         { return version }
-func (*format) MediaTypes() []string { return []string{parser.MediaEML} }
-func (*format) Options() []string    { return []string{"table_rows"} }
+func (*format) ID() string   { return "eml" }
+func (*format) Version() int { return version }
+func (*format) Types() []parser.FileType {
+	return []parser.FileType{{
+		MediaType: parser.MediaEML, Name: "Mail", Extensions: []string{".eml"}, Text: true, Magic: []parser.Magic{{Looks: members.LooksLikeMail}},
+		Families: []sheaf.FileFamily{sheaf.FamilyMail}, Nests: true, Unit: sheaf.UnitPart, Ranges: "16 parts",
+	}}
+}
+func (*format) Options() []string { return []string{"table_rows"} }
 
 type document struct {
 	formats     *parser.Registry

@@ -43,8 +43,13 @@ func New(formats func() *parser.Registry) parser.Format { return &format{formats
 
 type format struct{ formats func() *parser.Registry }
 
-func (*format) ID() string           { return "encrypted" }
-func (*format) MediaTypes() []string { return []string{parser.MediaOOXMLEncrypted} }
+func (*format) ID() string { return "encrypted" }
+func (*format) Types() []parser.FileType {
+	return []parser.FileType{{
+		MediaType: parser.MediaOOXMLEncrypted, Magic: []parser.Magic{{Stream: "EncryptedPackage"}},
+		Families: []sheaf.FileFamily{sheaf.FamilyDocument, sheaf.FamilySpreadsheet, sheaf.FamilyPresentation},
+	}}
+}
 
 // Version grows with that of each format that may be inside.
 func (f *format) Version() int {
@@ -100,7 +105,7 @@ func (f *format) Open(ctx context.Context, file *os.File, o parser.Options) (par
 // open writes the decrypted file beside the original and opens it there.
 func (f *format) open(ctx context.Context, plain []byte, o parser.Options) (parser.Document, error) {
 	return tempfile.Open(o.TempDir, "decrypted-*", plain, func(in *os.File) (parser.Document, error) {
-		o.MediaType = parser.Sniff(in, int64(len(plain)), o.Name)
+		o.MediaType = f.formats().Sniff(in, int64(len(plain)), o.Name)
 		format, ok := f.formats().ByMediaType(o.MediaType)
 		if !ok || format.ID() == f.ID() {
 			return nil, sheaf.Fail(sheaf.CategoryBadInput, "unsupported_format", "Behind the password the file is %s, which cannot be read; save it as DOCX, XLSX or PPTX and upload that.", o.MediaType)

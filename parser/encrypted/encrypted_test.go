@@ -23,10 +23,12 @@ import (
 // zip's bytes back, so that the test sees that they arrived whole.
 type lines struct{ content []byte }
 
-func (lines) ID() string           { return "docx" }
-func (lines) Version() int         { return 7 }
-func (lines) MediaTypes() []string { return []string{parser.MediaDOCX} }
-func (lines) Options() []string    { return []string{"table_rows"} }
+func (lines) ID() string   { return "docx" }
+func (lines) Version() int { return 7 }
+func (lines) Types() []parser.FileType {
+	return []parser.FileType{{MediaType: parser.MediaDOCX, Magic: []parser.Magic{{Entry: "word/*"}}}}
+}
+func (lines) Options() []string { return []string{"table_rows"} }
 func (l lines) Open(_ context.Context, f *os.File, o parser.Options) (parser.Document, error) {
 	b, err := os.ReadFile(f.Name())
 	if err != nil {

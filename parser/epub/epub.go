@@ -46,10 +46,15 @@ func New(recognition ocr.Config) parser.Format { return format{recognition} }
 
 type format struct{ ocr ocr.Config }
 
-func (format) ID() string           { return "epub" }
-func (f format) Version() int       { return version + f.ocr.Digest() }
-func (format) MediaTypes() []string { return []string{parser.MediaEPUB} }
-func (format) Options() []string    { return []string{"ocr_pictures"} }
+func (format) ID() string     { return "epub" }
+func (f format) Version() int { return version + f.ocr.Digest() }
+func (format) Types() []parser.FileType {
+	return []parser.FileType{{
+		MediaType: parser.MediaEPUB, Name: "EPUB", Extensions: []string{".epub"}, Magic: []parser.Magic{{Entry: "mimetype"}, {Entry: "META-INF/container.xml"}},
+		Families: []sheaf.FileFamily{sheaf.FamilyEbook}, Unit: sheaf.UnitPart, Ranges: "8 parts",
+	}}
+}
+func (format) Options() []string { return []string{"ocr_pictures"} }
 
 type item struct {
 	part, mediaType string

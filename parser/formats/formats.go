@@ -115,6 +115,9 @@ func All(c Config) []parser.Format {
 		markdown.New(),
 		notebook.New(registry),
 		jsonfmt.New(),
+		// A file of Outlook may embed office files, and an encrypted file is
+		// none of those it is written as: they stand before office.
+		msg.New(registry),
 		encrypted.New(registry),
 		office.New(office.Config{Soffice: c.Soffice, Elsewhere: slices.Contains(c.Remote, "office")}, registry),
 		image.New(image.Config{OCR: recognition, Elsewhere: slices.Contains(c.Remote, "image")}),
@@ -123,9 +126,8 @@ func All(c Config) []parser.Format {
 			Timeout: patience, Elsewhere: slices.Contains(c.Remote, "audio"),
 		}),
 		epub.New(recognition),
+		mbox.New(registry), // begins like a mail
 		eml.New(registry),
-		msg.New(registry),
-		mbox.New(registry),
 		archive.New(c.Archive, registry),
 		rows.New(),
 		subtitles.New(),

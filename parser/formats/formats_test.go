@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,8 +41,8 @@ func need(t *testing.T, command string) {
 // readAny sniffs and reads content as an upload would be.
 func readAny(t *testing.T, content []byte, name string) (*parser.Plan, []sheaf.UnitResult, error) {
 	t.Helper()
-	r := parser.NewRegistry(All(DefaultConfig)...)
-	mediaType := parser.Sniff(bytes.NewReader(content), int64(len(content)), name)
+	r := known
+	mediaType := r.Sniff(bytes.NewReader(content), int64(len(content)), name)
 	f, ok := r.ByMediaType(mediaType)
 	if !ok {
 		t.Fatalf("%s is %s, which nothing reads", name, mediaType)
@@ -126,5 +127,37 @@ func TestEveryFormatIsFuzzed(t *testing.T) {
 		if !fuzzed {
 			t.Errorf("format %s has no fuzz target in %s", f.ID(), pkg)
 		}
+	}
+}
+
+func TestMethodsTakeTheirTypes(t *testing.T) {
+	for mediaType, want := range map[string]string{
+		"application/pdf": "general naive one qa paper book laws manual presentation resume",
+		"text/csv":        "general naive one qa table tag",
+		"application/vnd.openxmlformats-officedocument.spreadsheetml.sheet":         "general naive one qa table tag",
+		"application/vnd.openxmlformats-officedocument.wordprocessingml.document":   "general naive one qa book laws manual resume",
+		"application/vnd.openxmlformats-officedocument.presentationml.presentation": "general naive one presentation",
+		"message/rfc822":            "general naive one email",
+		"image/png":                 "general naive one picture",
+		"audio/mpeg":                "general naive one audio",
+		"text/markdown":             "general naive one qa book laws manual resume",
+		"text/plain; charset=utf-8": "general naive one qa book laws manual resume",
+		"text/x-go":                 "general naive one",
+		"text/x-of-no-format":       "general naive one",
+		"application/epub+zip":      "general naive one book",
+	} {
+		var got []string
+		kind, _ := known.TypeOf(mediaType)
+		for _, m := range sheaf.MethodsFor(kind.Families) {
+			if !slices.Contains([]string{"semantic", "hierarchical", "late", "code"}, m) {
+				got = append(got, m)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %v, want %s", mediaType, got, want)
+		}
+	}
+	if err := known.Check(sheaf.ParseConfig{ChunkMethod: "picture"}, "application/pdf"); err == nil || !strings.Contains(err.Error(), "paper") {
+		t.Errorf("the error does not name what is possible: %v", err)
 	}
 }

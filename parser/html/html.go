@@ -5,6 +5,7 @@ package html
 import (
 	"context"
 	"os"
+	"sheaf"
 
 	"sheaf/parser"
 	"sheaf/parser/internal/charset"
@@ -24,10 +25,15 @@ func New() parser.Format { return format{} }
 
 type format struct{}
 
-func (format) ID() string           { return "html" }
-func (format) Version() int         { return version }
-func (format) MediaTypes() []string { return []string{parser.MediaHTML, "application/xhtml+xml"} }
-func (format) Options() []string    { return []string{"encoding"} }
+func (format) ID() string        { return "html" }
+func (format) Version() int      { return version }
+func (format) Options() []string { return []string{"encoding"} }
+func (format) Types() []parser.FileType {
+	return []parser.FileType{{
+		MediaType: parser.MediaHTML, Aliases: []string{"application/xhtml+xml"}, Name: "HTML", Extensions: []string{".html", ".htm", ".xhtml"},
+		Text: true, Families: []sheaf.FileFamily{sheaf.FamilyWeb}, Unit: sheaf.UnitFile,
+	}}
+}
 
 // Open implements parser.Format.
 func (format) Open(_ context.Context, f *os.File, o parser.Options) (parser.Document, error) {

@@ -47,8 +47,11 @@ type format struct{ cfg Config }
 
 func (format) ID() string     { return "image" }
 func (f format) Version() int { return version + f.cfg.OCR.Digest() }
-func (format) MediaTypes() []string {
-	return []string{"image/png", "image/jpeg", "image/tiff", "image/webp"}
+func (format) Types() []parser.FileType {
+	like := parser.FileType{Families: []sheaf.FileFamily{sheaf.FamilyImage}, Unit: sheaf.UnitPage, Ranges: "12 pages", Needs: "tesseract"}
+	types := parser.Types(like, "image/png", "image/jpeg", "image/tiff", "image/webp")
+	types[0].Name, types[1].Name, types[2].Name, types[3].Name = "PNG", "JPEG", "TIFF", "WebP"
+	return types
 }
 func (format) Options() []string { return nil }
 

@@ -40,8 +40,12 @@ type format struct{}
 
 func (format) ID() string   { return "json" }
 func (format) Version() int { return version }
-func (format) MediaTypes() []string {
-	return []string{parser.MediaJSON, parser.MediaJSONL, "application/jsonl", "application/x-jsonlines", "application/geo+json", "application/ld+json"}
+func (format) Types() []parser.FileType {
+	like := parser.FileType{Text: true, Unit: sheaf.UnitFile, Ranges: "large files only"}
+	types := parser.Types(like, parser.MediaJSON, parser.MediaJSONL, "application/geo+json", "application/ld+json")
+	types[0].Name, types[0].Extensions, types[0].Families = "JSON", []string{".json", ".geojson"}, []sheaf.FileFamily{sheaf.FamilyCode}
+	types[1].Name, types[1].Extensions, types[1].Aliases = "JSON Lines", []string{".jsonl", ".ndjson"}, []string{"application/jsonl", "application/x-jsonlines"}
+	return types
 }
 func (format) Options() []string { return []string{"encoding"} }
 

@@ -39,10 +39,15 @@ func New() parser.Format {
 
 type format struct{ md goldmark.Markdown }
 
-func (*format) ID() string           { return "markdown" }
-func (*format) Version() int         { return version }
-func (*format) MediaTypes() []string { return []string{parser.MediaMarkdown, "text/x-markdown"} }
-func (*format) Options() []string    { return []string{"encoding"} }
+func (*format) ID() string   { return "markdown" }
+func (*format) Version() int { return version }
+func (*format) Types() []parser.FileType {
+	return []parser.FileType{{
+		MediaType: parser.MediaMarkdown, Aliases: []string{"text/x-markdown"}, Name: "Markdown", Extensions: []string{".md", ".markdown", ".mdx"},
+		Text: true, Families: []sheaf.FileFamily{sheaf.FamilyText}, Unit: sheaf.UnitFile,
+	}}
+}
+func (*format) Options() []string { return []string{"encoding"} }
 
 // Open implements parser.Format.
 func (f *format) Open(_ context.Context, file *os.File, o parser.Options) (parser.Document, error) {

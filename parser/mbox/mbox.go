@@ -16,13 +16,11 @@ import (
 
 	"sheaf"
 	"sheaf/parser"
+	"sheaf/parser/internal/members"
 	"sheaf/parser/internal/parts"
 	"sheaf/parser/internal/tempfile"
 	"sheaf/parser/internal/whole"
 )
-
-// MediaType of a mailbox.
-const MediaType = "application/mbox"
 
 const (
 	version = 1 // changes whenever the same file would yield other blocks
@@ -41,9 +39,20 @@ func New(formats func() *parser.Registry) parser.Format { return &format{formats
 
 type format struct{ formats func() *parser.Registry }
 
-func (*format) ID() string           { return "mbox" }
-func (*format) MediaTypes() []string { return []string{MediaType} }
-func (*format) Options() []string    { return []string{"table_rows"} }
+func (*format) ID() string { return "mbox" }
+func (*format) Types() []parser.FileType {
+	return []parser.FileType{{
+		MediaType: parser.MediaMBOX, Name: "Mailbox", Extensions: []string{".mbox"}, Text: true, Magic: []parser.Magic{{Looks: looksLikeMailbox}},
+		Families: []sheaf.FileFamily{sheaf.FamilyMail}, Nests: true, Unit: sheaf.UnitPart, Ranges: "100 messages",
+	}}
+}
+
+// looksLikeMailbox wants two messages that begin with a separator: one may,
+// too, when it was saved by itself.
+func looksLikeMailbox(head []byte) bool {
+	return bytes.HasPrefix(head, []byte("From ")) && (bytes.Contains(head, []byte("\n\nFrom ")) || bytes.Contains(head, []byte("\n\r\nFrom "))) && members.LooksLikeMail(head)
+}
+func (*format) Options() []string { return []string{"table_rows"} }
 
 // Version grows with that of messages.
 func (f *format) Version() int {

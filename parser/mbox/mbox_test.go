@@ -21,7 +21,7 @@ func mail(subject, body string) string {
 	return "From a@example.org Mon Jan  5 10:00:00 2026\nFrom: a@example.org\nTo: b@example.org\nSubject: " + subject + "\nDate: Mon, 05 Jan 2026 10:00:00 +0000\n\n" + body + "\n\n"
 }
 
-var options = parser.Options{Name: "all.mbox", MediaType: MediaType}
+var options = parser.Options{Name: "all.mbox", MediaType: parser.MediaMBOX}
 
 func sample() string {
 	return mail("One", "First.\n\n>From here it is quoted.\nFrom within a paragraph.") + mail("Two", "Second.") +

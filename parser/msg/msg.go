@@ -49,9 +49,14 @@ func New(formats func() *parser.Registry) parser.Format { return &format{formats
 
 type format struct{ formats func() *parser.Registry }
 
-func (*format) ID() string           { return "msg" }
-func (*format) MediaTypes() []string { return []string{parser.MediaMSG} }
-func (*format) Options() []string    { return []string{"table_rows"} }
+func (*format) ID() string { return "msg" }
+func (*format) Types() []parser.FileType {
+	return []parser.FileType{{
+		MediaType: parser.MediaMSG, Name: "Outlook mail", Extensions: []string{".msg"}, Magic: []parser.Magic{{Stream: "__properties_version1.0"}, {Stream: "__substg1.0_*"}},
+		Families: []sheaf.FileFamily{sheaf.FamilyMail}, Nests: true, Unit: sheaf.UnitPart, Ranges: "16 parts",
+	}}
+}
+func (*format) Options() []string { return []string{"table_rows"} }
 
 // Version grows with that of mail messages.
 func (f *format) Version() int {

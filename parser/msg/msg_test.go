@@ -227,7 +227,7 @@ Forwarded.eml ok
 	if plan.Metadata["title"] != "Grüße aus Köln" || plan.Metadata["created"] != "2026-03-04T05:06:07Z" || plan.Metadata["author"] != "Ann <ann@example.org>" {
 		t.Errorf("%q", plan.Metadata)
 	}
-	if got := parser.Sniff(bytes.NewReader(sample()), int64(len(sample())), "x"); got != parser.MediaMSG {
+	if got := parser.NewRegistry(New(nil)).Sniff(bytes.NewReader(sample()), int64(len(sample())), "x"); got != parser.MediaMSG {
 		t.Errorf("sniffed as %s", got)
 	}
 }

@@ -39,9 +39,13 @@ func New(formats func() *parser.Registry) parser.Format { return &format{formats
 
 type format struct{ formats func() *parser.Registry }
 
-func (*format) ID() string           { return "notebook" }
-func (*format) MediaTypes() []string { return []string{MediaType} }
-func (*format) Options() []string    { return nil }
+func (*format) ID() string { return "notebook" }
+func (*format) Types() []parser.FileType {
+	return []parser.FileType{{
+		MediaType: MediaType, Name: "Notebook", Extensions: []string{".ipynb"}, Text: true, Families: []sheaf.FileFamily{sheaf.FamilyCode}, Unit: sheaf.UnitFile,
+	}}
+}
+func (*format) Options() []string { return nil }
 
 // Version grows with that of Markdown.
 func (f *format) Version() int {

@@ -70,12 +70,6 @@ const (
 	toPPTX = "pptx:Impress MS PowerPoint 2007 XML"
 )
 
-// mediaTypes lists what is taken, in a fixed order.
-var mediaTypes = []string{
-	parser.MediaDOC, parser.MediaXLS, parser.MediaPPT, parser.MediaRTF, "text/rtf", parser.MediaODT, parser.MediaODS, parser.MediaODP,
-	parser.MediaODT + "-template", parser.MediaODS + "-template", parser.MediaODP + "-template",
-}
-
 func kindOf(mediaType string) (kind, bool) {
 	switch strings.TrimSuffix(mediaType, "-template") {
 	case parser.MediaDOC:
@@ -96,8 +90,33 @@ func kindOf(mediaType string) (kind, bool) {
 	return kind{}, false
 }
 
-func (*format) ID() string           { return "office" }
-func (*format) MediaTypes() []string { return append([]string(nil), mediaTypes...) }
+func (*format) ID() string { return "office" }
+func (*format) Types() []parser.FileType {
+	odf := []parser.Magic{{Entry: "mimetype"}}
+	types := []parser.FileType{
+		{MediaType: parser.MediaDOC, Name: "Word before 2007", Extensions: []string{".doc"}, Magic: []parser.Magic{{Stream: "WordDocument"}}},
+		{MediaType: parser.MediaRTF, Aliases: []string{"text/rtf"}, Name: "RTF", Extensions: []string{".rtf"}, Magic: []parser.Magic{{Bytes: `{\rtf`}}},
+		{MediaType: parser.MediaODT, Aliases: []string{parser.MediaODT + "-template"}, Name: "OpenDocument text", Extensions: []string{".odt"}, Magic: odf},
+		// A Word or PowerPoint file may carry a sheet: sheets come after them.
+		{MediaType: parser.MediaPPT, Name: "PowerPoint before 2007", Extensions: []string{".ppt"}, Magic: []parser.Magic{{Stream: "PowerPoint Document"}}},
+		{MediaType: parser.MediaODP, Aliases: []string{parser.MediaODP + "-template"}, Name: "OpenDocument slides", Extensions: []string{".odp"}, Magic: odf},
+		{MediaType: parser.MediaXLS, Name: "Excel before 2007", Extensions: []string{".xls"}, Magic: []parser.Magic{{Stream: "Workbook"}, {Stream: "Book"}}},
+		{MediaType: parser.MediaODS, Aliases: []string{parser.MediaODS + "-template"}, Name: "OpenDocument sheet", Extensions: []string{".ods"}, Magic: odf},
+	}
+	for i := range types {
+		t := &types[i]
+		t.Needs = "LibreOffice"
+		switch k, _ := kindOf(t.MediaType); k.out {
+		case parser.MediaDOCX:
+			t.Families, t.Unit = []sheaf.FileFamily{sheaf.FamilyDocument}, sheaf.UnitFile
+		case parser.MediaPPTX:
+			t.Families, t.Unit = []sheaf.FileFamily{sheaf.FamilyPresentation}, sheaf.UnitSlide
+		case parser.MediaXLSX:
+			t.Families, t.Unit, t.Ranges = []sheaf.FileFamily{sheaf.FamilySpreadsheet}, sheaf.UnitRow, "3,000 rows"
+		}
+	}
+	return types
+}
 
 // Version grows with that of each format that reads a converted file.
 func (f *format) Version() int {

@@ -19,12 +19,15 @@ import (
 // the bytes of one part of it. The real ones are tested in package formats.
 type inner struct{ mediaType, part string }
 
-func (i inner) ID() string           { return i.part }
-func (inner) Version() int           { return 3 }
-func (i inner) MediaTypes() []string { return []string{i.mediaType} }
-func (inner) Options() []string      { return []string{"table_rows"} }
+func (i inner) ID() string { return i.part }
+func (inner) Version() int { return 3 }
+func (i inner) Types() []parser.FileType {
+	folder := map[string]string{"docx": "word/*", "xlsx": "xl/*", "pptx": "ppt/*"}[i.part]
+	return []parser.FileType{{MediaType: i.mediaType, Magic: []parser.Magic{{Entry: folder}}}}
+}
+func (inner) Options() []string { return []string{"table_rows"} }
 func (i inner) Open(_ context.Context, f *os.File, o parser.Options) (parser.Document, error) {
-	if got := parser.Sniff(f, 1<<20, ""); got != i.mediaType {
+	if got := registry().Sniff(f, 1<<20, ""); got != i.mediaType {
 		return nil, sheaf.Fail(sheaf.CategoryBadInput, "invalid", "this is %s", got)
 	}
 	return nil, sheaf.Fail(sheaf.CategoryBadInput, "arrived", "%s", filepath.Base(f.Name()))
@@ -104,7 +107,7 @@ func TestConvertedFileIsReadByItsFormat(t *testing.T) {
 	need(t)
 	for name, want := range map[string]string{"sample.rtf": "in.docx", "sample.xls": "in.xlsx", "sample.ppt": "in.pptx"} {
 		b := fixture(t, name)
-		mediaType := parser.Sniff(strings.NewReader(string(b)), int64(len(b)), "")
+		mediaType := parser.NewRegistry(newFormat()).Sniff(strings.NewReader(string(b)), int64(len(b)), "")
 		_, _, err := formattest.Read(t, newFormat(), b, options(mediaType), nil)
 		if f, _ := errors.AsType[*sheaf.Failure](err); f == nil || f.Code != "arrived" || f.Message != want {
 			t.Errorf("%s (%s): %v", name, mediaType, err)

@@ -46,9 +46,16 @@ const version = 7
 // rangeSize is the number of pages per task.
 const rangeSize = 12
 
-func (f *format) ID() string           { return "pdf" }
-func (f *format) Version() int         { return version + f.cfg.OCR.Digest() }
-func (f *format) MediaTypes() []string { return []string{parser.MediaPDF, "application/x-pdf"} }
+func (f *format) ID() string   { return "pdf" }
+func (f *format) Version() int { return version + f.cfg.OCR.Digest() }
+func (f *format) Types() []parser.FileType {
+	return []parser.FileType{{
+		MediaType: parser.MediaPDF, Aliases: []string{"application/x-pdf"}, Name: "PDF", Extensions: []string{".pdf"}, Repairs: true,
+		// ISO 32000-1 annex H: readers accept the header anywhere in the first 1,024 bytes.
+		Magic:    []parser.Magic{{Bytes: "%PDF-", Within: 1024}},
+		Families: []sheaf.FileFamily{sheaf.FamilyPDF}, Unit: sheaf.UnitPage, Ranges: "at most 12 pages",
+	}}
+}
 
 // Options: the password decides whether anything is read, never what.
 func (f *format) Options() []string { return nil }

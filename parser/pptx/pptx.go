@@ -53,12 +53,14 @@ type format struct{ ocr ocr.Config }
 
 func (format) ID() string     { return "pptx" }
 func (f format) Version() int { return version + f.ocr.Digest() }
-func (format) MediaTypes() []string {
-	return []string{
-		parser.MediaPPTX, "application/vnd.openxmlformats-officedocument.presentationml.slideshow",
-		"application/vnd.openxmlformats-officedocument.presentationml.template",
-		"application/vnd.ms-powerpoint.presentation.macroenabled.12", "application/vnd.ms-powerpoint.slideshow.macroenabled.12",
-	}
+func (format) Types() []parser.FileType {
+	return []parser.FileType{{
+		MediaType: parser.MediaPPTX, Aliases: []string{"application/vnd.openxmlformats-officedocument.presentationml.slideshow",
+			"application/vnd.openxmlformats-officedocument.presentationml.template",
+			"application/vnd.ms-powerpoint.presentation.macroenabled.12", "application/vnd.ms-powerpoint.slideshow.macroenabled.12"},
+		Name: "PowerPoint", Extensions: []string{".pptx", ".pptm"}, Magic: []parser.Magic{{Entry: "ppt/*"}},
+		Families: []sheaf.FileFamily{sheaf.FamilyPresentation}, Unit: sheaf.UnitSlide, Ranges: "24 slides",
+	}}
 }
 func (format) Options() []string { return []string{"ocr_pictures"} }
 

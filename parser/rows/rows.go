@@ -22,10 +22,12 @@ func New() parser.Format { return format{} }
 
 type format struct{}
 
-func (format) ID() string           { return "rows" }
-func (format) Version() int         { return version }
-func (format) MediaTypes() []string { return []string{rowio.MediaType} }
-func (format) Options() []string    { return nil }
+func (format) ID() string   { return "rows" }
+func (format) Version() int { return version }
+func (format) Types() []parser.FileType {
+	return []parser.FileType{{MediaType: rowio.MediaType, Families: []sheaf.FileFamily{sheaf.FamilySpreadsheet}, Unit: sheaf.UnitRow}}
+}
+func (format) Options() []string { return nil }
 
 // Open implements parser.Format.
 func (format) Open(_ context.Context, f *os.File, o parser.Options) (parser.Document, error) {

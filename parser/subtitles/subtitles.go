@@ -29,10 +29,18 @@ func New() parser.Format { return format{} }
 
 type format struct{}
 
-func (format) ID() string           { return "subtitles" }
-func (format) Version() int         { return version }
-func (format) MediaTypes() []string { return []string{"application/x-subrip", "text/vtt"} }
-func (format) Options() []string    { return []string{"encoding"} }
+func (format) ID() string   { return "subtitles" }
+func (format) Version() int { return version }
+func (format) Types() []parser.FileType {
+	srt := parser.FileType{
+		MediaType: "application/x-subrip", Name: "Subtitles", Extensions: []string{".srt"}, Text: true,
+		Families: []sheaf.FileFamily{sheaf.FamilyAudio, sheaf.FamilyText}, Unit: sheaf.UnitPart, Ranges: "60 minutes",
+	}
+	vtt := srt
+	vtt.MediaType, vtt.Extensions, vtt.Magic = "text/vtt", []string{".vtt"}, []parser.Magic{{Bytes: "WEBVTT"}, {Bytes: "\xef\xbb\xbfWEBVTT"}}
+	return []parser.FileType{srt, vtt}
+}
+func (format) Options() []string { return []string{"encoding"} }
 
 // Open implements parser.Format.
 func (format) Open(_ context.Context, f *os.File, o parser.Options) (parser.Document, error) {

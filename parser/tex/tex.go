@@ -36,8 +36,11 @@ type format struct{ formats func() *parser.Registry }
 
 func (*format) ID() string     { return "tex" }
 func (f *format) Version() int { return version + astext.Version(f.formats()) }
-func (*format) MediaTypes() []string {
-	return []string{"text/x-tex", "application/x-tex", "application/x-latex", "text/x-latex"}
+func (*format) Types() []parser.FileType {
+	return []parser.FileType{{
+		MediaType: "text/x-tex", Aliases: []string{"application/x-tex", "application/x-latex", "text/x-latex"}, Name: "LaTeX", Extensions: []string{".tex", ".latex"},
+		Text: true, Families: []sheaf.FileFamily{sheaf.FamilyText}, Unit: sheaf.UnitFile, Ranges: "large files only, which are read as text",
+	}}
 }
 func (*format) Options() []string { return []string{"encoding"} }
 

@@ -24,16 +24,55 @@ const (
 	maxBlockBytes = 8 << 10
 )
 
-// languages names the programming language of a media type.
-var languages = map[string]string{
-	"text/x-go": "go", "text/x-python": "python", "text/javascript": "javascript", "application/javascript": "javascript", "text/x-typescript": "typescript",
-	"text/x-java": "java", "text/x-kotlin": "kotlin", "text/x-scala": "scala", "text/x-swift": "swift", "text/x-c": "c", "text/x-c++": "cpp",
-	"text/x-csharp": "csharp", "text/x-rust": "rust", "text/x-ruby": "ruby", "text/x-php": "php", "text/x-perl": "perl", "text/x-lua": "lua",
-	"text/x-r": "r", "text/x-julia": "julia", "text/x-haskell": "haskell", "text/x-ocaml": "ocaml", "text/x-shellscript": "bash", "text/x-powershell": "powershell",
-	"text/x-sql": "sql", "text/css": "css", "text/x-protobuf": "protobuf", "text/x-dart": "dart", "text/x-zig": "zig", "text/x-terraform": "hcl",
-	"application/xml": "xml", "text/xml": "xml", "application/yaml": "yaml", "application/toml": "toml", "application/x-sh": "bash", "application/x-python": "python",
-	"text/x-tcl": "tcl", "application/x-httpd-php": "php",
+// languages are the media types of source code.
+var languages = []struct {
+	mediaType, name string
+	extensions      []string
+	aliases         []string
+}{
+	{"text/x-go", "go", []string{".go"}, nil},
+	{"text/x-python", "python", []string{".py"}, []string{"application/x-python"}},
+	{"text/javascript", "javascript", []string{".js", ".mjs", ".jsx"}, []string{"application/javascript"}},
+	{"text/x-typescript", "typescript", []string{".ts", ".tsx"}, nil},
+	{"text/x-java", "java", []string{".java"}, nil},
+	{"text/x-kotlin", "kotlin", []string{".kt"}, nil},
+	{"text/x-scala", "scala", []string{".scala"}, nil},
+	{"text/x-swift", "swift", []string{".swift"}, nil},
+	{"text/x-c", "c", []string{".c", ".h"}, nil},
+	{"text/x-c++", "cpp", []string{".cc", ".cpp", ".cxx", ".hpp"}, nil},
+	{"text/x-csharp", "csharp", []string{".cs"}, nil},
+	{"text/x-rust", "rust", []string{".rs"}, nil},
+	{"text/x-ruby", "ruby", []string{".rb"}, nil},
+	{"text/x-php", "php", []string{".php"}, []string{"application/x-httpd-php"}},
+	{"text/x-perl", "perl", []string{".pl"}, nil},
+	{"text/x-lua", "lua", []string{".lua"}, nil},
+	{"text/x-r", "r", []string{".r"}, nil},
+	{"text/x-julia", "julia", []string{".jl"}, nil},
+	{"text/x-haskell", "haskell", []string{".hs"}, nil},
+	{"text/x-ocaml", "ocaml", []string{".ml"}, nil},
+	{"text/x-shellscript", "bash", []string{".sh", ".bash"}, []string{"application/x-sh"}},
+	{"text/x-powershell", "powershell", []string{".ps1"}, nil},
+	{"text/x-sql", "sql", []string{".sql"}, nil},
+	{"text/css", "css", []string{".css"}, nil},
+	{"text/x-protobuf", "protobuf", []string{".proto"}, nil},
+	{"text/x-dart", "dart", []string{".dart"}, nil},
+	{"text/x-zig", "zig", []string{".zig"}, nil},
+	{"text/x-terraform", "hcl", []string{".tf"}, nil},
+	{"application/toml", "toml", []string{".toml"}, nil},
+	{"text/x-tcl", "tcl", nil, nil},
 }
+
+// language names the programming language of a media type, also of those that
+// other formats hand over because they cannot read them.
+var language = func() map[string]string {
+	m := map[string]string{"application/xml": "xml", "text/xml": "xml", "application/yaml": "yaml"}
+	for _, l := range languages {
+		for _, mt := range append([]string{l.mediaType}, l.aliases...) {
+			m[mt] = l.name
+		}
+	}
+	return m
+}()
 
 // New returns the format. It stands for every text type that no other format
 // takes (see parser.Registry.ByMediaType).
@@ -43,12 +82,17 @@ type format struct{}
 
 func (format) ID() string   { return "text" }
 func (format) Version() int { return version }
-func (format) MediaTypes() []string {
-	out := []string{parser.MediaText, "text/x-rst", "text/x-tex", "application/x-tex"}
-	for mt := range languages {
-		out = append(out, mt)
+func (format) Types() []parser.FileType {
+	like := parser.FileType{Text: true, Unit: sheaf.UnitFile, Ranges: "large files only", Families: []sheaf.FileFamily{sheaf.FamilyText}}
+	types := parser.Types(like, parser.MediaText, "text/x-rst")
+	types[0].Name, types[0].Extensions = "Text", []string{".txt", ".text", ".log", ".ini", ".cfg", ".conf", ".properties"}
+	types[1].Extensions = []string{".rst"}
+	like.Families = []sheaf.FileFamily{sheaf.FamilyCode}
+	for _, l := range languages {
+		like.MediaType, like.Aliases, like.Extensions = l.mediaType, l.aliases, l.extensions
+		types = append(types, like)
 	}
-	return out
+	return types
 }
 func (format) Options() []string { return []string{"encoding"} }
 
@@ -94,7 +138,7 @@ func (d *document) unit(b []byte, n int) sheaf.UnitResult {
 }
 
 func (d *document) blocks(s string, part int) []sheaf.Block {
-	if lang := languages[d.mediaType]; lang != "" {
+	if lang := language[d.mediaType]; lang != "" {
 		return code(s, lang, part)
 	}
 	return prose(s, part)

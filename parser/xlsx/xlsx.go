@@ -36,11 +36,13 @@ type format struct{}
 
 func (format) ID() string   { return "xlsx" }
 func (format) Version() int { return version }
-func (format) MediaTypes() []string {
-	return []string{
-		parser.MediaXLSX, "application/vnd.openxmlformats-officedocument.spreadsheetml.template",
-		"application/vnd.ms-excel.sheet.macroenabled.12", "application/vnd.ms-excel.template.macroenabled.12",
-	}
+func (format) Types() []parser.FileType {
+	return []parser.FileType{{
+		MediaType: parser.MediaXLSX, Aliases: []string{"application/vnd.openxmlformats-officedocument.spreadsheetml.template",
+			"application/vnd.ms-excel.sheet.macroenabled.12", "application/vnd.ms-excel.template.macroenabled.12"},
+		Name: "Excel", Extensions: []string{".xlsx", ".xlsm"}, Magic: []parser.Magic{{Entry: "xl/*"}},
+		Families: []sheaf.FileFamily{sheaf.FamilySpreadsheet}, Unit: sheaf.UnitRow, Ranges: "3,000 rows",
+	}}
 }
 func (format) Options() []string { return []string{"table_rows"} }
 

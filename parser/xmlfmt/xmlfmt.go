@@ -43,9 +43,16 @@ type format struct{ formats func() *parser.Registry }
 
 func (*format) ID() string     { return "xml" }
 func (f *format) Version() int { return version + astext.Version(f.formats()) }
-func (*format) MediaTypes() []string {
-	return []string{"application/xml", "text/xml", "application/rss+xml", "application/atom+xml", "image/svg+xml", "application/docbook+xml", "application/jats+xml", "application/tei+xml",
-		"application/xliff+xml", "application/gpx+xml", "application/vnd.google-earth.kml+xml", "application/owl+xml", "application/rdf+xml"}
+func (*format) Types() []parser.FileType {
+	xml := parser.FileType{
+		MediaType: "application/xml", Name: "XML", Extensions: []string{".xml", ".dbk", ".dita"}, Text: true,
+		Aliases: []string{"text/xml", "application/rss+xml", "application/atom+xml", "application/docbook+xml", "application/jats+xml", "application/tei+xml",
+			"application/xliff+xml", "application/gpx+xml", "application/vnd.google-earth.kml+xml", "application/owl+xml", "application/rdf+xml"},
+		Families: []sheaf.FileFamily{sheaf.FamilyText, sheaf.FamilyCode}, Unit: sheaf.UnitFile, Ranges: "large files only, which are read as text",
+	}
+	svg := xml
+	svg.MediaType, svg.Name, svg.Aliases, svg.Extensions, svg.Families = "image/svg+xml", "SVG", nil, nil, []sheaf.FileFamily{sheaf.FamilyImage}
+	return []parser.FileType{xml, svg}
 }
 func (*format) Options() []string { return []string{"encoding"} }
 

@@ -48,8 +48,11 @@ type format struct{ formats func() *parser.Registry }
 
 func (*format) ID() string     { return "yaml" }
 func (f *format) Version() int { return version + astext.Version(f.formats()) }
-func (*format) MediaTypes() []string {
-	return []string{mediaType, "application/x-yaml", "text/yaml", "text/x-yaml"}
+func (*format) Types() []parser.FileType {
+	return []parser.FileType{{
+		MediaType: mediaType, Aliases: []string{"application/x-yaml", "text/yaml", "text/x-yaml"}, Name: "YAML", Extensions: []string{".yaml", ".yml"},
+		Text: true, Families: []sheaf.FileFamily{sheaf.FamilyText, sheaf.FamilyCode}, Unit: sheaf.UnitFile, Ranges: "large files only, which are read as text",
+	}}
 }
 func (*format) Options() []string { return []string{"encoding"} }
 

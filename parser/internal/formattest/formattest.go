@@ -22,7 +22,8 @@ import (
 	"sheaf/parser"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+// Update is set by -update: golden files are written anew.
+var Update = flag.Bool("update", false, "write the golden files anew")
 
 // Zip packs parts, given as name and content in turn.
 func Zip(parts ...string) []byte {
@@ -98,6 +99,10 @@ func Read(t testing.TB, f parser.Format, content []byte, o parser.Options, shard
 	}
 	if plan.Units < 1 {
 		t.Fatalf("plan of %d units", plan.Units)
+	}
+	kind, _ := parser.NewRegistry(f).TypeOf(o.MediaType)
+	if kind.Unit != "" && plan.Unit != kind.Unit && !(kind.Unit == sheaf.UnitFile && plan.Unit == sheaf.UnitPart && kind.Ranges != "") {
+		t.Fatalf("%s is counted in units of %q and declares %q", o.MediaType, plan.Unit, kind.Unit)
 	}
 	if plan.Fingerprints != nil && len(plan.Fingerprints) != plan.Units {
 		t.Fatalf("%d fingerprints of %d units", len(plan.Fingerprints), plan.Units)
@@ -227,7 +232,7 @@ func Golden(t *testing.T, name string, plan *parser.Plan, units []sheaf.UnitResu
 		t.Fatal(err)
 	}
 	path := filepath.Join("testdata", name+".json")
-	if *update {
+	if *Update {
 		if err := os.MkdirAll("testdata", 0o755); err != nil {
 			t.Fatal(err)
 		}

@@ -52,12 +52,6 @@ type place struct {
 
 type placeKey struct{}
 
-// containers hold files that hold files.
-var containers = map[string]bool{
-	parser.MediaEML: true, parser.MediaMSG: true, parser.MediaZIP: true, parser.MediaMBOX: true, parser.MediaTAR: true,
-	"application/gzip": true, "application/x-bzip2": true, "application/zstd": true,
-}
-
 // Reader reads files inside the one that Options belong to.
 type Reader struct {
 	Formats *parser.Registry
@@ -74,7 +68,7 @@ func (m Reader) Read(ctx context.Context, n int, name, mediaType string, content
 		return u
 	}
 	if mediaType == "" {
-		mediaType = parser.Sniff(content, size, name)
+		mediaType = m.Formats.Sniff(content, size, name)
 	}
 	format, ok := m.Formats.ByMediaType(mediaType)
 	if !ok {
@@ -86,7 +80,7 @@ func (m Reader) Read(ctx context.Context, n int, name, mediaType string, content
 		return verdict(sheaf.UnitSkipped, f.Code, fmt.Sprintf("The %s %s was not read. %s", m.Noun, name, f.Message))
 	}
 	at, _ := ctx.Value(placeKey{}).(place)
-	if at.depth >= MaxDepth && containers[mediaType] {
+	if kind, _ := m.Formats.TypeOf(mediaType); at.depth >= MaxDepth && kind.Nests {
 		return verdict(sheaf.UnitSkipped, "too_deep", fmt.Sprintf("The %s %s lies more than %d files deep and was not read; upload it by itself.", m.Noun, name, MaxDepth))
 	}
 	// What lies in the outermost file was counted there; all below one of its
