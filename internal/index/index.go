@@ -1,6 +1,6 @@
 // Package index makes chunks findable by words and by meaning. It is
 // disposable: everything in it can be rebuilt from the artifacts. embedded
-// (SQLite FTS5 and vectors in memory) and elastic implement it; indextest
+// (SQLite, words and vectors in memory) and elastic implement it; indextest
 // holds both to the same contract.
 package index
 

@@ -44,6 +44,14 @@ func Terms(text string) []Term {
 
 // AppendTerms adds the text of each term of text to b, with a space behind it.
 func AppendTerms(b []byte, text string) []byte {
+	b, _ = appendAll(b, nil, text, false)
+	return b
+}
+
+// appendAll is AppendTerms, and adds other spellings of the words to extra in
+// the same form.
+func appendAll(b, extra []byte, text string, initials bool) (terms, others []byte) {
+	v := variants{text: text, initials: initials, found: func(term []byte) { extra = append(append(extra, term...), ' ') }}
 	scan(text, func(t Term, word []byte) {
 		if word == nil {
 			b = append(b, t.Text...)
@@ -51,8 +59,10 @@ func AppendTerms(b []byte, text string) []byte {
 			b = append(b, word...)
 		}
 		b = append(b, ' ')
+		v.term(t)
 	})
-	return b
+	v.end()
+	return b, extra
 }
 
 // scan finds the terms of text. A word comes beside its term, in bytes that are
@@ -103,15 +113,7 @@ func scan(text string, found func(t Term, word []byte)) {
 				i = end
 				continue
 			}
-			word := stem(buf)
-			if len(word) > maxTermBytes {
-				cut := maxTermBytes
-				for cut > 0 && !utf8.RuneStart(word[cut]) {
-					cut--
-				}
-				word = word[:cut]
-			}
-			found(Term{Start: i, End: end}, word)
+			found(Term{Start: i, End: end}, cutTerm(stem(buf)))
 			i = end
 		default:
 			i += size
@@ -159,22 +161,34 @@ func isIdeographic(r rune) bool {
 }
 
 // appendFolded adds r in lower case, compatibility forms spelled out and
-// accents dropped. Only the marks of U+0300–U+036F are accents: those of other
-// scripts carry vowels.
+// accents dropped: the marks of U+0300–U+036F and the vowel signs that Arabic
+// may leave out. The marks of other scripts carry vowels.
 func appendFolded(buf []byte, r rune, source string) []byte {
 	parts := source
 	if d := norm.NFKD.PropertiesString(source).Decomposition(); d != nil {
 		parts = string(d)
 	}
 	for _, p := range parts {
-		if p >= 0x300 && p <= 0x36f {
+		if p >= 0x300 && p <= 0x36f || p >= 0x64b && p <= 0x65f || p == 0x670 || p == 0x640 {
 			continue
 		}
-		if isWordRune(p) {
-			buf = utf8.AppendRune(buf, unicode.ToLower(p))
+		if !isWordRune(p) {
+			continue
+		}
+		p = unicode.ToLower(p)
+		if s, ok := spelled[p]; ok {
+			buf = append(buf, s...)
+		} else {
+			buf = utf8.AppendRune(buf, p)
 		}
 	}
 	return buf
+}
+
+// spelled are letters that no decomposition takes apart and that are also
+// written with others.
+var spelled = map[rune]string{
+	'ß': "ss", 'æ': "ae", 'œ': "oe", 'ø': "o", 'ł': "l", 'đ': "d", 'ð': "d", 'þ': "th", 'ı': "i", 'ى': "ي", 'ة': "ه",
 }
 
 // isContraction reports whether the word that starts at i is what English
@@ -339,9 +353,21 @@ type Group struct {
 // exact phrase are plain text; there are no operators.
 type Words struct {
 	Groups []Group
+	Terms  []QueryTerm // what is ranked by, each once
 	marks  map[string]bool
 	starts []string // prefixes
 }
+
+// QueryTerm is a term that hits are ranked by.
+type QueryTerm struct {
+	Text   string
+	Prefix bool // all terms that start so, as one that counts the same everywhere
+	Name   bool // in names alone
+	Other  bool // another spelling of words that are there as well
+}
+
+// maxQueryTerms bounds the terms of a query with their other spellings.
+const maxQueryTerms = 128
 
 // maxGroups and maxGroupTerms bound the work a query can cause; what follows
 // is ignored.
@@ -356,6 +382,7 @@ func ParseWords(query string) Words {
 	var w Words
 	rest := strings.NewReplacer("“", `"`, "”", `"`, "„", `"`).Replace(query)
 	var stops []Group
+	var others []QueryTerm
 	for rest != "" && len(w.Groups) < maxGroups {
 		open := strings.IndexByte(rest, '"')
 		length := -1
@@ -366,6 +393,7 @@ func ParseWords(query string) Words {
 		if length >= 0 {
 			plain = rest[:open]
 		}
+		others = append(others, otherSpellings(plain)...)
 		for _, g := range groups(plain, false) {
 			if len(g.Terms) == 1 && stopWords[g.Terms[0]] {
 				stops = append(stops, g)
@@ -391,9 +419,55 @@ func ParseWords(query string) Words {
 		}
 		for _, t := range g.Terms {
 			w.marks[t] = true
+			w.addTerm(QueryTerm{Text: t, Prefix: g.Prefix})
+		}
+	}
+	for _, t := range others {
+		w.addTerm(t)
+		if !t.Name {
+			w.marks[t.Text] = true
 		}
 	}
 	return w
+}
+
+func (w *Words) addTerm(t QueryTerm) {
+	same := func(have QueryTerm) bool {
+		return have.Text == t.Text && have.Prefix == t.Prefix && (have.Name == t.Name || !have.Name)
+	}
+	if len(w.Terms) < maxQueryTerms && !slices.ContainsFunc(w.Terms, same) {
+		w.Terms = append(w.Terms, t)
+	}
+}
+
+// otherSpellings are those of the words of a query: as in a text, and joined
+// with their neighbours, since names are ("General Mills", "GENERALMILLS").
+func otherSpellings(text string) []QueryTerm {
+	var out []QueryTerm
+	add := func(term []byte) { out = append(out, QueryTerm{Text: string(term), Other: true}) }
+	v := variants{text: text, query: true, found: add}
+	names := variants{text: text, query: true, initials: true, found: func(term []byte) {
+		out = append(out, QueryTerm{Text: string(term), Name: true, Other: true})
+	}}
+	var last Term
+	lastStop := true
+	for _, t := range Terms(text) {
+		v.term(t)
+		names.term(t)
+		word, stop := text[t.Start:t.End], t.Ideograph || stopWords[t.Text]
+		if !stop && !lastStop && text[last.End:t.Start] == " " {
+			if b := foldWord(foldWord(nil, text[last.Start:last.End]), word); !digits(string(b)) {
+				v.emit(b)
+			}
+		}
+		if n := len(word); !t.Ideograph && n >= 3 && n <= maxInitials && word == strings.ToUpper(word) && word != strings.ToLower(word) && !hasBoundary(word) {
+			out = append(out, QueryTerm{Text: string(foldWord(nil, word)), Prefix: true, Name: true, Other: true}) // JPM, JPMORGAN
+		}
+		last, lastStop = t, stop
+	}
+	v.end()
+	names.end()
+	return out
 }
 
 // groups joins terms that stand together without space ("X-200", "user@host",

@@ -1,6 +1,6 @@
-// Package embedded is the index of the default: one SQLite file with a
-// full-text table (FTS5) and int8 vectors, which are held in memory and
-// searched by brute force. It needs no service and serves about a million
+// Package embedded is the index of the default: one SQLite file with postings
+// of words and int8 vectors, which are held in memory and searched by brute
+// force. It needs no service and serves about a million
 // chunks; beyond that, use Elasticsearch.
 //
 // One process opens the file at a time. A commit survives the death of the
@@ -11,7 +11,6 @@ package embedded
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,6 +24,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unique"
 
 	"golang.org/x/sync/errgroup"
@@ -43,7 +43,7 @@ type Config struct {
 }
 
 const (
-	format       = "1" // of the file; another one is refused
+	format       = "2" // of the file; 1 is migrated, another one is refused
 	maxDim       = 4096
 	maxSearches  = 8       // at once; more wait
 	cacheKiB     = 8 << 10 // of each connection
@@ -66,10 +66,8 @@ CREATE INDEX IF NOT EXISTS entries_document ON entries (document);
 CREATE TABLE IF NOT EXISTS labels (label TEXT NOT NULL, n INTEGER NOT NULL, PRIMARY KEY (label, n)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS labels_n ON labels (n);
 CREATE TABLE IF NOT EXISTS chunks (n INTEGER PRIMARY KEY, json BLOB NOT NULL);
-CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5 (body, content='', contentless_delete=1, tokenize='ascii');
-CREATE VIRTUAL TABLE IF NOT EXISTS vocabulary USING fts5vocab (words, 'row');
-INSERT INTO words (words, rank) VALUES ('hashsize', 16777216); -- bytes of postings until they are written out within a commit
-INSERT INTO words (words, rank) VALUES ('automerge', 8);
+CREATE TABLE IF NOT EXISTS parts (n INTEGER PRIMARY KEY, first INTEGER NOT NULL, checksum INTEGER NOT NULL, data BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS positions (n INTEGER PRIMARY KEY, data BLOB NOT NULL); -- n is the part's, shifted by 16 bits, and the piece's
 `
 
 // Index implements index.Index.
@@ -86,9 +84,8 @@ type Index struct {
 	documents map[documentKey]*document
 	count     atomic.Int64 // chunks in the index
 
-	common  frequencies
-	slots   chan int // searches under way, each with a place in filters
-	filters [maxSearches]*filter
+	words    atomic.Pointer[wordIndex]
+	searches chan struct{} // under way
 
 	operations chan *operation
 	closing    chan struct{}
@@ -98,6 +95,8 @@ type Index struct {
 
 	// Of the writer alone.
 	nextRow, nextDocument int64
+	nextPart              int64
+	purgeAfter            time.Time // when deleted rows may be taken out of the next part
 	insert                [len(inserts)]*sql.Stmt
 }
 
@@ -123,12 +122,9 @@ func Open(ctx context.Context, config Config) (*Index, error) {
 		release:    release,
 		segments:   make(map[string]map[string]*segment),
 		documents:  make(map[documentKey]*document),
-		slots:      make(chan int, maxSearches),
+		searches:   make(chan struct{}, maxSearches),
 		operations: make(chan *operation, queuedWrites),
 		closing:    make(chan struct{}),
-	}
-	for i := range maxSearches {
-		x.slots <- i
 	}
 	if err := x.open(ctx); err != nil {
 		err = openFailure(config.Path, err)
@@ -140,24 +136,26 @@ func Open(ctx context.Context, config Config) (*Index, error) {
 }
 
 func (x *Index) open(ctx context.Context) error {
-	d := new(sqlite.Driver) // of its own: the function below belongs to this index
-	d.MustRegisterScalarFunction("keep", 2, x.keep)
-	dsn := func(pragmas ...string) string {
+	connect := func(pragmas ...string) (*sql.DB, error) {
 		v := url.Values{"_pragma": append(pragmas, "busy_timeout(10000)", "cache_size(-"+strconv.Itoa(cacheKiB)+")", "temp_store(2)")}
-		return (&url.URL{Scheme: "file", OmitHost: true, Path: absolute(x.config.Path), RawQuery: v.Encode()}).String()
+		return sql.Open("sqlite", (&url.URL{Scheme: "file", OmitHost: true, Path: absolute(x.config.Path), RawQuery: v.Encode()}).String())
 	}
-	x.write = sql.OpenDB(connector{d, dsn("journal_mode(WAL)", "synchronous(NORMAL)", "journal_size_limit(67108864)")})
+	var err error
+	if x.write, err = connect("journal_mode(WAL)", "synchronous(NORMAL)", "journal_size_limit(67108864)"); err != nil {
+		return err
+	}
 	x.write.SetMaxOpenConns(1)
 	if err := x.prepare(ctx); err != nil {
 		return err
 	}
 	for i, q := range inserts {
-		var err error
 		if x.insert[i], err = x.write.PrepareContext(ctx, q); err != nil {
 			return err
 		}
 	}
-	x.read = sql.OpenDB(connector{d, dsn("query_only(1)", "mmap_size("+strconv.Itoa(mapBytes)+")")})
+	if x.read, err = connect("query_only(1)", "mmap_size("+strconv.Itoa(mapBytes)+")"); err != nil {
+		return err
+	}
 	x.read.SetMaxOpenConns(maxSearches + 2) // counts and scans beside the searches
 	x.read.SetMaxIdleConns(maxSearches + 2)
 	return x.load(ctx)
@@ -169,15 +167,6 @@ func absolute(path string) string {
 	}
 	return filepath.ToSlash(path)
 }
-
-// connector opens connections of a driver that is not registered by name.
-type connector struct {
-	driver *sqlite.Driver
-	dsn    string
-}
-
-func (c connector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
-func (c connector) Driver() driver.Driver                        { return c.driver }
 
 // prepare makes the tables of a new file and checks those of an old one.
 func (x *Index) prepare(ctx context.Context) error {
@@ -218,10 +207,16 @@ func (x *Index) prepare(ctx context.Context) error {
 		}
 		have[name] = value
 	}
-	if err := rows.Err(); err != nil {
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
 		return err
 	}
-	if have["format"] != format {
+	if have["format"] == "1" && have["model"] == x.config.ModelID && have["dim"] == strconv.Itoa(x.config.Dim) {
+		if err := x.migrateWords(ctx, tx); err != nil {
+			return err
+		}
+		have["format"] = format
+	}
+	if have["format"] != format && have["format"] != "1" {
 		return sheaf.Fail(sheaf.CategoryPolicy, "index_format",
 			"The index %s has format %s and this version writes format %s: delete that file and rebuild the index from the artifacts.", x.config.Path, have["format"], format)
 	}
@@ -266,7 +261,10 @@ func (x *Index) load(ctx context.Context) error {
 	if err := x.read.QueryRowContext(ctx, `SELECT max(n) FROM entries`).Scan(&last); err != nil {
 		return err
 	}
-	x.nextRow = last.Int64
+	if err := x.loadParts(ctx); err != nil {
+		return err
+	}
+	x.nextRow = max(x.nextRow, last.Int64)
 	if x.nextRow >= math.MaxUint32 {
 		return sheaf.Fail(sheaf.CategoryCapacity, "index_full", "The index %s has used up its row numbers: delete that file and rebuild the index.", x.config.Path)
 	}
@@ -326,6 +324,7 @@ func (x *Index) load(ctx context.Context) error {
 			}
 		}
 	}
+	x.countDead()
 	return nil
 }
 

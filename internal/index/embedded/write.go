@@ -45,7 +45,7 @@ type prepared struct {
 	key         documentKey
 	from, to    uint32
 	gaps        []int
-	body        string
+	analyzed    index.Analyzed
 	labels      []string
 	json        []byte
 	values      []int8
@@ -137,7 +137,7 @@ func (x *Index) prepareEntry(e *index.Entry) (prepared, error) {
 	if p.json, err = json.Marshal(c); err != nil {
 		return prepared{}, fmt.Errorf("%w: chunk %s cannot be stored: %w", sheaf.ErrInvalid, c.ID, err)
 	}
-	p.body = body(e)
+	p.analyzed = e.Analyze()
 	for _, k := range e.Keywords() {
 		p.labels = append(p.labels, keywordLabel+k)
 	}
@@ -165,20 +165,9 @@ func pageRun(pages []int) (from, to uint32, gaps []int) {
 	return uint32(first), uint32(last), gaps
 }
 
-// body is what the full-text table indexes: the terms of the document's name,
-// the headings and the text, separated by spaces.
-func body(e *index.Entry) string {
-	b := make([]byte, 0, len(e.Chunk.Text)+256)
-	b = index.AppendTerms(b, e.Name)
-	for _, h := range e.Lead() {
-		b = index.AppendTerms(b, h)
-	}
-	return string(index.AppendTerms(b, e.Chunk.Text))
-}
-
 // commitPause is the least time between two commits while a caller has more
 // writes on their way: a commit costs much the same for one as for a few, and
-// makes a segment of the full-text table that is merged with others later.
+// makes a part of the word index that is merged with others later.
 const commitPause = 50 * time.Millisecond
 
 // gather joins to an operation those that wait, and within commitPause of the
@@ -217,11 +206,23 @@ func (x *Index) gather(op *operation, last time.Time) []*operation {
 
 func (x *Index) writeLoop() {
 	var last time.Time // of the last commit
+	var purge <-chan time.Time
+	maintain := func() {
+		purge = nil
+		if wait := x.maintain(context.Background(), false); wait > 0 {
+			purge = time.After(wait)
+		}
+	}
+	maintain()
 	for {
 		var op *operation
 		select {
 		case op = <-x.operations:
+		case <-purge:
+			maintain()
+			continue
 		case <-x.closing:
+			x.maintain(context.Background(), true)
 			for { // nobody may be left waiting
 				select {
 				case op := <-x.operations:
@@ -239,11 +240,12 @@ func (x *Index) writeLoop() {
 			for _, op := range group {
 				op.done <- x.failure(x.commit([]*operation{op}))
 			}
-			continue
+		} else {
+			for _, op := range group {
+				op.done <- x.failure(err)
+			}
 		}
-		for _, op := range group {
-			op.done <- x.failure(err)
-		}
+		maintain()
 	}
 }
 
@@ -254,7 +256,10 @@ type transaction struct {
 	documents map[documentKey]*document
 	gone      map[int64]bool // rows of documents that it has deleted
 	changes   []func()
+	words     *partBuilder // of rows that are not stored yet; nil for none
+	parts     []*part      // stored
 	row, doc  int64
+	part      int64 // the last one
 	insert    [len(inserts)]*sql.Stmt
 }
 
@@ -263,7 +268,6 @@ var inserts = [...]string{
 	insertDocument: `INSERT INTO documents (n, tenant, dataset, id, name, media_type, metadata, language) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
 	insertEntry:    `INSERT INTO entries (n, document, page_from, page_to, gaps, vector, range_id, id) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
 	insertChunk:    `INSERT INTO chunks (n, json) VALUES (?, ?)`,
-	insertWords:    `INSERT INTO words (rowid, body) VALUES (?, ?)`,
 	insertLabel:    `INSERT INTO labels (label, n) VALUES (?, ?)`,
 }
 
@@ -271,7 +275,6 @@ const (
 	insertDocument = iota
 	insertEntry
 	insertChunk
-	insertWords
 	insertLabel
 )
 
@@ -282,7 +285,7 @@ func (x *Index) commit(group []*operation) error {
 	if err != nil {
 		return err
 	}
-	t := &transaction{Tx: tx, index: x, documents: make(map[documentKey]*document), gone: map[int64]bool{}, row: x.nextRow, doc: x.nextDocument}
+	t := &transaction{Tx: tx, index: x, documents: make(map[documentKey]*document), gone: map[int64]bool{}, row: x.nextRow, doc: x.nextDocument, part: x.nextPart}
 	defer func() { _ = tx.Rollback() }()
 	for i, stmt := range x.insert {
 		t.insert[i] = tx.StmtContext(ctx, stmt)
@@ -303,18 +306,38 @@ func (x *Index) commit(group []*operation) error {
 			}
 		}
 	}
+	if err := t.flush(ctx); err != nil {
+		return err
+	}
 	if err := tx.Commit(); err != nil {
 		return err
 	}
-	x.nextRow, x.nextDocument = t.row, t.doc
+	x.nextRow, x.nextDocument, x.nextPart = t.row, t.doc, t.part
 	x.mu.Lock()
 	for k, d := range t.documents {
 		x.documents[k] = d
 	}
 	x.mu.Unlock()
+	if len(t.parts) > 0 {
+		x.words.Store(newWordIndex(append(slices.Clone(x.words.Load().parts), t.parts...)))
+	}
 	for _, change := range t.changes {
 		change()
 	}
+	return nil
+}
+
+// flush stores the postings of the rows that were added.
+func (t *transaction) flush(ctx context.Context) error {
+	if t.words == nil {
+		return nil
+	}
+	t.part++
+	p, err := t.index.insertPart(ctx, t.Tx, t.part, t.words)
+	if err != nil {
+		return err
+	}
+	t.words, t.parts = nil, append(t.parts, p)
 	return nil
 }
 
@@ -353,8 +376,14 @@ func (t *transaction) add(ctx context.Context, p *prepared) error {
 	if _, err := t.insert[insertChunk].ExecContext(ctx, t.row, p.json); err != nil {
 		return err
 	}
-	if _, err := t.insert[insertWords].ExecContext(ctx, t.row, p.body); err != nil {
-		return err
+	if t.words == nil {
+		t.words = newPartBuilder(uint32(t.row))
+	}
+	t.words.add(uint32(t.row), &p.analyzed)
+	if t.words.rows == maxPartRows {
+		if err := t.flush(ctx); err != nil {
+			return err
+		}
 	}
 	for _, l := range p.labels {
 		if _, err := t.insert[insertLabel].ExecContext(ctx, l, t.row); err != nil {
@@ -421,7 +450,6 @@ func (t *transaction) delete(ctx context.Context, op *operation) error {
 		return err
 	}
 	for _, q := range []string{
-		`DELETE FROM words WHERE rowid IN (SELECT value FROM json_each(?))`,
 		`DELETE FROM labels WHERE n IN (SELECT value FROM json_each(?))`,
 		`DELETE FROM chunks WHERE n IN (SELECT value FROM json_each(?))`,
 		`DELETE FROM entries WHERE n IN (SELECT value FROM json_each(?))`,
@@ -487,6 +515,7 @@ func (x *Index) retract(row uint32) {
 	if d == nil {
 		return
 	}
+	x.died(row)
 	x.directory.gaps.Delete(row)
 	x.count.Add(-1)
 	if d.chunks--; d.chunks == 0 {

@@ -1,0 +1,112 @@
+package index
+
+import (
+	"math"
+	"math/bits"
+	"strings"
+)
+
+// Field is a part of an entry that is ranked by words on its own, so that a
+// word in a document's name is as rare as it is in names.
+type Field int
+
+// The fields of an entry, in the order in which their scores are added.
+const (
+	FieldText     Field = iota // the text, its context, keywords and questions
+	FieldHeadings              // the headings above the text
+	FieldName                  // the document's name and title
+	Fields        int   = iota
+)
+
+// FieldParams are the constants of BM25 for a field.
+type FieldParams struct {
+	Name   string  // in engines that name fields
+	Weight float64 // of the field's score
+	K1, B  float64
+}
+
+// Params holds the constants of each field. K1 and B of running text are
+// Lucene's. A name is matched or not: neither its length nor a repetition says
+// much. The weights were chosen on reports and manuals; see bench/answers.
+var Params = [Fields]FieldParams{
+	FieldText:     {Name: "text", Weight: 1, K1: 1.2, B: 0.75},
+	FieldHeadings: {Name: "headings", Weight: 0.75, K1: 1.2, B: 0.75},
+	FieldName:     {Name: "name", Weight: 2, K1: 0.4, B: 0.25},
+}
+
+// IDF weighs a term that rows of all rows with the field contain, as Lucene does.
+func IDF(rows, all int) float64 {
+	return math.Log(1 + (float64(all-rows)+0.5)/(float64(rows)+0.5))
+}
+
+// Analyzed holds the values of each field as terms with a space behind each.
+// Values are apart: no phrase reaches from one into the next.
+type Analyzed [Fields][]string
+
+// Analyze cuts an entry into the terms that are indexed. All engines index
+// these and nothing else, so that they rank alike.
+func (e *Entry) Analyze() Analyzed {
+	var a Analyzed
+	var extra [Fields][]byte
+	add := func(f Field, initials bool, values ...string) {
+		for _, v := range values {
+			var terms []byte
+			if terms, extra[f] = appendAll(nil, extra[f], v, initials); len(terms) > 0 {
+				a[f] = append(a[f], string(terms))
+			}
+		}
+	}
+	name := strings.TrimSpace(e.Name)
+	add(FieldName, true, name)
+	place := e.Chunk.Place(e.Name)
+	if titles := len(place) - len(e.Chunk.HeadingPath); titles > 0 {
+		add(FieldName, true, place[:titles]...)
+		place = place[titles:]
+	}
+	add(FieldHeadings, true, place...)
+	add(FieldText, false, e.Chunk.Text, e.Chunk.Context)
+	add(FieldText, false, e.Chunk.Keywords...)
+	add(FieldText, false, e.Chunk.Questions...)
+	for f, terms := range extra {
+		if len(terms) > 0 {
+			a[f] = append(a[f], string(terms))
+		}
+	}
+	return a
+}
+
+// ValueGap is the distance of two values of a field in positions: that of
+// Elasticsearch.
+const ValueGap = 100
+
+// LengthCode is the length of a field, in terms, as one byte: exact up to 40,
+// then four significant bits, as Lucene's SmallFloat.intToByte4.
+func LengthCode(terms int) byte {
+	if terms < freeLengths {
+		return byte(max(terms, 0))
+	}
+	v := uint64(terms - freeLengths)
+	n := bits.Len64(v)
+	if n < 4 {
+		return byte(freeLengths + int(v))
+	}
+	shift := n - 4
+	return byte(freeLengths + int(v>>shift&0x07|uint64(shift+1)<<3))
+}
+
+// Length is the length that a code stands for.
+func Length(code byte) int {
+	if code < freeLengths {
+		return int(code)
+	}
+	v := uint64(code - freeLengths)
+	mantissa, shift := v&0x07, int(v>>3)-1
+	if shift < 0 {
+		return freeLengths + int(mantissa)
+	}
+	return freeLengths + int((mantissa|0x08)<<shift)
+}
+
+// freeLengths are the codes that Lucene's four-bit format leaves: 255 less the
+// code of the largest int32.
+const freeLengths = 24
