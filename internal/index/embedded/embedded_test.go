@@ -97,6 +97,44 @@ func TestFileWithoutLabelsGetsThem(t *testing.T) {
 	}
 }
 
+// A file of format 1 had its words in a table of FTS5: they are found, and
+// exact phrases too, after it was opened.
+func TestFileOfFormat1IsMigrated(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "index.db")
+	x := open(t, path)
+	all := entries("old", 20)
+	for i := range all {
+		all[i].Name = "Yearbook.pdf"
+	}
+	if err := errors.Join(x.Write(t.Context(), all), x.DeleteRanges(t.Context(), "t", []string{"none"}), x.Close()); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range []string{`DROP TABLE parts`, `DROP TABLE positions`, `UPDATE properties SET value = '1' WHERE name = 'format'`, `DELETE FROM entries WHERE n < 4`,
+		`CREATE VIRTUAL TABLE words USING fts5 (body, content='', contentless_delete=1, tokenize='ascii')`, `CREATE VIRTUAL TABLE vocabulary USING fts5vocab (words, 'row')`} {
+		if _, err := db.ExecContext(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		x = open(t, path)
+		for q, n := range map[string]int{"yearbook": 17, `"paragraph 7 of"`: 1, `"of paragraph"`: 0} {
+			if got, err := x.Search(t.Context(), index.Query{TenantID: "t", Text: q, K: 100}); err != nil || len(got.Text) != n {
+				t.Errorf("%s: %d hits, %v, want %d", q, len(got.Text), err, n)
+			}
+		}
+		if err := x.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func failure(t *testing.T, err error, code string) *sheaf.Failure {
 	t.Helper()
 	f, ok := errors.AsType[*sheaf.Failure](err)
