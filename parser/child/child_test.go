@@ -159,7 +159,8 @@ func (d *badDoc) Parse(_ context.Context, r sheaf.Range, emit func(sheaf.UnitRes
 		case "lie": // sends more than it was given room for
 			out := bufio.NewWriter(os.NewFile(fdAnswers, "answers"))
 			u := unit(n, strings.Repeat("x", 2<<20))
-			if err := errors.Join(writeFrame(out, kindUnit, appendUnit(nil, &u)), out.Flush()); err != nil {
+			sent, _ := encodeUnit(nil, &u)
+			if err := errors.Join(writeFrame(out, kindUnit, sent), out.Flush()); err != nil {
 				return err
 			}
 			time.Sleep(time.Minute)

@@ -101,7 +101,7 @@ func (p *Pool) call(ctx context.Context, c *process, req request, on func(kind b
 				if errors.Is(err, errCodec) || errors.Is(err, errFrame) || errors.Is(err, errOrder) {
 					return at, p.diagnose(ctx, c, err)
 				}
-				if errors.Is(err, errRoom) {
+				if errors.Is(err, errBudget) {
 					return at, rangeTooLarge("", p.cfg.RangeBytes)
 				}
 				return at, errEmit{err}
@@ -361,7 +361,7 @@ func (p *Pool) Parse(ctx context.Context, src Source, r sheaf.Range, emit func(s
 	return err
 }
 
-// parse is Parse for a part of a range, which has left of the room for all.
+// parse is Parse for a part of a range, which has left of the whole range's budget.
 func (p *Pool) parse(ctx context.Context, src Source, r sheaf.Range, left *int64, emit func(sheaf.UnitResult) error) (progress, error) {
 	if r.From < 1 || r.To < r.From {
 		return progress{}, fmt.Errorf("%w: range %v", sheaf.ErrInvalid, r)
@@ -376,7 +376,7 @@ func (p *Pool) parse(ctx context.Context, src Source, r sheaf.Range, left *int64
 		return progress{accepted: true, opened: true}, nil
 	}
 	next := r.From
-	c, _, at, err := p.with(ctx, src, request{Op: opParse, Range: r, Room: p.cfg.RangeBytes, Left: *left}, func(kind byte, body []byte) error {
+	c, _, at, err := p.with(ctx, src, request{Op: opParse, Range: r, Budget: p.cfg.RangeBytes, Left: *left}, func(kind byte, body []byte) error {
 		if kind != kindUnit {
 			return errFrame
 		}

@@ -48,25 +48,25 @@ func TestCodecCarriesEveryField(t *testing.T) {
 		var u sheaf.UnitResult
 		fill(reflect.ValueOf(&u).Elem(), r)
 		u.Detail = "" // the parent's own
-		sent := appendUnit(nil, &u)
+		sent, need := encodeUnit(nil, &u)
 		got, left, err := decodeUnit(sent, 1<<40)
 		if err != nil || !reflect.DeepEqual(got, u) {
 			t.Fatalf("%v\n got %+v\nwant %+v", err, got, u)
 		}
 		// The child counts what the parent will.
-		need := held(&u, len(sent))
 		if need != 1<<40-left {
-			t.Fatalf("held says %d, decoding took %d", need, 1<<40-left)
+			t.Fatalf("encoding counts %d, decoding took %d", need, 1<<40-left)
 		}
 		if _, left, err := decodeUnit(sent, need); err != nil || left != 0 {
-			t.Fatalf("it does not fit into its own room: %d, %v", left, err)
+			t.Fatalf("it does not fit into its own budget: %d, %v", left, err)
 		}
-		if _, _, err := decodeUnit(sent, need-1); !errors.Is(err, errRoom) {
+		if _, _, err := decodeUnit(sent, need-1); !errors.Is(err, errBudget) {
 			t.Fatalf("a byte less: %v", err)
 		}
 	}
 	for _, u := range []sheaf.UnitResult{{}, {Blocks: []sheaf.Block{}}, {Blocks: []sheaf.Block{{Table: &sheaf.Table{Rows: [][]string{nil, {}, {""}}}}}}} {
-		if got, _, err := decodeUnit(appendUnit(nil, &u), 1<<40); err != nil || !reflect.DeepEqual(got, u) {
+		sent, _ := encodeUnit(nil, &u)
+		if got, _, err := decodeUnit(sent, 1<<40); err != nil || !reflect.DeepEqual(got, u) {
 			t.Errorf("%v: got %+v, want %+v", err, got, u)
 		}
 	}
@@ -77,7 +77,8 @@ func TestCodecCarriesEveryField(t *testing.T) {
 func FuzzDecodeUnit(f *testing.F) {
 	var u sheaf.UnitResult
 	fill(reflect.ValueOf(&u).Elem(), rand.New(rand.NewPCG(3, 4)))
-	f.Add(appendUnit(nil, &u))
+	sent, _ := encodeUnit(nil, &u)
+	f.Add(sent)
 	f.Add([]byte{})
 	f.Add(bytes.Repeat([]byte{0xFF}, 64))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -85,9 +86,9 @@ func FuzzDecodeUnit(f *testing.F) {
 		if err != nil {
 			return
 		}
-		first := appendUnit(nil, &u)
+		first, _ := encodeUnit(nil, &u)
 		again, _, err := decodeUnit(first, 1<<40)
-		if err != nil || !bytes.Equal(first, appendUnit(nil, &again)) {
+		if second, _ := encodeUnit(nil, &again); err != nil || !bytes.Equal(first, second) {
 			t.Errorf("%v: %+v became %+v", err, u, again)
 		}
 	})

@@ -21,15 +21,15 @@ import (
 func (p *Pool) ParseIsolating(ctx context.Context, src Source, r sheaf.Range, perTry func(units int) time.Duration, emit func(sheaf.UnitResult) error) error {
 	// One poison unit costs as many failures as halvings lead to it; a range
 	// that has many is given up, so that work stays in proportion.
-	budget := 32 + 4*bits.Len(uint(r.Len()))
-	room := p.cfg.RangeBytes
+	tries := 32 + 4*bits.Len(uint(r.Len()))
+	budget := p.cfg.RangeBytes
 	work := []sheaf.Range{r} // the last is next
 	for len(work) > 0 {
 		q := work[len(work)-1]
 		work = work[:len(work)-1]
 		next := q.From
 		try, cancel := context.WithTimeout(ctx, perTry(q.Len()))
-		at, err := p.parse(try, src, q, &room, func(u sheaf.UnitResult) error {
+		at, err := p.parse(try, src, q, &budget, func(u sheaf.UnitResult) error {
 			if err := emit(u); err != nil {
 				return errEmit{err}
 			}
@@ -55,7 +55,7 @@ func (p *Pool) ParseIsolating(ctx context.Context, src Source, r sheaf.Range, pe
 			continue // it died after its last unit
 		}
 		left := sheaf.Range{From: next, To: q.To}
-		if budget--; budget < 0 {
+		if tries--; tries < 0 {
 			return emit(sheaf.UnitResult{Unit: left.From, LastUnit: r.To, Status: sheaf.UnitFailed, Code: f.Code,
 				Message: "The parser failed on too many units here; the rest was not tried. " + f.Message, Detail: f.Detail})
 		}

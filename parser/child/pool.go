@@ -291,7 +291,7 @@ func (p *Pool) Stats() Stats {
 var errClosed = fmt.Errorf("%w: the parsers have been stopped", sheaf.ErrUnavailable)
 
 // acquire waits for a child to be free and prefers, in this order: one that
-// has the document open, an idle one with room for it, a new one, and the one
+// has the document open, an idle one with headroom for it, a new one, and the one
 // whose documents have been unused for longest.
 func (p *Pool) acquire(ctx context.Context, id uint64, fresh bool) (*process, error) {
 	select {

@@ -73,23 +73,15 @@ func (p *Pool) start(ctx context.Context, env []string) (*process, error) {
 	if err != nil {
 		return nil, fail(err)
 	}
-	reqR, reqW, err := os.Pipe()
-	if err != nil {
-		_ = os.RemoveAll(dir)
-		return nil, fail(err)
+	var pipes [6]*os.File // of requests, answers and standard error the ends to read and to write
+	for i := 0; i < len(pipes); i += 2 {
+		if pipes[i], pipes[i+1], err = os.Pipe(); err != nil {
+			closeAll(pipes[:i]...)
+			_ = os.RemoveAll(dir)
+			return nil, fail(err)
+		}
 	}
-	ansR, ansW, err := os.Pipe()
-	if err != nil {
-		closeAll(reqR, reqW)
-		_ = os.RemoveAll(dir)
-		return nil, fail(err)
-	}
-	errR, errW, err := os.Pipe()
-	if err != nil {
-		closeAll(reqR, reqW, ansR, ansW)
-		_ = os.RemoveAll(dir)
-		return nil, fail(err)
-	}
+	reqR, reqW, ansR, ansW, errR, errW := pipes[0], pipes[1], pipes[2], pipes[3], pipes[4], pipes[5]
 	c := &process{
 		dir: dir, env: env,
 		req: bufio.NewWriter(reqW), reqFile: reqW,
@@ -132,18 +124,17 @@ func (p *Pool) start(ctx context.Context, env []string) (*process, error) {
 		_ = errR.Close()
 	}()
 	go func() {
-		if awaitExit(c.pid) {
-			c.mu.Lock()
+		waits := awaitExit(c.pid)
+		if !waits {
+			_ = cmd.Wait()
+		}
+		c.mu.Lock()
+		if waits {
 			killGroup(c.pid) // whatever it started
 			_ = cmd.Wait()
-			c.reaped = true
-			c.mu.Unlock()
-		} else {
-			_ = cmd.Wait()
-			c.mu.Lock()
-			c.reaped = true
-			c.mu.Unlock()
 		}
+		c.reaped = true
+		c.mu.Unlock()
 		_ = errR.SetReadDeadline(time.Now().Add(time.Second)) // a stray descendant may hold it open
 		<-errDone
 		close(c.exited)
@@ -320,7 +311,7 @@ func (c *process) oldest() *childDoc {
 type tail struct {
 	mu   sync.Mutex
 	head []byte
-	ring []byte
+	last []byte
 	cut  bool // something between them was let go
 }
 
@@ -329,16 +320,16 @@ func (t *tail) Write(b []byte) (int, error) {
 	defer t.mu.Unlock()
 	n := len(b)
 	if i := bytes.LastIndexByte(b, outputMark); i >= 0 {
-		t.head, t.ring, t.cut, b = t.head[:0], t.ring[:0], false, b[i+1:]
+		t.head, t.last, t.cut, b = t.head[:0], t.last[:0], false, b[i+1:]
 	}
-	if room := 1<<10 - len(t.head); room > 0 {
-		k := min(room, len(b))
+	if free := 1<<10 - len(t.head); free > 0 {
+		k := min(free, len(b))
 		t.head, b = append(t.head, b[:k]...), b[k:]
 	}
 	const keep = 3<<10 - 8
-	t.ring = append(t.ring, b...)
-	if len(t.ring) > keep {
-		t.ring, t.cut = append(t.ring[:0], t.ring[len(t.ring)-keep:]...), true
+	t.last = append(t.last, b...)
+	if len(t.last) > keep {
+		t.last, t.cut = append(t.last[:0], t.last[len(t.last)-keep:]...), true
 	}
 	return n, nil
 }
@@ -350,5 +341,5 @@ func (t *tail) String() string {
 	if t.cut {
 		gap = "\n…\n"
 	}
-	return strings.ToValidUTF8(string(t.head)+gap+string(t.ring), "?") // a character may have been cut
+	return strings.ToValidUTF8(string(t.head)+gap+string(t.last), "?") // a character may have been cut
 }

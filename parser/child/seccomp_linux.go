@@ -41,7 +41,7 @@ func refuse(errno unix.Errno) bpf.RetConstant {
 	return bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(errno)}
 }
 
-// filter is the program that judges each system call. network lets the process
+// filter is the program that decides on each system call. network lets the process
 // make TCP and UDP sockets; without it all it has are streams between its own
 // processes.
 func filter(network bool) []bpf.Instruction {
@@ -61,7 +61,7 @@ func filter(network bool) []bpf.Instruction {
 	for _, call := range refusedCalls {
 		program = append(program, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(call), SkipTrue: 1}, refuse(unix.EPERM))
 	}
-	// on judges one call by its arguments; what steps do not return on is allowed.
+	// on decides on one call by its arguments; what steps do not return on is allowed.
 	on := func(call uintptr, steps ...bpf.Instruction) {
 		program = append(program, load(offsetCall), bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(call), SkipTrue: uint8(len(steps))})
 		program = append(program, steps...)

@@ -55,7 +55,7 @@ type request struct {
 	Options parser.Options
 	Sparse  bool // the file has holes, which the parent fills
 	Range   sheaf.Range
-	Room    int64   `json:",omitempty"` // bytes that the units of a whole range may take: see held
+	Budget  int64   `json:",omitempty"` // bytes of memory that the units of a whole range may take in the parent
 	Left    int64   `json:",omitempty"` // of them, for this one
 	Ahead   []Ahead `json:",omitempty"`
 	N, DPI  int
@@ -103,10 +103,7 @@ func serve(formats *parser.Registry) int {
 		filled:  make(chan struct{}, 1),
 	}
 	s.garbage.start()
-	if err := s.send(kindHello, append([]byte{protocolVersion}, said...)); err != nil {
-		return exitProtocol
-	}
-	if err := s.out.Flush(); err != nil {
+	if errors.Join(s.send(kindHello, append([]byte{protocolVersion}, said...)), s.out.Flush()) != nil {
 		return exitProtocol
 	}
 
@@ -161,6 +158,18 @@ type openDoc struct {
 
 func (s *server) send(kind byte, body []byte) error { return writeFrame(s.out, kind, body) }
 
+// sendJSON sends v, unless there is an error instead.
+func (s *server) sendJSON(kind byte, v any, err error) error {
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return s.send(kind, body)
+}
+
 // handle answers one request. end is true when the process must not go on: the
 // pipe is broken, or a panic left the parser in an unknown state.
 func (s *server) handle(req request) (code int, end bool) {
@@ -180,10 +189,7 @@ func (s *server) handle(req request) (code int, end bool) {
 			return exitProtocol, true
 		}
 	}
-	if err := s.send(kind, body); err != nil {
-		return exitProtocol, true
-	}
-	if err := s.out.Flush(); err != nil {
+	if errors.Join(s.send(kind, body), s.out.Flush()) != nil {
 		return exitProtocol, true
 	}
 	return code, end
@@ -230,35 +236,22 @@ func (s *server) answer(req request) (err error) {
 			return err
 		}
 	}
-	if err := s.send(kindOpened, nil); err != nil {
-		return err
-	}
-	if err := s.out.Flush(); err != nil {
+	if err := errors.Join(s.send(kindOpened, nil), s.out.Flush()); err != nil {
 		return err
 	}
 	switch req.Op {
 	case opPlan:
 		plan, err := d.doc.Plan(ctx)
-		if err != nil {
-			return err
-		}
-		body, err := json.Marshal(plan)
-		if err != nil {
-			return err
-		}
-		return s.send(kindPlan, body)
+		return s.sendJSON(kindPlan, plan, err)
 	case opParse:
 		left := req.Left
 		return d.doc.Parse(ctx, req.Range, func(u sheaf.UnitResult) (err error) {
-			if s.buf, left, err = fits(s.buf[:0], &u, left, req.Room); err != nil {
+			if s.buf, left, err = fits(s.buf[:0], &u, left, req.Budget); err != nil {
 				return err
 			}
 			// Flushed one by one: a later unit may end this process, and what
 			// was read before it must have left by then.
-			if err := s.send(kindUnit, s.buf); err != nil {
-				return err
-			}
-			return s.out.Flush()
+			return errors.Join(s.send(kindUnit, s.buf), s.out.Flush())
 		})
 	case opUnpack:
 		u, ok := d.doc.(parser.Unpacker)
@@ -266,24 +259,10 @@ func (s *server) answer(req request) (err error) {
 			return sheaf.Fail(sheaf.CategoryBadInput, "no_members", "This kind of file holds no other files.")
 		}
 		unpacked, err := u.Unpack(ctx, req.N)
-		if err != nil {
-			return err
-		}
-		body, err := json.Marshal(unpacked)
-		if err != nil {
-			return err
-		}
-		return s.send(kindUnpacked, body)
+		return s.sendJSON(kindUnpacked, unpacked, err)
 	case opOutline:
 		headings, err := s.readAhead(ctx, d.doc, req.Ahead)
-		if err != nil {
-			return err
-		}
-		body, err := json.Marshal(parser.Plan{Outline: headings})
-		if err != nil {
-			return err
-		}
-		return s.send(kindPlan, body)
+		return s.sendJSON(kindPlan, parser.Plan{Outline: headings}, err)
 	case opRender:
 		r, ok := d.doc.(parser.Renderer)
 		if !ok {
@@ -324,7 +303,7 @@ func (s *server) readAhead(ctx context.Context, doc parser.Document, runs []Ahea
 				}
 			}
 			if keep = keep && final; keep {
-				body := appendUnit(make([]byte, 0, 16<<10), &u)
+				body, _ := encodeUnit(make([]byte, 0, 16<<10), &u)
 				bytes += len(body)
 				units, keep = append(units, body), bytes <= maxKeptRange
 			}

@@ -19,14 +19,14 @@ const sampleEvery = 100 * time.Millisecond
 func (c *process) watch(ctx context.Context, limit time.Duration, maxRSS int64) (stop func()) {
 	w := &watcher{c: c}
 	if limit > 0 {
-		w.late = time.AfterFunc(limit, func() { w.kill(killTimeout) })
+		w.limit = time.AfterFunc(limit, func() { w.kill(killTimeout) })
 	}
 	if maxRSS > 0 {
 		w.mu.Lock()
 		w.sample = time.AfterFunc(sampleEvery, func() { w.look(maxRSS) })
 		w.mu.Unlock()
 	}
-	calm := context.AfterFunc(ctx, func() {
+	unwatch := context.AfterFunc(ctx, func() {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			w.kill(killTimeout)
 		} else {
@@ -34,12 +34,12 @@ func (c *process) watch(ctx context.Context, limit time.Duration, maxRSS int64) 
 		}
 	})
 	return func() {
-		calm()
+		unwatch()
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.over = true
-		if w.late != nil {
-			w.late.Stop()
+		if w.limit != nil {
+			w.limit.Stop()
 		}
 		if w.sample != nil {
 			w.sample.Stop()
@@ -48,8 +48,8 @@ func (c *process) watch(ctx context.Context, limit time.Duration, maxRSS int64) 
 }
 
 type watcher struct {
-	c    *process
-	late *time.Timer
+	c     *process
+	limit *time.Timer
 
 	mu     sync.Mutex // held while killing: a child that has gone on to another call is not killed for this one
 	over   bool

@@ -23,16 +23,16 @@ func TestEmptyCellsCannotFillTheParent(t *testing.T) {
 	}}}}
 	blocks := sheaf.UnitResult{Unit: 1, Status: sheaf.UnitOK, Blocks: make([]sheaf.Block, 2_000_000)}
 	for name, u := range map[string]*sheaf.UnitResult{"wide": &wide, "ragged": &ragged, "blocks": &blocks} {
-		sent := appendUnit(nil, u)
+		sent, _ := encodeUnit(nil, u)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		_, _, err := decodeUnit(sent, 64<<20)
 		runtime.ReadMemStats(&after)
-		if !errors.Is(err, errRoom) {
+		if !errors.Is(err, errBudget) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if took := after.TotalAlloc - before.TotalAlloc; took > 140<<20 {
-			t.Errorf("%s: %d MB were allocated for a room of 64", name, took>>20)
+			t.Errorf("%s: %d MB were allocated for a budget of 64", name, took>>20)
 		}
 		// The child, asked to emit this, says what is wrong in its place.
 		body, left, err := fits(nil, u, 64<<20, 64<<20)
@@ -46,11 +46,11 @@ func TestEmptyCellsCannotFillTheParent(t *testing.T) {
 	}
 	small := sheaf.UnitResult{Unit: 2, Status: sheaf.UnitOK, Blocks: []sheaf.Block{{Text: "a"}}}
 	if _, _, err := fits(nil, &small, 10, 64<<20); err == nil {
-		t.Error("no room is left, and the range goes on")
+		t.Error("the budget is spent, and the range goes on")
 	}
 }
 
-func TestARangeKeepsToItsRoom(t *testing.T) {
+func TestARangeKeepsToItsBudget(t *testing.T) {
 	b := setup(t, Config{Size: 1, RangeBytes: 1 << 20})
 	got, err := b.parse(deadline(t, long), b.doc("ok large large ok"), 1, 4)
 	if err != nil || len(got) != 4 {
