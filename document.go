@@ -71,62 +71,6 @@ type Dataset struct {
 	UpdatedAt   time.Time   `json:"updated_at"`
 }
 
-// ParseConfig shapes how a document becomes chunks. A field that was not set
-// means "as the dataset says", and there "the default"; see Merge and
-// WithDefaults. A zero that JSON names is set, and JSON keeps it: 0, "", false
-// and []. null takes the setting back; see Patch. A zero that Go code assigns
-// is not set. Each field has its line in Settings.
-type ParseConfig struct {
-	ChunkMethod       string   `json:"chunk_method,omitempty"`       // "general"
-	ChunkTokenNum     int      `json:"chunk_token_num,omitempty"`    // most tokens (cl100k_base) in a chunk, default 512
-	Delimiter         string   `json:"delimiter,omitempty"`          // characters that end a piece; `backticked` strings always cut
-	OverlappedPercent int      `json:"overlapped_percent,omitempty"` // 0–50: tokens of a chunk repeated at the start of the next
-	ChildrenDelimiter string   `json:"children_delimiter,omitempty"` // cuts chunks into children, written like Delimiter; default none
-	HTML4Excel        *bool    `json:"html4excel,omitempty"`         // tables as HTML instead of Markdown
-	TOCExtraction     *bool    `json:"toc_extraction,omitempty"`     // one more chunk per range: its headings with their pages
-	ImageContextSize  int      `json:"image_context_size,omitempty"` // tokens of text around an image embedded with it
-	TableContextSize  int      `json:"table_context_size,omitempty"` // tokens of text around a table embedded with it
-	OCRPictures       *bool    `json:"ocr_pictures,omitempty"`       // text in pictures of documents, decks and books
-	AutoKeywords      int      `json:"auto_keywords,omitempty"`      // keywords a chunk, by the chat model, else by counting
-	AutoQuestions     int      `json:"auto_questions,omitempty"`     // questions a chunk answers, by the chat model
-	AutoContext       *bool    `json:"auto_context,omitempty"`       // a sentence or two, by the chat model, on where a chunk stands
-	PII               string   `json:"pii,omitempty"`                // personal data: "none", "find" or "redact"
-	TagKBIDs          []string `json:"tag_kb_ids,omitempty"`         // datasets cut by method tag whose tags the chunks get
-	TopNTags          int      `json:"topn_tags,omitempty"`          // tags a chunk gets, default 3
-	TaskPageSize      int      `json:"task_page_size,omitempty"`     // pages per task, default 12
-	Pages             []Range  `json:"pages,omitempty"`              // units to read, [from, to], 1-based inclusive; default all
-	TableRows         int      `json:"table_rows,omitempty"`         // rows per task of a spreadsheet or CSV, default 3,000
-	Encoding          string   `json:"encoding,omitempty"`           // of text files, when the guess is wrong
-	MediaType         string   `json:"media_type,omitempty"`         // overrides what sniffing found
-	Password          string   `json:"password,omitempty"`           // write-only: never returned
-
-	zeros fieldSet // fields set to their zero value
-	nulls fieldSet // fields set to null
-}
-
-// DefaultParseConfig is what a field left empty everywhere means, unless the
-// chunk method has a default of its own.
-var DefaultParseConfig = ParseConfig{
-	ChunkMethod:   "general",
-	ChunkTokenNum: 512,
-	Delimiter:     "\n。；！？",
-	TaskPageSize:  12,
-	TopNTags:      3,
-	TableRows:     3000,
-}
-
-// NeedsChat names the setting that no chunk can get without a chat model, ""
-// where there is none.
-func (c ParseConfig) NeedsChat() string {
-	switch {
-	case c.AutoQuestions > 0:
-		return "auto_questions"
-	case c.AutoContext != nil && *c.AutoContext:
-		return "auto_context"
-	}
-	return ""
-}
-
 // Document is a file and what became of it.
 type Document struct {
 	ID             string            `json:"id"`

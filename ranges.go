@@ -17,6 +17,23 @@ const (
 	UnitFile  Unit = "file" // the whole file is one unit
 )
 
+// FileFamily is a group of media types that a chunk method takes or not.
+type FileFamily string
+
+const (
+	FamilyPDF          FileFamily = "PDF"
+	FamilyDocument     FileFamily = "DOCX and other word processors"
+	FamilySpreadsheet  FileFamily = "XLSX, CSV and other tables"
+	FamilyPresentation FileFamily = "PPTX and other slides"
+	FamilyText         FileFamily = "plain text, Markdown"
+	FamilyWeb          FileFamily = "HTML"
+	FamilyEbook        FileFamily = "EPUB"
+	FamilyMail         FileFamily = "EML, MSG, MBOX"
+	FamilyImage        FileFamily = "images"
+	FamilyAudio        FileFamily = "audio, subtitles"
+	FamilyCode         FileFamily = "source code, notebooks"
+)
+
 // Range is a run of units, 1-based and inclusive at both ends. In JSON it is
 // the pair [from, to].
 type Range struct{ From, To int }

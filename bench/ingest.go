@@ -103,7 +103,7 @@ func (b *bench) wholeWay(ctx context.Context, s *server, set pdfSet) (r way, err
 	for _, part := range []struct {
 		files  []file
 		config sheaf.ParseConfig
-	}{{whole, sheaf.ParseConfig{}}, {long, sheaf.ParseConfig{Pages: []sheaf.Range{{From: 1, To: realisticPages}}}}, {short, sheaf.ParseConfig{}}} {
+	}{{whole, sheaf.ParseConfig{}}, {long, sheaf.ParseConfig{Pages: sheaf.Set([]sheaf.Range{{From: 1, To: realisticPages}})}}, {short, sheaf.ParseConfig{}}} {
 		if len(part.files) == 0 {
 			continue
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"sheaf"
+	"sheaf/internal/settings"
 	"sheaf/parser"
 	"sheaf/parser/child"
 	"sheaf/samples"
@@ -36,7 +37,7 @@ const realisticPages = 120
 const pdfType = "application/pdf"
 
 // rangePages is the pages of a task, the product's default.
-var rangePages = sheaf.DefaultParseConfig.TaskPageSize
+var rangePages = settings.Default.TaskPageSize.V
 
 // pdfs lists the files of a corpus folder that both sides can read.
 func (b *bench) pdfs(ctx context.Context, folder string, most int, prefixes ...string) ([]pdf, error) {
@@ -81,7 +82,7 @@ func (b *bench) readable(ctx context.Context, paths []string, most int) ([]pdf, 
 }
 
 func pdfSource(path string) child.Source {
-	return child.Source{Path: path, Format: "pdf", Options: parser.Options{Name: filepath.Base(path), MediaType: pdfType, Config: sheaf.DefaultParseConfig}}
+	return child.Source{Path: path, Format: "pdf", Options: parser.Options{Name: filepath.Base(path), MediaType: pdfType, Config: settings.Default}}
 }
 
 // bbox has pdftotext find words, lines and blocks with their boxes.
@@ -338,7 +339,7 @@ func (b *bench) formats(ctx context.Context) error {
 	counts := map[string]int{}
 	at := begun
 	for i, j := range jobs {
-		src := child.Source{Path: j.path, Format: j.format, Options: parser.Options{Name: filepath.Base(j.path), MediaType: j.media, Config: sheaf.DefaultParseConfig}}
+		src := child.Source{Path: j.path, Format: j.format, Options: parser.Options{Name: filepath.Base(j.path), MediaType: j.media, Config: settings.Default}}
 		if err := readWhole(ctx, pool, src); err != nil {
 			if ctx.Err() != nil {
 				break

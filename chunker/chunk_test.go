@@ -19,6 +19,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"sheaf/internal/settings"
+
 	"github.com/cespare/xxhash/v2"
 	"pgregory.net/rapid"
 
@@ -107,18 +109,18 @@ func TestGolden(t *testing.T) {
 	code := sheaf.Block{Kind: sheaf.BlockCode, Lang: "go", Text: "func one() {\n\treturn\n}\n\nfunc two() {\n\treturn\n}\n\nfunc three() {\n\tfor {\n\t\tbreak\n\t}\n}\n"}
 
 	cases := map[string]Input{
-		"sections": input(sheaf.ParseConfig{ChunkTokenNum: 64},
+		"sections": input(sheaf.ParseConfig{ChunkTokenNum: sheaf.Set(64)},
 			[]sheaf.Block{heading(1, "Manual"), heading(2, "Start"), lined, para(prose(1, 3)), para("It needs:"), item("a disk"), item("a clock")},
 			[]sheaf.Block{heading(2, "Tables"), caption("Table 1. Limits"), {Kind: sheaf.BlockTable, Table: long}, para("After the table."), heading(3, "Deep"), para(prose(2, 6)), heading(1, "Last heading without text")}),
-		"wide_row": input(sheaf.ParseConfig{ChunkTokenNum: 48}, []sheaf.Block{heading(1, "Notes"), {Kind: sheaf.BlockTable, Table: wide}}),
-		"code":     input(sheaf.ParseConfig{ChunkTokenNum: 32}, []sheaf.Block{para("Three functions follow."), code}),
-		"overlap":  input(sheaf.ParseConfig{ChunkTokenNum: 48, OverlappedPercent: 40}, []sheaf.Block{para(prose(4, 9))}),
-		"delimiter": input(sheaf.ParseConfig{ChunkTokenNum: 64, Delimiter: "`##`;"},
+		"wide_row": input(sheaf.ParseConfig{ChunkTokenNum: sheaf.Set(48)}, []sheaf.Block{heading(1, "Notes"), {Kind: sheaf.BlockTable, Table: wide}}),
+		"code":     input(sheaf.ParseConfig{ChunkTokenNum: sheaf.Set(32)}, []sheaf.Block{para("Three functions follow."), code}),
+		"overlap":  input(sheaf.ParseConfig{ChunkTokenNum: sheaf.Set(48), OverlappedPercent: sheaf.Set(40)}, []sheaf.Block{para(prose(4, 9))}),
+		"delimiter": input(sheaf.ParseConfig{ChunkTokenNum: sheaf.Set(64), Delimiter: sheaf.Set("`##`;")},
 			[]sheaf.Block{para("alpha ## beta; gamma ## delta")}),
-		"cjk": input(sheaf.ParseConfig{ChunkTokenNum: 24},
+		"cjk": input(sheaf.ParseConfig{ChunkTokenNum: sheaf.Set(24)},
 			[]sheaf.Block{heading(1, "导言"), para("第一句话在这里。第二句话比较长，它有一个逗号；后面还有。第三句是问题吗？是的！最后一句没有结束")}),
 		"image": input(sheaf.ParseConfig{}, []sheaf.Block{{Kind: sheaf.BlockImage, Text: "A red bridge over a river"}, caption("Figure 1. The bridge")}),
-		"one": input(sheaf.ParseConfig{ChunkMethod: "one", ChunkTokenNum: 16},
+		"one": input(sheaf.ParseConfig{ChunkMethod: sheaf.Set("one"), ChunkTokenNum: sheaf.Set(16)},
 			[]sheaf.Block{heading(1, "A"), para("One."), heading(2, "B"), {Kind: sheaf.BlockTable, Table: wide}, heading(2, "C"), para("Three.")}),
 	}
 	for name, in := range cases {
@@ -202,7 +204,7 @@ func TestFittingMovesForward(t *testing.T) {
 }
 
 func TestSettingsAreChecked(t *testing.T) {
-	for _, c := range []sheaf.ParseConfig{{ChunkMethod: "magic"}, {ChunkTokenNum: 3}, {ChunkTokenNum: -1}, {ChunkTokenNum: 9000}, {OverlappedPercent: 51}, {OverlappedPercent: -1}} {
+	for _, c := range []sheaf.ParseConfig{{ChunkMethod: sheaf.Set("magic")}, {ChunkTokenNum: sheaf.Set(3)}, {ChunkTokenNum: sheaf.Set(-1)}, {ChunkTokenNum: sheaf.Set(9000)}, {OverlappedPercent: sheaf.Set(51)}, {OverlappedPercent: sheaf.Set(-1)}} {
 		_, err := Chunk(context.Background(), Input{Config: c})
 		f, ok := errors.AsType[*sheaf.Failure](err)
 		if !ok || f.Category != sheaf.CategoryBadInput || f.Retryable {
@@ -212,14 +214,14 @@ func TestSettingsAreChecked(t *testing.T) {
 }
 
 func TestSentenceIsCutOnlyWhenLongerThanAChunk(t *testing.T) {
-	in := input(sheaf.ParseConfig{ChunkTokenNum: 64}, []sheaf.Block{para(prose(11, 60))})
+	in := input(sheaf.ParseConfig{ChunkTokenNum: sheaf.Set(64)}, []sheaf.Block{para(prose(11, 60))})
 	for _, s := range texts(mustChunk(t, in)) {
 		if !strings.HasSuffix(s, ".") || !unicode.IsUpper(rune(s[0])) {
 			t.Errorf("chunk does not hold whole sentences: %q", s)
 		}
 	}
 	long := strings.TrimSuffix(strings.Repeat("word after ", 200), " ")
-	for _, s := range texts(mustChunk(t, input(sheaf.ParseConfig{ChunkTokenNum: 64}, []sheaf.Block{para(long)}))) {
+	for _, s := range texts(mustChunk(t, input(sheaf.ParseConfig{ChunkTokenNum: sheaf.Set(64)}, []sheaf.Block{para(long)}))) {
 		for w := range strings.FieldsSeq(s) {
 			if w != "word" && w != "after" {
 				t.Fatalf("a word was cut: %q", w)
@@ -269,7 +271,7 @@ func TestInsertedParagraphChangesOnlyTheChunksAround(t *testing.T) {
 				pages[i] = append(pages[i], para(prose(seed, 2+int(seed%7))))
 			}
 		}
-		config := sheaf.ParseConfig{ChunkTokenNum: 256}
+		config := sheaf.ParseConfig{ChunkTokenNum: sheaf.Set(256)}
 		before := texts(mustChunk(t, input(config, pages...)))
 		for _, at := range []int{0, 77, 150, 299} {
 			changed := slices.Clone(pages)
@@ -334,18 +336,25 @@ func drawBlocks(t *rapid.T) []sheaf.Block {
 	return rapid.SliceOfN(block, 0, 25).Draw(t, "blocks")
 }
 
+// drawn is a setting that is left out at zero.
+func drawn[T comparable](v T) (o sheaf.Opt[T]) {
+	if v != *new(T) {
+		o = sheaf.Set(v)
+	}
+	return o
+}
+
 func drawConfig(t *rapid.T) sheaf.ParseConfig {
-	yes := true
 	return sheaf.ParseConfig{
-		ChunkMethod:       rapid.SampledFrom(slices.Sorted(maps.Keys(strategies))).Draw(t, "method"),
-		ChildrenDelimiter: rapid.SampledFrom([]string{"", "", "\n.", "`the`"}).Draw(t, "children"),
-		HTML4Excel:        rapid.SampledFrom([]*bool{nil, nil, &yes}).Draw(t, "html"),
-		TOCExtraction:     rapid.SampledFrom([]*bool{nil, nil, &yes}).Draw(t, "toc"),
-		ImageContextSize:  rapid.SampledFrom([]int{0, 40}).Draw(t, "image context"),
-		TableContextSize:  rapid.SampledFrom([]int{0, 40}).Draw(t, "table context"),
-		ChunkTokenNum:     rapid.SampledFrom([]int{16, 17, 32, 100, 512}).Draw(t, "tokens"),
-		OverlappedPercent: rapid.SampledFrom([]int{0, 0, 10, 50}).Draw(t, "overlap"),
-		Delimiter:         rapid.SampledFrom([]string{"", "`##`", "\n.", "`a` `the`!"}).Draw(t, "delimiter"),
+		ChunkMethod:       drawn(rapid.SampledFrom(slices.Sorted(maps.Keys(strategies))).Draw(t, "method")),
+		ChildrenDelimiter: drawn(rapid.SampledFrom([]string{"", "", "\n.", "`the`"}).Draw(t, "children")),
+		HTML4Excel:        drawn(rapid.SampledFrom([]bool{false, false, true}).Draw(t, "html")),
+		TOCExtraction:     drawn(rapid.SampledFrom([]bool{false, false, true}).Draw(t, "toc")),
+		ImageContextSize:  drawn(rapid.SampledFrom([]int{0, 40}).Draw(t, "image context")),
+		TableContextSize:  drawn(rapid.SampledFrom([]int{0, 40}).Draw(t, "table context")),
+		ChunkTokenNum:     drawn(rapid.SampledFrom([]int{16, 17, 32, 100, 512}).Draw(t, "tokens")),
+		OverlappedPercent: drawn(rapid.SampledFrom([]int{0, 0, 10, 50}).Draw(t, "overlap")),
+		Delimiter:         drawn(rapid.SampledFrom([]string{"", "`##`", "\n.", "`a` `the`!"}).Draw(t, "delimiter")),
 	}
 }
 
@@ -392,9 +401,9 @@ func check(t interface {
 	if !reflect.DeepEqual(chunks, again) {
 		t.Fatalf("not deterministic")
 	}
-	limit := in.Config.ChunkTokenNum
-	st := strategies[cmp.Or(in.Config.ChunkMethod, "general")]
-	if method, _ := sheaf.MethodByName(in.Config.ChunkMethod); st.whole || st.uncut != nil || !method.Reads("chunk_token_num") {
+	limit := in.Config.ChunkTokenNum.V
+	st := strategies[cmp.Or(in.Config.ChunkMethod.V, "general")]
+	if method, _ := settings.MethodByName(in.Config.ChunkMethod.V); st.whole || st.uncut != nil || !method.Reads("chunk_token_num") {
 		limit = maxTokens
 	}
 	boxes := map[int][]sheaf.Box{}
@@ -441,7 +450,7 @@ func check(t interface {
 			t.Fatalf("chunk %d has a context: %q", i, c.Context)
 		}
 		got.WriteString(c.Text)
-		if in.Config.ChunkMethod == "tag" {
+		if in.Config.ChunkMethod.V == "tag" {
 			got.WriteString(strings.Join(c.Keywords, "")) // the second cell
 		}
 		if len(c.Boxes) > max(maxBoxes, len(c.Pages)) {
@@ -460,14 +469,14 @@ func check(t interface {
 			}
 		}
 	}
-	if !tables && !codes && !st.contents && in.Config.OverlappedPercent == 0 {
+	if !tables && !codes && !st.contents && in.Config.OverlappedPercent.V == 0 {
 		if want, got := squeeze(text.String()), squeeze(got.String()); want != got {
 			t.Fatalf("text is lost or repeated:\n got %q\nwant %q", got, want)
 		}
 	}
 	if tables {
 		squeeze := squeeze
-		if in.Config.ChunkMethod == "tag" {
+		if in.Config.ChunkMethod.V == "tag" {
 			plain := squeeze
 			squeeze = func(s string) string {
 				return strings.NewReplacer(",", "", "，", "", ";", "", "；", "", "、", "").Replace(plain(s))
@@ -502,7 +511,7 @@ func TestProperties(t *testing.T) {
 func TestRangesThatMeetAtAHeadingGiveTheSameChunks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawConfig(t)
-		c.ChunkMethod, c.TOCExtraction, c.ImageContextSize, c.TableContextSize = "general", nil, 0, 0
+		c.ChunkMethod, c.TOCExtraction, c.ImageContextSize, c.TableContextSize = sheaf.Set("general"), sheaf.Opt[bool]{}, sheaf.Opt[int]{}, sheaf.Opt[int]{}
 		left := append(drawBlocks(t), para("An end."))
 		right := append([]sheaf.Block{heading(rapid.IntRange(1, 3).Draw(t, "level"), "A new start")}, drawBlocks(t)...)
 		type essence struct {
@@ -559,9 +568,9 @@ func FuzzChunk(f *testing.F) {
 			table.Columns, table.Rows = table.Rows[0], table.Rows[1:]
 		}
 		blocks = append(blocks, sheaf.Block{Kind: sheaf.BlockTable, Table: table})
-		c := sheaf.ParseConfig{ChunkTokenNum: minTokens + int(tokens)%600, OverlappedPercent: int(overlap) % 51, Delimiter: delimiter}
+		c := sheaf.ParseConfig{ChunkTokenNum: sheaf.Set(minTokens + int(tokens)%600), OverlappedPercent: sheaf.Set(int(overlap) % 51), Delimiter: sheaf.Set(delimiter)}
 		if flags&8 != 0 {
-			c.ChunkMethod = "one"
+			c.ChunkMethod = sheaf.Set("one")
 		}
 		check(t, input(c, blocks))
 	})
@@ -574,7 +583,7 @@ func BenchmarkChunk(b *testing.B) {
 	}
 	for _, overlap := range []int{0, 10} {
 		b.Run(fmt.Sprint("overlap", overlap), func(b *testing.B) {
-			in := input(sheaf.ParseConfig{OverlappedPercent: overlap}, pages...)
+			in := input(sheaf.ParseConfig{OverlappedPercent: sheaf.Set(overlap)}, pages...)
 			for b.Loop() {
 				mustChunk(b, in)
 			}
@@ -593,7 +602,7 @@ func TestChunksCarryTheAddressesTheyLeadTo(t *testing.T) {
 	}
 	table.Links = []sheaf.Link{{Start: 1, End: 2, URI: "https://example.org/row0"}, {Start: 40, End: 41, URI: "https://example.org/row39"}}
 	for name, b := range map[string]sheaf.Block{"text": text, "table": table} {
-		chunks, err := Chunk(t.Context(), input(sheaf.ParseConfig{ChunkTokenNum: 64}, []sheaf.Block{b}))
+		chunks, err := Chunk(t.Context(), input(sheaf.ParseConfig{ChunkTokenNum: sheaf.Set(64)}, []sheaf.Block{b}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -618,7 +627,7 @@ func TestChunksCarryTheAddressesTheyLeadTo(t *testing.T) {
 	for i := range 100 {
 		many.Links = append(many.Links, sheaf.Link{End: 4, URI: fmt.Sprintf("https://example.org/%d", i%50)})
 	}
-	chunks, err := Chunk(t.Context(), input(sheaf.ParseConfig{ChunkTokenNum: 64}, []sheaf.Block{many}))
+	chunks, err := Chunk(t.Context(), input(sheaf.ParseConfig{ChunkTokenNum: sheaf.Set(64)}, []sheaf.Block{many}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"sheaf"
+	"sheaf/internal/settings"
 )
 
 // ID names this chunker in the config digest.
@@ -21,8 +22,8 @@ func Version() int { return 2 }
 // tasks are not among them: the range itself is part of a reuse key.
 func Options(method string) []string {
 	out := []string{"chunk_method"}
-	m, _ := sheaf.MethodByName(method)
-	for _, s := range sheaf.Settings {
+	m, _ := settings.MethodByName(method)
+	for _, s := range settings.Table {
 		if s.Enriches || s.Methods != nil && m.Reads(s.Name) {
 			out = append(out, s.Name)
 		}
@@ -51,7 +52,7 @@ const (
 // same places win again.
 //
 // Method "general" (alias "naive") does that; what the others do differently
-// is in strategies and in sheaf.ChunkMethods. Chunks that hold a whole slide,
+// is in strategies and in settings.Methods. Chunks that hold a whole slide,
 // answer, abstract or document have up to 8,191 tokens.
 //
 // Boxes are those of the lines a chunk holds, at most eight or one a page:
@@ -62,7 +63,7 @@ const (
 // The error is a *sheaf.Failure about the settings, or the cause of ctx's end,
 // which is looked at every few hundred pieces.
 func Chunk(ctx context.Context, in Input) ([]sheaf.Chunk, error) {
-	set, err := settingsOf(in.Config)
+	set, err := optionsOf(in.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +129,7 @@ func Chunk(ctx context.Context, in Input) ([]sheaf.Chunk, error) {
 	return out, w.err
 }
 
-type settings struct {
+type options struct {
 	strategy
 	watch        *watch
 	method       string
@@ -145,43 +146,43 @@ type settings struct {
 	tableContext int
 }
 
-func settingsOf(c sheaf.ParseConfig) (settings, error) {
-	c = c.WithDefaults()
-	m, _ := sheaf.MethodByName(c.ChunkMethod)
+func optionsOf(c sheaf.ParseConfig) (options, error) {
+	c = settings.WithDefaults(c)
+	m, _ := settings.MethodByName(c.ChunkMethod.V)
 	st, ok := strategies[m.Name]
 	if !ok {
-		return settings{}, sheaf.Fail(sheaf.CategoryBadInput, "unknown_chunk_method",
-			"There is no chunk method %q; use one of: %s.", c.ChunkMethod, strings.Join(sheaf.ChunkMethodNames(), ", "))
+		return options{}, sheaf.Fail(sheaf.CategoryBadInput, "unknown_chunk_method",
+			"There is no chunk method %q; use one of: %s.", c.ChunkMethod.V, strings.Join(settings.MethodNames(), ", "))
 	}
-	if err := c.Check(); err != nil {
-		return settings{}, sheaf.Fail(sheaf.CategoryBadInput, "invalid_parser_config", "%v.", err)
+	if err := settings.Check(c); err != nil {
+		return options{}, sheaf.Fail(sheaf.CategoryBadInput, "invalid_parser_config", "%v.", err)
 	}
-	s := settings{strategy: st, method: m.Name, limit: maxTokens}
-	s.html = m.Reads("html4excel") && c.HTML4Excel != nil && *c.HTML4Excel
+	s := options{strategy: st, method: m.Name, limit: maxTokens}
+	s.html = m.Reads("html4excel") && c.HTML4Excel.V
 	if !m.Reads("chunk_token_num") {
 		return s, nil
 	}
-	s.limit = c.ChunkTokenNum
-	s.soft, s.hard = delimiters(c.Delimiter)
+	s.limit = c.ChunkTokenNum.V
+	s.soft, s.hard = delimiters(c.Delimiter.V)
 	if m.Reads("overlapped_percent") {
-		s.overlap = c.ChunkTokenNum * c.OverlappedPercent / 100
+		s.overlap = c.ChunkTokenNum.V * c.OverlappedPercent.V / 100
 	}
 	if m.Reads("children_delimiter") {
-		s.childSoft, s.childHard = delimiters(c.ChildrenDelimiter)
+		s.childSoft, s.childHard = delimiters(c.ChildrenDelimiter.V)
 		s.children = len(s.childSoft)+len(s.childHard) > 0
 	}
-	s.toc = m.Reads("toc_extraction") && c.TOCExtraction != nil && *c.TOCExtraction
+	s.toc = m.Reads("toc_extraction") && c.TOCExtraction.V
 	if m.Reads("image_context_size") {
-		s.imageContext = c.ImageContextSize
+		s.imageContext = c.ImageContextSize.V
 	}
 	if m.Reads("table_context_size") {
-		s.tableContext = c.TableContextSize
+		s.tableContext = c.TableContextSize.V
 	}
 	return s, nil
 }
 
-// of are the settings for one stretch between hard borders.
-func (s settings) of(stretch []piece) settings {
+// of are the options for one stretch between hard borders.
+func (s options) of(stretch []piece) options {
 	heading := ""
 	if last := &stretch[len(stretch)-1]; stretch[0].block.Kind == sheaf.BlockHeading && len(last.path) > 0 {
 		heading = last.path[len(last.path)-1]

@@ -8,7 +8,7 @@ import (
 )
 
 // pack joins pieces into chunks. The pieces hold no hard border but the last.
-func pack(pieces []piece, set settings) []sheaf.Chunk {
+func pack(pieces []piece, set options) []sheaf.Chunk {
 	var out []sheaf.Chunk
 	for from := 0; from < len(pieces) && !set.watch.over(0); {
 		lead := overlap(pieces, from, set)
@@ -111,7 +111,7 @@ func best(pieces []piece, from, low, high int) int {
 
 // overlap returns the whole sentences before from that fit into the overlap.
 // Tables and code are not repeated.
-func overlap(pieces []piece, from int, set settings) []piece {
+func overlap(pieces []piece, from int, set options) []piece {
 	sum, start := 0, from
 	for start > 0 {
 		p := &pieces[start-1]
@@ -157,7 +157,7 @@ func render(pieces []piece) string {
 
 // describe fills in everything but text and numbering. own are the chunk's
 // pieces, all those with the overlap in front.
-func describe(own, all []piece, set settings) sheaf.Chunk {
+func describe(own, all []piece, set options) sheaf.Chunk {
 	c := sheaf.Chunk{Kind: kindOf(own), HeadingPath: pathOf(own, set), Boxes: []sheaf.Box{}}
 	if r := own[len(own)-1].record; r != nil { // a heading may stand before it
 		c.Columns, c.Keywords, c.Questions, c.Tags = r.columns, r.keywords, r.questions, r.tags
@@ -277,7 +277,7 @@ func kindOf(own []piece) sheaf.ChunkKind {
 
 // pathOf is the heading path of the last piece: the innermost of the headings
 // that open the chunk. A chunk that spans sections has what they share.
-func pathOf(own []piece, set settings) []string {
+func pathOf(own []piece, set options) []string {
 	path := own[len(own)-1].path
 	if set.whole || set.gather > 0 || set.syntax {
 		for i := range own {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"sheaf"
+	"sheaf/internal/settings"
 )
 
 // A picture goes with its own text, else with its caption, else with the text
@@ -29,7 +30,7 @@ func TestPicturesGoWithTheTextBesideThem(t *testing.T) {
 		"nothing beside": {[]sheaf.UnitResult{{Unit: 1, Blocks: []sheaf.Block{picture("p", "")}}, {Unit: 2, Blocks: []sheaf.Block{head("A"), text("One.")}}}, "[A:]"},
 		"behind a table": {[]sheaf.UnitResult{{Unit: 1, Blocks: []sheaf.Block{head("A"), text("One."), {Kind: sheaf.BlockTable, Table: &sheaf.Table{Columns: []string{"a"}, Rows: [][]string{{"b"}}}}, picture("p", "")}}}, "[A: A:p]"},
 	} {
-		chunks, err := Chunk(context.Background(), Input{DocumentID: "d", Range: sheaf.Range{From: 1, To: 2}, Units: c.units, Config: sheaf.DefaultParseConfig})
+		chunks, err := Chunk(context.Background(), Input{DocumentID: "d", Range: sheaf.Range{From: 1, To: 2}, Units: c.units, Config: settings.Default})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -54,7 +54,7 @@ type piece struct {
 
 // splitter walks over the blocks of a range.
 type splitter struct {
-	set    settings
+	set    options
 	out    []piece
 	levels []int
 	titles []string
@@ -63,7 +63,7 @@ type splitter struct {
 }
 
 // split turns blocks into pieces, each small enough for a chunk of its own.
-func split(in Input, set settings) []piece {
+func split(in Input, set options) []piece {
 	var blocks []*sheaf.Block
 	units := map[*sheaf.Block]int{} // of blocks that do not say it
 	place := map[*sheaf.Block]int{} // which of in.Units each is in

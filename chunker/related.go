@@ -14,7 +14,7 @@ import (
 // children cuts the pieces of a chunk at the children's delimiters. It returns
 // nothing when there is nothing to cut. A row of a table and a group of code
 // lines is a child as it is; a heading stays with what follows it.
-func children(own []piece, parent *sheaf.Chunk, set settings) []sheaf.Chunk {
+func children(own []piece, parent *sheaf.Chunk, set options) []sheaf.Chunk {
 	if !set.children {
 		return nil
 	}
@@ -104,7 +104,7 @@ func figures(in Input) Input {
 }
 
 // surround gives chunks of tables and images the text before and after them.
-func surround(chunks []sheaf.Chunk, set settings) {
+func surround(chunks []sheaf.Chunk, set options) {
 	if set.tableContext <= 0 && set.imageContext <= 0 {
 		return
 	}
@@ -200,7 +200,7 @@ func tail(text string, limit int, w *watch) string {
 
 // tableOfContents lists the headings of the range with the units they start
 // on, in as many chunks as it takes.
-func tableOfContents(in Input, set settings) []sheaf.Chunk {
+func tableOfContents(in Input, set options) []sheaf.Chunk {
 	var out []sheaf.Chunk
 	var lines []string
 	var pages []int

@@ -94,7 +94,7 @@ const parentFactor = 4
 
 // hierarchy packs a stretch into parents, each cut into chunks that keep it,
 // and adds a summary of the stretch where it has more than one chunk.
-func hierarchy(stretch []piece, set settings) []sheaf.Chunk {
+func hierarchy(stretch []piece, set options) []sheaf.Chunk {
 	var out []sheaf.Chunk
 	big := set
 	big.limit = min(set.limit*parentFactor, maxTokens)
@@ -120,7 +120,7 @@ func hierarchy(stretch []piece, set settings) []sheaf.Chunk {
 
 // summarise picks the sentences nearest to the centre of the stretch, by the
 // words that it repeats (SumBasic, Nenkova and Vanderwende 2005), in their order.
-func summarise(stretch []piece, set settings) *sheaf.Chunk {
+func summarise(stretch []piece, set options) *sheaf.Chunk {
 	type sentence struct {
 		piece int
 		score float64

@@ -31,7 +31,7 @@ func hostile(bytes int) map[string]string {
 }
 
 func rangeOf(method string, blocks ...sheaf.Block) Input {
-	return Input{RangeID: "r", DocumentID: "d", Range: sheaf.Range{From: 1, To: 1}, Config: sheaf.ParseConfig{ChunkMethod: method}, Units: []sheaf.UnitResult{{Unit: 1, Status: sheaf.UnitOK, Blocks: blocks}}}
+	return Input{RangeID: "r", DocumentID: "d", Range: sheaf.Range{From: 1, To: 1}, Config: sheaf.ParseConfig{ChunkMethod: sheaf.Set(method)}, Units: []sheaf.UnitResult{{Unit: 1, Status: sheaf.UnitOK, Blocks: blocks}}}
 }
 
 func TestHostileTextTakesTimeInProportion(t *testing.T) {
@@ -64,7 +64,7 @@ func TestPlacesOfALongBlockAreWalkedOnce(t *testing.T) {
 		images = append(images, sheaf.Block{Kind: sheaf.BlockImage, Text: "a"})
 	}
 	context := rangeOf("general", append(tables, images...)...)
-	context.Config.TableContextSize, context.Config.ImageContextSize = 64, 64
+	context.Config.TableContextSize, context.Config.ImageContextSize = sheaf.Set(64), sheaf.Set(64)
 	summary := rangeOf("hierarchical", sheaf.Block{Kind: sheaf.BlockParagraph, Text: strings.Repeat("Ships carry cargo between harbours again. Harbours unload cargo slowly, whenever storms delay ships beyond any schedule anyone planned. ", n/30)})
 	for name, in := range map[string]Input{"places": rangeOf("general", b), "context": context, "summary": summary} {
 		begun := cpuTime(t)

@@ -5,14 +5,15 @@ import (
 	"testing"
 
 	"sheaf"
+	"sheaf/internal/settings"
 	"sheaf/parser"
 )
 
 // What a file says of itself makes no more tasks than its bytes carry.
 func TestTasksAreBoundedByTheBytesTheyStandOn(t *testing.T) {
-	config := sheaf.DefaultParseConfig
+	config := settings.Default
 	few := config
-	few.Pages = []sheaf.Range{{From: 1, To: 24}}
+	few.Pages = sheaf.Set([]sheaf.Range{{From: 1, To: 24}})
 	for name, c := range map[string]struct {
 		plan   parser.Plan
 		config sheaf.ParseConfig

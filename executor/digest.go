@@ -10,6 +10,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"sheaf"
+	"sheaf/internal/settings"
 	"sheaf/internal/tagset"
 )
 
@@ -69,7 +70,7 @@ func (s Fingerprint) Digest() string {
 // not cost what was made before it was there. A default that was set to "" is
 // empty here, and nothing else is.
 func configField(c sheaf.ParseConfig, name string) string {
-	v, set := c.Value(name)
+	v, set := settings.Value(c, name)
 	if !set {
 		return ""
 	}
@@ -112,7 +113,7 @@ func tagsOf(config sheaf.ParseConfig, tagSet []string, limits tagset.Limits) str
 	if len(tagSet) == 0 {
 		return ""
 	}
-	tags := fmt.Sprintf("%d\n%s", config.TopNTags, strings.Join(tagSet, "\n"))
+	tags := fmt.Sprintf("%d\n%s", config.TopNTags.V, strings.Join(tagSet, "\n"))
 	if w := limits.Weight(); w != tagset.DefaultLimits.MinWeight {
 		tags += fmt.Sprintf("\n%g", w)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"sheaf"
+	"sheaf/internal/settings"
 	"sheaf/internal/tagset"
 )
 
@@ -31,7 +32,7 @@ func TestDigestsOfUnchangedSettingsStay(t *testing.T) {
 		if err := json.Unmarshal([]byte(c.settings), &said); err != nil {
 			t.Fatal(err)
 		}
-		config := said.WithDefaults()
+		config := settings.WithDefaults(said)
 		digest := Fingerprint{Parser: "pdf", ParserVersion: 3, Chunker: "sheaf", ChunkerVersion: 7, Options: everyOption, Config: config, Model: "m@1", Chat: "c@1"}.Digest()
 		key := reuseKey(digest, sheaf.Range{From: 3, To: 14}, 42, []string{"One", "Two"}, []int{1, 2}, tagsOf(config, []string{"a", "b"}, tagset.DefaultLimits))
 		plan := planKey(&sheaf.Document{ID: "d", TenantID: "t", BlobKey: "b", SHA256: "s"}, digest, config)
@@ -48,12 +49,12 @@ func TestDigestsOfUnchangedSettingsStay(t *testing.T) {
 // A zero that is the default makes nothing else than silence does, and shares
 // its results; one that is not the default has its own.
 func TestDigestsOfZeros(t *testing.T) {
-	digest := func(settings string) string {
+	digest := func(text string) string {
 		var c sheaf.ParseConfig
-		if err := json.Unmarshal([]byte(settings), &c); err != nil {
+		if err := json.Unmarshal([]byte(text), &c); err != nil {
 			t.Fatal(err)
 		}
-		return Fingerprint{Options: everyOption, Config: c.WithDefaults()}.Digest()
+		return Fingerprint{Options: everyOption, Config: settings.WithDefaults(c)}.Digest()
 	}
 	silent := digest("{}")
 	for _, same := range []string{`{"overlapped_percent":0}`, `{"auto_keywords":0,"pii":"","encoding":""}`, `{"tag_kb_ids":[],"pages":[]}`, `{"chunk_token_num":null}`, "null"} {

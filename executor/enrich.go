@@ -5,6 +5,7 @@ import (
 
 	"sheaf"
 	"sheaf/internal/enrich"
+	"sheaf/internal/settings"
 )
 
 // enrichChunks adds language, keywords, questions and context, as the settings
@@ -15,7 +16,7 @@ func (e *Executor) enrichChunks(ctx context.Context, run *run, doc *sheaf.Docume
 	if err := enrich.Languages(ctx, chunks); err != nil {
 		return nil, err
 	}
-	if c.AutoKeywords < 1 && c.NeedsChat() == "" {
+	if c.AutoKeywords.V < 1 && settings.NeedsChat(c) == "" {
 		return nil, nil
 	}
 	err = run.stage(ctx, "enrich", func(ctx context.Context) error {
@@ -23,13 +24,13 @@ func (e *Executor) enrichChunks(ctx context.Context, run *run, doc *sheaf.Docume
 		switch {
 		case e.model != nil:
 			warnings, err = e.model.Chunks(ctx, chunks, doc.Name, c, func(i int) bool { return have[i] })
-		case c.NeedsChat() != "":
-			warnings = append(warnings, sheaf.Warning{Code: "no_chat_model", Message: c.NeedsChat() + " needs a chat model: set chat.url and chat.model on every executor and parse the document again."})
+		case settings.NeedsChat(c) != "":
+			warnings = append(warnings, sheaf.Warning{Code: "no_chat_model", Message: settings.NeedsChat(c) + " needs a chat model: set chat.url and chat.model on every executor and parse the document again."})
 		}
 		return err
 	})
 	if err == nil {
-		err = enrich.CountedKeywords(ctx, chunks, c.AutoKeywords)
+		err = enrich.CountedKeywords(ctx, chunks, c.AutoKeywords.V)
 	}
 	return warnings, err
 }
@@ -44,6 +45,6 @@ func (e *Executor) tagChunks(ctx context.Context, run *run, chunks []sheaf.Chunk
 		if err != nil {
 			return err
 		}
-		return set.Tag(ctx, chunks, vectors, p.Config.TopNTags)
+		return set.Tag(ctx, chunks, vectors, p.Config.TopNTags.V)
 	})
 }

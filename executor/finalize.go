@@ -62,7 +62,7 @@ func outcome(doc *sheaf.Document, tasks []sheaf.Task) sheaf.Publication {
 		}
 	}
 	ledger := sheaf.MergeLedgers(ledgers...)
-	if wanted, err := sheaf.SelectUnits(doc.ParseConfig.Pages, doc.Units); err == nil {
+	if wanted, err := sheaf.SelectUnits(doc.ParseConfig.Pages.V, doc.Units); err == nil {
 		for _, r := range ledger.Missing(wanted) {
 			// No task accounts for these: a silence must become a verdict.
 			ledger = sheaf.MergeLedgers(ledger, sheaf.Ledger{{From: r.From, To: r.To, Status: sheaf.UnitFailed, Code: "not_planned", Message: "no task covered these units; re-parse the document"}})

@@ -42,7 +42,7 @@ func TestNoGenerationSucceedsWithoutAVerdictOnEveryUnit(t *testing.T) {
 		}, state: sheaf.DocSucceeded, count: sheaf.LedgerCounts{OK: 24}},
 		"other kinds do not count": {tasks: []sheaf.Task{done(1, 24, 5), {Kind: sheaf.KindPlan, State: sheaf.TaskDone}, {Kind: sheaf.KindFinalize, State: sheaf.TaskRunning}}, state: sheaf.DocSucceeded, count: sheaf.LedgerCounts{OK: 24}},
 	} {
-		doc.ParseConfig.Pages = c.pages
+		doc.ParseConfig.Pages = sheaf.Set(c.pages)
 		got := outcome(doc, c.tasks)
 		code := ""
 		if got.Failure != nil {

@@ -17,6 +17,7 @@ import (
 	"sheaf/chunker"
 	"sheaf/internal/blob"
 	"sheaf/internal/enrich"
+	"sheaf/internal/settings"
 	"sheaf/internal/tagset"
 	"sheaf/parser"
 	"sheaf/parser/child"
@@ -72,7 +73,7 @@ func (p *Planner) Process(ctx context.Context, t *sheaf.Task) (done sheaf.Comple
 			return done, sheaf.Fail(sheaf.CategoryInternal, "bad_payload", "the plan's payload cannot be read: %v", err)
 		}
 	}
-	if format, ok := p.Formats.ByMediaType(cmp.Or(doc.ParseConfig.MediaType, doc.MediaType)); ok {
+	if format, ok := p.Formats.ByMediaType(cmp.Or(doc.ParseConfig.MediaType.V, doc.MediaType)); ok {
 		if _, holds := format.(parser.Container); holds {
 			return p.unpack(ctx, doc, format, ask, t)
 		}
@@ -109,10 +110,10 @@ type DocumentPlan struct {
 // plan opens the document and cuts it. t names where shards are kept; nil
 // means a dry run, which stores nothing.
 func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanPayload, t *sheaf.Task) (*DocumentPlan, error) {
-	config := doc.ParseConfig.WithDefaults()
+	config := settings.WithDefaults(doc.ParseConfig)
 	mediaType := doc.MediaType
-	if config.MediaType != "" {
-		mediaType = config.MediaType
+	if config.MediaType.V != "" {
+		mediaType = config.MediaType.V
 	}
 	format, ok := p.Formats.ByMediaType(mediaType)
 	if !ok {
@@ -120,16 +121,16 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanP
 	}
 	digest := p.fingerprint(format, config).Digest()
 	var tagSet []string
-	if len(config.TagKBIDs) > 0 {
+	if len(config.TagKBIDs.V) > 0 {
 		var err error
-		if tagSet, err = tagset.Artifacts(ctx, p.Store, p.Tags, doc.TenantID, config.TagKBIDs); err != nil {
+		if tagSet, err = tagset.Artifacts(ctx, p.Store, p.Tags, doc.TenantID, config.TagKBIDs.V); err != nil {
 			return nil, err
 		}
 	}
 	tags := tagsOf(config, tagSet, p.Tags)
 	keep := planKey(doc, digest+tags, config)
 	// A plan that is kept holds its settings in the clear.
-	keeps := config.Password == ""
+	keeps := config.Password.V == ""
 	if keeps && doc.Generation > 1 {
 		// The same bytes cut by the same rules: the file need not be opened.
 		if out := p.storedPlan(ctx, keep); out != nil {
@@ -174,7 +175,7 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanP
 		}
 	}
 
-	if config.PII == "redact" {
+	if config.PII.V == "redact" {
 		for i := range opened.Outline {
 			opened.Outline[i].Title = enrich.Redact(opened.Outline[i].Title, map[string]int{})
 		}
@@ -302,12 +303,12 @@ func ahead(pieces []parser.PlannedRange) []child.Ahead {
 // fingerprint is all that decides the results of a document in this format.
 func (p *Planner) fingerprint(format parser.Format, config sheaf.ParseConfig) Fingerprint {
 	model := p.Model
-	if config.ChunkMethod == sheaf.MethodLate {
+	if config.ChunkMethod.V == settings.MethodLate {
 		model += fmt.Sprintf(" late/%d", p.Window) // other windows, other vectors
 	}
 	return Fingerprint{
 		Parser: format.ID(), ParserVersion: format.Version(), Chunker: chunker.ID(), ChunkerVersion: chunker.Version(),
-		Options: append(slices.Clone(format.Options()), chunker.Options(config.ChunkMethod)...), Config: config, Model: model,
+		Options: append(slices.Clone(format.Options()), chunker.Options(config.ChunkMethod.V)...), Config: config, Model: model,
 		Chat: enrich.Shape(config, p.Chat),
 	}
 }
@@ -497,7 +498,7 @@ func unread(t sheaf.Task, read sheaf.Ledger) []sheaf.Range {
 // cut decides the ranges: those the format prepared, or pieces of the units
 // asked for. The pieces partition the request.
 func cut(plan *parser.Plan, config sheaf.ParseConfig) ([]parser.PlannedRange, error) {
-	wanted, err := sheaf.SelectUnits(config.Pages, plan.Units)
+	wanted, err := sheaf.SelectUnits(config.Pages.V, plan.Units)
 	if err != nil {
 		return nil, err
 	}
@@ -536,7 +537,7 @@ const (
 func boundTasks(plan *parser.Plan, config sheaf.ParseConfig, bytes int64) error {
 	tasks := int64(len(plan.Ranges))
 	if plan.Ranges == nil {
-		wanted, err := sheaf.SelectUnits(config.Pages, plan.Units)
+		wanted, err := sheaf.SelectUnits(config.Pages.V, plan.Units)
 		if err != nil {
 			return sheaf.Fail(sheaf.CategoryBadInput, "bad_pages", "%v", err)
 		}
@@ -556,8 +557,8 @@ func rangeSize(plan *parser.Plan, config sheaf.ParseConfig, all int) int {
 	switch {
 	case plan.RangeSize < 1:
 		return all
-	case plan.Unit == sheaf.UnitPage && config.TaskPageSize > 0:
-		return config.TaskPageSize
+	case plan.Unit == sheaf.UnitPage && config.TaskPageSize.V > 0:
+		return config.TaskPageSize.V
 	}
 	return plan.RangeSize
 }

@@ -8,11 +8,12 @@ import (
 	"pgregory.net/rapid"
 
 	"sheaf"
+	"sheaf/internal/settings"
 	"sheaf/parser"
 )
 
 func TestDigestDependsOnWhatMattersAndNothingElse(t *testing.T) {
-	base := Fingerprint{Parser: "pdf", ParserVersion: 1, Chunker: "general", ChunkerVersion: 1, Options: []string{"chunk_token_num", "delimiter"}, Config: sheaf.DefaultParseConfig, Model: "m@1"}
+	base := Fingerprint{Parser: "pdf", ParserVersion: 1, Chunker: "general", ChunkerVersion: 1, Options: []string{"chunk_token_num", "delimiter"}, Config: settings.Default, Model: "m@1"}
 	change := func(f func(*Fingerprint)) string {
 		s := base
 		s.Options = slices.Clone(base.Options)
@@ -23,10 +24,10 @@ func TestDigestDependsOnWhatMattersAndNothingElse(t *testing.T) {
 		"order of the options":        func(s *Fingerprint) { slices.Reverse(s.Options) },
 		"an option that is not set":   func(s *Fingerprint) { s.Options = append(s.Options, "children_delimiter") },
 		"an option named twice":       func(s *Fingerprint) { s.Options = append(s.Options, "delimiter") },
-		"a field nobody reads":        func(s *Fingerprint) { s.Config.TableRows = 17 },
-		"the password":                func(s *Fingerprint) { s.Config.Password = "secret" },
-		"the pages that are asked":    func(s *Fingerprint) { s.Config.Pages = []sheaf.Range{{From: 1, To: 2}} },
-		"how many pages a task reads": func(s *Fingerprint) { s.Config.TaskPageSize = 3 },
+		"a field nobody reads":        func(s *Fingerprint) { s.Config.TableRows = sheaf.Set(17) },
+		"the password":                func(s *Fingerprint) { s.Config.Password = sheaf.Set("secret") },
+		"the pages that are asked":    func(s *Fingerprint) { s.Config.Pages = sheaf.Set([]sheaf.Range{{From: 1, To: 2}}) },
+		"how many pages a task reads": func(s *Fingerprint) { s.Config.TaskPageSize = sheaf.Set(3) },
 	} {
 		if change(same) != base.Digest() {
 			t.Errorf("the digest depends on %s", name)
@@ -40,10 +41,13 @@ func TestDigestDependsOnWhatMattersAndNothingElse(t *testing.T) {
 		"model":           func(s *Fingerprint) { s.Model = "m@2" },
 		"chat model":      func(s *Fingerprint) { s.Chat = "tiny/1" },
 		"its prompts":     func(s *Fingerprint) { s.Chat = "tiny/2" },
-		"token number":    func(s *Fingerprint) { s.Config.ChunkTokenNum = 256 },
-		"delimiter":       func(s *Fingerprint) { s.Config.Delimiter = "\n" },
+		"token number":    func(s *Fingerprint) { s.Config.ChunkTokenNum = sheaf.Set(256) },
+		"delimiter":       func(s *Fingerprint) { s.Config.Delimiter = sheaf.Set("\n") },
 		"moved border":    func(s *Fingerprint) { s.Parser, s.Model = "pd", "fm@1" },
-		"one option more": func(s *Fingerprint) { s.Options = append(s.Options, "encoding"); s.Config.Encoding = "koi8-r" },
+		"one option more": func(s *Fingerprint) {
+			s.Options = append(s.Options, "encoding")
+			s.Config.Encoding = sheaf.Set("koi8-r")
+		},
 	} {
 		d := change(other)
 		if twin, ok := seen[d]; ok {
@@ -101,12 +105,12 @@ func TestCutPartitionsTheRequest(t *testing.T) {
 				from = to + 1
 			}
 		}
-		config := sheaf.ParseConfig{TaskPageSize: rapid.IntRange(0, 30).Draw(t, "task_page_size")}
+		config := sheaf.ParseConfig{TaskPageSize: sheaf.Set(rapid.IntRange(0, 30).Draw(t, "task_page_size"))}
 		for range rapid.IntRange(0, 4).Draw(t, "asked") {
 			from := rapid.IntRange(1, 400).Draw(t, "from")
-			config.Pages = append(config.Pages, sheaf.Range{From: from, To: from + rapid.IntRange(0, 90).Draw(t, "more")})
+			config.Pages = sheaf.Set(append(config.Pages.V, sheaf.Range{From: from, To: from + rapid.IntRange(0, 90).Draw(t, "more")}))
 		}
-		wanted, err := sheaf.SelectUnits(config.Pages, units)
+		wanted, err := sheaf.SelectUnits(config.Pages.V, units)
 		pieces, cutErr := cut(plan, config)
 		if (err != nil) != (cutErr != nil) {
 			t.Fatalf("SelectUnits says %v, cut says %v", err, cutErr)

@@ -19,6 +19,7 @@ import (
 	"sheaf/internal/embed"
 	"sheaf/internal/enrich"
 	"sheaf/internal/index"
+	"sheaf/internal/settings"
 	"sheaf/parser"
 	"sheaf/parser/child"
 )
@@ -57,7 +58,7 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.
 	result := sheaf.TaskResult{RangeID: run.rangeID, Ledger: ledgerOf(units), Warnings: warningsOf(units)}
 
 	headings := payload.Headings
-	if mode := payload.Config.PII; mode == "find" || mode == "redact" {
+	if mode := payload.Config.PII.V; mode == "find" || mode == "redact" {
 		headings = slices.Clone(headings)
 		found, err := enrich.PersonalData(ctx, units, headings, mode == "redact")
 		if err != nil {
@@ -84,7 +85,7 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.
 	if err != nil {
 		return done, err
 	}
-	if mode := payload.Config.PII; mode == "find" || mode == "redact" {
+	if mode := payload.Config.PII.V; mode == "find" || mode == "redact" {
 		if err := enrich.MarkPersonalData(ctx, chunks); err != nil {
 			return done, err
 		}
@@ -105,7 +106,7 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.
 	result.Warnings = append(result.Warnings, warnings...)
 	metadata := chunkMetadata(doc, payload.Config)
 	for i := range chunks {
-		if payload.Config.PII == "redact" {
+		if payload.Config.PII.V == "redact" {
 			for _, k := range []string{sheaf.MetadataLinks, sheaf.MetadataLabels} {
 				if v := chunks[i].Metadata[k]; v != "" {
 					chunks[i].Metadata[k] = enrich.Redact(v, map[string]int{})
@@ -318,7 +319,7 @@ func (e *Executor) parseUnits(ctx context.Context, run *run, doc *sheaf.Document
 	err = run.stage(ctx, "parse", func(ctx context.Context) error {
 		return e.cfg.Parser.ParseIsolating(ctx, src, t.Range, deadline, func(u sheaf.UnitResult) error {
 			if u.Detail != "" && len(output) < maxOutputs {
-				output = append(output, outputOf(u, p.Config.PII == "redact"))
+				output = append(output, outputOf(u, p.Config.PII.V == "redact"))
 			}
 			units = append(units, u)
 			bytes += weight(&u)
@@ -373,7 +374,7 @@ func (e *Executor) embedChunks(ctx context.Context, run *run, doc *sheaf.Documen
 		return nil, 0, nil
 	}
 	err = run.stage(ctx, "embed", func(ctx context.Context) error {
-		if c.ChunkMethod == sheaf.MethodLate {
+		if c.ChunkMethod.V == settings.MethodLate {
 			vectors, tokens, err = e.embedWindows(ctx, run, doc, chunks, true)
 			return err
 		}
@@ -405,7 +406,7 @@ func (e *Executor) embedChunks(ctx context.Context, run *run, doc *sheaf.Documen
 // embedAgain computes the vectors of chunks whatever was computed before.
 func (e *Executor) embedAgain(ctx context.Context, run *run, doc *sheaf.Document, chunks []sheaf.Chunk, c sheaf.ParseConfig) (vectors [][]float32, err error) {
 	err = run.stage(ctx, "embed", func(ctx context.Context) error {
-		if c.ChunkMethod == sheaf.MethodLate {
+		if c.ChunkMethod.V == settings.MethodLate {
 			vectors, _, err = e.embedWindows(ctx, run, doc, chunks, false)
 			return err
 		}
@@ -697,7 +698,7 @@ func usageOf(r sheaf.TaskResult, size int64, t *sheaf.Task) sheaf.Usage {
 // personal data where the settings ask for that.
 func chunkMetadata(doc *sheaf.Document, c sheaf.ParseConfig) map[string]string {
 	m := filterMetadata(doc.Metadata)
-	if c.PII == "redact" {
+	if c.PII.V == "redact" {
 		for k, v := range m {
 			m[k] = enrich.Redact(v, map[string]int{})
 		}

@@ -82,7 +82,7 @@ func (e *Executor) embeddedBefore(ctx context.Context, t *sheaf.Task, doc *sheaf
 // generation holds for the same text under the same headings, by the same
 // settings, model and prompts, and tells which have theirs now.
 func (e *Executor) enrichedBefore(ctx context.Context, t *sheaf.Task, doc *sheaf.Document, chunks []sheaf.Chunk, config sheaf.ParseConfig) []bool {
-	withContext := config.AutoContext != nil && *config.AutoContext
+	withContext := config.AutoContext.V
 	have := make([]bool, len(chunks))
 	missing := map[string][]int{}
 	for i := range chunks {
@@ -100,7 +100,7 @@ func (e *Executor) enrichedBefore(ctx context.Context, t *sheaf.Task, doc *sheaf
 				c := &chunks[i]
 				// What stands around the chunk is found anew; what the model said is before it.
 				said, same := strings.CutSuffix(old.Context, c.Context)
-				if config.AutoKeywords > 0 && len(old.Keywords) == 0 || config.AutoQuestions > 0 && len(old.Questions) == 0 || withContext && (!same || said == "") {
+				if config.AutoKeywords.V > 0 && len(old.Keywords) == 0 || config.AutoQuestions.V > 0 && len(old.Questions) == 0 || withContext && (!same || said == "") {
 					return false
 				}
 				if withContext {

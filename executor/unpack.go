@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"sheaf"
+	"sheaf/internal/settings"
 	"sheaf/parser"
 	"sheaf/parser/child"
 	"sheaf/taskstore"
@@ -72,8 +73,8 @@ type unpacking struct {
 // ranges to read.
 func (p *Planner) unpack(ctx context.Context, doc *sheaf.Document, format parser.Format, ask sheaf.PlanPayload, t *sheaf.Task) (done sheaf.Completion, err error) {
 	u := &unpacking{p: p, tree: p.Tree.withDefaults(), task: t, archive: doc, keep: ask.Continues(), fresh: ask.Fresh, there: map[string]sheaf.Document{}}
-	config := doc.ParseConfig.WithDefaults()
-	if u.wanted, err = sheaf.SelectUnits(config.Pages, u.tree.Documents); err != nil {
+	config := settings.WithDefaults(doc.ParseConfig)
+	if u.wanted, err = sheaf.SelectUnits(config.Pages.V, u.tree.Documents); err != nil {
 		return done, sheaf.Fail(sheaf.CategoryBadInput, "bad_pages", "%v", err)
 	}
 	known, err := p.Store.Members(ctx, doc.ID)
@@ -98,9 +99,9 @@ func (p *Planner) unpack(ctx context.Context, doc *sheaf.Document, format parser
 		}
 	}
 	if u.general > 0 {
-		u.warn("method_not_for_type", fmt.Sprintf("chunk_method %s does not take %d of the files; they are cut by general.", config.ChunkMethod, u.general))
+		u.warn("method_not_for_type", fmt.Sprintf("chunk_method %s does not take %d of the files; they are cut by general.", config.ChunkMethod.V, u.general))
 	}
-	if _, err := sheaf.SelectUnits(config.Pages, u.units); err != nil {
+	if _, err := sheaf.SelectUnits(config.Pages.V, u.units); err != nil {
 		return done, sheaf.Fail(sheaf.CategoryBadInput, "bad_pages", "%v", err)
 	}
 	outline, _ := json.Marshal(u.outline) // plain fields always encode
@@ -238,9 +239,9 @@ func (u *unpacking) document(m parser.Member, dir string) (n taskstore.NewDocume
 		return n, sheaf.Fail(sheaf.CategoryBadInput, "too_deep", "it lies %d archives deep and is one itself; upload it by itself", u.archive.Depth+1), nil
 	}
 	config := u.archive.ParseConfig
-	config.Pages, config.MediaType = nil, "" // those of the archive
+	config.Pages, config.MediaType = sheaf.Opt[[]sheaf.Range]{}, sheaf.Opt[string]{} // those of the archive
 	if u.p.Formats.Check(config, mediaType) != nil {
-		config.ChunkMethod = sheaf.DefaultParseConfig.ChunkMethod
+		config.ChunkMethod = settings.Default.ChunkMethod
 		u.general++
 	}
 	metadata := maps.Clone(u.archive.Metadata)

@@ -20,6 +20,7 @@ import (
 	"sheaf"
 	"sheaf/internal/blob"
 	"sheaf/internal/queue"
+	"sheaf/internal/settings"
 	"sheaf/parser"
 	"sheaf/taskstore"
 )
@@ -140,7 +141,7 @@ func newDocument(dataset *sheaf.Dataset, u Upload) sheaf.Document {
 	doc := sheaf.Document{
 		ID: cmp.Or(u.ID, u.Origin.ID(dataset.TenantID, "document", u.N)), TenantID: dataset.TenantID, DatasetID: dataset.ID,
 		Name: CleanName(u.Name), Metadata: u.Metadata, Lane: cmp.Or(u.Lane, sheaf.LaneNormal),
-		ParseConfig: u.Config.Merge(dataset.ParseConfig),
+		ParseConfig: settings.Merge(u.Config, dataset.ParseConfig),
 	}
 	if doc.Metadata == nil {
 		doc.Metadata = map[string]string{}
@@ -156,7 +157,7 @@ func (s *Service) describe(ctx context.Context, st *Staged, u Upload, stored blo
 	if d.Size == 0 {
 		return emptyFile(d.Name)
 	}
-	d.MediaType = d.ParseConfig.MediaType
+	d.MediaType = d.ParseConfig.MediaType.V
 	if d.MediaType == "" {
 		src := &blobReader{ctx: ctx, store: s.Blobs, key: d.BlobKey, size: d.Size, head: head}
 		d.MediaType = s.Formats.Sniff(src, d.Size, d.Name)
@@ -312,14 +313,14 @@ func (s *Service) Reparse(ctx context.Context, dataset *sheaf.Dataset, r Reparse
 
 func (r ReparseRequest) decision(dataset *sheaf.Dataset) decision {
 	return func(d *sheaf.Document) (sheaf.ParseConfig, sheaf.PlanPayload, bool) {
-		return r.Config.Patch(d.ParseConfig, dataset.ParseConfig), sheaf.PlanPayload{Fresh: r.Fresh}, true
+		return settings.Patch(r.Config, d.ParseConfig, dataset.ParseConfig), sheaf.PlanPayload{Fresh: r.Fresh}, true
 	}
 }
 
 // findType looks at the bytes of a document whose type was overridden, and is
 // no longer. "" where its type is known.
 func (s *Service) findType(ctx context.Context, d *sheaf.Document, config sheaf.ParseConfig) (string, error) {
-	if config.MediaType != "" || d.ParseConfig.MediaType == "" || d.MediaType != d.ParseConfig.MediaType {
+	if config.MediaType.V != "" || d.ParseConfig.MediaType.V == "" || d.MediaType != d.ParseConfig.MediaType.V {
 		return "", nil
 	}
 	src := &blobReader{ctx: ctx, store: s.Blobs, key: d.BlobKey, size: d.Size}
@@ -444,11 +445,11 @@ func (s *Service) again(ctx context.Context, job sheaf.Job, docs []sheaf.Documen
 		if err := s.CheckConfig(config, cmp.Or(found, docs[i].MediaType)); err != nil {
 			return Rerun{}, err
 		}
-		if !slices.Equal(config.TagKBIDs, tagSets) {
+		if !slices.Equal(config.TagKBIDs.V, tagSets) {
 			if err := s.CheckTagSets(ctx, job.TenantID, config); err != nil {
 				return Rerun{}, err
 			}
-			tagSets = config.TagKBIDs
+			tagSets = config.TagKBIDs.V
 		}
 		again = append(again, taskstore.ReparseDocument{DocumentID: docs[i].ID, ParseConfig: config, MediaType: found, Plan: sheaf.PlanTask(payload)})
 	}
@@ -622,19 +623,19 @@ func (s *Service) signal(ctx context.Context, tasks []string) {
 // CheckConfig refuses settings that no parse could obey, before anything is
 // stored. mediaType is the file's, or "" while it is not known.
 func (s *Service) CheckConfig(c sheaf.ParseConfig, mediaType string) error {
-	err := c.Check()
-	if setting := c.NeedsChat(); err == nil && setting != "" && !s.Chat {
+	err := settings.Check(c)
+	if setting := settings.NeedsChat(c); err == nil && setting != "" && !s.Chat {
 		err = fmt.Errorf("%s needs a chat model, and none is configured: set chat.url and chat.model, or leave it out", setting)
 	}
-	if err == nil && c.ChunkMethod == sheaf.MethodLate {
-		if size := c.WithDefaults().ChunkTokenNum; s.Window == 0 {
+	if err == nil && c.ChunkMethod.V == settings.MethodLate {
+		if size := settings.WithDefaults(c).ChunkTokenNum.V; s.Window == 0 {
 			err = errors.New("chunk_method late needs an embedding model that reads many chunks in one context: set embed.driver to openai and embed.late_window to the tokens it reads, with a server that knows late_chunking such as Jina's, or choose another method")
 		} else if size > s.Window {
 			err = fmt.Errorf("chunk_token_num is %d and the embedding model reads %d tokens together (embed.late_window): choose a smaller one", size, s.Window)
 		}
 	}
 	if err == nil && mediaType != "" {
-		err = s.Formats.Check(c, cmp.Or(c.MediaType, mediaType))
+		err = s.Formats.Check(c, cmp.Or(c.MediaType.V, mediaType))
 	}
 	if err != nil {
 		return fmt.Errorf("%w: parser_config: %w", sheaf.ErrInvalid, err)
@@ -644,14 +645,14 @@ func (s *Service) CheckConfig(c sheaf.ParseConfig, mediaType string) error {
 
 // CheckTagSets refuses tag_kb_ids that name anything but the tenant's tag sets.
 func (s *Service) CheckTagSets(ctx context.Context, tenantID string, c sheaf.ParseConfig) error {
-	for _, id := range c.TagKBIDs {
+	for _, id := range c.TagKBIDs.V {
 		ds, err := s.Catalog.Dataset(ctx, tenantID, id)
 		switch {
 		case errors.Is(err, sheaf.ErrNotFound) || err == nil && ds.ID != id:
 			return fmt.Errorf("%w: parser_config: tag_kb_ids: there is no dataset with the id %q", sheaf.ErrInvalid, id)
 		case err != nil:
 			return err
-		case ds.ParseConfig.ChunkMethod != "tag":
+		case ds.ParseConfig.ChunkMethod.V != "tag":
 			return fmt.Errorf("%w: parser_config: tag_kb_ids: the dataset %s (%s) is no tag set: set its chunk_method to tag, and upload a table with a column of texts and one of their tags", sheaf.ErrInvalid, ds.Name, id)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"sheaf"
+	"sheaf/internal/settings"
 	"sheaf/parser"
 	"sheaf/taskstore"
 )
@@ -226,7 +227,7 @@ func (s *Service) expect(ctx context.Context, doc *sheaf.Document, config sheaf.
 		return Expected{Estimated: true}, Expected{Estimated: true}, nil
 	}
 	n := float64(m.tokens) / float64(m.units) * float64(units)
-	size := float64(config.WithDefaults().ChunkTokenNum)
+	size := float64(settings.WithDefaults(config).ChunkTokenNum.V)
 	return about(max(n*m.fill/size, 1), basis), about(n, basis), nil
 }
 
@@ -251,7 +252,7 @@ func (m *measure) add(d *sheaf.Document) {
 	if d.LiveGeneration == 0 || read == 0 || d.Tokens == 0 {
 		return
 	}
-	size := float64(d.ParseConfig.WithDefaults().ChunkTokenNum)
+	size := float64(settings.WithDefaults(d.ParseConfig).ChunkTokenNum.V)
 	m.fill = (m.fill*float64(m.tokens) + float64(d.Chunks)*size) / float64(m.tokens+d.Tokens)
 	m.documents++
 	m.units += read
@@ -538,7 +539,7 @@ func (s *Service) selectWithMembers(ctx context.Context, dataset *sheaf.Dataset,
 		seen[d.ID] = true
 	}
 	for i := 0; i < len(docs); i++ {
-		format, ok := s.Formats.ByMediaType(cmp.Or(docs[i].ParseConfig.MediaType, docs[i].MediaType))
+		format, ok := s.Formats.ByMediaType(cmp.Or(docs[i].ParseConfig.MediaType.V, docs[i].MediaType))
 		if _, holds := format.(parser.Container); !ok || !holds {
 			continue
 		}

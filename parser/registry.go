@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"sheaf"
+	"sheaf/internal/settings"
 )
 
 // Registry finds the format for a file. It is immutable after NewRegistry and
@@ -80,7 +81,7 @@ func (r *Registry) TypeOf(mt string) (FileType, bool) {
 // Check refuses a chunk method that does not take files of a media type.
 func (r *Registry) Check(c sheaf.ParseConfig, mediaType string) error {
 	t, _ := r.TypeOf(mediaType)
-	return c.CheckType(mediaType, t.Families)
+	return settings.CheckType(c, mediaType, t.Families)
 }
 
 // ByID returns the format with that id.

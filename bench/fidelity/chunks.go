@@ -11,6 +11,7 @@ import (
 
 	"sheaf"
 	"sheaf/chunker"
+	"sheaf/internal/settings"
 	"sheaf/parser"
 	"sheaf/parser/child"
 )
@@ -72,7 +73,7 @@ func chunksSection(ctx context.Context, pool *child.Pool, known *parser.Registry
 				continue // counted with the text
 			}
 			chunks, err := chunker.Chunk(ctx, chunker.Input{
-				DocumentID: filepath.Base(path), Generation: 1, RangeID: "r", Range: sheaf.Range{From: 1, To: len(all)}, Units: all, Config: sheaf.DefaultParseConfig,
+				DocumentID: filepath.Base(path), Generation: 1, RangeID: "r", Range: sheaf.Range{From: 1, To: len(all)}, Units: all, Config: settings.Default,
 			})
 			if err != nil {
 				return "", err
@@ -89,6 +90,6 @@ func chunksSection(ctx context.Context, pool *child.Pool, known *parser.Registry
 		fmt.Fprintf(&out, "| %s | %d | %d | %d | %d | %s | %s | %s | %s | %s | %s |\n", s.name, b.files, b.chunks, b.tokens[len(b.tokens)/2], b.tokens[len(b.tokens)*9/10],
 			percent(short, b.chunks), percent(b.headed, b.chunks), percent(b.section, ends), percent(b.sentence, ends), percent(b.between, ends), percent(b.inside, ends))
 	}
-	fmt.Fprintf(&out, "\nDocuments are cut as they are by default: method general, %d tokens. A chunk **ends inside a sentence** when its text has no sentence mark at the end, the next one is under the same heading and of the same kind, and goes on with a small letter; lists of words in small letters count, too.\n", sheaf.DefaultParseConfig.ChunkTokenNum)
+	fmt.Fprintf(&out, "\nDocuments are cut as they are by default: method general, %d tokens. A chunk **ends inside a sentence** when its text has no sentence mark at the end, the next one is under the same heading and of the same kind, and goes on with a small letter; lists of words in small letters count, too.\n", settings.Default.ChunkTokenNum.V)
 	return out.String(), nil
 }

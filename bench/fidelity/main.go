@@ -23,6 +23,7 @@ import (
 	"unicode"
 
 	"sheaf"
+	"sheaf/internal/settings"
 	"sheaf/parser"
 	"sheaf/parser/child"
 	"sheaf/parser/formats"
@@ -303,7 +304,7 @@ func units(ctx context.Context, pool *child.Pool, known *parser.Registry, path s
 	format = reader.ID()
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	src := child.Source{Path: path, Format: format, Options: parser.Options{Name: filepath.Base(path), MediaType: media, Config: sheaf.DefaultParseConfig}}
+	src := child.Source{Path: path, Format: format, Options: parser.Options{Name: filepath.Base(path), MediaType: media, Config: settings.Default}}
 	plan, _, cleanup, err := pool.Plan(ctx, src)
 	defer cleanup()
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"sheaf"
+	"sheaf/internal/settings"
 	"sheaf/parser"
 	"sheaf/parser/child"
 )
@@ -153,7 +154,7 @@ func readTables(ctx context.Context, pool *child.Pool, path string) ([]*sheaf.Ta
 	if _, err := os.Stat(path); err != nil {
 		return nil, 0, err
 	}
-	src := child.Source{Path: path, Format: "pdf", Options: parser.Options{Name: filepath.Base(path), MediaType: parser.MediaPDF, Config: sheaf.DefaultParseConfig}}
+	src := child.Source{Path: path, Format: "pdf", Options: parser.Options{Name: filepath.Base(path), MediaType: parser.MediaPDF, Config: settings.Default}}
 	plan, _, cleanup, err := pool.Plan(ctx, src)
 	defer cleanup()
 	if err != nil {

@@ -137,7 +137,7 @@ func TestFilesOfAnArchiveBecomeDocuments(t *testing.T) {
 	}
 	// Another setting reaches the members.
 	s.again("reparse", map[string]any{"filter": map[string]any{"document_ids": []string{archive.ID}}, "parser_config": map[string]any{"chunk_token_num": 64}})
-	if d := s.members(archive.ID)["note.txt"]; d.ParseConfig.ChunkTokenNum != 64 || d.LiveGeneration != 3 {
+	if d := s.members(archive.ID)["note.txt"]; d.ParseConfig.ChunkTokenNum.V != 64 || d.LiveGeneration != 3 {
 		t.Errorf("the new setting: %+v", d)
 	}
 

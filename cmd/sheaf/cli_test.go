@@ -434,7 +434,7 @@ func TestCommands(t *testing.T) {
 	// One document, by name and by id.
 	o = s.must("doc", "show", "-d", "stones", "gamma.md", "--json")
 	var d api.DocumentAnswer
-	if err := json.Unmarshal([]byte(o.out), &d); err != nil || d.Name != "gamma.md" || d.MadeWith.ChunkTokenNum != 256 {
+	if err := json.Unmarshal([]byte(o.out), &d); err != nil || d.Name != "gamma.md" || d.MadeWith.ChunkTokenNum.V != 256 {
 		t.Fatalf("doc show --json prints %s", o.out)
 	}
 	has(s.must("doc", "show", "-d", "stones", d.ID), 0, "gamma.md", "succeeded", "markdown", "/documents/"+d.ID)

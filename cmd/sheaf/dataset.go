@@ -13,6 +13,7 @@ import (
 
 	"sheaf"
 	"sheaf/internal/api"
+	"sheaf/internal/settings"
 	"sheaf/taskstore"
 )
 
@@ -323,7 +324,7 @@ documents to come; "sheaf doc reparse --all" applies them to those that exist.`,
 	}
 	cmd.Flags().StringSliceVar(&unset, "unset", nil, "`SETTINGS` that go back to their default")
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "show what each setting means, too")
-	g.complete(cmd, "unset", oneOf(sheaf.SettingNames()...))
+	g.complete(cmd, "unset", oneOf(settings.Names()...))
 	sure.dryFlag(cmd)
 	return cmd
 }
@@ -349,8 +350,8 @@ func (c *client) changeSettings(ctx context.Context, d *sheaf.Dataset, change ma
 	if err := json.Unmarshal(b, &said); err != nil {
 		return usageError{err}
 	}
-	d.ParseConfig = said.Patch(d.ParseConfig, sheaf.ParseConfig{})
-	if err := d.ParseConfig.Check(); err != nil {
+	d.ParseConfig = settings.Patch(said, d.ParseConfig, sheaf.ParseConfig{})
+	if err := settings.Check(d.ParseConfig); err != nil {
 		return usageError{err}
 	}
 	return nil
@@ -375,7 +376,7 @@ func (g *global) printSettings(d *sheaf.Dataset, meanings bool) error {
 			head += "\tMEANING"
 		}
 		fmt.Fprintln(w, head)
-		for _, s := range sheaf.Settings {
+		for _, s := range settings.Table {
 			value := "–"
 			if v, ok := said[s.Name]; ok {
 				value = strings.Trim(string(v), `"`)

@@ -104,8 +104,8 @@ func goesOn(t *testing.T, s *service) {
 		t.Errorf("by its vector the document is not found: %v", err)
 	}
 	contracts, err := s.app.store.Dataset(t.Context(), sheaf.LocalTenant, "contracts")
-	if err != nil || contracts.ParseConfig.Password != "kept-password" {
-		t.Errorf("the password of the dataset is %q: %v", contracts.ParseConfig.Password, err)
+	if err != nil || contracts.ParseConfig.Password.V != "kept-password" {
+		t.Errorf("the password of the dataset is %q: %v", contracts.ParseConfig.Password.V, err)
 	}
 	var hooks api.List[sheaf.Webhook]
 	s.get("/v1/datasets/default/webhooks", &hooks)

@@ -8,10 +8,9 @@ import (
 	"strings"
 
 	"sheaf/internal/api"
+	"sheaf/internal/settings"
 
 	"github.com/spf13/cobra"
-
-	"sheaf"
 )
 
 // assignment reads NAME=VALUE into a setting of parser_config.
@@ -23,8 +22,8 @@ func assignment(text string) (name string, value any, err error) {
 	if err := checkSetting(name); err != nil {
 		return "", nil, err
 	}
-	i := slices.IndexFunc(sheaf.Settings, func(s sheaf.Setting) bool { return s.Name == name })
-	if max := sheaf.Settings[i].Max; max > 0 {
+	i := slices.IndexFunc(settings.Table, func(s settings.Setting) bool { return s.Name == name })
+	if max := settings.Table[i].Max; max > 0 {
 		n, err := strconv.Atoi(said)
 		if err != nil {
 			return "", nil, usageError{fmt.Errorf("%s: %q is not a whole number", name, said)}
@@ -41,7 +40,7 @@ func assignment(text string) (name string, value any, err error) {
 }
 
 func checkSetting(name string) error {
-	names := sheaf.SettingNames()
+	names := settings.Names()
 	if slices.Contains(names, name) {
 		return nil
 	}
@@ -56,7 +55,7 @@ func settingAssignments(_ *cobra.Command, _ []string, begun string) ([]string, c
 	if name, _, ok := strings.Cut(begun, "="); ok {
 		if name == "chunk_method" {
 			var out []string
-			for _, m := range sheaf.ChunkMethodNames() {
+			for _, m := range settings.MethodNames() {
 				out = append(out, name+"="+m)
 			}
 			return out, cobra.ShellCompDirectiveNoFileComp
@@ -64,7 +63,7 @@ func settingAssignments(_ *cobra.Command, _ []string, begun string) ([]string, c
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var out []string
-	for _, s := range sheaf.Settings {
+	for _, s := range settings.Table {
 		out = append(out, s.Name+"=\t"+s.Meaning)
 	}
 	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace

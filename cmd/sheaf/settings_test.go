@@ -20,6 +20,7 @@ import (
 
 	"sheaf"
 	"sheaf/internal/config"
+	"sheaf/internal/settings"
 	"sheaf/parser"
 	"sheaf/parser/pdf/enginetest"
 	"sheaf/samples"
@@ -289,7 +290,7 @@ func TestEverySettingChangesWhatItSays(t *testing.T) {
 		{key: "chunk_token_num", value: 48, says: func(before, after outcome) string {
 			return expectThat(len(after.chunks) > len(before.chunks) && allChunks(after.chunks, func(c sheaf.Chunk) bool {
 				// An answer, and the heading with it, stays whole.
-				return c.Tokens <= 48 || after.document.ParseConfig.ChunkMethod == "qa" && len(c.HeadingPath) > 0
+				return c.Tokens <= 48 || after.document.ParseConfig.ChunkMethod.V == "qa" && len(c.HeadingPath) > 0
 			}), "there are not more chunks, or one is longer")
 		}},
 		{key: "delimiter", value: "`§§`", says: func(before, after outcome) string {
@@ -400,8 +401,8 @@ func TestEverySettingChangesWhatItSays(t *testing.T) {
 	shown := map[string]map[string]bool{} // settings by method
 	for _, c := range cases {
 		methods := []string{c.method}
-		if i := slices.IndexFunc(sheaf.Settings, func(s sheaf.Setting) bool { return s.Name == c.key }); c.method == "" {
-			if methods = sheaf.Settings[i].Methods; methods == nil {
+		if i := slices.IndexFunc(settings.Table, func(s settings.Setting) bool { return s.Name == c.key }); c.method == "" {
+			if methods = settings.Table[i].Methods; methods == nil {
 				methods = []string{"general"}
 			}
 		}
@@ -427,8 +428,8 @@ func TestEverySettingChangesWhatItSays(t *testing.T) {
 			})
 		}
 	}
-	for _, setting := range sheaf.Settings {
-		for _, m := range sheaf.ChunkMethods {
+	for _, setting := range settings.Table {
+		for _, m := range settings.Methods {
 			if setting.Methods != nil && m.Name != "naive" && m.Reads(setting.Name) != shown[setting.Name][m.Name] {
 				t.Errorf("no case shows what %s does in method %s", setting.Name, m.Name)
 			}
@@ -477,7 +478,7 @@ func TestEveryMethodCutsEachOfItsTypes(t *testing.T) {
 		sheaf.FamilyAudio:        {{"roses.srt", "application/x-subrip", settingsSubtitles()}, {"roses.vtt", "text/vtt", "WEBVTT\n\n00:01.000 --> 00:02.000\nRoses grow beside the gate.\n"}},
 		sheaf.FamilyCode:         {{"roses.go", "text/x-go", "package roses\n\n// Grow tells where roses grow.\nfunc Grow() string { return \"beside the gate\" }\n"}, {"roses.ipynb", "application/x-ipynb+json", settingsNotebook()}},
 	}
-	for _, m := range sheaf.ChunkMethods {
+	for _, m := range settings.Methods {
 		takes := m.Takes
 		if takes == nil {
 			takes = slices.Sorted(maps.Keys(families))
@@ -494,8 +495,8 @@ func TestEveryMethodCutsEachOfItsTypes(t *testing.T) {
 					}
 					o := s.outcomeOf(f, map[string]any{"chunk_method": m.Name})
 					mustState(t, o.document, sheaf.DocSucceeded)
-					if o.document.ParseConfig.ChunkMethod != m.Name || len(o.chunks) == 0 || allChunks(o.chunks, func(c sheaf.Chunk) bool { return strings.TrimSpace(c.Text) == "" }) {
-						t.Errorf("%d chunks by %s", len(o.chunks), o.document.ParseConfig.ChunkMethod)
+					if o.document.ParseConfig.ChunkMethod.V != m.Name || len(o.chunks) == 0 || allChunks(o.chunks, func(c sheaf.Chunk) bool { return strings.TrimSpace(c.Text) == "" }) {
+						t.Errorf("%d chunks by %s", len(o.chunks), o.document.ParseConfig.ChunkMethod.V)
 					}
 				})
 			}

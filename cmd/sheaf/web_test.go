@@ -353,7 +353,7 @@ func testParseAgain(t *testing.T, s *service, b *browser) {
 		waitFor(t, d.Name+" to be parsed again", func() bool {
 			var now sheaf.Document
 			s.get("/v1/datasets/anew/documents/"+d.ID, &now)
-			return now.LiveGeneration == 2 && now.Chunks == 1 && now.ParseConfig.ChunkMethod == "one" && now.ParseConfig.TaskPageSize == 40
+			return now.LiveGeneration == 2 && now.Chunks == 1 && now.ParseConfig.ChunkMethod.V == "one" && now.ParseConfig.TaskPageSize.V == 40
 		})
 	}
 

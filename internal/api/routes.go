@@ -15,6 +15,7 @@ import (
 	"sheaf/ingest"
 	"sheaf/internal/doctor"
 	"sheaf/internal/search"
+	"sheaf/internal/settings"
 	"sheaf/parser/child"
 	"sheaf/taskstore"
 )
@@ -183,14 +184,21 @@ func (s *Server) document(ctx context.Context, p DocumentPath) (*sheaf.Document,
 // shown is a dataset as it may be seen: settings are shown but for the password.
 func shown(d *sheaf.Dataset) *sheaf.Dataset {
 	if d != nil {
-		d.ParseConfig.Password = ""
+		hidePassword(&d.ParseConfig)
 	}
 	return d
 }
 
+// hidePassword takes the write-only setting out.
+func hidePassword(c *sheaf.ParseConfig) {
+	if c.Password.V != "" {
+		c.Password = sheaf.Opt[string]{}
+	}
+}
+
 // public hides what a document keeps for itself.
 func public(d *sheaf.Document) *sheaf.Document {
-	d.ParseConfig.Password = ""
+	hidePassword(&d.ParseConfig)
 	if d.Warnings == nil {
 		d.Warnings = []sheaf.Warning{}
 	}
@@ -250,8 +258,8 @@ func (s *Server) changeDataset(ctx context.Context, path DatasetPath, to Dataset
 	if to.Name != "" {
 		d.Name = to.Name
 	}
-	if !to.ParseConfig.Silent() {
-		d.ParseConfig = to.ParseConfig.Patch(d.ParseConfig, sheaf.ParseConfig{})
+	if !settings.Empty(to.ParseConfig) {
+		d.ParseConfig = settings.Patch(to.ParseConfig, d.ParseConfig, sheaf.ParseConfig{})
 		if err := s.checkConfig(ctx, d.ParseConfig); err != nil {
 			return nil, err
 		}
@@ -275,8 +283,8 @@ func (s *Server) datasetRoutes() {
 			return nil, err
 		}
 		id := s.origin(ctx, "").ID(tenantOf(ctx), "dataset", 0)
-		settings := in.Body.ParseConfig.Merge(sheaf.ParseConfig{}) // without nulls
-		d, err := s.cfg.Catalog.CreateDataset(ctx, sheaf.Dataset{ID: id, TenantID: tenantOf(ctx), Name: in.Body.Name, ParseConfig: settings})
+		config := settings.Merge(in.Body.ParseConfig, sheaf.ParseConfig{}) // without nulls
+		d, err := s.cfg.Catalog.CreateDataset(ctx, sheaf.Dataset{ID: id, TenantID: tenantOf(ctx), Name: in.Body.Name, ParseConfig: config})
 		if errors.Is(err, sheaf.ErrConflict) {
 			if begun, lookErr := s.cfg.Catalog.Dataset(ctx, tenantOf(ctx), id); lookErr == nil {
 				d, err = begun, nil // by an earlier try of this request
@@ -389,7 +397,7 @@ func (s *Server) documentRoutes() {
 		if err != nil {
 			return nil, err
 		}
-		return &output[DocumentAnswer]{DocumentAnswer{*d, d.ParseConfig.WithDefaults()}}, nil
+		return &output[DocumentAnswer]{DocumentAnswer{*d, settings.WithDefaults(d.ParseConfig)}}, nil
 	})
 	handle(s, change(http.MethodDelete, "/v1/datasets/{ds}/documents/{doc}", "Delete a document"), func(ctx context.Context, in *struct {
 		DocumentPath
@@ -427,7 +435,7 @@ func (s *Server) documentRoutes() {
 		}
 		gens, err := s.cfg.Catalog.Generations(ctx, tenantOf(ctx), d.ID)
 		for i := range gens {
-			gens[i].ParseConfig.Password = ""
+			hidePassword(&gens[i].ParseConfig)
 		}
 		return listOf(gens, ""), err
 	})
@@ -853,7 +861,7 @@ func (s *Server) tagsOfAll(ctx context.Context, r *search.Request) error {
 		return err
 	}
 	for _, ds := range all {
-		if n := len(ds.ParseConfig.TagKBIDs); n > 0 && len(r.TagSets)+n <= search.MaxTagSets {
+		if n := len(ds.ParseConfig.TagKBIDs.V); n > 0 && len(r.TagSets)+n <= search.MaxTagSets {
 			r.TagsOf(ds.ParseConfig)
 		}
 	}

@@ -34,6 +34,7 @@ import (
 	"sheaf/internal/queue"
 	"sheaf/internal/receipt"
 	"sheaf/internal/search"
+	"sheaf/internal/settings"
 	"sheaf/internal/webhook"
 	"sheaf/parser/child"
 )
@@ -135,6 +136,11 @@ func New(cfg Config) *Server {
 	hc.Formats = map[string]huma.Format{"application/json": strictJSON, "json": strictJSON}
 	schemas := huma.NewMapRegistry("#/components/schemas/", schemaName)
 	schemas.RegisterTypeAlias(reflect.TypeFor[sheaf.Range](), reflect.TypeFor[[2]int]()) // as it is in JSON
+	aliasOpt[int](schemas)
+	aliasOpt[bool](schemas)
+	aliasOpt[string](schemas)
+	aliasOpt[[]string](schemas)
+	aliasOpt[[]sheaf.Range](schemas)
 	hc.Components.Schemas = schemas
 	hc.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"bearer": {Type: "http", Scheme: "bearer"}, "key": {Type: "apiKey", In: "header", Name: "X-Api-Key"},
@@ -147,17 +153,22 @@ func New(cfg Config) *Server {
 	return s
 }
 
+// aliasOpt describes a setting as its value.
+func aliasOpt[T any](schemas huma.Registry) {
+	schemas.RegisterTypeAlias(reflect.TypeFor[sheaf.Opt[T]](), reflect.TypeFor[T]())
+}
+
 // describeSettings gives the keys of parser_config their meaning and defaults.
 func describeSettings(config *huma.Schema) {
 	if config == nil {
 		return
 	}
-	for _, set := range sheaf.Settings {
+	for _, set := range settings.Table {
 		p := config.Properties[set.Name]
 		p.Description = set.Describe()
 		p.Nullable = true // takes it back
 		if set.Name == "chunk_method" {
-			p.Description += ". One of " + strings.Join(sheaf.ChunkMethodNames(), ", ")
+			p.Description += ". One of " + strings.Join(settings.MethodNames(), ", ")
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"sheaf"
+	"sheaf/internal/settings"
 )
 
 // send is a request with a JSON body; it fails the test unless it is answered want.
@@ -37,8 +38,8 @@ func (k *keyedServer) send(method, path, body string, want int, out any) {
 	}
 }
 
-// settings is an answer's parser_config and made_with as they are in JSON.
-type settings struct {
+// answered is an answer's parser_config and made_with as they are in JSON.
+type answered struct {
 	ID     string                     `json:"id"`
 	Said   map[string]json.RawMessage `json:"parser_config"`
 	Made   map[string]json.RawMessage `json:"made_with"`
@@ -47,7 +48,7 @@ type settings struct {
 }
 
 // says fails unless the setting has the value, "" for none, where it was asked for.
-func (s settings) says(t *testing.T, layer, name, want string) {
+func (s answered) says(t *testing.T, layer, name, want string) {
 	t.Helper()
 	if got := string(s.Said[name]); got != want {
 		t.Errorf("%s: %s is %q, want %q", layer, name, got, want)
@@ -61,19 +62,19 @@ func (s settings) says(t *testing.T, layer, name, want string) {
 // upload and at the re-parse; null takes it back; every answer shows it.
 func TestEverySettingCanBeTakenBack(t *testing.T) {
 	k := newKeyedServer(t)
-	var tags settings
+	var tags answered
 	k.send("POST", "/v1/datasets", `{"name":"tags","parser_config":{"chunk_method":"tag"}}`, 201, &tags)
-	for i, set := range sheaf.Settings {
+	for i, set := range settings.Table {
 		t.Run(set.Name, func(t *testing.T) {
 			k := &keyedServer{t: t, url: k.url, store: k.store, blobs: k.blobs}
 			some, zero, cure := "", "", ""
-			switch v, _ := (sheaf.ParseConfig{}).Value(set.Name); v.(type) {
+			switch v, _ := settings.Value(sheaf.ParseConfig{}, set.Name); v.(type) {
 			case int:
 				some, zero = fmt.Sprint(max(set.Min, set.Max/2)), "0"
 				if set.Min > 0 {
 					cure = fmt.Sprintf("from %d to %d, or null", set.Min, set.Max)
 				}
-			case *bool:
+			case bool:
 				some, zero = "true", "false"
 			case string:
 				some, zero = `"text/plain"`, `""`
@@ -98,25 +99,25 @@ func TestEverySettingCanBeTakenBack(t *testing.T) {
 			ds := fmt.Sprintf("/v1/datasets/s%d", i)
 			dataset := func(layer, want string) {
 				t.Helper()
-				var got settings
+				var got answered
 				k.send("GET", ds, "", 200, &got)
 				got.says(t, layer, set.Name, want)
 			}
 			patch := func(config, want string) {
 				t.Helper()
-				var got settings
+				var got answered
 				k.send("PATCH", ds, `{"parser_config":`+config+`}`, 200, &got)
 				got.says(t, "PATCH "+config, set.Name, want)
 				dataset("GET after PATCH "+config, want)
 			}
 			document := func(id, layer, want string) {
 				t.Helper()
-				var got settings
+				var got answered
 				k.send("GET", ds+"/documents/"+id, "", 200, &got)
 				got.says(t, layer, set.Name, want)
 				if want == "" && set.Name != "password" && got.Made[set.Name] != nil {
 					var c sheaf.ParseConfig
-					if v, ok := c.WithDefaults().Value(set.Name); !ok || !reflect.DeepEqual(jsonOrNull(v, true), json.RawMessage(got.Made[set.Name])) {
+					if v, ok := settings.Value(settings.WithDefaults(c), set.Name); !ok || !reflect.DeepEqual(jsonOrNull(v, true), json.RawMessage(got.Made[set.Name])) {
 						t.Errorf("%s: made with %s, want the default", layer, got.Made[set.Name])
 					}
 				}
@@ -147,13 +148,13 @@ func TestEverySettingCanBeTakenBack(t *testing.T) {
 				document(id, "re-parse with "+config, want)
 			}
 
-			var made settings
+			var made answered
 			k.send("POST", "/v1/datasets", fmt.Sprintf(`{"name":"s%d","parser_config":%s}`, i, key("null")), 201, &made)
 			made.says(t, "created with null", set.Name, "")
 			patch(key(some), shown)
 			if set.Name != "auto_keywords" {
 				patch(`{"auto_keywords":7}`, shown) // what is not named stays
-				var got settings
+				var got answered
 				k.send("GET", ds, "", 200, &got)
 				got.says(t, "beside "+set.Name, "auto_keywords", "7")
 				patch(`{"auto_keywords":null}`, shown)
@@ -199,7 +200,7 @@ func TestEverySettingCanBeTakenBack(t *testing.T) {
 			patch("null", "") // all of them
 		})
 	}
-	var none settings
+	var none answered
 	k.send("POST", "/v1/datasets", `{"name":"zero","parser_config":{"delimiter":"","auto_keywords":0,"tag_kb_ids":[],"ocr_pictures":false}}`, 201, &none)
 	if got := fmt.Sprintf("%s %s %s %s %d", none.Said["delimiter"], none.Said["auto_keywords"], none.Said["tag_kb_ids"], none.Said["ocr_pictures"], len(none.Said)); got != `"" 0 [] false 4` {
 		t.Errorf("a dataset that is created with zeros says %s", got)
@@ -214,7 +215,7 @@ func TestMediaTypeThatIsTakenBackIsFoundAgain(t *testing.T) {
 		t.Fatalf("%d %s", status, body)
 	}
 	id := k.documents()[0].ID
-	var got settings
+	var got answered
 	for _, step := range []struct{ config, want string }{{`{"chunk_token_num":64}`, "text/markdown"}, {`{"media_type":null}`, "text/plain"}} {
 		k.send("POST", "/v1/datasets/files/documents:reparse", `{"filter":{"document_ids":["`+id+`"]},"parser_config":`+step.config+`}`, 202, nil)
 		k.send("GET", "/v1/datasets/files/documents/"+id, "", 200, &got)
@@ -230,7 +231,7 @@ func TestChangesOfADatasetDoNotUndoEachOther(t *testing.T) {
 	bodies := []string{`{"parser_config":{"auto_keywords":4}}`, `{"parser_config":{"delimiter":""}}`, `{"parser_config":{"chunk_token_num":64}}`, `{"name":"other"}`}
 	k.send("PATCH", "/v1/datasets/files", `{"parser_config":{"auto_keywords":1}}`, 200, nil)
 	id := func() string {
-		var d settings
+		var d answered
 		k.send("GET", "/v1/datasets/files", "", 200, &d)
 		return d.ID
 	}()

@@ -24,6 +24,7 @@ import (
 
 	"sheaf"
 	"sheaf/ingest"
+	"sheaf/internal/settings"
 	"sheaf/internal/webhook"
 )
 
@@ -377,10 +378,17 @@ func decodeField(name string, b []byte, v any) error {
 
 // decodeSettings lays settings in JSON over those in c.
 func decodeSettings(b []byte, c *sheaf.ParseConfig) error {
-	if unknown := sheaf.UnknownSetting(b); unknown != "" {
-		return newProblem(400, "", fmt.Sprintf("parser_config: there is no key %s; %s", quoted(unknown), didYouMean(unknown, sorted(sheaf.SettingNames()))))
+	if unknown := settings.Unknown(b); unknown != "" {
+		return newProblem(400, "", fmt.Sprintf("parser_config: there is no key %s; %s", quoted(unknown), didYouMean(unknown, sorted(settings.Names()))))
 	}
-	return decodeField("parser_config", b, c)
+	return decodeField("parser_config", b, (*saidSettings)(c))
+}
+
+// saidSettings is decoded with errors that name the setting.
+type saidSettings sheaf.ParseConfig
+
+func (c *saidSettings) UnmarshalJSON(b []byte) error {
+	return settings.Decode(b, (*sheaf.ParseConfig)(c))
 }
 
 // jsonNames lists the keys of a struct's JSON.
@@ -429,17 +437,17 @@ func (s *Server) stageURL(r *http.Request, ds *sheaf.Dataset, u ingest.Upload) (
 	if err != nil {
 		return nil, nil, newProblem(400, "", "the request broke off; send it again")
 	}
+	var said struct {
+		ParseConfig json.RawMessage `json:"parser_config"`
+	}
+	if err := json.Unmarshal(b, &said); err == nil && len(said.ParseConfig) > 0 {
+		if err := decodeSettings(said.ParseConfig, &u.Config); err != nil { // over those of the address
+			return nil, nil, err
+		}
+	}
 	var ask URLSubmit
 	if err := decodeField("body", b, &ask); err != nil {
 		return nil, nil, err
-	}
-	var settings struct {
-		ParseConfig json.RawMessage `json:"parser_config"`
-	}
-	if err := json.Unmarshal(b, &settings); err == nil && len(settings.ParseConfig) > 0 {
-		if err := decodeSettings(settings.ParseConfig, &u.Config); err != nil { // over those of the address
-			return nil, nil, err
-		}
 	}
 	src, err := url.Parse(ask.URL)
 	if err != nil || src.Scheme != "http" && src.Scheme != "https" || src.Host == "" {

@@ -12,6 +12,7 @@ import (
 
 	"sheaf"
 	"sheaf/internal/artifact"
+	"sheaf/internal/settings"
 )
 
 // mostCompared bounds the chunks of a version that is compared with another:
@@ -135,8 +136,9 @@ func (s *Server) settingChanges(ctx context.Context, d *sheaf.Document, from, to
 		return nil, err
 	}
 	out := []SettingChange{}
-	a.ParseConfig.Password, b.ParseConfig.Password = "", "" // write-only
-	for _, set := range sheaf.Settings {
+	hidePassword(&a.ParseConfig)
+	hidePassword(&b.ParseConfig)
+	for _, set := range settings.Table {
 		if p, q := settingJSON(a.ParseConfig, set.Name), settingJSON(b.ParseConfig, set.Name); string(p) != string(q) {
 			out = append(out, SettingChange{Name: set.Name, From: p, To: q})
 		}
@@ -148,7 +150,7 @@ func (s *Server) settingChanges(ctx context.Context, d *sheaf.Document, from, to
 }
 
 func settingJSON(c sheaf.ParseConfig, name string) json.RawMessage {
-	return jsonOrNull(c.Value(name))
+	return jsonOrNull(settings.Value(c, name))
 }
 
 func jsonOrNull(v any, set bool) json.RawMessage {

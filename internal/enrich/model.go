@@ -43,7 +43,7 @@ func NewModel(ask Asker, batch int) *Model {
 // Shape names all of the model and its prompts that decides what is answered,
 // for the config digest; "" where the settings ask nothing of a model.
 func Shape(c sheaf.ParseConfig, model string) string {
-	if model == "" || !asksFor(c).any() && c.ChunkMethod != "hierarchical" {
+	if model == "" || !asksFor(c).any() && c.ChunkMethod.V != "hierarchical" {
 		return ""
 	}
 	return fmt.Sprintf("%s/%d", model, PromptVersion)
@@ -58,7 +58,7 @@ type wanted struct {
 func (w wanted) any() bool { return w.keywords > 0 || w.questions > 0 || w.context }
 
 func asksFor(c sheaf.ParseConfig) wanted {
-	return wanted{c.AutoKeywords, c.AutoQuestions, c.AutoContext != nil && *c.AutoContext}
+	return wanted{c.AutoKeywords.V, c.AutoQuestions.V, c.AutoContext.V}
 }
 
 // Asks reports whether a model has anything to say about the chunk.

@@ -28,8 +28,7 @@ func (r *reply) Ask(context.Context, string, string, int) (string, error) {
 }
 
 func TestAnswersAreTakenAsModelsWriteThem(t *testing.T) {
-	yes := true
-	settings := sheaf.ParseConfig{AutoKeywords: 2, AutoQuestions: 1, AutoContext: &yes}
+	settings := sheaf.ParseConfig{AutoKeywords: sheaf.Set(2), AutoQuestions: sheaf.Set(1), AutoContext: sheaf.Set(true)}
 	for answer, want := range map[string]sheaf.Chunk{
 		"```json\n{\"passages\":[{\"n\":1,\"keywords\":[\" \\\"Otters\\\"\",\"Otters\",\"holding\\nhands\",\"more\"],\"questions\":[\"Why?\",\"When?\"],\"context\":\"From a book\\non otters.\"}]}\n```": {Keywords: []string{"Otters", "holding hands"}, Questions: []string{"Why?"}, Context: "From a book on otters.\nbefore"},
 		`Sure! {"passages": [{"n": 1}]}`:                       {Context: "before"},
@@ -61,7 +60,7 @@ func TestAnswersOutliveAFailure(t *testing.T) {
 	m := NewModel(r, 1)
 	tries := 0
 	for ; ; tries++ {
-		_, err := m.Chunks(t.Context(), chunks, "x", sheaf.ParseConfig{AutoQuestions: 1}, func(int) bool { return false })
+		_, err := m.Chunks(t.Context(), chunks, "x", sheaf.ParseConfig{AutoQuestions: sheaf.Set(1)}, func(int) bool { return false })
 		if err == nil {
 			break
 		}
@@ -82,7 +81,7 @@ func TestQuestionsAreBounded(t *testing.T) {
 		}
 	}
 	r := &reply{answer: `{"passages": [{"n": 1}, {"n": 2}, {"n": 3}]}`}
-	if _, err := NewModel(r, 100).Chunks(t.Context(), chunks, "x", sheaf.ParseConfig{AutoQuestions: 1}, func(int) bool { return false }); err != nil || r.calls.Load() != 1 {
+	if _, err := NewModel(r, 100).Chunks(t.Context(), chunks, "x", sheaf.ParseConfig{AutoQuestions: sheaf.Set(1)}, func(int) bool { return false }); err != nil || r.calls.Load() != 1 {
 		t.Errorf("%v after %d calls", err, r.calls.Load())
 	}
 }

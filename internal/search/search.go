@@ -18,6 +18,7 @@ import (
 	"sheaf"
 	"sheaf/internal/embed"
 	"sheaf/internal/index"
+	"sheaf/internal/settings"
 	"sheaf/internal/tagset"
 	"sheaf/taskstore"
 )
@@ -65,12 +66,12 @@ type Request struct {
 
 // TagsOf has the query tagged as the chunks of a dataset with these settings are.
 func (r *Request) TagsOf(c sheaf.ParseConfig) {
-	for _, id := range c.TagKBIDs {
+	for _, id := range c.TagKBIDs.V {
 		if !slices.Contains(r.TagSets, id) {
 			r.TagSets = append(r.TagSets, id)
 		}
 	}
-	r.TopNTags = max(r.TopNTags, c.WithDefaults().TopNTags)
+	r.TopNTags = max(r.TopNTags, settings.WithDefaults(c).TopNTags.V)
 }
 
 // MaxTagSets bounds the tag sets that tag the query of a search in all datasets.

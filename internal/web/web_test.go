@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"sheaf"
+	"sheaf/internal/settings"
 )
 
 func get(t *testing.T, path string, header http.Header) *http.Response {
@@ -132,7 +132,7 @@ func TestEveryChunkMethodCanBeChosen(t *testing.T) {
 	if list == nil {
 		t.Fatal("the list of chunk methods is not where it was")
 	}
-	if want := `"` + strings.Join(sheaf.ChunkMethodNames(), `", "`) + `"`; string(list[1]) != want {
+	if want := `"` + strings.Join(settings.MethodNames(), `", "`) + `"`; string(list[1]) != want {
 		t.Errorf("the page offers %s; the methods are %s", list[1], want)
 	}
 }

@@ -79,7 +79,7 @@ func (format) Open(_ context.Context, f *os.File, o parser.Options) (parser.Docu
 		d.hint = &h
 		return d, nil
 	}
-	if d.guess, _, err = charset.DetectFile(f, size, o.Config.Encoding, ""); err != nil {
+	if d.guess, _, err = charset.DetectFile(f, size, o.Config.Encoding.V, ""); err != nil {
 		return nil, err
 	}
 	return d, d.detect()

@@ -63,7 +63,7 @@ func (f format) Open(_ context.Context, file *os.File, o parser.Options) (parser
 	}
 	return whole.WithPictures(func(ctx context.Context) (*whole.Content, error) {
 		c, err := read(ctx, z, main)
-		if err == nil && o.Config.ReadsPictures() {
+		if err == nil && o.Config.OCRPictures.V {
 			r := picture.Reader{Archive: z, OCR: f.ocr, TempDir: o.TempDir}
 			c.Cost, r.Left = picture.Budget(1, c.Blocks)
 			c.Finish = r.Read

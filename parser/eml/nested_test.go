@@ -56,7 +56,7 @@ func workbook(n int) string {
 
 func TestAnAttachedWorkbookIsReadShardByShard(t *testing.T) {
 	o := options
-	o.Config.TableRows = 100
+	o.Config.TableRows = sheaf.Set(100)
 	plan, units, err := formattest.Read(t, New(office), []byte(message("m", [3]string{parser.MediaXLSX, "book.xlsx", workbook(350)})), o, nil)
 	if err != nil || plan.Units != 2 {
 		t.Fatal(plan, err)

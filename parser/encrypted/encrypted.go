@@ -85,7 +85,7 @@ func (f *format) Open(ctx context.Context, file *os.File, o parser.Options) (par
 	case st.Size() > maxFileBytes:
 		return nil, sheaf.Fail(sheaf.CategoryCapacity, "too_large", "The file is protected by a password and has %d MB, where the limit is %d MB; save a copy without the password and upload that.", st.Size()>>20, maxFileBytes>>20)
 	}
-	if o.Config.Password == "" {
+	if o.Config.Password.V == "" {
 		return nil, sheaf.Fail(sheaf.CategoryEncrypted, "encrypted", "The file is protected by a password; send it as parser_config.password, or save a copy without the password and upload that.")
 	}
 	raw, err := io.ReadAll(io.NewSectionReader(file, 0, st.Size()))
@@ -95,7 +95,7 @@ func (f *format) Open(ctx context.Context, file *os.File, o parser.Options) (par
 	if err := check(raw); err != nil {
 		return nil, err
 	}
-	plain, err := decrypt(raw, o.Config.Password)
+	plain, err := decrypt(raw, o.Config.Password.V)
 	if err != nil {
 		return nil, err
 	}

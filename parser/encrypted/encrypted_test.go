@@ -77,7 +77,7 @@ func protected(t testing.TB) []byte {
 }
 
 func options(password string) parser.Options {
-	return parser.Options{Name: "document.docx", MediaType: parser.MediaOOXMLEncrypted, Config: sheaf.ParseConfig{Password: password}}
+	return parser.Options{Name: "document.docx", MediaType: parser.MediaOOXMLEncrypted, Config: sheaf.ParseConfig{Password: sheaf.Set(password)}}
 }
 
 func TestThePasswordOpensTheFile(t *testing.T) {

@@ -221,7 +221,7 @@ func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.Uni
 			return err
 		}
 		u := d.part(n)
-		if d.options.Config.ReadsPictures() {
+		if d.options.Config.OCRPictures.V {
 			if err := pictures.Read(ctx, &u); err != nil {
 				return err
 			}

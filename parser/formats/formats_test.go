@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"sheaf"
+	"sheaf/internal/settings"
 	"sheaf/parser"
 	"sheaf/parser/archive"
 	"sheaf/parser/internal/formattest"
@@ -148,7 +149,7 @@ func TestMethodsTakeTheirTypes(t *testing.T) {
 	} {
 		var got []string
 		kind, _ := known.TypeOf(mediaType)
-		for _, m := range sheaf.MethodsFor(kind.Families) {
+		for _, m := range settings.MethodsFor(kind.Families) {
 			if !slices.Contains([]string{"semantic", "hierarchical", "late", "code"}, m) {
 				got = append(got, m)
 			}
@@ -157,7 +158,7 @@ func TestMethodsTakeTheirTypes(t *testing.T) {
 			t.Errorf("%s: %v, want %s", mediaType, got, want)
 		}
 	}
-	if err := known.Check(sheaf.ParseConfig{ChunkMethod: "picture"}, "application/pdf"); err == nil || !strings.Contains(err.Error(), "paper") {
+	if err := known.Check(sheaf.ParseConfig{ChunkMethod: sheaf.Set("picture")}, "application/pdf"); err == nil || !strings.Contains(err.Error(), "paper") {
 		t.Errorf("the error does not name what is possible: %v", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"sheaf"
+	"sheaf/internal/settings"
 	"sheaf/parser"
 	"sheaf/parser/internal/formattest"
 )
@@ -136,10 +137,10 @@ func TestADeclarationIsAllThatAFormatNeeds(t *testing.T) {
 		t.Errorf("listed as %q", got)
 	}
 	kind, _ := r.TypeOf("application/scroll")
-	if got := sheaf.MethodsFor(kind.Families); !slices.Contains(got, "book") || slices.Contains(got, "paper") {
+	if got := settings.MethodsFor(kind.Families); !slices.Contains(got, "book") || slices.Contains(got, "paper") {
 		t.Errorf("cut by %q", got)
 	}
-	if err := r.Check(sheaf.ParseConfig{ChunkMethod: "paper"}, "application/x-scroll"); err == nil || !strings.Contains(err.Error(), "book") {
+	if err := r.Check(sheaf.ParseConfig{ChunkMethod: sheaf.Set("paper")}, "application/x-scroll"); err == nil || !strings.Contains(err.Error(), "book") {
 		t.Errorf("chunk method paper: %v", err)
 	}
 	if rows := handbookRows(all); !slices.Contains(rows, "| Scroll .scroll | page | 3 pages |  |") || !slices.Contains(rows, "| .scrl | file | no |  |") {

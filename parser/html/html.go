@@ -40,7 +40,7 @@ func (format) Open(_ context.Context, f *os.File, o parser.Options) (parser.Docu
 	return whole.New(func(context.Context) (*whole.Content, error) {
 		head := make([]byte, 4096)
 		n, _ := f.ReadAt(head, 0) // a file that cannot be read fails below
-		page, guess, err := charset.ReadFile(f, maxFileBytes, "web page", o.Config.Encoding, htmlblocks.Declared(head[:n]))
+		page, guess, err := charset.ReadFile(f, maxFileBytes, "web page", o.Config.Encoding.V, htmlblocks.Declared(head[:n]))
 		if err != nil {
 			return nil, err
 		}

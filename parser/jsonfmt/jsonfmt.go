@@ -55,7 +55,7 @@ func (format) Open(_ context.Context, f *os.File, o parser.Options) (parser.Docu
 	if err != nil {
 		return nil, err
 	}
-	guess, _, err := charset.DetectFile(f, size, o.Config.Encoding, "")
+	guess, _, err := charset.DetectFile(f, size, o.Config.Encoding.V, "")
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (format) Open(_ context.Context, f *os.File, o parser.Options) (parser.Docu
 		return &parts.Document{File: f, Guess: guess, Cuts: cuts, Unit: linesUnit}, nil
 	}
 	return whole.New(func(context.Context) (*whole.Content, error) {
-		b, guess, err := charset.ReadFile(f, maxFileBytes, "JSON file", o.Config.Encoding, "")
+		b, guess, err := charset.ReadFile(f, maxFileBytes, "JSON file", o.Config.Encoding.V, "")
 		if err != nil {
 			return nil, err
 		}

@@ -52,7 +52,7 @@ func (*format) Options() []string { return []string{"encoding"} }
 // Open implements parser.Format.
 func (f *format) Open(_ context.Context, file *os.File, o parser.Options) (parser.Document, error) {
 	return whole.New(func(context.Context) (*whole.Content, error) {
-		src, guess, err := charset.ReadFile(file, maxFileBytes, "Markdown file", o.Config.Encoding, "")
+		src, guess, err := charset.ReadFile(file, maxFileBytes, "Markdown file", o.Config.Encoding.V, "")
 		if err != nil {
 			return nil, err
 		}

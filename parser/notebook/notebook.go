@@ -69,7 +69,7 @@ func (f *format) Open(ctx context.Context, file *os.File, o parser.Options) (par
 	if !ok {
 		return nil, sheaf.Fail(sheaf.CategoryInternal, "unsupported_format", "This build reads no Markdown, and so no notebooks.")
 	}
-	o.MediaType, o.Config.Encoding = parser.MediaMarkdown, "utf-8"
+	o.MediaType, o.Config.Encoding = parser.MediaMarkdown, sheaf.Set("utf-8")
 	return tempfile.Open(o.TempDir, "notebook-*", []byte(text), func(in *os.File) (parser.Document, error) { return md.Open(ctx, in, o) })
 }
 

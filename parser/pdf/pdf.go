@@ -156,7 +156,7 @@ func (d *document) open(ctx context.Context) error {
 	switch {
 	case err == nil:
 	case errors.Is(err, engine.ErrPassword):
-		if d.options.Config.Password == "" {
+		if d.options.Config.Password.V == "" {
 			return sheaf.Fail(sheaf.CategoryEncrypted, "encrypted", "The document needs a password to open; give it in parser_config.password, or upload a copy without one.")
 		}
 		return sheaf.Fail(sheaf.CategoryEncrypted, "encrypted", "The given password does not open the document; correct parser_config.password.")
@@ -181,7 +181,7 @@ func (d *document) reopen(ctx context.Context) error {
 	}
 	d.asm, d.page = assembler{}, engine.Page{}
 	f, size := d.source()
-	doc, err := d.format.cfg.Engine.Open(ctx, f, size, d.options.Config.Password)
+	doc, err := d.format.cfg.Engine.Open(ctx, f, size, d.options.Config.Password.V)
 	if err != nil {
 		return err
 	}

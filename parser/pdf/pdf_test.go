@@ -505,7 +505,7 @@ func TestFilesThatDoNotOpen(t *testing.T) {
 	locked := enginetest.Encrypt(t, good, "sesame")
 	_, err := openBytes(t, locked, sheaf.ParseConfig{})
 	failed(t, err, "encrypted", sheaf.CategoryEncrypted)
-	_, err = openBytes(t, locked, sheaf.ParseConfig{Password: "wrong"})
+	_, err = openBytes(t, locked, sheaf.ParseConfig{Password: sheaf.Set("wrong")})
 	failed(t, err, "encrypted", sheaf.CategoryEncrypted)
 	_, err = openBytes(t, []byte("%PDF-1.7\nnothing of use\n"), sheaf.ParseConfig{})
 	failed(t, err, "invalid_pdf", sheaf.CategoryBadInput)
@@ -514,7 +514,7 @@ func TestFilesThatDoNotOpen(t *testing.T) {
 	_, err = openBytes(t, enginetest.File{}.Bytes(), sheaf.ParseConfig{})
 	failed(t, err, "invalid_pdf", sheaf.CategoryBadInput)
 
-	d, err := openBytes(t, locked, sheaf.ParseConfig{Password: "sesame"})
+	d, err := openBytes(t, locked, sheaf.ParseConfig{Password: sheaf.Set("sesame")})
 	if err != nil {
 		t.Fatal(err)
 	}

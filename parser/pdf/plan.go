@@ -73,7 +73,7 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 		warn("not_fingerprinted", "The file is larger than %d MB, so a changed page cannot be told from an unchanged one: a new version is read whole.", maxInspectBytes>>20)
 		return p, d.planOutline(ctx, p)
 	}
-	in, err := inspect(io.NewSectionReader(f, 0, size), d.options.Config.Password)
+	in, err := inspect(io.NewSectionReader(f, 0, size), d.options.Config.Password.V)
 	if err != nil || len(in.fingerprints) != d.pages {
 		warn("not_fingerprinted", "The file's structure could not be followed, so a changed page cannot be told from an unchanged one: a new version is read whole.")
 		if err := d.planOutline(ctx, p); err != nil {
@@ -363,7 +363,7 @@ func (d *document) repair() (err error) {
 			_ = os.Remove(out.Name())
 		}
 	}()
-	ctx, err := api.ReadContext(io.NewSectionReader(d.original(), 0, d.size), pdfcpuConfig(d.options.Config.Password))
+	ctx, err := api.ReadContext(io.NewSectionReader(d.original(), 0, d.size), pdfcpuConfig(d.options.Config.Password.V))
 	if err != nil {
 		return err
 	}

@@ -206,7 +206,7 @@ func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.Uni
 			u, _ = d.slide(n)
 		}
 		delete(d.kept, n)
-		if d.options.Config.ReadsPictures() {
+		if d.options.Config.OCRPictures.V {
 			if err := pictures.Read(ctx, &u); err != nil {
 				return err
 			}

@@ -40,7 +40,7 @@ func TestCuesBecomeTimedUnits(t *testing.T) {
 
 func TestOtherEncodingsAreRead(t *testing.T) {
 	o := options
-	o.Config.Encoding = "windows-1252"
+	o.Config.Encoding = sheaf.Set("windows-1252")
 	_, units, err := formattest.Read(t, New(), []byte("1\n00:00:01,000 --> 00:00:02,000\ncaf\xe9\n"), o, nil)
 	if err != nil || !strings.HasSuffix(show(units), "café\n") {
 		t.Errorf("%v %s", err, show(units))

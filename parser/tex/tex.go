@@ -54,7 +54,7 @@ func (f *format) Open(ctx context.Context, file *os.File, o parser.Options) (par
 		return astext.Open(ctx, f.formats(), file, o, sheaf.Warning{Code: "read_as_text", Message: fmt.Sprintf("The file has %d MB; above %d MB TeX is read as text, with its commands.", size>>20, maxFileBytes>>20)})
 	}
 	return whole.New(func(ctx context.Context) (*whole.Content, error) {
-		b, guess, err := charset.ReadFile(file, maxFileBytes, "TeX file", o.Config.Encoding, "")
+		b, guess, err := charset.ReadFile(file, maxFileBytes, "TeX file", o.Config.Encoding.V, "")
 		if err != nil {
 			return nil, err
 		}

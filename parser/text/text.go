@@ -102,7 +102,7 @@ func (format) Open(_ context.Context, f *os.File, o parser.Options) (parser.Docu
 	if err != nil {
 		return nil, err
 	}
-	guess, head, err := charset.DetectFile(f, size, o.Config.Encoding, "")
+	guess, head, err := charset.DetectFile(f, size, o.Config.Encoding.V, "")
 	if err != nil {
 		return nil, err
 	}

@@ -342,9 +342,9 @@ func many(t testing.TB, n int) []byte {
 
 func TestAWorkbookIsCutIntoShards(t *testing.T) {
 	o := options
-	o.Config.TableRows = 400
+	o.Config.TableRows = sheaf.Set(400)
 	for _, n := range []int{1000, 21_000} { // of moderate size, and streamed
-		o.Config.TableRows = n * 2 / 5
+		o.Config.TableRows = sheaf.Set(n * 2 / 5)
 		plan, units, err := formattest.Read(t, New(), many(t, n), o, rows.New())
 		if err != nil {
 			t.Fatal(err)

@@ -71,7 +71,7 @@ func (f *format) Open(ctx context.Context, file *os.File, o parser.Options) (par
 	}
 	head := make([]byte, min(size, 4<<10))
 	_, _ = file.ReadAt(head, 0) // ReadFile reports what is wrong with the file
-	b, guess, err := charset.ReadFile(file, maxFileBytes, "XML file", o.Config.Encoding, htmlblocks.Declared(declaration(head)))
+	b, guess, err := charset.ReadFile(file, maxFileBytes, "XML file", o.Config.Encoding.V, htmlblocks.Declared(declaration(head)))
 	if err != nil {
 		return nil, err
 	}

@@ -72,7 +72,7 @@ func (f *format) Open(ctx context.Context, file *os.File, o parser.Options) (par
 	if size > maxFileBytes {
 		return asText("read_as_text", fmt.Sprintf("The file has %d MB; above %d MB YAML is read as text, without its keys.", size>>20, maxFileBytes>>20))
 	}
-	b, guess, err := charset.ReadFile(file, maxFileBytes, "YAML file", o.Config.Encoding, "")
+	b, guess, err := charset.ReadFile(file, maxFileBytes, "YAML file", o.Config.Encoding.V, "")
 	if err != nil {
 		return nil, err
 	}

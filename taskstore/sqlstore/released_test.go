@@ -204,7 +204,7 @@ func keptReads(f *storetest.Fixture) {
 		t.Helper()
 		ds, err := s.Dataset(ctx, "kept", "contracts")
 		f.OK(err)
-		check("the password", ds.ParseConfig.Password, keptSecret)
+		check("the password", ds.ParseConfig.Password.V, keptSecret)
 		config, err := json.Marshal(ds.ParseConfig)
 		f.OK(err)
 		var said map[string]any
@@ -220,7 +220,7 @@ func keptReads(f *storetest.Fixture) {
 		}
 		up, err := s.Upload(ctx, "kept", "kept-up")
 		f.OK(err)
-		check("the upload", []any{up.Offset, up.Size, up.Spec.Name, up.Spec.Config.Password}, []any{60, 100, "late.pdf", keptSecret})
+		check("the upload", []any{up.Offset, up.Size, up.Spec.Name, up.Spec.Config.Password.V}, []any{60, 100, "late.pdf", keptSecret})
 		state, err := s.Idempotent(ctx, taskstore.KeyedRequest{TenantID: "kept", Key: "answered", Hash: "another", Former: "hash", Holder: "new"}, time.Minute)
 		f.OK(err)
 		check("the kept answer", string(state.Answer), `{"status":202,"body":"e30="}`)

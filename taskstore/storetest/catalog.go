@@ -370,13 +370,13 @@ func testDatasets(t *testing.T, b *bench) {
 	tagged, err := b.TaggedDatasets(b.ctx, b.tenant, 10)
 	b.ok(err)
 	b.same("datasets with tag sets, before there are any", len(tagged), 0)
-	d.Name, d.ParseConfig.TaskPageSize, d.ParseConfig.TagKBIDs = "Ünïcode %_'\"", 22, []string{"set"}
+	d.Name, d.ParseConfig.TaskPageSize, d.ParseConfig.TagKBIDs = "Ünïcode %_'\"", sheaf.Set(22), sheaf.Set([]string{"set"})
 	b.ok(b.UpdateDataset(b.ctx, *d))
 	b.is(b.UpdateDataset(b.ctx, *d), sheaf.ErrStale) // d was read before the change
 	b.is(b.UpdateDataset(b.ctx, sheaf.Dataset{ID: "none", TenantID: b.tenant, Name: "x", UpdatedAt: d.UpdatedAt}), sheaf.ErrNotFound)
 	tagged, err = b.TaggedDatasets(b.ctx, b.tenant, 10)
 	b.ok(err)
-	if len(tagged) != 1 || tagged[0].ID != d.ID || !slices.Equal(tagged[0].ParseConfig.TagKBIDs, []string{"set"}) {
+	if len(tagged) != 1 || tagged[0].ID != d.ID || !slices.Equal(tagged[0].ParseConfig.TagKBIDs.V, []string{"set"}) {
 		t.Errorf("datasets with tag sets: %+v", tagged)
 	}
 	tagged, err = b.TaggedDatasets(b.ctx, "nobody", 10)
@@ -384,7 +384,7 @@ func testDatasets(t *testing.T, b *bench) {
 	b.same("datasets with tag sets of another tenant", len(tagged), 0)
 	got, err := b.Dataset(b.ctx, b.tenant, d.Name)
 	b.ok(err)
-	b.same("page size", got.ParseConfig.TaskPageSize, 22)
+	b.same("page size", got.ParseConfig.TaskPageSize.V, 22)
 	b.ok(json.Unmarshal([]byte(`{"tag_kb_ids":[],"delimiter":""}`), &got.ParseConfig))
 	b.ok(b.UpdateDataset(b.ctx, *got))
 	tagged, err = b.TaggedDatasets(b.ctx, b.tenant, 10)
@@ -555,12 +555,12 @@ func testReparse(t *testing.T, b *bench) {
 	b.same("visible", b.visible(ranges), 2)
 	before := b.doc(id)
 	job := b.newJob(sheaf.JobReparse)
-	first := taskstore.ReparseDocument{DocumentID: id, ParseConfig: sheaf.ParseConfig{TaskPageSize: 3}, MediaType: "text/x-other", Plan: planTask()}
+	first := taskstore.ReparseDocument{DocumentID: id, ParseConfig: sheaf.ParseConfig{TaskPageSize: sheaf.Set(3)}, MediaType: "text/x-other", Plan: planTask()}
 	for range 2 {
 		b.ok(b.Reparse(b.ctx, job, []taskstore.ReparseDocument{first}, ""))
 	}
 	d := b.doc(id)
-	b.same("reparsed", []any{d.Generation, d.LiveGeneration, d.State, d.Progress, d.Chunks, d.Units, d.ParseConfig.TaskPageSize, d.MediaType, d.FinishedAt.IsZero()},
+	b.same("reparsed", []any{d.Generation, d.LiveGeneration, d.State, d.Progress, d.Chunks, d.Units, d.ParseConfig.TaskPageSize.V, d.MediaType, d.FinishedAt.IsZero()},
 		[]any{2, 1, sheaf.DocQueued, 0.0, before.Chunks, 12, 3, "text/x-other", true})
 	b.same("still visible", b.visible(ranges), 2)
 

@@ -91,7 +91,7 @@ func (f *Fixture) secret() (d Doc, hook *sheaf.Webhook, key string) {
 	f.OK(err)
 	_, err = f.Store.BindUploads(ctx, "t", []string{upload.ID}, d.Job)
 	f.OK(err)
-	config := sheaf.ParseConfig{Password: "hushed"}
+	config := sheaf.ParseConfig{Password: sheaf.Set("hushed")}
 	_, err = f.Store.CreateDocuments(ctx, sheaf.Job{ID: d.Job, TenantID: "t", DatasetID: "ds-t", Kind: sheaf.JobIngest}, []taskstore.NewDocument{{
 		Document: sheaf.Document{ID: d.ID, Name: "sesame.pdf", MediaType: "application/pdf", Size: 10, SHA256: strings.Repeat("ab", 32), BlobKey: sheaf.OriginalPrefix("t", d.ID) + "v1",
 			ParseConfig: config, Metadata: map[string]string{"title": "hushed"}},

@@ -17,6 +17,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"sheaf"
+	"sheaf/internal/settings"
 	"sheaf/parser"
 	"sheaf/parser/internal/clean"
 	"sheaf/parser/internal/tempfile"
@@ -45,10 +46,10 @@ const (
 
 // RowsPerRange is the setting, or its default.
 func RowsPerRange(c sheaf.ParseConfig) int {
-	if c.TableRows > 0 {
-		return c.TableRows
+	if c.TableRows.V > 0 {
+		return c.TableRows.V
 	}
-	return sheaf.DefaultParseConfig.TableRows
+	return settings.Default.TableRows.V
 }
 
 // Cost of a range of rows in pages.

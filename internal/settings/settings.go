@@ -1,14 +1,16 @@
-package sheaf
+// Package settings describes parser_config: its table of settings, the chunk
+// methods, and how layers of settings merge. The API decodes and checks
+// settings with it, ingest merges them, the chunker asks which of them a method
+// reads; the handbook's tables and the API's description are written from it.
+package settings
 
 import (
 	"fmt"
 	"slices"
 	"strings"
-)
 
-// What parser_config holds and what chunk methods there are, stated once: the
-// checks at upload, the config digest, the handbook's tables and the API's
-// description all read these two tables.
+	"sheaf"
+)
 
 // Setting is a key of parser_config.
 type Setting struct {
@@ -27,10 +29,7 @@ func (s Setting) Default() string {
 	if s.Unset != "" {
 		return s.Unset
 	}
-	v, _ := DefaultParseConfig.Value(s.Name)
-	if _, ok := v.(*bool); ok {
-		return "false"
-	}
+	v, _ := Value(Default, s.Name)
 	return fmt.Sprint(v)
 }
 
@@ -55,8 +54,20 @@ var prose = []string{"general", "paper", "book", "laws", "manual", "email", "res
 // printed are those of prose whose files have headings, tables and images.
 var printed = []string{"general", "paper", "book", "laws", "manual", "email", "resume"}
 
-// Settings are the keys of parser_config, in the order in which people ask for them.
-var Settings = []Setting{
+// Default is what a setting that no layer sets means, unless the chunk method
+// has a default of its own.
+var Default = sheaf.ParseConfig{
+	ChunkMethod:   sheaf.Set("general"),
+	ChunkTokenNum: sheaf.Set(512),
+	Delimiter:     sheaf.Set("\n。；！？"),
+	TaskPageSize:  sheaf.Set(12),
+	TopNTags:      sheaf.Set(3),
+	TableRows:     sheaf.Set(3000),
+}
+
+// Table has a row for each key of parser_config, in the order in which people
+// ask for them.
+var Table = []Setting{
 	{Name: "chunk_method", Meaning: "how blocks become chunks, see the chunk methods"},
 	{Name: "chunk_token_num", Min: 16, Max: 8191, Methods: packing, Meaning: "most tokens in a chunk"},
 	{Name: "delimiter", Unset: "line end and full-width sentence marks", Methods: packing, Meaning: "characters that end a piece; a string in backticks always cuts, outside of tables and code"},
@@ -84,93 +95,76 @@ var Settings = []Setting{
 // MethodLate is the chunk method whose chunks are embedded section by section.
 const MethodLate = "late"
 
-// ChunkMethod is a way to cut blocks into chunks, under the name that RAGFlow
+// Method is a way to cut blocks into chunks, under the name that RAGFlow
 // gave it where it has one.
-type ChunkMethod struct {
+type Method struct {
 	Name     string
-	Takes    []FileFamily // nil for every format
-	Ranges   string       // what a task covers
+	Takes    []sheaf.FileFamily // nil for every format
+	Ranges   string             // what a task covers
 	Meaning  string
-	Defaults ParseConfig // that differ from DefaultParseConfig
+	Defaults sheaf.ParseConfig // that differ from Default
 }
-
-// FileFamily is a group of media types that a chunk method takes or not.
-type FileFamily string
-
-const (
-	FamilyPDF          FileFamily = "PDF"
-	FamilyDocument     FileFamily = "DOCX and other word processors"
-	FamilySpreadsheet  FileFamily = "XLSX, CSV and other tables"
-	FamilyPresentation FileFamily = "PPTX and other slides"
-	FamilyText         FileFamily = "plain text, Markdown"
-	FamilyWeb          FileFamily = "HTML"
-	FamilyEbook        FileFamily = "EPUB"
-	FamilyMail         FileFamily = "EML, MSG, MBOX"
-	FamilyImage        FileFamily = "images"
-	FamilyAudio        FileFamily = "audio, subtitles"
-	FamilyCode         FileFamily = "source code, notebooks"
-)
 
 // allPages is the largest task_page_size: one task for all but the longest.
 const allPages = 1000
 
-// ChunkMethods are the values of chunk_method, the default first.
-var ChunkMethods = []ChunkMethod{
+// Methods are the values of chunk_method, the default first.
+var Methods = []Method{
 	{Name: "general", Ranges: "task_page_size pages, table_rows rows", Meaning: "packs neighbours up to chunk_token_num; never over a heading, tables apart"},
 	{Name: "naive", Ranges: "as general", Meaning: "another name of general"},
-	{Name: "one", Ranges: "the whole document, up to 1,000 pages", Meaning: "the document as one chunk, or as few as hold 8191 tokens each", Defaults: ParseConfig{TaskPageSize: allPages}},
-	{Name: "qa", Takes: []FileFamily{FamilySpreadsheet, FamilyText, FamilyDocument, FamilyPDF, FamilyWeb}, Ranges: "table_rows rows, task_page_size pages", Meaning: "question and answer as one chunk: the first two filled cells of a row, a heading and what follows it, or lines that begin with Q: and A:"},
-	{Name: "table", Takes: []FileFamily{FamilySpreadsheet}, Ranges: "table_rows rows", Meaning: "a row is a chunk of \"column: value\" lines; columns hold the typed values"},
-	{Name: "tag", Takes: []FileFamily{FamilySpreadsheet}, Ranges: "table_rows rows", Meaning: "a row is a chunk: the first filled cell is the text, the second its tags, separated by commas"},
-	{Name: "paper", Takes: []FileFamily{FamilyPDF}, Ranges: "22 pages", Meaning: "as general, by numbered sections; the abstract stays in one chunk", Defaults: ParseConfig{TaskPageSize: 22}},
-	{Name: "book", Takes: []FileFamily{FamilyPDF, FamilyDocument, FamilyText, FamilyWeb, FamilyEbook}, Ranges: "task_page_size pages", Meaning: "as general, by parts and chapters; lines of a printed table of contents are left out"},
-	{Name: "laws", Takes: []FileFamily{FamilyPDF, FamilyDocument, FamilyText, FamilyWeb}, Ranges: "task_page_size pages", Meaning: "as general, by part, chapter, section and article: an article is never in a chunk with another"},
-	{Name: "manual", Takes: []FileFamily{FamilyPDF, FamilyDocument, FamilyText, FamilyWeb}, Ranges: "task_page_size pages", Meaning: "by numbered sections; short neighbouring subsections share a chunk"},
-	{Name: "presentation", Takes: []FileFamily{FamilyPresentation, FamilyPDF}, Ranges: "task_page_size slides or pages", Meaning: "a slide or page is a chunk"},
-	{Name: "picture", Takes: []FileFamily{FamilyImage}, Ranges: "the whole file", Meaning: "an image is a chunk: what was read on it and how it is described"},
-	{Name: "email", Takes: []FileFamily{FamilyMail}, Ranges: "the whole message", Meaning: "as general, each part apart, quoted mail apart from what was written"},
-	{Name: "resume", Takes: []FileFamily{FamilyPDF, FamilyDocument, FamilyText}, Ranges: "the whole document, up to 1,000 pages", Meaning: "as general, by the usual sections: experience, education, skills …", Defaults: ParseConfig{TaskPageSize: allPages}},
-	{Name: "audio", Takes: []FileFamily{FamilyAudio}, Ranges: "the whole recording", Meaning: "as general over the transcript, whole sentences"},
+	{Name: "one", Ranges: "the whole document, up to 1,000 pages", Meaning: "the document as one chunk, or as few as hold 8191 tokens each", Defaults: sheaf.ParseConfig{TaskPageSize: sheaf.Set(allPages)}},
+	{Name: "qa", Takes: []sheaf.FileFamily{sheaf.FamilySpreadsheet, sheaf.FamilyText, sheaf.FamilyDocument, sheaf.FamilyPDF, sheaf.FamilyWeb}, Ranges: "table_rows rows, task_page_size pages", Meaning: "question and answer as one chunk: the first two filled cells of a row, a heading and what follows it, or lines that begin with Q: and A:"},
+	{Name: "table", Takes: []sheaf.FileFamily{sheaf.FamilySpreadsheet}, Ranges: "table_rows rows", Meaning: "a row is a chunk of \"column: value\" lines; columns hold the typed values"},
+	{Name: "tag", Takes: []sheaf.FileFamily{sheaf.FamilySpreadsheet}, Ranges: "table_rows rows", Meaning: "a row is a chunk: the first filled cell is the text, the second its tags, separated by commas"},
+	{Name: "paper", Takes: []sheaf.FileFamily{sheaf.FamilyPDF}, Ranges: "22 pages", Meaning: "as general, by numbered sections; the abstract stays in one chunk", Defaults: sheaf.ParseConfig{TaskPageSize: sheaf.Set(22)}},
+	{Name: "book", Takes: []sheaf.FileFamily{sheaf.FamilyPDF, sheaf.FamilyDocument, sheaf.FamilyText, sheaf.FamilyWeb, sheaf.FamilyEbook}, Ranges: "task_page_size pages", Meaning: "as general, by parts and chapters; lines of a printed table of contents are left out"},
+	{Name: "laws", Takes: []sheaf.FileFamily{sheaf.FamilyPDF, sheaf.FamilyDocument, sheaf.FamilyText, sheaf.FamilyWeb}, Ranges: "task_page_size pages", Meaning: "as general, by part, chapter, section and article: an article is never in a chunk with another"},
+	{Name: "manual", Takes: []sheaf.FileFamily{sheaf.FamilyPDF, sheaf.FamilyDocument, sheaf.FamilyText, sheaf.FamilyWeb}, Ranges: "task_page_size pages", Meaning: "by numbered sections; short neighbouring subsections share a chunk"},
+	{Name: "presentation", Takes: []sheaf.FileFamily{sheaf.FamilyPresentation, sheaf.FamilyPDF}, Ranges: "task_page_size slides or pages", Meaning: "a slide or page is a chunk"},
+	{Name: "picture", Takes: []sheaf.FileFamily{sheaf.FamilyImage}, Ranges: "the whole file", Meaning: "an image is a chunk: what was read on it and how it is described"},
+	{Name: "email", Takes: []sheaf.FileFamily{sheaf.FamilyMail}, Ranges: "the whole message", Meaning: "as general, each part apart, quoted mail apart from what was written"},
+	{Name: "resume", Takes: []sheaf.FileFamily{sheaf.FamilyPDF, sheaf.FamilyDocument, sheaf.FamilyText}, Ranges: "the whole document, up to 1,000 pages", Meaning: "as general, by the usual sections: experience, education, skills …", Defaults: sheaf.ParseConfig{TaskPageSize: sheaf.Set(allPages)}},
+	{Name: "audio", Takes: []sheaf.FileFamily{sheaf.FamilyAudio}, Ranges: "the whole recording", Meaning: "as general over the transcript, whole sentences"},
 	{Name: "semantic", Ranges: "as general", Meaning: "as general, and cut where the meaning changes most: between sentences whose vectors are farther apart than 95 in 100 neighbours are"},
 	{Name: "hierarchical", Ranges: "as general", Meaning: "chunks that keep a parent of up to four times their size, and for each longer section one more chunk that sums it up: by the chat model where one is configured, else with its most typical sentences"},
 	{Name: MethodLate, Ranges: "as general", Meaning: "as general; the vector of each chunk is made from its whole section, as far as the model reads (late chunking): needs embed.late_window"},
-	{Name: "code", Takes: []FileFamily{FamilyCode}, Ranges: "the whole file, large ones in parts", Meaning: "by declaration, whose name joins the heading path; short neighbours share a chunk. Go is cut by its syntax tree, other languages by indentation"},
+	{Name: "code", Takes: []sheaf.FileFamily{sheaf.FamilyCode}, Ranges: "the whole file, large ones in parts", Meaning: "by declaration, whose name joins the heading path; short neighbours share a chunk. Go is cut by its syntax tree, other languages by indentation"},
 }
 
 // MethodByName returns the chunk method called name; "" is the default.
-func MethodByName(name string) (ChunkMethod, bool) {
+func MethodByName(name string) (Method, bool) {
 	if name == "" {
-		name = DefaultParseConfig.ChunkMethod
+		name = Default.ChunkMethod.V
 	}
-	i := slices.IndexFunc(ChunkMethods, func(m ChunkMethod) bool { return m.Name == name })
+	i := slices.IndexFunc(Methods, func(m Method) bool { return m.Name == name })
 	if i < 0 {
-		return ChunkMethod{}, false
+		return Method{}, false
 	}
-	return ChunkMethods[i], true
+	return Methods[i], true
 }
 
-// ChunkMethodNames lists the values of chunk_method.
-func ChunkMethodNames() []string {
-	names := make([]string, len(ChunkMethods))
-	for i, m := range ChunkMethods {
+// MethodNames lists the values of chunk_method.
+func MethodNames() []string {
+	names := make([]string, len(Methods))
+	for i, m := range Methods {
 		names[i] = m.Name
 	}
 	return names
 }
 
-// SettingNames lists the keys of parser_config.
-func SettingNames() []string {
-	names := make([]string, len(Settings))
-	for i, s := range Settings {
+// Names lists the keys of parser_config.
+func Names() []string {
+	names := make([]string, len(Table))
+	for i, s := range Table {
 		names[i] = s.Name
 	}
 	return names
 }
 
 // MethodsFor lists the chunk methods that take a file of some of the families.
-func MethodsFor(families []FileFamily) []string {
+func MethodsFor(families []sheaf.FileFamily) []string {
 	var names []string
-	for _, m := range ChunkMethods {
+	for _, m := range Methods {
 		if m.TakesAny(families) {
 			names = append(names, m.Name)
 		}
@@ -179,13 +173,13 @@ func MethodsFor(families []FileFamily) []string {
 }
 
 // TakesAny reports whether the method works on files of one of the families.
-func (m ChunkMethod) TakesAny(families []FileFamily) bool {
-	return m.Takes == nil || slices.ContainsFunc(families, func(f FileFamily) bool { return slices.Contains(m.Takes, f) })
+func (m Method) TakesAny(families []sheaf.FileFamily) bool {
+	return m.Takes == nil || slices.ContainsFunc(families, func(f sheaf.FileFamily) bool { return slices.Contains(m.Takes, f) })
 }
 
 // Reads reports whether the method reads a setting, by its JSON name.
-func (m ChunkMethod) Reads(setting string) bool {
-	i := slices.IndexFunc(Settings, func(s Setting) bool { return s.Name == setting })
+func (m Method) Reads(setting string) bool {
+	i := slices.IndexFunc(Table, func(s Setting) bool { return s.Name == setting })
 	if i < 0 {
 		return false
 	}
@@ -193,7 +187,7 @@ func (m ChunkMethod) Reads(setting string) bool {
 	if name == "naive" {
 		name = "general"
 	}
-	return Settings[i].Methods == nil || slices.Contains(Settings[i].Methods, name)
+	return Table[i].Methods == nil || slices.Contains(Table[i].Methods, name)
 }
 
 // maxTagSets bounds tag_kb_ids.
@@ -202,33 +196,32 @@ const maxTagSets = 8
 // Check refuses settings that no parse could obey: a chunk method that does
 // not exist, numbers out of bounds, ranges upside down. The error says what is
 // possible.
-func (c ParseConfig) Check() error {
-	_, named := c.Value("chunk_method")
-	if _, ok := MethodByName(c.ChunkMethod); !ok || named && c.ChunkMethod == "" {
-		return fmt.Errorf("chunk_method %q is not one of %s; null stands for what holds without it", c.ChunkMethod, strings.Join(ChunkMethodNames(), ", "))
+func Check(c sheaf.ParseConfig) error {
+	if _, ok := MethodByName(c.ChunkMethod.V); !ok || c.ChunkMethod.IsSet() && c.ChunkMethod.V == "" {
+		return fmt.Errorf("chunk_method %q is not one of %s; null stands for what holds without it", c.ChunkMethod.V, strings.Join(MethodNames(), ", "))
 	}
-	for _, s := range Settings {
-		v, set := c.Value(s.Name)
+	for _, s := range Table {
+		v, set := Value(c, s.Name)
 		if n, ok := v.(int); ok && set && (n < s.Min || n > s.Max) {
 			return fmt.Errorf("%s is %d; choose a number from %d to %d, or null for what holds without it", s.Name, n, s.Min, s.Max)
 		}
 	}
-	if len(c.Delimiter) > 256 || len(c.ChildrenDelimiter) > 256 {
+	if len(c.Delimiter.V) > 256 || len(c.ChildrenDelimiter.V) > 256 {
 		return fmt.Errorf("delimiter or children_delimiter is longer than 256 bytes")
 	}
-	if !slices.Contains([]string{"", "none", "find", "redact"}, c.PII) {
-		return fmt.Errorf("pii %q is not one of none, find, redact", c.PII)
+	if !slices.Contains([]string{"", "none", "find", "redact"}, c.PII.V) {
+		return fmt.Errorf("pii %q is not one of none, find, redact", c.PII.V)
 	}
-	if len(c.TagKBIDs) > maxTagSets {
-		return fmt.Errorf("tag_kb_ids names %d datasets; at most %d are looked at", len(c.TagKBIDs), maxTagSets)
+	if len(c.TagKBIDs.V) > maxTagSets {
+		return fmt.Errorf("tag_kb_ids names %d datasets; at most %d are looked at", len(c.TagKBIDs.V), maxTagSets)
 	}
-	if len(c.TagKBIDs) > 0 && c.ChunkMethod == "tag" {
+	if len(c.TagKBIDs.V) > 0 && c.ChunkMethod.V == "tag" {
 		return fmt.Errorf("tag_kb_ids is set with chunk_method tag: a tag set has its own tags; leave one of the two out")
 	}
-	if len(c.Pages) > 10_000 {
+	if len(c.Pages.V) > 10_000 {
 		return fmt.Errorf("pages has more than 10,000 ranges")
 	}
-	for _, r := range c.Pages {
+	for _, r := range c.Pages.V {
 		if r.From < 1 || r.To < r.From {
 			return fmt.Errorf("pages [%d, %d]: a range is [from, to], counted from 1, both ends included", r.From, r.To)
 		}
@@ -238,8 +231,8 @@ func (c ParseConfig) Check() error {
 
 // CheckType refuses a chunk method that takes no file of the families, which
 // are those of the media type (parser.Registry.TypeOf).
-func (c ParseConfig) CheckType(mediaType string, families []FileFamily) error {
-	m, ok := MethodByName(c.ChunkMethod)
+func CheckType(c sheaf.ParseConfig, mediaType string, families []sheaf.FileFamily) error {
+	m, ok := MethodByName(c.ChunkMethod.V)
 	if !ok || m.TakesAny(families) {
 		return nil
 	}
@@ -248,4 +241,16 @@ func (c ParseConfig) CheckType(mediaType string, families []FileFamily) error {
 		takes[i] = string(f)
 	}
 	return fmt.Errorf("chunk_method %s takes %s, not %s; for this file use one of %s", m.Name, strings.Join(takes, "; "), mediaType, strings.Join(MethodsFor(families), ", "))
+}
+
+// NeedsChat names the setting that no chunk can get without a chat model, ""
+// where there is none.
+func NeedsChat(c sheaf.ParseConfig) string {
+	switch {
+	case c.AutoQuestions.V > 0:
+		return "auto_questions"
+	case c.AutoContext.V:
+		return "auto_context"
+	}
+	return ""
 }

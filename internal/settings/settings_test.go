@@ -1,13 +1,14 @@
-package sheaf
+package settings
 
 import (
 	"flag"
 	"fmt"
 	"os"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
+
+	"sheaf"
 )
 
 var update = flag.Bool("update", false, "write the tables of docs/handbook.md")
@@ -27,9 +28,9 @@ func replaceTable(t *testing.T, doc, header string, rows []string) string {
 }
 
 // TestHandbookTables keeps the handbook's tables of settings and methods equal
-// to the code: go test . -run HandbookTables -update writes them.
+// to the code: go test ./internal/settings -run HandbookTables -update writes them.
 func TestHandbookTables(t *testing.T) {
-	const path, chapter = "docs/handbook.md", "## Parse settings\n"
+	const path, chapter = "../../docs/handbook.md", "## Parse settings\n"
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -39,14 +40,14 @@ func TestHandbookTables(t *testing.T) {
 		t.Fatalf("%s has no chapter %q", path, chapter)
 	}
 	var settings, methods []string
-	for _, s := range Settings {
+	for _, s := range Table {
 		meaning := s.Meaning
 		if s.Max > 0 {
 			meaning += fmt.Sprintf(", from %d to %d", s.Min, s.Max)
 		}
 		settings = append(settings, fmt.Sprintf("| %s | %s | %s |", s.Name, s.Default(), meaning))
 	}
-	for _, m := range ChunkMethods {
+	for _, m := range Methods {
 		takes := "every format"
 		if m.Takes != nil {
 			var names []string
@@ -64,7 +65,7 @@ func TestHandbookTables(t *testing.T) {
 		return
 	}
 	if !*update {
-		t.Fatalf("%s is not what the code says; run go test . -run HandbookTables -update", path)
+		t.Fatalf("%s is not what the code says; run go test ./internal/settings -run HandbookTables -update", path)
 	}
 	if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 		t.Fatal(err)
@@ -72,19 +73,11 @@ func TestHandbookTables(t *testing.T) {
 }
 
 func TestEveryFieldOfTheConfigIsASetting(t *testing.T) {
-	var fields []string
-	for i := range reflect.TypeFor[ParseConfig]().NumField() {
-		if f := reflect.TypeFor[ParseConfig]().Field(i); f.IsExported() {
-			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			fields = append(fields, name)
-		}
-	}
-	names := SettingNames()
-	slices.Sort(fields)
-	if slices.Sort(names); !slices.Equal(fields, names) {
+	fields, names := slices.Sorted(slices.Values(fields)), slices.Sorted(slices.Values(Names()))
+	if !slices.Equal(fields, names) {
 		t.Errorf("fields %v\nsettings %v", fields, names)
 	}
-	for _, s := range Settings {
+	for _, s := range Table {
 		for _, m := range s.Methods {
 			if _, ok := MethodByName(m); !ok {
 				t.Errorf("%s names the method %q, which does not exist", s.Name, m)
@@ -97,12 +90,15 @@ func TestEveryFieldOfTheConfigIsASetting(t *testing.T) {
 }
 
 func TestMethodsHaveTheirOwnDefaults(t *testing.T) {
-	for method, pages := range map[string]int{"": 12, "general": 12, "paper": 22, "one": 1000} {
-		if got := (ParseConfig{ChunkMethod: method}).WithDefaults().TaskPageSize; got != pages {
+	for method, pages := range map[string]int{"general": 12, "paper": 22, "one": 1000} {
+		if got := WithDefaults(sheaf.ParseConfig{ChunkMethod: sheaf.Set(method)}).TaskPageSize.V; got != pages {
 			t.Errorf("%s: %d pages a task, want %d", method, got, pages)
 		}
 	}
-	if got := (ParseConfig{ChunkMethod: "paper", TaskPageSize: 5}).WithDefaults().TaskPageSize; got != 5 {
+	if got := WithDefaults(sheaf.ParseConfig{}).TaskPageSize.V; got != 12 {
+		t.Errorf("no method: %d pages a task, want 12", got)
+	}
+	if got := WithDefaults(sheaf.ParseConfig{ChunkMethod: sheaf.Set("paper"), TaskPageSize: sheaf.Set(5)}).TaskPageSize.V; got != 5 {
 		t.Errorf("what was asked for is overridden: %d", got)
 	}
 }
