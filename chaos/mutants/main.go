@@ -66,7 +66,7 @@ var mutants = []mutant{
 		"./taskstore/sqlstore", "TestContract/sqlite|TestModel/sqlite", none,
 	},
 	{
-		"claim guard: nothing is claimed after its cancel", "taskstore/sqlstore/keeper.go",
+		"claim guard: nothing is claimed after its cancel", "taskstore/sqlstore/lifecycle.go",
 		`state=CASE WHEN cancel_requested_at<>0 THEN 'canceled' WHEN %[2]s THEN 'dead'`, `state=CASE WHEN %[2]s THEN 'dead'`,
 		"./taskstore/sqlstore", "TestContract/sqlite|TestModel/sqlite", none,
 	},
@@ -108,12 +108,12 @@ var mutants = []mutant{
 		"./taskstore/sqlstore", "TestContract/sqlite", none,
 	},
 	{
-		"order: what has begun goes before what has not", "taskstore/sqlstore/insert.go",
+		"order: what has begun goes before what has not", "taskstore/sqlstore/taskrows.go",
 		`return sheaf.PhaseRanges, b.Place`, `return sheaf.PhaseBegin, b.Place`,
 		"./taskstore/sqlstore", "TestContract/sqlite", none,
 	},
 	{
-		"order: many pieces do not keep small documents back", "taskstore/sqlstore/insert.go",
+		"order: many pieces do not keep small documents back", "taskstore/sqlstore/taskrows.go",
 		`case pieces > sheaf.BulkRanges:`, `case false:`,
 		"./taskstore/sqlstore", "TestContract/sqlite", none,
 	},

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"slices"
 
 	"sheaf"
@@ -20,7 +19,7 @@ type backlogGroup struct {
 // Backlog reads all of it with a bounded number of statements, whatever the
 // number of tenants, and lists no more than top of them: one statement over the
 // index by which tasks are fed, and three over small tables.
-func (s *Store) Backlog(ctx context.Context, top int) (*taskstore.Backlog, error) {
+func (s *queues) Backlog(ctx context.Context, top int) (*taskstore.Backlog, error) {
 	db := s.read(ctx)
 	var groups []backlogGroup
 	err := db.Raw(`SELECT tenant_id, state, paused, lane, COUNT(*) AS n, MIN(run_at) AS oldest FROM tasks
@@ -113,7 +112,7 @@ func sumBacklog(groups []backlogGroup, tenants []tenantRow, now int64, top int) 
 }
 
 // Population reads every document and job: not for each scrape.
-func (s *Store) Population(ctx context.Context) (*taskstore.Population, error) {
+func (s *queues) Population(ctx context.Context) (*taskstore.Population, error) {
 	db := s.read(ctx)
 	out := &taskstore.Population{Documents: map[sheaf.DocumentState]int{}}
 	var documents []struct {
@@ -149,24 +148,4 @@ func (s *Store) Population(ctx context.Context) (*taskstore.Population, error) {
 	}
 	out.Jobs = jobs[0]
 	return out, nil
-}
-
-// Connections says how many connections each pool of the store has open and in
-// use, by the pool's name: "read", "write" and, on MySQL, "scripts".
-func (s *Store) Connections() map[string]taskstore.PoolUse {
-	out := map[string]taskstore.PoolUse{}
-	add := func(name string, db interface{ Stats() sql.DBStats }) {
-		st := db.Stats()
-		out[name] = taskstore.PoolUse{Max: st.MaxOpenConnections, Open: st.OpenConnections, Used: st.InUse, Waits: st.WaitCount, Waited: st.WaitDuration}
-	}
-	if db, err := s.w.DB(); err == nil {
-		add("write", db)
-	}
-	if db, err := s.r.DB(); err == nil && s.r != s.w {
-		add("read", db)
-	}
-	if s.scripts != nil {
-		add("scripts", s.scripts)
-	}
-	return out
 }

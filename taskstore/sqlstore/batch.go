@@ -3,13 +3,11 @@ package sqlstore
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"time"
 
-	"gorm.io/gorm"
-
 	"sheaf"
+	"sheaf/internal/batching"
 	"sheaf/taskstore"
 )
 
@@ -55,11 +53,29 @@ type write struct {
 	done  *Finished
 }
 
+// tasks is what executors claim and end.
+type tasks struct {
+	*handle
+	*folds
+	deletions
+	writes *batching.Group[write, answer]
+}
+
+func newTasks(h *handle, f *folds, d deletions) *tasks {
+	s := &tasks{handle: h, folds: f, deletions: d}
+	writes := batching.Config[write]{Max: maxBatch, Timeout: batchTimeout}
+	if h.d.name != "sqlite" { // which has one writer
+		writes.Concurrency, writes.MinBatch = writeConcurrency, minBatch
+	}
+	s.writes = batching.New(writes, s.runBatch)
+	return s
+}
+
 // Claim makes a pending, due, unpaused task running under a new epoch. When the
 // task is in any other state it fails with *NotClaimable. An error that is not
 // *NotClaimable leaves open whether the claim happened. Claims and completions
 // that come together share a transaction.
-func (s *Store) Claim(ctx context.Context, taskID, workerID string, lease time.Duration) (*sheaf.Task, error) {
+func (s *tasks) Claim(ctx context.Context, taskID, workerID string, lease time.Duration) (*sheaf.Task, error) {
 	a, err := s.writes.Do(ctx, write{claim: ClaimAsk{TaskID: taskID, WorkerID: workerID, Lease: lease}})
 	return a.Task, cmp.Or(err, a.Err)
 }
@@ -67,7 +83,7 @@ func (s *Store) Claim(ctx context.Context, taskID, workerID string, lease time.D
 // Complete makes the task done and writes, in the same transaction, what
 // follows from it. A completion that reaches beyond its task has a transaction
 // of its own.
-func (s *Store) Complete(ctx context.Context, c sheaf.Claim, done sheaf.Completion) error {
+func (s *tasks) Complete(ctx context.Context, c sheaf.Claim, done sheaf.Completion) error {
 	if done.Plan != nil || len(done.Spawn) > 0 || done.Publish != nil {
 		return s.completeWide(ctx, c, done)
 	}
@@ -91,7 +107,7 @@ type answer struct {
 }
 
 // runBatch writes the calls of one batch.
-func (s *Store) runBatch(ctx context.Context, batch []write) []answer {
+func (s *tasks) runBatch(ctx context.Context, batch []write) []answer {
 	var finished []Finished
 	var asks []ClaimAsk
 	for _, w := range batch {
@@ -130,13 +146,13 @@ func (s *Store) runBatch(ctx context.Context, batch []write) []answer {
 // its arguments. Of two completions under one claim, and of two claims of one
 // task, the first counts. Claims see their tasks as they were before the batch
 // but for its completions: a task that a completion wakes is not claimed yet.
-func (s *Store) WriteAll(ctx context.Context, finished []Finished, asks []ClaimAsk) ([]error, []ClaimAnswer) {
+func (s *tasks) WriteAll(ctx context.Context, finished []Finished, asks []ClaimAsk) ([]error, []ClaimAnswer) {
 	return s.writeAll(ctx, finished, asks, make([]string, len(finished)))
 }
 
 // writeAll is WriteAll; it puts the document of each task that it ends in
 // documents.
-func (s *Store) writeAll(ctx context.Context, finished []Finished, asks []ClaimAsk, documents []string) ([]error, []ClaimAnswer) {
+func (s *tasks) writeAll(ctx context.Context, finished []Finished, asks []ClaimAsk, documents []string) ([]error, []ClaimAnswer) {
 	errs, answers := make([]error, len(finished)), make([]ClaimAnswer, len(asks))
 	ids := make([]string, 0, len(finished)+len(asks))
 	for _, f := range finished {
@@ -209,38 +225,6 @@ func mayBeOnes(err error) bool {
 		!errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
 }
 
-// lockQuery reads tasks by a list of ids and locks their rows, in one order, so
-// that transactions that want the same ones take turns. What they show holds
-// until the transaction ends: this is the guard of the changes that follow.
-func (s *Store) lockQuery() string {
-	return s.sql("SELECT " + taskFields + `, @now, CASE WHEN state='pending' AND EXISTS
-		(SELECT 1 FROM documents d WHERE d.id=tasks.doc_id AND d.deleted_at<>0) THEN 1 ELSE 0 END
-		FROM tasks` + s.d.byID + ` WHERE id IN ? ORDER BY id` + s.d.lock)
-}
-
-// lockTasks runs lockQuery.
-func (s *Store) lockTasks(tx *gorm.DB, ids []string) (map[string]*taskRow, error) {
-	rows, err := tx.Raw(s.lockQuery(), sortedUnique(ids)).Rows()
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	return scanTasks(rows)
-}
-
-// scanTasks reads the answer of lockQuery, task by id.
-func scanTasks(rows *sql.Rows) (map[string]*taskRow, error) {
-	tasks := map[string]*taskRow{}
-	for rows.Next() {
-		r := &taskRow{}
-		if err := rows.Scan(r.fields()...); err != nil {
-			return nil, err
-		}
-		tasks[r.ID] = r
-	}
-	return tasks, rows.Err()
-}
-
 // claimFor gives a locked task to a worker if its state allows; nil is a task
 // that does not exist.
 func (r *taskRow) claimFor(a ClaimAsk) error {
@@ -269,7 +253,7 @@ func (r *taskRow) end(c sheaf.Claim, result sheaf.TaskResult) error {
 
 // saveClaimed writes what claimFor has changed of locked tasks: one statement
 // for all that one worker claims, since they get the same.
-func (s *Store) saveClaimed(c *script, tasks []*taskRow) {
+func (s *tasks) saveClaimed(c *script, tasks []*taskRow) {
 	type hold struct {
 		worker string
 		from   int64
@@ -291,7 +275,7 @@ func (s *Store) saveClaimed(c *script, tasks []*taskRow) {
 // measured on MariaDB: with a CASE per column it takes half as much again for
 // 16 tasks. Since the rows are there, the other columns without a default are
 // only for show.
-func (s *Store) saveEnded(c *script, tasks []*taskRow) {
+func (s *tasks) saveEnded(c *script, tasks []*taskRow) {
 	changed := []string{"state", "lease_until", "done_epoch", "finished_at", "range_id", "artifact_key", "chunk_count", "token_count", "reused", "result"}
 	columns := append([]string{"id", "tenant_id", "dataset_id", "doc_id", "job_id", "gen", "kind", "run_at", "created_at"}, changed...)
 	const none, zero = raw("''"), raw("0")
@@ -301,4 +285,10 @@ func (s *Store) saveEnded(c *script, tasks []*taskRow) {
 			t.State, t.LeaseUntil, t.DoneEpoch, t.FinishedAt, t.RangeID, t.ArtifactKey, t.ChunkCount, t.TokenCount, t.Reused, t.Result}
 	}
 	c.insert("tasks", columns, rows, s.d.upsert("id", changed...))
+}
+
+func (r *taskRow) doneEvent(result sheaf.TaskResult) eventRow {
+	e := r.event(sheaf.EventDone, r.Epoch)
+	e.Detail = encode(map[string]int{"chunks": result.Chunks, "tokens": result.Tokens})
+	return e
 }

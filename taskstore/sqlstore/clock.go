@@ -23,7 +23,7 @@ const (
 // what lies ahead is brought back by as much: due times, leases, signs of life.
 // That comes up to clockEvery too short, since the time is not written more
 // often.
-func (s *Store) WatchClock(ctx context.Context) (now time.Time, back time.Duration, err error) {
+func (s *clock) WatchClock(ctx context.Context) (now time.Time, back time.Duration, err error) {
 	look := func(db *gorm.DB, lock string) (ms, last int64, err error) {
 		var seen []string
 		if err = db.Raw("SELECT v FROM queue_meta WHERE k=?"+lock, clockKey).Scan(&seen).Error; err != nil {
@@ -66,7 +66,7 @@ func (s *Store) WatchClock(ctx context.Context) (now time.Time, back time.Durati
 // bringBack changes the times that lie ahead of a clock that went back by so
 // many milliseconds. A lease that is right is never cut short: it would still
 // lie ahead.
-func (s *Store) bringBack(tx *gorm.DB, by int64) error {
+func (s *clock) bringBack(tx *gorm.DB, by int64) error {
 	earlier := func(column string) string {
 		return column + "=CASE WHEN " + column + ">@now THEN " + s.d.greatest + "(@now, " + column + "-?) ELSE " + column + " END"
 	}
@@ -107,7 +107,7 @@ func (s *Store) bringBack(tx *gorm.DB, by int64) error {
 // idempotency keys, garbage that somebody may still write) gets that long more.
 // It must be called once for a jump. Due times of tasks and leases are not
 // moved: early retries do no harm, and executors renew their leases.
-func (s *Store) ClockJumped(ctx context.Context, ahead time.Duration) error {
+func (s *clock) ClockJumped(ctx context.Context, ahead time.Duration) error {
 	by := ahead.Milliseconds()
 	if by <= 0 {
 		return nil

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"gorm.io/gorm"
+
 	"sheaf"
 	"sheaf/taskstore"
 )
@@ -22,7 +24,7 @@ const defaultCap = 8
 
 // pendingTenants lists tenants with unpaused pending tasks by jumping from one
 // tenant to the next in the index.
-func (s *Store) pendingTenants(ctx context.Context) ([]string, error) {
+func (s *feed) pendingTenants(ctx context.Context) ([]string, error) {
 	q := `WITH RECURSIVE x(id) AS (
 		SELECT MIN(tenant_id) FROM tasks WHERE state='pending' AND paused=0
 		UNION ALL
@@ -65,7 +67,7 @@ func toHints(rows []hintRow) []sheaf.Hint {
 // documents, and of the bulk. Each list is one seek in k_feed, and comes out of
 // it in order. The limit is part of the statement: SQLite plans one whose limit
 // is an argument anew each time, which took as long as the answer.
-func (s *Store) heads(columns string, limit int, tenantID string) (query string, args []any) {
+func (s *feed) heads(columns string, limit int, tenantID string) (query string, args []any) {
 	var parts []string
 	for _, lane := range sheaf.Lanes {
 		for _, phases := range [...]string{
@@ -85,7 +87,7 @@ func (s *Store) heads(columns string, limit int, tenantID string) (query string,
 const placed = "CASE WHEN place=0 THEN run_at ELSE place END"
 
 // Runnable implements taskstore.Feed.
-func (s *Store) Runnable(ctx context.Context, tenantID string, limit int, ageAfter time.Duration) ([]sheaf.Hint, error) {
+func (s *feed) Runnable(ctx context.Context, tenantID string, limit int, ageAfter time.Duration) ([]sheaf.Hint, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
@@ -107,7 +109,7 @@ func (s *Store) Runnable(ctx context.Context, tenantID string, limit int, ageAft
 }
 
 // RunnableTenants implements taskstore.Feed.
-func (s *Store) RunnableTenants(ctx context.Context) ([]taskstore.TenantLoad, error) {
+func (s *feed) RunnableTenants(ctx context.Context) ([]taskstore.TenantLoad, error) {
 	ids, err := s.pendingTenants(ctx)
 	if err != nil || len(ids) == 0 {
 		return nil, err
@@ -175,7 +177,7 @@ const fedTo = "CASE WHEN lost_count>0 THEN 1 ELSE lane END"
 // come into view. The hint of a task whose executor died goes to the first
 // lane: it has waited for its turn once, and behind a full window it would wait
 // again. There are never more of these than the dead executors had slots.
-func (s *Store) Feedable(ctx context.Context, window int, requeueAfter time.Duration) ([]sheaf.Hint, error) {
+func (s *feed) Feedable(ctx context.Context, window int, requeueAfter time.Duration) ([]sheaf.Hint, error) {
 	if window <= 0 {
 		return nil, nil
 	}
@@ -195,4 +197,40 @@ func (s *Store) Feedable(ctx context.Context, window int, requeueAfter time.Dura
 		hints = append(hints, toHints(rows)...)
 	}
 	return hints, nil
+}
+
+// MarkEnqueued notes that a queue holds the hints. A task that was claimed
+// since its hint was read (its epoch moved on) is left as it is: its hint is
+// spent, and if it is pending again it needs another.
+func (s *feed) MarkEnqueued(ctx context.Context, hints []sheaf.Hint) error {
+	byEpoch := map[int64][]string{} // nearly all have epoch 0: they were never claimed
+	for _, h := range hints {
+		byEpoch[h.Epoch] = append(byEpoch[h.Epoch], h.TaskID)
+	}
+	for epoch, all := range byEpoch {
+		for ids := range chunks(sortedUnique(all)) {
+			err := s.tx(ctx, func(tx *gorm.DB) error {
+				return tx.Exec(s.sql("UPDATE tasks SET enqueued_at=@now WHERE id IN ? AND state='pending' AND epoch=?"), ids, epoch).Error
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ForgetEnqueued marks every pending task that is fed to one of the lanes as
+// not enqueued: the queue lost its memory of them. It reads the whole backlog
+// once; a queue seldom loses its memory.
+func (s *feed) ForgetEnqueued(ctx context.Context, lanes []sheaf.Lane) (n int, err error) {
+	if len(lanes) == 0 {
+		return 0, nil
+	}
+	err = s.tx(ctx, func(tx *gorm.DB) error {
+		res := tx.Exec("UPDATE tasks SET enqueued_at=0 WHERE state='pending' AND enqueued_at<>0 AND "+fedTo+" IN ?", lanes)
+		n = int(res.RowsAffected)
+		return res.Error
+	})
+	return n, err
 }

@@ -3,7 +3,9 @@ package sqlstore
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"strconv"
+	"sync"
 	"time"
 
 	"gorm.io/gorm"
@@ -22,6 +24,17 @@ type fold struct {
 	cost      float64  // of all tasks but finalize and extras
 	doneCost  float64
 	finalizer *taskRow // the finalize task of the latest decision, nil if none
+}
+
+// folds derives the state of documents from their tasks.
+type folds struct {
+	*handle
+	sweep struct { // where the search for forgotten documents stands
+		sync.Mutex
+		at    time.Time
+		state int
+		after string
+	}
 }
 
 // extra reports whether a task enriches a generation after it is published, so
@@ -45,7 +58,7 @@ const notCounted = "('finalize','raptor','graphrag','mindmap')"
 // state or progress: they mark it dirty, and this derives both from the tasks,
 // which gives the same whoever does it and however often. Those that may be
 // left for later come last.
-func (s *Store) Fold(ctx context.Context, limit int, apart time.Duration) (n int, later bool, err error) {
+func (s *folds) Fold(ctx context.Context, limit int, apart time.Duration) (n int, later bool, err error) {
 	if err := s.sweepForgotten(ctx, limit); err != nil {
 		return 0, false, err
 	}
@@ -95,7 +108,7 @@ func (s *Store) Fold(ctx context.Context, limit int, apart time.Duration) (n int
 // finishDocument folds a document whose pieces may all be done, and answers its
 // finalize task if that made one. The look before costs a few seeks; the fold's
 // own statement decides.
-func (s *Store) finishDocument(ctx context.Context, id string) (*sheaf.Hint, error) {
+func (s *folds) finishDocument(ctx context.Context, id string) (*sheaf.Hint, error) {
 	var open []int
 	err := s.w.WithContext(ctx).Raw(`SELECT CASE WHEN EXISTS (SELECT 1 FROM tasks t WHERE t.doc_id=d.id AND t.gen=d.gen
 			AND t.kind IN ('plan','parse','index','dataflow') AND t.state IN ('pending','running','parked','retry_wait')) THEN 1 ELSE 0 END
@@ -121,7 +134,7 @@ func (s *Store) finishDocument(ctx context.Context, id string) (*sheaf.Hint, err
 
 // foldDocument brings one document up to date. It reports whether that changed
 // it and how many of its tasks are parked.
-func (s *Store) foldDocument(tx *gorm.DB, id string) (changed bool, parked int, err error) {
+func (s *folds) foldDocument(tx *gorm.DB, id string) (changed bool, parked int, err error) {
 	doc, err := s.lockDocument(tx, id)
 	if err != nil || doc == nil || doc.DeletedAt != 0 {
 		return false, 0, err
@@ -135,7 +148,7 @@ func (s *Store) foldDocument(tx *gorm.DB, id string) (changed bool, parked int, 
 }
 
 // applyFold is the document's half of the state machine.
-func (s *Store) applyFold(tx *gorm.DB, doc *documentRow, f *fold) (bool, error) {
+func (s *folds) applyFold(tx *gorm.DB, doc *documentRow, f *fold) (bool, error) {
 	state := sheaf.DocumentState(doc.State)
 	progress := doc.Progress
 	if f.planned && f.cost > 0 && !state.Terminal() {
@@ -179,7 +192,7 @@ func (s *Store) applyFold(tx *gorm.DB, doc *documentRow, f *fold) (bool, error) 
 
 // moveDocument changes a document's state, of which the transaction holds the
 // lock, and that of its newest generation.
-func (s *Store) moveDocument(tx *gorm.DB, doc *documentRow, next sheaf.DocumentState, progress float64, failure *sheaf.Failure) error {
+func (s *folds) moveDocument(tx *gorm.DB, doc *documentRow, next sheaf.DocumentState, progress float64, failure *sheaf.Failure) error {
 	finished := "0"
 	if next.Terminal() {
 		finished = s.now()
@@ -212,7 +225,7 @@ func (s *Store) moveDocument(tx *gorm.DB, doc *documentRow, next sheaf.DocumentS
 // finalize decides that all of a generation's work is over and hands it to a
 // finalize task. One statement decides, so that of many who try at once one
 // wins; it is tried again with each fold, so that no wake-up can be lost.
-func (s *Store) finalize(tx *gorm.DB, doc *documentRow, progress float64) (bool, error) {
+func (s *folds) finalize(tx *gorm.DB, doc *documentRow, progress float64) (bool, error) {
 	res := tx.Exec(s.sql(`UPDATE documents SET state='finalizing', fin_epoch=fin_epoch+1, progress=?, updated_at=@now,
 		started_at=CASE WHEN started_at=0 THEN @now ELSE started_at END
 		WHERE id=? AND gen=? AND fin_epoch=? AND state IN ('unstarted','queued','running') AND deleted_at=0 AND NOT EXISTS (
@@ -242,7 +255,7 @@ func (s *Store) finalize(tx *gorm.DB, doc *documentRow, progress float64) (bool,
 }
 
 // readFold sums the tasks of the document's newest generation.
-func (s *Store) readFold(tx *gorm.DB, doc *documentRow) (*fold, error) {
+func (s *folds) readFold(tx *gorm.DB, doc *documentRow) (*fold, error) {
 	var groups []struct {
 		Kind     string
 		State    string
@@ -332,7 +345,7 @@ var sweepStates = []sheaf.DocumentState{sheaf.DocFinalizing, sheaf.DocCanceling,
 // sweepForgotten marks documents dirty that wait for their tasks, a few at a
 // time and round and round: should ever a mark be missing, this is what finds
 // it.
-func (s *Store) sweepForgotten(ctx context.Context, limit int) error {
+func (s *folds) sweepForgotten(ctx context.Context, limit int) error {
 	s.sweep.Lock()
 	defer s.sweep.Unlock()
 	if time.Since(s.sweep.at) < sweepEvery {
@@ -358,4 +371,91 @@ func (s *Store) sweepForgotten(ctx context.Context, limit int) error {
 		}
 	}
 	return nil
+}
+
+// WakeParked makes parked tasks pending whose parents are all done. It is the
+// backstop of the wake that the completion of the last parent makes. A task
+// whose parent ended without being done will never run: it ends too.
+func (s *folds) WakeParked(ctx context.Context, limit int) (int, error) {
+	return s.settleParked(ctx, "", limit)
+}
+
+// settleParked settles the parked tasks of one document, or of all for "".
+func (s *folds) settleParked(ctx context.Context, documentID string, limit int) (n int, err error) {
+	scope, args := "", []any{}
+	if documentID != "" {
+		scope, args = " AND t.doc_id=?", []any{documentID}
+	}
+	var parked []struct {
+		ID     string
+		DocID  string
+		Failed int // parents that ended without being done
+		Dead   int
+	}
+	err = s.w.WithContext(ctx).Raw(`SELECT * FROM (SELECT t.id, t.doc_id,
+			SUM(CASE WHEN p.state IN ('dead','canceled','superseded') THEN 1 ELSE 0 END) AS failed,
+			SUM(CASE WHEN p.state='dead' THEN 1 ELSE 0 END) AS dead,
+			SUM(CASE WHEN p.state IS NOT NULL AND p.state NOT IN ('done','dead','canceled','superseded') THEN 1 ELSE 0 END) AS open
+		FROM tasks t LEFT JOIN task_deps d ON d.child_id=t.id LEFT JOIN tasks p ON p.id=d.parent_id
+		WHERE t.state='parked'`+scope+` GROUP BY t.id, t.doc_id) x WHERE failed>0 OR open=0 ORDER BY id LIMIT ?`, append(args, limit)...).Scan(&parked).Error
+	if err != nil {
+		return 0, translate(err)
+	}
+	orphaned := sheaf.Fail(sheaf.CategoryInternal, "dependency_failed",
+		"A task that this one waits for ended without a result. Retry that one first, then this one.")
+	for _, t := range parked {
+		took := false
+		err := s.tx(ctx, func(tx *gorm.DB) error {
+			took = false
+			if t.Failed == 0 {
+				// Parents that are done stay done, so nothing can change between the look and this.
+				row, err := s.updateTask(tx, t.ID, "state='pending', unmet=0, run_at=@now, enqueued_at=0", "state='parked'")
+				if err != nil || row == nil {
+					return err
+				}
+				took = true
+				if err := tx.Exec("UPDATE task_deps SET done=1 WHERE child_id=?", t.ID).Error; err != nil {
+					return err
+				}
+				return s.markDirty(tx, row.DocID)
+			}
+			state, kind, failure := sheaf.TaskCanceled, sheaf.EventCanceled, (*sheaf.Failure)(nil)
+			if t.Dead > 0 {
+				state, kind, failure = sheaf.TaskDead, sheaf.EventDead, orphaned
+			}
+			code := ""
+			if failure != nil {
+				code = failure.Code
+			}
+			row, err := s.updateTask(tx, t.ID, "state=?, epoch=epoch+1, finished_at=@now, failure=?, failure_code=?", "state='parked'",
+				string(state), encodeFailure(failure), code)
+			if err != nil || row == nil {
+				return err
+			}
+			took = true
+			e := row.event(kind, row.Epoch)
+			e.Detail = row.Failure
+			if err := s.insertEvents(tx, e); err != nil {
+				return err
+			}
+			return s.markDirty(tx, row.DocID)
+		})
+		if err != nil {
+			return n, err
+		}
+		if took {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// progressOf is the share of a running task that its latest progress event
+// claims, 0 to 1.
+func progressOf(detail string) float64 {
+	var p sheaf.Progress
+	if json.Unmarshal([]byte(detail), &p) != nil || p.Total <= 0 {
+		return 0
+	}
+	return min(max(float64(p.Done)/float64(p.Total), 0), 1)
 }

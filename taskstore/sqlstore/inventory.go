@@ -35,7 +35,7 @@ func walk[R any](ctx context.Context, db *gorm.DB, query string, cursor func(R) 
 
 // Ranges calls each for every range result that some task lists as done,
 // ordered by id, until it returns an error.
-func (s *Store) Ranges(ctx context.Context, each func(taskstore.InventoryRange) error) error {
+func (s *inventory) Ranges(ctx context.Context, each func(taskstore.InventoryRange) error) error {
 	type row struct {
 		ID, TenantID, DocID, RangeID, ArtifactKey  string
 		FromUnit, ToUnit, ChunkCount, Gen, LiveGen int
@@ -50,7 +50,7 @@ func (s *Store) Ranges(ctx context.Context, each func(taskstore.InventoryRange) 
 }
 
 // Originals calls each for every document that is not deleted.
-func (s *Store) Originals(ctx context.Context, each func(taskstore.InventoryDocument) error) error {
+func (s *inventory) Originals(ctx context.Context, each func(taskstore.InventoryDocument) error) error {
 	return walk(ctx, s.r, "SELECT * FROM documents WHERE id > ? AND deleted_at=0 ORDER BY id LIMIT ?",
 		func(r documentRow) any { return r.ID }, "", func(r documentRow) error {
 			d := r.toDomain(s.vault)
@@ -59,14 +59,14 @@ func (s *Store) Originals(ctx context.Context, each func(taskstore.InventoryDocu
 }
 
 // Awaited calls each for everything that the collector will remove.
-func (s *Store) Awaited(ctx context.Context, each func(taskstore.Garbage) error) error {
+func (s *inventory) Awaited(ctx context.Context, each func(taskstore.Garbage) error) error {
 	return walk(ctx, s.r, "SELECT * FROM garbage WHERE id > ? ORDER BY id LIMIT ?",
 		func(r garbageRow) any { return r.ID }, int64(0), func(r garbageRow) error { return each(r.toDomain()) })
 }
 
 // Unfinished calls each for every task that an executor may be writing results
 // of now, with the range id of its attempt.
-func (s *Store) Unfinished(ctx context.Context, each func(rangeID, documentID string) error) error {
+func (s *inventory) Unfinished(ctx context.Context, each func(rangeID, documentID string) error) error {
 	type row struct {
 		ID, DocID string
 		Epoch     int64
@@ -81,7 +81,7 @@ const liveSums = `SELECT d.id, d.tenant_id, d.chunk_count AS has, COALESCE(SUM(t
 	WHERE d.deleted_at=0 AND d.live_gen>0`
 
 // Drift lists documents whose counters are not what their live tasks sum to.
-func (s *Store) Drift(ctx context.Context, limit int) ([]taskstore.CounterDrift, error) {
+func (s *inventory) Drift(ctx context.Context, limit int) ([]taskstore.CounterDrift, error) {
 	var rows []struct {
 		ID, TenantID string
 		Has, Want    int
@@ -95,7 +95,7 @@ func (s *Store) Drift(ctx context.Context, limit int) ([]taskstore.CounterDrift,
 }
 
 // FixDrift sets the counters of a document to what its live tasks sum to.
-func (s *Store) FixDrift(ctx context.Context, documentID string) error {
+func (s *inventory) FixDrift(ctx context.Context, documentID string) error {
 	return s.tx(ctx, func(tx *gorm.DB) error {
 		doc, err := s.lockDocument(tx, documentID)
 		if err != nil || doc == nil {
@@ -112,7 +112,7 @@ func (s *Store) FixDrift(ctx context.Context, documentID string) error {
 // Stalled counts what should not be: running tasks whose lease ended more than
 // a minute ago, and due pending tasks that no queue was told of for more than
 // ten.
-func (s *Store) Stalled(ctx context.Context) (deadLeases, unhinted int, err error) {
+func (s *inventory) Stalled(ctx context.Context) (deadLeases, unhinted int, err error) {
 	count := func(into *int, query string, ago time.Duration) {
 		if err == nil {
 			err = translate(s.read(ctx).Raw(s.sql(query), ago.Milliseconds()).Scan(into).Error)
@@ -124,7 +124,7 @@ func (s *Store) Stalled(ctx context.Context) (deadLeases, unhinted int, err erro
 }
 
 // Open answers which of the tasks exist and have not ended.
-func (s *Store) Open(ctx context.Context, taskIDs []string) (map[string]bool, error) {
+func (s *inventory) Open(ctx context.Context, taskIDs []string) (map[string]bool, error) {
 	open := make(map[string]bool, len(taskIDs))
 	for batch := range chunks(taskIDs) {
 		var ids []string

@@ -3,23 +3,13 @@ package sqlstore
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"gorm.io/gorm"
 
 	"sheaf"
 	"sheaf/taskstore"
 )
-
-// Members lists the documents that are files of an archive.
-func (s *Store) Members(ctx context.Context, archiveID string) ([]sheaf.Document, error) {
-	var rows []documentRow
-	err := s.w.WithContext(ctx).Raw("SELECT "+documentColumns("")+" FROM documents WHERE parent_id=? AND deleted_at=0 ORDER BY id", archiveID).Scan(&rows).Error
-	return s.toDocuments(rows), translate(err)
-}
 
 // CreateMembers makes documents of an archive's files for the holder of its
 // plan task, in the task's job, and answers for each what became of it. A
@@ -28,7 +18,7 @@ func (s *Store) Members(ctx context.Context, archiveID string) ([]sheaf.Document
 // takes the archive's row first, as a cancel, a re-parse and a delete do:
 // either they see the documents that are made here, or this sees that the
 // archive was called off.
-func (s *Store) CreateMembers(ctx context.Context, c sheaf.Claim, ask taskstore.NewMembers) ([]taskstore.MemberOutcome, error) {
+func (s *changes) CreateMembers(ctx context.Context, c sheaf.Claim, ask taskstore.NewMembers) ([]taskstore.MemberOutcome, error) {
 	for _, n := range ask.Files {
 		d := &n.Document
 		if d.ID == "" || d.Path == "" {
@@ -65,7 +55,7 @@ func (s *Store) CreateMembers(ctx context.Context, c sheaf.Claim, ask taskstore.
 	return out, nil
 }
 
-func (s *Store) createMembers(tx *gorm.DB, archive *documentRow, task *taskRow, ask taskstore.NewMembers) ([]taskstore.MemberOutcome, error) {
+func (s *changes) createMembers(tx *gorm.DB, archive *documentRow, task *taskRow, ask taskstore.NewMembers) ([]taskstore.MemberOutcome, error) {
 	ids := make([]string, len(ask.Files))
 	for i, n := range ask.Files {
 		ids[i] = n.Document.ID
@@ -178,7 +168,7 @@ func (s *Store) createMembers(tx *gorm.DB, archive *documentRow, task *taskRow, 
 
 // renewMember gives a document of the archive a new generation, with new bytes
 // if they differ, and reports whether those of d are its bytes now.
-func (s *Store) renewMember(tx *gorm.DB, o *documentRow, r documentRow, d sheaf.Document) (stored bool, err error) {
+func (s *changes) renewMember(tx *gorm.DB, o *documentRow, r documentRow, d sheaf.Document) (stored bool, err error) {
 	if o.SHA256 != d.SHA256 {
 		if o.BlobKey == d.BlobKey {
 			return false, fmt.Errorf("%w: document %s got other bytes while its archive was being read; try again", sheaf.ErrUnavailable, o.ID)
@@ -191,18 +181,10 @@ func (s *Store) renewMember(tx *gorm.DB, o *documentRow, r documentRow, d sheaf.
 	return o.BlobKey == d.BlobKey, res.Error
 }
 
-// refused is the failure of a quota that is full.
-func refused(err error) (*sheaf.Failure, error) {
-	if full, ok := errors.AsType[*sheaf.LimitFailure](err); ok {
-		return full.Failure, nil
-	}
-	return nil, err
-}
-
 // treeRoom is what an outermost archive may still yield. Archives inside it
 // that are read at the same time may each see the same last place: the bound
 // is against bombs, and holds but for one call of each.
-func (s *Store) treeRoom(tx *gorm.DB, root string, ask taskstore.NewMembers) (*room, error) {
+func (s *changes) treeRoom(tx *gorm.DB, root string, ask taskstore.NewMembers) (*room, error) {
 	var sums []struct {
 		Documents int
 		Bytes     int64
@@ -215,7 +197,7 @@ func (s *Store) treeRoom(tx *gorm.DB, root string, ask taskstore.NewMembers) (*r
 }
 
 // twins finds, by SHA-256, the oldest document of the dataset with the same bytes.
-func (s *Store) twins(tx *gorm.DB, archive *documentRow, files []taskstore.NewDocument) (map[string]string, error) {
+func (s *changes) twins(tx *gorm.DB, archive *documentRow, files []taskstore.NewDocument) (map[string]string, error) {
 	sums := make([]string, len(files))
 	for i, n := range files {
 		sums[i] = n.Document.SHA256
@@ -232,100 +214,4 @@ func (s *Store) twins(tx *gorm.DB, archive *documentRow, files []taskstore.NewDo
 		}
 	}
 	return out, nil
-}
-
-// membersOf lists the ids of what is directly inside documents.
-func membersOf(tx *gorm.DB, ids []string, where string, args ...any) ([]string, error) {
-	var out []string
-	for batch := range chunks(ids) {
-		var members []string
-		if err := tx.Raw("SELECT id FROM documents WHERE parent_id IN ? AND deleted_at=0"+where+" ORDER BY id", append([]any{batch}, args...)...).Scan(&members).Error; err != nil {
-			return nil, err
-		}
-		out = append(out, members...)
-	}
-	return out, nil
-}
-
-// membersFirst puts all that is inside documents before them.
-func (s *Store) membersFirst(ctx context.Context, tenantID string, ids []string) ([]string, error) {
-	ids = sortedUnique(ids)
-	var own []string
-	for batch := range chunks(ids) {
-		var found []string
-		if err := s.w.WithContext(ctx).Raw("SELECT id FROM documents WHERE id IN ? AND tenant_id=?", batch, tenantID).Scan(&found).Error; err != nil {
-			return nil, translate(err)
-		}
-		own = append(own, found...)
-	}
-	var inner [][]string
-	for level := own; len(level) > 0; {
-		members, err := membersOf(s.w.WithContext(ctx), level, "")
-		if err != nil {
-			return nil, translate(err)
-		}
-		inner, level = append(inner, members), members
-	}
-	slices.Reverse(inner) // the deepest first
-	seen := map[string]bool{}
-	var out []string
-	for _, level := range append(inner, ids) {
-		for _, id := range level {
-			if !seen[id] {
-				seen[id] = true
-				out = append(out, id)
-			}
-		}
-	}
-	return out, nil
-}
-
-// withMembers adds to locked documents what is inside them, and locks that.
-// Nothing can be added to it until the transaction ends.
-func (s *Store) withMembers(tx *gorm.DB, tenantID string, docs []documentRow) ([]documentRow, error) {
-	have := map[string]bool{}
-	for level := docs; len(level) > 0; {
-		ids := make([]string, len(level))
-		for i := range level {
-			ids[i] = level[i].ID
-			have[level[i].ID] = true
-		}
-		members, err := membersOf(tx, ids, "")
-		if err != nil {
-			return nil, err
-		}
-		members = slices.DeleteFunc(members, func(id string) bool { return have[id] })
-		if level, err = s.lockDocuments(tx, tenantID, members); err != nil {
-			return nil, err
-		}
-		docs = append(docs, level...)
-	}
-	return docs, nil
-}
-
-// dropFormerMembers deletes the documents that a new version of an archive,
-// which is being published, does not hold any more.
-func (s *Store) dropFormerMembers(tx *gorm.DB, archive *documentRow) error {
-	if archive.Gen == 1 {
-		return nil
-	}
-	ids, err := membersOf(tx, []string{archive.ID}, " AND parent_gen<?", archive.Gen)
-	if err != nil || len(ids) == 0 {
-		return err
-	}
-	docs, err := s.lockDocuments(tx, archive.TenantID, ids)
-	if err != nil {
-		return err
-	}
-	if docs, err = s.withMembers(tx, archive.TenantID, docs); err != nil {
-		return err
-	}
-	slices.SortFunc(docs, func(a, b documentRow) int { return strings.Compare(a.ID, b.ID) })
-	rec := &receiptRow{ID: sheaf.NewID(), Kind: string(sheaf.ReceiptMembers)}
-	for batch := range slices.Chunk(docs, changeBatch) {
-		if _, err := s.deleteLocked(tx, archive.TenantID, batch, rec); err != nil {
-			return err
-		}
-	}
-	return nil
 }

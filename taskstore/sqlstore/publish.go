@@ -3,8 +3,6 @@ package sqlstore
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
-	"time"
 
 	"gorm.io/gorm"
 
@@ -15,7 +13,7 @@ import (
 // see all of the new generation from its commit on, and none of it before.
 // The guard holds only for the finalize task of the latest decision that the
 // generation is complete.
-func (s *Store) publish(tx *gorm.DB, t *taskRow, doc *documentRow, p sheaf.Publication) error {
+func (s *tasks) publish(tx *gorm.DB, t *taskRow, doc *documentRow, p sheaf.Publication) error {
 	var payload sheaf.FinalizePayload
 	if err := json.Unmarshal([]byte(t.Payload), &payload); err != nil {
 		return fmt.Errorf("%w: payload of finalize task %s: %v", sheaf.ErrInvalid, t.ID, err)
@@ -63,55 +61,4 @@ func (s *Store) publish(tx *gorm.DB, t *taskRow, doc *documentRow, p sheaf.Publi
 	}
 	doc.State = string(p.State)
 	return s.insertDocumentEvent(tx, doc, sheaf.DocumentChange{State: p.State, Progress: 1, Failure: p.Failure})
-}
-
-// dropRanges hands the range results that the document's generations up to gen
-// list, and none of the kept ones does, to the collector. The rows forget them,
-// so that nothing lists or copies them from then on. They leave the index after
-// the grace, and the blob store after stay, if that is longer.
-func (s *Store) dropRanges(tx *gorm.DB, stay time.Duration, tenantID, docID string, gen int, keep ...int) error {
-	var rows []taskRow
-	if err := tx.Raw(`SELECT id, gen, range_id, artifact_key FROM tasks
-		WHERE doc_id=? AND gen<=? AND state='done' AND range_id<>'' ORDER BY id`, docID, gen).Scan(&rows).Error; err != nil {
-		return err
-	}
-	kept := map[string]bool{}
-	for _, r := range rows {
-		if slices.Contains(keep, r.Gen) {
-			kept[r.RangeID] = true
-		}
-	}
-	var forget []string
-	var garbage [][]any
-	due, gone := s.after(s.grace), s.after(stay)
-	dropped := map[string]bool{} // two generations may list one range
-	for _, r := range rows {
-		if kept[r.RangeID] {
-			continue
-		}
-		forget = append(forget, r.ID)
-		if !dropped[r.RangeID] {
-			dropped[r.RangeID] = true
-			if stay <= s.grace {
-				garbage = append(garbage, []any{tenantID, docID, r.RangeID, r.ArtifactKey, due})
-				continue
-			}
-			// The index first; the artifact stays readable for a while.
-			garbage = append(garbage, []any{tenantID, docID, r.RangeID, "", due}, []any{tenantID, docID, r.RangeID, r.ArtifactKey, gone})
-		}
-	}
-	if err := insertRows(tx, "garbage", []string{"tenant_id", "doc_id", "range_id", "artifact_key", "not_before"}, garbage, ""); err != nil {
-		return err
-	}
-	for ids := range chunks(forget) {
-		if err := tx.Exec("UPDATE tasks SET range_id='', artifact_key='', reuse_key='' WHERE id IN ?", ids).Error; err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// after is an expression for the time that long from now.
-func (s *Store) after(d time.Duration) raw {
-	return raw(fmt.Sprintf("%s+%d", s.now(), d.Milliseconds()))
 }

@@ -9,6 +9,21 @@ import (
 	"sheaf/taskstore"
 )
 
+func (s *handle) toDocuments(rows []documentRow) []sheaf.Document {
+	out := make([]sheaf.Document, len(rows))
+	for i, r := range rows {
+		out[i] = r.toDomain(s.vault)
+	}
+	return out
+}
+
+func flag(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 // The rows as they are stored. Times are milliseconds, 0 for "not set"; JSON
 // is text, "" for "none" where the column says so. Nothing outside this
 // package sees them.
@@ -425,4 +440,12 @@ func clip(s string, n int) string {
 		n--
 	}
 	return s[:n]
+}
+
+func (s *handle) toTasks(rows []taskRow) []sheaf.Task {
+	tasks := make([]sheaf.Task, len(rows))
+	for i := range rows {
+		tasks[i] = rows[i].toDomain(s.vault)
+	}
+	return tasks
 }

@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"slices"
@@ -108,7 +107,7 @@ func insertRows(tx *gorm.DB, table string, columns []string, rows [][]any, suffi
 // makes of them, in a transaction like those of tx; decide is called anew for
 // each attempt. It answers what to write and which of the ending tasks ended;
 // those that waited for these are woken.
-func (s *Store) moveTasks(ctx context.Context, ids, ending []string, decide func(tasks map[string]*taskRow) (writes script, ended []*taskRow)) error {
+func (s *handle) moveTasks(ctx context.Context, ids, ending []string, decide func(tasks map[string]*taskRow) (writes script, ended []*taskRow)) error {
 	if s.scripts != nil {
 		return again(ctx, func() error { return s.moveByScript(ctx, ids, ending, decide) })
 	}
@@ -130,7 +129,7 @@ func (s *Store) moveTasks(ctx context.Context, ids, ending []string, decide func
 // batches of 7 claims and 7 ends: three quarters of the server's CPU, half of
 // ours and two thirds of the time. A connection on which something failed is
 // closed, which undoes what it has begun.
-func (s *Store) moveByScript(ctx context.Context, ids, ending []string, decide func(tasks map[string]*taskRow) (script, []*taskRow)) (err error) {
+func (s *handle) moveByScript(ctx context.Context, ids, ending []string, decide func(tasks map[string]*taskRow) (script, []*taskRow)) (err error) {
 	conn, err := s.scripts.Conn(ctx)
 	if err != nil {
 		return err
@@ -184,11 +183,4 @@ func (s *Store) moveByScript(ctx context.Context, ids, ending []string, decide f
 	text, args = writes.joined()
 	_, err = conn.ExecContext(ctx, text, args...)
 	return err
-}
-
-// on is a session of gorm on a connection.
-func (s *Store) on(ctx context.Context, conn *sql.Conn) *gorm.DB {
-	tx := s.w.Session(&gorm.Session{NewDB: true, Context: ctx})
-	tx.Statement.ConnPool = conn
-	return tx
 }

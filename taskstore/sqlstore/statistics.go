@@ -76,7 +76,7 @@ var statistics = []struct{ table, index, stat string }{
 }
 
 // fixStatistics writes the statistics where the file has others.
-func (s *Store) fixStatistics(ctx context.Context) error {
+func (s *handle) fixStatistics(ctx context.Context) error {
 	return s.tx(ctx, func(tx *gorm.DB) error {
 		var made int
 		if err := tx.Raw("SELECT COUNT(*) FROM sqlite_schema WHERE name='sqlite_stat1'").Scan(&made).Error; err != nil {

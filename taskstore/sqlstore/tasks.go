@@ -13,39 +13,8 @@ import (
 	"sheaf/taskstore"
 )
 
-// updateTask changes one task if where holds, and returns the row as it is
-// then, nil when it did not hold. In set, columns that a later expression
-// reads must come after it: MySQL evaluates assignments from left to right and
-// shows each the new values, the other engines show the old.
-func (s *Store) updateTask(tx *gorm.DB, taskID, set, where string, args ...any) (*taskRow, error) {
-	q := s.sql("UPDATE tasks SET " + set + " WHERE id=? AND " + where)
-	at := strings.Count(set, "?")
-	args = slices.Insert(slices.Clone(args), at, any(taskID))
-	var rows []taskRow
-	if s.d.returning {
-		if err := tx.Raw(q+" RETURNING *", args...).Scan(&rows).Error; err != nil {
-			return nil, err
-		}
-	} else {
-		res := tx.Exec(q, args...)
-		if res.Error != nil {
-			return nil, res.Error
-		}
-		if res.RowsAffected != 1 {
-			return nil, nil
-		}
-		if err := tx.Raw("SELECT * FROM tasks WHERE id=?", taskID).Scan(&rows).Error; err != nil {
-			return nil, err
-		}
-	}
-	if len(rows) != 1 {
-		return nil, nil
-	}
-	return &rows[0], nil
-}
-
 // updateHeld is updateTask for the holder of a claim.
-func (s *Store) updateHeld(tx *gorm.DB, c sheaf.Claim, set string, args ...any) (*taskRow, error) {
+func (s *tasks) updateHeld(tx *gorm.DB, c sheaf.Claim, set string, args ...any) (*taskRow, error) {
 	row, err := s.updateTask(tx, c.TaskID, set, "state='running' AND epoch=?", append(args, c.Epoch)...)
 	if err == nil && row == nil {
 		err = notHeld(c)
@@ -60,7 +29,7 @@ func notHeld(c sheaf.Claim) error {
 // Heartbeat extends the leases of held and records the worker as alive. It
 // answers which of held are no longer the worker's, and which were asked to
 // stop.
-func (s *Store) Heartbeat(ctx context.Context, w taskstore.WorkerStatus, lease time.Duration, held []sheaf.Claim) (taskstore.HeartbeatReply, error) {
+func (s *tasks) Heartbeat(ctx context.Context, w taskstore.WorkerStatus, lease time.Duration, held []sheaf.Claim) (taskstore.HeartbeatReply, error) {
 	var reply taskstore.HeartbeatReply
 	started := any(toMillis(w.StartedAt))
 	if w.StartedAt.IsZero() {
@@ -110,7 +79,7 @@ func (s *Store) Heartbeat(ctx context.Context, w taskstore.WorkerStatus, lease t
 // completeWide takes the document's row first, as a cancel, a re-parse and a
 // delete do: either they see the tasks that are spawned here, or this sees that
 // the work was called off.
-func (s *Store) completeWide(ctx context.Context, c sheaf.Claim, done sheaf.Completion) error {
+func (s *tasks) completeWide(ctx context.Context, c sheaf.Claim, done sheaf.Completion) error {
 	return s.tx(ctx, func(tx *gorm.DB) error {
 		doc, err := s.lockDocumentOf(tx, c.TaskID)
 		if err != nil {
@@ -157,88 +126,9 @@ func (s *Store) completeWide(ctx context.Context, c sheaf.Claim, done sheaf.Comp
 	})
 }
 
-func (r *taskRow) doneEvent(result sheaf.TaskResult) eventRow {
-	e := r.event(sheaf.EventDone, r.Epoch)
-	e.Detail = encode(map[string]int{"chunks": result.Chunks, "tokens": result.Tokens})
-	return e
-}
-
-// lockDocumentOf locks the row of a task's document against change. It returns
-// nil for a task without one.
-func (s *Store) lockDocumentOf(tx *gorm.DB, taskID string) (*documentRow, error) {
-	var ids []string
-	if err := tx.Raw("SELECT doc_id FROM tasks WHERE id=?", taskID).Scan(&ids).Error; err != nil {
-		return nil, err
-	}
-	if len(ids) == 0 {
-		return nil, fmt.Errorf("%w: task %s does not exist", sheaf.ErrStale, taskID)
-	}
-	return s.lockDocument(tx, ids[0])
-}
-
-// lockDocument reads a document but its outline, and locks its row; nil when
-// there is none.
-func (s *Store) lockDocument(tx *gorm.DB, id string) (*documentRow, error) {
-	var docs []documentRow
-	if err := tx.Raw("SELECT "+workColumns()+" FROM documents WHERE id=?"+s.d.lock, id).Scan(&docs).Error; err != nil {
-		return nil, err
-	}
-	if len(docs) == 0 {
-		return nil, nil
-	}
-	return &docs[0], nil
-}
-
-// parentsQuery finds those of a list of tasks that others wait for.
-const parentsQuery = "SELECT DISTINCT parent_id FROM task_deps WHERE parent_id IN ? AND done=0 ORDER BY parent_id"
-
-// wakeChildren counts done tasks off those that wait for them, and makes those
-// pending that waited for nothing else. It comes after the parents are locked,
-// so that a child that is written later finds them done. The counter is on the
-// child's row, whose lock makes two parents that end at once take turns.
-func (s *Store) wakeChildren(tx *gorm.DB, ended []*taskRow) error {
-	if len(ended) == 0 {
-		return nil
-	}
-	ids := make([]string, len(ended))
-	for i, t := range ended {
-		ids[i] = t.ID
-	}
-	var parents []string // most have no children
-	if err := tx.Raw(parentsQuery, ids).Scan(&parents).Error; err != nil {
-		return err
-	}
-	for _, id := range parents {
-		if err := s.wakeChildrenOf(tx, id); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *Store) wakeChildrenOf(tx *gorm.DB, parentID string) error {
-	var children []string
-	if err := tx.Raw("SELECT child_id FROM task_deps WHERE parent_id=? AND done=0 ORDER BY child_id", parentID).Scan(&children).Error; err != nil {
-		return err
-	}
-	if err := tx.Exec("UPDATE task_deps SET done=1 WHERE parent_id=? AND done=0", parentID).Error; err != nil {
-		return err
-	}
-	for ids := range chunks(children) {
-		err := tx.Exec(s.sql(`UPDATE tasks SET
-			run_at=CASE WHEN state='parked' AND unmet=1 THEN @now ELSE run_at END,
-			state=CASE WHEN state='parked' AND unmet=1 THEN 'pending' ELSE state END,
-			unmet=unmet-1 WHERE id IN ? AND unmet>0`), ids).Error
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // writePlan puts what planning found out about the document where readers
 // look for it.
-func (s *Store) writePlan(tx *gorm.DB, t *taskRow, p *sheaf.PlanResult) error {
+func (s *tasks) writePlan(tx *gorm.DB, t *taskRow, p *sheaf.PlanResult) error {
 	metadata := p.Metadata
 	if metadata == nil {
 		metadata = map[string]string{}
@@ -272,7 +162,7 @@ func (s *Store) writePlan(tx *gorm.DB, t *taskRow, p *sheaf.PlanResult) error {
 // FailTask ends the attempt: retry_wait, or dead when the budget is spent or
 // the failure is not retryable, or canceled when that was asked. It returns the
 // state the task went to. MaxFails 0 means 5.
-func (s *Store) FailTask(ctx context.Context, c sheaf.Claim, r taskstore.FailReport) (sheaf.TaskState, error) {
+func (s *tasks) FailTask(ctx context.Context, c sheaf.Claim, r taskstore.FailReport) (sheaf.TaskState, error) {
 	maxFails := r.MaxFails
 	if maxFails <= 0 {
 		maxFails = 5
@@ -301,19 +191,8 @@ func (s *Store) FailTask(ctx context.Context, c sheaf.Claim, r taskstore.FailRep
 	return state, err
 }
 
-// endAttempt writes what follows when an attempt ended without being done.
-func (s *Store) endAttempt(tx *gorm.DB, row *taskRow, epoch int64, events ...eventRow) error {
-	if err := s.insertGarbage(tx, row, epoch); err != nil {
-		return err
-	}
-	if err := s.insertEvents(tx, events...); err != nil {
-		return err
-	}
-	return s.markDirty(tx, row.DocID)
-}
-
 // Snooze puts the task back for later without touching any budget.
-func (s *Store) Snooze(ctx context.Context, c sheaf.Claim, delay time.Duration, reason string) error {
+func (s *tasks) Snooze(ctx context.Context, c sheaf.Claim, delay time.Duration, reason string) error {
 	return s.tx(ctx, func(tx *gorm.DB) error {
 		row, err := s.updateHeld(tx, c, `finished_at=CASE WHEN cancel_requested_at<>0 THEN @now ELSE 0 END,
 			state=CASE WHEN cancel_requested_at<>0 THEN 'canceled' ELSE 'retry_wait' END,
@@ -331,7 +210,7 @@ func (s *Store) Snooze(ctx context.Context, c sheaf.Claim, delay time.Duration, 
 }
 
 // Held answers which of the tasks the worker holds.
-func (s *Store) Held(ctx context.Context, workerID string, taskIDs []string) ([]sheaf.Claim, error) {
+func (s *tasks) Held(ctx context.Context, workerID string, taskIDs []string) ([]sheaf.Claim, error) {
 	var held []sheaf.Claim
 	for ids := range chunks(sortedUnique(taskIDs)) {
 		var rows []taskRow
@@ -345,15 +224,8 @@ func (s *Store) Held(ctx context.Context, workerID string, taskIDs []string) ([]
 	return held, nil
 }
 
-// releaseSet gives a running task back: at once, with no budget touched, and
-// with its old place in the line, so that a restart of the executors does not
-// send what they ran behind everything that came since.
-const releaseSet = `finished_at=CASE WHEN cancel_requested_at<>0 THEN @now ELSE 0 END,
-	state=CASE WHEN cancel_requested_at<>0 THEN 'canceled' ELSE 'pending' END,
-	epoch=epoch+1, run_at=created_at, lease_until=0, enqueued_at=0`
-
 // Release gives the task back at once without touching any budget.
-func (s *Store) Release(ctx context.Context, c sheaf.Claim) error {
+func (s *tasks) Release(ctx context.Context, c sheaf.Claim) error {
 	return s.tx(ctx, func(tx *gorm.DB) error {
 		row, err := s.updateHeld(tx, c, releaseSet)
 		if err != nil {
@@ -361,14 +233,6 @@ func (s *Store) Release(ctx context.Context, c sheaf.Claim) error {
 		}
 		return s.released(tx, row, c.Epoch)
 	})
-}
-
-func (s *Store) released(tx *gorm.DB, row *taskRow, epoch int64) error {
-	e := row.event(sheaf.EventReleased, row.Epoch)
-	if row.State == string(sheaf.TaskCanceled) {
-		e.Kind = sheaf.EventCanceled
-	}
-	return s.endAttempt(tx, row, epoch, e)
 }
 
 // transitions are the events that the store alone writes.
@@ -381,7 +245,7 @@ var transitions = map[string]bool{
 // AppendEvents adds lines to the log. Only Kind, Level, Text and Detail are
 // read from events. Kinds of transitions are refused with ErrInvalid: the store
 // writes them itself.
-func (s *Store) AppendEvents(ctx context.Context, c sheaf.Claim, events []sheaf.Event) error {
+func (s *tasks) AppendEvents(ctx context.Context, c sheaf.Claim, events []sheaf.Event) error {
 	if len(events) == 0 {
 		return nil
 	}
@@ -425,72 +289,7 @@ func (s *Store) AppendEvents(ctx context.Context, c sheaf.Claim, events []sheaf.
 	})
 }
 
-// GenerationTasks lists the tasks of a generation ordered by range.
-func (s *Store) GenerationTasks(ctx context.Context, documentID string, generation int) ([]sheaf.Task, error) {
-	var rows []taskRow
-	err := s.read(ctx).Raw("SELECT * FROM tasks WHERE doc_id=? AND gen=? ORDER BY from_unit, to_unit, id", documentID, generation).Scan(&rows).Error
-	return s.toTasks(rows), translate(err)
-}
-
-func (s *Store) toTasks(rows []taskRow) []sheaf.Task {
-	tasks := make([]sheaf.Task, len(rows))
-	for i := range rows {
-		tasks[i] = rows[i].toDomain(s.vault)
-	}
-	return tasks
-}
-
-// DocumentByID reads a document of any tenant; ErrNotFound when it is gone or
-// being deleted. For executors, which act for all tenants.
-func (s *Store) DocumentByID(ctx context.Context, documentID string) (*sheaf.Document, error) {
-	var rows []documentRow
-	if err := s.read(ctx).Raw("SELECT "+workColumns()+" FROM documents WHERE id=? AND deleted_at=0", documentID).Scan(&rows).Error; err != nil {
-		return nil, translate(err)
-	}
-	if len(rows) == 0 {
-		return nil, fmt.Errorf("%w: document %s", sheaf.ErrNotFound, documentID)
-	}
-	d := rows[0].toDomain(s.vault)
-	return &d, nil
-}
-
-// ReusableRanges finds done range results of the tenant by reuse key. At most
-// one per key: one of document prefer if there is such a one. Ranges that went
-// to the garbage have lost their reuse key.
-func (s *Store) ReusableRanges(ctx context.Context, tenantID, prefer string, keys []string) (map[string]taskstore.ReusableRange, error) {
-	found := make(map[string]taskstore.ReusableRange)
-	keys = slices.DeleteFunc(sortedUnique(keys), func(k string) bool { return k == "" })
-	for batch := range chunks(keys) {
-		var best []struct{ Own, Newest string }
-		err := s.read(ctx).Raw(`SELECT COALESCE(MAX(CASE WHEN t.doc_id=? THEN t.id END), '') AS own, MAX(t.id) AS newest
-			FROM tasks t JOIN documents d ON d.id=t.doc_id
-			WHERE t.tenant_id=? AND t.reuse_key IN ? AND t.state='done' AND t.range_id<>'' AND d.deleted_at=0
-			GROUP BY t.reuse_key`, prefer, tenantID, batch).Scan(&best).Error
-		if err != nil {
-			return nil, translate(err)
-		}
-		if len(best) == 0 {
-			continue
-		}
-		ids := make([]string, len(best))
-		for i, b := range best {
-			if ids[i] = b.Own; b.Own == "" {
-				ids[i] = b.Newest
-			}
-		}
-		var rows []taskRow
-		if err := s.read(ctx).Raw("SELECT * FROM tasks WHERE id IN ? AND range_id<>''", ids).Scan(&rows).Error; err != nil {
-			return nil, translate(err)
-		}
-		for _, r := range rows {
-			t := r.toDomain(s.vault)
-			found[r.ReuseKey] = taskstore.ReusableRange{DocumentID: t.DocumentID, TaskID: t.ID, Range: t.Range, Result: t.Result}
-		}
-	}
-	return found, nil
-}
-
 // Deregister removes the worker from the list of live executors.
-func (s *Store) Deregister(ctx context.Context, workerID string) error {
+func (s *tasks) Deregister(ctx context.Context, workerID string) error {
 	return translate(s.w.WithContext(ctx).Exec("DELETE FROM workers WHERE id=?", workerID).Error)
 }

@@ -88,7 +88,7 @@ func (secretKeyRow) TableName() string { return "secret_keys" }
 
 // SecretKeys names the keys that secrets of this store may be sealed with; none
 // for a store that has not been opened with any.
-func (s *Store) SecretKeys(ctx context.Context) ([]string, error) {
+func (s *sealing) SecretKeys(ctx context.Context) ([]string, error) {
 	rows, err := s.secretKeys(ctx)
 	ids := make([]string, len(rows))
 	for i, r := range rows {
@@ -97,7 +97,7 @@ func (s *Store) SecretKeys(ctx context.Context) ([]string, error) {
 	return ids, err
 }
 
-func (s *Store) secretKeys(ctx context.Context) ([]secretKeyRow, error) {
+func (s *sealing) secretKeys(ctx context.Context) ([]secretKeyRow, error) {
 	var rows []secretKeyRow
 	err := s.w.WithContext(ctx).Raw("SELECT * FROM secret_keys ORDER BY created_at, id").Scan(&rows).Error
 	return rows, translate(err)
@@ -107,7 +107,7 @@ func (s *Store) secretKeys(ctx context.Context) ([]secretKeyRow, error) {
 // after Migrate and before all else. The error is sheaf.ErrInvalid, and names
 // the keys, where the store knows of a key that the ring lacks: a process with
 // another ring would neither read what is there nor write what others can read.
-func (s *Store) Unlock(ctx context.Context, ring *secrets.Keyring) error {
+func (s *sealing) Unlock(ctx context.Context, ring *secrets.Keyring) error {
 	missing := func() (string, error) {
 		ids, err := s.SecretKeys(ctx)
 		for _, id := range ids {
@@ -175,7 +175,7 @@ const sealBatch = 200
 // another key of the ring, and forgets the other keys' names when that is done.
 // It may run beside everything else, and again. Unless force is set it does
 // nothing where it has been done with this key.
-func (s *Store) SealSecrets(ctx context.Context, force bool) (done Sealed, err error) {
+func (s *sealing) SealSecrets(ctx context.Context, force bool) (done Sealed, err error) {
 	ring := s.vault.ring
 	if ring == nil {
 		return done, fmt.Errorf("%w: the store was opened without keys", sheaf.ErrInvalid)
@@ -209,7 +209,7 @@ func (s *Store) SealSecrets(ctx context.Context, force bool) (done Sealed, err e
 	})
 }
 
-func (s *Store) sealColumn(ctx context.Context, c secretColumn, done *Sealed) error {
+func (s *sealing) sealColumn(ctx context.Context, c secretColumn, done *Sealed) error {
 	fresh, has := "sealed:v1:"+s.vault.ring.Current()+":%", ""
 	if c.context == "" {
 		fresh, has = `%"password":"`+fresh, " AND "+c.column+` LIKE '%"password"%'`
@@ -254,25 +254,8 @@ func (s *Store) sealColumn(ctx context.Context, c secretColumn, done *Sealed) er
 	}
 }
 
-// again seals a column's text with the current key.
-func (v vault) again(c secretColumn, tenantID, id, text string) (sealed string, err error) {
-	one := func(text, context string) string {
-		plain, failed := v.ring.Open(text, context)
-		if failed != nil {
-			err = failed
-			return text
-		}
-		return v.ring.Seal(plain, context)
-	}
-	if c.context != "" {
-		return one(text, secretContext(c.context, tenantID, id)), err
-	}
-	sealed = swap(text, func(value string) string { return one(value, secretContext("settings", tenantID, "")) })
-	return sealed, err
-}
-
 // ForgetSecretKeys lets the store be opened with other keys. What was sealed
 // with those that are lost stays unreadable.
-func (s *Store) ForgetSecretKeys(ctx context.Context) error {
+func (s *sealing) ForgetSecretKeys(ctx context.Context) error {
 	return translate(s.w.WithContext(ctx).Exec("DELETE FROM secret_keys").Error)
 }

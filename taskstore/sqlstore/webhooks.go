@@ -69,34 +69,11 @@ func (r deliveryRow) toDomain() sheaf.Delivery {
 	return d
 }
 
-// message is what the enabled webhooks of a dataset are told, once under an id.
-type message struct {
-	tenant, dataset, job string
-	id, event            string
-	data                 any
-}
-
-// tell writes a message to each enabled webhook of the dataset, in the
-// transaction of what it tells.
-func (s *Store) tell(tx *gorm.DB, m message) error {
-	return tx.Exec(s.sql(`INSERT INTO webhook_deliveries (webhook_id, tenant_id, event_id, event, job_id, data, error, next_at, created_at)
-		SELECT id, tenant_id, ?, ?, ?, ?, '', @now, @now FROM webhooks WHERE dataset_id=? AND tenant_id=? AND enabled=1`)+s.d.noop("event_id"),
-		m.id, m.event, m.job, encode(m.data), m.dataset, m.tenant).Error
-}
-
-// tellDocument tells that a generation of a document ended, or the document.
-func (s *Store) tellDocument(tx *gorm.DB, d *documentRow, event string, turn any, failure *sheaf.Failure) error {
-	return s.tell(tx, message{
-		tenant: d.TenantID, dataset: d.DatasetID, job: d.JobID, id: fmt.Sprintf("doc_%s_%d_%v", d.ID, d.Gen, turn), event: "document." + event,
-		data: sheaf.DocumentNews{DatasetID: d.DatasetID, DocumentID: d.ID, Name: d.Name, Generation: d.Gen, JobID: d.JobID, State: sheaf.DocumentState(event), Failure: failure},
-	})
-}
-
 // AnnounceJob writes the messages that the job has ended, if it has. It is
 // asked after each message about one of the job's documents was committed, so
 // that the last one sees the end. Whoever sees the same end writes the same
 // message; a job that was opened again and ended again is told again.
-func (s *Store) AnnounceJob(ctx context.Context, tenantID, jobID string) error {
+func (s *webhooks) AnnounceJob(ctx context.Context, tenantID, jobID string) error {
 	ended, err := s.JobEnded(ctx, tenantID, jobID)
 	if err != nil || !ended {
 		return err
@@ -114,7 +91,7 @@ func (s *Store) AnnounceJob(ctx context.Context, tenantID, jobID string) error {
 }
 
 // CreateWebhook makes a webhook. ErrLimit when the dataset has its most.
-func (s *Store) CreateWebhook(ctx context.Context, w sheaf.Webhook) (*sheaf.Webhook, error) {
+func (s *webhooks) CreateWebhook(ctx context.Context, w sheaf.Webhook) (*sheaf.Webhook, error) {
 	if err := checkTexts("the webhook's url", w.URL, 2000, "the webhook's secret", w.Secret, 200); err != nil {
 		return nil, err
 	}
@@ -143,7 +120,7 @@ func (s *Store) CreateWebhook(ctx context.Context, w sheaf.Webhook) (*sheaf.Webh
 }
 
 // Webhook finds a webhook by its tenant, dataset and id.
-func (s *Store) Webhook(ctx context.Context, tenantID, datasetID, id string) (*sheaf.Webhook, error) {
+func (s *webhooks) Webhook(ctx context.Context, tenantID, datasetID, id string) (*sheaf.Webhook, error) {
 	var rows []webhookRow
 	if err := s.w.WithContext(ctx).Raw("SELECT * FROM webhooks WHERE id=? AND tenant_id=? AND dataset_id=?", id, tenantID, datasetID).Scan(&rows).Error; err != nil {
 		return nil, translate(err)
@@ -156,7 +133,7 @@ func (s *Store) Webhook(ctx context.Context, tenantID, datasetID, id string) (*s
 }
 
 // Webhooks lists the webhooks of a dataset.
-func (s *Store) Webhooks(ctx context.Context, tenantID, datasetID string) ([]sheaf.Webhook, error) {
+func (s *webhooks) Webhooks(ctx context.Context, tenantID, datasetID string) ([]sheaf.Webhook, error) {
 	var rows []webhookRow
 	if err := s.read(ctx).Raw("SELECT * FROM webhooks WHERE dataset_id=? AND tenant_id=? ORDER BY id", datasetID, tenantID).Scan(&rows).Error; err != nil {
 		return nil, translate(err)
@@ -164,7 +141,7 @@ func (s *Store) Webhooks(ctx context.Context, tenantID, datasetID string) ([]she
 	return s.webhooksOf(rows), nil
 }
 
-func (s *Store) webhooksOf(rows []webhookRow) []sheaf.Webhook {
+func (s *webhooks) webhooksOf(rows []webhookRow) []sheaf.Webhook {
 	out := make([]sheaf.Webhook, len(rows))
 	for i, r := range rows {
 		out[i] = r.toDomain(s.vault)
@@ -173,7 +150,7 @@ func (s *Store) webhooksOf(rows []webhookRow) []sheaf.Webhook {
 }
 
 // UpdateWebhook writes URL, Events and Enabled, and forgets the failures.
-func (s *Store) UpdateWebhook(ctx context.Context, w sheaf.Webhook) error {
+func (s *webhooks) UpdateWebhook(ctx context.Context, w sheaf.Webhook) error {
 	if err := checkText("the webhook's url", w.URL, 2000); err != nil {
 		return err
 	}
@@ -182,7 +159,7 @@ func (s *Store) UpdateWebhook(ctx context.Context, w sheaf.Webhook) error {
 }
 
 // DeleteWebhook deletes a webhook with its messages.
-func (s *Store) DeleteWebhook(ctx context.Context, tenantID, datasetID, id string) error {
+func (s *webhooks) DeleteWebhook(ctx context.Context, tenantID, datasetID, id string) error {
 	return s.tx(ctx, func(tx *gorm.DB) error {
 		if err := changed(tx.Exec("DELETE FROM webhooks WHERE id=? AND tenant_id=? AND dataset_id=?", id, tenantID, datasetID), "webhook", id); err != nil {
 			return err
@@ -191,17 +168,8 @@ func (s *Store) DeleteWebhook(ctx context.Context, tenantID, datasetID, id strin
 	})
 }
 
-// dropWebhooks forgets those of a dataset that is deleted, and says how many.
-func (s *Store) dropWebhooks(tx *gorm.DB, datasetID string) (int, error) {
-	if err := tx.Exec("DELETE FROM webhook_deliveries WHERE webhook_id IN (SELECT id FROM webhooks WHERE dataset_id=?)", datasetID).Error; err != nil {
-		return 0, err
-	}
-	res := tx.Exec("DELETE FROM webhooks WHERE dataset_id=?", datasetID)
-	return int(res.RowsAffected), res.Error
-}
-
 // Deliveries lists messages to a webhook, in the given states or all.
-func (s *Store) Deliveries(ctx context.Context, h *sheaf.Webhook, states []sheaf.DeliveryState, p taskstore.Page) ([]sheaf.Delivery, string, error) {
+func (s *webhooks) Deliveries(ctx context.Context, h *sheaf.Webhook, states []sheaf.DeliveryState, p taskstore.Page) ([]sheaf.Delivery, string, error) {
 	var w where
 	w.add("webhook_id=?", h.ID)
 	if len(states) > 0 {
@@ -228,7 +196,7 @@ func deliveriesOf(rows []deliveryRow) []sheaf.Delivery {
 }
 
 // ReplayDeliveries makes deliveries pending again and says how many.
-func (s *Store) ReplayDeliveries(ctx context.Context, h *sheaf.Webhook, r taskstore.Replay) (n int, err error) {
+func (s *webhooks) ReplayDeliveries(ctx context.Context, h *sheaf.Webhook, r taskstore.Replay) (n int, err error) {
 	var w where
 	w.add("webhook_id=?", h.ID)
 	switch {
@@ -254,7 +222,7 @@ func (s *Store) ReplayDeliveries(ctx context.Context, h *sheaf.Webhook, r taskst
 }
 
 // PingWebhook writes a message of kind WebhookPing.
-func (s *Store) PingWebhook(ctx context.Context, w *sheaf.Webhook) (*sheaf.Delivery, error) {
+func (s *webhooks) PingWebhook(ctx context.Context, w *sheaf.Webhook) (*sheaf.Delivery, error) {
 	id := "ping_" + sheaf.NewID()
 	err := insertRows(s.w.WithContext(ctx), "webhook_deliveries", []string{"webhook_id", "tenant_id", "event_id", "event", "data", "error", "next_at", "created_at"},
 		[][]any{{w.ID, w.TenantID, id, sheaf.WebhookPing, encode(map[string]string{"dataset_id": w.DatasetID}), "", raw(s.now()), raw(s.now())}}, "")
@@ -274,7 +242,7 @@ func (s *Store) PingWebhook(ctx context.Context, w *sheaf.Webhook) (*sheaf.Deliv
 
 // DueWebhooks lists enabled webhooks, with their secrets, that have something
 // to send now and are not waiting after a failure.
-func (s *Store) DueWebhooks(ctx context.Context, limit int) ([]sheaf.Webhook, error) {
+func (s *webhooks) DueWebhooks(ctx context.Context, limit int) ([]sheaf.Webhook, error) {
 	var rows []webhookRow
 	err := s.w.WithContext(ctx).Raw(s.sql(`SELECT w.* FROM webhooks w WHERE w.enabled=1 AND w.not_before<=@now AND EXISTS (
 		SELECT 1 FROM webhook_deliveries d WHERE d.webhook_id=w.id AND d.state='pending' AND d.next_at<=@now) ORDER BY w.not_before, w.id LIMIT ?`), limit).Scan(&rows).Error
@@ -283,7 +251,7 @@ func (s *Store) DueWebhooks(ctx context.Context, limit int) ([]sheaf.Webhook, er
 
 // ClaimDeliveries takes due messages, oldest first, for the length of the
 // lease. Attempts counts this one.
-func (s *Store) ClaimDeliveries(ctx context.Context, webhookID string, limit int, lease time.Duration) (out []sheaf.Delivery, err error) {
+func (s *webhooks) ClaimDeliveries(ctx context.Context, webhookID string, limit int, lease time.Duration) (out []sheaf.Delivery, err error) {
 	err = s.tx(ctx, func(tx *gorm.DB) error {
 		var rows []deliveryRow
 		if err := tx.Raw(s.sql("SELECT * FROM webhook_deliveries WHERE webhook_id=? AND state='pending' AND next_at<=@now ORDER BY next_at, seq LIMIT ?")+s.d.skip,
@@ -304,7 +272,7 @@ func (s *Store) ClaimDeliveries(ctx context.Context, webhookID string, limit int
 
 // EndDelivery writes what became of a claimed message; a claim that ended
 // changes nothing.
-func (s *Store) EndDelivery(ctx context.Context, d *sheaf.Delivery, end taskstore.DeliveryEnd) error {
+func (s *webhooks) EndDelivery(ctx context.Context, d *sheaf.Delivery, end taskstore.DeliveryEnd) error {
 	const held = " WHERE seq=? AND claims=? AND state='pending'"
 	switch {
 	case end.Unwanted:
@@ -329,22 +297,4 @@ func (s *Store) EndDelivery(ctx context.Context, d *sheaf.Delivery, end taskstor
 		return tx.Exec(s.sql("UPDATE webhooks SET failures=failures+1, not_before=@now+?, last_error=?, enabled=CASE WHEN ?=1 THEN 0 ELSE enabled END WHERE id=?"),
 			end.Hold.Milliseconds(), text, flag(end.Disable), d.WebhookID).Error
 	})
-}
-
-// cleanupDeliveries removes old messages, whatever became of them. They are in
-// order of time but for a few seconds, so that the oldest are the first.
-func (s *Store) cleanupDeliveries(ctx context.Context, old string, limit int, dryRun bool) (int, error) {
-	var seqs []int64
-	if err := s.w.WithContext(ctx).Raw(s.sql("SELECT seq FROM (SELECT seq, created_at FROM webhook_deliveries ORDER BY seq LIMIT ?) x WHERE created_at<"+old), limit).Scan(&seqs).Error; err != nil {
-		return 0, translate(err)
-	}
-	for batch := range chunks(seqs) {
-		if dryRun {
-			break
-		}
-		if err := s.w.WithContext(ctx).Exec("DELETE FROM webhook_deliveries WHERE seq IN ?", batch).Error; err != nil {
-			return 0, translate(err)
-		}
-	}
-	return len(seqs), nil
 }

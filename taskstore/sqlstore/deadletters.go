@@ -11,112 +11,6 @@ import (
 	"sheaf/taskstore"
 )
 
-// exactCost is the depth up to which the cost of a lane is summed; beyond, it
-// is the mean of a sample times the depth.
-const exactCost = 10_000
-
-// Queue measures a tenant's queue.
-func (s *Store) Queue(ctx context.Context, tenantID string) (*taskstore.TenantQueue, error) {
-	var tenants []tenantRow
-	if err := s.read(ctx).Raw("SELECT * FROM tenants WHERE id=?", tenantID).Scan(&tenants).Error; err != nil {
-		return nil, translate(err)
-	}
-	if len(tenants) == 0 {
-		return nil, notFound("tenant", tenantID)
-	}
-	qs, err := s.queuesOf(ctx, tenants)
-	if err != nil {
-		return nil, err
-	}
-	return &qs[0], nil
-}
-
-// Queues lists the queues of all tenants, as Tenants lists these.
-func (s *Store) Queues(ctx context.Context, p taskstore.Page) ([]taskstore.TenantQueue, string, error) {
-	tenants, next, err := s.tenantRows(ctx, p)
-	if err != nil || len(tenants) == 0 {
-		return nil, "", err
-	}
-	qs, err := s.queuesOf(ctx, tenants)
-	return qs, next, err
-}
-
-// queuesOf measures the queues of tenants, of which there is at least one.
-// Depths are counted in the index alone, so that a backlog of a million tasks
-// costs no million rows.
-func (s *Store) queuesOf(ctx context.Context, tenants []tenantRow) ([]taskstore.TenantQueue, error) {
-	db := s.read(ctx)
-	out := make([]taskstore.TenantQueue, len(tenants))
-	at := make(map[string]*taskstore.TenantQueue, len(tenants))
-	ids := make([]string, len(tenants))
-	for i, t := range tenants {
-		out[i] = taskstore.TenantQueue{TenantID: t.ID, Weight: t.Weight, Cap: t.Cap, Paused: t.Paused != 0}
-		for _, lane := range sheaf.Lanes {
-			out[i].Lanes = append(out[i].Lanes, taskstore.LaneDepth{Lane: lane})
-		}
-		ids[i], at[t.ID] = t.ID, &out[i]
-	}
-	var groups []struct {
-		TenantID, State string
-		Lane, N         int
-		Oldest          int64
-	}
-	err := db.Raw(`SELECT tenant_id, state, lane, COUNT(*) AS n, MIN(run_at) AS oldest FROM tasks
-		WHERE state IN ('pending','running','retry_wait','parked','dead') AND paused IN (0, 1) AND tenant_id IN ? GROUP BY state, tenant_id, lane`, ids).Scan(&groups).Error
-	if err != nil {
-		return nil, translate(err)
-	}
-	var now []int64
-	err = db.Raw("SELECT " + s.now()).Scan(&now).Error
-	if err != nil {
-		return nil, translate(err)
-	}
-	for _, g := range groups {
-		t := at[g.TenantID]
-		if t == nil {
-			continue
-		}
-		switch sheaf.TaskState(g.State) {
-		case sheaf.TaskRunning:
-			t.Running += g.N
-		case sheaf.TaskRetryWait:
-			t.RetryWait += g.N
-		case sheaf.TaskParked:
-			t.Parked += g.N
-		case sheaf.TaskDead:
-			t.Dead += g.N
-		case sheaf.TaskPending:
-			age := max(float64(now[0]-g.Oldest)/1000, 0)
-			t.OldestPendingAge = max(t.OldestPendingAge, age)
-			for i := range t.Lanes {
-				if int(t.Lanes[i].Lane) != g.Lane {
-					continue
-				}
-				cost, err := s.laneCost(db, g.TenantID, g.Lane, g.N)
-				if err != nil {
-					return nil, translate(err)
-				}
-				t.Lanes[i].Pending, t.Lanes[i].Cost, t.Lanes[i].OldestPendingAge = g.N, cost, age
-			}
-		}
-	}
-	return out, nil
-}
-
-func (s *Store) laneCost(db *gorm.DB, tenantID string, lane, n int) (int, error) {
-	limit := exactCost
-	if n > exactCost {
-		limit = 1000
-	}
-	var mean []float64
-	err := db.Raw(fmt.Sprintf(`SELECT COALESCE(AVG(cost), 0) FROM (SELECT cost FROM tasks
-		WHERE state='pending' AND paused IN (0, 1) AND tenant_id=? AND lane=? LIMIT %d) x`, limit), tenantID, lane).Scan(&mean).Error
-	if err != nil {
-		return 0, err
-	}
-	return int(mean[0]*float64(n) + 0.5), nil
-}
-
 // deadWhere selects tasks that ended badly, of documents that are not deleted.
 func deadWhere(tenantID string, f taskstore.DeadLetterFilter, canceledToo bool) (where, error) {
 	var w where
@@ -161,7 +55,7 @@ func deadWhere(tenantID string, f taskstore.DeadLetterFilter, canceledToo bool) 
 }
 
 // DeadLetters lists tasks that were given up.
-func (s *Store) DeadLetters(ctx context.Context, tenantID string, f taskstore.DeadLetterFilter, p taskstore.Page) ([]sheaf.Task, string, error) {
+func (s *deadLetters) DeadLetters(ctx context.Context, tenantID string, f taskstore.DeadLetterFilter, p taskstore.Page) ([]sheaf.Task, string, error) {
 	w, err := deadWhere(tenantID, f, false)
 	if err != nil {
 		return nil, "", err
@@ -180,7 +74,7 @@ func (s *Store) DeadLetters(ctx context.Context, tenantID string, f taskstore.De
 // alone: there is nobody whom their result would reach, and what the others of
 // a canceled generation had done is gone. Such a document is parsed again
 // instead.
-func (s *Store) RetryDead(ctx context.Context, tenantID string, f taskstore.DeadLetterFilter) (int, error) {
+func (s *deadLetters) RetryDead(ctx context.Context, tenantID string, f taskstore.DeadLetterFilter) (int, error) {
 	return s.eachDead(ctx, tenantID, f, true, func(tx *gorm.DB, tenantID string, found []taskRow) (int, error) {
 		docIDs := make([]string, 0, len(found))
 		ids := make([]string, len(found))
@@ -260,7 +154,7 @@ func (s *Store) RetryDead(ctx context.Context, tenantID string, f taskstore.Dead
 // reopen makes the newest generation of a document running again, so that it
 // is decided anew when it is complete. A decision that was made before is
 // void: the finalize task of that epoch no longer finds its state.
-func (s *Store) reopen(tx *gorm.DB, d *documentRow) error {
+func (s *deadLetters) reopen(tx *gorm.DB, d *documentRow) error {
 	progress := d.Progress
 	if sheaf.DocumentState(d.State).Terminal() {
 		progress = min(progress, 0.99)
@@ -276,7 +170,7 @@ func (s *Store) reopen(tx *gorm.DB, d *documentRow) error {
 }
 
 // PurgeDead removes dead tasks of generations that are over.
-func (s *Store) PurgeDead(ctx context.Context, tenantID string, f taskstore.DeadLetterFilter) (int, error) {
+func (s *deadLetters) PurgeDead(ctx context.Context, tenantID string, f taskstore.DeadLetterFilter) (int, error) {
 	return s.eachDead(ctx, tenantID, f, false, func(tx *gorm.DB, _ string, found []taskRow) (int, error) {
 		ids := make([]string, len(found))
 		for i, t := range found {
@@ -302,7 +196,7 @@ var errDryRun = errors.New("a dry run")
 // eachDead hands the tasks that f selects to do, some at a time, each in a
 // transaction, and sums what it answers. All tasks of a transaction are of one
 // tenant, which do is told. In a dry run every transaction is rolled back.
-func (s *Store) eachDead(ctx context.Context, tenantID string, f taskstore.DeadLetterFilter, canceledToo bool, do func(tx *gorm.DB, tenantID string, found []taskRow) (int, error)) (int, error) {
+func (s *deadLetters) eachDead(ctx context.Context, tenantID string, f taskstore.DeadLetterFilter, canceledToo bool, do func(tx *gorm.DB, tenantID string, found []taskRow) (int, error)) (int, error) {
 	sum, after := 0, ""
 	if tenantID == "" && f.AllTenants {
 		w, err := deadWhere("", f, canceledToo)
@@ -347,43 +241,4 @@ func (s *Store) eachDead(ctx context.Context, tenantID string, f taskstore.DeadL
 		sum += n
 		after = found[len(found)-1].ID
 	}
-}
-
-// Workers lists executors heard of in the last minute.
-func (s *Store) Workers(ctx context.Context) ([]taskstore.WorkerStatus, error) {
-	var rows []workerRow
-	if err := s.read(ctx).Raw(s.sql("SELECT * FROM workers WHERE seen_at>=@now-60000 ORDER BY id")).Scan(&rows).Error; err != nil {
-		return nil, translate(err)
-	}
-	out := make([]taskstore.WorkerStatus, len(rows))
-	for i, r := range rows {
-		out[i] = r.toDomain()
-	}
-	return out, nil
-}
-
-// Task finds a task of the tenant.
-func (s *Store) Task(ctx context.Context, tenantID, id string) (*sheaf.Task, error) {
-	var rows []taskRow
-	err := s.read(ctx).Raw(`SELECT t.* FROM tasks t WHERE t.id=? AND t.tenant_id=?
-		AND NOT EXISTS (SELECT 1 FROM documents d WHERE d.id=t.doc_id AND d.deleted_at<>0)`, id, tenantID).Scan(&rows).Error
-	if err != nil {
-		return nil, translate(err)
-	}
-	if len(rows) == 0 {
-		return nil, notFound("task", id)
-	}
-	t := rows[0].toDomain(s.vault)
-	return &t, nil
-}
-
-// TaskEvents is the history of one task, oldest first; at most 3,000 are read.
-func (s *Store) TaskEvents(ctx context.Context, tenantID, id string) ([]sheaf.Event, error) {
-	if _, err := s.Task(ctx, tenantID, id); err != nil {
-		return nil, err
-	}
-	var w where
-	w.add("e.subject_id=?", id)
-	w.add("e.tenant_id=?", tenantID)
-	return s.events(ctx, w, maxEvents)
 }

@@ -53,7 +53,7 @@ func (r uploadRow) toDomain(v vault) *sheaf.PartialUpload {
 
 // CreateUpload notes a file to come. ErrLimit when the tenant's quota has no
 // room for it beside what it holds and what else is on its way.
-func (s *Store) CreateUpload(ctx context.Context, u sheaf.PartialUpload, life time.Duration) (*sheaf.PartialUpload, error) {
+func (s *uploads) CreateUpload(ctx context.Context, u sheaf.PartialUpload, life time.Duration) (*sheaf.PartialUpload, error) {
 	if err := checkTexts("the upload's id", u.ID, 64, "the document's id", u.DocumentID, 64, "the fingerprint", u.Fingerprint, 128, "what is said about the file", encode(u.Spec), 4<<20); err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (s *Store) CreateUpload(ctx context.Context, u sheaf.PartialUpload, life ti
 
 // checkUploadQuota refuses a file that there will be no room for. What counts
 // in the end is checkQuota; this spares the bytes their way.
-func (s *Store) checkUploadQuota(tx *gorm.DB, u sheaf.PartialUpload) error {
+func (s *uploads) checkUploadQuota(tx *gorm.DB, u sheaf.PartialUpload) error {
 	var tenants []tenantRow
 	if err := tx.Raw("SELECT * FROM tenants WHERE id=?"+s.d.lock, u.TenantID).Scan(&tenants).Error; err != nil {
 		return err
@@ -111,7 +111,7 @@ func (s *Store) checkUploadQuota(tx *gorm.DB, u sheaf.PartialUpload) error {
 }
 
 // Upload finds an upload of the tenant that has not expired.
-func (s *Store) Upload(ctx context.Context, tenantID, id string) (*sheaf.PartialUpload, error) {
+func (s *uploads) Upload(ctx context.Context, tenantID, id string) (*sheaf.PartialUpload, error) {
 	row, err := s.upload(s.w.WithContext(ctx), tenantID, id, "")
 	if err != nil {
 		return nil, translate(err)
@@ -119,7 +119,7 @@ func (s *Store) Upload(ctx context.Context, tenantID, id string) (*sheaf.Partial
 	return row.toDomain(s.vault), nil
 }
 
-func (s *Store) upload(tx *gorm.DB, tenantID, id, lock string) (*uploadRow, error) {
+func (s *uploads) upload(tx *gorm.DB, tenantID, id, lock string) (*uploadRow, error) {
 	var rows []uploadRow
 	if err := tx.Raw(s.sql("SELECT * FROM uploads WHERE id=? AND tenant_id=? AND expires_at>@now")+lock, id, tenantID).Scan(&rows).Error; err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func (s *Store) upload(tx *gorm.DB, tenantID, id, lock string) (*uploadRow, erro
 }
 
 // Uploads lists those of a dataset, of one fingerprint unless it is "".
-func (s *Store) Uploads(ctx context.Context, tenantID, datasetID, fingerprint string, p taskstore.Page) ([]sheaf.PartialUpload, string, error) {
+func (s *uploads) Uploads(ctx context.Context, tenantID, datasetID, fingerprint string, p taskstore.Page) ([]sheaf.PartialUpload, string, error) {
 	var w where
 	w.add("tenant_id=?", tenantID)
 	w.add("dataset_id=?", datasetID)
@@ -156,7 +156,7 @@ func (s *Store) Uploads(ctx context.Context, tenantID, datasetID, fingerprint st
 // upload's life anew. ErrConflict when another number of bytes is stored, or
 // when it was submitted. A writer that is replaced may still be storing a
 // piece: its number is left to it.
-func (s *Store) ClaimUpload(ctx context.Context, tenantID, id string, offset int64, life time.Duration) (u *sheaf.PartialUpload, err error) {
+func (s *uploads) ClaimUpload(ctx context.Context, tenantID, id string, offset int64, life time.Duration) (u *sheaf.PartialUpload, err error) {
 	err = s.tx(ctx, func(tx *gorm.DB) error {
 		row, err := s.upload(tx, tenantID, id, s.d.lock)
 		if err != nil {
@@ -179,7 +179,7 @@ func (s *Store) ClaimUpload(ctx context.Context, tenantID, id string, offset int
 
 // AdvanceUpload records Offset, Pieces, Hash and NextPiece. ErrStale when there
 // is another writer. last says that this writer is done.
-func (s *Store) AdvanceUpload(ctx context.Context, u *sheaf.PartialUpload, last bool) error {
+func (s *uploads) AdvanceUpload(ctx context.Context, u *sheaf.PartialUpload, last bool) error {
 	res := s.w.WithContext(ctx).Exec("UPDATE uploads SET stored=?, pieces=?, hash=?, next_piece=?, writing=? WHERE id=? AND tenant_id=? AND epoch=?",
 		u.Offset, encodeList(u.Pieces), base64.StdEncoding.EncodeToString(u.Hash), u.NextPiece, flag(!last), u.ID, u.TenantID, u.Epoch)
 	if res.Error != nil {
@@ -193,7 +193,7 @@ func (s *Store) AdvanceUpload(ctx context.Context, u *sheaf.PartialUpload, last 
 
 // BindUploads gives complete uploads to a job, if no job has them, and answers
 // them in the order of ids. ErrConflict when one is not complete.
-func (s *Store) BindUploads(ctx context.Context, tenantID string, ids []string, jobID string) (out []sheaf.PartialUpload, err error) {
+func (s *uploads) BindUploads(ctx context.Context, tenantID string, ids []string, jobID string) (out []sheaf.PartialUpload, err error) {
 	err = s.tx(ctx, func(tx *gorm.DB) error {
 		found := map[string]uploadRow{}
 		for batch := range chunks(sortedUnique(ids)) {
@@ -236,7 +236,7 @@ func (s *Store) BindUploads(ctx context.Context, tenantID string, ids []string, 
 }
 
 // UnbindUploads takes them back from a job that did not come to be.
-func (s *Store) UnbindUploads(ctx context.Context, tenantID, jobID string) error {
+func (s *uploads) UnbindUploads(ctx context.Context, tenantID, jobID string) error {
 	if jobID == "" {
 		return nil
 	}
@@ -244,7 +244,7 @@ func (s *Store) UnbindUploads(ctx context.Context, tenantID, jobID string) error
 }
 
 // DropUpload forgets an upload; the collector removes its pieces.
-func (s *Store) DropUpload(ctx context.Context, tenantID, id string) error {
+func (s *uploads) DropUpload(ctx context.Context, tenantID, id string) error {
 	return s.tx(ctx, func(tx *gorm.DB) error {
 		row, err := s.upload(tx, tenantID, id, s.d.lock)
 		if err != nil {
@@ -255,7 +255,7 @@ func (s *Store) DropUpload(ctx context.Context, tenantID, id string) error {
 }
 
 // ExpireUploads drops uploads whose life is over.
-func (s *Store) ExpireUploads(ctx context.Context, limit int) (n int, err error) {
+func (s *uploads) ExpireUploads(ctx context.Context, limit int) (n int, err error) {
 	err = s.tx(ctx, func(tx *gorm.DB) error {
 		var rows []uploadRow
 		if err := tx.Raw(s.sql("SELECT * FROM uploads WHERE expires_at<=@now ORDER BY expires_at LIMIT ?")+s.d.skip, limit).Scan(&rows).Error; err != nil {
@@ -269,7 +269,7 @@ func (s *Store) ExpireUploads(ctx context.Context, limit int) (n int, err error)
 
 // dropUploads leaves the pieces to the collector, some time later: a writer
 // may be storing one. receiptID is of the deletion that takes them along, or "".
-func (s *Store) dropUploads(tx *gorm.DB, rows []uploadRow, receiptID string) error {
+func (s *handle) dropUploads(tx *gorm.DB, rows []uploadRow, receiptID string) error {
 	slices.SortFunc(rows, func(a, b uploadRow) int { return strings.Compare(a.ID, b.ID) })
 	var garbage [][]any
 	var ids []string

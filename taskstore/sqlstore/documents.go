@@ -36,7 +36,7 @@ var lowerName = map[string]string{
 var escapeLike = strings.NewReplacer("!", "!!", "%", "!%", "_", "!_")
 
 // Document finds a document of the tenant.
-func (s *Store) Document(ctx context.Context, tenantID, id string) (*sheaf.Document, error) {
+func (s *documents) Document(ctx context.Context, tenantID, id string) (*sheaf.Document, error) {
 	row, err := s.document(ctx, tenantID, id)
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (s *Store) Document(ctx context.Context, tenantID, id string) (*sheaf.Docum
 	return &d, nil
 }
 
-func (s *Store) document(ctx context.Context, tenantID, id string) (*documentRow, error) {
+func (s *documents) document(ctx context.Context, tenantID, id string) (*documentRow, error) {
 	var rows []documentRow
 	if err := s.read(ctx).Raw("SELECT * FROM documents WHERE id=? AND tenant_id=? AND deleted_at=0", id, tenantID).Scan(&rows).Error; err != nil {
 		return nil, translate(err)
@@ -61,7 +61,7 @@ func (s *Store) document(ctx context.Context, tenantID, id string) (*documentRow
 const maxFilterIDs = 10_000
 
 // Documents lists documents; outlines are left out.
-func (s *Store) Documents(ctx context.Context, tenantID string, f taskstore.DocumentFilter, p taskstore.Page) ([]sheaf.Document, string, error) {
+func (s *documents) Documents(ctx context.Context, tenantID string, f taskstore.DocumentFilter, p taskstore.Page) ([]sheaf.Document, string, error) {
 	if len(f.IDs) > maxFilterIDs {
 		return nil, "", fmt.Errorf("%w: a filter lists at most %d ids, this one %d; split it", sheaf.ErrInvalid, maxFilterIDs, len(f.IDs))
 	}
@@ -125,14 +125,6 @@ func documentColumns(prefix string) string {
 // would be most of what is sent.
 func workColumns() string { return documentColumns("") + ", root_id, parent_gen, deleted_at" }
 
-func (s *Store) toDocuments(rows []documentRow) []sheaf.Document {
-	out := make([]sheaf.Document, len(rows))
-	for i, r := range rows {
-		out[i] = r.toDomain(s.vault)
-	}
-	return out
-}
-
 func texts[T ~string](list []T) []string {
 	out := make([]string, len(list))
 	for i, v := range list {
@@ -142,7 +134,7 @@ func texts[T ~string](list []T) []string {
 }
 
 // Generations lists the generations of a document, newest first.
-func (s *Store) Generations(ctx context.Context, tenantID, documentID string) ([]sheaf.Generation, error) {
+func (s *documents) Generations(ctx context.Context, tenantID, documentID string) ([]sheaf.Generation, error) {
 	d, err := s.document(ctx, tenantID, documentID)
 	if err != nil {
 		return nil, err
@@ -163,12 +155,12 @@ func (s *Store) Generations(ctx context.Context, tenantID, documentID string) ([
 
 // Tasks lists tasks of a document's generation (0: the newest), ordered by
 // range.
-func (s *Store) Tasks(ctx context.Context, tenantID, documentID string, generation int) ([]sheaf.Task, error) {
+func (s *documents) Tasks(ctx context.Context, tenantID, documentID string, generation int) ([]sheaf.Task, error) {
 	rows, err := s.generationTasks(ctx, tenantID, documentID, generation)
 	return s.toTasks(rows), err
 }
 
-func (s *Store) generationTasks(ctx context.Context, tenantID, documentID string, generation int) ([]taskRow, error) {
+func (s *documents) generationTasks(ctx context.Context, tenantID, documentID string, generation int) ([]taskRow, error) {
 	d, err := s.document(ctx, tenantID, documentID)
 	if err != nil {
 		return nil, err
@@ -187,7 +179,7 @@ func (s *Store) generationTasks(ctx context.Context, tenantID, documentID string
 // UnitLedger is the verdict on every unit of a generation: of overlapping
 // ranges the best verdict counts. Units whose task is still to run are left
 // out.
-func (s *Store) UnitLedger(ctx context.Context, tenantID, documentID string, generation int) (sheaf.Ledger, error) {
+func (s *documents) UnitLedger(ctx context.Context, tenantID, documentID string, generation int) (sheaf.Ledger, error) {
 	rows, err := s.generationTasks(ctx, tenantID, documentID, generation)
 	if err != nil {
 		return nil, err
@@ -220,7 +212,7 @@ func verdicts(r *taskRow) sheaf.Ledger {
 
 // Visible answers, of the given range ids, those that a live generation lists.
 // It is the authoritative filter of every search.
-func (s *Store) Visible(ctx context.Context, tenantID string, rangeIDs []string) (map[string]taskstore.VisibleRange, error) {
+func (s *documents) Visible(ctx context.Context, tenantID string, rangeIDs []string) (map[string]taskstore.VisibleRange, error) {
 	visible := make(map[string]taskstore.VisibleRange, len(rangeIDs))
 	ids := slices.DeleteFunc(sortedUnique(rangeIDs), func(id string) bool { return id == "" })
 	for batch := range chunks(ids) {
@@ -242,53 +234,81 @@ func (s *Store) Visible(ctx context.Context, tenantID string, rangeIDs []string)
 	return visible, nil
 }
 
-// maxEvents bounds one reading of the log.
-const maxEvents = 3000
-
-// Events reads the log after seq, oldest first; limit 0 means 500 and at most
-// 3,000 are read. Two transactions may become visible in the other order than
-// their sequence numbers, so where the engine lets that happen the reading ends
-// before the first event that is younger than the lag: what has a lower number
-// is there by then.
-func (s *Store) Events(ctx context.Context, tenantID string, f taskstore.EventFilter, after int64, limit int) ([]sheaf.Event, error) {
-	if limit <= 0 {
-		limit = 500
-	}
-	var w where
-	w.add("e.tenant_id=?", tenantID)
-	w.add("e.seq>?", after)
-	if f.DatasetID != "" {
-		w.add("e.dataset_id=?", f.DatasetID)
-	}
-	if f.DocumentID != "" {
-		w.add("e.doc_id=?", f.DocumentID)
-	}
-	if f.JobID != "" {
-		w.add("e.job_id=?", f.JobID)
-	}
-	if len(f.Kinds) > 0 {
-		w.add("e.kind IN ?", f.Kinds)
-	}
-	w.add("NOT EXISTS (SELECT 1 FROM documents d WHERE d.id=e.doc_id AND d.deleted_at<>0)")
-	return s.events(ctx, w, min(limit, maxEvents))
-}
-
-func (s *Store) events(ctx context.Context, w where, limit int) ([]sheaf.Event, error) {
-	var rows []struct {
-		Event eventRow `gorm:"embedded"` // named: what is embedded unexported cannot be set
-		NowMs int64
-	}
-	err := s.read(ctx).Raw(s.sql("SELECT e.*, @now AS now_ms FROM events e"+w.String()+fmt.Sprintf(" ORDER BY e.seq LIMIT %d", limit)), w.args...).Scan(&rows).Error
+// Task finds a task of the tenant.
+func (s *documents) Task(ctx context.Context, tenantID, id string) (*sheaf.Task, error) {
+	var rows []taskRow
+	err := s.read(ctx).Raw(`SELECT t.* FROM tasks t WHERE t.id=? AND t.tenant_id=?
+		AND NOT EXISTS (SELECT 1 FROM documents d WHERE d.id=t.doc_id AND d.deleted_at<>0)`, id, tenantID).Scan(&rows).Error
 	if err != nil {
 		return nil, translate(err)
 	}
-	out := make([]sheaf.Event, 0, len(rows))
-	for _, r := range rows {
-		// One that is as far ahead was written before the clock went back.
-		if lag := s.eventLag.Milliseconds(); lag > 0 && r.Event.At > r.NowMs-lag && r.Event.At < r.NowMs+max(lag, clockStep.Milliseconds()) {
-			break
-		}
-		out = append(out, r.Event.toDomain())
+	if len(rows) == 0 {
+		return nil, notFound("task", id)
 	}
-	return out, nil
+	t := rows[0].toDomain(s.vault)
+	return &t, nil
+}
+
+// Members lists the documents that are files of an archive.
+func (s *documents) Members(ctx context.Context, archiveID string) ([]sheaf.Document, error) {
+	var rows []documentRow
+	err := s.w.WithContext(ctx).Raw("SELECT "+documentColumns("")+" FROM documents WHERE parent_id=? AND deleted_at=0 ORDER BY id", archiveID).Scan(&rows).Error
+	return s.toDocuments(rows), translate(err)
+}
+
+// GenerationTasks lists the tasks of a generation ordered by range.
+func (s *documents) GenerationTasks(ctx context.Context, documentID string, generation int) ([]sheaf.Task, error) {
+	var rows []taskRow
+	err := s.read(ctx).Raw("SELECT * FROM tasks WHERE doc_id=? AND gen=? ORDER BY from_unit, to_unit, id", documentID, generation).Scan(&rows).Error
+	return s.toTasks(rows), translate(err)
+}
+
+// DocumentByID reads a document of any tenant; ErrNotFound when it is gone or
+// being deleted. For executors, which act for all tenants.
+func (s *documents) DocumentByID(ctx context.Context, documentID string) (*sheaf.Document, error) {
+	var rows []documentRow
+	if err := s.read(ctx).Raw("SELECT "+workColumns()+" FROM documents WHERE id=? AND deleted_at=0", documentID).Scan(&rows).Error; err != nil {
+		return nil, translate(err)
+	}
+	if len(rows) == 0 {
+		return nil, fmt.Errorf("%w: document %s", sheaf.ErrNotFound, documentID)
+	}
+	d := rows[0].toDomain(s.vault)
+	return &d, nil
+}
+
+// ReusableRanges finds done range results of the tenant by reuse key. At most
+// one per key: one of document prefer if there is such a one. Ranges that went
+// to the garbage have lost their reuse key.
+func (s *documents) ReusableRanges(ctx context.Context, tenantID, prefer string, keys []string) (map[string]taskstore.ReusableRange, error) {
+	found := make(map[string]taskstore.ReusableRange)
+	keys = slices.DeleteFunc(sortedUnique(keys), func(k string) bool { return k == "" })
+	for batch := range chunks(keys) {
+		var best []struct{ Own, Newest string }
+		err := s.read(ctx).Raw(`SELECT COALESCE(MAX(CASE WHEN t.doc_id=? THEN t.id END), '') AS own, MAX(t.id) AS newest
+			FROM tasks t JOIN documents d ON d.id=t.doc_id
+			WHERE t.tenant_id=? AND t.reuse_key IN ? AND t.state='done' AND t.range_id<>'' AND d.deleted_at=0
+			GROUP BY t.reuse_key`, prefer, tenantID, batch).Scan(&best).Error
+		if err != nil {
+			return nil, translate(err)
+		}
+		if len(best) == 0 {
+			continue
+		}
+		ids := make([]string, len(best))
+		for i, b := range best {
+			if ids[i] = b.Own; b.Own == "" {
+				ids[i] = b.Newest
+			}
+		}
+		var rows []taskRow
+		if err := s.read(ctx).Raw("SELECT * FROM tasks WHERE id IN ? AND range_id<>''", ids).Scan(&rows).Error; err != nil {
+			return nil, translate(err)
+		}
+		for _, r := range rows {
+			t := r.toDomain(s.vault)
+			found[r.ReuseKey] = taskstore.ReusableRange{DocumentID: t.DocumentID, TaskID: t.ID, Range: t.Range, Result: t.Result}
+		}
+	}
+	return found, nil
 }

@@ -8,7 +8,70 @@ import (
 	"time"
 
 	"sheaf"
+	"sheaf/taskstore"
 )
+
+// maxEvents bounds one reading of the log.
+const maxEvents = 3000
+
+// Events reads the log after seq, oldest first; limit 0 means 500 and at most
+// 3,000 are read. Two transactions may become visible in the other order than
+// their sequence numbers, so where the engine lets that happen the reading ends
+// before the first event that is younger than the lag: what has a lower number
+// is there by then.
+func (s *events) Events(ctx context.Context, tenantID string, f taskstore.EventFilter, after int64, limit int) ([]sheaf.Event, error) {
+	if limit <= 0 {
+		limit = 500
+	}
+	var w where
+	w.add("e.tenant_id=?", tenantID)
+	w.add("e.seq>?", after)
+	if f.DatasetID != "" {
+		w.add("e.dataset_id=?", f.DatasetID)
+	}
+	if f.DocumentID != "" {
+		w.add("e.doc_id=?", f.DocumentID)
+	}
+	if f.JobID != "" {
+		w.add("e.job_id=?", f.JobID)
+	}
+	if len(f.Kinds) > 0 {
+		w.add("e.kind IN ?", f.Kinds)
+	}
+	w.add("NOT EXISTS (SELECT 1 FROM documents d WHERE d.id=e.doc_id AND d.deleted_at<>0)")
+	return s.events(ctx, w, min(limit, maxEvents))
+}
+
+func (s *events) events(ctx context.Context, w where, limit int) ([]sheaf.Event, error) {
+	var rows []struct {
+		Event eventRow `gorm:"embedded"` // named: what is embedded unexported cannot be set
+		NowMs int64
+	}
+	err := s.read(ctx).Raw(s.sql("SELECT e.*, @now AS now_ms FROM events e"+w.String()+fmt.Sprintf(" ORDER BY e.seq LIMIT %d", limit)), w.args...).Scan(&rows).Error
+	if err != nil {
+		return nil, translate(err)
+	}
+	out := make([]sheaf.Event, 0, len(rows))
+	for _, r := range rows {
+		// One that is as far ahead was written before the clock went back.
+		if lag := s.eventLag.Milliseconds(); lag > 0 && r.Event.At > r.NowMs-lag && r.Event.At < r.NowMs+max(lag, clockStep.Milliseconds()) {
+			break
+		}
+		out = append(out, r.Event.toDomain())
+	}
+	return out, nil
+}
+
+// TaskEvents is the history of one task, oldest first; at most 3,000 are read.
+func (s *events) TaskEvents(ctx context.Context, tenantID, id string) ([]sheaf.Event, error) {
+	if _, err := s.Task(ctx, tenantID, id); err != nil {
+		return nil, err
+	}
+	var w where
+	w.add("e.subject_id=?", id)
+	w.add("e.tenant_id=?", tenantID)
+	return s.events(ctx, w, maxEvents)
+}
 
 // Stats looks at no more than this many of the newest events, and at no more
 // than this many ends of attempts among them: a page that shows the last hour
@@ -23,7 +86,7 @@ const busySlot = 5000 // milliseconds
 
 // Stats looks minutes back, at a bounded number of events. The tenant "" means
 // all.
-func (s *Store) Stats(ctx context.Context, tenantID string, minutes int) (*sheaf.Stats, error) {
+func (s *events) Stats(ctx context.Context, tenantID string, minutes int) (*sheaf.Stats, error) {
 	db := s.read(ctx)
 	var newest []struct{ Seq, NowMs int64 }
 	if err := db.Raw(s.sql("SELECT COALESCE(MAX(seq), 0) AS seq, @now AS now_ms FROM events")).Scan(&newest).Error; err != nil {
@@ -97,7 +160,7 @@ func (s *Store) Stats(ctx context.Context, tenantID string, minutes int) (*sheaf
 
 // LastEvent is the number of the newest event of the tenant that Events would
 // show, 0 when there is none: where a stream may begin.
-func (s *Store) LastEvent(ctx context.Context, tenantID string) (int64, error) {
+func (s *events) LastEvent(ctx context.Context, tenantID string) (int64, error) {
 	var seq []int64
 	// What is younger than the lag is not shown yet, so a stream that begins
 	// here will still bring it.

@@ -23,65 +23,8 @@ const (
 	replacedDelay = 10 * time.Minute
 )
 
-// zombieDelay is when a deleted document is collected once more: whoever did
-// not hear that the task is gone has lost its lease by then. 3 minutes with the
-// default grace.
-func (s *Store) zombieDelay() time.Duration { return s.grace * 3 / 2 }
-
-// isOpen holds for tasks that are not terminal. It lists the others, so that
-// no planner takes an index that begins with the state: a backlog of a million
-// pending tasks would be searched for those of one document.
-const isOpen = "state NOT IN ('done','dead','canceled','superseded')"
-
-// stopped is what stopTasks did.
-type stopped struct {
-	queued  int // tasks that were not running
-	running []string
-}
-
-// stopTasks ends every open task of the documents, whose rows the transaction
-// has locked, under a new epoch: whoever runs one finds all its writes refused
-// from then on, and what the attempt has written so far goes to the collector.
-func (s *Store) stopTasks(tx *gorm.DB, documentIDs []string, state sheaf.TaskState, event, text string) (stopped, error) {
-	var out stopped
-	var rows []taskRow
-	if err := tx.Raw(`SELECT id, tenant_id, dataset_id, doc_id, job_id, gen, kind, state, epoch, worker_id FROM tasks
-		WHERE doc_id IN ? AND `+isOpen+" ORDER BY id"+s.d.lock, documentIDs).Scan(&rows).Error; err != nil {
-		return out, err
-	}
-	ids := make([]string, len(rows))
-	events := make([]eventRow, len(rows))
-	var garbage [][]any
-	due := raw(fmt.Sprintf("%s+%d", s.now(), s.grace.Milliseconds()))
-	for i := range rows {
-		r := &rows[i]
-		ids[i] = r.ID
-		events[i] = r.event(event, r.Epoch+1)
-		events[i].Text = text
-		if r.State != string(sheaf.TaskRunning) {
-			out.queued++
-			continue
-		}
-		out.running = append(out.running, r.ID)
-		if r.hasRange() {
-			id := sheaf.RangeID(r.ID, r.Epoch)
-			garbage = append(garbage, []any{r.TenantID, r.DocID, id, sheaf.ArtifactKey(r.TenantID, r.DocID, id), due})
-		}
-	}
-	for batch := range chunks(ids) {
-		if err := tx.Exec(s.sql(`UPDATE tasks SET state=?, epoch=epoch+1, lease_until=0, enqueued_at=0, finished_at=@now
-			WHERE id IN ? AND `+isOpen), string(state), batch).Error; err != nil {
-			return out, err
-		}
-	}
-	if err := insertRows(tx, "garbage", []string{"tenant_id", "doc_id", "range_id", "artifact_key", "not_before"}, garbage, ""); err != nil {
-		return out, err
-	}
-	return out, s.insertEvents(tx, events...)
-}
-
 // supersede ends what is left of the documents' older generations.
-func (s *Store) supersede(tx *gorm.DB, docs []documentRow) error {
+func (s *changes) supersede(tx *gorm.DB, docs []documentRow) error {
 	if len(docs) == 0 {
 		return nil
 	}
@@ -103,28 +46,8 @@ func (s *Store) supersede(tx *gorm.DB, docs []documentRow) error {
 	return s.endGenerations(tx, ids, encodeFailure(failure))
 }
 
-// endGenerations makes the open generations of documents canceled.
-func (s *Store) endGenerations(tx *gorm.DB, ids []string, failure string) error {
-	return tx.Exec(s.sql(`UPDATE generations SET state='canceled', failure=?, finished_at=@now
-		WHERE doc_id IN ? AND state NOT IN ('succeeded','partially_succeeded','failed','canceled')`), failure, ids).Error
-}
-
-// lockDocuments reads documents of the tenant that are not deleted, in the
-// order of their ids, and locks their rows.
-func (s *Store) lockDocuments(tx *gorm.DB, tenantID string, ids []string) ([]documentRow, error) {
-	var docs []documentRow
-	for batch := range chunks(sortedUnique(ids)) {
-		var rows []documentRow
-		if err := tx.Raw("SELECT * FROM documents WHERE id IN ? AND tenant_id=? AND deleted_at=0 ORDER BY id"+s.d.lock, batch, tenantID).Scan(&rows).Error; err != nil {
-			return nil, err
-		}
-		docs = append(docs, rows...)
-	}
-	return docs, nil
-}
-
 // insertJob writes the job, or leaves it when the same call came before.
-func (s *Store) insertJob(tx *gorm.DB, job sheaf.Job, datasetPaused bool) error {
+func (s *changes) insertJob(tx *gorm.DB, job sheaf.Job, datasetPaused bool) error {
 	var owner []jobRow
 	if err := tx.Raw("SELECT tenant_id, dataset_id FROM jobs WHERE id=?", job.ID).Scan(&owner).Error; err != nil {
 		return err
@@ -140,7 +63,7 @@ func (s *Store) insertJob(tx *gorm.DB, job sheaf.Job, datasetPaused bool) error 
 
 // begunBy reports whether the job has begun a generation of any document, and
 // the documents that had an older one.
-func (s *Store) begunBy(tx *gorm.DB, job sheaf.Job) (begun bool, replaced []string, err error) {
+func (s *changes) begunBy(tx *gorm.DB, job sheaf.Job) (begun bool, replaced []string, err error) {
 	var rows []generationRow
 	err = tx.Raw("SELECT doc_id, gen FROM generations WHERE job_id=? AND tenant_id=? ORDER BY doc_id", job.ID, job.TenantID).Scan(&rows).Error
 	for _, r := range rows {
@@ -155,7 +78,7 @@ func (s *Store) begunBy(tx *gorm.DB, job sheaf.Job) (begun bool, replaced []stri
 // its plan and its event. docs hold the new gen, job and lane; plans[i] belongs
 // to docs[i]. It is insertTasks for many documents at once. There is nothing to
 // fold until the plan is claimed.
-func (s *Store) begin(tx *gorm.DB, docs []documentRow, plans []sheaf.NewTask, trace string) error {
+func (s *changes) begin(tx *gorm.DB, docs []documentRow, plans []sheaf.NewTask, trace string) error {
 	if len(docs) == 0 {
 		return nil
 	}
@@ -205,7 +128,7 @@ func (s *Store) begin(tx *gorm.DB, docs []documentRow, plans []sheaf.NewTask, tr
 // plan tasks in one transaction. ErrLimit when a quota is full. replaced lists
 // the ids that existed and got new bytes. The same call again, with the ids of
 // job and documents, does nothing more and answers the same.
-func (s *Store) CreateDocuments(ctx context.Context, job sheaf.Job, docs []taskstore.NewDocument, trace string) (replaced []string, err error) {
+func (s *changes) CreateDocuments(ctx context.Context, job sheaf.Job, docs []taskstore.NewDocument, trace string) (replaced []string, err error) {
 	if len(docs) == 0 {
 		return nil, fmt.Errorf("%w: a job needs at least one document", sheaf.ErrInvalid)
 	}
@@ -315,7 +238,7 @@ func (s *Store) CreateDocuments(ctx context.Context, job sheaf.Job, docs []tasks
 
 // replaceBytes gives a document new bytes under a new generation. What is live
 // stays live, with its counts, until that generation is published.
-func (s *Store) replaceBytes(tx *gorm.DB, old *documentRow, r documentRow, d sheaf.Document, metadata string) error {
+func (s *changes) replaceBytes(tx *gorm.DB, old *documentRow, r documentRow, d sheaf.Document, metadata string) error {
 	res := tx.Exec(s.sql(`UPDATE documents SET name=?, media_type=?, size=?, sha256=?, blob_key=?, state='queued', progress=0, units=0, unit='', gen=?,
 		ledger='{}', failure='', warnings='[]', parser='', parse_config=?, metadata=?, duplicate_of=?, job_id=?, lane=?,
 		updated_at=@now, started_at=0, finished_at=0 WHERE id=? AND gen=?`),
@@ -331,7 +254,7 @@ func (s *Store) replaceBytes(tx *gorm.DB, old *documentRow, r documentRow, d she
 }
 
 // checkQuota refuses documents that the tenant has no room for.
-func (s *Store) checkQuota(tx *gorm.DB, tenantID string, docs []taskstore.NewDocument, old map[string]*documentRow) error {
+func (s *changes) checkQuota(tx *gorm.DB, tenantID string, docs []taskstore.NewDocument, old map[string]*documentRow) error {
 	room, err := s.quotaRoom(tx, tenantID)
 	if err != nil {
 		return err
@@ -349,12 +272,9 @@ func (s *Store) checkQuota(tx *gorm.DB, tenantID string, docs []taskstore.NewDoc
 	return room.take(more)
 }
 
-// room is what a tenant holds beside what it may hold.
-type room struct{ held, limit sheaf.Quota }
-
 // quotaRoom reads what is left of a tenant's quota. With a bound to hold, the
 // tenant's row is locked, so that two uploads cannot both take the last place.
-func (s *Store) quotaRoom(tx *gorm.DB, tenantID string) (*room, error) {
+func (s *changes) quotaRoom(tx *gorm.DB, tenantID string) (*room, error) {
 	read := func(lock string) (*sheaf.Tenant, error) {
 		var rows []tenantRow
 		if err := tx.Raw("SELECT * FROM tenants WHERE id=?"+lock, tenantID).Scan(&rows).Error; err != nil {
@@ -377,64 +297,12 @@ func (s *Store) quotaRoom(tx *gorm.DB, tenantID string) (*room, error) {
 	return &room{held, t.Quota}, err
 }
 
-// take adds more to what is held, or fails with ErrLimit and adds nothing.
-func (r *room) take(more sheaf.Quota) error {
-	for _, q := range []struct {
-		what                 string
-		current, more, limit int64
-	}{
-		{"documents", int64(r.held.Documents), int64(more.Documents), int64(r.limit.Documents)},
-		{"bytes", r.held.Bytes, more.Bytes, r.limit.Bytes},
-		{queuedTasks, int64(r.held.QueuedTasks), int64(more.QueuedTasks), int64(r.limit.QueuedTasks)},
-	} {
-		if q.limit > 0 && q.more > 0 && q.current+q.more > q.limit {
-			return limitFailure(q.what, q.current, q.more, q.limit)
-		}
-	}
-	r.held.Documents += more.Documents
-	r.held.Bytes += more.Bytes
-	r.held.QueuedTasks += more.QueuedTasks
-	return nil
-}
-
-// queuedTasks is the quota that frees itself with time.
-const queuedTasks = "queued tasks"
-
-// limitFailure says that a quota is full.
-func limitFailure(what string, current, more, limit int64) error {
-	f := sheaf.Fail(sheaf.CategoryCapacity, sheaf.CodeLimit,
-		"the tenant holds %d %s, this request adds %d and the limit is %d; delete some, wait, or ask for a higher limit",
-		current, what, more, limit)
-	return fmt.Errorf("%w: %w", sheaf.ErrLimit, &sheaf.LimitFailure{Failure: f, Current: current, Limit: limit})
-}
-
-func holdings(tx *gorm.DB, tenantID string) (sheaf.Quota, error) {
-	var sums []struct {
-		Documents   int
-		Bytes       int64
-		QueuedTasks int
-	}
-	err := tx.Raw(`SELECT COUNT(*) AS documents, COALESCE(SUM(size), 0) AS bytes,
-		(SELECT COUNT(*) FROM tasks WHERE tenant_id=? AND state IN ('pending','parked','retry_wait') AND paused IN (0, 1)) AS queued_tasks
-		FROM documents WHERE tenant_id=? AND deleted_at=0`, tenantID, tenantID).Scan(&sums).Error
-	if err != nil || len(sums) == 0 {
-		return sheaf.Quota{}, err
-	}
-	return sheaf.Quota(sums[0]), nil
-}
-
-// Holdings sums what the tenant holds, for quotas.
-func (s *Store) Holdings(ctx context.Context, tenantID string) (sheaf.Quota, error) {
-	q, err := holdings(s.read(ctx), tenantID)
-	return q, translate(err)
-}
-
 // Reparse starts a new generation of each document: running work of older
 // generations is superseded, what is live stays live. Documents that were
 // deleted in the meantime are left out; ErrNotFound when none is left. Many
 // documents take several transactions; after an error the same call goes on
 // where it ended.
-func (s *Store) Reparse(ctx context.Context, job sheaf.Job, docs []taskstore.ReparseDocument, trace string) error {
+func (s *changes) Reparse(ctx context.Context, job sheaf.Job, docs []taskstore.ReparseDocument, trace string) error {
 	byID := make(map[string]taskstore.ReparseDocument, len(docs))
 	ids := make([]string, len(docs))
 	for i, d := range docs {
@@ -498,28 +366,12 @@ func (s *Store) Reparse(ctx context.Context, job sheaf.Job, docs []taskstore.Rep
 	return nil
 }
 
-// known fails with ErrNotFound when the tenant has and had none of the
-// documents, so that a cancel or delete of an unknown id says so and that of a
-// deleted one is a repetition.
-func (s *Store) known(ctx context.Context, tenantID string, ids []string) error {
-	for batch := range chunks(ids) {
-		var one []string
-		if err := s.w.WithContext(ctx).Raw("SELECT id FROM documents WHERE id IN ? AND tenant_id=? LIMIT 1", batch, tenantID).Scan(&one).Error; err != nil {
-			return translate(err)
-		}
-		if len(one) > 0 {
-			return nil
-		}
-	}
-	return fmt.Errorf("%w: none of the %d documents exists", sheaf.ErrNotFound, len(ids))
-}
-
 // CancelDocuments stops the newest generation of each document. What waits is
 // canceled at once; what runs is asked to stop, and the document is canceled
 // when the last of its tasks has ended. A document that was published first
 // stays so. The files of an archive are canceled after it, when it can yield no
 // more.
-func (s *Store) CancelDocuments(ctx context.Context, tenantID string, ids []string) (taskstore.CancelReceipt, error) {
+func (s *changes) CancelDocuments(ctx context.Context, tenantID string, ids []string) (taskstore.CancelReceipt, error) {
 	var sum taskstore.CancelReceipt
 	if err := s.known(ctx, tenantID, ids); err != nil {
 		return sum, err
@@ -540,7 +392,7 @@ func (s *Store) CancelDocuments(ctx context.Context, tenantID string, ids []stri
 	return sum, nil
 }
 
-func (s *Store) cancelDocuments(ctx context.Context, tenantID string, ids []string) (taskstore.CancelReceipt, error) {
+func (s *changes) cancelDocuments(ctx context.Context, tenantID string, ids []string) (taskstore.CancelReceipt, error) {
 	var sum taskstore.CancelReceipt
 	for batch := range slices.Chunk(sortedUnique(ids), changeBatch) {
 		var r taskstore.CancelReceipt
@@ -590,7 +442,7 @@ func (s *Store) cancelDocuments(ctx context.Context, tenantID string, ids []stri
 	return sum, nil
 }
 
-func (s *Store) cancelTasks(tx *gorm.DB, documentIDs []string) (taskstore.CancelReceipt, error) {
+func (s *changes) cancelTasks(tx *gorm.DB, documentIDs []string) (taskstore.CancelReceipt, error) {
 	var r taskstore.CancelReceipt
 	var rows []taskRow
 	if err := tx.Raw(`SELECT id, tenant_id, dataset_id, doc_id, job_id, gen, kind, state, epoch, worker_id, cancel_requested_at FROM tasks
@@ -627,52 +479,6 @@ func (s *Store) cancelTasks(tx *gorm.DB, documentIDs []string) (taskstore.Cancel
 	return r, s.insertEvents(tx, events...)
 }
 
-// DeleteDocuments hides the documents at once, stops their work, empties the
-// rows that tell of them, and leaves the removal of chunks and blobs to the
-// collector. The receipt follows that to its end. The files of an archive go
-// before it, so that a delete that was broken off can be asked for again.
-func (s *Store) DeleteDocuments(ctx context.Context, tenantID string, ids []string) (taskstore.DeleteReceipt, error) {
-	rec := &receiptRow{ID: sheaf.NewID(), Kind: string(sheaf.ReceiptDocuments)}
-	sum, err := s.deleteDocuments(ctx, tenantID, ids, rec)
-	if err == nil {
-		s.purgeNow(ctx, sum.ReceiptID)
-	}
-	return sum, err
-}
-
-// deleteDocuments is DeleteDocuments under a receipt, and leaves the rows that
-// are many to the purge.
-func (s *Store) deleteDocuments(ctx context.Context, tenantID string, ids []string, rec *receiptRow) (taskstore.DeleteReceipt, error) {
-	var sum taskstore.DeleteReceipt
-	if err := s.known(ctx, tenantID, ids); err != nil {
-		return sum, err
-	}
-	order, err := s.membersFirst(ctx, tenantID, ids)
-	if err != nil {
-		return sum, err
-	}
-	for batch := range slices.Chunk(order, changeBatch) {
-		var r taskstore.DeleteReceipt
-		err := s.tx(ctx, func(tx *gorm.DB) error {
-			r = taskstore.DeleteReceipt{}
-			docs, err := s.lockDocuments(tx, tenantID, batch)
-			if err != nil || len(docs) == 0 {
-				return err
-			}
-			if docs, err = s.withMembers(tx, tenantID, docs); err != nil {
-				return err
-			}
-			r, err = s.deleteLocked(tx, tenantID, docs, rec)
-			return err
-		})
-		if err != nil {
-			return sum, fmt.Errorf("delete %d documents, %d of them done: %w", len(ids), sum.Documents, err)
-		}
-		addReceipt(&sum, r)
-	}
-	return sum, nil
-}
-
 // addReceipt adds what one transaction of a deletion did.
 func addReceipt(sum *taskstore.DeleteReceipt, r taskstore.DeleteReceipt) {
 	if r.ReceiptID != "" {
@@ -685,75 +491,4 @@ func addReceipt(sum *taskstore.DeleteReceipt, r taskstore.DeleteReceipt) {
 	sum.Bytes += r.Bytes
 	sum.DocumentIDs = append(sum.DocumentIDs, r.DocumentIDs...)
 	sum.RunningTasks = append(sum.RunningTasks, r.RunningTasks...)
-}
-
-// deleteLocked deletes documents whose rows the transaction has locked, under a
-// receipt, and empties the rows that are few: documents and generations.
-func (s *Store) deleteLocked(tx *gorm.DB, tenantID string, docs []documentRow, rec *receiptRow) (taskstore.DeleteReceipt, error) {
-	var r taskstore.DeleteReceipt
-	for i := range docs {
-		d := docs[i]
-		r.DocumentIDs = append(r.DocumentIDs, d.ID)
-		r.Bytes += d.Size
-		if d.LiveGen > 0 {
-			r.Chunks += d.ChunkCount
-		}
-		d.Name = "" // what tells of the deletion is no place to keep it
-		if err := s.tellDocument(tx, &d, "deleted", "deleted", nil); err != nil {
-			return r, err
-		}
-	}
-	r.Documents = len(docs)
-	stop, err := s.stopTasks(tx, r.DocumentIDs, sheaf.TaskCanceled, sheaf.EventCanceled, "the document was deleted")
-	if err != nil {
-		return r, err
-	}
-	r.RunningTasks = stop.running
-	if err := tx.Exec("UPDATE generations SET parse_config='{}', failure='' WHERE doc_id IN ?", r.DocumentIDs).Error; err != nil {
-		return r, err
-	}
-	failure := sheaf.Fail(sheaf.CategoryCanceled, "deleted", "the document was deleted before the generation was done; upload it again if it is still needed")
-	if err := s.endGenerations(tx, r.DocumentIDs, encodeFailure(failure)); err != nil {
-		return r, err
-	}
-	if err := s.addToReceipt(tx, rec, tenantID, docs); err != nil {
-		return r, err
-	}
-	r.ReceiptID = rec.ID
-	if err := tx.Exec(s.sql(`UPDATE documents SET deleted_at=@now, updated_at=@now, name='', sha256='', metadata='{}', outline='', failure='', warnings='[]', parse_config='{}', member_path='',
-		finished_at=CASE WHEN finished_at=0 THEN @now ELSE finished_at END,
-		state=CASE WHEN state IN ('succeeded','partially_succeeded','failed','canceled') THEN state ELSE 'canceled' END
-		WHERE id IN ? AND deleted_at=0`), r.DocumentIDs).Error; err != nil {
-		return r, err
-	}
-	if err := s.insertDocumentGarbage(tx, tenantID, docs, rec.ID); err != nil {
-		return r, err
-	}
-	var n []struct{ Generations, Tasks int }
-	if err := tx.Raw("SELECT (SELECT COUNT(*) FROM generations WHERE doc_id IN ?) AS generations, (SELECT COUNT(*) FROM tasks WHERE doc_id IN ?) AS tasks",
-		r.DocumentIDs, r.DocumentIDs).Scan(&n).Error; err != nil {
-		return r, err
-	}
-	r.Generations, r.Tasks = n[0].Generations, n[0].Tasks
-	return r, tx.Exec("DELETE FROM doc_dirty WHERE doc_id IN ?", r.DocumentIDs).Error
-}
-
-// insertDocumentGarbage hands all that documents have left in the index and in
-// the blob store to the collector: now, and once more when nobody can be
-// writing for them any more.
-func (s *Store) insertDocumentGarbage(tx *gorm.DB, tenantID string, docs []documentRow, receiptID string) error {
-	var rows [][]any
-	for _, delay := range []time.Duration{0, s.zombieDelay()} {
-		due := s.after(delay)
-		for _, d := range docs {
-			prefixes := []string{"", sheaf.ArtifactPrefix(tenantID, d.ID), sheaf.OriginalPrefix(tenantID, d.ID)}
-			if d.ParentID != "" {
-				prefixes = append(prefixes, d.BlobKey) // it lies with the archive
-			}
-			for _, prefix := range prefixes {
-				rows = append(rows, []any{tenantID, d.ID, prefix, receiptID, due})
-			}
-		}
-	}
-	return insertRows(tx, "garbage", []string{"tenant_id", "doc_id", "blob_prefix", "receipt_id", "not_before"}, rows, "")
 }

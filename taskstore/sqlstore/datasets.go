@@ -1,0 +1,232 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"gorm.io/gorm"
+
+	"sheaf"
+	"sheaf/taskstore"
+)
+
+// CreateDataset makes a dataset. ErrConflict when the name is taken.
+func (s *datasets) CreateDataset(ctx context.Context, d sheaf.Dataset) (*sheaf.Dataset, error) {
+	if d.ID == "" {
+		d.ID = sheaf.NewID()
+	}
+	if d.Name == "" {
+		return nil, fmt.Errorf("%w: a dataset needs a name", sheaf.ErrInvalid)
+	}
+	if err := checkTexts("the dataset's id", d.ID, 64, "the dataset's name", d.Name, 255); err != nil {
+		return nil, err
+	}
+	err := s.tx(ctx, func(tx *gorm.DB) error {
+		var tenant []string
+		if err := tx.Raw("SELECT id FROM tenants WHERE id=?"+s.d.share, d.TenantID).Scan(&tenant).Error; err != nil {
+			return err
+		}
+		if len(tenant) == 0 {
+			return notFound("tenant", d.TenantID)
+		}
+		return insertRows(tx, "datasets", []string{"id", "tenant_id", "name", "parse_config", "paused", "created_at", "updated_at"},
+			[][]any{{d.ID, d.TenantID, d.Name, s.vault.hide(d.TenantID, encode(d.ParseConfig)), flag(d.Paused), raw(s.now()), raw(s.now())}}, "")
+	})
+	if err != nil {
+		return nil, fmt.Errorf("create dataset %q: %w", clip(d.Name, 80), err)
+	}
+	return s.Dataset(ctx, d.TenantID, d.ID)
+}
+
+// Dataset finds by id, or else by name.
+func (s *datasets) Dataset(ctx context.Context, tenantID, idOrName string) (*sheaf.Dataset, error) {
+	var rows []datasetRow
+	// A name may look like the id of another dataset; the id counts.
+	err := s.read(ctx).Raw("SELECT * FROM datasets WHERE tenant_id=? AND (id=? OR name=?) ORDER BY CASE WHEN id=? THEN 0 ELSE 1 END LIMIT 1",
+		tenantID, idOrName, idOrName, idOrName).Scan(&rows).Error
+	if err != nil {
+		return nil, translate(err)
+	}
+	if len(rows) == 0 {
+		return nil, notFound("dataset", idOrName)
+	}
+	out, err := s.countDatasets(ctx, tenantID, rows)
+	if err != nil {
+		return nil, err
+	}
+	return &out[0], nil
+}
+
+// Datasets lists the datasets of a tenant.
+func (s *datasets) Datasets(ctx context.Context, tenantID string, p taskstore.Page) ([]sheaf.Dataset, string, error) {
+	var w where
+	w.add("tenant_id=?", tenantID)
+	suffix, limit := w.page("id", p)
+	var rows []datasetRow
+	if err := s.read(ctx).Raw("SELECT * FROM datasets"+w.String()+suffix, w.args...).Scan(&rows).Error; err != nil {
+		return nil, "", translate(err)
+	}
+	rows, next := cut(rows, limit, func(r datasetRow) string { return r.ID })
+	out, err := s.countDatasets(ctx, tenantID, rows)
+	return out, next, err
+}
+
+// TaggedDatasets lists those whose settings name tag sets, oldest first and at
+// most limit; what they hold is not counted. Every search in all datasets asks
+// for them.
+func (s *datasets) TaggedDatasets(ctx context.Context, tenantID string, limit int) ([]sheaf.Dataset, error) {
+	var rows []datasetRow
+	err := s.read(ctx).Raw(`SELECT * FROM datasets WHERE tenant_id=? AND parse_config LIKE '%"tag_kb_ids":["%' ORDER BY id LIMIT ?`, tenantID, limit).Scan(&rows).Error
+	if err != nil {
+		return nil, translate(err)
+	}
+	out := make([]sheaf.Dataset, len(rows))
+	for i, r := range rows {
+		out[i] = r.toDomain(s.vault)
+	}
+	return out, nil
+}
+
+func (s *datasets) countDatasets(ctx context.Context, tenantID string, rows []datasetRow) ([]sheaf.Dataset, error) {
+	out := make([]sheaf.Dataset, len(rows))
+	at := make(map[string]*sheaf.Dataset, len(rows))
+	ids := make([]string, len(rows))
+	for i, r := range rows {
+		out[i] = r.toDomain(s.vault)
+		ids[i], at[r.ID] = r.ID, &out[i]
+	}
+	for batch := range chunks(ids) {
+		var sums []struct {
+			DatasetID         string
+			Documents, Chunks int
+		}
+		err := s.read(ctx).Raw(`SELECT dataset_id, COUNT(*) AS documents, COALESCE(SUM(chunk_count), 0) AS chunks FROM documents
+			WHERE tenant_id=? AND dataset_id IN ? AND deleted_at=0 GROUP BY dataset_id`, tenantID, batch).Scan(&sums).Error
+		if err != nil {
+			return nil, translate(err)
+		}
+		for _, n := range sums {
+			at[n.DatasetID].Documents, at[n.DatasetID].Chunks = n.Documents, n.Chunks
+		}
+	}
+	return out, nil
+}
+
+// UpdateDataset writes name and settings. ErrStale when the dataset was changed
+// since d was read, as its UpdatedAt says; zero writes anyway. Paused is left
+// to SetPaused, which takes the tasks along. updated_at grows with every
+// change, so that it tells two of the same millisecond apart.
+func (s *datasets) UpdateDataset(ctx context.Context, d sheaf.Dataset) error {
+	if d.Name == "" {
+		return fmt.Errorf("%w: a dataset needs a name", sheaf.ErrInvalid)
+	}
+	if err := checkText("the dataset's name", d.Name, 255); err != nil {
+		return err
+	}
+	unchanged, args := "", []any{d.Name, s.vault.hide(d.TenantID, encode(d.ParseConfig)), d.TenantID, d.ID}
+	if !d.UpdatedAt.IsZero() {
+		unchanged, args = " AND updated_at=?", append(args, d.UpdatedAt.UnixMilli())
+	}
+	err := changed(s.w.WithContext(ctx).Exec(s.sql("UPDATE datasets SET name=?, parse_config=?, updated_at=CASE WHEN updated_at<@now THEN @now ELSE updated_at+1 END WHERE tenant_id=? AND id=?"+unchanged),
+		args...), "dataset", d.ID)
+	if !errors.Is(err, sheaf.ErrNotFound) || unchanged == "" {
+		return err
+	}
+	var there []string
+	if lookErr := s.w.WithContext(ctx).Raw("SELECT id FROM datasets WHERE tenant_id=? AND id=?", d.TenantID, d.ID).Scan(&there).Error; lookErr != nil {
+		return translate(lookErr)
+	}
+	if len(there) > 0 {
+		return fmt.Errorf("%w: dataset %s was changed meanwhile; read it and change it again", sheaf.ErrStale, d.ID)
+	}
+	return err
+}
+
+// DeleteDataset deletes its documents too, and says which. Uploads hold the
+// dataset's row while they write, so none can slip in between the last look for
+// documents and the removal of the row.
+func (s *datasets) DeleteDataset(ctx context.Context, tenantID, id string) (taskstore.DeleteReceipt, error) {
+	var sum taskstore.DeleteReceipt
+	var found []string
+	if err := s.read(ctx).Raw("SELECT id FROM datasets WHERE tenant_id=? AND id=?", tenantID, id).Scan(&found).Error; err != nil {
+		return sum, translate(err)
+	}
+	if len(found) == 0 {
+		return sum, notFound("dataset", id)
+	}
+	rec := &receiptRow{ID: sheaf.NewID(), Kind: string(sheaf.ReceiptDataset)}
+	for {
+		var ids []string
+		if err := s.w.WithContext(ctx).Raw("SELECT id FROM documents WHERE tenant_id=? AND dataset_id=? AND deleted_at=0 ORDER BY id LIMIT 500", tenantID, id).Scan(&ids).Error; err != nil {
+			return sum, translate(err)
+		}
+		if len(ids) > 0 {
+			r, err := s.deleteDocuments(ctx, tenantID, ids, rec)
+			addReceipt(&sum, r)
+			if err != nil {
+				return sum, err
+			}
+			continue
+		}
+		again := false
+		err := s.tx(ctx, func(tx *gorm.DB) error {
+			again = false
+			if err := tx.Raw("SELECT id FROM datasets WHERE id=?"+s.d.lock, id).Scan(&found).Error; err != nil {
+				return err
+			}
+			var left []string
+			if err := tx.Raw("SELECT id FROM documents WHERE tenant_id=? AND dataset_id=? AND deleted_at=0 LIMIT 1", tenantID, id).Scan(&left).Error; err != nil {
+				return err
+			}
+			if again = len(left) > 0; again {
+				return nil
+			}
+			if err := s.openReceipt(tx, rec, tenantID, id); err != nil {
+				return err
+			}
+			if err := s.dropDatasetUploads(tx, tenantID, id, rec.ID); err != nil {
+				return err
+			}
+			n, err := s.dropWebhooks(tx, id)
+			if err != nil {
+				return err
+			}
+			if err := tx.Exec("UPDATE receipts SET webhooks=webhooks+? WHERE id=?", n, rec.ID).Error; err != nil {
+				return err
+			}
+			return tx.Exec("DELETE FROM datasets WHERE tenant_id=? AND id=?", tenantID, id).Error
+		})
+		if err != nil {
+			return sum, err
+		}
+		if !again {
+			sum.ReceiptID = rec.ID
+			s.purgeNow(ctx, rec.ID)
+			return sum, nil
+		}
+	}
+}
+
+// dropDatasetUploads takes the uploads of a dataset along that is deleted, also
+// those that are on their way.
+func (s *datasets) dropDatasetUploads(tx *gorm.DB, tenantID, datasetID, receiptID string) error {
+	for {
+		var rows []uploadRow
+		if err := tx.Raw("SELECT * FROM uploads WHERE tenant_id=? AND dataset_id=? ORDER BY id LIMIT 500"+s.d.lock, tenantID, datasetID).Scan(&rows).Error; err != nil || len(rows) == 0 {
+			return err
+		}
+		if err := s.dropUploads(tx, rows, receiptID); err != nil {
+			return err
+		}
+	}
+}
+
+// dropWebhooks forgets those of a dataset that is deleted, and says how many.
+func (s *datasets) dropWebhooks(tx *gorm.DB, datasetID string) (int, error) {
+	if err := tx.Exec("DELETE FROM webhook_deliveries WHERE webhook_id IN (SELECT id FROM webhooks WHERE dataset_id=?)", datasetID).Error; err != nil {
+		return 0, err
+	}
+	res := tx.Exec("DELETE FROM webhooks WHERE dataset_id=?", datasetID)
+	return int(res.RowsAffected), res.Error
+}

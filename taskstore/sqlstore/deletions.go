@@ -1,0 +1,315 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"gorm.io/gorm"
+
+	"sheaf"
+	"sheaf/taskstore"
+)
+
+// known fails with ErrNotFound when the tenant has and had none of the
+// documents, so that a cancel or delete of an unknown id says so and that of a
+// deleted one is a repetition.
+func (s *handle) known(ctx context.Context, tenantID string, ids []string) error {
+	for batch := range chunks(ids) {
+		var one []string
+		if err := s.w.WithContext(ctx).Raw("SELECT id FROM documents WHERE id IN ? AND tenant_id=? LIMIT 1", batch, tenantID).Scan(&one).Error; err != nil {
+			return translate(err)
+		}
+		if len(one) > 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: none of the %d documents exists", sheaf.ErrNotFound, len(ids))
+}
+
+// DeleteDocuments hides the documents at once, stops their work, empties the
+// rows that tell of them, and leaves the removal of chunks and blobs to the
+// collector. The receipt follows that to its end. The files of an archive go
+// before it, so that a delete that was broken off can be asked for again.
+func (s *deletions) DeleteDocuments(ctx context.Context, tenantID string, ids []string) (taskstore.DeleteReceipt, error) {
+	rec := &receiptRow{ID: sheaf.NewID(), Kind: string(sheaf.ReceiptDocuments)}
+	sum, err := s.deleteDocuments(ctx, tenantID, ids, rec)
+	if err == nil {
+		s.purgeNow(ctx, sum.ReceiptID)
+	}
+	return sum, err
+}
+
+// deleteDocuments is DeleteDocuments under a receipt, and leaves the rows that
+// are many to the purge.
+func (s *deletions) deleteDocuments(ctx context.Context, tenantID string, ids []string, rec *receiptRow) (taskstore.DeleteReceipt, error) {
+	var sum taskstore.DeleteReceipt
+	if err := s.known(ctx, tenantID, ids); err != nil {
+		return sum, err
+	}
+	order, err := s.membersFirst(ctx, tenantID, ids)
+	if err != nil {
+		return sum, err
+	}
+	for batch := range slices.Chunk(order, changeBatch) {
+		var r taskstore.DeleteReceipt
+		err := s.tx(ctx, func(tx *gorm.DB) error {
+			r = taskstore.DeleteReceipt{}
+			docs, err := s.lockDocuments(tx, tenantID, batch)
+			if err != nil || len(docs) == 0 {
+				return err
+			}
+			if docs, err = s.withMembers(tx, tenantID, docs); err != nil {
+				return err
+			}
+			r, err = s.deleteLocked(tx, tenantID, docs, rec)
+			return err
+		})
+		if err != nil {
+			return sum, fmt.Errorf("delete %d documents, %d of them done: %w", len(ids), sum.Documents, err)
+		}
+		addReceipt(&sum, r)
+	}
+	return sum, nil
+}
+
+// deleteLocked deletes documents whose rows the transaction has locked, under a
+// receipt, and empties the rows that are few: documents and generations.
+func (s *deletions) deleteLocked(tx *gorm.DB, tenantID string, docs []documentRow, rec *receiptRow) (taskstore.DeleteReceipt, error) {
+	var r taskstore.DeleteReceipt
+	for i := range docs {
+		d := docs[i]
+		r.DocumentIDs = append(r.DocumentIDs, d.ID)
+		r.Bytes += d.Size
+		if d.LiveGen > 0 {
+			r.Chunks += d.ChunkCount
+		}
+		d.Name = "" // what tells of the deletion is no place to keep it
+		if err := s.tellDocument(tx, &d, "deleted", "deleted", nil); err != nil {
+			return r, err
+		}
+	}
+	r.Documents = len(docs)
+	stop, err := s.stopTasks(tx, r.DocumentIDs, sheaf.TaskCanceled, sheaf.EventCanceled, "the document was deleted")
+	if err != nil {
+		return r, err
+	}
+	r.RunningTasks = stop.running
+	if err := tx.Exec("UPDATE generations SET parse_config='{}', failure='' WHERE doc_id IN ?", r.DocumentIDs).Error; err != nil {
+		return r, err
+	}
+	failure := sheaf.Fail(sheaf.CategoryCanceled, "deleted", "the document was deleted before the generation was done; upload it again if it is still needed")
+	if err := s.endGenerations(tx, r.DocumentIDs, encodeFailure(failure)); err != nil {
+		return r, err
+	}
+	if err := s.addToReceipt(tx, rec, tenantID, docs); err != nil {
+		return r, err
+	}
+	r.ReceiptID = rec.ID
+	if err := tx.Exec(s.sql(`UPDATE documents SET deleted_at=@now, updated_at=@now, name='', sha256='', metadata='{}', outline='', failure='', warnings='[]', parse_config='{}', member_path='',
+		finished_at=CASE WHEN finished_at=0 THEN @now ELSE finished_at END,
+		state=CASE WHEN state IN ('succeeded','partially_succeeded','failed','canceled') THEN state ELSE 'canceled' END
+		WHERE id IN ? AND deleted_at=0`), r.DocumentIDs).Error; err != nil {
+		return r, err
+	}
+	if err := s.insertDocumentGarbage(tx, tenantID, docs, rec.ID); err != nil {
+		return r, err
+	}
+	var n []struct{ Generations, Tasks int }
+	if err := tx.Raw("SELECT (SELECT COUNT(*) FROM generations WHERE doc_id IN ?) AS generations, (SELECT COUNT(*) FROM tasks WHERE doc_id IN ?) AS tasks",
+		r.DocumentIDs, r.DocumentIDs).Scan(&n).Error; err != nil {
+		return r, err
+	}
+	r.Generations, r.Tasks = n[0].Generations, n[0].Tasks
+	return r, tx.Exec("DELETE FROM doc_dirty WHERE doc_id IN ?", r.DocumentIDs).Error
+}
+
+// insertDocumentGarbage hands all that documents have left in the index and in
+// the blob store to the collector: now, and once more when nobody can be
+// writing for them any more.
+func (s *deletions) insertDocumentGarbage(tx *gorm.DB, tenantID string, docs []documentRow, receiptID string) error {
+	var rows [][]any
+	for _, delay := range []time.Duration{0, s.zombieDelay()} {
+		due := s.after(delay)
+		for _, d := range docs {
+			prefixes := []string{"", sheaf.ArtifactPrefix(tenantID, d.ID), sheaf.OriginalPrefix(tenantID, d.ID)}
+			if d.ParentID != "" {
+				prefixes = append(prefixes, d.BlobKey) // it lies with the archive
+			}
+			for _, prefix := range prefixes {
+				rows = append(rows, []any{tenantID, d.ID, prefix, receiptID, due})
+			}
+		}
+	}
+	return insertRows(tx, "garbage", []string{"tenant_id", "doc_id", "blob_prefix", "receipt_id", "not_before"}, rows, "")
+}
+
+// membersOf lists the ids of what is directly inside documents.
+func membersOf(tx *gorm.DB, ids []string, where string, args ...any) ([]string, error) {
+	var out []string
+	for batch := range chunks(ids) {
+		var members []string
+		if err := tx.Raw("SELECT id FROM documents WHERE parent_id IN ? AND deleted_at=0"+where+" ORDER BY id", append([]any{batch}, args...)...).Scan(&members).Error; err != nil {
+			return nil, err
+		}
+		out = append(out, members...)
+	}
+	return out, nil
+}
+
+// membersFirst puts all that is inside documents before them.
+func (s *deletions) membersFirst(ctx context.Context, tenantID string, ids []string) ([]string, error) {
+	ids = sortedUnique(ids)
+	var own []string
+	for batch := range chunks(ids) {
+		var found []string
+		if err := s.w.WithContext(ctx).Raw("SELECT id FROM documents WHERE id IN ? AND tenant_id=?", batch, tenantID).Scan(&found).Error; err != nil {
+			return nil, translate(err)
+		}
+		own = append(own, found...)
+	}
+	var inner [][]string
+	for level := own; len(level) > 0; {
+		members, err := membersOf(s.w.WithContext(ctx), level, "")
+		if err != nil {
+			return nil, translate(err)
+		}
+		inner, level = append(inner, members), members
+	}
+	slices.Reverse(inner) // the deepest first
+	seen := map[string]bool{}
+	var out []string
+	for _, level := range append(inner, ids) {
+		for _, id := range level {
+			if !seen[id] {
+				seen[id] = true
+				out = append(out, id)
+			}
+		}
+	}
+	return out, nil
+}
+
+// withMembers adds to locked documents what is inside them, and locks that.
+// Nothing can be added to it until the transaction ends.
+func (s *deletions) withMembers(tx *gorm.DB, tenantID string, docs []documentRow) ([]documentRow, error) {
+	have := map[string]bool{}
+	for level := docs; len(level) > 0; {
+		ids := make([]string, len(level))
+		for i := range level {
+			ids[i] = level[i].ID
+			have[level[i].ID] = true
+		}
+		members, err := membersOf(tx, ids, "")
+		if err != nil {
+			return nil, err
+		}
+		members = slices.DeleteFunc(members, func(id string) bool { return have[id] })
+		if level, err = s.lockDocuments(tx, tenantID, members); err != nil {
+			return nil, err
+		}
+		docs = append(docs, level...)
+	}
+	return docs, nil
+}
+
+// dropFormerMembers deletes the documents that a new version of an archive,
+// which is being published, does not hold any more.
+func (s *deletions) dropFormerMembers(tx *gorm.DB, archive *documentRow) error {
+	if archive.Gen == 1 {
+		return nil
+	}
+	ids, err := membersOf(tx, []string{archive.ID}, " AND parent_gen<?", archive.Gen)
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	docs, err := s.lockDocuments(tx, archive.TenantID, ids)
+	if err != nil {
+		return err
+	}
+	if docs, err = s.withMembers(tx, archive.TenantID, docs); err != nil {
+		return err
+	}
+	slices.SortFunc(docs, func(a, b documentRow) int { return strings.Compare(a.ID, b.ID) })
+	rec := &receiptRow{ID: sheaf.NewID(), Kind: string(sheaf.ReceiptMembers)}
+	for batch := range slices.Chunk(docs, changeBatch) {
+		if _, err := s.deleteLocked(tx, archive.TenantID, batch, rec); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openReceipt makes the receipt, or opens it again for more documents. One that
+// was completed meanwhile is followed by another, whose id rec then has.
+func (s *deletions) openReceipt(tx *gorm.DB, rec *receiptRow, tenantID, datasetID string) error {
+	var state []string
+	if err := tx.Raw("SELECT state FROM receipts WHERE id=?"+s.d.lock, rec.ID).Scan(&state).Error; err != nil {
+		return err
+	}
+	switch {
+	case len(state) == 0:
+	case state[0] == string(sheaf.ReceiptPending):
+		return tx.Exec("UPDATE receipts SET pass=0, next_at=0, sweep_after='' WHERE id=?", rec.ID).Error
+	default:
+		rec.ID = sheaf.NewID()
+	}
+	return insertRows(tx, "receipts", []string{"id", "tenant_id", "dataset_id", "kind", "state", "body", "created_at"},
+		[][]any{{rec.ID, tenantID, datasetID, rec.Kind, string(sheaf.ReceiptPending), "", raw(s.now())}}, "")
+}
+
+// addToReceipt notes documents that the transaction deletes, before their rows
+// are emptied.
+func (s *deletions) addToReceipt(tx *gorm.DB, rec *receiptRow, tenantID string, docs []documentRow) error {
+	if err := s.openReceipt(tx, rec, tenantID, docs[0].DatasetID); err != nil {
+		return err
+	}
+	kept, err := s.keptWhole(tx, rec, tenantID, docs)
+	if err != nil {
+		return err
+	}
+	rows := make([][]any, len(docs))
+	for i, d := range docs {
+		rows[i] = []any{rec.ID, d.ID, encodeList(kept[d.ID])}
+	}
+	return insertRows(tx, "receipt_documents", []string{"receipt_id", "doc_id", "kept"}, rows, s.d.noop("doc_id"))
+}
+
+// keptWhole finds what holds the bytes of documents and is not deleted with
+// them: other uploads of the same file, and the archive that a file lies in.
+func (s *deletions) keptWhole(tx *gorm.DB, rec *receiptRow, tenantID string, docs []documentRow) (map[string][]sheaf.KeptCopy, error) {
+	going := make(map[string]bool, len(docs))
+	var sums []string
+	for _, d := range docs {
+		going[d.ID] = true
+		if d.SHA256 != "" {
+			sums = append(sums, d.SHA256)
+		}
+	}
+	twins := map[string][]string{}
+	for batch := range chunks(sortedUnique(sums)) {
+		var rows []documentRow
+		// By dataset, since that is how the index of the digests begins.
+		if err := tx.Raw(`SELECT id, sha256 FROM documents WHERE tenant_id=? AND dataset_id IN (SELECT id FROM datasets WHERE tenant_id=?)
+			AND sha256 IN ? AND deleted_at=0 ORDER BY id LIMIT 5000`, tenantID, tenantID, batch).Scan(&rows).Error; err != nil {
+			return nil, err
+		}
+		for _, r := range rows {
+			if !going[r.ID] && len(twins[r.SHA256]) < keptCopies {
+				twins[r.SHA256] = append(twins[r.SHA256], r.ID)
+			}
+		}
+	}
+	kept := map[string][]sheaf.KeptCopy{}
+	for _, d := range docs {
+		for _, id := range twins[d.SHA256] {
+			kept[d.ID] = append(kept[d.ID], sheaf.KeptCopy{DocumentID: d.ID, HeldBy: id, Reason: sheaf.KeptBytes})
+		}
+		if d.ParentID != "" && !going[d.ParentID] && rec.Kind != string(sheaf.ReceiptMembers) {
+			kept[d.ID] = append(kept[d.ID], sheaf.KeptCopy{DocumentID: d.ID, HeldBy: d.ParentID, Reason: sheaf.KeptArchive})
+		}
+	}
+	return kept, nil
+}

@@ -1,0 +1,173 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"gorm.io/gorm"
+
+	"sheaf"
+	"sheaf/taskstore"
+)
+
+// speedSample is how many finished tasks the speed is measured over.
+const speedSample = 500
+
+// Remaining measures what stands between a job and its end.
+func (s *estimates) Remaining(ctx context.Context, tenantID, jobID string) (taskstore.Remaining, error) {
+	var left taskstore.Remaining
+	if _, err := s.job(ctx, tenantID, jobID); err != nil {
+		return left, err
+	}
+	db := s.read(ctx)
+	var own []struct {
+		Own, Unplanned, Lane int
+		Place                int64
+	}
+	err := db.Raw(`SELECT COALESCE(SUM(cost), 0) AS own, COALESCE(SUM(CASE WHEN kind='plan' THEN 1 ELSE 0 END), 0) AS unplanned,
+		COALESCE(MAX(lane), 0) AS lane, COALESCE(MAX(place), 0) AS place
+		FROM tasks WHERE job_id=? AND tenant_id=? AND `+isOpen, jobID, tenantID).Scan(&own).Error
+	if err != nil {
+		return left, translate(err)
+	}
+	left.Own, left.Unplanned = own[0].Own, own[0].Unplanned
+	if own[0].Lane > 0 {
+		if err = s.ahead(db, &left, tenantID, jobID, own[0].Lane, own[0].Place); err != nil {
+			return left, translate(err)
+		}
+	}
+	if left.Delayed, err = s.delayed(db, tenantID, jobID); err != nil {
+		return left, translate(err)
+	}
+	left.CostPerSec, left.SpreadP90, err = s.speed(db)
+	return left, translate(err)
+}
+
+// delayed finds the job's task that is tried again next, and why its last
+// attempt ended.
+func (s *estimates) delayed(db *gorm.DB, tenantID, jobID string) (*sheaf.Delay, error) {
+	var tasks []taskRow
+	err := db.Raw("SELECT id, run_at FROM tasks WHERE job_id=? AND tenant_id=? AND state='retry_wait' ORDER BY run_at LIMIT 1", jobID, tenantID).Scan(&tasks).Error
+	if err != nil || len(tasks) == 0 {
+		return nil, err
+	}
+	var reasons []string
+	err = db.Raw("SELECT text FROM events WHERE subject_id=? AND kind IN ? ORDER BY seq DESC LIMIT 1", tasks[0].ID,
+		[]string{sheaf.EventSnoozed, sheaf.EventFailed, sheaf.EventLost}).Scan(&reasons).Error
+	if err != nil || len(reasons) == 0 {
+		return nil, err
+	}
+	return &sheaf.Delay{Reason: reasons[0], NextAt: toTime(tasks[0].RunAt)}, nil
+}
+
+// ahead counts what is served before the last of a job's tasks: of the own
+// tenant what is in a higher lane or has an earlier place, of the others what is
+// in the same or a higher lane. One statement counts it all, so that a task
+// which comes or goes meanwhile is in each count or in none. Only columns of one
+// index are looked at, and the cost is that of a sample: there may be a million
+// rows.
+func (s *estimates) ahead(db *gorm.DB, left *taskstore.Remaining, tenantID, jobID string, lane int, place int64) error {
+	const pending = " FROM tasks WHERE state='pending' AND paused=0"
+	var n struct{ Higher, Earlier, Mine, Everyone, Same int }
+	err := db.Raw(`SELECT (SELECT COUNT(*)`+pending+` AND tenant_id=? AND lane<?) AS higher,
+		(SELECT COUNT(*)`+pending+` AND tenant_id=? AND lane=? AND phase IN (0,1,2,3) AND place<?) AS earlier,
+		(SELECT COUNT(*)`+pending+` AND job_id=? AND tenant_id=? AND (lane<? OR lane=? AND place<?)) AS mine,
+		(SELECT COUNT(*)`+pending+` AND lane<=?) AS everyone,
+		(SELECT COUNT(*)`+pending+` AND tenant_id=? AND lane<=?) AS same`,
+		tenantID, lane, tenantID, lane, place, jobID, tenantID, lane, lane, place, lane, tenantID, lane).Scan(&n).Error
+	if err != nil {
+		return err
+	}
+	left.AheadOwn, left.AheadOthers = n.Higher+n.Earlier-n.Mine, n.Everyone-n.Same
+	if left.AheadOwn+left.AheadOthers == 0 {
+		return nil
+	}
+	var mean []float64
+	if err := db.Raw("SELECT COALESCE(AVG(cost), 0) FROM (SELECT cost"+pending+" AND lane<=? LIMIT 1000) x", lane).Scan(&mean).Error; err != nil {
+		return err
+	}
+	left.AheadCost = int(mean[0]*float64(left.AheadOwn+left.AheadOthers) + 0.5)
+	return nil
+}
+
+// speed measures how much cost all executors together get done in a second
+// while they are at work, and how much the single tasks differ: the 90th
+// percentile of seconds per cost over the median. Tasks that run only some
+// stages are faster by the share of the time that the others take.
+func (s *estimates) speed(db *gorm.DB, stages ...string) (costPerSec, spread float64, err error) {
+	var rows []taskRow
+	columns := "cost, started_at, finished_at"
+	if len(stages) > 0 {
+		columns += ", result"
+	}
+	// By run_at, which has an index, and tells old from new well enough.
+	if err := db.Raw(fmt.Sprintf(`SELECT %s FROM tasks WHERE state='done' AND kind='parse' AND reused=0 AND started_at>0
+		ORDER BY run_at DESC LIMIT %d`, columns, speedSample)).Scan(&rows).Error; err != nil {
+		return 0, 0, err
+	}
+	slices.SortFunc(rows, func(a, b taskRow) int { return cmp.Compare(a.StartedAt, b.StartedAt) })
+	var cost float64
+	var busy, until int64 // milliseconds in which at least one task ran
+	var all, part int64   // milliseconds of all tasks, and of the stages in them
+	var each []float64
+	for _, r := range rows {
+		took := max(r.FinishedAt-r.StartedAt, 1)
+		counted := took
+		if len(stages) > 0 {
+			counted = r.stageTime(stages)
+		}
+		all, part = all+took, part+counted
+		end := r.StartedAt + took
+		cost += float64(r.Cost)
+		each = append(each, float64(counted)/float64(r.Cost))
+		if end > until {
+			busy += end - max(until, r.StartedAt)
+			until = end
+		}
+	}
+	if busy == 0 {
+		return 0, 0, nil
+	}
+	slices.Sort(each)
+	median, p90 := each[len(each)/2], each[min(len(each)*9/10, len(each)-1)]
+	return cost / (float64(busy) / 1000) * float64(all) / float64(part), max(p90/median, 1), nil
+}
+
+// stageTime is how long the named stages of a done task took, in milliseconds,
+// ≥ 1.
+func (r taskRow) stageTime(stages []string) (took int64) {
+	var result sheaf.TaskResult
+	decode(r.Result, &result)
+	for _, st := range result.Stages {
+		if slices.Contains(stages, st.Name) {
+			took += st.MS
+		}
+	}
+	return max(took, 1)
+}
+
+// Speed measures how fast tasks end: cost units a second, all executors
+// together, and the ratio of the 90th percentile of seconds per cost to the
+// median, ≥ 1. With stages, of tasks that run only those, as many at once. Both
+// are 0 when nothing has been measured.
+func (s *estimates) Speed(ctx context.Context, stages ...string) (costPerSec, spreadP90 float64, err error) {
+	costPerSec, spreadP90, err = s.speed(s.read(ctx), stages...)
+	return costPerSec, spreadP90, translate(err)
+}
+
+// OpenTasks counts what CancelDocuments would stop.
+func (s *estimates) OpenTasks(ctx context.Context, tenantID string, ids []string) (queued, running int, err error) {
+	for batch := range chunks(ids) {
+		var n []struct{ Queued, Running int }
+		err := s.read(ctx).Raw(`SELECT COALESCE(SUM(CASE WHEN state='running' THEN 0 ELSE 1 END), 0) AS queued,
+			COALESCE(SUM(CASE WHEN state='running' THEN 1 ELSE 0 END), 0) AS running
+			FROM tasks WHERE tenant_id=? AND doc_id IN ? AND `+isOpen, tenantID, batch).Scan(&n).Error
+		if err != nil {
+			return 0, 0, translate(err)
+		}
+		queued, running = queued+n[0].Queued, running+n[0].Running
+	}
+	return queued, running, nil
+}

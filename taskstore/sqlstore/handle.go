@@ -1,0 +1,115 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"gorm.io/gorm"
+)
+
+// handle is the database that all roles share: its connections, its dialect,
+// its clock, and what several roles write.
+type handle struct {
+	w, r         *gorm.DB // the same pool but on SQLite, which has one writer and several readers
+	scripts      *sql.DB  // a pool that takes many statements at once, nil where the engine does not
+	d            dialect
+	eventLag     time.Duration
+	grace        time.Duration
+	keepVersions time.Duration
+	offset       atomic.Int64           // milliseconds added to the database's clock, by tests
+	purgeLater   atomic.Bool            // deletions leave all purging to the keeper, in tests
+	vault        vault                  // set by Unlock
+	damage       atomic.Pointer[string] // what a damaged SQLite file was met with; nil for a sound one
+}
+
+// zombieDelay is when a deleted document is collected once more: whoever did
+// not hear that the task is gone has lost its lease by then. 3 minutes with the
+// default grace.
+func (s *handle) zombieDelay() time.Duration { return s.grace * 3 / 2 }
+
+// after is an expression for the time that long from now.
+func (s *handle) after(d time.Duration) raw {
+	return raw(fmt.Sprintf("%s+%d", s.now(), d.Milliseconds()))
+}
+
+// on is a session of gorm on a connection.
+func (s *handle) on(ctx context.Context, conn *sql.Conn) *gorm.DB {
+	tx := s.w.Session(&gorm.Session{NewDB: true, Context: ctx})
+	tx.Statement.ConnPool = conn
+	return tx
+}
+
+// AdvanceClock moves the store's idea of the database clock ahead. It is for
+// tests, which cannot wait for leases to run out.
+func (s *handle) AdvanceClock(d time.Duration) { s.offset.Add(d.Milliseconds()) }
+
+// PurgeNothingNow makes deletions end as if their process died right behind
+// their transaction. It is for tests.
+func (s *handle) PurgeNothingNow() { s.purgeLater.Store(true) }
+
+// read starts a query that is not part of a transaction.
+func (s *handle) read(ctx context.Context) *gorm.DB { return s.r.WithContext(ctx) }
+
+const txAttempts = 5
+
+// tx runs fn in a transaction, again when the engine chose it as the victim of
+// a deadlock or could not get a lock; fn must therefore set what it returns
+// anew each time. Locks are taken in the order documents, tasks, task_deps,
+// child tasks, events, doc_dirty; a task's own row may be first where the
+// document is not locked at all.
+func (s *handle) tx(ctx context.Context, fn func(tx *gorm.DB) error) error {
+	return again(ctx, func() error { return s.w.WithContext(ctx).Transaction(fn) })
+}
+
+// again runs a transaction until it is not the engine's locks that it fails for.
+func again(ctx context.Context, transaction func() error) error {
+	for attempt := 1; ; attempt++ {
+		err := transaction()
+		if err == nil {
+			return nil
+		}
+		if attempt == txAttempts || !lockTrouble(err) || ctx.Err() != nil {
+			return translate(err)
+		}
+		wait := time.Duration(rand.Int64N(int64(10*time.Millisecond) << attempt))
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+}
+
+// now is the SQL expression of the database's clock in milliseconds. It is
+// stable within a statement, so that indexes can be used against it.
+func (s *handle) now() string {
+	if o := s.offset.Load(); o != 0 {
+		return fmt.Sprintf("(%s+%d)", s.d.now, o)
+	}
+	return s.d.now
+}
+
+// sql fills the clock in for @now.
+func (s *handle) sql(q string) string { return strings.ReplaceAll(q, "@now", s.now()) }
+
+// again seals a column's text with the current key.
+func (v vault) again(c secretColumn, tenantID, id, text string) (sealed string, err error) {
+	one := func(text, context string) string {
+		plain, failed := v.ring.Open(text, context)
+		if failed != nil {
+			err = failed
+			return text
+		}
+		return v.ring.Seal(plain, context)
+	}
+	if c.context != "" {
+		return one(text, secretContext(c.context, tenantID, id)), err
+	}
+	sealed = swap(text, func(value string) string { return one(value, secretContext("settings", tenantID, "")) })
+	return sealed, err
+}

@@ -1,0 +1,178 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"gorm.io/gorm"
+
+	"sheaf"
+	"sheaf/taskstore"
+)
+
+// Running lists the ids of running tasks by tenant.
+func (s *lifecycle) Running(ctx context.Context) (map[string][]string, error) {
+	var rows []taskRow
+	if err := s.read(ctx).Raw("SELECT id, tenant_id FROM tasks WHERE state='running' ORDER BY id").Scan(&rows).Error; err != nil {
+		return nil, translate(err)
+	}
+	out := map[string][]string{}
+	for _, r := range rows {
+		out[r.TenantID] = append(out[r.TenantID], r.ID)
+	}
+	return out, nil
+}
+
+// PromoteDue makes due retry_wait tasks pending. A task that is tried again
+// gets its old place in the line: it has waited once, and the end of a long
+// backlog may be hours away. What waits for a retry has no lease; saying so
+// finds it by its time in an index that leases are found by.
+func (s *lifecycle) PromoteDue(ctx context.Context, limit int) (n int, err error) {
+	err = s.tx(ctx, func(tx *gorm.DB) error {
+		n = 0
+		var ids []string
+		if err := tx.Raw(s.sql("SELECT id FROM tasks WHERE state='retry_wait' AND lease_until=0 AND run_at<=@now ORDER BY run_at LIMIT ?")+s.d.skip, limit).Scan(&ids).Error; err != nil {
+			return err
+		}
+		for batch := range chunks(sortedUnique(ids)) {
+			res := tx.Exec(s.sql("UPDATE tasks SET state='pending', enqueued_at=0, run_at=created_at WHERE id IN ? AND state='retry_wait' AND run_at<=@now"), batch)
+			if res.Error != nil {
+				return res.Error
+			}
+			n += int(res.RowsAffected)
+		}
+		return nil
+	})
+	return n, err
+}
+
+// attempt is a running task as a sweep found it.
+type attempt struct {
+	ID    string
+	Epoch int64
+}
+
+// takeAway changes each of the running tasks that still is as it was found,
+// one transaction each: a worker may be finishing it at the same time, and
+// batches would lock tasks in an order that its transaction does not keep.
+func (s *lifecycle) takeAway(ctx context.Context, found []attempt, set, where string, args []any, then func(tx *gorm.DB, row *taskRow, epoch int64) error) (n int, err error) {
+	for _, a := range found {
+		took := false
+		err := s.tx(ctx, func(tx *gorm.DB) error {
+			took = false
+			row, err := s.updateTask(tx, a.ID, set, "state='running' AND epoch=? AND "+where, append(append([]any{}, args...), a.Epoch)...)
+			if err != nil || row == nil {
+				return err
+			}
+			took = true
+			return then(tx, row, a.Epoch)
+		})
+		if err != nil {
+			return n, err
+		}
+		if took {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// Reap takes tasks away from workers that are gone. They are pending again at
+// once, and from the second loss on after a wait.
+func (s *lifecycle) Reap(ctx context.Context, p taskstore.ReapPolicy, limit int) (int, error) {
+	maxLost := p.MaxLost
+	if maxLost <= 0 {
+		maxLost = 3
+	}
+	gone := "lease_until<@now"
+	if p.WorkerTimeout > 0 {
+		// A claim is a sign of life too: it comes before the first heartbeat.
+		ms := p.WorkerTimeout.Milliseconds()
+		gone = fmt.Sprintf(`(lease_until<@now OR started_at<@now-%d AND NOT EXISTS
+			(SELECT 1 FROM workers w WHERE w.id=tasks.worker_id AND w.seen_at>=@now-%d))`, ms, ms)
+	}
+	var found []attempt
+	if err := s.w.WithContext(ctx).Raw(s.sql("SELECT id, epoch FROM tasks WHERE state='running' AND "+gone+" ORDER BY lease_until LIMIT ?"), limit).Scan(&found).Error; err != nil {
+		return 0, translate(err)
+	}
+	dead := fmt.Sprintf("lost_count+1>=%d", maxLost)
+	lost := sheaf.FailRetryable(sheaf.CategoryCrash, "worker_lost",
+		"The executor died or fell silent while it ran this task %d times or more. Look for what it does to memory or time, then retry the task.", maxLost)
+	n := 0
+	for _, a := range found {
+		// A task that is lost for the first time runs again at once, in its old
+		// place. One that was lost before may be what kills executors: it comes
+		// later, and not in step with others.
+		jitter := int64(0)
+		if p.MaxJitter > 0 {
+			jitter = rand.Int64N(p.MaxJitter.Milliseconds() + 1)
+		}
+		// The conditions read the old counts, so the columns they read come last.
+		set := fmt.Sprintf(`epoch=epoch+1, run_at=CASE WHEN lost_count=0 THEN created_at ELSE @now+%d END, lease_until=0, enqueued_at=0,
+			finished_at=CASE WHEN cancel_requested_at<>0 OR %[2]s THEN @now ELSE 0 END,
+			failure=CASE WHEN cancel_requested_at=0 AND %[2]s THEN ? ELSE failure END,
+			failure_code=CASE WHEN cancel_requested_at=0 AND %[2]s THEN ? ELSE failure_code END,
+			state=CASE WHEN cancel_requested_at<>0 THEN 'canceled' WHEN %[2]s THEN 'dead' WHEN lost_count=0 THEN 'pending' ELSE 'retry_wait' END,
+			lost_count=CASE WHEN cancel_requested_at<>0 THEN lost_count ELSE lost_count+1 END`, jitter, dead)
+		tenant := ""
+		took, err := s.takeAway(ctx, []attempt{a}, set, gone, []any{encodeFailure(lost), lost.Code}, func(tx *gorm.DB, row *taskRow, epoch int64) error {
+			tenant = row.TenantID
+			if row.State == string(sheaf.TaskCanceled) {
+				return s.endAttempt(tx, row, epoch, row.event(sheaf.EventCanceled, row.Epoch))
+			}
+			e := row.event(sheaf.EventLost, row.Epoch)
+			e.Level, e.Text = "warn", "The executor did not renew its lease."
+			events := []eventRow{e}
+			if row.State == string(sheaf.TaskDead) {
+				d := row.event(sheaf.EventDead, row.Epoch)
+				d.Level, d.Text, d.Detail = "error", lost.Message, row.Failure
+				events = append(events, d)
+			}
+			return s.endAttempt(tx, row, epoch, events...)
+		})
+		n += took
+		if took > 0 && p.TakenFunc != nil {
+			p.TakenFunc(tenant, a.ID)
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// HardCancel fences running tasks whose cancel was asked longer than grace ago.
+func (s *lifecycle) HardCancel(ctx context.Context, grace time.Duration, limit int) (int, error) {
+	// Those asked first come first. By id, MySQL would walk the whole table in
+	// the order of its key, every second, to save a sort of a few rows.
+	late := fmt.Sprintf("cancel_requested_at<>0 AND cancel_requested_at<=@now-%d", grace.Milliseconds())
+	var found []attempt
+	if err := s.w.WithContext(ctx).Raw(s.sql("SELECT id, epoch FROM tasks WHERE state='running' AND "+late+" ORDER BY cancel_requested_at LIMIT ?"), limit).Scan(&found).Error; err != nil {
+		return 0, translate(err)
+	}
+	return s.takeAway(ctx, found, "state='canceled', epoch=epoch+1, lease_until=0, finished_at=@now", late, nil,
+		func(tx *gorm.DB, row *taskRow, epoch int64) error {
+			e := row.event(sheaf.EventCanceled, row.Epoch)
+			e.Text = "The executor did not stop in time; what it still writes is ignored."
+			return s.endAttempt(tx, row, epoch, e)
+		})
+}
+
+// ReleaseRunning gives back every running task, for the start of a process that
+// knows it is the only one.
+func (s *lifecycle) ReleaseRunning(ctx context.Context) (int, error) {
+	total := 0
+	for {
+		var found []attempt
+		if err := s.w.WithContext(ctx).Raw("SELECT id, epoch FROM tasks WHERE state='running' ORDER BY id LIMIT 500").Scan(&found).Error; err != nil {
+			return total, translate(err)
+		}
+		n, err := s.takeAway(ctx, found, releaseSet, "1=1", nil, s.released)
+		total += n
+		if err != nil || n == 0 {
+			return total, err
+		}
+	}
+}

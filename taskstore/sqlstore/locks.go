@@ -1,0 +1,101 @@
+package sqlstore
+
+import (
+	"database/sql"
+	"fmt"
+
+	"gorm.io/gorm"
+
+	"sheaf"
+)
+
+// lockQuery reads tasks by a list of ids and locks their rows, in one order, so
+// that transactions that want the same ones take turns. What they show holds
+// until the transaction ends: this is the guard of the changes that follow.
+func (s *handle) lockQuery() string {
+	return s.sql("SELECT " + taskFields + `, @now, CASE WHEN state='pending' AND EXISTS
+		(SELECT 1 FROM documents d WHERE d.id=tasks.doc_id AND d.deleted_at<>0) THEN 1 ELSE 0 END
+		FROM tasks` + s.d.byID + ` WHERE id IN ? ORDER BY id` + s.d.lock)
+}
+
+// lockTasks runs lockQuery.
+func (s *handle) lockTasks(tx *gorm.DB, ids []string) (map[string]*taskRow, error) {
+	rows, err := tx.Raw(s.lockQuery(), sortedUnique(ids)).Rows()
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	return scanTasks(rows)
+}
+
+// scanTasks reads the answer of lockQuery, task by id.
+func scanTasks(rows *sql.Rows) (map[string]*taskRow, error) {
+	tasks := map[string]*taskRow{}
+	for rows.Next() {
+		r := &taskRow{}
+		if err := rows.Scan(r.fields()...); err != nil {
+			return nil, err
+		}
+		tasks[r.ID] = r
+	}
+	return tasks, rows.Err()
+}
+
+// lockDocuments reads documents of the tenant that are not deleted, in the
+// order of their ids, and locks their rows.
+func (s *handle) lockDocuments(tx *gorm.DB, tenantID string, ids []string) ([]documentRow, error) {
+	var docs []documentRow
+	for batch := range chunks(sortedUnique(ids)) {
+		var rows []documentRow
+		if err := tx.Raw("SELECT * FROM documents WHERE id IN ? AND tenant_id=? AND deleted_at=0 ORDER BY id"+s.d.lock, batch, tenantID).Scan(&rows).Error; err != nil {
+			return nil, err
+		}
+		docs = append(docs, rows...)
+	}
+	return docs, nil
+}
+
+// inheritPaused answers 1 when the job, dataset or tenant is paused. The rows
+// are locked against change, so that a pause either is seen here or sees the
+// tasks that are being written.
+func (s *handle) inheritPaused(tx *gorm.DB, base taskBase) (int, error) {
+	for _, q := range []struct{ table, id string }{{"tenants", base.TenantID}, {"datasets", base.DatasetID}, {"jobs", base.JobID}} {
+		if q.id == "" {
+			continue
+		}
+		var paused []int
+		if err := tx.Raw("SELECT paused FROM "+q.table+" WHERE id=?"+s.d.share, q.id).Scan(&paused).Error; err != nil {
+			return 0, err
+		}
+		if len(paused) > 0 && paused[0] != 0 {
+			return 1, nil
+		}
+	}
+	return 0, nil
+}
+
+// lockDocumentOf locks the row of a task's document against change. It returns
+// nil for a task without one.
+func (s *handle) lockDocumentOf(tx *gorm.DB, taskID string) (*documentRow, error) {
+	var ids []string
+	if err := tx.Raw("SELECT doc_id FROM tasks WHERE id=?", taskID).Scan(&ids).Error; err != nil {
+		return nil, err
+	}
+	if len(ids) == 0 {
+		return nil, fmt.Errorf("%w: task %s does not exist", sheaf.ErrStale, taskID)
+	}
+	return s.lockDocument(tx, ids[0])
+}
+
+// lockDocument reads a document but its outline, and locks its row; nil when
+// there is none.
+func (s *handle) lockDocument(tx *gorm.DB, id string) (*documentRow, error) {
+	var docs []documentRow
+	if err := tx.Raw("SELECT "+workColumns()+" FROM documents WHERE id=?"+s.d.lock, id).Scan(&docs).Error; err != nil {
+		return nil, err
+	}
+	if len(docs) == 0 {
+		return nil, nil
+	}
+	return &docs[0], nil
+}

@@ -1,0 +1,90 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"strconv"
+
+	"github.com/pressly/goose/v3"
+
+	"sheaf"
+	"sheaf/migrations"
+)
+
+// Migrate brings the schema up to date. Processes that call it at once wait
+// for each other. A schema of the next release is left as it is. One of a later
+// release is refused with sheaf.ErrInvalid: this code does not know what to
+// write into it.
+func (s *handle) Migrate(ctx context.Context) error {
+	db, err := s.w.DB()
+	if err != nil {
+		return translate(err)
+	}
+	files, err := fs.Sub(migrations.FS, s.d.name)
+	if err != nil {
+		return err
+	}
+	unlock, err := s.d.lockMigrations(ctx, db)
+	if err != nil {
+		return fmt.Errorf("lock the schema: %w", translate(err))
+	}
+	defer unlock()
+	up := func() error {
+		p, err := goose.NewProvider(s.d.goose, db, files, goose.WithDisableGlobalRegistry(true))
+		if err != nil {
+			return err
+		}
+		there, known, err := p.GetVersions(ctx)
+		if err != nil {
+			return err
+		}
+		if there > known {
+			return s.runsOn(ctx, there, known)
+		}
+		if _, err = p.Up(ctx); err != nil {
+			return err
+		}
+		return s.noteFormer(ctx)
+	}
+	// SQLite has no lock to take before: of two processes one finds the tables
+	// made, and sees on the second look that all is done.
+	if err = up(); err != nil && s.d.name == "sqlite" {
+		err = up()
+	}
+	if err != nil {
+		return fmt.Errorf("migrate: %w", translate(err))
+	}
+	if s.d.name == "sqlite" {
+		if err := s.fixStatistics(ctx); err != nil {
+			return fmt.Errorf("migrate: %w", translate(err))
+		}
+	}
+	return nil
+}
+
+// formerKey is, in queue_meta, the newest migration of the release before the
+// one that made the schema.
+const formerKey = "former_schema"
+
+// noteFormer lets code of other releases see whether it may run on the schema.
+func (s *handle) noteFormer(ctx context.Context) error {
+	const want = migrations.Former
+	if noted, err := s.Meta(ctx, formerKey); err != nil || noted == strconv.Itoa(want) {
+		return err
+	}
+	return s.SetMeta(ctx, formerKey, strconv.Itoa(want))
+}
+
+// runsOn reports whether code that knows the migrations up to known may run on
+// a schema that has more.
+func (s *handle) runsOn(ctx context.Context, there, known int64) error {
+	noted, err := s.Meta(ctx, formerKey)
+	if err != nil {
+		return err
+	}
+	if former, err := strconv.ParseInt(noted, 10, 64); err == nil && former <= known {
+		return nil
+	}
+	return fmt.Errorf("%w: the store has schema %d, and this program, which knows %d, is more than one release older. Run the version that the store was last used with, or a newer one; to go back, restore the backup that was made before the upgrade", sheaf.ErrInvalid, there, known)
+}

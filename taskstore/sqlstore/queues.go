@@ -1,0 +1,130 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+
+	"gorm.io/gorm"
+
+	"sheaf"
+	"sheaf/taskstore"
+)
+
+// exactCost is the depth up to which the cost of a lane is summed; beyond, it
+// is the mean of a sample times the depth.
+const exactCost = 10_000
+
+// Queue measures a tenant's queue.
+func (s *queues) Queue(ctx context.Context, tenantID string) (*taskstore.TenantQueue, error) {
+	var tenants []tenantRow
+	if err := s.read(ctx).Raw("SELECT * FROM tenants WHERE id=?", tenantID).Scan(&tenants).Error; err != nil {
+		return nil, translate(err)
+	}
+	if len(tenants) == 0 {
+		return nil, notFound("tenant", tenantID)
+	}
+	qs, err := s.queuesOf(ctx, tenants)
+	if err != nil {
+		return nil, err
+	}
+	return &qs[0], nil
+}
+
+// Queues lists the queues of all tenants, as Tenants lists these.
+func (s *queues) Queues(ctx context.Context, p taskstore.Page) ([]taskstore.TenantQueue, string, error) {
+	tenants, next, err := s.tenantRows(ctx, p)
+	if err != nil || len(tenants) == 0 {
+		return nil, "", err
+	}
+	qs, err := s.queuesOf(ctx, tenants)
+	return qs, next, err
+}
+
+// queuesOf measures the queues of tenants, of which there is at least one.
+// Depths are counted in the index alone, so that a backlog of a million tasks
+// costs no million rows.
+func (s *queues) queuesOf(ctx context.Context, tenants []tenantRow) ([]taskstore.TenantQueue, error) {
+	db := s.read(ctx)
+	out := make([]taskstore.TenantQueue, len(tenants))
+	at := make(map[string]*taskstore.TenantQueue, len(tenants))
+	ids := make([]string, len(tenants))
+	for i, t := range tenants {
+		out[i] = taskstore.TenantQueue{TenantID: t.ID, Weight: t.Weight, Cap: t.Cap, Paused: t.Paused != 0}
+		for _, lane := range sheaf.Lanes {
+			out[i].Lanes = append(out[i].Lanes, taskstore.LaneDepth{Lane: lane})
+		}
+		ids[i], at[t.ID] = t.ID, &out[i]
+	}
+	var groups []struct {
+		TenantID, State string
+		Lane, N         int
+		Oldest          int64
+	}
+	err := db.Raw(`SELECT tenant_id, state, lane, COUNT(*) AS n, MIN(run_at) AS oldest FROM tasks
+		WHERE state IN ('pending','running','retry_wait','parked','dead') AND paused IN (0, 1) AND tenant_id IN ? GROUP BY state, tenant_id, lane`, ids).Scan(&groups).Error
+	if err != nil {
+		return nil, translate(err)
+	}
+	var now []int64
+	err = db.Raw("SELECT " + s.now()).Scan(&now).Error
+	if err != nil {
+		return nil, translate(err)
+	}
+	for _, g := range groups {
+		t := at[g.TenantID]
+		if t == nil {
+			continue
+		}
+		switch sheaf.TaskState(g.State) {
+		case sheaf.TaskRunning:
+			t.Running += g.N
+		case sheaf.TaskRetryWait:
+			t.RetryWait += g.N
+		case sheaf.TaskParked:
+			t.Parked += g.N
+		case sheaf.TaskDead:
+			t.Dead += g.N
+		case sheaf.TaskPending:
+			age := max(float64(now[0]-g.Oldest)/1000, 0)
+			t.OldestPendingAge = max(t.OldestPendingAge, age)
+			for i := range t.Lanes {
+				if int(t.Lanes[i].Lane) != g.Lane {
+					continue
+				}
+				cost, err := s.laneCost(db, g.TenantID, g.Lane, g.N)
+				if err != nil {
+					return nil, translate(err)
+				}
+				t.Lanes[i].Pending, t.Lanes[i].Cost, t.Lanes[i].OldestPendingAge = g.N, cost, age
+			}
+		}
+	}
+	return out, nil
+}
+
+func (s *queues) laneCost(db *gorm.DB, tenantID string, lane, n int) (int, error) {
+	limit := exactCost
+	if n > exactCost {
+		limit = 1000
+	}
+	var mean []float64
+	err := db.Raw(fmt.Sprintf(`SELECT COALESCE(AVG(cost), 0) FROM (SELECT cost FROM tasks
+		WHERE state='pending' AND paused IN (0, 1) AND tenant_id=? AND lane=? LIMIT %d) x`, limit), tenantID, lane).Scan(&mean).Error
+	if err != nil {
+		return 0, err
+	}
+	return int(mean[0]*float64(n) + 0.5), nil
+}
+
+// Workers lists executors heard of in the last minute.
+func (s *queues) Workers(ctx context.Context) ([]taskstore.WorkerStatus, error) {
+	var rows []workerRow
+	if err := s.read(ctx).Raw(s.sql("SELECT * FROM workers WHERE seen_at>=@now-60000 ORDER BY id")).Scan(&rows).Error; err != nil {
+		return nil, translate(err)
+	}
+	out := make([]taskstore.WorkerStatus, len(rows))
+	for i, r := range rows {
+		out[i] = r.toDomain()
+	}
+	return out, nil
+}

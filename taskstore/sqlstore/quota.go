@@ -1,0 +1,67 @@
+package sqlstore
+
+import (
+	"errors"
+	"fmt"
+
+	"gorm.io/gorm"
+
+	"sheaf"
+)
+
+// room is what a tenant holds beside what it may hold.
+type room struct{ held, limit sheaf.Quota }
+
+// take adds more to what is held, or fails with ErrLimit and adds nothing.
+func (r *room) take(more sheaf.Quota) error {
+	for _, q := range []struct {
+		what                 string
+		current, more, limit int64
+	}{
+		{"documents", int64(r.held.Documents), int64(more.Documents), int64(r.limit.Documents)},
+		{"bytes", r.held.Bytes, more.Bytes, r.limit.Bytes},
+		{queuedTasks, int64(r.held.QueuedTasks), int64(more.QueuedTasks), int64(r.limit.QueuedTasks)},
+	} {
+		if q.limit > 0 && q.more > 0 && q.current+q.more > q.limit {
+			return limitFailure(q.what, q.current, q.more, q.limit)
+		}
+	}
+	r.held.Documents += more.Documents
+	r.held.Bytes += more.Bytes
+	r.held.QueuedTasks += more.QueuedTasks
+	return nil
+}
+
+// queuedTasks is the quota that frees itself with time.
+const queuedTasks = "queued tasks"
+
+// limitFailure says that a quota is full.
+func limitFailure(what string, current, more, limit int64) error {
+	f := sheaf.Fail(sheaf.CategoryCapacity, sheaf.CodeLimit,
+		"the tenant holds %d %s, this request adds %d and the limit is %d; delete some, wait, or ask for a higher limit",
+		current, what, more, limit)
+	return fmt.Errorf("%w: %w", sheaf.ErrLimit, &sheaf.LimitFailure{Failure: f, Current: current, Limit: limit})
+}
+
+func holdings(tx *gorm.DB, tenantID string) (sheaf.Quota, error) {
+	var sums []struct {
+		Documents   int
+		Bytes       int64
+		QueuedTasks int
+	}
+	err := tx.Raw(`SELECT COUNT(*) AS documents, COALESCE(SUM(size), 0) AS bytes,
+		(SELECT COUNT(*) FROM tasks WHERE tenant_id=? AND state IN ('pending','parked','retry_wait') AND paused IN (0, 1)) AS queued_tasks
+		FROM documents WHERE tenant_id=? AND deleted_at=0`, tenantID, tenantID).Scan(&sums).Error
+	if err != nil || len(sums) == 0 {
+		return sheaf.Quota{}, err
+	}
+	return sheaf.Quota(sums[0]), nil
+}
+
+// refused is the failure of a quota that is full.
+func refused(err error) (*sheaf.Failure, error) {
+	if full, ok := errors.AsType[*sheaf.LimitFailure](err); ok {
+		return full.Failure, nil
+	}
+	return nil, err
+}
