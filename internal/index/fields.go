@@ -18,21 +18,19 @@ const (
 	Fields        int   = iota
 )
 
-// FieldParams are the constants of BM25 for a field.
-type FieldParams struct {
-	Name   string  // in engines that name fields
-	Weight float64 // of the field's score
-	K1, B  float64
-}
+// K1 and B are the constants of BM25, those of Elasticsearch when nothing is
+// said: an index keeps those that it was made with. A term scores
+//
+//	IDF · (K1+1) · times / (times + K1·(1−B+B·length/average))
+//
+// with the length as LengthCode rounds it.
+const (
+	K1 = 1.2
+	B  = 0.75
+)
 
-// Params holds the constants of each field. K1 and B of running text are
-// Lucene's. A name is matched or not: neither its length nor a repetition says
-// much. The weights were chosen on reports and manuals; see bench/answers.
-var Params = [Fields]FieldParams{
-	FieldText:     {Name: "text", Weight: 1, K1: 1.2, B: 0.75},
-	FieldHeadings: {Name: "headings", Weight: 0.75, K1: 1.2, B: 0.75},
-	FieldName:     {Name: "name", Weight: 2, K1: 0.4, B: 0.25},
-}
+// Weights are those of the fields' scores. bench/answers measures them.
+var Weights = [Fields]float64{FieldText: 1, FieldHeadings: 0.75, FieldName: 2}
 
 // IDF weighs a term that rows of all rows with the field contain, as Lucene does.
 func IDF(rows, all int) float64 {

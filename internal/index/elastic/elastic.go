@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -89,6 +90,11 @@ type Index struct {
 	genuine  atomic.Bool // the server has named itself Elasticsearch
 	rescores atomic.Bool // the server can compare what it found nearest once more
 	closed   atomic.Bool
+
+	migrating  atomic.Bool // documents of format 1 may be there
+	life       context.Context
+	end        context.CancelFunc
+	background sync.WaitGroup
 }
 
 var _ index.Index = (*Index)(nil)
@@ -162,6 +168,7 @@ func Open(ctx context.Context, config Config) (*Index, error) {
 	x.refreshes = batching.New(batching.Config[struct{}]{Max: mostRefreshes, Timeout: refreshTime}, func(ctx context.Context, asked []struct{}) []error {
 		return slices.Repeat([]error{x.refresh(ctx)}, len(asked))
 	})
+	x.life, x.end = context.WithCancel(context.WithoutCancel(ctx))
 	if err := x.ensure(ctx); err != nil && !errors.Is(err, sheaf.ErrUnavailable) {
 		_ = x.Close()
 		return nil, err
@@ -221,25 +228,22 @@ func indexName(s string) string {
 	return name[:min(len(name), 200)]
 }
 
-// mapping of a new index. "body" is what is searched by words: document name,
-// headings and text together, in a standard analysis with English endings
-// taken off, and once more as pairs for Chinese, Japanese and Korean. The
-// vector stays in _source: an update or reindex without it would drop the
+// mapping of a new index. What is searched by words are the terms of
+// index.Analyze, so that this index and the embedded one rank alike; the
+// server only cuts them at spaces. They and the vector stay in _source: an update or reindex without it would drop the
 // chunk from the vector side without a word; requests leave it out instead.
 func (x *Index) mapping() map[string]any {
 	type m = map[string]any
 	keyword, stored := m{"type": "keyword"}, m{"type": "object", "enabled": false}
-	toBody := m{"type": "keyword", "index": false, "doc_values": false, "copy_to": "body"}
+	shown := m{"type": "keyword", "index": false, "doc_values": false}
 	flat := m{"type": "flattened", "ignore_above": 8000} // longer values would be refused by Lucene
 	properties := m{
 		"tenant": keyword, "dataset": keyword, "document": keyword, "range": keyword, "media_type": keyword,
 		"pages": m{"type": "integer"}, "metadata": flat, "columns": flat,
-		"name": toBody, "headings": toBody, "text": toBody, "chunk": stored,
-		"body": m{"type": "text", "analyzer": "words", "fields": m{"cjk": m{"type": "text", "analyzer": "pairs"}}},
+		"name": shown, "headings": shown, "text": shown, "chunk": stored,
 	}
-	for name, field := range labelFields {
-		properties[name] = field
-	}
+	maps.Copy(properties, labelFields)
+	maps.Copy(properties, termFields)
 	if x.config.Dim > 0 {
 		properties["vector"] = m{"type": "dense_vector", "dims": x.config.Dim, "index": true, "similarity": "cosine", "index_options": m{"type": "int8_hnsw", "m": 16, "ef_construction": graphEffort}}
 	}
@@ -249,37 +253,27 @@ func (x *Index) mapping() map[string]any {
 			// Whoever needs what was written refreshes. Each refresh more is a small
 			// segment, whose graph of vectors is built once more with every merge.
 			"refresh_interval": "30s",
-			"analysis": m{
-				"char_filter": m{"joints": m{"type": "mapping", "mappings": joints()}},
-				"filter": m{
-					"possessive": m{"type": "stemmer", "language": "possessive_english"}, "endings": m{"type": "stemmer", "language": "english"},
-					"pairs": m{"type": "keep_types", "types": []string{"<DOUBLE>"}}, // all else stands in "body"
-				},
-				"analyzer": m{
-					"words": m{"type": "custom", "char_filter": []string{"joints"}, "tokenizer": "standard",
-						"filter": []string{"cjk_width", "lowercase", "possessive", "asciifolding", "endings"}},
-					"pairs": m{"type": "custom", "tokenizer": "standard", "filter": []string{"cjk_width", "cjk_bigram", "pairs"}},
-				},
-			},
 		},
 		"mappings": m{
-			"dynamic": "strict", "_meta": m{"model": x.config.ModelID, "dim": x.config.Dim, "format": 1},
+			"dynamic": "strict", "_meta": m{"model": x.config.ModelID, "dim": x.config.Dim, "format": 2},
 			"_routing": m{"required": true}, "properties": properties,
 		},
 		"aliases": m{x.alias: m{"is_write_index": true}},
 	}
 }
 
-// joints is what words are read without: signs that stand between them, and
-// accents that stand apart from their letter. As one table of signs they are
-// found in one walk over the text.
-func joints() []string {
-	table := []string{`_ => \u0020`, `. => \u0020`, `: => \u0020`, `’ => '`}
-	for accent := 0x300; accent <= 0x36f; accent++ {
-		table = append(table, fmt.Sprintf(`\u%04x => `, accent))
+// fieldNames are those of the fields that are searched by words.
+var fieldNames = [index.Fields]string{index.FieldText: "terms_text", index.FieldHeadings: "terms_headings", index.FieldName: "terms_name"}
+
+// termFields came with format 2, whose number each of its documents has:
+// documents of an index of format 1 are searched in "body" until they have it.
+var termFields = func() map[string]any {
+	fields := map[string]any{"format": map[string]any{"type": "byte"}}
+	for _, name := range fieldNames {
+		fields[name] = map[string]any{"type": "text", "analyzer": "whitespace"}
 	}
-	return table
-}
+	return fields
+}()
 
 // labelFields came later: they are added to an index that lacks them, and what
 // is in it is found by them once it is indexed again.
@@ -327,7 +321,9 @@ func (x *Index) ensure(ctx context.Context) error {
 					Vector struct {
 						Dims int `json:"dims"`
 					} `json:"vector"`
-					Tags json.RawMessage `json:"tags"`
+					Tags   json.RawMessage `json:"tags"`
+					Format json.RawMessage `json:"format"`
+					Body   json.RawMessage `json:"body"`
 				} `json:"properties"`
 			} `json:"mappings"`
 		}
@@ -346,6 +342,16 @@ func (x *Index) ensure(ctx context.Context) error {
 					if err := x.do(ctx, labels, nil); err != nil {
 						return x.explain(err)
 					}
+				}
+				if m.Mappings.Properties.Format == nil {
+					fields := esapi.IndicesPutMappingRequest{Index: []string{name}, Body: encoded(map[string]any{"properties": termFields})}
+					if err := x.do(ctx, fields, nil); err != nil {
+						return x.explain(err)
+					}
+				}
+				if m.Mappings.Properties.Body != nil && !x.migrating.Load() {
+					x.migrating.Store(true)
+					x.background.Go(func() { x.migrate(x.life) })
 				}
 			}
 			x.made.Store(true)
@@ -391,6 +397,8 @@ func (x *Index) Ping(ctx context.Context) error {
 // Close drops the connections. Later calls fail with sheaf.ErrUnavailable.
 func (x *Index) Close() error {
 	x.closed.Store(true)
+	x.end()
+	x.background.Wait()
 	x.transport.CloseIdleConnections()
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"log"
 	"math"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -26,6 +27,7 @@ import (
 	"sheaf"
 	"sheaf/internal/index"
 	"sheaf/internal/index/elastic"
+	"sheaf/internal/index/embedded"
 	"sheaf/internal/index/indextest"
 )
 
@@ -120,8 +122,6 @@ func TestIndexWithoutLabelFieldsGetsThem(t *testing.T) {
 	for _, field := range []string{"language", "keywords", "tags"} {
 		delete(mappings["properties"].(map[string]any), field)
 	}
-	// The analyzers are not what is tried here.
-	mappings["properties"].(map[string]any)["body"] = map[string]any{"type": "text", "fields": map[string]any{"cjk": map[string]any{"type": "text", "analyzer": "cjk"}}}
 	old, err := json.Marshal(map[string]any{"mappings": mappings, "aliases": map[string]any{alias: map[string]any{"is_write_index": true}}})
 	if err != nil {
 		t.Fatal(err)
@@ -145,6 +145,106 @@ func TestIndexWithoutLabelFieldsGetsThem(t *testing.T) {
 	got, err := x.Search(t.Context(), index.Query{TenantID: "t", Text: "pump", K: 5, Languages: []string{"en"}, Keywords: []string{"valve"}, Tags: []string{"repair"}})
 	if err != nil || len(got.Text) != 1 {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// An index of format 1 answers at once, and as one of today when its documents
+// have got their terms.
+func TestIndexOfFormat1IsMigrated(t *testing.T) {
+	c := config(t)
+	alias := c.Prefix + "-test-1"
+	toBody := `{"type": "keyword", "index": false, "doc_values": false, "copy_to": "body"}`
+	call(t, http.MethodPut, c.URLs[0]+"/"+alias+"-v1", `{"aliases": {"`+alias+`": {"is_write_index": true}}, "mappings": {"dynamic": "strict", "_routing": {"required": true},
+		"_meta": {"model": "test@1", "dim": 48, "format": 1}, "properties": {"tenant": {"type": "keyword"}, "dataset": {"type": "keyword"}, "document": {"type": "keyword"},
+		"range": {"type": "keyword"}, "media_type": {"type": "keyword"}, "pages": {"type": "integer"}, "metadata": {"type": "flattened"}, "columns": {"type": "flattened"},
+		"name": `+toBody+`, "headings": `+toBody+`, "text": `+toBody+`, "chunk": {"type": "object", "enabled": false},
+		"body": {"type": "text", "fields": {"cjk": {"type": "text", "analyzer": "cjk"}}}, "vector": {"type": "dense_vector", "dims": 48, "index": true, "similarity": "cosine"}}}}`)
+	var bulk strings.Builder
+	const documents = 450 // more than one batch
+	for i := range documents {
+		fmt.Fprintf(&bulk, `{"create": {"_id": "c%d", "routing": "t"}}
+{"tenant": "t", "dataset": "s", "document": "d", "range": "r", "name": "Coca-Cola.pdf", "headings": ["Balance Sheets"], "text": "assets number n%d", "chunk": {"id": "c%d", "document_id": "d", "range_id": "r", "heading_path": ["Balance Sheets"]}}
+`, i, i, i)
+	}
+	call(t, http.MethodPost, c.URLs[0]+"/"+alias+"/_bulk?refresh=true", bulk.String())
+	x := open(t, c)
+	found := func(q string, n int) bool {
+		t.Helper()
+		got, err := x.Search(t.Context(), index.Query{TenantID: "t", Text: q, K: 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got.Text) == n && n > 0 && got.Text[0].Chunk.Text == "" {
+			t.Errorf("%s: a chunk without text", q)
+		}
+		return len(got.Text) == n
+	}
+	for _, q := range []string{"balance", `"assets number"`} {
+		if !found(q, documents) {
+			t.Errorf("%s is not found in all documents while they are migrated", q)
+		}
+	}
+	for deadline := time.Now().Add(time.Minute); !found("cocacola", documents); {
+		if time.Now().After(deadline) {
+			t.Fatal("the documents did not get their terms in a minute")
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	for q, n := range map[string]int{"balance": documents, `"assets number"`: documents, "n77": 1} {
+		if !found(q, n) {
+			t.Errorf("%s is not found in %d documents afterwards", q, n)
+		}
+	}
+}
+
+// Both indexes give the same hits with the same scores.
+func TestRanksAsTheEmbeddedIndex(t *testing.T) {
+	far := open(t, config(t))
+	near, err := embedded.Open(t.Context(), embedded.Config{Path: filepath.Join(t.TempDir(), "index.db"), ModelID: "test@1", Dim: indextest.Dim})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = near.Close() }()
+	words := strings.Fields("revenue cash flow FY2018 2018 net income statement Coca-Cola COCACOLA X-200 the of 設定方法 密码 straße Überdruck deviceId camera " + strings.Repeat("filler ", 10))
+	r := rand.New(rand.NewPCG(3, 4))
+	text := func(n int) string {
+		var b strings.Builder
+		for range r.IntN(n) {
+			b.WriteString(words[r.IntN(len(words))] + " ")
+		}
+		return b.String()
+	}
+	all := entries(400, "")
+	for i := range all {
+		all[i].Name, all[i].Chunk.Text, all[i].Chunk.HeadingPath = text(4)+".pdf", text(150), []string{text(6), "Net Cash Flow"}
+		all[i].Chunk.Keywords = []string{text(3)}
+	}
+	for _, x := range []index.Index{near, far} {
+		if err := errors.Join(x.Write(t.Context(), all), x.Refresh(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, q := range []string{"cash flow", "FY2018 revenue", `"cash flow" income`, "Coca Cola", "COCACOLA", "NCF", "CAM 2018", "設定方法", "密", "strasse", "ueberdruck", "überdruck", "device",
+		"X-200", "What is the net income of 2018?", "nothing of it", "filler"} {
+		got := map[index.Index]map[string]float64{}
+		for _, x := range []index.Index{near, far} {
+			c, err := x.Search(t.Context(), index.Query{TenantID: "t", Text: q, K: 1000})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got[x] = map[string]float64{}
+			for _, h := range c.Text {
+				got[x][h.Chunk.ID] = h.Score
+			}
+		}
+		if len(got[near]) != len(got[far]) || len(got[near]) == 0 && q != "nothing of it" && q != "ueberdruck" {
+			t.Errorf("%s: %d hits here and %d there", q, len(got[near]), len(got[far]))
+		}
+		for id, score := range got[near] {
+			if there := got[far][id]; math.Abs(score-there) > 1e-4*score {
+				t.Fatalf("%s: %s scores %g here and %g there", q, id, score, there)
+			}
+		}
 	}
 }
 
@@ -629,7 +729,7 @@ func TestBulksAreBounded(t *testing.T) {
 		t.Errorf("bulks of %v entries", items)
 	}
 	items, sizes = nil, nil
-	long := entries(5, strings.Repeat("a long text ", 250000)) // 3 MB each
+	long := entries(5, strings.Repeat("a long text ", 125000)) // 3 MB each with its terms
 	for i := range long {
 		long[i].Chunk.ID = fmt.Sprint("long-", i)
 		long[i].Chunk.RangeID = "long"

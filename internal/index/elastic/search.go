@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"unicode"
 
 	"github.com/elastic/go-elasticsearch/v8/esapi"
@@ -81,9 +83,43 @@ func filters(q *index.Query) []any {
 	return all
 }
 
-// wordQuery asks for any of the words, and for all exact phrases. Chunks with
-// more of the words score higher by themselves.
+// wordQuery asks for any of the words, and for all exact phrases. The score is
+// the sum of BM25 over terms and fields, as in the embedded index.
 func wordQuery(w index.Words, conditions []any) any {
+	type m = map[string]any
+	var should []any
+	for _, t := range w.Terms {
+		for field, name := range fieldNames {
+			switch weight := index.Weights[field]; {
+			case t.Name && index.Field(field) != index.FieldName:
+			case t.Prefix:
+				should = append(should, m{"constant_score": m{"boost": weight, "filter": m{"prefix": m{name: m{"value": t.Text}}}}})
+			default:
+				should = append(should, m{"term": m{name: m{"value": t.Text, "boost": weight}}})
+			}
+		}
+	}
+	conditions = slices.Clone(conditions)
+	for _, g := range w.Groups {
+		if !g.Quoted {
+			continue
+		}
+		var anywhere []any
+		for _, name := range fieldNames {
+			if g.Prefix {
+				anywhere = append(anywhere, m{"prefix": m{name: m{"value": g.Terms[0]}}})
+			} else {
+				anywhere = append(anywhere, m{"match_phrase": m{name: strings.Join(g.Terms, " ")}})
+			}
+		}
+		conditions = append(conditions, m{"bool": m{"should": anywhere, "minimum_should_match": 1}})
+	}
+	return m{"bool": m{"filter": conditions, "should": should, "minimum_should_match": 1}}
+}
+
+// bodyQuery is wordQuery for documents of format 1: it asks for any of the words, and for all exact phrases. Chunks with
+// more of the words score higher by themselves.
+func bodyQuery(w index.Words, conditions []any) any {
 	var must, should []any
 	for _, g := range w.Groups {
 		// Pairs of ideographs are in body.cjk; a single one stands in body.
@@ -137,7 +173,7 @@ func (x *Index) Search(ctx context.Context, q index.Query) (index.Candidates, er
 	conditions := filters(&q)
 	common := func(body map[string]any) map[string]any {
 		body["size"], body["track_total_hits"] = q.K, false
-		body["_source"] = map[string]any{"excludes": []string{"vector"}}
+		body["_source"] = map[string]any{"excludes": []string{"vector", "terms_*"}}
 		body["timeout"] = fmt.Sprintf("%dms", (x.config.RequestTimeout * 9 / 10).Milliseconds())
 		return body
 	}
@@ -150,7 +186,11 @@ func (x *Index) Search(ctx context.Context, q index.Query) (index.Candidates, er
 		return errors.Join(encoder.Encode(map[string]any{"index": x.alias, "routing": q.TenantID}), encoder.Encode(common(search)))
 	}
 	if len(words.Groups) > 0 {
-		if err := add(&c.Text, map[string]any{"query": wordQuery(words, conditions)}); err != nil {
+		query := wordQuery(words, conditions)
+		if x.migrating.Load() {
+			query = map[string]any{"bool": map[string]any{"should": []any{query, bodyQuery(words, append(slices.Clone(conditions), ofFormat1()))}}}
+		}
+		if err := add(&c.Text, map[string]any{"query": query}); err != nil {
 			return c, err
 		}
 	}

@@ -36,6 +36,20 @@ type source struct {
 	Keywords  []string          `json:"keywords,omitempty"`
 	Tags      []string          `json:"tags,omitempty"`
 	Chunk     json.RawMessage   `json:"chunk"` // without its text
+	termSource
+}
+
+// termSource is what a chunk is found by.
+type termSource struct {
+	Format   int      `json:"format"`
+	Text     []string `json:"terms_text,omitempty"`
+	Headings []string `json:"terms_headings,omitempty"`
+	Name     []string `json:"terms_name,omitempty"`
+}
+
+func termsOf(e *index.Entry) termSource {
+	a := e.Analyze()
+	return termSource{format, a[index.FieldText], a[index.FieldHeadings], a[index.FieldName]}
 }
 
 // line is an entry of a bulk request.
@@ -93,7 +107,7 @@ func encode(e *index.Entry) (line, error) {
 	s := source{
 		Tenant: e.TenantID, Dataset: e.DatasetID, Document: c.DocumentID, Range: c.RangeID, MediaType: e.MediaType,
 		Name: e.Name, Headings: e.Lead(), Text: c.Text, Pages: c.Pages, Metadata: c.Metadata,
-		Language: index.Label(c.Language), Keywords: e.Keywords(), Tags: e.Tags(),
+		Language: index.Label(c.Language), Keywords: e.Keywords(), Tags: e.Tags(), termSource: termsOf(e),
 	}
 	c.Text = ""
 	s.Metadata, s.Columns = searchable(c.Metadata), searchableColumns(c.Columns)

@@ -368,10 +368,10 @@ func newWordIndex(parts []*part) *wordIndex {
 
 // saturation is k1·(1−b+b·length/average) of BM25 for each length code.
 func (w *wordIndex) saturation(f index.Field) (s [256]float32) {
-	params, stats := index.Params[f], w.stats[f]
+	stats := w.stats[f]
 	average := float64(stats.terms) / math.Max(1, float64(stats.rows))
 	for code := range s {
-		s[code] = float32(params.K1 * (1 - params.B + params.B*float64(index.Length(byte(code)))/average))
+		s[code] = float32(index.K1 * (1 - index.B + index.B*float64(index.Length(byte(code)))/average))
 	}
 	return s
 }

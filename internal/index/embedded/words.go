@@ -75,9 +75,9 @@ func (x *Index) scoreWords(ctx context.Context, all *wordIndex, w index.Words, f
 		for _, p := range c.byPart {
 			rows += p.rows
 		}
-		c.weight = float32(index.Params[c.field].Weight)
+		c.weight = float32(index.Weights[c.field])
 		if !c.constant {
-			c.weight *= float32(index.IDF(rows, all.stats[c.field].rows))
+			c.weight *= float32(index.IDF(rows, all.stats[c.field].rows) * (index.K1 + 1))
 		}
 	}
 	best := make([]top, len(all.parts))

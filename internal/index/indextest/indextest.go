@@ -190,6 +190,8 @@ func Run(t *testing.T, e Engine) {
 		{"PagesInTheGapsDoNotMatch", pages},
 		{"NameAndHeadingsAreFoundAndNotStored", context1},
 		{"WordsAreFoundInTheirForms", forms},
+		{"OtherSpellings", spellings},
+		{"NamesCountMoreThanText", names},
 		{"ScriptsWithoutSpaces", ideographs},
 		{"ExactPhrases", phrases},
 		{"AnyWordWillDoWhenNoChunkHasAll", loose},
@@ -428,6 +430,38 @@ func forms(t *testing.T, e Engine) {
 		expect(t, q, search(t, x, index.Query{Text: q}).Text, want)
 	}
 	expect(t, "absent", search(t, x, index.Query{Text: "zebra"}).Text)
+}
+
+func spellings(t *testing.T, e Engine) {
+	x := e.New(t)
+	write(t, x,
+		entry("a/r1/0", "Revenue of 2018 grew.", func(e *index.Entry) { e.Name = "COCACOLA_2018_10K.pdf" }),
+		entry("b/r1/0", "Set deviceId before HTTPServer starts; COVID19 and Q32021.", func(e *index.Entry) { e.Name = "JPMORGAN.pdf" }),
+		entry("c/r1/0", "Die Straße ist gesperrt. كِتَابٌ", func(e *index.Entry) { e.Chunk.HeadingPath = []string{"Days Payable Outstanding"} }),
+	)
+	for q, want := range map[string]string{
+		"FY2018": "a-r1-0", "FY18": "a-r1-0", "2018": "a-r1-0", "Coca-Cola": "a-r1-0", "Coca Cola": "a-r1-0", "cocacola": "a-r1-0",
+		"device": "b-r1-0", "server": "b-r1-0", "covid": "b-r1-0", "2021Q3": "b-r1-0", "JPM": "b-r1-0",
+		"strasse": "c-r1-0", "STRASSE": "c-r1-0", "DPO": "c-r1-0", "كتاب": "c-r1-0",
+	} {
+		expect(t, q, search(t, x, index.Query{Text: q}).Text, want)
+	}
+	expect(t, "spellings are no part of phrases", search(t, x, index.Query{Text: `"10k 2018"`}).Text)
+}
+
+func names(t *testing.T, e Engine) {
+	x := e.New(t)
+	write(t, x,
+		entry("a/r1/0", "Revenue grew.", func(e *index.Entry) { e.Name = "Corning annual report.pdf" }),
+		entry("b/r1/0", "Revenue grew, said Corning.", func(e *index.Entry) { e.Name = "Walmart annual report.pdf" }),
+		entry("c/r1/0", "Revenue grew at Walmart.", func(e *index.Entry) { e.Name = "Pfizer annual report.pdf" }),
+		entry("d/r1/0", "Other words.", func(e *index.Entry) { e.Name = "Verizon annual report.pdf" }),
+	)
+	for q, want := range map[string]string{"revenue of Corning": "a-r1-0", "revenue of Walmart": "b-r1-0"} {
+		if c := search(t, x, index.Query{Text: q}); len(c.Text) == 0 || c.Text[0].Chunk.ID != want {
+			t.Errorf("%s: found %v, want %s first", q, ids(c.Text), want)
+		}
+	}
 }
 
 func ideographs(t *testing.T, e Engine) {
