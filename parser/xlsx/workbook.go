@@ -187,6 +187,9 @@ func (w *workbook) readFormats(part string) {
 		if err != nil || k == xmlscan.EOF {
 			return
 		}
+		if k == xmlscan.Text { // space between elements bears the name of the last
+			continue
+		}
 		switch name := string(s.Name()); {
 		case k == xmlscan.Start && name == "numFmt":
 			if id, err := strconv.Atoi(s.Attr("numFmtId")); err == nil {
@@ -652,6 +655,7 @@ func unescape(s string) string {
 	if !strings.Contains(s, "_x") {
 		return s
 	}
+	s = strings.ReplaceAll(s, "\r\n", "\n") // as XML reads a line end: one that follows _x000D_ is not two
 	var b strings.Builder
 	for {
 		i := strings.Index(s, "_x")

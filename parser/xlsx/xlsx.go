@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	version = 2 // changes whenever the same file would yield other blocks
+	version = 3 // changes whenever the same file would yield other blocks
 	// headRows is how far from a sheet's top its header row may be.
 	headRows = 8
 	// lookRows is what the header is guessed from.
