@@ -208,6 +208,7 @@ type Chunk struct {
 	Pages       []int             `json:"pages"`
 	Boxes       []Box             `json:"boxes"`
 	HeadingPath []string          `json:"heading_path"`
+	Floor       int               `json:"-"`                 // while chunks are made: see Floor
 	Columns     map[string]any    `json:"columns,omitempty"` // of a table: the type of each column; of a row by itself (method table): its values
 	Metadata    map[string]string `json:"metadata,omitempty"`
 	// Role is "" for an ordinary chunk, else what it is beside the text itself.

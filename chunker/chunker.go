@@ -16,8 +16,11 @@ type Input struct {
 	Headings []string
 	// HeadingLevels are theirs; nil means 1, 2, 3 …
 	HeadingLevels []int
-	Units         []sheaf.UnitResult
-	Config        sheaf.ParseConfig // merged with the defaults
+	// Outline, where it is not nil, is filled with the headings met and the
+	// floors of the chunks.
+	Outline *sheaf.RangeOutline
+	Units   []sheaf.UnitResult
+	Config  sheaf.ParseConfig // merged with the defaults
 	// Embed returns a vector a text, for the methods that cut by meaning.
 	Embed func(texts []string) ([][]float32, error)
 	// Summarise returns a summary a section, each of up to maxTokens, "" for one

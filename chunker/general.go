@@ -125,6 +125,12 @@ func Chunk(ctx context.Context, in Input) ([]sheaf.Chunk, error) {
 		c.ID = sheaf.ChunkID(in.RangeID, n)
 		c.DocumentID, c.Generation, c.RangeID = in.DocumentID, in.Generation, in.RangeID
 		c.Ordinal = sheaf.OrdinalBase(in.Range.From) + n
+		if o := in.Outline; o != nil && (n == 0 || c.Floor != o.Floors[len(o.Floors)-1].Level) {
+			o.Floors = append(o.Floors, sheaf.Floor{From: n, Level: c.Floor})
+		}
+	}
+	for n := range out {
+		out[n].Floor = 0
 	}
 	return out, w.err
 }

@@ -158,7 +158,7 @@ func render(pieces []piece) string {
 // describe fills in everything but text and numbering. own are the chunk's
 // pieces, all those with the overlap in front.
 func describe(own, all []piece, set options) sheaf.Chunk {
-	c := sheaf.Chunk{Kind: kindOf(own), HeadingPath: pathOf(own, set), Boxes: []sheaf.Box{}}
+	c := sheaf.Chunk{Kind: kindOf(own), HeadingPath: pathOf(own, set), Floor: own[len(own)-1].floor, Boxes: []sheaf.Box{}}
 	if r := own[len(own)-1].record; r != nil { // a heading may stand before it
 		c.Columns, c.Keywords, c.Questions, c.Tags = r.columns, r.keywords, r.questions, r.tags
 	} else if set.asks && own[0].block.Kind == sheaf.BlockHeading && len(c.HeadingPath) > 0 {

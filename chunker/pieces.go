@@ -42,6 +42,7 @@ type piece struct {
 	after      border
 	frame      *frame
 	path       []string // headings in force
+	floor      int      // lowest level of a heading so far, 0 before the first: see sheaf.Floor
 	page       int      // of a table row; 0: see block
 	boxes      []sheaf.Box
 	start, end int          // of the text in block.Text; 0, 0 in tables
@@ -59,7 +60,9 @@ type splitter struct {
 	levels []int
 	titles []string
 	path   []string // a copy of titles, shared by the pieces below a heading
-	header string   // of the last table, for methods that make a chunk of each row
+	floor  int
+	report *sheaf.RangeOutline // nil where nobody asks
+	header string              // of the last table, for methods that make a chunk of each row
 }
 
 // split turns blocks into pieces, each small enough for a chunk of its own.
@@ -82,7 +85,7 @@ func split(in Input, set options) []piece {
 	}
 
 	front, back := picturesBy(in.Units)
-	s := &splitter{set: set}
+	s := &splitter{set: set, report: in.Outline}
 	for i, t := range in.Headings {
 		level := i + 1
 		if i < len(in.HeadingLevels) {
@@ -98,7 +101,7 @@ func split(in Input, set options) []piece {
 			break
 		}
 		if b.Kind == sheaf.BlockHeading {
-			s.heading(b)
+			s.heading(b, b.Page+units[b])
 		}
 		switch {
 		case b.Table != nil && set.row != nil:
@@ -121,7 +124,7 @@ func split(in Input, set options) []piece {
 			if set.watch.over(len(p.text)) {
 				break
 			}
-			p.block, p.path = b, s.path
+			p.block, p.path, p.floor = b, s.path, s.floor
 			p.spans, p.links = spans(p.start, p.end), links(p.start, p.end)
 			if p.within != nil {
 				p.path = p.within
@@ -262,12 +265,19 @@ func captionOf(blocks []*sheaf.Block, i int) *sheaf.Block {
 // paragraph for a heading must not put it in front of every chunk.
 const titleMaxBytes = 240
 
-func (s *splitter) heading(b *sheaf.Block) {
+func (s *splitter) heading(b *sheaf.Block, page int) {
 	level := max(b.Level, 1)
 	for n := len(s.levels); n > 0 && s.levels[n-1] >= level; n-- {
 		s.levels, s.titles = s.levels[:n-1], s.titles[:n-1]
 	}
-	s.levels, s.titles = append(s.levels, level), append(s.titles, titleOf(b.Text))
+	title := titleOf(b.Text)
+	s.levels, s.titles = append(s.levels, level), append(s.titles, title)
+	if s.floor == 0 || level < s.floor {
+		s.floor = level
+	}
+	if s.report != nil {
+		s.report.Add(sheaf.Heading{Level: level, Title: title, Page: page})
+	}
 	s.path = slices.Clone(s.titles)
 }
 

@@ -41,7 +41,7 @@ func children(own []piece, parent *sheaf.Chunk, set options) []sheaf.Chunk {
 		if c.Tokens = CountTokens(c.Text); c.Tokens > set.limit {
 			return nil // the cut made more tokens than it took: the parent serves
 		}
-		c.HeadingPath, c.Role, c.Parent = parent.HeadingPath, sheaf.RoleChild, parent.Text
+		c.HeadingPath, c.Floor, c.Role, c.Parent = parent.HeadingPath, parent.Floor, sheaf.RoleChild, parent.Text
 		out = append(out, c)
 	}
 	return out
