@@ -1,6 +1,9 @@
 package sheaf
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Completion is what a finished task leaves.
 type Completion struct {
@@ -8,6 +11,7 @@ type Completion struct {
 	Plan    *PlanResult  // of a plan task
 	Spawn   []NewTask    // inserted in the same transaction; conflicts on (document, generation, kind, node, range) are ignored
 	Publish *Publication // of a finalize task
+	Stitch  []Stitch     // of a finalize task, in place of Publish
 
 	// CanWait is how long the end may be put off, so that it is written together
 	// with the claims and ends that come meanwhile; 0 for at once.
@@ -17,6 +21,15 @@ type Completion struct {
 	// then, right after the end. Without it, and where that failed, the keeper
 	// writes the task. It is called before Complete returns. May be nil.
 	NextFunc func(h Hint)
+}
+
+// Stitch replaces a range result of a complete generation whose chunks were made
+// under other headings than they stand under. The generation is finalized again
+// when the tasks that replace are done.
+type Stitch struct {
+	TaskID  string // done, and listing RangeID; it is superseded
+	RangeID string // the range id that nothing may list any more
+	Task    NewTask
 }
 
 // Publication ends a generation. With a State of succeeded or
@@ -29,4 +42,5 @@ type Publication struct {
 	Chunks   int
 	Tokens   int
 	Warnings []Warning
+	Outline  json.RawMessage // []Heading, where the plan kept the document's; else nil
 }

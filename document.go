@@ -224,6 +224,9 @@ type PlanResult struct {
 	Metadata map[string]string // title, author, producer …
 	Warnings []Warning
 	Outline  json.RawMessage // []Heading
+	// KeepsOutline leaves the document's outline as it is: it is known when its
+	// ranges have been read, or was told by an earlier plan.
+	KeepsOutline bool
 }
 
 // MaxNameRunes bounds a document's name: what the store takes.

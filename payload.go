@@ -71,6 +71,12 @@ type ParsePayload struct {
 	Headings  []string        `json:"headings,omitempty"`
 	// HeadingLevels are those of Headings where they are not 1, 2, 3 …
 	HeadingLevels []int `json:"heading_levels,omitempty"`
+	// Continues says that nobody knew, when this was planned, which headings the
+	// range begins under: its result says what stands in it, and finalize
+	// compares.
+	Continues bool `json:"continues,omitempty"`
+	// Stitch takes the chunks of Reuse and puts them under Headings.
+	Stitch bool `json:"stitch,omitempty"`
 	// TagSet names the results whose tags the chunks get, by their blob keys:
 	// those that the datasets of Config.TagKBIDs held when this was planned.
 	TagSet []string `json:"tag_set,omitempty"`

@@ -127,16 +127,17 @@ func (t *Task) Held() Claim { return Claim{TaskID: t.ID, Epoch: t.Epoch} }
 
 // TaskResult is what a done task leaves behind.
 type TaskResult struct {
-	RangeID     string      `json:"range_id,omitempty"`     // "" for kinds that make no chunks
-	ArtifactKey string      `json:"artifact_key,omitempty"` // blob key of the Parquet file
-	Chunks      int         `json:"chunks"`
-	Tokens      int         `json:"tokens"`
-	Reused      bool        `json:"reused,omitempty"`    // nothing was parsed or embedded for it
-	Documents   int         `json:"documents,omitempty"` // of an archive: files that became documents
-	Ledger      Ledger      `json:"ledger,omitempty"`
-	Usage       Usage       `json:"usage"`
-	Stages      []StageTime `json:"stages,omitempty"`
-	Warnings    []Warning   `json:"warnings,omitempty"`
+	RangeID     string        `json:"range_id,omitempty"`     // "" for kinds that make no chunks
+	ArtifactKey string        `json:"artifact_key,omitempty"` // blob key of the Parquet file
+	Chunks      int           `json:"chunks"`
+	Tokens      int           `json:"tokens"`
+	Reused      bool          `json:"reused,omitempty"`    // nothing was parsed or embedded for it
+	Documents   int           `json:"documents,omitempty"` // of an archive: files that became documents
+	Ledger      Ledger        `json:"ledger,omitempty"`
+	Usage       Usage         `json:"usage"`
+	Stages      []StageTime   `json:"stages,omitempty"`
+	Warnings    []Warning     `json:"warnings,omitempty"`
+	Outline     *RangeOutline `json:"outline,omitempty"` // where ParsePayload.Continues
 	// FormerArtifact is set instead of RangeID and ArtifactKey once a newer
 	// version has replaced the result: nothing may list it, and the object is
 	// there only until the collector comes. Set by reads alone.

@@ -84,9 +84,11 @@ func configField(c sheaf.ParseConfig, name string) string {
 
 // reuseKey names the result of a range: the fingerprint of what is in it, and
 // the digest of the settings. The range itself is part of it, because page numbers and
-// citations are part of the result. tags, of tagsOf, is here and not in the
+// citations are part of the result; so are the headings that it begins under,
+// where a table of contents says them. One that continues what others hold has
+// the same chunks wherever it is stitched. tags, of tagsOf, is here and not in the
 // digest: when a tag set changes, what models were asked about a text stays true.
-func reuseKey(digest string, r sheaf.Range, content uint64, headings []string, levels []int, tags string) string {
+func reuseKey(digest string, r sheaf.Range, content uint64, headings []string, levels []int, continues bool, tags string) string {
 	h := xxhash.New()
 	var b [24]byte
 	binary.LittleEndian.PutUint64(b[:], uint64(r.From))
@@ -101,6 +103,9 @@ func reuseKey(digest string, r sheaf.Range, content uint64, headings []string, l
 	for _, level := range levels {
 		binary.LittleEndian.PutUint64(b[:8], uint64(level))
 		_, _ = h.Write(b[:8])
+	}
+	if continues {
+		_, _ = h.WriteString("\x00continues")
 	}
 	if tags != "" {
 		_, _ = h.WriteString("\x00tags\x00" + tags)

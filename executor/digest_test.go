@@ -34,7 +34,7 @@ func TestDigestsOfUnchangedSettingsStay(t *testing.T) {
 		}
 		config := settings.WithDefaults(said)
 		digest := Fingerprint{Parser: "pdf", ParserVersion: 3, Chunker: "sheaf", ChunkerVersion: 7, Options: everyOption, Config: config, Model: "m@1", Chat: "c@1"}.Digest()
-		key := reuseKey(digest, sheaf.Range{From: 3, To: 14}, 42, []string{"One", "Two"}, []int{1, 2}, tagsOf(config, []string{"a", "b"}, tagset.DefaultLimits))
+		key := reuseKey(digest, sheaf.Range{From: 3, To: 14}, 42, []string{"One", "Two"}, []int{1, 2}, false, tagsOf(config, []string{"a", "b"}, tagset.DefaultLimits))
 		plan := planKey(&sheaf.Document{ID: "d", TenantID: "t", BlobKey: "b", SHA256: "s"}, digest, config)
 		stored, err := json.Marshal(said)
 		if err != nil {

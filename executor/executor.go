@@ -110,6 +110,7 @@ type Executor struct {
 	breakers breakers
 	model    *enrich.Model // nil without Chat
 	tags     *tagset.Loader
+	outlines *outlines
 	parse    *semaphore.Weighted // tasks in each of these stages
 	embed    *semaphore.Weighted
 	index    *semaphore.Weighted
@@ -119,7 +120,7 @@ type Executor struct {
 func New(cfg Config) *Executor {
 	cfg.setDefaults()
 	e := &Executor{
-		breakers: guard(&cfg, cfg.Log), cfg: cfg,
+		breakers: guard(&cfg, cfg.Log), cfg: cfg, outlines: newOutlines(cfg.Store),
 		parse: semaphore.NewWeighted(int64(cfg.ParseSlots)), embed: semaphore.NewWeighted(int64(cfg.EmbedSlots)), index: semaphore.NewWeighted(int64(cfg.IndexSlots)),
 	}
 	if cfg.Embedder != nil { // tests of one stage have none

@@ -11,7 +11,7 @@ import (
 func failedUnits(tasks []sheaf.Task) sheaf.Ledger {
 	var ledgers []sheaf.Ledger
 	for _, t := range tasks {
-		if !covers(t) {
+		if !covers(t) || t.State == sheaf.TaskSuperseded {
 			continue
 		}
 		l := t.Result.Ledger

@@ -21,7 +21,12 @@ func (e *Executor) processFinalize(ctx context.Context, t *sheaf.Task) (done she
 	if err != nil {
 		return done, err
 	}
+	if stitches := stitches(t, tasks); len(stitches) > 0 {
+		e.cfg.Log.DebugContext(ctx, "ranges are put under the headings before them", "ranges", len(stitches))
+		return sheaf.Completion{Stitch: stitches}, nil
+	}
 	result := outcome(doc, tasks)
+	result.Outline = outlineOf(tasks)
 	if result.Chunks > 0 {
 		if err := e.newRun(t).stage(ctx, "verify", func(ctx context.Context) error { return e.verifyIndex(ctx, doc, tasks) }); err != nil {
 			return done, err
@@ -38,10 +43,11 @@ func outcome(doc *sheaf.Document, tasks []sheaf.Task) sheaf.Publication {
 	var firstFailure *sheaf.Failure
 	documents := 0 // that came out of an archive
 	for _, t := range tasks {
-		if t.Kind != sheaf.KindParse && t.Kind != sheaf.KindIndex {
+		if !covers(t) {
 			continue
 		}
 		switch t.State {
+		case sheaf.TaskSuperseded: // by one that put its chunks under other headings
 		case sheaf.TaskDone:
 			ledgers = append(ledgers, t.Result.Ledger)
 			out.Chunks += t.Result.Chunks

@@ -57,7 +57,6 @@ type PlanStore interface {
 // PlanParser opens documents in a child process.
 type PlanParser interface {
 	Plan(ctx context.Context, src child.Source) (p *parser.Plan, shardDir string, cleanup func(), err error)
-	Outline(ctx context.Context, src child.Source, runs []child.Ahead) ([]sheaf.Heading, error)
 	Unpack(ctx context.Context, src child.Source, from int) (u *parser.Unpacked, dir string, cleanup func(), err error)
 }
 
@@ -168,12 +167,8 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanP
 		return nil, sheaf.Fail(sheaf.CategoryBadInput, "bad_pages", "%v", err)
 	}
 
-	outlined := opened.Units // from the first on, where the headings are known
-	if len(opened.Outline) == 0 && len(pieces) > 1 {
-		if outlined, err = p.readThrough(ctx, source, opened, pieces); err != nil {
-			return nil, err
-		}
-	}
+	// Nobody knows yet which headings the ranges begin under.
+	continues := len(opened.Outline) == 0 && len(pieces) > 1 && opened.Unit == sheaf.UnitPage && opened.Ranges == nil
 
 	if config.PII.V == "redact" {
 		for i := range opened.Outline {
@@ -183,26 +178,22 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanP
 
 	out := &DocumentPlan{Result: sheaf.PlanResult{
 		Parser: fmt.Sprintf("%s/%d", format.ID(), format.Version()), Unit: opened.Unit, Units: opened.Units,
-		Metadata: opened.Metadata, Warnings: opened.Warnings,
+		Metadata: opened.Metadata, Warnings: opened.Warnings, KeepsOutline: continues,
 	}}
 	if len(opened.Outline) > 0 {
 		out.Result.Outline, _ = json.Marshal(opened.Outline)
 	}
 	for _, piece := range pieces {
-		var headings []string
-		var levels []int
-		if piece.Range.From <= outlined+1 {
-			headings, levels = headingsAt(opened.Outline, piece.Range.From)
-		}
+		headings, levels := headingsAt(opened.Outline, piece.Range.From)
 		payload := sheaf.ParsePayload{
 			Format: format.ID(), MediaType: mediaType, SourceKey: doc.BlobKey, SHA256: doc.SHA256, Size: doc.Size,
-			Hint: piece.Hint, Config: config, Headings: headings, HeadingLevels: levels, TagSet: tagSet,
+			Hint: piece.Hint, Config: config, Headings: headings, HeadingLevels: levels, Continues: continues, TagSet: tagSet,
 		}
 		content := piece.Fingerprint
 		if content == 0 {
 			content = contentOf(opened.Fingerprints, piece.Range, doc.SHA256)
 		}
-		key := reuseKey(digest, piece.Range, content, headings, levels, tags)
+		key := reuseKey(digest, piece.Range, content, headings, levels, continues, tags)
 		if piece.Shard != "" && t != nil {
 			if err := p.keepShard(ctx, doc, t, shards, piece, &payload); err != nil {
 				return nil, err
@@ -242,62 +233,6 @@ func planLimit(f parser.Format, bytes int64) time.Duration {
 		return 0
 	}
 	return planTime + time.Duration(bytes>>20)*planTimePerMB
-}
-
-// Bounds on reading a document through for its headings: the time is several
-// times what it takes on a busy machine, and ranges behind maxOutlined pages
-// begin without the headings above them.
-const (
-	outlineTime     = 30 * time.Second
-	outlineUnitTime = 50 * time.Millisecond
-	maxOutlined     = 2_000
-)
-
-// readThrough finds the headings of a document without a table of contents, so
-// that each of its ranges knows what it stands under, wherever ranges begin. It
-// reads what the ranges will, as they will, and the parser keeps that for them:
-// a page is read once. It returns the last page whose headings are known. Pages
-// on which that fails cost the headings, not the document: the ranges are
-// parsed apart, and what is wrong with a page shows there.
-func (p *Planner) readThrough(ctx context.Context, source child.Source, plan *parser.Plan, pieces []parser.PlannedRange) (last int, err error) {
-	if plan.Unit != sheaf.UnitPage || plan.Ranges != nil {
-		return plan.Units, nil
-	}
-	runs := ahead(pieces)
-	if len(runs) == 0 {
-		return 0, nil
-	}
-	last = runs[len(runs)-1].Range.To
-	bounded, cancel := context.WithTimeout(ctx, outlineTime+time.Duration(last)*outlineUnitTime)
-	defer cancel()
-	headings, err := p.Parser.Outline(bounded, source, runs)
-	if ctx.Err() != nil {
-		return 0, ctx.Err()
-	}
-	if err != nil {
-		plan.Warnings = append(plan.Warnings, sheaf.Warning{Code: "outline_unreadable", Message: "The headings could not be read ahead: chunks at the start of a range may lack those above them."})
-		return plan.Units, nil
-	}
-	plan.Outline = headings
-	return last, nil
-}
-
-// ahead lists the ranges up to maxOutlined, and what lies before and between
-// them: that is read for its headings alone.
-func ahead(pieces []parser.PlannedRange) []child.Ahead {
-	var runs []child.Ahead
-	next := 1
-	for _, piece := range pieces {
-		if piece.Range.To > maxOutlined {
-			break
-		}
-		if next < piece.Range.From {
-			runs = append(runs, child.Ahead{Range: sheaf.Range{From: next, To: piece.Range.From - 1}})
-		}
-		runs = append(runs, child.Ahead{Range: piece.Range, Keep: true})
-		next = piece.Range.To + 1
-	}
-	return runs
 }
 
 // fingerprint is all that decides the results of a document in this format.
@@ -399,7 +334,7 @@ func (p *Planner) planFailed(ctx context.Context, doc *sheaf.Document, ask sheaf
 	if err != nil {
 		return done, err
 	}
-	result := sheaf.PlanResult{Parser: doc.Parser, Unit: doc.Unit, Units: doc.Units}
+	result := sheaf.PlanResult{Parser: doc.Parser, Unit: doc.Unit, Units: doc.Units, KeepsOutline: true}
 	var ledgers []sheaf.Ledger
 	for _, t := range old {
 		if covers(t) && t.State == sheaf.TaskDone {
@@ -412,7 +347,7 @@ func (p *Planner) planFailed(ctx context.Context, doc *sheaf.Document, ask sheaf
 		only = ask.Only.Select(failedUnits(old))
 	}
 	for _, t := range old {
-		if !covers(t) {
+		if !covers(t) || t.State == sheaf.TaskSuperseded {
 			continue
 		}
 		if t.State == sheaf.TaskDone {

@@ -59,15 +59,15 @@ func TestDigestDependsOnWhatMattersAndNothingElse(t *testing.T) {
 
 func TestReuseKeySeesContentRangeAndHeadings(t *testing.T) {
 	r := sheaf.Range{From: 1, To: 12}
-	base := reuseKey("d", r, 7, []string{"a", "b"}, nil, "")
+	base := reuseKey("d", r, 7, []string{"a", "b"}, nil, false, "")
 	for name, k := range map[string]string{
-		"content":          reuseKey("d", r, 8, []string{"a", "b"}, nil, ""),
-		"range":            reuseKey("d", sheaf.Range{From: 1, To: 13}, 7, []string{"a", "b"}, nil, ""),
-		"headings":         reuseKey("d", r, 7, []string{"a", "c"}, nil, ""),
-		"headings' border": reuseKey("d", r, 7, []string{"ab"}, nil, ""),
-		"headings' levels": reuseKey("d", r, 7, []string{"a", "b"}, []int{1, 3}, ""),
-		"tags":             reuseKey("d", r, 7, []string{"a", "b"}, nil, "3\nkey"),
-		"digest":           reuseKey("e", r, 7, []string{"a", "b"}, nil, ""),
+		"content":          reuseKey("d", r, 8, []string{"a", "b"}, nil, false, ""),
+		"range":            reuseKey("d", sheaf.Range{From: 1, To: 13}, 7, []string{"a", "b"}, nil, false, ""),
+		"headings":         reuseKey("d", r, 7, []string{"a", "c"}, nil, false, ""),
+		"headings' border": reuseKey("d", r, 7, []string{"ab"}, nil, false, ""),
+		"headings' levels": reuseKey("d", r, 7, []string{"a", "b"}, []int{1, 3}, false, ""),
+		"tags":             reuseKey("d", r, 7, []string{"a", "b"}, nil, false, "3\nkey"),
+		"digest":           reuseKey("e", r, 7, []string{"a", "b"}, nil, false, ""),
 	} {
 		if k == base {
 			t.Errorf("the reuse key does not see the %s", name)
@@ -151,28 +151,6 @@ func TestHeadingsKeepTheirLevelsWhereSomeAreMissing(t *testing.T) {
 		titles, levels := headingsAt(outline, unit)
 		if got := fmt.Sprint(titles, levels); got != want {
 			t.Errorf("unit %d: %s, want %s", unit, got, want)
-		}
-	}
-}
-
-func TestWhatIsReadAheadAreTheRangesAndTheGapsBeforeThem(t *testing.T) {
-	pieces := func(rs ...sheaf.Range) (out []parser.PlannedRange) {
-		for _, r := range rs {
-			out = append(out, parser.PlannedRange{Range: r})
-		}
-		return out
-	}
-	for name, c := range map[string]struct {
-		pieces []parser.PlannedRange
-		want   string
-	}{
-		"the whole document":   {pieces(sheaf.Range{From: 1, To: 12}, sheaf.Range{From: 13, To: 20}), "[{1-12 true} {13-20 true}]"},
-		"some pages of it":     {pieces(sheaf.Range{From: 5, To: 9}, sheaf.Range{From: 30, To: 31}), "[{1-4 false} {5-9 true} {10-29 false} {30-31 true}]"},
-		"more than are read":   {pieces(sheaf.Range{From: 1, To: maxOutlined}, sheaf.Range{From: maxOutlined + 1, To: maxOutlined + 2}), fmt.Sprintf("[{1-%d true}]", maxOutlined)},
-		"nothing that is read": {pieces(sheaf.Range{From: maxOutlined, To: maxOutlined + 1}), "[]"},
-	} {
-		if got := fmt.Sprint(ahead(c.pieces)); got != c.want {
-			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
 }

@@ -50,6 +50,11 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.
 		}
 	}
 
+	told := func([]sheaf.Heading, bool) {}
+	if payload.Continues {
+		told = e.outlines.begin(t)
+		defer told(nil, false)
+	}
 	units, free, err := e.parseUnits(ctx, run, doc, payload)
 	if err != nil {
 		return done, err
@@ -69,10 +74,15 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.
 
 	var chunks []sheaf.Chunk
 	err = run.stage(ctx, "chunk", func(ctx context.Context) error {
+		headings, levels := headings, payload.HeadingLevels
+		if payload.Continues { // the headings before it are put in front below
+			result.Outline, headings, levels = &sheaf.RangeOutline{}, nil, nil
+		}
 		in := chunker.Input{
+			Outline:    result.Outline,
 			Embed:      func(texts []string) ([][]float32, error) { return e.vectors(ctx, texts, embed.Passage) },
 			DocumentID: doc.ID, Generation: t.Generation, RangeID: run.rangeID, Range: t.Range,
-			Headings: headings, HeadingLevels: payload.HeadingLevels, Units: units, Config: payload.Config,
+			Headings: headings, HeadingLevels: levels, Units: units, Config: payload.Config,
 		}
 		if e.model != nil {
 			in.Summarise = func(sections []string, maxTokens int) ([]string, error) {
@@ -96,6 +106,15 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.
 	}
 	units = nil // the blocks are in the chunks now; embedding may wait long
 	free()
+	if o := result.Outline; o != nil {
+		told(o.Headings, true)
+		stack := under(payload)
+		if !payload.Stitch {
+			stack = e.outlines.before(ctx, t)
+		}
+		restack(chunks, o, stack)
+		o.Under = stack
+	}
 	if len(chunks) > e.cfg.MaxChunksTask {
 		return done, sheaf.Fail(sheaf.CategoryPolicy, "too_many_chunks", "units %s yield %d chunks, more than the %d a task may; lower task_page_size or raise chunk_token_num", t.Range, len(chunks), e.cfg.MaxChunksTask)
 	}
@@ -178,19 +197,27 @@ func (e *Executor) processIndex(ctx context.Context, t *sheaf.Task) (done sheaf.
 		}
 		c.ID, c.RangeID, c.DocumentID, c.Generation = sheaf.ChunkID(run.rangeID, i), run.rangeID, doc.ID, t.Generation
 	}
+	from := payload.Reuse
 	result := sheaf.TaskResult{
-		RangeID: run.rangeID, Chunks: payload.Reuse.Chunks, Tokens: payload.Reuse.Tokens,
-		Ledger: payload.Reuse.Ledger, Warnings: payload.Reuse.Warnings, Reused: !payload.Embed,
+		RangeID: run.rangeID, Chunks: from.Chunks, Tokens: from.Tokens, Ledger: from.Ledger, Warnings: from.Warnings,
+		Reused: from.Reused && !payload.Embed, Outline: from.Outline,
 	}
-	if payload.Embed {
-		if stored.Vectors, err = e.embedAgain(ctx, run, doc, stored.Chunks, payload.Config); err != nil {
-			return done, err
-		}
-		result.Usage.EmbeddedTokens = result.Tokens
-		if err := e.tagChunks(ctx, run, stored.Chunks, stored.Vectors, payload); err != nil {
-			return done, err
-		}
+	again := []int{} // chunks that are embedded anew; nil for all
+	if payload.Stitch && from.Outline != nil {
+		result.Usage = from.Usage
+		outline := *from.Outline
+		again = append(again, restack(stored.Chunks, &outline, under(payload))...)
+		outline.Under = under(payload)
+		result.Outline = &outline
 	}
+	if payload.Embed || len(again) > 0 && payload.Config.ChunkMethod.V == settings.MethodLate {
+		again = nil // all, or windows that may reach over others now
+	}
+	tokens, err := e.embedAgain(ctx, run, doc, stored, again, payload)
+	if err != nil {
+		return done, err
+	}
+	result.Usage.EmbeddedTokens += tokens
 	result.ArtifactKey, err = e.store(ctx, run, doc, stored.Chunks, stored.Vectors, t.Digest)
 	if err != nil {
 		return done, err
@@ -378,42 +405,77 @@ func (e *Executor) embedChunks(ctx context.Context, run *run, doc *sheaf.Documen
 			vectors, tokens, err = e.embedWindows(ctx, run, doc, chunks, true)
 			return err
 		}
-		texts := embeddingTexts(doc.Name, chunks)
-		vectors = e.embeddedBefore(ctx, run.task, doc, texts)
-		var missing []string
-		var at []int
-		for i := range texts {
-			if vectors[i] == nil {
-				missing, at = append(missing, texts[i]), append(at, i)
-				tokens += chunks[i].Tokens
-			}
-		}
-		if len(missing) == 0 {
-			return nil
-		}
-		made, err := e.vectors(ctx, missing, embed.Passage)
-		if err != nil {
-			return err
-		}
-		for k, i := range at {
-			vectors[i] = made[k]
-		}
-		return nil
+		vectors, tokens, err = e.embedMissing(ctx, run, doc, chunks)
+		return err
 	})
 	return vectors, tokens, err
 }
 
-// embedAgain computes the vectors of chunks whatever was computed before.
-func (e *Executor) embedAgain(ctx context.Context, run *run, doc *sheaf.Document, chunks []sheaf.Chunk, c sheaf.ParseConfig) (vectors [][]float32, err error) {
+// embedMissing embeds the chunks that the live generation has no vectors of.
+func (e *Executor) embedMissing(ctx context.Context, run *run, doc *sheaf.Document, chunks []sheaf.Chunk) (vectors [][]float32, tokens int, err error) {
+	texts := embeddingTexts(doc.Name, chunks)
+	vectors = e.embeddedBefore(ctx, run.task, doc, texts)
+	var missing []string
+	var at []int
+	for i := range texts {
+		if vectors[i] == nil {
+			missing, at = append(missing, texts[i]), append(at, i)
+			tokens += chunks[i].Tokens
+		}
+	}
+	if len(missing) == 0 {
+		return vectors, 0, nil
+	}
+	made, err := e.vectors(ctx, missing, embed.Passage)
+	if err != nil {
+		return nil, 0, err
+	}
+	for k, i := range at {
+		vectors[i] = made[k]
+	}
+	return vectors, tokens, nil
+}
+
+// embedAgain computes the vectors and tags of stored chunks whatever was computed
+// before: of those that are listed, of all where the list is nil. It answers how
+// many tokens were embedded.
+func (e *Executor) embedAgain(ctx context.Context, run *run, doc *sheaf.Document, stored *artifact.Result, which []int, p *sheaf.ParsePayload) (tokens int, err error) {
+	if which == nil {
+		which = make([]int, len(stored.Chunks))
+		for i := range which {
+			which[i] = i
+		}
+	}
+	if len(which) == 0 {
+		return 0, nil
+	}
+	chunks, vectors := make([]sheaf.Chunk, len(which)), [][]float32(nil)
+	for k, i := range which {
+		chunks[k] = stored.Chunks[i]
+		tokens += chunks[k].Tokens
+	}
 	err = run.stage(ctx, "embed", func(ctx context.Context) error {
-		if c.ChunkMethod.V == settings.MethodLate {
+		if p.Config.ChunkMethod.V == settings.MethodLate {
 			vectors, _, err = e.embedWindows(ctx, run, doc, chunks, false)
+			return err
+		}
+		if !p.Embed {
+			vectors, tokens, err = e.embedMissing(ctx, run, doc, chunks)
 			return err
 		}
 		vectors, err = e.vectors(ctx, embeddingTexts(doc.Name, chunks), embed.Passage)
 		return err
 	})
-	return vectors, err
+	if err != nil {
+		return 0, err
+	}
+	if err := e.tagChunks(ctx, run, chunks, vectors, p); err != nil {
+		return 0, err
+	}
+	for k, i := range which {
+		stored.Chunks[i], stored.Vectors[i] = chunks[k], vectors[k]
+	}
+	return tokens, nil
 }
 
 // vectors embeds texts, in a slot of the embed stage.

@@ -472,7 +472,7 @@ func (w *Worker) finish(ctx, end context.Context, t *sheaf.Task, done sheaf.Comp
 	switch {
 	case err == nil:
 		if err = w.complete(end, claim, done); err == nil || errors.Is(err, sheaf.ErrStale) {
-			if err == nil && (len(done.Spawn) > 0) {
+			if err == nil && len(done.Spawn)+len(done.Stitch) > 0 {
 				_ = w.cfg.Queue.Notify(end) // a notification: the next poll finds the tasks all the same
 			}
 			return sheaf.TaskDone, err

@@ -27,6 +27,10 @@ func (s *tasks) publish(tx *gorm.DB, t *taskRow, doc *documentRow, p sheaf.Publi
 	if live { // a failed generation leaves the live one, and its counts, as they are
 		set += ", live_gen=gen, chunk_count=?, token_count=?"
 		args = append(args, p.Chunks, p.Tokens)
+		if p.Outline != nil {
+			set += ", outline=?"
+			args = append(args, string(p.Outline))
+		}
 	}
 	res := tx.Exec(s.sql("UPDATE documents SET "+set+" WHERE id=? AND gen=? AND state='finalizing' AND fin_epoch=? AND deleted_at=0"),
 		append(args, t.DocID, t.Gen, payload.FinalizeEpoch)...)
@@ -61,4 +65,41 @@ func (s *tasks) publish(tx *gorm.DB, t *taskRow, doc *documentRow, p sheaf.Publi
 	}
 	doc.State = string(p.State)
 	return s.insertDocumentEvent(tx, doc, sheaf.DocumentChange{State: p.State, Progress: 1, Failure: p.Failure})
+}
+
+// stitch replaces range results of a complete generation and opens it again, so
+// that it is finalized once more when the tasks that replace are done. The guard
+// is that of publish: the latest decision that the generation is complete.
+func (s *tasks) stitch(tx *gorm.DB, t *taskRow, doc *documentRow, stitches []sheaf.Stitch) error {
+	var payload sheaf.FinalizePayload
+	if err := json.Unmarshal([]byte(t.Payload), &payload); err != nil {
+		return fmt.Errorf("%w: payload of finalize task %s: %v", sheaf.ErrInvalid, t.ID, err)
+	}
+	if doc == nil || doc.DeletedAt != 0 || doc.Gen != t.Gen || doc.State != string(sheaf.DocFinalizing) || doc.FinEpoch != payload.FinalizeEpoch {
+		return fmt.Errorf("%w: generation %d of document %s is not waiting for finalize %d", sheaf.ErrStale, t.Gen, t.DocID, payload.FinalizeEpoch)
+	}
+	ids, again, garbage := make([]string, len(stitches)), make([]sheaf.NewTask, len(stitches)), make([][]any, len(stitches))
+	due := s.after(s.grace)
+	for i, st := range stitches {
+		ids[i], again[i] = st.TaskID, st.Task
+		garbage[i] = []any{t.TenantID, t.DocID, st.RangeID, sheaf.ArtifactKey(t.TenantID, t.DocID, st.RangeID), due}
+	}
+	for ids := range chunks(ids) {
+		res := tx.Exec(`UPDATE tasks SET state='superseded', range_id='', artifact_key='', reuse_key='', cost=0
+			WHERE id IN ? AND doc_id=? AND gen=? AND state='done' AND range_id<>''`, ids, t.DocID, t.Gen)
+		if res.Error != nil {
+			return res.Error
+		}
+		if int(res.RowsAffected) != len(ids) {
+			return fmt.Errorf("%w: %d of %d range results of document %s can be replaced", sheaf.ErrStale, res.RowsAffected, len(ids), t.DocID)
+		}
+	}
+	// The collector waits while another generation lists one of them.
+	if err := insertRows(tx, "garbage", []string{"tenant_id", "doc_id", "range_id", "artifact_key", "not_before"}, garbage, ""); err != nil {
+		return err
+	}
+	if err := s.insertTasks(tx, t.base(), again); err != nil {
+		return err
+	}
+	return s.moveDocument(tx, doc, sheaf.DocRunning, doc.Progress, nil)
 }

@@ -119,6 +119,11 @@ func (s *tasks) completeWide(ctx context.Context, c sheaf.Claim, done sheaf.Comp
 				return err
 			}
 		}
+		if len(done.Stitch) > 0 {
+			if err := s.stitch(tx, row, doc, done.Stitch); err != nil {
+				return err
+			}
+		}
 		if err := s.insertEvents(tx, row.doneEvent(done.Result)); err != nil {
 			return err
 		}
@@ -146,9 +151,13 @@ func (s *tasks) writePlan(tx *gorm.DB, t *taskRow, p *sheaf.PlanResult) error {
 		decode(given[0], &merged)
 		metadata = merged
 	}
+	outline := any(string(p.Outline))
+	if p.KeepsOutline {
+		outline = gorm.Expr("outline")
+	}
 	res := tx.Exec(s.sql(`UPDATE documents SET parser=?, unit=?, units=?, metadata=?, warnings=?, outline=?, updated_at=@now,
 		started_at=CASE WHEN started_at=0 THEN @now ELSE started_at END WHERE id=? AND gen=? AND deleted_at=0`),
-		p.Parser, string(p.Unit), p.Units, encode(metadata), encodeList(p.Warnings), string(p.Outline), t.DocID, t.Gen)
+		p.Parser, string(p.Unit), p.Units, encode(metadata), encodeList(p.Warnings), outline, t.DocID, t.Gen)
 	if res.Error != nil {
 		return res.Error
 	}

@@ -1,0 +1,141 @@
+package executor
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+
+	"sheaf"
+)
+
+// A document without a table of contents is cut without being read, so nobody
+// knows which headings a range begins under until those before it are read. The
+// range reports its own headings; finalize, which sees all, compares what each
+// range's chunks were made under with what they stand under, and has those that
+// differ stitched: a task takes the stored chunks, puts them under the right
+// headings, embeds those whose path changed and writes the result anew. Since
+// only complete generations are compared, the order in which ranges end does not
+// matter.
+
+// maxStitches bounds how often a range of a generation is stitched: once, unless
+// it was read again and had other headings.
+const maxStitches = 3
+
+// maxHeadings bounds the outline of a document.
+const maxHeadings = 5_000
+
+// continuing lists the tasks of a generation whose ranges report their headings,
+// in order, nil unless all with chunks do: an outline with gaps would be wrong.
+func continuing(tasks []sheaf.Task) []*sheaf.Task {
+	var out []*sheaf.Task
+	for i := range tasks {
+		switch t := &tasks[i]; {
+		case !covers(*t) || t.State != sheaf.TaskDone:
+		case t.Result.Outline != nil:
+			out = append(out, t)
+		case t.Result.Chunks > 0:
+			return nil
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *sheaf.Task) int { return cmp.Compare(a.Range.From, b.Range.From) })
+	return out
+}
+
+// headingsOf gathers the headings of ranges in the order of the document. Ranges
+// may lie inside others, where units were read again.
+func headingsOf(ranges []*sheaf.Task) []sheaf.Heading {
+	var all []sheaf.Heading
+	for _, t := range ranges {
+		all = append(all, t.Result.Outline.Headings...)
+	}
+	slices.SortStableFunc(all, func(a, b sheaf.Heading) int { return cmp.Compare(a.Page, b.Page) })
+	return all
+}
+
+// stitches says which range results of a complete generation have chunks under
+// other headings than they stand under, and what replaces them.
+func stitches(finalize *sheaf.Task, tasks []sheaf.Task) []sheaf.Stitch {
+	ranges := continuing(tasks)
+	all := headingsOf(ranges)
+	times := map[sheaf.Range]int{}
+	for i := range tasks {
+		if t := &tasks[i]; covers(*t) && t.State == sheaf.TaskSuperseded {
+			times[t.Range]++
+		}
+	}
+	var out []sheaf.Stitch
+	var stack []sheaf.Heading
+	for _, t := range ranges {
+		n := 0
+		for n < len(all) && all[n].Page < t.Range.From {
+			n++
+		}
+		stack, all = sheaf.Under(stack, all[:n]), all[n:]
+		if t.Result.RangeID == "" || t.Result.Outline.Stands(stack) || times[t.Range] >= maxStitches {
+			continue
+		}
+		var payload sheaf.ParsePayload
+		if json.Unmarshal(t.Payload, &payload) != nil {
+			continue // the range could not have been read
+		}
+		stored := t.Result
+		stored.Stages = nil
+		payload.Reuse, payload.Embed, payload.Stitch = &stored, false, true
+		payload.Headings, payload.HeadingLevels = nil, nil
+		for _, h := range stack {
+			payload.Headings, payload.HeadingLevels = append(payload.Headings, h.Title), append(payload.HeadingLevels, h.Level)
+		}
+		raw, err := json.Marshal(payload)
+		if err != nil {
+			continue // it was JSON a moment ago
+		}
+		out = append(out, sheaf.Stitch{TaskID: t.ID, RangeID: t.Result.RangeID, Task: sheaf.NewTask{
+			ID: sheaf.NewID(), Kind: sheaf.KindIndex, Node: "stitch-" + finalize.Node, Unit: t.Unit, Range: t.Range, Cost: t.Cost,
+			ReuseKey: t.ReuseKey, Digest: t.Digest, Payload: raw,
+		}})
+	}
+	return out
+}
+
+// outlineOf is the outline of a document whose ranges report their headings, nil
+// for others.
+func outlineOf(tasks []sheaf.Task) json.RawMessage {
+	ranges := continuing(tasks)
+	if len(ranges) == 0 {
+		return nil
+	}
+	all := headingsOf(ranges)
+	if len(all) == 0 {
+		return json.RawMessage{}
+	}
+	raw, _ := json.Marshal(all[:min(len(all), maxHeadings)]) // plain fields always encode
+	return raw
+}
+
+// under is what a payload says that its range begins under.
+func under(p *sheaf.ParsePayload) []sheaf.Heading {
+	stack := make([]sheaf.Heading, len(p.Headings))
+	for i, title := range p.Headings {
+		stack[i] = sheaf.Heading{Level: i + 1, Title: title}
+		if i < len(p.HeadingLevels) {
+			stack[i].Level = p.HeadingLevels[i]
+		}
+	}
+	return stack
+}
+
+// restack puts the chunks of a range, made under the headings that outline
+// names, under others. It lists those whose path changed.
+func restack(chunks []sheaf.Chunk, outline *sheaf.RangeOutline, stack []sheaf.Heading) (changed []int) {
+	for i := range chunks {
+		c := &chunks[i]
+		floor := outline.FloorOf(i)
+		was, is := sheaf.Inherited(outline.Under, floor), sheaf.Inherited(stack, floor)
+		if slices.Equal(was, is) || len(c.HeadingPath) < len(was) || !slices.Equal(c.HeadingPath[:len(was)], was) {
+			continue
+		}
+		c.HeadingPath = slices.Concat(is, c.HeadingPath[len(was):])
+		changed = append(changed, i)
+	}
+	return changed
+}

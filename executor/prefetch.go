@@ -1,0 +1,149 @@
+package executor
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"sheaf"
+)
+
+// outlines holds the headings of ranges that this process has read lately, so
+// that most ranges begin under the right ones at once and need no stitch. What
+// it does not know costs a stitch, never a wrong path: finalize compares.
+type outlines struct {
+	store Store
+
+	mu    sync.Mutex
+	docs  map[string]*docOutline // by document and generation
+	order []string               // of their first use
+}
+
+type docOutline struct {
+	ranges map[int]*readRange // by first unit
+	asked  time.Time          // when the store was read for it
+}
+
+// readRange is a range that is being read, or was.
+type readRange struct {
+	to       int
+	headings []sheaf.Heading
+	known    bool          // headings are
+	over     chan struct{} // closed when they are, or will not be
+}
+
+const (
+	maxOutlined = 64              // documents whose outlines are held
+	outlineWait = 2 * time.Second // for ranges before this one that are being read here
+	outlineAsk  = time.Second     // between two reads of the store for one document
+)
+
+func newOutlines(store Store) *outlines {
+	return &outlines{store: store, docs: map[string]*docOutline{}}
+}
+
+func outlineKey(t *sheaf.Task) string { return t.DocumentID + "/" + strconv.Itoa(t.Generation) }
+
+// of is a document's entry; the caller holds mu.
+func (o *outlines) of(key string) *docOutline {
+	d := o.docs[key]
+	if d == nil {
+		if len(o.order) == maxOutlined {
+			delete(o.docs, o.order[0])
+			o.order = slices.Delete(o.order, 0, 1)
+		}
+		d = &docOutline{ranges: map[int]*readRange{}}
+		o.docs[key], o.order = d, append(o.order, key)
+	}
+	return d
+}
+
+// begin says that a task's range is being read. end must be called: with its
+// headings, or with known false.
+func (o *outlines) begin(t *sheaf.Task) (end func(headings []sheaf.Heading, known bool)) {
+	r := &readRange{to: t.Range.To, over: make(chan struct{})}
+	o.mu.Lock()
+	o.of(outlineKey(t)).ranges[t.Range.From] = r
+	o.mu.Unlock()
+	var once sync.Once
+	return func(headings []sheaf.Heading, known bool) {
+		once.Do(func() {
+			o.mu.Lock()
+			r.headings, r.known = headings, known
+			o.mu.Unlock()
+			close(r.over)
+		})
+	}
+}
+
+// before is the headings in force where the task's range begins, as far as they
+// can be known now.
+func (o *outlines) before(ctx context.Context, t *sheaf.Task) []sheaf.Heading {
+	timeout := time.NewTimer(outlineWait)
+	defer timeout.Stop()
+	for next := 1; next < t.Range.From; {
+		r := o.at(ctx, t, next)
+		if r == nil {
+			break
+		}
+		select {
+		case <-r.over:
+		case <-timeout.C:
+			timeout.Reset(0)
+		case <-ctx.Done():
+			return nil
+		}
+		next = r.to + 1
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var all []sheaf.Heading
+	d := o.of(outlineKey(t))
+	var froms []int
+	for from, r := range d.ranges {
+		if r.known && from < t.Range.From {
+			froms = append(froms, from)
+		}
+	}
+	slices.Sort(froms)
+	for _, from := range froms {
+		for _, h := range d.ranges[from].headings {
+			if h.Page < t.Range.From {
+				all = append(all, h)
+			}
+		}
+	}
+	return sheaf.Under(nil, all)
+}
+
+// at is the range that begins at a unit, nil where nobody here knows of it. What
+// other processes have read is in the store.
+func (o *outlines) at(ctx context.Context, t *sheaf.Task, from int) *readRange {
+	key := outlineKey(t)
+	o.mu.Lock()
+	d := o.of(key)
+	r, ask := d.ranges[from], time.Since(d.asked) > outlineAsk
+	if r == nil && ask {
+		d.asked = time.Now()
+	}
+	o.mu.Unlock()
+	if r != nil || !ask {
+		return r
+	}
+	tasks, err := o.store.GenerationTasks(ctx, t.DocumentID, t.Generation)
+	if err != nil {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	over := make(chan struct{})
+	close(over)
+	for i := range tasks {
+		if done := &tasks[i]; done.State == sheaf.TaskDone && covers(*done) && done.Result.Outline != nil && d.ranges[done.Range.From] == nil {
+			d.ranges[done.Range.From] = &readRange{to: done.Range.To, headings: done.Result.Outline.Headings, known: true, over: over}
+		}
+	}
+	return d.ranges[from]
+}
