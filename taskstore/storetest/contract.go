@@ -56,6 +56,7 @@ func Run(t *testing.T, engine string) {
 		{"FinalizeOnceWithManyFolders", finalizeOnce},
 		{"LastPieceFinishesWithoutTheKeeper", lastPiece},
 		{"PublishIsGuarded", publishGuard},
+		{"StitchReplacesResultsBeforePublication", stitchGuard},
 		{"FailedGenerationLeavesTheLiveOne", failedPublish},
 		{"DeadPlanFailsTheDocument", deadPlan},
 		{"DeadFinalizeFailsTheDocument", deadFinalize},
@@ -803,6 +804,60 @@ func publishGuard(f *Fixture) {
 	want(f, "live generation", f.Doc(d.ID).LiveGeneration, 1)
 	if f.Int("SELECT published_at FROM generations WHERE doc_id=?", d.ID) == 0 || f.Doc(d.ID).FinishedAt.IsZero() {
 		f.T.Fatal("a publication without its time")
+	}
+}
+
+// stitchGuard replaces a range result of a complete generation: under the guard
+// of a publication, all of it or nothing, and never where it can be seen.
+func stitchGuard(f *Fixture) {
+	ready := func() (Doc, *sheaf.Task, []sheaf.TaskResult, sheaf.Completion) {
+		d := f.Document("t")
+		var made []sheaf.TaskResult
+		tasks := f.Plan(d, Parse(2)...)
+		for _, t := range tasks {
+			made = append(made, f.Done(t.ID))
+		}
+		f.Fold()
+		old := tasks[1]
+		return d, f.Claim(f.Finalizer(d.ID), "w"), made, sheaf.Completion{Stitch: []sheaf.Stitch{{TaskID: old.ID, RangeID: made[1].RangeID, Task: sheaf.NewTask{
+			ID: sheaf.NewID(), Kind: sheaf.KindIndex, Node: "stitch-1", Unit: old.Unit, Range: old.Range, Cost: old.Cost, ReuseKey: old.ReuseKey, Digest: old.Digest}}}}
+	}
+	for name, break_ := range map[string]func(d Doc, done *sheaf.Completion){
+		"a newer decision": func(d Doc, _ *sheaf.Completion) {
+			f.Exec("UPDATE documents SET fin_epoch=fin_epoch+1 WHERE id=?", d.ID)
+		},
+		"a cancel":         func(d Doc, _ *sheaf.Completion) { f.Cancel(d) },
+		"a deletion":       func(d Doc, _ *sheaf.Completion) { f.Exec("UPDATE documents SET deleted_at=1 WHERE id=?", d.ID) },
+		"a new generation": func(d Doc, _ *sheaf.Completion) { f.Reparse(d) },
+		"another task": func(_ Doc, done *sheaf.Completion) {
+			done.Stitch = append(done.Stitch, sheaf.Stitch{TaskID: sheaf.NewID(), RangeID: "r", Task: sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindIndex}})
+		},
+	} {
+		d, t, _, done := ready()
+		break_(d, &done)
+		f.Stale(f.Store.Complete(ctx, t.Held(), done))
+		want(f, "results replaced after "+name, f.Int("SELECT COUNT(*) FROM tasks WHERE doc_id=? AND kind='index'", d.ID), 0)
+	}
+
+	d, t, made, done := ready()
+	f.OK(f.Store.Complete(ctx, t.Held(), done))
+	f.Stale(f.Store.Complete(ctx, t.Held(), done))
+	f.Fold()
+	want(f, "state", f.Doc(d.ID).State, sheaf.DocRunning)
+	want(f, "finalize tasks at work", f.Int("SELECT COUNT(*) FROM tasks WHERE doc_id=? AND kind='finalize' AND state<>'done'", d.ID), 0)
+	stitched := f.Done(done.Stitch[0].Task.ID)
+	f.Publish(d.ID, sheaf.DocSucceeded)
+	live := f.Strings("SELECT range_id FROM tasks WHERE doc_id=? AND state='done' AND range_id<>''", d.ID)
+	slices.Sort(live)
+	want := []string{made[0].RangeID, stitched.RangeID}
+	slices.Sort(want)
+	wantList(f, "ranges of the document", live, want...)
+	wantList(f, "garbage", f.Strings("SELECT range_id FROM garbage WHERE doc_id=?", d.ID), made[1].RangeID)
+	key := Parse(2)[1].ReuseKey
+	found, err := f.Store.ReusableRanges(ctx, "t", d.ID, []string{key})
+	f.OK(err)
+	if got := found[key]; got.DocumentID == d.ID && got.Result.RangeID != stitched.RangeID {
+		f.T.Errorf("range %s would be used again, want %s", got.Result.RangeID, stitched.RangeID)
 	}
 }
 
