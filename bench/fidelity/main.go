@@ -98,7 +98,9 @@ func main() {
 func run(ctx context.Context) error {
 	corpus := flag.String("corpus", os.Getenv("SHEAF_CORPUS"), "folder of test documents, with a folder per format")
 	out := flag.String("out", "docs/fidelity.md", "where the table is written; empty for nowhere")
-	only := flag.String("only", "", "rows to measure, by the start of their folder's name, tables, or chunks; default all")
+	only := flag.String("only", "", "rows to measure, by the start of their folder's name, tables, chunks, or rows; default all")
+	reports := flag.String("reports", os.Getenv("SHEAF_REPORTS"), "folder of annual and quarterly reports in PDF, for the integrity of rows; without it that part is left out")
+	kreuzberg := flag.String("kreuzberg", "", "a Python with the kreuzberg package, which is measured beside Sheaf on reports")
 	prints := flag.String("prints", "", "folder that keeps the PDFs with known tables, and has them made only once; default a temporary one")
 	worst := flag.Int("worst", 0, "names that many of the lowest scores per row, with the words that differ")
 	flag.Parse()
@@ -157,10 +159,17 @@ func run(ctx context.Context) error {
 		}
 		fmt.Println(tables)
 	}
+	rows := ""
+	if *reports != "" && strings.HasPrefix("rows", *only) {
+		if rows, err = rowsSection(ctx, pool, *reports, *kreuzberg, *worst); err != nil {
+			return err
+		}
+		fmt.Println(rows)
+	}
 	if *out == "" || *only != "" {
 		return nil
 	}
-	return os.WriteFile(*out, []byte(page(results)+"\n"+tables+"\n"+chunks), 0o644)
+	return os.WriteFile(*out, []byte(page(results)+"\n"+tables+"\n"+chunks+"\n"+rows), 0o644)
 }
 
 // paths lists the set's files.

@@ -30,7 +30,9 @@ type bandLine struct {
 type bandCell struct {
 	box
 	words      []int
-	col, width int // columns it covers
+	col, width int  // columns it covers
+	figure     bool // holds only numbers and their marks
+	number     bool // holds a number
 }
 
 // bandTables finds tables whose rules are all horizontal among the words that
@@ -218,6 +220,9 @@ func (s *sheet) bandTable(rules []box, bands [][]bandLine, inTable []bool) (tabl
 				}
 			}
 		}
+	}
+	if s.cutsTable(area, inTable) || s.ofFigures(area, len(rules), inTable) {
+		return table{}, nil, false
 	}
 	t := table{box: area}
 	filled, bold := 0, true

@@ -158,6 +158,7 @@ func (s *sheet) take(a *assembler, p *engine.Page) {
 		s.tables, inTable = latticeTables(s, hs, vs)
 		inTable = s.bandTables(hs, inTable)
 	}
+	inTable = s.figureTables(inTable)
 	segs := s.segments(inTable)
 	if len(segs) > 0 {
 		slices.SortStableFunc(segs, byMiddle)
@@ -447,6 +448,9 @@ func prose(segs []seg, g float32, left bool) bool {
 				wide++
 			}
 		}
+	}
+	if n == 0 {
+		return slices.ContainsFunc(segs, func(q seg) bool { return q.table >= 0 && ((q.x0+q.x1)/2 < g) == left })
 	}
 	return n >= 3 && wide*2 >= n && (words >= 3*n && chars >= 14*n || chars >= 24*n)
 }

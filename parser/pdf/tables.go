@@ -20,7 +20,8 @@ type table struct {
 	rows     [][]string
 	rowBoxes []box
 	spans    []sheaf.TableSpan
-	header   bool // the first row names the columns
+	header   bool     // the first row names the columns
+	columns  []string // names of the columns, where they are known otherwise
 }
 
 const (
@@ -138,6 +139,9 @@ func latticeTables(s *sheet, hs, vs []box) (tables []table, inTable []bool) {
 			continue
 		}
 		if gaps*2 > filled { // the rules group columns that white space divides
+			continue
+		}
+		if s.cutsTable(g.box, inTable) {
 			continue
 		}
 		t := table{box: g.box}
@@ -763,6 +767,8 @@ func (s *sheet) tableBlock(t *table) sheaf.Block {
 	out.Spans = t.spans
 	heads := 0
 	switch {
+	case t.columns != nil:
+		out.Columns = t.columns
 	case t.grouped():
 		heads = 2
 		out.Columns, out.Spans = t.groupedColumns(), nil
