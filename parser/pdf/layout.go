@@ -260,10 +260,49 @@ func (s *sheet) segments(inTable []bool) []seg {
 		segs = append(segs, seg{box: box{w.x0, w.y0, w.x1, w.y1}, first: int32(i), last: int32(i), h: w.h, words: 1, chars: n, table: -1, rtl: w.rtl})
 		open = true
 	}
+	segs = joinStretched(segs)
 	for i := range s.tables {
 		segs = append(segs, seg{box: s.tables[i].box, table: int32(i), h: 12})
 	}
 	return segs
+}
+
+// joinStretched joins the words of a line that was stretched to the column's
+// width: the gaps are wide, but all of one width, as between the cells of no
+// table whose texts differ in length.
+func joinStretched(segs []seg) []seg {
+	out := segs[:0]
+	for i := 0; i < len(segs); {
+		j := i + 1
+		least, most := float32(1e9), float32(0)
+		short, long := segs[i].x1-segs[i].x0, segs[i].x1-segs[i].x0
+		words := segs[i].words
+		for ; j < len(segs); j++ {
+			a, b := &segs[j-1], &segs[j]
+			gap := b.x0 - a.x1
+			if a.last+1 != b.first || gap <= 0 || gap > stretchedGap*a.h || min(a.y1, b.y1)-max(a.y0, b.y0) < 0.5*min(a.h, b.h) ||
+				max(most, gap) > min(least, gap)+stretchedSlack*a.h {
+				break
+			}
+			least, most = min(least, gap), max(most, gap)
+			short, long = min(short, b.x1-b.x0), max(long, b.x1-b.x0)
+			words += b.words
+		}
+		g := segs[i]
+		if j-i >= stretchedWords && long >= 1.8*short {
+			for k := i + 1; k < j; k++ {
+				q := &segs[k]
+				g.box, g.last, g.h, g.chars, g.rtl = g.box.union(q.box), q.last, max(g.h, q.h), g.chars+q.chars, g.rtl || q.rtl
+			}
+			g.words = words
+			out = append(out, g)
+			i = j
+			continue
+		}
+		out = append(out, g)
+		i++
+	}
+	return out
 }
 
 func byMiddle(a, b seg) int {
@@ -288,25 +327,32 @@ func (s *sheet) split(segs []seg, depth int) {
 		s.addRegion(segs)
 		return
 	}
-	for _, g := range gutters(segs) {
-		if s.splitAt(segs, g, depth) {
-			return
+	for _, among := range gutterSearches {
+		for _, g := range gutters(segs, among) {
+			if s.splitAt(segs, g, depth) {
+				return
+			}
 		}
 	}
 	s.addRegion(segs)
 }
 
 // gutters returns up to three places where few segments stand, widest first.
-func gutters(segs []seg) []float32 {
+func gutters(segs []seg, among gutterSearch) []float32 {
 	b := segs[0].box
 	var area float32
 	for i := range segs {
 		b = b.union(segs[i].box)
-		area += segs[i].h * (segs[i].x1 - segs[i].x0)
 	}
 	width := b.x1 - b.x0
 	if width < 100 {
 		return nil
+	}
+	counts := func(q *seg) bool { return q.x1-q.x0 <= among.widest*width }
+	for i := range segs {
+		if counts(&segs[i]) {
+			area += segs[i].h * (segs[i].x1 - segs[i].x0)
+		}
 	}
 	const most = 320
 	var cover [most + 1]float32
@@ -314,6 +360,9 @@ func gutters(segs []seg) []float32 {
 	per := width / float32(n)
 	for i := range segs {
 		g := &segs[i]
+		if !counts(g) {
+			continue
+		}
 		from, to := int((g.x0-b.x0)/per), int((g.x1-b.x0)/per)
 		cover[max(0, min(from, n))] += g.h
 		if to+1 <= n {
@@ -329,11 +378,11 @@ func gutters(segs []seg) []float32 {
 	type strip struct{ middle, width float32 }
 	var found []strip
 	for i := n / 10; i < n-n/10; i++ {
-		if cover[i] > 0.35*mean {
+		if cover[i] > among.share*mean {
 			continue
 		}
 		low, j := cover[i], i
-		for ; j < n-n/10 && cover[j] <= 0.35*mean; j++ {
+		for ; j < n-n/10 && cover[j] <= among.share*mean; j++ {
 			low = min(low, cover[j])
 		}
 		// Where it is lowest: titles cross all of a gutter, ragged lines its edge.
@@ -387,7 +436,7 @@ func (s *sheet) splitAt(segs []seg, g float32, depth int) bool {
 	confirmed := false
 	for i := range bands {
 		if b := &bands[i]; !b.spanning {
-			b.columns = prose(segs[b.from:b.to], g, true) && prose(segs[b.from:b.to], g, false)
+			b.columns = columnsAt(segs[b.from:b.to], g)
 			confirmed = confirmed || b.columns
 		}
 	}
@@ -428,31 +477,76 @@ func (s *sheet) splitAt(segs []seg, g float32, depth int) bool {
 	return true
 }
 
+// columnsAt reports whether the segments at both sides of a gutter are columns:
+// running text on both, or text on one that keeps no lines with the other.
+func columnsAt(segs []seg, g float32) bool {
+	left, right := prose(segs, g, true), prose(segs, g, false)
+	return left && right || (left || right) && apartAt(segs, g)
+}
+
 // prose reports whether one side of a gutter reads as running text: at least
-// three lines, most of them long and of several words.
+// three long lines of several words that hold most of its text. A table on one
+// side does as well: it is in no line with what stands on the other.
 func prose(segs []seg, g float32, left bool) bool {
-	var n, wide, words, chars int
-	lo, hi := float32(1e9), float32(-1e9)
+	var n, long, wide, chars, in int
+	var widest float32
 	side := func(q *seg) bool { return q.table < 0 && ((q.x0+q.x1)/2 < g) == left }
-	for i := range segs {
-		if q := &segs[i]; side(q) {
-			lo, hi = min(lo, q.x0), max(hi, q.x1)
-		}
+	isLong := func(q *seg) bool {
+		return q.words >= proseWords && q.chars >= proseChars || q.chars >= proseRunes
 	}
 	for i := range segs {
 		if q := &segs[i]; side(q) {
 			n++
-			words += int(q.words)
 			chars += int(q.chars)
-			if q.x1-q.x0 >= 0.55*(hi-lo) {
-				wide++
+			if isLong(q) {
+				widest = max(widest, q.x1-q.x0)
 			}
 		}
 	}
 	if n == 0 {
 		return slices.ContainsFunc(segs, func(q seg) bool { return q.table >= 0 && ((q.x0+q.x1)/2 < g) == left })
 	}
-	return n >= 3 && wide*2 >= n && (words >= 3*n && chars >= 14*n || chars >= 24*n)
+	for i := range segs {
+		if q := &segs[i]; side(q) && isLong(q) {
+			long++
+			in += int(q.chars)
+			if q.x1-q.x0 >= 0.55*widest {
+				wide++
+			}
+		}
+	}
+	return long >= proseLines && wide*2 >= long && float32(in) >= proseShare*float32(chars)
+}
+
+// apartAt reports whether the lines at both sides of a gutter stand at heights
+// of their own: a sidebar beside a text, not the cells of rows.
+func apartAt(segs []seg, g float32) bool {
+	var sides [2][]*seg
+	for i := range segs {
+		q := &segs[i]
+		k := 0
+		if (q.x0+q.x1)/2 >= g {
+			k = 1
+		}
+		sides[k] = append(sides[k], q)
+	}
+	few, many := sides[0], sides[1]
+	if len(few) > len(many) {
+		few, many = many, few
+	}
+	if len(few) < proseLines {
+		return false
+	}
+	level := 0
+	for _, q := range few {
+		mid := (q.y0 + q.y1) / 2
+		if slices.ContainsFunc(many, func(o *seg) bool {
+			return o.table >= 0 && mid > o.y0 && mid < o.y1 || abs32((o.y0+o.y1)/2-mid) < levelSlack*min(o.h, q.h)
+		}) {
+			level++
+		}
+	}
+	return float32(level) <= levelShare*float32(len(few))
 }
 
 // sideways is the weaker test for a band at a gutter that other bands have
