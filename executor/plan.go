@@ -140,13 +140,21 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanP
 		}
 	}
 
-	path, release, err := p.Files.Fetch(ctx, doc.BlobKey, doc.SHA256, doc.Size)
+	var path string
+	var fill blob.Fill
+	var release func()
+	var err error
+	if _, sparse := format.(parser.Sparse); sparse {
+		path, fill, release, err = p.Files.FetchBlocks(ctx, doc.BlobKey, doc.SHA256, doc.Size)
+	} else {
+		path, release, err = p.Files.Fetch(ctx, doc.BlobKey, doc.SHA256, doc.Size)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("fetching %s: %w", doc.Name, err)
 	}
 	defer release()
 	source := child.Source{
-		Path: path, Format: format.ID(), Key: doc.ID + "/" + fmt.Sprint(doc.Generation) + "/" + doc.BlobKey,
+		Path: path, Fill: fill, Format: format.ID(), Key: doc.ID + "/" + fmt.Sprint(doc.Generation) + "/" + doc.BlobKey,
 		Options:   parser.Options{Name: doc.Name, MediaType: mediaType, Config: config},
 		PlanLimit: planLimit(format, doc.Size),
 	}

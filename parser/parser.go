@@ -106,14 +106,6 @@ func PictureOf(ctx context.Context, d Document, name string, side int) (jpeg []b
 	return nil, sheaf.Fail(sheaf.CategoryBadInput, "no_picture", "This kind of file holds no pictures to draw.")
 }
 
-// Outliner is implemented by documents whose headings can be found by reading
-// them through, for files that have no table of contents of their own.
-type Outliner interface {
-	// ReadAhead is Parse without what takes long and yields no headings. final
-	// says whether Parse would emit the same of the unit.
-	ReadAhead(ctx context.Context, r sheaf.Range, emit func(u sheaf.UnitResult, final bool) error) error
-}
-
 // Container is implemented by formats whose files hold other files, which
 // become documents of their own: their documents are Unpackers. Where such a
 // file lies inside another, it is parsed like any file.

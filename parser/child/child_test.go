@@ -178,18 +178,6 @@ func (d *badDoc) Parse(_ context.Context, r sheaf.Range, emit func(sheaf.UnitRes
 	return nil
 }
 
-// ReadAhead finds a heading in each word of capitals; what is read of a word
-// "later" is not what Parse emits.
-func (d *badDoc) ReadAhead(ctx context.Context, r sheaf.Range, emit func(sheaf.UnitResult, bool) error) error {
-	return d.Parse(ctx, r, func(u sheaf.UnitResult) error {
-		word := d.words[u.Unit-1]
-		if word == strings.ToUpper(word) {
-			u.Blocks = append(u.Blocks, sheaf.Block{Kind: sheaf.BlockHeading, Level: 1, Text: " " + word + "\n"})
-		}
-		return emit(u, word != "later")
-	})
-}
-
 func unit(n int, text string) sheaf.UnitResult {
 	return sheaf.UnitResult{Unit: n, Status: sheaf.UnitOK, Blocks: []sheaf.Block{{Kind: sheaf.BlockParagraph, Text: text}}}
 }

@@ -286,37 +286,6 @@ func (p *Pool) Plan(ctx context.Context, src Source) (plan *parser.Plan, shardDi
 	return plan, shardDir, cleanup, p.finish(c, nil)
 }
 
-// Ahead is a run of units that is read for its headings. What is read of it is
-// kept for the range of the same units, when there will be one.
-type Ahead struct {
-	Range sheaf.Range // not embedded: it would decide how the whole is encoded
-	Keep  bool
-}
-
-// Outline reads runs of a document, in order, for their headings: nil where
-// its format does not look for any. What it has read then costs Parse nothing.
-// It may take as long as parsing does: give ctx a deadline.
-func (p *Pool) Outline(ctx context.Context, src Source, runs []Ahead) ([]sheaf.Heading, error) {
-	keep, at := p.kept.begin(), 0
-	plan, c, _, err := askOne[parser.Plan](ctx, p, src, request{Op: opOutline, Ahead: runs}, kindPlan, "outline", func(kind byte, body []byte) error {
-		switch {
-		case kind == kindUnit && at < len(runs) && runs[at].Keep:
-			keep.unit(body)
-		case kind == kindRead && at < len(runs):
-			keep.end(runs[at].Range)
-			at++
-		default:
-			return errFrame
-		}
-		return nil
-	})
-	keep.close(p.kept, src.keptID()) // also what was read before an error
-	if err = p.finish(c, err); err != nil {
-		return nil, err
-	}
-	return plan.Outline, nil
-}
-
 // handOver closes a document and leaves its folder, with the files that were
 // written there, to the caller.
 func (p *Pool) handOver(ctx context.Context, c *process, d *childDoc) (dir string, cleanup func(), err error) {
@@ -365,15 +334,6 @@ func (p *Pool) Parse(ctx context.Context, src Source, r sheaf.Range, emit func(s
 func (p *Pool) parse(ctx context.Context, src Source, r sheaf.Range, left *int64, emit func(sheaf.UnitResult) error) (progress, error) {
 	if r.From < 1 || r.To < r.From {
 		return progress{}, fmt.Errorf("%w: range %v", sheaf.ErrInvalid, r)
-	}
-	if units := p.kept.take(src, r, *left); units != nil {
-		p.count(func(s *Stats) { s.Ahead++ })
-		for _, u := range units {
-			if err := emit(u); err != nil {
-				return progress{accepted: true, opened: true}, err
-			}
-		}
-		return progress{accepted: true, opened: true}, nil
 	}
 	next := r.From
 	c, _, at, err := p.with(ctx, src, request{Op: opParse, Range: r, Budget: p.cfg.RangeBytes, Left: *left}, func(kind byte, body []byte) error {

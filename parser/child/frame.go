@@ -15,7 +15,6 @@ const (
 	kindRequest  = 'r' // request as JSON
 	kindOpened   = 'o' // the document is open; sent once per request that has one
 	kindUnit     = 'u' // sheaf.UnitResult, see codec.go
-	kindRead     = 'e' // end of a run that is read for its headings; units stand before it if it may be kept
 	kindPlan     = 'p' // parser.Plan as JSON
 	kindUnpacked = 'm' // parser.Unpacked as JSON
 	kindImage    = 'i' // media type, zero byte, image
@@ -66,7 +65,7 @@ func readFrame(r *bufio.Reader, buf []byte) (kind byte, body, next []byte, err e
 		return 0, nil, buf, err
 	}
 	switch head[0] {
-	case kindHello, kindRequest, kindOpened, kindUnit, kindRead, kindPlan, kindUnpacked, kindImage, kindNeed, kindFilled, kindDone, kindFailure, kindFatal:
+	case kindHello, kindRequest, kindOpened, kindUnit, kindPlan, kindUnpacked, kindImage, kindNeed, kindFilled, kindDone, kindFailure, kindFatal:
 	default:
 		return 0, nil, buf, fmt.Errorf("%w: unknown kind %#x", errFrame, head[0])
 	}

@@ -118,7 +118,6 @@ type Stats struct {
 	Started     int64
 	Opens       int64 // documents opened
 	Reuses      int64 // calls that found their document open
-	Ahead       int64 // ranges that had been read while headings were looked for
 	Crashes     int64
 	Timeouts    int64
 	OutOfMemory int64
@@ -135,7 +134,6 @@ type Pool struct {
 	spawn chan func()
 	stop  chan struct{}
 	done  sync.WaitGroup
-	kept  *kept
 
 	mu       sync.Mutex
 	closed   bool
@@ -168,7 +166,6 @@ func New(cfg Config) (*Pool, error) {
 		slots: make(chan struct{}, cfg.Size),
 		spawn: make(chan func()), stop: make(chan struct{}),
 		children: map[*process]bool{},
-		kept:     newKept(root),
 	}
 	p.lock, _ = lockFolder(root)
 	p.done.Add(2)
@@ -211,7 +208,7 @@ func (p *Pool) spawner() {
 }
 
 // janitor ends children that nobody has used for a while, with the documents
-// and temporary files that they hold, and forgets what is kept for nobody.
+// and temporary files that they hold.
 func (p *Pool) janitor() {
 	defer p.done.Done()
 	tick := time.NewTicker(max(p.cfg.IdleTimeout/4, 10*time.Millisecond))
@@ -235,7 +232,6 @@ func (p *Pool) janitor() {
 		for _, c := range idle {
 			c.end()
 		}
-		p.kept.expire(time.Now().Add(-keptFor))
 	}
 }
 

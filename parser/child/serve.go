@@ -11,7 +11,6 @@ import (
 	"os"
 	"runtime/debug"
 	"strconv"
-	"strings"
 	"time"
 
 	"sheaf"
@@ -40,7 +39,6 @@ const (
 	opRender  = "render"
 	opPicture = "picture"
 	opUnpack  = "unpack"
-	opOutline = "outline"
 	opClose   = "close"
 )
 
@@ -55,9 +53,8 @@ type request struct {
 	Options parser.Options
 	Sparse  bool // the file has holes, which the parent fills
 	Range   sheaf.Range
-	Budget  int64   `json:",omitempty"` // bytes of memory that the units of a whole range may take in the parent
-	Left    int64   `json:",omitempty"` // of them, for this one
-	Ahead   []Ahead `json:",omitempty"`
+	Budget  int64 `json:",omitempty"` // bytes of memory that the units of a whole range may take in the parent
+	Left    int64 `json:",omitempty"` // of them, for this one
 	N, DPI  int
 	Clip    *sheaf.Box `json:",omitempty"`
 	Name    string     `json:",omitempty"` // of a picture
@@ -260,9 +257,6 @@ func (s *server) answer(req request) (err error) {
 		}
 		unpacked, err := u.Unpack(ctx, req.N)
 		return s.sendJSON(kindUnpacked, unpacked, err)
-	case opOutline:
-		headings, err := s.readAhead(ctx, d.doc, req.Ahead)
-		return s.sendJSON(kindPlan, parser.Plan{Outline: headings}, err)
 	case opRender:
 		r, ok := d.doc.(parser.Renderer)
 		if !ok {
@@ -281,50 +275,6 @@ func (s *server) answer(req request) (err error) {
 		return s.send(kindImage, append([]byte("image/jpeg\x00"), img...))
 	}
 	return fmt.Errorf("unknown operation %q", req.Op)
-}
-
-// maxHeadings bounds what readAhead lists.
-const maxHeadings = 5_000
-
-// readAhead lists the headings of runs, and sends the units of those that are
-// to be kept, and that are what Parse would emit.
-func (s *server) readAhead(ctx context.Context, doc parser.Document, runs []Ahead) (headings []sheaf.Heading, err error) {
-	o, ok := doc.(parser.Outliner)
-	if !ok {
-		return nil, nil
-	}
-	for _, r := range runs {
-		keep, units := r.Keep, [][]byte(nil)
-		bytes := 0
-		err := o.ReadAhead(ctx, r.Range, func(u sheaf.UnitResult, final bool) error {
-			for i := range u.Blocks {
-				if b := &u.Blocks[i]; b.Kind == sheaf.BlockHeading && len(headings) < maxHeadings {
-					headings = append(headings, sheaf.Heading{Level: b.Level, Title: strings.Join(strings.Fields(b.Text), " "), Page: u.Unit})
-				}
-			}
-			if keep = keep && final; keep {
-				body, _ := encodeUnit(make([]byte, 0, 16<<10), &u)
-				bytes += len(body)
-				units, keep = append(units, body), bytes <= maxKeptRange
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
-		for _, body := range units {
-			if !keep {
-				break
-			}
-			if err := s.send(kindUnit, body); err != nil {
-				return nil, err
-			}
-		}
-		if err := errors.Join(s.send(kindRead, nil), s.out.Flush()); err != nil {
-			return nil, err
-		}
-	}
-	return headings, nil
 }
 
 func (s *server) open(ctx context.Context, req request) (*openDoc, error) {

@@ -106,41 +106,6 @@ func TestRecognitionThatFailsIsAVerdictOnThePage(t *testing.T) {
 	}
 }
 
-// Recognition takes long, finds no headings and so waits for Parse.
-func TestReadingAheadRecognisesNothing(t *testing.T) {
-	broken := filepath.Join(t.TempDir(), "tesseract")
-	if err := os.WriteFile(broken, []byte("#!/bin/sh\nexit 9\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "scan.pdf")
-	if err := os.WriteFile(path, scan(t), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	d, err := New(Config{OCR: ocr.Config{Tesseract: broken}}).Open(t.Context(), f, parser.Options{TempDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	var final []bool
-	if err := d.(parser.Outliner).ReadAhead(t.Context(), sheaf.Range{From: 1, To: 2}, func(u sheaf.UnitResult, same bool) error {
-		if u.Status == sheaf.UnitFailed {
-			t.Errorf("page %d was tried: %s", u.Unit, u.Message)
-		}
-		final = append(final, same)
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if len(final) != 2 || final[0] || !final[1] {
-		t.Errorf("final is %v, want it of the page with text alone", final)
-	}
-}
-
 func TestVersionFollowsRecognition(t *testing.T) {
 	needTesseract(t)
 	off, eng, deu := New(Config{}).Version(), New(Config{OCR: ocr.Config{Tesseract: "tesseract"}}).Version(), New(Config{OCR: ocr.Config{Tesseract: "tesseract", Languages: "deu"}}).Version()

@@ -1,7 +1,6 @@
 package pdf
 
 import (
-	"context"
 	"strings"
 
 	"github.com/pdfcpu/pdfcpu/pkg/pdfcpu/model"
@@ -20,14 +19,6 @@ type bookmarks struct {
 	named  map[string]types.Object
 	seen   map[int]bool
 	out    []sheaf.Heading
-}
-
-// ReadAhead implements parser.Outliner: text is not recognised in pictures, and
-// pages that failed are tried again when they are parsed.
-func (d *document) ReadAhead(ctx context.Context, r sheaf.Range, emit func(u sheaf.UnitResult, final bool) error) error {
-	return d.units(ctx, r, func(u *sheaf.UnitResult) error {
-		return emit(*u, u.Status != sheaf.UnitFailed && !d.toRecognise(u))
-	})
 }
 
 // maxNames bounds the named destinations that are read.

@@ -73,6 +73,9 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 		warn("not_fingerprinted", "The file is larger than %d MB, so a changed page cannot be told from an unchanged one: a new version is read whole.", maxInspectBytes>>20)
 		return p, d.planOutline(ctx, p)
 	}
+	if d.options.Fill != nil { // all of it is read: one request brings it
+		d.options.Fill(0, d.size)
+	}
 	in, err := inspect(io.NewSectionReader(f, 0, size), d.options.Config.Password.V)
 	if err != nil || len(in.fingerprints) != d.pages {
 		warn("not_fingerprinted", "The file's structure could not be followed, so a changed page cannot be told from an unchanged one: a new version is read whole.")

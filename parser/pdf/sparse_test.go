@@ -89,3 +89,46 @@ func TestASparseFileReadsLikeTheWhole(t *testing.T) {
 		}
 	}
 }
+
+func TestAPlanOfAFileWithHolesIsThatOfTheWhole(t *testing.T) {
+	data, _ := enginetest.Heavy(40)
+	path := filepath.Join(t.TempDir(), "whole.pdf")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	holes, err := os.Create(filepath.Join(t.TempDir(), "sparse.pdf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holes.Close()
+	if err := holes.Truncate(int64(len(data))); err != nil {
+		t.Fatal(err)
+	}
+	plan := func(path string, fill func(offset, length int64)) *parser.Plan {
+		t.Helper()
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		d, err := shared.Open(t.Context(), f, parser.Options{Name: "scan.pdf", MediaType: parser.MediaPDF, TempDir: t.TempDir(), Fill: fill})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		p, err := d.Plan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	want := plan(path, nil)
+	got := plan(holes.Name(), func(offset, length int64) {
+		if _, err := holes.WriteAt(data[offset:offset+length], offset); err != nil {
+			t.Error(err)
+		}
+	})
+	if len(want.Fingerprints) != 40 || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
