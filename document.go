@@ -205,8 +205,8 @@ type QueuePosition struct {
 
 // Delay is why a task waits though it could run, and until when.
 type Delay struct {
-	Reason string    `json:"reason" doc:"in words, such as that the embedding server asks to slow down"`
-	NextAt time.Time `json:"next_at" doc:"when it is tried again"`
+	Reason string    `json:"reason"`  // in words, such as that the embedding server asks to slow down
+	NextAt time.Time `json:"next_at"` // when it is tried again
 }
 
 // ETA holds quantiles in seconds; nil where nothing has been measured yet.

@@ -134,7 +134,7 @@ func fill(ctx context.Context, data string) (queries []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := store.Complete(ctx, t.Held(), sheaf.Completion{Plan: &sheaf.PlanResult{Parser: "pdf/1", Unit: sheaf.UnitPage, Units: searchRanges}, Spawn: spawn}); err != nil {
+		if err := store.Complete(ctx, t.Held(), taskstore.Completion{Plan: &sheaf.PlanResult{Parser: "pdf/1", Unit: sheaf.UnitPage, Units: searchRanges}, Spawn: spawn}); err != nil {
 			return nil, err
 		}
 		vectors, err := model.Embed(ctx, texts, embed.Passage)
@@ -175,7 +175,7 @@ func publish(ctx context.Context, store *sqlstore.Store, documentID string) erro
 		return err
 	}
 	const chunks = searchRanges * searchEach
-	return store.Complete(ctx, t.Held(), sheaf.Completion{Publish: &sheaf.Publication{State: sheaf.DocSucceeded, Chunks: chunks, Tokens: 200 * chunks, Ledger: sheaf.LedgerCounts{OK: searchRanges}}})
+	return store.Complete(ctx, t.Held(), taskstore.Completion{Publish: &taskstore.Publication{State: sheaf.DocSucceeded, Chunks: chunks, Tokens: 200 * chunks, Ledger: sheaf.LedgerCounts{OK: searchRanges}}})
 }
 
 // writer makes texts with the statistics of documentation: word frequencies

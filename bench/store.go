@@ -107,7 +107,7 @@ func (p *bare) planned(ctx context.Context, tenant string, n int) error {
 	return p.store.Complete(ctx, t.Held(), done)
 }
 
-func split(_ context.Context, t *sheaf.Task) (done sheaf.Completion, err error) {
+func split(_ context.Context, t *sheaf.Task) (done taskstore.Completion, err error) {
 	var n int
 	if err := json.Unmarshal(t.Payload, &n); err != nil {
 		return done, err
@@ -121,9 +121,9 @@ func split(_ context.Context, t *sheaf.Task) (done sheaf.Completion, err error) 
 	return done, nil
 }
 
-type processor func(ctx context.Context, t *sheaf.Task) (sheaf.Completion, error)
+type processor func(ctx context.Context, t *sheaf.Task) (taskstore.Completion, error)
 
-func (f processor) Process(ctx context.Context, t *sheaf.Task) (sheaf.Completion, error) {
+func (f processor) Process(ctx context.Context, t *sheaf.Task) (taskstore.Completion, error) {
 	return f(ctx, t)
 }
 
@@ -131,7 +131,7 @@ func (f processor) Process(ctx context.Context, t *sheaf.Task) (sheaf.Completion
 func (p *bare) run(ctx context.Context, withKeeper bool) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
-	note := func(t *sheaf.Task, done sheaf.Completion, err error) (sheaf.Completion, error) {
+	note := func(t *sheaf.Task, done taskstore.Completion, err error) (taskstore.Completion, error) {
 		if err == nil && p.ended != nil {
 			p.ended(t)
 		}
@@ -140,21 +140,21 @@ func (p *bare) run(ctx context.Context, withKeeper bool) (stop func()) {
 	cfg := worker.Config{
 		Store: p.store, Queue: p.queue, Workers: p.workers, Batch: p.batch,
 		Processors: map[sheaf.TaskKind]worker.Processor{
-			sheaf.KindPlan: processor(func(ctx context.Context, t *sheaf.Task) (sheaf.Completion, error) {
+			sheaf.KindPlan: processor(func(ctx context.Context, t *sheaf.Task) (taskstore.Completion, error) {
 				done, err := split(ctx, t)
 				return note(t, done, err)
 			}),
-			sheaf.KindParse: processor(func(ctx context.Context, t *sheaf.Task) (sheaf.Completion, error) {
+			sheaf.KindParse: processor(func(ctx context.Context, t *sheaf.Task) (taskstore.Completion, error) {
 				if p.parse != nil {
 					p.parse(ctx, t)
 				}
 				id := sheaf.RangeID(t.ID, t.Epoch)
-				return note(t, sheaf.Completion{Result: sheaf.TaskResult{RangeID: id, ArtifactKey: sheaf.ArtifactKey(t.TenantID, t.DocumentID, id), Chunks: 1, Tokens: 100,
+				return note(t, taskstore.Completion{Result: sheaf.TaskResult{RangeID: id, ArtifactKey: sheaf.ArtifactKey(t.TenantID, t.DocumentID, id), Chunks: 1, Tokens: 100,
 					Ledger: sheaf.Ledger{{From: t.Range.From, To: t.Range.To, Status: sheaf.UnitOK}}, Usage: sheaf.Usage{Pages: 1, Tokens: 100, EmbeddedTokens: 100},
 					Stages: []sheaf.StageTime{{Name: "parse", MS: 1}, {Name: "chunk", MS: 1}, {Name: "embed", MS: 1}, {Name: "index", MS: 1}}}}, nil)
 			}),
-			sheaf.KindFinalize: processor(func(ctx context.Context, t *sheaf.Task) (sheaf.Completion, error) {
-				return note(t, sheaf.Completion{Publish: &sheaf.Publication{State: sheaf.DocSucceeded, Chunks: 1, Tokens: 100, Ledger: sheaf.LedgerCounts{OK: 1}}}, nil)
+			sheaf.KindFinalize: processor(func(ctx context.Context, t *sheaf.Task) (taskstore.Completion, error) {
+				return note(t, taskstore.Completion{Publish: &taskstore.Publication{State: sheaf.DocSucceeded, Chunks: 1, Tokens: 100, Ledger: sheaf.LedgerCounts{OK: 1}}}, nil)
 			}),
 		},
 	}

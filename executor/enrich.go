@@ -6,6 +6,7 @@ import (
 	"sheaf"
 	"sheaf/internal/enrich"
 	"sheaf/internal/settings"
+	"sheaf/taskstore"
 )
 
 // enrichChunks adds language, keywords, questions and context, as the settings
@@ -36,7 +37,7 @@ func (e *Executor) enrichChunks(ctx context.Context, run *run, doc *sheaf.Docume
 }
 
 // tagChunks gives chunks the tags of the tag set's rows that are nearest to them.
-func (e *Executor) tagChunks(ctx context.Context, run *run, chunks []sheaf.Chunk, vectors [][]float32, p *sheaf.ParsePayload) error {
+func (e *Executor) tagChunks(ctx context.Context, run *run, chunks []sheaf.Chunk, vectors [][]float32, p *taskstore.ParsePayload) error {
 	if len(p.TagSet) == 0 || len(chunks) == 0 {
 		return nil
 	}

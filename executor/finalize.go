@@ -7,12 +7,13 @@ import (
 
 	"sheaf"
 	"sheaf/internal/artifact"
+	"sheaf/taskstore"
 )
 
 // processFinalize decides what a generation has become and publishes it. It
 // runs when every range is terminal, and says "succeeded" only when the page
 // ledger accounts for every requested unit and the index holds every chunk.
-func (e *Executor) processFinalize(ctx context.Context, t *sheaf.Task) (done sheaf.Completion, err error) {
+func (e *Executor) processFinalize(ctx context.Context, t *sheaf.Task) (done taskstore.Completion, err error) {
 	doc, err := e.cfg.Store.DocumentByID(ctx, t.DocumentID)
 	if err != nil {
 		return done, fmt.Errorf("reading document %s: %w", t.DocumentID, err)
@@ -23,7 +24,7 @@ func (e *Executor) processFinalize(ctx context.Context, t *sheaf.Task) (done she
 	}
 	if stitches := stitches(t, tasks); len(stitches) > 0 {
 		e.cfg.Log.DebugContext(ctx, "ranges are put under the headings before them", "ranges", len(stitches))
-		return sheaf.Completion{Stitch: stitches}, nil
+		return taskstore.Completion{Stitch: stitches}, nil
 	}
 	result := outcome(doc, tasks)
 	result.Outline = outlineOf(tasks)
@@ -32,13 +33,13 @@ func (e *Executor) processFinalize(ctx context.Context, t *sheaf.Task) (done she
 			return done, err
 		}
 	}
-	return sheaf.Completion{Publish: &result}, nil
+	return taskstore.Completion{Publish: &result}, nil
 }
 
 // outcome folds the tasks of a generation into its outcome: the ledger of all
 // units asked for, and from it the verdict.
-func outcome(doc *sheaf.Document, tasks []sheaf.Task) sheaf.Publication {
-	var out sheaf.Publication
+func outcome(doc *sheaf.Document, tasks []sheaf.Task) taskstore.Publication {
+	var out taskstore.Publication
 	var ledgers []sheaf.Ledger
 	var firstFailure *sheaf.Failure
 	documents := 0 // that came out of an archive

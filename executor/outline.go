@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"sheaf"
+	"sheaf/taskstore"
 )
 
 // A document without a table of contents is cut without being read, so nobody
@@ -54,7 +55,7 @@ func headingsOf(ranges []*sheaf.Task) []sheaf.Heading {
 
 // stitches says which range results of a complete generation have chunks under
 // other headings than they stand under, and what replaces them.
-func stitches(finalize *sheaf.Task, tasks []sheaf.Task) []sheaf.Stitch {
+func stitches(finalize *sheaf.Task, tasks []sheaf.Task) []taskstore.Stitch {
 	ranges := continuing(tasks)
 	all := headingsOf(ranges)
 	times := map[sheaf.Range]int{}
@@ -63,7 +64,7 @@ func stitches(finalize *sheaf.Task, tasks []sheaf.Task) []sheaf.Stitch {
 			times[t.Range]++
 		}
 	}
-	var out []sheaf.Stitch
+	var out []taskstore.Stitch
 	var stack []sheaf.Heading
 	for _, t := range ranges {
 		n := 0
@@ -74,7 +75,7 @@ func stitches(finalize *sheaf.Task, tasks []sheaf.Task) []sheaf.Stitch {
 		if t.Result.RangeID == "" || t.Result.Outline.Stands(stack) || times[t.Range] >= maxStitches {
 			continue
 		}
-		var payload sheaf.ParsePayload
+		var payload taskstore.ParsePayload
 		if json.Unmarshal(t.Payload, &payload) != nil {
 			continue // the range could not have been read
 		}
@@ -89,7 +90,7 @@ func stitches(finalize *sheaf.Task, tasks []sheaf.Task) []sheaf.Stitch {
 		if err != nil {
 			continue // it was JSON a moment ago
 		}
-		out = append(out, sheaf.Stitch{TaskID: t.ID, RangeID: t.Result.RangeID, Task: sheaf.NewTask{
+		out = append(out, taskstore.Stitch{TaskID: t.ID, RangeID: t.Result.RangeID, Task: sheaf.NewTask{
 			ID: sheaf.NewID(), Kind: sheaf.KindIndex, Node: "stitch-" + finalize.Node, Unit: t.Unit, Range: t.Range, Cost: t.Cost,
 			ReuseKey: t.ReuseKey, Digest: t.Digest, Payload: raw,
 		}})
@@ -113,7 +114,7 @@ func outlineOf(tasks []sheaf.Task) json.RawMessage {
 }
 
 // under is what a payload says that its range begins under.
-func under(p *sheaf.ParsePayload) []sheaf.Heading {
+func under(p *taskstore.ParsePayload) []sheaf.Heading {
 	stack := make([]sheaf.Heading, len(p.Headings))
 	for i, title := range p.Headings {
 		stack[i] = sheaf.Heading{Level: i + 1, Title: title}

@@ -12,6 +12,7 @@ import (
 	"sheaf"
 	"sheaf/chunker"
 	"sheaf/internal/settings"
+	"sheaf/taskstore"
 )
 
 // pages draws a document: paragraphs that each hold a word of their own, under
@@ -103,7 +104,7 @@ func TestStitchedPathsAreThoseOfOneTask(t *testing.T) {
 		finalize := &sheaf.Task{Kind: sheaf.KindFinalize, Node: "1"}
 		for _, s := range stitches(finalize, tasks) {
 			i := slices.IndexFunc(tasks, func(old sheaf.Task) bool { return old.ID == s.TaskID })
-			var payload sheaf.ParsePayload
+			var payload taskstore.ParsePayload
 			if err := json.Unmarshal(s.Task.Payload, &payload); err != nil {
 				t.Fatal(err)
 			}

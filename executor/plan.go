@@ -61,12 +61,12 @@ type PlanParser interface {
 }
 
 // Process plans the task's document.
-func (p *Planner) Process(ctx context.Context, t *sheaf.Task) (done sheaf.Completion, err error) {
+func (p *Planner) Process(ctx context.Context, t *sheaf.Task) (done taskstore.Completion, err error) {
 	doc, err := p.Store.DocumentByID(ctx, t.DocumentID)
 	if err != nil {
 		return done, fmt.Errorf("reading document %s: %w", t.DocumentID, err)
 	}
-	var ask sheaf.PlanPayload
+	var ask taskstore.PlanPayload
 	if len(t.Payload) > 0 {
 		if err := json.Unmarshal(t.Payload, &ask); err != nil {
 			return done, sheaf.Fail(sheaf.CategoryInternal, "bad_payload", "the plan's payload cannot be read: %v", err)
@@ -84,19 +84,19 @@ func (p *Planner) Process(ctx context.Context, t *sheaf.Task) (done sheaf.Comple
 	if err != nil {
 		return done, err
 	}
-	return sheaf.Completion{Plan: &plan.Result, Spawn: plan.Tasks}, nil
+	return taskstore.Completion{Plan: &plan.Result, Spawn: plan.Tasks}, nil
 }
 
 // DryRun is what planning the document would answer. Nothing is stored.
-func (p *Planner) DryRun(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanPayload) (sheaf.Completion, error) {
+func (p *Planner) DryRun(ctx context.Context, doc *sheaf.Document, ask taskstore.PlanPayload) (taskstore.Completion, error) {
 	if ask.Continues() {
 		return p.planFailed(ctx, doc, ask)
 	}
 	plan, err := p.plan(ctx, doc, ask, nil)
 	if err != nil {
-		return sheaf.Completion{}, err
+		return taskstore.Completion{}, err
 	}
-	return sheaf.Completion{Plan: &plan.Result, Spawn: plan.Tasks}, nil
+	return taskstore.Completion{Plan: &plan.Result, Spawn: plan.Tasks}, nil
 }
 
 // DocumentPlan is what planning decided.
@@ -108,7 +108,7 @@ type DocumentPlan struct {
 
 // plan opens the document and cuts it. t names where shards are kept; nil
 // means a dry run, which stores nothing.
-func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanPayload, t *sheaf.Task) (*DocumentPlan, error) {
+func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.PlanPayload, t *sheaf.Task) (*DocumentPlan, error) {
 	config := settings.WithDefaults(doc.ParseConfig)
 	mediaType := doc.MediaType
 	if config.MediaType.V != "" {
@@ -193,7 +193,7 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanP
 	}
 	for _, piece := range pieces {
 		headings, levels := headingsAt(opened.Outline, piece.Range.From)
-		payload := sheaf.ParsePayload{
+		payload := taskstore.ParsePayload{
 			Format: format.ID(), MediaType: mediaType, SourceKey: doc.BlobKey, SHA256: doc.SHA256, Size: doc.Size,
 			Hint: piece.Hint, Config: config, Headings: headings, HeadingLevels: levels, Continues: continues, TagSet: tagSet,
 		}
@@ -321,7 +321,7 @@ func (p *Planner) reuse(ctx context.Context, doc *sheaf.Document, out *DocumentP
 			t.Done = &result
 			continue
 		}
-		var payload sheaf.ParsePayload
+		var payload taskstore.ParsePayload
 		if err := json.Unmarshal(t.Payload, &payload); err != nil {
 			return fmt.Errorf("decoding the payload of units %s: %w", t.Range, err)
 		}
@@ -337,7 +337,7 @@ func (p *Planner) reuse(ctx context.Context, doc *sheaf.Document, out *DocumentP
 // planFailed makes a generation that lists all that generation Base could
 // read, or repeats a stage of it, and parses again only the units that it
 // could not.
-func (p *Planner) planFailed(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanPayload) (done sheaf.Completion, err error) {
+func (p *Planner) planFailed(ctx context.Context, doc *sheaf.Document, ask taskstore.PlanPayload) (done taskstore.Completion, err error) {
 	old, err := p.Store.GenerationTasks(ctx, doc.ID, ask.Base)
 	if err != nil {
 		return done, err
@@ -392,11 +392,11 @@ func (p *Planner) planFailed(ctx context.Context, doc *sheaf.Document, ask sheaf
 	}
 	if len(done.Spawn) == 0 {
 		// The file never opened: planning from the start is the only retry.
-		plan, err := p.plan(ctx, doc, sheaf.PlanPayload{}, &sheaf.Task{TenantID: doc.TenantID, DocumentID: doc.ID})
+		plan, err := p.plan(ctx, doc, taskstore.PlanPayload{}, &sheaf.Task{TenantID: doc.TenantID, DocumentID: doc.ID})
 		if err != nil {
 			return done, err
 		}
-		return sheaf.Completion{Plan: &plan.Result, Spawn: plan.Tasks}, nil
+		return taskstore.Completion{Plan: &plan.Result, Spawn: plan.Tasks}, nil
 	}
 	done.Plan = &result
 	return done, nil
@@ -406,13 +406,13 @@ func (p *Planner) planFailed(ctx context.Context, doc *sheaf.Document, ask sheaf
 // its chunks, and its vectors unless the stage makes those, and writes them
 // again under a range of its own.
 func (p *Planner) repeatStage(t *sheaf.NewTask, stage string) error {
-	var payload sheaf.ParsePayload
+	var payload taskstore.ParsePayload
 	if err := json.Unmarshal(t.Payload, &payload); err != nil {
 		return fmt.Errorf("decoding the payload of units %s: %w", t.Range, err)
 	}
 	t.Kind, payload.Reuse, t.Done = sheaf.KindIndex, t.Done, nil
 	format, known := p.Formats.ByMediaType(payload.MediaType)
-	if payload.Embed = stage == sheaf.StageEmbed; payload.Embed && known && t.ReuseKey != "" {
+	if payload.Embed = stage == taskstore.StageEmbed; payload.Embed && known && t.ReuseKey != "" {
 		// The vectors will be of the model that is configured now.
 		digest := p.fingerprint(format, payload.Config).Digest()
 		t.ReuseKey, t.Digest = strings.TrimSuffix(t.ReuseKey, t.Digest)+digest, digest
@@ -572,7 +572,7 @@ func headingsAt(outline []sheaf.Heading, unit int) (titles []string, levels []in
 // keepShard stores the part of the file that one range needs, so that its task
 // reads that and not the whole. The key comes from the range and the source,
 // so that a repeated plan writes the same object.
-func (p *Planner) keepShard(ctx context.Context, doc *sheaf.Document, t *sheaf.Task, dir string, piece parser.PlannedRange, payload *sheaf.ParsePayload) error {
+func (p *Planner) keepShard(ctx context.Context, doc *sheaf.Document, t *sheaf.Task, dir string, piece parser.PlannedRange, payload *taskstore.ParsePayload) error {
 	f, err := openWritten(dir, piece.Shard)
 	if err != nil {
 		return fmt.Errorf("opening a shard: %w", err)

@@ -22,6 +22,7 @@ import (
 	"sheaf/internal/settings"
 	"sheaf/parser"
 	"sheaf/parser/child"
+	"sheaf/taskstore"
 )
 
 // Bounds on what of a document's metadata rides on each chunk as a filter.
@@ -34,7 +35,7 @@ const (
 // artifact → index. Each stage waits for a slot of its own, so that while one
 // task embeds another parses. The artifact is written before the index: what
 // the index holds can always be rebuilt.
-func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.Completion, err error) {
+func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done taskstore.Completion, err error) {
 	payload, err := parsePayload(t)
 	if err != nil {
 		return done, err
@@ -151,13 +152,13 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done sheaf.
 		return done, err
 	}
 	result.Stages = run.times
-	return sheaf.Completion{Result: result}, nil
+	return taskstore.Completion{Result: result}, nil
 }
 
 // processIndex writes a stored result, of another document or of an older
 // generation, under the new range id. Nothing is parsed, and nothing embedded
 // unless that is what shall be repeated.
-func (e *Executor) processIndex(ctx context.Context, t *sheaf.Task) (done sheaf.Completion, err error) {
+func (e *Executor) processIndex(ctx context.Context, t *sheaf.Task) (done taskstore.Completion, err error) {
 	payload, err := parsePayload(t)
 	if err != nil {
 		return done, err
@@ -223,7 +224,7 @@ func (e *Executor) processIndex(ctx context.Context, t *sheaf.Task) (done sheaf.
 		return done, err
 	}
 	result.Stages = run.times
-	return sheaf.Completion{Result: result}, nil
+	return taskstore.Completion{Result: result}, nil
 }
 
 // run is one attempt's bookkeeping.
@@ -304,7 +305,7 @@ func weight(u *sheaf.UnitResult) (bytes int) {
 
 // parseUnits brings the bytes here and reads the task's range of them. free,
 // which may be called twice, is to be called when the units are of no more use.
-func (e *Executor) parseUnits(ctx context.Context, run *run, doc *sheaf.Document, p *sheaf.ParsePayload) (units []sheaf.UnitResult, free func(), err error) {
+func (e *Executor) parseUnits(ctx context.Context, run *run, doc *sheaf.Document, p *taskstore.ParsePayload) (units []sheaf.UnitResult, free func(), err error) {
 	var path string
 	var fill blob.Fill
 	release := func() {}
@@ -368,7 +369,7 @@ func (e *Executor) parseUnits(ctx context.Context, run *run, doc *sheaf.Document
 }
 
 // sparse reports whether the task's file is read at a few places.
-func (e *Executor) sparse(p *sheaf.ParsePayload) bool {
+func (e *Executor) sparse(p *taskstore.ParsePayload) bool {
 	if e.cfg.Formats == nil {
 		return false
 	}
@@ -439,7 +440,7 @@ func (e *Executor) embedMissing(ctx context.Context, run *run, doc *sheaf.Docume
 // embedAgain computes the vectors and tags of stored chunks whatever was computed
 // before: of those that are listed, of all where the list is nil. It answers how
 // many tokens were embedded.
-func (e *Executor) embedAgain(ctx context.Context, run *run, doc *sheaf.Document, stored *artifact.Result, which []int, p *sheaf.ParsePayload) (tokens int, err error) {
+func (e *Executor) embedAgain(ctx context.Context, run *run, doc *sheaf.Document, stored *artifact.Result, which []int, p *taskstore.ParsePayload) (tokens int, err error) {
 	if which == nil {
 		which = make([]int, len(stored.Chunks))
 		for i := range which {
@@ -717,8 +718,8 @@ func entriesOf(tenantID string, doc *sheaf.Document, chunks []sheaf.Chunk, vecto
 	return index.Entries(of, chunks, vectors)
 }
 
-func parsePayload(t *sheaf.Task) (*sheaf.ParsePayload, error) {
-	var p sheaf.ParsePayload
+func parsePayload(t *sheaf.Task) (*taskstore.ParsePayload, error) {
+	var p taskstore.ParsePayload
 	if err := json.Unmarshal(t.Payload, &p); err != nil {
 		return nil, sheaf.Fail(sheaf.CategoryInternal, "bad_payload", "the task's payload cannot be read (%v); re-parse the document", err)
 	}

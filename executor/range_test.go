@@ -9,6 +9,7 @@ import (
 	"sheaf"
 	"sheaf/internal/blob"
 	"sheaf/parser/child"
+	"sheaf/taskstore"
 )
 
 // here has every file at a path.
@@ -56,7 +57,7 @@ func TestParseSlotsComeBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := New(Config{Store: &deaf{}, Files: here{}, Parser: parserFunc(c.parse), ParseSlots: 1})
 			run := e.newRun(&sheaf.Task{ID: "t", Kind: sheaf.KindParse, Range: silent, Cost: 1})
-			_, free, err := e.parseUnits(t.Context(), run, &sheaf.Document{ID: "d"}, &sheaf.ParsePayload{})
+			_, free, err := e.parseUnits(t.Context(), run, &sheaf.Document{ID: "d"}, &taskstore.ParsePayload{})
 			if (err != nil) != c.fails {
 				t.Fatal(err)
 			}

@@ -71,7 +71,7 @@ type unpacking struct {
 // path, so that an attempt that comes after a lost one goes on with what is
 // there. What the archive itself leaves is the verdict on each file: it has no
 // ranges to read.
-func (p *Planner) unpack(ctx context.Context, doc *sheaf.Document, format parser.Format, ask sheaf.PlanPayload, t *sheaf.Task) (done sheaf.Completion, err error) {
+func (p *Planner) unpack(ctx context.Context, doc *sheaf.Document, format parser.Format, ask taskstore.PlanPayload, t *sheaf.Task) (done taskstore.Completion, err error) {
 	u := &unpacking{p: p, tree: p.Tree.withDefaults(), task: t, archive: doc, keep: ask.Continues(), fresh: ask.Fresh, there: map[string]sheaf.Document{}}
 	config := settings.WithDefaults(doc.ParseConfig)
 	if u.wanted, err = sheaf.SelectUnits(config.Pages.V, u.tree.Documents); err != nil {
@@ -105,7 +105,7 @@ func (p *Planner) unpack(ctx context.Context, doc *sheaf.Document, format parser
 		return done, sheaf.Fail(sheaf.CategoryBadInput, "bad_pages", "%v", err)
 	}
 	outline, _ := json.Marshal(u.outline) // plain fields always encode
-	return sheaf.Completion{
+	return taskstore.Completion{
 		Plan: &sheaf.PlanResult{
 			Parser: fmt.Sprintf("%s/%d", format.ID(), format.Version()), Unit: sheaf.UnitPart, Units: u.units,
 			Metadata: map[string]string{metadataMembers: fmt.Sprint(u.units)}, Warnings: u.result.Warnings, Outline: outline,
@@ -253,7 +253,7 @@ func (u *unpacking) document(m parser.Member, dir string) (n taskstore.NewDocume
 	if old, known := u.there[m.Path]; known {
 		d.ID = old.ID
 	}
-	return taskstore.NewDocument{Document: d, Plan: sheaf.PlanTask(sheaf.PlanPayload{Fresh: u.fresh})}, nil, nil
+	return taskstore.NewDocument{Document: d, Plan: taskstore.PlanTask(taskstore.PlanPayload{Fresh: u.fresh})}, nil, nil
 }
 
 func (u *unpacking) warn(code, message string) {

@@ -119,7 +119,7 @@ func TestUnpackingSurvivesDeathAtEveryWrite(t *testing.T) {
 			if _, err := store.CreateDataset(ctx, sheaf.Dataset{ID: "d", TenantID: "t", Name: "d"}); err != nil {
 				t.Fatal(err)
 			}
-			id, plan := sheaf.NewID(), sheaf.PlanTask(sheaf.PlanPayload{})
+			id, plan := sheaf.NewID(), taskstore.PlanTask(taskstore.PlanPayload{})
 			if _, err := store.CreateDocuments(ctx, sheaf.Job{ID: sheaf.NewID(), TenantID: "t", DatasetID: "d", Kind: sheaf.JobIngest}, []taskstore.NewDocument{{
 				Document: sheaf.Document{ID: id, Name: "x.zip", MediaType: parser.MediaZIP, Size: 1, SHA256: "x", BlobKey: sheaf.OriginalPrefix("t", id) + "v1"}, Plan: plan,
 			}}, ""); err != nil {

@@ -28,7 +28,7 @@ import (
 // DryRunner plans a document without storing anything: what the plan found and
 // the tasks it would spawn.
 type DryRunner interface {
-	DryRun(ctx context.Context, doc *sheaf.Document, ask sheaf.PlanPayload) (sheaf.Completion, error)
+	DryRun(ctx context.Context, doc *sheaf.Document, ask taskstore.PlanPayload) (taskstore.Completion, error)
 }
 
 // Service is the entry to the pipeline. It is safe for concurrent use.
@@ -226,7 +226,7 @@ func (s *Service) submit(ctx context.Context, dataset *sheaf.Dataset, jobID stri
 		}
 		d.DuplicateOf = twin
 		seen[d.SHA256] = cmp.Or(seen[d.SHA256], d.ID)
-		docs[i] = taskstore.NewDocument{Document: d, Plan: sheaf.PlanTask(sheaf.PlanPayload{})}
+		docs[i] = taskstore.NewDocument{Document: d, Plan: taskstore.PlanTask(taskstore.PlanPayload{})}
 	}
 	// With the bytes there, whoever asked may hang up: a commit that is cut off
 	// would leave it open whether they are in use.
@@ -312,8 +312,8 @@ func (s *Service) Reparse(ctx context.Context, dataset *sheaf.Dataset, r Reparse
 }
 
 func (r ReparseRequest) decision(dataset *sheaf.Dataset) decision {
-	return func(d *sheaf.Document) (sheaf.ParseConfig, sheaf.PlanPayload, bool) {
-		return settings.Patch(r.Config, d.ParseConfig, dataset.ParseConfig), sheaf.PlanPayload{Fresh: r.Fresh}, true
+	return func(d *sheaf.Document) (sheaf.ParseConfig, taskstore.PlanPayload, bool) {
+		return settings.Patch(r.Config, d.ParseConfig, dataset.ParseConfig), taskstore.PlanPayload{Fresh: r.Fresh}, true
 	}
 }
 
@@ -400,31 +400,31 @@ func (s *Service) retry(ctx context.Context, tenantID, datasetID string, docs []
 }
 
 // decision says how a document is planned again, and whether it is at all.
-type decision func(*sheaf.Document) (sheaf.ParseConfig, sheaf.PlanPayload, bool)
+type decision func(*sheaf.Document) (sheaf.ParseConfig, taskstore.PlanPayload, bool)
 
 // retryOf decides by a document's state what a retry of that scope does with it.
 func retryOf(scope RetryScope) (decision, error) {
 	if !slices.Contains(RetryScopes, scope) {
 		return nil, fmt.Errorf("%w: scope %q: choose among %q", sheaf.ErrInvalid, scope, RetryScopes)
 	}
-	return func(d *sheaf.Document) (sheaf.ParseConfig, sheaf.PlanPayload, bool) {
+	return func(d *sheaf.Document) (sheaf.ParseConfig, taskstore.PlanPayload, bool) {
 		stage := ""
 		switch scope {
 		case RetryAll, RetryParse, RetryChunk:
-			return d.ParseConfig, sheaf.PlanPayload{Fresh: true}, d.State.Terminal()
+			return d.ParseConfig, taskstore.PlanPayload{Fresh: true}, d.State.Terminal()
 		case RetryEmbed, RetryIndex:
 			stage = strings.TrimPrefix(string(scope), "stage:")
 		}
 		switch d.State {
 		case sheaf.DocSucceeded:
-			return d.ParseConfig, sheaf.PlanPayload{Stage: stage, Base: d.Generation}, stage != ""
+			return d.ParseConfig, taskstore.PlanPayload{Stage: stage, Base: d.Generation}, stage != ""
 		case sheaf.DocPartiallySucceeded, sheaf.DocFailed:
-			return d.ParseConfig, sheaf.PlanPayload{Scope: "failed", Stage: stage, Base: d.Generation}, true
+			return d.ParseConfig, taskstore.PlanPayload{Scope: "failed", Stage: stage, Base: d.Generation}, true
 		case sheaf.DocCanceled:
 			// What a canceled run had finished is being collected: plan anew.
-			return d.ParseConfig, sheaf.PlanPayload{}, true
+			return d.ParseConfig, taskstore.PlanPayload{}, true
 		}
-		return d.ParseConfig, sheaf.PlanPayload{}, false
+		return d.ParseConfig, taskstore.PlanPayload{}, false
 	}, nil
 }
 
@@ -451,7 +451,7 @@ func (s *Service) again(ctx context.Context, job sheaf.Job, docs []sheaf.Documen
 			}
 			tagSets = config.TagKBIDs.V
 		}
-		again = append(again, taskstore.ReparseDocument{DocumentID: docs[i].ID, ParseConfig: config, MediaType: found, Plan: sheaf.PlanTask(payload)})
+		again = append(again, taskstore.ReparseDocument{DocumentID: docs[i].ID, ParseConfig: config, MediaType: found, Plan: taskstore.PlanTask(payload)})
 	}
 	job.Statistics.Skipped = len(docs) - len(again)
 	if len(again) == 0 && from.Key != "" {

@@ -15,6 +15,7 @@ import (
 
 	"sheaf"
 	"sheaf/internal/blob"
+	"sheaf/taskstore"
 )
 
 const (
@@ -32,14 +33,14 @@ const (
 
 // BeginUpload notes a file that will come in pieces. What could be refused
 // without its bytes is refused now.
-func (s *Service) BeginUpload(ctx context.Context, dataset *sheaf.Dataset, u Upload, fingerprint, header string, hold bool) (*sheaf.PartialUpload, error) {
+func (s *Service) BeginUpload(ctx context.Context, dataset *sheaf.Dataset, u Upload, fingerprint, header string, hold bool) (*taskstore.PartialUpload, error) {
 	if err := s.check(u); err != nil {
 		return nil, err
 	}
 	id := u.Origin.ID(dataset.TenantID, "upload", 0)
-	made, err := s.Catalog.CreateUpload(ctx, sheaf.PartialUpload{
+	made, err := s.Catalog.CreateUpload(ctx, taskstore.PartialUpload{
 		ID: id, TenantID: dataset.TenantID, DatasetID: dataset.ID, DocumentID: cmp.Or(u.ID, u.Origin.ID(dataset.TenantID, "document", 0)), Size: u.Size, Fingerprint: fingerprint,
-		Spec: sheaf.UploadSpec{Name: CleanName(u.Name), MediaType: u.MediaType, Config: u.Config, Metadata: u.Metadata, Lane: u.Lane, Hold: hold, Header: header},
+		Spec: taskstore.UploadSpec{Name: CleanName(u.Name), MediaType: u.MediaType, Config: u.Config, Metadata: u.Metadata, Lane: u.Lane, Hold: hold, Header: header},
 	}, s.uploadLife())
 	if errors.Is(err, sheaf.ErrConflict) { // a keyed request, repeated
 		return s.Catalog.Upload(ctx, dataset.TenantID, id)
@@ -53,7 +54,7 @@ func (s *Service) uploadLife() time.Duration { return cmp.Or(s.UploadLife, defau
 // answers how far the upload is, also with an error: what came before a line
 // broke is kept. With verify nothing is kept unless it says yes after the last
 // byte; it sees the bytes through the hash it was made with.
-func (s *Service) AppendUpload(ctx context.Context, tenantID, id string, offset int64, body io.Reader, verify func() error) (*sheaf.PartialUpload, error) {
+func (s *Service) AppendUpload(ctx context.Context, tenantID, id string, offset int64, body io.Reader, verify func() error) (*taskstore.PartialUpload, error) {
 	u, err := s.Catalog.ClaimUpload(ctx, tenantID, id, offset, s.uploadLife())
 	if err != nil {
 		return nil, err
@@ -86,8 +87,8 @@ const presignedLife = 6 * time.Hour
 
 // directKey is where the bytes of an upload lie that the sender puts into the
 // blob store itself.
-func directKey(u *sheaf.PartialUpload) string {
-	return sheaf.UploadPrefix(u.TenantID, u.ID) + "direct"
+func directKey(u *taskstore.PartialUpload) string {
+	return taskstore.UploadPrefix(u.TenantID, u.ID) + "direct"
 }
 
 // errNoDirect says that the bytes must come through the API.
@@ -114,7 +115,7 @@ func (s *Service) PresignUpload(ctx context.Context, tenantID, id string) (addre
 
 // CompleteUpload takes what the sender put into the blob store. It is copied
 // first: the address is valid for longer, and what is hashed must not change.
-func (s *Service) CompleteUpload(ctx context.Context, tenantID, id string) (*sheaf.PartialUpload, error) {
+func (s *Service) CompleteUpload(ctx context.Context, tenantID, id string) (*taskstore.PartialUpload, error) {
 	if _, ok := s.Blobs.(blob.Presigner); !ok {
 		return nil, errNoDirect
 	}
@@ -149,7 +150,7 @@ func (s *Service) CompleteUpload(ctx context.Context, tenantID, id string) (*she
 	if err != nil {
 		return nil, err
 	}
-	u.Pieces, u.NextPiece, u.Offset = []sheaf.UploadPiece{{N: u.NextPiece, Size: n}}, u.NextPiece+1, n
+	u.Pieces, u.NextPiece, u.Offset = []taskstore.UploadPiece{{N: u.NextPiece, Size: n}}, u.NextPiece+1, n
 	u.Hash, _ = sum.(encoding.BinaryMarshaler).MarshalBinary() // a hash never fails
 	return u, s.Catalog.AdvanceUpload(ctx, u, true)
 }
@@ -159,8 +160,8 @@ func (s *Service) CompleteUpload(ctx context.Context, tenantID, id string) (*she
 // follows it.
 type pieceWriter struct {
 	s      *Service
-	u      *sheaf.PartialUpload
-	stored sheaf.PartialUpload // as the catalog has it
+	u      *taskstore.PartialUpload
+	stored taskstore.PartialUpload // as the catalog has it
 	hash   hash.Hash
 	buf    []byte // of the piece to come
 	hashed int    // of buf
@@ -243,7 +244,7 @@ func (w *pieceWriter) flush(ctx context.Context, last bool) error {
 		}
 		_, _ = w.hash.Write(w.buf[w.hashed:]) // a hash never fails
 		w.made = append(w.made, key)
-		w.u.Pieces = append(w.u.Pieces, sheaf.UploadPiece{N: w.u.NextPiece, Size: int64(len(w.buf))})
+		w.u.Pieces = append(w.u.Pieces, taskstore.UploadPiece{N: w.u.NextPiece, Size: int64(len(w.buf))})
 		w.u.NextPiece++
 		w.u.Offset += int64(len(w.buf) - w.hashed)
 		w.u.Hash, _ = w.hash.(encoding.BinaryMarshaler).MarshalBinary() // a hash never fails
@@ -298,7 +299,7 @@ type StagedUpload struct {
 }
 
 // stageUpload makes the original of a complete upload's pieces.
-func (s *Service) stageUpload(ctx context.Context, dataset *sheaf.Dataset, u *sheaf.PartialUpload) (*Staged, error) {
+func (s *Service) stageUpload(ctx context.Context, dataset *sheaf.Dataset, u *taskstore.PartialUpload) (*Staged, error) {
 	spec := Upload{ID: u.DocumentID, Name: u.Spec.Name, MediaType: u.Spec.MediaType, Size: u.Size, Config: u.Spec.Config, Metadata: u.Spec.Metadata, Lane: u.Spec.Lane}
 	st := &Staged{Document: newDocument(dataset, spec)}
 	// A name of its own for each attempt: one that is given up removes its own.
@@ -326,7 +327,7 @@ func (s *Service) stageUpload(ctx context.Context, dataset *sheaf.Dataset, u *sh
 
 // StageUploads makes originals of complete uploads, in order. A file that is
 // refused does not stop the others.
-func (s *Service) StageUploads(ctx context.Context, dataset *sheaf.Dataset, uploads []sheaf.PartialUpload) ([]StagedUpload, error) {
+func (s *Service) StageUploads(ctx context.Context, dataset *sheaf.Dataset, uploads []taskstore.PartialUpload) ([]StagedUpload, error) {
 	out := make([]StagedUpload, 0, len(uploads))
 	for i := range uploads {
 		u := &uploads[i]
@@ -381,7 +382,7 @@ func (s *Service) SubmitUploads(ctx context.Context, dataset *sheaf.Dataset, ids
 	return done, refused, err
 }
 
-func (s *Service) submitBound(ctx context.Context, dataset *sheaf.Dataset, jobID string, uploads []sheaf.PartialUpload, from Origin) (*Submission, []StagedUpload, error) {
+func (s *Service) submitBound(ctx context.Context, dataset *sheaf.Dataset, jobID string, uploads []taskstore.PartialUpload, from Origin) (*Submission, []StagedUpload, error) {
 	if job, err := s.Job(ctx, dataset.TenantID, jobID); err == nil {
 		return s.submitted(ctx, job, uploads)
 	} else if !errors.Is(err, sheaf.ErrNotFound) {
@@ -409,7 +410,7 @@ func (s *Service) submitBound(ctx context.Context, dataset *sheaf.Dataset, jobID
 		return nil, nil, err
 	}
 	for i := range uploads { // what is left goes with the upload
-		if _, err := s.Blobs.DeletePrefix(ctx, sheaf.UploadPrefix(uploads[i].TenantID, uploads[i].ID)); err != nil {
+		if _, err := s.Blobs.DeletePrefix(ctx, taskstore.UploadPrefix(uploads[i].TenantID, uploads[i].ID)); err != nil {
 			s.Log.DebugContext(ctx, "pieces stay until their upload goes", "upload", uploads[i].ID, "error", err)
 		}
 	}
@@ -417,7 +418,7 @@ func (s *Service) submitBound(ctx context.Context, dataset *sheaf.Dataset, jobID
 }
 
 // submitted answers a repeated submit from what the first one made.
-func (s *Service) submitted(ctx context.Context, job *sheaf.Job, uploads []sheaf.PartialUpload) (*Submission, []StagedUpload, error) {
+func (s *Service) submitted(ctx context.Context, job *sheaf.Job, uploads []taskstore.PartialUpload) (*Submission, []StagedUpload, error) {
 	out := &Submission{Job: job}
 	var all []StagedUpload
 	for _, u := range uploads {

@@ -80,7 +80,7 @@ func workOf(t *sheaf.NewTask) (Work, *sheaf.TaskResult) {
 	if t.Done != nil {
 		return WorkNone, t.Done
 	}
-	var payload sheaf.ParsePayload
+	var payload taskstore.ParsePayload
 	if t.Kind != sheaf.KindIndex || json.Unmarshal(t.Payload, &payload) != nil || payload.Reuse == nil {
 		return WorkAll, nil
 	}
@@ -152,7 +152,7 @@ type StoppedTasks struct {
 }
 
 // preview plans a document with the given settings, without doing it.
-func (s *Service) preview(ctx context.Context, doc *sheaf.Document, config sheaf.ParseConfig, ask sheaf.PlanPayload, known measures) (*PlanPreview, error) {
+func (s *Service) preview(ctx context.Context, doc *sheaf.Document, config sheaf.ParseConfig, ask taskstore.PlanPayload, known measures) (*PlanPreview, error) {
 	if s.Planner == nil {
 		return nil, fmt.Errorf("%w: this process cannot open files; ask one that runs executors", sheaf.ErrUnavailable)
 	}
@@ -429,7 +429,7 @@ func (s *Service) DryRunReparse(ctx context.Context, dataset *sheaf.Dataset, r R
 }
 
 // DryRunRetry previews a retry, of some units if only names any.
-func (s *Service) DryRunRetry(ctx context.Context, dataset *sheaf.Dataset, filter taskstore.DocumentFilter, scope RetryScope, only sheaf.RetryOnly) ([]PlanPreview, *Forecast, error) {
+func (s *Service) DryRunRetry(ctx context.Context, dataset *sheaf.Dataset, filter taskstore.DocumentFilter, scope RetryScope, only taskstore.RetryOnly) ([]PlanPreview, *Forecast, error) {
 	if !only.Empty() {
 		docs, decide, err := s.unitsOf(ctx, dataset, filter, only)
 		if err != nil {

@@ -12,7 +12,7 @@ import (
 
 // RetryUnits runs again some of the units that could not be read: those that
 // only names. What else failed stays failed, and what was read is kept.
-func (s *Service) RetryUnits(ctx context.Context, dataset *sheaf.Dataset, f taskstore.DocumentFilter, only sheaf.RetryOnly, from Origin) (Rerun, error) {
+func (s *Service) RetryUnits(ctx context.Context, dataset *sheaf.Dataset, f taskstore.DocumentFilter, only taskstore.RetryOnly, from Origin) (Rerun, error) {
 	docs, decide, err := s.unitsOf(ctx, dataset, f, only)
 	if err != nil {
 		return Rerun{}, err
@@ -22,7 +22,7 @@ func (s *Service) RetryUnits(ctx context.Context, dataset *sheaf.Dataset, f task
 }
 
 // unitsOf selects documents, and decides for those with such failures.
-func (s *Service) unitsOf(ctx context.Context, dataset *sheaf.Dataset, f taskstore.DocumentFilter, only sheaf.RetryOnly) ([]sheaf.Document, decision, error) {
+func (s *Service) unitsOf(ctx context.Context, dataset *sheaf.Dataset, f taskstore.DocumentFilter, only taskstore.RetryOnly) ([]sheaf.Document, decision, error) {
 	docs, err := s.selectDocuments(ctx, dataset, f)
 	if err != nil {
 		return nil, nil, err
@@ -36,14 +36,14 @@ func (s *Service) unitsOf(ctx context.Context, dataset *sheaf.Dataset, f tasksto
 	if len(docs) > 0 && !slices.Contains(slices.Collect(maps.Values(chosen)), true) {
 		return nil, nil, fmt.Errorf("%w: none of the units and codes that were named is among what failed in the selected documents; read …/pages for what did", sheaf.ErrInvalid)
 	}
-	return docs, func(d *sheaf.Document) (sheaf.ParseConfig, sheaf.PlanPayload, bool) {
-		return d.ParseConfig, sheaf.PlanPayload{Scope: "failed", Base: d.Generation, Only: &only}, chosen[d.ID]
+	return docs, func(d *sheaf.Document) (sheaf.ParseConfig, taskstore.PlanPayload, bool) {
+		return d.ParseConfig, taskstore.PlanPayload{Scope: "failed", Base: d.Generation, Only: &only}, chosen[d.ID]
 	}, nil
 }
 
 // failedIn reports whether a unit of the document failed that only names. Of a
 // document that never opened no unit is known: its own failure counts.
-func (s *Service) failedIn(ctx context.Context, d *sheaf.Document, only sheaf.RetryOnly) (bool, error) {
+func (s *Service) failedIn(ctx context.Context, d *sheaf.Document, only taskstore.RetryOnly) (bool, error) {
 	if d.State != sheaf.DocPartiallySucceeded && d.State != sheaf.DocFailed {
 		return false, nil
 	}

@@ -38,11 +38,11 @@ type Changes interface {
 
 // Uploads holds files that come in several requests.
 type Uploads interface {
-	CreateUpload(ctx context.Context, u sheaf.PartialUpload, life time.Duration) (*sheaf.PartialUpload, error)
-	Upload(ctx context.Context, tenantID, id string) (*sheaf.PartialUpload, error)
-	ClaimUpload(ctx context.Context, tenantID, id string, offset int64, life time.Duration) (*sheaf.PartialUpload, error)
-	AdvanceUpload(ctx context.Context, u *sheaf.PartialUpload, last bool) error
-	BindUploads(ctx context.Context, tenantID string, ids []string, jobID string) ([]sheaf.PartialUpload, error)
+	CreateUpload(ctx context.Context, u taskstore.PartialUpload, life time.Duration) (*taskstore.PartialUpload, error)
+	Upload(ctx context.Context, tenantID, id string) (*taskstore.PartialUpload, error)
+	ClaimUpload(ctx context.Context, tenantID, id string, offset int64, life time.Duration) (*taskstore.PartialUpload, error)
+	AdvanceUpload(ctx context.Context, u *taskstore.PartialUpload, last bool) error
+	BindUploads(ctx context.Context, tenantID string, ids []string, jobID string) ([]taskstore.PartialUpload, error)
 	UnbindUploads(ctx context.Context, tenantID, jobID string) error
 }
 

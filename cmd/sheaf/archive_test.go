@@ -18,6 +18,7 @@ import (
 	"sheaf/internal/blob"
 	"sheaf/internal/config"
 	"sheaf/parser/pdf/enginetest"
+	"sheaf/taskstore"
 )
 
 // zipOf packs files, given as path and content in turn.
@@ -197,7 +198,7 @@ func TestArchiveOverTheQuotaIsReadLater(t *testing.T) {
 	s := start(t, nil)
 	quota := func(q sheaf.Quota) {
 		t.Helper()
-		if _, err := s.app.store.ChangeTenant(t.Context(), sheaf.LocalTenant, sheaf.TenantChange{Documents: &q.Documents}); err != nil {
+		if _, err := s.app.store.ChangeTenant(t.Context(), sheaf.LocalTenant, taskstore.TenantChange{Documents: &q.Documents}); err != nil {
 			t.Fatal(err)
 		}
 	}

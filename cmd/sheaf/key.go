@@ -42,8 +42,8 @@ func (g *global) keyCommand() *cobra.Command {
 		},
 	}
 	create.Flags().StringVar(&name, "name", "", "what the key is for")
-	create.Flags().Var(&choice{value: &scopes, of: sheaf.KeyScopes, many: true}, "scope", "`SCOPE`: read, write or admin; may be repeated")
-	g.complete(create, "scope", oneOf(sheaf.KeyScopes...))
+	create.Flags().Var(&choice{value: &scopes, of: taskstore.KeyScopes, many: true}, "scope", "`SCOPE`: read, write or admin; may be repeated")
+	g.complete(create, "scope", oneOf(taskstore.KeyScopes...))
 	cmd.AddCommand(create, g.keyList(), g.keySet(), g.keyRevoke())
 	return cmd
 }
@@ -83,7 +83,7 @@ func (g *global) keySet() *cobra.Command {
 		Long:    "Changes what is named; the rest stays. It holds for the next request with the key.",
 		Example: "  sheaf key set acme KEY-ID --scope read\n  sheaf key set acme KEY-ID --name dashboard --dry-run",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var to sheaf.KeyChange
+			var to taskstore.KeyChange
 			if cmd.Flags().Changed("name") {
 				to.Name = &name
 			}
@@ -114,8 +114,8 @@ func (g *global) keySet() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&name, "name", "", "what the key is for")
-	cmd.Flags().Var(&choice{value: &scopes, of: sheaf.KeyScopes, many: true}, "scope", "`SCOPE` in place of those it has: read, write or admin; may be repeated")
-	g.complete(cmd, "scope", oneOf(sheaf.KeyScopes...))
+	cmd.Flags().Var(&choice{value: &scopes, of: taskstore.KeyScopes, many: true}, "scope", "`SCOPE` in place of those it has: read, write or admin; may be repeated")
+	g.complete(cmd, "scope", oneOf(taskstore.KeyScopes...))
 	sure.dryFlag(cmd)
 	return cmd
 }

@@ -18,6 +18,7 @@ import (
 	"sheaf"
 	"sheaf/internal/config"
 	"sheaf/internal/secrets"
+	"sheaf/taskstore"
 )
 
 // testSecretsKey is that of every fleet of these tests.
@@ -81,7 +82,7 @@ func TestDataFolderIsClosedToOthersAndShowsNoSecret(t *testing.T) {
 		t.Errorf("the log does not say that files were open: %v", log.lines(t))
 	}
 	const password = "pa55word-of-the-file"
-	var made sheaf.Webhook
+	var made taskstore.Webhook
 	s.post("/v1/datasets/default/webhooks", map[string]any{"url": "https://example.invalid/x", "secret": clearSecret}, &made)
 	s.send(map[string]string{"parser_config": `{"password":"` + password + `"}`}, text("a.md", "# Herons\n\nwait.\n"))
 	open, shown := readable(t, cfg.DataDir, clearSecret, password)

@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sheaf"
 	"sheaf/internal/api"
 	"sheaf/internal/receipt"
+	"sheaf/taskstore"
 )
 
 func (g *global) receiptCommand() *cobra.Command {
@@ -32,7 +32,7 @@ func (g *global) receiptCommand() *cobra.Command {
 			if all {
 				path = "/v1/receipts"
 			}
-			var list api.List[sheaf.Receipt]
+			var list api.List[taskstore.Receipt]
 			if err := c.call(cmd.Context(), http.MethodGet, fmt.Sprintf("%s?limit=%d", path, limit), nil, &list); err != nil {
 				return err
 			}

@@ -123,7 +123,7 @@ func column(t *testing.T, db *sql.DB, query string) (out []string) {
 	return out
 }
 
-func (s *service) completed(id string) (r sheaf.Receipt, raw []byte) {
+func (s *service) completed(id string) (r taskstore.Receipt, raw []byte) {
 	s.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; {
 		var text json.RawMessage
@@ -131,7 +131,7 @@ func (s *service) completed(id string) (r sheaf.Receipt, raw []byte) {
 		if err := json.Unmarshal(text, &r); err != nil {
 			s.t.Fatal(err)
 		}
-		if r.State == sheaf.ReceiptCompleted {
+		if r.State == taskstore.ReceiptCompleted {
 			return r, text
 		}
 		if time.Now().After(deadline) {
@@ -261,18 +261,18 @@ func TestReceiptsOfADatasetOutliveIt(t *testing.T) {
 	if err := s.call(t.Context(), http.MethodDelete, "/v1/datasets/sesamum", nil, &d); err != nil {
 		t.Fatal(err)
 	}
-	var pending sheaf.Receipt
+	var pending taskstore.Receipt
 	s.get("/v1/receipts/"+d.ReceiptID, &pending)
-	if pending.State == sheaf.ReceiptPending && pending.Signature == nil {
+	if pending.State == taskstore.ReceiptPending && pending.Signature == nil {
 		t.Error("the pending receipt is not signed")
 	}
 	s.completed(d.ReceiptID)
-	var list api.List[sheaf.Receipt]
+	var list api.List[taskstore.Receipt]
 	s.get("/v1/datasets/"+ds.ID+"/receipts", &list)
-	if len(list.Items) != 1 || list.Items[0].ID != d.ReceiptID || list.Items[0].Kind != sheaf.ReceiptDataset || list.Items[0].Documents != 2 {
+	if len(list.Items) != 1 || list.Items[0].ID != d.ReceiptID || list.Items[0].Kind != taskstore.ReceiptDataset || list.Items[0].Documents != 2 {
 		t.Errorf("receipts of the deleted dataset: %+v", list.Items)
 	}
-	var docs api.List[sheaf.ReceiptDocument]
+	var docs api.List[taskstore.ReceiptDocument]
 	s.get("/v1/receipts/"+d.ReceiptID+"/documents?limit=1", &docs)
 	if len(docs.Items) != 1 || docs.NextCursor == nil {
 		t.Errorf("documents of the receipt: %+v", docs)

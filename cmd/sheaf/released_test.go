@@ -107,7 +107,7 @@ func goesOn(t *testing.T, s *service) {
 	if err != nil || contracts.ParseConfig.Password.V != "kept-password" {
 		t.Errorf("the password of the dataset is %q: %v", contracts.ParseConfig.Password.V, err)
 	}
-	var hooks api.List[sheaf.Webhook]
+	var hooks api.List[taskstore.Webhook]
 	s.get("/v1/datasets/default/webhooks", &hooks)
 	if len(hooks.Items) != 1 {
 		t.Fatalf("webhooks: %+v", hooks.Items)

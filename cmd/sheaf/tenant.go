@@ -34,7 +34,7 @@ func tenantFlags(cmd *cobra.Command, t *sheaf.Tenant) {
 }
 
 // tenantChange is what the flags of tenantFlags say.
-func tenantChange(cmd *cobra.Command, t *sheaf.Tenant) (c sheaf.TenantChange, any bool) {
+func tenantChange(cmd *cobra.Command, t *sheaf.Tenant) (c taskstore.TenantChange, any bool) {
 	said := func(name string) bool {
 		changed := cmd.Flags().Changed(name)
 		any = any || changed
@@ -70,7 +70,7 @@ func (g *global) tenantCreate() *cobra.Command {
 			if t.Name == "" {
 				t.Name = t.ID
 			}
-			if err := errors.Join(sheaf.CheckTenantID(t.ID), t.Check()); err != nil {
+			if err := errors.Join(taskstore.CheckTenantID(t.ID), taskstore.CheckTenant(&t)); err != nil {
 				return usageError{err}
 			}
 			return g.withStore(cmd.Context(), func(ctx context.Context, s *sqlstore.Store) error {
@@ -131,7 +131,7 @@ func (g *global) tenantSet() *cobra.Command {
 }
 
 // setTenant changes a tenant, or answers what a change would make of it.
-func setTenant(ctx context.Context, s *sqlstore.Store, id string, change sheaf.TenantChange, pause, resume, dryRun bool) (*sheaf.Tenant, error) {
+func setTenant(ctx context.Context, s *sqlstore.Store, id string, change taskstore.TenantChange, pause, resume, dryRun bool) (*sheaf.Tenant, error) {
 	var t *sheaf.Tenant
 	var err error
 	if dryRun {

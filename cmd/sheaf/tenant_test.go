@@ -309,7 +309,7 @@ func newVictim(s *service) victim {
 	if resp.StatusCode != http.StatusCreated {
 		s.t.Fatalf("the victim's upload: %s %s", resp.Status, body)
 	}
-	var hook sheaf.Webhook
+	var hook taskstore.Webhook
 	v.post("/v1/datasets/vault/webhooks", map[string]any{"url": "https://hooks.invalid/secret-of-alpha"}, &hook)
 	v.webhook = hook.ID
 	keys, _, err := s.app.store.Keys(s.t.Context(), "alpha", taskstore.Page{})

@@ -674,7 +674,7 @@ func testEditTenant(t *testing.T, s *service, b *browser) {
 	// Nothing is sent that was not changed: another's change stays.
 	b.keys(kb.Enter)
 	b.sees("dialog h2", "Edit tenant acme")
-	if _, err := store.ChangeTenant(t.Context(), "acme", sheaf.TenantChange{Weight: new(7)}); err != nil {
+	if _, err := store.ChangeTenant(t.Context(), "acme", taskstore.TenantChange{Weight: new(7)}); err != nil {
 		t.Fatal(err)
 	}
 	b.run(evaluate(`document.querySelector("dialog [name=paused]").click()`))

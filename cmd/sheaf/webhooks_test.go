@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"sheaf"
 	"sheaf/internal/api"
 	"sheaf/internal/config"
 	"sheaf/internal/webhook"
+	"sheaf/taskstore"
 )
 
 // hook is a server that webhooks call. It answers with status.
@@ -90,13 +90,13 @@ func TestWebhooks(t *testing.T) {
 	if resp, b := s.request("POST", base, `{"url":"`+h.URL+`","events":["document.exploded"]}`, "Content-Type", "application/json"); resp.StatusCode != 400 || !strings.Contains(string(b), "document.succeeded") {
 		t.Errorf("an event that is none: %s %s", resp.Status, b)
 	}
-	var w sheaf.Webhook
+	var w taskstore.Webhook
 	h.Lock() // nothing is told before the key is known
 	s.post(base, map[string]any{"url": h.URL}, &w)
 	h.secret = w.Secret
 	h.Unlock()
 	at := base + "/" + w.ID
-	var again sheaf.Webhook
+	var again taskstore.Webhook
 	s.get(at, &again)
 	if !strings.HasPrefix(w.Secret, "whsec_") || again.Secret != "" || again.URL != h.URL {
 		t.Fatalf("made %+v, read %+v", w, again)
@@ -112,12 +112,12 @@ func TestWebhooks(t *testing.T) {
 		waitFor(t, event, func() bool { return h.count(event) == n })
 	}
 	h.Lock()
-	var news sheaf.DocumentNews
+	var news taskstore.DocumentNews
 	for _, m := range h.got {
 		if m.Type == "document.failed" {
 			_ = json.Unmarshal(m.Data, &news)
 		}
-		if !slices.Contains(sheaf.WebhookEvents, m.Type) {
+		if !slices.Contains(taskstore.WebhookEvents, m.Type) {
 			t.Errorf("an unknown event %q", m.Type)
 		}
 	}
@@ -128,10 +128,10 @@ func TestWebhooks(t *testing.T) {
 
 	// What is not taken stays, with the answer, and is sent again when asked.
 	h.answer(500)
-	var ping sheaf.Delivery
+	var ping taskstore.Delivery
 	s.post(at+":ping", nil, &ping)
-	delivery := func(id string) (d sheaf.Delivery) {
-		var all api.List[sheaf.Delivery]
+	delivery := func(id string) (d taskstore.Delivery) {
+		var all api.List[taskstore.Delivery]
 		s.get(at+"/deliveries?limit=100", &all)
 		for _, one := range all.Items {
 			if one.EventID == id {
@@ -141,13 +141,13 @@ func TestWebhooks(t *testing.T) {
 		return d
 	}
 	waitFor(t, "the refusal to be noted", func() bool { return delivery(ping.EventID).Status == 500 })
-	if d := delivery(ping.EventID); d.State != sheaf.DeliveryPending || d.Attempts < 1 || d.Error == "" || !d.NextAt.After(d.CreatedAt) {
+	if d := delivery(ping.EventID); d.State != taskstore.DeliveryPending || d.Attempts < 1 || d.Error == "" || !d.NextAt.After(d.CreatedAt) {
 		t.Errorf("a refused message: %+v", d)
 	}
 	h.answer(200)
 	var replayed api.Replayed
 	s.post(at+":replay", map[string]any{"event_ids": []string{ping.EventID}}, &replayed)
-	waitFor(t, "the replay to be taken", func() bool { return delivery(ping.EventID).State == sheaf.DeliveryDelivered })
+	waitFor(t, "the replay to be taken", func() bool { return delivery(ping.EventID).State == taskstore.DeliveryDelivered })
 	if replayed.Deliveries != 1 {
 		t.Errorf("replayed %d", replayed.Deliveries)
 	}
@@ -156,7 +156,7 @@ func TestWebhooks(t *testing.T) {
 	h.answer(410)
 	s.post(at+":ping", nil, &ping)
 	waitFor(t, "the webhook to be turned off", func() bool { s.get(at, &again); return !again.Enabled })
-	if again.LastError == "" || delivery(ping.EventID).State != sheaf.DeliveryDead {
+	if again.LastError == "" || delivery(ping.EventID).State != taskstore.DeliveryDead {
 		t.Errorf("%+v, %+v", again, delivery(ping.EventID))
 	}
 

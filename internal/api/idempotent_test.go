@@ -60,7 +60,7 @@ func (a *ambiguous) Reparse(ctx context.Context, job sheaf.Job, docs []taskstore
 	return a.lose(a.Store.Reparse(ctx, job, docs, trace))
 }
 
-func (a *ambiguous) CreateWebhook(ctx context.Context, w sheaf.Webhook) (*sheaf.Webhook, error) {
+func (a *ambiguous) CreateWebhook(ctx context.Context, w taskstore.Webhook) (*taskstore.Webhook, error) {
 	out, err := a.Store.CreateWebhook(ctx, w)
 	return out, a.lose(err)
 }

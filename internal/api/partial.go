@@ -25,6 +25,7 @@ import (
 
 	"sheaf"
 	"sheaf/ingest"
+	"sheaf/taskstore"
 )
 
 // Uploads in pieces: the tus protocol 1.0.0 (tus.io/protocols/resumable-upload)
@@ -63,7 +64,7 @@ type UploadStatus struct {
 	ExpiresAt   time.Time `json:"expires_at" doc:"removed then, unless more bytes come"`
 }
 
-func uploadStatus(u *sheaf.PartialUpload) UploadStatus {
+func uploadStatus(u *taskstore.PartialUpload) UploadStatus {
 	return UploadStatus{
 		ID: u.ID, DatasetID: u.DatasetID, DocumentID: u.DocumentID, Name: u.Spec.Name, Size: u.Size, Offset: u.Offset, Complete: u.Complete(), Hold: u.Spec.Hold,
 		JobID: u.JobID, Fingerprint: u.Fingerprint, CreatedAt: u.CreatedAt, ExpiresAt: u.ExpiresAt,
@@ -177,7 +178,7 @@ type DirectUpload struct {
 }
 
 // partial finds the upload of a path within its dataset and tenant.
-func (s *Server) partial(ctx context.Context, p UploadPath) (*sheaf.PartialUpload, error) {
+func (s *Server) partial(ctx context.Context, p UploadPath) (*taskstore.PartialUpload, error) {
 	ds, err := s.dataset(ctx, p.DatasetPath)
 	if err != nil {
 		return nil, err
@@ -191,7 +192,7 @@ func (s *Server) partial(ctx context.Context, p UploadPath) (*sheaf.PartialUploa
 
 func (s *Server) previewUploads(ctx context.Context, ds *sheaf.Dataset, ids []string) (*SubmitAnswer, error) {
 	answer := &SubmitAnswer{Documents: []sheaf.Document{}}
-	var uploads []sheaf.PartialUpload
+	var uploads []taskstore.PartialUpload
 	for _, id := range ids {
 		u, err := s.cfg.Catalog.Upload(ctx, ds.TenantID, id)
 		if err != nil {
@@ -213,7 +214,7 @@ func (s *Server) previewUploads(ctx context.Context, ds *sheaf.Dataset, ids []st
 }
 
 func (s *Server) submitUploads(ctx context.Context, ds *sheaf.Dataset, ids []string, from ingest.Origin) (*SubmitAnswer, error) {
-	var names []sheaf.PartialUpload
+	var names []taskstore.PartialUpload
 	for _, id := range ids {
 		u, err := s.cfg.Catalog.Upload(ctx, ds.TenantID, id)
 		if err != nil {
@@ -234,7 +235,7 @@ func (s *Server) submitUploads(ctx context.Context, ds *sheaf.Dataset, ids []str
 }
 
 // refuse notes the uploads that were not taken, and returns the others.
-func (a *SubmitAnswer) refuse(all []ingest.StagedUpload, uploads []sheaf.PartialUpload) (staged []*ingest.Staged) {
+func (a *SubmitAnswer) refuse(all []ingest.StagedUpload, uploads []taskstore.PartialUpload) (staged []*ingest.Staged) {
 	for i, st := range all {
 		if st.Failure != nil {
 			a.Rejected = append(a.Rejected, Rejected{Name: uploads[i].Spec.Name, UploadID: st.UploadID, Failure: *st.Failure})
@@ -402,7 +403,7 @@ func withoutSecrets(header string) string {
 	return strings.Join(kept, ",")
 }
 
-func uploadHeaders(w http.ResponseWriter, u *sheaf.PartialUpload) {
+func uploadHeaders(w http.ResponseWriter, u *taskstore.PartialUpload) {
 	w.Header().Set("Upload-Offset", strconv.FormatInt(u.Offset, 10))
 	w.Header().Set("Upload-Expires", u.ExpiresAt.UTC().Format(http.TimeFormat))
 }
@@ -460,7 +461,7 @@ func (s *Server) patchUpload(w http.ResponseWriter, r *http.Request) error {
 
 // appendUpload stores the body of a request. nil means that nothing is known
 // of the upload's offset.
-func (s *Server) appendUpload(w http.ResponseWriter, r *http.Request, id string, offset int64) (*sheaf.PartialUpload, error) {
+func (s *Server) appendUpload(w http.ResponseWriter, r *http.Request, id string, offset int64) (*taskstore.PartialUpload, error) {
 	tenant := tenantOf(r.Context())
 	if !s.uploads.enter(tenant) {
 		return nil, tooManyUploads(s.uploads.most)
@@ -500,7 +501,7 @@ func (s *Server) appendUpload(w http.ResponseWriter, r *http.Request, id string,
 
 // finishUpload makes a document of an upload that is complete and is not held,
 // and names it in the headers of the answer.
-func (s *Server) finishUpload(w http.ResponseWriter, r *http.Request, ds *sheaf.Dataset, u *sheaf.PartialUpload) error {
+func (s *Server) finishUpload(w http.ResponseWriter, r *http.Request, ds *sheaf.Dataset, u *taskstore.PartialUpload) error {
 	if err := s.submitWhole(r.Context(), ds, u, r.Header.Get("traceparent")); err != nil || u.JobID == "" {
 		return err
 	}
@@ -511,7 +512,7 @@ func (s *Server) finishUpload(w http.ResponseWriter, r *http.Request, ds *sheaf.
 
 // submitWhole submits an upload that is complete, is not held and has no job
 // yet; u.JobID is its job from then on.
-func (s *Server) submitWhole(ctx context.Context, ds *sheaf.Dataset, u *sheaf.PartialUpload, trace string) error {
+func (s *Server) submitWhole(ctx context.Context, ds *sheaf.Dataset, u *taskstore.PartialUpload, trace string) error {
 	if !u.Complete() || u.Spec.Hold || u.JobID != "" {
 		return nil
 	}

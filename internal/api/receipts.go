@@ -7,6 +7,7 @@ import (
 	"sheaf"
 	"sheaf/internal/receipt"
 	"sheaf/internal/secrets"
+	"sheaf/taskstore"
 )
 
 // ReceiptPath names a receipt.
@@ -24,7 +25,7 @@ func (s *Server) receiptRoutes() {
 	op := get("/v1/datasets/{ds}/receipts", "List the receipts of a dataset's deletions")
 	op.Description = "A dataset that was deleted itself is found by its id."
 	op.Tags = []string{"receipts"}
-	handle(s, op, func(ctx context.Context, in *listIn) (*output[List[sheaf.Receipt]], error) {
+	handle(s, op, func(ctx context.Context, in *listIn) (*output[List[taskstore.Receipt]], error) {
 		id := in.Dataset
 		ds, err := s.dataset(ctx, in.DatasetPath)
 		if err == nil {
@@ -38,17 +39,17 @@ func (s *Server) receiptRoutes() {
 		}
 		return s.signedList(list, next, listErr)
 	})
-	handle(s, get("/v1/receipts", "List the receipts of deletions"), func(ctx context.Context, in *ListInput) (*output[List[sheaf.Receipt]], error) {
+	handle(s, get("/v1/receipts", "List the receipts of deletions"), func(ctx context.Context, in *ListInput) (*output[List[taskstore.Receipt]], error) {
 		return s.signedList(s.cfg.Catalog.Receipts(ctx, tenantOf(ctx), "", in.page()))
 	})
 	one := get("/v1/receipts/{receipt}", "Read the receipt of a deletion")
 	one.Description = "It is pending until the last object, chunk and vector is removed, which is a few minutes later, and then completed for good. The signature covers all of it."
-	handle(s, one, func(ctx context.Context, in *ReceiptPath) (*output[*sheaf.Receipt], error) {
+	handle(s, one, func(ctx context.Context, in *ReceiptPath) (*output[*taskstore.Receipt], error) {
 		r, err := s.cfg.Catalog.Receipt(ctx, tenantOf(ctx), in.Receipt)
 		if err == nil {
 			err = s.signed(r)
 		}
-		return &output[*sheaf.Receipt]{r}, err
+		return &output[*taskstore.Receipt]{r}, err
 	})
 	type documentsIn struct {
 		ReceiptPath
@@ -56,7 +57,7 @@ func (s *Server) receiptRoutes() {
 	}
 	documents := get("/v1/receipts/{receipt}/documents", "List the documents of a deletion, each with what was removed of it")
 	documents.Tags = []string{"receipts"}
-	handle(s, documents, func(ctx context.Context, in *documentsIn) (*output[List[sheaf.ReceiptDocument]], error) {
+	handle(s, documents, func(ctx context.Context, in *documentsIn) (*output[List[taskstore.ReceiptDocument]], error) {
 		docs, next, err := s.cfg.Catalog.ReceiptDocuments(ctx, tenantOf(ctx), in.Receipt, in.page())
 		return listOf(docs, next), err
 	})
@@ -85,23 +86,23 @@ func (s *Server) receiptRoutes() {
 
 // Verified is the verdict on a receipt's signature.
 type Verified struct {
-	Valid  bool               `json:"valid"`
-	Reason string             `json:"reason,omitempty" doc:"why not"`
-	ID     string             `json:"id,omitempty" doc:"of the receipt"`
-	State  sheaf.ReceiptState `json:"state,omitempty"`
-	KeyID  string             `json:"key_id,omitempty"`
+	Valid  bool                   `json:"valid"`
+	Reason string                 `json:"reason,omitempty" doc:"why not"`
+	ID     string                 `json:"id,omitempty" doc:"of the receipt"`
+	State  taskstore.ReceiptState `json:"state,omitempty"`
+	KeyID  string                 `json:"key_id,omitempty"`
 }
 
 // signed signs a receipt that is pending: it changes until it is completed,
 // and was signed then.
-func (s *Server) signed(r *sheaf.Receipt) error {
-	if s.cfg.Receipts == nil || r.State == sheaf.ReceiptCompleted {
+func (s *Server) signed(r *taskstore.Receipt) error {
+	if s.cfg.Receipts == nil || r.State == taskstore.ReceiptCompleted {
 		return nil
 	}
 	return s.cfg.Receipts.Sign(r)
 }
 
-func (s *Server) signedList(list []sheaf.Receipt, next string, err error) (*output[List[sheaf.Receipt]], error) {
+func (s *Server) signedList(list []taskstore.Receipt, next string, err error) (*output[List[taskstore.Receipt]], error) {
 	for i := range list {
 		if err == nil {
 			err = s.signed(&list[i])

@@ -506,7 +506,7 @@ func (s *Server) documentRoutes() {
 		if err != nil {
 			return nil, err
 		}
-		scope, only := in.Body.Scope, sheaf.RetryOnly{Units: in.Body.Units, Codes: in.Body.Codes}
+		scope, only := in.Body.Scope, taskstore.RetryOnly{Units: in.Body.Units, Codes: in.Body.Codes}
 		if (in.Body.Units != nil || in.Body.Codes != nil) && scope != ingest.RetryFailed {
 			return nil, newProblem(400, "", "units and codes narrow the scope failed; leave scope out, or units and codes")
 		}

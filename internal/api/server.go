@@ -150,6 +150,7 @@ func New(cfg Config) *Server {
 	s.routes()
 	s.buildTable()
 	describeSettings(schemas.Map()["ParseConfig"])
+	describeProperties(schemas.Map())
 	return s
 }
 

@@ -25,6 +25,7 @@ import (
 	"sheaf/internal/search"
 	"sheaf/parser"
 	"sheaf/parser/text"
+	"sheaf/taskstore"
 	"sheaf/taskstore/sqlstore"
 	"sheaf/taskstore/storetest"
 )
@@ -230,7 +231,7 @@ func (s *testServer) fillIn(headers ...string) things {
 	var tasks List[Task]
 	s.must(&tasks, "GET", "/v1/datasets/files/documents/"+ids["doc"]+"/tasks", "", headers...)
 	ids["task"] = tasks.Items[0].ID
-	var hook sheaf.Webhook
+	var hook taskstore.Webhook
 	s.must(&hook, "POST", "/v1/datasets/files/webhooks", `{"url": "https://hooks.invalid/a"}`, with("Content-Type", asJSON)...)
 	ids["webhook"] = hook.ID
 	var up UploadStatus

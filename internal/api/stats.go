@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"sheaf"
+	"sheaf/taskstore"
 )
 
 // statsRoutes describe the last hour, when the store can.
@@ -14,13 +14,13 @@ func (s *Server) statsRoutes() {
 	type in struct {
 		Minutes int `query:"minutes" minimum:"1" maximum:"180" default:"60"`
 	}
-	handle(s, get("/v1/stats", "Read throughput and stage times of the last minutes"), func(ctx context.Context, in *in) (*output[*sheaf.Stats], error) {
+	handle(s, get("/v1/stats", "Read throughput and stage times of the last minutes"), func(ctx context.Context, in *in) (*output[*taskstore.Stats], error) {
 		tenant := tenantOf(ctx)
 		if !s.cfg.Auth {
 			tenant = "" // as with the queues
 		}
 		st, err := s.cfg.Catalog.Stats(ctx, tenant, in.Minutes)
-		return &output[*sheaf.Stats]{st}, err
+		return &output[*taskstore.Stats]{st}, err
 	})
 }
 

@@ -32,7 +32,7 @@ type Tenants interface {
 	CreateTenant(ctx context.Context, t sheaf.Tenant) (*sheaf.Tenant, error)
 	Tenant(ctx context.Context, id string) (*sheaf.Tenant, error)
 	Tenants(ctx context.Context, p taskstore.Page) ([]sheaf.Tenant, string, error)
-	ChangeTenant(ctx context.Context, id string, change sheaf.TenantChange) (*sheaf.Tenant, error)
+	ChangeTenant(ctx context.Context, id string, change taskstore.TenantChange) (*sheaf.Tenant, error)
 	Holdings(ctx context.Context, tenantID string) (sheaf.Quota, error)
 }
 
@@ -42,7 +42,7 @@ type Keys interface {
 	KeyByHash(ctx context.Context, hash string) (*sheaf.Key, error)
 	Keys(ctx context.Context, tenantID string, p taskstore.Page) ([]sheaf.Key, string, error)
 	Key(ctx context.Context, tenantID, id string) (*sheaf.Key, error)
-	ChangeKey(ctx context.Context, tenantID, id string, change sheaf.KeyChange) (*sheaf.Key, error)
+	ChangeKey(ctx context.Context, tenantID, id string, change taskstore.KeyChange) (*sheaf.Key, error)
 	RevokeKey(ctx context.Context, tenantID, id string) error
 }
 
@@ -75,32 +75,32 @@ type Jobs interface {
 
 // Uploads reads uploads on their way, and drops them.
 type Uploads interface {
-	Upload(ctx context.Context, tenantID, id string) (*sheaf.PartialUpload, error)
-	Uploads(ctx context.Context, tenantID, datasetID, fingerprint string, p taskstore.Page) ([]sheaf.PartialUpload, string, error)
+	Upload(ctx context.Context, tenantID, id string) (*taskstore.PartialUpload, error)
+	Uploads(ctx context.Context, tenantID, datasetID, fingerprint string, p taskstore.Page) ([]taskstore.PartialUpload, string, error)
 	DropUpload(ctx context.Context, tenantID, id string) error
 }
 
 // Webhooks holds webhooks.
 type Webhooks interface {
-	CreateWebhook(ctx context.Context, w sheaf.Webhook) (*sheaf.Webhook, error)
-	Webhook(ctx context.Context, tenantID, datasetID, id string) (*sheaf.Webhook, error)
-	Webhooks(ctx context.Context, tenantID, datasetID string) ([]sheaf.Webhook, error)
-	UpdateWebhook(ctx context.Context, w sheaf.Webhook) error
+	CreateWebhook(ctx context.Context, w taskstore.Webhook) (*taskstore.Webhook, error)
+	Webhook(ctx context.Context, tenantID, datasetID, id string) (*taskstore.Webhook, error)
+	Webhooks(ctx context.Context, tenantID, datasetID string) ([]taskstore.Webhook, error)
+	UpdateWebhook(ctx context.Context, w taskstore.Webhook) error
 	DeleteWebhook(ctx context.Context, tenantID, datasetID, id string) error
 }
 
 // Deliveries reads messages to webhooks, and sends them again.
 type Deliveries interface {
-	Deliveries(ctx context.Context, w *sheaf.Webhook, states []sheaf.DeliveryState, p taskstore.Page) ([]sheaf.Delivery, string, error)
-	ReplayDeliveries(ctx context.Context, w *sheaf.Webhook, r taskstore.Replay) (int, error)
-	PingWebhook(ctx context.Context, w *sheaf.Webhook) (*sheaf.Delivery, error)
+	Deliveries(ctx context.Context, w *taskstore.Webhook, states []taskstore.DeliveryState, p taskstore.Page) ([]taskstore.Delivery, string, error)
+	ReplayDeliveries(ctx context.Context, w *taskstore.Webhook, r taskstore.Replay) (int, error)
+	PingWebhook(ctx context.Context, w *taskstore.Webhook) (*taskstore.Delivery, error)
 }
 
 // Receipts reads receipts of deletions.
 type Receipts interface {
-	Receipts(ctx context.Context, tenantID, datasetID string, p taskstore.Page) ([]sheaf.Receipt, string, error)
-	Receipt(ctx context.Context, tenantID, id string) (*sheaf.Receipt, error)
-	ReceiptDocuments(ctx context.Context, tenantID, id string, p taskstore.Page) ([]sheaf.ReceiptDocument, string, error)
+	Receipts(ctx context.Context, tenantID, datasetID string, p taskstore.Page) ([]taskstore.Receipt, string, error)
+	Receipt(ctx context.Context, tenantID, id string) (*taskstore.Receipt, error)
+	ReceiptDocuments(ctx context.Context, tenantID, id string, p taskstore.Page) ([]taskstore.ReceiptDocument, string, error)
 }
 
 // Idempotency holds the keys of repeatable requests.
@@ -132,5 +132,5 @@ type Log interface {
 	Events(ctx context.Context, tenantID string, f taskstore.EventFilter, after int64, limit int) ([]sheaf.Event, error)
 	TaskEvents(ctx context.Context, tenantID, id string) ([]sheaf.Event, error)
 	LastEvent(ctx context.Context, tenantID string) (int64, error)
-	Stats(ctx context.Context, tenantID string, minutes int) (*sheaf.Stats, error)
+	Stats(ctx context.Context, tenantID string, minutes int) (*taskstore.Stats, error)
 }

@@ -84,8 +84,8 @@ func decodeChange(b []byte, to any) error {
 	return json.Unmarshal(b, to)
 }
 
-func (c TenantChange) domain() sheaf.TenantChange {
-	out := sheaf.TenantChange{Name: c.Name, Weight: c.Weight, Cap: c.Cap}
+func (c TenantChange) domain() taskstore.TenantChange {
+	out := taskstore.TenantChange{Name: c.Name, Weight: c.Weight, Cap: c.Cap}
 	if q := c.Quota; q != nil {
 		out.Documents, out.Bytes, out.QueuedTasks = q.Documents, q.Bytes, q.QueuedTasks
 	}
@@ -220,7 +220,7 @@ func (s *Server) keyRoutes() {
 		DryRunParam
 		Body KeyChange
 	}) (*output[ChangedKey], error) {
-		to := sheaf.KeyChange{Name: in.Body.Name, Scopes: in.Body.Scopes}
+		to := taskstore.KeyChange{Name: in.Body.Name, Scopes: in.Body.Scopes}
 		k, err := s.cfg.Catalog.Key(ctx, in.Tenant, in.Key)
 		switch {
 		case err != nil:

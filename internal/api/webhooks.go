@@ -29,7 +29,7 @@ type NewWebhook struct {
 
 // WebhookMade is the answer to a new webhook, with its secret.
 type WebhookMade struct {
-	*sheaf.Webhook
+	*taskstore.Webhook
 	SecretNote string `json:"secret_note,omitempty" doc:"in place of the secret, when a request is repeated under its Idempotency-Key"`
 }
 
@@ -48,9 +48,9 @@ func (c *WebhookChange) UnmarshalJSON(b []byte) error {
 
 // ReplayRequest selects messages to be sent again.
 type ReplayRequest struct {
-	EventIDs OneOf[string]              `json:"event_ids,omitempty" nullable:"false" maxItems:"1000" doc:"exactly these, whatever became of them"`
-	State    OneOf[sheaf.DeliveryState] `json:"state,omitempty" nullable:"false" enum:"pending,delivered,dead" doc:"default dead"`
-	Since    time.Time                  `json:"since,omitzero" doc:"only what was told at or after this time"`
+	EventIDs OneOf[string]                  `json:"event_ids,omitempty" nullable:"false" maxItems:"1000" doc:"exactly these, whatever became of them"`
+	State    OneOf[taskstore.DeliveryState] `json:"state,omitempty" nullable:"false" enum:"pending,delivered,dead" doc:"default dead"`
+	Since    time.Time                      `json:"since,omitzero" doc:"only what was told at or after this time"`
 }
 
 // Replayed says how many messages will be sent again.
@@ -58,7 +58,7 @@ type Replayed struct {
 	Deliveries int `json:"deliveries"`
 }
 
-func (s *Server) webhook(ctx context.Context, p WebhookPath) (*sheaf.Webhook, error) {
+func (s *Server) webhook(ctx context.Context, p WebhookPath) (*taskstore.Webhook, error) {
 	ds, err := s.dataset(ctx, p.DatasetPath)
 	if err != nil {
 		return nil, err
@@ -67,17 +67,17 @@ func (s *Server) webhook(ctx context.Context, p WebhookPath) (*sheaf.Webhook, er
 }
 
 // checkWebhook refuses an address or an event that could never be told.
-func (s *Server) checkWebhook(w *sheaf.Webhook) error {
+func (s *Server) checkWebhook(w *taskstore.Webhook) error {
 	for _, e := range w.Events {
-		if !slices.Contains(sheaf.WebhookEvents, e) {
-			return fmt.Errorf("%w: event %q: choose among %s", sheaf.ErrInvalid, e, strings.Join(sheaf.WebhookEvents, ", "))
+		if !slices.Contains(taskstore.WebhookEvents, e) {
+			return fmt.Errorf("%w: event %q: choose among %s", sheaf.ErrInvalid, e, strings.Join(taskstore.WebhookEvents, ", "))
 		}
 	}
 	return s.cfg.WebhookHosts.Check(w.URL)
 }
 
 // secretless hides the key, which is shown once.
-func secretless(w *sheaf.Webhook) *sheaf.Webhook {
+func secretless(w *taskstore.Webhook) *taskstore.Webhook {
 	if w != nil {
 		w.Secret = ""
 	}
@@ -97,7 +97,7 @@ func (s *Server) webhookRoutes() {
 		if err != nil {
 			return nil, err
 		}
-		w := sheaf.Webhook{ID: s.origin(ctx, "").ID(ds.TenantID, "webhook", 0), TenantID: ds.TenantID, DatasetID: ds.ID, URL: in.Body.URL, Events: in.Body.Events, Secret: in.Body.Secret, Enabled: true}
+		w := taskstore.Webhook{ID: s.origin(ctx, "").ID(ds.TenantID, "webhook", 0), TenantID: ds.TenantID, DatasetID: ds.ID, URL: in.Body.URL, Events: in.Body.Events, Secret: in.Body.Secret, Enabled: true}
 		if w.Secret == "" {
 			w.Secret = webhook.NewSecret()
 		}
@@ -115,7 +115,7 @@ func (s *Server) webhookRoutes() {
 		}
 		return &output[WebhookMade]{WebhookMade{Webhook: made}}, err
 	})
-	handle(s, get("/v1/datasets/{ds}/webhooks", "List webhooks"), func(ctx context.Context, in *DatasetPath) (*output[List[sheaf.Webhook]], error) {
+	handle(s, get("/v1/datasets/{ds}/webhooks", "List webhooks"), func(ctx context.Context, in *DatasetPath) (*output[List[taskstore.Webhook]], error) {
 		ds, err := s.dataset(ctx, *in)
 		if err != nil {
 			return nil, err
@@ -126,14 +126,14 @@ func (s *Server) webhookRoutes() {
 		}
 		return listOf(all, ""), err
 	})
-	handle(s, get("/v1/datasets/{ds}/webhooks/{webhook}", "Read a webhook"), func(ctx context.Context, in *WebhookPath) (*output[*sheaf.Webhook], error) {
+	handle(s, get("/v1/datasets/{ds}/webhooks/{webhook}", "Read a webhook"), func(ctx context.Context, in *WebhookPath) (*output[*taskstore.Webhook], error) {
 		w, err := s.webhook(ctx, *in)
-		return &output[*sheaf.Webhook]{secretless(w)}, err
+		return &output[*taskstore.Webhook]{secretless(w)}, err
 	})
 	handle(s, change(http.MethodPatch, "/v1/datasets/{ds}/webhooks/{webhook}", "Change a webhook"), func(ctx context.Context, in *struct {
 		WebhookPath
 		Body WebhookChange
-	}) (*output[*sheaf.Webhook], error) {
+	}) (*output[*taskstore.Webhook], error) {
 		w, err := s.webhook(ctx, in.WebhookPath)
 		if err != nil {
 			return nil, err
@@ -154,7 +154,7 @@ func (s *Server) webhookRoutes() {
 			return nil, err
 		}
 		w, err = s.webhook(ctx, in.WebhookPath)
-		return &output[*sheaf.Webhook]{secretless(w)}, err
+		return &output[*taskstore.Webhook]{secretless(w)}, err
 	})
 	remove := change(http.MethodDelete, "/v1/datasets/{ds}/webhooks/{webhook}", "Remove a webhook and its messages")
 	remove.DefaultStatus = http.StatusNoContent
@@ -167,11 +167,11 @@ func (s *Server) webhookRoutes() {
 	})
 	handle(s, get("/v1/datasets/{ds}/webhooks/{webhook}/deliveries", "List the messages of a webhook"), func(ctx context.Context, in *struct {
 		WebhookPath
-		Limit  int                   `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"items per page"`
-		Cursor string                `query:"cursor" format:"count-cursor" doc:"next_cursor of the page before"`
-		Order  string                `query:"order" enum:"newest,oldest" default:"newest"`
-		State  []sheaf.DeliveryState `query:"state,explode" enum:"pending,delivered,dead" doc:"repeat for or"`
-	}) (*output[List[sheaf.Delivery]], error) {
+		Limit  int                       `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"items per page"`
+		Cursor string                    `query:"cursor" format:"count-cursor" doc:"next_cursor of the page before"`
+		Order  string                    `query:"order" enum:"newest,oldest" default:"newest"`
+		State  []taskstore.DeliveryState `query:"state,explode" enum:"pending,delivered,dead" doc:"repeat for or"`
+	}) (*output[List[taskstore.Delivery]], error) {
 		w, err := s.webhook(ctx, in.WebhookPath)
 		if err != nil {
 			return nil, err
@@ -201,12 +201,12 @@ func (s *Server) webhookRoutes() {
 	})
 	ping := post("/v1/datasets/{ds}/webhooks/{webhook}:ping", "Send a message to try a webhook with")
 	ping.DefaultStatus = http.StatusAccepted
-	handle(s, ping, func(ctx context.Context, in *WebhookPath) (*output[*sheaf.Delivery], error) {
+	handle(s, ping, func(ctx context.Context, in *WebhookPath) (*output[*taskstore.Delivery], error) {
 		w, err := s.webhook(ctx, *in)
 		if err != nil {
 			return nil, err
 		}
 		d, err := s.cfg.Catalog.PingWebhook(ctx, w)
-		return &output[*sheaf.Delivery]{d}, err
+		return &output[*taskstore.Delivery]{d}, err
 	})
 }

@@ -75,7 +75,7 @@ var may = map[string][]string{
 	"internal/batching":   {},
 	"internal/pgdsn":      {},
 	"internal/secrets":    {},
-	"internal/receipt":    {"internal/secrets"},
+	"internal/receipt":    {"internal/secrets", "taskstore"},
 	"internal/logctx":     {},
 	"internal/settings":   {},
 	"internal/enrich":     {"internal/settings"},

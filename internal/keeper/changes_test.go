@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"sheaf"
 	"sheaf/internal/queue"
 	"sheaf/internal/queue/queuetest"
 	"sheaf/internal/queue/sqlqueue"
@@ -50,7 +49,7 @@ func (*idle) Running(context.Context) (map[string][]string, error)         { ret
 func (*idle) ExpireUploads(context.Context, int) (int, error)              { return 0, nil }
 func (*idle) Garbage(context.Context, int) ([]taskstore.Garbage, error)    { return nil, nil }
 func (*idle) PurgeDeleted(context.Context, int) (int, error)               { return 0, nil }
-func (*idle) SettleReceipts(context.Context, int, func(*sheaf.Receipt) error) (int, error) {
+func (*idle) SettleReceipts(context.Context, int, func(*taskstore.Receipt) error) (int, error) {
 	return 0, nil
 }
 func (*idle) Cleanup(context.Context, time.Duration, int, bool) (r taskstore.CleanupReport, err error) {

@@ -9,6 +9,7 @@ import (
 	"sheaf/internal/blob/file"
 	"sheaf/internal/index"
 	"sheaf/internal/index/embedded"
+	"sheaf/taskstore"
 	"sheaf/taskstore/storetest"
 )
 
@@ -25,8 +26,8 @@ func TestCollectCountsWhatItRemoves(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer x.Close()
-	config := Config{Store: f.Store, Index: x, Blobs: blobs, Sign: func(r *sheaf.Receipt) error {
-		r.Signature = &sheaf.Signature{Value: "signed"}
+	config := Config{Store: f.Store, Index: x, Blobs: blobs, Sign: func(r *taskstore.Receipt) error {
+		r.Signature = &taskstore.Signature{Value: "signed"}
 		return nil
 	}}
 	k := New(config)
@@ -73,7 +74,7 @@ func TestCollectCountsWhatItRemoves(t *testing.T) {
 		t.Error("bytes that were replaced are still there")
 	}
 	receipt, err := f.Store.Receipt(t.Context(), "t", r.ReceiptID)
-	if err != nil || receipt.State != sheaf.ReceiptPending {
+	if err != nil || receipt.State != taskstore.ReceiptPending {
 		t.Fatalf("receipt %+v, %v", receipt, err)
 	}
 	put(sheaf.ArtifactKey("t", gone.ID, "late"), "1234567") // by who did not hear of the deletion
@@ -81,7 +82,7 @@ func TestCollectCountsWhatItRemoves(t *testing.T) {
 	k = New(config) // one that saw the clock jump would wait for as long
 	collect()
 	receipt, err = f.Store.Receipt(t.Context(), "t", r.ReceiptID)
-	if err != nil || receipt.State != sheaf.ReceiptCompleted || receipt.Signature == nil {
+	if err != nil || receipt.State != taskstore.ReceiptCompleted || receipt.Signature == nil {
 		t.Fatalf("receipt %+v, %v", receipt, err)
 	}
 	if n := receipt.Removed; n.Objects != 4 || n.ObjectBytes != 5+3+1+7 || n.Chunks != 2 || n.Vectors != 1 {

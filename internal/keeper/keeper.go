@@ -49,7 +49,7 @@ type Config struct {
 	Audit func(ctx context.Context) error
 	// Sign signs the receipt of a deletion that is complete. May be nil: then
 	// receipts are not signed.
-	Sign func(*sheaf.Receipt) error
+	Sign func(*taskstore.Receipt) error
 	// Tell sends messages to webhooks and says how many. May be nil.
 	Tell func(ctx context.Context) (int, error)
 	// Leads is told when a term begins and ends. May be nil.

@@ -44,7 +44,7 @@ func (o *outage) Garbage(context.Context, int) ([]taskstore.Garbage, error) { re
 
 func (o *outage) PurgeDeleted(context.Context, int) (int, error) { return 0, nil }
 
-func (o *outage) SettleReceipts(context.Context, int, func(*sheaf.Receipt) error) (int, error) {
+func (o *outage) SettleReceipts(context.Context, int, func(*taskstore.Receipt) error) (int, error) {
 	return 0, nil
 }
 

@@ -98,7 +98,7 @@ func TestChangedTenantIsServedSo(t *testing.T) {
 				f.Document("alpha")
 				f.Document("beta")
 			}
-			change := func(tenant string, c sheaf.TenantChange) {
+			change := func(tenant string, c taskstore.TenantChange) {
 				t.Helper()
 				if _, err := f.Store.ChangeTenant(t.Context(), tenant, c); err != nil {
 					t.Fatal(err)
@@ -110,8 +110,8 @@ func TestChangedTenantIsServedSo(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			change("alpha", sheaf.TenantChange{Cap: new(2)})
-			change("beta", sheaf.TenantChange{Cap: new(1)})
+			change("alpha", taskstore.TenantChange{Cap: new(2)})
+			change("beta", taskstore.TenantChange{Cap: new(1)})
 			ctx, stop := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			k := keeper.New(keeper.Config{Store: f.Store, Queue: q, Feeds: true, FeedEvery: 20 * time.Millisecond, SlowEvery: time.Hour, CollectEvery: time.Hour, CleanupEvery: time.Hour})
@@ -136,20 +136,20 @@ func TestChangedTenantIsServedSo(t *testing.T) {
 			c.take(8, func() bool { return alpha(2)() && len(c.running["beta"]) == 1 })
 			holds("with caps of 2 and 1", 2, 1)
 
-			change("alpha", sheaf.TenantChange{Cap: new(6)})
+			change("alpha", taskstore.TenantChange{Cap: new(6)})
 			c.take(8, alpha(6))
 			holds("with a cap raised to 6", 6, 1)
 
 			// On hold nothing is begun; what runs goes on. Freed, it is begun
 			// though claims have spent hints meanwhile.
-			change("alpha", sheaf.TenantChange{Cap: new(60)})
+			change("alpha", taskstore.TenantChange{Cap: new(60)})
 			for cap := range q.told {
 				if cap == 60 {
 					break
 				}
 			}
 			pause(true)
-			change("beta", sheaf.TenantChange{Cap: new(2)})
+			change("beta", taskstore.TenantChange{Cap: new(2)})
 			c.take(8, func() bool { return len(c.running["beta"]) == 2 })
 			for c.once(8) > 0 { // what the queue still holds of alpha is refused
 			}
@@ -161,8 +161,8 @@ func TestChangedTenantIsServedSo(t *testing.T) {
 			for range 30 {
 				f.Document("alpha")
 			}
-			change("alpha", sheaf.TenantChange{Weight: new(1), Cap: new(100)})
-			change("beta", sheaf.TenantChange{Weight: new(4), Cap: new(60)})
+			change("alpha", taskstore.TenantChange{Weight: new(1), Cap: new(100)})
+			change("beta", taskstore.TenantChange{Weight: new(4), Cap: new(60)})
 			c.take(1, func() bool { return len(c.running["beta"]) > 2 }) // the keeper has told of it
 			before := len(c.running["alpha"])
 			first := len(c.running["beta"])

@@ -63,5 +63,5 @@ type Collection interface {
 type Deletions interface {
 	PurgeDeleted(ctx context.Context, limit int) (int, error)
 	CountGarbage(ctx context.Context, found []taskstore.GarbageCount) error
-	SettleReceipts(ctx context.Context, limit int, sign func(*sheaf.Receipt) error) (int, error)
+	SettleReceipts(ctx context.Context, limit int, sign func(*taskstore.Receipt) error) (int, error)
 }

@@ -14,6 +14,7 @@ import (
 
 	"sheaf"
 	"sheaf/internal/secrets"
+	"sheaf/taskstore"
 )
 
 // Algorithm is how receipts are signed.
@@ -33,7 +34,7 @@ type Signer struct{ ring *secrets.Keyring }
 func New(ring *secrets.Keyring) *Signer { return &Signer{ring} }
 
 // Sign sets the receipt's signature, over all of it but the signature.
-func (s *Signer) Sign(r *sheaf.Receipt) error {
+func (s *Signer) Sign(r *taskstore.Receipt) error {
 	r.Signature = nil
 	raw, err := json.Marshal(r)
 	if err != nil {
@@ -44,7 +45,7 @@ func (s *Signer) Sign(r *sheaf.Receipt) error {
 		return err
 	}
 	key, id := s.ring.Key(purpose)
-	r.Signature = &sheaf.Signature{Algorithm: Algorithm, KeyID: id, Value: mac(key[:], text)}
+	r.Signature = &taskstore.Signature{Algorithm: Algorithm, KeyID: id, Value: mac(key[:], text)}
 	return nil
 }
 
@@ -52,14 +53,14 @@ func (s *Signer) Sign(r *sheaf.Receipt) error {
 // The error says why it does not hold: sheaf.ErrInvalid when it is no signed
 // receipt or was changed, secrets.ErrUnknownKey when another installation
 // signed it or the key is gone.
-func (s *Signer) Verify(raw []byte) (*sheaf.Receipt, error) {
-	var r sheaf.Receipt
+func (s *Signer) Verify(raw []byte) (*taskstore.Receipt, error) {
+	var r taskstore.Receipt
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return nil, fmt.Errorf("%w: this is no receipt: %v", sheaf.ErrInvalid, err)
 	}
 	switch {
-	case r.Format != sheaf.ReceiptFormat:
-		return nil, fmt.Errorf("%w: the format is %q, and this version verifies %s", sheaf.ErrInvalid, r.Format, sheaf.ReceiptFormat)
+	case r.Format != taskstore.ReceiptFormat:
+		return nil, fmt.Errorf("%w: the format is %q, and this version verifies %s", sheaf.ErrInvalid, r.Format, taskstore.ReceiptFormat)
 	case r.Signature == nil || r.Signature.Value == "":
 		return nil, fmt.Errorf("%w: the receipt is not signed", sheaf.ErrInvalid)
 	case r.Signature.Algorithm != Algorithm:

@@ -9,6 +9,7 @@ import (
 
 	"sheaf"
 	"sheaf/internal/secrets"
+	"sheaf/taskstore"
 )
 
 func ring(t *testing.T, keys ...string) *secrets.Keyring {
@@ -23,8 +24,8 @@ func ring(t *testing.T, keys ...string) *secrets.Keyring {
 func TestSignatureHoldsForTheReceiptAlone(t *testing.T) {
 	first, second := secrets.Generate(), secrets.Generate()
 	s := New(ring(t, first))
-	r := &sheaf.Receipt{Format: sheaf.ReceiptFormat, ID: "r", TenantID: "t", State: sheaf.ReceiptCompleted, Documents: 2, DocumentIDs: []string{"a", "b"},
-		Removed: sheaf.Removed{Objects: 3, ObjectBytes: 1 << 60, Chunks: 12}, Kept: []sheaf.KeptCopy{}, RequestedAt: time.UnixMilli(1_700_000_000_123).UTC()}
+	r := &taskstore.Receipt{Format: taskstore.ReceiptFormat, ID: "r", TenantID: "t", State: taskstore.ReceiptCompleted, Documents: 2, DocumentIDs: []string{"a", "b"},
+		Removed: taskstore.Removed{Objects: 3, ObjectBytes: 1 << 60, Chunks: 12}, Kept: []taskstore.KeptCopy{}, RequestedAt: time.UnixMilli(1_700_000_000_123).UTC()}
 	if err := s.Sign(r); err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +58,7 @@ func TestSignatureHoldsForTheReceiptAlone(t *testing.T) {
 		"a member given twice": {`"documents":2`, `"documents":3,"documents":2`},
 		"the signature":        {`"value":"`, `"value":"0`},
 		"the algorithm":        {Algorithm, "none"},
-		"the format":           {sheaf.ReceiptFormat, "sheaf-receipt/9"},
+		"the format":           {taskstore.ReceiptFormat, "sheaf-receipt/9"},
 		"something after it":   {`"}}`, `"}} {}`},
 	} {
 		text := strings.Replace(string(raw), change[0], change[1], 1)
@@ -68,7 +69,7 @@ func TestSignatureHoldsForTheReceiptAlone(t *testing.T) {
 			t.Errorf("%s: the signature holds all the same", name)
 		}
 	}
-	for _, text := range []string{"", "null", "[]", "{}", `{"format":"` + sheaf.ReceiptFormat + `"}`, strings.Repeat("[", 10_000)} {
+	for _, text := range []string{"", "null", "[]", "{}", `{"format":"` + taskstore.ReceiptFormat + `"}`, strings.Repeat("[", 10_000)} {
 		if _, err := s.Verify([]byte(text)); !errors.Is(err, sheaf.ErrInvalid) {
 			t.Errorf("%.20q: %v", text, err)
 		}

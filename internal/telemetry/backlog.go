@@ -208,7 +208,7 @@ func (m *Metrics) began() {
 			m.finished.WithLabelValues(k, string(state))
 		}
 	}
-	for _, state := range []sheaf.DeliveryState{sheaf.DeliveryDelivered, sheaf.DeliveryPending, sheaf.DeliveryDead} {
+	for _, state := range []taskstore.DeliveryState{taskstore.DeliveryDelivered, taskstore.DeliveryPending, taskstore.DeliveryDead} {
 		m.messages.WithLabelValues(string(state))
 	}
 	m.requests.WithLabelValues("unknown", "5xx")

@@ -14,6 +14,7 @@ import (
 
 	"sheaf"
 	"sheaf/internal/keeper"
+	"sheaf/taskstore"
 )
 
 // Metrics is one process's metrics. It is a worker.Observer and an
@@ -126,7 +127,9 @@ func (m *Metrics) Protected(name string, inForce bool) {
 }
 
 // Told counts an attempt to tell a webhook something.
-func (m *Metrics) Told(state sheaf.DeliveryState) { m.messages.WithLabelValues(string(state)).Inc() }
+func (m *Metrics) Told(state taskstore.DeliveryState) {
+	m.messages.WithLabelValues(string(state)).Inc()
+}
 
 // IndexRetried counts a request that is sent again.
 func (m *Metrics) IndexRetried() { m.retries.Inc() }

@@ -105,10 +105,10 @@ func (h Hosts) Check(address string) error {
 // Store holds the messages. Each is written in the transaction of what it
 // tells, so that none is lost, and is sent at least once.
 type Store interface {
-	DueWebhooks(ctx context.Context, limit int) ([]sheaf.Webhook, error)
-	ClaimDeliveries(ctx context.Context, webhookID string, limit int, lease time.Duration) ([]sheaf.Delivery, error)
+	DueWebhooks(ctx context.Context, limit int) ([]taskstore.Webhook, error)
+	ClaimDeliveries(ctx context.Context, webhookID string, limit int, lease time.Duration) ([]taskstore.Delivery, error)
 	AnnounceJob(ctx context.Context, tenantID, jobID string) error
-	EndDelivery(ctx context.Context, d *sheaf.Delivery, end taskstore.DeliveryEnd) error
+	EndDelivery(ctx context.Context, d *taskstore.Delivery, end taskstore.DeliveryEnd) error
 }
 
 // beside it.
@@ -117,7 +117,7 @@ type Sender struct {
 	Hosts   Hosts
 	Timeout time.Duration // of one attempt, default 10 s
 	Log     *slog.Logger
-	Observe func(outcome sheaf.DeliveryState) // is told of each attempt; may be nil
+	Observe func(outcome taskstore.DeliveryState) // is told of each attempt; may be nil
 
 	once   sync.Once
 	client *http.Client
@@ -178,7 +178,7 @@ func (s *Sender) begin() {
 }
 
 // serve sends one webhook a batch of its messages.
-func (s *Sender) serve(ctx context.Context, w *sheaf.Webhook) (int, error) {
+func (s *Sender) serve(ctx context.Context, w *taskstore.Webhook) (int, error) {
 	begun := time.Now()
 	messages, err := s.Store.ClaimDeliveries(ctx, w.ID, batch, webhookTime+2*s.Timeout)
 	if err != nil {
@@ -214,7 +214,7 @@ func (s *Sender) serve(ctx context.Context, w *sheaf.Webhook) (int, error) {
 		if err := s.Store.EndDelivery(ctx, m, end); err != nil {
 			return i, err
 		}
-		stopped = stopped || end.State == sheaf.DeliveryPending || end.State == sheaf.DeliveryDead
+		stopped = stopped || end.State == taskstore.DeliveryPending || end.State == taskstore.DeliveryDead
 	}
 	return len(messages), nil
 }
@@ -228,31 +228,31 @@ type envelope struct {
 }
 
 // attempt posts a message and judges the answer.
-func (s *Sender) attempt(ctx context.Context, w *sheaf.Webhook, m *sheaf.Delivery) taskstore.DeliveryEnd {
+func (s *Sender) attempt(ctx context.Context, w *taskstore.Webhook, m *taskstore.Delivery) taskstore.DeliveryEnd {
 	status, after, err := s.post(ctx, w, m)
 	if err == nil {
-		s.observe(sheaf.DeliveryDelivered)
-		return taskstore.DeliveryEnd{State: sheaf.DeliveryDelivered, Status: status}
+		s.observe(taskstore.DeliveryDelivered)
+		return taskstore.DeliveryEnd{State: taskstore.DeliveryDelivered, Status: status}
 	}
 	end := taskstore.DeliveryEnd{
-		State: sheaf.DeliveryPending, Status: status, Error: err.Error(), Disable: status == http.StatusGone,
+		State: taskstore.DeliveryPending, Status: status, Error: err.Error(), Disable: status == http.StatusGone,
 		Delay: max(backoff(firstDelay, m.Attempts, maxDelay), after), Hold: max(backoff(time.Second, w.Failures+1, maxHold), after),
 	}
 	if m.Attempts >= maxAttempts || end.Disable {
-		end.State = sheaf.DeliveryDead
+		end.State = taskstore.DeliveryDead
 	}
 	s.observe(end.State)
 	s.Log.WarnContext(ctx, "a webhook did not take a message", "webhook", w.ID, "event", m.EventID, "attempt", m.Attempts, "status", status, "error", err, "state", end.State)
 	return end
 }
 
-func (s *Sender) observe(state sheaf.DeliveryState) {
+func (s *Sender) observe(state taskstore.DeliveryState) {
 	if s.Observe != nil {
 		s.Observe(state)
 	}
 }
 
-func (s *Sender) post(ctx context.Context, w *sheaf.Webhook, m *sheaf.Delivery) (status int, after time.Duration, err error) {
+func (s *Sender) post(ctx context.Context, w *taskstore.Webhook, m *taskstore.Delivery) (status int, after time.Duration, err error) {
 	if err := s.Hosts.Check(w.URL); err != nil {
 		return 0, 0, err
 	}

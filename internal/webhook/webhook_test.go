@@ -76,7 +76,7 @@ func judged(t *testing.T, attempts, failures int, answer http.HandlerFunc) tasks
 	host := strings.TrimPrefix(server.URL, "http://")
 	s := &Sender{Hosts: Hosts{host}, Timeout: 5 * time.Second}
 	s.begin()
-	return s.attempt(t.Context(), &sheaf.Webhook{URL: server.URL, Secret: NewSecret(), Failures: failures}, &sheaf.Delivery{EventID: "doc_1", Event: "document.succeeded", Data: []byte(`{}`), Attempts: attempts})
+	return s.attempt(t.Context(), &taskstore.Webhook{URL: server.URL, Secret: NewSecret(), Failures: failures}, &taskstore.Delivery{EventID: "doc_1", Event: "document.succeeded", Data: []byte(`{}`), Attempts: attempts})
 }
 
 func TestAnswersAreJudged(t *testing.T) {
@@ -94,23 +94,23 @@ func TestAnswersAreJudged(t *testing.T) {
 		answer   http.HandlerFunc
 		want     taskstore.DeliveryEnd // Error: a part of it; Delay and Hold: at least
 	}{
-		{"taken", 1, code(202), taskstore.DeliveryEnd{State: sheaf.DeliveryDelivered, Status: 202}},
-		{"failed", 1, code(500), taskstore.DeliveryEnd{State: sheaf.DeliveryPending, Status: 500, Error: "500", Delay: 4 * time.Second}},
-		{"failed often", 12, code(500), taskstore.DeliveryEnd{State: sheaf.DeliveryPending, Status: 500, Error: "500", Delay: 2 * time.Hour}},
-		{"failed too often", maxAttempts, code(500), taskstore.DeliveryEnd{State: sheaf.DeliveryDead, Status: 500, Error: "500"}},
-		{"busy", 1, code(429, "Retry-After", "120"), taskstore.DeliveryEnd{State: sheaf.DeliveryPending, Status: 429, Error: "429", Delay: 2 * time.Minute, Hold: 2 * time.Minute}},
-		{"busy for ever", 1, code(503, "Retry-After", "99999999"), taskstore.DeliveryEnd{State: sheaf.DeliveryPending, Status: 503, Error: "503", Delay: time.Hour, Hold: time.Hour}},
-		{"busy until", 1, code(503, "Retry-After", time.Now().Add(40*time.Minute).UTC().Format(http.TimeFormat)), taskstore.DeliveryEnd{State: sheaf.DeliveryPending, Status: 503, Error: "503", Delay: 30 * time.Minute, Hold: 30 * time.Minute}},
-		{"gone", 1, code(410), taskstore.DeliveryEnd{State: sheaf.DeliveryDead, Status: 410, Error: "410 Gone", Disable: true}},
-		{"redirected", 1, code(307, "Location", "http://169.254.169.254/"), taskstore.DeliveryEnd{State: sheaf.DeliveryPending, Status: 307, Error: "not followed"}},
-		{"hung up", 1, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, taskstore.DeliveryEnd{State: sheaf.DeliveryPending, Error: "no answer"}},
+		{"taken", 1, code(202), taskstore.DeliveryEnd{State: taskstore.DeliveryDelivered, Status: 202}},
+		{"failed", 1, code(500), taskstore.DeliveryEnd{State: taskstore.DeliveryPending, Status: 500, Error: "500", Delay: 4 * time.Second}},
+		{"failed often", 12, code(500), taskstore.DeliveryEnd{State: taskstore.DeliveryPending, Status: 500, Error: "500", Delay: 2 * time.Hour}},
+		{"failed too often", maxAttempts, code(500), taskstore.DeliveryEnd{State: taskstore.DeliveryDead, Status: 500, Error: "500"}},
+		{"busy", 1, code(429, "Retry-After", "120"), taskstore.DeliveryEnd{State: taskstore.DeliveryPending, Status: 429, Error: "429", Delay: 2 * time.Minute, Hold: 2 * time.Minute}},
+		{"busy for ever", 1, code(503, "Retry-After", "99999999"), taskstore.DeliveryEnd{State: taskstore.DeliveryPending, Status: 503, Error: "503", Delay: time.Hour, Hold: time.Hour}},
+		{"busy until", 1, code(503, "Retry-After", time.Now().Add(40*time.Minute).UTC().Format(http.TimeFormat)), taskstore.DeliveryEnd{State: taskstore.DeliveryPending, Status: 503, Error: "503", Delay: 30 * time.Minute, Hold: 30 * time.Minute}},
+		{"gone", 1, code(410), taskstore.DeliveryEnd{State: taskstore.DeliveryDead, Status: 410, Error: "410 Gone", Disable: true}},
+		{"redirected", 1, code(307, "Location", "http://169.254.169.254/"), taskstore.DeliveryEnd{State: taskstore.DeliveryPending, Status: 307, Error: "not followed"}},
+		{"hung up", 1, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, taskstore.DeliveryEnd{State: taskstore.DeliveryPending, Error: "no answer"}},
 		{"endless", 1, func(w http.ResponseWriter, r *http.Request) {
 			for r.Context().Err() == nil {
 				if _, err := w.Write(make([]byte, 4096)); err != nil {
 					return
 				}
 			}
-		}, taskstore.DeliveryEnd{State: sheaf.DeliveryDelivered, Status: 200}},
+		}, taskstore.DeliveryEnd{State: taskstore.DeliveryDelivered, Status: 200}},
 	} {
 		got := judged(t, c.attempts, 0, c.answer)
 		if got.State != c.want.State || got.Status != c.want.Status || got.Disable != c.want.Disable || got.Delay < c.want.Delay || got.Hold < c.want.Hold || !strings.Contains(got.Error, c.want.Error) || got.Delay > maxDelay*6/5 {
@@ -125,8 +125,8 @@ func TestAnswersAreJudged(t *testing.T) {
 func TestAnAddressThatIsNoLongerAllowedIsNotCalled(t *testing.T) {
 	s := &Sender{}
 	s.begin()
-	end := s.attempt(t.Context(), &sheaf.Webhook{URL: "http://127.0.0.1:1/", Secret: NewSecret()}, &sheaf.Delivery{Attempts: 1, Data: []byte(`{}`)})
-	if end.State != sheaf.DeliveryPending || !strings.Contains(end.Error, "webhooks.hosts") {
+	end := s.attempt(t.Context(), &taskstore.Webhook{URL: "http://127.0.0.1:1/", Secret: NewSecret()}, &taskstore.Delivery{Attempts: 1, Data: []byte(`{}`)})
+	if end.State != taskstore.DeliveryPending || !strings.Contains(end.Error, "webhooks.hosts") {
 		t.Errorf("%+v", end)
 	}
 }

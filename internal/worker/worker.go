@@ -31,7 +31,7 @@ import (
 // an error that AsFailure describes; ctx ends when the task was canceled, its
 // lease was lost or the executor stops.
 type Processor interface {
-	Process(ctx context.Context, t *sheaf.Task) (sheaf.Completion, error)
+	Process(ctx context.Context, t *sheaf.Task) (taskstore.Completion, error)
 }
 
 // Claims is how the store is asked for tasks and told that they are still held.
@@ -45,7 +45,7 @@ type Claims interface {
 
 // Ends is where the end of an attempt is written.
 type Ends interface {
-	Complete(ctx context.Context, c sheaf.Claim, done sheaf.Completion) error
+	Complete(ctx context.Context, c sheaf.Claim, done taskstore.Completion) error
 	FailTask(ctx context.Context, c sheaf.Claim, r taskstore.FailReport) (sheaf.TaskState, error)
 	Snooze(ctx context.Context, c sheaf.Claim, delay time.Duration, reason string) error
 }
@@ -191,10 +191,10 @@ func New(cfg Config) *Worker {
 }
 
 // ProcessorFunc is a function as a Processor.
-type ProcessorFunc func(ctx context.Context, t *sheaf.Task) (sheaf.Completion, error)
+type ProcessorFunc func(ctx context.Context, t *sheaf.Task) (taskstore.Completion, error)
 
 // Process implements Processor.
-func (f ProcessorFunc) Process(ctx context.Context, t *sheaf.Task) (sheaf.Completion, error) {
+func (f ProcessorFunc) Process(ctx context.Context, t *sheaf.Task) (taskstore.Completion, error) {
 	return f(ctx, t)
 }
 
@@ -439,7 +439,7 @@ func (w *Worker) run(ctx context.Context, a *attempt, worked func()) {
 
 // process runs the task's processor, unless the attempt was stopped before it
 // began, and turns a panic into a failure.
-func (w *Worker) process(ctx context.Context, a *attempt) (done sheaf.Completion, err error) {
+func (w *Worker) process(ctx context.Context, a *attempt) (done taskstore.Completion, err error) {
 	if !a.began.Load() {
 		return done, context.Cause(ctx)
 	}
@@ -466,7 +466,7 @@ var errUnknownKind = errors.New("no processor for this kind of task")
 
 // finish writes how the attempt ended: ctx is the attempt's (its cause tells
 // why it was stopped), end the one to write with.
-func (w *Worker) finish(ctx, end context.Context, t *sheaf.Task, done sheaf.Completion, err error) (sheaf.TaskState, error) {
+func (w *Worker) finish(ctx, end context.Context, t *sheaf.Task, done taskstore.Completion, err error) (sheaf.TaskState, error) {
 	claim := t.Held()
 	cause := context.Cause(ctx)
 	switch {
@@ -512,7 +512,7 @@ func timedOutTwice(t *sheaf.Task, f *sheaf.Failure) bool {
 
 // complete retries an ambiguous completion: the guarded write is idempotent,
 // since a second one finds the task no longer running under this epoch.
-func (w *Worker) complete(ctx context.Context, c sheaf.Claim, done sheaf.Completion) error {
+func (w *Worker) complete(ctx context.Context, c sheaf.Claim, done taskstore.Completion) error {
 	var err error
 	for try := range 4 {
 		if err = w.cfg.Store.Complete(ctx, c, done); !errors.Is(err, sheaf.ErrUnavailable) {

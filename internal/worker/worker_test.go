@@ -115,7 +115,7 @@ func (b *book) Heartbeat(_ context.Context, w taskstore.WorkerStatus, _ time.Dur
 	return r, nil
 }
 
-func (b *book) Complete(_ context.Context, c sheaf.Claim, done sheaf.Completion) error {
+func (b *book) Complete(_ context.Context, c sheaf.Claim, done taskstore.Completion) error {
 	if b.slow != nil {
 		<-b.slow
 	}
@@ -259,7 +259,9 @@ func startWith(t *testing.T, change func(*Config), processors map[sheaf.TaskKind
 	}
 	ps := map[sheaf.TaskKind]Processor{}
 	for kind, f := range processors {
-		ps[kind] = ProcessorFunc(func(ctx context.Context, _ *sheaf.Task) (sheaf.Completion, error) { return sheaf.Completion{}, f(ctx) })
+		ps[kind] = ProcessorFunc(func(ctx context.Context, _ *sheaf.Task) (taskstore.Completion, error) {
+			return taskstore.Completion{}, f(ctx)
+		})
 	}
 	cfg := Config{Store: b, Queue: q, Processors: ps, Workers: 4, Lease: 60 * time.Second, Heartbeat: 15 * time.Second, DrainTimeout: 25 * time.Second}
 	change(&cfg)

@@ -83,7 +83,7 @@ func (s *tasks) Claim(ctx context.Context, taskID, workerID string, lease time.D
 // Complete makes the task done and writes, in the same transaction, what
 // follows from it. A completion that reaches beyond its task has a transaction
 // of its own.
-func (s *tasks) Complete(ctx context.Context, c sheaf.Claim, done sheaf.Completion) error {
+func (s *tasks) Complete(ctx context.Context, c sheaf.Claim, done taskstore.Completion) error {
 	if done.Plan != nil || len(done.Spawn) > 0 || done.Publish != nil || len(done.Stitch) > 0 {
 		return s.completeWide(ctx, c, done)
 	}

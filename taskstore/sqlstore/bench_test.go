@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"sheaf"
+	"sheaf/taskstore"
 	"sheaf/taskstore/storetest"
 )
 
@@ -25,7 +25,7 @@ func BenchmarkClaimComplete(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				if err := f.Store.Complete(ctx, got.Held(), sheaf.Completion{Result: storetest.Result(got)}); err != nil {
+				if err := f.Store.Complete(ctx, got.Held(), taskstore.Completion{Result: storetest.Result(got)}); err != nil {
 					b.Fatal(err)
 				}
 			}

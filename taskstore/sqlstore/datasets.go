@@ -155,7 +155,7 @@ func (s *datasets) DeleteDataset(ctx context.Context, tenantID, id string) (task
 	if len(found) == 0 {
 		return sum, notFound("dataset", id)
 	}
-	rec := &receiptRow{ID: sheaf.NewID(), Kind: string(sheaf.ReceiptDataset)}
+	rec := &receiptRow{ID: sheaf.NewID(), Kind: string(taskstore.ReceiptDataset)}
 	for {
 		var ids []string
 		if err := s.w.WithContext(ctx).Raw("SELECT id FROM documents WHERE tenant_id=? AND dataset_id=? AND deleted_at=0 ORDER BY id LIMIT 500", tenantID, id).Scan(&ids).Error; err != nil {

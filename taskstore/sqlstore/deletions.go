@@ -34,7 +34,7 @@ func (s *handle) known(ctx context.Context, tenantID string, ids []string) error
 // collector. The receipt follows that to its end. The files of an archive go
 // before it, so that a delete that was broken off can be asked for again.
 func (s *deletions) DeleteDocuments(ctx context.Context, tenantID string, ids []string) (taskstore.DeleteReceipt, error) {
-	rec := &receiptRow{ID: sheaf.NewID(), Kind: string(sheaf.ReceiptDocuments)}
+	rec := &receiptRow{ID: sheaf.NewID(), Kind: string(taskstore.ReceiptDocuments)}
 	sum, err := s.deleteDocuments(ctx, tenantID, ids, rec)
 	if err == nil {
 		s.purgeNow(ctx, sum.ReceiptID)
@@ -233,7 +233,7 @@ func (s *deletions) dropFormerMembers(tx *gorm.DB, archive *documentRow) error {
 		return err
 	}
 	slices.SortFunc(docs, func(a, b documentRow) int { return strings.Compare(a.ID, b.ID) })
-	rec := &receiptRow{ID: sheaf.NewID(), Kind: string(sheaf.ReceiptMembers)}
+	rec := &receiptRow{ID: sheaf.NewID(), Kind: string(taskstore.ReceiptMembers)}
 	for batch := range slices.Chunk(docs, changeBatch) {
 		if _, err := s.deleteLocked(tx, archive.TenantID, batch, rec); err != nil {
 			return err
@@ -251,13 +251,13 @@ func (s *deletions) openReceipt(tx *gorm.DB, rec *receiptRow, tenantID, datasetI
 	}
 	switch {
 	case len(state) == 0:
-	case state[0] == string(sheaf.ReceiptPending):
+	case state[0] == string(taskstore.ReceiptPending):
 		return tx.Exec("UPDATE receipts SET pass=0, next_at=0, sweep_after='' WHERE id=?", rec.ID).Error
 	default:
 		rec.ID = sheaf.NewID()
 	}
 	return insertRows(tx, "receipts", []string{"id", "tenant_id", "dataset_id", "kind", "state", "body", "created_at"},
-		[][]any{{rec.ID, tenantID, datasetID, rec.Kind, string(sheaf.ReceiptPending), "", raw(s.now())}}, "")
+		[][]any{{rec.ID, tenantID, datasetID, rec.Kind, string(taskstore.ReceiptPending), "", raw(s.now())}}, "")
 }
 
 // addToReceipt notes documents that the transaction deletes, before their rows
@@ -279,7 +279,7 @@ func (s *deletions) addToReceipt(tx *gorm.DB, rec *receiptRow, tenantID string, 
 
 // keptWhole finds what holds the bytes of documents and is not deleted with
 // them: other uploads of the same file, and the archive that a file lies in.
-func (s *deletions) keptWhole(tx *gorm.DB, rec *receiptRow, tenantID string, docs []documentRow) (map[string][]sheaf.KeptCopy, error) {
+func (s *deletions) keptWhole(tx *gorm.DB, rec *receiptRow, tenantID string, docs []documentRow) (map[string][]taskstore.KeptCopy, error) {
 	going := make(map[string]bool, len(docs))
 	var sums []string
 	for _, d := range docs {
@@ -302,13 +302,13 @@ func (s *deletions) keptWhole(tx *gorm.DB, rec *receiptRow, tenantID string, doc
 			}
 		}
 	}
-	kept := map[string][]sheaf.KeptCopy{}
+	kept := map[string][]taskstore.KeptCopy{}
 	for _, d := range docs {
 		for _, id := range twins[d.SHA256] {
-			kept[d.ID] = append(kept[d.ID], sheaf.KeptCopy{DocumentID: d.ID, HeldBy: id, Reason: sheaf.KeptBytes})
+			kept[d.ID] = append(kept[d.ID], taskstore.KeptCopy{DocumentID: d.ID, HeldBy: id, Reason: taskstore.KeptBytes})
 		}
-		if d.ParentID != "" && !going[d.ParentID] && rec.Kind != string(sheaf.ReceiptMembers) {
-			kept[d.ID] = append(kept[d.ID], sheaf.KeptCopy{DocumentID: d.ID, HeldBy: d.ParentID, Reason: sheaf.KeptArchive})
+		if d.ParentID != "" && !going[d.ParentID] && rec.Kind != string(taskstore.ReceiptMembers) {
+			kept[d.ID] = append(kept[d.ID], taskstore.KeptCopy{DocumentID: d.ID, HeldBy: d.ParentID, Reason: taskstore.KeptArchive})
 		}
 	}
 	return kept, nil

@@ -86,7 +86,7 @@ const busySlot = 5000 // milliseconds
 
 // Stats looks minutes back, at a bounded number of events. The tenant "" means
 // all.
-func (s *events) Stats(ctx context.Context, tenantID string, minutes int) (*sheaf.Stats, error) {
+func (s *events) Stats(ctx context.Context, tenantID string, minutes int) (*taskstore.Stats, error) {
 	db := s.read(ctx)
 	var newest []struct{ Seq, NowMs int64 }
 	if err := db.Raw(s.sql("SELECT COALESCE(MAX(seq), 0) AS seq, @now AS now_ms FROM events")).Scan(&newest).Error; err != nil {
@@ -94,9 +94,9 @@ func (s *events) Stats(ctx context.Context, tenantID string, minutes int) (*shea
 	}
 	now := newest[0].NowMs
 	first := now/60_000 - int64(minutes) + 1 // minute of the first bucket
-	out := &sheaf.Stats{Buckets: make([]sheaf.StatsBucket, minutes), Stages: []sheaf.StageStats{}}
+	out := &taskstore.Stats{Buckets: make([]taskstore.StatsBucket, minutes), Stages: []taskstore.StageStats{}}
 	for i := range out.Buckets {
-		out.Buckets[i] = sheaf.StatsBucket{At: time.UnixMilli((first + int64(i)) * 60_000).UTC(), StageMS: map[string]int64{}}
+		out.Buckets[i] = taskstore.StatsBucket{At: time.UnixMilli((first + int64(i)) * 60_000).UTC(), StageMS: map[string]int64{}}
 	}
 
 	var w where
@@ -152,9 +152,9 @@ func (s *events) Stats(ctx context.Context, tenantID string, minutes int) (*shea
 	}
 	for name, ms := range stages {
 		slices.Sort(ms)
-		out.Stages = append(out.Stages, sheaf.StageStats{Name: name, Tasks: len(ms), P50MS: ms[len(ms)/2], P95MS: ms[len(ms)*95/100]})
+		out.Stages = append(out.Stages, taskstore.StageStats{Name: name, Tasks: len(ms), P50MS: ms[len(ms)/2], P95MS: ms[len(ms)*95/100]})
 	}
-	slices.SortFunc(out.Stages, func(a, b sheaf.StageStats) int { return int(b.P50MS - a.P50MS) })
+	slices.SortFunc(out.Stages, func(a, b taskstore.StageStats) int { return int(b.P50MS - a.P50MS) })
 	return out, nil
 }
 

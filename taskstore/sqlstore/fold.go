@@ -11,6 +11,7 @@ import (
 	"gorm.io/gorm"
 
 	"sheaf"
+	"sheaf/taskstore"
 )
 
 // fold is what the tasks of a generation say about their document.
@@ -247,7 +248,7 @@ func (s *folds) finalize(tx *gorm.DB, doc *documentRow, progress float64) (bool,
 		base.Trace, base.Place = plan[0].Trace, cmp.Or(plan[0].Place, plan[0].CreatedAt)
 	}
 	err := s.insertTasks(tx, base, []sheaf.NewTask{{ID: sheaf.NewID(), Kind: sheaf.KindFinalize, Node: strconv.FormatInt(epoch, 10), Cost: 1,
-		Payload: []byte(encode(sheaf.FinalizePayload{FinalizeEpoch: epoch}))}})
+		Payload: []byte(encode(taskstore.FinalizePayload{FinalizeEpoch: epoch}))}})
 	if err != nil {
 		return false, err
 	}

@@ -102,7 +102,7 @@ func fillKept(f *storetest.Fixture) {
 	ok(json.Unmarshal([]byte(`{"chunk_method":"general","chunk_token_num":256,"password":"`+keptSecret+`"}`), &config))
 	_, err = s.CreateDataset(ctx, sheaf.Dataset{ID: dataset, TenantID: tenant, Name: "contracts", ParseConfig: config})
 	ok(err)
-	_, err = s.CreateWebhook(ctx, sheaf.Webhook{ID: "kept-hook", TenantID: tenant, DatasetID: dataset, URL: "https://example.invalid/hook", Secret: keptSecret, Enabled: true})
+	_, err = s.CreateWebhook(ctx, taskstore.Webhook{ID: "kept-hook", TenantID: tenant, DatasetID: dataset, URL: "https://example.invalid/hook", Secret: keptSecret, Enabled: true})
 	ok(err)
 
 	payload, err := json.Marshal(map[string]any{"config": config})
@@ -157,11 +157,11 @@ func fillKept(f *storetest.Fixture) {
 	_, err = s.AcquireLease(ctx, "kept-lease", "kept-worker", time.Minute)
 	ok(err)
 	ok(s.SetMeta(ctx, "kept", "yes"))
-	up, err := s.CreateUpload(ctx, sheaf.PartialUpload{ID: "kept-up", TenantID: tenant, DatasetID: dataset, DocumentID: "kept-up-doc", Size: 100, Fingerprint: "print", Spec: sheaf.UploadSpec{Name: "late.pdf", Config: config}}, time.Hour)
+	up, err := s.CreateUpload(ctx, taskstore.PartialUpload{ID: "kept-up", TenantID: tenant, DatasetID: dataset, DocumentID: "kept-up-doc", Size: 100, Fingerprint: "print", Spec: taskstore.UploadSpec{Name: "late.pdf", Config: config}}, time.Hour)
 	ok(err)
 	up, err = s.ClaimUpload(ctx, tenant, up.ID, 0, time.Hour)
 	ok(err)
-	up.Pieces, up.NextPiece, up.Offset, up.Hash = []sheaf.UploadPiece{{N: up.NextPiece, Size: 60}}, up.NextPiece+1, 60, []byte{0, 255, 60}
+	up.Pieces, up.NextPiece, up.Offset, up.Hash = []taskstore.UploadPiece{{N: up.NextPiece, Size: 60}}, up.NextPiece+1, 60, []byte{0, 255, 60}
 	ok(s.AdvanceUpload(ctx, up, true))
 	for _, key := range []string{"answered", "held"} {
 		r := taskstore.KeyedRequest{TenantID: tenant, Key: key, Hash: "hash", Holder: "old"}

@@ -81,7 +81,7 @@ func (s *keys) key(db *gorm.DB, tenantID, id, lock string) (*sheaf.Key, error) {
 }
 
 // ChangeKey changes a key's name and scopes. ErrConflict when it is revoked.
-func (s *keys) ChangeKey(ctx context.Context, tenantID, id string, change sheaf.KeyChange) (*sheaf.Key, error) {
+func (s *keys) ChangeKey(ctx context.Context, tenantID, id string, change taskstore.KeyChange) (*sheaf.Key, error) {
 	if change.Name != nil {
 		if err := checkText("the key's name", *change.Name, 255); err != nil {
 			return nil, err

@@ -6,6 +6,7 @@ import (
 	"gorm.io/gorm"
 
 	"sheaf"
+	"sheaf/taskstore"
 )
 
 var eventColumns = []string{"tenant_id", "dataset_id", "job_id", "doc_id", "gen", "task_id", "subject_id", "epoch", "kind", "n",
@@ -91,6 +92,6 @@ func (s *handle) tell(tx *gorm.DB, m message) error {
 func (s *handle) tellDocument(tx *gorm.DB, d *documentRow, event string, turn any, failure *sheaf.Failure) error {
 	return s.tell(tx, message{
 		tenant: d.TenantID, dataset: d.DatasetID, job: d.JobID, id: fmt.Sprintf("doc_%s_%d_%v", d.ID, d.Gen, turn), event: "document." + event,
-		data: sheaf.DocumentNews{DatasetID: d.DatasetID, DocumentID: d.ID, Name: d.Name, Generation: d.Gen, JobID: d.JobID, State: sheaf.DocumentState(event), Failure: failure},
+		data: taskstore.DocumentNews{DatasetID: d.DatasetID, DocumentID: d.ID, Name: d.Name, Generation: d.Gen, JobID: d.JobID, State: sheaf.DocumentState(event), Failure: failure},
 	})
 }

@@ -253,7 +253,7 @@ func (m *model) complete(t *rapid.T) {
 
 func (m *model) completeTask(t *rapid.T, c sheaf.Claim, task *modelTask, held bool, spawn int, dep bool, publish sheaf.DocumentState) {
 	doc := m.docs[task.doc]
-	var done sheaf.Completion
+	var done taskstore.Completion
 	var spawned []*modelTask
 	switch task.kind {
 	case sheaf.KindPlan:
@@ -271,7 +271,7 @@ func (m *model) completeTask(t *rapid.T, c sheaf.Claim, task *modelTask, held bo
 			spawned = append(spawned, n)
 		}
 	case sheaf.KindFinalize:
-		done.Publish = &sheaf.Publication{State: publish, Chunks: 1}
+		done.Publish = &taskstore.Publication{State: publish, Chunks: 1}
 		held = held && doc.state == sheaf.DocFinalizing && doc.gen == task.gen && doc.fin == task.fin
 	default:
 		id := sheaf.RangeID(c.TaskID, c.Epoch)

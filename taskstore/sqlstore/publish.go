@@ -7,14 +7,15 @@ import (
 	"gorm.io/gorm"
 
 	"sheaf"
+	"sheaf/taskstore"
 )
 
 // publish ends a generation by one guarded update of the document: searches
 // see all of the new generation from its commit on, and none of it before.
 // The guard holds only for the finalize task of the latest decision that the
 // generation is complete.
-func (s *tasks) publish(tx *gorm.DB, t *taskRow, doc *documentRow, p sheaf.Publication) error {
-	var payload sheaf.FinalizePayload
+func (s *tasks) publish(tx *gorm.DB, t *taskRow, doc *documentRow, p taskstore.Publication) error {
+	var payload taskstore.FinalizePayload
 	if err := json.Unmarshal([]byte(t.Payload), &payload); err != nil {
 		return fmt.Errorf("%w: payload of finalize task %s: %v", sheaf.ErrInvalid, t.ID, err)
 	}
@@ -70,8 +71,8 @@ func (s *tasks) publish(tx *gorm.DB, t *taskRow, doc *documentRow, p sheaf.Publi
 // stitch replaces range results of a complete generation and opens it again, so
 // that it is finalized once more when the tasks that replace are done. The guard
 // is that of publish: the latest decision that the generation is complete.
-func (s *tasks) stitch(tx *gorm.DB, t *taskRow, doc *documentRow, stitches []sheaf.Stitch) error {
-	var payload sheaf.FinalizePayload
+func (s *tasks) stitch(tx *gorm.DB, t *taskRow, doc *documentRow, stitches []taskstore.Stitch) error {
+	var payload taskstore.FinalizePayload
 	if err := json.Unmarshal([]byte(t.Payload), &payload); err != nil {
 		return fmt.Errorf("%w: payload of finalize task %s: %v", sheaf.ErrInvalid, t.ID, err)
 	}

@@ -10,7 +10,6 @@ import (
 
 	"gorm.io/gorm"
 
-	"sheaf"
 	"sheaf/taskstore"
 )
 
@@ -173,14 +172,14 @@ func (s *deletions) keepRanges(tx *gorm.DB, r *receiptRow, item *receiptDocument
 		GROUP BY t.doc_id ORDER BY t.doc_id LIMIT ?`, r.TenantID, sortedUnique(keys), item.DocID, keptCopies).Scan(&found).Error; err != nil || len(found) == 0 {
 		return err
 	}
-	kept := []sheaf.KeptCopy{}
+	kept := []taskstore.KeptCopy{}
 	decode(item.Kept, &kept)
 	for _, f := range found {
-		i := slices.IndexFunc(kept, func(k sheaf.KeptCopy) bool { return k.HeldBy == f.DocID })
+		i := slices.IndexFunc(kept, func(k taskstore.KeptCopy) bool { return k.HeldBy == f.DocID })
 		switch {
 		case i < 0 && len(kept) < 2*keptCopies:
-			kept = append(kept, sheaf.KeptCopy{DocumentID: item.DocID, HeldBy: f.DocID, Reason: sheaf.KeptRanges, Ranges: f.N})
-		case i >= 0 && kept[i].Reason == sheaf.KeptRanges:
+			kept = append(kept, taskstore.KeptCopy{DocumentID: item.DocID, HeldBy: f.DocID, Reason: taskstore.KeptRanges, Ranges: f.N})
+		case i >= 0 && kept[i].Reason == taskstore.KeptRanges:
 			kept[i].Ranges += f.N
 		}
 	}
@@ -239,7 +238,7 @@ func (s *deletions) purgeMessages(ctx context.Context, r *receiptRow, id string)
 }
 
 func (s *deletions) purgeMessage(ctx context.Context, r *receiptRow, id string, row deliveryRow) error {
-	var news sheaf.DocumentNews
+	var news taskstore.DocumentNews
 	if json.Unmarshal([]byte(row.Data), &news) != nil || news.DocumentID != id || news.Name == "" && news.Failure == nil && row.Error == "" {
 		return nil
 	}
@@ -299,7 +298,7 @@ func (s *deletions) sweepSome(ctx context.Context, r *receiptRow, rows []idempot
 		all = append(all, named[i]...)
 	}
 	gone := map[string]bool{}
-	if r.Kind == string(sheaf.ReceiptDataset) {
+	if r.Kind == string(taskstore.ReceiptDataset) {
 		gone[r.DatasetID] = true
 	}
 	for batch := range chunks(sortedUnique(all)) {

@@ -13,7 +13,6 @@ import (
 
 	"gorm.io/gorm"
 
-	"sheaf"
 	"sheaf/taskstore"
 )
 
@@ -52,16 +51,16 @@ type receiptDocumentRow struct {
 	Documents   int    // how many, of a sum
 }
 
-func (r *receiptDocumentRow) toDomain() sheaf.ReceiptDocument {
-	d := sheaf.ReceiptDocument{DocumentID: r.DocID, Kept: []sheaf.KeptCopy{}, Removed: r.removed()}
+func (r *receiptDocumentRow) toDomain() taskstore.ReceiptDocument {
+	d := taskstore.ReceiptDocument{DocumentID: r.DocID, Kept: []taskstore.KeptCopy{}, Removed: r.removed()}
 	d.Removed.Rows.Documents = 1
 	decode(r.Kept, &d.Kept)
 	return d
 }
 
-func (r *receiptDocumentRow) removed() sheaf.Removed {
-	return sheaf.Removed{
-		Rows:    sheaf.RemovedRows{Documents: r.Documents, Generations: r.Generations, Tasks: r.Tasks, Events: r.Events, Messages: r.Messages, Uploads: r.Uploads},
+func (r *receiptDocumentRow) removed() taskstore.Removed {
+	return taskstore.Removed{
+		Rows:    taskstore.RemovedRows{Documents: r.Documents, Generations: r.Generations, Tasks: r.Tasks, Events: r.Events, Messages: r.Messages, Uploads: r.Uploads},
 		Objects: r.Objects, ObjectBytes: r.ObjectBytes, Chunks: r.Chunks, Vectors: r.Vectors,
 	}
 }
@@ -110,7 +109,7 @@ func (s *receipts) CountGarbage(ctx context.Context, found []taskstore.GarbageCo
 
 // SettleReceipts completes up to limit receipts of which nothing is left. sign,
 // which may be nil, sets the signature of what is stored.
-func (s *receipts) SettleReceipts(ctx context.Context, limit int, sign func(*sheaf.Receipt) error) (int, error) {
+func (s *receipts) SettleReceipts(ctx context.Context, limit int, sign func(*taskstore.Receipt) error) (int, error) {
 	const settled = "state='pending' AND pass>=? AND NOT EXISTS (SELECT 1 FROM garbage g WHERE g.receipt_id=receipts.id)"
 	var rows []receiptRow
 	if err := s.w.WithContext(ctx).Raw("SELECT * FROM receipts WHERE "+settled+" ORDER BY next_at, id LIMIT ?", purgePasses, limit).Scan(&rows).Error; err != nil {
@@ -126,7 +125,7 @@ func (s *receipts) SettleReceipts(ctx context.Context, limit int, sign func(*she
 		if err := s.w.WithContext(ctx).Raw(s.sql("SELECT @now")).Scan(&now).Error; err != nil || len(now) == 0 {
 			return n, translate(err)
 		}
-		r.State, r.CompletedAt = sheaf.ReceiptCompleted, toTime(now[0])
+		r.State, r.CompletedAt = taskstore.ReceiptCompleted, toTime(now[0])
 		if r.DocumentsSHA256, err = s.digestDocuments(ctx, r.ID); err != nil {
 			return n, err
 		}
@@ -163,9 +162,9 @@ func (s *receipts) digestDocuments(ctx context.Context, id string) (string, erro
 }
 
 // sumReceipt is a pending receipt as it stands.
-func (s *receipts) sumReceipt(ctx context.Context, row *receiptRow) (*sheaf.Receipt, error) {
-	r := &sheaf.Receipt{Format: sheaf.ReceiptFormat, ID: row.ID, TenantID: row.TenantID, DatasetID: row.DatasetID, Kind: sheaf.ReceiptKind(row.Kind),
-		State: sheaf.ReceiptPending, DocumentIDs: []string{}, Kept: []sheaf.KeptCopy{}, RequestedAt: toTime(row.CreatedAt)}
+func (s *receipts) sumReceipt(ctx context.Context, row *receiptRow) (*taskstore.Receipt, error) {
+	r := &taskstore.Receipt{Format: taskstore.ReceiptFormat, ID: row.ID, TenantID: row.TenantID, DatasetID: row.DatasetID, Kind: taskstore.ReceiptKind(row.Kind),
+		State: taskstore.ReceiptPending, DocumentIDs: []string{}, Kept: []taskstore.KeptCopy{}, RequestedAt: toTime(row.CreatedAt)}
 	db := s.w.WithContext(ctx)
 	var sums []receiptDocumentRow
 	if err := db.Raw(`SELECT COUNT(*) AS documents, COALESCE(SUM(generations), 0) AS generations, COALESCE(SUM(tasks), 0) AS tasks, COALESCE(SUM(events), 0) AS events,
@@ -177,20 +176,20 @@ func (s *receipts) sumReceipt(ctx context.Context, row *receiptRow) (*sheaf.Rece
 	r.Removed.Objects += row.Objects
 	r.Removed.ObjectBytes += row.ObjectBytes
 	r.Removed.Rows.Webhooks, r.Removed.Rows.Answers = row.Webhooks, row.Answers
-	if err := db.Raw("SELECT doc_id FROM receipt_documents WHERE receipt_id=? ORDER BY doc_id LIMIT ?", row.ID, sheaf.MaxReceiptIDs).Scan(&r.DocumentIDs).Error; err != nil {
+	if err := db.Raw("SELECT doc_id FROM receipt_documents WHERE receipt_id=? ORDER BY doc_id LIMIT ?", row.ID, taskstore.MaxReceiptIDs).Scan(&r.DocumentIDs).Error; err != nil {
 		return nil, translate(err)
 	}
 	var kept []string
-	if err := db.Raw("SELECT kept FROM receipt_documents WHERE receipt_id=? AND kept<>'[]' ORDER BY doc_id LIMIT ?", row.ID, sheaf.MaxReceiptIDs).Scan(&kept).Error; err != nil {
+	if err := db.Raw("SELECT kept FROM receipt_documents WHERE receipt_id=? AND kept<>'[]' ORDER BY doc_id LIMIT ?", row.ID, taskstore.MaxReceiptIDs).Scan(&kept).Error; err != nil {
 		return nil, translate(err)
 	}
 	var held []string
 	for _, text := range kept {
-		var copies []sheaf.KeptCopy
+		var copies []taskstore.KeptCopy
 		decode(text, &copies)
 		r.Kept = append(r.Kept, copies...)
 	}
-	r.Kept = r.Kept[:min(len(r.Kept), sheaf.MaxReceiptIDs)]
+	r.Kept = r.Kept[:min(len(r.Kept), taskstore.MaxReceiptIDs)]
 	for _, k := range r.Kept {
 		held = append(held, k.HeldBy)
 	}
@@ -205,18 +204,18 @@ func (s *receipts) sumReceipt(ctx context.Context, row *receiptRow) (*sheaf.Rece
 		}
 	}
 	// One that was deleted meanwhile, perhaps by the same request, keeps nothing.
-	r.Kept = slices.DeleteFunc(r.Kept, func(k sheaf.KeptCopy) bool { return !live[k.HeldBy] })
-	slices.SortFunc(r.Kept, func(a, b sheaf.KeptCopy) int {
+	r.Kept = slices.DeleteFunc(r.Kept, func(k taskstore.KeptCopy) bool { return !live[k.HeldBy] })
+	slices.SortFunc(r.Kept, func(a, b taskstore.KeptCopy) int {
 		return cmp.Or(strings.Compare(a.DocumentID, b.DocumentID), strings.Compare(a.HeldBy, b.HeldBy))
 	})
 	return r, nil
 }
 
-func (s *receipts) receipt(ctx context.Context, row *receiptRow) (*sheaf.Receipt, error) {
-	if row.State != string(sheaf.ReceiptCompleted) {
+func (s *receipts) receipt(ctx context.Context, row *receiptRow) (*taskstore.Receipt, error) {
+	if row.State != string(taskstore.ReceiptCompleted) {
 		return s.sumReceipt(ctx, row)
 	}
-	var r sheaf.Receipt
+	var r taskstore.Receipt
 	if err := json.Unmarshal([]byte(row.Body), &r); err != nil {
 		return nil, fmt.Errorf("decode receipt %s: %w", row.ID, err)
 	}
@@ -225,7 +224,7 @@ func (s *receipts) receipt(ctx context.Context, row *receiptRow) (*sheaf.Receipt
 
 // Receipts lists those of a dataset, also of one that is gone, or of all for
 // "".
-func (s *receipts) Receipts(ctx context.Context, tenantID, datasetID string, p taskstore.Page) ([]sheaf.Receipt, string, error) {
+func (s *receipts) Receipts(ctx context.Context, tenantID, datasetID string, p taskstore.Page) ([]taskstore.Receipt, string, error) {
 	var w where
 	w.add("tenant_id=?", tenantID)
 	if datasetID != "" {
@@ -237,7 +236,7 @@ func (s *receipts) Receipts(ctx context.Context, tenantID, datasetID string, p t
 		return nil, "", translate(err)
 	}
 	rows, next := cut(rows, limit, func(r receiptRow) string { return r.ID })
-	out := make([]sheaf.Receipt, len(rows))
+	out := make([]taskstore.Receipt, len(rows))
 	for i := range rows {
 		r, err := s.receipt(ctx, &rows[i])
 		if err != nil {
@@ -249,7 +248,7 @@ func (s *receipts) Receipts(ctx context.Context, tenantID, datasetID string, p t
 }
 
 // Receipt finds a receipt of the tenant.
-func (s *receipts) Receipt(ctx context.Context, tenantID, id string) (*sheaf.Receipt, error) {
+func (s *receipts) Receipt(ctx context.Context, tenantID, id string) (*taskstore.Receipt, error) {
 	var rows []receiptRow
 	if err := s.read(ctx).Raw("SELECT * FROM receipts WHERE id=? AND tenant_id=?", id, tenantID).Scan(&rows).Error; err != nil {
 		return nil, translate(err)
@@ -261,7 +260,7 @@ func (s *receipts) Receipt(ctx context.Context, tenantID, id string) (*sheaf.Rec
 }
 
 // ReceiptDocuments lists the documents of a receipt.
-func (s *receipts) ReceiptDocuments(ctx context.Context, tenantID, id string, p taskstore.Page) ([]sheaf.ReceiptDocument, string, error) {
+func (s *receipts) ReceiptDocuments(ctx context.Context, tenantID, id string, p taskstore.Page) ([]taskstore.ReceiptDocument, string, error) {
 	var own []string
 	if err := s.read(ctx).Raw("SELECT id FROM receipts WHERE id=? AND tenant_id=?", id, tenantID).Scan(&own).Error; err != nil {
 		return nil, "", translate(err)
@@ -277,7 +276,7 @@ func (s *receipts) ReceiptDocuments(ctx context.Context, tenantID, id string, p 
 		return nil, "", translate(err)
 	}
 	rows, next := cut(rows, limit, func(r receiptDocumentRow) string { return r.DocID })
-	out := make([]sheaf.ReceiptDocument, len(rows))
+	out := make([]taskstore.ReceiptDocument, len(rows))
 	for i := range rows {
 		out[i] = rows[i].toDomain()
 	}

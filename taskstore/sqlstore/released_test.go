@@ -302,7 +302,7 @@ func keptGoesOn(f *storetest.Fixture) {
 			break
 		}
 		task := f.Claim(hints[0].TaskID, "new")
-		var c sheaf.Completion
+		var c taskstore.Completion
 		switch task.Kind {
 		case sheaf.KindPlan:
 			if !strings.Contains(string(task.Payload), keptSecret) {
@@ -310,7 +310,7 @@ func keptGoesOn(f *storetest.Fixture) {
 			}
 			c.Plan, c.Spawn = &sheaf.PlanResult{Parser: "pdf/1", Unit: sheaf.UnitPage, Units: 12}, storetest.Parse(1)
 		case sheaf.KindFinalize:
-			c.Publish = &sheaf.Publication{State: sheaf.DocSucceeded, Chunks: 3, Tokens: 30}
+			c.Publish = &taskstore.Publication{State: sheaf.DocSucceeded, Chunks: 3, Tokens: 30}
 		default:
 			c.Result = storetest.Result(task)
 		}
@@ -324,7 +324,7 @@ func keptGoesOn(f *storetest.Fixture) {
 
 	up, err := s.ClaimUpload(ctx, "kept", "kept-up", 60, time.Hour)
 	f.OK(err)
-	up.Pieces, up.NextPiece, up.Offset = append(up.Pieces, sheaf.UploadPiece{N: up.NextPiece, Size: 40}), up.NextPiece+1, 100
+	up.Pieces, up.NextPiece, up.Offset = append(up.Pieces, taskstore.UploadPiece{N: up.NextPiece, Size: 40}), up.NextPiece+1, 100
 	f.OK(s.AdvanceUpload(ctx, up, true))
 	again := f.Reparse(storetest.Doc{ID: "done", Tenant: "kept", Dataset: "kept-set"})
 	for _, task := range f.Plan(again, storetest.Parse(1)...) {
@@ -333,7 +333,7 @@ func keptGoesOn(f *storetest.Fixture) {
 	f.Publish("done", sheaf.DocSucceeded)
 	deleted, err := s.DeleteDocuments(ctx, "kept", []string{"done"})
 	f.OK(err)
-	if r, err := s.Receipt(ctx, "kept", deleted.ReceiptID); err != nil || r.State != sheaf.ReceiptPending {
+	if r, err := s.Receipt(ctx, "kept", deleted.ReceiptID); err != nil || r.State != taskstore.ReceiptPending {
 		t.Errorf("the receipt is %+v: %v", r, err)
 	}
 	s.AdvanceClock(48 * time.Hour)

@@ -214,7 +214,7 @@ func TestWorkersShareTheBacklog(t *testing.T) {
 								default: // one is under way and one is asked for
 								}
 							}
-							err = f.Store.Complete(ctx, got.Held(), sheaf.Completion{Result: storetest.Result(got)})
+							err = f.Store.Complete(ctx, got.Held(), taskstore.Completion{Result: storetest.Result(got)})
 						}
 						if err != nil {
 							t.Error(err)

@@ -48,7 +48,7 @@ func secretRows(t *testing.T, s *sqlstore.Store) (check func(*sqlstore.Store)) {
 	ok(err)
 	d, err := s.CreateDataset(ctx, sheaf.Dataset{ID: sheaf.NewID(), TenantID: "t", Name: "d", ParseConfig: config})
 	ok(err)
-	_, err = s.CreateWebhook(ctx, sheaf.Webhook{ID: "w", TenantID: "t", DatasetID: d.ID, URL: "https://example.invalid", Secret: plain, Enabled: true})
+	_, err = s.CreateWebhook(ctx, taskstore.Webhook{ID: "w", TenantID: "t", DatasetID: d.ID, URL: "https://example.invalid", Secret: plain, Enabled: true})
 	ok(err)
 	payload, err := json.Marshal(map[string]any{"config": config})
 	ok(err)
@@ -56,7 +56,7 @@ func secretRows(t *testing.T, s *sqlstore.Store) (check func(*sqlstore.Store)) {
 	_, err = s.CreateDocuments(ctx, sheaf.Job{ID: job, TenantID: "t", DatasetID: d.ID, Kind: sheaf.JobIngest},
 		[]taskstore.NewDocument{{Document: sheaf.Document{ID: "doc", Name: "a", ParseConfig: config}, Plan: sheaf.NewTask{ID: "task", Kind: sheaf.KindPlan, Payload: payload}}}, "")
 	ok(err)
-	_, err = s.CreateUpload(ctx, sheaf.PartialUpload{ID: "up", TenantID: "t", DatasetID: d.ID, Size: 1, Spec: sheaf.UploadSpec{Name: "a", Config: config}}, time.Hour)
+	_, err = s.CreateUpload(ctx, taskstore.PartialUpload{ID: "up", TenantID: "t", DatasetID: d.ID, Size: 1, Spec: taskstore.UploadSpec{Name: "a", Config: config}}, time.Hour)
 	ok(err)
 	keyed := taskstore.KeyedRequest{TenantID: "t", Key: "k", Hash: "h", Holder: "x"}
 	_, err = s.Idempotent(ctx, keyed, time.Minute)

@@ -79,7 +79,7 @@ func (s *tasks) Heartbeat(ctx context.Context, w taskstore.WorkerStatus, lease t
 // completeWide takes the document's row first, as a cancel, a re-parse and a
 // delete do: either they see the tasks that are spawned here, or this sees that
 // the work was called off.
-func (s *tasks) completeWide(ctx context.Context, c sheaf.Claim, done sheaf.Completion) error {
+func (s *tasks) completeWide(ctx context.Context, c sheaf.Claim, done taskstore.Completion) error {
 	return s.tx(ctx, func(tx *gorm.DB) error {
 		doc, err := s.lockDocumentOf(tx, c.TaskID)
 		if err != nil {

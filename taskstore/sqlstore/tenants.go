@@ -30,7 +30,7 @@ func (s *tenants) CreateTenant(ctx context.Context, t sheaf.Tenant) (*sheaf.Tena
 	if t.Cap < 1 {
 		t.Cap = defaultCap
 	}
-	if err := t.Check(); err != nil {
+	if err := taskstore.CheckTenant(&t); err != nil {
 		return nil, err
 	}
 	err := insertRows(s.w.WithContext(ctx), "tenants", []string{"id", "name", "weight", "cap", "paused", "quota", "created_at"},
@@ -84,7 +84,7 @@ func (s *handle) tenantRows(ctx context.Context, p taskstore.Page) ([]tenantRow,
 // ChangeTenant changes what the change names and answers the tenant as it is
 // then. Changes of different fields at once do not undo each other. Paused is
 // left to SetPaused, which takes the tasks along.
-func (s *tenants) ChangeTenant(ctx context.Context, id string, change sheaf.TenantChange) (*sheaf.Tenant, error) {
+func (s *tenants) ChangeTenant(ctx context.Context, id string, change taskstore.TenantChange) (*sheaf.Tenant, error) {
 	if change.Name != nil {
 		if err := checkText("the tenant's name", *change.Name, 255); err != nil {
 			return nil, err

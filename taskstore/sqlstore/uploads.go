@@ -38,8 +38,8 @@ type uploadRow struct {
 
 func (uploadRow) TableName() string { return "uploads" }
 
-func (r uploadRow) toDomain(v vault) *sheaf.PartialUpload {
-	u := &sheaf.PartialUpload{
+func (r uploadRow) toDomain(v vault) *taskstore.PartialUpload {
+	u := &taskstore.PartialUpload{
 		ID: r.ID, TenantID: r.TenantID, DatasetID: r.DatasetID, DocumentID: r.DocID, Size: r.Size, Offset: r.Stored, Fingerprint: r.Fingerprint,
 		JobID: r.JobID, Epoch: r.Epoch, NextPiece: r.NextPiece, CreatedAt: toTime(r.CreatedAt), ExpiresAt: toTime(r.ExpiresAt),
 	}
@@ -53,7 +53,7 @@ func (r uploadRow) toDomain(v vault) *sheaf.PartialUpload {
 
 // CreateUpload notes a file to come. ErrLimit when the tenant's quota has no
 // room for it beside what it holds and what else is on its way.
-func (s *uploads) CreateUpload(ctx context.Context, u sheaf.PartialUpload, life time.Duration) (*sheaf.PartialUpload, error) {
+func (s *uploads) CreateUpload(ctx context.Context, u taskstore.PartialUpload, life time.Duration) (*taskstore.PartialUpload, error) {
 	if err := checkTexts("the upload's id", u.ID, 64, "the document's id", u.DocumentID, 64, "the fingerprint", u.Fingerprint, 128, "what is said about the file", encode(u.Spec), 4<<20); err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (s *uploads) CreateUpload(ctx context.Context, u sheaf.PartialUpload, life 
 
 // checkUploadQuota refuses a file that there will be no room for. What counts
 // in the end is checkQuota; this spares the bytes their way.
-func (s *uploads) checkUploadQuota(tx *gorm.DB, u sheaf.PartialUpload) error {
+func (s *uploads) checkUploadQuota(tx *gorm.DB, u taskstore.PartialUpload) error {
 	var tenants []tenantRow
 	if err := tx.Raw("SELECT * FROM tenants WHERE id=?"+s.d.lock, u.TenantID).Scan(&tenants).Error; err != nil {
 		return err
@@ -111,7 +111,7 @@ func (s *uploads) checkUploadQuota(tx *gorm.DB, u sheaf.PartialUpload) error {
 }
 
 // Upload finds an upload of the tenant that has not expired.
-func (s *uploads) Upload(ctx context.Context, tenantID, id string) (*sheaf.PartialUpload, error) {
+func (s *uploads) Upload(ctx context.Context, tenantID, id string) (*taskstore.PartialUpload, error) {
 	row, err := s.upload(s.w.WithContext(ctx), tenantID, id, "")
 	if err != nil {
 		return nil, translate(err)
@@ -131,7 +131,7 @@ func (s *uploads) upload(tx *gorm.DB, tenantID, id, lock string) (*uploadRow, er
 }
 
 // Uploads lists those of a dataset, of one fingerprint unless it is "".
-func (s *uploads) Uploads(ctx context.Context, tenantID, datasetID, fingerprint string, p taskstore.Page) ([]sheaf.PartialUpload, string, error) {
+func (s *uploads) Uploads(ctx context.Context, tenantID, datasetID, fingerprint string, p taskstore.Page) ([]taskstore.PartialUpload, string, error) {
 	var w where
 	w.add("tenant_id=?", tenantID)
 	w.add("dataset_id=?", datasetID)
@@ -145,7 +145,7 @@ func (s *uploads) Uploads(ctx context.Context, tenantID, datasetID, fingerprint 
 		return nil, "", translate(err)
 	}
 	rows, next := cut(rows, limit, func(r uploadRow) string { return r.ID })
-	out := make([]sheaf.PartialUpload, len(rows))
+	out := make([]taskstore.PartialUpload, len(rows))
 	for i, r := range rows {
 		out[i] = *r.toDomain(s.vault)
 	}
@@ -156,7 +156,7 @@ func (s *uploads) Uploads(ctx context.Context, tenantID, datasetID, fingerprint 
 // upload's life anew. ErrConflict when another number of bytes is stored, or
 // when it was submitted. A writer that is replaced may still be storing a
 // piece: its number is left to it.
-func (s *uploads) ClaimUpload(ctx context.Context, tenantID, id string, offset int64, life time.Duration) (u *sheaf.PartialUpload, err error) {
+func (s *uploads) ClaimUpload(ctx context.Context, tenantID, id string, offset int64, life time.Duration) (u *taskstore.PartialUpload, err error) {
 	err = s.tx(ctx, func(tx *gorm.DB) error {
 		row, err := s.upload(tx, tenantID, id, s.d.lock)
 		if err != nil {
@@ -179,7 +179,7 @@ func (s *uploads) ClaimUpload(ctx context.Context, tenantID, id string, offset i
 
 // AdvanceUpload records Offset, Pieces, Hash and NextPiece. ErrStale when there
 // is another writer. last says that this writer is done.
-func (s *uploads) AdvanceUpload(ctx context.Context, u *sheaf.PartialUpload, last bool) error {
+func (s *uploads) AdvanceUpload(ctx context.Context, u *taskstore.PartialUpload, last bool) error {
 	res := s.w.WithContext(ctx).Exec("UPDATE uploads SET stored=?, pieces=?, hash=?, next_piece=?, writing=? WHERE id=? AND tenant_id=? AND epoch=?",
 		u.Offset, encodeList(u.Pieces), base64.StdEncoding.EncodeToString(u.Hash), u.NextPiece, flag(!last), u.ID, u.TenantID, u.Epoch)
 	if res.Error != nil {
@@ -193,7 +193,7 @@ func (s *uploads) AdvanceUpload(ctx context.Context, u *sheaf.PartialUpload, las
 
 // BindUploads gives complete uploads to a job, if no job has them, and answers
 // them in the order of ids. ErrConflict when one is not complete.
-func (s *uploads) BindUploads(ctx context.Context, tenantID string, ids []string, jobID string) (out []sheaf.PartialUpload, err error) {
+func (s *uploads) BindUploads(ctx context.Context, tenantID string, ids []string, jobID string) (out []taskstore.PartialUpload, err error) {
 	err = s.tx(ctx, func(tx *gorm.DB) error {
 		found := map[string]uploadRow{}
 		for batch := range chunks(sortedUnique(ids)) {
@@ -208,7 +208,7 @@ func (s *uploads) BindUploads(ctx context.Context, tenantID string, ids []string
 		if len(found) > 0 && len(sortedUnique(ids)) < len(ids) {
 			return fmt.Errorf("%w: an upload is named twice", sheaf.ErrInvalid)
 		}
-		out = make([]sheaf.PartialUpload, 0, len(ids))
+		out = make([]taskstore.PartialUpload, 0, len(ids))
 		var fresh []string
 		for _, id := range ids {
 			r, ok := found[id]
@@ -275,7 +275,7 @@ func (s *handle) dropUploads(tx *gorm.DB, rows []uploadRow, receiptID string) er
 	var ids []string
 	for _, r := range rows {
 		ids = append(ids, r.ID)
-		garbage = append(garbage, []any{r.TenantID, r.DocID, sheaf.UploadPrefix(r.TenantID, r.ID), receiptID, s.after(s.grace)})
+		garbage = append(garbage, []any{r.TenantID, r.DocID, taskstore.UploadPrefix(r.TenantID, r.ID), receiptID, s.after(s.grace)})
 	}
 	if err := insertRows(tx, "garbage", []string{"tenant_id", "doc_id", "blob_prefix", "receipt_id", "not_before"}, garbage, ""); err != nil {
 		return err

@@ -32,8 +32,8 @@ type webhookRow struct {
 
 func (webhookRow) TableName() string { return "webhooks" }
 
-func (r webhookRow) toDomain(v vault) sheaf.Webhook {
-	w := sheaf.Webhook{ID: r.ID, TenantID: r.TenantID, DatasetID: r.DatasetID, URL: r.URL, Secret: v.open(r.Secret, secretContext("webhook", r.TenantID, r.ID)), Events: []string{}, Enabled: r.Enabled != 0,
+func (r webhookRow) toDomain(v vault) taskstore.Webhook {
+	w := taskstore.Webhook{ID: r.ID, TenantID: r.TenantID, DatasetID: r.DatasetID, URL: r.URL, Secret: v.open(r.Secret, secretContext("webhook", r.TenantID, r.ID)), Events: []string{}, Enabled: r.Enabled != 0,
 		Failures: r.Failures, LastError: r.LastError, CreatedAt: toTime(r.CreatedAt), UpdatedAt: toTime(r.UpdatedAt)}
 	decode(r.Events, &w.Events)
 	return w
@@ -59,11 +59,11 @@ type deliveryRow struct {
 
 func (deliveryRow) TableName() string { return "webhook_deliveries" }
 
-func (r deliveryRow) toDomain() sheaf.Delivery {
-	d := sheaf.Delivery{Seq: r.Seq, Claims: r.Claims, WebhookID: r.WebhookID, EventID: r.EventID, Event: r.Event, TenantID: r.TenantID, JobID: r.JobID,
-		Data: []byte(r.Data), State: sheaf.DeliveryState(r.State), Attempts: r.Attempts, Status: r.Status, Error: r.Error,
+func (r deliveryRow) toDomain() taskstore.Delivery {
+	d := taskstore.Delivery{Seq: r.Seq, Claims: r.Claims, WebhookID: r.WebhookID, EventID: r.EventID, Event: r.Event, TenantID: r.TenantID, JobID: r.JobID,
+		Data: []byte(r.Data), State: taskstore.DeliveryState(r.State), Attempts: r.Attempts, Status: r.Status, Error: r.Error,
 		CreatedAt: toTime(r.CreatedAt), DeliveredAt: toTime(r.DeliveredAt)}
-	if d.State == sheaf.DeliveryPending {
+	if d.State == taskstore.DeliveryPending {
 		d.NextAt = toTime(r.NextAt)
 	}
 	return d
@@ -85,13 +85,13 @@ func (s *webhooks) AnnounceJob(ctx context.Context, tenantID, jobID string) erro
 	return s.tx(ctx, func(tx *gorm.DB) error {
 		return s.tell(tx, message{
 			tenant: tenantID, dataset: job.DatasetID, id: fmt.Sprintf("job_%s_%d", jobID, toMillis(job.FinishedAt)), event: "job." + string(job.State),
-			data: sheaf.JobNews{DatasetID: job.DatasetID, JobID: jobID, Kind: job.Kind, State: job.State, Documents: job.Documents},
+			data: taskstore.JobNews{DatasetID: job.DatasetID, JobID: jobID, Kind: job.Kind, State: job.State, Documents: job.Documents},
 		})
 	})
 }
 
 // CreateWebhook makes a webhook. ErrLimit when the dataset has its most.
-func (s *webhooks) CreateWebhook(ctx context.Context, w sheaf.Webhook) (*sheaf.Webhook, error) {
+func (s *webhooks) CreateWebhook(ctx context.Context, w taskstore.Webhook) (*taskstore.Webhook, error) {
 	if err := checkTexts("the webhook's url", w.URL, 2000, "the webhook's secret", w.Secret, 200); err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func (s *webhooks) CreateWebhook(ctx context.Context, w sheaf.Webhook) (*sheaf.W
 }
 
 // Webhook finds a webhook by its tenant, dataset and id.
-func (s *webhooks) Webhook(ctx context.Context, tenantID, datasetID, id string) (*sheaf.Webhook, error) {
+func (s *webhooks) Webhook(ctx context.Context, tenantID, datasetID, id string) (*taskstore.Webhook, error) {
 	var rows []webhookRow
 	if err := s.w.WithContext(ctx).Raw("SELECT * FROM webhooks WHERE id=? AND tenant_id=? AND dataset_id=?", id, tenantID, datasetID).Scan(&rows).Error; err != nil {
 		return nil, translate(err)
@@ -133,7 +133,7 @@ func (s *webhooks) Webhook(ctx context.Context, tenantID, datasetID, id string) 
 }
 
 // Webhooks lists the webhooks of a dataset.
-func (s *webhooks) Webhooks(ctx context.Context, tenantID, datasetID string) ([]sheaf.Webhook, error) {
+func (s *webhooks) Webhooks(ctx context.Context, tenantID, datasetID string) ([]taskstore.Webhook, error) {
 	var rows []webhookRow
 	if err := s.read(ctx).Raw("SELECT * FROM webhooks WHERE dataset_id=? AND tenant_id=? ORDER BY id", datasetID, tenantID).Scan(&rows).Error; err != nil {
 		return nil, translate(err)
@@ -141,8 +141,8 @@ func (s *webhooks) Webhooks(ctx context.Context, tenantID, datasetID string) ([]
 	return s.webhooksOf(rows), nil
 }
 
-func (s *webhooks) webhooksOf(rows []webhookRow) []sheaf.Webhook {
-	out := make([]sheaf.Webhook, len(rows))
+func (s *webhooks) webhooksOf(rows []webhookRow) []taskstore.Webhook {
+	out := make([]taskstore.Webhook, len(rows))
 	for i, r := range rows {
 		out[i] = r.toDomain(s.vault)
 	}
@@ -150,7 +150,7 @@ func (s *webhooks) webhooksOf(rows []webhookRow) []sheaf.Webhook {
 }
 
 // UpdateWebhook writes URL, Events and Enabled, and forgets the failures.
-func (s *webhooks) UpdateWebhook(ctx context.Context, w sheaf.Webhook) error {
+func (s *webhooks) UpdateWebhook(ctx context.Context, w taskstore.Webhook) error {
 	if err := checkText("the webhook's url", w.URL, 2000); err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func (s *webhooks) DeleteWebhook(ctx context.Context, tenantID, datasetID, id st
 }
 
 // Deliveries lists messages to a webhook, in the given states or all.
-func (s *webhooks) Deliveries(ctx context.Context, h *sheaf.Webhook, states []sheaf.DeliveryState, p taskstore.Page) ([]sheaf.Delivery, string, error) {
+func (s *webhooks) Deliveries(ctx context.Context, h *taskstore.Webhook, states []taskstore.DeliveryState, p taskstore.Page) ([]taskstore.Delivery, string, error) {
 	var w where
 	w.add("webhook_id=?", h.ID)
 	if len(states) > 0 {
@@ -187,8 +187,8 @@ func (s *webhooks) Deliveries(ctx context.Context, h *sheaf.Webhook, states []sh
 	return deliveriesOf(rows), next, nil
 }
 
-func deliveriesOf(rows []deliveryRow) []sheaf.Delivery {
-	out := make([]sheaf.Delivery, len(rows))
+func deliveriesOf(rows []deliveryRow) []taskstore.Delivery {
+	out := make([]taskstore.Delivery, len(rows))
 	for i, r := range rows {
 		out[i] = r.toDomain()
 	}
@@ -196,7 +196,7 @@ func deliveriesOf(rows []deliveryRow) []sheaf.Delivery {
 }
 
 // ReplayDeliveries makes deliveries pending again and says how many.
-func (s *webhooks) ReplayDeliveries(ctx context.Context, h *sheaf.Webhook, r taskstore.Replay) (n int, err error) {
+func (s *webhooks) ReplayDeliveries(ctx context.Context, h *taskstore.Webhook, r taskstore.Replay) (n int, err error) {
 	var w where
 	w.add("webhook_id=?", h.ID)
 	switch {
@@ -205,7 +205,7 @@ func (s *webhooks) ReplayDeliveries(ctx context.Context, h *sheaf.Webhook, r tas
 	case len(r.States) > 0:
 		w.add("state IN ?", r.States)
 	default:
-		w.add("state=?", string(sheaf.DeliveryDead))
+		w.add("state=?", string(taskstore.DeliveryDead))
 	}
 	if !r.Since.IsZero() {
 		w.add("created_at>=?", toMillis(r.Since))
@@ -222,10 +222,10 @@ func (s *webhooks) ReplayDeliveries(ctx context.Context, h *sheaf.Webhook, r tas
 }
 
 // PingWebhook writes a message of kind WebhookPing.
-func (s *webhooks) PingWebhook(ctx context.Context, w *sheaf.Webhook) (*sheaf.Delivery, error) {
+func (s *webhooks) PingWebhook(ctx context.Context, w *taskstore.Webhook) (*taskstore.Delivery, error) {
 	id := "ping_" + sheaf.NewID()
 	err := insertRows(s.w.WithContext(ctx), "webhook_deliveries", []string{"webhook_id", "tenant_id", "event_id", "event", "data", "error", "next_at", "created_at"},
-		[][]any{{w.ID, w.TenantID, id, sheaf.WebhookPing, encode(map[string]string{"dataset_id": w.DatasetID}), "", raw(s.now()), raw(s.now())}}, "")
+		[][]any{{w.ID, w.TenantID, id, taskstore.WebhookPing, encode(map[string]string{"dataset_id": w.DatasetID}), "", raw(s.now()), raw(s.now())}}, "")
 	if err != nil {
 		return nil, translate(err)
 	}
@@ -242,7 +242,7 @@ func (s *webhooks) PingWebhook(ctx context.Context, w *sheaf.Webhook) (*sheaf.De
 
 // DueWebhooks lists enabled webhooks, with their secrets, that have something
 // to send now and are not waiting after a failure.
-func (s *webhooks) DueWebhooks(ctx context.Context, limit int) ([]sheaf.Webhook, error) {
+func (s *webhooks) DueWebhooks(ctx context.Context, limit int) ([]taskstore.Webhook, error) {
 	var rows []webhookRow
 	err := s.w.WithContext(ctx).Raw(s.sql(`SELECT w.* FROM webhooks w WHERE w.enabled=1 AND w.not_before<=@now AND EXISTS (
 		SELECT 1 FROM webhook_deliveries d WHERE d.webhook_id=w.id AND d.state='pending' AND d.next_at<=@now) ORDER BY w.not_before, w.id LIMIT ?`), limit).Scan(&rows).Error
@@ -251,7 +251,7 @@ func (s *webhooks) DueWebhooks(ctx context.Context, limit int) ([]sheaf.Webhook,
 
 // ClaimDeliveries takes due messages, oldest first, for the length of the
 // lease. Attempts counts this one.
-func (s *webhooks) ClaimDeliveries(ctx context.Context, webhookID string, limit int, lease time.Duration) (out []sheaf.Delivery, err error) {
+func (s *webhooks) ClaimDeliveries(ctx context.Context, webhookID string, limit int, lease time.Duration) (out []taskstore.Delivery, err error) {
 	err = s.tx(ctx, func(tx *gorm.DB) error {
 		var rows []deliveryRow
 		if err := tx.Raw(s.sql("SELECT * FROM webhook_deliveries WHERE webhook_id=? AND state='pending' AND next_at<=@now ORDER BY next_at, seq LIMIT ?")+s.d.skip,
@@ -272,7 +272,7 @@ func (s *webhooks) ClaimDeliveries(ctx context.Context, webhookID string, limit 
 
 // EndDelivery writes what became of a claimed message; a claim that ended
 // changes nothing.
-func (s *webhooks) EndDelivery(ctx context.Context, d *sheaf.Delivery, end taskstore.DeliveryEnd) error {
+func (s *webhooks) EndDelivery(ctx context.Context, d *taskstore.Delivery, end taskstore.DeliveryEnd) error {
 	const held = " WHERE seq=? AND claims=? AND state='pending'"
 	switch {
 	case end.Unwanted:
@@ -281,7 +281,7 @@ func (s *webhooks) EndDelivery(ctx context.Context, d *sheaf.Delivery, end tasks
 		return translate(s.w.WithContext(ctx).Exec(s.sql("UPDATE webhook_deliveries SET attempts=attempts-1, claims=claims+1, next_at=@now"+held), d.Seq, d.Claims).Error)
 	}
 	delivered := "0"
-	if end.State == sheaf.DeliveryDelivered {
+	if end.State == taskstore.DeliveryDelivered {
 		delivered = s.now()
 	}
 	text := clip(end.Error, 1000)
@@ -291,7 +291,7 @@ func (s *webhooks) EndDelivery(ctx context.Context, d *sheaf.Delivery, end tasks
 		if res.Error != nil || res.RowsAffected == 0 {
 			return res.Error
 		}
-		if end.State == sheaf.DeliveryDelivered {
+		if end.State == taskstore.DeliveryDelivered {
 			return tx.Exec("UPDATE webhooks SET failures=0, not_before=0, last_error='' WHERE id=? AND failures<>0", d.WebhookID).Error
 		}
 		return tx.Exec(s.sql("UPDATE webhooks SET failures=failures+1, not_before=@now+?, last_error=?, enabled=CASE WHEN ?=1 THEN 0 ELSE enabled END WHERE id=?"),

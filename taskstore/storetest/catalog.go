@@ -182,7 +182,7 @@ func (b *bench) fold() {
 func (b *bench) plan(id string, ranges ...sheaf.Range) {
 	b.t.Helper()
 	p := b.claim(b.task(id, sheaf.KindPlan).ID)
-	c := sheaf.Completion{Plan: &sheaf.PlanResult{Parser: "pdf/1", Unit: sheaf.UnitPage}}
+	c := taskstore.Completion{Plan: &sheaf.PlanResult{Parser: "pdf/1", Unit: sheaf.UnitPage}}
 	for _, r := range ranges {
 		c.Plan.Units = max(c.Plan.Units, r.To)
 		c.Spawn = append(c.Spawn, sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindParse, Unit: sheaf.UnitPage, Range: r, Cost: r.Len()})
@@ -206,20 +206,20 @@ func (b *bench) parse(id string) (ranges []string) {
 			c := b.claim(t.ID)
 			r := b.result(c)
 			ranges = append(ranges, r.RangeID)
-			b.ok(b.Complete(b.ctx, c.Held(), sheaf.Completion{Result: r}))
+			b.ok(b.Complete(b.ctx, c.Held(), taskstore.Completion{Result: r}))
 		}
 	}
 	return ranges
 }
 
 // publish lets the keeper decide and runs the finalize task.
-func (b *bench) publish(id string, p sheaf.Publication) {
+func (b *bench) publish(id string, p taskstore.Publication) {
 	b.t.Helper()
 	b.fold()
 	for _, t := range b.tasks(id, 0) {
 		if t.Kind == sheaf.KindFinalize && t.State == sheaf.TaskPending {
 			c := b.claim(t.ID)
-			b.ok(b.Complete(b.ctx, c.Held(), sheaf.Completion{Publish: &p}))
+			b.ok(b.Complete(b.ctx, c.Held(), taskstore.Completion{Publish: &p}))
 			b.fold()
 			return
 		}
@@ -233,7 +233,7 @@ func (b *bench) live(name string) (jobID, id string, ranges []string) {
 	jobID, ids := b.create(name)
 	b.plan(ids[0], sheaf.Range{From: 1, To: 6}, sheaf.Range{From: 7, To: 12})
 	ranges = b.parse(ids[0])
-	b.publish(ids[0], sheaf.Publication{State: sheaf.DocSucceeded, Ledger: sheaf.LedgerCounts{OK: 12}, Chunks: 24, Tokens: 120})
+	b.publish(ids[0], taskstore.Publication{State: sheaf.DocSucceeded, Ledger: sheaf.LedgerCounts{OK: 12}, Chunks: 24, Tokens: 120})
 	return jobID, ids[0], ranges
 }
 
@@ -256,15 +256,15 @@ func testTenants(t *testing.T, b *bench) {
 		t.Fatalf("got %+v", got)
 	}
 	got.Weight, got.Cap, got.Quota.Bytes, got.Name = 3, 5, 1<<40, "renamed"
-	changed, err := b.ChangeTenant(b.ctx, b.tenant, sheaf.TenantChange{Weight: new(3), Cap: new(5), Bytes: new(int64(1 << 40)), Name: new("renamed")})
+	changed, err := b.ChangeTenant(b.ctx, b.tenant, taskstore.TenantChange{Weight: new(3), Cap: new(5), Bytes: new(int64(1 << 40)), Name: new("renamed")})
 	b.ok(err)
 	again, err := b.Tenant(b.ctx, b.tenant)
 	b.ok(err)
 	b.same("tenant", []any{again, changed}, []any{got, got})
-	_, err = b.ChangeTenant(b.ctx, "nobody", sheaf.TenantChange{Weight: new(1)})
+	_, err = b.ChangeTenant(b.ctx, "nobody", taskstore.TenantChange{Weight: new(1)})
 	b.is(err, sheaf.ErrNotFound)
-	for _, c := range []sheaf.TenantChange{
-		{Weight: new(0)}, {Weight: new(sheaf.MaxTenantWeight + 1)}, {Cap: new(0)}, {Cap: new(-1)}, {Documents: new(-1)}, {Bytes: new(int64(-1))}, {QueuedTasks: new(-1)},
+	for _, c := range []taskstore.TenantChange{
+		{Weight: new(0)}, {Weight: new(taskstore.MaxTenantWeight + 1)}, {Cap: new(0)}, {Cap: new(-1)}, {Documents: new(-1)}, {Bytes: new(int64(-1))}, {QueuedTasks: new(-1)},
 		{Name: new("a\x00b")}, {Name: new(strings.Repeat("n", 256))}, {Weight: new(9), Cap: new(0)},
 	} {
 		_, err := b.ChangeTenant(b.ctx, b.tenant, c)
@@ -272,7 +272,7 @@ func testTenants(t *testing.T, b *bench) {
 	}
 	// Changes of different fields at once do not undo each other.
 	var wg sync.WaitGroup
-	for _, c := range []sheaf.TenantChange{{Weight: new(7)}, {Cap: new(6)}, {Documents: new(5)}, {Bytes: new(int64(4))}, {QueuedTasks: new(3)}, {Name: new("once")}} {
+	for _, c := range []taskstore.TenantChange{{Weight: new(7)}, {Cap: new(6)}, {Documents: new(5)}, {Bytes: new(int64(4))}, {QueuedTasks: new(3)}, {Name: new("once")}} {
 		wg.Go(func() {
 			if _, err := b.ChangeTenant(b.ctx, b.tenant, c); err != nil {
 				t.Error(err)
@@ -314,16 +314,16 @@ func testTenants(t *testing.T, b *bench) {
 	found, err := b.KeyByHash(b.ctx, hash)
 	b.ok(err)
 	b.same("scopes", found.Scopes, k.Scopes)
-	_, err = b.ChangeKey(b.ctx, "nobody", k.ID, sheaf.KeyChange{Name: new("x")})
+	_, err = b.ChangeKey(b.ctx, "nobody", k.ID, taskstore.KeyChange{Name: new("x")})
 	b.is(err, sheaf.ErrNotFound)
 	for _, scopes := range [][]string{{}, {"root"}, {"read", "Write"}} {
-		_, err = b.ChangeKey(b.ctx, b.tenant, k.ID, sheaf.KeyChange{Scopes: scopes})
+		_, err = b.ChangeKey(b.ctx, b.tenant, k.ID, taskstore.KeyChange{Scopes: scopes})
 		b.is(err, sheaf.ErrInvalid)
 	}
-	kept, err := b.ChangeKey(b.ctx, b.tenant, k.ID, sheaf.KeyChange{Name: new("nightly")})
+	kept, err := b.ChangeKey(b.ctx, b.tenant, k.ID, taskstore.KeyChange{Name: new("nightly")})
 	b.ok(err)
 	b.same("renamed key", []any{kept.Name, kept.Scopes}, []any{"nightly", k.Scopes})
-	_, err = b.ChangeKey(b.ctx, b.tenant, k.ID, sheaf.KeyChange{Scopes: []string{"admin", "read", "read"}})
+	_, err = b.ChangeKey(b.ctx, b.tenant, k.ID, taskstore.KeyChange{Scopes: []string{"admin", "read", "read"}})
 	b.ok(err)
 	found, err = b.KeyByHash(b.ctx, hash)
 	b.ok(err)
@@ -333,7 +333,7 @@ func testTenants(t *testing.T, b *bench) {
 	b.ok(b.RevokeKey(b.ctx, b.tenant, k.ID))
 	_, err = b.KeyByHash(b.ctx, hash)
 	b.is(err, sheaf.ErrNotFound)
-	_, err = b.ChangeKey(b.ctx, b.tenant, k.ID, sheaf.KeyChange{Name: new("back")})
+	_, err = b.ChangeKey(b.ctx, b.tenant, k.ID, taskstore.KeyChange{Name: new("back")})
 	b.is(err, sheaf.ErrConflict)
 	revoked, err := b.Key(b.ctx, b.tenant, k.ID)
 	b.ok(err)
@@ -463,7 +463,7 @@ func testCreate(t *testing.T, b *bench) {
 			t.Fatalf("old task %+v", o)
 		}
 	}
-	b.is(b.Complete(b.ctx, running.Held(), sheaf.Completion{}), sheaf.ErrStale)
+	b.is(b.Complete(b.ctx, running.Held(), taskstore.Completion{}), sheaf.ErrStale)
 	gens, err := b.Generations(b.ctx, b.tenant, id)
 	b.ok(err)
 	b.same("generations", []any{len(gens), gens[0].Generation, gens[0].State, gens[1].State}, []any{2, 2, sheaf.DocQueued, sheaf.DocCanceled})
@@ -503,7 +503,7 @@ func testCreateBesideItself(t *testing.T, b *bench) {
 
 func testQuota(t *testing.T, b *bench) {
 	set := func(q sheaf.Quota) {
-		_, err := b.ChangeTenant(b.ctx, b.tenant, sheaf.TenantChange{Documents: &q.Documents, Bytes: &q.Bytes, QueuedTasks: &q.QueuedTasks})
+		_, err := b.ChangeTenant(b.ctx, b.tenant, taskstore.TenantChange{Documents: &q.Documents, Bytes: &q.Bytes, QueuedTasks: &q.QueuedTasks})
 		b.ok(err)
 	}
 	submit := func(n int) error {
@@ -585,7 +585,7 @@ func testReparse(t *testing.T, b *bench) {
 	b.plan(id, sheaf.Range{From: 1, To: 12})
 	newRanges := b.parse(id)
 	b.same("not yet published", b.visible(newRanges), 0)
-	b.publish(id, sheaf.Publication{State: sheaf.DocSucceeded, Chunks: 24})
+	b.publish(id, taskstore.Publication{State: sheaf.DocSucceeded, Chunks: 24})
 	b.same("published", []int{b.visible(newRanges), b.visible(ranges)}, []int{1, 0})
 	b.is(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []taskstore.ReparseDocument{{DocumentID: sheaf.NewID(), Plan: planTask()}}, ""), sheaf.ErrNotFound)
 }
@@ -611,7 +611,7 @@ func testFailedFrees(t *testing.T, b *bench) {
 		} else {
 			b.plan(id, sheaf.Range{From: 1, To: 12})
 			failed = b.parse(id)
-			b.publish(id, sheaf.Publication{State: sheaf.DocFailed, Failure: failure})
+			b.publish(id, taskstore.Publication{State: sheaf.DocFailed, Failure: failure})
 		}
 		b.same(end+": state", b.doc(id).State, sheaf.DocFailed)
 		b.same(end+": what is live", b.visible(live), len(live))
@@ -680,7 +680,7 @@ func testCancel(t *testing.T, b *bench) {
 	fin := b.claim(b.task(ids[0], sheaf.KindFinalize).ID)
 	_, err = b.CancelDocuments(b.ctx, b.tenant, ids)
 	b.ok(err)
-	b.is(b.Complete(b.ctx, fin.Held(), sheaf.Completion{Publish: &sheaf.Publication{State: sheaf.DocSucceeded}}), sheaf.ErrStale)
+	b.is(b.Complete(b.ctx, fin.Held(), taskstore.Completion{Publish: &taskstore.Publication{State: sheaf.DocSucceeded}}), sheaf.ErrStale)
 	_, err = b.CancelDocuments(b.ctx, b.tenant, []string{sheaf.NewID()})
 	b.is(err, sheaf.ErrNotFound)
 }
@@ -699,7 +699,7 @@ func testDelete(t *testing.T, b *bench) {
 	r, err = b.DeleteDocuments(b.ctx, b.tenant, []string{id})
 	b.ok(err)
 	b.same("again", r, taskstore.DeleteReceipt{})
-	b.is(b.Complete(b.ctx, held.Held(), sheaf.Completion{}), sheaf.ErrStale)
+	b.is(b.Complete(b.ctx, held.Held(), taskstore.Completion{}), sheaf.ErrStale)
 	_, err = b.Document(b.ctx, b.tenant, id)
 	b.is(err, sheaf.ErrNotFound)
 	_, err = b.Task(b.ctx, b.tenant, held.ID)
@@ -761,16 +761,16 @@ func testJob(t *testing.T, b *bench) {
 	j = get()
 	b.same("running", []any{j.State, j.Stages[0].Name, j.Stages[0].Total, j.Stages[0].Done, j.Stages[1].Done}, []any{sheaf.DocRunning, "parse", 40, 5, 0})
 
-	b.ok(b.Complete(b.ctx, held.Held(), sheaf.Completion{Result: b.result(held)}))
-	b.publish(ids[0], sheaf.Publication{State: sheaf.DocSucceeded})
+	b.ok(b.Complete(b.ctx, held.Held(), taskstore.Completion{Result: b.result(held)}))
+	b.publish(ids[0], taskstore.Publication{State: sheaf.DocSucceeded})
 	reused := b.claim(b.tasks(ids[1], 0)[1].ID)
 	r := b.result(reused)
 	r.Reused = true
-	b.ok(b.Complete(b.ctx, reused.Held(), sheaf.Completion{Result: r}))
+	b.ok(b.Complete(b.ctx, reused.Held(), taskstore.Completion{Result: r}))
 	dead := b.claim(b.tasks(ids[1], 0)[2].ID)
 	_, err := b.FailTask(b.ctx, dead.Held(), taskstore.FailReport{Failure: *sheaf.Fail(sheaf.CategoryBadInput, "pdf_broken", "send it again")})
 	b.ok(err)
-	b.publish(ids[1], sheaf.Publication{State: sheaf.DocPartiallySucceeded})
+	b.publish(ids[1], taskstore.Publication{State: sheaf.DocPartiallySucceeded})
 	plan := b.claim(b.task(ids[2], sheaf.KindPlan).ID)
 	_, err = b.FailTask(b.ctx, plan.Held(), taskstore.FailReport{Failure: *sheaf.Fail(sheaf.CategoryEncrypted, "encrypted", "send the password")})
 	b.ok(err)
@@ -809,10 +809,10 @@ func testJobErrors(t *testing.T, b *bench) {
 	bad := b.claim(ts[1].ID)
 	r := b.result(bad)
 	r.Ledger = sheaf.Ledger{{From: 1, To: 2, Status: sheaf.UnitOK}, {From: 3, To: 3, Status: sheaf.UnitFailed, Code: "parser_timeout", Message: "too slow"}, {From: 4, To: 5, Status: sheaf.UnitOK}}
-	b.ok(b.Complete(b.ctx, bad.Held(), sheaf.Completion{Result: r}))
+	b.ok(b.Complete(b.ctx, bad.Held(), taskstore.Completion{Result: r}))
 	_, err = b.FailTask(b.ctx, b.claim(ts[2].ID).Held(), taskstore.FailReport{Failure: *sheaf.Fail(sheaf.CategoryCrash, "parser_crash", "it crashed")})
 	b.ok(err)
-	b.publish(ids[1], sheaf.Publication{State: sheaf.DocPartiallySucceeded})
+	b.publish(ids[1], taskstore.Publication{State: sheaf.DocPartiallySucceeded})
 
 	var got []string
 	for _, limit := range []int{1, 2, 50} {
@@ -854,7 +854,7 @@ func testPause(t *testing.T, b *bench) {
 	}
 	_, err = b.SetPaused(b.ctx, b.tenant, taskstore.PauseScope{Tenant: true}, true)
 	b.ok(err)
-	b.ok(b.Complete(b.ctx, held.Held(), sheaf.Completion{Plan: &sheaf.PlanResult{Units: 1}, Spawn: []sheaf.NewTask{{ID: sheaf.NewID(), Kind: sheaf.KindParse, Range: sheaf.Range{From: 1, To: 1}}}}))
+	b.ok(b.Complete(b.ctx, held.Held(), taskstore.Completion{Plan: &sheaf.PlanResult{Units: 1}, Spawn: []sheaf.NewTask{{ID: sheaf.NewID(), Kind: sheaf.KindParse, Range: sheaf.Range{From: 1, To: 1}}}}))
 	parse := b.task(ids[0], sheaf.KindParse).ID
 	if claimable(parse) {
 		t.Fatal("a task spawned by a paused job was claimed")
@@ -944,7 +944,7 @@ func testRemaining(t *testing.T, b *bench) {
 			b.AdvanceClock(10 * time.Second)
 			r := b.result(c)
 			r.Stages = []sheaf.StageTime{{Name: "parse", MS: 8000}, {Name: "embed", StartMS: 8000, MS: 1000}}
-			b.ok(b.Complete(b.ctx, c.Held(), sheaf.Completion{Result: r}))
+			b.ok(b.Complete(b.ctx, c.Held(), taskstore.Completion{Result: r}))
 		}
 	}
 	whole, _, err := b.Speed(b.ctx)
@@ -1178,7 +1178,7 @@ func testDead(t *testing.T, b *bench) {
 			_, err := b.FailTask(b.ctx, b.claim(x.ID).Held(), taskstore.FailReport{Failure: *sheaf.Fail([]sheaf.Category{sheaf.CategoryCrash, sheaf.CategoryTimeout}[i], "code_"+fmt.Sprint(i), "say %q", `"category":"internal"`)})
 			b.ok(err)
 		}
-		b.publish(id, sheaf.Publication{State: sheaf.DocFailed, Failure: sheaf.Fail(sheaf.CategoryBadInput, "unreadable", "no")})
+		b.publish(id, taskstore.Publication{State: sheaf.DocFailed, Failure: sheaf.Fail(sheaf.CategoryBadInput, "unreadable", "no")})
 	}
 	list := func(f taskstore.DeadLetterFilter) int {
 		t.Helper()
@@ -1210,7 +1210,7 @@ func testDead(t *testing.T, b *bench) {
 	b.ok(err)
 	b.same("retried again", n, 0)
 	b.parse(ids[0])
-	b.publish(ids[0], sheaf.Publication{State: sheaf.DocSucceeded, Chunks: 8})
+	b.publish(ids[0], taskstore.Publication{State: sheaf.DocSucceeded, Chunks: 8})
 	b.same("after the retry", []any{b.doc(ids[0]).State, b.doc(ids[0]).LiveGeneration}, []any{sheaf.DocSucceeded, 1})
 
 	// Tasks of an older generation reach nobody.
@@ -1242,7 +1242,7 @@ func testDead(t *testing.T, b *bench) {
 	n, err = b.RetryDead(b.ctx, b.tenant, taskstore.DeadLetterFilter{Kind: sheaf.KindFinalize})
 	b.ok(err)
 	b.same("finalize retried", n, 1)
-	b.publish(ids[1], sheaf.Publication{State: sheaf.DocSucceeded})
+	b.publish(ids[1], taskstore.Publication{State: sheaf.DocSucceeded})
 	b.same("state", b.doc(ids[1]).State, sheaf.DocSucceeded)
 
 	n, err = b.PurgeDead(b.ctx, b.tenant, taskstore.DeadLetterFilter{})
@@ -1359,7 +1359,7 @@ func testUnitLedger(t *testing.T, b *bench) {
 					r.Ledger = r.Ledger.Add(sheaf.LedgerRun{From: u, To: u, Status: s})
 					best(u, s)
 				}
-				b.ok(b.Complete(b.ctx, c.Held(), sheaf.Completion{Result: r}))
+				b.ok(b.Complete(b.ctx, c.Held(), taskstore.Completion{Result: r}))
 			case "dead":
 				_, err := b.FailTask(b.ctx, b.claim(x.ID).Held(), taskstore.FailReport{Failure: *sheaf.Fail(sheaf.CategoryCrash, "parser_crash", "it crashed")})
 				b.ok(err)
@@ -1444,11 +1444,11 @@ func testTenantWalk(t *testing.T, b *bench) {
 		},
 		"Webhook": func() error { _, err := b.Webhook(ctx, me, b.dataset.ID, hook.ID); return err },
 		"CreateWebhook": func() error {
-			_, err := b.CreateWebhook(ctx, sheaf.Webhook{ID: sheaf.NewID(), TenantID: me, DatasetID: b.dataset.ID, URL: "https://x.invalid"})
+			_, err := b.CreateWebhook(ctx, taskstore.Webhook{ID: sheaf.NewID(), TenantID: me, DatasetID: b.dataset.ID, URL: "https://x.invalid"})
 			return err
 		},
 		"UpdateWebhook": func() error {
-			return b.UpdateWebhook(ctx, sheaf.Webhook{ID: hook.ID, TenantID: me, DatasetID: b.dataset.ID})
+			return b.UpdateWebhook(ctx, taskstore.Webhook{ID: hook.ID, TenantID: me, DatasetID: b.dataset.ID})
 		},
 		"DeleteWebhook":    func() error { return b.DeleteWebhook(ctx, me, b.dataset.ID, hook.ID) },
 		"AnnounceJob":      func() error { return b.AnnounceJob(ctx, me, job) },
@@ -1526,7 +1526,7 @@ func testRaces(t *testing.T, b *bench) {
 				x, err := b.Claim(b.ctx, id, "racer", time.Minute)
 				check(err)
 				if err == nil {
-					check(b.Complete(b.ctx, x.Held(), sheaf.Completion{Result: b.result(x)}))
+					check(b.Complete(b.ctx, x.Held(), taskstore.Completion{Result: b.result(x)}))
 				}
 			}
 		})

@@ -179,7 +179,7 @@ func planWrites(f *Fixture) {
 	spawn := Parse(2)
 	spawn[0].Done = &reused
 	spawn[1].Payload = json.RawMessage(`{"format":"pdf"}`)
-	f.OK(f.Store.Complete(ctx, t.Held(), sheaf.Completion{
+	f.OK(f.Store.Complete(ctx, t.Held(), taskstore.Completion{
 		Plan: &sheaf.PlanResult{Parser: "pdf/1", Unit: sheaf.UnitPage, Units: 24, Metadata: map[string]string{"title": "A"},
 			Warnings: []sheaf.Warning{{Code: "c", Message: "m"}}, Outline: json.RawMessage(`[]`)},
 		Spawn: spawn,
@@ -199,7 +199,7 @@ func planWrites(f *Fixture) {
 	want(f, "its job", tasks[1].JobID, d.Job)
 	want(f, "its tenant", tasks[1].TenantID, "t")
 	want(f, "its range", tasks[1].Range, sheaf.Range{From: 13, To: 24})
-	f.Stale(f.Store.Complete(ctx, t.Held(), sheaf.Completion{Spawn: Parse(5)}))
+	f.Stale(f.Store.Complete(ctx, t.Held(), taskstore.Completion{Spawn: Parse(5)}))
 	want(f, "tasks after the second completion", len(f.Tasks(d.ID, 1)), 2)
 }
 
@@ -233,7 +233,7 @@ func zombie(f *Fixture) {
 	held := f.Claim(id, "w2")
 	want(f, "epoch", held.Epoch, 3)
 
-	f.Stale(f.Store.Complete(ctx, old.Held(), sheaf.Completion{Result: Result(old)}))
+	f.Stale(f.Store.Complete(ctx, old.Held(), taskstore.Completion{Result: Result(old)}))
 	_, err = f.Store.FailTask(ctx, old.Held(), taskstore.FailReport{Failure: *sheaf.Fail("internal", "x", "x")})
 	f.Stale(err)
 	f.Stale(f.Store.Snooze(ctx, old.Held(), time.Second, "x"))
@@ -249,8 +249,8 @@ func zombie(f *Fixture) {
 	wantList(f, "events", f.Events(id), "claimed", "lost", "claimed")
 
 	r := Result(held)
-	f.OK(f.Store.Complete(ctx, held.Held(), sheaf.Completion{Result: r}))
-	f.Stale(f.Store.Complete(ctx, held.Held(), sheaf.Completion{Result: r}))
+	f.OK(f.Store.Complete(ctx, held.Held(), taskstore.Completion{Result: r}))
+	f.Stale(f.Store.Complete(ctx, held.Held(), taskstore.Completion{Result: r}))
 	want(f, "done events", f.Int("SELECT COUNT(*) FROM events WHERE task_id=? AND kind='done'", id), 1)
 	want(f, "range", f.Task(id).Result.RangeID, r.RangeID)
 	want(f, "done epoch", f.Int("SELECT done_epoch FROM tasks WHERE id=?", id), 3)
@@ -435,7 +435,7 @@ func cancelRaces(f *Fixture) {
 					}
 					return
 				}
-				if err := f.Store.Complete(ctx, got.Held(), sheaf.Completion{Result: Result(got)}); err != nil && !errors.Is(err, sheaf.ErrStale) {
+				if err := f.Store.Complete(ctx, got.Held(), taskstore.Completion{Result: Result(got)}); err != nil && !errors.Is(err, sheaf.ErrStale) {
 					f.T.Error(err)
 				}
 			})
@@ -466,7 +466,7 @@ func cancelMeetsSpawn(f *Fixture) {
 		plan := f.Claim(d.Plan, "w")
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if err := f.Store.Complete(ctx, plan.Held(), sheaf.Completion{Plan: &sheaf.PlanResult{Unit: sheaf.UnitPage, Units: 60}, Spawn: Parse(5)}); err != nil && !errors.Is(err, sheaf.ErrStale) {
+			if err := f.Store.Complete(ctx, plan.Held(), taskstore.Completion{Plan: &sheaf.PlanResult{Unit: sheaf.UnitPage, Units: 60}, Spawn: Parse(5)}); err != nil && !errors.Is(err, sheaf.ErrStale) {
 				f.T.Error(err)
 			}
 		})
@@ -490,7 +490,7 @@ func hardCancel(f *Fixture) {
 	n, err = f.Store.HardCancel(ctx, 30*time.Second, 10)
 	f.OK(err)
 	want(f, "canceled", n, 1)
-	f.Stale(f.Store.Complete(ctx, t.Held(), sheaf.Completion{Result: Result(t)}))
+	f.Stale(f.Store.Complete(ctx, t.Held(), taskstore.Completion{Result: Result(t)}))
 	f.InState(id, sheaf.TaskCanceled)
 	wantList(f, "events", f.Events(id), "claimed", "canceled")
 	f.Fold()
@@ -532,7 +532,7 @@ func reparse(f *Fixture) {
 	old := f.Claim(tasks[0].ID, "w")
 	f.Done(tasks[1].ID)
 	d = f.Reparse(d)
-	f.Stale(f.Store.Complete(ctx, old.Held(), sheaf.Completion{Result: Result(old)}))
+	f.Stale(f.Store.Complete(ctx, old.Held(), taskstore.Completion{Result: Result(old)}))
 	f.Refused(tasks[0].ID, sheaf.TaskSuperseded)
 	f.Refused(tasks[1].ID, sheaf.TaskDone)
 	for _, t := range f.Plan(d, Parse(2)...) {
@@ -563,7 +563,7 @@ func dependencies(f *Fixture) {
 	bad := Parse(1)
 	bad[0].DependsOn = []string{"nothing"}
 	plan := f.Claim(d.Plan, "w")
-	err := f.Store.Complete(ctx, plan.Held(), sheaf.Completion{Spawn: bad})
+	err := f.Store.Complete(ctx, plan.Held(), taskstore.Completion{Spawn: bad})
 	if !errors.Is(err, sheaf.ErrInvalid) {
 		f.T.Fatalf("a dependency on nothing: %v, want ErrInvalid", err)
 	}
@@ -582,7 +582,7 @@ func parentsRace(f *Fixture) {
 		for i, t := range []*sheaf.Task{a, b} {
 			wg.Go(func() {
 				// From two processes, and as one batch of one.
-				if err := stores[i*round%2].Complete(ctx, t.Held(), sheaf.Completion{Result: Result(t)}); err != nil {
+				if err := stores[i*round%2].Complete(ctx, t.Held(), taskstore.Completion{Result: Result(t)}); err != nil {
 					f.T.Error(err)
 				}
 			})
@@ -662,7 +662,7 @@ func foldFollows(f *Fixture) {
 	if doc.StartedAt.IsZero() {
 		f.T.Fatal("a running document without a start")
 	}
-	f.OK(f.Store.Complete(ctx, plan.Held(), sheaf.Completion{Spawn: Parse(2)}))
+	f.OK(f.Store.Complete(ctx, plan.Held(), taskstore.Completion{Spawn: Parse(2)}))
 	f.Fold()
 	p0 := f.Doc(d.ID).Progress
 	near(f, "progress after the plan", p0, 0.99*1/25)
@@ -749,7 +749,7 @@ func finalizeOnce(f *Fixture) {
 			wg.Go(func() {
 				got, err := f.Store.Claim(ctx, t.ID, "w", time.Minute)
 				if err == nil {
-					err = f.Store.Complete(ctx, got.Held(), sheaf.Completion{Result: Result(got)})
+					err = f.Store.Complete(ctx, got.Held(), taskstore.Completion{Result: Result(got)})
 				}
 				if err != nil {
 					f.T.Error(err)
@@ -774,7 +774,7 @@ func finalizeOnce(f *Fixture) {
 }
 
 func publishGuard(f *Fixture) {
-	publish := sheaf.Completion{Publish: &sheaf.Publication{State: sheaf.DocSucceeded, Chunks: 1}}
+	publish := taskstore.Completion{Publish: &taskstore.Publication{State: sheaf.DocSucceeded, Chunks: 1}}
 	ready := func() (Doc, *sheaf.Task) {
 		d := f.Document("t")
 		for _, t := range f.Plan(d, Parse(1)...) {
@@ -796,7 +796,7 @@ func publishGuard(f *Fixture) {
 		want(f, "done events after "+name, f.Int("SELECT COUNT(*) FROM events WHERE task_id=? AND kind='done'", t.ID), 0)
 	}
 	d, t := ready()
-	if err := f.Store.Complete(ctx, t.Held(), sheaf.Completion{Publish: &sheaf.Publication{State: sheaf.DocRunning}}); !errors.Is(err, sheaf.ErrInvalid) {
+	if err := f.Store.Complete(ctx, t.Held(), taskstore.Completion{Publish: &taskstore.Publication{State: sheaf.DocRunning}}); !errors.Is(err, sheaf.ErrInvalid) {
 		f.T.Fatalf("publication as running: %v, want ErrInvalid", err)
 	}
 	f.OK(f.Store.Complete(ctx, t.Held(), publish))
@@ -810,7 +810,7 @@ func publishGuard(f *Fixture) {
 // stitchGuard replaces a range result of a complete generation: under the guard
 // of a publication, all of it or nothing, and never where it can be seen.
 func stitchGuard(f *Fixture) {
-	ready := func() (Doc, *sheaf.Task, []sheaf.TaskResult, sheaf.Completion) {
+	ready := func() (Doc, *sheaf.Task, []sheaf.TaskResult, taskstore.Completion) {
 		d := f.Document("t")
 		var made []sheaf.TaskResult
 		tasks := f.Plan(d, Parse(2)...)
@@ -819,18 +819,18 @@ func stitchGuard(f *Fixture) {
 		}
 		f.Fold()
 		old := tasks[1]
-		return d, f.Claim(f.Finalizer(d.ID), "w"), made, sheaf.Completion{Stitch: []sheaf.Stitch{{TaskID: old.ID, RangeID: made[1].RangeID, Task: sheaf.NewTask{
+		return d, f.Claim(f.Finalizer(d.ID), "w"), made, taskstore.Completion{Stitch: []taskstore.Stitch{{TaskID: old.ID, RangeID: made[1].RangeID, Task: sheaf.NewTask{
 			ID: sheaf.NewID(), Kind: sheaf.KindIndex, Node: "stitch-1", Unit: old.Unit, Range: old.Range, Cost: old.Cost, ReuseKey: old.ReuseKey, Digest: old.Digest}}}}
 	}
-	for name, break_ := range map[string]func(d Doc, done *sheaf.Completion){
-		"a newer decision": func(d Doc, _ *sheaf.Completion) {
+	for name, break_ := range map[string]func(d Doc, done *taskstore.Completion){
+		"a newer decision": func(d Doc, _ *taskstore.Completion) {
 			f.Exec("UPDATE documents SET fin_epoch=fin_epoch+1 WHERE id=?", d.ID)
 		},
-		"a cancel":         func(d Doc, _ *sheaf.Completion) { f.Cancel(d) },
-		"a deletion":       func(d Doc, _ *sheaf.Completion) { f.Exec("UPDATE documents SET deleted_at=1 WHERE id=?", d.ID) },
-		"a new generation": func(d Doc, _ *sheaf.Completion) { f.Reparse(d) },
-		"another task": func(_ Doc, done *sheaf.Completion) {
-			done.Stitch = append(done.Stitch, sheaf.Stitch{TaskID: sheaf.NewID(), RangeID: "r", Task: sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindIndex}})
+		"a cancel":         func(d Doc, _ *taskstore.Completion) { f.Cancel(d) },
+		"a deletion":       func(d Doc, _ *taskstore.Completion) { f.Exec("UPDATE documents SET deleted_at=1 WHERE id=?", d.ID) },
+		"a new generation": func(d Doc, _ *taskstore.Completion) { f.Reparse(d) },
+		"another task": func(_ Doc, done *taskstore.Completion) {
+			done.Stitch = append(done.Stitch, taskstore.Stitch{TaskID: sheaf.NewID(), RangeID: "r", Task: sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindIndex}})
 		},
 	} {
 		d, t, _, done := ready()
@@ -869,7 +869,7 @@ func failedPublish(f *Fixture) {
 	f.Done(f.Plan(d, Parse(1)...)[0].ID)
 	f.Fold()
 	t := f.Claim(f.Finalizer(d.ID), "w")
-	f.OK(f.Store.Complete(ctx, t.Held(), sheaf.Completion{Publish: &sheaf.Publication{State: sheaf.DocFailed, Failure: sheaf.Fail("bad_input", "empty", "Nothing could be read."), Chunks: 0}}))
+	f.OK(f.Store.Complete(ctx, t.Held(), taskstore.Completion{Publish: &taskstore.Publication{State: sheaf.DocFailed, Failure: sheaf.Fail("bad_input", "empty", "Nothing could be read."), Chunks: 0}}))
 	doc := f.Doc(d.ID)
 	want(f, "state", doc.State, sheaf.DocFailed)
 	want(f, "live generation", doc.LiveGeneration, 1)
@@ -906,7 +906,7 @@ func deadFinalize(f *Fixture) {
 	// Another try: the decision is made anew, and the old one counts no more.
 	f.Retry(d, t.ID)
 	f.Exec("UPDATE tasks SET state='pending' WHERE id=?", t.ID)
-	f.Stale(f.Store.Complete(ctx, f.Claim(t.ID, "w").Held(), sheaf.Completion{Publish: &sheaf.Publication{State: sheaf.DocSucceeded}}))
+	f.Stale(f.Store.Complete(ctx, f.Claim(t.ID, "w").Held(), taskstore.Completion{Publish: &taskstore.Publication{State: sheaf.DocSucceeded}}))
 	f.Exec("UPDATE tasks SET state='superseded' WHERE id=?", t.ID)
 	f.Publish(d.ID, sheaf.DocSucceeded)
 	want(f, "finalize epoch", f.Doc(d.ID).FinalizeEpoch, 2)
@@ -1384,8 +1384,8 @@ func clockWentBack(f *Fixture) {
 	f.OK(err)
 	f.InState(tasks[0].ID, sheaf.TaskPending)
 	f.Claim(tasks[0].ID, "alive")
-	f.Stale(f.Store.Complete(ctx, orphan.Held(), sheaf.Completion{}))
-	f.OK(f.Store.Complete(ctx, alive.Held(), sheaf.Completion{}))
+	f.Stale(f.Store.Complete(ctx, orphan.Held(), taskstore.Completion{}))
+	f.OK(f.Store.Complete(ctx, alive.Held(), taskstore.Completion{}))
 }
 
 // A clock that jumps ahead by two days, and back, leaves uploads, idempotency
@@ -1395,7 +1395,7 @@ func clockJumped(f *Fixture) {
 	_, _, err := f.Store.WatchClock(ctx)
 	f.OK(err)
 	d := f.Document("t")
-	up, err := f.Store.CreateUpload(ctx, sheaf.PartialUpload{ID: sheaf.NewID(), TenantID: "t", DatasetID: d.Dataset, DocumentID: sheaf.NewID(), Size: 5}, life)
+	up, err := f.Store.CreateUpload(ctx, taskstore.PartialUpload{ID: sheaf.NewID(), TenantID: "t", DatasetID: d.Dataset, DocumentID: sheaf.NewID(), Size: 5}, life)
 	f.OK(err)
 	key := taskstore.KeyedRequest{TenantID: "t", Key: "k", Hash: "h", Holder: "first"}
 	_, err = f.Store.Idempotent(ctx, key, time.Minute)
@@ -1430,7 +1430,7 @@ func clockJumped(f *Fixture) {
 	f.OK(err)
 	still("after the jump")
 	f.OK(f.Store.RenewIdempotent(ctx, key, time.Minute))
-	late, err := f.Store.CreateUpload(ctx, sheaf.PartialUpload{ID: sheaf.NewID(), TenantID: "t", DatasetID: d.Dataset, DocumentID: sheaf.NewID(), Size: 5}, life)
+	late, err := f.Store.CreateUpload(ctx, taskstore.PartialUpload{ID: sheaf.NewID(), TenantID: "t", DatasetID: d.Dataset, DocumentID: sheaf.NewID(), Size: 5}, life)
 	f.OK(err)
 	abandoned := taskstore.KeyedRequest{TenantID: "t", Key: "l", Hash: "h", Holder: "dead"}
 	_, err = f.Store.Idempotent(ctx, abandoned, time.Minute)
@@ -1477,7 +1477,7 @@ func releaseRunning(f *Fixture) {
 	want(f, "released", n, 2)
 	f.InState(tasks[0].ID, sheaf.TaskPending)
 	f.InState(tasks[1].ID, sheaf.TaskCanceled)
-	f.Stale(f.Store.Complete(ctx, a.Held(), sheaf.Completion{}))
+	f.Stale(f.Store.Complete(ctx, a.Held(), taskstore.Completion{}))
 	f.Done(tasks[0].ID)
 }
 

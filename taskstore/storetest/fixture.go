@@ -168,7 +168,7 @@ func (f *Fixture) Refused(id string, state sheaf.TaskState) {
 func (f *Fixture) Plan(d Doc, spawn ...sheaf.NewTask) []sheaf.Task {
 	f.T.Helper()
 	t := f.Claim(d.Plan, "planner")
-	f.OK(f.Store.Complete(context.Background(), t.Held(), sheaf.Completion{Plan: &sheaf.PlanResult{Parser: "pdf/1", Unit: sheaf.UnitPage, Units: 12 * len(spawn)}, Spawn: spawn}))
+	f.OK(f.Store.Complete(context.Background(), t.Held(), taskstore.Completion{Plan: &sheaf.PlanResult{Parser: "pdf/1", Unit: sheaf.UnitPage, Units: 12 * len(spawn)}, Spawn: spawn}))
 	return f.Tasks(d.ID, t.Generation)
 }
 
@@ -222,7 +222,7 @@ func (f *Fixture) Done(id string) sheaf.TaskResult {
 	f.T.Helper()
 	t := f.Claim(id, "w")
 	r := Result(t)
-	f.OK(f.Store.Complete(context.Background(), t.Held(), sheaf.Completion{Result: r}))
+	f.OK(f.Store.Complete(context.Background(), t.Held(), taskstore.Completion{Result: r}))
 	return r
 }
 
@@ -254,7 +254,7 @@ func (f *Fixture) Publish(doc string, state sheaf.DocumentState) {
 	f.T.Helper()
 	f.Fold()
 	t := f.Claim(f.Finalizer(doc), "finalizer")
-	f.OK(f.Store.Complete(context.Background(), t.Held(), sheaf.Completion{Publish: &sheaf.Publication{State: state, Chunks: 6, Tokens: 60, Ledger: sheaf.LedgerCounts{OK: 24}}}))
+	f.OK(f.Store.Complete(context.Background(), t.Held(), taskstore.Completion{Publish: &taskstore.Publication{State: state, Chunks: 6, Tokens: 60, Ledger: sheaf.LedgerCounts{OK: 24}}}))
 }
 
 // Doc reads a document.

@@ -51,7 +51,7 @@ func (f *Fixture) plansOf(id string) []string {
 // publishes it.
 func (f *Fixture) unpacked(d Doc, t *sheaf.Task, n int) {
 	f.T.Helper()
-	f.OK(f.Store.Complete(ctx, t.Held(), sheaf.Completion{
+	f.OK(f.Store.Complete(ctx, t.Held(), taskstore.Completion{
 		Plan: &sheaf.PlanResult{Parser: "archive/1", Unit: sheaf.UnitPart, Units: n},
 		Spawn: []sheaf.NewTask{{ID: sheaf.NewID(), Kind: sheaf.KindParse, Unit: sheaf.UnitPart, Range: sheaf.Range{From: 1, To: n}, Cost: 1,
 			Done: &sheaf.TaskResult{Documents: n, Ledger: sheaf.Ledger{{From: 1, To: n, Status: sheaf.UnitOK}}}}},
@@ -124,7 +124,7 @@ func membersFenced(f *Fixture) {
 func membersQuota(f *Fixture) {
 	d := f.Document("t")
 	set := func(q sheaf.Quota) {
-		_, err := f.Store.ChangeTenant(ctx, "t", sheaf.TenantChange{Documents: &q.Documents, Bytes: &q.Bytes, QueuedTasks: &q.QueuedTasks})
+		_, err := f.Store.ChangeTenant(ctx, "t", taskstore.TenantChange{Documents: &q.Documents, Bytes: &q.Bytes, QueuedTasks: &q.QueuedTasks})
 		f.OK(err)
 	}
 	t := f.Claim(d.Plan, "w")

@@ -112,7 +112,7 @@ func placeIsKept(f *Fixture) {
 	wantList(f, "order after four attempts", ids(f.served("t")), ids(before)...)
 
 	parts := Parse(6)[4:]
-	f.OK(f.Store.Complete(ctx, f.Claim(tasks[3].ID, "w").Held(), sheaf.Completion{Spawn: parts}))
+	f.OK(f.Store.Complete(ctx, f.Claim(tasks[3].ID, "w").Held(), taskstore.Completion{Spawn: parts}))
 	hints := f.served("t")
 	wantList(f, "order with the parts of a piece", ids(hints[:5]), tasks[0].ID, tasks[1].ID, tasks[2].ID, parts[0].ID, parts[1].ID)
 
@@ -202,7 +202,7 @@ func lastPiece(f *Fixture) {
 	var mu sync.Mutex
 	var told []sheaf.Hint
 	end := func(t *sheaf.Task) error {
-		return f.Store.Complete(ctx, t.Held(), sheaf.Completion{Result: Result(t), NextFunc: func(h sheaf.Hint) {
+		return f.Store.Complete(ctx, t.Held(), taskstore.Completion{Result: Result(t), NextFunc: func(h sheaf.Hint) {
 			mu.Lock()
 			defer mu.Unlock()
 			told = append(told, h)

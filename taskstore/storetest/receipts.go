@@ -80,14 +80,14 @@ var secrets = []string{"sesame", "hushed"}
 
 // secret makes a document that is called sesame and says hushed wherever text
 // is kept, in a state with work of every kind.
-func (f *Fixture) secret() (d Doc, hook *sheaf.Webhook, key string) {
+func (f *Fixture) secret() (d Doc, hook *taskstore.Webhook, key string) {
 	f.T.Helper()
 	f.Document("t") // and with it tenant and dataset
-	hook, err := f.Store.CreateWebhook(ctx, sheaf.Webhook{ID: sheaf.NewID(), TenantID: "t", DatasetID: "ds-t", URL: "https://example.invalid", Events: []string{}, Enabled: true})
+	hook, err := f.Store.CreateWebhook(ctx, taskstore.Webhook{ID: sheaf.NewID(), TenantID: "t", DatasetID: "ds-t", URL: "https://example.invalid", Events: []string{}, Enabled: true})
 	f.OK(err)
 	d = Doc{ID: sheaf.NewID(), Tenant: "t", Dataset: "ds-t", Job: sheaf.NewID(), Plan: sheaf.NewID()}
-	upload, err := f.Store.CreateUpload(ctx, sheaf.PartialUpload{ID: sheaf.NewID(), TenantID: "t", DatasetID: "ds-t", DocumentID: d.ID, Size: 0, Fingerprint: "print",
-		Spec: sheaf.UploadSpec{Name: "sesame.pdf", Metadata: map[string]string{"k": "hushed"}}}, 24*time.Hour)
+	upload, err := f.Store.CreateUpload(ctx, taskstore.PartialUpload{ID: sheaf.NewID(), TenantID: "t", DatasetID: "ds-t", DocumentID: d.ID, Size: 0, Fingerprint: "print",
+		Spec: taskstore.UploadSpec{Name: "sesame.pdf", Metadata: map[string]string{"k": "hushed"}}}, 24*time.Hour)
 	f.OK(err)
 	_, err = f.Store.BindUploads(ctx, "t", []string{upload.ID}, d.Job)
 	f.OK(err)
@@ -104,7 +104,7 @@ func (f *Fixture) secret() (d Doc, hook *sheaf.Webhook, key string) {
 	for i := range spawn {
 		spawn[i].Payload = json.RawMessage(`{"headings":["hushed"]}`)
 	}
-	f.OK(f.Store.Complete(ctx, plan.Held(), sheaf.Completion{Spawn: spawn, Plan: &sheaf.PlanResult{Parser: "pdf/1", Unit: sheaf.UnitPage, Units: 48,
+	f.OK(f.Store.Complete(ctx, plan.Held(), taskstore.Completion{Spawn: spawn, Plan: &sheaf.PlanResult{Parser: "pdf/1", Unit: sheaf.UnitPage, Units: 48,
 		Metadata: map[string]string{"author": "hushed"}, Outline: json.RawMessage(`[{"title":"hushed"}]`)}}))
 	tasks := f.Tasks(d.ID, 1)
 	for i, t := range tasks[:2] {
@@ -120,7 +120,7 @@ func (f *Fixture) secret() (d Doc, hook *sheaf.Webhook, key string) {
 		r := Result(c)
 		r.Warnings = []sheaf.Warning{{Code: "w", Message: "hushed"}}
 		r.Usage.Pages = 12
-		f.OK(f.Store.Complete(ctx, c.Held(), sheaf.Completion{Result: r}))
+		f.OK(f.Store.Complete(ctx, c.Held(), taskstore.Completion{Result: r}))
 	}
 	f.Claim(tasks[2].ID, "w") // runs
 	f.Fold()
@@ -162,7 +162,7 @@ func deletionLeavesNothing(f *Fixture) {
 	if rows.Documents != 1 || rows.Generations != 1 || rows.Tasks != 5 || rows.Events < 8 || rows.Messages != 1 || rows.Uploads != 1 || rows.Answers != 1 {
 		f.T.Fatalf("rows of the receipt: %+v", rows)
 	}
-	want(f, "state", receipt.State, sheaf.ReceiptPending)
+	want(f, "state", receipt.State, taskstore.ReceiptPending)
 
 	// What is left serves those who need it: a repeated request is told that its
 	// answer is gone, receivers are told by id, and the job knows what it used.
@@ -173,7 +173,7 @@ func deletionLeavesNothing(f *Fixture) {
 	f.OK(err)
 	var events []string
 	for _, m := range messages {
-		var news sheaf.DocumentNews
+		var news taskstore.DocumentNews
 		f.OK(json.Unmarshal(m.Data, &news))
 		want(f, "document of a message", news.DocumentID, d.ID)
 		events = append(events, m.Event+" "+string(news.State))
@@ -254,8 +254,8 @@ func (f *Fixture) collected(objects int) {
 
 func (f *Fixture) settled() int {
 	f.T.Helper()
-	n, err := f.Store.SettleReceipts(ctx, 10, func(r *sheaf.Receipt) error {
-		r.Signature = &sheaf.Signature{Algorithm: "test", Value: "signed " + string(r.State)}
+	n, err := f.Store.SettleReceipts(ctx, 10, func(r *taskstore.Receipt) error {
+		r.Signature = &taskstore.Signature{Algorithm: "test", Value: "signed " + string(r.State)}
 		return nil
 	})
 	f.OK(err)
@@ -285,9 +285,9 @@ func receiptCompletes(f *Fixture) {
 
 	done, err := f.Store.Receipt(ctx, "t", r.ReceiptID)
 	f.OK(err)
-	if done.State != sheaf.ReceiptCompleted || done.CompletedAt.Sub(done.RequestedAt) < 9*time.Minute || done.Signature == nil || done.Signature.Value != "signed completed" ||
+	if done.State != taskstore.ReceiptCompleted || done.CompletedAt.Sub(done.RequestedAt) < 9*time.Minute || done.Signature == nil || done.Signature.Value != "signed completed" ||
 		done.Removed.Objects != 8 || done.Removed.ObjectBytes != 56 || done.Removed.Chunks != 3*4 || done.Removed.Vectors != 2*4 ||
-		!slices.Equal(done.DocumentIDs, []string{d.ID}) || len(done.DocumentsSHA256) != 64 || done.DatasetID != "ds-t" || done.Kind != sheaf.ReceiptDocuments || done.Format != sheaf.ReceiptFormat {
+		!slices.Equal(done.DocumentIDs, []string{d.ID}) || len(done.DocumentsSHA256) != 64 || done.DatasetID != "ds-t" || done.Kind != taskstore.ReceiptDocuments || done.Format != taskstore.ReceiptFormat {
 		f.T.Fatalf("completed receipt: %+v", done)
 	}
 	// It is what was signed, whatever happens to the rows it was made from.
@@ -338,8 +338,8 @@ func receiptKept(f *Fixture) {
 
 func datasetReceipt(f *Fixture) {
 	d, _, _ := f.secret()
-	unfinished, err := f.Store.CreateUpload(ctx, sheaf.PartialUpload{ID: sheaf.NewID(), TenantID: "t", DatasetID: "ds-t", DocumentID: sheaf.NewID(), Size: 9,
-		Spec: sheaf.UploadSpec{Name: "sesame.zip"}}, time.Hour)
+	unfinished, err := f.Store.CreateUpload(ctx, taskstore.PartialUpload{ID: sheaf.NewID(), TenantID: "t", DatasetID: "ds-t", DocumentID: sheaf.NewID(), Size: 9,
+		Spec: taskstore.UploadSpec{Name: "sesame.zip"}}, time.Hour)
 	f.OK(err)
 	f.Exec("UPDATE datasets SET name='sesame' WHERE id='ds-t'")
 	r, err := f.Store.DeleteDataset(ctx, "t", "ds-t")
@@ -357,7 +357,7 @@ func datasetReceipt(f *Fixture) {
 	want(f, "settled", f.settled(), 1)
 	list, _, err := f.Store.Receipts(ctx, "t", "ds-t", taskstore.Page{})
 	f.OK(err)
-	if len(list) != 1 || list[0].ID != r.ReceiptID || list[0].Kind != sheaf.ReceiptDataset || list[0].State != sheaf.ReceiptCompleted ||
+	if len(list) != 1 || list[0].ID != r.ReceiptID || list[0].Kind != taskstore.ReceiptDataset || list[0].State != taskstore.ReceiptCompleted ||
 		list[0].Documents != 2 || list[0].Removed.Rows.Webhooks != 1 || list[0].Removed.Objects != 8+2 {
 		f.T.Fatalf("receipts of the dataset: %+v", list)
 	}
@@ -394,7 +394,7 @@ func formerMembersReceipt(f *Fixture) {
 	f.unpacked(d, t, 1)
 	list, _, err := f.Store.Receipts(ctx, "t", "", taskstore.Page{})
 	f.OK(err)
-	if len(list) != 1 || list[0].Kind != sheaf.ReceiptMembers || list[0].Documents != 1 || len(list[0].Kept) != 0 {
+	if len(list) != 1 || list[0].Kind != taskstore.ReceiptMembers || list[0].Documents != 1 || len(list[0].Kept) != 0 {
 		f.T.Fatalf("receipts: %+v", list)
 	}
 	_, err = f.Store.PurgeDeleted(ctx, 10)

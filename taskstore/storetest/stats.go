@@ -24,12 +24,12 @@ func testStats(t *testing.T, b *bench) {
 		}
 		r := b.result(c)
 		r.Stages = []sheaf.StageTime{{Name: "parse", StartMS: 1, MS: int64(10 * i)}, {Name: "embed", StartMS: 40, MS: 5}}
-		b.ok(b.Complete(b.ctx, c.Held(), sheaf.Completion{Result: r}))
+		b.ok(b.Complete(b.ctx, c.Held(), taskstore.Completion{Result: r}))
 		cost += x.Cost
 	}
 	st, err := b.Stats(b.ctx, b.tenant, 5)
 	b.ok(err)
-	var sum sheaf.StatsBucket
+	var sum taskstore.StatsBucket
 	sum.StageMS = map[string]int64{}
 	for i, k := range st.Buckets {
 		if i > 0 && k.At.Sub(st.Buckets[i-1].At).Minutes() != 1 {
@@ -42,7 +42,7 @@ func testStats(t *testing.T, b *bench) {
 	}
 	b.same("buckets, done, failed, cost", []int{len(st.Buckets), sum.Tasks, sum.Failed, sum.Cost}, []int{5, 4, 1, cost})
 	b.same("stage times", sum.StageMS, map[string]int64{"parse": 60, "embed": 15})
-	b.same("stages, slowest first", st.Stages, []sheaf.StageStats{{Name: "parse", Tasks: 3, P50MS: 20, P95MS: 30}, {Name: "embed", Tasks: 3, P50MS: 5, P95MS: 5}})
+	b.same("stages, slowest first", st.Stages, []taskstore.StageStats{{Name: "parse", Tasks: 3, P50MS: 20, P95MS: 30}, {Name: "embed", Tasks: 3, P50MS: 5, P95MS: 5}})
 	if st.CostPerSecond <= 0 || st.CostPerSecond > float64(cost) {
 		t.Errorf("%v cost a second of %d", st.CostPerSecond, cost)
 	}

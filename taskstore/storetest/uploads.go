@@ -10,22 +10,22 @@ import (
 	"sheaf/taskstore"
 )
 
-func (b *bench) newUpload(size int64) *sheaf.PartialUpload {
+func (b *bench) newUpload(size int64) *taskstore.PartialUpload {
 	b.t.Helper()
-	u, err := b.CreateUpload(b.ctx, sheaf.PartialUpload{
+	u, err := b.CreateUpload(b.ctx, taskstore.PartialUpload{
 		ID: sheaf.NewID(), TenantID: b.tenant, DatasetID: b.dataset.ID, DocumentID: sheaf.NewID(), Size: size, Fingerprint: "print",
-		Spec: sheaf.UploadSpec{Name: "a.pdf", Lane: sheaf.LaneBackfill, Hold: true, Metadata: map[string]string{"k": "v"}},
+		Spec: taskstore.UploadSpec{Name: "a.pdf", Lane: sheaf.LaneBackfill, Hold: true, Metadata: map[string]string{"k": "v"}},
 	}, time.Hour)
 	b.ok(err)
 	return u
 }
 
 // stored claims an upload and stores its next n bytes.
-func (b *bench) stored(u *sheaf.PartialUpload, n int64) *sheaf.PartialUpload {
+func (b *bench) stored(u *taskstore.PartialUpload, n int64) *taskstore.PartialUpload {
 	b.t.Helper()
 	c, err := b.ClaimUpload(b.ctx, b.tenant, u.ID, u.Offset, time.Hour)
 	b.ok(err)
-	c.Pieces = append(c.Pieces, sheaf.UploadPiece{N: c.NextPiece, Size: n})
+	c.Pieces = append(c.Pieces, taskstore.UploadPiece{N: c.NextPiece, Size: n})
 	c.NextPiece++
 	c.Offset += n
 	c.Hash = []byte{0, 255, byte(n)}
@@ -41,7 +41,7 @@ func testUploads(t *testing.T, b *bench) {
 	u = b.stored(u, 60)
 	again, err := b.Upload(b.ctx, b.tenant, u.ID)
 	b.ok(err)
-	b.same("pieces", again.Pieces, []sheaf.UploadPiece{{N: 0, Size: 60}})
+	b.same("pieces", again.Pieces, []taskstore.UploadPiece{{N: 0, Size: 60}})
 	b.same("hash", again.Hash, []byte{0, 255, 60})
 
 	// A wrong offset changes nothing; a second writer fences the first, whose number nobody gets.
@@ -115,9 +115,9 @@ func testUploads(t *testing.T, b *bench) {
 	b.is(err, sheaf.ErrNotFound)
 
 	// The quota counts what is on its way.
-	_, err = b.ChangeTenant(b.ctx, b.tenant, sheaf.TenantChange{Bytes: new(int64(1000))})
+	_, err = b.ChangeTenant(b.ctx, b.tenant, taskstore.TenantChange{Bytes: new(int64(1000))})
 	b.ok(err)
-	_, err = b.CreateUpload(b.ctx, sheaf.PartialUpload{ID: sheaf.NewID(), TenantID: b.tenant, DatasetID: b.dataset.ID, DocumentID: sheaf.NewID(), Size: 996}, time.Hour)
+	_, err = b.CreateUpload(b.ctx, taskstore.PartialUpload{ID: sheaf.NewID(), TenantID: b.tenant, DatasetID: b.dataset.ID, DocumentID: sheaf.NewID(), Size: 996}, time.Hour)
 	b.is(err, sheaf.ErrLimit)
 	b.newUpload(995)
 
@@ -140,7 +140,7 @@ func testUploads(t *testing.T, b *bench) {
 		prefixes[g.BlobPrefix] = true
 	}
 	for _, id := range []string{u.ID, whole.ID} {
-		if !prefixes[sheaf.UploadPrefix(b.tenant, id)] {
+		if !prefixes[taskstore.UploadPrefix(b.tenant, id)] {
 			t.Errorf("the pieces of %s are not among the garbage", id)
 		}
 	}

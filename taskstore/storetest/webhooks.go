@@ -12,23 +12,23 @@ import (
 	"sheaf/taskstore"
 )
 
-func (b *bench) newWebhook(events ...string) *sheaf.Webhook {
+func (b *bench) newWebhook(events ...string) *taskstore.Webhook {
 	b.t.Helper()
-	w, err := b.CreateWebhook(b.ctx, sheaf.Webhook{ID: sheaf.NewID(), TenantID: b.tenant, DatasetID: b.dataset.ID, URL: "https://example.invalid/hook",
+	w, err := b.CreateWebhook(b.ctx, taskstore.Webhook{ID: sheaf.NewID(), TenantID: b.tenant, DatasetID: b.dataset.ID, URL: "https://example.invalid/hook",
 		Events: events, Secret: "whsec_secret", Enabled: true})
 	b.ok(err)
 	return w
 }
 
 // due reports whether the webhook has something to send now.
-func (b *bench) due(w *sheaf.Webhook) bool {
+func (b *bench) due(w *taskstore.Webhook) bool {
 	b.t.Helper()
 	all, err := b.DueWebhooks(b.ctx, 10_000)
 	b.ok(err)
-	return slices.ContainsFunc(all, func(d sheaf.Webhook) bool { return d.ID == w.ID && d.Secret == w.Secret })
+	return slices.ContainsFunc(all, func(d taskstore.Webhook) bool { return d.ID == w.ID && d.Secret == w.Secret })
 }
 
-func (b *bench) messages(w *sheaf.Webhook, states ...sheaf.DeliveryState) (events []string) {
+func (b *bench) messages(w *taskstore.Webhook, states ...taskstore.DeliveryState) (events []string) {
 	b.t.Helper()
 	page := taskstore.Page{Limit: 2, Ascending: true} // short, so that it goes on
 	for {
@@ -83,7 +83,7 @@ func testWebhooks(t *testing.T, b *bench) {
 	}
 	rest, err := b.ClaimDeliveries(b.ctx, w.ID, 100, time.Minute)
 	b.ok(err)
-	if slices.ContainsFunc(rest, func(r sheaf.Delivery) bool { return r.Seq == d.Seq }) || b.due(w) {
+	if slices.ContainsFunc(rest, func(r taskstore.Delivery) bool { return r.Seq == d.Seq }) || b.due(w) {
 		t.Error("what is claimed is given out again")
 	}
 	for i := range rest {
@@ -93,11 +93,11 @@ func testWebhooks(t *testing.T, b *bench) {
 	n, err := b.ReplayDeliveries(b.ctx, w, taskstore.Replay{EventIDs: []string{d.EventID}})
 	b.ok(err)
 	b.same("replayed", n, 1)
-	b.ok(b.EndDelivery(b.ctx, &d, taskstore.DeliveryEnd{State: sheaf.DeliveryDelivered, Status: 200}))
-	b.same("pending after a late end", b.messages(w, sheaf.DeliveryPending), []string{"document.succeeded"})
+	b.ok(b.EndDelivery(b.ctx, &d, taskstore.DeliveryEnd{State: taskstore.DeliveryDelivered, Status: 200}))
+	b.same("pending after a late end", b.messages(w, taskstore.DeliveryPending), []string{"document.succeeded"})
 
 	// A failure holds the webhook as a whole; a change of it forgets that.
-	claim := func() *sheaf.Delivery {
+	claim := func() *taskstore.Delivery {
 		t.Helper()
 		one, err := b.ClaimDeliveries(b.ctx, w.ID, 1, time.Minute)
 		b.ok(err)
@@ -106,7 +106,7 @@ func testWebhooks(t *testing.T, b *bench) {
 		}
 		return &one[0]
 	}
-	b.ok(b.EndDelivery(b.ctx, claim(), taskstore.DeliveryEnd{State: sheaf.DeliveryPending, Status: 500, Error: "answered 500", Hold: time.Hour}))
+	b.ok(b.EndDelivery(b.ctx, claim(), taskstore.DeliveryEnd{State: taskstore.DeliveryPending, Status: 500, Error: "answered 500", Hold: time.Hour}))
 	held, err := b.Webhook(b.ctx, b.tenant, b.dataset.ID, w.ID)
 	b.ok(err)
 	b.same("held", []any{held.Failures, held.LastError, b.due(w)}, []any{1, "answered 500", false})
@@ -119,17 +119,17 @@ func testWebhooks(t *testing.T, b *bench) {
 	b.ok(b.EndDelivery(b.ctx, c, taskstore.DeliveryEnd{Untried: true}))
 	c = claim()
 	b.same("attempts of what was given back", c.Attempts, 2)
-	b.ok(b.EndDelivery(b.ctx, c, taskstore.DeliveryEnd{State: sheaf.DeliveryDead, Status: 410, Error: "gone", Disable: true}))
+	b.ok(b.EndDelivery(b.ctx, c, taskstore.DeliveryEnd{State: taskstore.DeliveryDead, Status: 410, Error: "gone", Disable: true}))
 	held, err = b.Webhook(b.ctx, b.tenant, b.dataset.ID, w.ID)
 	b.ok(err)
-	b.same("gone", []any{held.Enabled, b.messages(w, sheaf.DeliveryDead)}, []any{false, []string{"document.succeeded"}})
+	b.same("gone", []any{held.Enabled, b.messages(w, taskstore.DeliveryDead)}, []any{false, []string{"document.succeeded"}})
 	held.Enabled = true
 	b.ok(b.UpdateWebhook(b.ctx, *held))
 	n, err = b.ReplayDeliveries(b.ctx, w, taskstore.Replay{})
 	b.ok(err)
 	b.same("replayed of the dead", n, 1)
-	b.ok(b.EndDelivery(b.ctx, claim(), taskstore.DeliveryEnd{State: sheaf.DeliveryDelivered, Status: 204}))
-	n, err = b.ReplayDeliveries(b.ctx, w, taskstore.Replay{States: []sheaf.DeliveryState{sheaf.DeliveryDelivered}, Since: time.Now().AddDate(50, 0, 0)})
+	b.ok(b.EndDelivery(b.ctx, claim(), taskstore.DeliveryEnd{State: taskstore.DeliveryDelivered, Status: 204}))
+	n, err = b.ReplayDeliveries(b.ctx, w, taskstore.Replay{States: []taskstore.DeliveryState{taskstore.DeliveryDelivered}, Since: time.Now().AddDate(50, 0, 0)})
 	b.ok(err)
 	b.same("replayed of the far future", n, 0)
 
@@ -161,7 +161,7 @@ func testWebhooks(t *testing.T, b *bench) {
 	for range 8 {
 		b.newWebhook()
 	}
-	_, err = b.CreateWebhook(b.ctx, sheaf.Webhook{ID: sheaf.NewID(), TenantID: b.tenant, DatasetID: b.dataset.ID, URL: "https://x.invalid", Enabled: true})
+	_, err = b.CreateWebhook(b.ctx, taskstore.Webhook{ID: sheaf.NewID(), TenantID: b.tenant, DatasetID: b.dataset.ID, URL: "https://x.invalid", Enabled: true})
 	b.is(err, sheaf.ErrLimit)
 	b.ok(b.DeleteWebhook(b.ctx, b.tenant, b.dataset.ID, w.ID))
 	b.same("messages of a webhook that is gone", b.messages(w), []string(nil))
@@ -169,5 +169,5 @@ func testWebhooks(t *testing.T, b *bench) {
 	b.ok(err)
 	left, err := b.Webhooks(b.ctx, b.tenant, b.dataset.ID)
 	b.ok(err)
-	b.same("left", left, []sheaf.Webhook{})
+	b.same("left", left, []taskstore.Webhook{})
 }

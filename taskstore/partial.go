@@ -1,8 +1,10 @@
-package sheaf
+package taskstore
 
 import (
 	"strconv"
 	"time"
+
+	"sheaf"
 )
 
 // PartialUpload is a file on its way in, in as many requests as it takes. Its
@@ -43,9 +45,9 @@ type UploadPiece struct {
 type UploadSpec struct {
 	Name      string            `json:"name"`
 	MediaType string            `json:"media_type,omitempty"` // "" sniffs
-	Config    ParseConfig       `json:"parser_config,omitzero"`
+	Config    sheaf.ParseConfig `json:"parser_config,omitzero"`
 	Metadata  map[string]string `json:"metadata,omitempty"`
-	Lane      Lane              `json:"lane,omitempty"`
+	Lane      sheaf.Lane        `json:"lane,omitempty"`
 	Hold      bool              `json:"hold,omitempty"` // becomes a document when it is submitted, not when it is complete
 	Header    string            `json:"header,omitempty"`
 }

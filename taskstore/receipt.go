@@ -1,4 +1,4 @@
-package sheaf
+package taskstore
 
 import (
 	"time"
@@ -31,16 +31,16 @@ type Receipt struct {
 	ID        string       `json:"id"`
 	TenantID  string       `json:"tenant_id"`
 	DatasetID string       `json:"dataset_id"`
-	Kind      ReceiptKind  `json:"kind" enum:"documents,dataset,members"`
-	State     ReceiptState `json:"state" enum:"pending,completed"`
+	Kind      ReceiptKind  `json:"kind"`
+	State     ReceiptState `json:"state"`
 	Documents int          `json:"documents"`
 	// DocumentIDs are the first MaxReceiptIDs of the deleted documents, in order.
-	DocumentIDs []string `json:"document_ids" nullable:"false"`
+	DocumentIDs []string `json:"document_ids"`
 	// DocumentsSHA256 is the hex SHA-256 of all their ids in order, a newline
 	// after each; "" while the receipt is pending.
 	DocumentsSHA256 string     `json:"documents_sha256,omitempty"`
 	Removed         Removed    `json:"removed"`
-	Kept            []KeptCopy `json:"kept" nullable:"false"` // at most MaxReceiptIDs
+	Kept            []KeptCopy `json:"kept"` // at most MaxReceiptIDs
 	RequestedAt     time.Time  `json:"requested_at"`
 	CompletedAt     time.Time  `json:"completed_at,omitzero"`
 	Signature       *Signature `json:"signature,omitempty"` // nil where the installation has no key
@@ -76,7 +76,7 @@ type RemovedRows struct {
 type KeptCopy struct {
 	DocumentID string     `json:"document_id"` // the deleted one
 	HeldBy     string     `json:"held_by"`     // the document that keeps it
-	Reason     KeptReason `json:"reason" enum:"same_bytes,same_ranges,in_archive"`
+	Reason     KeptReason `json:"reason"`
 	Ranges     int        `json:"ranges,omitempty"` // with KeptRanges: how many
 }
 
@@ -100,5 +100,5 @@ type Signature struct {
 type ReceiptDocument struct {
 	DocumentID string     `json:"document_id"`
 	Removed    Removed    `json:"removed"`
-	Kept       []KeptCopy `json:"kept" nullable:"false"`
+	Kept       []KeptCopy `json:"kept"`
 }

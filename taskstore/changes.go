@@ -1,9 +1,11 @@
-package sheaf
+package taskstore
 
 import (
 	"fmt"
 	"regexp"
 	"slices"
+
+	"sheaf"
 )
 
 // Most that a tenant's weight and cap can be: beyond these a slip of the
@@ -24,7 +26,7 @@ func CheckTenantID(id string) error {
 	if tenantID.MatchString(id) {
 		return nil
 	}
-	return fmt.Errorf("%w: a tenant's id has 1 to 64 letters, digits, dots, dashes and underscores, and begins with a letter or digit", ErrInvalid)
+	return fmt.Errorf("%w: a tenant's id has 1 to 64 letters, digits, dots, dashes and underscores, and begins with a letter or digit", sheaf.ErrInvalid)
 }
 
 // TenantChange is what changes of a tenant; what is nil stays. Work is held
@@ -39,7 +41,7 @@ type TenantChange struct {
 
 // Apply lays the change over t. ErrInvalid, with t unchanged, when the result
 // would be none that a tenant can have.
-func (c TenantChange) Apply(t *Tenant) error {
+func (c TenantChange) Apply(t *sheaf.Tenant) error {
 	to := *t
 	set(&to.Name, c.Name)
 	set(&to.Weight, c.Weight)
@@ -47,22 +49,22 @@ func (c TenantChange) Apply(t *Tenant) error {
 	set(&to.Quota.Documents, c.Documents)
 	set(&to.Quota.Bytes, c.Bytes)
 	set(&to.Quota.QueuedTasks, c.QueuedTasks)
-	if err := to.Check(); err != nil {
+	if err := CheckTenant(&to); err != nil {
 		return err
 	}
 	*t = to
 	return nil
 }
 
-// Check reports as ErrInvalid shares and quotas that no tenant can have.
-func (t *Tenant) Check() error {
+// CheckTenant reports as ErrInvalid shares and quotas that no tenant can have.
+func CheckTenant(t *sheaf.Tenant) error {
 	switch {
 	case t.Weight < 1 || t.Weight > MaxTenantWeight:
-		return fmt.Errorf("%w: a tenant's weight is 1 to %d, not %d", ErrInvalid, MaxTenantWeight, t.Weight)
+		return fmt.Errorf("%w: a tenant's weight is 1 to %d, not %d", sheaf.ErrInvalid, MaxTenantWeight, t.Weight)
 	case t.Cap < 1 || t.Cap > MaxTenantCap:
-		return fmt.Errorf("%w: a tenant's cap is 1 to %d, not %d; pause the tenant to run none of its tasks", ErrInvalid, MaxTenantCap, t.Cap)
+		return fmt.Errorf("%w: a tenant's cap is 1 to %d, not %d; pause the tenant to run none of its tasks", sheaf.ErrInvalid, MaxTenantCap, t.Cap)
 	case t.Quota.Documents < 0 || t.Quota.Bytes < 0 || t.Quota.QueuedTasks < 0:
-		return fmt.Errorf("%w: a quota is at least 0; 0 means no bound", ErrInvalid)
+		return fmt.Errorf("%w: a quota is at least 0; 0 means no bound", sheaf.ErrInvalid)
 	}
 	return nil
 }
@@ -85,9 +87,9 @@ type KeyChange struct {
 
 // Apply lays the change over k. ErrInvalid, with k unchanged, for scopes that
 // do not exist or none, and ErrConflict for a key that is revoked.
-func (c KeyChange) Apply(k *Key) error {
+func (c KeyChange) Apply(k *sheaf.Key) error {
 	if !k.RevokedAt.IsZero() {
-		return fmt.Errorf("%w: key %s is revoked and stays so; create a new one", ErrConflict, k.ID)
+		return fmt.Errorf("%w: key %s is revoked and stays so; create a new one", sheaf.ErrConflict, k.ID)
 	}
 	if c.Scopes != nil {
 		if err := CheckScopes(c.Scopes); err != nil {
@@ -102,11 +104,11 @@ func (c KeyChange) Apply(k *Key) error {
 // CheckScopes reports as ErrInvalid scopes that do not exist, and none at all.
 func CheckScopes(scopes []string) error {
 	if len(scopes) == 0 {
-		return fmt.Errorf("%w: a key has at least one scope: read, write or admin; revoke a key that may do nothing", ErrInvalid)
+		return fmt.Errorf("%w: a key has at least one scope: read, write or admin; revoke a key that may do nothing", sheaf.ErrInvalid)
 	}
 	for _, s := range scopes {
 		if !slices.Contains(KeyScopes, s) {
-			return fmt.Errorf("%w: there is no scope %q; there are read, write and admin", ErrInvalid, s)
+			return fmt.Errorf("%w: there is no scope %q; there are read, write and admin", sheaf.ErrInvalid, s)
 		}
 	}
 	return nil

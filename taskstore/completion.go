@@ -1,17 +1,19 @@
-package sheaf
+package taskstore
 
 import (
 	"encoding/json"
 	"time"
+
+	"sheaf"
 )
 
 // Completion is what a finished task leaves.
 type Completion struct {
-	Result  TaskResult
-	Plan    *PlanResult  // of a plan task
-	Spawn   []NewTask    // inserted in the same transaction; conflicts on (document, generation, kind, node, range) are ignored
-	Publish *Publication // of a finalize task
-	Stitch  []Stitch     // of a finalize task, in place of Publish
+	Result  sheaf.TaskResult
+	Plan    *sheaf.PlanResult // of a plan task
+	Spawn   []sheaf.NewTask   // inserted in the same transaction; conflicts on (document, generation, kind, node, range) are ignored
+	Publish *Publication      // of a finalize task
+	Stitch  []Stitch          // of a finalize task, in place of Publish
 
 	// CanWait is how long the end may be put off, so that it is written together
 	// with the claims and ends that come meanwhile; 0 for at once.
@@ -20,7 +22,7 @@ type Completion struct {
 	// last of its pieces, so that neither waits for the keeper: it is written
 	// then, right after the end. Without it, and where that failed, the keeper
 	// writes the task. It is called before Complete returns. May be nil.
-	NextFunc func(h Hint)
+	NextFunc func(h sheaf.Hint)
 }
 
 // Stitch replaces a range result of a complete generation whose chunks were made
@@ -29,18 +31,18 @@ type Completion struct {
 type Stitch struct {
 	TaskID  string // done, and listing RangeID; it is superseded
 	RangeID string // the range id that nothing may list any more
-	Task    NewTask
+	Task    sheaf.NewTask
 }
 
 // Publication ends a generation. With a State of succeeded or
 // partially_succeeded the generation becomes the live one; with failed the one
 // that was live stays so.
 type Publication struct {
-	State    DocumentState
-	Failure  *Failure
-	Ledger   LedgerCounts
+	State    sheaf.DocumentState
+	Failure  *sheaf.Failure
+	Ledger   sheaf.LedgerCounts
 	Chunks   int
 	Tokens   int
-	Warnings []Warning
+	Warnings []sheaf.Warning
 	Outline  json.RawMessage // []Heading, where the plan kept the document's; else nil
 }

@@ -1,0 +1,30 @@
+package taskstore
+
+import (
+	"time"
+)
+
+// Stats is what a tenant's tasks did lately, for charts.
+type Stats struct {
+	Buckets       []StatsBucket `json:"buckets"` // one a minute, oldest first, the last one not over yet
+	Stages        []StageStats  `json:"stages"`
+	CostPerSecond float64       `json:"cost_per_second"` // pages or their equivalent done in a second while anything ran; 0 when nothing did
+	Sampled       bool          `json:"sampled"`         // more happened than was looked at: the newest was
+}
+
+// StatsBucket counts one minute.
+type StatsBucket struct {
+	At      time.Time        `json:"at"`
+	Tasks   int              `json:"tasks"`    // done
+	Failed  int              `json:"failed"`   // attempts that failed, were lost or were the last
+	Cost    int              `json:"cost"`     // of the tasks that were done
+	StageMS map[string]int64 `json:"stage_ms"` // time of the tasks that were done, by stage, in milliseconds
+}
+
+// StageStats says how long a stage takes in one task.
+type StageStats struct {
+	Name  string `json:"name"`
+	Tasks int    `json:"tasks"`
+	P50MS int64  `json:"p50_ms"`
+	P95MS int64  `json:"p95_ms"`
+}
