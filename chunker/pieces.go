@@ -354,7 +354,7 @@ func (s *splitter) sentences(text string, from, to int) {
 			return
 		}
 		sentence := strings.TrimSpace(text[start:end])
-		if tokens, fits := tokensWithin(sentence, s.room()); fits {
+		if tokens, fits := tokensWithin(sentence, s.budget()); fits {
 			at := start + strings.Index(text[start:end], sentence)
 			s.addCounted(text, at, at+len(sentence), tokens)
 		} else {
@@ -364,17 +364,17 @@ func (s *splitter) sentences(text string, from, to int) {
 	}
 }
 
-// room is what a piece may take of a chunk: all but the overlap.
-func (s *splitter) room() int { return s.set.limit - s.set.overlap }
+// budget is the tokens that a piece may take of a chunk: all but the overlap.
+func (s *splitter) budget() int { return s.set.limit - s.set.overlap }
 
 // fit cuts text[from:to], which is too long, at line ends, words or runes.
 func (s *splitter) fit(text string, from, to int, f *frame) {
-	room := s.room()
+	budget := s.budget()
 	if f != nil {
-		room -= f.tokens
+		budget -= f.tokens
 	}
 	for from < to && !s.set.watch.over(0) {
-		end := from + fitting(text[from:to], room, s.set.watch)
+		end := from + fitting(text[from:to], budget, s.set.watch)
 		s.add(text, from, end, borderGlue)
 		if n := len(s.out); n > 0 {
 			s.out[n-1].frame = f
@@ -447,8 +447,8 @@ func (s *splitter) code(b *sheaf.Block) {
 		f = &frame{}
 	}
 	first := len(s.out)
-	room := s.room() - f.tokens
-	if codeFits(text, room) {
+	budget := s.budget() - f.tokens
+	if codeFits(text, budget) {
 		s.line(text, 0, len(text), borderBlock)
 	} else {
 		for from := 0; from < len(text) && !s.set.watch.over(0); {
@@ -460,10 +460,10 @@ func (s *splitter) code(b *sheaf.Block) {
 					to++
 				}
 			}
-			if codeFits(text[from:to], room) {
+			if codeFits(text[from:to], budget) {
 				s.line(text, from, to, borderItem)
 			} else {
-				s.lines(text, from, to, room, f)
+				s.lines(text, from, to, budget, f)
 			}
 			from = to
 		}
@@ -474,13 +474,13 @@ func (s *splitter) code(b *sheaf.Block) {
 	s.endBlock()
 }
 
-func (s *splitter) lines(text string, from, to, room int, f *frame) {
+func (s *splitter) lines(text string, from, to, budget int, f *frame) {
 	for from < to && !s.set.watch.over(0) {
 		end := to
 		if i := strings.IndexByte(text[from:to], '\n'); i >= 0 {
 			end = from + i + 1
 		}
-		if codeFits(text[from:end], room) {
+		if codeFits(text[from:end], budget) {
 			s.line(text, from, end, borderSentence)
 		} else {
 			s.fit(text, from, end, f)

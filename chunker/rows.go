@@ -131,7 +131,7 @@ func (s *splitter) records(b *sheaf.Block, make func(*sheaf.Table, []string) rec
 		s.record(b, i, make(t, row))
 	}
 	if len(t.Rows) == 0 && len(s.out) == first {
-		s.headerOnly(b, s.room())
+		s.headerOnly(b, s.budget())
 	}
 	for k := first; k < len(s.out); k++ {
 		s.out[k].start, s.out[k].end = 0, 0

@@ -18,14 +18,14 @@ func (s *splitter) table(b *sheaf.Block) {
 	if width == 0 {
 		return
 	}
-	room := s.room()
+	budget := s.budget()
 	f := &frame{open: s.tableHeader(t, width)}
 	if s.set.html {
 		f = htmlFrame(t, width)
 	}
-	n, fit := tokensWithin(f.open, room/2)
-	if f.tokens = n + CountTokens(f.close); !fit || f.tokens > room/2 {
-		// Columns take more room than rows: every row names its own instead.
+	n, fit := tokensWithin(f.open, budget/2)
+	if f.tokens = n + CountTokens(f.close); !fit || f.tokens > budget/2 {
+		// Columns take more tokens than rows: every row names its own instead.
 		f = nil
 	}
 
@@ -42,17 +42,17 @@ func (s *splitter) table(b *sheaf.Block) {
 		switch {
 		case line == "":
 			continue
-		case f != nil && fits(line, room-f.tokens-1):
+		case f != nil && fits(line, budget-f.tokens-1):
 			s.out = append(s.out, piece{text: line, sep: "\n", after: borderItem, frame: f})
 		default:
-			s.wideRow(t, row, room)
+			s.wideRow(t, row, budget)
 		}
 		for k := begin; k < len(s.out); k++ {
 			s.out[k].page, s.out[k].boxes = rowPlace(b, i)
 		}
 	}
 	if len(s.out) == first {
-		s.headerOnly(b, room)
+		s.headerOnly(b, budget)
 	}
 	for k := first; k < len(s.out); k++ {
 		s.out[k].start, s.out[k].end = 0, 0
@@ -121,7 +121,7 @@ func rowPlace(b *sheaf.Block, i int) (page int, boxes []sheaf.Box) {
 
 // wideRow adds a row that does not fit into a chunk: one line of "header:
 // value" a cell, cut between cells, and inside one only if it must be.
-func (s *splitter) wideRow(t *sheaf.Table, row []string, room int) {
+func (s *splitter) wideRow(t *sheaf.Table, row []string, budget int) {
 	begin := len(s.out)
 	for i, c := range row {
 		line := cell(c)
@@ -133,7 +133,7 @@ func (s *splitter) wideRow(t *sheaf.Table, row []string, room int) {
 				line = name + ": " + line
 			}
 		}
-		s.cellLine(line, room)
+		s.cellLine(line, budget)
 	}
 	if len(s.out) > begin {
 		s.out[len(s.out)-1].after = borderItem
@@ -141,15 +141,15 @@ func (s *splitter) wideRow(t *sheaf.Table, row []string, room int) {
 }
 
 // headerOnly adds the header of a table that has no rows with text.
-func (s *splitter) headerOnly(b *sheaf.Block, room int) {
+func (s *splitter) headerOnly(b *sheaf.Block, budget int) {
 	begin := len(s.out)
 	if line := markdownRow(b.Table.Columns, len(b.Table.Columns)); line != "" {
-		if fits(line, room) {
+		if fits(line, budget) {
 			s.out = append(s.out, piece{text: line})
 		} else {
 			for _, c := range b.Table.Columns {
 				if c = cell(c); c != "" {
-					s.cellLine(c, room)
+					s.cellLine(c, budget)
 				}
 			}
 		}
@@ -159,12 +159,12 @@ func (s *splitter) headerOnly(b *sheaf.Block, room int) {
 	}
 }
 
-func (s *splitter) cellLine(line string, room int) {
+func (s *splitter) cellLine(line string, budget int) {
 	sep := "\n"
 	for line != "" && !s.set.watch.over(0) {
 		end := len(line)
-		if !fits(strings.TrimSpace(line), room) {
-			end = fitting(line, room, s.set.watch)
+		if !fits(strings.TrimSpace(line), budget) {
+			end = fitting(line, budget, s.set.watch)
 		}
 		text := strings.TrimSpace(line[:end])
 		if text != "" {
