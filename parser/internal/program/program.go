@@ -150,8 +150,8 @@ type bounded struct {
 }
 
 func (b *bounded) Write(p []byte) (int, error) {
-	if room := b.max - b.buf.Len(); len(p) > room {
-		_, _ = b.buf.Write(p[:max(0, room)]) // a Buffer never fails
+	if free := b.max - b.buf.Len(); len(p) > free {
+		_, _ = b.buf.Write(p[:max(0, free)]) // a Buffer never fails
 		if b.full != nil {
 			b.full()
 		}
