@@ -11,20 +11,20 @@ import (
 func pack(pieces []piece, set options) []sheaf.Chunk {
 	var out []sheaf.Chunk
 	for from := 0; from < len(pieces) && !set.watch.over(0); {
-		lead := overlap(pieces, from, set)
+		repeated := overlap(pieces, from, set)
 		limit := set.limit
-		if len(lead) > 0 {
+		if len(repeated) > 0 {
 			limit -= set.overlap
 		}
 		to := cut(pieces, from, limit)
-		all := slices.Concat(lead, pieces[from:to])
+		all := slices.Concat(repeated, pieces[from:to])
 		text := render(all)
 		tokens := CountTokens(text)
 		set.watch.over(len(text))
 		// The sum over pieces can be a little below the count of the whole,
 		// for joining changes words at the seams.
-		for tokens > set.limit && len(lead) > 0 {
-			lead = lead[1:]
+		for tokens > set.limit && len(repeated) > 0 {
+			repeated = repeated[1:]
 			all = all[1:]
 			text = render(all)
 			tokens = CountTokens(text)
