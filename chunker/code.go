@@ -227,7 +227,7 @@ func byIndentation(text string, from, to int, w *watch) []declaration {
 	}
 	var out []declaration
 	begin := from
-	lead := -1 // start of comment lines that belong to what follows
+	comments := -1 // start of comment lines that belong to what follows
 	name := ""
 	for line := range strings.SplitAfterSeq(text[from:to], "\n") {
 		if w.over(len(line)) {
@@ -238,25 +238,25 @@ func byIndentation(text string, from, to int, w *watch) []declaration {
 		trimmed := strings.TrimSpace(line)
 		if trimmed == "" || indent(line) != least {
 			if trimmed != "" {
-				lead = -1
+				comments = -1
 			}
 			continue
 		}
 		if comment.MatchString(line) {
-			if lead < 0 {
-				lead = at
+			if comments < 0 {
+				comments = at
 			}
 			continue
 		}
 		if !starts(trimmed) {
-			lead = -1
+			comments = -1
 			continue
 		}
 		cut := at
-		if lead >= 0 {
-			cut = lead
+		if comments >= 0 {
+			cut = comments
 		}
-		lead = -1
+		comments = -1
 		if cut > begin {
 			out = append(out, declaration{begin, cut, name})
 			begin = cut
