@@ -96,32 +96,32 @@ func (f *format) read(src []byte) *whole.Content {
 func hostile(src []byte) bool {
 	for line := range bytes.Lines(src) {
 		depth, brackets := 0, 0
-		lead := true
+		leading := true
 		for i, c := range line {
 			switch c {
 			case '>', '-', '*', '+':
-				if lead {
+				if leading {
 					depth++
 				}
 			case ' ', '\t':
 			case '[':
 				brackets++
-				lead = false
+				leading = false
 			case ']':
 				brackets = max(0, brackets-1)
-				lead = false
+				leading = false
 			default:
-				lead = false
+				leading = false
 			}
 			// A rule of dashes is one token, however long.
-			if i > 0 && lead && c == line[i-1] && c != '>' {
+			if i > 0 && leading && c == line[i-1] && c != '>' {
 				depth--
 			}
 			if depth > maxDepth || brackets > 20*maxDepth {
 				return true
 			}
 		}
-		if lead && len(line) > 0 && indent(line) > 10*maxDepth {
+		if leading && len(line) > 0 && indent(line) > 10*maxDepth {
 			return true
 		}
 	}
