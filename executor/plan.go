@@ -252,7 +252,7 @@ func (p *Planner) fingerprint(format parser.Format, config sheaf.ParseConfig) Fi
 	return Fingerprint{
 		Parser: format.ID(), ParserVersion: format.Version(), Chunker: chunker.ID(), ChunkerVersion: chunker.Version(),
 		Options: append(slices.Clone(format.Options()), chunker.Options(config.ChunkMethod.V)...), Config: config, Model: model,
-		Chat: enrich.Shape(config, p.Chat),
+		Chat: enrich.Fingerprint(config, p.Chat),
 	}
 }
 

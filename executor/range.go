@@ -45,7 +45,7 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done taskst
 		return done, fmt.Errorf("reading document %s: %w", t.DocumentID, err)
 	}
 	run := e.newRun(t)
-	if e.model != nil && enrich.Shape(payload.Config, e.cfg.Chat.Model()) != "" {
+	if e.model != nil && enrich.Fingerprint(payload.Config, e.cfg.Chat.Model()) != "" {
 		if err := e.breakers.chat.TurnBack(); err != nil {
 			return done, err
 		}

@@ -40,9 +40,9 @@ func NewModel(ask Asker, batch int) *Model {
 	return &Model{ask: ask, batch: max(batch, 1), answers: map[uint64]string{}}
 }
 
-// Shape names all of the model and its prompts that decides what is answered,
+// Fingerprint names all of the model and its prompts that decides what is answered,
 // for the config digest; "" where the settings ask nothing of a model.
-func Shape(c sheaf.ParseConfig, model string) string {
+func Fingerprint(c sheaf.ParseConfig, model string) string {
 	if model == "" || !asksFor(c).any() && c.ChunkMethod.V != "hierarchical" {
 		return ""
 	}
