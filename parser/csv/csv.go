@@ -347,9 +347,9 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 		p.Ranges = shards.Ranges
 		return p, nil
 	}
-	// The header and types shape every range, so they belong to its content.
-	shape := xxhash.New()
-	fmt.Fprintf(shape, "%v\x00%s\x00%s\x00%q", d.dialect, d.guess.Name, packed, header)
+	// The header and types decide what every range yields, so they belong to its fingerprint.
+	common := xxhash.New()
+	fmt.Fprintf(common, "%v\x00%s\x00%s\x00%q", d.dialect, d.guess.Name, packed, header)
 	for i, h := range hints {
 		h.dialect, h.Encoding, h.Types = d.dialect, d.guess.Name, packed
 		h.HeaderOffset, h.HeaderLength = headerAt, headerLen
@@ -359,7 +359,7 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 		}
 		last := min(h.First+size-1, p.Units)
 		p.Ranges = append(p.Ranges, parser.PlannedRange{
-			Range: sheaf.Range{From: h.First, To: last}, Cost: rowio.Cost(last - h.First + 1), Hint: b, Fingerprint: sums[i].Sum64() ^ shape.Sum64(),
+			Range: sheaf.Range{From: h.First, To: last}, Cost: rowio.Cost(last - h.First + 1), Hint: b, Fingerprint: sums[i].Sum64() ^ common.Sum64(),
 		})
 	}
 	return p, nil
