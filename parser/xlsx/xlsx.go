@@ -64,15 +64,15 @@ type document struct {
 	w       *workbook
 	options parser.Options
 	types   []string // per table, packed; known after a pass
-	kept    []kept   // per sheet; empty in a large workbook
-	keeps   int      // bytes in it
+	cache   []cachedSheet // per sheet; empty in a large workbook
+	cacheBytes int
 }
 
-var errLarge = errors.New("the workbook shows more text than is kept")
+var errLarge = errors.New("the workbook shows more text than is cached")
 
-// kept is what was read of a sheet of moderate size. Its rows are not changed
+// cachedSheet is what was read of a sheet of moderate size. Its rows are not changed
 // after the first pass.
-type kept struct {
+type cachedSheet struct {
 	rows    [][]string
 	numbers []int
 	err     error
@@ -82,23 +82,23 @@ func (d *document) Close() error { return d.w.looks.close() }
 
 // rows reads sheet number i, or repeats what was read of it.
 func (d *document) rows(ctx context.Context, i int, on func(number int, row []string) error) error {
-	if len(d.kept) <= i {
+	if len(d.cache) <= i {
 		return d.w.rows(ctx, d.w.sheets[i], on)
 	}
-	k := &d.kept[i]
+	k := &d.cache[i]
 	if k.rows == nil && k.err == nil {
 		k.err = d.w.rows(ctx, d.w.sheets[i], func(number int, row []string) error {
 			for _, c := range row {
-				d.keeps += len(c) + 16
+				d.cacheBytes += len(c) + 16
 			}
-			if d.keeps > maxBufferedBytes {
+			if d.cacheBytes > maxBufferedBytes {
 				return errLarge
 			}
 			k.rows, k.numbers = append(k.rows, row), append(k.numbers, number)
 			return nil
 		})
 		if errors.Is(k.err, errLarge) {
-			d.kept = []kept{}
+			d.cache = []cachedSheet{}
 			return d.w.rows(ctx, d.w.sheets[i], on)
 		}
 		if err := ctx.Err(); err != nil {
@@ -126,8 +126,8 @@ func (d *document) pass(ctx context.Context, table func(name string, columns []s
 	}
 	d.types = d.types[:0]
 	hidden := 0
-	if d.kept == nil && d.w.moderate {
-		d.kept = make([]kept, len(d.w.sheets))
+	if d.cache == nil && d.w.moderate {
+		d.cache = make([]cachedSheet, len(d.w.sheets))
 	}
 	for i, sh := range d.w.sheets {
 		if sh.hidden && visible {
@@ -248,7 +248,7 @@ func filled(row []string) int {
 // Plan implements parser.Document.
 func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 	// Most workbooks of moderate size are one range, which needs no shard; and
-	// what is read of them is kept, so that a second pass costs little.
+	// what is read of them is cached, so that a second pass costs little.
 	s := &rowio.Sharder{Dir: d.options.TempDir, Rows: rowio.RowsPerRange(d.options.Config), Dry: d.w.moderate}
 	rows, warnings, err := d.pass(ctx, s.Table, s.Row)
 	if err == nil && s.Dry && len(s.Ranges) > 1 {
