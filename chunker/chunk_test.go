@@ -178,7 +178,7 @@ func TestSentencesEnd(t *testing.T) {
 	}
 }
 
-// Every cut must get on, however little room there is and however the bytes of
+// Every cut must get on, however small the budget is and however the bytes of
 // the runes fall.
 func TestFittingMovesForward(t *testing.T) {
 	runes := []string{"a", "é", "中", "😀", " ", "\n", "ٟ"}

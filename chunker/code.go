@@ -83,9 +83,9 @@ func (s *splitter) declare(text string, d declaration, path []string, f *frame, 
 		path = append(path[:len(path):len(path)], d.name)
 	}
 	first := len(s.out)
-	room := s.room() - f.tokens
+	budget := s.budget() - f.tokens
 	var members []declaration
-	fits := codeFits(text[d.from:d.to], room)
+	fits := codeFits(text[d.from:d.to], budget)
 	if !fits && depth < maxNesting {
 		members = byIndentation(text, d.from, d.to, s.set.watch)
 	}
@@ -101,7 +101,7 @@ func (s *splitter) declare(text string, d declaration, path []string, f *frame, 
 		}
 		return
 	default:
-		s.lines(text, d.from, d.to, room, f)
+		s.lines(text, d.from, d.to, budget, f)
 	}
 	for i := first; i < len(s.out); i++ {
 		s.out[i].within = path

@@ -229,12 +229,12 @@ func tableOfContents(in Input, set options) []sheaf.Chunk {
 				page = u.Unit
 			}
 			suffix := fmt.Sprintf(" (%d)", page)
-			room := max(set.limit-CountTokens(suffix)-8, minTokens/2)
+			budget := max(set.limit-CountTokens(suffix)-8, minTokens/2)
 			if set.watch.over(len(title)) {
 				return nil
 			}
-			if !fits(title, room) {
-				title = strings.TrimSpace(title[:fitting(title, room, set.watch)])
+			if !fits(title, budget) {
+				title = strings.TrimSpace(title[:fitting(title, budget, set.watch)])
 			}
 			line := strings.Repeat("  ", min(max(b.Level, 1), 6)-1) + title + suffix
 			n := CountTokens(line) + 1

@@ -3,6 +3,7 @@ package chunker
 import (
 	"context"
 	"errors"
+	"sheaf/internal/cputest"
 	"slices"
 	"strings"
 	"testing"
@@ -38,13 +39,13 @@ func TestHostileTextTakesTimeInProportion(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads megabytes of hostile text")
 	}
-	for name, text := range hostile(256 << 10 / slowdown) {
+	for name, text := range hostile(256 << 10 / cputest.Slowdown) {
 		for _, kind := range []sheaf.BlockKind{sheaf.BlockParagraph, sheaf.BlockCode} {
-			begun := cpuTime(t)
+			begun := cputest.Used(t)
 			if _, err := Chunk(t.Context(), rangeOf("general", sheaf.Block{Kind: kind, Text: text})); err != nil {
 				t.Fatal(err)
 			}
-			if took := cpuTime(t) - begun; took > 15*time.Second { // one to two; with each bracket looked behind it is a minute
+			if took := cputest.Used(t) - begun; took > 15*time.Second { // one to two; with each bracket looked behind it is a minute
 				t.Errorf("%s as %s: 256 KB take %v", name, kind, took)
 			}
 		}
@@ -67,11 +68,11 @@ func TestPlacesOfALongBlockAreWalkedOnce(t *testing.T) {
 	context.Config.TableContextSize, context.Config.ImageContextSize = sheaf.Set(64), sheaf.Set(64)
 	summary := rangeOf("hierarchical", sheaf.Block{Kind: sheaf.BlockParagraph, Text: strings.Repeat("Ships carry cargo between harbours again. Harbours unload cargo slowly, whenever storms delay ships beyond any schedule anyone planned. ", n/30)})
 	for name, in := range map[string]Input{"places": rangeOf("general", b), "context": context, "summary": summary} {
-		begun := cpuTime(t)
+		begun := cputest.Used(t)
 		if _, err := Chunk(t.Context(), in); err != nil {
 			t.Fatal(err)
 		}
-		if took := cpuTime(t) - begun; took > 10*time.Second {
+		if took := cputest.Used(t) - begun; took > 10*time.Second {
 			t.Errorf("%s: %v", name, took)
 		}
 	}
@@ -82,7 +83,7 @@ func TestAContextEndsChunkingWithinASecond(t *testing.T) {
 		t.Skip("reads megabytes of hostile text")
 	}
 	why := errors.New("the lease was lost")
-	for name, text := range hostile(8 << 20 / slowdown) {
+	for name, text := range hostile(8 << 20 / cputest.Slowdown) {
 		for _, method := range []string{"general", "book", "code", "hierarchical", "qa"} {
 			kind := sheaf.BlockParagraph
 			if method == "code" {
@@ -90,13 +91,13 @@ func TestAContextEndsChunkingWithinASecond(t *testing.T) {
 			}
 			ctx, cancel := context.WithCancelCause(t.Context())
 			ended := make(chan time.Duration, 1)
-			timer := time.AfterFunc(50*time.Millisecond, func() { ended <- cpuTime(t); cancel(why) })
+			timer := time.AfterFunc(50*time.Millisecond, func() { ended <- cputest.Used(t); cancel(why) })
 			_, err := Chunk(ctx, rangeOf(method, sheaf.Block{Kind: kind, Text: text}))
 			if timer.Stop() {
 				cancel(nil) // it was quicker than that
 				continue
 			}
-			if late := cpuTime(t) - <-ended; late > slowdown*time.Second {
+			if late := cputest.Used(t) - <-ended; late > cputest.Slowdown*time.Second {
 				t.Errorf("%s of %s: %v of CPU after its context", method, name, late)
 			}
 			if err != nil && !errors.Is(err, why) {

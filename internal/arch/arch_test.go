@@ -102,6 +102,7 @@ var may = map[string][]string{
 	"internal/webhook":    {"internal/retryafter", "taskstore"},
 	"internal/config":     {},
 	"internal/buildinfo":  {},
+	"internal/cputest":    {},
 	"internal/deps":       {},
 	"internal/arch":       {},
 	"samples":             {},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sheaf/internal/cputest"
 	"slices"
 	"strings"
 	"testing"
@@ -47,14 +48,14 @@ func TestPersonalDataObeysItsContext(t *testing.T) {
 	} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		ended := make(chan time.Duration, 1)
-		timer := time.AfterFunc(20*time.Millisecond, func() { ended <- cpuTime(t); cancel(why) })
+		timer := time.AfterFunc(20*time.Millisecond, func() { ended <- cputest.Used(t); cancel(why) })
 		_, err := Units(ctx, []sheaf.UnitResult{{Blocks: []sheaf.Block{{Text: text}}}}, true)
 		if timer.Stop() {
 			cancel(nil)
 			t.Errorf("%s: over before it could be ended", name)
 			continue
 		}
-		if late := cpuTime(t) - <-ended; late > slowdown*time.Second || !errors.Is(err, why) {
+		if late := cputest.Used(t) - <-ended; late > cputest.Slowdown*time.Second || !errors.Is(err, why) {
 			t.Errorf("%s: %v of CPU after its context: %v", name, late, err)
 		}
 	}

@@ -156,7 +156,7 @@ func (d *badDoc) Parse(_ context.Context, r sheaf.Range, emit func(sheaf.UnitRes
 				return err
 			}
 			continue
-		case "lie": // sends more than it was given room for
+		case "lie": // sends more than its budget allows
 			out := bufio.NewWriter(os.NewFile(fdAnswers, "answers"))
 			u := unit(n, strings.Repeat("x", 2<<20))
 			sent, _ := encodeUnit(nil, &u)

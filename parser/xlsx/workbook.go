@@ -581,7 +581,7 @@ func (w *workbook) rows(ctx context.Context, sh sheet, on func(number int, row [
 					w.text += int64(len(text))
 					for len(row) < col {
 						row = append(row, "")
-						w.text++ // an empty cell before it takes room, too
+						w.text++ // an empty cell before it takes memory, too
 					}
 					if w.text > freeTextBytes && w.text/maxTextRatio > w.z.Read() {
 						return sheaf.Fail(sheaf.CategoryBadInput, "zip_bomb", "The workbook shows far more text and cells than an honest file of its size holds; it was stopped after %d MB. Check where the file comes from.", w.text>>20)

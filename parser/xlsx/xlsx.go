@@ -61,10 +61,10 @@ func (format) Open(_ context.Context, f *os.File, o parser.Options) (parser.Docu
 }
 
 type document struct {
-	w       *workbook
-	options parser.Options
-	types   []string // per table, packed; known after a pass
-	cache   []cachedSheet // per sheet; empty in a large workbook
+	w          *workbook
+	options    parser.Options
+	types      []string      // per table, packed; known after a pass
+	cache      []cachedSheet // per sheet; empty in a large workbook
 	cacheBytes int
 }
 

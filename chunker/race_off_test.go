@@ -1,5 +1,0 @@
-//go:build !race
-
-package chunker
-
-const slowdown = 1

@@ -1,5 +1,0 @@
-//go:build !race
-
-package enrich
-
-const slowdown = 1
