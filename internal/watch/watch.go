@@ -1,0 +1,331 @@
+// Package watch stands between the store's log of events and those who watch
+// it. One follower a process reads the log once and hands each event to the
+// subscriptions that select it; what a watcher is shown beside the events, a
+// job or a list, is read once for all who watch it and kept until an event
+// touches it. What a process pays for watchers is bounded, however many there
+// are: a subscription that falls behind is cut off, and resumes from the last
+// event that it passed on.
+package watch
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"sheaf"
+	"sheaf/internal/batching"
+	"sheaf/internal/notify"
+)
+
+// Log is what a hub reads of the store.
+type Log interface {
+	// FollowEvents reads the log of all tenants after seq, oldest first, as far
+	// as nothing can still appear in front of what it returns.
+	FollowEvents(ctx context.Context, after int64, limit int) ([]sheaf.Event, error)
+	// FollowFrom is a place in the log, not long ago, to follow it from.
+	FollowFrom(ctx context.Context) (int64, error)
+	// Touched says what events after seq are of, also those that FollowEvents
+	// holds back, and the number of the newest event. It names limit scopes at
+	// most; after < 0 asks for the number alone.
+	Touched(ctx context.Context, after int64, limit int) (of []sheaf.EventScope, newest int64, err error)
+}
+
+// Config adjusts a hub; the zero value of each field but Log is ready to use.
+type Config struct {
+	Log Log
+	// Changes receives when another process changed something, until ctx ends.
+	// nil: the log is only polled.
+	Changes func(ctx context.Context) <-chan struct{}
+	Encode  func(sheaf.Event) []byte // what subscriptions receive of an event; nil: they receive it without
+	Poll    time.Duration            // between readings of a log that grows; 0 means 100 ms
+	Idle    time.Duration            // between readings of a log that does not, without a notification; 0 means 500 ms
+	Queue   int                      // events that a subscription may be behind; 0 means 2,000
+	Logger  *slog.Logger             // nil means slog.Default
+}
+
+const (
+	readLimit = 1000                  // events of one reading
+	perWatch  = time.Millisecond      // that a subscription adds to the time between readings, since each reading may wake all of them
+	maxPoll   = time.Second           // between readings of a log that grows, however many subscriptions there are
+	readTime  = 10 * time.Second      // for one reading
+	tooOld    = 10 * time.Second      // after so long without a reading it is not worth knowing what was touched
+	lookPause = 10 * time.Millisecond // between looks at the log for readers, each of which serves those who came meanwhile
+	maxScopes = 5000                  // of one look; beyond that everything counts as touched
+)
+
+// Hub is the follower of a process. It is safe for concurrent use.
+type Hub struct {
+	cfg   Config
+	wake  notify.Signal
+	syncs *batching.Group[struct{}, error]
+
+	mu        sync.Mutex
+	subs      map[string]map[*Subscription]struct{} // by tenant
+	watching  int                                   // subscriptions
+	following bool                                  // cursor is up to date, or soon will be
+	cursor    int64                                 // the last event handed out
+
+	look     sync.Mutex // held while the log is looked at for what was touched
+	seen     int64      // the newest event then
+	lookedAt time.Time
+
+	snapshots
+}
+
+// Subscription receives the events of one tenant that a filter selects.
+type Subscription struct {
+	hub    *Hub
+	tenant string
+	filter sheaf.EventFilter
+	// Ready receives when there is something to Take.
+	Ready notify.Signal
+
+	mu      sync.Mutex
+	queue   []Item
+	touched bool
+	lost    bool
+}
+
+// Item is one event, encoded once for all subscriptions.
+type Item struct {
+	Seq  int64
+	Data []byte
+}
+
+// New makes a hub; Run makes it follow.
+func New(cfg Config) *Hub {
+	cfg.Poll = cmp.Or(cfg.Poll, 100*time.Millisecond)
+	cfg.Idle = max(cmp.Or(cfg.Idle, 500*time.Millisecond), cfg.Poll)
+	cfg.Queue = cmp.Or(cfg.Queue, 2000)
+	if cfg.Encode == nil {
+		cfg.Encode = func(sheaf.Event) []byte { return nil }
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	h := &Hub{cfg: cfg, wake: notify.NewSignal(), subs: map[string]map[*Subscription]struct{}{}, seen: -1}
+	h.snapshots.entries = map[Scope]*entry{}
+	h.syncs = batching.New(batching.Config[struct{}]{Max: 10_000, Timeout: readTime}, func(ctx context.Context, asked []struct{}) []error {
+		h.look.Lock()
+		wait := lookPause - time.Since(h.lookedAt)
+		h.look.Unlock()
+		time.Sleep(wait)
+		err := h.markTouched(ctx)
+		errs := make([]error, len(asked))
+		for i := range errs {
+			errs[i] = err
+		}
+		return errs
+	})
+	return h
+}
+
+// Notify says that the log may have grown. It never blocks.
+func (h *Hub) Notify() { h.wake.Notify() }
+
+// Subscribe begins behind the event that it returns: those before it are read
+// from the store, those after it are received, until Close.
+func (h *Hub) Subscribe(ctx context.Context, tenantID string, f sheaf.EventFilter) (*Subscription, int64, error) {
+	s := &Subscription{hub: h, tenant: tenantID, filter: f, Ready: notify.NewSignal()}
+	from := int64(-1)
+	for {
+		h.mu.Lock()
+		if h.following || from >= 0 {
+			if !h.following {
+				h.following, h.cursor = true, from
+			}
+			if h.subs[tenantID] == nil {
+				h.subs[tenantID] = map[*Subscription]struct{}{}
+			}
+			h.subs[tenantID][s] = struct{}{}
+			h.watching++
+			from = h.cursor
+			h.mu.Unlock()
+			h.wake.Notify()
+			return s, from, nil
+		}
+		h.mu.Unlock()
+		var err error
+		if from, err = h.cfg.Log.FollowFrom(ctx); err != nil {
+			return nil, 0, err
+		}
+	}
+}
+
+// Close ends the subscription. It may be called twice.
+func (s *Subscription) Close() {
+	h := s.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, there := h.subs[s.tenant][s]; !there {
+		return
+	}
+	delete(h.subs[s.tenant], s)
+	if len(h.subs[s.tenant]) == 0 {
+		delete(h.subs, s.tenant)
+	}
+	h.watching--
+}
+
+// Take returns the events since the last call. touched says that there are
+// events among them, or some that will be received later. lost says that the
+// subscription fell behind: it receives nothing more.
+func (s *Subscription) Take() (items []Item, touched, lost bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	items, touched, lost = s.queue, s.touched, s.lost
+	s.queue, s.touched = nil, false
+	return items, touched, lost
+}
+
+func (s *Subscription) push(it *Item) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.touched = true
+	switch {
+	case it == nil || s.lost:
+	case len(s.queue) >= s.hub.cfg.Queue:
+		s.queue, s.lost = nil, true
+	default:
+		s.queue = append(s.queue, *it)
+	}
+	s.Ready.Notify()
+}
+
+// selects reports whether events of a scope are among those of the filter.
+func selects(f *sheaf.EventFilter, e sheaf.EventScope) bool {
+	return (f.DatasetID == "" || f.DatasetID == e.DatasetID) && (f.DocumentID == "" || f.DocumentID == e.DocumentID) && (f.JobID == "" || f.JobID == e.JobID)
+}
+
+// Run follows the log while there are subscriptions, until ctx ends.
+func (h *Hub) Run(ctx context.Context) {
+	var changes <-chan struct{}
+	if h.cfg.Changes != nil {
+		changes = h.cfg.Changes(ctx)
+	}
+	timer := time.NewTimer(h.cfg.Idle)
+	defer timer.Stop()
+	failing := false
+	var readAt time.Time
+	for {
+		select {
+		case <-h.wake:
+		case _, open := <-changes:
+			if !open {
+				changes = nil
+				continue
+			}
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		h.mu.Lock()
+		watching := h.watching
+		if watching == 0 {
+			h.following = false
+		}
+		h.mu.Unlock()
+		if watching == 0 {
+			timer.Reset(time.Hour) // Subscribe wakes
+			continue
+		}
+		// What comes within the poll interval is read together.
+		pace := min(h.cfg.Poll+time.Duration(watching)*perWatch, max(maxPoll, h.cfg.Poll))
+		if wait := pace - time.Since(readAt); wait > 0 {
+			select {
+			case <-time.After(wait):
+			case <-ctx.Done():
+				return
+			}
+		}
+		readAt = time.Now()
+		grew, err := h.read(ctx)
+		if err != nil && !failing && ctx.Err() == nil {
+			h.cfg.Logger.Warn("the log of events cannot be followed; watchers wait until it can be", "error", err)
+		}
+		failing = err != nil
+		next := h.cfg.Idle
+		if grew {
+			next = pace
+		}
+		timer.Reset(next)
+	}
+}
+
+// read hands out what the log holds beyond the cursor, and reports whether it
+// was anything.
+func (h *Hub) read(ctx context.Context) (grew bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	if err := h.markTouched(ctx); err != nil {
+		return false, err
+	}
+	for {
+		h.mu.Lock()
+		cursor := h.cursor
+		h.mu.Unlock()
+		events, err := h.cfg.Log.FollowEvents(ctx, cursor, readLimit)
+		if err != nil || len(events) == 0 {
+			return grew, err
+		}
+		grew = true
+		h.mu.Lock()
+		for i := range events {
+			h.handOut(&events[i])
+		}
+		h.cursor = events[len(events)-1].Seq
+		h.mu.Unlock()
+		if len(events) < readLimit {
+			return grew, nil
+		}
+	}
+}
+
+// handOut gives an event to the subscriptions that select it; h.mu is held.
+func (h *Hub) handOut(e *sheaf.Event) {
+	scope := sheaf.EventScope{TenantID: e.TenantID, DatasetID: e.DatasetID, JobID: e.JobID, DocumentID: e.DocumentID}
+	h.touch(scope)
+	var it *Item
+	for s := range h.subs[e.TenantID] {
+		if !selects(&s.filter, scope) {
+			continue
+		}
+		if it == nil {
+			it = &Item{Seq: e.Seq, Data: h.cfg.Encode(*e)}
+		}
+		s.push(it)
+	}
+}
+
+// markTouched looks at the log for what has changed since the last look: kept
+// snapshots are out of date, and subscriptions are told that there is more to
+// see than the events that can be handed out yet.
+func (h *Hub) markTouched(ctx context.Context) error {
+	h.look.Lock()
+	defer h.look.Unlock()
+	began, after := time.Now(), h.seen
+	if began.Sub(h.lookedAt) > tooOld {
+		after = -1
+	}
+	of, newest, err := h.cfg.Log.Touched(ctx, after, maxScopes)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if after < 0 || len(of) == maxScopes {
+		h.touchAll()
+	}
+	for _, scope := range of {
+		h.touch(scope)
+		for s := range h.subs[scope.TenantID] {
+			if selects(&s.filter, scope) {
+				s.push(nil)
+			}
+		}
+	}
+	h.seen, h.lookedAt = newest, began
+	return nil
+}
