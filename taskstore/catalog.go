@@ -51,6 +51,9 @@ type VisibleRange struct {
 	Generation int
 }
 
+// EventScope says what an event is of.
+type EventScope struct{ TenantID, DatasetID, JobID, DocumentID string }
+
 // EventFilter selects events; empty fields select all.
 type EventFilter struct {
 	DatasetID  string

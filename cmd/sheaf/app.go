@@ -91,6 +91,7 @@ type app struct {
 	executor  *executor.Executor
 	worker    *worker.Worker // runs what executor does
 	health    *api.Health
+	watchers  notify.Signal // of changes in this process
 	stopping  chan struct{} // closed when run is told to end
 	closers   []func() error
 	ballast   []byte
@@ -135,7 +136,7 @@ var newTracer = telemetry.NewTracer
 
 // build opens everything the roles need. On error what was opened is closed.
 func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_ *app, err error) {
-	a := &app{cfg: cfg, log: log, stopping: make(chan struct{}), formats: parser.NewRegistry(allFormats(optionalParts(cfg))...), metrics: telemetry.New()}
+	a := &app{watchers: notify.NewSignal(), cfg: cfg, log: log, stopping: make(chan struct{}), formats: parser.NewRegistry(allFormats(optionalParts(cfg))...), metrics: telemetry.New()}
 	if r.executor {
 		a.ballast = make([]byte, ballastBytes)
 	}
@@ -244,6 +245,7 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 // changed tells the keeper that leads, in this process or in another, that
 // something changed; awaited is what somebody waits for.
 func (a *app) changed(awaited bool) {
+	a.watchers.Notify()
 	switch {
 	case a.leads.Load():
 		a.keeper.Notify()
@@ -452,7 +454,7 @@ func (a *app) openQueue(ctx context.Context, r roles) (err error) {
 				return err
 			}
 			listen := []string{tasksChannel}
-			if r.keeper {
+			if r.keeper || r.api {
 				listen = append(listen, changesChannel)
 			}
 			client, err := pgnotify.Open(a.cfg.Store.DSN.Reveal(), pgnotify.Config{Listen: listen, RootCAs: roots, Log: a.log})
@@ -624,19 +626,19 @@ func (a *app) openIndex(ctx context.Context) (err error) {
 }
 
 // handler is the HTTP server over the parts.
-func (a *app) handler() http.Handler {
+func (a *app) server() *api.Server {
 	cfg := api.Config{
 		Catalog: a.store, Ingest: a.ingest, Search: a.searcher(), Blobs: a.blobs, Files: a.files, Renderer: a.pool, Queue: a.queue,
 		Health: a.health, Receipts: a.receipts,
 		Doctor: a.doctor, Observe: a.metrics, Confinement: a.pool.Protections, Metrics: a.metrics.Handler(), Page: web.Handler(), Log: a.log, Build: buildinfo.Get(),
 		Auth: a.cfg.Server.Auth, AllowURLs: a.cfg.Server.AllowURLs, WebhookHosts: a.cfg.Webhooks.Hosts, MaxUploadBytes: a.cfg.Server.MaxUploadBytes,
 		MetricsToken: a.cfg.Server.MetricsToken.Reveal(), BodyIdle: time.Duration(a.cfg.Server.BodyTimeout), MaxUploads: a.cfg.Server.MaxUploads, MaxStreams: a.cfg.Server.MaxStreams,
-		Stopping: a.stopping,
+		Stopping: a.stopping, Changed: a.watchers, Changes: a.queue.Changes,
 	}
 	if a.tracer != nil {
 		cfg.Trace = a.tracer
 	}
-	return api.New(cfg).Handler()
+	return api.New(cfg)
 }
 
 // checks asks every dependency for /readyz.
@@ -708,7 +710,9 @@ func (a *app) run(ctx context.Context, ln net.Listener, hard <-chan struct{}) er
 		executors.Go(func() { note(a.worker.Run(ctx, hard)) })
 	}
 	if ln != nil {
-		srv := &http.Server{Handler: a.handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug)}
+		server := a.server()
+		keepers.Go(func() { server.Run(keeperCtx) })
+		srv := &http.Server{Handler: server.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug)}
 		base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 		defer cut(nil)
 		srv.BaseContext = func(net.Listener) context.Context { return base }

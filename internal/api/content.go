@@ -3,7 +3,6 @@ package api
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,14 +15,12 @@ import (
 	"time"
 
 	"github.com/cespare/xxhash/v2"
-	"github.com/danielgtaylor/huma/v2"
 
 	"sheaf"
 	"sheaf/internal/artifact"
 	"sheaf/internal/blob"
 	"sheaf/parser"
 	"sheaf/parser/child"
-	"sheaf/taskstore"
 )
 
 // chunkQuery asks for chunks of one of a document's generations.
@@ -318,137 +315,5 @@ func (b *blobSeeker) Close() {
 	if b.r != nil {
 		_ = b.r.Close() // only read from
 		b.r = nil
-	}
-}
-
-// liveSource answers a request with a stream of events.
-type liveSource func(w http.ResponseWriter, r *http.Request)
-
-// streaming has an operation answer live events to those who ask for them.
-func (s *Server) streaming(op *huma.Operation, live liveSource) {
-	op.Description = strings.TrimSpace(op.Description + " With Accept: text/event-stream the same address answers its events live; Last-Event-ID resumes, and after, the number of an event or now, says where a new stream begins. No other parameter goes with a stream.")
-	op.Metadata = map[string]any{metaStream: live}
-}
-
-func streamed(op *huma.Operation) bool { return op.Metadata[metaStream] != nil }
-
-func wantsStream(r *http.Request) bool {
-	return r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/event-stream")
-}
-
-func (s *Server) streamJob(w http.ResponseWriter, r *http.Request) {
-	job := r.PathValue("job")
-	s.stream(w, r, &taskstore.EventFilter{JobID: job}, func() (any, bool, error) {
-		j, err := s.cfg.Ingest.Job(r.Context(), tenantOf(r.Context()), job)
-		return j, err == nil && j.State.Terminal(), err
-	})
-}
-
-func (s *Server) streamDocument(w http.ResponseWriter, r *http.Request) {
-	s.stream(w, r, &taskstore.EventFilter{DocumentID: r.PathValue("doc")}, func() (any, bool, error) {
-		d, err := s.document(r.Context(), pathOf(r))
-		return d, err == nil && d.State.Terminal(), err
-	})
-}
-
-func (s *Server) streamDataset(w http.ResponseWriter, r *http.Request) {
-	f := &taskstore.EventFilter{}
-	s.stream(w, r, f, func() (any, bool, error) {
-		d, err := s.dataset(r.Context(), DatasetPath{r.PathValue("ds")})
-		if err == nil {
-			f.DatasetID = d.ID
-		}
-		return d, false, err // a dataset never ends
-	})
-}
-
-// stream answers with the events that f selects as they come. over reads the
-// status object, and whether nothing more will come.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, f *taskstore.EventFilter, over func() (any, bool, error)) {
-	ctx, tenant := r.Context(), tenantOf(r.Context())
-	if !s.streams.enter(tenant) {
-		s.writeProblem(w, r, tooManyStreams(s.streams.most))
-		return
-	}
-	defer s.streams.leave(tenant)
-	after, err := s.streamStart(r)
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	if s.cfg.Observe != nil {
-		defer s.cfg.Observe.Streaming(s.routeLabel(r))()
-	}
-	state, _, err := over() // read after the start is known: what happens between is both in it and in the stream
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Accel-Buffering", "no") // proxies must not hold it back
-	rc := http.NewResponseController(w)
-	send := func(id int64, kind string, v any) bool {
-		b, err := json.Marshal(v)
-		if err != nil {
-			return false
-		}
-		if id > 0 {
-			_, err = fmt.Fprintf(w, "id: %d\nevent: %s\ndata: %s\n\n", id, kind, b)
-		} else {
-			_, err = fmt.Fprintf(w, "event: %s\ndata: %s\n\n", kind, b)
-		}
-		return err == nil
-	}
-	if _, err := io.WriteString(w, "retry: 2000\n\n"); err != nil || !send(after, "status", state) {
-		return
-	}
-	_ = rc.Flush()
-	tick := time.NewTicker(s.cfg.EventPoll)
-	defer tick.Stop()
-	quiet := time.Now()
-	for {
-		// The state is read before the events: when it is terminal, the events
-		// read afterwards include the last.
-		state, ended, err := over()
-		if err != nil {
-			return // the client connects again and is told why
-		}
-		evs, err := s.cfg.Catalog.Events(ctx, tenant, *f, after, 500)
-		if err != nil {
-			return
-		}
-		for _, e := range evs {
-			if !send(e.Seq, e.Kind, e) {
-				return
-			}
-			after = e.Seq
-		}
-		if len(evs) > 0 {
-			quiet = time.Now()
-			if !send(0, "status", state) {
-				return
-			}
-		} else if time.Since(quiet) > 15*time.Second {
-			quiet = time.Now()
-			if _, err := io.WriteString(w, ": still here\n\n"); err != nil {
-				return
-			}
-		}
-		if err := rc.Flush(); err != nil {
-			return
-		}
-		if ended && len(evs) == 0 {
-			send(0, "end", state)
-			_ = rc.Flush()
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-s.cfg.Stopping: // the client connects again, to another server
-			return
-		case <-ctx.Done():
-			return
-		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"sheaf/internal/doctor"
 	"sheaf/internal/search"
 	"sheaf/internal/settings"
+	"sheaf/internal/watch"
 	"sheaf/parser/child"
 	"sheaf/taskstore"
 )
@@ -88,6 +90,34 @@ func listOf[T any](items []T, next string) *output[List[T]] {
 }
 
 type output[T any] struct{ Body T }
+
+// tagged is an answer that a client may keep: with its ETag as If-None-Match,
+// the next one is 304 Not Modified while it would be the same.
+type tagged[T any] struct {
+	Status int
+	ETag   string `header:"ETag"`
+	Body   T
+}
+
+// ETagInput is what a client says of the answer that it has.
+type ETagInput struct {
+	IfNoneMatch string `header:"If-None-Match" doc:"ETag of an earlier answer: 304 without a body says that it still holds"`
+}
+
+// sharedPage is how many items a list may have that is kept for all who read it.
+const sharedPage = 100
+
+// snapshotOf answers what many read, from what one of them had read.
+func snapshotOf[T any](ctx context.Context, s *Server, in ETagInput, scope watch.Scope, read func(context.Context) (any, error)) (*tagged[T], error) {
+	snap, err := s.hub.Read(ctx, scope, read)
+	if err != nil {
+		return nil, err
+	}
+	if slices.Contains(strings.Split(strings.ReplaceAll(in.IfNoneMatch, " ", ""), ","), snap.ETag) {
+		return &tagged[T]{Status: http.StatusNotModified, ETag: snap.ETag}, nil
+	}
+	return &tagged[T]{Status: http.StatusOK, ETag: snap.ETag, Body: snap.Value.(T)}, nil
+}
 
 type accepted[T any] struct {
 	Location string `header:"Location"`
@@ -696,19 +726,24 @@ func taskOf(t *sheaf.Task) Task {
 func (s *Server) jobRoutes() {
 	type jobIn struct {
 		JobPath
+		ETagInput
 		Wait string `query:"wait" format:"duration" doc:"long-poll: answer when the job has ended or after this long, at most 60s"`
 	}
 	op := get("/v1/jobs/{job}", "Read a job")
 	s.streaming(&op, s.streamJob)
-	handle(s, op, func(ctx context.Context, in *jobIn) (*output[*sheaf.Job], error) {
-		job, err := s.waitForJob(ctx, in.Job, in.Wait)
-		return &output[*sheaf.Job]{job}, err
+	handle(s, op, func(ctx context.Context, in *jobIn) (*tagged[*sheaf.Job], error) {
+		if err := s.waitForJob(ctx, in.Job, in.Wait); err != nil {
+			return nil, err
+		}
+		of := s.jobStatus(tenantOf(ctx), in.Job)
+		return snapshotOf[*sheaf.Job](ctx, s, in.ETagInput, of.scope, of.read)
 	})
 	type listIn struct {
 		ListInput
+		ETagInput
 		Dataset string `query:"dataset" doc:"id or name"`
 	}
-	handle(s, get("/v1/jobs", "List jobs"), func(ctx context.Context, in *listIn) (*output[List[sheaf.Job]], error) {
+	handle(s, get("/v1/jobs", "List jobs"), func(ctx context.Context, in *listIn) (*tagged[List[sheaf.Job]], error) {
 		id := ""
 		if in.Dataset != "" {
 			ds, err := s.dataset(ctx, DatasetPath{in.Dataset})
@@ -717,8 +752,16 @@ func (s *Server) jobRoutes() {
 			}
 			id = ds.ID
 		}
-		jobs, next, err := s.cfg.Catalog.Jobs(ctx, tenantOf(ctx), id, in.page())
-		return listOf(jobs, next), err
+		tenant, page := tenantOf(ctx), in.page()
+		read := func(ctx context.Context) (any, error) {
+			jobs, next, err := s.cfg.Catalog.Jobs(ctx, tenant, id, page)
+			return listOf(jobs, next).Body, err
+		}
+		if page.Cursor != "" || page.Limit > sharedPage { // nobody else asks for it
+			list, err := read(ctx)
+			return &tagged[List[sheaf.Job]]{Status: http.StatusOK, Body: list.(List[sheaf.Job])}, err
+		}
+		return snapshotOf[List[sheaf.Job]](ctx, s, in.ETagInput, watch.Scope{TenantID: tenant, DatasetID: id, What: fmt.Sprintf("jobs %+v", page)}, read)
 	})
 	type pageIn struct {
 		JobPath
@@ -784,14 +827,17 @@ func (s *Server) jobRoutes() {
 // maxWait bounds a long poll.
 const maxWait = time.Minute
 
-// waitForJob reads a job, waiting for its end as long as wait says.
-func (s *Server) waitForJob(ctx context.Context, id, wait string) (*sheaf.Job, error) {
+// waitForJob waits for a job's end as long as wait says.
+func (s *Server) waitForJob(ctx context.Context, id, wait string) error {
 	var d time.Duration
 	if wait != "" {
 		var err error
 		if d, err = time.ParseDuration(wait); err != nil || d < 0 {
-			return nil, newProblem(400, "", "wait must be a duration such as 30s")
+			return newProblem(400, "", "wait must be a duration such as 30s")
 		}
+	}
+	if d = min(d, maxWait); d == 0 {
+		return nil
 	}
 	begun := time.Now()
 	for {
@@ -799,18 +845,15 @@ func (s *Server) waitForJob(ctx context.Context, id, wait string) (*sheaf.Job, e
 		// done once, for the answer.
 		ended, err := s.cfg.Catalog.JobEnded(ctx, tenantOf(ctx), id)
 		waited := time.Since(begun)
-		if err != nil {
-			return nil, err
-		}
-		if ended || waited >= min(d, maxWait) {
-			return s.cfg.Ingest.Job(ctx, tenantOf(ctx), id)
+		if err != nil || ended || waited >= d {
+			return err
 		}
 		select {
-		case <-time.After(min(max(waited/8, 20*time.Millisecond), time.Second, min(d, maxWait)-waited)):
+		case <-time.After(min(max(waited/8, 20*time.Millisecond), time.Second, d-waited)):
 		case <-s.cfg.Stopping:
-			return s.cfg.Ingest.Job(ctx, tenantOf(ctx), id)
+			return nil
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 	}
 }

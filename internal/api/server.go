@@ -31,10 +31,12 @@ import (
 	"sheaf/internal/buildinfo"
 	"sheaf/internal/doctor"
 	"sheaf/internal/logctx"
+	"sheaf/internal/notify"
 	"sheaf/internal/queue"
 	"sheaf/internal/receipt"
 	"sheaf/internal/search"
 	"sheaf/internal/settings"
+	"sheaf/internal/watch"
 	"sheaf/internal/webhook"
 	"sheaf/parser/child"
 )
@@ -99,7 +101,11 @@ type Config struct {
 	BodyIdle       time.Duration // within which a body must bring another kilobyte, and a client must take the next part of an answer, default 1 min
 	MaxUploads     int           // of a tenant at once, default 100
 	MaxStreams     int           // of a tenant at once, default 200
-	EventPoll      time.Duration // how often a live stream looks for events, default 100 ms
+	EventPoll      time.Duration // between readings of the log while there are streams, default 100 ms
+	// Changed receives when this process changed something, and Changes when
+	// another did. nil: streams learn of it when the log is polled.
+	Changed notify.Signal
+	Changes func(ctx context.Context) <-chan struct{}
 	// Stopping is closed when the process shall end: live streams end then and
 	// waits are answered, so that only work holds it up. May be nil.
 	Stopping <-chan struct{}
@@ -119,6 +125,7 @@ type Server struct {
 	table map[string]*route
 
 	uploads, streams *gate // what tenants do at once
+	hub              *watch.Hub
 }
 
 // New builds the routes.
@@ -126,9 +133,9 @@ func New(cfg Config) *Server {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	cfg.EventPoll = cmp.Or(cfg.EventPoll, 100*time.Millisecond)
 	cfg.BodyIdle = cmp.Or(cfg.BodyIdle, time.Minute)
 	s := &Server{cfg: cfg, log: cfg.Log, mux: &routeMux{ServeMux: http.NewServeMux()}, uploads: newGate(cmp.Or(cfg.MaxUploads, 100)), streams: newGate(cmp.Or(cfg.MaxStreams, 200))}
+	s.hub = watch.New(watch.Config{Log: cfg.Catalog, Changed: cfg.Changed, Changes: cfg.Changes, Encode: eventFrame, Poll: cfg.EventPoll, Logger: cfg.Log})
 	hc := huma.DefaultConfig("Sheaf", cmp.Or(cfg.Build.String(), "dev"))
 	hc.Info.Description = "Document ingestion: upload, true progress, search with exact citations."
 	hc.OpenAPIPath, hc.DocsPath, hc.SchemasPath = "/openapi", "", ""
@@ -186,6 +193,9 @@ func schemaName(t reflect.Type, hint string) string {
 	return name
 }
 
+// Run follows the log of events for the streams, until ctx ends.
+func (s *Server) Run(ctx context.Context) { s.hub.Run(ctx) }
+
 // OpenAPI is the description of the routes, as JSON.
 func (s *Server) OpenAPI() ([]byte, error) { return json.MarshalIndent(s.api.OpenAPI(), "", "  ") }
 
@@ -229,7 +239,14 @@ func verbPath(p string) string {
 }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
-	if matchOf(r.Context()).pattern != "" {
+	if found := matchOf(r.Context()); found.pattern != "" {
+		if rt := found.route; rt != nil && rt.scope != scopeRead && r.Method != http.MethodGet && r.Method != http.MethodHead {
+			tenant := tenantOf(r.Context())
+			if rt.scope == scopeAdmin {
+				tenant = "" // it may have changed another's
+			}
+			defer s.hub.Changed(tenant)
+		}
 		s.mux.ServeHTTP(w, routed(r))
 		return
 	}

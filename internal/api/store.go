@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sheaf"
+	"sheaf/internal/watch"
 	"sheaf/taskstore"
 )
 
@@ -25,6 +26,7 @@ type Catalog interface {
 	Queues
 	DeadLetters
 	Log
+	watch.Log
 }
 
 // Tenants holds tenants.
@@ -130,6 +132,7 @@ type DeadLetters interface {
 // Log reads events, and what they sum to.
 type Log interface {
 	Events(ctx context.Context, tenantID string, f taskstore.EventFilter, after int64, limit int) ([]sheaf.Event, error)
+	LastEventOf(ctx context.Context, tenantID string, f taskstore.EventFilter) (int64, error)
 	TaskEvents(ctx context.Context, tenantID, id string) ([]sheaf.Event, error)
 	LastEvent(ctx context.Context, tenantID string) (int64, error)
 	Stats(ctx context.Context, tenantID string, minutes int) (*taskstore.Stats, error)

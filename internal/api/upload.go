@@ -139,9 +139,13 @@ func (s *Server) waitForAnswer(ctx context.Context, answer *SubmitAnswer, wait s
 	if wait == "" {
 		return
 	}
-	job, err := s.waitForJob(ctx, answer.Job.ID, wait)
+	err := s.waitForJob(ctx, answer.Job.ID, wait)
 	if err != nil {
 		return // what was submitted is answered as it was
+	}
+	job, err := s.cfg.Ingest.Job(ctx, tenantOf(ctx), answer.Job.ID)
+	if err != nil {
+		return
 	}
 	answer.Job = job
 	for i := range answer.Documents {

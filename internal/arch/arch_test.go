@@ -97,7 +97,8 @@ var may = map[string][]string{
 	"internal/tagset":     {"internal/artifact", "internal/blob", "internal/embed", "taskstore"},
 	"internal/doctor":     contracts,
 	"internal/telemetry":  {"internal/keeper", "internal/logctx", "internal/retryafter", "taskstore"}, // reads the counters of the loops
-	"internal/api":        append([]string{"ingest", "parser", "parser/child", "internal/buildinfo", "internal/search", "internal/doctor", "internal/receipt", "internal/secrets", "internal/settings", "internal/webhook"}, contracts...),
+	"internal/api":        append([]string{"internal/notify", "internal/watch", "ingest", "parser", "parser/child", "internal/buildinfo", "internal/search", "internal/doctor", "internal/receipt", "internal/secrets", "internal/settings", "internal/webhook"}, contracts...),
+	"internal/watch":      {"internal/batching", "internal/notify", "taskstore"},
 	"internal/web":        {},
 	"internal/webhook":    {"internal/retryafter", "taskstore"},
 	"internal/config":     {},

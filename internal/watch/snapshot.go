@@ -7,7 +7,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"sheaf"
+	"sheaf/taskstore"
 )
 
 // Scope names what a snapshot shows, and with it which events touch it: those
@@ -30,6 +30,7 @@ const (
 	maxSnapshots = 500
 	keepUnused   = time.Minute
 	maxAge       = 2 * time.Second // of what no event has touched: a place in the queue changes with the work of others
+	maxQuiet     = time.Minute     // the same for a stream, whose watcher sees that nothing happens
 	crowd        = 5               // readers of a snapshot in a second, from which on they share what is a little older
 	restFactor   = 20              // a snapshot that many share is read for a twentieth of the time at most
 	maxRest      = 5 * time.Second
@@ -60,9 +61,9 @@ type entry struct {
 }
 
 // touch marks what shows events of a scope; h.mu is held.
-func (s *snapshots) touch(e sheaf.EventScope) {
+func (s *snapshots) touch(e taskstore.EventScope) {
 	for scope, x := range s.entries {
-		if scope.TenantID == e.TenantID && selects(&sheaf.EventFilter{DatasetID: scope.DatasetID, JobID: scope.JobID, DocumentID: scope.DocumentID}, e) {
+		if scope.TenantID == e.TenantID && selects(&taskstore.EventFilter{DatasetID: scope.DatasetID, JobID: scope.JobID, DocumentID: scope.DocumentID}, e) {
 			x.version++
 		}
 	}
@@ -74,12 +75,12 @@ func (s *snapshots) touchAll() {
 	}
 }
 
-// Changed says that a request of the tenant was answered that may have changed
-// something: what it reads next shows that.
+// Changed says that a request was answered that may have changed something of
+// the tenant, or of all for "": what is read next shows that.
 func (h *Hub) Changed(tenantID string) {
 	h.mu.Lock()
 	for scope, x := range h.entries {
-		if scope.TenantID == tenantID {
+		if tenantID == "" || scope.TenantID == tenantID {
 			x.version++
 			x.forced = true
 		}
@@ -133,7 +134,7 @@ func (h *Hub) snapshot(ctx context.Context, scope Scope, fresh bool, read func(c
 	h.mu.Unlock()
 	if x.snap != nil && !forced {
 		age, touched := now.Sub(x.snap.At), x.shows != version
-		if !touched && age < maxAge {
+		if !touched && (age < maxAge || !fresh && age < maxQuiet) {
 			return x.snap, 0, nil
 		}
 		if !touched || !fresh || x.reads > crowd {

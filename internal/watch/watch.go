@@ -17,6 +17,7 @@ import (
 	"sheaf"
 	"sheaf/internal/batching"
 	"sheaf/internal/notify"
+	"sheaf/taskstore"
 )
 
 // Log is what a hub reads of the store.
@@ -29,14 +30,15 @@ type Log interface {
 	// Touched says what events after seq are of, also those that FollowEvents
 	// holds back, and the number of the newest event. It names limit scopes at
 	// most; after < 0 asks for the number alone.
-	Touched(ctx context.Context, after int64, limit int) (of []sheaf.EventScope, newest int64, err error)
+	Touched(ctx context.Context, after int64, limit int) (of []taskstore.EventScope, newest int64, err error)
 }
 
 // Config adjusts a hub; the zero value of each field but Log is ready to use.
 type Config struct {
 	Log Log
-	// Changes receives when another process changed something, until ctx ends.
-	// nil: the log is only polled.
+	// Changed receives when this process changed something, and Changes when
+	// another did, until ctx ends. nil: the log is only polled.
+	Changed notify.Signal
 	Changes func(ctx context.Context) <-chan struct{}
 	Encode  func(sheaf.Event) []byte // what subscriptions receive of an event; nil: they receive it without
 	Poll    time.Duration            // between readings of a log that grows; 0 means 100 ms
@@ -78,7 +80,7 @@ type Hub struct {
 type Subscription struct {
 	hub    *Hub
 	tenant string
-	filter sheaf.EventFilter
+	filter taskstore.EventFilter
 	// Ready receives when there is something to Take.
 	Ready notify.Signal
 
@@ -102,10 +104,13 @@ func New(cfg Config) *Hub {
 	if cfg.Encode == nil {
 		cfg.Encode = func(sheaf.Event) []byte { return nil }
 	}
+	if cfg.Changed == nil {
+		cfg.Changed = notify.NewSignal()
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	h := &Hub{cfg: cfg, wake: notify.NewSignal(), subs: map[string]map[*Subscription]struct{}{}, seen: -1}
+	h := &Hub{cfg: cfg, wake: cfg.Changed, subs: map[string]map[*Subscription]struct{}{}, seen: -1}
 	h.snapshots.entries = map[Scope]*entry{}
 	h.syncs = batching.New(batching.Config[struct{}]{Max: 10_000, Timeout: readTime}, func(ctx context.Context, asked []struct{}) []error {
 		h.look.Lock()
@@ -127,7 +132,7 @@ func (h *Hub) Notify() { h.wake.Notify() }
 
 // Subscribe begins behind the event that it returns: those before it are read
 // from the store, those after it are received, until Close.
-func (h *Hub) Subscribe(ctx context.Context, tenantID string, f sheaf.EventFilter) (*Subscription, int64, error) {
+func (h *Hub) Subscribe(ctx context.Context, tenantID string, f taskstore.EventFilter) (*Subscription, int64, error) {
 	s := &Subscription{hub: h, tenant: tenantID, filter: f, Ready: notify.NewSignal()}
 	from := int64(-1)
 	for {
@@ -195,7 +200,7 @@ func (s *Subscription) push(it *Item) {
 }
 
 // selects reports whether events of a scope are among those of the filter.
-func selects(f *sheaf.EventFilter, e sheaf.EventScope) bool {
+func selects(f *taskstore.EventFilter, e taskstore.EventScope) bool {
 	return (f.DatasetID == "" || f.DatasetID == e.DatasetID) && (f.DocumentID == "" || f.DocumentID == e.DocumentID) && (f.JobID == "" || f.JobID == e.JobID)
 }
 
@@ -285,7 +290,7 @@ func (h *Hub) read(ctx context.Context) (grew bool, err error) {
 
 // handOut gives an event to the subscriptions that select it; h.mu is held.
 func (h *Hub) handOut(e *sheaf.Event) {
-	scope := sheaf.EventScope{TenantID: e.TenantID, DatasetID: e.DatasetID, JobID: e.JobID, DocumentID: e.DocumentID}
+	scope := taskstore.EventScope{TenantID: e.TenantID, DatasetID: e.DatasetID, JobID: e.JobID, DocumentID: e.DocumentID}
 	h.touch(scope)
 	var it *Item
 	for s := range h.subs[e.TenantID] {

@@ -54,12 +54,43 @@ func TestEventsYoungerThanTheLagAreHeldBack(t *testing.T) {
 			if err != nil || len(evs) != want {
 				t.Fatalf("%d events, %v, want %d", len(evs), err, want)
 			}
+			followed, err := s.FollowEvents(ctx, 0, 100)
+			if err != nil || len(followed) != want {
+				t.Fatalf("%d events are followed, %v, want %d", len(followed), err, want)
+			}
+			if one, err := s.FollowEvents(ctx, 0, 1); err != nil || len(one) != min(want, 1) {
+				t.Fatalf("%d events of one, %v", len(one), err)
+			}
+		}
+		created := 0
+		touched := func() { // whether they are held back or not
+			t.Helper()
+			created++
+			of, newest, err := s.Touched(ctx, 0, 100)
+			if err != nil || len(of) != created || of[0].TenantID != "t" || of[0].DatasetID != d.ID || of[0].JobID == "" || of[0].DocumentID == "" {
+				t.Fatalf("touched %v, %v, want %d", of, err, created)
+			}
+			last, err := s.LastEventOf(ctx, "t", taskstore.EventFilter{DocumentID: of[len(of)-1].DocumentID})
+			if err != nil || newest < last || last == 0 {
+				t.Fatalf("the newest event is %d, that of a document %d, %v", newest, last, err)
+			}
+			if none, same, err := s.Touched(ctx, newest, 100); len(none) > 0 || same != newest || err != nil {
+				t.Fatalf("nothing new touched %v up to %d, %v", none, same, err)
+			}
 		}
 		create()
+		touched()
 		seen(0)
+		if from, err := s.FollowFrom(ctx); err != nil || from != 0 {
+			t.Fatalf("followed from %d, %v, with one young event", from, err)
+		}
 		s.AdvanceClock(2 * time.Hour)
 		create()
+		touched()
 		seen(1)
+		if from, err := s.FollowFrom(ctx); err != nil || from == 0 {
+			t.Fatalf("followed from %d, %v, with one old event", from, err)
+		}
 		s.AdvanceClock(2 * time.Hour)
 		seen(2)
 		s.AdvanceClock(2 * time.Hour)

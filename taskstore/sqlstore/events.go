@@ -23,9 +23,14 @@ func (s *events) Events(ctx context.Context, tenantID string, f taskstore.EventF
 	if limit <= 0 {
 		limit = 500
 	}
-	var w where
-	w.add("e.tenant_id=?", tenantID)
+	w := eventsOf(tenantID, f)
 	w.add("e.seq>?", after)
+	return s.events(ctx, w, min(limit, maxEvents))
+}
+
+// eventsOf selects the events of documents that are not deleted.
+func eventsOf(tenantID string, f taskstore.EventFilter) (w where) {
+	w.add("e.tenant_id=?", tenantID)
 	if f.DatasetID != "" {
 		w.add("e.dataset_id=?", f.DatasetID)
 	}
@@ -38,8 +43,8 @@ func (s *events) Events(ctx context.Context, tenantID string, f taskstore.EventF
 	if len(f.Kinds) > 0 {
 		w.add("e.kind IN ?", f.Kinds)
 	}
-	w.add("NOT EXISTS (SELECT 1 FROM documents d WHERE d.id=e.doc_id AND d.deleted_at<>0)")
-	return s.events(ctx, w, min(limit, maxEvents))
+	w.add(notDeleted)
+	return w
 }
 
 func (s *events) events(ctx context.Context, w where, limit int) ([]sheaf.Event, error) {

@@ -1,0 +1,143 @@
+package watch
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// counted reads how often it was read.
+type counted struct {
+	n     atomic.Int64
+	takes time.Duration
+}
+
+func (c *counted) read(context.Context) (any, error) {
+	time.Sleep(c.takes)
+	return c.n.Add(1), nil
+}
+
+func TestSnapshotIsReadAgainWhenAnEventTouchesIt(t *testing.T) {
+	l := &log{}
+	follow(t, l, Config{}, func(t *testing.T, h *Hub) {
+		c := &counted{takes: time.Millisecond}
+		job := Scope{TenantID: "t", JobID: "a"}
+		read := func(want int64, why string) {
+			t.Helper()
+			s, err := h.Read(t.Context(), job, c.read)
+			if err != nil || s.Value.(int64) != want {
+				t.Errorf("%s: read %v times, %v, want %d", why, s.Value, err, want)
+			}
+			time.Sleep(250 * time.Millisecond)
+		}
+		read(1, "first")
+		read(1, "nothing happened")
+		l.add("t", "b")
+		l.add("u", "a")
+		read(1, "something else happened")
+		l.add("t", "a")
+		read(2, "an event")
+		h.Changed("u")
+		read(2, "a request of another tenant")
+		h.Changed("t")
+		read(3, "a request")
+		read(3, "nothing more")
+		time.Sleep(maxAge)
+		read(4, "after a while")
+		time.Sleep(time.Hour) // what was touched meanwhile is not known
+		read(5, "after long")
+	})
+}
+
+// Callers who come together share one reading, and a crowd one that is a little
+// older.
+func TestCrowdSharesASnapshot(t *testing.T) {
+	l := &log{}
+	follow(t, l, Config{}, func(t *testing.T, h *Hub) {
+		c := &counted{takes: 10 * time.Millisecond}
+		job := Scope{TenantID: "t", JobID: "a"}
+		var all sync.WaitGroup
+		const pollers, seconds = 500, 20
+		begun := time.Now()
+		for i := range pollers {
+			all.Go(func() {
+				time.Sleep(time.Duration(i) * 4 * time.Millisecond)
+				for time.Since(begun) < seconds*time.Second {
+					if _, err := h.Read(t.Context(), job, c.read); err != nil {
+						t.Error(err)
+					}
+					time.Sleep(2 * time.Second)
+				}
+			})
+		}
+		all.Go(func() {
+			for time.Since(begun) < seconds*time.Second { // the job is at work
+				l.add("t", "a")
+				time.Sleep(5 * time.Millisecond)
+			}
+		})
+		all.Wait()
+		if n := c.n.Load(); n < seconds || n > 6*seconds {
+			t.Errorf("read %d times in %d s for %d pollers, want about 5 a second", n, seconds, pollers)
+		}
+		if l.looks.Load() > 110*seconds {
+			t.Errorf("looked at the log %d times in %d s", l.looks.Load(), seconds)
+		}
+		s, err := h.Read(t.Context(), job, c.read)
+		synctest.Wait()
+		if err != nil || time.Since(s.At) > 2*maxAge {
+			t.Errorf("what is left is %v old, %v", time.Since(s.At), err)
+		}
+	})
+}
+
+// A stream is told when it is worth asking again, so that it shows the last
+// change too.
+func TestLatestSaysWhenToAskAgain(t *testing.T) {
+	l := &log{}
+	follow(t, l, Config{}, func(t *testing.T, h *Hub) {
+		sub, _ := subscribe(t, h, "t", "a")
+		defer sub.Close()
+		c := &counted{takes: 50 * time.Millisecond}
+		job := Scope{TenantID: "t", JobID: "a"}
+		latest := func() (int64, time.Duration) {
+			s, again, err := h.Latest(t.Context(), job, c.read)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s.Value.(int64), again
+		}
+		if n, again := latest(); n != 1 || again != 0 {
+			t.Errorf("first: %d, again in %v", n, again)
+		}
+		l.add("t", "a")
+		h.Notify()
+		time.Sleep(300 * time.Millisecond)
+		n, again := latest()
+		if n != 1 || again <= 0 || again > time.Second {
+			t.Errorf("touched a moment after it was read: %d, again in %v", n, again)
+		}
+		time.Sleep(again)
+		if n, again := latest(); n != 2 || again != 0 {
+			t.Errorf("then: %d, again in %v", n, again)
+		}
+	})
+}
+
+func TestSnapshotsAreBounded(t *testing.T) {
+	l := &log{}
+	follow(t, l, Config{}, func(t *testing.T, h *Hub) {
+		c := &counted{}
+		for i := range 3 * maxSnapshots {
+			if _, _, err := h.Latest(t.Context(), Scope{TenantID: "t", JobID: string(rune(i))}, c.read); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(h.entries) > maxSnapshots {
+			t.Errorf("%d snapshots are kept", len(h.entries))
+		}
+	})
+}

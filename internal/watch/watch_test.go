@@ -1,0 +1,241 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sheaf"
+	"sheaf/taskstore"
+)
+
+// log is a log in memory whose young events are held back for lag.
+type log struct {
+	mu           sync.Mutex
+	lag          time.Duration
+	events       []sheaf.Event
+	reads, looks atomic.Int64
+	err          error
+}
+
+func (l *log) add(tenant, job string) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := sheaf.Event{Seq: int64(len(l.events) + 1), TenantID: tenant, JobID: job, At: time.Now()}
+	l.events = append(l.events, e)
+	return e.Seq
+}
+
+func (l *log) FollowEvents(_ context.Context, after int64, limit int) ([]sheaf.Event, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reads.Add(1)
+	var out []sheaf.Event
+	for _, e := range l.events[after:] {
+		if len(out) == limit || l.lag > 0 && time.Since(e.At) < l.lag {
+			break
+		}
+		out = append(out, e)
+	}
+	return out, l.err
+}
+
+func (l *log) FollowFrom(context.Context) (int64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := int64(len(l.events))
+	for n > 0 && time.Since(l.events[n-1].At) < 2*l.lag {
+		n--
+	}
+	return n, l.err
+}
+
+func (l *log) Touched(_ context.Context, after int64, limit int) ([]taskstore.EventScope, int64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.looks.Add(1)
+	if after < 0 {
+		after = int64(len(l.events))
+	}
+	var of []taskstore.EventScope
+	for _, e := range l.events[after:] {
+		if s := (taskstore.EventScope{TenantID: e.TenantID, JobID: e.JobID}); !slices.Contains(of, s) && len(of) < limit {
+			of = append(of, s)
+		}
+	}
+	return of, int64(len(l.events)), l.err
+}
+
+// follow runs f beside a hub over l.
+func follow(t *testing.T, l *log, cfg Config, f func(t *testing.T, h *Hub)) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg.Log = l
+		cfg.Encode = func(e sheaf.Event) []byte { return fmt.Append(nil, e.Seq) }
+		h := New(cfg)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			h.Run(ctx)
+		}()
+		f(t, h)
+		stop()
+		<-ended
+	})
+}
+
+func subscribe(t *testing.T, h *Hub, tenant, job string) (*Subscription, int64) {
+	t.Helper()
+	s, from, err := h.Subscribe(t.Context(), tenant, taskstore.EventFilter{JobID: job})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, from
+}
+
+func seqs(s *Subscription) (out []int64) {
+	items, _, _ := s.Take()
+	for _, it := range items {
+		out = append(out, it.Seq)
+	}
+	return out
+}
+
+func TestEachEventReachesEachWatcherOnceForOneReading(t *testing.T) {
+	l := &log{}
+	follow(t, l, Config{}, func(t *testing.T, h *Hub) {
+		l.add("t", "a") // long past
+		var subs []*Subscription
+		const watchers = 300
+		for i := range watchers {
+			s, from := subscribe(t, h, "t", []string{"a", "b", ""}[i%3])
+			if from != 1 {
+				t.Fatalf("watcher %d begins behind %d", i, from)
+			}
+			subs = append(subs, s)
+		}
+		other, _ := subscribe(t, h, "u", "")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		reads := l.reads.Load()
+		var a, b []int64
+		for range 50 {
+			a, b = append(a, l.add("t", "a")), append(b, l.add("t", "b"))
+			time.Sleep(20 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		for i, s := range subs {
+			want := [][]int64{a, b, slices.Sorted(slices.Values(append(slices.Clone(a), b...)))}[i%3]
+			if got := seqs(s); !slices.Equal(got, want) {
+				t.Fatalf("watcher %d received %v, want %v", i, got, want)
+			}
+			s.Close()
+			s.Close()
+		}
+		if got := seqs(other); got != nil {
+			t.Errorf("another tenant received %v", got)
+		}
+		if n := l.reads.Load() - reads; n > 12 { // two seconds, of which one has events
+			t.Errorf("the log was read %d times for %d watchers", n, watchers)
+		}
+		other.Close()
+		synctest.Wait()
+		reads = l.reads.Load()
+		time.Sleep(time.Hour)
+		if l.reads.Load()-reads > 1 {
+			t.Errorf("the log was read %d times for nobody", l.reads.Load()-reads)
+		}
+		// Who comes then begins where the log is, not where it was left.
+		l.add("t", "a")
+		if s, from := subscribe(t, h, "t", "a"); from != int64(len(l.events)) {
+			t.Errorf("begins behind %d of %d", from, len(l.events))
+		} else {
+			s.Close()
+		}
+	})
+}
+
+func TestWatcherThatFallsBehindIsCutOff(t *testing.T) {
+	l := &log{}
+	follow(t, l, Config{Queue: 10}, func(t *testing.T, h *Hub) {
+		slow, _ := subscribe(t, h, "t", "")
+		well, _ := subscribe(t, h, "t", "")
+		got := 0
+		for range 30 {
+			l.add("t", "a")
+			time.Sleep(200 * time.Millisecond)
+			got += len(seqs(well))
+		}
+		time.Sleep(time.Second)
+		got += len(seqs(well))
+		if items, _, lost := slow.Take(); !lost || len(items) != 0 {
+			t.Errorf("the slow one has %d events, lost %v", len(items), lost)
+		}
+		if _, _, lost := well.Take(); lost || got != 30 {
+			t.Errorf("the other received %d events, lost %v", got, lost)
+		}
+		slow.Close()
+		well.Close()
+	})
+}
+
+// An event that is held back says at once that there is something to see.
+func TestHeldBackEventsTouch(t *testing.T) {
+	l := &log{lag: 2 * time.Second}
+	var changed chan struct{}
+	follow(t, l, Config{Idle: time.Minute, Changes: func(context.Context) <-chan struct{} {
+		changed = make(chan struct{}, 1)
+		return changed
+	}}, func(t *testing.T, h *Hub) {
+		s, _ := subscribe(t, h, "t", "a")
+		time.Sleep(time.Second)
+		seqs(s)
+		seq := l.add("t", "a")
+		changed <- struct{}{} // by another process
+		time.Sleep(200 * time.Millisecond)
+		if items, touched, _ := s.Take(); len(items) != 0 || !touched {
+			t.Errorf("%d events, touched %v", len(items), touched)
+		}
+		time.Sleep(2 * time.Second)
+		h.Notify()
+		time.Sleep(200 * time.Millisecond)
+		if got := seqs(s); !slices.Equal(got, []int64{seq}) {
+			t.Errorf("received %v, want %d", got, seq)
+		}
+		s.Close()
+	})
+}
+
+func TestStoreThatIsAwayIsWaitedFor(t *testing.T) {
+	l := &log{}
+	follow(t, l, Config{}, func(t *testing.T, h *Hub) {
+		s, _ := subscribe(t, h, "t", "")
+		l.mu.Lock()
+		l.err = errors.New("away")
+		l.mu.Unlock()
+		l.add("t", "a")
+		time.Sleep(time.Minute)
+		if got := seqs(s); got != nil {
+			t.Errorf("received %v of a store that is away", got)
+		}
+		if _, _, err := h.Subscribe(t.Context(), "t", taskstore.EventFilter{}); err != nil {
+			t.Errorf("a watcher that comes while the log is followed: %v", err)
+		}
+		if _, err := h.Read(t.Context(), Scope{TenantID: "t"}, nil); err == nil {
+			t.Error("a snapshot that may be out of date was returned")
+		}
+		l.mu.Lock()
+		l.err = nil
+		l.mu.Unlock()
+		time.Sleep(time.Second)
+		if got := seqs(s); !slices.Equal(got, []int64{1}) {
+			t.Errorf("received %v when it was back", got)
+		}
+	})
+}
