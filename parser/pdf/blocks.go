@@ -30,7 +30,6 @@ type writer struct {
 	before  *line // its last line
 	number  bool  // a heading that carries a number
 	charW   float32
-	hyphen  bool // the last word broke at a hyphen the engine marked
 	regionB box
 	pitch   float32 // usual distance of lines in the region
 }
@@ -118,7 +117,7 @@ func (w *writer) start(l *line, kind sheaf.BlockKind, level int, number bool) {
 	w.kind, w.level, w.number = kind, level, number
 	w.firstX, w.restX = l.x0, -1
 	w.h, w.bold = l.h, l.bold
-	w.lines, w.hyphen = 0, false
+	w.lines = 0
 	w.text, w.spans, w.links = w.text[:0], nil, nil
 	if l.chars > 0 {
 		w.charW = (l.x1 - l.x0) / float32(l.chars+l.words-1)
@@ -364,7 +363,6 @@ func (w *writer) append(l *line, skip int) {
 			if len(w.sheet.links) > 0 {
 				w.link(&page.words[i], len(t))
 			}
-			w.hyphen = page.words[i].hyphen
 			first = false
 		}
 	}
@@ -403,7 +401,7 @@ func (w *writer) join(next string) {
 	head, _ := utf8.DecodeRuneInString(next)
 	switch {
 	case last == '-' || last == '\u2010':
-		if w.broken(next) {
+		if w.sheet.broken(lastWord(w.text), next) {
 			w.text = w.text[:len(w.text)-n]
 			if k := len(w.spans); k > 0 {
 				w.spans[k-1].End = min(w.spans[k-1].End, len(w.text))
@@ -419,37 +417,6 @@ func (w *writer) join(next string) {
 		return // written without spaces
 	}
 	w.text = append(w.text, ' ')
-}
-
-// broken decides whether the text's last word, which ends in a hyphen, and
-// next are the halves of one word.
-func (w *writer) broken(next string) bool {
-	head, _ := utf8.DecodeRuneInString(next)
-	if !unicode.IsLower(head) {
-		return false
-	}
-	i := len(w.text)
-	for i > 0 && w.text[i-1] != ' ' && w.text[i-1] != '\n' {
-		i--
-	}
-	stem := strings.TrimRight(string(w.text[i:]), "-\u2010")
-	last, _ := utf8.DecodeLastRuneInString(stem)
-	if !unicode.IsLower(last) || utf8.RuneCountInString(stem) < 2 || strings.ContainsAny(stem, "-0123456789/_.@") {
-		return false
-	}
-	// The same page may spell the word in one line.
-	tail := next
-	if k := strings.IndexFunc(tail, func(r rune) bool { return !unicode.IsLetter(r) }); k >= 0 {
-		tail = tail[:k]
-	}
-	if strings.Contains(w.sheet.page.text, stem+"-"+tail) && !strings.Contains(w.sheet.page.text, stem+tail) {
-		return false
-	}
-	switch strings.ToLower(stem) {
-	case "well", "self", "non", "cross", "high", "low", "long", "short", "half", "full", "so", "built", "user", "real", "state", "large", "small", "two", "three", "one", "first", "second", "third":
-		return w.hyphen && strings.Contains(w.sheet.page.text, stem+tail)
-	}
-	return true
 }
 
 func isCJK(r rune) bool {

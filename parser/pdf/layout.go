@@ -28,7 +28,8 @@ type sheet struct {
 	turn       uint8   // of the reading frame
 	w, h       float32 // of the reading frame
 	page       *wordPage
-	strayRuns  []stray // text not in the direction of the rest
+	texts      []string // of the pages read together, this one among them
+	strayRuns  []stray  // text not in the direction of the rest
 	images     []box
 	links      []link
 	imageShare float32 // of the page's area that the largest images cover
@@ -687,7 +688,14 @@ func (s *sheet) measure(l *line) {
 func layout(sheets []*sheet, o *outline) {
 	body := bodyOf(sheets)
 	dropRunning(sheets)
+	texts := make([]string, 0, len(sheets))
 	for _, s := range sheets {
+		if s.page != nil {
+			texts = append(texts, s.page.text)
+		}
+	}
+	for _, s := range sheets {
+		s.texts = texts
 		if s.failure != nil || s.page == nil {
 			continue
 		}

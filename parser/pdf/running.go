@@ -2,6 +2,7 @@ package pdf
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -9,13 +10,14 @@ import (
 )
 
 // Running headers and footers are lines at the top or bottom edge that repeat
-// over the pages read together, numbers aside. Nothing else is ever removed,
-// and only from the edge inwards: the first line that does not repeat ends it.
-
-const (
-	runningZone  = 0.13 // of the page's height at either edge
-	runningLines = 3    // looked at per edge
-)
+// over the pages read together, numbers aside, and printed page numbers.
+// Nothing else is ever removed, and only from the edge inwards: the first line
+// that does not repeat ends it.
+//
+// A page number is known from its page alone, wherever a document is cut into
+// ranges: a lone number that is the outermost line of the page and close to
+// the page's place in the file. It counts wherever the text ends, since a page
+// that is not full may carry it right below its last line.
 
 type runningLine struct {
 	sheet   *sheet
@@ -119,15 +121,34 @@ func (s *sheet) repeats(l runningLine, count, pages int) bool {
 	if count >= 2 {
 		return true
 	}
-	text := s.lineText(&s.regions[l.region].lines[l.line])
-	text = strings.Trim(text, "-–— ")
-	return text == s.label || text == fmt.Sprint(s.number)
+	text := strings.Trim(s.lineText(&s.regions[l.region].lines[l.line]), "-–— ")
+	if text == s.label {
+		return true
+	}
+	n, err := strconv.Atoi(text)
+	return err == nil && max(n-s.number, s.number-n) <= numberDrift
+}
+
+// outermost is how far from the edge the nearest line or table stands.
+func (s *sheet) outermost(bottom bool) float32 {
+	y := s.h
+	for r := range s.regions {
+		for i := range s.regions[r].lines {
+			if l := &s.regions[r].lines[i]; bottom {
+				y = min(y, s.h-l.y0)
+			} else {
+				y = min(y, l.y1)
+			}
+		}
+	}
+	return y
 }
 
 // edge returns the outermost lines of the page, from the edge inwards.
 func (s *sheet) edge(bottom bool) []runningLine {
 	var out []runningLine
 	var at []float32
+	outermost := s.outermost(bottom)
 	for r := range s.regions {
 		lines := s.regions[r].lines
 		for i := range lines {
@@ -139,7 +160,7 @@ func (s *sheet) edge(bottom bool) []runningLine {
 			if bottom {
 				y = s.h - l.y0
 			}
-			if y > runningZone*s.h {
+			if y > runningZone*s.h && (l.words > 3 || y > outermost+l.h || runningKey(s.lineText(l)) != "#") {
 				continue
 			}
 			k := 0

@@ -354,12 +354,13 @@ func (s *sheet) cellText(words []int) string {
 		w := &s.page.words[i]
 		if n > 0 {
 			before := &s.page.words[words[n-1]]
-			if before.hyphen && w.brk {
+			switch {
+			case !before.hyphen || !w.brk:
+				b.WriteByte(' ')
+			case s.broken(s.page.str(before), s.page.str(w)):
 				t := strings.TrimSuffix(b.String(), "-")
 				b.Reset()
 				b.WriteString(t)
-			} else {
-				b.WriteByte(' ')
 			}
 		}
 		b.WriteString(s.page.str(w))

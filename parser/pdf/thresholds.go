@@ -16,6 +16,9 @@ const (
 	mostGroupNames     = 2
 	mostSpread         = 2
 
+	runningZone    = 0.13 // of the page's height at either edge
+	runningLines   = 3    // looked at per edge
+	numberDrift    = 24
 	proseWords     = 4
 	proseChars     = 18
 	proseRunes     = 24

@@ -1,0 +1,76 @@
+package pdf
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"sheaf/parser/internal/wordlist"
+)
+
+// A hyphen at a line's end was put there by whoever set the page, or belongs
+// to the word. What the pages read together say decides, then a list of words.
+
+// broken reports whether head, which ends in a hyphen, and next, which begins
+// the following line, are the halves of one word.
+func (s *sheet) broken(head, next string) bool {
+	if r, _ := utf8.DecodeRuneInString(next); !unicode.IsLower(r) {
+		return false
+	}
+	stem := strings.TrimRight(head, "-\u2010")
+	if k := strings.LastIndexFunc(stem, func(r rune) bool { return !unicode.IsLetter(r) }); k >= 0 {
+		if _, n := utf8.DecodeRuneInString(stem[k:]); strings.ContainsRune("0123456789/_.@", rune(stem[k])) || k+n == len(stem) {
+			return false
+		} else {
+			stem = stem[k+n:]
+		}
+	}
+	if r, _ := utf8.DecodeLastRuneInString(stem); !unicode.IsLower(r) || utf8.RuneCountInString(stem) < 2 {
+		return false
+	}
+	tail := next
+	if k := strings.IndexFunc(tail, func(r rune) bool { return !unicode.IsLetter(r) }); k >= 0 {
+		tail = tail[:k]
+	}
+	stem, tail = strings.ToLower(stem), strings.ToLower(tail)
+	if joined, parted := s.says(stem+tail), s.says(stem+"-"+tail); joined != parted {
+		return joined
+	}
+	if wordlist.Has(stem + tail) {
+		return true
+	}
+	return !wordlist.Has(stem) || !wordlist.Has(tail)
+}
+
+// says reports whether a word stands on one of the pages read together.
+func (s *sheet) says(word string) bool {
+	texts := s.texts
+	if texts == nil {
+		texts = []string{s.page.text}
+	}
+	for _, t := range texts {
+		for at := 0; ; {
+			k := strings.Index(t[at:], word)
+			if k < 0 {
+				break
+			}
+			from, to := at+k, at+k+len(word)
+			before, _ := utf8.DecodeLastRuneInString(t[:from])
+			after, _ := utf8.DecodeRuneInString(t[to:])
+			if !unicode.IsLetter(before) && !unicode.IsLetter(after) && before != '-' && after != '-' {
+				return true
+			}
+			at = to
+		}
+	}
+	return false
+}
+
+// lastWord is what follows the last space or line end of a text.
+func lastWord(text []byte) string {
+	i := len(text)
+	for i > 0 && text[i-1] != ' ' && text[i-1] != '\n' {
+		i--
+	}
+	return string(text[i:])
+}
