@@ -32,6 +32,7 @@ type writer struct {
 	charW   float32
 	regionB box
 	pitch   float32 // usual distance of lines in the region
+	bolds   int     // bold lines of one size that begin with the line at hand
 }
 
 // Headings are larger than the body, or bold and alone on their line. The
@@ -71,6 +72,7 @@ func (w *writer) region(r *region) {
 		if i+1 < len(r.lines) {
 			next = &r.lines[i+1]
 		}
+		w.bolds = boldRun(r.lines[i:])
 		w.line(l, next)
 	}
 	w.flush()
@@ -137,7 +139,10 @@ func (w *writer) classify(l *line) (kind sheaf.BlockKind, level int, number bool
 	ratio := l.h / max(w.body.h, 1)
 	large := ratio >= headingRatio
 	strong := l.bold && !w.body.bold && ratio >= 0.88 && l.chars <= boldChars
-	if (large || strong) && l.chars <= headingChars && w.letters(l) >= 2 && !l.dots {
+	if !large && w.bolds > mostHeadingLines {
+		strong = false // a paragraph in bold
+	}
+	if (large || strong) && l.chars <= headingChars && w.letters(l) >= 2 && !l.dots && !w.namesNothing(l, large) {
 		last := w.lastRune(l)
 		sentence := last == '.' || last == ',' || last == ';'
 		if large && (!sentence || ratio >= 1.45) || strong && !sentence && last != ':' {
@@ -160,6 +165,45 @@ func (w *writer) classify(l *line) (kind sheaf.BlockKind, level int, number bool
 	}
 	return sheaf.BlockParagraph, 0, false, 0
 }
+
+// boldRun counts the lines from the first on that are bold, of one size, and
+// set as one paragraph is.
+func boldRun(lines []line) int {
+	n := 0
+	for n < len(lines) && n <= mostHeadingLines {
+		l := &lines[n]
+		if !l.bold || l.table >= 0 || n > 0 && (l.h > 1.08*lines[0].h || lines[0].h > 1.08*l.h || l.y0-lines[n-1].y0 > 1.5*l.h) {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// namesNothing reports whether a line in large or bold letters is no heading
+// for what it says: an address, the head of a table, a date, a unit.
+func (w *writer) namesNothing(l *line, large bool) bool {
+	if !large && len(l.segs) > 1 && (len(l.segs) > 2 || l.segs[0].words > 1) {
+		return true // cells
+	}
+	text := w.sheet.lineText(l)
+	if strings.ContainsAny(text, "@") || strings.Contains(text, "://") || strings.Contains(text, "www.") {
+		return true
+	}
+	if !large && text[0] == '(' && text[len(text)-1] == ')' {
+		return true // the unit of a table
+	}
+	for word := range strings.FieldsFuncSeq(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) }) {
+		if !slices.Contains(dateWords, word) {
+			return false
+		}
+	}
+	return true
+}
+
+// dateWords are all that a line has which only says when.
+var dateWords = []string{"january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december",
+	"as", "at", "of", "the", "for", "and", "year", "years", "month", "months", "quarter", "ended", "three", "six", "nine", "twelve", "fiscal"}
 
 // indent is a list item's nesting, from where it starts in its column.
 func (w *writer) indent(l *line) int {

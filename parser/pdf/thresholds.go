@@ -16,19 +16,20 @@ const (
 	mostGroupNames     = 2
 	mostSpread         = 2
 
-	runningZone    = 0.13 // of the page's height at either edge
-	runningLines   = 3    // looked at per edge
-	numberDrift    = 24
-	proseWords     = 4
-	proseChars     = 18
-	proseRunes     = 24
-	proseLines     = 3
-	proseShare     = 0.6
-	levelSlack     = 0.25
-	levelShare     = 0.4
-	stretchedGap   = 2.5
-	stretchedSlack = 0.12
-	stretchedWords = 4
+	runningZone      = 0.13 // of the page's height at either edge
+	runningLines     = 3    // looked at per edge
+	numberDrift      = 24
+	mostHeadingLines = 3
+	proseWords       = 4
+	proseChars       = 18
+	proseRunes       = 24
+	proseLines       = 3
+	proseShare       = 0.6
+	levelSlack       = 0.25
+	levelShare       = 0.4
+	stretchedGap     = 2.5
+	stretchedSlack   = 0.12
+	stretchedWords   = 4
 )
 
 // gutterSearch says what a gutter is: at most share of the mean height of text
