@@ -15,7 +15,7 @@ func ID() string { return "general" }
 
 // Version changes whenever the same blocks and settings would yield other
 // chunks with a method that was there before.
-func Version() int { return 2 }
+func Version() int { return 3 }
 
 // Options lists the fields of sheaf.ParseConfig, by JSON name, that a chunk
 // method reads. Only those go into the config digest. pages and the size of
@@ -32,8 +32,9 @@ func Options(method string) []string {
 }
 
 const (
-	minTokens = 16   // below, a table's header or a code fence alone fills a chunk
-	maxTokens = 8191 // the longest input of common embedding models (OpenAI text-embedding-3)
+	minTokens   = 16   // below, a table's header or a code fence alone fills a chunk
+	leastTokens = 50   // of a chunk that stands beside one it could be part of: a fifth of the chunks of reports were shorter, and titles outranked statements
+	maxTokens   = 8191 // the longest input of common embedding models (OpenAI text-embedding-3)
 )
 
 // Chunk cuts the blocks of a range into chunks, in reading order.
@@ -42,8 +43,9 @@ const (
 // preference, between blocks, list items and table rows, sentences; inside a
 // sentence only when it is longer than a chunk by itself, and then at line
 // ends, words, runes. A heading starts a chunk and stays with what follows it,
-// and chunks never reach over a heading. A table stands in chunks of its own
-// with its captions, as Markdown, the header in each; a row that does not fit
+// and chunks never reach over a heading. A table stands in chunks of its own with
+// its captions, and with texts of fewer than 50 tokens that introduce or follow
+// it, as Markdown, the header in each; a row that does not fit
 // becomes lines of "header: value". An image does too where image_context_size
 // asks for it. Code is fenced in each chunk it reaches.
 //
@@ -185,6 +187,13 @@ func optionsOf(c sheaf.ParseConfig) (options, error) {
 		s.tableContext = c.TableContextSize.V
 	}
 	return s, nil
+}
+
+// joins reports whether short stretches share chunks with their neighbours:
+// with methods whose chunks are not units of their own, unless tables get the
+// text around them anyway.
+func (s options) joins() bool {
+	return !s.whole && !s.perUnit && !s.quotes && !s.syntax && !s.semantic && !s.layers && s.row == nil && s.gather == 0 && s.outline == nil && s.tableContext == 0
 }
 
 // of are the options for one stretch between hard borders.

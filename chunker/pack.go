@@ -158,7 +158,7 @@ func render(pieces []piece) string {
 // describe fills in everything but text and numbering. own are the chunk's
 // pieces, all those with the overlap in front.
 func describe(own, all []piece, set options) sheaf.Chunk {
-	c := sheaf.Chunk{Kind: kindOf(own), HeadingPath: pathOf(own, set), Floor: own[len(own)-1].floor, Boxes: []sheaf.Box{}}
+	c := sheaf.Chunk{Kind: kindOf(own, set), HeadingPath: pathOf(own, set), Floor: own[len(own)-1].floor, Boxes: []sheaf.Box{}}
 	if r := own[len(own)-1].record; r != nil { // a heading may stand before it
 		c.Columns, c.Keywords, c.Questions, c.Tags = r.columns, r.keywords, r.questions, r.tags
 	} else if set.asks && own[0].block.Kind == sheaf.BlockHeading && len(c.HeadingPath) > 0 {
@@ -248,8 +248,20 @@ func (p *piece) leads(l sheaf.Link) bool {
 	return l.Start < 0 || l.Start >= len(t.RowBoxes) || p.boxes == nil || slices.Contains(p.boxes, t.RowBoxes[l.Start])
 }
 
-func kindOf(own []piece) sheaf.ChunkKind {
+func kindOf(own []piece, set options) sheaf.ChunkKind {
 	var kind sheaf.ChunkKind
+	tables, beside := false, 0 // tokens of text beside tables
+	for i := range own {
+		switch b := own[i].block; {
+		case b.Table != nil:
+			tables = true
+		case b.Kind != sheaf.BlockHeading && b.Kind != sheaf.BlockCaption:
+			beside += own[i].tokens
+		}
+	}
+	if tables && set.joins() && beside < 2*leastTokens {
+		return sheaf.ChunkTable // with a text before and one behind it at most
+	}
 	for i := range own {
 		var k sheaf.ChunkKind
 		switch b := own[i].block; {

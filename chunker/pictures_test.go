@@ -28,7 +28,7 @@ func TestPicturesGoWithTheTextBesideThem(t *testing.T) {
 		"text behind":    {[]sheaf.UnitResult{{Unit: 1, Blocks: []sheaf.Block{picture("p", ""), head("A"), text("One."), head("B"), text("Two.")}}}, "[A:p B:]"},
 		"another unit":   {[]sheaf.UnitResult{{Unit: 1, Blocks: []sheaf.Block{head("A"), text("One.")}}, {Unit: 2, Blocks: []sheaf.Block{picture("p", ""), head("B"), text("Two.")}}}, "[A: B:p]"},
 		"nothing beside": {[]sheaf.UnitResult{{Unit: 1, Blocks: []sheaf.Block{picture("p", "")}}, {Unit: 2, Blocks: []sheaf.Block{head("A"), text("One.")}}}, "[A:]"},
-		"behind a table": {[]sheaf.UnitResult{{Unit: 1, Blocks: []sheaf.Block{head("A"), text("One."), {Kind: sheaf.BlockTable, Table: &sheaf.Table{Columns: []string{"a"}, Rows: [][]string{{"b"}}}}, picture("p", "")}}}, "[A: A:p]"},
+		"behind a table": {[]sheaf.UnitResult{{Unit: 1, Blocks: []sheaf.Block{head("A"), text("One."), {Kind: sheaf.BlockTable, Table: &sheaf.Table{Columns: []string{"a"}, Rows: [][]string{{"b"}}}}, picture("p", "")}}}, "[A:p]"},
 	} {
 		chunks, err := Chunk(context.Background(), Input{DocumentID: "d", Range: sheaf.Range{From: 1, To: 2}, Units: c.units, Config: settings.Default})
 		if err != nil {

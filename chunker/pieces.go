@@ -159,7 +159,55 @@ func split(in Input, set options) []piece {
 		}
 		last = b
 	}
+	if set.joins() {
+		joinShort(s.out)
+	}
 	return s.out
+}
+
+// joinShort lets a text of fewer than leastTokens share a chunk with the table
+// that it introduces, or else, like the notes of a table, with the one before
+// it: by itself the name of a statement outranks the statement. Nothing is
+// joined over a heading, so that ranges which meet at one give the same chunks
+// as one range over both.
+func joinShort(pieces []piece) {
+	var ends []int // of the stretches between hard borders
+	var tokens []int
+	sum := 0
+	for i := range pieces {
+		if sum += pieces[i].tokens; pieces[i].after == borderHard || i == len(pieces)-1 {
+			ends, tokens, sum = append(ends, i+1), append(tokens, sum), 0
+		}
+	}
+	// join makes one of the stretches k and k+1; a delimiter that people asked
+	// for stays a border.
+	join := func(k int) bool {
+		p, q := &pieces[ends[k]-1], &pieces[ends[k]]
+		if p.block == q.block || p.block.Kind == sheaf.BlockImage || q.block.Kind == sheaf.BlockImage {
+			return false
+		}
+		p.after = borderBlock
+		return true
+	}
+	from := 0
+	for k := range len(ends) - 1 {
+		introduces := pieces[ends[k]].block.Table != nil && pieces[ends[k]-1].block.Table == nil
+		joined := tokens[k] < leastTokens && introduces && join(k)
+		if !joined && k > 0 && tokens[k] < leastTokens {
+			joinBack(pieces, from, k, join)
+		}
+		from = ends[k]
+	}
+	if k := len(ends) - 1; k > 0 && tokens[k] < leastTokens {
+		joinBack(pieces, from, k, join)
+	}
+}
+
+// joinBack joins stretch k, which starts at from, with a table before it.
+func joinBack(pieces []piece, from, k int, join func(int) bool) {
+	if b := pieces[from].block; b.Table == nil && b.Kind != sheaf.BlockHeading && pieces[from-1].block.Table != nil {
+		join(k - 1)
+	}
 }
 
 // fewPlaces is up to where each piece looks at all lines and links of its block.

@@ -57,7 +57,7 @@ func (b *boundaries) count(chunks []sheaf.Chunk) {
 // documents are by default.
 func chunksSection(ctx context.Context, pool *child.Pool, known *parser.Registry, corpus string) (string, error) {
 	var out strings.Builder
-	fmt.Fprintf(&out, "## Chunks\n\n| files | number | chunks | tokens, median | 90 %% | below 32 | under a heading | end with a section or table | with a sentence | with a line or item | inside a sentence |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
+	fmt.Fprintf(&out, "## Chunks\n\n| files | number | chunks | tokens, median | 90 %% | below 50 | under a heading | end with a section or table | with a sentence | with a line or item | inside a sentence |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, s := range sets {
 		paths, err := s.paths(corpus)
 		if err != nil {
@@ -81,7 +81,7 @@ func chunksSection(ctx context.Context, pool *child.Pool, known *parser.Registry
 			b.count(chunks)
 		}
 		slices.Sort(b.tokens)
-		short, _ := slices.BinarySearch(b.tokens, 32)
+		short, _ := slices.BinarySearch(b.tokens, 50)
 		ends := b.section + b.sentence + b.between + b.inside
 		if b.chunks == 0 {
 			continue
