@@ -55,6 +55,7 @@ type Key struct {
 	Name      string    `json:"name"`
 	Scopes    []string  `json:"scopes"` // read, write, admin
 	CreatedAt time.Time `json:"created_at"`
+	ExpiresAt time.Time `json:"expires_at,omitzero"` // from then on it is refused; zero means never
 	RevokedAt time.Time `json:"revoked_at,omitzero"`
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"time"
 
 	"sheaf"
 )
@@ -98,6 +99,15 @@ func (c KeyChange) Apply(k *sheaf.Key) error {
 		k.Scopes = slices.DeleteFunc(slices.Clone(KeyScopes), func(s string) bool { return !slices.Contains(c.Scopes, s) })
 	}
 	set(&k.Name, c.Name)
+	return nil
+}
+
+// CheckExpiry reports as ErrInvalid a time at which no key that is made now can
+// end; zero is never.
+func CheckExpiry(at, now time.Time) error {
+	if !at.IsZero() && !at.After(now) {
+		return fmt.Errorf("%w: the key would expire at %s, which is past; give a later time, or none", sheaf.ErrInvalid, at.UTC().Format(time.RFC3339))
+	}
 	return nil
 }
 

@@ -2,12 +2,11 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,27 +19,39 @@ import (
 func (g *global) keyCommand() *cobra.Command {
 	cmd := asGroup(&cobra.Command{Use: "key", Short: "Create, list, change and revoke API keys", Example: "  sheaf key create acme --scope write\n  sheaf key set acme KEY-ID --scope read\n  sheaf key list acme"})
 	var name string
+	var expires time.Duration
+	var sure confirmation
 	scopes := []string{"write"}
 	create := &cobra.Command{
-		Use: "create TENANT", Short: "Create an API key; its secret is printed once", Args: needs(1, 1, "a TENANT"), Example: "  sheaf key create acme --scope read --name dashboard",
+		Use: "create TENANT", Short: "Create an API key; its secret is printed once", Args: needs(1, 1, "a TENANT"),
+		Example: "  sheaf key create acme --scope read --name dashboard\n  sheaf key create acme --expires 720h\n  sheaf key create acme --dry-run",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return g.withStore(cmd.Context(), func(ctx context.Context, s *sqlstore.Store) error {
-				if _, err := s.Tenant(ctx, args[0]); err != nil {
+				k := sheaf.Key{TenantID: args[0], Name: name, Scopes: scopes}
+				if expires != 0 {
+					k.ExpiresAt = time.Now().Add(expires)
+				}
+				made, secret, err := api.MakeKey(ctx, s, k, sure.dryRun)
+				switch {
+				case errors.Is(err, sheaf.ErrNotFound):
 					return fmt.Errorf("tenant %s: %w; create it with `sheaf tenant create %s`", args[0], err, args[0])
-				}
-				secret := newSecret()
-				k := sheaf.Key{ID: sheaf.NewID(), TenantID: args[0], Name: name, Scopes: scopes}
-				if err := s.CreateKey(ctx, k, api.HashKey(secret)); err != nil {
+				case err != nil:
 					return err
-				}
-				if g.json {
-					return g.printJSON(map[string]string{"id": k.ID, "key": secret})
+				case sure.dryRun:
+					return g.done(api.CreatedKey{Key: *made, DryRun: true}, "Nothing was changed. A key of %s would be created: %s.", args[0], keyText(made))
+				case g.json:
+					return g.printJSON(struct {
+						sheaf.Key
+						Secret string `json:"key"`
+					}{*made, secret})
 				}
 				fmt.Fprintln(g.out, secret)
 				return nil
 			})
 		},
 	}
+	create.Flags().DurationVar(&expires, "expires", 0, "refuse the key after this long, such as 720h; never by default")
+	sure.dryFlag(create)
 	create.Flags().StringVar(&name, "name", "", "what the key is for")
 	create.Flags().Var(&choice{value: &scopes, of: taskstore.KeyScopes, many: true}, "scope", "`SCOPE`: read, write or admin; may be repeated")
 	g.complete(create, "scope", oneOf(taskstore.KeyScopes...))
@@ -64,9 +75,9 @@ func (g *global) keyList() *cobra.Command {
 					return g.printJSON(listed(ks))
 				}
 				return g.table(func(w io.Writer) {
-					fmt.Fprintln(w, "KEY\tNAME\tSCOPES\tCREATED\tREVOKED")
+					fmt.Fprintln(w, "KEY\tNAME\tSCOPES\tCREATED\tEXPIRES\tREVOKED")
 					for _, k := range ks {
-						fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", k.ID, k.Name, strings.Join(k.Scopes, ","), moment(k.CreatedAt), moment(k.RevokedAt))
+						fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Name, strings.Join(k.Scopes, ","), moment(k.CreatedAt), moment(k.ExpiresAt), moment(k.RevokedAt))
 					}
 				})
 			})
@@ -159,15 +170,11 @@ func keyText(k *sheaf.Key) string {
 	if k.Name != "" {
 		text = k.Name + ", " + text
 	}
-	if !k.RevokedAt.IsZero() {
+	switch {
+	case !k.RevokedAt.IsZero():
 		text += ", revoked"
+	case !k.ExpiresAt.IsZero():
+		text += ", expires " + moment(k.ExpiresAt)
 	}
 	return text
-}
-
-// newSecret is an API key: 32 random bytes, recognisable by its prefix.
-func newSecret() string {
-	var b [32]byte
-	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails since Go 1.24
-	return "sheaf_" + hex.EncodeToString(b[:])
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -154,10 +155,24 @@ func (g *global) secretsCommand() *cobra.Command {
 			})
 		},
 	}
+	var sure confirmation
 	rotate := &cobra.Command{
-		Use: "rotate", Example: "  sheaf secrets rotate", Short: "Seal all secrets with a new key", Args: needs(0, 0, ""),
+		Use: "rotate", Example: "  sheaf secrets rotate --dry-run\n  sheaf secrets rotate", Short: "Seal all secrets with a new key", Args: needs(0, 0, ""),
 		Long: "With keys in the data folder: puts a new key first in secrets.key and seals everything with it; the service must not run. With store.secrets_key: seals everything with the first of its keys; put the new key before the old one on all processes and restart them before.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if sure.dryRun {
+				return g.withKeys(cmd.Context(), false, func(ctx context.Context, s *sqlstore.Store, ring *secrets.Keyring) error {
+					cfg, err := g.load()
+					if err != nil {
+						return err
+					}
+					with := "a new key"
+					if cfg.Store.SecretsKey != "" {
+						with = "the key " + ring.Current()
+					}
+					return g.done(map[string]any{"current": ring.Current(), "dry_run": true}, "Nothing was changed. This would seal all secrets with %s.", with)
+				})
+			}
 			return g.withKeys(cmd.Context(), true, func(ctx context.Context, s *sqlstore.Store, ring *secrets.Keyring) error {
 				done, err := s.SealSecrets(ctx, true)
 				if err != nil {
@@ -167,18 +182,28 @@ func (g *global) secretsCommand() *cobra.Command {
 			})
 		},
 	}
-	var yes bool
+	sure.dryFlag(rotate)
 	forget := &cobra.Command{
-		Use: "forget", Example: "  sheaf secrets forget", Short: "Give up secrets whose key is lost", Args: needs(0, 0, ""),
+		Use: "forget", Example: "  sheaf secrets forget --dry-run\n  sheaf secrets forget --yes", Short: "Give up secrets whose key is lost", Args: needs(0, 0, ""),
 		Long: "Lets the service start with new keys after the old ones were lost. Webhooks then fail until they are made again, and protected documents ask for their password when they are parsed again.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !yes {
+			if sure.dryRun {
+				return g.withStore(cmd.Context(), func(ctx context.Context, s *sqlstore.Store) error {
+					needed, err := s.SecretKeys(ctx)
+					if err != nil {
+						return err
+					}
+					return g.done(map[string]any{"needed": needed, "dry_run": true}, "Nothing was changed. This would give up what is sealed with: %s.", cmp.Or(strings.Join(needed, ", "), "no key"))
+				})
+			}
+			if !sure.yes {
 				return usageError{errors.New("nothing sealed so far can be read afterwards; say --yes if the key is lost for good")}
 			}
 			return g.withStore(cmd.Context(), func(ctx context.Context, s *sqlstore.Store) error { return s.ForgetSecretKeys(ctx) })
 		},
 	}
-	forget.Flags().BoolVar(&yes, "yes", false, "the key is lost for good")
+	forget.Flags().BoolVar(&sure.yes, "yes", false, "the key is lost for good")
+	sure.dryFlag(forget)
 	cmd.AddCommand(generate, status, rotate, forget)
 	return cmd
 }

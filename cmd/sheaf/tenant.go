@@ -63,8 +63,9 @@ func tenantChange(cmd *cobra.Command, t *sheaf.Tenant) (c taskstore.TenantChange
 
 func (g *global) tenantCreate() *cobra.Command {
 	t := sheaf.Tenant{Weight: 1, Cap: 8}
+	var sure confirmation
 	cmd := &cobra.Command{
-		Use: "create ID", Short: "Create a tenant", Args: needs(1, 1, "an ID"), Example: "  sheaf tenant create acme --weight 2 --max-queued 100000",
+		Use: "create ID", Short: "Create a tenant", Args: needs(1, 1, "an ID"), Example: "  sheaf tenant create acme --weight 2 --max-queued 100000\n  sheaf tenant create acme --dry-run",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t.ID = args[0]
 			if t.Name == "" {
@@ -74,6 +75,16 @@ func (g *global) tenantCreate() *cobra.Command {
 				return usageError{err}
 			}
 			return g.withStore(cmd.Context(), func(ctx context.Context, s *sqlstore.Store) error {
+				if sure.dryRun {
+					_, err := s.Tenant(ctx, t.ID)
+					switch {
+					case errors.Is(err, sheaf.ErrNotFound):
+						return g.done(api.ChangedTenant{Tenant: t, DryRun: true}, "Nothing was changed. The tenant %s would be created.", t.ID)
+					case err == nil:
+						err = cured(fmt.Errorf("%w: there is a tenant %s already", sheaf.ErrConflict, t.ID), "`sheaf tenant set %s` changes it.", quoted(t.ID))
+					}
+					return err
+				}
 				made, err := s.CreateTenant(ctx, t)
 				if errors.Is(err, sheaf.ErrConflict) {
 					err = cured(err, "`sheaf tenant set %s` changes it.", quoted(t.ID))
@@ -89,6 +100,7 @@ func (g *global) tenantCreate() *cobra.Command {
 		},
 	}
 	tenantFlags(cmd, &t)
+	sure.dryFlag(cmd)
 	return cmd
 }
 

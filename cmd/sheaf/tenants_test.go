@@ -1,7 +1,11 @@
 package main
 
 import (
+	"errors"
+	"io/fs"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -112,5 +116,57 @@ func TestQueueStatsOfAllTenants(t *testing.T) {
 	}
 	if o := writer.sheaf("queue", "stats", "--all-tenants"); o.code == 0 || !strings.Contains(o.err, http.StatusText(http.StatusForbidden)) && !strings.Contains(o.err, "scope") {
 		t.Errorf("%d %s%s", o.code, o.out, o.err)
+	}
+}
+
+// Nothing is made, changed or given up by a command with --dry-run.
+func TestDryRunsOfOperatorsChangeNothing(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	t.Setenv("SHEAF_DATA_DIR", dir)
+	run := func(code int, args ...string) ending {
+		t.Helper()
+		o := typed{ctx: t.Context()}.run(args...)
+		if o.code != code {
+			t.Fatalf("sheaf %s ends with %d, want %d: %s%s", strings.Join(args, " "), o.code, code, o.out, o.err)
+		}
+		return o
+	}
+	if o := run(0, "migrate", "--dry-run"); !strings.Contains(o.out, "would run 0001_init, 0002_") {
+		t.Errorf("%s", o.out)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a dry run of migrate made %s: %v", dir, err)
+	}
+	run(0, "migrate")
+	if o := run(0, "migrate", "--dry-run"); !strings.Contains(o.out, "is up to date") {
+		t.Errorf("%s", o.out)
+	}
+	if o := run(0, "tenant", "create", "acme", "--weight", "3", "--dry-run"); !strings.Contains(o.out, "acme would be created") {
+		t.Errorf("%s", o.out)
+	}
+	run(exitNotFound, "tenant", "show", "acme")
+	run(0, "tenant", "create", "acme")
+	run(exitBusy, "tenant", "create", "acme", "--dry-run")
+	if o := run(0, "key", "create", "acme", "--expires", "720h", "--dry-run"); !strings.Contains(o.out, "write, expires ") || strings.Contains(o.out, "sheaf_") {
+		t.Errorf("%s", o.out)
+	}
+	run(exitNotFound, "key", "create", "nobody", "--dry-run")
+	if o := run(0, "key", "list", "acme", "--json"); strings.Contains(o.out, `"id"`) {
+		t.Errorf("a dry run made a key: %s", o.out)
+	}
+	key := func() string { return run(0, "secrets", "status", "--json").out }
+	before := key()
+	for _, c := range []struct{ verb, says string }{{"rotate", "with a new key"}, {"forget", "would give up"}} {
+		if o := run(0, "secrets", c.verb, "--dry-run"); !strings.Contains(o.out, c.says) {
+			t.Errorf("%s: %s", c.verb, o.out)
+		}
+		if now := key(); now != before {
+			t.Errorf("a dry run of secrets %s: %s, before %s", c.verb, now, before)
+		}
+	}
+	// What is made for real expires.
+	run(0, "key", "create", "acme", "--expires", "720h", "--scope", "read")
+	if o := run(0, "key", "list", "acme", "--json"); !strings.Contains(o.out, `"expires_at"`) {
+		t.Errorf("%s", o.out)
 	}
 }

@@ -275,6 +275,12 @@ type DatasetChange struct {
 	ParseConfig sheaf.ParseConfig `json:"parser_config,omitempty" doc:"settings to be changed, for documents to come; re-parse applies them to old ones. null takes a setting back"`
 }
 
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *DatasetChange) UnmarshalJSON(b []byte) error {
+	type plain DatasetChange
+	return decodeChange(b, (*plain)(c), "parser_config")
+}
+
 // maxChanges is how often a change is tried that others come before.
 const maxChanges = 5
 

@@ -2,12 +2,15 @@ package api
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
+	"time"
 
 	"sheaf"
 	"sheaf/taskstore"
@@ -69,15 +72,15 @@ func (c *KeyChange) UnmarshalJSON(b []byte) error {
 	return decodeChange(b, (*plain)(c))
 }
 
-// decodeChange reads a change into a struct of pointers, and refuses null,
-// which would be taken for what was left out.
-func decodeChange(b []byte, to any) error {
+// decodeChange reads a change into a struct, and refuses null but for what has a
+// default to go back to: it would be taken for what was left out.
+func decodeChange(b []byte, to any, defaulted ...string) error {
 	var said map[string]json.RawMessage
 	if err := json.Unmarshal(b, &said); err != nil {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(said)) {
-		if string(said[name]) == "null" {
+		if string(said[name]) == "null" && !slices.Contains(defaulted, name) {
 			return fmt.Errorf("%s is null, and has no default to go back to; give it a value, or leave it out to keep what it is", name)
 		}
 	}
@@ -114,6 +117,20 @@ type KeyPath struct {
 type KeyChange struct {
 	Name   *string       `json:"name,omitempty" maxLength:"255" doc:"what the key is for"`
 	Scopes OneOf[string] `json:"scopes,omitempty" nullable:"false" minItems:"1" maxItems:"3" enum:"read,write,admin" doc:"in place of those that the key has"`
+}
+
+// NewKey is the body that creates a key.
+type NewKey struct {
+	Name      string        `json:"name,omitempty" maxLength:"255" doc:"what the key is for"`
+	Scopes    OneOf[string] `json:"scopes,omitempty" nullable:"false" minItems:"1" maxItems:"3" enum:"read,write,admin" doc:"what it may do; write when left out. A key that may write may read, and one with admin may do everything, for all tenants"`
+	ExpiresAt time.Time     `json:"expires_at,omitzero" doc:"from then on it is refused; never when left out"`
+}
+
+// CreatedKey is a new key, or what it would be.
+type CreatedKey struct {
+	sheaf.Key
+	Secret string `json:"secret,omitempty" doc:"what requests are made with. It is shown this once: only its hash is stored"`
+	DryRun bool   `json:"dry_run,omitempty" doc:"nothing was created: the key would be so"`
 }
 
 // ChangedKey is a key as a change leaves it, or would.
@@ -213,6 +230,26 @@ func (s *Server) keyRoutes() {
 		ks, next, err := s.cfg.Catalog.Keys(ctx, in.Tenant, in.page())
 		return listOf(ks, next), err
 	})
+	create := needs(post("/v1/admin/tenants/{tenant}/keys", "Create a key; its secret is in the answer and nowhere else"), scopeAdmin)
+	create.DefaultStatus = http.StatusCreated
+	handle(s, create, func(ctx context.Context, in *struct {
+		TenantPath
+		DryRunParam
+		Body NewKey
+	}) (*output[CreatedKey], error) {
+		k := sheaf.Key{TenantID: in.Tenant, Name: in.Body.Name, Scopes: in.Body.Scopes, ExpiresAt: in.Body.ExpiresAt}
+		if k.Scopes == nil {
+			k.Scopes = []string{scopeWrite}
+		}
+		made, secret, err := MakeKey(ctx, s.cfg.Catalog, k, in.DryRun)
+		if err != nil {
+			return nil, err
+		}
+		if !in.DryRun {
+			s.auditKey(ctx, "created", made)
+		}
+		return &output[CreatedKey]{CreatedKey{*made, secret, in.DryRun}}, nil
+	})
 	patch := needs(change(http.MethodPatch, "/v1/admin/tenants/{tenant}/keys/{key}", "Change a key's name and scopes"), scopeAdmin)
 	patch.Description = "What is named is changed and the rest stays. It holds for the next request with the key."
 	handle(s, patch, func(ctx context.Context, in *struct {
@@ -230,7 +267,9 @@ func (s *Server) keyRoutes() {
 		case in.DryRun:
 			err = to.Apply(k)
 		default:
-			k, err = s.cfg.Catalog.ChangeKey(ctx, in.Tenant, in.Key, to)
+			if k, err = s.cfg.Catalog.ChangeKey(ctx, in.Tenant, in.Key, to); err == nil {
+				s.auditKey(ctx, "changed", k)
+			}
 		}
 		if err != nil {
 			return nil, err
@@ -257,9 +296,51 @@ func (s *Server) keyRoutes() {
 			if k, err = s.cfg.Catalog.Key(ctx, in.Tenant, in.Key); err != nil {
 				return nil, err
 			}
+			s.auditKey(ctx, "revoked", k)
 		}
 		return &output[ChangedKey]{ChangedKey{*k, in.DryRun}}, nil
 	})
+}
+
+// auditKey logs what was done to a key, and with which.
+func (s *Server) auditKey(ctx context.Context, done string, k *sheaf.Key) {
+	by, _ := ctx.Value(principalKey).(principal)
+	attrs := []any{"audit", "key." + done, "key", k.ID, "of", k.TenantID, "scopes", k.Scopes, "by", by.key}
+	if !k.ExpiresAt.IsZero() {
+		attrs = append(attrs, "expires", k.ExpiresAt)
+	}
+	s.log.InfoContext(ctx, "API key "+done, attrs...)
+}
+
+// keyMaker is what MakeKey asks of a store.
+type keyMaker interface {
+	Tenant(ctx context.Context, id string) (*sheaf.Tenant, error)
+	CreateKey(ctx context.Context, k sheaf.Key, hash string) error
+	Key(ctx context.Context, tenantID, id string) (*sheaf.Key, error)
+}
+
+// MakeKey creates a key with an id and a secret of its own, and returns both. A
+// dry run checks the same, and returns what there would be without either.
+func MakeKey(ctx context.Context, store keyMaker, k sheaf.Key, dryRun bool) (made *sheaf.Key, secret string, err error) {
+	if _, err := store.Tenant(ctx, k.TenantID); err != nil {
+		return nil, "", err
+	}
+	if err := errors.Join(taskstore.CheckScopes(k.Scopes), taskstore.CheckExpiry(k.ExpiresAt, time.Now())); err != nil || dryRun {
+		return &k, "", err
+	}
+	k.ID, secret = sheaf.NewID(), newSecret()
+	if err := store.CreateKey(ctx, k, HashKey(secret)); err != nil {
+		return nil, "", err
+	}
+	made, err = store.Key(ctx, k.TenantID, k.ID)
+	return made, secret, err
+}
+
+// newSecret is an API key: 32 random bytes, recognisable by its prefix.
+func newSecret() string {
+	var b [32]byte
+	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails since Go 1.24
+	return "sheaf_" + hex.EncodeToString(b[:])
 }
 
 // isOwn reports whether k is the key that the request is made with.

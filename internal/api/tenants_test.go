@@ -266,3 +266,85 @@ func TestKeysAreChangedAndRevoked(t *testing.T) {
 		t.Errorf("%d %s", status, b)
 	}
 }
+
+func TestKeysAreCreated(t *testing.T) {
+	log := &lockedBuffer{}
+	s := newTestServer(t, func(c *Config) { c.Auth, c.Log = true, log.logger() })
+	if _, err := s.store.CreateTenant(t.Context(), sheaf.Tenant{ID: "alpha", Name: "alpha"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, scope := range []string{"write", "admin"} {
+		if err := s.store.CreateKey(t.Context(), sheaf.Key{ID: "alpha-" + scope, TenantID: "alpha", Scopes: []string{scope}}, HashKey("alpha"+scope)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const keys = "/v1/admin/tenants/alpha/keys"
+	ask := func(key, method, path, body string, headers ...string) (int, string) {
+		t.Helper()
+		status, b := s.ask(method, path, body, append(headers, "X-Api-Key", key, "Content-Type", asJSON)...)
+		return status, string(b)
+	}
+	count := func() int {
+		all, _, err := s.store.Keys(t.Context(), "alpha", taskstore.Page{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
+	}
+	soon, past := time.Now().Add(time.Hour).UTC().Format(time.RFC3339), time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
+	for body, says := range map[string]string{
+		`{"scopes": ["root"]}`: "admin", `{"scopes": []}`: "scopes", `{"expires_at": "` + past + `"}`: "past", `{"expires_at": "tomorrow"}`: "expires_at", `{"nme": "x"}`: "name",
+	} {
+		if status, b := ask("alphaadmin", "POST", keys, body); status != 400 || !strings.Contains(s.problem(body, []byte(b)).Detail, says) {
+			t.Errorf("%s: %d %s", body, status, b)
+		}
+	}
+	if status, b := ask("alphaadmin", "POST", "/v1/admin/tenants/nobody/keys", `{}`); status != 404 {
+		t.Errorf("%d %s", status, b)
+	}
+	if status, b := ask("alphawrite", "POST", keys, `{"scopes": ["admin"]}`); status != 403 {
+		t.Errorf("a key without admin makes one with it: %d %s", status, b)
+	}
+	if status, b := ask("alphaadmin", "POST", keys+"?dry_run=true", `{"name": "ci", "expires_at": "`+soon+`"}`); status != 201 || !decode[CreatedKey](t, b).DryRun || decode[CreatedKey](t, b).Secret != "" || count() != 2 {
+		t.Errorf("%d %s", status, b)
+	}
+	status, b := ask("alphaadmin", "POST", keys, `{"name": "ci", "scopes": ["read"], "expires_at": "`+soon+`"}`, "Idempotency-Key", "once")
+	made := decode[CreatedKey](t, b)
+	if status != 201 || made.Name != "ci" || !slices.Equal(made.Scopes, []string{"read"}) || made.ExpiresAt.Format(time.RFC3339) != soon || !strings.HasPrefix(made.Secret, "sheaf_") || len(made.Secret) < 60 {
+		t.Fatalf("%d %s", status, b)
+	}
+	if status, b := ask(made.Secret, "GET", "/v1/datasets", ""); status != 200 {
+		t.Errorf("the new key: %d %s", status, b)
+	}
+	if status, b := ask(made.Secret, "POST", "/v1/datasets", `{"name": "x"}`); status != 403 {
+		t.Errorf("it may read alone: %d %s", status, b)
+	}
+	// The secret is nowhere else: not in a repeated answer, the list or the log.
+	for _, again := range [][2]string{{"POST", `{"name": "ci", "scopes": ["read"], "expires_at": "` + soon + `"}`}, {"GET", ""}} {
+		if status, b := ask("alphaadmin", again[0], keys, again[1], "Idempotency-Key", "once"); status/100 != 2 || !strings.Contains(b, made.ID) || strings.Contains(b, made.Secret) {
+			t.Errorf("%s: %d %s", again[0], status, b)
+		}
+	}
+	if count() != 3 || strings.Contains(s.dump(), made.Secret) {
+		t.Error("the store holds the secret, or another key")
+	}
+	if text := log.String(); !strings.Contains(text, `"audit":"key.created"`) || !strings.Contains(text, made.ID) || !strings.Contains(text, `"by":"alpha-admin"`) || strings.Contains(text, made.Secret) {
+		t.Errorf("the log: %s", text)
+	}
+	if status, b := ask("alphaadmin", "POST", keys, `{}`); status != 201 || !slices.Equal(decode[CreatedKey](t, b).Scopes, []string{"write"}) || strings.Contains(b, "expires_at") {
+		t.Errorf("%d %s", status, b)
+	}
+}
+
+// A dataset has a name: null does not take it away.
+func TestDatasetKeepsItsName(t *testing.T) {
+	s, ask := operators(t)
+	for _, body := range []string{`{"name": null}`, `{"name": ""}`} {
+		if status, b := ask("alphawrite", "PATCH", "/v1/datasets/files", body); status != 400 || !strings.Contains(s.problem(body, []byte(b)).Detail, "name") {
+			t.Errorf("%s: %d %s", body, status, b)
+		}
+	}
+	if d, err := s.store.Dataset(t.Context(), "alpha", "files"); err != nil || d.Name != "files" {
+		t.Errorf("%+v, %v", d, err)
+	}
+}

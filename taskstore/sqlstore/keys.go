@@ -10,7 +10,8 @@ import (
 	"sheaf/taskstore"
 )
 
-// CreateKey makes a key, of which the store knows only the hash.
+// CreateKey makes a key, of which the store knows only the hash. ErrInvalid for
+// a time of expiry that has passed.
 func (s *keys) CreateKey(ctx context.Context, k sheaf.Key, hash string) error {
 	scopes := encodeList(k.Scopes)
 	if err := checkTexts("the key's id", k.ID, 64, "the key's name", k.Name, 255, "the key's hash", hash, 128, "the key's scopes", scopes, 255); err != nil {
@@ -24,16 +25,23 @@ func (s *keys) CreateKey(ctx context.Context, k sheaf.Key, hash string) error {
 		if len(tenant) == 0 {
 			return notFound("tenant", k.TenantID)
 		}
-		return insertRows(tx, "api_keys", []string{"id", "tenant_id", "name", "hash", "scopes", "created_at"},
-			[][]any{{k.ID, k.TenantID, k.Name, hash, scopes, raw(s.now())}}, "")
+		var now []int64
+		if err := tx.Raw(s.sql("SELECT @now")).Scan(&now).Error; err != nil {
+			return err
+		}
+		if err := taskstore.CheckExpiry(k.ExpiresAt, toTime(now[0])); err != nil {
+			return err
+		}
+		return insertRows(tx, "api_keys", []string{"id", "tenant_id", "name", "hash", "scopes", "created_at", "expires_at"},
+			[][]any{{k.ID, k.TenantID, k.Name, hash, scopes, now[0], toMillis(k.ExpiresAt)}}, "")
 	})
 }
 
-// KeyByHash finds the key that a request carries. ErrNotFound when unknown or
-// revoked.
+// KeyByHash finds the key that a request carries. ErrNotFound when unknown,
+// revoked or expired.
 func (s *keys) KeyByHash(ctx context.Context, hash string) (*sheaf.Key, error) {
 	var rows []keyRow
-	if err := s.read(ctx).Raw("SELECT * FROM api_keys WHERE hash=? AND revoked_at=0", hash).Scan(&rows).Error; err != nil {
+	if err := s.read(ctx).Raw(s.sql("SELECT * FROM api_keys WHERE hash=? AND revoked_at=0 AND (expires_at=0 OR expires_at>@now)"), hash).Scan(&rows).Error; err != nil {
 		return nil, translate(err)
 	}
 	if len(rows) == 0 {

@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"path"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/pressly/goose/v3"
 
@@ -61,6 +64,43 @@ func (s *handle) Migrate(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Migrations names those of a driver, oldest first: "0001_init".
+func Migrations(driver string) ([]string, error) {
+	files, err := fs.Glob(migrations.FS, driver+"/*.sql")
+	for i, f := range files {
+		files[i] = strings.TrimSuffix(path.Base(f), ".sql")
+	}
+	slices.Sort(files)
+	return files, err
+}
+
+// PendingMigrations names those that Migrate would run. It changes nothing, also
+// where nothing was ever migrated.
+func (s *handle) PendingMigrations(ctx context.Context) ([]string, error) {
+	all, err := Migrations(s.d.name)
+	if err != nil {
+		return nil, err
+	}
+	tables := map[string]string{
+		"sqlite": "SELECT COUNT(*) FROM sqlite_master WHERE name=?", "mysql": "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema=DATABASE() AND table_name=?",
+		"postgres": "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema=ANY(current_schemas(false)) AND table_name=?",
+	}[s.d.name]
+	var began, there int
+	if err := s.read(ctx).Raw(tables, goose.DefaultTablename).Scan(&began).Error; err != nil {
+		return nil, translate(err)
+	}
+	if began > 0 {
+		if err := s.read(ctx).Raw("SELECT COALESCE(MAX(version_id),0) FROM " + goose.DefaultTablename).Scan(&there).Error; err != nil {
+			return nil, translate(err)
+		}
+	}
+	return slices.DeleteFunc(all, func(name string) bool {
+		number, _, _ := strings.Cut(name, "_")
+		n, err := strconv.Atoi(number)
+		return err != nil || n <= there
+	}), nil
 }
 
 // formerKey is, in queue_meta, the newest migration of the release before the

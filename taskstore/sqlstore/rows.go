@@ -53,13 +53,14 @@ type keyRow struct {
 	Hash      string
 	Scopes    string // JSON list
 	CreatedAt int64  `gorm:"autoCreateTime:false"`
+	ExpiresAt int64
 	RevokedAt int64
 }
 
 func (keyRow) TableName() string { return "api_keys" }
 
 func (r keyRow) toDomain() sheaf.Key {
-	k := sheaf.Key{ID: r.ID, TenantID: r.TenantID, Name: r.Name, CreatedAt: toTime(r.CreatedAt), RevokedAt: toTime(r.RevokedAt)}
+	k := sheaf.Key{ID: r.ID, TenantID: r.TenantID, Name: r.Name, CreatedAt: toTime(r.CreatedAt), ExpiresAt: toTime(r.ExpiresAt), RevokedAt: toTime(r.RevokedAt)}
 	decode(r.Scopes, &k.Scopes)
 	return k
 }

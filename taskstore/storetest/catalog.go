@@ -345,6 +345,30 @@ func testTenants(t *testing.T, b *bench) {
 	if len(keys) != 1 || keys[0].RevokedAt.IsZero() {
 		t.Fatalf("keys %+v", keys)
 	}
+	// A key that expires is refused from then on, and stays on the list.
+	expiring := func(id string, in time.Duration) error {
+		return b.CreateKey(b.ctx, sheaf.Key{ID: id, TenantID: b.tenant, Scopes: []string{"read"}, ExpiresAt: time.Now().Add(in).Truncate(time.Millisecond)}, "hash of "+id)
+	}
+	soon, later := sheaf.NewID(), sheaf.NewID()
+	b.is(expiring(sheaf.NewID(), -time.Minute), sheaf.ErrInvalid)
+	b.ok(expiring(later, time.Hour))
+	b.ok(expiring(soon, 500*time.Millisecond))
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		if _, err := b.KeyByHash(b.ctx, "hash of "+soon); err != nil {
+			b.is(err, sheaf.ErrNotFound)
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatal("a key that has expired is let in")
+		}
+	}
+	found, err = b.KeyByHash(b.ctx, "hash of "+later)
+	b.ok(err)
+	if left := time.Until(found.ExpiresAt); left < 50*time.Minute || left > time.Hour {
+		t.Errorf("a key of an hour expires in %s", left)
+	}
+	keys, _, err = b.Keys(b.ctx, b.tenant, taskstore.Page{})
+	b.ok(err)
+	b.same("keys, with the one that has expired", len(keys), 3)
 }
 
 func testDatasets(t *testing.T, b *bench) {
