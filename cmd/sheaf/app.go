@@ -197,7 +197,7 @@ func build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_
 		kc := keeper.Config{
 			Store: a.store, Queue: a.queue, Index: a.index, Blobs: a.blobs, Leader: a.leader(), Log: log,
 			Feeds: cfg.Queue.Driver == "redis", Sole: cfg.Sole(), Window: cfg.Queue.Window,
-			WorkerTimeout: time.Duration(cfg.Keeper.WorkerTimeout), Retention: time.Duration(cfg.Keeper.Retention), Audit: a.audit, AuditEvery: time.Duration(cfg.Keeper.AuditInterval), SlowEvery: time.Duration(cfg.Keeper.Reconcile),
+			WorkerTimeout: time.Duration(cfg.Keeper.WorkerTimeout), Retention: time.Duration(cfg.Keeper.Retention), Audit: a.audit, AuditEvery: time.Duration(cfg.Keeper.AuditInterval), CompactEvery: time.Duration(cfg.Keeper.Compact), SlowEvery: time.Duration(cfg.Keeper.Reconcile),
 			Tell:    teller.Round,
 			Sign:    a.receipts.Sign,
 			Leads:   func(leads bool) { a.leads.Store(leads); a.metrics.Leads(leads) },
@@ -569,8 +569,12 @@ func (a *app) openBlobs(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	a.files, err = cache.Open(a.blobs, a.path("cache"), b.CacheBytes)
-	return err
+	if a.files, err = cache.Open(a.blobs, a.path("cache"), b.CacheBytes); err != nil {
+		return err
+	}
+	stop := a.files.Expire(time.Duration(b.CacheAge))
+	a.onClose(func() error { stop(); return nil })
+	return nil
 }
 
 // liveKeys are those of the blob store where they are in files.

@@ -117,18 +117,19 @@ type Redis struct {
 }
 
 type Blob struct {
-	Driver         string `toml:"driver" doc:"file or s3"`
-	Endpoint       string `toml:"endpoint" doc:"of S3 or MinIO, with scheme"`
-	PublicEndpoint string `toml:"public_endpoint" doc:"what presigned addresses name, where clients reach the store by another name"`
-	Bucket         string `toml:"bucket" doc:"where originals and artifacts are kept"`
-	Prefix         string `toml:"prefix" doc:"before every key, ending in a slash, for a bucket shared with others"`
-	CreateBucket   bool   `toml:"create_bucket" doc:"make the bucket where it is missing"`
-	Region         string `toml:"region" doc:"of S3; empty for MinIO"`
-	Credentials    string `toml:"credentials" doc:"static (the keys below), env, iam, or empty for the first of them that is there"`
-	AccessKey      Secret `toml:"access_key" secret:"true" doc:"of S3 or MinIO"`
-	SecretKey      Secret `toml:"secret_key" secret:"true" doc:"of S3 or MinIO"`
-	CAFile         string `toml:"ca_file" doc:"PEM file of authorities to trust beside the system's"`
-	CacheBytes     int64  `toml:"cache_bytes" doc:"largest local cache of originals on an executor"`
+	Driver         string   `toml:"driver" doc:"file or s3"`
+	Endpoint       string   `toml:"endpoint" doc:"of S3 or MinIO, with scheme"`
+	PublicEndpoint string   `toml:"public_endpoint" doc:"what presigned addresses name, where clients reach the store by another name"`
+	Bucket         string   `toml:"bucket" doc:"where originals and artifacts are kept"`
+	Prefix         string   `toml:"prefix" doc:"before every key, ending in a slash, for a bucket shared with others"`
+	CreateBucket   bool     `toml:"create_bucket" doc:"make the bucket where it is missing"`
+	Region         string   `toml:"region" doc:"of S3; empty for MinIO"`
+	Credentials    string   `toml:"credentials" doc:"static (the keys below), env, iam, or empty for the first of them that is there"`
+	AccessKey      Secret   `toml:"access_key" secret:"true" doc:"of S3 or MinIO"`
+	SecretKey      Secret   `toml:"secret_key" secret:"true" doc:"of S3 or MinIO"`
+	CAFile         string   `toml:"ca_file" doc:"PEM file of authorities to trust beside the system's"`
+	CacheBytes     int64    `toml:"cache_bytes" doc:"largest local cache of originals on an executor"`
+	CacheAge       Duration `toml:"cache_age" doc:"a cached original that nobody has used for so long is removed; 0: only when the cache is full"`
 }
 
 type Index struct {
@@ -225,6 +226,7 @@ type Tags struct {
 type Keeper struct {
 	Retention     Duration `toml:"retention" doc:"of events, tasks of old generations and idempotency keys"`
 	AuditInterval Duration `toml:"audit_interval" doc:"how often the leading keeper compares database, index and blob store for the metric sheaf_index_drift; 0: never"`
+	Compact       Duration `toml:"compact_interval" doc:"how often the leading keeper has Elasticsearch write anew what holds words of deleted chunks; 0: never, which leaves it to the merges"`
 	WorkerTimeout Duration `toml:"worker_timeout" doc:"an executor silent for this long is gone"`
 	LeaderTTL     Duration `toml:"leader_ttl" doc:"a leading keeper silent for this long is followed by another"`
 	Reconcile     Duration `toml:"reconcile" doc:"interval of the comparison of the queue with the store"`
@@ -338,7 +340,7 @@ func Default() Config {
 		Server:  Server{Listen: "127.0.0.1:8080", MaxUploadBytes: 5 << 30, UploadLife: Duration(24 * time.Hour), BodyTimeout: Duration(time.Minute), MaxUploads: 100, MaxStreams: 200},
 		Store:   Store{Driver: "sqlite", MaxConns: 16},
 		Queue:   Queue{Driver: "sql", Window: 256},
-		Blob:    Blob{Driver: "file", Bucket: "sheaf", CreateBucket: true, CacheBytes: 20 << 30},
+		Blob:    Blob{Driver: "file", Bucket: "sheaf", CreateBucket: true, CacheBytes: 20 << 30, CacheAge: Duration(time.Hour)},
 		Index:   Index{Driver: "embedded", Prefix: "sheaf", Shards: 1},
 		Embed:   Embed{Driver: "static", Weight: -1, Batch: 64, Concurrency: 8, Timeout: Duration(60 * time.Second)},
 		Chat:    Chat{Timeout: Duration(60 * time.Second), Concurrency: 4, Batch: 1},
@@ -352,7 +354,7 @@ func Default() Config {
 		Trace:    Trace{SampleRatio: 1},
 		Webhooks: Webhooks{Timeout: Duration(10 * time.Second)},
 		Keeper: Keeper{
-			Retention: Duration(7 * 24 * time.Hour), AuditInterval: Duration(10 * time.Minute), WorkerTimeout: Duration(6 * time.Second),
+			Retention: Duration(7 * 24 * time.Hour), AuditInterval: Duration(10 * time.Minute), Compact: Duration(24 * time.Hour), WorkerTimeout: Duration(6 * time.Second),
 			LeaderTTL: Duration(8 * time.Second), Reconcile: Duration(time.Minute), Grace: Duration(2 * time.Minute), KeepVersions: Duration(24 * time.Hour),
 		},
 	}

@@ -123,6 +123,16 @@ type Index interface {
 	Close() error
 }
 
+// Compacter is an Index whose files hold the words of deleted entries until
+// its engine happens to write them anew. An Index that is none removes them by
+// itself, within minutes.
+type Compacter interface {
+	// Compact has the engine write anew what holds deleted entries, which may go
+	// on behind the call. It changes nothing that a search finds, works beside
+	// writes, and does nothing where nothing was deleted.
+	Compact(ctx context.Context) error
+}
+
 // Query selects candidates. TenantID is required; an empty filter selects all.
 type Query struct {
 	TenantID    string

@@ -74,6 +74,7 @@ type Config struct {
 	CollectEvery  time.Duration // default 5 s
 	CleanupEvery  time.Duration // default 1 h
 	AuditEvery    time.Duration // 0 means never
+	CompactEvery  time.Duration // 0 means never
 	MeasureEvery  time.Duration // default 5 s
 	Retention     time.Duration // of events, old tasks, idempotency keys; default 7 days
 }
@@ -182,6 +183,9 @@ func New(cfg Config) *Keeper {
 	}
 	if cfg.Measure != nil {
 		k.loops = append(k.loops, &loop{name: "measure", every: cfg.MeasureEvery, step: k.measure})
+	}
+	if ix, ok := cfg.Index.(index.Compacter); ok && cfg.CompactEvery > 0 {
+		k.loops = append(k.loops, &loop{name: "compact", every: cfg.CompactEvery, late: true, step: func(ctx context.Context) (int, error) { return 0, ix.Compact(ctx) }})
 	}
 	if cfg.Audit != nil && cfg.AuditEvery > 0 {
 		k.loops = append(k.loops, &loop{name: "audit", every: cfg.AuditEvery, limit: max(cfg.AuditEvery, time.Hour), late: true, step: func(ctx context.Context) (int, error) { return 0, cfg.Audit(ctx) }})

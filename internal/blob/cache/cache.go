@@ -45,6 +45,7 @@ type entry struct {
 	blocks *blocks // of a sparse file, whose size is what of it is here
 	size   int64
 	users  int
+	used   time.Time          // when the last user left
 	place  *list.Element      // in unused, nil while there are users
 	ready  chan struct{}      // closed when the download has ended
 	err    error              // of the download, set before ready is closed
@@ -87,7 +88,7 @@ func Open(store blob.Store, dir string, maxBytes int64) (*Cache, error) {
 	}
 	slices.SortFunc(known, func(a, b found) int { return b.used.Compare(a.used) })
 	for _, f := range known {
-		c.entries[f.name] = f.entry
+		c.entries[f.name], f.entry.used = f.entry, f.used
 		f.place = c.unused.PushBack(f.entry)
 		c.bytes += f.size
 	}
@@ -192,7 +193,7 @@ func (c *Cache) leave(e *entry) {
 	}
 	select {
 	case <-e.ready:
-		e.place = c.unused.PushFront(e)
+		e.place, e.used = c.unused.PushFront(e), time.Now()
 		c.evict()
 	default:
 		e.cancel()
@@ -214,14 +215,52 @@ func (c *Cache) forget(e *entry) {
 // evict removes the least recently used files until the rest fits. c.mu is held.
 func (c *Cache) evict() {
 	for c.bytes > c.maxBytes && c.unused.Len() > 0 {
-		e := c.unused.Remove(c.unused.Back()).(*entry)
-		e.place = nil
-		delete(c.entries, e.name)
-		c.bytes -= e.size
-		if e.blocks != nil {
-			_ = e.blocks.f.Close()
+		c.removeOldest()
+	}
+}
+
+// removeOldest removes the least recently used file. c.mu is held.
+func (c *Cache) removeOldest() {
+	e := c.unused.Remove(c.unused.Back()).(*entry)
+	e.place = nil
+	delete(c.entries, e.name)
+	c.bytes -= e.size
+	if e.blocks != nil {
+		_ = e.blocks.f.Close()
+	}
+	_ = os.Remove(e.file)
+}
+
+// Expire removes files that nobody has used for age, again and again until stop
+// is called: an original may have been deleted, of which a cache is not told.
+// An age of 0 keeps them.
+func (c *Cache) Expire(age time.Duration) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	if age <= 0 || c.local() {
+		return cancel
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(max(age/8, time.Millisecond))
+		defer tick.Stop()
+		for {
+			c.expire(time.Now().Add(-age))
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
 		}
-		_ = os.Remove(e.file)
+	}()
+	return func() { cancel(); <-done }
+}
+
+func (c *Cache) expire(before time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.unused.Len() > 0 && c.unused.Back().Value.(*entry).used.Before(before) {
+		c.removeOldest()
 	}
 }
 

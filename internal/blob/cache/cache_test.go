@@ -9,9 +9,11 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"sheaf"
@@ -229,4 +231,49 @@ func TestManyUsersKeepTheBound(t *testing.T) {
 	if c.bytes > 3000 || c.bytes != int64(1000*len(c.entries)) || c.unused.Len() != len(c.entries) {
 		t.Errorf("%d bytes, %d entries, %d unused", c.bytes, len(c.entries), c.unused.Len())
 	}
+}
+
+// A file goes once nobody has used it for its time, whoever brought it, and
+// not while somebody uses it.
+func TestFilesExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, objects := setup(t, 3, 100)
+		dir := t.TempDir()
+		earlier := open(t, r, dir, 1000)
+		objects[0].fetch(t, earlier)() // its time is that of the file
+		if err := os.Chtimes(filepath.Join(dir, objects[0].digest), time.Now(), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		c := open(t, r, dir, 1000)
+		held := objects[1].fetch(t, c)
+		stop := c.Expire(time.Hour)
+		defer stop()
+		there := func() (out []int) {
+			for i, o := range objects {
+				if _, err := os.Stat(filepath.Join(dir, o.digest)); err == nil {
+					out = append(out, i)
+				}
+			}
+			return out
+		}
+		time.Sleep(50 * time.Minute)
+		objects[2].fetch(t, c)()
+		if got := there(); !slices.Equal(got, []int{0, 1, 2}) {
+			t.Errorf("after 50 minutes %v are there", got)
+		}
+		time.Sleep(20 * time.Minute)
+		if got := there(); !slices.Equal(got, []int{1, 2}) {
+			t.Errorf("after 70 minutes %v are there", got)
+		}
+		held()
+		time.Sleep(70 * time.Minute)
+		if got := there(); len(got) > 0 {
+			t.Errorf("after 140 minutes %v are there", got)
+		}
+		opens := r.opens.Load()
+		objects[1].fetch(t, c)()
+		if r.opens.Load() != opens+1 {
+			t.Error("a file that has expired is not brought again")
+		}
+	})
 }

@@ -393,3 +393,34 @@ func (x *Index) delete(ctx context.Context, tenantID string, which any) error {
 	return fmt.Errorf("%w: %w", sheaf.ErrUnavailable, sheaf.FailRetryable(sheaf.CategoryTarget, "index_busy",
 		"Elasticsearch did not finish a deletion in %s: it is tried again later.", x.alias))
 }
+
+// Compact has Elasticsearch write every segment anew that holds deleted
+// entries, which goes on behind the call. By itself it does so only where a
+// tenth of a segment is deleted.
+func (x *Index) Compact(ctx context.Context) error {
+	if err := x.ensure(ctx); err != nil {
+		return err
+	}
+	return x.retry(ctx, func() error {
+		var stats struct {
+			All struct {
+				Total struct {
+					Docs struct {
+						Deleted int `json:"deleted"`
+					} `json:"docs"`
+				} `json:"total"`
+			} `json:"_all"`
+		}
+		if err := x.do(ctx, esapi.IndicesStatsRequest{Index: []string{x.alias}, Metric: []string{"docs"}}, &stats); err != nil || stats.All.Total.Docs.Deleted == 0 {
+			return err
+		}
+		every := map[string]any{"index": map[string]any{"merge": map[string]any{"policy": map[string]any{"expunge_deletes_allowed": 0}}}}
+		if err := x.do(ctx, esapi.IndicesPutSettingsRequest{Index: []string{x.alias}, Body: encoded(every)}, nil); err != nil {
+			return err
+		}
+		if err := x.do(ctx, esapi.IndicesFlushRequest{Index: []string{x.alias}}, nil); err != nil {
+			return err
+		}
+		return x.do(ctx, esapi.IndicesForcemergeRequest{Index: []string{x.alias}, OnlyExpungeDeletes: esapi.BoolPtr(true), WaitForCompletion: esapi.BoolPtr(false)}, nil)
+	})
+}
