@@ -334,8 +334,9 @@ func (b *bench) fleetPages(ctx context.Context) error {
 }
 
 // servedByFleet runs f against a fresh fleet of one process a role and discards
-// it. f is told the processes of all roles and engines.
-func (b *bench) servedByFleet(ctx context.Context, name string, f func(s *server, parts map[string]int) error) (err error) {
+// it. f is told the processes of all roles and engines; settings are more of
+// their environment.
+func (b *bench) servedByFleet(ctx context.Context, name string, f func(s *server, parts map[string]int) error, settings ...string) (err error) {
 	vars, err := b.engine(ctx, "mysql", "redis", "minio", "es")
 	if err != nil {
 		return err
@@ -351,6 +352,7 @@ func (b *bench) servedByFleet(ctx context.Context, name string, f func(s *server
 		"SHEAF_BLOB_ACCESS_KEY=" + vars["SHEAF_TEST_S3_ACCESS_KEY"], "SHEAF_BLOB_SECRET_KEY=" + vars["SHEAF_TEST_S3_SECRET_KEY"],
 		"SHEAF_INDEX_DRIVER=elasticsearch", "SHEAF_INDEX_ADDRS=" + vars["SHEAF_TEST_ES_URL"], "SHEAF_INDEX_PREFIX=" + own,
 	}
+	env = append(env, settings...)
 	parts := map[string]int{}
 	for _, engine := range []string{"mysql", "redis", "minio", "es"} {
 		parts[engine] = b.enginePID(engine)

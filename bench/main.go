@@ -59,6 +59,7 @@ type bench struct {
 	corpus  string // "" when there is none
 	tmp     string // removed at the end
 	rows    []row
+	texts   int    // documents made by text
 	engines string // folder of the engines that this run has started, "" for none
 	noop    time.Duration
 }
@@ -88,6 +89,7 @@ var measures = []measure{
 	{[]string{"fleet.document"}, func(ctx context.Context, b *bench) error { return b.fleetDocument(ctx) }},
 	{[]string{"fleet.pages"}, func(ctx context.Context, b *bench) error { return b.fleetPages(ctx) }},
 	{[]string{"fleet.first.searchable"}, func(ctx context.Context, b *bench) error { return b.fleetFirstSearchable(ctx) }},
+	{[]string{"watchers"}, func(ctx context.Context, b *bench) error { return b.watchers(ctx) }},
 	{[]string{"queue.latency"}, func(ctx context.Context, b *bench) error { return b.queueLatency(ctx) }},
 }
 

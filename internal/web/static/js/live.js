@@ -9,6 +9,27 @@ const kinds = ["claimed", "done", "failed", "dead", "snoozed", "released", "lost
 /** How long a poll waits when no stream can be had, in milliseconds. */
 const pollInterval = 2000;
 
+/**
+ * Paces what a view reads again while things change: at once after a quiet time,
+ * and about one request a second if changes do not end, whatever one reading
+ * costs.
+ *
+ * @param {number} [burst] requests at once after a quiet time
+ */
+export function pacer(burst = 20) {
+  let left = burst, at = Date.now();
+  return {
+    /** @param {number} requests that were made */
+    spend(requests) {
+      const now = Date.now();
+      left = Math.min(burst, left + (now - at) / 1000) - requests;
+      at = now;
+    },
+    /** Milliseconds until the next reading, at least so many. @param {number} least */
+    wait: (least) => Math.max(least, at - Date.now() - left * 1000),
+  };
+}
+
 /** @param {"live"|"polling"|"lost"|"idle"} state */
 export function showLine(state) {
   const words = { live: "Live", polling: "Polling", lost: "Reconnecting", idle: "Up to date" };

@@ -4,7 +4,7 @@ import { aborted, datasetPath, documentPath, get } from "../api.js";
 import { cancelDocuments, deleteDocuments, reparseDialog, retryDocuments } from "../actions.js";
 import { announce, button, draw, el, empty, name, trouble } from "../dom.js";
 import { bytes, eta, format, formats, number, percent, plural, time } from "../format.js";
-import { follow } from "../live.js";
+import { follow, pacer } from "../live.js";
 import { note, title } from "../nav.js";
 import { badge, bar, doneText, failureLine, ledgerBar, strip, terminal, waiting } from "../parts.js";
 import { chooser, onUploaded } from "../upload.js";
@@ -366,14 +366,16 @@ export async function view({ root, params, query, signal }) {
   const dirty = new Set();
   let fresh = false; // documents that are not in the list yet
   let tick = 0;
+  const pace = pacer();
   const soon = () => {
-    if (!tick) tick = setTimeout(catchUp, 400);
+    if (!tick) tick = setTimeout(catchUp, pace.wait(400));
   };
   const changed = () => [...rows.keys()].some((id) => dirty.has(id));
   async function catchUp() {
     try {
       const visible = [...rows.values()].filter((r) => r.d && dirty.has(r.d.id)).map((r) => r.d.id).slice(0, 100);
       for (const id of visible) dirty.delete(id); // those out of sight are read when they come into it
+      pace.spend(2 + Number(visible.length > 0) + Number(fresh));
       if (visible.length) await again(visible);
       if (fresh) {
         fresh = false;

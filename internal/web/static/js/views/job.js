@@ -5,7 +5,7 @@ import { aborted, get, send } from "../api.js";
 import { announce, button, draw, el, grid, icon, name } from "../dom.js";
 import { diagnostics, tasksOf } from "../flight.js";
 import { between, bytes, duration, eta, number, percent, plural, time } from "../format.js";
-import { follow } from "../live.js";
+import { follow, pacer } from "../live.js";
 import { go, note, title } from "../nav.js";
 import { badge, bar, cure, failureLine, states, terminal, waiting } from "../parts.js";
 import { waterfall } from "../waterfall.js";
@@ -85,6 +85,7 @@ export async function view({ root, params, query, signal }) {
   }
 
   let due = 0, running = false, missed = false;
+  const pace = pacer();
   async function refresh() {
     due = 0;
     running = true;
@@ -94,6 +95,7 @@ export async function view({ root, params, query, signal }) {
       job = await get(base, signal);
       show();
       await Promise.all([showErrors(), showTasks()]);
+      pace.spend(3 + docs.length);
     } catch (e) {
       if (!aborted(e)) announce(String(/** @type {Error} */ (e).message));
       missed = true; // nothing else may happen that would ask again
@@ -105,10 +107,26 @@ export async function view({ root, params, query, signal }) {
   /** What happens while the job is being read may not be in the answer: it is read once more. */
   function soon(wait = 500) {
     if (running) missed = true;
-    else if (!due && !signal.aborted) due = setTimeout(refresh, wait);
+    else if (!due && !signal.aborted) due = setTimeout(refresh, pace.wait(wait));
   }
+  /** The stream brings the job itself; what goes with it is read. @param {Job} now */
+  const take = (now) => {
+    job = now;
+    show();
+    soon();
+  };
   signal.addEventListener("abort", () => clearTimeout(due));
   show();
   await Promise.all([showErrors(), showTasks()]);
-  follow(base, { status: () => soon(), event: () => soon(), end: () => soon() }, signal);
+  pace.spend(3 + docs.length);
+  follow(base, {
+    status: take,
+    event: () => soon(),
+    end: (now) => {
+      clearTimeout(due);
+      due = 0;
+      pace.spend(-1000); // the last reading comes at once
+      take(now);
+    },
+  }, signal);
 }
