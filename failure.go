@@ -127,6 +127,23 @@ func AsFailure(err error, phase string) *Failure {
 	return f
 }
 
+// CategoryOf is the category of a unit's failure, of which a ledger keeps the
+// code alone.
+func CategoryOf(code string) Category {
+	for _, c := range []struct {
+		part     string
+		category Category
+	}{
+		{"timeout", CategoryTimeout}, {"crash", CategoryCrash}, {"memory", CategoryCrash}, {"encrypt", CategoryEncrypted},
+		{"password", CategoryEncrypted}, {"cancel", CategoryCanceled}, {"internal", CategoryInternal}, {"not_planned", CategoryInternal},
+	} {
+		if strings.Contains(code, c.part) {
+			return c.category
+		}
+	}
+	return CategoryBadInput
+}
+
 // withoutFolders is an error's text with the names of files instead of their
 // paths: a failure is shown to tenants, whom the server's folders do not concern.
 func withoutFolders(err error) string {

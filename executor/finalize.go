@@ -79,7 +79,7 @@ func outcome(doc *sheaf.Document, tasks []sheaf.Task) taskstore.Publication {
 
 	for _, r := range ledger {
 		if r.Status == sheaf.UnitFailed && firstFailure == nil {
-			firstFailure = sheaf.Fail(sheaf.CategoryBadInput, r.Code, "%s", r.Message)
+			firstFailure = sheaf.Fail(sheaf.CategoryOf(r.Code), r.Code, "%s", r.Message)
 			firstFailure.Page = r.From
 		}
 	}
@@ -104,7 +104,7 @@ func emptyFailure(c sheaf.LedgerCounts, ledger sheaf.Ledger, first *sheaf.Failur
 	case c.Skipped > 0:
 		for _, r := range ledger {
 			if r.Status == sheaf.UnitSkipped {
-				return sheaf.Fail(sheaf.CategoryBadInput, r.Code, "%s", r.Message)
+				return sheaf.Fail(sheaf.CategoryOf(r.Code), r.Code, "%s", r.Message)
 			}
 		}
 	case c.Blank > 0 && c.OK == 0 && c.OCR == 0:

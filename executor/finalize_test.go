@@ -33,6 +33,7 @@ func TestNoGenerationSucceedsWithoutAVerdictOnEveryUnit(t *testing.T) {
 		"all is dead":         {tasks: []sheaf.Task{dead(1, 12), dead(13, 24)}, state: sheaf.DocFailed, code: "parse_timeout", count: sheaf.LedgerCounts{Failed: 24}},
 		"no task at all":      {state: sheaf.DocFailed, code: "not_planned", count: sheaf.LedgerCounts{Failed: 24}},
 		"nothing but scans":   {tasks: []sheaf.Task{done(1, 24, 0, all(sheaf.UnitSkipped, "needs_ocr")...)}, state: sheaf.DocFailed, code: "needs_ocr", count: sheaf.LedgerCounts{Skipped: 24}},
+		"all pages crash":     {tasks: []sheaf.Task{done(1, 24, 0, all(sheaf.UnitFailed, "parser_crash")...)}, state: sheaf.DocFailed, code: "parser_crash", count: sheaf.LedgerCounts{Failed: 24}},
 		"nothing but blanks":  {tasks: []sheaf.Task{done(1, 24, 0, all(sheaf.UnitBlank, "")...)}, state: sheaf.DocFailed, code: "empty_document", count: sheaf.LedgerCounts{Blank: 24}},
 		"read, but no chunks": {tasks: []sheaf.Task{done(1, 24, 0)}, state: sheaf.DocFailed, code: "no_text", count: sheaf.LedgerCounts{OK: 24}},
 		"only what was asked": {tasks: []sheaf.Task{done(5, 9, 2)}, pages: []sheaf.Range{{From: 5, To: 9}}, state: sheaf.DocSucceeded, count: sheaf.LedgerCounts{OK: 5}},
@@ -48,8 +49,26 @@ func TestNoGenerationSucceedsWithoutAVerdictOnEveryUnit(t *testing.T) {
 		if got.Failure != nil {
 			code = got.Failure.Code
 		}
+		if want := map[string]sheaf.Category{"parser_crash": sheaf.CategoryCrash, "parse_timeout": sheaf.CategoryTimeout, "not_planned": sheaf.CategoryInternal, "needs_ocr": sheaf.CategoryBadInput}[code]; want != "" && got.Failure.Category != want {
+			t.Errorf("%s: the category of %s is %s, want %s", name, code, got.Failure.Category, want)
+		}
 		if got.State != c.state || code != c.code || got.Ledger != c.count {
 			t.Errorf("%s: %s %q %+v, want %s %q %+v", name, got.State, code, got.Ledger, c.state, c.code, c.count)
+		}
+	}
+}
+
+func TestRangesConsumeTheBytesOfTheirDocument(t *testing.T) {
+	for _, size := range []int64{0, 1, 1000, 12345} {
+		var sum int64
+		for _, r := range []sheaf.Range{{From: 1, To: 7}, {From: 8, To: 8}, {From: 9, To: 24}} {
+			sum += usageOf(sheaf.TaskResult{}, &sheaf.Document{Size: size, Units: 24}, &sheaf.Task{Range: r}).Bytes
+		}
+		if sum != size {
+			t.Errorf("ranges of a document of %d bytes consumed %d", size, sum)
+		}
+		if u := usageOf(sheaf.TaskResult{}, &sheaf.Document{Size: size}, &sheaf.Task{}); u.Bytes != size {
+			t.Errorf("a task for a document of %d bytes consumed %d", size, u.Bytes)
 		}
 	}
 }

@@ -145,7 +145,7 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done taskst
 	if err := e.tagChunks(ctx, run, chunks, vectors, payload); err != nil {
 		return done, err
 	}
-	result.Usage = usageOf(result, payload.Size, t)
+	result.Usage = usageOf(result, doc, t)
 	result.Usage.EmbeddedTokens = embedded
 	result.ArtifactKey, err = e.store(ctx, run, doc, chunks, vectors, t.Digest)
 	if err != nil {
@@ -748,9 +748,14 @@ func warningsOf(units []sheaf.UnitResult) []sheaf.Warning {
 	return ws
 }
 
-func usageOf(r sheaf.TaskResult, size int64, t *sheaf.Task) sheaf.Usage {
+// usageOf is what a range consumed. Of the document's bytes it has the share of
+// its units, so that the ranges of a document add up to its size.
+func usageOf(r sheaf.TaskResult, doc *sheaf.Document, t *sheaf.Task) sheaf.Usage {
 	counts := r.Ledger.Counts()
-	u := sheaf.Usage{Pages: counts.Total(), OCRPages: counts.OCR, Tokens: r.Tokens, EmbeddedTokens: r.Tokens}
+	u := sheaf.Usage{Pages: counts.Total(), OCRPages: counts.OCR, Tokens: r.Tokens, EmbeddedTokens: r.Tokens, Bytes: doc.Size}
+	if n := int64(doc.Units); n > 0 && t.Range.From > 0 {
+		u.Bytes = doc.Size*int64(t.Range.To)/n - doc.Size*int64(t.Range.From-1)/n
+	}
 	if t.Unit == sheaf.UnitRow {
 		u.Pages = t.Cost // a page's worth of rows, as fairness counts them
 	}

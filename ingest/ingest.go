@@ -587,22 +587,25 @@ func (s *Service) Job(ctx context.Context, tenantID, id string) (*sheaf.Job, err
 	return job, nil
 }
 
-// estimate turns remaining work into seconds by measured speed. Before
-// anything was measured, or while documents are unplanned, it says nothing:
-// an invented number is worse than none.
+// estimate turns remaining work into seconds by measured speed. Before anything
+// was measured, and for unplanned documents that are like none before them, it
+// says nothing: an invented number is worse than none.
 func estimate(left taskstore.Remaining) sheaf.ETA {
-	if left.CostPerSec <= 0 || left.Unplanned > 0 {
+	if left.CostPerSec <= 0 || left.Unplanned > 0 && left.UnplannedCost == 0 {
 		return sheaf.ETA{}
 	}
-	p50 := float64(left.Own+left.AheadCost) / left.CostPerSec
+	p50 := float64(left.Own+left.UnplannedCost+left.AheadCost) / left.CostPerSec
 	p90 := p50 * max(left.SpreadP90, 1.2)
+	if left.Unplanned > 0 {
+		p90 *= 1 + float64(left.UnplannedCost)/float64(left.Own+left.UnplannedCost) // they may be twice as long
+	}
 	return sheaf.ETA{P50: &p50, P90: &p90}
 }
 
 // Wake tells executors and the keeper that there is work.
 func (s *Service) Wake(ctx context.Context) {
 	if err := s.Queue.Notify(ctx); err != nil {
-		s.Log.DebugContext(ctx, "the bell did not ring; the keeper's tick will find the work", "error", err)
+		s.Log.DebugContext(ctx, "executors were not notified; the keeper's tick will find the work", "error", err)
 	}
 	if s.Changed != nil {
 		s.Changed()

@@ -635,7 +635,11 @@ func TestBadFilesGetAVerdict(t *testing.T) {
 
 func TestEventsResumeWithoutGapOrRepeat(t *testing.T) {
 	s := start(t, nil)
-	job, _ := s.send(nil, text("a.md", "# One\n\nSome words.\n"))
+	const content = "# One\n\nSome words.\n"
+	job, _ := s.send(nil, text("a.md", content))
+	if job.Usage.Bytes != int64(len(content)) {
+		t.Errorf("the job read %d bytes, want %d", job.Usage.Bytes, len(content))
+	}
 	var all, first, rest api.Events
 	s.get("/v1/jobs/"+job.ID+"/events?limit=3000", &all)
 	s.get("/v1/jobs/"+job.ID+"/events?limit=2", &first)

@@ -33,6 +33,11 @@ func (s *estimates) Remaining(ctx context.Context, tenantID, jobID string) (task
 		return left, translate(err)
 	}
 	left.Own, left.Unplanned = own[0].Own, own[0].Unplanned
+	if left.Unplanned > 0 {
+		if left.UnplannedCost, err = s.unplannedCost(db, tenantID, jobID, left.Unplanned); err != nil {
+			return left, translate(err)
+		}
+	}
 	if own[0].Lane > 0 {
 		if err = s.ahead(db, &left, tenantID, jobID, own[0].Lane, own[0].Place); err != nil {
 			return left, translate(err)
@@ -43,6 +48,23 @@ func (s *estimates) Remaining(ctx context.Context, tenantID, jobID string) (task
 	}
 	left.CostPerSec, left.SpreadP90, err = s.speed(db)
 	return left, translate(err)
+}
+
+// unplannedCost is what so many documents of a job will cost, by the mean of
+// those of the job that are planned, or else of the tenant's among the latest
+// that were parsed.
+func (s *estimates) unplannedCost(db *gorm.DB, tenantID, jobID string, documents int) (int, error) {
+	const mean = "SELECT COALESCE(SUM(cost), 0) AS cost, COUNT(DISTINCT doc_id) AS docs FROM "
+	var known struct{ Cost, Docs int }
+	err := db.Raw(mean+"tasks WHERE job_id=? AND tenant_id=? AND kind IN ('parse','index')", jobID, tenantID).Scan(&known).Error
+	if err == nil && known.Docs == 0 {
+		err = db.Raw(fmt.Sprintf(mean+`(SELECT cost, doc_id, tenant_id FROM tasks WHERE state='done' AND kind='parse' AND reused=0 AND started_at>0
+			ORDER BY run_at DESC LIMIT %d) x WHERE tenant_id=?`, speedSample), tenantID).Scan(&known).Error
+	}
+	if err != nil || known.Docs == 0 {
+		return 0, err
+	}
+	return (known.Cost*documents + known.Docs - 1) / known.Docs, nil
 }
 
 // delayed finds the job's task that is tried again next, and why its last

@@ -431,30 +431,13 @@ func (s *jobs) failures(ctx context.Context, documentID string, gen int) ([]task
 		if run.Status != sheaf.UnitFailed {
 			continue
 		}
-		f := sheaf.Failure{Code: run.Code, Category: categoryOf(run.Code), Message: run.Message, Phase: "parse", Range: &sheaf.Range{From: run.From, To: run.To}}
+		f := sheaf.Failure{Code: run.Code, Category: sheaf.CategoryOf(run.Code), Message: run.Message, Phase: "parse", Range: &sheaf.Range{From: run.From, To: run.To}}
 		if run.From == run.To {
 			f.Page = run.From
 		}
 		tasks = append(tasks, taskstore.JobError{TaskID: owner(run), Failure: f})
 	}
 	return tasks, nil
-}
-
-// categoryOf guesses who can cure a unit's failure: the ledger keeps the code
-// alone.
-func categoryOf(code string) sheaf.Category {
-	for _, c := range []struct {
-		part     string
-		category sheaf.Category
-	}{
-		{"timeout", sheaf.CategoryTimeout}, {"crash", sheaf.CategoryCrash}, {"memory", sheaf.CategoryCrash}, {"encrypt", sheaf.CategoryEncrypted},
-		{"password", sheaf.CategoryEncrypted}, {"cancel", sheaf.CategoryCanceled}, {"internal", sheaf.CategoryInternal},
-	} {
-		if strings.Contains(code, c.part) {
-			return c.category
-		}
-	}
-	return sheaf.CategoryBadInput
 }
 
 // SetPaused holds or frees the pending tasks of a job, dataset or tenant

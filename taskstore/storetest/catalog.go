@@ -922,7 +922,7 @@ func testRemaining(t *testing.T, b *bench) {
 	b.plan(ids[0], sheaf.Range{From: 1, To: 10})
 	r, err := b.Remaining(b.ctx, b.tenant, job)
 	b.ok(err)
-	b.same("remaining", []int{r.Own, r.Unplanned, r.AheadOwn}, []int{11, 1, 1})
+	b.same("remaining", []int{r.Own, r.Unplanned, r.UnplannedCost, r.AheadOwn}, []int{11, 1, 10, 1}) // the other document is like the first
 	other := newBench(t, b.Store)
 	queued, running, err := b.OpenTasks(b.ctx, b.tenant, ids)
 	b.ok(err)
@@ -943,6 +943,14 @@ func testRemaining(t *testing.T, b *bench) {
 	if more.CostPerSec <= 0 || more.SpreadP90 < 1 || more.AheadOwn != 0 {
 		t.Fatalf("after a task was measured: %+v", more)
 	}
+	fresh, _ := b.create("u", "v", "w") // nothing of it is planned: it goes by what was measured of the tenant
+	unplanned, err := b.Remaining(b.ctx, b.tenant, fresh)
+	b.ok(err)
+	b.same("unplanned", []int{unplanned.Unplanned, unplanned.UnplannedCost}, []int{3, 21})
+	unknown, _ := other.create("z")
+	unplanned, err = other.Remaining(b.ctx, other.tenant, unknown)
+	b.ok(err)
+	b.same("unplanned, of a tenant of which nothing was measured", []int{unplanned.Unplanned, unplanned.UnplannedCost}, []int{1, 0})
 	speed, spread, err := b.Speed(b.ctx)
 	b.ok(err)
 	if speed <= 0 || spread < 1 {
