@@ -1,0 +1,78 @@
+package flow
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+)
+
+// Bounds of an expression. Without macros CEL has no loops, so that its cost is
+// bounded by its length and by that of the texts it compares.
+const (
+	maxExprBytes = 1 << 10
+	maxExprDepth = 32
+	maxExprCost  = 100_000
+)
+
+// variables are what an expression may read, by their full names: a name that
+// is not here is refused when the flow is created.
+var variables = map[string]*cel.Type{
+	"document.name": cel.StringType, "document.media_type": cel.StringType, "document.size": cel.IntType, "document.pages": cel.IntType,
+	"document.language": cel.StringType, "document.metadata": cel.MapType(cel.StringType, cel.StringType),
+	"dataset.name": cel.StringType,
+}
+
+// Conditions compiles expressions. It is safe for use by many goroutines.
+type Conditions struct{ env *cel.Env }
+
+// NewConditions declares the variables.
+func NewConditions() (*Conditions, error) {
+	options := []cel.EnvOption{cel.ClearMacros(), cel.ParserExpressionSizeLimit(maxExprBytes), cel.ParserRecursionLimit(maxExprDepth)}
+	for name, kind := range variables {
+		options = append(options, cel.Variable(name, kind))
+	}
+	env, err := cel.NewEnv(options...)
+	if err != nil {
+		return nil, fmt.Errorf("declare the variables of expressions: %w", err)
+	}
+	return &Conditions{env}, nil
+}
+
+// Condition is an expression that yields true or false. It is safe for use by
+// many goroutines.
+type Condition struct{ program cel.Program }
+
+// Compile type-checks an expression. The error is a sentence.
+func (c *Conditions) Compile(expr string) (*Condition, error) {
+	if len(expr) > maxExprBytes {
+		return nil, fmt.Errorf("the expression has %d bytes; %d are allowed", len(expr), maxExprBytes)
+	}
+	ast, issues := c.env.Compile(expr)
+	if issues.Err() != nil {
+		first := issues.Errors()[0]
+		return nil, fmt.Errorf("at column %d: %s", first.Location.Column()+1, strings.Join(strings.Fields(first.Message), " "))
+	}
+	if ast.OutputType() != cel.BoolType {
+		return nil, fmt.Errorf("the expression yields %s and must yield true or false", ast.OutputType())
+	}
+	program, err := c.env.Program(ast, cel.CostLimit(maxExprCost))
+	if err != nil {
+		return nil, err
+	}
+	return &Condition{program}, nil
+}
+
+// Holds evaluates the condition; given holds every variable by its full name.
+func (c *Condition) Holds(given map[string]any) (bool, error) {
+	out, _, err := c.program.Eval(given)
+	if err != nil {
+		return false, err
+	}
+	yes, ok := out.Value().(bool)
+	if !ok {
+		return false, errors.New("the expression yields no truth value")
+	}
+	return yes, nil
+}

@@ -1,0 +1,115 @@
+package flow
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Port is what flows on an edge.
+type Port string
+
+const (
+	Units   Port = "units"   // what a parser read
+	Chunks  Port = "chunks"  // what search returns
+	Vectors Port = "vectors" // chunks with their vectors
+	Records Port = "records" // rows of a schema
+	Text    Port = "text"    // of any other kind
+)
+
+// Kind is what a node can be. The type of its output follows from those of its
+// inputs, so that a flow whose ports do not fit is refused before it runs.
+type Kind struct {
+	Name   string
+	In     []Port           // each input is one of these; nil for a node that reads the document itself
+	Needs  []Port           // at least one input is one of these; nil where any will do
+	Out    Port             // "" where nothing is passed on: a sink
+	Same   bool             // the output is of the inputs' type, which is one
+	Config map[string]Field // what config may hold
+}
+
+// Field is a setting of a node.
+type Field struct {
+	Type     string // string, int, float, bool, strings or object
+	Required bool
+	Min, Max float64  // of numbers; both 0 for no bounds
+	Values   []string // of strings; nil for any
+}
+
+// Standard are the kinds of the standard pipeline.
+func Standard() []Kind {
+	return []Kind{
+		{Name: "parse", Out: Units},
+		{Name: "chunk", In: []Port{Units}, Out: Chunks, Config: map[string]Field{
+			"chunk_method": {Type: "string"}, "chunk_token_num": {Type: "int", Min: 16, Max: 8191}, "delimiter": {Type: "string"}, "overlapped_percent": {Type: "int", Max: 50},
+		}},
+		{Name: "enrich", In: []Port{Chunks}, Out: Chunks, Config: map[string]Field{
+			"auto_keywords": {Type: "int", Max: 32}, "auto_questions": {Type: "int", Max: 10}, "auto_context": {Type: "bool"}, "pii": {Type: "string", Values: []string{"none", "find", "redact"}},
+		}},
+		{Name: "embed", In: []Port{Chunks}, Out: Vectors},
+		{Name: "index", In: []Port{Chunks, Vectors, Records}, Needs: []Port{Chunks, Vectors}},
+	}
+}
+
+// check says what is wrong with a value, "" for nothing.
+func (f Field) check(v any) string {
+	kind, number := "", 0.0
+	switch v := v.(type) {
+	case nil:
+		kind = "null"
+	case string:
+		kind = "string"
+		if f.Type == kind && f.Values != nil && !slices.Contains(f.Values, v) {
+			return fmt.Sprintf("%q is not one of %s", v, strings.Join(f.Values, ", "))
+		}
+	case bool:
+		kind = "bool"
+	case int64:
+		if kind, number = "int", float64(v); f.Type == "float" {
+			kind = "float"
+		}
+	case float64:
+		kind, number = "float", v
+	case map[string]any:
+		kind = "object"
+	case []any:
+		kind = "strings"
+		for _, e := range v {
+			if _, ok := e.(string); !ok {
+				kind = "list"
+			}
+		}
+	}
+	if kind != f.Type {
+		return fmt.Sprintf("it is of type %s and must be of type %s", kind, f.Type)
+	}
+	if (kind == "int" || kind == "float") && (f.Min != 0 || f.Max != 0) && (number < f.Min || number > f.Max) {
+		return fmt.Sprintf("%v is not from %v to %v", v, f.Min, f.Max)
+	}
+	return ""
+}
+
+// config checks what a node was given.
+func (k Kind) config(given map[string]any, problem func(field, format string, args ...any)) {
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		field, ok := k.Config[name]
+		if !ok {
+			problem("config."+name, "the kind %s has no such setting; it has %s", k.Name, orNone(slices.Sorted(maps.Keys(k.Config))))
+		} else if wrong := field.check(given[name]); wrong != "" {
+			problem("config."+name, "%s", wrong)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(k.Config)) {
+		if _, ok := given[name]; !ok && k.Config[name].Required {
+			problem("config."+name, "the kind %s needs it", k.Name)
+		}
+	}
+}
+
+func orNone(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}

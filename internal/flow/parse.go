@@ -1,0 +1,467 @@
+package flow
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/BurntSushi/toml"
+)
+
+// Checker parses and checks flows against the kinds that exist. It is safe for
+// use by many goroutines.
+type Checker struct {
+	kinds      map[string]Kind
+	conditions *Conditions
+}
+
+// NewChecker knows these kinds.
+func NewChecker(kinds ...Kind) (*Checker, error) {
+	conditions, err := NewConditions()
+	if err != nil {
+		return nil, err
+	}
+	c := &Checker{map[string]Kind{}, conditions}
+	for _, k := range kinds {
+		c.kinds[k.Name] = k
+	}
+	return c, nil
+}
+
+// ParseTOML reads a flow. The error is an Invalid.
+func (c *Checker) ParseTOML(text []byte) (*Flow, error) {
+	if len(text) > MaxBytes {
+		return nil, tooLong(len(text))
+	}
+	if !shallowTOML(text) {
+		return nil, Invalid{{Message: tooDeep}}
+	}
+	var tree map[string]any
+	if err := toml.Unmarshal(text, &tree); err != nil {
+		if at, ok := errors.AsType[toml.ParseError](err); ok {
+			return nil, Invalid{{Message: fmt.Sprintf("the TOML is wrong in line %d: %s", at.Position.Line, at.Message)}}
+		}
+		return nil, Invalid{{Message: "the TOML is wrong: " + err.Error()}}
+	}
+	// From here on it is what JSON would be, so that both say the same.
+	b, err := json.Marshal(tree)
+	if err != nil {
+		return nil, Invalid{{Message: "the TOML holds a value that JSON has not: " + err.Error()}}
+	}
+	return c.parse(b)
+}
+
+// ParseJSON reads a flow. The error is an Invalid.
+func (c *Checker) ParseJSON(text []byte) (*Flow, error) {
+	if len(text) > MaxBytes {
+		return nil, tooLong(len(text))
+	}
+	return c.parse(text)
+}
+
+// maxOpen is how deep the values of a text may be nested: the flow, its nodes
+// and a node stand around a config.
+const maxOpen = maxDepth + 4
+
+var tooDeep = fmt.Sprintf("values are nested more than %d deep", maxDepth)
+
+// shallowTOML reports whether brackets and dotted keys stay within maxOpen,
+// before the TOML library sees them: its time grows with the square of their
+// depth, and 60 KB of "a.a.a" took 107 seconds.
+func shallowTOML(b []byte) bool {
+	open, dots := 0, 0
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; c {
+		case '#':
+			for i+1 < len(b) && b[i+1] != '\n' {
+				i++
+			}
+		case '"', '\'':
+			i = endOfString(b, i)
+		case '.':
+			dots++
+		case '[', '{':
+			open, dots = open+1, 0
+		case ']', '}':
+			open--
+		case '\n', ',', '=':
+			dots = 0
+		}
+		if open > maxOpen || dots > maxOpen {
+			return false
+		}
+	}
+	return true
+}
+
+// endOfString is where the string that begins at i ends, as TOML has it: a
+// string of three quotes may hold two before those that close it, and a
+// backslash escapes in those of double quotes.
+func endOfString(b []byte, i int) int {
+	quote := b[i]
+	long := bytes.HasPrefix(b[i:], []byte{quote, quote, quote})
+	if long {
+		i += 2
+	}
+	for i++; i < len(b); i++ {
+		switch {
+		case b[i] == '\\' && quote == '"':
+			i++
+		case b[i] == '\n' && !long:
+			return i // it is not closed: the library says so
+		case b[i] == quote && !long:
+			return i
+		case b[i] == quote && bytes.HasPrefix(b[i:], []byte{quote, quote, quote}):
+			i += 2
+			for n := 0; n < 2 && i+1 < len(b) && b[i+1] == quote; n++ {
+				i++
+			}
+			return i
+		}
+	}
+	return i
+}
+
+func tooLong(n int) Invalid {
+	return Invalid{{Message: fmt.Sprintf("the flow has %d bytes; %d are allowed", n, MaxBytes)}}
+}
+
+func (c *Checker) parse(text []byte) (*Flow, error) {
+	if err := checkJSON(text); err != nil {
+		return nil, Invalid{{Message: err.Error()}}
+	}
+	// Node by node, so that a problem names its node.
+	var raw struct {
+		Name  string            `json:"name"`
+		Scope Scope             `json:"scope"`
+		Mode  Mode              `json:"mode"`
+		Nodes []json.RawMessage `json:"node"`
+	}
+	if err := strictly(text, &raw); err != nil {
+		return nil, Invalid{{Message: err.Error()}}
+	}
+	f := &Flow{Name: raw.Name, Scope: raw.Scope, Mode: raw.Mode}
+	var problems Invalid
+	for i, r := range raw.Nodes {
+		if i == MaxNodes {
+			break // check says so
+		}
+		var n Node
+		if err := strictly(r, &n); err != nil {
+			problems = append(problems, Problem{Node: label(n.ID, i), Message: err.Error()})
+		}
+		if n.Config, _ = plain(n.Config).(map[string]any); len(n.Config) == 0 {
+			n.Config = nil
+		}
+		if len(n.From) == 0 {
+			n.From = nil
+		}
+		f.Nodes = append(f.Nodes, n)
+	}
+	if problems == nil {
+		problems = c.check(f, len(raw.Nodes))
+	}
+	if problems != nil {
+		return nil, problems
+	}
+	return f, nil
+}
+
+// label names a node that may have no id.
+func label(id string, i int) string {
+	if id == "" {
+		return fmt.Sprintf("#%d", i+1)
+	}
+	return id
+}
+
+// strictly decodes JSON and refuses fields that v lacks.
+func strictly(text []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	d.UseNumber()
+	if err := d.Decode(v); err != nil {
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+			return fmt.Errorf("%s is a %s and cannot be one", wrong.Field, wrong.Value)
+		}
+		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return nil
+}
+
+// checkJSON refuses what decoding would let pass: a key that is given twice, a
+// second value, and nesting without end.
+func checkJSON(text []byte) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var keys []map[string]bool // of the objects that are open; nil for an array
+	key := false               // the next token is a key
+	for n := 0; ; n++ {
+		t, err := d.Token()
+		if err == io.EOF && n > 0 && len(keys) == 0 {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("the JSON is wrong near byte %d: %w", d.InputOffset(), err)
+		}
+		if n > 0 && len(keys) == 0 {
+			return errors.New("the text holds more than one JSON value")
+		}
+		if name, ok := t.(string); ok && key {
+			if open := keys[len(keys)-1]; open[name] {
+				return fmt.Errorf("the key %q is given twice", name)
+			} else {
+				open[name] = true
+			}
+			key = false
+			continue
+		}
+		if v, ok := t.(json.Number); ok {
+			if _, err := v.Float64(); err != nil {
+				return fmt.Errorf("the number %.40s is out of range", v)
+			}
+		}
+		switch t {
+		case json.Delim('{'):
+			keys = append(keys, map[string]bool{})
+		case json.Delim('['):
+			keys = append(keys, nil)
+		case json.Delim('}'), json.Delim(']'):
+			keys = keys[:len(keys)-1]
+		}
+		if len(keys) > maxOpen {
+			return errors.New(tooDeep)
+		}
+		key = len(keys) > 0 && keys[len(keys)-1] != nil
+	}
+}
+
+// plain replaces json.Number by int64 or float64 throughout v.
+func plain(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return n
+		}
+		f, _ := v.Float64() // checkJSON has seen that it is one
+		if f == math.Trunc(f) && math.Abs(f) < 1<<53 {
+			return int64(f) // 2.0 is 2 in canonical form
+		}
+		return f
+	case []any:
+		for i := range v {
+			v[i] = plain(v[i])
+		}
+	case map[string]any:
+		for k := range v {
+			v[k] = plain(v[k])
+		}
+	}
+	return v
+}
+
+// TOML is the flow as ParseTOML reads it.
+func (f *Flow) TOML() ([]byte, error) {
+	b, err := f.JSON()
+	if err != nil {
+		return nil, err
+	}
+	var head map[string]any
+	var body struct {
+		Nodes []map[string]any `json:"node"` // as tables of their own
+	}
+	for _, v := range []any{&head, &body} {
+		d := json.NewDecoder(bytes.NewReader(b))
+		d.UseNumber()
+		if err := d.Decode(v); err != nil {
+			return nil, err
+		}
+	}
+	for i := range body.Nodes {
+		plain(body.Nodes[i])
+	}
+	head["node"] = body.Nodes
+	var out bytes.Buffer
+	e := toml.NewEncoder(&out)
+	e.Indent = ""
+	if err := e.Encode(head); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// check says all that is wrong with a flow of so many nodes, nil for nothing,
+// and fills in its defaults.
+func (c *Checker) check(f *Flow, nodes int) (problems Invalid) {
+	add := func(node, field, format string, args ...any) {
+		problems = append(problems, Problem{node, field, fmt.Sprintf(format, args...)})
+	}
+	if !nameRule.MatchString(f.Name) {
+		add("", "name", "%q is no name: use lower-case letters, digits, - and _, up to 63", f.Name)
+	}
+	if f.Scope == "" {
+		f.Scope = ScopeDocument
+	} else if f.Scope != ScopeDocument && f.Scope != ScopeDataset {
+		add("", "scope", "%q is not one of document, dataset", f.Scope)
+	}
+	if f.Mode == "" {
+		f.Mode = ModeAuto
+	} else if f.Mode != ModeAuto && f.Mode != ModeWhole && f.Mode != ModeNodes {
+		add("", "mode", "%q is not one of auto, whole, nodes", f.Mode)
+	}
+	if nodes == 0 {
+		add("", "node", "the flow has no nodes; add one")
+	}
+	if nodes > MaxNodes {
+		add("", "node", "the flow has %d nodes; %d are allowed", nodes, MaxNodes)
+		return problems
+	}
+	known, read := map[string]bool{}, map[string]bool{}
+	for i, n := range f.Nodes {
+		if !nameRule.MatchString(n.ID) {
+			add(label(n.ID, i), "id", "%q is no id: use lower-case letters, digits, - and _, up to 63", n.ID)
+		} else if known[n.ID] {
+			add(n.ID, "id", "another node has this id; give it one of its own")
+		}
+		known[n.ID] = true
+		for _, from := range n.From {
+			read[from] = true
+		}
+	}
+	for i, n := range f.Nodes {
+		c.node(&n, known, read, func(field, format string, args ...any) { add(label(n.ID, i), field, format, args...) })
+	}
+	if problems != nil {
+		return problems // the rest would follow from these
+	}
+	order, stuck := f.order()
+	if stuck != nil {
+		add("", "node", "these nodes wait for each other: %s; take one of the edges out", strings.Join(cycle(stuck), " → "))
+		return problems
+	}
+	c.ports(order, add)
+	return problems
+}
+
+// node checks what a node says by itself.
+func (c *Checker) node(n *Node, known, read map[string]bool, problem func(field, format string, args ...any)) {
+	kind, ok := c.kinds[n.Kind]
+	if !ok {
+		problem("kind", "there is no kind %q; there are %s", n.Kind, strings.Join(slices.Sorted(maps.Keys(c.kinds)), ", "))
+		return
+	}
+	if len(n.From) > maxInputs {
+		problem("from", "it has %d inputs; %d are allowed", len(n.From), maxInputs)
+	}
+	for i, from := range n.From {
+		switch {
+		case !known[from]:
+			problem("from", "there is no node %q", from)
+		case slices.Contains(n.From[:i], from):
+			problem("from", "%s is named twice", from)
+		}
+	}
+	if kind.In == nil && len(n.From) > 0 {
+		problem("from", "the kind %s reads the document itself and takes no inputs", n.Kind)
+	}
+	if kind.In != nil && len(n.From) == 0 {
+		problem("from", "the kind %s needs an input; name the node whose output it reads", n.Kind)
+	}
+	if (kind.Out != "" || kind.Same) && !read[n.ID] {
+		problem("", "nothing reads its output; name it in the from of another node, or take it out")
+	}
+	if kind.Out == "" && !kind.Same && read[n.ID] {
+		problem("", "the kind %s passes nothing on, and a node reads it", n.Kind)
+	}
+	kind.config(n.Config, problem)
+	if n.When != "" {
+		if _, err := c.conditions.Compile(n.When); err != nil {
+			problem("when", "%v", err)
+		}
+	}
+	if n.Pool != "" && !nameRule.MatchString(n.Pool) {
+		problem("pool", "%q is no name of a pool: use lower-case letters, digits, - and _, up to 63", n.Pool)
+	}
+	if !slices.Contains([]OnFailure{"", FailRun, SkipNode, UseDefault}, n.OnFailure) {
+		problem("on_failure", "%q is not one of fail, skip, default", n.OnFailure)
+	}
+	within := func(field string, d Duration, most time.Duration) {
+		if d < 0 || time.Duration(d) > most {
+			problem(field, "%v is not from 0s to %v", time.Duration(d), most)
+		}
+	}
+	within("timeout", n.Timeout, 24*time.Hour)
+	if r := n.Retry; r != nil {
+		if r.Attempts < 0 || r.Attempts > 20 {
+			problem("retry.attempts", "%d is not from 1 to 20", r.Attempts)
+		}
+		within("retry.base", r.Base, time.Hour)
+		within("retry.max", r.Max, 24*time.Hour)
+		if r.Max != 0 && r.Max < r.Base {
+			problem("retry.max", "it is shorter than retry.base")
+		}
+	}
+}
+
+// ports checks that what flows on each edge is what its node takes.
+func (c *Checker) ports(order []*Node, add func(node, field, format string, args ...any)) {
+	out := map[string]Port{}
+	for _, n := range order {
+		kind := c.kinds[n.Kind]
+		out[n.ID] = kind.Out
+		needed := kind.Needs == nil
+		for i, from := range n.From {
+			port := out[from]
+			if port == "" {
+				continue // said of the node that feeds it
+			}
+			if !slices.Contains(kind.In, port) {
+				add(n.ID, "from", "%s gives %s, and the kind %s takes %s", from, port, n.Kind, list(kind.In))
+			} else if kind.Same && i > 0 && out[n.From[0]] != port {
+				add(n.ID, "from", "%s gives %s and %s gives %s; inputs of the kind %s are of one type", n.From[0], out[n.From[0]], from, port, n.Kind)
+			}
+			needed = needed || slices.Contains(kind.Needs, port)
+			if kind.Same && i == 0 {
+				out[n.ID] = port
+			}
+		}
+		if !needed {
+			add(n.ID, "from", "the kind %s needs an input of %s", n.Kind, list(kind.Needs))
+		}
+	}
+}
+
+func list(ports []Port) string {
+	names := make([]string, len(ports))
+	for i, p := range ports {
+		names[i] = string(p)
+	}
+	return strings.Join(names, " or ")
+}
+
+// cycle finds a way around among nodes that wait for each other.
+func cycle(stuck []*Node) []string {
+	by := map[string]*Node{}
+	for _, n := range stuck {
+		by[n.ID] = n
+	}
+	var path []string
+	for n := stuck[0]; ; {
+		if at := slices.Index(path, n.ID); at >= 0 {
+			path = append(path[at:], n.ID)
+			slices.Reverse(path) // from what is read to what reads it
+			return path
+		}
+		path = append(path, n.ID)
+		// A node that is stuck reads one that is.
+		i := slices.IndexFunc(n.From, func(id string) bool { return by[id] != nil })
+		n = by[n.From[i]]
+	}
+}
