@@ -30,7 +30,7 @@ const (
 )
 
 // Weights are those of the fields' scores. bench/answers measures them.
-var Weights = [Fields]float64{FieldText: 1, FieldHeadings: 0.75, FieldName: 2}
+var Weights = [Fields]float64{FieldText: 1, FieldHeadings: 1, FieldName: 4}
 
 // IDF weighs a term that rows of all rows with the field contain, as Lucene does.
 func IDF(rows, all int) float64 {
@@ -49,7 +49,7 @@ func (e *Entry) Analyze() Analyzed {
 	add := func(f Field, initials bool, values ...string) {
 		for _, v := range values {
 			var terms []byte
-			if terms, extra[f] = appendAll(nil, extra[f], v, initials); len(terms) > 0 {
+			if terms, extra[f] = AppendSpellings(nil, extra[f], v, initials); len(terms) > 0 {
 				a[f] = append(a[f], string(terms))
 			}
 		}

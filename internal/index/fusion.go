@@ -28,6 +28,9 @@ type Fused struct {
 // S. Büttcher, "Reciprocal rank fusion outperforms Condorcet", 2009.
 const rankConstant = 60
 
+// ByRank is what a place, counted from 0, is worth in reciprocal rank fusion.
+func ByRank(place int) float64 { return float64(rankConstant+1) / float64(rankConstant+1+place) }
+
 // Fuse joins the sides, best first:
 //
 //	score = (1-w) * bm25/max(bm25) + w * max(0, cos-floor)/(max(cos)-floor)
@@ -66,9 +69,7 @@ func Fuse(c Candidates, f Fusion) []Fused {
 	for _, h := range c.Vector {
 		bestVector = max(bestVector, h.Score-f.Floor)
 	}
-	rank := func(i, sides int) float64 {
-		return float64(rankConstant+1) / float64(rankConstant+1+i) / float64(sides)
-	}
+	rank := func(i, sides int) float64 { return ByRank(i) / float64(sides) }
 	sides := 2
 	if len(c.Text) == 0 || len(c.Vector) == 0 {
 		sides = 1

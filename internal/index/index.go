@@ -155,6 +155,10 @@ type Query struct {
 type Candidates struct {
 	Text   []Hit
 	Vector []Hit
+	NoMore bool // a larger K would find the same
+	// IDF is that of each term of the query in texts, by its text; a term that
+	// stands nowhere has the highest.
+	IDF map[string]float64
 }
 
 // Hit is a chunk with a score. Highlight marks the matched words with <mark>

@@ -44,13 +44,13 @@ func Terms(text string) []Term {
 
 // AppendTerms adds the text of each term of text to b, with a space behind it.
 func AppendTerms(b []byte, text string) []byte {
-	b, _ = appendAll(b, nil, text, false)
+	b, _ = AppendSpellings(b, nil, text, false)
 	return b
 }
 
-// appendAll is AppendTerms, and adds other spellings of the words to extra in
-// the same form.
-func appendAll(b, extra []byte, text string, initials bool) (terms, others []byte) {
+// AppendSpellings is AppendTerms, and adds other spellings of the words to
+// extra in the same form; of capitalised words their initials too, if wanted.
+func AppendSpellings(b, extra []byte, text string, initials bool) (terms, others []byte) {
 	v := variants{text: text, initials: initials, found: func(term []byte) { extra = append(append(extra, term...), ' ') }}
 	scan(text, func(t Term, word []byte) {
 		if word == nil {
@@ -327,25 +327,20 @@ func endsShort(w []byte) bool {
 }
 
 // stopWords are English words that say nothing about what a text is about, as terms.
-var stopWords = func() map[string]bool {
-	m := make(map[string]bool)
-	for _, t := range Terms(`a about after all also am an and any are as at be been before being but by can could did do
+var stopWords = termSet(`a about after all also am an and any are as at be been before being but by can could did do
 		does doing for from had has have having he her here him his how i if in into is it its just me more most my no nor
 		not of on only or other our out over own same she should so some such than that the their them then there these
 		they this those through to too under until up very was we were what when where which while who whom why will with
-		would you your`) {
-		m[t.Text] = true
-	}
-	return m
-}()
+		would you your`)
 
 // Group is terms of a query that belong together: one word, or several that
 // must follow one another.
 type Group struct {
 	Terms  []string
-	Source string // the part of the query that the terms were made from
-	Prefix bool   // the single term is only the start of a word
-	Quoted bool   // the user asked for these words in this order
+	Source string   // the part of the query that the terms were made from
+	Others []string // other spellings of it, alone or joined with a neighbour
+	Prefix bool     // the single term is only the start of a word
+	Quoted bool     // the user asked for these words in this order
 }
 
 // Words is a query by words, analysed: what to look for, without the words
@@ -364,6 +359,24 @@ type QueryTerm struct {
 	Prefix bool // all terms that start so, as one that counts the same everywhere
 	Name   bool // in names alone
 	Other  bool // another spelling of words that are there as well
+	Weight float64
+}
+
+// weakWeight is that of the words in which a question is put.
+const weakWeight = 0.3
+
+// weakWords are words of questions and instructions that mostly do not stand
+// where the answer does, as terms.
+var weakWords = termSet(`according answer ask assume base calculate clear compute decimal define describe detail determine document
+	explain find follow give given help inform information know list look mention outline place please primarily provide question
+	relevant rely report round say says show shown tell unit use useful utilize want`)
+
+func termSet(words string) map[string]bool {
+	m := make(map[string]bool)
+	for _, t := range Terms(words) {
+		m[t.Text] = true
+	}
+	return m
 }
 
 // maxQueryTerms bounds the terms of a query with their other spellings.
@@ -412,6 +425,17 @@ func ParseWords(query string) Words {
 	}
 	w.Groups = w.Groups[:min(len(w.Groups), maxGroups)]
 	w.Groups = slices.CompactFunc(w.Groups, func(a, b Group) bool { return slices.Equal(a.Terms, b.Terms) })
+	for i := range w.Groups {
+		g := &w.Groups[i]
+		_, extra := AppendSpellings(nil, nil, g.Source, false)
+		g.Others = strings.Fields(string(extra))
+		for _, pair := range [][2]int{{i - 1, i}, {i, i + 1}} {
+			if pair[0] >= 0 && pair[1] < len(w.Groups) {
+				b := foldWord(foldWord(nil, w.Groups[pair[0]].Source), w.Groups[pair[1]].Source)
+				g.Others = append(g.Others, string(cutTerm(stem(b))))
+			}
+		}
+	}
 	w.marks = make(map[string]bool)
 	for _, g := range w.Groups {
 		if g.Prefix {
@@ -419,7 +443,7 @@ func ParseWords(query string) Words {
 		}
 		for _, t := range g.Terms {
 			w.marks[t] = true
-			w.addTerm(QueryTerm{Text: t, Prefix: g.Prefix})
+			w.addTerm(QueryTerm{Text: t, Prefix: g.Prefix, Weight: g.Weight()})
 		}
 	}
 	for _, t := range others {
@@ -429,6 +453,14 @@ func ParseWords(query string) Words {
 		}
 	}
 	return w
+}
+
+// Weight is how much the group counts beside others.
+func (g *Group) Weight() float64 {
+	if len(g.Terms) == 1 && !g.Quoted && weakWords[g.Terms[0]] {
+		return weakWeight
+	}
+	return 1
 }
 
 func (w *Words) addTerm(t QueryTerm) {
@@ -444,10 +476,10 @@ func (w *Words) addTerm(t QueryTerm) {
 // with their neighbours, since names are ("General Mills", "GENERALMILLS").
 func otherSpellings(text string) []QueryTerm {
 	var out []QueryTerm
-	add := func(term []byte) { out = append(out, QueryTerm{Text: string(term), Other: true}) }
+	add := func(term []byte) { out = append(out, QueryTerm{Text: string(term), Other: true, Weight: 1}) }
 	v := variants{text: text, query: true, found: add}
 	names := variants{text: text, query: true, initials: true, found: func(term []byte) {
-		out = append(out, QueryTerm{Text: string(term), Name: true, Other: true})
+		out = append(out, QueryTerm{Text: string(term), Name: true, Other: true, Weight: 1})
 	}}
 	var last Term
 	lastStop := true
@@ -461,7 +493,7 @@ func otherSpellings(text string) []QueryTerm {
 			}
 		}
 		if n := len(word); !t.Ideograph && n >= 3 && n <= maxInitials && word == strings.ToUpper(word) && word != strings.ToLower(word) && !hasBoundary(word) {
-			out = append(out, QueryTerm{Text: string(foldWord(nil, word)), Prefix: true, Name: true, Other: true}) // JPM, JPMORGAN
+			out = append(out, QueryTerm{Text: string(foldWord(nil, word)), Prefix: true, Name: true, Other: true, Weight: 1}) // JPM, JPMORGAN
 		}
 		last, lastStop = t, stop
 	}

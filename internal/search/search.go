@@ -58,6 +58,7 @@ type Request struct {
 	Threshold    *float64 `json:"threshold,omitempty"` // 0–1: hits that score less are left out
 	Filter       Filter   `json:"filter,omitzero"`
 	Highlight    bool     `json:"highlight,omitempty"`
+	Explain      bool     `json:"explain,omitempty"` // say what each score is made of
 	GroupBy      GroupBy  `json:"group_by,omitempty" enum:"document,page"`
 	// TagSets give the query tags, up to TopNTags; hits that share them rank higher.
 	TagSets  []string `json:"-"`
@@ -133,11 +134,13 @@ type IndexInfo struct {
 // Hit is a visible chunk. Score is 0–1 and orders the hits of one answer: in
 // mode vector it is the cosine, else relative to the best of the answer.
 type Hit struct {
-	Score     float64     `json:"score"`
-	Scores    Scores      `json:"scores"`
-	Highlight string      `json:"highlight,omitempty"` // HTML: the text escaped, matched words in <mark>
-	Document  Document    `json:"document"`
-	Chunk     sheaf.Chunk `json:"chunk"`
+	Score     float64 `json:"score"`
+	Scores    Scores  `json:"scores"`
+	Highlight string  `json:"highlight,omitempty"` // HTML: the text escaped, matched words in <mark>
+	// Explanation says which features make the score, when Explain asks for it.
+	Explanation []Part      `json:"explanation,omitempty"`
+	Document    Document    `json:"document"`
+	Chunk       sheaf.Chunk `json:"chunk"`
 }
 
 // Scores are those of the sides: BM25 and cosine. 0 means not found by it.
@@ -258,14 +261,12 @@ func (s *Searcher) search(ctx context.Context, tenantID string, r Request, start
 		if err != nil {
 			return nil, err
 		}
-		asked := candidates(c)
 		visible, err := s.visible(ctx, tenantID, c)
 		if err != nil {
 			return nil, err
 		}
 		answer.Hits = byTags(hits(c, visible, fusion, &r), tags)
-		// All of them were used, and there were no more.
-		if exhausted := asked == len(answer.Hits) && len(c.Text) < depth && len(c.Vector) < depth; exhausted || len(answer.Hits) >= r.Limit {
+		if c.NoMore || len(answer.Hits) >= r.Limit {
 			break
 		}
 	}
@@ -344,17 +345,6 @@ func (s *Searcher) embed(ctx context.Context, query string) ([]float32, error) {
 	return vectors[0], nil
 }
 
-// candidates counts the chunks on both sides.
-func candidates(c index.Candidates) int {
-	ids := make(map[string]bool, len(c.Text)+len(c.Vector))
-	for _, side := range [][]index.Hit{c.Text, c.Vector} {
-		for _, h := range side {
-			ids[h.Chunk.ID] = true
-		}
-	}
-	return len(ids)
-}
-
 // visibleAtOnce bounds one question to the database.
 const visibleAtOnce = 500
 
@@ -388,6 +378,12 @@ func byTags(hits []Hit, tags []sheaf.Tag) []Hit {
 	for i := range hits {
 		hits[i].Scores.Tags = tagset.Alike(tags, hits[i].Chunk.Tags)
 		hits[i].Score = (1-tagShare)*hits[i].Score + tagShare*hits[i].Scores.Tags
+		if hits[i].Explanation != nil {
+			for n := range hits[i].Explanation {
+				hits[i].Explanation[n].Score *= 1 - tagShare
+			}
+			hits[i].Explanation = append(hits[i].Explanation, Part{"tags", hits[i].Scores.Tags, tagShare * hits[i].Scores.Tags})
+		}
 	}
 	slices.SortStableFunc(hits, func(a, b Hit) int { return cmp.Compare(b.Score, a.Score) })
 	return hits
@@ -407,7 +403,7 @@ func hits(c index.Candidates, visible map[string]taskstore.VisibleRange, fusion 
 	}
 	seen := make(map[group]bool)
 	out := []Hit{}
-	for _, f := range index.Fuse(c, fusion) {
+	for _, f := range rank(c, visible, fusion, r) {
 		v := visible[f.Chunk.RangeID]
 		if r.GroupBy != "" {
 			g := group{document: v.DocumentID}
@@ -420,11 +416,16 @@ func hits(c index.Candidates, visible map[string]taskstore.VisibleRange, fusion 
 			seen[g] = true
 		}
 		h := Hit{
-			Score: f.Score, Scores: Scores{Text: f.Text, Vector: f.Vector}, Highlight: f.Highlight, Chunk: f.Chunk,
+			Explanation: f.parts,
+			Score:       f.Score, Scores: Scores{Text: f.Text, Vector: f.Vector}, Highlight: f.Highlight, Chunk: f.Chunk,
 			Document: Document{ID: v.DocumentID, Name: v.Name, DatasetID: v.DatasetID, MediaType: v.MediaType},
 		}
 		if r.Mode == Vector {
 			h.Score = max(0, f.Vector)
+			h.Explanation = nil
+			if r.Explain {
+				h.Explanation = []Part{{"vector", h.Score, h.Score}}
+			}
 		}
 		// A range that a later generation took over is part of that one now.
 		h.Chunk.Generation = v.Generation

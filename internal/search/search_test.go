@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -324,5 +325,87 @@ func TestQueriesTheModelDoesNotKnow(t *testing.T) {
 	answer := ask(t, s, search.Request{Query: "重置密码", Mode: search.Vector})
 	if len(answer.Hits) != 0 || len(answer.Warnings) != 1 {
 		t.Errorf("answer %+v", answer)
+	}
+}
+
+// unknown is a model of which nothing is known but its vectors.
+type unknown struct{ embed.Embedder }
+
+func (u unknown) Model() embed.Model {
+	m := u.Embedder.Model()
+	m.Weight = -1
+	return m
+}
+
+// counted counts the searches of an index.
+type counted struct {
+	index.Index
+	searches int
+}
+
+func (c *counted) Search(ctx context.Context, q index.Query) (index.Candidates, error) {
+	c.searches++
+	return c.Index.Search(ctx, q)
+}
+
+func TestOneSearchIsEnoughWhereThereIsNoMore(t *testing.T) {
+	s, r := newSearcher(t)
+	var all []entryOf
+	for i := range 60 {
+		all = append(all, chunk(fmt.Sprint("d", i%3), fmt.Sprintf("valve pressure %d", i), func(e *entryOf) { e.Chunk.ID = fmt.Sprint("c", i) }))
+	}
+	add(t, s, r, append(all, chunk("hidden", "valve pressure"))...)
+	r.hide("range-hidden")
+	c := &counted{Index: s.Index}
+	s.Index = c
+	for _, request := range []search.Request{{Query: "valve pressure", Limit: 100}, {Query: "valve pressure", GroupBy: search.GroupByDocument}, {Query: "valve pressure", GroupBy: search.GroupByPage, Mode: search.Text}} {
+		c.searches = 0
+		if ask(t, s, request); c.searches != 1 {
+			t.Errorf("%+v: the index was searched %d times", request, c.searches)
+		}
+	}
+}
+
+func TestScoresAreExplainedAndMeanSomething(t *testing.T) {
+	s, r := newSearcher(t)
+	add(t, s, r,
+		chunk("bolt", "Torque the M8 bolts to 24 Nm.", func(e *entryOf) { e.Chunk.HeadingPath = []string{"Assembly of the frame"} }),
+		chunk("pump", "The pump is cleaned every year.", func(e *entryOf) { e.Name = "Pump.pdf" }),
+		chunk("bill", "Invoices are issued on the first day of each month."))
+	model := s.Embedder
+	for _, mode := range []search.Mode{search.Hybrid, "unknown weight", search.Text, search.Vector} {
+		if s.Embedder = model; mode == "unknown weight" {
+			s.Embedder, mode = unknown{model}, search.Hybrid
+		}
+		for _, q := range []string{"torque of bolts in the assembly", "clean the pump", "when do I get an invoice", "zzyzx torque qwfp vbnq"} {
+			for _, h := range ask(t, s, search.Request{Query: q, Mode: mode, Explain: true}).Hits {
+				sum := 0.0
+				for _, p := range h.Explanation {
+					sum += p.Score
+				}
+				if len(h.Explanation) == 0 && h.Score > 0 || math.Abs(sum-h.Score) > 1e-9 || h.Score < 0 || h.Score > 1+1e-9 {
+					t.Errorf("%s, %s: score %g, its parts %g: %+v", mode, q, h.Score, sum, h.Explanation)
+				}
+			}
+		}
+	}
+	best := func(q string) float64 {
+		if hits := ask(t, s, search.Request{Query: q}).Hits; len(hits) > 0 {
+			return hits[0].Score
+		}
+		return 0
+	}
+	if good, half, none := best("torque bolts"), best("torque zzyzx"), best("zzyzx qwfp vbnq"); good < 0.99 || half < 0.1 || half > 0.7 || none > 0.2 {
+		t.Errorf("all words %.2f, half of them %.2f, nonsense %.2f", good, half, none)
+	}
+	if hits := ask(t, s, search.Request{Query: `"bolts torque"`}).Hits; len(hits) != 0 {
+		t.Errorf("a phrase that stands nowhere has %d hits", len(hits))
+	}
+	if hits := ask(t, s, search.Request{Query: `"the m8 bolts"`}).Hits; len(hits) != 1 || hits[0].Document.ID != "bolt" {
+		t.Errorf("an exact phrase has %d hits", len(hits))
+	}
+	least := 0.5
+	if hits := ask(t, s, search.Request{Query: "zzyzx qwfp vbnq", Threshold: &least}).Hits; len(hits) != 0 {
+		t.Errorf("nonsense has %d hits above the threshold", len(hits))
 	}
 }

@@ -90,7 +90,7 @@ func wordQuery(w index.Words, conditions []any) any {
 	var should []any
 	for _, t := range w.Terms {
 		for field, name := range fieldNames {
-			switch weight := index.Weights[field]; {
+			switch weight := index.Weights[field] * t.Weight; {
 			case t.Name && index.Field(field) != index.FieldName:
 			case t.Prefix:
 				should = append(should, m{"constant_score": m{"boost": weight, "filter": m{"prefix": m{name: m{"value": t.Text}}}}})
@@ -151,6 +151,18 @@ func bodyQuery(w index.Words, conditions []any) any {
 	return map[string]any{"bool": query}
 }
 
+// countQuery counts the texts with each word. The server keeps its answer until
+// the index changes.
+func countQuery(w index.Words) map[string]any {
+	type m = map[string]any
+	text := fieldNames[index.FieldText]
+	filters := m{"all": m{"exists": m{"field": text}}}
+	for _, t := range w.Terms {
+		filters["t "+t.Text] = m{"term": m{text: m{"value": t.Text}}}
+	}
+	return m{"size": 0, "track_total_hits": false, "aggs": m{"terms": m{"filters": m{"filters": filters}}}}
+}
+
 func isIdeographic(s string) bool {
 	for _, r := range s {
 		return unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul)
@@ -185,12 +197,16 @@ func (x *Index) Search(ctx context.Context, q index.Query) (index.Candidates, er
 		sides = append(sides, side)
 		return errors.Join(encoder.Encode(map[string]any{"index": x.alias, "routing": q.TenantID}), encoder.Encode(common(search)))
 	}
+	count := func(w index.Words) error {
+		sides = append(sides, nil)
+		return errors.Join(encoder.Encode(map[string]any{"index": x.alias, "routing": q.TenantID}), encoder.Encode(countQuery(w)))
+	}
 	if len(words.Groups) > 0 {
 		query := wordQuery(words, conditions)
 		if x.migrating.Load() {
 			query = map[string]any{"bool": map[string]any{"should": []any{query, bodyQuery(words, append(slices.Clone(conditions), ofFormat1()))}}}
 		}
-		if err := add(&c.Text, map[string]any{"query": query}); err != nil {
+		if err := errors.Join(add(&c.Text, map[string]any{"query": query}), count(words)); err != nil {
 			return c, err
 		}
 	}
@@ -211,12 +227,20 @@ func (x *Index) Search(ctx context.Context, q index.Query) (index.Candidates, er
 		}
 	}
 	if len(sides) == 0 {
+		c.NoMore = true
 		return c, ctx.Err()
 	}
 	var answer struct {
 		Responses []struct {
 			answerState
 			answerHits
+			Aggregations struct {
+				Terms struct {
+					Buckets map[string]struct {
+						Count int `json:"doc_count"`
+					} `json:"buckets"`
+				} `json:"terms"`
+			} `json:"aggregations"`
 			Status int         `json:"status"`
 			Error  errorDetail `json:"error"`
 		} `json:"responses"`
@@ -244,6 +268,14 @@ func (x *Index) Search(ctx context.Context, q index.Query) (index.Candidates, er
 		return c, err
 	}
 	for i, side := range sides {
+		if side == nil {
+			counts := answer.Responses[i].Aggregations.Terms.Buckets
+			c.IDF = make(map[string]float64, len(words.Terms))
+			for _, t := range words.Terms {
+				c.IDF[t.Text] = index.IDF(counts["t "+t.Text].Count, counts["all"].Count)
+			}
+			continue
+		}
 		for _, h := range answer.Responses[i].Hits.Hits {
 			hit := index.Hit{Score: h.Score}
 			if err := json.Unmarshal(h.Source.Chunk, &hit.Chunk); err != nil {
@@ -258,6 +290,7 @@ func (x *Index) Search(ctx context.Context, q index.Query) (index.Candidates, er
 			*side = append(*side, hit)
 		}
 	}
+	c.NoMore = len(c.Text) < q.K && len(c.Vector) < q.K
 	return c, nil
 }
 

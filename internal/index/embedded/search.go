@@ -171,7 +171,7 @@ func (x *Index) Search(ctx context.Context, q index.Query) (index.Candidates, er
 	if vector, inverse := quantiseQuery(q.Vector, x.dim); inverse != 0 {
 		wait.Go(func() { byMeaning = x.searchVectors(&q, f, vector, inverse) })
 	}
-	byWords, err := x.searchWords(ctx, words, f, q.K)
+	byWords, idf, err := x.searchWords(ctx, words, f, q.K)
 	wait.Wait()
 	if err != nil {
 		return index.Candidates{}, x.failure(err)
@@ -180,7 +180,7 @@ func (x *Index) Search(ctx context.Context, q index.Query) (index.Candidates, er
 	if err != nil {
 		return index.Candidates{}, x.failure(err)
 	}
-	var c index.Candidates
+	c := index.Candidates{NoMore: len(byWords) < q.K && len(byMeaning) < q.K, IDF: idf}
 	for _, s := range byWords {
 		if chunk := found[s.row]; chunk != nil {
 			hit := index.Hit{Chunk: *chunk, Score: float64(s.score)}

@@ -36,20 +36,21 @@ var accumulators = sync.Pool{New: func() any { return new([maxPartRows]float32) 
 // searchWords finds the k rows with the highest sum of BM25 over terms and
 // fields that the filter keeps and that have all quoted phrases: exactly those
 // that scoring every row would find.
-func (x *Index) searchWords(ctx context.Context, w index.Words, f *filter, k int) ([]scored, error) {
+func (x *Index) searchWords(ctx context.Context, w index.Words, f *filter, k int) (best []scored, idf map[string]float64, err error) {
 	for range 10 {
-		if best, err := x.scoreWords(ctx, x.words.Load(), w, f, k); !errors.Is(err, errMerged) {
-			return best, err
+		idf = make(map[string]float64, len(w.Terms))
+		if best, err = x.scoreWords(ctx, x.words.Load(), w, f, k, idf); !errors.Is(err, errMerged) {
+			return best, idf, err
 		}
 	}
-	return nil, fmt.Errorf("%w: the index is being rewritten", sheaf.ErrUnavailable)
+	return nil, nil, fmt.Errorf("%w: the index is being rewritten", sheaf.ErrUnavailable)
 }
 
 // errMerged says that a part whose positions were to be read is no longer in
 // the file: another has taken its place.
 var errMerged = errors.New("the part was merged")
 
-func (x *Index) scoreWords(ctx context.Context, all *wordIndex, w index.Words, f *filter, k int) ([]scored, error) {
+func (x *Index) scoreWords(ctx context.Context, all *wordIndex, w index.Words, f *filter, k int, idf map[string]float64) ([]scored, error) {
 	var clauses []clause
 	for _, t := range w.Terms {
 		for field := range index.Field(index.Fields) {
@@ -75,9 +76,13 @@ func (x *Index) scoreWords(ctx context.Context, all *wordIndex, w index.Words, f
 		for _, p := range c.byPart {
 			rows += p.rows
 		}
-		c.weight = float32(index.Weights[c.field])
+		of := index.IDF(rows, all.stats[c.field].rows)
+		c.weight = float32(index.Weights[c.field] * c.term.Weight)
 		if !c.constant {
-			c.weight *= float32(index.IDF(rows, all.stats[c.field].rows) * (index.K1 + 1))
+			c.weight *= float32(of * (index.K1 + 1))
+		}
+		if c.field == index.FieldText {
+			idf[c.term.Text] = of
 		}
 	}
 	best := make([]top, len(all.parts))

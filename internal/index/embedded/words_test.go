@@ -68,7 +68,7 @@ func (w *written) score(stats *wordIndex, words index.Words) float64 {
 			if t.Prefix {
 				for term := range w.fields[f] {
 					if strings.HasPrefix(term, t.Text) {
-						sum += index.Weights[f]
+						sum += index.Weights[f] * t.Weight
 						break
 					}
 				}
@@ -84,7 +84,7 @@ func (w *written) score(stats *wordIndex, words index.Words) float64 {
 			}
 			average := float64(stats.stats[f].terms) / float64(stats.stats[f].rows)
 			length := float64(index.Length(index.LengthCode(w.length[f])))
-			sum += index.Weights[f] * index.IDF(rows, stats.stats[f].rows) * (index.K1 + 1) * times / (times + index.K1*(1-index.B+index.B*length/average))
+			sum += index.Weights[f] * t.Weight * index.IDF(rows, stats.stats[f].rows) * (index.K1 + 1) * times / (times + index.K1*(1-index.B+index.B*length/average))
 		}
 	}
 	return sum

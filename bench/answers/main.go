@@ -1,0 +1,175 @@
+// Command answers measures whether search finds the page that answers a
+// question: over the documents of a data folder whose service is stopped, with
+// questions that a file gives or that are made from the documents themselves.
+//
+//	go run ./bench/answers -data FOLDER [-questions FILE] [-make N]
+//
+// A line of the file is {"question": …, "document": NAME, "pages": [N, …]}.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"sheaf"
+	"sheaf/internal/embed/static"
+	"sheaf/internal/index/embedded"
+	"sheaf/internal/search"
+	"sheaf/taskstore/sqlstore"
+)
+
+// question has pages of a document that answer it.
+type question struct {
+	Question string `json:"question"`
+	Document string `json:"document"` // its name, without extension
+	Pages    []int  `json:"pages"`
+}
+
+func main() {
+	if err := run(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, "answers:", err)
+		os.Exit(1)
+	}
+}
+
+// collection is what is searched.
+type collection struct {
+	searcher *search.Searcher
+	ids      map[string]string // of documents, by name
+}
+
+func run(ctx context.Context) error {
+	data := flag.String("data", "", "data folder of a service that is stopped")
+	file := flag.String("questions", "", "file with questions")
+	verbose := flag.Bool("v", false, "print the rank of each")
+	weight := flag.Float64("weight", -1, "of the vector side; default the model's")
+	mode := flag.String("mode", "", "of the search")
+	number := flag.Int("make", 0, "make this many questions from the documents and write them to the file")
+	learn := flag.Bool("train", false, "fit the weights of the ranker to the questions and print them")
+	flag.Parse()
+	x, err := embedded.Open(ctx, embedded.Config{Path: filepath.Join(*data, "index.db"), ModelID: static.Default().Model().ID, Dim: static.Default().Model().Dim})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = x.Close() }()
+	store, err := sqlstore.Open(ctx, sqlstore.Config{Driver: "sqlite", DSN: filepath.Join(*data, "sheaf.db")})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = store.Close() }()
+	c := &collection{searcher: &search.Searcher{Index: x, Embedder: static.Default(), Visibility: store}, ids: map[string]string{}}
+	var ranges []string
+	seen := map[string]bool{}
+	if err := x.Scan(ctx, sheaf.LocalTenant, func(_, r, _ string) bool {
+		if !seen[r] {
+			seen[r] = true
+			ranges = append(ranges, r)
+		}
+		return true
+	}); err != nil {
+		return err
+	}
+	for part := range slices.Chunk(ranges, 500) {
+		live, err := store.Visible(ctx, sheaf.LocalTenant, part)
+		if err != nil {
+			return err
+		}
+		for _, v := range live {
+			c.ids[strings.TrimSuffix(v.Name, filepath.Ext(v.Name))] = v.DocumentID
+		}
+	}
+	if *number > 0 {
+		return makeQuestions(ctx, filepath.Join(*data, "index.db"), *file, *number)
+	}
+	f, err := os.Open(*file)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	var questions []question
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var q question
+		if err := json.Unmarshal(lines.Bytes(), &q); err != nil {
+			return err
+		}
+		questions = append(questions, q)
+	}
+	if *learn {
+		return c.train(ctx, questions)
+	}
+	var everywhere, inside []int
+	var took []time.Duration
+	for _, q := range questions {
+		r := search.Request{Query: q.Question, Limit: 100, Mode: search.Mode(*mode)}
+		if *weight >= 0 {
+			r.VectorWeight = weight
+		}
+		begun := time.Now()
+		a, err := c.rank(ctx, q, r)
+		if err != nil {
+			return err
+		}
+		took = append(took, time.Since(begun))
+		r.Filter.DocumentIDs = search.List{c.ids[q.Document]}
+		b, err := c.rank(ctx, q, r)
+		if err != nil {
+			return err
+		}
+		everywhere, inside = append(everywhere, a), append(inside, b)
+		if *verbose {
+			fmt.Printf("%4d %4d %s: %.100s\n", a, b, q.Document, q.Question)
+		}
+	}
+	slices.Sort(took)
+	fmt.Printf("%-12s %s\n%-12s %s   p50 %.1f ms\n", "everywhere", summary(everywhere), "in document", summary(inside), took[len(took)/2].Seconds()*1e3)
+	return lines.Err()
+}
+
+// rank is that of the first page that answers q, 0 for none.
+func (c *collection) rank(ctx context.Context, q question, r search.Request) (int, error) {
+	answer, err := c.searcher.Search(ctx, sheaf.LocalTenant, r)
+	if err != nil {
+		return 0, err
+	}
+	seen := map[string]bool{}
+	for _, h := range answer.Hits {
+		for _, p := range h.Chunk.Pages {
+			k := fmt.Sprint(h.Document.ID, p)
+			if seen[k] {
+				continue
+			}
+			seen[k] = true
+			if h.Document.ID == c.ids[q.Document] && slices.Contains(q.Pages, p) {
+				return len(seen), nil
+			}
+		}
+	}
+	return 0, nil
+}
+
+// summary tells hit@1, hit@5, hit@10 and the mean reciprocal rank.
+func summary(ranks []int) string {
+	hits, reciprocal := [3]int{}, 0.0
+	for _, r := range ranks {
+		for i, k := range [3]int{1, 5, 10} {
+			if r > 0 && r <= k {
+				hits[i]++
+			}
+		}
+		if r > 0 {
+			reciprocal += 1 / float64(r)
+		}
+	}
+	n := float64(max(len(ranks), 1))
+	return fmt.Sprintf("hit@1 %.3f  hit@5 %.3f  hit@10 %.3f  MRR %.3f", float64(hits[0])/n, float64(hits[1])/n, float64(hits[2])/n, reciprocal/n)
+}
