@@ -51,7 +51,7 @@ fi
 # two modes of building, with the race detector and as released, which lint and fuzzing share.
 phase "building the product and all packages, and starting the services"
 # The services' starts have bounds, so that they go before what is built.
-nice -n 10 bash -ec 'CGO_ENABLED=0 go test -c -trimpath -o "$1/sheaf.test" ./cmd/sheaf; go build $2 ./...' build "$dir" "$race" >"$dir/build.log" 2>&1 &
+nice -n 10 bash -ec 'CGO_ENABLED=0 go test -c -trimpath -o "$1/sheaf.test" ./internal/command; go build $2 ./...' build "$dir" "$race" >"$dir/build.log" 2>&1 &
 build=$!
 scripts/web-tools.sh >/dev/null # axe-core, which looks at the page's accessibility
 scripts/services.sh up "$dir/services" >"$dir/env"
@@ -63,7 +63,7 @@ export SHEAF_TEST_REQUIRE=1 # a test whose engine is missing fails instead of be
 # Two packages at a time: the suites share the engines and two cores. Those that drive whole fleets and a browser come
 # after them, one at a time: their waits have bounds, which a machine that does three things at once would test instead.
 # The store's suite takes longer than any other, so it begins.
-fleets='^sheaf/(cmd/sheaf|chaos)$' longest='^sheaf/taskstore/sqlstore$'
+fleets='^sheaf/(internal/command|chaos)$' longest='^sheaf/taskstore/sqlstore$'
 # These send some hundred documents through one process, one after the other, and look at what is cut. The race detector
 # makes their parsers eight times as slow and finds nothing that the other tests of a whole process do not show it.
 serial='^Test(EverySettingChangesWhatItSays|EveryMethodCutsEachOfItsTypes|InsertedParagraphEmbedsOnlyWhatIsNew)$'
@@ -78,7 +78,7 @@ for p in $(grep -E "$fleets" <<<"$packages"); do
 done
 if [ $apart ]; then
   phase "testing settings and methods without the race detector"
-  (cd cmd/sheaf && "$SHEAF_TEST_BINARY" -test.timeout 25m -test.run "$serial") || failed=1
+  (cd internal/command && "$SHEAF_TEST_BINARY" -test.timeout 25m -test.run "$serial") || failed=1
 fi
 phase
 [ ! $failed ] || exit 1

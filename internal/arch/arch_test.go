@@ -109,7 +109,8 @@ var may = map[string][]string{
 	"samples":             {},
 	"samples/make":        {"samples/..."},
 	"taskstore/storetest": {"taskstore", "taskstore/sqlstore"},
-	"cmd":                 {"..."},
+	"cmd":                 {"internal/command"},
+	"internal/command":    {"..."},
 	"bench":               {"..."},
 	"chaos":               {"..."},
 }

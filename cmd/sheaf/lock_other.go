@@ -1,6 +1,0 @@
-//go:build !unix
-
-package main
-
-// lockDir does nothing where the system has no advisory locks.
-func lockDir(string) (unlock func() error, err error) { return func() error { return nil }, nil }

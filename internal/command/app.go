@@ -1,0 +1,811 @@
+package command
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sheaf"
+	"sheaf/executor"
+	"sheaf/ingest"
+	"sheaf/internal/api"
+	"sheaf/internal/blob"
+	"sheaf/internal/blob/cache"
+	"sheaf/internal/blob/file"
+	"sheaf/internal/blob/s3"
+	"sheaf/internal/buildinfo"
+	"sheaf/internal/chat"
+	"sheaf/internal/config"
+	"sheaf/internal/doctor"
+	"sheaf/internal/embed"
+	"sheaf/internal/embed/batch"
+	"sheaf/internal/embed/limit"
+	"sheaf/internal/embed/openai"
+	"sheaf/internal/embed/static"
+	"sheaf/internal/index"
+	"sheaf/internal/index/elastic"
+	"sheaf/internal/index/embedded"
+	"sheaf/internal/keeper"
+	"sheaf/internal/logctx"
+	"sheaf/internal/notify"
+	"sheaf/internal/notify/pgnotify"
+	"sheaf/internal/queue"
+	"sheaf/internal/queue/redisstream"
+	"sheaf/internal/queue/sqlleader"
+	"sheaf/internal/queue/sqlqueue"
+	"sheaf/internal/receipt"
+	"sheaf/internal/search"
+	"sheaf/internal/tagset"
+	"sheaf/internal/telemetry"
+	"sheaf/internal/web"
+	"sheaf/internal/webhook"
+	"sheaf/internal/worker"
+	"sheaf/parser"
+	"sheaf/parser/archive"
+	"sheaf/parser/child"
+	"sheaf/parser/formats"
+	"sheaf/taskstore"
+	"sheaf/taskstore/sqlstore"
+)
+
+// app is the parts of one process, built from the configuration. Parts that a
+// role does not need are not built.
+type app struct {
+	main      Main
+	cfg       config.Config
+	log       *slog.Logger
+	store     *sqlstore.Store
+	queue     queue.Queue
+	blobs     blob.Store
+	files     *cache.Cache
+	index     index.Index
+	embedder  embed.Embedder
+	chat      *chat.Client // nil without chat.url
+	formats   *parser.Registry
+	pool      *child.Pool
+	receipts  *receipt.Signer
+	metrics   *telemetry.Metrics
+	tracer    *telemetry.Tracer // nil without trace.endpoint
+	ingest    *ingest.Service
+	keeper    *keeper.Keeper
+	leads     atomic.Bool       // the keeper does
+	debouncer *notify.Debouncer // notifies the keeper that leads elsewhere
+	planner   *executor.Planner
+	executor  *executor.Executor
+	worker    *worker.Worker // runs what executor does
+	health    *api.Health
+	watchers  notify.Signal // of changes in this process
+	stopping  chan struct{} // closed when run is told to end
+	closers   []func() error
+	ballast   []byte
+}
+
+// ballastBytes are never touched, so they take no memory, but the collector
+// counts them and waits until as much more has been allocated: what stays on
+// the heap is small beside what a page passes through it.
+const ballastBytes = 32 << 20
+
+// roles says what a process does.
+type roles struct{ api, executor, keeper bool }
+
+// service names the process in traces.
+func (r roles) service() string {
+	switch r {
+	case roles{api: true}:
+		return "sheaf-api"
+	case roles{executor: true}:
+		return "sheaf-executor"
+	case roles{keeper: true}:
+		return "sheaf-keeper"
+	}
+	return "sheaf"
+}
+
+// name is the role as readiness knows it.
+func (r roles) name() api.Role {
+	switch r {
+	case roles{api: true}:
+		return api.RoleServe
+	case roles{executor: true}:
+		return api.RoleExecutor
+	case roles{keeper: true}:
+		return api.RoleKeeper
+	}
+	return api.RoleAll
+}
+
+// build opens everything the roles need. On error what was opened is closed.
+func (m Main) build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_ *app, err error) {
+	a := &app{main: m, watchers: notify.NewSignal(), cfg: cfg, log: log, stopping: make(chan struct{}), formats: parser.NewRegistry(m.formats(optionalParts(cfg))...), metrics: telemetry.New()}
+	if r.executor {
+		a.ballast = make([]byte, ballastBytes)
+	}
+	defer func() {
+		if err != nil {
+			_ = a.close()
+		}
+	}()
+	if cfg.Trace.Endpoint != "" {
+		if a.tracer, err = m.newTracer(ctx, telemetry.TraceConfig{
+			Endpoint: cfg.Trace.Endpoint, Headers: cfg.Trace.Headers.Reveal(), SampleRatio: cfg.Trace.SampleRatio, Service: r.service(), Version: buildinfo.Get().String(), Log: log,
+		}); err != nil {
+			return nil, err
+		}
+		a.onClose(a.tracer.Close)
+	}
+	if err := a.openData(ctx, r); err != nil {
+		return nil, err
+	}
+	a.health = api.NewHealth(r.name(), a.checks(), func() []api.Part { return parts(a.formats) }, log)
+	build := buildinfo.Get()
+	a.metrics.Build(build.Version, build.Commit, build.Go)
+	a.metrics.WatchDependencies(func(ctx context.Context) map[string]bool {
+		up := map[string]bool{}
+		for name, d := range a.health.Look(ctx, r.name()).Dependencies {
+			up[name] = d.OK
+		}
+		return up
+	})
+	a.debouncer = notify.NewDebouncer(a.queue.NotifyChange, log)
+	model := a.embedder.Model()
+	if a.pool, err = child.New(child.Config{
+		Size: cfg.Parser.Processes, DocsPerChild: cfg.Parser.MaxDocs, MaxRSSBytes: cfg.Parser.MemoryBytes, RangeBytes: cfg.Parser.RangeBytes, TempDir: a.path("tmp"),
+		EnvNow:  liveParts(cfg),
+		Sandbox: cfg.Parser.Sandbox, ReadDirs: []string{a.path("blobs"), a.path("cache")}, Ports: parserPorts(cfg.Parser), Confined: a.tellConfined,
+	}); err != nil {
+		return nil, fmt.Errorf("starting the parser pool: %w", err)
+	}
+	a.onClose(a.pool.Close)
+	planner := &executor.Planner{
+		Store: a.store, Files: a.files, Blobs: a.blobs, Parser: a.pool, Formats: a.formats, Model: model.ID, Window: model.Window, Chat: cfg.Chat.Model,
+		Tree: executor.Tree{Depth: cfg.Archive.MaxDepth, Documents: cfg.Archive.MaxDocuments, Bytes: cfg.Archive.MaxDocumentsBytes},
+		Tags: tagset.Limits{MinWeight: cfg.Tags.MinWeight, Rows: cfg.Tags.MaxRows},
+	}
+	a.planner = planner
+	a.ingest = &ingest.Service{
+		Catalog: a.store, Blobs: a.blobs, Queue: a.queue, Formats: a.formats, Planner: planner, Log: log, MaxUploadBytes: cfg.Server.MaxUploadBytes, UploadLife: time.Duration(cfg.Server.UploadLife),
+		Price: ingest.Price(cfg.Price),
+		Chat:  a.chat != nil, Window: model.Window,
+		Changed: func() { a.changed(true) },
+	}
+	a.metrics.WatchStore(a.store.Connections)
+	a.metrics.WatchValues("parsers", "Parser processes.", "state", map[string]func() float64{
+		"running": func() float64 { return float64(a.pool.Stats().Children) }, "busy": func() float64 { return float64(a.pool.Stats().Busy) },
+	})
+	if r.keeper {
+		teller := &webhook.Sender{Store: a.store, Hosts: cfg.Webhooks.Hosts, Timeout: time.Duration(cfg.Webhooks.Timeout), Log: log, Observe: a.metrics.Told}
+		kc := keeper.Config{
+			Store: a.store, Queue: a.queue, Index: a.index, Blobs: a.blobs, Leader: a.leader(), Log: log,
+			Feeds: cfg.Queue.Driver == "redis", Sole: cfg.Sole(), Window: cfg.Queue.Window,
+			WorkerTimeout: time.Duration(cfg.Keeper.WorkerTimeout), Retention: time.Duration(cfg.Keeper.Retention), Audit: a.audit, AuditEvery: time.Duration(cfg.Keeper.AuditInterval), CompactEvery: time.Duration(cfg.Keeper.Compact), SlowEvery: time.Duration(cfg.Keeper.Reconcile),
+			Tell:    teller.Round,
+			Sign:    a.receipts.Sign,
+			Leads:   func(leads bool) { a.leads.Store(leads); a.metrics.Leads(leads) },
+			Measure: a.measure, Ran: a.metrics.LoopRan,
+		}
+		if m.KeeperFunc != nil {
+			m.KeeperFunc(&kc)
+		}
+		a.keeper = keeper.New(kc)
+		a.metrics.WatchKeeper(a.keeper)
+	}
+	if r.executor {
+		timeouts := map[sheaf.TaskKind]time.Duration{}
+		for kind, d := range cfg.Executor.TaskTimeout {
+			timeouts[sheaf.TaskKind(kind)] = time.Duration(d)
+		}
+		retries := map[sheaf.TaskKind]worker.RetryPolicy{}
+		for kind, r := range cfg.Executor.Retry {
+			retries[sheaf.TaskKind(kind)] = worker.RetryPolicy{MaxFails: r.Attempts, Base: time.Duration(r.Base), Max: time.Duration(r.Max), Jitter: r.Jitter}
+		}
+		ec := executor.Config{
+			Store: a.store, Blobs: a.blobs, Files: a.files, Parser: a.pool, Formats: a.formats, Index: a.index, Embedder: a.embedder, Planner: planner,
+			ParseSlots: cmp.Or(cfg.Executor.ParseSlots, cfg.Parser.Processes), UnitTimeout: time.Duration(cfg.Parser.UnitTimeout), Tags: planner.Tags, Observe: a.metrics, Log: log,
+		}
+		if a.chat != nil {
+			ec.Chat, ec.ChatBatch = a.chat, cfg.Chat.Batch
+		}
+		if a.tracer != nil {
+			ec.Trace = a.tracer
+		}
+		a.executor = executor.New(ec)
+		wc := worker.Config{
+			Store: a.store, Queue: a.queue, Processors: a.executor.Processors(), Skipped: a.executor.Skipped, Changed: a.changed, Observe: a.metrics, Log: log, Version: buildinfo.Get().String(),
+			Workers: cfg.Executor.Workers, Batch: cfg.Executor.Batch, Lease: time.Duration(cfg.Executor.Lease), Heartbeat: time.Duration(cfg.Executor.Heartbeat),
+			PollInterval: time.Duration(cfg.Executor.PollInterval), DrainTimeout: time.Duration(cfg.Executor.DrainTimeout), MaxFails: cfg.Executor.MaxFails, TaskTimeout: timeouts,
+			BackoffBase: time.Duration(cfg.Executor.BackoffBase), BackoffMax: time.Duration(cfg.Executor.BackoffMax), BackoffJitter: cmp.Or(cfg.Executor.BackoffJitter, -1), Retry: retries,
+		}
+		if a.tracer != nil {
+			wc.Trace = a.tracer
+		}
+		a.worker = worker.New(wc)
+		a.metrics.WatchBreakers(slices.Sorted(maps.Keys(a.executor.Breakers())), func(d string) int { return int(a.executor.Breakers()[d]) })
+	}
+	return a, nil
+}
+
+// changed tells the keeper that leads, in this process or in another, that
+// something changed; awaited is what somebody waits for.
+func (a *app) changed(awaited bool) {
+	a.watchers.Notify()
+	switch {
+	case a.leads.Load():
+		a.keeper.Notify()
+	case awaited:
+		a.debouncer.Urgent()
+	default:
+		a.debouncer.Routine()
+	}
+}
+
+// optionalParts names the programs and services that some formats need.
+func optionalParts(c config.Config) formats.Config {
+	p := c.Parser
+	return formats.Config{
+		Soffice: p.Soffice, Tesseract: p.Tesseract, OCRLanguages: p.OCRLanguages,
+		TranscribeURL: p.TranscribeURL, TranscribeModel: p.TranscribeModel, TranscribeAPIKey: p.TranscribeAPIKey.Reveal(),
+		TranscribeLanguage: p.TranscribeLanguage, TranscribeTimeout: time.Duration(p.TranscribeTimeout).String(),
+		Remote:  p.RemoteFormats,
+		Archive: archive.Limits{Files: c.Archive.MaxFiles, FileBytes: c.Archive.MaxFileBytes, TotalBytes: c.Archive.MaxBytes, Ratio: c.Archive.MaxRatio},
+	}
+}
+
+// liveParts is what parsers are told of optionalParts: the key as its file says
+// it now, so that a rotated one needs no restart.
+func liveParts(c config.Config) func() []string {
+	parts, key := optionalParts(c), c.Live("parser.transcribe_api_key")
+	return func() []string {
+		now := parts
+		if key != nil {
+			now.TranscribeAPIKey = key()
+		}
+		return now.Environ()
+	}
+}
+
+// tellConfined logs and exports what keeps parsers away from the system.
+func (a *app) tellConfined(all []child.Protection) {
+	var in []string
+	for _, p := range all {
+		a.metrics.Protected(p.Name, p.InForce)
+		if p.InForce {
+			in = append(in, p.Name)
+		} else if a.cfg.Parser.Sandbox != child.SandboxOff {
+			a.log.Warn("parsers lack a protection", "protection", p.Name, "reason", p.Detail)
+		}
+	}
+	a.log.Info("parsers are confined", "by", in)
+}
+
+// measure exports what waits and, if asked, what there is.
+func (a *app) measure(ctx context.Context, population bool) error {
+	backlog, err := a.store.Backlog(ctx, telemetry.TopTenants)
+	if err != nil {
+		return err
+	}
+	var there *taskstore.Population
+	if population {
+		if there, err = a.store.Population(ctx); err != nil {
+			return err
+		}
+	}
+	a.metrics.Measured(backlog, there)
+	return nil
+}
+
+// parserPorts lists the TCP ports that a format must reach.
+func parserPorts(p config.Parser) []int {
+	u, err := url.Parse(p.TranscribeURL)
+	if err != nil || p.TranscribeURL == "" {
+		return nil
+	}
+	if port, err := strconv.Atoi(u.Port()); err == nil {
+		return []int{port}
+	}
+	if u.Scheme == "http" {
+		return []int{80}
+	}
+	return []int{443}
+}
+
+// parts says of each format with an optional part whether that is there.
+func parts(r *parser.Registry) []api.Part {
+	var out []api.Part
+	for _, f := range r.Formats() {
+		if _, optional := f.(parser.Optional); !optional {
+			continue
+		}
+		p := api.Part{Format: f.ID(), OK: true}
+		if err := parser.Available(f); err != nil {
+			p.OK, p.Error = false, sheaf.AsFailure(err, "").Message
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// openData opens the store, queue, blobs, index and embedder.
+func (a *app) openData(ctx context.Context, r roles) (err error) {
+	privateFiles()
+	if a.cfg.Sole() || a.cfg.Blob.Driver == "file" {
+		if err := makeDataDir(a.cfg.DataDir); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(a.path("tmp"), 0o700); err != nil {
+		return dataDirError(a.cfg.DataDir, err)
+	}
+	tighten(a.cfg.DataDir, a.log)
+	if a.cfg.Sole() {
+		unlock, err := lockDir(a.cfg.DataDir)
+		if err != nil {
+			return err
+		}
+		a.onClose(unlock)
+	}
+	dsn := a.cfg.Store.DSN.Reveal()
+	if a.cfg.Store.Driver == "sqlite" {
+		dsn = a.path("sheaf.db")
+	}
+	roots, err := authorities(a.cfg.Store.CAFile, "store.ca_file")
+	if err != nil {
+		return err
+	}
+	if a.store, err = sqlstore.Open(ctx, sqlstore.Config{
+		Driver: a.cfg.Store.Driver, DSN: dsn, RootCAs: roots, MaxOpenConns: a.cfg.Store.MaxConns, EventLag: time.Duration(a.cfg.Store.EventLag),
+		Grace: time.Duration(a.cfg.Keeper.Grace), KeepVersions: time.Duration(a.cfg.Keeper.KeepVersions),
+	}); err != nil {
+		if a.cfg.Store.Driver == "sqlite" {
+			return fmt.Errorf("opening the sqlite store: %w", err)
+		}
+		return fmt.Errorf("opening the %s store: %w; %s", a.cfg.Store.Driver, err, storeAdvice(err))
+	}
+	a.onClose(a.store.Close)
+	if err := a.store.Migrate(ctx); err != nil {
+		return fmt.Errorf("migrating the %s store: %w", a.cfg.Store.Driver, err)
+	}
+	if err := a.unlock(ctx); err != nil {
+		return err
+	}
+	if err := a.ensureLocal(ctx); err != nil {
+		return err
+	}
+	if err := a.openQueue(ctx, r); err != nil {
+		return fmt.Errorf("opening the queue: %w", err)
+	}
+	if a.main.QueueFunc != nil {
+		a.queue = a.main.QueueFunc(a.queue)
+	}
+	a.onClose(a.queue.Close)
+	if err := a.openBlobs(ctx); err != nil {
+		return fmt.Errorf("opening the %s blob store: %w", a.cfg.Blob.Driver, err)
+	}
+	if err := a.openEmbedder(ctx); err != nil {
+		return fmt.Errorf("opening the %s embedder: %w", a.cfg.Embed.Driver, err)
+	}
+	if err := a.openIndex(ctx); err != nil {
+		return fmt.Errorf("opening the %s index: %w", a.cfg.Index.Driver, err)
+	}
+	a.onClose(a.index.Close)
+	if c := a.cfg.Chat; c.URL != "" {
+		if a.chat, err = chat.Open(chat.Config{BaseURL: c.URL, APIKey: c.APIKey.Reveal(), Key: a.cfg.Live("chat.api_key"), Model: c.Model, Timeout: time.Duration(c.Timeout), Concurrency: c.Concurrency}); err != nil {
+			return fmt.Errorf("opening the chat client: %w", err)
+		}
+	}
+	return nil
+}
+
+// ensureLocal makes the tenant and dataset that a newcomer needs.
+func (a *app) ensureLocal(ctx context.Context) error {
+	_, err := a.store.CreateTenant(ctx, sheaf.Tenant{ID: sheaf.LocalTenant, Name: "Local", Weight: 1, Cap: 4 * runtime.GOMAXPROCS(0)})
+	if err != nil && !errors.Is(err, sheaf.ErrConflict) {
+		return fmt.Errorf("creating the local tenant: %w", err)
+	}
+	_, err = a.store.CreateDataset(ctx, sheaf.Dataset{ID: sheaf.NewID(), TenantID: sheaf.LocalTenant, Name: defaultDataset})
+	if err != nil && !errors.Is(err, sheaf.ErrConflict) {
+		return fmt.Errorf("creating the default dataset: %w", err)
+	}
+	return nil
+}
+
+// defaultDataset is where files go when no dataset is named.
+const defaultDataset = "default"
+
+// Channels of PostgreSQL. All processes of a fleet must agree on them, of
+// whatever version.
+const (
+	tasksChannel   = "sheaf_queue"
+	changesChannel = "sheaf_keeper"
+)
+
+func (a *app) openQueue(ctx context.Context, r roles) (err error) {
+	q := a.cfg.Queue
+	if q.Driver == "sql" {
+		cfg := sqlqueue.Config{Log: a.log}
+		if a.cfg.Store.Driver == "postgres" {
+			// PostgreSQL notifies the executors of every process, and whoever
+			// follows changes; elsewhere the poll interval and the keeper's ticks
+			// are how long what another process did may wait.
+			roots, err := authorities(a.cfg.Store.CAFile, "store.ca_file")
+			if err != nil {
+				return err
+			}
+			listen := []string{tasksChannel}
+			if r.keeper || r.api {
+				listen = append(listen, changesChannel)
+			}
+			client, err := pgnotify.Open(a.cfg.Store.DSN.Reveal(), pgnotify.Config{Listen: listen, RootCAs: roots, Log: a.log})
+			if err != nil {
+				return err
+			}
+			a.onClose(client.Close)
+			cfg.Executors, cfg.Keeper = client.Channel(tasksChannel), client.Channel(changesChannel)
+		}
+		a.queue = sqlqueue.New(a.store, cfg)
+		return nil
+	}
+	options, err := redisOptions(q.Redis)
+	if err != nil {
+		return err
+	}
+	lanes := map[sheaf.Lane]redisstream.RedisOptions{}
+	for lane, r := range map[sheaf.Lane]config.Redis{sheaf.LaneInteractive: q.Interactive, sheaf.LaneNormal: q.Normal, sheaf.LaneBackfill: q.Backfill} {
+		if len(r.Addrs) > 0 {
+			if lanes[lane], err = redisOptions(r); err != nil {
+				return err
+			}
+		}
+	}
+	redis, err := redisstream.New(redisstream.Config{Redis: options, Lanes: lanes, Prefix: q.Prefix, Window: q.Window, Log: a.log})
+	if err != nil {
+		return err
+	}
+	a.queue = redis
+	return redis.Ping(ctx)
+}
+
+func redisOptions(r config.Redis) (redisstream.RedisOptions, error) {
+	o := redisstream.RedisOptions{
+		Addrs: r.Addrs, MasterName: r.Master, Cluster: r.Cluster, DB: r.DB, Username: r.Username, Password: r.Password.Reveal(),
+		SentinelUsername: r.SentinelUsername, SentinelPassword: r.SentinelPassword.Reveal(),
+	}
+	if r.TLS || r.CAFile != "" {
+		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	roots, err := authorities(r.CAFile, "ca_file of the queue")
+	if err != nil {
+		return o, err
+	}
+	if roots != nil {
+		o.TLS.RootCAs = roots
+	}
+	return o, nil
+}
+
+// authorities reads a PEM file of certificates; nil for no file. The error is
+// ErrInvalid and names the setting.
+func authorities(file, setting string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("%w: reading the authorities: %w; correct %s", sheaf.ErrInvalid, err, setting)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%w: %s holds no certificate in PEM form; correct %s", sheaf.ErrInvalid, file, setting)
+	}
+	return pool, nil
+}
+
+// storeAdvice says what to do about a database that could not be opened.
+func storeAdvice(err error) string {
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return "name the PEM file of the authority that signed the server's certificate in store.ca_file"
+	}
+	if _, ok := errors.AsType[x509.HostnameError](err); ok {
+		return "in store.dsn name the server as its certificate does"
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return "renew the server's certificate, or correct store.ca_file"
+	}
+	// Neither driver has an error of its own for each of these.
+	for _, refusal := range []string{"server does not support TLS", "server refused TLS"} {
+		if strings.Contains(err.Error(), refusal) {
+			return "turn TLS on at the server, or take store.ca_file and what store.dsn says of TLS away"
+		}
+	}
+	return "check host, user, password and database in store.dsn, and that the server runs"
+}
+
+func (a *app) leader() queue.Leader {
+	if a.cfg.Store.Driver == "sqlite" {
+		return queue.Always{}
+	}
+	campaign := sqlleader.New(a.store, "keeper")
+	if q, ok := a.queue.(*redisstream.Queue); ok {
+		// Without Redis nothing can be fed; all else that a keeper does needs the store alone.
+		campaign.Lock = queue.Fallback{First: q.Leader("keeper").Lock, Second: campaign.Lock}
+	}
+	campaign.Log, campaign.TTL = a.log, time.Duration(a.cfg.Keeper.LeaderTTL)
+	return campaign
+}
+
+func (a *app) openBlobs(ctx context.Context) (err error) {
+	b := a.cfg.Blob
+	switch b.Driver {
+	case "file":
+		a.blobs, err = file.Open(a.path("blobs"))
+	default:
+		a.blobs, err = s3.Open(ctx, s3.Config{
+			Endpoint: b.Endpoint, PublicEndpoint: b.PublicEndpoint, Bucket: b.Bucket, Region: b.Region, Prefix: b.Prefix, CreateBucket: b.CreateBucket,
+			Credentials: b.Credentials, AccessKey: b.AccessKey.Reveal(), SecretKey: b.SecretKey.Reveal(), CAFile: b.CAFile, Keys: a.liveKeys(),
+		})
+	}
+	if err != nil {
+		return err
+	}
+	if a.files, err = cache.Open(a.blobs, a.path("cache"), b.CacheBytes); err != nil {
+		return err
+	}
+	stop := a.files.Expire(time.Duration(b.CacheAge))
+	a.onClose(func() error { stop(); return nil })
+	return nil
+}
+
+// liveKeys are those of the blob store where they are in files.
+func (a *app) liveKeys() func() (access, secret string) {
+	access, secret := a.cfg.Live("blob.access_key"), a.cfg.Live("blob.secret_key")
+	if access == nil && secret == nil {
+		return nil
+	}
+	return func() (string, string) {
+		one, other := a.cfg.Blob.AccessKey.Reveal(), a.cfg.Blob.SecretKey.Reveal()
+		if access != nil {
+			one = access()
+		}
+		if secret != nil {
+			other = secret()
+		}
+		return one, other
+	}
+}
+
+func (a *app) openEmbedder(ctx context.Context) error {
+	e := a.cfg.Embed
+	if e.Driver == "static" {
+		a.embedder = static.Default()
+		return nil
+	}
+	remote, err := openai.Open(ctx, openai.Config{
+		BaseURL: e.URL, Model: e.Model, Dimensions: e.Dim, APIKey: e.APIKey.Reveal(), Key: a.cfg.Live("embed.api_key"), Weight: max(e.Weight, 0), Floor: e.Floor,
+		QueryPrefix: e.QueryPrefix, PassagePrefix: e.PassagePrefix, MaxTexts: e.Batch, Timeout: time.Duration(e.Timeout),
+		Window: e.LateWindow,
+	})
+	if err != nil {
+		return err
+	}
+	shared := batch.New(limit.Wrap(remote, limit.Config{Max: e.Concurrency}), batch.Config{MaxTexts: e.Batch, Concurrency: e.Concurrency})
+	a.onClose(func() error { shared.Close(); return nil })
+	a.embedder = shared
+	return nil
+}
+
+func (a *app) openIndex(ctx context.Context) (err error) {
+	m, x := a.embedder.Model(), a.cfg.Index
+	if x.Driver == "embedded" {
+		a.index, err = embedded.Open(ctx, embedded.Config{Path: a.path("index.db"), ModelID: m.ID, Dim: m.Dim})
+		return err
+	}
+	a.index, err = elastic.Open(ctx, elastic.Config{
+		URLs: x.Addrs, Prefix: x.Prefix, Username: x.Username, Password: x.Password.Reveal(), APIKey: x.APIKey.Reveal(), CAFile: x.CAFile,
+		Key: a.cfg.Live("index.api_key"), PasswordNow: a.cfg.Live("index.password"),
+		ModelID: m.ID, Dim: m.Dim, Shards: x.Shards, Replicas: x.Replicas, Retried: a.metrics.IndexRetried,
+	})
+	return err
+}
+
+// handler is the HTTP server over the parts.
+func (a *app) server() *api.Server {
+	cfg := api.Config{
+		Catalog: a.store, Ingest: a.ingest, Search: a.searcher(), Blobs: a.blobs, Files: a.files, Renderer: a.pool, Queue: a.queue,
+		Health: a.health, Receipts: a.receipts,
+		Doctor: a.doctor, Observe: a.metrics, Confinement: a.pool.Protections, Metrics: a.metrics.Handler(), Page: web.Handler(), Log: a.log, Build: buildinfo.Get(),
+		Auth: a.cfg.Server.Auth, AllowURLs: a.cfg.Server.AllowURLs, WebhookHosts: a.cfg.Webhooks.Hosts, MaxUploadBytes: a.cfg.Server.MaxUploadBytes,
+		MetricsToken: a.cfg.Server.MetricsToken.Reveal(), BodyIdle: time.Duration(a.cfg.Server.BodyTimeout), MaxUploads: a.cfg.Server.MaxUploads, MaxStreams: a.cfg.Server.MaxStreams,
+		Stopping: a.stopping, Changed: a.watchers, Changes: a.queue.Changes,
+	}
+	if a.tracer != nil {
+		cfg.Trace = a.tracer
+	}
+	return api.New(cfg)
+}
+
+// checks asks every dependency for /readyz.
+func (a *app) checks() []api.Check {
+	return []api.Check{
+		{Name: "store", Ping: a.store.Ping}, {Name: "queue", Ping: a.queue.Ping}, {Name: "blobs", Ping: a.blobs.Ping},
+		{Name: "index", Ping: a.index.Ping}, {Name: "embedder", Ping: a.embedder.Ping},
+	}
+}
+
+func (a *app) doctorConfig() doctor.Config {
+	return doctor.Config{Store: a.store, Index: a.index, Blobs: a.blobs, Log: a.log, Hints: a.cfg.Queue.Driver == "redis", Queue: a.queue}
+}
+
+func (a *app) doctor(ctx context.Context, repair bool) (*doctor.Report, error) {
+	return doctor.Run(ctx, a.doctorConfig(), repair)
+}
+
+// audit runs the doctor without repairing and reports what it finds.
+func (a *app) audit(ctx context.Context) error {
+	r, err := a.doctor(ctx, false)
+	if err != nil {
+		return err
+	}
+	counts := map[string]int{}
+	for _, code := range doctor.Codes() {
+		counts[code] = 0
+	}
+	for _, f := range r.Findings {
+		counts[f.Code] = f.Count
+		a.log.WarnContext(ctx, "database, index and blob store disagree; `sheaf doctor --repair` cures what can be cured", "code", f.Code, "count", f.Count, "cure", f.Cure)
+	}
+	a.metrics.Drift(counts)
+	return nil
+}
+
+func (a *app) searcher() *search.Searcher {
+	return &search.Searcher{
+		Index: a.index, Embedder: a.embedder, Visibility: a.store,
+		Searched: a.metrics.Searched,
+		Tags:     &tagset.Queries{Store: a.store, Loader: &tagset.Loader{Blobs: a.blobs, Model: a.embedder.Model(), Limits: a.planner.Tags}},
+	}
+}
+
+// run runs the roles until ctx ends: the API stops taking requests first, then
+// the executor drains, then the keeper stops, so that senders stop before
+// receivers. hard ends the drain at once.
+func (a *app) run(ctx context.Context, ln net.Listener, hard <-chan struct{}) error {
+	var errs []error
+	var mu sync.Mutex
+	note := func(err error) {
+		if err != nil {
+			mu.Lock()
+			errs = append(errs, err)
+			mu.Unlock()
+		}
+	}
+	keeperCtx, stopKeeper := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopKeeper()
+	var keepers, executors sync.WaitGroup
+	if a.keeper != nil {
+		keepers.Go(func() { note(a.keeper.Run(keeperCtx)) })
+	}
+	keepers.Go(func() { a.debouncer.Run(keeperCtx) })
+	if ln != nil && !a.cfg.Sole() {
+		keepers.Go(func() { a.sealOld(keeperCtx) })
+	}
+	if a.worker != nil {
+		executors.Go(func() { note(a.worker.Run(ctx, hard)) })
+	}
+	if ln != nil {
+		server := a.server()
+		keepers.Go(func() { server.Run(keeperCtx) })
+		srv := &http.Server{Handler: server.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug)}
+		base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
+		defer cut(nil)
+		srv.BaseContext = func(net.Listener) context.Context { return base }
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			<-ctx.Done()
+			close(a.stopping)
+			stopServing(srv, cut, hard)
+		}()
+		if err := srv.Serve(ln); errors.Is(err, http.ErrServerClosed) {
+			<-ended
+		} else {
+			note(err)
+		}
+	} else {
+		<-ctx.Done()
+	}
+	executors.Wait()
+	stopKeeper()
+	keepers.Wait()
+	return errors.Join(errs...)
+}
+
+// Requests under way may end for drainRequests after SIGTERM. Those that are
+// cut then have lastWords to say so to their clients.
+const (
+	drainRequests = 10 * time.Second
+	lastWords     = time.Second
+)
+
+// stopServing takes no more connections and waits for the requests under way;
+// hard ends the wait at once.
+func stopServing(srv *http.Server, cut context.CancelCauseFunc, hard <-chan struct{}) {
+	drain, cancel := context.WithTimeout(context.Background(), drainRequests)
+	defer cancel()
+	go func() {
+		select {
+		case <-hard:
+			cancel()
+		case <-drain.Done():
+		}
+	}()
+	if srv.Shutdown(drain) == nil {
+		return
+	}
+	cut(api.ErrStopping)
+	last, cancelLast := context.WithTimeout(context.Background(), lastWords)
+	defer cancelLast()
+	if srv.Shutdown(last) != nil {
+		_ = srv.Close() // who does not listen is cut off
+	}
+}
+
+func (a *app) path(name string) string { return filepath.Join(a.cfg.DataDir, name) }
+
+func (a *app) onClose(f func() error) { a.closers = append(a.closers, f) }
+
+// close closes the parts in the reverse of the order they were opened in.
+func (a *app) close() error {
+	var errs []error
+	for i := len(a.closers) - 1; i >= 0; i-- {
+		errs = append(errs, a.closers[i]())
+	}
+	a.closers = nil
+	return errors.Join(errs...)
+}
+
+func makeDataDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return dataDirError(dir, err)
+	}
+	probe := filepath.Join(dir, ".write-test")
+	if err := os.WriteFile(probe, []byte("x"), 0o600); err != nil {
+		return dataDirError(dir, err)
+	}
+	return os.Remove(probe)
+}
+
+func dataDirError(dir string, err error) error {
+	return fmt.Errorf("the data folder %s cannot be written to (%w); choose another with --data-dir or SHEAF_DATA_DIR, or free some space", dir, errors.Unwrap(err))
+}
+
+func newLogger(c config.Log, w io.Writer) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(c.Level)) // Validate has checked it
+	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Value.Kind() == slog.KindDuration { // JSON would say nanoseconds, without a unit
+			a.Value = slog.StringValue(a.Value.Duration().String())
+		}
+		return a
+	}}
+	if c.Format == "json" {
+		return slog.New(logctx.Handler(slog.NewJSONHandler(w, opts)))
+	}
+	return slog.New(logctx.Handler(slog.NewTextHandler(w, opts)))
+}

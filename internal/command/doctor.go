@@ -1,0 +1,98 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"sheaf/internal/api"
+	"sheaf/parser/child"
+)
+
+func (g *global) doctorCommand() *cobra.Command {
+	var repair, parsers bool
+	cmd := &cobra.Command{
+		Use: "doctor", Example: "  sheaf doctor\n  sheaf doctor --repair", Short: "Compare database, index and blob store of a running Sheaf", Args: needs(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if parsers && repair {
+				return usageError{errors.New("--parsers looks at this machine and repairs nothing; leave out --repair")}
+			}
+			if parsers {
+				return g.printParsers(cmd.Context())
+			}
+			c, err := g.client()
+			if err != nil {
+				return err
+			}
+			var r api.DoctorReport
+			if err := c.call(cmd.Context(), http.MethodPost, "/v1/doctor", map[string]any{"repair": repair}, &r); err != nil {
+				return err
+			}
+			if g.json {
+				if err := g.printJSON(r); err != nil {
+					return err
+				}
+			} else {
+				fmt.Fprintf(g.out, "checked %d range results, %d objects, %d index entries\n", r.Ranges, r.Objects, r.Chunks)
+				for _, f := range r.Findings {
+					fmt.Fprintf(g.out, "%s: %d, repaired %d; cure: %s\n", f.Code, f.Count, f.Repaired, f.Cure)
+					for _, e := range f.Examples {
+						fmt.Fprintf(g.out, "  %s\n", e)
+					}
+				}
+				for _, p := range r.Parsers {
+					if !p.InForce {
+						fmt.Fprintf(g.out, "parsers are not protected by %s: %s\n", p.Name, p.Detail)
+					}
+				}
+			}
+			if n := r.Drift(); n > 0 {
+				return fmt.Errorf("%s left; run `sheaf doctor --repair`, or follow the cures above", count(n, "disagreement"))
+			}
+			if !g.json {
+				fmt.Fprintln(g.out, "everything agrees")
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&repair, "repair", false, "cure what can be cured")
+	cmd.Flags().BoolVar(&parsers, "parsers", false, "only say what confines the parsers on this machine; needs no running Sheaf")
+	return cmd
+}
+
+// printParsers starts one parser here, as the configuration says, and prints
+// what confines it.
+func (g *global) printParsers(ctx context.Context) error {
+	cfg, err := g.load()
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "sheaf-doctor-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	pool, err := child.New(child.Config{Size: 1, TempDir: dir, ReadDirs: []string{dir}, Sandbox: cfg.Parser.Sandbox, MaxRSSBytes: cfg.Parser.MemoryBytes, Ports: parserPorts(cfg.Parser)})
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	all, err := pool.Protections(ctx)
+	if err != nil {
+		return err
+	}
+	if g.json {
+		return g.printJSON(listed(all))
+	}
+	return g.table(func(w io.Writer) {
+		fmt.Fprintln(w, "PROTECTION\tIN FORCE\tDETAIL")
+		for _, p := range all {
+			fmt.Fprintf(w, "%s\t%s\t%s\n", p.Name, map[bool]string{true: "yes", false: "no"}[p.InForce], p.Detail)
+		}
+	})
+}

@@ -1,0 +1,536 @@
+package command
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sheaf"
+	"sheaf/ingest"
+	"sheaf/internal/api"
+	"sheaf/taskstore"
+)
+
+// previewBatch is how many files one request of a dry run carries.
+const previewBatch = 100
+
+// ingestOptions is what `sheaf ingest` may be told.
+type ingestOptions struct {
+	wait, dryRun, create bool
+	lane                 []string
+	config               string
+	settings             []string
+	name                 string
+	selection
+}
+
+// lanes are the names of the lanes, and their numbers.
+var lanes = []string{"interactive", "normal", "backfill", "1", "2", "3"}
+
+func laneNumber(name string) string {
+	return fmt.Sprint(slices.Index(lanes, name)%3 + 1)
+}
+
+func (g *global) ingestCommand() *cobra.Command {
+	o := ingestOptions{lane: []string{"normal"}}
+	cmd := &cobra.Command{
+		Use: "ingest PATH…", Short: "Upload files, folders, addresses or standard input", SuggestFor: []string{"upload", "add", "put", "import"},
+		Args: needs(1, -1, "a file, a folder, an address or - for standard input"),
+		Long: `Uploads files, the files of folders, documents behind addresses and, as "-",
+standard input, and follows them until they are searchable. Everything that one
+command uploads is one job.
+
+Uploads resume after a dropped connection, also when the command was stopped:
+run it again. Hidden files are left out. The dataset "default" always exists;
+any other must exist or be made with --create.
+
+Ctrl-C during the upload keeps what is stored; Ctrl-C afterwards stops watching,
+and the server goes on. Ends with exit code 3 when some documents failed.`,
+		Example: `  sheaf ingest ~/Documents                        # a folder with everything in it
+  sheaf ingest -d contracts --create *.pdf        # into a new dataset
+  sheaf ingest ~/Documents --include '*.pdf' --exclude drafts
+  sheaf ingest https://example.org/report.pdf     # fetched by this machine
+  pg_dump --schema-only app | sheaf ingest - --name schema.sql
+  sheaf ingest --setting chunk_token_num=256 notes.md
+  sheaf ingest --lane backfill --wait=false archive/`,
+		ValidArgsFunction: cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return g.ingest(cmd.Context(), o, args)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&o.wait, "wait", true, "show progress until the documents are searchable")
+	f.BoolVar(&o.dryRun, "dry-run", false, "show what would be done and change nothing")
+	f.BoolVar(&o.create, "create", false, "create the dataset if it does not exist")
+	f.Var(&choice{value: &o.lane, of: lanes}, "lane", "`LANE`: interactive, normal or backfill")
+	f.StringVar(&o.config, "parser-config", "", "settings as `JSON`, such as '{\"chunk_token_num\": 256}'")
+	f.StringArrayVar(&o.settings, "setting", nil, "one setting as `NAME=VALUE`, such as chunk_token_num=256; may be repeated")
+	f.StringSliceVar(&o.include, "include", nil, "of folders, only files that match one of these `PATTERNS`, such as '*.pdf'")
+	f.StringSliceVar(&o.exclude, "exclude", nil, "leave out files and folders that match one of these `PATTERNS`")
+	f.StringVar(&o.name, "name", "", "`NAME` of the document that comes from standard input or an address")
+	g.complete(cmd, "lane", oneOf("interactive", "normal", "backfill"))
+	g.complete(cmd, "setting", settingAssignments)
+	return cmd
+}
+
+func (g *global) ingest(ctx context.Context, o ingestOptions, args []string) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	fields := map[string]string{"lane": laneNumber(o.lane[0])}
+	config, err := parserConfig(o.config, o.settings)
+	if err != nil {
+		return err
+	}
+	if config != "" {
+		fields["parser_config"] = config
+	}
+	c, err := g.client()
+	if err != nil {
+		return err
+	}
+	some, err := g.collect(ctx, args, o.selection, o.name)
+	if err != nil {
+		return err
+	}
+	defer some.remove()
+	if len(some.files) == 0 && len(some.unread) == 0 {
+		err := fmt.Errorf("there are no files under %s", strings.Join(args, ", "))
+		if some.left > 0 {
+			return usageError{cured(err, "%s left out, as hidden or by --include and --exclude.", count(some.left, "entry"))}
+		}
+		return usageError{err}
+	}
+	if err := c.ensureDataset(ctx, g, o.create, o.dryRun); err != nil {
+		return err
+	}
+	if o.dryRun {
+		return g.previewIngest(ctx, c, some, fields)
+	}
+	begun := time.Now()
+	d, ids, err := c.deliver(ctx, g.dataset, some.files, fields, g.bar())
+	if err != nil {
+		if isA[interrupted](context.Cause(ctx)) {
+			return cured(errors.New("stopped while uploading"), "%s", d.waiting())
+		}
+		if troubleOf(ctx, err).Cure == "" {
+			err = cured(err, "%s", d.waiting())
+		}
+		return err
+	}
+	if n := int(d.resumed.Load()); n > 0 {
+		g.note("%s had been stored by an earlier run and not sent again.", count(n, "file"))
+	}
+	out := &ingested{Dataset: g.dataset, Rejected: d.rejected, Unread: append(some.unread, d.unread...), page: c.base, flag: g.inDataset(), files: len(some.files) + len(some.unread), bytes: d.total, begun: begun}
+	// Whether the jobs exist must be known, also after Ctrl-C: this is short.
+	sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), submitTimeout)
+	answers, err := c.submitUploads(sctx, g.dataset, ids)
+	cancel()
+	for _, a := range answers {
+		out.Rejected = append(out.Rejected, a.Rejected...)
+		if a.Job != nil {
+			out.Jobs = append(out.Jobs, a.Job)
+		}
+	}
+	if err != nil {
+		return cured(err, "%s", d.waiting())
+	}
+	if o.wait && len(out.Jobs) > 0 {
+		jobs, err := c.follow(ctx, out.ids(), g.bar())
+		for i, j := range jobs {
+			if j != nil {
+				out.Jobs[i] = j
+			}
+		}
+		if err != nil {
+			return g.left(ctx, err, out.Jobs)
+		}
+	}
+	if err := out.explain(ctx, c); err != nil {
+		return err
+	}
+	if g.json {
+		if err := g.printJSON(out); err != nil {
+			return err
+		}
+	} else if !g.quiet {
+		out.print(g.out, o.wait)
+	}
+	return out.err()
+}
+
+// submitTimeout bounds how long a submit may take.
+const submitTimeout = 2 * time.Minute
+
+// left says what goes on at the server when nobody watches any more.
+func (g *global) left(ctx context.Context, err error, jobs []*sheaf.Job) error {
+	sum := sumOf(jobs)
+	id := jobs[0].ID
+	which := "job " + id
+	if len(jobs) > 1 {
+		which = count(len(jobs), "job")
+	}
+	say := fmt.Sprintf("The server goes on with %s: %s of %s done.\nFollow it with `sheaf jobs %s --wait`, stop it with `sheaf jobs cancel %s`.", which, number(sum.over), count(sum.documents, "document"), id, id)
+	if isA[interrupted](context.Cause(ctx)) {
+		return cured(errors.New("stopped watching; everything is uploaded and submitted"), "%s", say)
+	}
+	return cured(err, "%s", say)
+}
+
+// parserConfig joins --parser-config and --setting.
+func parserConfig(text string, assignments []string) (string, error) {
+	config := map[string]any{}
+	if text != "" {
+		if err := json.Unmarshal([]byte(text), &config); err != nil {
+			return "", usageError{cured(fmt.Errorf("--parser-config is not a JSON object: %w", err), "Write it as '{\"chunk_token_num\": 256}', or use --setting chunk_token_num=256.")}
+		}
+	}
+	for _, a := range assignments {
+		name, value, err := assignment(a)
+		if err != nil {
+			return "", err
+		}
+		config[name] = value
+	}
+	for name := range config {
+		if err := checkSetting(name); err != nil {
+			return "", err
+		}
+	}
+	if len(config) == 0 {
+		return "", nil
+	}
+	b, err := json.Marshal(config)
+	return string(b), err
+}
+
+// ensureDataset makes sure that the dataset exists. A name that was mistyped
+// must not become a dataset: only default, and what --create or a person says.
+func (c *client) ensureDataset(ctx context.Context, g *global, create, dryRun bool) error {
+	var ds sheaf.Dataset
+	err := c.call(ctx, http.MethodGet, "/v1/datasets/"+url.PathEscape(g.dataset), nil, &ds)
+	if err == nil || !isMissing(err) {
+		return err
+	}
+	if !create && g.dataset != defaultDataset {
+		missing := g.noDataset(ctx, c, g.dataset, err)
+		if dryRun || !g.isTerminal(g.in) || g.json {
+			return missing
+		}
+		fmt.Fprintln(g.err, troubleOf(ctx, missing).Message)
+		if ok, err := g.yesNo("Create it?"); err != nil || !ok {
+			return cmp.Or(err, errNotConfirmed)
+		}
+	}
+	if dryRun {
+		return cured(fmt.Errorf("there is no dataset %q yet", g.dataset), "Create it with `sheaf dataset create %s`; a dry run creates nothing.", quoted(g.dataset))
+	}
+	return c.call(ctx, http.MethodPost, "/v1/datasets", map[string]any{"name": g.dataset}, &ds)
+}
+
+// noDataset says that a dataset does not exist, and which was probably meant.
+func (g *global) noDataset(ctx context.Context, c *client, name string, err error) error {
+	e := &answerError{status: http.StatusNotFound, code: "not_found", msg: fmt.Sprintf("there is no dataset %q", name)}
+	if a, ok := errors.AsType[*answerError](err); ok {
+		e.requestID = a.requestID
+	}
+	var list api.List[sheaf.Dataset]
+	if c.call(ctx, http.MethodGet, "/v1/datasets?limit=1000", nil, &list) == nil {
+		var names []string
+		for _, d := range list.Items {
+			names = append(names, d.Name)
+		}
+		if near := api.Nearest(name, names); near != "" {
+			return cured(e, "Did you mean -d %s? Otherwise `sheaf dataset create %s` creates it, and so does `sheaf ingest --create`.", quoted(near), quoted(name))
+		}
+	}
+	return cured(e, "Create it with --create or `sheaf dataset create %s`; `sheaf dataset list` lists those that exist.", quoted(name))
+}
+
+// previewIngest shows what an ingest would do.
+func (g *global) previewIngest(ctx context.Context, c *client, some *collected, fields map[string]string) error {
+	sum := api.SubmitAnswer{Documents: []sheaf.Document{}, Forecast: &ingest.Forecast{}}
+	unread := some.unread
+	var files []source
+	for _, f := range some.files {
+		r, err := f.open()
+		if err != nil {
+			unread = append(unread, unreadFile(f.path, err))
+			continue
+		}
+		_ = r.Close()
+		files = append(files, f)
+	}
+	for batch := range slices.Chunk(files, previewBatch) {
+		answer, err := c.submitAnswer(ctx, g.dataset, batch, fields, "?dry_run=true")
+		if a, ok := errors.AsType[*answerError](err); ok && len(batch) == 1 && (a.status == 413 || a.status == 415 || a.status == 422) {
+			sum.Rejected = append(sum.Rejected, api.Rejected{Name: batch[0].name, Failure: sheaf.Failure{Code: a.code, Message: strings.TrimSuffix(a.msg, " ("+a.code+")")}})
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		sum.Plans, sum.Rejected = append(sum.Plans, answer.Plans...), append(sum.Rejected, answer.Rejected...)
+		if f := answer.Forecast; f != nil {
+			sum.Forecast.Documents += f.Documents
+			sum.Forecast.Planned += f.Planned
+			sum.Forecast.Unplanned += f.Unplanned
+			sum.Forecast.Units += f.Units
+			sum.Forecast.Ranges += f.Ranges
+			sum.Forecast.Reused.Ranges += f.Reused.Ranges
+		}
+	}
+	if g.json {
+		return g.printJSON(sum)
+	}
+	if err := g.table(func(w io.Writer) {
+		fmt.Fprintln(w, "NAME\tFORMAT\tUNITS\tRANGES\tREUSED\tNOTE")
+		for _, p := range sum.Plans {
+			note := ""
+			if p.Failure != nil {
+				note = excerpt(p.Failure.Message, 60)
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\n", shortName(p.Name, 50), formatName(p.Parser, p.MediaType), units(p.Units, p.Unit), len(p.Ranges), p.Reused.Ranges, note)
+		}
+		for _, r := range sum.Rejected {
+			fmt.Fprintf(w, "%s\t\t\t\t\trefused: %s\n", shortName(r.Name, 50), excerpt(r.Failure.Message, 60))
+		}
+		for _, u := range unread {
+			fmt.Fprintf(w, "%s\t\t\t\t\tcannot be read: %s\n", shortName(u.Name, 50), u.Error)
+		}
+	}); err != nil {
+		return err
+	}
+	fmt.Fprintf(g.out, "\nNothing was changed. %s would be ingested into %s.\n", count(len(sum.Plans), "document"), g.dataset)
+	return nil
+}
+
+func unreadFile(name string, err error) unread { return unread{name, reason(err)} }
+
+// units writes what a document is counted in, "" when it is not counted yet.
+func units(n int, unit sheaf.Unit) string {
+	if n == 0 || unit == "" {
+		return ""
+	}
+	return count(n, string(unit))
+}
+
+// ingested is the outcome of an ingest.
+type ingested struct {
+	Dataset  string         `json:"dataset"`
+	Jobs     []*sheaf.Job   `json:"jobs"`
+	Rejected []api.Rejected `json:"rejected,omitempty"` // by the server, before they became documents
+	Unread   []unread       `json:"unread,omitempty"`   // here
+	Failures []verdict      `json:"failures,omitempty"`
+	URL      string         `json:"url"` // of the page that shows it
+
+	page, flag string
+	files      int
+	bytes      int64
+	begun      time.Time
+}
+
+// verdict is what documents failed by, and which.
+type verdict struct {
+	Code      string   `json:"code"`
+	Message   string   `json:"message"` // of the first
+	Documents []string `json:"documents"`
+}
+
+func (o *ingested) ids() (ids []string) {
+	for _, j := range o.Jobs {
+		ids = append(ids, j.ID)
+	}
+	return ids
+}
+
+// byState sums the documents of all jobs.
+func (o *ingested) byState() map[sheaf.DocumentState]int {
+	sum := map[sheaf.DocumentState]int{}
+	for _, j := range o.Jobs {
+		for state, n := range j.Documents.ByState {
+			sum[state] += n
+		}
+	}
+	return sum
+}
+
+// mostErrors bounds how many failures a summary reads.
+const mostErrors = 5000
+
+// explain gathers why documents failed, each of them once under a code.
+func (o *ingested) explain(ctx context.Context, c *client) error {
+	o.URL = o.page + "/datasets/" + url.PathEscape(o.Dataset)
+	if len(o.Jobs) == 1 {
+		o.URL = o.page + "/jobs/" + o.Jobs[0].ID
+	}
+	byCode := map[string]*verdict{}
+	seen := map[string]bool{}
+	note := func(code, message, document, key string) {
+		if seen[code+"\x00"+key] {
+			return
+		}
+		seen[code+"\x00"+key] = true
+		if byCode[code] == nil {
+			byCode[code] = &verdict{Code: code, Message: message}
+		}
+		byCode[code].Documents = append(byCode[code].Documents, document)
+	}
+	for _, r := range o.Rejected {
+		note(r.Failure.Code, r.Failure.Message, r.Name, r.Name+r.UploadID)
+	}
+	for _, j := range o.Jobs {
+		q := url.Values{"limit": {"1000"}, "order": {"oldest"}}
+		for range mostErrors / 1000 {
+			var list api.List[taskstore.JobError]
+			if err := c.call(ctx, http.MethodGet, "/v1/jobs/"+j.ID+"/errors?"+q.Encode(), nil, &list); err != nil {
+				return err
+			}
+			for _, e := range list.Items {
+				name := e.Document
+				if e.Failure.Page > 0 {
+					name += fmt.Sprintf(", page %d", e.Failure.Page)
+				}
+				note(e.Failure.Code, e.Failure.Message, name, e.DocumentID+fmt.Sprint(e.Failure.Page))
+			}
+			if list.NextCursor == nil {
+				break
+			}
+			q.Set("cursor", *list.NextCursor)
+		}
+	}
+	for _, code := range slices.Sorted(maps.Keys(byCode)) {
+		o.Failures = append(o.Failures, *byCode[code])
+	}
+	slices.SortStableFunc(o.Failures, func(a, b verdict) int { return cmp.Compare(len(b.Documents), len(a.Documents)) })
+	return nil
+}
+
+// err is how the command ends.
+func (o *ingested) err() error {
+	states := o.byState()
+	lost := states[sheaf.DocFailed] + states[sheaf.DocCanceled] + len(o.Rejected) + len(o.Unread)
+	torn := states[sheaf.DocPartiallySucceeded]
+	if lost+torn == 0 {
+		return nil
+	}
+	var says []string
+	if lost > 0 {
+		says = append(says, fmt.Sprintf("%s of %s did not succeed", number(lost), count(max(o.files, lost), "file")))
+	}
+	if torn > 0 {
+		says = append(says, count(torn, "document")+" succeeded in part")
+	}
+	err := errors.New(strings.Join(says, ", "))
+	if lost >= o.files && torn == 0 {
+		return err
+	}
+	return partialError{err}
+}
+
+// mostNames is how many documents a verdict names.
+const mostNames = 5
+
+// print writes the closing summary.
+func (o *ingested) print(w io.Writer, waited bool) {
+	states := o.byState()
+	if !waited {
+		sum := sumOf(o.Jobs)
+		fmt.Fprintf(w, "Submitted %s (%s) to %s as %s.\n", count(sum.documents, "document"), size(o.bytes), o.Dataset, o.jobsInWords())
+	} else {
+		sum := sumOf(o.Jobs)
+		fmt.Fprintf(w, "Ingested %s (%s) into %s in %s: %s", count(o.files, "file"), size(o.bytes), o.Dataset, span(time.Since(o.begun)), count(sum.pages, "page"))
+		switch {
+		case sum.reused > 0 && sum.reused == sum.pages:
+			fmt.Fprint(w, ", all of them reused")
+		case sum.reused > 0:
+			fmt.Fprintf(w, ", %s of them reused", number(sum.reused))
+		}
+		fmt.Fprintln(w, ".")
+		for _, s := range []struct {
+			state sheaf.DocumentState
+			says  string
+		}{
+			{sheaf.DocSucceeded, "succeeded"}, {sheaf.DocPartiallySucceeded, "succeeded in part"}, {sheaf.DocFailed, "failed"}, {sheaf.DocCanceled, "canceled"},
+		} {
+			if n := states[s.state]; n > 0 {
+				fmt.Fprintf(w, "  %6s  %s\n", number(n), s.says)
+			}
+		}
+	}
+	if n := len(o.Rejected); n > 0 {
+		fmt.Fprintf(w, "  %6s  refused\n", number(n))
+	}
+	if n := len(o.Unread); n > 0 {
+		fmt.Fprintf(w, "  %6s  could not be read here\n", number(n))
+	}
+	if len(o.Failures)+len(o.Unread) > 0 {
+		fmt.Fprint(w, "\nIssues\n")
+	}
+	for _, v := range o.Failures {
+		fmt.Fprintf(w, "  %s (%s): %s\n      %s\n", v.Code, number(len(v.Documents)), v.Message, named(v.Documents))
+	}
+	for _, u := range o.Unread[:min(len(o.Unread), mostNames)] {
+		fmt.Fprintf(w, "  %s: %s\n", u.Name, u.Error)
+	}
+	if len(o.Jobs) == 0 {
+		return
+	}
+	fmt.Fprint(w, "\nNext\n")
+	var next [][2]string
+	id := o.Jobs[0].ID
+	switch {
+	case !waited:
+		next = append(next, [2]string{"sheaf jobs " + id + " --wait", "follow it"})
+	case states[sheaf.DocSucceeded]+states[sheaf.DocPartiallySucceeded] > 0:
+		next = append(next, [2]string{"sheaf search" + o.flag + ` "your question"`, "search"})
+	}
+	var which []string
+	for _, s := range []sheaf.DocumentState{sheaf.DocFailed, sheaf.DocPartiallySucceeded, sheaf.DocCanceled} {
+		if states[s] > 0 {
+			which = append(which, string(s))
+		}
+	}
+	if len(which) > 0 {
+		next = append(next, [2]string{"sheaf docs" + o.flag + " --state " + strings.Join(which, ","), "list what did not succeed"})
+	}
+	next = append(next, [2]string{o.URL, "see it in the page"})
+	wide := 0
+	for _, n := range next {
+		wide = max(wide, len(n[0]))
+	}
+	for _, n := range next {
+		fmt.Fprintf(w, "  %-*s  %s\n", wide, n[0], n[1])
+	}
+}
+
+func (o *ingested) jobsInWords() string {
+	if len(o.Jobs) == 1 {
+		return "job " + o.Jobs[0].ID
+	}
+	return "jobs " + strings.Join(o.ids(), ", ")
+}
+
+// named lists the first documents of a verdict.
+func named(documents []string) string {
+	var out []string
+	for _, d := range documents[:min(len(documents), mostNames)] {
+		out = append(out, shortName(d, 60))
+	}
+	text := strings.Join(out, " · ")
+	if more := len(documents) - len(out); more > 0 {
+		text += fmt.Sprintf(" · and %s more", number(more))
+	}
+	return text
+}

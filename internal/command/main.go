@@ -1,0 +1,130 @@
+// Package command is the sheaf command: its flags, one file a command, and the
+// wiring of the processes that serve, execute and keep. cmd/sheaf runs a Main;
+// tests start one with parts of their own.
+package command
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/term"
+
+	"sheaf/internal/keeper"
+	"sheaf/internal/queue"
+	"sheaf/internal/telemetry"
+	"sheaf/parser"
+	"sheaf/parser/child"
+	"sheaf/parser/formats"
+)
+
+// Main is one run of the command. The zero Main is the product; each field
+// replaces a part of it.
+type Main struct {
+	In       io.Reader // nil: the standard streams
+	Out, Err io.Writer
+
+	FormatsFunc  func(formats.Config) []parser.Format                                    // what can be read; nil: formats.All
+	KeeperFunc   func(*keeper.Config)                                                    // changes what no setting does; may be nil
+	QueueFunc    func(queue.Queue) queue.Queue                                           // wraps the queue; may be nil
+	TracerFunc   func(context.Context, telemetry.TraceConfig) (*telemetry.Tracer, error) // nil: telemetry.NewTracer
+	TerminalFunc func(stream any) bool                                                   // reports whether a person sits at the stream; nil asks the system
+	BrowseFunc   func(address string) error                                              // shows an address; nil: a browser
+	FirstWait    time.Duration                                                           // first pause between two attempts to reach the engines; 0: 1 s. It doubles.
+}
+
+// Run is the whole life of the process: it executes args, which exclude the
+// program's name, and returns the exit code. A child process that parses runs
+// its part and does not return.
+func (m Main) Run(args []string) int {
+	// A child that parses strangers' files is this binary too, and does nothing else.
+	child.MaybeRun(m.formats(formats.FromEnviron()))
+	g := m.global()
+	ctx, done := g.untilSignal(context.Background())
+	defer done()
+	return g.execute(ctx, args)
+}
+
+// Execute runs one command line until it is over or ctx ends, and returns the
+// exit code.
+func (m Main) Execute(ctx context.Context, args []string) int { return m.global().execute(ctx, args) }
+
+func (m Main) global() *global { return &global{Main: m, in: m.In, out: m.Out, err: m.Err} }
+
+func (m Main) formats(c formats.Config) []parser.Format {
+	if m.FormatsFunc != nil {
+		return m.FormatsFunc(c)
+	}
+	return formats.All(c)
+}
+
+func (m Main) newTracer(ctx context.Context, c telemetry.TraceConfig) (*telemetry.Tracer, error) {
+	if m.TracerFunc != nil {
+		return m.TracerFunc(ctx, c)
+	}
+	return telemetry.NewTracer(ctx, c)
+}
+
+func (m Main) isTerminal(stream any) bool {
+	if m.TerminalFunc != nil {
+		return m.TerminalFunc(stream)
+	}
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+func (m Main) browse(address string) error {
+	if m.BrowseFunc != nil {
+		return m.BrowseFunc(address)
+	}
+	name, args := "xdg-open", []string{address}
+	switch runtime.GOOS {
+	case "darwin":
+		name = "open"
+	case "windows":
+		name, args = "rundll32", []string{"url.dll,FileProtocolHandler", address}
+	}
+	return exec.Command(name, args...).Run()
+}
+
+// execute runs one command line and reports its error.
+func (g *global) execute(ctx context.Context, args []string) int {
+	root := g.root()
+	root.SetArgs(args)
+	root.SetIn(g.in)
+	root.SetOut(g.out)
+	root.SetErr(g.err)
+	if err := root.ExecuteContext(ctx); err != nil {
+		return g.report(ctx, root.ErrOrStderr(), args, err)
+	}
+	return exitOK
+}
+
+// untilSignal ends the context with the first signal. The second ends a client
+// at once; a server has its own way to stop.
+func (g *global) untilSignal(parent context.Context) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		for first := true; ; first = false {
+			select {
+			case s := <-signals:
+				cancel(interrupted{s})
+				if !first && !g.serving.Load() {
+					fmt.Fprintln(os.Stderr)
+					os.Exit(interrupted{s}.exitCode())
+				}
+			case <-parent.Done():
+				return
+			}
+		}
+	}()
+	return ctx, func() { signal.Stop(signals); cancel(nil) }
+}

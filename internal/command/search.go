@@ -1,0 +1,53 @@
+package command
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"sheaf/internal/search"
+)
+
+// searchModes are the ways to search.
+var searchModes = []string{"hybrid", "text", "vector"}
+
+func (g *global) searchCommand() *cobra.Command {
+	var limit int
+	mode := []string{"hybrid"}
+	var filter search.Filter
+	cmd := &cobra.Command{
+		SuggestFor: []string{"find", "query"}, Example: `  sheaf search "termination notice period"
+  sheaf search -d contracts --mode text -n 20 "force majeure"
+  sheaf search --language de --keyword kessel "how is it installed"`,
+		Use: "search QUERY", Short: "Search, with page and box of each hit", Args: needs(1, -1, "a QUERY"),
+		RunE: func(cmd *cobra.Command, words []string) error {
+			c, err := g.client()
+			if err != nil {
+				return err
+			}
+			r, err := c.search(cmd.Context(), g.dataset, map[string]any{"query": strings.Join(words, " "), "limit": limit, "mode": mode[0], "filter": filter})
+			if isMissing(err) {
+				err = g.noDataset(cmd.Context(), c, g.dataset, err)
+			}
+			if err != nil {
+				return err
+			}
+			if g.json {
+				return g.printJSON(r)
+			}
+			printHits(cmd.OutOrStdout(), r)
+			return nil
+		},
+	}
+	cmd.Flags().IntVarP(&limit, "limit", "n", 5, "hits")
+	cmd.Flags().Var(&choice{value: &mode, of: searchModes}, "mode", "`MODE`: hybrid, text or vector")
+	g.complete(cmd, "mode", oneOf(searchModes...))
+	cmd.Flags().StringSliceVar((*[]string)(&filter.DocumentIDs), "document", nil, "in these documents only, by id")
+	g.complete(cmd, "document", g.documentNames)
+	cmd.Flags().StringSliceVar((*[]string)(&filter.MediaTypes), "media-type", nil, "in files of these types only")
+	cmd.Flags().StringSliceVar((*[]string)(&filter.Languages), "language", nil, "chunks in one of these languages only, such as en")
+	cmd.Flags().StringArrayVar((*[]string)(&filter.Keywords), "keyword", nil, "chunks with this keyword only; given again: one of them")
+	cmd.Flags().StringArrayVar((*[]string)(&filter.Tags), "tag", nil, "chunks with this tag only; given again: one of them")
+	cmd.Flags().StringToStringVar(&filter.Metadata, "metadata", nil, "chunks with this metadata only, key=value")
+	return cmd
+}

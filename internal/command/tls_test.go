@@ -1,0 +1,169 @@
+package command
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"database/sql"
+	"encoding/pem"
+	"errors"
+	"log/slog"
+	"math/big"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"sheaf"
+	"sheaf/internal/config"
+	"sheaf/taskstore/storetest"
+)
+
+// strangersAuthority writes an authority that has signed nothing.
+func strangersAuthority(t *testing.T) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "stranger"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true,
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "stranger.pem")
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// A database of a private authority is reached with store.ca_file alone; its
+// password comes from a mounted secret. What is wrong is a sentence.
+func TestStoreWithAPrivateAuthority(t *testing.T) {
+	ca := engine(t, "SHEAF_TEST_CA_FILE")
+	for _, driver := range []string{"mysql", "postgres"} {
+		t.Run(driver, func(t *testing.T) {
+			engine(t, "SHEAF_TEST_"+strings.ToUpper(driver)+"_DSN")
+			dsn := storetest.Config(t, driver).DSN
+			var plain int // connections to this database that are not encrypted
+			db, err := sql.Open(map[string]string{"mysql": "mysql", "postgres": "pgx"}[driver], dsn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			exec := func(q string) {
+				t.Helper()
+				if _, err := db.Exec(q); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var elsewhere string // the same server by a name that the certificate does not have
+			if driver == "mysql" {
+				c, err := mysql.ParseDSN(dsn)
+				if err != nil {
+					t.Fatal(err)
+				}
+				user := "tls" + sheaf.NewID()[20:]
+				exec("CREATE USER " + user + "@'%' IDENTIFIED BY '" + dsnSecret + "' REQUIRE SSL") // who does not encrypt is refused
+				defer exec("DROP USER " + user + "@'%'")
+				exec("GRANT ALL ON " + c.DBName + ".* TO " + user + "@'%'")
+				c.User, c.Passwd = user, dsnSecret
+				dsn = c.FormatDSN()
+				c.Addr = strings.Replace(c.Addr, "127.0.0.1", "localhost", 1)
+				elsewhere = c.FormatDSN()
+			} else {
+				u, err := url.Parse(dsn)
+				if err != nil {
+					t.Fatal(err)
+				}
+				u.User, u.RawQuery = url.UserPassword(u.User.Username(), dsnSecret), ""
+				dsn = u.String()
+				u.Host = strings.Replace(u.Host, "127.0.0.1", "localhost", 1)
+				elsewhere = u.String()
+			}
+			secret := filepath.Join(t.TempDir(), "dsn")
+			if err := os.WriteFile(secret, []byte(dsn+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cfg, err := config.Load("", []string{"SHEAF_STORE_DRIVER=" + driver, "SHEAF_STORE_DSN_FILE=" + secret, "SHEAF_STORE_CA_FILE=" + ca, "SHEAF_STORE_SECRETS_KEY=" + testSecretsKey, "SHEAF_DATA_DIR=" + t.TempDir()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var log safeBuffer
+			s := startOn(t, cfg, slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+			s.send(nil, text("a.md", "# Title\n\nSome words about herons.\n"))
+			if driver == "postgres" { // the store's connections and the bell's
+				var all int
+				if err := db.QueryRow("SELECT COUNT(*), COUNT(*) FILTER (WHERE NOT ssl) FROM pg_stat_ssl JOIN pg_stat_activity a USING (pid) WHERE a.datname=current_database() AND a.pid<>pg_backend_pid()").Scan(&all, &plain); err != nil || all < 2 {
+					t.Fatalf("%d connections, %v", all, err)
+				}
+			}
+			if plain > 0 {
+				t.Errorf("%d connections are not encrypted", plain)
+			}
+			s.stop()
+
+			not := filepath.Join(t.TempDir(), "not.pem")
+			if err := os.WriteFile(not, []byte("no certificate"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			contradiction := map[string]string{"mysql": "&tls=skip-verify", "postgres": "?sslmode=disable"}[driver]
+			for name, c := range map[string]struct {
+				file, dsn string
+				final     bool // nothing but another setting helps
+				says      string
+			}{
+				"another authority": {strangersAuthority(t), dsn, false, "name the PEM file of the authority that signed the server's certificate in store.ca_file"},
+				"another name":      {ca, elsewhere, false, "in store.dsn name the server as its certificate does"},
+				"no file":           {"/nonexistent.pem", dsn, true, "/nonexistent.pem: no such file or directory; correct store.ca_file"},
+				"not a certificate": {not, dsn, true, "holds no certificate in PEM form; correct store.ca_file"},
+				"contradiction":     {ca, dsn + contradiction, true, "take one of them away"},
+			} {
+				bad := cfg
+				bad.DataDir, bad.Store.CAFile, bad.Store.DSN = t.TempDir(), c.file, config.Secret(c.dsn)
+				a, err := product.build(t.Context(), bad, roles{executor: true}, slog.New(slog.NewJSONHandler(&log, nil)))
+				if err == nil {
+					_ = a.close()
+					t.Fatalf("%s: the store was opened", name)
+				}
+				if !strings.Contains(err.Error(), c.says) || errors.Is(err, sheaf.ErrInvalid) != c.final || errors.Is(err, sheaf.ErrUnavailable) == c.final {
+					t.Errorf("%s: %v", name, err)
+				}
+				if strings.Contains(err.Error(), dsnSecret) {
+					t.Errorf("%s: the password shows: %v", name, err)
+				}
+			}
+			for _, l := range log.lines(t) {
+				for _, v := range l {
+					if s, _ := v.(string); strings.Contains(s, dsnSecret) {
+						t.Errorf("the log shows the password: %v", l)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A server without TLS is told from one that does not answer.
+func TestStoreWithoutTLSIsToldSo(t *testing.T) {
+	for err, says := range map[error]string{
+		mysql.ErrNoTLS: "turn TLS on at the server",
+		errors.New("tls error: server refused TLS connection"): "turn TLS on at the server",
+		x509.UnknownAuthorityError{}:                           "store.ca_file",
+		errors.New("connection refused"):                       "that the server runs",
+	} {
+		if got := storeAdvice(err); !strings.Contains(got, says) {
+			t.Errorf("%v: %s", err, got)
+		}
+	}
+}

@@ -1,0 +1,6 @@
+//go:build !unix
+
+package command
+
+// privateFiles does nothing where files have no modes.
+func privateFiles() {}
