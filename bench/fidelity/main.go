@@ -98,7 +98,7 @@ func main() {
 func run(ctx context.Context) error {
 	corpus := flag.String("corpus", os.Getenv("SHEAF_CORPUS"), "folder of test documents, with a folder per format")
 	out := flag.String("out", "docs/fidelity.md", "where the table is written; empty for nowhere")
-	only := flag.String("only", "", "rows to measure, by the start of their folder's name, tables, chunks, or rows; default all")
+	only := flag.String("only", "", "rows to measure, by the start of their folder's name, tables, chunks, facts, or rows; default all")
 	reports := flag.String("reports", os.Getenv("SHEAF_REPORTS"), "folder of annual and quarterly reports in PDF, for the integrity of rows; without it that part is left out")
 	kreuzberg := flag.String("kreuzberg", "", "a Python with the kreuzberg package, which is measured beside Sheaf on reports")
 	prints := flag.String("prints", "", "folder that keeps the PDFs with known tables, and has them made only once; default a temporary one")
@@ -159,6 +159,13 @@ func run(ctx context.Context) error {
 		}
 		fmt.Println(tables)
 	}
+	facts := ""
+	if strings.HasPrefix("facts", *only) {
+		if facts, err = factsSection(ctx, pool, *corpus, *worst); err != nil {
+			return err
+		}
+		fmt.Println(facts)
+	}
 	rows := ""
 	if *reports != "" && strings.HasPrefix("rows", *only) {
 		if rows, err = rowsSection(ctx, pool, *reports, *kreuzberg, *worst); err != nil {
@@ -169,7 +176,7 @@ func run(ctx context.Context) error {
 	if *out == "" || *only != "" {
 		return nil
 	}
-	return os.WriteFile(*out, []byte(page(results)+"\n"+tables+"\n"+chunks+"\n"+rows), 0o644)
+	return os.WriteFile(*out, []byte(page(results)+"\n"+tables+"\n"+chunks+"\n"+facts+"\n"+rows), 0o644)
 }
 
 // paths lists the set's files.
