@@ -21,8 +21,9 @@ import (
 // A fact is something small that is true of a page of the corpus: what stands
 // before what, which words are not next to each other, which figure is in the
 // row of a label. Facts are independent of how a program cuts a page into
-// blocks. They were drawn where pdftotext and mutool agree, and the ones that
-// Sheaf failed were looked at on the page.
+// blocks. They were drawn where pdftotext and mutool agree; pages were left out
+// whose order nobody prints: charts, diagrams, rows of check boxes, running
+// heads in the middle of a sentence.
 type fact struct {
 	File string `json:"file"` // in the corpus
 	Page int    `json:"page"`

@@ -324,18 +324,53 @@ const maxSplits = 5
 // cells, on both sides; the segments that cross it (titles, wide figures)
 // divide the page into bands, and within a band the left column is read first.
 func (s *sheet) split(segs []seg, depth int) {
-	if depth >= maxSplits || len(segs) < 8 {
-		s.addRegion(segs)
+	if s.columns(segs, depth) {
 		return
+	}
+	// A gutter may show only between wide lines: below a figure, above a note.
+	var whole []seg // not divided so far
+	from := 0
+	part := func(to int) {
+		own := segs[from:to]
+		if n := len(s.regions); len(own) < len(segs) && s.columns(own, depth+1) {
+			divided := slices.Clone(s.regions[n:])
+			s.regions = s.regions[:n]
+			s.addRegion(whole)
+			s.regions = append(s.regions, divided...)
+			whole = nil
+		} else {
+			whole = append(whole, own...)
+		}
+		from = to
+	}
+	b := segs[0].box
+	for i := range segs {
+		b = b.union(segs[i].box)
+	}
+	for i := range segs {
+		if segs[i].x1-segs[i].x0 > wideLine*(b.x1-b.x0) {
+			part(i)
+			whole = append(whole, segs[i])
+			from = i + 1
+		}
+	}
+	part(len(segs))
+	s.addRegion(whole)
+}
+
+// columns cuts segments at a gutter, or returns false when there is none.
+func (s *sheet) columns(segs []seg, depth int) bool {
+	if depth >= maxSplits || len(segs) < leastSegments {
+		return false
 	}
 	for _, among := range gutterSearches {
 		for _, g := range gutters(segs, among) {
 			if s.splitAt(segs, g, depth) {
-				return
+				return true
 			}
 		}
 	}
-	s.addRegion(segs)
+	return false
 }
 
 // gutters returns up to three places where few segments stand, widest first.

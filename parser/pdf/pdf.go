@@ -41,7 +41,7 @@ func New(cfg Config) parser.Format {
 type format struct{ cfg Config }
 
 // version changes whenever the same file would yield other blocks.
-const version = 9
+const version = 10
 
 // rangeSize is the number of pages per task.
 const rangeSize = 12

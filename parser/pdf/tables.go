@@ -115,6 +115,7 @@ func latticeTables(s *sheet, hs, vs []box) (tables []table, inTable []bool) {
 			cells[k] = append(cells[k], i)
 			chars += w.end - w.start
 		}
+		g.dropProse(words, cells)
 		spans := g.merge(words, cells)
 		usedRows, usedCols := 0, 0
 		colUsed := make([]bool, cols)
@@ -291,6 +292,26 @@ func (g *grid) merge(words []word, cells [][]int) []sheaf.TableSpan {
 		}
 	}
 	return out
+}
+
+// dropProse empties the rows of a grid whose lines run on over its vertical
+// rules: what was cut off by the page, or by a frame, is not ruled there.
+func (g *grid) dropProse(words []word, cells [][]int) {
+	rows, cols := len(g.ys)-1, len(g.xs)-1
+	for r := range rows {
+		crossed := 0
+		for c := range cols - 1 {
+			for _, i := range cells[r*cols+c] {
+				// The engine's order: what follows a word follows it in the text.
+				if k := i + 1; k < len(words) && slices.Contains(cells[r*cols+c+1], k) && besides(&words[i], &words[k]) && words[k].x0-words[i].x1 < crossedGap*words[i].h {
+					crossed++
+				}
+			}
+		}
+		if crossed >= mostCrossed {
+			clear(cells[r*cols : (r+1)*cols])
+		}
+	}
 }
 
 // mostSpanned bounds the words of one cell that is looked at for white space.

@@ -20,6 +20,10 @@ const (
 	runningLines     = 3    // looked at per edge
 	numberDrift      = 24
 	mostHeadingLines = 3
+	crossedGap       = 0.6
+	mostCrossed      = 4
+	wideLine         = 0.6
+	leastSegments    = 8
 	proseWords       = 4
 	proseChars       = 18
 	proseRunes       = 24
