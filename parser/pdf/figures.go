@@ -15,13 +15,7 @@ import (
 
 // figureTables finds tables of figures among the words that are in no table yet.
 func (s *sheet) figureTables(inTable []bool) []bool {
-	n := 0
-	for i := range s.page.words {
-		if w := &s.page.words[i]; isNumber(s.page.str(w)) {
-			n++
-		}
-	}
-	if n < leastFigureRows*leastFigureColumns {
+	if !s.hasFigures() {
 		return inTable
 	}
 	lines := s.bandLines(box{-1e6, -1e6, 1e6, 1e6}, inTable)
@@ -59,6 +53,24 @@ func (s *sheet) figureTables(inTable []bool) []bool {
 		i = f.end
 	}
 	return inTable
+}
+
+// hasFigures reports whether there are lines with several numbers: most pages
+// have none, and need not be sorted into lines for it.
+func (s *sheet) hasFigures() bool {
+	var numbers [256]uint8 // by height
+	lines := 0
+	for i := range s.page.words {
+		w := &s.page.words[i]
+		if c := s.page.text[w.start]; c > '9' && c < 0x80 || !isNumber(s.page.str(w)) {
+			continue
+		}
+		at := uint8(int(w.y0+w.y1) / 6)
+		if numbers[at]++; numbers[at] == leastFigureColumns {
+			lines++
+		}
+	}
+	return lines >= leastInColumn
 }
 
 // figureRow is a line with the cells of it that belong to one row of figures,

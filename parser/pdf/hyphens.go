@@ -33,13 +33,14 @@ func (s *sheet) broken(head, next string) bool {
 		tail = tail[:k]
 	}
 	stem, tail = strings.ToLower(stem), strings.ToLower(tail)
+	known, halves := wordlist.Has(stem+tail), wordlist.Has(stem) && wordlist.Has(tail)
+	if known && !halves && !s.says(stem+"-"+tail) {
+		return true // as most words are
+	}
 	if joined, parted := s.says(stem+tail), s.says(stem+"-"+tail); joined != parted {
 		return joined
 	}
-	if wordlist.Has(stem + tail) {
-		return true
-	}
-	return !wordlist.Has(stem) || !wordlist.Has(tail)
+	return known || !halves
 }
 
 // says reports whether a word stands on one of the pages read together.
