@@ -38,12 +38,6 @@ type writer struct {
 // Headings are larger than the body, or bold and alone on their line. The
 // level follows from the number in front ("2.1" is level 2), else from the
 // size, by a scale that does not depend on which pages were read together.
-const (
-	headingRatio = 1.17
-	headingChars = 160
-	boldChars    = 100
-)
-
 func (w *writer) write() {
 	for r := range w.sheet.regions {
 		w.region(&w.sheet.regions[r])

@@ -218,11 +218,6 @@ next:
 	return out
 }
 
-// cellGap is the gap, in font heights, at which words on a baseline stop being
-// one piece of text: wide enough for justified lines, narrower than the gap
-// between columns.
-const cellGap = 0.9
-
 // segments joins neighbouring words of the engine's order that stand on one
 // baseline. Tables found already stand in as one segment each.
 func (s *sheet) segments(inTable []bool) []seg {
@@ -315,9 +310,6 @@ func byMiddle(a, b seg) int {
 	}
 	return 0
 }
-
-// maxSplits bounds how deep columns are looked for inside columns.
-const maxSplits = 5
 
 // split cuts segments, sorted by height on the page, into regions in reading
 // order. A gutter is a strip that few segments cross and that has prose, not
@@ -671,9 +663,6 @@ func (s *sheet) addRegion(segs []seg) {
 	s.regions = append(s.regions, r)
 }
 
-// leaderDots in a row lead the eye to a page number; three are an ellipsis.
-const leaderDots = 4
-
 // measure sums a line's words.
 func (s *sheet) measure(l *line) {
 	var h float32
@@ -846,11 +835,6 @@ func (s *sheet) joinStrays(words []word) {
 		i = j
 	}
 }
-
-const (
-	fewChars   = 24 // fewer beside a large picture are a stamp on a scan
-	fewObjects = 5  // fewer drawings are a frame on an empty page
-)
 
 // needsOCR is the code of a page that text recognition could read.
 const needsOCR = "needs_ocr"

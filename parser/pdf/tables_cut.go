@@ -79,5 +79,3 @@ func (s *sheet) ofFigures(area box, rules int, inTable []bool) bool {
 	}
 	return len(f.rows)*5 >= len(lines)*3 && f.enough()
 }
-
-const minCutLines = 2

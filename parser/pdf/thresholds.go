@@ -1,44 +1,101 @@
 package pdf
 
-const (
-	leastFigureRows    = 3
-	leastFigureColumns = 2
-	mostSideWords      = 4
-	rowGap             = 2.4
-	widerRow           = 40
-	mostLabelLines     = 4
-	mostNameWords      = 8
-	mostHeaderLines    = 6
-	headerGap          = 1.3
-	leastInColumn      = 2
-	tightGap           = 0.5
-	rowOverlap         = 0.35
-	mostGroupNames     = 2
-	mostSpread         = 2
+// The thresholds by which a page is laid out. Each is named here once, with its
+// unit and where it comes from; em is the height of the font in points. What
+// guards a group is a part of `go run ./bench/fidelity`, named by its -only
+// flag: a threshold that is changed is measured there before and after.
 
-	runningZone      = 0.13 // of the page's height at either edge
-	runningLines     = 3    // looked at per edge
-	numberDrift      = 24
-	mostHeadingLines = 3
-	crossedGap       = 0.6
-	mostCrossed      = 4
-	wideLine         = 0.6
-	leastSegments    = 8
-	proseWords       = 4
-	proseChars       = 18
-	proseRunes       = 24
-	proseLines       = 3
-	proseShare       = 0.6
-	levelSlack       = 0.25
-	levelShare       = 0.4
-	stretchedGap     = 2.5
-	stretchedSlack   = 0.12
-	stretchedWords   = 4
+// Words. Source: what PDFium gives for the corpus; guarded by -only pdf.
+const (
+	mostRedrawn = 4_000 // words that a word is compared with to find text drawn twice
+	rowPoints   = 4     // points: height of the rows that words drawn twice are sought in
+	mostRows    = 8     // rows that the slack of large letters reaches over
+)
+
+// Segments, lines and columns. Source: two- and three-column pages of the
+// corpus and the manuals; guarded by -only facts and, for order, -only pdf.
+const (
+	cellGap        = 0.9  // em: gap at which words of a baseline are no longer one text: wider than in justified lines, narrower than a gutter
+	stretchedGap   = 2.5  // em: widest gap in a line that is stretched to the column's width
+	stretchedSlack = 0.12 // em by which the gaps of a stretched line differ: engines round
+	stretchedWords = 4    // words of a stretched line: two equal gaps are chance
+	maxSplits      = 5    // columns inside columns
+	leastSegments  = 8    // of a region that is divided
+	wideLine       = 0.6  // of a region's width: such a line may part it, a line of one of two columns is shorter
+	proseWords     = 4    // of a line of running text, with
+	proseChars     = 18   // characters; or, in scripts without spaces,
+	proseRunes     = 24   // bytes
+	proseLines     = 3    // of running text make a column
+	proseShare     = 0.6  // of the characters at one side stand in such lines
+	levelSlack     = 0.25 // em by which lines of one baseline differ
+	levelShare     = 0.4  // of a sidebar's lines may share a baseline with the text beside it; those of a row's cells do
 )
 
 // gutterSearch says what a gutter is: at most share of the mean height of text
 // stands in it, of segments that are at most widest of the region's width.
 type gutterSearch struct{ share, widest float32 }
 
-// gutterSearches are tried in turn.
-var gutterSearches = [...]gutterSearch{{0.35, 1}, {0.35, 0.6}, {0.65, 1}}
+// gutterSearches are tried in turn: as it is, without titles over both
+// columns, and with many lines that reach over it.
+var gutterSearches = [...]gutterSearch{{0.35, 1}, {0.35, wideLine}, {0.65, 1}}
+
+// Running lines. Source: reports and manuals; guarded by -only pdf, which counts
+// running lines with the text, and by the package's tests.
+const (
+	runningZone  = 0.13 // of the page's height at either edge
+	runningLines = 3    // looked at per edge
+	numberDrift  = 24   // pages by which a printed number differs from the page's place: covers and contents come before page 1
+)
+
+// Blocks. Source: headings of the corpus beside its bookmarks; guarded by
+// -only chunks (under a heading) and the package's golden files.
+const (
+	headingRatio     = 1.17 // of the body's font height
+	headingChars     = 160  // bytes of a heading's line
+	boldChars        = 100  // bytes of a heading's line that is bold and no larger than the body
+	mostHeadingLines = 3    // bold lines in a row; more are a paragraph
+	leaderDots       = 4    // in a row lead the eye to a page number; three are an ellipsis
+)
+
+// Pages without text. Source: scans of the corpus; guarded by the package's tests.
+const (
+	fewChars   = 24 // fewer beside a large picture are a stamp on a scan
+	fewObjects = 5  // fewer drawings are a frame on an empty page
+)
+
+// Tables with rules. Source: the ICDAR 2013 competition; guarded by -only tables.
+const (
+	minRules     = 3     // of a page with a grid
+	maxGridRules = 1_200 // of a page, after joining; more are a drawing
+	ruleSlack    = 2.5   // points by which crossing rules may miss each other
+	mostSpanned  = 120   // words of one cell that is looked at for white space
+	crossedGap   = 0.6   // em between words at both sides of a rule: cells have a margin
+	mostCrossed  = 4     // such pairs in a row of a grid; more are prose
+	minBandRules = 3     // of a table with horizontal rules alone
+	leastRule    = 80    // points: shorter rules are under a word or over a footnote
+	sameEnd      = 4     // points by which the ends of a table's rules may differ
+	mostRowLines = 14    // of one row; more is two columns of prose between rules
+	mostBands    = 400   // of one table
+	minRowShare  = 0.5   // of the rows must have two cells
+	besideRows   = 60    // points above and below the rules where rows without a rule are sought
+	minCutLines  = 2     // that go on beside a drawn block: one may be chance
+)
+
+// Tables of figures. Source: statements of annual and quarterly reports;
+// guarded by -only rows.
+const (
+	leastFigureRows    = 3    // with figures
+	leastFigureColumns = 2    // of figures
+	leastInColumn      = 2    // figures of a column
+	mostSideWords      = 4    // of a text beside a row that is a cell of it; more is a neighbouring column
+	mostNameWords      = 8    // of a name that reaches over the figures; more is prose
+	mostLabelLines     = 4    // without figures between two rows
+	mostHeaderLines    = 6    // above the first row
+	mostGroupNames     = 2    // of rows, between the header and the first figures
+	mostSpread         = 2    // columns to either side of a centred name
+	rowGap             = 2.4  // em between rows: statements leave an empty line before totals
+	headerGap          = 1.3  // em between the lines of a header
+	tightGap           = 0.5  // em between the lines of one cell
+	rowOverlap         = 0.35 // em by which a label and figures set higher or lower overlap
+	widerRow           = 40   // points by which a row or a name may reach over its block
+)

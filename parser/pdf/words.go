@@ -288,9 +288,6 @@ func (s *starts) add(x, y float32) bool {
 	return seen
 }
 
-// mostRedrawn bounds how far back a word is compared with those before it.
-const mostRedrawn = 4_000
-
 // drawn finds the words of a page that have the same text and stand at about
 // the same height as another: they are chained by a hash of both, since a page
 // has thousands of words, and a table of contents as many equal dots.
@@ -303,13 +300,6 @@ func (d *drawn) reset() {
 	d.last = [len(d.last)]int32{}
 	d.prev = d.prev[:0]
 }
-
-// rowPoints is the height of the rows that words are told apart by, mostRows
-// how many of them the slack of large letters reaches over.
-const (
-	rowPoints = 4
-	mostRows  = 8
-)
 
 func row(y float32) int { return int(y / rowPoints) }
 

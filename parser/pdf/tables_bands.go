@@ -11,15 +11,6 @@ import (
 // table begins and ends and which of its lines are one row, white space says
 // where its columns are.
 
-const (
-	minBandRules = 3
-	leastRule    = 80  // points: shorter rules are under a word or over a footnote
-	sameEnd      = 4   // points by which the ends of a table's rules may differ
-	mostRowLines = 14  // of one row; more is two columns of prose between rules
-	mostBands    = 400 // of one table
-	minRowShare  = 0.5 // of the rows must have two cells
-)
-
 // bandLine is a line of words between two rules.
 type bandLine struct {
 	box
@@ -266,10 +257,6 @@ func (s *sheet) bandTable(rules []box, bands [][]bandLine, inTable []bool) (tabl
 	t.header = namesColumns(t.rows, bold, true)
 	return t, bands, true
 }
-
-// besideRows is how far above and below its rules rows of a table are looked
-// for, in points: a header above the first, rows between tinted ones.
-const besideRows = 60
 
 // besideBands returns the lines above an area, from it upwards, and below it,
 // downwards, as long as they stand close and in the columns.
