@@ -90,7 +90,7 @@ type region struct {
 	lines []line
 }
 
-// take turns the engine's record into the reading frame. Nothing of p is kept.
+// take turns the engine's record into the reading frame. Nothing of p is retained.
 func (s *sheet) take(a *assembler, p *engine.Page) {
 	s.page = a.words(p)
 	s.truncated, s.objects = p.Truncated, p.Objects
@@ -108,7 +108,7 @@ func (s *sheet) take(a *assembler, p *engine.Page) {
 	if s.turn&1 == 1 {
 		s.w, s.h = s.h, s.w
 	}
-	kept := s.page.words[:0]
+	remaining := s.page.words[:0]
 	var others []word
 	shown := box{-2, -2, p.Width + 2, p.Height + 2}
 	for _, w := range s.page.words {
@@ -124,9 +124,9 @@ func (s *sheet) take(a *assembler, p *engine.Page) {
 			b := s.into(box{w.x0, w.y0, w.x1, w.y1})
 			w.x0, w.y0, w.x1, w.y1 = b.x0, b.y0, b.x1, b.y1
 		}
-		kept = append(kept, w)
+		remaining = append(remaining, w)
 	}
-	s.page.words = kept
+	s.page.words = remaining
 	s.joinStrays(others)
 
 	f := frameOf(p)

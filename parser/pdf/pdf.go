@@ -204,9 +204,9 @@ func (d *document) Close() error {
 	return err
 }
 
-// window is how many pages are laid out together: running headers show only
-// beside their neighbours. A range is one window unless it is very long.
-const window = 48
+// batchPages are laid out together: running headers show only beside their
+// neighbours. A range is one batch unless it is very long.
+const batchPages = 48
 
 // Parse implements parser.Document.
 func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.UnitResult) error) error {
@@ -225,9 +225,9 @@ func (d *document) units(ctx context.Context, r sheaf.Range, emit func(*sheaf.Un
 	if r.From < 1 || r.To > d.pages || r.To < r.From {
 		return sheaf.Fail(sheaf.CategoryBadInput, "no_such_page", "Pages %v were asked for; the document has %d.", r, d.pages)
 	}
-	for from := r.From; from <= r.To; from += window {
-		sheets := make([]*sheet, 0, window)
-		for n := from; n <= min(from+window-1, r.To); n++ {
+	for from := r.From; from <= r.To; from += batchPages {
+		sheets := make([]*sheet, 0, batchPages)
+		for n := from; n <= min(from+batchPages-1, r.To); n++ {
 			if err := ctx.Err(); err != nil {
 				return err
 			}

@@ -82,13 +82,13 @@ func dropRunning(sheets []*sheet) {
 // sweepLines takes out the lines that were marked.
 func (s *sheet) sweepLines() {
 	for r := range s.regions {
-		kept := s.regions[r].lines[:0]
+		remaining := s.regions[r].lines[:0]
 		for _, l := range s.regions[r].lines {
 			if l.chars >= 0 {
-				kept = append(kept, l)
+				remaining = append(remaining, l)
 			}
 		}
-		s.regions[r].lines = kept
+		s.regions[r].lines = remaining
 	}
 }
 

@@ -187,14 +187,14 @@ func (g *grid) dropUnderlines() {
 		d := x - g.xs[nearest(g.xs, x)]
 		return d < near && d > -near || x < g.box.x0+near || x > g.box.x1-near
 	}
-	kept := g.hs[:0]
+	remaining := g.hs[:0]
 	for _, h := range g.hs {
 		if len(g.xs) == 0 || ends(h.x0) && ends(h.x1) {
-			kept = append(kept, h)
+			remaining = append(remaining, h)
 			g.ys = append(g.ys, h.y0)
 		}
 	}
-	g.hs, g.ys = kept, distinct(g.ys)
+	g.hs, g.ys = remaining, distinct(g.ys)
 }
 
 // merge joins the places of a grid that no rule parts into the cell they are:
