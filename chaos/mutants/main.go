@@ -103,7 +103,7 @@ var mutants = []mutant{
 		"./internal/queue/sqlqueue", ".", none,
 	},
 	{
-		"finish: the end of the last piece needs no keeper", "taskstore/sqlstore/batch.go",
+		"finish: the end of the last range needs no keeper", "taskstore/sqlstore/batch.go",
 		`answers[i].last, goesOn[d] = d, true`, `goesOn[d] = true`,
 		"./taskstore/sqlstore", "TestContract/sqlite", none,
 	},
@@ -113,13 +113,13 @@ var mutants = []mutant{
 		"./taskstore/sqlstore", "TestContract/sqlite", none,
 	},
 	{
-		"order: many pieces do not keep small documents back", "taskstore/sqlstore/taskrows.go",
-		`case pieces > sheaf.BulkRanges:`, `case false:`,
+		"order: many ranges do not delay small documents", "taskstore/sqlstore/taskrows.go",
+		`case ranges > sheaf.BulkRanges:`, `case false:`,
 		"./taskstore/sqlstore", "TestContract/sqlite", none,
 	},
 	{
 		"order: what follows has the place of its document", "taskstore/sqlstore/fold.go",
-		`base.Place = plan[0].Trace, cmp.Or(plan[0].Place, plan[0].CreatedAt)`, `base.Place = plan[0].Trace, cmp.Or(plan[0].CreatedAt*2, plan[0].Place)`,
+		`base.Place = plan.Trace, cmp.Or(plan.Place, plan.CreatedAt)`, `base.Place = plan.Trace, cmp.Or(plan.CreatedAt*2, plan.Place)`,
 		"./taskstore/sqlstore", "TestContract/sqlite", none,
 	},
 	{

@@ -28,10 +28,7 @@ func (s *changes) supersede(tx *gorm.DB, docs []documentRow) error {
 	if len(docs) == 0 {
 		return nil
 	}
-	ids := make([]string, len(docs))
-	for i := range docs {
-		ids[i] = docs[i].ID
-	}
+	ids := mapped(docs, documentRow.id)
 	if _, err := s.stopTasks(tx, ids, sheaf.TaskSuperseded, sheaf.EventSuperseded, "a newer generation was asked for"); err != nil {
 		return err
 	}
@@ -47,25 +44,28 @@ func (s *changes) supersede(tx *gorm.DB, docs []documentRow) error {
 }
 
 // insertJob writes the job, or leaves it when the same call came before.
-func (s *changes) insertJob(tx *gorm.DB, job sheaf.Job, datasetPaused bool) error {
-	var owner []jobRow
-	if err := tx.Raw("SELECT tenant_id, dataset_id FROM jobs WHERE id=?", job.ID).Scan(&owner).Error; err != nil {
+func (s *changes) insertJob(tx *gorm.DB, job sheaf.Job) error {
+	owner, err := first[jobRow](tx, "SELECT tenant_id, dataset_id FROM jobs WHERE id=?", job.ID)
+	if err != nil {
 		return err
 	}
-	if len(owner) > 0 && (owner[0].TenantID != job.TenantID || owner[0].DatasetID != job.DatasetID) {
+	if owner != nil && (owner.TenantID != job.TenantID || owner.DatasetID != job.DatasetID) {
 		return fmt.Errorf("%w: job id %s is taken", sheaf.ErrConflict, job.ID)
+	}
+	datasetPaused, err := one[int](tx, "dataset", job.DatasetID, "SELECT paused FROM datasets WHERE tenant_id=? AND id=?"+s.d.share, job.TenantID, job.DatasetID)
+	if err != nil {
+		return err
 	}
 	// A job of a paused dataset is held by the dataset and not by itself, so
 	// that it goes on when the dataset does.
 	return insertRows(tx, "jobs", []string{"id", "tenant_id", "dataset_id", "kind", "paused", "statistics", "created_at"},
-		[][]any{{job.ID, job.TenantID, job.DatasetID, string(job.Kind), flag(job.Paused && !datasetPaused), encode(job.Statistics), raw(s.now())}}, s.d.noop("id"))
+		[][]any{{job.ID, job.TenantID, job.DatasetID, string(job.Kind), flag(job.Paused && *datasetPaused == 0), encode(job.Statistics), raw(s.now())}}, s.d.noop("id"))
 }
 
 // begunBy reports whether the job has begun a generation of any document, and
 // the documents that had an older one.
 func (s *changes) begunBy(tx *gorm.DB, job sheaf.Job) (begun bool, replaced []string, err error) {
-	var rows []generationRow
-	err = tx.Raw("SELECT doc_id, gen FROM generations WHERE job_id=? AND tenant_id=? ORDER BY doc_id", job.ID, job.TenantID).Scan(&rows).Error
+	rows, err := all[generationRow](tx, "SELECT doc_id, gen FROM generations WHERE job_id=? AND tenant_id=? ORDER BY doc_id", job.ID, job.TenantID)
 	for _, r := range rows {
 		if r.Gen > 1 {
 			replaced = append(replaced, r.DocID)
@@ -88,14 +88,14 @@ func (s *changes) begin(tx *gorm.DB, docs []documentRow, plans []sheaf.NewTask, 
 		return err
 	}
 	// The place is that of the job, for documents too that join it later.
-	var queued []int64
-	if err := tx.Raw("SELECT created_at FROM jobs WHERE id=?", d.JobID).Scan(&queued).Error; err != nil {
+	queued, err := first[int64](tx, "SELECT created_at FROM jobs WHERE id=?", d.JobID)
+	if err != nil {
 		return err
 	}
 	now := raw(s.now())
 	place := any(now)
-	if len(queued) > 0 {
-		place = queued[0]
+	if queued != nil {
+		place = *queued
 	}
 	gens, tasks := make([][]any, len(docs)), make([][]any, len(docs))
 	events := make([]eventRow, len(docs))
@@ -104,24 +104,18 @@ func (s *changes) begin(tx *gorm.DB, docs []documentRow, plans []sheaf.NewTask, 
 		if p.ID == "" {
 			p.ID = sheaf.NewID()
 		}
-		kind := p.Kind
-		if kind == "" {
-			kind = sheaf.KindPlan
-		}
 		gens[i] = []any{d.ID, d.Gen, d.TenantID, d.JobID, string(sheaf.DocQueued), d.ParseConfig, now}
-		tasks[i] = []any{p.ID, d.TenantID, d.DatasetID, d.ID, d.JobID, d.Gen, string(kind), p.Node, string(p.Unit), p.Range.From, p.Range.To,
+		tasks[i] = []any{p.ID, d.TenantID, d.DatasetID, d.ID, d.JobID, d.Gen, string(cmp.Or(p.Kind, sheaf.KindPlan)), p.Node, string(p.Unit), p.Range.From, p.Range.To,
 			max(p.Cost, 1), d.Lane, string(sheaf.TaskPending), paused, now, int(sheaf.PhaseBegin), place, 0, p.ReuseKey, p.Digest, "", "", 0, 0, 0, s.vault.hide(d.TenantID, string(p.Payload)), "", clip(trace, 128), now, 0}
 		// The first event of a generation's document, hence n = 0.
 		events[i] = eventRow{TenantID: d.TenantID, DatasetID: d.DatasetID, JobID: d.JobID, DocID: d.ID, Gen: d.Gen, SubjectID: d.ID,
 			Epoch: int64(d.Gen), Kind: sheaf.EventDocument, Detail: encode(sheaf.DocumentChange{State: sheaf.DocQueued})}
 	}
-	if err := insertRows(tx, "generations", []string{"doc_id", "gen", "tenant_id", "job_id", "state", "parse_config", "created_at"}, gens, ""); err != nil {
-		return err
-	}
-	if err := insertRows(tx, "tasks", taskColumns, tasks, ""); err != nil {
-		return err
-	}
-	return s.insertEvents(tx, events...)
+	var c script
+	c.insert("generations", []string{"doc_id", "gen", "tenant_id", "job_id", "state", "parse_config", "created_at"}, gens, "")
+	c.insert("tasks", taskColumns, tasks, "")
+	s.logEvents(&c, events)
+	return c.exec(tx)
 }
 
 // CreateDocuments writes the job, the documents, their first generations and
@@ -132,8 +126,7 @@ func (s *changes) CreateDocuments(ctx context.Context, job sheaf.Job, docs []tas
 	if len(docs) == 0 {
 		return nil, fmt.Errorf("%w: a job needs at least one document", sheaf.ErrInvalid)
 	}
-	given := make([]taskstore.NewDocument, len(docs))
-	copy(given, docs)
+	given := slices.Clone(docs)
 	// By id, so that calls that replace the same documents lock them in one order.
 	slices.SortFunc(given, func(a, b taskstore.NewDocument) int { return strings.Compare(a.Document.ID, b.Document.ID) })
 	ids := make([]string, len(given))
@@ -143,8 +136,7 @@ func (s *changes) CreateDocuments(ctx context.Context, job sheaf.Job, docs []tas
 		if d.ID == "" || i > 0 && d.ID == ids[i-1] {
 			return nil, fmt.Errorf("%w: document id %q is empty or given twice; give each document an id of its own", sheaf.ErrInvalid, d.ID)
 		}
-		if err := checkTexts("the document's id", d.ID, 64, "the document's name", d.Name, 512, "the media type", d.MediaType, 255, "the blob key", d.BlobKey, 512,
-			"the SHA-256", d.SHA256, 64, "the metadata", encode(d.Metadata), 4<<20, "the parser_config", encode(d.ParseConfig), 4<<20); err != nil {
+		if err := checkDocument(d); err != nil {
 			return nil, err
 		}
 	}
@@ -153,13 +145,9 @@ func (s *changes) CreateDocuments(ctx context.Context, job sheaf.Job, docs []tas
 		if replaced = again; err != nil || begun {
 			return err
 		}
-		var there []documentRow
-		for batch := range chunks(ids) {
-			var rows []documentRow
-			if err := tx.Raw("SELECT * FROM documents WHERE id IN ? ORDER BY id"+s.d.lock, batch).Scan(&rows).Error; err != nil {
-				return err
-			}
-			there = append(there, rows...)
+		there, err := byIDs[documentRow](tx, ids, "SELECT * FROM documents WHERE id IN ? ORDER BY id"+s.d.lock)
+		if err != nil {
+			return err
 		}
 		old := make(map[string]*documentRow, len(there))
 		for i := range there {
@@ -172,14 +160,7 @@ func (s *changes) CreateDocuments(ctx context.Context, job sheaf.Job, docs []tas
 		if err := s.checkQuota(tx, job.TenantID, given, old); err != nil {
 			return err
 		}
-		var datasetPaused []int
-		if err := tx.Raw("SELECT paused FROM datasets WHERE tenant_id=? AND id=?"+s.d.share, job.TenantID, job.DatasetID).Scan(&datasetPaused).Error; err != nil {
-			return err
-		}
-		if len(datasetPaused) == 0 {
-			return notFound("dataset", job.DatasetID)
-		}
-		if err := s.insertJob(tx, job, datasetPaused[0] != 0); err != nil {
+		if err := s.insertJob(tx, job); err != nil {
 			return err
 		}
 		// The insert waits for another transaction that writes the same job.
@@ -198,20 +179,17 @@ func (s *changes) CreateDocuments(ctx context.Context, job sheaf.Job, docs []tas
 			if lane < sheaf.LaneInteractive || lane > sheaf.LaneBackfill {
 				lane = sheaf.LaneNormal
 			}
-			metadata := d.Metadata
-			if metadata == nil {
-				metadata = map[string]string{}
-			}
+			metadata := encodeMap(d.Metadata)
 			r := documentRow{ID: d.ID, TenantID: job.TenantID, DatasetID: job.DatasetID, JobID: job.ID, Gen: 1, Lane: int(lane), ParseConfig: s.vault.hide(job.TenantID, encode(d.ParseConfig))}
 			if o := old[d.ID]; o != nil {
 				r.Gen = o.Gen + 1
 				replaced = append(replaced, d.ID)
-				if err := s.replaceBytes(tx, o, r, d, encode(metadata)); err != nil {
+				if err := s.replaceBytes(tx, o, r, d, metadata); err != nil {
 					return err
 				}
 			} else {
 				fresh = append(fresh, []any{r.ID, r.TenantID, r.DatasetID, d.Name, d.MediaType, d.Size, d.SHA256, d.BlobKey, string(sheaf.DocQueued), r.Gen,
-					r.ParseConfig, encode(metadata), d.DuplicateOf, r.JobID, r.Lane, now, now})
+					r.ParseConfig, metadata, d.DuplicateOf, r.JobID, r.Lane, now, now})
 			}
 			rows, plans = append(rows, r), append(plans, n.Plan)
 		}
@@ -250,12 +228,12 @@ func (s *changes) replaceBytes(tx *gorm.DB, old *documentRow, r documentRow, d s
 		return nil
 	}
 	return insertRows(tx, "garbage", []string{"tenant_id", "doc_id", "blob_prefix", "not_before"},
-		[][]any{{old.TenantID, old.ID, old.BlobKey, raw(fmt.Sprintf("%s+%d", s.now(), replacedDelay.Milliseconds()))}}, "")
+		[][]any{{old.TenantID, old.ID, old.BlobKey, s.after(replacedDelay)}}, "")
 }
 
-// checkQuota refuses documents that the tenant has no room for.
+// checkQuota refuses documents that exceed the tenant's quota.
 func (s *changes) checkQuota(tx *gorm.DB, tenantID string, docs []taskstore.NewDocument, old map[string]*documentRow) error {
-	room, err := s.quotaRoom(tx, tenantID)
+	left, err := s.allowance(tx, tenantID)
 	if err != nil {
 		return err
 	}
@@ -269,32 +247,21 @@ func (s *changes) checkQuota(tx *gorm.DB, tenantID string, docs []taskstore.NewD
 			more.Documents++
 		}
 	}
-	return room.take(more)
+	return left.take(more)
 }
 
-// quotaRoom reads what is left of a tenant's quota. With a bound to hold, the
+// allowance reads what is left of a tenant's quota. With a bound to hold, the
 // tenant's row is locked, so that two uploads cannot both take the last place.
-func (s *changes) quotaRoom(tx *gorm.DB, tenantID string) (*room, error) {
-	read := func(lock string) (*sheaf.Tenant, error) {
-		var rows []tenantRow
-		if err := tx.Raw("SELECT * FROM tenants WHERE id=?"+lock, tenantID).Scan(&rows).Error; err != nil {
-			return nil, err
-		}
-		if len(rows) == 0 {
-			return nil, notFound("tenant", tenantID)
-		}
-		t := rows[0].toDomain()
-		return &t, nil
-	}
-	t, err := read("")
+func (s *changes) allowance(tx *gorm.DB, tenantID string) (*allowance, error) {
+	t, err := get(tx, "tenant", tenantID, tenantRow.toDomain, "id=?", tenantID)
 	if err != nil || t.Quota == (sheaf.Quota{}) {
-		return &room{}, err
+		return &allowance{}, err
 	}
-	if t, err = read(s.d.lock); err != nil {
+	if t, err = get(locked(tx), "tenant", tenantID, tenantRow.toDomain, "id=?", tenantID); err != nil {
 		return nil, err
 	}
 	held, err := holdings(tx, tenantID)
-	return &room{held, t.Quota}, err
+	return &allowance{held, t.Quota}, err
 }
 
 // Reparse starts a new generation of each document: running work of older
@@ -318,22 +285,16 @@ func (s *changes) Reparse(ctx context.Context, job sheaf.Job, docs []taskstore.R
 				return err
 			}
 			n = len(rows)
-			var had []string // documents that the same call, made before, has begun
-			if err := tx.Raw("SELECT doc_id FROM generations WHERE job_id=? AND doc_id IN ?", job.ID, batch).Scan(&had).Error; err != nil {
+			// Documents that the same call, made before, has begun.
+			had, err := all[string](tx, "SELECT doc_id FROM generations WHERE job_id=? AND doc_id IN ?", job.ID, batch)
+			if err != nil {
 				return err
 			}
 			rows = slices.DeleteFunc(rows, func(d documentRow) bool { return slices.Contains(had, d.ID) })
 			if len(rows) == 0 {
 				return nil
 			}
-			var datasetPaused []int
-			if err := tx.Raw("SELECT paused FROM datasets WHERE tenant_id=? AND id=?"+s.d.share, job.TenantID, job.DatasetID).Scan(&datasetPaused).Error; err != nil {
-				return err
-			}
-			if len(datasetPaused) == 0 {
-				return notFound("dataset", job.DatasetID)
-			}
-			if err := s.insertJob(tx, job, datasetPaused[0] != 0); err != nil {
+			if err := s.insertJob(tx, job); err != nil {
 				return err
 			}
 			if err := s.supersede(tx, rows); err != nil {
@@ -343,15 +304,16 @@ func (s *changes) Reparse(ctx context.Context, job sheaf.Job, docs []taskstore.R
 			for i := range rows {
 				d := &rows[i]
 				want := byID[d.ID]
-				res := tx.Exec(s.sql(`UPDATE documents SET gen=gen+1, state='queued', progress=0, ledger='{}', failure='', warnings='[]', parse_config=?, media_type=?, job_id=?,
-					updated_at=@now, started_at=0, finished_at=0 WHERE id=? AND gen=? AND deleted_at=0`), s.vault.hide(d.TenantID, encode(want.ParseConfig)), cmp.Or(want.MediaType, d.MediaType), job.ID, d.ID, d.Gen)
-				if res.Error != nil {
-					return res.Error
+				settings := s.vault.hide(d.TenantID, encode(want.ParseConfig))
+				n, err := exec(tx, s.sql(`UPDATE documents SET gen=gen+1, state='queued', progress=0, ledger='{}', failure='', warnings='[]', parse_config=?, media_type=?, job_id=?,
+					updated_at=@now, started_at=0, finished_at=0 WHERE id=? AND gen=? AND deleted_at=0`), settings, cmp.Or(want.MediaType, d.MediaType), job.ID, d.ID, d.Gen)
+				if err != nil {
+					return err
 				}
-				if res.RowsAffected != 1 {
+				if n != 1 {
 					return fmt.Errorf("%w: document %s changed while it was being read; try again", sheaf.ErrConflict, d.ID)
 				}
-				d.Gen, d.JobID, d.ParseConfig, plans[i] = d.Gen+1, job.ID, s.vault.hide(d.TenantID, encode(want.ParseConfig)), want.Plan
+				d.Gen, d.JobID, d.ParseConfig, plans[i] = d.Gen+1, job.ID, settings, want.Plan
 			}
 			return s.begin(tx, rows, plans, trace)
 		})
@@ -377,23 +339,20 @@ func (s *changes) CancelDocuments(ctx context.Context, tenantID string, ids []st
 		return sum, err
 	}
 	for level := ids; len(level) > 0; {
-		r, err := s.cancelDocuments(ctx, tenantID, level)
-		sum.Documents += r.Documents
-		sum.Queued += r.Queued
-		sum.Running += r.Running
-		sum.RunningTasks = append(sum.RunningTasks, r.RunningTasks...)
+		if err := s.cancelDocuments(ctx, tenantID, level, &sum); err != nil {
+			return sum, err
+		}
+		members, err := membersOf(s.write(ctx), level, " AND tenant_id=?", tenantID)
 		if err != nil {
 			return sum, err
 		}
-		if level, err = membersOf(s.w.WithContext(ctx), level, " AND tenant_id=?", tenantID); err != nil {
-			return sum, translate(err)
-		}
+		level = members
 	}
 	return sum, nil
 }
 
-func (s *changes) cancelDocuments(ctx context.Context, tenantID string, ids []string) (taskstore.CancelReceipt, error) {
-	var sum taskstore.CancelReceipt
+// cancelDocuments cancels documents without their members, and adds to sum.
+func (s *changes) cancelDocuments(ctx context.Context, tenantID string, ids []string, sum *taskstore.CancelReceipt) error {
 	for batch := range slices.Chunk(sortedUnique(ids), changeBatch) {
 		var r taskstore.CancelReceipt
 		err := s.tx(ctx, func(tx *gorm.DB) error {
@@ -406,14 +365,11 @@ func (s *changes) cancelDocuments(ctx context.Context, tenantID string, ids []st
 			if len(docs) == 0 {
 				return nil
 			}
-			open := make([]string, len(docs))
-			for i := range docs {
-				open[i] = docs[i].ID
-			}
+			open := mapped(docs, documentRow.id)
 			if r, err = s.cancelTasks(tx, open); err != nil {
 				return err
 			}
-			if err := tx.Exec(s.sql("UPDATE documents SET state='canceling', updated_at=@now WHERE id IN ?"), open).Error; err != nil {
+			if err := run(tx, stmt(s.sql("UPDATE documents SET state='canceling', updated_at=@now WHERE id IN ?"), open)); err != nil {
 				return err
 			}
 			for i := range docs {
@@ -422,7 +378,7 @@ func (s *changes) cancelDocuments(ctx context.Context, tenantID string, ids []st
 					continue
 				}
 				r.Documents++
-				if err := tx.Exec("UPDATE generations SET state='canceling' WHERE doc_id=? AND gen=?", d.ID, d.Gen).Error; err != nil {
+				if err := run(tx, stmt("UPDATE generations SET state='canceling' WHERE doc_id=? AND gen=?", d.ID, d.Gen)); err != nil {
 					return err
 				}
 				if err := s.insertDocumentEvent(tx, d, sheaf.DocumentChange{State: sheaf.DocCanceling, Progress: d.Progress}); err != nil {
@@ -432,21 +388,19 @@ func (s *changes) cancelDocuments(ctx context.Context, tenantID string, ids []st
 			return s.markDirty(tx, open...)
 		})
 		if err != nil {
-			return sum, fmt.Errorf("cancel %d documents, %d of them done: %w", len(ids), sum.Documents, err)
+			return fmt.Errorf("cancel %d documents, %d of them done: %w", len(ids), sum.Documents, err)
 		}
 		sum.Documents += r.Documents
 		sum.Queued += r.Queued
 		sum.Running += r.Running
 		sum.RunningTasks = append(sum.RunningTasks, r.RunningTasks...)
 	}
-	return sum, nil
+	return nil
 }
 
-func (s *changes) cancelTasks(tx *gorm.DB, documentIDs []string) (taskstore.CancelReceipt, error) {
-	var r taskstore.CancelReceipt
-	var rows []taskRow
-	if err := tx.Raw(`SELECT id, tenant_id, dataset_id, doc_id, job_id, gen, kind, state, epoch, worker_id, cancel_requested_at FROM tasks
-		WHERE doc_id IN ? AND `+isOpen+" ORDER BY id"+s.d.lock, documentIDs).Scan(&rows).Error; err != nil {
+func (s *changes) cancelTasks(tx *gorm.DB, documentIDs []string) (r taskstore.CancelReceipt, err error) {
+	rows, err := s.lockOpen(tx, documentIDs)
+	if err != nil {
 		return r, err
 	}
 	var waiting, running []string
@@ -465,16 +419,12 @@ func (s *changes) cancelTasks(tx *gorm.DB, documentIDs []string) (taskstore.Canc
 			running = append(running, t.ID)
 		}
 	}
-	for batch := range chunks(waiting) {
-		if err := tx.Exec(s.sql(`UPDATE tasks SET state='canceled', epoch=epoch+1, enqueued_at=0, cancel_requested_at=@now, finished_at=@now
-			WHERE id IN ? AND state<>'running' AND `+isOpen), batch).Error; err != nil {
-			return r, err
-		}
+	if _, err := execByIDs(tx, waiting, s.sql(`UPDATE tasks SET state='canceled', epoch=epoch+1, enqueued_at=0, cancel_requested_at=@now, finished_at=@now
+		WHERE id IN ? AND state<>'running' AND `+isOpen)); err != nil {
+		return r, err
 	}
-	for batch := range chunks(running) {
-		if err := tx.Exec(s.sql("UPDATE tasks SET cancel_requested_at=@now WHERE id IN ? AND state='running'"), batch).Error; err != nil {
-			return r, err
-		}
+	if _, err := execByIDs(tx, running, s.sql("UPDATE tasks SET cancel_requested_at=@now WHERE id IN ? AND state='running'")); err != nil {
+		return r, err
 	}
 	return r, s.insertEvents(tx, events...)
 }

@@ -25,14 +25,12 @@ const (
 // often.
 func (s *clock) WatchClock(ctx context.Context) (now time.Time, back time.Duration, err error) {
 	look := func(db *gorm.DB, lock string) (ms, last int64, err error) {
-		var seen []string
-		if err = db.Raw("SELECT v FROM queue_meta WHERE k=?"+lock, clockKey).Scan(&seen).Error; err != nil {
+		seen, err := first[string](db, "SELECT v FROM queue_meta WHERE k=?"+lock, clockKey)
+		if err != nil {
 			return 0, 0, err
 		}
-		if len(seen) > 0 {
-			last, _ = strconv.ParseInt(seen[0], 10, 64)
-		}
-		err = db.Raw("SELECT " + s.now()).Scan(&ms).Error
+		last, _ = strconv.ParseInt(value(seen), 10, 64) // 0 before the first
+		ms, err = s.clockTime(db)
 		return ms, last, err
 	}
 	ms, last, err := look(s.read(ctx), "")

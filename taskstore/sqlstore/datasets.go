@@ -23,15 +23,11 @@ func (s *datasets) CreateDataset(ctx context.Context, d sheaf.Dataset) (*sheaf.D
 		return nil, err
 	}
 	err := s.tx(ctx, func(tx *gorm.DB) error {
-		var tenant []string
-		if err := tx.Raw("SELECT id FROM tenants WHERE id=?"+s.d.share, d.TenantID).Scan(&tenant).Error; err != nil {
+		if _, err := one[string](tx, "tenant", d.TenantID, "SELECT id FROM tenants WHERE id=?"+s.d.share, d.TenantID); err != nil {
 			return err
 		}
-		if len(tenant) == 0 {
-			return notFound("tenant", d.TenantID)
-		}
-		return insertRows(tx, "datasets", []string{"id", "tenant_id", "name", "parse_config", "paused", "created_at", "updated_at"},
-			[][]any{{d.ID, d.TenantID, d.Name, s.vault.hide(d.TenantID, encode(d.ParseConfig)), flag(d.Paused), raw(s.now()), raw(s.now())}}, "")
+		return tx.Model(&datasetRow{}).Create(columns{"id": d.ID, "tenant_id": d.TenantID, "name": d.Name, "parse_config": s.vault.hide(d.TenantID, encode(d.ParseConfig)), "paused": flag(d.Paused),
+			"created_at": gorm.Expr(s.now()), "updated_at": gorm.Expr(s.now())}).Error
 	})
 	if err != nil {
 		return nil, fmt.Errorf("create dataset %q: %w", clip(d.Name, 80), err)
@@ -41,17 +37,13 @@ func (s *datasets) CreateDataset(ctx context.Context, d sheaf.Dataset) (*sheaf.D
 
 // Dataset finds by id, or else by name.
 func (s *datasets) Dataset(ctx context.Context, tenantID, idOrName string) (*sheaf.Dataset, error) {
-	var rows []datasetRow
 	// A name may look like the id of another dataset; the id counts.
-	err := s.read(ctx).Raw("SELECT * FROM datasets WHERE tenant_id=? AND (id=? OR name=?) ORDER BY CASE WHEN id=? THEN 0 ELSE 1 END LIMIT 1",
-		tenantID, idOrName, idOrName, idOrName).Scan(&rows).Error
+	row, err := one[datasetRow](s.read(ctx), "dataset", idOrName, "SELECT * FROM datasets WHERE tenant_id=? AND (id=? OR name=?) ORDER BY CASE WHEN id=? THEN 0 ELSE 1 END LIMIT 1",
+		tenantID, idOrName, idOrName, idOrName)
 	if err != nil {
-		return nil, translate(err)
+		return nil, err
 	}
-	if len(rows) == 0 {
-		return nil, notFound("dataset", idOrName)
-	}
-	out, err := s.countDatasets(ctx, tenantID, rows)
+	out, err := s.countDatasets(ctx, tenantID, []datasetRow{*row})
 	if err != nil {
 		return nil, err
 	}
@@ -63,9 +55,9 @@ func (s *datasets) Datasets(ctx context.Context, tenantID string, p taskstore.Pa
 	var w where
 	w.add("tenant_id=?", tenantID)
 	suffix, limit := w.page("id", p)
-	var rows []datasetRow
-	if err := s.read(ctx).Raw("SELECT * FROM datasets"+w.String()+suffix, w.args...).Scan(&rows).Error; err != nil {
-		return nil, "", translate(err)
+	rows, err := all[datasetRow](s.read(ctx), "SELECT * FROM datasets"+w.String()+suffix, w.args...)
+	if err != nil {
+		return nil, "", err
 	}
 	rows, next := cut(rows, limit, func(r datasetRow) string { return r.ID })
 	out, err := s.countDatasets(ctx, tenantID, rows)
@@ -76,16 +68,8 @@ func (s *datasets) Datasets(ctx context.Context, tenantID string, p taskstore.Pa
 // most limit; what they hold is not counted. Every search in all datasets asks
 // for them.
 func (s *datasets) TaggedDatasets(ctx context.Context, tenantID string, limit int) ([]sheaf.Dataset, error) {
-	var rows []datasetRow
-	err := s.read(ctx).Raw(`SELECT * FROM datasets WHERE tenant_id=? AND parse_config LIKE '%"tag_kb_ids":["%' ORDER BY id LIMIT ?`, tenantID, limit).Scan(&rows).Error
-	if err != nil {
-		return nil, translate(err)
-	}
-	out := make([]sheaf.Dataset, len(rows))
-	for i, r := range rows {
-		out[i] = r.toDomain(s.vault)
-	}
-	return out, nil
+	rows, err := all[datasetRow](s.read(ctx), `SELECT * FROM datasets WHERE tenant_id=? AND parse_config LIKE '%"tag_kb_ids":["%' ORDER BY id LIMIT ?`, tenantID, limit)
+	return mapped(rows, s.toDataset), err
 }
 
 func (s *datasets) countDatasets(ctx context.Context, tenantID string, rows []datasetRow) ([]sheaf.Dataset, error) {
@@ -96,21 +80,15 @@ func (s *datasets) countDatasets(ctx context.Context, tenantID string, rows []da
 		out[i] = r.toDomain(s.vault)
 		ids[i], at[r.ID] = r.ID, &out[i]
 	}
-	for batch := range chunks(ids) {
-		var sums []struct {
-			DatasetID         string
-			Documents, Chunks int
-		}
-		err := s.read(ctx).Raw(`SELECT dataset_id, COUNT(*) AS documents, COALESCE(SUM(chunk_count), 0) AS chunks FROM documents
-			WHERE tenant_id=? AND dataset_id IN ? AND deleted_at=0 GROUP BY dataset_id`, tenantID, batch).Scan(&sums).Error
-		if err != nil {
-			return nil, translate(err)
-		}
-		for _, n := range sums {
-			at[n.DatasetID].Documents, at[n.DatasetID].Chunks = n.Documents, n.Chunks
-		}
+	sums, err := byIDs[struct {
+		DatasetID         string
+		Documents, Chunks int
+	}](s.read(ctx), ids, `SELECT dataset_id, COUNT(*) AS documents, COALESCE(SUM(chunk_count), 0) AS chunks FROM documents
+		WHERE dataset_id IN ? AND tenant_id=? AND deleted_at=0 GROUP BY dataset_id`, tenantID)
+	for _, n := range sums {
+		at[n.DatasetID].Documents, at[n.DatasetID].Chunks = n.Documents, n.Chunks
 	}
-	return out, nil
+	return out, err
 }
 
 // UpdateDataset writes name and settings. ErrStale when the dataset was changed
@@ -128,19 +106,15 @@ func (s *datasets) UpdateDataset(ctx context.Context, d sheaf.Dataset) error {
 	if !d.UpdatedAt.IsZero() {
 		unchanged, args = " AND updated_at=?", append(args, d.UpdatedAt.UnixMilli())
 	}
-	err := changed(s.w.WithContext(ctx).Exec(s.sql("UPDATE datasets SET name=?, parse_config=?, updated_at=CASE WHEN updated_at<@now THEN @now ELSE updated_at+1 END WHERE tenant_id=? AND id=?"+unchanged),
+	err := changed(s.write(ctx).Exec(s.sql("UPDATE datasets SET name=?, parse_config=?, updated_at=CASE WHEN updated_at<@now THEN @now ELSE updated_at+1 END WHERE tenant_id=? AND id=?"+unchanged),
 		args...), "dataset", d.ID)
 	if !errors.Is(err, sheaf.ErrNotFound) || unchanged == "" {
 		return err
 	}
-	var there []string
-	if lookErr := s.w.WithContext(ctx).Raw("SELECT id FROM datasets WHERE tenant_id=? AND id=?", d.TenantID, d.ID).Scan(&there).Error; lookErr != nil {
-		return translate(lookErr)
+	if _, err := one[string](s.write(ctx), "dataset", d.ID, "SELECT id FROM datasets WHERE tenant_id=? AND id=?", d.TenantID, d.ID); err != nil {
+		return err
 	}
-	if len(there) > 0 {
-		return fmt.Errorf("%w: dataset %s was changed meanwhile; read it and change it again", sheaf.ErrStale, d.ID)
-	}
-	return err
+	return fmt.Errorf("%w: dataset %s was changed meanwhile; read it and change it again", sheaf.ErrStale, d.ID)
 }
 
 // DeleteDataset deletes its documents too, and says which. Uploads hold the
@@ -148,18 +122,14 @@ func (s *datasets) UpdateDataset(ctx context.Context, d sheaf.Dataset) error {
 // documents and the removal of the row.
 func (s *datasets) DeleteDataset(ctx context.Context, tenantID, id string) (taskstore.DeleteReceipt, error) {
 	var sum taskstore.DeleteReceipt
-	var found []string
-	if err := s.read(ctx).Raw("SELECT id FROM datasets WHERE tenant_id=? AND id=?", tenantID, id).Scan(&found).Error; err != nil {
-		return sum, translate(err)
-	}
-	if len(found) == 0 {
-		return sum, notFound("dataset", id)
+	if _, err := one[string](s.read(ctx), "dataset", id, "SELECT id FROM datasets WHERE tenant_id=? AND id=?", tenantID, id); err != nil {
+		return sum, err
 	}
 	rec := &receiptRow{ID: sheaf.NewID(), Kind: string(taskstore.ReceiptDataset)}
 	for {
-		var ids []string
-		if err := s.w.WithContext(ctx).Raw("SELECT id FROM documents WHERE tenant_id=? AND dataset_id=? AND deleted_at=0 ORDER BY id LIMIT 500", tenantID, id).Scan(&ids).Error; err != nil {
-			return sum, translate(err)
+		ids, err := all[string](s.write(ctx), "SELECT id FROM documents WHERE tenant_id=? AND dataset_id=? AND deleted_at=0 ORDER BY id LIMIT 500", tenantID, id)
+		if err != nil {
+			return sum, err
 		}
 		if len(ids) > 0 {
 			r, err := s.deleteDocuments(ctx, tenantID, ids, rec)
@@ -170,17 +140,13 @@ func (s *datasets) DeleteDataset(ctx context.Context, tenantID, id string) (task
 			continue
 		}
 		again := false
-		err := s.tx(ctx, func(tx *gorm.DB) error {
-			again = false
-			if err := tx.Raw("SELECT id FROM datasets WHERE id=?"+s.d.lock, id).Scan(&found).Error; err != nil {
+		err = s.tx(ctx, func(tx *gorm.DB) error {
+			if _, err := all[string](tx, "SELECT id FROM datasets WHERE id=?"+s.d.lock, id); err != nil {
 				return err
 			}
-			var left []string
-			if err := tx.Raw("SELECT id FROM documents WHERE tenant_id=? AND dataset_id=? AND deleted_at=0 LIMIT 1", tenantID, id).Scan(&left).Error; err != nil {
+			left, err := all[string](tx, "SELECT id FROM documents WHERE tenant_id=? AND dataset_id=? AND deleted_at=0 LIMIT 1", tenantID, id)
+			if again = len(left) > 0; again || err != nil {
 				return err
-			}
-			if again = len(left) > 0; again {
-				return nil
 			}
 			if err := s.openReceipt(tx, rec, tenantID, id); err != nil {
 				return err
@@ -192,10 +158,7 @@ func (s *datasets) DeleteDataset(ctx context.Context, tenantID, id string) (task
 			if err != nil {
 				return err
 			}
-			if err := tx.Exec("UPDATE receipts SET webhooks=webhooks+? WHERE id=?", n, rec.ID).Error; err != nil {
-				return err
-			}
-			return tx.Exec("DELETE FROM datasets WHERE tenant_id=? AND id=?", tenantID, id).Error
+			return run(tx, stmt("UPDATE receipts SET webhooks=webhooks+? WHERE id=?", n, rec.ID), stmt("DELETE FROM datasets WHERE tenant_id=? AND id=?", tenantID, id))
 		})
 		if err != nil {
 			return sum, err
@@ -212,8 +175,8 @@ func (s *datasets) DeleteDataset(ctx context.Context, tenantID, id string) (task
 // those that are on their way.
 func (s *datasets) dropDatasetUploads(tx *gorm.DB, tenantID, datasetID, receiptID string) error {
 	for {
-		var rows []uploadRow
-		if err := tx.Raw("SELECT * FROM uploads WHERE tenant_id=? AND dataset_id=? ORDER BY id LIMIT 500"+s.d.lock, tenantID, datasetID).Scan(&rows).Error; err != nil || len(rows) == 0 {
+		rows, err := all[uploadRow](tx, "SELECT * FROM uploads WHERE tenant_id=? AND dataset_id=? ORDER BY id LIMIT 500"+s.d.lock, tenantID, datasetID)
+		if err != nil || len(rows) == 0 {
 			return err
 		}
 		if err := s.dropUploads(tx, rows, receiptID); err != nil {

@@ -17,39 +17,23 @@ func deadWhere(tenantID string, f taskstore.DeadLetterFilter, canceledToo bool) 
 	if len(f.IDs) > maxFilterIDs {
 		return w, fmt.Errorf("%w: a filter lists at most %d ids, this one %d; split it", sheaf.ErrInvalid, maxFilterIDs, len(f.IDs))
 	}
-	if f.None {
-		w.add("1=0")
-	}
-	if tenantID != "" || !f.AllTenants {
-		w.add("t.tenant_id=?", tenantID)
-	}
-	if len(f.IDs) > 0 {
-		w.add("t.id IN ?", f.IDs)
-	}
+	w.when(f.None, "1=0")
+	w.when(tenantID != "" || !f.AllTenants, "t.tenant_id=?", tenantID)
+	w.when(len(f.IDs) > 0, "t.id IN ?", f.IDs)
 	if canceledToo && len(f.IDs) > 0 {
 		w.add("t.state IN ('dead','canceled')")
 	} else {
 		w.add("t.state='dead'")
 	}
-	if f.Kind != "" {
-		w.add("t.kind=?", string(f.Kind))
-	}
-	if f.Code != "" {
-		w.add("t.failure_code=?", f.Code)
-	}
+	w.when(f.Kind != "", "t.kind=?", string(f.Kind))
+	w.when(f.Code != "", "t.failure_code=?", f.Code)
 	if f.Category != "" {
 		// As the encoder writes it; inside of a message the quotes are escaped.
 		w.add("t.failure LIKE ? ESCAPE '!'", `%"category":`+escapeLike.Replace(encode(f.Category))+`%`)
 	}
-	if f.DocumentID != "" {
-		w.add("t.doc_id=?", f.DocumentID)
-	}
-	if f.JobID != "" {
-		w.add("t.job_id=?", f.JobID)
-	}
-	if f.DatasetID != "" {
-		w.add("t.dataset_id=?", f.DatasetID)
-	}
+	w.when(f.DocumentID != "", "t.doc_id=?", f.DocumentID)
+	w.when(f.JobID != "", "t.job_id=?", f.JobID)
+	w.when(f.DatasetID != "", "t.dataset_id=?", f.DatasetID)
 	w.add("NOT EXISTS (SELECT 1 FROM documents d WHERE d.id=t.doc_id AND d.deleted_at<>0)")
 	return w, nil
 }
@@ -60,13 +44,7 @@ func (s *deadLetters) DeadLetters(ctx context.Context, tenantID string, f taskst
 	if err != nil {
 		return nil, "", err
 	}
-	suffix, limit := w.page("t.id", p)
-	var rows []taskRow
-	if err := s.read(ctx).Raw("SELECT t.* FROM tasks t"+w.String()+suffix, w.args...).Scan(&rows).Error; err != nil {
-		return nil, "", translate(err)
-	}
-	rows, next := cut(rows, limit, func(r taskRow) string { return r.ID })
-	return s.toTasks(rows), next, nil
+	return page(s.read(ctx), "SELECT t.* FROM tasks t", w, "t.id", p, taskRow.id, s.toTask)
 }
 
 // RetryDead makes dead tasks pending again under a new epoch, budgets reset.
@@ -76,15 +54,7 @@ func (s *deadLetters) DeadLetters(ctx context.Context, tenantID string, f taskst
 // instead.
 func (s *deadLetters) RetryDead(ctx context.Context, tenantID string, f taskstore.DeadLetterFilter) (int, error) {
 	return s.eachDead(ctx, tenantID, f, true, func(tx *gorm.DB, tenantID string, found []taskRow) (int, error) {
-		docIDs := make([]string, 0, len(found))
-		ids := make([]string, len(found))
-		for i, t := range found {
-			ids[i] = t.ID
-			if t.DocID != "" {
-				docIDs = append(docIDs, t.DocID)
-			}
-		}
-		docs, err := s.lockDocuments(tx, tenantID, docIDs)
+		docs, err := s.lockDocuments(tx, tenantID, mapped(found, func(t taskRow) string { return t.DocID }))
 		if err != nil {
 			return 0, err
 		}
@@ -92,9 +62,9 @@ func (s *deadLetters) RetryDead(ctx context.Context, tenantID string, f taskstor
 		for i := range docs {
 			doc[docs[i].ID] = &docs[i]
 		}
-		var rows []taskRow
-		if err := tx.Raw(`SELECT id, tenant_id, dataset_id, doc_id, job_id, gen, kind, state, epoch, unmet FROM tasks
-			WHERE id IN ? AND state IN ('dead','canceled') ORDER BY id`+s.d.lock, ids).Scan(&rows).Error; err != nil {
+		rows, err := all[taskRow](tx, `SELECT id, tenant_id, dataset_id, doc_id, job_id, gen, kind, state, epoch, unmet FROM tasks
+			WHERE id IN ? AND state IN ('dead','canceled') ORDER BY id`+s.d.lock, mapped(found, taskRow.id))
+		if err != nil {
 			return 0, err
 		}
 		var again, finalize []string
@@ -119,16 +89,12 @@ func (s *deadLetters) RetryDead(ctx context.Context, tenantID string, f taskstor
 			}
 			events = append(events, t.event(sheaf.EventRetried, t.Epoch+1))
 		}
-		if len(again) > 0 {
-			if err := tx.Exec(s.sql(`UPDATE tasks SET state=CASE WHEN unmet>0 THEN 'parked' ELSE 'pending' END, epoch=epoch+1, fail_count=0, lost_count=0,
-				run_at=@now, place=@now, enqueued_at=0, lease_until=0, cancel_requested_at=0, finished_at=0 WHERE id IN ?`), again).Error; err != nil {
-				return 0, err
-			}
+		if _, err := execByIDs(tx, again, s.sql(`UPDATE tasks SET state=CASE WHEN unmet>0 THEN 'parked' ELSE 'pending' END, epoch=epoch+1, fail_count=0, lost_count=0,
+			run_at=@now, place=@now, enqueued_at=0, lease_until=0, cancel_requested_at=0, finished_at=0 WHERE id IN ?`)); err != nil {
+			return 0, err
 		}
-		if len(finalize) > 0 {
-			if err := tx.Exec("UPDATE tasks SET state='superseded', epoch=epoch+1 WHERE id IN ?", finalize).Error; err != nil {
-				return 0, err
-			}
+		if _, err := execByIDs(tx, finalize, "UPDATE tasks SET state='superseded', epoch=epoch+1 WHERE id IN ?"); err != nil {
+			return 0, err
 		}
 		if err := s.insertEvents(tx, events...); err != nil {
 			return 0, err
@@ -159,11 +125,8 @@ func (s *deadLetters) reopen(tx *gorm.DB, d *documentRow) error {
 	if sheaf.DocumentState(d.State).Terminal() {
 		progress = min(progress, 0.99)
 	}
-	if err := tx.Exec(s.sql("UPDATE documents SET state='running', progress=?, failure='', finished_at=0, updated_at=@now WHERE id=? AND gen=?"),
-		progress, d.ID, d.Gen).Error; err != nil {
-		return err
-	}
-	if err := tx.Exec("UPDATE generations SET state='running', failure='', finished_at=0 WHERE doc_id=? AND gen=?", d.ID, d.Gen).Error; err != nil {
+	if err := run(tx, stmt(s.sql("UPDATE documents SET state='running', progress=?, failure='', finished_at=0, updated_at=@now WHERE id=? AND gen=?"), progress, d.ID, d.Gen),
+		stmt("UPDATE generations SET state='running', failure='', finished_at=0 WHERE doc_id=? AND gen=?", d.ID, d.Gen)); err != nil {
 		return err
 	}
 	return s.insertDocumentEvent(tx, d, sheaf.DocumentChange{State: sheaf.DocRunning, Progress: progress})
@@ -172,21 +135,16 @@ func (s *deadLetters) reopen(tx *gorm.DB, d *documentRow) error {
 // PurgeDead removes dead tasks of generations that are over.
 func (s *deadLetters) PurgeDead(ctx context.Context, tenantID string, f taskstore.DeadLetterFilter) (int, error) {
 	return s.eachDead(ctx, tenantID, f, false, func(tx *gorm.DB, _ string, found []taskRow) (int, error) {
-		ids := make([]string, len(found))
-		for i, t := range found {
-			ids[i] = t.ID
-		}
 		// Tasks of a generation that still goes on are part of its ledger.
-		var over []string
-		if err := tx.Raw(`SELECT t.id FROM tasks t LEFT JOIN documents d ON d.id=t.doc_id
-			WHERE t.id IN ? AND t.state='dead' AND (d.id IS NULL OR d.gen<>t.gen OR d.state IN `+terminalDocuments+`) ORDER BY t.id`, ids).Scan(&over).Error; err != nil || len(over) == 0 {
+		over, err := all[string](tx, `SELECT t.id FROM tasks t LEFT JOIN documents d ON d.id=t.doc_id
+			WHERE t.id IN ? AND t.state='dead' AND (d.id IS NULL OR d.gen<>t.gen OR d.state IN `+terminalDocuments+`) ORDER BY t.id`, mapped(found, taskRow.id))
+		if err != nil || len(over) == 0 {
 			return 0, err
 		}
-		if err := tx.Exec("DELETE FROM task_deps WHERE child_id IN ?", over).Error; err != nil {
+		if err := run(tx, stmt("DELETE FROM task_deps WHERE child_id IN ?", over)); err != nil {
 			return 0, err
 		}
-		res := tx.Exec("DELETE FROM tasks WHERE id IN ? AND state='dead'", over)
-		return int(res.RowsAffected), res.Error
+		return exec(tx, "DELETE FROM tasks WHERE id IN ? AND state='dead'", over)
 	})
 }
 
@@ -203,9 +161,9 @@ func (s *deadLetters) eachDead(ctx context.Context, tenantID string, f taskstore
 		if err != nil {
 			return 0, err
 		}
-		var tenants []string
-		if err := s.w.WithContext(ctx).Raw("SELECT DISTINCT t.tenant_id FROM tasks t"+w.String()+" ORDER BY t.tenant_id", w.args...).Scan(&tenants).Error; err != nil {
-			return 0, translate(err)
+		tenants, err := all[string](s.write(ctx), "SELECT DISTINCT t.tenant_id FROM tasks t"+w.String()+" ORDER BY t.tenant_id", w.args...)
+		if err != nil {
+			return 0, err
 		}
 		for _, tenant := range tenants {
 			n, err := s.eachDead(ctx, tenant, f, canceledToo, do)
@@ -221,12 +179,9 @@ func (s *deadLetters) eachDead(ctx context.Context, tenantID string, f taskstore
 			return sum, err
 		}
 		w.add("t.id>?", after)
-		var found []taskRow
-		if err := s.w.WithContext(ctx).Raw("SELECT t.id, t.doc_id, t.gen FROM tasks t"+w.String()+fmt.Sprintf(" ORDER BY t.id LIMIT %d", changeBatch), w.args...).Scan(&found).Error; err != nil {
-			return sum, translate(err)
-		}
-		if len(found) == 0 {
-			return sum, nil
+		found, err := all[taskRow](s.write(ctx), "SELECT t.id, t.doc_id, t.gen FROM tasks t"+w.String()+fmt.Sprintf(" ORDER BY t.id LIMIT %d", changeBatch), w.args...)
+		if err != nil || len(found) == 0 {
+			return sum, err
 		}
 		n := 0
 		err = s.tx(ctx, func(tx *gorm.DB) (err error) {

@@ -18,12 +18,9 @@ import (
 // deleted one is a repetition.
 func (s *handle) known(ctx context.Context, tenantID string, ids []string) error {
 	for batch := range chunks(ids) {
-		var one []string
-		if err := s.w.WithContext(ctx).Raw("SELECT id FROM documents WHERE id IN ? AND tenant_id=? LIMIT 1", batch, tenantID).Scan(&one).Error; err != nil {
-			return translate(err)
-		}
-		if len(one) > 0 {
-			return nil
+		found, err := all[string](s.write(ctx), "SELECT id FROM documents WHERE id IN ? AND tenant_id=? LIMIT 1", batch, tenantID)
+		if err != nil || len(found) > 0 {
+			return err
 		}
 	}
 	return fmt.Errorf("%w: none of the %d documents exists", sheaf.ErrNotFound, len(ids))
@@ -92,12 +89,12 @@ func (s *deletions) deleteLocked(tx *gorm.DB, tenantID string, docs []documentRo
 		}
 	}
 	r.Documents = len(docs)
-	stop, err := s.stopTasks(tx, r.DocumentIDs, sheaf.TaskCanceled, sheaf.EventCanceled, "the document was deleted")
+	running, err := s.stopTasks(tx, r.DocumentIDs, sheaf.TaskCanceled, sheaf.EventCanceled, "the document was deleted")
 	if err != nil {
 		return r, err
 	}
-	r.RunningTasks = stop.running
-	if err := tx.Exec("UPDATE generations SET parse_config='{}', failure='' WHERE doc_id IN ?", r.DocumentIDs).Error; err != nil {
+	r.RunningTasks = running
+	if err := run(tx, stmt("UPDATE generations SET parse_config='{}', failure='' WHERE doc_id IN ?", r.DocumentIDs)); err != nil {
 		return r, err
 	}
 	failure := sheaf.Fail(sheaf.CategoryCanceled, "deleted", "the document was deleted before the generation was done; upload it again if it is still needed")
@@ -108,7 +105,7 @@ func (s *deletions) deleteLocked(tx *gorm.DB, tenantID string, docs []documentRo
 		return r, err
 	}
 	r.ReceiptID = rec.ID
-	if err := tx.Exec(s.sql(`UPDATE documents SET deleted_at=@now, updated_at=@now, name='', sha256='', metadata='{}', outline='', failure='', warnings='[]', parse_config='{}', member_path='',
+	if err := tx.Exec(s.sql(`UPDATE documents SET deleted_at=@now, updated_at=@now, `+emptied+`,
 		finished_at=CASE WHEN finished_at=0 THEN @now ELSE finished_at END,
 		state=CASE WHEN state IN ('succeeded','partially_succeeded','failed','canceled') THEN state ELSE 'canceled' END
 		WHERE id IN ? AND deleted_at=0`), r.DocumentIDs).Error; err != nil {
@@ -117,13 +114,13 @@ func (s *deletions) deleteLocked(tx *gorm.DB, tenantID string, docs []documentRo
 	if err := s.insertDocumentGarbage(tx, tenantID, docs, rec.ID); err != nil {
 		return r, err
 	}
-	var n []struct{ Generations, Tasks int }
-	if err := tx.Raw("SELECT (SELECT COUNT(*) FROM generations WHERE doc_id IN ?) AS generations, (SELECT COUNT(*) FROM tasks WHERE doc_id IN ?) AS tasks",
-		r.DocumentIDs, r.DocumentIDs).Scan(&n).Error; err != nil {
+	n, err := one[struct{ Generations, Tasks int }](tx, "count", "", "SELECT (SELECT COUNT(*) FROM generations WHERE doc_id IN ?) AS generations, (SELECT COUNT(*) FROM tasks WHERE doc_id IN ?) AS tasks",
+		r.DocumentIDs, r.DocumentIDs)
+	if err != nil {
 		return r, err
 	}
-	r.Generations, r.Tasks = n[0].Generations, n[0].Tasks
-	return r, tx.Exec("DELETE FROM doc_dirty WHERE doc_id IN ?", r.DocumentIDs).Error
+	r.Generations, r.Tasks = n.Generations, n.Tasks
+	return r, run(tx, stmt("DELETE FROM doc_dirty WHERE doc_id IN ?", r.DocumentIDs))
 }
 
 // insertDocumentGarbage hands all that documents have left in the index and in
@@ -148,64 +145,42 @@ func (s *deletions) insertDocumentGarbage(tx *gorm.DB, tenantID string, docs []d
 
 // membersOf lists the ids of what is directly inside documents.
 func membersOf(tx *gorm.DB, ids []string, where string, args ...any) ([]string, error) {
-	var out []string
-	for batch := range chunks(ids) {
-		var members []string
-		if err := tx.Raw("SELECT id FROM documents WHERE parent_id IN ? AND deleted_at=0"+where+" ORDER BY id", append([]any{batch}, args...)...).Scan(&members).Error; err != nil {
-			return nil, err
-		}
-		out = append(out, members...)
-	}
-	return out, nil
+	return byIDs[string](tx, ids, "SELECT id FROM documents WHERE parent_id IN ? AND deleted_at=0"+where+" ORDER BY id", args...)
 }
 
 // membersFirst puts all that is inside documents before them.
 func (s *deletions) membersFirst(ctx context.Context, tenantID string, ids []string) ([]string, error) {
 	ids = sortedUnique(ids)
-	var own []string
-	for batch := range chunks(ids) {
-		var found []string
-		if err := s.w.WithContext(ctx).Raw("SELECT id FROM documents WHERE id IN ? AND tenant_id=?", batch, tenantID).Scan(&found).Error; err != nil {
-			return nil, translate(err)
-		}
-		own = append(own, found...)
+	own, err := byIDs[string](s.write(ctx), ids, "SELECT id FROM documents WHERE id IN ? AND tenant_id=?", tenantID)
+	if err != nil {
+		return nil, err
 	}
 	var inner [][]string
 	for level := own; len(level) > 0; {
-		members, err := membersOf(s.w.WithContext(ctx), level, "")
+		members, err := membersOf(s.write(ctx), level, "")
 		if err != nil {
-			return nil, translate(err)
+			return nil, err
 		}
 		inner, level = append(inner, members), members
 	}
 	slices.Reverse(inner) // the deepest first
 	seen := map[string]bool{}
-	var out []string
-	for _, level := range append(inner, ids) {
-		for _, id := range level {
-			if !seen[id] {
-				seen[id] = true
-				out = append(out, id)
-			}
-		}
-	}
-	return out, nil
+	return slices.DeleteFunc(slices.Concat(append(inner, ids)...), func(id string) bool {
+		again := seen[id]
+		seen[id] = true
+		return again
+	}), nil
 }
 
 // withMembers adds to locked documents what is inside them, and locks that.
 // Nothing can be added to it until the transaction ends.
 func (s *deletions) withMembers(tx *gorm.DB, tenantID string, docs []documentRow) ([]documentRow, error) {
-	have := map[string]bool{}
 	for level := docs; len(level) > 0; {
-		ids := make([]string, len(level))
-		for i := range level {
-			ids[i] = level[i].ID
-			have[level[i].ID] = true
-		}
-		members, err := membersOf(tx, ids, "")
+		members, err := membersOf(tx, mapped(level, documentRow.id), "")
 		if err != nil {
 			return nil, err
 		}
+		have := setOf(mapped(docs, documentRow.id))
 		members = slices.DeleteFunc(members, func(id string) bool { return have[id] })
 		if level, err = s.lockDocuments(tx, tenantID, members); err != nil {
 			return nil, err
@@ -245,11 +220,10 @@ func (s *deletions) dropFormerMembers(tx *gorm.DB, archive *documentRow) error {
 // openReceipt makes the receipt, or opens it again for more documents. One that
 // was completed meanwhile is followed by another, whose id rec then has.
 func (s *deletions) openReceipt(tx *gorm.DB, rec *receiptRow, tenantID, datasetID string) error {
-	var state []string
-	if err := tx.Raw("SELECT state FROM receipts WHERE id=?"+s.d.lock, rec.ID).Scan(&state).Error; err != nil {
-		return err
-	}
+	state, err := all[string](tx, "SELECT state FROM receipts WHERE id=?"+s.d.lock, rec.ID)
 	switch {
+	case err != nil:
+		return err
 	case len(state) == 0:
 	case state[0] == string(taskstore.ReceiptPending):
 		return tx.Exec("UPDATE receipts SET pass=0, next_at=0, sweep_after='' WHERE id=?", rec.ID).Error
@@ -266,7 +240,7 @@ func (s *deletions) addToReceipt(tx *gorm.DB, rec *receiptRow, tenantID string, 
 	if err := s.openReceipt(tx, rec, tenantID, docs[0].DatasetID); err != nil {
 		return err
 	}
-	kept, err := s.keptWhole(tx, rec, tenantID, docs)
+	kept, err := s.wholeCopies(tx, rec, tenantID, docs)
 	if err != nil {
 		return err
 	}
@@ -277,29 +251,21 @@ func (s *deletions) addToReceipt(tx *gorm.DB, rec *receiptRow, tenantID string, 
 	return insertRows(tx, "receipt_documents", []string{"receipt_id", "doc_id", "kept"}, rows, s.d.noop("doc_id"))
 }
 
-// keptWhole finds what holds the bytes of documents and is not deleted with
+// wholeCopies finds what holds the bytes of documents and is not deleted with
 // them: other uploads of the same file, and the archive that a file lies in.
-func (s *deletions) keptWhole(tx *gorm.DB, rec *receiptRow, tenantID string, docs []documentRow) (map[string][]taskstore.KeptCopy, error) {
-	going := make(map[string]bool, len(docs))
-	var sums []string
-	for _, d := range docs {
-		going[d.ID] = true
-		if d.SHA256 != "" {
-			sums = append(sums, d.SHA256)
-		}
+func (s *deletions) wholeCopies(tx *gorm.DB, rec *receiptRow, tenantID string, docs []documentRow) (map[string][]taskstore.KeptCopy, error) {
+	going := setOf(mapped(docs, documentRow.id))
+	sums := slices.DeleteFunc(sortedUnique(mapped(docs, documentRow.sum)), func(sum string) bool { return sum == "" })
+	// By dataset, since that is how the index of the digests begins.
+	rows, err := byIDs[documentRow](tx, sums, `SELECT id, sha256 FROM documents WHERE sha256 IN ? AND tenant_id=? AND dataset_id IN (SELECT id FROM datasets WHERE tenant_id=?)
+		AND deleted_at=0 ORDER BY id LIMIT 5000`, tenantID, tenantID)
+	if err != nil {
+		return nil, err
 	}
 	twins := map[string][]string{}
-	for batch := range chunks(sortedUnique(sums)) {
-		var rows []documentRow
-		// By dataset, since that is how the index of the digests begins.
-		if err := tx.Raw(`SELECT id, sha256 FROM documents WHERE tenant_id=? AND dataset_id IN (SELECT id FROM datasets WHERE tenant_id=?)
-			AND sha256 IN ? AND deleted_at=0 ORDER BY id LIMIT 5000`, tenantID, tenantID, batch).Scan(&rows).Error; err != nil {
-			return nil, err
-		}
-		for _, r := range rows {
-			if !going[r.ID] && len(twins[r.SHA256]) < keptCopies {
-				twins[r.SHA256] = append(twins[r.SHA256], r.ID)
-			}
+	for _, r := range rows {
+		if !going[r.ID] && len(twins[r.SHA256]) < maxCopies {
+			twins[r.SHA256] = append(twins[r.SHA256], r.ID)
 		}
 	}
 	kept := map[string][]taskstore.KeptCopy{}

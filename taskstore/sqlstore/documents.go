@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"fmt"
@@ -37,23 +38,11 @@ var escapeLike = strings.NewReplacer("!", "!!", "%", "!%", "_", "!_")
 
 // Document finds a document of the tenant.
 func (s *documents) Document(ctx context.Context, tenantID, id string) (*sheaf.Document, error) {
-	row, err := s.document(ctx, tenantID, id)
-	if err != nil {
-		return nil, err
-	}
-	d := row.toDomain(s.vault)
-	return &d, nil
+	return get(s.read(ctx), "document", id, s.toDocument, "id=? AND tenant_id=? AND deleted_at=0", id, tenantID)
 }
 
 func (s *documents) document(ctx context.Context, tenantID, id string) (*documentRow, error) {
-	var rows []documentRow
-	if err := s.read(ctx).Raw("SELECT * FROM documents WHERE id=? AND tenant_id=? AND deleted_at=0", id, tenantID).Scan(&rows).Error; err != nil {
-		return nil, translate(err)
-	}
-	if len(rows) == 0 {
-		return nil, notFound("document", id)
-	}
-	return &rows[0], nil
+	return one[documentRow](s.read(ctx), "document", id, "SELECT * FROM documents WHERE id=? AND tenant_id=? AND deleted_at=0", id, tenantID)
 }
 
 // maxFilterIDs bounds the ids that one filter lists: engines bound the
@@ -70,19 +59,11 @@ func (s *documents) Documents(ctx context.Context, tenantID string, f taskstore.
 	}
 	var w where
 	w.add("tenant_id=?", tenantID)
-	if f.DatasetID != "" {
-		w.add("dataset_id=?", f.DatasetID)
-	}
+	w.when(f.DatasetID != "", "dataset_id=?", f.DatasetID)
 	w.add("deleted_at=0")
-	if len(f.IDs) > 0 {
-		w.add("id IN ?", f.IDs)
-	}
-	if len(f.States) > 0 {
-		w.add("state IN ?", texts(f.States))
-	}
-	if len(f.MediaTypes) > 0 {
-		w.add("media_type IN ?", f.MediaTypes)
-	}
+	w.when(len(f.IDs) > 0, "id IN ?", f.IDs)
+	w.when(len(f.States) > 0, "state IN ?", texts(f.States))
+	w.when(len(f.MediaTypes) > 0, "media_type IN ?", f.MediaTypes)
 	if f.Query != "" {
 		// What no name can hold matches nothing; PostgreSQL would refuse it.
 		if checkText("the query", f.Query, 4096) != nil {
@@ -90,25 +71,11 @@ func (s *documents) Documents(ctx context.Context, tenantID string, f taskstore.
 		}
 		w.add(lowerName[s.d.name]+" LIKE ? ESCAPE '!'", "%"+escapeLike.Replace(strings.ToLower(f.Query))+"%")
 	}
-	if f.SHA256 != "" {
-		w.add("sha256=?", f.SHA256)
-	}
-	if f.ParentID != "" {
-		w.add("parent_id=?", f.ParentID)
-	}
-	if !f.CreatedAfter.IsZero() {
-		w.add("created_at>?", toMillis(f.CreatedAfter))
-	}
-	if !f.CreatedBefore.IsZero() {
-		w.add("created_at<?", toMillis(f.CreatedBefore))
-	}
-	suffix, limit := w.page("id", p)
-	var rows []documentRow
-	if err := s.read(ctx).Raw("SELECT "+documentColumns("")+" FROM documents"+w.String()+suffix, w.args...).Scan(&rows).Error; err != nil {
-		return nil, "", translate(err)
-	}
-	rows, next := cut(rows, limit, func(r documentRow) string { return r.ID })
-	return s.toDocuments(rows), next, nil
+	w.when(f.SHA256 != "", "sha256=?", f.SHA256)
+	w.when(f.ParentID != "", "parent_id=?", f.ParentID)
+	w.when(!f.CreatedAfter.IsZero(), "created_at>?", toMillis(f.CreatedAfter))
+	w.when(!f.CreatedBefore.IsZero(), "created_at<?", toMillis(f.CreatedBefore))
+	return page(s.read(ctx), "SELECT "+documentColumns("")+" FROM documents", w, "id", p, documentRow.id, s.toDocument)
 }
 
 // documentColumns lists what a list of documents shows, which is all but the
@@ -126,11 +93,7 @@ func documentColumns(prefix string) string {
 func workColumns() string { return documentColumns("") + ", root_id, parent_gen, deleted_at" }
 
 func texts[T ~string](list []T) []string {
-	out := make([]string, len(list))
-	for i, v := range list {
-		out[i] = string(v)
-	}
-	return out
+	return mapped(list, func(v T) string { return string(v) })
 }
 
 // Generations lists the generations of a document, newest first.
@@ -139,18 +102,13 @@ func (s *documents) Generations(ctx context.Context, tenantID, documentID string
 	if err != nil {
 		return nil, err
 	}
-	var rows []generationRow
-	if err := s.read(ctx).Raw("SELECT * FROM generations WHERE doc_id=? AND tenant_id=? ORDER BY gen DESC LIMIT 1000", documentID, tenantID).Scan(&rows).Error; err != nil {
-		return nil, translate(err)
-	}
-	out := make([]sheaf.Generation, len(rows))
-	for i, r := range rows {
+	rows, err := all[generationRow](s.read(ctx), "SELECT * FROM generations WHERE doc_id=? AND tenant_id=? ORDER BY gen DESC LIMIT 1000", documentID, tenantID)
+	return mapped(rows, func(r generationRow) sheaf.Generation {
 		if r.Gen == d.Gen { // the document's row is the one that moves first
 			r.State = d.State
 		}
-		out[i] = r.toDomain(s.vault)
-	}
-	return out, nil
+		return r.toDomain(s.vault)
+	}), err
 }
 
 // Tasks lists tasks of a document's generation (0: the newest), ordered by
@@ -171,9 +129,7 @@ func (s *documents) generationTasks(ctx context.Context, tenantID, documentID st
 	if generation > d.Gen {
 		return nil, notFound("generation", fmt.Sprintf("%d of document %s", generation, documentID))
 	}
-	var rows []taskRow
-	err = s.read(ctx).Raw("SELECT * FROM tasks WHERE doc_id=? AND gen=? AND tenant_id=? ORDER BY from_unit, to_unit, id", documentID, generation, tenantID).Scan(&rows).Error
-	return rows, translate(err)
+	return all[taskRow](s.read(ctx), "SELECT * FROM tasks WHERE doc_id=? AND gen=? AND tenant_id=? ORDER BY from_unit, to_unit, id", documentID, generation, tenantID)
 }
 
 // UnitLedger is the verdict on every unit of a generation: of overlapping
@@ -184,15 +140,11 @@ func (s *documents) UnitLedger(ctx context.Context, tenantID, documentID string,
 	if err != nil {
 		return nil, err
 	}
-	var ledgers []sheaf.Ledger
-	for i := range rows {
-		ledgers = append(ledgers, verdicts(&rows[i]))
-	}
-	return sheaf.MergeLedgers(ledgers...), nil
+	return sheaf.MergeLedgers(mapped(rows, verdicts)...), nil
 }
 
 // verdicts is what a task says about the units of its range.
-func verdicts(r *taskRow) sheaf.Ledger {
+func verdicts(r taskRow) sheaf.Ledger {
 	switch {
 	case r.State == string(sheaf.TaskDone):
 		var result sheaf.TaskResult
@@ -213,68 +165,40 @@ func verdicts(r *taskRow) sheaf.Ledger {
 // Visible answers, of the given range ids, those that a live generation lists.
 // It is the authoritative filter of every search.
 func (s *documents) Visible(ctx context.Context, tenantID string, rangeIDs []string) (map[string]taskstore.VisibleRange, error) {
-	visible := make(map[string]taskstore.VisibleRange, len(rangeIDs))
 	ids := slices.DeleteFunc(sortedUnique(rangeIDs), func(id string) bool { return id == "" })
-	for batch := range chunks(ids) {
-		var rows []struct {
-			RangeID, DocID, DatasetID, Name, MediaType string
-			Gen                                        int
-		}
-		err := s.read(ctx).Raw(`SELECT t.range_id, d.id AS doc_id, d.dataset_id, d.name, d.media_type, t.gen
-			FROM tasks t JOIN documents d ON d.id=t.doc_id
-			WHERE t.range_id IN ? AND t.state='done' AND t.tenant_id=? AND d.tenant_id=? AND t.gen=d.live_gen AND d.deleted_at=0`,
-			batch, tenantID, tenantID).Scan(&rows).Error
-		if err != nil {
-			return nil, translate(err)
-		}
-		for _, r := range rows {
-			visible[r.RangeID] = taskstore.VisibleRange{DocumentID: r.DocID, DatasetID: r.DatasetID, Name: r.Name, MediaType: r.MediaType, Generation: r.Gen}
-		}
+	rows, err := byIDs[struct {
+		RangeID, DocID, DatasetID, Name, MediaType string
+		Gen                                        int
+	}](s.read(ctx), ids, `SELECT t.range_id, d.id AS doc_id, d.dataset_id, d.name, d.media_type, t.gen FROM tasks t JOIN documents d ON d.id=t.doc_id
+		WHERE t.range_id IN ? AND t.state='done' AND t.tenant_id=? AND d.tenant_id=? AND t.gen=d.live_gen AND d.deleted_at=0`, tenantID, tenantID)
+	visible := make(map[string]taskstore.VisibleRange, len(rows))
+	for _, r := range rows {
+		visible[r.RangeID] = taskstore.VisibleRange{DocumentID: r.DocID, DatasetID: r.DatasetID, Name: r.Name, MediaType: r.MediaType, Generation: r.Gen}
 	}
-	return visible, nil
+	return visible, err
 }
 
 // Task finds a task of the tenant.
 func (s *documents) Task(ctx context.Context, tenantID, id string) (*sheaf.Task, error) {
-	var rows []taskRow
-	err := s.read(ctx).Raw(`SELECT t.* FROM tasks t WHERE t.id=? AND t.tenant_id=?
-		AND NOT EXISTS (SELECT 1 FROM documents d WHERE d.id=t.doc_id AND d.deleted_at<>0)`, id, tenantID).Scan(&rows).Error
-	if err != nil {
-		return nil, translate(err)
-	}
-	if len(rows) == 0 {
-		return nil, notFound("task", id)
-	}
-	t := rows[0].toDomain(s.vault)
-	return &t, nil
+	return get(s.read(ctx), "task", id, s.toTask, "id=? AND tenant_id=? AND NOT EXISTS (SELECT 1 FROM documents d WHERE d.id=tasks.doc_id AND d.deleted_at<>0)", id, tenantID)
 }
 
 // Members lists the documents that are files of an archive.
 func (s *documents) Members(ctx context.Context, archiveID string) ([]sheaf.Document, error) {
-	var rows []documentRow
-	err := s.w.WithContext(ctx).Raw("SELECT "+documentColumns("")+" FROM documents WHERE parent_id=? AND deleted_at=0 ORDER BY id", archiveID).Scan(&rows).Error
-	return s.toDocuments(rows), translate(err)
+	rows, err := all[documentRow](s.write(ctx), "SELECT "+documentColumns("")+" FROM documents WHERE parent_id=? AND deleted_at=0 ORDER BY id", archiveID)
+	return s.toDocuments(rows), err
 }
 
 // GenerationTasks lists the tasks of a generation ordered by range.
 func (s *documents) GenerationTasks(ctx context.Context, documentID string, generation int) ([]sheaf.Task, error) {
-	var rows []taskRow
-	err := s.read(ctx).Raw("SELECT * FROM tasks WHERE doc_id=? AND gen=? ORDER BY from_unit, to_unit, id", documentID, generation).Scan(&rows).Error
-	return s.toTasks(rows), translate(err)
+	rows, err := all[taskRow](s.read(ctx), "SELECT * FROM tasks WHERE doc_id=? AND gen=? ORDER BY from_unit, to_unit, id", documentID, generation)
+	return s.toTasks(rows), err
 }
 
 // DocumentByID reads a document of any tenant; ErrNotFound when it is gone or
 // being deleted. For executors, which act for all tenants.
 func (s *documents) DocumentByID(ctx context.Context, documentID string) (*sheaf.Document, error) {
-	var rows []documentRow
-	if err := s.read(ctx).Raw("SELECT "+workColumns()+" FROM documents WHERE id=? AND deleted_at=0", documentID).Scan(&rows).Error; err != nil {
-		return nil, translate(err)
-	}
-	if len(rows) == 0 {
-		return nil, fmt.Errorf("%w: document %s", sheaf.ErrNotFound, documentID)
-	}
-	d := rows[0].toDomain(s.vault)
-	return &d, nil
+	return get(s.read(ctx).Select(workColumns()), "document", documentID, s.toDocument, "id=? AND deleted_at=0", documentID)
 }
 
 // ReusableRanges finds done range results of the tenant by reuse key. At most
@@ -284,26 +208,17 @@ func (s *documents) ReusableRanges(ctx context.Context, tenantID, prefer string,
 	found := make(map[string]taskstore.ReusableRange)
 	keys = slices.DeleteFunc(sortedUnique(keys), func(k string) bool { return k == "" })
 	for batch := range chunks(keys) {
-		var best []struct{ Own, Newest string }
-		err := s.read(ctx).Raw(`SELECT COALESCE(MAX(CASE WHEN t.doc_id=? THEN t.id END), '') AS own, MAX(t.id) AS newest
+		best, err := all[struct{ Own, Newest string }](s.read(ctx), `SELECT COALESCE(MAX(CASE WHEN t.doc_id=? THEN t.id END), '') AS own, MAX(t.id) AS newest
 			FROM tasks t JOIN documents d ON d.id=t.doc_id
 			WHERE t.tenant_id=? AND t.reuse_key IN ? AND t.state='done' AND t.range_id<>'' AND d.deleted_at=0
-			GROUP BY t.reuse_key`, prefer, tenantID, batch).Scan(&best).Error
+			GROUP BY t.reuse_key`, prefer, tenantID, batch)
 		if err != nil {
-			return nil, translate(err)
+			return nil, err
 		}
-		if len(best) == 0 {
-			continue
-		}
-		ids := make([]string, len(best))
-		for i, b := range best {
-			if ids[i] = b.Own; b.Own == "" {
-				ids[i] = b.Newest
-			}
-		}
-		var rows []taskRow
-		if err := s.read(ctx).Raw("SELECT * FROM tasks WHERE id IN ? AND range_id<>''", ids).Scan(&rows).Error; err != nil {
-			return nil, translate(err)
+		ids := mapped(best, func(b struct{ Own, Newest string }) string { return cmp.Or(b.Own, b.Newest) })
+		rows, err := byIDs[taskRow](s.read(ctx), ids, "SELECT * FROM tasks WHERE id IN ? AND range_id<>''")
+		if err != nil {
+			return nil, err
 		}
 		for _, r := range rows {
 			t := r.toDomain(s.vault)

@@ -22,32 +22,31 @@ func (s *estimates) Remaining(ctx context.Context, tenantID, jobID string) (task
 		return left, err
 	}
 	db := s.read(ctx)
-	var own []struct {
+	own, err := one[struct {
 		Own, Unplanned, Lane int
 		Place                int64
-	}
-	err := db.Raw(`SELECT COALESCE(SUM(cost), 0) AS own, COALESCE(SUM(CASE WHEN kind='plan' THEN 1 ELSE 0 END), 0) AS unplanned,
+	}](db, "job", jobID, `SELECT COALESCE(SUM(cost), 0) AS own, COALESCE(SUM(CASE WHEN kind='plan' THEN 1 ELSE 0 END), 0) AS unplanned,
 		COALESCE(MAX(lane), 0) AS lane, COALESCE(MAX(place), 0) AS place
-		FROM tasks WHERE job_id=? AND tenant_id=? AND `+isOpen, jobID, tenantID).Scan(&own).Error
+		FROM tasks WHERE job_id=? AND tenant_id=? AND `+isOpen, jobID, tenantID)
 	if err != nil {
-		return left, translate(err)
+		return left, err
 	}
-	left.Own, left.Unplanned = own[0].Own, own[0].Unplanned
+	left.Own, left.Unplanned = own.Own, own.Unplanned
 	if left.Unplanned > 0 {
 		if left.UnplannedCost, err = s.unplannedCost(db, tenantID, jobID, left.Unplanned); err != nil {
-			return left, translate(err)
+			return left, err
 		}
 	}
-	if own[0].Lane > 0 {
-		if err = s.ahead(db, &left, tenantID, jobID, own[0].Lane, own[0].Place); err != nil {
-			return left, translate(err)
+	if own.Lane > 0 {
+		if err = s.ahead(db, &left, tenantID, jobID, own.Lane, own.Place); err != nil {
+			return left, err
 		}
 	}
 	if left.Delayed, err = s.delayed(db, tenantID, jobID); err != nil {
-		return left, translate(err)
+		return left, err
 	}
 	left.CostPerSec, left.SpreadP90, err = s.speed(db)
-	return left, translate(err)
+	return left, err
 }
 
 // unplannedCost is what so many documents of a job will cost, by the mean of
@@ -62,7 +61,7 @@ func (s *estimates) unplannedCost(db *gorm.DB, tenantID, jobID string, documents
 			ORDER BY run_at DESC LIMIT %d) x WHERE tenant_id=?`, speedSample), tenantID).Scan(&known).Error
 	}
 	if err != nil || known.Docs == 0 {
-		return 0, err
+		return 0, translate(err)
 	}
 	return (known.Cost*documents + known.Docs - 1) / known.Docs, nil
 }
@@ -70,18 +69,16 @@ func (s *estimates) unplannedCost(db *gorm.DB, tenantID, jobID string, documents
 // delayed finds the job's task that is tried again next, and why its last
 // attempt ended.
 func (s *estimates) delayed(db *gorm.DB, tenantID, jobID string) (*sheaf.Delay, error) {
-	var tasks []taskRow
-	err := db.Raw("SELECT id, run_at FROM tasks WHERE job_id=? AND tenant_id=? AND state='retry_wait' ORDER BY run_at LIMIT 1", jobID, tenantID).Scan(&tasks).Error
-	if err != nil || len(tasks) == 0 {
+	task, err := first[taskRow](db, "SELECT id, run_at FROM tasks WHERE job_id=? AND tenant_id=? AND state='retry_wait' ORDER BY run_at LIMIT 1", jobID, tenantID)
+	if err != nil || task == nil {
 		return nil, err
 	}
-	var reasons []string
-	err = db.Raw("SELECT text FROM events WHERE subject_id=? AND kind IN ? ORDER BY seq DESC LIMIT 1", tasks[0].ID,
-		[]string{sheaf.EventSnoozed, sheaf.EventFailed, sheaf.EventLost}).Scan(&reasons).Error
-	if err != nil || len(reasons) == 0 {
+	reason, err := first[string](db, "SELECT text FROM events WHERE subject_id=? AND kind IN ? ORDER BY seq DESC LIMIT 1", task.ID,
+		[]string{sheaf.EventSnoozed, sheaf.EventFailed, sheaf.EventLost})
+	if err != nil || reason == nil {
 		return nil, err
 	}
-	return &sheaf.Delay{Reason: reasons[0], NextAt: toTime(tasks[0].RunAt)}, nil
+	return &sheaf.Delay{Reason: *reason, NextAt: toTime(task.RunAt)}, nil
 }
 
 // ahead counts what is served before the last of a job's tasks: of the own
@@ -92,13 +89,12 @@ func (s *estimates) delayed(db *gorm.DB, tenantID, jobID string) (*sheaf.Delay, 
 // rows.
 func (s *estimates) ahead(db *gorm.DB, left *taskstore.Remaining, tenantID, jobID string, lane int, place int64) error {
 	const pending = " FROM tasks WHERE state='pending' AND paused=0"
-	var n struct{ Higher, Earlier, Mine, Everyone, Same int }
-	err := db.Raw(`SELECT (SELECT COUNT(*)`+pending+` AND tenant_id=? AND lane<?) AS higher,
+	n, err := one[struct{ Higher, Earlier, Mine, Everyone, Same int }](db, "job", jobID, `SELECT (SELECT COUNT(*)`+pending+` AND tenant_id=? AND lane<?) AS higher,
 		(SELECT COUNT(*)`+pending+` AND tenant_id=? AND lane=? AND phase IN (0,1,2,3) AND place<?) AS earlier,
 		(SELECT COUNT(*)`+pending+` AND job_id=? AND tenant_id=? AND (lane<? OR lane=? AND place<?)) AS mine,
 		(SELECT COUNT(*)`+pending+` AND lane<=?) AS everyone,
 		(SELECT COUNT(*)`+pending+` AND tenant_id=? AND lane<=?) AS same`,
-		tenantID, lane, tenantID, lane, place, jobID, tenantID, lane, lane, place, lane, tenantID, lane).Scan(&n).Error
+		tenantID, lane, tenantID, lane, place, jobID, tenantID, lane, lane, place, lane, tenantID, lane)
 	if err != nil {
 		return err
 	}
@@ -106,12 +102,9 @@ func (s *estimates) ahead(db *gorm.DB, left *taskstore.Remaining, tenantID, jobI
 	if left.AheadOwn+left.AheadOthers == 0 {
 		return nil
 	}
-	var mean []float64
-	if err := db.Raw("SELECT COALESCE(AVG(cost), 0) FROM (SELECT cost"+pending+" AND lane<=? LIMIT 1000) x", lane).Scan(&mean).Error; err != nil {
-		return err
-	}
-	left.AheadCost = int(mean[0]*float64(left.AheadOwn+left.AheadOthers) + 0.5)
-	return nil
+	mean, err := one[float64](db, "job", jobID, "SELECT COALESCE(AVG(cost), 0) FROM (SELECT cost"+pending+" AND lane<=? LIMIT 1000) x", lane)
+	left.AheadCost = int(value(mean)*float64(left.AheadOwn+left.AheadOthers) + 0.5)
+	return err
 }
 
 // speed measures how much cost all executors together get done in a second
@@ -119,14 +112,14 @@ func (s *estimates) ahead(db *gorm.DB, left *taskstore.Remaining, tenantID, jobI
 // percentile of seconds per cost over the median. Tasks that run only some
 // stages are faster by the share of the time that the others take.
 func (s *estimates) speed(db *gorm.DB, stages ...string) (costPerSec, spread float64, err error) {
-	var rows []taskRow
 	columns := "cost, started_at, finished_at"
 	if len(stages) > 0 {
 		columns += ", result"
 	}
 	// By run_at, which has an index, and tells old from new well enough.
-	if err := db.Raw(fmt.Sprintf(`SELECT %s FROM tasks WHERE state='done' AND kind='parse' AND reused=0 AND started_at>0
-		ORDER BY run_at DESC LIMIT %d`, columns, speedSample)).Scan(&rows).Error; err != nil {
+	rows, err := all[taskRow](db, fmt.Sprintf(`SELECT %s FROM tasks WHERE state='done' AND kind='parse' AND reused=0 AND started_at>0
+		ORDER BY run_at DESC LIMIT %d`, columns, speedSample))
+	if err != nil {
 		return 0, 0, err
 	}
 	slices.SortFunc(rows, func(a, b taskRow) int { return cmp.Compare(a.StartedAt, b.StartedAt) })
@@ -175,21 +168,16 @@ func (r taskRow) stageTime(stages []string) (took int64) {
 // median, ≥ 1. With stages, of tasks that run only those, as many at once. Both
 // are 0 when nothing has been measured.
 func (s *estimates) Speed(ctx context.Context, stages ...string) (costPerSec, spreadP90 float64, err error) {
-	costPerSec, spreadP90, err = s.speed(s.read(ctx), stages...)
-	return costPerSec, spreadP90, translate(err)
+	return s.speed(s.read(ctx), stages...)
 }
 
 // OpenTasks counts what CancelDocuments would stop.
 func (s *estimates) OpenTasks(ctx context.Context, tenantID string, ids []string) (queued, running int, err error) {
-	for batch := range chunks(ids) {
-		var n []struct{ Queued, Running int }
-		err := s.read(ctx).Raw(`SELECT COALESCE(SUM(CASE WHEN state='running' THEN 0 ELSE 1 END), 0) AS queued,
-			COALESCE(SUM(CASE WHEN state='running' THEN 1 ELSE 0 END), 0) AS running
-			FROM tasks WHERE tenant_id=? AND doc_id IN ? AND `+isOpen, tenantID, batch).Scan(&n).Error
-		if err != nil {
-			return 0, 0, translate(err)
-		}
-		queued, running = queued+n[0].Queued, running+n[0].Running
+	counts, err := byIDs[struct{ Queued, Running int }](s.read(ctx), ids, `SELECT COALESCE(SUM(CASE WHEN state='running' THEN 0 ELSE 1 END), 0) AS queued,
+		COALESCE(SUM(CASE WHEN state='running' THEN 1 ELSE 0 END), 0) AS running
+		FROM tasks WHERE doc_id IN ? AND tenant_id=? AND `+isOpen, tenantID)
+	for _, n := range counts {
+		queued, running = queued+n.Queued, running+n.Running
 	}
-	return queued, running, nil
+	return queued, running, err
 }

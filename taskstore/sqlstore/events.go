@@ -31,18 +31,10 @@ func (s *events) Events(ctx context.Context, tenantID string, f taskstore.EventF
 // eventsOf selects the events of documents that are not deleted.
 func eventsOf(tenantID string, f taskstore.EventFilter) (w where) {
 	w.add("e.tenant_id=?", tenantID)
-	if f.DatasetID != "" {
-		w.add("e.dataset_id=?", f.DatasetID)
-	}
-	if f.DocumentID != "" {
-		w.add("e.doc_id=?", f.DocumentID)
-	}
-	if f.JobID != "" {
-		w.add("e.job_id=?", f.JobID)
-	}
-	if len(f.Kinds) > 0 {
-		w.add("e.kind IN ?", f.Kinds)
-	}
+	w.when(f.DatasetID != "", "e.dataset_id=?", f.DatasetID)
+	w.when(f.DocumentID != "", "e.doc_id=?", f.DocumentID)
+	w.when(f.JobID != "", "e.job_id=?", f.JobID)
+	w.when(len(f.Kinds) > 0, "e.kind IN ?", f.Kinds)
 	w.add(notDeleted)
 	return w
 }
@@ -93,11 +85,11 @@ const busySlot = 5000 // milliseconds
 // all.
 func (s *events) Stats(ctx context.Context, tenantID string, minutes int) (*taskstore.Stats, error) {
 	db := s.read(ctx)
-	var newest []struct{ Seq, NowMs int64 }
-	if err := db.Raw(s.sql("SELECT COALESCE(MAX(seq), 0) AS seq, @now AS now_ms FROM events")).Scan(&newest).Error; err != nil {
-		return nil, translate(err)
+	newest, err := one[struct{ Seq, NowMs int64 }](db, "event", "", s.sql("SELECT COALESCE(MAX(seq), 0) AS seq, @now AS now_ms FROM events"))
+	if err != nil {
+		return nil, err
 	}
-	now := newest[0].NowMs
+	now := newest.NowMs
 	first := now/60_000 - int64(minutes) + 1 // minute of the first bucket
 	out := &taskstore.Stats{Buckets: make([]taskstore.StatsBucket, minutes), Stages: []taskstore.StageStats{}}
 	for i := range out.Buckets {
@@ -105,23 +97,20 @@ func (s *events) Stats(ctx context.Context, tenantID string, minutes int) (*task
 	}
 
 	var w where
-	w.add("e.seq>?", newest[0].Seq-statsEvents)
+	w.add("e.seq>?", newest.Seq-statsEvents)
 	w.add("e.at>=?", first*60_000)
 	w.add("e.kind IN ?", []string{sheaf.EventDone, sheaf.EventFailed, sheaf.EventDead, sheaf.EventLost})
-	if tenantID != "" {
-		w.add("e.tenant_id=?", tenantID)
-	}
-	var ends []struct {
+	w.when(tenantID != "", "e.tenant_id=?", tenantID)
+	ends, err := all[struct {
 		Kind, Result string
 		At           int64
 		Cost         int
-	}
-	err := db.Raw("SELECT e.kind, e.at, COALESCE(t.cost, 0) AS cost, COALESCE(t.result, '') AS result FROM events e LEFT JOIN tasks t ON t.id=e.task_id"+
-		w.String()+fmt.Sprintf(" ORDER BY e.seq DESC LIMIT %d", statsEnds), w.args...).Scan(&ends).Error
+	}](db, "SELECT e.kind, e.at, COALESCE(t.cost, 0) AS cost, COALESCE(t.result, '') AS result FROM events e LEFT JOIN tasks t ON t.id=e.task_id"+
+		w.String()+fmt.Sprintf(" ORDER BY e.seq DESC LIMIT %d", statsEnds), w.args...)
 	if err != nil {
-		return nil, translate(err)
+		return nil, err
 	}
-	out.Sampled = len(ends) == statsEnds || newest[0].Seq > statsEvents
+	out.Sampled = len(ends) == statsEnds || newest.Seq > statsEvents
 
 	stages := map[string][]int64{}
 	busy := map[int64]bool{}
@@ -166,15 +155,8 @@ func (s *events) Stats(ctx context.Context, tenantID string, minutes int) (*task
 // LastEvent is the number of the newest event of the tenant that Events would
 // show, 0 when there is none: where a stream may begin.
 func (s *events) LastEvent(ctx context.Context, tenantID string) (int64, error) {
-	var seq []int64
 	// What is younger than the lag is not shown yet, so a stream that begins
 	// here will still bring it.
-	err := s.read(ctx).Raw(s.sql(fmt.Sprintf("SELECT seq FROM events WHERE tenant_id=? AND at<=@now-%d ORDER BY seq DESC LIMIT 1", s.eventLag.Milliseconds())), tenantID).Scan(&seq).Error
-	if err != nil {
-		return 0, translate(err)
-	}
-	if len(seq) == 0 {
-		return 0, nil
-	}
-	return seq[0], nil
+	seq, err := first[int64](s.read(ctx), s.sql(fmt.Sprintf("SELECT seq FROM events WHERE tenant_id=? AND at<=@now-%d ORDER BY seq DESC LIMIT 1", s.eventLag.Milliseconds())), tenantID)
+	return value(seq), err
 }

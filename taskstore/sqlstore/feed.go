@@ -36,9 +36,7 @@ func (s *feed) pendingTenants(ctx context.Context) ([]string, error) {
 		// tasks, against 4 million for the recursive form.
 		q = "SELECT tenant_id FROM tasks WHERE state='pending' AND paused=0 GROUP BY state, paused, tenant_id"
 	}
-	var ids []string
-	err := s.read(ctx).Raw(q).Scan(&ids).Error
-	return ids, translate(err)
+	return all[string](s.read(ctx), q)
 }
 
 type hintRow struct {
@@ -63,7 +61,7 @@ func toHints(rows []hintRow) []sheaf.Hint {
 }
 
 // heads reads the first of a tenant's tasks: in each lane as many as limit of
-// those that finish documents or are pieces of small ones, of those that begin
+// those that finish documents or are ranges of small ones, of those that begin
 // documents, and of the bulk. Each list is one seek in k_feed, and comes out of
 // it in order. The limit is part of the statement: SQLite plans one whose limit
 // is an argument anew each time, which took as long as the answer.
@@ -97,15 +95,12 @@ func (s *feed) Runnable(ctx context.Context, tenantID string, limit int, ageAfte
 			ageAfter.Milliseconds(), sheaf.PhaseBegin, sheaf.BeginDelay.Milliseconds())
 	}
 	q, args := s.heads(aged, limit, tenantID)
-	var rows []hintRow
-	if err := s.read(ctx).Raw(s.sql(q), args...).Scan(&rows).Error; err != nil {
-		return nil, translate(err)
-	}
+	rows, err := all[hintRow](s.read(ctx), s.sql(q), args...)
 	hints := toHints(rows)
 	slices.SortStableFunc(hints, func(a, b sheaf.Hint) int {
 		return cmp.Or(cmp.Compare(a.ServedIn(), b.ServedIn()), cmp.Compare(a.Phase, b.Phase), a.Place.Compare(b.Place), strings.Compare(a.TaskID, b.TaskID))
 	})
-	return hints, nil
+	return hints, err
 }
 
 // RunnableTenants implements taskstore.Feed.
@@ -114,28 +109,23 @@ func (s *feed) RunnableTenants(ctx context.Context) ([]taskstore.TenantLoad, err
 	if err != nil || len(ids) == 0 {
 		return nil, err
 	}
-	var counts []struct {
-		TenantID string
-		N        int
-	}
-	if err := s.read(ctx).Raw("SELECT tenant_id, COUNT(*) AS n FROM tasks WHERE state='running' GROUP BY tenant_id").Scan(&counts).Error; err != nil {
-		return nil, translate(err)
+	counts, err := all[backlogGroup](s.read(ctx), "SELECT tenant_id, COUNT(*) AS n FROM tasks WHERE state='running' GROUP BY tenant_id")
+	if err != nil {
+		return nil, err
 	}
 	running := make(map[string]int, len(counts))
 	for _, c := range counts {
 		running[c.TenantID] = c.N
 	}
-	shares := make(map[string]tenantRow, len(ids))
-	due := make(map[string]bool, len(ids))
-	for batch := range chunks(ids) {
-		var rows []tenantRow
-		if err := s.read(ctx).Raw("SELECT id, weight, cap FROM tenants WHERE id IN ?", batch).Scan(&rows).Error; err != nil {
-			return nil, translate(err)
-		}
-		for _, r := range rows {
-			shares[r.ID] = r
-		}
+	tenants, err := byIDs[tenantRow](s.read(ctx), ids, "SELECT id, weight, cap FROM tenants WHERE id IN ?")
+	if err != nil {
+		return nil, err
 	}
+	shares := make(map[string]tenantRow, len(tenants))
+	for _, t := range tenants {
+		shares[t.ID] = t
+	}
+	due := make(map[string]bool, len(ids))
 	for batch := range slices.Chunk(ids, 50) {
 		parts, args := make([]string, len(batch)), make([]any, len(batch))
 		for i, id := range batch {
@@ -143,9 +133,9 @@ func (s *feed) RunnableTenants(ctx context.Context) ([]taskstore.TenantLoad, err
 			parts[i] = fmt.Sprintf("SELECT * FROM (%s) d%d", parts[i], i)
 			args[i] = id
 		}
-		var found []string
-		if err := s.read(ctx).Raw(s.sql(strings.Join(parts, " UNION ALL ")), args...).Scan(&found).Error; err != nil {
-			return nil, translate(err)
+		found, err := all[string](s.read(ctx), s.sql(strings.Join(parts, " UNION ALL ")), args...)
+		if err != nil {
+			return nil, err
 		}
 		for _, id := range found {
 			due[id] = true
@@ -188,11 +178,10 @@ func (s *feed) Feedable(ctx context.Context, window int, requeueAfter time.Durat
 	var hints []sheaf.Hint
 	for _, id := range ids {
 		q, args := s.heads("epoch, enqueued_at, lost_count", window, id)
-		var rows []hintRow
-		err := s.read(ctx).Raw(s.sql("SELECT id, tenant_id, "+fedTo+" AS lane, cost, kind, phase, "+placed+" AS place, epoch FROM ("+q+
-			") x WHERE enqueued_at<@now-? ORDER BY 3, phase, 7, id"), append(args, max(requeueAfter, 0).Milliseconds())...).Scan(&rows).Error
+		rows, err := all[hintRow](s.read(ctx), s.sql("SELECT id, tenant_id, "+fedTo+" AS lane, cost, kind, phase, "+placed+" AS place, epoch FROM ("+q+
+			") x WHERE enqueued_at<@now-? ORDER BY 3, phase, 7, id"), append(args, max(requeueAfter, 0).Milliseconds())...)
 		if err != nil {
-			return nil, translate(err)
+			return nil, err
 		}
 		hints = append(hints, toHints(rows)...)
 	}
@@ -227,10 +216,9 @@ func (s *feed) ForgetEnqueued(ctx context.Context, lanes []sheaf.Lane) (n int, e
 	if len(lanes) == 0 {
 		return 0, nil
 	}
-	err = s.tx(ctx, func(tx *gorm.DB) error {
-		res := tx.Exec("UPDATE tasks SET enqueued_at=0 WHERE state='pending' AND enqueued_at<>0 AND "+fedTo+" IN ?", lanes)
-		n = int(res.RowsAffected)
-		return res.Error
+	err = s.tx(ctx, func(tx *gorm.DB) (err error) {
+		n, err = exec(tx, "UPDATE tasks SET enqueued_at=0 WHERE state='pending' AND enqueued_at<>0 AND "+fedTo+" IN ?", lanes)
+		return err
 	})
 	return n, err
 }

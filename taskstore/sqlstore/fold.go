@@ -63,17 +63,17 @@ func (s *folds) Fold(ctx context.Context, limit int, apart time.Duration) (n int
 	if err := s.sweepForgotten(ctx, limit); err != nil {
 		return 0, false, err
 	}
-	var dirty []struct {
-		DocID string
-		At    int64
-		Early bool
-	}
 	q := `SELECT m.doc_id, m.at, CASE WHEN EXISTS (SELECT 1 FROM documents d JOIN tasks t ON t.doc_id=d.id AND t.gen=d.gen
 			WHERE d.id=m.doc_id AND d.state='running' AND d.updated_at>@now-? AND d.updated_at<=@now
 				AND t.` + isOpen + ` AND t.kind NOT IN ` + notCounted + `)
 		THEN 1 ELSE 0 END AS early FROM doc_dirty m ORDER BY early, m.at, m.doc_id LIMIT ?`
-	if err := s.w.WithContext(ctx).Raw(s.sql(q), apart.Milliseconds(), limit).Scan(&dirty).Error; err != nil {
-		return 0, false, translate(err)
+	dirty, err := all[struct {
+		DocID string
+		At    int64
+		Early bool
+	}](s.write(ctx), s.sql(q), apart.Milliseconds(), limit)
+	if err != nil {
+		return 0, false, err
 	}
 	for _, d := range dirty {
 		if d.Early {
@@ -106,16 +106,15 @@ func (s *folds) Fold(ctx context.Context, limit int, apart time.Duration) (n int
 	return n, false, nil
 }
 
-// finishDocument folds a document whose pieces may all be done, and answers its
+// finishDocument folds a document whose ranges may all be done, and answers its
 // finalize task if that made one. The look before costs a few seeks; the fold's
 // own statement decides.
 func (s *folds) finishDocument(ctx context.Context, id string) (*sheaf.Hint, error) {
-	var open []int
-	err := s.w.WithContext(ctx).Raw(`SELECT CASE WHEN EXISTS (SELECT 1 FROM tasks t WHERE t.doc_id=d.id AND t.gen=d.gen
+	open, err := first[int](s.write(ctx), `SELECT CASE WHEN EXISTS (SELECT 1 FROM tasks t WHERE t.doc_id=d.id AND t.gen=d.gen
 			AND t.kind IN ('plan','parse','index','dataflow') AND t.state IN ('pending','running','parked','retry_wait')) THEN 1 ELSE 0 END
-		FROM documents d WHERE d.id=? AND d.state IN ('queued','running','unstarted') AND d.deleted_at=0`, id).Scan(&open).Error
-	if err != nil || len(open) == 0 || open[0] != 0 {
-		return nil, translate(err)
+		FROM documents d WHERE d.id=? AND d.state IN ('queued','running','unstarted') AND d.deleted_at=0`, id)
+	if err != nil || open == nil || *open != 0 {
+		return nil, err
 	}
 	var rows []hintRow
 	err = s.tx(ctx, func(tx *gorm.DB) error {
@@ -124,8 +123,9 @@ func (s *folds) finishDocument(ctx context.Context, id string) (*sheaf.Hint, err
 		if err != nil || !changed {
 			return err
 		}
-		return tx.Raw(`SELECT t.id, t.tenant_id, t.lane, t.cost, t.kind, t.phase, t.place, t.epoch FROM tasks t JOIN documents d ON d.id=t.doc_id AND d.gen=t.gen
-			WHERE d.id=? AND t.kind='finalize' AND t.state='pending' ORDER BY t.id DESC LIMIT 1`, id).Scan(&rows).Error
+		rows, err = all[hintRow](tx, `SELECT t.id, t.tenant_id, t.lane, t.cost, t.kind, t.phase, t.place, t.epoch FROM tasks t JOIN documents d ON d.id=t.doc_id AND d.gen=t.gen
+			WHERE d.id=? AND t.kind='finalize' AND t.state='pending' ORDER BY t.id DESC LIMIT 1`, id)
+		return err
 	})
 	if err != nil || len(rows) == 0 {
 		return nil, err
@@ -198,19 +198,16 @@ func (s *folds) moveDocument(tx *gorm.DB, doc *documentRow, next sheaf.DocumentS
 	if next.Terminal() {
 		finished = s.now()
 	}
-	res := tx.Exec(s.sql(`UPDATE documents SET state=?, progress=?, failure=?, updated_at=@now, finished_at=`+finished+`,
+	err := run(tx, stmt(s.sql(`UPDATE documents SET state=?, progress=?, failure=?, updated_at=@now, finished_at=`+finished+`,
 		started_at=CASE WHEN started_at=0 THEN @now ELSE started_at END WHERE id=? AND gen=? AND state=?`),
-		string(next), progress, encodeFailure(failure), doc.ID, doc.Gen, doc.State)
-	if res.Error != nil {
-		return res.Error
-	}
-	if err := tx.Exec(s.sql("UPDATE generations SET state=?, failure=?, finished_at="+finished+" WHERE doc_id=? AND gen=?"),
-		string(next), encodeFailure(failure), doc.ID, doc.Gen).Error; err != nil {
+		string(next), progress, encodeFailure(failure), doc.ID, doc.Gen, doc.State),
+		stmt(s.sql("UPDATE generations SET state=?, failure=?, finished_at="+finished+" WHERE doc_id=? AND gen=?"),
+			string(next), encodeFailure(failure), doc.ID, doc.Gen))
+	if err != nil {
 		return err
 	}
-	// What a run had finished when it was called off is seen by nobody, and
-	// nobody asked to keep it. Of a failed one a retry may use the rest.
-	var err error
+	// What a canceled generation had finished is shown to nobody. A retry of a
+	// failed one may use the rest.
 	switch next {
 	case sheaf.DocCanceled:
 		err = s.dropRanges(tx, s.grace, doc.TenantID, doc.ID, doc.Gen, doc.LiveGen)
@@ -227,27 +224,27 @@ func (s *folds) moveDocument(tx *gorm.DB, doc *documentRow, next sheaf.DocumentS
 // finalize task. One statement decides, so that of many who try at once one
 // wins; it is tried again with each fold, so that no wake-up can be lost.
 func (s *folds) finalize(tx *gorm.DB, doc *documentRow, progress float64) (bool, error) {
-	res := tx.Exec(s.sql(`UPDATE documents SET state='finalizing', fin_epoch=fin_epoch+1, progress=?, updated_at=@now,
+	n, err := exec(tx, s.sql(`UPDATE documents SET state='finalizing', fin_epoch=fin_epoch+1, progress=?, updated_at=@now,
 		started_at=CASE WHEN started_at=0 THEN @now ELSE started_at END
 		WHERE id=? AND gen=? AND fin_epoch=? AND state IN ('unstarted','queued','running') AND deleted_at=0 AND NOT EXISTS (
 			SELECT 1 FROM tasks WHERE doc_id=? AND gen=? AND kind NOT IN `+notCounted+` AND `+isOpen+`)`),
 		progress, doc.ID, doc.Gen, doc.FinEpoch, doc.ID, doc.Gen)
-	if res.Error != nil || res.RowsAffected != 1 {
-		return false, res.Error
-	}
-	if err := tx.Exec("UPDATE generations SET state='finalizing' WHERE doc_id=? AND gen=?", doc.ID, doc.Gen).Error; err != nil {
+	if err != nil || n != 1 {
 		return false, err
 	}
-	var plan []taskRow
-	if err := tx.Raw("SELECT trace, place, created_at FROM tasks WHERE doc_id=? AND gen=? AND kind='plan' ORDER BY id LIMIT 1", doc.ID, doc.Gen).Scan(&plan).Error; err != nil {
+	if err := run(tx, stmt("UPDATE generations SET state='finalizing' WHERE doc_id=? AND gen=?", doc.ID, doc.Gen)); err != nil {
+		return false, err
+	}
+	plan, err := first[taskRow](tx, "SELECT trace, place, created_at FROM tasks WHERE doc_id=? AND gen=? AND kind='plan' ORDER BY id LIMIT 1", doc.ID, doc.Gen)
+	if err != nil {
 		return false, err
 	}
 	epoch := doc.FinEpoch + 1
 	base := taskBase{TenantID: doc.TenantID, DatasetID: doc.DatasetID, DocumentID: doc.ID, JobID: doc.JobID, Generation: doc.Gen, Lane: sheaf.Lane(doc.Lane)}
-	if len(plan) > 0 {
-		base.Trace, base.Place = plan[0].Trace, cmp.Or(plan[0].Place, plan[0].CreatedAt)
+	if plan != nil {
+		base.Trace, base.Place = plan.Trace, cmp.Or(plan.Place, plan.CreatedAt)
 	}
-	err := s.insertTasks(tx, base, []sheaf.NewTask{{ID: sheaf.NewID(), Kind: sheaf.KindFinalize, Node: strconv.FormatInt(epoch, 10), Cost: 1,
+	err = s.insertTasks(tx, base, []sheaf.NewTask{{ID: sheaf.NewID(), Kind: sheaf.KindFinalize, Node: strconv.FormatInt(epoch, 10), Cost: 1,
 		Payload: []byte(encode(taskstore.FinalizePayload{FinalizeEpoch: epoch}))}})
 	if err != nil {
 		return false, err
@@ -257,15 +254,13 @@ func (s *folds) finalize(tx *gorm.DB, doc *documentRow, progress float64) (bool,
 
 // readFold sums the tasks of the document's newest generation.
 func (s *folds) readFold(tx *gorm.DB, doc *documentRow) (*fold, error) {
-	var groups []struct {
-		Kind     string
-		State    string
-		N        int
-		Cost     float64
-		Attempts int
-	}
-	if err := tx.Raw("SELECT kind, state, COUNT(*) AS n, SUM(cost) AS cost, SUM(attempts) AS attempts FROM tasks WHERE doc_id=? AND gen=? GROUP BY kind, state",
-		doc.ID, doc.Gen).Scan(&groups).Error; err != nil {
+	groups, err := all[struct {
+		Kind, State string
+		N, Attempts int
+		Cost        float64
+	}](tx, "SELECT kind, state, COUNT(*) AS n, SUM(cost) AS cost, SUM(attempts) AS attempts FROM tasks WHERE doc_id=? AND gen=? GROUP BY kind, state",
+		doc.ID, doc.Gen)
+	if err != nil {
 		return nil, err
 	}
 	f := &fold{}
@@ -288,10 +283,9 @@ func (s *folds) readFold(tx *gorm.DB, doc *documentRow) (*fold, error) {
 			f.parked += g.N
 		}
 		f.cost += g.Cost
-		switch {
-		case state.Terminal():
+		if state.Terminal() {
 			f.doneCost += g.Cost
-		default:
+		} else {
 			f.open += g.N
 		}
 		running = running || state == sheaf.TaskRunning
@@ -299,32 +293,23 @@ func (s *folds) readFold(tx *gorm.DB, doc *documentRow) (*fold, error) {
 			f.planned = f.planned || state == sheaf.TaskDone
 		}
 	}
-	if !f.planned {
-		var plans []taskRow
-		if err := tx.Raw("SELECT * FROM tasks WHERE doc_id=? AND gen=? AND kind='plan' AND state IN ('dead','canceled','superseded') ORDER BY id LIMIT 1", doc.ID, doc.Gen).Scan(&plans).Error; err != nil {
+	if !f.planned && f.open == 0 {
+		if f.plan, err = first[taskRow](tx, "SELECT * FROM tasks WHERE doc_id=? AND gen=? AND kind='plan' AND state IN ('dead','canceled','superseded') ORDER BY id LIMIT 1", doc.ID, doc.Gen); err != nil {
 			return nil, err
-		}
-		if len(plans) > 0 && f.open == 0 {
-			f.plan = &plans[0]
 		}
 	}
 	if doc.State == string(sheaf.DocFinalizing) {
-		var rows []taskRow
-		if err := tx.Raw("SELECT * FROM tasks WHERE doc_id=? AND gen=? AND kind='finalize' AND node=?", doc.ID, doc.Gen, strconv.FormatInt(doc.FinEpoch, 10)).Scan(&rows).Error; err != nil {
+		if f.finalizer, err = first[taskRow](tx, "SELECT * FROM tasks WHERE doc_id=? AND gen=? AND kind='finalize' AND node=?", doc.ID, doc.Gen, strconv.FormatInt(doc.FinEpoch, 10)); err != nil {
 			return nil, err
-		}
-		if len(rows) > 0 {
-			f.finalizer = &rows[0]
 		}
 	}
 	if running && f.planned {
-		var tasks []struct {
+		tasks, err := all[struct {
 			Cost   float64
 			Detail string
-		}
-		err := tx.Raw(`SELECT t.cost, COALESCE((SELECT e.detail FROM events e WHERE e.subject_id=t.id AND e.epoch=t.epoch AND e.kind='progress'
+		}](tx, `SELECT t.cost, COALESCE((SELECT e.detail FROM events e WHERE e.subject_id=t.id AND e.epoch=t.epoch AND e.kind='progress'
 				ORDER BY e.n DESC LIMIT 1), '') AS detail
-			FROM tasks t WHERE t.doc_id=? AND t.gen=? AND t.state='running' AND t.kind IN ('parse','index')`, doc.ID, doc.Gen).Scan(&tasks).Error
+			FROM tasks t WHERE t.doc_id=? AND t.gen=? AND t.state='running' AND t.kind IN ('parse','index')`, doc.ID, doc.Gen)
 		if err != nil {
 			return nil, err
 		}
@@ -355,10 +340,9 @@ func (s *folds) sweepForgotten(ctx context.Context, limit int) error {
 	s.sweep.at = time.Now()
 	state := sweepStates[s.sweep.state]
 	n := min(limit, sweepBatch)
-	var ids []string
-	err := s.read(ctx).Raw(`SELECT d.id FROM documents d WHERE d.state=? AND d.id>? AND d.deleted_at=0 ORDER BY d.id LIMIT ?`, string(state), s.sweep.after, n).Scan(&ids).Error
+	ids, err := all[string](s.read(ctx), "SELECT d.id FROM documents d WHERE d.state=? AND d.id>? AND d.deleted_at=0 ORDER BY d.id LIMIT ?", string(state), s.sweep.after, n)
 	if err != nil {
-		return translate(err)
+		return err
 	}
 	if len(ids) < n {
 		s.sweep.state, s.sweep.after = (s.sweep.state+1)%len(sweepStates), ""
@@ -366,12 +350,11 @@ func (s *folds) sweepForgotten(ctx context.Context, limit int) error {
 		s.sweep.after = ids[len(ids)-1]
 	}
 	for _, id := range ids {
-		q := "INSERT INTO doc_dirty (doc_id, at) VALUES (?, @now)" + s.d.noop("doc_id")
-		if err := s.w.WithContext(ctx).Exec(s.sql(q), id).Error; err != nil {
-			return translate(err)
+		if err == nil {
+			err = run(s.write(ctx), stmt(s.sql("INSERT INTO doc_dirty (doc_id, at) VALUES (?, @now)"+s.d.noop("doc_id")), id))
 		}
 	}
-	return nil
+	return err
 }
 
 // WakeParked makes parked tasks pending whose parents are all done. It is the
@@ -387,20 +370,17 @@ func (s *folds) settleParked(ctx context.Context, documentID string, limit int) 
 	if documentID != "" {
 		scope, args = " AND t.doc_id=?", []any{documentID}
 	}
-	var parked []struct {
-		ID     string
-		DocID  string
-		Failed int // parents that ended without being done
-		Dead   int
-	}
-	err = s.w.WithContext(ctx).Raw(`SELECT * FROM (SELECT t.id, t.doc_id,
+	parked, err := all[struct {
+		ID, DocID    string
+		Failed, Dead int // parents that ended without being done, and of them those that were given up
+	}](s.write(ctx), `SELECT * FROM (SELECT t.id, t.doc_id,
 			SUM(CASE WHEN p.state IN ('dead','canceled','superseded') THEN 1 ELSE 0 END) AS failed,
 			SUM(CASE WHEN p.state='dead' THEN 1 ELSE 0 END) AS dead,
 			SUM(CASE WHEN p.state IS NOT NULL AND p.state NOT IN ('done','dead','canceled','superseded') THEN 1 ELSE 0 END) AS open
 		FROM tasks t LEFT JOIN task_deps d ON d.child_id=t.id LEFT JOIN tasks p ON p.id=d.parent_id
-		WHERE t.state='parked'`+scope+` GROUP BY t.id, t.doc_id) x WHERE failed>0 OR open=0 ORDER BY id LIMIT ?`, append(args, limit)...).Scan(&parked).Error
+		WHERE t.state='parked'`+scope+` GROUP BY t.id, t.doc_id) x WHERE failed>0 OR open=0 ORDER BY id LIMIT ?`, append(args, limit)...)
 	if err != nil {
-		return 0, translate(err)
+		return 0, err
 	}
 	orphaned := sheaf.Fail(sheaf.CategoryInternal, "dependency_failed",
 		"A task that this one waits for ended without a result. Retry that one first, then this one.")
@@ -415,31 +395,23 @@ func (s *folds) settleParked(ctx context.Context, documentID string, limit int) 
 					return err
 				}
 				took = true
-				if err := tx.Exec("UPDATE task_deps SET done=1 WHERE child_id=?", t.ID).Error; err != nil {
-					return err
-				}
-				return s.markDirty(tx, row.DocID)
+				var c script
+				c.add("UPDATE task_deps SET done=1 WHERE child_id=?", t.ID)
+				s.dirty(&c, []string{row.DocID})
+				return c.exec(tx)
 			}
-			state, kind, failure := sheaf.TaskCanceled, sheaf.EventCanceled, (*sheaf.Failure)(nil)
+			state, kind, failure, code := sheaf.TaskCanceled, sheaf.EventCanceled, "", ""
 			if t.Dead > 0 {
-				state, kind, failure = sheaf.TaskDead, sheaf.EventDead, orphaned
+				state, kind, failure, code = sheaf.TaskDead, sheaf.EventDead, encodeFailure(orphaned), orphaned.Code
 			}
-			code := ""
-			if failure != nil {
-				code = failure.Code
-			}
-			row, err := s.updateTask(tx, t.ID, "state=?, epoch=epoch+1, finished_at=@now, failure=?, failure_code=?", "state='parked'",
-				string(state), encodeFailure(failure), code)
+			row, err := s.updateTask(tx, t.ID, "state=?, epoch=epoch+1, finished_at=@now, failure=?, failure_code=?", "state='parked'", string(state), failure, code)
 			if err != nil || row == nil {
 				return err
 			}
 			took = true
 			e := row.event(kind, row.Epoch)
 			e.Detail = row.Failure
-			if err := s.insertEvents(tx, e); err != nil {
-				return err
-			}
-			return s.markDirty(tx, row.DocID)
+			return s.logAndMark(tx, row.DocID, e)
 		})
 		if err != nil {
 			return n, err

@@ -27,8 +27,8 @@ type handle struct {
 	damage       atomic.Pointer[string] // what a damaged SQLite file was met with; nil for a sound one
 }
 
-// zombieDelay is when a deleted document is collected once more: whoever did
-// not hear that the task is gone has lost its lease by then. 3 minutes with the
+// zombieDelay is when a deleted document is collected once more: a worker
+// that missed the deletion has lost its lease by then. 3 minutes with the
 // default grace.
 func (s *handle) zombieDelay() time.Duration { return s.grace * 3 / 2 }
 
@@ -52,6 +52,9 @@ func (s *handle) AdvanceClock(d time.Duration) { s.offset.Add(d.Milliseconds()) 
 // their transaction. It is for tests.
 func (s *handle) PurgeNothingNow() { s.purgeLater.Store(true) }
 
+// write starts a statement outside of a transaction.
+func (s *handle) write(ctx context.Context) *gorm.DB { return s.w.WithContext(ctx) }
+
 // read starts a query that is not part of a transaction.
 func (s *handle) read(ctx context.Context) *gorm.DB { return s.r.WithContext(ctx) }
 
@@ -63,7 +66,7 @@ const txAttempts = 5
 // child tasks, events, doc_dirty; a task's own row may be first where the
 // document is not locked at all.
 func (s *handle) tx(ctx context.Context, fn func(tx *gorm.DB) error) error {
-	return again(ctx, func() error { return s.w.WithContext(ctx).Transaction(fn) })
+	return again(ctx, func() error { return s.write(ctx).Transaction(fn) })
 }
 
 // again runs a transaction until it is not the engine's locks that it fails for.
@@ -112,4 +115,10 @@ func (v vault) again(c secretColumn, tenantID, id, text string) (sealed string, 
 	}
 	sealed = swap(text, func(value string) string { return one(value, secretContext("settings", tenantID, "")) })
 	return sealed, err
+}
+
+// clockTime is the database's clock, in milliseconds.
+func (s *handle) clockTime(db *gorm.DB) (int64, error) {
+	now, err := one[int64](db, "clock", s.d.name, "SELECT "+s.now())
+	return value(now), err
 }

@@ -25,27 +25,23 @@ func (s *idempotency) Idempotent(ctx context.Context, r taskstore.KeyedRequest, 
 	}
 	err := s.tx(ctx, func(tx *gorm.DB) error {
 		state = taskstore.KeyedState{}
-		if err := tx.Exec(s.sql("DELETE FROM idempotency WHERE tenant_id=? AND k=? AND created_at<@now-?"), r.TenantID, r.Key, keyLife.Milliseconds()).Error; err != nil {
+		var c script
+		c.add(s.sql("DELETE FROM idempotency WHERE tenant_id=? AND k=? AND created_at<@now-?"), r.TenantID, r.Key, keyLife.Milliseconds())
+		// An existing row stays as it is. The insert waits for another that writes it.
+		c.insert("idempotency", []string{"tenant_id", "k", "request_hash", "created_at", "holder", "lease_until"},
+			[][]any{{r.TenantID, r.Key, r.Hash, raw(s.now()), r.Holder, s.after(lease)}}, s.d.noop("k"))
+		c.add(s.sql("UPDATE idempotency SET holder=?, lease_until=@now+? WHERE tenant_id=? AND k=? AND request_hash IN (?,?) AND answer='' AND lease_until<=@now"),
+			r.Holder, lease.Milliseconds(), r.TenantID, r.Key, r.Hash, r.Former)
+		if err := c.exec(tx); err != nil {
 			return err
 		}
-		until := fmt.Sprintf("%s+%d", s.now(), lease.Milliseconds())
-		// Nothing happens where the row is there; else it waits for whoever is writing it.
-		if err := insertRows(tx, "idempotency", []string{"tenant_id", "k", "request_hash", "created_at", "holder", "lease_until"},
-			[][]any{{r.TenantID, r.Key, r.Hash, raw(s.now()), r.Holder, raw(until)}}, s.d.noop("k")); err != nil {
+		k, err := first[idempotencyRow](tx, "SELECT * FROM idempotency WHERE tenant_id=? AND k=?", r.TenantID, r.Key)
+		if err != nil {
 			return err
 		}
-		if err := tx.Exec("UPDATE idempotency SET holder=?, lease_until="+until+" WHERE tenant_id=? AND k=? AND request_hash IN (?,?) AND answer='' AND lease_until<="+s.now(),
-			r.Holder, r.TenantID, r.Key, r.Hash, r.Former).Error; err != nil {
-			return err
-		}
-		var rows []idempotencyRow
-		if err := tx.Raw("SELECT * FROM idempotency WHERE tenant_id=? AND k=?", r.TenantID, r.Key).Scan(&rows).Error; err != nil {
-			return err
-		}
-		if len(rows) != 1 {
+		if k == nil {
 			return fmt.Errorf("%w: idempotency key %q expired this moment; send the request again", sheaf.ErrUnavailable, r.Key)
 		}
-		k := rows[0]
 		if k.RequestHash != r.Hash && k.RequestHash != r.Former {
 			return fmt.Errorf("%w: idempotency key %q was used with another request; use a new key", sheaf.ErrConflict, r.Key)
 		}
@@ -60,15 +56,12 @@ func (s *idempotency) Idempotent(ctx context.Context, r taskstore.KeyedRequest, 
 
 // changeHeld changes a key that this try holds.
 func (s *idempotency) changeHeld(ctx context.Context, r taskstore.KeyedRequest, set string, args ...any) error {
-	res := s.w.WithContext(ctx).Exec(s.sql("UPDATE idempotency SET "+set+" WHERE tenant_id=? AND k=? AND holder=? AND answer=''"),
+	n, err := exec(s.write(ctx), s.sql("UPDATE idempotency SET "+set+" WHERE tenant_id=? AND k=? AND holder=? AND answer=''"),
 		append(args, r.TenantID, r.Key, r.Holder)...)
-	if res.Error != nil {
-		return translate(res.Error)
-	}
-	if res.RowsAffected != 1 {
+	if err == nil && n != 1 {
 		return fmt.Errorf("%w: idempotency key %q is not held by this request", sheaf.ErrStale, r.Key)
 	}
-	return nil
+	return err
 }
 
 // ReadIdempotent notes the digest of the whole body that a try has read, before
@@ -79,19 +72,18 @@ func (s *idempotency) ReadIdempotent(ctx context.Context, r taskstore.KeyedReque
 		return err
 	}
 	return s.tx(ctx, func(tx *gorm.DB) error {
-		var read []string
-		if err := tx.Raw("SELECT body_digest FROM idempotency WHERE tenant_id=? AND k=? AND holder=? AND answer=''"+s.d.lock, r.TenantID, r.Key, r.Holder).Scan(&read).Error; err != nil {
-			return err
-		}
+		read, err := first[string](tx, "SELECT body_digest FROM idempotency WHERE tenant_id=? AND k=? AND holder=? AND answer=''"+s.d.lock, r.TenantID, r.Key, r.Holder)
 		switch {
-		case len(read) == 0:
+		case err != nil:
+			return err
+		case read == nil:
 			return fmt.Errorf("%w: idempotency key %q is not held by this request", sheaf.ErrStale, r.Key)
-		case read[0] == body:
+		case *read == body:
 			return nil
-		case read[0] != "":
+		case *read != "":
 			return fmt.Errorf("%w: idempotency key %q was used with another body; use a new key", sheaf.ErrConflict, r.Key)
 		}
-		return tx.Exec("UPDATE idempotency SET body_digest=? WHERE tenant_id=? AND k=?", body, r.TenantID, r.Key).Error
+		return run(tx, stmt("UPDATE idempotency SET body_digest=? WHERE tenant_id=? AND k=?", body, r.TenantID, r.Key))
 	})
 }
 

@@ -13,13 +13,13 @@ import (
 // inventoryBatch is how many rows one page of a walk over a table reads.
 const inventoryBatch = 1000
 
-// walk reads a query page by page. The query ends in a condition "… > ?" on
-// the last row's cursor, an ORDER BY of the same and a LIMIT of its own.
-func walk[R any](ctx context.Context, db *gorm.DB, query string, cursor func(R) any, start any, each func(R) error) error {
+// walk reads a query page by page. The query has a condition "… > ?" on the last
+// row's cursor, the conditions of args, an ORDER BY of the cursor and a LIMIT.
+func walk[R any](db *gorm.DB, query string, cursor func(R) any, start any, each func(R) error, args ...any) error {
 	for at := start; ; {
-		var rows []R
-		if err := db.WithContext(ctx).Raw(query, at, inventoryBatch).Scan(&rows).Error; err != nil {
-			return translate(err)
+		rows, err := all[R](db, query, append(append([]any{at}, args...), inventoryBatch)...)
+		if err != nil {
+			return err
 		}
 		for _, r := range rows {
 			if err := each(r); err != nil {
@@ -40,7 +40,7 @@ func (s *inventory) Ranges(ctx context.Context, each func(taskstore.InventoryRan
 		ID, TenantID, DocID, RangeID, ArtifactKey  string
 		FromUnit, ToUnit, ChunkCount, Gen, LiveGen int
 	}
-	return walk(ctx, s.r, `SELECT t.id, t.tenant_id, t.doc_id, t.range_id, t.artifact_key, t.from_unit, t.to_unit, t.chunk_count, t.gen, d.live_gen
+	return walk(s.read(ctx), `SELECT t.id, t.tenant_id, t.doc_id, t.range_id, t.artifact_key, t.from_unit, t.to_unit, t.chunk_count, t.gen, d.live_gen
 		FROM tasks t JOIN documents d ON d.id=t.doc_id
 		WHERE t.id > ? AND t.state='done' AND t.range_id<>'' AND d.deleted_at=0 ORDER BY t.id LIMIT ?`,
 		func(r row) any { return r.ID }, "", func(r row) error {
@@ -51,7 +51,7 @@ func (s *inventory) Ranges(ctx context.Context, each func(taskstore.InventoryRan
 
 // Originals calls each for every document that is not deleted.
 func (s *inventory) Originals(ctx context.Context, each func(taskstore.InventoryDocument) error) error {
-	return walk(ctx, s.r, "SELECT * FROM documents WHERE id > ? AND deleted_at=0 ORDER BY id LIMIT ?",
+	return walk(s.read(ctx), "SELECT * FROM documents WHERE id > ? AND deleted_at=0 ORDER BY id LIMIT ?",
 		func(r documentRow) any { return r.ID }, "", func(r documentRow) error {
 			d := r.toDomain(s.vault)
 			return each(taskstore.InventoryDocument{TenantID: d.TenantID, DatasetID: d.DatasetID, DocumentID: d.ID, Name: d.Name, MediaType: d.MediaType, BlobKey: d.BlobKey, Metadata: d.Metadata})
@@ -60,7 +60,7 @@ func (s *inventory) Originals(ctx context.Context, each func(taskstore.Inventory
 
 // Awaited calls each for everything that the collector will remove.
 func (s *inventory) Awaited(ctx context.Context, each func(taskstore.Garbage) error) error {
-	return walk(ctx, s.r, "SELECT * FROM garbage WHERE id > ? ORDER BY id LIMIT ?",
+	return walk(s.read(ctx), "SELECT * FROM garbage WHERE id > ? ORDER BY id LIMIT ?",
 		func(r garbageRow) any { return r.ID }, int64(0), func(r garbageRow) error { return each(r.toDomain()) })
 }
 
@@ -71,7 +71,7 @@ func (s *inventory) Unfinished(ctx context.Context, each func(rangeID, documentI
 		ID, DocID string
 		Epoch     int64
 	}
-	return walk(ctx, s.r, "SELECT id, doc_id, epoch FROM tasks WHERE id > ? AND state='running' ORDER BY id LIMIT ?",
+	return walk(s.read(ctx), "SELECT id, doc_id, epoch FROM tasks WHERE id > ? AND state='running' ORDER BY id LIMIT ?",
 		func(r row) any { return r.ID }, "", func(r row) error { return each(sheaf.RangeID(r.ID, r.Epoch), r.DocID) })
 }
 
@@ -82,16 +82,15 @@ const liveSums = `SELECT d.id, d.tenant_id, d.chunk_count AS has, COALESCE(SUM(t
 
 // Drift lists documents whose counters are not what their live tasks sum to.
 func (s *inventory) Drift(ctx context.Context, limit int) ([]taskstore.CounterDrift, error) {
-	var rows []struct {
+	rows, err := all[struct {
 		ID, TenantID string
 		Has, Want    int
-	}
-	err := s.read(ctx).Raw(liveSums+" GROUP BY d.id, d.tenant_id, d.chunk_count HAVING d.chunk_count<>COALESCE(SUM(t.chunk_count), 0) ORDER BY d.id LIMIT ?", limit).Scan(&rows).Error
+	}](s.read(ctx), liveSums+" GROUP BY d.id, d.tenant_id, d.chunk_count HAVING d.chunk_count<>COALESCE(SUM(t.chunk_count), 0) ORDER BY d.id LIMIT ?", limit)
 	out := make([]taskstore.CounterDrift, len(rows))
 	for i, r := range rows {
 		out[i] = taskstore.CounterDrift{TenantID: r.TenantID, DocumentID: r.ID, Has: r.Has, Want: r.Want}
 	}
-	return out, translate(err)
+	return out, err
 }
 
 // FixDrift sets the counters of a document to what its live tasks sum to.
@@ -101,11 +100,11 @@ func (s *inventory) FixDrift(ctx context.Context, documentID string) error {
 		if err != nil || doc == nil {
 			return err
 		}
-		var sums []struct{ Want, Tokens int }
-		if err := tx.Raw(liveSums+" AND d.id=? GROUP BY d.id, d.tenant_id, d.chunk_count", documentID).Scan(&sums).Error; err != nil || len(sums) == 0 {
+		sums, err := first[struct{ Want, Tokens int }](tx, liveSums+" AND d.id=? GROUP BY d.id, d.tenant_id, d.chunk_count", documentID)
+		if err != nil || sums == nil {
 			return err
 		}
-		return tx.Exec("UPDATE documents SET chunk_count=?, token_count=? WHERE id=? AND live_gen=?", sums[0].Want, sums[0].Tokens, documentID, doc.LiveGen).Error
+		return run(tx, stmt("UPDATE documents SET chunk_count=?, token_count=? WHERE id=? AND live_gen=?", sums.Want, sums.Tokens, documentID, doc.LiveGen))
 	})
 }
 
@@ -125,15 +124,6 @@ func (s *inventory) Stalled(ctx context.Context) (deadLeases, unhinted int, err 
 
 // Open answers which of the tasks exist and have not ended.
 func (s *inventory) Open(ctx context.Context, taskIDs []string) (map[string]bool, error) {
-	open := make(map[string]bool, len(taskIDs))
-	for batch := range chunks(taskIDs) {
-		var ids []string
-		if err := s.read(ctx).Raw("SELECT id FROM tasks WHERE id IN ? AND "+isOpen, batch).Scan(&ids).Error; err != nil {
-			return nil, translate(err)
-		}
-		for _, id := range ids {
-			open[id] = true
-		}
-	}
-	return open, nil
+	ids, err := byIDs[string](s.read(ctx), taskIDs, "SELECT id FROM tasks WHERE id IN ? AND "+isOpen)
+	return setOf(ids), err
 }

@@ -34,14 +34,7 @@ func (s *jobs) Job(ctx context.Context, tenantID, id string) (*sheaf.Job, error)
 }
 
 func (s *jobs) job(ctx context.Context, tenantID, id string) (*jobRow, error) {
-	var rows []jobRow
-	if err := s.read(ctx).Raw("SELECT * FROM jobs WHERE id=? AND tenant_id=?", id, tenantID).Scan(&rows).Error; err != nil {
-		return nil, translate(err)
-	}
-	if len(rows) == 0 {
-		return nil, notFound("job", id)
-	}
-	return &rows[0], nil
+	return one[jobRow](s.read(ctx), "job", id, "SELECT * FROM jobs WHERE id=? AND tenant_id=?", id, tenantID)
 }
 
 // JobEnded tells whether Job would show a terminal state, at a fraction of its
@@ -50,10 +43,9 @@ func (s *jobs) JobEnded(ctx context.Context, tenantID, id string) (bool, error) 
 	if _, err := s.job(ctx, tenantID, id); err != nil {
 		return false, err
 	}
-	var open []struct{ ID string }
-	err := s.read(ctx).Raw(`SELECT g.doc_id AS id FROM generations g JOIN documents d ON d.id=g.doc_id
-		WHERE g.job_id=? AND g.tenant_id=? AND `+stateOfJobDocument+` NOT IN `+terminalDocuments+` LIMIT 1`, id, tenantID).Scan(&open).Error
-	return len(open) == 0, translate(err)
+	open, err := first[string](s.read(ctx), `SELECT g.doc_id FROM generations g JOIN documents d ON d.id=g.doc_id
+		WHERE g.job_id=? AND g.tenant_id=? AND `+stateOfJobDocument+` NOT IN `+terminalDocuments+` LIMIT 1`, id, tenantID)
+	return err == nil && open == nil, err
 }
 
 // Jobs lists jobs, of one dataset unless it is "". The jobs of a list carry no
@@ -61,15 +53,11 @@ func (s *jobs) JobEnded(ctx context.Context, tenantID, id string) (bool, error) 
 func (s *jobs) Jobs(ctx context.Context, tenantID, datasetID string, p taskstore.Page) ([]sheaf.Job, string, error) {
 	var w where
 	w.add("tenant_id=?", tenantID)
-	if datasetID != "" {
-		w.add("dataset_id=?", datasetID)
+	w.when(datasetID != "", "dataset_id=?", datasetID)
+	rows, next, err := page(s.read(ctx), "SELECT * FROM jobs", w, "id", p, func(r jobRow) string { return r.ID }, func(r jobRow) jobRow { return r })
+	if err != nil {
+		return nil, "", err
 	}
-	suffix, limit := w.page("id", p)
-	var rows []jobRow
-	if err := s.read(ctx).Raw("SELECT * FROM jobs"+w.String()+suffix, w.args...).Scan(&rows).Error; err != nil {
-		return nil, "", translate(err)
-	}
-	rows, next := cut(rows, limit, func(r jobRow) string { return r.ID })
 	out := make([]sheaf.Job, 0, len(rows))
 	for batch := range chunks(rows) {
 		jobs, err := s.sumJobs(ctx, tenantID, batch)
@@ -103,14 +91,13 @@ func (s *jobs) sumJobs(ctx context.Context, tenantID string, rows []jobRow) ([]s
 	}
 	db := s.read(ctx)
 
-	var held []struct{ ID string }
-	err := db.Raw(`SELECT j.id FROM jobs j LEFT JOIN datasets x ON x.id=j.dataset_id LEFT JOIN tenants t ON t.id=j.tenant_id
-		WHERE j.id IN ? AND (j.paused=1 OR x.paused=1 OR t.paused=1)`, ids).Scan(&held).Error
-	if err != nil {
-		return nil, translate(err)
+	held, err := all[string](db, `SELECT j.id FROM jobs j LEFT JOIN datasets x ON x.id=j.dataset_id LEFT JOIN tenants t ON t.id=j.tenant_id
+		WHERE j.id IN ? AND (j.paused=1 OR x.paused=1 OR t.paused=1)`, ids)
+	for _, id := range held {
+		at[id].Paused = true
 	}
-	for _, h := range held {
-		at[h.ID].Paused = true
+	if err != nil {
+		return nil, err
 	}
 
 	// One pass over the tasks, per document and then per state. Progress is the
@@ -267,14 +254,12 @@ func (s *jobs) jsonNumber(path ...string) string {
 // sumUsage sums what the tasks of a job consumed. A reused result lists what
 // was consumed when it was made, which is no use of this job's.
 func (s *jobs) sumUsage(ctx context.Context, j *sheaf.Job) error {
-	var sums []struct{ Pages, OcrPages, Tokens, EmbeddedTokens, Bytes float64 }
-	err := s.read(ctx).Raw("SELECT "+s.jsonNumber("usage", "pages")+" AS pages, "+s.jsonNumber("usage", "ocr_pages")+" AS ocr_pages, "+
+	u, err := one[struct{ Pages, OcrPages, Tokens, EmbeddedTokens, Bytes float64 }](s.read(ctx), "job", j.ID, "SELECT "+s.jsonNumber("usage", "pages")+" AS pages, "+s.jsonNumber("usage", "ocr_pages")+" AS ocr_pages, "+
 		s.jsonNumber("usage", "tokens")+" AS tokens, "+s.jsonNumber("usage", "embedded_tokens")+" AS embedded_tokens, "+
-		s.jsonNumber("usage", "bytes")+" AS bytes FROM tasks WHERE job_id=? AND tenant_id=? AND state='done'", j.ID, j.TenantID).Scan(&sums).Error
-	if err != nil || len(sums) == 0 {
-		return translate(err)
+		s.jsonNumber("usage", "bytes")+" AS bytes FROM tasks WHERE job_id=? AND tenant_id=? AND state='done'", j.ID, j.TenantID)
+	if err != nil {
+		return err
 	}
-	u := sums[0]
 	j.Usage = sheaf.Usage{Pages: int(u.Pages), OCRPages: int(u.OcrPages), Tokens: int(u.Tokens), EmbeddedTokens: int(u.EmbeddedTokens), Bytes: int64(u.Bytes)}
 	return nil
 }
@@ -284,14 +269,13 @@ func (s *jobs) sumRunning(ctx context.Context, j *sheaf.Job) error {
 	if j.State.Terminal() {
 		return nil
 	}
-	var rows []struct {
+	rows, err := all[struct {
 		TaskID, Detail string
 		Cost           int
-	}
-	err := s.read(ctx).Raw(`SELECT t.id AS task_id, t.cost, e.detail FROM tasks t JOIN events e ON e.subject_id=t.id AND e.epoch=t.epoch AND e.kind='progress'
-		WHERE t.job_id=? AND t.tenant_id=? AND t.state='running' AND t.kind IN ('parse','index') ORDER BY e.seq DESC LIMIT 5000`, j.ID, j.TenantID).Scan(&rows).Error
+	}](s.read(ctx), `SELECT t.id AS task_id, t.cost, e.detail FROM tasks t JOIN events e ON e.subject_id=t.id AND e.epoch=t.epoch AND e.kind='progress'
+		WHERE t.job_id=? AND t.tenant_id=? AND t.state='running' AND t.kind IN ('parse','index') ORDER BY e.seq DESC LIMIT 5000`, j.ID, j.TenantID)
 	if err != nil {
-		return translate(err)
+		return err
 	}
 	seen := map[[2]string]bool{}
 	for _, r := range rows {
@@ -319,14 +303,7 @@ func (s *jobs) JobDocuments(ctx context.Context, tenantID, jobID string, p tasks
 	w.add("g.job_id=?", jobID)
 	w.add("d.tenant_id=?", tenantID)
 	w.add("d.deleted_at=0")
-	suffix, limit := w.page("g.doc_id", p)
-	var rows []documentRow
-	err := s.read(ctx).Raw("SELECT "+documentColumns("d.")+" FROM generations g JOIN documents d ON d.id=g.doc_id"+w.String()+suffix, w.args...).Scan(&rows).Error
-	if err != nil {
-		return nil, "", translate(err)
-	}
-	rows, next := cut(rows, limit, func(r documentRow) string { return r.ID })
-	return s.toDocuments(rows), next, nil
+	return page(s.read(ctx), "SELECT "+documentColumns("d.")+" FROM generations g JOIN documents d ON d.id=g.doc_id", w, "g.doc_id", p, documentRow.id, s.toDocument)
 }
 
 // JobErrors lists the failures of a job: of documents, tasks and units, in the
@@ -350,9 +327,7 @@ func (s *jobs) JobErrors(ctx context.Context, tenantID, jobID string, p taskstor
 		w.add("g.job_id=?", jobID)
 		w.add("d.tenant_id=?", tenantID)
 		w.add("d.deleted_at=0")
-		if from != "" {
-			w.add("g.doc_id"+op+"?", from)
-		}
+		w.when(from != "", "g.doc_id"+op+"?", from)
 		w.add(`(` + stateOfJobDocument + ` IN ('failed','partially_succeeded')
 			OR EXISTS (SELECT 1 FROM tasks t WHERE t.doc_id=g.doc_id AND t.gen=g.gen AND t.state='dead'))`)
 		var rows []struct {
@@ -418,7 +393,7 @@ func (s *jobs) failures(ctx context.Context, documentID string, gen int) ([]task
 			tasks = append(tasks, taskstore.JobError{TaskID: r.ID, Failure: *f})
 			continue
 		}
-		ledgers = append(ledgers, verdicts(r))
+		ledgers = append(ledgers, verdicts(*r))
 		before := owner
 		owner = func(run sheaf.LedgerRun) string {
 			if r.FromUnit <= run.From && run.To <= r.ToUnit {
@@ -464,7 +439,7 @@ func (s *jobs) SetPaused(ctx context.Context, tenantID string, scope taskstore.P
 	if table == "tenants" {
 		owned = "id=? AND id=?"
 	}
-	if err := changed(s.w.WithContext(ctx).Exec("UPDATE "+table+" SET paused=? WHERE "+owned, flag(paused), id, tenantID), strings.TrimSuffix(table, "s"), id); err != nil {
+	if err := changed(s.write(ctx).Exec("UPDATE "+table+" SET paused=? WHERE "+owned, flag(paused), id, tenantID), strings.TrimSuffix(table, "s"), id); err != nil {
 		return 0, err
 	}
 	wanted, to := "paused=0", "paused=1"
@@ -482,28 +457,23 @@ func (s *jobs) SetPaused(ctx context.Context, tenantID string, scope taskstore.P
 			n, last = 0, ""
 			// Pauses of one tenant take turns, so that one that frees tasks
 			// sees what another that holds them has switched.
-			if err := tx.Exec("UPDATE tenants SET weight=weight WHERE id=?", tenantID).Error; err != nil {
+			if err := run(tx, stmt("UPDATE tenants SET weight=weight WHERE id=?", tenantID)); err != nil {
 				return err
 			}
-			var rows []taskRow
-			if err := tx.Raw("SELECT id, state FROM tasks WHERE "+column+"=? AND tenant_id=? AND "+isOpen+" AND id>? AND "+wanted+" ORDER BY id LIMIT 500",
-				id, tenantID, after).Scan(&rows).Error; err != nil {
+			rows, err := all[taskRow](tx, "SELECT id, state FROM tasks WHERE "+column+"=? AND tenant_id=? AND "+isOpen+" AND id>? AND "+wanted+" ORDER BY id LIMIT 500", id, tenantID, after)
+			if err != nil {
 				return err
 			}
-			ids := make([]string, len(rows))
-			for i, r := range rows {
-				ids[i], last = r.ID, r.ID
-				if r.State != string(sheaf.TaskRunning) {
+			for _, r := range rows {
+				if last = r.ID; r.State != string(sheaf.TaskRunning) {
 					n++
 				}
 			}
-			if len(ids) < 500 {
+			if len(rows) < 500 {
 				last = ""
 			}
-			if len(ids) == 0 {
-				return nil
-			}
-			return tx.Exec("UPDATE tasks SET "+to+" WHERE id IN ?", ids).Error
+			_, err = execByIDs(tx, mapped(rows, taskRow.id), "UPDATE tasks SET "+to+" WHERE id IN ?")
+			return err
 		})
 		tasks += n
 		if err != nil || last == "" {

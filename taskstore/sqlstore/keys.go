@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"fmt"
 
 	"gorm.io/gorm"
 
@@ -18,37 +17,24 @@ func (s *keys) CreateKey(ctx context.Context, k sheaf.Key, hash string) error {
 		return err
 	}
 	return s.tx(ctx, func(tx *gorm.DB) error {
-		var tenant []string
-		if err := tx.Raw("SELECT id FROM tenants WHERE id=?"+s.d.share, k.TenantID).Scan(&tenant).Error; err != nil {
+		if _, err := one[string](tx, "tenant", k.TenantID, "SELECT id FROM tenants WHERE id=?"+s.d.share, k.TenantID); err != nil {
 			return err
 		}
-		if len(tenant) == 0 {
-			return notFound("tenant", k.TenantID)
-		}
-		var now []int64
-		if err := tx.Raw(s.sql("SELECT @now")).Scan(&now).Error; err != nil {
+		now, err := s.clockTime(tx)
+		if err != nil {
 			return err
 		}
-		if err := taskstore.CheckExpiry(k.ExpiresAt, toTime(now[0])); err != nil {
+		if err := taskstore.CheckExpiry(k.ExpiresAt, toTime(now)); err != nil {
 			return err
 		}
-		return insertRows(tx, "api_keys", []string{"id", "tenant_id", "name", "hash", "scopes", "created_at", "expires_at"},
-			[][]any{{k.ID, k.TenantID, k.Name, hash, scopes, now[0], toMillis(k.ExpiresAt)}}, "")
+		return tx.Create(&keyRow{ID: k.ID, TenantID: k.TenantID, Name: k.Name, Hash: hash, Scopes: scopes, CreatedAt: now, ExpiresAt: toMillis(k.ExpiresAt)}).Error
 	})
 }
 
 // KeyByHash finds the key that a request carries. ErrNotFound when unknown,
 // revoked or expired.
 func (s *keys) KeyByHash(ctx context.Context, hash string) (*sheaf.Key, error) {
-	var rows []keyRow
-	if err := s.read(ctx).Raw(s.sql("SELECT * FROM api_keys WHERE hash=? AND revoked_at=0 AND (expires_at=0 OR expires_at>@now)"), hash).Scan(&rows).Error; err != nil {
-		return nil, translate(err)
-	}
-	if len(rows) == 0 {
-		return nil, fmt.Errorf("%w: no such key", sheaf.ErrNotFound)
-	}
-	k := rows[0].toDomain()
-	return &k, nil
+	return get(s.read(ctx), "key", "of this request", keyRow.toDomain, s.sql("hash=? AND revoked_at=0 AND (expires_at=0 OR expires_at>@now)"), hash)
 }
 
 // Keys lists a tenant's keys, revoked ones too.
@@ -58,46 +44,22 @@ func (s *keys) Keys(ctx context.Context, tenantID string, p taskstore.Page) ([]s
 	}
 	var w where
 	w.add("tenant_id=?", tenantID)
-	suffix, limit := w.page("id", p)
-	var rows []keyRow
-	if err := s.read(ctx).Raw("SELECT * FROM api_keys"+w.String()+suffix, w.args...).Scan(&rows).Error; err != nil {
-		return nil, "", translate(err)
-	}
-	rows, next := cut(rows, limit, func(r keyRow) string { return r.ID })
-	out := make([]sheaf.Key, len(rows))
-	for i, r := range rows {
-		out[i] = r.toDomain()
-	}
-	return out, next, nil
+	return page(s.read(ctx), "SELECT * FROM api_keys", w, "id", p, func(r keyRow) string { return r.ID }, keyRow.toDomain)
 }
 
 // Key finds a key, also a revoked one.
 func (s *keys) Key(ctx context.Context, tenantID, id string) (*sheaf.Key, error) {
-	return s.key(s.read(ctx), tenantID, id, "")
-}
-
-func (s *keys) key(db *gorm.DB, tenantID, id, lock string) (*sheaf.Key, error) {
-	var rows []keyRow
-	if err := db.Raw("SELECT * FROM api_keys WHERE tenant_id=? AND id=?"+lock, tenantID, id).Scan(&rows).Error; err != nil {
-		return nil, translate(err)
-	}
-	if len(rows) == 0 {
-		return nil, notFound("key", id)
-	}
-	k := rows[0].toDomain()
-	return &k, nil
+	return get(s.read(ctx), "key", id, keyRow.toDomain, "tenant_id=? AND id=?", tenantID, id)
 }
 
 // ChangeKey changes a key's name and scopes. ErrConflict when it is revoked.
 func (s *keys) ChangeKey(ctx context.Context, tenantID, id string, change taskstore.KeyChange) (*sheaf.Key, error) {
-	if change.Name != nil {
-		if err := checkText("the key's name", *change.Name, 255); err != nil {
-			return nil, err
-		}
+	if err := checkText("the key's name", value(change.Name), 255); err != nil {
+		return nil, err
 	}
 	var k *sheaf.Key
 	err := s.tx(ctx, func(tx *gorm.DB) (err error) {
-		if k, err = s.key(tx, tenantID, id, s.d.lock); err != nil {
+		if k, err = get(locked(tx), "key", id, keyRow.toDomain, "tenant_id=? AND id=?", tenantID, id); err != nil {
 			return err
 		}
 		if err := change.Apply(k); err != nil {
@@ -110,6 +72,6 @@ func (s *keys) ChangeKey(ctx context.Context, tenantID, id string, change taskst
 
 // RevokeKey revokes a key. Revoking twice is revoking once.
 func (s *keys) RevokeKey(ctx context.Context, tenantID, id string) error {
-	return changed(s.w.WithContext(ctx).Exec(s.sql("UPDATE api_keys SET revoked_at=CASE WHEN revoked_at=0 THEN @now ELSE revoked_at END WHERE tenant_id=? AND id=?"),
+	return changed(s.write(ctx).Exec(s.sql("UPDATE api_keys SET revoked_at=CASE WHEN revoked_at=0 THEN @now ELSE revoked_at END WHERE tenant_id=? AND id=?"),
 		tenantID, id), "key", id)
 }

@@ -14,15 +14,12 @@ import (
 
 // Running lists the ids of running tasks by tenant.
 func (s *lifecycle) Running(ctx context.Context) (map[string][]string, error) {
-	var rows []taskRow
-	if err := s.read(ctx).Raw("SELECT id, tenant_id FROM tasks WHERE state='running' ORDER BY id").Scan(&rows).Error; err != nil {
-		return nil, translate(err)
-	}
+	rows, err := all[taskRow](s.read(ctx), "SELECT id, tenant_id FROM tasks WHERE state='running' ORDER BY id")
 	out := map[string][]string{}
 	for _, r := range rows {
 		out[r.TenantID] = append(out[r.TenantID], r.ID)
 	}
-	return out, nil
+	return out, err
 }
 
 // PromoteDue makes due retry_wait tasks pending. A task that is tried again
@@ -31,33 +28,19 @@ func (s *lifecycle) Running(ctx context.Context) (map[string][]string, error) {
 // finds it by its time in an index that leases are found by.
 func (s *lifecycle) PromoteDue(ctx context.Context, limit int) (n int, err error) {
 	err = s.tx(ctx, func(tx *gorm.DB) error {
-		n = 0
-		var ids []string
-		if err := tx.Raw(s.sql("SELECT id FROM tasks WHERE state='retry_wait' AND lease_until=0 AND run_at<=@now ORDER BY run_at LIMIT ?")+s.d.skip, limit).Scan(&ids).Error; err != nil {
-			return err
+		ids, err := all[string](tx, s.sql("SELECT id FROM tasks WHERE state='retry_wait' AND lease_until=0 AND run_at<=@now ORDER BY run_at LIMIT ?")+s.d.skip, limit)
+		if err == nil {
+			n, err = execByIDs(tx, sortedUnique(ids), s.sql("UPDATE tasks SET state='pending', enqueued_at=0, run_at=created_at WHERE id IN ? AND state='retry_wait' AND run_at<=@now"))
 		}
-		for batch := range chunks(sortedUnique(ids)) {
-			res := tx.Exec(s.sql("UPDATE tasks SET state='pending', enqueued_at=0, run_at=created_at WHERE id IN ? AND state='retry_wait' AND run_at<=@now"), batch)
-			if res.Error != nil {
-				return res.Error
-			}
-			n += int(res.RowsAffected)
-		}
-		return nil
+		return err
 	})
 	return n, err
-}
-
-// attempt is a running task as a sweep found it.
-type attempt struct {
-	ID    string
-	Epoch int64
 }
 
 // takeAway changes each of the running tasks that still is as it was found,
 // one transaction each: a worker may be finishing it at the same time, and
 // batches would lock tasks in an order that its transaction does not keep.
-func (s *lifecycle) takeAway(ctx context.Context, found []attempt, set, where string, args []any, then func(tx *gorm.DB, row *taskRow, epoch int64) error) (n int, err error) {
+func (s *lifecycle) takeAway(ctx context.Context, found []taskRow, set, where string, args []any, then func(tx *gorm.DB, row *taskRow, epoch int64) error) (n int, err error) {
 	for _, a := range found {
 		took := false
 		err := s.tx(ctx, func(tx *gorm.DB) error {
@@ -93,9 +76,9 @@ func (s *lifecycle) Reap(ctx context.Context, p taskstore.ReapPolicy, limit int)
 		gone = fmt.Sprintf(`(lease_until<@now OR started_at<@now-%d AND NOT EXISTS
 			(SELECT 1 FROM workers w WHERE w.id=tasks.worker_id AND w.seen_at>=@now-%d))`, ms, ms)
 	}
-	var found []attempt
-	if err := s.w.WithContext(ctx).Raw(s.sql("SELECT id, epoch FROM tasks WHERE state='running' AND "+gone+" ORDER BY lease_until LIMIT ?"), limit).Scan(&found).Error; err != nil {
-		return 0, translate(err)
+	found, err := all[taskRow](s.write(ctx), s.sql("SELECT id, epoch FROM tasks WHERE state='running' AND "+gone+" ORDER BY lease_until LIMIT ?"), limit)
+	if err != nil {
+		return 0, err
 	}
 	dead := fmt.Sprintf("lost_count+1>=%d", maxLost)
 	lost := sheaf.FailRetryable(sheaf.CategoryCrash, "worker_lost",
@@ -117,7 +100,7 @@ func (s *lifecycle) Reap(ctx context.Context, p taskstore.ReapPolicy, limit int)
 			state=CASE WHEN cancel_requested_at<>0 THEN 'canceled' WHEN %[2]s THEN 'dead' WHEN lost_count=0 THEN 'pending' ELSE 'retry_wait' END,
 			lost_count=CASE WHEN cancel_requested_at<>0 THEN lost_count ELSE lost_count+1 END`, jitter, dead)
 		tenant := ""
-		took, err := s.takeAway(ctx, []attempt{a}, set, gone, []any{encodeFailure(lost), lost.Code}, func(tx *gorm.DB, row *taskRow, epoch int64) error {
+		took, err := s.takeAway(ctx, []taskRow{a}, set, gone, []any{encodeFailure(lost), lost.Code}, func(tx *gorm.DB, row *taskRow, epoch int64) error {
 			tenant = row.TenantID
 			if row.State == string(sheaf.TaskCanceled) {
 				return s.endAttempt(tx, row, epoch, row.event(sheaf.EventCanceled, row.Epoch))
@@ -148,9 +131,9 @@ func (s *lifecycle) HardCancel(ctx context.Context, grace time.Duration, limit i
 	// Those asked first come first. By id, MySQL would walk the whole table in
 	// the order of its key, every second, to save a sort of a few rows.
 	late := fmt.Sprintf("cancel_requested_at<>0 AND cancel_requested_at<=@now-%d", grace.Milliseconds())
-	var found []attempt
-	if err := s.w.WithContext(ctx).Raw(s.sql("SELECT id, epoch FROM tasks WHERE state='running' AND "+late+" ORDER BY cancel_requested_at LIMIT ?"), limit).Scan(&found).Error; err != nil {
-		return 0, translate(err)
+	found, err := all[taskRow](s.write(ctx), s.sql("SELECT id, epoch FROM tasks WHERE state='running' AND "+late+" ORDER BY cancel_requested_at LIMIT ?"), limit)
+	if err != nil {
+		return 0, err
 	}
 	return s.takeAway(ctx, found, "state='canceled', epoch=epoch+1, lease_until=0, finished_at=@now", late, nil,
 		func(tx *gorm.DB, row *taskRow, epoch int64) error {
@@ -165,9 +148,9 @@ func (s *lifecycle) HardCancel(ctx context.Context, grace time.Duration, limit i
 func (s *lifecycle) ReleaseRunning(ctx context.Context) (int, error) {
 	total := 0
 	for {
-		var found []attempt
-		if err := s.w.WithContext(ctx).Raw("SELECT id, epoch FROM tasks WHERE state='running' ORDER BY id LIMIT 500").Scan(&found).Error; err != nil {
-			return total, translate(err)
+		found, err := all[taskRow](s.write(ctx), "SELECT id, epoch FROM tasks WHERE state='running' ORDER BY id LIMIT 500")
+		if err != nil {
+			return total, err
 		}
 		n, err := s.takeAway(ctx, found, releaseSet, "1=1", nil, s.released)
 		total += n

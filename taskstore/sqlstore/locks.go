@@ -44,15 +44,7 @@ func scanTasks(rows *sql.Rows) (map[string]*taskRow, error) {
 // lockDocuments reads documents of the tenant that are not deleted, in the
 // order of their ids, and locks their rows.
 func (s *handle) lockDocuments(tx *gorm.DB, tenantID string, ids []string) ([]documentRow, error) {
-	var docs []documentRow
-	for batch := range chunks(sortedUnique(ids)) {
-		var rows []documentRow
-		if err := tx.Raw("SELECT * FROM documents WHERE id IN ? AND tenant_id=? AND deleted_at=0 ORDER BY id"+s.d.lock, batch, tenantID).Scan(&rows).Error; err != nil {
-			return nil, err
-		}
-		docs = append(docs, rows...)
-	}
-	return docs, nil
+	return byIDs[documentRow](tx, sortedUnique(ids), "SELECT * FROM documents WHERE id IN ? AND tenant_id=? AND deleted_at=0 ORDER BY id"+s.d.lock, tenantID)
 }
 
 // inheritPaused answers 1 when the job, dataset or tenant is paused. The rows
@@ -63,12 +55,8 @@ func (s *handle) inheritPaused(tx *gorm.DB, base taskBase) (int, error) {
 		if q.id == "" {
 			continue
 		}
-		var paused []int
-		if err := tx.Raw("SELECT paused FROM "+q.table+" WHERE id=?"+s.d.share, q.id).Scan(&paused).Error; err != nil {
-			return 0, err
-		}
-		if len(paused) > 0 && paused[0] != 0 {
-			return 1, nil
+		if paused, err := first[int](tx, "SELECT paused FROM "+q.table+" WHERE id=?"+s.d.share, q.id); err != nil || value(paused) != 0 {
+			return 1, err
 		}
 	}
 	return 0, nil
@@ -77,25 +65,18 @@ func (s *handle) inheritPaused(tx *gorm.DB, base taskBase) (int, error) {
 // lockDocumentOf locks the row of a task's document against change. It returns
 // nil for a task without one.
 func (s *handle) lockDocumentOf(tx *gorm.DB, taskID string) (*documentRow, error) {
-	var ids []string
-	if err := tx.Raw("SELECT doc_id FROM tasks WHERE id=?", taskID).Scan(&ids).Error; err != nil {
+	id, err := first[string](tx, "SELECT doc_id FROM tasks WHERE id=?", taskID)
+	if err != nil {
 		return nil, err
 	}
-	if len(ids) == 0 {
+	if id == nil {
 		return nil, fmt.Errorf("%w: task %s does not exist", sheaf.ErrStale, taskID)
 	}
-	return s.lockDocument(tx, ids[0])
+	return s.lockDocument(tx, *id)
 }
 
 // lockDocument reads a document but its outline, and locks its row; nil when
 // there is none.
 func (s *handle) lockDocument(tx *gorm.DB, id string) (*documentRow, error) {
-	var docs []documentRow
-	if err := tx.Raw("SELECT "+workColumns()+" FROM documents WHERE id=?"+s.d.lock, id).Scan(&docs).Error; err != nil {
-		return nil, err
-	}
-	if len(docs) == 0 {
-		return nil, nil
-	}
-	return &docs[0], nil
+	return first[documentRow](tx, "SELECT "+workColumns()+" FROM documents WHERE id=?"+s.d.lock, id)
 }

@@ -35,17 +35,31 @@ func (s *handle) logEvents(c *script, events []eventRow) {
 // insertDocumentEvent logs that a document, whose row the transaction has
 // locked, changed state, and tells webhooks when that is an end.
 func (s *handle) insertDocumentEvent(tx *gorm.DB, d *documentRow, change sheaf.DocumentChange) error {
-	var n []int64
-	if err := tx.Raw("SELECT COALESCE(MAX(n), -1) FROM events WHERE subject_id=? AND epoch=? AND kind=?", d.ID, d.Gen, sheaf.EventDocument).Scan(&n).Error; err != nil {
+	last, err := s.lastOf(tx, d.ID, int64(d.Gen), sheaf.EventDocument)
+	if err != nil {
 		return err
 	}
 	if change.State.Terminal() {
-		if err := s.tellDocument(tx, d, string(change.State), n[0]+1, change.Failure); err != nil {
+		if err := s.tellDocument(tx, d, string(change.State), last+1, change.Failure); err != nil {
 			return err
 		}
 	}
 	return s.insertEvents(tx, eventRow{TenantID: d.TenantID, DatasetID: d.DatasetID, JobID: d.JobID, DocID: d.ID, Gen: d.Gen,
-		SubjectID: d.ID, Epoch: int64(d.Gen), Kind: sheaf.EventDocument, N: n[0] + 1, Detail: encode(change)})
+		SubjectID: d.ID, Epoch: int64(d.Gen), Kind: sheaf.EventDocument, N: last + 1, Detail: encode(change)})
+}
+
+// lastOf is the number of the latest event of a kind, -1 where there is none.
+func (s *handle) lastOf(tx *gorm.DB, subject string, epoch int64, kind string) (int64, error) {
+	n, err := one[int64](tx, "event", subject, "SELECT COALESCE(MAX(n), -1) FROM events WHERE subject_id=? AND epoch=? AND kind=?", subject, epoch, kind)
+	return value(n), err
+}
+
+// logAndMark appends to the log and asks Fold to look at the document.
+func (s *handle) logAndMark(tx *gorm.DB, documentID string, events ...eventRow) error {
+	var c script
+	s.logEvents(&c, events)
+	s.dirty(&c, []string{documentID})
+	return c.exec(tx)
 }
 
 // markDirty asks Fold to look at documents, as dirty does.

@@ -24,8 +24,7 @@ func (s *changes) CreateMembers(ctx context.Context, c sheaf.Claim, ask taskstor
 		if d.ID == "" || d.Path == "" {
 			return nil, fmt.Errorf("%w: a file of an archive needs an id and a path", sheaf.ErrInvalid)
 		}
-		if err := checkTexts("the document's id", d.ID, 64, "the document's name", d.Name, 512, "the path", d.Path, 512, "the media type", d.MediaType, 255, "the blob key", d.BlobKey, 512,
-			"the SHA-256", d.SHA256, 64, "the metadata", encode(d.Metadata), 4<<20, "the parser_config", encode(d.ParseConfig), 4<<20); err != nil {
+		if err := checkDocument(d); err != nil {
 			return nil, err
 		}
 	}
@@ -56,37 +55,29 @@ func (s *changes) CreateMembers(ctx context.Context, c sheaf.Claim, ask taskstor
 }
 
 func (s *changes) createMembers(tx *gorm.DB, archive *documentRow, task *taskRow, ask taskstore.NewMembers) ([]taskstore.MemberOutcome, error) {
-	ids := make([]string, len(ask.Files))
-	for i, n := range ask.Files {
-		ids[i] = n.Document.ID
-	}
-	ids = sortedUnique(ids)
+	ids := sortedUnique(mapped(ask.Files, func(n taskstore.NewDocument) string { return n.Document.ID }))
 	if len(ids) != len(ask.Files) {
 		return nil, fmt.Errorf("%w: a file of the archive is given twice", sheaf.ErrInvalid)
 	}
-	there, begun := map[string]*documentRow{}, map[string]bool{}
-	for batch := range chunks(ids) {
-		var rows []documentRow
-		if err := tx.Raw("SELECT * FROM documents WHERE id IN ? ORDER BY id"+s.d.lock, batch).Scan(&rows).Error; err != nil {
-			return nil, err
-		}
-		for i := range rows {
-			there[rows[i].ID] = &rows[i]
-		}
-		var had []string
-		if err := tx.Raw("SELECT doc_id FROM generations WHERE job_id=? AND doc_id IN ?", task.JobID, batch).Scan(&had).Error; err != nil {
-			return nil, err
-		}
-		for _, id := range had {
-			begun[id] = true
-		}
+	rows, err := byIDs[documentRow](tx, ids, "SELECT * FROM documents WHERE id IN ? ORDER BY id"+s.d.lock)
+	if err != nil {
+		return nil, err
 	}
-	quota, err := s.quotaRoom(tx, archive.TenantID)
+	there := make(map[string]*documentRow, len(rows))
+	for i := range rows {
+		there[rows[i].ID] = &rows[i]
+	}
+	had, err := byIDs[string](tx, ids, "SELECT doc_id FROM generations WHERE doc_id IN ? AND job_id=?", task.JobID)
+	if err != nil {
+		return nil, err
+	}
+	begun := setOf(had)
+	quota, err := s.allowance(tx, archive.TenantID)
 	if err != nil {
 		return nil, err
 	}
 	root := cmp.Or(archive.RootID, archive.ID)
-	tree, err := s.treeRoom(tx, root, ask)
+	tree, err := s.treeAllowance(tx, root, ask)
 	if err != nil {
 		return nil, err
 	}
@@ -138,12 +129,8 @@ func (s *changes) createMembers(tx *gorm.DB, archive *documentRow, task *taskRow
 					"an archive, with those inside it, may yield %d documents and %d MB, and that is reached; split it or upload the file by itself", ask.MaxDocuments, ask.MaxBytes>>20)
 				continue
 			}
-			metadata := d.Metadata
-			if metadata == nil {
-				metadata = map[string]string{}
-			}
 			fresh = append(fresh, []any{r.ID, r.TenantID, r.DatasetID, d.Name, d.MediaType, d.Size, d.SHA256, d.BlobKey, string(sheaf.DocQueued), r.Gen,
-				r.ParseConfig, encode(metadata), twins[d.SHA256], r.JobID, r.Lane, now, now, archive.ID, root, archive.Gen, archive.Depth + 1, d.Path})
+				r.ParseConfig, encodeMap(d.Metadata), twins[d.SHA256], r.JobID, r.Lane, now, now, archive.ID, root, archive.Gen, archive.Depth + 1, d.Path})
 			if twins[d.SHA256] == "" {
 				twins[d.SHA256] = d.ID
 			}
@@ -176,42 +163,27 @@ func (s *changes) renewMember(tx *gorm.DB, o *documentRow, r documentRow, d shea
 		d.DuplicateOf = ""
 		return true, s.replaceBytes(tx, o, r, d, encode(d.Metadata))
 	}
-	res := tx.Exec(s.sql(`UPDATE documents SET gen=?, state='queued', progress=0, ledger='{}', failure='', warnings='[]', parse_config=?, job_id=?,
-		updated_at=@now, started_at=0, finished_at=0 WHERE id=? AND gen=?`), r.Gen, r.ParseConfig, r.JobID, o.ID, o.Gen)
-	return o.BlobKey == d.BlobKey, res.Error
+	err = run(tx, stmt(s.sql(`UPDATE documents SET gen=?, state='queued', progress=0, ledger='{}', failure='', warnings='[]', parse_config=?, job_id=?,
+		updated_at=@now, started_at=0, finished_at=0 WHERE id=? AND gen=?`), r.Gen, r.ParseConfig, r.JobID, o.ID, o.Gen))
+	return o.BlobKey == d.BlobKey, err
 }
 
-// treeRoom is what an outermost archive may still yield. Archives inside it
+// treeAllowance is what an outermost archive may still yield. Archives inside it
 // that are read at the same time may each see the same last place: the bound
 // is against bombs, and holds but for one call of each.
-func (s *changes) treeRoom(tx *gorm.DB, root string, ask taskstore.NewMembers) (*room, error) {
-	var sums []struct {
-		Documents int
-		Bytes     int64
-	}
-	err := tx.Raw("SELECT COUNT(*) AS documents, COALESCE(SUM(size), 0) AS bytes FROM documents WHERE root_id=? AND deleted_at=0", root).Scan(&sums).Error
-	if err != nil || len(sums) == 0 {
-		return nil, err
-	}
-	return &room{held: sheaf.Quota{Documents: sums[0].Documents, Bytes: sums[0].Bytes}, limit: sheaf.Quota{Documents: ask.MaxDocuments, Bytes: ask.MaxBytes}}, nil
+func (s *changes) treeAllowance(tx *gorm.DB, root string, ask taskstore.NewMembers) (*allowance, error) {
+	held, err := one[sheaf.Quota](tx, "document", root, "SELECT COUNT(*) AS documents, COALESCE(SUM(size), 0) AS bytes FROM documents WHERE root_id=? AND deleted_at=0", root)
+	return &allowance{held: value(held), limit: sheaf.Quota{Documents: ask.MaxDocuments, Bytes: ask.MaxBytes}}, err
 }
 
 // twins finds, by SHA-256, the oldest document of the dataset with the same bytes.
 func (s *changes) twins(tx *gorm.DB, archive *documentRow, files []taskstore.NewDocument) (map[string]string, error) {
-	sums := make([]string, len(files))
-	for i, n := range files {
-		sums[i] = n.Document.SHA256
+	sums := mapped(files, func(x taskstore.NewDocument) string { return x.Document.SHA256 })
+	rows, err := byIDs[documentRow](tx, sortedUnique(sums), "SELECT sha256, MIN(id) AS id FROM documents WHERE sha256 IN ? AND tenant_id=? AND dataset_id=? AND deleted_at=0 GROUP BY sha256",
+		archive.TenantID, archive.DatasetID)
+	out := make(map[string]string, len(rows))
+	for _, r := range rows {
+		out[r.SHA256] = r.ID
 	}
-	out := map[string]string{}
-	for batch := range chunks(sortedUnique(sums)) {
-		var rows []struct{ ID, SHA256 string }
-		if err := tx.Raw("SELECT sha256 AS sha256, MIN(id) AS id FROM documents WHERE tenant_id=? AND dataset_id=? AND sha256 IN ? AND deleted_at=0 GROUP BY sha256",
-			archive.TenantID, archive.DatasetID, batch).Scan(&rows).Error; err != nil {
-			return nil, err
-		}
-		for _, r := range rows {
-			out[r.SHA256] = r.ID
-		}
-	}
-	return out, nil
+	return out, err
 }

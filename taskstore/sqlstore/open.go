@@ -359,7 +359,7 @@ func (s *handle) notices(g *gorm.DB) error {
 		}
 	}
 	c := g.Callback()
-	return errors.Join(c.Raw().After("gorm:raw").Register("sheaf:damage", look), c.Query().After("gorm:query").Register("sheaf:damage", look), c.Row().After("gorm:row").Register("sheaf:damage", look))
+	return errors.Join(c.Raw().After("gorm:raw").Register("sheaf:damage", look), c.Create().After("gorm:create").Register("sheaf:damage", look), c.Query().After("gorm:query").Register("sheaf:damage", look), c.Row().After("gorm:row").Register("sheaf:damage", look))
 }
 
 // Close closes the connections. It may be called twice.

@@ -33,21 +33,16 @@ func (s *tasks) publish(tx *gorm.DB, t *taskRow, doc *documentRow, p taskstore.P
 			args = append(args, string(p.Outline))
 		}
 	}
-	res := tx.Exec(s.sql("UPDATE documents SET "+set+" WHERE id=? AND gen=? AND state='finalizing' AND fin_epoch=? AND deleted_at=0"),
+	n, err := exec(tx, s.sql("UPDATE documents SET "+set+" WHERE id=? AND gen=? AND state='finalizing' AND fin_epoch=? AND deleted_at=0"),
 		append(args, t.DocID, t.Gen, payload.FinalizeEpoch)...)
-	if res.Error != nil {
-		return res.Error
+	if err != nil {
+		return err
 	}
-	if res.RowsAffected != 1 {
+	if n != 1 {
 		return fmt.Errorf("%w: generation %d of document %s is not waiting for finalize %d", sheaf.ErrStale, t.Gen, t.DocID, payload.FinalizeEpoch)
 	}
-	published := raw("0")
-	if live {
-		published = raw(s.now())
-	}
-	err := tx.Exec(s.sql("UPDATE generations SET state=?, ledger=?, failure=?, chunk_count=?, token_count=?, finished_at=@now, published_at="+string(published)+
-		" WHERE doc_id=? AND gen=?"), string(p.State), encode(p.Ledger), encodeFailure(p.Failure), p.Chunks, p.Tokens, t.DocID, t.Gen).Error
-	if err != nil {
+	if err := run(tx, stmt(s.sql("UPDATE generations SET state=?, ledger=?, failure=?, chunk_count=?, token_count=?, finished_at=@now, published_at=CASE WHEN ?=1 THEN @now ELSE 0 END WHERE doc_id=? AND gen=?"),
+		string(p.State), encode(p.Ledger), encodeFailure(p.Failure), p.Chunks, p.Tokens, flag(live), t.DocID, t.Gen)); err != nil {
 		return err
 	}
 	// Generations between the live one and this were superseded: with this one

@@ -24,33 +24,34 @@ const (
 	// sweepLooks how many looks a purge makes at once.
 	sweepRows  = 100
 	sweepLooks = 10
-	// keptCopies bounds what is said of one document's copies.
-	keptCopies = 20
+	// maxCopies bounds what is said of one document's copies.
+	maxCopies = 20
 	// purgePasses: what a late writer leaves after the first is gone after the
 	// second, which comes when it must have lost its lease.
 	purgePasses = 2
 )
 
+// emptied is what is left of the row of a deleted document.
+const emptied = "name='', sha256='', metadata='{}', outline='', failure='', warnings='[]', parse_config='{}', member_path=''"
+
 // purgeNow purges right behind a deletion. What it does not get to, and what
 // fails, is left to the keeper.
 func (s *deletions) purgeNow(ctx context.Context, receiptID string) {
-	if s.purgeLater.Load() {
+	if receiptID == "" || s.purgeLater.Load() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, purgePatience)
 	defer cancel()
-	var rows []receiptRow
-	if receiptID == "" || s.w.WithContext(ctx).Raw("SELECT * FROM receipts WHERE id=? AND pass=0", receiptID).Scan(&rows).Error != nil || len(rows) == 0 {
-		return
+	if r, err := one[receiptRow](s.write(ctx), "receipt", receiptID, "SELECT * FROM receipts WHERE id=? AND pass=0", receiptID); err == nil {
+		_, _ = s.purgeReceipt(ctx, r, purgeAtOnce)
 	}
-	_, _ = s.purgeReceipt(ctx, &rows[0], purgeAtOnce)
 }
 
 // PurgeDeleted removes or empties the rows that still tell of up to limit
 // deleted documents, and says how many of them it did.
 func (s *deletions) PurgeDeleted(ctx context.Context, limit int) (int, error) {
 	var rows []receiptRow
-	if err := s.w.WithContext(ctx).Raw(s.sql("SELECT * FROM receipts WHERE state='pending' AND pass<? AND next_at<=@now ORDER BY next_at, id LIMIT ?"), purgePasses, limit).Scan(&rows).Error; err != nil {
+	if err := s.write(ctx).Raw(s.sql("SELECT * FROM receipts WHERE state='pending' AND pass<? AND next_at<=@now ORDER BY next_at, id LIMIT ?"), purgePasses, limit).Scan(&rows).Error; err != nil {
 		return 0, translate(err)
 	}
 	n := 0
@@ -67,7 +68,7 @@ func (s *deletions) PurgeDeleted(ctx context.Context, limit int) (int, error) {
 func (s *deletions) purgeReceipt(ctx context.Context, r *receiptRow, limit int) (n int, err error) {
 	pass := r.Pass + 1
 	var ids []string
-	if err := s.w.WithContext(ctx).Raw("SELECT doc_id FROM receipt_documents WHERE receipt_id=? AND pass<? ORDER BY pass, doc_id LIMIT ?", r.ID, pass, limit).Scan(&ids).Error; err != nil {
+	if err := s.write(ctx).Raw("SELECT doc_id FROM receipt_documents WHERE receipt_id=? AND pass<? ORDER BY pass, doc_id LIMIT ?", r.ID, pass, limit).Scan(&ids).Error; err != nil {
 		return 0, translate(err)
 	}
 	for _, id := range ids {
@@ -83,7 +84,7 @@ func (s *deletions) purgeReceipt(ctx context.Context, r *receiptRow, limit int) 
 	if err != nil || !swept {
 		return max(n, limit), err // the caller comes back soon
 	}
-	return n, translate(s.w.WithContext(ctx).Exec(s.sql(`UPDATE receipts SET pass=?, sweep_after='', next_at=@now+? WHERE id=? AND pass=? AND state='pending'
+	return n, translate(s.write(ctx).Exec(s.sql(`UPDATE receipts SET pass=?, sweep_after='', next_at=@now+? WHERE id=? AND pass=? AND state='pending'
 		AND NOT EXISTS (SELECT 1 FROM receipt_documents d WHERE d.receipt_id=? AND d.pass<?)`),
 		pass, s.zombieDelay().Milliseconds(), r.ID, r.Pass, r.ID, pass).Error)
 }
@@ -99,11 +100,9 @@ func (s *deletions) purgeDocument(ctx context.Context, r *receiptRow, id string,
 	}
 	return s.tx(ctx, func(tx *gorm.DB) error {
 		// Written once more: a row of a document can not be found by what it held.
-		if err := tx.Exec("UPDATE documents SET name='', sha256='', metadata='{}', outline='', failure='', warnings='[]', parse_config='{}', member_path='' WHERE id=? AND deleted_at<>0", id).Error; err != nil {
-			return err
-		}
-		return tx.Exec(`UPDATE receipt_documents SET pass=?, generations=CASE WHEN generations=0 THEN (SELECT COUNT(*) FROM generations g WHERE g.doc_id=?) ELSE generations END
-			WHERE receipt_id=? AND doc_id=? AND pass<?`, pass, id, r.ID, id, pass).Error
+		return run(tx, stmt("UPDATE documents SET "+emptied+" WHERE id=? AND deleted_at<>0", id),
+			stmt(`UPDATE receipt_documents SET pass=?, generations=CASE WHEN generations=0 THEN (SELECT COUNT(*) FROM generations g WHERE g.doc_id=?) ELSE generations END
+				WHERE receipt_id=? AND doc_id=? AND pass<?`, pass, id, r.ID, id, pass))
 	})
 }
 
@@ -115,32 +114,22 @@ func (s *deletions) purgeTasks(ctx context.Context, r *receiptRow, id string) er
 		n, last := 0, ""
 		err := s.tx(ctx, func(tx *gorm.DB) error {
 			// Locked first, so that of two that purge each sees what the other did.
-			var item []receiptDocumentRow
-			if err := tx.Raw("SELECT * FROM receipt_documents WHERE receipt_id=? AND doc_id=?"+s.d.lock, r.ID, id).Scan(&item).Error; err != nil || len(item) == 0 {
-				n = 0
+			n = 0
+			item, err := all[receiptDocumentRow](tx, "SELECT * FROM receipt_documents WHERE receipt_id=? AND doc_id=?"+s.d.lock, r.ID, id)
+			if err != nil || len(item) == 0 {
 				return err
 			}
-			var tasks []taskRow
-			if err := tx.Raw("SELECT id, reuse_key FROM tasks WHERE doc_id=? AND id>? ORDER BY id LIMIT ?", id, after, purgeRows).Scan(&tasks).Error; err != nil {
+			tasks, err := all[taskRow](tx, "SELECT id, reuse_key FROM tasks WHERE doc_id=? AND id>? ORDER BY id LIMIT ?", id, after, purgeRows)
+			if err != nil || len(tasks) == 0 {
 				return err
 			}
-			if n = len(tasks); n == 0 {
-				return nil
-			}
-			ids, keys := make([]string, n), []string{}
-			last = tasks[n-1].ID
-			for i, t := range tasks {
-				if ids[i] = t.ID; t.ReuseKey != "" {
-					keys = append(keys, t.ReuseKey)
-				}
-			}
+			n, last = len(tasks), tasks[len(tasks)-1].ID
+			keys := slices.DeleteFunc(mapped(tasks, func(t taskRow) string { return t.ReuseKey }), func(key string) bool { return key == "" })
 			if err := s.keepRanges(tx, r, &item[0], keys); err != nil {
 				return err
 			}
-			if err := tx.Exec("UPDATE tasks SET payload='', result="+s.spentResult()+", failure='', reuse_key='', digest='' WHERE id IN ?", ids).Error; err != nil {
-				return err
-			}
-			return tx.Exec("UPDATE receipt_documents SET tasks="+s.d.greatest+"(tasks, ?) WHERE receipt_id=? AND doc_id=?", total+n, r.ID, id).Error
+			return run(tx, stmt("UPDATE tasks SET payload='', result="+s.spentResult()+", failure='', reuse_key='', digest='' WHERE id IN ?", mapped(tasks, taskRow.id)),
+				stmt("UPDATE receipt_documents SET tasks="+s.d.greatest+"(tasks, ?) WHERE receipt_id=? AND doc_id=?", total+n, r.ID, id))
 		})
 		if err != nil || n < purgeRows {
 			return err
@@ -163,13 +152,13 @@ func (s *deletions) keepRanges(tx *gorm.DB, r *receiptRow, item *receiptDocument
 	if len(keys) == 0 {
 		return nil
 	}
-	var found []struct {
+	found, err := all[struct {
 		DocID string
 		N     int
-	}
-	if err := tx.Raw(`SELECT t.doc_id, COUNT(DISTINCT t.reuse_key) AS n FROM tasks t JOIN documents d ON d.id=t.doc_id
+	}](tx, `SELECT t.doc_id, COUNT(DISTINCT t.reuse_key) AS n FROM tasks t JOIN documents d ON d.id=t.doc_id
 		WHERE t.tenant_id=? AND t.reuse_key IN ? AND t.state='done' AND t.range_id<>'' AND t.doc_id<>? AND d.deleted_at=0
-		GROUP BY t.doc_id ORDER BY t.doc_id LIMIT ?`, r.TenantID, sortedUnique(keys), item.DocID, keptCopies).Scan(&found).Error; err != nil || len(found) == 0 {
+		GROUP BY t.doc_id ORDER BY t.doc_id LIMIT ?`, r.TenantID, sortedUnique(keys), item.DocID, maxCopies)
+	if err != nil || len(found) == 0 {
 		return err
 	}
 	kept := []taskstore.KeptCopy{}
@@ -177,7 +166,7 @@ func (s *deletions) keepRanges(tx *gorm.DB, r *receiptRow, item *receiptDocument
 	for _, f := range found {
 		i := slices.IndexFunc(kept, func(k taskstore.KeptCopy) bool { return k.HeldBy == f.DocID })
 		switch {
-		case i < 0 && len(kept) < 2*keptCopies:
+		case i < 0 && len(kept) < 2*maxCopies:
 			kept = append(kept, taskstore.KeptCopy{DocumentID: item.DocID, HeldBy: f.DocID, Reason: taskstore.KeptRanges, Ranges: f.N})
 		case i >= 0 && kept[i].Reason == taskstore.KeptRanges:
 			kept[i].Ranges += f.N
@@ -191,16 +180,15 @@ func (s *deletions) purgeEvents(ctx context.Context, r *receiptRow, id string) e
 	for {
 		n := 0
 		err := s.tx(ctx, func(tx *gorm.DB) error {
-			n = 0
-			var seqs []int64
-			if err := tx.Raw("SELECT seq FROM events WHERE doc_id=? ORDER BY seq LIMIT ?", id, purgeRows).Scan(&seqs).Error; err != nil || len(seqs) == 0 {
+			seqs, err := all[int64](tx, "SELECT seq FROM events WHERE doc_id=? ORDER BY seq LIMIT ?", id, purgeRows)
+			if n = len(seqs); err != nil || n == 0 {
 				return err
 			}
-			res := tx.Exec("DELETE FROM events WHERE seq IN ?", seqs)
-			if n = len(seqs); res.Error != nil {
-				return res.Error
+			removed, err := exec(tx, "DELETE FROM events WHERE seq IN ?", seqs)
+			if err != nil {
+				return err
 			}
-			return tx.Exec("UPDATE receipt_documents SET events=events+? WHERE receipt_id=? AND doc_id=?", res.RowsAffected, r.ID, id).Error
+			return run(tx, stmt("UPDATE receipt_documents SET events=events+? WHERE receipt_id=? AND doc_id=?", removed, r.ID, id))
 		})
 		if err != nil || n < purgeRows {
 			return err
@@ -212,14 +200,14 @@ func (s *deletions) purgeEvents(ctx context.Context, r *receiptRow, id string) e
 // receivers are still told what they were to be told, by id.
 func (s *deletions) purgeMessages(ctx context.Context, r *receiptRow, id string) error {
 	var hooks []string
-	if err := s.w.WithContext(ctx).Raw("SELECT id FROM webhooks WHERE dataset_id=? AND tenant_id=?", r.DatasetID, r.TenantID).Scan(&hooks).Error; err != nil {
+	if err := s.write(ctx).Raw("SELECT id FROM webhooks WHERE dataset_id=? AND tenant_id=?", r.DatasetID, r.TenantID).Scan(&hooks).Error; err != nil {
 		return translate(err)
 	}
 	for _, hook := range hooks {
 		for after := "doc_" + id + "_"; ; {
 			var rows []deliveryRow
 			// The document's, and those of documents whose ids go on with "_".
-			if err := s.w.WithContext(ctx).Raw("SELECT seq, event_id, data, error FROM webhook_deliveries WHERE webhook_id=? AND event_id>? AND event_id<? ORDER BY event_id LIMIT ?",
+			if err := s.write(ctx).Raw("SELECT seq, event_id, data, error FROM webhook_deliveries WHERE webhook_id=? AND event_id>? AND event_id<? ORDER BY event_id LIMIT ?",
 				hook, after, "doc_"+id+"`", purgeRows).Scan(&rows).Error; err != nil {
 				return translate(err)
 			}
@@ -253,7 +241,7 @@ func (s *deletions) purgeMessage(ctx context.Context, r *receiptRow, id string, 
 }
 
 // purgeUploads drops what is still known of the uploads that became the
-// document, with their pieces. One that has not been submitted is another's.
+// document, with their parts. One that has not been submitted is another's.
 func (s *deletions) purgeUploads(ctx context.Context, r *receiptRow, id string) error {
 	return s.tx(ctx, func(tx *gorm.DB) error {
 		var rows []uploadRow
@@ -267,13 +255,13 @@ func (s *deletions) purgeUploads(ctx context.Context, r *receiptRow, id string) 
 	})
 }
 
-// sweepAnswers takes back the answers that are kept for repeated idempotency
-// keys and tell of a document of the receipt, or of its dataset. It reads a
+// sweepAnswers removes the stored answers of idempotency keys that tell
+// of a document of the receipt, or of its dataset. It reads a
 // bounded number of them and reports whether it came to the end.
 func (s *deletions) sweepAnswers(ctx context.Context, r *receiptRow) (ended bool, err error) {
 	for range sweepLooks {
 		var rows []idempotencyRow
-		if err := s.w.WithContext(ctx).Raw("SELECT tenant_id, k, answer FROM idempotency WHERE tenant_id=? AND k>? ORDER BY k LIMIT ?", r.TenantID, r.SweepAfter, sweepRows).Scan(&rows).Error; err != nil {
+		if err := s.write(ctx).Raw("SELECT tenant_id, k, answer FROM idempotency WHERE tenant_id=? AND k>? ORDER BY k LIMIT ?", r.TenantID, r.SweepAfter, sweepRows).Scan(&rows).Error; err != nil {
 			return false, translate(err)
 		}
 		if err := s.sweepSome(ctx, r, rows); err != nil {
@@ -283,7 +271,7 @@ func (s *deletions) sweepAnswers(ctx context.Context, r *receiptRow) (ended bool
 			return true, nil
 		}
 		r.SweepAfter = rows[len(rows)-1].K
-		if err := s.w.WithContext(ctx).Exec("UPDATE receipts SET sweep_after=? WHERE id=? AND pass=?", r.SweepAfter, r.ID, r.Pass).Error; err != nil {
+		if err := s.write(ctx).Exec("UPDATE receipts SET sweep_after=? WHERE id=? AND pass=?", r.SweepAfter, r.ID, r.Pass).Error; err != nil {
 			return false, translate(err)
 		}
 	}
@@ -291,24 +279,16 @@ func (s *deletions) sweepAnswers(ctx context.Context, r *receiptRow) (ended bool
 }
 
 func (s *deletions) sweepSome(ctx context.Context, r *receiptRow, rows []idempotencyRow) error {
-	var all []string
-	named := make([][]string, len(rows))
-	for i, row := range rows {
-		named[i] = answerIDs(s.vault.open(row.Answer, secretContext("answer", row.TenantID, row.K)))
-		all = append(all, named[i]...)
+	named := mapped(rows, func(row idempotencyRow) []string {
+		return answerIDs(s.vault.open(row.Answer, secretContext("answer", row.TenantID, row.K)))
+	})
+	deleted, err := byIDs[string](s.write(ctx), sortedUnique(slices.Concat(named...)), "SELECT doc_id FROM receipt_documents WHERE doc_id IN ? AND receipt_id=?", r.ID)
+	if err != nil {
+		return err
 	}
-	gone := map[string]bool{}
+	gone := setOf(deleted)
 	if r.Kind == string(taskstore.ReceiptDataset) {
 		gone[r.DatasetID] = true
-	}
-	for batch := range chunks(sortedUnique(all)) {
-		var ids []string
-		if err := s.w.WithContext(ctx).Raw("SELECT doc_id FROM receipt_documents WHERE receipt_id=? AND doc_id IN ?", r.ID, batch).Scan(&ids).Error; err != nil {
-			return translate(err)
-		}
-		for _, id := range ids {
-			gone[id] = true
-		}
 	}
 	for i, row := range rows {
 		if !slices.ContainsFunc(named[i], func(id string) bool { return gone[id] }) {
@@ -331,17 +311,17 @@ func (s *deletions) sweepSome(ctx context.Context, r *receiptRow, rows []idempot
 // maxIDRunes is the longest id.
 const maxIDRunes = 64
 
-// answerIDs lists the strings of a kept answer's JSON body that may be ids. The
+// answerIDs lists the strings of a stored answer's JSON body that may be ids. The
 // answer of a deletion, which names a receipt, holds nothing but ids and has none.
 func answerIDs(answer string) []string {
-	var kept struct {
+	var stored struct {
 		Body []byte `json:"body"`
 	}
-	if json.Unmarshal([]byte(answer), &kept) != nil {
+	if json.Unmarshal([]byte(answer), &stored) != nil {
 		return nil
 	}
 	var ids []string
-	for dec := json.NewDecoder(strings.NewReader(string(kept.Body))); ; {
+	for dec := json.NewDecoder(strings.NewReader(string(stored.Body))); ; {
 		token, err := dec.Token()
 		if err != nil { // the end, or no JSON
 			return sortedUnique(ids)

@@ -1,12 +1,14 @@
 package sqlstore
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
 
 	"sheaf"
 	"sheaf/taskstore"
@@ -45,9 +47,7 @@ func (w *where) page(column string, p taskstore.Page) (suffix string, limit int)
 	if p.Ascending {
 		op, order = ">", "ASC"
 	}
-	if p.Cursor != "" {
-		w.add(column+op+"?", p.Cursor)
-	}
+	w.when(p.Cursor != "", column+op+"?", p.Cursor)
 	limit = pageLimit(p)
 	return fmt.Sprintf(" ORDER BY %s %s LIMIT %d", column, order, limit+1), limit
 }
@@ -88,6 +88,12 @@ func checkTexts(fields ...any) error {
 	return nil
 }
 
+// checkDocument refuses a document whose row not every engine can store.
+func checkDocument(d *sheaf.Document) error {
+	return checkTexts("the document's id", d.ID, 64, "the document's name", d.Name, 512, "the path", d.Path, 512, "the media type", d.MediaType, 255, "the blob key", d.BlobKey, 512,
+		"the SHA-256", d.SHA256, 64, "the metadata", encode(d.Metadata), 4<<20, "the parser_config", encode(d.ParseConfig), 4<<20)
+}
+
 func notFound(what, id string) error {
 	return fmt.Errorf("%w: %s %s", sheaf.ErrNotFound, what, clip(id, 64))
 }
@@ -110,4 +116,128 @@ func sortedUnique(ids []string) []string {
 	ids = slices.Clone(ids)
 	slices.Sort(ids)
 	return slices.Compact(ids)
+}
+
+// when adds a condition that holds only sometimes.
+func (w *where) when(applies bool, cond string, args ...any) {
+	if applies {
+		w.add(cond, args...)
+	}
+}
+
+// all reads the rows of a query.
+func all[R any](db *gorm.DB, q string, args ...any) (rows []R, err error) {
+	err = db.Raw(q, args...).Scan(&rows).Error
+	return rows, translate(err)
+}
+
+// one reads the first row of a query. Without one it fails with ErrNotFound,
+// which names what was looked for.
+func one[R any](db *gorm.DB, what, id, q string, args ...any) (*R, error) {
+	row, err := first[R](db, q, args...)
+	if err == nil && row == nil {
+		err = notFound(what, id)
+	}
+	return row, err
+}
+
+// page reads a page of a list, and the cursor of the next.
+func page[R, D any](db *gorm.DB, from string, w where, column string, p taskstore.Page, id func(R) string, toDomain func(R) D) ([]D, string, error) {
+	suffix, limit := w.page(column, p)
+	rows, err := all[R](db, from+w.String()+suffix, w.args...)
+	if err != nil {
+		return nil, "", err
+	}
+	rows, next := cut(rows, limit, id)
+	return mapped(rows, toDomain), next, nil
+}
+
+// byIDs reads rows by ids of any number, in their order. The first argument of
+// the query is a list of ids.
+func byIDs[R any](db *gorm.DB, ids []string, q string, args ...any) ([]R, error) {
+	var out []R
+	for batch := range chunks(ids) {
+		rows, err := all[R](db, q, append([]any{batch}, args...)...)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, rows...)
+	}
+	return out, nil
+}
+
+// mapped is f of each element.
+func mapped[A, B any](list []A, f func(A) B) []B {
+	out := make([]B, len(list))
+	for i, a := range list {
+		out[i] = f(a)
+	}
+	return out
+}
+
+// setOf holds the elements of a list.
+func setOf(list []string) map[string]bool {
+	out := make(map[string]bool, len(list))
+	for _, v := range list {
+		out[v] = true
+	}
+	return out
+}
+
+// get finds a row of the catalog by conditions, as what callers know it by.
+// Without one it fails with ErrNotFound, which names what was looked for.
+func get[R, D any](db *gorm.DB, what, id string, toDomain func(R) D, conds string, args ...any) (*D, error) {
+	var row R
+	err := db.Where(conds, args...).Take(&row).Error
+	if errors.Is(err, gorm.ErrRecordNotFound) {
+		return nil, notFound(what, id)
+	}
+	if err != nil {
+		return nil, translate(err)
+	}
+	d := toDomain(row)
+	return &d, nil
+}
+
+// locked locks the rows that a query of the ORM reads, but on SQLite, which has
+// one writer.
+func locked(tx *gorm.DB) *gorm.DB {
+	return tx.Clauses(clause.Locking{Strength: clause.LockingStrengthUpdate})
+}
+
+// columns are the values of a row that is made, by column.
+type columns = map[string]any
+
+// stmt is a statement for run.
+func stmt(text string, args ...any) statement { return statement{text, args} }
+
+// run makes the statements one after the other.
+func run(db *gorm.DB, statements ...statement) error { return translate(script(statements).exec(db)) }
+
+// execByIDs makes a statement for ids of any number; their list is the last of
+// its arguments.
+func execByIDs[T any](db *gorm.DB, ids []T, q string, args ...any) (changed int, err error) {
+	for batch := range chunks(ids) {
+		res := db.Exec(q, append(slices.Clone(args), batch)...)
+		if res.Error != nil {
+			return changed, translate(res.Error)
+		}
+		changed += int(res.RowsAffected)
+	}
+	return changed, nil
+}
+
+// exec makes a statement and says how many rows it matched.
+func exec(db *gorm.DB, q string, args ...any) (int, error) {
+	res := db.Exec(q, args...)
+	return int(res.RowsAffected), translate(res.Error)
+}
+
+// first reads the first row of a query, nil where there is none.
+func first[R any](db *gorm.DB, q string, args ...any) (*R, error) {
+	rows, err := all[R](db, q, args...)
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	return &rows[0], nil
 }

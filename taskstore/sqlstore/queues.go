@@ -16,14 +16,11 @@ const exactCost = 10_000
 
 // Queue measures a tenant's queue.
 func (s *queues) Queue(ctx context.Context, tenantID string) (*taskstore.TenantQueue, error) {
-	var tenants []tenantRow
-	if err := s.read(ctx).Raw("SELECT * FROM tenants WHERE id=?", tenantID).Scan(&tenants).Error; err != nil {
-		return nil, translate(err)
+	tenant, err := one[tenantRow](s.read(ctx), "tenant", tenantID, "SELECT * FROM tenants WHERE id=?", tenantID)
+	if err != nil {
+		return nil, err
 	}
-	if len(tenants) == 0 {
-		return nil, notFound("tenant", tenantID)
-	}
-	qs, err := s.queuesOf(ctx, tenants)
+	qs, err := s.queuesOf(ctx, []tenantRow{*tenant})
 	if err != nil {
 		return nil, err
 	}
@@ -45,58 +42,40 @@ func (s *queues) Queues(ctx context.Context, p taskstore.Page) ([]taskstore.Tena
 // costs no million rows.
 func (s *queues) queuesOf(ctx context.Context, tenants []tenantRow) ([]taskstore.TenantQueue, error) {
 	db := s.read(ctx)
-	out := make([]taskstore.TenantQueue, len(tenants))
+	out := mapped(tenants, tenantRow.queue)
 	at := make(map[string]*taskstore.TenantQueue, len(tenants))
-	ids := make([]string, len(tenants))
-	for i, t := range tenants {
-		out[i] = taskstore.TenantQueue{TenantID: t.ID, Weight: t.Weight, Cap: t.Cap, Paused: t.Paused != 0}
-		for _, lane := range sheaf.Lanes {
-			out[i].Lanes = append(out[i].Lanes, taskstore.LaneDepth{Lane: lane})
-		}
-		ids[i], at[t.ID] = t.ID, &out[i]
+	for i := range out {
+		out[i].Lanes = mapped(sheaf.Lanes[:], func(lane sheaf.Lane) taskstore.LaneDepth { return taskstore.LaneDepth{Lane: lane} })
+		at[out[i].TenantID] = &out[i]
 	}
-	var groups []struct {
-		TenantID, State string
-		Lane, N         int
-		Oldest          int64
-	}
-	err := db.Raw(`SELECT tenant_id, state, lane, COUNT(*) AS n, MIN(run_at) AS oldest FROM tasks
-		WHERE state IN ('pending','running','retry_wait','parked','dead') AND paused IN (0, 1) AND tenant_id IN ? GROUP BY state, tenant_id, lane`, ids).Scan(&groups).Error
+	groups, err := all[backlogGroup](db, `SELECT tenant_id, state, lane, COUNT(*) AS n, MIN(run_at) AS oldest FROM tasks
+		WHERE state IN ('pending','running','retry_wait','parked','dead') AND paused IN (0, 1) AND tenant_id IN ? GROUP BY state, tenant_id, lane`, mapped(tenants, func(t tenantRow) string { return t.ID }))
 	if err != nil {
-		return nil, translate(err)
+		return nil, err
 	}
-	var now []int64
-	err = db.Raw("SELECT " + s.now()).Scan(&now).Error
+	now, err := s.clockTime(db)
 	if err != nil {
-		return nil, translate(err)
+		return nil, err
 	}
 	for _, g := range groups {
 		t := at[g.TenantID]
 		if t == nil {
 			continue
 		}
-		switch sheaf.TaskState(g.State) {
-		case sheaf.TaskRunning:
-			t.Running += g.N
-		case sheaf.TaskRetryWait:
-			t.RetryWait += g.N
-		case sheaf.TaskParked:
-			t.Parked += g.N
-		case sheaf.TaskDead:
-			t.Dead += g.N
-		case sheaf.TaskPending:
-			age := max(float64(now[0]-g.Oldest)/1000, 0)
-			t.OldestPendingAge = max(t.OldestPendingAge, age)
-			for i := range t.Lanes {
-				if int(t.Lanes[i].Lane) != g.Lane {
-					continue
-				}
-				cost, err := s.laneCost(db, g.TenantID, g.Lane, g.N)
-				if err != nil {
-					return nil, translate(err)
-				}
-				t.Lanes[i].Pending, t.Lanes[i].Cost, t.Lanes[i].OldestPendingAge = g.N, cost, age
+		if g.count(&t.Running, &t.RetryWait, &t.Parked, &t.Dead) {
+			continue
+		}
+		age := max(float64(now-g.Oldest)/1000, 0)
+		t.OldestPendingAge = max(t.OldestPendingAge, age)
+		for i := range t.Lanes {
+			if int(t.Lanes[i].Lane) != g.Lane {
+				continue
 			}
+			cost, err := s.laneCost(db, g.TenantID, g.Lane, g.N)
+			if err != nil {
+				return nil, err
+			}
+			t.Lanes[i].Pending, t.Lanes[i].Cost, t.Lanes[i].OldestPendingAge = g.N, cost, age
 		}
 	}
 	return out, nil
@@ -118,13 +97,6 @@ func (s *queues) laneCost(db *gorm.DB, tenantID string, lane, n int) (int, error
 
 // Workers lists executors heard of in the last minute.
 func (s *queues) Workers(ctx context.Context) ([]taskstore.WorkerStatus, error) {
-	var rows []workerRow
-	if err := s.read(ctx).Raw(s.sql("SELECT * FROM workers WHERE seen_at>=@now-60000 ORDER BY id")).Scan(&rows).Error; err != nil {
-		return nil, translate(err)
-	}
-	out := make([]taskstore.WorkerStatus, len(rows))
-	for i, r := range rows {
-		out[i] = r.toDomain()
-	}
-	return out, nil
+	rows, err := all[workerRow](s.read(ctx), s.sql("SELECT * FROM workers WHERE seen_at>=@now-60000 ORDER BY id"))
+	return mapped(rows, workerRow.toDomain), err
 }

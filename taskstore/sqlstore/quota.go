@@ -9,11 +9,11 @@ import (
 	"sheaf"
 )
 
-// room is what a tenant holds beside what it may hold.
-type room struct{ held, limit sheaf.Quota }
+// allowance is what a tenant holds beside what it may hold.
+type allowance struct{ held, limit sheaf.Quota }
 
 // take adds more to what is held, or fails with ErrLimit and adds nothing.
-func (r *room) take(more sheaf.Quota) error {
+func (r *allowance) take(more sheaf.Quota) error {
 	for _, q := range []struct {
 		what                 string
 		current, more, limit int64
@@ -44,18 +44,10 @@ func limitFailure(what string, current, more, limit int64) error {
 }
 
 func holdings(tx *gorm.DB, tenantID string) (sheaf.Quota, error) {
-	var sums []struct {
-		Documents   int
-		Bytes       int64
-		QueuedTasks int
-	}
-	err := tx.Raw(`SELECT COUNT(*) AS documents, COALESCE(SUM(size), 0) AS bytes,
+	held, err := one[sheaf.Quota](tx, "tenant", tenantID, `SELECT COUNT(*) AS documents, COALESCE(SUM(size), 0) AS bytes,
 		(SELECT COUNT(*) FROM tasks WHERE tenant_id=? AND state IN ('pending','parked','retry_wait') AND paused IN (0, 1)) AS queued_tasks
-		FROM documents WHERE tenant_id=? AND deleted_at=0`, tenantID, tenantID).Scan(&sums).Error
-	if err != nil || len(sums) == 0 {
-		return sheaf.Quota{}, err
-	}
-	return sheaf.Quota(sums[0]), nil
+		FROM documents WHERE tenant_id=? AND deleted_at=0`, tenantID, tenantID)
+	return value(held), err
 }
 
 // refused is the failure of a quota that is full.

@@ -9,13 +9,7 @@ import (
 	"sheaf/taskstore"
 )
 
-func (s *handle) toDocuments(rows []documentRow) []sheaf.Document {
-	out := make([]sheaf.Document, len(rows))
-	for i, r := range rows {
-		out[i] = r.toDomain(s.vault)
-	}
-	return out
-}
+func (s *handle) toDocuments(rows []documentRow) []sheaf.Document { return mapped(rows, s.toDocument) }
 
 func flag(b bool) int {
 	if b {
@@ -146,6 +140,9 @@ type documentRow struct {
 
 func (documentRow) TableName() string { return "documents" }
 
+func (r documentRow) id() string  { return r.ID }
+func (r documentRow) sum() string { return r.SHA256 }
+
 func (r documentRow) toDomain(v vault) sheaf.Document {
 	d := sheaf.Document{
 		ID: r.ID, TenantID: r.TenantID, DatasetID: r.DatasetID, Name: r.Name, MediaType: r.MediaType, Size: r.Size,
@@ -244,6 +241,8 @@ type taskRow struct {
 }
 
 func (taskRow) TableName() string { return "tasks" }
+
+func (r taskRow) id() string { return r.ID }
 
 // taskFields are the columns of a task in the order of fields.
 const taskFields = `id, tenant_id, dataset_id, doc_id, job_id, gen, kind, node, unit, from_unit, to_unit, cost, lane, state, paused, epoch, worker_id,
@@ -409,6 +408,14 @@ func encodeList[T any](v []T) string {
 	return encode(v)
 }
 
+// encodeMap is encode, with {} for nil.
+func encodeMap(m map[string]string) string {
+	if m == nil {
+		return "{}"
+	}
+	return encode(m)
+}
+
 // decode reads JSON that encode wrote; "" leaves v as it is.
 func decode(s string, v any) {
 	if s != "" {
@@ -443,10 +450,18 @@ func clip(s string, n int) string {
 	return s[:n]
 }
 
-func (s *handle) toTasks(rows []taskRow) []sheaf.Task {
-	tasks := make([]sheaf.Task, len(rows))
-	for i := range rows {
-		tasks[i] = rows[i].toDomain(s.vault)
+func (s *handle) toTasks(rows []taskRow) []sheaf.Task { return mapped(rows, s.toTask) }
+
+func (s *handle) toDataset(r datasetRow) sheaf.Dataset         { return r.toDomain(s.vault) }
+func (s *handle) toDocument(r documentRow) sheaf.Document      { return r.toDomain(s.vault) }
+func (s *handle) toTask(r taskRow) sheaf.Task                  { return r.toDomain(s.vault) }
+func (s *handle) toWebhook(r webhookRow) taskstore.Webhook     { return r.toDomain(s.vault) }
+func (s *handle) toUpload(r uploadRow) taskstore.PartialUpload { return r.toDomain(s.vault) }
+
+// value is what p points at, or zero.
+func value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
 	}
-	return tasks
+	return v
 }

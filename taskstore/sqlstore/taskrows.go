@@ -17,51 +17,40 @@ import (
 // pending tasks would be searched for those of one document.
 const isOpen = "state NOT IN ('done','dead','canceled','superseded')"
 
-// stopped is what stopTasks did.
-type stopped struct {
-	queued  int // tasks that were not running
-	running []string
-}
-
 // stopTasks ends every open task of the documents, whose rows the transaction
-// has locked, under a new epoch: whoever runs one finds all its writes refused
-// from then on, and what the attempt has written so far goes to the collector.
-func (s *handle) stopTasks(tx *gorm.DB, documentIDs []string, state sheaf.TaskState, event, text string) (stopped, error) {
-	var out stopped
-	var rows []taskRow
-	if err := tx.Raw(`SELECT id, tenant_id, dataset_id, doc_id, job_id, gen, kind, state, epoch, worker_id FROM tasks
-		WHERE doc_id IN ? AND `+isOpen+" ORDER BY id"+s.d.lock, documentIDs).Scan(&rows).Error; err != nil {
-		return out, err
+// has locked, under a new epoch: later writes of a worker that still runs
+// one are rejected, and what the attempt has written goes to the collector.
+// It answers which tasks were running.
+func (s *handle) stopTasks(tx *gorm.DB, documentIDs []string, state sheaf.TaskState, event, text string) (running []string, err error) {
+	rows, err := s.lockOpen(tx, documentIDs)
+	if err != nil {
+		return nil, err
 	}
-	ids := make([]string, len(rows))
 	events := make([]eventRow, len(rows))
 	var garbage [][]any
-	due := raw(fmt.Sprintf("%s+%d", s.now(), s.grace.Milliseconds()))
 	for i := range rows {
 		r := &rows[i]
-		ids[i] = r.ID
 		events[i] = r.event(event, r.Epoch+1)
 		events[i].Text = text
-		if r.State != string(sheaf.TaskRunning) {
-			out.queued++
-			continue
-		}
-		out.running = append(out.running, r.ID)
-		if r.hasRange() {
-			id := sheaf.RangeID(r.ID, r.Epoch)
-			garbage = append(garbage, []any{r.TenantID, r.DocID, id, sheaf.ArtifactKey(r.TenantID, r.DocID, id), due})
+		if r.State == string(sheaf.TaskRunning) {
+			running = append(running, r.ID)
+			garbage = append(garbage, s.attemptGarbage(r, r.Epoch)...)
 		}
 	}
-	for batch := range chunks(ids) {
-		if err := tx.Exec(s.sql(`UPDATE tasks SET state=?, epoch=epoch+1, lease_until=0, enqueued_at=0, finished_at=@now
-			WHERE id IN ? AND `+isOpen), string(state), batch).Error; err != nil {
-			return out, err
-		}
+	if _, err := execByIDs(tx, mapped(rows, taskRow.id), s.sql("UPDATE tasks SET state=?, epoch=epoch+1, lease_until=0, enqueued_at=0, finished_at=@now WHERE "+isOpen+" AND id IN ?"), string(state)); err != nil {
+		return nil, err
 	}
-	if err := insertRows(tx, "garbage", []string{"tenant_id", "doc_id", "range_id", "artifact_key", "not_before"}, garbage, ""); err != nil {
-		return out, err
+	if err := insertRows(tx, "garbage", rangeGarbage, garbage, ""); err != nil {
+		return nil, err
 	}
-	return out, s.insertEvents(tx, events...)
+	return running, s.insertEvents(tx, events...)
+}
+
+// lockOpen reads the open tasks of documents in the order of their ids, and
+// locks their rows.
+func (s *handle) lockOpen(tx *gorm.DB, documentIDs []string) ([]taskRow, error) {
+	return all[taskRow](tx, `SELECT id, tenant_id, dataset_id, doc_id, job_id, gen, kind, state, epoch, worker_id, cancel_requested_at FROM tasks
+		WHERE doc_id IN ? AND `+isOpen+" ORDER BY id"+s.d.lock, documentIDs)
 }
 
 // endGenerations makes the open generations of documents canceled.
@@ -79,7 +68,7 @@ type taskBase struct {
 	Generation int
 	Lane       sheaf.Lane
 	Place      int64       // of the task that they follow, or of the document's plan
-	Within     sheaf.Phase // of the task that they follow, if it is a piece of the document: they are parts of it
+	Within     sheaf.Phase // of the task that they follow, if it processes a part of the document
 	Trace      string
 	// Canceled inserts what would have to run as canceled: the work was
 	// called off between being asked for and being written.
@@ -89,14 +78,14 @@ type taskBase struct {
 func (r *taskRow) base() taskBase {
 	base := taskBase{TenantID: r.TenantID, DatasetID: r.DatasetID, DocumentID: r.DocID, JobID: r.JobID, Generation: r.Gen,
 		Lane: sheaf.Lane(r.Lane), Place: cmp.Or(r.Place, r.CreatedAt), Trace: r.Trace}
-	if piece(sheaf.TaskKind(r.Kind)) {
+	if isRange(sheaf.TaskKind(r.Kind)) {
 		base.Within = sheaf.Phase(r.Phase)
 	}
 	return base
 }
 
-// piece reports whether tasks of the kind do a part of a document's work.
-func piece(kind sheaf.TaskKind) bool {
+// isRange reports whether tasks of the kind process a part of a document.
+func isRange(kind sheaf.TaskKind) bool {
 	switch kind {
 	case sheaf.KindParse, sheaf.KindIndex, sheaf.KindDataflow:
 		return true
@@ -104,25 +93,23 @@ func piece(kind sheaf.TaskKind) bool {
 	return false
 }
 
-// order is the phase and place of a task that is inserted with so many pieces
-// of work.
-func (b taskBase) order(kind sheaf.TaskKind, pieces int) (sheaf.Phase, int64) {
+// order is the phase and place of a task that is inserted with so many ranges.
+func (b taskBase) order(kind sheaf.TaskKind, ranges int) (sheaf.Phase, int64) {
 	switch {
 	case kind == sheaf.KindFinalize:
 		return sheaf.PhaseFinish, b.Place
-	case !piece(kind):
+	case !isRange(kind):
 		return sheaf.PhaseBegin, b.Place
 	case b.Within != sheaf.PhaseFinish:
 		return b.Within, b.Place
-	case pieces > sheaf.BulkRanges:
-		return sheaf.PhaseBulk, b.Place + int64(pieces)*sheaf.PieceDelay.Milliseconds()
+	case ranges > sheaf.BulkRanges:
+		return sheaf.PhaseBulk, b.Place + int64(ranges)*sheaf.PieceDelay.Milliseconds()
 	default:
-		return sheaf.PhaseRanges, b.Place + int64(pieces)*sheaf.PieceDelay.Milliseconds()
+		return sheaf.PhaseRanges, b.Place + int64(ranges)*sheaf.PieceDelay.Milliseconds()
 	}
 }
 
 var taskColumns = []string{"id", "tenant_id", "dataset_id", "doc_id", "job_id", "gen", "kind", "node", "unit", "from_unit", "to_unit",
-
 	"cost", "lane", "state", "paused", "run_at", "phase", "place", "unmet", "reuse_key", "digest", "range_id", "artifact_key", "chunk_count", "token_count",
 	"reused", "payload", "result", "trace", "created_at", "finished_at"}
 
@@ -138,19 +125,15 @@ func (s *handle) insertTasks(tx *gorm.DB, base taskBase, tasks []sheaf.NewTask) 
 	if err != nil {
 		return err
 	}
-	inBatch := make(map[string]*sheaf.NewTask, len(tasks))
-	for i := range tasks {
-		inBatch[tasks[i].ID] = &tasks[i]
-	}
-	unmet, deps, err := s.resolveDeps(tx, base, tasks, inBatch)
+	unmet, deps, err := s.resolveDeps(tx, base, tasks)
 	if err != nil {
 		return err
 	}
 
-	pieces := 0
+	ranges := 0
 	for _, t := range tasks {
-		if t.Done == nil && piece(t.Kind) {
-			pieces++
+		if t.Done == nil && isRange(t.Kind) {
+			ranges++
 		}
 	}
 	now := raw(s.now())
@@ -158,64 +141,47 @@ func (s *handle) insertTasks(tx *gorm.DB, base taskBase, tasks []sheaf.NewTask) 
 	for _, t := range tasks {
 		state, finished := sheaf.TaskPending, any(0)
 		var res sheaf.TaskResult
-		result, reused := "", 0
+		result := ""
 		switch {
 		case t.Done != nil:
 			state, finished, res, result = sheaf.TaskDone, now, *t.Done, encode(t.Done)
-			if res.Reused {
-				reused = 1
-			}
 		case base.Canceled:
 			state, finished = sheaf.TaskCanceled, now
 		case unmet[t.ID] > 0:
 			state = sheaf.TaskParked
 		}
-		phase, place := base.order(t.Kind, pieces)
+		phase, place := base.order(t.Kind, ranges)
 		rows = append(rows, []any{t.ID, base.TenantID, base.DatasetID, base.DocumentID, base.JobID, base.Generation, string(t.Kind), t.Node,
 			string(t.Unit), t.Range.From, t.Range.To, max(t.Cost, 1), int(base.Lane), string(state), paused, now, int(phase), place, unmet[t.ID], t.ReuseKey, t.Digest,
-			res.RangeID, res.ArtifactKey, res.Chunks, res.Tokens, reused, s.vault.hide(base.TenantID, string(t.Payload)), result, clip(base.Trace, 128), now, finished})
+			res.RangeID, res.ArtifactKey, res.Chunks, res.Tokens, flag(res.Reused), s.vault.hide(base.TenantID, string(t.Payload)), result, clip(base.Trace, 128), now, finished})
 	}
 	if err := insertRows(tx, "tasks", taskColumns, rows, s.d.noop("id")); err != nil {
 		return fmt.Errorf("insert %d tasks: %w", len(tasks), err)
 	}
-	if len(deps) > 0 {
-		if err := insertRows(tx, "task_deps", []string{"child_id", "parent_id", "done"}, deps, s.d.noop("child_id")); err != nil {
-			return err
-		}
+	if err := insertRows(tx, "task_deps", []string{"child_id", "parent_id", "done"}, deps, s.d.noop("child_id")); err != nil || !base.Canceled {
+		return err
 	}
-	if base.Canceled {
-		return s.logCanceled(tx, tasks)
-	}
-	return nil
+	return s.logCanceled(tx, tasks)
 }
 
 // logCanceled writes the events of tasks that were canceled by being inserted.
 func (s *handle) logCanceled(tx *gorm.DB, tasks []sheaf.NewTask) error {
-	for batch := range chunks(tasks) {
-		ids := make([]string, len(batch))
-		for i, t := range batch {
-			ids[i] = t.ID
-		}
-		var rows []taskRow
-		if err := tx.Raw("SELECT * FROM tasks WHERE id IN ? AND state='canceled' ORDER BY id", ids).Scan(&rows).Error; err != nil {
-			return err
-		}
-		events := make([]eventRow, len(rows))
-		for i := range rows {
-			events[i] = rows[i].event(sheaf.EventCanceled, 0)
-		}
-		if err := s.insertEvents(tx, events...); err != nil {
-			return err
-		}
+	ids := mapped(tasks, func(t sheaf.NewTask) string { return t.ID })
+	rows, err := byIDs[taskRow](tx, ids, "SELECT * FROM tasks WHERE id IN ? AND state='canceled' ORDER BY id")
+	if err != nil {
+		return err
 	}
-	return nil
+	return s.insertEvents(tx, mapped(rows, func(r taskRow) eventRow { return r.event(sheaf.EventCanceled, 0) })...)
 }
 
 // resolveDeps finds, for each task that depends on others, how many of them
 // are not done, and the rows of task_deps. The parents are locked, so that
 // none ends between being looked at and being waited for.
-func (s *handle) resolveDeps(tx *gorm.DB, base taskBase, tasks []sheaf.NewTask, inBatch map[string]*sheaf.NewTask) (unmet map[string]int, deps [][]any, err error) {
-	unmet = map[string]int{}
+func (s *handle) resolveDeps(tx *gorm.DB, base taskBase, tasks []sheaf.NewTask) (unmet map[string]int, deps [][]any, err error) {
+	unmet, inBatch := map[string]int{}, make(map[string]*sheaf.NewTask, len(tasks))
+	for i := range tasks {
+		inBatch[tasks[i].ID] = &tasks[i]
+	}
 	var outside []string
 	for _, t := range tasks {
 		for _, p := range t.DependsOn {
@@ -224,31 +190,29 @@ func (s *handle) resolveDeps(tx *gorm.DB, base taskBase, tasks []sheaf.NewTask, 
 			}
 		}
 	}
+	parents, err := byIDs[taskRow](tx, sortedUnique(outside), "SELECT id, state FROM tasks WHERE id IN ? ORDER BY id"+s.d.share)
+	if err != nil {
+		return nil, nil, err
+	}
 	state := map[string]string{}
-	for ids := range chunks(sortedUnique(outside)) {
-		var rows []taskRow
-		if err := tx.Raw("SELECT id, state FROM tasks WHERE id IN ? ORDER BY id"+s.d.share, ids).Scan(&rows).Error; err != nil {
-			return nil, nil, err
-		}
-		for _, r := range rows {
-			state[r.ID] = r.State
-		}
+	for _, r := range parents {
+		state[r.ID] = r.State
 	}
 	for _, t := range tasks {
 		for _, p := range t.DependsOn {
 			id := p
 			if parent := inBatch[p]; parent != nil {
 				// The parent may exist under the id of an earlier split.
-				var old []taskRow
-				if err := tx.Raw("SELECT id, state FROM tasks WHERE doc_id=? AND gen=? AND kind=? AND node=? AND from_unit=? AND to_unit=?"+s.d.share,
-					base.DocumentID, base.Generation, string(parent.Kind), parent.Node, parent.Range.From, parent.Range.To).Scan(&old).Error; err != nil {
+				old, err := first[taskRow](tx, "SELECT id, state FROM tasks WHERE doc_id=? AND gen=? AND kind=? AND node=? AND from_unit=? AND to_unit=?"+s.d.share,
+					base.DocumentID, base.Generation, string(parent.Kind), parent.Node, parent.Range.From, parent.Range.To)
+				switch {
+				case err != nil:
 					return nil, nil, err
-				}
-				if len(old) > 0 {
-					id, state[old[0].ID] = old[0].ID, old[0].State
-				} else if parent.Done != nil {
+				case old != nil:
+					id, state[old.ID] = old.ID, old.State
+				case parent.Done != nil:
 					state[id] = string(sheaf.TaskDone)
-				} else {
+				default:
 					state[id] = string(sheaf.TaskPending)
 				}
 			}
@@ -256,42 +220,42 @@ func (s *handle) resolveDeps(tx *gorm.DB, base taskBase, tasks []sheaf.NewTask, 
 			if !ok {
 				return nil, nil, fmt.Errorf("%w: task %s depends on task %s, which does not exist", sheaf.ErrInvalid, t.ID, p)
 			}
-			done := 1
-			if st != string(sheaf.TaskDone) {
-				done = 0
+			done := st == string(sheaf.TaskDone)
+			if !done {
 				unmet[t.ID]++
 			}
-			deps = append(deps, []any{t.ID, id, done})
+			deps = append(deps, []any{t.ID, id, flag(done)})
 		}
 	}
 	return unmet, deps, nil
 }
 
-// insertGarbage hands the range result that an attempt at a task may have
-// begun to the collector.
-func (s *handle) insertGarbage(tx *gorm.DB, t *taskRow, epoch int64) error {
+// rangeGarbage are the columns of a range result that is garbage.
+var rangeGarbage = []string{"tenant_id", "doc_id", "range_id", "artifact_key", "not_before"}
+
+// attemptGarbage is the range result that an attempt at a task may have begun,
+// for the collector.
+func (s *handle) attemptGarbage(t *taskRow, epoch int64) [][]any {
 	if !t.hasRange() {
 		return nil
 	}
 	rangeID := sheaf.RangeID(t.ID, epoch)
-	return tx.Exec(s.sql("INSERT INTO garbage (tenant_id, doc_id, range_id, artifact_key, not_before) VALUES (?, ?, ?, ?, @now+?)"),
-		t.TenantID, t.DocID, rangeID, sheaf.ArtifactKey(t.TenantID, t.DocID, rangeID), s.grace.Milliseconds()).Error
+	return [][]any{{t.TenantID, t.DocID, rangeID, sheaf.ArtifactKey(t.TenantID, t.DocID, rangeID), s.after(s.grace)}}
 }
 
 // dropRanges hands the range results that the document's generations up to gen
-// list, and none of the kept ones does, to the collector. The rows forget them,
+// list, and none of the generations in keep does, to the collector. The rows forget them,
 // so that nothing lists or copies them from then on. They leave the index after
 // the grace, and the blob store after stay, if that is longer.
 func (s *handle) dropRanges(tx *gorm.DB, stay time.Duration, tenantID, docID string, gen int, keep ...int) error {
-	var rows []taskRow
-	if err := tx.Raw(`SELECT id, gen, range_id, artifact_key FROM tasks
-		WHERE doc_id=? AND gen<=? AND state='done' AND range_id<>'' ORDER BY id`, docID, gen).Scan(&rows).Error; err != nil {
+	rows, err := all[taskRow](tx, "SELECT id, gen, range_id, artifact_key FROM tasks WHERE doc_id=? AND gen<=? AND state='done' AND range_id<>'' ORDER BY id", docID, gen)
+	if err != nil {
 		return err
 	}
-	kept := map[string]bool{}
+	retained := map[string]bool{}
 	for _, r := range rows {
 		if slices.Contains(keep, r.Gen) {
-			kept[r.RangeID] = true
+			retained[r.RangeID] = true
 		}
 	}
 	var forget []string
@@ -299,7 +263,7 @@ func (s *handle) dropRanges(tx *gorm.DB, stay time.Duration, tenantID, docID str
 	due, gone := s.after(s.grace), s.after(stay)
 	dropped := map[string]bool{} // two generations may list one range
 	for _, r := range rows {
-		if kept[r.RangeID] {
+		if retained[r.RangeID] {
 			continue
 		}
 		forget = append(forget, r.ID)
@@ -313,15 +277,11 @@ func (s *handle) dropRanges(tx *gorm.DB, stay time.Duration, tenantID, docID str
 			garbage = append(garbage, []any{tenantID, docID, r.RangeID, "", due}, []any{tenantID, docID, r.RangeID, r.ArtifactKey, gone})
 		}
 	}
-	if err := insertRows(tx, "garbage", []string{"tenant_id", "doc_id", "range_id", "artifact_key", "not_before"}, garbage, ""); err != nil {
+	if err := insertRows(tx, "garbage", rangeGarbage, garbage, ""); err != nil {
 		return err
 	}
-	for ids := range chunks(forget) {
-		if err := tx.Exec("UPDATE tasks SET range_id='', artifact_key='', reuse_key='' WHERE id IN ?", ids).Error; err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err = execByIDs(tx, forget, "UPDATE tasks SET range_id='', artifact_key='', reuse_key='' WHERE id IN ?")
+	return err
 }
 
 // updateTask changes one task if where holds, and returns the row as it is
@@ -332,27 +292,13 @@ func (s *handle) updateTask(tx *gorm.DB, taskID, set, where string, args ...any)
 	q := s.sql("UPDATE tasks SET " + set + " WHERE id=? AND " + where)
 	at := strings.Count(set, "?")
 	args = slices.Insert(slices.Clone(args), at, any(taskID))
-	var rows []taskRow
 	if s.d.returning {
-		if err := tx.Raw(q+" RETURNING *", args...).Scan(&rows).Error; err != nil {
-			return nil, err
-		}
-	} else {
-		res := tx.Exec(q, args...)
-		if res.Error != nil {
-			return nil, res.Error
-		}
-		if res.RowsAffected != 1 {
-			return nil, nil
-		}
-		if err := tx.Raw("SELECT * FROM tasks WHERE id=?", taskID).Scan(&rows).Error; err != nil {
-			return nil, err
-		}
+		return first[taskRow](tx, q+" RETURNING *", args...)
 	}
-	if len(rows) != 1 {
-		return nil, nil
+	if n, err := exec(tx, q, args...); err != nil || n != 1 {
+		return nil, err
 	}
-	return &rows[0], nil
+	return first[taskRow](tx, "SELECT * FROM tasks WHERE id=?", taskID)
 }
 
 // parentsQuery finds those of a list of tasks that others wait for.
@@ -366,12 +312,8 @@ func (s *handle) wakeChildren(tx *gorm.DB, ended []*taskRow) error {
 	if len(ended) == 0 {
 		return nil
 	}
-	ids := make([]string, len(ended))
-	for i, t := range ended {
-		ids[i] = t.ID
-	}
-	var parents []string // most have no children
-	if err := tx.Raw(parentsQuery, ids).Scan(&parents).Error; err != nil {
+	parents, err := all[string](tx, parentsQuery, mapped(ended, func(t *taskRow) string { return t.ID })) // most have no children
+	if err != nil {
 		return err
 	}
 	for _, id := range parents {
@@ -383,34 +325,27 @@ func (s *handle) wakeChildren(tx *gorm.DB, ended []*taskRow) error {
 }
 
 func (s *handle) wakeChildrenOf(tx *gorm.DB, parentID string) error {
-	var children []string
-	if err := tx.Raw("SELECT child_id FROM task_deps WHERE parent_id=? AND done=0 ORDER BY child_id", parentID).Scan(&children).Error; err != nil {
+	children, err := all[string](tx, "SELECT child_id FROM task_deps WHERE parent_id=? AND done=0 ORDER BY child_id", parentID)
+	if err != nil {
 		return err
 	}
-	if err := tx.Exec("UPDATE task_deps SET done=1 WHERE parent_id=? AND done=0", parentID).Error; err != nil {
+	if err := run(tx, stmt("UPDATE task_deps SET done=1 WHERE parent_id=? AND done=0", parentID)); err != nil {
 		return err
 	}
-	for ids := range chunks(children) {
-		err := tx.Exec(s.sql(`UPDATE tasks SET
-			run_at=CASE WHEN state='parked' AND unmet=1 THEN @now ELSE run_at END,
-			state=CASE WHEN state='parked' AND unmet=1 THEN 'pending' ELSE state END,
-			unmet=unmet-1 WHERE id IN ? AND unmet>0`), ids).Error
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err = execByIDs(tx, children, s.sql(`UPDATE tasks SET
+		run_at=CASE WHEN state='parked' AND unmet=1 THEN @now ELSE run_at END,
+		state=CASE WHEN state='parked' AND unmet=1 THEN 'pending' ELSE state END,
+		unmet=unmet-1 WHERE id IN ? AND unmet>0`))
+	return err
 }
 
 // endAttempt writes what follows when an attempt ended without being done.
 func (s *handle) endAttempt(tx *gorm.DB, row *taskRow, epoch int64, events ...eventRow) error {
-	if err := s.insertGarbage(tx, row, epoch); err != nil {
-		return err
-	}
-	if err := s.insertEvents(tx, events...); err != nil {
-		return err
-	}
-	return s.markDirty(tx, row.DocID)
+	var c script
+	c.insert("garbage", rangeGarbage, s.attemptGarbage(row, epoch), "")
+	s.logEvents(&c, events)
+	s.dirty(&c, []string{row.DocID})
+	return c.exec(tx)
 }
 
 // releaseSet gives a running task back: at once, with no budget touched, and

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -35,7 +36,7 @@ func (s *tasks) Heartbeat(ctx context.Context, w taskstore.WorkerStatus, lease t
 	if w.StartedAt.IsZero() {
 		started = raw(s.now())
 	}
-	err := insertRows(s.w.WithContext(ctx), "workers", []string{"id", "status", "started_at", "seen_at"},
+	err := insertRows(s.write(ctx), "workers", []string{"id", "status", "started_at", "seen_at"},
 		[][]any{{w.ID, encode(w), started, raw(s.now())}}, s.d.upsert("id", "status", "seen_at"))
 	if err != nil {
 		return reply, translate(err)
@@ -45,17 +46,13 @@ func (s *tasks) Heartbeat(ctx context.Context, w taskstore.WorkerStatus, lease t
 	slices.SortFunc(held, func(a, b sheaf.Claim) int { return strings.Compare(a.TaskID, b.TaskID) })
 	for batch := range chunks(held) {
 		var mine []taskRow
-		err := s.tx(ctx, func(tx *gorm.DB) error {
-			mine = nil
-			ids := make([]string, len(batch))
-			for i, c := range batch {
-				ids[i] = c.TaskID
-			}
-			if err := tx.Exec(s.sql("UPDATE tasks SET lease_until=@now+? WHERE id IN ? AND worker_id=? AND state='running'"),
-				lease.Milliseconds(), ids, w.ID).Error; err != nil {
+		err := s.tx(ctx, func(tx *gorm.DB) (err error) {
+			ids := mapped(batch, func(c sheaf.Claim) string { return c.TaskID })
+			if err := run(tx, stmt(s.sql("UPDATE tasks SET lease_until=@now+? WHERE id IN ? AND worker_id=? AND state='running'"), lease.Milliseconds(), ids, w.ID)); err != nil {
 				return err
 			}
-			return tx.Raw("SELECT id, epoch, cancel_requested_at FROM tasks WHERE id IN ? AND worker_id=? AND state='running'", ids, w.ID).Scan(&mine).Error
+			mine, err = all[taskRow](tx, "SELECT id, epoch, cancel_requested_at FROM tasks WHERE id IN ? AND worker_id=? AND state='running'", ids, w.ID)
+			return err
 		})
 		if err != nil {
 			return reply, err
@@ -124,44 +121,32 @@ func (s *tasks) completeWide(ctx context.Context, c sheaf.Claim, done taskstore.
 				return err
 			}
 		}
-		if err := s.insertEvents(tx, row.doneEvent(done.Result)); err != nil {
-			return err
-		}
-		return s.markDirty(tx, row.DocID)
+		return s.logAndMark(tx, row.DocID, row.doneEvent(done.Result))
 	})
 }
 
 // writePlan puts what planning found out about the document where readers
 // look for it.
 func (s *tasks) writePlan(tx *gorm.DB, t *taskRow, p *sheaf.PlanResult) error {
-	metadata := p.Metadata
-	if metadata == nil {
-		metadata = map[string]string{}
-	}
 	// What the uploader said of the document stays, over what the file says.
-	var given []string
-	if err := tx.Raw("SELECT metadata FROM documents WHERE id=?", t.DocID).Scan(&given).Error; err != nil {
+	given, err := first[string](tx, "SELECT metadata FROM documents WHERE id=?", t.DocID)
+	if err != nil {
 		return err
 	}
-	if len(given) > 0 {
-		merged := map[string]string{}
-		for k, v := range metadata {
-			merged[k] = v
-		}
-		decode(given[0], &merged)
-		metadata = merged
-	}
+	metadata := map[string]string{}
+	maps.Copy(metadata, p.Metadata)
+	decode(value(given), &metadata)
 	outline := any(string(p.Outline))
 	if p.KeepsOutline {
 		outline = gorm.Expr("outline")
 	}
-	res := tx.Exec(s.sql(`UPDATE documents SET parser=?, unit=?, units=?, metadata=?, warnings=?, outline=?, updated_at=@now,
+	n, err := exec(tx, s.sql(`UPDATE documents SET parser=?, unit=?, units=?, metadata=?, warnings=?, outline=?, updated_at=@now,
 		started_at=CASE WHEN started_at=0 THEN @now ELSE started_at END WHERE id=? AND gen=? AND deleted_at=0`),
 		p.Parser, string(p.Unit), p.Units, encode(metadata), encodeList(p.Warnings), outline, t.DocID, t.Gen)
-	if res.Error != nil {
-		return res.Error
+	if err != nil {
+		return err
 	}
-	if res.RowsAffected != 1 {
+	if n != 1 {
 		return fmt.Errorf("%w: generation %d of document %s is not the newest any more", sheaf.ErrStale, t.Gen, t.DocID)
 	}
 	return tx.Exec("UPDATE generations SET parser=?, unit=?, units=? WHERE doc_id=? AND gen=?",
@@ -220,17 +205,8 @@ func (s *tasks) Snooze(ctx context.Context, c sheaf.Claim, delay time.Duration, 
 
 // Held answers which of the tasks the worker holds.
 func (s *tasks) Held(ctx context.Context, workerID string, taskIDs []string) ([]sheaf.Claim, error) {
-	var held []sheaf.Claim
-	for ids := range chunks(sortedUnique(taskIDs)) {
-		var rows []taskRow
-		if err := s.w.WithContext(ctx).Raw("SELECT id, epoch FROM tasks"+s.d.byID+" WHERE id IN ? AND worker_id=? AND state='running' ORDER BY id", ids, workerID).Scan(&rows).Error; err != nil {
-			return nil, translate(err)
-		}
-		for _, r := range rows {
-			held = append(held, sheaf.Claim{TaskID: r.ID, Epoch: r.Epoch})
-		}
-	}
-	return held, nil
+	rows, err := byIDs[taskRow](s.write(ctx), sortedUnique(taskIDs), "SELECT id, epoch FROM tasks"+s.d.byID+" WHERE id IN ? AND worker_id=? AND state='running' ORDER BY id", workerID)
+	return mapped(rows, func(r taskRow) sheaf.Claim { return sheaf.Claim{TaskID: r.ID, Epoch: r.Epoch} }), err
 }
 
 // Release gives the task back at once without touching any budget.
@@ -266,39 +242,36 @@ func (s *tasks) AppendEvents(ctx context.Context, c sheaf.Claim, events []sheaf.
 		progress = progress || e.Kind == sheaf.EventProgress
 	}
 	return s.tx(ctx, func(tx *gorm.DB) error {
-		var held []taskRow
 		// Locked: the claim must hold until the events are committed.
-		if err := tx.Raw("SELECT * FROM tasks WHERE id=? AND state='running' AND epoch=?"+s.d.lock, c.TaskID, c.Epoch).Scan(&held).Error; err != nil {
+		held, err := first[taskRow](tx, "SELECT * FROM tasks WHERE id=? AND state='running' AND epoch=?"+s.d.lock, c.TaskID, c.Epoch)
+		if err != nil {
 			return err
 		}
-		if len(held) == 0 {
+		if held == nil {
 			return notHeld(c)
 		}
 		last := map[string]int64{}
 		rows := make([]eventRow, len(events))
 		for i, e := range events {
 			if _, ok := last[e.Kind]; !ok {
-				var n []int64
-				if err := tx.Raw("SELECT COALESCE(MAX(n), 0) FROM events WHERE subject_id=? AND epoch=? AND kind=?", c.TaskID, c.Epoch, e.Kind).Scan(&n).Error; err != nil {
+				n, err := s.lastOf(tx, c.TaskID, c.Epoch, e.Kind)
+				if err != nil {
 					return err
 				}
-				last[e.Kind] = n[0]
+				last[e.Kind] = max(n, 0)
 			}
 			last[e.Kind]++
-			rows[i] = held[0].event(e.Kind, c.Epoch)
+			rows[i] = held.event(e.Kind, c.Epoch)
 			rows[i].N, rows[i].Level, rows[i].Text, rows[i].Detail = last[e.Kind], e.Level, e.Text, string(e.Detail)
 		}
-		if err := s.insertEvents(tx, rows...); err != nil {
-			return err
+		if progress {
+			return s.logAndMark(tx, held.DocID, rows...)
 		}
-		if !progress {
-			return nil
-		}
-		return s.markDirty(tx, held[0].DocID)
+		return s.insertEvents(tx, rows...)
 	})
 }
 
 // Deregister removes the worker from the list of live executors.
 func (s *tasks) Deregister(ctx context.Context, workerID string) error {
-	return translate(s.w.WithContext(ctx).Exec("DELETE FROM workers WHERE id=?", workerID).Error)
+	return run(s.write(ctx), stmt("DELETE FROM workers WHERE id=?", workerID))
 }

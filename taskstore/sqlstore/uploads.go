@@ -38,8 +38,8 @@ type uploadRow struct {
 
 func (uploadRow) TableName() string { return "uploads" }
 
-func (r uploadRow) toDomain(v vault) *taskstore.PartialUpload {
-	u := &taskstore.PartialUpload{
+func (r uploadRow) toDomain(v vault) taskstore.PartialUpload {
+	u := taskstore.PartialUpload{
 		ID: r.ID, TenantID: r.TenantID, DatasetID: r.DatasetID, DocumentID: r.DocID, Size: r.Size, Offset: r.Stored, Fingerprint: r.Fingerprint,
 		JobID: r.JobID, Epoch: r.Epoch, NextPiece: r.NextPiece, CreatedAt: toTime(r.CreatedAt), ExpiresAt: toTime(r.ExpiresAt),
 	}
@@ -52,7 +52,7 @@ func (r uploadRow) toDomain(v vault) *taskstore.PartialUpload {
 }
 
 // CreateUpload notes a file to come. ErrLimit when the tenant's quota has no
-// room for it beside what it holds and what else is on its way.
+// capacity for it beside what it holds and what else is on its way.
 func (s *uploads) CreateUpload(ctx context.Context, u taskstore.PartialUpload, life time.Duration) (*taskstore.PartialUpload, error) {
 	if err := checkTexts("the upload's id", u.ID, 64, "the document's id", u.DocumentID, 64, "the fingerprint", u.Fingerprint, 128, "what is said about the file", encode(u.Spec), 4<<20); err != nil {
 		return nil, err
@@ -61,8 +61,8 @@ func (s *uploads) CreateUpload(ctx context.Context, u taskstore.PartialUpload, l
 		if err := s.checkUploadQuota(tx, u); err != nil {
 			return err
 		}
-		return insertRows(tx, "uploads", []string{"id", "tenant_id", "dataset_id", "doc_id", "size", "pieces", "hash", "spec", "fingerprint", "created_at", "expires_at"},
-			[][]any{{u.ID, u.TenantID, u.DatasetID, u.DocumentID, u.Size, "[]", "", s.vault.hide(u.TenantID, encode(u.Spec)), u.Fingerprint, raw(s.now()), raw(fmt.Sprintf("%s+%d", s.now(), life.Milliseconds()))}}, "")
+		return tx.Model(&uploadRow{}).Create(columns{"id": u.ID, "tenant_id": u.TenantID, "dataset_id": u.DatasetID, "doc_id": u.DocumentID, "size": u.Size, "pieces": "[]", "hash": "",
+			"spec": s.vault.hide(u.TenantID, encode(u.Spec)), "fingerprint": u.Fingerprint, "created_at": gorm.Expr(s.now()), "expires_at": gorm.Expr(string(s.after(life)))}).Error
 	})
 	if err != nil {
 		return nil, fmt.Errorf("note the upload: %w", err)
@@ -70,27 +70,20 @@ func (s *uploads) CreateUpload(ctx context.Context, u taskstore.PartialUpload, l
 	return s.Upload(ctx, u.TenantID, u.ID)
 }
 
-// checkUploadQuota refuses a file that there will be no room for. What counts
+// checkUploadQuota refuses a file that will exceed the quota. What counts
 // in the end is checkQuota; this spares the bytes their way.
 func (s *uploads) checkUploadQuota(tx *gorm.DB, u taskstore.PartialUpload) error {
-	var tenants []tenantRow
-	if err := tx.Raw("SELECT * FROM tenants WHERE id=?"+s.d.lock, u.TenantID).Scan(&tenants).Error; err != nil {
+	tenant, err := get(locked(tx), "tenant", u.TenantID, tenantRow.toDomain, "id=?", u.TenantID)
+	if err != nil {
 		return err
 	}
-	if len(tenants) == 0 {
-		return notFound("tenant", u.TenantID)
-	}
-	var coming []struct {
-		N     int64
-		Bytes int64
-	}
-	if err := tx.Raw("SELECT COUNT(*) AS n, COALESCE(SUM(size), 0) AS bytes FROM uploads WHERE tenant_id=? AND job_id=''", u.TenantID).Scan(&coming).Error; err != nil {
+	coming, err := one[struct{ N, Bytes int64 }](tx, "sum", "", "SELECT COUNT(*) AS n, COALESCE(SUM(size), 0) AS bytes FROM uploads WHERE tenant_id=? AND job_id=''", u.TenantID)
+	if err != nil {
 		return err
 	}
-	quota := tenants[0].toDomain().Quota
+	quota := tenant.Quota
 	var held sheaf.Quota
 	if quota != (sheaf.Quota{}) {
-		var err error
 		if held, err = holdings(tx, u.TenantID); err != nil {
 			return err
 		}
@@ -99,9 +92,9 @@ func (s *uploads) checkUploadQuota(tx *gorm.DB, u taskstore.PartialUpload) error
 		what                 string
 		current, more, limit int64
 	}{
-		{"uploads that are not submitted", coming[0].N, 1, maxUploads},
-		{"documents, with those on their way,", int64(held.Documents) + coming[0].N, 1, int64(quota.Documents)},
-		{"bytes, with those on their way,", held.Bytes + coming[0].Bytes, u.Size, quota.Bytes},
+		{"uploads that are not submitted", coming.N, 1, maxUploads},
+		{"documents, with those on their way,", int64(held.Documents) + coming.N, 1, int64(quota.Documents)},
+		{"bytes, with those on their way,", held.Bytes + coming.Bytes, u.Size, quota.Bytes},
 	} {
 		if q.limit > 0 && q.current+q.more > q.limit {
 			return limitFailure(q.what, q.current, q.more, q.limit)
@@ -112,44 +105,24 @@ func (s *uploads) checkUploadQuota(tx *gorm.DB, u taskstore.PartialUpload) error
 
 // Upload finds an upload of the tenant that has not expired.
 func (s *uploads) Upload(ctx context.Context, tenantID, id string) (*taskstore.PartialUpload, error) {
-	row, err := s.upload(s.w.WithContext(ctx), tenantID, id, "")
+	row, err := s.upload(s.write(ctx), tenantID, id, "")
 	if err != nil {
-		return nil, translate(err)
+		return nil, err
 	}
-	return row.toDomain(s.vault), nil
+	u := s.toUpload(*row)
+	return &u, nil
 }
 
 func (s *uploads) upload(tx *gorm.DB, tenantID, id, lock string) (*uploadRow, error) {
-	var rows []uploadRow
-	if err := tx.Raw(s.sql("SELECT * FROM uploads WHERE id=? AND tenant_id=? AND expires_at>@now")+lock, id, tenantID).Scan(&rows).Error; err != nil {
-		return nil, err
-	}
-	if len(rows) == 0 {
-		return nil, notFound("upload", id)
-	}
-	return &rows[0], nil
+	return one[uploadRow](tx, "upload", id, s.sql("SELECT * FROM uploads WHERE id=? AND tenant_id=? AND expires_at>@now")+lock, id, tenantID)
 }
 
 // Uploads lists those of a dataset, of one fingerprint unless it is "".
 func (s *uploads) Uploads(ctx context.Context, tenantID, datasetID, fingerprint string, p taskstore.Page) ([]taskstore.PartialUpload, string, error) {
 	var w where
-	w.add("tenant_id=?", tenantID)
-	w.add("dataset_id=?", datasetID)
-	w.add(s.sql("expires_at>@now"))
-	if fingerprint != "" {
-		w.add("fingerprint=?", fingerprint)
-	}
-	suffix, limit := w.page("id", p)
-	var rows []uploadRow
-	if err := s.read(ctx).Raw("SELECT * FROM uploads"+w.String()+suffix, w.args...).Scan(&rows).Error; err != nil {
-		return nil, "", translate(err)
-	}
-	rows, next := cut(rows, limit, func(r uploadRow) string { return r.ID })
-	out := make([]taskstore.PartialUpload, len(rows))
-	for i, r := range rows {
-		out[i] = *r.toDomain(s.vault)
-	}
-	return out, next, nil
+	w.add(s.sql("tenant_id=? AND dataset_id=? AND expires_at>@now"), tenantID, datasetID)
+	w.when(fingerprint != "", "fingerprint=?", fingerprint)
+	return page(s.read(ctx), "SELECT * FROM uploads", w, "id", p, func(r uploadRow) string { return r.ID }, s.toUpload)
 }
 
 // ClaimUpload makes the caller the one writer, from offset on, and starts the
@@ -170,9 +143,9 @@ func (s *uploads) ClaimUpload(ctx context.Context, tenantID, id string, offset i
 		}
 		row.Epoch++
 		row.NextPiece += row.Writing
-		res := tx.Exec(s.sql("UPDATE uploads SET epoch=?, writing=1, next_piece=?, expires_at=@now+? WHERE id=?"), row.Epoch, row.NextPiece, life.Milliseconds(), id)
-		u = row.toDomain(s.vault)
-		return res.Error
+		claimed := s.toUpload(*row)
+		u = &claimed
+		return run(tx, stmt(s.sql("UPDATE uploads SET epoch=?, writing=1, next_piece=?, expires_at=@now+? WHERE id=?"), row.Epoch, row.NextPiece, life.Milliseconds(), id))
 	})
 	return u, err
 }
@@ -180,7 +153,7 @@ func (s *uploads) ClaimUpload(ctx context.Context, tenantID, id string, offset i
 // AdvanceUpload records Offset, Pieces, Hash and NextPiece. ErrStale when there
 // is another writer. last says that this writer is done.
 func (s *uploads) AdvanceUpload(ctx context.Context, u *taskstore.PartialUpload, last bool) error {
-	res := s.w.WithContext(ctx).Exec("UPDATE uploads SET stored=?, pieces=?, hash=?, next_piece=?, writing=? WHERE id=? AND tenant_id=? AND epoch=?",
+	res := s.write(ctx).Exec("UPDATE uploads SET stored=?, pieces=?, hash=?, next_piece=?, writing=? WHERE id=? AND tenant_id=? AND epoch=?",
 		u.Offset, encodeList(u.Pieces), base64.StdEncoding.EncodeToString(u.Hash), u.NextPiece, flag(!last), u.ID, u.TenantID, u.Epoch)
 	if res.Error != nil {
 		return translate(res.Error)
@@ -195,18 +168,16 @@ func (s *uploads) AdvanceUpload(ctx context.Context, u *taskstore.PartialUpload,
 // them in the order of ids. ErrConflict when one is not complete.
 func (s *uploads) BindUploads(ctx context.Context, tenantID string, ids []string, jobID string) (out []taskstore.PartialUpload, err error) {
 	err = s.tx(ctx, func(tx *gorm.DB) error {
-		found := map[string]uploadRow{}
-		for batch := range chunks(sortedUnique(ids)) {
-			var rows []uploadRow
-			if err := tx.Raw(s.sql("SELECT * FROM uploads WHERE id IN ? AND tenant_id=? AND expires_at>@now ORDER BY id")+s.d.lock, batch, tenantID).Scan(&rows).Error; err != nil {
-				return err
-			}
-			for _, r := range rows {
-				found[r.ID] = r
-			}
+		rows, err := byIDs[uploadRow](tx, sortedUnique(ids), s.sql("SELECT * FROM uploads WHERE id IN ? AND tenant_id=? AND expires_at>@now ORDER BY id")+s.d.lock, tenantID)
+		if err != nil {
+			return err
 		}
-		if len(found) > 0 && len(sortedUnique(ids)) < len(ids) {
+		if len(rows) > 0 && len(sortedUnique(ids)) < len(ids) {
 			return fmt.Errorf("%w: an upload is named twice", sheaf.ErrInvalid)
+		}
+		found := map[string]uploadRow{}
+		for _, r := range rows {
+			found[r.ID] = r
 		}
 		out = make([]taskstore.PartialUpload, 0, len(ids))
 		var fresh []string
@@ -222,15 +193,11 @@ func (s *uploads) BindUploads(ctx context.Context, tenantID string, ids []string
 				r.JobID = jobID
 				fresh = append(fresh, id)
 			}
-			out = append(out, *r.toDomain(s.vault))
+			out = append(out, s.toUpload(r))
 		}
-		for batch := range chunks(fresh) {
-			// The epoch fences a writer that has stored all and not noticed.
-			if err := tx.Exec("UPDATE uploads SET job_id=?, epoch=epoch+1 WHERE id IN ?", jobID, batch).Error; err != nil {
-				return err
-			}
-		}
-		return nil
+		// The epoch fences a writer that has stored all and not noticed.
+		_, err = execByIDs(tx, fresh, "UPDATE uploads SET job_id=?, epoch=epoch+1 WHERE id IN ?", jobID)
+		return err
 	})
 	return out, err
 }
@@ -240,10 +207,10 @@ func (s *uploads) UnbindUploads(ctx context.Context, tenantID, jobID string) err
 	if jobID == "" {
 		return nil
 	}
-	return translate(s.w.WithContext(ctx).Exec("UPDATE uploads SET job_id='' WHERE tenant_id=? AND job_id=? AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.id=?)", tenantID, jobID, jobID).Error)
+	return translate(s.write(ctx).Exec("UPDATE uploads SET job_id='' WHERE tenant_id=? AND job_id=? AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.id=?)", tenantID, jobID, jobID).Error)
 }
 
-// DropUpload forgets an upload; the collector removes its pieces.
+// DropUpload forgets an upload; the collector removes its parts.
 func (s *uploads) DropUpload(ctx context.Context, tenantID, id string) error {
 	return s.tx(ctx, func(tx *gorm.DB) error {
 		row, err := s.upload(tx, tenantID, id, s.d.lock)
@@ -257,33 +224,25 @@ func (s *uploads) DropUpload(ctx context.Context, tenantID, id string) error {
 // ExpireUploads drops uploads whose life is over.
 func (s *uploads) ExpireUploads(ctx context.Context, limit int) (n int, err error) {
 	err = s.tx(ctx, func(tx *gorm.DB) error {
-		var rows []uploadRow
-		if err := tx.Raw(s.sql("SELECT * FROM uploads WHERE expires_at<=@now ORDER BY expires_at LIMIT ?")+s.d.skip, limit).Scan(&rows).Error; err != nil {
+		rows, err := all[uploadRow](tx, s.sql("SELECT * FROM uploads WHERE expires_at<=@now ORDER BY expires_at LIMIT ?")+s.d.skip, limit)
+		if n = len(rows); err != nil {
 			return err
 		}
-		n = len(rows)
 		return s.dropUploads(tx, rows, "")
 	})
 	return n, err
 }
 
-// dropUploads leaves the pieces to the collector, some time later: a writer
+// dropUploads leaves the parts to the collector, some time later: a writer
 // may be storing one. receiptID is of the deletion that takes them along, or "".
 func (s *handle) dropUploads(tx *gorm.DB, rows []uploadRow, receiptID string) error {
 	slices.SortFunc(rows, func(a, b uploadRow) int { return strings.Compare(a.ID, b.ID) })
-	var garbage [][]any
-	var ids []string
-	for _, r := range rows {
-		ids = append(ids, r.ID)
-		garbage = append(garbage, []any{r.TenantID, r.DocID, taskstore.UploadPrefix(r.TenantID, r.ID), receiptID, s.after(s.grace)})
-	}
+	garbage := mapped(rows, func(r uploadRow) []any {
+		return []any{r.TenantID, r.DocID, taskstore.UploadPrefix(r.TenantID, r.ID), receiptID, s.after(s.grace)}
+	})
 	if err := insertRows(tx, "garbage", []string{"tenant_id", "doc_id", "blob_prefix", "receipt_id", "not_before"}, garbage, ""); err != nil {
 		return err
 	}
-	for batch := range chunks(ids) {
-		if err := tx.Exec("DELETE FROM uploads WHERE id IN ?", batch).Error; err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := execByIDs(tx, mapped(rows, func(r uploadRow) string { return r.ID }), "DELETE FROM uploads WHERE id IN ?")
+	return err
 }

@@ -90,17 +90,11 @@ func (secretKeyRow) TableName() string { return "secret_keys" }
 // for a store that has not been opened with any.
 func (s *sealing) SecretKeys(ctx context.Context) ([]string, error) {
 	rows, err := s.secretKeys(ctx)
-	ids := make([]string, len(rows))
-	for i, r := range rows {
-		ids[i] = r.ID
-	}
-	return ids, err
+	return mapped(rows, func(r secretKeyRow) string { return r.ID }), err
 }
 
 func (s *sealing) secretKeys(ctx context.Context) ([]secretKeyRow, error) {
-	var rows []secretKeyRow
-	err := s.w.WithContext(ctx).Raw("SELECT * FROM secret_keys ORDER BY created_at, id").Scan(&rows).Error
-	return rows, translate(err)
+	return all[secretKeyRow](s.write(ctx), "SELECT * FROM secret_keys ORDER BY created_at, id")
 }
 
 // Unlock lets the store read and write secrets with a ring of keys; call it
@@ -122,13 +116,13 @@ func (s *sealing) Unlock(ctx context.Context, ring *secrets.Keyring) error {
 		return err
 	}
 	if id == "" {
-		if err := insertRows(s.w.WithContext(ctx), "secret_keys", []string{"id", "created_at"}, [][]any{{ring.Current(), raw(s.now())}}, s.d.noop("id")); err != nil {
+		if err := insertRows(s.write(ctx), "secret_keys", []string{"id", "created_at"}, [][]any{{ring.Current(), raw(s.now())}}, s.d.noop("id")); err != nil {
 			return translate(err)
 		}
 		// Of two processes that are the first at once, with different keys, at
 		// most one stays.
 		if id, err = missing(); err == nil && id != "" {
-			err = s.w.WithContext(ctx).Exec("DELETE FROM secret_keys WHERE id=? AND swept_at=0", ring.Current()).Error
+			err = s.write(ctx).Exec("DELETE FROM secret_keys WHERE id=? AND swept_at=0", ring.Current()).Error
 		}
 		if err != nil {
 			return translate(err)
@@ -185,7 +179,7 @@ func (s *sealing) SealSecrets(ctx context.Context, force bool) (done Sealed, err
 		return done, err
 	}
 	if s.d.name == "sqlite" { // what is overwritten shall not stay in the file
-		if err := s.w.WithContext(ctx).Exec("PRAGMA secure_delete=ON").Error; err != nil {
+		if err := s.write(ctx).Exec("PRAGMA secure_delete=ON").Error; err != nil {
 			return done, translate(err)
 		}
 	}
@@ -196,7 +190,7 @@ func (s *sealing) SealSecrets(ctx context.Context, force bool) (done Sealed, err
 	}
 	if s.d.name == "sqlite" {
 		for _, q := range []string{"PRAGMA secure_delete=OFF", "PRAGMA wal_checkpoint(TRUNCATE)"} {
-			if err := s.w.WithContext(ctx).Exec(q).Error; err != nil {
+			if err := s.write(ctx).Exec(q).Error; err != nil {
 				return done, translate(err)
 			}
 		}
@@ -223,7 +217,7 @@ func (s *sealing) sealColumn(ctx context.Context, c secretColumn, done *Sealed) 
 			TenantID, ID, Body string
 			Gen                int
 		}
-		err := s.w.WithContext(ctx).Raw("SELECT tenant_id, "+c.id+" AS id, "+c.gen+" AS gen, "+c.column+" AS body FROM "+c.table+
+		err := s.write(ctx).Raw("SELECT tenant_id, "+c.id+" AS id, "+c.gen+" AS gen, "+c.column+" AS body FROM "+c.table+
 			" WHERE "+c.id+from+"? AND "+c.column+"<>'' AND "+c.column+" NOT LIKE ?"+has+" ORDER BY "+c.id+" LIMIT ?", after, fresh, sealBatch).Scan(&rows).Error
 		if err != nil || len(rows) == 0 {
 			return err
@@ -242,7 +236,7 @@ func (s *sealing) sealColumn(ctx context.Context, c secretColumn, done *Sealed) 
 			if c.gen != "0" {
 				where, args = where+" AND "+c.gen+"=?", append(args, r.Gen)
 			}
-			res := s.w.WithContext(ctx).Exec("UPDATE "+c.table+" SET "+c.column+"=?"+where, args...)
+			res := s.write(ctx).Exec("UPDATE "+c.table+" SET "+c.column+"=?"+where, args...)
 			if res.Error != nil {
 				return res.Error
 			}
@@ -257,5 +251,5 @@ func (s *sealing) sealColumn(ctx context.Context, c secretColumn, done *Sealed) 
 // ForgetSecretKeys lets the store be opened with other keys. What was sealed
 // with those that are lost stays unreadable.
 func (s *sealing) ForgetSecretKeys(ctx context.Context) error {
-	return translate(s.w.WithContext(ctx).Exec("DELETE FROM secret_keys").Error)
+	return translate(s.write(ctx).Exec("DELETE FROM secret_keys").Error)
 }

@@ -96,22 +96,19 @@ func (s *webhooks) CreateWebhook(ctx context.Context, w taskstore.Webhook) (*tas
 		return nil, err
 	}
 	err := s.tx(ctx, func(tx *gorm.DB) error {
-		var found []string // locked: two at once cannot both be the last
-		if err := tx.Raw("SELECT id FROM datasets WHERE tenant_id=? AND id=?"+s.d.lock, w.TenantID, w.DatasetID).Scan(&found).Error; err != nil {
+		// Locked: two at once cannot both be the last.
+		if _, err := one[string](tx, "dataset", w.DatasetID, "SELECT id FROM datasets WHERE tenant_id=? AND id=?"+s.d.lock, w.TenantID, w.DatasetID); err != nil {
 			return err
 		}
-		if len(found) == 0 {
-			return notFound("dataset", w.DatasetID)
-		}
-		var n []int64
-		if err := tx.Raw("SELECT COUNT(*) FROM webhooks WHERE dataset_id=?", w.DatasetID).Scan(&n).Error; err != nil {
+		n, err := one[int64](tx, "count", "", "SELECT COUNT(*) FROM webhooks WHERE dataset_id=?", w.DatasetID)
+		if err != nil {
 			return err
 		}
-		if n[0] >= maxWebhooks {
-			return limitFailure("webhooks of the dataset", n[0], 1, maxWebhooks)
+		if *n >= maxWebhooks {
+			return limitFailure("webhooks of the dataset", *n, 1, maxWebhooks)
 		}
-		return insertRows(tx, "webhooks", []string{"id", "tenant_id", "dataset_id", "url", "secret", "events", "enabled", "last_error", "created_at", "updated_at"},
-			[][]any{{w.ID, w.TenantID, w.DatasetID, w.URL, s.vault.seal(w.Secret, secretContext("webhook", w.TenantID, w.ID)), encodeList(w.Events), flag(w.Enabled), "", raw(s.now()), raw(s.now())}}, "")
+		return tx.Model(&webhookRow{}).Create(columns{"id": w.ID, "tenant_id": w.TenantID, "dataset_id": w.DatasetID, "url": w.URL, "secret": s.vault.seal(w.Secret, secretContext("webhook", w.TenantID, w.ID)),
+			"events": encodeList(w.Events), "enabled": flag(w.Enabled), "last_error": "", "created_at": gorm.Expr(s.now()), "updated_at": gorm.Expr(s.now())}).Error
 	})
 	if err != nil {
 		return nil, fmt.Errorf("create webhook: %w", err)
@@ -121,32 +118,13 @@ func (s *webhooks) CreateWebhook(ctx context.Context, w taskstore.Webhook) (*tas
 
 // Webhook finds a webhook by its tenant, dataset and id.
 func (s *webhooks) Webhook(ctx context.Context, tenantID, datasetID, id string) (*taskstore.Webhook, error) {
-	var rows []webhookRow
-	if err := s.w.WithContext(ctx).Raw("SELECT * FROM webhooks WHERE id=? AND tenant_id=? AND dataset_id=?", id, tenantID, datasetID).Scan(&rows).Error; err != nil {
-		return nil, translate(err)
-	}
-	if len(rows) == 0 {
-		return nil, notFound("webhook", id)
-	}
-	w := rows[0].toDomain(s.vault)
-	return &w, nil
+	return get(s.write(ctx), "webhook", id, s.toWebhook, "id=? AND tenant_id=? AND dataset_id=?", id, tenantID, datasetID)
 }
 
 // Webhooks lists the webhooks of a dataset.
 func (s *webhooks) Webhooks(ctx context.Context, tenantID, datasetID string) ([]taskstore.Webhook, error) {
-	var rows []webhookRow
-	if err := s.read(ctx).Raw("SELECT * FROM webhooks WHERE dataset_id=? AND tenant_id=? ORDER BY id", datasetID, tenantID).Scan(&rows).Error; err != nil {
-		return nil, translate(err)
-	}
-	return s.webhooksOf(rows), nil
-}
-
-func (s *webhooks) webhooksOf(rows []webhookRow) []taskstore.Webhook {
-	out := make([]taskstore.Webhook, len(rows))
-	for i, r := range rows {
-		out[i] = r.toDomain(s.vault)
-	}
-	return out
+	rows, err := all[webhookRow](s.read(ctx), "SELECT * FROM webhooks WHERE dataset_id=? AND tenant_id=? ORDER BY id", datasetID, tenantID)
+	return mapped(rows, s.toWebhook), err
 }
 
 // UpdateWebhook writes URL, Events and Enabled, and forgets the failures.
@@ -154,7 +132,7 @@ func (s *webhooks) UpdateWebhook(ctx context.Context, w taskstore.Webhook) error
 	if err := checkText("the webhook's url", w.URL, 2000); err != nil {
 		return err
 	}
-	return changed(s.w.WithContext(ctx).Exec(s.sql("UPDATE webhooks SET url=?, events=?, enabled=?, failures=0, not_before=0, last_error='', updated_at=@now WHERE id=? AND tenant_id=? AND dataset_id=?"),
+	return changed(s.write(ctx).Exec(s.sql("UPDATE webhooks SET url=?, events=?, enabled=?, failures=0, not_before=0, last_error='', updated_at=@now WHERE id=? AND tenant_id=? AND dataset_id=?"),
 		w.URL, encodeList(w.Events), flag(w.Enabled), w.ID, w.TenantID, w.DatasetID), "webhook", w.ID)
 }
 
@@ -172,27 +150,11 @@ func (s *webhooks) DeleteWebhook(ctx context.Context, tenantID, datasetID, id st
 func (s *webhooks) Deliveries(ctx context.Context, h *taskstore.Webhook, states []taskstore.DeliveryState, p taskstore.Page) ([]taskstore.Delivery, string, error) {
 	var w where
 	w.add("webhook_id=?", h.ID)
-	if len(states) > 0 {
-		w.add("state IN ?", states)
-	}
+	w.when(len(states) > 0, "state IN ?", states)
 	if _, err := strconv.ParseInt(p.Cursor, 10, 64); p.Cursor != "" && err != nil {
 		return nil, "", fmt.Errorf("%w: cursor %q is none of this list", sheaf.ErrInvalid, clip(p.Cursor, 64))
 	}
-	suffix, limit := w.page("seq", p)
-	var rows []deliveryRow
-	if err := s.read(ctx).Raw("SELECT * FROM webhook_deliveries"+w.String()+suffix, w.args...).Scan(&rows).Error; err != nil {
-		return nil, "", translate(err)
-	}
-	rows, next := cut(rows, limit, func(r deliveryRow) string { return strconv.FormatInt(r.Seq, 10) })
-	return deliveriesOf(rows), next, nil
-}
-
-func deliveriesOf(rows []deliveryRow) []taskstore.Delivery {
-	out := make([]taskstore.Delivery, len(rows))
-	for i, r := range rows {
-		out[i] = r.toDomain()
-	}
-	return out
+	return page(s.read(ctx), "SELECT * FROM webhook_deliveries", w, "seq", p, func(r deliveryRow) string { return strconv.FormatInt(r.Seq, 10) }, deliveryRow.toDomain)
 }
 
 // ReplayDeliveries makes deliveries pending again and says how many.
@@ -207,14 +169,11 @@ func (s *webhooks) ReplayDeliveries(ctx context.Context, h *taskstore.Webhook, r
 	default:
 		w.add("state=?", string(taskstore.DeliveryDead))
 	}
-	if !r.Since.IsZero() {
-		w.add("created_at>=?", toMillis(r.Since))
-	}
+	w.when(!r.Since.IsZero(), "created_at>=?", toMillis(r.Since))
 	err = s.tx(ctx, func(tx *gorm.DB) error {
 		// Claims grows: an attempt that is under way does not end what begins now.
-		res := tx.Exec(s.sql("UPDATE webhook_deliveries SET state='pending', attempts=0, claims=claims+1, next_at=@now")+w.String(), w.args...)
-		if n = int(res.RowsAffected); res.Error != nil || n == 0 {
-			return res.Error
+		if n, err = exec(tx, s.sql("UPDATE webhook_deliveries SET state='pending', attempts=0, claims=claims+1, next_at=@now")+w.String(), w.args...); err != nil || n == 0 {
+			return err
 		}
 		return tx.Exec("UPDATE webhooks SET not_before=0 WHERE id=?", h.ID).Error
 	})
@@ -224,38 +183,28 @@ func (s *webhooks) ReplayDeliveries(ctx context.Context, h *taskstore.Webhook, r
 // PingWebhook writes a message of kind WebhookPing.
 func (s *webhooks) PingWebhook(ctx context.Context, w *taskstore.Webhook) (*taskstore.Delivery, error) {
 	id := "ping_" + sheaf.NewID()
-	err := insertRows(s.w.WithContext(ctx), "webhook_deliveries", []string{"webhook_id", "tenant_id", "event_id", "event", "data", "error", "next_at", "created_at"},
+	err := insertRows(s.write(ctx), "webhook_deliveries", []string{"webhook_id", "tenant_id", "event_id", "event", "data", "error", "next_at", "created_at"},
 		[][]any{{w.ID, w.TenantID, id, taskstore.WebhookPing, encode(map[string]string{"dataset_id": w.DatasetID}), "", raw(s.now()), raw(s.now())}}, "")
 	if err != nil {
 		return nil, translate(err)
 	}
-	var rows []deliveryRow
-	if err := s.w.WithContext(ctx).Raw("SELECT * FROM webhook_deliveries WHERE webhook_id=? AND event_id=?", w.ID, id).Scan(&rows).Error; err != nil {
-		return nil, translate(err)
-	}
-	if len(rows) == 0 {
-		return nil, notFound("webhook", w.ID)
-	}
-	d := rows[0].toDomain()
-	return &d, nil
+	return get(s.write(ctx), "webhook", w.ID, deliveryRow.toDomain, "webhook_id=? AND event_id=?", w.ID, id)
 }
 
 // DueWebhooks lists enabled webhooks, with their secrets, that have something
 // to send now and are not waiting after a failure.
 func (s *webhooks) DueWebhooks(ctx context.Context, limit int) ([]taskstore.Webhook, error) {
-	var rows []webhookRow
-	err := s.w.WithContext(ctx).Raw(s.sql(`SELECT w.* FROM webhooks w WHERE w.enabled=1 AND w.not_before<=@now AND EXISTS (
-		SELECT 1 FROM webhook_deliveries d WHERE d.webhook_id=w.id AND d.state='pending' AND d.next_at<=@now) ORDER BY w.not_before, w.id LIMIT ?`), limit).Scan(&rows).Error
-	return s.webhooksOf(rows), translate(err)
+	rows, err := all[webhookRow](s.write(ctx), s.sql(`SELECT w.* FROM webhooks w WHERE w.enabled=1 AND w.not_before<=@now AND EXISTS (
+		SELECT 1 FROM webhook_deliveries d WHERE d.webhook_id=w.id AND d.state='pending' AND d.next_at<=@now) ORDER BY w.not_before, w.id LIMIT ?`), limit)
+	return mapped(rows, s.toWebhook), err
 }
 
 // ClaimDeliveries takes due messages, oldest first, for the length of the
 // lease. Attempts counts this one.
 func (s *webhooks) ClaimDeliveries(ctx context.Context, webhookID string, limit int, lease time.Duration) (out []taskstore.Delivery, err error) {
 	err = s.tx(ctx, func(tx *gorm.DB) error {
-		var rows []deliveryRow
-		if err := tx.Raw(s.sql("SELECT * FROM webhook_deliveries WHERE webhook_id=? AND state='pending' AND next_at<=@now ORDER BY next_at, seq LIMIT ?")+s.d.skip,
-			webhookID, limit).Scan(&rows).Error; err != nil || len(rows) == 0 {
+		rows, err := all[deliveryRow](tx, s.sql("SELECT * FROM webhook_deliveries WHERE webhook_id=? AND state='pending' AND next_at<=@now ORDER BY next_at, seq LIMIT ?")+s.d.skip, webhookID, limit)
+		if err != nil || len(rows) == 0 {
 			return err
 		}
 		seqs := make([]int64, len(rows))
@@ -264,7 +213,7 @@ func (s *webhooks) ClaimDeliveries(ctx context.Context, webhookID string, limit 
 			rows[i].Attempts++
 			rows[i].Claims++
 		}
-		out = deliveriesOf(rows)
+		out = mapped(rows, deliveryRow.toDomain)
 		return tx.Exec(s.sql("UPDATE webhook_deliveries SET attempts=attempts+1, claims=claims+1, next_at=@now+? WHERE seq IN ?"), lease.Milliseconds(), seqs).Error
 	})
 	return out, err
@@ -276,9 +225,9 @@ func (s *webhooks) EndDelivery(ctx context.Context, d *taskstore.Delivery, end t
 	const held = " WHERE seq=? AND claims=? AND state='pending'"
 	switch {
 	case end.Unwanted:
-		return translate(s.w.WithContext(ctx).Exec("DELETE FROM webhook_deliveries"+held, d.Seq, d.Claims).Error)
+		return run(s.write(ctx), stmt("DELETE FROM webhook_deliveries"+held, d.Seq, d.Claims))
 	case end.Untried:
-		return translate(s.w.WithContext(ctx).Exec(s.sql("UPDATE webhook_deliveries SET attempts=attempts-1, claims=claims+1, next_at=@now"+held), d.Seq, d.Claims).Error)
+		return run(s.write(ctx), stmt(s.sql("UPDATE webhook_deliveries SET attempts=attempts-1, claims=claims+1, next_at=@now"+held), d.Seq, d.Claims))
 	}
 	delivered := "0"
 	if end.State == taskstore.DeliveryDelivered {
