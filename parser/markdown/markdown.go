@@ -67,14 +67,14 @@ func (f *format) read(src []byte) *whole.Content {
 	src = bytes.ReplaceAll(src, []byte("\r\n"), []byte("\n"))
 	meta, src := frontMatter(src)
 	c := &whole.Content{Metadata: meta}
-	if hostile(src) {
+	if hostile(src) || tangled(src) {
 		// Read as the text it is, a paragraph per empty line.
 		for p := range strings.SplitSeq(string(src), "\n\n") {
 			if p = clean.Lines(p); p != "" {
 				c.Blocks = append(c.Blocks, sheaf.Block{Kind: sheaf.BlockParagraph, Text: p})
 			}
 		}
-		c.Warnings = []sheaf.Warning{{Code: "markup_too_deep", Message: "The Markdown is nested too deep, so it was read as plain text."}}
+		c.Warnings = []sheaf.Warning{{Code: "markup_too_deep", Message: "The Markdown is nested too deep, or opens thousands of links and emphases that it does not close, so it was read as plain text."}}
 		return c
 	}
 	w := &walker{src: src}
@@ -126,6 +126,74 @@ func hostile(src []byte) bool {
 		}
 	}
 	return false
+}
+
+// Bounds of what the parser compares with each other: what opens an emphasis or
+// a link is looked through for each that could close it, and whoever opens
+// thousands and closes none takes the square of them. These take 0.2 s.
+const (
+	maxMarks   = 10_000 // runs of * _ ~ in a block
+	maxUnended = 5_000  // ](  without its ) in a block
+)
+
+// tangled finds blocks with more marks than the parser reads in time. Lists and
+// tables, whose lines are blocks of their own, may have any number.
+func tangled(src []byte) bool {
+	var marks, unended int
+	var list byte // the kind of list that the block is, 0 for none
+	begin, table := true, false
+	for line := range bytes.Lines(src) {
+		text := bytes.TrimSpace(line)
+		switch {
+		case len(text) == 0:
+			begin, table = true, false
+			continue
+		case begin:
+			list = marker(text)
+			marks, unended = 0, 0
+		case bytes.Trim(text, "|:- \t") == nil && bytes.ContainsRune(text, '-') && bytes.ContainsRune(text, '|'):
+			table = true
+		case table || text[0] == '#' || list != 0 && marker(text) == list:
+			marks, unended = 0, 0
+		}
+		begin = false
+		for i, c := range text {
+			switch {
+			case (c == '*' || c == '_' || c == '~') && (i == 0 || text[i-1] != c):
+				marks++
+			case c == '(' && i > 0 && text[i-1] == ']':
+				unended++
+			case c == ')':
+				unended = max(0, unended-1)
+			}
+		}
+		if marks > maxMarks || unended > maxUnended {
+			return true
+		}
+	}
+	return false
+}
+
+// marker is how a line begins an item of a list: '-', '*', '+', '1' for a
+// number; 0 when it does not.
+func marker(line []byte) byte {
+	digits := 0
+	for digits < len(line) && line[digits] >= '0' && line[digits] <= '9' {
+		digits++
+	}
+	end := max(digits, 1)
+	if digits > 0 && end < len(line) && (line[end] == '.' || line[end] == ')') {
+		end++
+	} else if digits > 0 || !bytes.ContainsAny(line[:1], "-*+") {
+		return 0
+	}
+	if end < len(line) && line[end] != ' ' && line[end] != '\t' {
+		return 0
+	}
+	if digits > 0 {
+		return '1'
+	}
+	return line[0]
 }
 
 func indent(line []byte) int {

@@ -1,8 +1,11 @@
 package markdown
 
 import (
+	"strings"
 	"testing"
+	"time"
 
+	"sheaf/internal/cputest"
 	"sheaf/parser"
 	"sheaf/parser/internal/formattest"
 )
@@ -24,6 +27,42 @@ func TestGolden(t *testing.T) {
 func TestEmptyFileIsAFailure(t *testing.T) {
 	if _, _, err := formattest.Read(t, New(), nil, options, nil); err == nil {
 		t.Fatal("a file without bytes was read")
+	}
+}
+
+// What would take the square of its length is read as the text that it is, and
+// what merely is long is not.
+func TestManyMarksAreReadInTime(t *testing.T) {
+	const n = 200_000
+	for _, c := range []struct {
+		name, text string
+		plain      bool
+	}{
+		{"links without end", strings.Repeat("[a](", n), true},
+		{"pictures without end", strings.Repeat("![a](", n), true},
+		{"emphasis that does not close", strings.Repeat("*a_", n), true},
+		{"emphasis on lines", strings.Repeat("|*a_\n", n), true},
+		{"emphasis behind a list", "- x\n" + strings.Repeat("2. *a_\n", n), true},
+		{"emphasis across words", strings.Repeat("_a*b_", n), true},
+		{"links", strings.Repeat("[a](b) ", n/10), false},
+		{"a list", strings.Repeat("- *a* and _b_\n", n/10), false},
+		{"numbers", strings.Repeat("7. *a* and _b_\n", n/10), false},
+		{"a table", "|a|b|\n|---|---|\n" + strings.Repeat("|*a*|_b_|\n", n/10), false},
+		{"paragraphs", strings.Repeat("*a* and _b_\n\n", n/10), false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			begun := cputest.Used(t)
+			got := New().(*format).read([]byte(c.text))
+			if took := cputest.Used(t) - begun; took > 3*cputest.Slowdown*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			if plain := len(got.Warnings) > 0; plain != c.plain {
+				t.Errorf("read as plain text: %v", plain)
+			}
+			if len(got.Blocks) == 0 {
+				t.Error("nothing was read")
+			}
+		})
 	}
 }
 
