@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -13,7 +15,6 @@ import (
 	"sheaf/internal/blob"
 	"sheaf/internal/blob/s3"
 	"sheaf/internal/doctor"
-	"sheaf/internal/embed/static"
 	"sheaf/internal/index/elastic"
 	"sheaf/taskstore/sqlstore"
 )
@@ -121,7 +122,7 @@ func (c *checker) run(ctx context.Context) ([]string, error) {
 			return nil, err
 		}
 	}
-	for _, check := range []func(context.Context) error{c.history, c.generations, c.queue, c.clients, c.stores} {
+	for _, check := range []func(context.Context) error{c.history, c.generations, c.queue, c.clients, c.streams, c.stores} {
 		if err := check(ctx); err != nil {
 			return nil, err
 		}
@@ -307,6 +308,39 @@ func (c *checker) clients(ctx context.Context) error {
 	return nil
 }
 
+// streams checks that no event stream outlives those who watched.
+func (c *checker) streams(ctx context.Context) error {
+	for _, p := range c.f.of("serve") {
+		if err := until(ctx, 20*time.Second, "the end of the streams of "+p.name, func() error {
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/metrics", nil)
+			if err != nil {
+				return err
+			}
+			req.Header.Set("Authorization", "Bearer "+metricsToken)
+			resp, err := c.l.http.Do(req)
+			if err != nil {
+				return err
+			}
+			defer resp.Body.Close()
+			body, err := io.ReadAll(io.LimitReader(resp.Body, 8<<20))
+			if err != nil || resp.StatusCode != http.StatusOK {
+				return fmt.Errorf("%s, %w", resp.Status, err)
+			}
+			for line := range strings.Lines(string(body)) {
+				if strings.HasPrefix(line, "sheaf_http_streams{") && !strings.HasSuffix(strings.TrimSpace(line), " 0") {
+					return fmt.Errorf("%s", strings.TrimSpace(line))
+				}
+			}
+			return nil
+		}); ctx.Err() != nil {
+			return err
+		} else if err != nil {
+			c.violation("a stream is open that nobody watches: %v", err)
+		}
+	}
+	return nil
+}
+
 // stores lets the doctor compare the database with the index and the blob
 // store, with no allowance for what is new: nothing is in the making.
 func (c *checker) stores(ctx context.Context) error {
@@ -319,8 +353,7 @@ func (c *checker) stores(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	model := static.Default().Model()
-	ix, err := elastic.Open(ctx, elastic.Config{URLs: []string{c.e.es.String()}, Prefix: c.settings["SHEAF_INDEX_PREFIX"], ModelID: model.ID, Dim: model.Dim, Shards: 1})
+	ix, err := elastic.Open(ctx, elastic.Config{URLs: []string{c.e.es.String()}, Prefix: c.settings["SHEAF_INDEX_PREFIX"], ModelID: embedSpace, Dim: embedDim, Shards: 1})
 	if err != nil {
 		return err
 	}

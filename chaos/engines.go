@@ -66,11 +66,12 @@ func (s *server) kill() {
 }
 
 // engines are what a fleet depends on: MariaDB and Redis of the harness' own,
-// which it may kill, MinIO and Elasticsearch of the run, and a proxy in front
-// of each of the four.
+// which it may kill, an embedding server that can refuse, MinIO and
+// Elasticsearch of the run, and a proxy in front of each of the five.
 type engines struct {
 	mysql, redis *server
-	proxies      map[string]*proxy.Proxy // mysql, redis, s3, es
+	embed        *embedder
+	proxies      map[string]*proxy.Proxy // mysql, redis, s3, es, embedder
 	db           *sql.DB                 // past the proxy
 	rdb          *redis.Client           // past the proxy
 	dsn          func(addr string) string
@@ -109,6 +110,9 @@ func startEngines(ctx context.Context, dir string, env func(string) string) (e *
 	if e.mysql, err = newMySQL(dir); err != nil {
 		return e, err
 	}
+	if e.embed, err = startEmbedder(); err != nil {
+		return e, err
+	}
 	e.dsn = func(addr string) string {
 		c := mysql.NewConfig()
 		c.User, c.Net, c.Addr, c.DBName = "root", "tcp", addr, "chaos"
@@ -137,7 +141,7 @@ func startEngines(ctx context.Context, dir string, env func(string) string) (e *
 	if e.db, err = sql.Open("mysql", e.dsn(e.mysql.addr())); err != nil {
 		return e, err
 	}
-	for name, target := range map[string]string{"mysql": e.mysql.addr(), "redis": e.redis.addr(), "s3": e.s3.Host, "es": e.es.Host} {
+	for name, target := range map[string]string{"mysql": e.mysql.addr(), "redis": e.redis.addr(), "s3": e.s3.Host, "es": e.es.Host, "embedder": e.embed.addr} {
 		if e.proxies[name], err = proxy.Start(target); err != nil {
 			return e, err
 		}
@@ -185,6 +189,7 @@ func (e *engines) calm() {
 	for _, p := range e.proxies {
 		p.Set(proxy.Pass, 0)
 	}
+	e.embed.refuse.Store(0)
 }
 
 func (e *engines) close() {
@@ -198,6 +203,9 @@ func (e *engines) close() {
 	}
 	if e.rdb != nil {
 		_ = e.rdb.Close()
+	}
+	if e.embed != nil {
+		e.embed.close()
 	}
 	for _, s := range []*server{e.redis, e.mysql} {
 		if s != nil {

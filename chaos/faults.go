@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,17 +25,20 @@ type fault struct {
 
 // injector draws faults from a seed and injects them, several at a time.
 type injector struct {
-	e      *engines
-	f      *fleet
-	l      *load
-	begun  time.Time
-	mu     sync.Mutex
-	busy   map[string]bool // what is damaged now is not damaged again
-	counts map[string]int
-	failed map[string]int // the fault could not be brought about
-	kills  []kill
-	waits  waits
-	log    []injected
+	e *engines
+	f *fleet
+	l *load
+	w *watchers
+	// running is the run's own context: watchers go on behind the faults.
+	running context.Context
+	begun   time.Time
+	mu      sync.Mutex
+	busy    map[string]bool // what is damaged now is not damaged again
+	counts  map[string]int
+	failed  map[string]int // the fault could not be brought about
+	kills   []kill
+	waits   waits
+	log     []injected
 }
 
 // kill is the end of an executor, for the measure of recovery.
@@ -84,6 +88,27 @@ func (in *injector) kinds() []fault {
 			return in.net(ctx, name, proxy.DropReplies, 0, between(r, 0, 3))
 		})
 	}
+	for name, status := range map[string]int{"refuse key": http.StatusUnauthorized, "limit embedder": http.StatusTooManyRequests} {
+		add(name, 3, func(ctx context.Context, r *rand.Rand) error {
+			if _, err := in.take(ctx, "embedder"); err != nil {
+				return err
+			}
+			defer in.give("embedder")
+			in.e.embed.refuseFor(ctx, status, between(r, 1, 4))
+			return nil
+		})
+	}
+	add("slow watchers", 3, func(ctx context.Context, _ *rand.Rand) error {
+		d := in.l.pick()
+		if d == nil {
+			return fmt.Errorf("no document was accepted yet")
+		}
+		in.w.follow(in.running, d)
+		return nil
+	})
+	add("deaf watchers", 3, func(ctx context.Context, r *rand.Rand) error {
+		return in.w.deaf(ctx, tenants[r.IntN(len(tenants))], between(r, 2, 6))
+	})
 	if in.f.full != "" {
 		add("fill disk", 3, in.fill)
 	}

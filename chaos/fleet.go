@@ -94,6 +94,9 @@ const (
 // secretsKey is the same in every process of the fleet.
 var secretsKey = secrets.Generate()
 
+// metricsToken opens /metrics of the API processes.
+const metricsToken = "chaos-metrics"
+
 // settings are the environment of every process.
 func (e *engines) settings() []string {
 	return []string{
@@ -104,7 +107,9 @@ func (e *engines) settings() []string {
 		"SHEAF_BLOB_DRIVER=s3", "SHEAF_BLOB_ENDPOINT=http://" + e.proxies["s3"].Addr(),
 		"SHEAF_BLOB_ACCESS_KEY=" + e.s3Key, "SHEAF_BLOB_SECRET_KEY=" + e.s3Secret,
 		"SHEAF_INDEX_DRIVER=elasticsearch", "SHEAF_INDEX_ADDRS=http://" + e.proxies["es"].Addr(),
-		"SHEAF_SERVER_AUTH=true", "SHEAF_PARSER_UNIT_TIMEOUT=1s", "SHEAF_PARSER_PROCESSES=2", "SHEAF_EXECUTOR_WORKERS=4",
+		"SHEAF_EMBED_DRIVER=openai", "SHEAF_EMBED_URL=http://" + e.proxies["embedder"].Addr() + "/v1", "SHEAF_EMBED_MODEL=" + embedModel,
+		fmt.Sprintf("SHEAF_EMBED_DIM=%d", embedDim), "SHEAF_EMBED_TIMEOUT=3s",
+		"SHEAF_SERVER_AUTH=true", "SHEAF_SERVER_BODY_TIMEOUT=5s", "SHEAF_SERVER_METRICS_TOKEN=" + metricsToken, "SHEAF_PARSER_UNIT_TIMEOUT=1s", "SHEAF_PARSER_PROCESSES=2", "SHEAF_EXECUTOR_WORKERS=4",
 		"SHEAF_EXECUTOR_MAX_FAILS=100", "SHEAF_EXECUTOR_BACKOFF_BASE=200ms", "SHEAF_EXECUTOR_BACKOFF_MAX=2s",
 		"SHEAF_KEEPER_GRACE=" + grace.String(), "SHEAF_KEEPER_KEEP_VERSIONS=0s", "SHEAF_KEEPER_RECONCILE=" + reconcile.String(),
 	}

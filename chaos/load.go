@@ -32,9 +32,10 @@ type document struct {
 	token    string // a word of its own, on every page; "" for the samples
 	pages    int
 	id       string
-	canceled bool // a cancel was asked for, whatever came of it
-	deleted  bool // a delete was asked for
-	gone     bool // and answered
+	job      string // that it was sent with
+	canceled bool   // a cancel was asked for, whatever came of it
+	deleted  bool   // a delete was asked for
+	gone     bool   // and answered
 }
 
 // answer is the part of an upload's answer that a client needs.
@@ -205,7 +206,7 @@ func (l *load) upload(ctx context.Context, d *document, content []byte, parserCo
 		return nil, fmt.Errorf("the upload of %s was answered with %d documents", d.name, len(a.Documents))
 	}
 	l.mu.Lock()
-	d.id = a.Documents[0].ID
+	d.id, d.job = a.Documents[0].ID, a.Job.ID
 	l.mu.Unlock()
 	return d, nil
 }

@@ -119,6 +119,9 @@ type record struct {
 	SlowestPerS   float64            `json:"claims_per_s_slowest_window"`   // of all windows of four seconds in that time
 	FlushBackS    float64            `json:"throughput_back_after_flush_s"` // from FLUSHALL until a window has as many as that
 	FlushPerS     float64            `json:"claims_per_s_after_flush"`      // in the two windows from then on
+	ReadyFollows  float64            `json:"readiness_follows_s"`           // the slowest, of outages and their ends
+	CuredS        float64            `json:"refused_key_cured_s"`           // from the cure until everything that waited for it is done
+	Watchers      int                `json:"slow_watchers"`
 	DurationS     float64            `json:"duration_s"`
 	DiskFull      bool               `json:"disk_full"` // could a small file system be mounted
 	Violations    []string           `json:"violations"`
@@ -164,13 +167,17 @@ func run(ctx context.Context, c config, t *trial) (r *record, err error) {
 		return nil, err
 	}
 	say("recovery of killed executors' tasks: %s", r.Recovery)
+	if err := t.measureOutages(ctx, r); err != nil {
+		return nil, err
+	}
+	say("readiness follows within %.1f s; %.1f s from the cure of a refused key until what waited is done", r.ReadyFollows, r.CuredS)
 	r.judge(l)
 	if err := f.restart(ctx, shortTimes...); err != nil {
 		return nil, err
 	}
 
 	working, stopWork := context.WithCancel(ctx)
-	in := &injector{e: e, f: f, l: l, begun: begun, busy: map[string]bool{}, counts: map[string]int{}, failed: map[string]int{}, waits: waits{}}
+	in := &injector{e: e, f: f, l: l, w: &watchers{l: l}, running: ctx, begun: begun, busy: map[string]bool{}, counts: map[string]int{}, failed: map[string]int{}, waits: waits{}}
 	watched := make(chan struct{})
 	go func() { in.waits.watch(working, e); close(watched) }()
 	defer stopWork()
@@ -220,6 +227,11 @@ func run(ctx context.Context, c config, t *trial) (r *record, err error) {
 	pause(ctx, 2*reconcile+time.Second) // the queue's counts are reconciled in two rounds
 	say("at rest after %.1f s", r.SettleS)
 
+	if err := in.w.check(ctx, e); err != nil {
+		return nil, err
+	}
+	say("%d slow watchers have seen everything", len(in.w.all))
+
 	check := &checker{e: e, f: f, l: l, settings: t.own}
 	found, err := check.run(ctx)
 	if err != nil {
@@ -242,6 +254,7 @@ func run(ctx context.Context, c config, t *trial) (r *record, err error) {
 	}
 	r.Faults = in.injected()
 	r.ByKind, r.NotInjected, r.Log = in.counts, in.failed, in.log
+	r.Watchers = len(in.w.all)
 	r.Documents, r.Searches, r.Unanswered = len(l.docs), l.searches, l.unanswered
 	r.Violations = append(l.violations, found...)
 	err = e.db.QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(SUM(attempts),0), COALESCE(SUM(lost_count),0),
@@ -397,6 +410,8 @@ func (r *record) judge(l *load) {
 		{"cancel of running work, p99", r.CancelP99, 2},
 		{"recovery of a killed executor's tasks, p99", r.Recovery.P99, promised.Seconds()},
 		{"full throughput after FLUSHALL", r.FlushBackS, promised.Seconds()},
+		{"readiness follows an outage and its end", r.ReadyFollows, followed.Seconds()},
+		{"a refused key is cured: what waited is done", r.CuredS, 2 * promised.Seconds()},
 	}
 	for _, p := range r.Promises {
 		if p.Seconds > p.Bound {
@@ -442,6 +457,9 @@ func (r *record) print(w *os.File) {
 		fmt.Fprintf(w, "%-22s %6d\n", k, r.ByKind[k])
 	}
 	fmt.Fprintf(w, "%-22s %6d\n\n", "all", r.Faults)
+	if len(r.NotInjected) > 0 {
+		fmt.Fprintln(w, "not injected:", r.NotInjected)
+	}
 	if !r.DiskFull {
 		fmt.Fprintln(w, "no disk was filled: mounting a file system is not permitted here")
 	}
