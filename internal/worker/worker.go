@@ -489,7 +489,7 @@ func (w *Worker) finish(ctx, end context.Context, t *sheaf.Task, done taskstore.
 	case errors.Is(err, errUnknownKind):
 		return sheaf.TaskPending, w.cfg.Store.Snooze(end, claim, 30*time.Second, "no executor here knows tasks of kind "+string(t.Kind))
 	}
-	f := sheaf.AsFailure(err, string(t.Kind))
+	f := w.shown(t, err)
 	f.Attempt = t.Attempts
 	if timedOutTwice(t, f) {
 		f.Retryable = false
@@ -499,6 +499,30 @@ func (w *Worker) finish(ctx, end context.Context, t *sheaf.Task, done taskstore.
 	}
 	retry := w.retries(t)
 	return w.cfg.Store.FailTask(end, claim, taskstore.FailReport{Failure: *f, Delay: retry.wait(t.FailCount), MaxFails: retry.MaxFails})
+}
+
+// shown is the failure as the task keeps it. A driver's own words name hosts,
+// addresses and users: they stay in the log, and tenants read what it comes to.
+func (w *Worker) shown(t *sheaf.Task, err error) *sheaf.Failure {
+	f := sheaf.AsFailure(err, string(t.Kind))
+	if _, ours := errors.AsType[*sheaf.Failure](err); ours {
+		return f
+	}
+	part := "something that Sheaf depends on"
+	if b, ok := errors.AsType[*broken](err); ok {
+		part = "the " + b.dependency
+	}
+	said := f.Message
+	switch f.Code {
+	case "internal":
+		f.Message = "Something went wrong inside Sheaf. It is tried again; the log of the executor has the details under the id of the task."
+	case "unavailable":
+		f.Message = "At the moment " + part + " does not answer. It is tried again; the log of the executor has the details under the id of the task."
+	default: // our own words
+		return f
+	}
+	w.cfg.Log.Warn("a task failed", "task", t.ID, "kind", t.Kind, "code", f.Code, "error", said)
+	return f
 }
 
 // timedOutTwice reports whether this attempt and the one before it ran out of

@@ -107,20 +107,33 @@ func seconds(m []string) float64 {
 // and the lines below it, to the next empty one.
 func cues(s string) []speech.Segment {
 	var out []speech.Segment
-	var cur *speech.Segment
-	for line := range strings.SplitSeq(s, "\n") {
-		if m := timing.FindStringSubmatch(line); m != nil {
-			out = append(out, speech.Segment{Start: seconds(m[1:5]), End: seconds(m[5:9])})
-			cur = &out[len(out)-1]
-			continue
+	var said []string // of the newest cue
+	within := false
+	end := func() {
+		if within {
+			out[len(out)-1].Text = strings.Join(said, " ")
 		}
-		text := strings.TrimSpace(tag.ReplaceAllString(line, ""))
-		switch {
+		said, within = said[:0], false
+	}
+	for line := range strings.SplitSeq(s, "\n") {
+		if strings.Contains(line, "-->") {
+			if m := timing.FindStringSubmatch(line); m != nil {
+				end()
+				out, within = append(out, speech.Segment{Start: seconds(m[1:5]), End: seconds(m[5:9])}), true
+				continue
+			}
+		}
+		text := line
+		if strings.ContainsAny(line, "<{") {
+			text = tag.ReplaceAllString(line, "")
+		}
+		switch text = strings.TrimSpace(text); {
 		case strings.TrimSpace(line) == "":
-			cur = nil // what stands before the next times is a number, a name or a note
-		case cur != nil && text != "":
-			cur.Text = strings.TrimSpace(cur.Text + " " + text)
+			end() // what stands before the next times is a number, a name or a note
+		case within && text != "":
+			said = append(said, text)
 		}
 	}
+	end()
 	return out
 }

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"sheaf"
+	"sheaf/internal/cputest"
 	"sheaf/parser"
 	"sheaf/parser/internal/formattest"
 )
@@ -62,4 +64,20 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_, _, _ = formattest.Read(t, New(), b, options, nil) // it checks what it reads
 	})
+}
+
+// Many cues, and a cue of many lines, are read in the time of their length.
+func TestManyLinesAreReadInTime(t *testing.T) {
+	const n = 100_000
+	one := "1\n00:00:01,000 --> 00:00:02,000\n"
+	for name, text := range map[string]string{"cues": strings.Repeat(one+"Words.\n\n", n), "lines of one cue": one + strings.Repeat("Words of a line that goes on.\n", n)} {
+		begun := cputest.Used(t)
+		got := cues(text)
+		if took := cputest.Used(t) - begun; took > cputest.Slowdown*time.Second {
+			t.Errorf("%s: %d segments took %s", name, len(got), took)
+		}
+		if len(got) == 0 || !strings.HasPrefix(got[0].Text, "Words") {
+			t.Errorf("%s: %d segments", name, len(got))
+		}
+	}
 }
