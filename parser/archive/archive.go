@@ -118,6 +118,7 @@ type document struct {
 	members  []member
 	dropped  int
 	warnings []sheaf.Warning
+	standing *walk // of Unpack, between two steps; nil for none
 }
 
 // Open implements parser.Format.
@@ -207,7 +208,13 @@ func asFailure(ctx context.Context, err error) error {
 }
 
 // Close implements parser.Document.
-func (*document) Close() error { return nil }
+func (d *document) Close() error {
+	if d.standing != nil {
+		d.standing.stop()
+		d.standing = nil
+	}
+	return nil
+}
 
 // Plan implements parser.Document.
 func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -23,51 +24,103 @@ const (
 	stepMembers = 500
 )
 
+// walk is a walk over the files of an archive that stands still between two
+// steps: a packed stream is unpacked once, not once a step.
+type walk struct {
+	next    func() (file, bool)
+	stop    func()
+	ahead   *file // that the step before did not take
+	n       int   // files so far, without ahead
+	dropped int
+	seen    map[string]bool
+	err     error // that ended it
+}
+
+// file is a member and what writes it, which works until the next is asked for.
+type file struct {
+	member  member
+	content func(io.Writer) (int64, error)
+}
+
+func (d *document) newWalk() *walk {
+	w := &walk{seen: map[string]bool{}}
+	w.next, w.stop = iter.Pull(func(yield func(file) bool) {
+		// A step is canceled between two files; the walk outlives it.
+		w.err = d.walk(context.Background(), func(m member, content func(io.Writer) (int64, error)) error {
+			if !yield(file{m, content}) {
+				return errEnough
+			}
+			return nil
+		})
+	})
+	return w
+}
+
+func (w *walk) take() (file, bool) {
+	if f := w.ahead; f != nil {
+		w.ahead = nil
+		return *f, true
+	}
+	return w.next()
+}
+
 // Unpack implements parser.Unpacker.
 func (d *document) Unpack(ctx context.Context, from int) (*parser.Unpacked, error) {
+	w := d.standing
+	if d.standing = nil; w == nil || w.n+1 != from {
+		if w != nil {
+			w.stop()
+		}
+		w = d.newWalk()
+	}
 	out := &parser.Unpacked{}
-	seen := map[string]bool{}
-	n, bytes, dropped := 0, int64(0), 0
-	err := d.walk(ctx, func(m member, content func(io.Writer) (int64, error)) error {
-		if n >= d.limits.Files {
-			dropped++
-			return nil
+	bytes := int64(0)
+	var err error
+	for err == nil && ctx.Err() == nil {
+		f, ok := w.take()
+		if !ok {
+			err = w.err
+			break
 		}
-		n++
-		twice := seen[m.name]
-		seen[m.name] = true
-		if n < from {
-			return nil
+		if w.n >= d.limits.Files {
+			w.dropped++
+			continue
 		}
-		if len(out.Members) >= stepMembers || bytes >= stepBytes {
-			out.Next = n
-			return errEnough
+		if w.n+1 >= from && (len(out.Members) >= stepMembers || bytes >= stepBytes) {
+			w.ahead, d.standing, out.Next = &f, w, w.n+1
+			return out, nil
+		}
+		w.n++
+		m := f.member
+		twice := w.seen[m.name]
+		w.seen[m.name] = true
+		if w.n < from {
+			continue
 		}
 		if m.code == "" && twice {
 			m.code, m.reason = duplicate, duplicateReason
 		}
-		u, err := d.unpackMember(ctx, m, n, content)
+		var u parser.Member
+		u, err = d.unpackMember(ctx, m, w.n, f.content)
 		bytes += u.Size
 		out.Members = append(out.Members, u)
-		return err
-	})
+	}
+	w.stop()
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case errors.Is(err, errEnough):
-		return out, nil
-	case err != nil && n == 0:
+	case err != nil && w.n == 0:
 		return nil, asFailure(ctx, err)
 	case err != nil:
 		if f, ok := errors.AsType[*sheaf.Failure](err); ok && f.Retryable {
 			return nil, f // the disk is full, which says nothing about the archive
 		}
-		out.Warnings = append(out.Warnings, damaged(ctx, n, err))
-	case n == 0:
+		out.Warnings = append(out.Warnings, damaged(ctx, w.n, err))
+	case w.n == 0:
 		return nil, noFiles()
 	}
-	if dropped > 0 {
-		out.Warnings = append(out.Warnings, d.tooMany(dropped))
+	if w.dropped > 0 {
+		out.Warnings = append(out.Warnings, d.tooMany(w.dropped))
 	}
 	return out, nil
 }

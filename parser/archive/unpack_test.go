@@ -142,3 +142,54 @@ func FuzzUnpack(f *testing.F) {
 		}
 	})
 }
+
+// A packed stream is unpacked once: what a step has passed is not read again
+// for the next, as long as the document is open.
+func TestUnpackReadsAPackedStreamOnce(t *testing.T) {
+	const n = 3*stepMembers + 7
+	var files []string
+	for i := range n {
+		files = append(files, fmt.Sprintf("%04d.txt", i), strings.Repeat(fmt.Sprintf("%08x", i*2654435761), 200))
+	}
+	path := filepath.Join(t.TempDir(), "archive")
+	if err := os.WriteFile(path, gzipped(t, tarOf(t, files...)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	o := options("pack.tar.gz")
+	o.TempDir = t.TempDir()
+	d, err := New(Limits{}, registry).Open(t.Context(), f, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	found := 0
+	for from := 1; from > 0; {
+		u, err := d.(parser.Unpacker).Unpack(t.Context(), from)
+		if err != nil {
+			t.Fatalf("from the %d. file on: %v", from, err)
+		}
+		if len(u.Members) == 0 || u.Members[0].N != from || len(u.Warnings) > 0 {
+			t.Fatalf("from the %d. file on: %+v", from, u)
+		}
+		for _, m := range u.Members {
+			b, err := os.ReadFile(filepath.Join(o.TempDir, m.File))
+			if err != nil || m.Path != files[2*(m.N-1)] || string(b) != files[2*m.N-1] {
+				t.Fatalf("file %d is %s, %v", m.N, m.Path, err)
+			}
+		}
+		found += len(u.Members)
+		from = u.Next
+		// What lies before cannot be read again.
+		if _, err := f.WriteAt(make([]byte, 1024), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found != n {
+		t.Errorf("%d of %d files", found, n)
+	}
+}

@@ -303,14 +303,39 @@ func (p *Pool) handOver(ctx context.Context, c *process, d *childDoc) (dir strin
 
 // Unpack takes files out of a container, from the from-th on. dir is the
 // folder that Member.File is relative to; it stays until cleanup, which is
-// never nil, is called.
+// never nil, is called. Until the last step the document stays open, since the
+// next goes on where this one stopped.
 func (p *Pool) Unpack(ctx context.Context, src Source, from int) (u *parser.Unpacked, dir string, cleanup func(), err error) {
 	u, c, d, err := askOne[parser.Unpacked](ctx, p, src, request{Op: opUnpack, N: from}, kindUnpacked, "files", nil)
 	if err != nil {
 		return nil, "", func() {}, p.finish(c, err)
 	}
-	dir, cleanup, err = p.handOver(ctx, c, d)
-	return u, dir, cleanup, p.finish(c, err)
+	if u.Next == 0 {
+		dir, cleanup, err = p.handOver(ctx, c, d)
+		return u, dir, cleanup, p.finish(c, err)
+	}
+	dir, err = p.moveOut(d, u.Members)
+	return u, dir, func() { _ = os.RemoveAll(dir) }, p.finish(c, err)
+}
+
+// moveOut takes files of a document that stays open into a folder of their own:
+// that of the document goes when its child needs the place for another.
+func (p *Pool) moveOut(d *childDoc, members []parser.Member) (dir string, err error) {
+	dir, err = os.MkdirTemp(p.root, "step-")
+	for _, m := range members {
+		switch {
+		case err != nil || m.File == "":
+		case m.File == "." || !filepath.IsLocal(m.File) || filepath.Base(m.File) != m.File:
+			err = errFrame // a child may not name what is not its own
+		default:
+			err = os.Rename(filepath.Join(d.dir, m.File), filepath.Join(dir, m.File))
+		}
+	}
+	if err != nil {
+		_ = os.RemoveAll(dir)
+		return "", sheaf.FailRetryable(sheaf.CategoryInternal, "members_missing", "The files of the archive could not be taken over: %v. It is tried again.", err)
+	}
+	return dir, nil
 }
 
 // errOrder means that a child emitted units that were not asked for, twice, or
