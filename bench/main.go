@@ -78,6 +78,8 @@ var measures = []measure{
 	{[]string{"store.cycles"}, func(ctx context.Context, b *bench) error { return b.storeCycles(ctx) }},
 	{[]string{"e2e", "store.share"}, func(ctx context.Context, b *bench) error { return b.endToEnd(ctx) }},
 	{[]string{"memory.pdf", "reparse"}, func(ctx context.Context, b *bench) error { return b.bigPDF(ctx) }},
+	{[]string{"plan.share"}, func(ctx context.Context, b *bench) error { return b.planShare(ctx) }},
+	{[]string{"changed.page"}, func(ctx context.Context, b *bench) error { return b.changedPage(ctx) }},
 	{[]string{"memory.upload"}, func(ctx context.Context, b *bench) error { return b.bigUpload(ctx) }},
 	{[]string{"memory.csv"}, func(ctx context.Context, b *bench) error { return b.bigTable(ctx, "csv") }},
 	{[]string{"memory.xlsx"}, func(ctx context.Context, b *bench) error { return b.bigTable(ctx, "xlsx") }},

@@ -175,6 +175,10 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 		return nil, sheaf.Fail(sheaf.CategoryBadInput, "bad_pages", "%v", err)
 	}
 
+	if earlier := p.earlierCut(ctx, doc, opened, pieces); earlier != nil {
+		pieces = earlier
+	}
+
 	// Nobody knows yet which headings the ranges begin under.
 	continues := len(opened.Outline) == 0 && len(pieces) > 1 && opened.Unit == sheaf.UnitPage && opened.Ranges == nil
 
@@ -466,6 +470,49 @@ func cut(plan *parser.Plan, config sheaf.ParseConfig) ([]parser.PlannedRange, er
 		}
 	}
 	return out, nil
+}
+
+// earlierCut is how the live generation is cut, where that covers the same units
+// in about as many ranges: pages that were changed in place then change the range
+// that they are in, and no other. nil where it does not, or is not known.
+func (p *Planner) earlierCut(ctx context.Context, doc *sheaf.Document, plan *parser.Plan, pieces []parser.PlannedRange) []parser.PlannedRange {
+	if plan.Ranges != nil || len(plan.Fingerprints) == 0 || len(pieces) < 2 || doc.LiveGeneration < 1 {
+		return nil
+	}
+	tasks, err := p.Store.GenerationTasks(ctx, doc.ID, doc.LiveGeneration)
+	if err != nil {
+		return nil
+	}
+	var out []parser.PlannedRange
+	for _, t := range tasks {
+		if covers(t) && t.State == sheaf.TaskDone && t.Unit == plan.Unit {
+			out = append(out, parser.PlannedRange{Range: t.Range})
+		}
+	}
+	slices.SortFunc(out, func(a, b parser.PlannedRange) int { return cmp.Compare(a.Range.From, b.Range.From) })
+	longest := func(cut []parser.PlannedRange) (n int) {
+		for _, c := range cut {
+			n = max(n, c.Range.Len())
+		}
+		return n
+	}
+	if len(out) > len(pieces)+len(pieces)/4+1 || longest(out) > longest(pieces)+1 || !slices.Equal(runs(out), runs(pieces)) {
+		return nil
+	}
+	return out
+}
+
+// runs joins ranges that follow each other.
+func runs(cut []parser.PlannedRange) []sheaf.Range {
+	var out []sheaf.Range
+	for _, c := range cut {
+		if n := len(out); n > 0 && out[n-1].To+1 == c.Range.From {
+			out[n-1].To = c.Range.To
+			continue
+		}
+		out = append(out, c.Range)
+	}
+	return out
 }
 
 // A document of few bytes has few tasks, whatever it says of itself: each stands

@@ -460,7 +460,7 @@ func (e *Executor) embedAgain(ctx context.Context, run *run, doc *sheaf.Document
 			vectors, _, err = e.embedWindows(ctx, run, doc, chunks, false)
 			return err
 		}
-		if !p.Embed {
+		if !p.Embed && !p.Reuse.Reused { // else the live generation has them under other headings
 			vectors, tokens, err = e.embedMissing(ctx, run, doc, chunks)
 			return err
 		}

@@ -13,7 +13,7 @@ import (
 // Bounds on what one task reads to find what is there already.
 const (
 	maxReuseArtifacts = 64
-	// fruitlessArtifacts without a single hit say that the document is another one.
+	// fruitlessArtifacts in a row without a hit say that what is left is new.
 	fruitlessArtifacts = 6
 )
 
@@ -34,17 +34,20 @@ func (e *Executor) earlier(ctx context.Context, t *sheaf.Task, doc *sheaf.Docume
 	slices.SortStableFunc(old, func(a, b sheaf.Task) int {
 		return cmp.Compare(distance(a.Range, t.Range), distance(b.Range, t.Range))
 	})
-	hits := 0
+	fruitless := 0
 	for n, o := range old {
-		if n == maxReuseArtifacts || n == fruitlessArtifacts && hits == 0 || ctx.Err() != nil {
+		if n == maxReuseArtifacts || fruitless == fruitlessArtifacts || ctx.Err() != nil {
 			return
 		}
 		stored, err := artifact.Load(ctx, e.cfg.Blobs, o.Result.ArtifactKey)
 		if err != nil || stored.Header.Name != doc.Name {
 			continue
 		}
-		found, enough := each(stored)
-		if hits += found; enough {
+		hits, enough := each(stored)
+		if fruitless++; hits > 0 {
+			fruitless = 0
+		}
+		if enough {
 			return
 		}
 	}

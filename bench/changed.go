@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/pdfcpu/pdfcpu/pkg/api"
+	"github.com/pdfcpu/pdfcpu/pkg/pdfcpu"
+
+	"sheaf"
+	"sheaf/parser"
+	"sheaf/parser/child"
+)
+
+// manual writes a file of some pages of the largest manual of the corpus, its
+// bookmarks left out or replaced by one every twelve pages.
+func (b *bench) manual(name string, bookmarks bool, pages ...string) (path string, err error) {
+	path = filepath.Join(b.tmp, name)
+	if err := api.CollectFile(filepath.Join(b.corpus, "pdf-large", "fullrefman.pdf"), path, pages, nil); err != nil {
+		return "", fmt.Errorf("taking pages %v of the manual: %w", pages, err)
+	}
+	count, err := api.PageCountFile(path)
+	if err != nil {
+		return "", err
+	}
+	if !bookmarks {
+		_ = api.RemoveBookmarksFile(path, path, nil) // it may have none
+		return path, nil
+	}
+	var marks []pdfcpu.Bookmark
+	for page := 1; page <= count; page += 12 {
+		marks = append(marks, pdfcpu.Bookmark{Title: fmt.Sprintf("Part %d", len(marks)+1), PageFrom: page})
+	}
+	return path, api.AddBookmarksFile(path, path, marks, true, nil)
+}
+
+// planShare compares what planning a manual without bookmarks takes with what
+// all of it does, upload to searchable.
+func (b *bench) planShare(ctx context.Context) error {
+	if b.corpus == "" {
+		leftOut("plan.share", "no corpus")
+		return nil
+	}
+	for _, pages := range []int{300, 2400} {
+		path, err := b.manual(fmt.Sprintf("plan%d.pdf", pages), false, fmt.Sprintf("1-%d", pages))
+		if err != nil {
+			return err
+		}
+		var all time.Duration
+		if err := b.served(ctx, "plan", func(s *server) error {
+			if err := s.warm(ctx, b.corpus); err != nil {
+				return err
+			}
+			cpu := cpuTime(s.pid())
+			job, err := s.upload(ctx, sheaf.ParseConfig{}, onDisk(path))
+			if err == nil {
+				job, err = s.ended(ctx, job.ID)
+			}
+			if err == nil && job.State != sheaf.DocSucceeded {
+				err = fmt.Errorf("the manual ended %s: %s", job.State, s.why(ctx, job.ID))
+			}
+			all = cpuTime(s.pid()) - cpu
+			return err
+		}); err != nil {
+			return err
+		}
+		plan, err := b.planOnly(ctx, path)
+		if err != nil {
+			return err
+		}
+		b.atMost(fmt.Sprintf("plan.share.%d", pages), 100*plan.Seconds()/all.Seconds(), "% of the document's CPU", 10,
+			fmt.Sprintf("%.2f of %.1f CPU-s", plan.Seconds(), all.Seconds()))
+	}
+	return nil
+}
+
+// planOnly is the CPU time that a warm child takes to plan a file.
+func (b *bench) planOnly(ctx context.Context, path string) (time.Duration, error) {
+	pool, err := child.New(child.Config{Size: 1, TempDir: b.tmp})
+	if err != nil {
+		return 0, err
+	}
+	defer pool.Close()
+	plan := func(key string) (time.Duration, error) {
+		before := cpuTime(os.Getpid())
+		_, _, cleanup, err := pool.Plan(ctx, child.Source{Path: path, Key: key, Format: "pdf", Options: parser.Options{Name: filepath.Base(path), MediaType: parser.MediaPDF}})
+		cleanup()
+		return cpuTime(os.Getpid()) - before, err
+	}
+	if _, err := plan("warm"); err != nil {
+		return 0, err
+	}
+	return plan("measured")
+}
+
+// warm has the processes do once what they do once.
+func (s *server) warm(ctx context.Context, corpus string) error {
+	job, err := s.upload(ctx, sheaf.ParseConfig{Pages: sheaf.Set([]sheaf.Range{{From: 1, To: 24}})}, onDisk(filepath.Join(corpus, "pdf-large", "octave.pdf")))
+	if err == nil {
+		_, err = s.ended(ctx, job.ID)
+	}
+	return err
+}
+
+// changedPage puts one page of 500 in another's place, and a small line on one page,
+// and compares what the new version takes with what the first did.
+func (b *bench) changedPage(ctx context.Context) error {
+	if b.corpus == "" {
+		leftOut("changed.page", "no corpus")
+		return nil
+	}
+	for _, bookmarks := range []bool{false, true} {
+		first, err := b.manual("first.pdf", bookmarks, "1-500")
+		if err != nil {
+			return err
+		}
+		replaced, err := b.manual("replaced.pdf", bookmarks, "1-249", "1700", "251-500")
+		if err != nil {
+			return err
+		}
+		stamped := filepath.Join(b.tmp, "stamped.pdf")
+		if err := api.AddTextWatermarksFile(first, stamped, []string{"250"}, true, "Checked and approved", "points:9, scale:1 abs, rot:0, pos:bc, off:0 40", nil); err != nil {
+			return fmt.Errorf("stamping a page: %w", err)
+		}
+		for name, path := range map[string]string{"replaced": replaced, "stamped": stamped} {
+			if bookmarks {
+				name += ".bookmarks"
+			}
+			if err := b.served(ctx, "changed", func(s *server) error {
+				if err := s.warm(ctx, b.corpus); err != nil {
+					return err
+				}
+				id := sheaf.NewID()
+				put := func(path string) (time.Duration, sheaf.Job, error) {
+					f, err := os.Open(path)
+					if err != nil {
+						return 0, sheaf.Job{}, err
+					}
+					defer f.Close()
+					cpu := cpuTime(s.pid())
+					var answer struct {
+						Job *sheaf.Job `json:"job"`
+					}
+					if err := s.send(ctx, http.MethodPut, "/v1/datasets/default/documents/"+id+"?name=manual.pdf", "application/pdf", f, &answer); err != nil {
+						return 0, sheaf.Job{}, err
+					}
+					job, err := s.ended(ctx, answer.Job.ID)
+					if err != nil {
+						return 0, sheaf.Job{}, err
+					}
+					if job.State != sheaf.DocSucceeded {
+						return 0, *job, fmt.Errorf("the manual ended %s: %s", job.State, s.why(ctx, job.ID))
+					}
+					return cpuTime(s.pid()) - cpu, *job, nil
+				}
+				whole, _, err := put(first)
+				if err != nil {
+					return err
+				}
+				again, job, err := put(path)
+				if err != nil {
+					return err
+				}
+				b.atMost("changed.page."+name, 100*again.Seconds()/whole.Seconds(), "% of the first parse", 5,
+					fmt.Sprintf("%.2f of %.1f CPU-s; %d pages read, %d reused, %d tokens embedded", again.Seconds(), whole.Seconds(), job.Usage.Pages, job.Reused.Pages, job.Usage.EmbeddedTokens))
+				return nil
+			}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
