@@ -87,8 +87,10 @@ var statements = []struct{ what, query string }{
 		WHERE d.deleted_at=0 AND (g.published_at=0 OR g.state NOT IN ('succeeded','partially_succeeded'))`},
 	{"I8: the live generation is newer than the newest", "SELECT id, gen, live_gen FROM documents WHERE live_gen>gen"},
 	{"I9: a document that succeeded has a task that did not", `SELECT d.id, t.id AS task, t.state FROM documents d JOIN tasks t ON t.doc_id=d.id AND t.gen=d.gen
-		WHERE d.deleted_at=0 AND d.state='succeeded' AND t.state<>'done' AND t.kind NOT IN ('finalize')`},
-	{"I11: a generation was published twice", "SELECT doc_id, gen, COUNT(*) n FROM tasks WHERE kind='finalize' AND state='done' GROUP BY doc_id, gen HAVING n > 1"},
+		WHERE d.deleted_at=0 AND d.state='succeeded' AND t.state<>'done' AND t.kind NOT IN ('finalize')
+			AND NOT (t.state='superseded' AND EXISTS (SELECT 1 FROM tasks s WHERE s.doc_id=t.doc_id AND s.gen=t.gen AND s.kind='index' AND s.node LIKE 'stitch-%' AND s.from_unit=t.from_unit AND s.to_unit=t.to_unit AND s.state='done'))`},
+	{"I11: a generation was published twice", `SELECT f.doc_id, f.gen, COUNT(*) n FROM tasks f WHERE f.kind='finalize' AND f.state='done'
+		AND NOT EXISTS (SELECT 1 FROM tasks s WHERE s.doc_id=f.doc_id AND s.gen=f.gen AND s.kind='index' AND s.node=CONCAT('stitch-', f.node)) GROUP BY f.doc_id, f.gen HAVING n > 1`},
 	{"I11: a generation was published and did not end so", `SELECT t.doc_id, t.gen, g.state FROM tasks t JOIN generations g ON g.doc_id=t.doc_id AND g.gen=t.gen
 		WHERE t.kind='finalize' AND t.state='done' AND g.published_at<>0 AND g.state NOT IN ('succeeded','partially_succeeded')`},
 	{"I12: a child was claimed before its parent was done", `SELECT d.child_id, d.parent_id FROM task_deps d JOIN events c ON c.subject_id=d.child_id AND c.kind='claimed'

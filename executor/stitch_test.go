@@ -19,6 +19,7 @@ import (
 	"sheaf/internal/index/embedded"
 	"sheaf/internal/settings"
 	"sheaf/parser/child"
+	"sheaf/taskstore"
 )
 
 // ledger is a store of one document, which hands out what its tasks left.
@@ -83,7 +84,7 @@ func TestStitchedResultsAreThoseOfOneTask(t *testing.T) {
 		u.Blocks = append(u.Blocks, sheaf.Block{Kind: sheaf.BlockParagraph, Page: n, Text: fmt.Sprintf("It ends with the stork number word%d.", 2*n+1)})
 		units = append(units, u)
 	}
-	payload, err := json.Marshal(sheaf.ParsePayload{Format: "pdf", Continues: true, Config: settings.WithDefaults(sheaf.ParseConfig{})})
+	payload, err := json.Marshal(taskstore.ParsePayload{Format: "pdf", Continues: true, Config: settings.WithDefaults(sheaf.ParseConfig{})})
 	if err != nil {
 		t.Fatal(err)
 	}
