@@ -148,6 +148,7 @@ type Query struct {
 	Text        string            // "" for no word side
 	Vector      []float32         // nil for no vector side
 	K           int               // per side, 1–1,000
+	Similar     bool              // words that are spelled nearly so, or are parts of compounds, do too
 	Highlight   bool
 }
 

@@ -236,6 +236,9 @@ func fuse(all []candidate, f index.Fusion, explain bool) {
 		if c.Score > top {
 			near := min(1, byMeaning(c)/(sureShare*(1-f.Floor)))
 			top, sure = c.Score, max(c.x[byCoverage], near*near)
+			if c.Text > 0 {
+				sure = max(sure, similarSure)
+			}
 		}
 	}
 	if top == 0 {
@@ -289,6 +292,10 @@ func byRank(all []candidate, of func(*candidate) float64) []float64 {
 	}
 	return out
 }
+
+// similarSure is how sure a hit is that has words like those of the query at
+// the least.
+const similarSure = 0.1
 
 // sureShare is how far above the floor the cosine of a passage is that answers
 // for certain, 1 being the same text; the square of how near another comes

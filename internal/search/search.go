@@ -258,6 +258,10 @@ func (s *Searcher) search(ctx context.Context, tenantID string, r Request, start
 	for _, depth := range depths {
 		q.K = depth
 		c, err := s.Index.Search(ctx, q)
+		if err == nil && len(c.Text) == 0 && len(c.IDF) > 0 && !q.Similar && !strings.ContainsAny(q.Text, "\"“”„") {
+			q.Similar = true // nothing has the words: perhaps they are misspelled
+			c, err = s.Index.Search(ctx, q)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -404,6 +404,9 @@ func TestScoresAreExplainedAndMeanSomething(t *testing.T) {
 	if hits := ask(t, s, search.Request{Query: `"the m8 bolts"`}).Hits; len(hits) != 1 || hits[0].Document.ID != "bolt" {
 		t.Errorf("an exact phrase has %d hits", len(hits))
 	}
+	if hits := ask(t, s, search.Request{Query: "assembbly", Mode: search.Text}).Hits; len(hits) != 1 || hits[0].Document.ID != "bolt" || hits[0].Score <= 0 || hits[0].Score > 0.5 {
+		t.Errorf("a misspelled word: %+v", hits)
+	}
 	least := 0.5
 	if hits := ask(t, s, search.Request{Query: "zzyzx qwfp vbnq", Threshold: &least}).Hits; len(hits) != 0 {
 		t.Errorf("nonsense has %d hits above the threshold", len(hits))

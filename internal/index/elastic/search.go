@@ -85,13 +85,20 @@ func filters(q *index.Query) []any {
 
 // wordQuery asks for any of the words, and for all exact phrases. The score is
 // the sum of BM25 over terms and fields, as in the embedded index.
-func wordQuery(w index.Words, conditions []any) any {
+func wordQuery(w index.Words, conditions []any, similar bool) any {
 	type m = map[string]any
 	var should []any
 	for _, t := range w.Terms {
 		for field, name := range fieldNames {
 			switch weight := index.Weights[field] * t.Weight; {
 			case t.Name && index.Field(field) != index.FieldName:
+			case similar:
+				like := []any{m{"terms": m{name: append(index.Pieces(t.Text), t.Text)}}}
+				if slips := index.Slips(t.Text); slips > 0 {
+					like = append(like, m{"prefix": m{name: m{"value": t.Text}}},
+						m{"fuzzy": m{name: m{"value": t.Text, "fuzziness": slips, "prefix_length": 1, "max_expansions": 256, "transpositions": false}}})
+				}
+				should = append(should, m{"constant_score": m{"boost": weight, "filter": m{"bool": m{"should": like, "minimum_should_match": 1}}}})
 			case t.Prefix:
 				should = append(should, m{"constant_score": m{"boost": weight, "filter": m{"prefix": m{name: m{"value": t.Text}}}}})
 			default:
@@ -202,7 +209,7 @@ func (x *Index) Search(ctx context.Context, q index.Query) (index.Candidates, er
 		return errors.Join(encoder.Encode(map[string]any{"index": x.alias, "routing": q.TenantID}), encoder.Encode(countQuery(w)))
 	}
 	if len(words.Groups) > 0 {
-		query := wordQuery(words, conditions)
+		query := wordQuery(words, conditions, q.Similar)
 		if x.migrating.Load() {
 			query = map[string]any{"bool": map[string]any{"should": []any{query, bodyQuery(words, append(slices.Clone(conditions), ofFormat1()))}}}
 		}

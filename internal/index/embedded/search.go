@@ -171,7 +171,7 @@ func (x *Index) Search(ctx context.Context, q index.Query) (index.Candidates, er
 	if vector, inverse := quantiseQuery(q.Vector, x.dim); inverse != 0 {
 		wait.Go(func() { byMeaning = x.searchVectors(&q, f, vector, inverse) })
 	}
-	byWords, idf, err := x.searchWords(ctx, words, f, q.K)
+	byWords, idf, err := x.searchWords(ctx, words, f, q.K, q.Similar)
 	wait.Wait()
 	if err != nil {
 		return index.Candidates{}, x.failure(err)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"unicode/utf8"
 
 	"sheaf"
 	"sheaf/internal/index"
@@ -36,10 +37,10 @@ var accumulators = sync.Pool{New: func() any { return new([maxPartRows]float32) 
 // searchWords finds the k rows with the highest sum of BM25 over terms and
 // fields that the filter keeps and that have all quoted phrases: exactly those
 // that scoring every row would find.
-func (x *Index) searchWords(ctx context.Context, w index.Words, f *filter, k int) (best []scored, idf map[string]float64, err error) {
+func (x *Index) searchWords(ctx context.Context, w index.Words, f *filter, k int, similar bool) (best []scored, idf map[string]float64, err error) {
 	for range 10 {
 		idf = make(map[string]float64, len(w.Terms))
-		if best, err = x.scoreWords(ctx, x.words.Load(), w, f, k, idf); !errors.Is(err, errMerged) {
+		if best, err = x.scoreWords(ctx, x.words.Load(), w, f, k, similar, idf); !errors.Is(err, errMerged) {
 			return best, idf, err
 		}
 	}
@@ -50,18 +51,22 @@ func (x *Index) searchWords(ctx context.Context, w index.Words, f *filter, k int
 // the file: another has taken its place.
 var errMerged = errors.New("the part was merged")
 
-func (x *Index) scoreWords(ctx context.Context, all *wordIndex, w index.Words, f *filter, k int, idf map[string]float64) ([]scored, error) {
+func (x *Index) scoreWords(ctx context.Context, all *wordIndex, w index.Words, f *filter, k int, similar bool, idf map[string]float64) ([]scored, error) {
 	var clauses []clause
 	for _, t := range w.Terms {
 		for field := range index.Field(index.Fields) {
 			if !t.Name || field == index.FieldName {
-				clauses = append(clauses, clause{field: field, term: t, constant: t.Prefix, byPart: make([]termField, len(all.parts))})
+				clauses = append(clauses, clause{field: field, term: t, constant: t.Prefix || similar, byPart: make([]termField, len(all.parts))})
 			}
 		}
 	}
 	if err := onAllCores(len(all.parts), 4, func(i int) error {
 		for c := range clauses {
-			clauses[c].byPart[i] = all.parts[i].lookup(clauses[c].field, clauses[c].term)
+			if similar {
+				clauses[c].byPart[i] = all.parts[i].lookupSimilar(clauses[c].field, clauses[c].term.Text)
+			} else {
+				clauses[c].byPart[i] = all.parts[i].lookup(clauses[c].field, clauses[c].term)
+			}
 		}
 		return ctx.Err()
 	}); err != nil {
@@ -136,6 +141,33 @@ func (p *part) lookup(field index.Field, t index.QueryTerm) (found termField) {
 	for ; ok && bytes.HasPrefix(c.key, key) && len(found.postings) < maxPrefixTerms; ok = c.next() {
 		found.rows += c.rows
 		found.postings = append(found.postings, p.list(c.termEntry))
+	}
+	return found
+}
+
+// lookupSimilar finds the postings of terms like one.
+func (p *part) lookupSimilar(field index.Field, term string) (found termField) {
+	add := func(e termEntry) {
+		if len(found.postings) < maxPrefixTerms {
+			found.rows += e.rows
+			found.postings = append(found.postings, p.list(e))
+		}
+	}
+	for _, piece := range index.Pieces(term) {
+		if e, ok := p.find(termKey(field, piece)); ok {
+			add(e)
+		}
+	}
+	slips := index.Slips(term)
+	if slips == 0 {
+		return found
+	}
+	_, size := utf8.DecodeRuneInString(term)
+	start := termKey(field, term[:size])
+	for c, ok := p.seek(start); ok && bytes.HasPrefix(c.key, start); ok = c.next() {
+		if have := c.key[1:]; bytes.HasPrefix(have, []byte(term)) || index.Within(string(have), term, slips) {
+			add(c.termEntry)
+		}
 	}
 	return found
 }

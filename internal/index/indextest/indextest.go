@@ -192,6 +192,7 @@ func Run(t *testing.T, e Engine) {
 		{"WordsAreFoundInTheirForms", forms},
 		{"OtherSpellings", spellings},
 		{"NamesCountMoreThanText", names},
+		{"SimilarWords", similar},
 		{"ScriptsWithoutSpaces", ideographs},
 		{"ExactPhrases", phrases},
 		{"AnyWordWillDoWhenNoChunkHasAll", loose},
@@ -447,6 +448,20 @@ func spellings(t *testing.T, e Engine) {
 		expect(t, q, search(t, x, index.Query{Text: q}).Text, want)
 	}
 	expect(t, "spellings are no part of phrases", search(t, x, index.Query{Text: `"10k 2018"`}).Text)
+}
+
+func similar(t *testing.T, e Engine) {
+	x := e.New(t)
+	write(t, x,
+		entry("a/r1/0", "The quarterly statement of Corning."),
+		entry("b/r1/0", "Die Frist der Kündigung beträgt drei Monate."),
+		entry("c/r1/0", "Nothing else."),
+	)
+	for q, want := range map[string]string{"Coorning": "a-r1-0", "statment": "a-r1-0", "quartely": "a-r1-0", "Kündigungsfrist": "b-r1-0", "Kündigungsgründe": "b-r1-0", "quarter": "a-r1-0"} {
+		expect(t, q, search(t, x, index.Query{Text: q, Similar: true}).Text, want)
+	}
+	expect(t, "nothing is like it", search(t, x, index.Query{Text: "zebra crossing", Similar: true}).Text)
+	expect(t, "exactly", search(t, x, index.Query{Text: "Coorning"}).Text)
 }
 
 func names(t *testing.T, e Engine) {
