@@ -30,7 +30,7 @@ import (
 )
 
 const (
-	version = 4 // changes whenever the same file would yield other blocks
+	version = 5 // changes whenever the same file would yield other blocks
 	// rangeSize is the number of slides per task: measured, a slide takes 0.3 ms.
 	rangeSize = 24
 	// maxSlideBytes bounds a slide's XML; the largest seen has 3 MB.
@@ -270,7 +270,11 @@ func (d *document) slide(n int) (sheaf.UnitResult, uint64) {
 			if err == nil {
 				_, _ = sum.Write(b) // a hash never fails
 				w.notes, w.diagram, w.group, w.shape = notes, !notes, nil, shape{}
+				from := len(w.body)
 				err = w.read(b)
+				if notes {
+					markNotes(w.body[from:])
+				}
 			}
 			if err != nil {
 				w.warnings = append(w.warnings, sheaf.Warning{Code: "part_damaged", Page: n, Message: "A part of the slide (" + p + ") could not be read."})
@@ -287,6 +291,26 @@ func (d *document) slide(n int) (sheaf.UnitResult, uint64) {
 	u := whole.Unit(n, w.blocks())
 	u.Label, u.Width, u.Height, u.Warnings = w.title, d.width/emuPerPoint, d.height/emuPerPoint, w.warnings
 	return u, sum.Sum64()
+}
+
+// notesMark stands before what a speaker says to a slide, which the slide does
+// not show.
+const notesMark = "Speaker notes: "
+
+// markNotes puts the mark before the first text.
+func markNotes(blocks []sheaf.Block) {
+	for i := range blocks {
+		b := &blocks[i]
+		if b.Table != nil || b.Text == "" {
+			continue
+		}
+		b.Text = notesMark + b.Text
+		for k := range b.Links {
+			b.Links[k].Start += len(notesMark)
+			b.Links[k].End += len(notesMark)
+		}
+		return
+	}
 }
 
 // placeholders reads where a layout, and the master behind it, puts the

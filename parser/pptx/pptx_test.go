@@ -127,3 +127,25 @@ func TestPicturesBelongToTheirSlides(t *testing.T) {
 		t.Errorf("%x and %x, %v", plan.Fingerprints, other.Fingerprints, err)
 	}
 }
+
+func TestSpeakerNotesAreMarked(t *testing.T) {
+	deck := formattest.Zip(
+		"_rels/.rels", `<Relationships><Relationship Id="r1" Type="x/officeDocument" Target="ppt/presentation.xml"/></Relationships>`,
+		"ppt/_rels/presentation.xml.rels", `<Relationships><Relationship Id="s1" Type="x/slide" Target="slides/slide1.xml"/></Relationships>`,
+		"ppt/presentation.xml", `<p:presentation><p:sldIdLst><p:sldId id="256" r:id="s1"/></p:sldIdLst></p:presentation>`,
+		"ppt/slides/_rels/slide1.xml.rels", `<Relationships><Relationship Id="n1" Type="x/notesSlide" Target="../notesSlides/notesSlide1.xml"/></Relationships>`,
+		"ppt/slides/slide1.xml", `<p:sld><p:sp><p:txBody><a:p><a:r><a:t>Harvest</a:t></a:r></a:p></p:txBody></p:sp></p:sld>`,
+		"ppt/notesSlides/notesSlide1.xml", `<p:notes><p:sp><p:txBody><a:p><a:r><a:t>Speak slowly.</a:t></a:r></a:p><a:p><a:r><a:t>Then stop.</a:t></a:r></a:p></p:txBody></p:sp></p:notes>`,
+	)
+	_, units, err := formattest.Read(t, New(ocr.Config{}), deck, options, nil)
+	if err != nil || len(units) != 1 {
+		t.Fatalf("%+v %v", units, err)
+	}
+	var got []string
+	for _, b := range units[0].Blocks {
+		got = append(got, b.Text)
+	}
+	if s := strings.Join(got, "|"); s != "Harvest|Speaker notes: Speak slowly.|Then stop." {
+		t.Errorf("%q", s)
+	}
+}
