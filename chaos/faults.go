@@ -99,11 +99,14 @@ func (in *injector) kinds() []fault {
 		})
 	}
 	add("slow watchers", 3, func(ctx context.Context, _ *rand.Rand) error {
-		d := in.l.pick()
-		if d == nil {
+		if in.l.pick() == nil {
 			return fmt.Errorf("no document was accepted yet")
 		}
-		in.w.follow(in.running, d)
+		for range 6 {
+			if d := in.l.pick(); d != nil {
+				in.w.follow(in.running, d)
+			}
+		}
 		return nil
 	})
 	add("deaf watchers", 3, func(ctx context.Context, r *rand.Rand) error {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -131,21 +132,27 @@ func (o *watcher) read(ctx context.Context, resp *http.Response) {
 func (w *watchers) deaf(ctx context.Context, tenant string, d time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	opened := 0
+	var opened atomic.Int32
+	var all sync.WaitGroup
 	for range deafWatchers {
-		resp, err := w.open(ctx, tenant, "/v1/datasets/"+dataset, "0")
-		if err != nil {
-			continue // the server is being broken, too
-		}
-		defer resp.Body.Close()
-		if resp.StatusCode == http.StatusOK {
-			opened++
-		}
+		all.Go(func() {
+			for ctx.Err() == nil { // the servers are being broken, too
+				resp, err := w.open(ctx, tenant, "/v1/datasets/"+dataset, "0")
+				if err == nil && resp.StatusCode == http.StatusOK {
+					opened.Add(1)
+					<-ctx.Done()
+				}
+				if err == nil {
+					_ = resp.Body.Close()
+				}
+				pause(ctx, 200*time.Millisecond)
+			}
+		})
 	}
-	if opened == 0 {
+	all.Wait()
+	if opened.Load() == 0 {
 		return fmt.Errorf("no stream could be opened")
 	}
-	<-ctx.Done()
 	return nil
 }
 
