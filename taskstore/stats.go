@@ -9,7 +9,7 @@ type Stats struct {
 	Buckets       []StatsBucket `json:"buckets"` // one a minute, oldest first, the last one not over yet
 	Stages        []StageStats  `json:"stages"`
 	CostPerSecond float64       `json:"cost_per_second"` // pages or their equivalent done in a second while anything ran; 0 when nothing did
-	Sampled       bool          `json:"sampled"`         // more happened than was looked at: the newest was
+	Sampled       bool          `json:"sampled"`         // the speed and the times of stages are of the newest tasks, not of all; counts are of all
 }
 
 // StatsBucket counts one minute.

@@ -83,6 +83,9 @@ type Config struct {
 // a loop never holds locks for long.
 const batch = 100
 
+// sumEvery is how far the sums of minutes are behind the log.
+const sumEvery = 5 * time.Second
+
 // tellEvery is how long a message to a webhook may wait for the loop.
 const tellEvery = time.Second
 
@@ -172,6 +175,7 @@ func New(cfg Config) *Keeper {
 		{name: "reap", every: cfg.ReapEvery, limit: 10 * time.Second, step: k.reap},
 		{name: "fold", every: cfg.FoldEvery, follows: true, debounced: true, limit: 20 * time.Second, step: k.fold, nextFunc: func() time.Duration { return k.refoldIn }},
 		{name: "slow", every: cfg.SlowEvery, step: k.slow},
+		{name: "sums", every: sumEvery, step: func(ctx context.Context) (int, error) { return k.cfg.Store.RollUp(ctx) }},
 		{name: "collect", every: cfg.CollectEvery, step: k.collect},
 		{name: "cleanup", every: cfg.CleanupEvery, limit: 10 * time.Minute, step: k.cleanup},
 	}

@@ -18,6 +18,7 @@ type Store interface {
 	Clock
 	Collection
 	Deletions
+	Sums
 }
 
 // Hints tells queues what may run.
@@ -57,6 +58,13 @@ type Collection interface {
 	GarbageDone(ctx context.Context, ids []int64) error
 	ExpireUploads(ctx context.Context, limit int) (int, error)
 	Cleanup(ctx context.Context, retention time.Duration, limit int, dryRun bool) (taskstore.CleanupReport, error)
+}
+
+// Sums adds up the log of events.
+type Sums interface {
+	// RollUp adds the next events to the sums of their minutes and returns how
+	// many it looked at.
+	RollUp(ctx context.Context) (int, error)
 }
 
 // Deletions completes deletions and their receipts.

@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -70,9 +69,11 @@ func (s *events) TaskEvents(ctx context.Context, tenantID, id string) ([]sheaf.E
 	return s.events(ctx, w, maxEvents)
 }
 
-// Stats looks at no more than this many of the newest events, and at no more
-// than this many ends of attempts among them: a page that shows the last hour
-// must cost the same on a busy server as on an idle one.
+// Stats reads the sums of the minutes and adds what is not in them yet. Beside
+// that, for the speed and the times of stages, it looks at no more than this many
+// of the newest events, and at no more than this many ends of attempts among
+// them: a page that shows the last hour must cost the same on a busy server as on
+// an idle one.
 const (
 	statsEvents = 60_000
 	statsEnds   = 10_000
@@ -81,8 +82,8 @@ const (
 // busySlot is the grain in which time counts as busy.
 const busySlot = 5000 // milliseconds
 
-// Stats looks minutes back, at a bounded number of events. The tenant "" means
-// all.
+// Stats looks minutes back. Counts are of all that happened; the speed and the
+// times of stages are of the newest tasks. The tenant "" means all.
 func (s *events) Stats(ctx context.Context, tenantID string, minutes int) (*taskstore.Stats, error) {
 	db := s.read(ctx)
 	newest, err := one[struct{ Seq, NowMs int64 }](db, "event", "", s.sql("SELECT COALESCE(MAX(seq), 0) AS seq, @now AS now_ms FROM events"))
@@ -96,17 +97,31 @@ func (s *events) Stats(ctx context.Context, tenantID string, minutes int) (*task
 		out.Buckets[i] = taskstore.StatsBucket{At: time.UnixMilli((first + int64(i)) * 60_000).UTC(), StageMS: map[string]int64{}}
 	}
 
+	summed, until, err := s.minutes(ctx, tenantID, first)
+	if err != nil {
+		return nil, err
+	}
+	add := func(m *minuteRow) {
+		i := m.Minute - first
+		if i < 0 || i >= int64(minutes) {
+			return // the minute has turned since the clock was read
+		}
+		b := &out.Buckets[i]
+		b.Tasks, b.Failed, b.Cost = b.Tasks+m.Tasks, b.Failed+m.Failed, b.Cost+m.Cost
+		for name, ms := range m.stages {
+			b.StageMS[name] += ms
+		}
+	}
+	for i := range summed {
+		add(&summed[i])
+	}
+
 	var w where
 	w.add("e.seq>?", newest.Seq-statsEvents)
 	w.add("e.at>=?", first*60_000)
-	w.add("e.kind IN ?", []string{sheaf.EventDone, sheaf.EventFailed, sheaf.EventDead, sheaf.EventLost})
+	w.add("e.kind IN ?", attemptEnds)
 	w.when(tenantID != "", "e.tenant_id=?", tenantID)
-	ends, err := all[struct {
-		Kind, Result string
-		At           int64
-		Cost         int
-	}](db, "SELECT e.kind, e.at, COALESCE(t.cost, 0) AS cost, COALESCE(t.result, '') AS result FROM events e LEFT JOIN tasks t ON t.id=e.task_id"+
-		w.String()+fmt.Sprintf(" ORDER BY e.seq DESC LIMIT %d", statsEnds), w.args...)
+	ends, err := all[attemptEnd](db, attemptColumns+w.String()+fmt.Sprintf(" ORDER BY e.seq DESC LIMIT %d", statsEnds), w.args...)
 	if err != nil {
 		return nil, err
 	}
@@ -116,28 +131,18 @@ func (s *events) Stats(ctx context.Context, tenantID string, minutes int) (*task
 	busy := map[int64]bool{}
 	cost := 0
 	for _, e := range ends {
-		i := e.At/60_000 - first
-		if i < 0 || i >= int64(minutes) {
-			continue // the minute has turned since the clock was read
+		if e.Seq > until {
+			m := minuteRow{Minute: e.At / 60_000, stages: map[string]int64{}}
+			m.add(e)
+			add(&m)
 		}
-		b := &out.Buckets[i]
-		if e.Kind != sheaf.EventDone {
-			b.Failed++
-			continue
-		}
-		b.Tasks++
-		b.Cost += e.Cost
-		var result struct {
-			Reused bool              `json:"reused"`
-			Stages []sheaf.StageTime `json:"stages"`
-		}
-		if e.Result == "" || json.Unmarshal([]byte(e.Result), &result) != nil || result.Reused {
+		times, ran := e.stages()
+		if !ran {
 			continue // nothing ran for it
 		}
 		busy[e.At/busySlot] = true
 		cost += e.Cost
-		for _, st := range result.Stages {
-			b.StageMS[st.Name] += st.MS
+		for _, st := range times {
 			stages[st.Name] = append(stages[st.Name], st.MS)
 		}
 	}

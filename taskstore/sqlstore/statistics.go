@@ -62,6 +62,8 @@ var statistics = []struct{ table, index, stat string }{
 	{"workers", "sqlite_autoindex_workers_1", "100 1"},
 	{"queue_meta", "sqlite_autoindex_queue_meta_1", "10 1"},
 	{"leases", "sqlite_autoindex_leases_1", "10 1"},
+	{"stats_minutes", "sqlite_autoindex_stats_minutes_1", "500000 5000 1"},
+	{"stats_minutes", "k_stats_minute", "500000 20"},
 	{"idempotency", "sqlite_autoindex_idempotency_1", "10000 500 1"},
 	{"uploads", "sqlite_autoindex_uploads_1", "1000 1"},
 	{"uploads", "k_upload_life", "1000 10"},

@@ -1,7 +1,9 @@
 package storetest
 
 import (
+	"sync"
 	"testing"
+	"time"
 
 	"sheaf"
 	"sheaf/taskstore"
@@ -27,6 +29,62 @@ func testStats(t *testing.T, b *bench) {
 		b.ok(b.Complete(b.ctx, c.Held(), taskstore.Completion{Result: r}))
 		cost += x.Cost
 	}
+	statsAre(t, b, 4, 1, cost)
+	// The same, once it is summed: by keepers that do so at the same time.
+	var keepers sync.WaitGroup
+	for range 4 {
+		keepers.Go(func() {
+			for n := 1; n > 0; {
+				var err error
+				if n, err = b.RollUp(b.ctx); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	keepers.Wait()
+	statsAre(t, b, 4, 1, cost)
+	// And what comes then, summed and not.
+	_, more := b.create("b")
+	b.plan(more[0], sheaf.Range{From: 1, To: 2})
+	for _, x := range b.tasks(more[0], 0) {
+		if x.Kind == sheaf.KindParse {
+			_, err := b.FailTask(b.ctx, b.claim(x.ID).Held(), taskstore.FailReport{Failure: *sheaf.Fail(sheaf.CategoryCrash, "crash", "no")})
+			b.ok(err)
+		} else {
+			cost += x.Cost
+		}
+	}
+	statsAre(t, b, 5, 2, cost)
+	for n := 1; n > 0; {
+		var err error
+		n, err = b.RollUp(b.ctx)
+		b.ok(err)
+	}
+	statsAre(t, b, 5, 2, cost)
+	// Counts do not need the log any more.
+	b.AdvanceClock(time.Second)
+	for n := 1; n > 0; {
+		report, err := b.Cleanup(b.ctx, time.Millisecond, 1000, false)
+		b.ok(err)
+		n = report.Events
+	}
+	b.same("failed without the log", failedOf(b), 2)
+}
+
+func failedOf(b *bench) (n int) {
+	st, err := b.Stats(b.ctx, b.tenant, 5)
+	b.ok(err)
+	for _, k := range st.Buckets {
+		n += k.Failed
+	}
+	return n
+}
+
+// statsAre holds the statistics of testStats to so many tasks.
+func statsAre(t *testing.T, b *bench, tasks, failed, cost int) {
+	t.Helper()
 	st, err := b.Stats(b.ctx, b.tenant, 5)
 	b.ok(err)
 	var sum taskstore.StatsBucket
@@ -40,7 +98,7 @@ func testStats(t *testing.T, b *bench) {
 			sum.StageMS[name] += ms
 		}
 	}
-	b.same("buckets, done, failed, cost", []int{len(st.Buckets), sum.Tasks, sum.Failed, sum.Cost}, []int{5, 4, 1, cost})
+	b.same("buckets, done, failed, cost", []int{len(st.Buckets), sum.Tasks, sum.Failed, sum.Cost}, []int{5, tasks, failed, cost})
 	b.same("stage times", sum.StageMS, map[string]int64{"parse": 60, "embed": 15})
 	b.same("stages, slowest first", st.Stages, []taskstore.StageStats{{Name: "parse", Tasks: 3, P50MS: 20, P95MS: 30}, {Name: "embed", Tasks: 3, P50MS: 5, P95MS: 5}})
 	if st.CostPerSecond <= 0 || st.CostPerSecond > float64(cost) {

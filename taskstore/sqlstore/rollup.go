@@ -1,0 +1,183 @@
+package sqlstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"gorm.io/gorm"
+
+	"sheaf"
+)
+
+const (
+	// rolledUpKey is where the number of the last event stands that is in the
+	// sums.
+	rolledUpKey = "rolled_up"
+	// rollUpEvents is how many events one roll-up looks at.
+	rollUpEvents = 5000
+	// keepMinutes is how long the sums are kept.
+	keepMinutes = 31 * 24 * time.Hour
+)
+
+// attemptEnds are the kinds of event that end an attempt at a task.
+var attemptEnds = []string{sheaf.EventDone, sheaf.EventFailed, sheaf.EventDead, sheaf.EventLost}
+
+// attemptEnd is an event of these, with what its task was.
+type attemptEnd struct {
+	Seq                    int64
+	TenantID, Kind, Result string
+	At                     int64
+	Cost                   int
+}
+
+const attemptColumns = "SELECT e.seq, e.tenant_id, e.kind, e.at, COALESCE(t.cost, 0) AS cost, COALESCE(t.result, '') AS result FROM events e LEFT JOIN tasks t ON t.id=e.task_id"
+
+// stages are the times of what ran, if anything did.
+func (e attemptEnd) stages() (times []sheaf.StageTime, ran bool) {
+	var result struct {
+		Reused bool              `json:"reused"`
+		Stages []sheaf.StageTime `json:"stages"`
+	}
+	if e.Kind != sheaf.EventDone || e.Result == "" || json.Unmarshal([]byte(e.Result), &result) != nil || result.Reused {
+		return nil, false
+	}
+	return result.Stages, true
+}
+
+// minuteRow sums what a tenant's tasks were in one minute since 1970.
+type minuteRow struct {
+	TenantID            string
+	Minute              int64
+	Tasks, Failed, Cost int
+	StageMs             string // JSON: milliseconds by stage
+	stages              map[string]int64
+}
+
+func (m *minuteRow) add(e attemptEnd) {
+	if e.Kind != sheaf.EventDone {
+		m.Failed++
+		return
+	}
+	m.Tasks++
+	m.Cost += e.Cost
+	times, _ := e.stages()
+	for _, st := range times {
+		m.stages[st.Name] += st.MS
+	}
+}
+
+// RollUp adds the next events of the log to the sums of their minutes and
+// returns how many it looked at. Of two that do so at once one adds nothing.
+func (s *events) RollUp(ctx context.Context) (n int, err error) {
+	err = insertRows(s.w.WithContext(ctx), "queue_meta", []string{"k", "v"}, [][]any{{rolledUpKey, "0"}}, s.d.noop("k"))
+	if err != nil {
+		return 0, translate(err)
+	}
+	from, err := s.rolledUp(ctx)
+	if err != nil {
+		return 0, err
+	}
+	until, err := s.settled(ctx, from)
+	if err != nil || until == from {
+		return 0, err
+	}
+	var ends []attemptEnd
+	if err := s.read(ctx).Raw(attemptColumns+" WHERE e.seq>? AND e.seq<=? AND e.kind IN ?", from, until, attemptEnds).Scan(&ends).Error; err != nil {
+		return 0, translate(err)
+	}
+	type key struct {
+		tenant string
+		minute int64
+	}
+	sums := map[key]*minuteRow{}
+	for _, e := range ends {
+		k := key{e.TenantID, e.At / 60_000}
+		if sums[k] == nil {
+			sums[k] = &minuteRow{TenantID: k.tenant, Minute: k.minute, stages: map[string]int64{}}
+		}
+		sums[k].add(e)
+	}
+	err = s.tx(ctx, func(tx *gorm.DB) error {
+		res := tx.Exec("UPDATE queue_meta SET v=? WHERE k=? AND v=?", strconv.FormatInt(until, 10), rolledUpKey, strconv.FormatInt(from, 10))
+		if res.Error != nil || res.RowsAffected == 0 {
+			return res.Error // another keeper has added these
+		}
+		for _, m := range sums {
+			var before []minuteRow
+			if err := tx.Raw("SELECT * FROM stats_minutes WHERE tenant_id=? AND minute=?", m.TenantID, m.Minute).Scan(&before).Error; err != nil {
+				return err
+			}
+			for _, b := range before {
+				m.Tasks, m.Failed, m.Cost = m.Tasks+b.Tasks, m.Failed+b.Failed, m.Cost+b.Cost
+				var ms map[string]int64
+				decode(b.StageMs, &ms)
+				for name, t := range ms {
+					m.stages[name] += t
+				}
+			}
+			err := tx.Exec("DELETE FROM stats_minutes WHERE tenant_id=? AND minute=?", m.TenantID, m.Minute).Error
+			if err == nil {
+				err = tx.Exec("INSERT INTO stats_minutes (tenant_id, minute, tasks, failed, cost, stage_ms) VALUES (?, ?, ?, ?, ?, ?)",
+					m.TenantID, m.Minute, m.Tasks, m.Failed, m.Cost, encode(m.stages)).Error
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return tx.Exec(s.sql(fmt.Sprintf("DELETE FROM stats_minutes WHERE minute<(@now-%d)/60000", keepMinutes.Milliseconds()))).Error
+	})
+	return int(until - from), translate(err)
+}
+
+// rolledUp is the last event that is in the sums.
+func (s *events) rolledUp(ctx context.Context) (int64, error) {
+	text, err := s.Meta(ctx, rolledUpKey)
+	if err != nil || text == "" {
+		return 0, err
+	}
+	return strconv.ParseInt(text, 10, 64)
+}
+
+// settled is the last of the next events after from in front of which nothing
+// can still appear; from when there is none.
+func (s *events) settled(ctx context.Context, from int64) (int64, error) {
+	var seqs []int64
+	if err := s.read(ctx).Raw(fmt.Sprintf("SELECT seq FROM (SELECT seq FROM events WHERE seq>? ORDER BY seq LIMIT %d) x ORDER BY seq DESC LIMIT 1", rollUpEvents), from).Scan(&seqs).Error; err != nil || len(seqs) == 0 {
+		return from, translate(err)
+	}
+	if s.eventLag == 0 {
+		return seqs[0], nil
+	}
+	young, err := s.oneSeq(ctx, "SELECT e.seq FROM events e WHERE e.seq>? AND e.seq<=? AND "+s.young("e")+" ORDER BY e.seq LIMIT 1", from, seqs[0])
+	if err != nil || young == 0 {
+		return seqs[0], err
+	}
+	return max(young-1, from), nil
+}
+
+// minutes reads the sums from a minute on, and up to which event they are.
+func (s *events) minutes(ctx context.Context, tenantID string, first int64) (rows []minuteRow, until int64, err error) {
+	var w where
+	w.add("minute>=?", first)
+	if tenantID != "" {
+		w.add("tenant_id=?", tenantID)
+	}
+	for {
+		if until, err = s.rolledUp(ctx); err != nil {
+			return nil, 0, err
+		}
+		rows = nil
+		if err := s.read(ctx).Raw("SELECT * FROM stats_minutes"+w.String(), w.args...).Scan(&rows).Error; err != nil {
+			return nil, 0, translate(err)
+		}
+		if again, err := s.rolledUp(ctx); err != nil || again == until { // nothing was added meanwhile
+			for i := range rows {
+				decode(rows[i].StageMs, &rows[i].stages)
+			}
+			return rows, until, err
+		}
+	}
+}
