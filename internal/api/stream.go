@@ -76,8 +76,12 @@ func (s *Server) streamDataset(w http.ResponseWriter, r *http.Request) {
 }
 
 const (
-	// keepAlive is how long a stream says nothing, and reads its status again.
+	// keepAlive is how long a stream says nothing.
 	keepAlive = 15 * time.Second
+	// statusEvery is how often a stream looks whether its status is another
+	// though no event touched it: a place in the queue changes with the work of
+	// others.
+	statusEvery = 5 * time.Second
 	// pastPage is how many events of the past one statement reads.
 	pastPage = 500
 )
@@ -193,7 +197,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, f taskstore.Even
 			return
 		}
 		if again == 0 {
-			again = keepAlive
+			again = statusEvery
 		}
 		timer.Reset(again)
 	}

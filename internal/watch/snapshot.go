@@ -30,7 +30,7 @@ const (
 	maxSnapshots = 500
 	keepUnused   = time.Minute
 	maxAge       = 2 * time.Second // of what no event has touched: a place in the queue changes with the work of others
-	maxQuiet     = time.Minute     // the same for a stream, whose watcher sees that nothing happens
+	maxQuiet     = 4 * time.Second // the same for streams, which ask now and then
 	crowd        = 5               // readers of a snapshot in a second, from which on they share what is a little older
 	restFactor   = 20              // a snapshot that many share is read for a twentieth of the time at most
 	maxRest      = 5 * time.Second
