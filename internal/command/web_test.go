@@ -1066,6 +1066,11 @@ func TestPageSaysWhatWorkWaitsFor(t *testing.T) {
 	}
 	b.open("/jobs/" + first)
 	b.wait("the time left, which is a range where it is not sure", `[...document.querySelectorAll(".progress-line .muted")].some(e => /^(\d.* to \d.*|about \d.*) left$/.test(e.textContent))`)
+	waitFor(t, "the ranges of the first", func() bool {
+		var job sheaf.Job
+		s.get("/v1/jobs/"+first, &job)
+		return job.Stages[0].Total > 0
+	})
 	b.open("/jobs/" + answer.Job.ID)
 	b.wait("the tasks ahead", `/\d+ tasks? of yours ahead/.test(document.querySelector(".waits")?.textContent)`)
 	// What happens while the page reads the job is not missed: that reading is held up until it has happened.
