@@ -25,7 +25,7 @@ done < <(go list -deps -f '{{with .Module}}{{if not .Main}}{{with .Replace}}{{.P
 while read -r dir; do
   mapfile -t files < <(licences "$dir")
   add "what lies in $dir" "${files[@]}"
-done < <(git ls-files | grep -Ei '/(licen[cs]e|notice)[^/]*$' | grep -v '[.]go$' | xargs -n 1 dirname | sort -u)
+done < <(git ls-files | grep -Ei '/(licen[cs]e|notice)[^/]*$' | grep -Ev '[.](go|sh)$' | xargs -n 1 dirname | sort -u)
 
 echo "Sheaf contains the work of others. Each is named here with its licence. scripts/notices.sh makes this file."
 for sum in $(for s in "${!who[@]}"; do printf '%s %s\n' "${who[$s]%%$'\n'*}" "${s%% *}"; done | sort | awk '{ print $NF }'); do

@@ -238,9 +238,7 @@ func (s *sheet) figureBlock(rows []figureRow, i int) *figureBlock {
 			if r.years && slices.ContainsFunc(f.rows, func(r figureRow) bool { return !r.years && r.figures }) {
 				break // the header of the next table
 			}
-			for _, p := range pending {
-				f.rows = append(f.rows, p)
-			}
+			f.rows = append(f.rows, pending...)
 			pending = pending[:0]
 			f.add(&r)
 			f.end = j + 1
