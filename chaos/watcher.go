@@ -33,10 +33,6 @@ const (
 	// watcherPace is how fast a watcher reads: about 10 KB/s.
 	watcherPace  = 20 * time.Millisecond
 	watcherPiece = 256
-	// heldBack is how old an event must be to be shown (store.event_lag), and
-	// what its transaction may take besides: with its last events a job has
-	// ended, which ends a stream.
-	heldBack = 5 * time.Second
 	// deafWatchers read nothing, and so many are opened at once.
 	deafWatchers = 20
 )
@@ -170,26 +166,23 @@ func (w *watchers) check(ctx context.Context, e *engines) error {
 		return ctx.Err()
 	}
 	for _, one := range w.all {
-		var want, at []int64
-		rs, err := e.db.QueryContext(ctx, "SELECT seq, at FROM events WHERE job_id=? ORDER BY seq", one.d.job)
+		var want []int64
+		rs, err := e.db.QueryContext(ctx, "SELECT seq FROM events WHERE job_id=? ORDER BY seq", one.d.job)
 		if err != nil {
 			return err
 		}
 		for rs.Next() {
-			var seq, ms int64
-			if err := rs.Scan(&seq, &ms); err != nil {
+			var seq int64
+			if err := rs.Scan(&seq); err != nil {
 				return err
 			}
-			want, at = append(want, seq), append(at, ms)
+			want = append(want, seq)
 		}
 		if err := rs.Close(); err != nil {
 			return err
 		}
 		if one.d.deleted {
 			continue // its log has gone, or is on its way
-		}
-		for n := len(want); n > len(one.seen) && at[n-1] > at[len(at)-1]-heldBack.Milliseconds(); n-- {
-			want = want[:n-1]
 		}
 		if why := differ(one.seen, want); why != "" {
 			w.l.violation("a slow watcher of job %s saw %d of %d events: %s", one.d.job, len(one.seen), len(want), why)

@@ -128,7 +128,8 @@ func (q *queryWords) share(words uint64) float64 {
 	return sum / q.all
 }
 
-// rankWeights are those of the features, made by `bench/answers -train`.
+// rankWeights are those of the features. They were chosen by hand near what
+// `bench/answers -train` fits to generated questions.
 var rankWeights = [features]float64{byText: .40, byPage: .12, byCoverage: .20, byPairs: .13, byHeadings: .08, byName: .07}
 
 type pageKey struct {
@@ -302,13 +303,10 @@ const similarSure = 0.1
 // tells how sure it is.
 const sureShare = 0.6
 
-// missing is how much of the query no single candidate has in words, squared:
-// a weak model finds what is said in other words, and hides what is said in
-// the same ones. Measured with the static model, the share of questions whose
-// page is among the first five: on 37 about reports .32 with words alone and
-// .27 with its full weight, .38 and .38 with better features and so; on 600
-// made of headings, tables and sentences .91 with words alone and so. Of 60
-// whose answer has other words, .90 have it first with words alone and so.
+// missing is how much of the query no single candidate has in words, squared.
+// A weak model finds what is said in other words, and hides what is said in
+// the same ones: on reports its full weight puts fewer right pages among the
+// first five than words alone, see bench/answers.
 func missing(all []candidate) float64 {
 	most := 0.0
 	for _, c := range all {
