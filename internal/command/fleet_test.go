@@ -32,7 +32,7 @@ import (
 // processes are then the code under test, trial format included.
 const mainVar = "SHEAF_TEST_MAIN"
 
-// ticksVar is how often such a process feeds and folds when nobody stirs it.
+// ticksVar is how often such a process feeds and folds without a notification.
 const ticksVar = "SHEAF_TEST_TICKS"
 
 // fleet is real processes over real engines.

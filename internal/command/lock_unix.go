@@ -12,7 +12,7 @@ import (
 )
 
 // lockDir makes this process the only one on a data folder: a second would not
-// see the first one's queue bell and in-memory vectors. The kernel drops the
+// see the first one's wake-ups and in-memory vectors. The kernel drops the
 // lock with the process.
 func lockDir(dir string) (unlock func() error, err error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)

@@ -102,7 +102,7 @@ func TestStoreWithAPrivateAuthority(t *testing.T) {
 			var log safeBuffer
 			s := startOn(t, cfg, slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 			s.send(nil, text("a.md", "# Title\n\nSome words about herons.\n"))
-			if driver == "postgres" { // the store's connections and the bell's
+			if driver == "postgres" { // the store's connections and the notifier's
 				var all int
 				if err := db.QueryRow("SELECT COUNT(*), COUNT(*) FILTER (WHERE NOT ssl) FROM pg_stat_ssl JOIN pg_stat_activity a USING (pid) WHERE a.datname=current_database() AND a.pid<>pg_backend_pid()").Scan(&all, &plain); err != nil || all < 2 {
 					t.Fatalf("%d connections, %v", all, err)

@@ -175,7 +175,7 @@ type Executor struct {
 	ParseSlots    int                 `toml:"parse_slots" doc:"tasks parsing at once; 0: CPUs"`
 	Lease         Duration            `toml:"lease" doc:"visibility timeout: a task not heard of for this long is given to another"`
 	Heartbeat     Duration            `toml:"heartbeat" doc:"interval at which leases are renewed"`
-	PollInterval  Duration            `toml:"poll_interval" doc:"longest wait between takes when no bell rings"`
+	PollInterval  Duration            `toml:"poll_interval" doc:"longest wait between takes without a wake-up"`
 	DrainTimeout  Duration            `toml:"drain_timeout" doc:"running tasks may finish for this long after SIGTERM"`
 	MaxFails      int                 `toml:"max_fails" doc:"failed attempts until a task is dead"`
 	BackoffBase   Duration            `toml:"backoff_base" doc:"first wait between attempts; doubles"`

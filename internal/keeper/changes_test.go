@@ -59,7 +59,7 @@ func (*idle) Cleanup(context.Context, time.Duration, int, bool) (r taskstore.Cle
 
 // A change in another process is followed at once by the keeper that leads, and
 // by no other.
-func TestStirIsFollowedByTheKeeperThatLeads(t *testing.T) {
+func TestChangeIsFollowedByTheKeeperThatLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := sqlqueue.New(new(queuetest.Store), sqlqueue.Config{})
 		ctx, stop := context.WithCancel(t.Context())

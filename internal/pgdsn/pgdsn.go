@@ -1,4 +1,4 @@
-// Package pgdsn reads the address of a PostgreSQL. The store and the bell of the
+// Package pgdsn reads the address of a PostgreSQL. The store and the notifier of the
 // SQL queue, which keep connections of their own, read it alike.
 package pgdsn
 

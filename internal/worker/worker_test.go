@@ -166,7 +166,7 @@ type line struct {
 	mu    sync.Mutex
 	hints []sheaf.Hint
 	log   []string
-	bell  chan struct{}
+	wake  chan struct{}
 	stop  chan string
 }
 
@@ -179,12 +179,12 @@ func (q *line) Take(_ context.Context, _ string, slots int, _ []sheaf.TaskKind) 
 	return out, nil
 }
 
-// offer adds a hint and rings.
+// offer adds a hint and wakes the worker.
 func (q *line) offer(id string) {
 	q.mu.Lock()
 	q.hints = append(q.hints, sheaf.Hint{TaskID: id, TenantID: "t"})
 	q.mu.Unlock()
-	q.bell <- struct{}{}
+	q.wake <- struct{}{}
 }
 
 func (q *line) Ack(_ context.Context, h sheaf.Hint, running bool) error {
@@ -203,7 +203,7 @@ func (q *line) Done(_ context.Context, _, id string) error {
 
 func (q *line) Wait(ctx context.Context, d time.Duration) error {
 	select {
-	case <-q.bell:
+	case <-q.wake:
 	case <-time.After(d):
 	case <-ctx.Done():
 	}
@@ -253,7 +253,7 @@ func start(t *testing.T, processors map[sheaf.TaskKind]func(ctx context.Context)
 func startWith(t *testing.T, change func(*Config), processors map[sheaf.TaskKind]func(ctx context.Context) error, tasks ...string) *running {
 	t.Helper()
 	b := &book{lost: map[string]bool{}, canceled: map[string]bool{}, holds: map[string]int64{}, waits: map[string]time.Duration{}}
-	q := &line{bell: make(chan struct{}, 1), stop: make(chan string)}
+	q := &line{wake: make(chan struct{}, 1), stop: make(chan string)}
 	for _, id := range tasks {
 		q.hints = append(q.hints, sheaf.Hint{TaskID: id, TenantID: "t"})
 	}

@@ -129,7 +129,7 @@ func TestSignalsAreLostAndRepeated(t *testing.T) {
 	}
 }
 
-func TestStirsAreLost(t *testing.T) {
+func TestChangesAreLost(t *testing.T) {
 	q := New(sqlqueue.New(new(queuetest.Store), sqlqueue.Config{}), Config{Seed: 1})
 	heard := q.Changes(t.Context())
 	lost := 0

@@ -68,11 +68,11 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"LeaveLosesNothing", testLeave},
 		{"SkippedKindsWaitAndAreNotLost", testSkip},
 		{"LostMemoryHealsByPublishingAgain", testLose},
-		{"BellWakesAWaiter", testBell},
+		{"NotifyWakesAWaiter", testNotify},
 		{"RingBeforeWaitIsHeard", testRingBeforeWait},
 		{"WaitEndsWithItsTimeAndItsContext", testWaitEnds},
 		{"CancelReachesEveryListener", testCancel},
-		{"StirReachesEveryListener", testChanges},
+		{"ChangeReachesEveryListener", testChanges},
 		{"ChangesThatNobodyReceivedAreOne", testChangesTogether},
 		{"IdleTenantsCostNothing", testIdleTenants},
 		{"IdleQueueAsksNothing", testIdleQueue},
@@ -670,7 +670,7 @@ func testLose(t *testing.T, h Harness) {
 	wantEmpty(t, h)
 }
 
-func testBell(t *testing.T, h Harness) {
+func testNotify(t *testing.T, h Harness) {
 	queues := []queue.Queue{h.Queue}
 	if h.Second != nil {
 		queues = append(queues, h.Second(t))
