@@ -97,7 +97,7 @@ func SelectUnits(asked []Range, units int) ([]Range, error) {
 	return out, nil
 }
 
-// CutRanges cuts runs into pieces of at most size units, in order. A piece
+// CutRanges cuts runs into ranges of at most size units, in order. A range
 // never spans two runs. size < 1 leaves the runs whole.
 func CutRanges(runs []Range, size int) []Range {
 	if size < 1 {

@@ -64,26 +64,26 @@ type Phase int
 
 const (
 	PhaseFinish Phase = iota // publishes: all the work is done
-	PhaseRanges              // of a document of at most BulkRanges pieces
+	PhaseRanges              // of a document of at most BulkRanges ranges
 	PhaseBegin               // plans, and what nobody waits for
-	PhaseBulk                // pieces of a larger document: they yield to small documents, but for their share of the turns
+	PhaseBulk                // ranges of a larger document: they yield to small documents, but for their share of the turns
 )
 
 // Phases lists the phases in their order.
 var Phases = [...]Phase{PhaseFinish, PhaseRanges, PhaseBegin, PhaseBulk}
 
 const (
-	// BulkRanges is how many pieces of work a document has at most that does not
+	// BulkRanges is how many ranges a document has at most that does not
 	// count as bulk.
 	BulkRanges = 32
-	// PieceDelay is added to the place of a document's pieces for each of them,
+	// RangeDelay is added to the place of a document's ranges for each of them,
 	// so that of documents that were queued together the one with the least to do
 	// is finished first, and none waits for long for smaller ones that come later.
-	PieceDelay = 100 * time.Millisecond
-	// BeginDelay is how much later a plan counts as aged than a piece of work, so
+	RangeDelay = 100 * time.Millisecond
+	// BeginDelay is how much later a plan counts as aged than a range, so
 	// that documents of a job that ages do not all begin before those that have
 	// begun are done.
-	BeginDelay = BulkRanges * PieceDelay
+	BeginDelay = BulkRanges * RangeDelay
 )
 
 // Task is one row of the queue.
@@ -201,7 +201,7 @@ type Hint struct {
 	Cost     int
 	Kind     TaskKind
 	Phase    Phase
-	Place    time.Time // when its document's job was queued, later by PieceDelay for each piece; orders hints of a lane and phase
+	Place    time.Time // when its document's job was queued, later by RangeDelay for each range; orders hints of a lane and phase
 	Aged     bool      // has waited longer than Feed.Runnable was asked for
 	Epoch    int64     // of the task when the hint was read from the store; queues need not carry it
 	Token    string    // the queue's own handle (a stream entry id); "" for the SQL queue

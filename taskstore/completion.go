@@ -19,7 +19,7 @@ type Completion struct {
 	// with the claims and ends that come meanwhile; 0 for at once.
 	CanWait time.Duration
 	// NextFunc is told of the task that finishes the document when this was the
-	// last of its pieces, so that neither waits for the keeper: it is written
+	// last of its ranges, so that neither waits for the keeper: it is written
 	// then, right after the end. Without it, and where that failed, the keeper
 	// writes the task. It is called before Complete returns. May be nil.
 	NextFunc func(h sheaf.Hint)

@@ -103,9 +103,9 @@ func (b taskBase) order(kind sheaf.TaskKind, ranges int) (sheaf.Phase, int64) {
 	case b.Within != sheaf.PhaseFinish:
 		return b.Within, b.Place
 	case ranges > sheaf.BulkRanges:
-		return sheaf.PhaseBulk, b.Place + int64(ranges)*sheaf.PieceDelay.Milliseconds()
+		return sheaf.PhaseBulk, b.Place + int64(ranges)*sheaf.RangeDelay.Milliseconds()
 	default:
-		return sheaf.PhaseRanges, b.Place + int64(ranges)*sheaf.PieceDelay.Milliseconds()
+		return sheaf.PhaseRanges, b.Place + int64(ranges)*sheaf.RangeDelay.Milliseconds()
 	}
 }
 

@@ -54,7 +54,7 @@ func Run(t *testing.T, engine string) {
 		{"FoldFollowsTheTasks", foldFollows},
 		{"FoldLeavesProgressForLater", foldLeaves},
 		{"FinalizeOnceWithManyFolders", finalizeOnce},
-		{"LastPieceFinishesWithoutTheKeeper", lastPiece},
+		{"LastRangeFinishesWithoutTheKeeper", lastRange},
 		{"PublishIsGuarded", publishGuard},
 		{"StitchReplacesResultsBeforePublication", stitchGuard},
 		{"FailedGenerationLeavesTheLiveOne", failedPublish},

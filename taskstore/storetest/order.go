@@ -34,8 +34,8 @@ func idsOf(tasks []sheaf.Task) []string {
 	return out
 }
 
-// depthFirst: a document that is done goes before pieces of one that has begun,
-// the one with the least to do first, these before plans, and the pieces of a
+// depthFirst: a document that is done goes before ranges of one that has begun,
+// the one with the least to do first, these before plans, and the ranges of a
 // large document last.
 func depthFirst(f *Fixture) {
 	first := f.Document("t")
@@ -67,15 +67,15 @@ func depthFirst(f *Fixture) {
 		hint   sheaf.Hint
 		phase  sheaf.Phase
 		doc    Doc
-		pieces int
+		ranges int
 	}{
 		{"finalize", hints[0], sheaf.PhaseFinish, done, 0},
-		{"a piece of a small document", hints[1], sheaf.PhaseRanges, small, 2},
-		{"a piece of a larger one", hints[3], sheaf.PhaseRanges, first, sheaf.BulkRanges},
+		{"a range of a small document", hints[1], sheaf.PhaseRanges, small, 2},
+		{"a range of a larger one", hints[3], sheaf.PhaseRanges, first, sheaf.BulkRanges},
 		{"a plan", hints[len(hints)-1-len(bulk)], sheaf.PhaseBegin, last, 0},
-		{"a piece of a large document", hints[len(hints)-1], sheaf.PhaseBulk, large, sheaf.BulkRanges + 1},
+		{"a range of a large document", hints[len(hints)-1], sheaf.PhaseBulk, large, sheaf.BulkRanges + 1},
 	} {
-		if place := time.UnixMilli(int64(queued[c.doc.ID])).Add(time.Duration(c.pieces) * sheaf.PieceDelay); c.hint.Phase != c.phase || !c.hint.Place.Equal(place) {
+		if place := time.UnixMilli(int64(queued[c.doc.ID])).Add(time.Duration(c.ranges) * sheaf.RangeDelay); c.hint.Phase != c.phase || !c.hint.Place.Equal(place) {
 			f.T.Errorf("%s is of phase %d at %v, want %d at %v", c.what, c.hint.Phase, c.hint.Place, c.phase, place)
 		}
 	}
@@ -114,7 +114,7 @@ func placeIsKept(f *Fixture) {
 	parts := Parse(6)[4:]
 	f.OK(f.Store.Complete(ctx, f.Claim(tasks[3].ID, "w").Held(), taskstore.Completion{Spawn: parts}))
 	hints := f.served("t")
-	wantList(f, "order with the parts of a piece", ids(hints[:5]), tasks[0].ID, tasks[1].ID, tasks[2].ID, parts[0].ID, parts[1].ID)
+	wantList(f, "order with the parts of a range", ids(hints[:5]), tasks[0].ID, tasks[1].ID, tasks[2].ID, parts[0].ID, parts[1].ID)
 
 	f.Store.AdvanceClock(time.Minute)
 	dead := f.Claim(tasks[0].ID, "w")
@@ -193,12 +193,12 @@ func aheadAtOnce(f *Fixture) {
 	busy.Wait()
 }
 
-// lastPiece: who ends the last piece of a document writes the task that finishes
+// lastRange: who ends the last range of a document writes the task that finishes
 // it, with no keeper there: once, whoever ends beside it, and not before.
-func lastPiece(f *Fixture) {
-	const pieces = 12
+func lastRange(f *Fixture) {
+	const ranges = 12
 	d := f.Document("t")
-	tasks := f.Plan(d, Parse(pieces)...)
+	tasks := f.Plan(d, Parse(ranges)...)
 	var mu sync.Mutex
 	var told []sheaf.Hint
 	end := func(t *sheaf.Task) error {
@@ -209,7 +209,7 @@ func lastPiece(f *Fixture) {
 		}})
 	}
 	f.OK(end(f.Claim(tasks[0].ID, "w")))
-	want(f, "told of with pieces left", len(told), 0)
+	want(f, "told of with ranges left", len(told), 0)
 	var all sync.WaitGroup
 	for _, t := range tasks[1:] {
 		held := f.Claim(t.ID, "w")

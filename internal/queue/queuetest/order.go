@@ -11,7 +11,7 @@ import (
 )
 
 // pipeline is what documents do with a queue, as the store does it: a plan, then
-// the pieces that it yields, then the end.
+// the ranges that it yields, then the end.
 type pipeline struct {
 	h      Harness
 	tenant string
@@ -22,15 +22,15 @@ type pipeline struct {
 
 type paper struct {
 	name   string
-	pieces int
+	ranges int
 	open   int
 	place  time.Time
 	begun  int // pipeline.worked when it came
 }
 
 // add queues a document.
-func (p *pipeline) add(name string, pieces int, place time.Time) {
-	d := &paper{name: name, pieces: pieces, place: place, begun: p.worked}
+func (p *pipeline) add(name string, ranges int, place time.Time) {
+	d := &paper{name: name, ranges: ranges, place: place, begun: p.worked}
 	p.task(d, sheaf.KindPlan, sheaf.PhaseBegin, place)
 }
 
@@ -48,13 +48,13 @@ func (p *pipeline) ran(t *testing.T, hint sheaf.Hint) {
 	switch hint.Kind {
 	case sheaf.KindPlan:
 		phase := sheaf.PhaseRanges
-		if d.pieces > sheaf.BulkRanges {
+		if d.ranges > sheaf.BulkRanges {
 			phase = sheaf.PhaseBulk
 		}
-		for range d.pieces {
-			p.task(d, sheaf.KindParse, phase, d.place.Add(time.Duration(d.pieces)*sheaf.PieceDelay))
+		for range d.ranges {
+			p.task(d, sheaf.KindParse, phase, d.place.Add(time.Duration(d.ranges)*sheaf.RangeDelay))
 		}
-		d.open = d.pieces
+		d.open = d.ranges
 	case sheaf.KindParse:
 		if d.open--; d.open == 0 {
 			p.task(d, sheaf.KindFinalize, sheaf.PhaseFinish, d.place)
@@ -72,10 +72,10 @@ func testEqualDocuments(t *testing.T, h Harness) {
 	rapid.Check(t, func(r *rapid.T) {
 		round++
 		p := &pipeline{h: h, tenant: fmt.Sprint("equal", round), left: map[string]*paper{}}
-		documents, pieces, slots := rapid.IntRange(1, 10).Draw(r, "documents"), rapid.IntRange(1, 6).Draw(r, "pieces"), rapid.IntRange(1, 4).Draw(r, "slots")
+		documents, ranges, slots := rapid.IntRange(1, 10).Draw(r, "documents"), rapid.IntRange(1, 6).Draw(r, "ranges"), rapid.IntRange(1, 4).Draw(r, "slots")
 		queued := time.Now().Add(-time.Second)
 		for i := range documents {
-			p.add(fmt.Sprint(i), pieces, queued)
+			p.add(fmt.Sprint(i), ranges, queued)
 		}
 		var running []sheaf.Hint
 		retries := 0
@@ -103,15 +103,15 @@ func testEqualDocuments(t *testing.T, h Harness) {
 			before := len(p.ended)
 			p.ran(t, hint)
 			if k := len(p.ended); k > before {
-				if most := (k+slots)*(pieces+2) + retries; p.worked > most {
-					r.Fatalf("document %d of %d with %d pieces each was published after %d tasks, want %d at most with %d slots", k, documents, pieces, p.worked, most, slots)
+				if most := (k+slots)*(ranges+2) + retries; p.worked > most {
+					r.Fatalf("document %d of %d with %d ranges each was published after %d tasks, want %d at most with %d slots", k, documents, ranges, p.worked, most, slots)
 				}
 			}
 		}
 	})
 }
 
-// testLargeBesideSmall: a document of many pieces beside a stream of small ones,
+// testLargeBesideSmall: a document of many ranges beside a stream of small ones,
 // of which there is always another. Each small one is through soon, and the
 // large one has its share of the turns.
 func testLargeBesideSmall(t *testing.T, h Harness) {
@@ -148,7 +148,7 @@ func testLargeBesideSmall(t *testing.T, h Harness) {
 }
 
 // testPhasesDoNotStarve: neither does a stream of documents that begin keep back
-// pieces of one that has begun, nor a stream of pieces, as of many that are tried
+// ranges of one that has begun, nor a stream of ranges, as of many that are tried
 // again, a plan that has waited for longer than the ageing bound.
 func testPhasesDoNotStarve(t *testing.T, h Harness) {
 	until := func(what, task string, most int, more func(i int)) {
@@ -176,17 +176,17 @@ func testPhasesDoNotStarve(t *testing.T, h Harness) {
 		add("plans", sheaf.KindPlan, sheaf.PhaseBegin, now)
 	}
 	for _, phase := range []sheaf.Phase{sheaf.PhaseFinish, sheaf.PhaseRanges} {
-		piece := add("plans", sheaf.KindParse, phase, now.Add(time.Second))
-		until("a piece", piece, 1, func(i int) { add("plans", sheaf.KindPlan, sheaf.PhaseBegin, now) })
+		one := add("plans", sheaf.KindParse, phase, now.Add(time.Second))
+		until("a range", one, 1, func(i int) { add("plans", sheaf.KindPlan, sheaf.PhaseBegin, now) })
 	}
 	large := add("plans", sheaf.KindParse, sheaf.PhaseBulk, now)
-	until("a piece of a large document", large, 4, func(i int) { add("plans", sheaf.KindPlan, sheaf.PhaseBegin, now) })
+	until("a range of a large document", large, 4, func(i int) { add("plans", sheaf.KindPlan, sheaf.PhaseBegin, now) })
 	serveAll(t, h)
 
-	old := add("pieces", sheaf.KindPlan, sheaf.PhaseBegin, time.Now().Add(-11*time.Minute))
+	old := add("ranges", sheaf.KindPlan, sheaf.PhaseBegin, time.Now().Add(-11*time.Minute))
 	until("a plan that has aged", old, 16, func(i int) {
-		add("pieces", sheaf.KindParse, sheaf.PhaseRanges, now)
-		add("pieces", sheaf.KindParse, sheaf.PhaseRanges, now)
+		add("ranges", sheaf.KindParse, sheaf.PhaseRanges, now)
+		add("ranges", sheaf.KindParse, sheaf.PhaseRanges, now)
 	})
 	serveAll(t, h)
 }
