@@ -556,7 +556,7 @@ func (e *Executor) store(ctx context.Context, run *run, doc *sheaf.Document, chu
 		return "", err
 	}
 	return key, run.stage(ctx, "index", func(ctx context.Context) error {
-		return e.cfg.Index.Write(index.Among(ctx, e.cfg.IndexSlots), entriesOf(t.TenantID, doc, chunks, vectors))
+		return e.cfg.Index.Write(index.WithConcurrency(ctx, e.cfg.IndexSlots), entriesOf(t.TenantID, doc, chunks, vectors))
 	})
 }
 

@@ -22,29 +22,31 @@ type Entry struct {
 	Vector    []float32 // of the index's model, length one; nil or all zeros means not found by meaning
 }
 
-// Lead is what is indexed by words before the text, in order: the title of the
-// document where its name does not say it, the headings,
-// what stands around the chunk, its keywords and the questions it answers.
-func (e *Entry) Lead() []string {
-	lead := slices.Clone(e.Chunk.Place(e.Name))
+// Preamble is what is indexed by words before the text, in order: the title of
+// the document where its name does not contain it, the headings, the chunk's
+// context, its keywords and the questions it answers.
+func (e *Entry) Preamble() []string {
+	preamble := slices.Clone(e.Chunk.Place(e.Name))
 	if e.Chunk.Context != "" {
-		lead = append(lead, e.Chunk.Context)
+		preamble = append(preamble, e.Chunk.Context)
 	}
-	return append(append(lead, e.Chunk.Keywords...), e.Chunk.Questions...)
+	return append(append(preamble, e.Chunk.Keywords...), e.Chunk.Questions...)
 }
 
-// Among tells Write that the caller makes up to n writes at once, this one of
-// them: an index that commits many writes together may wait a moment for the
-// others. Who writes alone says nothing.
-func Among(ctx context.Context, n int) context.Context { return context.WithValue(ctx, amongKey{}, n) }
+// WithConcurrency tells Write that the caller makes up to n writes at once,
+// including this one: an index that groups commits may wait briefly for the
+// others.
+func WithConcurrency(ctx context.Context, n int) context.Context {
+	return context.WithValue(ctx, concurrencyKey{}, n)
+}
 
-// AmongOf is the n of Among, 1 where nothing was said.
-func AmongOf(ctx context.Context) int {
-	n, _ := ctx.Value(amongKey{}).(int)
+// Concurrency is the n of WithConcurrency, 1 by default.
+func Concurrency(ctx context.Context) int {
+	n, _ := ctx.Value(concurrencyKey{}).(int)
 	return max(n, 1)
 }
 
-type amongKey struct{}
+type concurrencyKey struct{}
 
 // Label is a keyword, tag or language as it is compared: in lower case, with
 // single spaces, of at most maxLabelBytes.

@@ -106,7 +106,7 @@ func encode(e *index.Entry) (line, error) {
 	}
 	s := source{
 		Tenant: e.TenantID, Dataset: e.DatasetID, Document: c.DocumentID, Range: c.RangeID, MediaType: e.MediaType,
-		Name: e.Name, Headings: e.Lead(), Text: c.Text, Pages: c.Pages, Metadata: c.Metadata,
+		Name: e.Name, Headings: e.Preamble(), Text: c.Text, Pages: c.Pages, Metadata: c.Metadata,
 		Language: index.Label(c.Language), Keywords: e.Keywords(), Tags: e.Tags(), termSource: termsOf(e),
 	}
 	c.Text = ""

@@ -10,11 +10,11 @@ import (
 // A commit takes with it what comes soon, and nobody waits for what will not come.
 func TestWritesWaitForEachOtherOnlyWhereMoreMayCome(t *testing.T) {
 	for name, c := range map[string]struct {
-		among []int           // of the operations that come
-		at    []time.Duration // after the first
-		idle  time.Duration   // since the last commit
-		want  int             // operations of the commit
-		after time.Duration   // of the first
+		concurrent []int           // of the operations that come
+		at         []time.Duration // after the first
+		idle       time.Duration   // since the last commit
+		want       int             // operations of the commit
+		after      time.Duration   // of the first
 	}{
 		"a write after a quiet time goes at once":       {[]int{4, 4}, []time.Duration{0, 10 * time.Millisecond}, time.Second, 1, 0},
 		"one soon after another waits for a third":      {[]int{4, 4}, []time.Duration{0, 10 * time.Millisecond}, 20 * time.Millisecond, 2, commitPause - 20*time.Millisecond},
@@ -32,13 +32,13 @@ func TestWritesWaitForEachOtherOnlyWhereMoreMayCome(t *testing.T) {
 				begun := time.Now()
 				var others sync.WaitGroup
 				defer others.Wait()
-				for i := 1; i < len(c.among); i++ {
+				for i := 1; i < len(c.concurrent); i++ {
 					others.Go(func() {
 						time.Sleep(c.at[i])
-						x.operations <- &operation{among: c.among[i]}
+						x.operations <- &operation{concurrent: c.concurrent[i]}
 					})
 				}
-				group := x.gather(&operation{among: c.among[0]}, last)
+				group := x.gather(&operation{concurrent: c.concurrent[0]}, last)
 				if len(group) != c.want || time.Since(begun) != c.after {
 					t.Errorf("%d operations after %v, want %d after %v", len(group), time.Since(begun), c.want, c.after)
 				}
@@ -52,7 +52,7 @@ func TestTheEndOfTheIndexIsNotWaitedFor(t *testing.T) {
 		x := &Index{operations: make(chan *operation, queuedWrites), closing: make(chan struct{})}
 		close(x.closing)
 		begun := time.Now()
-		if group := x.gather(&operation{among: 4}, begun); len(group) != 1 || time.Since(begun) != 0 {
+		if group := x.gather(&operation{concurrent: 4}, begun); len(group) != 1 || time.Since(begun) != 0 {
 			t.Errorf("%d operations after %v", len(group), time.Since(begun))
 		}
 	})

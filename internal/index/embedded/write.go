@@ -28,13 +28,13 @@ const groupEntries = 4096
 
 // operation is one call of Write or Delete.
 type operation struct {
-	ctx     context.Context
-	entries []prepared
-	among   int // writes that the caller makes at once
-	tenant  string
-	ranges  []string // to delete
-	doc     string   // to delete
-	done    chan error
+	ctx        context.Context
+	entries    []prepared
+	concurrent int // writes that the caller makes at once
+	tenant     string
+	ranges     []string // to delete
+	doc        string   // to delete
+	done       chan error
 }
 
 // prepared is an entry made ready on the caller's goroutine, so that the
@@ -57,7 +57,7 @@ func (x *Index) Write(ctx context.Context, entries []index.Entry) error {
 	if len(entries) == 0 {
 		return ctx.Err()
 	}
-	op := &operation{ctx: ctx, entries: make([]prepared, len(entries)), among: index.AmongOf(ctx), done: make(chan error, 1)}
+	op := &operation{ctx: ctx, entries: make([]prepared, len(entries)), concurrent: index.Concurrency(ctx), done: make(chan error, 1)}
 	if err := onAllCores(len(entries), 64, func(i int) (err error) {
 		op.entries[i], err = x.prepareEntry(&entries[i])
 		return err
@@ -173,7 +173,7 @@ const commitPause = 50 * time.Millisecond
 // gather joins to an operation those that wait, and within commitPause of the
 // last commit those that come, until as many are there as there can be.
 func (x *Index) gather(op *operation, last time.Time) []*operation {
-	group, size, most := []*operation{op}, len(op.entries), op.among
+	group, size, most := []*operation{op}, len(op.entries), op.concurrent
 	var over <-chan time.Time
 	if wait := commitPause - time.Since(last); wait > 0 && most > 1 {
 		t := time.NewTimer(wait)
@@ -199,7 +199,7 @@ func (x *Index) gather(op *operation, last time.Time) []*operation {
 		}
 		group = append(group, op)
 		size += len(op.entries)
-		most = min(most, op.among)
+		most = min(most, op.concurrent)
 	}
 	return group
 }
