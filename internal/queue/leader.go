@@ -27,7 +27,7 @@ type Lock interface {
 	Release(ctx context.Context, token string) error
 }
 
-// Campaign is the Leader over a Lock. The holder trusts its lease for TTL −
+// Campaign is the Leader over a Lock. The holder relies on its lease for TTL −
 // Margin from the start of the request that got it, by its own monotonic clock,
 // so that its term ends before anybody else's can begin as long as the clocks
 // run at about the same speed. Every term has a token of its own: a candidate
@@ -38,7 +38,7 @@ type Campaign struct {
 	TTL    time.Duration // 0 means 15 s
 	Every  time.Duration // between attempts to win or to renew; 0 means TTL / 3
 	Jitter time.Duration // added to Every at random; 0 means Every / 5
-	Margin time.Duration // by which trust ends before the lease; 0 means TTL / 15
+	Margin time.Duration // by which a term ends before the lease; 0 means TTL / 15
 	Log    *slog.Logger  // nil means slog.Default
 }
 
@@ -71,7 +71,7 @@ func (c *Campaign) Run(ctx context.Context, lead func(ctx context.Context)) erro
 
 	token, failing := sheaf.NewID(), false
 	for ctx.Err() == nil {
-		trusted := time.Now().Add(p.TTL - p.Margin)
+		validUntil := time.Now().Add(p.TTL - p.Margin)
 		attempt, cancel := context.WithTimeout(ctx, p.Every)
 		won, err := p.Lock.Acquire(attempt, token, p.TTL)
 		cancel()
@@ -80,7 +80,7 @@ func (c *Campaign) Run(ctx context.Context, lead func(ctx context.Context)) erro
 		}
 		failing = err != nil
 		if won {
-			p.term(ctx, token, trusted, lead)
+			p.term(ctx, token, validUntil, lead)
 			token = sheaf.NewID()
 		}
 		p.pause(ctx, p.Every)
@@ -88,12 +88,12 @@ func (c *Campaign) Run(ctx context.Context, lead func(ctx context.Context)) erro
 	return nil
 }
 
-// term leads until the lease is lost, cannot be trusted any more, lead returns
+// term leads until the lease is lost or has expired by its own clock, lead returns
 // or ctx ends; it returns when lead has.
-func (c *Campaign) term(ctx context.Context, token string, trusted time.Time, lead func(ctx context.Context)) {
+func (c *Campaign) term(ctx context.Context, token string, validUntil time.Time, lead func(ctx context.Context)) {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	expiry := time.AfterFunc(time.Until(trusted), func() { end(errTermExpired) })
+	expiry := time.AfterFunc(time.Until(validUntil), func() { end(errTermExpired) })
 	defer expiry.Stop()
 	c.Log.Info("leading")
 
@@ -107,18 +107,18 @@ func (c *Campaign) term(ctx context.Context, token string, trusted time.Time, le
 	wait := c.Every
 	for c.pause(ctx, wait) {
 		began := time.Now()
-		// A hung engine must leave time for another try before the trust ends.
-		attempt, cancel := context.WithTimeout(ctx, min(c.Every, time.Until(trusted)))
+		// A hung engine must leave time for another attempt before the lease expires.
+		attempt, cancel := context.WithTimeout(ctx, min(c.Every, time.Until(validUntil)))
 		held, err := c.Lock.Renew(attempt, token, c.TTL)
 		cancel()
 		switch {
 		case err != nil:
-			wait = c.Every / 5 // there is time for a few more before the trust ends
+			wait = c.Every / 5 // a few more attempts fit in before the lease expires
 		case !held:
 			end(errTermLost)
 		default:
-			wait, trusted = c.Every, began.Add(c.TTL-c.Margin)
-			expiry.Reset(time.Until(trusted))
+			wait, validUntil = c.Every, began.Add(c.TTL-c.Margin)
+			expiry.Reset(time.Until(validUntil))
 		}
 	}
 	<-returned
