@@ -171,7 +171,7 @@ type Chat struct {
 
 type Executor struct {
 	Workers       int                 `toml:"workers" doc:"tasks at once; 0: 2 × CPUs + 2"`
-	Batch         int                 `toml:"batch" doc:"batch size: tasks held for each worker, the one at work included, while tasks take no longer than claims; 1: none is claimed ahead"`
+	Batch         int                 `toml:"batch" doc:"batch size: tasks held for each worker, the one at work included, while tasks take no longer than claims; 1: none is prefetched"`
 	ParseSlots    int                 `toml:"parse_slots" doc:"tasks parsing at once; 0: CPUs"`
 	Lease         Duration            `toml:"lease" doc:"visibility timeout: a task not heard of for this long is given to another"`
 	Heartbeat     Duration            `toml:"heartbeat" doc:"interval at which leases are renewed"`
@@ -706,7 +706,7 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("executor.lease (%s) must be at least three times executor.heartbeat (%s), or a slow answer loses tasks", time.Duration(c.Executor.Lease), time.Duration(c.Executor.Heartbeat)))
 	}
 	if c.Executor.Batch < 1 || c.Executor.Workers < 0 {
-		errs = append(errs, fmt.Errorf("executor.batch is %d and executor.workers %d; a batch is at least 1 (nothing is claimed ahead), and 0 workers are as many as suit the CPUs", c.Executor.Batch, c.Executor.Workers))
+		errs = append(errs, fmt.Errorf("executor.batch is %d and executor.workers %d; a batch is at least 1 (nothing is prefetched), and 0 workers are as many as suit the CPUs", c.Executor.Batch, c.Executor.Workers))
 	}
 	if c.Executor.BackoffJitter < 0 || c.Executor.BackoffJitter > 1 {
 		errs = append(errs, fmt.Errorf("executor.backoff_jitter is %g; it is a share from 0 to 1", c.Executor.BackoffJitter))

@@ -8,7 +8,7 @@ import (
 )
 
 // capacity says how many tasks a worker may hold. As many as it has workers are
-// at work. More are claimed ahead only while tasks take no longer than claims
+// at work. More are prefetched only while tasks take no longer than claims
 // do, as those of a re-parse that reuses everything: then workers would spend
 // their time on waiting, and what waits here waits for less than a round trip.
 // A task that waited behind a long one would be one that another executor could
@@ -70,8 +70,8 @@ func (c *capacity) limit() int {
 	if c.seen < c.workers {
 		return c.workers
 	}
-	ahead := int64(c.workers) * int64(c.claim) / max(int64(c.work), 1)
-	return int(min(int64(c.workers)+ahead, int64(c.most)))
+	prefetch := int64(c.workers) * int64(c.claim) / max(int64(c.work), 1)
+	return int(min(int64(c.workers)+prefetch, int64(c.most)))
 }
 
 // acquire waits for headroom and takes all of it. It returns 0 when ctx ends.

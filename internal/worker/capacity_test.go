@@ -15,7 +15,7 @@ import (
 )
 
 // Whatever is measured, every worker may be kept busy and no more is held than
-// the batch allows; and what is held ahead is done within a claim's time.
+// the batch allows; and what is prefetched is done within a claim's time.
 func TestCapacityIsWhatWorkersCanUse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		workers, batch := rapid.IntRange(1, 20).Draw(t, "workers"), rapid.IntRange(1, 5).Draw(t, "batch")
@@ -43,14 +43,14 @@ func TestCapacityIsWhatWorkersCanUse(t *testing.T) {
 			if may < workers || may > workers*batch || held > workers*batch {
 				t.Fatalf("%d held, %d allowed, of %d workers with batches of %d", held, may, workers, batch)
 			}
-			if ahead := may - workers; ahead > 0 && time.Duration(ahead)*s.work > time.Duration(workers)*s.claim {
-				t.Fatalf("%d held ahead where a claim takes %v and a task %v", ahead, s.claim, s.work)
+			if prefetched := may - workers; prefetched > 0 && time.Duration(prefetched)*s.work > time.Duration(workers)*s.claim {
+				t.Fatalf("%d prefetched where a claim takes %v and a task %v", prefetched, s.claim, s.work)
 			}
 		}
 	})
 }
 
-// A single long task ends claiming ahead at once, and so does an empty queue.
+// A single long task ends prefetching at once, and so does an empty queue.
 func TestCapacityBeginsAnewAfterAnIdleTime(t *testing.T) {
 	s := newCapacity(4, 3)
 	quick := func(n int) {
@@ -121,8 +121,8 @@ func hurried(t *testing.T, workers, batch int, process func(ctx context.Context,
 
 // While a claim takes longer than a task, as many are claimed as keep the
 // workers busy; no more of them are at work at once, and with a batch of 1
-// nothing is claimed ahead.
-func TestQuickTasksAreClaimedAheadOfTheirWorkers(t *testing.T) {
+// nothing is prefetched.
+func TestQuickTasksArePrefetched(t *testing.T) {
 	for batch, want := range map[int]int{1: 2, 4: 8} {
 		synctest.Test(t, func(t *testing.T) {
 			r, atOnce := hurried(t, 2, batch, nil)
@@ -139,7 +139,7 @@ func TestQuickTasksAreClaimedAheadOfTheirWorkers(t *testing.T) {
 	}
 }
 
-// What was claimed ahead and finds the workers at long tasks goes back soon, and
+// What was prefetched and finds the workers at long tasks goes back soon, and
 // nothing more is claimed until a worker is free.
 func TestTaskBehindLongOnesIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

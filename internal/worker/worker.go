@@ -297,15 +297,15 @@ func (w *Worker) start(ctx context.Context, h sheaf.Hint) {
 	})
 }
 
-// aheadMost is how long a task that was claimed ahead waits for a worker, so
+// maxPrefetchWait is how long a prefetched task waits for a worker, so
 // that one behind which there are long tasks goes to another executor.
-const aheadMost = 250 * time.Millisecond
+const maxPrefetchWait = 250 * time.Millisecond
 
 // begin waits for a worker and reports whether there is one; else it has stopped
 // the attempt.
 func (w *Worker) begin(ctx, run context.Context, a *attempt) bool {
-	if !w.workers.TryAcquire(1) { // rarely: most tasks are not claimed ahead
-		wait, cancel := context.WithTimeout(run, aheadMost)
+	if !w.workers.TryAcquire(1) { // rarely: most tasks are not prefetched
+		wait, cancel := context.WithTimeout(run, maxPrefetchWait)
 		defer cancel()
 		defer context.AfterFunc(ctx, cancel)()
 		if w.workers.Acquire(wait, 1) != nil {
