@@ -88,7 +88,7 @@ func (c *Campaign) Run(ctx context.Context, lead func(ctx context.Context)) erro
 	return nil
 }
 
-// term leads until the lease is lost or has expired by its own clock, lead returns
+// term leads until the lease is lost, its validity expires, lead returns
 // or ctx ends; it returns when lead has.
 func (c *Campaign) term(ctx context.Context, token string, validUntil time.Time, lead func(ctx context.Context)) {
 	ctx, end := context.WithCancelCause(ctx)
@@ -107,13 +107,13 @@ func (c *Campaign) term(ctx context.Context, token string, validUntil time.Time,
 	wait := c.Every
 	for c.pause(ctx, wait) {
 		began := time.Now()
-		// A hung engine must leave time for another attempt before the lease expires.
+		// A hung engine must leave time for another attempt before validUntil.
 		attempt, cancel := context.WithTimeout(ctx, min(c.Every, time.Until(validUntil)))
 		held, err := c.Lock.Renew(attempt, token, c.TTL)
 		cancel()
 		switch {
 		case err != nil:
-			wait = c.Every / 5 // a few more attempts fit in before the lease expires
+			wait = c.Every / 5 // a few more attempts fit in before validUntil
 		case !held:
 			end(errTermLost)
 		default:

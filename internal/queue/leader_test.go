@@ -181,7 +181,7 @@ func TestPausedLeaderStopsBeforeAnotherBegins(t *testing.T) {
 					t.Errorf("the old term ended %v after the new one began", ended.Sub(began))
 				}
 				if d := ended.Sub(cut); d > 14*time.Second || d < 7*time.Second {
-					t.Errorf("the cut-off leader led on for %v, want the 14 s of its lease less the time since its last renewal", d)
+					t.Errorf("the cut-off leader led on for %v, want its validity of 14 s less the time since its last renewal", d)
 				}
 				if d := began.Sub(cut); d > 21*time.Second {
 					t.Errorf("the other led %v after the cut, want TTL and one attempt at most", d)
@@ -205,7 +205,7 @@ func TestShortOutageKeepsTheTerm(t *testing.T) {
 			time.Sleep(20 * time.Second)
 		}
 		if len(a.ended) != 0 {
-			t.Error("an outage shorter than the lease ended the term")
+			t.Error("an outage shorter than the validity ended the term")
 		}
 		a.stop()
 	})
