@@ -106,7 +106,7 @@ type DocumentPlan struct {
 	Reused sheaf.Reused
 }
 
-// plan opens the document and cuts it. t names where shards are kept; nil
+// plan opens the document and cuts it. t names where shards are stored; nil
 // means a dry run, which stores nothing.
 func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.PlanPayload, t *sheaf.Task) (*DocumentPlan, error) {
 	config := settings.WithDefaults(doc.ParseConfig)
@@ -128,7 +128,7 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 	}
 	tags := tagsOf(config, tagSet, p.Tags)
 	keep := planKey(doc, digest+tags, config)
-	// A plan that is kept holds its settings in the clear.
+	// A stored plan holds its settings in the clear.
 	keeps := config.Password.V == ""
 	if keeps && doc.Generation > 1 {
 		// The same bytes cut by the same rules: the file need not be opened.
@@ -260,7 +260,7 @@ func (p *Planner) fingerprint(format parser.Format, config sheaf.ParseConfig) Fi
 	}
 }
 
-// planKey is where the plan of these bytes under these rules is kept.
+// planKey is where the plan of these bytes under these rules is stored.
 func planKey(doc *sheaf.Document, digest string, config sheaf.ParseConfig) string {
 	c, _ := json.Marshal(config) // plain fields always encode
 	h := xxhash.Sum64String(doc.BlobKey + "\x00" + doc.SHA256 + "\x00" + digest + "\x00" + string(c))
@@ -280,7 +280,7 @@ func (p *Planner) keepPlan(ctx context.Context, key string, plan *DocumentPlan) 
 // maxPlanBytes bounds a stored plan: a million rows make one of 200 KB.
 const maxPlanBytes = 64 << 20
 
-// storedPlan reads a kept plan with fresh task ids, or nil: then planning from
+// storedPlan reads a plan with fresh task ids, or nil: then planning from
 // the file is the answer to whatever is wrong.
 func (p *Planner) storedPlan(ctx context.Context, key string) *DocumentPlan {
 	r, err := p.Blobs.Open(ctx, key, 0, -1)

@@ -18,7 +18,7 @@ import (
 	"sheaf/taskstore"
 )
 
-// maxReplay bounds an answer that is kept for a repeated Idempotency-Key.
+// maxReplay bounds an answer that is stored for a repeated Idempotency-Key.
 const maxReplay = 1 << 20
 
 // keyLease is how long a request's key is its own after it was last renewed:
@@ -32,8 +32,8 @@ type keyed struct {
 	body  *keyedBody
 }
 
-// kept is an answer as it is stored.
-type kept struct {
+// storedAnswer is an answer as it is stored.
+type storedAnswer struct {
 	Status int         `json:"status"`
 	Header http.Header `json:"header"`
 	Body   []byte      `json:"body"`
@@ -94,7 +94,7 @@ func formerDigest(r *http.Request) string {
 
 // replay answers what the first try was answered, if this one sends the same.
 func (s *Server) replay(w http.ResponseWriter, r *http.Request, state taskstore.KeyedState) {
-	var k kept
+	var k storedAnswer
 	if err := json.Unmarshal(state.Answer, &k); err != nil || k.Status == 0 { // taskstore.ForgottenAnswer, or sealed with a key that is gone
 		s.writeProblem(w, r, newProblem(410, "idempotency_key_forgotten", "the first request with this Idempotency-Key was answered, and the answer is not kept any more, since what it told of was deleted; send the request under a new key to make it again"))
 		return
@@ -160,7 +160,7 @@ func (s *Server) firstTime(w http.ResponseWriter, r *http.Request, next http.Han
 		defer cancel()
 		var err error
 		if done && certain(rec.status) && rec.body.Len() <= maxReplay && body.whole(w, rec.status) {
-			b, _ := json.Marshal(kept{Status: rec.status, Header: keptHeaders(w.Header()), Body: withoutSecret(rec.body.Bytes())})
+			b, _ := json.Marshal(storedAnswer{Status: rec.status, Header: storedHeaders(w.Header()), Body: withoutSecret(rec.body.Bytes())})
 			err = s.cfg.Catalog.FinishIdempotent(end, try, b)
 		} else {
 			err = s.cfg.Catalog.LeaveIdempotent(end, try)
@@ -175,7 +175,7 @@ func (s *Server) firstTime(w http.ResponseWriter, r *http.Request, next http.Han
 	done = true
 }
 
-// withoutSecret is an answer as it may be kept: a secret that it shows is shown
+// withoutSecret is an answer as it may be stored: a secret that it shows is shown
 // once.
 func withoutSecret(body []byte) []byte {
 	var answer map[string]json.RawMessage
@@ -214,7 +214,7 @@ func certain(status int) bool {
 	return status < 500 && !slices.Contains([]int{http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests, 499}, status)
 }
 
-func keptHeaders(from http.Header) http.Header {
+func storedHeaders(from http.Header) http.Header {
 	h := http.Header{}
 	for _, name := range []string{"Content-Type", "Location", "Tus-Resumable", "Upload-Offset", "Upload-Expires", "Sheaf-Job", "Sheaf-Document"} {
 		if v := from.Get(name); v != "" {

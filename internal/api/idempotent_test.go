@@ -260,7 +260,7 @@ func TestRepeatOfAReparseThatHadBegunEverything(t *testing.T) {
 	}
 }
 
-// What a client broke off is no answer to be kept: it sends the same again.
+// What a client broke off is no answer to be stored: it sends the same again.
 func TestBrokenUploadLeavesItsKey(t *testing.T) {
 	k := newKeyedServer(t)
 	const body = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.txt\"\r\n\r\nwhole\r\n--b--\r\n"
@@ -578,7 +578,7 @@ func TestRepeatedAnswersShowNoSecret(t *testing.T) {
 		t.Errorf("the repeated answer: %+v, after %+v", second, first)
 	}
 	for _, row := range k.column("SELECT answer FROM idempotency") {
-		var a kept
+		var a storedAnswer
 		if err := json.Unmarshal([]byte(row), &a); err != nil || strings.Contains(string(a.Body), "whsec_") {
 			t.Errorf("the secret is stored with the answer: %s %v", a.Body, err)
 		}
@@ -599,7 +599,7 @@ func (k *keyedServer) dataset() string {
 }
 
 // A secret of an answer is its member "secret", which is left out of what is
-// kept for repetitions. A route that shows one elsewhere would have it stored.
+// stored for repetitions. A route that shows one elsewhere would have it stored.
 func TestAnswersShowSecretsInOnePlace(t *testing.T) {
 	doc := New(Config{}).api.OpenAPI()
 	var walk func(route, where string, schema *huma.Schema, depth int)
@@ -736,7 +736,7 @@ func TestKeysWhoseAnswerIsGoneOrOld(t *testing.T) {
 	if _, err := k.store.Idempotent(t.Context(), old, time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	b, err := json.Marshal(kept{Status: 202, Header: http.Header{}, Body: []byte(`{"as":"before"}`)})
+	b, err := json.Marshal(storedAnswer{Status: 202, Header: http.Header{}, Body: []byte(`{"as":"before"}`)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -104,7 +104,7 @@ type ETagInput struct {
 	IfNoneMatch string `header:"If-None-Match" doc:"ETag of an earlier answer: 304 without a body says that it still holds"`
 }
 
-// sharedPage is how many items a list may have that is kept for all who read it.
+// sharedPage is how many items a list may have that is cached for all who read it.
 const sharedPage = 100
 
 // snapshotOf answers what many read, from what one of them had read.

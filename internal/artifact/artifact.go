@@ -1,5 +1,5 @@
 // Package artifact is the file format of a range result: what a task made of
-// its range (chunks and vectors), kept in the blob store so that indexing,
+// its range (chunks and vectors), stored in the blob store so that indexing,
 // reuse and a rebuild of the index need neither parser nor model.
 //
 // A file is Parquet, one row a chunk, with what it belongs to in the key-value

@@ -24,7 +24,7 @@ import (
 // task of a tagged document names its results.
 const (
 	maxArtifacts = 64
-	// maxCached values of vectors are kept in memory beside the set in use: 128 MB.
+	// maxCached values of vectors are cached in memory beside the set in use: 128 MB.
 	maxCached = 32 << 20
 )
 
@@ -152,11 +152,11 @@ type Loader struct {
 	Model  embed.Model
 	Limits Limits
 
-	mu   sync.Mutex
-	kept []keptSet // used last first
+	mu     sync.Mutex
+	cached []cachedSet // most recently used first
 }
 
-type keptSet struct {
+type cachedSet struct {
 	key string
 	set *Set
 }
@@ -167,9 +167,9 @@ func (l *Loader) Load(ctx context.Context, artifacts []string) (*Set, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	key := strings.Join(artifacts, "\n")
-	if i := slices.IndexFunc(l.kept, func(k keptSet) bool { return k.key == key }); i >= 0 {
-		found := l.kept[i]
-		l.kept = slices.Insert(slices.Delete(l.kept, i, i+1), 0, found)
+	if i := slices.IndexFunc(l.cached, func(k cachedSet) bool { return k.key == key }); i >= 0 {
+		found := l.cached[i]
+		l.cached = slices.Insert(slices.Delete(l.cached, i, i+1), 0, found)
 		return found.set, nil
 	}
 	s := &Set{floor: l.Model.Floor, least: l.Limits.Weight()}
@@ -204,11 +204,11 @@ func (l *Loader) Load(ctx context.Context, artifacts []string) (*Set, error) {
 			s.rows = append(s.rows, r)
 		}
 	}
-	l.kept = slices.Insert(l.kept, 0, keptSet{key, s})
+	l.cached = slices.Insert(l.cached, 0, cachedSet{key, s})
 	values := 0
-	for i, k := range l.kept {
+	for i, k := range l.cached {
 		if values += len(k.set.rows) * l.Model.Dim; i > 0 && values > maxCached {
-			l.kept = slices.Clip(l.kept[:i])
+			l.cached = slices.Clip(l.cached[:i])
 			break
 		}
 	}

@@ -137,7 +137,7 @@ func TestSnapshotsAreBounded(t *testing.T) {
 			}
 		}
 		if len(h.entries) > maxSnapshots {
-			t.Errorf("%d snapshots are kept", len(h.entries))
+			t.Errorf("%d snapshots are cached", len(h.entries))
 		}
 	})
 }

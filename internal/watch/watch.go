@@ -1,7 +1,7 @@
 // Package watch stands between the store's log of events and those who watch
 // it. One follower a process reads the log once and hands each event to the
 // subscriptions that select it; what a watcher is shown beside the events, a
-// job or a list, is read once for all who watch it and kept until an event
+// job or a list, is read once for all who watch it and cached until an event
 // touches it. What a process pays for watchers is bounded, however many there
 // are: a subscription that falls behind is cut off, and resumes from the last
 // event that it passed on.
@@ -304,7 +304,7 @@ func (h *Hub) handOut(e *sheaf.Event) {
 	}
 }
 
-// markTouched looks at the log for what has changed since the last look: kept
+// markTouched looks at the log for what has changed since the last look: cached
 // snapshots are out of date, and subscriptions are told that there is more to
 // see than the events that can be handed out yet.
 func (h *Hub) markTouched(ctx context.Context) error {

@@ -88,12 +88,12 @@ type document struct {
 	images        int
 	hidden        int
 	repeated      int                      // slides that are listed too often
-	kept          map[int]sheaf.UnitResult // slides read by Plan and not yet parsed
+	cached        map[int]sheaf.UnitResult // slides read by Plan and not yet parsed
 }
 
-// keptBytes bounds the text of kept slides: parsing mostly follows planning,
+// maxCachedBytes bounds the text of cached slides: parsing mostly follows planning,
 // on the same open file.
-const keptBytes = 8 << 20
+const maxCachedBytes = 8 << 20
 
 func (d *document) Close() error { return nil }
 
@@ -163,15 +163,15 @@ func emu(s string) float64 {
 // Plan implements parser.Document.
 func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 	p := &parser.Plan{Unit: sheaf.UnitSlide, Units: len(d.slides), RangeSize: rangeSize, Metadata: d.z.Properties(), Fingerprints: make([]uint64, len(d.slides))}
-	d.charts, d.images, d.hidden, d.kept = 0, 0, 0, map[int]sheaf.UnitResult{}
+	d.charts, d.images, d.hidden, d.cached = 0, 0, 0, map[int]sheaf.UnitResult{}
 	size := 0
 	for i := range d.slides {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		u, sum := d.slide(i + 1)
-		if size += whole.TextBytes(u.Blocks); size <= keptBytes {
-			d.kept[i+1] = u
+		if size += whole.TextBytes(u.Blocks); size <= maxCachedBytes {
+			d.cached[i+1] = u
 		}
 		p.Fingerprints[i] = sum
 		if u.Label != "" {
@@ -201,11 +201,11 @@ func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.Uni
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		u, ok := d.kept[n]
+		u, ok := d.cached[n]
 		if !ok {
 			u, _ = d.slide(n)
 		}
-		delete(d.kept, n)
+		delete(d.cached, n)
 		if d.options.Config.OCRPictures.V {
 			if err := pictures.Read(ctx, &u); err != nil {
 				return err

@@ -327,7 +327,7 @@ func (q *Queue) readTasks(ctx context.Context, t *tenant, want int, skip []sheaf
 		if err != nil {
 			return list{}, err
 		}
-		read, kept := map[head]int{}, map[head]int{}
+		read, remaining := map[head]int{}, map[head]int{}
 		for _, h := range hints {
 			read[headOf(h)]++
 		}
@@ -336,11 +336,11 @@ func (q *Queue) readTasks(ctx context.Context, t *tenant, want int, skip []sheaf
 			return k != nil && !k.running || slices.Contains(skip, h.Kind)
 		})
 		for _, h := range hints {
-			kept[headOf(h)]++
+			remaining[headOf(h)]++
 		}
 		more := false // of a list whose head was all out or skipped
 		for of, n := range read {
-			more = more || n >= limit && kept[of] < want
+			more = more || n >= limit && remaining[of] < want
 		}
 		if !more || limit == maxRead {
 			return list{hints, min(want, len(hints)), len(hints) < want}, nil

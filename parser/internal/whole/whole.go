@@ -49,7 +49,7 @@ func (d *illustrated) Picture(_ context.Context, name string, side int) ([]byte,
 
 type document struct {
 	read    func(ctx context.Context) (*Content, error)
-	content *Content // read by Plan, kept for Parse
+	content *Content // read by Plan, cached for Parse
 }
 
 func (d *document) Close() error { d.content = nil; return nil }

@@ -32,9 +32,9 @@ const (
 	// wholeBytes is up to where a container is read at once: its parts are
 	// read in pieces of 4 KB, and each piece is a system call.
 	wholeBytes = 1 << 20
-	// keptRels are the first lists of relationships that are read, those of
+	// cachedRels are the first lists of relationships that are read, those of
 	// the package and of its main part among them: they are asked for often.
-	keptRels = 4
+	cachedRels = 4
 )
 
 // Archive is an open container. Its budget of inflated bytes is shared by all
@@ -273,7 +273,7 @@ func (a *Archive) Rels(of string) map[string]Rel {
 		return rels
 	}
 	rels := a.readRels(of)
-	if len(a.rels) < keptRels {
+	if len(a.rels) < cachedRels {
 		if a.rels == nil {
 			a.rels = map[string]map[string]Rel{}
 		}
