@@ -74,7 +74,7 @@ func FailRetryable(category Category, code, format string, args ...any) *Failure
 	return f
 }
 
-// CodeLimit is the code of what a quota has no room for.
+// CodeLimit is the code of what exceeds a quota.
 const CodeLimit = "usage_limit_exceeded"
 
 // LimitFailure is the Failure of a quota that is full; it goes with ErrLimit.

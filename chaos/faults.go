@@ -298,7 +298,7 @@ func (in *injector) net(ctx context.Context, name string, mode proxy.Mode, delay
 	return nil
 }
 
-// fill leaves no room on the file system of executor 0's data for a while.
+// fill leaves no free space on the file system of executor 0's data for a while.
 func (in *injector) fill(ctx context.Context, r *rand.Rand) error {
 	if _, err := in.take(ctx, "disk"); err != nil {
 		return err

@@ -88,7 +88,7 @@ var mutants = []mutant{
 		"./internal/search", ".", none,
 	},
 	{
-		"incarnation: a queue that lost its memory is fed again", "internal/keeper/keeper.go",
+		"run id: a queue that lost its memory is fed again", "internal/keeper/keeper.go",
 		`len(lost) > 0 {`, `len(lost) > 0 && false {`,
 		"./internal/keeper", ".", none,
 	},
@@ -98,7 +98,7 @@ var mutants = []mutant{
 		"./taskstore/sqlstore", "TestContract/sqlite", none,
 	},
 	{
-		"slots: what a cap kept back is read again when it has room", "internal/queue/sqlqueue/sqlqueue.go",
+		"capacity: what a cap withheld is read again when it has headroom", "internal/queue/sqlqueue/sqlqueue.go",
 		`l.left == 0 && !l.all {`, `l.hints == nil {`,
 		"./internal/queue/sqlqueue", ".", none,
 	},
@@ -158,7 +158,7 @@ var mutants = []mutant{
 		"./internal/queue/redisstream", redisOrder, none,
 	},
 	{
-		"window: the ends of documents have room beside plans", "internal/queue/redisstream/lua/publish.lua",
+		"window: the ends of documents have capacity beside plans", "internal/queue/redisstream/lua/publish.lua",
 		`if last == 1 then`, `if false then`,
 		"./internal/queue/redisstream", redisOrder, none,
 	},

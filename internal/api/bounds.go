@@ -126,7 +126,7 @@ type gate struct {
 
 func newGate(most int) *gate { return &gate{most: most, now: map[string]int{}} }
 
-// enter counts one more; false says that there is no room.
+// enter counts one more; false says that the bound is reached.
 func (g *gate) enter(tenant string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

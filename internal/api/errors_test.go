@@ -122,7 +122,7 @@ func TestTextsOfDriversAndPathsStayInTheLog(t *testing.T) {
 	}
 }
 
-// fullStore is a blob store on a disk without room.
+// fullStore is a blob store on a full disk.
 type fullStore struct{ blob.Store }
 
 func (fullStore) Put(_ context.Context, key string, r io.Reader, _ int64) (blob.Info, error) {

@@ -211,9 +211,9 @@ func TestWriterRefusesWhatWouldNotComeBack(t *testing.T) {
 func TestFailingWriterIsReported(t *testing.T) {
 	full := errors.New("disk full")
 	chunks, vectors := sample(5000, 64)
-	for _, room := range []int{0, 4, 1000, 500 << 10} {
-		if err := Encode(&limited{left: room, err: full}, header(64), chunks, vectors); !errors.Is(err, full) {
-			t.Errorf("with room for %d bytes: %v", room, err)
+	for _, space := range []int{0, 4, 1000, 500 << 10} {
+		if err := Encode(&limited{left: space, err: full}, header(64), chunks, vectors); !errors.Is(err, full) {
+			t.Errorf("with space for %d bytes: %v", space, err)
 		}
 	}
 }

@@ -195,7 +195,7 @@ func passageText(chunks []sheaf.Chunk, batch []int, name string, w wanted) strin
 	return b.String()
 }
 
-// answerTokens is room for one passage's answer: more than was asked for ever took.
+// answerTokens is the budget of one passage's answer: more than was asked for ever took.
 func answerTokens(w wanted) int {
 	n := 64 + 16*w.keywords + 64*w.questions
 	if w.context {

@@ -49,7 +49,7 @@ func (k *Keeper) feed(ctx context.Context) (int, error) {
 }
 
 // halfEmptyIn is how long the fullest streams may be left alone, when the one that
-// was emptied most had room for so many hints since the time before: until half
+// was emptied most took in so many hints since the time before: until half
 // of its window is taken. One that stood empty may have done so for long.
 func halfEmptyIn(since time.Duration, most, window int) time.Duration {
 	switch {
@@ -63,8 +63,8 @@ func halfEmptyIn(since time.Duration, most, window int) time.Duration {
 }
 
 // publish offers each lane its hints and returns those that were taken in, and
-// how many the one with the most room took. Plans and bulk are offered by
-// themselves: where the window is full of them, others still find room.
+// how many the one with the most headroom took. Plans and bulk are offered by
+// themselves: where the window is full of them, others still have capacity.
 func (k *Keeper) publish(ctx context.Context, hints []sheaf.Hint) (fed []sheaf.Hint, most int, err error) {
 	type stream struct {
 		tenant string

@@ -46,7 +46,7 @@ func TestErrorsOfServersBecomeKinds(t *testing.T) {
 
 // TestFullDiskIsReadOnly fills a real database to its limit: what is there
 // stays readable, writes fail with ErrReadOnly and change nothing, and they
-// work again when there is room.
+// work again when there is space.
 func TestFullDiskIsReadOnly(t *testing.T) {
 	ctx := context.Background()
 	s, err := Open(ctx, Config{Driver: "sqlite", DSN: filepath.Join(t.TempDir(), "dir with ? and %", "sheaf.db")})

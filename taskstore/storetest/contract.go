@@ -1175,7 +1175,7 @@ func feed(f *Fixture) {
 	f.OK(f.Store.MarkEnqueued(ctx, first[:6]))
 	want(f, "feedable with six enqueued", len(fed(time.Minute)), 6)
 	f.Claim(first[0].TaskID, "w")
-	want(f, "feedable after a claim made room", len(fed(time.Minute)), 7)
+	want(f, "feedable after a claim freed a place", len(fed(time.Minute)), 7)
 	f.Store.AdvanceClock(2 * time.Minute)
 	want(f, "feedable when the queue has long said nothing", len(fed(time.Minute)), 12)
 	n, err := f.Store.ForgetEnqueued(ctx, nil)

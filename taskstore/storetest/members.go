@@ -139,7 +139,7 @@ func membersQuota(f *Fixture) {
 	f.OK(err)
 	want(f, "refused for its bytes", out[0].Failure != nil, true)
 
-	// The queue empties by itself: what it has no room for waits.
+	// The queue empties by itself: what exceeds its capacity waits.
 	set(sheaf.Quota{QueuedTasks: 3})
 	out, err = f.Store.CreateMembers(ctx, t.Held(), asking(files(d.ID, 1, "a", "b", "c", "d")))
 	f.OK(err)

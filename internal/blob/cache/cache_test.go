@@ -135,7 +135,7 @@ func TestLeastRecentlyUsedGoesAndFilesInUseStay(t *testing.T) {
 	if c.bytes != 2000 {
 		t.Errorf("%d bytes counted", c.bytes)
 	}
-	// A restart with less room keeps the most recent.
+	// A restart with a smaller bound keeps the most recent.
 	old := time.Now().Add(-time.Hour)
 	if err := os.Chtimes(filepath.Join(dir, o[3].digest), old, old); err != nil {
 		t.Fatal(err)

@@ -83,7 +83,7 @@ func TestSameSeedMakesTheSameTrouble(t *testing.T) {
 }
 
 func TestPublishCountsFromTheFront(t *testing.T) {
-	inner := &window{Queue: sqlqueue.New(new(queuetest.Store), sqlqueue.Config{}), room: 10}
+	inner := &window{Queue: sqlqueue.New(new(queuetest.Store), sqlqueue.Config{}), capacity: 10}
 	q := New(inner, Config{Seed: 3})
 	hints := make([]sheaf.Hint, 30)
 	for i := range hints {
@@ -151,12 +151,12 @@ func TestChangesAreLost(t *testing.T) {
 // window accepts a few hints and keeps them.
 type window struct {
 	*sqlqueue.Queue
-	room int
-	in   []sheaf.Hint
+	capacity int
+	in       []sheaf.Hint
 }
 
 func (w *window) Publish(ctx context.Context, tenantID string, lane sheaf.Lane, hints []sheaf.Hint) (int, error) {
-	n := min(w.room, len(hints))
-	w.in, w.room = append(w.in, hints[:n]...), w.room-n
+	n := min(w.capacity, len(hints))
+	w.in, w.capacity = append(w.in, hints[:n]...), w.capacity-n
 	return n, nil
 }

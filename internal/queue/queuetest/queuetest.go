@@ -231,7 +231,7 @@ func testFilled(t *testing.T, h Harness) {
 	round := 0
 	rapid.Check(t, func(r *rapid.T) {
 		round++
-		type share struct{ room, waiting int }
+		type share struct{ headroom, waiting int }
 		tenants := map[string]*share{}
 		for i := range 2 {
 			id, cap := fmt.Sprintf("round%d-%d", round, i), rapid.IntRange(1, 9).Draw(r, "cap")
@@ -249,14 +249,14 @@ func testFilled(t *testing.T, h Harness) {
 			case 0:
 				want, slots := 0, rapid.IntRange(1, 8).Draw(r, "slots")
 				for _, s := range tenants {
-					want += min(s.room, s.waiting)
+					want += min(s.headroom, s.waiting)
 				}
 				hints := take(t, h.Queue, worker, slots)
 				if len(hints) != min(slots, want) {
 					r.Fatalf("%d slots were filled with %d of the %d tasks that the caps allow", slots, len(hints), want)
 				}
 				for _, hint := range hints {
-					tenants[hint.TenantID].room--
+					tenants[hint.TenantID].headroom--
 					tenants[hint.TenantID].waiting--
 				}
 				taken = append(taken, hints...)
@@ -269,7 +269,7 @@ func testFilled(t *testing.T, h Harness) {
 				n := rapid.IntRange(0, len(running)).Draw(r, "ended")
 				for _, hint := range running[:n] {
 					finish(t, h, hint)
-					tenants[hint.TenantID].room++
+					tenants[hint.TenantID].headroom++
 				}
 				running = running[n:]
 			case 3:
@@ -315,7 +315,7 @@ func testWindow(t *testing.T, h Harness) {
 	}
 	publish(h.Window)
 	publish(0)
-	// What brings a document to its end has room beside a full window of plans.
+	// What brings a document to its end has capacity beside a full window of plans.
 	end := h.Store.AddTask(sheaf.Hint{TenantID: "a", Lane: sheaf.LaneNormal, Cost: 1, Kind: sheaf.KindFinalize, Phase: sheaf.PhaseFinish}, time.Now())
 	if n, err := h.Queue.Publish(t.Context(), "a", sheaf.LaneNormal, []sheaf.Hint{{TaskID: end, TenantID: "a", Lane: sheaf.LaneNormal, Cost: 1, Kind: sheaf.KindFinalize}}); err != nil || n != 1 {
 		t.Fatalf("the end of a document was accepted %d times, %v", n, err)
@@ -326,7 +326,7 @@ func testWindow(t *testing.T, h Harness) {
 	}
 	run(t, h, first[0])
 	taken := take(t, h.Queue, worker, 5)
-	publish(0) // taken and not acked still takes room
+	publish(0) // taken and not acked still takes capacity
 	for i, hint := range taken {
 		if want := fmt.Sprintf("a-%06d", i+1); hint.TaskID != want {
 			t.Errorf("hint %d is %s, want %s", i, hint.TaskID, want)

@@ -242,8 +242,8 @@ func (q *Queue) all() []*shard {
 	return append([]*shard{q.main}, q.shards...)
 }
 
-// Publish adds hints to the stream as far as the window has room, and makes the
-// tenant one that is picked from, even if there was no room: should an earlier
+// Publish adds hints to the stream up to the capacity of the window, and makes the
+// tenant one that is picked from, even if the window was full: should an earlier
 // call have ended between the two steps, this one makes up for it.
 func (q *Queue) Publish(ctx context.Context, tenantID string, lane sheaf.Lane, hints []sheaf.Hint) (int, error) {
 	if len(hints) == 0 {
@@ -349,7 +349,7 @@ func (q *Queue) takeFrom(ctx context.Context, s *shard, workerID string, slots i
 			return got, err
 		}
 		q.touch(workerID, picks)
-		caps := q.room(ctx, s, picks)
+		caps := q.headroom(ctx, s, picks)
 		calls := make([]call, len(picks))
 		for i, p := range picks {
 			looked += p.picks
@@ -416,9 +416,9 @@ func (s *shard) pick(ctx context.Context, n int) ([]pick, error) {
 	return picks, nil
 }
 
-// room is the cap of each pick, less what runs by way of other shards, as far
+// headroom is the cap of each pick, less what runs by way of other shards, as far
 // as they answer.
-func (q *Queue) room(ctx context.Context, s *shard, picks []pick) []int {
+func (q *Queue) headroom(ctx context.Context, s *shard, picks []pick) []int {
 	caps := make([]int, len(picks))
 	for i, p := range picks {
 		caps[i] = p.cap

@@ -201,7 +201,7 @@ func (q *Queue) Take(ctx context.Context, workerID string, slots int, skip []she
 		if t.running+t.extra >= t.cap {
 			t.capped = true
 			// The count of the store may be behind what has ended here; one
-			// read brings it up to date, and t back if it has room. What has
+			// read brings it up to date, and t back if it has headroom. What has
 			// ended since then is for the next call.
 			switch {
 			case t.freed && reread:
@@ -307,7 +307,7 @@ func (q *Queue) readTenants(ctx context.Context) error {
 }
 
 // list is what a tenant should run next, as far as it was read: all, or as much
-// as there were slots and room under the cap for. Both may grow meanwhile.
+// as there were slots and headroom under the cap for. Both may grow meanwhile.
 type list struct {
 	hints []sheaf.Hint // whichever turn it is, the next left of them are here
 	left  int          // hints that may be taken

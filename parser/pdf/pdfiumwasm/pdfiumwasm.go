@@ -767,9 +767,9 @@ func (d *document) floats(n int) [6]float32 {
 // text16 calls a function of the form f(args…, buffer, bytes) that writes
 // UTF-16LE with an ending zero and returns the length in bytes.
 func (d *document) text16(name string, args ...uint64) string {
-	const room = scratchBytes - 64
-	n := int(int32(d.call(name, append(args, d.scratch, room)...)))
-	if n < 4 || n > room || d.broken != nil {
+	const capacity = scratchBytes - 64
+	n := int(int32(d.call(name, append(args, d.scratch, capacity)...)))
+	if n < 4 || n > capacity || d.broken != nil {
 		return ""
 	}
 	b, ok := d.mem.Read(uint32(d.scratch), uint32(n-2))
