@@ -87,7 +87,7 @@ func begin(t *testing.T, c config, settings ...string) (context.Context, *trial)
 // TestChaos is a short run: every kind of fault at least once. MinIO and
 // Elasticsearch are those of the test run, behind proxies; what is killed is
 // the harness' own. The draw is the same each time (SHEAF_CHAOS_SEED names
-// another), so that a change is judged by the faults that its predecessor
+// another), so that a change is measured by the faults that its predecessor
 // stood; how they fall in time is new with each run.
 func TestChaos(t *testing.T) {
 	if testing.Short() {
@@ -98,7 +98,7 @@ func TestChaos(t *testing.T) {
 		seed = 11
 	}
 	c := config{seed: seed, faults: 64, mean: 500 * time.Millisecond, progress: os.Stderr}
-	ctx, tr := begin(t, c, calmTimes...)
+	ctx, tr := begin(t, c, steadyTimes...)
 	r, err := run(ctx, c, tr)
 	if err != nil {
 		t.Fatal(err)

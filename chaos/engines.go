@@ -184,8 +184,8 @@ func newMySQL(dir string) (*server, error) {
 		"--innodb-buffer-pool-size=128M", "--innodb-flush-log-at-trx-commit=2", "--max-connections=400", "--character-set-server=utf8mb4")}, nil
 }
 
-// calm makes every proxy pass everything.
-func (e *engines) calm() {
+// restore makes every proxy pass everything.
+func (e *engines) restore() {
 	for _, p := range e.proxies {
 		p.Set(proxy.Pass, 0)
 	}

@@ -70,11 +70,11 @@ type process struct {
 	loop    sync.WaitGroup
 }
 
-// calmTimes are the fleet's while nothing is broken: the product's own, but for
+// steadyTimes are the fleet's while nothing is broken: the product's own, but for
 // the lease, which is shorter so that what an attempt leaves behind is collected
 // within a run. It is still far longer than the time within which the end of an
 // executor must be noticed without it.
-var calmTimes = []string{"SHEAF_EXECUTOR_LEASE=15s", "SHEAF_EXECUTOR_HEARTBEAT=2s", "SHEAF_KEEPER_WORKER_TIMEOUT=6s", "SHEAF_KEEPER_LEADER_TTL=8s"}
+var steadyTimes = []string{"SHEAF_EXECUTOR_LEASE=15s", "SHEAF_EXECUTOR_HEARTBEAT=2s", "SHEAF_KEEPER_WORKER_TIMEOUT=6s", "SHEAF_KEEPER_LEADER_TTL=8s"}
 
 // shortTimes are the fleet's under faults, so that a run sees many leases end.
 var shortTimes = []string{

@@ -74,7 +74,7 @@ func alone(ctx context.Context, c config) (*record, error) {
 	if c.exe, err = buildBinary(ctx, root, dir); err != nil {
 		return nil, err
 	}
-	t, err := setup(ctx, c, calmTimes...)
+	t, err := setup(ctx, c, steadyTimes...)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +171,7 @@ func run(ctx context.Context, c config, t *trial) (r *record, err error) {
 		return nil, err
 	}
 	say("readiness follows within %.1f s; %.1f s from the cure of a refused key until what waited is done", r.ReadyFollows, r.CuredS)
-	r.judge(l)
+	r.compare(l)
 	if err := f.restart(ctx, shortTimes...); err != nil {
 		return nil, err
 	}
@@ -202,10 +202,10 @@ func run(ctx context.Context, c config, t *trial) (r *record, err error) {
 	stopWork()
 	<-idle
 	<-watched
-	e.calm()
+	e.restore()
 	say("%d faults are over, %d documents sent", c.faults, len(l.docs))
 
-	calm := time.Now()
+	restored := time.Now()
 	pause(ctx, 3*lease)
 	what := ""
 	err = until(ctx, 90*time.Second, "rest", func() error {
@@ -223,7 +223,7 @@ func run(ctx context.Context, c config, t *trial) (r *record, err error) {
 	if err != nil {
 		l.violation("I1: %v", err)
 	}
-	r.SettleS = time.Since(calm).Seconds()
+	r.SettleS = time.Since(restored).Seconds()
 	pause(ctx, 2*reconcile+time.Second) // the queue's counts are reconciled in two rounds
 	say("at rest after %.1f s", r.SettleS)
 
@@ -404,8 +404,8 @@ type promise struct {
 	Bound   float64 `json:"bound_s"`
 }
 
-// judge holds what was measured with nothing broken against what is promised.
-func (r *record) judge(l *load) {
+// compare holds what was measured with nothing broken against what is promised.
+func (r *record) compare(l *load) {
 	r.Promises = []promise{
 		{"cancel of running work, p99", r.CancelP99, 2},
 		{"recovery of a killed executor's tasks, p99", r.Recovery.P99, promised.Seconds()},

@@ -115,8 +115,8 @@ func (b *browser) taken() []string {
 	return append([]string(nil), b.faults...)
 }
 
-// calm fails when the page threw or logged an error since the last look.
-func (b *browser) calm() {
+// noErrors fails when the page threw or logged an error since the last look.
+func (b *browser) noErrors() {
 	b.t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()

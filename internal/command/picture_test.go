@@ -17,5 +17,5 @@ func TestPageShowsPicturesBesideTheirText(t *testing.T) {
 	}
 	page.open("/search?q=keeper+counts")
 	page.wait("the picture's thumbnail with its box", `document.querySelector(".thumb img")?.naturalWidth && document.querySelector(".thumb rect")`)
-	page.calm()
+	page.noErrors()
 }

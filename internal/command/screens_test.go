@@ -55,7 +55,7 @@ func TestScreens(t *testing.T) {
 			}
 		}
 	}
-	b.calm()
+	b.noErrors()
 	s.post("/v1/datasets/intake/documents:cancel", map[string]any{"all": true}, nil)
 }
 

@@ -52,7 +52,7 @@ func TestPage(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			b.t, s.t = t, t
 			c.run(t, s, b)
-			b.calm()
+			b.noErrors()
 		})
 		b.t, s.t = t, t
 	}
@@ -986,7 +986,7 @@ func TestPageWithKey(t *testing.T) {
 	b.sees("dialog h2", "Remove 1 dead task")
 	b.press("Remove")
 	b.sees("section p", "A task comes here when")
-	b.calm()
+	b.noErrors()
 }
 
 // What work waits for stands beside its progress, wherever that is shown, and
