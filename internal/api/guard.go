@@ -34,7 +34,7 @@ func needs(op huma.Operation, scope string) huma.Operation {
 	return op
 }
 
-// route is an operation as requests are judged by it, whatever their path says
+// route is an operation as requests are checked against it, whatever their path says
 // besides: its scope, and what it understands.
 type route struct {
 	pattern string // as it is described, "POST /v1/jobs/{job}:cancel"

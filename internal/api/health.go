@@ -179,7 +179,7 @@ func (p *probe) question(ctx context.Context, done chan struct{}) {
 	close(done)
 }
 
-// Look asks all dependencies, and judges them for a role.
+// Look asks all dependencies, and derives the readiness of a role.
 func (h *Health) Look(ctx context.Context, role Role) Readiness {
 	ctx, cancel := context.WithTimeout(ctx, checkLimit+time.Second)
 	defer cancel()

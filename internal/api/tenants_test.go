@@ -124,7 +124,7 @@ func TestTenantsAreChangedAfterTheyAreMade(t *testing.T) {
 	}
 }
 
-// A changed quota is what the next upload is judged by, and a pause what the
+// A changed quota applies to the next upload, and a pause what the
 // next task is.
 func TestChangesOfATenantHoldForTheNextRequest(t *testing.T) {
 	s, ask := operators(t)

@@ -60,7 +60,7 @@ func TestRotatedKeysStillOpen(t *testing.T) {
 		t.Errorf("the ring is %v", after.IDs())
 	}
 	if !after.Stale(sealed) || !after.Stale("plain") || after.Stale("") || after.Stale(after.Seal("s", "c")) {
-		t.Error("what should be sealed again is judged wrongly")
+		t.Error("what should be sealed again is told wrongly")
 	}
 	key, id := before.Key("receipts")
 	if again, err := after.KeyOf("receipts", id); err != nil || again != key {

@@ -227,7 +227,7 @@ type envelope struct {
 	Data json.RawMessage `json:"data"`
 }
 
-// attempt posts a message and judges the answer.
+// attempt posts a message and returns the outcome.
 func (s *Sender) attempt(ctx context.Context, w *taskstore.Webhook, m *taskstore.Delivery) taskstore.DeliveryEnd {
 	status, after, err := s.post(ctx, w, m)
 	if err == nil {

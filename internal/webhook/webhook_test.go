@@ -68,8 +68,8 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// judged posts one message to a server that answers as given.
-func judged(t *testing.T, attempts, failures int, answer http.HandlerFunc) taskstore.DeliveryEnd {
+// outcome posts one message to a server that answers as given.
+func outcome(t *testing.T, attempts, failures int, answer http.HandlerFunc) taskstore.DeliveryEnd {
 	t.Helper()
 	server := httptest.NewServer(answer)
 	defer server.Close()
@@ -79,7 +79,7 @@ func judged(t *testing.T, attempts, failures int, answer http.HandlerFunc) tasks
 	return s.attempt(t.Context(), &taskstore.Webhook{URL: server.URL, Secret: NewSecret(), Failures: failures}, &taskstore.Delivery{EventID: "doc_1", Event: "document.succeeded", Data: []byte(`{}`), Attempts: attempts})
 }
 
-func TestAnswersAreJudged(t *testing.T) {
+func TestOutcomesOfAnswers(t *testing.T) {
 	code := func(status int, header ...string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			for i := 0; i < len(header); i += 2 {
@@ -112,7 +112,7 @@ func TestAnswersAreJudged(t *testing.T) {
 			}
 		}, taskstore.DeliveryEnd{State: taskstore.DeliveryDelivered, Status: 200}},
 	} {
-		got := judged(t, c.attempts, 0, c.answer)
+		got := outcome(t, c.attempts, 0, c.answer)
 		if got.State != c.want.State || got.Status != c.want.Status || got.Disable != c.want.Disable || got.Delay < c.want.Delay || got.Hold < c.want.Hold || !strings.Contains(got.Error, c.want.Error) || got.Delay > maxDelay*6/5 {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}

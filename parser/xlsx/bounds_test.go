@@ -27,7 +27,7 @@ func repeats(sheet, texts string, more ...string) []byte {
 
 // A small workbook that shows gigabytes is stopped by the bytes that were read
 // of it, whatever its directory claims and whatever else lies in it.
-func TestABombIsJudgedByWhatWasRead(t *testing.T) {
+func TestABombIsDetectedByWhatWasRead(t *testing.T) {
 	padding := make([]byte, 5<<19)
 	rand.New(rand.NewSource(1)).Read(padding)
 	repeated := strings.Repeat(`<row><c t="s"><v>0</v></c></row>`, 50_000)

@@ -28,7 +28,7 @@ func Run(t *testing.T, engine string) {
 		{"ClaimIsExclusiveAndLogged", claimIsExclusive},
 		{"ClaimIsRefusedWithTheState", claimIsRefused},
 		{"ClaimOfManyAtOnceHasOneWinner", claimRace},
-		{"BatchJudgesEachForItself", batchMixed},
+		{"BatchHasAnOutcomeForEach", batchMixed},
 		{"BatchesRaceOverTheSameTasks", batchRace},
 		{"BatchSurvivesADeadlock", batchDeadlock},
 		{"BadCompletionFailsAlone", batchBadItem},
