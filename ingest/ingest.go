@@ -181,7 +181,7 @@ func (s *Service) describe(ctx context.Context, st *Staged, u Upload, stored blo
 	if err := s.CheckTagSets(ctx, d.TenantID, d.ParseConfig); err != nil {
 		return err
 	}
-	// Said now, to whoever uploads, and not by a task some minutes later.
+	// Said now, to the uploader, and not by a task some minutes later.
 	return parser.Available(format)
 }
 
@@ -228,7 +228,7 @@ func (s *Service) submit(ctx context.Context, dataset *sheaf.Dataset, jobID stri
 		seen[d.SHA256] = cmp.Or(seen[d.SHA256], d.ID)
 		docs[i] = taskstore.NewDocument{Document: d, Plan: taskstore.PlanTask(taskstore.PlanPayload{})}
 	}
-	// With the bytes there, whoever asked may hang up: a commit that is cut off
+	// With the bytes there, the client may hang up: a commit that is cut off
 	// would leave it open whether they are in use.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), submitTime)
 	defer cancel()

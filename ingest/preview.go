@@ -22,7 +22,7 @@ const mostPlanned = 100
 // chunks a unit makes.
 const measuredDocuments = 200
 
-// Price is what work is charged by whoever runs the service; zero means free.
+// Price is what work is charged by the operator; zero means free.
 type Price struct {
 	Currency         string
 	PerThousandPages float64 // of what is parsed

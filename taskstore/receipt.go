@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// ReceiptFormat names the layout of a receipt, for whoever verifies one later.
+// ReceiptFormat names the layout of a receipt, for a later verifier.
 const ReceiptFormat = "sheaf-receipt/1"
 
 // ReceiptState says whether a deletion is done everywhere.

@@ -139,7 +139,7 @@ type ChangedKey struct {
 	DryRun bool `json:"dry_run,omitempty" doc:"nothing was changed: the key would be so"`
 }
 
-// tenantRoutes are for whoever runs the service: tenants, their shares, quotas
+// tenantRoutes are for the operator: tenants, their shares, quotas
 // and keys, and the queues of all.
 func (s *Server) tenantRoutes() {
 	handle(s, needs(get("/v1/admin/queues", "Read the queues of all tenants"), scopeAdmin), func(ctx context.Context, in *TenantPage) (*output[List[taskstore.TenantQueue]], error) {

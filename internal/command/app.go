@@ -441,8 +441,8 @@ func (a *app) openQueue(ctx context.Context, r roles) (err error) {
 	if q.Driver == "sql" {
 		cfg := sqlqueue.Config{Log: a.log}
 		if a.cfg.Store.Driver == "postgres" {
-			// PostgreSQL notifies the executors of every process, and whoever
-			// follows changes; elsewhere the poll interval and the keeper's ticks
+			// PostgreSQL notifies the executors of every process, and
+			// the followers of changes; elsewhere the poll interval and the keeper's ticks
 			// are how long what another process did may wait.
 			roots, err := authorities(a.cfg.Store.CAFile, "store.ca_file")
 			if err != nil {

@@ -1,5 +1,5 @@
 // Package logctx carries in the context what every log line of a request or a
-// task says of it: whoever handles a request or runs a task adds to it once,
+// task says of it: the handler of a request or task adds to it once,
 // and the logger that all parts write to reads it.
 package logctx
 

@@ -1,6 +1,6 @@
 // Package notify tells those who wait that there is something to look at: tasks
 // to executors, changes to the keeper and to watchers. A notification carries no
-// data and may be lost, repeated or late; whoever waits polls besides. Within a
+// data and may be lost, repeated or late; waiters poll besides. Within a
 // process Signal and Subscribers carry it, between processes pgnotify or the
 // queue in Redis, and Debouncer limits how often.
 package notify

@@ -75,8 +75,7 @@ type Shares interface {
 // Notifier wakes those who would otherwise learn of something at their next
 // poll. All of it is hints.
 type Notifier interface {
-	// Notify says that there may be work: whoever waits, or the next who does,
-	// looks.
+	// Notify says that there may be work: a waiter, or the next one, looks.
 	Notify(ctx context.Context) error
 	// Wait blocks until a notification, until d has passed (nil error for both),
 	// or until ctx ends (its error). A notification since the last Wait counts.

@@ -1,5 +1,5 @@
-// Package secrets keeps what is secret in the store unreadable to whoever gets
-// hold of the database alone. An installation has a ring of master keys: the
+// Package secrets keeps what is secret in the store unreadable to an
+// attacker who gets the database alone. An installation has a ring of master keys: the
 // first seals, all of them open. Keys for other purposes, such as signatures,
 // are derived from the same ring.
 package secrets

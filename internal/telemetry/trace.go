@@ -80,7 +80,7 @@ func NewTracer(ctx context.Context, c TraceConfig) (*Tracer, error) {
 		otel.SetErrorHandler(sparingly(c.Log))
 	}
 	provider := sdktrace.NewTracerProvider(processor,
-		// Whoever calls decides for its own trace; the ratio is for traces that begin here.
+		// The caller decides for its own trace; the ratio is for traces that begin here.
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(cmp.Or(c.SampleRatio, 1)))),
 		sdktrace.WithResource(resource.NewSchemaless(
 			attribute.String("service.name", cmp.Or(c.Service, "sheaf")), attribute.String("service.version", c.Version))),

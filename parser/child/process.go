@@ -30,7 +30,7 @@ const (
 	killEnd
 )
 
-// process is a running child. Its fields belong to whoever holds it busy; kill
+// process is a running child. Its fields belong to the holder of busy; kill
 // and gone may be called by anybody.
 type process struct {
 	cmd     *exec.Cmd

@@ -129,8 +129,8 @@ func hostile(src []byte) bool {
 }
 
 // Bounds of what the parser compares with each other: what opens an emphasis or
-// a link is looked through for each that could close it, and whoever opens
-// thousands and closes none takes the square of them. These take 0.2 s.
+// a link is looked through for each that could close it, and a text that
+// opens thousands and closes none takes the square of them. These take 0.2 s.
 const (
 	maxMarks   = 10_000 // runs of * _ ~ in a block
 	maxUnended = 5_000  // ](  without its ) in a block

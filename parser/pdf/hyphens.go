@@ -8,7 +8,7 @@ import (
 	"sheaf/parser/internal/wordlist"
 )
 
-// A hyphen at a line's end was put there by whoever set the page, or belongs
+// A hyphen at a line's end was put there by the typesetter, or belongs
 // to the word. What the pages read together say decides, then a list of words.
 
 // broken reports whether head, which ends in a hyphen, and next, which begins

@@ -198,7 +198,7 @@ func inspect(rs io.ReadSeeker, password string) (in inspection, err error) {
 }
 
 // permissions names what the owner of an encrypted file allows (ISO 32000-1,
-// table 22). They are told, not enforced: whoever uploads a file may read it.
+// table 22). They are told, not enforced: an uploader may read their file.
 func permissions(p int) string {
 	var out []string
 	for _, b := range []struct {

@@ -57,7 +57,7 @@ const notCounted = "('finalize','raptor','graphrag','mindmap')"
 // for later, and later says that there is one: the end of its last task matters
 // at once, its progress to people who look. Executors never write a document's
 // state or progress: they mark it dirty, and this derives both from the tasks,
-// which gives the same whoever does it and however often. Those that may be
+// which is deterministic and idempotent. Those that may be
 // left for later come last.
 func (s *folds) Fold(ctx context.Context, limit int, apart time.Duration) (n int, later bool, err error) {
 	if err := s.sweepForgotten(ctx, limit); err != nil {

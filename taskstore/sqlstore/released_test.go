@@ -138,8 +138,8 @@ func restore(t *testing.T, engine string, schema int64) (c sqlstore.Config, db *
 	return c, db, time.UnixMilli(kept.At)
 }
 
-// A store of each released schema opens in this version, whoever migrates it
-// and however often; what is in it reads right, and its work goes on.
+// A store of each released schema opens in this version, regardless of who
+// migrates it and how often; what is in it reads right, and its work goes on.
 func TestReleasedStoresOpen(t *testing.T) {
 	for _, schema := range released(t) {
 		storetest.ForEachEngine(t, func(t *testing.T, engine string) {

@@ -71,7 +71,7 @@ func (r deliveryRow) toDomain() taskstore.Delivery {
 
 // AnnounceJob writes the messages that the job has ended, if it has. It is
 // asked after each message about one of the job's documents was committed, so
-// that the last one sees the end. Whoever sees the same end writes the same
+// that the last one sees the end. Every observer of the same end writes the same
 // message; a job that was opened again and ended again is told again.
 func (s *webhooks) AnnounceJob(ctx context.Context, tenantID, jobID string) error {
 	ended, err := s.JobEnded(ctx, tenantID, jobID)

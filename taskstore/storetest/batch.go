@@ -159,7 +159,7 @@ func batchDeadlock(f *Fixture) {
 	if f.Engine == "sqlite" {
 		return // one writer at a time: there is nothing to wait for in a circle
 	}
-	// PostgreSQL breaks off whoever looks first once the circle is closed: the
+	// PostgreSQL breaks off the session that looks first once the circle is closed: the
 	// rival, when the batch had waited for deadlock_timeout before that.
 	for tries := 1; !batchWasVictim(f); tries++ {
 		if tries == 20 {

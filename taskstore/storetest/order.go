@@ -194,7 +194,7 @@ func aheadAtOnce(f *Fixture) {
 }
 
 // lastRange: who ends the last range of a document writes the task that finishes
-// it, with no keeper there: once, whoever ends beside it, and not before.
+// it, with no keeper there: exactly once under concurrent ends, and not before.
 func lastRange(f *Fixture) {
 	const ranges = 12
 	d := f.Document("t")

@@ -233,7 +233,7 @@ func TestManyUsersKeepTheBound(t *testing.T) {
 	}
 }
 
-// A file goes once nobody has used it for its time, whoever brought it, and
+// A file goes once nobody has used it for its time, regardless of who stored it, and
 // not while somebody uses it.
 func TestFilesExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -250,7 +250,7 @@ func (x *Index) mapping() map[string]any {
 	return m{
 		"settings": m{
 			"number_of_shards": x.config.Shards, "number_of_replicas": x.config.Replicas,
-			// Whoever needs what was written refreshes. Each refresh more is a small
+			// A caller that needs what was written refreshes. Each refresh more is a small
 			// segment, whose graph of vectors is built once more with every merge.
 			"refresh_interval": "30s",
 		},

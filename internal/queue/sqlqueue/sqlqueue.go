@@ -509,7 +509,7 @@ func (q *Queue) notifyLocal() {
 	q.signal()
 }
 
-// signal wakes everybody who waits and leaves one notification for whoever was
+// signal wakes everybody who waits and leaves one notification for a waiter that was
 // between Take and Wait; received in vain it costs a Take that runs no query.
 func (q *Queue) signal() {
 	q.dirty, q.pending = true, true

@@ -21,7 +21,7 @@ import (
 const (
 	MaxDepth = 3
 	// maxParts and maxBytes are for everything below one unit of the outermost
-	// file: whoever reads a range of its units sees the same as whoever reads all.
+	// file: a reader of a range of its units sees the same as a reader of all.
 	maxParts     = 256
 	maxBytes     = 256 << 20
 	maxUnitBytes = whole.MaxTextBytes / 2
