@@ -274,7 +274,7 @@ func (c *checker) clients(ctx context.Context) error {
 		r, ok := rows[d.id]
 		switch {
 		case !ok:
-			c.violation("I1: document %s was accepted and is not there", d.id)
+			c.violation("I1: document %s was accepted and does not exist", d.id)
 			continue
 		case r.deleted && !d.deleted:
 			c.violation("document %s was deleted and nobody asked for it", d.id)

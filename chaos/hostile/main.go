@@ -490,7 +490,7 @@ func (s *service) watchMemory(ctx context.Context) *atomic.Int64 {
 	return &peak
 }
 
-// status reads a number of /proc/PID/status, 0 when it is not there.
+// status reads a number of /proc/PID/status, 0 when it does not exist.
 func (s *service) status(key string) int64 {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
 	for line := range strings.Lines(string(b)) {

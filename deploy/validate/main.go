@@ -171,7 +171,7 @@ func deployment(d *appsv1.Deployment) error {
 			}
 		}
 		if c.LivenessProbe == nil || c.ReadinessProbe == nil || !ports[c.LivenessProbe.HTTPGet.Port.StrVal] || !ports[c.ReadinessProbe.HTTPGet.Port.StrVal] {
-			errs = append(errs, fmt.Errorf("%s: a probe is missing or asks a port that is not there", d.Name))
+			errs = append(errs, fmt.Errorf("%s: a probe is missing or asks a port that does not exist", d.Name))
 		}
 		if c.Resources.Requests.Memory().IsZero() || c.Resources.Limits.Memory().IsZero() {
 			errs = append(errs, fmt.Errorf("%s: memory is not bounded", d.Name))

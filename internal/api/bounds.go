@@ -80,7 +80,7 @@ var errStalled = errors.New("the body stopped coming")
 
 // stalled is the answer to it.
 func (s *Server) stalled() *Problem {
-	p := newProblem(http.StatusRequestTimeout, "body_stalled", fmt.Sprintf("less than %d bytes of the body came within %s; send it again, or a large file as a resumable upload (POST /v1/datasets/{ds}/uploads), which goes on where it stopped", minProgress, s.cfg.BodyIdle))
+	p := newProblem(http.StatusRequestTimeout, "body_stalled", fmt.Sprintf("less than %d bytes of the body came within %s; send it again, or a large file as a resumable upload (POST /v1/datasets/{ds}/uploads), which resumes", minProgress, s.cfg.BodyIdle))
 	p.Retryable = true
 	return p
 }

@@ -42,7 +42,7 @@ var properties = []property{
 	{"ReceiptDocument", "kept", "", "", true},
 }
 
-// describeProperties writes them into the schemas. A key that is not there is
+// describeProperties writes them into the schemas. A key that does not exist is
 // an error of the table: it panics.
 func describeProperties(schemas map[string]*huma.Schema) {
 	for _, p := range properties {

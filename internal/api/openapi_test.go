@@ -53,7 +53,7 @@ func TestDocsPageNamesEveryRoute(t *testing.T) {
 	for _, part := range []string{"<h1>Sheaf API</h1>", "<h2>documents</h2>", "<code>/v1/datasets/{ds}/documents/{doc}</code>", "<h2>jobs</h2>", "</table>"} {
 		at := strings.Index(page[last+1:], part)
 		if at < 0 {
-			t.Fatalf("%s is not there, or out of place:\n%s", part, page)
+			t.Fatalf("%s does not exist, or is out of place:\n%s", part, page)
 		}
 		last += 1 + at
 	}

@@ -130,7 +130,7 @@ var general = map[int]string{
 	404: "there is nothing of that name or id; list what there is, and check the address",
 	409: "something of that name or id exists already, or has changed meanwhile; read it again and decide anew",
 	429: "a limit is reached; try again later",
-	507: "the server's storage takes no writes, because it is full or read-only, and nothing was changed; tell whoever runs the server, and send the request again later",
+	507: "the server's storage takes no writes, because it is full or read-only, and nothing was changed; tell the operator, and send the request again later",
 }
 
 // ourWords reports whether an error's text was written here, by this service,

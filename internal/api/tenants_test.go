@@ -117,7 +117,7 @@ func TestTenantsAreChangedAfterTheyAreMade(t *testing.T) {
 		}
 	}
 	if status, b := ask("alphaadmin", "PATCH", "/v1/admin/tenants/nobody", `{"paused": true}`); status != 404 {
-		t.Errorf("a tenant that is not there: %d %s", status, b)
+		t.Errorf("a tenant that does not exist: %d %s", status, b)
 	}
 	if status, b := ask("alphawrite", "PATCH", patch, `{"weight": 5}`); status != 403 {
 		t.Errorf("a key without the scope: %d %s", status, b)

@@ -162,7 +162,7 @@ func jsonOrNull(v any, set bool) json.RawMessage {
 }
 
 // versionTasks lists the tasks of a generation that made chunks, in reading
-// order. A version that is not there any more, or not yet, has a sentence.
+// order. A version that no longer exists, or not yet, has a sentence.
 func (s *Server) versionTasks(ctx context.Context, d *sheaf.Document, generation int) ([]sheaf.Task, error) {
 	wanted := 0
 	if generation != d.LiveGeneration { // the live one stays as it is also while something in it is tried again

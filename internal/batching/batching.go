@@ -181,8 +181,8 @@ func (g *Group[T, R]) withdraw(calls []*call[T, R]) {
 // drain runs batches until there is no reason for another.
 func (g *Group[T, R]) drain() {
 	for {
-		// Callers about to join get here first: goroutines that were started
-		// or woken together call together.
+		// Callers about to join get here first: goroutines
+		// that were started or woken together call together.
 		runtime.Gosched()
 		g.mu.Lock()
 		g.running--

@@ -441,9 +441,9 @@ func (a *app) openQueue(ctx context.Context, r roles) (err error) {
 	if q.Driver == "sql" {
 		cfg := sqlqueue.Config{Log: a.log}
 		if a.cfg.Store.Driver == "postgres" {
-			// PostgreSQL notifies the executors of every process, and
-			// the followers of changes; elsewhere the poll interval and the keeper's ticks
-			// are how long what another process did may wait.
+			// PostgreSQL notifies the executors of every process, and the
+			// followers of changes; elsewhere what another process did may wait for
+			// the poll interval or the keeper's ticks.
 			roots, err := authorities(a.cfg.Store.CAFile, "store.ca_file")
 			if err != nil {
 				return err

@@ -410,7 +410,7 @@ func TestWaitingProcessAnswersProbes(t *testing.T) {
 	if status, body := get("/debug/pprof/"); status != 200 || !strings.Contains(body, "goroutine") {
 		t.Errorf("pprof: %d", status)
 	}
-	resp, err := http.Get(s.base + "/debug/pprof/goroutine?debug=1") // answered by the page, as every address that is not there
+	resp, err := http.Get(s.base + "/debug/pprof/goroutine?debug=1") // answered by the page, as every address that does not exist
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -516,7 +516,7 @@ func (g *global) docDelete() *cobra.Command {
 	return cmd
 }
 
-// allThere refuses an action when a document that was named is not there.
+// allThere refuses an action when a document that was named does not exist.
 func (g *global) allThere(found int, args []string) error {
 	if len(args) > 0 && found == 0 {
 		return cured(&answerError{status: http.StatusNotFound, code: "not_found", msg: "none of the documents named is in " + g.dataset}, "Name their dataset with -d; `sheaf docs%s` lists the documents.", g.inDataset())

@@ -17,7 +17,7 @@ import (
 	"sheaf/internal/config"
 )
 
-// metric reads one sample of /metrics; ok is false when it is not there.
+// metric reads one sample of /metrics; ok is false when it does not exist.
 func (s *service) metric(name string) (v float64, ok bool) {
 	s.t.Helper()
 	resp, err := http.Get(s.base + "/metrics")

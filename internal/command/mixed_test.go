@@ -77,7 +77,7 @@ func TestDirectUploadAndDownload(t *testing.T) {
 	if d.SHA256 != hex.EncodeToString(sum[:]) || !s.finds("shallow water") {
 		t.Errorf("hash %s; the text is not searchable", d.SHA256)
 	}
-	// What comes late under the address changes nothing.
+	// A stale write to the address is rejected.
 	if put(strings.ToUpper(text)); s.doc(d.ID).SHA256 != d.SHA256 {
 		t.Error("a late PUT changed the document")
 	}

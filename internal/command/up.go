@@ -166,8 +166,9 @@ func (g *global) serve(ctx context.Context, r roles, listen string, demo bool) e
 
 // buildWaiting builds the parts. A fleet process whose engines are not there
 // yet, or not as they must be, waits for them, saying so: an operator
-// who sets them up need not restart it. What only a changed setting can cure fails at once, and
-// so does the embedded process, since nobody else will bring its parts up.
+// who sets them up need not restart it. What only a changed setting can cure
+// fails at once, and so does the embedded process, since nobody else will bring
+// its parts up.
 // waits is told each reason to wait.
 func (m Main) buildWaiting(ctx context.Context, cfg config.Config, r roles, log *slog.Logger, waits func(error)) (*app, error) {
 	for wait := cmp.Or(m.FirstWait, time.Second); ; wait = min(2*wait, 30*time.Second) {

@@ -57,10 +57,9 @@ type delivery struct {
 	unread   []unread
 }
 
-// deliver brings files to the server, a few at a time, each so that it resumes
-// where it stopped when the connection breaks, also in another run of the
-// command. It returns their ids in the order of the files, "" for those that
-// were not taken.
+// deliver brings files to the server, a few at a time. Each upload resumes after
+// a dropped connection, also in another run of the command. It returns their ids
+// in the order of the files, "" for those that were not taken.
 func (c *client) deliver(ctx context.Context, dataset string, files []source, fields map[string]string, b *bar) (*delivery, []string, error) {
 	d := &delivery{client: c, base: "/v1/datasets/" + url.PathEscape(dataset) + "/uploads", fields: fields, files: files, begun: time.Now()}
 	for _, f := range files {

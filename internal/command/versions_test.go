@@ -59,7 +59,7 @@ func TestReplacedVersionIsReadAndCompared(t *testing.T) {
 		t.Errorf("the settings that differ: %s", b)
 	}
 
-	// What is not there any more says so.
+	// What no longer exists says so.
 	gens := []int{}
 	tasks, err := s.app.store.Tasks(t.Context(), sheaf.LocalTenant, id, 1)
 	if err != nil {

@@ -39,7 +39,7 @@ func TestSeriesExistBeforeTheirFirstEvent(t *testing.T) {
 	body := scrape(t, New())
 	for _, line := range []string{`sheaf_tasks_total{kind="parse",state="dead"} 0`, `sheaf_lease_losses_total{kind="plan"} 0`, `sheaf_webhook_attempts_total{state="dead"} 0`, `sheaf_search_seconds_count{mode="hybrid"} 0`} {
 		if !strings.Contains(body, line+"\n") {
-			t.Errorf("%q is not there", line)
+			t.Errorf("%q is missing", line)
 		}
 	}
 }

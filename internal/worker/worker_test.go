@@ -529,7 +529,7 @@ func TestClaimBehindAnErrorIsGivenBack(t *testing.T) {
 		left := len(r.unresolved)
 		r.mu.Unlock()
 		if left != 0 {
-			t.Errorf("%d tasks are still in doubt after their lease", left)
+			t.Errorf("%d claims are still unresolved after their lease", left)
 		}
 		r.finish()
 		expect(t, r.store.entries(), "complete ok", "release unanswered")

@@ -65,7 +65,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		{Driver: "postgres", DSN: "postgres://a:b@127.0.0.1:1/test"},
 	} {
 		if _, err := sqlstore.Open(ctx, c); !errors.Is(err, sheaf.ErrUnavailable) {
-			t.Errorf("%s server that is not there: %v, want ErrUnavailable", c.Driver, err)
+			t.Errorf("%s server that does not exist: %v, want ErrUnavailable", c.Driver, err)
 		}
 	}
 }

@@ -167,7 +167,7 @@ func TestReleasedStoresOpen(t *testing.T) {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { _ = s.Close() })
-				// Its clock goes on where it stopped: nothing has expired meanwhile.
+				// Its clock resumes: nothing has expired meanwhile.
 				s.AdvanceClock(time.Until(at))
 				f := &storetest.Fixture{Store: s, DB: db, Engine: engine, T: t, Config: c}
 				f.OK(s.Migrate(t.Context()))

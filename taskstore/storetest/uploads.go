@@ -121,7 +121,7 @@ func testUploads(t *testing.T, b *bench) {
 	b.is(err, sheaf.ErrLimit)
 	b.newUpload(995)
 
-	// A life that is over is over at once, and leaves its pieces to the collector later.
+	// An upload that expires ends at once, and leaves its pieces to the collector later.
 	b.AdvanceClock(61 * time.Minute)
 	_, err = b.Upload(b.ctx, b.tenant, whole.ID)
 	b.is(err, sheaf.ErrNotFound)

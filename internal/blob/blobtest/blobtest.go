@@ -170,7 +170,7 @@ func Run(t *testing.T, s blob.Store) {
 			t.Error("the reader saw two versions")
 		}
 		if got := read(t, s, "replaced", 0, -1); !bytes.Equal(got, fresh) {
-			t.Error("the new version is not there")
+			t.Error("the new version does not exist")
 		}
 	})
 

@@ -60,7 +60,7 @@ type Channel struct {
 }
 
 // Open starts listening on the PostgreSQL that dsn names. The first connection
-// is made in the background: a server that is not there yet is waited for. The
+// is made in the background: a server that is not up yet is waited for. The
 // error is ErrInvalid when dsn cannot be read.
 func Open(dsn string, cfg Config) (*Client, error) {
 	if cfg.MinWait <= 0 {

@@ -159,7 +159,7 @@ func (q *Queue) each(ctx context.Context, f func(s *shard) (more bool, err error
 	return errors.Join(failed...)
 }
 
-// New makes a queue. It does not connect: a Redis that is not there yet shows
+// New makes a queue. It does not connect: a Redis that is not up yet shows
 // with Ping and with each call. The error is ErrInvalid for options that
 // contradict each other.
 func New(cfg Config) (*Queue, error) {

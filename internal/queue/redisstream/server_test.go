@@ -19,7 +19,7 @@ import (
 	"sheaf"
 )
 
-// unavailable skips a test whose engine is not there, or fails it where every
+// unavailable skips a test whose engine is not set up, or fails it where every
 // engine is required.
 func unavailable(t testing.TB, what string) {
 	t.Helper()

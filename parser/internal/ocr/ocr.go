@@ -49,7 +49,7 @@ func (c Config) On() bool {
 	return err == nil
 }
 
-// Find returns the failure part_missing when the program is not there.
+// Find returns the failure part_missing when the program is not installed.
 func (c Config) Find() error {
 	_, err := c.find("Reading pictures")
 	return err

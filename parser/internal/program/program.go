@@ -34,10 +34,10 @@ func (p Program) Find(purpose string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", Missing("%s needs %s, which is not there: install the packages %s (names in Debian and Ubuntu), or name the program in %s.", purpose, p.Name, p.Packages, p.Setting)
+	return "", Missing("%s needs %s, which is not installed; install the packages %s (names in Debian and Ubuntu), or name the program in %s.", purpose, p.Name, p.Packages, p.Setting)
 }
 
-// Missing is the failure of a format whose optional part is not there.
+// Missing is the failure of a format whose optional part is not installed.
 func Missing(format string, args ...any) *sheaf.Failure {
 	return sheaf.Fail(sheaf.CategoryPolicy, "part_missing", format, args...)
 }

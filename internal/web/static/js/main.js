@@ -86,7 +86,7 @@ function askKey() {
       const r = await fetch("/v1/datasets?limit=1", { headers: key() ? { "X-Api-Key": key() } : {} });
       if (r.status === 401) {
         setKey(old);
-        throw new Error("The key is unknown or revoked. Ask whoever runs this server for another.");
+        throw new Error("The key is unknown or revoked. Ask the operator of this server for another.");
       }
     },
   });

@@ -2,7 +2,7 @@
 /**
  * One file to the server, in as many requests as the line needs: the tus
  * protocol. What arrived stays there; after a break, also after a reload, the
- * file goes on where it stopped.
+ * file resumes.
  */
 import { ApiError, auth, datasetPath, onUnauthorized, request } from "./api.js";
 

@@ -1,5 +1,5 @@
 // @ts-check
-/** For whoever runs the service: what waits, who works, what is dead, what is down. */
+/** For the operator: what waits, who works, what is dead, what is down. */
 import { aborted, download, get, key, send } from "../api.js";
 import { bars } from "../chart.js";
 import { dialog } from "../dialog.js";
