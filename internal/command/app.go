@@ -52,6 +52,7 @@ import (
 	"sheaf/internal/queue/sqlleader"
 	"sheaf/internal/queue/sqlqueue"
 	"sheaf/internal/receipt"
+	"sheaf/internal/rerank"
 	"sheaf/internal/search"
 	"sheaf/internal/tagset"
 	"sheaf/internal/telemetry"
@@ -78,7 +79,8 @@ type app struct {
 	files     *cache.Cache
 	index     index.Index
 	embedder  embed.Embedder
-	chat      *chat.Client // nil without chat.url
+	chat      *chat.Client   // nil without chat.url
+	reranker  *rerank.Client // nil without search.rerank.url
 	formats   *parser.Registry
 	pool      *child.Pool
 	receipts  *receipt.Signer
@@ -410,6 +412,15 @@ func (a *app) openData(ctx context.Context, r roles) (err error) {
 			return fmt.Errorf("opening the chat client: %w", err)
 		}
 	}
+	if c := a.cfg.Search.Rerank; c.URL != "" && r.api {
+		if a.reranker, err = rerank.Open(rerank.Config{
+			URL: c.URL, Protocol: rerank.Protocol(c.Protocol), Model: c.Model, APIKey: c.APIKey.Reveal(), Key: a.cfg.Live("search.rerank.api_key"),
+			Budget: time.Duration(c.Budget), Candidates: c.Candidates,
+			Breaker: worker.NewBreaker("rerank server", a.log, nil), Log: a.log, Reranked: a.metrics.Reranked,
+		}); err != nil {
+			return fmt.Errorf("opening the rerank client: %w", err)
+		}
+	}
 	return nil
 }
 
@@ -677,8 +688,8 @@ func (a *app) audit(ctx context.Context) error {
 func (a *app) searcher() *search.Searcher {
 	return &search.Searcher{
 		Index: a.index, Embedder: a.embedder, Visibility: a.store,
-		Searched: a.metrics.Searched,
-		Tags:     &tagset.Queries{Store: a.store, Loader: &tagset.Loader{Blobs: a.blobs, Model: a.embedder.Model(), Limits: a.planner.Tags}},
+		Searched: a.metrics.Searched, Reranker: a.reranker,
+		Tags: &tagset.Queries{Store: a.store, Loader: &tagset.Loader{Blobs: a.blobs, Model: a.embedder.Model(), Limits: a.planner.Tags}},
 	}
 }
 

@@ -37,6 +37,7 @@ type Config struct {
 	Index    Index    `toml:"index"`
 	Embed    Embed    `toml:"embed"`
 	Chat     Chat     `toml:"chat"`
+	Search   Search   `toml:"search"`
 	Executor Executor `toml:"executor"`
 	Parser   Parser   `toml:"parser"`
 	Archive  Archive  `toml:"archive"`
@@ -167,6 +168,20 @@ type Chat struct {
 	Timeout     Duration `toml:"timeout" doc:"of one request to that server"`
 	Concurrency int      `toml:"concurrency" doc:"requests at once"`
 	Batch       int      `toml:"batch" doc:"chunks that one request asks about; small models do best with 1"`
+}
+
+type Search struct {
+	Rerank Rerank `toml:"rerank"`
+}
+
+// Rerank says which server ranks the best hits of a search anew.
+type Rerank struct {
+	URL        string   `toml:"url" doc:"whole address of a /rerank server's operation, such as https://api.jina.ai/v1/rerank, that ranks the best hits of a search anew; empty for none"`
+	Protocol   string   `toml:"protocol" doc:"cohere, jina (also vLLM, llama.cpp and Infinity) or tei; empty: cohere where the address ends in /v2/rerank, jina where it ends in /v1/rerank or a model is named, else tei"`
+	Model      string   `toml:"model" doc:"as that server names it; tei needs none"`
+	APIKey     Secret   `toml:"api_key" secret:"true" doc:"of that server"`
+	Budget     Duration `toml:"budget" doc:"longest time that a search waits for that server, up to 10s; then its hits stay in the order that they have"`
+	Candidates int      `toml:"candidates" doc:"hits that are ranked anew, from 1 to 200; those below keep their order"`
 }
 
 type Executor struct {
@@ -344,6 +359,7 @@ func Default() Config {
 		Index:   Index{Driver: "embedded", Prefix: "sheaf", Shards: 1},
 		Embed:   Embed{Driver: "static", Weight: -1, Batch: 64, Concurrency: 8, Timeout: Duration(60 * time.Second)},
 		Chat:    Chat{Timeout: Duration(60 * time.Second), Concurrency: 4, Batch: 1},
+		Search:  Search{Rerank: Rerank{Budget: Duration(500 * time.Millisecond), Candidates: 50}},
 		Executor: Executor{
 			Batch: 4, Lease: Duration(time.Minute), Heartbeat: Duration(2 * time.Second), PollInterval: Duration(time.Second),
 			DrainTimeout: Duration(25 * time.Second), MaxFails: 5, BackoffBase: Duration(2 * time.Second), BackoffMax: Duration(10 * time.Minute), BackoffJitter: 0.5,
@@ -660,6 +676,7 @@ func (c *Config) Validate() error {
 	oneOf("blob.driver", c.Blob.Driver, "file", "s3")
 	oneOf("index.driver", c.Index.Driver, "embedded", "elasticsearch")
 	oneOf("embed.driver", c.Embed.Driver, "static", "openai")
+	oneOf("search.rerank.protocol", c.Search.Rerank.Protocol, "", "cohere", "jina", "tei")
 	if c.Store.Driver != "sqlite" && c.Store.DSN == "" {
 		errs = append(errs, fmt.Errorf("store.dsn is empty; %s needs one, for example SHEAF_STORE_DSN", c.Store.Driver))
 	}
@@ -691,10 +708,13 @@ func (c *Config) Validate() error {
 	if c.Tags.MinWeight > 1 {
 		errs = append(errs, fmt.Errorf("tags.min_weight is %g; no tag weighs more than 1", c.Tags.MinWeight))
 	}
-	for name, address := range map[string]string{"parser.transcribe_url": c.Parser.TranscribeURL, "chat.url": c.Chat.URL} {
-		if u, err := url.Parse(address); address != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
-			errs = append(errs, fmt.Errorf("%s is %q; it must be a URL such as https://host:port/v1", name, redact(address)))
+	for name, s := range map[string]struct{ address, path string }{"parser.transcribe_url": {c.Parser.TranscribeURL, "/v1"}, "chat.url": {c.Chat.URL, "/v1"}, "search.rerank.url": {c.Search.Rerank.URL, "/v1/rerank"}} {
+		if u, err := url.Parse(s.address); s.address != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+			errs = append(errs, fmt.Errorf("%s is %q; it must be a URL such as https://host:port%s", name, redact(s.address), s.path))
 		}
+	}
+	if r := c.Search.Rerank; r.Budget < Duration(time.Millisecond) || r.Budget > Duration(10*time.Second) || r.Candidates < 1 || r.Candidates > 200 {
+		errs = append(errs, fmt.Errorf("search.rerank.budget is %s and search.rerank.candidates %d; they must be 1ms to 10s and 1 to 200", time.Duration(r.Budget), r.Candidates))
 	}
 	if s := c.Parser.Sandbox; s != "auto" && s != "require" && s != "off" {
 		errs = append(errs, fmt.Errorf("parser.sandbox is %q; it must be auto, require or off", s))

@@ -82,3 +82,22 @@ func TestSlotsOfAnExecutor(t *testing.T) {
 		}
 	}
 }
+
+func TestRerankingNeedsAnAddressAndBounds(t *testing.T) {
+	for name, change := range map[string]func(r *Rerank){
+		"search.rerank.url":        func(r *Rerank) { r.URL = "api.jina.ai/v1/rerank" },
+		"search.rerank.protocol":   func(r *Rerank) { r.Protocol = "voyage" },
+		"search.rerank.budget":     func(r *Rerank) { r.Budget = Duration(time.Minute) },
+		"search.rerank.candidates": func(r *Rerank) { r.Candidates = 0 },
+	} {
+		c := Default()
+		c.Search.Rerank.URL, c.Search.Rerank.Protocol = "https://api.jina.ai/v1/rerank", "jina"
+		if err := c.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		change(&c.Search.Rerank)
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,10 +1,11 @@
 // Package openaiapi makes calls to servers that speak OpenAI's protocol and
 // tells their refusals apart: slow down, come back later, wrong key, wrong
-// input. The embedder and the chat client stand on it.
+// input. The embedder, the chat client and the reranker stand on it.
 package openaiapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,7 +23,8 @@ import (
 type Server struct {
 	Endpoint string        // "https://host/v1/embeddings"
 	What     string        // it is in messages, "embedding server"
-	Code     string        // that its failures begin with: "embed" gives embed_timeout; also its section of the configuration
+	Code     string        // that its failures begin with: "embed" gives embed_timeout
+	Section  string        // of the configuration; "" is Code
 	Key      func() string // as it is now, sent as "Authorization: Bearer …"; nil or "" sends none
 	Model    string        // in messages
 	Timeout  time.Duration // of one call
@@ -143,10 +145,10 @@ func (r *Refusal) Failure() error {
 			"the %s %s failed (%d): %s", s.What, s.Endpoint, r.Status, r.Message), sheaf.ErrUnavailable)
 	case r.Status == http.StatusUnauthorized, r.Status == http.StatusForbidden:
 		return fmt.Errorf("%w (%w)", sheaf.FailRetryable(sheaf.CategoryTarget, s.Code+"_unauthorized",
-			"the %s %s refuses the API key (%d): %s; set %s.api_key, and the work that waits goes on", s.What, s.Endpoint, r.Status, r.Message, s.Code), sheaf.ErrMisconfigured)
+			"the %s %s refuses the API key (%d): %s; set %s.api_key, and the work that waits goes on", s.What, s.Endpoint, r.Status, r.Message, cmp.Or(s.Section, s.Code)), sheaf.ErrMisconfigured)
 	}
 	return fmt.Errorf("%w (%w)", sheaf.FailRetryable(sheaf.CategoryTarget, s.Code+"_refused",
-		"the %s %s refuses the call (%d): %s; check %s.url and the model %q, and the work that waits goes on", s.What, s.Endpoint, r.Status, r.Message, s.Code, s.Model), sheaf.ErrMisconfigured)
+		"the %s %s refuses the call (%d): %s; check %s.url and the model %q, and the work that waits goes on", s.What, s.Endpoint, r.Status, r.Message, cmp.Or(s.Section, s.Code), s.Model), sheaf.ErrMisconfigured)
 }
 
 // quotaSpent tells OpenAI's "no money left" from "slow down": both are 429.

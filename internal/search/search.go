@@ -18,6 +18,7 @@ import (
 	"sheaf"
 	"sheaf/internal/embed"
 	"sheaf/internal/index"
+	"sheaf/internal/rerank"
 	"sheaf/internal/settings"
 	"sheaf/internal/tagset"
 	"sheaf/taskstore"
@@ -122,6 +123,7 @@ type Response struct {
 	Hits     []Hit           `json:"hits"`
 	TookMS   float64         `json:"took_ms"`
 	Index    IndexInfo       `json:"index"`
+	Rerank   *RerankInfo     `json:"rerank,omitempty"` // absent where no server is configured, or nothing was found
 	Warnings []sheaf.Warning `json:"warnings,omitempty"`
 }
 
@@ -131,8 +133,20 @@ type IndexInfo struct {
 	Stale bool   `json:"stale"` // the vector side of a hybrid search could not take part: see the warnings
 }
 
+// RerankInfo says whether a server ranked the best hits anew.
+type RerankInfo struct {
+	// Outcome is used, or why the hits have the order that they had: budget (it
+	// took too long), breaker (it was not asked, since it failed before) or error.
+	Outcome    rerank.Outcome `json:"outcome" enum:"used,budget,breaker,error"`
+	Reason     string         `json:"reason,omitempty"` // code of the failure, such as rerank_timeout
+	Model      string         `json:"model,omitempty"`
+	Candidates int            `json:"candidates"` // hits that were sent, or would have been
+	TookMS     float64        `json:"took_ms"`
+}
+
 // Hit is a visible chunk. Score is 0–1 and orders the hits of one answer: in
-// mode vector it is the cosine, else relative to the best of the answer.
+// mode vector it is the cosine, else relative to the best of the answer; where
+// Rerank.Outcome is used it is the server's relevance.
 type Hit struct {
 	Score     float64 `json:"score"`
 	Scores    Scores  `json:"scores"`
@@ -175,7 +189,8 @@ type Searcher struct {
 	Index      index.Index
 	Embedder   embed.Embedder // of the index's model; nil for an index without vectors
 	Visibility Visibility
-	Tags       Tagger // nil for none
+	Tags       Tagger         // nil for none
+	Reranker   *rerank.Client // nil for none
 	// Searched is told of each search that was answered. May be nil.
 	Searched func(mode string, took time.Duration)
 }
@@ -269,11 +284,15 @@ func (s *Searcher) search(ctx context.Context, tenantID string, r Request, start
 		if err != nil {
 			return nil, err
 		}
-		answer.Hits = byTags(hits(c, visible, fusion, &r), tags)
+		answer.Hits = hits(c, visible, fusion, &r)
 		if c.NoMore || len(answer.Hits) >= r.Limit {
 			break
 		}
 	}
+	if err := s.rerank(ctx, answer, &r); err != nil {
+		return nil, err
+	}
+	answer.Hits = byTags(answer.Hits, tags)
 	if r.Threshold != nil {
 		answer.Hits = slices.DeleteFunc(answer.Hits, func(h Hit) bool { return h.Score < *r.Threshold })
 	}
@@ -284,6 +303,46 @@ func (s *Searcher) search(ctx context.Context, tenantID string, r Request, start
 
 func (r *Response) warn(code, message string) {
 	r.Warnings = append(r.Warnings, sheaf.Warning{Code: code, Message: message})
+}
+
+// rerank has the best hits ranked anew and says what became of it. It fails
+// only when the caller has gone.
+func (s *Searcher) rerank(ctx context.Context, answer *Response, r *Request) error {
+	if s.Reranker == nil || len(answer.Hits) == 0 {
+		return nil
+	}
+	best := answer.Hits[:min(len(answer.Hits), s.Reranker.Candidates)]
+	texts := make([]string, len(best))
+	for i, h := range best {
+		texts[i] = strings.Join(append(append([]string{h.Document.Name}, h.Chunk.Place(h.Document.Name)...), h.Chunk.Text), "\n")
+	}
+	scores, result := s.Reranker.Rerank(ctx, r.Query, texts)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	answer.Rerank = &RerankInfo{Outcome: result.Outcome, Reason: result.Reason, Model: s.Reranker.Model, Candidates: len(best), TookMS: math.Round(result.Took.Seconds()*1e5) / 100}
+	if result.Outcome != rerank.Used {
+		return nil
+	}
+	for i := range best {
+		best[i].score("rerank", scores[i], r.Explain)
+	}
+	slices.SortStableFunc(best, func(a, b Hit) int { return cmp.Compare(b.Score, a.Score) })
+	least := best[len(best)-1].Score
+	for i := len(best); i < len(answer.Hits); i++ {
+		if h := &answer.Hits[i]; h.Score > least {
+			h.score("candidate", least, r.Explain)
+		}
+	}
+	return nil
+}
+
+// score gives a hit a score that one feature makes.
+func (h *Hit) score(feature string, value float64, explain bool) {
+	h.Score = value
+	if explain {
+		h.Explanation = []Part{{feature, value, value}}
+	}
 }
 
 // check fills in the defaults and refuses what makes no sense.

@@ -122,6 +122,11 @@ func (m *Metrics) Searched(mode string, took time.Duration) {
 	m.searches.WithLabelValues(mode).Observe(took.Seconds())
 }
 
+// Reranked counts a question to the rerank server.
+func (m *Metrics) Reranked(outcome string, took time.Duration) {
+	m.reranks.WithLabelValues(outcome).Observe(took.Seconds())
+}
+
 // LoopRan counts a run of a keeper loop.
 func (m *Metrics) LoopRan(loop string, took time.Duration) {
 	m.loops.WithLabelValues(loop).Observe(took.Seconds())

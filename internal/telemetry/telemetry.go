@@ -43,6 +43,7 @@ type Metrics struct {
 	requests  *prometheus.HistogramVec
 	streams   *prometheus.GaugeVec
 	searches  *prometheus.HistogramVec
+	reranks   *prometheus.HistogramVec
 	backlog   backlogCollector
 	protected *prometheus.GaugeVec
 }
@@ -79,6 +80,7 @@ func New() *Metrics {
 	m.requests = histogram("http_request_seconds", "From the head of a request to the end of its answer, by route and status class. Event streams are not in it.", "route", "status")
 	m.streams = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sheaf_http_streams", Help: "Event streams that are open."}, []string{"route"})
 	m.searches = histogram("search_seconds", "Time of a search, without reading the request and writing the answer.", "mode")
+	m.reranks = histogram("rerank_seconds", "Time that searches waited for the rerank server, by what became of it: used, budget, breaker or error.", "outcome")
 	m.registry.MustRegister(m.streams, &m.backlog)
 	m.began()
 	m.protected = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sheaf_parser_protection", Help: "1 where a protection confines the parsers of this process; absent before the first has started."}, []string{"protection"})
