@@ -35,7 +35,7 @@ type Tenants interface {
 	Tenant(ctx context.Context, id string) (*sheaf.Tenant, error)
 	Tenants(ctx context.Context, p taskstore.Page) ([]sheaf.Tenant, string, error)
 	ChangeTenant(ctx context.Context, id string, change taskstore.TenantChange) (*sheaf.Tenant, error)
-	Holdings(ctx context.Context, tenantID string) (sheaf.Quota, error)
+	QuotaUsage(ctx context.Context, tenantID string) (sheaf.Quota, error)
 }
 
 // Keys holds the keys of tenants.

@@ -172,7 +172,7 @@ func (s *Server) tenantRoutes() {
 		if err != nil {
 			return nil, err
 		}
-		held, err := s.cfg.Catalog.Holdings(ctx, t.ID)
+		held, err := s.cfg.Catalog.QuotaUsage(ctx, t.ID)
 		return &output[TenantAnswer]{TenantAnswer{*t, held}}, err
 	})
 	patch := needs(change(http.MethodPatch, "/v1/admin/tenants/{tenant}", "Change a tenant"), scopeAdmin)

@@ -172,7 +172,7 @@ func (g *global) tenantShow() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				held, err := s.Holdings(ctx, t.ID)
+				held, err := s.QuotaUsage(ctx, t.ID)
 				if err != nil {
 					return err
 				}

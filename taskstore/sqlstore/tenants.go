@@ -11,8 +11,8 @@ import (
 	"sheaf/taskstore"
 )
 
-// Holdings sums what the tenant holds, for quotas.
-func (s *tenants) Holdings(ctx context.Context, tenantID string) (sheaf.Quota, error) {
+// QuotaUsage sums what counts against the tenant's quotas.
+func (s *tenants) QuotaUsage(ctx context.Context, tenantID string) (sheaf.Quota, error) {
 	return holdings(s.read(ctx), tenantID)
 }
 

@@ -547,7 +547,7 @@ func testQuota(t *testing.T, b *bench) {
 			t.Fatalf("%+v: %v", q, err)
 		}
 	}
-	h, err := b.Holdings(b.ctx, b.tenant)
+	h, err := b.QuotaUsage(b.ctx, b.tenant)
 	b.ok(err)
 	b.same("holdings after refusals", h, sheaf.Quota{})
 
@@ -569,7 +569,7 @@ func testQuota(t *testing.T, b *bench) {
 		})
 	}
 	wg.Wait()
-	h, err = b.Holdings(b.ctx, b.tenant)
+	h, err = b.QuotaUsage(b.ctx, b.tenant)
 	b.ok(err)
 	b.same("uploads that won, and holdings", []any{won, h}, []any{5, sheaf.Quota{Documents: 5, Bytes: 500, QueuedTasks: 5}})
 }
@@ -737,7 +737,7 @@ func testDelete(t *testing.T, b *bench) {
 	b.ok(err)
 	evs, err := b.Events(b.ctx, b.tenant, taskstore.EventFilter{}, 0, 0)
 	b.ok(err)
-	h, err := b.Holdings(b.ctx, b.tenant)
+	h, err := b.QuotaUsage(b.ctx, b.tenant)
 	b.ok(err)
 	b.same("left to see", []any{len(list), len(docs), len(evs), h}, []any{0, 0, 0, sheaf.Quota{}})
 	b.is(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []taskstore.ReparseDocument{{DocumentID: id, Plan: planTask()}}, ""), sheaf.ErrNotFound)
@@ -1506,7 +1506,7 @@ func testTenantWalk(t *testing.T, b *bench) {
 			x, err := b.Events(ctx, me, taskstore.EventFilter{DocumentID: id, JobID: job}, 0, 0)
 			return len(x), err
 		},
-		"Holdings":    func() (int, error) { x, err := b.Holdings(ctx, me); return x.Documents, err },
+		"QuotaUsage":  func() (int, error) { x, err := b.QuotaUsage(ctx, me); return x.Documents, err },
 		"Jobs":        func() (int, error) { x, _, err := b.Jobs(ctx, me, b.dataset.ID, one); return len(x), err },
 		"DeadLetters": func() (int, error) { x, _, err := b.DeadLetters(ctx, me, dead, one); return len(x), err },
 		"RetryDead":   func() (int, error) { return b.RetryDead(ctx, me, dead) },

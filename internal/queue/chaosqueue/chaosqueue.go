@@ -19,11 +19,11 @@ var _ queue.Queue = (*Queue)(nil)
 // Config says how bad it gets. Shares are between 0 and 1; 0 means the default
 // and a negative one none.
 type Config struct {
-	Seed    uint64        // the same seed and the same calls give the same trouble
-	Drop    float64       // share of hints, notifications and signals that are lost; default 0.10
-	Repeat  float64       // share of hints and signals that come twice; default 0.10
-	Delay   float64       // share of taken hints that are held back; default 0.10
-	MaxHold time.Duration // for which one is held back at most; default 50 ms
+	Seed     uint64        // the same seed and the same calls give the same trouble
+	Drop     float64       // share of hints, notifications and signals that are lost; default 0.10
+	Repeat   float64       // share of hints and signals that come twice; default 0.10
+	Delay    float64       // share of taken hints that are held back; default 0.10
+	MaxDelay time.Duration // for which one is held back at most; default 50 ms
 	// Unacked is the share of dropped hints that look as if their worker had
 	// died with them: nothing brings them back but the queue's own Recover or
 	// expiry. The others are acked and gone, until the keeper publishes them
@@ -59,8 +59,8 @@ func New(inner queue.Queue, cfg Config) *Queue {
 		}
 		*share = max(*share, 0)
 	}
-	if cfg.MaxHold <= 0 {
-		cfg.MaxHold = 50 * time.Millisecond
+	if cfg.MaxDelay <= 0 {
+		cfg.MaxDelay = 50 * time.Millisecond
 	}
 	return &Queue{Queue: inner, cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 0))}
 }
@@ -169,7 +169,7 @@ func (q *Queue) Take(ctx context.Context, workerID string, slots int, skip []she
 
 // hold keeps a hint for a random while; q.mu is held.
 func (q *Queue) hold(h sheaf.Hint) {
-	q.held = append(q.held, held{h, time.Now().Add(time.Duration(q.rng.Int64N(int64(q.cfg.MaxHold))))})
+	q.held = append(q.held, held{h, time.Now().Add(time.Duration(q.rng.Int64N(int64(q.cfg.MaxDelay))))})
 }
 
 // release gives out held hints whose time has come.
