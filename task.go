@@ -192,7 +192,7 @@ type NewTask struct {
 	Done      *TaskResult // not nil: the task is inserted done, listing an existing range result
 }
 
-// Hint says that a task may be worth claiming. It carries no truth: a hint may
+// Hint says that a task may be claimable. It carries no truth: a hint may
 // be lost, repeated or out of date, and the guarded claim decides.
 type Hint struct {
 	TaskID   string

@@ -358,7 +358,7 @@ func (e *Executor) parseUnits(ctx context.Context, run *run, doc *sheaf.Document
 	if err != nil {
 		return nil, nil, err
 	}
-	// What helps to understand a failed page is worth no failed task.
+	// A task never fails because its diagnostics could not be stored.
 	if err := e.cfg.Store.AppendEvents(ctx, t.Held(), output); err != nil {
 		e.cfg.Log.WarnContext(ctx, "the parser's last lines were not written", "task", t.ID, "error", err)
 	}

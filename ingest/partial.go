@@ -64,7 +64,7 @@ func (s *Service) AppendUpload(ctx context.Context, tenantID, id string, offset 
 		return &w.stored, err
 	}
 	readErr := w.copy(ctx, body)
-	// What has come is worth keeping although the sender may be gone.
+	// Store what has arrived even if the sender has disconnected.
 	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
 	if verify != nil {

@@ -294,7 +294,7 @@ func (b *keyedBody) readRest() error {
 // error that was found without the body is found again without it.
 func (b *keyedBody) whole(w http.ResponseWriter, status int) bool {
 	if !b.ended && !b.broken && b.refused == nil && status < 400 {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadTime)) // a writer that cannot do it waits as long as the line lasts
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadTime)) // a writer that cannot do it waits until the connection ends
 		_ = b.readRest()
 	}
 	return b.ended && b.refused == nil

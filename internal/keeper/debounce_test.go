@@ -21,7 +21,7 @@ func (f *folds) Fold(context.Context, int, time.Duration) (int, bool, error) {
 	return 0, f.later.Load(), nil
 }
 
-// Progress follows a change soon, and under load follows at a pace that does not
+// Progress follows a change soon, and under load follows at a rate that does not
 // grow with the number of changes.
 func TestProgressIsFoldedSoonAndNotWithEachChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

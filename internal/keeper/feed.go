@@ -45,7 +45,7 @@ func (k *Keeper) feed(ctx context.Context) (int, error) {
 		k.emptyIn = halfEmptyIn(now.Sub(k.fedAt), most, k.cfg.Window)
 	}
 	k.fedAt = now
-	return min(len(fed), batch-1), err // the window, not the batch, paces feeding
+	return min(len(fed), batch-1), err // the window, not the batch, limits the rate of feeding
 }
 
 // halfEmptyIn is how long the fullest streams may be left alone, when the one that

@@ -92,7 +92,7 @@ func TestStreamIsFilledBeforeItIsEmpty(t *testing.T) {
 					b.take()
 				}
 			}
-			work(3 * time.Second) // it learns the pace
+			work(3 * time.Second) // it learns the rate
 			b.mu.Lock()
 			b.dry, b.runs = 0, 0
 			b.mu.Unlock()

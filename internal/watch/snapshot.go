@@ -104,7 +104,7 @@ func (h *Hub) Read(ctx context.Context, scope Scope, read func(context.Context) 
 }
 
 // Latest returns a snapshot that may be older than the log, and then in how long
-// it is worth asking again; 0 when it is not.
+// to ask again; 0 for not at all.
 func (h *Hub) Latest(ctx context.Context, scope Scope, read func(context.Context) (any, error)) (_ *Snapshot, again time.Duration, _ error) {
 	return h.snapshot(ctx, scope, false, read)
 }

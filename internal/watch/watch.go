@@ -52,7 +52,7 @@ const (
 	perWatch  = time.Millisecond      // that a subscription adds to the time between readings, since each reading may wake all of them
 	maxPoll   = time.Second           // between readings of a log that grows, however many subscriptions there are
 	readTime  = 10 * time.Second      // for one reading
-	tooOld    = 10 * time.Second      // after so long without a reading it is not worth knowing what was touched
+	tooOld    = 10 * time.Second      // after so long without a reading what was touched does not matter
 	lookPause = 10 * time.Millisecond // between looks at the log for readers, each of which serves those who came meanwhile
 	maxScopes = 5000                  // of one look; beyond that everything counts as touched
 )
@@ -237,8 +237,8 @@ func (h *Hub) Run(ctx context.Context) {
 			continue
 		}
 		// What comes within the poll interval is read together.
-		pace := min(h.cfg.Poll+time.Duration(watching)*perWatch, max(maxPoll, h.cfg.Poll))
-		if wait := pace - time.Since(readAt); wait > 0 {
+		interval := min(h.cfg.Poll+time.Duration(watching)*perWatch, max(maxPoll, h.cfg.Poll))
+		if wait := interval - time.Since(readAt); wait > 0 {
 			select {
 			case <-time.After(wait):
 			case <-ctx.Done():
@@ -253,7 +253,7 @@ func (h *Hub) Run(ctx context.Context) {
 		failing = err != nil
 		next := h.cfg.Idle
 		if grew {
-			next = pace
+			next = interval
 		}
 		timer.Reset(next)
 	}

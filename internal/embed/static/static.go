@@ -133,8 +133,8 @@ func (e *Embedder) Model() embed.Model { return e.model }
 // Ping always succeeds.
 func (e *Embedder) Ping(context.Context) error { return nil }
 
-// parallelBytes is the amount of text from which a batch is worth spreading
-// over the CPUs (measured: about 0.5 ms of work).
+// parallelBytes is the minimum batch, in bytes of text, that is spread over the
+// CPUs (measured: about 0.5 ms of work).
 const parallelBytes = 32 << 10
 
 // Embed returns one vector a text. purpose is ignored: the model is
