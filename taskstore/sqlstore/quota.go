@@ -43,7 +43,7 @@ func limitFailure(what string, current, more, limit int64) error {
 	return fmt.Errorf("%w: %w", sheaf.ErrLimit, &sheaf.LimitFailure{Failure: f, Current: current, Limit: limit})
 }
 
-func holdings(tx *gorm.DB, tenantID string) (sheaf.Quota, error) {
+func quotaUsage(tx *gorm.DB, tenantID string) (sheaf.Quota, error) {
 	held, err := one[sheaf.Quota](tx, "tenant", tenantID, `SELECT COUNT(*) AS documents, COALESCE(SUM(size), 0) AS bytes,
 		(SELECT COUNT(*) FROM tasks WHERE tenant_id=? AND state IN ('pending','parked','retry_wait') AND paused IN (0, 1)) AS queued_tasks
 		FROM documents WHERE tenant_id=? AND deleted_at=0`, tenantID, tenantID)

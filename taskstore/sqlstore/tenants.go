@@ -13,7 +13,7 @@ import (
 
 // QuotaUsage sums what counts against the tenant's quotas.
 func (s *tenants) QuotaUsage(ctx context.Context, tenantID string) (sheaf.Quota, error) {
-	return holdings(s.read(ctx), tenantID)
+	return quotaUsage(s.read(ctx), tenantID)
 }
 
 // CreateTenant makes a tenant. ErrConflict when the id exists. A weight or cap

@@ -549,7 +549,7 @@ func testQuota(t *testing.T, b *bench) {
 	}
 	h, err := b.QuotaUsage(b.ctx, b.tenant)
 	b.ok(err)
-	b.same("holdings after refusals", h, sheaf.Quota{})
+	b.same("quota usage after refusals", h, sheaf.Quota{})
 
 	// Many at once never take more than there is.
 	set(sheaf.Quota{Documents: 5})
@@ -571,7 +571,7 @@ func testQuota(t *testing.T, b *bench) {
 	wg.Wait()
 	h, err = b.QuotaUsage(b.ctx, b.tenant)
 	b.ok(err)
-	b.same("uploads that won, and holdings", []any{won, h}, []any{5, sheaf.Quota{Documents: 5, Bytes: 500, QueuedTasks: 5}})
+	b.same("uploads that won, and quota usage", []any{won, h}, []any{5, sheaf.Quota{Documents: 5, Bytes: 500, QueuedTasks: 5}})
 }
 
 func testReparse(t *testing.T, b *bench) {
