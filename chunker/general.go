@@ -63,7 +63,7 @@ const (
 // where the parser knew them. Pages lists units; for spreadsheets these are rows.
 //
 // The error is a *sheaf.Failure about the settings, or the cause of ctx's end,
-// which is looked at every few hundred pieces.
+// which is looked at every few hundred segments.
 func Chunk(ctx context.Context, in Input) ([]sheaf.Chunk, error) {
 	set, err := optionsOf(in.Config)
 	if err != nil {
@@ -75,12 +75,12 @@ func Chunk(ctx context.Context, in Input) ([]sheaf.Chunk, error) {
 	if set.imageContext > 0 {
 		in = figures(in)
 	}
-	pieces := split(in, set)
+	segments := split(in, set)
 	if w.err != nil {
 		return nil, w.err
 	}
 	if set.semantic {
-		if err := breakpoints(in, pieces, set.limit); err != nil {
+		if err := breakpoints(in, segments, set.limit); err != nil {
 			return nil, err
 		}
 	}
@@ -88,18 +88,18 @@ func Chunk(ctx context.Context, in Input) ([]sheaf.Chunk, error) {
 	var out []sheaf.Chunk
 	var sections []string // that out has a summary of,
 	var summaries []int   // at these places
-	for from := 0; from < len(pieces) && !w.over(0); {
+	for from := 0; from < len(segments) && !w.over(0); {
 		to := from + 1
-		for to < len(pieces) && pieces[to-1].after != borderHard {
+		for to < len(segments) && segments[to-1].after != borderHard {
 			to++
 		}
 		if set.layers {
-			out = append(out, hierarchy(pieces[from:to], set)...)
+			out = append(out, hierarchy(segments[from:to], set)...)
 			if last := len(out) - 1; last >= 0 && out[last].Role == sheaf.RoleSummary {
-				sections, summaries = append(sections, render(pieces[from:to])), append(summaries, last)
+				sections, summaries = append(sections, render(segments[from:to])), append(summaries, last)
 			}
 		} else {
-			out = append(out, pack(pieces[from:to], set.of(pieces[from:to]))...)
+			out = append(out, pack(segments[from:to], set.of(segments[from:to]))...)
 		}
 		from = to
 	}
@@ -197,7 +197,7 @@ func (s options) joins() bool {
 }
 
 // of are the options for one stretch between hard borders.
-func (s options) of(stretch []piece) options {
+func (s options) of(stretch []segment) options {
 	heading := ""
 	if last := &stretch[len(stretch)-1]; stretch[0].block.Kind == sheaf.BlockHeading && len(last.path) > 0 {
 		heading = last.path[len(last.path)-1]

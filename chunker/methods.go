@@ -7,7 +7,7 @@ import (
 	"sheaf"
 )
 
-// A strategy is what a chunk method does apart from packing pieces up to a
+// A strategy is what a chunk method does apart from packing segments up to a
 // limit, which all share. The zero value is method general.
 type strategy struct {
 	// whole makes one chunk of everything up to a hard border, sections

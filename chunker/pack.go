@@ -7,21 +7,21 @@ import (
 	"sheaf"
 )
 
-// pack joins pieces into chunks. The pieces hold no hard border but the last.
-func pack(pieces []piece, set options) []sheaf.Chunk {
+// pack joins segments into chunks. The segments hold no hard border but the last.
+func pack(segments []segment, set options) []sheaf.Chunk {
 	var out []sheaf.Chunk
-	for from := 0; from < len(pieces) && !set.watch.over(0); {
-		repeated := overlap(pieces, from, set)
+	for from := 0; from < len(segments) && !set.watch.over(0); {
+		repeated := overlap(segments, from, set)
 		limit := set.limit
 		if len(repeated) > 0 {
 			limit -= set.overlap
 		}
-		to := cut(pieces, from, limit)
-		all := slices.Concat(repeated, pieces[from:to])
+		to := cut(segments, from, limit)
+		all := slices.Concat(repeated, segments[from:to])
 		text := render(all)
 		tokens := CountTokens(text)
 		set.watch.over(len(text))
-		// The sum over pieces can be a little below the count of the whole,
+		// The sum over segments can be a little below the count of the whole,
 		// for joining changes words at the seams.
 		for tokens > set.limit && len(repeated) > 0 {
 			repeated = repeated[1:]
@@ -30,14 +30,14 @@ func pack(pieces []piece, set options) []sheaf.Chunk {
 			tokens = CountTokens(text)
 		}
 		for tokens > set.limit && to > from+1 {
-			to = best(pieces, from, from+1, to-1)
-			all = pieces[from:to]
+			to = best(segments, from, from+1, to-1)
+			all = segments[from:to]
 			text = render(all)
 			tokens = CountTokens(text)
 		}
-		c := describe(pieces[from:to], all, set)
+		c := describe(segments[from:to], all, set)
 		c.Text, c.Tokens = text, tokens
-		if kids := children(pieces[from:to], &c, set); len(kids) > 1 {
+		if kids := children(segments[from:to], &c, set); len(kids) > 1 {
 			out = append(out, kids...)
 		} else {
 			out = append(out, c)
@@ -49,11 +49,11 @@ func pack(pieces []piece, set options) []sheaf.Chunk {
 
 // cut returns the end of the chunk that starts at from: everything if it fits,
 // else the best border in the second half of the limit.
-func cut(pieces []piece, from, limit int) int {
+func cut(segments []segment, from, limit int) int {
 	sum, low, high := 0, 0, from
 	var f *frame
-	for high < len(pieces) {
-		p := &pieces[high]
+	for high < len(segments) {
+		p := &segments[high]
 		n := p.tokens
 		if high == from {
 			n = p.bare
@@ -71,36 +71,36 @@ func cut(pieces []piece, from, limit int) int {
 			low = high
 		}
 	}
-	if high == len(pieces) {
+	if high == len(segments) {
 		return high
 	}
 	if low == 0 {
-		low = high // a long piece follows a short one
+		low = high // a long segment follows a short one
 	}
 	// leave the last chunk of the stretch an eighth of the limit
 	tail := 0
-	for end := len(pieces); end > low && tail < limit/8; {
+	for end := len(segments); end > low && tail < limit/8; {
 		end--
-		tail += pieces[end].tokens
+		tail += segments[end].tokens
 		high = min(high, end)
 	}
-	return best(pieces, from, low, high)
+	return best(segments, from, low, high)
 }
 
 // best picks the end in [low, high]: the best border, and among equals the one
 // with the smallest hash before it. Where there is nothing but glue it looks
 // for a better one nearer to from.
-func best(pieces []piece, from, low, high int) int {
+func best(segments []segment, from, low, high int) int {
 	to := high
 	for end := low; end <= high; end++ {
-		p, q := &pieces[end-1], &pieces[to-1]
+		p, q := &segments[end-1], &segments[to-1]
 		if p.after > q.after || p.after == q.after && p.hash < q.hash {
 			to = end
 		}
 	}
-	if pieces[to-1].after == borderGlue {
+	if segments[to-1].after == borderGlue {
 		for end := low - 1; end > from; end-- {
-			if pieces[end-1].after != borderGlue {
+			if segments[end-1].after != borderGlue {
 				return end
 			}
 		}
@@ -111,28 +111,28 @@ func best(pieces []piece, from, low, high int) int {
 
 // overlap returns the whole sentences before from that fit into the overlap.
 // Tables and code are not repeated.
-func overlap(pieces []piece, from int, set options) []piece {
+func overlap(segments []segment, from int, set options) []segment {
 	sum, start := 0, from
 	for start > 0 {
-		p := &pieces[start-1]
+		p := &segments[start-1]
 		if p.frame != nil || p.block.Table != nil || p.block.Kind == sheaf.BlockHeading || sum+p.tokens > set.overlap {
 			break
 		}
 		sum += p.tokens
 		start--
 	}
-	if pieces[from].frame != nil || pieces[from].block.Table != nil {
+	if segments[from].frame != nil || segments[from].block.Table != nil {
 		return nil
 	}
-	return pieces[start:from]
+	return segments[start:from]
 }
 
-// render writes the pieces as one text.
-func render(pieces []piece) string {
+// render writes the segments as one text.
+func render(segments []segment) string {
 	var text strings.Builder
 	var f *frame
-	for i := range pieces {
-		p := &pieces[i]
+	for i := range segments {
+		p := &segments[i]
 		if p.frame != f && f != nil {
 			text.WriteString(f.close)
 		}
@@ -156,8 +156,8 @@ func render(pieces []piece) string {
 }
 
 // describe fills in everything but text and numbering. own are the chunk's
-// pieces, all those with the overlap in front.
-func describe(own, all []piece, set options) sheaf.Chunk {
+// segments, all those with the overlap in front.
+func describe(own, all []segment, set options) sheaf.Chunk {
 	c := sheaf.Chunk{Kind: kindOf(own, set), HeadingPath: pathOf(own, set), Floor: own[len(own)-1].floor, Boxes: []sheaf.Box{}}
 	if r := own[len(own)-1].record; r != nil { // a heading may stand before it
 		c.Columns, c.Keywords, c.Questions, c.Tags = r.columns, r.keywords, r.questions, r.tags
@@ -222,7 +222,7 @@ type addresses struct {
 	bytes int
 }
 
-func (a *addresses) of(p *piece) {
+func (a *addresses) of(p *segment) {
 	for _, l := range p.links {
 		if len(a.list) == maxLinks {
 			return
@@ -235,9 +235,9 @@ func (a *addresses) of(p *piece) {
 	}
 }
 
-// leads reports whether a link of its block is in the piece. Of a table whose
-// rows have no place every piece has every link.
-func (p *piece) leads(l sheaf.Link) bool {
+// leads reports whether a link of its block is in the segment. Of a table whose
+// rows have no place every segment has every link.
+func (p *segment) leads(l sheaf.Link) bool {
 	t := p.block.Table
 	if t == nil {
 		return l.Start < p.end && l.End > p.start
@@ -248,7 +248,7 @@ func (p *piece) leads(l sheaf.Link) bool {
 	return l.Start < 0 || l.Start >= len(t.RowBoxes) || p.boxes == nil || slices.Contains(p.boxes, t.RowBoxes[l.Start])
 }
 
-func kindOf(own []piece, set options) sheaf.ChunkKind {
+func kindOf(own []segment, set options) sheaf.ChunkKind {
 	var kind sheaf.ChunkKind
 	tables, beside := false, 0 // tokens of text beside tables
 	for i := range own {
@@ -287,9 +287,9 @@ func kindOf(own []piece, set options) sheaf.ChunkKind {
 	return kind
 }
 
-// pathOf is the heading path of the last piece: the innermost of the headings
+// pathOf is the heading path of the last segment: the innermost of the headings
 // that open the chunk. A chunk that spans sections has what they share.
-func pathOf(own []piece, set options) []string {
+func pathOf(own []segment, set options) []string {
 	path := own[len(own)-1].path
 	if set.whole || set.gather > 0 || set.syntax {
 		for i := range own {

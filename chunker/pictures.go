@@ -54,11 +54,11 @@ func picturesBy(units []sheaf.UnitResult) (front, back map[*sheaf.Block][]string
 	return front, back
 }
 
-// picturesOf are the names of the pictures of pieces, each once.
-func picturesOf(pieces []piece) []string {
+// picturesOf are the names of the pictures of segments, each once.
+func picturesOf(segments []segment) []string {
 	var out []string
-	for i := range pieces {
-		for _, name := range pieces[i].pictures {
+	for i := range segments {
+		for _, name := range segments[i].pictures {
 			if len(out) < maxPictures && !slices.Contains(out, name) {
 				out = append(out, name)
 			}

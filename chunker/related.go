@@ -11,15 +11,15 @@ import (
 // Chunks beside the chunks of the text: children, contents, and what stands
 // around a table or an image.
 
-// children cuts the pieces of a chunk at the children's delimiters. It returns
+// children cuts the segments of a chunk at the children's delimiters. It returns
 // nothing when there is nothing to cut. A row of a table and a group of code
 // lines is a child as it is; a heading stays with what follows it.
-func children(own []piece, parent *sheaf.Chunk, set options) []sheaf.Chunk {
+func children(own []segment, parent *sheaf.Chunk, set options) []sheaf.Chunk {
 	if !set.children {
 		return nil
 	}
-	var groups [][]piece
-	var open []piece // headings that wait for a text
+	var groups [][]segment
+	var open []segment // headings that wait for a text
 	for i := range own {
 		p := own[i]
 		if p.block.Kind == sheaf.BlockHeading {
@@ -47,12 +47,12 @@ func children(own []piece, parent *sheaf.Chunk, set options) []sheaf.Chunk {
 	return out
 }
 
-// cutAt cuts a piece of prose behind each delimiter.
-func (p piece) cutAt(soft []rune, hard []string) []piece {
+// cutAt cuts a segment of prose behind each delimiter.
+func (p segment) cutAt(soft []rune, hard []string) []segment {
 	if p.frame != nil || p.block.Table != nil {
-		return []piece{p}
+		return []segment{p}
 	}
-	var out []piece
+	var out []segment
 	next := hardCuts(p.text, hard)
 	begin := 0
 	add := func(to int) {
@@ -76,7 +76,7 @@ func (p piece) cutAt(soft []rune, hard []string) []piece {
 		from = to
 	}
 	if len(out) == 0 {
-		return []piece{p}
+		return []segment{p}
 	}
 	return out
 }

@@ -141,14 +141,14 @@ func (s *splitter) records(b *sheaf.Block, make func(*sheaf.Table, []string) rec
 	}
 }
 
-// record adds the pieces of one row: a single one unless it is longer than a chunk.
+// record adds the segments of one row: a single one unless it is longer than a chunk.
 func (s *splitter) record(b *sheaf.Block, i int, r record) {
 	if r.text == "" {
 		return
 	}
 	begin := len(s.out)
 	if _, fits := tokensWithin(r.text, s.set.limit); fits {
-		s.out = append(s.out, piece{text: r.text, after: borderHard})
+		s.out = append(s.out, segment{text: r.text, after: borderHard})
 	} else {
 		s.fit(r.text, 0, len(r.text), nil)
 	}

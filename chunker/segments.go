@@ -13,7 +13,7 @@ import (
 	"sheaf"
 )
 
-// A border says how well a chunk may end behind a piece.
+// A border says how well a chunk may end behind a segment.
 type border uint8
 
 const (
@@ -24,18 +24,18 @@ const (
 	borderHard                   // a chunk always ends here
 )
 
-// A frame is what surrounds a stretch of pieces wherever it is shown: the
+// A frame is what surrounds a stretch of segments wherever it is shown: the
 // header above table rows, the fences around code.
 type frame struct {
 	open, close string
 	tokens      int // of open and close
 }
 
-// A piece is the smallest unit of cutting.
-type piece struct {
+// A segment is the smallest unit of cutting.
+type segment struct {
 	block      *sheaf.Block
 	text       string // without white space around it, never empty
-	sep        string // joins it to the piece before, when both are in one chunk
+	sep        string // joins it to the segment before, when both are in one chunk
 	bare       int    // tokens of text
 	tokens     int    // of sep and text
 	hash       uint64 // of text
@@ -56,17 +56,17 @@ type piece struct {
 // splitter walks over the blocks of a range.
 type splitter struct {
 	set    options
-	out    []piece
+	out    []segment
 	levels []int
 	titles []string
-	path   []string // a copy of titles, shared by the pieces below a heading
+	path   []string // a copy of titles, shared by the segments below a heading
 	floor  int
 	report *sheaf.RangeOutline // nil where nobody asks
 	header string              // of the last table, for methods that make a chunk of each row
 }
 
-// split turns blocks into pieces, each small enough for a chunk of its own.
-func split(in Input, set options) []piece {
+// split turns blocks into segments, each small enough for a chunk of its own.
+func split(in Input, set options) []segment {
 	var blocks []*sheaf.Block
 	units := map[*sheaf.Block]int{} // of blocks that do not say it
 	place := map[*sheaf.Block]int{} // which of in.Units each is in
@@ -170,19 +170,19 @@ func split(in Input, set options) []piece {
 // it: by itself the name of a statement outranks the statement. Nothing is
 // joined over a heading, so that ranges which meet at one give the same chunks
 // as one range over both.
-func joinShort(pieces []piece) {
+func joinShort(segments []segment) {
 	var ends []int // of the stretches between hard borders
 	var tokens []int
 	sum := 0
-	for i := range pieces {
-		if sum += pieces[i].tokens; pieces[i].after == borderHard || i == len(pieces)-1 {
+	for i := range segments {
+		if sum += segments[i].tokens; segments[i].after == borderHard || i == len(segments)-1 {
 			ends, tokens, sum = append(ends, i+1), append(tokens, sum), 0
 		}
 	}
 	// join makes one of the stretches k and k+1; a delimiter that people asked
 	// for stays a border.
 	join := func(k int) bool {
-		p, q := &pieces[ends[k]-1], &pieces[ends[k]]
+		p, q := &segments[ends[k]-1], &segments[ends[k]]
 		if p.block == q.block || p.block.Kind == sheaf.BlockImage || q.block.Kind == sheaf.BlockImage {
 			return false
 		}
@@ -191,30 +191,30 @@ func joinShort(pieces []piece) {
 	}
 	from := 0
 	for k := range len(ends) - 1 {
-		introduces := pieces[ends[k]].block.Table != nil && pieces[ends[k]-1].block.Table == nil
+		introduces := segments[ends[k]].block.Table != nil && segments[ends[k]-1].block.Table == nil
 		joined := tokens[k] < leastTokens && introduces && join(k)
 		if !joined && k > 0 && tokens[k] < leastTokens {
-			joinBack(pieces, from, k, join)
+			joinBack(segments, from, k, join)
 		}
 		from = ends[k]
 	}
 	if k := len(ends) - 1; k > 0 && tokens[k] < leastTokens {
-		joinBack(pieces, from, k, join)
+		joinBack(segments, from, k, join)
 	}
 }
 
 // joinBack joins stretch k, which starts at from, with a table before it.
-func joinBack(pieces []piece, from, k int, join func(int) bool) {
-	if b := pieces[from].block; b.Table == nil && b.Kind != sheaf.BlockHeading && pieces[from-1].block.Table != nil {
+func joinBack(segments []segment, from, k int, join func(int) bool) {
+	if b := segments[from].block; b.Table == nil && b.Kind != sheaf.BlockHeading && segments[from-1].block.Table != nil {
 		join(k - 1)
 	}
 }
 
-// fewPlaces is up to where each piece looks at all lines and links of its block.
+// fewPlaces is up to where each segment looks at all lines and links of its block.
 const fewPlaces = 32
 
 // within returns a function that leaves out of places those that stand wholly
-// before from or behind to. Without it the pieces of one long block would look
+// before from or behind to. Without it the segments of one long block would look
 // at each of its places each. Places that are not in order are all returned.
 func within[P any](places []P, start, end func(P) int) func(from, to int) []P {
 	ordered := len(places) > fewPlaces && slices.IsSortedFunc(places, func(a, b P) int {
@@ -342,7 +342,7 @@ func titleOf(text string) string {
 	return title
 }
 
-// text adds the pieces of a prose block. A block of up to half a chunk stays
+// text adds the segments of a prose block. A block of up to half a chunk stays
 // whole, which leaves every chunk a border between blocks to end at; with
 // overlap it is cut into sentences all the same, for the next chunk begins
 // with whole ones.
@@ -412,7 +412,7 @@ func (s *splitter) sentences(text string, from, to int) {
 	}
 }
 
-// budget is the tokens that a piece may take of a chunk: all but the overlap.
+// budget is the tokens that a segment may take of a chunk: all but the overlap.
 func (s *splitter) budget() int { return s.set.limit - s.set.overlap }
 
 // fit cuts text[from:to], which is too long, at line ends, words or runes.
@@ -456,10 +456,10 @@ func (s *splitter) add(text string, from, to int, after border) {
 	}
 	sep := ""
 	if n := len(s.out); n > 0 && s.out[n-1].block == nil && s.out[n-1].end <= from {
-		// block is set once the block is done: the piece before is of this one
+		// block is set once the block is done: the segment before is of this one
 		sep = text[s.out[n-1].end:from]
 	}
-	s.out = append(s.out, piece{text: text[from:to], sep: sep, start: from, end: to, after: after})
+	s.out = append(s.out, segment{text: text[from:to], sep: sep, start: from, end: to, after: after})
 }
 
 // addCounted is add for a sentence or a run of them of which the tokens of
@@ -559,7 +559,7 @@ func (s *splitter) line(text string, from, to int, after border) {
 	if n := len(s.out); n > 0 && s.out[n-1].block == nil {
 		sep = text[s.out[n-1].end:from]
 	}
-	s.out = append(s.out, piece{text: text[from:to], sep: sep, start: from, end: to, after: after})
+	s.out = append(s.out, segment{text: text[from:to], sep: sep, start: from, end: to, after: after})
 }
 
 // valid replaces each byte that is not UTF-8 with a question mark: offsets of

@@ -20,21 +20,21 @@ const (
 )
 
 // breakpoints makes hard borders of the places where the meaning changes.
-func breakpoints(in Input, pieces []piece, limit int) error {
+func breakpoints(in Input, segments []segment, limit int) error {
 	if in.Embed == nil {
 		return sheaf.Fail(sheaf.CategoryPolicy, "no_embedder", "The chunk method semantic needs an embedding model; configure one or use general.")
 	}
 	var texts []string
-	var at []int // of pieces that may end a chunk
-	for i := 0; i+1 < len(pieces); i++ {
+	var at []int // of segments that may end a chunk
+	for i := 0; i+1 < len(segments); i++ {
 		if len(at) == maxSemantic {
 			break
 		}
-		if b := pieces[i].after; b == borderHard || b == borderGlue || pieces[i].frame != nil || pieces[i].block.Table != nil {
+		if b := segments[i].after; b == borderHard || b == borderGlue || segments[i].frame != nil || segments[i].block.Table != nil {
 			continue
 		}
 		at = append(at, i)
-		texts = append(texts, window(pieces, i-1, i), window(pieces, i+1, i+2))
+		texts = append(texts, window(segments, i-1, i), window(segments, i+1, i+2))
 	}
 	if len(at) < 3 {
 		return nil // there is no distribution to be an outlier of
@@ -51,27 +51,27 @@ func breakpoints(in Input, pieces []piece, limit int) error {
 	slices.Sort(sorted)
 	threshold := sorted[min(len(sorted)-1, len(sorted)*breakPercentile/100)]
 	tokens, next := 0, 0
-	for i := range pieces {
-		tokens += pieces[i].tokens
+	for i := range segments {
+		tokens += segments[i].tokens
 		if next < len(at) && at[next] == i {
 			// not before a chunk has some size: a cut there says little
 			if distances[next] >= threshold && tokens >= limit/8 {
-				pieces[i].after = borderHard
+				segments[i].after = borderHard
 			}
 			next++
 		}
-		if pieces[i].after == borderHard {
+		if segments[i].after == borderHard {
 			tokens = 0
 		}
 	}
 	return nil
 }
 
-// window joins pieces [from, to] as far as they exist.
-func window(pieces []piece, from, to int) string {
+// window joins segments [from, to] as far as they exist.
+func window(segments []segment, from, to int) string {
 	var parts []string
-	for i := max(from, 0); i <= min(to, len(pieces)-1); i++ {
-		parts = append(parts, pieces[i].text)
+	for i := max(from, 0); i <= min(to, len(segments)-1); i++ {
+		parts = append(parts, segments[i].text)
 	}
 	return strings.Join(parts, " ")
 }
@@ -94,7 +94,7 @@ const parentFactor = 4
 
 // hierarchy packs a stretch into parents, each cut into chunks that keep it,
 // and adds a summary of the stretch where it has more than one chunk.
-func hierarchy(stretch []piece, set options) []sheaf.Chunk {
+func hierarchy(stretch []segment, set options) []sheaf.Chunk {
 	var out []sheaf.Chunk
 	big := set
 	big.limit = min(set.limit*parentFactor, maxTokens)
@@ -120,11 +120,11 @@ func hierarchy(stretch []piece, set options) []sheaf.Chunk {
 
 // summarise picks the sentences nearest to the centre of the stretch, by the
 // words that it repeats (SumBasic, Nenkova and Vanderwende 2005), in their order.
-func summarise(stretch []piece, set options) *sheaf.Chunk {
+func summarise(stretch []segment, set options) *sheaf.Chunk {
 	type sentence struct {
-		piece int
-		score float64
-		words []string
+		segment int
+		score   float64
+		words   []string
 	}
 	frequency := map[string]float64{}
 	total := 0.0
@@ -145,18 +145,18 @@ func summarise(stretch []piece, set options) *sheaf.Chunk {
 			frequency[w]++
 			total++
 		}
-		all = append(all, sentence{piece: i, words: words})
+		all = append(all, sentence{segment: i, words: words})
 	}
 	if len(all) < 2 {
 		return nil
 	}
-	var picked []piece
+	var picked []segment
 	var order []int
 	tokens := 0
 	for tokens < set.limit/2 {
 		// What does not fit now never will. Without it a stretch of many
 		// sentences is scored once for each of them.
-		if all = slices.DeleteFunc(all, func(s sentence) bool { return tokens+stretch[s.piece].tokens+1 > set.limit/2 }); len(all) == 0 {
+		if all = slices.DeleteFunc(all, func(s sentence) bool { return tokens+stretch[s.segment].tokens+1 > set.limit/2 }); len(all) == 0 {
 			break
 		}
 		for k := range all {
@@ -177,8 +177,8 @@ func summarise(stretch []piece, set options) *sheaf.Chunk {
 		}
 		best := all[k]
 		all = slices.Delete(all, k, k+1)
-		tokens += stretch[best.piece].tokens + 1
-		order = append(order, best.piece)
+		tokens += stretch[best.segment].tokens + 1
+		order = append(order, best.segment)
 		for _, w := range best.words { // said once is enough
 			frequency[w] *= frequency[w] / total
 		}

@@ -135,7 +135,7 @@ func abbreviated(sentence string) bool {
 	return len(s) <= 6 && abbreviations[strings.ToLower(s)]
 }
 
-// fitting returns how many bytes of s, at least one rune, a piece of limit
+// fitting returns how many bytes of s, at least one rune, a segment of limit
 // tokens may take when the white space around it is left out.
 func fitting(s string, limit int, w *watch) int {
 	limit = max(limit, 4) // a rune has at most four tokens

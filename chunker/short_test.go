@@ -19,13 +19,13 @@ func TestShortTextsStandWithTheTableTheyIntroduce(t *testing.T) {
 		config sheaf.ParseConfig
 		want   string // kinds and first words of the chunks
 	}{
-		"title":              {[]sheaf.Block{text("Amcor plc"), text("Statements of Income"), rows}, settings.Default, "table Amcor"},
-		"notes":              {[]sheaf.Block{rows, text("See notes to the statements."), head("Next"), text("Text.")}, settings.Default, "table | text Next"},
-		"between":            {[]sheaf.Block{rows, text("Sales by region:"), rows}, settings.Default, "table | table Sales"},
-		"long text":          {[]sheaf.Block{text(long), rows, text(long)}, settings.Default, "text The table | text The"},
-		"over a heading":     {[]sheaf.Block{head("A"), text("One."), head("B"), rows}, settings.Default, "text A table B"},
-		"a delimiter stays":  {[]sheaf.Block{text("One.##Two."), rows}, config("general", "`##`"), "text One.## table Two."},
-		"a method of pieces": {[]sheaf.Block{text("Name"), rows}, config("laws", ""), "text Name table |"},
+		"title":                {[]sheaf.Block{text("Amcor plc"), text("Statements of Income"), rows}, settings.Default, "table Amcor"},
+		"notes":                {[]sheaf.Block{rows, text("See notes to the statements."), head("Next"), text("Text.")}, settings.Default, "table | text Next"},
+		"between":              {[]sheaf.Block{rows, text("Sales by region:"), rows}, settings.Default, "table | table Sales"},
+		"long text":            {[]sheaf.Block{text(long), rows, text(long)}, settings.Default, "text The table | text The"},
+		"over a heading":       {[]sheaf.Block{head("A"), text("One."), head("B"), rows}, settings.Default, "text A table B"},
+		"a delimiter stays":    {[]sheaf.Block{text("One.##Two."), rows}, config("general", "`##`"), "text One.## table Two."},
+		"a method of segments": {[]sheaf.Block{text("Name"), rows}, config("laws", ""), "text Name table |"},
 	} {
 		chunks, err := Chunk(context.Background(), Input{DocumentID: "d", Range: sheaf.Range{From: 1, To: 1}, Units: []sheaf.UnitResult{{Unit: 1, Blocks: c.blocks}}, Config: c.config})
 		if err != nil {

@@ -7,7 +7,7 @@ import (
 	"sheaf"
 )
 
-// table adds a piece per row, framed by the header. Rows without a word are
+// table adds a segment per row, framed by the header. Rows without a word are
 // left out.
 func (s *splitter) table(b *sheaf.Block) {
 	t := b.Table
@@ -43,7 +43,7 @@ func (s *splitter) table(b *sheaf.Block) {
 		case line == "":
 			continue
 		case f != nil && fits(line, budget-f.tokens-1):
-			s.out = append(s.out, piece{text: line, sep: "\n", after: borderItem, frame: f})
+			s.out = append(s.out, segment{text: line, sep: "\n", after: borderItem, frame: f})
 		default:
 			s.wideRow(t, row, budget)
 		}
@@ -145,7 +145,7 @@ func (s *splitter) headerOnly(b *sheaf.Block, budget int) {
 	begin := len(s.out)
 	if line := markdownRow(b.Table.Columns, len(b.Table.Columns)); line != "" {
 		if fits(line, budget) {
-			s.out = append(s.out, piece{text: line})
+			s.out = append(s.out, segment{text: line})
 		} else {
 			for _, c := range b.Table.Columns {
 				if c = cell(c); c != "" {
@@ -168,7 +168,7 @@ func (s *splitter) cellLine(line string, budget int) {
 		}
 		text := strings.TrimSpace(line[:end])
 		if text != "" {
-			s.out = append(s.out, piece{text: text, sep: sep, after: borderSentence})
+			s.out = append(s.out, segment{text: text, sep: sep, after: borderSentence})
 		}
 		sep = ""
 		if end < len(line) && line[end] == ' ' {

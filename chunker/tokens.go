@@ -55,7 +55,7 @@ func fits(s string, limit int) bool {
 }
 
 // joinedTokens is CountTokens(sep+text), where the tokens of text are known.
-// What mostly joins pieces, line ends and single spaces, changes the first word
+// What mostly joins segments, line ends and single spaces, changes the first word
 // at most.
 func joinedTokens(sep, text string, tokens int) int {
 	switch {

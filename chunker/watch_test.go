@@ -53,7 +53,7 @@ func TestHostileTextTakesTimeInProportion(t *testing.T) {
 }
 
 // A table, a page of lines with places, and a paragraph of links are walked
-// once for all their pieces.
+// once for all their segments.
 func TestPlacesOfALongBlockAreWalkedOnce(t *testing.T) {
 	const n = 30_000
 	b := sheaf.Block{Kind: sheaf.BlockParagraph, Text: strings.Repeat("Go. ", n)}
