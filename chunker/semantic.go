@@ -34,7 +34,7 @@ func breakpoints(in Input, segments []segment, limit int) error {
 			continue
 		}
 		at = append(at, i)
-		texts = append(texts, window(segments, i-1, i), window(segments, i+1, i+2))
+		texts = append(texts, joined(segments, i-1, i), joined(segments, i+1, i+2))
 	}
 	if len(at) < 3 {
 		return nil // there is no distribution to be an outlier of
@@ -67,8 +67,8 @@ func breakpoints(in Input, segments []segment, limit int) error {
 	return nil
 }
 
-// window joins segments [from, to] as far as they exist.
-func window(segments []segment, from, to int) string {
+// joined joins segments [from, to] as far as they exist.
+func joined(segments []segment, from, to int) string {
 	var parts []string
 	for i := max(from, 0); i <= min(to, len(segments)-1); i++ {
 		parts = append(parts, segments[i].text)

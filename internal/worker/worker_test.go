@@ -160,8 +160,8 @@ func (b *book) Deregister(context.Context, string) error {
 	return nil
 }
 
-// line is a queue that hands out what it is given.
-type line struct {
+// testQueue is a queue that hands out what it is given.
+type testQueue struct {
 	queue.Queue
 	mu    sync.Mutex
 	hints []sheaf.Hint
@@ -170,7 +170,7 @@ type line struct {
 	stop  chan string
 }
 
-func (q *line) Take(_ context.Context, _ string, slots int, _ []sheaf.TaskKind) ([]sheaf.Hint, error) {
+func (q *testQueue) Take(_ context.Context, _ string, slots int, _ []sheaf.TaskKind) ([]sheaf.Hint, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := min(slots, len(q.hints))
@@ -180,28 +180,28 @@ func (q *line) Take(_ context.Context, _ string, slots int, _ []sheaf.TaskKind) 
 }
 
 // offer adds a hint and wakes the worker.
-func (q *line) offer(id string) {
+func (q *testQueue) offer(id string) {
 	q.mu.Lock()
 	q.hints = append(q.hints, sheaf.Hint{TaskID: id, TenantID: "t"})
 	q.mu.Unlock()
 	q.wake <- struct{}{}
 }
 
-func (q *line) Ack(_ context.Context, h sheaf.Hint, running bool) error {
+func (q *testQueue) Ack(_ context.Context, h sheaf.Hint, running bool) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.log = append(q.log, fmt.Sprintf("ack %s %v", h.TaskID, running))
 	return nil
 }
 
-func (q *line) Done(_ context.Context, _, id string) error {
+func (q *testQueue) Done(_ context.Context, _, id string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.log = append(q.log, "done "+id)
 	return nil
 }
 
-func (q *line) Wait(ctx context.Context, d time.Duration) error {
+func (q *testQueue) Wait(ctx context.Context, d time.Duration) error {
 	select {
 	case <-q.wake:
 	case <-time.After(d):
@@ -210,7 +210,7 @@ func (q *line) Wait(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-func (q *line) Cancels(ctx context.Context) <-chan string {
+func (q *testQueue) Cancels(ctx context.Context) <-chan string {
 	out := make(chan string)
 	go func() {
 		defer close(out)
@@ -230,15 +230,17 @@ func (q *line) Cancels(ctx context.Context) <-chan string {
 	return out
 }
 
-func (q *line) Recover(context.Context, string, time.Duration) ([]sheaf.Hint, error) { return nil, nil }
-func (q *line) Leave(context.Context, string) error                                  { return nil }
-func (q *line) Wake(context.Context) error                                           { return nil }
+func (q *testQueue) Recover(context.Context, string, time.Duration) ([]sheaf.Hint, error) {
+	return nil, nil
+}
+func (q *testQueue) Leave(context.Context, string) error { return nil }
+func (q *testQueue) Wake(context.Context) error          { return nil }
 
 // running is an executor at work inside a bubble of simulated time.
 type running struct {
 	*Worker
 	store  *book
-	queue  *line
+	queue  *testQueue
 	finish func() // SIGTERM, and wait for the end
 	hard   chan struct{}
 }
@@ -253,7 +255,7 @@ func start(t *testing.T, processors map[sheaf.TaskKind]func(ctx context.Context)
 func startWith(t *testing.T, change func(*Config), processors map[sheaf.TaskKind]func(ctx context.Context) error, tasks ...string) *running {
 	t.Helper()
 	b := &book{lost: map[string]bool{}, canceled: map[string]bool{}, holds: map[string]int64{}, waits: map[string]time.Duration{}}
-	q := &line{wake: make(chan struct{}, 1), stop: make(chan string)}
+	q := &testQueue{wake: make(chan struct{}, 1), stop: make(chan string)}
 	for _, id := range tasks {
 		q.hints = append(q.hints, sheaf.Hint{TaskID: id, TenantID: "t"})
 	}
