@@ -24,10 +24,10 @@ import (
 var keep = flag.String("keep", "", "write a small data folder of this version to testdata/released under this name")
 
 const (
-	keptHerons = "# Herons\n\nHerons wait in shallow water until something moves.\n"
-	keptLate   = "Dunlins came late, in two pieces."
-	keptFirst  = 12 // bytes of keptLate that are there
-	keptSecret = "whsec_a2VwdC1hdC10aGUtcmVsZWFzZS1vZi1hLXNoZWFm"
+	releasedHerons = "# Herons\n\nHerons wait in shallow water until something moves.\n"
+	releasedLate   = "Dunlins came late, in two pieces."
+	releasedFirst  = 12 // bytes of releasedLate that are there
+	releasedSecret = "whsec_a2VwdC1hdC10aGUtcmVsZWFzZS1vZi1hLXNoZWFm"
 )
 
 // TestKeepDataFolder leaves what clients left in a data folder: documents that
@@ -40,8 +40,8 @@ func TestKeepDataFolder(t *testing.T) {
 	cfg.DataDir, cfg.Webhooks.Hosts = filepath.Join(t.TempDir(), "data"), []string{"127.0.0.1:1"}
 	s := startWith(t, cfg)
 	s.post("/v1/datasets", map[string]any{"name": "contracts", "parser_config": map[string]any{"chunk_token_num": 256, "password": "kept-password"}}, nil)
-	s.post("/v1/datasets/default/webhooks", map[string]any{"url": "https://127.0.0.1:1/hook", "secret": keptSecret}, nil)
-	resp, b := s.request(http.MethodPost, "/v1/datasets/default/documents?name=herons.md&wait=30s", keptHerons, "Content-Type", "text/markdown", "Idempotency-Key", "kept-upload")
+	s.post("/v1/datasets/default/webhooks", map[string]any{"url": "https://127.0.0.1:1/hook", "secret": releasedSecret}, nil)
+	resp, b := s.request(http.MethodPost, "/v1/datasets/default/documents?name=herons.md&wait=30s", releasedHerons, "Content-Type", "text/markdown", "Idempotency-Key", "kept-upload")
 	if resp.StatusCode != http.StatusAccepted {
 		t.Fatalf("%s: %s", resp.Status, b)
 	}
@@ -64,7 +64,7 @@ func TestKeepDataFolder(t *testing.T) {
 	if _, err := s.submitAnswer(ctx, defaultDataset, []source{text("waits.md", "# Kingfishers\n\nKingfishers wait for the next release.\n")}, nil, ""); err != nil {
 		t.Fatal(err)
 	}
-	if resp, b := s.patch(s.begin(len(keptLate), "filename", "late.txt"), 0, []byte(keptLate[:keptFirst])); resp.StatusCode != http.StatusNoContent {
+	if resp, b := s.patch(s.begin(len(releasedLate), "filename", "late.txt"), 0, []byte(releasedLate[:releasedFirst])); resp.StatusCode != http.StatusNoContent {
 		t.Fatalf("%s: %s", resp.Status, b)
 	}
 	cancel()
@@ -117,7 +117,7 @@ func pack(t *testing.T, dir, name string) {
 	ok(out.Close())
 }
 
-// unpack makes a data folder of a kept one, as open as versions before keys left theirs.
+// unpack makes a data folder of a released one, as open as versions before keys left theirs.
 func unpack(t *testing.T, name, dir string) {
 	t.Helper()
 	ok := func(err error) {

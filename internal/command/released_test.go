@@ -22,7 +22,7 @@ import (
 func TestReleasedDataFoldersOpen(t *testing.T) {
 	folders, err := filepath.Glob("testdata/released/*.tar.gz")
 	if err != nil || len(folders) == 0 {
-		t.Fatalf("no data folder is kept: %v", err)
+		t.Fatalf("no data folder of a release: %v", err)
 	}
 	for _, folder := range folders {
 		t.Run(strings.TrimSuffix(filepath.Base(folder), ".tar.gz"), func(t *testing.T) {
@@ -30,10 +30,10 @@ func TestReleasedDataFoldersOpen(t *testing.T) {
 			shortGrace(&cfg)
 			cfg.DataDir = filepath.Join(t.TempDir(), "data")
 			unpack(t, folder, cfg.DataDir)
-			keptJustNow(t, filepath.Join(cfg.DataDir, "sheaf.db"))
+			releasedJustNow(t, filepath.Join(cfg.DataDir, "sheaf.db"))
 			s := startWith(t, cfg, collecting)
 			goesOn(t, s)
-			if open, shown := readable(t, cfg.DataDir, keptSecret, "kept-password"); len(open) > 0 || len(shown) > 0 {
+			if open, shown := readable(t, cfg.DataDir, releasedSecret, "kept-password"); len(open) > 0 || len(shown) > 0 {
 				t.Errorf("open to others: %v\nreadable: %v", open, shown)
 			}
 			s.stop()
@@ -47,9 +47,9 @@ func TestReleasedDataFoldersOpen(t *testing.T) {
 // timeColumn matches the columns of the store that hold times.
 var timeColumn = regexp.MustCompile(`^(at|place|.*_at|.*_until|until_at|not_before)$`)
 
-// keptJustNow moves all times in a kept store so that it was kept this moment,
+// releasedJustNow moves all times in a released store so that it was written just now,
 // whatever the clock says: nothing has expired, and nothing lies ahead.
-func keptJustNow(t *testing.T, path string) {
+func releasedJustNow(t *testing.T, path string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+path)
 	if err != nil {
@@ -112,7 +112,7 @@ func goesOn(t *testing.T, s *service) {
 	if len(hooks.Items) != 1 {
 		t.Fatalf("webhooks: %+v", hooks.Items)
 	}
-	if w, err := s.app.store.Webhook(t.Context(), sheaf.LocalTenant, hooks.Items[0].DatasetID, hooks.Items[0].ID); err != nil || w.Secret != keptSecret {
+	if w, err := s.app.store.Webhook(t.Context(), sheaf.LocalTenant, hooks.Items[0].DatasetID, hooks.Items[0].ID); err != nil || w.Secret != releasedSecret {
 		t.Errorf("the webhook's secret is %q: %v", w.Secret, err)
 	}
 
@@ -120,11 +120,11 @@ func goesOn(t *testing.T, s *service) {
 	send := func(body string) (*http.Response, []byte) {
 		return s.request(http.MethodPost, "/v1/datasets/default/documents?name=herons.md&wait=30s", body, "Content-Type", "text/markdown", "Idempotency-Key", "kept-upload")
 	}
-	resp, b := send(keptHerons)
+	resp, b := send(releasedHerons)
 	if a := decodeAs[api.SubmitAnswer](t, b); resp.Header.Get("Idempotent-Replayed") != "true" || len(a.Documents) != 1 || a.Documents[0].ID != docs["herons.md"].ID {
 		t.Errorf("the repeated upload answers %s: %s", resp.Status, b)
 	}
-	if resp, b := send(keptHerons + "More."); resp.StatusCode != http.StatusUnprocessableEntity {
+	if resp, b := send(releasedHerons + "More."); resp.StatusCode != http.StatusUnprocessableEntity {
 		t.Errorf("the key with another body: %s: %s", resp.Status, b)
 	}
 
@@ -139,15 +139,15 @@ func goesOn(t *testing.T, s *service) {
 		t.Fatalf("uploads: %+v", uploads.Items)
 	}
 	path := "/v1/datasets/default/uploads/" + uploads.Items[0].ID
-	if at := s.offset(path); at != keptFirst {
+	if at := s.offset(path); at != releasedFirst {
 		t.Fatalf("%d bytes of the upload are there", at)
 	}
-	if resp, b := s.patch(path, keptFirst, []byte(keptLate[keptFirst:])); resp.StatusCode != http.StatusNoContent {
+	if resp, b := s.patch(path, releasedFirst, []byte(releasedLate[releasedFirst:])); resp.StatusCode != http.StatusNoContent {
 		t.Fatalf("%s: %s", resp.Status, b)
 	}
 	s.ended(s.submitUploads("", path).Job.ID)
 	s.send(nil, text("new.md", "# Curlews\n\nAll about curlews.\n"))
-	if !s.finds(keptLate) || !s.finds("All about curlews") {
+	if !s.finds(releasedLate) || !s.finds("All about curlews") {
 		t.Error("what came after the upgrade is not found")
 	}
 

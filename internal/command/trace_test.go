@@ -26,16 +26,16 @@ func traced(t *testing.T) (*service, *tracetest.InMemoryExporter) {
 	spans := tracetest.NewInMemoryExporter()
 	return start(t, func(c *config.Config) { c.Trace.Endpoint = "http://127.0.0.1:1" }, func(m *Main) {
 		m.TracerFunc = func(ctx context.Context, c telemetry.TraceConfig) (*telemetry.Tracer, error) {
-			c.Exporter = keptSpans{spans}
+			c.Exporter = spansAfterShutdown{spans}
 			return telemetry.NewTracer(ctx, c)
 		}
 	}), spans
 }
 
-// keptSpans can still be read when the tracer is closed.
-type keptSpans struct{ *tracetest.InMemoryExporter }
+// spansAfterShutdown can still be read when the tracer is closed.
+type spansAfterShutdown struct{ *tracetest.InMemoryExporter }
 
-func (keptSpans) Shutdown(context.Context) error { return nil }
+func (spansAfterShutdown) Shutdown(context.Context) error { return nil }
 
 func attributeOf(s tracetest.SpanStub, key string) string {
 	for _, a := range s.Attributes {

@@ -21,33 +21,33 @@ import (
 // once for each release.
 var keep = flag.Bool("keep", false, "write a small store of each engine with the present schema to testdata/released")
 
-// keptStore is all rows of a small store that a release left, in testdata.
-type keptStore struct {
-	Schema int64       `json:"schema"` // its newest migration
-	At     int64       `json:"at"`     // when it was made, in ms: its clock goes on from there
-	Tables []keptTable `json:"tables"`
+// releasedStore is all rows of a small store that a release left, in testdata.
+type releasedStore struct {
+	Schema int64           `json:"schema"` // its newest migration
+	At     int64           `json:"at"`     // when it was made, in ms: its clock goes on from there
+	Tables []releasedTable `json:"tables"`
 }
 
-type keptTable struct {
+type releasedTable struct {
 	Name    string   `json:"name"`
 	Columns []string `json:"columns"`
 	Rows    [][]any  `json:"rows"` // strings and json.Number
 }
 
-// keptSecret is the secret of its webhook and the password in its settings.
-const keptSecret = "whispered at the release"
+// releasedSecret is the secret of its webhook and the password in its settings.
+const releasedSecret = "whispered at the release"
 
 // TestKeepStores keeps a store with rows in every table, and open work in each
 // phase. Sources of a later schema may write more; what is here already must
-// stay, for tests of stores that are kept count on it.
+// stay, for tests of released stores count on it.
 func TestKeepStores(t *testing.T) {
 	if !*keep {
 		t.Skip("-keep is not set")
 	}
 	storetest.ForEachEngine(t, func(t *testing.T, engine string) {
 		f := storetest.New(t, engine)
-		fillKept(f)
-		kept := keptStore{Schema: int64(f.Int("SELECT MAX(version_id) FROM goose_db_version")), At: time.Now().UnixMilli()}
+		fillReleased(f)
+		snapshot := releasedStore{Schema: int64(f.Int("SELECT MAX(version_id) FROM goose_db_version")), At: time.Now().UnixMilli()}
 		tables := map[string]string{
 			"sqlite":   "SELECT name FROM sqlite_master WHERE type='table' AND name NOT LIKE 'sqlite_%' AND name NOT LIKE 'goose_%' ORDER BY name",
 			"mysql":    "SELECT table_name FROM information_schema.tables WHERE table_schema=DATABASE() AND table_name NOT LIKE 'goose_%' ORDER BY table_name",
@@ -56,7 +56,7 @@ func TestKeepStores(t *testing.T) {
 		for _, name := range f.Strings(tables) {
 			rows, err := f.Query("SELECT * FROM " + name)
 			f.OK(err)
-			table := keptTable{Name: name}
+			table := releasedTable{Name: name}
 			table.Columns, err = rows.Columns()
 			f.OK(err)
 			for rows.Next() {
@@ -77,32 +77,32 @@ func TestKeepStores(t *testing.T) {
 			if len(table.Rows) == 0 && name != "receipts" && name != "receipt_documents" && name != "secret_keys" {
 				t.Errorf("%s is empty", name)
 			}
-			kept.Tables = append(kept.Tables, table)
+			snapshot.Tables = append(snapshot.Tables, table)
 		}
-		path := filepath.Join("testdata", "released", fmt.Sprintf("%04d-%s.json.gz", kept.Schema, engine))
+		path := filepath.Join("testdata", "released", fmt.Sprintf("%04d-%s.json.gz", snapshot.Schema, engine))
 		f.OK(os.MkdirAll(filepath.Dir(path), 0o755))
 		file, err := os.Create(path)
 		f.OK(err)
 		z, err := gzip.NewWriterLevel(file, gzip.BestCompression)
 		f.OK(err)
-		f.OK(json.NewEncoder(z).Encode(kept))
+		f.OK(json.NewEncoder(z).Encode(snapshot))
 		f.OK(z.Close())
 		f.OK(file.Close())
 	})
 }
 
-// fillKept writes as clients, executors and keepers do.
-func fillKept(f *storetest.Fixture) {
+// fillReleased writes as clients, executors and keepers do.
+func fillReleased(f *storetest.Fixture) {
 	s, ctx, ok := f.Store, context.Background(), f.OK
 	const tenant, dataset = "kept", "kept-set"
 	_, err := s.CreateTenant(ctx, sheaf.Tenant{ID: tenant, Name: "Kept", Weight: 3, Cap: 5, Quota: sheaf.Quota{Documents: 100}})
 	ok(err)
 	ok(s.CreateKey(ctx, sheaf.Key{ID: "kept-key", TenantID: tenant, Name: "reader", Scopes: []string{"read"}}, "hash-of-the-key"))
 	var config sheaf.ParseConfig
-	ok(json.Unmarshal([]byte(`{"chunk_method":"general","chunk_token_num":256,"password":"`+keptSecret+`"}`), &config))
+	ok(json.Unmarshal([]byte(`{"chunk_method":"general","chunk_token_num":256,"password":"`+releasedSecret+`"}`), &config))
 	_, err = s.CreateDataset(ctx, sheaf.Dataset{ID: dataset, TenantID: tenant, Name: "contracts", ParseConfig: config})
 	ok(err)
-	_, err = s.CreateWebhook(ctx, taskstore.Webhook{ID: "kept-hook", TenantID: tenant, DatasetID: dataset, URL: "https://example.invalid/hook", Secret: keptSecret, Enabled: true})
+	_, err = s.CreateWebhook(ctx, taskstore.Webhook{ID: "kept-hook", TenantID: tenant, DatasetID: dataset, URL: "https://example.invalid/hook", Secret: releasedSecret, Enabled: true})
 	ok(err)
 
 	payload, err := json.Marshal(map[string]any{"config": config})

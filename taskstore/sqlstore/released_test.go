@@ -29,12 +29,12 @@ import (
 	"sheaf/taskstore/storetest"
 )
 
-// released lists the schemas that a store is kept of, as their numbers.
+// released lists the schemas with a released store, as their numbers.
 func released(t *testing.T) (schemas []int64) {
 	t.Helper()
 	names, err := filepath.Glob("testdata/released/*-sqlite.json.gz")
 	if err != nil || len(names) == 0 {
-		t.Fatalf("no store is kept: %v", err)
+		t.Fatalf("no released store: %v", err)
 	}
 	for _, name := range names {
 		number, _, _ := strings.Cut(filepath.Base(name), "-")
@@ -66,7 +66,7 @@ func newestMigration(t *testing.T, engine string) (n int64) {
 }
 
 // restore makes a database with the schema and the rows that a release left,
-// and returns how to open it, a connection, and when it was kept.
+// and returns how to open it, a connection, and when it was written.
 func restore(t *testing.T, engine string, schema int64) (c sqlstore.Config, db *sql.DB, at time.Time) {
 	t.Helper()
 	ok := func(err error) {
@@ -80,12 +80,12 @@ func restore(t *testing.T, engine string, schema int64) (c sqlstore.Config, db *
 	defer file.Close()
 	z, err := gzip.NewReader(file)
 	ok(err)
-	var kept keptStore
+	var snapshot releasedStore
 	d := json.NewDecoder(z)
 	d.UseNumber()
-	ok(d.Decode(&kept))
-	if kept.Schema != schema {
-		t.Fatalf("the store is of schema %d", kept.Schema)
+	ok(d.Decode(&snapshot))
+	if snapshot.Schema != schema {
+		t.Fatalf("the store is of schema %d", snapshot.Schema)
 	}
 
 	c = storetest.Config(t, engine)
@@ -110,7 +110,7 @@ func restore(t *testing.T, engine string, schema int64) (c sqlstore.Config, db *
 	ok(err)
 	tx, err := db.Begin()
 	ok(err)
-	for _, table := range kept.Tables {
+	for _, table := range snapshot.Tables {
 		for _, row := range table.Rows {
 			marks := make([]string, len(row))
 			for i, v := range row {
@@ -135,7 +135,7 @@ func restore(t *testing.T, engine string, schema int64) (c sqlstore.Config, db *
 		}
 	}
 	ok(tx.Commit())
-	return c, db, time.UnixMilli(kept.At)
+	return c, db, time.UnixMilli(snapshot.At)
 }
 
 // A store of each released schema opens in this version, regardless of who
@@ -174,15 +174,15 @@ func TestReleasedStoresOpen(t *testing.T) {
 				if n := f.Int("SELECT MAX(version_id) FROM goose_db_version"); int64(n) != newestMigration(t, engine) {
 					t.Fatalf("the schema is %d", n)
 				}
-				keptReads(f)
-				keptGoesOn(f)
+				releasedReads(f)
+				releasedResumes(f)
 			})
 		})
 	}
 }
 
-// keptReads checks what fillKept wrote.
-func keptReads(f *storetest.Fixture) {
+// releasedReads checks what fillReleased wrote.
+func releasedReads(f *storetest.Fixture) {
 	t, s, ctx := f.T, f.Store, f.T.Context()
 	t.Helper()
 	check := func(what string, got, want any) {
@@ -192,10 +192,10 @@ func keptReads(f *storetest.Fixture) {
 		}
 	}
 	plain := func(column, table string) int {
-		return f.Int("SELECT COUNT(*) FROM " + table + " WHERE " + column + " LIKE '%" + keptSecret + "%'")
+		return f.Int("SELECT COUNT(*) FROM " + table + " WHERE " + column + " LIKE '%" + releasedSecret + "%'")
 	}
 	if plain("parse_config", "datasets") != 1 {
-		t.Error("the kept store shows no password, so that sealing it shows nothing")
+		t.Error("the released store shows no password, so that sealing it shows nothing")
 	}
 	ring, err := secrets.Parse(secrets.Generate())
 	f.OK(err)
@@ -204,26 +204,26 @@ func keptReads(f *storetest.Fixture) {
 		t.Helper()
 		ds, err := s.Dataset(ctx, "kept", "contracts")
 		f.OK(err)
-		check("the password", ds.ParseConfig.Password.V, keptSecret)
+		check("the password", ds.ParseConfig.Password.V, releasedSecret)
 		config, err := json.Marshal(ds.ParseConfig)
 		f.OK(err)
 		var said map[string]any
 		f.OK(json.Unmarshal(config, &said))
-		check("the settings", said, map[string]any{"chunk_method": "general", "chunk_token_num": 256, "password": keptSecret})
+		check("the settings", said, map[string]any{"chunk_method": "general", "chunk_token_num": 256, "password": releasedSecret})
 		w, err := s.Webhook(ctx, "kept", "kept-set", "kept-hook")
 		f.OK(err)
-		check("the webhook's secret", w.Secret, keptSecret)
+		check("the webhook's secret", w.Secret, releasedSecret)
 		task, err := s.Task(ctx, "kept", "plan-queued")
 		f.OK(err)
-		if !strings.Contains(string(task.Payload), keptSecret) {
+		if !strings.Contains(string(task.Payload), releasedSecret) {
 			t.Errorf("the payload of a task is %s", task.Payload)
 		}
 		up, err := s.Upload(ctx, "kept", "kept-up")
 		f.OK(err)
-		check("the upload", []any{up.Offset, up.Size, up.Spec.Name, up.Spec.Config.Password.V}, []any{60, 100, "late.pdf", keptSecret})
+		check("the upload", []any{up.Offset, up.Size, up.Spec.Name, up.Spec.Config.Password.V}, []any{60, 100, "late.pdf", releasedSecret})
 		state, err := s.Idempotent(ctx, taskstore.KeyedRequest{TenantID: "kept", Key: "answered", Hash: "another", Former: "hash", Holder: "new"}, time.Minute)
 		f.OK(err)
-		check("the kept answer", string(state.Answer), `{"status":202,"body":"e30="}`)
+		check("the stored answer", string(state.Answer), `{"status":202,"body":"e30="}`)
 	}
 	read()
 	_, err = s.SealSecrets(ctx, false)
@@ -271,8 +271,8 @@ func keptReads(f *storetest.Fixture) {
 	check("tasks out of place", f.Int("SELECT COUNT(*) FROM tasks WHERE state<>'done' AND state<>'superseded' AND place<>(SELECT j.created_at FROM jobs j WHERE j.id=tasks.job_id)"), 0)
 }
 
-// keptGoesOn does all the work that the kept store has left.
-func keptGoesOn(f *storetest.Fixture) {
+// releasedResumes does all the work that the released store has left.
+func releasedResumes(f *storetest.Fixture) {
 	t, s, ctx := f.T, f.Store, f.T.Context()
 	t.Helper()
 	s.AdvanceClock(2 * time.Minute) // its lease has run out
@@ -305,7 +305,7 @@ func keptGoesOn(f *storetest.Fixture) {
 		var c taskstore.Completion
 		switch task.Kind {
 		case sheaf.KindPlan:
-			if !strings.Contains(string(task.Payload), keptSecret) {
+			if !strings.Contains(string(task.Payload), releasedSecret) {
 				t.Errorf("%s is told %s", task.ID, task.Payload)
 			}
 			c.Plan, c.Spawn = &sheaf.PlanResult{Parser: "pdf/1", Unit: sheaf.UnitPage, Units: 12}, storetest.Parse(1)
@@ -379,7 +379,7 @@ func TestStoreOfLaterReleaseIsRefused(t *testing.T) {
 	})
 }
 
-// A store is kept of the release before, and Former names it.
+// A store of the release before exists, and Former names it.
 func TestFormerIsTheReleaseBefore(t *testing.T) {
 	before := int64(0)
 	for _, schema := range released(t) {
