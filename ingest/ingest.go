@@ -45,7 +45,7 @@ type Service struct {
 	MaxUploadBytes int64 // of one file; 0 means 5 GiB
 	Chat           bool  // a chat model is configured
 	Window         int   // tokens that the embedder reads together; 0 refuses late chunking
-	// UploadLife is how long an upload in pieces is kept after its last byte;
+	// UploadLife is how long an upload in pieces is stored after its last byte;
 	// 0 means a day.
 	UploadLife time.Duration
 	Price      Price // what work is charged, for dry runs
@@ -150,7 +150,7 @@ func newDocument(dataset *sheaf.Dataset, u Upload) sheaf.Document {
 }
 
 // describe fills in what is known of the bytes once they are stored; head is
-// their begin, as far as it has been kept.
+// their begin, as far as it was stored.
 func (s *Service) describe(ctx context.Context, st *Staged, u Upload, stored blob.Info, head []byte) error {
 	d := &st.Document
 	d.Size, d.SHA256 = stored.Size, stored.SHA256
@@ -245,7 +245,7 @@ func (s *Service) submit(ctx context.Context, dataset *sheaf.Dataset, jobID stri
 }
 
 // submission reads what was made of staged files. Bytes that another try of
-// the same request has stored already are not kept twice.
+// the same request has stored already are not stored twice.
 func (s *Service) submission(ctx context.Context, job sheaf.Job, staged []*Staged) (*Submission, error) {
 	out := &Submission{}
 	var err error
@@ -342,7 +342,7 @@ const (
 	RetryAll    RetryScope = "all"
 	// A stage and what follows it, for all documents, and what failed before.
 	RetryParse RetryScope = "stage:parse" // the same as all
-	RetryChunk RetryScope = "stage:chunk" // the same: what pages hold is not kept
+	RetryChunk RetryScope = "stage:chunk" // the same: what pages hold is not stored
 	RetryEmbed RetryScope = "stage:embed" // the stored chunks get new vectors
 	RetryIndex RetryScope = "stage:index" // the stored chunks and vectors are written again
 )

@@ -25,7 +25,7 @@ const (
 	// mostPieces keeps an upload of any size below what stores can compose,
 	// also when many of its pieces are as small as they may be.
 	mostPieces = blob.MaxParts * 4 / 5
-	// defaultUploadLife is how long an upload is kept after its last byte.
+	// defaultUploadLife is how long an upload is stored after its last byte.
 	defaultUploadLife = 24 * time.Hour
 	// settleTimeout bounds storing what came before a line broke.
 	settleTimeout = 30 * time.Second
@@ -52,7 +52,7 @@ func (s *Service) uploadLife() time.Duration { return cmp.Or(s.UploadLife, defau
 
 // AppendUpload stores the bytes of body behind the first offset ones. It
 // answers how far the upload is, also with an error: what came before a line
-// broke is kept. With verify nothing is kept unless it says yes after the last
+// broke is stored. With verify nothing is stored unless it says yes after the last
 // byte; it sees the bytes through the hash it was made with.
 func (s *Service) AppendUpload(ctx context.Context, tenantID, id string, offset int64, body io.Reader, verify func() error) (*taskstore.PartialUpload, error) {
 	u, err := s.Catalog.ClaimUpload(ctx, tenantID, id, offset, s.uploadLife())

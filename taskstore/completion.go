@@ -44,5 +44,5 @@ type Publication struct {
 	Chunks   int
 	Tokens   int
 	Warnings []sheaf.Warning
-	Outline  json.RawMessage // []Heading, where the plan kept the document's; else nil
+	Outline  json.RawMessage // []Heading, where the plan stored the document's; else nil
 }

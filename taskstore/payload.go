@@ -87,7 +87,7 @@ type ParsePayload struct {
 	Embed bool `json:"embed,omitempty"`
 }
 
-// Stages whose work can be repeated alone, since what goes into them is kept.
+// Stages whose work can be repeated alone, since what goes into them is stored.
 const (
 	StageEmbed = "embed"
 	StageIndex = "index"

@@ -68,7 +68,7 @@ type RemovedRows struct {
 	Messages    int `json:"messages"` // to webhooks
 	Uploads     int `json:"uploads"`
 	Webhooks    int `json:"webhooks"` // of a dataset
-	Answers     int `json:"answers"`  // kept for repeated idempotency keys
+	Answers     int `json:"answers"`  // stored for repeated idempotency keys
 }
 
 // KeptCopy is content of a deleted document that stays, since it belongs to a

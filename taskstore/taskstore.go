@@ -1,5 +1,5 @@
 // Package taskstore holds what a store of tenants, documents and tasks and its
-// callers exchange. Who calls it declares the few methods it needs; sqlstore
+// callers exchange. A consumer declares the few methods it needs; sqlstore
 // implements them all and documents each, over SQLite, MySQL and PostgreSQL;
 // storetest is the contract. Any method may fail with sheaf.ErrUnavailable,
 // after which a retry may help. All times are by the database's clock.

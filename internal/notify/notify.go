@@ -1,4 +1,4 @@
-// Package notify tells those who wait that there is something to look at: tasks
+// Package notify tells waiters that there is something to look at: tasks
 // to executors, changes to the keeper and to watchers. A notification carries no
 // data and may be lost, repeated or late; waiters poll besides. Within a
 // process Signal and Subscribers carry it, between processes pgnotify or the

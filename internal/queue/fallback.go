@@ -9,7 +9,7 @@ import (
 // Fallback is a Lock over two engines: Second decides while First does not
 // answer, so that the loops that need only Second go on. Candidates that see
 // First differently may both hold it, which costs leaders no more than doubled
-// work. Who holds by Second moves to First as soon as it answers.
+// work. The holder by Second moves to First as soon as it answers.
 type Fallback struct{ First, Second Lock }
 
 // ask gives First a tenth of the lease, so that a hung engine costs no term.

@@ -15,7 +15,7 @@ var (
 	_ Leader = Always{}
 )
 
-// Lock is a lease that one token holds at a time, kept by an engine that all
+// Lock is a lease that one token holds at a time, stored by an engine that all
 // candidates reach. Its methods end when ctx does.
 type Lock interface {
 	// Acquire makes token the holder for ttl if the lock is free, has run out

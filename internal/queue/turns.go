@@ -3,7 +3,7 @@ package queue
 import "sheaf"
 
 // Of the hints of one lane the nearest to publishing a document goes first. Two
-// turns are kept for those that would wait for ever behind a stream of others:
+// turns are reserved for those that would wait for ever behind a stream of others:
 // a large document moves beside small ones, and what has waited long is served
 // whatever has begun since. The script that takes from Redis has the same turns.
 const (

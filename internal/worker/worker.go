@@ -208,7 +208,7 @@ func (w *Worker) Run(ctx context.Context, hard <-chan struct{}) error {
 	log := w.cfg.Log.With("worker", w.id)
 	log.Info("executor started", "workers", w.cfg.Workers)
 
-	// The side loops outlive ctx: leases must be kept while the executor drains.
+	// The side loops outlive ctx: leases must be renewed while the executor drains.
 	side, stopSide := context.WithCancel(context.WithoutCancel(ctx))
 	var sides sync.WaitGroup
 	sides.Go(func() { w.heartbeats(side) })
@@ -246,7 +246,7 @@ func (w *Worker) take(ctx context.Context) {
 		w.capacity.release(headroom - len(hints))
 		switch {
 		case err != nil && ctx.Err() == nil:
-			trouble = min(trouble+1, 3) // 2 s: who waits longer is missed when the queue is back
+			trouble = min(trouble+1, 3) // 2 s: a longer wait is missed when the queue is back
 			w.cfg.Log.Warn("taking from the queue failed; trying again", "error", err)
 			sleep(ctx, jitter(250*time.Millisecond<<trouble))
 		case len(hints) == 0:

@@ -455,7 +455,7 @@ func (p *Pool) count(f func(*Stats)) {
 	f(&p.stats)
 }
 
-// spareDirs is how many empty folders are kept for coming documents. Most
+// spareDirs is how many empty folders are prepared for coming documents. Most
 // documents write no file, and on a journaled file system making a folder and
 // removing it costs more than reading a short text.
 const spareDirs = 8

@@ -221,8 +221,8 @@ func (s *folds) moveDocument(tx *gorm.DB, doc *documentRow, next sheaf.DocumentS
 }
 
 // finalize decides that all of a generation's work is over and hands it to a
-// finalize task. One statement decides, so that of many who try at once one
-// wins; it is tried again with each fold, so that no wake-up can be lost.
+// finalize task. One statement decides, so that exactly one concurrent
+// caller wins; it is tried again with each fold, so that no wake-up can be lost.
 func (s *folds) finalize(tx *gorm.DB, doc *documentRow, progress float64) (bool, error) {
 	n, err := exec(tx, s.sql(`UPDATE documents SET state='finalizing', fin_epoch=fin_epoch+1, progress=?, updated_at=@now,
 		started_at=CASE WHEN started_at=0 THEN @now ELSE started_at END

@@ -38,7 +38,7 @@ func (s *jobs) job(ctx context.Context, tenantID, id string) (*jobRow, error) {
 }
 
 // JobEnded tells whether Job would show a terminal state, at a fraction of its
-// cost: who waits for the end asks this, and Job once.
+// cost: a waiter for the end asks this, and Job once.
 func (s *jobs) JobEnded(ctx context.Context, tenantID, id string) (bool, error) {
 	if _, err := s.job(ctx, tenantID, id); err != nil {
 		return false, err

@@ -177,24 +177,24 @@ func (q *Queue) release(slots int, skip []sheaf.TaskKind) []sheaf.Hint {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var (
-		got  []sheaf.Hint
-		kept = q.held[:0]
+		got     []sheaf.Hint
+		delayed = q.held[:0]
 	)
 next:
 	for _, h := range q.held {
 		for _, kind := range skip {
 			if h.hint.Kind == kind {
-				kept = append(kept, h)
+				delayed = append(delayed, h)
 				continue next
 			}
 		}
 		if len(got) == slots || time.Now().Before(h.due) {
-			kept = append(kept, h)
+			delayed = append(delayed, h)
 			continue
 		}
 		got = append(got, h.hint)
 	}
-	q.held = kept
+	q.held = delayed
 	return got
 }
 

@@ -65,7 +65,7 @@ export async function forget(s) {
 export const uploadId = (s) => (s.url || "").split("/").at(-1) || "";
 
 /**
- * Brings a file to the server, however often the line breaks.
+ * Brings a file to the server, however often the connection drops.
  * @param {Sending} s @param {Watch} watch
  */
 export async function sendFile(s, watch) {

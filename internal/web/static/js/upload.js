@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * Uploads: files and folders dropped anywhere. Each file goes on where it
- * stopped when the line breaks; a batch of files that have arrived becomes one
+ * Uploads: files and folders dropped anywhere. Each file resumes after a
+ * dropped connection; a batch of files that have arrived becomes one
  * job, by a request that is safe to repeat.
  */
 import { datasetPath, send } from "./api.js";
