@@ -26,6 +26,19 @@ func environment(t *testing.T) func(string) string {
 	return os.Getenv
 }
 
+// logTails shows how the log of each process ends: the folder goes with the test.
+func logTails(t *testing.T, f *fleet) {
+	const most = 6 << 10
+	for _, p := range f.all {
+		b, err := os.ReadFile(p.log)
+		if err != nil {
+			t.Logf("%s: %v", p.name, err)
+			continue
+		}
+		t.Logf("%s: ...%s", p.name, b[max(0, len(b)-most):])
+	}
+}
+
 // scratch is a folder that other users may enter, and short: the path of a
 // socket in it may have 107 bytes.
 func scratch(t *testing.T) string {
@@ -79,6 +92,11 @@ func begin(t *testing.T, c config, settings ...string) (context.Context, *trial)
 		t.Fatal(err)
 	}
 	t.Cleanup(tr.close)
+	t.Cleanup(func() {
+		if t.Failed() {
+			logTails(t, tr.f)
+		}
+	})
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 	t.Cleanup(cancel)
 	return ctx, tr
