@@ -10,6 +10,8 @@ export class ApiError extends Error {
     super(problem?.detail || problem?.title || `The server answered ${status}.`);
     this.status = status;
     this.code = problem?.code || "";
+    /** The fields at fault, as body.quota.bytes. @type {{location?: string, message: string}[]} */
+    this.fields = problem?.errors || [];
     this.retryAfter = retryAfter;
   }
 }

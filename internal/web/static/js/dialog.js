@@ -1,8 +1,9 @@
 // @ts-check
+import { ApiError } from "./api.js";
 import { button, el, trouble } from "./dom.js";
 
 /**
- * A question in a dialog. Its action may fail: then the dialog stays and says why.
+ * A question in a dialog. Its action may fail: then the dialog stays and says why, beside each field at fault.
  * @param {{title: string, body: (Node|string)[], action: string, danger?: boolean, run: (form: FormData) => Promise<any>}} ask
  * @returns {Promise<boolean>} whether it was done
  */
@@ -18,13 +19,15 @@ export function dialog({ title, body, action, danger, run }) {
         e.preventDefault();
         go.disabled = true;
         problem.replaceChildren();
+        for (const x of form.querySelectorAll(".fault")) x.remove();
+        for (const x of form.querySelectorAll("[aria-invalid]")) ["aria-invalid", "aria-describedby"].forEach((a) => x.removeAttribute(a));
         try {
           await run(new FormData(form));
           done = true;
           d.close();
         } catch (err) {
-          problem.replaceChildren(trouble(err));
           go.disabled = false;
+          if (!atFields(form, err)) problem.replaceChildren(trouble(err));
         }
       },
     }, el("h2", { id: "dialog-title" }, title), ...body, problem, el("div", { class: "actions" }, button("Keep as it is", () => d.close()), go));
@@ -36,4 +39,18 @@ export function dialog({ title, body, action, danger, run }) {
     document.body.append(d);
     d.showModal();
   });
+}
+
+/** Puts what the server says of each field beside it, and the focus into the first. @param {HTMLFormElement} form @param {unknown} err @returns {boolean} whether every field at fault is in the form */
+function atFields(form, err) {
+  const faults = (err instanceof ApiError ? err.fields : []).map((f) => ({ text: f.message, input: form.querySelector(`[name="${CSS.escape(f.location?.split(".").pop() || "")}"]`) }));
+  if (!faults.length || faults.some((f) => !f.input)) return false;
+  faults.forEach(({ text, input }, i) => {
+    const id = `fault-${i}`;
+    input?.setAttribute("aria-invalid", "true");
+    input?.setAttribute("aria-describedby", id);
+    input?.after(el("span", { class: "fault", id, role: "alert" }, text));
+  });
+  /** @type {HTMLElement} */ (faults[0].input).focus();
+  return true;
 }

@@ -19,6 +19,8 @@ const routes = [
   [/^\/jobs$/, [], () => import("./views/jobs.js"), "jobs"],
   [/^\/jobs\/([^/]+)$/, ["job"], () => import("./views/job.js"), "jobs"],
   [/^\/operations$/, [], () => import("./views/operations.js"), "operations"],
+  [/^\/tenants$/, [], () => import("./views/tenants.js"), "operations"],
+  [/^\/tenants\/([^/]+)$/, ["tenant"], () => import("./views/tenant.js"), "operations"],
 ];
 
 async function show() {

@@ -44,7 +44,8 @@
  * @typedef {{lane: number, pending: number, cost: number, oldest_pending_age_seconds: number}} LaneDepth
  * @typedef {{tenant_id: string, weight: number, cap: number, paused: boolean, running: number, retry_wait: number, parked: number, dead: number, lanes: LaneDepth[], oldest_pending_age_seconds: number}} TenantQueue
  * @typedef {{documents: number, bytes: number, queued_tasks: number}} Quota
- * @typedef {{id: string, name: string, weight: number, cap: number, paused: boolean, quota: Quota, holds: Quota}} Tenant
+ * @typedef {{id: string, name: string, weight: number, cap: number, paused: boolean, quota: Quota, created_at: string, holds: Quota}} Tenant
+ * @typedef {{id: string, tenant_id: string, name: string, scopes: string[], created_at: string, expires_at?: string, revoked_at?: string}} Key
  * @typedef {{id: string, host: string, pid: number, version: string, slots: number, running: string[]|null, rss_bytes: number, started_at: string, seen_at: string}} Executor
  * @typedef {{at: string, tasks: number, failed: number, cost: number, stage_ms: Record<string, number>}} Bucket
  * @typedef {{buckets: Bucket[], stages: {name: string, tasks: number, p50_ms: number, p95_ms: number}[], cost_per_second: number, sampled: boolean}} Stats

@@ -6,6 +6,7 @@ import { dialog } from "../dialog.js";
 import { announce, button, draw, el, grid, icon, trouble } from "../dom.js";
 import { between, bytes, duration, number, plural, time } from "../format.js";
 import { title } from "../nav.js";
+import { editTenant } from "../tenants.js";
 import { stages, words } from "../waterfall.js";
 
 const lanes = /** @type {Record<number, string>} */ ({ 1: "Interactive", 2: "Normal", 3: "Backfill" });
@@ -53,45 +54,11 @@ export async function view({ root, signal }) {
     const qs = page.items;
     const lane = (/** @type {import("../types.js").LaneDepth} */ l) => (l.pending ? [el("strong", {}, number(l.pending)), el("span", { class: "under" }, `cost ${number(l.cost)}, oldest ${duration(l.oldest_pending_age_seconds * 1000)}`)] : el("span", { class: "muted" }, "0"));
     const ids = [1, 2, 3].filter((id) => qs.some((q) => q.lanes.some((l) => l.lane === id)));
-    draw(queues, el("h2", {}, "Queue"), el("p", { class: "muted" }, `Tasks that wait, by tenant and lane, and what runs.${page.next_cursor ? ` The first ${number(qs.length)} tenants by id.` : ""}`),
+    draw(queues, el("h2", {}, "Queue"), el("p", { class: "muted" }, `Tasks that wait, by tenant and lane, and what runs.${page.next_cursor ? ` The first ${number(qs.length)} tenants by id.` : ""}`), operates() ? el("p", {}, el("a", { href: "/tenants" }, "Tenants and keys")) : null,
       grid("Queue", [["Tenant"], ...ids.map((id) => /** @type {[string, string]} */ ([lanes[id], "num wide"])), ["Running", "num"], ["Cap", "num"], ["Weight", "num"], ["To retry", "num"], ["Parked", "num"], ["Dead", "num"], ...(operates() ? [/** @type {[string, string]} */ (["", "row-actions"])] : [])],
         qs.map((q) => [[el("bdi", {}, q.tenant_id), q.paused ? el("span", { class: "badge off" }, "Paused") : null],
           ...ids.map((id) => q.lanes.filter((l) => l.lane === id).flatMap(lane)), ...[q.running, q.cap, q.weight, q.retry_wait, q.parked, q.dead].map((n) => number(n)),
-          ...(operates() ? [button("Edit…", () => void editTenant(q.tenant_id).catch((err) => draw(problem, trouble(err))), { "aria-label": `Edit tenant ${q.tenant_id}` })] : [])])));
-  }
-
-  /** Changes a tenant's share, quotas and pause. Only what differs is sent. @param {string} id */
-  async function editTenant(id) {
-    const path = `/v1/admin/tenants/${encodeURIComponent(id)}`;
-    /** @type {import("../types.js").Tenant} */
-    const t = await get(path, signal);
-    const count = (/** @type {string} */ name, /** @type {string} */ label, /** @type {number} */ value, /** @type {number} */ min, /** @type {string} */ hint) => el("label", { class: "field" }, label,
-      el("input", { name, type: "number", min, max: min ? 1_000_000 : Number.MAX_SAFE_INTEGER, step: 1, required: true, value: String(value) }), el("span", { class: "under" }, hint));
-    const held = (/** @type {string} */ text) => `now ${text}; 0 for no bound`;
-    await dialog({
-      title: `Edit tenant ${id}`, action: "Save",
-      body: [
-        el("label", { class: "field" }, "Name", el("input", { name: "name", required: true, maxlength: 255, value: t.name, autocomplete: "off" })),
-        el("div", { class: "grid-fields" },
-          count("weight", "Weight", t.weight, 1, "share beside other tenants"), count("cap", "Cap", t.cap, 1, "tasks that run at once")),
-        el("div", { class: "grid-fields" },
-          count("documents", "Documents at most", t.quota.documents, 0, held(number(t.holds.documents))), count("bytes", "Bytes at most", t.quota.bytes, 0, held(bytes(t.holds.bytes))), count("queued_tasks", "Queued tasks at most", t.quota.queued_tasks, 0, held(number(t.holds.queued_tasks)))),
-        el("label", { class: "check" }, el("input", { type: "checkbox", name: "paused", checked: t.paused }), " Paused: hold what is queued; what runs goes on"),
-      ],
-      run: async (form) => {
-        /** @type {Record<string, any>} */
-        const to = {}, quota = /** @type {Record<string, number>} */ ({});
-        if (form.get("name") !== t.name) to.name = form.get("name");
-        for (const k of /** @type {const} */ (["weight", "cap"])) if (Number(form.get(k)) !== t[k]) to[k] = Number(form.get(k));
-        for (const k of /** @type {const} */ (["documents", "bytes", "queued_tasks"])) if (Number(form.get(k)) !== t.quota[k]) quota[k] = Number(form.get(k));
-        if (Object.keys(quota).length) to.quota = quota;
-        if ((form.get("paused") !== null) !== t.paused) to.paused = !t.paused;
-        await send(path, to, "PATCH");
-        announce(`Tenant ${id} is changed`);
-        await showQueues();
-      },
-    });
-    /** @type {HTMLElement|undefined} */ ([...queues.querySelectorAll("button")].find((b) => b.getAttribute("aria-label") === `Edit tenant ${id}`))?.focus();
+          ...(operates() ? [button("Edit…", () => void editTenant(q.tenant_id, signal, showQueues).catch((err) => draw(problem, trouble(err))), { "aria-label": `Edit tenant ${q.tenant_id}` })] : [])])));
   }
 
   async function showExecutors() {
