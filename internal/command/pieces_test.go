@@ -633,7 +633,9 @@ func TestPageUploadSurvivesCutsAndReload(t *testing.T) {
 		t.Errorf("the page remembers %d uploads that are done", n)
 	}
 	for _, fault := range b.taken() {
-		if !strings.Contains(fault, "net::ERR_") { // the cuts themselves
+		// The cuts themselves, and an offset that was read while the server still
+		// wrote what had come before the cut: the page asks again.
+		if !strings.Contains(fault, "net::ERR_") && !strings.Contains(fault, "status of 409") {
 			t.Error(fault)
 		}
 	}
