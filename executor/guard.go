@@ -116,8 +116,9 @@ func (g guardedFiles) FetchBlocks(ctx context.Context, key, sha256 string, size 
 	if fill == nil {
 		return path, nil, release, err
 	}
+	unguarded := fill // not by the result's name, which becomes the function that is returned
 	return path, func(ctx context.Context, offset, length int64) error {
-		return g.b.Do(ctx, func() error { return fill(ctx, offset, length) })
+		return g.b.Do(ctx, func() error { return unguarded(ctx, offset, length) })
 	}, release, err
 }
 

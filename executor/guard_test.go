@@ -3,14 +3,17 @@ package executor
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"sheaf"
+	"sheaf/internal/blob"
 	"sheaf/internal/embed"
 	"sheaf/internal/index"
+	"sheaf/internal/worker"
 )
 
 // awayIndex and limitedEmbedder do not do what they are asked for.
@@ -47,4 +50,34 @@ func TestKindsWaitWhileWhatTheyNeedIsAway(t *testing.T) {
 		}
 		skipped(sheaf.KindParse, sheaf.KindIndex, sheaf.KindFinalize)
 	})
+}
+
+type blockFiles struct {
+	Files
+	filled []int64
+}
+
+func (f *blockFiles) FetchBlocks(context.Context, string, string, int64) (string, blob.Fill, func(), error) {
+	return "path", func(_ context.Context, offset, length int64) error {
+		f.filled = append(f.filled, offset, length)
+		return nil
+	}, func() {}, nil
+}
+
+// Blocks that are read later go through the breaker to the store, once each.
+func TestBlocksAreReadBehindTheBreaker(t *testing.T) {
+	files := &blockFiles{}
+	guarded := guardedFiles{files, worker.NewBreaker("blobs", slog.New(slog.DiscardHandler), func(context.Context) error { return nil })}
+	path, fill, _, err := guarded.FetchBlocks(t.Context(), "key", "", 0)
+	if err != nil || path != "path" || fill == nil {
+		t.Fatalf("%q, %v", path, err)
+	}
+	for i := range int64(3) {
+		if err := fill(t.Context(), i, 7); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []int64{0, 7, 1, 7, 2, 7}; !slices.Equal(files.filled, want) {
+		t.Errorf("read %v, want %v", files.filled, want)
+	}
 }
