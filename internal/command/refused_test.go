@@ -1,6 +1,7 @@
 package command
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -37,7 +38,12 @@ func TestRefusingEmbedderHoldsWorkUpAndCostsNothing(t *testing.T) {
 		case fault.Load() == 404:
 			http.Error(w, `{"error": {"message": "no such model"}}`, http.StatusNotFound)
 		case fault.Load() == 3:
-			_, _ = w.Write([]byte(`{"data":[{"embedding":[1,0,0]}]}`))
+			var asked struct{ Input []string }
+			if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+				t.Error(err)
+			}
+			vectors := strings.Repeat(`,{"embedding":[1,0,0]}`, len(asked.Input)) // the texts of several tasks share a request
+			_, _ = w.Write([]byte(`{"data":[` + strings.TrimPrefix(vectors, ",") + `]}`))
 		default:
 			through.ServeHTTP(w, r)
 		}
