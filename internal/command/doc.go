@@ -447,6 +447,42 @@ func (c *client) forecast(ctx context.Context, dataset, verb string, body map[st
 	return answer.Forecast, nil
 }
 
+// selected returns the filter of the documents that a command acts on, and what
+// the action would do to them.
+func (g *global) selected(cmd *cobra.Command, verb string, s chosen, args []string, unfinished bool) (*client, map[string]any, *ingest.Forecast, error) {
+	ctx := cmd.Context()
+	c, err := g.client()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	filter, err := g.filter(ctx, c, cmd, s, args, unfinished)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	f, err := c.forecast(ctx, g.dataset, verb, map[string]any{"filter": filter})
+	return c, filter, f, err
+}
+
+// inBatches repeats an action until it has reached all documents of a filter,
+// since one request takes batchMost of them at most. Documents that were named
+// go in one request.
+func inBatches[A any](ctx context.Context, c *client, path string, filter map[string]any, documents int, named bool, answered func(*A)) error {
+	for range 1 + documents/batchMost {
+		var a A
+		if err := c.call(ctx, http.MethodPost, path, map[string]any{"filter": filter}, &a); err != nil {
+			if !named && isMissing(err) {
+				return nil // nothing is left
+			}
+			return err
+		}
+		answered(&a)
+		if named {
+			return nil
+		}
+	}
+	return nil
+}
+
 // removal writes what a delete removes.
 func removal(f *ingest.Forecast) string {
 	what := count(f.Documents, "document")
@@ -464,15 +500,7 @@ func (g *global) docDelete() *cobra.Command {
 		Example: "  sheaf doc delete report.pdf\n  sheaf doc delete --state failed --dry-run\n  sheaf doc delete -d drafts --all --yes",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			c, err := g.client()
-			if err != nil {
-				return err
-			}
-			filter, err := g.filter(ctx, c, cmd, s, args, false)
-			if err != nil {
-				return err
-			}
-			f, err := c.forecast(ctx, g.dataset, "delete", map[string]any{"filter": filter})
+			c, filter, f, err := g.selected(cmd, "delete", s, args, false)
 			if err != nil {
 				return err
 			}
@@ -490,23 +518,15 @@ func (g *global) docDelete() *cobra.Command {
 				return err
 			}
 			sum := taskstore.DeleteReceipt{DocumentIDs: []string{}}
-			for range 1 + f.Documents/batchMost {
-				var r api.DeleteAnswer
-				if err := c.call(ctx, http.MethodPost, datasetPath(g.dataset)+"/documents:delete", map[string]any{"filter": filter}, &r); err != nil {
-					if len(args) == 0 && isMissing(err) {
-						break // nothing is left
-					}
-					return err
-				}
+			if err := inBatches(ctx, c, datasetPath(g.dataset)+"/documents:delete", filter, f.Documents, len(args) > 0, func(r *api.DeleteAnswer) {
 				sum.Documents += r.Documents
 				sum.Generations += r.Generations
 				sum.Tasks += r.Tasks
 				sum.Chunks += r.Chunks
 				sum.Bytes += r.Bytes
 				sum.DocumentIDs = append(sum.DocumentIDs, r.DocumentIDs...)
-				if len(args) > 0 {
-					break
-				}
+			}); err != nil {
+				return err
 			}
 			return g.done(sum, "Deleted %s (%s) from %s.", count(sum.Documents, "document"), size(sum.Bytes), g.dataset)
 		},
@@ -532,15 +552,7 @@ func (g *global) docCancel() *cobra.Command {
 		Example: "  sheaf doc cancel report.pdf\n  sheaf doc cancel -d contracts --all",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			c, err := g.client()
-			if err != nil {
-				return err
-			}
-			filter, err := g.filter(ctx, c, cmd, s, args, true)
-			if err != nil {
-				return err
-			}
-			f, err := c.forecast(ctx, g.dataset, "cancel", map[string]any{"filter": filter})
+			c, filter, f, err := g.selected(cmd, "cancel", s, args, true)
 			if err != nil {
 				return err
 			}
@@ -557,20 +569,12 @@ func (g *global) docCancel() *cobra.Command {
 				}
 			}
 			var sum taskstore.CancelReceipt
-			for range 1 + f.Documents/batchMost {
-				var r api.CancelAnswer
-				if err := c.call(ctx, http.MethodPost, datasetPath(g.dataset)+"/documents:cancel", map[string]any{"filter": filter}, &r); err != nil {
-					if len(args) == 0 && isMissing(err) {
-						break // nothing is left
-					}
-					return err
-				}
+			if err := inBatches(ctx, c, datasetPath(g.dataset)+"/documents:cancel", filter, f.Documents, len(args) > 0, func(r *api.CancelAnswer) {
 				sum.Documents += r.Documents
 				sum.Queued += r.Queued
 				sum.Running += r.Running
-				if len(args) > 0 {
-					break
-				}
+			}); err != nil {
+				return err
 			}
 			return g.done(sum, "Stopped %s: %s left the queue, %s were told to stop.", count(sum.Documents, "document"), count(sum.Queued, "task"), number(sum.Running))
 		},
