@@ -159,7 +159,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, f taskstore.Even
 		case <-ctx.Done():
 			return
 		}
-		items, _, lost := sub.Take()
+		items, lost := sub.Take()
 		for _, it := range items {
 			if it.Seq > out.after {
 				out.event(it.Seq, it.Data)

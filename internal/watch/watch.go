@@ -81,13 +81,13 @@ type Subscription struct {
 	hub    *Hub
 	tenant string
 	filter taskstore.EventFilter
-	// Ready receives when there is something to Take.
+	// Ready receives when there is something to Take, and when there are events
+	// that will be received later: what they are of has changed already.
 	Ready notify.Signal
 
-	mu      sync.Mutex
-	queue   []Item
-	touched bool
-	lost    bool
+	mu    sync.Mutex
+	queue []Item
+	lost  bool
 }
 
 // Item is one event, encoded once for all subscriptions.
@@ -174,21 +174,19 @@ func (s *Subscription) Close() {
 	h.watching--
 }
 
-// Take returns the events since the last call. touched says that there are
-// events among them, or some that will be received later. lost says that the
-// subscription fell behind: it receives nothing more.
-func (s *Subscription) Take() (items []Item, touched, lost bool) {
+// Take returns the events since the last call. lost says that the subscription
+// fell behind: it receives nothing more.
+func (s *Subscription) Take() (items []Item, lost bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	items, touched, lost = s.queue, s.touched, s.lost
-	s.queue, s.touched = nil, false
-	return items, touched, lost
+	items, s.queue = s.queue, nil
+	return items, s.lost
 }
 
+// push hands over an event; nil only wakes the watcher.
 func (s *Subscription) push(it *Item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.touched = true
 	switch {
 	case it == nil || s.lost:
 	case len(s.queue) >= s.hub.cfg.Queue:
