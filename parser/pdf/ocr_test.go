@@ -114,18 +114,15 @@ func TestVersionFollowsRecognition(t *testing.T) {
 	}
 }
 
-func TestScanOnItsSideIsRecognised(t *testing.T) {
-	needTesseract(t)
-	page := ""
-	for i := range 20 {
-		page += enginetest.Text("F4", 18, 72, 720-30*float64(i), "The quince harvest was better than expected.")
-	}
-	d, err := openBytes(t, enginetest.File{Pages: []enginetest.Page{{Content: page}}}.Bytes(), sheaf.ParseConfig{})
+// pictureOf is how a page of the given content looks.
+func pictureOf(t *testing.T, content string, dpi int) image.Image {
+	t.Helper()
+	d, err := openBytes(t, enginetest.File{Pages: []enginetest.Page{{Content: content}}}.Bytes(), sheaf.ParseConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	picture, _, err := d.(parser.Renderer).Render(context.Background(), 1, 150, nil)
+	picture, _, err := d.(parser.Renderer).Render(context.Background(), 1, dpi, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,6 +130,16 @@ func TestScanOnItsSideIsRecognised(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return upright
+}
+
+func TestScanOnItsSideIsRecognised(t *testing.T) {
+	needTesseract(t)
+	page := ""
+	for i := range 20 {
+		page += enginetest.Text("F4", 18, 72, 720-30*float64(i), "The quince harvest was better than expected.")
+	}
+	upright := pictureOf(t, page, 150)
 	w, h := upright.Bounds().Dx(), upright.Bounds().Dy()
 	turned := image.NewRGBA(image.Rect(0, 0, h, w))
 	for y := range h {

@@ -2,14 +2,12 @@ package pdf
 
 import (
 	"bytes"
-	"context"
 	"image"
 	"image/jpeg"
 	"strings"
 	"testing"
 
 	"sheaf"
-	"sheaf/parser"
 	"sheaf/parser/internal/ocr"
 	"sheaf/parser/pdf/enginetest"
 )
@@ -17,18 +15,7 @@ import (
 func TestScannedPagesOnTheirHeadAreTurned(t *testing.T) {
 	needTesseract(t)
 	text := append(append([]string{}, leftColumn...), rightColumn...)
-	d, err := openBytes(t, enginetest.File{Pages: []enginetest.Page{{Content: lines("F4", 14, 72, 700, 22, text...)}}}.Bytes(), sheaf.ParseConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	picture, _, err := d.(parser.Renderer).Render(context.Background(), 1, 200, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	upright, err := jpeg.Decode(bytes.NewReader(picture))
-	if err != nil {
-		t.Fatal(err)
-	}
+	upright := pictureOf(t, lines("F4", 14, 72, 700, 22, text...), 200)
 	w, h := upright.Bounds().Dx(), upright.Bounds().Dy()
 	turned := image.NewRGBA(image.Rect(0, 0, w, h))
 	for y := range h {

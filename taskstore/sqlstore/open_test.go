@@ -12,26 +12,33 @@ import (
 	"sheaf/taskstore/storetest"
 )
 
+// migrateAtOnce has several stores migrate one database at the same time, each
+// more than once.
+func migrateAtOnce(t *testing.T, c sqlstore.Config) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			s, err := sqlstore.Open(context.Background(), c)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer s.Close()
+			for range 2 {
+				if err := s.Migrate(context.Background()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
 func TestMigrateByManyProcessesAtOnce(t *testing.T) {
 	storetest.ForEachEngine(t, func(t *testing.T, engine string) {
 		c := storetest.Config(t, engine)
-		var wg sync.WaitGroup
-		for range 3 {
-			wg.Go(func() {
-				s, err := sqlstore.Open(context.Background(), c)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				defer s.Close()
-				for range 2 {
-					if err := s.Migrate(context.Background()); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-		wg.Wait()
+		migrateAtOnce(t, c)
 	})
 }
 

@@ -2,7 +2,6 @@ package sqlstore_test
 
 import (
 	"compress/gzip"
-	"context"
 	"crypto/sha256"
 	"database/sql"
 	"encoding/hex"
@@ -15,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -145,23 +143,7 @@ func TestReleasedStoresOpen(t *testing.T) {
 		storetest.ForEachEngine(t, func(t *testing.T, engine string) {
 			t.Run(fmt.Sprintf("%04d", schema), func(t *testing.T) {
 				c, db, at := restore(t, engine, schema)
-				var open sync.WaitGroup
-				for range 3 {
-					open.Go(func() {
-						s, err := sqlstore.Open(context.Background(), c)
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						defer s.Close()
-						for range 2 {
-							if err := s.Migrate(context.Background()); err != nil {
-								t.Error(err)
-							}
-						}
-					})
-				}
-				open.Wait()
+				migrateAtOnce(t, c)
 				s, err := sqlstore.Open(t.Context(), c)
 				if err != nil {
 					t.Fatal(err)
