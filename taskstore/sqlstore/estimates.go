@@ -22,12 +22,9 @@ func (s *estimates) Remaining(ctx context.Context, tenantID, jobID string) (task
 		return left, err
 	}
 	db := s.read(ctx)
-	own, err := one[struct {
-		Own, Unplanned, Lane int
-		Place                int64
-	}](db, "job", jobID, `SELECT COALESCE(SUM(cost), 0) AS own, COALESCE(SUM(CASE WHEN kind='plan' THEN 1 ELSE 0 END), 0) AS unplanned,
-		COALESCE(MAX(lane), 0) AS lane, COALESCE(MAX(place), 0) AS place
-		FROM tasks WHERE job_id=? AND tenant_id=? AND `+isOpen, jobID, tenantID)
+	const open = " FROM tasks WHERE job_id=? AND tenant_id=? AND " + isOpen
+	own, err := one[struct{ Own, Unplanned int }](db, "job", jobID,
+		"SELECT COALESCE(SUM(cost), 0) AS own, COALESCE(SUM(CASE WHEN kind='plan' THEN 1 ELSE 0 END), 0) AS unplanned"+open, jobID, tenantID)
 	if err != nil {
 		return left, err
 	}
@@ -37,8 +34,12 @@ func (s *estimates) Remaining(ctx context.Context, tenantID, jobID string) (task
 			return left, err
 		}
 	}
-	if own.Lane > 0 {
-		if err = s.ahead(db, &left, tenantID, jobID, own.Lane, own.Place); err != nil {
+	last, err := first[taskRow](db, "SELECT lane, phase, place"+open+" ORDER BY lane DESC, phase DESC, place DESC LIMIT 1", jobID, tenantID)
+	if err != nil {
+		return left, err
+	}
+	if last != nil {
+		if err = s.ahead(db, &left, tenantID, jobID, last); err != nil {
 			return left, err
 		}
 	}
@@ -82,19 +83,20 @@ func (s *estimates) delayed(db *gorm.DB, tenantID, jobID string) (*sheaf.Delay, 
 }
 
 // ahead counts what is served before the last of a job's tasks: of the own
-// tenant what is in a higher lane or has an earlier place, of the others what is
-// in the same or a higher lane. One statement counts it all, so that a task
+// tenant what is in a higher lane, in an earlier phase or has an earlier place,
+// of the others what is in the same or a higher lane. One statement counts it all, so that a task
 // which comes or goes meanwhile is in each count or in none. Only columns of one
 // index are looked at, and the cost is that of a sample: there may be a million
 // rows.
-func (s *estimates) ahead(db *gorm.DB, left *taskstore.Remaining, tenantID, jobID string, lane int, place int64) error {
+func (s *estimates) ahead(db *gorm.DB, left *taskstore.Remaining, tenantID, jobID string, last *taskRow) error {
 	const pending = " FROM tasks WHERE state='pending' AND paused=0"
 	n, err := one[struct{ Higher, Earlier, Mine, Everyone, Same int }](db, "job", jobID, `SELECT (SELECT COUNT(*)`+pending+` AND tenant_id=? AND lane<?) AS higher,
-		(SELECT COUNT(*)`+pending+` AND tenant_id=? AND lane=? AND phase IN (0,1,2,3) AND place<?) AS earlier,
-		(SELECT COUNT(*)`+pending+` AND job_id=? AND tenant_id=? AND (lane<? OR lane=? AND place<?)) AS mine,
+		(SELECT COUNT(*)`+pending+` AND tenant_id=? AND lane=? AND (phase<? OR phase=? AND place<?)) AS earlier,
+		(SELECT COUNT(*)`+pending+` AND job_id=? AND tenant_id=? AND (lane<? OR lane=? AND (phase<? OR phase=? AND place<?))) AS mine,
 		(SELECT COUNT(*)`+pending+` AND lane<=?) AS everyone,
 		(SELECT COUNT(*)`+pending+` AND tenant_id=? AND lane<=?) AS same`,
-		tenantID, lane, tenantID, lane, place, jobID, tenantID, lane, lane, place, lane, tenantID, lane)
+		tenantID, last.Lane, tenantID, last.Lane, last.Phase, last.Phase, last.Place,
+		jobID, tenantID, last.Lane, last.Lane, last.Phase, last.Phase, last.Place, last.Lane, tenantID, last.Lane)
 	if err != nil {
 		return err
 	}
@@ -102,7 +104,7 @@ func (s *estimates) ahead(db *gorm.DB, left *taskstore.Remaining, tenantID, jobI
 	if left.AheadOwn+left.AheadOthers == 0 {
 		return nil
 	}
-	mean, err := one[float64](db, "job", jobID, "SELECT COALESCE(AVG(cost), 0) FROM (SELECT cost"+pending+" AND lane<=? LIMIT 1000) x", lane)
+	mean, err := one[float64](db, "job", jobID, "SELECT COALESCE(AVG(cost), 0) FROM (SELECT cost"+pending+" AND lane<=? LIMIT 1000) x", last.Lane)
 	left.AheadCost = int(value(mean)*float64(left.AheadOwn+left.AheadOthers) + 0.5)
 	return err
 }

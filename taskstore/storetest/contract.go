@@ -71,6 +71,7 @@ func Run(t *testing.T, engine string) {
 		{"BegunDocumentsAreServedFirst", depthFirst},
 		{"RetriesKeepTheirPlace", placeIsKept},
 		{"TasksOfAnEarlierVersionAreServed", earlierVersion},
+		{"AheadIsByPhase", aheadByPhase},
 		{"AheadIsOfOneMoment", aheadAtOnce},
 		{"AgedTasksMoveUp", aging},
 		{"SpentHintIsNotEnqueued", spentHint},

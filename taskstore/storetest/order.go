@@ -162,6 +162,20 @@ func earlierVersion(f *Fixture) {
 	}
 }
 
+// aheadByPhase: the ranges of an earlier document are ahead of a plan, however
+// many they are and whatever place that gives them; those of a large one are not.
+func aheadByPhase(f *Fixture) {
+	early, large, d := f.Document("t"), f.Document("t"), f.Document("t")
+	f.Plan(early, Parse(sheaf.BulkRanges)...)
+	f.Plan(large, Parse(sheaf.BulkRanges+1)...)
+	left, err := f.Store.Remaining(ctx, "t", d.Job)
+	f.OK(err)
+	want(f, "tasks ahead of a plan", left.AheadOwn, sheaf.BulkRanges)
+	left, err = f.Store.Remaining(ctx, "t", large.Job)
+	f.OK(err)
+	want(f, "tasks ahead of a large document's ranges", left.AheadOwn, sheaf.BulkRanges+1)
+}
+
 // aheadAtOnce: what comes and goes while a job's place is asked for is in each
 // of the counts or in none. With one tenant nobody else is ever ahead.
 func aheadAtOnce(f *Fixture) {
