@@ -45,6 +45,7 @@ type call[T, R any] struct {
 	wait   time.Duration // batch timeout; 0 for none, or once it is over
 	answer R
 	done   chan struct{} // closed once answer is set
+	gone   bool          // its caller has given up; guarded by Group.mu
 }
 
 // New makes a group. run gets calls in the order they came and must answer as
@@ -175,7 +176,11 @@ func (g *Group[T, R]) DoAll(ctx context.Context, asks []T, wait time.Duration) (
 func (g *Group[T, R]) withdraw(calls []*call[T, R]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.waiting = slices.DeleteFunc(slices.Clone(g.waiting), func(c *call[T, R]) bool { return slices.Contains(calls, c) })
+	for _, c := range calls {
+		c.gone = true
+	}
+	// Batches under way share the array.
+	g.waiting = slices.DeleteFunc(slices.Clone(g.waiting), func(c *call[T, R]) bool { return c.gone })
 }
 
 // drain runs batches until there is no reason for another.

@@ -3,7 +3,14 @@
 // /v1/embeddings; embedtest holds both to the same contract.
 package embed
 
-import "context"
+import (
+	"context"
+	"errors"
+)
+
+// ErrAnswer goes with the Failure of an answer that does not hold one sound
+// vector for each text: it may be the fault of a single text of the request.
+var ErrAnswer = errors.New("the embedder's answer does not fit the texts")
 
 // Embedder makes vectors. It is safe for concurrent use.
 type Embedder interface {
@@ -14,7 +21,8 @@ type Embedder interface {
 	// such a vector must not be indexed. The vectors are the caller's. Errors
 	// hold a *sheaf.Failure in their chain (429 and 5xx retryable, and beside
 	// it a *sheaf.RateLimited when the provider asked for a wait), sheaf.ErrInvalid
-	// for input the model refuses, or ctx.Err().
+	// for input the model refuses, ErrAnswer for an answer that does not fit the
+	// texts, or ctx.Err().
 	// No texts give no vectors and no call.
 	Embed(ctx context.Context, texts []string, purpose Purpose) (vectors [][]float32, err error)
 	// Ping checks that the embedder can answer.

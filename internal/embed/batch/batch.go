@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -65,7 +66,7 @@ var errClosed = sheaf.FailRetryable(sheaf.CategoryCanceled, "embed_stopped", "th
 
 // Embed puts passages into shared batches. Queries go straight through, since
 // somebody waits for them, and so do windows, which are batches by themselves. A
-// text that the provider refuses fails its own call alone.
+// text that the provider refuses, or answers wrongly, fails its own call alone.
 func (b *Embedder) Embed(ctx context.Context, texts []string, purpose embed.Purpose) ([][]float32, error) {
 	if err := ctx.Err(); err != nil || len(texts) == 0 {
 		return nil, err
@@ -98,7 +99,7 @@ func (b *Embedder) embed(ctx context.Context, batch []item) [][]float32 {
 		return vectors
 	}
 	calls := split(batch)
-	if errors.Is(err, sheaf.ErrInvalid) && len(calls) > 1 { // one text spoils the batch
+	if (errors.Is(err, sheaf.ErrInvalid) || errors.Is(err, embed.ErrAnswer)) && len(calls) > 1 { // one text may spoil the batch
 		vectors = nil
 		for _, call := range calls {
 			vectors = append(vectors, b.embed(ctx, call)...)
@@ -141,5 +142,9 @@ func (b *Embedder) try(batch []item) ([][]float32, error) {
 	for i, it := range batch {
 		texts[i] = it.text
 	}
-	return b.inner.Embed(ctx, texts, embed.Passage)
+	vectors, err := b.inner.Embed(ctx, texts, embed.Passage)
+	if err == nil && len(vectors) != len(texts) {
+		return nil, fmt.Errorf("%w (%w)", sheaf.FailRetryable(sheaf.CategoryTarget, "embedder_answer", "the embedder answered %d vectors for %d texts", len(vectors), len(texts)), embed.ErrAnswer)
+	}
+	return vectors, err
 }

@@ -44,10 +44,17 @@ func (r *recorder) Embed(ctx context.Context, texts []string, p embed.Purpose) (
 		r.mu.Unlock()
 		return nil, ctx.Err()
 	}
-	if slices.Contains(texts, "poison") {
+	switch {
+	case slices.Contains(texts, "poison"):
 		return nil, fmt.Errorf("%w: poison", sheaf.ErrInvalid)
+	case slices.Contains(texts, "garbled"):
+		return nil, fmt.Errorf("%w (%w)", sheaf.FailRetryable(sheaf.CategoryTarget, "embed_bad_answer", "garbled"), embed.ErrAnswer)
 	}
-	return r.Embedder.Embed(ctx, texts, p)
+	vectors, err := r.Embedder.Embed(ctx, texts, p)
+	if i := slices.Index(texts, "skipped"); i >= 0 {
+		vectors = slices.Delete(vectors, i, i+1)
+	}
+	return vectors, err
 }
 
 func TestTasksShareBatches(t *testing.T) {
@@ -102,25 +109,31 @@ func TestLoneTextWaitsOnlyForWait(t *testing.T) {
 	})
 }
 
-func TestRefusedTextFailsItsOwnCallAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := New(&recorder{Embedder: static.Default()}, Config{Concurrency: 1})
-		defer b.Close()
-		var wg sync.WaitGroup
-		for i := range 5 {
-			wg.Go(func() {
-				texts := []string{"good", "fine"}
-				if i == 2 {
-					texts[1] = "poison"
-				}
-				_, err := b.Embed(t.Context(), texts, embed.Passage)
-				if (i == 2) != errors.Is(err, sheaf.ErrInvalid) || i != 2 && err != nil {
-					t.Errorf("call %d: %v", i, err)
-				}
-			})
-		}
-		wg.Wait()
-	})
+func TestFaultyTextFailsItsOwnCallAlone(t *testing.T) {
+	for text, want := range map[string]error{"poison": sheaf.ErrInvalid, "garbled": embed.ErrAnswer, "skipped": embed.ErrAnswer} {
+		synctest.Test(t, func(t *testing.T) {
+			r := &recorder{Embedder: static.Default()}
+			b := New(r, Config{Concurrency: 1})
+			defer b.Close()
+			var wg sync.WaitGroup
+			for i := range 5 {
+				wg.Go(func() {
+					texts := []string{"good", "fine"}
+					if i == 2 {
+						texts[1] = text
+					}
+					vectors, err := b.Embed(t.Context(), texts, embed.Passage)
+					if (i == 2) != errors.Is(err, want) || i != 2 && (err != nil || len(vectors) != 2) {
+						t.Errorf("%s: call %d: %d vectors, %v", text, i, len(vectors), err)
+					}
+				})
+			}
+			wg.Wait()
+			if len(r.batches) != 6 {
+				t.Errorf("%s: %d requests, want the shared one and one for each call", text, len(r.batches))
+			}
+		})
+	}
 }
 
 func TestBatchEndsWhenAllItsCallersHaveGone(t *testing.T) {

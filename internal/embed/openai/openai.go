@@ -265,15 +265,25 @@ func (e *Embedder) request(ctx context.Context, body request, places []int) ([][
 	return e.parse(text, len(body.Input))
 }
 
-// parse checks an answer as if its server were wrong: a shifted or broken
-// vector would spoil the index for ever.
+// parse is check with embed.ErrAnswer beside what is wrong, but for a width
+// that is another for all texts.
 func (e *Embedder) parse(text []byte, n int) ([][]float32, error) {
+	vectors, err := e.check(text, n)
+	if err != nil && !errors.Is(err, sheaf.ErrMisconfigured) {
+		err = fmt.Errorf("%w (%w)", err, embed.ErrAnswer)
+	}
+	return vectors, err
+}
+
+// check reads an answer as if its server were wrong: a shifted or broken vector
+// would spoil the index for ever.
+func (e *Embedder) check(text []byte, n int) ([][]float32, error) {
 	var a answer
 	if err := json.Unmarshal(text, &a); err != nil {
 		return nil, e.server.BadAnswer("it is not the JSON of embeddings: %v", err)
 	}
 	if len(a.Data) != n {
-		return nil, e.server.BadAnswer("%d vectors came back for %d texts", len(a.Data), n)
+		return nil, retryable(e.server.BadAnswer("%d vectors came back for %d texts", len(a.Data), n))
 	}
 	vectors := make([][]float32, n)
 	for i, d := range a.Data {
@@ -282,7 +292,7 @@ func (e *Embedder) parse(text []byte, n int) ([][]float32, error) {
 			at = *d.Index
 		}
 		if at < 0 || at >= n || vectors[at] != nil {
-			return nil, e.server.BadAnswer("the index %d is out of range or comes twice", at)
+			return nil, retryable(e.server.BadAnswer("the index %d is out of range or comes twice", at))
 		}
 		v, err := vector(d.Embedding)
 		if err != nil {
@@ -302,9 +312,14 @@ func (e *Embedder) parse(text []byte, n int) ([][]float32, error) {
 // width explains vectors of another length: the server has another model now,
 // whatever the text was.
 func (e *Embedder) width(at, n int) error {
-	f := e.server.BadAnswer("vector %d has %d values instead of %d; another model may be served under the name %q", at, n, e.model.Dim, e.config.Model)
-	f.Retryable = true
+	f := retryable(e.server.BadAnswer("vector %d has %d values instead of %d; another model may be served under the name %q", at, n, e.model.Dim, e.config.Model))
 	return fmt.Errorf("%w (%w)", f, sheaf.ErrMisconfigured)
+}
+
+// retryable marks a failure that tells of the server, not of the texts.
+func retryable(f *sheaf.Failure) *sheaf.Failure {
+	f.Retryable = true
+	return f
 }
 
 // vector reads a list of numbers, or base64 of little-endian float32.
