@@ -89,7 +89,7 @@ var may = map[string][]string{
 	"internal/retryafter": {},
 	"internal/chat":       {"internal/openaiapi"},
 	"internal/rerank":     {"internal/openaiapi"},
-	"internal/embed/...":  {"internal/batching", "internal/embed", "internal/openaiapi"},
+	"internal/embed/...":  {"internal/batching", "internal/embed", "internal/embed/wordpiece", "internal/openaiapi"},
 	"internal/index/...":  {"internal/batching", "internal/index"},
 	"internal/queue/...":  {"internal/batching", "internal/notify", "internal/pgdsn", "internal/queue", "taskstore"},
 	"internal/keeper":     append([]string{"ingest", "internal/notify"}, contracts...),

@@ -24,6 +24,7 @@ import (
 
 	"sheaf"
 	"sheaf/internal/embed"
+	"sheaf/internal/embed/wordpiece"
 )
 
 //go:embed minilm-static-256.sem
@@ -42,7 +43,7 @@ var Default = sync.OnceValue(func() *Embedder {
 // Embedder is a static embedding model. It is safe for concurrent use.
 type Embedder struct {
 	model embed.Model
-	tok   *wordpiece
+	tok   *wordpiece.Tokenizer
 	dim   int
 	rows  []int8    // dim values a token
 	scale []float32 // one a token
@@ -104,7 +105,7 @@ func Parse(name string, data []byte) (*Embedder, error) {
 		// Weight and Floor measured on Cranfield: nDCG@10 0.520 fused so, 0.509
 		// by words alone, 0.490 by reciprocal ranks.
 		model: embed.Model{ID: name + "@" + hex.EncodeToString(sum[:4]), Dim: int(d), Weight: 0.3, Floor: 0},
-		tok:   newWordpiece(strings.Split(text, "\n")),
+		tok:   wordpiece.New(strings.Split(text, "\n"), -1),
 		dim:   int(d),
 		rows:  make([]int8, v*d),
 		scale: make([]float32, v),
@@ -190,7 +191,7 @@ func (e *Embedder) Embed(ctx context.Context, texts []string, purpose embed.Purp
 // vector adds up the tokens of text in v, which must be zero, and brings it to
 // length one. v stays zero when the model knows no token of text.
 func (e *Embedder) vector(v []float32, text string, s *scratch) {
-	s.ids, s.word = e.tok.tokens(s.ids[:0], s.word, text)
+	s.ids, s.word = e.tok.Tokens(s.ids[:0], s.word, text)
 	for _, id := range s.ids {
 		addRow(v, e.rows[int(id)*e.dim:][:len(v)], e.scale[id])
 	}

@@ -67,8 +67,8 @@ func TestReference(t *testing.T) {
 
 func TestTokensIgnoreCaseAndAccents(t *testing.T) {
 	tok := Default().tok
-	got, _ := tok.tokens(nil, nil, "Café, CAFÉ!\u200b")
-	want, _ := tok.tokens(nil, nil, "cafe , cafe !")
+	got, _ := tok.Tokens(nil, nil, "Café, CAFÉ!\u200b")
+	want, _ := tok.Tokens(nil, nil, "cafe , cafe !")
 	if len(got) != 4 || !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
@@ -100,7 +100,7 @@ func TestLatinTextWithForeignWordsKeepsItsVector(t *testing.T) {
 }
 
 func TestLongWordsStayBounded(t *testing.T) {
-	_, word := Default().tok.tokens(nil, nil, strings.Repeat("q", 1<<20))
+	_, word := Default().tok.Tokens(nil, nil, strings.Repeat("q", 1<<20))
 	if len(word) > 1024 {
 		t.Errorf("a word of %d bytes was kept", len(word))
 	}
@@ -177,7 +177,7 @@ func FuzzTokens(f *testing.F) {
 	}
 	e := Default()
 	f.Fuzz(func(t *testing.T, s string) {
-		ids, _ := e.tok.tokens(nil, nil, s)
+		ids, _ := e.tok.Tokens(nil, nil, s)
 		// A character decomposes into at most a few letters (U+FDFA: 18).
 		if len(ids) > 18*utf8.RuneCountInString(s) {
 			t.Fatalf("%d tokens from %d characters", len(ids), utf8.RuneCountInString(s))
@@ -194,7 +194,7 @@ func FuzzTokens(f *testing.F) {
 			}
 			return r
 		}, s)
-		if again, _ := e.tok.tokens(nil, nil, lower); utf8.ValidString(s) && !slices.Equal(ids, again) {
+		if again, _ := e.tok.Tokens(nil, nil, lower); utf8.ValidString(s) && !slices.Equal(ids, again) {
 			t.Fatalf("%v and %v", ids, again)
 		}
 	})
@@ -231,39 +231,5 @@ func BenchmarkEmbed(b *testing.B) {
 			}
 			b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "texts/s")
 		})
-	}
-}
-
-// Every piece is found under its number, and nothing else is.
-func TestPiecesAreFoundAsInAMap(t *testing.T) {
-	text := table[24 : 24+binary.LittleEndian.Uint32(table[20:])]
-	first, rest := map[string]int32{}, map[string]int32{}
-	for i, piece := range strings.Split(string(text), "\n") {
-		if len(piece) > 2 && piece[:2] == "##" {
-			rest[piece[2:]] = int32(i)
-		} else {
-			first[piece] = int32(i)
-		}
-	}
-	tok := Default().tok
-	looked := 0
-	for _, known := range []map[string]int32{first, rest} {
-		for piece := range known {
-			for end := range len(piece) + 1 {
-				for part, with := range map[string]struct {
-					table  pieceTable
-					pieces map[string]int32
-				}{piece[:end]: {tok.first, first}, piece[end:]: {tok.rest, rest}, piece[:end] + "q": {tok.first, first}} {
-					want, known := with.pieces[part]
-					if id, ok := with.table.find([]byte(part)); ok != known || ok && id != want {
-						t.Fatalf("%q is %d, %v; want %d, %v", part, id, ok, want, known)
-					}
-					looked++
-				}
-			}
-		}
-	}
-	if looked < 500_000 {
-		t.Errorf("only %d looks", looked)
 	}
 }

@@ -1,4 +1,6 @@
-package static
+// Package wordpiece is the tokenizer of uncased BERT models. The built-in model
+// and the embedding server share it.
+package wordpiece
 
 import (
 	"unicode"
@@ -11,12 +13,12 @@ import (
 // maxWordRunes is the length above which a word is unknown, as in BERT.
 const maxWordRunes = 100
 
-// wordpiece is the tokenizer of uncased BERT models: it cleans and lower-cases
-// text, strips accents, splits it at spaces, punctuation and CJK ideographs,
-// and cuts each word into the longest known pieces from the left. A word with
-// an unknown part gives no token. It is safe for concurrent use.
-type wordpiece struct {
+// Tokenizer cleans and lower-cases text, strips accents, splits it at spaces,
+// punctuation and CJK ideographs, and cuts each word into the longest known
+// pieces from the left. It is safe for concurrent use.
+type Tokenizer struct {
 	first, rest pieceTable // pieces that start a word, pieces that continue one
+	unknown     int32      // of a word with an unknown part; negative: nothing
 }
 
 // pieceTable finds pieces by their hash. A slot, 0 when it is empty, holds the
@@ -56,11 +58,12 @@ func (t pieceTable) find(piece []byte) (id int32, ok bool) {
 	return 0, false
 }
 
-// newWordpiece makes a tokenizer whose token ids are the indexes of vocab.
+// New makes a tokenizer whose token ids are the indexes of vocab. A word with an
+// unknown part gives the id unknown, or no token where that is negative.
 // Special tokens such as "[CLS]" are not reachable from text: brackets are
 // punctuation and split them.
-func newWordpiece(vocab []string) *wordpiece {
-	t := &wordpiece{first: newPieceTable(len(vocab)), rest: newPieceTable(len(vocab))}
+func New(vocab []string, unknown int32) *Tokenizer {
+	t := &Tokenizer{first: newPieceTable(len(vocab)), rest: newPieceTable(len(vocab)), unknown: unknown}
 	for i, piece := range vocab {
 		if len(piece) > 2 && piece[:2] == "##" {
 			t.rest.add(piece[2:], int32(i))
@@ -71,9 +74,9 @@ func newWordpiece(vocab []string) *wordpiece {
 	return t
 }
 
-// tokens appends the ids of text's tokens to ids. word is scratch space, given
+// Tokens appends the ids of text's tokens to ids. word is scratch space, given
 // back for the next call.
-func (t *wordpiece) tokens(ids []int32, word []byte, text string) ([]int32, []byte) {
+func (t *Tokenizer) Tokens(ids []int32, word []byte, text string) ([]int32, []byte) {
 	word = word[:0]
 	for i := 0; i < len(text); {
 		if c := text[i]; c < utf8.RuneSelf { // most text, without Unicode tables
@@ -132,9 +135,8 @@ func appendWord(word []byte, r rune) []byte {
 	return utf8.AppendRune(word, r)
 }
 
-// cut appends the ids of the pieces of one word, or nothing when any part of
-// it is unknown.
-func (t *wordpiece) cut(ids []int32, word []byte) []int32 {
+// cut appends the ids of the pieces of one word, or that of unknown words.
+func (t *Tokenizer) cut(ids []int32, word []byte) []int32 {
 	if len(word) == 0 {
 		return ids
 	}
@@ -142,7 +144,7 @@ func (t *wordpiece) cut(ids []int32, word []byte) []int32 {
 		return append(ids, id)
 	}
 	if len(word) > maxWordRunes && utf8.RuneCount(word) > maxWordRunes {
-		return ids
+		return t.miss(ids)
 	}
 	known, pieces := len(ids), t.first
 	for start := 0; start < len(word); {
@@ -153,12 +155,19 @@ func (t *wordpiece) cut(ids []int32, word []byte) []int32 {
 			id, ok = pieces.find(word[start:end])
 		}
 		if !ok {
-			return ids[:known]
+			return t.miss(ids[:known])
 		}
 		ids = append(ids, id)
 		start, pieces = end, t.rest
 	}
 	return ids
+}
+
+func (t *Tokenizer) miss(ids []int32) []int32 {
+	if t.unknown < 0 {
+		return ids
+	}
+	return append(ids, t.unknown)
 }
 
 const (
@@ -197,28 +206,4 @@ func isIdeograph(r rune) bool {
 	return r >= 0x4E00 && r <= 0x9FFF || r >= 0x3400 && r <= 0x4DBF ||
 		r >= 0x20000 && r <= 0x2A6DF || r >= 0x2A700 && r <= 0x2CEAF ||
 		r >= 0xF900 && r <= 0xFAFF || r >= 0x2F800 && r <= 0x2FA1F
-}
-
-// mostlyLatin reports whether at least half of the letters of text are of the
-// Latin script, or there are none.
-func mostlyLatin(text string) bool {
-	latin, other := 0, 0
-	for i := 0; i < len(text); {
-		if c := text[i]; c < utf8.RuneSelf {
-			if c|0x20 >= 'a' && c|0x20 <= 'z' {
-				latin++
-			}
-			i++
-			continue
-		}
-		r, n := utf8.DecodeRuneInString(text[i:])
-		i += n
-		switch {
-		case r < 0x250 && unicode.IsLetter(r), unicode.Is(unicode.Latin, r):
-			latin++
-		case unicode.IsLetter(r):
-			other++
-		}
-	}
-	return latin >= other
 }
