@@ -1,6 +1,9 @@
 package taskstore
 
 import (
+	"context"
+	"time"
+
 	"sheaf"
 )
 
@@ -33,6 +36,36 @@ type CleanupReport struct {
 	Workers     int `json:"workers"`
 	Idempotency int `json:"idempotency"`
 	Deliveries  int `json:"deliveries"` // messages to webhooks
+}
+
+// cleanupRows is how many rows of each kind one round of CleanUp removes: few
+// enough that no transaction is long.
+const cleanupRows = 1000
+
+// CleanUp removes in up to so many rounds what is older than retention, and
+// says whether there is more. It stops between two rounds when ctx ends, which
+// is no error. A dry run counts what these rounds would find, and changes
+// nothing.
+func CleanUp(ctx context.Context, store interface {
+	Cleanup(ctx context.Context, retention time.Duration, limit int, dryRun bool) (CleanupReport, error)
+}, retention time.Duration, rounds int, dryRun bool) (sum CleanupReport, more bool, err error) {
+	limit := cleanupRows
+	if dryRun {
+		limit, rounds = limit*min(rounds, 100), 1
+	}
+	for range rounds {
+		r, err := store.Cleanup(context.WithoutCancel(ctx), retention, limit, dryRun)
+		sum.Events += r.Events
+		sum.Tasks += r.Tasks
+		sum.Workers += r.Workers
+		sum.Idempotency += r.Idempotency
+		sum.Deliveries += r.Deliveries
+		more = max(r.Events, r.Tasks, r.Workers, r.Idempotency, r.Deliveries) >= limit
+		if err != nil || !more || ctx.Err() != nil {
+			return sum, more, err
+		}
+	}
+	return sum, more, nil
 }
 
 // InventoryRange is a stored range result.

@@ -106,6 +106,34 @@ func (s *Server) deadLetterRoutes() {
 	}
 	anyones(post("/v1/admin/dead-letters:retry", "Give dead tasks of any tenant a new budget"), retry)
 	anyones(post("/v1/admin/dead-letters:purge", "Remove dead tasks of any tenant"), purge)
+
+	handle(s, needs(post("/v1/admin/cleanup", "Remove old events and tasks of old generations"), scopeAdmin), func(ctx context.Context, in *struct {
+		DryRunParam
+		Body struct {
+			Retention int64 `json:"retention_seconds,omitempty" minimum:"3600" maximum:"315360000" default:"604800" doc:"what is younger stays"`
+			DryRun    bool  `json:"dry_run,omitempty" doc:"count, and change nothing"`
+		}
+	}) (*output[Cleaned], error) {
+		ctx, cancel := context.WithTimeout(ctx, cleanupPatience)
+		defer cancel()
+		dry := in.DryRun || in.Body.DryRun
+		sum, more, err := taskstore.CleanUp(ctx, s.cfg.Catalog, time.Duration(in.Body.Retention)*time.Second, cleanupRounds, dry)
+		return &output[Cleaned]{Cleaned{CleanupReport: sum, More: more, DryRun: dry}}, err
+	})
+}
+
+// A request removes what it can in cleanupPatience, and at most cleanupRounds
+// thousand rows of each kind.
+const (
+	cleanupPatience = 20 * time.Second
+	cleanupRounds   = 100
+)
+
+// Cleaned says what a cleanup removed.
+type Cleaned struct {
+	taskstore.CleanupReport
+	More   bool `json:"more,omitempty" doc:"there is more to remove: send the request again"`
+	DryRun bool `json:"dry_run,omitempty" doc:"nothing was changed: so much would be"`
 }
 
 // Try is one attempt at a task, from its claim to its end.

@@ -119,8 +119,20 @@ func TestDeadLettersTellWhatHappened(t *testing.T) {
 	if got := strings.Join(listed("order=oldest"), ""); got != first+second {
 		t.Errorf("after dry runs %s are dead, want both", got)
 	}
-	if status, _, answer := k.post("/v1/dead-letters:retry", "", "application/json", `{"category":"parser_crash"}`); status != 200 || !strings.Contains(string(answer), `"count":1`) {
-		t.Fatalf("retry by filter: %d %s", status, answer)
+	// A document's or a job's dead tasks are selected by these alone.
+	for body, want := range map[string]string{
+		`{"document_id":"` + docs[0].ID + `"}`: `"count":1,"dry_run":true`, `{"job_id":"` + docs[1].JobID + `"}`: `"count":1,"dry_run":true`,
+		`{"job_id":"` + docs[1].JobID + `","document_id":"` + docs[0].ID + `"}`: `"count":0,"dry_run":true`,
+	} {
+		if status, _, answer := k.post("/v1/dead-letters:retry?dry_run=true", "", "application/json", body); status != 200 || !strings.Contains(string(answer), want) {
+			t.Errorf("dry run of a retry of %s: %d %s, want %s", body, status, answer, want)
+		}
+	}
+	if got := strings.Join(listed("job="+docs[1].JobID), ""); got != second {
+		t.Errorf("dead letters of the second job: %s, want %s", got, second)
+	}
+	if status, _, answer := k.post("/v1/dead-letters:retry", "", "application/json", `{"job_id":"`+docs[0].JobID+`"}`); status != 200 || !strings.Contains(string(answer), `"count":1`) {
+		t.Fatalf("retry of a job's: %d %s", status, answer)
 	}
 	if _, _, err := k.store.Fold(ctx, 10, 0); err != nil { // its document ends: a task of one at work is part of its ledger
 		t.Fatal(err)
@@ -240,5 +252,38 @@ func TestDeadLettersOfAllTenants(t *testing.T) {
 	}
 	if got := listed(""); got != "" {
 		t.Errorf("after the purge %q are dead", got)
+	}
+}
+
+// A cleanup removes what is older than it is told, counts the same before it
+// does, and is refused an age that would take what is at work.
+func TestCleanupRemovesWhatIsOld(t *testing.T) {
+	k := newKeyedServer(t)
+	if status, _, answer := k.post("/v1/datasets/files/documents?name=a.txt", "", "text/plain", "text"); status != 202 {
+		t.Fatalf("%d %s", status, answer)
+	}
+	seqs := func() string { return strings.Join(k.column("SELECT seq FROM events ORDER BY seq"), " ") }
+	young := seqs()
+	k.exec("INSERT INTO events (seq, tenant_id, subject_id, kind, at) VALUES (0, 'local', 'old', 'message', 1)")
+	clean := func(body string, want int) (c Cleaned) {
+		t.Helper()
+		status, _, answer := k.post("/v1/admin/cleanup", "", "application/json", body)
+		if status != want {
+			t.Fatalf("%s: %d %s, want %d", body, status, answer, want)
+		}
+		if err := json.Unmarshal(answer, &c); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	clean(`{"retention_seconds": 60}`, 400)
+	before := seqs()
+	would := clean(`{"dry_run": true}`, 200)
+	if got := seqs(); got != before || !would.DryRun || would.Events != 1 {
+		t.Errorf("a dry run says %+v and leaves the events %q of %q", would, got, before)
+	}
+	did := clean(`{}`, 200)
+	if got := seqs(); got != young || did.DryRun || did.More || did.CleanupReport != would.CleanupReport {
+		t.Errorf("it says %+v and leaves the events %q, want %q and the dry run's %+v", did, got, young, would)
 	}
 }

@@ -122,11 +122,12 @@ type Queues interface {
 	Task(ctx context.Context, tenantID, id string) (*sheaf.Task, error)
 }
 
-// DeadLetters holds tasks that were given up.
+// DeadLetters holds tasks that were given up, and removes what is old.
 type DeadLetters interface {
 	DeadLetters(ctx context.Context, tenantID string, f taskstore.DeadLetterFilter, p taskstore.Page) ([]sheaf.Task, string, error)
 	RetryDead(ctx context.Context, tenantID string, f taskstore.DeadLetterFilter) (int, error)
 	PurgeDead(ctx context.Context, tenantID string, f taskstore.DeadLetterFilter) (int, error)
+	Cleanup(ctx context.Context, retention time.Duration, limit int, dryRun bool) (taskstore.CleanupReport, error)
 }
 
 // Log reads events, and what they sum to.

@@ -518,6 +518,7 @@ func TestCommands(t *testing.T) {
 	}
 	has(s.must("queue", "stats"), 0, "interactive", "backfill")
 	has(s.must("queue", "purge", "--all", "--dry-run"), 0, "Nothing was changed")
+	has(s.must("queue", "retry", "--job", "none", "--document", "none", "--dry-run"), 0, "would retry 0 dead tasks")
 	has(s.must("status"), 0, "ready", s.base, "1 executor", "1 dataset")
 	var st serverStatus
 	if err := json.Unmarshal([]byte(s.must("status", "--json").out), &st); err != nil || st.Status != "ready" || st.Server != buildinfo.Get() {

@@ -54,7 +54,7 @@ func (g *global) queueCommand() *cobra.Command {
 		},
 	}
 	stats.Flags().BoolVar(&everyone, "all-tenants", false, "of every tenant; needs a key with the scope admin")
-	var kind, code, category, tenant string
+	var kind, code, category, document, job, tenant string
 	var allTenants bool
 	var p paging
 	// whose is the start of the paths: the key's tenant's, or any tenant's.
@@ -70,6 +70,9 @@ func (g *global) queueCommand() *cobra.Command {
 		c.Flags().StringVar(&kind, "kind", "", "only tasks of this kind, such as parse")
 		c.Flags().StringVar(&code, "code", "", "only tasks that failed with this code, such as parse_timeout")
 		c.Flags().StringVar(&category, "category", "", "only failures of this class, such as parser_crash")
+		c.Flags().StringVar(&document, "document", "", "only tasks of the document with this `ID`")
+		c.Flags().StringVar(&job, "job", "", "only tasks of this `JOB`")
+		g.complete(c, "job", g.jobIDs)
 	}
 	dead := func(verb, short, example string) *cobra.Command {
 		var sure confirmation
@@ -77,9 +80,9 @@ func (g *global) queueCommand() *cobra.Command {
 		c := &cobra.Command{
 			Use: verb + " [TASK…]", Short: short, Example: example, Args: needs(0, -1, ""),
 			RunE: func(cmd *cobra.Command, ids []string) error {
-				some := len(ids) > 0 || kind+code+category+tenant != ""
+				some := len(ids) > 0 || kind+code+category+document+job+tenant != ""
 				if !some && !all || len(ids) > 0 && all {
-					return usageError{cured(errors.New("say which dead tasks"), "Name them, choose them by --kind, --code or --category, or give --all.")}
+					return usageError{cured(errors.New("say which dead tasks"), "Name them, choose them by --job, --document, --kind, --code or --category, or give --all.")}
 				}
 				body := map[string]any{}
 				if !some {
@@ -88,7 +91,7 @@ func (g *global) queueCommand() *cobra.Command {
 				if len(ids) > 0 {
 					body["ids"] = ids
 				}
-				for name, value := range map[string]string{"kind": kind, "code": code, "category": category, "tenant_id": tenant} {
+				for name, value := range map[string]string{"kind": kind, "code": code, "category": category, "document_id": document, "job_id": job, "tenant_id": tenant} {
 					if value != "" {
 						body[name] = value
 					}
@@ -147,7 +150,7 @@ func (g *global) queueCommand() *cobra.Command {
 				return g.showTask(cmd.Context(), c, "/v1/tasks/"+url.PathEscape(ids[0]))
 			}
 			query := url.Values{}
-			for name, value := range map[string]string{"kind": kind, "code": code, "category": category, "tenant": tenant} {
+			for name, value := range map[string]string{"kind": kind, "code": code, "category": category, "document": document, "job": job, "tenant": tenant} {
 				if value != "" {
 					query.Set(name, value)
 				}
@@ -193,20 +196,9 @@ func (g *global) queueCommand() *cobra.Command {
 		Use: "cleanup", Example: "  sheaf queue cleanup --retention 7d --dry-run", Short: "Remove old events and tasks of old generations (opens the store itself)", Args: needs(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return g.withStore(cmd.Context(), func(ctx context.Context, s *sqlstore.Store) error {
-				var sum taskstore.CleanupReport
-				for range 10_000 { // bounded: 10 million rows a call
-					r, err := s.Cleanup(ctx, retention, 1000, dry)
-					if err != nil {
-						return err
-					}
-					sum.Events += r.Events
-					sum.Tasks += r.Tasks
-					sum.Workers += r.Workers
-					sum.Idempotency += r.Idempotency
-					sum.Deliveries += r.Deliveries
-					if dry || r.Events+r.Tasks+r.Workers+r.Idempotency+r.Deliveries == 0 {
-						break
-					}
+				sum, _, err := taskstore.CleanUp(ctx, s, retention, 10_000, dry)
+				if err != nil {
+					return err
 				}
 				return g.printJSON(sum)
 			})
@@ -215,7 +207,7 @@ func (g *global) queueCommand() *cobra.Command {
 	cleanup.Flags().Var(&days{&retention}, "retention", "keep what is younger, such as 7d or 36h")
 	cleanup.Flags().BoolVar(&dry, "dry-run", false, "print what would be removed")
 	retention = 7 * 24 * time.Hour
-	cmd.AddCommand(stats, list, dead("retry", "Give dead tasks a new budget", "  sheaf queue retry TASK\n  sheaf queue retry --code index_read_only"),
+	cmd.AddCommand(stats, list, dead("retry", "Give dead tasks a new budget", "  sheaf queue retry TASK\n  sheaf queue retry --code index_read_only\n  sheaf queue retry --job JOB --dry-run"),
 		dead("purge", "Remove dead tasks", "  sheaf queue purge --code invalid_pdf --dry-run"), cancel, cleanup)
 	return cmd
 }
