@@ -22,12 +22,13 @@ func (e *Executor) processFinalize(ctx context.Context, t *sheaf.Task) (done tas
 	if err != nil {
 		return done, err
 	}
-	if stitches := stitches(t, tasks); len(stitches) > 0 {
+	by := reportedBy(tasks)
+	if stitches := stitches(t, tasks, by); len(stitches) > 0 {
 		e.cfg.Log.DebugContext(ctx, "ranges are put under the headings before them", "ranges", len(stitches))
 		return taskstore.Completion{Stitch: stitches}, nil
 	}
 	result := outcome(doc, tasks)
-	result.Outline = outlineOf(tasks)
+	result.Outline = by.outline()
 	if result.Chunks > 0 {
 		if err := e.newRun(t).stage(ctx, "verify", func(ctx context.Context) error { return e.verifyIndex(ctx, doc, tasks) }); err != nil {
 			return done, err

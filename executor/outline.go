@@ -25,39 +25,37 @@ const maxStitches = 3
 // maxHeadings bounds the outline of a document.
 const maxHeadings = 5_000
 
-// continuing lists the tasks of a generation whose ranges report their headings,
-// in order, nil unless all with chunks do: an outline with gaps would be wrong.
-func continuing(tasks []sheaf.Task) []*sheaf.Task {
-	var out []*sheaf.Task
+// reported are the ranges of a generation that report their headings, in order,
+// and these headings in the order of the document: ranges may lie inside others,
+// where units were read again.
+type reported struct {
+	ranges   []*sheaf.Task
+	headings []sheaf.Heading
+}
+
+// reportedBy gathers what tasks report: nothing unless all with chunks do, since
+// an outline with gaps would be wrong.
+func reportedBy(tasks []sheaf.Task) (out reported) {
 	for i := range tasks {
 		switch t := &tasks[i]; {
 		case !covers(*t) || t.State != sheaf.TaskDone:
 		case t.Result.Outline != nil:
-			out = append(out, t)
+			out.ranges = append(out.ranges, t)
 		case t.Result.Chunks > 0:
-			return nil
+			return reported{}
 		}
 	}
-	slices.SortStableFunc(out, func(a, b *sheaf.Task) int { return cmp.Compare(a.Range.From, b.Range.From) })
-	return out
-}
-
-// headingsOf gathers the headings of ranges in the order of the document. Ranges
-// may lie inside others, where units were read again.
-func headingsOf(ranges []*sheaf.Task) []sheaf.Heading {
-	var all []sheaf.Heading
-	for _, t := range ranges {
-		all = append(all, t.Result.Outline.Headings...)
+	slices.SortStableFunc(out.ranges, func(a, b *sheaf.Task) int { return cmp.Compare(a.Range.From, b.Range.From) })
+	for _, t := range out.ranges {
+		out.headings = append(out.headings, t.Result.Outline.Headings...)
 	}
-	slices.SortStableFunc(all, func(a, b sheaf.Heading) int { return cmp.Compare(a.Page, b.Page) })
-	return all
+	slices.SortStableFunc(out.headings, func(a, b sheaf.Heading) int { return cmp.Compare(a.Page, b.Page) })
+	return out
 }
 
 // stitches says which range results of a complete generation have chunks under
 // other headings than they stand under, and what replaces them.
-func stitches(finalize *sheaf.Task, tasks []sheaf.Task) []taskstore.Stitch {
-	ranges := continuing(tasks)
-	all := headingsOf(ranges)
+func stitches(finalize *sheaf.Task, tasks []sheaf.Task, by reported) []taskstore.Stitch {
 	times := map[sheaf.Range]int{}
 	for i := range tasks {
 		if t := &tasks[i]; covers(*t) && t.State == sheaf.TaskSuperseded {
@@ -66,7 +64,8 @@ func stitches(finalize *sheaf.Task, tasks []sheaf.Task) []taskstore.Stitch {
 	}
 	var out []taskstore.Stitch
 	var stack []sheaf.Heading
-	for _, t := range ranges {
+	all := by.headings
+	for _, t := range by.ranges {
 		n := 0
 		for n < len(all) && all[n].Page < t.Range.From {
 			n++
@@ -98,18 +97,16 @@ func stitches(finalize *sheaf.Task, tasks []sheaf.Task) []taskstore.Stitch {
 	return out
 }
 
-// outlineOf is the outline of a document whose ranges report their headings, nil
-// for others.
-func outlineOf(tasks []sheaf.Task) json.RawMessage {
-	ranges := continuing(tasks)
-	if len(ranges) == 0 {
+// outline is that of a document whose ranges report their headings, nil for
+// others.
+func (r reported) outline() json.RawMessage {
+	switch {
+	case len(r.ranges) == 0:
 		return nil
-	}
-	all := headingsOf(ranges)
-	if len(all) == 0 {
+	case len(r.headings) == 0:
 		return json.RawMessage{}
 	}
-	raw, _ := json.Marshal(all[:min(len(all), maxHeadings)]) // plain fields always encode
+	raw, _ := json.Marshal(r.headings[:min(len(r.headings), maxHeadings)]) // plain fields always encode
 	return raw
 }
 

@@ -102,7 +102,7 @@ func TestStitchedPathsAreThoseOfOneTask(t *testing.T) {
 
 		// What finalize asks for is done as processIndex does it.
 		finalize := &sheaf.Task{Kind: sheaf.KindFinalize, Node: "1"}
-		for _, s := range stitches(finalize, tasks) {
+		for _, s := range stitches(finalize, tasks, reportedBy(tasks)) {
 			i := slices.IndexFunc(tasks, func(old sheaf.Task) bool { return old.ID == s.TaskID })
 			var payload taskstore.ParsePayload
 			if err := json.Unmarshal(s.Task.Payload, &payload); err != nil {
@@ -120,7 +120,7 @@ func TestStitchedPathsAreThoseOfOneTask(t *testing.T) {
 			held[again.Result.RangeID] = chunks
 			tasks = append(tasks, again)
 		}
-		if more := stitches(finalize, tasks); len(more) > 0 {
+		if more := stitches(finalize, tasks, reportedBy(tasks)); len(more) > 0 {
 			t.Fatalf("%d ranges are to be stitched a second time", len(more))
 		}
 

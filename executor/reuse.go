@@ -34,9 +34,12 @@ func (e *Executor) earlier(ctx context.Context, t *sheaf.Task, doc *sheaf.Docume
 	slices.SortStableFunc(old, func(a, b sheaf.Task) int {
 		return cmp.Compare(distance(a.Range, t.Range), distance(b.Range, t.Range))
 	})
-	fruitless := 0
+	fruitless, most := 0, fruitlessArtifacts
+	if len(old) > 0 && old[0].Range == t.Range {
+		most = 1 // no pages were inserted: what is not in the same place is new
+	}
 	for n, o := range old {
-		if n == maxReuseArtifacts || fruitless == fruitlessArtifacts || ctx.Err() != nil {
+		if n == maxReuseArtifacts || fruitless == most || ctx.Err() != nil {
 			return
 		}
 		stored, err := artifact.Load(ctx, e.cfg.Blobs, o.Result.ArtifactKey)

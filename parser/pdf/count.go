@@ -20,6 +20,9 @@ const (
 	lastPages    = 8 // of which one must be there
 )
 
+// mostPages is how many pages a file of so many bytes may have.
+func (d *document) mostPages() int { return freePages + int(d.size/bytesPerPage) }
+
 // count puts the number of pages that the document has in place of the one
 // that it claims, and reports whether they differ.
 func (d *document) count(ctx context.Context) (differ bool, err error) {
@@ -33,7 +36,7 @@ func (d *document) count(ctx context.Context) (differ bool, err error) {
 			err = errors.Join(err, d.reopen(ctx))
 		}
 	}()
-	most := freePages + int(d.size/bytesPerPage)
+	most := d.mostPages()
 	for n := claimed - 1; n >= max(0, claimed-lastPages); n-- {
 		if there(n) && claimed <= most {
 			return false, nil

@@ -1,9 +1,9 @@
 package pdf
 
 import (
+	"maps"
 	"strings"
 
-	"github.com/pdfcpu/pdfcpu/pkg/pdfcpu/model"
 	"github.com/pdfcpu/pdfcpu/pkg/pdfcpu/types"
 
 	"sheaf"
@@ -14,28 +14,24 @@ import (
 // takes 2 s, since it walks the page tree every time; this takes some
 // milliseconds.
 type bookmarks struct {
-	ctx    *model.Context
-	pageOf map[int]int // object number of a page → its index from 0
-	named  map[string]types.Object
-	seen   map[int]bool
-	out    []sheaf.Heading
+	objects resolver
+	pageOf  map[int]int // object number of a page → its index from 0
+	named   map[string]types.Object
+	seen    map[int]bool
+	out     []sheaf.Heading
 }
 
 // maxNames bounds the named destinations that are read.
 const maxNames = 200_000
 
 func (b *bookmarks) read(root types.Dict) []sheaf.Heading {
-	outlines, err := b.ctx.DereferenceDict(root["Outlines"])
-	if err != nil || outlines == nil {
+	outlines := dictOf(b.objects, root["Outlines"])
+	if outlines == nil {
 		return nil
 	}
 	b.named, b.seen = map[string]types.Object{}, map[int]bool{}
-	if old, err := b.ctx.DereferenceDict(root["Dests"]); err == nil {
-		for k, v := range old {
-			b.named[k] = v
-		}
-	}
-	if names, err := b.ctx.DereferenceDict(root["Names"]); err == nil && names != nil {
+	maps.Copy(b.named, dictOf(b.objects, root["Dests"]))
+	if names := dictOf(b.objects, root["Names"]); names != nil {
 		b.names(names["Dests"], 0)
 	}
 	b.walk(outlines["First"], 1)
@@ -44,21 +40,18 @@ func (b *bookmarks) read(root types.Dict) []sheaf.Heading {
 
 // names reads a name tree (ISO 32000-1, 7.9.6).
 func (b *bookmarks) names(o types.Object, depth int) {
-	node, err := b.ctx.DereferenceDict(o)
-	if err != nil || node == nil || depth > 32 || len(b.named) > maxNames {
+	node := dictOf(b.objects, o)
+	if node == nil || depth > 32 || len(b.named) > maxNames {
 		return
 	}
-	if pairs, err := b.ctx.DereferenceArray(node["Names"]); err == nil {
-		for i := 0; i+1 < len(pairs); i += 2 {
-			if key, err := types.StringOrHexLiteral(pairs[i]); err == nil && key != nil {
-				b.named[*key] = pairs[i+1]
-			}
+	pairs := arrayOf(b.objects, node["Names"])
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if key, err := types.StringOrHexLiteral(pairs[i]); err == nil && key != nil {
+			b.named[*key] = pairs[i+1]
 		}
 	}
-	if kids, err := b.ctx.DereferenceArray(node["Kids"]); err == nil {
-		for _, k := range kids {
-			b.names(k, depth+1)
-		}
+	for _, k := range arrayOf(b.objects, node["Kids"]) {
+		b.names(k, depth+1)
 	}
 }
 
@@ -69,12 +62,12 @@ func (b *bookmarks) walk(o types.Object, level int) {
 			return
 		}
 		b.seen[ref.ObjectNumber.Value()] = true
-		node, err := b.ctx.DereferenceDict(ref)
-		if err != nil || node == nil {
+		node := dictOf(b.objects, ref)
+		if node == nil {
 			return
 		}
 		title := ""
-		if t, err := b.ctx.Dereference(node["Title"]); err == nil {
+		if t, err := b.objects.Dereference(node["Title"]); err == nil {
 			if s, err := types.StringOrHexLiteral(t); err == nil && s != nil {
 				title = strings.Join(strings.Fields(cleanMeta(*s)), " ")
 			}
@@ -92,14 +85,10 @@ func (b *bookmarks) walk(o types.Object, level int) {
 func (b *bookmarks) target(node types.Dict) (page int, ok bool) {
 	dest, has := node.Find("Dest")
 	if !has {
-		action, err := b.ctx.DereferenceDict(node["A"])
-		if err != nil || action == nil {
-			return 0, false
-		}
-		dest = action["D"]
+		dest = dictOf(b.objects, node["A"])["D"]
 	}
 	for range 3 { // a name leads to an array, or to a dictionary with one
-		o, err := b.ctx.Dereference(dest)
+		o, err := b.objects.Dereference(dest)
 		if err != nil || o == nil {
 			return 0, false
 		}

@@ -1,6 +1,7 @@
 package pdf
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -41,10 +42,21 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 			return nil, sheaf.Fail(sheaf.CategoryCrash, "parser_crash", "The PDF engine failed and the document does not open again: %v.", err)
 		}
 	}
-	claimed := d.pages
-	differ, err := d.count(ctx)
-	if err != nil {
-		return nil, err
+	f, size := d.source()
+	var in inspection
+	err := errTooLarge
+	if size <= maxInspectBytes {
+		if d.options.Fill != nil { // all of it is read: one request brings it
+			d.options.Fill(0, d.size)
+		}
+		in, err = inspect(f, size, d.options.Config.Password.V)
+	}
+	claimed, differ := d.pages, false
+	if err != nil || len(in.fingerprints) != claimed || claimed > d.mostPages() {
+		var countErr error
+		if differ, countErr = d.count(ctx); countErr != nil {
+			return nil, countErr
+		}
 	}
 	p := &parser.Plan{Unit: sheaf.UnitPage, Units: d.pages, RangeSize: rangeSize, Metadata: map[string]string{}}
 	warn := func(code, format string, args ...any) {
@@ -68,22 +80,17 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 			p.Metadata[key] = v
 		}
 	}
-	f, size := d.source()
-	if size > maxInspectBytes {
-		warn("not_fingerprinted", "The file is larger than %d MB, so a changed page cannot be told from an unchanged one: a new version is read whole.", maxInspectBytes>>20)
-		return p, d.planOutline(ctx, p)
-	}
-	if d.options.Fill != nil { // all of it is read: one request brings it
-		d.options.Fill(0, d.size)
-	}
-	in, err := inspect(io.NewSectionReader(f, 0, size), d.options.Config.Password.V)
-	if err != nil || len(in.fingerprints) != d.pages {
-		warn("not_fingerprinted", "The file's structure could not be followed, so a changed page cannot be told from an unchanged one: a new version is read whole.")
+	if err == nil && len(in.fingerprints) == d.pages {
+		p.Fingerprints, p.Outline = in.fingerprints, in.outline
+	} else {
+		if errors.Is(err, errTooLarge) {
+			warn("not_fingerprinted", "The file is larger than %d MB, so a changed page cannot be told from an unchanged one: a new version is read whole.", maxInspectBytes>>20)
+		} else {
+			warn("not_fingerprinted", "The file's structure could not be followed, so a changed page cannot be told from an unchanged one: a new version is read whole.")
+		}
 		if err := d.planOutline(ctx, p); err != nil {
 			return nil, err
 		}
-	} else {
-		p.Fingerprints, p.Outline = in.fingerprints, in.outline
 	}
 	maps.Copy(p.Metadata, in.metadata)
 	if size > 2<<20 {
@@ -152,20 +159,48 @@ func pdfcpuConfig(password string) *model.Configuration {
 	return c
 }
 
+// inspectSound is inspect without pdfcpu, for files as most are.
+func inspectSound(file io.ReaderAt, size int64) (in inspection, err error) {
+	o, err := openObjects(file, size)
+	if err != nil {
+		return in, err
+	}
+	root := dictOf(o, o.trailer["Root"])
+	if root == nil {
+		return in, errUnusual
+	}
+	if in, err = inspectObjects(o, root); err != nil || o.err != nil {
+		return in, cmp.Or(err, o.err)
+	}
+	if v := o.version(root); v != "" {
+		in.metadata["pdf_version"] = v
+	}
+	return in, nil
+}
+
 // inspect never panics: pdfcpu reads a hostile file, and what it finds is of
 // use but not needed.
-func inspect(rs io.ReadSeeker, password string) (in inspection, err error) {
+func inspect(file io.ReaderAt, size int64, password string) (in inspection, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("pdfcpu: %v", p)
 		}
 	}()
+	if in, err := inspectSound(file, size); err == nil {
+		return in, nil
+	}
 	// All that pdfcpu reads stays until the end: to look through it again each
 	// time it has doubled finds nothing. The process's memory limit holds.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
-	in.metadata = map[string]string{}
-	ctx, err := api.ReadContext(rs, pdfcpuConfig(password))
+	ctx, err := api.ReadContext(io.NewSectionReader(file, 0, size), pdfcpuConfig(password))
 	if err != nil {
+		return in, err
+	}
+	root, err := ctx.Catalog()
+	if err != nil {
+		return in, err
+	}
+	if in, err = inspectObjects(ctx, root); err != nil {
 		return in, err
 	}
 	if v := ctx.VersionString(); v != "" {
@@ -174,25 +209,27 @@ func inspect(rs io.ReadSeeker, password string) (in inspection, err error) {
 	if e := ctx.E; e != nil {
 		in.metadata["permissions"] = permissions(e.P)
 	}
-	root, err := ctx.Catalog()
-	if err != nil {
-		return in, err
-	}
+	return in, nil
+}
+
+// inspectObjects follows a document from its catalog.
+func inspectObjects(r resolver, root types.Dict) (in inspection, err error) {
+	in.metadata = map[string]string{}
 	if lang := root.StringEntry("Lang"); lang != nil {
 		if v := cleanMeta(*lang); v != "" {
 			in.metadata["language"] = v
 		}
 	}
-	pages, err := ctx.Pages()
-	if err != nil {
-		return in, err
+	pages, ok := root["Pages"].(types.IndirectRef)
+	if !ok {
+		return in, errTree
 	}
-	h := hasher{ctx: ctx, memo: map[int]uint64{}, walked: map[int]bool{}, pageOf: map[int]int{}}
-	if err := h.tree(*pages, inherited{}, 0); err != nil {
+	h := hasher{objects: r, memo: map[int]uint64{}, walked: map[int]bool{}, pageOf: map[int]int{}}
+	if err := h.tree(pages, inherited{}, 0); err != nil {
 		return in, err
 	}
 	in.fingerprints = h.pages
-	marks := bookmarks{ctx: ctx, pageOf: h.pageOf}
+	marks := bookmarks{objects: r, pageOf: h.pageOf}
 	in.outline = marks.read(root)
 	return in, nil
 }
@@ -219,14 +256,17 @@ func permissions(p int) string {
 // streams, its resources as deep as they go, its boxes and its rotation. Equal
 // fingerprints mean equal pages whatever the object numbers are.
 type hasher struct {
-	ctx    *model.Context
-	memo   map[int]uint64 // by object number; 0 while it is being computed
-	walked map[int]bool   // nodes of the page tree
-	pageOf map[int]int    // object number of a page → its index
-	pages  []uint64
+	objects resolver
+	memo    map[int]uint64 // by object number; 0 while it is being computed
+	walked  map[int]bool   // nodes of the page tree
+	pageOf  map[int]int    // object number of a page → its index
+	pages   []uint64
 }
 
-var errTree = errors.New("the page tree is damaged")
+var (
+	errTooLarge = errors.New("the file is too large to be looked through")
+	errTree     = errors.New("the page tree is damaged")
+)
 
 // inherited are the attributes that a page takes from the nodes above it.
 type inherited struct{ resources, media, crop, rotate types.Object }
@@ -237,8 +277,8 @@ func (h *hasher) tree(ref types.IndirectRef, in inherited, depth int) error {
 		return errTree
 	}
 	h.walked[number] = true
-	node, err := h.ctx.DereferenceDict(ref)
-	if err != nil || node == nil {
+	node := dictOf(h.objects, ref)
+	if node == nil {
 		return errTree
 	}
 	for key, at := range map[string]*types.Object{"Resources": &in.resources, "MediaBox": &in.media, "CropBox": &in.crop, "Rotate": &in.rotate} {
@@ -258,8 +298,8 @@ func (h *hasher) tree(ref types.IndirectRef, in inherited, depth int) error {
 		h.pages = append(h.pages, d.Sum64())
 		return nil
 	}
-	list, err := h.ctx.DereferenceArray(kids)
-	if err != nil {
+	list := arrayOf(h.objects, kids)
+	if list == nil {
 		return errTree
 	}
 	for _, k := range list {
@@ -307,7 +347,7 @@ func (h *hasher) write(d *xxhash.Digest, o types.Object, depth int) {
 		if !known {
 			h.memo[number] = 0 // a cycle ends here
 			inner := xxhash.New()
-			target, err := h.ctx.Dereference(v)
+			target, err := h.objects.Dereference(v)
 			if err != nil {
 				target = nil
 			}
@@ -336,14 +376,16 @@ func (h *hasher) write(d *xxhash.Digest, o types.Object, depth int) {
 	}
 }
 
-// plain is a value with its type: fmt's "%T %v", which takes long for the two
-// types that most values have.
+// plain is a value with its type: fmt's "%T %v", which takes long for the types
+// that most values have, and shows two digits of a fraction.
 func plain(o types.Object) string {
 	switch v := o.(type) {
 	case types.Integer:
 		return "types.Integer " + strconv.Itoa(int(v))
 	case types.Name:
 		return "types.Name " + v.String()
+	case types.Float:
+		return "types.Float " + strconv.FormatFloat(v.Value(), 'g', -1, 64)
 	}
 	return fmt.Sprintf("%T %v", o, o)
 }

@@ -1,0 +1,629 @@
+package pdf
+
+import (
+	"bytes"
+	"compress/zlib"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/pdfcpu/pdfcpu/pkg/pdfcpu/types"
+)
+
+// resolver gives the object behind a reference, and any other object as it is.
+type resolver interface {
+	Dereference(o types.Object) (types.Object, error)
+}
+
+func dictOf(r resolver, o types.Object) types.Dict {
+	o, _ = r.Dereference(o)
+	d, _ := o.(types.Dict)
+	return d
+}
+
+func arrayOf(r resolver, o types.Object) types.Array {
+	o, _ = r.Dereference(o)
+	a, _ := o.(types.Array)
+	return a
+}
+
+// objects reads the objects of a PDF when they are asked for. pdfcpu reads all of
+// them, which takes five times as long as a plan needs. It reads files that are
+// sound and not encrypted: whatever it does not expect is errUnusual, and the
+// file is pdfcpu's. It never guesses, since fingerprints of other bytes than the
+// engine reads would give a changed page the result of the page before.
+type objects struct {
+	file    []byte
+	places  map[int]place
+	known   map[int]types.Object // read already
+	packs   map[int]*pack
+	trailer types.Dict
+	err     error // of an object that could not be read
+}
+
+// place is where an object is: at an offset of the file, or in an object stream.
+type place struct{ offset, stream int }
+
+// pack is an object stream (ISO 32000-1, 7.5.7).
+type pack struct {
+	text    []byte
+	offsets map[int]int // by object number
+}
+
+var errUnusual = errors.New("the file's structure is unusual")
+
+// Limits of what is followed.
+const (
+	maxSections   = 256      // of the cross-reference table: one an update
+	maxReferences = 16       // that lead to each other
+	maxUnpacked   = 64 << 20 // bytes of one object stream
+)
+
+// openObjects reads the cross-reference table.
+func openObjects(r io.ReaderAt, size int64) (*objects, error) {
+	o := &objects{file: make([]byte, size), places: map[int]place{}, known: map[int]types.Object{}, packs: map[int]*pack{}}
+	if n, err := r.ReadAt(o.file, 0); n < len(o.file) {
+		return nil, err
+	}
+	end := max(0, len(o.file)-1024)
+	i := bytes.LastIndex(o.file[end:], []byte("startxref"))
+	if i < 0 {
+		return nil, errUnusual
+	}
+	p := scanner{text: o.file, at: end + i + len("startxref")}
+	next, ok := p.number()
+	for n := 0; ok; n++ {
+		if n == maxSections || next <= 0 || next >= len(o.file) {
+			return nil, errUnusual
+		}
+		section, err := o.section(next)
+		if err != nil {
+			return nil, err
+		}
+		if n == 0 {
+			o.trailer = section
+		}
+		for _, key := range []string{"Encrypt", "XRefStm"} {
+			if _, has := section.Find(key); has {
+				return nil, errUnusual
+			}
+		}
+		prev, has := section.Find("Prev")
+		if !has {
+			return o, nil
+		}
+		at, isNumber := prev.(types.Integer)
+		next, ok = int(at), isNumber
+	}
+	return nil, errUnusual
+}
+
+// section reads a part of the cross-reference table. What newer parts say of an
+// object stands.
+func (o *objects) section(at int) (types.Dict, error) {
+	p := scanner{text: o.file, at: at}
+	if !p.word("xref") {
+		return o.sectionStream(at)
+	}
+	for !p.word("trailer") {
+		first, ok1 := p.number()
+		count, ok2 := p.number()
+		if !ok1 || !ok2 || count > len(o.file) {
+			return nil, errUnusual
+		}
+		for n := first; n < first+count; n++ {
+			offset, ok1 := p.number()
+			_, ok2 := p.number()
+			used := p.word("n")
+			if !ok1 || !ok2 || !used && !p.word("f") {
+				return nil, errUnusual
+			}
+			o.put(n, used, place{offset: offset})
+		}
+	}
+	v, err := p.value(0)
+	d, ok := v.(types.Dict)
+	if err != nil || !ok {
+		return nil, errUnusual
+	}
+	return d, nil
+}
+
+func (o *objects) put(number int, used bool, at place) {
+	if _, known := o.places[number]; known {
+		return
+	}
+	if !used {
+		at = place{}
+	}
+	o.places[number] = at
+}
+
+// sectionStream reads a part that is a stream (ISO 32000-1, 7.5.8).
+func (o *objects) sectionStream(at int) (types.Dict, error) {
+	v, err := o.indirect(at, -1)
+	s, ok := v.(types.StreamDict)
+	if err != nil || !ok {
+		return nil, errUnusual
+	}
+	text, err := o.unpacked(s)
+	if err != nil {
+		return nil, err
+	}
+	var w [3]int
+	width, ok := s.Dict["W"].(types.Array)
+	if !ok || len(width) != len(w) {
+		return nil, errUnusual
+	}
+	for i := range w {
+		n, ok := width[i].(types.Integer)
+		if !ok || n < 0 || n > 7 {
+			return nil, errUnusual
+		}
+		w[i] = int(n)
+	}
+	size, _ := s.Dict["Size"].(types.Integer)
+	index, has := s.Dict["Index"].(types.Array)
+	if !has {
+		index = types.Array{types.Integer(0), size}
+	}
+	field := func(i, missing int) (n int) {
+		if w[i] == 0 {
+			return missing
+		}
+		for _, b := range text[:w[i]] {
+			n = n<<8 | int(b)
+		}
+		text = text[w[i]:]
+		return n
+	}
+	for ; len(index) >= 2; index = index[2:] {
+		first, ok1 := index[0].(types.Integer)
+		count, ok2 := index[1].(types.Integer)
+		if !ok1 || !ok2 || count < 0 || w[0]+w[1]+w[2] == 0 || int(count) > len(text)/(w[0]+w[1]+w[2]) {
+			return nil, errUnusual
+		}
+		for n := int(first); n < int(first)+int(count); n++ {
+			kind, at, _ := field(0, 1), field(1, 0), field(2, 0)
+			switch kind {
+			case 0:
+				o.put(n, false, place{})
+			case 1:
+				o.put(n, true, place{offset: at})
+			case 2:
+				o.put(n, true, place{stream: at})
+			default:
+				return nil, errUnusual
+			}
+		}
+	}
+	return s.Dict, nil
+}
+
+// Dereference implements resolver.
+func (o *objects) Dereference(v types.Object) (types.Object, error) {
+	for range maxReferences {
+		ref, is := v.(types.IndirectRef)
+		if !is {
+			return v, nil
+		}
+		n := ref.ObjectNumber.Value()
+		known, ok := o.known[n]
+		if !ok {
+			var err error
+			o.known[n] = nil // for what leads back to it
+			if known, err = o.object(n); err != nil {
+				o.err = err
+				return nil, err
+			}
+			o.known[n] = known
+		}
+		v = known
+	}
+	return nil, errUnusual
+}
+
+// object reads an object; nil for one that the file does not have.
+func (o *objects) object(number int) (types.Object, error) {
+	at := o.places[number]
+	switch {
+	case at.stream > 0:
+		p, err := o.pack(at.stream)
+		if err != nil {
+			return nil, err
+		}
+		offset, ok := p.offsets[number]
+		if !ok {
+			return nil, errUnusual
+		}
+		s := scanner{text: p.text, at: offset}
+		return s.value(0)
+	case at.offset > 0:
+		return o.indirect(at.offset, number)
+	}
+	return nil, nil
+}
+
+// indirect reads "12 0 obj …" at an offset; a number of -1 is any.
+func (o *objects) indirect(offset, number int) (types.Object, error) {
+	p := scanner{text: o.file, at: offset}
+	n, ok1 := p.number()
+	_, ok2 := p.number()
+	if !ok1 || !ok2 || !p.word("obj") || number >= 0 && n != number {
+		return nil, errUnusual
+	}
+	v, err := p.value(0)
+	if err != nil {
+		return nil, err
+	}
+	if d, ok := v.(types.Dict); ok && p.word("stream") {
+		return o.stream(d, p.at)
+	}
+	if !p.word("endobj") {
+		return nil, errUnusual
+	}
+	return v, nil
+}
+
+// stream is the stream whose data begins behind a line end. Its length must be
+// what it says: readers that do not find its end there look for another.
+func (o *objects) stream(d types.Dict, at int) (types.Object, error) {
+	if bytes.HasPrefix(o.file[at:], []byte("\r\n")) {
+		at++
+	}
+	if at >= len(o.file) || o.file[at] != '\n' {
+		return nil, errUnusual
+	}
+	at++
+	v, err := o.Dereference(d["Length"])
+	n, ok := v.(types.Integer)
+	if err != nil || !ok || n < 0 || int(n) > len(o.file)-at {
+		return nil, errUnusual
+	}
+	end := scanner{text: o.file, at: at + int(n)}
+	if !end.word("endstream") {
+		return nil, errUnusual
+	}
+	return types.StreamDict{Dict: d, Raw: o.file[at : at+int(n)]}, nil
+}
+
+func (o *objects) pack(number int) (*pack, error) {
+	if p := o.packs[number]; p != nil {
+		return p, nil
+	}
+	at := o.places[number]
+	if at.offset == 0 { // an object stream is in no other
+		return nil, errUnusual
+	}
+	o.packs[number] = &pack{} // for what leads back to it
+	v, err := o.indirect(at.offset, number)
+	s, ok := v.(types.StreamDict)
+	if err != nil || !ok {
+		return nil, errUnusual
+	}
+	count, ok1 := s.Dict["N"].(types.Integer)
+	first, ok2 := s.Dict["First"].(types.Integer)
+	p := &pack{offsets: map[int]int{}}
+	if p.text, err = o.unpacked(s); err != nil || !ok1 || !ok2 {
+		return nil, errUnusual
+	}
+	head := scanner{text: p.text}
+	for range int(count) {
+		n, ok1 := head.number()
+		offset, ok2 := head.number()
+		_, twice := p.offsets[n]
+		if offset += int(first); !ok1 || !ok2 || twice || offset < 0 || offset >= len(p.text) {
+			return nil, errUnusual
+		}
+		p.offsets[n] = offset
+	}
+	o.packs[number] = p
+	return p, nil
+}
+
+// unpacked is the data of a stream of the file's structure, which all producers
+// compress alike.
+func (o *objects) unpacked(s types.StreamDict) ([]byte, error) {
+	filter, has := s.Dict["Filter"]
+	if a, is := filter.(types.Array); is && len(a) == 1 {
+		filter = a[0]
+	}
+	if !has {
+		return s.Raw, nil
+	}
+	if filter != types.Name("FlateDecode") {
+		return nil, errUnusual
+	}
+	z, err := zlib.NewReader(bytes.NewReader(s.Raw))
+	if err != nil {
+		return nil, errUnusual
+	}
+	text, err := io.ReadAll(io.LimitReader(z, maxUnpacked+1))
+	if err != nil || len(text) > maxUnpacked {
+		return nil, errUnusual
+	}
+	parms, has := s.Dict["DecodeParms"]
+	if a, is := parms.(types.Array); is && len(a) == 1 {
+		parms = a[0]
+	}
+	if !has || parms == nil {
+		return text, nil
+	}
+	d, ok := parms.(types.Dict)
+	if !ok {
+		return nil, errUnusual
+	}
+	number := func(key string, missing int) int {
+		if n, ok := d[key].(types.Integer); ok {
+			return int(n)
+		}
+		return missing
+	}
+	switch predictor, columns := number("Predictor", 1), number("Columns", 1); {
+	case predictor == 1:
+		return text, nil
+	case predictor < 10 || columns < 1 || columns > 1<<16 || number("Colors", 1) != 1 || number("BitsPerComponent", 8) != 8:
+		return nil, errUnusual
+	default:
+		return unpredicted(text, columns)
+	}
+}
+
+// unpredicted undoes PNG's "none" and "up" (RFC 2083, 6).
+func unpredicted(text []byte, columns int) ([]byte, error) {
+	if len(text)%(columns+1) != 0 {
+		return nil, errUnusual
+	}
+	out := make([]byte, 0, len(text))
+	above := make([]byte, columns)
+	for ; len(text) > 0; text = text[columns+1:] {
+		row := text[1 : columns+1]
+		switch text[0] {
+		case 0:
+		case 2:
+			for i := range row {
+				row[i] += above[i]
+			}
+		default:
+			return nil, errUnusual
+		}
+		out = append(out, row...)
+		above = row
+	}
+	return out, nil
+}
+
+// scanner reads objects (ISO 32000-1, 7.3).
+type scanner struct {
+	text []byte
+	at   int
+}
+
+const (
+	spaces     = "\x00\t\n\f\r "
+	delimiters = "()<>[]{}/%"
+)
+
+var regular = func() (r [256]bool) {
+	for c := range r {
+		r[c] = strings.IndexByte(spaces+delimiters, byte(c)) < 0
+	}
+	return r
+}()
+
+func (s *scanner) space() {
+	for ; s.at < len(s.text); s.at++ {
+		switch s.text[s.at] {
+		case 0, '\t', '\n', '\f', '\r', ' ':
+		case '%':
+			for s.at+1 < len(s.text) && s.text[s.at+1] != '\n' && s.text[s.at+1] != '\r' {
+				s.at++
+			}
+		default:
+			return
+		}
+	}
+}
+
+// token is the run of regular characters that comes next.
+func (s *scanner) token() []byte {
+	s.space()
+	from := s.at
+	for s.at < len(s.text) && regular[s.text[s.at]] {
+		s.at++
+	}
+	return s.text[from:s.at]
+}
+
+// word reads a keyword, or nothing where another comes next.
+func (s *scanner) word(w string) bool {
+	before := *s
+	if string(s.token()) == w {
+		return true
+	}
+	*s = before
+	return false
+}
+
+// number reads a number without a sign, or nothing.
+func (s *scanner) number() (n int, ok bool) {
+	before := *s
+	t := s.token()
+	if n, ok = natural(t); !ok {
+		*s = before
+	}
+	return n, ok
+}
+
+func natural(t []byte) (n int, ok bool) {
+	if len(t) == 0 || len(t) > 15 {
+		return 0, false
+	}
+	for _, c := range t {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + int(c-'0')
+	}
+	return n, true
+}
+
+func (s *scanner) value(depth int) (types.Object, error) {
+	s.space()
+	if s.at >= len(s.text) || depth > maxHashDepth {
+		return nil, errUnusual
+	}
+	switch c := s.text[s.at]; {
+	case c == '/':
+		return s.name()
+	case c == '(':
+		return s.literal()
+	case c == '[':
+		s.at++
+		a := types.Array{}
+		for {
+			if s.space(); s.at < len(s.text) && s.text[s.at] == ']' {
+				s.at++
+				return a, nil
+			}
+			v, err := s.value(depth + 1)
+			if err != nil {
+				return nil, err
+			}
+			a = append(a, v)
+		}
+	case bytes.HasPrefix(s.text[s.at:], []byte("<<")):
+		s.at += 2
+		return s.dict(depth)
+	case c == '<':
+		return s.hex()
+	}
+	t := s.token()
+	if n, ok := natural(t); ok {
+		before := *s
+		if generation, ok := s.number(); ok && s.word("R") {
+			return *types.NewIndirectRef(n, generation), nil
+		}
+		*s = before
+		return types.Integer(n), nil
+	}
+	switch string(t) {
+	case "true":
+		return types.Boolean(true), nil
+	case "false":
+		return types.Boolean(false), nil
+	case "null":
+		return nil, nil
+	}
+	if n, err := strconv.Atoi(string(t)); err == nil {
+		return types.Integer(n), nil
+	}
+	f, err := strconv.ParseFloat(string(t), 64)
+	if err != nil || bytes.ContainsAny(t, "eEnNxXpP_") {
+		return nil, errUnusual
+	}
+	return types.Float(f), nil
+}
+
+func (s *scanner) dict(depth int) (types.Object, error) {
+	d := types.Dict{}
+	for {
+		s.space()
+		if bytes.HasPrefix(s.text[s.at:], []byte(">>")) {
+			s.at += 2
+			return d, nil
+		}
+		if s.at >= len(s.text) || s.text[s.at] != '/' {
+			return nil, errUnusual
+		}
+		key, err := s.name()
+		if err != nil {
+			return nil, err
+		}
+		v, err := s.value(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		if _, twice := d[string(key)]; twice {
+			return nil, errUnusual // readers differ in which they take
+		}
+		if v != nil {
+			d[string(key)] = v
+		}
+	}
+}
+
+func (s *scanner) name() (types.Name, error) {
+	from := s.at + 1
+	for s.at++; s.at < len(s.text) && regular[s.text[s.at]]; s.at++ {
+	}
+	t := s.text[from:s.at]
+	if bytes.IndexByte(t, '#') < 0 {
+		return types.Name(t), nil
+	}
+	out := make([]byte, 0, len(t))
+	for i := 0; i < len(t); i++ {
+		if t[i] != '#' {
+			out = append(out, t[i])
+			continue
+		}
+		if i+2 >= len(t) {
+			return "", errUnusual
+		}
+		c, err := strconv.ParseUint(string(t[i+1:i+3]), 16, 8)
+		if err != nil {
+			return "", errUnusual
+		}
+		out, i = append(out, byte(c)), i+2
+	}
+	return types.Name(out), nil
+}
+
+// literal reads (text), which stays as it is written.
+func (s *scanner) literal() (types.Object, error) {
+	from, open := s.at+1, 0
+	for ; s.at < len(s.text); s.at++ {
+		switch s.text[s.at] {
+		case '\\':
+			s.at++
+		case '(':
+			open++
+		case ')':
+			if open--; open == 0 {
+				s.at++
+				return types.StringLiteral(s.text[from : s.at-1]), nil
+			}
+		}
+	}
+	return nil, errUnusual
+}
+
+func (s *scanner) hex() (types.Object, error) {
+	n := bytes.IndexByte(s.text[s.at:], '>')
+	if n < 0 {
+		return nil, errUnusual
+	}
+	t := strings.ToUpper(strings.Join(strings.FieldsFunc(string(s.text[s.at+1:s.at+n]), func(r rune) bool { return strings.ContainsRune(spaces, r) }), ""))
+	if strings.Trim(t, "0123456789ABCDEF") != "" {
+		return nil, errUnusual
+	}
+	s.at += n + 1
+	return types.HexLiteral(t), nil
+}
+
+// version is that of the catalog, else that of the header.
+func (o *objects) version(root types.Dict) string {
+	v := ""
+	if i := bytes.Index(o.file[:min(len(o.file), 1024)], []byte("%PDF-")); i >= 0 {
+		s := scanner{text: o.file, at: i + len("%PDF-")}
+		v = string(s.token())
+	}
+	if name, ok := root["Version"].(types.Name); ok {
+		v = string(name)
+	}
+	if len(v) > 8 || strings.Trim(v, "0123456789.") != "" {
+		return ""
+	}
+	return v
+}
