@@ -182,6 +182,7 @@ func (s *Server) routes() {
 	s.uploadRoutes()
 	s.partialRoutes()
 	s.webhookRoutes()
+	s.flowRoutes()
 	s.statsRoutes()
 	s.versionRoutes()
 	s.receiptRoutes()

@@ -20,6 +20,7 @@ type Catalog interface {
 	Jobs
 	Uploads
 	Webhooks
+	Flows
 	Deliveries
 	Receipts
 	Idempotency
@@ -89,6 +90,15 @@ type Webhooks interface {
 	Webhooks(ctx context.Context, tenantID, datasetID string) ([]taskstore.Webhook, error)
 	UpdateWebhook(ctx context.Context, w taskstore.Webhook) error
 	DeleteWebhook(ctx context.Context, tenantID, datasetID, id string) error
+}
+
+// Flows holds the versions of flows.
+type Flows interface {
+	CreateFlow(ctx context.Context, f taskstore.FlowVersion, dryRun bool) (*taskstore.FlowVersion, error)
+	Flow(ctx context.Context, tenantID, name string, version int) (*taskstore.FlowVersion, error)
+	Flows(ctx context.Context, tenantID string, p taskstore.Page) ([]taskstore.FlowVersion, string, error)
+	FlowVersions(ctx context.Context, tenantID, name string) ([]taskstore.FlowVersion, error)
+	DeleteFlow(ctx context.Context, tenantID, name string, version int) ([]int, error)
 }
 
 // Deliveries reads messages to webhooks, and sends them again.

@@ -98,7 +98,7 @@ var may = map[string][]string{
 	"internal/tagset":     {"internal/artifact", "internal/blob", "internal/embed", "taskstore"},
 	"internal/doctor":     contracts,
 	"internal/telemetry":  {"internal/keeper", "internal/logctx", "internal/retryafter", "taskstore"}, // reads the counters of the loops
-	"internal/api":        append([]string{"internal/notify", "internal/watch", "ingest", "parser", "parser/child", "internal/buildinfo", "internal/search", "internal/doctor", "internal/receipt", "internal/secrets", "internal/settings", "internal/webhook"}, contracts...),
+	"internal/api":        append([]string{"internal/notify", "internal/watch", "ingest", "parser", "parser/child", "internal/buildinfo", "internal/search", "internal/doctor", "internal/flow", "internal/receipt", "internal/secrets", "internal/settings", "internal/webhook"}, contracts...),
 	"internal/watch":      {"internal/batching", "internal/notify", "taskstore"},
 	"internal/web":        {},
 	"internal/webhook":    {"internal/retryafter", "taskstore"},
@@ -208,8 +208,9 @@ func TestProductNeedsNoCompilerForC(t *testing.T) {
 }
 
 // mostPackages bounds what one build compiles, with the standard library.
-// Raise it with a reason: each package is paid for by everybody who builds.
-const mostPackages = 820
+// Raise it with a reason: each package is paid for by everybody who builds. The
+// expressions of flows brought 25, of cel-go and its parser.
+const mostPackages = 845
 
 func TestProductStaysSmall(t *testing.T) {
 	all := list(t, "-deps", "./cmd/sheaf")

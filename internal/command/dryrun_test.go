@@ -38,7 +38,7 @@ func TestDryRunChangesNothingOnAnyRoute(t *testing.T) {
 			continue
 		}
 		values := map[string]any{
-			"document_ids": []string{v.document}, "ids": []string{v.task}, "tenant_id": "alpha", "name": "other", "expires_at": "2100-01-01T00:00:00Z", "url": "https://hooks.invalid/b", "repair": true, "state": []string{"dead"},
+			"document_ids": []string{v.document}, "ids": []string{v.task}, "tenant_id": "alpha", "toml": victimsFlow("tried"), "name": "other", "expires_at": "2100-01-01T00:00:00Z", "url": "https://hooks.invalid/b", "repair": true, "state": []string{"dead"},
 		}
 		if strings.Contains(r.path, "uploads:submit") {
 			values["ids"] = []string{whole.ID}
@@ -46,7 +46,7 @@ func TestDryRunChangesNothingOnAnyRoute(t *testing.T) {
 		if strings.Contains(r.path, "/documents:") {
 			delete(values, "state")
 		}
-		path := fill(r.path, "ds", "vault", "doc", v.document, "job", v.job, "task", v.task, "upload", v.upload, "webhook", v.webhook, "tenant", "alpha", "key", v.apiKey) + "?dry_run=true"
+		path := fill(r.path, "ds", "vault", "doc", v.document, "job", v.job, "task", v.task, "upload", v.upload, "webhook", v.webhook, "tenant", "alpha", "key", v.apiKey, "flow", v.flow) + "?dry_run=true"
 		contentType, body := doc.body(r, values)
 		if contentType == "application/octet-stream" {
 			path += "&name=a.txt"

@@ -137,7 +137,7 @@ func (s *service) everythingOf(tenant string) string {
 	}
 	defer db.Close()
 	var out strings.Builder
-	for _, table := range []string{"tenants", "api_keys", "datasets", "jobs", "documents", "generations", "tasks", "events", "garbage", "idempotency", "uploads", "webhooks", "webhook_deliveries"} {
+	for _, table := range []string{"tenants", "api_keys", "datasets", "jobs", "documents", "generations", "tasks", "events", "garbage", "idempotency", "uploads", "webhooks", "webhook_deliveries", "flows"} {
 		key := "tenant_id"
 		if table == "tenants" {
 			key = "id"
@@ -275,7 +275,7 @@ func fill(path string, pairs ...string) string {
 // has something to show.
 type victim struct {
 	*service
-	dataset, document, job, task, rangeID, chunk, upload, webhook, apiKey, receipt string
+	dataset, document, job, task, rangeID, chunk, upload, webhook, apiKey, receipt, flow string
 }
 
 const victimsWord = "quetzalcoatlus"
@@ -317,6 +317,9 @@ func newVictim(s *service) victim {
 		s.t.Fatalf("the victim has %d keys: %v", len(keys), err)
 	}
 	v.apiKey = keys[0].ID
+	var flow api.FlowAnswer
+	v.flow = "vault-flow"
+	v.post("/v1/flows", map[string]any{"toml": victimsFlow(v.flow)}, &flow)
 	var drawer sheaf.Dataset
 	v.post("/v1/datasets", map[string]any{"name": "drawer"}, &drawer)
 	_, body = v.request("DELETE", "/v1/datasets/drawer", "", "Authorization", "Bearer "+v.key)
@@ -324,9 +327,16 @@ func newVictim(s *service) victim {
 	return v
 }
 
+// victimsFlow is a flow of that name.
+func victimsFlow(name string) string {
+	return `name = "` + name + `"
+node = [{ id = "read", kind = "parse" }, { id = "cut", kind = "chunk", from = ["read"] }, { id = "out", kind = "index", from = ["cut"] }]
+`
+}
+
 // names are everything of the victim that no one else may read.
 func (v victim) names() []string {
-	return []string{v.dataset, v.document, v.job, v.task, v.rangeID, v.chunk, v.upload, v.webhook, v.apiKey, v.receipt, victimsWord, "ledger-of-alpha", "secret-of-alpha", "vault"}
+	return []string{v.dataset, v.document, v.job, v.task, v.rangeID, v.chunk, v.upload, v.webhook, v.apiKey, v.receipt, v.flow, victimsWord, "ledger-of-alpha", "secret-of-alpha", "vault"}
 }
 
 func TestAnotherTenantSeesAndChangesNothingOnAnyRoute(t *testing.T) {
@@ -338,7 +348,7 @@ func TestAnotherTenantSeesAndChangesNothingOnAnyRoute(t *testing.T) {
 	doc, routes := s.routes()
 	values := map[string]any{
 		"query": victimsWord, "document_ids": []string{v.document}, "ids": []string{v.task, v.upload},
-		"document_id": v.document, "job_id": v.job, "job": v.job, "url": "https://example.invalid/a.pdf", "name": "theft", "limit": 10, "fresh": true,
+		"document_id": v.document, "job_id": v.job, "job": v.job, "url": "https://example.invalid/a.pdf", "name": "theft", "toml": victimsFlow("theft"), "limit": 10, "fresh": true,
 	}
 	// The victim's job is over, but what folds its progress may still be at work.
 	before := ""
@@ -348,7 +358,7 @@ func TestAnotherTenantSeesAndChangesNothingOnAnyRoute(t *testing.T) {
 		return last == before
 	})
 	path := func(p, dataset string) string {
-		return fill(p, "ds", dataset, "doc", v.document, "job", v.job, "task", v.task, "range", v.rangeID, "upload", v.upload, "webhook", v.webhook, "n", "1", "receipt", v.receipt)
+		return fill(p, "ds", dataset, "doc", v.document, "job", v.job, "task", v.task, "range", v.rangeID, "upload", v.upload, "webhook", v.webhook, "n", "1", "receipt", v.receipt, "flow", v.flow)
 	}
 	walked := 0
 	undrawn := regexp.MustCompile(`"no_page_image"|"no_picture"`) // what its owner is told of a document without pictures

@@ -1,7 +1,7 @@
 // Package flow describes what is done with a document, as a graph of nodes
 // that a tenant owns: how such a graph is written down, what is refused, in
 // which order its nodes run, and what distinguishes two versions. It runs
-// nothing and stores nothing.
+// nothing and stores nothing: taskstore holds the versions, executor runs them.
 package flow
 
 import (

@@ -18,7 +18,7 @@ import (
 // kinds are the standard ones and one of each form that they lack.
 func checker(t testing.TB) *Checker {
 	t.Helper()
-	c, err := NewChecker(append(Standard(), Kind{Name: "merge", In: []Port{Units, Chunks, Vectors, Records, Text}, Same: true}, Kind{Name: "extract", In: []Port{Chunks, Units}, Out: Records, Config: map[string]Field{
+	c, err := NewChecker(append(Kinds(), Kind{Name: "merge", In: []Port{Units, Chunks, Vectors, Records, Text}, Same: true}, Kind{Name: "extract", In: []Port{Chunks, Units}, Out: Records, Config: map[string]Field{
 		"schema": {Type: "object", Required: true}, "into": {Type: "string", Values: []string{"metadata", "chunks"}}, "share": {Type: "float", Max: 1}, "words": {Type: "strings"},
 	}})...)
 	if err != nil {

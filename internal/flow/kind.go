@@ -37,8 +37,8 @@ type Field struct {
 	Values   []string // of strings; nil for any
 }
 
-// Standard are the kinds of the standard pipeline.
-func Standard() []Kind {
+// Kinds are the kinds that executors run.
+func Kinds() []Kind {
 	return []Kind{
 		{Name: "parse", Out: Units},
 		{Name: "chunk", In: []Port{Units}, Out: Chunks, Config: map[string]Field{

@@ -44,6 +44,7 @@ func RunCatalog(t *testing.T, open func(testing.TB) *sqlstore.Store) {
 		{"Idempotency", testIdempotency},
 		{"UploadsInPieces", testUploads},
 		{"WebhooksAreToldOfEachEnd", testWebhooks},
+		{"FlowVersionsAreNumberedOnce", testFlowVersions},
 		{"ListsPageThroughConcurrentInserts", testPages},
 		{"FiltersAndHostileNames", testFilters},
 		{"EventsAndTaskHistory", testEvents},

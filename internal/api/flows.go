@@ -1,0 +1,305 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"sheaf"
+	"sheaf/internal/flow"
+	"sheaf/taskstore"
+)
+
+// FlowPath names a flow, or one version of it.
+type FlowPath struct {
+	Flow string `path:"flow" maxLength:"80" doc:"a flow such as contracts, or a version such as contracts@3; without a number the latest"`
+}
+
+// NewFlow is a flow as it is written down, in one of two forms.
+type NewFlow struct {
+	Flow json.RawMessage `json:"flow,omitempty" doc:"the flow as JSON"`
+	TOML string          `json:"toml,omitempty" maxLength:"65536" doc:"the flow as TOML, in place of flow"`
+}
+
+// FlowListed is a version of a flow without its nodes.
+type FlowListed struct {
+	Ref       string    `json:"ref" doc:"name and version, as parser_config.flow takes them"`
+	Name      string    `json:"name"`
+	Version   int       `json:"version"`
+	Digest    string    `json:"digest" doc:"of what it does: two flows with the same digest differ in their names at most"`
+	Nodes     int       `json:"nodes"`
+	BuiltIn   bool      `json:"built_in,omitempty" doc:"everybody has it, and nobody can change it"`
+	CreatedAt time.Time `json:"created_at,omitzero"`
+}
+
+// FlowAnswer is a version of a flow.
+type FlowAnswer struct {
+	FlowListed
+	Flow   *flow.Flow `json:"flow"`
+	TOML   string     `json:"toml" doc:"the same as TOML"`
+	DryRun bool       `json:"dry_run,omitempty" doc:"nothing was created: the version would be so"`
+}
+
+// FlowChecked says whether a flow can be created, and if not, why.
+type FlowChecked struct {
+	Valid    bool          `json:"valid"`
+	Problems []FlowProblem `json:"problems" nullable:"false"`
+}
+
+// FlowProblem is one reason for which a flow is refused.
+type FlowProblem struct {
+	Node    string `json:"node,omitempty" doc:"its id; absent for the flow itself"`
+	Field   string `json:"field,omitempty" doc:"of the node or the flow"`
+	Message string `json:"message" doc:"a sentence that says what to do"`
+}
+
+// FlowDiff is what distinguishes two versions of a flow.
+type FlowDiff struct {
+	From    string       `json:"from" doc:"the older version; empty where there is none before"`
+	To      string       `json:"to"`
+	Changes []FlowChange `json:"changes" nullable:"false" doc:"empty where both do the same"`
+}
+
+// FlowChange is one difference.
+type FlowChange struct {
+	Node  string `json:"node,omitempty" doc:"its id; absent for the flow itself"`
+	Field string `json:"field" doc:"what changed; node for one that came or went"`
+	Was   any    `json:"was,omitempty"`
+	Is    any    `json:"is,omitempty"`
+}
+
+// FlowsDeleted names the versions that were deleted, or would be.
+type FlowsDeleted struct {
+	Deleted []string `json:"deleted" nullable:"false"`
+	DryRun  bool     `json:"dry_run,omitempty" doc:"nothing was deleted"`
+}
+
+// read reads the flow in whichever form it is.
+func (n NewFlow) read() (*flow.Flow, error) {
+	if (n.Flow == nil) == (n.TOML == "") {
+		return nil, newProblem(400, "", "give the flow in exactly one of the two forms, flow (JSON) or toml")
+	}
+	if n.TOML != "" {
+		return flow.Read([]byte(n.TOML), true)
+	}
+	return flow.Read(n.Flow, false)
+}
+
+// refused makes the answer to a flow that is refused.
+func refused(err error) error {
+	invalid, ok := errors.AsType[flow.Invalid](err)
+	if !ok {
+		return err
+	}
+	p := newProblem(400, "invalid_flow", strings.SplitN(invalid.Error(), "\n", 2)[0])
+	if len(invalid) > 1 {
+		p.Detail += fmt.Sprintf(" (and %d more, see errors)", len(invalid)-1)
+	}
+	for _, one := range invalid {
+		at := strings.Trim("node."+one.Node+"."+one.Field, ".")
+		if one.Node == "" {
+			at = strings.Trim("flow."+one.Field, ".")
+		}
+		p.Errors = append(p.Errors, ProblemDetail{Location: at, Message: capital(one.Message)})
+	}
+	return p
+}
+
+// version is a stored version of a flow, parsed. What was valid when it was
+// created is read as it is: checks of later versions do not concern it.
+func version(v *taskstore.FlowVersion) (FlowAnswer, error) {
+	var f flow.Flow
+	if err := json.Unmarshal(v.Body, &f); err != nil {
+		return FlowAnswer{}, fmt.Errorf("reading flow %s@%d: %w", v.Name, v.Version, err)
+	}
+	text, err := f.TOML()
+	return FlowAnswer{
+		FlowListed: FlowListed{Ref: flow.Ref{Name: v.Name, Version: v.Version}.String(), Name: v.Name, Version: v.Version, Digest: v.Digest, Nodes: len(f.Nodes), CreatedAt: v.CreatedAt},
+		Flow:       &f, TOML: string(text),
+	}, err
+}
+
+// flow finds a version of a flow.
+func (s *Server) flow(ctx context.Context, ref flow.Ref) (FlowAnswer, error) {
+	v, err := flow.Find(ctx, s.cfg.Catalog, tenantOf(ctx), ref)
+	if err != nil {
+		return FlowAnswer{}, err
+	}
+	out, err := version(v)
+	out.BuiltIn = ref.Name == flow.StandardName
+	return out, err
+}
+
+func listedFlows(vs []taskstore.FlowVersion) ([]FlowListed, error) {
+	out := make([]FlowListed, len(vs))
+	for i := range vs {
+		v, err := version(&vs[i])
+		if err != nil {
+			return nil, err
+		}
+		out[i] = v.FlowListed
+		out[i].BuiltIn = v.Name == flow.StandardName
+	}
+	return out, nil
+}
+
+func (s *Server) flowRoutes() {
+	handle(s, get("/v1/flows", "List flows, each in its latest version"), func(ctx context.Context, in *struct {
+		Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"items per page"`
+		Cursor string `query:"cursor" maxLength:"64" doc:"next_cursor of the page before: the name of its last flow"`
+	}) (*output[List[FlowListed]], error) {
+		vs, next, err := s.cfg.Catalog.Flows(ctx, tenantOf(ctx), taskstore.Page{Limit: in.Limit, Cursor: in.Cursor})
+		if err != nil {
+			return nil, err
+		}
+		if in.Cursor == "" { // beyond the limit, which is of those that the tenant made
+			standard, err := flow.Find(ctx, s.cfg.Catalog, "", flow.Ref{Name: flow.StandardName})
+			if err != nil {
+				return nil, err
+			}
+			vs = append([]taskstore.FlowVersion{*standard}, vs...)
+		}
+		items, err := listedFlows(vs)
+		return listOf(items, next), err
+	})
+	create := post("/v1/flows", "Create a flow, or its next version")
+	create.Description = "A version never changes. A flow that does the same as its latest version creates none, and is answered with that version."
+	handle(s, create, func(ctx context.Context, in *struct {
+		DryRunParam
+		Body NewFlow
+	}) (*output[FlowAnswer], error) {
+		f, err := in.Body.read()
+		if err != nil {
+			return nil, refused(err)
+		}
+		body, err := f.JSON()
+		if err != nil {
+			return nil, err
+		}
+		v := &taskstore.FlowVersion{TenantID: tenantOf(ctx), Name: f.Name, Body: body}
+		if v.Digest, err = f.Digest(); err != nil {
+			return nil, err
+		}
+		if v, err = s.cfg.Catalog.CreateFlow(ctx, *v, in.DryRun); err != nil {
+			return nil, err
+		}
+		out, err := version(v)
+		out.DryRun = in.DryRun
+		return &output[FlowAnswer]{out}, err
+	})
+	check := needs(post("/v1/flows:validate", "Say what is wrong with a flow"), scopeRead)
+	check.Description = "Answers 200 with everything that is wrong, each with the node's id. Nothing is created."
+	handle(s, check, func(_ context.Context, in *struct{ Body NewFlow }) (*output[FlowChecked], error) {
+		out := FlowChecked{Problems: []FlowProblem{}}
+		_, err := in.Body.read()
+		invalid, ok := errors.AsType[flow.Invalid](err)
+		if err != nil && !ok {
+			return nil, err
+		}
+		for _, p := range invalid {
+			out.Problems = append(out.Problems, FlowProblem{p.Node, p.Field, capital(p.Message)})
+		}
+		out.Valid = err == nil
+		return &output[FlowChecked]{out}, nil
+	})
+	handle(s, get("/v1/flows/{flow}", "Read a flow"), func(ctx context.Context, in *FlowPath) (*output[FlowAnswer], error) {
+		ref, err := flow.ParseRef(in.Flow)
+		if err != nil {
+			return nil, err
+		}
+		out, err := s.flow(ctx, ref)
+		return &output[FlowAnswer]{out}, err
+	})
+	handle(s, get("/v1/flows/{flow}/versions", "List the versions of a flow, the newest first"), func(ctx context.Context, in *FlowPath) (*output[List[FlowListed]], error) {
+		ref, err := flow.ParseRef(in.Flow)
+		if err != nil {
+			return nil, err
+		}
+		var vs []taskstore.FlowVersion
+		if ref.Name == flow.StandardName {
+			var v *taskstore.FlowVersion
+			if v, err = flow.Find(ctx, s.cfg.Catalog, "", ref); err == nil {
+				vs = append(vs, *v)
+			}
+		} else {
+			vs, err = s.cfg.Catalog.FlowVersions(ctx, tenantOf(ctx), ref.Name)
+		}
+		if err != nil {
+			return nil, err
+		}
+		items, err := listedFlows(vs)
+		return listOf(items, ""), err
+	})
+	handle(s, get("/v1/flows/{flow}/diff", "Compare two versions of a flow"), func(ctx context.Context, in *struct {
+		FlowPath
+		From int `query:"from" minimum:"1" doc:"the older version; default: the one before"`
+	}) (*output[FlowDiff], error) {
+		ref, err := flow.ParseRef(in.Flow)
+		if err != nil {
+			return nil, err
+		}
+		to, err := s.flow(ctx, ref)
+		if err != nil {
+			return nil, err
+		}
+		out, old := FlowDiff{To: to.Ref, Changes: []FlowChange{}}, &flow.Flow{Name: to.Name}
+		if in.From > 0 || to.Version > 1 {
+			from := flow.Ref{Name: to.Name, Version: in.From}
+			if in.From == 0 {
+				from.Version = to.Version - 1
+			}
+			was, err := s.flow(ctx, from)
+			if err != nil {
+				return nil, err
+			}
+			out.From, old = was.Ref, was.Flow
+		}
+		for _, c := range flow.Diff(old, to.Flow) {
+			out.Changes = append(out.Changes, FlowChange(c))
+		}
+		return &output[FlowDiff]{out}, nil
+	})
+	remove := change(http.MethodDelete, "/v1/flows/{flow}", "Delete a flow, or one version of it")
+	remove.Description = "The numbers of deleted versions are not given again."
+	handle(s, remove, func(ctx context.Context, in *struct {
+		FlowPath
+		DryRunParam
+	}) (*output[FlowsDeleted], error) {
+		ref, err := flow.ParseRef(in.Flow)
+		if err != nil {
+			return nil, err
+		}
+		if ref.Name == flow.StandardName {
+			return nil, newProblem(409, "", "the flow standard is built in and cannot be deleted")
+		}
+		vs, err := s.cfg.Catalog.FlowVersions(ctx, tenantOf(ctx), ref.Name)
+		if err != nil {
+			return nil, err
+		}
+		out := FlowsDeleted{Deleted: []string{}, DryRun: in.DryRun}
+		for _, v := range vs {
+			if ref.Version == 0 || ref.Version == v.Version {
+				out.Deleted = append(out.Deleted, flow.Ref{Name: v.Name, Version: v.Version}.String())
+			}
+		}
+		if len(out.Deleted) == 0 {
+			return nil, fmt.Errorf("%w: flow %s", sheaf.ErrNotFound, ref)
+		}
+		if in.DryRun {
+			return &output[FlowsDeleted]{out}, nil
+		}
+		deleted, err := s.cfg.Catalog.DeleteFlow(ctx, tenantOf(ctx), ref.Name, ref.Version)
+		if err != nil {
+			return nil, err
+		}
+		out.Deleted = out.Deleted[:0]
+		for _, n := range deleted {
+			out.Deleted = append(out.Deleted, flow.Ref{Name: ref.Name, Version: n}.String())
+		}
+		return &output[FlowsDeleted]{out}, nil
+	})
+}

@@ -1,0 +1,126 @@
+package flow
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/cespare/xxhash/v2"
+
+	"sheaf"
+	"sheaf/taskstore"
+)
+
+// StandardName is the flow of documents that name no other. Every tenant has
+// it, in one version that nobody changes.
+const StandardName = "standard"
+
+// StandardFlow is the pipeline of documents that name no flow.
+func StandardFlow() *Flow {
+	return &Flow{Name: StandardName, Scope: ScopeDocument, Mode: ModeWhole, Nodes: []Node{
+		{ID: "parse", Kind: "parse"},
+		{ID: "chunk", Kind: "chunk", From: []string{"parse"}},
+		{ID: "enrich", Kind: "enrich", From: []string{"chunk"}},
+		{ID: "embed", Kind: "embed", From: []string{"enrich"}},
+		{ID: "index", Kind: "index", From: []string{"embed"}},
+	}}
+}
+
+// DefaultChecker knows the kinds that executors run. It is made on first use,
+// since declaring the expressions takes milliseconds and a megabyte.
+var DefaultChecker = sync.OnceValues(func() (*Checker, error) { return NewChecker(Kinds()...) })
+
+// Read reads a flow in the form that is given, JSON or TOML, and refuses one
+// that executors do not run. Errors about the flow are an Invalid.
+func Read(text []byte, isTOML bool) (*Flow, error) {
+	c, err := DefaultChecker()
+	if err != nil {
+		return nil, err
+	}
+	parse := c.ParseJSON
+	if isTOML {
+		parse = c.ParseTOML
+	}
+	read, err := parse(text)
+	if err != nil {
+		return nil, err
+	}
+	if problems := unsupported(read); problems != nil {
+		return nil, problems
+	}
+	return read, nil
+}
+
+// Digest names a flow by what it does: the xxhash64 of its canonical form
+// without its name, 16 hex.
+func (f *Flow) Digest() (string, error) {
+	unnamed := *f
+	unnamed.Name = ""
+	b, err := unnamed.JSON()
+	return fmt.Sprintf("%016x", xxhash.Sum64(b)), err
+}
+
+// unsupported says what of a valid flow executors cannot do: they run all nodes
+// of a range one after the other in the task of the range.
+func unsupported(f *Flow) (problems Invalid) {
+	add := func(node, field, format string, args ...any) {
+		problems = append(problems, Problem{node, field, fmt.Sprintf(format, args...)})
+	}
+	if f.Name == StandardName {
+		add("", "name", "%q is the flow that everybody has; choose another name", f.Name)
+	}
+	if f.Scope == ScopeDataset {
+		add("", "scope", "flows run over documents; leave scope out")
+	}
+	if f.Mode == ModeNodes {
+		add("", "mode", "all nodes of a range run in one task; leave mode out, or set it to whole")
+	}
+	count := map[string][]string{}
+	for _, n := range f.Nodes {
+		count[n.Kind] = append(count[n.Kind], n.ID)
+		if n.Pool != "" && n.Pool != "default" {
+			add(n.ID, "pool", "all nodes of a range run in one task, by whichever executor takes it; leave pool out")
+		}
+		if n.Retry != nil {
+			add(n.ID, "retry", "the task of the range is tried again as a whole; leave retry out, and set executor.max_fails")
+		}
+		if n.When != "" && (n.Kind == "parse" || n.Kind == "chunk" || n.Kind == "index") {
+			add(n.ID, "when", "the kind %s is a part of every run; put the condition on another node", n.Kind)
+		}
+	}
+	for _, kind := range []string{"parse", "chunk", "index"} {
+		if ids := count[kind]; len(ids) != 1 {
+			add("", "node", "a flow has exactly one node of the kind %s; this one has %s", kind, orNone(ids))
+		}
+	}
+	for kind, ids := range count {
+		if kind == "embed" && len(ids) > 1 {
+			add("", "node", "a flow has at most one node of the kind embed; this one has %s", strings.Join(ids, ", "))
+		}
+	}
+	return problems
+}
+
+// Versions reads stored versions of flows.
+type Versions interface {
+	// Flow reads a version; 0 is the latest.
+	Flow(ctx context.Context, tenantID, name string, version int) (*taskstore.FlowVersion, error)
+}
+
+// Find reads a version that a tenant has, its own or the one that everybody has.
+func Find(ctx context.Context, store Versions, tenantID string, ref Ref) (*taskstore.FlowVersion, error) {
+	if ref.Name != StandardName {
+		return store.Flow(ctx, tenantID, ref.Name, ref.Version)
+	}
+	if ref.Version > 1 {
+		return nil, fmt.Errorf("%w: flow %s", sheaf.ErrNotFound, ref)
+	}
+	f := StandardFlow()
+	body, err := f.JSON()
+	if err != nil {
+		return nil, err
+	}
+	digest, err := f.Digest()
+	return &taskstore.FlowVersion{Name: StandardName, Version: 1, Digest: digest, Body: body}, err
+}

@@ -1,0 +1,130 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+
+	"gorm.io/gorm"
+
+	"sheaf/taskstore"
+)
+
+type flowRow struct {
+	TenantID  string
+	Name      string
+	Version   int
+	Digest    string
+	Body      string // "" of a deleted version
+	CreatedAt int64  `gorm:"autoCreateTime:false"`
+	DeletedAt int64
+}
+
+func (r flowRow) toDomain() taskstore.FlowVersion {
+	return taskstore.FlowVersion{TenantID: r.TenantID, Name: r.Name, Version: r.Version, Digest: r.Digest, Body: []byte(r.Body), CreatedAt: toTime(r.CreatedAt)}
+}
+
+// flowName names a version in errors.
+func flowName(name string, version int) string {
+	if version == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s@%d", name, version)
+}
+
+// CreateFlow makes the next version of a flow, unless the latest has the same
+// digest: that one is answered then. A dry run answers the same and writes
+// nothing. ErrLimit when the tenant has its most.
+func (s *flows) CreateFlow(ctx context.Context, f taskstore.FlowVersion, dryRun bool) (made *taskstore.FlowVersion, err error) {
+	if err := checkTexts("the flow's name", f.Name, 64, "the flow's digest", f.Digest, 64); err != nil {
+		return nil, err
+	}
+	err = s.tx(ctx, func(tx *gorm.DB) error {
+		// Locked: of two at once the second sees the version of the first.
+		if _, err := one[string](tx, "tenant", f.TenantID, "SELECT id FROM tenants WHERE id=?"+s.d.lock, f.TenantID); err != nil {
+			return err
+		}
+		newest, err := first[flowRow](tx, "SELECT * FROM flows WHERE tenant_id=? AND name=? ORDER BY version DESC LIMIT 1", f.TenantID, f.Name)
+		if err != nil {
+			return err
+		}
+		if newest != nil && newest.DeletedAt == 0 && newest.Digest == f.Digest {
+			v := newest.toDomain()
+			made = &v
+			return nil
+		}
+		f.Version = 1
+		if newest != nil {
+			f.Version += newest.Version
+		}
+		n, err := one[int64](tx, "count", "", "SELECT COUNT(*) FROM flows WHERE tenant_id=? AND deleted_at=0", f.TenantID)
+		if err != nil {
+			return err
+		}
+		if *n >= taskstore.MaxFlowVersions {
+			return limitFailure("versions of flows", *n, 1, taskstore.MaxFlowVersions)
+		}
+		if dryRun {
+			made = &f
+			return nil
+		}
+		if err := insertRows(tx, "flows", []string{"tenant_id", "name", "version", "digest", "body", "created_at"},
+			[][]any{{f.TenantID, f.Name, f.Version, f.Digest, string(f.Body), raw(s.now())}}, ""); err != nil {
+			return err
+		}
+		row, err := one[flowRow](tx, "flow", f.Name, "SELECT * FROM flows WHERE tenant_id=? AND name=? AND version=?", f.TenantID, f.Name, f.Version)
+		if err != nil {
+			return err
+		}
+		v := row.toDomain()
+		made = &v
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("create flow: %w", err)
+	}
+	return made, nil
+}
+
+// Flow reads a version of a flow; 0 is the latest.
+func (s *flows) Flow(ctx context.Context, tenantID, name string, version int) (*taskstore.FlowVersion, error) {
+	row, err := one[flowRow](s.read(ctx), "flow", flowName(name, version), `SELECT * FROM flows WHERE tenant_id=? AND name=? AND deleted_at=0 AND (version=? OR ?=0)
+		ORDER BY version DESC LIMIT 1`, tenantID, name, version, version)
+	if err != nil {
+		return nil, err
+	}
+	v := row.toDomain()
+	return &v, nil
+}
+
+// Flows lists the latest version of each flow by name.
+func (s *flows) Flows(ctx context.Context, tenantID string, p taskstore.Page) ([]taskstore.FlowVersion, string, error) {
+	var w where
+	w.add("tenant_id=?", tenantID)
+	w.add(`version=(SELECT MAX(version) FROM flows l WHERE l.tenant_id=flows.tenant_id AND l.name=flows.name AND l.deleted_at=0)`)
+	p.Ascending = true
+	return page(s.read(ctx), "SELECT * FROM flows", w, "name", p, func(r flowRow) string { return r.Name }, flowRow.toDomain)
+}
+
+// FlowVersions lists the versions of a flow, the newest first.
+func (s *flows) FlowVersions(ctx context.Context, tenantID, name string) ([]taskstore.FlowVersion, error) {
+	rows, err := all[flowRow](s.read(ctx), "SELECT * FROM flows WHERE tenant_id=? AND name=? AND deleted_at=0 ORDER BY version DESC LIMIT ?", tenantID, name, taskstore.MaxFlowVersions)
+	if err == nil && len(rows) == 0 {
+		err = notFound("flow", name)
+	}
+	return mapped(rows, flowRow.toDomain), err
+}
+
+// DeleteFlow deletes a version of a flow, 0 for all, and says which. Their
+// numbers are not given again.
+func (s *flows) DeleteFlow(ctx context.Context, tenantID, name string, version int) (deleted []int, err error) {
+	err = s.tx(ctx, func(tx *gorm.DB) error {
+		if deleted, err = all[int](tx, "SELECT version FROM flows WHERE tenant_id=? AND name=? AND deleted_at=0 AND (version=? OR ?=0) ORDER BY version"+s.d.lock, tenantID, name, version, version); err != nil {
+			return err
+		}
+		if len(deleted) == 0 {
+			return notFound("flow", flowName(name, version))
+		}
+		return run(tx, stmt(s.sql("UPDATE flows SET deleted_at=@now, body='' WHERE tenant_id=? AND name=? AND deleted_at=0 AND (version=? OR ?=0)"), tenantID, name, version, version))
+	})
+	return deleted, err
+}

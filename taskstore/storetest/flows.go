@@ -1,0 +1,103 @@
+package storetest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"sheaf"
+	"sheaf/taskstore"
+)
+
+func testFlowVersions(t *testing.T, b *bench) {
+	ask := func(name, digest string) taskstore.FlowVersion {
+		return taskstore.FlowVersion{TenantID: b.tenant, Name: name, Digest: digest, Body: json.RawMessage(`{"name":"` + name + `","digest":"` + digest + `"}`)}
+	}
+	create := func(name, digest string) *taskstore.FlowVersion {
+		t.Helper()
+		v, err := b.CreateFlow(b.ctx, ask(name, digest), false)
+		b.ok(err)
+		return v
+	}
+	names := func(vs []taskstore.FlowVersion) (out []string) {
+		for _, v := range vs {
+			out = append(out, fmt.Sprintf("%s@%d %s", v.Name, v.Version, v.Digest))
+		}
+		return out
+	}
+	one := create("contracts", "a")
+	b.same("first", []any{one.Version, one.Digest, string(one.Body), one.CreatedAt.IsZero()}, []any{1, "a", `{"name":"contracts","digest":"a"}`, false})
+	b.same("the same again", create("contracts", "a").Version, 1)
+	would, err := b.CreateFlow(b.ctx, ask("contracts", "b"), true)
+	b.ok(err)
+	b.same("dry run", would.Version, 2)
+	b.same("another", create("contracts", "b").Version, 2)
+	b.same("back to the first", create("contracts", "a").Version, 3)
+
+	// Of many at once, each with a digest of its own, each gets its own number.
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	numbers := map[int]bool{}
+	for i := range 4 {
+		wg.Go(func() {
+			v, err := b.CreateFlow(b.ctx, ask("race", fmt.Sprint(i)), false)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			numbers[v.Version] = true
+		})
+	}
+	wg.Wait()
+	b.same("numbers", numbers, map[int]bool{1: true, 2: true, 3: true, 4: true})
+
+	create("apart", "x")
+	all, next, err := b.Flows(b.ctx, b.tenant, taskstore.Page{Limit: 2})
+	b.ok(err)
+	b.same("first page", []any{names(all), next}, []any{[]string{"apart@1 x", "contracts@3 a"}, "contracts"})
+	all, next, err = b.Flows(b.ctx, b.tenant, taskstore.Page{Limit: 2, Cursor: next})
+	b.ok(err)
+	b.same("second page", []any{len(all), all[0].Name, all[0].Version, next}, []any{1, "race", 4, ""})
+
+	latest, err := b.Flow(b.ctx, b.tenant, "contracts", 0)
+	b.ok(err)
+	second, err := b.Flow(b.ctx, b.tenant, "contracts", 2)
+	b.ok(err)
+	b.same("latest and second", []any{latest.Version, second.Digest}, []any{3, "b"})
+
+	// Another tenant has none of them.
+	if _, err := b.Flow(b.ctx, "nobody", "contracts", 0); !errors.Is(err, sheaf.ErrNotFound) {
+		t.Errorf("another tenant reads it: %v", err)
+	}
+	if _, err := b.DeleteFlow(b.ctx, "nobody", "contracts", 0); !errors.Is(err, sheaf.ErrNotFound) {
+		t.Errorf("another tenant deletes it: %v", err)
+	}
+
+	// A number is not given twice, even when it was the last.
+	deleted, err := b.DeleteFlow(b.ctx, b.tenant, "contracts", 3)
+	b.ok(err)
+	b.same("deleted", deleted, []int{3})
+	vs, err := b.FlowVersions(b.ctx, b.tenant, "contracts")
+	b.ok(err)
+	b.same("versions", names(vs), []string{"contracts@2 b", "contracts@1 a"})
+	b.same("after a deletion", create("contracts", "a").Version, 4)
+	deleted, err = b.DeleteFlow(b.ctx, b.tenant, "contracts", 0)
+	b.ok(err)
+	b.same("all deleted", deleted, []int{1, 2, 4})
+	for _, version := range []int{0, 1, 4} {
+		if _, err := b.Flow(b.ctx, b.tenant, "contracts", version); !errors.Is(err, sheaf.ErrNotFound) {
+			t.Errorf("version %d is there: %v", version, err)
+		}
+	}
+	if _, err := b.FlowVersions(b.ctx, b.tenant, "contracts"); !errors.Is(err, sheaf.ErrNotFound) {
+		t.Errorf("versions are there: %v", err)
+	}
+	if _, err := b.DeleteFlow(b.ctx, b.tenant, "contracts", 0); !errors.Is(err, sheaf.ErrNotFound) {
+		t.Errorf("it is deleted twice: %v", err)
+	}
+	b.same("created anew", create("contracts", "a").Version, 5)
+}
