@@ -77,6 +77,21 @@ type ReusableRange struct {
 	Result     sheaf.TaskResult
 }
 
+// Promotion is what became of tasks that waited for their time.
+type Promotion struct {
+	Tasks []PromotedTask
+	// NextIn is when the next one is due; 0 when there is none, and not 0
+	// otherwise.
+	NextIn time.Duration
+}
+
+// PromotedTask is a task that was due and is pending now.
+type PromotedTask struct {
+	ID   string
+	Lane sheaf.Lane
+	Late time.Duration // since it was due, by the store's clock
+}
+
 // TenantLoad is what a fair pick needs to know of a tenant.
 type TenantLoad struct {
 	TenantID string

@@ -201,7 +201,7 @@ func (m Main) build(ctx context.Context, cfg config.Config, r roles, log *slog.L
 			Tell:    teller.Round,
 			Sign:    a.receipts.Sign,
 			Leads:   func(leads bool) { a.leads.Store(leads); a.metrics.Leads(leads) },
-			Measure: a.measure, Ran: a.metrics.LoopRan,
+			Measure: a.measure, Ran: a.metrics.LoopRan, Promoted: a.metrics.Promoted,
 		}
 		if m.KeeperFunc != nil {
 			m.KeeperFunc(&kc)

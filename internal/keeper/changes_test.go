@@ -38,8 +38,10 @@ func (l *turn) Run(ctx context.Context, lead func(context.Context)) error {
 // idle is a store without work, but for progress, which is counted.
 type idle struct{ folds }
 
-func (*idle) RollUp(context.Context) (int, error)          { return 0, nil }
-func (*idle) PromoteDue(context.Context, int) (int, error) { return 0, nil }
+func (*idle) RollUp(context.Context) (int, error) { return 0, nil }
+func (*idle) PromoteDue(context.Context, int) (p taskstore.Promotion, err error) {
+	return p, nil
+}
 func (*idle) WatchClock(context.Context) (time.Time, time.Duration, error) {
 	return time.Now(), 0, nil
 }

@@ -57,13 +57,16 @@ type Config struct {
 	// Measure exports what waits, and with population what there is. It
 	// runs on the keeper that leads, so that one process tells of all. May be nil.
 	Measure func(ctx context.Context, population bool) error
+	// Promoted is told of each task that had waited for its time, and how long
+	// after that time it was promoted. May be nil.
+	Promoted func(lane sheaf.Lane, late time.Duration)
 	// Ran is told how long each run of a loop took. May be nil.
 	Ran func(loop string, took time.Duration)
 
 	FeedEvery     time.Duration // default 500 ms
 	Window        int           // hints a tenant and lane may have in the queue, default 256
 	RequeueAfter  time.Duration // a hint not claimed for this long is published again, default 5 min
-	PromoteEvery  time.Duration // default 1 s
+	PromoteEvery  time.Duration // default 500 ms; what is known to be due is promoted in time
 	ReapEvery     time.Duration // default 1 s
 	WorkerTimeout time.Duration // an executor silent for this long is gone, default 6 s: three missed heartbeats
 	MaxLost       int           // default 3
@@ -107,6 +110,7 @@ type Keeper struct {
 	measuredAt          time.Time     // when it began last
 	populatedAt         time.Time
 
+	dueIn    time.Duration // of the promote loop: when the next task is due, 0 for unknown
 	refoldIn time.Duration // of the fold loop: when to look again at what it left, 0 for nothing
 
 	// Of the reap loop: when it last ran, whether that failed, and since when
@@ -141,6 +145,7 @@ type loop struct {
 type Counts struct {
 	Runs    atomic.Int64
 	Changed atomic.Int64
+	Scanned atomic.Int64 // rows that its statements read
 	Failed  atomic.Int64
 	LastMS  atomic.Int64 // how long the last run took
 }
@@ -150,7 +155,7 @@ func New(cfg Config) *Keeper {
 	dur := func(p *time.Duration, d time.Duration) { *p = cmp.Or(*p, d) }
 	dur(&cfg.FeedEvery, 500*time.Millisecond)
 	dur(&cfg.RequeueAfter, 5*time.Minute)
-	dur(&cfg.PromoteEvery, time.Second)
+	dur(&cfg.PromoteEvery, 500*time.Millisecond)
 	dur(&cfg.ReapEvery, time.Second)
 	dur(&cfg.WorkerTimeout, 6*time.Second)
 	dur(&cfg.ReapJitter, time.Second)
@@ -171,7 +176,7 @@ func New(cfg Config) *Keeper {
 	}
 	k := &Keeper{cfg: cfg, notified: notify.NewSignal(), shared: map[string]taskstore.TenantLoad{}, sharedWith: map[sheaf.Lane]string{}}
 	k.loops = []*loop{
-		{name: "promote", every: cfg.PromoteEvery, limit: 10 * time.Second, step: k.promote},
+		{name: "promote", every: cfg.PromoteEvery, limit: 10 * time.Second, step: k.promote, nextFunc: func() time.Duration { return k.dueIn }},
 		{name: "reap", every: cfg.ReapEvery, limit: 10 * time.Second, step: k.reap},
 		{name: "fold", every: cfg.FoldEvery, follows: true, debounced: true, limit: 20 * time.Second, step: k.fold, nextFunc: func() time.Duration { return k.refoldIn }},
 		{name: "slow", every: cfg.SlowEvery, step: k.slow},
@@ -340,7 +345,7 @@ func (k *Keeper) run(ctx context.Context, l *loop, changed <-chan struct{}) {
 const stepLimit = time.Minute
 
 func (k *Keeper) step(ctx context.Context, l *loop) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(l.limit, stepLimit))
+	ctx, cancel := context.WithTimeout(taskstore.CountRows(ctx, &l.counts.Scanned), cmp.Or(l.limit, stepLimit))
 	defer cancel()
 	return l.step(ctx)
 }
@@ -421,12 +426,18 @@ func (k *Keeper) shares(ctx context.Context) error {
 const maxShared = 100_000
 
 func (k *Keeper) promote(ctx context.Context) (int, error) {
-	n, err := k.cfg.Store.PromoteDue(ctx, batch)
-	if n > 0 {
+	p, err := k.cfg.Store.PromoteDue(ctx, batch)
+	k.dueIn = p.NextIn
+	if len(p.Tasks) > 0 {
 		_ = k.cfg.Queue.Notify(ctx) // only a wake-up
 		k.Notify()
 	}
-	return n, err
+	if k.cfg.Promoted != nil {
+		for _, t := range p.Tasks {
+			k.cfg.Promoted(t.Lane, t.Late)
+		}
+	}
+	return len(p.Tasks), err
 }
 
 func (k *Keeper) reap(ctx context.Context) (int, error) {

@@ -38,7 +38,7 @@ type Meta interface {
 
 // Lifecycle moves tasks and documents that no executor moves.
 type Lifecycle interface {
-	PromoteDue(ctx context.Context, limit int) (int, error)
+	PromoteDue(ctx context.Context, limit int) (taskstore.Promotion, error)
 	WakeParked(ctx context.Context, limit int) (int, error)
 	Fold(ctx context.Context, limit int, apart time.Duration) (changed int, later bool, err error)
 	Reap(ctx context.Context, p taskstore.ReapPolicy, limit int) (int, error)

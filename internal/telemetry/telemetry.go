@@ -25,6 +25,7 @@ type Metrics struct {
 	refused   *prometheus.CounterVec
 	finished  *prometheus.CounterVec
 	waited    *prometheus.HistogramVec
+	promotion *prometheus.HistogramVec
 	took      *prometheus.HistogramVec
 	stages    *prometheus.HistogramVec
 	stale     *prometheus.CounterVec
@@ -86,6 +87,7 @@ func New() *Metrics {
 	m.protected = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sheaf_parser_protection", Help: "1 where a protection confines the parsers of this process; absent before the first has started."}, []string{"protection"})
 	m.registry.MustRegister(m.protected)
 	m.waited = histogram("task_wait_seconds", "From due to claimed.", "kind")
+	m.promotion = histogram("promotion_seconds", "Tasks that waited for their time (a retry, or work for later): from due to queued, and from due to claimed.", "until", "lane")
 	m.took = histogram("task_seconds", "From claimed to ended.", "kind")
 	m.stages = histogram("stage_seconds", "Time of one stage of a task.", "kind", "stage")
 	m.registry.MustRegister(m.retries)
@@ -99,9 +101,18 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
 }
 
-func (m *Metrics) Claimed(k sheaf.TaskKind, waited time.Duration) {
-	m.claims.WithLabelValues(string(k)).Inc()
-	m.waited.WithLabelValues(string(k)).Observe(max(0, waited.Seconds()))
+func (m *Metrics) Claimed(t *sheaf.Task) {
+	waited := max(0, t.StartedAt.Sub(t.RunAt).Seconds())
+	m.claims.WithLabelValues(string(t.Kind)).Inc()
+	m.waited.WithLabelValues(string(t.Kind)).Observe(waited)
+	if t.RunAt.After(t.CreatedAt) {
+		m.promotion.WithLabelValues("claimed", lanes[t.Lane]).Observe(waited)
+	}
+}
+
+// Promoted counts a task whose time has come, so long ago.
+func (m *Metrics) Promoted(lane sheaf.Lane, late time.Duration) {
+	m.promotion.WithLabelValues("queued", lanes[lane]).Observe(max(0, late.Seconds()))
 }
 
 func (m *Metrics) Refused(k sheaf.TaskKind, s sheaf.TaskState) {
@@ -173,6 +184,7 @@ func (m *Metrics) WatchKeeper(k *keeper.Keeper) {
 		for kind, v := range map[string]func() float64{
 			"runs":    func() float64 { return float64(c.Runs.Load()) },
 			"changed": func() float64 { return float64(c.Changed.Load()) },
+			"scanned": func() float64 { return float64(c.Scanned.Load()) },
 			"failed":  func() float64 { return float64(c.Failed.Load()) },
 		} {
 			m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{

@@ -15,7 +15,13 @@ import (
 // and what was last known of the queues.
 func TestMetricsOutliveTheDatabase(t *testing.T) {
 	m := New()
-	m.Claimed(sheaf.KindParse, time.Second)
+	m.Claimed(&sheaf.Task{Kind: sheaf.KindParse, Lane: 2, CreatedAt: time.UnixMilli(0), RunAt: time.UnixMilli(500), StartedAt: time.UnixMilli(1500)})
+	m.Promoted(2, 100*time.Millisecond)
+	for _, line := range []string{`sheaf_task_wait_seconds_sum{kind="parse"} 1`, `sheaf_promotion_seconds_sum{lane="normal",until="claimed"} 1`, `sheaf_promotion_seconds_sum{lane="normal",until="queued"} 0.1`} {
+		if body := scrape(t, m); !strings.Contains(body, line+"\n") {
+			t.Errorf("%q is not in %s", line, body)
+		}
+	}
 	if body := scrape(t, m); !strings.Contains(body, `sheaf_claims_total{kind="parse"} 1`) || strings.Contains(body, "sheaf_tasks_pending") {
 		t.Error("before the keeper has measured:", body)
 	}

@@ -126,7 +126,8 @@ func (c *Config) setDefaults() {
 
 // Observer is told what happens, for metrics and traces.
 type Observer interface {
-	Claimed(kind sheaf.TaskKind, waited time.Duration)
+	// Claimed tells of a task that was just claimed.
+	Claimed(t *sheaf.Task)
 	Refused(kind sheaf.TaskKind, state sheaf.TaskState)
 	Finished(kind sheaf.TaskKind, state sheaf.TaskState, took time.Duration)
 	// Produced tells what a task that is done has made.
@@ -379,7 +380,7 @@ func (w *Worker) claim(ctx context.Context, h sheaf.Hint) (*attempt, context.Con
 		}
 	})
 	w.capacity.claimed(time.Since(before))
-	w.cfg.Observe.Claimed(t.Kind, before.Sub(t.RunAt))
+	w.cfg.Observe.Claimed(t)
 	return a, run
 }
 
@@ -780,7 +781,7 @@ func (noTracer) Task(ctx context.Context, _, _ string, _ ...slog.Attr) (context.
 
 type noObserver struct{}
 
-func (noObserver) Claimed(sheaf.TaskKind, time.Duration)                   {}
+func (noObserver) Claimed(*sheaf.Task)                                     {}
 func (noObserver) Refused(sheaf.TaskKind, sheaf.TaskState)                 {}
 func (noObserver) Finished(sheaf.TaskKind, sheaf.TaskState, time.Duration) {}
 func (noObserver) Produced(sheaf.TaskKind, sheaf.TaskResult)               {}

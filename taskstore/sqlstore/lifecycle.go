@@ -22,19 +22,40 @@ func (s *lifecycle) Running(ctx context.Context) (map[string][]string, error) {
 	return out, err
 }
 
-// PromoteDue makes due retry_wait tasks pending. A task that is tried again
-// gets its old place in the line: it has waited once, and the end of a long
-// backlog may be hours away. What waits for a retry has no lease; saying so
-// finds it by its time in an index that leases are found by.
-func (s *lifecycle) PromoteDue(ctx context.Context, limit int) (n int, err error) {
-	err = s.tx(ctx, func(tx *gorm.DB) error {
-		ids, err := all[string](tx, s.sql("SELECT id FROM tasks WHERE state='retry_wait' AND lease_until=0 AND run_at<=@now ORDER BY run_at LIMIT ?")+s.d.skip, limit)
-		if err == nil {
-			n, err = execByIDs(tx, sortedUnique(ids), s.sql("UPDATE tasks SET state='pending', enqueued_at=0, run_at=created_at WHERE id IN ? AND state='retry_wait' AND run_at<=@now"))
+// PromoteDue makes due retry_wait tasks pending. They keep their place in the
+// line: they have waited once, and the end of a long backlog may be hours away.
+// What waits for a retry has no lease; saying so finds it by its time in an
+// index that leases are found by. Without due tasks it only reads.
+func (s *lifecycle) PromoteDue(ctx context.Context, limit int) (taskstore.Promotion, error) {
+	var p taskstore.Promotion
+	nextIn := func() (*int64, error) {
+		return first[int64](s.write(ctx), s.sql("SELECT run_at-@now FROM tasks WHERE state='retry_wait' AND lease_until=0 ORDER BY run_at LIMIT 1"))
+	}
+	next, err := nextIn()
+	if err != nil || next == nil {
+		return p, err
+	}
+	if *next <= 0 {
+		var due []taskRow
+		err := s.tx(ctx, func(tx *gorm.DB) (err error) {
+			if due, err = all[taskRow](tx, s.sql("SELECT id, lane, run_at, @now AS now FROM tasks WHERE state='retry_wait' AND lease_until=0 AND run_at<=@now ORDER BY run_at LIMIT ?")+s.d.skip, limit); err != nil {
+				return err
+			}
+			_, err = execByIDs(tx, sortedUnique(mapped(due, taskRow.id)), s.sql("UPDATE tasks SET state='pending', enqueued_at=0 WHERE id IN ? AND state='retry_wait' AND run_at<=@now"))
+			return err
+		})
+		if err != nil {
+			return p, err
 		}
-		return err
-	})
-	return n, err
+		p.Tasks = mapped(due, func(r taskRow) taskstore.PromotedTask {
+			return taskstore.PromotedTask{ID: r.ID, Lane: sheaf.Lane(r.Lane), Late: time.Duration(r.Now-r.RunAt) * time.Millisecond}
+		})
+		if next, err = nextIn(); err != nil || next == nil {
+			return p, err
+		}
+	}
+	p.NextIn = time.Duration(max(*next, 1)) * time.Millisecond
+	return p, nil
 }
 
 // takeAway changes each of the running tasks that still is as it was found,

@@ -50,9 +50,9 @@ func (s *deletions) purgeNow(ctx context.Context, receiptID string) {
 // PurgeDeleted removes or empties the rows that still tell of up to limit
 // deleted documents, and says how many of them it did.
 func (s *deletions) PurgeDeleted(ctx context.Context, limit int) (int, error) {
-	var rows []receiptRow
-	if err := s.write(ctx).Raw(s.sql("SELECT * FROM receipts WHERE state='pending' AND pass<? AND next_at<=@now ORDER BY next_at, id LIMIT ?"), purgePasses, limit).Scan(&rows).Error; err != nil {
-		return 0, translate(err)
+	rows, err := all[receiptRow](s.write(ctx), s.sql("SELECT * FROM receipts WHERE state='pending' AND pass<? AND next_at<=@now ORDER BY next_at, id LIMIT ?"), purgePasses, limit)
+	if err != nil {
+		return 0, err
 	}
 	n := 0
 	for i := range rows {
@@ -67,9 +67,9 @@ func (s *deletions) PurgeDeleted(ctx context.Context, limit int) (int, error) {
 // purgeReceipt makes the next pass over up to limit documents of a receipt.
 func (s *deletions) purgeReceipt(ctx context.Context, r *receiptRow, limit int) (n int, err error) {
 	pass := r.Pass + 1
-	var ids []string
-	if err := s.write(ctx).Raw("SELECT doc_id FROM receipt_documents WHERE receipt_id=? AND pass<? ORDER BY pass, doc_id LIMIT ?", r.ID, pass, limit).Scan(&ids).Error; err != nil {
-		return 0, translate(err)
+	ids, err := all[string](s.write(ctx), "SELECT doc_id FROM receipt_documents WHERE receipt_id=? AND pass<? ORDER BY pass, doc_id LIMIT ?", r.ID, pass, limit)
+	if err != nil {
+		return 0, err
 	}
 	for _, id := range ids {
 		if err := s.purgeDocument(ctx, r, id, pass); err != nil {

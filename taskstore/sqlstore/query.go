@@ -128,6 +128,7 @@ func (w *where) when(applies bool, cond string, args ...any) {
 // all reads the rows of a query.
 func all[R any](db *gorm.DB, q string, args ...any) (rows []R, err error) {
 	err = db.Raw(q, args...).Scan(&rows).Error
+	taskstore.RowsRead(db.Statement.Context, len(rows))
 	return rows, translate(err)
 }
 

@@ -84,9 +84,9 @@ func (s *events) RollUp(ctx context.Context) (n int, err error) {
 	if err != nil || until == from {
 		return 0, err
 	}
-	var ends []attemptEnd
-	if err := s.read(ctx).Raw(attemptColumns+" WHERE e.seq>? AND e.seq<=? AND e.kind IN ?", from, until, attemptEnds).Scan(&ends).Error; err != nil {
-		return 0, translate(err)
+	ends, err := all[attemptEnd](s.read(ctx), attemptColumns+" WHERE e.seq>? AND e.seq<=? AND e.kind IN ?", from, until, attemptEnds)
+	if err != nil {
+		return 0, err
 	}
 	type key struct {
 		tenant string

@@ -324,12 +324,17 @@ func failures(f *Fixture) {
 	want(f, "after the first failure", state, sheaf.TaskRetryWait)
 	n, err := f.Store.PromoteDue(ctx, 10)
 	f.OK(err)
-	want(f, "promoted before the delay", n, 0)
+	want(f, "promoted before the delay", len(n.Tasks), 0)
+	want(f, "the next one is due in", n.NextIn > 0 && n.NextIn <= 10*time.Second, true)
 	f.Refused(t.ID, sheaf.TaskRetryWait)
 	f.Store.AdvanceClock(11 * time.Second)
 	n, err = f.Store.PromoteDue(ctx, 10)
 	f.OK(err)
-	want(f, "promoted", n, 1)
+	want(f, "promoted", len(n.Tasks), 1)
+	want(f, "id", n.Tasks[0].ID, t.ID)
+	want(f, "lane", n.Tasks[0].Lane, t.Lane)
+	want(f, "late by what the clock went beyond the delay", n.Tasks[0].Late >= time.Second, true)
+	want(f, "next one", n.NextIn, 0)
 	t = f.Claim(t.ID, "w")
 	want(f, "attempts", t.Attempts, 2)
 	state, err = f.Store.FailTask(ctx, t.Held(), report)
@@ -1255,7 +1260,7 @@ func promote(f *Fixture) {
 	for _, wanted := range []int{10, 10, 5, 0} {
 		n, err := f.Store.PromoteDue(ctx, 10)
 		f.OK(err)
-		want(f, "promoted", n, wanted)
+		want(f, "promoted", len(n.Tasks), wanted)
 	}
 	want(f, "known to a queue", f.Int("SELECT COUNT(*) FROM tasks WHERE enqueued_at<>0"), 0)
 	f.Exec("UPDATE tasks SET state='retry_wait' WHERE kind='parse'")
@@ -1268,7 +1273,7 @@ func promote(f *Fixture) {
 				if err != nil {
 					f.T.Error(err)
 				}
-				total.Add(int32(n))
+				total.Add(int32(len(n.Tasks)))
 			}
 		})
 	}
@@ -1379,7 +1384,7 @@ func clockWentBack(f *Fixture) {
 	beat("alive", alive.Held())
 	n, err := f.Store.PromoteDue(ctx, 10)
 	f.OK(err)
-	want(f, "retries that are due", n, 1)
+	want(f, "retries that are due", len(n.Tasks), 1)
 	f.Claim(tasks[1].ID, "alive")
 	_, err = f.Store.Reap(ctx, taskstore.ReapPolicy{WorkerTimeout: 6 * time.Second}, 10)
 	f.OK(err)
