@@ -106,7 +106,8 @@ type Document struct {
 	UpdatedAt      time.Time         `json:"updated_at"`
 	StartedAt      time.Time         `json:"started_at,omitzero"`
 	FinishedAt     time.Time         `json:"finished_at,omitzero"`
-	FinalizeEpoch  int64             `json:"-"` // grows each time a generation is decided complete
+	NotBefore      time.Time         `json:"not_before,omitzero"` // of a queued document that waits for the time it was asked for
+	FinalizeEpoch  int64             `json:"-"`                   // grows each time a generation is decided complete
 }
 
 // Generation is one parse request of a document and its outcome.
@@ -153,6 +154,7 @@ type Job struct {
 	Usage      Usage          `json:"usage"`
 	Reused     Reused         `json:"reused"`
 	Queue      *QueuePosition `json:"queue,omitempty"`
+	NotBefore  time.Time      `json:"not_before,omitzero"` // while documents wait for the time they were asked for
 	CreatedAt  time.Time      `json:"created_at"`
 	StartedAt  time.Time      `json:"started_at,omitzero"`
 	FinishedAt time.Time      `json:"finished_at,omitzero"`

@@ -23,10 +23,12 @@ const (
 // TaskState is a node of the state machine of a task:
 //
 //	parked → pending → running → done | retry_wait → pending | dead | canceled | superseded
+//	scheduled → pending
 type TaskState string
 
 const (
-	TaskParked     TaskState = "parked" // waits for the tasks it depends on
+	TaskParked     TaskState = "parked"    // waits for the tasks it depends on
+	TaskScheduled  TaskState = "scheduled" // waits for the time it was asked for
 	TaskPending    TaskState = "pending"
 	TaskRunning    TaskState = "running"
 	TaskRetryWait  TaskState = "retry_wait"

@@ -65,6 +65,23 @@ type Origin struct {
 	// try began. "" mints new ids.
 	Key   string
 	Since time.Time // of the first try
+	// NotBefore is when what it asks for may begin; zero means at once.
+	NotBefore time.Time
+}
+
+// maxLater is how far ahead work can be asked for.
+const maxLater = 366 * 24 * time.Hour
+
+// CheckNotBefore refuses as ErrInvalid a time that is too far ahead, and answers
+// zero, for at once, for one that is past.
+func CheckNotBefore(at, now time.Time) (time.Time, error) {
+	switch {
+	case at.IsZero() || !at.After(now):
+		return time.Time{}, nil
+	case at.After(now.Add(maxLater)):
+		return at, fmt.Errorf("%w: not_before is %s, which is more than a year ahead; give an earlier time, or upload later", sheaf.ErrInvalid, at.UTC().Format(time.RFC3339))
+	}
+	return at, nil
 }
 
 // ID names the n-th thing of a kind that the request creates.
@@ -212,7 +229,7 @@ func (s *Service) Submit(ctx context.Context, dataset *sheaf.Dataset, staged []*
 
 // submit is Submit under a job id that may have been tried before.
 func (s *Service) submit(ctx context.Context, dataset *sheaf.Dataset, jobID string, staged []*Staged, from Origin) (*Submission, error) {
-	job := sheaf.Job{ID: jobID, TenantID: dataset.TenantID, DatasetID: dataset.ID, Kind: sheaf.JobIngest, Paused: dataset.Paused}
+	job := sheaf.Job{ID: jobID, TenantID: dataset.TenantID, DatasetID: dataset.ID, Kind: sheaf.JobIngest, Paused: dataset.Paused, NotBefore: from.NotBefore}
 	job.Statistics.Scanned = len(staged)
 	docs := make([]taskstore.NewDocument, len(staged))
 	seen := map[string]string{}
@@ -453,6 +470,7 @@ func (s *Service) again(ctx context.Context, job sheaf.Job, docs []sheaf.Documen
 		}
 		again = append(again, taskstore.ReparseDocument{DocumentID: docs[i].ID, ParseConfig: config, MediaType: found, Plan: taskstore.PlanTask(payload)})
 	}
+	job.NotBefore = from.NotBefore
 	job.Statistics.Skipped = len(docs) - len(again)
 	if len(again) == 0 && from.Key != "" {
 		// An earlier try may have begun them all: they are not what the filter
@@ -583,6 +601,7 @@ func (s *Service) Job(ctx context.Context, tenantID, id string) (*sheaf.Job, err
 	if err != nil {
 		return nil, fmt.Errorf("measuring what is left of job %s: %w", id, err)
 	}
+	left.Wait = max(time.Until(job.NotBefore), 0)
 	job.Queue = &sheaf.QueuePosition{AheadOwn: left.AheadOwn, AheadOthers: left.AheadOthers, ETASeconds: estimate(left), Delayed: left.Delayed}
 	return job, nil
 }
@@ -599,6 +618,7 @@ func estimate(left taskstore.Remaining) sheaf.ETA {
 	if left.Unplanned > 0 {
 		p90 *= 1 + float64(left.UnplannedCost)/float64(left.Own+left.UnplannedCost) // they may be twice as long
 	}
+	p50, p90 = p50+left.Wait.Seconds(), p90+left.Wait.Seconds()
 	return sheaf.ETA{P50: &p50, P90: &p90}
 }
 

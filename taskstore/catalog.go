@@ -123,12 +123,13 @@ type Remaining struct {
 	// UnplannedCost is what these will cost if they are as the job's others, or
 	// as the tenant's latest documents; 0 when there are none to go by.
 	UnplannedCost int
-	AheadOwn      int          // pending tasks of the tenant that come first
-	AheadOthers   int          // pending tasks of other tenants in the same or a higher lane
-	AheadCost     int          // their cost together
-	CostPerSec    float64      // measured over the last finished tasks, all executors together; 0 when unknown
-	SpreadP90     float64      // ratio of the 90th percentile of seconds per cost to the median, ≥ 1; 0 when unknown
-	Delayed       *sheaf.Delay // of the task that is tried again next; nil while none was put off
+	AheadOwn      int           // pending tasks of the tenant that come first
+	AheadOthers   int           // pending tasks of other tenants in the same or a higher lane
+	AheadCost     int           // their cost together
+	CostPerSec    float64       // measured over the last finished tasks, all executors together; 0 when unknown
+	Wait          time.Duration // until any of it may begin
+	SpreadP90     float64       // ratio of the 90th percentile of seconds per cost to the median, ≥ 1; 0 when unknown
+	Delayed       *sheaf.Delay  // of the task that is tried again next; nil while none was put off
 }
 
 // ForgottenAnswer is what is left of an idempotency key's answer that told of a

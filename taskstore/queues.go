@@ -30,6 +30,7 @@ type TenantQueue struct {
 	Paused           bool        `json:"paused"`
 	Running          int         `json:"running"`
 	RetryWait        int         `json:"retry_wait"`
+	Scheduled        int         `json:"scheduled"` // for later, as they were asked for
 	Parked           int         `json:"parked"`
 	Dead             int         `json:"dead"`
 	Lanes            []LaneDepth `json:"lanes"`
@@ -49,6 +50,7 @@ type Backlog struct {
 	Lanes     []LaneBacklog // one a lane, in the order of Lanes
 	Running   int
 	RetryWait int
+	Scheduled int
 	Parked    int
 	Dead      int
 	Waiting   int           // tenants with pending tasks

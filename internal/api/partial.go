@@ -107,6 +107,7 @@ func (s *Server) partialRoutes() {
 		DatasetPath
 		TraceHeader
 		DryRunParam
+		NotBeforeParam
 		Wait string `query:"wait" format:"duration" doc:"answer when the job has ended or after this long"`
 		Body struct {
 			IDs []string `json:"ids" minItems:"1" maxItems:"1000" doc:"of complete uploads"`
@@ -124,7 +125,11 @@ func (s *Server) partialRoutes() {
 			answer, err := s.previewUploads(ctx, ds, in.Body.IDs)
 			return &accepted[SubmitAnswer]{Body: *answer}, err
 		}
-		answer, err := s.submitUploads(ctx, ds, in.Body.IDs, s.origin(ctx, in.Traceparent))
+		from, err := s.originAt(ctx, in.Traceparent, in.NotBefore)
+		if err != nil {
+			return nil, err
+		}
+		answer, err := s.submitUploads(ctx, ds, in.Body.IDs, from)
 		if err != nil {
 			return nil, err
 		}

@@ -49,6 +49,9 @@ type (
 	DryRunParam struct {
 		DryRun bool `query:"dry_run" doc:"answer what would be done and change nothing"`
 	}
+	NotBeforeParam struct {
+		NotBefore time.Time `query:"not_before" doc:"when the work may begin, at most a year ahead; a time that is past means at once"`
+	}
 	FilterInput struct {
 		State         []string  `query:"state,explode" enum:"unstarted,queued,running,finalizing,succeeded,partially_succeeded,failed,canceling,canceled" doc:"repeat for or"`
 		Query         string    `query:"q" maxLength:"255" doc:"part of the name"`
@@ -519,13 +522,18 @@ func (s *Server) documentRoutes() {
 		DatasetPath
 		TraceHeader
 		DryRunParam
+		NotBeforeParam
 		Body ReparseRequest
 	}) (*accepted[BatchAnswer], error) {
 		ds, f, err := s.selected(ctx, in.DatasetPath, &in.Body.Selection)
 		if err != nil {
 			return nil, err
 		}
-		r := ingest.ReparseRequest{Filter: f, Config: in.Body.ParseConfig, Fresh: in.Body.Fresh, From: s.origin(ctx, in.Traceparent)}
+		from, err := s.originAt(ctx, in.Traceparent, in.NotBefore)
+		if err != nil {
+			return nil, err
+		}
+		r := ingest.ReparseRequest{Filter: f, Config: in.Body.ParseConfig, Fresh: in.Body.Fresh, From: from}
 		if in.DryRun || in.Body.DryRun {
 			return previewed(s.cfg.Ingest.DryRunReparse(ctx, ds, r))
 		}
@@ -537,6 +545,7 @@ func (s *Server) documentRoutes() {
 		DatasetPath
 		TraceHeader
 		DryRunParam
+		NotBeforeParam
 		Body RetryRequest
 	}) (*accepted[BatchAnswer], error) {
 		ds, f, err := s.selected(ctx, in.DatasetPath, &in.Body.Selection)
@@ -547,14 +556,18 @@ func (s *Server) documentRoutes() {
 		if (in.Body.Units != nil || in.Body.Codes != nil) && scope != ingest.RetryFailed {
 			return nil, newProblem(400, "", "units and codes narrow the scope failed; leave scope out, or units and codes")
 		}
+		from, err := s.originAt(ctx, in.Traceparent, in.NotBefore)
+		if err != nil {
+			return nil, err
+		}
 		f.None = f.None || in.Body.Units != nil && len(in.Body.Units) == 0 || in.Body.Codes.none()
 		if in.DryRun || in.Body.DryRun {
 			return previewed(s.cfg.Ingest.DryRunRetry(ctx, ds, f, scope, only))
 		}
 		if !only.Empty() {
-			return again(s.cfg.Ingest.RetryUnits(ctx, ds, f, only, s.origin(ctx, in.Traceparent)))
+			return again(s.cfg.Ingest.RetryUnits(ctx, ds, f, only, from))
 		}
-		return again(s.cfg.Ingest.RetryDocuments(ctx, ds, f, scope, s.origin(ctx, in.Traceparent)))
+		return again(s.cfg.Ingest.RetryDocuments(ctx, ds, f, scope, from))
 	})
 	type selectIn struct {
 		DatasetPath
@@ -815,6 +828,7 @@ func (s *Server) jobRoutes() {
 		JobPath
 		TraceHeader
 		DryRunParam
+		NotBeforeParam
 		Body struct {
 			DryRun bool   `json:"dry_run,omitempty" doc:"answer the plan and change nothing"`
 			Scope  string `json:"scope,omitempty" enum:"failed,all,stage:parse,stage:chunk,stage:embed,stage:index" default:"failed" doc:"failed: only the units that could not be read. A stage is repeated with what follows it: stage:embed makes new vectors of the stored chunks, stage:index writes them to the index again"`
@@ -827,7 +841,11 @@ func (s *Server) jobRoutes() {
 		if in.DryRun || in.Body.DryRun {
 			return previewed(s.cfg.Ingest.DryRunRetryJob(ctx, tenantOf(ctx), in.Job, scope))
 		}
-		return again(s.cfg.Ingest.Retry(ctx, tenantOf(ctx), in.Job, scope, s.origin(ctx, in.Traceparent)))
+		from, err := s.originAt(ctx, in.Traceparent, in.NotBefore)
+		if err != nil {
+			return nil, err
+		}
+		return again(s.cfg.Ingest.Retry(ctx, tenantOf(ctx), in.Job, scope, from))
 	})
 }
 

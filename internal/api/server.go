@@ -559,6 +559,13 @@ func traceOf(h string) string {
 	return ""
 }
 
+// originAt is origin of a request for work that may not begin before a time.
+func (s *Server) originAt(ctx context.Context, traceHeader string, notBefore time.Time) (from ingest.Origin, err error) {
+	from = s.origin(ctx, traceHeader)
+	from.NotBefore, err = ingest.CheckNotBefore(notBefore, time.Now())
+	return from, err
+}
+
 // origin names this request to what it creates.
 func (s *Server) origin(ctx context.Context, traceHeader string) ingest.Origin {
 	k, _ := ctx.Value(keyedKey).(keyed)

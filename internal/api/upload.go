@@ -82,6 +82,18 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request, id string) {
 		s.writeProblem(w, r, err)
 		return
 	}
+	var notBefore time.Time
+	if text := r.URL.Query().Get("not_before"); text != "" {
+		if notBefore, err = time.Parse(time.RFC3339, text); err != nil {
+			s.writeProblem(w, r, newProblem(400, "", fmt.Sprintf("not_before cannot be %s; give a time such as 2026-01-31T22:00:00Z", quoted(text))))
+			return
+		}
+	}
+	from, err := s.originAt(ctx, r.Header.Get("traceparent"), notBefore)
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
 	var staged []*ingest.Staged
 	var rejected []Rejected
 	err = s.stage(ctx, "store", func(ctx context.Context) error {
@@ -117,7 +129,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request, id string) {
 	}
 	var done *ingest.Submission
 	err = s.stage(ctx, "submit", func(ctx context.Context) error {
-		done, err = s.cfg.Ingest.Submit(ctx, ds, staged, s.origin(ctx, r.Header.Get("traceparent")))
+		done, err = s.cfg.Ingest.Submit(ctx, ds, staged, from)
 		return err
 	})
 	if err != nil {
@@ -522,6 +534,8 @@ func (s *Server) describeUploads() {
 	}
 	wait := query("wait", "answer when the job has ended or after this long, such as 30s", "string")
 	wait.Schema.Format = formatDuration
+	notBefore := query("not_before", "when the work may begin, at most a year ahead; a time that is past means at once", "string")
+	notBefore.Schema.Format = "date-time"
 	binary := &huma.Schema{Type: "string", Format: "binary"}
 	body := &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		"application/octet-stream": {Schema: binary},
@@ -536,7 +550,7 @@ func (s *Server) describeUploads() {
 	}}
 	common := []*huma.Param{
 		query("name", "of the document, when the body is the file itself", "string"), query("parser_config", "JSON, when the body is the file itself or multipart", "string"), number("lane", "1 interactive, 2 normal, 3 backfill; when the body is the file itself or multipart", 1, 3),
-		wait, query("dry_run", "answer the plan and change nothing", "boolean"),
+		wait, notBefore, query("dry_run", "answer the plan and change nothing", "boolean"),
 	}
 	add := func(op huma.Operation) {
 		op = needs(op, scopeWrite)

@@ -589,11 +589,12 @@ func (g *global) docReparse() *cobra.Command {
 	var config string
 	var settings []string
 	var fresh, wait bool
+	var notBefore later
 	cmd := &cobra.Command{
 		Use: "reparse DOCUMENT…", Short: "Parse documents again, with other settings if given", SuggestFor: []string{"reprocess"}, ValidArgsFunction: g.documentNames,
 		Long: `Parses documents again. What search finds changes only when the new version is
 complete. Parts that come out the same are reused unless --fresh is given.`,
-		Example: "  sheaf doc reparse report.pdf --setting chunk_token_num=256\n  sheaf doc reparse --state failed --dry-run\n  sheaf doc reparse -d contracts --all --wait",
+		Example: "  sheaf doc reparse report.pdf --setting chunk_token_num=256\n  sheaf doc reparse --state failed --dry-run\n  sheaf doc reparse -d contracts --all --wait\n  sheaf doc reparse -d contracts --all --not-before 22:00",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			config, err := parserConfig(config, settings)
@@ -615,9 +616,10 @@ complete. Parts that come out the same are reused unless --fresh is given.`,
 			if fresh {
 				body["fresh"] = true
 			}
-			return g.again(ctx, c, datasetPath(g.dataset)+"/documents:reparse", body, "parse again", s.dryRun, wait)
+			return g.again(ctx, c, datasetPath(g.dataset)+"/documents:reparse"+notBefore.query(), body, "parse again", s.dryRun, wait)
 		},
 	}
+	notBefore.flag(cmd, &wait)
 	s.flagsOf(g, cmd)
 	s.dryFlag(cmd)
 	cmd.Flags().StringVar(&config, "parser-config", "", "settings as `JSON`; those not named stay")
@@ -653,6 +655,9 @@ func (g *global) again(ctx context.Context, c *client, path string, body map[str
 	}
 	if answer.Job == nil {
 		return g.done(answer, "There is nothing to do.")
+	}
+	if at := answer.Job.NotBefore; !at.IsZero() {
+		g.note("Job %s begins at %s.", answer.Job.ID, moment(at))
 	}
 	if !wait {
 		return g.done(answer, "Job %s: %s to %s. Follow it with `sheaf jobs %s --wait`.", answer.Job.ID, count(answer.Job.Documents.Total, "document"), verb, answer.Job.ID)

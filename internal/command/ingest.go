@@ -31,6 +31,7 @@ type ingestOptions struct {
 	lane                 []string
 	config               string
 	settings             []string
+	notBefore            later
 	name                 string
 	selection
 }
@@ -63,7 +64,8 @@ and the server goes on. Ends with exit code 3 when some documents failed.`,
   sheaf ingest https://example.org/report.pdf     # fetched by this machine
   pg_dump --schema-only app | sheaf ingest - --name schema.sql
   sheaf ingest --setting chunk_token_num=256 notes.md
-  sheaf ingest --lane backfill --wait=false archive/`,
+  sheaf ingest --lane backfill --wait=false archive/
+  sheaf ingest --not-before 22:00 archive/`,
 		ValidArgsFunction: cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return g.ingest(cmd.Context(), o, args)
@@ -79,6 +81,7 @@ and the server goes on. Ends with exit code 3 when some documents failed.`,
 	f.StringSliceVar(&o.include, "include", nil, "of folders, only files that match one of these `PATTERNS`, such as '*.pdf'")
 	f.StringSliceVar(&o.exclude, "exclude", nil, "leave out files and folders that match one of these `PATTERNS`")
 	f.StringVar(&o.name, "name", "", "`NAME` of the document that comes from standard input or an address")
+	o.notBefore.flag(cmd, &o.wait)
 	g.complete(cmd, "lane", oneOf("interactive", "normal", "backfill"))
 	g.complete(cmd, "setting", settingAssignments)
 	return cmd
@@ -135,7 +138,7 @@ func (g *global) ingest(ctx context.Context, o ingestOptions, args []string) err
 	out := &ingested{Dataset: g.dataset, Rejected: d.rejected, Unread: append(some.unread, d.unread...), page: c.base, flag: g.inDataset(), files: len(some.files) + len(some.unread), bytes: d.total, begun: begun}
 	// Whether the jobs exist must be known, also after Ctrl-C: this is short.
 	sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), submitTimeout)
-	answers, err := c.submitUploads(sctx, g.dataset, ids)
+	answers, err := c.submitUploads(sctx, g.dataset, ids, o.notBefore.query())
 	cancel()
 	for _, a := range answers {
 		out.Rejected = append(out.Rejected, a.Rejected...)
@@ -145,6 +148,11 @@ func (g *global) ingest(ctx context.Context, o ingestOptions, args []string) err
 	}
 	if err != nil {
 		return cured(err, "%s", d.waiting())
+	}
+	for _, j := range out.Jobs {
+		if !j.NotBefore.IsZero() {
+			g.note("Job %s begins at %s.", j.ID, moment(j.NotBefore))
+		}
 	}
 	if o.wait && len(out.Jobs) > 0 {
 		jobs, err := c.follow(ctx, out.ids(), g.bar())

@@ -44,10 +44,10 @@ func (g *global) queueCommand() *cobra.Command {
 				return g.printJSON(list)
 			}
 			return g.table(func(w io.Writer) {
-				fmt.Fprintln(w, "TENANT\tLANE\tPENDING\tCOST\tOLDEST\tRUNNING\tRETRY\tPARKED\tDEAD\tCAP\tWEIGHT")
+				fmt.Fprintln(w, "TENANT\tLANE\tPENDING\tCOST\tOLDEST\tRUNNING\tLATER\tRETRY\tPARKED\tDEAD\tCAP\tWEIGHT")
 				for _, q := range list.Items {
 					for _, l := range q.Lanes {
-						fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%d\t%d\t%d\t%d\t%d\t%d\n", q.TenantID, lanes[min(max(int(l.Lane), 1), 3)-1], l.Pending, l.Cost, seconds(l.OldestPendingAge), q.Running, q.RetryWait, q.Parked, q.Dead, q.Cap, q.Weight)
+						fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", q.TenantID, lanes[min(max(int(l.Lane), 1), 3)-1], l.Pending, l.Cost, seconds(l.OldestPendingAge), q.Running, q.Scheduled, q.RetryWait, q.Parked, q.Dead, q.Cap, q.Weight)
 					}
 				}
 			})

@@ -19,13 +19,15 @@ func (g *global) retryCommand() *cobra.Command {
 	var units, codes []string
 	var job string
 	var wait bool
+	var notBefore later
 	scope := []string{"failed"}
 	cmd := &cobra.Command{
 		Use: "retry DOCUMENT…", Short: "Run again what failed in documents, or in some of their pages", ValidArgsFunction: g.documentNames,
 		Example: `  sheaf retry report.pdf
   sheaf retry report.pdf --units 5,9-12
   sheaf retry --state failed,partially_succeeded --code parse_timeout --dry-run
-  sheaf retry --job JOB --wait`,
+  sheaf retry --job JOB --wait
+  sheaf retry --job JOB --not-before 22:00`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			body := map[string]any{}
@@ -54,17 +56,18 @@ func (g *global) retryCommand() *cobra.Command {
 				if len(args) > 0 || s.all || len(s.states) > 0 || len(units)+len(codes) > 0 {
 					return usageError{fmt.Errorf("--job retries a whole job; leave out documents, --state, --all, --units and --code")}
 				}
-				return noJob(g.again(ctx, c, "/v1/jobs/"+url.PathEscape(job)+":retry", body, "retry", s.dryRun, wait))
+				return noJob(g.again(ctx, c, "/v1/jobs/"+url.PathEscape(job)+":retry"+notBefore.query(), body, "retry", s.dryRun, wait))
 			}
 			filter, err := g.filter(ctx, c, cmd, s, args, false)
 			if err != nil {
 				return err
 			}
 			body["filter"] = filter
-			return g.again(ctx, c, datasetPath(g.dataset)+"/documents:retry", body, "retry", s.dryRun, wait)
+			return g.again(ctx, c, datasetPath(g.dataset)+"/documents:retry"+notBefore.query(), body, "retry", s.dryRun, wait)
 		},
 	}
 	f := cmd.Flags()
+	notBefore.flag(cmd, &wait)
 	s.flagsOf(g, cmd)
 	f.StringVar(&job, "job", "", "what failed in this `JOB`")
 	f.StringSliceVar(&units, "units", nil, "only these pages, rows or parts, such as 5,9-12")

@@ -189,11 +189,11 @@ func (d *delivery) waiting() string {
 
 // submitUploads makes documents of uploads, under as few jobs as the server
 // allows.
-func (c *client) submitUploads(ctx context.Context, dataset string, ids []string) (answers []*api.SubmitAnswer, err error) {
+func (c *client) submitUploads(ctx context.Context, dataset string, ids []string, query string) (answers []*api.SubmitAnswer, err error) {
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id == "" })
 	for some := range slices.Chunk(ids, api.MaxSubmit) {
 		var answer api.SubmitAnswer
-		if err := c.call(ctx, http.MethodPost, "/v1/datasets/"+url.PathEscape(dataset)+"/uploads:submit", map[string]any{"ids": some}, &answer); err != nil {
+		if err := c.call(ctx, http.MethodPost, "/v1/datasets/"+url.PathEscape(dataset)+"/uploads:submit"+query, map[string]any{"ids": some}, &answer); err != nil {
 			return answers, err
 		}
 		answers = append(answers, &answer)

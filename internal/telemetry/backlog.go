@@ -45,7 +45,7 @@ var (
 	descPending   = desc("tasks_pending", "Pending tasks that are not paused, of all tenants.", "lane")
 	descHeld      = desc("tasks_held", "Pending tasks that are paused, of all tenants.", "lane")
 	descOldest    = desc("tasks_oldest_pending_seconds", "Age of the oldest pending task that is not paused, of all tenants.", "lane")
-	descState     = desc("tasks", "Tasks of all tenants that are neither pending nor done: running, retry_wait, parked and dead.", "state")
+	descState     = desc("tasks", "Tasks of all tenants that are neither pending nor done: running, retry_wait, scheduled, parked and dead.", "state")
 	descWaiting   = desc("tenants_waiting", "Tenants with pending tasks.")
 	descExecutors = desc("executors", "Executors seen within the last minute.")
 	descDocuments = desc("documents", "Documents that are not deleted.", "state")
@@ -72,7 +72,7 @@ func (c *backlogCollector) Collect(ch chan<- prometheus.Metric) {
 			gauge(descHeld, float64(l.Held), lanes[l.Lane])
 			gauge(descOldest, l.OldestPendingAge, lanes[l.Lane])
 		}
-		for state, n := range map[sheaf.TaskState]int{sheaf.TaskRunning: b.Running, sheaf.TaskRetryWait: b.RetryWait, sheaf.TaskParked: b.Parked, sheaf.TaskDead: b.Dead} {
+		for state, n := range map[sheaf.TaskState]int{sheaf.TaskRunning: b.Running, sheaf.TaskRetryWait: b.RetryWait, sheaf.TaskScheduled: b.Scheduled, sheaf.TaskParked: b.Parked, sheaf.TaskDead: b.Dead} {
 			gauge(descState, float64(n), string(state))
 		}
 		gauge(descWaiting, float64(b.Waiting))

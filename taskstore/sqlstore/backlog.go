@@ -17,8 +17,8 @@ type backlogGroup struct {
 }
 
 // count adds the group to the sum of its state; false for pending tasks.
-func (g backlogGroup) count(running, retryWait, parked, dead *int) bool {
-	to := map[sheaf.TaskState]*int{sheaf.TaskRunning: running, sheaf.TaskRetryWait: retryWait, sheaf.TaskParked: parked, sheaf.TaskDead: dead}[sheaf.TaskState(g.State)]
+func (g backlogGroup) count(running, retryWait, scheduled, parked, dead *int) bool {
+	to := map[sheaf.TaskState]*int{sheaf.TaskRunning: running, sheaf.TaskRetryWait: retryWait, sheaf.TaskScheduled: scheduled, sheaf.TaskParked: parked, sheaf.TaskDead: dead}[sheaf.TaskState(g.State)]
 	if to != nil {
 		*to += g.N
 	}
@@ -35,7 +35,7 @@ func (r tenantRow) queue() taskstore.TenantQueue {
 func (s *queues) Backlog(ctx context.Context, top int) (*taskstore.Backlog, error) {
 	db := s.read(ctx)
 	groups, err := all[backlogGroup](db, `SELECT tenant_id, state, paused, lane, COUNT(*) AS n, MIN(run_at) AS oldest FROM tasks
-		WHERE state IN ('pending','running','retry_wait','parked','dead') AND paused IN (0, 1) GROUP BY state, paused, tenant_id, lane`)
+		WHERE state IN ('pending','running','retry_wait','scheduled','parked','dead') AND paused IN (0, 1) GROUP BY state, paused, tenant_id, lane`)
 	if err != nil {
 		return nil, err
 	}
@@ -69,8 +69,8 @@ func sumBacklog(groups []backlogGroup, tenants []tenantRow, now int64, top int) 
 		if t == nil {
 			continue // it was made, or removed, between two statements
 		}
-		if g.count(&t.Running, &t.RetryWait, &t.Parked, &t.Dead) {
-			g.count(&out.Running, &out.RetryWait, &out.Parked, &out.Dead)
+		if g.count(&t.Running, &t.RetryWait, &t.Scheduled, &t.Parked, &t.Dead) {
+			g.count(&out.Running, &out.RetryWait, &out.Scheduled, &out.Parked, &out.Dead)
 			continue
 		}
 		pending[g.TenantID] += g.N

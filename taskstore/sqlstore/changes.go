@@ -77,8 +77,9 @@ func (s *changes) begunBy(tx *gorm.DB, job sheaf.Job) (begun bool, replaced []st
 // begin writes what starts the newest generation of each document: its row,
 // its plan and its event. docs hold the new gen, job and lane; plans[i] belongs
 // to docs[i]. It is insertTasks for many documents at once. There is nothing to
-// fold until the plan is claimed.
-func (s *changes) begin(tx *gorm.DB, docs []documentRow, plans []sheaf.NewTask, trace string) error {
+// fold until the plan is claimed. Plans for later have the place that they would
+// have if they were asked for then.
+func (s *changes) begin(tx *gorm.DB, docs []documentRow, plans []sheaf.NewTask, trace string, notBefore time.Time) error {
 	if len(docs) == 0 {
 		return nil
 	}
@@ -97,6 +98,10 @@ func (s *changes) begin(tx *gorm.DB, docs []documentRow, plans []sheaf.NewTask, 
 	if queued != nil {
 		place = *queued
 	}
+	state, runAt := sheaf.TaskPending, any(now)
+	if !notBefore.IsZero() {
+		state, runAt, place = sheaf.TaskScheduled, toMillis(notBefore), toMillis(notBefore)
+	}
 	gens, tasks := make([][]any, len(docs)), make([][]any, len(docs))
 	events := make([]eventRow, len(docs))
 	for i, d := range docs {
@@ -106,7 +111,7 @@ func (s *changes) begin(tx *gorm.DB, docs []documentRow, plans []sheaf.NewTask, 
 		}
 		gens[i] = []any{d.ID, d.Gen, d.TenantID, d.JobID, string(sheaf.DocQueued), d.ParseConfig, now}
 		tasks[i] = []any{p.ID, d.TenantID, d.DatasetID, d.ID, d.JobID, d.Gen, string(cmp.Or(p.Kind, sheaf.KindPlan)), p.Node, string(p.Unit), p.Range.From, p.Range.To,
-			max(p.Cost, 1), d.Lane, string(sheaf.TaskPending), paused, now, int(sheaf.PhaseBegin), place, 0, p.ReuseKey, p.Digest, "", "", 0, 0, 0, s.vault.hide(d.TenantID, string(p.Payload)), "", clip(trace, 128), now, 0}
+			max(p.Cost, 1), d.Lane, string(state), paused, runAt, int(sheaf.PhaseBegin), place, 0, p.ReuseKey, p.Digest, "", "", 0, 0, 0, s.vault.hide(d.TenantID, string(p.Payload)), "", clip(trace, 128), now, 0}
 		// The first event of a generation's document, hence n = 0.
 		events[i] = eventRow{TenantID: d.TenantID, DatasetID: d.DatasetID, JobID: d.JobID, DocID: d.ID, Gen: d.Gen, SubjectID: d.ID,
 			Epoch: int64(d.Gen), Kind: sheaf.EventDocument, Detail: encode(sheaf.DocumentChange{State: sheaf.DocQueued})}
@@ -206,7 +211,7 @@ func (s *changes) CreateDocuments(ctx context.Context, job sheaf.Job, docs []tas
 			"parse_config", "metadata", "duplicate_of", "job_id", "lane", "created_at", "updated_at"}, fresh, ""); err != nil {
 			return err
 		}
-		return s.begin(tx, rows, plans, trace)
+		return s.begin(tx, rows, plans, trace, job.NotBefore)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("create %d documents: %w", len(docs), err)
@@ -315,7 +320,7 @@ func (s *changes) Reparse(ctx context.Context, job sheaf.Job, docs []taskstore.R
 				}
 				d.Gen, d.JobID, d.ParseConfig, plans[i] = d.Gen+1, job.ID, settings, want.Plan
 			}
-			return s.begin(tx, rows, plans, trace)
+			return s.begin(tx, rows, plans, trace, job.NotBefore)
 		})
 		if err != nil {
 			return fmt.Errorf("reparse %d documents, %d of them begun: %w", len(docs), done, err)

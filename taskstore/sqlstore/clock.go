@@ -78,6 +78,8 @@ func (s *clock) bringBack(tx *gorm.DB, by int64) error {
 		{"UPDATE tasks SET " + atMostNow("created_at") + ", " + atMostNow("run_at") + ", " + atMostNow("enqueued_at") +
 			" WHERE state IN ('pending','parked') AND (created_at>@now OR run_at>@now OR enqueued_at>@now)", nil},
 		{"UPDATE tasks SET " + atMostNow("created_at") + ", " + earlier("run_at") + " WHERE state='retry_wait' AND (created_at>@now OR run_at>@now)", []any{by}},
+		// The time that work was asked for is the caller's, and stays.
+		{"UPDATE tasks SET " + atMostNow("created_at") + " WHERE state='scheduled' AND created_at>@now", nil},
 		{"UPDATE tasks SET " + atMostNow("created_at") + ", " + atMostNow("started_at") + ", " + atMostNow("cancel_requested_at") +
 			" WHERE state='running' AND (created_at>@now OR started_at>@now OR cancel_requested_at>@now)", nil},
 		{"UPDATE tasks SET lease_until=lease_until-? WHERE state='running' AND lease_until>@now+?", []any{by, by}},

@@ -38,7 +38,13 @@ var escapeLike = strings.NewReplacer("!", "!!", "%", "!%", "_", "!_")
 
 // Document finds a document of the tenant.
 func (s *documents) Document(ctx context.Context, tenantID, id string) (*sheaf.Document, error) {
-	return get(s.read(ctx), "document", id, s.toDocument, "id=? AND tenant_id=? AND deleted_at=0", id, tenantID)
+	d, err := get(s.read(ctx), "document", id, s.toDocument, "id=? AND tenant_id=? AND deleted_at=0", id, tenantID)
+	if err != nil {
+		return nil, err
+	}
+	docs := []sheaf.Document{*d}
+	err = addNotBefore(s.read(ctx), docs)
+	return &docs[0], err
 }
 
 func (s *documents) document(ctx context.Context, tenantID, id string) (*documentRow, error) {
@@ -75,7 +81,11 @@ func (s *documents) Documents(ctx context.Context, tenantID string, f taskstore.
 	w.when(f.ParentID != "", "parent_id=?", f.ParentID)
 	w.when(!f.CreatedAfter.IsZero(), "created_at>?", toMillis(f.CreatedAfter))
 	w.when(!f.CreatedBefore.IsZero(), "created_at<?", toMillis(f.CreatedBefore))
-	return page(s.read(ctx), "SELECT "+documentColumns("")+" FROM documents", w, "id", p, documentRow.id, s.toDocument)
+	docs, next, err := page(s.read(ctx), "SELECT "+documentColumns("")+" FROM documents", w, "id", p, documentRow.id, s.toDocument)
+	if err != nil {
+		return nil, "", err
+	}
+	return docs, next, addNotBefore(s.read(ctx), docs)
 }
 
 // documentColumns lists what a list of documents shows, which is all but the

@@ -111,7 +111,7 @@ func (s *folds) Fold(ctx context.Context, limit int, apart time.Duration) (n int
 // own statement decides.
 func (s *folds) finishDocument(ctx context.Context, id string) (*sheaf.Hint, error) {
 	open, err := first[int](s.write(ctx), `SELECT CASE WHEN EXISTS (SELECT 1 FROM tasks t WHERE t.doc_id=d.id AND t.gen=d.gen
-			AND t.kind IN ('plan','parse','index','dataflow') AND t.state IN ('pending','running','parked','retry_wait')) THEN 1 ELSE 0 END
+			AND t.kind IN ('plan','parse','index','dataflow') AND t.state IN ('pending','running','parked','retry_wait','scheduled')) THEN 1 ELSE 0 END
 		FROM documents d WHERE d.id=? AND d.state IN ('queued','running','unstarted') AND d.deleted_at=0`, id)
 	if err != nil || open == nil || *open != 0 {
 		return nil, err

@@ -91,6 +91,13 @@ func (s *jobs) sumJobs(ctx context.Context, tenantID string, rows []jobRow) ([]s
 	}
 	db := s.read(ctx)
 
+	later, err := notBefore(db, ids)
+	if err != nil {
+		return nil, err
+	}
+	for id, t := range later {
+		at[id].NotBefore = t
+	}
 	held, err := all[string](db, `SELECT j.id FROM jobs j LEFT JOIN datasets x ON x.id=j.dataset_id LEFT JOIN tenants t ON t.id=j.tenant_id
 		WHERE j.id IN ? AND (j.paused=1 OR x.paused=1 OR t.paused=1)`, ids)
 	for _, id := range held {
@@ -303,7 +310,11 @@ func (s *jobs) JobDocuments(ctx context.Context, tenantID, jobID string, p tasks
 	w.add("g.job_id=?", jobID)
 	w.add("d.tenant_id=?", tenantID)
 	w.add("d.deleted_at=0")
-	return page(s.read(ctx), "SELECT "+documentColumns("d.")+" FROM generations g JOIN documents d ON d.id=g.doc_id", w, "g.doc_id", p, documentRow.id, s.toDocument)
+	docs, next, err := page(s.read(ctx), "SELECT "+documentColumns("d.")+" FROM generations g JOIN documents d ON d.id=g.doc_id", w, "g.doc_id", p, documentRow.id, s.toDocument)
+	if err != nil {
+		return nil, "", err
+	}
+	return docs, next, addNotBefore(s.read(ctx), docs)
 }
 
 // JobErrors lists the failures of a job: of documents, tasks and units, in the

@@ -22,40 +22,56 @@ func (s *lifecycle) Running(ctx context.Context) (map[string][]string, error) {
 	return out, err
 }
 
-// PromoteDue makes due retry_wait tasks pending. They keep their place in the
-// line: they have waited once, and the end of a long backlog may be hours away.
-// What waits for a retry has no lease; saying so finds it by its time in an
+// PromoteDue makes due retry_wait and scheduled tasks pending. They keep their
+// place in the line: a retry has waited once, and the end of a long backlog may
+// be hours away. What waits has no lease; saying so finds it by its time in an
 // index that leases are found by. Without due tasks it only reads.
 func (s *lifecycle) PromoteDue(ctx context.Context, limit int) (taskstore.Promotion, error) {
 	var p taskstore.Promotion
-	nextIn := func() (*int64, error) {
-		return first[int64](s.write(ctx), s.sql("SELECT run_at-@now FROM tasks WHERE state='retry_wait' AND lease_until=0 ORDER BY run_at LIMIT 1"))
-	}
-	next, err := nextIn()
-	if err != nil || next == nil {
-		return p, err
-	}
-	if *next <= 0 {
-		var due []taskRow
-		err := s.tx(ctx, func(tx *gorm.DB) (err error) {
-			if due, err = all[taskRow](tx, s.sql("SELECT id, lane, run_at, @now AS now FROM tasks WHERE state='retry_wait' AND lease_until=0 AND run_at<=@now ORDER BY run_at LIMIT ?")+s.d.skip, limit); err != nil {
-				return err
+	for _, state := range []sheaf.TaskState{sheaf.TaskRetryWait, sheaf.TaskScheduled} {
+		next, err := s.nextDue(ctx, state)
+		if err == nil && next < 0 {
+			var due []taskstore.PromotedTask
+			if due, err = s.promote(ctx, state, limit); err == nil {
+				p.Tasks = append(p.Tasks, due...)
+				next, err = s.nextDue(ctx, state)
 			}
-			_, err = execByIDs(tx, sortedUnique(mapped(due, taskRow.id)), s.sql("UPDATE tasks SET state='pending', enqueued_at=0 WHERE id IN ? AND state='retry_wait' AND run_at<=@now"))
-			return err
-		})
+		}
 		if err != nil {
 			return p, err
 		}
-		p.Tasks = mapped(due, func(r taskRow) taskstore.PromotedTask {
-			return taskstore.PromotedTask{ID: r.ID, Lane: sheaf.Lane(r.Lane), Late: time.Duration(r.Now-r.RunAt) * time.Millisecond}
-		})
-		if next, err = nextIn(); err != nil || next == nil {
-			return p, err
+		if next != 0 && (p.NextIn == 0 || next < p.NextIn) {
+			p.NextIn = max(next, time.Millisecond)
 		}
 	}
-	p.NextIn = time.Duration(max(*next, 1)) * time.Millisecond
 	return p, nil
+}
+
+// nextDue is how soon the first task in the state is due: negative for at once,
+// and 0 when there is none.
+func (s *lifecycle) nextDue(ctx context.Context, state sheaf.TaskState) (time.Duration, error) {
+	ms, err := first[int64](s.write(ctx), s.sql("SELECT run_at-@now FROM tasks WHERE state=? AND lease_until=0 ORDER BY run_at LIMIT 1"), string(state))
+	if err != nil || ms == nil {
+		return 0, err
+	}
+	if *ms <= 0 {
+		return -1, nil
+	}
+	return time.Duration(*ms) * time.Millisecond, nil
+}
+
+func (s *lifecycle) promote(ctx context.Context, state sheaf.TaskState, limit int) ([]taskstore.PromotedTask, error) {
+	var due []taskRow
+	err := s.tx(ctx, func(tx *gorm.DB) (err error) {
+		if due, err = all[taskRow](tx, s.sql("SELECT id, lane, run_at, @now AS now FROM tasks WHERE state=? AND lease_until=0 AND run_at<=@now ORDER BY run_at LIMIT ?")+s.d.skip, string(state), limit); err != nil {
+			return err
+		}
+		_, err = execByIDs(tx, sortedUnique(mapped(due, taskRow.id)), s.sql("UPDATE tasks SET state='pending', enqueued_at=0 WHERE state=? AND run_at<=@now AND id IN ?"), string(state))
+		return err
+	})
+	return mapped(due, func(r taskRow) taskstore.PromotedTask {
+		return taskstore.PromotedTask{ID: r.ID, Lane: sheaf.Lane(r.Lane), Late: time.Duration(r.Now-r.RunAt) * time.Millisecond}
+	}), err
 }
 
 // takeAway changes each of the running tasks that still is as it was found,
@@ -114,7 +130,7 @@ func (s *lifecycle) Reap(ctx context.Context, p taskstore.ReapPolicy, limit int)
 			jitter = rand.Int64N(p.MaxJitter.Milliseconds() + 1)
 		}
 		// The conditions read the old counts, so the columns they read come last.
-		set := fmt.Sprintf(`epoch=epoch+1, run_at=CASE WHEN lost_count=0 THEN created_at ELSE @now+%d END, lease_until=0, enqueued_at=0,
+		set := fmt.Sprintf(`epoch=epoch+1, run_at=CASE WHEN lost_count=0 THEN `+queuedAt+` ELSE @now+%d END, lease_until=0, enqueued_at=0,
 			finished_at=CASE WHEN cancel_requested_at<>0 OR %[2]s THEN @now ELSE 0 END,
 			failure=CASE WHEN cancel_requested_at=0 AND %[2]s THEN ? ELSE failure END,
 			failure_code=CASE WHEN cancel_requested_at=0 AND %[2]s THEN ? ELSE failure_code END,

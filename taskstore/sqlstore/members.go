@@ -1,6 +1,8 @@
 package sqlstore
 
 import (
+	"time"
+
 	"cmp"
 	"context"
 	"fmt"
@@ -150,7 +152,7 @@ func (s *changes) createMembers(tx *gorm.DB, archive *documentRow, task *taskRow
 		"parse_config", "metadata", "duplicate_of", "job_id", "lane", "created_at", "updated_at", "parent_id", "root_id", "parent_gen", "depth", "member_path"}, fresh, ""); err != nil {
 		return nil, err
 	}
-	return out, s.begin(tx, starts, plans, task.Trace)
+	return out, s.begin(tx, starts, plans, task.Trace, time.Time{})
 }
 
 // renewMember gives a document of the archive a new generation, with new bytes

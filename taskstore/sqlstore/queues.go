@@ -49,7 +49,7 @@ func (s *queues) queuesOf(ctx context.Context, tenants []tenantRow) ([]taskstore
 		at[out[i].TenantID] = &out[i]
 	}
 	groups, err := all[backlogGroup](db, `SELECT tenant_id, state, lane, COUNT(*) AS n, MIN(run_at) AS oldest FROM tasks
-		WHERE state IN ('pending','running','retry_wait','parked','dead') AND paused IN (0, 1) AND tenant_id IN ? GROUP BY state, tenant_id, lane`, mapped(tenants, func(t tenantRow) string { return t.ID }))
+		WHERE state IN ('pending','running','retry_wait','scheduled','parked','dead') AND paused IN (0, 1) AND tenant_id IN ? GROUP BY state, tenant_id, lane`, mapped(tenants, func(t tenantRow) string { return t.ID }))
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (s *queues) queuesOf(ctx context.Context, tenants []tenantRow) ([]taskstore
 		if t == nil {
 			continue
 		}
-		if g.count(&t.Running, &t.RetryWait, &t.Parked, &t.Dead) {
+		if g.count(&t.Running, &t.RetryWait, &t.Scheduled, &t.Parked, &t.Dead) {
 			continue
 		}
 		age := max(float64(now-g.Oldest)/1000, 0)

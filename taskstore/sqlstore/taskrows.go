@@ -353,7 +353,11 @@ func (s *handle) endAttempt(tx *gorm.DB, row *taskRow, epoch int64, events ...ev
 // send what they ran behind everything that came since.
 const releaseSet = `finished_at=CASE WHEN cancel_requested_at<>0 THEN @now ELSE 0 END,
 	state=CASE WHEN cancel_requested_at<>0 THEN 'canceled' ELSE 'pending' END,
-	epoch=epoch+1, run_at=created_at, lease_until=0, enqueued_at=0`
+	epoch=epoch+1, run_at=` + queuedAt + `, lease_until=0, enqueued_at=0`
+
+// queuedAt is since when a task that is given back has waited. A plan for later
+// has its place from the time that it was asked for.
+const queuedAt = "CASE WHEN kind='plan' AND place>created_at THEN place ELSE created_at END"
 
 func (s *handle) released(tx *gorm.DB, row *taskRow, epoch int64) error {
 	e := row.event(sheaf.EventReleased, row.Epoch)

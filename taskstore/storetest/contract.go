@@ -76,6 +76,8 @@ func Run(t *testing.T, engine string) {
 		{"AgedTasksMoveUp", aging},
 		{"SpentHintIsNotEnqueued", spentHint},
 		{"PromoteDueInBatches", promote},
+		{"WorkForLaterWaits", scheduled},
+		{"WorkForLaterIsCanceledAndReplaced", scheduledEnds},
 		{"LeasesHaveOneHolder", leases},
 		{"MetaRoundTrips", meta},
 		{"ReleaseRunningGivesAllBack", releaseRunning},

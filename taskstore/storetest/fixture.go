@@ -128,6 +128,12 @@ type Doc struct {
 // Document makes a document with a pending plan task, in a job of its own.
 func (f *Fixture) Document(tenant string) Doc {
 	f.T.Helper()
+	return f.DocumentAt(tenant, time.Time{})
+}
+
+// DocumentAt makes a document for a time, zero for now.
+func (f *Fixture) DocumentAt(tenant string, notBefore time.Time) Doc {
+	f.T.Helper()
 	d := Doc{ID: sheaf.NewID(), Tenant: tenant, Dataset: "ds-" + tenant, Job: sheaf.NewID(), Plan: sheaf.NewID()}
 	if _, err := f.Store.Tenant(ctx, tenant); errors.Is(err, sheaf.ErrNotFound) {
 		_, err := f.Store.CreateTenant(ctx, sheaf.Tenant{ID: tenant, Name: tenant, Weight: 1, Cap: 8})
@@ -135,7 +141,7 @@ func (f *Fixture) Document(tenant string) Doc {
 		_, err = f.Store.CreateDataset(ctx, sheaf.Dataset{ID: d.Dataset, TenantID: tenant, Name: "ds"})
 		f.OK(err)
 	}
-	_, err := f.Store.CreateDocuments(ctx, sheaf.Job{ID: d.Job, TenantID: tenant, DatasetID: d.Dataset, Kind: sheaf.JobIngest}, []taskstore.NewDocument{{
+	_, err := f.Store.CreateDocuments(ctx, sheaf.Job{ID: d.Job, TenantID: tenant, DatasetID: d.Dataset, Kind: sheaf.JobIngest, NotBefore: notBefore}, []taskstore.NewDocument{{
 		Document: sheaf.Document{ID: d.ID, Name: "a.pdf", MediaType: "application/pdf", Size: 10, SHA256: d.ID + d.ID, BlobKey: "originals/" + d.ID},
 		Plan:     sheaf.NewTask{ID: d.Plan, Kind: sheaf.KindPlan, Cost: 1},
 	}}, "")

@@ -1,7 +1,7 @@
 // @ts-check
 /** Small pieces that several views show. */
 import { el, icon } from "./dom.js";
-import { number, percent, plural, seconds } from "./format.js";
+import { number, percent, plural, seconds, time } from "./format.js";
 
 /** @typedef {import("./types.js").Doc} Doc */
 /** @typedef {import("./types.js").Task} Task */
@@ -23,10 +23,11 @@ export const states = {
 /** @param {string} state */
 export const terminal = (state) => ["succeeded", "partially_succeeded", "failed", "canceled"].includes(state);
 
-/** @param {string} state */
-export function badge(state) {
+/** @param {string} state @param {string} [notBefore] what queued work waits for */
+export function badge(state, notBefore) {
   const [text, shape, tone] = states[state] || [state, "dot", "wait"];
-  return el("span", { class: `badge ${tone}` }, icon(shape), text);
+  const later = state === "queued" && notBefore && Date.parse(notBefore) > Date.now();
+  return el("span", { class: `badge ${tone}` }, icon(shape), ...(later ? ["Not before ", time(notBefore)] : [text]));
 }
 
 /** @param {number} value 0–1 @param {string} label */
@@ -40,6 +41,7 @@ export function bar(value, label) {
 export const cells = {
   parked: ["waits for others", "wait", ""],
   pending: ["queued", "wait", ""],
+  scheduled: ["waits for its time", "wait", ""],
   running: ["running", "run", "▸"],
   retry_wait: ["waits to be tried again", "part", "↻"],
   done: ["done", "ok", "✓"],
@@ -67,7 +69,7 @@ export function cellState(t, ledger) {
 }
 
 /** Worse states win when one cell stands for several ranges. */
-const order = ["superseded", "done", "reused", "canceled", "parked", "pending", "running", "retry_wait", "partial", "dead"];
+const order = ["superseded", "done", "reused", "canceled", "parked", "scheduled", "pending", "running", "retry_wait", "partial", "dead"];
 
 /**
  * One cell per range of the newest generation; at most `most` cells, each

@@ -3,7 +3,7 @@
  * The API's answers as the page uses them; docs/openapi.json is the whole of it.
  *
  * @typedef {"unstarted"|"queued"|"running"|"finalizing"|"succeeded"|"partially_succeeded"|"failed"|"canceling"|"canceled"} State
- * @typedef {"parked"|"pending"|"running"|"retry_wait"|"done"|"dead"|"canceled"|"superseded"} TaskState
+ * @typedef {"parked"|"scheduled"|"pending"|"running"|"retry_wait"|"done"|"dead"|"canceled"|"superseded"} TaskState
  * @typedef {{ok: number, ocr: number, blank: number, skipped: number, failed: number}} LedgerCounts
  * @typedef {{code: string, category: string, message: string, retryable: boolean, phase?: string, page?: number, range?: [number, number], attempt?: number, detail?: string}} Failure
  * @typedef {{code: string, message: string, page?: number}} Warning
@@ -11,7 +11,7 @@
  * @typedef {{id: string, name: string, parser_config: ParseConfig, paused: boolean, documents: number, chunks: number, created_at: string}} Dataset
  * @typedef {{id: string, dataset_id: string, name: string, media_type: string, size: number, sha256: string, state: State, progress: number, units: number, unit?: string,
  *   generation: number, live_generation: number, chunks: number, tokens: number, ledger: LedgerCounts, failure?: Failure, warnings: Warning[], parser?: string,
- *   parser_config: ParseConfig, made_with?: ParseConfig, metadata: Record<string, string>, duplicate_of?: string, parent_id?: string, path?: string, job_id?: string, created_at: string, updated_at: string, started_at?: string, finished_at?: string}} Doc
+ *   parser_config: ParseConfig, made_with?: ParseConfig, metadata: Record<string, string>, duplicate_of?: string, parent_id?: string, path?: string, job_id?: string, not_before?: string, created_at: string, updated_at: string, started_at?: string, finished_at?: string}} Doc
  * @typedef {{generation: number, job_id: string, state: State, parser_config: ParseConfig, parser?: string, units: number, unit?: string, chunks: number, tokens: number,
  *   ledger: LedgerCounts, failure?: Failure, created_at: string, finished_at?: string, published_at?: string}} Generation
  * @typedef {{name: string, start_ms: number, ms: number}} StageTime
@@ -32,7 +32,7 @@
  * @typedef {{name: string, total: number, done: number, failed: number, reused: number, unit: string, started_at?: string, finished_at?: string}} JobStage
  * @typedef {{id: string, dataset_id: string, kind: string, state: State, paused: boolean, progress: number, documents: {total: number, by_state: Record<string, number>}, stages: JobStage[],
  *   usage: Record<string, number>, reused: {ranges: number, pages: number, chunks: number, tokens: number},
- *   queue?: {ahead_own: number, ahead_others: number, eta_seconds: {p50: number|null, p90: number|null}, delayed?: {reason: string, next_at: string}}, created_at: string, started_at?: string, finished_at?: string}} Job
+ *   queue?: {ahead_own: number, ahead_others: number, eta_seconds: {p50: number|null, p90: number|null}, delayed?: {reason: string, next_at: string}}, not_before?: string, created_at: string, started_at?: string, finished_at?: string}} Job
  * @typedef {{document_id?: string, name: string, media_type: string, unit?: string, units: number, ranges: {range: [number, number], cost: number, reused: boolean}[],
  *   reused: {ranges: number, pages: number, chunks: number, tokens: number}, failure?: Failure}} Plan
  * @typedef {{count: number|null, estimated: boolean, basis?: string}} Expected
@@ -42,7 +42,7 @@
  * @typedef {{score: number, scores: {text: number, vector: number}, highlight?: string, document: {id: string, name: string, dataset_id: string, media_type: string}, chunk: Chunk}} Hit
  * @typedef {{hits: Hit[], took_ms: number, index: {model: string, stale: boolean}, warnings?: Warning[]}} SearchAnswer
  * @typedef {{lane: number, pending: number, cost: number, oldest_pending_age_seconds: number}} LaneDepth
- * @typedef {{tenant_id: string, weight: number, cap: number, paused: boolean, running: number, retry_wait: number, parked: number, dead: number, lanes: LaneDepth[], oldest_pending_age_seconds: number}} TenantQueue
+ * @typedef {{tenant_id: string, weight: number, cap: number, paused: boolean, running: number, retry_wait: number, scheduled: number, parked: number, dead: number, lanes: LaneDepth[], oldest_pending_age_seconds: number}} TenantQueue
  * @typedef {{documents: number, bytes: number, queued_tasks: number}} Quota
  * @typedef {{id: string, name: string, weight: number, cap: number, paused: boolean, quota: Quota, created_at: string, holds: Quota}} Tenant
  * @typedef {{id: string, tenant_id: string, name: string, scopes: string[], created_at: string, expires_at?: string, revoked_at?: string}} Key

@@ -255,7 +255,7 @@ export async function view({ root, params, query, signal }) {
     const link = `/datasets/${encodeURIComponent(params.ds)}/documents/${d.id}`;
     const old = cName.querySelector("a");
     if (old?.getAttribute("href") !== link || old.textContent !== d.name) cName.replaceChildren(el("a", { href: link }, name(d.name)), el("span", { class: "kind" }, format(d.media_type)));
-    draw(cState, badge(d.state), d.failure && d.state === "failed" ? el("span", { class: "why", title: failureLine(d.failure) }, failureLine(d.failure)) : el("span", { class: "muted num" }, doneText(d)));
+    draw(cState, badge(d.state, d.not_before), d.failure && d.state === "failed" ? el("span", { class: "why", title: failureLine(d.failure) }, failureLine(d.failure)) : el("span", { class: "muted num" }, doneText(d)));
     drawStrip(cStrip, d);
     draw(cUnits, d.units ? plural(d.units, d.unit || "unit") : "–");
     draw(cChunks, d.live_generation ? number(d.chunks) : "–");

@@ -34,7 +34,7 @@ export async function view({ root, params, query, signal }) {
     el("div", { class: "head" }, el("h1", { tabindex: "-1" }, `${kind} of ${plural(job.documents.total, "document")}`), state, tools), facts, progress, stages, wrong, lines, list);
 
   function show() {
-    draw(state, badge(job.state), job.paused ? el("span", { class: "badge off" }, "Paused") : null);
+    draw(state, badge(job.state, job.not_before), job.paused ? el("span", { class: "badge off" }, "Paused") : null);
     draw(facts, "started ", time(job.created_at), terminal(job.state) ? ` · took ${duration(between(job.created_at, job.finished_at))}` : "", ` · ${plural(job.usage.pages || 0, "page or row", "pages or rows")} read, ${plural(job.usage.embedded_tokens || 0, "token")} embedded${job.usage.bytes ? `, ${bytes(job.usage.bytes)}` : ""}`,
       job.reused.ranges ? ` · reused ${plural(job.reused.ranges, "range")}, ${plural(job.reused.chunks, "chunk")}` : "");
     const over = terminal(job.state);
@@ -69,7 +69,7 @@ export async function view({ root, params, query, signal }) {
     docs = (await get(`${base}/documents?limit=${mostDocuments}`, signal)).items;
     tasks = await tasksOf(job.dataset_id, docs, signal, job.id);
     drawTimeline();
-    draw(list, el("div", {}, el("h2", {}, "Documents"), el("ul", { class: "files" }, docs.map((d) => el("li", {}, el("a", { href: `/datasets/${job.dataset_id}/documents/${d.id}` }, name(d.name)), " ", badge(d.state)))),
+    draw(list, el("div", {}, el("h2", {}, "Documents"), el("ul", { class: "files" }, docs.map((d) => el("li", {}, el("a", { href: `/datasets/${job.dataset_id}/documents/${d.id}` }, name(d.name)), " ", badge(d.state, d.not_before)))),
       job.documents.total > docs.length ? el("p", { class: "muted" }, `and ${number(job.documents.total - docs.length)} more`) : null));
   }
   const order = el("input", { type: "checkbox", onchange: () => {

@@ -42,7 +42,7 @@ export async function view({ root, signal }) {
     const every = [...jobs, ...older.filter((j) => !known.has(j.id))];
     draw(list, gridRows(heads, every.map((j) => [el("a", { href: `/jobs/${j.id}` }, `${kinds[j.kind] || j.kind} of ${plural(j.documents.total, "document")}`),
       names.get(j.dataset_id) ? el("a", { href: `/datasets/${encodeURIComponent(names.get(j.dataset_id) || "")}` }, name(names.get(j.dataset_id) || "")) : el("span", { class: "muted" }, "deleted"),
-      [badge(j.state), j.paused ? el("span", { class: "badge off" }, "Paused") : null],
+      [badge(j.state, j.not_before), j.paused ? el("span", { class: "badge off" }, "Paused") : null],
       terminal(j.state) ? el("span", { class: "muted" }, `took ${duration(between(j.created_at, j.finished_at))}`) : [bar(j.progress, "Progress of the job"), ` ${percent(j.progress)}`],
       number(j.documents.by_state.failed || 0), time(j.created_at)])));
     more.hidden = !cursor;
