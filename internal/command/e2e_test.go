@@ -49,8 +49,9 @@ var product = Main{FormatsFunc: func(c formats.Config) []parser.Format { return 
 
 // trialFormat is a text format whose lines are pages and whose pages can be
 // told to misbehave: "CRASH" kills the parser, "HANG" never ends, "SLOW" takes
-// a while, "FAIL path" is a page that cannot be read until the path exists. A
-// document that begins with "PRINTS" has a fingerprint of each page.
+// a while, "FAIL path" is a page that cannot be read until the path exists. What
+// stands before " :: " is a heading. A document that begins with "PRINTS" has a
+// fingerprint of each page.
 type trialFormat struct{}
 
 const trialMedia = "application/x-scan"
@@ -82,7 +83,11 @@ func (d trialDocument) Plan(context.Context) (*parser.Plan, error) {
 func (d trialDocument) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.UnitResult) error) error {
 	for n := r.From; n <= r.To; n++ {
 		line := d[n-1]
-		u := sheaf.UnitResult{Unit: n, Status: sheaf.UnitOK, Blocks: []sheaf.Block{{Kind: sheaf.BlockParagraph, Text: line, Page: n}}}
+		u := sheaf.UnitResult{Unit: n, Status: sheaf.UnitOK}
+		if title, text, ok := strings.Cut(line, " :: "); ok {
+			u.Blocks, line = append(u.Blocks, sheaf.Block{Kind: sheaf.BlockHeading, Level: 1, Text: title, Page: n}), text
+		}
+		u.Blocks = append(u.Blocks, sheaf.Block{Kind: sheaf.BlockParagraph, Text: line, Page: n})
 		switch {
 		case strings.HasPrefix(line, "CRASH"):
 			fmt.Fprintln(os.Stderr, "the page made the parser crash")
