@@ -336,7 +336,13 @@ func (b *bench) fleetPages(ctx context.Context) error {
 // servedByFleet runs f against a fresh fleet of one process a role and discards
 // it. f is told the processes of all roles and engines; settings are more of
 // their environment.
-func (b *bench) servedByFleet(ctx context.Context, name string, f func(s *server, parts map[string]int) error, settings ...string) (err error) {
+func (b *bench) servedByFleet(ctx context.Context, name string, f func(s *server, parts map[string]int) error, settings ...string) error {
+	return b.servedByExecutors(ctx, name, 1, f, settings...)
+}
+
+// servedByExecutors is servedByFleet with so many executors, of which parts names
+// the last.
+func (b *bench) servedByExecutors(ctx context.Context, name string, executors int, f func(s *server, parts map[string]int) error, settings ...string) (err error) {
 	vars, err := b.engine(ctx, "mysql", "redis", "minio", "es")
 	if err != nil {
 		return err
@@ -364,8 +370,8 @@ func (b *bench) servedByFleet(ctx context.Context, name string, f func(s *server
 		}
 		err = errors.Join(err, dropIndexes(context.WithoutCancel(ctx), vars["SHEAF_TEST_ES_URL"], own))
 	}()
-	for _, role := range []string{"serve", "keeper", "executor"} {
-		s, err := b.spawn(filepath.Join(b.tmp, name+"-"+role), env, role)
+	for i, role := range append([]string{"serve", "keeper"}, slices.Repeat([]string{"executor"}, executors)...) {
+		s, err := b.spawn(filepath.Join(b.tmp, fmt.Sprintf("%s-%s%d", name, role, i)), env, role)
 		if err != nil {
 			return err
 		}
@@ -376,14 +382,14 @@ func (b *bench) servedByFleet(ctx context.Context, name string, f func(s *server
 			}
 		}
 	}
-	if err := all[0].atWork(ctx); err != nil {
+	if err := all[0].atWork(ctx, executors); err != nil {
 		return err
 	}
 	return f(all[0], parts)
 }
 
-// atWork waits until an executor of the fleet has shown itself.
-func (s *server) atWork(ctx context.Context) error {
+// atWork waits until so many executors of the fleet have shown themselves.
+func (s *server) atWork(ctx context.Context, executors int) error {
 	deadline := time.After(time.Minute)
 	for {
 		var list struct {
@@ -392,13 +398,13 @@ func (s *server) atWork(ctx context.Context) error {
 		if err := s.call(ctx, http.MethodGet, "/v1/executors", nil, &list); err != nil {
 			return err
 		}
-		if len(list.Items) > 0 {
+		if len(list.Items) >= executors {
 			return nil
 		}
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-deadline:
-			return errors.New("no executor showed itself within a minute")
+			return fmt.Errorf("%d executors showed themselves within a minute, not %d", len(list.Items), executors)
 		case <-ctx.Done():
 			return ctx.Err()
 		}

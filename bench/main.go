@@ -91,6 +91,7 @@ var measures = []measure{
 	{[]string{"fleet.document"}, func(ctx context.Context, b *bench) error { return b.fleetDocument(ctx) }},
 	{[]string{"fleet.pages"}, func(ctx context.Context, b *bench) error { return b.fleetPages(ctx) }},
 	{[]string{"fleet.first.searchable"}, func(ctx context.Context, b *bench) error { return b.fleetFirstSearchable(ctx) }},
+	{[]string{"fleet.spread"}, func(ctx context.Context, b *bench) error { return b.fleetSpread(ctx) }},
 	{[]string{"watchers"}, func(ctx context.Context, b *bench) error { return b.watchers(ctx) }},
 	{[]string{"queue.latency"}, func(ctx context.Context, b *bench) error { return b.queueLatency(ctx) }},
 }
