@@ -39,6 +39,7 @@ type objects struct {
 	known   map[int]types.Object // read already
 	packs   map[int]*pack
 	trailer types.Dict
+	bytes   int   // unpacked, and read from what was unpacked
 	err     error // of an object that could not be read
 }
 
@@ -55,9 +56,10 @@ var errUnusual = errors.New("the file's structure is unusual")
 
 // Limits of what is followed.
 const (
-	maxSections   = 256      // of the cross-reference table: one an update
-	maxReferences = 16       // that lead to each other
-	maxUnpacked   = 64 << 20 // bytes of one object stream
+	maxSections   = 256       // of the cross-reference table: one an update
+	maxReferences = 16        // that lead to each other
+	maxObjects    = 1 << 20   // that the table lists
+	maxUnpacked   = 128 << 20 // bytes of all streams of the structure, and of the objects read from them
 )
 
 // openObjects reads the cross-reference table.
@@ -109,7 +111,7 @@ func (o *objects) section(at int) (types.Dict, error) {
 	for !p.word("trailer") {
 		first, ok1 := p.number()
 		count, ok2 := p.number()
-		if !ok1 || !ok2 || count > len(o.file) {
+		if !ok1 || !ok2 || count > maxObjects {
 			return nil, errUnusual
 		}
 		for n := first; n < first+count; n++ {
@@ -120,6 +122,9 @@ func (o *objects) section(at int) (types.Dict, error) {
 				return nil, errUnusual
 			}
 			o.put(n, used, place{offset: offset})
+		}
+		if len(o.places) > maxObjects {
+			return nil, errUnusual
 		}
 	}
 	v, err := p.value(0)
@@ -181,7 +186,7 @@ func (o *objects) sectionStream(at int) (types.Dict, error) {
 	for ; len(index) >= 2; index = index[2:] {
 		first, ok1 := index[0].(types.Integer)
 		count, ok2 := index[1].(types.Integer)
-		if !ok1 || !ok2 || count < 0 || w[0]+w[1]+w[2] == 0 || int(count) > len(text)/(w[0]+w[1]+w[2]) {
+		if !ok1 || !ok2 || count < 0 || len(o.places)+int(count) > maxObjects || w[0]+w[1]+w[2] == 0 || int(count) > len(text)/(w[0]+w[1]+w[2]) {
 			return nil, errUnusual
 		}
 		for n := int(first); n < int(first)+int(count); n++ {
@@ -238,7 +243,11 @@ func (o *objects) object(number int) (types.Object, error) {
 			return nil, errUnusual
 		}
 		s := scanner{text: p.text, at: offset}
-		return s.value(0)
+		v, err := s.value(0)
+		if o.bytes += s.at - offset; o.bytes > maxUnpacked { // objects may overlap
+			return nil, errUnusual
+		}
+		return v, err
 	case at.offset > 0:
 		return o.indirect(at.offset, number)
 	}
@@ -339,8 +348,8 @@ func (o *objects) unpacked(s types.StreamDict) ([]byte, error) {
 	if err != nil {
 		return nil, errUnusual
 	}
-	text, err := io.ReadAll(io.LimitReader(z, maxUnpacked+1))
-	if err != nil || len(text) > maxUnpacked {
+	text, err := io.ReadAll(io.LimitReader(z, int64(maxUnpacked-o.bytes+1)))
+	if o.bytes += len(text); err != nil || o.bytes > maxUnpacked {
 		return nil, errUnusual
 	}
 	parms, has := s.Dict["DecodeParms"]

@@ -2,6 +2,7 @@ package pdf
 
 import (
 	"bytes"
+	"compress/zlib"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/pdfcpu/pdfcpu/pkg/api"
+	"github.com/pdfcpu/pdfcpu/pkg/pdfcpu/types"
 
 	"sheaf/parser/pdf/enginetest"
 )
@@ -113,6 +115,36 @@ func TestObjectsThatLeadToThemselvesEnd(t *testing.T) {
 		}
 		if _, err := o.Dereference(o.trailer["Root"]); err == nil {
 			t.Errorf("file %d is read as if nothing were wrong", i)
+		}
+	}
+}
+
+// A small file may not take the memory of a large one: the process would end, and
+// with it a document that pdfcpu or the engine can read.
+func TestObjectsAreBounded(t *testing.T) {
+	var z bytes.Buffer
+	w := zlib.NewWriter(&z)
+	if _, err := w.Write(make([]byte, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o := objects{bytes: maxUnpacked - 1500}
+	s := types.StreamDict{Dict: types.Dict{"Filter": types.Name("FlateDecode")}, Raw: z.Bytes()}
+	if _, err := o.unpacked(s); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.unpacked(s); err == nil {
+		t.Error("two streams are unpacked that are too large together")
+	}
+	for name, table := range map[string]string{
+		"a table":           "xref\n0 2000000\n" + strings.Repeat("0 0 f\n", 2_000_000) + "trailer<<>>\n",
+		"a table in a pack": "1 0 obj<</W[0 1 0]/Size 2000000/Length 2000000>>stream\n" + strings.Repeat("1", 2_000_000) + "\nendstream endobj\n",
+	} {
+		b := []byte("%PDF-1.5\n" + table + "startxref\n9\n%%EOF")
+		if o, err := openObjects(bytes.NewReader(b), int64(len(b))); err == nil {
+			t.Errorf("%s lists %d objects", name, len(o.places))
 		}
 	}
 }
