@@ -22,6 +22,7 @@ import (
 	"sheaf/internal/worker"
 	"sheaf/parser"
 	"sheaf/parser/child"
+	"sheaf/taskstore"
 )
 
 // Files brings a blob to this host.
@@ -43,6 +44,7 @@ type Parser interface {
 type Store interface {
 	DocumentByID(ctx context.Context, documentID string) (*sheaf.Document, error)
 	GenerationTasks(ctx context.Context, documentID string, generation int) ([]sheaf.Task, error)
+	FinishedRanges(ctx context.Context, documentID string, generation int) ([]taskstore.FinishedRange, error)
 	AppendEvents(ctx context.Context, c sheaf.Claim, events []sheaf.Event) error
 }
 

@@ -48,6 +48,7 @@ type Planner struct {
 type PlanStore interface {
 	DocumentByID(ctx context.Context, documentID string) (*sheaf.Document, error)
 	GenerationTasks(ctx context.Context, documentID string, generation int) ([]sheaf.Task, error)
+	FinishedRanges(ctx context.Context, documentID string, generation int) ([]taskstore.FinishedRange, error)
 	ReusableRanges(ctx context.Context, tenantID, prefer string, keys []string) (map[string]taskstore.ReusableRange, error)
 	Documents(ctx context.Context, tenantID string, f taskstore.DocumentFilter, p taskstore.Page) ([]sheaf.Document, string, error) // for tag sets
 	Members(ctx context.Context, archiveID string) ([]sheaf.Document, error)
@@ -479,17 +480,16 @@ func (p *Planner) earlierCut(ctx context.Context, doc *sheaf.Document, plan *par
 	if plan.Ranges != nil || len(plan.Fingerprints) == 0 || len(pieces) < 2 || doc.LiveGeneration < 1 {
 		return nil
 	}
-	tasks, err := p.Store.GenerationTasks(ctx, doc.ID, doc.LiveGeneration)
+	ranges, err := p.Store.FinishedRanges(ctx, doc.ID, doc.LiveGeneration)
 	if err != nil {
 		return nil
 	}
 	var out []parser.PlannedRange
-	for _, t := range tasks {
-		if covers(t) && t.State == sheaf.TaskDone && t.Unit == plan.Unit {
-			out = append(out, parser.PlannedRange{Range: t.Range})
+	for _, r := range ranges {
+		if r.Unit == plan.Unit {
+			out = append(out, parser.PlannedRange{Range: r.Range})
 		}
 	}
-	slices.SortFunc(out, func(a, b parser.PlannedRange) int { return cmp.Compare(a.Range.From, b.Range.From) })
 	longest := func(cut []parser.PlannedRange) (n int) {
 		for _, c := range cut {
 			n = max(n, c.Range.Len())

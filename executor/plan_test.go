@@ -11,6 +11,7 @@ import (
 	"sheaf"
 	"sheaf/internal/settings"
 	"sheaf/parser"
+	"sheaf/taskstore"
 )
 
 func TestDigestDependsOnWhatMattersAndNothingElse(t *testing.T) {
@@ -207,4 +208,8 @@ func (p planOf) DocumentByID(ctx context.Context, id string) (*sheaf.Document, e
 
 func (p planOf) GenerationTasks(ctx context.Context, id string, generation int) ([]sheaf.Task, error) {
 	return p.ledger.GenerationTasks(ctx, id, generation)
+}
+
+func (p planOf) FinishedRanges(ctx context.Context, id string, generation int) ([]taskstore.FinishedRange, error) {
+	return p.ledger.FinishedRanges(ctx, id, generation)
 }

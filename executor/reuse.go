@@ -8,6 +8,7 @@ import (
 
 	"sheaf"
 	"sheaf/internal/artifact"
+	"sheaf/taskstore"
 )
 
 // Bounds on what one task reads to find what is there already.
@@ -25,13 +26,13 @@ func (e *Executor) earlier(ctx context.Context, t *sheaf.Task, doc *sheaf.Docume
 	if doc.LiveGeneration < 1 || doc.LiveGeneration >= t.Generation {
 		return
 	}
-	old, err := e.cfg.Store.GenerationTasks(ctx, doc.ID, doc.LiveGeneration)
+	old, err := e.cfg.Store.FinishedRanges(ctx, doc.ID, doc.LiveGeneration)
 	if err != nil {
 		e.cfg.Log.DebugContext(ctx, "the live generation cannot be read; nothing of it is used again", "error", err)
 		return
 	}
-	old = slices.DeleteFunc(old, func(o sheaf.Task) bool { return o.State != sheaf.TaskDone || o.Result.ArtifactKey == "" })
-	slices.SortStableFunc(old, func(a, b sheaf.Task) int {
+	old = slices.DeleteFunc(old, func(o taskstore.FinishedRange) bool { return o.ArtifactKey == "" })
+	slices.SortStableFunc(old, func(a, b taskstore.FinishedRange) int {
 		return cmp.Compare(distance(a.Range, t.Range), distance(b.Range, t.Range))
 	})
 	fruitless, most := 0, fruitlessArtifacts
@@ -42,7 +43,7 @@ func (e *Executor) earlier(ctx context.Context, t *sheaf.Task, doc *sheaf.Docume
 		if n == maxReuseArtifacts || fruitless == most || ctx.Err() != nil {
 			return
 		}
-		stored, err := artifact.Load(ctx, e.cfg.Blobs, o.Result.ArtifactKey)
+		stored, err := artifact.Load(ctx, e.cfg.Blobs, o.ArtifactKey)
 		if err != nil || stored.Header.Name != doc.Name {
 			continue
 		}

@@ -41,6 +41,17 @@ func (l *ledger) GenerationTasks(context.Context, string, int) ([]sheaf.Task, er
 	return slices.Clone(l.tasks), nil
 }
 
+func (l *ledger) FinishedRanges(context.Context, string, int) (out []taskstore.FinishedRange, _ error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, t := range l.tasks {
+		if covers(t) && t.State == sheaf.TaskDone {
+			out = append(out, taskstore.FinishedRange{Unit: t.Unit, Range: t.Range, ArtifactKey: t.Result.ArtifactKey})
+		}
+	}
+	return out, nil
+}
+
 func (*ledger) AppendEvents(context.Context, sheaf.Claim, []sheaf.Event) error { return nil }
 
 // scriptedPages reads units that are there already.

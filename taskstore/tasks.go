@@ -92,6 +92,13 @@ type PromotedTask struct {
 	Late time.Duration // since it was due, by the store's clock
 }
 
+// FinishedRange is what a done task of a generation has covered.
+type FinishedRange struct {
+	Unit        sheaf.Unit
+	Range       sheaf.Range
+	ArtifactKey string // "" once a newer version has replaced the result
+}
+
 // TenantLoad is what a fair pick needs to know of a tenant.
 type TenantLoad struct {
 	TenantID string

@@ -108,7 +108,7 @@ func want[T comparable](f *Fixture, what string, got, want T) {
 	}
 }
 
-func wantList(f *Fixture, what string, got []string, want ...string) {
+func wantList[T comparable](f *Fixture, what string, got []T, want ...T) {
 	f.T.Helper()
 	if !slices.Equal(got, want) {
 		f.T.Fatalf("%s: got %v, want %v", what, got, want)
@@ -861,6 +861,12 @@ func stitchGuard(f *Fixture) {
 	slices.Sort(want)
 	wantList(f, "ranges of the document", live, want...)
 	wantList(f, "garbage", f.Strings("SELECT range_id FROM garbage WHERE doc_id=?", d.ID), made[1].RangeID)
+	finished, err := f.Store.FinishedRanges(ctx, d.ID, t.Generation)
+	f.OK(err)
+	tasks := Parse(2)
+	wantList(f, "finished ranges", finished,
+		taskstore.FinishedRange{Unit: tasks[0].Unit, Range: tasks[0].Range, ArtifactKey: made[0].ArtifactKey},
+		taskstore.FinishedRange{Unit: tasks[1].Unit, Range: tasks[1].Range, ArtifactKey: stitched.ArtifactKey})
 	key := Parse(2)[1].ReuseKey
 	found, err := f.Store.ReusableRanges(ctx, "t", d.ID, []string{key})
 	f.OK(err)
