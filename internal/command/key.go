@@ -26,7 +26,7 @@ func (g *global) keyCommand() *cobra.Command {
 		Use: "create TENANT", Short: "Create an API key; its secret is printed once", Args: needs(1, 1, "a TENANT"),
 		Example: "  sheaf key create acme --scope read --name dashboard\n  sheaf key create acme --expires 720h\n  sheaf key create acme --dry-run",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return g.withStore(cmd.Context(), func(ctx context.Context, s *sqlstore.Store) error {
+			return g.withStore(cmd.Context(), sure.dryRun, func(ctx context.Context, s *sqlstore.Store) error {
 				k := sheaf.Key{TenantID: args[0], Name: name, Scopes: scopes}
 				if expires != 0 {
 					k.ExpiresAt = time.Now().Add(expires)
@@ -63,7 +63,7 @@ func (g *global) keyList() *cobra.Command {
 	return &cobra.Command{
 		Use: "list TENANT", Short: "List a tenant's keys", Args: needs(1, 1, "a TENANT"), Example: "  sheaf key list acme",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return g.withStore(cmd.Context(), func(ctx context.Context, s *sqlstore.Store) error {
+			return g.withStore(cmd.Context(), false, func(ctx context.Context, s *sqlstore.Store) error {
 				if _, err := s.Tenant(ctx, args[0]); err != nil {
 					return err
 				}
@@ -104,7 +104,7 @@ func (g *global) keySet() *cobra.Command {
 			if to.Name == nil && to.Scopes == nil {
 				return usageError{cured(errors.New("nothing says what to change"), "Give --name or --scope.")}
 			}
-			return g.withStore(cmd.Context(), func(ctx context.Context, s *sqlstore.Store) (err error) {
+			return g.withStore(cmd.Context(), sure.dryRun, func(ctx context.Context, s *sqlstore.Store) (err error) {
 				var k *sheaf.Key
 				if sure.dryRun {
 					if k, err = s.Key(ctx, args[0], args[1]); err == nil {
@@ -138,7 +138,7 @@ func (g *global) keyRevoke() *cobra.Command {
 		Long:    "Refuses the key from the next request on, for good. It asks first; --yes answers for you.",
 		Example: "  sheaf key revoke acme KEY-ID --dry-run\n  sheaf key revoke acme KEY-ID --yes",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return g.withStore(cmd.Context(), func(ctx context.Context, s *sqlstore.Store) error {
+			return g.withStore(cmd.Context(), sure.dryRun, func(ctx context.Context, s *sqlstore.Store) error {
 				k, err := s.Key(ctx, args[0], args[1])
 				if err != nil {
 					return err

@@ -68,6 +68,15 @@ func sealed(log *slog.Logger, done sqlstore.Sealed) {
 // which is made for a store that has never had any. A store that has is never
 // given new ones in silence.
 func keyring(ctx context.Context, cfg config.Config, path string, store *sqlstore.Store) (*secrets.Keyring, error) {
+	ring, err := existingKeys(ctx, cfg, path, store)
+	if ring != nil || err != nil {
+		return ring, err
+	}
+	return secrets.Create(path)
+}
+
+// existingKeys is keyring for who must not make any: nil where they are to be made.
+func existingKeys(ctx context.Context, cfg config.Config, path string, store *sqlstore.Store) (*secrets.Keyring, error) {
 	if text := cfg.Store.SecretsKey.Reveal(); text != "" {
 		ring, err := secrets.Parse(text)
 		if err != nil {
@@ -89,7 +98,7 @@ func keyring(ctx context.Context, cfg config.Config, path string, store *sqlstor
 	case !cfg.Sole():
 		return nil, fmt.Errorf("%w: store.secrets_key is empty; print a key with `sheaf secrets generate` and set it, the same on every process (SHEAF_STORE_SECRETS_KEY, or SHEAF_STORE_SECRETS_KEY_FILE for a mounted one)", sheaf.ErrInvalid)
 	}
-	return secrets.Create(path)
+	return nil, nil
 }
 
 func unlockStore(ctx context.Context, store *sqlstore.Store, ring *secrets.Keyring) error {
@@ -106,7 +115,7 @@ func (g *global) withKeys(ctx context.Context, rotate bool, f func(ctx context.C
 	if err != nil {
 		return err
 	}
-	return g.withStore(ctx, func(ctx context.Context, s *sqlstore.Store) error {
+	return g.withStore(ctx, false, func(ctx context.Context, s *sqlstore.Store) error {
 		path := (&app{cfg: cfg}).path(keyFile)
 		ring, err := keyring(ctx, cfg, path, s)
 		if err != nil {
@@ -161,16 +170,32 @@ func (g *global) secretsCommand() *cobra.Command {
 		Long: "With keys in the data folder: puts a new key first in secrets.key and seals everything with it; the service must not run. With store.secrets_key: seals everything with the first of its keys; put the new key before the old one on all processes and restart them before.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if sure.dryRun {
-				return g.withKeys(cmd.Context(), false, func(ctx context.Context, s *sqlstore.Store, ring *secrets.Keyring) error {
+				return g.withStore(cmd.Context(), true, func(ctx context.Context, s *sqlstore.Store) error {
 					cfg, err := g.load()
 					if err != nil {
 						return err
 					}
-					with := "a new key"
-					if cfg.Store.SecretsKey != "" {
-						with = "the key " + ring.Current()
+					ring, err := existingKeys(ctx, cfg, (&app{cfg: cfg}).path(keyFile), s)
+					if err != nil {
+						return err
 					}
-					return g.done(map[string]any{"current": ring.Current(), "dry_run": true}, "Nothing was changed. This would seal all secrets with %s.", with)
+					needed, err := s.SecretKeys(ctx)
+					if err != nil {
+						return err
+					}
+					current, with := "", "a new key"
+					if ring != nil {
+						current = ring.Current()
+					}
+					for _, id := range needed {
+						if !ring.Has(id) {
+							return fmt.Errorf("%w: the store's secrets are sealed with key %s, which this process does not have", sheaf.ErrInvalid, id)
+						}
+					}
+					if cfg.Store.SecretsKey != "" {
+						with = "the key " + current
+					}
+					return g.done(map[string]any{"current": current, "dry_run": true}, "Nothing was changed. This would seal all secrets with %s.", with)
 				})
 			}
 			return g.withKeys(cmd.Context(), true, func(ctx context.Context, s *sqlstore.Store, ring *secrets.Keyring) error {
@@ -188,7 +213,7 @@ func (g *global) secretsCommand() *cobra.Command {
 		Long: "Lets the service start with new keys after the old ones were lost. Webhooks then fail until they are made again, and protected documents ask for their password when they are parsed again.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if sure.dryRun {
-				return g.withStore(cmd.Context(), func(ctx context.Context, s *sqlstore.Store) error {
+				return g.withStore(cmd.Context(), true, func(ctx context.Context, s *sqlstore.Store) error {
 					needed, err := s.SecretKeys(ctx)
 					if err != nil {
 						return err
@@ -199,7 +224,7 @@ func (g *global) secretsCommand() *cobra.Command {
 			if !sure.yes {
 				return usageError{errors.New("nothing sealed so far can be read afterwards; say --yes if the key is lost for good")}
 			}
-			return g.withStore(cmd.Context(), func(ctx context.Context, s *sqlstore.Store) error { return s.ForgetSecretKeys(ctx) })
+			return g.withStore(cmd.Context(), false, func(ctx context.Context, s *sqlstore.Store) error { return s.ForgetSecretKeys(ctx) })
 		},
 	}
 	forget.Flags().BoolVar(&sure.yes, "yes", false, "the key is lost for good")

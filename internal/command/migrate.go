@@ -15,8 +15,19 @@ import (
 )
 
 // withStore opens the store of the configuration for one command, with the
-// schema of this version.
-func (g *global) withStore(ctx context.Context, f func(ctx context.Context, s *sqlstore.Store) error) error {
+// schema of this version. A dry run does not migrate: it fails on an older one.
+func (g *global) withStore(ctx context.Context, dryRun bool, f func(ctx context.Context, s *sqlstore.Store) error) error {
+	if dryRun {
+		pending, err := g.pendingMigrations(ctx)
+		if err != nil {
+			return err
+		}
+		if n := len(pending); n > 0 {
+			return cured(fmt.Errorf("the store's schema is older than this program (%d migrations are pending, from %s on), and a dry run does not migrate it", n, pending[0]),
+				"`sheaf migrate --dry-run` lists them, `sheaf migrate` runs them.")
+		}
+		return g.withSchema(ctx, f)
+	}
 	return g.withSchema(ctx, func(ctx context.Context, s *sqlstore.Store) error {
 		if err := s.Migrate(ctx); err != nil {
 			return fmt.Errorf("migrating the store: %w", err)
@@ -54,9 +65,9 @@ func (g *global) migrateCommand() *cobra.Command {
 		Use: "migrate", Short: "Bring the store's schema up to date", Args: needs(0, 0, ""), Example: "  sheaf migrate --config fleet.toml\n  sheaf migrate --dry-run",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if sure.dryRun {
-				return g.pendingMigrations(cmd.Context())
+				return g.showPending(cmd.Context())
 			}
-			return g.withStore(cmd.Context(), func(context.Context, *sqlstore.Store) error {
+			return g.withStore(cmd.Context(), false, func(context.Context, *sqlstore.Store) error {
 				fmt.Fprintln(g.out, "the schema is up to date")
 				return nil
 			})
@@ -66,34 +77,34 @@ func (g *global) migrateCommand() *cobra.Command {
 	return cmd
 }
 
-// pendingMigrations shows what migrate would do. A SQLite store that does not
-// exist is not made for it.
-func (g *global) pendingMigrations(ctx context.Context) error {
-	show := func(names []string) error {
-		answer := map[string]any{"pending": listed(names), "dry_run": true}
-		if len(names) == 0 {
-			return g.done(answer, "The schema is up to date.")
-		}
-		return g.done(answer, "Nothing was changed. This would run %s.", strings.Join(names, ", "))
-	}
-	cfg, err := g.load()
+// showPending shows what migrate would do.
+func (g *global) showPending(ctx context.Context) error {
+	names, err := g.pendingMigrations(ctx)
 	if err != nil {
 		return err
 	}
+	answer := map[string]any{"pending": listed(names), "dry_run": true}
+	if len(names) == 0 {
+		return g.done(answer, "The schema is up to date.")
+	}
+	return g.done(answer, "Nothing was changed. This would run %s.", strings.Join(names, ", "))
+}
+
+// pendingMigrations names what migrate would run. A SQLite store that does not
+// exist is not made for it.
+func (g *global) pendingMigrations(ctx context.Context) (names []string, err error) {
+	cfg, err := g.load()
+	if err != nil {
+		return nil, err
+	}
 	if cfg.Store.Driver == "sqlite" {
 		if _, err := os.Stat((&app{cfg: cfg}).path("sheaf.db")); errors.Is(err, fs.ErrNotExist) {
-			names, err := sqlstore.Migrations(cfg.Store.Driver)
-			if err != nil {
-				return err
-			}
-			return show(names)
+			return sqlstore.Migrations(cfg.Store.Driver)
 		}
 	}
-	return g.withSchema(ctx, func(ctx context.Context, s *sqlstore.Store) error {
-		names, err := s.PendingMigrations(ctx)
-		if err != nil {
-			return err
-		}
-		return show(names)
+	err = g.withSchema(ctx, func(ctx context.Context, s *sqlstore.Store) error {
+		names, err = s.PendingMigrations(ctx)
+		return err
 	})
+	return names, err
 }

@@ -195,7 +195,7 @@ func (g *global) queueCommand() *cobra.Command {
 	cleanup := &cobra.Command{
 		Use: "cleanup", Example: "  sheaf queue cleanup --retention 7d --dry-run", Short: "Remove old events and tasks of old generations (opens the store itself)", Args: needs(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return g.withStore(cmd.Context(), func(ctx context.Context, s *sqlstore.Store) error {
+			return g.withStore(cmd.Context(), dry, func(ctx context.Context, s *sqlstore.Store) error {
 				sum, _, err := taskstore.CleanUp(ctx, s, retention, 10_000, dry)
 				if err != nil {
 					return err

@@ -74,7 +74,7 @@ func (g *global) tenantCreate() *cobra.Command {
 			if err := errors.Join(taskstore.CheckTenantID(t.ID), taskstore.CheckTenant(&t)); err != nil {
 				return usageError{err}
 			}
-			return g.withStore(cmd.Context(), func(ctx context.Context, s *sqlstore.Store) error {
+			return g.withStore(cmd.Context(), sure.dryRun, func(ctx context.Context, s *sqlstore.Store) error {
 				if sure.dryRun {
 					_, err := s.Tenant(ctx, t.ID)
 					switch {
@@ -120,7 +120,7 @@ func (g *global) tenantSet() *cobra.Command {
 			if pause && resume {
 				return usageError{errors.New("--pause and --resume cannot go together; give one of them")}
 			}
-			return g.withStore(cmd.Context(), func(ctx context.Context, s *sqlstore.Store) error {
+			return g.withStore(cmd.Context(), sure.dryRun, func(ctx context.Context, s *sqlstore.Store) error {
 				t, err := setTenant(ctx, s, args[0], change, pause, resume, sure.dryRun)
 				if errors.Is(err, sheaf.ErrInvalid) {
 					err = usageError{err}
@@ -167,7 +167,7 @@ func (g *global) tenantShow() *cobra.Command {
 	return &cobra.Command{
 		Use: "show ID", Short: "Show a tenant with what it holds", Args: needs(1, 1, "an ID"), Example: "  sheaf tenant show acme",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return g.withStore(cmd.Context(), func(ctx context.Context, s *sqlstore.Store) error {
+			return g.withStore(cmd.Context(), false, func(ctx context.Context, s *sqlstore.Store) error {
 				t, err := s.Tenant(ctx, args[0])
 				if err != nil {
 					return err
@@ -226,7 +226,7 @@ func (g *global) tenantList() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Example: "  sheaf tenant list", Short: "List tenants", Args: needs(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return g.withStore(cmd.Context(), func(ctx context.Context, s *sqlstore.Store) error {
+			return g.withStore(cmd.Context(), false, func(ctx context.Context, s *sqlstore.Store) error {
 				ts, err := everyPage(func(p taskstore.Page) ([]sheaf.Tenant, string, error) { return s.Tenants(ctx, p) })
 				if err != nil {
 					return err

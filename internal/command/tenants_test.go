@@ -134,10 +134,37 @@ func TestDryRunsOfOperatorsChangeNothing(t *testing.T) {
 	if o := run(0, "migrate", "--dry-run"); !strings.Contains(o.out, "would run 0001_init, 0002_") {
 		t.Errorf("%s", o.out)
 	}
+	operators := [][]string{
+		{"tenant", "create", "acme"}, {"tenant", "set", "local", "--weight", "2"}, {"key", "create", "local"}, {"key", "set", "local", "k", "--name", "x"}, {"key", "revoke", "local", "k"},
+		{"secrets", "rotate"}, {"secrets", "forget"}, {"queue", "cleanup"},
+	}
+	// older has every command say that the schema is older, and change nothing.
+	older := func() {
+		t.Helper()
+		for _, args := range operators {
+			if o := run(exitFailed, append(args, "--dry-run")...); !strings.Contains(o.err, "schema is older") || !strings.Contains(o.err, "sheaf migrate") {
+				t.Errorf("%v on an older schema: %s", args, o.err)
+			}
+		}
+	}
+	older()
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a dry run of migrate made %s: %v", dir, err)
+		t.Errorf("a dry run made %s: %v", dir, err)
+	}
+	unpack(t, "testdata/released/0006.tar.gz", dir)
+	pending := run(0, "migrate", "--dry-run").out
+	older()
+	if now := run(0, "migrate", "--dry-run").out; now != pending || !strings.Contains(now, "would run 0007_") {
+		t.Errorf("dry runs migrated an older schema: %s, before %s", now, pending)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
 	}
 	run(0, "migrate")
+	run(0, "secrets", "rotate", "--dry-run")
+	if _, err := os.Stat(filepath.Join(dir, keyFile)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a dry run made a key: %v", err)
+	}
 	if o := run(0, "migrate", "--dry-run"); !strings.Contains(o.out, "is up to date") {
 		t.Errorf("%s", o.out)
 	}
