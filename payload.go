@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // ArtifactKey is the blob key of a range result.
@@ -19,6 +20,16 @@ func ArtifactPrefix(tenantID, documentID string) string {
 // OriginalPrefix is the folder of the bytes a document was uploaded as.
 func OriginalPrefix(tenantID, documentID string) string {
 	return "originals/" + tenantID + "/" + documentID + "/"
+}
+
+// OriginalOf is the document under whose OriginalPrefix a blob key lies, "" for
+// other keys.
+func OriginalOf(key string) (documentID string) {
+	parts := strings.SplitN(key, "/", 4)
+	if len(parts) < 4 || parts[0] != "originals" {
+		return ""
+	}
+	return parts[2]
 }
 
 // MemberKey is the blob key of a file of an archive. It lies with the archive,

@@ -48,6 +48,12 @@ type Store interface {
 	AppendEvents(ctx context.Context, c sheaf.Claim, events []sheaf.Event) error
 }
 
+// Documents are those of which this process holds headings in memory.
+func (e *Executor) Documents() []string { return e.outlines.documents() }
+
+// Forget drops what this process holds of documents in memory.
+func (e *Executor) Forget(documents []string) { e.outlines.forget(documents) }
+
 // Observer is told how long stages take.
 type Observer interface {
 	Stage(kind sheaf.TaskKind, stage string, took time.Duration)

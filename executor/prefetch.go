@@ -4,8 +4,10 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
+	"unsafe"
 
 	"sheaf"
 )
@@ -19,16 +21,18 @@ type outlines struct {
 	mu    sync.Mutex
 	docs  map[string]*docOutline // by document and generation
 	order []string               // of their first use
+	bytes int                    // of all headings
 }
 
 type docOutline struct {
 	ranges map[int]*readRange // by first unit
 	asked  time.Time          // when the store was read for it
+	bytes  int                // of its headings
 }
 
 // readRange is a range that is being read, or was.
 type readRange struct {
-	to       int
+	from, to int
 	headings []sheaf.Heading
 	known    bool          // headings are
 	over     chan struct{} // closed when they are, or will not be
@@ -36,6 +40,7 @@ type readRange struct {
 
 const (
 	maxOutlined = 64              // documents whose outlines are held
+	maxOutline  = 64 << 20        // bytes of their headings
 	outlineWait = 2 * time.Second // for ranges before this one that are being read here
 	outlineAsk  = time.Second     // between two reads of the store for one document
 )
@@ -51,8 +56,7 @@ func (o *outlines) of(key string) *docOutline {
 	d := o.docs[key]
 	if d == nil {
 		if len(o.order) == maxOutlined {
-			delete(o.docs, o.order[0])
-			o.order = slices.Delete(o.order, 0, 1)
+			o.drop(o.order[0])
 		}
 		d = &docOutline{ranges: map[int]*readRange{}}
 		o.docs[key], o.order = d, append(o.order, key)
@@ -60,19 +64,75 @@ func (o *outlines) of(key string) *docOutline {
 	return d
 }
 
+// drop forgets an entry; the caller holds mu.
+func (o *outlines) drop(key string) {
+	o.bytes -= o.docs[key].bytes
+	delete(o.docs, key)
+	o.order = slices.DeleteFunc(o.order, func(k string) bool { return k == key })
+}
+
+// know notes the headings of a range of d, and drops the oldest entries where
+// all together become too much; the caller holds mu.
+func (o *outlines) know(key string, r *readRange, headings []sheaf.Heading) {
+	r.headings, r.known = headings, true
+	d := o.docs[key]
+	if d == nil || d.ranges[r.from] != r {
+		return // dropped meanwhile
+	}
+	n := rangeBytes
+	for _, h := range headings {
+		n += headingBytes + len(h.Title)
+	}
+	d.bytes += n
+	o.bytes += n
+	for o.bytes > maxOutline && len(o.order) > 0 {
+		o.drop(o.order[0])
+	}
+}
+
+// What a range takes without headings, and a heading without its title.
+const (
+	rangeBytes   = 256
+	headingBytes = int(unsafe.Sizeof(sheaf.Heading{}))
+)
+
+// documents are those of which something is held.
+func (o *outlines) documents() (ids []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, key := range o.order {
+		id, _, _ := strings.Cut(key, "/")
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// forget drops what is held of documents.
+func (o *outlines) forget(ids []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, key := range slices.Clone(o.order) {
+		if id, _, _ := strings.Cut(key, "/"); slices.Contains(ids, id) {
+			o.drop(key)
+		}
+	}
+}
+
 // begin says that a task's range is being read. end must be called: with its
 // headings, or with known false.
 func (o *outlines) begin(t *sheaf.Task) (end func(headings []sheaf.Heading, known bool)) {
-	r := &readRange{to: t.Range.To, over: make(chan struct{})}
+	r := &readRange{from: t.Range.From, to: t.Range.To, over: make(chan struct{})}
 	o.mu.Lock()
 	o.of(outlineKey(t)).ranges[t.Range.From] = r
 	o.mu.Unlock()
 	var once sync.Once
 	return func(headings []sheaf.Heading, known bool) {
 		once.Do(func() {
-			o.mu.Lock()
-			r.headings, r.known = headings, known
-			o.mu.Unlock()
+			if known {
+				o.mu.Lock()
+				o.know(outlineKey(t), r, headings)
+				o.mu.Unlock()
+			}
 			close(r.over)
 		})
 	}
@@ -142,7 +202,9 @@ func (o *outlines) at(ctx context.Context, t *sheaf.Task, from int) *readRange {
 	close(over)
 	for i := range tasks {
 		if done := &tasks[i]; done.State == sheaf.TaskDone && covers(*done) && done.Result.Outline != nil && d.ranges[done.Range.From] == nil {
-			d.ranges[done.Range.From] = &readRange{to: done.Range.To, headings: done.Result.Outline.Headings, known: true, over: over}
+			r := &readRange{from: done.Range.From, to: done.Range.To, over: over}
+			d.ranges[r.from] = r
+			o.know(key, r, done.Result.Outline.Headings)
 		}
 	}
 	return d.ranges[from]

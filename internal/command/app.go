@@ -713,6 +713,7 @@ func (a *app) run(ctx context.Context, ln net.Listener, hard <-chan struct{}) er
 		keepers.Go(func() { note(a.keeper.Run(keeperCtx)) })
 	}
 	keepers.Go(func() { a.debouncer.Run(keeperCtx) })
+	keepers.Go(func() { a.forgetDeleted(keeperCtx) })
 	if ln != nil && !a.cfg.Sole() {
 		keepers.Go(func() { a.sealOld(keeperCtx) })
 	}

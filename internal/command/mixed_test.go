@@ -92,6 +92,46 @@ func TestDirectUploadAndDownload(t *testing.T) {
 	}
 }
 
+// What a process has cached of a deleted document goes.
+func TestDeletedDocumentsLeaveTheCaches(t *testing.T) {
+	endpoint := engine(t, "SHEAF_TEST_S3_ENDPOINT")
+	s := start(t, func(c *config.Config) {
+		c.Blob.Driver, c.Blob.Endpoint, c.Blob.Bucket = "s3", endpoint, "cached"+sheaf.NewID()[20:]
+		c.Blob.AccessKey, c.Blob.SecretKey = config.Secret(os.Getenv("SHEAF_TEST_S3_ACCESS_KEY")), config.Secret(os.Getenv("SHEAF_TEST_S3_SECRET_KEY"))
+	})
+	var ids []string
+	for _, name := range []string{"herons", "egrets"} {
+		resp, b := s.request("POST", "/v1/datasets/default/documents?wait=60s&name="+name+".md", "# "+name+"\n\nAll about "+name+".\n", "Content-Type", "text/markdown")
+		a := decodeAs[api.SubmitAnswer](t, b)
+		if resp.StatusCode != http.StatusAccepted || len(a.Documents) != 1 {
+			t.Fatalf("%s %s", resp.Status, b)
+		}
+		s.ended(a.Job.ID)
+		ids = append(ids, a.Documents[0].ID)
+	}
+	cached := func() (documents []string) {
+		for _, key := range s.app.files.Unused() {
+			documents = append(documents, sheaf.OriginalOf(key))
+		}
+		return slices.Sorted(slices.Values(documents))
+	}
+	forgets := func(want []string) {
+		t.Helper()
+		if err := s.app.forget(t.Context()); err != nil || !slices.Equal(cached(), want) {
+			t.Errorf("cached are %v, want %v; %v", cached(), want, err)
+		}
+	}
+	waitFor(t, "tasks to let go of the files", func() bool { return len(cached()) == len(ids) })
+	forgets(slices.Sorted(slices.Values(ids)))
+	if resp, b := s.request("DELETE", "/v1/datasets/default/documents/"+ids[0], ""); resp.StatusCode/100 != 2 {
+		t.Fatalf("%s %s", resp.Status, b)
+	}
+	forgets(ids[1:])
+	if left, err := os.ReadDir(s.app.path("cache")); err != nil || len(left) != 1 {
+		t.Errorf("%d files are left: %v", len(left), err)
+	}
+}
+
 func TestDirectUploadNeedsABlobStoreOfItsOwn(t *testing.T) {
 	s := start(t, nil)
 	_, b := s.request("POST", "/v1/datasets/default/uploads", "", "Tus-Resumable", "1.0.0", "Upload-Length", "5", "Upload-Metadata", "filename YQ==")

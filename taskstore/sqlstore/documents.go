@@ -222,6 +222,20 @@ func (s *documents) DocumentByID(ctx context.Context, documentID string) (*sheaf
 	return get(s.read(ctx).Select(workColumns()), "document", documentID, s.toDocument, "id=? AND deleted_at=0", documentID)
 }
 
+// DeletedDocuments are those of ids that are deleted or do not exist, of any
+// tenant.
+func (s *documents) DeletedDocuments(ctx context.Context, ids []string) ([]string, error) {
+	there, err := byIDs[string](s.read(ctx), ids, "SELECT id FROM documents WHERE id IN ? AND deleted_at=0")
+	if err != nil {
+		return nil, err
+	}
+	live := map[string]bool{}
+	for _, id := range there {
+		live[id] = true
+	}
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return live[id] }), nil
+}
+
 // ReusableRanges finds done range results of the tenant by reuse key. At most
 // one per key: one of document prefer if there is such a one. Ranges that went
 // to the garbage have lost their reuse key.

@@ -150,6 +150,9 @@ func claimIsRefused(f *Fixture) {
 	if _, err := f.Store.DocumentByID(ctx, d.ID); !errors.Is(err, sheaf.ErrNotFound) {
 		f.T.Fatalf("a deleted document: %v, want ErrNotFound", err)
 	}
+	deleted, err := f.Store.DeletedDocuments(ctx, []string{f.Document("t").ID, d.ID, "never"})
+	f.OK(err)
+	wantList(f, "deleted documents", deleted, d.ID, "never")
 }
 
 func claimRace(f *Fixture) {

@@ -65,7 +65,7 @@ func (c *Cache) joinBlocks(key, digest string, size int64) (*entry, error) {
 	defer c.mu.Unlock()
 	name := blocksPrefix + digest
 	if e := c.entries[name]; e != nil {
-		c.use(e)
+		c.use(e, key)
 		return e, nil
 	}
 	f, err := os.CreateTemp(c.dir, name+"-*")
@@ -80,7 +80,7 @@ func (c *Cache) joinBlocks(key, digest string, size int64) (*entry, error) {
 	ready := make(chan struct{})
 	close(ready)
 	n := (size + BlockBytes - 1) / BlockBytes
-	e := &entry{name: name, file: f.Name(), users: 1, ready: ready}
+	e := &entry{name: name, file: f.Name(), key: key, users: 1, ready: ready}
 	e.blocks = &blocks{cache: c, entry: e, key: key, size: size, f: f, have: make([]bool, n), loading: map[int64]chan struct{}{}}
 	c.entries[name] = e
 	return e, nil

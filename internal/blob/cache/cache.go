@@ -42,6 +42,7 @@ type Cache struct {
 type entry struct {
 	name   string  // the SHA-256 of a whole file; with blocksPrefix of a sparse one
 	file   string  // its path
+	key    string  // of the object it was last asked for as; "" where an earlier process left it
 	blocks *blocks // of a sparse file, whose size is what of it is here
 	size   int64
 	users  int
@@ -150,11 +151,11 @@ func (c *Cache) join(ctx context.Context, key, digest string, size int64) *entry
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.entries[digest]; e != nil {
-		c.use(e)
+		c.use(e, key)
 		return e
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	e := &entry{name: digest, file: filepath.Join(c.dir, digest), size: size, users: 1, ready: make(chan struct{}), cancel: cancel}
+	e := &entry{name: digest, file: filepath.Join(c.dir, digest), key: key, size: size, users: 1, ready: make(chan struct{}), cancel: cancel}
 	c.entries[digest] = e
 	c.bytes += size
 	c.evict()
@@ -169,9 +170,10 @@ func (c *Cache) join(ctx context.Context, key, digest string, size int64) *entry
 	return e
 }
 
-// use counts one more user. c.mu is held.
-func (c *Cache) use(e *entry) {
+// use counts one more user, who asked for key. c.mu is held.
+func (c *Cache) use(e *entry, key string) {
 	e.users++
+	e.key = key
 	if e.place != nil {
 		c.unused.Remove(e.place)
 		e.place = nil
@@ -215,13 +217,13 @@ func (c *Cache) forget(e *entry) {
 // evict removes the least recently used files until the rest fits. c.mu is held.
 func (c *Cache) evict() {
 	for c.bytes > c.maxBytes && c.unused.Len() > 0 {
-		c.removeOldest()
+		c.remove(c.unused.Back())
 	}
 }
 
-// removeOldest removes the least recently used file. c.mu is held.
-func (c *Cache) removeOldest() {
-	e := c.unused.Remove(c.unused.Back()).(*entry)
+// remove removes a file that nobody uses. c.mu is held.
+func (c *Cache) remove(place *list.Element) {
+	e := c.unused.Remove(place).(*entry)
 	e.place = nil
 	delete(c.entries, e.name)
 	c.bytes -= e.size
@@ -231,9 +233,39 @@ func (c *Cache) removeOldest() {
 	_ = os.Remove(e.file)
 }
 
+// Unused lists the keys of the objects whose files nobody uses, as far as this
+// process has asked for them.
+func (c *Cache) Unused() (keys []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for place := c.unused.Front(); place != nil; place = place.Next() {
+		if key := place.Value.(*entry).key; key != "" {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// Remove removes the files that were last asked for by one of these keys and
+// that nobody uses.
+func (c *Cache) Remove(keys []string) {
+	gone := map[string]bool{}
+	for _, key := range keys {
+		gone[key] = true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for place := c.unused.Front(); place != nil; {
+		next := place.Next()
+		if gone[place.Value.(*entry).key] {
+			c.remove(place)
+		}
+		place = next
+	}
+}
+
 // Expire removes files that nobody has used for age, again and again until stop
-// is called: an original may have been deleted, of which a cache is not told.
-// An age of 0 keeps them.
+// is called: of a deletion a cache may not be told. An age of 0 keeps them.
 func (c *Cache) Expire(age time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	if age <= 0 || c.local() {
@@ -260,7 +292,7 @@ func (c *Cache) expire(before time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.unused.Len() > 0 && c.unused.Back().Value.(*entry).used.Before(before) {
-		c.removeOldest()
+		c.remove(c.unused.Back())
 	}
 }
 

@@ -235,6 +235,42 @@ func TestManyUsersKeepTheBound(t *testing.T) {
 
 // A file goes once nobody has used it for its time, regardless of who stored it, and
 // not while somebody uses it.
+// Files of deleted documents are removed, whole or in blocks, but for those in use.
+func TestFilesAreRemovedByKey(t *testing.T) {
+	r, objects := setup(t, 3, 5<<20)
+	dir := t.TempDir()
+	c := open(t, r, dir, 1<<30)
+	c.wholeBytes = 1 << 20
+	objects[0].fetch(t, c)()
+	held := objects[1].fetch(t, c)
+	path, fill, release, err := c.FetchBlocks(t.Context(), objects[2].key, objects[2].digest, 5<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fill(t.Context(), 0, 10); err != nil {
+		t.Fatal(err)
+	}
+	release()
+	if got := c.Unused(); !slices.Equal(got, []string{objects[2].key, objects[0].key}) {
+		t.Errorf("unused are %v", got)
+	}
+	c.Remove([]string{objects[0].key, objects[1].key, "o/other"})
+	if _, err := os.Stat(filepath.Join(dir, objects[0].digest)); err == nil {
+		t.Error("an unused file of that key is there")
+	}
+	for _, there := range []string{filepath.Join(dir, objects[1].digest), path} {
+		if _, err := os.Stat(there); err != nil {
+			t.Errorf("a file in use, or of another key: %v", err)
+		}
+	}
+	held()
+	c.Remove([]string{objects[1].key, objects[2].key})
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 || c.bytes != 0 {
+		t.Errorf("left are %v and %d bytes, %v", left, c.bytes, err)
+	}
+	objects[0].fetch(t, c)()
+}
+
 func TestFilesExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, objects := setup(t, 3, 100)
