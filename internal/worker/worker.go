@@ -472,11 +472,16 @@ func (w *Worker) finish(ctx, end context.Context, t *sheaf.Task, done taskstore.
 	cause := context.Cause(ctx)
 	switch {
 	case err == nil:
-		if err = w.complete(end, claim, done); err == nil || errors.Is(err, sheaf.ErrStale) {
-			if err == nil && len(done.Spawn)+len(done.Stitch) > 0 {
+		if err = w.complete(end, claim, done); err == nil {
+			if len(done.Spawn)+len(done.Stitch) > 0 {
 				_ = w.cfg.Queue.Notify(end) // a notification: the next poll finds the tasks all the same
 			}
-			return sheaf.TaskDone, err
+			return sheaf.TaskDone, nil
+		}
+		if errors.Is(err, sheaf.ErrStale) {
+			// The claim may hold all the same: a document that was canceled while this
+			// was written is not published, and its task would stay with nobody.
+			err = sheaf.FailRetryable(sheaf.CategoryCanceled, "canceled", "the document was changed while the end of the task was written")
 		}
 		// The work is done and only the write failed: fall through to a retry.
 	case errors.Is(cause, errLost):

@@ -122,6 +122,9 @@ func (b *book) Complete(_ context.Context, c sheaf.Claim, done taskstore.Complet
 	b.mu.Lock()
 	b.waits[c.TaskID] = done.CanWait
 	b.mu.Unlock()
+	if c.TaskID == "called off" {
+		return sheaf.ErrStale
+	}
 	b.note("complete %s", c.TaskID)
 	return nil
 }
@@ -497,12 +500,14 @@ func TestEveryEndIsWrittenAsWhatItIs(t *testing.T) {
 			"limited":   func(context.Context) error { return fmt.Errorf("429: %w", &sheaf.RateLimited{After: 8 * time.Second}) },
 			"outage":    func(context.Context) error { return fmt.Errorf("gone: %w", sheaf.ErrUnavailable) },
 			"stuck":     untilStopped,
-		}, "ok", "panics", "permanent", "limited", "outage", "stuck", "strange", "gone", "theirs", "unclear")
+			// It is held, and the store takes no such end of it.
+			"called off": func(context.Context) error { return nil },
+		}, "ok", "panics", "permanent", "limited", "outage", "stuck", "called off", "strange", "gone", "theirs", "unclear")
 		time.Sleep(16 * time.Minute) // longer than a task may run
 		r.finish()
 		expect(t, r.store.entries(),
 			"complete ok", "fail panics panic retryable=true", "fail permanent bad retryable=false", "snooze limited 8s",
-			"fail outage unavailable retryable=true", "fail stuck task_timeout retryable=true", "snooze strange 30s")
+			"fail outage unavailable retryable=true", "fail stuck task_timeout retryable=true", "fail called off canceled retryable=true", "snooze strange 30s")
 		if !slices.Contains(r.queue.log, "ack gone false") || !slices.Contains(r.queue.log, "ack theirs true") {
 			t.Errorf("spent hints are not acked: %q", r.queue.log)
 		}

@@ -706,6 +706,11 @@ func testCancel(t *testing.T, b *bench) {
 	_, err = b.CancelDocuments(b.ctx, b.tenant, ids)
 	b.ok(err)
 	b.is(b.Complete(b.ctx, fin.Held(), taskstore.Completion{Publish: &taskstore.Publication{State: sheaf.DocSucceeded}}), sheaf.ErrStale)
+	state, err := b.FailTask(b.ctx, fin.Held(), taskstore.FailReport{Failure: *sheaf.FailRetryable(sheaf.CategoryCanceled, "canceled", "not published")})
+	b.ok(err)
+	b.same("what became of its task", state, sheaf.TaskCanceled)
+	b.fold()
+	b.same("what became of it", b.doc(ids[0]).State, sheaf.DocCanceled)
 	_, err = b.CancelDocuments(b.ctx, b.tenant, []string{sheaf.NewID()})
 	b.is(err, sheaf.ErrNotFound)
 }
