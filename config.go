@@ -25,6 +25,7 @@ type ParseConfig struct {
 	PII               Opt[string]   `json:"pii,omitzero"`                // personal data: "none", "find" or "redact"
 	TagKBIDs          Opt[[]string] `json:"tag_kb_ids,omitzero"`         // datasets cut by method tag whose tags the chunks get
 	TopNTags          Opt[int]      `json:"topn_tags,omitzero"`          // tags a chunk gets
+	Flow              Opt[string]   `json:"flow,omitzero"`               // what is done with the document: a flow or a version of one
 	TaskPageSize      Opt[int]      `json:"task_page_size,omitzero"`     // pages per task
 	Pages             Opt[[]Range]  `json:"pages,omitzero"`              // units to read
 	TableRows         Opt[int]      `json:"table_rows,omitzero"`         // rows per task of a spreadsheet or CSV

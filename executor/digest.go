@@ -31,6 +31,7 @@ type Fingerprint struct {
 	Options        []string          // config fields that parser and chunker read, by JSON name; those at zero do not count
 	Config         sheaf.ParseConfig // merged
 	Model          string            // of the embedder
+	Flow           string            // FlowRun.Names, "" without a flow
 	Chat           string            // chat model and version of its prompts, where the settings ask it anything
 }
 
@@ -54,6 +55,9 @@ func (s Fingerprint) Digest() string {
 	write("model", s.Model)
 	if s.Chat != "" {
 		write("chat", s.Chat)
+	}
+	if s.Flow != "" {
+		write("flow", s.Flow)
 	}
 	options := slices.Clone(s.Options)
 	slices.Sort(options)

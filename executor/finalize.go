@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"sheaf"
 	"sheaf/internal/artifact"
+	"sheaf/internal/flow"
 	"sheaf/taskstore"
 )
 
@@ -88,6 +90,9 @@ func outcome(doc *sheaf.Document, tasks []sheaf.Task) taskstore.Publication {
 	switch {
 	case out.Chunks+documents == 0:
 		out.State, out.Failure = sheaf.DocFailed, emptyFailure(c, ledger, firstFailure)
+		if i := slices.IndexFunc(out.Warnings, func(w sheaf.Warning) bool { return w.Code == flow.DroppedCode }); i >= 0 && firstFailure == nil {
+			out.Failure = sheaf.Fail(sheaf.CategoryPolicy, flow.DroppedCode, "the flow dropped every chunk of the document (%s); correct the keep of its filter", out.Warnings[i].Message)
+		}
 	case c.Failed > 0:
 		out.State, out.Failure = sheaf.DocPartiallySucceeded, firstFailure
 	default:

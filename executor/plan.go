@@ -51,6 +51,7 @@ type PlanStore interface {
 	FinishedRanges(ctx context.Context, documentID string, generation int) ([]taskstore.FinishedRange, error)
 	ReusableRanges(ctx context.Context, tenantID, prefer string, keys []string) (map[string]taskstore.ReusableRange, error)
 	Documents(ctx context.Context, tenantID string, f taskstore.DocumentFilter, p taskstore.Page) ([]sheaf.Document, string, error) // for tag sets
+	Flow(ctx context.Context, tenantID, name string, version int) (*taskstore.FlowVersion, error)
 	Members(ctx context.Context, archiveID string) ([]sheaf.Document, error)
 	CreateMembers(ctx context.Context, c sheaf.Claim, ask taskstore.NewMembers) ([]taskstore.MemberOutcome, error)
 }
@@ -110,7 +111,11 @@ type DocumentPlan struct {
 // plan opens the document and cuts it. t names where shards are stored; nil
 // means a dry run, which stores nothing.
 func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.PlanPayload, t *sheaf.Task) (*DocumentPlan, error) {
-	config := settings.WithDefaults(doc.ParseConfig)
+	program, err := p.program(ctx, doc)
+	if err != nil {
+		return nil, err
+	}
+	config := settings.WithDefaults(program.settings(doc.ParseConfig))
 	mediaType := doc.MediaType
 	if config.MediaType.V != "" {
 		mediaType = config.MediaType.V
@@ -119,10 +124,14 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 	if !ok {
 		return nil, parser.Unsupported(doc.Name, mediaType)
 	}
-	digest := p.fingerprint(format, config).Digest()
+	if program != nil {
+		if err := p.Formats.Check(config, mediaType); err != nil {
+			return nil, sheaf.Fail(sheaf.CategoryPolicy, "flow_unfit", "The flow %s does not fit this document: %v.", program.ref, err)
+		}
+	}
+	digest := p.fingerprint(format, config, program.inputs(doc)).Digest() // of what is known before the file is opened
 	var tagSet []string
 	if len(config.TagKBIDs.V) > 0 {
-		var err error
 		if tagSet, err = tagset.Artifacts(ctx, p.Store, p.Tags, doc.TenantID, config.TagKBIDs.V); err != nil {
 			return nil, err
 		}
@@ -144,7 +153,6 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 	var path string
 	var fill blob.Fill
 	var release func()
-	var err error
 	if _, sparse := format.(parser.Sparse); sparse {
 		path, fill, release, err = p.Files.FetchBlocks(ctx, doc.BlobKey, doc.SHA256, doc.Size)
 	} else {
@@ -193,6 +201,13 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 		Parser: fmt.Sprintf("%s/%d", format.ID(), format.Version()), Unit: opened.Unit, Units: opened.Units,
 		Metadata: opened.Metadata, Warnings: opened.Warnings, KeepsOutline: continues,
 	}}
+	flowRun, err := p.decide(ctx, program, doc, opened, t)
+	if err != nil {
+		return nil, err
+	}
+	if flowRun != nil {
+		digest = p.fingerprint(format, config, flowRun.Names).Digest()
+	}
 	if len(opened.Outline) > 0 {
 		out.Result.Outline, _ = json.Marshal(opened.Outline)
 	}
@@ -200,7 +215,10 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 		headings, levels := headingsAt(opened.Outline, piece.Range.From)
 		payload := taskstore.ParsePayload{
 			Format: format.ID(), MediaType: mediaType, SourceKey: doc.BlobKey, SHA256: doc.SHA256, Size: doc.Size,
-			Hint: piece.Hint, Config: config, Headings: headings, HeadingLevels: levels, Continues: continues, TagSet: tagSet,
+			Hint: piece.Hint, Config: config, Headings: headings, HeadingLevels: levels, Continues: continues, TagSet: tagSet, Flow: flowRun,
+		}
+		if flowRun != nil && flowRun.Warnings != nil {
+			flowRun = &taskstore.FlowRun{Ref: flowRun.Ref, Key: flowRun.Key, Skipped: flowRun.Skipped, Names: flowRun.Names}
 		}
 		content := piece.Fingerprint
 		if content == 0 {
@@ -248,8 +266,9 @@ func planLimit(f parser.Format, bytes int64) time.Duration {
 	return planTime + time.Duration(bytes>>20)*planTimePerMB
 }
 
-// fingerprint is all that decides the results of a document in this format.
-func (p *Planner) fingerprint(format parser.Format, config sheaf.ParseConfig) Fingerprint {
+// fingerprint is all that decides the results of a document in this format; flow
+// is FlowRun.Names, "" without a flow.
+func (p *Planner) fingerprint(format parser.Format, config sheaf.ParseConfig, flow string) Fingerprint {
 	model := p.Model
 	if config.ChunkMethod.V == settings.MethodLate {
 		model += fmt.Sprintf(" late/%d", p.Window) // other windows, other vectors
@@ -257,7 +276,7 @@ func (p *Planner) fingerprint(format parser.Format, config sheaf.ParseConfig) Fi
 	return Fingerprint{
 		Parser: format.ID(), ParserVersion: format.Version(), Chunker: chunker.ID(), ChunkerVersion: chunker.Version(),
 		Options: append(slices.Clone(format.Options()), chunker.Options(config.ChunkMethod.V)...), Config: config, Model: model,
-		Chat: enrich.Fingerprint(config, p.Chat),
+		Chat: enrich.Fingerprint(config, p.Chat), Flow: flow,
 	}
 }
 
@@ -419,7 +438,11 @@ func (p *Planner) repeatStage(t *sheaf.NewTask, stage string) error {
 	format, known := p.Formats.ByMediaType(payload.MediaType)
 	if payload.Embed = stage == taskstore.StageEmbed; payload.Embed && known && t.ReuseKey != "" {
 		// The vectors will be of the model that is configured now.
-		digest := p.fingerprint(format, payload.Config).Digest()
+		flow := ""
+		if payload.Flow != nil {
+			flow = payload.Flow.Names
+		}
+		digest := p.fingerprint(format, payload.Config, flow).Digest()
 		t.ReuseKey, t.Digest = strings.TrimSuffix(t.ReuseKey, t.Digest)+digest, digest
 	}
 	raw, err := json.Marshal(payload)

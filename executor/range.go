@@ -119,7 +119,12 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done taskst
 	if len(chunks) > e.cfg.MaxChunksTask {
 		return done, sheaf.Fail(sheaf.CategoryPolicy, "too_many_chunks", "units %s yield %d chunks, more than the %d a task may; lower task_page_size or raise chunk_token_num", t.Range, len(chunks), e.cfg.MaxChunksTask)
 	}
-	warnings, err := e.enrichChunks(ctx, run, doc, chunks, payload.Config)
+	var warnings []sheaf.Warning
+	if payload.Flow == nil {
+		warnings, err = e.enrichChunks(ctx, run, doc, chunks, payload.Config)
+	} else {
+		chunks, warnings, err = e.runFlow(ctx, run, doc, chunks, result.Outline, payload)
+	}
 	if err != nil {
 		return done, err
 	}

@@ -19,6 +19,7 @@ import (
 
 	"sheaf"
 	"sheaf/internal/blob"
+	"sheaf/internal/flow"
 	"sheaf/internal/queue"
 	"sheaf/internal/settings"
 	"sheaf/parser"
@@ -195,7 +196,7 @@ func (s *Service) describe(ctx context.Context, st *Staged, u Upload, stored blo
 	if err := s.CheckConfig(d.ParseConfig, d.MediaType); err != nil {
 		return err
 	}
-	if err := s.CheckTagSets(ctx, d.TenantID, d.ParseConfig); err != nil {
+	if err := s.CheckNamed(ctx, d.TenantID, d.ParseConfig); err != nil {
 		return err
 	}
 	// Said now, to the uploader, and not by a task some minutes later.
@@ -449,7 +450,7 @@ func retryOf(scope RetryScope) (decision, error) {
 func (s *Service) again(ctx context.Context, job sheaf.Job, docs []sheaf.Document, from Origin, decide decision) (Rerun, error) {
 	job.Statistics.Scanned = len(docs)
 	var again []taskstore.ReparseDocument
-	var tagSets []string // checked last: most often all documents have the same
+	var named sheaf.ParseConfig // checked last: most often all documents name the same
 	for i := range docs {
 		config, payload, ok := decide(&docs[i])
 		if !ok {
@@ -462,11 +463,11 @@ func (s *Service) again(ctx context.Context, job sheaf.Job, docs []sheaf.Documen
 		if err := s.CheckConfig(config, cmp.Or(found, docs[i].MediaType)); err != nil {
 			return Rerun{}, err
 		}
-		if !slices.Equal(config.TagKBIDs.V, tagSets) {
-			if err := s.CheckTagSets(ctx, job.TenantID, config); err != nil {
+		if !slices.Equal(config.TagKBIDs.V, named.TagKBIDs.V) || config.Flow.V != named.Flow.V {
+			if err := s.CheckNamed(ctx, job.TenantID, config); err != nil {
 				return Rerun{}, err
 			}
-			tagSets = config.TagKBIDs.V
+			named = config
 		}
 		again = append(again, taskstore.ReparseDocument{DocumentID: docs[i].ID, ParseConfig: config, MediaType: found, Plan: taskstore.PlanTask(payload)})
 	}
@@ -666,8 +667,25 @@ func (s *Service) CheckConfig(c sheaf.ParseConfig, mediaType string) error {
 	return nil
 }
 
-// CheckTagSets refuses tag_kb_ids that name anything but the tenant's tag sets.
-func (s *Service) CheckTagSets(ctx context.Context, tenantID string, c sheaf.ParseConfig) error {
+// CheckNamed refuses settings that name a flow or tag sets that the tenant has not.
+func (s *Service) CheckNamed(ctx context.Context, tenantID string, c sheaf.ParseConfig) error {
+	if name := c.Flow.V; name != "" {
+		ref, err := flow.ParseRef(name)
+		if err != nil {
+			return fmt.Errorf("%w: parser_config: flow: %s", sheaf.ErrInvalid, strings.TrimPrefix(err.Error(), sheaf.ErrInvalid.Error()+": "))
+		}
+		switch _, err := flow.Find(ctx, s.Catalog, tenantID, ref); {
+		case errors.Is(err, sheaf.ErrNotFound):
+			return fmt.Errorf("%w: parser_config: flow: there is no flow %s; create it first, or leave it out for the standard pipeline", sheaf.ErrInvalid, ref)
+		case err != nil:
+			return err
+		}
+	}
+	return s.checkTagSets(ctx, tenantID, c)
+}
+
+// checkTagSets refuses tag_kb_ids that name anything but the tenant's tag sets.
+func (s *Service) checkTagSets(ctx context.Context, tenantID string, c sheaf.ParseConfig) error {
 	for _, id := range c.TagKBIDs.V {
 		ds, err := s.Catalog.Dataset(ctx, tenantID, id)
 		switch {

@@ -390,7 +390,7 @@ func (s *Service) previewAll(ctx context.Context, tenantID string, docs []sheaf.
 		if err := s.CheckConfig(config, d.MediaType); err != nil {
 			return nil, nil, err
 		}
-		if err := s.CheckTagSets(ctx, tenantID, config); err != nil {
+		if err := s.CheckNamed(ctx, tenantID, config); err != nil {
 			return nil, nil, err
 		}
 		p, err := s.preview(ctx, d, config, ask, known)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sheaf"
+	"sheaf/internal/flow"
 	"sheaf/taskstore"
 )
 
@@ -16,6 +17,7 @@ type Catalog interface {
 	Uploads
 	Jobs
 	Estimates
+	flow.Versions
 }
 
 // Documents finds documents and their datasets.

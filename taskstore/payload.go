@@ -80,11 +80,24 @@ type ParsePayload struct {
 	// TagSet names the results whose tags the chunks get, by their blob keys:
 	// those that the datasets of Config.TagKBIDs held when this was planned.
 	TagSet []string `json:"tag_set,omitempty"`
+	// Flow is what is done with the chunks; nil for the standard pipeline.
+	Flow *FlowRun `json:"flow,omitempty"`
 	// Reuse is the stored result that an index task copies; when its artifact
 	// is gone the task parses instead.
 	Reuse *sheaf.TaskResult `json:"reuse,omitempty"`
 	// Embed computes the vectors of Reuse anew.
 	Embed bool `json:"embed,omitempty"`
+}
+
+// FlowRun is a flow as it runs over a generation, decided by the plan: all
+// ranges do the same.
+type FlowRun struct {
+	Ref     string   `json:"ref"`               // contracts@3
+	Key     string   `json:"key"`               // blob: the flow in canonical form
+	Skipped []string `json:"skipped,omitempty"` // ids of nodes that do not run
+	Names   string   `json:"names"`             // of what decides the chunks, for the digest of the result, 16 hex
+	// Warnings say why nodes are skipped, to the first range alone.
+	Warnings []sheaf.Warning `json:"warnings,omitempty"`
 }
 
 // Stages whose work can be repeated alone, since what goes into them is stored.

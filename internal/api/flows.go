@@ -264,7 +264,7 @@ func (s *Server) flowRoutes() {
 		return &output[FlowDiff]{out}, nil
 	})
 	remove := change(http.MethodDelete, "/v1/flows/{flow}", "Delete a flow, or one version of it")
-	remove.Description = "The numbers of deleted versions are not given again."
+	remove.Description = "The numbers of deleted versions are not given again. Refused while a dataset names what would be deleted; documents that were made by it stay."
 	handle(s, remove, func(ctx context.Context, in *struct {
 		FlowPath
 		DryRunParam

@@ -270,7 +270,7 @@ func (s *Server) checkConfig(ctx context.Context, c sheaf.ParseConfig) error {
 	if err := s.cfg.Ingest.CheckConfig(c, ""); err != nil {
 		return err
 	}
-	return s.cfg.Ingest.CheckTagSets(ctx, tenantOf(ctx), c)
+	return s.cfg.Ingest.CheckNamed(ctx, tenantOf(ctx), c)
 }
 
 // DatasetChange is the body that changes a dataset.

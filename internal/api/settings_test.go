@@ -90,6 +90,8 @@ func TestEverySettingCanBeTakenBack(t *testing.T) {
 				some, cure = `"book"`, "null stands for"
 			case "pii":
 				some = `"redact"`
+			case "flow":
+				some = `"standard"`
 			}
 			shown := some
 			if set.Name == "password" {

@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"sheaf"
 	"sheaf/internal/api"
 )
 
@@ -67,4 +69,111 @@ func TestFlowCommands(t *testing.T) {
 	has(s.must("flow", "apply", file), 0, "contracts@3 is")
 	has(s.must("flow", "delete", "contracts", "--dry-run"), 0, "would delete contracts@3, contracts@1")
 	has(s.must("flow", "delete", "contracts", "--yes"), 0, "Deleted contracts@1, contracts@3")
+}
+
+// A document goes through the flow that its settings name: arms by condition,
+// chunks dropped by a filter, keywords by a node, settings by the chunk node. The
+// same flow again makes nothing anew; the standard pipeline brings all back.
+func TestDocumentGoesThroughAFlow(t *testing.T) {
+	s := start(t, nil)
+	flowOf := func(keep, when string) string {
+		return `name = "minutes"
+node = [
+  { id = "read", kind = "parse" },
+  { id = "cut", kind = "chunk", from = ["read"], config = { chunk_token_num = 32 } },
+  { id = "public", kind = "filter", from = ["cut"], config = { keep = "` + keep + `" } },
+  { id = "short", kind = "branch", from = ["public"], when = "` + when + `" },
+  { id = "words", kind = "enrich", from = ["short"], timeout = "1m", config = { auto_keywords = 2 } },
+  { id = "all", kind = "merge", from = ["words", "public"] },
+  { id = "out", kind = "index", from = ["all"] },
+]
+`
+	}
+	apply := func(text string) {
+		t.Helper()
+		var v api.FlowAnswer
+		s.post("/v1/flows", map[string]any{"toml": text}, &v)
+	}
+	apply(flowOf("!chunk.text.contains('secret')", "document.name.endsWith('.md') && !('long' in document.metadata)"))
+	body := "# Minutes\n\nThe quartzite was measured twice.\n\n# Notes\n\nThis is secret: obsidian.\n\n# End\n\nFeldspar closes the list.\n"
+	upload := func(fields map[string]string) sheaf.Document {
+		t.Helper()
+		answer, err := s.submitAnswer(t.Context(), "default", []source{text("minutes.md", body)}, fields, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.ended(answer.Job.ID)
+		var d sheaf.Document
+		s.get("/v1/datasets/default/documents/"+answer.Documents[0].ID, &d)
+		return d
+	}
+	chunksOf := func(d sheaf.Document) (texts []string, keywords int) {
+		t.Helper()
+		var l api.List[sheaf.Chunk]
+		s.get("/v1/datasets/default/documents/"+d.ID+"/chunks", &l)
+		for i, c := range l.Items {
+			texts = append(texts, c.Text)
+			keywords += len(c.Keywords)
+			if want := sheaf.ChunkID(c.RangeID, i); c.ID != want {
+				t.Errorf("chunk %d has the id %s, want %s", i, c.ID, want)
+			}
+		}
+		return texts, keywords
+	}
+	warned := func(d sheaf.Document, code string) bool {
+		return slices.ContainsFunc(d.Warnings, func(w sheaf.Warning) bool { return w.Code == code })
+	}
+
+	d := upload(map[string]string{"parser_config": `{"flow":"minutes@1"}`})
+	texts, keywords := chunksOf(d)
+	if all := strings.Join(texts, "\n"); d.State != sheaf.DocSucceeded || len(texts) != 2 || strings.Contains(all, "obsidian") || !strings.Contains(all, "Feldspar") || keywords == 0 || !warned(d, "flow_dropped") || warned(d, "flow_skipped") {
+		t.Fatalf("%s with %d keywords and warnings %v: %q", d.State, keywords, d.Warnings, texts)
+	}
+	if found := s.findIn("default", "obsidian"); strings.Contains(strings.Join(found, "\n"), "obsidian") {
+		t.Errorf("a chunk that the filter dropped is found: %q", found)
+	}
+
+	// Metadata of its own turns the condition: the arm is skipped, and said so.
+	long := upload(map[string]string{"parser_config": `{"flow":"minutes"}`, "metadata": `{"long":"yes"}`})
+	if texts, keywords := chunksOf(long); len(texts) != 2 || keywords != 0 || !warned(long, "flow_skipped") {
+		t.Errorf("%d chunks, %d keywords, warnings %v", len(texts), keywords, long.Warnings)
+	}
+
+	// The dataset follows the latest version, as it is when a document is parsed.
+	s.must("dataset", "settings", "default", "flow=minutes")
+	apply(flowOf("chunk.tokens > 100000", "true"))
+	empty := upload(nil)
+	if empty.State != sheaf.DocFailed || empty.Failure == nil || empty.Failure.Code != "flow_dropped" {
+		t.Errorf("a flow that drops everything ends %s: %+v", empty.State, empty.Failure)
+	}
+	if o := s.sheaf("flow", "delete", "minutes", "--yes"); o.code != exitBusy || !strings.Contains(o.err, "he dataset default names the flow minutes") {
+		t.Errorf("deleting what a dataset names: %d %s", o.code, o.err)
+	}
+	if o := s.sheaf("dataset", "settings", "default", "flow=minuets"); o.code == 0 || !strings.Contains(o.err, "there is no flow minuets") {
+		t.Errorf("a flow that is not there: %d %s", o.code, o.err)
+	}
+
+	// The same version again reads nothing anew; the standard pipeline has it all.
+	again := func(flow string) sheaf.Document {
+		t.Helper()
+		s.must("doc", "reparse", d.ID, "--setting", "flow="+flow, "--wait")
+		var now sheaf.Document
+		s.get("/v1/datasets/default/documents/"+d.ID, &now)
+		return now
+	}
+	same := again("minutes@1")
+	var tasks api.List[api.Task]
+	s.get("/v1/datasets/default/documents/"+d.ID+"/tasks", &tasks)
+	for _, task := range tasks.Items {
+		if task.Kind == sheaf.KindParse && !task.Reused {
+			t.Errorf("a re-parse by the same flow runs %s again", task.Kind)
+		}
+	}
+	if texts, _ := chunksOf(same); len(texts) != 2 || same.Generation < 2 {
+		t.Errorf("generation %d has %q", same.Generation, texts)
+	}
+	whole := again("standard")
+	if texts, keywords := chunksOf(whole); !strings.Contains(strings.Join(texts, "\n"), "obsidian") || keywords != 0 || warned(whole, "flow_dropped") {
+		t.Errorf("the standard pipeline makes %d keywords, %v and %q", keywords, whole.Warnings, texts)
+	}
 }

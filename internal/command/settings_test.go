@@ -272,6 +272,7 @@ func TestEverySettingChangesWhatItSays(t *testing.T) {
 		chat.use(c)
 		c.Embed.Driver, c.Embed.URL, c.Embed.Model, c.Embed.LateWindow = "openai", late.address, "words", 2000
 	})
+	s.post("/v1/flows", map[string]any{"toml": strings.Replace(victimsFlow("chapters"), `from = ["read"]`, `from = ["read"], config = { chunk_token_num = 16, delimiter = "`+"`# `"+`" }`, 1)}, nil)
 	var set sheaf.Dataset
 	s.post("/v1/datasets", map[string]any{"name": "topics", "parser_config": map[string]any{"chunk_method": "tag"}}, &set)
 	mustState(t, s.putIn("topics", sheaf.NewID(), "topics.csv", "text/csv", "content,tags\nRoses grow beside the gate,\"Roses, Gate, Garden, June\"\n"), sheaf.DocSucceeded)
@@ -377,6 +378,9 @@ func TestEverySettingChangesWhatItSays(t *testing.T) {
 		}},
 		{key: "topn_tags", value: 1, base: map[string]any{"tag_kb_ids": []string{set.ID}}, says: func(before, after outcome) string {
 			return expectThat(anyChunk(before.chunks, func(c sheaf.Chunk) bool { return len(c.Tags) == 3 }) && !anyChunk(after.chunks, func(c sheaf.Chunk) bool { return len(c.Tags) > 1 }), "chunks have more tags")
+		}},
+		{key: "flow", value: "chapters", file: plain("notes.txt", "# Oak\n\nAcorns fall.\n\n# Elm\n\nSeeds fly.\n"), says: func(before, after outcome) string {
+			return expectThat(len(before.chunks) > 0 && len(before.chunks) < len(after.chunks), "the settings of the flow's chunk node are not those of the document")
 		}},
 		{key: "task_page_size", value: 2, base: map[string]any{"media_type": trialMedia}, file: &pages, says: func(before, after outcome) string {
 			return expectThat(len(before.ranges) == 1 && slices.Equal(after.ranges, []sheaf.Range{{From: 1, To: 2}, {From: 3, To: 4}}), "tasks cover other pages")

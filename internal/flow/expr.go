@@ -16,19 +16,27 @@ const (
 	maxExprCost  = 100_000
 )
 
-// variables are what an expression may read, by their full names: a name that
-// is not here is refused when the flow is created.
-var variables = map[string]*cel.Type{
+// documentVariables are what the when of a node may read, by their full names: a
+// name that is not here is refused when the flow is created.
+var documentVariables = map[string]*cel.Type{
 	"document.name": cel.StringType, "document.media_type": cel.StringType, "document.size": cel.IntType, "document.pages": cel.IntType,
-	"document.language": cel.StringType, "document.metadata": cel.MapType(cel.StringType, cel.StringType),
-	"dataset.name": cel.StringType,
+	"document.metadata": cel.MapType(cel.StringType, cel.StringType),
+}
+
+// chunkVariables are what the keep of a filter may read.
+var chunkVariables = map[string]*cel.Type{
+	"chunk.text": cel.StringType, "chunk.tokens": cel.IntType, "chunk.kind": cel.StringType, "chunk.role": cel.StringType, "chunk.language": cel.StringType,
+	"chunk.pages": cel.ListType(cel.IntType), "chunk.heading_path": cel.ListType(cel.StringType), "chunk.keywords": cel.ListType(cel.StringType),
+	"chunk.metadata": cel.MapType(cel.StringType, cel.StringType),
 }
 
 // Conditions compiles expressions. It is safe for use by many goroutines.
 type Conditions struct{ env *cel.Env }
 
-// NewConditions declares the variables.
-func NewConditions() (*Conditions, error) {
+// NewConditions declares the variables of documents.
+func NewConditions() (*Conditions, error) { return newConditions(documentVariables) }
+
+func newConditions(variables map[string]*cel.Type) (*Conditions, error) {
 	options := []cel.EnvOption{cel.ClearMacros(), cel.ParserExpressionSizeLimit(maxExprBytes), cel.ParserRecursionLimit(maxExprDepth)}
 	for name, kind := range variables {
 		options = append(options, cel.Variable(name, kind))

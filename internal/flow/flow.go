@@ -233,3 +233,50 @@ func (f *Flow) order() (order []*Node, stuck []*Node) {
 
 // JSON is the flow in canonical form: equal flows give equal bytes.
 func (f *Flow) JSON() ([]byte, error) { return json.Marshal(f) } // maps are written in the order of their keys
+
+// Skip is a node that does not run, and why.
+type Skip struct {
+	Node   string
+	Reason string
+}
+
+// Skipped decides which nodes do not run: those whose condition is false of
+// given, and those that only read such. The error is a sentence: of an expression
+// that has no value, or where nothing reaches the index.
+func (f *Flow) Skipped(given map[string]any) (skipped []Skip, err error) {
+	var conditions *Conditions
+	out := map[string]bool{}
+	for _, n := range f.Order() {
+		reason := ""
+		switch {
+		case len(n.From) > 0 && !slices.ContainsFunc(n.From, func(id string) bool { return !out[id] }):
+			reason = "all that it reads was skipped"
+		case n.When != "":
+			if conditions == nil {
+				if conditions, err = NewConditions(); err != nil {
+					return nil, err
+				}
+			}
+			c, err := conditions.Compile(n.When)
+			if err != nil {
+				return nil, fmt.Errorf("node %s: when: %w", n.ID, err)
+			}
+			holds, err := c.Holds(given)
+			if err != nil {
+				return nil, fmt.Errorf("node %s: when: %w; ask 'key' in document.metadata before document.metadata['key'] is read", n.ID, err)
+			}
+			if !holds {
+				reason = n.When + " is false"
+			}
+		}
+		if reason == "" {
+			continue
+		}
+		if n.Kind == "index" {
+			return nil, fmt.Errorf("node %s: %s, so that nothing would be found; give the arms conditions of which one holds", n.ID, reason)
+		}
+		out[n.ID] = true
+		skipped = append(skipped, Skip{n.ID, reason})
+	}
+	return skipped, nil
+}

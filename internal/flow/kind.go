@@ -1,10 +1,13 @@
 package flow
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+
+	"sheaf"
 )
 
 // Port is what flows on an edge.
@@ -27,29 +30,48 @@ type Kind struct {
 	Out    Port             // "" where nothing is passed on: a sink
 	Same   bool             // the output is of the inputs' type, which is one
 	Config map[string]Field // what config may hold
+	// Run does the work of a node between chunk and index; what it returns are
+	// chunks of its input, in their order. nil passes the input on.
+	Run func(ctx context.Context, in Input) ([]sheaf.Chunk, []sheaf.Warning, error)
 }
 
 // Field is a setting of a node.
 type Field struct {
-	Type     string // string, int, float, bool, strings or object
+	Type     string // string, int, float, bool, strings, object, or keep: an expression over a chunk
 	Required bool
 	Min, Max float64  // of numbers; both 0 for no bounds
 	Values   []string // of strings; nil for any
 }
 
-// Kinds are the kinds that executors run.
+// registered are the kinds by name. Each registers itself in its file, before
+// main runs.
+var registered = map[string]Kind{}
+
+func register(k Kind) bool {
+	registered[k.Name] = k
+	return true
+}
+
+// Kinds are the kinds that executors run, by name.
 func Kinds() []Kind {
-	return []Kind{
-		{Name: "parse", Out: Units},
-		{Name: "chunk", In: []Port{Units}, Out: Chunks, Config: map[string]Field{
-			"chunk_method": {Type: "string"}, "chunk_token_num": {Type: "int", Min: 16, Max: 8191}, "delimiter": {Type: "string"}, "overlapped_percent": {Type: "int", Max: 50},
-		}},
-		{Name: "enrich", In: []Port{Chunks}, Out: Chunks, Config: map[string]Field{
-			"auto_keywords": {Type: "int", Max: 32}, "auto_questions": {Type: "int", Max: 10}, "auto_context": {Type: "bool"}, "pii": {Type: "string", Values: []string{"none", "find", "redact"}},
-		}},
-		{Name: "embed", In: []Port{Chunks}, Out: Vectors},
-		{Name: "index", In: []Port{Chunks, Vectors, Records}, Needs: []Port{Chunks, Vectors}},
+	return slices.SortedFunc(maps.Values(registered), func(a, b Kind) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// Input is what a node of chunks runs on: those of one range of a document.
+type Input struct {
+	Node     *Node
+	Chunks   []sheaf.Chunk     // in the order of the document; the node's own copies
+	Settings sheaf.ParseConfig // of the document
+	// Enrich adds language, keywords, questions and context, as settings ask.
+	Enrich func(ctx context.Context, chunks []sheaf.Chunk, settings sheaf.ParseConfig) ([]sheaf.Warning, error)
+}
+
+// Run runs a node of chunks. A node without work of its own passes its input on.
+func Run(ctx context.Context, in Input) (out []sheaf.Chunk, warnings []sheaf.Warning, err error) {
+	if run := registered[in.Node.Kind].Run; run != nil {
+		return run(ctx, in)
 	}
+	return in.Chunks, nil, nil
 }
 
 // check says what is wrong with a value, "" for nothing.
@@ -60,6 +82,12 @@ func (f Field) check(v any) string {
 		kind = "null"
 	case string:
 		kind = "string"
+		if f.Type == "keep" {
+			if _, err := compileKeep(v); err != nil {
+				return err.Error()
+			}
+			return ""
+		}
 		if f.Type == kind && f.Values != nil && !slices.Contains(f.Values, v) {
 			return fmt.Sprintf("%q is not one of %s", v, strings.Join(f.Values, ", "))
 		}

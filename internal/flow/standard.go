@@ -85,6 +85,12 @@ func unsupported(f *Flow) (problems Invalid) {
 		if n.Retry != nil {
 			add(n.ID, "retry", "the task of the range is tried again as a whole; leave retry out, and set executor.max_fails")
 		}
+		if n.OnFailure != "" && n.OnFailure != FailRun {
+			add(n.ID, "on_failure", "a node that fails fails the task of its range, which is tried again; leave on_failure out")
+		}
+		if n.Timeout != 0 && (n.Kind == "parse" || n.Kind == "chunk" || n.Kind == "embed" || n.Kind == "index") {
+			add(n.ID, "timeout", "the kind %s has the time-outs of every range; leave timeout out", n.Kind)
+		}
 		if n.When != "" && (n.Kind == "parse" || n.Kind == "chunk" || n.Kind == "index") {
 			add(n.ID, "when", "the kind %s is a part of every run; put the condition on another node", n.Kind)
 		}

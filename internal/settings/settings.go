@@ -84,6 +84,7 @@ var Table = []Setting{
 	{Name: "pii", Unset: "none", Enriches: true, Meaning: "personal data in the text: find counts it in a warning and names its kinds on each chunk, in metadata.personal_data; redact also replaces it before anything is stored or embedded"},
 	{Name: "tag_kb_ids", Unset: "none", Meaning: "ids of up to 8 datasets cut by method tag: each chunk gets the tags of their rows that are nearest to it"},
 	{Name: "topn_tags", Min: 1, Max: 32, Meaning: "tags that a chunk gets at most, by tag_kb_ids"},
+	{Name: "flow", Unset: "standard", Meaning: "the flow that the document goes through, such as contracts for its latest version when the document is parsed, or contracts@3; what its nodes set counts more than these settings"},
 	{Name: "task_page_size", Min: 1, Max: allPages, Unset: "12; 22 for paper; 1000 for one and resume", Meaning: "most pages per task"},
 	{Name: "pages", Unset: "all", Meaning: "ranges of units to read, such as [[1, 10], [20, 25]]"},
 	{Name: "table_rows", Min: 10, Max: 100_000, Meaning: "rows per task of a spreadsheet or CSV file"},

@@ -3,9 +3,12 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"gorm.io/gorm"
 
+	"sheaf"
 	"sheaf/taskstore"
 )
 
@@ -114,8 +117,30 @@ func (s *flows) FlowVersions(ctx context.Context, tenantID, name string) ([]task
 	return mapped(rows, flowRow.toDomain), err
 }
 
+// flowUnused refuses with ErrConflict to delete what a dataset names: that
+// version, or the flow when no version would be left.
+func (s *flows) flowUnused(tx *gorm.DB, tenantID, name string, version int) error {
+	left, err := one[int64](tx, "count", "", "SELECT COUNT(*) FROM flows WHERE tenant_id=? AND name=? AND deleted_at=0 AND version<>? AND ?<>0", tenantID, name, version, version)
+	if err != nil {
+		return err
+	}
+	named, err := all[datasetRow](tx, "SELECT * FROM datasets WHERE tenant_id=? AND parse_config LIKE ? ORDER BY id", tenantID, `%"flow":"`+name+`%`)
+	if err != nil {
+		return err
+	}
+	for _, row := range named {
+		d := s.toDataset(row)
+		base, at, pinned := strings.Cut(d.ParseConfig.Flow.V, "@")
+		if base != name || pinned && at != "latest" && version != 0 && at != strconv.Itoa(version) || (!pinned || at == "latest") && *left > 0 {
+			continue
+		}
+		return fmt.Errorf("%w: the dataset %s names the flow %s in its settings; change or unset its flow first", sheaf.ErrConflict, d.Name, d.ParseConfig.Flow.V)
+	}
+	return nil
+}
+
 // DeleteFlow deletes a version of a flow, 0 for all, and says which. Their
-// numbers are not given again.
+// numbers are not given again. ErrConflict while a dataset names what would go.
 func (s *flows) DeleteFlow(ctx context.Context, tenantID, name string, version int) (deleted []int, err error) {
 	err = s.tx(ctx, func(tx *gorm.DB) error {
 		if deleted, err = all[int](tx, "SELECT version FROM flows WHERE tenant_id=? AND name=? AND deleted_at=0 AND (version=? OR ?=0) ORDER BY version"+s.d.lock, tenantID, name, version, version); err != nil {
@@ -123,6 +148,9 @@ func (s *flows) DeleteFlow(ctx context.Context, tenantID, name string, version i
 		}
 		if len(deleted) == 0 {
 			return notFound("flow", flowName(name, version))
+		}
+		if err := s.flowUnused(tx, tenantID, name, version); err != nil {
+			return err
 		}
 		return run(tx, stmt(s.sql("UPDATE flows SET deleted_at=@now, body='' WHERE tenant_id=? AND name=? AND deleted_at=0 AND (version=? OR ?=0)"), tenantID, name, version, version))
 	})

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"sheaf"
 	"sheaf/taskstore"
@@ -21,7 +23,7 @@ func testFlowVersions(t *testing.T, b *bench) {
 		b.ok(err)
 		return v
 	}
-	names := func(vs []taskstore.FlowVersion) (out []string) {
+	listed := func(vs []taskstore.FlowVersion) (out []string) {
 		for _, v := range vs {
 			out = append(out, fmt.Sprintf("%s@%d %s", v.Name, v.Version, v.Digest))
 		}
@@ -58,7 +60,7 @@ func testFlowVersions(t *testing.T, b *bench) {
 	create("apart", "x")
 	all, next, err := b.Flows(b.ctx, b.tenant, taskstore.Page{Limit: 2})
 	b.ok(err)
-	b.same("first page", []any{names(all), next}, []any{[]string{"apart@1 x", "contracts@3 a"}, "contracts"})
+	b.same("first page", []any{listed(all), next}, []any{[]string{"apart@1 x", "contracts@3 a"}, "contracts"})
 	all, next, err = b.Flows(b.ctx, b.tenant, taskstore.Page{Limit: 2, Cursor: next})
 	b.ok(err)
 	b.same("second page", []any{len(all), all[0].Name, all[0].Version, next}, []any{1, "race", 4, ""})
@@ -68,6 +70,25 @@ func testFlowVersions(t *testing.T, b *bench) {
 	second, err := b.Flow(b.ctx, b.tenant, "contracts", 2)
 	b.ok(err)
 	b.same("latest and second", []any{latest.Version, second.Digest}, []any{3, "b"})
+
+	// What a dataset names is not deleted from under it, and the rest is.
+	d := b.dataset
+	names := func(flow sheaf.Opt[string]) {
+		t.Helper()
+		d.ParseConfig.Flow, d.UpdatedAt = flow, time.Time{}
+		b.ok(b.UpdateDataset(b.ctx, *d))
+	}
+	for _, c := range []struct {
+		named   string
+		version int
+	}{{"contracts@2", 2}, {"contracts@2", 0}, {"contracts", 0}, {"apart", 1}, {"apart@latest", 0}} {
+		names(sheaf.Set(c.named))
+		name, _, _ := strings.Cut(c.named, "@")
+		if _, err := b.DeleteFlow(b.ctx, b.tenant, name, c.version); !errors.Is(err, sheaf.ErrConflict) {
+			t.Errorf("deleting version %d of what a dataset names as %s: %v", c.version, c.named, err)
+		}
+	}
+	names(sheaf.Set("contracts@2")) // and not contracts@3, which is deleted below
 
 	// Another tenant has none of them.
 	if _, err := b.Flow(b.ctx, "nobody", "contracts", 0); !errors.Is(err, sheaf.ErrNotFound) {
@@ -81,9 +102,10 @@ func testFlowVersions(t *testing.T, b *bench) {
 	deleted, err := b.DeleteFlow(b.ctx, b.tenant, "contracts", 3)
 	b.ok(err)
 	b.same("deleted", deleted, []int{3})
+	names(sheaf.Opt[string]{})
 	vs, err := b.FlowVersions(b.ctx, b.tenant, "contracts")
 	b.ok(err)
-	b.same("versions", names(vs), []string{"contracts@2 b", "contracts@1 a"})
+	b.same("versions", listed(vs), []string{"contracts@2 b", "contracts@1 a"})
 	b.same("after a deletion", create("contracts", "a").Version, 4)
 	deleted, err = b.DeleteFlow(b.ctx, b.tenant, "contracts", 0)
 	b.ok(err)

@@ -1,0 +1,237 @@
+package executor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"sheaf"
+	"sheaf/internal/enrich"
+	"sheaf/internal/flow"
+	"sheaf/internal/settings"
+	"sheaf/parser"
+	"sheaf/taskstore"
+)
+
+// A flow's nodes run in the task of a range, one after the other: the range is
+// read and chunked by the settings of its parse and chunk nodes, the nodes
+// between chunk and index work on the chunks, and what reaches index is embedded
+// and written as ever. The plan decides once, for all ranges, which nodes run.
+
+// program is the flow that a document goes through.
+type program struct {
+	*flow.Flow
+	ref    string
+	digest string
+	body   []byte
+	own    sheaf.ParseConfig // the settings of parse and chunk
+	chat   string            // names what enrich nodes ask a model, for the digest
+}
+
+// program finds the flow of a document, nil for the standard pipeline.
+func (p *Planner) program(ctx context.Context, doc *sheaf.Document) (*program, error) {
+	if name := doc.ParseConfig.Flow.V; name == "" || name == flow.StandardName || name == flow.StandardName+"@1" {
+		return nil, nil
+	}
+	ref, err := flow.ParseRef(doc.ParseConfig.Flow.V)
+	if err != nil {
+		return nil, sheaf.Fail(sheaf.CategoryPolicy, "no_flow", "%v", err)
+	}
+	v, err := p.Store.Flow(ctx, doc.TenantID, ref.Name, ref.Version)
+	if errors.Is(err, sheaf.ErrNotFound) {
+		return nil, sheaf.Fail(sheaf.CategoryPolicy, "no_flow", "The flow %s, which the settings of this document name, was deleted: create it, or parse the document again with another.", ref)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading flow %s: %w", ref, err)
+	}
+	out := &program{ref: flow.Ref{Name: v.Name, Version: v.Version}.String(), digest: v.Digest, body: v.Body}
+	if err := json.Unmarshal(v.Body, &out.Flow); err != nil {
+		return nil, fmt.Errorf("reading flow %s: %w", out.ref, err)
+	}
+	for i := range out.Nodes {
+		n := &out.Nodes[i]
+		switch n.Kind {
+		case "parse", "chunk":
+			if out.own, err = flow.Settings(n, out.own); err != nil {
+				return nil, fmt.Errorf("node %s of flow %s: %w", n.ID, out.ref, err)
+			}
+		case "enrich":
+			asked, err := flow.Settings(n, doc.ParseConfig)
+			if err != nil {
+				return nil, fmt.Errorf("node %s of flow %s: %w", n.ID, out.ref, err)
+			}
+			out.chat += fmt.Sprintf("%s %d %d %t\n", enrich.Fingerprint(asked, p.Chat), asked.AutoKeywords.V, asked.AutoQuestions.V, asked.AutoContext.V)
+		}
+	}
+	return out, nil
+}
+
+// settings lays those of the flow over a document's. A flow enriches by its
+// nodes alone.
+func (p *program) settings(doc sheaf.ParseConfig) sheaf.ParseConfig {
+	if p == nil {
+		return doc
+	}
+	out := settings.Merge(p.own, doc)
+	out.Flow = sheaf.Set(p.ref)
+	return out
+}
+
+// inputs names the flow and all that its conditions read which is known before
+// the document is opened: a stored plan holds for these. "" without a flow.
+func (p *program) inputs(doc *sheaf.Document) string {
+	if p == nil {
+		return ""
+	}
+	given, _ := json.Marshal([]any{p.digest, p.chat, doc.Name, doc.MediaType, doc.Size, doc.Metadata}) // plain fields always encode
+	return string(given)
+}
+
+// decide evaluates the conditions of a flow's nodes, and stores the flow beside
+// the document's results, so that its tasks mean the same whatever happens to
+// the flow. t is nil in a dry run, which stores nothing.
+func (p *Planner) decide(ctx context.Context, prog *program, doc *sheaf.Document, opened *parser.Plan, t *sheaf.Task) (*taskstore.FlowRun, error) {
+	if prog == nil {
+		return nil, nil
+	}
+	metadata := maps.Clone(opened.Metadata)
+	if metadata == nil {
+		metadata = map[string]string{}
+	}
+	maps.Copy(metadata, doc.Metadata) // what the uploader said stands over what the file says
+	skipped, err := prog.Skipped(map[string]any{
+		"document.name": doc.Name, "document.media_type": doc.MediaType, "document.size": doc.Size, "document.pages": opened.Units, "document.metadata": metadata,
+	})
+	if err != nil {
+		return nil, sheaf.Fail(sheaf.CategoryPolicy, "flow_expression", "The flow %s cannot be decided for this document: %v", prog.ref, err)
+	}
+	out := &taskstore.FlowRun{Ref: prog.ref, Key: sheaf.ArtifactPrefix(doc.TenantID, doc.ID) + "flows/" + prog.digest + ".json"}
+	for _, s := range skipped {
+		out.Skipped = append(out.Skipped, s.Node)
+		out.Warnings = append(out.Warnings, sheaf.Warning{Code: "flow_skipped", Message: fmt.Sprintf("The node %s of %s was skipped: %s.", s.Node, prog.ref, s.Reason)})
+	}
+	out.Names = fmt.Sprintf("%016x", xxhash.Sum64String(prog.digest+"\n"+prog.chat+strings.Join(out.Skipped, " ")))
+	if t != nil {
+		if _, err := p.Blobs.Put(ctx, out.Key, bytes.NewReader(prog.body), int64(len(prog.body))); err != nil {
+			return nil, fmt.Errorf("storing flow %s: %w", prog.ref, err)
+		}
+	}
+	return out, nil
+}
+
+// runFlow runs the nodes between chunk and index over the chunks of a range. A
+// chunk that reaches index by several ways is taken from the first of them. The
+// outline follows the chunks that are left.
+func (e *Executor) runFlow(ctx context.Context, run *run, doc *sheaf.Document, chunks []sheaf.Chunk, outline *sheaf.RangeOutline, p *taskstore.ParsePayload) ([]sheaf.Chunk, []sheaf.Warning, error) {
+	f, err := e.readFlow(ctx, p.Flow)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := enrich.Languages(ctx, chunks); err != nil { // conditions read them
+		return nil, nil, err
+	}
+	at := make(map[string]int, len(chunks))
+	for i := range chunks {
+		at[chunks[i].ID] = i
+	}
+	warnings := slices.Clone(p.Flow.Warnings)
+	outputs := map[string][]sheaf.Chunk{}
+	for _, n := range f.Order() {
+		if n.Kind == "parse" || slices.Contains(p.Flow.Skipped, n.ID) {
+			continue
+		}
+		if n.Kind == "chunk" {
+			outputs[n.ID] = chunks
+			continue
+		}
+		in := joined(n, outputs, at)
+		if n.Kind == "index" {
+			return renumbered(run.rangeID, in, at, outline), warnings, nil
+		}
+		var said []sheaf.Warning
+		err := run.stage(ctx, n.Kind, func(ctx context.Context) (err error) {
+			limited := ctx
+			if n.Timeout > 0 {
+				var stop context.CancelFunc
+				limited, stop = context.WithTimeout(ctx, time.Duration(n.Timeout))
+				defer stop()
+			}
+			outputs[n.ID], said, err = flow.Run(limited, flow.Input{Node: n, Chunks: in, Settings: p.Config,
+				Enrich: func(ctx context.Context, chunks []sheaf.Chunk, c sheaf.ParseConfig) ([]sheaf.Warning, error) {
+					return e.enrichChunks(ctx, run, doc, chunks, c)
+				}})
+			if err != nil && limited.Err() != nil && ctx.Err() == nil {
+				err = sheaf.FailRetryable(sheaf.CategoryTimeout, "node_timeout", "the node %s of %s took longer than its timeout of %v; raise it, or give the node fewer chunks", n.ID, p.Flow.Ref, time.Duration(n.Timeout))
+			}
+			return err
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		warnings = append(warnings, said...)
+	}
+	return nil, nil, sheaf.Fail(sheaf.CategoryInternal, "bad_flow", "the flow %s has no node of the kind index; apply it again", p.Flow.Ref)
+}
+
+// readFlow reads the flow that the plan stored.
+func (e *Executor) readFlow(ctx context.Context, r *taskstore.FlowRun) (*flow.Flow, error) {
+	b, err := e.cfg.Blobs.Open(ctx, r.Key, 0, -1)
+	if errors.Is(err, sheaf.ErrNotFound) {
+		return nil, sheaf.Fail(sheaf.CategoryTarget, "flow_missing", "the stored flow %s is gone from the blob store; re-parse the document", r.Ref)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading flow %s: %w", r.Ref, err)
+	}
+	defer b.Close()
+	var f flow.Flow
+	if err := json.NewDecoder(b).Decode(&f); err != nil {
+		return nil, fmt.Errorf("reading flow %s: %w", r.Ref, err)
+	}
+	return &f, nil
+}
+
+// joined gathers the outputs that a node reads, in the order of the document,
+// each chunk once: as the first of its inputs has it. The copies are the node's
+// own, but for their slices and maps, which nodes replace and do not write to.
+func joined(n *flow.Node, outputs map[string][]sheaf.Chunk, at map[string]int) []sheaf.Chunk {
+	var out []sheaf.Chunk
+	seen := map[string]bool{}
+	for _, from := range n.From {
+		for _, c := range outputs[from] {
+			if !seen[c.ID] {
+				seen[c.ID] = true
+				out = append(out, c)
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b sheaf.Chunk) int { return at[a.ID] - at[b.ID] })
+	return out
+}
+
+// renumbered gives chunks the ids of their places in what is left of a range,
+// and makes its outline speak of these.
+func renumbered(rangeID string, chunks []sheaf.Chunk, at map[string]int, outline *sheaf.RangeOutline) []sheaf.Chunk {
+	if outline != nil {
+		for i := range outline.Floors {
+			from := outline.Floors[i].From
+			outline.Floors[i].From = 0
+			for _, c := range chunks {
+				if at[c.ID] < from {
+					outline.Floors[i].From++
+				}
+			}
+		}
+	}
+	for i := range chunks {
+		chunks[i].ID = sheaf.ChunkID(rangeID, i)
+	}
+	return chunks
+}

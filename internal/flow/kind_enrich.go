@@ -1,0 +1,32 @@
+package flow
+
+import (
+	"context"
+	"encoding/json"
+
+	"sheaf"
+	"sheaf/internal/settings"
+)
+
+// enrich adds to chunks what its config asks for, and what it leaves out as the
+// document's settings ask.
+var _ = register(Kind{Name: "enrich", In: []Port{Chunks}, Out: Chunks, Config: map[string]Field{
+	"auto_keywords": {Type: "int", Max: 32}, "auto_questions": {Type: "int", Max: 10}, "auto_context": {Type: "bool"},
+}, Run: func(ctx context.Context, in Input) ([]sheaf.Chunk, []sheaf.Warning, error) {
+	own, err := Settings(in.Node, in.Settings)
+	if err != nil {
+		return nil, nil, err
+	}
+	warnings, err := in.Enrich(ctx, in.Chunks, own)
+	return in.Chunks, warnings, err
+}})
+
+// Settings are those of a node whose config names parse settings, over others.
+func Settings(n *Node, base sheaf.ParseConfig) (sheaf.ParseConfig, error) {
+	var own sheaf.ParseConfig
+	b, err := json.Marshal(n.Config)
+	if err == nil && n.Config != nil {
+		err = settings.Decode(b, &own)
+	}
+	return settings.Merge(own, base), err
+}
