@@ -170,7 +170,8 @@ func (p *bare) textbook(ctx context.Context, n int) (spent, error) {
 			return spent{}, err
 		}
 	}
-	hints, err := p.store.Feedable(ctx, n, time.Hour)
+	slice, err := p.store.Feedable(ctx, "", n, time.Hour)
+	hints := slice.Hints
 	if err != nil || len(hints) != n {
 		return spent{}, fmt.Errorf("%d of %d tasks can be claimed: %w", len(hints), n, err)
 	}
@@ -245,7 +246,7 @@ func (b *bench) queueLatency(ctx context.Context) error {
 	if err := p.planned(ctx, "t", rounds); err != nil {
 		return err
 	}
-	hints, err := p.store.Feedable(ctx, rounds, time.Hour)
+	slice, err := p.store.Feedable(ctx, "", rounds, time.Hour)
 	if err != nil {
 		return err
 	}
@@ -253,7 +254,7 @@ func (b *bench) queueLatency(ctx context.Context) error {
 	p.parse = func(context.Context, *sheaf.Task) { claimed <- time.Now() }
 	defer p.run(ctx, false)()
 	var waits []time.Duration
-	for _, h := range hints {
+	for _, h := range slice.Hints {
 		time.Sleep(15 * time.Millisecond) // the executor is idle again and listens
 		begun := time.Now()
 		if n, err := p.queue.Publish(ctx, h.TenantID, h.Lane, []sheaf.Hint{h}); err != nil || n != 1 {

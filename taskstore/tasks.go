@@ -107,6 +107,13 @@ type TenantLoad struct {
 	Running  int
 }
 
+// FeedSlice is what some tenants have for a queue.
+type FeedSlice struct {
+	Tenants []TenantLoad // with pending tasks; Running is not read
+	Hints   []sheaf.Hint // that no queue is known to hold
+	Next    string       // the last of the tenants, "" when there are no more behind it
+}
+
 // ReapPolicy says when a running task is lost.
 type ReapPolicy struct {
 	MaxLost       int           // dead when lost_count reaches it, default 3

@@ -2,7 +2,6 @@ package keeper
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -14,38 +13,50 @@ import (
 // publishing is how many streams are published to at once.
 const publishing = 8
 
-// feed publishes pending tasks. Where the queue has lost its memory everything
-// pending counts as not published; the window keeps that from being a flood.
+// feedTime bounds one run: the next resumes at the tenant where it stopped.
+const feedTime = 10 * time.Second
+
+// feed publishes pending tasks, some tenants at a time, so that the first are
+// at work while thousands are still to be read. Where the queue has lost its
+// memory everything pending counts as not published; the window keeps that from
+// being a flood.
 func (k *Keeper) feed(ctx context.Context) (int, error) {
 	k.emptyIn = 0
 	if err := k.notice(ctx); err != nil {
 		return 0, err
 	}
-	hints, err := k.cfg.Store.Feedable(ctx, k.cfg.Window, k.cfg.RequeueAfter)
-	if err != nil {
-		return 0, err
-	}
-	// A change of a share may wait for the next tick; a tenant that the queue
-	// knows nothing of may not.
-	unknown := func(h sheaf.Hint) bool { _, told := k.shared[h.TenantID]; return !told }
-	if time.Since(k.sharedAt) >= k.cfg.FeedEvery || slices.ContainsFunc(hints, unknown) {
-		if err := k.shares(ctx); err != nil {
+	begun, all, most := time.Now(), 0, 0
+	away := map[sheaf.Lane]error{} // a lane may have an engine of its own: the others go on
+	told := true
+	for {
+		slice, err := k.cfg.Store.Feedable(ctx, k.fedTo, k.cfg.Window, k.cfg.RequeueAfter)
+		if err != nil {
 			return 0, err
 		}
-		k.sharedAt = time.Now()
-	}
-	fed, most, err := k.publish(ctx, hints)
-	// A crash here publishes the same hints again: a hint too many is refused
-	// by the claim, a hint too few would be lost.
-	if marking := k.cfg.Store.MarkEnqueued(ctx, fed); marking != nil {
-		return 0, marking
+		told = told && k.shares(ctx, slice.Tenants)
+		fed, headroom := k.publish(ctx, slice.Hints, away)
+		// A crash here publishes the same hints again: a hint too many is refused
+		// by the claim, a hint too few would be lost.
+		if marking := k.cfg.Store.MarkEnqueued(ctx, fed); marking != nil {
+			return 0, marking
+		}
+		all, most, k.fedTo = all+len(fed), max(most, headroom), slice.Next
+		if k.fedTo == "" || len(away) == len(sheaf.Lanes) {
+			break
+		}
+		if time.Since(begun) > feedTime {
+			return batch, nil
+		}
 	}
 	now := time.Now()
 	if !k.fedAt.IsZero() {
 		k.emptyIn = halfEmptyIn(now.Sub(k.fedAt), most, k.cfg.Window)
 	}
 	k.fedAt = now
-	return min(len(fed), batch-1), err // the window, not the batch, limits the rate of feeding
+	for _, err := range away {
+		return min(all, batch-1), err
+	}
+	return min(all, batch-1), nil // the window, not the batch, limits the rate of feeding
 }
 
 // halfEmptyIn is how long the fullest streams may be left alone, when the one that
@@ -65,7 +76,8 @@ func halfEmptyIn(since time.Duration, most, window int) time.Duration {
 // publish offers each lane its hints and returns those that were taken in, and
 // how many the one with the most headroom took. Plans and bulk are offered by
 // themselves: where the window is full of them, others still have capacity.
-func (k *Keeper) publish(ctx context.Context, hints []sheaf.Hint) (fed []sheaf.Hint, most int, err error) {
+// Lanes that are away are left out, and those that fail are added to them.
+func (k *Keeper) publish(ctx context.Context, hints []sheaf.Hint, away map[sheaf.Lane]error) (fed []sheaf.Hint, most int) {
 	type stream struct {
 		tenant string
 		lane   sheaf.Lane
@@ -81,13 +93,12 @@ func (k *Keeper) publish(ctx context.Context, hints []sheaf.Hint) (fed []sheaf.H
 		groups[s] = append(groups[s], h)
 	}
 	var mu sync.Mutex
-	away := map[sheaf.Lane]bool{} // a lane may have an engine of its own: the others go on
 	var all errgroup.Group
 	all.SetLimit(publishing)
 	for _, s := range order {
 		all.Go(func() error {
 			mu.Lock()
-			skip := away[s.lane]
+			skip := away[s.lane] != nil
 			mu.Unlock()
 			if skip {
 				return nil
@@ -96,7 +107,7 @@ func (k *Keeper) publish(ctx context.Context, hints []sheaf.Hint) (fed []sheaf.H
 			mu.Lock()
 			defer mu.Unlock()
 			if failed != nil {
-				away[s.lane], err = true, failed
+				away[s.lane] = failed
 				return nil
 			}
 			fed = append(fed, groups[s][:accepted]...)
@@ -104,6 +115,6 @@ func (k *Keeper) publish(ctx context.Context, hints []sheaf.Hint) (fed []sheaf.H
 			return nil
 		})
 	}
-	_ = all.Wait() // err holds what failed
-	return fed, most, err
+	_ = all.Wait() // away holds what failed
+	return fed, most
 }

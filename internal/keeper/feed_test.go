@@ -29,19 +29,16 @@ type backlog struct {
 
 func (b *backlog) RunIDs(context.Context) (map[sheaf.Lane]string, error) { return nil, nil }
 func (b *backlog) Meta(context.Context, string) (string, error)          { return "", nil }
-func (b *backlog) RunnableTenants(context.Context) ([]taskstore.TenantLoad, error) {
-	return []taskstore.TenantLoad{{TenantID: "t"}}, nil
-}
-func (b *backlog) SetShare(context.Context, string, int, int) error { return nil }
+func (b *backlog) SetShare(context.Context, string, int, int) error      { return nil }
 
-func (b *backlog) Feedable(_ context.Context, perLane int, _ time.Duration) (hints []sheaf.Hint, err error) {
+func (b *backlog) Feedable(_ context.Context, _ string, perLane int, _ time.Duration) (slice taskstore.FeedSlice, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.runs++
 	for i := range perLane - b.stream { // the others of the first are in the stream
-		hints = append(hints, sheaf.Hint{TaskID: fmt.Sprint(b.next + i), TenantID: "t", Lane: sheaf.LaneNormal})
+		slice.Hints = append(slice.Hints, sheaf.Hint{TaskID: fmt.Sprint(b.next + i), TenantID: "t", Lane: sheaf.LaneNormal})
 	}
-	return hints, nil
+	return slice, nil
 }
 
 func (b *backlog) Publish(_ context.Context, _ string, _ sheaf.Lane, hints []sheaf.Hint) (int, error) {

@@ -102,7 +102,7 @@ type Keeper struct {
 	// touched by the feed loop alone.
 	shared     map[string]taskstore.TenantLoad
 	sharedWith map[sheaf.Lane]string
-	sharedAt   time.Time
+	fedTo      string // the tenant at which the last run stopped, "" where it reached the end
 	fedAt      time.Time
 	emptyIn    time.Duration // how soon the fullest window is half empty, 0 for unknown
 
@@ -397,17 +397,13 @@ func unlike(known, now map[sheaf.Lane]string) (lanes []sheaf.Lane) {
 	return lanes
 }
 
-// shares tells the queue the weights and caps of tenants with work.
-func (k *Keeper) shares(ctx context.Context) error {
-	tenants, err := k.cfg.Store.RunnableTenants(ctx)
-	if err != nil {
-		return err
-	}
+// shares tells the queue the weights and caps of tenants with work, and whether
+// it took them.
+func (k *Keeper) shares(ctx context.Context, tenants []taskstore.TenantLoad) bool {
 	if len(k.shared) > maxShared {
 		k.shared = map[string]taskstore.TenantLoad{} // told again, which costs little
 	}
 	for _, t := range tenants {
-		t.Running = 0 // no part of the share
 		if k.shared[t.TenantID] == t {
 			continue
 		}
@@ -415,11 +411,11 @@ func (k *Keeper) shares(ctx context.Context) error {
 			// Told again at the next look. Until then the queue's default holds,
 			// which is no reason to keep the work from it.
 			k.cfg.Log.Warn("the queue was not told a tenant's share", "tenant", t.TenantID, "error", err)
-			return nil
+			return false
 		}
 		k.shared[t.TenantID] = t
 	}
-	return nil
+	return true
 }
 
 // maxShared bounds the memory of the shares that the queue was told.

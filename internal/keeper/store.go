@@ -23,8 +23,8 @@ type Store interface {
 
 // Hints tells queues what may run.
 type Hints interface {
-	RunnableTenants(ctx context.Context) ([]taskstore.TenantLoad, error)
-	Feedable(ctx context.Context, window int, requeueAfter time.Duration) ([]sheaf.Hint, error)
+	// Feedable reads a slice of the backlog: the tenants behind after.
+	Feedable(ctx context.Context, after string, window int, requeueAfter time.Duration) (taskstore.FeedSlice, error)
 	MarkEnqueued(ctx context.Context, hints []sheaf.Hint) error
 	ForgetEnqueued(ctx context.Context, lanes []sheaf.Lane) (int, error)
 	Running(ctx context.Context) (map[string][]string, error)

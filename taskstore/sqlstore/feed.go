@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -22,21 +23,21 @@ import (
 // defaultCap is the cap of a tenant without a row.
 const defaultCap = 8
 
-// pendingTenants lists tenants with unpaused pending tasks by jumping from one
-// tenant to the next in the index.
-func (s *feed) pendingTenants(ctx context.Context) ([]string, error) {
-	q := `WITH RECURSIVE x(id) AS (
-		SELECT MIN(tenant_id) FROM tasks WHERE state='pending' AND paused=0
+// pendingTenants lists the first tenants with unpaused pending tasks behind
+// after, in order, by jumping from one tenant to the next in the index.
+func (s *feed) pendingTenants(ctx context.Context, after string, limit int) ([]string, error) {
+	q := `WITH RECURSIVE x(id, n) AS (
+		SELECT MIN(tenant_id), 1 FROM tasks WHERE state='pending' AND paused=0 AND tenant_id>?
 		UNION ALL
-		SELECT (SELECT MIN(t.tenant_id) FROM tasks t WHERE t.state='pending' AND t.paused=0 AND t.tenant_id>x.id) FROM x WHERE x.id IS NOT NULL)
+		SELECT (SELECT MIN(t.tenant_id) FROM tasks t WHERE t.state='pending' AND t.paused=0 AND t.tenant_id>x.id), n+1 FROM x WHERE x.id IS NOT NULL AND n<?)
 		SELECT id FROM x WHERE id IS NOT NULL`
 	if s.d.name == "mysql" {
 		// The same jumps, which MySQL makes by itself, and only so: grouped by
 		// the whole prefix. measured: 46 index reads for 45 tenants of 90,000
 		// tasks, against 4 million for the recursive form.
-		q = "SELECT tenant_id FROM tasks WHERE state='pending' AND paused=0 GROUP BY state, paused, tenant_id"
+		q = "SELECT tenant_id FROM tasks WHERE state='pending' AND paused=0 AND tenant_id>? GROUP BY state, paused, tenant_id LIMIT ?"
 	}
-	return all[string](s.read(ctx), q)
+	return all[string](s.read(ctx), q, after, limit)
 }
 
 type hintRow struct {
@@ -49,6 +50,7 @@ type hintRow struct {
 	Place    int64
 	Aged     int
 	Epoch    int64
+	Feedable int
 }
 
 func toHints(rows []hintRow) []sheaf.Hint {
@@ -65,19 +67,27 @@ func toHints(rows []hintRow) []sheaf.Hint {
 // documents, and of the bulk. Each list is one seek in k_feed, and comes out of
 // it in order. The limit is part of the statement: SQLite plans one whose limit
 // is an argument anew each time, which took as long as the answer.
-func (s *feed) heads(columns string, limit int, tenantID string) (query string, args []any) {
-	var parts []string
+func (s *feed) heads(columns string, limit int, tenantID string) (parts []string, args []any) {
 	for _, lane := range sheaf.Lanes {
 		for _, phases := range [...]string{
 			fmt.Sprintf("phase<=%d", sheaf.PhaseRanges), fmt.Sprintf("phase=%d", sheaf.PhaseBegin), fmt.Sprintf("phase=%d", sheaf.PhaseBulk),
 		} {
-			parts = append(parts, fmt.Sprintf(`SELECT * FROM (SELECT id, tenant_id, lane, cost, kind, phase, place, run_at, %s FROM tasks%s
-				WHERE state='pending' AND paused=0 AND tenant_id=? AND lane=%d AND %s AND run_at<=@now ORDER BY phase, place, id LIMIT %d) l%d`,
-				columns, s.d.byTurn, lane, phases, limit, len(parts)))
+			parts = append(parts, fmt.Sprintf(`SELECT id, tenant_id, lane, cost, kind, phase, place, run_at, %s FROM tasks%s
+				WHERE state='pending' AND paused=0 AND tenant_id=? AND lane=%d AND %s AND run_at<=@now ORDER BY phase, place, id LIMIT %d`,
+				columns, s.d.byTurn, lane, phases, limit))
 			args = append(args, tenantID)
 		}
 	}
-	return strings.Join(parts, " UNION ALL "), args
+	return parts, args
+}
+
+// together makes one statement of several lists.
+func together(parts []string) string {
+	named := make([]string, len(parts))
+	for i, part := range parts {
+		named[i] = fmt.Sprintf("SELECT * FROM (%s) l%d", part, i)
+	}
+	return strings.Join(named, " UNION ALL ")
 }
 
 // placed is the place of a task for reckoning how long it waits: tasks of a
@@ -94,8 +104,8 @@ func (s *feed) Runnable(ctx context.Context, tenantID string, limit int, ageAfte
 		aged = fmt.Sprintf("CASE WHEN "+placed+"<@now-%d-CASE phase WHEN %d THEN %d ELSE 0 END THEN 1 ELSE 0 END AS aged",
 			ageAfter.Milliseconds(), sheaf.PhaseBegin, sheaf.BeginDelay.Milliseconds())
 	}
-	q, args := s.heads(aged, limit, tenantID)
-	rows, err := all[hintRow](s.read(ctx), s.sql(q), args...)
+	parts, args := s.heads(aged, limit, tenantID)
+	rows, err := all[hintRow](s.read(ctx), s.sql(together(parts)), args...)
 	hints := toHints(rows)
 	slices.SortStableFunc(hints, func(a, b sheaf.Hint) int {
 		return cmp.Or(cmp.Compare(a.ServedIn(), b.ServedIn()), cmp.Compare(a.Phase, b.Phase), a.Place.Compare(b.Place), strings.Compare(a.TaskID, b.TaskID))
@@ -105,7 +115,7 @@ func (s *feed) Runnable(ctx context.Context, tenantID string, limit int, ageAfte
 
 // RunnableTenants implements taskstore.Feed.
 func (s *feed) RunnableTenants(ctx context.Context) ([]taskstore.TenantLoad, error) {
-	ids, err := s.pendingTenants(ctx)
+	ids, err := s.pendingTenants(ctx, "", math.MaxInt32)
 	if err != nil || len(ids) == 0 {
 		return nil, err
 	}
@@ -117,6 +127,34 @@ func (s *feed) RunnableTenants(ctx context.Context) ([]taskstore.TenantLoad, err
 	for _, c := range counts {
 		running[c.TenantID] = c.N
 	}
+	loads, err := s.loads(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	due := make(map[string]bool, len(ids))
+	for batch := range slices.Chunk(ids, 50) {
+		parts, args := make([]string, len(batch)), make([]any, len(batch))
+		for i, id := range batch {
+			parts[i] = "SELECT tenant_id FROM tasks" + s.d.byTurn + " WHERE state='pending' AND paused=0 AND tenant_id=? AND lane IN (1,2,3) AND run_at<=@now LIMIT 1"
+			args[i] = id
+		}
+		found, err := all[string](s.read(ctx), s.sql(together(parts)), args...)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range found {
+			due[id] = true
+		}
+	}
+	loads = slices.DeleteFunc(loads, func(l taskstore.TenantLoad) bool { return !due[l.TenantID] })
+	for i := range loads {
+		loads[i].Running = running[loads[i].TenantID]
+	}
+	return loads, nil
+}
+
+// loads reads the weights and caps of tenants.
+func (s *feed) loads(ctx context.Context, ids []string) ([]taskstore.TenantLoad, error) {
 	tenants, err := byIDs[tenantRow](s.read(ctx), ids, "SELECT id, weight, cap FROM tenants WHERE id IN ?")
 	if err != nil {
 		return nil, err
@@ -125,67 +163,94 @@ func (s *feed) RunnableTenants(ctx context.Context) ([]taskstore.TenantLoad, err
 	for _, t := range tenants {
 		shares[t.ID] = t
 	}
-	due := make(map[string]bool, len(ids))
-	for batch := range slices.Chunk(ids, 50) {
-		parts, args := make([]string, len(batch)), make([]any, len(batch))
-		for i, id := range batch {
-			parts[i] = "SELECT tenant_id FROM tasks" + s.d.byTurn + " WHERE state='pending' AND paused=0 AND tenant_id=? AND lane IN (1,2,3) AND run_at<=@now LIMIT 1"
-			parts[i] = fmt.Sprintf("SELECT * FROM (%s) d%d", parts[i], i)
-			args[i] = id
+	return mapped(ids, func(id string) taskstore.TenantLoad {
+		t, ok := shares[id]
+		if !ok {
+			t.Cap = defaultCap
 		}
-		found, err := all[string](s.read(ctx), s.sql(strings.Join(parts, " UNION ALL ")), args...)
-		if err != nil {
-			return nil, err
-		}
-		for _, id := range found {
-			due[id] = true
-		}
-	}
-	var loads []taskstore.TenantLoad
-	for _, id := range ids {
-		if !due[id] {
-			continue
-		}
-		l := taskstore.TenantLoad{TenantID: id, Weight: 1, Cap: defaultCap, Running: running[id]}
-		if t, ok := shares[id]; ok {
-			l.Weight, l.Cap = max(t.Weight, 1), max(t.Cap, 1)
-		}
-		loads = append(loads, l)
-	}
-	return loads, nil
+		return taskstore.TenantLoad{TenantID: id, Weight: max(t.Weight, 1), Cap: max(t.Cap, 1)}
+	}), nil
 }
 
 // fedTo is the lane that a task is fed to: one that was lost with its executor
 // has waited before.
 const fedTo = "CASE WHEN lost_count>0 THEN 1 ELSE lane END"
 
+const (
+	feedTenants = 50 // of one slice of the feed
+	fewTasks    = 32 // of a tenant that are read by one seek, without looking where each lane and phase begins
+	deepTenants = 4  // whose lanes and phases one statement reads
+)
+
 // Feedable lists pending tasks that no queue is known to hold: never enqueued,
-// or longer than requeueAfter ago, in the order of lane, phase, place and id.
+// or longer than requeueAfter ago, in the order of tenant, lane, phase, place
+// and id. It answers for the next tenants behind after, so that a caller
+// publishes what it has while thousands of tenants are still to come.
 // It looks at as many of a tenant's tasks as Runnable with a limit of window.
 // It looks at the first window tasks of each lane and phase only: while all of
 // those are in the queue the queue has enough, and as they are claimed the next
 // come into view. The hint of a task whose executor died goes to the first
 // lane: it has waited for its turn once, and behind a full window it would wait
 // again. There are never more of these than the dead executors had slots.
-func (s *feed) Feedable(ctx context.Context, window int, requeueAfter time.Duration) ([]sheaf.Hint, error) {
+func (s *feed) Feedable(ctx context.Context, after string, window int, requeueAfter time.Duration) (slice taskstore.FeedSlice, err error) {
 	if window <= 0 {
-		return nil, nil
+		return slice, nil
 	}
-	ids, err := s.pendingTenants(ctx)
+	ids, err := s.pendingTenants(ctx, after, feedTenants)
+	if err != nil || len(ids) == 0 {
+		return slice, err
+	}
+	if len(ids) == feedTenants {
+		slice.Next = ids[len(ids)-1]
+	}
+	if slice.Tenants, err = s.loads(ctx, ids); err != nil {
+		return slice, err
+	}
+	columns := "epoch, lost_count, CASE WHEN enqueued_at<" + s.now() + fmt.Sprintf("-%d THEN 1 ELSE 0 END AS feedable", max(requeueAfter, 0).Milliseconds())
+	few := min(fewTasks, window)
+	rows, err := s.feedRows(ctx, ids, feedTenants, func(id string) ([]string, []any) {
+		return []string{fmt.Sprintf(`SELECT id, tenant_id, lane, cost, kind, phase, place, run_at, %s FROM tasks%s
+			WHERE state='pending' AND paused=0 AND tenant_id=? AND run_at<=@now ORDER BY lane, phase, place, id LIMIT %d`, columns, s.d.byTurn, few+1)}, []any{id}
+	})
 	if err != nil {
-		return nil, err
+		return slice, err
 	}
-	var hints []sheaf.Hint
-	for _, id := range ids {
-		q, args := s.heads("epoch, enqueued_at, lost_count", window, id)
-		rows, err := all[hintRow](s.read(ctx), s.sql("SELECT id, tenant_id, "+fedTo+" AS lane, cost, kind, phase, "+placed+" AS place, epoch FROM ("+q+
-			") x WHERE enqueued_at<@now-? ORDER BY 3, phase, 7, id"), append(args, max(requeueAfter, 0).Milliseconds())...)
+	read := map[string]int{}
+	for _, r := range rows {
+		read[r.TenantID]++
+	}
+	rows = slices.DeleteFunc(rows, func(r hintRow) bool { return r.Feedable == 0 || read[r.TenantID] > few })
+	more := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return read[id] <= few })
+	deep, err := s.feedRows(ctx, more, deepTenants, func(id string) ([]string, []any) { return s.heads(columns, window, id) })
+	if err != nil {
+		return slice, err
+	}
+	rows = slices.DeleteFunc(append(rows, deep...), func(r hintRow) bool { return r.Feedable == 0 })
+	slice.Hints = toHints(rows)
+	slices.SortFunc(slice.Hints, func(a, b sheaf.Hint) int {
+		return cmp.Or(strings.Compare(a.TenantID, b.TenantID), cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.Phase, b.Phase), a.Place.Compare(b.Place), strings.Compare(a.TaskID, b.TaskID))
+	})
+	return slice, nil
+}
+
+// feedRows reads a few lists of tasks for each tenant, of some tenants by one
+// statement.
+func (s *feed) feedRows(ctx context.Context, tenants []string, most int, lists func(id string) ([]string, []any)) (rows []hintRow, err error) {
+	for some := range slices.Chunk(tenants, most) {
+		var parts []string
+		var args []any
+		for _, id := range some {
+			of, with := lists(id)
+			parts, args = append(parts, of...), append(args, with...)
+		}
+		found, err := all[hintRow](s.read(ctx), s.sql("SELECT id, tenant_id, "+fedTo+" AS lane, cost, kind, phase, "+placed+" AS place, epoch, feedable FROM ("+
+			together(parts)+") x"), args...)
 		if err != nil {
 			return nil, err
 		}
-		hints = append(hints, toHints(rows)...)
+		rows = append(rows, found...)
 	}
-	return hints, nil
+	return rows, nil
 }
 
 // MarkEnqueued notes that a queue holds the hints. A task that was claimed

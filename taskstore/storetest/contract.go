@@ -644,8 +644,7 @@ func paused(f *Fixture) {
 	hints, err := f.Store.Runnable(ctx, "t", 10, 0)
 	f.OK(err)
 	want(f, "runnable", len(hints), 0)
-	hints, err = f.Store.Feedable(ctx, 10, time.Minute)
-	f.OK(err)
+	hints = f.Feedable(10, time.Minute)
 	want(f, "feedable", len(hints), 0)
 	loads, err := f.Store.RunnableTenants(ctx)
 	f.OK(err)
@@ -1183,8 +1182,7 @@ func feed(f *Fixture) {
 	}
 
 	fed := func(after time.Duration) []sheaf.Hint {
-		hints, err := f.Store.Feedable(ctx, 4, after)
-		f.OK(err)
+		hints := f.Feedable(4, after)
 		return slices.DeleteFunc(hints, func(h sheaf.Hint) bool { return h.TenantID != "t" })
 	}
 	first := fed(time.Minute)
@@ -1217,8 +1215,7 @@ func feed(f *Fixture) {
 	f.Store.AdvanceClock(time.Hour)
 	_, err = f.Store.Reap(ctx, taskstore.ReapPolicy{}, 10)
 	f.OK(err)
-	hints, err = f.Store.Feedable(ctx, 40, 0)
-	f.OK(err)
+	hints = f.Feedable(40, 0)
 	for _, h := range hints {
 		switch lost := h.TaskID == first[0].TaskID || h.TaskID == last.ID; {
 		case lost && h.Lane != sheaf.LaneInteractive:
@@ -1247,14 +1244,12 @@ func aging(f *Fixture) {
 func spentHint(f *Fixture) {
 	d := f.Document("t")
 	id := f.Plan(d, Parse(1)...)[0].ID
-	hints, err := f.Store.Feedable(ctx, 10, time.Minute)
-	f.OK(err)
+	hints := f.Feedable(10, time.Minute)
 	i := slices.IndexFunc(hints, func(h sheaf.Hint) bool { return h.TaskID == id })
 	hint := hints[i]
 	f.OK(f.Store.Release(ctx, f.Claim(id, "w").Held()))
 	f.OK(f.Store.MarkEnqueued(ctx, []sheaf.Hint{hint}))
-	again, err := f.Store.Feedable(ctx, 10, time.Minute)
-	f.OK(err)
+	again := f.Feedable(10, time.Minute)
 	if !slices.ContainsFunc(again, func(h sheaf.Hint) bool { return h.TaskID == id }) {
 		f.T.Error("a task whose hint is spent is not fed again")
 	}

@@ -245,6 +245,19 @@ func (f *Fixture) Fold() {
 	f.T.Fatal("documents stay dirty")
 }
 
+// Feedable is what the store would feed to a queue, of all tenants.
+func (f *Fixture) Feedable(window int, requeueAfter time.Duration) (all []sheaf.Hint) {
+	f.T.Helper()
+	for after := ""; ; {
+		slice, err := f.Store.Feedable(ctx, after, window, requeueAfter)
+		f.OK(err)
+		if all = append(all, slice.Hints...); slice.Next == "" {
+			return all
+		}
+		after = slice.Next
+	}
+}
+
 // Finalizer finds the finalize task of a document, which Fold must have made.
 func (f *Fixture) Finalizer(doc string) string {
 	f.T.Helper()

@@ -79,11 +79,10 @@ func depthFirst(f *Fixture) {
 			f.T.Errorf("%s is of phase %d at %v, want %d at %v", c.what, c.hint.Phase, c.hint.Place, c.phase, place)
 		}
 	}
-	fed, err := f.Store.Feedable(ctx, 1000, time.Minute)
-	f.OK(err)
+	fed := f.Feedable(1000, time.Minute)
 	wantList(f, "order of the feed", ids(fed), want...)
 	// As many as asked for of what comes first, of the plans and of the bulk.
-	hints, err = f.Store.Runnable(ctx, "t", 1, 0)
+	hints, err := f.Store.Runnable(ctx, "t", 1, 0)
 	f.OK(err)
 	wantList(f, "one of each", ids(hints), want[0], later.Plan, idsOf(bulk)[0])
 }
