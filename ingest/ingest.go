@@ -529,6 +529,15 @@ func (s *Service) Cancel(ctx context.Context, tenantID string, ids []string) (ta
 	return r, nil
 }
 
+// CancelTask stops one task; a dry run says whether it waits or runs.
+func (s *Service) CancelTask(ctx context.Context, tenantID, id string, dryRun bool) (taskstore.CancelReceipt, error) {
+	r, err := s.Catalog.CancelTask(ctx, tenantID, id, dryRun)
+	if err == nil && !dryRun {
+		s.signal(ctx, r.RunningTasks)
+	}
+	return r, err
+}
+
 // CancelJob stops all documents of a job that it is still the newest job of.
 func (s *Service) CancelJob(ctx context.Context, tenantID, jobID string) (taskstore.CancelReceipt, error) {
 	var sum taskstore.CancelReceipt

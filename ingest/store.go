@@ -33,6 +33,7 @@ type Changes interface {
 	CreateDocuments(ctx context.Context, job sheaf.Job, docs []taskstore.NewDocument, trace string) (replaced []string, err error)
 	Reparse(ctx context.Context, job sheaf.Job, docs []taskstore.ReparseDocument, trace string) error
 	CancelDocuments(ctx context.Context, tenantID string, ids []string) (taskstore.CancelReceipt, error)
+	CancelTask(ctx context.Context, tenantID, id string, dryRun bool) (taskstore.CancelReceipt, error)
 	DeleteDocuments(ctx context.Context, tenantID string, ids []string) (taskstore.DeleteReceipt, error)
 	DeleteDataset(ctx context.Context, tenantID, id string) (taskstore.DeleteReceipt, error)
 	SetPaused(ctx context.Context, tenantID string, scope taskstore.PauseScope, paused bool) (tasks int, err error)

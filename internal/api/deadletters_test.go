@@ -287,3 +287,24 @@ func TestCleanupRemovesWhatIsOld(t *testing.T) {
 		t.Errorf("it says %+v and leaves the events %q, want %q and the dry run's %+v", did, got, young, would)
 	}
 }
+
+// One task is canceled by its id, counted before, and refused when it has ended.
+func TestOneTaskIsCanceled(t *testing.T) {
+	k := newKeyedServer(t)
+	if status, _, answer := k.post("/v1/datasets/files/documents?name=a.txt", "", "text/plain", "text"); status != 202 {
+		t.Fatalf("%d %s", status, answer)
+	}
+	ts, err := k.store.Tasks(t.Context(), sheaf.LocalTenant, k.documents()[0].ID, 0)
+	if err != nil || len(ts) != 1 {
+		t.Fatalf("%d tasks, %v", len(ts), err)
+	}
+	at := "/v1/tasks/" + ts[0].ID + ":cancel"
+	for _, c := range []struct {
+		path, says string
+		status     int
+	}{{at + "?dry_run=true", `"queued":1,"running":0,"dry_run":true`, 200}, {at, `"queued":1,"running":0}`, 200}, {at, "is canceled already", 409}, {"/v1/tasks/none:cancel", "none", 404}} {
+		if status, _, answer := k.post(c.path, "", "", ""); status != c.status || !strings.Contains(string(answer), c.says) {
+			t.Errorf("%s: %d %s, want %d %s", c.path, status, answer, c.status, c.says)
+		}
+	}
+}

@@ -997,6 +997,22 @@ func (s *Server) queueRoutes() {
 	handle(s, get("/v1/tasks/{task}", "Read a task with its history"), func(ctx context.Context, in *taskIn) (*output[TaskHistory], error) {
 		return s.taskHistory(ctx, tenantOf(ctx), in.Task)
 	})
+	cancel := post("/v1/tasks/{task}:cancel", "Stop one task")
+	cancel.Description = "A range that is canceled leaves its units unread, with the code canceled, and its document ends partially succeeded; without its plan or its finalize task a document ends canceled. A task that has ended is a 409. POST /v1/dead-letters:retry with its id brings it back."
+	handle(s, cancel, func(ctx context.Context, in *struct {
+		Task string `path:"task" maxLength:"64"`
+		DryRunParam
+	}) (*output[CanceledTask], error) {
+		r, err := s.cfg.Ingest.CancelTask(ctx, tenantOf(ctx), in.Task, in.DryRun)
+		return &output[CanceledTask]{CanceledTask{Queued: r.Queued, Running: r.Running, DryRun: in.DryRun}}, err
+	})
+}
+
+// CanceledTask says what the cancel of a task did.
+type CanceledTask struct {
+	Queued  int  `json:"queued" doc:"1 when the task was waiting, and is canceled"`
+	Running int  `json:"running" doc:"1 when the task was running, and was asked to stop"`
+	DryRun  bool `json:"dry_run,omitempty" doc:"nothing was changed: this would be done"`
 }
 
 func (s *Server) taskHistory(ctx context.Context, tenantID, id string) (*output[TaskHistory], error) {

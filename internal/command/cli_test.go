@@ -109,7 +109,7 @@ func TestWrongCommandLines(t *testing.T) {
 		"retry --units 9-5 x":                     {"5,9-12"},
 		"doc delete":                              {"say which documents", "--state", "--all"},
 		"doc delete x --all":                      {"say which documents"},
-		"queue cancel":                            {"it is gone", "sheaf doc cancel --all"},
+		"queue cancel":                            {"needs a TASK", "sheaf doc cancel --all"},
 		"queue purge":                             {"say which dead tasks", "--all"},
 		"key create acme --scope adm":             {`there is no "adm"; did you mean admin?`},
 		"dataset rename a":                        {"needs a NAME and a NEW-NAME"},

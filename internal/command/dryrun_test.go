@@ -54,6 +54,7 @@ func TestDryRunChangesNothingOnAnyRoute(t *testing.T) {
 		resp, answer := operator.ask(r.method, path, contentType, body)
 		knows := slices.ContainsFunc(r.op.Parameters, func(p parameter) bool { return p.Name == "dry_run" })
 		switch {
+		case r.path == "/v1/tasks/{task}:cancel" && resp.StatusCode == http.StatusConflict: // the task is dead
 		case knows && resp.StatusCode/100 != 2:
 			t.Errorf("%s %s %s was not tried: %d %s", r.method, path, body, resp.StatusCode, answer)
 		case knows:

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -184,12 +185,30 @@ func (g *global) queueCommand() *cobra.Command {
 	}
 	filters(list)
 	p.flags(list, 200, "dead tasks")
+	var sure confirmation
 	cancel := &cobra.Command{
-		Use: "cancel", Hidden: true, DisableFlagParsing: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return usageError{cured(errors.New("`sheaf queue cancel` stopped all documents of a dataset, which its name did not say; it is gone"), "Use `sheaf doc cancel --all -d DATASET`, or `sheaf jobs cancel JOB`.")}
+		Use: "cancel TASK…", Short: "Stop single tasks; their documents go on without them", Args: needs(1, -1, "a TASK; `sheaf doc cancel --all -d DATASET` stops documents, and `sheaf jobs cancel JOB` a job"),
+		Example: "  sheaf queue cancel TASK --dry-run\n  sheaf queue cancel TASK",
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			c, err := g.client()
+			if err != nil {
+				return err
+			}
+			var sum api.CanceledTask
+			for _, id := range ids {
+				var r api.CanceledTask
+				if err := c.call(cmd.Context(), http.MethodPost, "/v1/tasks/"+url.PathEscape(id)+":cancel?dry_run="+strconv.FormatBool(sure.dryRun), nil, &r); err != nil {
+					return err
+				}
+				sum.Queued, sum.Running, sum.DryRun = sum.Queued+r.Queued, sum.Running+r.Running, r.DryRun
+			}
+			if sure.dryRun {
+				return g.done(sum, "Nothing was changed. This would cancel %s and ask %s to stop.", count(sum.Queued, "waiting task"), count(sum.Running, "running one"))
+			}
+			return g.done(sum, "Canceled %s and asked %s to stop. `sheaf queue retry TASK` brings a task back.", count(sum.Queued, "waiting task"), count(sum.Running, "running one"))
 		},
 	}
+	sure.dryFlag(cancel)
 	var retention time.Duration
 	var dry bool
 	cleanup := &cobra.Command{

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -403,11 +404,63 @@ func (s *changes) cancelDocuments(ctx context.Context, tenantID string, ids []st
 	return nil
 }
 
+// CancelTask stops one task: at once while it waits, else as soon as its
+// executor hears of it. A canceled range leaves its units unread, and the
+// document ends without them; a canceled plan or finalize task ends the document
+// canceled. ErrConflict for a task that has ended. A dry run changes nothing.
+func (s *changes) CancelTask(ctx context.Context, tenantID, id string, dryRun bool) (r taskstore.CancelReceipt, err error) {
+	err = s.tx(ctx, func(tx *gorm.DB) error {
+		r = taskstore.CancelReceipt{}
+		found, err := one[taskRow](tx, "task", id, "SELECT doc_id FROM tasks WHERE id=? AND tenant_id=?", id, tenantID)
+		if err != nil {
+			return err
+		}
+		if found.DocID != "" { // before its task, as all lock them
+			doc, err := s.lockDocument(tx, found.DocID)
+			if err != nil {
+				return err
+			}
+			if doc == nil || doc.DeletedAt != 0 {
+				return notFound("task", id)
+			}
+		}
+		rows, err := all[taskRow](tx, "SELECT "+openColumns+" FROM tasks WHERE id=?"+s.d.lock, id)
+		if err != nil {
+			return err
+		}
+		if len(rows) == 0 {
+			return notFound("task", id)
+		}
+		if state := sheaf.TaskState(rows[0].State); state.Terminal() {
+			return fmt.Errorf("%w: task %s is %s already; only a task that waits or runs can be canceled", sheaf.ErrConflict, id, state)
+		}
+		if r, err = s.cancelRows(tx, rows); err != nil {
+			return err
+		}
+		if found.DocID != "" {
+			err = s.markDirty(tx, found.DocID)
+		}
+		if err == nil && dryRun {
+			err = errDryRun
+		}
+		return err
+	})
+	if errors.Is(err, errDryRun) {
+		r.RunningTasks, err = nil, nil
+	}
+	return r, err
+}
+
 func (s *changes) cancelTasks(tx *gorm.DB, documentIDs []string) (r taskstore.CancelReceipt, err error) {
 	rows, err := s.lockOpen(tx, documentIDs)
 	if err != nil {
 		return r, err
 	}
+	return s.cancelRows(tx, rows)
+}
+
+// cancelRows cancels locked tasks that are open.
+func (s *changes) cancelRows(tx *gorm.DB, rows []taskRow) (r taskstore.CancelReceipt, err error) {
 	var waiting, running []string
 	var events []eventRow
 	for i := range rows {

@@ -49,9 +49,11 @@ func (s *handle) stopTasks(tx *gorm.DB, documentIDs []string, state sheaf.TaskSt
 // lockOpen reads the open tasks of documents in the order of their ids, and
 // locks their rows.
 func (s *handle) lockOpen(tx *gorm.DB, documentIDs []string) ([]taskRow, error) {
-	return all[taskRow](tx, `SELECT id, tenant_id, dataset_id, doc_id, job_id, gen, kind, state, epoch, worker_id, cancel_requested_at FROM tasks
-		WHERE doc_id IN ? AND `+isOpen+" ORDER BY id"+s.d.lock, documentIDs)
+	return all[taskRow](tx, "SELECT "+openColumns+" FROM tasks WHERE doc_id IN ? AND "+isOpen+" ORDER BY id"+s.d.lock, documentIDs)
 }
+
+// openColumns are what is needed of a task to end it.
+const openColumns = "id, tenant_id, dataset_id, doc_id, job_id, gen, kind, state, epoch, worker_id, cancel_requested_at"
 
 // endGenerations makes the open generations of documents canceled.
 func (s *handle) endGenerations(tx *gorm.DB, ids []string, failure string) error {

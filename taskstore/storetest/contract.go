@@ -45,6 +45,8 @@ func Run(t *testing.T, engine string) {
 		{"CancelMeetsClaimAndComplete", cancelRaces},
 		{"CancelMeetsSpawn", cancelMeetsSpawn},
 		{"HardCancelFences", hardCancel},
+		{"OneTaskIsCanceled", cancelOne},
+		{"CanceledPlanEndsTheDocument", cancelPlan},
 		{"ReparseSupersedes", reparse},
 		{"ChildrenWaitForAllParents", dependencies},
 		{"TwoParentsEndAtOnce", parentsRace},
