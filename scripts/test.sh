@@ -54,6 +54,7 @@ phase "building the product and all packages, and starting the services"
 nice -n 10 bash -ec 'CGO_ENABLED=0 go test -c -trimpath -o "$1/sheaf.test" ./internal/command; go build $2 ./...' build "$dir" "$race" >"$dir/build.log" 2>&1 &
 build=$!
 scripts/web-tools.sh >/dev/null # axe-core, which looks at the page's accessibility
+scripts/client-tools.sh >/dev/null # what others reach Sheaf with
 scripts/services.sh up "$dir/services" >"$dir/env"
 wait "$build" || { cat "$dir/build.log" >&2; exit 1; }
 export SHEAF_TEST_BINARY=$dir/sheaf.test

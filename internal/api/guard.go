@@ -158,7 +158,7 @@ func routed(r *http.Request) *http.Request {
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		found := matchOf(r.Context())
-		if found.route == nil && found.pattern != "" {
+		if found.route == nil && found.pattern != "" && !s.foreign[found.pattern] {
 			found.route = plainRoute(found.pattern)
 		}
 		if found.route != nil {

@@ -34,7 +34,7 @@ type (
 	}
 	DocumentPath struct {
 		DatasetPath
-		Document string `path:"doc" doc:"id of the document" maxLength:"64"`
+		Document string `path:"doc" doc:"id of the document, whose dataset may be given as -" maxLength:"64"`
 	}
 	UploadPath struct {
 		DatasetPath
@@ -199,17 +199,24 @@ func (s *Server) dataset(ctx context.Context, p DatasetPath) (*sheaf.Dataset, er
 	return s.cfg.Catalog.Dataset(ctx, tenantOf(ctx), p.Dataset)
 }
 
+// anyDataset stands in a path for the dataset of the document that it names.
+const anyDataset = "-"
+
 // document finds the document of a path within its dataset and tenant.
 func (s *Server) document(ctx context.Context, p DocumentPath) (*sheaf.Document, error) {
-	ds, err := s.dataset(ctx, p.DatasetPath)
-	if err != nil {
-		return nil, err
+	within := ""
+	if p.Dataset != anyDataset {
+		ds, err := s.dataset(ctx, p.DatasetPath)
+		if err != nil {
+			return nil, err
+		}
+		within = ds.ID
 	}
 	d, err := s.cfg.Catalog.Document(ctx, tenantOf(ctx), p.Document)
 	if err != nil {
 		return nil, err
 	}
-	if d.DatasetID != ds.ID {
+	if within != "" && d.DatasetID != within {
 		return nil, sheaf.ErrNotFound
 	}
 	return public(d), nil

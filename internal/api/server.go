@@ -89,6 +89,7 @@ type Config struct {
 	Observe     Observer     // told of requests; may be nil
 	Metrics     http.Handler // nil: no /metrics
 	Page        http.Handler // what is served at /; nil: nothing
+	Interfaces  Interfaces   // of other programs; nil: none
 	Log         *slog.Logger
 	Trace       Tracer // nil: no spans; tasks then carry the caller's traceparent
 	Build       buildinfo.Info
@@ -122,7 +123,9 @@ type Server struct {
 	api huma.API
 	mux *routeMux
 	// table holds the API's routes by the pattern that mux answers with.
-	table map[string]*route
+	table   map[string]*route
+	foreign map[string]bool // patterns of Config.Interfaces
+	handler http.Handler
 
 	uploads, streams *gate // what tenants do at once
 	hub              *watch.Hub
@@ -158,6 +161,14 @@ func New(cfg Config) *Server {
 	s.buildTable()
 	describeSettings(schemas.Map()["ParseConfig"])
 	describeProperties(schemas.Map())
+	s.foreign = map[string]bool{}
+	if cfg.Interfaces != nil {
+		for pattern, h := range cfg.Interfaces(local{s}) {
+			s.foreign[pattern] = true
+			s.mux.ServeMux.Handle(pattern, h)
+		}
+	}
+	s.handler = s.identify(s.bounded(s.authenticate(s.guard(s.idempotent(http.HandlerFunc(s.serve))))))
 	return s
 }
 
@@ -200,14 +211,7 @@ func (s *Server) Run(ctx context.Context) { s.hub.Run(ctx) }
 func (s *Server) OpenAPI() ([]byte, error) { return json.MarshalIndent(s.api.OpenAPI(), "", "  ") }
 
 // Handler is the whole server.
-func (s *Server) Handler() http.Handler {
-	var h http.Handler = http.HandlerFunc(s.serve)
-	h = s.idempotent(h)
-	h = s.guard(h)
-	h = s.authenticate(h)
-	h = s.bounded(h)
-	return s.identify(h)
-}
+func (s *Server) Handler() http.Handler { return s.handler }
 
 // verb matches the action at the end of a path: /v1/jobs/{job}:cancel. Some
 // clients escape the colon.
@@ -403,6 +407,9 @@ func (s *Server) observe(r *http.Request, rec *recorder, took time.Duration) {
 func (s *Server) routeLabel(r *http.Request) string {
 	if rt := matchOf(r.Context()).route; rt != nil {
 		return rt.pattern
+	}
+	if p := matchOf(r.Context()).pattern; s.foreign[p] {
+		return p
 	}
 	return "unknown"
 }

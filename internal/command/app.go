@@ -640,7 +640,7 @@ func (a *app) server() *api.Server {
 	cfg := api.Config{
 		Catalog: a.store, Ingest: a.ingest, Search: a.searcher(), Blobs: a.blobs, Files: a.files, Renderer: a.pool, Queue: a.queue,
 		Health: a.health, Receipts: a.receipts,
-		Doctor: a.doctor, Observe: a.metrics, Confinement: a.pool.Protections, Metrics: a.metrics.Handler(), Page: web.Handler(), Log: a.log, Build: buildinfo.Get(),
+		Doctor: a.doctor, Observe: a.metrics, Confinement: a.pool.Protections, Metrics: a.metrics.Handler(), Page: web.Handler(), Interfaces: a.interfaces, Log: a.log, Build: buildinfo.Get(),
 		Auth: a.cfg.Server.Auth, AllowURLs: a.cfg.Server.AllowURLs, WebhookHosts: a.cfg.Webhooks.Hosts, MaxUploadBytes: a.cfg.Server.MaxUploadBytes,
 		MetricsToken: a.cfg.Server.MetricsToken.Reveal(), BodyIdle: time.Duration(a.cfg.Server.BodyTimeout), MaxUploads: a.cfg.Server.MaxUploads, MaxStreams: a.cfg.Server.MaxStreams,
 		Stopping: a.stopping, Changed: a.watchers, Changes: a.queue.Changes,

@@ -67,6 +67,21 @@ type Server struct {
 	DebugRemote    bool     `toml:"debug_remote" doc:"debug_listen may be an address that others can reach, which must be a network of your own; pprof answers callers on this host alone"`
 	DebugListen    string   `toml:"debug_listen" doc:"private address for /healthz, /readyz, /metrics and pprof, of every role; empty for none"`
 	AllowURLs      []string `toml:"allow_urls" doc:"hosts that documents may be fetched from by URL; empty for none"`
+	Interfaces     []string `toml:"interfaces" doc:"protocols of other programs that are served beside the API: mcp; none for none. Empty: all where server.auth is off, none where it is on"`
+}
+
+// InterfaceNames are the protocols that server.interfaces may name.
+var InterfaceNames = []string{"mcp"}
+
+// Served lists the protocols of other programs that are served.
+func (s Server) Served() []string {
+	switch {
+	case slices.Equal(s.Interfaces, []string{"none"}), len(s.Interfaces) == 0 && s.Auth:
+		return nil
+	case len(s.Interfaces) == 0:
+		return InterfaceNames
+	}
+	return s.Interfaces
 }
 
 // Price is what dry runs say that work would be charged.
@@ -671,6 +686,12 @@ func (c *Config) Validate() error {
 	}
 	oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	oneOf("log.format", c.Log.Format, "text", "json")
+	for _, name := range c.Server.Interfaces {
+		oneOf("server.interfaces", name, append([]string{"none"}, InterfaceNames...)...)
+	}
+	if slices.Contains(c.Server.Interfaces, "none") && len(c.Server.Interfaces) > 1 {
+		errs = append(errs, errors.New("server.interfaces names none beside others; name none alone, or leave it out"))
+	}
 	oneOf("store.driver", c.Store.Driver, "sqlite", "mysql", "postgres")
 	oneOf("queue.driver", c.Queue.Driver, "sql", "redis")
 	oneOf("blob.driver", c.Blob.Driver, "file", "s3")

@@ -1,0 +1,46 @@
+package api
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+)
+
+// Interfaces are the routes of protocols that other programs speak, by pattern
+// of net/http ("PUT /tika"). They are translations onto /v1, which v1 reaches
+// with the credentials of each request: it checks keys, scopes and quotas.
+type Interfaces func(v1 http.RoundTripper) map[string]http.Handler
+
+// local answers requests to /v1 in this process, without a connection.
+type local struct{ s *Server }
+
+// RoundTrip implements http.RoundTripper. The answer is held in memory, so ask
+// for lists in pages.
+func (l local) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	in := r.Clone(r.Context())
+	in.RequestURI = in.URL.RequestURI()
+	in.Host = "localhost" // the request from outside was checked on arrival
+	if in.Body == nil {
+		in.Body = http.NoBody
+	}
+	defer in.Body.Close()
+	out := &localResponse{header: http.Header{}, status: http.StatusOK}
+	l.s.handler.ServeHTTP(out, in)
+	return &http.Response{
+		StatusCode: out.status, Status: http.StatusText(out.status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: out.header, Body: io.NopCloser(&out.body), ContentLength: int64(out.body.Len()), Request: r,
+	}, nil
+}
+
+type localResponse struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (w *localResponse) Header() http.Header         { return w.header }
+func (w *localResponse) Write(p []byte) (int, error) { return w.body.Write(p) }
+func (w *localResponse) WriteHeader(status int)      { w.status = status }

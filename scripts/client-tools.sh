@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Fetches the clients that the interfaces of other programs are tested with into the cache folder, once: the command line
+# of the MCP inspector from npm, and Python packages. None of them is part of the product. Prints the folder.
+set -euo pipefail
+
+INSPECTOR=1.0.3
+TIKA=3.3.2
+if [ "$(id -u)" = 0 ]; then cache=${SHEAF_CACHE:-/var/cache/sheaf-test}; else cache=${SHEAF_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sheaf-test}; fi
+dir=$cache/clients-$INSPECTOR-$TIKA
+if [ ! -d "$dir" ]; then
+  need=()
+  command -v npm >/dev/null || need+=(npm)
+  python3 -c 'import ensurepip, venv' 2>/dev/null || need+=(python3-venv)
+  if [ ${#need[@]} -gt 0 ]; then
+    [ "$(id -u)" = 0 ] || { echo "client-tools: ${need[*]} is missing, and only root can install it" >&2; exit 1; }
+    { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends "${need[@]}"; } >/dev/null
+  fi
+  mkdir -p "$cache"; tmp=$(mktemp -d "$cache/clients.XXXX"); chmod 755 "$tmp"
+  npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$tmp" "@modelcontextprotocol/inspector@$INSPECTOR" >&2
+  # The packages lie in a folder of their own, which PYTHONPATH names: a venv could not be moved.
+  python3 -m venv "$tmp/venv" && "$tmp/venv/bin/pip" install -q --disable-pip-version-check --target "$tmp/python" "tika==$TIKA" >&2
+  rm -rf "$tmp/venv"
+  mv -T "$tmp" "$dir" 2>/dev/null || rm -rf "$tmp" # another process was first
+fi
+echo "$dir"
