@@ -23,8 +23,11 @@ func (l local) RoundTrip(r *http.Request) (*http.Response, error) {
 	in := r.Clone(r.Context())
 	in.RequestURI = in.URL.RequestURI()
 	in.Host = "localhost" // the request from outside was checked on arrival
-	if in.Body == nil {
+	switch {
+	case in.Body == nil:
 		in.Body = http.NoBody
+	case in.ContentLength == 0 && in.Body != http.NoBody:
+		in.ContentLength = -1 // a client's 0 says unknown, a server's empty
 	}
 	defer in.Body.Close()
 	out := &localResponse{header: http.Header{}, status: http.StatusOK}

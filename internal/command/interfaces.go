@@ -3,22 +3,32 @@ package command
 import (
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 
 	"github.com/spf13/cobra"
 
 	"sheaf/internal/buildinfo"
+	"sheaf/internal/dify"
 	"sheaf/internal/facade"
 	"sheaf/internal/mcp"
+	"sheaf/internal/openwebui"
+	"sheaf/internal/tika"
 )
 
 // interfaces are the routes of the protocols that server.interfaces names.
 func (a *app) interfaces(v1 http.RoundTripper) map[string]http.Handler {
-	out := map[string]http.Handler{}
+	out, version := map[string]http.Handler{}, buildinfo.Get().Version
 	for _, name := range a.cfg.Server.Served() {
 		switch name {
 		case "mcp":
-			out["/mcp"] = mcp.Handler(v1, buildinfo.Get().Version, a.log)
+			out["/mcp"] = mcp.Handler(v1, version, a.log)
+		case "tika":
+			maps.Copy(out, tika.Routes(v1, version))
+		case "openwebui":
+			maps.Copy(out, openwebui.Routes(v1))
+		case "dify":
+			maps.Copy(out, dify.Routes(v1))
 		}
 	}
 	return out

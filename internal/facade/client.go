@@ -134,3 +134,25 @@ type List[T any] struct {
 	Items      []T     `json:"items"`
 	NextCursor *string `json:"next_cursor"`
 }
+
+// Answer sends v as JSON, with the status of e if that is not nil.
+func Answer(w http.ResponseWriter, e *Error, v any) {
+	status := http.StatusOK
+	if e != nil {
+		status = e.Status
+	}
+	w.Header().Set("Content-Type", "application/json")
+	Status(w, status)
+	_ = json.NewEncoder(w).Encode(v) // the client may be gone
+}
+
+// Status sends a status with the headers that belong to it.
+func Status(w http.ResponseWriter, status int) {
+	switch status {
+	case http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "5")
+	}
+	w.WriteHeader(status)
+}

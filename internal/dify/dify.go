@@ -1,0 +1,152 @@
+// Package dify is the external knowledge interface of Dify: a dataset is a
+// knowledge base that POST /retrieval asks. It stands before /v1/…/search.
+package dify
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"sheaf"
+	"sheaf/internal/facade"
+)
+
+// Codes of errors, by Dify's description of the interface.
+const (
+	codeBadHeader = 1001
+	codeRefused   = 1002
+	codeMissing   = 2001
+	codeInvalid   = 400
+	codeService   = 500
+)
+
+// Bounds of a request.
+const (
+	maxBodyBytes  = 1 << 20
+	maxTop        = 100 // passages that a search answers
+	maxConditions = 100
+	defaultTop    = 10
+)
+
+// Routes are those of the interface.
+func Routes(v1 http.RoundTripper) map[string]http.Handler {
+	return map[string]http.Handler{"POST /retrieval": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		records, err := retrieve(v1, r)
+		if err != nil {
+			e := facade.AsError(err)
+			facade.Answer(w, e, map[string]any{"error_code": codeOf(e, r), "error_msg": e.Detail})
+			return
+		}
+		facade.Answer(w, nil, map[string]any{"records": records})
+	})}
+}
+
+func codeOf(e *facade.Error, r *http.Request) int {
+	scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	switch {
+	case e.Status == http.StatusUnauthorized && (!strings.EqualFold(scheme, "Bearer") || strings.TrimSpace(key) == ""):
+		return codeBadHeader
+	case e.Status == http.StatusUnauthorized, e.Status == http.StatusForbidden:
+		return codeRefused
+	case e.Status == http.StatusNotFound:
+		return codeMissing
+	case e.Status < http.StatusInternalServerError:
+		return codeInvalid
+	}
+	return codeService
+}
+
+type request struct {
+	Knowledge string `json:"knowledge_id"`
+	Query     string `json:"query"`
+	Setting   struct {
+		Top       int      `json:"top_k"`
+		Threshold *float64 `json:"score_threshold"`
+	} `json:"retrieval_setting"`
+	Condition *condition `json:"metadata_condition"`
+}
+
+// record is one passage. Metadata is never null: Dify fails on that.
+type record struct {
+	Content  string         `json:"content"`
+	Score    float64        `json:"score"`
+	Title    string         `json:"title"`
+	Metadata map[string]any `json:"metadata"`
+}
+
+func invalid(format string, args ...any) error {
+	return &facade.Error{Status: http.StatusBadRequest, Code: "invalid", Detail: fmt.Sprintf(format, args...)}
+}
+
+func retrieve(v1 http.RoundTripper, r *http.Request) ([]record, error) {
+	b, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBodyBytes))
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		return nil, &facade.Error{Status: http.StatusRequestEntityTooLarge, Code: "too_large", Detail: fmt.Sprintf("The request is larger than %d bytes; shorten it", maxBodyBytes)}
+	}
+	if err != nil {
+		return nil, invalid("The request broke off; send it again")
+	}
+	var in request
+	if err := json.Unmarshal(b, &in); err != nil {
+		return nil, invalid("The body is no JSON of the form {\"knowledge_id\": …, \"query\": …, \"retrieval_setting\": {\"top_k\": 5, \"score_threshold\": 0.5}}: %v", err)
+	}
+	top := in.Setting.Top
+	switch {
+	case top == 0:
+		top = defaultTop
+	case top < 0 || top > maxTop:
+		return nil, invalid("top_k cannot be %d; give 1 to %d", top, maxTop)
+	case in.Knowledge == "":
+		return nil, invalid("knowledge_id is empty; give the id or the name of a dataset")
+	}
+	ask := map[string]any{"query": in.Query, "limit": top}
+	if in.Setting.Threshold != nil {
+		ask["threshold"] = *in.Setting.Threshold
+	}
+	matches, err := in.Condition.compile()
+	if err != nil {
+		return nil, err
+	}
+	if matches != nil {
+		ask["limit"] = maxTop // of these the matching ones are taken
+		if equal := in.Condition.equal(); equal != nil {
+			ask["filter"] = map[string]any{"metadata": equal}
+		}
+	}
+	var found struct {
+		Hits []struct {
+			Score    float64     `json:"score"`
+			Chunk    sheaf.Chunk `json:"chunk"`
+			Document struct {
+				ID   string `json:"id"`
+				Name string `json:"name"`
+			} `json:"document"`
+		} `json:"hits"`
+	}
+	if err := facade.Inside(v1, r.Header).Call(r.Context(), http.MethodPost, facade.Path("v1", "datasets", in.Knowledge, "search"), ask, &found); err != nil {
+		return nil, err
+	}
+	records := []record{}
+	for _, h := range found.Hits {
+		if matches != nil && !matches(func(name string) (string, bool) {
+			if name == nameKey {
+				return h.Document.Name, true
+			}
+			value, ok := h.Chunk.Metadata[name]
+			return value, ok
+		}) {
+			continue
+		}
+		meta := map[string]any{nameKey: h.Document.Name, "document_id": h.Document.ID, "chunk_id": h.Chunk.ID, "pages": h.Chunk.Pages, "boxes": h.Chunk.Boxes, "headings": h.Chunk.HeadingPath}
+		for key, value := range h.Chunk.Metadata {
+			meta[key] = value
+		}
+		if records = append(records, record{h.Chunk.Text, h.Score, h.Document.Name, meta}); len(records) == top {
+			break
+		}
+	}
+	return records, nil
+}

@@ -1,0 +1,197 @@
+package facade
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"sheaf"
+)
+
+// ConvertWait is how long a conversion may take before it is stopped.
+const ConvertWait = 120 * time.Second
+
+// conversions is the dataset of what is read for somebody and not kept. Its
+// settings hold for all conversions.
+const conversions = "conversions"
+
+// dropTimeout is the time to stop and delete a conversion whose caller is gone.
+const dropTimeout = 30 * time.Second
+
+// maxConverted documents of one conversion are read: an archive holds many.
+const maxConverted = 1000
+
+// Conversion is a file to be read and handed back.
+type Conversion struct {
+	Name      string // of the file; its extension helps to tell its type
+	MediaType string // "" for unknown
+	Body      io.Reader
+	Dataset   string         // where the document is kept; "" deletes it afterwards
+	Settings  map[string]any // parser_config; nil for none
+}
+
+// Converted is one document of a conversion and what it says.
+type Converted struct {
+	sheaf.Document
+	Chunks []sheaf.Chunk
+}
+
+// Convert uploads a file, waits for its end and reads what was found: the
+// document, and those in it if it is an archive. What is not kept is deleted,
+// also when ctx ends, which cancels the work. Errors are *Error; a file that
+// cannot be read is a 422.
+func (c *Client) Convert(ctx context.Context, in Conversion) ([]Converted, error) {
+	dataset := in.Dataset
+	if dataset == "" {
+		dataset = conversions
+		if err := c.ensureDataset(ctx, dataset); err != nil {
+			return nil, err
+		}
+	}
+	q := url.Values{"name": {in.Name}, "lane": {"1"}}
+	if in.Settings != nil {
+		b, err := json.Marshal(in.Settings)
+		if err != nil {
+			return nil, err
+		}
+		q.Set("parser_config", string(b))
+	}
+	header := http.Header{}
+	if in.MediaType != "" {
+		header.Set("Content-Type", in.MediaType)
+	}
+	var sent struct {
+		Job       sheaf.Job        `json:"job"`
+		Documents []sheaf.Document `json:"documents"`
+	}
+	body := &watched{r: in.Body}
+	resp, err := c.Do(ctx, http.MethodPost, Path("v1", "datasets", dataset, "documents")+"?"+q.Encode(), body, header)
+	if e := (*Error)(nil); body.err != nil && errors.As(err, &e) && e.Status >= http.StatusInternalServerError {
+		return nil, &Error{Status: http.StatusBadRequest, Code: "broken_off", Detail: "The file broke off on its way; send it again", Retryable: true}
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(&sent); err != nil {
+		return nil, fmt.Errorf("reading the answer: %w", err)
+	}
+	if in.Dataset == "" {
+		defer c.drop(ctx, dataset, sent.Documents)
+	}
+	if err := c.wait(ctx, sent.Job.ID); err != nil {
+		return nil, err
+	}
+	return c.converted(ctx, dataset, sent.Job.ID)
+}
+
+// watched remembers why its reader stopped before the end.
+type watched struct {
+	r   io.Reader
+	err error
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.r.Read(p)
+	if err != nil && err != io.EOF {
+		w.err = err
+	}
+	return n, err
+}
+
+func (c *Client) ensureDataset(ctx context.Context, name string) error {
+	err := c.Call(ctx, http.MethodGet, Path("v1", "datasets", name), nil, nil)
+	if e, ok := errors.AsType[*Error](err); !ok || e.Status != http.StatusNotFound {
+		return err
+	}
+	err = c.Call(ctx, http.MethodPost, "/v1/datasets", map[string]string{"name": name}, nil)
+	if e, ok := errors.AsType[*Error](err); ok && e.Status == http.StatusConflict {
+		return nil // another request was first
+	}
+	return err
+}
+
+// wait returns when a job has ended.
+func (c *Client) wait(ctx context.Context, id string) error {
+	for begun := time.Now(); ; {
+		left := ConvertWait - time.Since(begun)
+		if left <= 0 {
+			return &Error{Status: http.StatusGatewayTimeout, Code: "conversion_timeout", Retryable: true, Detail: fmt.Sprintf("The document was not read within %s; send it to /v1/datasets/{ds}/documents, which does not wait", ConvertWait)}
+		}
+		var job sheaf.Job
+		if err := c.Call(ctx, http.MethodGet, Path("v1", "jobs", id)+"?wait="+min(left, 20*time.Second).String(), nil, &job); err != nil {
+			return err
+		}
+		if job.State.Terminal() {
+			return nil
+		}
+	}
+}
+
+// drop deletes documents, whose tasks end with them.
+func (c *Client) drop(ctx context.Context, dataset string, docs []sheaf.Document) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTimeout)
+	defer cancel()
+	for _, d := range docs {
+		// A document that stays because the store is away is in the list of the
+		// dataset, where it can be deleted by hand.
+		_ = c.Call(ctx, http.MethodDelete, Path("v1", "datasets", dataset, "documents", d.ID), nil, nil)
+	}
+}
+
+// converted reads the documents of a job that has ended.
+func (c *Client) converted(ctx context.Context, dataset, job string) ([]Converted, error) {
+	var list List[sheaf.Document]
+	if err := c.Call(ctx, http.MethodGet, Path("v1", "jobs", job, "documents")+fmt.Sprintf("?order=oldest&limit=%d", maxConverted), nil, &list); err != nil {
+		return nil, err
+	}
+	var out []Converted
+	var failed *sheaf.Failure
+	for _, d := range list.Items {
+		switch d.State {
+		case sheaf.DocSucceeded, sheaf.DocPartiallySucceeded:
+		default:
+			if failed == nil {
+				failed = d.Failure
+			}
+			continue
+		}
+		chunks, err := c.Read(ctx, dataset, d.ID)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, Converted{d, chunks})
+	}
+	switch {
+	case len(out) > 0:
+		return out, nil
+	case failed != nil:
+		return nil, &Error{Status: statusOf(failed), Code: failed.Code, Detail: failed.Message, Retryable: failed.Retryable}
+	}
+	return nil, &Error{Status: http.StatusConflict, Code: "canceled", Detail: "The conversion was canceled; send the file again", Retryable: true}
+}
+
+// statusOf says whether a document or the service is at fault.
+func statusOf(f *sheaf.Failure) int {
+	if f.Retryable {
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusUnprocessableEntity
+}
+
+// Text is what chunks in reading order say, without marks of headings.
+func Text(chunks []sheaf.Chunk) string {
+	var b []byte
+	for i := range chunks {
+		if i > 0 {
+			b = append(b, "\n\n"...)
+		}
+		b = append(b, chunks[i].Text...)
+	}
+	return string(b)
+}

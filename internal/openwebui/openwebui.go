@@ -1,0 +1,73 @@
+// Package openwebui is the external document loader of Open WebUI: PUT /process
+// takes a file and answers its pages. It stands before /v1, whose conversions
+// it hands back.
+package openwebui
+
+import (
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"sheaf"
+	"sheaf/internal/facade"
+)
+
+// Routes are those of the interface.
+func Routes(v1 http.RoundTripper) map[string]http.Handler {
+	return map[string]http.Handler{"PUT /process": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		pages, err := process(v1, r)
+		if err != nil {
+			e := facade.AsError(err)
+			facade.Answer(w, e, map[string]string{"detail": e.Detail})
+			return
+		}
+		facade.Answer(w, nil, pages)
+	})}
+}
+
+// page is one page as the loader expects it.
+type page struct {
+	Content  string         `json:"page_content"`
+	Metadata map[string]any `json:"metadata"`
+}
+
+// paged are the extensions of formats whose text is cut by page.
+var paged = []string{".pdf", ".ppt", ".pptx", ".odp"}
+
+func process(v1 http.RoundTripper, r *http.Request) ([]page, error) {
+	name, err := url.PathUnescape(r.Header.Get("X-Filename"))
+	if err != nil || name == "" {
+		name = "document"
+	}
+	in := facade.Conversion{Name: name, MediaType: r.Header.Get("Content-Type"), Body: r.Body, Dataset: r.URL.Query().Get("dataset")}
+	if in.Dataset == "" && slices.Contains(paged, strings.ToLower(path.Ext(name))) {
+		in.Settings = map[string]any{"chunk_method": "presentation"} // no chunk goes over the end of a page
+	}
+	docs, err := facade.Inside(v1, r.Header).Convert(r.Context(), in)
+	if err != nil {
+		return nil, err
+	}
+	pages := []page{}
+	for _, d := range docs {
+		for from := 0; from < len(d.Chunks); {
+			n := firstPage(&d.Chunks[from])
+			to := from + 1
+			for to < len(d.Chunks) && firstPage(&d.Chunks[to]) == n {
+				to++
+			}
+			pages = append(pages, page{facade.Markdown(d.Chunks[from:to]), map[string]any{"page": n, "source": d.Name, "media_type": d.MediaType, "unit": d.Unit, "total_pages": d.Units}})
+			from = to
+		}
+	}
+	return pages, nil
+}
+
+// firstPage is the page that a chunk begins on, 1 where its format has none.
+func firstPage(c *sheaf.Chunk) int {
+	if len(c.Pages) == 0 {
+		return 1
+	}
+	return c.Pages[0]
+}
