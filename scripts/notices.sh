@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints the licences and notices of all that the binary contains: its Go modules, the Go library, and what lies in this
+# Prints the licences and notices of all that the binaries contain: its Go modules, the Go library, and what lies in this
 # repository under a licence of its own. `make notices` writes them to THIRD_PARTY_NOTICES; lint says when that is old.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,7 +20,7 @@ add "The Go standard library" "${go[@]}"
 while read -r name dir; do
   mapfile -t files < <(licences "$dir")
   add "$name" "${files[@]}"
-done < <(go list -deps -f '{{with .Module}}{{if not .Main}}{{with .Replace}}{{.Path}} {{.Version}} {{else}}{{.Path}} {{.Version}} {{end}}{{.Dir}}{{end}}{{end}}' ./cmd/sheaf |
+done < <(go list -deps -f '{{with .Module}}{{if not .Main}}{{with .Replace}}{{.Path}} {{.Version}} {{else}}{{.Path}} {{.Version}} {{end}}{{.Dir}}{{end}}{{end}}' ./cmd/... |
   awk 'NF == 3 { print $1 "@" $2, $3 }' | sort -u)
 while read -r dir; do
   mapfile -t files < <(licences "$dir")

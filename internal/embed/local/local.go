@@ -1,0 +1,417 @@
+// Package local embeds with a model that is installed on this machine: it starts
+// the program sheaf-embed, keeps it running, and asks it as openai asks any
+// server. The service itself contains no native library; when one of its calls
+// crashes or hangs, the program is started anew and the tasks try again.
+package local
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+	"time"
+
+	"sheaf"
+	"sheaf/internal/embed"
+	"sheaf/internal/embed/openai"
+	"sheaf/internal/models"
+)
+
+// Config says what runs and how. Zero values mean what the field says.
+type Config struct {
+	Store *models.Store
+	Model models.Model
+
+	Program     string        // path of sheaf-embed; "": beside this program, then on PATH
+	Threads     int           // texts that are embedded at once; 0: as many as CPUs
+	MemoryBytes int64         // that the program may use; 0: 768 MB and 64 MB a thread
+	MaxTexts    int           // of one request; 0: 16
+	Timeout     time.Duration // of one request; 0: 60 s
+
+	StartTimeout time.Duration // until the model is loaded; 0: 60 s
+	CheckEvery   time.Duration // health is asked for; 0: 5 s. Without an answer within twice that the program is killed.
+	Backoff      time.Duration // before the first restart; 0: 200 ms. It doubles up to a minute.
+
+	Log *slog.Logger
+}
+
+const maxBackoff = time.Minute
+
+// Embedder asks a child process. It is safe for concurrent use.
+type Embedder struct {
+	*openai.Embedder
+
+	config   Config
+	program  string
+	folder   string // of the socket
+	socket   *os.File
+	client   *http.Client
+	stop     context.CancelFunc
+	finished chan struct{}
+
+	mu    sync.Mutex
+	up    chan struct{} // closed while the child answers
+	cause error         // why it does not
+	pid   int           // of the child
+}
+
+var _ embed.Embedder = (*Embedder)(nil)
+
+// address stands for the socket in messages.
+const address = "http://sheaf-embed/v1"
+
+// Open starts the program and waits until its model is loaded. The error is
+// sheaf.ErrNotFound where the model or the program is not installed.
+func Open(ctx context.Context, c Config) (*Embedder, error) {
+	if err := c.Store.Check(c.Model, false); err != nil {
+		return nil, err
+	}
+	program, err := find(c.Program)
+	if err != nil {
+		return nil, err
+	}
+	if c.Threads <= 0 {
+		c.Threads = runtime.GOMAXPROCS(0)
+	}
+	c.MemoryBytes = cmp.Or(c.MemoryBytes, int64(768+64*c.Threads)<<20)
+	c.StartTimeout, c.CheckEvery, c.Backoff = cmp.Or(c.StartTimeout, time.Minute), cmp.Or(c.CheckEvery, 5*time.Second), cmp.Or(c.Backoff, 200*time.Millisecond)
+	e := &Embedder{config: c, program: program, finished: make(chan struct{}), up: make(chan struct{}), cause: errors.New("it is starting")}
+	if err := e.listen(); err != nil {
+		return nil, fmt.Errorf("making the socket of %s: %w", program, err)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.Proxy, transport.MaxIdleConnsPerHost = nil, 64
+	transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(e.folder, "socket"))
+	}
+	e.client = &http.Client{Transport: transport}
+	m := c.Model
+	e.Embedder, err = openai.Open(ctx, openai.Config{
+		BaseURL: address, Model: m.Name, ID: m.ID(), Dimensions: m.Dim, Weight: m.Weight, Floor: m.Floor, Encoding: "base64",
+		QueryPrefix: m.QueryPrefix, PassagePrefix: m.PassagePrefix, MaxTexts: cmp.Or(c.MaxTexts, 16), Timeout: c.Timeout, Client: e.client,
+	})
+	if err != nil {
+		e.unlisten()
+		return nil, err
+	}
+	run, stop := context.WithCancel(context.WithoutCancel(ctx))
+	e.stop = stop
+	started := make(chan error, 1)
+	go e.supervise(run, started)
+	select {
+	case err = <-started:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
+		e.Close()
+		return nil, fmt.Errorf("starting the embedding model %s: %w", m.Name, err)
+	}
+	return e, nil
+}
+
+// find gives the path of the program sheaf-embed.
+func find(program string) (string, error) {
+	if program == "" {
+		if self, err := os.Executable(); err == nil {
+			beside := filepath.Join(filepath.Dir(self), "sheaf-embed")
+			if _, err := os.Stat(beside); err == nil {
+				return beside, nil
+			}
+		}
+		program = "sheaf-embed"
+	}
+	path, err := exec.LookPath(program)
+	if err != nil {
+		return "", fmt.Errorf("%w: the program %s is not installed: put it beside sheaf (`make build` makes both), or name it in embed.program", sheaf.ErrNotFound, program)
+	}
+	return path, nil
+}
+
+// listen makes the socket, which outlives the children: a call that comes while
+// one is started waits in its queue.
+func (e *Embedder) listen() (err error) {
+	// A socket's path may have 107 bytes, so it is not in the data folder.
+	if e.folder, err = os.MkdirTemp("", "sheaf-embed-"); err != nil {
+		return err
+	}
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(e.folder, "socket"), Net: "unix"})
+	if err == nil {
+		ln.SetUnlinkOnClose(false)
+		e.socket, err = ln.File()
+		err = errors.Join(err, ln.Close())
+	}
+	if err != nil {
+		e.unlisten()
+	}
+	return err
+}
+
+func (e *Embedder) unlisten() {
+	if e.socket != nil {
+		_ = e.socket.Close()
+	}
+	_ = os.RemoveAll(e.folder)
+}
+
+// Close ends the program. Calls under way fail.
+func (e *Embedder) Close() {
+	e.stop()
+	<-e.finished
+	e.client.CloseIdleConnections()
+	e.unlisten()
+}
+
+// maxWait is how long a call waits for a program that is started anew.
+const maxWait = 5 * time.Second
+
+// Embed asks the program, after waiting for it to be up for some seconds at most.
+func (e *Embedder) Embed(ctx context.Context, texts []string, purpose embed.Purpose) ([][]float32, error) {
+	if len(texts) == 0 || purpose == embed.Window {
+		return e.Embedder.Embed(ctx, texts, purpose)
+	}
+	if err := e.await(ctx, maxWait); err != nil {
+		return nil, err
+	}
+	return e.Embedder.Embed(ctx, texts, purpose)
+}
+
+// Ping fails at once while the program is not up.
+func (e *Embedder) Ping(ctx context.Context) error {
+	if err := e.await(ctx, 0); err != nil {
+		return err
+	}
+	return e.Embedder.Ping(ctx)
+}
+
+func (e *Embedder) await(ctx context.Context, most time.Duration) error {
+	e.mu.Lock()
+	up := e.up
+	e.mu.Unlock()
+	select {
+	case <-up:
+		return ctx.Err()
+	default:
+	}
+	after := time.NewTimer(most)
+	defer after.Stop()
+	select {
+	case <-up:
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-after.C:
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return fmt.Errorf("%w (%w)", sheaf.FailRetryable(sheaf.CategoryTarget, "embed_unavailable",
+		"the embedding model %s does not run: %v; it is started again", e.config.Model.Name, e.cause), sheaf.ErrUnavailable)
+}
+
+// set says whether the program answers: with no cause it does.
+func (e *Embedder) set(cause error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	wasUp := e.cause == nil
+	e.cause = cause
+	if cause == nil && !wasUp {
+		close(e.up)
+	} else if cause != nil && wasUp {
+		e.up = make(chan struct{})
+	}
+}
+
+// supervise runs one child after the other until ctx ends. started gets what
+// became of the first.
+func (e *Embedder) supervise(ctx context.Context, started chan<- error) {
+	defer close(e.finished)
+	// A child is killed with the thread that started it (PR_SET_PDEATHSIG, prctl(2)).
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	backoff := e.config.Backoff
+	for first := true; ; first = false {
+		began, answered := time.Now(), false
+		err := e.runChild(ctx, func() {
+			answered = true
+			e.set(nil)
+			if first {
+				started <- nil
+			}
+		})
+		e.set(err)
+		if first && !answered { // Open gives up
+			started <- err
+			return
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > maxBackoff {
+			backoff = e.config.Backoff
+		}
+		e.config.Log.Error("the embedding program ended and is started again", "model", e.config.Model.Name, "error", err, "after", backoff.String())
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(backoff):
+		}
+		backoff = min(2*backoff, maxBackoff)
+	}
+}
+
+// runChild starts a child and waits for its end, which is an error. ready is
+// called when it answers. A child that stops answering is killed.
+func (e *Embedder) runChild(ctx context.Context, ready func()) error {
+	c := e.config
+	// What it says last tells why it ended.
+	logs := &logLines{log: c.Log.With("program", "sheaf-embed")}
+	cmd := exec.Command(e.program, "-child", "-dir", c.Store.Dir, "-model", c.Model.Name, "-threads", strconv.Itoa(c.Threads), "-memory", strconv.FormatInt(c.MemoryBytes, 10))
+	cmd.ExtraFiles = []*os.File{e.socket}
+	cmd.Stderr = logs
+	cmd.Env = []string{"OMP_NUM_THREADS=1", "GOMAXPROCS=" + strconv.Itoa(c.Threads), "LD_LIBRARY_PATH=" + os.Getenv("LD_LIBRARY_PATH")}
+	cmd.SysProcAttr = withParent()
+	cmd.WaitDelay = time.Second
+	input, err := cmd.StdinPipe() // ends with this process, where the system knows no signal for that
+	if err != nil {
+		return err
+	}
+	defer func() { _ = input.Close() }()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	e.pid = cmd.Process.Pid
+	e.mu.Unlock()
+	watch, done := context.WithCancelCause(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		err := e.watch(watch, ready)
+		if watch.Err() == nil {
+			done(err)
+		}
+		_ = cmd.Process.Kill() // a child has nothing to save
+	}()
+	err = cmd.Wait()
+	done(nil)
+	<-watched
+	if cause := context.Cause(watch); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause // it was killed for that
+	}
+	if last := logs.lastLine(); last != "" {
+		return fmt.Errorf("%w: %s", cmp.Or(err, errEnded), last)
+	}
+	return cmp.Or(err, errEnded)
+}
+
+var errEnded = errors.New("it ended by itself")
+
+// watch asks for health until ctx ends, or the child gives no answer.
+func (e *Embedder) watch(ctx context.Context, ready func()) error {
+	if err := e.health(ctx, e.config.StartTimeout); err != nil {
+		return fmt.Errorf("the model was not loaded within %s: %w", e.config.StartTimeout, err)
+	}
+	ready()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(e.config.CheckEvery):
+		}
+		if err := e.health(ctx, 2*e.config.CheckEvery); err != nil {
+			return fmt.Errorf("it stopped answering and was killed: %w", err)
+		}
+	}
+}
+
+func (e *Embedder) health(ctx context.Context, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://sheaf-embed/health", nil)
+	if err != nil {
+		return err
+	}
+	for {
+		resp, err := e.client.Do(req)
+		if err != nil {
+			select {
+			case <-ctx.Done():
+				return err
+			case <-time.After(20 * time.Millisecond): // it was a connection of the child before
+				continue
+			}
+		}
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s: %s", resp.Status, bytes.TrimSpace(text))
+		}
+		return nil
+	}
+}
+
+// logLines passes a child's lines on and remembers the last. Lines are JSON of
+// slog; others come from the native library.
+type logLines struct {
+	log *slog.Logger
+
+	mu   sync.Mutex
+	rest []byte
+	last string
+}
+
+// maxLine of a line is passed on.
+const maxLine = 4 << 10
+
+func (l *logLines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rest = append(l.rest, b...)
+	for {
+		advance, line, _ := bufio.ScanLines(l.rest, len(l.rest) >= maxLine)
+		if advance == 0 {
+			return len(b), nil
+		}
+		l.say(bytes.ToValidUTF8(line[:min(len(line), maxLine)], nil))
+		l.rest = l.rest[advance:]
+	}
+}
+
+func (l *logLines) say(line []byte) {
+	var record map[string]any
+	if json.Unmarshal(line, &record) != nil {
+		l.last = string(line)
+		l.log.Warn(l.last)
+		return
+	}
+	level := slog.LevelWarn
+	said, _ := record["level"].(string)
+	_ = level.UnmarshalText([]byte(said)) // it stays a warning
+	l.last, _ = record["msg"].(string)
+	var attrs []slog.Attr
+	for key, value := range record {
+		if key != "msg" && key != "level" && key != "time" {
+			attrs = append(attrs, slog.Any(key, value))
+		}
+	}
+	l.log.LogAttrs(context.Background(), level, l.last, attrs...)
+}
+
+func (l *logLines) lastLine() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last
+}
