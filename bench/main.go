@@ -85,6 +85,7 @@ var measures = []measure{
 	{[]string{"memory.xlsx"}, func(ctx context.Context, b *bench) error { return b.bigTable(ctx, "xlsx") }},
 	{[]string{"first.searchable"}, func(ctx context.Context, b *bench) error { return b.firstSearchable(ctx) }},
 	{[]string{"search"}, func(ctx context.Context, b *bench) error { return b.search(ctx) }},
+	{[]string{"embed.model"}, func(ctx context.Context, b *bench) error { return b.embedModel(ctx) }},
 	{[]string{"page"}, func(ctx context.Context, b *bench) error { return b.page(ctx) }},
 	{[]string{"fairness"}, func(ctx context.Context, b *bench) error { return b.fairness(ctx) }},
 	{[]string{"fleet.cycles"}, func(ctx context.Context, b *bench) error { return b.fleetCycles(ctx) }},

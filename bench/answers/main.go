@@ -2,7 +2,7 @@
 // question: over the documents of a data folder whose service is stopped, with
 // questions that a file gives or that are made from the documents themselves.
 //
-//	go run ./bench/answers -data FOLDER [-questions FILE] [-make N]
+//	go run ./bench/answers -data FOLDER [-questions FILE] [-make N] [-model NAME]
 //
 // A line of the file is {"question": …, "document": NAME, "pages": [N, …]}.
 package main
@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,8 +21,11 @@ import (
 	"time"
 
 	"sheaf"
+	"sheaf/internal/embed"
+	"sheaf/internal/embed/local"
 	"sheaf/internal/embed/static"
 	"sheaf/internal/index/embedded"
+	"sheaf/internal/models"
 	"sheaf/internal/search"
 	"sheaf/taskstore/sqlstore"
 )
@@ -53,9 +57,25 @@ func run(ctx context.Context) error {
 	weight := flag.Float64("weight", -1, "of the vector side; default the model's")
 	mode := flag.String("mode", "", "of the search")
 	number := flag.Int("make", 0, "make this many questions from the documents and write them to the file")
+	name := flag.String("model", "", "the installed model that made the vectors; default the built-in one")
+	program := flag.String("program", "bin/sheaf-embed", "that runs it, made by `make build`")
 	learn := flag.Bool("train", false, "fit the weights of the ranker to the questions and print them")
 	flag.Parse()
-	x, err := embedded.Open(ctx, embedded.Config{Path: filepath.Join(*data, "index.db"), ModelID: static.Default().Model().ID, Dim: static.Default().Model().Dim})
+	var model embed.Embedder = static.Default()
+	if *name != "" {
+		installed := &models.Store{Dir: filepath.Join(*data, "models")}
+		m, err := installed.Find(*name)
+		if err != nil {
+			return err
+		}
+		child, err := local.Open(ctx, local.Config{Store: installed, Model: m, Program: *program, Log: slog.Default()})
+		if err != nil {
+			return err
+		}
+		defer child.Close()
+		model = child
+	}
+	x, err := embedded.Open(ctx, embedded.Config{Path: filepath.Join(*data, "index.db"), ModelID: model.Model().ID, Dim: model.Model().Dim})
 	if err != nil {
 		return err
 	}
@@ -65,7 +85,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = store.Close() }()
-	c := &collection{searcher: &search.Searcher{Index: x, Embedder: static.Default(), Visibility: store}, ids: map[string]string{}}
+	c := &collection{searcher: &search.Searcher{Index: x, Embedder: model, Visibility: store}, ids: map[string]string{}}
 	var ranges []string
 	seen := map[string]bool{}
 	if err := x.Scan(ctx, sheaf.LocalTenant, func(_, r, _ string) bool {

