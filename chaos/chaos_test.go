@@ -39,6 +39,26 @@ func logTails(t *testing.T, f *fleet) {
 	}
 }
 
+// logTransactions shows what the database is at work on: who waits for whom.
+func (e *engines) logTransactions(t *testing.T) {
+	rows, err := e.db.QueryContext(context.Background(), `SELECT p.ID, p.COMMAND, p.TIME, COALESCE(p.STATE,''), COALESCE(x.trx_state,''), COALESCE(p.INFO,'')
+		FROM information_schema.PROCESSLIST p LEFT JOIN information_schema.INNODB_TRX x ON x.trx_mysql_thread_id=p.ID WHERE p.COMMAND<>'Sleep' OR x.trx_id IS NOT NULL`)
+	if err != nil {
+		t.Log(err)
+		return
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id, seconds int64
+		var command, state, trx, info string
+		if err := rows.Scan(&id, &command, &seconds, &state, &trx, &info); err != nil {
+			t.Log(err)
+			return
+		}
+		t.Logf("mysql %d: %s for %d s, %s, transaction %s: %.300s", id, command, seconds, state, trx, info)
+	}
+}
+
 // scratch is a folder that other users may enter, and short: the path of a
 // socket in it may have 107 bytes.
 func scratch(t *testing.T) string {

@@ -18,6 +18,14 @@ func TestKilledInsideARequest(t *testing.T) {
 		t.Skip("takes a minute")
 	}
 	ctx, tr := begin(t, config{seed: 1}, shortTimes...)
+	// A busy machine may take long to store and parse: that the repetition is
+	// answered once is at stake here, not how soon.
+	tr.l.timeout, tr.l.patience = 90*time.Second, 2*time.Minute
+	t.Cleanup(func() {
+		if t.Failed() {
+			tr.e.logTransactions(t)
+		}
+	})
 	api := tr.f.of("serve")[0]
 	path := "/v1/datasets/" + dataset + "/documents?parser_config=%7B%22media_type%22%3A%22" + "application%2Fx-scan" + "%22%7D&name="
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -50,6 +51,9 @@ type load struct {
 	urls []string
 	keys map[string]string // by tenant
 	http *http.Client
+	// How long one request may take, and a call with its repetitions; 0 means 10 s
+	// and 45 s.
+	timeout, patience time.Duration
 
 	mu         sync.Mutex
 	rng        *rand.Rand
@@ -94,7 +98,7 @@ func (s *status) Error() string { return fmt.Sprintf("%d: %s", s.code, s.body) }
 
 // once sends one request to any API process.
 func (l *load) once(ctx context.Context, tenant, method, path, contentType, key string, body []byte, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(l.timeout, 10*time.Second))
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, l.urls[l.intn(len(l.urls))]+path, bytes.NewReader(body))
 	if err != nil {
@@ -125,7 +129,7 @@ func (l *load) once(ctx context.Context, tenant, method, path, contentType, key 
 
 // call repeats a request until an API process has answered it for good.
 func (l *load) call(ctx context.Context, tenant, method, path, contentType, key string, body []byte, out any) error {
-	deadline := time.Now().Add(45 * time.Second)
+	deadline := time.Now().Add(cmp.Or(l.patience, 45*time.Second))
 	for {
 		err := l.once(ctx, tenant, method, path, contentType, key, body, out)
 		if s, ok := errors.AsType[*status](err); ok && s.code == 499 {
