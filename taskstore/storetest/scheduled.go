@@ -48,9 +48,7 @@ func scheduled(f *Fixture) {
 
 	served := func() []string {
 		f.T.Helper()
-		hints, err := f.Store.Feedable(ctx, 100, 0)
-		f.OK(err)
-		return ids(hints)
+		return ids(f.Feedable(100, 0))
 	}
 	wantList(f, "fed before its time", served())
 	f.Refused(d.Plan, sheaf.TaskScheduled)
