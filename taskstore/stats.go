@@ -8,8 +8,9 @@ import (
 type Stats struct {
 	Buckets       []StatsBucket `json:"buckets"` // one a minute, oldest first, the last one not over yet
 	Stages        []StageStats  `json:"stages"`
-	CostPerSecond float64       `json:"cost_per_second"` // pages or their equivalent done in a second while anything ran; 0 when nothing did
-	Sampled       bool          `json:"sampled"`         // the speed and the times of stages are of the newest tasks, not of all; counts are of all
+	CostPerSecond float64       `json:"cost_per_second"`    // pages or their equivalent done in a second while anything ran; 0 when nothing did
+	Fairness      *Fairness     `json:"fairness,omitempty"` // of the last minutes, by the keeper that leads; absent unless two tenants or more had work waiting
+	Sampled       bool          `json:"sampled"`            // the speed and the times of stages are of the newest tasks, not of all; counts are of all
 }
 
 // StatsBucket counts one minute.

@@ -312,7 +312,9 @@ func (a *app) measure(ctx context.Context, population bool) error {
 		}
 	}
 	a.metrics.Measured(backlog, there)
-	return nil
+	fairness, err := a.store.MeasureFairness(ctx, backlog.Tenants)
+	a.metrics.Fair(fairness)
+	return err
 }
 
 // parserPorts lists the TCP ports that a format must reach.

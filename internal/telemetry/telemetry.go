@@ -47,6 +47,7 @@ type Metrics struct {
 	reranks   *prometheus.HistogramVec
 	backlog   backlogCollector
 	protected *prometheus.GaugeVec
+	fairness  *prometheus.GaugeVec
 }
 
 // New makes an empty set of metrics.
@@ -86,6 +87,8 @@ func New() *Metrics {
 	m.began()
 	m.protected = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sheaf_parser_protection", Help: "1 where a protection confines the parsers of this process; absent before the first has started."}, []string{"protection"})
 	m.registry.MustRegister(m.protected)
+	m.fairness = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sheaf_fairness_index", Help: "Jain's index of what tenants with work waiting got in the last minutes, by weight: 1 is fair. Absent unless two tenants or more wait; on the keeper that leads."}, nil)
+	m.registry.MustRegister(m.fairness)
 	m.waited = histogram("task_wait_seconds", "From due to claimed.", "kind")
 	m.promotion = histogram("promotion_seconds", "Tasks that waited for their time (a retry, or work for later): from due to queued, and from due to claimed.", "until", "lane")
 	m.took = histogram("task_seconds", "From claimed to ended.", "kind")
@@ -153,6 +156,7 @@ func (m *Metrics) Leads(leads bool) {
 	m.leads.Set(0)
 	m.leadsFrom.Set(0)
 	m.backlog.set(nil)
+	m.fairness.Reset()
 	if leads {
 		m.leads.Set(1)
 		m.leadsFrom.SetToCurrentTime()
@@ -160,6 +164,14 @@ func (m *Metrics) Leads(leads bool) {
 	}
 	m.drift.Reset()
 	m.audited.Set(0)
+}
+
+// Fair reports how evenly tenants were served; nil is unknown.
+func (m *Metrics) Fair(f *taskstore.Fairness) {
+	m.fairness.Reset()
+	if f != nil {
+		m.fairness.WithLabelValues().Set(f.Index)
+	}
 }
 
 // Drift reports an audit: every code that can be found, so that zero shows as zero.

@@ -34,8 +34,16 @@ func TestMetricsOutliveTheDatabase(t *testing.T) {
 			t.Errorf("%q is not in %s", line, body)
 		}
 	}
+	m.Fair(&taskstore.Fairness{Index: 0.5, Tenants: 2})
+	if body := scrape(t, m); !strings.Contains(body, "sheaf_fairness_index 0.5\n") {
+		t.Error("the fairness is missing:", body)
+	}
+	if m.Fair(nil); strings.Contains(scrape(t, m), "\nsheaf_fairness_index") {
+		t.Error("a fairness of nobody is told")
+	}
+	m.Fair(&taskstore.Fairness{Index: 0.5, Tenants: 2})
 	m.Leads(false)
-	if body := scrape(t, m); strings.Contains(body, "sheaf_tasks_pending") || strings.Contains(body, "sheaf_documents") {
+	if body := scrape(t, m); strings.Contains(body, "sheaf_tasks_pending") || strings.Contains(body, "sheaf_documents") || strings.Contains(body, "\nsheaf_fairness_index") {
 		t.Error("a keeper that leads no more still tells:", body)
 	}
 }

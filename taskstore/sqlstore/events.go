@@ -97,6 +97,9 @@ func (s *events) Stats(ctx context.Context, tenantID string, minutes int) (*task
 		out.Buckets[i] = taskstore.StatsBucket{At: time.UnixMilli((first + int64(i)) * 60_000).UTC(), StageMS: map[string]int64{}}
 	}
 
+	if out.Fairness, err = s.fairness(ctx, now); err != nil {
+		return nil, err
+	}
 	summed, until, err := s.minutes(ctx, tenantID, first)
 	if err != nil {
 		return nil, err

@@ -78,6 +78,7 @@ func Run(t *testing.T, engine string) {
 		{"AgedTasksMoveUp", aging},
 		{"SpentHintIsNotEnqueued", spentHint},
 		{"PromoteDueInBatches", promote},
+		{"FairnessIsOfWhatWasServedLately", fairness},
 		{"WorkForLaterWaits", scheduled},
 		{"WorkForLaterIsCanceledAndReplaced", scheduledEnds},
 		{"LeasesHaveOneHolder", leases},

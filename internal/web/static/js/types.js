@@ -48,7 +48,7 @@
  * @typedef {{id: string, tenant_id: string, name: string, scopes: string[], created_at: string, expires_at?: string, revoked_at?: string}} Key
  * @typedef {{id: string, host: string, pid: number, version: string, slots: number, running: string[]|null, rss_bytes: number, started_at: string, seen_at: string}} Executor
  * @typedef {{at: string, tasks: number, failed: number, cost: number, stage_ms: Record<string, number>}} Bucket
- * @typedef {{buckets: Bucket[], stages: {name: string, tasks: number, p50_ms: number, p95_ms: number}[], cost_per_second: number, sampled: boolean}} Stats
+ * @typedef {{buckets: Bucket[], stages: {name: string, tasks: number, p50_ms: number, p95_ms: number}[], cost_per_second: number, sampled: boolean, fairness?: {index: number, tenants: number}}} Stats
  * @typedef {{status: string, dependencies: Record<string, {ok: boolean, latency_ms: number, error?: string}>}} Readiness
  */
 

@@ -1,0 +1,55 @@
+package storetest
+
+import (
+	"time"
+
+	"sheaf/taskstore"
+)
+
+// fairness: what tenants were served within the window counts, by weight and of
+// those alone whose work has waited that long; /v1/stats shows it until it is old.
+func fairness(f *Fixture) {
+	f.Document("a")
+	f.Document("b")
+	stats := func() *taskstore.Fairness {
+		f.T.Helper()
+		s, err := f.Store.Stats(ctx, "a", 1)
+		f.OK(err)
+		return s.Fairness
+	}
+	measure := func() *taskstore.Fairness {
+		f.T.Helper()
+		b, err := f.Store.Backlog(ctx, 10)
+		f.OK(err)
+		got, err := f.Store.MeasureFairness(ctx, b.Tenants)
+		f.OK(err)
+		return got
+	}
+	if got := measure(); got != nil || stats() != nil {
+		f.T.Errorf("before anybody has waited: %+v", got)
+	}
+	f.Store.AdvanceClock(2 * taskstore.FairnessWindow)
+	minute := f.clock().Unix() / 60
+	for _, served := range []struct {
+		tenant string
+		minute int64
+		cost   int
+	}{{"a", minute - 1, 30}, {"a", minute - 2, 10}, {"b", minute - 1, 10}, {"b", minute - 20, 1000}} {
+		f.Exec("INSERT INTO stats_minutes (tenant_id, minute, tasks, failed, cost, stage_ms) VALUES (?, ?, 1, 0, ?, '{}')", served.tenant, served.minute, served.cost)
+	}
+	got := measure()
+	if got == nil || got.Tenants != 2 || got.Index != 2500.0/(2*1700) {
+		f.T.Fatalf("of 40 and 10: %+v, want %v of 2", got, 2500.0/(2*1700))
+	}
+	if s := stats(); s == nil || s.Index != got.Index {
+		f.T.Errorf("the statistics say %+v, want %+v", s, got)
+	}
+	f.Exec("UPDATE tenants SET weight=4 WHERE id='a'")
+	if got := measure(); got == nil || got.Index != 1 {
+		f.T.Errorf("with four times the weight: %+v", got)
+	}
+	f.Store.AdvanceClock(time.Hour)
+	if s := stats(); s != nil {
+		f.T.Errorf("an hour later it is still %+v", s)
+	}
+}
