@@ -69,6 +69,7 @@ var statistics = []struct{ table, index, stat string }{
 	{"uploads", "k_upload_life", "1000 10"},
 	{"uploads", "k_upload_job", "1000 200 2"},
 	{"uploads", "k_upload_list", "1000 200 50 2 1"},
+	{"flows", "sqlite_autoindex_flows_1", "100 5 2 1"},
 	{"webhooks", "sqlite_autoindex_webhooks_1", "100 1"},
 	{"webhooks", "k_webhook_dataset", "100 2 1"},
 	{"webhooks", "k_webhook_due", "100 50 10"},

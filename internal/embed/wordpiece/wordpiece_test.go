@@ -2,15 +2,28 @@ package wordpiece
 
 import (
 	"encoding/binary"
+	"io"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/klauspost/compress/zstd"
 )
 
 // builtIn is the vocabulary of the built-in model.
 func builtIn(t *testing.T) []string {
-	table, err := os.ReadFile("../static/minilm-static-256.sem")
+	packed, err := os.Open("../static/minilm-static-256.sem.zst")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = packed.Close() }()
+	d, err := zstd.NewReader(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	table, err := io.ReadAll(d)
 	if err != nil {
 		t.Fatal(err)
 	}
