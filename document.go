@@ -145,6 +145,10 @@ type Job struct {
 	TenantID   string         `json:"-"`
 	DatasetID  string         `json:"dataset_id"`
 	Kind       JobKind        `json:"kind"`
+	Name       string         `json:"name"`                // as its sender calls it, or by its first files
+	Requester  string         `json:"requester,omitempty"` // the name of the key that asked for it
+	OpenUntil  time.Time      `json:"open_until,omitzero"` // of a job that takes more files: when it closes unless some come
+	Files      []string       `json:"-"`                   // the first that it was given, by which it is called
 	State      DocumentState  `json:"state"`
 	Paused     bool           `json:"paused"`
 	Progress   float64        `json:"progress"`
@@ -159,6 +163,9 @@ type Job struct {
 	StartedAt  time.Time      `json:"started_at,omitzero"`
 	FinishedAt time.Time      `json:"finished_at,omitzero"`
 }
+
+// MaxJobDocuments is how many files one job takes.
+const MaxJobDocuments = 10_000
 
 // JobDocuments counts a job's documents by state.
 type JobDocuments struct {

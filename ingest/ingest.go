@@ -68,6 +68,10 @@ type Origin struct {
 	Since time.Time // of the first try
 	// NotBefore is when what it asks for may begin; zero means at once.
 	NotBefore time.Time
+	// Requester is the name of the key that asks, "" without keys.
+	Requester string
+	// Job is the open job that the documents join, "" for a job of their own.
+	Job string
 }
 
 // maxLater is how far ahead work can be asked for.
@@ -225,12 +229,12 @@ type Submission struct {
 // in one transaction. A document whose id exists gets the new bytes as a new
 // generation; identical bytes under another id are marked as a duplicate.
 func (s *Service) Submit(ctx context.Context, dataset *sheaf.Dataset, staged []*Staged, from Origin) (*Submission, error) {
-	return s.submit(ctx, dataset, from.ID(dataset.TenantID, "job", 0), staged, from)
+	return s.submit(ctx, dataset, cmp.Or(from.Job, from.ID(dataset.TenantID, "job", 0)), staged, from)
 }
 
 // submit is Submit under a job id that may have been tried before.
 func (s *Service) submit(ctx context.Context, dataset *sheaf.Dataset, jobID string, staged []*Staged, from Origin) (*Submission, error) {
-	job := sheaf.Job{ID: jobID, TenantID: dataset.TenantID, DatasetID: dataset.ID, Kind: sheaf.JobIngest, Paused: dataset.Paused, NotBefore: from.NotBefore}
+	job := sheaf.Job{ID: jobID, TenantID: dataset.TenantID, DatasetID: dataset.ID, Kind: sheaf.JobIngest, Paused: dataset.Paused, Requester: from.Requester, NotBefore: from.NotBefore}
 	job.Statistics.Scanned = len(staged)
 	docs := make([]taskstore.NewDocument, len(staged))
 	seen := map[string]string{}
@@ -244,13 +248,18 @@ func (s *Service) submit(ctx context.Context, dataset *sheaf.Dataset, jobID stri
 		}
 		d.DuplicateOf = twin
 		seen[d.SHA256] = cmp.Or(seen[d.SHA256], d.ID)
+		job.Files = append(job.Files, d.Name)
 		docs[i] = taskstore.NewDocument{Document: d, Plan: taskstore.PlanTask(taskstore.PlanPayload{})}
 	}
 	// With the bytes there, the client may hang up: a commit that is cut off
 	// would leave it open whether they are in use.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), submitTime)
 	defer cancel()
-	replaced, err := s.Catalog.CreateDocuments(ctx, job, docs, from.Trace)
+	create := s.Catalog.CreateDocuments
+	if from.Job != "" {
+		create = s.Catalog.AddDocuments
+	}
+	replaced, err := create(ctx, job, docs, from.Trace)
 	if err != nil {
 		if !errors.Is(err, sheaf.ErrUnavailable) && ctx.Err() == nil { // after an ambiguous commit the bytes may be in use
 			s.Discard(ctx, staged...)
@@ -260,6 +269,31 @@ func (s *Service) submit(ctx context.Context, dataset *sheaf.Dataset, jobID stri
 	s.Log.InfoContext(ctx, "submitted", "job", job.ID, "tenant", job.TenantID, "documents", len(docs), "replaced", len(replaced))
 	s.Wake(ctx)
 	return s.submission(ctx, job, staged)
+}
+
+// defaultIdle is how long an open job waits for more files.
+const defaultIdle = 10 * time.Minute
+
+// OpenJob makes a job that several requests add files to, by Origin.Job, until
+// it is closed or nothing was added for idle, 0 for ten minutes. It is called
+// name, or by its first files.
+func (s *Service) OpenJob(ctx context.Context, dataset *sheaf.Dataset, name string, idle time.Duration, from Origin) (*sheaf.Job, error) {
+	job := sheaf.Job{ID: from.ID(dataset.TenantID, "job", 0), TenantID: dataset.TenantID, DatasetID: dataset.ID, Kind: sheaf.JobIngest, Paused: dataset.Paused, Name: name, Requester: from.Requester}
+	if err := s.Catalog.OpenJob(ctx, job, cmp.Or(idle, defaultIdle)); err != nil {
+		return nil, err
+	}
+	return s.Job(ctx, job.TenantID, job.ID)
+}
+
+// CloseJob lets an open job end when its documents have.
+func (s *Service) CloseJob(ctx context.Context, tenantID, jobID string) (*sheaf.Job, error) {
+	if err := s.Catalog.CloseJob(ctx, tenantID, jobID); err != nil {
+		return nil, err
+	}
+	if s.Changed != nil {
+		s.Changed()
+	}
+	return s.Job(ctx, tenantID, jobID)
 }
 
 // submission reads what was made of staged files. Bytes that another try of
@@ -325,7 +359,7 @@ func (s *Service) Reparse(ctx context.Context, dataset *sheaf.Dataset, r Reparse
 	if err != nil {
 		return Rerun{}, err
 	}
-	job := sheaf.Job{ID: r.From.ID(dataset.TenantID, "job", 0), TenantID: dataset.TenantID, DatasetID: dataset.ID, Kind: sheaf.JobReparse, Paused: dataset.Paused}
+	job := sheaf.Job{ID: r.From.ID(dataset.TenantID, "job", 0), TenantID: dataset.TenantID, DatasetID: dataset.ID, Kind: sheaf.JobReparse, Paused: dataset.Paused, Requester: r.From.Requester}
 	return s.again(ctx, job, docs, r.From, r.decision(dataset))
 }
 
@@ -413,7 +447,7 @@ func (s *Service) retry(ctx context.Context, tenantID, datasetID string, docs []
 	if err != nil {
 		return Rerun{}, err
 	}
-	job := sheaf.Job{ID: from.ID(tenantID, "job", 0), TenantID: tenantID, DatasetID: datasetID, Kind: sheaf.JobRetry}
+	job := sheaf.Job{ID: from.ID(tenantID, "job", 0), TenantID: tenantID, DatasetID: datasetID, Kind: sheaf.JobRetry, Requester: from.Requester}
 	return s.again(ctx, job, docs, from, decide)
 }
 
@@ -469,6 +503,7 @@ func (s *Service) again(ctx context.Context, job sheaf.Job, docs []sheaf.Documen
 			}
 			named = config
 		}
+		job.Files = append(job.Files, docs[i].Name)
 		again = append(again, taskstore.ReparseDocument{DocumentID: docs[i].ID, ParseConfig: config, MediaType: found, Plan: taskstore.PlanTask(payload)})
 	}
 	job.NotBefore = from.NotBefore
@@ -538,9 +573,13 @@ func (s *Service) CancelTask(ctx context.Context, tenantID, id string, dryRun bo
 	return r, err
 }
 
-// CancelJob stops all documents of a job that it is still the newest job of.
+// CancelJob stops all documents of a job that it is still the newest job of. An
+// open job takes no more.
 func (s *Service) CancelJob(ctx context.Context, tenantID, jobID string) (taskstore.CancelReceipt, error) {
 	var sum taskstore.CancelReceipt
+	if err := s.Catalog.CloseJob(ctx, tenantID, jobID); err != nil {
+		return sum, err
+	}
 	page := taskstore.Page{Limit: 1000, Ascending: true}
 	for {
 		docs, next, err := s.Catalog.JobDocuments(ctx, tenantID, jobID, page)

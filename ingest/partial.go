@@ -40,7 +40,7 @@ func (s *Service) BeginUpload(ctx context.Context, dataset *sheaf.Dataset, u Upl
 	id := u.Origin.ID(dataset.TenantID, "upload", 0)
 	made, err := s.Catalog.CreateUpload(ctx, taskstore.PartialUpload{
 		ID: id, TenantID: dataset.TenantID, DatasetID: dataset.ID, DocumentID: cmp.Or(u.ID, u.Origin.ID(dataset.TenantID, "document", 0)), Size: u.Size, Fingerprint: fingerprint,
-		Spec: taskstore.UploadSpec{Name: CleanName(u.Name), MediaType: u.MediaType, Config: u.Config, Metadata: u.Metadata, Lane: u.Lane, Hold: hold, Header: header},
+		Spec: taskstore.UploadSpec{Name: CleanName(u.Name), MediaType: u.MediaType, Config: u.Config, Metadata: u.Metadata, Lane: u.Lane, Hold: hold, Job: u.Origin.Job, Header: header},
 	}, s.uploadLife())
 	if errors.Is(err, sheaf.ErrConflict) { // a keyed request, repeated
 		return s.Catalog.Upload(ctx, dataset.TenantID, id)
@@ -363,14 +363,20 @@ func (s *Service) SubmitUploads(ctx context.Context, dataset *sheaf.Dataset, ids
 	if len(ids) == 0 {
 		return nil, nil, fmt.Errorf("%w: name the uploads to submit", sheaf.ErrInvalid)
 	}
-	uploads, err := s.Catalog.BindUploads(ctx, dataset.TenantID, ids, from.ID(dataset.TenantID, "job", 0))
+	if from.Job != "" {
+		// Those of a repeated request are in it, which is found out below.
+		if err := s.Catalog.JobTakes(ctx, dataset.TenantID, dataset.ID, from.Job, 0); err != nil && !errors.Is(err, sheaf.ErrConflict) {
+			return nil, nil, err
+		}
+	}
+	uploads, err := s.Catalog.BindUploads(ctx, dataset.TenantID, ids, cmp.Or(from.Job, from.ID(dataset.TenantID, "job", 0)))
 	if err != nil {
 		return nil, nil, err
 	}
-	jobID := uploads[0].JobID
+	jobID := cmp.Or(from.Job, uploads[0].JobID)
 	for _, u := range uploads {
 		if u.JobID != jobID {
-			return nil, nil, fmt.Errorf("%w: upload %s was submitted to job %s and upload %s to job %s; submit those that are new in a request of their own", sheaf.ErrConflict, uploads[0].ID, jobID, u.ID, u.JobID)
+			return nil, nil, fmt.Errorf("%w: upload %s was submitted to job %s and upload %s to job %s; submit those that are new in a request of their own", sheaf.ErrConflict, uploads[0].ID, uploads[0].JobID, u.ID, u.JobID)
 		}
 	}
 	done, refused, err := s.submitBound(ctx, dataset, jobID, uploads, from)
@@ -384,7 +390,18 @@ func (s *Service) SubmitUploads(ctx context.Context, dataset *sheaf.Dataset, ids
 
 func (s *Service) submitBound(ctx context.Context, dataset *sheaf.Dataset, jobID string, uploads []taskstore.PartialUpload, from Origin) (*Submission, []StagedUpload, error) {
 	if job, err := s.Job(ctx, dataset.TenantID, jobID); err == nil {
-		return s.submitted(ctx, job, uploads)
+		if from.Job == "" {
+			return s.submitted(ctx, job, uploads)
+		}
+		if there, err := s.joined(ctx, job, uploads); err != nil || there {
+			if err != nil {
+				return nil, nil, err
+			}
+			return s.submitted(ctx, job, uploads)
+		}
+		if err := s.Catalog.JobTakes(ctx, dataset.TenantID, dataset.ID, jobID, len(uploads)); err != nil {
+			return nil, nil, err
+		}
 	} else if !errors.Is(err, sheaf.ErrNotFound) {
 		return nil, nil, err
 	}
@@ -392,7 +409,9 @@ func (s *Service) submitBound(ctx context.Context, dataset *sheaf.Dataset, jobID
 	if err != nil {
 		// The same call, at the same time, may have been first and have removed the pieces.
 		if job, joberr := s.Job(ctx, dataset.TenantID, jobID); joberr == nil {
-			return s.submitted(ctx, job, uploads)
+			if there, err := s.joined(ctx, job, uploads); err == nil && there {
+				return s.submitted(ctx, job, uploads)
+			}
 		}
 		return nil, nil, err
 	}
@@ -415,6 +434,21 @@ func (s *Service) submitBound(ctx context.Context, dataset *sheaf.Dataset, jobID
 		}
 	}
 	return done, staged, nil
+}
+
+// joined reports whether an earlier try has made documents of the uploads: all
+// of them are made in one transaction.
+func (s *Service) joined(ctx context.Context, job *sheaf.Job, uploads []taskstore.PartialUpload) (bool, error) {
+	for _, u := range uploads {
+		d, err := s.Catalog.Document(ctx, job.TenantID, u.DocumentID)
+		if err == nil && d.JobID == job.ID {
+			return true, nil
+		}
+		if err != nil && !errors.Is(err, sheaf.ErrNotFound) {
+			return false, err
+		}
+	}
+	return false, nil
 }
 
 // submitted answers a repeated submit from what the first one made.

@@ -17,7 +17,7 @@ func (s *Service) RetryUnits(ctx context.Context, dataset *sheaf.Dataset, f task
 	if err != nil {
 		return Rerun{}, err
 	}
-	job := sheaf.Job{ID: from.ID(dataset.TenantID, "job", 0), TenantID: dataset.TenantID, DatasetID: dataset.ID, Kind: sheaf.JobRetry}
+	job := sheaf.Job{ID: from.ID(dataset.TenantID, "job", 0), TenantID: dataset.TenantID, DatasetID: dataset.ID, Kind: sheaf.JobRetry, Requester: from.Requester}
 	return s.again(ctx, job, docs, from, decide)
 }
 

@@ -49,8 +49,12 @@ type Uploads interface {
 	UnbindUploads(ctx context.Context, tenantID, jobID string) error
 }
 
-// Jobs reads jobs.
+// Jobs reads jobs, and opens those that take files from several requests.
 type Jobs interface {
+	OpenJob(ctx context.Context, job sheaf.Job, idle time.Duration) error
+	JobTakes(ctx context.Context, tenantID, datasetID, id string, n int) error
+	AddDocuments(ctx context.Context, job sheaf.Job, docs []taskstore.NewDocument, trace string) (replaced []string, err error)
+	CloseJob(ctx context.Context, tenantID, id string) error
 	Job(ctx context.Context, tenantID, id string) (*sheaf.Job, error)
 	JobDocuments(ctx context.Context, tenantID, jobID string, p taskstore.Page) ([]sheaf.Document, string, error)
 }

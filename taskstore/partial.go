@@ -49,6 +49,7 @@ type UploadSpec struct {
 	Metadata  map[string]string `json:"metadata,omitempty"`
 	Lane      sheaf.Lane        `json:"lane,omitempty"`
 	Hold      bool              `json:"hold,omitempty"` // becomes a document when it is submitted, not when it is complete
+	Job       string            `json:"job,omitempty"`  // the open job that it joins when it is complete
 	Header    string            `json:"header,omitempty"`
 }
 

@@ -111,6 +111,7 @@ func (s *Server) partialRoutes() {
 		Wait string `query:"wait" format:"duration" doc:"answer when the job has ended or after this long"`
 		Body struct {
 			IDs []string `json:"ids" minItems:"1" maxItems:"1000" doc:"of complete uploads"`
+			Job string   `json:"job,omitempty" doc:"id of an open job that they join; without it they are a job of their own"`
 		}
 	}
 	submit := post("/v1/datasets/{ds}/uploads:submit", "Make documents of complete uploads, under one job")
@@ -129,6 +130,7 @@ func (s *Server) partialRoutes() {
 		if err != nil {
 			return nil, err
 		}
+		from.Job = in.Body.Job
 		answer, err := s.submitUploads(ctx, ds, in.Body.IDs, from)
 		if err != nil {
 			return nil, err
@@ -307,6 +309,14 @@ func (s *Server) createUpload(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if job := u.Origin.Job; job != "" {
+		if hold {
+			return newProblem(400, "", "Upload-Metadata: an upload on hold joins a job when it is submitted; give job or hold")
+		}
+		if err := s.cfg.Catalog.JobTakes(ctx, ds.TenantID, ds.ID, job, 1); err != nil {
+			return err
+		}
+	}
 	made, err := s.cfg.Ingest.BeginUpload(ctx, ds, u, fingerprint, withoutSecrets(r.Header.Get("Upload-Metadata")), hold)
 	if err != nil {
 		return err
@@ -332,7 +342,7 @@ func (s *Server) createUpload(w http.ResponseWriter, r *http.Request) error {
 }
 
 // uploadKeys are what Upload-Metadata may name.
-var uploadKeys = []string{"filename", "filetype", "fingerprint", "hold", "id", "lane", "metadata", "parser_config"}
+var uploadKeys = []string{"filename", "filetype", "fingerprint", "hold", "id", "job", "lane", "metadata", "parser_config"}
 
 // describeUpload reads Upload-Metadata: pairs of a key and a value in base64.
 func describeUpload(header string, u *ingest.Upload) (fingerprint string, hold bool, err error) {
@@ -361,6 +371,8 @@ func describeUpload(header string, u *ingest.Upload) (fingerprint string, hold b
 			u.Lane, err = laneOf(text)
 		case "fingerprint":
 			fingerprint = text
+		case "job":
+			u.Origin.Job = text
 		case "hold":
 			switch text {
 			case "", "true":
@@ -521,7 +533,9 @@ func (s *Server) submitWhole(ctx context.Context, ds *sheaf.Dataset, u *taskstor
 	if !u.Complete() || u.Spec.Hold || u.JobID != "" {
 		return nil
 	}
-	answer, err := s.submitUploads(ctx, ds, []string{u.ID}, s.origin(ctx, trace))
+	from := s.origin(ctx, trace)
+	from.Job = u.Spec.Job
+	answer, err := s.submitUploads(ctx, ds, []string{u.ID}, from)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -813,6 +814,37 @@ func (s *Server) jobRoutes() {
 		}
 		return s.events(ctx, taskstore.EventFilter{JobID: in.Job}, in.EventsInput)
 	})
+	type openIn struct {
+		DatasetPath
+		Body struct {
+			Name string `json:"name,omitempty" maxLength:"200" doc:"what the job is called; without it, by its first files"`
+			Idle string `json:"idle,omitempty" format:"duration" doc:"it closes when nothing was added for so long, such as 30m; at most 24h" default:"10m"`
+		}
+	}
+	open := post("/v1/datasets/{ds}/jobs", "Open a job that several uploads join")
+	open.DefaultStatus = http.StatusCreated
+	open.Description = "Name its id as job in uploads and in uploads:submit; their files are one job of at most 10,000. It does not end before :close, or before nothing was added for a while."
+	handle(s, open, func(ctx context.Context, in *openIn) (*accepted[*sheaf.Job], error) {
+		idle, err := time.ParseDuration(cmp.Or(in.Body.Idle, "10m"))
+		if err != nil || idle < time.Second || idle > maxIdle {
+			return nil, newProblem(400, "", "idle must be a duration from 1s to 24h, such as 30m")
+		}
+		ds, err := s.dataset(ctx, in.DatasetPath)
+		if err != nil {
+			return nil, err
+		}
+		job, err := s.cfg.Ingest.OpenJob(ctx, ds, in.Body.Name, idle, s.origin(ctx, ""))
+		if err != nil {
+			return nil, err
+		}
+		return &accepted[*sheaf.Job]{Location: "/v1/jobs/" + job.ID, Body: job}, nil
+	})
+	closing := post("/v1/jobs/{job}:close", "Say that nothing more joins a job")
+	closing.Description = "The job ends when its documents have. A job that is closed stays as it is."
+	handle(s, closing, func(ctx context.Context, in *JobPath) (*output[*sheaf.Job], error) {
+		job, err := s.cfg.Ingest.CloseJob(ctx, tenantOf(ctx), in.Job)
+		return &output[*sheaf.Job]{job}, err
+	})
 	type cancelIn struct {
 		JobPath
 		DryRunParam
@@ -855,6 +887,10 @@ func (s *Server) jobRoutes() {
 		return again(s.cfg.Ingest.Retry(ctx, tenantOf(ctx), in.Job, scope, from))
 	})
 }
+
+// maxIdle bounds how long an open job waits for more: what is stored for it
+// stays a day.
+const maxIdle = 24 * time.Hour
 
 // maxWait bounds a long poll.
 const maxWait = time.Minute

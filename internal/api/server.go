@@ -332,6 +332,7 @@ const (
 type principal struct {
 	tenant string
 	key    string // its id; "" without keys
+	name   string // of the key
 	scopes []string
 }
 
@@ -501,7 +502,7 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 				s.writeProblem(w, r, err)
 				return
 			}
-			p = principal{tenant: key.TenantID, key: key.ID, scopes: key.Scopes}
+			p = principal{tenant: key.TenantID, key: key.ID, name: key.Name, scopes: key.Scopes}
 			if found.route != nil && !allows(p.scopes, found.route.scope) {
 				s.writeProblem(w, r, newProblem(403, "", fmt.Sprintf("the API key lacks the scope %q, which %s needs; use a key that has it", found.route.scope, found.route.pattern)))
 				return
@@ -576,7 +577,8 @@ func (s *Server) originAt(ctx context.Context, traceHeader string, notBefore tim
 // origin names this request to what it creates.
 func (s *Server) origin(ctx context.Context, traceHeader string) ingest.Origin {
 	k, _ := ctx.Value(keyedKey).(keyed)
-	return ingest.Origin{Trace: s.taskTrace(ctx, traceHeader), Key: k.key, Since: k.since}
+	p, _ := ctx.Value(principalKey).(principal)
+	return ingest.Origin{Trace: s.taskTrace(ctx, traceHeader), Key: k.key, Since: k.since, Requester: p.name}
 }
 
 // taskTrace is the trace that tasks of this request continue: this server's

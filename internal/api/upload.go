@@ -96,6 +96,12 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request, id string) {
 	}
 	var staged []*ingest.Staged
 	var rejected []Rejected
+	if from.Job = r.URL.Query().Get("job"); from.Job != "" { // said before the bytes come
+		if err := s.cfg.Catalog.JobTakes(ctx, ds.TenantID, ds.ID, from.Job, 1); err != nil {
+			s.writeProblem(w, r, err)
+			return
+		}
+	}
 	err = s.stage(ctx, "store", func(ctx context.Context) error {
 		staged, rejected, err = s.stageFiles(r.WithContext(ctx), ds, id)
 		if err == nil {
@@ -550,7 +556,7 @@ func (s *Server) describeUploads() {
 	}}
 	common := []*huma.Param{
 		query("name", "of the document, when the body is the file itself", "string"), query("parser_config", "JSON, when the body is the file itself or multipart", "string"), number("lane", "1 interactive, 2 normal, 3 backfill; when the body is the file itself or multipart", 1, 3),
-		wait, notBefore, query("dry_run", "answer the plan and change nothing", "boolean"),
+		query("job", "id of an open job that the documents join", "string"), wait, notBefore, query("dry_run", "answer the plan and change nothing", "boolean"),
 	}
 	add := func(op huma.Operation) {
 		op = needs(op, scopeWrite)

@@ -32,7 +32,7 @@ type ingestOptions struct {
 	config               string
 	settings             []string
 	notBefore            later
-	name                 string
+	name, job            string
 	selection
 }
 
@@ -82,6 +82,7 @@ and the server goes on. Ends with exit code 3 when some documents failed.`,
 	f.StringSliceVar(&o.exclude, "exclude", nil, "leave out files and folders that match one of these `PATTERNS`")
 	f.StringVar(&o.name, "name", "", "`NAME` of the document that comes from standard input or an address")
 	o.notBefore.flag(cmd, &o.wait)
+	f.StringVar(&o.job, "job-name", "", "`NAME` of the job; without it, it is called by its first files")
 	g.complete(cmd, "lane", oneOf("interactive", "normal", "backfill"))
 	g.complete(cmd, "setting", settingAssignments)
 	return cmd
@@ -138,7 +139,7 @@ func (g *global) ingest(ctx context.Context, o ingestOptions, args []string) err
 	out := &ingested{Dataset: g.dataset, Rejected: d.rejected, Unread: append(some.unread, d.unread...), page: c.base, flag: g.inDataset(), files: len(some.files) + len(some.unread), bytes: d.total, begun: begun}
 	// Whether the jobs exist must be known, also after Ctrl-C: this is short.
 	sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), submitTimeout)
-	answers, err := c.submitUploads(sctx, g.dataset, ids, o.notBefore.query())
+	answers, err := c.submitUploads(sctx, g.dataset, o.job, ids, o.notBefore.query())
 	cancel()
 	for _, a := range answers {
 		out.Rejected = append(out.Rejected, a.Rejected...)
@@ -179,7 +180,7 @@ func (g *global) ingest(ctx context.Context, o ingestOptions, args []string) err
 }
 
 // submitTimeout bounds how long a submit may take.
-const submitTimeout = 2 * time.Minute
+const submitTimeout = 10 * time.Minute
 
 // left says what goes on at the server when nobody watches any more.
 func (g *global) left(ctx context.Context, err error, jobs []*sheaf.Job) error {

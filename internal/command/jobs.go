@@ -57,14 +57,14 @@ func (g *global) jobsCommand() *cobra.Command {
 				return g.printJSON(api.List[sheaf.Job]{Items: listed(items).Items, NextCursor: next})
 			}
 			if err := g.table(func(w io.Writer) {
-				fmt.Fprintln(w, "ID\tKIND\tSTATE\tDONE\tDOCUMENTS\tFAILED\tCREATED\tTOOK")
+				fmt.Fprintln(w, "ID\tKIND\tSTATE\tDONE\tDOCUMENTS\tFAILED\tCREATED\tTOOK\tNAME")
 				for i := range items {
 					j := &items[i]
 					took := ""
 					if !j.FinishedAt.IsZero() && !j.StartedAt.IsZero() {
 						took = span(j.FinishedAt.Sub(j.StartedAt))
 					}
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", j.ID, j.Kind, jobWord(j), jobShare(j), number(j.Documents.Total), number(j.Documents.ByState[sheaf.DocFailed]), moment(j.CreatedAt), took)
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", j.ID, j.Kind, jobWord(j), jobShare(j), number(j.Documents.Total), number(j.Documents.ByState[sheaf.DocFailed]), moment(j.CreatedAt), took, shortName(j.Name, 60))
 				}
 			}); err != nil {
 				return err
@@ -122,6 +122,15 @@ func (g *global) showJob(ctx context.Context, c *client, job *sheaf.Job) error {
 	sum := sumOf(out.Jobs)
 	if err := g.table(func(w io.Writer) {
 		fmt.Fprintf(w, "job\t%s\nkind\t%s\nstate\t%s\ndone\t%s, %s\n", job.ID, job.Kind, jobWord(job), jobShare(job), sum.line(0))
+		if job.Name != "" {
+			fmt.Fprintf(w, "name\t%s\n", job.Name)
+		}
+		if job.Requester != "" {
+			fmt.Fprintf(w, "requester\t%s\n", job.Requester)
+		}
+		if !job.OpenUntil.IsZero() {
+			fmt.Fprintf(w, "open\tfor more files, until %s\n", moment(job.OpenUntil))
+		}
 		fmt.Fprintf(w, "created\t%s\n", moment(job.CreatedAt))
 		if !job.FinishedAt.IsZero() {
 			fmt.Fprintf(w, "finished\t%s\n", moment(job.FinishedAt))

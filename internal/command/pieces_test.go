@@ -539,7 +539,7 @@ func TestCommandSendsOnAfterACut(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		answers, err := c.submitUploads(ctx, defaultDataset, ids, "")
+		answers, err := c.submitUploads(ctx, defaultDataset, "", ids, "")
 		if err != nil {
 			return nil, err
 		}

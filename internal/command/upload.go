@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -187,18 +188,48 @@ func (d *delivery) waiting() string {
 		number(int(d.stored.Load())), count(len(d.files), "file"), time.Unix(d.expires.Load(), 0).Local().Format("2006-01-02 15:04"))
 }
 
-// submitUploads makes documents of uploads, under as few jobs as the server
-// allows.
-func (c *client) submitUploads(ctx context.Context, dataset string, ids []string, query string) (answers []*api.SubmitAnswer, err error) {
+// submitUploads makes documents of uploads under one job, or under as few as
+// the server allows. What is too much for one request is added to an open job,
+// which is closed at the end, also after an error: it ends with what it has.
+func (c *client) submitUploads(ctx context.Context, dataset, name string, ids []string, query string) (answers []*api.SubmitAnswer, err error) {
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id == "" })
-	for some := range slices.Chunk(ids, api.MaxSubmit) {
-		var answer api.SubmitAnswer
-		if err := c.call(ctx, http.MethodPost, "/v1/datasets/"+url.PathEscape(dataset)+"/uploads:submit"+query, map[string]any{"ids": some}, &answer); err != nil {
+	for some := range slices.Chunk(ids, sheaf.MaxJobDocuments) {
+		answer, err := c.submitJob(ctx, dataset, name, some, query)
+		if answer != nil {
+			answers = append(answers, answer)
+		}
+		if err != nil {
 			return answers, err
 		}
-		answers = append(answers, &answer)
 	}
 	return answers, nil
+}
+
+func (c *client) submitJob(ctx context.Context, dataset, name string, ids []string, query string) (*api.SubmitAnswer, error) {
+	base := "/v1/datasets/" + url.PathEscape(dataset)
+	sum := &api.SubmitAnswer{}
+	if len(ids) <= api.MaxSubmit && name == "" {
+		return sum, c.call(ctx, http.MethodPost, base+"/uploads:submit"+query, map[string]any{"ids": ids}, sum)
+	}
+	var job sheaf.Job
+	if err := c.call(ctx, http.MethodPost, base+"/jobs", map[string]any{"name": name}, &job); err != nil {
+		return nil, err
+	}
+	var failed error
+	for some := range slices.Chunk(ids, api.MaxSubmit) {
+		var answer api.SubmitAnswer
+		if failed = c.call(ctx, http.MethodPost, base+"/uploads:submit"+query, map[string]any{"ids": some, "job": job.ID}, &answer); failed != nil {
+			break
+		}
+		sum.Documents, sum.Rejected = append(sum.Documents, answer.Documents...), append(sum.Rejected, answer.Rejected...)
+	}
+	if err := c.call(ctx, http.MethodPost, "/v1/jobs/"+job.ID+":close", nil, &job); err != nil {
+		failed = cmp.Or(failed, err)
+	}
+	if len(sum.Documents) > 0 {
+		sum.Job = &job
+	}
+	return sum, failed
 }
 
 // send brings one file to the server and returns its upload.

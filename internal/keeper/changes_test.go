@@ -49,6 +49,7 @@ func (*idle) Reap(context.Context, taskstore.ReapPolicy, int) (int, error) { ret
 func (*idle) HardCancel(context.Context, time.Duration, int) (int, error)  { return 0, nil }
 func (*idle) WakeParked(context.Context, int) (int, error)                 { return 0, nil }
 func (*idle) Running(context.Context) (map[string][]string, error)         { return nil, nil }
+func (*idle) CloseIdleJobs(context.Context, int) (int, error)              { return 0, nil }
 func (*idle) ExpireUploads(context.Context, int) (int, error)              { return 0, nil }
 func (*idle) Garbage(context.Context, int) ([]taskstore.Garbage, error)    { return nil, nil }
 func (*idle) PurgeDeleted(context.Context, int) (int, error)               { return 0, nil }

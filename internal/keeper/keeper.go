@@ -548,6 +548,9 @@ func (k *Keeper) collect(ctx context.Context) (int, error) {
 	if _, err := k.cfg.Store.ExpireUploads(ctx, batch); err != nil { // what they leave is garbage
 		return 0, err
 	}
+	if _, err := k.cfg.Store.CloseIdleJobs(ctx, batch); err != nil {
+		return 0, err
+	}
 	purged, err := k.cfg.Store.PurgeDeleted(ctx, batch)
 	if err != nil {
 		return 0, err

@@ -35,6 +35,8 @@ func (o *outage) ClockJumped(_ context.Context, ahead time.Duration) error {
 	return nil
 }
 
+func (o *outage) CloseIdleJobs(context.Context, int) (int, error) { return 0, nil }
+
 func (o *outage) ExpireUploads(context.Context, int) (int, error) {
 	o.expired = append(o.expired, len(o.jumps))
 	return 0, nil

@@ -57,6 +57,7 @@ type Collection interface {
 	Garbage(ctx context.Context, limit int) ([]taskstore.Garbage, error)
 	GarbageDone(ctx context.Context, ids []int64) error
 	ExpireUploads(ctx context.Context, limit int) (int, error)
+	CloseIdleJobs(ctx context.Context, limit int) (int, error)
 	Cleanup(ctx context.Context, retention time.Duration, limit int, dryRun bool) (taskstore.CleanupReport, error)
 }
 

@@ -44,8 +44,12 @@ func (s *changes) supersede(tx *gorm.DB, docs []documentRow) error {
 	return s.endGenerations(tx, ids, encodeFailure(failure))
 }
 
-// insertJob writes the job, or leaves it when the same call came before.
-func (s *changes) insertJob(tx *gorm.DB, job sheaf.Job) error {
+// insertJob writes the job, or leaves it when the same call came before. With
+// openFor it takes more files until none have come for so long.
+func (s *changes) insertJob(tx *gorm.DB, job sheaf.Job, openFor time.Duration) error {
+	if err := checkTexts("the job's name", job.Name, 500, "the job's requester", job.Requester, 250); err != nil {
+		return err
+	}
 	owner, err := first[jobRow](tx, "SELECT tenant_id, dataset_id FROM jobs WHERE id=?", job.ID)
 	if err != nil {
 		return err
@@ -59,20 +63,59 @@ func (s *changes) insertJob(tx *gorm.DB, job sheaf.Job) error {
 	}
 	// A job of a paused dataset is held by the dataset and not by itself, so
 	// that it goes on when the dataset does.
-	return insertRows(tx, "jobs", []string{"id", "tenant_id", "dataset_id", "kind", "paused", "statistics", "created_at"},
-		[][]any{{job.ID, job.TenantID, job.DatasetID, string(job.Kind), flag(job.Paused && *datasetPaused == 0), encode(job.Statistics), raw(s.now())}}, s.d.noop("id"))
+	openUntil := any(0)
+	if openFor > 0 {
+		openUntil = s.after(openFor)
+	}
+	return insertRows(tx, "jobs", []string{"id", "tenant_id", "dataset_id", "kind", "paused", "statistics", "name", "files", "requester", "open_until", "open_for", "created_at"},
+		[][]any{{job.ID, job.TenantID, job.DatasetID, string(job.Kind), flag(job.Paused && *datasetPaused == 0), encode(job.Statistics), job.Name, firstFiles(job.Files),
+			job.Requester, openUntil, openFor.Milliseconds(), raw(s.now())}}, s.d.noop("id"))
 }
 
-// begunBy reports whether the job has begun a generation of any document, and
-// the documents that had an older one.
-func (s *changes) begunBy(tx *gorm.DB, job sheaf.Job) (begun bool, replaced []string, err error) {
-	rows, err := all[generationRow](tx, "SELECT doc_id, gen FROM generations WHERE job_id=? AND tenant_id=? ORDER BY doc_id", job.ID, job.TenantID)
+// namedFiles is by how many of its files a job is called.
+const namedFiles = 2
+
+// firstFiles is what a job's row says of its files.
+func firstFiles(names []string) string {
+	return encodeList(mapped(names[:min(len(names), namedFiles)], func(name string) string { return clip(name, 80) }))
+}
+
+// begunBy returns which documents the job has begun, with the SHA-256 of their
+// bytes, and which of them had an older generation: of ids, or of all for nil.
+func (s *changes) begunBy(tx *gorm.DB, job sheaf.Job, ids []string) (begun map[string]string, replaced []string, err error) {
+	type row struct {
+		DocID, SHA256 string
+		Gen           int
+	}
+	const q = "SELECT g.doc_id, g.gen, d.sha256 AS sha256 FROM generations g JOIN documents d ON d.id=g.doc_id WHERE "
+	const of, order = "g.job_id=? AND g.tenant_id=?", " ORDER BY g.doc_id"
+	var rows []row
+	if ids == nil {
+		rows, err = all[row](tx, q+of+order, job.ID, job.TenantID)
+	} else {
+		rows, err = byIDs[row](tx, ids, q+"g.doc_id IN ? AND "+of+order, job.ID, job.TenantID)
+	}
+	begun = make(map[string]string, len(rows))
 	for _, r := range rows {
+		begun[r.DocID] = r.SHA256
 		if r.Gen > 1 {
 			replaced = append(replaced, r.DocID)
 		}
 	}
-	return len(rows) > 0, replaced, err
+	return begun, replaced, err
+}
+
+// notBegun leaves out the documents that an earlier try of the call has begun.
+func notBegun(docs []taskstore.NewDocument, begun map[string]string) (left []taskstore.NewDocument, err error) {
+	for _, n := range docs {
+		switch sum, had := begun[n.Document.ID]; {
+		case !had:
+			left = append(left, n)
+		case sum != n.Document.SHA256:
+			return nil, fmt.Errorf("%w: the job has document %s already, with other bytes; replace it in another job", sheaf.ErrConflict, n.Document.ID)
+		}
+	}
+	return left, nil
 }
 
 // begin writes what starts the newest generation of each document: its row,
@@ -129,14 +172,18 @@ func (s *changes) begin(tx *gorm.DB, docs []documentRow, plans []sheaf.NewTask, 
 // the ids that existed and got new bytes. The same call again, with the ids of
 // job and documents, does nothing more and answers the same.
 func (s *changes) CreateDocuments(ctx context.Context, job sheaf.Job, docs []taskstore.NewDocument, trace string) (replaced []string, err error) {
+	return s.createDocuments(ctx, job, docs, trace, false)
+}
+
+func (s *changes) createDocuments(ctx context.Context, job sheaf.Job, docs []taskstore.NewDocument, trace string, joins bool) (replaced []string, err error) {
 	if len(docs) == 0 {
 		return nil, fmt.Errorf("%w: a job needs at least one document", sheaf.ErrInvalid)
 	}
-	given := slices.Clone(docs)
+	every := slices.Clone(docs)
 	// By id, so that calls that replace the same documents lock them in one order.
-	slices.SortFunc(given, func(a, b taskstore.NewDocument) int { return strings.Compare(a.Document.ID, b.Document.ID) })
-	ids := make([]string, len(given))
-	for i, n := range given {
+	slices.SortFunc(every, func(a, b taskstore.NewDocument) int { return strings.Compare(a.Document.ID, b.Document.ID) })
+	ids := make([]string, len(every))
+	for i, n := range every {
 		d := &n.Document
 		ids[i] = d.ID
 		if d.ID == "" || i > 0 && d.ID == ids[i-1] {
@@ -146,9 +193,17 @@ func (s *changes) CreateDocuments(ctx context.Context, job sheaf.Job, docs []tas
 			return nil, err
 		}
 	}
+	var of []string // of a job of its own, whatever it has begun
+	if joins {
+		of = ids
+	}
 	err = s.tx(ctx, func(tx *gorm.DB) error {
-		begun, again, err := s.begunBy(tx, job)
-		if replaced = again; err != nil || begun {
+		begun, again, err := s.begunBy(tx, job, of)
+		if replaced = again; err != nil || len(begun) > 0 && !joins {
+			return err
+		}
+		given, err := notBegun(every, begun)
+		if err != nil || len(given) == 0 {
 			return err
 		}
 		there, err := byIDs[documentRow](tx, ids, "SELECT * FROM documents WHERE id IN ? ORDER BY id"+s.d.lock)
@@ -166,13 +221,21 @@ func (s *changes) CreateDocuments(ctx context.Context, job sheaf.Job, docs []tas
 		if err := s.checkQuota(tx, job.TenantID, given, old); err != nil {
 			return err
 		}
-		if err := s.insertJob(tx, job); err != nil {
+		if joins {
+			err = s.join(tx, job, given)
+		} else {
+			err = s.insertJob(tx, job, 0)
+		}
+		if err != nil {
 			return err
 		}
-		// The insert waits for another transaction that writes the same job.
-		begun, again, err = s.begunBy(tx, job)
-		if replaced = again; err != nil || begun {
+		// Both wait for another transaction that writes the same job.
+		meanwhile, again, err := s.begunBy(tx, job, of)
+		if replaced = again; err != nil || len(meanwhile) > 0 && !joins {
 			return err
+		}
+		if len(meanwhile) != len(begun) {
+			return fmt.Errorf("%w: the same request is being answered elsewhere; ask again", sheaf.ErrUnavailable)
 		}
 
 		var fresh [][]any
@@ -300,7 +363,7 @@ func (s *changes) Reparse(ctx context.Context, job sheaf.Job, docs []taskstore.R
 			if len(rows) == 0 {
 				return nil
 			}
-			if err := s.insertJob(tx, job); err != nil {
+			if err := s.insertJob(tx, job, 0); err != nil {
 				return err
 			}
 			if err := s.supersede(tx, rows); err != nil {

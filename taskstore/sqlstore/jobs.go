@@ -40,7 +40,7 @@ func (s *jobs) job(ctx context.Context, tenantID, id string) (*jobRow, error) {
 // JobEnded tells whether Job would show a terminal state, at a fraction of its
 // cost: a waiter for the end asks this, and Job once.
 func (s *jobs) JobEnded(ctx context.Context, tenantID, id string) (bool, error) {
-	if _, err := s.job(ctx, tenantID, id); err != nil {
+	if job, err := s.job(ctx, tenantID, id); err != nil || job.OpenUntil != 0 {
 		return false, err
 	}
 	open, err := first[string](s.read(ctx), `SELECT g.doc_id FROM generations g JOIN documents d ON d.id=g.doc_id
@@ -184,6 +184,12 @@ func (s *jobs) sumJobs(ctx context.Context, tenantID string, rows []jobRow) ([]s
 	for i := range jobs {
 		j, x := &jobs[i], summed[jobs[i].ID]
 		j.State = foldStates(x.states, x.n)
+		if !j.OpenUntil.IsZero() && j.State.Terminal() { // there is more to come
+			j.State = sheaf.DocRunning
+			if x.n == 0 {
+				j.State = sheaf.DocQueued
+			}
+		}
 		if x.weight > 0 {
 			j.Progress = x.weighted / x.weight
 		} else if j.State.Terminal() {

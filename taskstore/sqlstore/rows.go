@@ -2,6 +2,8 @@ package sqlstore
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -85,6 +87,11 @@ type jobRow struct {
 	Kind       string
 	Paused     int
 	Statistics string
+	Name       string
+	Files      string // JSON list of the first
+	Requester  string
+	OpenUntil  int64
+	OpenFor    int64
 	CreatedAt  int64 `gorm:"autoCreateTime:false"`
 }
 
@@ -93,9 +100,24 @@ func (jobRow) TableName() string { return "jobs" }
 // toDomain fills what the row itself holds; the rest is summed over the
 // job's documents and tasks.
 func (r jobRow) toDomain() sheaf.Job {
-	j := sheaf.Job{ID: r.ID, TenantID: r.TenantID, DatasetID: r.DatasetID, Kind: sheaf.JobKind(r.Kind), Paused: r.Paused != 0, CreatedAt: toTime(r.CreatedAt)}
+	j := sheaf.Job{ID: r.ID, TenantID: r.TenantID, DatasetID: r.DatasetID, Kind: sheaf.JobKind(r.Kind), Paused: r.Paused != 0, CreatedAt: toTime(r.CreatedAt),
+		Name: r.Name, Requester: r.Requester, OpenUntil: toTime(r.OpenUntil)}
 	decode(r.Statistics, &j.Statistics)
+	decode(r.Files, &j.Files)
+	if j.Name == "" {
+		j.Name = nameByFiles(j.Files, j.Statistics.Scanned)
+	}
 	return j
+}
+
+// nameByFiles calls a job of n files by the first of them.
+func nameByFiles(first []string, n int) string {
+	switch more := n - len(first); {
+	case more > 0 && len(first) > 0:
+		return fmt.Sprintf("%s and %d more", strings.Join(first, ", "), more)
+	default:
+		return strings.Join(first, " and ")
+	}
 }
 
 type documentRow struct {

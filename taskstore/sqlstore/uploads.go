@@ -202,12 +202,13 @@ func (s *uploads) BindUploads(ctx context.Context, tenantID string, ids []string
 	return out, err
 }
 
-// UnbindUploads takes them back from a job that did not come to be.
+// UnbindUploads takes back from a job those of its uploads that did not become
+// documents of it.
 func (s *uploads) UnbindUploads(ctx context.Context, tenantID, jobID string) error {
 	if jobID == "" {
 		return nil
 	}
-	return translate(s.write(ctx).Exec("UPDATE uploads SET job_id='' WHERE tenant_id=? AND job_id=? AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.id=?)", tenantID, jobID, jobID).Error)
+	return translate(s.write(ctx).Exec("UPDATE uploads SET job_id='' WHERE tenant_id=? AND job_id=? AND NOT EXISTS (SELECT 1 FROM generations g WHERE g.doc_id=uploads.doc_id AND g.job_id=uploads.job_id)", tenantID, jobID).Error)
 }
 
 // DropUpload forgets an upload; the collector removes its parts.

@@ -43,6 +43,7 @@ func RunCatalog(t *testing.T, open func(testing.TB) *sqlstore.Store) {
 		{"Remaining", testRemaining},
 		{"Idempotency", testIdempotency},
 		{"UploadsInPieces", testUploads},
+		{"OpenJobs", testOpenJobs},
 		{"WebhooksAreToldOfEachEnd", testWebhooks},
 		{"FlowVersionsAreNumberedOnce", testFlowVersions},
 		{"ListsPageThroughConcurrentInserts", testPages},

@@ -30,7 +30,7 @@
  * @typedef {{change: "same"|"changed"|"added"|"removed", from?: Chunk, to?: Chunk}} ChunkChange
  * @typedef {{from: number, to: number, settings: {name: string, from: any, to: any}[], counts: {same: number, changed: number, added: number, removed: number}, items: ChunkChange[], next_cursor: string|null}} Comparison
  * @typedef {{name: string, total: number, done: number, failed: number, reused: number, unit: string, started_at?: string, finished_at?: string}} JobStage
- * @typedef {{id: string, dataset_id: string, kind: string, state: State, paused: boolean, progress: number, documents: {total: number, by_state: Record<string, number>}, stages: JobStage[],
+ * @typedef {{id: string, dataset_id: string, kind: string, name: string, requester?: string, open_until?: string, state: State, paused: boolean, progress: number, documents: {total: number, by_state: Record<string, number>}, stages: JobStage[],
  *   usage: Record<string, number>, reused: {ranges: number, pages: number, chunks: number, tokens: number},
  *   queue?: {ahead_own: number, ahead_others: number, eta_seconds: {p50: number|null, p90: number|null}, delayed?: {reason: string, next_at: string}}, not_before?: string, created_at: string, started_at?: string, finished_at?: string}} Job
  * @typedef {{document_id?: string, name: string, media_type: string, unit?: string, units: number, ranges: {range: [number, number], cost: number, reused: boolean}[],

@@ -1,8 +1,8 @@
 // @ts-check
 /**
  * Uploads: files and folders dropped anywhere. Each file resumes after a
- * dropped connection; a batch of files that have arrived becomes one
- * job, by a request that is safe to repeat.
+ * dropped connection; what is dropped together is one job, which batches of
+ * files join as they arrive, by a request that is safe to repeat.
  */
 import { datasetPath, send } from "./api.js";
 import { announce, button, byId, el, icon, name } from "./dom.js";
@@ -11,11 +11,16 @@ import { forget, release, sendFile, uploadId } from "./resume.js";
 
 /** @typedef {{file: File, state: "waiting"|"sending"|"stored"|"sent"|"refused"|"failed", loaded: number, note: string, doc?: string, from: {file: File, dataset: string, url?: string, offset?: number}}} Item */
 
+/** What was dropped together: batches that are not submitted yet, and the open job that they join. @typedef {{dataset: string, left: number, job: Promise<string> | null}} Drop */
+
 const batchBytes = 32 << 20, batchFiles = 25, atOnce = 2, attempts = 6;
+
+/** Files that one job takes. */
+const mostFiles = 10_000;
 
 /** @type {Item[]} */
 let items = [];
-/** @type {{items: Item[], dataset: string}[]} */
+/** @type {{items: Item[], dataset: string, drop: Drop}[]} */
 let waiting = [];
 let sending = 0;
 
@@ -28,13 +33,19 @@ export function upload(files, dataset) {
   if (!sending && !waiting.length) items = items.filter((i) => i.state === "failed");
   const added = files.map((file) => /** @type {Item} */ ({ file, state: "waiting", loaded: 0, note: "", from: { file, dataset } }));
   items.push(...added);
-  let batch = /** @type {Item[]} */ ([]), size = 0;
+  let batch = /** @type {Item[]} */ ([]), size = 0, drop = /** @type {Drop} */ ({ dataset, left: 0, job: null });
   const flush = () => {
-    if (batch.length) waiting.push({ items: batch, dataset });
+    if (!batch.length) return;
+    waiting.push({ items: batch, dataset, drop });
+    drop.left++;
     batch = [];
     size = 0;
   };
-  for (const i of added) {
+  for (const [n, i] of added.entries()) {
+    if (n && n % mostFiles === 0) {
+      flush();
+      drop = { dataset, left: 0, job: null };
+    }
     if (batch.length && (size + i.file.size > batchBytes || batch.length >= batchFiles)) flush();
     batch.push(i);
     size += i.file.size;
@@ -49,8 +60,10 @@ function next() {
   for (; sending < atOnce && waiting.length; ) {
     const b = /** @type {typeof waiting[0]} */ (waiting.shift());
     sending++;
+    if (b.drop.left > 1) b.drop.job ??= openJob(b.dataset);
     void sendBatch(b).finally(() => {
       sending--;
+      if (--b.drop.left === 0) void closeJob(b.drop);
       next();
     });
   }
@@ -105,11 +118,22 @@ async function sendItem(i) {
   schedule();
 }
 
+/** Opens a job for batches to join. One that cannot be opened is done without: each batch is a job of its own. @param {string} dataset @returns {Promise<string>} */
+const openJob = (dataset) => send(`${datasetPath(dataset)}/jobs`, { idle: "1h" }).then((job) => job.id, () => "");
+
+/** Says that nothing more comes. A job that is not told closes by itself. @param {Drop} drop */
+async function closeJob(drop) {
+  const id = await drop.job;
+  if (id) await send(`/v1/jobs/${id}:close`, {}).catch(() => {});
+  for (const f of onUploaded) f();
+}
+
 /** Makes documents of what is stored. The server remembers: asked again it answers the same. @param {typeof waiting[0]} batch @param {Item[]} stored @returns {Promise<any>} */
 async function submit(batch, stored) {
+  const job = (await batch.drop.job) || undefined;
   for (let attempt = 1; ; attempt++) {
     try {
-      return await send(`${datasetPath(batch.dataset)}/uploads:submit`, { ids: stored.map((i) => uploadId(i.from)) });
+      return await send(`${datasetPath(batch.dataset)}/uploads:submit`, { ids: stored.map((i) => uploadId(i.from)), job });
     } catch (e) {
       const err = /** @type {import("./api.js").ApiError} */ (e);
       if (attempt === attempts || err.status && err.status < 500 && err.status !== 429) throw e;

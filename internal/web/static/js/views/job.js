@@ -35,7 +35,7 @@ export async function view({ root, params, query, signal }) {
 
   function show() {
     draw(state, badge(job.state, job.not_before), job.paused ? el("span", { class: "badge off" }, "Paused") : null);
-    draw(facts, "started ", time(job.created_at), terminal(job.state) ? ` · took ${duration(between(job.created_at, job.finished_at))}` : "", ` · ${plural(job.usage.pages || 0, "page or row", "pages or rows")} read, ${plural(job.usage.embedded_tokens || 0, "token")} embedded${job.usage.bytes ? `, ${bytes(job.usage.bytes)}` : ""}`,
+    draw(facts, job.name ? [name(job.name), " · "] : "", job.requester ? `asked for by ${job.requester} · ` : "", job.open_until ? "takes more files · " : "", "started ", time(job.created_at), terminal(job.state) ? ` · took ${duration(between(job.created_at, job.finished_at))}` : "", ` · ${plural(job.usage.pages || 0, "page or row", "pages or rows")} read, ${plural(job.usage.embedded_tokens || 0, "token")} embedded${job.usage.bytes ? `, ${bytes(job.usage.bytes)}` : ""}`,
       job.reused.ranges ? ` · reused ${plural(job.reused.ranges, "range")}, ${plural(job.reused.chunks, "chunk")}` : "");
     const over = terminal(job.state);
     const key = `${job.state} ${job.paused}`;

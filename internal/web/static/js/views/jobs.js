@@ -40,7 +40,7 @@ export async function view({ root, signal }) {
     newest = jobs;
     const known = new Set(jobs.map((j) => j.id));
     const every = [...jobs, ...older.filter((j) => !known.has(j.id))];
-    draw(list, gridRows(heads, every.map((j) => [el("a", { href: `/jobs/${j.id}` }, `${kinds[j.kind] || j.kind} of ${plural(j.documents.total, "document")}`),
+    draw(list, gridRows(heads, every.map((j) => [[el("a", { href: `/jobs/${j.id}` }, `${kinds[j.kind] || j.kind} of ${plural(j.documents.total, "document")}`), j.name ? el("div", { class: "muted" }, name(j.name)) : null],
       names.get(j.dataset_id) ? el("a", { href: `/datasets/${encodeURIComponent(names.get(j.dataset_id) || "")}` }, name(names.get(j.dataset_id) || "")) : el("span", { class: "muted" }, "deleted"),
       [badge(j.state, j.not_before), j.paused ? el("span", { class: "badge off" }, "Paused") : null],
       terminal(j.state) ? el("span", { class: "muted" }, `took ${duration(between(j.created_at, j.finished_at))}`) : [bar(j.progress, "Progress of the job"), ` ${percent(j.progress)}`],

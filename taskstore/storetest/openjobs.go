@@ -1,0 +1,105 @@
+package storetest
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"sheaf"
+	"sheaf/taskstore"
+)
+
+// testOpenJobs: a job takes files from several requests and does not end before
+// it is closed, or nothing was added for long.
+func testOpenJobs(t *testing.T, b *bench) {
+	named := func(n int, from int) (docs []taskstore.NewDocument, names []string) {
+		for i := range n {
+			d := b.newDocument(fmt.Sprintf("%d.pdf", from+i))
+			docs, names = append(docs, d), append(names, d.Document.Name)
+		}
+		return docs, names
+	}
+	add := func(job sheaf.Job, docs []taskstore.NewDocument, names []string) error {
+		job.Files, job.Statistics.Scanned = names, len(docs)
+		_, err := b.AddDocuments(b.ctx, job, docs, "")
+		return err
+	}
+	read := func(id string) *sheaf.Job {
+		j, err := b.Job(b.ctx, b.tenant, id)
+		b.ok(err)
+		ended, err := b.JobEnded(b.ctx, b.tenant, id)
+		b.ok(err)
+		b.same("ended, as the job says", ended, j.State.Terminal())
+		return j
+	}
+	job := b.newJob(sheaf.JobIngest)
+	job.Requester = "scanner"
+	b.ok(b.OpenJob(b.ctx, job, time.Hour))
+	b.ok(b.OpenJob(b.ctx, job, time.Hour)) // repeated
+	if j := read(job.ID); j.State != sheaf.DocQueued || j.Name != "" || j.OpenUntil.Sub(j.CreatedAt) != time.Hour || j.Requester != "scanner" {
+		t.Fatalf("opened: %+v", j)
+	}
+
+	first, names := named(3, 1)
+	b.ok(add(job, first, names))
+	b.same("called by its first files", read(job.ID).Name, "1.pdf, 2.pdf and 1 more")
+	b.ok(add(job, first, names)) // the answer was lost
+	b.same("documents after a repeat", read(job.ID).Documents.Total, 3)
+	b.same("files after a repeat", read(job.ID).Statistics.Scanned, 3)
+	changed := first[0]
+	changed.Document.SHA256 = "f" + changed.Document.SHA256[1:]
+	b.is(add(job, []taskstore.NewDocument{changed}, nil), sheaf.ErrConflict)
+
+	// Additions at the same time are all in the job, once each.
+	var all sync.WaitGroup
+	for i := range 4 {
+		docs, names := named(2, 10*(i+1))
+		all.Go(func() { b.ok(add(job, docs, names)) })
+	}
+	all.Wait()
+	j := read(job.ID)
+	b.same("documents", []any{j.Documents.Total, j.Statistics.Scanned, j.Name}, []any{11, 11, "1.pdf, 2.pdf and 9 more"})
+
+	// All documents have ended, and the job has not.
+	more, names := named(1, 90)
+	done := b.newJob(sheaf.JobIngest)
+	done.Name = "Scans of May"
+	b.ok(b.OpenJob(b.ctx, done, time.Hour))
+	b.ok(add(done, more, names))
+	_, err := b.CancelDocuments(b.ctx, b.tenant, []string{more[0].Document.ID})
+	b.ok(err)
+	b.fold()
+	b.same("a document has ended", b.doc(more[0].Document.ID).State, sheaf.DocCanceled)
+	b.same("its open job", read(done.ID).State, sheaf.DocRunning)
+	b.ok(b.CloseJob(b.ctx, b.tenant, done.ID))
+	b.ok(b.CloseJob(b.ctx, b.tenant, done.ID))
+	if j := read(done.ID); j.State != sheaf.DocCanceled || j.Name != "Scans of May" || !j.OpenUntil.IsZero() {
+		t.Fatalf("closed: %+v", j)
+	}
+	late, names := named(1, 91)
+	b.is(add(done, late, names), sheaf.ErrConflict)
+	b.ok(add(done, more, names)) // a repeat may come after the end
+
+	// Another tenant, another dataset, and a job that is full.
+	thief := newBench(t, b.Store)
+	stolen := job
+	stolen.TenantID = thief.tenant
+	b.is(add(stolen, late, names), sheaf.ErrNotFound)
+	b.is(b.CloseJob(b.ctx, thief.tenant, job.ID), sheaf.ErrNotFound)
+	elsewhere := job
+	elsewhere.DatasetID = thief.dataset.ID
+	b.is(b.JobTakes(b.ctx, b.tenant, elsewhere.DatasetID, job.ID, 1), sheaf.ErrConflict)
+	b.ok(b.JobTakes(b.ctx, b.tenant, job.DatasetID, job.ID, sheaf.MaxJobDocuments-11))
+	b.is(b.JobTakes(b.ctx, b.tenant, job.DatasetID, job.ID, sheaf.MaxJobDocuments-10), sheaf.ErrConflict)
+
+	// Nothing was added for an hour: it closes by itself.
+	n, err := b.CloseIdleJobs(b.ctx, 10)
+	b.ok(err)
+	b.same("idle", n, 0)
+	b.AdvanceClock(time.Hour)
+	b.is(add(job, late, names), sheaf.ErrConflict)
+	n, err = b.CloseIdleJobs(b.ctx, 10)
+	b.ok(err)
+	b.same("idle after an hour", []any{n, read(job.ID).OpenUntil.IsZero()}, []any{1, true})
+}
