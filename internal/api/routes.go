@@ -827,7 +827,7 @@ func (s *Server) jobRoutes() {
 	handle(s, open, func(ctx context.Context, in *openIn) (*accepted[*sheaf.Job], error) {
 		idle, err := time.ParseDuration(cmp.Or(in.Body.Idle, "10m"))
 		if err != nil || idle < time.Second || idle > maxIdle {
-			return nil, newProblem(400, "", "idle must be a duration from 1s to 24h, such as 30m")
+			return nil, newProblem(400, "", "the field idle must be a duration from 1s to 24h, such as 30m")
 		}
 		ds, err := s.dataset(ctx, in.DatasetPath)
 		if err != nil {
