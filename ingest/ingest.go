@@ -237,16 +237,24 @@ func (s *Service) submit(ctx context.Context, dataset *sheaf.Dataset, jobID stri
 	job := sheaf.Job{ID: jobID, TenantID: dataset.TenantID, DatasetID: dataset.ID, Kind: sheaf.JobIngest, Paused: dataset.Paused, Requester: from.Requester, NotBefore: from.NotBefore}
 	job.Statistics.Scanned = len(staged)
 	docs := make([]taskstore.NewDocument, len(staged))
+	sums := make([]string, len(staged))
+	for i, st := range staged {
+		sums[i] = st.Document.SHA256
+	}
+	twins, err := s.Catalog.Twins(ctx, dataset.TenantID, dataset.ID, sums)
+	if err != nil {
+		s.Discard(ctx, staged...)
+		return nil, fmt.Errorf("looking for duplicates: %w", err)
+	}
 	seen := map[string]string{}
 	for i, st := range staged {
 		d := st.Document
 		d.JobID = job.ID
-		twin, err := s.duplicate(ctx, &d, seen)
-		if err != nil {
-			s.Discard(ctx, staged...)
-			return nil, err
+		for _, twin := range [...]string{twins[d.SHA256][1], twins[d.SHA256][0], seen[d.SHA256]} { // the first of the request wins, then the oldest
+			if twin != "" && twin != d.ID {
+				d.DuplicateOf = twin
+			}
 		}
-		d.DuplicateOf = twin
 		seen[d.SHA256] = cmp.Or(seen[d.SHA256], d.ID)
 		job.Files = append(job.Files, d.Name)
 		docs[i] = taskstore.NewDocument{Document: d, Plan: taskstore.PlanTask(taskstore.PlanPayload{})}
@@ -304,34 +312,40 @@ func (s *Service) submission(ctx context.Context, job sheaf.Job, staged []*Stage
 	if out.Job, err = s.Job(ctx, job.TenantID, job.ID); err != nil {
 		return nil, err
 	}
+	ids := make([]string, len(staged))
+	for i, st := range staged {
+		ids[i] = st.Document.ID
+	}
+	made, err := s.documents(ctx, job.TenantID, ids)
+	if err != nil {
+		return nil, err
+	}
 	for _, st := range staged {
-		d, err := s.Catalog.Document(ctx, job.TenantID, st.Document.ID)
-		if errors.Is(err, sheaf.ErrNotFound) || err == nil && d.BlobKey != st.Document.BlobKey {
+		d, ok := made[st.Document.ID]
+		if !ok || d.BlobKey != st.Document.BlobKey {
 			s.Discard(ctx, st)
 		}
-		if err != nil {
-			return nil, err
+		if !ok {
+			return nil, fmt.Errorf("%w: document %s", sheaf.ErrNotFound, st.Document.ID)
 		}
-		out.Documents = append(out.Documents, *d)
+		out.Documents = append(out.Documents, d)
 	}
 	return out, nil
 }
 
-// duplicate finds another document of the dataset with the same bytes.
-func (s *Service) duplicate(ctx context.Context, d *sheaf.Document, seen map[string]string) (string, error) {
-	if id := seen[d.SHA256]; id != "" && id != d.ID {
-		return id, nil
-	}
-	twins, _, err := s.Catalog.Documents(ctx, d.TenantID, taskstore.DocumentFilter{DatasetID: d.DatasetID, SHA256: d.SHA256}, taskstore.Page{Limit: 2, Ascending: true})
-	if err != nil {
-		return "", fmt.Errorf("looking for duplicates: %w", err)
-	}
-	for _, t := range twins {
-		if t.ID != d.ID {
-			return t.ID, nil
+// documents reads those of ids that exist.
+func (s *Service) documents(ctx context.Context, tenantID string, ids []string) (map[string]sheaf.Document, error) {
+	found := make(map[string]sheaf.Document, len(ids))
+	for some := range slices.Chunk(ids, 500) {
+		docs, _, err := s.Catalog.Documents(ctx, tenantID, taskstore.DocumentFilter{IDs: some}, taskstore.Page{Limit: len(some), Ascending: true})
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range docs {
+			found[d.ID] = d
 		}
 	}
-	return "", nil
+	return found, nil
 }
 
 // ReparseRequest selects documents and says how to parse them again.

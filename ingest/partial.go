@@ -13,6 +13,8 @@ import (
 	"io"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"sheaf"
 	"sheaf/internal/blob"
 	"sheaf/taskstore"
@@ -294,6 +296,7 @@ func (w *pieceWriter) drop(ctx context.Context, keys []string) {
 // StagedUpload is an upload that is ready to become a document, or why it is not.
 type StagedUpload struct {
 	UploadID string
+	Name     string
 	Staged   *Staged
 	Failure  *sheaf.Failure
 }
@@ -325,25 +328,40 @@ func (s *Service) stageUpload(ctx context.Context, dataset *sheaf.Dataset, u *ta
 	return st, nil
 }
 
+// stagedAtOnce is how many files of one request are stored at the same time:
+// each waits for the disk.
+const stagedAtOnce = 8
+
 // StageUploads makes originals of complete uploads, in order. A file that is
 // refused does not stop the others.
 func (s *Service) StageUploads(ctx context.Context, dataset *sheaf.Dataset, uploads []taskstore.PartialUpload) ([]StagedUpload, error) {
-	out := make([]StagedUpload, 0, len(uploads))
-	for i := range uploads {
-		u := &uploads[i]
+	for _, u := range uploads {
 		if u.DatasetID != dataset.ID {
-			s.discardUploads(ctx, out)
 			return nil, fmt.Errorf("%w: upload %s is of another dataset", sheaf.ErrNotFound, u.ID)
 		}
-		st, err := s.stageUpload(ctx, dataset, u)
-		one := StagedUpload{UploadID: u.ID, Staged: st}
-		if f, ok := errors.AsType[*sheaf.Failure](err); ok && !f.Retryable {
-			one.Failure = f
-		} else if err != nil {
-			s.discardUploads(ctx, out)
-			return nil, err
-		}
-		out = append(out, one)
+	}
+	out := make([]StagedUpload, len(uploads))
+	group, ctx2 := errgroup.WithContext(ctx)
+	group.SetLimit(stagedAtOnce)
+	for i := range uploads {
+		u := &uploads[i]
+		out[i] = StagedUpload{UploadID: u.ID, Name: u.Spec.Name}
+		group.Go(func() error {
+			if ctx2.Err() != nil {
+				return nil // another has failed
+			}
+			st, err := s.stageUpload(ctx2, dataset, u)
+			if f, ok := errors.AsType[*sheaf.Failure](err); ok && !f.Retryable {
+				out[i].Failure = f
+				return nil
+			}
+			out[i].Staged = st
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		s.discardUploads(ctx, out)
+		return nil, err
 	}
 	return out, nil
 }
@@ -428,44 +446,57 @@ func (s *Service) submitBound(ctx context.Context, dataset *sheaf.Dataset, jobID
 	if err != nil {
 		return nil, nil, err
 	}
+	var drops errgroup.Group
+	drops.SetLimit(stagedAtOnce)
 	for i := range uploads { // what is left goes with the upload
-		if _, err := s.Blobs.DeletePrefix(ctx, taskstore.UploadPrefix(uploads[i].TenantID, uploads[i].ID)); err != nil {
-			s.Log.DebugContext(ctx, "pieces stay until their upload goes", "upload", uploads[i].ID, "error", err)
-		}
+		drops.Go(func() error {
+			if _, err := s.Blobs.DeletePrefix(ctx, taskstore.UploadPrefix(uploads[i].TenantID, uploads[i].ID)); err != nil {
+				s.Log.DebugContext(ctx, "pieces stay until their upload goes", "upload", uploads[i].ID, "error", err)
+			}
+			return nil
+		})
 	}
+	_ = drops.Wait() // none fails
 	return done, staged, nil
 }
 
 // joined reports whether an earlier try has made documents of the uploads: all
 // of them are made in one transaction.
 func (s *Service) joined(ctx context.Context, job *sheaf.Job, uploads []taskstore.PartialUpload) (bool, error) {
-	for _, u := range uploads {
-		d, err := s.Catalog.Document(ctx, job.TenantID, u.DocumentID)
-		if err == nil && d.JobID == job.ID {
+	docs, err := s.documentsOf(ctx, job.TenantID, uploads)
+	for _, d := range docs {
+		if d.JobID == job.ID {
 			return true, nil
 		}
-		if err != nil && !errors.Is(err, sheaf.ErrNotFound) {
-			return false, err
-		}
 	}
-	return false, nil
+	return false, err
+}
+
+func (s *Service) documentsOf(ctx context.Context, tenantID string, uploads []taskstore.PartialUpload) (map[string]sheaf.Document, error) {
+	ids := make([]string, len(uploads))
+	for i, u := range uploads {
+		ids[i] = u.DocumentID
+	}
+	return s.documents(ctx, tenantID, ids)
 }
 
 // submitted answers a repeated submit from what the first one made.
 func (s *Service) submitted(ctx context.Context, job *sheaf.Job, uploads []taskstore.PartialUpload) (*Submission, []StagedUpload, error) {
+	docs, err := s.documentsOf(ctx, job.TenantID, uploads)
+	if err != nil {
+		return nil, nil, err
+	}
 	out := &Submission{Job: job}
 	var all []StagedUpload
 	for _, u := range uploads {
-		d, err := s.Catalog.Document(ctx, job.TenantID, u.DocumentID)
-		switch {
-		case err == nil:
-			out.Documents = append(out.Documents, *d)
-			all = append(all, StagedUpload{UploadID: u.ID, Staged: &Staged{Document: *d}})
-		case errors.Is(err, sheaf.ErrNotFound):
-			all = append(all, StagedUpload{UploadID: u.ID, Failure: sheaf.Fail(sheaf.CategoryBadInput, "not_taken", "%s was refused when it was submitted first, or has been deleted since; upload it again to see why", u.Spec.Name)})
-		default:
-			return nil, nil, err
+		one := StagedUpload{UploadID: u.ID, Name: u.Spec.Name}
+		if d, ok := docs[u.DocumentID]; ok {
+			out.Documents = append(out.Documents, d)
+			one.Staged = &Staged{Document: d}
+		} else {
+			one.Failure = sheaf.Fail(sheaf.CategoryBadInput, "not_taken", "%s was refused when it was submitted first, or has been deleted since; upload it again to see why", u.Spec.Name)
 		}
+		all = append(all, one)
 	}
 	return out, all, nil
 }

@@ -25,6 +25,7 @@ type Documents interface {
 	Dataset(ctx context.Context, tenantID, idOrName string) (*sheaf.Dataset, error)
 	Document(ctx context.Context, tenantID, id string) (*sheaf.Document, error)
 	Documents(ctx context.Context, tenantID string, f taskstore.DocumentFilter, p taskstore.Page) ([]sheaf.Document, string, error)
+	Twins(ctx context.Context, tenantID, datasetID string, sums []string) (map[string][2]string, error)
 	UnitLedger(ctx context.Context, tenantID, documentID string, generation int) (sheaf.Ledger, error)
 }
 

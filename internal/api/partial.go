@@ -214,27 +214,19 @@ func (s *Server) previewUploads(ctx context.Context, ds *sheaf.Dataset, ids []st
 	if err != nil {
 		return answer, err
 	}
-	staged := answer.refuse(all, uploads)
+	staged := answer.refuse(all)
 	defer s.cfg.Ingest.Discard(ctx, staged...)
 	answer.Plans, answer.Forecast, err = s.cfg.Ingest.DryRunStaged(ctx, ds, staged)
 	return answer, err
 }
 
 func (s *Server) submitUploads(ctx context.Context, ds *sheaf.Dataset, ids []string, from ingest.Origin) (*SubmitAnswer, error) {
-	var names []taskstore.PartialUpload
-	for _, id := range ids {
-		u, err := s.cfg.Catalog.Upload(ctx, ds.TenantID, id)
-		if err != nil {
-			return nil, err
-		}
-		names = append(names, *u)
-	}
 	answer := &SubmitAnswer{Documents: []sheaf.Document{}}
 	done, all, err := s.cfg.Ingest.SubmitUploads(ctx, ds, ids, from)
 	if err != nil {
 		return nil, err
 	}
-	answer.refuse(all, names)
+	answer.refuse(all)
 	if done != nil {
 		answer.Job, answer.Documents = done.Job, publicAll(done.Documents)
 	}
@@ -242,10 +234,10 @@ func (s *Server) submitUploads(ctx context.Context, ds *sheaf.Dataset, ids []str
 }
 
 // refuse notes the uploads that were not taken, and returns the others.
-func (a *SubmitAnswer) refuse(all []ingest.StagedUpload, uploads []taskstore.PartialUpload) (staged []*ingest.Staged) {
-	for i, st := range all {
+func (a *SubmitAnswer) refuse(all []ingest.StagedUpload) (staged []*ingest.Staged) {
+	for _, st := range all {
 		if st.Failure != nil {
-			a.Rejected = append(a.Rejected, Rejected{Name: uploads[i].Spec.Name, UploadID: st.UploadID, Failure: *st.Failure})
+			a.Rejected = append(a.Rejected, Rejected{Name: st.Name, UploadID: st.UploadID, Failure: *st.Failure})
 			continue
 		}
 		staged = append(staged, st.Staged)

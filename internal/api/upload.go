@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"golang.org/x/sync/errgroup"
 
 	"sheaf"
 	"sheaf/ingest"
@@ -233,6 +234,13 @@ func (s *Server) stageParts(r *http.Request, ds *sheaf.Dataset, boundary string,
 	}
 	parts := multipart.NewReader(r.Body, boundary)
 	u.Size = -1
+	stager := partStager{ingest: s.cfg.Ingest, ctx: r.Context(), dataset: ds}
+	stager.group.SetLimit(stagedAtOnce)
+	defer func() {
+		var failed error
+		staged, rejected, failed = stager.wait()
+		err = cmp.Or(err, failed)
+	}()
 	fields := partFields{first: map[string]bool{}, since: map[string]bool{}}
 	for name := range r.URL.Query() {
 		fields.first[name], fields.since[name] = true, true
@@ -240,26 +248,27 @@ func (s *Server) stageParts(r *http.Request, ds *sheaf.Dataset, boundary string,
 	for files := 0; ; {
 		part, err := parts.NextRawPart()
 		if err == io.EOF {
-			return staged, rejected, fields.end(files)
+			return nil, nil, fields.end(files)
 		}
 		if err != nil {
-			return staged, rejected, newProblem(400, "", "the upload broke off or is not valid multipart; nothing was kept, send it again")
+			return nil, nil, newProblem(400, "", "the upload broke off or is not valid multipart; nothing was kept, send it again")
 		}
 		name := fileName(part)
 		if name == "" {
 			if err := fields.take(part.FormName(), files); err != nil {
-				return staged, rejected, err
+				return nil, nil, err
 			}
+			_ = stager.group.Wait() // what is being stored reads the fields; its error is told at the end
 			if err := readField(part, &u); err != nil {
-				return staged, rejected, err
+				return nil, nil, err
 			}
 			continue
 		}
 		if slices.Contains(uploadFields, part.FormName()) {
-			return staged, rejected, newProblem(400, "", fmt.Sprintf("the field %s came as a file, %s; nothing was kept. Send its text without a file name: with curl, -F '%s=<FILE' instead of -F %s=@FILE", part.FormName(), quoted(name), part.FormName(), part.FormName()))
+			return nil, nil, newProblem(400, "", fmt.Sprintf("the field %s came as a file, %s; nothing was kept. Send its text without a file name: with curl, -F '%s=<FILE' instead of -F %s=@FILE", part.FormName(), quoted(name), part.FormName(), part.FormName()))
 		}
 		if files++; files > maxFiles {
-			return staged, rejected, newProblem(413, "too_many_files", fmt.Sprintf("a request may carry %d files; send the rest in another", maxFiles))
+			return nil, nil, newProblem(413, "too_many_files", fmt.Sprintf("a request may carry %d files; send the rest in another", maxFiles))
 		}
 		clear(fields.since)
 		one := u
@@ -267,17 +276,79 @@ func (s *Server) stageParts(r *http.Request, ds *sheaf.Dataset, boundary string,
 		if files > 1 {
 			one.ID = "" // a chosen id names one document, whatever becomes of it
 		}
-		st, err := s.cfg.Ingest.Stage(r.Context(), ds, one)
-		if f, ok := errors.AsType[*sheaf.Failure](err); ok && !f.Retryable {
-			rejected = append(rejected, Rejected{Name: ingest.CleanName(name), Failure: *f})
-			_, _ = io.Copy(io.Discard, io.LimitReader(part, 1<<40)) // go on to the next part
-			continue
+		if err := stager.stage(one); err != nil {
+			return nil, nil, err
 		}
-		if err != nil {
-			return staged, rejected, err
-		}
-		staged = append(staged, st)
 	}
+}
+
+const (
+	// stagedAtOnce is how many small files of a request are stored at the same
+	// time: each waits for the disk.
+	stagedAtOnce = 8
+	// smallFile is the size up to which a file is held in memory meanwhile.
+	smallFile = 64 << 10
+)
+
+// partStager stores the files of a request, small ones while the next are read.
+type partStager struct {
+	ingest  *ingest.Service
+	ctx     context.Context
+	dataset *sheaf.Dataset
+	group   errgroup.Group
+	files   []*partFile
+}
+
+// partFile is a file, and what became of it.
+type partFile struct {
+	staged  *ingest.Staged
+	refused *Rejected
+}
+
+// stage stores one file, or begins to. A file that is refused is no error.
+func (p *partStager) stage(u ingest.Upload) error {
+	f := &partFile{}
+	p.files = append(p.files, f)
+	part := u.Body
+	head, err := io.ReadAll(io.LimitReader(part, smallFile))
+	if err == nil && len(head) < smallFile {
+		u.Body, u.Size = bytes.NewReader(head), int64(len(head))
+		p.group.Go(func() error { return p.stageFile(f, u) })
+		return nil
+	}
+	u.Body = io.MultiReader(bytes.NewReader(head), part)
+	if err := p.stageFile(f, u); err != nil {
+		return err
+	}
+	if f.refused != nil {
+		_, _ = io.Copy(io.Discard, io.LimitReader(part, 1<<40)) // go on to the next part
+	}
+	return nil
+}
+
+func (p *partStager) stageFile(f *partFile, u ingest.Upload) error {
+	st, err := p.ingest.Stage(p.ctx, p.dataset, u)
+	if no, ok := errors.AsType[*sheaf.Failure](err); ok && !no.Retryable {
+		f.refused = &Rejected{Name: ingest.CleanName(u.Name), Failure: *no}
+		return nil
+	}
+	f.staged = st
+	return err
+}
+
+// wait returns what is stored and what was refused, each in the order of the
+// files, also after an error.
+func (p *partStager) wait() (staged []*ingest.Staged, rejected []Rejected, err error) {
+	err = p.group.Wait()
+	for _, f := range p.files {
+		switch {
+		case f.staged != nil:
+			staged = append(staged, f.staged)
+		case f.refused != nil:
+			rejected = append(rejected, *f.refused)
+		}
+	}
+	return staged, rejected, err
 }
 
 // fileName is the name a part was sent under, with its folders, which

@@ -262,3 +262,15 @@ func (s *documents) ReusableRanges(ctx context.Context, tenantID, prefer string,
 	}
 	return found, nil
 }
+
+// Twins finds, by SHA-256, documents of the dataset with those bytes: the oldest
+// and, where there are several, the newest.
+func (s *documents) Twins(ctx context.Context, tenantID, datasetID string, sums []string) (map[string][2]string, error) {
+	rows, err := byIDs[struct{ SHA256, Oldest, Newest string }](s.read(ctx), sortedUnique(sums), `SELECT sha256 AS sha256, MIN(id) AS oldest, MAX(id) AS newest FROM documents
+		WHERE sha256 IN ? AND tenant_id=? AND dataset_id=? AND deleted_at=0 GROUP BY sha256`, tenantID, datasetID)
+	out := make(map[string][2]string, len(rows))
+	for _, r := range rows {
+		out[r.SHA256] = [2]string{r.Oldest, r.Newest}
+	}
+	return out, err
+}
