@@ -356,8 +356,13 @@ type ReparseRequest struct {
 	Fresh  bool // use no stored result
 }
 
-// maxReparse bounds one batch; the caller pages through more.
-const maxReparse = 100_000
+// maxSelected bounds the documents that are held in memory at once, for what
+// looks at all of them together.
+const maxSelected = 100_000
+
+// rerunSlice is how many documents are read and begun at a time; a request may
+// be for any number of them. Smaller in a test.
+var rerunSlice = 10_000
 
 // Rerun is what became of documents that were selected to be run again.
 type Rerun struct {
@@ -369,12 +374,8 @@ type Rerun struct {
 // Reparse starts a new generation of every document that the filter selects.
 // What search sees changes only when a new generation has succeeded.
 func (s *Service) Reparse(ctx context.Context, dataset *sheaf.Dataset, r ReparseRequest) (Rerun, error) {
-	docs, err := s.selectDocuments(ctx, dataset, r.Filter)
-	if err != nil {
-		return Rerun{}, err
-	}
 	job := sheaf.Job{ID: r.From.ID(dataset.TenantID, "job", 0), TenantID: dataset.TenantID, DatasetID: dataset.ID, Kind: sheaf.JobReparse, Paused: dataset.Paused, Requester: r.From.Requester}
-	return s.again(ctx, job, docs, r.From, r.decision(dataset))
+	return s.again(ctx, job, s.selected(dataset, r.Filter), r.From, r.decision(dataset))
 }
 
 func (r ReparseRequest) decision(dataset *sheaf.Dataset) decision {
@@ -419,44 +420,69 @@ var RetryScopes = []RetryScope{RetryFailed, RetryAll, RetryParse, RetryChunk, Re
 // Retry runs again what failed in the documents of a job. With scope failed a
 // document that has readable units keeps them and only the others are read.
 func (s *Service) Retry(ctx context.Context, tenantID, jobID string, scope RetryScope, from Origin) (Rerun, error) {
-	old, docs, err := s.jobDocuments(ctx, tenantID, jobID)
+	old, err := s.Catalog.Job(ctx, tenantID, jobID)
 	if err != nil {
 		return Rerun{}, err
 	}
-	return s.retry(ctx, tenantID, old.DatasetID, docs, scope, from)
+	return s.retry(ctx, tenantID, old.DatasetID, s.ofJob(tenantID, jobID), scope, from)
 }
 
-// jobDocuments reads a job and its documents, at most maxReparse.
-func (s *Service) jobDocuments(ctx context.Context, tenantID, jobID string) (*sheaf.Job, []sheaf.Document, error) {
-	job, err := s.Catalog.Job(ctx, tenantID, jobID)
-	if err != nil {
-		return nil, nil, err
-	}
-	var docs []sheaf.Document
-	page := taskstore.Page{Limit: 1000, Ascending: true}
-	for {
-		batch, next, err := s.Catalog.JobDocuments(ctx, tenantID, jobID, page)
-		if err != nil {
-			return nil, nil, err
+// documentPages passes documents on, page by page; it may be called again.
+type documentPages func(ctx context.Context, each func([]sheaf.Document) error) error
+
+// ofJob reads the documents of a job.
+func (s *Service) ofJob(tenantID, jobID string) documentPages {
+	return pagesBy(func(ctx context.Context, p taskstore.Page) ([]sheaf.Document, string, error) {
+		return s.Catalog.JobDocuments(ctx, tenantID, jobID, p)
+	})
+}
+
+// selected reads the documents of a dataset that a filter selects.
+func (s *Service) selected(dataset *sheaf.Dataset, f taskstore.DocumentFilter) documentPages {
+	f.DatasetID = dataset.ID
+	return pagesBy(func(ctx context.Context, p taskstore.Page) ([]sheaf.Document, string, error) {
+		return s.Catalog.Documents(ctx, dataset.TenantID, f, p)
+	})
+}
+
+func pagesBy(read func(context.Context, taskstore.Page) ([]sheaf.Document, string, error)) documentPages {
+	return func(ctx context.Context, each func([]sheaf.Document) error) error {
+		page := taskstore.Page{Limit: min(1000, rerunSlice), Ascending: true}
+		for {
+			docs, next, err := read(ctx, page)
+			if err != nil {
+				return err
+			}
+			if err := each(docs); err != nil || next == "" {
+				return err
+			}
+			page.Cursor = next
 		}
-		docs = append(docs, batch...)
-		if next == "" || len(docs) >= maxReparse {
-			return job, docs, nil
-		}
-		page.Cursor = next
 	}
+}
+
+// gather reads all pages, ErrInvalid when they hold more than maxSelected.
+func gather(ctx context.Context, pages documentPages) (docs []sheaf.Document, err error) {
+	err = pages(ctx, func(some []sheaf.Document) error {
+		if docs = append(docs, some...); len(docs) > maxSelected {
+			return fmt.Errorf("%w: more than %d documents are selected; narrow the selection", sheaf.ErrInvalid, maxSelected)
+		}
+		return nil
+	})
+	return docs, err
+}
+
+// jobDocuments reads the documents of a job.
+func (s *Service) jobDocuments(ctx context.Context, tenantID, jobID string) ([]sheaf.Document, error) {
+	return gather(ctx, s.ofJob(tenantID, jobID))
 }
 
 // RetryDocuments is Retry for chosen documents of a dataset.
 func (s *Service) RetryDocuments(ctx context.Context, dataset *sheaf.Dataset, f taskstore.DocumentFilter, scope RetryScope, from Origin) (Rerun, error) {
-	docs, err := s.selectDocuments(ctx, dataset, f)
-	if err != nil {
-		return Rerun{}, err
-	}
-	return s.retry(ctx, dataset.TenantID, dataset.ID, docs, scope, from)
+	return s.retry(ctx, dataset.TenantID, dataset.ID, s.selected(dataset, f), scope, from)
 }
 
-func (s *Service) retry(ctx context.Context, tenantID, datasetID string, docs []sheaf.Document, scope RetryScope, from Origin) (Rerun, error) {
+func (s *Service) retry(ctx context.Context, tenantID, datasetID string, docs documentPages, scope RetryScope, from Origin) (Rerun, error) {
 	decide, err := retryOf(scope)
 	if err != nil {
 		return Rerun{}, err
@@ -495,9 +521,72 @@ func retryOf(scope RetryScope) (decision, error) {
 }
 
 // again starts a new generation of the documents that decide accepts, if any.
-func (s *Service) again(ctx context.Context, job sheaf.Job, docs []sheaf.Document, from Origin, decide decision) (Rerun, error) {
-	job.Statistics.Scanned = len(docs)
-	var again []taskstore.ReparseDocument
+// They are all looked at before the first is begun, and read a second time
+// where they are too many to be held.
+func (s *Service) again(ctx context.Context, job sheaf.Job, docs documentPages, from Origin, decide decision) (Rerun, error) {
+	var held []taskstore.ReparseDocument
+	job.NotBefore = from.NotBefore
+	accepted := 0
+	err := docs(ctx, func(some []sheaf.Document) error {
+		planned, names, err := s.plannedAgain(ctx, job.TenantID, some, decide)
+		if err != nil {
+			return err
+		}
+		job.Statistics.Scanned += len(some)
+		if len(job.Files) == 0 {
+			job.Files = names
+		}
+		if accepted += len(planned); accepted <= rerunSlice {
+			held = append(held, planned...)
+		} else {
+			held = nil
+		}
+		return nil
+	})
+	if err != nil {
+		return Rerun{}, err
+	}
+	job.Statistics.Skipped = job.Statistics.Scanned - accepted
+	if accepted == 0 && from.Key != "" {
+		// An earlier try may have begun them all: they are not what the filter
+		// selects any more.
+		if begun, err := s.Job(ctx, job.TenantID, job.ID); !errors.Is(err, sheaf.ErrNotFound) {
+			return rerun(begun), err
+		}
+	}
+	switch {
+	case accepted == 0:
+		return Rerun{Skipped: job.Statistics.Scanned}, nil
+	case held != nil:
+		err = s.Catalog.Reparse(ctx, job, held, from.Trace)
+	default:
+		begun := 0
+		err = docs(ctx, func(some []sheaf.Document) error {
+			planned, _, err := s.plannedAgain(ctx, job.TenantID, some, decide)
+			if err == nil && len(planned) > 0 {
+				err = s.Catalog.Reparse(ctx, job, planned, from.Trace)
+			}
+			if errors.Is(err, sheaf.ErrNotFound) { // all of these were deleted meanwhile
+				err = nil
+			}
+			if err != nil {
+				return fmt.Errorf("of %d documents %d are begun by job %s; ask again for the others: %w", accepted, begun, job.ID, err)
+			}
+			begun += len(planned)
+			return nil
+		})
+	}
+	if err != nil {
+		return Rerun{}, err
+	}
+	s.Log.InfoContext(ctx, "submitted", "job", job.ID, "tenant", job.TenantID, "kind", job.Kind, "documents", accepted)
+	s.Wake(ctx)
+	begun, err := s.Job(ctx, job.TenantID, job.ID)
+	return rerun(begun), err
+}
+
+// plannedAgain plans those of the documents that decide accepts, and names them.
+func (s *Service) plannedAgain(ctx context.Context, tenantID string, docs []sheaf.Document, decide decision) (again []taskstore.ReparseDocument, names []string, err error) {
 	var named sheaf.ParseConfig // checked last: most often all documents name the same
 	for i := range docs {
 		config, payload, ok := decide(&docs[i])
@@ -506,39 +595,21 @@ func (s *Service) again(ctx context.Context, job sheaf.Job, docs []sheaf.Documen
 		}
 		found, err := s.findType(ctx, &docs[i], config)
 		if err != nil {
-			return Rerun{}, err
+			return nil, nil, err
 		}
 		if err := s.CheckConfig(config, cmp.Or(found, docs[i].MediaType)); err != nil {
-			return Rerun{}, err
+			return nil, nil, err
 		}
 		if !slices.Equal(config.TagKBIDs.V, named.TagKBIDs.V) || config.Flow.V != named.Flow.V {
-			if err := s.CheckNamed(ctx, job.TenantID, config); err != nil {
-				return Rerun{}, err
+			if err := s.CheckNamed(ctx, tenantID, config); err != nil {
+				return nil, nil, err
 			}
 			named = config
 		}
-		job.Files = append(job.Files, docs[i].Name)
+		names = append(names, docs[i].Name)
 		again = append(again, taskstore.ReparseDocument{DocumentID: docs[i].ID, ParseConfig: config, MediaType: found, Plan: taskstore.PlanTask(payload)})
 	}
-	job.NotBefore = from.NotBefore
-	job.Statistics.Skipped = len(docs) - len(again)
-	if len(again) == 0 && from.Key != "" {
-		// An earlier try may have begun them all: they are not what the filter
-		// selects any more.
-		if begun, err := s.Job(ctx, job.TenantID, job.ID); !errors.Is(err, sheaf.ErrNotFound) {
-			return rerun(begun), err
-		}
-	}
-	if len(again) == 0 {
-		return Rerun{Skipped: len(docs)}, nil
-	}
-	if err := s.Catalog.Reparse(ctx, job, again, from.Trace); err != nil {
-		return Rerun{}, err
-	}
-	s.Log.InfoContext(ctx, "submitted", "job", job.ID, "tenant", job.TenantID, "kind", job.Kind, "documents", len(again))
-	s.Wake(ctx)
-	begun, err := s.Job(ctx, job.TenantID, job.ID)
-	return rerun(begun), err
+	return again, names, nil
 }
 
 func rerun(job *sheaf.Job) Rerun {
@@ -549,23 +620,7 @@ func rerun(job *sheaf.Job) Rerun {
 }
 
 func (s *Service) selectDocuments(ctx context.Context, dataset *sheaf.Dataset, f taskstore.DocumentFilter) ([]sheaf.Document, error) {
-	f.DatasetID = dataset.ID
-	var docs []sheaf.Document
-	page := taskstore.Page{Limit: 1000, Ascending: true}
-	for {
-		batch, next, err := s.Catalog.Documents(ctx, dataset.TenantID, f, page)
-		if err != nil {
-			return nil, err
-		}
-		docs = append(docs, batch...)
-		if next == "" {
-			return docs, nil
-		}
-		if len(docs) >= maxReparse {
-			return nil, fmt.Errorf("%w: the filter selects more than %d documents; narrow it", sheaf.ErrInvalid, maxReparse)
-		}
-		page.Cursor = next
-	}
+	return gather(ctx, s.selected(dataset, f))
 }
 
 // Cancel stops the newest generation of the documents; what is live stays.

@@ -454,7 +454,7 @@ func (s *Service) DryRunRetryJob(ctx context.Context, tenantID, jobID string, sc
 	if err != nil {
 		return nil, nil, err
 	}
-	_, docs, err := s.jobDocuments(ctx, tenantID, jobID)
+	docs, err := s.jobDocuments(ctx, tenantID, jobID)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -472,7 +472,7 @@ func (s *Service) DryRunCancel(ctx context.Context, dataset *sheaf.Dataset, filt
 
 // DryRunCancelJob says what CancelJob would stop.
 func (s *Service) DryRunCancelJob(ctx context.Context, tenantID, jobID string) (*Forecast, error) {
-	_, docs, err := s.jobDocuments(ctx, tenantID, jobID)
+	docs, err := s.jobDocuments(ctx, tenantID, jobID)
 	if err != nil {
 		return nil, err
 	}

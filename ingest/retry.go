@@ -18,7 +18,7 @@ func (s *Service) RetryUnits(ctx context.Context, dataset *sheaf.Dataset, f task
 		return Rerun{}, err
 	}
 	job := sheaf.Job{ID: from.ID(dataset.TenantID, "job", 0), TenantID: dataset.TenantID, DatasetID: dataset.ID, Kind: sheaf.JobRetry, Requester: from.Requester}
-	return s.again(ctx, job, docs, from, decide)
+	return s.again(ctx, job, func(_ context.Context, each func([]sheaf.Document) error) error { return each(docs) }, from, decide)
 }
 
 // unitsOf selects documents, and decides for those with such failures.

@@ -105,7 +105,7 @@ func (r jobRow) toDomain() sheaf.Job {
 	decode(r.Statistics, &j.Statistics)
 	decode(r.Files, &j.Files)
 	if j.Name == "" {
-		j.Name = nameByFiles(j.Files, j.Statistics.Scanned)
+		j.Name = nameByFiles(j.Files, j.Statistics.Scanned-j.Statistics.Skipped)
 	}
 	return j
 }
