@@ -107,6 +107,7 @@ func (s *Server) diagnosticsRoutes() {
 		if err != nil {
 			return nil, err
 		}
+		job.Name = "" // names files
 		d := &Diagnostics{Job: job, Truncated: next != ""}
 		return s.diagnose(ctx, d, docs, taskstore.EventFilter{JobID: job.ID})
 	})

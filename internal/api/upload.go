@@ -136,6 +136,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request, id string) {
 	}
 	var done *ingest.Submission
 	err = s.stage(ctx, "submit", func(ctx context.Context) error {
+		from.Trace = s.taskTrace(ctx, r.Header.Get("traceparent")) // of this stage
 		done, err = s.cfg.Ingest.Submit(ctx, ds, staged, from)
 		return err
 	})
