@@ -277,6 +277,9 @@ func (s *Server) stageParts(r *http.Request, ds *sheaf.Dataset, boundary string,
 		if files > 1 {
 			one.ID = "" // a chosen id names one document, whatever becomes of it
 		}
+		if one.ID == "" {
+			one.ID = u.Origin.ID(ds.TenantID, "document", files) // here, so that lists have the order of the request
+		}
 		if err := stager.stage(one); err != nil {
 			return nil, nil, err
 		}

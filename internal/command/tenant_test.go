@@ -494,7 +494,7 @@ func TestScopesHoldOnEveryRoute(t *testing.T) {
 			}
 		}
 		operators := r.path == "/v1/doctor" || strings.HasPrefix(r.path, "/v1/admin/")
-		reads := !operators && (r.method == http.MethodGet || r.method == http.MethodHead || r.method == http.MethodOptions || r.method == "STREAM" || strings.HasSuffix(r.path, "/search") || r.path == "/v1/receipts:verify")
+		reads := !operators && (r.method == http.MethodGet || r.method == http.MethodHead || r.method == http.MethodOptions || r.method == "STREAM" || strings.HasSuffix(r.path, "/search") || r.path == "/v1/receipts:verify" || r.path == "/v1/flows:validate")
 		if resp, _ := reader.ask(r.method, p, contentType, body); (resp.StatusCode == http.StatusForbidden) == reads {
 			t.Errorf("%s %s answers %d to a key that may only read", r.method, p, resp.StatusCode)
 		}

@@ -77,8 +77,11 @@ const namedFiles = 2
 
 // firstFiles is what a job's row says of its files.
 func firstFiles(names []string) string {
-	return encodeList(mapped(names[:min(len(names), namedFiles)], func(name string) string { return clip(name, 80) }))
+	return encodeList(mapped(names[:min(len(names), namedFiles)], fileOfJob))
 }
+
+// fileOfJob is the name of a file as a job's row has it.
+func fileOfJob(name string) string { return clip(name, 80) }
 
 // begunBy returns which documents the job has begun, with the SHA-256 of their
 // bytes, and which of them had an older generation: of ids, or of all for nil.

@@ -94,6 +94,9 @@ func (s *deletions) deleteLocked(tx *gorm.DB, tenantID string, docs []documentRo
 		return r, err
 	}
 	r.RunningTasks = running
+	if err := s.forgetNames(tx, docs); err != nil {
+		return r, err
+	}
 	if err := run(tx, stmt("UPDATE generations SET parse_config='{}', failure='' WHERE doc_id IN ?", r.DocumentIDs)); err != nil {
 		return r, err
 	}
@@ -121,6 +124,31 @@ func (s *deletions) deleteLocked(tx *gorm.DB, tenantID string, docs []documentRo
 	}
 	r.Generations, r.Tasks = n.Generations, n.Tasks
 	return r, run(tx, stmt("DELETE FROM doc_dirty WHERE doc_id IN ?", r.DocumentIDs))
+}
+
+// forgetNames takes deleted documents out of the names of jobs, which are those
+// of their first files. A document that was replaced may have had other names:
+// then its jobs forget all.
+func (s *deletions) forgetNames(tx *gorm.DB, docs []documentRow) error {
+	type job struct{ ID, Files string }
+	jobs, err := all[job](tx, "SELECT id, files FROM jobs WHERE files<>'[]' AND id IN (SELECT job_id FROM generations WHERE doc_id IN ?) ORDER BY id", mapped(docs, documentRow.id))
+	if err != nil {
+		return err
+	}
+	deleted := setOf(mapped(docs, func(d documentRow) string { return fileOfJob(d.Name) }))
+	replaced := slices.ContainsFunc(docs, func(d documentRow) bool { return d.Gen > 1 })
+	for _, j := range jobs {
+		var files []string
+		decode(j.Files, &files)
+		left := slices.DeleteFunc(slices.Clone(files), func(name string) bool { return replaced || deleted[name] })
+		if len(left) == len(files) {
+			continue
+		}
+		if err := run(tx, stmt("UPDATE jobs SET files=? WHERE id=?", encodeList(left), j.ID)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // insertDocumentGarbage hands all that documents have left in the index and in

@@ -102,4 +102,9 @@ func testOpenJobs(t *testing.T, b *bench) {
 	n, err = b.CloseIdleJobs(b.ctx, 10)
 	b.ok(err)
 	b.same("idle after an hour", []any{n, read(job.ID).OpenUntil.IsZero()}, []any{1, true})
+
+	// What is deleted is in no job's name.
+	_, err = b.DeleteDocuments(b.ctx, b.tenant, []string{first[0].Document.ID})
+	b.ok(err)
+	b.same("called by what is left", read(job.ID).Name, "2.pdf and 10 more")
 }
