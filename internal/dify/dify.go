@@ -3,6 +3,7 @@
 package dify
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -93,14 +94,12 @@ func retrieve(v1 http.RoundTripper, r *http.Request) ([]record, error) {
 	if err := json.Unmarshal(b, &in); err != nil {
 		return nil, invalid("The body is no JSON of the form {\"knowledge_id\": …, \"query\": …, \"retrieval_setting\": {\"top_k\": 5, \"score_threshold\": 0.5}}: %v", err)
 	}
-	top := in.Setting.Top
-	switch {
-	case top == 0:
-		top = defaultTop
-	case top < 0 || top > maxTop:
-		return nil, invalid("top_k cannot be %d; give 1 to %d", top, maxTop)
-	case in.Knowledge == "":
+	if in.Knowledge == "" {
 		return nil, invalid("knowledge_id is empty; give the id or the name of a dataset")
+	}
+	top := cmp.Or(in.Setting.Top, defaultTop)
+	if top < 0 || top > maxTop {
+		return nil, invalid("top_k cannot be %d; give 1 to %d", top, maxTop)
 	}
 	ask := map[string]any{"query": in.Query, "limit": top}
 	if in.Setting.Threshold != nil {

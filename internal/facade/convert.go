@@ -35,6 +35,22 @@ type Conversion struct {
 	Settings  map[string]any // parser_config; nil for none
 }
 
+// DatasetOf is the dataset that the request of a conversion names, "" for none.
+// Other parameters are refused: a document that was to be kept would be deleted
+// for a slip in the name.
+func DatasetOf(r *http.Request) (string, error) {
+	query := r.URL.Query()
+	for name := range query {
+		if name != "dataset" {
+			return "", &Error{Status: http.StatusBadRequest, Code: "invalid", Detail: fmt.Sprintf("There is no parameter %q; there is dataset, which keeps the document there", name)}
+		}
+	}
+	if query.Has("dataset") && query.Get("dataset") == "" {
+		return "", &Error{Status: http.StatusBadRequest, Code: "invalid", Detail: "The parameter dataset is empty; give the id or the name of a dataset, or leave it out"}
+	}
+	return query.Get("dataset"), nil
+}
+
 // Converted is one document of a conversion and what it says.
 type Converted struct {
 	sheaf.Document

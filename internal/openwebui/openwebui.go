@@ -41,7 +41,11 @@ func process(v1 http.RoundTripper, r *http.Request) ([]page, error) {
 	if err != nil || name == "" {
 		name = "document"
 	}
-	in := facade.Conversion{Name: name, MediaType: r.Header.Get("Content-Type"), Body: r.Body, Dataset: r.URL.Query().Get("dataset")}
+	dataset, err := facade.DatasetOf(r)
+	if err != nil {
+		return nil, err
+	}
+	in := facade.Conversion{Name: name, MediaType: r.Header.Get("Content-Type"), Body: r.Body, Dataset: dataset}
 	if in.Dataset == "" && slices.Contains(paged, strings.ToLower(path.Ext(name))) {
 		in.Settings = map[string]any{"chunk_method": "presentation"} // no chunk goes over the end of a page
 	}

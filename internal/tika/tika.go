@@ -56,7 +56,11 @@ func (s service) converting(write func(http.ResponseWriter, *http.Request, []fac
 		if kind, _, _ := mime.ParseMediaType(media); strings.HasPrefix(kind, "multipart/") || kind == "application/x-www-form-urlencoded" {
 			media = "" // what a client sends by default says nothing of the file
 		}
-		docs, err := facade.Inside(s.v1, r.Header).Convert(r.Context(), facade.Conversion{Name: nameOf(r), MediaType: media, Body: r.Body, Dataset: r.URL.Query().Get("dataset")})
+		dataset, err := facade.DatasetOf(r)
+		var docs []facade.Converted
+		if err == nil {
+			docs, err = facade.Inside(s.v1, r.Header).Convert(r.Context(), facade.Conversion{Name: nameOf(r), MediaType: media, Body: r.Body, Dataset: dataset})
+		}
 		if err != nil {
 			refuse(w, r, facade.AsError(err))
 			return
