@@ -328,9 +328,9 @@ func (s *Service) stageUpload(ctx context.Context, dataset *sheaf.Dataset, u *ta
 	return st, nil
 }
 
-// stagedAtOnce is how many files of one request are stored at the same time:
+// StagedAtOnce is how many files of one request are stored at the same time:
 // each waits for the disk.
-const stagedAtOnce = 8
+const StagedAtOnce = 8
 
 // StageUploads makes originals of complete uploads, in order. A file that is
 // refused does not stop the others.
@@ -342,7 +342,7 @@ func (s *Service) StageUploads(ctx context.Context, dataset *sheaf.Dataset, uplo
 	}
 	out := make([]StagedUpload, len(uploads))
 	group, ctx2 := errgroup.WithContext(ctx)
-	group.SetLimit(stagedAtOnce)
+	group.SetLimit(StagedAtOnce)
 	for i := range uploads {
 		u := &uploads[i]
 		out[i] = StagedUpload{UploadID: u.ID, Name: u.Spec.Name}
@@ -447,7 +447,7 @@ func (s *Service) submitBound(ctx context.Context, dataset *sheaf.Dataset, jobID
 		return nil, nil, err
 	}
 	var drops errgroup.Group
-	drops.SetLimit(stagedAtOnce)
+	drops.SetLimit(StagedAtOnce)
 	for i := range uploads { // what is left goes with the upload
 		drops.Go(func() error {
 			if _, err := s.Blobs.DeletePrefix(ctx, taskstore.UploadPrefix(uploads[i].TenantID, uploads[i].ID)); err != nil {

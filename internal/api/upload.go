@@ -236,7 +236,7 @@ func (s *Server) stageParts(r *http.Request, ds *sheaf.Dataset, boundary string,
 	parts := multipart.NewReader(r.Body, boundary)
 	u.Size = -1
 	stager := partStager{ingest: s.cfg.Ingest, ctx: r.Context(), dataset: ds}
-	stager.group.SetLimit(stagedAtOnce)
+	stager.group.SetLimit(ingest.StagedAtOnce)
 	defer func() {
 		var failed error
 		staged, rejected, failed = stager.wait()
@@ -286,13 +286,9 @@ func (s *Server) stageParts(r *http.Request, ds *sheaf.Dataset, boundary string,
 	}
 }
 
-const (
-	// stagedAtOnce is how many small files of a request are stored at the same
-	// time: each waits for the disk.
-	stagedAtOnce = 8
-	// smallFile is the size up to which a file is held in memory meanwhile.
-	smallFile = 64 << 10
-)
+// smallFile is the size up to which a file is held in memory while it is stored,
+// so that the next can be read.
+const smallFile = 64 << 10
 
 // partStager stores the files of a request, small ones while the next are read.
 type partStager struct {

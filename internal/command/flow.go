@@ -2,6 +2,7 @@ package command
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -54,22 +55,27 @@ func (g *global) flowFile(name string) (map[string]any, error) {
 	return map[string]any{"toml": string(text)}, nil
 }
 
+// sendFlow posts the flow of a file and decodes the answer.
+func (g *global) sendFlow(ctx context.Context, file, path string, answer any) error {
+	body, err := g.flowFile(file)
+	if err != nil {
+		return err
+	}
+	c, err := g.client()
+	if err != nil {
+		return err
+	}
+	return c.call(ctx, http.MethodPost, path, body, answer)
+}
+
 func (g *global) flowValidate() *cobra.Command {
 	return &cobra.Command{
 		Use: "validate FILE", Short: "Say what is wrong with a flow", Args: needs(1, 1, "a FILE, or - for standard input"),
 		Long:    "Checks a flow as apply does, and creates nothing. It exits with 2 when something is wrong.",
 		Example: "  sheaf flow validate contracts.toml",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			body, err := g.flowFile(args[0])
-			if err != nil {
-				return err
-			}
-			c, err := g.client()
-			if err != nil {
-				return err
-			}
 			var checked api.FlowChecked
-			if err := c.call(cmd.Context(), http.MethodPost, "/v1/flows:validate", body, &checked); err != nil {
+			if err := g.sendFlow(cmd.Context(), args[0], "/v1/flows:validate", &checked); err != nil {
 				return err
 			}
 			if checked.Valid {
@@ -103,20 +109,12 @@ func (g *global) flowApply() *cobra.Command {
 		Long:    "Creates a flow from TOML or JSON. A flow that does the same as its latest version\ncreates none.",
 		Example: "  sheaf flow apply contracts.toml\n  sheaf flow apply contracts.toml --dry-run",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			body, err := g.flowFile(args[0])
-			if err != nil {
-				return err
-			}
-			c, err := g.client()
-			if err != nil {
-				return err
-			}
 			path, said := "/v1/flows", "%s is the latest version of the flow."
 			if sure.dryRun {
 				path, said = "/v1/flows?dry_run=true", "Nothing was changed. %s would be the latest version of the flow."
 			}
 			var v api.FlowAnswer
-			if err := c.call(cmd.Context(), http.MethodPost, path, body, &v); err != nil {
+			if err := g.sendFlow(cmd.Context(), args[0], path, &v); err != nil {
 				return err
 			}
 			return g.done(v, said, v.Ref)

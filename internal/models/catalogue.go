@@ -32,8 +32,8 @@ type Model struct {
 
 	QueryPrefix, PassagePrefix string // put before texts
 
-	// Weight and Floor of its vectors in fusion, as in embed.Model. Both are
-	// measured: nDCG@10 on Cranfield, the best 100 of each side.
+	// Weight and Floor of its vectors in fusion, as in embed.Model. Those of the
+	// English models are measured: nDCG@10 on Cranfield, the best 100 of each side.
 	Weight, Floor float64
 }
 

@@ -186,7 +186,7 @@ const (
 // or longer than requeueAfter ago, in the order of tenant, lane, phase, place
 // and id. It answers for the next tenants behind after, so that a caller
 // publishes what it has while thousands of tenants are still to come.
-// It looks at as many of a tenant's tasks as Runnable with a limit of window.
+//
 // It looks at the first window tasks of each lane and phase only: while all of
 // those are in the queue the queue has enough, and as they are claimed the next
 // come into view. The hint of a task whose executor died goes to the first
