@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -14,10 +15,10 @@ import (
 
 // migrateAtOnce has several stores migrate one database at the same time, each
 // more than once.
-func migrateAtOnce(t *testing.T, c sqlstore.Config) {
+func migrateAtOnce(t *testing.T, c sqlstore.Config, processes int) {
 	t.Helper()
 	var wg sync.WaitGroup
-	for range 3 {
+	for range processes {
 		wg.Go(func() {
 			s, err := sqlstore.Open(context.Background(), c)
 			if err != nil {
@@ -38,8 +39,19 @@ func migrateAtOnce(t *testing.T, c sqlstore.Config) {
 func TestMigrateByManyProcessesAtOnce(t *testing.T) {
 	storetest.ForEachEngine(t, func(t *testing.T, engine string) {
 		c := storetest.Config(t, engine)
-		migrateAtOnce(t, c)
+		migrateAtOnce(t, c, 3)
 	})
+}
+
+// SQLite has no lock for several migrations: each process may come second to
+// more than one of them.
+func TestMigrateSQLiteByManyProcessesAtOnce(t *testing.T) {
+	for i := range 10 {
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
+			t.Parallel()
+			migrateAtOnce(t, sqlstore.Config{Driver: "sqlite", DSN: filepath.Join(t.TempDir(), "sheaf.db")}, 10)
+		})
+	}
 }
 
 // Only one of many can make a new SQLite file a WAL database, and SQLite does

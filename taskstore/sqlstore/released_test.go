@@ -143,7 +143,7 @@ func TestReleasedStoresOpen(t *testing.T) {
 		storetest.ForEachEngine(t, func(t *testing.T, engine string) {
 			t.Run(fmt.Sprintf("%04d", schema), func(t *testing.T) {
 				c, db, at := restore(t, engine, schema)
-				migrateAtOnce(t, c)
+				migrateAtOnce(t, c, 3)
 				s, err := sqlstore.Open(t.Context(), c)
 				if err != nil {
 					t.Fatal(err)
