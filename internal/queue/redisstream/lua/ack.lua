@@ -7,7 +7,7 @@
 -- ARGV[1]  consumer group
 -- ARGV[2]  1 if the tasks run and keep their places under the cap, else 0
 -- ARGV[3…] entry id, task id of each
--- returns  1 if there is room for somebody whom the cap kept waiting, else 0
+-- returns  1 if a consumer that waits at the cap may go on, else 0
 for i = 3, #ARGV, 2 do
   redis.call('XACK', KEYS[1], ARGV[1], ARGV[i])
   redis.call('XDEL', KEYS[1], ARGV[i])

@@ -3,7 +3,7 @@
 -- KEYS[1]  run:{tenant}   SET of task ids handed out and not done
 -- KEYS[2]  wait:{tenant}  set when the cap kept somebody from taking
 -- ARGV[1…] task ids
--- returns  1 if there is room for somebody whom the cap kept waiting, else 0
+-- returns  1 if a consumer that waits at the cap may go on, else 0
 for i = 1, #ARGV do
   redis.call('SREM', KEYS[1], ARGV[i])
 end

@@ -1,5 +1,5 @@
 -- publish adds hints of one tenant and lane to their stream, as far as the
--- window has room. It makes stream and consumer group anew each time, so that a
+-- window has free capacity. It makes stream and consumer group anew each time, so that a
 -- Redis that has lost its memory heals with the next publish.
 --
 -- KEYS[1]  q:{tenant}:p<lane>  stream
@@ -19,30 +19,30 @@ local now = redis.call('TIME')
 local at = now[1] .. string.format('%03d', math.floor(tonumber(now[2]) / 1000))
 local window, span = tonumber(ARGV[2]), tonumber(ARGV[3])
 local held = redis.call('XLEN', KEYS[1])
-local room = {}
-local function roomOf(phase)
+local free = {}
+local function freeOf(phase)
   local first, last = phase, phase
   if phase <= 1 then
     first, last = 0, 1
   end
-  if not room[last] then
+  if not free[last] then
     local waiting = redis.call('ZCOUNT', KEYS[2], first * span, '(' .. string.format('%d', (last + 1) * span))
-    room[last] = window - waiting - held
+    free[last] = window - waiting - held
     if last == 1 then
-      room[last] = math.min(window - waiting, 2 * window - waiting - held)
+      free[last] = math.min(window - waiting, 2 * window - waiting - held)
     end
   end
   return last
 end
 local added = 0
 for i = 4, #ARGV, 5 do
-  local of = roomOf(tonumber(ARGV[i + 3]))
-  if room[of] <= 0 then
+  local of = freeOf(tonumber(ARGV[i + 3]))
+  if free[of] <= 0 then
     break
   end
   redis.call('XADD', KEYS[1], '*', 't', ARGV[i], 'c', ARGV[i + 1], 'k', ARGV[i + 2], 'a', at, 'p', ARGV[i + 3], 'w', ARGV[i + 4])
-  for phase, left in pairs(room) do
-    room[phase] = left - 1
+  for phase, left in pairs(free) do
+    free[phase] = left - 1
   end
   added = added + 1
 end

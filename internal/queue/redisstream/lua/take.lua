@@ -26,14 +26,14 @@
 -- returns  {'ok', {index of the lane from 1, entry id, {field, value, …}}, …},
 --          the same with 'last' when no more wait, {'empty'}, {'capped'}, or
 --          {'skipped'} when only skipped kinds wait
-local room = tonumber(ARGV[3]) - redis.call('SCARD', KEYS[1])
-if room <= 0 then
+local free = tonumber(ARGV[3]) - redis.call('SCARD', KEYS[1])
+if free <= 0 then
   redis.call('DEL', KEYS[2]) -- first, since a Redis without memory allows it and then the next
   redis.call('SET', KEYS[2], '1')
   return {'capped'}
 end
 local group, consumer = ARGV[1], ARGV[2]
-local want, age, look, span = math.min(room, tonumber(ARGV[4])), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local want, age, look, span = math.min(free, tonumber(ARGV[4])), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local lanes, phases, begin, bulk = (#KEYS - 3) / 2, 4, 2, 3
 local skip, skipping, skipped = {}, #ARGV > 10, false
 for i = 11, #ARGV do
