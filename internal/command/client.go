@@ -112,6 +112,7 @@ type answerError struct {
 	status    int
 	code, msg string
 	requestID string
+	details   []api.ProblemDetail
 }
 
 func (e *answerError) Error() string { return e.msg }
@@ -156,7 +157,7 @@ func (c *client) send(req *http.Request) (*http.Response, error) {
 	defer resp.Body.Close()
 	var p api.Problem
 	if json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&p) == nil && p.Detail != "" {
-		return nil, &answerError{resp.StatusCode, p.Code, fmt.Sprintf("%s (%s)", p.Detail, p.Code), p.RequestID}
+		return nil, &answerError{resp.StatusCode, p.Code, fmt.Sprintf("%s (%s)", p.Detail, p.Code), p.RequestID, p.Errors}
 	}
 	return nil, &answerError{status: resp.StatusCode, msg: fmt.Sprintf("%s %s: %s; is %s a Sheaf?", req.Method, req.URL.Path, resp.Status, c.base)}
 }

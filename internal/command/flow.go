@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -65,7 +66,15 @@ func (g *global) sendFlow(ctx context.Context, file, path string, answer any) er
 	if err != nil {
 		return err
 	}
-	return c.call(ctx, http.MethodPost, path, body, answer)
+	err = c.call(ctx, http.MethodPost, path, body, answer)
+	if a, ok := errors.AsType[*answerError](err); ok && a.code == "invalid_flow" {
+		lines := make([]string, len(a.details))
+		for i, d := range a.details {
+			lines[i] = "\n  " + d.Location + ": " + d.Message
+		}
+		a.msg = file + " is refused (invalid_flow):" + strings.Join(lines, "")
+	}
+	return err
 }
 
 func (g *global) flowValidate() *cobra.Command {

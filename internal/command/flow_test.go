@@ -34,7 +34,7 @@ func TestFlowCommands(t *testing.T) {
 	}
 	write(strings.ReplaceAll(victimsFlow("contracts"), `"chunk", from = ["read"]`, `"chunk", from = ["raed"], timeout = "90h"`))
 	has(s.sheaf("flow", "validate", file), exitUsage, `node cut: from: There is no node "raed"`, "node cut: timeout: ", `node read: Nothing reads its output`)
-	has(s.sheaf("flow", "apply", file), exitFailed, "and 2 more", "invalid_flow")
+	has(s.sheaf("flow", "apply", file), exitFailed, `node.cut.from: There is no node "raed"`, "node.cut.timeout: ", "node.read: Nothing reads its output", "invalid_flow")
 
 	write(victimsFlow("contracts"))
 	has(s.must("flow", "validate", file), 0, "is valid")

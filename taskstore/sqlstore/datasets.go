@@ -26,6 +26,9 @@ func (s *datasets) CreateDataset(ctx context.Context, d sheaf.Dataset) (*sheaf.D
 		if _, err := one[string](tx, "tenant", d.TenantID, "SELECT id FROM tenants WHERE id=?"+s.d.share, d.TenantID); err != nil {
 			return err
 		}
+		if err := s.flowExists(tx, d.TenantID, d.ParseConfig.Flow.V); err != nil {
+			return err
+		}
 		return tx.Model(&datasetRow{}).Create(columns{"id": d.ID, "tenant_id": d.TenantID, "name": d.Name, "parse_config": s.vault.hide(d.TenantID, encode(d.ParseConfig)), "paused": flag(d.Paused),
 			"created_at": gorm.Expr(s.now()), "updated_at": gorm.Expr(s.now())}).Error
 	})
@@ -93,7 +96,8 @@ func (s *datasets) countDatasets(ctx context.Context, tenantID string, rows []da
 
 // UpdateDataset writes name and settings. ErrStale when the dataset was changed
 // since d was read, as its UpdatedAt says; zero writes anyway. Paused is left
-// to SetPaused, which takes the tasks along. updated_at grows with every
+// to SetPaused, which takes the tasks along. ErrConflict when the settings name a
+// flow that is deleted meanwhile. updated_at grows with every
 // change, so that it tells two of the same millisecond apart.
 func (s *datasets) UpdateDataset(ctx context.Context, d sheaf.Dataset) error {
 	if d.Name == "" {
@@ -106,8 +110,21 @@ func (s *datasets) UpdateDataset(ctx context.Context, d sheaf.Dataset) error {
 	if !d.UpdatedAt.IsZero() {
 		unchanged, args = " AND updated_at=?", append(args, d.UpdatedAt.UnixMilli())
 	}
-	err := changed(s.write(ctx).Exec(s.sql("UPDATE datasets SET name=?, parse_config=?, updated_at=CASE WHEN updated_at<@now THEN @now ELSE updated_at+1 END WHERE tenant_id=? AND id=?"+unchanged),
-		args...), "dataset", d.ID)
+	update := func(tx *gorm.DB) error {
+		return changed(tx.Exec(s.sql("UPDATE datasets SET name=?, parse_config=?, updated_at=CASE WHEN updated_at<@now THEN @now ELSE updated_at+1 END WHERE tenant_id=? AND id=?"+unchanged),
+			args...), "dataset", d.ID)
+	}
+	err := s.tx(ctx, func(tx *gorm.DB) error {
+		// The tenant's row first: deleting a flow holds it while it looks for
+		// datasets that name the flow.
+		if _, err := one[string](tx, "tenant", d.TenantID, "SELECT id FROM tenants WHERE id=?"+s.d.share, d.TenantID); err != nil {
+			return err
+		}
+		if err := s.flowExists(tx, d.TenantID, d.ParseConfig.Flow.V); err != nil {
+			return err
+		}
+		return update(tx)
+	})
 	if !errors.Is(err, sheaf.ErrNotFound) || unchanged == "" {
 		return err
 	}

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -117,6 +118,21 @@ func (s *flows) FlowVersions(ctx context.Context, tenantID, name string) ([]task
 	return mapped(rows, flowRow.toDomain), err
 }
 
+// flowExists refuses with ErrConflict a flow, as settings name it, that is not
+// there. The transaction holds the tenant's row, so that it stays there.
+func (s *handle) flowExists(tx *gorm.DB, tenantID, ref string) error {
+	name, version, _ := strings.Cut(ref, "@")
+	if name == "" || name == "standard" {
+		return nil
+	}
+	n, _ := strconv.Atoi(version) // 0 for the latest
+	found, err := first[int](tx, "SELECT version FROM flows WHERE tenant_id=? AND name=? AND deleted_at=0 AND (version=? OR ?=0) LIMIT 1", tenantID, name, n, n)
+	if err == nil && found == nil {
+		err = fmt.Errorf("%w: there is no flow %s, or it was deleted meanwhile; name another", sheaf.ErrConflict, ref)
+	}
+	return err
+}
+
 // flowUnused refuses with ErrConflict to delete what a dataset names: that
 // version, or the flow when no version would be left.
 func (s *flows) flowUnused(tx *gorm.DB, tenantID, name string, version int) error {
@@ -143,6 +159,13 @@ func (s *flows) flowUnused(tx *gorm.DB, tenantID, name string, version int) erro
 // numbers are not given again. ErrConflict while a dataset names what would go.
 func (s *flows) DeleteFlow(ctx context.Context, tenantID, name string, version int) (deleted []int, err error) {
 	err = s.tx(ctx, func(tx *gorm.DB) error {
+		// Locked: settings that name the flow are written before this, and are seen,
+		// or after it, and find it deleted.
+		if _, err := one[string](tx, "tenant", tenantID, "SELECT id FROM tenants WHERE id=?"+s.d.lock, tenantID); errors.Is(err, sheaf.ErrNotFound) {
+			return notFound("flow", flowName(name, version))
+		} else if err != nil {
+			return err
+		}
 		if deleted, err = all[int](tx, "SELECT version FROM flows WHERE tenant_id=? AND name=? AND deleted_at=0 AND (version=? OR ?=0) ORDER BY version"+s.d.lock, tenantID, name, version, version); err != nil {
 			return err
 		}

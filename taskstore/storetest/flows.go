@@ -90,6 +90,32 @@ func testFlowVersions(t *testing.T, b *bench) {
 	}
 	names(sheaf.Set("contracts@2")) // and not contracts@3, which is deleted below
 
+	// What is not there is not named, and what two do at once ends in one order
+	// or the other: a dataset never names what is deleted.
+	gone := *d
+	gone.ParseConfig.Flow, gone.UpdatedAt = sheaf.Set("nothing@1"), time.Time{}
+	if err := b.UpdateDataset(b.ctx, gone); !errors.Is(err, sheaf.ErrConflict) {
+		t.Errorf("a dataset names a flow that is not there: %v", err)
+	}
+	if _, err := b.CreateDataset(b.ctx, sheaf.Dataset{TenantID: b.tenant, Name: "names nothing", ParseConfig: gone.ParseConfig}); !errors.Is(err, sheaf.ErrConflict) {
+		t.Errorf("a new dataset names a flow that is not there: %v", err)
+	}
+	for i := range 8 {
+		create("pinned", fmt.Sprint(i))
+		var pin, remove error
+		wg.Go(func() {
+			d := *d
+			d.ParseConfig.Flow, d.UpdatedAt = sheaf.Set("pinned@"+fmt.Sprint(i+1)), time.Time{}
+			pin = b.UpdateDataset(b.ctx, d)
+		})
+		wg.Go(func() { _, remove = b.DeleteFlow(b.ctx, b.tenant, "pinned", i+1) })
+		wg.Wait()
+		if (pin == nil) == (remove == nil) || pin != nil && !errors.Is(pin, sheaf.ErrConflict) || remove != nil && !errors.Is(remove, sheaf.ErrConflict) {
+			t.Errorf("at once: naming it says %v, deleting it %v", pin, remove)
+		}
+	}
+	names(sheaf.Set("contracts@2"))
+
 	// Another tenant has none of them.
 	if _, err := b.Flow(b.ctx, "nobody", "contracts", 0); !errors.Is(err, sheaf.ErrNotFound) {
 		t.Errorf("another tenant reads it: %v", err)
