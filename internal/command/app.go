@@ -348,6 +348,30 @@ func parts(r *parser.Registry) []api.Part {
 	return out
 }
 
+// openStore opens the store as it is, with so many connections at most.
+func (a *app) openStore(ctx context.Context, conns int) (*sqlstore.Store, error) {
+	driver, dsn := a.cfg.Store.Driver, a.cfg.Store.DSN.Reveal()
+	if driver == "sqlite" {
+		dsn = a.path("sheaf.db")
+	}
+	roots, err := authorities(a.cfg.Store.CAFile, "store.ca_file")
+	if err != nil {
+		return nil, err
+	}
+	s, err := sqlstore.Open(ctx, sqlstore.Config{
+		Driver: driver, DSN: dsn, RootCAs: roots, MaxOpenConns: conns, EventLag: time.Duration(a.cfg.Store.EventLag),
+		Grace: time.Duration(a.cfg.Keeper.Grace), KeepVersions: time.Duration(a.cfg.Keeper.KeepVersions),
+	})
+	switch {
+	case err == nil:
+		return s, nil
+	case driver == "sqlite":
+		return nil, fmt.Errorf("opening the sqlite store: %w", err)
+	default:
+		return nil, fmt.Errorf("opening the %s store: %w; %s", driver, err, storeAdvice(err))
+	}
+}
+
 // openData opens the store, queue, blobs, index and embedder.
 func (a *app) openData(ctx context.Context, r roles) (err error) {
 	privateFiles()
@@ -367,22 +391,8 @@ func (a *app) openData(ctx context.Context, r roles) (err error) {
 		}
 		a.onClose(unlock)
 	}
-	dsn := a.cfg.Store.DSN.Reveal()
-	if a.cfg.Store.Driver == "sqlite" {
-		dsn = a.path("sheaf.db")
-	}
-	roots, err := authorities(a.cfg.Store.CAFile, "store.ca_file")
-	if err != nil {
+	if a.store, err = a.openStore(ctx, a.cfg.Store.MaxConns); err != nil {
 		return err
-	}
-	if a.store, err = sqlstore.Open(ctx, sqlstore.Config{
-		Driver: a.cfg.Store.Driver, DSN: dsn, RootCAs: roots, MaxOpenConns: a.cfg.Store.MaxConns, EventLag: time.Duration(a.cfg.Store.EventLag),
-		Grace: time.Duration(a.cfg.Keeper.Grace), KeepVersions: time.Duration(a.cfg.Keeper.KeepVersions),
-	}); err != nil {
-		if a.cfg.Store.Driver == "sqlite" {
-			return fmt.Errorf("opening the sqlite store: %w", err)
-		}
-		return fmt.Errorf("opening the %s store: %w; %s", a.cfg.Store.Driver, err, storeAdvice(err))
 	}
 	a.onClose(a.store.Close)
 	if err := a.store.Migrate(ctx); err != nil {

@@ -44,16 +44,14 @@ func (g *global) withSchema(ctx context.Context, f func(ctx context.Context, s *
 	}
 	a := &app{cfg: cfg, log: slog.New(slog.DiscardHandler)}
 	privateFiles()
-	dsn := cfg.Store.DSN.Reveal()
 	if cfg.Store.Driver == "sqlite" {
 		if err := makeDataDir(cfg.DataDir); err != nil {
 			return err
 		}
-		dsn = a.path("sheaf.db")
 	}
-	s, err := sqlstore.Open(ctx, sqlstore.Config{Driver: cfg.Store.Driver, DSN: dsn, MaxOpenConns: 2})
+	s, err := a.openStore(ctx, 2)
 	if err != nil {
-		return fmt.Errorf("opening the %s store: %w", cfg.Store.Driver, err)
+		return err
 	}
 	defer s.Close()
 	return f(ctx, s)

@@ -113,6 +113,20 @@ func TestStoreWithAPrivateAuthority(t *testing.T) {
 			}
 			s.stop()
 
+			// Commands that open the store without a server reach it by the same settings.
+			for name, value := range map[string]string{"STORE_DRIVER": driver, "STORE_DSN_FILE": secret, "STORE_CA_FILE": ca, "STORE_SECRETS_KEY": testSecretsKey, "DATA_DIR": t.TempDir()} {
+				t.Setenv("SHEAF_"+name, value)
+			}
+			for _, line := range []string{"migrate", "migrate --dry-run", "tenant create herons", "key create herons --dry-run"} {
+				if o := (typed{ctx: t.Context()}).run(strings.Fields(line)...); o.code != 0 {
+					t.Errorf("sheaf %s ends with %d: %s%s", line, o.code, o.out, o.err)
+				}
+			}
+			t.Setenv("SHEAF_STORE_CA_FILE", strangersAuthority(t))
+			if o := (typed{ctx: t.Context()}).run("migrate"); o.code == 0 || !strings.Contains(o.out+o.err, "name the PEM file of the authority that signed the server's certificate in store.ca_file") {
+				t.Errorf("sheaf migrate under another authority ends with %d: %s%s", o.code, o.out, o.err)
+			}
+
 			not := filepath.Join(t.TempDir(), "not.pem")
 			if err := os.WriteFile(not, []byte("no certificate"), 0o600); err != nil {
 				t.Fatal(err)
