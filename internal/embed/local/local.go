@@ -64,6 +64,7 @@ type Embedder struct {
 
 	mu    sync.Mutex
 	up    chan struct{} // closed while the child answers
+	down  chan struct{} // closed while it does not
 	cause error         // why it does not
 	pid   int           // of the child
 }
@@ -88,7 +89,8 @@ func Open(ctx context.Context, c Config) (*Embedder, error) {
 	}
 	c.MemoryBytes = cmp.Or(c.MemoryBytes, int64(768+64*c.Threads)<<20)
 	c.StartTimeout, c.CheckEvery, c.Backoff = cmp.Or(c.StartTimeout, time.Minute), cmp.Or(c.CheckEvery, 5*time.Second), cmp.Or(c.Backoff, 200*time.Millisecond)
-	e := &Embedder{config: c, program: program, finished: make(chan struct{}), up: make(chan struct{}), cause: errors.New("it is starting")}
+	e := &Embedder{config: c, program: program, finished: make(chan struct{}), up: make(chan struct{}), down: make(chan struct{}), cause: errors.New("it is starting")}
+	close(e.down)
 	if err := e.listen(); err != nil {
 		return nil, fmt.Errorf("making the socket of %s: %w", program, err)
 	}
@@ -183,18 +185,47 @@ func (e *Embedder) Embed(ctx context.Context, texts []string, purpose embed.Purp
 	if len(texts) == 0 || purpose == embed.Window {
 		return e.Embedder.Embed(ctx, texts, purpose)
 	}
-	if err := e.await(ctx, maxWait); err != nil {
-		return nil, err
-	}
-	return e.Embedder.Embed(ctx, texts, purpose)
+	var vectors [][]float32
+	err := e.call(ctx, maxWait, func(ctx context.Context) (err error) {
+		vectors, err = e.Embedder.Embed(ctx, texts, purpose)
+		return err
+	})
+	return vectors, err
 }
 
 // Ping fails at once while the program is not up.
 func (e *Embedder) Ping(ctx context.Context) error {
-	if err := e.await(ctx, 0); err != nil {
+	return e.call(ctx, 0, e.Embedder.Ping)
+}
+
+// call waits until the program is up, and lets f ask it. A request that is in
+// the socket's queue when the program ends is answered by the next one, or fails
+// when that is not up after most.
+func (e *Embedder) call(ctx context.Context, most time.Duration, f func(context.Context) error) error {
+	if err := e.await(ctx, most); err != nil {
 		return err
 	}
-	return e.Embedder.Ping(ctx)
+	inner, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		for inner.Err() == nil {
+			e.mu.Lock()
+			down := e.down
+			e.mu.Unlock()
+			select {
+			case <-down:
+				if err := e.await(inner, most); err != nil {
+					cancel(err)
+				}
+			case <-inner.Done():
+			}
+		}
+	}()
+	err := f(inner)
+	if err != nil && ctx.Err() == nil && inner.Err() != nil {
+		return context.Cause(inner)
+	}
+	return err
 }
 
 func (e *Embedder) await(ctx context.Context, most time.Duration) error {
@@ -229,7 +260,9 @@ func (e *Embedder) set(cause error) {
 	e.cause = cause
 	if cause == nil && !wasUp {
 		close(e.up)
+		e.down = make(chan struct{})
 	} else if cause != nil && wasUp {
+		close(e.down)
 		e.up = make(chan struct{})
 	}
 }

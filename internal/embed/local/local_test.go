@@ -287,6 +287,25 @@ func TestDamagedFilesAreNotLoaded(t *testing.T) {
 	embedAgain(t, e)
 }
 
+// A call may come when the program has ended and nobody has noticed yet.
+func TestQueuedCallEndsWithTheProgram(t *testing.T) {
+	store, program := install(t)
+	e := open(t, Config{Store: store, Model: model(t, small), Program: program})
+	e.Close()
+	if err := e.listen(); err != nil { // a queue that nobody reads
+		t.Fatal(err)
+	}
+	defer e.unlisten()
+	e.set(nil)
+	answered := make(chan error)
+	go func() { answered <- e.Ping(t.Context()) }()
+	ended := time.AfterFunc(50*time.Millisecond, func() { e.set(errors.New("killed")) })
+	defer ended.Stop()
+	if err := <-answered; !errors.Is(err, sheaf.ErrUnavailable) || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("got %v, want why the program ended", err)
+	}
+}
+
 func TestMissingModelSaysHowToInstallIt(t *testing.T) {
 	for _, c := range []struct {
 		config Config
