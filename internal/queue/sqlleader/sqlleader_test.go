@@ -17,7 +17,7 @@ const ttl = 1500 * time.Millisecond
 // cuttable is one process's way to the leases, which can be cut.
 type cuttable struct {
 	sqlleader.Leases
-	cut atomic.Bool
+	cut, released atomic.Bool
 }
 
 func (c *cuttable) AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error) {
@@ -31,7 +31,9 @@ func (c *cuttable) ReleaseLease(ctx context.Context, name, holder string) error 
 	if c.cut.Load() {
 		return sheaf.ErrUnavailable
 	}
-	return c.Leases.ReleaseLease(ctx, name, holder)
+	err := c.Leases.ReleaseLease(ctx, name, holder)
+	c.released.Store(err == nil)
+	return err
 }
 
 func TestLeadersFailOver(t *testing.T) {
@@ -88,25 +90,20 @@ func TestLeadersFailOver(t *testing.T) {
 		case <-time.After(2 * ttl):
 		}
 
-		cut := time.Now()
 		leases[0].cut.Store(true)
 		stopped, led := wait(ended[0], "the first, cut off, stops"), wait(began[1], "the second leads")
 		if !stopped.Before(led) {
 			t.Errorf("the first led on for %v after the second began", stopped.Sub(led))
 		}
-		if d := led.Sub(cut); d > 3*ttl {
-			t.Errorf("the second led %v after the first was cut off, TTL %v", d, ttl)
-		}
 
 		leases[0].cut.Store(false)
-		resigned := time.Now()
 		stops[1]()
-		if d := wait(began[0], "the first leads again").Sub(resigned); d > ttl {
-			t.Errorf("after a resignation it took %v, as if the lease had to run out", d)
+		<-over
+		if !leases[1].released.Load() {
+			t.Error("after a resignation the lease has to run out")
 		}
+		wait(began[0], "the first leads again")
 		stops[0]()
-		for range 2 {
-			<-over // before the stores close
-		}
+		<-over // before the stores close
 	})
 }
