@@ -760,10 +760,16 @@ func (s *Server) jobRoutes() {
 	op := get("/v1/jobs/{job}", "Read a job")
 	s.streaming(&op, s.streamJob)
 	handle(s, op, func(ctx context.Context, in *jobIn) (*tagged[*sheaf.Job], error) {
-		if err := s.waitForJob(ctx, in.Job, in.Wait); err != nil {
+		ended, err := s.waitForJob(ctx, in.Job, in.Wait)
+		if err != nil {
 			return nil, err
 		}
 		of := s.jobStatus(tenantOf(ctx), in.Job)
+		if ended { // a crowd's snapshot may be older; who waited for the end must see it
+			if snap, err := s.hub.Read(ctx, of.scope, of.read); err == nil && !of.ended(snap.Value) {
+				s.hub.Changed(of.scope.TenantID, in.Job)
+			}
+		}
 		return snapshotOf[*sheaf.Job](ctx, s, in.ETagInput, of.scope, of.read)
 	})
 	type listIn struct {
@@ -895,33 +901,34 @@ const maxIdle = 24 * time.Hour
 // maxWait bounds a long poll.
 const maxWait = time.Minute
 
-// waitForJob waits for a job's end as long as wait says.
-func (s *Server) waitForJob(ctx context.Context, id, wait string) error {
+// waitForJob waits for a job's end as long as wait says, and reports whether it
+// has come.
+func (s *Server) waitForJob(ctx context.Context, id, wait string) (ended bool, _ error) {
 	var d time.Duration
+	var err error
 	if wait != "" {
-		var err error
 		if d, err = time.ParseDuration(wait); err != nil || d < 0 {
-			return newProblem(400, "", "wait must be a duration such as 30s")
+			return false, newProblem(400, "", "wait must be a duration such as 30s")
 		}
 	}
 	if d = min(d, maxWait); d == 0 {
-		return nil
+		return false, nil
 	}
 	begun := time.Now()
 	for {
 		// A job is summed from all its tasks, which is measurable work: that is
 		// done once, for the answer.
-		ended, err := s.cfg.Catalog.JobEnded(ctx, tenantOf(ctx), id)
+		ended, err = s.cfg.Catalog.JobEnded(ctx, tenantOf(ctx), id)
 		waited := time.Since(begun)
 		if err != nil || ended || waited >= d {
-			return err
+			return ended, err
 		}
 		select {
 		case <-time.After(min(max(waited/8, 20*time.Millisecond), time.Second, d-waited)):
 		case <-s.cfg.Stopping:
-			return nil
+			return false, nil
 		case <-ctx.Done():
-			return ctx.Err()
+			return false, ctx.Err()
 		}
 	}
 }

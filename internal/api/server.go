@@ -249,7 +249,13 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 			if rt.scope == scopeAdmin {
 				tenant = "" // it may have changed another's
 			}
-			defer s.hub.Changed(tenant)
+			defer func() {
+				job, made := strings.CutPrefix(w.Header().Get("Location"), "/v1/jobs/")
+				if !made {
+					job = ""
+				}
+				s.hub.Changed(tenant, job)
+			}()
 		}
 		s.mux.ServeHTTP(w, routed(r))
 		return

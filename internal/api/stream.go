@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"strings"
@@ -151,6 +152,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, f taskstore.Even
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		if !s.awaitPace(ctx, sub) {
+			return
+		}
 		select {
 		case <-sub.Ready:
 		case <-timer.C:
@@ -201,6 +205,27 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, f taskstore.Even
 		}
 		timer.Reset(again)
 	}
+}
+
+// awaitPace waits until it is time to serve a watcher again, which depends on how
+// many there are. It reports whether the stream goes on.
+func (s *Server) awaitPace(ctx context.Context, sub *watch.Subscription) bool {
+	pace := s.hub.Pace()
+	if pace == 0 {
+		return true
+	}
+	// Streams that were opened at once are not served at once ever after.
+	timer := time.NewTimer(pace*3/4 + rand.N(pace/2))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-sub.Filling:
+	case <-s.cfg.Stopping:
+		return false
+	case <-ctx.Done():
+		return false
+	}
+	return true
 }
 
 // past writes events of the store, and reports whether there are more. With

@@ -159,8 +159,7 @@ func (s *Server) waitForAnswer(ctx context.Context, answer *SubmitAnswer, wait s
 	if wait == "" {
 		return
 	}
-	err := s.waitForJob(ctx, answer.Job.ID, wait)
-	if err != nil {
+	if _, err := s.waitForJob(ctx, answer.Job.ID, wait); err != nil {
 		return // what was submitted is answered as it was
 	}
 	job, err := s.cfg.Ingest.Job(ctx, tenantOf(ctx), answer.Job.ID)

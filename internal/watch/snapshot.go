@@ -34,7 +34,9 @@ const (
 	crowd        = 5               // readers of a snapshot in a second, from which on they share what is a little older
 	restFactor   = 20              // a snapshot that many share is read for a twentieth of the time at most
 	maxRest      = 5 * time.Second
-	shareFactor  = 10 // all of these together for a tenth of it
+	perReader    = 100 * time.Millisecond // that a reader in a second adds to the age at which a crowd's snapshot is read again
+	maxCrowdRest = 3 * time.Second
+	shareFactor  = 20 // all of these together for a twentieth of it
 )
 
 // snapshots are those that a hub keeps. The hub's mu guards entries and what
@@ -53,11 +55,12 @@ type entry struct {
 	used    time.Time
 
 	// Guarded by turn.
-	snap   *Snapshot
-	shows  int64         // version when it was read
-	took   time.Duration // to read it
-	second int64         // in which reads are counted
-	reads  int
+	snap        *Snapshot
+	shows       int64         // version when it was read
+	took        time.Duration // to read it
+	second      int64         // in which reads are counted
+	reads       int
+	readsBefore int // in the second before
 }
 
 // touch marks what shows events of a scope; h.mu is held.
@@ -76,11 +79,13 @@ func (s *snapshots) touchAll() {
 }
 
 // Changed says that a request was answered that may have changed something of
-// the tenant, or of all for "": what is read next shows that.
-func (h *Hub) Changed(tenantID string) {
+// the tenant, or of all for "": what is read next shows that. jobID is the job
+// that the request made or added to, "" for others: snapshots of another job
+// learn from events what such a request does to them.
+func (h *Hub) Changed(tenantID, jobID string) {
 	h.mu.Lock()
 	for scope, x := range h.entries {
-		if tenantID == "" || scope.TenantID == tenantID {
+		if (tenantID == "" || scope.TenantID == tenantID) && (jobID == "" || scope.JobID == "" || scope.JobID == jobID) {
 			x.version++
 			x.forced = true
 		}
@@ -90,9 +95,19 @@ func (h *Hub) Changed(tenantID string) {
 }
 
 // Read returns a snapshot that shows all that was in the log when it was called,
-// unless many read it at once: then it may be older by what maxRest allows.
-// read is called where there is none, by one caller at a time.
+// unless many read it at once: then it may be older by what maxRest allows, and
+// is answered without a statement. read is called where there is none, by one
+// caller at a time.
 func (h *Hub) Read(ctx context.Context, scope Scope, read func(context.Context) (any, error)) (*Snapshot, error) {
+	x := h.entry(scope)
+	if err := x.lock(ctx); err != nil {
+		return nil, err
+	}
+	snap := h.forCrowd(x)
+	x.unlock()
+	if snap != nil {
+		return snap, nil
+	}
 	if err, gone := h.syncs.Do(ctx, struct{}{}); gone != nil || err != nil {
 		if gone != nil {
 			return nil, gone
@@ -109,36 +124,71 @@ func (h *Hub) Latest(ctx context.Context, scope Scope, read func(context.Context
 	return h.snapshot(ctx, scope, false, read)
 }
 
-func (h *Hub) snapshot(ctx context.Context, scope Scope, fresh bool, read func(context.Context) (any, error)) (*Snapshot, time.Duration, error) {
-	x := h.entry(scope)
-	select {
-	case <-x.turn:
-		defer func() { x.turn <- struct{}{} }()
-	case <-ctx.Done():
-		return nil, 0, ctx.Err()
-	}
+// forCrowd counts a reader, and returns the snapshot that a crowd shares until it
+// is too old, nil for who is none; x is locked.
+func (h *Hub) forCrowd(x *entry) *Snapshot {
 	now := time.Now()
 	if s := now.Unix(); s != x.second {
-		if fresh && s == x.second+1 && x.reads > crowd {
-			x.reads = crowd // there still is one
+		if s == x.second+1 {
+			x.readsBefore = x.reads
 		} else {
-			x.reads = 0
+			x.readsBefore = 0
 		}
-		x.second = s
+		x.second, x.reads = s, 0
 	}
-	if fresh {
-		x.reads++
-	}
+	x.reads++
 	h.mu.Lock()
-	version, forced, shared := x.version, x.forced, h.next
+	forced := x.forced
+	h.mu.Unlock()
+	if x.snap == nil || forced || !x.crowded() || now.Sub(x.snap.At) >= x.rest() {
+		return nil
+	}
+	return x.snap
+}
+
+// crowded reports whether many read the snapshot in this second or the last.
+func (x *entry) crowded() bool { return max(x.reads, x.readsBefore) > crowd }
+
+// rest is the age at which a crowd's snapshot is read again.
+func (x *entry) rest() time.Duration {
+	return max(min(restFactor*x.took, maxRest), min(time.Duration(max(x.reads, x.readsBefore))*perReader, maxCrowdRest))
+}
+
+func (x *entry) lock(ctx context.Context) error {
+	select {
+	case <-x.turn:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (x *entry) unlock() { x.turn <- struct{}{} }
+
+func (h *Hub) snapshot(ctx context.Context, scope Scope, fresh bool, read func(context.Context) (any, error)) (*Snapshot, time.Duration, error) {
+	x := h.entry(scope)
+	if err := x.lock(ctx); err != nil {
+		return nil, 0, err
+	}
+	defer x.unlock()
+	now := time.Now()
+	h.mu.Lock()
+	version, forced, shared, pace := x.version, x.forced, h.next, h.pace()
 	h.mu.Unlock()
 	if x.snap != nil && !forced {
 		age, touched := now.Sub(x.snap.At), x.shows != version
 		if !touched && (age < maxAge || !fresh && age < maxQuiet) {
 			return x.snap, 0, nil
 		}
-		if !touched || !fresh || x.reads > crowd {
-			if again := max(min(restFactor*x.took, maxRest)-age, shared.Sub(now)); again > 0 {
+		rest := min(restFactor*x.took, maxRest)
+		switch {
+		case x.crowded():
+			rest = x.rest()
+		case !fresh:
+			rest = max(rest, pace)
+		}
+		if !touched || !fresh || x.crowded() {
+			if again := max(rest-age, shared.Sub(now)); again > 0 {
 				if !touched {
 					again = 0
 				}

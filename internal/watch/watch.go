@@ -10,7 +10,9 @@ package watch
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -55,6 +57,13 @@ const (
 	tooOld    = 10 * time.Second      // after so long without a reading what was touched does not matter
 	lookPause = 10 * time.Millisecond // between looks at the log for readers, each of which serves those who came meanwhile
 	maxScopes = 5000                  // of one look; beyond that everything counts as touched
+
+	// A process pays for each answer that it writes to a watcher, so it writes to
+	// many of them less often each.
+	unpaced    = 20                   // subscriptions that are served at once
+	pacePer    = 6 * time.Millisecond // that each further one adds to the time between two answers of any
+	maxPace    = 3 * time.Second
+	mergedFrom = time.Second // pace from which on an event is left out when a later one supersedes it
 )
 
 // Hub is the follower of a process. It is safe for concurrent use.
@@ -84,6 +93,9 @@ type Subscription struct {
 	// Ready receives when there is something to Take, and when there are events
 	// that will be received later: what they are of has changed already.
 	Ready notify.Signal
+	// Filling receives when half of the queue is in use: a watcher that waits
+	// for its Pace takes what there is.
+	Filling notify.Signal
 
 	mu    sync.Mutex
 	queue []Item
@@ -94,6 +106,45 @@ type Subscription struct {
 type Item struct {
 	Seq  int64
 	Data []byte
+
+	subject string // the task or document that it tells a state of, "" for other events
+	passing bool   // nothing is missed once a later state of the subject is known
+}
+
+// itemOf encodes an event.
+func (h *Hub) itemOf(e *sheaf.Event) *Item {
+	it := &Item{Seq: e.Seq, Data: h.cfg.Encode(*e)}
+	switch e.Kind {
+	case sheaf.EventMessage, sheaf.EventOutput:
+	case sheaf.EventDocument:
+		var change sheaf.DocumentChange
+		it.subject = e.DocumentID
+		it.passing = json.Unmarshal(e.Detail, &change) == nil && !change.State.Terminal()
+	default:
+		it.subject = e.TaskID
+		it.passing = e.Kind == sheaf.EventClaimed || e.Kind == sheaf.EventProgress
+	}
+	return it
+}
+
+// newest leaves out, in place, what a later item of the same subject supersedes.
+// The last item always stays, so that a watcher resumes behind it.
+func newest(items []Item) []Item {
+	later := make(map[string]struct{}, len(items))
+	at := len(items)
+	for i, it := range slices.Backward(items) {
+		_, superseded := later[it.subject]
+		if it.subject != "" {
+			later[it.subject] = struct{}{}
+		}
+		if !superseded || !it.passing {
+			at--
+			items[at] = items[i]
+		}
+	}
+	n := copy(items, items[at:])
+	clear(items[n:])
+	return items[:n]
 }
 
 // New makes a hub; Run makes it follow.
@@ -133,7 +184,7 @@ func (h *Hub) Notify() { h.wake.Notify() }
 // Subscribe begins behind the event that it returns: those before it are read
 // from the store, those after it are received, until Close.
 func (h *Hub) Subscribe(ctx context.Context, tenantID string, f taskstore.EventFilter) (*Subscription, int64, error) {
-	s := &Subscription{hub: h, tenant: tenantID, filter: f, Ready: notify.NewSignal()}
+	s := &Subscription{hub: h, tenant: tenantID, filter: f, Ready: notify.NewSignal(), Filling: notify.NewSignal()}
 	from := int64(-1)
 	for {
 		h.mu.Lock()
@@ -175,24 +226,46 @@ func (s *Subscription) Close() {
 }
 
 // Take returns the events since the last call. lost says that the subscription
-// fell behind: it receives nothing more.
+// fell behind: it receives nothing more. While many watch, events are left out
+// that a later one of the same task or document supersedes; ends never are.
 func (s *Subscription) Take() (items []Item, lost bool) {
+	merged := s.hub.Pace() >= mergedFrom
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	items, s.queue = s.queue, nil
+	if merged {
+		items = newest(items)
+	}
 	return items, s.lost
 }
 
-// push hands over an event; nil only wakes the watcher.
+// Pace is the time to leave between two answers to one watcher, 0 while few
+// watch.
+func (h *Hub) Pace() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.pace()
+}
+
+// pace is Pace; h.mu is held.
+func (h *Hub) pace() time.Duration {
+	return min(time.Duration(max(h.watching-unpaced, 0))*pacePer, maxPace)
+}
+
+// push hands over an event; nil only wakes the watcher. h.mu is held.
 func (s *Subscription) push(it *Item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	most := s.hub.cfg.Queue
 	switch {
 	case it == nil || s.lost:
-	case len(s.queue) >= s.hub.cfg.Queue:
+	case len(s.queue) >= most:
 		s.queue, s.lost = nil, true
 	default:
 		s.queue = append(s.queue, *it)
+		if len(s.queue) == most/2 {
+			s.Filling.Notify()
+		}
 	}
 	s.Ready.Notify()
 }
@@ -296,7 +369,7 @@ func (h *Hub) handOut(e *sheaf.Event) {
 			continue
 		}
 		if it == nil {
-			it = &Item{Seq: e.Seq, Data: h.cfg.Encode(*e)}
+			it = h.itemOf(e)
 		}
 		s.push(it)
 	}

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,9 +26,13 @@ type log struct {
 }
 
 func (l *log) add(tenant, job string) int64 {
+	return l.append(sheaf.Event{TenantID: tenant, JobID: job})
+}
+
+func (l *log) append(e sheaf.Event) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := sheaf.Event{Seq: int64(len(l.events) + 1), TenantID: tenant, JobID: job, At: time.Now()}
+	e.Seq, e.At = int64(len(l.events)+1), time.Now()
 	l.events = append(l.events, e)
 	return e.Seq
 }
@@ -158,6 +163,125 @@ func TestEachEventReachesEachWatcherOnceForOneReading(t *testing.T) {
 		} else {
 			s.Close()
 		}
+	})
+}
+
+// document is an event of a document that has changed its state.
+func document(id string, state sheaf.DocumentState) sheaf.Event {
+	b, err := json.Marshal(sheaf.DocumentChange{State: state})
+	if err != nil {
+		panic(err)
+	}
+	return sheaf.Event{TenantID: "t", JobID: "a", DocumentID: id, Kind: sheaf.EventDocument, Detail: b}
+}
+
+// A crowd is told the newest state of each task and document, and all ends; a
+// few watchers are told everything.
+func TestCrowdIsSentTheNewestOfEachSubject(t *testing.T) {
+	for _, watchers := range []int{2, 300} {
+		l := &log{}
+		follow(t, l, Config{}, func(t *testing.T, h *Hub) {
+			var subs []*Subscription
+			for range watchers {
+				s, _ := subscribe(t, h, "t", "a")
+				subs = append(subs, s)
+			}
+			task := func(id, kind string) sheaf.Event {
+				return sheaf.Event{TenantID: "t", JobID: "a", TaskID: id, Kind: kind}
+			}
+			var few, many []int64
+			passes := func(e sheaf.Event) { few = append(few, l.append(e)) }
+			stays := func(e sheaf.Event) {
+				passes(e)
+				many = append(many, few[len(few)-1])
+			}
+			passes(document("d", sheaf.DocQueued))
+			passes(document("d", sheaf.DocRunning))
+			passes(task("x", sheaf.EventClaimed))
+			passes(task("x", sheaf.EventProgress))
+			stays(task("x", sheaf.EventMessage))
+			stays(task("x", sheaf.EventFailed))
+			passes(task("x", sheaf.EventClaimed))
+			passes(task("y", sheaf.EventClaimed))
+			stays(task("x", sheaf.EventDone))
+			stays(document("d", sheaf.DocSucceeded))
+			stays(document("e", sheaf.DocRunning))
+			stays(document("d", sheaf.DocQueued)) // parsed again: its end before is no less an end
+			stays(task("y", sheaf.EventProgress))
+			time.Sleep(2 * time.Second)
+			want := few
+			if watchers > 2 {
+				want = many
+			}
+			encoded := map[int64]*byte{}
+			for i, s := range subs {
+				items, lost := s.Take()
+				var got []int64
+				for _, it := range items {
+					got = append(got, it.Seq)
+					if first := encoded[it.Seq]; first == nil {
+						encoded[it.Seq] = &it.Data[0]
+					} else if first != &it.Data[0] {
+						t.Fatalf("event %d was encoded again for watcher %d", it.Seq, i)
+					}
+				}
+				if lost || !slices.Equal(got, want) {
+					t.Fatalf("of %d watchers the %dth received %v, want %v; lost %v", watchers, i, got, want, lost)
+				}
+			}
+			for _, s := range subs {
+				s.Close()
+			}
+		})
+	}
+}
+
+func TestPaceFollowsTheNumberOfWatchers(t *testing.T) {
+	follow(t, &log{}, Config{}, func(t *testing.T, h *Hub) {
+		var subs []*Subscription
+		pace := func(watchers int) time.Duration {
+			for len(subs) < watchers {
+				s, _ := subscribe(t, h, "t", "")
+				subs = append(subs, s)
+			}
+			for len(subs) > watchers {
+				subs[len(subs)-1].Close()
+				subs = subs[:len(subs)-1]
+			}
+			return h.Pace()
+		}
+		for _, c := range []struct {
+			watchers int
+			want     time.Duration
+		}{{0, 0}, {unpaced, 0}, {unpaced + 1, pacePer}, {120, 100 * pacePer}, {500, 480 * pacePer}, {1000, maxPace}, {1, 0}} {
+			if got := pace(c.watchers); got != c.want {
+				t.Errorf("%d watchers: %v, want %v", c.watchers, got, c.want)
+			}
+		}
+		pace(0)
+	})
+}
+
+// A queue that fills wakes its watcher before it is full.
+func TestFillingQueueIsSaid(t *testing.T) {
+	l := &log{}
+	follow(t, l, Config{Queue: 10}, func(t *testing.T, h *Hub) {
+		s, _ := subscribe(t, h, "t", "a")
+		for n := 1; n <= 5; n++ {
+			l.add("t", "a")
+			time.Sleep(time.Second)
+			select {
+			case <-s.Filling:
+				if n < 5 {
+					t.Errorf("said with %d of 10", n)
+				}
+			default:
+				if n == 5 {
+					t.Error("not said with half of it in use")
+				}
+			}
+		}
+		s.Close()
 	})
 }
 
