@@ -82,6 +82,9 @@ func RangeID(taskID string, epoch int64) string {
 	return hex.EncodeToString(sum[:16])
 }
 
+// EditedRangePrefix begins the ids of ranges that hold one edited chunk.
+const EditedRangePrefix = "edit-"
+
 // ChunkID names the n-th chunk (from 0) of a range result.
 func ChunkID(rangeID string, n int) string {
 	return rangeID + "-" + strconv.Itoa(n)

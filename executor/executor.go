@@ -15,6 +15,7 @@ import (
 
 	"sheaf"
 	"sheaf/internal/blob"
+	"sheaf/internal/edits"
 	"sheaf/internal/embed"
 	"sheaf/internal/enrich"
 	"sheaf/internal/index"
@@ -46,6 +47,8 @@ type Store interface {
 	GenerationTasks(ctx context.Context, documentID string, generation int) ([]sheaf.Task, error)
 	FinishedRanges(ctx context.Context, documentID string, generation int) ([]taskstore.FinishedRange, error)
 	AppendEvents(ctx context.Context, c sheaf.Claim, events []sheaf.Event) error
+	Edits(ctx context.Context, tenantID, documentID string) ([]taskstore.ChunkEdit, error)
+	edits.Reserver
 }
 
 // Documents are those of which this process holds headings in memory.
@@ -122,6 +125,7 @@ type Executor struct {
 	parse    *semaphore.Weighted // tasks in each of these stages
 	embed    *semaphore.Weighted
 	index    *semaphore.Weighted
+	edits    *edits.Writer
 }
 
 // New makes an executor.
@@ -134,6 +138,7 @@ func New(cfg Config) *Executor {
 	if cfg.Embedder != nil { // tests of one stage have none
 		e.tags = &tagset.Loader{Blobs: cfg.Blobs, Model: cfg.Embedder.Model(), Limits: cfg.Tags}
 	}
+	e.edits = &edits.Writer{Store: e.cfg.Store, Blobs: e.cfg.Blobs, Index: e.cfg.Index, Embedder: e.cfg.Embedder, TextFunc: EmbeddingText}
 	if cfg.Chat != nil {
 		e.model = enrich.NewModel(cfg.Chat, cfg.ChatBatch)
 	}

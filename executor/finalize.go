@@ -36,7 +36,27 @@ func (e *Executor) processFinalize(ctx context.Context, t *sheaf.Task) (done tas
 			return done, err
 		}
 	}
+	if err := e.placeEdits(ctx, t, doc, tasks, &result); err != nil {
+		return done, err
+	}
 	return taskstore.Completion{Publish: &result}, nil
+}
+
+// placeEdits lays what people made of the document's chunks over the generation
+// that is being published.
+func (e *Executor) placeEdits(ctx context.Context, t *sheaf.Task, doc *sheaf.Document, tasks []sheaf.Task, p *taskstore.Publication) error {
+	all, err := e.cfg.Store.Edits(ctx, t.TenantID, t.DocumentID)
+	if err != nil {
+		return err
+	}
+	p.EditsVersion = taskstore.EditsVersion(all)
+	if len(all) == 0 || p.State == sheaf.DocFailed {
+		return nil
+	}
+	return e.newRun(t).stage(ctx, "edits", func(ctx context.Context) error {
+		p.Edits, err = e.edits.Place(ctx, doc, t.Generation, tasks, all)
+		return err
+	})
 }
 
 // outcome folds the tasks of a generation into its outcome: the ledger of all

@@ -52,6 +52,12 @@ func (l *ledger) FinishedRanges(context.Context, string, int) (out []taskstore.F
 	return out, nil
 }
 
+func (*ledger) Edits(context.Context, string, string) ([]taskstore.ChunkEdit, error) {
+	return nil, nil
+}
+
+func (*ledger) ReserveRanges(context.Context, string, string, []string) error { return nil }
+
 func (*ledger) AppendEvents(context.Context, sheaf.Claim, []sheaf.Event) error { return nil }
 
 // scriptedPages reads units that are there already.

@@ -49,7 +49,13 @@ type VisibleRange struct {
 	Name       string
 	MediaType  string
 	Generation int
+	Hidden     map[string]bool // chunks that people changed, switched off or deleted; nil for none
+	Edited     *EditedChunk    // of a range that holds an edited chunk; else nil
 }
+
+// EditedChunk is how an edited chunk is called: by the chunk that it stands in
+// place of, or an added one by its edit.
+type EditedChunk struct{ ChunkID, RangeID string }
 
 // EventScope says what an event is of.
 type EventScope struct{ TenantID, DatasetID, JobID, DocumentID string }

@@ -45,4 +45,9 @@ type Publication struct {
 	Tokens   int
 	Warnings []sheaf.Warning
 	Outline  json.RawMessage // []Heading, where the plan stored the document's; else nil
+
+	// EditsVersion is that of the edits that Edits places. Where people have
+	// edited since, the generation is finalized again in place of being published.
+	EditsVersion int64
+	Edits        []PlacedEdit // those that are left out have no chunk in the generation
 }

@@ -67,8 +67,9 @@ type RemovedRows struct {
 	Events      int `json:"events"`
 	Messages    int `json:"messages"` // to webhooks
 	Uploads     int `json:"uploads"`
-	Webhooks    int `json:"webhooks"` // of a dataset
-	Answers     int `json:"answers"`  // stored for repeated idempotency keys
+	Edits       int `json:"edits,omitempty"` // versions of edits of chunks
+	Webhooks    int `json:"webhooks"`        // of a dataset
+	Answers     int `json:"answers"`         // stored for repeated idempotency keys
 }
 
 // KeptCopy is content of a deleted document that stays, since it belongs to a

@@ -457,7 +457,7 @@ func hits(c index.Candidates, visible map[string]taskstore.VisibleRange, fusion 
 	// Before fusion: the scores are relative to the best that is returned.
 	hidden := func(h index.Hit) bool {
 		v, ok := visible[h.Chunk.RangeID]
-		return !ok || v.DocumentID != h.Chunk.DocumentID || len(r.Datasets) > 0 && !slices.Contains(r.Datasets, v.DatasetID)
+		return !ok || v.DocumentID != h.Chunk.DocumentID || len(r.Datasets) > 0 && !slices.Contains(r.Datasets, v.DatasetID) || v.Hidden[h.Chunk.ID]
 	}
 	c.Text, c.Vector = slices.DeleteFunc(c.Text, hidden), slices.DeleteFunc(c.Vector, hidden)
 	type group struct {
@@ -492,6 +492,9 @@ func hits(c index.Candidates, visible map[string]taskstore.VisibleRange, fusion 
 		}
 		// A range that a later generation took over is part of that one now.
 		h.Chunk.Generation = v.Generation
+		if v.Edited != nil {
+			h.Chunk.ID, h.Chunk.RangeID = v.Edited.ChunkID, cmp.Or(v.Edited.RangeID, h.Chunk.RangeID)
+		}
 		if h.Highlight == "" && r.Highlight && r.Mode != Vector {
 			h.Highlight = index.ParseWords(r.Query).Highlight(f.Chunk.Text) // found by meaning alone; some word may still match
 		}

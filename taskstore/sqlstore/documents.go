@@ -173,19 +173,48 @@ func verdicts(r taskRow) sheaf.Ledger {
 }
 
 // Visible answers, of the given range ids, those that a live generation lists.
-// It is the authoritative filter of every search.
+// It is the authoritative filter of every search. Up to 500 ids are one
+// statement, so that an edited chunk and the one that it stands in place of are
+// never both visible.
 func (s *documents) Visible(ctx context.Context, tenantID string, rangeIDs []string) (map[string]taskstore.VisibleRange, error) {
 	ids := slices.DeleteFunc(sortedUnique(rangeIDs), func(id string) bool { return id == "" })
-	rows, err := byIDs[struct {
-		RangeID, DocID, DatasetID, Name, MediaType string
-		Gen                                        int
-	}](s.read(ctx), ids, `SELECT t.range_id, d.id AS doc_id, d.dataset_id, d.name, d.media_type, t.gen FROM tasks t JOIN documents d ON d.id=t.doc_id
-		WHERE t.range_id IN ? AND t.state='done' AND t.tenant_id=? AND d.tenant_id=? AND t.gen=d.live_gen AND d.deleted_at=0`, tenantID, tenantID)
-	visible := make(map[string]taskstore.VisibleRange, len(rows))
-	for _, r := range rows {
-		visible[r.RangeID] = taskstore.VisibleRange{DocumentID: r.DocID, DatasetID: r.DatasetID, Name: r.Name, MediaType: r.MediaType, Generation: r.Gen}
+	visible := make(map[string]taskstore.VisibleRange, len(ids))
+	const listed = `SELECT t.range_id, d.id AS doc_id, d.dataset_id, d.name, d.media_type, t.gen, COALESCE(e.chunk_id, '') AS chunk_id, '' AS base_range, '' AS edit_id
+		FROM tasks t JOIN documents d ON d.id=t.doc_id LEFT JOIN chunk_edits e ON e.base_range=t.range_id AND e.hides=1 AND e.doc_id=t.doc_id AND e.gen=t.gen
+		WHERE t.range_id IN ? AND t.state='done' AND t.tenant_id=? AND d.tenant_id=? AND t.gen=d.live_gen AND d.deleted_at=0`
+	const edited = ` UNION ALL SELECT e.range_id, d.id, d.dataset_id, d.name, d.media_type, e.gen, CASE WHEN e.added=1 THEN '' ELSE e.chunk_id END, e.base_range, e.id
+		FROM chunk_edits e JOIN documents d ON d.id=e.doc_id
+		WHERE e.range_id IN ? AND e.tenant_id=? AND d.tenant_id=? AND e.gen=d.live_gen AND d.deleted_at=0`
+	for batch := range chunks(ids) {
+		q, args := listed, []any{batch, tenantID, tenantID}
+		if some := slices.DeleteFunc(slices.Clone(batch), func(id string) bool { return !editedRange(id) }); len(some) > 0 {
+			q, args = q+edited, append(args, some, tenantID, tenantID)
+		}
+		rows, err := all[struct {
+			RangeID, DocID, DatasetID, Name, MediaType, ChunkID, BaseRange, EditID string
+			Gen                                                                    int
+		}](s.read(ctx), q, args...)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range rows {
+			v, seen := visible[r.RangeID]
+			if !seen {
+				v = taskstore.VisibleRange{DocumentID: r.DocID, DatasetID: r.DatasetID, Name: r.Name, MediaType: r.MediaType, Generation: r.Gen}
+			}
+			switch {
+			case r.EditID != "":
+				v.Edited = &taskstore.EditedChunk{ChunkID: cmp.Or(r.ChunkID, r.EditID), RangeID: r.BaseRange}
+			case r.ChunkID != "":
+				if v.Hidden == nil {
+					v.Hidden = map[string]bool{}
+				}
+				v.Hidden[r.ChunkID] = true
+			}
+			visible[r.RangeID] = v
+		}
 	}
-	return visible, err
+	return visible, nil
 }
 
 // Task finds a task of the tenant.

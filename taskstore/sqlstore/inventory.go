@@ -34,18 +34,26 @@ func walk[R any](db *gorm.DB, query string, cursor func(R) any, start any, each 
 }
 
 // Ranges calls each for every range result that some task lists as done,
-// ordered by id, until it returns an error.
+// ordered by id, and then for those of edited chunks, until it returns an error.
 func (s *inventory) Ranges(ctx context.Context, each func(taskstore.InventoryRange) error) error {
 	type row struct {
 		ID, TenantID, DocID, RangeID, ArtifactKey  string
 		FromUnit, ToUnit, ChunkCount, Gen, LiveGen int
 	}
-	return walk(s.read(ctx), `SELECT t.id, t.tenant_id, t.doc_id, t.range_id, t.artifact_key, t.from_unit, t.to_unit, t.chunk_count, t.gen, d.live_gen
+	err := walk(s.read(ctx), `SELECT t.id, t.tenant_id, t.doc_id, t.range_id, t.artifact_key, t.from_unit, t.to_unit, t.chunk_count, t.gen, d.live_gen
 		FROM tasks t JOIN documents d ON d.id=t.doc_id
 		WHERE t.id > ? AND t.state='done' AND t.range_id<>'' AND d.deleted_at=0 ORDER BY t.id LIMIT ?`,
 		func(r row) any { return r.ID }, "", func(r row) error {
 			return each(taskstore.InventoryRange{TenantID: r.TenantID, DocumentID: r.DocID, RangeID: r.RangeID, ArtifactKey: r.ArtifactKey,
 				Range: sheaf.Range{From: r.FromUnit, To: r.ToUnit}, Chunks: r.ChunkCount, Live: r.Gen == r.LiveGen})
+		})
+	if err != nil {
+		return err
+	}
+	return walk(s.read(ctx), `SELECT e.range_id, e.tenant_id, e.doc_id, e.gen, d.live_gen FROM chunk_edits e JOIN documents d ON d.id=e.doc_id
+		WHERE e.range_id > ? AND d.deleted_at=0 ORDER BY e.range_id LIMIT ?`,
+		func(r row) any { return r.RangeID }, "", func(r row) error {
+			return each(taskstore.InventoryRange{TenantID: r.TenantID, DocumentID: r.DocID, RangeID: r.RangeID, ArtifactKey: sheaf.ArtifactKey(r.TenantID, r.DocID, r.RangeID), Chunks: 1, Live: r.Gen == r.LiveGen})
 		})
 }
 

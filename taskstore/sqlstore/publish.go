@@ -23,6 +23,11 @@ func (s *tasks) publish(tx *gorm.DB, t *taskRow, doc *documentRow, p taskstore.P
 	if !live && p.State != sheaf.DocFailed {
 		return fmt.Errorf("%w: a generation can not be published as %q", sheaf.ErrInvalid, p.State)
 	}
+	if unchanged, err := s.placeEdits(tx, t, p); err != nil {
+		return err
+	} else if !unchanged {
+		return s.reopen(tx, t, doc, payload.FinalizeEpoch)
+	}
 	set := "state=?, progress=1, ledger=?, warnings=?, failure=?, finished_at=@now, updated_at=@now"
 	args := []any{string(p.State), encode(p.Ledger), encodeList(p.Warnings), encodeFailure(p.Failure)}
 	if live { // a failed generation leaves the live one, and its counts, as they are
@@ -71,8 +76,8 @@ func (s *tasks) stitch(tx *gorm.DB, t *taskRow, doc *documentRow, stitches []tas
 	if err := json.Unmarshal([]byte(t.Payload), &payload); err != nil {
 		return fmt.Errorf("%w: payload of finalize task %s: %v", sheaf.ErrInvalid, t.ID, err)
 	}
-	if doc == nil || doc.DeletedAt != 0 || doc.Gen != t.Gen || doc.State != string(sheaf.DocFinalizing) || doc.FinEpoch != payload.FinalizeEpoch {
-		return fmt.Errorf("%w: generation %d of document %s is not waiting for finalize %d", sheaf.ErrStale, t.Gen, t.DocID, payload.FinalizeEpoch)
+	if err := waits(t, doc, payload.FinalizeEpoch); err != nil {
+		return err
 	}
 	ids, again, garbage := make([]string, len(stitches)), make([]sheaf.NewTask, len(stitches)), make([][]any, len(stitches))
 	due := s.after(s.grace)
@@ -98,4 +103,20 @@ func (s *tasks) stitch(tx *gorm.DB, t *taskRow, doc *documentRow, stitches []tas
 		return err
 	}
 	return s.moveDocument(tx, doc, sheaf.DocRunning, doc.Progress, nil)
+}
+
+// reopen has a complete generation finalized once more.
+func (s *tasks) reopen(tx *gorm.DB, t *taskRow, doc *documentRow, epoch int64) error {
+	if err := waits(t, doc, epoch); err != nil {
+		return err
+	}
+	return s.moveDocument(tx, doc, sheaf.DocRunning, doc.Progress, nil)
+}
+
+// waits fails with ErrStale unless the generation waits for that finalize task.
+func waits(t *taskRow, doc *documentRow, epoch int64) error {
+	if doc == nil || doc.DeletedAt != 0 || doc.Gen != t.Gen || doc.State != string(sheaf.DocFinalizing) || doc.FinEpoch != epoch {
+		return fmt.Errorf("%w: generation %d of document %s is not waiting for finalize %d", sheaf.ErrStale, t.Gen, t.DocID, epoch)
+	}
+	return nil
 }

@@ -43,6 +43,7 @@ type receiptDocumentRow struct {
 	Events      int
 	Messages    int
 	Uploads     int
+	Edits       int
 	Objects     int
 	ObjectBytes int64
 	Chunks      int
@@ -60,7 +61,7 @@ func (r receiptDocumentRow) toDomain() taskstore.ReceiptDocument {
 
 func (r receiptDocumentRow) removed() taskstore.Removed {
 	return taskstore.Removed{
-		Rows:    taskstore.RemovedRows{Documents: r.Documents, Generations: r.Generations, Tasks: r.Tasks, Events: r.Events, Messages: r.Messages, Uploads: r.Uploads},
+		Rows:    taskstore.RemovedRows{Documents: r.Documents, Generations: r.Generations, Tasks: r.Tasks, Events: r.Events, Messages: r.Messages, Uploads: r.Uploads, Edits: r.Edits},
 		Objects: r.Objects, ObjectBytes: r.ObjectBytes, Chunks: r.Chunks, Vectors: r.Vectors,
 	}
 }
@@ -153,7 +154,7 @@ func (s *receipts) sumReceipt(ctx context.Context, row *receiptRow) (*taskstore.
 		State: taskstore.ReceiptPending, DocumentIDs: []string{}, Kept: []taskstore.KeptCopy{}, RequestedAt: toTime(row.CreatedAt)}
 	db := s.write(ctx)
 	sum, err := one[receiptDocumentRow](db, "receipt", row.ID, `SELECT COUNT(*) AS documents, COALESCE(SUM(generations), 0) AS generations, COALESCE(SUM(tasks), 0) AS tasks, COALESCE(SUM(events), 0) AS events,
-		COALESCE(SUM(messages), 0) AS messages, COALESCE(SUM(uploads), 0) AS uploads, COALESCE(SUM(objects), 0) AS objects, COALESCE(SUM(object_bytes), 0) AS object_bytes,
+		COALESCE(SUM(messages), 0) AS messages, COALESCE(SUM(uploads), 0) AS uploads, COALESCE(SUM(edits), 0) AS edits, COALESCE(SUM(objects), 0) AS objects, COALESCE(SUM(object_bytes), 0) AS object_bytes,
 		COALESCE(SUM(chunks), 0) AS chunks, COALESCE(SUM(vectors), 0) AS vectors FROM receipt_documents WHERE receipt_id=?`, row.ID)
 	if err != nil {
 		return nil, err

@@ -46,6 +46,8 @@ func RunCatalog(t *testing.T, open func(testing.TB) *sqlstore.Store) {
 		{"OpenJobs", testOpenJobs},
 		{"WebhooksAreToldOfEachEnd", testWebhooks},
 		{"FlowVersionsAreNumberedOnce", testFlowVersions},
+		{"EditsOfChunks", testEdits},
+		{"EditsFollowPublications", testEditsFollowPublications},
 		{"ListsPageThroughConcurrentInserts", testPages},
 		{"FiltersAndHostileNames", testFilters},
 		{"EventsAndTaskHistory", testEvents},

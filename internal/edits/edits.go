@@ -1,0 +1,229 @@
+// Package edits lays what people make of chunks over range results, which never
+// change. A Service takes edits for the API; a Writer makes the range of an
+// edited chunk, also for the executor, which places the edits of a document in
+// each generation that it publishes.
+package edits
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"sheaf"
+	"sheaf/chunker"
+	"sheaf/internal/artifact"
+	"sheaf/internal/blob"
+	"sheaf/taskstore"
+)
+
+// digestBytes of a SHA-256 tell chunks of one document apart.
+const digestBytes = 16
+
+func digest(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return hex.EncodeToString(sum[:digestBytes])
+}
+
+func digestOf(c *sheaf.Chunk) string {
+	return digest(string(c.Role), strings.Join(c.HeadingPath, "\x00"), "", c.Text)
+}
+
+// textDigestOf is of the text without the headings that it begins with: those
+// are numbered anew, or renamed.
+func textDigestOf(c *sheaf.Chunk) string {
+	text := c.Text
+	for _, h := range c.HeadingPath {
+		text = strings.TrimSpace(strings.TrimPrefix(text, h))
+	}
+	return digest(string(c.Role), text)
+}
+
+// place is a chunk of a generation, in reading order.
+type place struct {
+	id, rangeID, digest, text string
+	key                       string // of the artifact
+}
+
+// Generation is the chunks of a generation by what they say.
+type Generation struct {
+	blobs  blob.Store
+	places []place
+	byText map[string]int   // how many places have a text digest
+	by     map[string][]int // places by digest
+	loaded *artifact.Result // the last that was read
+	key    string
+}
+
+// Read reads the chunks of a generation's tasks, in any order.
+func Read(ctx context.Context, blobs blob.Store, tasks []sheaf.Task) (*Generation, error) {
+	g := &Generation{blobs: blobs, byText: map[string]int{}, by: map[string][]int{}}
+	done := slices.DeleteFunc(slices.Clone(tasks), func(t sheaf.Task) bool {
+		return t.State != sheaf.TaskDone || t.Result.ArtifactKey == "" || t.Result.Chunks == 0
+	})
+	slices.SortStableFunc(done, func(a, b sheaf.Task) int { return a.Range.From - b.Range.From })
+	for _, t := range done {
+		stored, err := g.load(ctx, t.Result.ArtifactKey)
+		if err != nil {
+			return nil, fmt.Errorf("reading the chunks of %s: %w", t.Range, err)
+		}
+		for i := range stored.Chunks {
+			c := &stored.Chunks[i]
+			p := place{id: c.ID, rangeID: c.RangeID, digest: digestOf(c), text: textDigestOf(c), key: t.Result.ArtifactKey}
+			g.by[p.digest] = append(g.by[p.digest], len(g.places))
+			g.byText[p.text]++
+			g.places = append(g.places, p)
+		}
+	}
+	return g, nil
+}
+
+func (g *Generation) load(ctx context.Context, key string) (*artifact.Result, error) {
+	if g.loaded == nil || g.key != key {
+		stored, err := artifact.Load(ctx, g.blobs, key)
+		if err != nil {
+			return nil, err
+		}
+		g.loaded, g.key = stored, key
+	}
+	return g.loaded, nil
+}
+
+// chunk reads the n-th chunk.
+func (g *Generation) chunk(ctx context.Context, n int) (*sheaf.Chunk, error) {
+	stored, err := g.load(ctx, g.places[n].key)
+	if err != nil {
+		return nil, err
+	}
+	for i := range stored.Chunks {
+		if stored.Chunks[i].ID == g.places[n].id {
+			c := stored.Chunks[i]
+			return &c, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: chunk %s", sheaf.ErrNotFound, g.places[n].id)
+}
+
+// index is where the chunk of that id is, -1 when it is not there.
+func (g *Generation) index(id string) int {
+	return slices.IndexFunc(g.places, func(p place) bool { return p.id == id })
+}
+
+// Bounds on what an anchor tells people.
+const (
+	maxExcerpt  = 300 // runes
+	maxHeadings = 8
+)
+
+// anchor describes the n-th chunk by content.
+func (g *Generation) anchor(n int, c *sheaf.Chunk) taskstore.Anchor {
+	p := g.places[n]
+	a := taskstore.Anchor{
+		Digest: p.digest, Nth: slices.Index(g.by[p.digest], n), Of: len(g.by[p.digest]), TextDigest: p.text, TextOf: g.byText[p.text],
+		Excerpt: c.Text, Headings: c.HeadingPath[:min(len(c.HeadingPath), maxHeadings)], Pages: c.Pages,
+	}
+	a.Prev, a.Next = g.beside(n)
+	if r := []rune(c.Text); len(r) > maxExcerpt {
+		a.Excerpt = string(r[:maxExcerpt-1]) + "…"
+	}
+	return a
+}
+
+func (g *Generation) beside(n int) (prev, next string) {
+	if n > 0 {
+		prev = g.places[n-1].digest
+	}
+	if n+1 < len(g.places) {
+		next = g.places[n+1].digest
+	}
+	return prev, next
+}
+
+// Find looks for the chunk of an anchor; -1 when it is not there, or when it
+// cannot be told from others that say the same. An edit is applied to no chunk
+// rather than to the wrong one.
+func (g *Generation) Find(a taskstore.Anchor) int {
+	same := g.by[a.Digest]
+	if len(same) == 0 { // under another heading, perhaps
+		if a.TextOf == 1 && g.byText[a.TextDigest] == 1 {
+			return slices.IndexFunc(g.places, func(p place) bool { return p.text == a.TextDigest })
+		}
+		return -1
+	}
+	if len(same) == 1 && a.Of == 1 {
+		return same[0]
+	}
+	found := -1
+	for _, n := range same { // by what stands beside it
+		prev, next := g.beside(n)
+		if prev != a.Prev || next != a.Next {
+			continue
+		}
+		if found >= 0 { // runs of the same
+			found = -1
+			break
+		}
+		found = n
+	}
+	if found >= 0 || len(same) != a.Of {
+		return found
+	}
+	n := same[a.Nth] // as many as there were: the one in its place, unless all around it changed
+	if prev, next := g.beside(n); prev == a.Prev || next == a.Next {
+		return n
+	}
+	return -1
+}
+
+// base is the chunk that an edit is laid over: that of its anchor, or for one
+// added at the end of the document one that stands there. place has its ids.
+func (g *Generation) base(ctx context.Context, e *taskstore.ChunkEdit, generation int) (c *sheaf.Chunk, place taskstore.Placement, err error) {
+	if e.Added && e.Anchor.Digest == "" {
+		if len(g.places) == 0 {
+			return nil, place, nil
+		}
+		last, err := g.chunk(ctx, len(g.places)-1)
+		if err != nil {
+			return nil, place, err
+		}
+		last.Pages, last.HeadingPath, last.Ordinal = nil, nil, last.Ordinal+1
+		return last, taskstore.Placement{Generation: generation}, nil
+	}
+	n := g.Find(e.Anchor)
+	if n < 0 {
+		return nil, place, nil
+	}
+	c, err = g.chunk(ctx, n)
+	return c, taskstore.Placement{Generation: generation, ChunkID: g.places[n].id, BaseRange: g.places[n].rangeID}, err
+}
+
+// ofDocument are the keys of a chunk's metadata that are of its own text.
+var ofText = []string{sheaf.MetadataLinks, sheaf.MetadataLabels, sheaf.MetadataFigures, sheaf.MetadataPictures, sheaf.MetadataPersonal}
+
+// Apply is the chunk that an edit makes of another; of an added chunk base is
+// the one that it follows.
+func Apply(e *taskstore.ChunkEdit, base sheaf.Chunk) sheaf.Chunk {
+	c := base
+	if e.Added {
+		c = sheaf.Chunk{ID: e.ID, DocumentID: base.DocumentID, Generation: base.Generation, RangeID: base.RangeID, Ordinal: base.Ordinal,
+			Kind: sheaf.ChunkText, Pages: base.Pages, HeadingPath: base.HeadingPath, Metadata: map[string]string{}}
+		for k, v := range base.Metadata {
+			if !slices.Contains(ofText, k) {
+				c.Metadata[k] = v
+			}
+		}
+	}
+	if e.Content.Text != nil {
+		c.Text = *e.Content.Text
+		c.Tokens = chunker.CountTokens(c.Text)
+	}
+	if e.Content.Keywords != nil {
+		c.Keywords = *e.Content.Keywords
+	}
+	if e.Content.Questions != nil {
+		c.Questions = *e.Content.Questions
+	}
+	return c
+}

@@ -1,0 +1,438 @@
+package edits
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"sheaf"
+	"sheaf/chunker"
+	"sheaf/internal/enrich"
+	"sheaf/taskstore"
+)
+
+// Store holds documents and their edits.
+type Store interface {
+	Reserver
+	Document(ctx context.Context, tenantID, id string) (*sheaf.Document, error)
+	Tasks(ctx context.Context, tenantID, documentID string, generation int) ([]sheaf.Task, error)
+	Edits(ctx context.Context, tenantID, documentID string) ([]taskstore.ChunkEdit, error)
+	PutEdit(ctx context.Context, e taskstore.ChunkEdit, from int) (*taskstore.ChunkEdit, error)
+	EditVersions(ctx context.Context, tenantID, documentID, id string) ([]taskstore.EditVersion, error)
+}
+
+// Service takes edits of chunks. What it has answered can be searched. It is
+// safe for concurrent use.
+type Service struct {
+	Store  Store
+	Writer *Writer
+}
+
+// ErrVersion says that somebody else has edited the chunk since the version that
+// the caller has read.
+var ErrVersion = errors.New("the chunk was edited since; read it again and repeat what is still wanted")
+
+// Who asks for an edit, and of which document.
+type Who struct {
+	TenantID   string
+	DocumentID string
+	Author     string // name of the key, "" without keys
+	// IfVersion is the version that the caller has read, 0 for a chunk that
+	// nobody edited; nil edits whatever is there.
+	IfVersion *int
+}
+
+// Change is what to change of a chunk. What is nil stays as it is.
+type Change struct {
+	Text      *string
+	Keywords  *[]string
+	Questions *[]string
+	Disabled  *bool
+	Deleted   *bool
+}
+
+// Edited is a chunk with its edit. Chunk is nil where the edit has none to show:
+// it is deleted, or not in the live generation. Edit is nil where there is none.
+type Edited struct {
+	Chunk *sheaf.Chunk
+	Edit  *taskstore.ChunkEdit
+}
+
+// Bounds on what people give.
+const (
+	MaxTextBytes  = 64 << 10
+	maxTokens     = 8191 // of a chunk, whatever its settings
+	maxLabels     = 32
+	maxLabelBytes = 512
+	maxTries      = 5 // of an edit that another change came before
+)
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", sheaf.ErrInvalid, fmt.Sprintf(format, args...))
+}
+
+// check refuses what no chunk can be.
+func (c Change) check() error {
+	if c.Text != nil {
+		switch n := len(*c.Text); {
+		case n > MaxTextBytes:
+			return invalid("text has %d bytes and at most %d are taken; add the rest as a chunk of its own", n, MaxTextBytes)
+		case strings.TrimSpace(*c.Text) == "":
+			return invalid("text is empty: delete the chunk, or switch it off")
+		case !utf8.ValidString(*c.Text) || strings.ContainsFunc(*c.Text, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }):
+			return invalid("text must be UTF-8 without control characters other than newline and tab")
+		case chunker.CountTokens(*c.Text) > maxTokens:
+			return invalid("text has more than %d tokens; add the rest as a chunk of its own", maxTokens)
+		}
+	}
+	for name, list := range map[string]*[]string{"keywords": c.Keywords, "questions": c.Questions} {
+		if list == nil {
+			continue
+		}
+		if len(*list) > maxLabels {
+			return invalid("%s are %d and at most %d are taken", name, len(*list), maxLabels)
+		}
+		for _, s := range *list {
+			if strings.TrimSpace(s) == "" || len(s) > maxLabelBytes || !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) {
+				return invalid("each of %s is 1 to %d bytes of UTF-8 without control characters", name, maxLabelBytes)
+			}
+		}
+	}
+	return nil
+}
+
+// over lays a change over what the edit is. Personal data that the document's
+// settings ask to replace is replaced.
+func (c Change) over(was taskstore.EditContent, doc *sheaf.Document) taskstore.EditContent {
+	clean := func(s string) string { return s }
+	if doc.ParseConfig.PII.V == "redact" {
+		clean = func(s string) string { return enrich.Redact(s, map[string]int{}) }
+	}
+	list := func(l *[]string) *[]string {
+		out := make([]string, len(*l))
+		for i, s := range *l {
+			out[i] = clean(s)
+		}
+		return &out
+	}
+	if c.Text != nil {
+		was.Text = new(clean(*c.Text))
+	}
+	if c.Keywords != nil {
+		was.Keywords = list(c.Keywords)
+	}
+	if c.Questions != nil {
+		was.Questions = list(c.Questions)
+	}
+	if c.Disabled != nil {
+		was.Disabled = *c.Disabled
+	}
+	if c.Deleted != nil {
+		was.Deleted = *c.Deleted
+	}
+	return was
+}
+
+// target is what an edit is of, as it stands.
+type target struct {
+	doc  *sheaf.Document
+	edit *taskstore.ChunkEdit // nil for a chunk that nobody edited
+	base *sheaf.Chunk         // nil where the edit has no chunk in the live generation
+	gen  *Generation          // nil where it was not needed
+	at   int                  // of base in gen
+}
+
+// edited is the target with its edit applied.
+func (t *target) edited() *Edited {
+	out := &Edited{Edit: t.edit}
+	switch {
+	case t.base == nil:
+	case t.edit == nil:
+		out.Chunk = t.base
+	case !t.edit.Content.Deleted:
+		out.Chunk = new(Apply(t.edit, *t.base))
+	}
+	return out
+}
+
+func (s *Service) live(ctx context.Context, doc *sheaf.Document) (*Generation, error) {
+	tasks, err := s.Store.Tasks(ctx, doc.TenantID, doc.ID, doc.LiveGeneration)
+	if err != nil {
+		return nil, err
+	}
+	return Read(ctx, s.Writer.Blobs, tasks)
+}
+
+// published reads a document that has a live generation.
+func (s *Service) published(ctx context.Context, w Who) (*sheaf.Document, error) {
+	doc, err := s.Store.Document(ctx, w.TenantID, w.DocumentID)
+	if err == nil && doc.LiveGeneration == 0 {
+		err = fmt.Errorf("%w: the document has no published version yet; wait until it was parsed", sheaf.ErrConflict)
+	}
+	return doc, err
+}
+
+// find looks for a chunk of the live generation by its id, and for its edit.
+func (s *Service) find(ctx context.Context, w Who, chunkID string) (*target, error) {
+	doc, err := s.published(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	edits, err := s.Store.Edits(ctx, w.TenantID, w.DocumentID)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(edits, func(e taskstore.ChunkEdit) bool {
+		return e.Added && e.ID == chunkID || !e.Added && e.ChunkID == chunkID && e.Generation == doc.LiveGeneration
+	})
+	if i >= 0 {
+		return s.targetOf(ctx, doc, &edits[i])
+	}
+	t := &target{doc: doc}
+	if t.gen, err = s.live(ctx, doc); err != nil {
+		return nil, err
+	}
+	if t.at = t.gen.index(chunkID); t.at < 0 {
+		return nil, fmt.Errorf("%w: the published version has no chunk %s; the document may have been parsed again: read its chunks", sheaf.ErrNotFound, chunkID)
+	}
+	t.base, err = t.gen.chunk(ctx, t.at)
+	return t, err
+}
+
+// targetOf is what an edit is of.
+func (s *Service) targetOf(ctx context.Context, doc *sheaf.Document, e *taskstore.ChunkEdit) (*target, error) {
+	t := &target{doc: doc, edit: e}
+	if e.Generation == 0 {
+		return t, nil
+	}
+	var err error
+	if t.gen, err = s.live(ctx, doc); err != nil {
+		return nil, err
+	}
+	if e.Added && e.ChunkID == "" {
+		t.base, _, err = t.gen.base(ctx, e, e.Generation)
+		return t, err
+	}
+	if t.at = t.gen.index(e.ChunkID); t.at < 0 { // published meanwhile
+		return nil, fmt.Errorf("%w: chunk %s of edit %s", sheaf.ErrStale, e.ChunkID, e.ID)
+	}
+	t.base, err = t.gen.chunk(ctx, t.at)
+	return t, err
+}
+
+// Chunk reads a chunk of the live generation as it is edited.
+func (s *Service) Chunk(ctx context.Context, w Who, chunkID string) (*Edited, error) {
+	var out *Edited
+	err := again(func() error {
+		t, err := s.find(ctx, w, chunkID)
+		if err == nil {
+			out = t.edited()
+		}
+		return err
+	})
+	if err == nil && out.Chunk == nil {
+		err = fmt.Errorf("%w: chunk %s is deleted; undo edit %s to have it again", sheaf.ErrNotFound, chunkID, out.Edit.ID)
+	}
+	return out, err
+}
+
+// again repeats what another change came before.
+func again(try func() error) (err error) {
+	for range maxTries {
+		if err = try(); !errors.Is(err, sheaf.ErrStale) {
+			return err
+		}
+	}
+	return err
+}
+
+// Change edits a chunk. A chunk that a re-parse replaces meanwhile is edited in
+// the version that is published then, where its content is found there.
+// Errors: ErrVersion; sheaf.ErrNotFound, ErrInvalid, ErrConflict, ErrLimit.
+func (s *Service) Change(ctx context.Context, w Who, chunkID string, c Change) (out *Edited, err error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	var first *target
+	err = again(func() error {
+		t, err := s.find(ctx, w, chunkID)
+		if errors.Is(err, sheaf.ErrNotFound) && first != nil {
+			t, err = s.moved(ctx, w, first)
+		}
+		if err != nil {
+			return err
+		}
+		if first == nil {
+			first = t
+		}
+		e := taskstore.ChunkEdit{ID: sheaf.NewID(), TenantID: w.TenantID, DocumentID: w.DocumentID}
+		if t.edit != nil {
+			e = *t.edit
+		} else {
+			e.Anchor = t.gen.anchor(t.at, t.base)
+			e.Placement = taskstore.Placement{Generation: t.doc.LiveGeneration, ChunkID: t.base.ID, BaseRange: t.base.RangeID}
+		}
+		out, err = s.put(ctx, w, t, e, c.over(e.Content, t.doc))
+		return err
+	})
+	return out, err
+}
+
+// moved finds a chunk that a new version has replaced, by its content.
+func (s *Service) moved(ctx context.Context, w Who, was *target) (*target, error) {
+	if was.gen == nil || was.base == nil || was.edit != nil && was.edit.Added {
+		return nil, fmt.Errorf("%w: the chunk was replaced by a new version; read the document's chunks", sheaf.ErrConflict)
+	}
+	doc, err := s.published(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	g, err := s.live(ctx, doc)
+	if err != nil {
+		return nil, err
+	}
+	n := g.Find(was.gen.anchor(was.at, was.base))
+	if n < 0 {
+		return nil, fmt.Errorf("%w: the chunk was replaced by a new version, which has no such text; read the document's chunks", sheaf.ErrConflict)
+	}
+	return s.find(ctx, w, g.places[n].id)
+}
+
+// put writes the next version of an edit, and the range of what it shows.
+func (s *Service) put(ctx context.Context, w Who, t *target, e taskstore.ChunkEdit, content taskstore.EditContent) (*Edited, error) {
+	if w.IfVersion != nil && *w.IfVersion != e.Version {
+		return nil, fmt.Errorf("%w: it has version %d, not %d: %w", sheaf.ErrConflict, e.Version, *w.IfVersion, ErrVersion)
+	}
+	if was, now := encoded(e.Content), encoded(content); was == now && !(e.Added && e.Version == 0) {
+		return t.edited(), nil // it says so already
+	}
+	former := e.RangeID
+	e.Content, e.Author, e.RangeID = content, w.Author, ""
+	if e.Shows() && t.base != nil {
+		chunks := []Written{{Chunk: Apply(&e, *t.base), Former: former}}
+		if err := s.Writer.Write(ctx, t.doc, e.Generation, chunks); err != nil {
+			return nil, err
+		}
+		e.RangeID = chunks[0].Range
+	}
+	put, err := s.Store.PutEdit(ctx, e, e.Version)
+	if err != nil {
+		return nil, err
+	}
+	t.edit = put
+	return t.edited(), nil
+}
+
+func encoded(c taskstore.EditContent) string {
+	b, _ := json.Marshal(c) // of texts and flags, which cannot fail
+	return string(b)
+}
+
+// Add adds a chunk behind another, or at the end of the document.
+func (s *Service) Add(ctx context.Context, w Who, after string, c Change) (out *Edited, err error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	if c.Text == nil {
+		return nil, invalid("text is missing: say what the chunk reads")
+	}
+	err = again(func() error {
+		e := taskstore.ChunkEdit{ID: sheaf.NewID(), TenantID: w.TenantID, DocumentID: w.DocumentID, Added: true}
+		var t *target
+		if after == "" {
+			doc, err := s.published(ctx, w)
+			if err != nil {
+				return err
+			}
+			e.Generation = doc.LiveGeneration
+			if t, err = s.targetOf(ctx, doc, &e); err != nil {
+				return err
+			}
+		} else {
+			if t, err = s.find(ctx, w, after); err != nil {
+				return err
+			}
+			switch {
+			case t.edit != nil && t.edit.Added:
+				e.Anchor, e.Placement = t.edit.Anchor, t.edit.Placement
+			default:
+				e.Anchor = t.gen.anchor(t.at, t.base)
+				e.Placement = taskstore.Placement{Generation: t.doc.LiveGeneration, ChunkID: t.base.ID, BaseRange: t.base.RangeID}
+			}
+			e.RangeID = ""
+		}
+		if t.base == nil {
+			return fmt.Errorf("%w: the document has no chunks to add one to", sheaf.ErrConflict)
+		}
+		none := w
+		none.IfVersion = nil
+		out, err = s.put(ctx, none, t, e, c.over(taskstore.EditContent{}, t.doc))
+		return err
+	})
+	return out, err
+}
+
+// Edits lists the edits of a document, oldest first.
+func (s *Service) Edits(ctx context.Context, w Who) ([]taskstore.ChunkEdit, error) {
+	return s.Store.Edits(ctx, w.TenantID, w.DocumentID)
+}
+
+// Edit reads an edit and its history, newest first.
+func (s *Service) Edit(ctx context.Context, w Who, id string) (*taskstore.ChunkEdit, []taskstore.EditVersion, error) {
+	e, err := s.edit(ctx, w, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	history, err := s.Store.EditVersions(ctx, w.TenantID, w.DocumentID, id)
+	return e, history, err
+}
+
+func (s *Service) edit(ctx context.Context, w Who, id string) (*taskstore.ChunkEdit, error) {
+	edits, err := s.Store.Edits(ctx, w.TenantID, w.DocumentID)
+	if err != nil {
+		return nil, err
+	}
+	if i := slices.IndexFunc(edits, func(e taskstore.ChunkEdit) bool { return e.ID == id }); i >= 0 {
+		return &edits[i], nil
+	}
+	return nil, fmt.Errorf("%w: the document has no edit %s", sheaf.ErrNotFound, id)
+}
+
+// Undo makes what an edit said in an earlier version its newest; 0 is the chunk
+// as it was parsed, and nil the version before the newest.
+func (s *Service) Undo(ctx context.Context, w Who, id string, to *int) (out *Edited, err error) {
+	err = again(func() error {
+		e, history, err := s.Edit(ctx, w, id)
+		if err != nil {
+			return err
+		}
+		version := e.Version - 1
+		if to != nil {
+			version = *to
+		}
+		content := taskstore.EditContent{Deleted: e.Added} // a chunk that was added is gone
+		if version != 0 {
+			i := slices.IndexFunc(history, func(v taskstore.EditVersion) bool { return v.Version == version })
+			if i < 0 {
+				return fmt.Errorf("%w: edit %s has no version %d; it has versions %d to %d, and 0 for the chunk as it was parsed", sheaf.ErrNotFound, id, version, history[len(history)-1].Version, e.Version)
+			}
+			content = history[i].Content
+		}
+		doc, err := s.published(ctx, w)
+		if err != nil {
+			return err
+		}
+		t, err := s.targetOf(ctx, doc, e)
+		if err != nil {
+			return err
+		}
+		out, err = s.put(ctx, w, t, *e, content)
+		return err
+	})
+	return out, err
+}
