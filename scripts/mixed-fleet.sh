@@ -54,9 +54,9 @@ sends() {
 	done
 	job=$(curl -fsS "${files[@]}" "http://127.0.0.1:$2/v1/datasets/default/documents" | sed -E 's/.*"job":\{"id":"([0-9a-f]+)".*/\1/')
 	local state=""
-	# A hint that an executor of the other version left behind is published again
-	# after five minutes.
-	for _ in $(seq 360); do
+	# A tenant that an executor of the other version let go is picked from again
+	# within seconds, far sooner than a lost hint is published again (five minutes).
+	for _ in $(seq 120); do
 		state=$(curl -fsS "http://127.0.0.1:$2/v1/jobs/$job?wait=1s" | sed -E 's/.*"state":"([a-z_]+)".*/\1/')
 		case $state in succeeded | failed | partially_succeeded | canceled) break ;; esac
 	done

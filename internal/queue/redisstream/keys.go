@@ -23,6 +23,11 @@ func (k keys) turn(tenantID string) string { return k.prefix + "turn:{" + tag(te
 func (k keys) run(tenantID string) string  { return k.prefix + "run:{" + tag(tenantID) + "}" }
 func (k keys) wait(tenantID string) string { return k.prefix + "wait:{" + tag(tenantID) + "}" }
 
+// searched lists the tenants that Recover looks through. A version before, which
+// sees only the streams, has a list of its own: it would drop those whose hints
+// are sorted.
+func (k keys) searched() string { return k.prefix + "{sched}:searched" }
+
 func (k keys) active() string            { return k.prefix + "{sched}:active" }
 func (k keys) idle() string              { return k.prefix + "{sched}:idle" }
 func (k keys) vt() string                { return k.prefix + "{sched}:vt" }
@@ -32,7 +37,6 @@ func (k keys) seq() string               { return k.prefix + "{sched}:seq" }
 func (k keys) share() string             { return k.prefix + "{sched}:share" }
 func (k keys) cost() string              { return k.prefix + "{sched}:cost" }
 func (k keys) known() string             { return k.prefix + "{sched}:known" }
-func (k keys) taken() string             { return k.prefix + "{sched}:taken" }
 func (k keys) wakeups() string           { return k.prefix + "{sched}:bell" }
 func (k keys) runID() string             { return k.prefix + "{sched}:inc" }
 func (k keys) leader(name string) string { return k.prefix + "{sched}:leader:" + name }

@@ -398,7 +398,7 @@ func (q *Queue) takeFrom(ctx context.Context, s *shard, workerID string, slots i
 func (s *shard) pick(ctx context.Context, n int) ([]pick, error) {
 	k := s.keys
 	answer, err := pickScript.Run(ctx, s.client,
-		[]string{k.active(), k.idle(), k.vt(), k.act(), k.share(), k.cost(), k.taken(), k.wakeups(), k.round()},
+		[]string{k.active(), k.idle(), k.vt(), k.act(), k.share(), k.cost(), k.searched(), k.wakeups(), k.round()},
 		n, stride, s.cfg.DefaultCap).StringSlice()
 	if err != nil {
 		return nil, wrap(ctx, "pick", err)
@@ -644,7 +644,7 @@ func (q *Queue) done(ctx context.Context, tenantID string, taskIDs []any) error 
 func (q *Queue) Recover(ctx context.Context, workerID string, minIdle time.Duration) ([]sheaf.Hint, error) {
 	var hints []sheaf.Hint
 	err := q.each(ctx, func(s *shard) (bool, error) {
-		due, err := dueScript.Run(ctx, s.client, []string{s.keys.taken()}, (minIdle / 2).Milliseconds(), 200).StringSlice()
+		due, err := dueScript.Run(ctx, s.client, []string{s.keys.searched()}, (minIdle / 2).Milliseconds(), 200).StringSlice()
 		if err != nil {
 			return true, wrap(ctx, "recover", err)
 		}
@@ -660,19 +660,42 @@ func (q *Queue) Recover(ctx context.Context, workerID string, minIdle time.Durat
 	return hints, err
 }
 
+// recoverTenant searches the streams of one tenant. A tenant that is neither
+// picked from nor waits for its cap, though hints wait, is picked from again:
+// its activation was lost with the process that owed it, or an executor of a
+// version that sees only the streams let it go.
 func (q *Queue) recoverTenant(ctx context.Context, s *shard, tenantID, workerID string, minIdle time.Duration) ([]sheaf.Hint, error) {
 	var (
-		hints   []sheaf.Hint
-		pending int64
+		summaries = make([]*redis.XPendingCmd, len(s.lanes))
+		lengths   = make([]*redis.IntCmd, len(s.lanes))
+		sorted    = make([]*redis.IntCmd, len(s.lanes))
+		capped    *redis.IntCmd
+		active    *redis.FloatCmd
 	)
-	for _, lane := range s.lanes {
-		stream := s.keys.stream(tenantID, lane)
-		summary, err := s.client.XPending(ctx, stream, group).Result()
+	_, _ = s.client.Pipelined(ctx, func(p redis.Pipeliner) error { // each answer holds its own error
+		for i, lane := range s.lanes {
+			summaries[i] = p.XPending(ctx, s.keys.stream(tenantID, lane), group)
+			lengths[i] = p.XLen(ctx, s.keys.stream(tenantID, lane))
+			sorted[i] = p.ZCard(ctx, s.keys.waiting(tenantID, lane))
+		}
+		capped = p.Exists(ctx, s.keys.wait(tenantID))
+		active = p.ZScore(ctx, s.keys.active(), tenantID)
+		return nil
+	})
+	var (
+		hints            []sheaf.Hint
+		pending, waiting int64
+	)
+	for i, lane := range s.lanes {
+		waiting += sorted[i].Val()
+		summary, err := summaries[i].Result()
 		if redis.HasErrorPrefix(err, "NOGROUP") || errors.Is(err, redis.Nil) {
 			continue
-		} else if err != nil {
+		}
+		if err := errors.Join(err, lengths[i].Err(), sorted[i].Err()); err != nil {
 			return hints, err
 		}
+		waiting += max(lengths[i].Val()-summary.Count, 0)
 		if summary.Count > 0 {
 			pending += summary.Count
 			found, err := q.claimIdle(ctx, s, tenantID, lane, workerID, minIdle)
@@ -685,11 +708,14 @@ func (q *Queue) recoverTenant(ctx context.Context, s *shard, tenantID, workerID 
 			return hints, err
 		}
 	}
-	if pending == 0 {
-		return hints, searchedScript.Run(ctx, s.client, []string{s.keys.taken(), s.keys.active()}, tenantID).Err()
-	}
 	if len(hints) > 0 {
 		q.touch(workerID, []pick{{tenant: tenantID}})
+	}
+	switch {
+	case waiting > 0 && capped.Val() == 0 && errors.Is(active.Err(), redis.Nil):
+		return hints, q.activate(ctx, s, tenantID, int(waiting))
+	case pending+waiting == 0:
+		return hints, searchedScript.Run(ctx, s.client, []string{s.keys.searched(), s.keys.active()}, tenantID).Err()
 	}
 	return hints, nil
 }

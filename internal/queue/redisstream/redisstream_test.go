@@ -427,7 +427,7 @@ func TestDeadWorkersAreForgottenOnlyWithNothingPending(t *testing.T) {
 	}
 	time.Sleep(5 * time.Millisecond) // Redis' own clock tells how long they were idle
 	// A search that finds nothing idle enough must not take dead-2's entry with the consumer.
-	if _, err := q.main.client.ZAdd(t.Context(), q.main.keys.taken(), redis.Z{Member: "a", Score: 0}).Result(); err != nil {
+	if _, err := q.main.client.ZAdd(t.Context(), q.main.keys.searched(), redis.Z{Member: "a", Score: 0}).Result(); err != nil {
 		t.Fatal(err)
 	}
 	if hints, err := q.Recover(t.Context(), "rescuer", time.Hour); err != nil || len(hints) != 0 {
@@ -526,11 +526,11 @@ func TestSearchersDivideTheWork(t *testing.T) {
 	o := sharedRedis(t)
 	q := newQueue(t, Config{Redis: o, Prefix: newPrefix(t, o)})
 	k := q.main.keys
-	if err := q.main.client.ZAdd(t.Context(), k.taken(), redis.Z{Member: "a", Score: 1}).Err(); err != nil {
+	if err := q.main.client.ZAdd(t.Context(), k.searched(), redis.Z{Member: "a", Score: 1}).Err(); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []int{1, 0} {
-		due, err := dueScript.Run(t.Context(), q.main.client, []string{k.taken()}, 60_000, 10).StringSlice()
+		due, err := dueScript.Run(t.Context(), q.main.client, []string{k.searched()}, 60_000, 10).StringSlice()
 		if err != nil || len(due) != want {
 			t.Errorf("due are %v, %v; want %d", due, err, want)
 		}
@@ -544,7 +544,7 @@ func TestSearchersDivideTheWork(t *testing.T) {
 		} else if err := q.main.client.Del(t.Context(), k.active()).Err(); err != nil {
 			t.Fatal(err)
 		}
-		dropped, err := searchedScript.Run(t.Context(), q.main.client, []string{k.taken(), k.active()}, "a").Bool()
+		dropped, err := searchedScript.Run(t.Context(), q.main.client, []string{k.searched(), k.active()}, "a").Bool()
 		if err != nil || dropped == active {
 			t.Errorf("active %v: dropped %v, %v", active, dropped, err)
 		}

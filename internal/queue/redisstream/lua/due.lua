@@ -2,7 +2,7 @@
 -- and forgotten, and marks them as searched now, so that several searchers
 -- divide the work and a search that breaks off is made good by the next.
 --
--- KEYS[1] {sched}:taken  ZSET tenant → ms when it was last searched, or first picked
+-- KEYS[1] {sched}:searched  ZSET tenant → ms when it was last searched, or first picked
 -- ARGV[1] ms since then
 -- ARGV[2] tenants at most
 -- returns tenants

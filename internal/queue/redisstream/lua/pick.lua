@@ -8,7 +8,7 @@
 -- KEYS[4] {sched}:act     HASH tenant → number of its latest activation by a version before
 -- KEYS[5] {sched}:share   HASH tenant → "weight cap"
 -- KEYS[6] {sched}:cost    HASH tenant → cost of its latest task
--- KEYS[7] {sched}:taken   ZSET tenant → ms when its untimely ends were last looked for
+-- KEYS[7] {sched}:searched  ZSET tenant → ms when its untimely ends were last looked for
 -- KEYS[8] {sched}:bell    LIST of wake-ups
 -- KEYS[9] {sched}:round   HASH tenant → number of its latest activation
 -- ARGV[1] picks wanted

@@ -1,0 +1,31 @@
+-- activate puts a tenant that may have work among those that are picked from:
+-- at the virtual time if it owes nothing, so that nobody saves up while idle,
+-- else at its old pass, so that nobody sheds a debt by going empty.
+--
+-- KEYS[1] {sched}:active  ZSET tenant → pass
+-- KEYS[2] {sched}:idle    ZSET tenant → pass of those that left in debt
+-- KEYS[3] {sched}:vt      virtual time
+-- KEYS[4] {sched}:act     HASH tenant → number of its latest activation
+-- KEYS[5] {sched}:seq     counter of activations
+-- KEYS[6] {sched}:known   SET of tenants
+-- KEYS[7] {sched}:bell    LIST of rings
+-- ARGV[1] tenant
+-- ARGV[2] rings, 0–64
+-- returns 1 if the tenant was not active, else 0
+local debt = tonumber(redis.call('ZSCORE', KEYS[2], ARGV[1]) or '0')
+-- The first write must be one that a Redis without memory allows: it then
+-- allows those that follow, and tasks can go on to be taken and end.
+redis.call('ZREM', KEYS[2], ARGV[1])
+local joined = 0
+if not redis.call('ZSCORE', KEYS[1], ARGV[1]) then
+  local vt = tonumber(redis.call('GET', KEYS[3]) or '0')
+  redis.call('ZADD', KEYS[1], math.max(vt, debt), ARGV[1])
+  joined = 1
+end
+redis.call('HSET', KEYS[4], ARGV[1], redis.call('INCR', KEYS[5]))
+redis.call('SADD', KEYS[6], ARGV[1])
+for _ = 1, tonumber(ARGV[2]) do
+  redis.call('LPUSH', KEYS[7], '1')
+end
+redis.call('LTRIM', KEYS[7], 0, 63)
+return joined
