@@ -5,8 +5,9 @@ set -euo pipefail
 
 INSPECTOR=1.0.3
 TIKA=3.3.2
+DOCLING=2.143.0
 if [ "$(id -u)" = 0 ]; then cache=${SHEAF_CACHE:-/var/cache/sheaf-test}; else cache=${SHEAF_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sheaf-test}; fi
-dir=$cache/clients-$INSPECTOR-$TIKA
+dir=$cache/clients-$INSPECTOR-$TIKA-$DOCLING
 if [ ! -d "$dir" ]; then
   need=()
   command -v npm >/dev/null || need+=(npm)
@@ -18,7 +19,7 @@ if [ ! -d "$dir" ]; then
   mkdir -p "$cache"; tmp=$(mktemp -d "$cache/clients.XXXX"); chmod 755 "$tmp"
   npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$tmp" "@modelcontextprotocol/inspector@$INSPECTOR" >&2
   # The packages lie in a folder of their own, which PYTHONPATH names: a venv could not be moved.
-  python3 -m venv "$tmp/venv" && "$tmp/venv/bin/pip" install -q --disable-pip-version-check --target "$tmp/python" "tika==$TIKA" >&2
+  python3 -m venv "$tmp/venv" && "$tmp/venv/bin/pip" install -q --disable-pip-version-check --target "$tmp/python" "tika==$TIKA" "docling-slim[service-client]==$DOCLING" >&2
   rm -rf "$tmp/venv"
   mv -T "$tmp" "$dir" 2>/dev/null || rm -rf "$tmp" # another process was first
 fi

@@ -105,6 +105,7 @@ var may = map[string][]string{
 	"internal/tika":       {"internal/facade"},
 	"internal/openwebui":  {"internal/facade"},
 	"internal/dify":       {"internal/facade"},
+	"internal/docling":    {"internal/facade"},
 	"internal/watch":      {"internal/batching", "internal/notify", "taskstore"},
 	"internal/web":        {},
 	"internal/webhook":    {"internal/retryafter", "taskstore"},

@@ -10,6 +10,7 @@ import (
 
 	"sheaf/internal/buildinfo"
 	"sheaf/internal/dify"
+	"sheaf/internal/docling"
 	"sheaf/internal/facade"
 	"sheaf/internal/mcp"
 	"sheaf/internal/openwebui"
@@ -29,6 +30,8 @@ func (a *app) interfaces(v1 http.RoundTripper) map[string]http.Handler {
 			maps.Copy(out, openwebui.Routes(v1))
 		case "dify":
 			maps.Copy(out, dify.Routes(v1))
+		case "docling":
+			maps.Copy(out, docling.Routes(v1, version))
 		}
 	}
 	return out

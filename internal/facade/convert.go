@@ -1,6 +1,7 @@
 package facade
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"sheaf"
@@ -16,9 +18,9 @@ import (
 // ConvertWait is how long a conversion may take before it is stopped.
 const ConvertWait = 120 * time.Second
 
-// conversions is the dataset of what is read for somebody and not kept. Its
+// Conversions is the dataset of what is read for somebody and not kept. Its
 // settings hold for all conversions.
-const conversions = "conversions"
+const Conversions = "conversions"
 
 // dropTimeout is the time to stop and delete a conversion whose caller is gone.
 const dropTimeout = 30 * time.Second
@@ -31,8 +33,10 @@ type Conversion struct {
 	Name      string // of the file; its extension helps to tell its type
 	MediaType string // "" for unknown
 	Body      io.Reader
+	URL       string         // where the file is fetched from, instead of Body
 	Dataset   string         // where the document is kept; "" deletes it afterwards
 	Settings  map[string]any // parser_config; nil for none
+	Job       string         // open, which the document joins; "" makes one
 }
 
 // DatasetOf is the dataset that the request of a conversion names, "" for none.
@@ -62,48 +66,69 @@ type Converted struct {
 // also when ctx ends, which cancels the work. Errors are *Error; a file that
 // cannot be read is a 422.
 func (c *Client) Convert(ctx context.Context, in Conversion) ([]Converted, error) {
+	job, docs, err := c.Submit(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	if in.Dataset == "" {
+		defer c.Drop(ctx, docs)
+	}
+	if err := c.wait(ctx, job.ID); err != nil {
+		return nil, err
+	}
+	return c.converted(ctx, job.ID)
+}
+
+// Submit uploads a file, or has it fetched, and does not wait for its end.
+func (c *Client) Submit(ctx context.Context, in Conversion) (*sheaf.Job, []sheaf.Document, error) {
 	dataset := in.Dataset
 	if dataset == "" {
-		dataset = conversions
-		if err := c.ensureDataset(ctx, dataset); err != nil {
-			return nil, err
+		dataset = Conversions
+		if err := c.EnsureDataset(ctx, dataset); err != nil {
+			return nil, nil, err
 		}
 	}
-	q := url.Values{"name": {in.Name}, "lane": {"1"}}
-	if in.Settings != nil {
-		b, err := json.Marshal(in.Settings)
+	q, header, body := url.Values{}, http.Header{}, &watched{r: in.Body}
+	if in.Job != "" {
+		q.Set("job", in.Job)
+	}
+	if in.URL != "" {
+		b, err := json.Marshal(map[string]any{"url": in.URL, "name": in.Name, "parser_config": in.Settings, "lane": sheaf.LaneInteractive})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		q.Set("parser_config", string(b))
+		body.r = bytes.NewReader(b)
+		header.Set("Content-Type", "application/json")
+	} else {
+		q.Set("name", in.Name)
+		q.Set("lane", strconv.Itoa(int(sheaf.LaneInteractive)))
+		if in.Settings != nil {
+			b, err := json.Marshal(in.Settings)
+			if err != nil {
+				return nil, nil, err
+			}
+			q.Set("parser_config", string(b))
+		}
+		if in.MediaType != "" {
+			header.Set("Content-Type", in.MediaType)
+		}
 	}
-	header := http.Header{}
-	if in.MediaType != "" {
-		header.Set("Content-Type", in.MediaType)
+	resp, err := c.Do(ctx, http.MethodPost, Path("v1", "datasets", dataset, "documents")+"?"+q.Encode(), body, header)
+	if e := (*Error)(nil); body.err != nil && errors.As(err, &e) && e.Status >= http.StatusInternalServerError {
+		return nil, nil, &Error{Status: http.StatusBadRequest, Code: "broken_off", Detail: "The file broke off on its way; send it again", Retryable: true}
 	}
+	if err != nil {
+		return nil, nil, err
+	}
+	defer resp.Body.Close()
 	var sent struct {
 		Job       sheaf.Job        `json:"job"`
 		Documents []sheaf.Document `json:"documents"`
 	}
-	body := &watched{r: in.Body}
-	resp, err := c.Do(ctx, http.MethodPost, Path("v1", "datasets", dataset, "documents")+"?"+q.Encode(), body, header)
-	if e := (*Error)(nil); body.err != nil && errors.As(err, &e) && e.Status >= http.StatusInternalServerError {
-		return nil, &Error{Status: http.StatusBadRequest, Code: "broken_off", Detail: "The file broke off on its way; send it again", Retryable: true}
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
 	if err := json.NewDecoder(resp.Body).Decode(&sent); err != nil {
-		return nil, fmt.Errorf("reading the answer: %w", err)
+		return nil, nil, fmt.Errorf("reading the answer: %w", err)
 	}
-	if in.Dataset == "" {
-		defer c.drop(ctx, dataset, sent.Documents)
-	}
-	if err := c.wait(ctx, sent.Job.ID); err != nil {
-		return nil, err
-	}
-	return c.converted(ctx, dataset, sent.Job.ID)
+	return &sent.Job, sent.Documents, nil
 }
 
 // watched remembers why its reader stopped before the end.
@@ -120,7 +145,8 @@ func (w *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (c *Client) ensureDataset(ctx context.Context, name string) error {
+// EnsureDataset makes a dataset of that name unless there is one.
+func (c *Client) EnsureDataset(ctx context.Context, name string) error {
 	err := c.Call(ctx, http.MethodGet, Path("v1", "datasets", name), nil, nil)
 	if e, ok := errors.AsType[*Error](err); !ok || e.Status != http.StatusNotFound {
 		return err
@@ -149,26 +175,36 @@ func (c *Client) wait(ctx context.Context, id string) error {
 	}
 }
 
-// drop deletes documents, whose tasks end with them.
-func (c *Client) drop(ctx context.Context, dataset string, docs []sheaf.Document) {
+// Drop deletes documents, whose tasks end with them.
+func (c *Client) Drop(ctx context.Context, docs []sheaf.Document) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTimeout)
 	defer cancel()
 	for _, d := range docs {
 		// A document that stays because the store is away is in the list of the
 		// dataset, where it can be deleted by hand.
-		_ = c.Call(ctx, http.MethodDelete, Path("v1", "datasets", dataset, "documents", d.ID), nil, nil)
+		_ = c.Call(ctx, http.MethodDelete, Path("v1", "datasets", d.DatasetID, "documents", d.ID), nil, nil)
 	}
 }
 
-// converted reads the documents of a job that has ended.
-func (c *Client) converted(ctx context.Context, dataset, job string) ([]Converted, error) {
+// Documents are those of a job, oldest first. More than 1,000 are an error.
+func (c *Client) Documents(ctx context.Context, job string) ([]sheaf.Document, error) {
 	var list List[sheaf.Document]
-	if err := c.Call(ctx, http.MethodGet, Path("v1", "jobs", job, "documents")+fmt.Sprintf("?order=oldest&limit=%d", maxConverted), nil, &list); err != nil {
+	err := c.Call(ctx, http.MethodGet, Path("v1", "jobs", job, "documents")+fmt.Sprintf("?order=oldest&limit=%d", maxConverted), nil, &list)
+	if err == nil && list.NextCursor != nil {
+		err = &Error{Status: http.StatusRequestEntityTooLarge, Code: "too_many_documents", Detail: fmt.Sprintf("More than %d documents are in there; send them to /v1/datasets/{ds}/documents", maxConverted)}
+	}
+	return list.Items, err
+}
+
+// converted reads the documents of a job that has ended.
+func (c *Client) converted(ctx context.Context, job string) ([]Converted, error) {
+	docs, err := c.Documents(ctx, job)
+	if err != nil {
 		return nil, err
 	}
 	var out []Converted
 	var failed *sheaf.Failure
-	for _, d := range list.Items {
+	for _, d := range docs {
 		switch d.State {
 		case sheaf.DocSucceeded, sheaf.DocPartiallySucceeded:
 		default:
@@ -177,7 +213,7 @@ func (c *Client) converted(ctx context.Context, dataset, job string) ([]Converte
 			}
 			continue
 		}
-		chunks, err := c.Read(ctx, dataset, d.ID)
+		chunks, err := c.Read(ctx, d.DatasetID, d.ID)
 		if err != nil {
 			return nil, err
 		}

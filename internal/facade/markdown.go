@@ -93,27 +93,38 @@ func Markdown(chunks []sheaf.Chunk) string {
 	return b.String()
 }
 
-// markdownOf marks the headings that a chunk's text begins with, one a
-// paragraph: its heading path, from some level down.
-func markdownOf(c *sheaf.Chunk) string {
-	var b strings.Builder
-	text, level := strings.TrimSpace(c.Text), 0
-	for text != "" {
-		first, rest, _ := strings.Cut(text, "\n")
-		at := slices.Index(c.HeadingPath[level:], strings.TrimSpace(first))
+// Heading is one that the text of a chunk begins with.
+type Heading struct {
+	Level int // from 1
+	Text  string
+}
+
+// Headings are those that a chunk's text begins with, one a paragraph: its
+// heading path, from some level down. body is the rest of the text.
+func Headings(c *sheaf.Chunk) (headings []Heading, body string) {
+	body = strings.TrimSpace(c.Text)
+	for level := 0; body != ""; {
+		first, rest, _ := strings.Cut(body, "\n")
+		first = strings.TrimSpace(first)
+		at := slices.Index(c.HeadingPath[level:], first)
 		if at < 0 {
 			break
 		}
 		level += at + 1
-		if b.Len() > 0 {
-			b.WriteString("\n\n")
-		}
-		b.WriteString(strings.Repeat("#", min(level, 6)) + " " + strings.TrimSpace(first))
-		text = strings.TrimLeft(rest, "\n")
+		headings = append(headings, Heading{level, first})
+		body = strings.TrimLeft(rest, "\n")
 	}
-	if b.Len() > 0 && text != "" {
-		b.WriteString("\n\n")
+	return headings, body
+}
+
+func markdownOf(c *sheaf.Chunk) string {
+	headings, body := Headings(c)
+	var parts []string
+	for _, h := range headings {
+		parts = append(parts, strings.Repeat("#", min(h.Level, 6))+" "+h.Text)
 	}
-	b.WriteString(text)
-	return b.String()
+	if body != "" {
+		parts = append(parts, body)
+	}
+	return strings.Join(parts, "\n\n")
 }

@@ -1,0 +1,196 @@
+// Package docling speaks the protocol of docling-serve: files are converted or
+// cut into chunks, by calls that wait and by tasks. It stands before /v1: a task
+// is a job, whose documents are deleted when their results have been had.
+package docling
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"sheaf"
+	"sheaf/internal/facade"
+)
+
+// resultLife is how long the result of a task can be fetched after its end.
+const resultLife = time.Hour
+
+// Prefix of the routes, beside those without it.
+const Prefix = "/docling"
+
+// Routes are those of the interface; version is the product's.
+func Routes(v1 http.RoundTripper, version string) map[string]http.Handler {
+	s := &service{v1: v1, sockets: make(chan struct{}, maxSockets)}
+	out := map[string]http.Handler{}
+	add := func(pattern string, h func(http.ResponseWriter, *http.Request)) {
+		method, path, _ := strings.Cut(pattern, " ")
+		out[method+" "+Prefix+path] = http.HandlerFunc(h)
+		out[pattern] = http.HandlerFunc(h)
+	}
+	for _, form := range []bool{false, true} {
+		kind := "source"
+		if form {
+			kind = "file"
+		}
+		add("POST /v1/convert/"+kind, s.waiting(form))
+		add("POST /v1/convert/"+kind+"/async", s.submitting(form))
+		add("POST /v1/chunk/{chunker}/"+kind, s.waiting(form))
+		add("POST /v1/chunk/{chunker}/"+kind+"/async", s.submitting(form))
+	}
+	add("GET /v1/status/poll/{task}", s.poll)
+	add("GET /v1/status/ws/{task}", s.follow)
+	add("GET /v1/result/{task}", s.result)
+	add("DELETE /v1/task/{task}", s.cancel)
+	add("DELETE /v1/result/{task}", s.cancel)
+	add("GET /health", func(w http.ResponseWriter, _ *http.Request) { facade.Answer(w, nil, map[string]string{"status": "ok"}) })
+	// Without the prefix, GET /version belongs to Tika.
+	out["GET "+Prefix+"/version"] = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		facade.Answer(w, nil, map[string]string{"sheaf": version})
+	})
+	return out
+}
+
+type service struct {
+	v1      http.RoundTripper
+	sockets chan struct{} // holds one for each that is open
+}
+
+func refuse(w http.ResponseWriter, err error) {
+	e := facade.AsError(err)
+	facade.Answer(w, e, map[string]string{"detail": e.Detail})
+}
+
+// read reads a request and hands its sources to jobs.
+func (s *service) read(r *http.Request, form bool) (*request, *task, error) {
+	q := &request{plan: plan{formats: []string{"md"}, chunker: r.PathValue("chunker")}, settings: map[string]any{}, wait: facade.ConvertWait}
+	switch q.chunker {
+	case "", "hybrid", "hierarchical":
+	default:
+		return nil, nil, &facade.Error{Status: http.StatusNotFound, Code: "not_found", Detail: "There are the chunkers hybrid and hierarchical"}
+	}
+	parts, err := q.body(r, form)
+	if parts != nil {
+		defer parts.RemoveAll() //nolint:errcheck // the system empties the folder
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	t, err := s.submit(r.Context(), facade.Inside(s.v1, r.Header), q)
+	return q, t, err
+}
+
+// submit makes one job of the sources.
+func (s *service) submit(ctx context.Context, c *facade.Client, q *request) (*task, error) {
+	t := &task{plan: q.plan}
+	if err := c.EnsureDataset(ctx, facade.Conversions); err != nil {
+		return nil, err
+	}
+	if len(q.sources) > 1 {
+		var job sheaf.Job
+		if err := c.Call(ctx, http.MethodPost, facade.Path("v1", "datasets", facade.Conversions, "jobs"), map[string]string{"name": q.sources[0].name}, &job); err != nil {
+			return nil, err
+		}
+		t.job = job.ID
+	}
+	var sent []sheaf.Document
+	err := func() error {
+		for i := range q.sources {
+			docs, err := submitOne(ctx, c, t, &q.sources[i], q.settings)
+			if err != nil {
+				return err
+			}
+			sent = append(sent, docs...)
+		}
+		if len(q.sources) > 1 {
+			return c.Call(ctx, http.MethodPost, facade.Path("v1", "jobs", t.job)+":close", nil, nil)
+		}
+		return nil
+	}()
+	if err != nil {
+		c.Drop(ctx, sent)
+		if len(q.sources) > 1 {
+			_ = c.Call(context.WithoutCancel(ctx), http.MethodPost, facade.Path("v1", "jobs", t.job)+":close", nil, nil) // it closes by itself later
+		}
+		return nil, err
+	}
+	return t, nil
+}
+
+func submitOne(ctx context.Context, c *facade.Client, t *task, s *source, settings map[string]any) ([]sheaf.Document, error) {
+	in := facade.Conversion{Name: s.name, MediaType: s.media, URL: s.url, Dataset: facade.Conversions, Settings: settings, Job: t.job}
+	if s.open != nil {
+		body, err := s.open()
+		if err != nil {
+			return nil, err
+		}
+		defer body.Close()
+		in.Body = body
+	}
+	job, docs, err := c.Submit(ctx, in)
+	if err == nil {
+		t.job = job.ID
+	}
+	return docs, err
+}
+
+// waiting answers the result itself.
+func (s *service) waiting(form bool) func(http.ResponseWriter, *http.Request) {
+	return func(w http.ResponseWriter, r *http.Request) {
+		q, t, err := s.read(r, form)
+		if err != nil {
+			refuse(w, err)
+			return
+		}
+		ctx, c := r.Context(), facade.Inside(s.v1, r.Header)
+		st, err := t.wait(ctx, c, q.wait)
+		if err == nil && !st.ended() {
+			facade.Answer(w, &facade.Error{Status: http.StatusGatewayTimeout}, map[string]string{
+				"detail": "The task did not end within " + q.wait.String() + "; follow it by its task_id", "task_id": t.id(),
+			})
+			return
+		}
+		defer t.drop(ctx, c)
+		if err != nil {
+			refuse(w, err)
+			return
+		}
+		t.write(ctx, w, c)
+	}
+}
+
+// submitting answers a task.
+func (s *service) submitting(form bool) func(http.ResponseWriter, *http.Request) {
+	return func(w http.ResponseWriter, r *http.Request) {
+		_, t, err := s.read(r, form)
+		c := facade.Inside(s.v1, r.Header)
+		var st *status
+		if err == nil {
+			st, err = t.status(r.Context(), c, 0)
+		}
+		if err != nil {
+			refuse(w, err)
+			return
+		}
+		facade.Answer(w, nil, st)
+		sweep(r.Context(), c)
+	}
+}
+
+// sweepLimit documents are looked at by one request: more than it adds.
+const sweepLimit = 100
+
+// sweep deletes conversions whose results were to be had for long enough.
+func sweep(ctx context.Context, c *facade.Client) {
+	var list facade.List[sheaf.Document]
+	if c.Call(ctx, http.MethodGet, facade.Path("v1", "datasets", facade.Conversions, "documents")+"?order=oldest&limit=100", nil, &list) != nil {
+		return // the next request does it
+	}
+	var old []sheaf.Document
+	for _, d := range list.Items {
+		if d.State.Terminal() && time.Since(d.FinishedAt) > resultLife {
+			old = append(old, d)
+		}
+	}
+	c.Drop(ctx, old)
+}
