@@ -6,6 +6,7 @@ package docling
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -183,7 +184,7 @@ const sweepLimit = 100
 // sweep deletes conversions whose results were to be had for long enough.
 func sweep(ctx context.Context, c *facade.Client) {
 	var list facade.List[sheaf.Document]
-	if c.Call(ctx, http.MethodGet, facade.Path("v1", "datasets", facade.Conversions, "documents")+"?order=oldest&limit=100", nil, &list) != nil {
+	if c.Call(ctx, http.MethodGet, facade.Path("v1", "datasets", facade.Conversions, "documents")+"?order=oldest&limit="+strconv.Itoa(sweepLimit), nil, &list) != nil {
 		return // the next request does it
 	}
 	var old []sheaf.Document
