@@ -95,7 +95,7 @@ func digestBytes(digest string) int64 {
 
 // keyedHeaders are the headers that say what a request asks for, apart from its
 // body. A repetition has the same ones.
-var keyedHeaders = []string{"Content-Type", "Content-Encoding", "Content-Disposition", "X-Http-Method-Override", "Upload-Length", "Upload-Offset", "Upload-Metadata", "Upload-Checksum"}
+var keyedHeaders = []string{"Content-Type", "Content-Encoding", "Content-Disposition", "X-Http-Method-Override", "Upload-Length", "Upload-Offset", "Upload-Metadata", "Upload-Checksum", "If-Match"}
 
 // requestDigest is the SHA-256 of all that a request asks for before its body,
 // in hex.

@@ -27,14 +27,14 @@ import (
 type chunkQuery struct {
 	generation int // 0 means the live one
 	limit      int
-	cursor     string // "<task>.<chunk>": positions of the next chunk to return
+	cursor     string // "<task>.<chunk>[.<n>]": positions of the next chunk to return; n of those that people made of it
 	page       int
 	rangeID    string
 }
 
 // chunks reads the artifacts of a generation in reading order: they, not the
 // index, are the truth about chunks.
-func (s *Server) chunks(ctx context.Context, d *sheaf.Document, q chunkQuery) (out []sheaf.Chunk, next string, err error) {
+func (s *Server) chunks(ctx context.Context, d *sheaf.Document, q chunkQuery) (out []ListedChunk, next string, err error) {
 	generation := cmp.Or(q.generation, d.LiveGeneration)
 	if generation == 0 {
 		return nil, "", nil
@@ -46,11 +46,34 @@ func (s *Server) chunks(ctx context.Context, d *sheaf.Document, q chunkQuery) (o
 	tasks = slices.DeleteFunc(tasks, func(t sheaf.Task) bool {
 		return q.page > 0 && !t.Range.Contains(q.page) || q.rangeID != "" && t.Result.RangeID != q.rangeID
 	})
-	first, skip := 0, 0
-	if q.cursor != "" {
-		a, b, _ := strings.Cut(q.cursor, ".")
-		first, skip = atoi(a), atoi(b)
+	edited, err := s.overlay(ctx, d, generation)
+	if err != nil {
+		return nil, "", err
 	}
+	var from [3]int
+	if q.cursor != "" {
+		for i, n := range strings.SplitN(q.cursor, ".", len(from)) {
+			from[i] = atoi(n)
+		}
+	}
+	// add lists what stands at a place, and reports whether the page has ended there.
+	add := func(i, n int, some []ListedChunk) bool {
+		for k, c := range some {
+			switch {
+			case i == from[0] && n == from[1] && k < from[2]:
+				continue
+			case len(out) == q.limit:
+				if next = fmt.Sprintf("%d.%d", i, n); k > 0 {
+					next += fmt.Sprintf(".%d", k)
+				}
+				return true
+			}
+			out = append(out, c)
+		}
+		return false
+	}
+	var last sheaf.Chunk
+	first, skip := from[0], from[1]
 	for i := first; i >= 0 && i < len(tasks); i++ {
 		f, err := artifact.Load(ctx, s.cfg.Blobs, tasks[i].Result.ArtifactKey)
 		if errors.Is(err, sheaf.ErrNotFound) && generation != d.LiveGeneration {
@@ -63,14 +86,25 @@ func (s *Server) chunks(ctx context.Context, d *sheaf.Document, q chunkQuery) (o
 			if i == first && n < skip || q.page > 0 && !slices.Contains(c.Pages, q.page) {
 				continue
 			}
-			if len(out) == q.limit {
-				return out, fmt.Sprintf("%d.%d", i, n), nil
-			}
 			c.Generation = generation
-			out = append(out, c)
+			if add(i, n, edited.listed(c)) {
+				return out, next, nil
+			}
+			last = c
 		}
 	}
-	return out, "", nil
+	if q.page == 0 && q.rangeID == "" && len(tasks) > 0 && len(edited.after[""]) > 0 {
+		if last.ID == "" { // the page begins here
+			f, err := artifact.Load(ctx, s.cfg.Blobs, tasks[len(tasks)-1].Result.ArtifactKey)
+			if err != nil || len(f.Chunks) == 0 {
+				return nil, "", err
+			}
+			last = f.Chunks[len(f.Chunks)-1]
+		}
+		last.DocumentID, last.Generation, last.Pages, last.HeadingPath, last.Ordinal = d.ID, generation, nil, nil, last.Ordinal+1
+		add(len(tasks), 0, edited.added("", last))
+	}
+	return out, next, nil
 }
 
 // presignedGet is how long the address of a download is valid.

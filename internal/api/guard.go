@@ -241,7 +241,7 @@ const (
 
 var cursors = map[string]*regexp.Regexp{
 	formatCursor: regexp.MustCompile(`^[0-9a-f]{32}(:[0-9]{1,9})?$`),
-	formatChunks: regexp.MustCompile(`^[0-9]{1,9}\.[0-9]{1,9}$`),
+	formatChunks: regexp.MustCompile(`^[0-9]{1,9}\.[0-9]{1,9}(\.[0-9]{1,9})?$`),
 	formatCount:  regexp.MustCompile(`^[0-9]{1,18}$`),
 }
 

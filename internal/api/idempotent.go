@@ -216,7 +216,7 @@ func certain(status int) bool {
 
 func storedHeaders(from http.Header) http.Header {
 	h := http.Header{}
-	for _, name := range []string{"Content-Type", "Location", "Tus-Resumable", "Upload-Offset", "Upload-Expires", "Sheaf-Job", "Sheaf-Document"} {
+	for _, name := range []string{"Content-Type", "Location", "Etag", "Tus-Resumable", "Upload-Offset", "Upload-Expires", "Sheaf-Job", "Sheaf-Document"} {
 		if v := from.Get(name); v != "" {
 			h.Set(name, v)
 		}

@@ -17,7 +17,7 @@ func Nearest(given string, known []string) string {
 	best, bound := "", 0
 	for _, name := range known {
 		plain := strings.ToLower(strings.ReplaceAll(name, "-", "_"))
-		d := edits(given, plain)
+		d := editDistance(given, plain)
 		if strings.ReplaceAll(given, "_", "") == strings.ReplaceAll(plain, "_", "") || len(given) > 2 && (strings.HasPrefix(plain, given) || strings.HasPrefix(given, plain)) {
 			d = min(d, 1)
 		}
@@ -28,9 +28,9 @@ func Nearest(given string, known []string) string {
 	return best
 }
 
-// edits counts the letters to change, add, drop or swap with their neighbour
+// editDistance counts the letters to change, add, drop or swap with their neighbour
 // to make b of a (optimal string alignment).
-func edits(a, b string) int {
+func editDistance(a, b string) int {
 	x, y := []rune(a), []rune(b)
 	before, last, row := make([]int, len(y)+1), make([]int, len(y)+1), make([]int, len(y)+1)
 	for j := range last {

@@ -187,6 +187,7 @@ func (s *Server) routes() {
 	s.partialRoutes()
 	s.webhookRoutes()
 	s.flowRoutes()
+	s.editRoutes()
 	s.statsRoutes()
 	s.versionRoutes()
 	s.receiptRoutes()
@@ -503,7 +504,7 @@ func (s *Server) documentRoutes() {
 		RangeID string `query:"range_id" maxLength:"64"`
 		Version int    `query:"generation" minimum:"0" doc:"0 means the live one; the results of one that was replaced are kept for keeper.keep_versions, then the answer is 410 with code generation_gone"`
 	}
-	handle(s, get("/v1/datasets/{ds}/documents/{doc}/chunks", "List the chunks of a generation in reading order"), func(ctx context.Context, in *chunksIn) (*output[List[sheaf.Chunk]], error) {
+	handle(s, get("/v1/datasets/{ds}/documents/{doc}/chunks", "List the chunks of a generation in reading order"), func(ctx context.Context, in *chunksIn) (*output[List[ListedChunk]], error) {
 		d, err := s.document(ctx, in.DocumentPath)
 		if err != nil {
 			return nil, err

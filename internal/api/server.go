@@ -30,6 +30,7 @@ import (
 	"sheaf/internal/blob"
 	"sheaf/internal/buildinfo"
 	"sheaf/internal/doctor"
+	"sheaf/internal/edits"
 	"sheaf/internal/logctx"
 	"sheaf/internal/notify"
 	"sheaf/internal/queue"
@@ -77,6 +78,7 @@ type Config struct {
 	Catalog  Catalog
 	Ingest   *ingest.Service
 	Search   *search.Searcher
+	Edits    *edits.Service
 	Blobs    blob.Store
 	Files    Files
 	Renderer Renderer // nil: no page images
@@ -298,11 +300,11 @@ func (s *Server) nearestPath(path string) string {
 			}
 			if tail, verb, isVerb := strings.Cut(p, "}:"); isVerb && strings.HasPrefix(tail, "{") {
 				_, p, _ = strings.Cut(given[i], ":")
-				sum += edits(p, verb)
+				sum += editDistance(p, verb)
 				ok = ok && Nearest(p, []string{verb}) != ""
 				continue
 			}
-			sum += edits(given[i], p)
+			sum += editDistance(given[i], p)
 			ok = ok && Nearest(given[i], []string{p}) != ""
 		}
 		if ok && (best == "" || sum < bound || sum == bound && known < best) {

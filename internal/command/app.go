@@ -35,6 +35,7 @@ import (
 	"sheaf/internal/chat"
 	"sheaf/internal/config"
 	"sheaf/internal/doctor"
+	"sheaf/internal/edits"
 	"sheaf/internal/embed"
 	"sheaf/internal/embed/batch"
 	"sheaf/internal/embed/limit"
@@ -701,7 +702,7 @@ func (a *app) openIndex(ctx context.Context) (err error) {
 // handler is the HTTP server over the parts.
 func (a *app) server() *api.Server {
 	cfg := api.Config{
-		Catalog: a.store, Ingest: a.ingest, Search: a.searcher(), Blobs: a.blobs, Files: a.files, Renderer: a.pool, Queue: a.queue,
+		Catalog: a.store, Ingest: a.ingest, Search: a.searcher(), Edits: &edits.Service{Store: a.store, Writer: &edits.Writer{Store: a.store, Blobs: a.blobs, Index: a.index, Embedder: a.embedder, TextFunc: executor.EmbeddingText}}, Blobs: a.blobs, Files: a.files, Renderer: a.pool, Queue: a.queue,
 		Health: a.health, Receipts: a.receipts,
 		Doctor: a.doctor, Observe: a.metrics, Confinement: a.pool.Protections, Metrics: a.metrics.Handler(), Page: web.Handler(), Interfaces: a.interfaces, Log: a.log, Build: buildinfo.Get(),
 		Auth: a.cfg.Server.Auth, AllowURLs: a.cfg.Server.AllowURLs, WebhookHosts: a.cfg.Webhooks.Hosts, MaxUploadBytes: a.cfg.Server.MaxUploadBytes,

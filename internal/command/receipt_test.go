@@ -178,6 +178,11 @@ func TestDeletionLeavesNothingAndSaysSo(t *testing.T) {
 	var batch api.DeleteAnswer
 	s.post("/v1/datasets/default/documents:delete", map[string]any{"filter": map[string]any{"document_ids": []string{others[1].ID}}}, &batch)
 	s.completed(batch.ReceiptID)
+	var chunks api.List[api.ListedChunk]
+	s.get("/v1/datasets/default/documents/"+id+"/chunks", &chunks)
+	if err := s.call(t.Context(), http.MethodPatch, "/v1/datasets/default/documents/"+id+"/chunks/"+chunks.Items[0].ID, map[string]any{"text": "Edited whisperings of marginalia."}, nil); err != nil {
+		t.Fatal(err)
+	}
 	if at := s.places(words...); len(at) < 8 {
 		t.Fatalf("the document is told of in %v alone, so that the test shows little", at)
 	}
@@ -195,7 +200,7 @@ func TestDeletionLeavesNothingAndSaysSo(t *testing.T) {
 	if at := s.places(words...); len(at) > 0 {
 		t.Errorf("the document is still told of in %v", at)
 	}
-	if rows := r.Removed.Rows; rows.Documents != 1 || rows.Tasks == 0 || rows.Events == 0 || rows.Messages == 0 || rows.Answers != 1 || r.Removed.Objects < 2 ||
+	if rows := r.Removed.Rows; rows.Documents != 1 || rows.Tasks == 0 || rows.Events == 0 || rows.Messages == 0 || rows.Answers != 1 || rows.Edits != 1 || r.Removed.Objects < 2 ||
 		r.Removed.ObjectBytes < int64(len(secret)) || r.Removed.Chunks == 0 || r.Removed.Vectors != r.Removed.Chunks || !slices.Equal(r.DocumentIDs, []string{id}) {
 		t.Errorf("receipt %s", raw)
 	}

@@ -137,7 +137,7 @@ func (s *service) everythingOf(tenant string) string {
 	}
 	defer db.Close()
 	var out strings.Builder
-	for _, table := range []string{"tenants", "api_keys", "datasets", "jobs", "documents", "generations", "tasks", "events", "garbage", "idempotency", "uploads", "webhooks", "webhook_deliveries", "flows"} {
+	for _, table := range []string{"tenants", "api_keys", "datasets", "jobs", "documents", "generations", "tasks", "events", "garbage", "idempotency", "uploads", "webhooks", "webhook_deliveries", "flows", "chunk_edits"} {
 		key := "tenant_id"
 		if table == "tenants" {
 			key = "id"
@@ -275,7 +275,7 @@ func fill(path string, pairs ...string) string {
 // has something to show.
 type victim struct {
 	*service
-	dataset, document, job, task, rangeID, chunk, upload, webhook, apiKey, receipt, flow string
+	dataset, document, job, task, rangeID, chunk, upload, webhook, apiKey, receipt, flow, edit string
 }
 
 const victimsWord = "quetzalcoatlus"
@@ -309,6 +309,8 @@ func newVictim(s *service) victim {
 	if resp.StatusCode != http.StatusCreated {
 		s.t.Fatalf("the victim's upload: %s %s", resp.Status, body)
 	}
+	_, body = v.request("PATCH", "/v1/datasets/vault/documents/"+v.document+"/chunks/"+v.chunk, `{"keywords": ["safe"]}`, "Authorization", "Bearer "+v.key, "Content-Type", "application/json")
+	v.edit = decodeAs[api.EditedChunk](s.t, body).Edit.ID
 	var hook taskstore.Webhook
 	v.post("/v1/datasets/vault/webhooks", map[string]any{"url": "https://hooks.invalid/secret-of-alpha"}, &hook)
 	v.webhook = hook.ID
@@ -336,7 +338,7 @@ node = [{ id = "read", kind = "parse" }, { id = "cut", kind = "chunk", from = ["
 
 // names are everything of the victim that no one else may read.
 func (v victim) names() []string {
-	return []string{v.dataset, v.document, v.job, v.task, v.rangeID, v.chunk, v.upload, v.webhook, v.apiKey, v.receipt, v.flow, victimsWord, "ledger-of-alpha", "secret-of-alpha", "vault"}
+	return []string{v.dataset, v.document, v.job, v.task, v.rangeID, v.chunk, v.upload, v.webhook, v.apiKey, v.receipt, v.flow, v.edit, victimsWord, "ledger-of-alpha", "secret-of-alpha", "vault"}
 }
 
 func TestAnotherTenantSeesAndChangesNothingOnAnyRoute(t *testing.T) {
@@ -348,7 +350,7 @@ func TestAnotherTenantSeesAndChangesNothingOnAnyRoute(t *testing.T) {
 	doc, routes := s.routes()
 	values := map[string]any{
 		"query": victimsWord, "document_ids": []string{v.document}, "ids": []string{v.task, v.upload},
-		"document_id": v.document, "job_id": v.job, "job": v.job, "url": "https://example.invalid/a.pdf", "name": "theft", "toml": victimsFlow("theft"), "limit": 10, "fresh": true,
+		"document_id": v.document, "job_id": v.job, "job": v.job, "url": "https://example.invalid/a.pdf", "name": "theft", "text": "theft", "toml": victimsFlow("theft"), "limit": 10, "fresh": true,
 	}
 	// The victim's job is over, but what folds its progress may still be at work.
 	before := ""
@@ -358,7 +360,7 @@ func TestAnotherTenantSeesAndChangesNothingOnAnyRoute(t *testing.T) {
 		return last == before
 	})
 	path := func(p, dataset string) string {
-		return fill(p, "ds", dataset, "doc", v.document, "job", v.job, "task", v.task, "range", v.rangeID, "upload", v.upload, "webhook", v.webhook, "n", "1", "receipt", v.receipt, "flow", v.flow)
+		return fill(p, "ds", dataset, "doc", v.document, "job", v.job, "task", v.task, "range", v.rangeID, "upload", v.upload, "webhook", v.webhook, "n", "1", "receipt", v.receipt, "flow", v.flow, "chunk", v.chunk, "edit", v.edit)
 	}
 	walked := 0
 	undrawn := regexp.MustCompile(`"no_page_image"|"no_picture"`) // what its owner is told of a document without pictures

@@ -65,7 +65,7 @@ type Edited struct {
 
 // Bounds on what people give.
 const (
-	MaxTextBytes  = 64 << 10
+	MaxTextBytes  = 32 << 10
 	maxTokens     = 8191 // of a chunk, whatever its settings
 	maxLabels     = 32
 	maxLabelBytes = 512
