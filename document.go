@@ -173,16 +173,16 @@ type JobDocuments struct {
 	ByState map[DocumentState]int `json:"by_state"`
 }
 
-// JobStage is the progress of one stage over all tasks of a job.
+// JobStage is the progress of one stage over all tasks of a job, in units.
 type JobStage struct {
 	Name       string    `json:"name"` // parse, chunk, embed, index
 	Total      int       `json:"total"`
-	Done       int       `json:"done"`
-	Failed     int       `json:"failed"`
-	Reused     int       `json:"reused"`
+	Done       int       `json:"done"`   // have passed the stage, with Reused
+	Failed     int       `json:"failed"` // ended in it; canceled tasks are neither done nor failed
+	Reused     int       `json:"reused"` // of those done: the stage did not run for them
 	Unit       string    `json:"unit"`
-	StartedAt  time.Time `json:"started_at,omitzero"`
-	FinishedAt time.Time `json:"finished_at,omitzero"`
+	StartedAt  time.Time `json:"started_at,omitzero"`  // of the first stage: when the first task began
+	FinishedAt time.Time `json:"finished_at,omitzero"` // of the last stage: when the last task ended
 }
 
 // JobStatistics is what a job found out about the files it was given.

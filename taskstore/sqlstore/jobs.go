@@ -76,6 +76,32 @@ const stateOfJobDocument = "CASE WHEN d.gen=g.gen THEN d.state ELSE g.state END"
 
 const terminalDocuments = "('succeeded','partially_succeeded','failed','canceled')"
 
+// jobStages are the stages of a job, in the order in which a task passes them.
+// What else a task does counts to the stage before which it is done: fetch to
+// parse, enrich, tag and verify to embed, artifact to index.
+var jobStages = []string{"parse", "chunk", "embed", "index"}
+
+// stageSums are, per stage, what failed in it and what was not done again. An
+// executor says with a failure in which stage it came, and with a result which
+// stages ran; a result that was inserted done ran none, and a task that copies a
+// stored one runs index, and embed where that is repeated.
+const stageSums = `SUM(CASE WHEN state='dead' THEN CASE WHEN ` + failedLater + ` THEN 0 ELSE cost END ELSE 0 END) AS failed_parse,
+					SUM(CASE WHEN state='dead' AND failure LIKE '%"phase":"chunk"%' THEN cost ELSE 0 END) AS failed_chunk,
+					SUM(CASE WHEN state='dead' AND (` + failedEmbed + `) THEN cost ELSE 0 END) AS failed_embed,
+					SUM(CASE WHEN state='dead' AND (` + failedIndex + `) THEN cost ELSE 0 END) AS failed_index,
+					SUM(CASE WHEN state='done' AND (reused=1 OR kind='index' AND NOT (` + ranParse + `)) THEN cost ELSE 0 END) AS reused_parse,
+					SUM(CASE WHEN state='done' AND (reused=1 OR kind='index' AND NOT (` + ranEmbed + `)) THEN cost ELSE 0 END) AS reused_embed,
+					SUM(CASE WHEN state='done' AND reused=1 AND started_at=0 THEN cost ELSE 0 END) AS reused_index`
+
+const (
+	failedEmbed = `failure LIKE '%"phase":"embed"%' OR failure LIKE '%"phase":"enrich"%' OR failure LIKE '%"phase":"tag"%' OR failure LIKE '%"phase":"verify"%'`
+	failedIndex = `failure LIKE '%"phase":"index"%' OR failure LIKE '%"phase":"artifact"%'`
+	failedLater = `failure LIKE '%"phase":"chunk"%' OR ` + failedEmbed + ` OR ` + failedIndex
+	// A database that shortens an old result writes JSON with spaces.
+	ranParse = `result LIKE '%"name":"parse"%' OR result LIKE '%"name": "parse"%'`
+	ranEmbed = `result LIKE '%"name":"embed"%' OR result LIKE '%"name": "embed"%'`
+)
+
 // sumJobs sums what can be read from columns.
 func (s *jobs) sumJobs(ctx context.Context, tenantID string, rows []jobRow) ([]sheaf.Job, error) {
 	jobs := make([]sheaf.Job, len(rows))
@@ -110,29 +136,39 @@ func (s *jobs) sumJobs(ctx context.Context, tenantID string, rows []jobRow) ([]s
 	// One pass over the tasks, per document and then per state. Progress is the
 	// mean of the documents', each weighed by what it costs.
 	var docs []struct {
-		JobID, State                string
-		Deleted, N, First           int
-		Weight, Weighted            float64
-		Started, Finished           int64
-		Total, Done, Failed, Reused int
-		Ranges, Chunks, Tokens      int
-		TaskStarted, TaskFinished   int64
+		JobID, State              string
+		Deleted, N, First         int
+		Weight, Weighted          float64
+		Started, Finished         int64
+		Total, Done, Reused       int
+		Ranges, Chunks, Tokens    int
+		FailedParse, FailedChunk  int
+		FailedEmbed, FailedIndex  int
+		ReusedParse, ReusedEmbed  int
+		ReusedIndex               int
+		TaskStarted, TaskFinished int64
 	}
 	err = db.Raw(`SELECT job_id, state, deleted, COUNT(*) AS n, SUM(first) AS first, SUM(weight) AS weight, SUM(weight*progress) AS weighted,
 			COALESCE(MIN(CASE WHEN started>0 THEN started END), 0) AS started, MAX(finished) AS finished,
-			SUM(total) AS total, SUM(done) AS done, SUM(failed) AS failed, SUM(reused) AS reused, SUM(ranges) AS ranges, SUM(chunks) AS chunks, SUM(tokens) AS tokens,
+			SUM(total) AS total, SUM(done) AS done, SUM(reused) AS reused,
+			SUM(failed_parse) AS failed_parse, SUM(failed_chunk) AS failed_chunk, SUM(failed_embed) AS failed_embed, SUM(failed_index) AS failed_index,
+			SUM(reused_parse) AS reused_parse, SUM(reused_embed) AS reused_embed, SUM(reused_index) AS reused_index, SUM(ranges) AS ranges, SUM(chunks) AS chunks, SUM(tokens) AS tokens,
 			COALESCE(MIN(CASE WHEN task_started>0 THEN task_started END), 0) AS task_started, MAX(task_finished) AS task_finished
 		FROM (SELECT g.job_id, `+stateOfJobDocument+` AS state, CASE WHEN d.deleted_at<>0 THEN 1 ELSE 0 END AS deleted,
 				CASE WHEN g.gen=1 THEN 1 ELSE 0 END AS first, COALESCE(c.cost, 1) AS weight,
 				CASE WHEN d.gen<>g.gen OR d.state IN `+terminalDocuments+` THEN 1 ELSE d.progress END AS progress,
 				CASE WHEN d.gen=g.gen THEN d.started_at ELSE 0 END AS started,
 				CASE WHEN d.gen=g.gen THEN d.finished_at ELSE g.finished_at END AS finished,
-				COALESCE(c.cost, 0) AS total, COALESCE(c.done, 0) AS done, COALESCE(c.failed, 0) AS failed, COALESCE(c.reused_cost, 0) AS reused,
+				COALESCE(c.cost, 0) AS total, COALESCE(c.done, 0) AS done, COALESCE(c.reused_cost, 0) AS reused,
+				COALESCE(c.failed_parse, 0) AS failed_parse, COALESCE(c.failed_chunk, 0) AS failed_chunk,
+				COALESCE(c.failed_embed, 0) AS failed_embed, COALESCE(c.failed_index, 0) AS failed_index,
+				COALESCE(c.reused_parse, 0) AS reused_parse, COALESCE(c.reused_embed, 0) AS reused_embed, COALESCE(c.reused_index, 0) AS reused_index,
 				COALESCE(c.ranges, 0) AS ranges, COALESCE(c.chunks, 0) AS chunks, COALESCE(c.tokens, 0) AS tokens,
 				COALESCE(c.task_started, 0) AS task_started, COALESCE(c.task_finished, 0) AS task_finished
 			FROM generations g JOIN documents d ON d.id=g.doc_id
 			LEFT JOIN (SELECT job_id, doc_id, gen, SUM(cost) AS cost,
-					SUM(CASE WHEN state='done' THEN cost ELSE 0 END) AS done, SUM(CASE WHEN state='dead' THEN cost ELSE 0 END) AS failed,
+					SUM(CASE WHEN state='done' THEN cost ELSE 0 END) AS done,
+					`+stageSums+`,
 					SUM(CASE WHEN state='done' AND reused=1 THEN cost ELSE 0 END) AS reused_cost,
 					SUM(CASE WHEN state='done' AND reused=1 THEN 1 ELSE 0 END) AS ranges,
 					SUM(CASE WHEN state='done' AND reused=1 THEN chunk_count ELSE 0 END) AS chunks,
@@ -150,11 +186,14 @@ func (s *jobs) sumJobs(ctx context.Context, tenantID string, rows []jobRow) ([]s
 		first, n                    int
 		started, finished, taskDone int64
 		states                      map[sheaf.DocumentState]int
-		stage                       sheaf.JobStage
+		stages                      [4]sheaf.JobStage // as jobStages
 	}
 	summed := make(map[string]*sums, len(rows))
 	for _, id := range ids {
-		summed[id] = &sums{states: map[sheaf.DocumentState]int{}, stage: sheaf.JobStage{Unit: string(sheaf.UnitPage)}}
+		summed[id] = &sums{states: map[sheaf.DocumentState]int{}}
+		for i, name := range jobStages {
+			summed[id].stages[i] = sheaf.JobStage{Name: name, Unit: string(sheaf.UnitPage)}
+		}
 	}
 	for _, d := range docs {
 		j, x, state := at[d.JobID], summed[d.JobID], sheaf.DocumentState(d.State)
@@ -170,11 +209,16 @@ func (s *jobs) sumJobs(ctx context.Context, tenantID string, rows []jobRow) ([]s
 		x.finished = max(x.finished, d.Finished)
 		x.started = earliest(x.started, earliest(d.Started, d.TaskStarted))
 		x.taskDone = max(x.taskDone, d.TaskFinished)
-		x.stage.Total += d.Total
-		x.stage.Done += d.Done
-		x.stage.Failed += d.Failed
-		x.stage.Reused += d.Reused
-		x.stage.StartedAt = toTime(earliest(toMillis(x.stage.StartedAt), d.TaskStarted))
+		passed := d.Done + d.FailedParse + d.FailedChunk + d.FailedEmbed + d.FailedIndex
+		for i, of := range [4]struct{ failed, reused int }{{d.FailedParse, d.ReusedParse}, {d.FailedChunk, d.ReusedParse}, {d.FailedEmbed, d.ReusedEmbed}, {d.FailedIndex, d.ReusedIndex}} {
+			passed -= of.failed // what fails in a stage has passed those before
+			st := &x.stages[i]
+			st.Total += d.Total
+			st.Done += passed
+			st.Failed += of.failed
+			st.Reused += of.reused
+		}
+		x.stages[0].StartedAt = toTime(earliest(toMillis(x.stages[0].StartedAt), d.TaskStarted))
 		j.Reused.Ranges += d.Ranges
 		j.Reused.Pages += d.Reused
 		j.Reused.Chunks += d.Chunks
@@ -198,13 +242,9 @@ func (s *jobs) sumJobs(ctx context.Context, tenantID string, rows []jobRow) ([]s
 		j.StartedAt = toTime(x.started)
 		if j.State.Terminal() {
 			j.FinishedAt = toTime(x.finished)
-			x.stage.FinishedAt = toTime(x.taskDone)
+			x.stages[len(x.stages)-1].FinishedAt = toTime(x.taskDone)
 		}
-		for _, name := range []string{"parse", "chunk", "embed", "index"} {
-			one := x.stage
-			one.Name = name
-			j.Stages = append(j.Stages, one)
-		}
+		j.Stages = x.stages[:]
 		if j.Kind == sheaf.JobIngest {
 			j.Statistics.New = max(j.Statistics.New, x.first)
 			j.Statistics.Modified = max(j.Statistics.Modified, x.n-x.first)
@@ -290,19 +330,19 @@ func (s *jobs) sumRunning(ctx context.Context, j *sheaf.Job) error {
 	if err != nil {
 		return err
 	}
-	seen := map[[2]string]bool{}
+	seen := map[string]bool{}
 	for _, r := range rows {
 		var p sheaf.Progress
 		decode(r.Detail, &p)
-		if seen[[2]string{r.TaskID, p.Stage}] || p.Total <= 0 {
+		at := slices.Index(jobStages, p.Stage)
+		if seen[r.TaskID] || p.Total <= 0 || at < 0 {
 			continue
 		}
-		seen[[2]string{r.TaskID, p.Stage}] = true
-		for i := range j.Stages {
-			if j.Stages[i].Name == p.Stage {
-				j.Stages[i].Done += r.Cost * min(max(p.Done, 0), p.Total) / p.Total
-			}
+		seen[r.TaskID] = true // its newest: the stages before have passed
+		for i := range at {
+			j.Stages[i].Done += r.Cost
 		}
+		j.Stages[at].Done += r.Cost * min(max(p.Done, 0), p.Total) / p.Total
 	}
 	return nil
 }

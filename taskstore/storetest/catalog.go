@@ -38,6 +38,7 @@ func RunCatalog(t *testing.T, open func(testing.TB) *sqlstore.Store) {
 		{"Cancel", testCancel},
 		{"DeleteHidesAndLeavesGarbage", testDelete},
 		{"JobIsSummed", testJob},
+		{"JobStagesAreCountedApart", testJobStages},
 		{"JobErrors", testJobErrors},
 		{"PauseReachesTasksThatAreSpawned", testPause},
 		{"Remaining", testRemaining},
@@ -770,6 +771,84 @@ func testDelete(t *testing.T, b *bench) {
 	b.same("garbage later", prefixes(), []string{want[0], want[0], want[1], want[1], want[2], want[2]})
 }
 
+// stages holds total, done, failed and reused of a job's stages against what is
+// wanted.
+func (b *bench) stages(j *sheaf.Job, when string, want [4][4]int) {
+	b.t.Helper()
+	var names []string
+	var got [4][4]int
+	for i, s := range j.Stages {
+		names = append(names, s.Name)
+		got[i] = [4]int{s.Total, s.Done, s.Failed, s.Reused}
+	}
+	b.same("names of stages", names, []string{"parse", "chunk", "embed", "index"})
+	b.same("total, done, failed and reused of stages, "+when, got, want)
+}
+
+// Each stage has counts of its own: how far a running task is, where one failed,
+// what a copied result did not do again. A canceled task is no failure.
+func testJobStages(t *testing.T, b *bench) {
+	job, ids := b.create("a")
+	b.plan(ids[0], sheaf.Range{From: 1, To: 1}, sheaf.Range{From: 2, To: 3}, sheaf.Range{From: 4, To: 7}, sheaf.Range{From: 8, To: 15}, sheaf.Range{From: 16, To: 31}, sheaf.Range{From: 32, To: 41})
+	b.fold()
+	check := func(when string, want [4][4]int) {
+		t.Helper()
+		j, err := b.Job(b.ctx, b.tenant, job)
+		b.ok(err)
+		b.stages(j, when, want)
+	}
+	check("planned", [4][4]int{{41, 0, 0, 0}, {41, 0, 0, 0}, {41, 0, 0, 0}, {41, 0, 0, 0}})
+	var ranges []sheaf.Task
+	for _, x := range b.tasks(ids[0], 0) {
+		if x.Kind == sheaf.KindParse {
+			ranges = append(ranges, x)
+		}
+	}
+	slices.SortFunc(ranges, func(x, y sheaf.Task) int { return x.Range.From - y.Range.From })
+	for i, phase := range []string{"fetch", "chunk", "tag", "artifact"} {
+		held := b.claim(ranges[i].ID)
+		failure := *sheaf.Fail(sheaf.CategoryBadInput, "page_broken", "send it again")
+		failure.Phase = phase
+		_, err := b.FailTask(b.ctx, held.Held(), taskstore.FailReport{Failure: failure})
+		b.ok(err)
+	}
+	held := b.claim(ranges[4].ID)
+	b.ok(b.AppendEvents(b.ctx, held.Held(), []sheaf.Event{
+		{Kind: sheaf.EventProgress, Detail: json.RawMessage(`{"stage":"parse","done":8,"total":16}`)},
+		{Kind: sheaf.EventProgress, Detail: json.RawMessage(`{"stage":"embed","done":4,"total":16}`)},
+	}))
+	check("one embeds", [4][4]int{{41, 14 + 16, 1, 0}, {41, 12 + 16, 2, 0}, {41, 8 + 4, 4, 0}, {41, 0, 8, 0}})
+	b.ok(b.Complete(b.ctx, held.Held(), taskstore.Completion{Result: b.result(held)}))
+	_, err := b.CancelTask(b.ctx, b.tenant, ranges[5].ID, false)
+	b.ok(err)
+	check("the last is canceled", [4][4]int{{41, 14 + 16, 1, 0}, {41, 12 + 16, 2, 0}, {41, 8 + 16, 4, 0}, {41, 16, 8, 0}})
+	page, _, err := b.JobErrors(b.ctx, b.tenant, job, taskstore.Page{})
+	b.ok(err)
+	b.same("failures", len(page), 4)
+
+	// Copies of stored results: one as it is, one that is embedded anew, and one
+	// that had to be parsed after all.
+	job, ids = b.create("b")
+	plan := b.claim(b.task(ids[0], sheaf.KindPlan).ID)
+	c := taskstore.Completion{Plan: &sheaf.PlanResult{Parser: "pdf/1", Unit: sheaf.UnitPage, Units: 7}}
+	var copies []string
+	for i, r := range []sheaf.Range{{From: 1, To: 1}, {From: 2, To: 3}, {From: 4, To: 7}} {
+		copies = append(copies, sheaf.NewID())
+		c.Spawn = append(c.Spawn, sheaf.NewTask{ID: copies[i], Kind: sheaf.KindIndex, Unit: sheaf.UnitPage, Range: r, Cost: r.Len()})
+	}
+	b.ok(b.Complete(b.ctx, plan.Held(), c))
+	b.fold()
+	for i, ran := range [][]string{{"fetch", "index"}, {"fetch", "embed", "index"}, {"fetch", "parse", "chunk", "embed", "index"}} {
+		held := b.claim(copies[i])
+		r := b.result(held)
+		for _, name := range ran {
+			r.Stages = append(r.Stages, sheaf.StageTime{Name: name, MS: 1})
+		}
+		b.ok(b.Complete(b.ctx, held.Held(), taskstore.Completion{Result: r}))
+	}
+	check("copied", [4][4]int{{7, 7, 0, 1 + 2}, {7, 7, 0, 1 + 2}, {7, 7, 0, 1}, {7, 7, 0, 0}})
+}
+
 func testJob(t *testing.T, b *bench) {
 	job, ids := b.create("a", "b", "c", "d")
 	get := func() *sheaf.Job {
@@ -822,8 +901,7 @@ func testJob(t *testing.T, b *bench) {
 	b.same("over", []any{j.State, j.Progress, j.FinishedAt.IsZero(), j.StartedAt.IsZero()}, []any{sheaf.DocPartiallySucceeded, 1.0, false, false})
 	b.same("usage", j.Usage, sheaf.Usage{Pages: 10, Tokens: 100, EmbeddedTokens: 90, Bytes: 5_000_000_000})
 	b.same("reused", j.Reused, sheaf.Reused{Ranges: 1, Pages: 20, Chunks: 40, Tokens: 200})
-	st := j.Stages[3]
-	b.same("stage", []any{len(j.Stages), st.Name, st.Total, st.Done, st.Failed, st.Reused}, []any{4, "index", 40, 30, 10, 20})
+	b.stages(j, "over", [4][4]int{{40, 30, 10, 20}, {40, 30, 0, 20}, {40, 30, 0, 20}, {40, 30, 0, 0}})
 
 	_, err = b.CreateDocuments(b.ctx, sheaf.Job{ID: job, TenantID: "nobody", DatasetID: b.dataset.ID}, []taskstore.NewDocument{b.newDocument("x")}, "")
 	b.is(err, sheaf.ErrNotFound)
