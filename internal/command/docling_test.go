@@ -100,6 +100,7 @@ func refusesDocling(t *testing.T, writer, reader *service) {
 		"a host not allowed":     {writer, "POST", "/docling/v1/convert/source", `{"sources":[{"kind":"http","url":"http://10.0.0.1/a.pdf"}]}`, "allow_urls", 403},
 		"presigned":              {writer, "POST", "/docling/v1/convert/source", `{"sources":[` + one + `],"target":{"kind":"presigned_url"}}`, "artifact storage to be configured", 422},
 		"another target":         {writer, "POST", "/docling/v1/convert/source", `{"sources":[` + one + `],"target":{"kind":"put","url":"http://x"}}`, "inbody", 422},
+		"a batch in the body":    {writer, "POST", "/docling/v1/convert/source/batch", `{"sources":[` + one + `],"target":{"kind":"inbody"}}`, "presigned_url", 422},
 		"a callback":             {writer, "POST", "/docling/v1/convert/source", `{"sources":[` + one + `],"callbacks":[{"url":"http://x"}]}`, "callbacks", 422},
 		"another output":         {writer, "POST", "/docling/v1/convert/source", `{"sources":[` + one + `],"options":{"to_formats":["doctags"]}}`, "to_formats", 422},
 		"another input":          {writer, "POST", "/docling/v1/convert/source", `{"sources":[` + one + `],"options":{"from_formats":["pdf"]}}`, "from_formats", 422},

@@ -29,16 +29,14 @@ func Routes(v1 http.RoundTripper, version string) map[string]http.Handler {
 		out[method+" "+Prefix+path] = http.HandlerFunc(h)
 		out[pattern] = http.HandlerFunc(h)
 	}
-	for _, form := range []bool{false, true} {
-		kind := "source"
-		if form {
-			kind = "file"
-		}
-		add("POST /v1/convert/"+kind, s.waiting(form))
-		add("POST /v1/convert/"+kind+"/async", s.submitting(form))
-		add("POST /v1/chunk/{chunker}/"+kind, s.waiting(form))
-		add("POST /v1/chunk/{chunker}/"+kind+"/async", s.submitting(form))
+	for _, kind := range []string{kindSource, kindFile} {
+		add("POST /v1/convert/"+kind, s.waiting(kind))
+		add("POST /v1/convert/"+kind+"/async", s.submitting(kind))
+		add("POST /v1/chunk/{chunker}/"+kind, s.waiting(kind))
+		add("POST /v1/chunk/{chunker}/"+kind+"/async", s.submitting(kind))
 	}
+	add("POST /v1/convert/source/batch", s.submitting(kindBatch))
+	add("GET /v1/artifacts/{task}/{source}/{format}", s.artifact)
 	add("GET /v1/status/poll/{task}", s.poll)
 	add("GET /v1/status/ws/{task}", s.follow)
 	add("GET /v1/result/{task}", s.result)
@@ -52,6 +50,13 @@ func Routes(v1 http.RoundTripper, version string) map[string]http.Handler {
 	return out
 }
 
+// Kinds of requests.
+const (
+	kindSource = "source" // JSON
+	kindFile   = "file"   // multipart/form-data
+	kindBatch  = "batch"  // JSON; the result names an address for each format of each source
+)
+
 type service struct {
 	v1      http.RoundTripper
 	sockets chan struct{} // holds one for each that is open
@@ -63,14 +68,15 @@ func refuse(w http.ResponseWriter, err error) {
 }
 
 // read reads a request and hands its sources to jobs.
-func (s *service) read(r *http.Request, form bool) (*request, *task, error) {
+func (s *service) read(r *http.Request, kind string) (*request, *task, error) {
 	q := &request{plan: plan{formats: []string{"md"}, chunker: r.PathValue("chunker")}, settings: map[string]any{}, wait: facade.ConvertWait}
+	q.batch = kind == kindBatch
 	switch q.chunker {
 	case "", "hybrid", "hierarchical":
 	default:
 		return nil, nil, &facade.Error{Status: http.StatusNotFound, Code: "not_found", Detail: "There are the chunkers hybrid and hierarchical"}
 	}
-	parts, err := q.body(r, form)
+	parts, err := q.body(r, kind == kindFile)
 	if parts != nil {
 		defer parts.RemoveAll() //nolint:errcheck // the system empties the folder
 	}
@@ -136,9 +142,9 @@ func submitOne(ctx context.Context, c *facade.Client, t *task, s *source, settin
 }
 
 // waiting answers the result itself.
-func (s *service) waiting(form bool) func(http.ResponseWriter, *http.Request) {
+func (s *service) waiting(kind string) func(http.ResponseWriter, *http.Request) {
 	return func(w http.ResponseWriter, r *http.Request) {
-		q, t, err := s.read(r, form)
+		q, t, err := s.read(r, kind)
 		if err != nil {
 			refuse(w, err)
 			return
@@ -156,14 +162,14 @@ func (s *service) waiting(form bool) func(http.ResponseWriter, *http.Request) {
 			refuse(w, err)
 			return
 		}
-		t.write(ctx, w, c)
+		t.write(w, r, c)
 	}
 }
 
 // submitting answers a task.
-func (s *service) submitting(form bool) func(http.ResponseWriter, *http.Request) {
+func (s *service) submitting(kind string) func(http.ResponseWriter, *http.Request) {
 	return func(w http.ResponseWriter, r *http.Request) {
-		_, t, err := s.read(r, form)
+		_, t, err := s.read(r, kind)
 		c := facade.Inside(s.v1, r.Header)
 		var st *status
 		if err == nil {

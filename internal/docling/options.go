@@ -129,16 +129,22 @@ func (q *request) ignore(name string) {
 // target says where the result goes.
 func (q *request) target(kind string) error {
 	switch kind {
-	case "", "inbody":
-	case "zip":
-		q.zip = true
 	case "presigned_url":
+		if q.batch {
+			return nil
+		}
 		// Clients wait for these words to ask for inbody.
 		return unprocessable("target presigned_url requires artifact storage to be configured, which is not; use inbody or zip")
-	default:
-		return unprocessable("target %q: Input should be 'inbody' or 'zip'", kind)
+	case "", "inbody", "zip":
+		if !q.batch {
+			q.zip = kind == "zip"
+			return nil
+		}
 	}
-	return nil
+	if q.batch {
+		return unprocessable("target %q: Input should be 'presigned_url'", kind)
+	}
+	return unprocessable("target %q: Input should be 'inbody' or 'zip'", kind)
 }
 
 // formatOf is the format of a file by docling's names, "" for unknown.

@@ -7,8 +7,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
+	"net/url"
 	"path"
 	"slices"
 	"strconv"
@@ -27,6 +29,7 @@ type plan struct {
 	chunker    string // hybrid or hierarchical; "" converts
 	formats    []string
 	zip        bool
+	batch      bool     // the result names addresses
 	includeDoc bool     // chunks come with the document
 	raw        bool     // chunks come with their text alone
 	ignored    []string // options that do nothing here
@@ -43,11 +46,13 @@ const (
 	wordZip = "zip"
 	wordDoc = "doc"
 	wordRaw = "raw"
+
+	wordBatch = "batch"
 )
 
 func (t *task) id() string {
 	words := slices.Clone(t.formats)
-	for word, set := range map[string]bool{wordZip: t.zip, wordDoc: t.includeDoc, wordRaw: t.raw} {
+	for word, set := range map[string]bool{wordZip: t.zip, wordDoc: t.includeDoc, wordRaw: t.raw, wordBatch: t.batch} {
 		if set {
 			words = append(words, word)
 		}
@@ -76,6 +81,8 @@ func taskOf(id string) (*task, error) {
 			t.includeDoc = true
 		case word == wordRaw:
 			t.raw = true
+		case word == wordBatch:
+			t.batch = true
 		case slices.Contains(formats, word):
 			t.formats = append(t.formats, word)
 		default:
@@ -174,6 +181,15 @@ func (t *task) status(ctx context.Context, c *facade.Client, wait time.Duration)
 		st.Status = statusStarted
 	}
 	return st, nil
+}
+
+// ended is nil for a task whose result can be had.
+func (t *task) ended(ctx context.Context, c *facade.Client) error {
+	st, err := t.status(ctx, c, 0)
+	if err == nil && !st.ended() {
+		err = &facade.Error{Status: http.StatusNotFound, Code: "not_ready", Detail: "Task result not found. Please wait for a completion status."}
+	}
+	return err
 }
 
 // pollStep is how long one question about a job waits.
@@ -337,13 +353,15 @@ func (t *task) contents(r *result) contents {
 }
 
 // write answers the result of a task that has ended.
-func (t *task) write(ctx context.Context, w http.ResponseWriter, c *facade.Client) {
-	all, took, err := t.results(ctx, c)
+func (t *task) write(w http.ResponseWriter, r *http.Request, c *facade.Client) {
+	all, took, err := t.results(r.Context(), c)
 	if err != nil {
 		refuse(w, err)
 		return
 	}
 	switch {
+	case t.batch:
+		t.writeAddresses(w, r, all, took)
 	case t.chunker != "":
 		t.writeChunks(w, all, took)
 	case t.zip || len(all) > 1:
@@ -356,6 +374,70 @@ func (t *task) write(ctx context.Context, w http.ResponseWriter, c *facade.Clien
 }
 
 func seconds(d time.Duration) float64 { return math.Round(d.Seconds()*1000) / 1000 }
+
+// artifacts are the formats as addresses name them.
+var artifacts = map[string]struct{ kind, media string }{
+	"md": {"markdown", "text/markdown"}, "json": {"json", "application/json"}, "html": {"html", "text/html"}, "text": {"text", "text/plain"},
+}
+
+// writeAddresses answers where each format of each source can be fetched.
+func (t *task) writeAddresses(w http.ResponseWriter, r *http.Request, all []*result, took time.Duration) {
+	scheme := "http"
+	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
+		scheme = "https"
+	}
+	counted := map[string]int{}
+	documents := []map[string]any{}
+	for i, one := range all {
+		counted[one.status]++
+		name := path.Base(one.doc.Name)
+		addresses := []map[string]any{}
+		for _, f := range t.formats {
+			if one.status == statusFailure {
+				break
+			}
+			u := url.URL{Scheme: scheme, Host: r.Host, Path: Prefix + facade.Path("v1", "artifacts", t.id(), strconv.Itoa(i), f)}
+			addresses = append(addresses, map[string]any{"artifact_type": artifacts[f].kind, "mime_type": artifacts[f].media, "uri": u.String(), "url_expires_at": one.doc.FinishedAt.Add(resultLife)})
+		}
+		documents = append(documents, map[string]any{"source_index": i, "source_uri": name, "filename": name, "status": one.status, "errors": one.errors, "timings": map[string]any{}, "artifacts": addresses})
+	}
+	facade.Answer(w, nil, map[string]any{
+		"processing_time": seconds(took), "num_converted": len(all), "num_succeeded": counted[statusSuccess], "num_partially_succeeded": counted[statusPartial], "num_failed": counted[statusFailure], "documents": documents,
+	})
+}
+
+// artifact answers one format of one source.
+func (s *service) artifact(w http.ResponseWriter, r *http.Request) {
+	t, c, err := s.of(r)
+	var all []*result
+	if err == nil {
+		err = t.ended(r.Context(), c)
+	}
+	if err == nil {
+		all, _, err = t.results(r.Context(), c)
+	}
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	i, err := strconv.Atoi(r.PathValue("source"))
+	format := r.PathValue("format")
+	if err != nil || i < 0 || i >= len(all) || !slices.Contains(t.formats, format) {
+		refuse(w, &facade.Error{Status: http.StatusNotFound, Code: "not_found", Detail: "The task has no such result"})
+		return
+	}
+	t.formats = []string{format}
+	content := t.contents(all[i])
+	w.Header().Set("Content-Type", artifacts[format].media+"; charset=utf-8")
+	switch text := cmp.Or(content.Markdown, content.HTML, content.Text); {
+	case content.JSON != nil:
+		_ = json.NewEncoder(w).Encode(content.JSON) // the client may be gone
+	case text != nil:
+		_, _ = io.WriteString(w, *text) // the client may be gone
+	default:
+		refuse(w, &facade.Error{Status: http.StatusNotFound, Code: "not_found", Detail: "The document was not converted; its status says why"})
+	}
+}
 
 // writeZip answers an archive with a file for each source and format.
 func (t *task) writeZip(w http.ResponseWriter, all []*result) {
@@ -501,18 +583,14 @@ func (s *service) poll(w http.ResponseWriter, r *http.Request) {
 
 func (s *service) result(w http.ResponseWriter, r *http.Request) {
 	t, c, err := s.of(r)
-	var st *status
 	if err == nil {
-		st, err = t.status(r.Context(), c, 0)
-	}
-	if err == nil && !st.ended() {
-		err = &facade.Error{Status: http.StatusNotFound, Code: "not_ready", Detail: "Task result not found. Please wait for a completion status."}
+		err = t.ended(r.Context(), c)
 	}
 	if err != nil {
 		refuse(w, err)
 		return
 	}
-	t.write(r.Context(), w, c)
+	t.write(w, r, c)
 }
 
 // cancel ends a task, whose documents are deleted.

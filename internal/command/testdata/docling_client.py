@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 from docling.datamodel.base_models import ConversionStatus, OutputFormat
 from docling.datamodel.service.options import ConvertDocumentsOptions
-from docling.datamodel.service.targets import InBodyTarget, ZipTarget
+from docling.datamodel.service.targets import InBodyTarget, PresignedUrlTarget, ZipTarget
 from docling.service_client import (
     AsyncDoclingServiceClient,
     ChunkerKind,
@@ -83,6 +83,15 @@ with DoclingServiceClient(url, api_key=key) as client:
 
     # A file that the server fetches.
     checked(client.convert(served).document)
+
+    # A batch, of which one source cannot be read.
+    done = client.submit_batch([{"kind": "http", "url": served}, {"kind": "http", "url": served.replace("handbook", "broken")}], target=PresignedUrlTarget(), output_formats=[OutputFormat.MARKDOWN, OutputFormat.JSON]).result()
+    assert (done.num_converted, done.num_succeeded, done.num_failed) == (2, 1, 1), done
+    assert [d.status for d in done.documents] == [ConversionStatus.SUCCESS, ConversionStatus.FAILURE] and done.documents[1].errors, done
+    fetched = {a.artifact_type: httpx.get(str(a.uri), headers={"X-Api-Key": key}) for a in done.documents[0].artifacts}
+    assert "page ledger" in fetched["markdown"].text and len(fetched) == 2, fetched
+    checked(DoclingDocument.model_validate(fetched["json"].json()))
+    assert httpx.get(str(done.documents[0].artifacts[0].uri)).status_code == 401
 
     # Chunk.
     for kind in ChunkerKind:
