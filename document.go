@@ -127,6 +127,7 @@ type Generation struct {
 	CreatedAt   time.Time     `json:"created_at"`
 	FinishedAt  time.Time     `json:"finished_at,omitzero"`
 	PublishedAt time.Time     `json:"published_at,omitzero"`
+	Flow        *FlowDecision `json:"-"` // nil for the standard pipeline
 }
 
 // JobKind says what a job was asked to do.
@@ -237,6 +238,17 @@ type PlanResult struct {
 	// KeepsOutline leaves the document's outline as it is: it is known when its
 	// ranges have been read, or was told by an earlier plan.
 	KeepsOutline bool
+	Flow         *FlowDecision // nil for the standard pipeline
+}
+
+// FlowDecision is how a flow runs over a generation.
+type FlowDecision struct {
+	Ref     string            `json:"ref"`             // contracts@3
+	Mode    string            `json:"mode"`            // whole or nodes
+	Reason  string            `json:"reason"`          // of the mode, a sentence
+	Nodes   []string          `json:"nodes"`           // ids in the order in which they run
+	Tasks   []string          `json:"tasks,omitempty"` // ids of those that have tasks of their own
+	Skipped map[string]string `json:"skipped,omitempty"`
 }
 
 // MaxNameRunes bounds a document's name: what the store takes.

@@ -97,7 +97,8 @@ type Task struct {
 	JobID      string
 	Generation int
 	Kind       TaskKind
-	Node       string // of a dataflow graph; "" otherwise
+	Node       string // of a flow; "" otherwise
+	Pool       string // of the executors that run it; "" for default
 	Unit       Unit
 	Range      Range // zero for tasks that cover no units
 	Cost       int   // pages or their equivalent, at least 1: what fairness charges and progress weighs
@@ -140,11 +141,36 @@ type TaskResult struct {
 	Stages      []StageTime   `json:"stages,omitempty"`
 	Warnings    []Warning     `json:"warnings,omitempty"`
 	Outline     *RangeOutline `json:"outline,omitempty"` // where ParsePayload.Continues
+	Output      *NodeOutput   `json:"output,omitempty"`  // of a node of a flow
 	// FormerArtifact is set instead of RangeID and ArtifactKey once a newer
 	// version has replaced the result: nothing may list it, and the object is
 	// there only until the collector comes. Set by reads alone.
 	FormerArtifact string `json:"-"`
 }
+
+// NodeOutput is what a node of a flow leaves for a range. The object is under
+// ArtifactKey.
+type NodeOutput struct {
+	Name   string `json:"name,omitempty"`   // of what made it, 16 hex
+	Bytes  int64  `json:"bytes,omitempty"`  // of the object
+	Digest string `json:"digest,omitempty"` // xxhash64 of the object, 16 hex
+	Chunks int    `json:"chunks"`           // in it
+	// Skipped says why there is no output: what reads it goes on without it, or is
+	// skipped too when it reads nothing else.
+	Skipped string `json:"skipped,omitempty"`
+	// Failed says that the node failed for good, and was skipped or replaced by an
+	// empty output as its on_failure says; the task has the failure.
+	Failed bool `json:"failed,omitempty"`
+	// Incomplete says that a node before it failed: the output is used in this run,
+	// and in no other.
+	Incomplete bool `json:"incomplete,omitempty"`
+}
+
+// What becomes of a task that failed for good; "" leaves it dead.
+const (
+	OnFailureSkip    = "skip"    // it is done, and its output is skipped
+	OnFailureDefault = "default" // it is done, with an empty output
+)
 
 // Usage is what a task consumed.
 type Usage struct {
@@ -190,6 +216,8 @@ type NewTask struct {
 	ReuseKey  string
 	Digest    string
 	Payload   json.RawMessage
+	Pool      string      // of the executors that may run it; "" for default
+	OnFailure string      // OnFailureSkip, OnFailureDefault or ""
 	DependsOn []string    // ids of tasks in the same or an earlier insert; unmet ones park the task
 	Done      *TaskResult // not nil: the task is inserted done, listing an existing range result
 }

@@ -46,6 +46,8 @@ type Store interface {
 	DocumentByID(ctx context.Context, documentID string) (*sheaf.Document, error)
 	GenerationTasks(ctx context.Context, documentID string, generation int) ([]sheaf.Task, error)
 	FinishedRanges(ctx context.Context, documentID string, generation int) ([]taskstore.FinishedRange, error)
+	// Inputs lists the tasks that a task depends on.
+	Inputs(ctx context.Context, taskID string) ([]sheaf.Task, error)
 	AppendEvents(ctx context.Context, c sheaf.Claim, events []sheaf.Event) error
 	Edits(ctx context.Context, tenantID, documentID string) ([]taskstore.ChunkEdit, error)
 	edits.Reserver
@@ -149,6 +151,7 @@ func New(cfg Config) *Executor {
 func (e *Executor) Processors() map[sheaf.TaskKind]worker.Processor {
 	processors := map[sheaf.TaskKind]worker.Processor{
 		sheaf.KindParse:    worker.ProcessorFunc(e.processParse),
+		sheaf.KindDataflow: worker.ProcessorFunc(e.processNode),
 		sheaf.KindIndex:    worker.ProcessorFunc(e.processIndex),
 		sheaf.KindFinalize: worker.ProcessorFunc(e.processFinalize),
 	}

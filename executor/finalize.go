@@ -66,6 +66,7 @@ func outcome(doc *sheaf.Document, tasks []sheaf.Task) taskstore.Publication {
 	var ledgers []sheaf.Ledger
 	var firstFailure *sheaf.Failure
 	documents := 0 // that came out of an archive
+	nodes := nodeEnds(tasks)
 	for _, t := range tasks {
 		if !covers(t) {
 			continue
@@ -85,12 +86,16 @@ func outcome(doc *sheaf.Document, tasks []sheaf.Task) taskstore.Publication {
 			if f == nil {
 				f = sheaf.Fail(sheaf.CategoryInternal, string(t.State), "the task for units %s ended %s", t.Range, t.State)
 			}
+			if dead := nodes.dead[t.Range]; dead != nil && f.Code == "dependency_failed" {
+				f = dead
+			}
 			if firstFailure == nil {
 				firstFailure = f
 			}
 			ledgers = append(ledgers, sheaf.Ledger{{From: t.Range.From, To: t.Range.To, Status: sheaf.UnitFailed, Code: f.Code, Message: f.Message}})
 		}
 	}
+	out.Warnings = append(out.Warnings, nodes.warnings...)
 	ledger := sheaf.MergeLedgers(ledgers...)
 	if wanted, err := sheaf.SelectUnits(doc.ParseConfig.Pages.V, doc.Units); err == nil {
 		for _, r := range ledger.Missing(wanted) {
@@ -115,6 +120,8 @@ func outcome(doc *sheaf.Document, tasks []sheaf.Task) taskstore.Publication {
 		}
 	case c.Failed > 0:
 		out.State, out.Failure = sheaf.DocPartiallySucceeded, firstFailure
+	case nodes.failure != nil:
+		out.State, out.Failure = sheaf.DocPartiallySucceeded, nodes.failure
 	default:
 		out.State = sheaf.DocSucceeded
 	}
@@ -148,7 +155,7 @@ func (e *Executor) verifyIndex(ctx context.Context, doc *sheaf.Document, tasks [
 	want := map[string]*sheaf.Task{}
 	var ids []string
 	for i := range tasks {
-		if t := &tasks[i]; t.State == sheaf.TaskDone && t.Result.RangeID != "" && t.Result.Chunks > 0 {
+		if t := &tasks[i]; covers(*t) && t.State == sheaf.TaskDone && t.Result.RangeID != "" && t.Result.Chunks > 0 {
 			want[t.Result.RangeID] = t
 			ids = append(ids, t.Result.RangeID)
 		}

@@ -34,6 +34,7 @@ type program struct {
 	body   []byte
 	own    sheaf.ParseConfig // the settings of parse and chunk
 	chat   string            // names what enrich nodes ask a model, for the digest
+	asked  map[string]string // the same by node
 }
 
 // program finds the flow of a document, nil for the standard pipeline.
@@ -52,7 +53,7 @@ func (p *Planner) program(ctx context.Context, doc *sheaf.Document) (*program, e
 	if err != nil {
 		return nil, fmt.Errorf("reading flow %s: %w", ref, err)
 	}
-	out := &program{ref: flow.Ref{Name: v.Name, Version: v.Version}.String(), digest: v.Digest, body: v.Body}
+	out := &program{asked: map[string]string{}, ref: flow.Ref{Name: v.Name, Version: v.Version}.String(), digest: v.Digest, body: v.Body}
 	if err := json.Unmarshal(v.Body, &out.Flow); err != nil {
 		return nil, fmt.Errorf("reading flow %s: %w", out.ref, err)
 	}
@@ -68,7 +69,8 @@ func (p *Planner) program(ctx context.Context, doc *sheaf.Document) (*program, e
 			if err != nil {
 				return nil, fmt.Errorf("node %s of flow %s: %w", n.ID, out.ref, err)
 			}
-			out.chat += fmt.Sprintf("%s %d %d %t\n", enrich.Fingerprint(asked, p.Chat), asked.AutoKeywords.V, asked.AutoQuestions.V, asked.AutoContext.V)
+			out.asked[n.ID] = fmt.Sprintf("%s %d %d %t\n", enrich.Fingerprint(asked, p.Chat), asked.AutoKeywords.V, asked.AutoQuestions.V, asked.AutoContext.V)
+			out.chat += out.asked[n.ID]
 		}
 	}
 	return out, nil
@@ -116,6 +118,10 @@ func (p *Planner) decide(ctx context.Context, prog *program, doc *sheaf.Document
 	out := &taskstore.FlowRun{Ref: prog.ref, Key: sheaf.ArtifactPrefix(doc.TenantID, doc.ID) + "flows/" + prog.digest + ".json"}
 	for _, s := range skipped {
 		out.Skipped = append(out.Skipped, s.Node)
+		if out.Why == nil {
+			out.Why = map[string]string{}
+		}
+		out.Why[s.Node] = clipText(s.Reason, 200)
 		out.Warnings = append(out.Warnings, sheaf.Warning{Code: "flow_skipped", Message: fmt.Sprintf("The node %s of %s was skipped: %s.", s.Node, prog.ref, s.Reason)})
 	}
 	out.Names = fmt.Sprintf("%016x", xxhash.Sum64String(prog.digest+"\n"+prog.chat+strings.Join(out.Skipped, " ")))
@@ -157,28 +163,33 @@ func (e *Executor) runFlow(ctx context.Context, run *run, doc *sheaf.Document, c
 			return renumbered(run.rangeID, in, at, outline), warnings, nil
 		}
 		var said []sheaf.Warning
-		err := run.stage(ctx, n.Kind, func(ctx context.Context) (err error) {
-			limited := ctx
-			if n.Timeout > 0 {
-				var stop context.CancelFunc
-				limited, stop = context.WithTimeout(ctx, time.Duration(n.Timeout))
-				defer stop()
-			}
-			outputs[n.ID], said, err = flow.Run(limited, flow.Input{Node: n, Chunks: in, Settings: p.Config,
-				Enrich: func(ctx context.Context, chunks []sheaf.Chunk, c sheaf.ParseConfig) ([]sheaf.Warning, error) {
-					return e.enrichChunks(ctx, run, doc, chunks, c)
-				}})
-			if err != nil && limited.Err() != nil && ctx.Err() == nil {
-				err = sheaf.FailRetryable(sheaf.CategoryTimeout, "node_timeout", "the node %s of %s took longer than its timeout of %v; raise it, or give the node fewer chunks", n.ID, p.Flow.Ref, time.Duration(n.Timeout))
-			}
-			return err
-		})
-		if err != nil {
+		if outputs[n.ID], said, err = e.runNode(ctx, run, doc, n, in, p); err != nil {
 			return nil, nil, err
 		}
 		warnings = append(warnings, said...)
 	}
 	return nil, nil, sheaf.Fail(sheaf.CategoryInternal, "bad_flow", "the flow %s has no node of the kind index; apply it again", p.Flow.Ref)
+}
+
+// runNode runs a node between chunk and index over chunks that are its own.
+func (e *Executor) runNode(ctx context.Context, run *run, doc *sheaf.Document, n *flow.Node, in []sheaf.Chunk, p *taskstore.ParsePayload) (out []sheaf.Chunk, said []sheaf.Warning, err error) {
+	err = run.stage(ctx, n.Kind, func(ctx context.Context) (err error) {
+		limited := ctx
+		if n.Timeout > 0 {
+			var stop context.CancelFunc
+			limited, stop = context.WithTimeout(ctx, time.Duration(n.Timeout))
+			defer stop()
+		}
+		out, said, err = flow.Run(limited, flow.Input{Node: n, Chunks: in, Settings: p.Config,
+			Enrich: func(ctx context.Context, chunks []sheaf.Chunk, c sheaf.ParseConfig) ([]sheaf.Warning, error) {
+				return e.enrichChunks(ctx, run, doc, chunks, c)
+			}})
+		if err != nil && limited.Err() != nil && ctx.Err() == nil {
+			err = sheaf.FailRetryable(sheaf.CategoryTimeout, "node_timeout", "the node %s of %s took longer than its timeout of %v; raise it, or give the node fewer chunks", n.ID, p.Flow.Ref, time.Duration(n.Timeout))
+		}
+		return err
+	})
+	return out, said, err
 }
 
 // readFlow reads the flow that the plan stored.

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"sheaf/chunker"
 	"sheaf/internal/blob"
 	"sheaf/internal/enrich"
+	"sheaf/internal/flow"
 	"sheaf/internal/settings"
 	"sheaf/internal/tagset"
 	"sheaf/parser"
@@ -211,6 +213,8 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 	if len(opened.Outline) > 0 {
 		out.Result.Outline, _ = json.Marshal(opened.Outline)
 	}
+	nodes := flowRun != nil && out.decided(program, flowRun) == flow.ModeNodes
+	var graph []sheaf.NewTask // of all nodes of all pieces, in the mode nodes
 	for _, piece := range pieces {
 		headings, levels := headingsAt(opened.Outline, piece.Range.From)
 		payload := taskstore.ParsePayload{
@@ -238,6 +242,20 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 			ID: sheaf.NewID(), Kind: sheaf.KindParse, Unit: opened.Unit, Range: piece.Range, Cost: costOf(piece, opened.Unit),
 			ReuseKey: key, Digest: digest, Payload: raw,
 		})
+		if nodes {
+			base := reuseKey(p.fingerprint(format, config, "").Digest(), piece.Range, content, headings, levels, continues, "")
+			of, err := program.nodeTasks(out.Tasks[len(out.Tasks)-1], payload, base)
+			if errors.Is(err, errLargePayload) {
+				nodes, out.Result.Flow.Mode, out.Result.Flow.Tasks = false, string(flow.ModeWhole), nil
+				out.Result.Flow.Reason = fmt.Sprintf("What describes units %s is larger than a task of a node may carry.", piece.Range)
+			} else if err != nil {
+				return nil, err
+			}
+			graph = append(graph, of...)
+		}
+	}
+	if nodes {
+		out.Tasks = graph
 	}
 	if keeps && t != nil {
 		if err := p.keepPlan(ctx, keep, out); err != nil {
@@ -312,9 +330,7 @@ func (p *Planner) storedPlan(ctx context.Context, key string) *DocumentPlan {
 	if json.NewDecoder(io.LimitReader(r, maxPlanBytes)).Decode(&plan) != nil || len(plan.Tasks) == 0 {
 		return nil
 	}
-	for i := range plan.Tasks {
-		plan.Tasks[i].ID = sheaf.NewID()
-	}
+	renewIDs(plan.Tasks)
 	return &plan
 }
 
@@ -332,13 +348,15 @@ func (p *Planner) reuse(ctx context.Context, doc *sheaf.Document, out *DocumentP
 	for i := range out.Tasks {
 		t := &out.Tasks[i]
 		old, ok := found[t.ReuseKey]
-		if !ok || old.Range != t.Range {
+		if !ok || old.Range != t.Range || old.Result.Output != nil && old.Result.Output.Incomplete {
 			continue
 		}
-		out.Reused.Ranges++
-		out.Reused.Pages += t.Cost
-		out.Reused.Chunks += old.Result.Chunks
-		out.Reused.Tokens += old.Result.Tokens
+		if t.Kind != sheaf.KindDataflow {
+			out.Reused.Ranges++
+			out.Reused.Pages += t.Cost
+			out.Reused.Chunks += old.Result.Chunks
+			out.Reused.Tokens += old.Result.Tokens
+		}
 		result := old.Result
 		result.Reused, result.Usage, result.Stages = true, sheaf.Usage{}, nil
 		if old.DocumentID == doc.ID {
@@ -350,11 +368,14 @@ func (p *Planner) reuse(ctx context.Context, doc *sheaf.Document, out *DocumentP
 			return fmt.Errorf("decoding the payload of units %s: %w", t.Range, err)
 		}
 		payload.Reuse = &result
-		t.Kind = sheaf.KindIndex
+		if t.Kind == sheaf.KindParse {
+			t.Kind = sheaf.KindIndex
+		}
 		if t.Payload, err = json.Marshal(payload); err != nil {
 			return fmt.Errorf("encoding the payload of units %s: %w", t.Range, err)
 		}
 	}
+	out.Tasks = needed(out.Tasks)
 	return nil
 }
 

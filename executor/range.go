@@ -51,6 +51,35 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done taskst
 		}
 	}
 
+	if payload.Flow != nil && len(payload.Flow.From) > 0 {
+		made, result, err := e.nodeOutputs(ctx, run, t, payload)
+		if err != nil {
+			return done, err
+		}
+		if made != nil {
+			return e.finishRange(ctx, run, doc, payload, made, result)
+		}
+	}
+	chunks, result, err := e.readRange(ctx, run, doc, payload)
+	if err != nil {
+		return done, err
+	}
+	var warnings []sheaf.Warning
+	if payload.Flow == nil {
+		warnings, err = e.enrichChunks(ctx, run, doc, chunks, payload.Config)
+	} else {
+		chunks, warnings, err = e.runFlow(ctx, run, doc, chunks, result.Outline, payload)
+	}
+	if err != nil {
+		return done, err
+	}
+	result.Warnings = append(result.Warnings, warnings...)
+	return e.finishRange(ctx, run, doc, payload, chunks, result)
+}
+
+// readRange parses the task's range and cuts it into chunks.
+func (e *Executor) readRange(ctx context.Context, run *run, doc *sheaf.Document, payload *taskstore.ParsePayload) (chunks []sheaf.Chunk, result sheaf.TaskResult, err error) {
+	t := run.task
 	told := func([]sheaf.Heading, bool) {}
 	if payload.Continues {
 		told = e.outlines.begin(t)
@@ -58,22 +87,21 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done taskst
 	}
 	units, free, err := e.parseUnits(ctx, run, doc, payload)
 	if err != nil {
-		return done, err
+		return nil, result, err
 	}
 	defer free()
-	result := sheaf.TaskResult{RangeID: run.rangeID, Ledger: ledgerOf(units), Warnings: warningsOf(units)}
+	result = sheaf.TaskResult{RangeID: run.rangeID, Ledger: ledgerOf(units), Warnings: warningsOf(units)}
 
 	headings := payload.Headings
 	if mode := payload.Config.PII.V; mode == "find" || mode == "redact" {
 		headings = slices.Clone(headings)
 		found, err := enrich.PersonalData(ctx, units, headings, mode == "redact")
 		if err != nil {
-			return done, err
+			return nil, result, err
 		}
 		result.Warnings = append(result.Warnings, found...)
 	}
 
-	var chunks []sheaf.Chunk
 	err = run.stage(ctx, "chunk", func(ctx context.Context) error {
 		headings, levels := headings, payload.HeadingLevels
 		if payload.Continues { // the headings before it are put in front below
@@ -94,16 +122,16 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done taskst
 		return err
 	})
 	if err != nil {
-		return done, err
+		return nil, result, err
 	}
 	if mode := payload.Config.PII.V; mode == "find" || mode == "redact" {
 		if err := enrich.MarkPersonalData(ctx, chunks); err != nil {
-			return done, err
+			return nil, result, err
 		}
 	}
 	labelChunks(chunks, units)
 	if err := placeFigures(ctx, chunks, units); err != nil {
-		return done, err
+		return nil, result, err
 	}
 	units = nil // the blocks are in the chunks now; embedding may wait long
 	free()
@@ -117,18 +145,14 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done taskst
 		o.Under = stack
 	}
 	if len(chunks) > e.cfg.MaxChunksTask {
-		return done, sheaf.Fail(sheaf.CategoryPolicy, "too_many_chunks", "units %s yield %d chunks, more than the %d a task may; lower task_page_size or raise chunk_token_num", t.Range, len(chunks), e.cfg.MaxChunksTask)
+		return nil, result, sheaf.Fail(sheaf.CategoryPolicy, "too_many_chunks", "units %s yield %d chunks, more than the %d a task may; lower task_page_size or raise chunk_token_num", t.Range, len(chunks), e.cfg.MaxChunksTask)
 	}
-	var warnings []sheaf.Warning
-	if payload.Flow == nil {
-		warnings, err = e.enrichChunks(ctx, run, doc, chunks, payload.Config)
-	} else {
-		chunks, warnings, err = e.runFlow(ctx, run, doc, chunks, result.Outline, payload)
-	}
-	if err != nil {
-		return done, err
-	}
-	result.Warnings = append(result.Warnings, warnings...)
+	return chunks, result, nil
+}
+
+// finishRange embeds chunks and writes them to the artifact and the index.
+func (e *Executor) finishRange(ctx context.Context, run *run, doc *sheaf.Document, payload *taskstore.ParsePayload, chunks []sheaf.Chunk, result sheaf.TaskResult) (done taskstore.Completion, err error) {
+	t := run.task
 	metadata := chunkMetadata(doc, payload.Config)
 	for i := range chunks {
 		if payload.Config.PII.V == "redact" {

@@ -35,6 +35,8 @@ func (l *ledger) DocumentByID(context.Context, string) (*sheaf.Document, error) 
 	return &d, nil
 }
 
+func (l *ledger) Inputs(context.Context, string) ([]sheaf.Task, error) { return nil, nil }
+
 func (l *ledger) GenerationTasks(context.Context, string, int) ([]sheaf.Task, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"sheaf"
@@ -43,6 +44,32 @@ type PlanPreview struct {
 	Tokens     Expected        `json:"tokens" doc:"likewise"`
 	Warnings   []sheaf.Warning `json:"warnings,omitempty"`
 	Failure    *sheaf.Failure  `json:"failure,omitempty"`
+	// Flow is how the flow runs, nil for the standard pipeline.
+	Flow *sheaf.FlowDecision `json:"flow,omitempty" doc:"how the flow would run; absent for the standard pipeline"`
+	// Nodes are those that have tasks of their own.
+	Nodes []PlannedNode `json:"nodes,omitempty" doc:"nodes that have tasks of their own"`
+}
+
+// PlannedNode is a node of a flow in a preview.
+type PlannedNode struct {
+	Node   string `json:"node"`
+	Reused int    `json:"reused" doc:"ranges whose output is there"`
+	Run    int    `json:"run" doc:"ranges for which it would run"`
+}
+
+// countNode counts the task of a node.
+func (p *PlanPreview) countNode(t *sheaf.NewTask) {
+	i := slices.IndexFunc(p.Nodes, func(n PlannedNode) bool { return n.Node == t.Node })
+	if i < 0 {
+		i = len(p.Nodes)
+		p.Nodes = append(p.Nodes, PlannedNode{Node: t.Node})
+	}
+	var payload taskstore.ParsePayload
+	if t.Done != nil || json.Unmarshal(t.Payload, &payload) == nil && payload.Reuse != nil {
+		p.Nodes[i].Reused++
+	} else {
+		p.Nodes[i].Run++
+	}
 }
 
 // PlannedRange is one task of a preview.
@@ -166,9 +193,14 @@ func (s *Service) preview(ctx context.Context, doc *sheaf.Document, config sheaf
 	}
 	tasks := plan.Spawn
 	out.Parser, out.Unit, out.Units, out.Warnings = plan.Plan.Parser, plan.Plan.Unit, plan.Plan.Units, plan.Plan.Warnings
+	out.Flow = plan.Plan.Flow
 	left, chunks, tokens := 0, 0, 0 // units that are read; what the others hold
 	for i := range tasks {
 		t := &tasks[i]
+		if t.Kind == sheaf.KindDataflow {
+			out.countNode(t)
+			continue
+		}
 		work, stored := workOf(t)
 		out.Ranges = append(out.Ranges, PlannedRange{Range: t.Range, Cost: t.Cost, Reused: stored != nil, Work: work})
 		if stored == nil {

@@ -3,6 +3,7 @@ package taskstore
 import (
 	"encoding/json"
 	"slices"
+	"time"
 
 	"sheaf"
 )
@@ -92,12 +93,29 @@ type ParsePayload struct {
 // FlowRun is a flow as it runs over a generation, decided by the plan: all
 // ranges do the same.
 type FlowRun struct {
-	Ref     string   `json:"ref"`               // contracts@3
-	Key     string   `json:"key"`               // blob: the flow in canonical form
-	Skipped []string `json:"skipped,omitempty"` // ids of nodes that do not run
-	Names   string   `json:"names"`             // of what decides the chunks, for the digest of the result, 16 hex
+	Ref     string            `json:"ref"`               // contracts@3
+	Key     string            `json:"key"`               // blob: the flow in canonical form
+	Skipped []string          `json:"skipped,omitempty"` // ids of nodes that do not run
+	Names   string            `json:"names"`             // of what decides the chunks, for the digest of the result, 16 hex
+	Why     map[string]string `json:"-"`                 // nodes of Skipped, while the plan is made
 	// Warnings say why nodes are skipped, to the first range alone.
 	Warnings []sheaf.Warning `json:"warnings,omitempty"`
+	// Node is the node that the task runs; "" for what all of them feed, and for a
+	// task that runs all of them.
+	Node string `json:"node,omitempty"`
+	// From are the nodes whose outputs the task reads, in this order, each of a task
+	// that it depends on. Empty for a task that runs all nodes.
+	From []string `json:"from,omitempty"`
+	// Reader is the node that read the range, on whose task the last one depends.
+	Reader string     `json:"reader,omitempty"`
+	Retry  *NodeRetry `json:"retry,omitempty"` // nil for the executor's
+}
+
+// NodeRetry bounds the attempts of a node; zero fields mean the executor's.
+type NodeRetry struct {
+	Attempts int           `json:"attempts,omitempty"`
+	Base     time.Duration `json:"base,omitempty"`
+	Max      time.Duration `json:"max,omitempty"`
 }
 
 // Stages whose work can be repeated alone, since what goes into them is stored.

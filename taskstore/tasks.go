@@ -51,6 +51,7 @@ type WorkerStatus struct {
 	Slots     int             `json:"slots"`
 	Running   []string        `json:"running"` // task ids
 	RSSBytes  int64           `json:"rss_bytes"`
+	Pools     []string        `json:"pools,omitempty"` // that it serves; empty for default
 	Info      json.RawMessage `json:"info,omitempty"`
 	StartedAt time.Time       `json:"started_at"`
 	SeenAt    time.Time       `json:"seen_at"`
@@ -97,6 +98,14 @@ type FinishedRange struct {
 	Unit        sheaf.Unit
 	Range       sheaf.Range
 	ArtifactKey string // "" once a newer version has replaced the result
+}
+
+// UnservedPool is a pool for which tasks wait and that no live worker serves.
+type UnservedPool struct {
+	Pool  string
+	Tasks int
+	Since time.Time // from when the first of them could have run
+	Jobs  []string  // at most 100
 }
 
 // TenantLoad is what a fair pick needs to know of a tenant.

@@ -188,6 +188,7 @@ func (s *Server) routes() {
 	s.webhookRoutes()
 	s.flowRoutes()
 	s.editRoutes()
+	s.runRoutes()
 	s.statsRoutes()
 	s.versionRoutes()
 	s.receiptRoutes()
@@ -700,6 +701,8 @@ type Task struct {
 	JobID      string            `json:"job_id"`
 	Generation int               `json:"generation"`
 	Kind       sheaf.TaskKind    `json:"kind"`
+	Node       string            `json:"node,omitempty" doc:"of the flow, for a task that runs one node"`
+	Pool       string            `json:"pool,omitempty" doc:"of the executors that may run it; absent for default"`
 	Unit       sheaf.Unit        `json:"unit,omitempty"`
 	Range      *sheaf.Range      `json:"range,omitempty"`
 	Cost       int               `json:"cost"`
@@ -723,6 +726,7 @@ type Task struct {
 	Stages     []sheaf.StageTime `json:"stages,omitempty"`
 	Failure    *sheaf.Failure    `json:"failure,omitempty"`
 	Warnings   []sheaf.Warning   `json:"warnings,omitempty"`
+	Output     *sheaf.NodeOutput `json:"output,omitempty" doc:"what a node has left"`
 	Content    string            `json:"content,omitempty" doc:"path of the bytes that the task reads"`
 }
 
@@ -740,7 +744,10 @@ func taskOf(t *sheaf.Task) Task {
 		State: t.State, Attempts: t.Attempts, Failures: t.FailCount, Lost: t.LostCount, Worker: t.WorkerID,
 		RunAt: t.RunAt, CreatedAt: t.CreatedAt, StartedAt: t.StartedAt, FinishedAt: t.FinishedAt,
 		RangeID: t.Result.RangeID, Chunks: t.Result.Chunks, Tokens: t.Result.Tokens, Reused: t.Result.Reused, Digest: t.Digest,
-		Ledger: t.Result.Ledger, Stages: t.Result.Stages, Failure: t.Failure, Warnings: t.Result.Warnings, Content: contentPath(t),
+		Ledger: t.Result.Ledger, Stages: t.Result.Stages, Failure: t.Failure, Warnings: t.Result.Warnings, Output: t.Result.Output, Content: contentPath(t), Pool: t.Pool,
+	}
+	if t.Kind == sheaf.KindDataflow { // others use it for themselves
+		out.Node = t.Node
 	}
 	if t.Range.From > 0 {
 		r := t.Range

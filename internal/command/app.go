@@ -236,7 +236,7 @@ func (m Main) build(ctx context.Context, cfg config.Config, r roles, log *slog.L
 			Store: a.store, Queue: a.queue, Processors: a.executor.Processors(), Skipped: a.executor.Skipped, Changed: a.changed, Observe: a.metrics, Log: log, Version: buildinfo.Get().String(),
 			Workers: cfg.Executor.Workers, Batch: cfg.Executor.Batch, Lease: time.Duration(cfg.Executor.Lease), Heartbeat: time.Duration(cfg.Executor.Heartbeat),
 			PollInterval: time.Duration(cfg.Executor.PollInterval), DrainTimeout: time.Duration(cfg.Executor.DrainTimeout), MaxFails: cfg.Executor.MaxFails, TaskTimeout: timeouts,
-			BackoffBase: time.Duration(cfg.Executor.BackoffBase), BackoffMax: time.Duration(cfg.Executor.BackoffMax), BackoffJitter: cmp.Or(cfg.Executor.BackoffJitter, -1), Retry: retries,
+			BackoffBase: time.Duration(cfg.Executor.BackoffBase), BackoffMax: time.Duration(cfg.Executor.BackoffMax), BackoffJitter: cmp.Or(cfg.Executor.BackoffJitter, -1), Retry: retries, PolicyFunc: a.executor.Policy,
 		}
 		if a.tracer != nil {
 			wc.Trace = a.tracer

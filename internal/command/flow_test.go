@@ -2,6 +2,7 @@ package command
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"sheaf"
+	"sheaf/ingest"
 	"sheaf/internal/api"
 )
 
@@ -175,5 +177,101 @@ node = [
 	whole := again("standard")
 	if texts, keywords := chunksOf(whole); !strings.Contains(strings.Join(texts, "\n"), "obsidian") || keywords != 0 || warned(whole, "flow_dropped") {
 		t.Errorf("the standard pipeline makes %d keywords, %v and %q", keywords, whole.Warnings, texts)
+	}
+}
+
+// Nodes that ask for it are tasks of their own: one that fails for good is skipped,
+// as it says, and what the others make is there; a change of one node runs that
+// one and what reads it, on the outputs that are stored; what no version lists is
+// collected, and what one lists is not.
+func TestNodesOfAFlowAreTasks(t *testing.T) {
+	s := start(t, nil)
+	apply := func(keywords int) {
+		t.Helper()
+		var v api.FlowAnswer
+		s.post("/v1/flows", map[string]any{"toml": fmt.Sprintf(`name = "graph"
+node = [
+  { id = "read", kind = "parse" },
+  { id = "cut", kind = "chunk", from = ["read"], config = { chunk_token_num = 32 }, retry = { attempts = 2 } },
+  { id = "public", kind = "filter", from = ["cut"], config = { keep = "!chunk.text.contains('secret')" } },
+  { id = "risky", kind = "filter", from = ["cut"], config = { keep = "chunk.metadata['none'] == 'x'" }, on_failure = "skip" },
+  { id = "after", kind = "filter", from = ["risky"], config = { keep = "true" } },
+  { id = "words", kind = "enrich", from = ["public"], config = { auto_keywords = %d } },
+  { id = "all", kind = "merge", from = ["words", "after", "public"] },
+  { id = "out", kind = "index", from = ["all"] },
+]
+`, keywords)}, &v)
+	}
+	apply(2)
+	body := "# Minutes\n\nThe quartzite was measured twice.\n\n# Notes\n\nThis is secret: obsidian.\n\n# End\n\nFeldspar closes the list.\n"
+	answer, err := s.submitAnswer(t.Context(), "default", []source{text("minutes.md", body)}, map[string]string{"parser_config": `{"flow":"graph"}`}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.ended(answer.Job.ID)
+	path := "/v1/datasets/default/documents/" + answer.Documents[0].ID
+	look := func() (d sheaf.Document, nodes map[string]api.RunNode, keywords int) {
+		t.Helper()
+		var run api.FlowRun
+		var chunks api.List[sheaf.Chunk]
+		s.get(path, &d)
+		s.get(path+"/run", &run)
+		s.get(path+"/chunks", &chunks)
+		if run.Mode != "nodes" || run.State != sheaf.DocPartiallySucceeded || !strings.Contains(run.Reason, "cut") {
+			t.Errorf("the run is %+v", run)
+		}
+		texts := ""
+		for _, c := range chunks.Items {
+			texts, keywords = texts+c.Text, max(keywords, len(c.Keywords))
+		}
+		if len(chunks.Items) != 2 || strings.Contains(texts, "obsidian") || !strings.Contains(texts, "Feldspar") {
+			t.Errorf("the chunks are %q", texts)
+		}
+		nodes = map[string]api.RunNode{}
+		for _, n := range run.Nodes {
+			nodes[n.ID] = n
+		}
+		return d, nodes, keywords
+	}
+	d, nodes, keywords := look()
+	if d.State != sheaf.DocPartiallySucceeded || d.Failure == nil || d.Failure.Code != "flow_expression" || keywords != 2 {
+		t.Fatalf("%s with %d keywords: %+v", d.State, keywords, d.Failure)
+	}
+	for id, state := range map[string]string{"read": "done", "cut": "done", "public": "done", "risky": "skipped", "after": "skipped", "words": "done", "all": "done", "out": "done"} {
+		if nodes[id].State != state || state == "skipped" && nodes[id].Reason == "" {
+			t.Errorf("node %s is %+v, want %s", id, nodes[id], state)
+		}
+	}
+	if n := nodes["words"]; n.Chunks != 2 || n.Bytes == 0 || nodes["risky"].Failure == nil {
+		t.Errorf("outputs: %+v and %+v", n, nodes["risky"])
+	}
+	for _, code := range []string{"flow_dropped", "flow_node_failed"} {
+		if !slices.ContainsFunc(d.Warnings, func(w sheaf.Warning) bool { return w.Code == code }) {
+			t.Errorf("no warning says %s: %v", code, d.Warnings)
+		}
+	}
+
+	// Another config of one node: what it reads is there.
+	apply(3)
+	var would struct{ Plans []ingest.PlanPreview }
+	s.post("/v1/datasets/default/documents:reparse?dry_run=true", map[string]any{"filter": map[string]any{"document_ids": []string{d.ID}}}, &would)
+	planned := map[string]ingest.PlannedNode{}
+	for _, n := range would.Plans[0].Nodes {
+		planned[n.Node] = n
+	}
+	if planned["cut"].Reused != 1 || planned["public"].Reused != 1 || planned["words"].Run != 1 || planned["cut"].Run+planned["public"].Run != 0 {
+		t.Errorf("a dry run says %+v", would.Plans[0])
+	}
+	for range 2 { // a result without the node that failed does not stand for one with it
+		if o := s.sheaf("doc", "reparse", d.ID, "--wait"); o.code != exitPartial {
+			t.Fatalf("exit %d: %s%s", o.code, o.out, o.err)
+		}
+		_, nodes, keywords = look()
+		if keywords != 3 || nodes["cut"].Reused != 1 || nodes["public"].Reused != 1 || nodes["cut"].Attempts+nodes["public"].Attempts != 0 {
+			t.Errorf("%d keywords, nodes %+v", keywords, nodes)
+		}
+	}
+	if nodes["words"].Reused != 1 || nodes["risky"].Attempts != 1 {
+		t.Errorf("a third run makes keywords again, or does not try again what failed: %+v", nodes)
 	}
 }

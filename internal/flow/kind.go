@@ -66,6 +66,10 @@ type Input struct {
 	Enrich func(ctx context.Context, chunks []sheaf.Chunk, settings sheaf.ParseConfig) ([]sheaf.Warning, error)
 }
 
+// Works reports whether nodes of the kind do work of their own between chunk and
+// index; the others pass their input on.
+func Works(kind string) bool { return registered[kind].Run != nil }
+
 // Run runs a node of chunks. A node without work of its own passes its input on.
 func Run(ctx context.Context, in Input) (out []sheaf.Chunk, warnings []sheaf.Warning, err error) {
 	if run := registered[in.Node.Kind].Run; run != nil {

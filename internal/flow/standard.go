@@ -61,8 +61,9 @@ func (f *Flow) Digest() (string, error) {
 	return fmt.Sprintf("%016x", xxhash.Sum64(b)), err
 }
 
-// unsupported says what of a valid flow executors cannot do: they run all nodes
-// of a range one after the other in the task of the range.
+// unsupported says what of a valid flow executors cannot do. In the mode nodes
+// the node of kind chunk has a task, which parses too, the node of kind index has
+// one, which embeds too, and so has each node between them that does work.
 func unsupported(f *Flow) (problems Invalid) {
 	add := func(node, field, format string, args ...any) {
 		problems = append(problems, Problem{node, field, fmt.Sprintf(format, args...)})
@@ -73,20 +74,27 @@ func unsupported(f *Flow) (problems Invalid) {
 	if f.Scope == ScopeDataset {
 		add("", "scope", "flows run over documents; leave scope out")
 	}
-	if f.Mode == ModeNodes {
-		add("", "mode", "all nodes of a range run in one task; leave mode out, or set it to whole")
-	}
 	count := map[string][]string{}
 	for _, n := range f.Nodes {
 		count[n.Kind] = append(count[n.Kind], n.ID)
 		if n.Pool != "" && n.Pool != "default" {
-			add(n.ID, "pool", "all nodes of a range run in one task, by whichever executor takes it; leave pool out")
+			add(n.ID, "pool", "executors have no pools yet; leave pool out")
 		}
-		if n.Retry != nil {
-			add(n.ID, "retry", "the task of the range is tried again as a whole; leave retry out, and set executor.max_fails")
-		}
-		if n.OnFailure != "" && n.OnFailure != FailRun {
-			add(n.ID, "on_failure", "a node that fails fails the task of its range, which is tried again; leave on_failure out")
+		own := map[string]bool{"pool": n.Pool != "" && n.Pool != "default", "retry": n.Retry != nil, "on_failure": n.OnFailure != "" && n.OnFailure != FailRun}
+		for _, field := range []string{"on_failure", "pool", "retry"} {
+			switch {
+			case !own[field]:
+			case f.Mode == ModeWhole:
+				add(n.ID, field, "in the mode whole all nodes of a range run in one task; leave %s out, or set mode to nodes", field)
+			case n.Kind == "parse":
+				add(n.ID, field, "the task of the node of kind chunk parses too; leave %s out, or give it to that", field)
+			case n.Kind == "embed":
+				add(n.ID, field, "the task of the node of kind index embeds too; leave %s out, or give it to that", field)
+			case field == "on_failure" && (n.Kind == "chunk" || n.Kind == "index"):
+				add(n.ID, field, "without the node of kind %s nothing is found; leave on_failure out", n.Kind)
+			case n.Kind != "chunk" && n.Kind != "index" && !Works(n.Kind):
+				add(n.ID, field, "the kind %s passes on what it reads and has no task; leave %s out", n.Kind, field)
+			}
 		}
 		if n.Timeout != 0 && (n.Kind == "parse" || n.Kind == "chunk" || n.Kind == "embed" || n.Kind == "index") {
 			add(n.ID, "timeout", "the kind %s has the time-outs of every range; leave timeout out", n.Kind)

@@ -47,5 +47,5 @@ func ofTask[V comparable](settings map[sheaf.TaskKind]V, t *sheaf.Task) V {
 // then the worker.
 func (w *Worker) retries(t *sheaf.Task) RetryPolicy {
 	own := RetryPolicy{w.cfg.MaxFails, w.cfg.BackoffBase, w.cfg.BackoffMax, w.cfg.BackoffJitter}
-	return ofTask(w.cfg.Retry, t).over(w.cfg.Retry[t.Kind]).over(own)
+	return w.cfg.PolicyFunc(t).over(ofTask(w.cfg.Retry, t)).over(w.cfg.Retry[t.Kind]).over(own)
 }

@@ -89,6 +89,7 @@ type Config struct {
 	BackoffMax    time.Duration                    // default 10 min
 	BackoffJitter float64                          // default 0.5; negative for none
 	Retry         map[sheaf.TaskKind]RetryPolicy   // by kind, or by kind/node of a dataflow, over the four before
+	PolicyFunc    func(t *sheaf.Task) RetryPolicy  // of a task that has one of its own, over Retry; nil for none
 	TaskTimeout   map[sheaf.TaskKind]time.Duration // longest processing per kind or kind/node, default 15 min
 }
 
@@ -118,6 +119,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.Changed == nil {
 		c.Changed = func(bool) {}
+	}
+	if c.PolicyFunc == nil {
+		c.PolicyFunc = func(*sheaf.Task) RetryPolicy { return RetryPolicy{} }
 	}
 	if c.Skipped == nil {
 		c.Skipped = func() []sheaf.TaskKind { return nil }
@@ -473,7 +477,7 @@ func (w *Worker) finish(ctx, end context.Context, t *sheaf.Task, done taskstore.
 	switch {
 	case err == nil:
 		if err = w.complete(end, claim, done); err == nil {
-			if len(done.Spawn)+len(done.Stitch) > 0 {
+			if len(done.Spawn)+len(done.Stitch) > 0 || t.Kind == sheaf.KindDataflow {
 				_ = w.cfg.Queue.Notify(end) // a notification: the next poll finds the tasks all the same
 			}
 			return sheaf.TaskDone, nil

@@ -35,7 +35,7 @@ func (r tenantRow) queue() taskstore.TenantQueue {
 func (s *queues) Backlog(ctx context.Context, top int) (*taskstore.Backlog, error) {
 	db := s.read(ctx)
 	groups, err := all[backlogGroup](db, `SELECT tenant_id, state, paused, lane, COUNT(*) AS n, MIN(run_at) AS oldest FROM tasks
-		WHERE state IN ('pending','running','retry_wait','scheduled','parked','dead') AND paused IN (0, 1) GROUP BY state, paused, tenant_id, lane`)
+		WHERE state IN ('pending','running','retry_wait','scheduled','parked','dead') AND paused IN (0,1,2,3) GROUP BY state, paused, tenant_id, lane`)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func sumBacklog(groups []backlogGroup, tenants []tenantRow, now int64, top int) 
 				continue
 			}
 			t.Lanes[i].Pending += g.N
-			if t.Paused || g.Paused != 0 {
+			if t.Paused || g.Paused%ofPool != 0 {
 				out.Lanes[i].Held += g.N
 				continue
 			}

@@ -231,7 +231,7 @@ func (r *taskRow) claimFor(a ClaimAsk) error {
 	if r == nil {
 		return &taskstore.NotClaimable{TaskID: a.TaskID}
 	}
-	if r.State != string(sheaf.TaskPending) || r.RunAt > r.Now || r.Paused != 0 || r.CancelRequestedAt != 0 || r.Deleted != 0 {
+	if r.State != string(sheaf.TaskPending) || r.RunAt > r.Now || r.Paused%ofPool != 0 || r.CancelRequestedAt != 0 || r.Deleted != 0 {
 		return &taskstore.NotClaimable{TaskID: a.TaskID, State: sheaf.TaskState(r.State)}
 	}
 	r.State, r.Epoch, r.Attempts, r.WorkerID = string(sheaf.TaskRunning), r.Epoch+1, r.Attempts+1, a.WorkerID

@@ -158,7 +158,7 @@ func (s *changes) begin(tx *gorm.DB, docs []documentRow, plans []sheaf.NewTask, 
 		}
 		gens[i] = []any{d.ID, d.Gen, d.TenantID, d.JobID, string(sheaf.DocQueued), d.ParseConfig, now}
 		tasks[i] = []any{p.ID, d.TenantID, d.DatasetID, d.ID, d.JobID, d.Gen, string(cmp.Or(p.Kind, sheaf.KindPlan)), p.Node, string(p.Unit), p.Range.From, p.Range.To,
-			max(p.Cost, 1), d.Lane, string(state), paused, runAt, int(sheaf.PhaseBegin), place, 0, p.ReuseKey, p.Digest, "", "", 0, 0, 0, s.vault.hide(d.TenantID, string(p.Payload)), "", clip(trace, 128), now, 0}
+			max(p.Cost, 1), d.Lane, string(state), paused, "", "", runAt, int(sheaf.PhaseBegin), place, 0, p.ReuseKey, p.Digest, "", "", 0, 0, 0, s.vault.hide(d.TenantID, string(p.Payload)), "", clip(trace, 128), now, 0}
 		// The first event of a generation's document, hence n = 0.
 		events[i] = eventRow{TenantID: d.TenantID, DatasetID: d.DatasetID, JobID: d.JobID, DocID: d.ID, Gen: d.Gen, SubjectID: d.ID,
 			Epoch: int64(d.Gen), Kind: sheaf.EventDocument, Detail: encode(sheaf.DocumentChange{State: sheaf.DocQueued})}

@@ -97,7 +97,7 @@ func (s *deletions) deleteLocked(tx *gorm.DB, tenantID string, docs []documentRo
 	if err := s.forgetNames(tx, docs); err != nil {
 		return r, err
 	}
-	if err := run(tx, stmt("UPDATE generations SET parse_config='{}', failure='' WHERE doc_id IN ?", r.DocumentIDs)); err != nil {
+	if err := run(tx, stmt("UPDATE generations SET parse_config='{}', failure='', flow=NULL WHERE doc_id IN ?", r.DocumentIDs)); err != nil {
 		return r, err
 	}
 	failure := sheaf.Fail(sheaf.CategoryCanceled, "deleted", "the document was deleted before the generation was done; upload it again if it is still needed")

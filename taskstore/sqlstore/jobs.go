@@ -499,11 +499,11 @@ func (s *jobs) SetPaused(ctx context.Context, tenantID string, scope taskstore.P
 	if err := changed(s.write(ctx).Exec("UPDATE "+table+" SET paused=? WHERE "+owned, flag(paused), id, tenantID), strings.TrimSuffix(table, "s"), id); err != nil {
 		return 0, err
 	}
-	wanted, to := "paused=0", "paused=1"
+	wanted, to := "paused IN (0,2)", "paused=paused+1"
 	if !paused {
 		// Hints of held tasks are spent by the claims that were refused.
-		to = "paused=0, enqueued_at=0"
-		wanted = `paused=1 AND NOT EXISTS (SELECT 1 FROM tenants x WHERE x.id=tasks.tenant_id AND x.paused=1)
+		to = "paused=paused-1, enqueued_at=0"
+		wanted = `paused IN (1,3) AND NOT EXISTS (SELECT 1 FROM tenants x WHERE x.id=tasks.tenant_id AND x.paused=1)
 			AND NOT EXISTS (SELECT 1 FROM datasets x WHERE x.id=tasks.dataset_id AND x.paused=1)
 			AND NOT EXISTS (SELECT 1 FROM jobs x WHERE x.id=tasks.job_id AND x.paused=1)`
 	}

@@ -120,6 +120,7 @@ func (s *lifecycle) Reap(ctx context.Context, p taskstore.ReapPolicy, limit int)
 	dead := fmt.Sprintf("lost_count+1>=%d", maxLost)
 	lost := sheaf.FailRetryable(sheaf.CategoryCrash, "worker_lost",
 		"The executor died or fell silent while it ran this task %d times or more. Look for what it does to memory or time, then retry the task.", maxLost)
+	skip, empty := replacements(lost.Message)
 	n := 0
 	for _, a := range found {
 		// A task that is lost for the first time runs again at once, in its old
@@ -129,15 +130,16 @@ func (s *lifecycle) Reap(ctx context.Context, p taskstore.ReapPolicy, limit int)
 		if p.MaxJitter > 0 {
 			jitter = rand.Int64N(p.MaxJitter.Milliseconds() + 1)
 		}
-		// The conditions read the old counts, so the columns they read come last.
-		set := fmt.Sprintf(`epoch=epoch+1, run_at=CASE WHEN lost_count=0 THEN `+queuedAt+` ELSE @now+%d END, lease_until=0, enqueued_at=0,
+		// The conditions read the old counts, and the epoch of the end is that of the
+		// claim, so the columns that they read come last.
+		set := fmt.Sprintf(replaced("cancel_requested_at=0 AND %[2]s")+`, epoch=epoch+1, run_at=CASE WHEN lost_count=0 THEN `+queuedAt+` ELSE @now+%[1]d END, lease_until=0, enqueued_at=0,
 			finished_at=CASE WHEN cancel_requested_at<>0 OR %[2]s THEN @now ELSE 0 END,
 			failure=CASE WHEN cancel_requested_at=0 AND %[2]s THEN ? ELSE failure END,
 			failure_code=CASE WHEN cancel_requested_at=0 AND %[2]s THEN ? ELSE failure_code END,
-			state=CASE WHEN cancel_requested_at<>0 THEN 'canceled' WHEN %[2]s THEN 'dead' WHEN lost_count=0 THEN 'pending' ELSE 'retry_wait' END,
+			state=CASE WHEN cancel_requested_at<>0 THEN 'canceled' WHEN %[2]s THEN `+deadOrReplaced+` WHEN lost_count=0 THEN 'pending' ELSE 'retry_wait' END,
 			lost_count=CASE WHEN cancel_requested_at<>0 THEN lost_count ELSE lost_count+1 END`, jitter, dead)
 		tenant := ""
-		took, err := s.takeAway(ctx, []taskRow{a}, set, gone, []any{encodeFailure(lost), lost.Code}, func(tx *gorm.DB, row *taskRow, epoch int64) error {
+		took, err := s.takeAway(ctx, []taskRow{a}, set, gone, []any{skip, empty, encodeFailure(lost), lost.Code}, func(tx *gorm.DB, row *taskRow, epoch int64) error {
 			tenant = row.TenantID
 			if row.State == string(sheaf.TaskCanceled) {
 				return s.endAttempt(tx, row, epoch, row.event(sheaf.EventCanceled, row.Epoch))
@@ -149,6 +151,14 @@ func (s *lifecycle) Reap(ctx context.Context, p taskstore.ReapPolicy, limit int)
 				d := row.event(sheaf.EventDead, row.Epoch)
 				d.Level, d.Text, d.Detail = "error", lost.Message, row.Failure
 				events = append(events, d)
+			}
+			if row.State == string(sheaf.TaskDone) {
+				d := row.event(sheaf.EventDone, row.Epoch)
+				d.Level, d.Text, d.Detail = "error", lost.Message, row.Failure
+				events = append(events, d)
+				if err := s.wakeChildren(tx, []*taskRow{row}); err != nil {
+					return err
+				}
 			}
 			return s.endAttempt(tx, row, epoch, events...)
 		})

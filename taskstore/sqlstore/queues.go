@@ -49,7 +49,7 @@ func (s *queues) queuesOf(ctx context.Context, tenants []tenantRow) ([]taskstore
 		at[out[i].TenantID] = &out[i]
 	}
 	groups, err := all[backlogGroup](db, `SELECT tenant_id, state, lane, COUNT(*) AS n, MIN(run_at) AS oldest FROM tasks
-		WHERE state IN ('pending','running','retry_wait','scheduled','parked','dead') AND paused IN (0, 1) AND tenant_id IN ? GROUP BY state, tenant_id, lane`, mapped(tenants, func(t tenantRow) string { return t.ID }))
+		WHERE state IN ('pending','running','retry_wait','scheduled','parked','dead') AND paused IN (0,1,2,3) AND tenant_id IN ? GROUP BY state, tenant_id, lane`, mapped(tenants, func(t tenantRow) string { return t.ID }))
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (s *queues) laneCost(db *gorm.DB, tenantID string, lane, n int) (int, error
 	}
 	var mean []float64
 	err := db.Raw(fmt.Sprintf(`SELECT COALESCE(AVG(cost), 0) FROM (SELECT cost FROM tasks
-		WHERE state='pending' AND paused IN (0, 1) AND tenant_id=? AND lane=? LIMIT %d) x`, limit), tenantID, lane).Scan(&mean).Error
+		WHERE state='pending' AND paused IN (0,1,2,3) AND tenant_id=? AND lane=? LIMIT %d) x`, limit), tenantID, lane).Scan(&mean).Error
 	if err != nil {
 		return 0, err
 	}

@@ -45,7 +45,7 @@ func limitFailure(what string, current, more, limit int64) error {
 
 func quotaUsage(tx *gorm.DB, tenantID string) (sheaf.Quota, error) {
 	held, err := one[sheaf.Quota](tx, "tenant", tenantID, `SELECT COUNT(*) AS documents, COALESCE(SUM(size), 0) AS bytes,
-		(SELECT COUNT(*) FROM tasks WHERE tenant_id=? AND state IN ('pending','parked','retry_wait','scheduled') AND paused IN (0, 1)) AS queued_tasks
+		(SELECT COUNT(*) FROM tasks WHERE tenant_id=? AND state IN ('pending','parked','retry_wait','scheduled') AND paused IN (0,1,2,3)) AS queued_tasks
 		FROM documents WHERE tenant_id=? AND deleted_at=0`, tenantID, tenantID)
 	return value(held), err
 }

@@ -198,6 +198,7 @@ type generationRow struct {
 	CreatedAt   int64 `gorm:"autoCreateTime:false"`
 	FinishedAt  int64
 	PublishedAt int64
+	Flow        string // JSON; "" for the standard pipeline
 }
 
 func (generationRow) TableName() string { return "generations" }
@@ -210,6 +211,10 @@ func (r generationRow) toDomain(v vault) sheaf.Generation {
 	}
 	decode(r.Ledger, &g.Ledger)
 	decode(v.reveal(r.TenantID, r.ParseConfig), &g.ParseConfig)
+	if r.Flow != "" {
+		g.Flow = &sheaf.FlowDecision{}
+		decode(r.Flow, g.Flow)
+	}
 	return g
 }
 
@@ -228,7 +233,7 @@ type taskRow struct {
 	Cost              int
 	Lane              int
 	State             string
-	Paused            int
+	Paused            int // 1 for held, and 2 more for a task of a pool
 	Epoch             int64
 	WorkerID          string
 	LeaseUntil        int64
@@ -242,6 +247,8 @@ type taskRow struct {
 	Unmet             int
 	CancelRequestedAt int64
 	DoneEpoch         int64
+	Pool              string
+	OnFailure         string
 	ReuseKey          string
 	Digest            string
 	RangeID           string // "" also once the range went to the garbage
@@ -268,7 +275,7 @@ func (r taskRow) id() string { return r.ID }
 
 // taskFields are the columns of a task in the order of fields.
 const taskFields = `id, tenant_id, dataset_id, doc_id, job_id, gen, kind, node, unit, from_unit, to_unit, cost, lane, state, paused, epoch, worker_id,
-	lease_until, run_at, phase, place, enqueued_at, attempts, fail_count, lost_count, unmet, cancel_requested_at, done_epoch, reuse_key, digest, range_id,
+	lease_until, run_at, phase, place, enqueued_at, attempts, fail_count, lost_count, unmet, cancel_requested_at, done_epoch, pool, on_failure, reuse_key, digest, range_id,
 	artifact_key, chunk_count, token_count, reused, payload, result, failure, failure_code, trace, created_at, started_at, finished_at`
 
 // fields is where the columns of taskFields, the database's time and whether
@@ -278,7 +285,7 @@ func (r *taskRow) fields() []any {
 	return []any{
 		&r.ID, &r.TenantID, &r.DatasetID, &r.DocID, &r.JobID, &r.Gen, &r.Kind, &r.Node, &r.Unit, &r.FromUnit, &r.ToUnit, &r.Cost, &r.Lane, &r.State,
 		&r.Paused, &r.Epoch, &r.WorkerID, &r.LeaseUntil, &r.RunAt, &r.Phase, &r.Place, &r.EnqueuedAt, &r.Attempts, &r.FailCount, &r.LostCount, &r.Unmet,
-		&r.CancelRequestedAt, &r.DoneEpoch, &r.ReuseKey, &r.Digest, &r.RangeID, &r.ArtifactKey, &r.ChunkCount, &r.TokenCount, &r.Reused, &r.Payload,
+		&r.CancelRequestedAt, &r.DoneEpoch, &r.Pool, &r.OnFailure, &r.ReuseKey, &r.Digest, &r.RangeID, &r.ArtifactKey, &r.ChunkCount, &r.TokenCount, &r.Reused, &r.Payload,
 		&r.Result, &r.Failure, &r.FailureCode, &r.Trace, &r.CreatedAt, &r.StartedAt, &r.FinishedAt, &r.Now, &r.Deleted,
 	}
 }
@@ -286,7 +293,7 @@ func (r *taskRow) fields() []any {
 func (r *taskRow) toDomain(v vault) sheaf.Task {
 	t := sheaf.Task{
 		ID: r.ID, TenantID: r.TenantID, DatasetID: r.DatasetID, DocumentID: r.DocID, JobID: r.JobID, Generation: r.Gen,
-		Kind: sheaf.TaskKind(r.Kind), Node: r.Node, Unit: sheaf.Unit(r.Unit), Range: sheaf.Range{From: r.FromUnit, To: r.ToUnit},
+		Kind: sheaf.TaskKind(r.Kind), Node: r.Node, Pool: r.Pool, Unit: sheaf.Unit(r.Unit), Range: sheaf.Range{From: r.FromUnit, To: r.ToUnit},
 		Cost: r.Cost, Lane: sheaf.Lane(r.Lane), State: sheaf.TaskState(r.State), Epoch: r.Epoch, WorkerID: r.WorkerID,
 		Attempts: r.Attempts, FailCount: r.FailCount, LostCount: r.LostCount,
 		RunAt: toTime(r.RunAt), CreatedAt: toTime(r.CreatedAt), StartedAt: toTime(r.StartedAt), FinishedAt: toTime(r.FinishedAt),
@@ -307,7 +314,7 @@ func (r *taskRow) toDomain(v vault) sheaf.Task {
 
 // hasRange reports whether attempts at the task write a range result.
 func (r *taskRow) hasRange() bool {
-	return r.Kind == string(sheaf.KindParse) || r.Kind == string(sheaf.KindIndex)
+	return isRange(sheaf.TaskKind(r.Kind))
 }
 
 func (r *taskRow) event(kind string, epoch int64) eventRow {

@@ -44,7 +44,7 @@ func newStore(h *handle) *Store {
 	return &Store{
 		handle: h, tasks: newTasks(h, folding, deleting), folds: folding, tenants: tenants{h}, keys: keys{h}, datasets: datasets{h, deleting},
 		documents: reading, changes: changes{h}, deletions: deleting, receipts: receipts{h}, jobs: summing, estimates: estimates{h, summing},
-		lifecycle: lifecycle{h}, feed: feed{h}, uploads: uploads{h}, webhooks: webhooks{h, summing}, flows: flows{h}, edits: edits{h}, idempotency: idempotency{h},
+		lifecycle: lifecycle{h}, feed: feed{handle: h}, uploads: uploads{h}, webhooks: webhooks{h, summing}, flows: flows{h}, edits: edits{h}, idempotency: idempotency{h},
 		queues: queues{h}, deadLetters: deadLetters{h}, events: events{h, reading}, garbage: garbage{h}, inventory: inventory{h},
 		leases: leases{h}, clock: clock{h}, sealing: sealing{h},
 	}
@@ -68,9 +68,12 @@ type (
 		jobs
 	}
 	lifecycle struct{ *handle }
-	feed      struct{ *handle }
-	uploads   struct{ *handle }
-	webhooks  struct {
+	feed      struct {
+		*handle
+		pools []string // whose tasks are fed; nil for those of no pool
+	}
+	uploads  struct{ *handle }
+	webhooks struct {
 		*handle
 		jobs
 	}

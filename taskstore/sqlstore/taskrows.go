@@ -111,8 +111,16 @@ func (b taskBase) order(kind sheaf.TaskKind, ranges int) (sheaf.Phase, int64) {
 	}
 }
 
+// ofPool is added to the column paused of a task that has a pool, so that it is
+// fed by its pool and by nothing else.
+const ofPool = 2
+
+// maxNodePayload bounds what a task of a flow's node carries: ids, digests and
+// keys of objects.
+const maxNodePayload = 16 << 10
+
 var taskColumns = []string{"id", "tenant_id", "dataset_id", "doc_id", "job_id", "gen", "kind", "node", "unit", "from_unit", "to_unit",
-	"cost", "lane", "state", "paused", "run_at", "phase", "place", "unmet", "reuse_key", "digest", "range_id", "artifact_key", "chunk_count", "token_count",
+	"cost", "lane", "state", "paused", "pool", "on_failure", "run_at", "phase", "place", "unmet", "reuse_key", "digest", "range_id", "artifact_key", "chunk_count", "token_count",
 	"reused", "payload", "result", "trace", "created_at", "finished_at"}
 
 // insertTasks writes tasks; one whose (document, generation, kind, node,
@@ -152,9 +160,16 @@ func (s *handle) insertTasks(tx *gorm.DB, base taskBase, tasks []sheaf.NewTask) 
 		case unmet[t.ID] > 0:
 			state = sheaf.TaskParked
 		}
+		if t.Kind == sheaf.KindDataflow && len(t.Payload) > maxNodePayload {
+			return fmt.Errorf("%w: the payload of node %s has %d bytes, more than %d", sheaf.ErrInvalid, t.Node, len(t.Payload), maxNodePayload)
+		}
+		held := paused
+		if t.Pool != "" {
+			held += ofPool
+		}
 		phase, place := base.order(t.Kind, ranges)
 		rows = append(rows, []any{t.ID, base.TenantID, base.DatasetID, base.DocumentID, base.JobID, base.Generation, string(t.Kind), t.Node,
-			string(t.Unit), t.Range.From, t.Range.To, max(t.Cost, 1), int(base.Lane), string(state), paused, now, int(phase), place, unmet[t.ID], t.ReuseKey, t.Digest,
+			string(t.Unit), t.Range.From, t.Range.To, max(t.Cost, 1), int(base.Lane), string(state), held, t.Pool, t.OnFailure, now, int(phase), place, unmet[t.ID], t.ReuseKey, t.Digest,
 			res.RangeID, res.ArtifactKey, res.Chunks, res.Tokens, flag(res.Reused), s.vault.hide(base.TenantID, string(t.Payload)), result, clip(base.Trace, 128), now, finished})
 	}
 	if err := insertRows(tx, "tasks", taskColumns, rows, s.d.noop("id")); err != nil {

@@ -149,8 +149,12 @@ func (s *tasks) writePlan(tx *gorm.DB, t *taskRow, p *sheaf.PlanResult) error {
 	if n != 1 {
 		return fmt.Errorf("%w: generation %d of document %s is not the newest any more", sheaf.ErrStale, t.Gen, t.DocID)
 	}
-	return tx.Exec("UPDATE generations SET parser=?, unit=?, units=? WHERE doc_id=? AND gen=?",
-		p.Parser, string(p.Unit), p.Units, t.DocID, t.Gen).Error
+	flow := any(nil)
+	if p.Flow != nil {
+		flow = encode(p.Flow)
+	}
+	return tx.Exec("UPDATE generations SET parser=?, unit=?, units=?, flow=? WHERE doc_id=? AND gen=?",
+		p.Parser, string(p.Unit), p.Units, flow, t.DocID, t.Gen).Error
 }
 
 // FailTask ends the attempt: retry_wait, or dead when the budget is spent or
@@ -166,23 +170,53 @@ func (s *tasks) FailTask(ctx context.Context, c sheaf.Claim, r taskstore.FailRep
 		dead = "1=1"
 	}
 	r.Failure.Detail = clip(r.Failure.Detail, 4096)
+	skip, empty := replacements(r.Failure.Message)
 	var state sheaf.TaskState
 	err := s.tx(ctx, func(tx *gorm.DB) error {
 		row, err := s.updateHeld(tx, c, `finished_at=CASE WHEN cancel_requested_at<>0 OR `+dead+` THEN @now ELSE 0 END,
-			state=CASE WHEN cancel_requested_at<>0 THEN 'canceled' WHEN `+dead+` THEN 'dead' ELSE 'retry_wait' END,
+			`+replaced("cancel_requested_at=0 AND "+dead)+`,
+			state=CASE WHEN cancel_requested_at<>0 THEN 'canceled' WHEN `+dead+` THEN `+deadOrReplaced+` ELSE 'retry_wait' END,
 			fail_count=CASE WHEN cancel_requested_at<>0 THEN fail_count ELSE fail_count+1 END,
 			run_at=@now+?, failure=?, failure_code=?, lease_until=0`,
-			max(r.Delay, 0).Milliseconds(), encodeFailure(&r.Failure), clip(r.Failure.Code, 64))
+			skip, empty, max(r.Delay, 0).Milliseconds(), encodeFailure(&r.Failure), clip(r.Failure.Code, 64))
 		if err != nil {
 			return err
 		}
 		state = sheaf.TaskState(row.State)
-		kind := map[sheaf.TaskState]string{sheaf.TaskRetryWait: sheaf.EventFailed, sheaf.TaskDead: sheaf.EventDead, sheaf.TaskCanceled: sheaf.EventCanceled}[state]
+		kind := map[sheaf.TaskState]string{sheaf.TaskRetryWait: sheaf.EventFailed, sheaf.TaskDead: sheaf.EventDead, sheaf.TaskCanceled: sheaf.EventCanceled, sheaf.TaskDone: sheaf.EventDone}[state]
 		e := row.event(kind, row.Epoch)
 		e.Level, e.Text, e.Detail = "error", r.Failure.Message, row.Failure
+		if state == sheaf.TaskDone {
+			if err := s.wakeChildren(tx, []*taskRow{row}); err != nil {
+				return err
+			}
+		}
 		return s.endAttempt(tx, row, c.Epoch, e)
 	})
 	return state, err
+}
+
+// deadOrReplaced is the state of a task that failed for good.
+const deadOrReplaced = "CASE WHEN on_failure='' THEN 'dead' ELSE 'done' END"
+
+// replaced sets what a task leaves that is done in place of dead, where it failed
+// for good. Its arguments are those that replacements answers.
+func replaced(dead string) string {
+	dead = "(" + dead + ") AND on_failure"
+	return "result=CASE WHEN " + dead + "='skip' THEN ? WHEN " + dead + "<>'' THEN ? ELSE result END, done_epoch=CASE WHEN " + dead + "<>'' THEN epoch ELSE done_epoch END"
+}
+
+// replacements are the results of a task that is skipped, and of one that passes
+// on an empty output.
+func replacements(message string) (skip, empty string) {
+	return encode(sheaf.TaskResult{Output: &sheaf.NodeOutput{Failed: true, Skipped: "it failed: " + clip(message, 500)}}),
+		encode(sheaf.TaskResult{Output: &sheaf.NodeOutput{Failed: true}})
+}
+
+// Inputs lists the tasks that a task depends on.
+func (s *tasks) Inputs(ctx context.Context, taskID string) ([]sheaf.Task, error) {
+	rows, err := all[taskRow](s.read(ctx), "SELECT t.* FROM task_deps d JOIN tasks t ON t.id=d.parent_id WHERE d.child_id=? ORDER BY t.id", taskID)
+	return s.toTasks(rows), err
 }
 
 // Snooze puts the task back for later without touching any budget.

@@ -52,6 +52,8 @@ func Run(t *testing.T, engine string) {
 		{"TwoParentsEndAtOnce", parentsRace},
 		{"ChildrenOfTheDeadEnd", deadParent},
 		{"ParkedAreWokenByTheSweep", wakeParked},
+		{"NodesRunWhenTheirInputsEnded", graphsOfNodes},
+		{"PoolsAreFedApart", poolsAreFedApart},
 		{"PausedWorkWaits", paused},
 		{"FoldFollowsTheTasks", foldFollows},
 		{"FoldLeavesProgressForLater", foldLeaves},

@@ -1,0 +1,457 @@
+package executor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"sheaf"
+	"sheaf/internal/enrich"
+	"sheaf/internal/flow"
+	"sheaf/internal/worker"
+	"sheaf/taskstore"
+)
+
+// In the mode nodes a range of a document is a graph of tasks: one that reads and
+// chunks it, one for each node that does work between chunk and index, and one
+// that embeds and indexes what is left. What passes between them are objects
+// under the name of their attempt, as range results are: they are listed by tasks
+// that are done, found by the key that says what made them, and collected once no
+// generation lists them.
+
+const (
+	wholeNodes = 8        // of a flow in the mode auto that has no tasks for its nodes
+	codeOfNode = 1        // version of what nodes do; a higher one makes all outputs anew
+	maxPayload = 16 << 10 // bytes; the store takes no more
+	maxOutput  = 1 << 30  // bytes of an output that is read
+	nodeFailed = "flow_node_failed"
+)
+
+// mode decides whether nodes are tasks of their own, and says why.
+func (p *program) mode() (mode flow.Mode, reason string) {
+	if p.Mode != flow.ModeAuto {
+		return p.Mode, fmt.Sprintf("The flow sets mode = %q.", p.Mode)
+	}
+	for _, n := range p.Nodes {
+		switch {
+		case poolOf(&n) != "":
+			return flow.ModeNodes, fmt.Sprintf("The node %s runs in the pool %s.", n.ID, n.Pool)
+		case n.OnFailure == flow.SkipNode || n.OnFailure == flow.UseDefault:
+			return flow.ModeNodes, fmt.Sprintf("The node %s has on_failure = %q.", n.ID, n.OnFailure)
+		case n.Retry != nil:
+			return flow.ModeNodes, fmt.Sprintf("The node %s has a retry of its own.", n.ID)
+		}
+	}
+	if len(p.Nodes) > wholeNodes {
+		return flow.ModeNodes, fmt.Sprintf("The flow has %d nodes, more than %d.", len(p.Nodes), wholeNodes)
+	}
+	return flow.ModeWhole, fmt.Sprintf("The flow has at most %d nodes, and none asks for a task of its own.", wholeNodes)
+}
+
+func poolOf(n *flow.Node) string {
+	if n.Pool == "default" {
+		return ""
+	}
+	return n.Pool
+}
+
+// errLargePayload is what keeps nodes from being tasks: the plan falls back to
+// one task a range.
+var errLargePayload = errors.New("the payload of a node is too large")
+
+// nodeTasks makes the tasks of the nodes of a range in an order in which each
+// comes after those that it reads, and the task at their end, which covers the
+// range. base names the range's content and the settings without the flow.
+func (p *program) nodeTasks(last sheaf.NewTask, payload taskstore.ParsePayload, base string) ([]sheaf.NewTask, error) {
+	type feed struct{ node, task, name string }
+	run := *payload.Flow
+	outputs := map[string][]feed{}
+	var tasks []sheaf.NewTask
+	reader := ""
+	for _, n := range p.Order() {
+		if n.Kind == "parse" || slices.Contains(run.Skipped, n.ID) {
+			continue
+		}
+		var from []feed
+		for _, id := range n.From {
+			for _, f := range outputs[id] {
+				if !slices.Contains(from, f) {
+					from = append(from, f)
+				}
+			}
+		}
+		var t sheaf.NewTask
+		of := taskstore.FlowRun{Ref: run.Ref, Key: run.Key, Node: n.ID, Names: run.Names}
+		if n.Retry != nil {
+			of.Retry = &taskstore.NodeRetry{Attempts: n.Retry.Attempts, Base: time.Duration(n.Retry.Base), Max: time.Duration(n.Retry.Max)}
+		}
+		names := []string{base}
+		for _, f := range from {
+			t.DependsOn, of.From, names = append(t.DependsOn, f.task), append(of.From, f.node), append(names, f.name)
+		}
+		switch {
+		case n.Kind == "index":
+			run.From, run.Retry = of.From, of.Retry
+			payload.Flow = &run
+			raw, err := json.Marshal(payload)
+			if err != nil {
+				return nil, fmt.Errorf("encoding the payload of units %s: %w", last.Range, err)
+			}
+			if last.Payload = raw; !slices.Contains(t.DependsOn, reader) {
+				t.DependsOn = append(t.DependsOn, reader) // it knows the ledger and the outline
+			}
+			last.DependsOn, last.Pool = t.DependsOn, poolOf(n)
+			return append(tasks, last), nil
+		case n.Kind != "chunk" && !flow.Works(n.Kind):
+			outputs[n.ID] = from
+			continue
+		}
+		name := nodeName(n, p.asked[n.ID], names)
+		mine := taskstore.ParsePayload{Config: payload.Config, Flow: &of}
+		t.ID, t.Kind, t.Node, t.Unit, t.Range, t.Cost = sheaf.NewID(), sheaf.KindDataflow, n.ID, last.Unit, last.Range, 1
+		if n.Kind == "chunk" {
+			reader, run.Reader = t.ID, n.ID
+			mine, t.Cost = payload, last.Cost
+			mine.Flow, mine.TagSet = &of, nil
+		}
+		t.ReuseKey, t.Pool = name, poolOf(n)
+		if n.OnFailure == flow.SkipNode || n.OnFailure == flow.UseDefault {
+			t.OnFailure = string(n.OnFailure)
+		}
+		var err error
+		if t.Payload, err = json.Marshal(mine); err != nil {
+			return nil, fmt.Errorf("encoding the payload of node %s: %w", n.ID, err)
+		}
+		if len(t.Payload) > maxPayload {
+			return nil, errLargePayload
+		}
+		tasks = append(tasks, t)
+		outputs[n.ID] = []feed{{n.ID, t.ID, name}}
+	}
+	return nil, sheaf.Fail(sheaf.CategoryInternal, "bad_flow", "the flow %s has no node of the kind index; apply it again", p.ref)
+}
+
+// nodeName names the output of a node by all that makes it: two xxhash64 of its
+// kind, the version of the code, its config, what it asks a model, and the names
+// of what it reads; 32 hex.
+func nodeName(n *flow.Node, asked string, inputs []string) string {
+	b, _ := json.Marshal([]any{"node", codeOfNode, n.Kind, n.Config, asked, inputs}) // it was JSON
+	first := xxhash.Sum64(b)
+	return fmt.Sprintf("%016x%016x", first, xxhash.Sum64(append(strconv.AppendUint(nil, first, 16), b...)))
+}
+
+// needed drops the tasks of nodes whose outputs nobody will read: those that
+// only feed what is there. Outputs that exist stay listed.
+func needed(tasks []sheaf.NewTask) []sheaf.NewTask {
+	if !slices.ContainsFunc(tasks, func(t sheaf.NewTask) bool { return t.Kind == sheaf.KindDataflow }) {
+		return tasks
+	}
+	reads := map[string]bool{}
+	var out []sheaf.NewTask
+	for _, t := range slices.Backward(tasks) {
+		runs := t.Done == nil && (t.Kind == sheaf.KindParse || t.Kind == sheaf.KindDataflow && reads[t.ID])
+		switch {
+		case runs:
+			for _, id := range t.DependsOn {
+				reads[id] = true
+			}
+		case t.Kind == sheaf.KindDataflow && t.Done == nil:
+			continue
+		default:
+			t.DependsOn = nil
+		}
+		out = append(out, t)
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// renewIDs gives the tasks of a stored plan ids of their own.
+func renewIDs(tasks []sheaf.NewTask) {
+	ids := make(map[string]string, len(tasks))
+	for i := range tasks {
+		id := sheaf.NewID()
+		ids[tasks[i].ID], tasks[i].ID = id, id
+	}
+	for i := range tasks {
+		for k, parent := range tasks[i].DependsOn {
+			tasks[i].DependsOn[k] = ids[parent]
+		}
+	}
+}
+
+// output is what a node leaves. Its chunks have their position among all chunks
+// of the range as ids, so that equal work leaves equal bytes.
+type output struct {
+	Chunks  []sheaf.Chunk       `json:"chunks"`
+	Ledger  sheaf.Ledger        `json:"ledger,omitempty"`  // of the node that read the range
+	Outline *sheaf.RangeOutline `json:"outline,omitempty"` // likewise, where ParsePayload.Continues
+	Said    []sheaf.Warning     `json:"said,omitempty"`
+}
+
+// processNode runs a node of a flow over a range.
+func (e *Executor) processNode(ctx context.Context, t *sheaf.Task) (done taskstore.Completion, err error) {
+	payload, err := parsePayload(t)
+	if err != nil {
+		return done, err
+	}
+	if payload.Flow == nil {
+		return done, sheaf.Fail(sheaf.CategoryInternal, "bad_payload", "the task's payload names no flow; re-parse the document")
+	}
+	doc, err := e.cfg.Store.DocumentByID(ctx, t.DocumentID)
+	if err != nil {
+		return done, fmt.Errorf("reading document %s: %w", t.DocumentID, err)
+	}
+	run := e.newRun(t)
+	if payload.Reuse != nil {
+		if made, err := e.readOutput(ctx, payload.Reuse); err == nil {
+			done, err = e.leave(ctx, run, doc, made)
+			done.Result.Reused = true
+			return done, err
+		} // of a document that is gone or of a newer version: it is made
+	}
+	f, err := e.readFlow(ctx, payload.Flow)
+	if err != nil {
+		return done, err
+	}
+	at := slices.IndexFunc(f.Nodes, func(n flow.Node) bool { return n.ID == payload.Flow.Node })
+	if at < 0 {
+		return done, sheaf.Fail(sheaf.CategoryInternal, "bad_flow", "the flow %s has no node %s; re-parse the document", payload.Flow.Ref, payload.Flow.Node)
+	}
+	n := &f.Nodes[at]
+	var made output
+	if n.Kind == "chunk" {
+		chunks, result, err := e.readRange(ctx, run, doc, payload)
+		if err != nil {
+			return done, err
+		}
+		if err := enrich.Languages(ctx, chunks); err != nil { // conditions read them
+			return done, err
+		}
+		for i := range chunks {
+			c := &chunks[i]
+			c.ID, c.RangeID, c.DocumentID, c.Generation = strconv.Itoa(i), "", "", 0
+		}
+		made = output{Chunks: chunks, Ledger: result.Ledger, Outline: result.Outline, Said: result.Warnings}
+		return e.leave(ctx, run, doc, &made)
+	}
+	in, err := e.inputs(ctx, t, payload.Flow)
+	if err != nil {
+		return done, err
+	}
+	if in.skipped {
+		done.Result.Output = &sheaf.NodeOutput{Skipped: "all that it reads was skipped", Incomplete: in.incomplete}
+		return done, nil
+	}
+	made.Chunks, made.Said, err = e.runNode(ctx, run, doc, n, in.chunks, payload)
+	if err != nil {
+		return done, err
+	}
+	done, err = e.leave(ctx, run, doc, &made)
+	if err == nil {
+		done.Result.Output.Incomplete = in.incomplete
+	}
+	return done, err
+}
+
+// leave stores what a node has made.
+func (e *Executor) leave(ctx context.Context, run *run, doc *sheaf.Document, made *output) (done taskstore.Completion, err error) {
+	body, err := json.Marshal(made)
+	if err != nil {
+		return done, fmt.Errorf("encoding an output: %w", err)
+	}
+	t := run.task
+	key := sheaf.ArtifactKey(t.TenantID, doc.ID, run.rangeID)
+	err = run.stage(ctx, "output", func(ctx context.Context) error {
+		_, err := e.cfg.Blobs.Put(ctx, key, bytes.NewReader(body), int64(len(body)))
+		return err
+	})
+	if err != nil {
+		return done, err
+	}
+	done.Result = sheaf.TaskResult{RangeID: run.rangeID, ArtifactKey: key, Stages: run.times, Warnings: made.Said, Output: &sheaf.NodeOutput{
+		Name: t.ReuseKey, Bytes: int64(len(body)), Digest: fmt.Sprintf("%016x", xxhash.Sum64(body)), Chunks: len(made.Chunks),
+	}}
+	return done, nil
+}
+
+// readOutput reads what a node has left.
+func (e *Executor) readOutput(ctx context.Context, r *sheaf.TaskResult) (*output, error) {
+	b, err := e.cfg.Blobs.Open(ctx, r.ArtifactKey, 0, -1)
+	if errors.Is(err, sheaf.ErrNotFound) {
+		return nil, sheaf.Fail(sheaf.CategoryTarget, "output_missing", "the output of a node is gone from the blob store; re-parse the document")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading an output: %w", err)
+	}
+	defer b.Close()
+	body, err := io.ReadAll(io.LimitReader(b, maxOutput))
+	if err != nil {
+		return nil, fmt.Errorf("reading an output: %w", err)
+	}
+	var out output
+	if r.Output != nil && r.Output.Digest != fmt.Sprintf("%016x", xxhash.Sum64(body)) || json.Unmarshal(body, &out) != nil {
+		return nil, sheaf.FailRetryable(sheaf.CategoryTarget, "output_damaged", "the stored output of a node is not what was written; re-parse the document")
+	}
+	return &out, nil
+}
+
+// inputs is what a task reads of others.
+type inputs struct {
+	tasks      []sheaf.Task // those that it depends on
+	chunks     []sheaf.Chunk
+	skipped    bool // all of them were
+	incomplete bool // a node before the task failed
+}
+
+// inputs joins the outputs that a task reads.
+func (e *Executor) inputs(ctx context.Context, t *sheaf.Task, f *taskstore.FlowRun) (in inputs, err error) {
+	if in.tasks, err = e.cfg.Store.Inputs(ctx, t.ID); err != nil {
+		return in, fmt.Errorf("reading the inputs of task %s: %w", t.ID, err)
+	}
+	in.skipped = true
+	seen := map[string]bool{}
+	for _, id := range f.From {
+		i := nodeOf(in.tasks, id)
+		if i < 0 {
+			continue
+		}
+		from := &in.tasks[i]
+		left := from.Result.Output
+		in.incomplete = in.incomplete || left != nil && (left.Failed || left.Incomplete)
+		if left != nil && left.Skipped != "" {
+			continue
+		}
+		in.skipped = false
+		if left != nil && left.Failed {
+			continue // an empty output
+		}
+		out, err := e.readOutput(ctx, &from.Result)
+		if err != nil {
+			return in, err
+		}
+		for _, c := range out.Chunks {
+			if !seen[c.ID] {
+				seen[c.ID] = true
+				in.chunks = append(in.chunks, c)
+			}
+		}
+	}
+	slices.SortStableFunc(in.chunks, func(a, b sheaf.Chunk) int { return positionOf(a) - positionOf(b) })
+	return in, nil
+}
+
+func nodeOf(tasks []sheaf.Task, id string) int {
+	return slices.IndexFunc(tasks, func(t sheaf.Task) bool { return t.Node == id })
+}
+
+// nodeOutputs is what the nodes of a range leave to be embedded and indexed, and
+// what is known of the range; nil for a task that no nodes feed, since their
+// units are read again: it runs all of them.
+func (e *Executor) nodeOutputs(ctx context.Context, run *run, t *sheaf.Task, payload *taskstore.ParsePayload) ([]sheaf.Chunk, sheaf.TaskResult, error) {
+	result := sheaf.TaskResult{RangeID: run.rangeID, Warnings: payload.Flow.Warnings}
+	in, err := e.inputs(ctx, t, payload.Flow)
+	if err != nil || len(in.tasks) == 0 {
+		return nil, result, err
+	}
+	reader := nodeOf(in.tasks, payload.Flow.Reader)
+	if reader < 0 {
+		return nil, result, sheaf.Fail(sheaf.CategoryInternal, "bad_payload", "the task does not depend on the node %s; re-parse the document", payload.Flow.Reader)
+	}
+	if in.skipped {
+		return nil, result, sheaf.Fail(sheaf.CategoryPolicy, nodeFailed, "Every node of %s that feeds the index failed or was skipped for units %s, so that nothing of them can be found. Retry the document.", payload.Flow.Ref, t.Range)
+	}
+	read, err := e.readOutput(ctx, &in.tasks[reader].Result)
+	if err != nil {
+		return nil, result, err
+	}
+	at := make(map[string]int, len(read.Chunks))
+	for i, c := range read.Chunks {
+		at[c.ID] = i
+	}
+	result.Ledger, result.Outline = read.Ledger, read.Outline
+	if in.incomplete {
+		result.Output = &sheaf.NodeOutput{Incomplete: true}
+	}
+	chunks := renumbered(run.rangeID, append([]sheaf.Chunk{}, in.chunks...), at, result.Outline)
+	for i := range chunks {
+		chunks[i].RangeID, chunks[i].DocumentID, chunks[i].Generation = run.rangeID, t.DocumentID, t.Generation
+	}
+	return chunks, result, nil
+}
+
+// Policy is how a task is retried whose node says so.
+func (e *Executor) Policy(t *sheaf.Task) (p worker.RetryPolicy) {
+	if t.Kind != sheaf.KindDataflow && t.Kind != sheaf.KindParse {
+		return p
+	}
+	var payload struct{ Flow *taskstore.FlowRun }
+	if json.Unmarshal(t.Payload, &payload) == nil && payload.Flow != nil && payload.Flow.Retry != nil {
+		r := payload.Flow.Retry
+		p = worker.RetryPolicy{MaxFails: r.Attempts, Base: r.Base, Max: r.Max}
+	}
+	return p
+}
+
+func positionOf(c sheaf.Chunk) int {
+	n, _ := strconv.Atoi(c.ID)
+	return n
+}
+
+// decided notes how a flow runs, and answers its mode.
+func (d *DocumentPlan) decided(p *program, run *taskstore.FlowRun) flow.Mode {
+	mode, reason := p.mode()
+	d.Result.Flow = &sheaf.FlowDecision{Ref: run.Ref, Mode: string(mode), Reason: reason, Skipped: run.Why}
+	for _, n := range p.Order() {
+		d.Result.Flow.Nodes = append(d.Result.Flow.Nodes, n.ID)
+		if mode == flow.ModeNodes && (n.Kind == "chunk" || flow.Works(n.Kind)) && !slices.Contains(run.Skipped, n.ID) {
+			d.Result.Flow.Tasks = append(d.Result.Flow.Tasks, n.ID)
+		}
+	}
+	return mode
+}
+
+// ends is what the nodes of a generation say of it.
+type ends struct {
+	dead     map[sheaf.Range]*sheaf.Failure // why what covers a range had nothing to read
+	failure  *sheaf.Failure                 // of the first node that was skipped or replaced since it failed
+	warnings []sheaf.Warning
+}
+
+func nodeEnds(tasks []sheaf.Task) ends {
+	out := ends{dead: map[sheaf.Range]*sheaf.Failure{}}
+	for _, t := range tasks {
+		if t.Kind != sheaf.KindDataflow {
+			continue
+		}
+		failed := t.State == sheaf.TaskDone && t.Result.Output != nil && t.Result.Output.Failed
+		switch {
+		case t.State == sheaf.TaskDead && t.Failure != nil && t.Failure.Code != "dependency_failed":
+			out.dead[t.Range] = t.Failure
+		case failed && t.Failure != nil:
+			if out.failure == nil {
+				out.failure = t.Failure
+			}
+			out.warnings = append(out.warnings, sheaf.Warning{Code: nodeFailed, Message: fmt.Sprintf("The node %s failed for units %s, and the document was made without its output: %s", t.Node, t.Range, t.Failure.Message)})
+		case t.State == sheaf.TaskDone:
+			out.warnings = append(out.warnings, t.Result.Warnings...)
+		}
+	}
+	out.warnings = out.warnings[:min(len(out.warnings), maxWarnings)]
+	return out
+}
+
+func clipText(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return s
+}

@@ -1,0 +1,204 @@
+package storetest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"sheaf"
+	"sheaf/taskstore"
+)
+
+// graphsOfNodes runs random graphs of tasks, whose ends come in a random order and
+// in random ways, beside a model: a task is pending exactly from the moment on
+// that the last of its inputs has ended, by the transaction of that end. Inputs
+// end done, failed for good with each on_failure, lost, or released and run again.
+func graphsOfNodes(f *Fixture) {
+	for seed := range uint64(8) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		n := 2 + r.IntN(9)
+		spawn := make([]sheaf.NewTask, n)
+		at := map[string]int{}
+		for i := range spawn {
+			spawn[i] = sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindDataflow, Node: fmt.Sprintf("n%d", i), Unit: sheaf.UnitPage, Range: sheaf.Range{From: 1, To: 2}, Cost: 1,
+				OnFailure: []string{"", sheaf.OnFailureSkip, sheaf.OnFailureDefault}[r.IntN(3)]}
+			at[spawn[i].ID] = i
+			for k := range i {
+				if r.IntN(3) == 0 {
+					spawn[i].DependsOn = append(spawn[i].DependsOn, spawn[k].ID)
+				}
+			}
+		}
+		d := f.Document("t")
+		f.Plan(d, spawn...)
+		state := make([]sheaf.TaskState, n)
+		claims := make([]int, n)
+		for {
+			var ready []int
+			for i, t := range spawn {
+				if state[i].Terminal() {
+					continue
+				}
+				open, broken := 0, false
+				for _, p := range t.DependsOn {
+					broken = broken || state[at[p]] == sheaf.TaskDead
+					if state[at[p]] != sheaf.TaskDone {
+						open++
+					}
+				}
+				want := sheaf.TaskPending
+				if open > 0 {
+					want = sheaf.TaskParked
+				}
+				if broken { // ended by the fold that follows the death of its input
+					want, state[i] = sheaf.TaskDead, sheaf.TaskDead
+				}
+				if got := f.Task(t.ID).State; got != want {
+					f.T.Fatalf("seed %d: node %d, which reads %v, is %s and should be %s; all are %v", seed, i, t.DependsOn, got, want, state)
+				}
+				switch want {
+				case sheaf.TaskParked:
+					f.Refused(t.ID, want)
+				case sheaf.TaskPending:
+					ready = append(ready, i)
+				}
+			}
+			if len(ready) == 0 {
+				break
+			}
+			i := ready[r.IntN(len(ready))]
+			t := f.Claim(spawn[i].ID, "w")
+			claims[i]++
+			inputs, err := f.Store.Inputs(ctx, t.ID)
+			f.OK(err)
+			var read []string
+			for _, p := range inputs {
+				read = append(read, p.ID)
+			}
+			slices.Sort(read)
+			reads := slices.Clone(spawn[i].DependsOn)
+			slices.Sort(reads)
+			wantList(f, "inputs", read, reads...)
+			end := r.IntN(6)
+			failed := func() {
+				state[i] = sheaf.TaskDone
+				if spawn[i].OnFailure == "" {
+					state[i] = sheaf.TaskDead
+				}
+				f.InState(t.ID, state[i])
+				if out := f.Task(t.ID).Result.Output; (state[i] == sheaf.TaskDone) != (out != nil && out.Failed && (out.Skipped != "") == (spawn[i].OnFailure == sheaf.OnFailureSkip)) {
+					f.T.Fatalf("seed %d: a node of on_failure %q that failed leaves %+v", seed, spawn[i].OnFailure, out)
+				}
+				if state[i] == sheaf.TaskDone {
+					want(f, "done epoch", f.Int("SELECT done_epoch FROM tasks WHERE id=?", t.ID), int(t.Epoch))
+					return
+				}
+				for range n { // what only a dead node feeds ends by the folds after it
+					f.Fold()
+				}
+			}
+			switch {
+			case end == 0:
+				f.OK(f.Store.Release(ctx, t.Held()))
+			case end == 1:
+				_, err := f.Store.FailTask(ctx, t.Held(), taskstore.FailReport{Failure: *sheaf.Fail("bad_input", "x", "It is broken.")})
+				f.OK(err)
+				failed()
+			case end == 2:
+				f.Exec("UPDATE tasks SET lease_until=1 WHERE id=?", t.ID)
+				taken, err := f.Store.Reap(ctx, taskstore.ReapPolicy{MaxLost: 1}, 10)
+				f.OK(err)
+				want(f, "taken", taken, 1)
+				failed()
+			default:
+				done := taskstore.Completion{Result: sheaf.TaskResult{Output: &sheaf.NodeOutput{Name: fmt.Sprint(i)}}}
+				f.OK(f.Store.Complete(ctx, t.Held(), done))
+				state[i] = sheaf.TaskDone
+				f.Stale(f.Store.Complete(ctx, t.Held(), done)) // a repeated end wakes nobody twice
+			}
+		}
+		for i := range spawn {
+			if !state[i].Terminal() {
+				f.T.Fatalf("seed %d: node %d never ended", seed, i)
+			}
+		}
+		n, err := f.Store.WakeParked(ctx, 100)
+		f.OK(err)
+		want(f, "tasks that only the sweep wakes", n, 0)
+		f.Fold()
+		want(f, "document", f.Doc(d.ID).State, sheaf.DocFinalizing)
+	}
+}
+
+// poolsAreFedApart: tasks of a pool are fed to those who serve it and to nobody
+// else, a pause holds them as it holds others, and a pool that no live worker
+// serves is named.
+func poolsAreFedApart(f *Fixture) {
+	node := func(id, pool string) sheaf.NewTask {
+		return sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindDataflow, Node: id, Pool: pool, Cost: 1}
+	}
+	d := f.Document("t")
+	spawn := []sheaf.NewTask{node("a", "llm"), node("b", "gpu"), node("c", "")}
+	f.Plan(d, spawn...)
+	fed := func(what string, feed taskstore.Feed, ids ...string) {
+		f.T.Helper()
+		hints, err := feed.Runnable(ctx, "t", 10, 0)
+		f.OK(err)
+		var got []string
+		for _, h := range hints {
+			got = append(got, h.TaskID)
+		}
+		slices.Sort(got)
+		slices.Sort(ids)
+		wantList(f, what, got, ids...)
+		loads, err := feed.RunnableTenants(ctx)
+		f.OK(err)
+		want(f, what+": tenants", len(loads), min(len(ids), 1))
+	}
+	llm, both := f.Store.PoolFeed([]string{"llm"}), f.Store.PoolFeed([]string{"gpu", "llm"})
+	fed("default", f.Store, spawn[2].ID)
+	fed("llm", llm, spawn[0].ID)
+	fed("both", both, spawn[0].ID, spawn[1].ID)
+	fed("another", f.Store.PoolFeed([]string{"tpu"}))
+	hints := f.Feedable(10, time.Minute)
+	want(f, "feedable", len(hints), 1)
+
+	unserved := func(names ...string) {
+		f.T.Helper()
+		pools, err := f.Store.UnservedPools(ctx, time.Minute)
+		f.OK(err)
+		var got []string
+		for _, p := range pools {
+			got = append(got, p.Pool)
+			want(f, "tasks that wait for "+p.Pool, p.Tasks, 1)
+			want(f, "job of "+p.Pool, slices.Contains(p.Jobs, d.Job), true)
+		}
+		wantList(f, "unserved pools", got, names...)
+	}
+	unserved("gpu", "llm")
+	status := taskstore.WorkerStatus{ID: "w-llm", Pools: []string{"default", "llm"}}
+	_, err := f.Store.Heartbeat(ctx, status, time.Minute, nil)
+	f.OK(err)
+	unserved("gpu")
+	f.Exec("UPDATE workers SET seen_at=1 WHERE id='w-llm'")
+	unserved("gpu", "llm")
+	_, err = f.Store.Heartbeat(ctx, status, time.Minute, nil)
+	f.OK(err)
+
+	held, err := f.Store.SetPaused(ctx, "t", taskstore.PauseScope{JobID: d.Job}, true)
+	f.OK(err)
+	want(f, "held", held, 3)
+	fed("paused llm", llm)
+	f.Refused(spawn[0].ID, sheaf.TaskPending)
+	unserved() // a pause is why they wait
+	_, err = f.Store.SetPaused(ctx, "t", taskstore.PauseScope{JobID: d.Job}, false)
+	f.OK(err)
+	fed("llm after the pause", llm, spawn[0].ID)
+	fed("default after the pause", f.Store, spawn[2].ID)
+	f.Done(spawn[0].ID)
+	f.Done(spawn[1].ID)
+	unserved()
+	_, err = f.Store.RunnableTenants(ctx)
+	f.OK(err)
+}
