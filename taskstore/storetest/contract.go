@@ -54,6 +54,7 @@ func Run(t *testing.T, engine string) {
 		{"ParkedAreWokenByTheSweep", wakeParked},
 		{"NodesRunWhenTheirInputsEnded", graphsOfNodes},
 		{"PoolsAreFedApart", poolsAreFedApart},
+		{"OutputsAreCollectedOnceUnlisted", outputsAreCollected},
 		{"PausedWorkWaits", paused},
 		{"FoldFollowsTheTasks", foldFollows},
 		{"FoldLeavesProgressForLater", foldLeaves},

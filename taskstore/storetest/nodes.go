@@ -202,3 +202,37 @@ func poolsAreFedApart(f *Fixture) {
 	_, err = f.Store.RunnableTenants(ctx)
 	f.OK(err)
 }
+
+// outputsAreCollected: of the outputs of a version's nodes, those that the next
+// version lists stay, and the others, and those of attempts that came to nothing,
+// go to the collector.
+func outputsAreCollected(f *Fixture) {
+	node := func(id string, done *sheaf.TaskResult) sheaf.NewTask {
+		return sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindDataflow, Node: id, Unit: sheaf.UnitPage, Range: sheaf.Range{From: 1, To: 12}, Cost: 1, ReuseKey: "key-" + id, Done: done}
+	}
+	d := f.Document("t")
+	spawn := append([]sheaf.NewTask{node("kept", nil), node("old", nil)}, Parse(1)...)
+	f.Plan(d, spawn...)
+	lost := f.Claim(spawn[1].ID, "w")
+	f.OK(f.Store.Release(ctx, lost.Held()))
+	kept, old := f.Done(spawn[0].ID), f.Done(spawn[1].ID)
+	f.Done(spawn[2].ID)
+	f.Publish(d.ID, sheaf.DocSucceeded)
+
+	d = f.Reparse(d)
+	spawn = append([]sheaf.NewTask{node("kept", &kept), node("new", nil)}, Parse(1)...)
+	f.Plan(d, spawn...)
+	made := f.Done(spawn[1].ID)
+	f.Done(spawn[2].ID)
+	f.Publish(d.ID, sheaf.DocSucceeded)
+	f.Exec("UPDATE garbage SET not_before=1")
+	items, err := f.Store.Garbage(ctx, 100)
+	f.OK(err)
+	collected := map[string]bool{}
+	for _, g := range items {
+		collected[g.RangeID] = true
+	}
+	attempt := sheaf.RangeID(lost.ID, lost.Epoch)
+	want(f, "the output that is not listed, and that of the lost attempt, are collected", collected[old.RangeID] && collected[attempt], true)
+	want(f, "an output that is listed is collected", collected[kept.RangeID] || collected[made.RangeID], false)
+}
