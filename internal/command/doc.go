@@ -44,7 +44,7 @@ only one in the dataset has it, by its name.`,
   sheaf doc text report.pdf > report.txt
   sheaf doc reparse report.pdf --setting chunk_token_num=256
   sheaf doc delete --state failed --dry-run`})
-	cmd.AddCommand(g.docShow(), g.docText(), g.docChunks(), g.docDownload(), g.docReparse(), g.retryCommand(), g.docCancel(), g.docDelete())
+	cmd.AddCommand(g.docShow(), g.docText(), g.docChunks(), g.docEdit(), g.docEdits(), g.docUndo(), g.docDownload(), g.docReparse(), g.retryCommand(), g.docCancel(), g.docDelete())
 	return cmd
 }
 

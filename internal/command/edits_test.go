@@ -3,6 +3,7 @@ package command
 import (
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	"sheaf"
@@ -110,6 +111,19 @@ func TestPeopleEditChunks(t *testing.T) {
 	s.get(doc+"/edits/"+changed.Edit.ID, &history)
 	if len(history.Versions) != 2 || history.Versions[0].Text != nil || *history.Versions[1].Text != "The bittern booms in reeds." {
 		t.Errorf("history: %+v", history.Versions)
+	}
+	s.must("doc", "edit", "birds.md", undone.Chunk.ID, "--text", "The avocet wades.", "--keywords", "marsh,fen")
+	expect("avocet", 1)
+	expect("fen", 1)
+	s.must("doc", "edit", "birds.md", undone.Chunk.ID, "--off")
+	expect("avocet", 0)
+	s.must("doc", "undo", "birds.md", changed.Edit.ID, "--to", "1")
+	expect("bittern", 1)
+	if o := s.must("doc", "edits", "birds.md", "--state", "unplaced"); !strings.Contains(o.out, gone.Edit.ID) || strings.Contains(o.out, changed.Edit.ID) {
+		t.Errorf("the command lists %s", o.out)
+	}
+	if o := s.sheaf("doc", "edit", "birds.md", undone.Chunk.ID); o.code == 0 || !strings.Contains(o.err, "--text") {
+		t.Errorf("an edit that changes nothing: %d %s", o.code, o.err)
 	}
 	var report struct{ Findings []any }
 	if err := s.call(t.Context(), http.MethodPost, "/v1/doctor", map[string]any{}, &report); err != nil || len(report.Findings) > 0 {

@@ -199,7 +199,7 @@ func (g *Generation) base(ctx context.Context, e *taskstore.ChunkEdit, generatio
 	return c, taskstore.Placement{Generation: generation, ChunkID: g.places[n].id, BaseRange: g.places[n].rangeID}, err
 }
 
-// ofDocument are the keys of a chunk's metadata that are of its own text.
+// ofText are the keys of a chunk's metadata that are of its own text.
 var ofText = []string{sheaf.MetadataLinks, sheaf.MetadataLabels, sheaf.MetadataFigures, sheaf.MetadataPictures, sheaf.MetadataPersonal}
 
 // Apply is the chunk that an edit makes of another; of an added chunk base is

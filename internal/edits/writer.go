@@ -84,12 +84,7 @@ func (w *Writer) write(ctx context.Context, doc *sheaf.Document, generation int,
 		entries[i] = index.Entry{Chunk: c, TenantID: doc.TenantID, DatasetID: doc.DatasetID, Name: doc.Name, MediaType: doc.MediaType, Vector: vectors[i]}
 		chunks[i].Range = ids[i]
 	}
-	for i := range entries { // a write is of one range
-		if err := w.Index.Write(ctx, entries[i:i+1]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return w.Index.Write(ctx, entries)
 }
 
 // vectors returns one vector a chunk.

@@ -102,7 +102,7 @@ func Entries(of Entry, chunks []sheaf.Chunk, vectors [][]float32) []Entry {
 // Index is safe for concurrent use. Errors: *sheaf.Failure, sheaf.ErrUnavailable
 // (retry may help; a write may or may not have happened), sheaf.ErrInvalid.
 type Index interface {
-	// Write adds entries of one range result. An entry that is there already
+	// Write adds entries of one range result, or of edited chunks of one document. An entry that is there already
 	// (same chunk id) is success. It returns nil only when every entry is in.
 	Write(ctx context.Context, entries []Entry) error
 	// Refresh makes all that was written before the call visible to Search and Count.
