@@ -108,6 +108,7 @@ type UnitResult struct {
 	Blocks   []Block
 	Running  []string `json:",omitempty"` // running headers and footers, which no block holds: one line each
 	Warnings []Warning
+	Layout   string `json:"-"` // for parser.Agreeing: bytes
 	// Detail is what the parser's process wrote last before it stopped on this
 	// unit: at most 4 KB of UTF-8. Set by who watches the process alone; what a
 	// process sends has none. It may quote the document.

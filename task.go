@@ -142,6 +142,7 @@ type TaskResult struct {
 	Warnings    []Warning     `json:"warnings,omitempty"`
 	Outline     *RangeOutline `json:"outline,omitempty"` // where ParsePayload.Continues
 	Output      *NodeOutput   `json:"output,omitempty"`  // of a node of a flow
+	Layout      []byte        `json:"layout,omitempty"`  // UnitResult.Layout of its units
 	// FormerArtifact is set instead of RangeID and ArtifactKey once a newer
 	// version has replaced the result: nothing may list it, and the object is
 	// there only until the collector comes. Set by reads alone.

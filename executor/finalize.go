@@ -24,6 +24,10 @@ func (e *Executor) processFinalize(ctx context.Context, t *sheaf.Task) (done tas
 	if err != nil {
 		return done, err
 	}
+	if again := e.reread(t, tasks); len(again) > 0 {
+		e.cfg.Log.DebugContext(ctx, "ranges are read again beside the pages around them", "ranges", len(again))
+		return taskstore.Completion{Stitch: again}, nil
+	}
 	by := reportedBy(tasks)
 	if stitches := stitches(t, tasks, by); len(stitches) > 0 {
 		e.cfg.Log.DebugContext(ctx, "ranges are put under the headings before them", "ranges", len(stitches))

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"sheaf"
+	"sheaf/parser"
 	"sheaf/taskstore"
 )
 
@@ -18,8 +19,8 @@ import (
 // only complete generations are compared, the order in which ranges end does not
 // matter.
 
-// maxStitches bounds how often a range of a generation is stitched: once, unless
-// it was read again and had other headings.
+// maxStitches bounds how often a result of a range is replaced: once where it is
+// stitched, and once more where it was read again and had other headings.
 const maxStitches = 3
 
 // maxHeadings bounds the outline of a document.
@@ -56,12 +57,7 @@ func reportedBy(tasks []sheaf.Task) (out reported) {
 // stitches says which range results of a complete generation have chunks under
 // other headings than they stand under, and what replaces them.
 func stitches(finalize *sheaf.Task, tasks []sheaf.Task, by reported) []taskstore.Stitch {
-	times := map[sheaf.Range]int{}
-	for i := range tasks {
-		if t := &tasks[i]; covers(*t) && t.State == sheaf.TaskSuperseded {
-			times[t.Range]++
-		}
-	}
+	times := replaced(tasks)
 	var out []taskstore.Stitch
 	var stack []sheaf.Heading
 	all := by.headings
@@ -85,16 +81,69 @@ func stitches(finalize *sheaf.Task, tasks []sheaf.Task, by reported) []taskstore
 		for _, h := range stack {
 			payload.Headings, payload.HeadingLevels = append(payload.Headings, h.Title), append(payload.HeadingLevels, h.Level)
 		}
-		raw, err := json.Marshal(payload)
-		if err != nil {
-			continue // it was JSON a moment ago
-		}
-		out = append(out, taskstore.Stitch{TaskID: t.ID, RangeID: t.Result.RangeID, Task: sheaf.NewTask{
-			ID: sheaf.NewID(), Kind: sheaf.KindIndex, Node: "stitch-" + finalize.Node, Unit: t.Unit, Range: t.Range, Cost: t.Cost,
-			ReuseKey: t.ReuseKey, Digest: t.Digest, Payload: raw,
-		}})
+		out = append(out, replacement(finalize, t, payload))
 	}
 	return out
+}
+
+// reread says which range results of a complete generation would have other
+// headings beside the pages of other ranges, and what replaces them: tasks that
+// read them again by what all ranges agree on.
+func (e *Executor) reread(finalize *sheaf.Task, tasks []sheaf.Task) []taskstore.Stitch {
+	var ranges []*sheaf.Task
+	for i := range tasks {
+		if t := &tasks[i]; covers(*t) && t.State == sheaf.TaskDone && len(t.Result.Layout) > 0 {
+			ranges = append(ranges, t)
+		}
+	}
+	if len(ranges) < 2 || e.cfg.Formats == nil {
+		return nil
+	}
+	var payload taskstore.ParsePayload
+	if json.Unmarshal(ranges[0].Payload, &payload) != nil {
+		return nil // the range could not have been read
+	}
+	format, _ := e.cfg.Formats.ByID(payload.Format)
+	agreeing, ok := format.(parser.Agreeing)
+	if !ok {
+		return nil
+	}
+	slices.SortStableFunc(ranges, func(a, b *sheaf.Task) int { return cmp.Compare(a.Range.From, b.Range.From) })
+	layouts := make([][]byte, len(ranges))
+	for i, t := range ranges {
+		layouts[i] = t.Result.Layout
+	}
+	times := replaced(tasks)
+	var out []taskstore.Stitch
+	for i, hint := range agreeing.Agree(layouts) {
+		t, payload := ranges[i], taskstore.ParsePayload{}
+		if hint == nil || t.Result.RangeID == "" || times[t.Range] >= maxStitches || json.Unmarshal(t.Payload, &payload) != nil {
+			continue
+		}
+		payload.Hint, payload.Reuse, payload.Embed, payload.Stitch = hint, nil, false, false
+		out = append(out, replacement(finalize, t, payload))
+	}
+	return out
+}
+
+// replaced counts the results of each range that others have replaced.
+func replaced(tasks []sheaf.Task) map[sheaf.Range]int {
+	times := map[sheaf.Range]int{}
+	for i := range tasks {
+		if t := &tasks[i]; covers(*t) && t.State == sheaf.TaskSuperseded {
+			times[t.Range]++
+		}
+	}
+	return times
+}
+
+// replacement is a task in place of one that is done.
+func replacement(finalize, t *sheaf.Task, payload taskstore.ParsePayload) taskstore.Stitch {
+	raw, _ := json.Marshal(payload) // it was JSON a moment ago
+	return taskstore.Stitch{TaskID: t.ID, RangeID: t.Result.RangeID, Task: sheaf.NewTask{
+		ID: sheaf.NewID(), Kind: sheaf.KindIndex, Node: "stitch-" + finalize.Node, Unit: t.Unit, Range: t.Range, Cost: t.Cost,
+		ReuseKey: t.ReuseKey, Digest: t.Digest, Payload: raw,
+	}}
 }
 
 // outline is that of a document whose ranges report their headings, nil for

@@ -90,7 +90,7 @@ func (e *Executor) readRange(ctx context.Context, run *run, doc *sheaf.Document,
 		return nil, result, err
 	}
 	defer free()
-	result = sheaf.TaskResult{RangeID: run.rangeID, Ledger: ledgerOf(units), Warnings: warningsOf(units)}
+	result = sheaf.TaskResult{RangeID: run.rangeID, Ledger: ledgerOf(units), Warnings: warningsOf(units), Layout: layoutOf(units)}
 
 	headings := payload.Headings
 	if mode := payload.Config.PII.V; mode == "find" || mode == "redact" {
@@ -230,7 +230,7 @@ func (e *Executor) processIndex(ctx context.Context, t *sheaf.Task) (done taskst
 	from := payload.Reuse
 	result := sheaf.TaskResult{
 		RangeID: run.rangeID, Chunks: from.Chunks, Tokens: from.Tokens, Ledger: from.Ledger, Warnings: from.Warnings,
-		Reused: from.Reused && !payload.Embed, Outline: from.Outline,
+		Reused: from.Reused && !payload.Embed, Outline: from.Outline, Layout: from.Layout,
 	}
 	again := []int{} // chunks that are embedded anew; nil for all
 	if payload.Stitch && from.Outline != nil {
@@ -761,6 +761,20 @@ func ledgerOf(units []sheaf.UnitResult) sheaf.Ledger {
 		l = l.Add(sheaf.LedgerRun{From: u.Unit, To: max(u.Unit, u.LastUnit), Status: u.Status, Code: u.Code, Message: u.Message})
 	}
 	return l
+}
+
+// maxLayout bounds what one range tells of its layout: some 100 bytes for each
+// page within two dozen of its ends, and of where a page broke the parser.
+const maxLayout = 256 << 10
+
+// layoutOf is what units say of their layout, nil where that is too much.
+func layoutOf(units []sheaf.UnitResult) (all []byte) {
+	for _, u := range units {
+		if all = append(all, u.Layout...); len(all) > maxLayout {
+			return nil
+		}
+	}
+	return all
 }
 
 // maxWarnings bounds what one range may add to its document's warnings.

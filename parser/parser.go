@@ -56,7 +56,7 @@ type Options struct {
 	MediaType string
 	Config    sheaf.ParseConfig
 	TempDir   string // exists, private to this document, removed by the caller
-	// Hint is that of the planned range about to be parsed (see PlannedRange),
+	// Hint is that of the range about to be parsed (see PlannedRange, Agreeing),
 	// nil when planning: also after a trip through JSON, where nil is "null".
 	Hint json.RawMessage `json:",omitempty"`
 	// Fill makes bytes of the file present, which else are holes, before they
@@ -68,6 +68,16 @@ type Options struct {
 // Sparse is implemented by formats that look at a few places of a file to read
 // a range of it, and honor Options.Fill.
 type Sparse interface{ Sparse() }
+
+// Agreeing is implemented by formats that read a unit by what stands on those
+// nearby, which may be in other ranges.
+type Agreeing interface {
+	// Agree takes what the ranges of a document have reported, in order: of each
+	// the UnitResult.Layout of its units, one after another. It returns for each
+	// the Hint by which it has to be read again, nil where it stands. A range that
+	// was read by its Hint stands. What is damaged is taken for what it still says.
+	Agree(layouts [][]byte) []json.RawMessage
+}
 
 // Document is an open file. It is used by one goroutine at a time.
 type Document interface {

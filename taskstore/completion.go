@@ -26,7 +26,8 @@ type Completion struct {
 }
 
 // Stitch replaces a range result of a complete generation whose chunks were made
-// under other headings than they stand under. The generation is finalized again
+// under other headings than they stand under, or have other headings beside the
+// pages of other ranges. The generation is finalized again
 // when the tasks that replace are done.
 type Stitch struct {
 	TaskID  string // done, and listing RangeID; it is superseded

@@ -67,8 +67,8 @@ type ParsePayload struct {
 	SourceKey string            `json:"source_key"` // blob: the original, or a shard of it
 	SHA256    string            `json:"sha256,omitempty"`
 	Size      int64             `json:"size"`
-	Hint      json.RawMessage   `json:"hint,omitempty"`
-	Config    sheaf.ParseConfig `json:"config"` // merged with dataset and defaults
+	Hint      json.RawMessage   `json:"hint,omitempty"` // of the planned range, or of parser.Agreeing
+	Config    sheaf.ParseConfig `json:"config"`         // merged with dataset and defaults
 	Headings  []string          `json:"headings,omitempty"`
 	// HeadingLevels are those of Headings where they are not 1, 2, 3 …
 	HeadingLevels []int `json:"heading_levels,omitempty"`

@@ -73,6 +73,7 @@ func (w *wire) unit(u *sheaf.UnitResult) {
 		w.string(&x.Message)
 		w.int(&x.Page)
 	})
+	w.string(&u.Layout)
 }
 
 func (w *wire) block(k *sheaf.Block) {

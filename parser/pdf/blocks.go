@@ -33,6 +33,24 @@ type writer struct {
 	regionB box
 	pitch   float32 // usual distance of lines in the region
 	bolds   int     // bold lines of one size that begin with the line at hand
+
+	least, most int // heights of the body, in quarter points, for which all is classified as it was
+}
+
+// atLeast reports whether a height is so many times the body's, and notes for
+// which other bodies it would be.
+func (w *writer) atLeast(h, times float32) bool {
+	is := func(quarters int) bool { return h/max(float32(quarters)/4, 1) >= times }
+	last := min(int(4*h/times)+1, mostQuarters) // the largest body for which it is
+	for last > 0 && !is(last) {
+		last--
+	}
+	if is(quarters(w.body.h)) {
+		w.most = min(w.most, last)
+		return true
+	}
+	w.least = max(w.least, last+1)
+	return false
 }
 
 // Headings are larger than the body, or bold and alone on their line. The
@@ -46,7 +64,7 @@ func (w *writer) write() {
 
 func (w *writer) region(r *region) {
 	w.regionB = r.box
-	w.pitch = usualPitch(r.lines)
+	w.pitch = r.pitch
 	for i := 0; i < len(r.lines); i++ {
 		l := &r.lines[i]
 		if l.table >= 0 {
@@ -130,18 +148,17 @@ func (w *writer) classify(l *line) (kind sheaf.BlockKind, level int, number bool
 	if w.caption(l) {
 		return sheaf.BlockCaption, 0, false, 0
 	}
-	ratio := l.h / max(w.body.h, 1)
-	large := ratio >= headingRatio
-	strong := l.bold && !w.body.bold && ratio >= 0.88 && l.chars <= boldChars
+	large := w.atLeast(l.h, headingRatio)
+	strong := l.bold && !w.body.bold && l.chars <= boldChars && w.atLeast(l.h, boldRatio)
 	if !large && w.bolds > mostHeadingLines {
 		strong = false // a paragraph in bold
 	}
 	if (large || strong) && l.chars <= headingChars && w.letters(l) >= 2 && !l.dots && !w.namesNothing(l, large) {
 		last := w.lastRune(l)
 		sentence := last == '.' || last == ',' || last == ';'
-		if large && (!sentence || ratio >= 1.45) || strong && !sentence && last != ':' {
+		if large && (!sentence || w.atLeast(l.h, 1.45)) || strong && !sentence && last != ':' {
 			depth := w.numberDepth(first)
-			return sheaf.BlockHeading, w.headingLevel(l, ratio, depth), depth > 0, 0
+			return sheaf.BlockHeading, w.headingLevel(l, depth), depth > 0, 0
 		}
 	}
 	switch w.marker(first) {
@@ -154,7 +171,7 @@ func (w *writer) classify(l *line) (kind sheaf.BlockKind, level int, number bool
 			return sheaf.BlockListItem, w.indent(l), false, 0
 		}
 	}
-	if ratio <= 0.92 && l.y0 > 0.55*w.sheet.h && w.noteMark(first) {
+	if l.y0 > 0.55*w.sheet.h && w.noteMark(first) && !w.atLeast(l.h, 0.92) {
 		return sheaf.BlockFootnote, 0, false, 0
 	}
 	return sheaf.BlockParagraph, 0, false, 0
@@ -204,7 +221,7 @@ func (w *writer) indent(l *line) int {
 	return min(max(1+int((l.x0-w.regionB.x0)/max(2*l.h, 8)), 1), 4)
 }
 
-func (w *writer) headingLevel(l *line, ratio float32, depth int) int {
+func (w *writer) headingLevel(l *line, depth int) int {
 	if w.outline != nil {
 		if level := w.outline.level(w.sheet.lineText(l)); level > 0 {
 			return min(level, 6)
@@ -213,13 +230,13 @@ func (w *writer) headingLevel(l *line, ratio float32, depth int) int {
 	switch {
 	case depth > 0:
 		return min(depth, 6)
-	case ratio >= 1.9:
+	case w.atLeast(l.h, 1.9):
 		return 1
-	case ratio >= 1.5:
+	case w.atLeast(l.h, 1.5):
 		return 2
-	case ratio >= 1.25:
+	case w.atLeast(l.h, 1.25):
 		return 3
-	case ratio >= 1.1:
+	case w.atLeast(l.h, 1.1):
 		return 4
 	}
 	return 5
@@ -230,7 +247,7 @@ func (w *writer) continues(l *line, kind sheaf.BlockKind, number bool) bool {
 	p := w.before
 	drop := l.y0 - p.y0
 	pitch := w.pitch
-	if pitch <= 0 || pitch < 0.7*l.h || w.h > 1.1*w.body.h {
+	if pitch <= 0 || pitch < 0.7*l.h || w.atLeast(w.h, 1.1) {
 		pitch = 1.25 * max(l.h, w.h)
 	}
 	if drop < -0.5*l.h { // a new column, or text set above
@@ -439,7 +456,11 @@ func (w *writer) join(next string) {
 	head, _ := utf8.DecodeRuneInString(next)
 	switch {
 	case last == '-' || last == '\u2010':
-		if w.sheet.broken(lastWord(w.text), next) {
+		texts := w.sheet.texts
+		if w.kind == sheaf.BlockHeading {
+			texts = nil // it reads the same wherever the document is cut
+		}
+		if w.sheet.broken(lastWord(w.text), next, texts) {
 			w.text = w.text[:len(w.text)-n]
 			if k := len(w.spans); k > 0 {
 				w.spans[k-1].End = min(w.spans[k-1].End, len(w.text))

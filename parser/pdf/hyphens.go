@@ -9,11 +9,12 @@ import (
 )
 
 // A hyphen at a line's end was put there by the typesetter, or belongs
-// to the word. What the pages read together say decides, then a list of words.
+// to the word. What the pages nearby say decides, then a list of words.
 
 // broken reports whether head, which ends in a hyphen, and next, which begins
-// the following line, are the halves of one word.
-func (s *sheet) broken(head, next string) bool {
+// the following line, are the halves of one word. texts are those of the pages
+// nearby, nil for the page's own.
+func (s *sheet) broken(head, next string, texts []string) bool {
 	if r, _ := utf8.DecodeRuneInString(next); !unicode.IsLower(r) {
 		return false
 	}
@@ -34,18 +35,17 @@ func (s *sheet) broken(head, next string) bool {
 	}
 	stem, tail = strings.ToLower(stem), strings.ToLower(tail)
 	known, halves := wordlist.Has(stem+tail), wordlist.Has(stem) && wordlist.Has(tail)
-	if known && !halves && !s.says(stem+"-"+tail) {
+	if known && !halves && !s.says(stem+"-"+tail, texts) {
 		return true // as most words are
 	}
-	if joined, parted := s.says(stem+tail), s.says(stem+"-"+tail); joined != parted {
+	if joined, parted := s.says(stem+tail, texts), s.says(stem+"-"+tail, texts); joined != parted {
 		return joined
 	}
 	return known || !halves
 }
 
-// says reports whether a word stands on one of the pages read together.
-func (s *sheet) says(word string) bool {
-	texts := s.texts
+// says reports whether a word stands in one of texts.
+func (s *sheet) says(word string, texts []string) bool {
 	if texts == nil {
 		texts = []string{s.page.text}
 	}

@@ -30,7 +30,7 @@ func TestHyphensAtLineEnds(t *testing.T) {
 		"the page knows a longer word":        {"on-", "line", "an online-shop is ", true},
 	} {
 		s := &sheet{page: &wordPage{text: c.page}}
-		if got := s.broken(c.head, c.next); got != c.broken {
+		if got := s.broken(c.head, c.next, s.texts); got != c.broken {
 			t.Errorf("%s: %s|%s broken: %v", name, c.head, c.next, got)
 		}
 	}

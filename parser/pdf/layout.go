@@ -25,10 +25,14 @@ type sheet struct {
 	width, height float64 // as displayed
 	failure       *sheaf.Failure
 
+	facts facts
+	edges [2][]runningLine
+	read  bool // there are lines
+
 	turn       uint8   // of the reading frame
 	w, h       float32 // of the reading frame
 	page       *wordPage
-	texts      []string // of the pages read together, this one among them
+	texts      []string // of the pages nearby, this one among them
 	strayRuns  []stray  // text not in the direction of the rest
 	images     []box
 	links      []link
@@ -88,6 +92,7 @@ type line struct {
 type region struct {
 	box
 	lines []line
+	pitch float32 // usual distance of its lines, running ones among them
 }
 
 // take turns the engine's record into the reading frame. Nothing of p is retained.
@@ -708,28 +713,27 @@ func (s *sheet) measure(l *line) {
 	}
 }
 
-// layout makes the blocks of pages that were read together.
-func layout(sheets []*sheet, o *outline) {
-	body := bodyOf(sheets)
-	dropRunning(sheets)
-	texts := make([]string, 0, len(sheets))
-	for _, s := range sheets {
-		if s.page != nil {
-			texts = append(texts, s.page.text)
+// layOut makes the blocks of a page as was decided, and says for which sizes of
+// the body the lines would be classified alike.
+func (s *sheet) layOut(d decision, around []*facts, texts []string, o *outline) (r report) {
+	for k := range s.regions {
+		s.regions[k].pitch = usualPitch(s.regions[k].lines)
+	}
+	w := writer{sheet: s, body: d.body(), outline: o, least: 1, most: mostQuarters}
+	w.edgesInTables()
+	s.dropRunning(d.Dropped, around)
+	s.texts = texts
+	w.write()
+	s.blocks = w.blocks
+	s.addImages()
+	s.addStrays()
+	r = report{page: s.number, facts: s.facts, decided: true, decision: d, least: w.least, most: w.most}
+	for k := range s.regions {
+		for _, l := range s.regions[k].lines {
+			r.bold, r.mono = r.bold || l.bold, r.mono || l.mono
 		}
 	}
-	for _, s := range sheets {
-		s.texts = texts
-		if s.failure != nil || s.page == nil {
-			continue
-		}
-		w := writer{sheet: s, body: body, outline: o}
-		w.write()
-		s.blocks = w.blocks
-		s.addImages()
-		s.addStrays()
-	}
-	reportDropped(sheets)
+	return r
 }
 
 // body is what most of the text looks like.
@@ -739,24 +743,12 @@ type body struct {
 	mono bool
 }
 
-func bodyOf(sheets []*sheet) body {
-	var by [400]struct{ chars, bold, mono int } // by quarter points
-	for _, s := range sheets {
-		for ri := range s.regions {
-			for li := range s.regions[ri].lines {
-				l := &s.regions[ri].lines[li]
-				if l.table >= 0 {
-					continue
-				}
-				k := min(int(l.h*4+0.5), len(by)-1)
-				by[k].chars += l.chars
-				if l.bold {
-					by[k].bold += l.chars
-				}
-				if l.mono {
-					by[k].mono += l.chars
-				}
-			}
+func bodyOf(pages []*facts) body {
+	var by [mostQuarters + 1]sizeFact
+	for _, f := range pages {
+		for _, n := range f.sizes {
+			k := &by[n.quarters]
+			k.chars, k.bold, k.mono = k.chars+n.chars, k.bold+n.bold, k.mono+n.mono
 		}
 	}
 	best, most := 0, 0
@@ -833,6 +825,14 @@ func (s *sheet) joinStrays(words []word) {
 		}
 		s.strayRuns = append(s.strayRuns, stray{box: b, text: text.String()})
 		i = j
+	}
+}
+
+// release drops what no page nearby looks at any more.
+func (s *sheet) release() {
+	*s = sheet{number: s.number, page: s.page, facts: s.facts, read: s.read}
+	if s.page != nil {
+		s.page = &wordPage{text: s.page.text}
 	}
 }
 

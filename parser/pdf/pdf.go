@@ -7,6 +7,7 @@ package pdf
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"image"
@@ -41,7 +42,7 @@ func New(cfg Config) parser.Format {
 type format struct{ cfg Config }
 
 // version changes whenever the same file would yield other blocks.
-const version = 10
+const version = 11
 
 // rangeSize is the number of pages per task.
 const rangeSize = 12
@@ -204,10 +205,6 @@ func (d *document) Close() error {
 	return err
 }
 
-// batchPages are laid out together: running headers show only beside their
-// neighbours. A range is one batch unless it is very long.
-const batchPages = 48
-
 // Parse implements parser.Document.
 func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.UnitResult) error) error {
 	return d.units(ctx, r, func(u *sheaf.UnitResult) error {
@@ -225,27 +222,74 @@ func (d *document) units(ctx context.Context, r sheaf.Range, emit func(*sheaf.Un
 	if r.From < 1 || r.To > d.pages || r.To < r.From {
 		return sheaf.Fail(sheaf.CategoryBadInput, "no_such_page", "Pages %v were asked for; the document has %d.", r, d.pages)
 	}
-	for from := r.From; from <= r.To; from += batchPages {
-		sheets := make([]*sheet, 0, batchPages)
-		for n := from; n <= min(from+batchPages-1, r.To); n++ {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			s, err := d.read(ctx, n)
-			if err != nil {
-				return err
-			}
-			sheets = append(sheets, s)
+	agreed := map[int]decision{}
+	_ = json.Unmarshal(d.options.Hint, &agreed) // by Agree; else the pages of the range decide
+	var sheets []*sheet                         // read and not laid out
+	var pages []*sheet                          // nearby, laid out or not
+	dropped, on := 0, 0
+	for n := r.From; n <= r.To; n++ {
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-		layout(sheets, d.headings())
-		for _, s := range sheets {
-			u := s.result()
+		s, err := d.read(ctx, n)
+		if err != nil {
+			return err
+		}
+		sheets, pages = append(sheets, s), append(pages, s)
+		for len(sheets) > 0 && (n == r.To || sheets[0].number+nearby <= n) {
+			s, sheets = sheets[0], sheets[1:]
+			for pages[0].number < s.number-nearby {
+				pages = pages[1:]
+			}
+			u := d.unit(s, pages, agreed, r)
+			if len(s.running) > 0 {
+				dropped, on = dropped+len(s.running), on+1
+			}
+			if s.number == r.To && on > 0 {
+				u.Warnings = append(u.Warnings, sheaf.Warning{Code: "running_lines_removed", Page: r.From,
+					Message: fmt.Sprintf("%d running headers and footers on %d of pages %d to %d were left out.", dropped, on, r.From, r.To)})
+			}
 			if err := emit(&u); err != nil {
 				return err
 			}
+			s.release()
 		}
 	}
 	return nil
+}
+
+// unit lays a page out, by what was agreed or what the pages nearby say, of
+// those in the range r.
+func (d *document) unit(s *sheet, pages []*sheet, agreed map[int]decision, r sheaf.Range) sheaf.UnitResult {
+	if s.failure != nil || s.page == nil {
+		return s.result()
+	}
+	var around []*facts
+	var texts []string
+	for _, p := range pages {
+		if p.number > s.number+nearby {
+			break
+		}
+		if p.read {
+			around = append(around, &p.facts)
+		}
+		if p.page != nil {
+			texts = append(texts, p.page.text)
+		}
+	}
+	by, ok := agreed[s.number]
+	if !ok {
+		by = s.facts.decide(around)
+	}
+	said := s.layOut(by, around, texts, d.headings())
+	u := s.result()
+	// What other ranges say matters to the pages at the ends of this one, and
+	// these and those behind them matter to others.
+	fromEnd := min(s.number-r.From, r.To-s.number)
+	if said.decided = fromEnd < nearby; s.read && fromEnd < 2*nearby {
+		u.Layout = string(said.append(nil))
+	}
+	return u
 }
 
 func (d *document) toRecognise(u *sheaf.UnitResult) bool {
@@ -316,6 +360,7 @@ func (d *document) read(ctx context.Context, n int) (*sheet, error) {
 			s.label = label
 		}
 		s.take(&d.asm, &d.page)
+		s.gather()
 	}
 	return s, nil
 }

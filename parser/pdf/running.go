@@ -1,16 +1,13 @@
 package pdf
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
-
-	"sheaf"
 )
 
 // Running headers and footers are lines at the top or bottom edge that repeat
-// over the pages read together, numbers aside, and printed page numbers.
+// over the pages nearby, numbers aside, and printed page numbers.
 // Nothing else is ever removed, and only from the edge inwards: the first line
 // that does not repeat ends it.
 //
@@ -20,61 +17,37 @@ import (
 // that is not full may carry it right below its last line.
 
 type runningLine struct {
-	sheet   *sheet
 	region  int
 	line    int
 	key     string
 	tabular bool
 }
 
-func dropRunning(sheets []*sheet) {
-	pages := 0
-	count := map[string]int{}
-	edges := make([][2][]runningLine, len(sheets))
-	for i, s := range sheets {
-		if len(s.regions) == 0 {
-			continue
-		}
-		pages++
-		for _, r := range s.strayRuns {
-			count["s"+runningKey(r.text)]++
-		}
-		for e := range edges[i] {
-			edges[i][e] = s.edge(e == 1)
-			for k, l := range edges[i][e] {
-				seen := false // once per page and edge
-				for _, before := range edges[i][e][:k] {
-					seen = seen || before.key == l.key
-				}
-				if !seen && l.key != "" {
-					count[edgeKey(e, l.key)]++
-				}
-			}
+// dropRunning takes the running lines out that were decided on, and text along the
+// margin that a quarter of the pages nearby have.
+func (s *sheet) dropRunning(dropped [2]int, around []*facts) {
+	for e, n := range dropped {
+		for _, l := range s.edges[e][:min(n, len(s.edges[e]))] {
+			drop := &s.regions[l.region].lines[l.line]
+			s.running = append(s.running, s.lineText(drop))
+			drop.chars = -1 // taken out below
 		}
 	}
-	for i, s := range sheets {
-		for e := range edges[i] {
-			for k, l := range edges[i][e] {
-				if !s.repeats(l, count[edgeKey(e, l.key)], pages) {
-					break
+	if len(s.running) > 0 {
+		s.sweepLines()
+	}
+	for k := range s.strayRuns { // a stamp along the margin of every page
+		key, count := s.facts.stray[k], 0
+		for _, f := range around {
+			for _, other := range f.stray {
+				if other == key {
+					count++
 				}
-				if k > 0 && s.apart(edges[i][e][k-1], l) {
-					break // the body may start with a sentence that repeats, too
-				}
-				drop := &s.regions[l.region].lines[l.line]
-				s.running = append(s.running, s.lineText(drop))
-				drop.chars = -1 // taken out below
 			}
 		}
-		if len(s.running) > 0 {
-			s.sweepLines()
-		}
-		for k := range s.strayRuns { // a stamp along the margin of every page
-			r := &s.strayRuns[k]
-			if key := runningKey(r.text); key != "" && count["s"+key] >= 3 && count["s"+key]*4 >= pages {
-				r.dropped = true
-				s.running = append(s.running, r.text)
-			}
+		if r := &s.strayRuns[k]; key != "" && count >= 3 && count*4 >= len(around) {
+			r.dropped = true
+			s.running = append(s.running, r.text)
 		}
 	}
 }
@@ -98,30 +71,9 @@ func (s *sheet) apart(outer, inner runningLine) bool {
 	return max(a.y0, b.y0)-min(a.y1, b.y1) > 1.2*max(a.h, b.h)
 }
 
-func edgeKey(edge int, key string) string {
-	if edge == 0 {
-		return "t" + key
-	}
-	return "b" + key
-}
-
-// repeats decides on one line that occurs on count of the pages.
-func (s *sheet) repeats(l runningLine, count, pages int) bool {
-	if l.key == "" || l.tabular {
-		return false
-	}
-	if count >= 3 && count*4 >= pages {
-		return true
-	}
-	if l.key != "#" {
-		return false
-	}
-	// A lone number at the edge is the page's when its neighbours have one
-	// too, or when it says so.
-	if count >= 2 {
-		return true
-	}
-	text := strings.Trim(s.lineText(&s.regions[l.region].lines[l.line]), "-–— ")
+// ownNumber reports whether a lone number is that of the page.
+func (s *sheet) ownNumber(l *line) bool {
+	text := strings.Trim(s.lineText(l), "-–— ")
 	if text == s.label {
 		return true
 	}
@@ -178,7 +130,7 @@ func (s *sheet) edge(bottom bool) []runningLine {
 				}
 			}
 			at = append(at[:k:k], append([]float32{y}, at[k:]...)...)
-			out = append(out[:k:k], append([]runningLine{{s, r, i, runningKey(s.lineText(l)), tabular}}, out[k:]...)...)
+			out = append(out[:k:k], append([]runningLine{{r, i, runningKey(s.lineText(l)), tabular}}, out[k:]...)...)
 			if len(out) > runningLines {
 				at, out = at[:runningLines], out[:runningLines]
 			}
@@ -234,21 +186,4 @@ func (s *sheet) lineText(l *line) string {
 		}
 	}
 	return b.String()
-}
-
-// reportDropped tells once per range what was left out, on its last page.
-func reportDropped(sheets []*sheet) {
-	n, pages := 0, 0
-	for _, s := range sheets {
-		if len(s.running) > 0 {
-			n += len(s.running)
-			pages++
-		}
-	}
-	if n == 0 {
-		return
-	}
-	last := sheets[len(sheets)-1]
-	last.warnings = append(last.warnings, sheaf.Warning{Code: "running_lines_removed", Page: sheets[0].number,
-		Message: fmt.Sprintf("%d running headers and footers on %d of pages %d to %d were left out.", n, pages, sheets[0].number, last.number)})
 }

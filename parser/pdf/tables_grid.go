@@ -352,7 +352,7 @@ func (s *sheet) cellText(words []int) string {
 			switch {
 			case !before.hyphen || !w.brk:
 				b.WriteByte(' ')
-			case s.broken(s.page.str(before), s.page.str(w)):
+			case s.broken(s.page.str(before), s.page.str(w), s.texts):
 				t := strings.TrimSuffix(b.String(), "-")
 				b.Reset()
 				b.WriteString(t)

@@ -70,7 +70,7 @@ func (w *writer) streamTable(lines []line, i int) (table, int) {
 		cols, last, gap = next, j, 0
 		multi++
 	}
-	if multi < 3 || len(cols) < 2 {
+	if multi < minStreamRows || len(cols) < 2 {
 		return table{}, i
 	}
 	span := lines[i : last+1]

@@ -51,6 +51,7 @@ const (
 // -only chunks (under a heading) and the package's golden files.
 const (
 	headingRatio     = 1.17 // of the body's font height
+	boldRatio        = 0.88 // of the body's font height, of a bold heading
 	headingChars     = 160  // bytes of a heading's line
 	boldChars        = 100  // bytes of a heading's line that is bold and no larger than the body
 	mostHeadingLines = 3    // bold lines in a row; more are a paragraph
@@ -62,6 +63,10 @@ const (
 	fewChars   = 24 // fewer beside a large picture are a stamp on a scan
 	fewObjects = 5  // fewer drawings are a frame on an empty page
 )
+
+// Tables drawn with white space. Source: the ICDAR 2013 competition; guarded by
+// -only tables.
+const minStreamRows = 3 // with cells
 
 // Tables with rules. Source: the ICDAR 2013 competition; guarded by -only tables.
 const (
