@@ -14,7 +14,7 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 18
 
 build: ## build bin/sheaf, one static binary, and bin/sheaf-embed, which runs embedding models; no C compiler needed
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -funcalign=16 -X $(BUILD).version=$(VERSION) -X $(BUILD).commit=$(COMMIT) -X $(BUILD).date=$(DATE)' -o bin/sheaf ./cmd/sheaf
+	scripts/build.sh bin/sheaf '-X $(BUILD).version=$(VERSION) -X $(BUILD).commit=$(COMMIT) -X $(BUILD).date=$(DATE)'
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/sheaf-embed ./cmd/sheaf-embed
 
 check: ## format, vet, staticcheck, and the tests that need no service: within a minute, before each commit

@@ -7,7 +7,7 @@ MOST=70000000
 
 tmp=$(mktemp -d); trap 'rm -rf "$tmp"' EXIT
 export CGO_ENABLED=0
-go build -trimpath -ldflags '-s -w -funcalign=16' -o "$tmp/sheaf" ./cmd/sheaf
+scripts/build.sh "$tmp/sheaf"
 size=$(stat -c %s "$tmp/sheaf")
 if [ "${1:-}" = parts ]; then
   go build -trimpath -o "$tmp/full" ./cmd/sheaf
