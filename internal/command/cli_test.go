@@ -209,6 +209,9 @@ func TestHelp(t *testing.T) {
 	}
 }
 
+// shellWord matches one word, with its quotes.
+var shellWord = regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s'"])+`)
+
 // Every example that the help shows is a command that exists, with its flags.
 func TestExamplesInTheHelp(t *testing.T) {
 	n := 0
@@ -224,7 +227,10 @@ func TestExamplesInTheHelp(t *testing.T) {
 			line, _, _ = strings.Cut(line[i+len("sheaf "):], " | ")
 			line, _, _ = strings.Cut(line, " > ")
 			root := newRoot()
-			words := strings.Fields(strings.NewReplacer("'", "", `"`, "").Replace(line))
+			words := shellWord.FindAllString(line, -1)
+			for i, w := range words {
+				words[i] = strings.Trim(w, `'"`)
+			}
 			cmd, rest, err := root.Find(words)
 			if err != nil || cmd == root {
 				t.Errorf("`%s` shows `sheaf %s`, which does not exist", c.CommandPath(), line)
