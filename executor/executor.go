@@ -9,6 +9,7 @@ import (
 	"context"
 	"log/slog"
 	"runtime"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -19,6 +20,7 @@ import (
 	"sheaf/internal/embed"
 	"sheaf/internal/enrich"
 	"sheaf/internal/index"
+	"sheaf/internal/indexset"
 	"sheaf/internal/tagset"
 	"sheaf/internal/worker"
 	"sheaf/parser"
@@ -81,7 +83,10 @@ type Config struct {
 	Formats  *parser.Registry
 	Index    index.Index
 	Embedder embed.Embedder
-	Chat     enrich.Asker // a language model; nil for none
+	// Indexes says which index and model a task works with, in place of Index and
+	// Embedder, and which index stands beside. May be nil.
+	Indexes *indexset.Set
+	Chat    enrich.Asker // a language model; nil for none
 	// ChatBatch is how many chunks one question to Chat is about, default 1.
 	ChatBatch int
 	Planner   *Planner // nil runs no plans
@@ -123,6 +128,9 @@ type Executor struct {
 	breakers breakers
 	model    *enrich.Model // nil without Chat
 	tags     *tagset.Loader
+	live     *indexset.Member // of a pinned executor, like beside, which is nil for none
+	beside   *indexset.Member
+	loaders  *sync.Map // tag sets by the model's id
 	outlines *outlines
 	parse    *semaphore.Weighted // tasks in each of these stages
 	embed    *semaphore.Weighted
@@ -134,7 +142,7 @@ type Executor struct {
 func New(cfg Config) *Executor {
 	cfg.setDefaults()
 	e := &Executor{
-		breakers: guard(&cfg, cfg.Log), cfg: cfg, outlines: newOutlines(cfg.Store),
+		breakers: guard(&cfg, cfg.Log), cfg: cfg, loaders: &sync.Map{}, outlines: newOutlines(cfg.Store),
 		parse: semaphore.NewWeighted(int64(cfg.ParseSlots)), embed: semaphore.NewWeighted(int64(cfg.EmbedSlots)), index: semaphore.NewWeighted(int64(cfg.IndexSlots)),
 	}
 	if cfg.Embedder != nil { // tests of one stage have none
@@ -150,15 +158,56 @@ func New(cfg Config) *Executor {
 // Processors are what runs each kind of task.
 func (e *Executor) Processors() map[sheaf.TaskKind]worker.Processor {
 	processors := map[sheaf.TaskKind]worker.Processor{
-		sheaf.KindParse:    worker.ProcessorFunc(e.processParse),
-		sheaf.KindDataflow: worker.ProcessorFunc(e.processNode),
-		sheaf.KindIndex:    worker.ProcessorFunc(e.processIndex),
-		sheaf.KindFinalize: worker.ProcessorFunc(e.processFinalize),
+		sheaf.KindParse:    e.pinned((*Executor).processParse),
+		sheaf.KindDataflow: e.pinned((*Executor).processNode),
+		sheaf.KindIndex:    e.pinned((*Executor).processIndex),
+		sheaf.KindFinalize: e.pinned((*Executor).processFinalize),
 	}
 	if e.cfg.Planner != nil {
 		processors[sheaf.KindPlan] = e.cfg.Planner
 	}
 	return processors
+}
+
+// pinned runs a task with one index and one model to its end, whichever are
+// searched then.
+func (e *Executor) pinned(process func(*Executor, context.Context, *sheaf.Task) (taskstore.Completion, error)) worker.Processor {
+	return worker.ProcessorFunc(func(ctx context.Context, t *sheaf.Task) (taskstore.Completion, error) {
+		if e.cfg.Indexes == nil {
+			return process(e, ctx, t)
+		}
+		view := e.cfg.Indexes.View()
+		if t.Kind == sheaf.KindFinalize { // publishes what both indexes must hold
+			var err error
+			if view, err = e.cfg.Indexes.Fresh(ctx); err != nil {
+				return taskstore.Completion{}, err
+			}
+		}
+		p := *e
+		x, embedder := view.Pin(e.cfg.Indexes.Configured())
+		p.cfg.Index, p.cfg.Embedder, p.beside = guardedIndex{x, e.breakers.index}, guardedEmbedder{embedder, e.breakers.embedder}, view.Beside
+		p.live = view.Live
+		model := embedder.Model()
+		loader, _ := e.loaders.LoadOrStore(model.ID, &tagset.Loader{Blobs: e.cfg.Blobs, Model: model, Limits: e.cfg.Tags})
+		p.tags = loader.(*tagset.Loader)
+		return process(&p, ctx, t)
+	})
+}
+
+// writeBeside adds a result to the index beside the one that is searched. What
+// fails here is found missing, and written, before that index is searched.
+func (e *Executor) writeBeside(ctx context.Context, doc *sheaf.Document, r *sheaf.TaskResult) {
+	if e.beside == nil || r.Chunks == 0 {
+		return
+	}
+	if err := e.cfg.Indexes.Put(ctx, e.beside, liveResult(doc, r)); err != nil {
+		e.cfg.Log.WarnContext(ctx, "a range was not written to the new index; it is written before that is searched", "document", doc.ID, "range", r.RangeID, "error", err)
+	}
+}
+
+func liveResult(doc *sheaf.Document, r *sheaf.TaskResult) taskstore.LiveResult {
+	return taskstore.LiveResult{TenantID: doc.TenantID, DatasetID: doc.DatasetID, DocumentID: doc.ID, Name: doc.Name, MediaType: doc.MediaType,
+		RangeID: r.RangeID, ArtifactKey: r.ArtifactKey, Chunks: r.Chunks}
 }
 
 // enter waits until a task may enter a stage; the error is the cause of ctx's end.

@@ -164,6 +164,7 @@ func (e *Executor) verifyIndex(ctx context.Context, doc *sheaf.Document, tasks [
 			ids = append(ids, t.Result.RangeID)
 		}
 	}
+	e.verifyBeside(ctx, doc, want, ids)
 	for round := range 2 {
 		short, err := e.shortRanges(ctx, doc.TenantID, ids, want)
 		if err != nil || len(short) == 0 {
@@ -174,14 +175,15 @@ func (e *Executor) verifyIndex(ctx context.Context, doc *sheaf.Document, tasks [
 		}
 		for _, id := range short {
 			e.cfg.Log.WarnContext(ctx, "the index lost chunks of a finished range; writing them again", "range", id)
-			stored, err := artifact.Load(ctx, e.cfg.Blobs, want[id].Result.ArtifactKey)
+			if e.live != nil {
+				err = e.cfg.Indexes.Put(ctx, e.live, liveResult(doc, &want[id].Result))
+			} else {
+				err = e.rewrite(ctx, doc, want[id].Result.ArtifactKey)
+			}
 			if errors.Is(err, sheaf.ErrNotFound) {
 				return sheaf.Fail(sheaf.CategoryTarget, "artifact_missing", "the stored result of units %s is gone from the blob store; re-parse the document", want[id].Range)
 			}
 			if err != nil {
-				return err
-			}
-			if err := e.cfg.Index.Write(ctx, entriesOf(doc.TenantID, doc, stored.Chunks, stored.Vectors)); err != nil {
 				return err
 			}
 		}
@@ -190,6 +192,36 @@ func (e *Executor) verifyIndex(ctx context.Context, doc *sheaf.Document, tasks [
 		}
 	}
 	return nil
+}
+
+// rewrite writes a stored result into the index.
+func (e *Executor) rewrite(ctx context.Context, doc *sheaf.Document, key string) error {
+	stored, err := artifact.Load(ctx, e.cfg.Blobs, key)
+	if err != nil {
+		return err
+	}
+	return e.cfg.Index.Write(ctx, entriesOf(doc.TenantID, doc, stored.Chunks, stored.Vectors))
+}
+
+// verifyBeside writes to the index beside what tasks that had not heard of it left
+// out of it.
+func (e *Executor) verifyBeside(ctx context.Context, doc *sheaf.Document, want map[string]*sheaf.Task, ids []string) {
+	if e.beside == nil || e.beside.Index == nil {
+		return
+	}
+	other := *e
+	other.cfg.Index = e.beside.Index
+	err := other.cfg.Index.Refresh(ctx)
+	if err == nil {
+		ids, err = other.shortRanges(ctx, doc.TenantID, ids, want)
+	}
+	if err != nil {
+		e.cfg.Log.WarnContext(ctx, "the new index could not be compared; that is done before it is searched", "document", doc.ID, "error", err)
+		return
+	}
+	for _, id := range ids {
+		e.writeBeside(ctx, doc, &want[id].Result)
+	}
 }
 
 // countBatch bounds how many ranges one count asks for.

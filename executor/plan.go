@@ -17,6 +17,7 @@ import (
 	"sheaf"
 	"sheaf/chunker"
 	"sheaf/internal/blob"
+	"sheaf/internal/embed"
 	"sheaf/internal/enrich"
 	"sheaf/internal/flow"
 	"sheaf/internal/settings"
@@ -39,10 +40,9 @@ type Planner struct {
 	Blobs   blob.Store
 	Parser  PlanParser
 	Formats *parser.Registry
-	Model   string // of the embedder, for the digest
-	Window  int    // tokens that the embedder reads together, for the digest of late chunking
-	Chat    string // the chat model, for the digest; "" for none
-	Tree    Tree   // bounds of archives
+	Model   func() embed.Model // that ranges are embedded with now, for the digest; nil for none
+	Chat    string             // the chat model, for the digest; "" for none
+	Tree    Tree               // bounds of archives
 	Tags    tagset.Limits
 }
 
@@ -287,9 +287,13 @@ func planLimit(f parser.Format, bytes int64) time.Duration {
 // fingerprint is all that decides the results of a document in this format; flow
 // is FlowRun.Names, "" without a flow.
 func (p *Planner) fingerprint(format parser.Format, config sheaf.ParseConfig, flow string) Fingerprint {
-	model := p.Model
+	model, window := "", 0
+	if p.Model != nil {
+		m := p.Model()
+		model, window = m.ID, m.Window
+	}
 	if config.ChunkMethod.V == settings.MethodLate {
-		model += fmt.Sprintf(" late/%d", p.Window) // other windows, other vectors
+		model += fmt.Sprintf(" late/%d", window) // other windows, other vectors
 	}
 	return Fingerprint{
 		Parser: format.ID(), ParserVersion: format.Version(), Chunker: chunker.ID(), ChunkerVersion: chunker.Version(),

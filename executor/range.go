@@ -180,6 +180,7 @@ func (e *Executor) finishRange(ctx context.Context, run *run, doc *sheaf.Documen
 	if err != nil {
 		return done, err
 	}
+	e.writeBeside(ctx, doc, &result)
 	result.Stages = run.times
 	return taskstore.Completion{Result: result}, nil
 }
@@ -198,7 +199,7 @@ func (e *Executor) processIndex(ctx context.Context, t *sheaf.Task) (done taskst
 	run := e.newRun(t)
 	var stored *artifact.Result
 	err = run.stage(ctx, "fetch", func(ctx context.Context) error {
-		stored, err = artifact.Load(ctx, e.cfg.Blobs, payload.Reuse.ArtifactKey)
+		stored, err = artifact.LoadFor(ctx, e.cfg.Blobs, payload.Reuse.ArtifactKey, e.cfg.Embedder.Model().ID)
 		return err
 	})
 	if errors.Is(err, sheaf.ErrNotFound) || errors.Is(err, sheaf.ErrInvalid) || err == nil && !payload.Embed && stored.Header.ModelID != e.cfg.Embedder.Model().ID {
@@ -252,6 +253,7 @@ func (e *Executor) processIndex(ctx context.Context, t *sheaf.Task) (done taskst
 	if err != nil {
 		return done, err
 	}
+	e.writeBeside(ctx, doc, &result)
 	result.Stages = run.times
 	return taskstore.Completion{Result: result}, nil
 }

@@ -43,7 +43,7 @@ func (e *Executor) earlier(ctx context.Context, t *sheaf.Task, doc *sheaf.Docume
 		if n == maxReuseArtifacts || fruitless == most || ctx.Err() != nil {
 			return
 		}
-		stored, err := artifact.Load(ctx, e.cfg.Blobs, o.ArtifactKey)
+		stored, err := artifact.LoadFor(ctx, e.cfg.Blobs, o.ArtifactKey, e.cfg.Embedder.Model().ID)
 		if err != nil || stored.Header.Name != doc.Name {
 			continue
 		}

@@ -96,3 +96,24 @@ type CounterDrift struct {
 	DocumentID string
 	Has, Want  int // chunks
 }
+
+// LiveResult is a stored range result that search may show, with what its
+// entries in an index have in common.
+type LiveResult struct {
+	Cursor      string // orders the results; those that are stored later may come anywhere
+	TenantID    string
+	DatasetID   string
+	DocumentID  string
+	Name        string
+	MediaType   string
+	RangeID     string
+	ArtifactKey string
+	Chunks      int
+}
+
+// LiveTotals are the sums over all live results.
+type LiveTotals struct {
+	Results int   `json:"ranges"`
+	Chunks  int64 `json:"chunks"`
+	Tokens  int64 `json:"tokens"`
+}

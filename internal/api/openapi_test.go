@@ -12,6 +12,7 @@ import (
 
 	"sheaf/internal/buildinfo"
 	"sheaf/internal/doctor"
+	"sheaf/internal/indexset"
 
 	"context"
 )
@@ -22,7 +23,7 @@ var update = flag.Bool("update", false, "write docs/openapi.json")
 // go test ./internal/api -run OpenAPI -update writes it.
 func TestOpenAPIIsCommitted(t *testing.T) {
 	const path = "../../docs/openapi.json"
-	s := New(Config{Build: buildinfo.Info{Version: "1"}, Doctor: func(context.Context, bool) (*doctor.Report, error) { return nil, nil }})
+	s := New(Config{Build: buildinfo.Info{Version: "1"}, Doctor: func(context.Context, bool) (*doctor.Report, error) { return nil, nil }, Indexes: (*indexset.Set)(nil)})
 	got, err := s.OpenAPI()
 	if err != nil {
 		t.Fatal(err)

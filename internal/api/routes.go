@@ -190,6 +190,7 @@ func (s *Server) routes() {
 	s.editRoutes()
 	s.runRoutes()
 	s.statsRoutes()
+	s.indexRoutes()
 	s.versionRoutes()
 	s.receiptRoutes()
 	s.operationRoutes()

@@ -86,6 +86,7 @@ type Config struct {
 	Receipts *receipt.Signer                                                // nil: receipts are not signed
 	Health   *Health                                                        // nil: /readyz knows of no dependencies
 	Doctor   func(ctx context.Context, repair bool) (*doctor.Report, error) // nil: no /v1/doctor
+	Indexes  Indexes                                                        // nil: no /v1/index
 	// Confinement says what keeps parsers away from the system. May be nil.
 	Confinement func(ctx context.Context) ([]child.Protection, error)
 	Observe     Observer     // told of requests; may be nil

@@ -67,7 +67,7 @@ var may = map[string][]string{
 	"migrations":          {},
 	"taskstore":           {},
 	"taskstore/sqlstore":  {"taskstore", "internal/batching", "internal/pgdsn", "internal/secrets", "migrations"},
-	"executor":            append([]string{"chunker", "internal/edits", "internal/enrich", "internal/flow", "internal/settings", "internal/tagset", "internal/worker", "parser", "parser/child"}, contracts...),
+	"executor":            append([]string{"chunker", "internal/edits", "internal/enrich", "internal/flow", "internal/indexset", "internal/settings", "internal/tagset", "internal/worker", "parser", "parser/child"}, contracts...),
 	"internal/worker":     {"internal/logctx", "internal/queue", "taskstore"}, // nothing of what a task does
 	"ingest":              {"internal/blob", "internal/flow", "internal/queue", "internal/settings", "parser", "taskstore"},
 	"internal/artifact":   {"internal/blob"},
@@ -95,11 +95,12 @@ var may = map[string][]string{
 	"internal/keeper":     append([]string{"ingest", "internal/notify"}, contracts...),
 	"internal/flow":       {"internal/settings", "taskstore"},
 	"internal/search":     {"internal/embed", "internal/index", "internal/rerank", "internal/settings", "internal/tagset", "taskstore"},
+	"internal/indexset":   append([]string{"internal/edits", "internal/search"}, contracts...),
 	"internal/tagset":     {"internal/artifact", "internal/blob", "internal/embed", "taskstore"},
 	"internal/edits":      append([]string{"chunker", "internal/enrich"}, contracts...),
 	"internal/doctor":     contracts,
 	"internal/telemetry":  {"internal/keeper", "internal/logctx", "internal/retryafter", "taskstore"}, // reads the counters of the loops
-	"internal/api":        append([]string{"internal/edits", "internal/notify", "internal/watch", "ingest", "parser", "parser/child", "internal/buildinfo", "internal/search", "internal/doctor", "internal/flow", "internal/receipt", "internal/secrets", "internal/settings", "internal/webhook"}, contracts...),
+	"internal/api":        append([]string{"internal/edits", "internal/notify", "internal/watch", "ingest", "parser", "parser/child", "internal/buildinfo", "internal/indexset", "internal/search", "internal/doctor", "internal/flow", "internal/receipt", "internal/secrets", "internal/settings", "internal/webhook"}, contracts...),
 	"internal/facade":     {},
 	"internal/mcp":        {"internal/facade"},
 	"internal/tika":       {"internal/facade"},

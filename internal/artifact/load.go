@@ -2,8 +2,12 @@ package artifact
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
+	"path"
 
 	"sheaf"
 	"sheaf/internal/blob"
@@ -40,4 +44,28 @@ func Load(ctx context.Context, store blob.Store, key string) (*Result, error) {
 		return nil, fmt.Errorf("decoding %s: %w", key, err)
 	}
 	return &out, nil
+}
+
+// CopyKey is where the result under key is stored once more, with the vectors of
+// another model than the one it was made with.
+func CopyKey(key, modelID string) string {
+	sum := sha256.Sum256([]byte(modelID))
+	return path.Dir(key) + "/models/" + hex.EncodeToString(sum[:6]) + "/" + path.Base(key)
+}
+
+// LoadFor is Load of the result with the vectors of a model: as it was made, or
+// its copy. Where there is neither, it is as it was made: see Header.ModelID.
+func LoadFor(ctx context.Context, store blob.Store, key, modelID string) (*Result, error) {
+	made, err := Load(ctx, store, key)
+	if err != nil || modelID == "" || made.Header.ModelID == modelID {
+		return made, err
+	}
+	other, err := Load(ctx, store, CopyKey(key, modelID))
+	if err == nil && other.Header.ModelID == modelID && len(other.Chunks) == len(made.Chunks) {
+		return other, nil
+	}
+	if err != nil && !errors.Is(err, sheaf.ErrNotFound) && !errors.Is(err, sheaf.ErrInvalid) {
+		return nil, err
+	}
+	return made, nil
 }

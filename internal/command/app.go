@@ -37,17 +37,9 @@ import (
 	"sheaf/internal/doctor"
 	"sheaf/internal/edits"
 	"sheaf/internal/embed"
-	"sheaf/internal/embed/batch"
-	"sheaf/internal/embed/limit"
-	"sheaf/internal/embed/local"
-	"sheaf/internal/embed/openai"
-	"sheaf/internal/embed/static"
-	"sheaf/internal/index"
-	"sheaf/internal/index/elastic"
-	"sheaf/internal/index/embedded"
+	"sheaf/internal/indexset"
 	"sheaf/internal/keeper"
 	"sheaf/internal/logctx"
-	"sheaf/internal/models"
 	"sheaf/internal/notify"
 	"sheaf/internal/notify/pgnotify"
 	"sheaf/internal/queue"
@@ -80,8 +72,8 @@ type app struct {
 	queue     queue.Queue
 	blobs     blob.Store
 	files     *cache.Cache
-	index     index.Index
-	embedder  embed.Embedder
+	index     *indexset.Set
+	embedder  embed.Embedder // of the index that is searched
 	chat      *chat.Client   // nil without chat.url
 	reranker  *rerank.Client // nil without search.rerank.url
 	formats   *parser.Registry
@@ -170,7 +162,6 @@ func (m Main) build(ctx context.Context, cfg config.Config, r roles, log *slog.L
 		return up
 	})
 	a.debouncer = notify.NewDebouncer(a.queue.NotifyChange, log)
-	model := a.embedder.Model()
 	if a.pool, err = child.New(child.Config{
 		Size: cfg.Parser.Processes, DocsPerChild: cfg.Parser.MaxDocs, MaxRSSBytes: cfg.Parser.MemoryBytes, RangeBytes: cfg.Parser.RangeBytes, TempDir: a.path("tmp"),
 		EnvNow:  liveParts(cfg),
@@ -180,7 +171,7 @@ func (m Main) build(ctx context.Context, cfg config.Config, r roles, log *slog.L
 	}
 	a.onClose(a.pool.Close)
 	planner := &executor.Planner{
-		Store: a.store, Files: a.files, Blobs: a.blobs, Parser: a.pool, Formats: a.formats, Model: model.ID, Window: model.Window, Chat: cfg.Chat.Model,
+		Store: a.store, Files: a.files, Blobs: a.blobs, Parser: a.pool, Formats: a.formats, Model: a.embedder.Model, Chat: cfg.Chat.Model,
 		Tree: executor.Tree{Depth: cfg.Archive.MaxDepth, Documents: cfg.Archive.MaxDocuments, Bytes: cfg.Archive.MaxDocumentsBytes},
 		Tags: tagset.Limits{MinWeight: cfg.Tags.MinWeight, Rows: cfg.Tags.MaxRows},
 	}
@@ -188,7 +179,7 @@ func (m Main) build(ctx context.Context, cfg config.Config, r roles, log *slog.L
 	a.ingest = &ingest.Service{
 		Catalog: a.store, Blobs: a.blobs, Queue: a.queue, Formats: a.formats, Planner: planner, Log: log, MaxUploadBytes: cfg.Server.MaxUploadBytes, UploadLife: time.Duration(cfg.Server.UploadLife),
 		Price: ingest.Price(cfg.Price),
-		Chat:  a.chat != nil, Window: model.Window,
+		Chat:  a.chat != nil, Window: a.embedder.Model().Window,
 		Changed: func() { a.changed(true) },
 	}
 	a.metrics.WatchStore(a.store.Connections)
@@ -199,6 +190,7 @@ func (m Main) build(ctx context.Context, cfg config.Config, r roles, log *slog.L
 		teller := &webhook.Sender{Store: a.store, Hosts: cfg.Webhooks.Hosts, Timeout: time.Duration(cfg.Webhooks.Timeout), Log: log, Observe: a.metrics.Told}
 		kc := keeper.Config{
 			Store: a.store, Queue: a.queue, Index: a.index, Blobs: a.blobs, Leader: a.leader(), Log: log,
+			Fill: a.index.Step, Copies: a.copies,
 			Feeds: cfg.Queue.Driver == "redis", Sole: cfg.Sole(), Window: cfg.Queue.Window,
 			WorkerTimeout: time.Duration(cfg.Keeper.WorkerTimeout), Retention: time.Duration(cfg.Keeper.Retention), Audit: a.audit, AuditEvery: time.Duration(cfg.Keeper.AuditInterval), CompactEvery: time.Duration(cfg.Keeper.Compact), SlowEvery: time.Duration(cfg.Keeper.Reconcile),
 			Tell:    teller.Round,
@@ -222,7 +214,7 @@ func (m Main) build(ctx context.Context, cfg config.Config, r roles, log *slog.L
 			retries[sheaf.TaskKind(kind)] = worker.RetryPolicy{MaxFails: r.Attempts, Base: time.Duration(r.Base), Max: time.Duration(r.Max), Jitter: r.Jitter}
 		}
 		ec := executor.Config{
-			Store: a.store, Blobs: a.blobs, Files: a.files, Parser: a.pool, Formats: a.formats, Index: a.index, Embedder: a.embedder, Planner: planner,
+			Store: a.store, Blobs: a.blobs, Files: a.files, Parser: a.pool, Formats: a.formats, Index: a.index, Embedder: a.embedder, Indexes: a.index, Planner: planner,
 			ParseSlots: cmp.Or(cfg.Executor.ParseSlots, cfg.Parser.Processes), UnitTimeout: time.Duration(cfg.Parser.UnitTimeout), Tags: planner.Tags, Observe: a.metrics, Log: log,
 		}
 		if a.chat != nil {
@@ -415,13 +407,9 @@ func (a *app) openData(ctx context.Context, r roles) (err error) {
 	if err := a.openBlobs(ctx); err != nil {
 		return fmt.Errorf("opening the %s blob store: %w", a.cfg.Blob.Driver, err)
 	}
-	if err := a.openEmbedder(ctx); err != nil {
-		return fmt.Errorf("opening the %s embedder: %w", a.cfg.Embed.Driver, err)
+	if err := a.openIndexes(ctx, r); err != nil {
+		return err
 	}
-	if err := a.openIndex(ctx); err != nil {
-		return fmt.Errorf("opening the %s index: %w", a.cfg.Index.Driver, err)
-	}
-	a.onClose(a.index.Close)
 	if c := a.cfg.Chat; c.URL != "" {
 		if a.chat, err = chat.Open(chat.Config{BaseURL: c.URL, APIKey: c.APIKey.Reveal(), Key: a.cfg.Live("chat.api_key"), Model: c.Model, Timeout: time.Duration(c.Timeout), Concurrency: c.Concurrency}); err != nil {
 			return fmt.Errorf("opening the chat client: %w", err)
@@ -616,95 +604,12 @@ func (a *app) liveKeys() func() (access, secret string) {
 	}
 }
 
-func (a *app) openEmbedder(ctx context.Context) error {
-	e := a.cfg.Embed
-	var inner embed.Embedder
-	switch e.Driver {
-	case "static":
-		a.embedder = static.Default()
-		return nil
-	case "local":
-		store := modelStore(a.cfg)
-		m, err := store.Find(e.Model)
-		if err != nil {
-			return err
-		}
-		if e.Weight >= 0 {
-			m.Weight = e.Weight
-		}
-		m.Floor, e.Batch = cmp.Or(e.Floor, m.Floor), cmp.Or(e.Batch, 16)
-		child, err := local.Open(ctx, local.Config{
-			Store: store, Model: m, Program: e.Program, Threads: e.Threads, MemoryBytes: e.MemoryBytes,
-			MaxTexts: e.Batch, Timeout: time.Duration(e.Timeout), Log: a.log,
-		})
-		if err != nil {
-			return err
-		}
-		a.onClose(func() error { child.Close(); return nil })
-		inner = child
-	default:
-		e, err := withPreset(e)
-		if err != nil {
-			return err
-		}
-		if inner, err = openai.Open(ctx, openai.Config{
-			BaseURL: e.URL, Model: e.Model, Dimensions: e.Dim, APIKey: e.APIKey.Reveal(), Key: a.cfg.Live("embed.api_key"), Weight: max(e.Weight, 0), Floor: e.Floor,
-			QueryPrefix: e.QueryPrefix, PassagePrefix: e.PassagePrefix, MaxTexts: e.Batch, Timeout: time.Duration(e.Timeout),
-			Window: e.LateWindow,
-		}); err != nil {
-			return err
-		}
-	}
-	shared := batch.New(limit.Wrap(inner, limit.Config{Max: e.Concurrency}), batch.Config{MaxTexts: e.Batch, Concurrency: e.Concurrency})
-	a.onClose(func() error { shared.Close(); return nil })
-	a.embedder = shared
-	return nil
-}
-
-// withPreset fills what is not set with the known settings of a common server.
-func withPreset(e config.Embed) (config.Embed, error) {
-	if e.Preset == "" {
-		return e, nil
-	}
-	s, err := models.FindServer(e.Preset)
-	if err != nil {
-		return e, err
-	}
-	if e.URL = cmp.Or(e.URL, s.URL); e.URL == "" {
-		return e, fmt.Errorf("%w: embed.url is empty; embed.preset = %s says nothing of where %s listens", sheaf.ErrInvalid, s.Name, s.What)
-	}
-	if e.Weight < 0 {
-		e.Weight = s.Weight
-	}
-	// Another model, or another width, is not what the preset knows.
-	if e.Model == "" || e.Model == s.Model {
-		e.Dim = cmp.Or(e.Dim, s.Dim)
-	}
-	e.Model, e.Batch, e.Floor = cmp.Or(e.Model, s.Model), cmp.Or(e.Batch, s.Batch), cmp.Or(e.Floor, s.Floor)
-	e.QueryPrefix, e.PassagePrefix = cmp.Or(e.QueryPrefix, s.QueryPrefix), cmp.Or(e.PassagePrefix, s.PassagePrefix)
-	return e, nil
-}
-
-func (a *app) openIndex(ctx context.Context) (err error) {
-	m, x := a.embedder.Model(), a.cfg.Index
-	if x.Driver == "embedded" {
-		a.index, err = embedded.Open(ctx, embedded.Config{Path: a.path("index.db"), ModelID: m.ID, Dim: m.Dim})
-		return err
-	}
-	a.index, err = elastic.Open(ctx, elastic.Config{
-		URLs: x.Addrs, Prefix: x.Prefix, Username: x.Username, Password: x.Password.Reveal(), APIKey: x.APIKey.Reveal(), CAFile: x.CAFile,
-		Key: a.cfg.Live("index.api_key"), PasswordNow: a.cfg.Live("index.password"),
-		ModelID: m.ID, Dim: m.Dim, Shards: x.Shards, Replicas: x.Replicas, Retried: a.metrics.IndexRetried,
-	})
-	return err
-}
-
 // handler is the HTTP server over the parts.
 func (a *app) server() *api.Server {
 	cfg := api.Config{
 		Catalog: a.store, Ingest: a.ingest, Search: a.searcher(), Edits: &edits.Service{Store: a.store, Writer: &edits.Writer{Store: a.store, Blobs: a.blobs, Index: a.index, Embedder: a.embedder, TextFunc: executor.EmbeddingText}}, Blobs: a.blobs, Files: a.files, Renderer: a.pool, Queue: a.queue,
 		Health: a.health, Receipts: a.receipts,
-		Doctor: a.doctor, Observe: a.metrics, Confinement: a.pool.Protections, Metrics: a.metrics.Handler(), Page: web.Handler(), Interfaces: a.interfaces, Log: a.log, Build: buildinfo.Get(),
+		Doctor: a.doctor, Indexes: a.index, Observe: a.metrics, Confinement: a.pool.Protections, Metrics: a.metrics.Handler(), Page: web.Handler(), Interfaces: a.interfaces, Log: a.log, Build: buildinfo.Get(),
 		Auth: a.cfg.Server.Auth, AllowURLs: a.cfg.Server.AllowURLs, WebhookHosts: a.cfg.Webhooks.Hosts, MaxUploadBytes: a.cfg.Server.MaxUploadBytes,
 		MetricsToken: a.cfg.Server.MetricsToken.Reveal(), BodyIdle: time.Duration(a.cfg.Server.BodyTimeout), MaxUploads: a.cfg.Server.MaxUploads, MaxStreams: a.cfg.Server.MaxStreams,
 		Stopping: a.stopping, Changed: a.watchers, Changes: a.queue.Changes,
@@ -719,12 +624,17 @@ func (a *app) server() *api.Server {
 func (a *app) checks() []api.Check {
 	return []api.Check{
 		{Name: "store", Ping: a.store.Ping}, {Name: "queue", Ping: a.queue.Ping}, {Name: "blobs", Ping: a.blobs.Ping},
-		{Name: "index", Ping: a.index.Ping}, {Name: "embedder", Ping: a.embedder.Ping},
+		{Name: "index", Ping: a.index.Ready}, {Name: "embedder", Ping: a.embedder.Ping},
 	}
 }
 
 func (a *app) doctorConfig() doctor.Config {
-	return doctor.Config{Store: a.store, Index: a.index, Blobs: a.blobs, Log: a.log, Hints: a.cfg.Queue.Driver == "redis", Queue: a.queue}
+	return doctor.Config{
+		Store: a.store, Index: a.index, Blobs: a.blobs, Log: a.log, Hints: a.cfg.Queue.Driver == "redis", Queue: a.queue,
+		Put: func(ctx context.Context, r taskstore.LiveResult) error {
+			return a.index.Put(ctx, a.index.View().Live, r)
+		},
+	}
 }
 
 func (a *app) doctor(ctx context.Context, repair bool) (*doctor.Report, error) {
@@ -751,9 +661,9 @@ func (a *app) audit(ctx context.Context) error {
 
 func (a *app) searcher() *search.Searcher {
 	return &search.Searcher{
-		Index: a.index, Embedder: a.embedder, Visibility: a.store,
+		Source: a.index.Source, Verify: a.index.Verify, Visibility: a.store,
 		Searched: a.metrics.Searched, Reranker: a.reranker,
-		Tags: &tagset.Queries{Store: a.store, Loader: &tagset.Loader{Blobs: a.blobs, Model: a.embedder.Model(), Limits: a.planner.Tags}},
+		Tags: &tagset.Queries{Store: a.store, Loader: &tagset.Loader{Blobs: a.blobs, Now: a.embedder.Model, Limits: a.planner.Tags}},
 	}
 }
 
@@ -778,6 +688,7 @@ func (a *app) run(ctx context.Context, ln net.Listener, hard <-chan struct{}) er
 	}
 	keepers.Go(func() { a.debouncer.Run(keeperCtx) })
 	keepers.Go(func() { a.forgetDeleted(keeperCtx) })
+	keepers.Go(func() { a.index.Run(keeperCtx) })
 	if ln != nil && !a.cfg.Sole() {
 		keepers.Go(func() { a.sealOld(keeperCtx) })
 	}

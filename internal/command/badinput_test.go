@@ -21,6 +21,7 @@ import (
 	"sheaf"
 	"sheaf/internal/api"
 	"sheaf/internal/config"
+	"sheaf/internal/indexset"
 	"sheaf/taskstore/storetest"
 )
 
@@ -314,9 +315,9 @@ func TestReadOnlyIndexIsWaitedFor(t *testing.T) {
 	}
 }
 
-// An index of other dimensions is no place to write to; once it is gone the
-// process that waited goes on.
-func TestIndexOfOtherDimensionsIsRefused(t *testing.T) {
+// An index of other dimensions is no place to write to: a process that may not
+// replace it says so, and the keeper fills another one.
+func TestIndexOfOtherDimensionsIsReplaced(t *testing.T) {
 	cfg := fleetConfig(t)
 	ctx := t.Context()
 	a, err := product.build(ctx, cfg, roles{executor: true}, slog.New(slog.DiscardHandler))
@@ -336,7 +337,26 @@ func TestIndexOfOtherDimensionsIsRefused(t *testing.T) {
 	if answer := esCall(t, http.MethodPut, es+"/"+alias+"-v1", `{"aliases":{"`+alias+`":{"is_write_index":true}},"mappings":{"properties":{"vector":{"type":"dense_vector","dims":8}}}}`); !strings.Contains(answer, `"acknowledged":true`) {
 		t.Fatal(answer)
 	}
-	recovers(t, cfg, "index_model_mismatch", func() { esCall(t, http.MethodDelete, es+"/"+alias+"-v1", "") })
+	for _, r := range []roles{{executor: true}, {keeper: true}} {
+		a, err := product.build(ctx, cfg, r, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.index.Ready(ctx); r.executor && (err == nil || sheaf.AsFailure(err, "").Code != "index_model_mismatch") || r.keeper && (err == nil || sheaf.AsFailure(err, "").Code != "index_rebuilding") {
+			t.Errorf("%+v says of the index: %v", r, err)
+		}
+		if r.keeper {
+			if err := a.fillIndex(ctx, func(*indexset.Status) {}); err != nil {
+				t.Error(err)
+			}
+			if err := a.index.Ready(ctx); err != nil {
+				t.Errorf("after it was replaced: %v", err)
+			}
+		}
+		if err := a.close(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // A Redis that takes no writes holds work up, and loses none.

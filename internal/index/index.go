@@ -6,6 +6,7 @@ package index
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -133,6 +134,23 @@ type Compacter interface {
 	// on behind the call. It changes nothing that a search finds, works beside
 	// writes, and does nothing where nothing was deleted.
 	Compact(ctx context.Context) error
+}
+
+// Owned is an Index that knows which store's chunks it was made for.
+type Owned interface {
+	// Verify checks that the index is the one that was opened: not deleted, and
+	// not another one in its place. Where it is not, the failure has the code
+	// index_missing, index_foreign or index_model_mismatch.
+	Verify(ctx context.Context) error
+	// Drop removes the index with all that is in it and closes it.
+	Drop(ctx context.Context) error
+}
+
+// IsLost reports whether an error of an Index says that what it held is not
+// there any more, so that only filling it anew helps.
+func IsLost(err error) bool {
+	f, ok := errors.AsType[*sheaf.Failure](err)
+	return ok && slices.Contains([]string{"index_missing", "index_foreign", "index_model_mismatch", "index_format", "index_damaged", "index_full"}, f.Code)
 }
 
 // Query selects candidates. TenantID is required; an empty filter selects all.

@@ -50,6 +50,11 @@ type Config struct {
 	// Sign signs the receipt of a deletion that is complete. May be nil: then
 	// receipts are not signed.
 	Sign func(*taskstore.Receipt) error
+	// Fill fills the index that is lost or being replaced, for a while, and says
+	// whether there is more to do at once. May be nil.
+	Fill func(ctx context.Context) (more bool, err error)
+	// Copies are the keys of what else is stored of a result. May be nil.
+	Copies func(artifactKey string) []string
 	// Tell sends messages to webhooks and says how many. May be nil.
 	Tell func(ctx context.Context) (int, error)
 	// Leads is told when a term begins and ends. May be nil.
@@ -88,6 +93,9 @@ const batch = 100
 
 // sumEvery is how far the sums of minutes are behind the log.
 const sumEvery = 5 * time.Second
+
+// fillEvery is how soon what an operator asks of the index is begun.
+const fillEvery = 2 * time.Second
 
 // tellEvery is how long a message to a webhook may wait for the loop.
 const tellEvery = time.Second
@@ -189,6 +197,14 @@ func New(cfg Config) *Keeper {
 	}
 	if cfg.Tell != nil {
 		k.loops = append(k.loops, &loop{name: "tell", every: tellEvery, follows: true, debounced: true, step: cfg.Tell})
+	}
+	if cfg.Fill != nil {
+		k.loops = append(k.loops, &loop{name: "index", every: fillEvery, limit: 10 * time.Minute, step: func(ctx context.Context) (int, error) {
+			if more, err := cfg.Fill(ctx); more || err != nil {
+				return batch, err
+			}
+			return 0, nil
+		}})
 	}
 	if cfg.Measure != nil {
 		k.loops = append(k.loops, &loop{name: "measure", every: cfg.MeasureEvery, step: k.measure})
@@ -599,6 +615,11 @@ func (k *Keeper) collectGarbage(ctx context.Context) (int, error) {
 	for tenant, ids := range ranges {
 		if err := k.cfg.Index.DeleteRanges(ctx, tenant, ids); err != nil {
 			return 0, err
+		}
+	}
+	if k.cfg.Copies != nil {
+		for _, key := range slices.Clone(keys) {
+			keys = append(keys, k.cfg.Copies(key)...)
 		}
 	}
 	if err := k.cfg.Blobs.Delete(ctx, keys...); err != nil {

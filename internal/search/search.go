@@ -130,7 +130,7 @@ type Response struct {
 // IndexInfo names the vector space that was searched.
 type IndexInfo struct {
 	Model string `json:"model"`
-	Stale bool   `json:"stale"` // the vector side of a hybrid search could not take part: see the warnings
+	Stale bool   `json:"stale"` // what was searched is not all there is, or the vector side could not take part: see the warnings
 }
 
 // RerankInfo says whether a server ranked the best hits anew.
@@ -189,10 +189,22 @@ type Searcher struct {
 	Index      index.Index
 	Embedder   embed.Embedder // of the index's model; nil for an index without vectors
 	Visibility Visibility
-	Tags       Tagger         // nil for none
-	Reranker   *rerank.Client // nil for none
+	// Source is what a search asks now, in place of Index and Embedder. May be nil.
+	Source func(ctx context.Context) (Source, error)
+	// Verify checks, before nothing is answered, that the index is the one that
+	// was filled. May be nil.
+	Verify   func(ctx context.Context) error
+	Tags     Tagger         // nil for none
+	Reranker *rerank.Client // nil for none
 	// Searched is told of each search that was answered. May be nil.
 	Searched func(mode string, took time.Duration)
+}
+
+// Source is what one search asks.
+type Source struct {
+	Index    index.Index
+	Embedder embed.Embedder // of the index's model
+	Stale    *sheaf.Failure // why the index does not hold all there is; nil when it does
 }
 
 // Tagger finds the tags of a query in tag sets.
@@ -222,6 +234,19 @@ func (s *Searcher) search(ctx context.Context, tenantID string, r Request, start
 	answer := &Response{Hits: []Hit{}}
 	if r.none() {
 		return answer, nil
+	}
+	if s.Source != nil {
+		src, err := s.Source(ctx)
+		if err != nil {
+			return nil, err
+		}
+		now := *s
+		now.Index, now.Embedder = src.Index, src.Embedder
+		s = &now
+		if src.Stale != nil {
+			answer.Index.Stale = true
+			answer.warn(src.Stale.Code, src.Stale.Message)
+		}
 	}
 	fusion := index.Fusion{Weight: -1}
 	if s.Embedder != nil {
@@ -287,6 +312,11 @@ func (s *Searcher) search(ctx context.Context, tenantID string, r Request, start
 		answer.Hits = hits(c, visible, fusion, &r)
 		if c.NoMore || len(answer.Hits) >= r.Limit {
 			break
+		}
+	}
+	if len(answer.Hits) == 0 && s.Verify != nil {
+		if err := s.Verify(ctx); err != nil {
+			return nil, err
 		}
 	}
 	if err := s.rerank(ctx, answer, &r); err != nil {

@@ -151,6 +151,7 @@ type Loader struct {
 	Blobs  blob.Store
 	Model  embed.Model
 	Limits Limits
+	Now    func() embed.Model // in place of Model, where that changes; may be nil
 
 	mu     sync.Mutex
 	cached []cachedSet // most recently used first
@@ -166,24 +167,28 @@ type cachedSet struct {
 func (l *Loader) Load(ctx context.Context, artifacts []string) (*Set, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	key := strings.Join(artifacts, "\n")
+	model := l.Model
+	if l.Now != nil {
+		model = l.Now()
+	}
+	key := strings.Join(append(slices.Clone(artifacts), model.ID), "\n")
 	if i := slices.IndexFunc(l.cached, func(k cachedSet) bool { return k.key == key }); i >= 0 {
 		found := l.cached[i]
 		l.cached = slices.Insert(slices.Delete(l.cached, i, i+1), 0, found)
 		return found.set, nil
 	}
-	s := &Set{floor: l.Model.Floor, least: l.Limits.Weight()}
+	s := &Set{floor: model.Floor, least: l.Limits.Weight()}
 	place := map[string]int{}
 	for _, a := range artifacts {
-		stored, err := artifact.Load(ctx, l.Blobs, a)
+		stored, err := artifact.LoadFor(ctx, l.Blobs, a, model.ID)
 		if errors.Is(err, sheaf.ErrNotFound) {
 			return nil, sheaf.Fail(sheaf.CategoryPolicy, "tag_set_changed", "The tag set was changed or deleted after this document was planned, and what it held is gone: parse the document again.")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading a tag set: %w", err)
 		}
-		if stored.Header.ModelID != l.Model.ID {
-			return nil, sheaf.Fail(sheaf.CategoryPolicy, "tag_set_model", "The tag set was embedded by %s and the configured model is %s: parse the tag set again, then this document.", stored.Header.ModelID, l.Model.ID)
+		if stored.Header.ModelID != model.ID {
+			return nil, sheaf.Fail(sheaf.CategoryPolicy, "tag_set_model", "The tag set was embedded by %s and the configured model is %s: parse the tag set again, then this document.", stored.Header.ModelID, model.ID)
 		}
 		for i, c := range stored.Chunks {
 			if len(c.Tags) == 0 || stored.Vectors[i] == nil {
@@ -207,7 +212,7 @@ func (l *Loader) Load(ctx context.Context, artifacts []string) (*Set, error) {
 	l.cached = slices.Insert(l.cached, 0, cachedSet{key, s})
 	values := 0
 	for i, k := range l.cached {
-		if values += len(k.set.rows) * l.Model.Dim; i > 0 && values > maxCached {
+		if values += len(k.set.rows) * model.Dim; i > 0 && values > maxCached {
 			l.cached = slices.Clip(l.cached[:i])
 			break
 		}

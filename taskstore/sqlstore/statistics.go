@@ -61,6 +61,7 @@ var statistics = []struct{ table, index, stat string }{
 	{"receipt_documents", "sqlite_autoindex_receipt_documents_1", "100000 10 1"},
 	{"receipt_documents", "k_receipt_pass", "100000 10 10 1"},
 	{"workers", "sqlite_autoindex_workers_1", "100 1"},
+	{"index_state", "sqlite_autoindex_index_state_1", "1 1"},
 	{"queue_meta", "sqlite_autoindex_queue_meta_1", "10 1"},
 	{"leases", "sqlite_autoindex_leases_1", "10 1"},
 	{"stats_minutes", "sqlite_autoindex_stats_minutes_1", "500000 5000 1"},

@@ -26,6 +26,7 @@ func Run(t *testing.T, engine string) {
 		test func(f *Fixture)
 	}{
 		{"ClaimIsExclusiveAndLogged", claimIsExclusive},
+		{"IndexStateIsFenced", indexStateIsFenced},
 		{"ClaimIsRefusedWithTheState", claimIsRefused},
 		{"ClaimOfManyAtOnceHasOneWinner", claimRace},
 		{"BatchHasAnOutcomeForEach", batchMixed},

@@ -48,6 +48,9 @@ type Config struct {
 	Prefix   string // of alias and index names, default "sheaf"
 	ModelID  string // embedding model of all vectors; "" with Dim 0 for an index without vectors
 	Dim      int    // values in a vector, 0–4096
+	Owner    string // of the chunks: an index of another owner is refused; "" takes any, and makes one anew that is gone
+	Suffix   string // of the alias, for one of several indexes of a model
+	Existing bool   // do not make the index where it is missing
 	Shards   int    // of a new index, default 1; about one for each 10 million chunks
 	Replicas int    // of a new index, default 0; one at least where a node may fail
 
@@ -163,7 +166,7 @@ func Open(ctx context.Context, config Config) (*Index, error) {
 	if err != nil {
 		return nil, sheaf.Fail(sheaf.CategoryPolicy, "index_config_invalid", "The Elasticsearch settings are not usable (%v): check URL and certificate.", err)
 	}
-	alias := indexName(config.Prefix + "-" + config.ModelID)
+	alias := indexName(config.Prefix+"-"+config.ModelID) + config.Suffix
 	x := &Index{config: config, alias: alias, name: alias + "-v1", client: client, transport: transport}
 	x.refreshes = batching.New(batching.Config[struct{}]{Max: mostRefreshes, Timeout: refreshTime}, func(ctx context.Context, asked []struct{}) []error {
 		return slices.Repeat([]error{x.refresh(ctx)}, len(asked))
@@ -255,7 +258,7 @@ func (x *Index) mapping() map[string]any {
 			"refresh_interval": "30s",
 		},
 		"mappings": m{
-			"dynamic": "strict", "_meta": m{"model": x.config.ModelID, "dim": x.config.Dim, "format": 2},
+			"dynamic": "strict", "_meta": m{"model": x.config.ModelID, "dim": x.config.Dim, "format": 2, "owner": x.config.Owner},
 			"_routing": m{"required": true}, "properties": properties,
 		},
 		"aliases": m{x.alias: m{"is_write_index": true}},
@@ -314,8 +317,10 @@ func (x *Index) ensure(ctx context.Context) error {
 		var mappings map[string]struct {
 			Mappings struct {
 				Meta struct {
-					Model string `json:"model"`
-					Dim   int    `json:"dim"`
+					Model  string `json:"model"`
+					Dim    int    `json:"dim"`
+					Format int    `json:"format"`
+					Owner  string `json:"owner"`
 				} `json:"_meta"`
 				Properties struct {
 					Vector struct {
@@ -337,6 +342,17 @@ func (x *Index) ensure(ctx context.Context) error {
 						"The Elasticsearch index %s holds vectors of model %q with %d values, but the configured model is %q with %d: set the model back, or choose another index prefix and rebuild the index.",
 						name, m.Mappings.Meta.Model, m.Mappings.Properties.Vector.Dims, x.config.ModelID, x.config.Dim)
 				}
+				if own, has := x.config.Owner, m.Mappings.Meta.Owner; own != has && own != "" {
+					if has != "" || x.existing() {
+						return sheaf.Fail(sheaf.CategoryPolicy, "index_foreign",
+							"The Elasticsearch index %s holds the chunks of another store: correct index.addrs or index.prefix. If they are right, the index is filled anew from the artifacts.", name)
+					}
+					meta := m.Mappings.Meta
+					owned := map[string]any{"_meta": map[string]any{"model": meta.Model, "dim": meta.Dim, "format": meta.Format, "owner": own}}
+					if err := x.do(ctx, esapi.IndicesPutMappingRequest{Index: []string{name}, Body: encoded(owned)}, nil); err != nil {
+						return x.explain(err)
+					}
+				}
 				if m.Mappings.Properties.Tags == nil {
 					labels := esapi.IndicesPutMappingRequest{Index: []string{name}, Body: encoded(map[string]any{"properties": labelFields})}
 					if err := x.do(ctx, labels, nil); err != nil {
@@ -357,6 +373,8 @@ func (x *Index) ensure(ctx context.Context) error {
 			x.made.Store(true)
 			x.seen.Store(true)
 			return nil
+		case answered && e.status == http.StatusNotFound && x.existing():
+			return x.explain(err)
 		case answered && e.status == http.StatusNotFound:
 			err := x.do(ctx, esapi.IndicesCreateRequest{Index: x.name, Body: encoded(x.mapping())}, nil)
 			if e, ok := errors.AsType[*answerError](err); ok && e.kind == "resource_already_exists_exception" {
@@ -372,6 +390,34 @@ func (x *Index) ensure(ctx context.Context) error {
 		}
 	}
 	return fmt.Errorf("%w: the index %s comes and goes", sheaf.ErrUnavailable, x.alias)
+}
+
+// existing reports whether the index must be there: what it held would be missing
+// from one that is made anew.
+func (x *Index) existing() bool {
+	return x.config.Existing || x.config.Owner != "" && x.seen.Load()
+}
+
+// Verify looks whether the alias still leads to the index that was opened.
+func (x *Index) Verify(ctx context.Context) error {
+	x.made.Store(false)
+	return x.ensure(ctx)
+}
+
+// Drop deletes the indexes behind the alias, and with them the alias.
+func (x *Index) Drop(ctx context.Context) error {
+	var behind map[string]json.RawMessage
+	err := x.do(ctx, esapi.IndicesGetAliasRequest{Name: []string{x.alias}}, &behind)
+	if e, ok := errors.AsType[*answerError](err); ok && e.status == http.StatusNotFound {
+		return x.Close()
+	}
+	if err == nil && len(behind) > 0 {
+		err = x.do(ctx, esapi.IndicesDeleteRequest{Index: slices.Collect(maps.Keys(behind))}, nil)
+	}
+	if err != nil {
+		return x.explain(err)
+	}
+	return x.Close()
 }
 
 // canRescore reports whether a server of that version knows rescore_vector,
@@ -577,7 +623,7 @@ func (x *Index) explain(err error) error {
 			"Elasticsearch at %s refuses the credentials (status %d): correct the API key (index.api_key), or index.username and index.password, and let them create, read and write indexes named %s*; the work that waits goes on.", x.address(), e.status, x.config.Prefix))
 	case e.kind == "index_not_found_exception" || e.kind == "alias_not_found_exception" ||
 		e.status == http.StatusNotFound && strings.Contains(e.reason, "alias"):
-		x.made.Store(false) // the next call makes it again, empty
+		x.made.Store(false) // without an owner the next call makes it again, empty
 		return wrap(sheaf.ErrUnavailable, sheaf.FailRetryable(sheaf.CategoryTarget, "index_missing",
 			"The Elasticsearch alias %s is gone: point it at its index again, or rebuild the index from the artifacts.", x.alias))
 	case retryable(e.status):

@@ -40,6 +40,9 @@ type Config struct {
 	Path    string // of the SQLite file; its folder is made when it is missing
 	ModelID string // embedding model of all vectors; "" with Dim 0 for an index without vectors
 	Dim     int    // values in a vector, 0–4096
+	// Owner of the chunks: a file of another owner is refused; "" takes any.
+	Owner    string
+	Existing bool // do not make the file where it is missing
 }
 
 const (
@@ -75,8 +78,9 @@ type Index struct {
 	config  Config
 	dim     int // of the rows in memory: Dim rounded up to laneWidth
 	release func()
-	write   *sql.DB // one connection, the writer's
-	read    *sql.DB // maxSearches connections
+	opened  os.FileInfo // of the file
+	write   *sql.DB     // one connection, the writer's
+	read    *sql.DB     // maxSearches connections
 
 	directory directory
 	mu        sync.RWMutex // guards the maps
@@ -112,6 +116,9 @@ func Open(ctx context.Context, config Config) (*Index, error) {
 	if err := os.MkdirAll(filepath.Dir(config.Path), 0o700); err != nil {
 		return nil, openFailure(config.Path, err)
 	}
+	if _, err := os.Stat(config.Path); config.Existing && errors.Is(err, fs.ErrNotExist) {
+		return nil, missing(config.Path)
+	}
 	release, err := lock(config.Path + ".lock")
 	if err != nil {
 		return nil, openFailure(config.Path, err)
@@ -131,8 +138,56 @@ func Open(ctx context.Context, config Config) (*Index, error) {
 		_ = x.shut()
 		return nil, err
 	}
+	if x.opened, err = os.Stat(config.Path); err != nil {
+		_ = x.shut()
+		return nil, openFailure(config.Path, err)
+	}
 	x.done.Go(x.writeLoop)
 	return x, nil
+}
+
+func missing(path string) error {
+	return fmt.Errorf("%w: %w", sheaf.ErrUnavailable, sheaf.FailRetryable(sheaf.CategoryTarget, "index_missing",
+		"The index %s is gone: it is filled anew from the artifacts.", path))
+}
+
+// Verify looks whether the file is still the one that was opened.
+func (x *Index) Verify(ctx context.Context) error {
+	now, err := os.Stat(x.config.Path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(now, x.opened) {
+		return missing(x.config.Path)
+	}
+	return x.Ping(ctx)
+}
+
+// Drop closes the index and removes its file.
+func (x *Index) Drop(context.Context) error { return errors.Join(x.Close(), Remove(x.config.Path)) }
+
+// Remove deletes the file of an index that is not open, with those beside it.
+// Absent ones are no error.
+func Remove(path string) error {
+	var errs []error
+	for _, end := range []string{"", "-wal", "-shm", ".lock"} {
+		if err := os.Remove(path + end); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ModelOf reads which model's vectors a file holds; "" where it cannot be read.
+// It changes nothing.
+func ModelOf(ctx context.Context, path string) (id string, dim int) {
+	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", OmitHost: true, Path: absolute(path), RawQuery: "mode=ro&_pragma=busy_timeout(10000)"}).String())
+	if err != nil {
+		return "", 0
+	}
+	defer func() { _ = db.Close() }()
+	err = db.QueryRowContext(ctx, `SELECT m.value, CAST(d.value AS INTEGER) FROM properties m JOIN properties d ON d.name = 'dim' WHERE m.name = 'model'`).Scan(&id, &dim)
+	if err != nil {
+		return "", 0
+	}
+	return id, dim
 }
 
 func (x *Index) open(ctx context.Context) error {
@@ -218,11 +273,19 @@ func (x *Index) prepare(ctx context.Context) error {
 	}
 	if have["format"] != format && have["format"] != "1" {
 		return sheaf.Fail(sheaf.CategoryPolicy, "index_format",
-			"The index %s has format %s and this version writes format %s: delete that file and rebuild the index from the artifacts.", x.config.Path, have["format"], format)
+			"The index %s has format %s and this version writes format %s: it is filled anew from the artifacts.", x.config.Path, have["format"], format)
+	}
+	if own := x.config.Owner; own != "" && have["owner"] != own {
+		if have["owner"] != "" || x.config.Existing {
+			return sheaf.Fail(sheaf.CategoryPolicy, "index_foreign", "The index %s holds the chunks of another store: it is filled anew from the artifacts.", x.config.Path)
+		}
+		if _, err := tx.ExecContext(ctx, `INSERT INTO properties (name, value) VALUES ('owner', ?)`, own); err != nil {
+			return err
+		}
 	}
 	if have["model"] != x.config.ModelID || have["dim"] != strconv.Itoa(x.config.Dim) {
 		return sheaf.Fail(sheaf.CategoryPolicy, "index_model_mismatch",
-			"The index %s holds vectors of model %q with %s values, but the configured model is %q with %d: set the model back, or delete that file and rebuild the index.",
+			"The index %s holds vectors of model %q with %s values, but the configured model is %q with %d: set the model back, or have the index rebuilt from the artifacts in its place.",
 			x.config.Path, have["model"], have["dim"], x.config.ModelID, x.config.Dim)
 	}
 	return tx.Commit()

@@ -15,7 +15,7 @@ const every = 2000;
 /** @param {import("../types.js").Context} c */
 export async function view({ root, signal }) {
   title("Operations");
-  const deps = el("section", { "aria-label": "Dependencies" }), queues = el("section"), execs = el("section"), charts = el("section", { "aria-label": "The last hour" }), dead = el("section");
+  const deps = el("section", { "aria-label": "Dependencies" }), index = el("section", { "aria-label": "Search index" }), queues = el("section"), execs = el("section"), charts = el("section", { "aria-label": "The last hour" }), dead = el("section");
   const problem = el("div");
   /** The queues and dead letters of every tenant: for a key with the scope admin. */
   let everybody = false;
@@ -37,12 +37,44 @@ export async function view({ root, signal }) {
       });
     },
   }), " All tenants");
-  root.replaceChildren(el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Operations"), everyTenant), problem, deps, charts, queues, execs, dead);
+  root.replaceChildren(el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Operations"), everyTenant), problem, deps, index, charts, queues, execs, dead);
 
   async function showDependencies() {
     /** @type {import("../types.js").Readiness} */
     const r = await fetch("/readyz", { signal }).then((x) => x.json());
     draw(deps, el("ul", { class: "deps" }, Object.entries(r.dependencies).sort().map(([n, d]) => el("li", { class: d.ok ? "ok" : "bad" }, icon(d.ok ? "check" : "cross"), el("strong", {}, n), el("span", { class: "muted num" }, d.ok ? (d.latency_ms < 1 ? "<1 ms" : `${Math.round(d.latency_ms)} ms`) : "down"), d.error ? el("span", { class: "note" }, d.error) : null))));
+  }
+
+  /** What the index holds, and the change of its model. */
+  async function showIndex() {
+    /** @type {import("../types.js").IndexStatus} */
+    const s = await get("/v1/index", signal);
+    const m = s.migration;
+    if (!m && !s.stale && !s.embedder && s.model === s.configured) return draw(index, null);
+    const act = (/** @type {string} */ action, /** @type {string} */ label, /** @type {string} */ what) => button(`${label}…`, async () => {
+      try {
+        const path = "/v1/index/migration";
+        const plan = (await send(`${path}?dry_run=true`, { action })).estimate;
+        const takes = plan ? `${plural(plan.ranges, "range")}, ${number(plan.tokens)} tokens to embed${plan.price ? ` (${plan.price.toFixed(2)} ${plan.currency || ""})` : ""}, about ${duration((plan.seconds || 0) * 1000)}. ` : "";
+        await dialog({ title: label, action: label, danger: action === "confirm" || action === "cancel", body: [el("p", {}, takes + what)], run: () => send(path, { action }).then(showIndex) });
+      } catch (err) { draw(problem, trouble(err)); }
+    });
+    const buttons = {
+      filling: () => [act("pause", "Pause", "What is in stays; it resumes where it was."), act("cancel", "Cancel the migration", "The new index is deleted.")],
+      paused: () => [act("resume", "Resume", "It resumes where it was."), act("cancel", "Cancel the migration", "The new index is deleted.")],
+      ready: () => [act("switch", "Switch", "Searches ask the new index, once nothing is missing there. It can be rolled back."), act("cancel", "Cancel the migration", "The new index is deleted.")],
+      refused: () => [act("resume", "Check again", "What is missing is written, and the gate asked again."), act("cancel", "Cancel the migration", "The new index is deleted.")],
+      switched: () => [act("rollback", "Roll back", "Searches ask the former index again."), act("confirm", "Confirm", "The former index is deleted. This cannot be undone.")],
+    };
+    draw(index, el("h2", {}, "Search index"),
+      s.stale ? el("p", { class: "warn" }, s.reason || "") : null, s.embedder ? el("p", { class: "warn" }, s.embedder) : null,
+      el("p", {}, `Searched: ${s.model}. `, s.configured !== s.model ? `Configured: ${s.configured}.` : ""),
+      m ? [el("p", {}, `${m.rebuild ? "Rebuild" : `Migration to ${m.to}`}: ${m.wanted || m.phase}, ${number(m.ranges)} of ${plural(m.total_ranges, "range")}, ${number(m.tokens)} tokens embedded${m.price ? ` (${m.price.toFixed(2)} ${m.currency || ""})` : ""}${m.seconds_left ? `, ${duration(m.seconds_left * 1000)} left` : ""}.`),
+        el("progress", { max: String(Math.max(1, m.total_ranges)), value: String(m.ranges), "aria-label": "Ranges that are in" }),
+        m.gate ? el("p", { class: m.gate.passed ? "muted" : "warn" }, m.gate.passed ? `The gate has passed: ${Math.round(100 * (m.gate.recall || 0))} % of ${number(m.gate.samples)} questions answered, ${Math.round(100 * (m.gate.recall_live || 0))} % before.` : m.gate.reason || "") : null,
+        m.error ? el("p", { class: "warn" }, m.error) : null,
+        m.rebuild ? null : el("div", { class: "tools" }, buttons[m.phase]?.())]
+        : s.configured !== s.model ? el("div", { class: "tools" }, act("start", "Start the migration", "Searches go on with the present index meanwhile.")) : null);
   }
 
   /** Whether tenants may be seen and changed: without keys everybody may. */
@@ -153,7 +185,7 @@ export async function view({ root, signal }) {
   async function refresh() {
     everyTenant.hidden = !key();
     if (!document.hidden || !deps.children.length) {
-      const done = await Promise.allSettled([showDependencies(), showQueues(), showExecutors(), showCharts(), showDead()]);
+      const done = await Promise.allSettled([showDependencies(), showIndex(), showQueues(), showExecutors(), showCharts(), showDead()]);
       if (signal.aborted) return;
       const bad = done.find((r) => r.status === "rejected" && !aborted(r.reason));
       const why = bad?.status === "rejected" ? bad.reason : refused;

@@ -1,0 +1,152 @@
+package indexset
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"sheaf"
+	"sheaf/internal/artifact"
+)
+
+// Status tells of the index and of what is filled beside it.
+type Status struct {
+	Model      string     `json:"model" doc:"whose vectors are searched"`
+	Configured string     `json:"configured" doc:"the model that the settings name"`
+	Stale      bool       `json:"stale" doc:"what is searched is not all there is: see reason"`
+	Reason     string     `json:"reason,omitempty"`
+	Embedder   string     `json:"embedder,omitempty" doc:"why queries cannot be embedded; search goes on by words"`
+	Migration  *Migration `json:"migration,omitempty" doc:"absent when nothing is filled and nothing is to be confirmed"`
+}
+
+// Migration tells of an index that is filled, or that was switched to.
+type Migration struct {
+	Phase           Phase    `json:"phase" enum:"filling,paused,ready,refused,switched"`
+	Wanted          Action   `json:"wanted,omitempty" doc:"what is done once nothing is missing"`
+	Rebuild         bool     `json:"rebuild" doc:"it ends by itself"`
+	From            string   `json:"from" doc:"model"`
+	To              string   `json:"to" doc:"model"`
+	Checking        bool     `json:"checking" doc:"all is in, and is compared with the store"`
+	Ranges          int      `json:"ranges" doc:"that are in"`
+	TotalRanges     int      `json:"total_ranges"`
+	RangesPerSecond float64  `json:"ranges_per_second,omitempty"`
+	SecondsLeft     float64  `json:"seconds_left,omitempty"`
+	Tokens          int64    `json:"tokens" doc:"embedded so far"`
+	Price           float64  `json:"price,omitempty" doc:"of these tokens"`
+	Currency        string   `json:"currency,omitempty"`
+	Unreadable      int      `json:"unreadable,omitempty" doc:"ranges whose stored result cannot be read"`
+	Examples        []string `json:"examples,omitempty"`
+	Error           string   `json:"error,omitempty" doc:"of the last attempt; it is repeated"`
+	Gate            *Gate    `json:"gate,omitempty"`
+}
+
+// Estimate is what filling an index of the configured model would take.
+type Estimate struct {
+	To       string  `json:"to"`
+	Ranges   int     `json:"ranges"`
+	Chunks   int64   `json:"chunks"`
+	Tokens   int64   `json:"tokens" doc:"that are embedded at most"`
+	Price    float64 `json:"price,omitempty"`
+	Currency string  `json:"currency,omitempty"`
+	Seconds  float64 `json:"seconds,omitempty" doc:"of embedding, from a few texts that were embedded now"`
+}
+
+// Status reads the newest state.
+func (s *Set) Status(ctx context.Context) (*Status, error) {
+	if err := s.refresh(ctx); err != nil {
+		return nil, err
+	}
+	v := s.View()
+	st := &v.State
+	out := &Status{Model: st.Live.Model.ID, Configured: s.cfg.Configured.Model.ID}
+	if f := st.stale(); f != nil {
+		out.Stale, out.Reason = true, f.Message
+	} else if err := s.broken.Load(); err != nil {
+		out.Stale, out.Reason = true, sheaf.AsFailure(*err, "").Message
+	}
+	if err := v.Live.embedErr; err != nil {
+		out.Embedder = sheaf.AsFailure(err, "").Message
+	}
+	if st.Beside == nil && st.Lost == "" {
+		return out, nil
+	}
+	f := &st.Fill
+	m := &Migration{
+		Phase: st.Phase, Wanted: st.Want, Rebuild: st.Auto || st.Lost != "", From: st.Live.Model.ID, To: st.Live.Model.ID, Checking: f.Pass > 0 && st.target() != nil,
+		Ranges: f.filled(), TotalRanges: f.Total, Tokens: f.Tokens, Price: s.price(f.Tokens), Currency: s.cfg.Currency,
+		Unreadable: f.Failed, Examples: f.Examples, Error: f.Error, Gate: st.Gate,
+	}
+	if st.Beside != nil {
+		if m.To = st.Beside.Model.ID; st.Phase == Switched {
+			m.From, m.To = m.To, m.From
+		}
+	}
+	if f.Pass == 0 && f.Seconds > 0 {
+		m.RangesPerSecond = float64(f.Done) / f.Seconds
+		if m.RangesPerSecond > 0 {
+			m.SecondsLeft = float64(f.Total-f.Done) / m.RangesPerSecond
+		}
+	}
+	out.Migration = m
+	return out, nil
+}
+
+func (s *Set) price(tokens int64) float64 { return float64(tokens) / 1e6 * s.cfg.PerMillionTokens }
+
+// Estimate measures what a migration to the configured model would take.
+func (s *Set) Estimate(ctx context.Context) (*Estimate, error) {
+	totals, err := s.cfg.Store.LiveTotals(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &Estimate{To: s.cfg.Configured.Model.ID, Ranges: totals.Results, Chunks: totals.Chunks, Tokens: totals.Tokens, Price: s.price(totals.Tokens), Currency: s.cfg.Currency}
+	some, err := s.cfg.Store.LiveResults(ctx, "", 8)
+	if err != nil {
+		return nil, err
+	}
+	var tokens int
+	var took time.Duration
+	for _, r := range some {
+		stored, err := artifact.Load(ctx, s.cfg.Blobs, r.ArtifactKey)
+		if err != nil {
+			continue
+		}
+		chunks := stored.Chunks[:min(len(stored.Chunks), 4)]
+		begun := time.Now()
+		if _, err := s.embed(ctx, &Member{Embedder: s.cfg.Embedder}, r.Name, chunks); err != nil {
+			return nil, fmt.Errorf("embedding with the configured model: %w", err)
+		}
+		took += time.Since(begun)
+		for _, c := range chunks {
+			tokens += c.Tokens
+		}
+	}
+	if tokens > 0 {
+		out.Seconds = took.Seconds() / float64(tokens) * float64(totals.Tokens)
+	}
+	return out, nil
+}
+
+// Act does what an operator asks. With dryRun it only says whether it could be
+// done, and for Start what it would take.
+func (s *Set) Act(ctx context.Context, a Action, force, dryRun bool) (*Status, *Estimate, error) {
+	var estimate *Estimate
+	if dryRun {
+		st, _, err := load(ctx, s.cfg.Store)
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := st.act(a, s.cfg.Configured, force, time.Now()); err != nil {
+			return nil, nil, err
+		}
+		if a == Start {
+			if estimate, err = s.Estimate(ctx); err != nil {
+				return nil, nil, err
+			}
+		}
+	} else if err := s.change(ctx, func(st *State) error { return st.act(a, s.cfg.Configured, force, time.Now()) }); err != nil {
+		return nil, nil, err
+	}
+	status, err := s.Status(ctx)
+	return status, estimate, err
+}

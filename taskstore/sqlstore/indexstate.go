@@ -1,0 +1,64 @@
+package sqlstore
+
+import (
+	"context"
+
+	"sheaf/taskstore"
+)
+
+// indexKey is the one row of index_state.
+const indexKey = "index"
+
+// IndexState reads what is stored of the search index; version 0 says nothing is.
+func (s *handle) IndexState(ctx context.Context) (value string, version int64, err error) {
+	row, err := first[struct {
+		V       string
+		Version int64
+	}](s.write(ctx), "SELECT v, version FROM index_state WHERE k=?", indexKey)
+	if row == nil {
+		return "", 0, err
+	}
+	return row.V, row.Version, err
+}
+
+// SwapIndexState stores a value in place of the version that was read, and
+// reports whether that was still the newest.
+func (s *handle) SwapIndexState(ctx context.Context, version int64, value string) (bool, error) {
+	if version == 0 {
+		if err := insertRows(s.write(ctx), "index_state", []string{"k", "version", "v"}, [][]any{{indexKey, 0, ""}}, s.d.noop("k")); err != nil {
+			return false, translate(err)
+		}
+	}
+	n, err := exec(s.write(ctx), "UPDATE index_state SET version=version+1, v=? WHERE k=? AND version=?", value, indexKey, version)
+	return n == 1, err
+}
+
+// liveResults are the stored results that search may show.
+const liveResults = ` FROM tasks t JOIN documents d ON d.id=t.doc_id AND d.live_gen=t.gen
+	WHERE t.state='done' AND t.range_id<>'' AND t.chunk_count>0 AND d.deleted_at=0`
+
+// LiveResults returns the next results that search may show, with what their
+// entries in an index need, in the order of their cursors.
+func (s *inventory) LiveResults(ctx context.Context, after string, limit int) ([]taskstore.LiveResult, error) {
+	type row struct {
+		ID, TenantID, DatasetID, DocID, Name, MediaType, RangeID, ArtifactKey string
+		ChunkCount                                                            int
+	}
+	rows, err := all[row](s.read(ctx), `SELECT t.id, t.tenant_id, d.dataset_id, t.doc_id, d.name, d.media_type, t.range_id, t.artifact_key, t.chunk_count`+
+		liveResults+` AND t.id > ? ORDER BY t.id LIMIT ?`, after, limit)
+	out := make([]taskstore.LiveResult, len(rows))
+	for i, r := range rows {
+		out[i] = taskstore.LiveResult{Cursor: r.ID, TenantID: r.TenantID, DatasetID: r.DatasetID, DocumentID: r.DocID, Name: r.Name, MediaType: r.MediaType,
+			RangeID: r.RangeID, ArtifactKey: r.ArtifactKey, Chunks: r.ChunkCount}
+	}
+	return out, err
+}
+
+// LiveTotals adds up what LiveResults returns.
+func (s *inventory) LiveTotals(ctx context.Context) (taskstore.LiveTotals, error) {
+	row, err := first[taskstore.LiveTotals](s.read(ctx), `SELECT COUNT(*) AS results, COALESCE(SUM(t.chunk_count), 0) AS chunks, COALESCE(SUM(t.token_count), 0) AS tokens`+liveResults)
+	if row == nil {
+		return taskstore.LiveTotals{}, err
+	}
+	return *row, err
+}

@@ -1,0 +1,82 @@
+package storetest
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"sheaf"
+)
+
+// indexStateIsFenced checks that of many who change what they read exactly one
+// does, and that live results are listed once each, without what is deleted.
+func indexStateIsFenced(f *Fixture) {
+	if v, n, err := f.Store.IndexState(ctx); v != "" || n != 0 || err != nil {
+		f.T.Fatalf("a new store has %q, %d, %v", v, n, err)
+	}
+	version := int64(0)
+	for round := range 3 {
+		var won atomic.Int64
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				ok, err := f.Store.SwapIndexState(ctx, version, fmt.Sprintf("%d of round %d", i, round))
+				if err != nil {
+					f.T.Error(err)
+				}
+				if ok {
+					won.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if won.Load() != 1 {
+			f.T.Fatalf("%d of 8 changed version %d", won.Load(), version)
+		}
+		v, n, err := f.Store.IndexState(ctx)
+		f.OK(err)
+		if v == "" || n != version+1 {
+			f.T.Fatalf("after a change there is %q, version %d", v, n)
+		}
+		version = n
+	}
+
+	var docs []Doc
+	for range 3 {
+		d := f.Document("t")
+		for _, t := range f.Plan(d, Parse(2)...) {
+			f.Done(t.ID)
+		}
+		f.Publish(d.ID, sheaf.DocSucceeded)
+		docs = append(docs, d)
+	}
+	unpublished := f.Document("t")
+	f.Done(f.Plan(unpublished, Parse(1)...)[0].ID)
+	list := func() (out []string) {
+		after := ""
+		for {
+			some, err := f.Store.LiveResults(ctx, after, 2)
+			f.OK(err)
+			for _, r := range some {
+				if r.TenantID != "t" || r.DatasetID != "ds-t" || r.Name != "a.pdf" || r.MediaType != "application/pdf" || r.Chunks != 3 || r.RangeID == "" || r.ArtifactKey == "" {
+					f.T.Fatalf("a live result is %+v", r)
+				}
+				out, after = append(out, r.DocumentID), r.Cursor
+			}
+			if len(some) == 0 {
+				return out
+			}
+		}
+	}
+	if got := list(); len(got) != 6 {
+		f.T.Fatalf("live results of %v, want two of each of %v", got, docs)
+	}
+	if n, err := f.Store.LiveTotals(ctx); err != nil || n.Results != 6 || n.Chunks != 18 || n.Tokens != 180 {
+		f.T.Fatalf("live results add up to %+v, %v", n, err)
+	}
+	_, err := f.Store.DeleteDocuments(ctx, "t", []string{docs[0].ID})
+	f.OK(err)
+	if got := list(); len(got) != 4 {
+		f.T.Fatalf("after a deletion: live results of %v", got)
+	}
+}
