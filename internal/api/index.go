@@ -18,13 +18,26 @@ type IndexAnswer struct {
 	Estimate *indexset.Estimate `json:"estimate,omitempty" doc:"what a migration would take: of a dry run of start"`
 }
 
+// indexStatus is the state of the index as the caller may see it: the documents
+// that could not be read belong to any tenant.
+func (s *Server) indexStatus(ctx context.Context) (*indexset.Status, error) {
+	st, err := s.cfg.Indexes.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if p, _ := ctx.Value(principalKey).(principal); st.Migration != nil && !allows(p.scopes, scopeAdmin) {
+		st.Migration.Examples = nil
+	}
+	return st, nil
+}
+
 // indexRoutes are for the operator.
 func (s *Server) indexRoutes() {
 	if s.cfg.Indexes == nil {
 		return
 	}
 	handle(s, get("/v1/index", "Read the state of the search index"), func(ctx context.Context, _ *struct{}) (*output[*indexset.Status], error) {
-		st, err := s.cfg.Indexes.Status(ctx)
+		st, err := s.indexStatus(ctx)
 		return &output[*indexset.Status]{st}, err
 	})
 	act := func(ctx context.Context, a indexset.Action, force, dryRun bool) (*output[IndexAnswer], error) {

@@ -48,6 +48,9 @@ func (a *app) openIndexes(ctx context.Context, r roles) error {
 		cfg.Found = a.foundIndex(ctx)
 		cfg.Remove = func(s indexset.Space) error { return embedded.Remove(a.indexPath(s)) }
 	}
+	if a.main.IndexesFunc != nil {
+		a.main.IndexesFunc(&cfg)
+	}
 	if a.index, err = indexset.Open(ctx, cfg); err != nil {
 		return fmt.Errorf("opening the %s index: %w", a.cfg.Index.Driver, err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/term"
 
+	"sheaf/internal/indexset"
 	"sheaf/internal/keeper"
 	"sheaf/internal/queue"
 	"sheaf/internal/telemetry"
@@ -32,6 +33,7 @@ type Main struct {
 
 	FormatsFunc  func(formats.Config) []parser.Format                                    // what can be read; nil: formats.All
 	KeeperFunc   func(*keeper.Config)                                                    // changes what no setting does; may be nil
+	IndexesFunc  func(*indexset.Config)                                                  // the same of the search indexes; may be nil
 	QueueFunc    func(queue.Queue) queue.Queue                                           // wraps the queue; may be nil
 	TracerFunc   func(context.Context, telemetry.TraceConfig) (*telemetry.Tracer, error) // nil: telemetry.NewTracer
 	TerminalFunc func(stream any) bool                                                   // reports whether a person sits at the stream; nil asks the system

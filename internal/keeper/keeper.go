@@ -80,6 +80,7 @@ type Config struct {
 	FoldEvery     time.Duration // default 1 s
 	SlowEvery     time.Duration // parked backstop and reconciliation, default 60 s
 	CollectEvery  time.Duration // default 5 s
+	FillEvery     time.Duration // how soon what an operator asks of the index is begun; default 2 s
 	CleanupEvery  time.Duration // default 1 h
 	AuditEvery    time.Duration // 0 means never
 	CompactEvery  time.Duration // 0 means never
@@ -93,9 +94,6 @@ const batch = 100
 
 // sumEvery is how far the sums of minutes are behind the log.
 const sumEvery = 5 * time.Second
-
-// fillEvery is how soon what an operator asks of the index is begun.
-const fillEvery = 2 * time.Second
 
 // tellEvery is how long a message to a webhook may wait for the loop.
 const tellEvery = time.Second
@@ -171,6 +169,7 @@ func New(cfg Config) *Keeper {
 	dur(&cfg.FoldEvery, time.Second)
 	dur(&cfg.SlowEvery, time.Minute)
 	dur(&cfg.CollectEvery, 5*time.Second)
+	dur(&cfg.FillEvery, 2*time.Second)
 	dur(&cfg.CleanupEvery, time.Hour)
 	dur(&cfg.MeasureEvery, 5*time.Second)
 	dur(&cfg.Retention, 7*24*time.Hour)
@@ -199,7 +198,7 @@ func New(cfg Config) *Keeper {
 		k.loops = append(k.loops, &loop{name: "tell", every: tellEvery, follows: true, debounced: true, step: cfg.Tell})
 	}
 	if cfg.Fill != nil {
-		k.loops = append(k.loops, &loop{name: "index", every: fillEvery, limit: 10 * time.Minute, step: func(ctx context.Context) (int, error) {
+		k.loops = append(k.loops, &loop{name: "index", every: cfg.FillEvery, limit: 10 * time.Minute, step: func(ctx context.Context) (int, error) {
 			if more, err := cfg.Fill(ctx); more || err != nil {
 				return batch, err
 			}
