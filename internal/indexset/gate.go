@@ -93,6 +93,7 @@ func (s *Set) gate(ctx context.Context, st *State, beside *Member) (*Gate, error
 			samples = append(samples, more...)
 		}
 		if g.Samples = len(samples); g.Samples > 0 {
+			g.MaxLoss = max(maxLoss, 1.01/float64(g.Samples)) // one answer of a few decides nothing
 			if g.RecallLive, err = s.recall(ctx, v.Live, samples, search.Hybrid); err != nil {
 				return nil, fmt.Errorf("asking the index that is searched: %w", err)
 			}
@@ -112,7 +113,7 @@ func (s *Set) gate(ctx context.Context, st *State, beside *Member) (*Gate, error
 	switch {
 	case g.Missing > 0:
 		g.Reason = fmt.Sprintf("%d ranges cannot be read from the blob store: parse their documents again, then resume; or switch with force", g.Missing)
-	case g.Recall < g.RecallLive-maxLoss:
+	case g.Recall < g.RecallLive-g.MaxLoss:
 		g.Reason = fmt.Sprintf("of %d questions the new index answers %.0f %% and the old one %.0f %%: check model, prefixes, weight and floor, then cancel or resume; or switch with force", g.Samples, 100*g.Recall, 100*g.RecallLive)
 	case g.Vector < g.VectorLive/2:
 		g.Reason = fmt.Sprintf("by its vectors alone the new index answers %.0f %% of %d questions and the old one %.0f %%: check model and prefixes, then cancel or resume; or switch with force", 100*g.Vector, g.Samples, 100*g.VectorLive)
