@@ -2,7 +2,9 @@ package sqlstore
 
 import (
 	"context"
+	"strings"
 
+	"sheaf"
 	"sheaf/taskstore"
 )
 
@@ -37,6 +39,12 @@ func (s *handle) SwapIndexState(ctx context.Context, version int64, value string
 const liveResults = ` FROM tasks t JOIN documents d ON d.id=t.doc_id AND d.live_gen=t.gen
 	WHERE t.state='done' AND t.range_id<>'' AND t.chunk_count>0 AND d.deleted_at=0`
 
+// editCursor begins the cursors of edited chunks, which follow those of tasks.
+const editCursor = "edit/"
+
+// liveEdits are the edited chunks that search may show, each a range of its own.
+const liveEdits = ` FROM chunk_edits e JOIN documents d ON d.id=e.doc_id AND d.live_gen=e.gen WHERE e.range_id > ? AND d.deleted_at=0`
+
 // LiveResults returns the next results that search may show, with what their
 // entries in an index need, in the order of their cursors.
 func (s *inventory) LiveResults(ctx context.Context, after string, limit int) ([]taskstore.LiveResult, error) {
@@ -44,12 +52,28 @@ func (s *inventory) LiveResults(ctx context.Context, after string, limit int) ([
 		ID, TenantID, DatasetID, DocID, Name, MediaType, RangeID, ArtifactKey string
 		ChunkCount                                                            int
 	}
-	rows, err := all[row](s.read(ctx), `SELECT t.id, t.tenant_id, d.dataset_id, t.doc_id, d.name, d.media_type, t.range_id, t.artifact_key, t.chunk_count`+
-		liveResults+` AND t.id > ? ORDER BY t.id LIMIT ?`, after, limit)
-	out := make([]taskstore.LiveResult, len(rows))
-	for i, r := range rows {
-		out[i] = taskstore.LiveResult{Cursor: r.ID, TenantID: r.TenantID, DatasetID: r.DatasetID, DocumentID: r.DocID, Name: r.Name, MediaType: r.MediaType,
-			RangeID: r.RangeID, ArtifactKey: r.ArtifactKey, Chunks: r.ChunkCount}
+	var out []taskstore.LiveResult
+	edit, edits := strings.CutPrefix(after, editCursor)
+	if !edits {
+		edit = ""
+		rows, err := all[row](s.read(ctx), `SELECT t.id, t.tenant_id, d.dataset_id, t.doc_id, d.name, d.media_type, t.range_id, t.artifact_key, t.chunk_count`+
+			liveResults+` AND t.id > ? ORDER BY t.id LIMIT ?`, after, limit)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range rows {
+			out = append(out, taskstore.LiveResult{Cursor: r.ID, TenantID: r.TenantID, DatasetID: r.DatasetID, DocumentID: r.DocID, Name: r.Name, MediaType: r.MediaType,
+				RangeID: r.RangeID, ArtifactKey: r.ArtifactKey, Chunks: r.ChunkCount})
+		}
+	}
+	if len(out) == limit {
+		return out, nil
+	}
+	rows, err := all[row](s.read(ctx), `SELECT e.range_id, e.tenant_id, d.dataset_id, e.doc_id, d.name, d.media_type`+
+		liveEdits+` ORDER BY e.range_id LIMIT ?`, edit, limit-len(out))
+	for _, r := range rows {
+		out = append(out, taskstore.LiveResult{Cursor: editCursor + r.RangeID, TenantID: r.TenantID, DatasetID: r.DatasetID, DocumentID: r.DocID, Name: r.Name, MediaType: r.MediaType,
+			RangeID: r.RangeID, ArtifactKey: sheaf.ArtifactKey(r.TenantID, r.DocID, r.RangeID), Chunks: 1})
 	}
 	return out, err
 }
@@ -59,6 +83,10 @@ func (s *inventory) LiveTotals(ctx context.Context) (taskstore.LiveTotals, error
 	row, err := first[taskstore.LiveTotals](s.read(ctx), `SELECT COUNT(*) AS results, COALESCE(SUM(t.chunk_count), 0) AS chunks, COALESCE(SUM(t.token_count), 0) AS tokens`+liveResults)
 	if row == nil {
 		return taskstore.LiveTotals{}, err
+	}
+	edits, err := first[struct{ N int }](s.read(ctx), `SELECT COUNT(*) AS n`+liveEdits, "")
+	if edits != nil {
+		row.Results, row.Chunks = row.Results+edits.N, row.Chunks+int64(edits.N)
 	}
 	return *row, err
 }

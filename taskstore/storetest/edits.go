@@ -66,12 +66,30 @@ func testEdits(t *testing.T, b *bench) {
 		t.Errorf("another tenant sees %v, %v", v, err)
 	}
 
+	// An index that is filled anew gets the edited chunk too.
+	listed := func() (n int) {
+		t.Helper()
+		for after := ""; ; {
+			some, err := b.LiveResults(b.ctx, after, 1)
+			b.ok(err)
+			if len(some) == 0 {
+				return n
+			}
+			if r := some[0]; r.RangeID == first.RangeID && r.ArtifactKey == sheaf.ArtifactKey(b.tenant, doc, first.RangeID) && r.DocumentID == doc && r.Name == "contract.pdf" && r.Chunks == 1 {
+				n++
+			}
+			after = some[0].Cursor
+		}
+	}
+	b.same("listed", listed(), 1)
+
 	// Of two who edit one version the second is refused, and nothing changes.
 	next := *put
 	next.Content, next.RangeID = taskstore.EditContent{Disabled: true}, ""
 	off, err := b.PutEdit(b.ctx, next, 1)
 	b.ok(err)
 	b.same("switched off", []any{off.Version, off.Hides(), off.Shows(), off.RangeID}, []any{2, true, false, ""})
+	b.same("listed when it is off", listed(), 0)
 	_, err = b.PutEdit(b.ctx, next, 1)
 	b.is(err, sheaf.ErrStale)
 	twin := b.edit(doc, ranges[0], 3, "another's")
