@@ -156,6 +156,9 @@ func embedAgain(t *testing.T, e *Embedder) {
 	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		_, err := e.Embed(t.Context(), []string{"again"}, embed.Passage)
+		if err == nil { // by a program that may not have been found healthy yet
+			err = e.Ping(t.Context())
+		}
 		if err == nil {
 			return
 		}

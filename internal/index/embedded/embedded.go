@@ -285,7 +285,7 @@ func (x *Index) prepare(ctx context.Context) error {
 	}
 	if have["model"] != x.config.ModelID || have["dim"] != strconv.Itoa(x.config.Dim) {
 		return sheaf.Fail(sheaf.CategoryPolicy, "index_model_mismatch",
-			"The index %s holds vectors of model %q with %s values, but the configured model is %q with %d: set the model back, or have the index rebuilt from the artifacts in its place.",
+			"The index %s holds vectors of model %q with %s values, but the configured model is %q with %d: set the model back, or rebuild the index in its place from the artifacts.",
 			x.config.Path, have["model"], have["dim"], x.config.ModelID, x.config.Dim)
 	}
 	return tx.Commit()
