@@ -250,9 +250,15 @@ type result struct {
 	errors []problem
 }
 
+// Of which sources results reads the chunks, where it is not of one.
+const (
+	all  = -1
+	none = -2
+)
+
 // results reads the documents of a task that has ended: one for each source, in
-// their order.
-func (t *task) results(ctx context.Context, c *facade.Client) ([]*result, time.Duration, error) {
+// their order. Chunks are those of one source, or of all.
+func (t *task) results(ctx context.Context, c *facade.Client, source int) ([]*result, time.Duration, error) {
 	docs, err := c.Documents(ctx, t.job)
 	if err != nil {
 		return nil, 0, err
@@ -279,7 +285,7 @@ func (t *task) results(ctx context.Context, c *facade.Client) ([]*result, time.D
 			ended = d.FinishedAt
 		}
 		r.note(&d)
-		if statusOf(d.State) == statusFailure {
+		if statusOf(d.State) == statusFailure || source != all && (source < 0 || source >= len(out) || r != out[source]) {
 			continue
 		}
 		chunks, err := c.Read(ctx, d.DatasetID, d.ID)
@@ -354,21 +360,25 @@ func (t *task) contents(r *result) contents {
 
 // write answers the result of a task that has ended.
 func (t *task) write(w http.ResponseWriter, r *http.Request, c *facade.Client) {
-	all, took, err := t.results(r.Context(), c)
+	source := all
+	if t.batch {
+		source = none // whose chunks are read at the addresses
+	}
+	sources, took, err := t.results(r.Context(), c, source)
 	if err != nil {
 		refuse(w, err)
 		return
 	}
 	switch {
 	case t.batch:
-		t.writeAddresses(w, r, all, took)
+		t.writeAddresses(w, r, sources, took)
 	case t.chunker != "":
-		t.writeChunks(w, all, took)
-	case t.zip || len(all) > 1:
-		t.writeZip(w, all)
+		t.writeChunks(w, sources, took)
+	case t.zip || len(sources) > 1:
+		t.writeZip(w, sources)
 	default:
 		facade.Answer(w, nil, map[string]any{
-			"document": t.contents(all[0]), "status": all[0].status, "errors": all[0].errors, "processing_time": seconds(took), "timings": map[string]any{},
+			"document": t.contents(sources[0]), "status": sources[0].status, "errors": sources[0].errors, "processing_time": seconds(took), "timings": map[string]any{},
 		})
 	}
 }
@@ -381,14 +391,14 @@ var artifacts = map[string]struct{ kind, media string }{
 }
 
 // writeAddresses answers where each format of each source can be fetched.
-func (t *task) writeAddresses(w http.ResponseWriter, r *http.Request, all []*result, took time.Duration) {
+func (t *task) writeAddresses(w http.ResponseWriter, r *http.Request, sources []*result, took time.Duration) {
 	scheme := "http"
 	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
 		scheme = "https"
 	}
 	counted := map[string]int{}
 	documents := []map[string]any{}
-	for i, one := range all {
+	for i, one := range sources {
 		counted[one.status]++
 		name := path.Base(one.doc.Name)
 		addresses := []map[string]any{}
@@ -402,32 +412,35 @@ func (t *task) writeAddresses(w http.ResponseWriter, r *http.Request, all []*res
 		documents = append(documents, map[string]any{"source_index": i, "source_uri": name, "filename": name, "status": one.status, "errors": one.errors, "timings": map[string]any{}, "artifacts": addresses})
 	}
 	facade.Answer(w, nil, map[string]any{
-		"processing_time": seconds(took), "num_converted": len(all), "num_succeeded": counted[statusSuccess], "num_partially_succeeded": counted[statusPartial], "num_failed": counted[statusFailure], "documents": documents,
+		"processing_time": seconds(took), "num_converted": len(sources), "num_succeeded": counted[statusSuccess], "num_partially_succeeded": counted[statusPartial], "num_failed": counted[statusFailure], "documents": documents,
 	})
 }
 
 // artifact answers one format of one source.
 func (s *service) artifact(w http.ResponseWriter, r *http.Request) {
+	i, notNumber := strconv.Atoi(r.PathValue("source"))
+	if notNumber != nil || i < 0 {
+		i = none
+	}
 	t, c, err := s.of(r)
-	var all []*result
+	var sources []*result
 	if err == nil {
 		err = t.ended(r.Context(), c)
 	}
 	if err == nil {
-		all, _, err = t.results(r.Context(), c)
+		sources, _, err = t.results(r.Context(), c, i)
 	}
 	if err != nil {
 		refuse(w, err)
 		return
 	}
-	i, err := strconv.Atoi(r.PathValue("source"))
 	format := r.PathValue("format")
-	if err != nil || i < 0 || i >= len(all) || !slices.Contains(t.formats, format) {
+	if i == none || i >= len(sources) || !slices.Contains(t.formats, format) {
 		refuse(w, &facade.Error{Status: http.StatusNotFound, Code: "not_found", Detail: "The task has no such result"})
 		return
 	}
 	t.formats = []string{format}
-	content := t.contents(all[i])
+	content := t.contents(sources[i])
 	w.Header().Set("Content-Type", artifacts[format].media+"; charset=utf-8")
 	switch text := cmp.Or(content.Markdown, content.HTML, content.Text); {
 	case content.JSON != nil:
@@ -440,11 +453,11 @@ func (s *service) artifact(w http.ResponseWriter, r *http.Request) {
 }
 
 // writeZip answers an archive with a file for each source and format.
-func (t *task) writeZip(w http.ResponseWriter, all []*result) {
+func (t *task) writeZip(w http.ResponseWriter, sources []*result) {
 	var b bytes.Buffer
 	archive := zip.NewWriter(&b)
 	used := map[string]bool{}
-	for i, r := range all {
+	for i, r := range sources {
 		content := t.contents(r)
 		base := strings.TrimSuffix(content.Filename, path.Ext(content.Filename))
 		if used[base] {
@@ -495,9 +508,9 @@ type chunkItem struct {
 }
 
 // writeChunks answers chunks as hybrid has them, or each element by itself.
-func (t *task) writeChunks(w http.ResponseWriter, all []*result, took time.Duration) {
+func (t *task) writeChunks(w http.ResponseWriter, sources []*result, took time.Duration) {
 	chunks, documents := []chunkItem{}, []map[string]any{}
-	for _, r := range all {
+	for _, r := range sources {
 		items := itemsOf(r.chunks)
 		refs := documentOf(&r.doc, items).refs
 		name := path.Base(r.doc.Name)
