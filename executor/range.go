@@ -516,11 +516,7 @@ func (e *Executor) vectors(ctx context.Context, texts []string, purpose embed.Pu
 		return nil, err
 	}
 	defer e.embed.Release(1)
-	vectors, err := e.cfg.Embedder.Embed(ctx, texts, purpose)
-	if err == nil && len(vectors) != len(texts) {
-		err = sheaf.FailRetryable(sheaf.CategoryTarget, "embedder_answer", "the embedder answered %d vectors for %d texts", len(vectors), len(texts))
-	}
-	return vectors, err
+	return embed.Each(ctx, e.cfg.Embedder, texts, purpose)
 }
 
 func embeddingTexts(name string, chunks []sheaf.Chunk) []string {

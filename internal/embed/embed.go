@@ -6,6 +6,9 @@ package embed
 import (
 	"context"
 	"errors"
+	"fmt"
+
+	"sheaf"
 )
 
 // ErrAnswer goes with the Failure of an answer that does not hold one sound
@@ -27,6 +30,17 @@ type Embedder interface {
 	Embed(ctx context.Context, texts []string, purpose Purpose) (vectors [][]float32, err error)
 	// Ping checks that the embedder can answer.
 	Ping(ctx context.Context) error
+}
+
+// Each embeds texts and checks that each has a vector: an embedder that keeps
+// its contract never fails for that, one that calls a server may. The error goes
+// with ErrAnswer.
+func Each(ctx context.Context, e Embedder, texts []string, purpose Purpose) ([][]float32, error) {
+	vectors, err := e.Embed(ctx, texts, purpose)
+	if err == nil && len(vectors) != len(texts) {
+		return nil, fmt.Errorf("%w (%w)", sheaf.FailRetryable(sheaf.CategoryTarget, "embedder_answer", "the embedder answered %d vectors for %d texts", len(vectors), len(texts)), ErrAnswer)
+	}
+	return vectors, err
 }
 
 // Purpose tells models with asymmetric prompts what the text is.

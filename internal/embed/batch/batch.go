@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -142,9 +141,5 @@ func (b *Embedder) try(batch []item) ([][]float32, error) {
 	for i, it := range batch {
 		texts[i] = it.text
 	}
-	vectors, err := b.inner.Embed(ctx, texts, embed.Passage)
-	if err == nil && len(vectors) != len(texts) {
-		return nil, fmt.Errorf("%w (%w)", sheaf.FailRetryable(sheaf.CategoryTarget, "embedder_answer", "the embedder answered %d vectors for %d texts", len(vectors), len(texts)), embed.ErrAnswer)
-	}
-	return vectors, err
+	return embed.Each(ctx, b.inner, texts, embed.Passage)
 }
