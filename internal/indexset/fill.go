@@ -73,12 +73,13 @@ func (s *Set) fill(ctx context.Context, v *View) (more bool, err error) {
 	if v.State.Lost == "" {
 		m = v.Beside
 	}
-	if m.Err == nil {
+	err = m.Err // searches read the member too, so it is not changed
+	if err == nil {
 		if x, ok := m.Index.(index.Owned); ok {
-			m.Err = x.Verify(ctx)
+			err = x.Verify(ctx)
 		}
 	}
-	if err := m.Err; err != nil {
+	if err != nil {
 		if index.IsLost(err) && m == v.Beside {
 			// What was filled is gone: a new one takes its place, from the beginning.
 			return true, errors.Join(err, s.change(ctx, func(st *State) error {
@@ -213,18 +214,22 @@ func parts(results []taskstore.LiveResult) func(yield func([]taskstore.LiveResul
 	}
 }
 
+func rangesByTenant(results []taskstore.LiveResult) map[string][]string {
+	ids := map[string][]string{}
+	for _, r := range results {
+		ids[r.TenantID] = append(ids[r.TenantID], r.RangeID)
+	}
+	return ids
+}
+
 // short are the results of which the index has fewer chunks than there are, as
 // of its last refresh.
 func (s *Set) short(ctx context.Context, m *Member, results []taskstore.LiveResult) ([]taskstore.LiveResult, error) {
 	if m.Index == nil {
 		return nil, unavailable(m.Err)
 	}
-	byTenant := map[string][]string{}
-	for _, r := range results {
-		byTenant[r.TenantID] = append(byTenant[r.TenantID], r.RangeID)
-	}
 	have := map[string]int{}
-	for tenant, ids := range byTenant {
+	for tenant, ids := range rangesByTenant(results) {
 		counts, err := m.Index.Count(ctx, tenant, ids)
 		if err != nil {
 			return nil, err
@@ -237,11 +242,7 @@ func (s *Set) short(ctx context.Context, m *Member, results []taskstore.LiveResu
 // retract removes what was deleted while it was written: whoever deleted it
 // before it was in cannot have found it there.
 func (s *Set) retract(ctx context.Context, m *Member, results []taskstore.LiveResult) error {
-	byTenant := map[string][]string{}
-	for _, r := range results {
-		byTenant[r.TenantID] = append(byTenant[r.TenantID], r.RangeID)
-	}
-	for tenant, ids := range byTenant {
+	for tenant, ids := range rangesByTenant(results) {
 		seen, err := s.cfg.Store.Visible(ctx, tenant, ids)
 		if err != nil {
 			return err
@@ -307,11 +308,7 @@ func (s *Set) embed(ctx context.Context, m *Member, name string, chunks []sheaf.
 	for i, c := range chunks {
 		texts[i] = s.cfg.Text(name, c)
 	}
-	vectors, err := m.Embedder.Embed(ctx, texts, embed.Passage)
-	if err == nil && len(vectors) != len(texts) {
-		err = sheaf.FailRetryable(sheaf.CategoryTarget, "embedder_answer", "The embedder answered %d vectors for %d texts.", len(vectors), len(texts))
-	}
-	return vectors, err
+	return embed.Each(ctx, m.Embedder, texts, embed.Passage)
 }
 
 // Put writes one result into an index of the set.
