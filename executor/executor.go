@@ -135,7 +135,6 @@ type Executor struct {
 	parse    *semaphore.Weighted // tasks in each of these stages
 	embed    *semaphore.Weighted
 	index    *semaphore.Weighted
-	edits    *edits.Writer
 }
 
 // New makes an executor.
@@ -148,7 +147,6 @@ func New(cfg Config) *Executor {
 	if cfg.Embedder != nil { // tests of one stage have none
 		e.tags = &tagset.Loader{Blobs: cfg.Blobs, Model: cfg.Embedder.Model(), Limits: cfg.Tags}
 	}
-	e.edits = &edits.Writer{Store: e.cfg.Store, Blobs: e.cfg.Blobs, Index: e.cfg.Index, Embedder: e.cfg.Embedder, TextFunc: EmbeddingText}
 	if cfg.Chat != nil {
 		e.model = enrich.NewModel(cfg.Chat, cfg.ChatBatch)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"sheaf"
 	"sheaf/internal/artifact"
+	"sheaf/internal/edits"
 	"sheaf/internal/flow"
 	"sheaf/taskstore"
 )
@@ -57,8 +58,10 @@ func (e *Executor) placeEdits(ctx context.Context, t *sheaf.Task, doc *sheaf.Doc
 	if len(all) == 0 || p.State == sheaf.DocFailed {
 		return nil
 	}
+	// Of what this task is pinned to, as its ranges are.
+	w := edits.Writer{Store: e.cfg.Store, Blobs: e.cfg.Blobs, Index: e.cfg.Index, Embedder: e.cfg.Embedder, TextFunc: EmbeddingText}
 	return e.newRun(t).stage(ctx, "edits", func(ctx context.Context) error {
-		p.Edits, err = e.edits.Place(ctx, doc, t.Generation, tasks, all)
+		p.Edits, err = w.Place(ctx, doc, t.Generation, tasks, all)
 		return err
 	})
 }

@@ -37,6 +37,7 @@ import (
 	"sheaf/internal/doctor"
 	"sheaf/internal/edits"
 	"sheaf/internal/embed"
+	"sheaf/internal/index"
 	"sheaf/internal/indexset"
 	"sheaf/internal/keeper"
 	"sheaf/internal/logctx"
@@ -607,7 +608,7 @@ func (a *app) liveKeys() func() (access, secret string) {
 // handler is the HTTP server over the parts.
 func (a *app) server() *api.Server {
 	cfg := api.Config{
-		Catalog: a.store, Ingest: a.ingest, Search: a.searcher(), Edits: &edits.Service{Store: a.store, Writer: &edits.Writer{Store: a.store, Blobs: a.blobs, Index: a.index, Embedder: a.embedder, TextFunc: executor.EmbeddingText}}, Blobs: a.blobs, Files: a.files, Renderer: a.pool, Queue: a.queue,
+		Catalog: a.store, Ingest: a.ingest, Search: a.searcher(), Edits: &edits.Service{Store: a.store, Writer: &edits.Writer{Store: a.store, Blobs: a.blobs, PinFunc: a.pinned, TextFunc: executor.EmbeddingText}}, Blobs: a.blobs, Files: a.files, Renderer: a.pool, Queue: a.queue,
 		Health: a.health, Receipts: a.receipts,
 		Doctor: a.doctor, Indexes: a.index, Observe: a.metrics, Confinement: a.pool.Protections, Metrics: a.metrics.Handler(), Page: web.Handler(), Interfaces: a.interfaces, Log: a.log, Build: buildinfo.Get(),
 		Auth: a.cfg.Server.Auth, AllowURLs: a.cfg.Server.AllowURLs, WebhookHosts: a.cfg.Webhooks.Hosts, MaxUploadBytes: a.cfg.Server.MaxUploadBytes,
@@ -618,6 +619,11 @@ func (a *app) server() *api.Server {
 		cfg.Trace = a.tracer
 	}
 	return api.New(cfg)
+}
+
+// pinned is the index that is searched now, and the embedder of its model.
+func (a *app) pinned() (index.Index, embed.Embedder) {
+	return a.index.View().Pin(a.index.Configured())
 }
 
 // checks asks every dependency for /readyz.

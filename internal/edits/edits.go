@@ -44,40 +44,51 @@ func textDigestOf(c *sheaf.Chunk) string {
 // place is a chunk of a generation, in reading order.
 type place struct {
 	id, rangeID, digest, text string
-	key                       string // of the artifact
 }
 
-// Generation is the chunks of a generation by what they say.
+// Generation is the chunks of a generation: each by its id, and all by what they
+// say once survey has read them.
 type Generation struct {
 	blobs  blob.Store
-	places []place
+	done   []sheaf.Task     // that have chunks, in reading order
+	places []place          // nil before survey
 	byText map[string]int   // how many places have a text digest
 	by     map[string][]int // places by digest
 	loaded *artifact.Result // the last that was read
 	key    string
 }
 
-// Read reads the chunks of a generation's tasks, in any order.
-func Read(ctx context.Context, blobs blob.Store, tasks []sheaf.Task) (*Generation, error) {
-	g := &Generation{blobs: blobs, byText: map[string]int{}, by: map[string][]int{}}
-	done := slices.DeleteFunc(slices.Clone(tasks), func(t sheaf.Task) bool {
+// generationOf is what the tasks of a generation have left, in any order.
+func generationOf(blobs blob.Store, tasks []sheaf.Task) *Generation {
+	g := &Generation{blobs: blobs}
+	g.done = slices.DeleteFunc(slices.Clone(tasks), func(t sheaf.Task) bool {
 		return t.State != sheaf.TaskDone || t.Result.ArtifactKey == "" || t.Result.Chunks == 0
 	})
-	slices.SortStableFunc(done, func(a, b sheaf.Task) int { return a.Range.From - b.Range.From })
-	for _, t := range done {
+	slices.SortStableFunc(g.done, func(a, b sheaf.Task) int { return a.Range.From - b.Range.From })
+	return g
+}
+
+// survey reads all chunks, the first time that it is called.
+func (g *Generation) survey(ctx context.Context) error {
+	if g.places != nil {
+		return nil
+	}
+	g.byText, g.by = map[string]int{}, map[string][]int{}
+	for _, t := range g.done {
 		stored, err := g.load(ctx, t.Result.ArtifactKey)
 		if err != nil {
-			return nil, fmt.Errorf("reading the chunks of %s: %w", t.Range, err)
+			g.places = nil
+			return fmt.Errorf("reading the chunks of %s: %w", t.Range, err)
 		}
 		for i := range stored.Chunks {
 			c := &stored.Chunks[i]
-			p := place{id: c.ID, rangeID: c.RangeID, digest: digestOf(c), text: textDigestOf(c), key: t.Result.ArtifactKey}
+			p := place{id: c.ID, rangeID: c.RangeID, digest: digestOf(c), text: textDigestOf(c)}
 			g.by[p.digest] = append(g.by[p.digest], len(g.places))
 			g.byText[p.text]++
 			g.places = append(g.places, p)
 		}
 	}
-	return g, nil
+	return nil
 }
 
 func (g *Generation) load(ctx context.Context, key string) (*artifact.Result, error) {
@@ -91,24 +102,36 @@ func (g *Generation) load(ctx context.Context, key string) (*artifact.Result, er
 	return g.loaded, nil
 }
 
-// chunk reads the n-th chunk.
-func (g *Generation) chunk(ctx context.Context, n int) (*sheaf.Chunk, error) {
-	stored, err := g.load(ctx, g.places[n].key)
-	if err != nil {
-		return nil, err
-	}
-	for i := range stored.Chunks {
-		if stored.Chunks[i].ID == g.places[n].id {
-			c := stored.Chunks[i]
-			return &c, nil
+// chunk reads the chunk of an id, nil when it is not there. Of its range alone.
+func (g *Generation) chunk(ctx context.Context, id string) (*sheaf.Chunk, error) {
+	for _, t := range g.done {
+		if !strings.HasPrefix(id, t.Result.RangeID+"-") {
+			continue
+		}
+		stored, err := g.load(ctx, t.Result.ArtifactKey)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range stored.Chunks {
+			if c.ID == id {
+				return &c, nil
+			}
 		}
 	}
-	return nil, fmt.Errorf("%w: chunk %s", sheaf.ErrNotFound, g.places[n].id)
+	return nil, nil
 }
 
-// index is where the chunk of that id is, -1 when it is not there.
-func (g *Generation) index(id string) int {
-	return slices.IndexFunc(g.places, func(p place) bool { return p.id == id })
+// last reads the chunk at the end of the document, nil where there are none.
+func (g *Generation) last(ctx context.Context) (*sheaf.Chunk, error) {
+	if len(g.done) == 0 {
+		return nil, nil
+	}
+	stored, err := g.load(ctx, g.done[len(g.done)-1].Result.ArtifactKey)
+	if err != nil || len(stored.Chunks) == 0 {
+		return nil, err
+	}
+	c := stored.Chunks[len(stored.Chunks)-1]
+	return &c, nil
 }
 
 // Bounds on what an anchor tells people.
@@ -117,10 +140,17 @@ const (
 	maxHeadings = 8
 )
 
-// anchor describes the n-th chunk by content.
-func (g *Generation) anchor(n int, c *sheaf.Chunk) taskstore.Anchor {
+// anchor describes one of the chunks by content.
+func (g *Generation) anchor(ctx context.Context, c *sheaf.Chunk) (a taskstore.Anchor, err error) {
+	if err := g.survey(ctx); err != nil {
+		return a, err
+	}
+	n := slices.IndexFunc(g.places, func(p place) bool { return p.id == c.ID })
+	if n < 0 {
+		return a, fmt.Errorf("%w: chunk %s", sheaf.ErrNotFound, c.ID)
+	}
 	p := g.places[n]
-	a := taskstore.Anchor{
+	a = taskstore.Anchor{
 		Digest: p.digest, Nth: slices.Index(g.by[p.digest], n), Of: len(g.by[p.digest]), TextDigest: p.text, TextOf: g.byText[p.text],
 		Excerpt: c.Text, Headings: c.HeadingPath[:min(len(c.HeadingPath), maxHeadings)], Pages: c.Pages,
 	}
@@ -128,7 +158,7 @@ func (g *Generation) anchor(n int, c *sheaf.Chunk) taskstore.Anchor {
 	if r := []rune(c.Text); len(r) > maxExcerpt {
 		a.Excerpt = string(r[:maxExcerpt-1]) + "…"
 	}
-	return a
+	return a, nil
 }
 
 func (g *Generation) beside(n int) (prev, next string) {
@@ -141,10 +171,10 @@ func (g *Generation) beside(n int) (prev, next string) {
 	return prev, next
 }
 
-// Find looks for the chunk of an anchor; -1 when it is not there, or when it
-// cannot be told from others that say the same. An edit is applied to no chunk
-// rather than to the wrong one.
-func (g *Generation) Find(a taskstore.Anchor) int {
+// find looks for the chunk of an anchor among those surveyed; -1 when it is not
+// there, or when it cannot be told from others that say the same. An edit is
+// applied to no chunk rather than to the wrong one.
+func (g *Generation) find(a taskstore.Anchor) int {
 	same := g.by[a.Digest]
 	if len(same) == 0 { // under another heading, perhaps
 		if a.TextOf == 1 && g.byText[a.TextDigest] == 1 {
@@ -181,21 +211,21 @@ func (g *Generation) Find(a taskstore.Anchor) int {
 // added at the end of the document one that stands there. place has its ids.
 func (g *Generation) base(ctx context.Context, e *taskstore.ChunkEdit, generation int) (c *sheaf.Chunk, place taskstore.Placement, err error) {
 	if e.Added && e.Anchor.Digest == "" {
-		if len(g.places) == 0 {
-			return nil, place, nil
-		}
-		last, err := g.chunk(ctx, len(g.places)-1)
-		if err != nil {
+		last, err := g.last(ctx)
+		if err != nil || last == nil {
 			return nil, place, err
 		}
 		last.Pages, last.HeadingPath, last.Ordinal = nil, nil, last.Ordinal+1
 		return last, taskstore.Placement{Generation: generation}, nil
 	}
-	n := g.Find(e.Anchor)
+	if err := g.survey(ctx); err != nil {
+		return nil, place, err
+	}
+	n := g.find(e.Anchor)
 	if n < 0 {
 		return nil, place, nil
 	}
-	c, err = g.chunk(ctx, n)
+	c, err = g.chunk(ctx, g.places[n].id)
 	return c, taskstore.Placement{Generation: generation, ChunkID: g.places[n].id, BaseRange: g.places[n].rangeID}, err
 }
 

@@ -144,7 +144,6 @@ type target struct {
 	edit *taskstore.ChunkEdit // nil for a chunk that nobody edited
 	base *sheaf.Chunk         // nil where the edit has no chunk in the live generation
 	gen  *Generation          // nil where it was not needed
-	at   int                  // of base in gen
 }
 
 // edited is the target with its edit applied.
@@ -160,12 +159,20 @@ func (t *target) edited() *Edited {
 	return out
 }
 
+// anchor lays a new edit over the target's chunk.
+func (t *target) anchor(ctx context.Context, e *taskstore.ChunkEdit) (err error) {
+	e.Anchor, err = t.gen.anchor(ctx, t.base)
+	e.Placement = taskstore.Placement{Generation: t.doc.LiveGeneration, ChunkID: t.base.ID, BaseRange: t.base.RangeID}
+	return err
+}
+
+// live is the generation that is published; its chunks are read as they are asked for.
 func (s *Service) live(ctx context.Context, doc *sheaf.Document) (*Generation, error) {
 	tasks, err := s.Store.Tasks(ctx, doc.TenantID, doc.ID, doc.LiveGeneration)
 	if err != nil {
 		return nil, err
 	}
-	return Read(ctx, s.Writer.Blobs, tasks)
+	return generationOf(s.Writer.Blobs, tasks), nil
 }
 
 // published reads a document that has a live generation.
@@ -197,10 +204,9 @@ func (s *Service) find(ctx context.Context, w Who, chunkID string) (*target, err
 	if t.gen, err = s.live(ctx, doc); err != nil {
 		return nil, err
 	}
-	if t.at = t.gen.index(chunkID); t.at < 0 {
-		return nil, fmt.Errorf("%w: the published version has no chunk %s; the document may have been parsed again: read its chunks", sheaf.ErrNotFound, chunkID)
+	if t.base, err = t.gen.chunk(ctx, chunkID); err == nil && t.base == nil {
+		err = fmt.Errorf("%w: the published version has no chunk %s; the document may have been parsed again: read its chunks", sheaf.ErrNotFound, chunkID)
 	}
-	t.base, err = t.gen.chunk(ctx, t.at)
 	return t, err
 }
 
@@ -218,10 +224,9 @@ func (s *Service) targetOf(ctx context.Context, doc *sheaf.Document, e *taskstor
 		t.base, _, err = t.gen.base(ctx, e, e.Generation)
 		return t, err
 	}
-	if t.at = t.gen.index(e.ChunkID); t.at < 0 { // published meanwhile
-		return nil, fmt.Errorf("%w: chunk %s of edit %s", sheaf.ErrStale, e.ChunkID, e.ID)
+	if t.base, err = t.gen.chunk(ctx, e.ChunkID); err == nil && t.base == nil { // published meanwhile
+		err = fmt.Errorf("%w: chunk %s of edit %s", sheaf.ErrStale, e.ChunkID, e.ID)
 	}
-	t.base, err = t.gen.chunk(ctx, t.at)
 	return t, err
 }
 
@@ -273,9 +278,8 @@ func (s *Service) Change(ctx context.Context, w Who, chunkID string, c Change) (
 		e := taskstore.ChunkEdit{ID: sheaf.NewID(), TenantID: w.TenantID, DocumentID: w.DocumentID}
 		if t.edit != nil {
 			e = *t.edit
-		} else {
-			e.Anchor = t.gen.anchor(t.at, t.base)
-			e.Placement = taskstore.Placement{Generation: t.doc.LiveGeneration, ChunkID: t.base.ID, BaseRange: t.base.RangeID}
+		} else if err := t.anchor(ctx, &e); err != nil {
+			return err
 		}
 		out, err = s.put(ctx, w, t, e, c.over(e.Content, t.doc))
 		return err
@@ -296,7 +300,18 @@ func (s *Service) moved(ctx context.Context, w Who, was *target) (*target, error
 	if err != nil {
 		return nil, err
 	}
-	n := g.Find(was.gen.anchor(was.at, was.base))
+	e := was.edit
+	if e == nil {
+		e = &taskstore.ChunkEdit{}
+		err = was.anchor(ctx, e)
+	}
+	if err == nil {
+		err = g.survey(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	n := g.find(e.Anchor)
 	if n < 0 {
 		return nil, fmt.Errorf("%w: the chunk was replaced by a new version, which has no such text; read the document's chunks", sheaf.ErrConflict)
 	}
@@ -361,8 +376,9 @@ func (s *Service) Add(ctx context.Context, w Who, after string, c Change) (out *
 			case t.edit != nil && t.edit.Added:
 				e.Anchor, e.Placement = t.edit.Anchor, t.edit.Placement
 			default:
-				e.Anchor = t.gen.anchor(t.at, t.base)
-				e.Placement = taskstore.Placement{Generation: t.doc.LiveGeneration, ChunkID: t.base.ID, BaseRange: t.base.RangeID}
+				if err := t.anchor(ctx, &e); err != nil {
+					return err
+				}
 			}
 			e.RangeID = ""
 		}

@@ -26,6 +26,9 @@ type Writer struct {
 	Blobs    blob.Store
 	Index    index.Index
 	Embedder embed.Embedder
+	// PinFunc returns what one write works with, in place of Index and Embedder,
+	// where those may change. May be nil.
+	PinFunc func() (index.Index, embed.Embedder)
 	// TextFunc is what is embedded for a chunk of a document of that name.
 	TextFunc func(name string, c sheaf.Chunk) string
 }
@@ -45,6 +48,11 @@ const embedAtOnce = 64
 func (w *Writer) Write(ctx context.Context, doc *sheaf.Document, generation int, chunks []Written) error {
 	if len(chunks) == 0 {
 		return nil
+	}
+	if w.PinFunc != nil {
+		pinned := *w
+		pinned.Index, pinned.Embedder = w.PinFunc()
+		w = &pinned
 	}
 	ids := make([]string, len(chunks))
 	for i := range chunks {
@@ -105,12 +113,9 @@ func (w *Writer) vectors(ctx context.Context, doc *sheaf.Document, chunks []Writ
 	if len(texts) == 0 {
 		return vectors, nil
 	}
-	made, err := w.Embedder.Embed(ctx, texts, embed.Passage)
+	made, err := embed.Each(ctx, w.Embedder, texts, embed.Passage)
 	if err != nil {
 		return nil, err
-	}
-	if len(made) != len(texts) {
-		return nil, sheaf.FailRetryable(sheaf.CategoryTarget, "embedder_answer", "the embedder answered %d vectors for %d texts", len(made), len(texts))
 	}
 	for k, i := range at {
 		vectors[i] = made[k]
@@ -142,10 +147,7 @@ func (w *Writer) Place(ctx context.Context, doc *sheaf.Document, generation int,
 	if len(edits) == 0 {
 		return nil, nil
 	}
-	g, err := Read(ctx, w.Blobs, tasks)
-	if err != nil {
-		return nil, err
-	}
+	g := generationOf(w.Blobs, tasks)
 	var placed []taskstore.PlacedEdit
 	var chunks []Written
 	var of []int // placed of each of chunks

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -77,17 +78,10 @@ func (s *edits) ReserveRanges(ctx context.Context, tenantID, documentID string, 
 	}
 	return s.tx(ctx, func(tx *gorm.DB) error {
 		if doc, err := s.lockDocument(tx, documentID); err != nil || doc == nil || doc.DeletedAt != 0 || doc.TenantID != tenantID {
-			return firstErr(err, notFound("document", documentID))
+			return cmp.Or(err, notFound("document", documentID))
 		}
 		return s.dropEdited(tx, tenantID, documentID, rangeIDs, s.after(s.zombieDelay()))
 	})
-}
-
-func firstErr(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
 }
 
 // dropEdited hands the ranges of edited chunks to the collector.
@@ -118,7 +112,7 @@ func (s *edits) PutEdit(ctx context.Context, e taskstore.ChunkEdit, from int) (p
 	err = s.tx(ctx, func(tx *gorm.DB) error {
 		doc, err := s.lockDocument(tx, e.DocumentID)
 		if err != nil || doc == nil || doc.DeletedAt != 0 || doc.TenantID != e.TenantID {
-			return firstErr(err, notFound("document", e.DocumentID))
+			return cmp.Or(err, notFound("document", e.DocumentID))
 		}
 		if e.Generation != 0 && doc.LiveGen != e.Generation {
 			return fmt.Errorf("%w: the edit is of generation %d and %d is published", sheaf.ErrStale, e.Generation, doc.LiveGen)

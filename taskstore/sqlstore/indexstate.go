@@ -16,7 +16,7 @@ func (s *handle) IndexState(ctx context.Context) (value string, version int64, e
 	row, err := first[struct {
 		V       string
 		Version int64
-	}](s.write(ctx), "SELECT v, version FROM index_state WHERE k=?", indexKey)
+	}](s.read(ctx), "SELECT v, version FROM index_state WHERE k=?", indexKey)
 	if row == nil {
 		return "", 0, err
 	}
