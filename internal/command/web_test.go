@@ -392,6 +392,23 @@ func testCancelChosen(t *testing.T, s *service, b *browser) {
 	b.mu.Lock()
 	b.deleted = answer.Documents[0].ID
 	b.mu.Unlock()
+	// One task is canceled on the time line, and the others go on.
+	path := "/v1/datasets/stops/documents/" + answer.Documents[0].ID
+	b.open(strings.TrimPrefix(path, "/v1") + "?tab=timeline")
+	const last = `document.querySelector('.waterfall [aria-label^="Cancel parse"][aria-label$="–400"]')`
+	b.wait("the last range", last)
+	b.checkAccess(axe(t), "a time line with tasks that can be canceled")
+	b.run(evaluate(last + ".click()"))
+	b.sees("dialog [role=status]", "It ") // waits, as a rule
+	b.press("Stop the task")
+	b.wait("the canceled task", fmt.Sprintf(`!%s && [...document.querySelectorAll(".waterfall tr")].some(r => r.textContent.includes("–400") && r.textContent.includes("canceled"))`, last))
+	var tasks api.List[sheaf.Task]
+	s.get(path+"/tasks", &tasks)
+	for _, task := range tasks.Items {
+		if (task.State == sheaf.TaskCanceled) != (task.Range.To == 400) {
+			t.Errorf("the %s task of %v is %s", task.Kind, task.Range, task.State)
+		}
+	}
 	b.open("/datasets/stops")
 	b.sees(".docs", "Running")
 	b.run(evaluate(`document.querySelector("tbody input").click()`))

@@ -103,6 +103,23 @@ export function retryTask(id, what) {
   });
 }
 
+/** Stops one task of a document, and leaves the others. @param {string} id @param {string} what */
+export function cancelTask(id, what) {
+  const action = `/v1/tasks/${id}:cancel`;
+  const preview = el("p", { role: "status" }, "Asking what this would do …");
+  void send(`${action}?dry_run=true`).then((r) => draw(preview, r.running ? "It runs, and is asked to stop." : "It waits, and is dropped."), (e) => preview.replaceChildren(trouble(e)));
+  return dialog({
+    title: `Cancel ${what}`,
+    body: [preview, el("p", {}, "What the task would have read is missing from this version. The other tasks go on. A retry of the document brings it back.")],
+    action: "Stop the task",
+    danger: true,
+    run: async () => {
+      await send(action);
+      announce("The task is canceled");
+    },
+  });
+}
+
 /** @param {string} ds @param {Doc[]} docs */
 export function cancelDocuments(ds, docs) {
   const running = docs.filter((d) => !terminal(d.state));

@@ -1,7 +1,8 @@
 // @ts-check
 /** Where the time of a job or document went: one row per task, one bar per stage. */
-import { el, svg } from "./dom.js";
-import { between, duration } from "./format.js";
+import { cancelTask } from "./actions.js";
+import { button, el, svg } from "./dom.js";
+import { between, duration, time } from "./format.js";
 
 /** @typedef {import("./types.js").Task} Task */
 
@@ -37,6 +38,12 @@ const tick = (/** @type {number} */ span) => (/** @type {number} */ at) => {
   return e;
 };
 
+/** Whether a task waits or runs: it can be canceled. @param {Task} t */
+const open = (t) => !["done", "dead", "canceled", "superseded"].includes(t.state);
+
+/** How long a task took, or what it waits for. @param {Task} t @param {number} took */
+const state = (t, took) => (t.started_at ? duration(took) : t.state === "scheduled" ? ["from ", time(t.run_at)] : t.state);
+
 /** At most this many rows are drawn at once. */
 const most = 200;
 
@@ -60,7 +67,7 @@ export function waterfall(tasks, { slowest, names }) {
       el("tbody", { role: "rowgroup" }, rows.slice(0, most).map(({ t, parts: ps }) => el("tr", { role: "row" },
         el("th", { scope: "row", role: "rowheader" }, label(t), names?.get(t.document_id) ? el("bdi", { class: "muted" }, ` ${names.get(t.document_id)?.slice(0, 60)}`) : null, t.attempts > 1 ? el("span", { class: "muted" }, ` attempt ${t.attempts}`) : null),
         el("td", { class: "muted mono", role: "cell" }, t.worker ? el("span", { title: t.worker }, t.worker.length > 18 ? "…" + t.worker.slice(-16) : t.worker) : t.reused ? "reused" : "–"),
-        el("td", { class: "num", role: "cell" }, t.started_at ? duration(took(t)) : t.state),
+        el("td", { class: "num", role: "cell" }, state(t, took(t)), open(t) ? [" ", button("Cancel…", () => void cancelTask(t.id, label(t)), { "aria-label": `Cancel ${label(t)}` })] : null),
         el("td", { class: "lane", role: "cell" }, svg("svg", { class: "bars", viewBox: "0 0 1000 16", preserveAspectRatio: "none", role: "img", "aria-label": ps.filter((p) => p.to > p.from).map((p) => `${words[p.name]} ${duration(p.to - p.from)}`).join(", ") || "no time" },
           ps.map((p) => svg("rect", { class: `stage ${p.name}`, x: ((p.from - from) / span) * 1000, width: Math.max(((p.to - p.from) / span) * 1000, p.to > p.from ? 2 : 0), y: p.name === "queue" ? 6 : 1, height: p.name === "queue" ? 4 : 14 }, svg("title", {}, `${words[p.name]}: ${duration(p.to - p.from)}`))))))))))
     , rows.length > most ? el("p", { class: "muted" }, `${most} of ${rows.length} tasks are drawn${slowest ? ", the slowest" : ""}; the diagnostics hold all.`) : null);
