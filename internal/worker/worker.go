@@ -172,6 +172,7 @@ type attempt struct {
 	since  time.Time
 	began  atomic.Bool  // it has a worker, or had one
 	worked atomic.Bool  // only its end is still to be written: its capacity is released
+	lost   atomic.Bool  // its lease is gone, which was told
 	fence  atomic.Int64 // monotonic-clock deadline (ns since Executor.started) after which the lease may be gone
 }
 
@@ -372,7 +373,7 @@ func (w *Worker) claim(ctx context.Context, h sheaf.Hint) (*attempt, context.Con
 	w.mu.Unlock()
 	// A task that was taken away can come back before a heartbeat has told of
 	// the loss; the attempt at it that still runs here works for nothing.
-	if earlier != nil && !earlier.worked.Load() {
+	if earlier != nil {
 		w.loses(earlier)
 	}
 
@@ -651,8 +652,13 @@ func (w *Worker) attemptUnder(c sheaf.Claim) *attempt {
 	return nil
 }
 
-// loses stops an attempt whose task was taken away.
+// loses stops an attempt whose task was taken away, and tells so once. One whose
+// end is being written is left alone: a heartbeat that overlaps a successful end
+// finds the claim gone, too, and the end of a stale claim is refused by the store.
 func (w *Worker) loses(a *attempt) {
+	if a.worked.Load() || a.lost.Swap(true) {
+		return
+	}
 	w.cfg.Observe.LeaseLost(a.task.Kind)
 	w.cfg.Log.Warn("lease lost", "task", a.task.ID, "epoch", a.task.Epoch, "worker", w.id)
 	a.cancel(errLost)
@@ -682,8 +688,7 @@ func (w *Worker) watchdog(ctx context.Context) {
 		}
 		w.mu.Unlock()
 		for _, a := range over {
-			w.cfg.Observe.LeaseLost(a.task.Kind)
-			a.cancel(errLost)
+			w.loses(a)
 		}
 		for _, a := range late {
 			a.cancel(errTooLong)

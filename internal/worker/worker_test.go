@@ -414,6 +414,63 @@ func TestLostLeaseStopsTheTaskAndWritesNothing(t *testing.T) {
 	})
 }
 
+// losses counts the leases that an executor says it lost.
+type losses struct {
+	noObserver
+	count atomic.Int64
+}
+
+func (l *losses) LeaseLost(sheaf.TaskKind) { l.count.Add(1) }
+
+// A heartbeat that overlaps the end of a task finds its claim gone; nothing was
+// lost.
+func TestTaskWhoseEndIsBeingWrittenHasLostNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen, slow := &losses{}, make(chan struct{})
+		r := startWith(t, func(c *Config) { c.Observe, c.Store.(*book).slow = seen, slow }, map[sheaf.TaskKind]func(context.Context) error{"ok": func(context.Context) error { return nil }}, "ok")
+		r.store.mu.Lock()
+		r.store.lost["ok"] = true
+		r.store.mu.Unlock()
+		time.Sleep(2 * time.Minute) // past heartbeats and the lease
+		if n := seen.count.Load(); n != 0 {
+			t.Errorf("%d leases lost, want none", n)
+		}
+		close(slow)
+		synctest.Wait()
+		expect(t, r.store.entries(), "complete ok")
+		r.finish()
+	})
+}
+
+// Heartbeats and the watchdog find the loss again for as long as the attempt
+// takes to stop; it is one loss.
+func TestLostLeaseIsCountedOnce(t *testing.T) {
+	for name, lose := range map[string]func(*book){
+		"taken away":            func(b *book) { b.lost["long"] = true },
+		"heartbeats unanswered": func(b *book) { b.down = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				seen := &losses{}
+				r := startWith(t, func(c *Config) { c.Observe = seen }, map[sheaf.TaskKind]func(context.Context) error{"long": func(ctx context.Context) error {
+					<-ctx.Done()
+					time.Sleep(2 * time.Minute) // a parser that is slow to die
+					return context.Cause(ctx)
+				}}, "long")
+				r.store.mu.Lock()
+				lose(r.store)
+				r.store.mu.Unlock()
+				time.Sleep(4 * time.Minute)
+				if n := seen.count.Load(); n != 1 {
+					t.Errorf("%d leases lost, want 1", n)
+				}
+				r.finish()
+				expect(t, r.store.entries())
+			})
+		})
+	}
+}
+
 // A task that is taken away and comes back to the same executor before a
 // heartbeat: the earlier attempt stops, and its end leaves the new one its
 // heartbeats.
