@@ -30,6 +30,14 @@ func CountTokens(s string) int {
 	return n
 }
 
+// DecodeTokens returns the text that cl100k_base tokens stand for, with the
+// replacement character for bytes that are no UTF-8. A number that is no token is
+// an error.
+func DecodeTokens(tokens []uint) (string, error) {
+	s, err := cl100k().Decode(tokens)
+	return strings.ToValidUTF8(s, "\uFFFD"), err
+}
+
 // maxTokenBytes is the longest token of cl100k_base: 128 spaces.
 const maxTokenBytes = 128
 

@@ -28,6 +28,24 @@ func TestCountTokensEqualsLibrary(t *testing.T) {
 	})
 }
 
+func TestDecodeTokensTakesBackWhatWasEncoded(t *testing.T) {
+	for _, s := range []string{"", "hello world", "中文没有空格", "👩‍👩‍👧 family", "x ١٢٣٤ y\r\n\tz"} {
+		tokens, _, err := cl100k().Encode(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := DecodeTokens(tokens); err != nil || got != s {
+			t.Errorf("DecodeTokens(%v) = %q, %v, want %q", tokens, got, err, s)
+		}
+	}
+	if got, err := DecodeTokens([]uint{9468}); err != nil || got != "\ufffd" { // the first bytes of an emoji
+		t.Errorf("half a character is %q, %v", got, err)
+	}
+	if got, err := DecodeTokens([]uint{15339, 4_000_000}); err == nil {
+		t.Errorf("a number that is no token is %q", got)
+	}
+}
+
 func BenchmarkCountTokens(b *testing.B) {
 	s := strings.Repeat("The quick brown fox jumps over the lazy dog; it costs 1,234.56 euros, doesn't it?\n", 200)
 	b.Run("sheaf", func(b *testing.B) {

@@ -261,6 +261,8 @@ func TestMistakesAreAnsweredWithTheRightName(t *testing.T) {
 		{"GET", doc + "/content?redirect=yes", "", nil, 400, "invalid", "give true or false"},
 		{"POST", "/v1/search", `{"query": "x", "mode": "hybird"}`, j, 400, "invalid", "did you mean hybrid?"},
 		{"POST", "/v1/search", `{"query": "x", "filters": {}}`, j, 400, "invalid", "did you mean filter?"},
+		{"POST", "/v1/embeddings", `{"inputs": "x"}`, j, 400, "invalid", "did you mean input?"},
+		{"POST", "/v1/embeddings", `{"input": "x", "encoding_format": "base46"}`, j, 400, "invalid", "did you mean base64?"},
 		{"POST", "/v1/search", `{"qeury": "x"}`, j, 400, "invalid", "did you mean query?"},
 		{"POST", ds + "/search", `{"query": "x", "limit": 100000}`, j, 400, "invalid", "1 to 100"},
 		{"POST", ds + "/search", `query=x`, []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, "unsupported_media_type", "Content-Type: application/json"},

@@ -182,6 +182,7 @@ func (s *Server) routes() {
 	s.documentRoutes()
 	s.jobRoutes()
 	s.searchRoutes()
+	s.embeddingRoutes()
 	s.queueRoutes()
 	s.uploadRoutes()
 	s.partialRoutes()

@@ -82,7 +82,7 @@ func TestEveryRouteDeclaresItsScope(t *testing.T) {
 		"GET /v1/admin/tenants/{tenant}/tasks/{task}", "GET /v1/admin/queues", "GET /v1/admin/tenants", "POST /v1/admin/tenants", "GET /v1/admin/tenants/{tenant}", "PATCH /v1/admin/tenants/{tenant}",
 		"GET /v1/admin/tenants/{tenant}/keys", "POST /v1/admin/tenants/{tenant}/keys", "PATCH /v1/admin/tenants/{tenant}/keys/{key}", "DELETE /v1/admin/tenants/{tenant}/keys/{key}",
 	}
-	posts := []string{"POST /v1/search", "POST /v1/datasets/{ds}/search", "POST /v1/receipts:verify", "POST /v1/flows:validate"} // that read
+	posts := []string{"POST /v1/search", "POST /v1/embeddings", "POST /v1/datasets/{ds}/search", "POST /v1/receipts:verify", "POST /v1/flows:validate"} // that read
 	for _, rt := range s.api.table {
 		method, path, _ := strings.Cut(rt.pattern, " ")
 		want := scopeWrite

@@ -31,6 +31,7 @@ import (
 	"sheaf/internal/buildinfo"
 	"sheaf/internal/doctor"
 	"sheaf/internal/edits"
+	"sheaf/internal/embed"
 	"sheaf/internal/logctx"
 	"sheaf/internal/notify"
 	"sheaf/internal/queue"
@@ -83,6 +84,7 @@ type Config struct {
 	Files    Files
 	Renderer Renderer // nil: no page images
 	Queue    queue.Queue
+	Embedder embed.Embedder                                                 // of the search index; nil: no /v1/embeddings
 	Receipts *receipt.Signer                                                // nil: receipts are not signed
 	Health   *Health                                                        // nil: /readyz knows of no dependencies
 	Doctor   func(ctx context.Context, repair bool) (*doctor.Report, error) // nil: no /v1/doctor

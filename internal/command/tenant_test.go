@@ -350,7 +350,7 @@ func TestAnotherTenantSeesAndChangesNothingOnAnyRoute(t *testing.T) {
 	doc, routes := s.routes()
 	values := map[string]any{
 		"query": victimsWord, "document_ids": []string{v.document}, "ids": []string{v.task, v.upload},
-		"document_id": v.document, "job_id": v.job, "job": v.job, "url": "https://example.invalid/a.pdf", "name": "theft", "text": "theft", "toml": victimsFlow("theft"), "limit": 10, "fresh": true,
+		"document_id": v.document, "job_id": v.job, "job": v.job, "url": "https://example.invalid/a.pdf", "name": "theft", "text": "theft", "input": "theft", "toml": victimsFlow("theft"), "limit": 10, "fresh": true,
 	}
 	// The victim's job is over, but what folds its progress may still be at work.
 	before := ""
@@ -496,7 +496,7 @@ func TestScopesHoldOnEveryRoute(t *testing.T) {
 			}
 		}
 		operators := r.path == "/v1/doctor" || strings.HasPrefix(r.path, "/v1/admin/")
-		reads := !operators && (r.method == http.MethodGet || r.method == http.MethodHead || r.method == http.MethodOptions || r.method == "STREAM" || strings.HasSuffix(r.path, "/search") || r.path == "/v1/receipts:verify" || r.path == "/v1/flows:validate")
+		reads := !operators && (r.method == http.MethodGet || r.method == http.MethodHead || r.method == http.MethodOptions || r.method == "STREAM" || strings.HasSuffix(r.path, "/search") || r.path == "/v1/embeddings" || r.path == "/v1/receipts:verify" || r.path == "/v1/flows:validate")
 		if resp, _ := reader.ask(r.method, p, contentType, body); (resp.StatusCode == http.StatusForbidden) == reads {
 			t.Errorf("%s %s answers %d to a key that may only read", r.method, p, resp.StatusCode)
 		}
