@@ -67,10 +67,11 @@ type UndoRequest struct {
 
 // AppliedEdit says of a chunk that people edited it.
 type AppliedEdit struct {
-	ID      string `json:"id"`
-	Version int    `json:"version"`
-	Added   bool   `json:"added,omitempty" doc:"the chunk stands in no file: people added it"`
-	Enabled bool   `json:"enabled" doc:"false: no search finds the chunk"`
+	ID        string `json:"id"`
+	Version   int    `json:"version"`
+	Added     bool   `json:"added,omitempty" doc:"the chunk stands in no file: people added it"`
+	Rewritten bool   `json:"rewritten,omitempty" doc:"its text, keywords or questions are not those that were parsed"`
+	Enabled   bool   `json:"enabled" doc:"false: no search finds the chunk"`
 }
 
 // ListedChunk is a chunk as people edited it.
@@ -132,7 +133,7 @@ type editedOut struct {
 }
 
 func appliedEdit(e *taskstore.ChunkEdit) AppliedEdit {
-	return AppliedEdit{ID: e.ID, Version: e.Version, Added: e.Added, Enabled: !e.Content.Disabled}
+	return AppliedEdit{ID: e.ID, Version: e.Version, Added: e.Added, Rewritten: e.Content.Rewritten(), Enabled: !e.Content.Disabled}
 }
 
 func editOf(e *taskstore.ChunkEdit) *Edit {

@@ -42,6 +42,7 @@ func TestPage(t *testing.T) {
 		{"a job says what its cancel and its retry would do", testJobActions},
 		{"a hit leads to its box", testSearchToBox},
 		{"chunks are filtered by their labels and show them", testLabels},
+		{"chunks are edited where they are read", testChunkEdits},
 		{"documents are filtered, sorted and read from all sides", testSides},
 		{"everything can be done with the keyboard", testKeyboard},
 		{"a tenant is edited with the keyboard", testEditTenant},

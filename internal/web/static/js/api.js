@@ -55,9 +55,9 @@ export async function request(path, init = {}) {
 /** @param {string} path @param {AbortSignal} [signal] @returns {Promise<any>} */
 export const get = async (path, signal) => (await request(path, { signal })).json();
 
-/** @param {string} path @param {any} [body] @param {string} [method] @returns {Promise<any>} */
-export async function send(path, body, method = "POST") {
-  const init = body === undefined ? { method } : { method, headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+/** @param {string} path @param {any} [body] @param {string} [method] @param {Record<string, string>} [headers] @returns {Promise<any>} */
+export async function send(path, body, method = "POST", headers = {}) {
+  const init = body === undefined ? { method, headers } : { method, headers: { "Content-Type": "application/json", ...headers }, body: JSON.stringify(body) };
   return (await request(path, init)).json();
 }
 

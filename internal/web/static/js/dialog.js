@@ -27,7 +27,9 @@ export function dialog({ title, body, action, danger, run }) {
           d.close();
         } catch (err) {
           go.disabled = false;
-          if (!atFields(form, err)) problem.replaceChildren(trouble(err));
+          if (atFields(form, err)) return;
+          problem.replaceChildren(trouble(err));
+          go.focus(); // which it lost while it was disabled
         }
       },
     }, el("h2", { id: "dialog-title" }, title), ...body, problem, el("div", { class: "actions" }, button("Keep as it is", () => d.close()), go));

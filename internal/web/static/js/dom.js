@@ -47,7 +47,7 @@ function fill(e, children) {
   for (const c of children.flat(2)) if (c !== null && c !== undefined && c !== false) e.append(typeof c === "number" ? String(c) : c);
 }
 
-const focusable = "a[href], button, input, select, summary, [tabindex]";
+const focusable = "a[href], button, input, select, textarea, summary, [tabindex]";
 
 /**
  * Replaces what is inside, unless it would look the same: the reader's focus
@@ -62,7 +62,9 @@ export function draw(parent, ...children) {
   if (next.innerHTML === parent.innerHTML && !parent.querySelector("button,input,select")) return;
   const at = [...parent.querySelectorAll(focusable)].indexOf(/** @type {Element} */ (document.activeElement));
   parent.replaceChildren(...next.childNodes);
-  if (at >= 0) /** @type {HTMLElement|undefined} */ (parent.querySelectorAll(focusable)[at])?.focus({ preventScroll: true });
+  if (at < 0) return;
+  const can = [...parent.querySelectorAll(focusable)].slice(0, at + 1).findLast((e) => !e.matches(":disabled"));
+  /** @type {HTMLElement|undefined} */ (can)?.focus({ preventScroll: true });
 }
 
 /** @param {string} id @returns {HTMLElement} */

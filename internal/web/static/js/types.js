@@ -26,7 +26,12 @@
  *   level?: string, text?: string, detail?: any, at: string}} SheafEvent
  * @typedef {{page: number, x0: number, y0: number, x1: number, y1: number}} Box
  * @typedef {{id: string, document_id: string, range_id: string, ordinal: number, kind: string, text: string, tokens: number, pages: number[], boxes: Box[], heading_path: string[],
- *   role?: string, parent?: string, context?: string, keywords?: string[], questions?: string[], language?: string, tags?: {name: string, weight: number}[], metadata?: Record<string, string>}} Chunk
+ *   role?: string, parent?: string, context?: string, keywords?: string[], questions?: string[], language?: string, tags?: {name: string, weight: number}[], metadata?: Record<string, string>, edit?: AppliedEdit}} Chunk
+ * @typedef {{id: string, version: number, added?: boolean, rewritten?: boolean, enabled: boolean}} AppliedEdit
+ * @typedef {{deleted?: boolean, text?: string, keywords?: string[], questions?: string[], author?: string}} EditContent
+ * @typedef {AppliedEdit & EditContent & {state: "applied"|"undone"|"unplaced", chunk_id?: string, excerpt?: string, headings?: string[], pages?: number[], updated_at: string}} Edit
+ * @typedef {Edit & {versions: (EditContent & {version: number, enabled: boolean, at: string})[]}} EditHistory
+ * @typedef {{chunk?: Chunk, edit?: Edit}} EditedChunk
  * @typedef {{change: "same"|"changed"|"added"|"removed", from?: Chunk, to?: Chunk}} ChunkChange
  * @typedef {{from: number, to: number, settings: {name: string, from: any, to: any}[], counts: {same: number, changed: number, added: number, removed: number}, items: ChunkChange[], next_cursor: string|null}} Comparison
  * @typedef {{name: string, total: number, done: number, failed: number, reused: number, unit: string, started_at?: string, finished_at?: string}} JobStage

@@ -4,6 +4,7 @@ import { cancelDocuments, deleteDocuments, reparseDialog, retryDocuments, retryT
 import { aborted, documentPath, download, get } from "../api.js";
 import { comparison } from "../compare.js";
 import { announce, button, draw, el, empty, grid, gridRows, icon, name, trouble, whenSeen } from "../dom.js";
+import { chunkEditor, editBadge, editList, unplaced } from "../edits.js";
 import { diagnostics } from "../flight.js";
 import { between, bytes, drawable, duration, eta, format, number, percent, plural, time } from "../format.js";
 import { labels } from "../labels.js";
@@ -19,7 +20,7 @@ import { waterfall } from "../waterfall.js";
 /** @typedef {import("../types.js").Chunk} Chunk */
 /** @typedef {import("../types.js").Pages} Pages */
 
-const tabs = /** @type {const} */ ([["", "Read"], ["problems", "What went wrong"], ["timeline", "Timeline"], ["versions", "Versions"], ["settings", "Settings"]]);
+const tabs = /** @type {const} */ ([["", "Read"], ["problems", "What went wrong"], ["timeline", "Timeline"], ["versions", "Versions"], ["edits", "Edits"], ["settings", "Settings"]]);
 
 const chunksPerPage = 60;
 
@@ -103,7 +104,15 @@ export async function view({ root, params, query, signal }) {
     await readWait();
     drawHead();
     drawProgress();
-    if (before.state !== d.state || before.live_generation !== d.live_generation || (tab !== "" && tab !== "versions" && tab !== "settings")) void drawPane();
+    if (before.state !== d.state || before.live_generation !== d.live_generation || ["problems", "timeline"].includes(tab)) void drawPane();
+    if (before.live_generation !== d.live_generation) void countUnplaced();
+  }
+
+  /** Edits that have no effect are told of on every tab. */
+  async function countUnplaced() {
+    if (!d.live_generation) return;
+    const n = await unplaced(base, signal).catch(() => 0);
+    tabBar.querySelector('[data-tab="edits"] b')?.replaceChildren(n ? String(n) : "");
   }
 
   let due = 0, running = false, missed = false;
@@ -139,7 +148,7 @@ export async function view({ root, params, query, signal }) {
     compared = { from: Number(q.get("from")) || 0, to: Number(q.get("to")) || 0, show: q.get("show") || "" };
   };
   read(query);
-  tabBar.append(...tabs.map(([k, label]) => el("a", { href: `?${new URLSearchParams(k ? { tab: k } : {})}`, "data-tab": k }, label, k === "problems" ? el("b", { class: "count" }) : null)));
+  tabBar.append(...tabs.map(([k, label]) => el("a", { href: `?${new URLSearchParams(k ? { tab: k } : {})}`, "data-tab": k }, label, k === "problems" || k === "edits" ? el("b", { class: "count" }) : null)));
 
   /** @type {AbortController} */
   let paneStop = new AbortController();
@@ -155,11 +164,11 @@ export async function view({ root, params, query, signal }) {
     paneStop.abort();
     paneStop = new AbortController();
     const stop = AbortSignal.any([signal, paneStop.signal]);
-    const keep = drawn === tab && tab !== "";
+    const keep = drawn === tab;
     drawn = tab;
     if (!keep) pane.replaceChildren(el("p", { class: "muted" }, "Loading …"));
     try {
-      const content = tab === "problems" ? wrong() : tab === "timeline" ? timeline() : tab === "versions" ? await versions(stop) : tab === "settings" ? settings() : await reader(stop);
+      const content = tab === "problems" ? wrong() : tab === "timeline" ? timeline() : tab === "versions" ? await versions(stop) : tab === "edits" ? await edits(stop) : tab === "settings" ? settings() : await reader(stop);
       if (stop.aborted) return;
       if (keep) draw(pane, content);
       else pane.replaceChildren(content);
@@ -194,14 +203,16 @@ export async function view({ root, params, query, signal }) {
     const light = (/** @type {string} */ key, /** @type {boolean} */ on) => {
       for (const r of figure?.querySelectorAll("rect") || []) if (r.dataset.key === key) r.classList.toggle("on", on);
     };
-    const add = (/** @type {Chunk[]} */ chunks) => items.append(...chunks.map((c) => {
-      const li = el("li", { tabindex: "0", id: `c-${c.id}`, class: `chunk ${c.kind}`, "aria-label": `Chunk on ${unit} ${c.pages.join(", ") || page}` },
+    const item = (/** @type {Chunk} */ c) => {
+      const li = el("li", { tabindex: "0", id: `c-${c.id}`, class: `chunk ${c.kind}${c.edit?.added ? " added" : ""}${c.edit && !c.edit.enabled ? " off" : ""}`, "aria-label": `Chunk on ${unit} ${c.pages?.join(", ") || page}` },
         c.heading_path?.length ? el("p", { class: "path" }, c.heading_path.map((h, i) => [i ? " › " : "", el("bdi", {}, h)])) : null, pictured ? figures({ ds: params.ds, doc: d.id, chunk: c, signal: stop }) : pictures({ ds: params.ds, doc: d.id, chunk: c, signal: stop }), chunkText(c.text, c.kind), labels(c),
-        el("p", { class: "meta muted num" }, `${plural(c.tokens, "token")}${c.pages.length > 1 ? `, ${unit}s ${c.pages[0]}–${c.pages[c.pages.length - 1]}` : whole && d.units > 1 && c.pages.length ? `, ${unit} ${c.pages[0]}` : ""}`));
+        el("div", { class: "meta" }, editBadge(c), el("span", { class: "muted num" }, `${plural(c.tokens, "token")}${c.pages?.length > 1 ? `, ${unit}s ${c.pages[0]}–${c.pages[c.pages.length - 1]}` : whole && d.units > 1 && c.pages?.length ? `, ${unit} ${c.pages[0]}` : ""}`), editor.tools(c)));
       for (const e of ["mouseenter", "focus"]) li.addEventListener(e, () => light(c.id, true));
       for (const e of ["mouseleave", "blur"]) li.addEventListener(e, () => light(c.id, false));
       return li;
-    }));
+    };
+    const editor = chunkEditor({ base, item, reload: () => void drawPane() });
+    const add = (/** @type {Chunk[]} */ chunks) => items.append(...chunks.map(item));
     add(list.items);
     const pick = (/** @type {string} */ key) => {
       const li = document.getElementById(`c-${key}`);
@@ -412,6 +423,17 @@ export async function view({ root, params, query, signal }) {
     return out;
   }
 
+  // ---- edits ----
+  /** @param {AbortSignal} stop */
+  function edits(stop) {
+    const reload = () => {
+      void drawPane();
+      void countUnplaced();
+    };
+    const editor = chunkEditor({ base, item: () => el("li"), reload });
+    return editList({ base, unit: d.unit || "unit", paged: d.unit !== "row" && d.units > 1 || drawable(d.media_type), signal: stop, reload, add: () => void editor.add() });
+  }
+
   // ---- settings ----
   function settings() {
     const parquet = tasks.filter((t) => t.state === "done" && t.range_id && t.chunks);
@@ -447,6 +469,7 @@ export async function view({ root, params, query, signal }) {
   drawHead();
   drawProgress();
   await drawPane();
+  void countUnplaced();
   listen();
   return {
     /** @param {URLSearchParams} q */
