@@ -174,8 +174,14 @@ func joinShort(segments []segment) {
 	var ends []int // of the stretches between hard borders
 	var tokens []int
 	sum := 0
+	first := true
 	for i := range segments {
-		if sum += segments[i].tokens; segments[i].after == borderHard || i == len(segments)-1 {
+		n := segments[i].tokens
+		if first { // as if the range began here: what stands before a stretch does not count
+			n = segments[i].bare
+		}
+		sum += n
+		if first = segments[i].after == borderHard; first || i == len(segments)-1 {
 			ends, tokens, sum = append(ends, i+1), append(tokens, sum), 0
 		}
 	}

@@ -2,6 +2,7 @@ package chunker
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,6 +40,34 @@ func TestShortTextsStandWithTheTableTheyIntroduce(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, s, c.want)
 		}
 	}
+}
+
+// A stretch of just fewer than leastTokens is as short in the middle of a range
+// as at its start, where no line ends stand before it.
+func TestStretchesAreAsShortInTheMiddleOfARange(t *testing.T) {
+	rows := sheaf.Block{Kind: sheaf.BlockTable, Table: &sheaf.Table{Rows: [][]string{{"a"}}}}
+	right := []sheaf.Block{heading(1, "Head"), para("")}
+	for n := range leastTokens {
+		right[1].Text = strings.TrimSpace(strings.Repeat("a ", n))
+		if right := append(right, rows); n > 0 {
+			whole, parts := chunkTexts(t, append([]sheaf.Block{para("An end.")}, right...)), chunkTexts(t, right)
+			if !slices.Equal(whole[1:], parts) {
+				t.Fatalf("%d words: %q, want %q", n, whole[1:], parts)
+			}
+		}
+	}
+}
+
+func chunkTexts(t *testing.T, blocks []sheaf.Block) (out []string) {
+	t.Helper()
+	chunks, err := Chunk(context.Background(), input(config("general", ""), blocks))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range chunks {
+		out = append(out, c.Text)
+	}
+	return out
 }
 
 // config has a method and a delimiter where one is given.
