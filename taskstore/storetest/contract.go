@@ -74,6 +74,7 @@ func Run(t *testing.T, engine string) {
 		{"ReusableRangesPreferTheDocument", reusable},
 		{"EventsAreAppendedInOrder", appendEvents},
 		{"FeedIsOrderedAndWindowed", feed},
+		{"FeedOfManyBacklogsComesInSlices", feedSlices},
 		{"BegunDocumentsAreServedFirst", depthFirst},
 		{"RetriesKeepTheirPlace", placeIsKept},
 		{"TasksOfAnEarlierVersionAreServed", earlierVersion},
@@ -1232,6 +1233,48 @@ func feed(f *Fixture) {
 		}
 	}
 	f.T.Fatal("the lost task is not fed")
+}
+
+// feedSlices: where many tenants have a backlog, the first are fed before the
+// others are read; all of them are fed, each task once.
+func feedSlices(f *Fixture) {
+	const tenants, tasks, window = 30, 4, 2
+	for i := range tenants {
+		id := fmt.Sprintf("t%02d", i)
+		d := f.Document(id)
+		if i%5 != 0 { // one in five has next to nothing
+			f.Plan(d, Parse(tasks)...)
+		}
+	}
+	seen := map[string]int{}
+	looks := 0
+	for after := ""; ; {
+		looks++
+		slice, err := f.Store.Feedable(ctx, after, window, time.Minute)
+		f.OK(err)
+		listed := map[string]bool{}
+		for _, t := range slice.Tenants {
+			listed[t.TenantID] = true
+		}
+		if len(slice.Tenants) > 20 {
+			f.T.Errorf("%d tenants with a backlog are in one slice", len(slice.Tenants))
+		}
+		for _, h := range slice.Hints {
+			if !listed[h.TenantID] {
+				f.T.Fatalf("a hint of %s, whose share the slice does not tell", h.TenantID)
+			}
+			if seen[h.TaskID]++; seen[h.TaskID] > 1 {
+				f.T.Fatalf("task %s of %s is in two slices", h.TaskID, h.TenantID)
+			}
+		}
+		if after = slice.Next; after == "" {
+			break
+		}
+	}
+	want(f, "hints", len(seen), tenants/5+tenants*4/5*window)
+	if looks < 2 {
+		f.T.Errorf("%d slices", looks)
+	}
 }
 
 func aging(f *Fixture) {

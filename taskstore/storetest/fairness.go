@@ -28,13 +28,39 @@ func fairness(f *Fixture) {
 	if got := measure(); got != nil || stats() != nil {
 		f.T.Errorf("before anybody has waited: %+v", got)
 	}
+	// What waits for long counts; what is served is summed from the log.
+	works := map[string][]string{}
+	for _, tenant := range []string{"a", "b"} {
+		for range 3 { // of 12 pages each
+			works[tenant] = append(works[tenant], f.Plan(f.Document(tenant), Parse(1)...)[0].ID)
+		}
+	}
+	f.Store.AdvanceClock(2 * taskstore.FairnessWindow)
+	serve := func(tenant string) {
+		f.T.Helper()
+		f.Done(works[tenant][0])
+		works[tenant] = works[tenant][1:]
+		for n := 1; n > 0; {
+			var err error
+			n, err = f.Store.RollUp(ctx)
+			f.OK(err)
+		}
+	}
+	serve("a")
+	if got := measure(); got == nil || got.Tenants != 2 || got.Index != 0.5 {
+		f.T.Errorf("one of two tenants was served: %+v, want 0.5 of 2", got)
+	}
+	serve("b")
+	if got := measure(); got == nil || got.Tenants != 2 || got.Index != 1 {
+		f.T.Errorf("both tenants were served the same: %+v, want 1 of 2", got)
+	}
 	f.Store.AdvanceClock(2 * taskstore.FairnessWindow)
 	minute := f.clock().Unix() / 60
 	for _, served := range []struct {
 		tenant string
 		minute int64
 		cost   int
-	}{{"a", minute - 1, 30}, {"a", minute - 2, 10}, {"b", minute - 1, 10}, {"b", minute - 20, 1000}} {
+	}{{"a", minute - 1, 30}, {"a", minute - 2, 10}, {"b", minute - 1, 10}, {"b", minute - 50, 1000}} {
 		f.Exec("INSERT INTO stats_minutes (tenant_id, minute, tasks, failed, cost, stage_ms) VALUES (?, ?, 1, 0, ?, '{}')", served.tenant, served.minute, served.cost)
 	}
 	got := measure()

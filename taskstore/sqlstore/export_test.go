@@ -1,0 +1,13 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+)
+
+// Explain is how the engine would answer a query on a connection of the store.
+func (s *Store) Explain(ctx context.Context, query string) (string, error) {
+	var steps []map[string]any
+	err := s.handle.read(ctx).Raw("EXPLAIN " + query).Scan(&steps).Error
+	return fmt.Sprint(steps), err
+}
