@@ -38,6 +38,9 @@ func (g *global) withStore(ctx context.Context, dryRun bool, f func(ctx context.
 
 // withSchema opens the store as it is.
 func (g *global) withSchema(ctx context.Context, f func(ctx context.Context, s *sqlstore.Store) error) error {
+	if g.asked != "" { // it would act on another store than the one that was meant
+		return usageError{cured(fmt.Errorf("`%s` opens the store itself and asks no server", g.asked), "Leave --server out, and name the store with --data-dir or --config. A server with keys does the same under /v1/admin.")}
+	}
 	cfg, err := g.load()
 	if err != nil {
 		return err

@@ -23,6 +23,7 @@ type global struct {
 	config  string
 	dataDir string
 	server  string
+	asked   string // the command, where --server was given with it
 	key     string
 	json    bool
 	quiet   bool
@@ -95,6 +96,10 @@ commands talk to it, or to the one that --server names.`,
 // use takes the streams of a command, which tests replace.
 func (g *global) use(cmd *cobra.Command) {
 	g.in, g.out, g.err = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+	g.asked = cmd.CommandPath()
+	if !cmd.Flags().Changed("server") {
+		g.asked = ""
+	}
 }
 
 // asGroup makes a command that only holds others show its help, and answer a

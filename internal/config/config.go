@@ -443,8 +443,8 @@ func Load(path string, environ []string) (Config, error) {
 		if err != nil {
 			return c, fmt.Errorf("%s: %w", path, err)
 		}
-		if unknown := meta.Undecoded(); len(unknown) > 0 {
-			return c, fmt.Errorf("%s: unknown setting %q; `sheaf config reference` lists all", path, unknown[0].String())
+		if undecoded := meta.Undecoded(); len(undecoded) > 0 {
+			return c, fmt.Errorf("%s: %w", path, unknown(undecoded[0].String()))
 		}
 	}
 	if err := c.fromEnv(environ); err != nil {
@@ -691,6 +691,18 @@ func (c *Config) Set(name, value string) error {
 	for _, f := range Fields(c) {
 		if f.Name == name {
 			return f.Set(value)
+		}
+	}
+	return unknown(name)
+}
+
+// unknown says what to do about a setting that nobody knows.
+func unknown(name string) error {
+	if of, cut := strings.CutSuffix(name, "_file"); cut {
+		for _, f := range Fields(new(Config)) {
+			if f.Name == of {
+				return fmt.Errorf("unknown setting %q; the environment variable %s names a file that holds %s", name, envName(of)+"_FILE", of)
+			}
 		}
 	}
 	return fmt.Errorf("unknown setting %q; `sheaf config reference` lists all", name)

@@ -78,6 +78,7 @@ func TestLaterSourcesWin(t *testing.T) {
 	}
 	for _, bad := range []struct{ file, env, want string }{
 		{"[store]\ndns='x'\n", "", `unknown setting "store.dns"`},
+		{"[embed]\napi_key_file='x'\n", "", `the environment variable SHEAF_EMBED_API_KEY_FILE names a file that holds embed.api_key`},
 		{"", "SHEAF_STORE_MAX_CONNS=many", "SHEAF_STORE_MAX_CONNS"},
 		{"", "SHEAF_STORE_DSN_FILE=" + filepath.Join(dir, "absent"), "SHEAF_STORE_DSN_FILE"},
 	} {
