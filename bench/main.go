@@ -94,6 +94,9 @@ var measures = []measure{
 	{[]string{"fleet.first.searchable"}, func(ctx context.Context, b *bench) error { return b.fleetFirstSearchable(ctx) }},
 	{[]string{"fleet.spread"}, func(ctx context.Context, b *bench) error { return b.fleetSpread(ctx) }},
 	{[]string{"watchers"}, func(ctx context.Context, b *bench) error { return b.watchers(ctx) }},
+	{[]string{"promotion"}, func(ctx context.Context, b *bench) error { return b.promotion(ctx) }},
+	{[]string{"upload.tiny"}, func(ctx context.Context, b *bench) error { return b.tinyUploads(ctx) }},
+	{[]string{"queue.first"}, func(ctx context.Context, b *bench) error { return b.firstHint(ctx) }},
 	{[]string{"queue.latency"}, func(ctx context.Context, b *bench) error { return b.queueLatency(ctx) }},
 }
 

@@ -34,8 +34,11 @@ type bare struct {
 	parse func(ctx context.Context, t *sheaf.Task)
 	// ended is called with each task that is about to be completed.
 	ended func(t *sheaf.Task)
-	pids  []int  // of the engines
-	dsn   string // of the store on a server
+	// promoted is called with how long after its time each task was queued that
+	// had to wait for one. It may be nil.
+	promoted func(lane sheaf.Lane, late time.Duration)
+	pids     []int  // of the engines
+	dsn      string // of the store on a server
 }
 
 // spent is what work on tasks took.
@@ -81,9 +84,14 @@ func (p *bare) tenant(ctx context.Context, id string, weight, most int) error {
 // document makes a document whose plan will yield n tasks of one page each. It
 // returns the id of the plan.
 func (p *bare) document(ctx context.Context, tenant string, n int) (planID string, err error) {
+	return p.later(ctx, tenant, n, time.Time{})
+}
+
+// later is document with a plan that waits for a time, unless that is zero.
+func (p *bare) later(ctx context.Context, tenant string, n int, at time.Time) (planID string, err error) {
 	id, payload := sheaf.NewID(), json.RawMessage(fmt.Sprint(n))
 	planID = sheaf.NewID()
-	_, err = p.store.CreateDocuments(ctx, sheaf.Job{ID: sheaf.NewID(), TenantID: tenant, DatasetID: "ds-" + tenant, Kind: sheaf.JobIngest}, []taskstore.NewDocument{{
+	_, err = p.store.CreateDocuments(ctx, sheaf.Job{ID: sheaf.NewID(), TenantID: tenant, DatasetID: "ds-" + tenant, Kind: sheaf.JobIngest, NotBefore: at}, []taskstore.NewDocument{{
 		Document: sheaf.Document{ID: id, Name: id + ".pdf", MediaType: pdfType, Size: 1, SHA256: id + id, BlobKey: "originals/" + id},
 		Plan:     sheaf.NewTask{ID: planID, Kind: sheaf.KindPlan, Cost: 1, Payload: payload},
 	}}, "")
@@ -159,7 +167,7 @@ func (p *bare) run(ctx context.Context, withKeeper bool) (stop func()) {
 		},
 	}
 	if withKeeper {
-		k := keeper.New(keeper.Config{Store: p.store, Queue: p.queue, Feeds: p.feeds})
+		k := keeper.New(keeper.Config{Store: p.store, Queue: p.queue, Feeds: p.feeds, Promoted: p.promoted})
 		cfg.Changed = func(bool) { k.Notify() }
 		all.Go(func() { _ = k.Run(ctx) }) // ends with ctx
 	}

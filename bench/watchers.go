@@ -3,8 +3,10 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -24,16 +26,19 @@ const (
 	watchPollers  = 500
 	watchPoll     = 2 * time.Second
 	watchJobs     = 8                // that work is fed by, each followed by its share of the watchers
-	watchPhase    = 15 * time.Second // measured without and with watchers, by turns
-	watchRounds   = 3
-	watchDocument = 100 << 10 // bytes of text
+	watchIdle     = 15 * time.Second // measured on a fleet that does nothing, without and with watchers
+	watchPhase    = 5 * time.Second  // measured at work, with and without watchers by turns
+	watchSettle   = 2 * time.Second  // before each
+	watchRounds   = 12
+	watchFiles    = 100      // of each job
+	watchDocument = 10 << 10 // bytes of text of each
 )
 
 // watchers measures what 500 event streams and 500 pollers cost a fleet: on one
 // that does nothing the CPU of its processes and engines, on one at work the
 // pages it makes searchable and how long an upload and a search take. The
-// watchers run beside it on the same machine, whose other CPU time is the
-// fleet's: what they use themselves is no cost of being watched.
+// watchers run beside it on the same machine, and what they use themselves is no
+// cost of being watched: while nobody watches, as much CPU time is burned.
 func (b *bench) watchers(ctx context.Context) error {
 	return b.servedByFleet(ctx, "watchers", func(s *server, parts map[string]int) error {
 		if _, err := b.idleWatchers(ctx, s, parts); err != nil {
@@ -210,7 +215,7 @@ func (b *bench) idleWatchers(ctx context.Context, s *server, parts map[string]in
 	}
 	spent := func() float64 { // CPU-ms in a second
 		before, begun := cpuOf(parts), time.Now()
-		time.Sleep(watchPhase)
+		time.Sleep(watchIdle)
 		return (cpuOf(parts) - before).Seconds() * 1e3 / time.Since(begun).Seconds()
 	}
 	without := spent()
@@ -241,28 +246,42 @@ func (b *bench) watchersAtWork(ctx context.Context, s *server, parts map[string]
 	}
 	defer background.Wait()
 	defer stop()
-	var mu sync.Mutex // of b.texts
+	var mu sync.Mutex            // of b.texts and
+	current := map[string]bool{} // jobs of the work
+	finished := 0                // tasks of those before them
 	for i := range jobs {
 		first := make(chan struct{})
 		background.Go(func() {
-			for n := 0; ctx.Err() == nil; n++ {
+			before := ""
+			for ctx.Err() == nil {
 				mu.Lock()
 				var files []file
-				for range 30 {
+				for range watchFiles {
 					files = append(files, b.text(watchDocument))
 				}
 				mu.Unlock()
 				job, err := s.upload(ctx, sheaf.ParseConfig{}, files...)
 				if err == nil {
 					jobs[i].Store(&job.ID)
+					mu.Lock()
+					current[job.ID] = true
+					mu.Unlock()
 				}
-				if n == 0 {
+				if before == "" {
 					close(first)
-				}
-				if err == nil {
-					_, err = s.ended(ctx, job.ID)
+				} else if err == nil { // one more job waits all the time, so that the executor always has work
+					var over *sheaf.Job
+					if over, err = s.ended(ctx, before); err == nil {
+						mu.Lock()
+						delete(current, before)
+						finished += over.Stages[0].Done
+						mu.Unlock()
+					}
 				}
 				fail(err)
+				if err == nil {
+					before = job.ID
+				}
 			}
 		})
 		<-first
@@ -289,7 +308,7 @@ func (b *bench) watchersAtWork(ctx context.Context, s *server, parts map[string]
 	}
 	with.Store(-1)
 	background.Go(func() {
-		timed(300*time.Millisecond, &uploads, func() error {
+		timed(150*time.Millisecond, &uploads, func() error {
 			mu.Lock()
 			f := b.text(2000)
 			mu.Unlock()
@@ -298,51 +317,89 @@ func (b *bench) watchersAtWork(ctx context.Context, s *server, parts map[string]
 		})
 	})
 	background.Go(func() {
-		timed(200*time.Millisecond, &searches, func() error {
+		timed(150*time.Millisecond, &searches, func() error {
 			return s.call(ctx, http.MethodPost, "/v1/datasets/default/search", search.Request{Query: "claim worker lease"}, nil)
 		})
 	})
 	done := func() (sum int, at time.Time, err error) {
-		var list struct {
-			Items []sheaf.Job `json:"items"`
-		}
-		err = s.call(ctx, http.MethodGet, "/v1/jobs?limit=1000", nil, &list)
-		for _, j := range list.Items {
+		mu.Lock()
+		sum, ids := finished, slices.Collect(maps.Keys(current))
+		mu.Unlock()
+		for _, id := range ids {
+			var j sheaf.Job
+			if err := s.call(ctx, http.MethodGet, "/v1/jobs/"+id, nil, &j); err != nil {
+				return 0, at, err
+			}
 			sum += j.Stages[0].Done
 		}
-		return sum, time.Now(), err
+		return sum, time.Now(), nil
 	}
 	var rates, costs [2][]float64 // pages/s, and CPU-ms/page of all processes and engines
 	var frames, answers, same int64
-	var own [2]time.Duration
-	for range watchRounds {
-		for in := range 2 {
-			var c *crowd
-			if in == 1 {
-				c = watch(ctx, s, watchStreams, watchPollers, func(i int) string { return *jobs[i%watchJobs].Load() })
-			}
-			time.Sleep(3 * time.Second)
-			before, from, err := done()
-			if err != nil {
-				return err
-			}
-			used, fleet := ownTime(), cpuOf(parts)
-			with.Store(int64(in))
-			time.Sleep(watchPhase)
-			with.Store(-1)
-			used, fleet = ownTime()-used, cpuOf(parts)-fleet
-			after, until, err := done()
-			if err != nil {
-				return err
-			}
-			rates[in] = append(rates[in], float64(after-before)/until.Sub(from).Seconds())
-			costs[in] = append(costs[in], ms(fleet)/max(float64(after-before), 1))
-			own[in] += used
-			if c == nil {
-				continue
-			}
-			frames, answers, same = frames+c.frames.Load(), answers+c.answers.Load(), same+c.same.Load()
-			if err := c.end(); err != nil {
+	var parted [2]map[string]float64 // CPU-ms of each process and engine
+	parted[0], parted[1] = map[string]float64{}, map[string]float64{}
+	var base, watching float64 // CPUs that this process uses beside its watchers, and for them
+	turn := func(in int) error {
+		time.Sleep(watchSettle)
+		before, from, err := done()
+		if err != nil {
+			return err
+		}
+		used, fleet := ownTime(), cpuOf(parts)
+		part := map[string]time.Duration{}
+		for name, pid := range parts {
+			part[name] = cpuTime(pid)
+		}
+		with.Store(int64(in))
+		time.Sleep(watchPhase)
+		with.Store(-1)
+		used, fleet = ownTime()-used, cpuOf(parts)-fleet
+		for name, pid := range parts {
+			part[name] = cpuTime(pid) - part[name]
+		}
+		after, until, err := done()
+		if err != nil {
+			return err
+		}
+		own := used.Seconds() / until.Sub(from).Seconds()
+		switch in {
+		case -1: // nobody watches and nothing is burned
+			base = own
+			return nil
+		case 1:
+			watching = max(own-base, 0)
+		}
+		rates[in] = append(rates[in], float64(after-before)/until.Sub(from).Seconds())
+		for name, d := range part {
+			parted[in][name] += ms(d)
+		}
+		costs[in] = append(costs[in], ms(fleet)/max(float64(after-before), 1))
+		return nil
+	}
+	if err := turn(-1); err != nil {
+		return err
+	}
+	watched := func() error {
+		c := watch(ctx, s, watchStreams, watchPollers, func(i int) string { return *jobs[i%watchJobs].Load() })
+		err := turn(1)
+		frames, answers, same = frames+c.frames.Load(), answers+c.answers.Load(), same+c.same.Load()
+		return errors.Join(err, c.end())
+	}
+	unwatched := func() error {
+		defer burn(ctx, watching)()
+		return turn(0)
+	}
+	if err := watched(); err != nil { // says what to burn, and is not counted
+		return err
+	}
+	rates[1], costs[1], parted[1], uploads, searches = nil, nil, map[string]float64{}, [2][]time.Duration{}, [2][]time.Duration{}
+	for round := range watchRounds {
+		turns := []func() error{watched, unwatched}
+		if round%2 == 1 { // a machine that gets slower or faster makes no difference
+			slices.Reverse(turns)
+		}
+		for _, t := range turns {
+			if err := t(); err != nil {
 				return err
 			}
 		}
@@ -350,21 +407,54 @@ func (b *bench) watchersAtWork(ctx context.Context, s *server, parts map[string]
 	if err := failed.Load(); err != nil {
 		return *err
 	}
-	const measured = watchRounds * watchPhase
-	watching := (own[1] - own[0]).Seconds() / measured.Seconds() // CPUs
-	left := 1 - watching/float64(runtime.NumCPU())
-	var changes []float64
-	for i := range rates[0] {
-		changes = append(changes, 100*(1-rates[1][i]/left/rates[0][i]))
+	rate := func(r []float64) (sum float64) {
+		for _, v := range r {
+			sum += v
+		}
+		return sum / float64(len(r))
 	}
-	b.atMost("watchers.pages", median(changes), "% fewer pages/s", 3, fmt.Sprintf("pages/s without %.1f, with %.1f; %d streams were sent %d frames, %d pollers took %d answers, %d of them 304; the watchers themselves used %.0f CPU-ms/s of the machine, which are taken out; load %s",
-		rates[0], rates[1], watchStreams, frames, watchPollers, answers, same, watching*1e3, load()))
+	var halves [2][]float64 // of the turns without watchers, by turns: what they differ by is noise
+	for i, r := range rates[0] {
+		halves[i%2] = append(halves[i%2], r)
+	}
+	b.atMost("watchers.pages", 100*(1-rate(rates[1])/rate(rates[0])), "% fewer pages/s", 3, fmt.Sprintf("pages/s without %.1f, with %.1f; every other turn without differs from the rest by %.1f %%; %d streams were sent %d frames, %d pollers took %d answers, %d of them 304; the watchers themselves used %.2f CPUs, and as much was burned without them; load %s",
+		rates[0], rates[1], 100*(rate(halves[1])/rate(halves[0])-1), watchStreams, frames, watchPollers, answers, same, watching, load()))
 	b.tell("watchers.cpu", 100*(median(costs[1])/median(costs[0])-1), "% more CPU a page", fmt.Sprintf("CPU-ms/page of all processes and engines without %.1f, with %.1f", costs[0], costs[1]))
+	const measured = watchRounds * watchPhase
+	var notes []string
+	for _, name := range slices.Sorted(maps.Keys(parts)) {
+		notes = append(notes, fmt.Sprintf("%s %.0f and %.0f", name, parted[0][name]/measured.Seconds(), parted[1][name]/measured.Seconds()))
+	}
+	b.tell("watchers.serve", (parted[1]["serve"]-parted[0]["serve"])/measured.Seconds(), "CPU-ms/s more of the API", "CPU-ms/s without and with: "+strings.Join(notes, ", "))
 	for name, took := range map[string][2][]time.Duration{"watchers.upload": uploads, "watchers.search": searches} {
 		slices.Sort(took[0])
 		slices.Sort(took[1])
 		b.atMost(name, 100*(quantile(took[1], 0.95).Seconds()/quantile(took[0], 0.95).Seconds()-1), "% more at p95", 20,
-			fmt.Sprintf("%.0f ms without, %.0f with; median %.0f and %.0f", ms(quantile(took[0], 0.95)), ms(quantile(took[1], 0.95)), ms(quantile(took[0], 0.5)), ms(quantile(took[1], 0.5))))
+			fmt.Sprintf("%.0f ms without, %.0f with; median %.0f and %.0f; %d and %d of them", ms(quantile(took[0], 0.95)), ms(quantile(took[1], 0.95)), ms(quantile(took[0], 0.5)), ms(quantile(took[1], 0.5)), len(took[0]), len(took[1])))
 	}
 	return nil
+}
+
+// burn uses so many CPUs until it is stopped.
+func burn(ctx context.Context, cpus float64) (stop func()) {
+	const slice = 10 * time.Millisecond
+	ctx, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	for range runtime.NumCPU() {
+		all.Go(func() {
+			share := time.Duration(cpus / float64(runtime.NumCPU()) * float64(slice))
+			tick := time.NewTicker(slice)
+			defer tick.Stop()
+			for {
+				select {
+				case <-tick.C:
+				case <-ctx.Done():
+					return
+				}
+				for begun := time.Now(); time.Since(begun) < share; { //nolint:revive // to use the CPU is the point
+				}
+			}
+		})
+	}
+	return func() { cancel(); all.Wait() }
 }
