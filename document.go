@@ -2,6 +2,7 @@ package sheaf
 
 import (
 	"encoding/json"
+	"maps"
 	"time"
 )
 
@@ -68,8 +69,34 @@ type Dataset struct {
 	Paused      bool        `json:"paused"`
 	Documents   int         `json:"documents"`
 	Chunks      int         `json:"chunks"`
+	Attributes  Attributes  `json:"attributes,omitempty"`
 	CreatedAt   time.Time   `json:"created_at"`
 	UpdatedAt   time.Time   `json:"updated_at"`
+}
+
+// Attributes are what programs store with a dataset or a document: JSON values by
+// a key, which begins with the program's name ("crm.id"). The pipeline does not
+// read them, and no search finds them.
+type Attributes map[string]any
+
+// Bounds of attributes, as JSON: lists show up to a thousand documents with theirs.
+const (
+	MaxDatasetAttributes  = 256 << 10
+	MaxDocumentAttributes = 16 << 10
+)
+
+// Change lays to over a: a key with null is taken out. It leaves both as they are.
+func (a Attributes) Change(to Attributes) Attributes {
+	out := maps.Clone(a)
+	if out == nil {
+		out = Attributes{}
+	}
+	for key, value := range to {
+		if out[key] = value; value == nil {
+			delete(out, key)
+		}
+	}
+	return out
 }
 
 // Document is a file and what became of it.
@@ -96,6 +123,7 @@ type Document struct {
 	Parser         string            `json:"parser,omitempty"`
 	ParseConfig    ParseConfig       `json:"parser_config"`
 	Metadata       map[string]string `json:"metadata"`
+	Attributes     Attributes        `json:"attributes,omitempty"`
 	DuplicateOf    string            `json:"duplicate_of,omitempty"`
 	ParentID       string            `json:"parent_id,omitempty"` // the archive that it is a file of
 	Path           string            `json:"path,omitempty"`      // in that archive

@@ -725,10 +725,11 @@ func (s *Service) Job(ctx context.Context, tenantID, id string) (*sheaf.Job, err
 }
 
 // estimate turns remaining work into seconds by measured speed. Before anything
-// was measured, and for unplanned documents that are like none before them, it
-// says nothing: an invented number is worse than none.
+// was measured, for unplanned documents that are like none before them, and while
+// work waits for a server that is away, it says nothing: an invented number is
+// worse than none.
 func estimate(left taskstore.Remaining) sheaf.ETA {
-	if left.CostPerSec <= 0 || left.Unplanned > 0 && left.UnplannedCost == 0 {
+	if left.CostPerSec <= 0 || left.Stalled || left.Unplanned > 0 && left.UnplannedCost == 0 {
 		return sheaf.ETA{}
 	}
 	p50 := float64(left.Own+left.UnplannedCost+left.AheadCost) / left.CostPerSec

@@ -136,6 +136,7 @@ type Remaining struct {
 	Wait          time.Duration // until any of it may begin
 	SpreadP90     float64       // ratio of the 90th percentile of seconds per cost to the median, ≥ 1; 0 when unknown
 	Delayed       *sheaf.Delay  // of the task that is tried again next; nil while none was put off
+	Stalled       bool          // nothing runs, and that task waits for a server that does not answer as it should: nobody knows until when
 }
 
 // ForgottenAnswer is what is left of an idempotency key's answer that told of a

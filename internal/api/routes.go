@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -271,6 +272,7 @@ func publicAll(ds []sheaf.Document) []sheaf.Document {
 type NewDataset struct {
 	Name        string            `json:"name" minLength:"1" maxLength:"255" pattern:"^[^/\\x00-\\x1f]+$" patternDescription:"a name without slashes and control characters" doc:"unique; usable in place of the id"`
 	ParseConfig sheaf.ParseConfig `json:"parser_config,omitempty"`
+	Attributes  sheaf.Attributes  `json:"attributes,omitempty" doc:"what your program stores with the dataset; Sheaf does not read it, and nobody finds it by a search. Begin keys with the program's name. At most 256 KiB as JSON"`
 }
 
 func nameTaken(name string) error {
@@ -289,6 +291,27 @@ func (s *Server) checkConfig(ctx context.Context, c sheaf.ParseConfig) error {
 type DatasetChange struct {
 	Name        string            `json:"name,omitempty" minLength:"1" maxLength:"255" pattern:"^[^/\\x00-\\x1f]+$" patternDescription:"a name without slashes and control characters"`
 	ParseConfig sheaf.ParseConfig `json:"parser_config,omitempty" doc:"settings to be changed, for documents to come; re-parse applies them to old ones. null takes a setting back"`
+	Attributes  sheaf.Attributes  `json:"attributes,omitempty" doc:"keys that are not named stay; a key with null is taken out"`
+}
+
+// checkAttributes bounds what is stored with a dataset.
+func checkAttributes(a sheaf.Attributes) error {
+	if b, err := json.Marshal(a); err != nil || len(b) > sheaf.MaxDatasetAttributes {
+		return fmt.Errorf("%w: the attributes of a dataset take at most %d KiB as JSON; shorten them", sheaf.ErrInvalid, sheaf.MaxDatasetAttributes>>10)
+	}
+	return nil
+}
+
+// DocumentChange is the body that changes what a document is called.
+type DocumentChange struct {
+	Name       string           `json:"name,omitempty" minLength:"1" maxLength:"500" doc:"that lists and search results show; words of a new name are found when the document has been parsed again"`
+	Attributes sheaf.Attributes `json:"attributes,omitempty" doc:"what your program stores with the document: keys that are not named stay, and a key with null is taken out. Sheaf does not read them. At most 16 KiB as JSON"`
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *DocumentChange) UnmarshalJSON(b []byte) error {
+	type plain DocumentChange
+	return decodeChange(b, (*plain)(c))
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -316,6 +339,12 @@ func (s *Server) changeDataset(ctx context.Context, path DatasetPath, to Dataset
 			return nil, err
 		}
 	}
+	if len(to.Attributes) > 0 {
+		d.Attributes = d.Attributes.Change(to.Attributes)
+		if err := checkAttributes(d.Attributes); err != nil {
+			return nil, err
+		}
+	}
 	err = s.cfg.Catalog.UpdateDataset(ctx, *d)
 	if errors.Is(err, sheaf.ErrConflict) {
 		err = nameTaken(d.Name)
@@ -334,9 +363,12 @@ func (s *Server) datasetRoutes() {
 		if err := s.checkConfig(ctx, in.Body.ParseConfig); err != nil {
 			return nil, err
 		}
+		if err := checkAttributes(in.Body.Attributes); err != nil {
+			return nil, err
+		}
 		id := s.origin(ctx, "").ID(tenantOf(ctx), "dataset", 0)
 		config := settings.Merge(in.Body.ParseConfig, sheaf.ParseConfig{}) // without nulls
-		d, err := s.cfg.Catalog.CreateDataset(ctx, sheaf.Dataset{ID: id, TenantID: tenantOf(ctx), Name: in.Body.Name, ParseConfig: config})
+		d, err := s.cfg.Catalog.CreateDataset(ctx, sheaf.Dataset{ID: id, TenantID: tenantOf(ctx), Name: in.Body.Name, ParseConfig: config, Attributes: sheaf.Attributes(nil).Change(in.Body.Attributes)})
 		if errors.Is(err, sheaf.ErrConflict) {
 			if begun, lookErr := s.cfg.Catalog.Dataset(ctx, tenantOf(ctx), id); lookErr == nil {
 				d, err = begun, nil // by an earlier try of this request
@@ -450,6 +482,26 @@ func (s *Server) documentRoutes() {
 			return nil, err
 		}
 		return &output[DocumentAnswer]{DocumentAnswer{*d, settings.WithDefaults(d.ParseConfig)}}, nil
+	})
+	type patchIn struct {
+		DocumentPath
+		Body DocumentChange
+	}
+	patch := change(http.MethodPatch, "/v1/datasets/{ds}/documents/{doc}", "Rename a document, or change what programs store with it")
+	patch.Description = "What is named is changed and the rest stays (RFC 7396). Nothing is parsed again."
+	handle(s, patch, func(ctx context.Context, in *patchIn) (*output[*sheaf.Document], error) {
+		d, err := s.document(ctx, in.DocumentPath)
+		if err != nil {
+			return nil, err
+		}
+		name := ""
+		if in.Body.Name != "" {
+			name = ingest.CleanName(in.Body.Name)
+		}
+		if d, err = s.cfg.Catalog.ChangeDocument(ctx, d.TenantID, d.ID, name, in.Body.Attributes); err != nil {
+			return nil, err
+		}
+		return &output[*sheaf.Document]{public(d)}, nil
 	})
 	handle(s, change(http.MethodDelete, "/v1/datasets/{ds}/documents/{doc}", "Delete a document"), func(ctx context.Context, in *struct {
 		DocumentPath

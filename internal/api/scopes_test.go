@@ -41,7 +41,7 @@ func TestScopesBelongToRoutesWhateverNamesSay(t *testing.T) {
 				continue
 			}
 			at := path
-			for _, param := range []string{"ds", "doc", "job", "task", "tenant", "upload", "webhook", "range", "picture", "n", "key"} {
+			for _, param := range []string{"ds", "doc", "job", "task", "tenant", "upload", "webhook", "range", "picture", "n", "key", "chunk", "edit", "flow", "receipt"} {
 				at = strings.ReplaceAll(at, "{"+param+"}", url.PathEscape(name))
 			}
 			for scope, key := range keys {
@@ -79,6 +79,7 @@ func TestEveryRouteDeclaresItsScope(t *testing.T) {
 	s := newTestServer(t, nil)
 	admin := []string{
 		"POST /v1/doctor", "GET /v1/admin/dead-letters", "POST /v1/admin/dead-letters:purge", "POST /v1/admin/dead-letters:retry", "POST /v1/admin/cleanup",
+		"POST /v1/index/migration", "POST /v1/index/rebuild",
 		"GET /v1/admin/tenants/{tenant}/tasks/{task}", "GET /v1/admin/queues", "GET /v1/admin/tenants", "POST /v1/admin/tenants", "GET /v1/admin/tenants/{tenant}", "PATCH /v1/admin/tenants/{tenant}",
 		"GET /v1/admin/tenants/{tenant}/keys", "POST /v1/admin/tenants/{tenant}/keys", "PATCH /v1/admin/tenants/{tenant}/keys/{key}", "DELETE /v1/admin/tenants/{tenant}/keys/{key}",
 	}

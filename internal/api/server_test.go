@@ -21,6 +21,7 @@ import (
 	"sheaf/internal/blob/file"
 	"sheaf/internal/doctor"
 	"sheaf/internal/index/embedded"
+	"sheaf/internal/indexset"
 	"sheaf/internal/queue/sqlqueue"
 	"sheaf/internal/search"
 	"sheaf/parser"
@@ -42,6 +43,16 @@ type testServer struct {
 }
 
 // newTestServer starts a server; change may alter its parts before.
+// untouched is an index that no request of a test may change.
+type untouched struct{ t *testing.T }
+
+func (untouched) Status(context.Context) (*indexset.Status, error) { return &indexset.Status{}, nil }
+
+func (u untouched) Act(_ context.Context, a indexset.Action, _, _ bool) (*indexset.Status, *indexset.Estimate, error) {
+	u.t.Errorf("the index was told to %s", a)
+	return &indexset.Status{}, nil, nil
+}
+
 func newTestServer(t *testing.T, change func(*Config)) *testServer {
 	t.Helper()
 	ctx := t.Context()
@@ -72,6 +83,7 @@ func newTestServer(t *testing.T, change func(*Config)) *testServer {
 		Catalog: store, Blobs: blobs, Queue: q, Log: log, WebhookHosts: []string{"hooks.invalid"},
 		Ingest:  &ingest.Service{Catalog: store, Blobs: blobs, Queue: q, Formats: parser.NewRegistry(text.New()), Log: log},
 		Search:  &search.Searcher{Index: index, Visibility: store},
+		Indexes: untouched{t},
 		Doctor:  func(context.Context, bool) (*doctor.Report, error) { return &doctor.Report{}, nil },
 		Page:    http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "the page") }),
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "metrics") }),

@@ -268,6 +268,33 @@ func TestChangesOfADatasetDoNotUndoEachOther(t *testing.T) {
 	}
 }
 
+// What programs store with a dataset or a document is changed key by key.
+func TestAttributesAreChangedKeyByKey(t *testing.T) {
+	k := newKeyedServer(t)
+	type described struct {
+		ID, Name   string
+		Attributes map[string]any
+	}
+	var d described
+	k.send("PATCH", "/v1/datasets/files", `{"attributes":{"crm.id":17,"crm.note":"x"}}`, 200, nil)
+	k.send("PATCH", "/v1/datasets/files", `{"attributes":{"crm.note":null,"crm.list":[1,null]}}`, 200, nil)
+	k.send("GET", "/v1/datasets/files", "", 200, &d)
+	if got := fmt.Sprint(d.Attributes); got != "map[crm.id:17 crm.list:[1 <nil>]]" {
+		t.Errorf("the dataset has %s", got)
+	}
+	large := fmt.Sprintf(`{"attributes":{"crm.note":%q}}`, strings.Repeat("x", sheaf.MaxDatasetAttributes))
+	k.send("PATCH", "/v1/datasets/files", large, 400, nil)
+	k.send("POST", "/v1/datasets", `{"name":"large",`+large[1:], 400, nil)
+	d = described{}
+	k.send("POST", "/v1/datasets", `{"name":"described","attributes":{"crm.id":1,"crm.none":null}}`, 201, &d)
+	if got := fmt.Sprint(d.Attributes); got != "map[crm.id:1]" {
+		t.Errorf("the new dataset has %s", got)
+	}
+	for _, body := range []string{`{"attributes":null}`, `{"attributes":[]}`, `{"attributes":"x"}`, `{"atributes":{}}`} {
+		k.send("PATCH", "/v1/datasets/files", body, 400, nil)
+	}
+}
+
 // The settings of each file of a request are its own, whatever is said for those after it.
 func TestSettingsOfOneFileStayWhenTheNextHasOthers(t *testing.T) {
 	k := newKeyedServer(t)

@@ -61,6 +61,7 @@ type Datasets interface {
 // Documents reads documents and their tasks.
 type Documents interface {
 	Document(ctx context.Context, tenantID, id string) (*sheaf.Document, error)
+	ChangeDocument(ctx context.Context, tenantID, id, name string, attributes sheaf.Attributes) (*sheaf.Document, error)
 	Documents(ctx context.Context, tenantID string, f taskstore.DocumentFilter, p taskstore.Page) ([]sheaf.Document, string, error)
 	Generations(ctx context.Context, tenantID, documentID string) ([]sheaf.Generation, error)
 	Tasks(ctx context.Context, tenantID, documentID string, generation int) ([]sheaf.Task, error)

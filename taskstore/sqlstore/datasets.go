@@ -29,7 +29,7 @@ func (s *datasets) CreateDataset(ctx context.Context, d sheaf.Dataset) (*sheaf.D
 		if err := s.flowExists(tx, d.TenantID, d.ParseConfig.Flow.V); err != nil {
 			return err
 		}
-		return tx.Model(&datasetRow{}).Create(columns{"id": d.ID, "tenant_id": d.TenantID, "name": d.Name, "parse_config": s.vault.hide(d.TenantID, encode(d.ParseConfig)), "paused": flag(d.Paused),
+		return tx.Model(&datasetRow{}).Create(columns{"id": d.ID, "tenant_id": d.TenantID, "name": d.Name, "parse_config": s.vault.hide(d.TenantID, encode(d.ParseConfig)), "paused": flag(d.Paused), "attributes": encodeAttributes(d.Attributes),
 			"created_at": gorm.Expr(s.now()), "updated_at": gorm.Expr(s.now())}).Error
 	})
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *datasets) countDatasets(ctx context.Context, tenantID string, rows []da
 	return out, err
 }
 
-// UpdateDataset writes name and settings. ErrStale when the dataset was changed
+// UpdateDataset writes name, settings and attributes. ErrStale when the dataset was changed
 // since d was read, as its UpdatedAt says; zero writes anyway. Paused is left
 // to SetPaused, which takes the tasks along. ErrConflict when the settings name a
 // flow that is deleted meanwhile. updated_at grows with every
@@ -106,12 +106,12 @@ func (s *datasets) UpdateDataset(ctx context.Context, d sheaf.Dataset) error {
 	if err := checkText("the dataset's name", d.Name, 255); err != nil {
 		return err
 	}
-	unchanged, args := "", []any{d.Name, s.vault.hide(d.TenantID, encode(d.ParseConfig)), d.TenantID, d.ID}
+	unchanged, args := "", []any{d.Name, s.vault.hide(d.TenantID, encode(d.ParseConfig)), encodeAttributes(d.Attributes), d.TenantID, d.ID}
 	if !d.UpdatedAt.IsZero() {
 		unchanged, args = " AND updated_at=?", append(args, d.UpdatedAt.UnixMilli())
 	}
 	update := func(tx *gorm.DB) error {
-		return changed(tx.Exec(s.sql("UPDATE datasets SET name=?, parse_config=?, updated_at=CASE WHEN updated_at<@now THEN @now ELSE updated_at+1 END WHERE tenant_id=? AND id=?"+unchanged),
+		return changed(tx.Exec(s.sql("UPDATE datasets SET name=?, parse_config=?, attributes=?, updated_at=CASE WHEN updated_at<@now THEN @now ELSE updated_at+1 END WHERE tenant_id=? AND id=?"+unchanged),
 			args...), "dataset", d.ID)
 	}
 	err := s.tx(ctx, func(tx *gorm.DB) error {

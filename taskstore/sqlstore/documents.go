@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"gorm.io/gorm"
 	"modernc.org/sqlite"
 
 	"sheaf"
@@ -51,6 +52,29 @@ func (s *documents) document(ctx context.Context, tenantID, id string) (*documen
 	return one[documentRow](s.read(ctx), "document", id, "SELECT * FROM documents WHERE id=? AND tenant_id=? AND deleted_at=0", id, tenantID)
 }
 
+// ChangeDocument gives a document another name, unless that is "", and lays
+// attributes over those that it has. Changes at once all come to pass.
+func (s *documents) ChangeDocument(ctx context.Context, tenantID, id, name string, attributes sheaf.Attributes) (*sheaf.Document, error) {
+	if err := checkText("the document's name", name, 4*sheaf.MaxNameRunes); err != nil {
+		return nil, err
+	}
+	err := s.tx(ctx, func(tx *gorm.DB) error {
+		now, err := one[documentRow](tx, "document", id, "SELECT "+workColumns()+" FROM documents WHERE id=? AND tenant_id=? AND deleted_at=0"+s.d.lock, id, tenantID)
+		if err != nil {
+			return err
+		}
+		text := encodeAttributes(s.toDocument(*now).Attributes.Change(attributes))
+		if len(text) > sheaf.MaxDocumentAttributes {
+			return fmt.Errorf("%w: the attributes of a document take at most %d KiB as JSON, these %d; shorten them", sheaf.ErrInvalid, sheaf.MaxDocumentAttributes>>10, len(text)>>10+1)
+		}
+		return run(tx, stmt(s.sql("UPDATE documents SET name=?, attributes=?, updated_at=@now WHERE id=?"), cmp.Or(name, now.Name), text, id))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.Document(ctx, tenantID, id)
+}
+
 // maxFilterIDs bounds the ids that one filter lists: engines bound the
 // parameters of a statement.
 const maxFilterIDs = 10_000
@@ -92,7 +116,7 @@ func (s *documents) Documents(ctx context.Context, tenantID string, f taskstore.
 // outline: a thousand of those may be a hundred megabytes.
 func documentColumns(prefix string) string {
 	columns := []string{"id", "tenant_id", "dataset_id", "name", "media_type", "size", "sha256", "blob_key", "state", "progress", "units", "unit", "gen",
-		"live_gen", "fin_epoch", "chunk_count", "token_count", "ledger", "failure", "warnings", "parser", "parse_config", "metadata", "duplicate_of", "parent_id", "member_path", "depth",
+		"live_gen", "fin_epoch", "chunk_count", "token_count", "ledger", "failure", "warnings", "parser", "parse_config", "metadata", "attributes", "duplicate_of", "parent_id", "member_path", "depth",
 		"job_id", "lane", "created_at", "updated_at", "started_at", "finished_at"}
 	return prefix + strings.Join(columns, ", "+prefix)
 }

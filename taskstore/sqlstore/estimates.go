@@ -23,8 +23,8 @@ func (s *estimates) Remaining(ctx context.Context, tenantID, jobID string) (task
 	}
 	db := s.read(ctx)
 	const open = " FROM tasks WHERE job_id=? AND tenant_id=? AND " + isOpen
-	own, err := one[struct{ Own, Unplanned int }](db, "job", jobID,
-		"SELECT COALESCE(SUM(cost), 0) AS own, COALESCE(SUM(CASE WHEN kind='plan' THEN 1 ELSE 0 END), 0) AS unplanned"+open, jobID, tenantID)
+	own, err := one[struct{ Own, Unplanned, Running int }](db, "job", jobID,
+		"SELECT COALESCE(SUM(cost), 0) AS own, COALESCE(SUM(CASE WHEN kind='plan' THEN 1 ELSE 0 END), 0) AS unplanned, COALESCE(SUM(CASE WHEN state='running' THEN 1 ELSE 0 END), 0) AS running"+open, jobID, tenantID)
 	if err != nil {
 		return left, err
 	}
@@ -43,9 +43,11 @@ func (s *estimates) Remaining(ctx context.Context, tenantID, jobID string) (task
 			return left, err
 		}
 	}
-	if left.Delayed, err = s.delayed(db, tenantID, jobID); err != nil {
+	snoozed := false
+	if left.Delayed, snoozed, err = s.delayed(db, tenantID, jobID); err != nil {
 		return left, err
 	}
+	left.Stalled = snoozed && own.Running == 0
 	left.CostPerSec, left.SpreadP90, err = s.speed(db)
 	return left, err
 }
@@ -68,18 +70,18 @@ func (s *estimates) unplannedCost(db *gorm.DB, tenantID, jobID string, documents
 }
 
 // delayed finds the job's task that is tried again next, and why its last
-// attempt ended.
-func (s *estimates) delayed(db *gorm.DB, tenantID, jobID string) (*sheaf.Delay, error) {
+// attempt ended; snoozed: it waits for a server that others run.
+func (s *estimates) delayed(db *gorm.DB, tenantID, jobID string) (_ *sheaf.Delay, snoozed bool, _ error) {
 	task, err := first[taskRow](db, "SELECT id, run_at FROM tasks WHERE job_id=? AND tenant_id=? AND state='retry_wait' ORDER BY run_at LIMIT 1", jobID, tenantID)
 	if err != nil || task == nil {
-		return nil, err
+		return nil, false, err
 	}
-	reason, err := first[string](db, "SELECT text FROM events WHERE subject_id=? AND kind IN ? ORDER BY seq DESC LIMIT 1", task.ID,
+	last, err := first[struct{ Kind, Text string }](db, "SELECT kind, text FROM events WHERE subject_id=? AND kind IN ? ORDER BY seq DESC LIMIT 1", task.ID,
 		[]string{sheaf.EventSnoozed, sheaf.EventFailed, sheaf.EventLost})
-	if err != nil || reason == nil {
-		return nil, err
+	if err != nil || last == nil {
+		return nil, false, err
 	}
-	return &sheaf.Delay{Reason: *reason, NextAt: toTime(task.RunAt)}, nil
+	return &sheaf.Delay{Reason: last.Text, NextAt: toTime(task.RunAt)}, last.Kind == sheaf.EventSnoozed, nil
 }
 
 // ahead counts what is served before the last of a job's tasks: of the own

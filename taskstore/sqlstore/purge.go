@@ -32,7 +32,7 @@ const (
 )
 
 // emptied is what is left of the row of a deleted document.
-const emptied = "name='', sha256='', metadata='{}', outline='', failure='', warnings='[]', parse_config='{}', member_path=''"
+const emptied = "name='', sha256='', metadata='{}', attributes='', outline='', failure='', warnings='[]', parse_config='{}', member_path=''"
 
 // purgeNow purges right behind a deletion. What it does not get to, and what
 // fails, is left to the keeper.

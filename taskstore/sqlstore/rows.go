@@ -67,6 +67,7 @@ type datasetRow struct {
 	Name        string
 	ParseConfig string
 	Paused      int
+	Attributes  string
 	CreatedAt   int64 `gorm:"autoCreateTime:false"`
 	UpdatedAt   int64 `gorm:"autoUpdateTime:false"`
 }
@@ -77,6 +78,7 @@ func (datasetRow) TableName() string { return "datasets" }
 func (r datasetRow) toDomain(v vault) sheaf.Dataset {
 	d := sheaf.Dataset{ID: r.ID, TenantID: r.TenantID, Name: r.Name, Paused: r.Paused != 0, CreatedAt: toTime(r.CreatedAt), UpdatedAt: toTime(r.UpdatedAt)}
 	decode(v.reveal(r.TenantID, r.ParseConfig), &d.ParseConfig)
+	decode(r.Attributes, &d.Attributes)
 	return d
 }
 
@@ -144,6 +146,7 @@ type documentRow struct {
 	Parser      string
 	ParseConfig string
 	Metadata    string
+	Attributes  string
 	Outline     string
 	DuplicateOf string
 	ParentID    string
@@ -178,6 +181,7 @@ func (r documentRow) toDomain(v vault) sheaf.Document {
 	decode(r.Warnings, &d.Warnings)
 	decode(v.reveal(r.TenantID, r.ParseConfig), &d.ParseConfig)
 	decode(r.Metadata, &d.Metadata)
+	decode(r.Attributes, &d.Attributes)
 	return d
 }
 
@@ -450,6 +454,14 @@ func decode(s string, v any) {
 	if s != "" {
 		_ = json.Unmarshal([]byte(s), v)
 	}
+}
+
+// encodeAttributes is encode, with "" for none.
+func encodeAttributes(a sheaf.Attributes) string {
+	if len(a) == 0 {
+		return ""
+	}
+	return encode(a)
 }
 
 func encodeFailure(f *sheaf.Failure) string {

@@ -30,6 +30,7 @@ func RunCatalog(t *testing.T, open func(testing.TB) *sqlstore.Store) {
 	}{
 		{"TenantsAndKeys", testTenants},
 		{"Datasets", testDatasets},
+		{"DocumentChanges", testDocumentChanges},
 		{"CreateIsIdempotentAndReplaces", testCreate},
 		{"CreateBesideItself", testCreateBesideItself},
 		{"Quota", testQuota},
@@ -414,6 +415,8 @@ func testDatasets(t *testing.T, b *bench) {
 	got, err := b.Dataset(b.ctx, b.tenant, d.Name)
 	b.ok(err)
 	b.same("page size", got.ParseConfig.TaskPageSize.V, 22)
+	b.same("attributes, before there are any", len(got.Attributes), 0)
+	got.Attributes = sheaf.Attributes{"crm.note": "Ünïcode \x00 %_'\"", "crm.numbers": []any{1.0, nil}}
 	b.ok(json.Unmarshal([]byte(`{"tag_kb_ids":[],"delimiter":""}`), &got.ParseConfig))
 	b.ok(b.UpdateDataset(b.ctx, *got))
 	tagged, err = b.TaggedDatasets(b.ctx, b.tenant, 10)
@@ -424,6 +427,7 @@ func testDatasets(t *testing.T, b *bench) {
 	stored, err := json.Marshal(got.ParseConfig)
 	b.ok(err)
 	b.same("settings", string(stored), `{"delimiter":"","tag_kb_ids":[],"task_page_size":22}`)
+	b.same("attributes", got.Attributes, sheaf.Attributes{"crm.note": "Ünïcode \x00 %_'\"", "crm.numbers": []any{1.0, nil}})
 	got.Name = b.dataset.ID
 	b.is(b.UpdateDataset(b.ctx, *got), sheaf.ErrConflict)
 
@@ -433,6 +437,55 @@ func testDatasets(t *testing.T, b *bench) {
 	_, err = b.DeleteDataset(b.ctx, b.tenant, b.dataset.ID)
 	b.is(err, sheaf.ErrNotFound)
 	_, err = b.CreateDocuments(b.ctx, b.newJob(sheaf.JobIngest), []taskstore.NewDocument{b.newDocument("late")}, "")
+	b.is(err, sheaf.ErrNotFound)
+}
+
+func testDocumentChanges(t *testing.T, b *bench) {
+	_, ids := b.create("a", "b")
+	change := func(name string, to sheaf.Attributes) *sheaf.Document {
+		t.Helper()
+		d, err := b.ChangeDocument(b.ctx, b.tenant, ids[0], name, to)
+		b.ok(err)
+		return d
+	}
+	before, err := b.Document(b.ctx, b.tenant, ids[0])
+	b.ok(err)
+	b.same("attributes, before there are any", len(before.Attributes), 0)
+	d := change("", sheaf.Attributes{"crm.a": "Ünïcode \x00 %_'\"", "crm.b": []any{1.0, nil}})
+	b.same("name, which was not changed", d.Name, before.Name)
+	d = change("n\u00e9w.pdf", sheaf.Attributes{"crm.b": nil, "crm.c": false})
+	b.same("name", d.Name, "n\u00e9w.pdf")
+	want := sheaf.Attributes{"crm.a": "Ünïcode \x00 %_'\"", "crm.c": false}
+	b.same("attributes", d.Attributes, want)
+	_, err = b.ChangeDocument(b.ctx, b.tenant, ids[0], "", sheaf.Attributes{"crm.d": strings.Repeat("x", sheaf.MaxDocumentAttributes)})
+	b.is(err, sheaf.ErrInvalid)
+	_, err = b.ChangeDocument(b.ctx, b.tenant, "none", "x", nil)
+	b.is(err, sheaf.ErrNotFound)
+	_, err = b.ChangeDocument(b.ctx, "nobody", ids[0], "x", nil)
+	b.is(err, sheaf.ErrNotFound)
+	// Changes that come at once are all made.
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			if _, err := b.ChangeDocument(b.ctx, b.tenant, ids[0], "", sheaf.Attributes{fmt.Sprintf("crm.at-once-%d", i): i}); err != nil {
+				t.Error(err)
+			}
+		})
+		want[fmt.Sprintf("crm.at-once-%d", i)] = float64(i)
+	}
+	all.Wait()
+	list, _, err := b.Documents(b.ctx, b.tenant, taskstore.DocumentFilter{}, taskstore.Page{})
+	b.ok(err)
+	for _, d := range list {
+		if d.ID == ids[0] {
+			b.same("attributes in a list", d.Attributes, want)
+		} else {
+			b.same("attributes of another", len(d.Attributes), 0)
+		}
+	}
+	_, err = b.DeleteDocuments(b.ctx, b.tenant, ids[:1])
+	b.ok(err)
+	_, err = b.ChangeDocument(b.ctx, b.tenant, ids[0], "x", nil)
 	b.is(err, sheaf.ErrNotFound)
 }
 
@@ -1055,6 +1108,19 @@ func testRemaining(t *testing.T, b *bench) {
 		if more.Delayed == nil || more.Delayed.Reason != "the embedder asks to wait" || !more.Delayed.NextAt.Equal(next) {
 			t.Fatalf("put off: %+v, next try at %v", more.Delayed, next)
 		}
+		if !more.Stalled {
+			t.Fatal("nothing runs, and what was put off waits for a server: that is not told")
+		}
+	}
+	for _, task := range b.tasks(ids[0], 0) {
+		if task.State == sheaf.TaskPending {
+			held := b.claim(task.ID).Held()
+			more, err = b.Remaining(b.ctx, b.tenant, job)
+			b.ok(err)
+			b.same("stalled while a task runs", more.Stalled, false)
+			b.ok(b.Release(b.ctx, held))
+			break
+		}
 	}
 	// A task of 10 s of which a tenth is spent on vectors.
 	for _, task := range b.tasks(ids[0], 0) {
@@ -1537,6 +1603,7 @@ func testTenantWalk(t *testing.T, b *bench) {
 		"UpdateDataset":   func() error { return b.UpdateDataset(ctx, sheaf.Dataset{ID: b.dataset.ID, TenantID: me, Name: "x"}) },
 		"DeleteDataset":   func() error { _, err := b.DeleteDataset(ctx, me, b.dataset.ID); return err },
 		"Document":        func() error { _, err := b.Document(ctx, me, id); return err },
+		"ChangeDocument":  func() error { _, err := b.ChangeDocument(ctx, me, id, "x", sheaf.Attributes{"x.y": 1}); return err },
 		"Generations":     func() error { _, err := b.Generations(ctx, me, id); return err },
 		"Tasks":           func() error { _, err := b.Tasks(ctx, me, id, 1); return err },
 		"UnitLedger":      func() error { _, err := b.UnitLedger(ctx, me, id, 1); return err },
