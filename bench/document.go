@@ -29,7 +29,6 @@ func (b *bench) fleetDocument(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	ms := func(d time.Duration) float64 { return d.Seconds() * 1e3 }
 	b.tell("fleet.document", ms(quantile(fleet, 0.5)), "ms", fmt.Sprintf("upload to searchable, %d documents of one page one by one, 90 %% within %.0f; embedded %.0f; load %s",
 		len(fleet), ms(quantile(fleet, 0.9)), ms(quantile(own, 0.5)), load()))
 	return nil

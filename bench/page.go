@@ -85,14 +85,11 @@ func (b *bench) page(ctx context.Context) error {
 // pageFill makes documents that wait, as after a large upload: what shows them
 // has their jobs to show, too.
 func pageFill(ctx context.Context, data string) (err error) {
-	store, err := sqlstore.Open(ctx, sqlstore.Config{Driver: "sqlite", DSN: filepath.Join(data, "sheaf.db")})
+	store, err := openStore(ctx, sqlstore.Config{Driver: "sqlite", DSN: filepath.Join(data, "sheaf.db")})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	if err := store.Migrate(ctx); err != nil {
-		return err
-	}
 	if _, err := store.CreateTenant(ctx, sheaf.Tenant{ID: sheaf.LocalTenant, Name: "Local", Weight: 1, Cap: 8}); err != nil {
 		return err
 	}

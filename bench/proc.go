@@ -132,3 +132,5 @@ func watchMemory(pid int, all bool) (peak func() int64) {
 }
 
 func megabytes(n int64) float64 { return float64(n) / 1e6 }
+
+func ms(d time.Duration) float64 { return d.Seconds() * 1e3 }

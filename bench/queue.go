@@ -47,12 +47,8 @@ func (b *bench) onPostgres(ctx context.Context) (*bare, error) {
 		return nil, err
 	}
 	dsn := vars["SHEAF_TEST_POSTGRES_DSN"]
-	store, err := sqlstore.Open(ctx, sqlstore.Config{Driver: "postgres", DSN: dsn, MaxOpenConns: 24})
+	store, err := openStore(ctx, sqlstore.Config{Driver: "postgres", DSN: dsn, MaxOpenConns: 24})
 	if err != nil {
-		return nil, err
-	}
-	if err := store.Migrate(ctx); err != nil {
-		_ = store.Close()
 		return nil, err
 	}
 	return &bare{store: store, queue: sqlqueue.New(store, sqlqueue.Config{}), workers: 16, dsn: dsn}, nil
@@ -101,7 +97,6 @@ func (b *bench) promoted(ctx context.Context, name string, p *bare) error {
 	if len(queued) != tasks {
 		return fmt.Errorf("%d of %d tasks were promoted", len(queued), tasks)
 	}
-	ms := func(d time.Duration) float64 { return d.Seconds() * 1e3 }
 	b.atMost("promotion."+name, ms(quantile(claimed, 0.99)), "ms, due to claimed, p99", 250,
 		fmt.Sprintf("%d tasks whose times are %v apart, made %.1f s before the first; due to claimed p50 %.0f ms, due to queued p50 %.0f, p99 %.0f; load %s",
 			tasks, spread/tasks, made.Seconds(), ms(quantile(claimed, 0.5)), ms(quantile(queued, 0.5)), ms(quantile(queued, 0.99)), load()))

@@ -82,14 +82,11 @@ func (b *bench) search(ctx context.Context) error {
 
 // fill writes the collection as executors would have and returns 1,000 queries.
 func fill(ctx context.Context, data string) (queries []string, err error) {
-	store, err := sqlstore.Open(ctx, sqlstore.Config{Driver: "sqlite", DSN: filepath.Join(data, "sheaf.db")})
+	store, err := openStore(ctx, sqlstore.Config{Driver: "sqlite", DSN: filepath.Join(data, "sheaf.db")})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	if err := store.Migrate(ctx); err != nil {
-		return nil, err
-	}
 	if _, err := store.CreateTenant(ctx, sheaf.Tenant{ID: sheaf.LocalTenant, Name: "Local", Weight: 1, Cap: 8}); err != nil {
 		return nil, err
 	}

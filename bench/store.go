@@ -59,14 +59,22 @@ func (p *bare) close() {
 	_ = p.store.Close()
 }
 
-// embedded is the parts of the default: SQLite and the queue that reads it.
-func (b *bench) embedded(ctx context.Context, name string) (*bare, error) {
-	store, err := sqlstore.Open(ctx, sqlstore.Config{Driver: "sqlite", DSN: filepath.Join(b.tmp, name, "sheaf.db")})
+// openStore opens a store with the schema of this version.
+func openStore(ctx context.Context, c sqlstore.Config) (*sqlstore.Store, error) {
+	store, err := sqlstore.Open(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	if err := store.Migrate(ctx); err != nil {
-		_ = store.Close()
+		return nil, errors.Join(err, store.Close())
+	}
+	return store, nil
+}
+
+// embedded is the parts of the default: SQLite and the queue that reads it.
+func (b *bench) embedded(ctx context.Context, name string) (*bare, error) {
+	store, err := openStore(ctx, sqlstore.Config{Driver: "sqlite", DSN: filepath.Join(b.tmp, name, "sheaf.db")})
+	if err != nil {
 		return nil, err
 	}
 	return &bare{store: store, queue: sqlqueue.New(store, sqlqueue.Config{}), workers: 6}, nil

@@ -251,6 +251,7 @@ func (b *bench) watchersAtWork(ctx context.Context, s *server, parts map[string]
 	finished := 0                // tasks of those before them
 	for i := range jobs {
 		first := make(chan struct{})
+		begun := sync.OnceFunc(func() { close(first) })
 		background.Go(func() {
 			before := ""
 			for ctx.Err() == nil {
@@ -268,7 +269,7 @@ func (b *bench) watchersAtWork(ctx context.Context, s *server, parts map[string]
 					mu.Unlock()
 				}
 				if before == "" {
-					close(first)
+					begun()
 				} else if err == nil { // one more job waits all the time, so that the executor always has work
 					var over *sheaf.Job
 					if over, err = s.ended(ctx, before); err == nil {
@@ -286,7 +287,6 @@ func (b *bench) watchersAtWork(ctx context.Context, s *server, parts map[string]
 		})
 		<-first
 	}
-	ms := func(d time.Duration) float64 { return d.Seconds() * 1e3 }
 	var uploads, searches [2][]time.Duration // without and with watchers
 	var with atomic.Int64
 	timed := func(every time.Duration, into *[2][]time.Duration, f func() error) {
