@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sheaf/internal/config"
 	"sheaf/taskstore/sqlstore"
 )
 
@@ -36,12 +37,17 @@ func (g *global) withStore(ctx context.Context, dryRun bool, f func(ctx context.
 	})
 }
 
+// storeConfig is the configuration of a command that opens the store itself.
+func (g *global) storeConfig() (config.Config, error) {
+	if g.asked != "" { // it would act on another store than the one that was meant
+		return config.Config{}, usageError{cured(fmt.Errorf("`%s` opens the store itself and asks no server", g.asked), "Leave --server out, and name the store with --data-dir or --config. A server with keys does the same under /v1/admin.")}
+	}
+	return g.load()
+}
+
 // withSchema opens the store as it is.
 func (g *global) withSchema(ctx context.Context, f func(ctx context.Context, s *sqlstore.Store) error) error {
-	if g.asked != "" { // it would act on another store than the one that was meant
-		return usageError{cured(fmt.Errorf("`%s` opens the store itself and asks no server", g.asked), "Leave --server out, and name the store with --data-dir or --config. A server with keys does the same under /v1/admin.")}
-	}
-	cfg, err := g.load()
+	cfg, err := g.storeConfig()
 	if err != nil {
 		return err
 	}
@@ -94,7 +100,7 @@ func (g *global) showPending(ctx context.Context) error {
 // pendingMigrations names what migrate would run. A SQLite store that does not
 // exist is not made for it.
 func (g *global) pendingMigrations(ctx context.Context) (names []string, err error) {
-	cfg, err := g.load()
+	cfg, err := g.storeConfig()
 	if err != nil {
 		return nil, err
 	}

@@ -44,6 +44,7 @@ func TestTenantsAndKeysAreChangedAtTheCommandLine(t *testing.T) {
 		{"tenant", "create", "a/b"}, {"tenant", "create", "b", "--cap", "0"}, {"tenant", "set", "acme"}, {"tenant", "set", "acme", "--weight", "0"}, {"tenant", "set", "acme", "--pause", "--resume"},
 		{"tenant", "set", "acme", "--max-bytes", "-1"}, {"key", "set", "acme", "x"}, {"key", "set", "acme", "x", "--scope", "root"},
 		{"tenant", "list", "--server", "http://127.0.0.1:1"}, {"tenant", "set", "acme", "--cap", "1", "--server", "http://127.0.0.1:1"}, {"key", "create", "acme", "--server", "http://127.0.0.1:1"},
+		{"migrate", "--dry-run", "--server", "http://127.0.0.1:1"}, {"tenant", "create", "b", "--dry-run", "--server", "http://127.0.0.1:1"},
 	} {
 		if o := run(exitUsage, wrong...); o.err == "" {
 			t.Errorf("%q says nothing", wrong)
