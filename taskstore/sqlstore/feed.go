@@ -244,6 +244,7 @@ const fedTo = "CASE WHEN lost_count>0 THEN 1 ELSE lane END"
 
 const (
 	feedTenants = 50 // of one slice of the feed
+	seekTenants = 16 // whose first tasks one statement reads
 	fewTasks    = 32 // of a tenant that are read by one seek, without looking where each lane and phase begins
 	deepTenants = 4  // whose lanes and phases one statement reads
 	deepSlice   = 12 // tenants of one slice whose lanes and phases are read
@@ -275,26 +276,39 @@ func (s *feed) Feedable(ctx context.Context, after string, window int, requeueAf
 	}
 	columns := "epoch, lost_count, CASE WHEN enqueued_at<" + s.now() + fmt.Sprintf("-%d THEN 1 ELSE 0 END AS feedable", max(requeueAfter, 0).Milliseconds())
 	few := min(fewTasks, window)
-	rows, err := s.feedRows(ctx, ids, feedTenants, func(id string) ([]string, []any) {
-		return []string{fmt.Sprintf(`SELECT id, tenant_id, lane, cost, kind, phase, place, run_at, %s FROM tasks%s
+	var rows []hintRow
+	var more []string // tenants with more than a few, whose lanes and phases are read
+	for from := 0; from < len(ids) && len(more) < deepSlice; {
+		some := ids[from:min(from+seekTenants, len(ids))]
+		found, err := s.feedRows(ctx, some, seekTenants, func(id string) ([]string, []any) {
+			return []string{fmt.Sprintf(`SELECT id, tenant_id, lane, cost, kind, phase, place, run_at, %s FROM tasks%s
 			WHERE state='pending' AND paused=0 AND tenant_id=? AND run_at<=@now ORDER BY lane, phase, place, id LIMIT %d`, columns, s.d.byTurn, few+1)}, []any{id}
-	})
-	if err != nil {
-		return slice, err
-	}
-	read := map[string]int{}
-	for _, r := range rows {
-		read[r.TenantID]++
-	}
-	rows = slices.DeleteFunc(rows, func(r hintRow) bool { return r.Feedable == 0 || read[r.TenantID] > few })
-	more := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return read[id] <= few })
-	if len(more) > deepSlice { // the first are at work before the rest is read
-		more = more[:deepSlice]
-		slice.Next = more[deepSlice-1]
-		n := slices.Index(ids, slice.Next) + 1
-		later := ids[n:]
-		rows = slices.DeleteFunc(rows, func(r hintRow) bool { return slices.Contains(later, r.TenantID) })
-		slice.Tenants = slice.Tenants[:n]
+		})
+		if err != nil {
+			return slice, err
+		}
+		read := map[string]int{}
+		for _, r := range found {
+			read[r.TenantID]++
+		}
+		taken := len(some)
+		for n, id := range some {
+			if read[id] <= few {
+				continue
+			}
+			if more = append(more, id); len(more) == deepSlice { // these are at work before the rest is read
+				taken = n + 1
+				break
+			}
+		}
+		rows = append(rows, slices.DeleteFunc(found, func(r hintRow) bool {
+			return r.Feedable == 0 || read[r.TenantID] > few || slices.Contains(some[taken:], r.TenantID)
+		})...)
+		from += taken
+		if len(more) == deepSlice && from < len(ids) {
+			slice.Next = ids[from-1]
+			slice.Tenants = slice.Tenants[:from]
+		}
 	}
 	deep, err := s.feedRows(ctx, more, deepTenants, func(id string) ([]string, []any) { return s.heads(columns, window, id) })
 	if err != nil {
