@@ -76,8 +76,9 @@ type Dataset struct {
 
 // Attributes are what programs store with a dataset or a document: JSON values by
 // a key, which begins with the program's name ("crm.id"). The pipeline does not
-// read them, and no search finds them.
-type Attributes map[string]any
+// read them, and no search finds them. Values stay as they were written: decoded,
+// large integers would lose digits.
+type Attributes map[string]json.RawMessage
 
 // Bounds of attributes, as JSON: lists show up to a thousand documents with theirs.
 const (
@@ -92,7 +93,7 @@ func (a Attributes) Change(to Attributes) Attributes {
 		out = Attributes{}
 	}
 	for key, value := range to {
-		if out[key] = value; value == nil {
+		if out[key] = value; len(value) == 0 || string(value) == "null" {
 			delete(out, key)
 		}
 	}

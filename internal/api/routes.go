@@ -3,7 +3,6 @@ package api
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -294,14 +293,6 @@ type DatasetChange struct {
 	Attributes  sheaf.Attributes  `json:"attributes,omitempty" doc:"keys that are not named stay; a key with null is taken out"`
 }
 
-// checkAttributes bounds what is stored with a dataset.
-func checkAttributes(a sheaf.Attributes) error {
-	if b, err := json.Marshal(a); err != nil || len(b) > sheaf.MaxDatasetAttributes {
-		return fmt.Errorf("%w: the attributes of a dataset take at most %d KiB as JSON; shorten them", sheaf.ErrInvalid, sheaf.MaxDatasetAttributes>>10)
-	}
-	return nil
-}
-
 // DocumentChange is the body that changes what a document is called.
 type DocumentChange struct {
 	Name       string           `json:"name,omitempty" minLength:"1" maxLength:"500" doc:"that lists and search results show; words of a new name are found when the document has been parsed again"`
@@ -341,9 +332,6 @@ func (s *Server) changeDataset(ctx context.Context, path DatasetPath, to Dataset
 	}
 	if len(to.Attributes) > 0 {
 		d.Attributes = d.Attributes.Change(to.Attributes)
-		if err := checkAttributes(d.Attributes); err != nil {
-			return nil, err
-		}
 	}
 	err = s.cfg.Catalog.UpdateDataset(ctx, *d)
 	if errors.Is(err, sheaf.ErrConflict) {
@@ -361,9 +349,6 @@ func (s *Server) datasetRoutes() {
 	op.DefaultStatus = http.StatusCreated
 	handle(s, op, func(ctx context.Context, in *createIn) (*output[*sheaf.Dataset], error) {
 		if err := s.checkConfig(ctx, in.Body.ParseConfig); err != nil {
-			return nil, err
-		}
-		if err := checkAttributes(in.Body.Attributes); err != nil {
 			return nil, err
 		}
 		id := s.origin(ctx, "").ID(tenantOf(ctx), "dataset", 0)
@@ -494,11 +479,11 @@ func (s *Server) documentRoutes() {
 		if err != nil {
 			return nil, err
 		}
-		name := ""
-		if in.Body.Name != "" {
-			name = ingest.CleanName(in.Body.Name)
+		// An upload's name may be a path and is cleaned; here somebody chose it.
+		if name := in.Body.Name; name != "" && name != ingest.CleanName(name) {
+			return nil, fmt.Errorf("%w: %q cannot be a document's name; %q can", sheaf.ErrInvalid, name, ingest.CleanName(name))
 		}
-		if d, err = s.cfg.Catalog.ChangeDocument(ctx, d.TenantID, d.ID, name, in.Body.Attributes); err != nil {
+		if d, err = s.cfg.Catalog.ChangeDocument(ctx, d.TenantID, d.ID, in.Body.Name, in.Body.Attributes); err != nil {
 			return nil, err
 		}
 		return &output[*sheaf.Document]{public(d)}, nil

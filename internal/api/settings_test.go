@@ -290,6 +290,11 @@ func TestAttributesAreChangedKeyByKey(t *testing.T) {
 	if got := fmt.Sprint(d.Attributes); got != "map[crm.id:1]" {
 		t.Errorf("the new dataset has %s", got)
 	}
+	// Decoded, a large integer would lose digits.
+	k.send("PATCH", "/v1/datasets/described", `{"attributes":{"crm.id":12345678901234567890}}`, 200, nil)
+	if _, body := k.ask("GET", "/v1/datasets/described", "", nil); !strings.Contains(body, `"crm.id":12345678901234567890`) {
+		t.Errorf("the dataset is %s", body)
+	}
 	for _, body := range []string{`{"attributes":null}`, `{"attributes":[]}`, `{"attributes":"x"}`, `{"atributes":{}}`} {
 		k.send("PATCH", "/v1/datasets/files", body, 400, nil)
 	}

@@ -22,14 +22,18 @@ func (s *datasets) CreateDataset(ctx context.Context, d sheaf.Dataset) (*sheaf.D
 	if err := checkTexts("the dataset's id", d.ID, 64, "the dataset's name", d.Name, 255); err != nil {
 		return nil, err
 	}
-	err := s.tx(ctx, func(tx *gorm.DB) error {
+	attributes, err := encodeAttributes("a dataset", d.Attributes, sheaf.MaxDatasetAttributes)
+	if err != nil {
+		return nil, err
+	}
+	err = s.tx(ctx, func(tx *gorm.DB) error {
 		if _, err := one[string](tx, "tenant", d.TenantID, "SELECT id FROM tenants WHERE id=?"+s.d.share, d.TenantID); err != nil {
 			return err
 		}
 		if err := s.flowExists(tx, d.TenantID, d.ParseConfig.Flow.V); err != nil {
 			return err
 		}
-		return tx.Model(&datasetRow{}).Create(columns{"id": d.ID, "tenant_id": d.TenantID, "name": d.Name, "parse_config": s.vault.hide(d.TenantID, encode(d.ParseConfig)), "paused": flag(d.Paused), "attributes": encodeAttributes(d.Attributes),
+		return tx.Model(&datasetRow{}).Create(columns{"id": d.ID, "tenant_id": d.TenantID, "name": d.Name, "parse_config": s.vault.hide(d.TenantID, encode(d.ParseConfig)), "paused": flag(d.Paused), "attributes": attributes,
 			"created_at": gorm.Expr(s.now()), "updated_at": gorm.Expr(s.now())}).Error
 	})
 	if err != nil {
@@ -106,7 +110,11 @@ func (s *datasets) UpdateDataset(ctx context.Context, d sheaf.Dataset) error {
 	if err := checkText("the dataset's name", d.Name, 255); err != nil {
 		return err
 	}
-	unchanged, args := "", []any{d.Name, s.vault.hide(d.TenantID, encode(d.ParseConfig)), encodeAttributes(d.Attributes), d.TenantID, d.ID}
+	attributes, err := encodeAttributes("a dataset", d.Attributes, sheaf.MaxDatasetAttributes)
+	if err != nil {
+		return err
+	}
+	unchanged, args := "", []any{d.Name, s.vault.hide(d.TenantID, encode(d.ParseConfig)), attributes, d.TenantID, d.ID}
 	if !d.UpdatedAt.IsZero() {
 		unchanged, args = " AND updated_at=?", append(args, d.UpdatedAt.UnixMilli())
 	}
@@ -114,7 +122,7 @@ func (s *datasets) UpdateDataset(ctx context.Context, d sheaf.Dataset) error {
 		return changed(tx.Exec(s.sql("UPDATE datasets SET name=?, parse_config=?, attributes=?, updated_at=CASE WHEN updated_at<@now THEN @now ELSE updated_at+1 END WHERE tenant_id=? AND id=?"+unchanged),
 			args...), "dataset", d.ID)
 	}
-	err := s.tx(ctx, func(tx *gorm.DB) error {
+	err = s.tx(ctx, func(tx *gorm.DB) error {
 		// The tenant's row first: deleting a flow holds it while it looks for
 		// datasets that name the flow.
 		if _, err := one[string](tx, "tenant", d.TenantID, "SELECT id FROM tenants WHERE id=?"+s.d.share, d.TenantID); err != nil {

@@ -63,9 +63,9 @@ func (s *documents) ChangeDocument(ctx context.Context, tenantID, id, name strin
 		if err != nil {
 			return err
 		}
-		text := encodeAttributes(s.toDocument(*now).Attributes.Change(attributes))
-		if len(text) > sheaf.MaxDocumentAttributes {
-			return fmt.Errorf("%w: the attributes of a document take at most %d KiB as JSON, these %d; shorten them", sheaf.ErrInvalid, sheaf.MaxDocumentAttributes>>10, len(text)>>10+1)
+		text, err := encodeAttributes("a document", s.toDocument(*now).Attributes.Change(attributes), sheaf.MaxDocumentAttributes)
+		if err != nil {
+			return err
 		}
 		return run(tx, stmt(s.sql("UPDATE documents SET name=?, attributes=?, updated_at=@now WHERE id=?"), cmp.Or(name, now.Name), text, id))
 	})

@@ -416,7 +416,8 @@ func testDatasets(t *testing.T, b *bench) {
 	b.ok(err)
 	b.same("page size", got.ParseConfig.TaskPageSize.V, 22)
 	b.same("attributes, before there are any", len(got.Attributes), 0)
-	got.Attributes = sheaf.Attributes{"crm.note": "Ünïcode \x00 %_'\"", "crm.numbers": []any{1.0, nil}}
+	attributes := sheaf.Attributes{"crm.note": json.RawMessage(`"Ünïcode \u0000 %_'\""`), "crm.numbers": json.RawMessage(`[1.0,12345678901234567890,null]`)}
+	got.Attributes = attributes
 	b.ok(json.Unmarshal([]byte(`{"tag_kb_ids":[],"delimiter":""}`), &got.ParseConfig))
 	b.ok(b.UpdateDataset(b.ctx, *got))
 	tagged, err = b.TaggedDatasets(b.ctx, b.tenant, 10)
@@ -427,7 +428,12 @@ func testDatasets(t *testing.T, b *bench) {
 	stored, err := json.Marshal(got.ParseConfig)
 	b.ok(err)
 	b.same("settings", string(stored), `{"delimiter":"","tag_kb_ids":[],"task_page_size":22}`)
-	b.same("attributes", got.Attributes, sheaf.Attributes{"crm.note": "Ünïcode \x00 %_'\"", "crm.numbers": []any{1.0, nil}})
+	b.same("attributes", got.Attributes, attributes)
+	got.Attributes = sheaf.Attributes{"crm.note": json.RawMessage(`"` + strings.Repeat("x", sheaf.MaxDatasetAttributes) + `"`)}
+	b.is(b.UpdateDataset(b.ctx, *got), sheaf.ErrInvalid)
+	_, err = b.CreateDataset(b.ctx, sheaf.Dataset{TenantID: b.tenant, Name: "too many attributes", Attributes: got.Attributes})
+	b.is(err, sheaf.ErrInvalid)
+	got.Attributes = attributes
 	got.Name = b.dataset.ID
 	b.is(b.UpdateDataset(b.ctx, *got), sheaf.ErrConflict)
 
@@ -451,13 +457,14 @@ func testDocumentChanges(t *testing.T, b *bench) {
 	before, err := b.Document(b.ctx, b.tenant, ids[0])
 	b.ok(err)
 	b.same("attributes, before there are any", len(before.Attributes), 0)
-	d := change("", sheaf.Attributes{"crm.a": "Ünïcode \x00 %_'\"", "crm.b": []any{1.0, nil}})
+	raw := func(v string) json.RawMessage { return json.RawMessage(v) }
+	d := change("", sheaf.Attributes{"crm.a": raw(`"Ünïcode \u0000 %_'\""`), "crm.b": raw(`[1.0,null]`)})
 	b.same("name, which was not changed", d.Name, before.Name)
-	d = change("n\u00e9w.pdf", sheaf.Attributes{"crm.b": nil, "crm.c": false})
+	d = change("n\u00e9w.pdf", sheaf.Attributes{"crm.b": raw("null"), "crm.c": raw("12345678901234567890")})
 	b.same("name", d.Name, "n\u00e9w.pdf")
-	want := sheaf.Attributes{"crm.a": "Ünïcode \x00 %_'\"", "crm.c": false}
+	want := sheaf.Attributes{"crm.a": raw(`"Ünïcode \u0000 %_'\""`), "crm.c": raw("12345678901234567890")}
 	b.same("attributes", d.Attributes, want)
-	_, err = b.ChangeDocument(b.ctx, b.tenant, ids[0], "", sheaf.Attributes{"crm.d": strings.Repeat("x", sheaf.MaxDocumentAttributes)})
+	_, err = b.ChangeDocument(b.ctx, b.tenant, ids[0], "", sheaf.Attributes{"crm.d": raw(`"` + strings.Repeat("x", sheaf.MaxDocumentAttributes) + `"`)})
 	b.is(err, sheaf.ErrInvalid)
 	_, err = b.ChangeDocument(b.ctx, b.tenant, "none", "x", nil)
 	b.is(err, sheaf.ErrNotFound)
@@ -467,11 +474,11 @@ func testDocumentChanges(t *testing.T, b *bench) {
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
-			if _, err := b.ChangeDocument(b.ctx, b.tenant, ids[0], "", sheaf.Attributes{fmt.Sprintf("crm.at-once-%d", i): i}); err != nil {
+			if _, err := b.ChangeDocument(b.ctx, b.tenant, ids[0], "", sheaf.Attributes{fmt.Sprintf("crm.at-once-%d", i): raw(fmt.Sprint(i))}); err != nil {
 				t.Error(err)
 			}
 		})
-		want[fmt.Sprintf("crm.at-once-%d", i)] = float64(i)
+		want[fmt.Sprintf("crm.at-once-%d", i)] = raw(fmt.Sprint(i))
 	}
 	all.Wait()
 	list, _, err := b.Documents(b.ctx, b.tenant, taskstore.DocumentFilter{}, taskstore.Page{})
@@ -1599,11 +1606,14 @@ func testTenantWalk(t *testing.T, b *bench) {
 	before := fmt.Sprintf("%+v %+v", b.doc(id), b.tasks(id, 0))
 
 	for name, call := range map[string]func() error{
-		"Dataset":         func() error { _, err := b.Dataset(ctx, me, b.dataset.ID); return err },
-		"UpdateDataset":   func() error { return b.UpdateDataset(ctx, sheaf.Dataset{ID: b.dataset.ID, TenantID: me, Name: "x"}) },
-		"DeleteDataset":   func() error { _, err := b.DeleteDataset(ctx, me, b.dataset.ID); return err },
-		"Document":        func() error { _, err := b.Document(ctx, me, id); return err },
-		"ChangeDocument":  func() error { _, err := b.ChangeDocument(ctx, me, id, "x", sheaf.Attributes{"x.y": 1}); return err },
+		"Dataset":       func() error { _, err := b.Dataset(ctx, me, b.dataset.ID); return err },
+		"UpdateDataset": func() error { return b.UpdateDataset(ctx, sheaf.Dataset{ID: b.dataset.ID, TenantID: me, Name: "x"}) },
+		"DeleteDataset": func() error { _, err := b.DeleteDataset(ctx, me, b.dataset.ID); return err },
+		"Document":      func() error { _, err := b.Document(ctx, me, id); return err },
+		"ChangeDocument": func() error {
+			_, err := b.ChangeDocument(ctx, me, id, "x", sheaf.Attributes{"x.y": json.RawMessage("1")})
+			return err
+		},
 		"Generations":     func() error { _, err := b.Generations(ctx, me, id); return err },
 		"Tasks":           func() error { _, err := b.Tasks(ctx, me, id, 1); return err },
 		"UnitLedger":      func() error { _, err := b.UnitLedger(ctx, me, id, 1); return err },

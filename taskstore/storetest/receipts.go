@@ -94,7 +94,7 @@ func (f *Fixture) secret() (d Doc, hook *taskstore.Webhook, key string) {
 	config := sheaf.ParseConfig{Password: sheaf.Set("hushed")}
 	_, err = f.Store.CreateDocuments(ctx, sheaf.Job{ID: d.Job, TenantID: "t", DatasetID: "ds-t", Kind: sheaf.JobIngest}, []taskstore.NewDocument{{
 		Document: sheaf.Document{ID: d.ID, Name: "sesame.pdf", MediaType: "application/pdf", Size: 10, SHA256: strings.Repeat("ab", 32), BlobKey: sheaf.OriginalPrefix("t", d.ID) + "v1",
-			ParseConfig: config, Metadata: map[string]string{"title": "hushed"}},
+			ParseConfig: config, Metadata: map[string]string{"title": "hushed"}, Attributes: sheaf.Attributes{"crm.note": json.RawMessage(`"hushed"`)}},
 		Plan: sheaf.NewTask{ID: d.Plan, Kind: sheaf.KindPlan, Cost: 1, Payload: json.RawMessage(`{"said":"hushed"}`)},
 	}}, "")
 	f.OK(err)
