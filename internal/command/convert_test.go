@@ -188,6 +188,8 @@ func asksDify(t *testing.T, writer, reader, stranger *service) {
 	}{
 		"no key":                {anonymous, fmt.Sprintf(about, 1, 0.0, ""), 401, 1001},
 		"a wrong key":           {wrong, fmt.Sprintf(about, 1, 0.0, ""), 401, 1002},
+		"a wrong key, no JSON":  {wrong, `{`, 401, 1002},
+		"no key, no dataset":    {anonymous, `{}`, 401, 1001},
 		"no such dataset":       {reader, `{"knowledge_id":"nowhere","query":"x"}`, 404, 2001},
 		"a dataset of another":  {stranger, fmt.Sprintf(about, 1, 0.0, ""), 404, 2001},
 		"no JSON":               {reader, `{`, 400, 400},

@@ -91,15 +91,23 @@ func retrieve(v1 http.RoundTripper, r *http.Request) ([]record, error) {
 		return nil, invalid("The request broke off; send it again")
 	}
 	var in request
+	inside := facade.Inside(v1, r.Header)
+	// A request that is wrong says so to whoever has a key, and to nobody else.
+	wrong := func(err error) error {
+		if refused := inside.Call(r.Context(), http.MethodGet, "/v1/info", nil, nil); refused != nil {
+			return refused
+		}
+		return err
+	}
 	if err := json.Unmarshal(b, &in); err != nil {
-		return nil, invalid("The body is no JSON of the form {\"knowledge_id\": …, \"query\": …, \"retrieval_setting\": {\"top_k\": 5, \"score_threshold\": 0.5}}: %v", err)
+		return nil, wrong(invalid("The body is no JSON of the form {\"knowledge_id\": …, \"query\": …, \"retrieval_setting\": {\"top_k\": 5, \"score_threshold\": 0.5}}: %v", err))
 	}
 	if in.Knowledge == "" {
-		return nil, invalid("knowledge_id is empty; give the id or the name of a dataset")
+		return nil, wrong(invalid("knowledge_id is empty; give the id or the name of a dataset"))
 	}
 	top := cmp.Or(in.Setting.Top, defaultTop)
 	if top < 0 || top > maxTop {
-		return nil, invalid("top_k cannot be %d; give 1 to %d", top, maxTop)
+		return nil, wrong(invalid("top_k cannot be %d; give 1 to %d", top, maxTop))
 	}
 	ask := map[string]any{"query": in.Query, "limit": top}
 	if in.Setting.Threshold != nil {
@@ -107,7 +115,7 @@ func retrieve(v1 http.RoundTripper, r *http.Request) ([]record, error) {
 	}
 	matches, err := in.Condition.compile()
 	if err != nil {
-		return nil, err
+		return nil, wrong(err)
 	}
 	if matches != nil {
 		ask["limit"] = maxTop // of these the matching ones are taken
@@ -125,7 +133,7 @@ func retrieve(v1 http.RoundTripper, r *http.Request) ([]record, error) {
 			} `json:"document"`
 		} `json:"hits"`
 	}
-	if err := facade.Inside(v1, r.Header).Call(r.Context(), http.MethodPost, facade.Path("v1", "datasets", in.Knowledge, "search"), ask, &found); err != nil {
+	if err := inside.Call(r.Context(), http.MethodPost, facade.Path("v1", "datasets", in.Knowledge, "search"), ask, &found); err != nil {
 		return nil, err
 	}
 	records := []record{}
