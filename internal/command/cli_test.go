@@ -113,6 +113,8 @@ func TestWrongCommandLines(t *testing.T) {
 		"queue purge":                             {"say which dead tasks", "--all"},
 		"key create acme --scope adm":             {`there is no "adm"; did you mean admin?`},
 		"dataset rename a":                        {"needs a NAME and a NEW-NAME"},
+		"completion nope":                         {"no command `sheaf completion nope`", "--help"},
+		"models install nope":                     {`there is no model "nope"`, "bge-small-en-v1.5"},
 	} {
 		o := typed{}.run(strings.Fields(line)...)
 		if o.code != exitUsage || o.out != "" {

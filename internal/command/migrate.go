@@ -40,7 +40,7 @@ func (g *global) withStore(ctx context.Context, dryRun bool, f func(ctx context.
 // storeConfig is the configuration of a command that opens the store itself.
 func (g *global) storeConfig() (config.Config, error) {
 	if g.asked != "" { // it would act on another store than the one that was meant
-		return config.Config{}, usageError{cured(fmt.Errorf("`%s` opens the store itself and asks no server", g.asked), "Leave --server out, and name the store with --data-dir or --config. A server with keys does the same under /v1/admin.")}
+		return config.Config{}, usageError{cured(fmt.Errorf("`%s` opens the store itself and asks no server, and %s names one", g.path, g.asked), "Name the store with --data-dir or --config, without --server. A server with keys does the same under /v1/admin.")}
 	}
 	return g.load()
 }

@@ -2,12 +2,15 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"sheaf"
 	"sheaf/internal/config"
 	"sheaf/internal/models"
 )
@@ -228,7 +231,7 @@ func (g *global) withModel(name string, f func(context.Context, config.Config, *
 	store := modelStore(cfg)
 	m, err := store.Find(name)
 	if err != nil {
-		return err
+		return usageError{errors.New(strings.TrimPrefix(err.Error(), sheaf.ErrInvalid.Error()+": "))}
 	}
 	return f(cmd.Context(), cfg, store, m)
 }

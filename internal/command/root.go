@@ -23,7 +23,8 @@ type global struct {
 	config  string
 	dataDir string
 	server  string
-	asked   string // the command, where --server was given with it
+	path    string // of the command
+	asked   string // how a server was named for it, --server or SHEAF_URL; "" where none was
 	key     string
 	json    bool
 	quiet   bool
@@ -90,15 +91,24 @@ commands talk to it, or to the one that --server names.`,
 	root.SetCompletionCommandGroupID(groupAdmin)
 	root.SetHelpCommandGroupID(groupAdmin)
 	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			asGroup(c)
+		}
+	}
 	return root
 }
 
 // use takes the streams of a command, which tests replace.
 func (g *global) use(cmd *cobra.Command) {
 	g.in, g.out, g.err = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
-	g.asked = cmd.CommandPath()
-	if !cmd.Flags().Changed("server") {
-		g.asked = ""
+	given := cmd.Flags().Changed
+	g.path, g.asked = cmd.CommandPath(), ""
+	switch {
+	case given("server"):
+		g.asked = "--server"
+	case os.Getenv("SHEAF_URL") != "" && !given("data-dir") && g.config == "" && os.Getenv("SHEAF_DATA_DIR") == "":
+		g.asked = "SHEAF_URL" // and nothing names a store
 	}
 }
 
@@ -140,6 +150,9 @@ func (g *global) load() (config.Config, error) {
 		}
 		if err := cfg.Set(name, value); err != nil {
 			return cfg, usageError{fmt.Errorf("--set %s: %w", name, err)}
+		}
+		if env := config.SecretEnv(name); env != "" {
+			g.note("--set %s shows the secret to everybody who lists processes here; %s, or %s_FILE with a file that holds it, does not.", name, env, env)
 		}
 	}
 	if g.dataDir != "" {

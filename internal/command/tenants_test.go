@@ -40,6 +40,20 @@ func TestTenantsAndKeysAreChangedAtTheCommandLine(t *testing.T) {
 	if !strings.Contains(o.err, "there is a tenant acme already") || !strings.Contains(o.err, "`sheaf tenant set acme` changes it.") || strings.Contains(strings.ToLower(o.err), "constraint") {
 		t.Errorf("a tenant made twice: %s", o.err)
 	}
+	// A server that the environment names is not the store of the usual folder either.
+	t.Setenv("SHEAF_URL", "http://127.0.0.1:1")
+	run(0, "tenant", "list")
+	dir := os.Getenv("SHEAF_DATA_DIR")
+	t.Setenv("SHEAF_DATA_DIR", "")
+	if o := (typed{}).run("tenant", "list"); o.code != exitUsage || !strings.Contains(o.err, "SHEAF_URL names one") {
+		t.Errorf("with SHEAF_URL: %d %s", o.code, o.err)
+	}
+	run(0, "tenant", "list", "--data-dir", dir)
+	t.Setenv("SHEAF_URL", "")
+	t.Setenv("SHEAF_DATA_DIR", dir)
+	if o := run(0, "tenant", "list", "--set", "embed.api_key=hushed"); !strings.Contains(o.err, "SHEAF_EMBED_API_KEY_FILE") || strings.Contains(o.err, "hushed") {
+		t.Errorf("a secret on the command line: %s", o.err)
+	}
 	for _, wrong := range [][]string{
 		{"tenant", "create", "a/b"}, {"tenant", "create", "b", "--cap", "0"}, {"tenant", "set", "acme"}, {"tenant", "set", "acme", "--weight", "0"}, {"tenant", "set", "acme", "--pause", "--resume"},
 		{"tenant", "set", "acme", "--max-bytes", "-1"}, {"key", "set", "acme", "x"}, {"key", "set", "acme", "x", "--scope", "root"},

@@ -561,6 +561,16 @@ func envName(setting string) string {
 	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(setting, ".", "_"))
 }
 
+// SecretEnv is the environment variable of a secret, "" for other settings.
+func SecretEnv(setting string) string {
+	for _, f := range Fields(new(Config)) {
+		if f.Name == setting && f.Secret {
+			return envName(setting)
+		}
+	}
+	return ""
+}
+
 // Field is one setting.
 type Field struct {
 	Name   string // "store.dsn"
