@@ -32,6 +32,18 @@ type AnyTenantsTask struct {
 	Task
 }
 
+// AnyTenantsDeadSelection is DeadSelection over all tenants, or one.
+type AnyTenantsDeadSelection struct {
+	DeadSelection
+	Tenant Given `json:"tenant_id,omitempty" minLength:"1" maxLength:"64" doc:"only this tenant's"`
+}
+
+// CleanUpRequest says how old what is removed must be.
+type CleanUpRequest struct {
+	Retention int64 `json:"retention_seconds,omitempty" minimum:"3600" maximum:"315360000" default:"604800" doc:"what is younger stays"`
+	DryRun    bool  `json:"dry_run,omitempty" doc:"count, and change nothing"`
+}
+
 // deadLetterRoutes come twice: for the tenant of the key, and below /v1/admin
 // for all of them.
 func (s *Server) deadLetterRoutes() {
@@ -91,10 +103,7 @@ func (s *Server) deadLetterRoutes() {
 	anyones := func(op huma.Operation, do action) {
 		handle(s, needs(op, scopeAdmin), func(ctx context.Context, in *struct {
 			DryRunParam
-			Body struct {
-				DeadSelection
-				Tenant Given `json:"tenant_id,omitempty" minLength:"1" maxLength:"64" doc:"only this tenant's"`
-			}
+			Body AnyTenantsDeadSelection
 		}) (*output[Count], error) {
 			f, err := in.Body.tasks(string(in.Body.Tenant))
 			if err != nil {
@@ -109,10 +118,7 @@ func (s *Server) deadLetterRoutes() {
 
 	handle(s, needs(post("/v1/admin/cleanup", "Remove old events and tasks of old generations"), scopeAdmin), func(ctx context.Context, in *struct {
 		DryRunParam
-		Body struct {
-			Retention int64 `json:"retention_seconds,omitempty" minimum:"3600" maximum:"315360000" default:"604800" doc:"what is younger stays"`
-			DryRun    bool  `json:"dry_run,omitempty" doc:"count, and change nothing"`
-		}
+		Body CleanUpRequest
 	}) (*output[Cleaned], error) {
 		ctx, cancel := context.WithTimeout(ctx, cleanupPatience)
 		defer cancel()

@@ -602,5 +602,5 @@ func (s *Server) describePartial() {
 	add("patch-upload", "PATCH", single, "Send the bytes from an offset on", "204", "Upload-Offset is what is stored now; Sheaf-Job names the job of a complete upload that is not held", append(slices.Clone(one), version, offset, checksum), &huma.RequestBody{Required: true, Content: bytes})
 	add("delete-upload", "DELETE", single, "Give an upload up", "204", "it is gone", append(slices.Clone(one), version), nil)
 	add("post-upload", "POST", single, "PATCH or DELETE for senders that can do POST alone", "204", "as of the method that X-HTTP-Method-Override names",
-		append(slices.Clone(one), version, in("header", "X-HTTP-Method-Override", "PATCH or DELETE", true)), &huma.RequestBody{Content: bytes})
+		append(slices.Clone(one), version, in("header", "X-HTTP-Method-Override", "PATCH or DELETE", true), in("header", "Upload-Offset", "of a PATCH: position of the first byte", false), checksum), &huma.RequestBody{Content: bytes})
 }

@@ -136,7 +136,7 @@ func handle[I, O any](s *Server, op huma.Operation, f func(ctx context.Context, 
 	}
 	op.Metadata[metaSchemas] = s.api.OpenAPI().Components.Schemas
 	if op.OperationID == "" {
-		op.OperationID = huma.GenerateOperationID(op.Method, op.Path, new(O))
+		op.OperationID = operationID(op.Method, op.Path)
 	}
 	if len(op.Tags) == 0 {
 		op.Tags = []string{tagOf(op.Path)}
@@ -154,16 +154,29 @@ func handle[I, O any](s *Server, op huma.Operation, f func(ctx context.Context, 
 	})
 }
 
-func tagOf(path string) string {
-	part, _, _ := strings.Cut(strings.TrimPrefix(path, "/v1/"), "/")
-	switch {
-	case strings.Contains(path, "/search"):
-		return "search"
-	case strings.Contains(path, "/documents"):
-		return "documents"
+// holds is what pause and resume do, for summaries.
+func holds(verb string) string {
+	if verb == "pause" {
+		return "Hold"
 	}
-	part, _, _ = strings.Cut(part, ":")
-	return part
+	return "Free"
+}
+
+// tagOf is the group of a route: what its path is about.
+func tagOf(path string) string {
+	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '/' || r == ':' })[1:]
+	if parts[0] == "admin" {
+		return "admin"
+	}
+	for _, tag := range []string{"jobs", "search", "uploads", "webhooks", "receipts", "chunks", "edits", "documents"} {
+		if slices.Contains(parts, tag) {
+			if tag == "edits" {
+				return "chunks"
+			}
+			return tag
+		}
+	}
+	return parts[0]
 }
 
 func get(path, summary string) huma.Operation {
@@ -404,7 +417,7 @@ func (s *Server) datasetRoutes() {
 		return &output[DeleteAnswer]{DeleteAnswer{DeleteReceipt: r}}, err
 	})
 	for verb, paused := range map[string]bool{"pause": true, "resume": false} {
-		handle(s, post("/v1/datasets/{ds}:"+verb, "Hold or free the dataset's queued work"), func(ctx context.Context, in *DatasetPath) (*output[Paused], error) {
+		handle(s, post("/v1/datasets/{ds}:"+verb, holds(verb)+" the dataset's queued work"), func(ctx context.Context, in *DatasetPath) (*output[Paused], error) {
 			d, err := s.dataset(ctx, *in)
 			if err != nil {
 				return nil, err
@@ -911,7 +924,7 @@ func (s *Server) jobRoutes() {
 		return &output[CancelAnswer]{CancelAnswer{CancelReceipt: r}}, err
 	})
 	for verb, paused := range map[string]bool{"pause": true, "resume": false} {
-		handle(s, post("/v1/jobs/{job}:"+verb, "Hold or free a job's queued work"), func(ctx context.Context, in *JobPath) (*output[Paused], error) {
+		handle(s, post("/v1/jobs/{job}:"+verb, holds(verb)+" a job's queued work"), func(ctx context.Context, in *JobPath) (*output[Paused], error) {
 			n, err := s.cfg.Ingest.Pause(ctx, tenantOf(ctx), taskstore.PauseScope{JobID: in.Job}, paused)
 			return &output[Paused]{Paused{paused, n}}, err
 		})
@@ -1049,7 +1062,7 @@ func (s *Server) queueRoutes() {
 		return listOf([]taskstore.TenantQueue{*q}, ""), nil
 	})
 	for verb, paused := range map[string]bool{"pause": true, "resume": false} {
-		handle(s, post("/v1/queues:"+verb, "Hold or free the tenant's queued work"), func(ctx context.Context, _ *struct{}) (*output[Paused], error) {
+		handle(s, post("/v1/queues:"+verb, holds(verb)+" the tenant's queued work"), func(ctx context.Context, _ *struct{}) (*output[Paused], error) {
 			n, err := s.cfg.Ingest.Pause(ctx, tenantOf(ctx), taskstore.PauseScope{Tenant: true}, paused)
 			return &output[Paused]{Paused{paused, n}}, err
 		})

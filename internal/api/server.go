@@ -166,6 +166,7 @@ func New(cfg Config) *Server {
 	s.buildTable()
 	describeSettings(schemas.Map()["ParseConfig"])
 	describeProperties(schemas.Map())
+	describeAll(s.api.OpenAPI())
 	s.foreign = map[string]bool{}
 	if cfg.Interfaces != nil {
 		for pattern, h := range cfg.Interfaces(local{s}) {

@@ -31,11 +31,11 @@ func (p TenantPage) page() taskstore.Page { return taskstore.Page{Limit: p.Limit
 
 // NewTenant is the body that creates a tenant.
 type NewTenant struct {
-	ID     string      `json:"id" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$" patternDescription:"1 to 64 letters, digits, dots, dashes and underscores that begin with a letter or digit" doc:"for good; other names can be changed"`
-	Name   string      `json:"name,omitempty" minLength:"1" maxLength:"255" doc:"for people; the id when it is left out"`
-	Weight int         `json:"weight,omitempty" minimum:"1" maximum:"1000000" default:"1" doc:"share of the executors beside other tenants"`
-	Cap    int         `json:"cap,omitempty" minimum:"1" maximum:"1000000" default:"8" doc:"tasks that run at once"`
-	Quota  sheaf.Quota `json:"quota,omitempty" doc:"bounds of what is held; 0 for none"`
+	ID     string   `json:"id" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$" patternDescription:"1 to 64 letters, digits, dots, dashes and underscores that begin with a letter or digit" doc:"for good; other names can be changed"`
+	Name   string   `json:"name,omitempty" minLength:"1" maxLength:"255" doc:"for people; the id when it is left out"`
+	Weight int      `json:"weight,omitempty" minimum:"1" maximum:"1000000" default:"1" doc:"share of the executors beside other tenants"`
+	Cap    int      `json:"cap,omitempty" minimum:"1" maximum:"1000000" default:"8" doc:"tasks that run at once"`
+	Quota  NewQuota `json:"quota,omitempty" doc:"bounds of what is held; what is left out has none"`
 }
 
 // TenantChange is the body that changes a tenant; what is left out stays.
@@ -45,6 +45,13 @@ type TenantChange struct {
 	Cap    *int         `json:"cap,omitempty" minimum:"1" maximum:"1000000" doc:"tasks that run at once; those that run above a lower cap end first"`
 	Paused *bool        `json:"paused,omitempty" doc:"holds what is queued; what runs goes on"`
 	Quota  *QuotaChange `json:"quota,omitempty" doc:"bounds of what is held; those left out stay"`
+}
+
+// NewQuota bounds what a new tenant may hold.
+type NewQuota struct {
+	Documents   int   `json:"documents,omitempty" minimum:"0" doc:"0 for no bound"`
+	Bytes       int64 `json:"bytes,omitempty" minimum:"0" doc:"of originals; 0 for no bound"`
+	QueuedTasks int   `json:"queued_tasks,omitempty" minimum:"0" doc:"0 for no bound"`
 }
 
 // QuotaChange changes the bounds that it names.
@@ -157,7 +164,7 @@ func (s *Server) tenantRoutes() {
 		if b.Name == "" {
 			b.Name = b.ID
 		}
-		t, err := s.cfg.Catalog.CreateTenant(ctx, sheaf.Tenant{ID: b.ID, Name: b.Name, Weight: b.Weight, Cap: b.Cap, Quota: b.Quota})
+		t, err := s.cfg.Catalog.CreateTenant(ctx, sheaf.Tenant{ID: b.ID, Name: b.Name, Weight: b.Weight, Cap: b.Cap, Quota: sheaf.Quota(b.Quota)})
 		if err != nil {
 			return nil, err
 		}

@@ -42,6 +42,8 @@ type operation struct {
 type parameter struct {
 	Name string `json:"name"`
 	In   string `json:"in"`
+
+	Example any `json:"example"`
 }
 
 type schema struct {
