@@ -88,7 +88,7 @@ func Page(api *huma.OpenAPI, base string) []byte {
 	p.WriteString(`<h2 id="schemas">Schemas</h2>`)
 	for _, name := range slices.Sorted(maps.Keys(p.schemas)) {
 		p.put(`<details class="op" id="schema-%s"><summary><code>%s</code></summary>`, name, name)
-		p.schema(p.schemas[name])
+		p.schema(p.schemas[name], name)
 		p.WriteString(`</details>`)
 	}
 	p.WriteString(foot)
@@ -118,7 +118,7 @@ func (p *page) operation(op *huma.Operation, base string) {
 		p.put(`<p class="muted">Operation <code>%s</code>. Where the server asks for keys, one with the scope <code>%s</code>.</p>`, op.OperationID, scope)
 	}
 	if len(op.Parameters) > 0 {
-		p.table("Parameters", "Name", "In")
+		p.put(`<h3>Parameters</h3><div class="scroll-x" tabindex="0" role="region" aria-label="Parameters of %s"><table class="plain"><thead><tr><th>Name</th><th>In</th><th>Type</th><th>Description</th></tr></thead><tbody>`, op.OperationID)
 		for _, q := range op.Parameters {
 			p.row(q.Name, q.Required, q.In, q.Schema, cmp.Or(q.Description, q.Schema.Description))
 		}
@@ -126,11 +126,13 @@ func (p *page) operation(op *huma.Operation, base string) {
 	}
 	if op.RequestBody != nil {
 		p.WriteString(`<h3>Request body</h3>`)
-		p.contents(op.RequestBody.Content, true)
+		p.contents(op.RequestBody.Content, "the body of "+op.OperationID, true)
 	}
 	p.WriteString(`<h3>Example</h3><div class="copied"><pre tabindex="0"><code>`)
 	p.put("%s", Curl(op, base))
-	p.WriteString(`</code></pre><button type="button" class="copy" hidden>Copy</button></div><h3>Answers</h3>`)
+	p.WriteString(`</code></pre><button type="button" class="copy" hidden>Copy</button></div>`)
+	p.try(op)
+	p.WriteString(`<h3>Answers</h3>`)
 	for _, status := range slices.Sorted(maps.Keys(op.Responses)) {
 		r := op.Responses[status]
 		name := "Any other status"
@@ -141,9 +143,30 @@ func (p *page) operation(op *huma.Operation, base string) {
 		for _, h := range slices.Sorted(maps.Keys(r.Headers)) {
 			p.put(`<p class="muted">Header <code>%s</code> %s</p>`, h, r.Headers[h].Description)
 		}
-		p.contents(r.Content, false)
+		p.contents(r.Content, "answer "+status+" of "+op.OperationID, false)
 	}
 	p.WriteString(`</details>`)
+}
+
+// try leaves what the page's script makes a form of: the request with its
+// example, where that is JSON or has no body.
+func (p *page) try(op *huma.Operation) {
+	body := ""
+	if op.RequestBody != nil {
+		media := op.RequestBody.Content["application/json"]
+		if media == nil || media.Example == nil {
+			return
+		}
+		b, err := json.MarshalIndent(media.Example, "", "  ")
+		if err != nil {
+			return
+		}
+		body = string(b)
+	}
+	if op.Method == http.MethodHead || op.Method == http.MethodOptions {
+		return
+	}
+	p.put(`<div class="try" data-method="%s" data-path="%s" data-body="%s" hidden></div>`, op.Method, op.Path, body)
 }
 
 // description leaves out what only says the status again.
@@ -167,7 +190,7 @@ func scopeOf(op *huma.Operation) string {
 
 // contents shows bodies by media type; open: with the properties of types that
 // are shown below, too.
-func (p *page) contents(of map[string]*huma.MediaType, open bool) {
+func (p *page) contents(of map[string]*huma.MediaType, what string, open bool) {
 	for _, media := range slices.Sorted(maps.Keys(of)) {
 		sc := of[media].Schema
 		p.put(`<p class="muted"><code>%s</code>`, media)
@@ -180,17 +203,13 @@ func (p *page) contents(of map[string]*huma.MediaType, open bool) {
 			p.kind(sc)
 			p.WriteString(`</p>`)
 			if s := p.schemas[named(sc)]; open && s != nil {
-				p.schema(s)
+				p.schema(s, what)
 			}
 		} else {
 			p.WriteString(`</p>`)
-			p.schema(sc)
+			p.schema(sc, what+" as "+media)
 		}
 	}
-}
-
-func (p *page) table(caption, name, second string) {
-	p.put(`<h3>%s</h3><div class="scroll-x" tabindex="0" role="region" aria-label="%s"><table class="plain"><thead><tr><th>%s</th><th>%s</th><th>Type</th><th>Description</th></tr></thead><tbody>`, caption, caption, name, second)
 }
 
 func (p *page) row(name string, required bool, second string, sc *huma.Schema, text string) {
@@ -204,7 +223,7 @@ func (p *page) row(name string, required bool, second string, sc *huma.Schema, t
 }
 
 // schema shows the properties of an object, or what else a schema is.
-func (p *page) schema(sc *huma.Schema) {
+func (p *page) schema(sc *huma.Schema, name string) {
 	if sc.Description != "" {
 		p.put(`<p>%s</p>`, sc.Description)
 	}
@@ -214,7 +233,7 @@ func (p *page) schema(sc *huma.Schema) {
 		p.WriteString(`</p>`)
 		return
 	}
-	p.WriteString(`<div class="scroll-x" tabindex="0" role="region" aria-label="Properties"><table class="plain"><thead><tr><th>Property</th><th>Required</th><th>Type</th><th>Description</th></tr></thead><tbody>`)
+	p.put(`<div class="scroll-x" tabindex="0" role="region" aria-label="Properties of %s"><table class="plain"><thead><tr><th>Property</th><th>Required</th><th>Type</th><th>Description</th></tr></thead><tbody>`, name)
 	for _, name := range slices.Sorted(maps.Keys(sc.Properties)) {
 		of := sc.Properties[name]
 		p.row(name, slices.Contains(sc.Required, name), "", of, of.Description)
