@@ -386,6 +386,7 @@ func (b *bench) servedByExecutors(ctx context.Context, name string, executors in
 	if err := all[0].atWork(ctx, executors); err != nil {
 		return err
 	}
+	all[0].dsn = dsn
 	return f(all[0], parts)
 }
 

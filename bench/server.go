@@ -22,6 +22,7 @@ import (
 
 // server is the real binary, running everything on a data folder.
 type server struct {
+	dsn    string // of the store of a fleet
 	cmd    *exec.Cmd
 	url    string
 	data   string
