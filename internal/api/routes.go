@@ -353,7 +353,7 @@ func (s *Server) changeDataset(ctx context.Context, path DatasetPath, to Dataset
 	if err != nil {
 		return nil, err
 	}
-	return s.dataset(ctx, DatasetPath{d.ID})
+	return s.cfg.Catalog.CountedDataset(ctx, d.TenantID, d.ID)
 }
 
 func (s *Server) datasetRoutes() {
@@ -386,7 +386,7 @@ func (s *Server) datasetRoutes() {
 	read := get("/v1/datasets/{ds}", "Read a dataset")
 	s.streaming(&read, s.streamDataset)
 	handle(s, read, func(ctx context.Context, in *DatasetPath) (*output[*sheaf.Dataset], error) {
-		d, err := s.dataset(ctx, *in)
+		d, err := s.cfg.Catalog.CountedDataset(ctx, tenantOf(ctx), in.Dataset)
 		return &output[*sheaf.Dataset]{shown(d)}, err
 	})
 	type patchIn struct {

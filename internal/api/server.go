@@ -27,6 +27,7 @@ import (
 
 	"sheaf"
 	"sheaf/ingest"
+	"sheaf/internal/batching"
 	"sheaf/internal/blob"
 	"sheaf/internal/buildinfo"
 	"sheaf/internal/doctor"
@@ -134,6 +135,7 @@ type Server struct {
 
 	uploads, streams *gate // what tenants do at once
 	hub              *watch.Hub
+	lasts            *batching.Group[lastOf, lastSeq]
 }
 
 // New builds the routes.
@@ -144,6 +146,7 @@ func New(cfg Config) *Server {
 	cfg.BodyIdle = cmp.Or(cfg.BodyIdle, time.Minute)
 	s := &Server{cfg: cfg, log: cfg.Log, mux: &routeMux{ServeMux: http.NewServeMux()}, uploads: newGate(cmp.Or(cfg.MaxUploads, 100)), streams: newGate(cmp.Or(cfg.MaxStreams, 200))}
 	s.hub = watch.New(watch.Config{Log: cfg.Catalog, Changed: cfg.Changed, Changes: cfg.Changes, Encode: eventFrame, Poll: cfg.EventPoll, Logger: cfg.Log})
+	s.lasts = batching.New(batching.Config[lastOf]{Max: 10_000, Timeout: lastsTime}, s.readLasts)
 	hc := huma.DefaultConfig("Sheaf", cmp.Or(cfg.Build.String(), "dev"))
 	hc.Info.Description = "Document ingestion: upload, true progress, search with exact citations."
 	hc.OpenAPIPath, hc.DocsPath, hc.SchemasPath = "/openapi", "", ""

@@ -53,6 +53,7 @@ type Keys interface {
 type Datasets interface {
 	CreateDataset(ctx context.Context, d sheaf.Dataset) (*sheaf.Dataset, error)
 	Dataset(ctx context.Context, tenantID, idOrName string) (*sheaf.Dataset, error)
+	CountedDataset(ctx context.Context, tenantID, idOrName string) (*sheaf.Dataset, error)
 	Datasets(ctx context.Context, tenantID string, p taskstore.Page) ([]sheaf.Dataset, string, error)
 	TaggedDatasets(ctx context.Context, tenantID string, limit int) ([]sheaf.Dataset, error)
 	UpdateDataset(ctx context.Context, d sheaf.Dataset) error
@@ -147,6 +148,5 @@ type Log interface {
 	Events(ctx context.Context, tenantID string, f taskstore.EventFilter, after int64, limit int) ([]sheaf.Event, error)
 	LastEventOf(ctx context.Context, tenantID string, f taskstore.EventFilter) (int64, error)
 	TaskEvents(ctx context.Context, tenantID, id string) ([]sheaf.Event, error)
-	LastEvent(ctx context.Context, tenantID string) (int64, error)
 	Stats(ctx context.Context, tenantID string, minutes int) (*taskstore.Stats, error)
 }

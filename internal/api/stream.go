@@ -71,7 +71,7 @@ func (s *Server) streamDataset(w http.ResponseWriter, r *http.Request) {
 	}
 	s.stream(w, r, taskstore.EventFilter{DatasetID: d.ID}, status{
 		scope: watch.Scope{TenantID: d.TenantID, DatasetID: d.ID, What: "dataset"},
-		read:  func(ctx context.Context) (any, error) { return s.dataset(ctx, DatasetPath{d.ID}) },
+		read:  func(ctx context.Context) (any, error) { return s.cfg.Catalog.CountedDataset(ctx, d.TenantID, d.ID) },
 		ended: func(any) bool { return false }, // a dataset never ends
 	})
 }
@@ -83,6 +83,8 @@ const (
 	// though no event touched it: a place in the queue changes with the work of
 	// others.
 	statusEvery = 5 * time.Second
+	// lastsTime bounds the reading of the newest events of jobs that have ended.
+	lastsTime = 10 * time.Second
 	// pastPage is how many events of the past one statement reads.
 	pastPage = 500
 )
@@ -106,10 +108,20 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, f taskstore.Even
 		return
 	}
 	defer s.streams.leave(tenant)
-	after, err := s.streamStart(r)
+	after, now, err := s.streamStart(r)
 	if err != nil {
 		s.writeProblem(w, r, err)
 		return
+	}
+	var sub *watch.Subscription
+	var from int64
+	if now { // where the subscription begins, which takes no statement while others watch
+		if sub, from, err = s.hub.Subscribe(ctx, tenant, f); err != nil {
+			s.writeProblem(w, r, err)
+			return
+		}
+		defer sub.Close()
+		after = from
 	}
 	if s.cfg.Observe != nil {
 		defer s.cfg.Observe.Streaming(s.routeLabel(r))()
@@ -134,16 +146,17 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, f taskstore.Even
 	}
 
 	// What is long past is read before the subscription begins to fill.
-	for more := true; more; {
+	for more := sub == nil; more; {
 		if more, err = s.past(ctx, out, tenant, f, 0); err != nil {
 			return // the client connects again and is told why
 		}
 	}
-	sub, from, err := s.hub.Subscribe(ctx, tenant, f)
-	if err != nil {
-		return
+	if sub == nil {
+		if sub, from, err = s.hub.Subscribe(ctx, tenant, f); err != nil {
+			return
+		}
+		defer sub.Close()
 	}
-	defer sub.Close()
 	for more := true; more; {
 		if more, err = s.past(ctx, out, tenant, f, from); err != nil {
 			return
@@ -182,11 +195,11 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, f taskstore.Even
 			out.printf("event: status\ndata: %s\n\n", snap.JSON)
 		}
 		if again == 0 && of.ended(snap.Value) {
-			last, err := s.cfg.Catalog.LastEventOf(ctx, tenant, f)
-			if err != nil {
+			last, gone := s.lasts.Do(ctx, lastOf{tenant, f})
+			if gone != nil || last.err != nil {
 				return
 			}
-			if last <= out.after {
+			if last.seq <= out.after {
 				out.printf("event: end\ndata: %s\n\n", snap.JSON)
 				_ = out.flush()
 				return
@@ -287,22 +300,48 @@ func (o *streamWriter) flush() error {
 	return o.err
 }
 
+// lastOf asks for the newest event of a tenant that a filter selects.
+type lastOf struct {
+	tenant string
+	filter taskstore.EventFilter
+}
+
+type lastSeq struct {
+	seq int64
+	err error
+}
+
+// readLasts answers those who ask at once, as all who watch a job do when it
+// ends, with one statement for each job.
+func (s *Server) readLasts(ctx context.Context, asked []lastOf) []lastSeq {
+	type key struct{ tenant, dataset, document, job string }
+	known := map[key]lastSeq{}
+	out := make([]lastSeq, len(asked))
+	for i, a := range asked {
+		k := key{a.tenant, a.filter.DatasetID, a.filter.DocumentID, a.filter.JobID}
+		last, ok := known[k]
+		if !ok {
+			last.seq, last.err = s.cfg.Catalog.LastEventOf(ctx, a.tenant, a.filter)
+			known[k] = last
+		}
+		out[i] = last
+	}
+	return out
+}
+
 // streamStart is the event behind which a stream begins: the one the client
-// saw last, or, with ?after=now, the newest.
-func (s *Server) streamStart(r *http.Request) (int64, error) {
+// saw last; or now, with ?after=now.
+func (s *Server) streamStart(r *http.Request) (after int64, now bool, _ error) {
 	from := r.Header.Get("Last-Event-ID")
 	if from == "" {
 		from = r.URL.Query().Get("after")
 	}
-	if from == "now" {
-		return s.cfg.Catalog.LastEvent(r.Context(), tenantOf(r.Context()))
-	}
-	if from == "" {
-		return 0, nil
+	if from == "now" || from == "" {
+		return 0, from == "now", nil
 	}
 	n, err := strconv.ParseInt(from, 10, 64)
 	if err != nil || n < 0 {
-		return 0, newProblem(400, "", fmt.Sprintf("Last-Event-ID cannot be %s; send the id of an event of this stream, or leave it out to begin at the start", quoted(from)))
+		return 0, false, newProblem(400, "", fmt.Sprintf("Last-Event-ID cannot be %s; send the id of an event of this stream, or leave it out to begin at the start", quoted(from)))
 	}
-	return n, nil
+	return n, false, nil
 }

@@ -100,7 +100,7 @@ var may = map[string][]string{
 	"internal/edits":      append([]string{"chunker", "internal/enrich"}, contracts...),
 	"internal/doctor":     contracts,
 	"internal/telemetry":  {"internal/keeper", "internal/logctx", "internal/retryafter", "taskstore"}, // reads the counters of the loops
-	"internal/api":        append([]string{"chunker", "internal/apidoc", "internal/edits", "internal/notify", "internal/watch", "ingest", "parser", "parser/child", "internal/buildinfo", "internal/indexset", "internal/search", "internal/doctor", "internal/flow", "internal/receipt", "internal/secrets", "internal/settings", "internal/webhook"}, contracts...),
+	"internal/api":        append([]string{"chunker", "internal/apidoc", "internal/batching", "internal/edits", "internal/notify", "internal/watch", "ingest", "parser", "parser/child", "internal/buildinfo", "internal/indexset", "internal/search", "internal/doctor", "internal/flow", "internal/receipt", "internal/secrets", "internal/settings", "internal/webhook"}, contracts...),
 	"internal/facade":     {},
 	"internal/mcp":        {"internal/facade"},
 	"internal/tika":       {"internal/facade"},

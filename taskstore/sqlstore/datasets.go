@@ -42,7 +42,8 @@ func (s *datasets) CreateDataset(ctx context.Context, d sheaf.Dataset) (*sheaf.D
 	return s.Dataset(ctx, d.TenantID, d.ID)
 }
 
-// Dataset finds by id, or else by name.
+// Dataset finds by id, or else by name. What the dataset holds is not counted:
+// every upload and search asks for it.
 func (s *datasets) Dataset(ctx context.Context, tenantID, idOrName string) (*sheaf.Dataset, error) {
 	// A name may look like the id of another dataset; the id counts.
 	row, err := one[datasetRow](s.read(ctx), "dataset", idOrName, "SELECT * FROM datasets WHERE tenant_id=? AND (id=? OR name=?) ORDER BY CASE WHEN id=? THEN 0 ELSE 1 END LIMIT 1",
@@ -50,11 +51,20 @@ func (s *datasets) Dataset(ctx context.Context, tenantID, idOrName string) (*she
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.countDatasets(ctx, tenantID, []datasetRow{*row})
+	d := s.toDataset(*row)
+	return &d, nil
+}
+
+// CountedDataset is Dataset with what it holds, which reads an index entry of
+// each document.
+func (s *datasets) CountedDataset(ctx context.Context, tenantID, idOrName string) (*sheaf.Dataset, error) {
+	d, err := s.Dataset(ctx, tenantID, idOrName)
 	if err != nil {
 		return nil, err
 	}
-	return &out[0], nil
+	out := []sheaf.Dataset{*d}
+	err = s.countDatasets(ctx, tenantID, out)
+	return &out[0], err
 }
 
 // Datasets lists the datasets of a tenant.
@@ -67,8 +77,8 @@ func (s *datasets) Datasets(ctx context.Context, tenantID string, p taskstore.Pa
 		return nil, "", err
 	}
 	rows, next := cut(rows, limit, func(r datasetRow) string { return r.ID })
-	out, err := s.countDatasets(ctx, tenantID, rows)
-	return out, next, err
+	out := mapped(rows, s.toDataset)
+	return out, next, s.countDatasets(ctx, tenantID, out)
 }
 
 // TaggedDatasets lists those whose settings name tag sets, oldest first and at
@@ -79,13 +89,12 @@ func (s *datasets) TaggedDatasets(ctx context.Context, tenantID string, limit in
 	return mapped(rows, s.toDataset), err
 }
 
-func (s *datasets) countDatasets(ctx context.Context, tenantID string, rows []datasetRow) ([]sheaf.Dataset, error) {
-	out := make([]sheaf.Dataset, len(rows))
-	at := make(map[string]*sheaf.Dataset, len(rows))
-	ids := make([]string, len(rows))
-	for i, r := range rows {
-		out[i] = r.toDomain(s.vault)
-		ids[i], at[r.ID] = r.ID, &out[i]
+// countDatasets fills in what datasets of a tenant hold.
+func (s *datasets) countDatasets(ctx context.Context, tenantID string, of []sheaf.Dataset) error {
+	at := make(map[string]*sheaf.Dataset, len(of))
+	ids := make([]string, len(of))
+	for i := range of {
+		ids[i], at[of[i].ID] = of[i].ID, &of[i]
 	}
 	sums, err := byIDs[struct {
 		DatasetID         string
@@ -95,7 +104,7 @@ func (s *datasets) countDatasets(ctx context.Context, tenantID string, rows []da
 	for _, n := range sums {
 		at[n.DatasetID].Documents, at[n.DatasetID].Chunks = n.Documents, n.Chunks
 	}
-	return out, err
+	return err
 }
 
 // UpdateDataset writes name, settings and attributes. ErrStale when the dataset was changed

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
+	"time"
 
 	"gorm.io/gorm"
 
@@ -14,6 +16,95 @@ import (
 
 // speedSample is how many finished tasks the speed is measured over.
 const speedSample = 500
+
+// sampleColumns are what is looked at of each of them.
+const sampleColumns = "tenant_id, doc_id, cost, started_at, finished_at"
+
+// finished reads the latest tasks that parsed: by run_at, which has an index,
+// and tells old from new well enough.
+func finished(db *gorm.DB, columns string) ([]taskRow, error) {
+	return all[taskRow](db, fmt.Sprintf(`SELECT %s FROM tasks WHERE state='done' AND kind='parse' AND reused=0 AND started_at>0
+		ORDER BY run_at DESC LIMIT %d`, columns, speedSample))
+}
+
+// recent is what many estimates are made of, read anew when it is too old, or
+// has taken too much of the time.
+type recent[T any] struct {
+	age time.Duration // negative: it is read each time
+
+	mu    sync.Mutex
+	value T
+	until time.Time
+}
+
+// samples are what the estimates of all jobs are made of.
+type samples struct {
+	finished recent[[]taskRow]
+	backlog  recent[backlog]
+	meanCost [sheaf.LaneBackfill + 1]recent[float64] // of what waits up to a lane
+}
+
+func newSamples(age time.Duration) *samples {
+	s := new(samples)
+	s.finished.age, s.backlog.age = age, age
+	for i := range s.meanCost {
+		s.meanCost[i].age = age
+	}
+	return s
+}
+
+// recentShare is the part of the time that may go into reading one of them:
+// over a million rows it takes longer.
+const recentShare = 20
+
+func (r *recent[T]) get(read func() (T, error)) (T, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	begun := time.Now()
+	if begun.Before(r.until) {
+		return r.value, nil
+	}
+	value, err := read()
+	if err != nil {
+		return value, err
+	}
+	r.value = value
+	if now := time.Now(); r.age >= 0 {
+		r.until = now.Add(max(r.age, recentShare*now.Sub(begun)))
+	}
+	return value, nil
+}
+
+// backlog is what waits in each lane, of each tenant, all from one moment.
+type backlog map[string]map[sheaf.Lane]int
+
+func readBacklog(db *gorm.DB) (backlog, error) {
+	rows, err := all[struct {
+		TenantID string
+		Lane     sheaf.Lane
+		N        int
+	}](db, "SELECT tenant_id, lane, COUNT(*) AS n FROM tasks WHERE state='pending' AND paused=0 GROUP BY tenant_id, lane")
+	out := backlog{}
+	for _, r := range rows {
+		if out[r.TenantID] == nil {
+			out[r.TenantID] = map[sheaf.Lane]int{}
+		}
+		out[r.TenantID][r.Lane] = r.N
+	}
+	return out, err
+}
+
+// others counts what waits of all but a tenant, up to a lane.
+func (b backlog) others(tenantID string, lane sheaf.Lane) (n int) {
+	for tenant, lanes := range b {
+		for l, waiting := range lanes {
+			if tenant != tenantID && l <= lane {
+				n += waiting
+			}
+		}
+	}
+	return n
+}
 
 // Remaining measures what stands between a job and its end.
 func (s *estimates) Remaining(ctx context.Context, tenantID, jobID string) (taskstore.Remaining, error) {
@@ -60,8 +151,15 @@ func (s *estimates) unplannedCost(db *gorm.DB, tenantID, jobID string, documents
 	var known struct{ Cost, Docs int }
 	err := db.Raw(mean+"tasks WHERE job_id=? AND tenant_id=? AND kind IN ('parse','index')", jobID, tenantID).Scan(&known).Error
 	if err == nil && known.Docs == 0 {
-		err = db.Raw(fmt.Sprintf(mean+`(SELECT cost, doc_id, tenant_id FROM tasks WHERE state='done' AND kind='parse' AND reused=0 AND started_at>0
-			ORDER BY run_at DESC LIMIT %d) x WHERE tenant_id=?`, speedSample), tenantID).Scan(&known).Error
+		rows, sampled := s.finished.get(func() ([]taskRow, error) { return finished(db, sampleColumns) })
+		docs := map[string]bool{}
+		for _, r := range rows {
+			if r.TenantID == tenantID {
+				known.Cost += r.Cost
+				docs[r.DocID] = true
+			}
+		}
+		known.Docs, err = len(docs), sampled
 	}
 	if err != nil || known.Docs == 0 {
 		return 0, translate(err)
@@ -86,28 +184,34 @@ func (s *estimates) delayed(db *gorm.DB, tenantID, jobID string) (_ *sheaf.Delay
 
 // ahead counts what is served before the last of a job's tasks: of the own
 // tenant what is in a higher lane, in an earlier phase or has an earlier place,
-// of the others what is in the same or a higher lane. One statement counts it all, so that a task
-// which comes or goes meanwhile is in each count or in none. Only columns of one
-// index are looked at, and the cost is that of a sample: there may be a million
-// rows.
+// of the others what is in the same or a higher lane. One statement counts the
+// own, and one the others', so that a task which comes or goes meanwhile is in
+// each count or in none. Only columns of one index are looked at, and the cost
+// is that of a sample: there may be a million rows, which are counted now and
+// then for all who ask.
 func (s *estimates) ahead(db *gorm.DB, left *taskstore.Remaining, tenantID, jobID string, last *taskRow) error {
 	const pending = " FROM tasks WHERE state='pending' AND paused=0"
-	n, err := one[struct{ Higher, Earlier, Mine, Everyone, Same int }](db, "job", jobID, `SELECT (SELECT COUNT(*)`+pending+` AND tenant_id=? AND lane<?) AS higher,
+	n, err := one[struct{ Higher, Earlier, Mine int }](db, "job", jobID, `SELECT (SELECT COUNT(*)`+pending+` AND tenant_id=? AND lane<?) AS higher,
 		(SELECT COUNT(*)`+pending+` AND tenant_id=? AND lane=? AND (phase<? OR phase=? AND place<?)) AS earlier,
-		(SELECT COUNT(*)`+pending+` AND job_id=? AND tenant_id=? AND (lane<? OR lane=? AND (phase<? OR phase=? AND place<?))) AS mine,
-		(SELECT COUNT(*)`+pending+` AND lane<=?) AS everyone,
-		(SELECT COUNT(*)`+pending+` AND tenant_id=? AND lane<=?) AS same`,
+		(SELECT COUNT(*)`+pending+` AND job_id=? AND tenant_id=? AND (lane<? OR lane=? AND (phase<? OR phase=? AND place<?))) AS mine`,
 		tenantID, last.Lane, tenantID, last.Lane, last.Phase, last.Phase, last.Place,
-		jobID, tenantID, last.Lane, last.Lane, last.Phase, last.Phase, last.Place, last.Lane, tenantID, last.Lane)
+		jobID, tenantID, last.Lane, last.Lane, last.Phase, last.Phase, last.Place)
 	if err != nil {
 		return err
 	}
-	left.AheadOwn, left.AheadOthers = n.Higher+n.Earlier-n.Mine, n.Everyone-n.Same
+	waiting, err := s.backlog.get(func() (backlog, error) { return readBacklog(db) })
+	if err != nil {
+		return err
+	}
+	left.AheadOwn, left.AheadOthers = n.Higher+n.Earlier-n.Mine, waiting.others(tenantID, sheaf.Lane(last.Lane))
 	if left.AheadOwn+left.AheadOthers == 0 {
 		return nil
 	}
-	mean, err := one[float64](db, "job", jobID, "SELECT COALESCE(AVG(cost), 0) FROM (SELECT cost"+pending+" AND lane<=? LIMIT 1000) x", last.Lane)
-	left.AheadCost = int(value(mean)*float64(left.AheadOwn+left.AheadOthers) + 0.5)
+	mean, err := s.meanCost[min(max(last.Lane, 0), len(s.meanCost)-1)].get(func() (float64, error) {
+		mean, err := one[float64](db, "job", jobID, "SELECT COALESCE(AVG(cost), 0) FROM (SELECT cost"+pending+" AND lane<=? LIMIT 1000) x", last.Lane)
+		return value(mean), err
+	})
+	left.AheadCost = int(mean*float64(left.AheadOwn+left.AheadOthers) + 0.5)
 	return err
 }
 
@@ -116,13 +220,13 @@ func (s *estimates) ahead(db *gorm.DB, left *taskstore.Remaining, tenantID, jobI
 // percentile of seconds per cost over the median. Tasks that run only some
 // stages are faster by the share of the time that the others take.
 func (s *estimates) speed(db *gorm.DB, stages ...string) (costPerSec, spread float64, err error) {
-	columns := "cost, started_at, finished_at"
+	var rows []taskRow
 	if len(stages) > 0 {
-		columns += ", result"
+		rows, err = finished(db, sampleColumns+", result")
+	} else {
+		rows, err = s.finished.get(func() ([]taskRow, error) { return finished(db, sampleColumns) })
+		rows = slices.Clone(rows) // others read it
 	}
-	// By run_at, which has an index, and tells old from new well enough.
-	rows, err := all[taskRow](db, fmt.Sprintf(`SELECT %s FROM tasks WHERE state='done' AND kind='parse' AND reused=0 AND started_at>0
-		ORDER BY run_at DESC LIMIT %d`, columns, speedSample))
 	if err != nil {
 		return 0, 0, err
 	}

@@ -159,12 +159,3 @@ func (s *events) Stats(ctx context.Context, tenantID string, minutes int) (*task
 	slices.SortFunc(out.Stages, func(a, b taskstore.StageStats) int { return int(b.P50MS - a.P50MS) })
 	return out, nil
 }
-
-// LastEvent is the number of the newest event of the tenant that Events would
-// show, 0 when there is none: where a stream may begin.
-func (s *events) LastEvent(ctx context.Context, tenantID string) (int64, error) {
-	// What is younger than the lag is not shown yet, so a stream that begins
-	// here will still bring it.
-	seq, err := first[int64](s.read(ctx), s.sql(fmt.Sprintf("SELECT seq FROM events WHERE tenant_id=? AND at<=@now-%d ORDER BY seq DESC LIMIT 1", s.eventLag.Milliseconds())), tenantID)
-	return value(seq), err
-}

@@ -21,6 +21,7 @@ type handle struct {
 	eventLag     time.Duration
 	grace        time.Duration
 	keepVersions time.Duration
+	sampleAge    time.Duration
 	offset       atomic.Int64           // milliseconds added to the database's clock, by tests
 	purgeLater   atomic.Bool            // deletions leave all purging to the keeper, in tests
 	vault        vault                  // set by Unlock

@@ -43,7 +43,7 @@ func newStore(h *handle) *Store {
 	reading, deleting, summing := documents{h}, deletions{h}, jobs{h}
 	return &Store{
 		handle: h, tasks: newTasks(h, folding, deleting), folds: folding, tenants: tenants{h}, keys: keys{h}, datasets: datasets{h, deleting},
-		documents: reading, changes: changes{h}, deletions: deleting, receipts: receipts{h}, jobs: summing, estimates: estimates{h, summing},
+		documents: reading, changes: changes{h}, deletions: deleting, receipts: receipts{h}, jobs: summing, estimates: estimates{h, summing, newSamples(h.sampleAge)},
 		lifecycle: lifecycle{h}, feed: feed{handle: h}, uploads: uploads{h}, webhooks: webhooks{h, summing}, flows: flows{h}, edits: edits{h}, idempotency: idempotency{h},
 		queues: queues{h}, deadLetters: deadLetters{h}, events: events{h, reading}, garbage: garbage{h}, inventory: inventory{h},
 		leases: leases{h}, clock: clock{h}, sealing: sealing{h},
@@ -66,6 +66,7 @@ type (
 	estimates struct {
 		*handle
 		jobs
+		*samples
 	}
 	lifecycle struct{ *handle }
 	feed      struct {

@@ -28,7 +28,7 @@ var Engines = []string{"sqlite", "mysql", "postgres"}
 // when SHEAF_TEST_REQUIRE is set.
 func Config(t testing.TB, engine string) sqlstore.Config {
 	t.Helper()
-	c := sqlstore.Config{Driver: engine, EventLag: -1}
+	c := sqlstore.Config{Driver: engine, EventLag: -1, SampleAge: -1}
 	name := "sheaf_" + sheaf.NewID()
 	switch engine {
 	case "sqlite":

@@ -108,18 +108,3 @@ func statsAre(t *testing.T, b *bench, tasks, failed, cost int) {
 		t.Errorf("another tenant sees %+v: %v", none, err)
 	}
 }
-
-func testLastEvent(t *testing.T, b *bench) {
-	if n, err := b.LastEvent(b.ctx, b.tenant); err != nil || n != 0 {
-		t.Errorf("a new tenant's last event is %d: %v", n, err)
-	}
-	_, ids := b.create("a")
-	evs, err := b.Events(b.ctx, b.tenant, taskstore.EventFilter{DocumentID: ids[0]}, 0, 100)
-	b.ok(err)
-	n, err := b.LastEvent(b.ctx, b.tenant)
-	b.ok(err)
-	b.same("the last event", n, evs[len(evs)-1].Seq)
-	rest, err := b.Events(b.ctx, b.tenant, taskstore.EventFilter{}, n, 100)
-	b.ok(err)
-	b.same("events behind the last", len(rest), 0)
-}
