@@ -24,9 +24,11 @@ import (
 	"sheaf/internal/embed"
 	"sheaf/internal/embed/local"
 	"sheaf/internal/embed/static"
+	"sheaf/internal/eval"
 	"sheaf/internal/index/embedded"
 	"sheaf/internal/models"
 	"sheaf/internal/search"
+	"sheaf/taskstore"
 	"sheaf/taskstore/sqlstore"
 )
 
@@ -161,35 +163,21 @@ func (c *collection) rank(ctx context.Context, q question, r search.Request) (in
 	if err != nil {
 		return 0, err
 	}
-	seen := map[string]bool{}
-	for _, h := range answer.Hits {
-		for _, p := range h.Chunk.Pages {
-			k := fmt.Sprint(h.Document.ID, p)
-			if seen[k] {
-				continue
-			}
-			seen[k] = true
-			if h.Document.ID == c.ids[q.Document] && slices.Contains(q.Pages, p) {
-				return len(seen), nil
-			}
+	var expected []taskstore.ExpectedAnswer
+	if id := c.ids[q.Document]; id != "" {
+		for _, p := range q.Pages {
+			expected = append(expected, taskstore.ExpectedAnswer{DocumentID: id, From: p})
 		}
 	}
-	return 0, nil
+	return eval.Score(answer.Hits, expected).Rank, nil
 }
 
 // summary tells hit@1, hit@5, hit@10 and the mean reciprocal rank.
 func summary(ranks []int) string {
-	hits, reciprocal := [3]int{}, 0.0
-	for _, r := range ranks {
-		for i, k := range [3]int{1, 5, 10} {
-			if r > 0 && r <= k {
-				hits[i]++
-			}
-		}
-		if r > 0 {
-			reciprocal += 1 / float64(r)
-		}
+	results := make([]taskstore.QueryResult, len(ranks))
+	for i, r := range ranks {
+		results[i].Rank = r
 	}
-	n := float64(max(len(ranks), 1))
-	return fmt.Sprintf("hit@1 %.3f  hit@5 %.3f  hit@10 %.3f  MRR %.3f", float64(hits[0])/n, float64(hits[1])/n, float64(hits[2])/n, reciprocal/n)
+	m := eval.Measure(results)
+	return fmt.Sprintf("hit@1 %.3f  hit@5 %.3f  hit@10 %.3f  MRR %.3f", m.Hit1, m.Hit5, m.Hit10, m.MRR)
 }

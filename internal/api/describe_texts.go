@@ -327,6 +327,7 @@ var pathExamples = map[string]string{
 	"ds": "default", "doc": exampleID, "job": "1a2b3c4d5e6f708192a3b4c5d6e7f809", "task": "2b3c4d5e6f708192a3b4c5d6e7f8091a", "tenant": "acme", "key": "3c4d5e6f708192a3b4c5d6e7f8091a2b",
 	"range": "4d5e6f708192a3b4c5d6e7f8091a2b3c", "n": "1", "picture": "1-0", "upload": "5e6f708192a3b4c5d6e7f8091a2b3c4d", "webhook": "6f708192a3b4c5d6e7f8091a2b3c4d5e",
 	"flow": "scans", "chunk": exampleChunk, "edit": "708192a3b4c5d6e7f8091a2b3c4d5e6f", "receipt": "8192a3b4c5d6e7f8091a2b3c4d5e6f70",
+	"query": "92a3b4c5d6e7f8091a2b3c4d5e6f7081", "evaluation": "a3b4c5d6e7f8091a2b3c4d5e6f708192",
 }
 
 // parameterExamples stand for other parameters that examples send, by operation.
@@ -391,6 +392,9 @@ var bodyExamples = map[string]any{
 	"replay-deliveries":      object{"state": []string{"dead"}},
 	"run-doctor":             object{"repair": false},
 	"create-embeddings":      object{"input": []string{"notice period of the lease"}, "input_type": "query"},
+	"create-query":           object{"question": "What is the fee?", "expected": []object{{"text": "the fee is 12 EUR"}}},
+	"put-query":              object{"question": "What is the fee since 2026?", "expected": []object{{"text": "the fee is 12 EUR"}}},
+	"import-queries":         object{"queries": []object{{"question": "Who signs?", "expected": []object{{"text": "signed by the board"}}}}},
 	"create-flow":            object{"toml": exampleFlow},
 	"validate-flow":          object{"toml": exampleFlow},
 	"change-index-migration": object{"action": "start"},

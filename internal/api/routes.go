@@ -168,10 +168,13 @@ func tagOf(path string) string {
 	if parts[0] == "admin" {
 		return "admin"
 	}
-	for _, tag := range []string{"jobs", "search", "uploads", "webhooks", "receipts", "chunks", "edits", "documents"} {
+	for _, tag := range []string{"jobs", "search", "uploads", "webhooks", "receipts", "queries", "evaluations", "chunks", "edits", "documents"} {
 		if slices.Contains(parts, tag) {
-			if tag == "edits" {
+			switch tag {
+			case "edits":
 				return "chunks"
+			case "queries":
+				return "evaluations"
 			}
 			return tag
 		}
@@ -201,6 +204,7 @@ func (s *Server) routes() {
 	s.partialRoutes()
 	s.webhookRoutes()
 	s.flowRoutes()
+	s.evaluationRoutes()
 	s.editRoutes()
 	s.runRoutes()
 	s.statsRoutes()

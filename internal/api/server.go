@@ -133,9 +133,9 @@ type Server struct {
 	foreign map[string]bool // patterns of Config.Interfaces
 	handler http.Handler
 
-	uploads, streams *gate // what tenants do at once
-	hub              *watch.Hub
-	lasts            *batching.Group[lastOf, lastSeq]
+	uploads, streams, evaluating *gate // what tenants do at once
+	hub                          *watch.Hub
+	lasts                        *batching.Group[lastOf, lastSeq]
 }
 
 // New builds the routes.
@@ -144,7 +144,7 @@ func New(cfg Config) *Server {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.BodyIdle = cmp.Or(cfg.BodyIdle, time.Minute)
-	s := &Server{cfg: cfg, log: cfg.Log, mux: &routeMux{ServeMux: http.NewServeMux()}, uploads: newGate(cmp.Or(cfg.MaxUploads, 100)), streams: newGate(cmp.Or(cfg.MaxStreams, 200))}
+	s := &Server{cfg: cfg, log: cfg.Log, mux: &routeMux{ServeMux: http.NewServeMux()}, uploads: newGate(cmp.Or(cfg.MaxUploads, 100)), streams: newGate(cmp.Or(cfg.MaxStreams, 200)), evaluating: newGate(1)}
 	s.hub = watch.New(watch.Config{Log: cfg.Catalog, Changed: cfg.Changed, Changes: cfg.Changes, Encode: eventFrame, Poll: cfg.EventPoll, Logger: cfg.Log})
 	s.lasts = batching.New(batching.Config[lastOf]{Max: 10_000, Timeout: lastsTime}, s.readLasts)
 	hc := huma.DefaultConfig("Sheaf", cmp.Or(cfg.Build.String(), "dev"))

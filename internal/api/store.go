@@ -21,6 +21,7 @@ type Catalog interface {
 	Uploads
 	Webhooks
 	Flows
+	Evaluations
 	Deliveries
 	Receipts
 	Idempotency

@@ -277,7 +277,7 @@ func fill(path string, pairs ...string) string {
 // has something to show.
 type victim struct {
 	*service
-	dataset, document, job, task, rangeID, chunk, upload, webhook, apiKey, receipt, flow, edit string
+	dataset, document, job, task, rangeID, chunk, upload, webhook, apiKey, receipt, flow, edit, query, evaluation string
 }
 
 const victimsWord = "quetzalcoatlus"
@@ -324,6 +324,11 @@ func newVictim(s *service) victim {
 	var flow api.FlowAnswer
 	v.flow = "vault-flow"
 	v.post("/v1/flows", map[string]any{"toml": victimsFlow(v.flow)}, &flow)
+	var saved taskstore.SavedQuery
+	v.post("/v1/datasets/vault/queries", map[string]any{"question": "who speaks of the " + victimsWord, "expected": []any{map[string]any{"document": v.document}}}, &saved)
+	var evaluation api.EvaluationAnswer
+	v.post("/v1/datasets/vault/evaluations", map[string]any{}, &evaluation)
+	v.query, v.evaluation = saved.ID, evaluation.ID
 	var drawer sheaf.Dataset
 	v.post("/v1/datasets", map[string]any{"name": "drawer"}, &drawer)
 	_, body = v.request("DELETE", "/v1/datasets/drawer", "", "Authorization", "Bearer "+v.key)
@@ -340,7 +345,7 @@ node = [{ id = "read", kind = "parse" }, { id = "cut", kind = "chunk", from = ["
 
 // names are everything of the victim that no one else may read.
 func (v victim) names() []string {
-	return []string{v.dataset, v.document, v.job, v.task, v.rangeID, v.chunk, v.upload, v.webhook, v.apiKey, v.receipt, v.flow, v.edit, victimsWord, "ledger-of-alpha", "secret-of-alpha", "vault"}
+	return []string{v.dataset, v.document, v.job, v.task, v.rangeID, v.chunk, v.upload, v.webhook, v.apiKey, v.receipt, v.flow, v.edit, v.query, v.evaluation, victimsWord, "ledger-of-alpha", "secret-of-alpha", "vault"}
 }
 
 func TestAnotherTenantSeesAndChangesNothingOnAnyRoute(t *testing.T) {
@@ -351,6 +356,7 @@ func TestAnotherTenantSeesAndChangesNothingOnAnyRoute(t *testing.T) {
 	intruder.post("/v1/datasets", map[string]any{"name": "own"}, &own)
 	doc, routes := s.routes()
 	values := map[string]any{
+		"question": "theft", "expected": []any{map[string]any{"text": "theft"}}, "queries": []any{map[string]any{"question": "theft", "expected": []any{map[string]any{"text": "theft"}}}},
 		"query": victimsWord, "document_ids": []string{v.document}, "ids": []string{v.task, v.upload},
 		"document_id": v.document, "job_id": v.job, "job": v.job, "url": "https://example.invalid/a.pdf", "name": "theft", "text": "theft", "input": "theft", "toml": victimsFlow("theft"), "limit": 10, "fresh": true,
 	}
@@ -362,7 +368,7 @@ func TestAnotherTenantSeesAndChangesNothingOnAnyRoute(t *testing.T) {
 		return last == before
 	})
 	path := func(p, dataset string) string {
-		return fill(p, "ds", dataset, "doc", v.document, "job", v.job, "task", v.task, "range", v.rangeID, "upload", v.upload, "webhook", v.webhook, "n", "1", "receipt", v.receipt, "flow", v.flow, "chunk", v.chunk, "edit", v.edit)
+		return fill(p, "ds", dataset, "doc", v.document, "job", v.job, "task", v.task, "range", v.rangeID, "upload", v.upload, "webhook", v.webhook, "n", "1", "receipt", v.receipt, "flow", v.flow, "chunk", v.chunk, "edit", v.edit, "query", v.query, "evaluation", v.evaluation)
 	}
 	walked := 0
 	undrawn := regexp.MustCompile(`"no_page_image"|"no_picture"`) // what its owner is told of a document without pictures

@@ -188,6 +188,9 @@ func (s *datasets) DeleteDataset(ctx context.Context, tenantID, id string) (task
 			if err := s.dropDatasetUploads(tx, tenantID, id, rec.ID); err != nil {
 				return err
 			}
+			if err := dropQueries(tx, id); err != nil {
+				return err
+			}
 			n, err := s.dropWebhooks(tx, id)
 			if err != nil {
 				return err

@@ -72,6 +72,8 @@ var statistics = []struct{ table, index, stat string }{
 	{"uploads", "k_upload_job", "1000 200 2"},
 	{"uploads", "k_upload_list", "1000 200 50 2 1"},
 	{"flows", "sqlite_autoindex_flows_1", "100 5 2 1"},
+	{"saved_queries", "sqlite_autoindex_saved_queries_1", "10000 100 1"},
+	{"evaluations", "sqlite_autoindex_evaluations_1", "10000 100 1"},
 	{"chunk_edits", "sqlite_autoindex_chunk_edits_1", "10000 20 1"},
 	{"chunk_edits", "k_edit_range", "10000 1"},
 	{"chunk_edits", "k_edit_base", "10000 5 5"},

@@ -25,6 +25,7 @@ type Store struct {
 	uploads
 	webhooks
 	flows
+	evaluations
 	edits
 	idempotency
 	queues
@@ -44,7 +45,7 @@ func newStore(h *handle) *Store {
 	return &Store{
 		handle: h, tasks: newTasks(h, folding, deleting), folds: folding, tenants: tenants{h}, keys: keys{h}, datasets: datasets{h, deleting},
 		documents: reading, changes: changes{h}, deletions: deleting, receipts: receipts{h}, jobs: summing, estimates: estimates{h, summing, newSamples(h.sampleAge)},
-		lifecycle: lifecycle{h}, feed: feed{handle: h}, uploads: uploads{h}, webhooks: webhooks{h, summing}, flows: flows{h}, edits: edits{h}, idempotency: idempotency{h},
+		lifecycle: lifecycle{h}, feed: feed{handle: h}, uploads: uploads{h}, webhooks: webhooks{h, summing}, flows: flows{h}, evaluations: evaluations{h}, edits: edits{h}, idempotency: idempotency{h},
 		queues: queues{h}, deadLetters: deadLetters{h}, events: events{h, reading}, garbage: garbage{h}, inventory: inventory{h},
 		leases: leases{h}, clock: clock{h}, sealing: sealing{h},
 	}
@@ -79,6 +80,7 @@ type (
 		jobs
 	}
 	flows       struct{ *handle }
+	evaluations struct{ *handle }
 	edits       struct{ *handle }
 	idempotency struct{ *handle }
 	queues      struct{ *handle }

@@ -48,6 +48,7 @@ func RunCatalog(t *testing.T, open func(testing.TB) *sqlstore.Store) {
 		{"OpenJobs", testOpenJobs},
 		{"WebhooksAreToldOfEachEnd", testWebhooks},
 		{"FlowVersionsAreNumberedOnce", testFlowVersions},
+		{"SavedQueriesAndEvaluations", testEvaluations},
 		{"EditsOfChunks", testEdits},
 		{"EditsFollowPublications", testEditsFollowPublications},
 		{"ListsPageThroughConcurrentInserts", testPages},

@@ -138,6 +138,8 @@ func (f *Fixture) secret() (d Doc, hook *taskstore.Webhook, key string) {
 	f.Exec("INSERT INTO webhook_deliveries (webhook_id, tenant_id, event_id, event, data, error, next_at, created_at) VALUES (?, 't', ?, 'document.failed', ?, 'hushed', 0, 0)",
 		hook.ID, "doc_"+d.ID+"_1_1", `{"dataset_id":"ds-t","document_id":"`+d.ID+`","name":"sesame.pdf","generation":1,"state":"failed","failure":{"code":"x","message":"hushed"}}`)
 	f.Exec("UPDATE documents SET warnings='[{\"code\":\"w\",\"message\":\"hushed\"}]', failure='{\"code\":\"x\",\"message\":\"hushed\"}', member_path='sesame' WHERE id=?", d.ID)
+	_, err = f.Store.SaveQueries(ctx, "t", "ds-t", []taskstore.SavedQuery{{Question: "which word opens?", Expected: []taskstore.ExpectedAnswer{{DocumentID: d.ID, Text: "hushed"}, {Text: "another"}}}})
+	f.OK(err)
 	f.Exec("UPDATE generations SET failure='{\"code\":\"x\",\"message\":\"hushed\"}' WHERE doc_id=?", d.ID)
 	return d, hook, key
 }
@@ -147,7 +149,7 @@ func deletionLeavesNothing(f *Fixture) {
 	other := f.Document("t")
 	before := f.says(secrets...)
 	for _, place := range []string{"documents.name", "documents.metadata", "documents.outline", "documents.parse_config", "generations.parse_config", "generations.failure", "tasks.payload", "tasks.result", "tasks.failure",
-		"events.text", "events.detail", "uploads.spec", "idempotency.answer", "webhook_deliveries.data", "webhook_deliveries.error"} {
+		"events.text", "events.detail", "uploads.spec", "idempotency.answer", "saved_queries.expected", "webhook_deliveries.data", "webhook_deliveries.error"} {
 		if !slices.Contains(before, place) {
 			f.T.Fatalf("%s holds nothing to be removed, so that the test shows nothing; what does is %v", place, before)
 		}
@@ -194,7 +196,7 @@ func deletionResumed(f *Fixture) {
 	f.Store.PurgeNothingNow()
 	r, err := f.Store.DeleteDocuments(ctx, "t", []string{d.ID})
 	f.OK(err)
-	wantList(f, "where the document is still told of", f.says(secrets...), "events.detail", "events.text", "idempotency.answer", "tasks.failure", "tasks.payload", "tasks.result",
+	wantList(f, "where the document is still told of", f.says(secrets...), "events.detail", "events.text", "idempotency.answer", "saved_queries.expected", "tasks.failure", "tasks.payload", "tasks.result",
 		"uploads.spec", "webhook_deliveries.data", "webhook_deliveries.error")
 	second := f.Second() // the process that leads next
 	n, err := second.PurgeDeleted(ctx, 10)

@@ -1,0 +1,363 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"sheaf"
+	"sheaf/internal/eval"
+	"sheaf/taskstore"
+)
+
+// QueryPath names a saved query of a dataset.
+type QueryPath struct {
+	DatasetPath
+	Query string `path:"query" maxLength:"64" doc:"id of the saved query"`
+}
+
+// EvaluationPath names an evaluation of a dataset.
+type EvaluationPath struct {
+	DatasetPath
+	Evaluation string `path:"evaluation" maxLength:"64" doc:"id of the evaluation"`
+}
+
+// ExpectedHit is a hit that a query should have.
+type ExpectedHit struct {
+	Document string `json:"document,omitempty" maxLength:"512" doc:"id or name of the document that answers; absent: any that says the text"`
+	From     int    `json:"from,omitempty" minimum:"1" doc:"first page that answers; absent: any of the document"`
+	To       int    `json:"to,omitempty" minimum:"1" doc:"last page that answers; absent: from"`
+	Text     string `json:"text,omitempty" maxLength:"2000" doc:"that the hit says, whatever the case and white space"`
+}
+
+// NewQuery is a question with the hits that it should have.
+type NewQuery struct {
+	Question string        `json:"question" minLength:"1" maxLength:"2000" doc:"as people ask it"`
+	Expected []ExpectedHit `json:"expected" minItems:"1" maxItems:"20" nullable:"false" doc:"hits that answer it"`
+}
+
+// QueriesImport is many questions at once.
+type QueriesImport struct {
+	Queries []NewQuery `json:"queries" minItems:"1" maxItems:"1000" nullable:"false" doc:"a question that the dataset has gets these expected hits"`
+}
+
+// QueriesImported says how many queries were saved.
+type QueriesImported struct {
+	Saved int `json:"saved" doc:"queries that are now as given"`
+}
+
+// RankedQuery is what an evaluation found of one query.
+type RankedQuery struct {
+	taskstore.QueryResult
+	Question string `json:"question,omitempty" doc:"absent when the query was deleted or changed since"`
+}
+
+// ChangedRank is a query that two evaluations ranked differently.
+type ChangedRank struct {
+	QueryID  string `json:"query_id" doc:"id of the saved query"`
+	Question string `json:"question,omitempty" doc:"absent when the query was deleted or changed since"`
+	Was      int    `json:"was" doc:"rank in the evaluation that is compared with; 0: not found"`
+	Is       int    `json:"is" doc:"rank in this one"`
+}
+
+// EvaluationAnswer is an evaluation with the ranks of its queries.
+type EvaluationAnswer struct {
+	ID        string                `json:"id"`
+	DatasetID string                `json:"dataset_id"`
+	Model     string                `json:"model" doc:"of the index that was searched"`
+	Stale     bool                  `json:"stale,omitempty" doc:"some searches did not see all there is: run it again before it is compared"`
+	Measures  taskstore.Measures    `json:"measures" doc:"sums over the queries"`
+	CreatedAt time.Time             `json:"created_at"`
+	Results   []RankedQuery         `json:"results" nullable:"false" doc:"of each query"`
+	Against   *taskstore.Evaluation `json:"against,omitempty" doc:"the evaluation that was compared with, without its results"`
+	Changes   []ChangedRank         `json:"changes,omitempty" doc:"queries whose rank changed, what became worse first; queries that were changed in between are left out"`
+}
+
+// Evaluations holds saved queries, and what was measured by them.
+type Evaluations interface {
+	SaveQueries(ctx context.Context, tenantID, datasetID string, qs []taskstore.SavedQuery) ([]taskstore.SavedQuery, error)
+	SavedQueries(ctx context.Context, tenantID, datasetID string, p taskstore.Page) ([]taskstore.SavedQuery, string, error)
+	ChangeQuery(ctx context.Context, q taskstore.SavedQuery) (*taskstore.SavedQuery, error)
+	DeleteQuery(ctx context.Context, tenantID, datasetID, id string) error
+	RecordEvaluation(ctx context.Context, e taskstore.Evaluation) (*taskstore.Evaluation, error)
+	Evaluations(ctx context.Context, tenantID, datasetID string, p taskstore.Page) ([]taskstore.Evaluation, string, error)
+	Evaluation(ctx context.Context, tenantID, datasetID, id string) (*taskstore.Evaluation, error)
+}
+
+// maxEvaluation is how long the queries of one evaluation may take together.
+const maxEvaluation = 2 * time.Minute
+
+// checked reads queries as they are given: documents by id or name. What is
+// wrong with any of them is told at once.
+func (s *Server) checked(ctx context.Context, ds *sheaf.Dataset, qs []NewQuery) ([]taskstore.SavedQuery, error) {
+	var refused *Problem
+	wrong := func(i, k int, text string) {
+		const most = 20 // faults that are told
+		if refused == nil {
+			refused = newProblem(400, "", text)
+		}
+		if len(refused.Errors) < most {
+			refused.Errors = append(refused.Errors, ProblemDetail{Location: fmt.Sprintf("query %d, expected hit %d", i+1, k+1), Message: capital(text)})
+		}
+	}
+	known := map[string]string{} // ids by what documents are called
+	out := make([]taskstore.SavedQuery, len(qs))
+	for i, q := range qs {
+		out[i].Question = q.Question
+		for k, e := range q.Expected {
+			switch {
+			case e.Document == "" && e.Text == "":
+				wrong(i, k, "an expected hit says neither document nor text; name the document that answers, or a text that the hit says")
+				continue
+			case e.Document == "" && e.From > 0, e.From == 0 && e.To > 0:
+				wrong(i, k, "pages need a document and the first page, from")
+				continue
+			case e.To > 0 && e.To < e.From:
+				wrong(i, k, fmt.Sprintf("pages end at %d before they begin at %d; exchange from and to", e.To, e.From))
+				continue
+			}
+			id, ok := known[e.Document]
+			if e.Document != "" && !ok {
+				var err error
+				id, err = s.documentCalled(ctx, ds, e.Document)
+				if p, bad := errors.AsType[*Problem](err); bad {
+					wrong(i, k, p.Detail)
+					continue
+				} else if err != nil {
+					return nil, err
+				}
+				known[e.Document] = id
+			}
+			out[i].Expected = append(out[i].Expected, taskstore.ExpectedAnswer{DocumentID: id, From: e.From, To: e.To, Text: e.Text})
+		}
+	}
+	if refused != nil {
+		return nil, refused
+	}
+	return out, nil
+}
+
+// documentCalled finds a document of the dataset by id or name.
+func (s *Server) documentCalled(ctx context.Context, ds *sheaf.Dataset, name string) (string, error) {
+	d, err := s.cfg.Catalog.Document(ctx, ds.TenantID, name)
+	if err == nil && d.DatasetID == ds.ID {
+		return d.ID, nil
+	}
+	if err != nil && !errors.Is(err, sheaf.ErrNotFound) {
+		return "", err
+	}
+	id := ""
+	p := taskstore.Page{Limit: 1000}
+	const looks = 10 // at names that hold the name; who has more names the id
+	for range looks {
+		some, next, err := s.cfg.Catalog.Documents(ctx, ds.TenantID, taskstore.DocumentFilter{DatasetID: ds.ID, Query: name}, p)
+		if err != nil {
+			return "", err
+		}
+		for i := range some {
+			switch {
+			case some[i].Name != name:
+			case id != "":
+				return "", newProblem(400, "", "several documents of the dataset are named "+quoted(name)+"; give the id of the one that answers")
+			default:
+				id = some[i].ID
+			}
+		}
+		if p.Cursor = next; next == "" {
+			break
+		}
+	}
+	if id == "" {
+		return "", newProblem(400, "", "the dataset has no document with the id or name "+quoted(name)+"; list them at /v1/datasets/{ds}/documents")
+	}
+	return id, nil
+}
+
+// questions are those of a dataset's queries, by id and version.
+func (s *Server) questions(ctx context.Context, ds *sheaf.Dataset) (func(id string, version int) string, error) {
+	qs, _, err := s.cfg.Catalog.SavedQueries(ctx, ds.TenantID, ds.ID, taskstore.Page{Limit: taskstore.MaxQueries})
+	type key struct {
+		id      string
+		version int
+	}
+	text := make(map[key]string, len(qs))
+	for _, q := range qs {
+		text[key{q.ID, q.Version}] = q.Question
+	}
+	return func(id string, version int) string { return text[key{id, version}] }, err
+}
+
+// evaluation is an evaluation as it is shown, compared with another if there is one.
+func (s *Server) evaluation(ctx context.Context, ds *sheaf.Dataset, e, against *taskstore.Evaluation) (*output[EvaluationAnswer], error) {
+	question, err := s.questions(ctx, ds)
+	if err != nil {
+		return nil, err
+	}
+	out := EvaluationAnswer{ID: e.ID, DatasetID: e.DatasetID, Model: e.Model, Stale: e.Stale, Measures: e.Measures, CreatedAt: e.CreatedAt, Results: make([]RankedQuery, len(e.Results))}
+	versions := make(map[string]int, len(e.Results))
+	for i, r := range e.Results {
+		out.Results[i] = RankedQuery{r, question(r.QueryID, r.Version)}
+		versions[r.QueryID] = r.Version
+	}
+	if against != nil {
+		for _, c := range eval.Compare(against.Results, e.Results) {
+			out.Changes = append(out.Changes, ChangedRank{c.QueryID, question(c.QueryID, versions[c.QueryID]), c.Was, c.Is})
+		}
+		without := *against
+		without.Results = nil
+		out.Against = &without
+	}
+	return &output[EvaluationAnswer]{out}, nil
+}
+
+func (s *Server) evaluationRoutes() {
+	save := post("/v1/datasets/{ds}/queries", "Save a query with the hits that it should have")
+	save.OperationID = "create-query"
+	save.Description = "Evaluations ask the saved queries of a dataset and say how well search answers them. A question that the dataset has gets the expected hits that are given."
+	handle(s, save, func(ctx context.Context, in *struct {
+		DatasetPath
+		Body NewQuery
+	}) (*output[taskstore.SavedQuery], error) {
+		ds, err := s.dataset(ctx, in.DatasetPath)
+		if err != nil {
+			return nil, err
+		}
+		qs, err := s.checked(ctx, ds, []NewQuery{in.Body})
+		if err != nil {
+			return nil, err
+		}
+		saved, err := s.cfg.Catalog.SaveQueries(ctx, ds.TenantID, ds.ID, qs)
+		if err != nil {
+			return nil, err
+		}
+		return &output[taskstore.SavedQuery]{saved[0]}, nil
+	})
+	many := post("/v1/datasets/{ds}/queries:import", "Save many queries")
+	many.Description = "All are saved, or none: what is wrong with any of them is told. Sending the same again changes nothing."
+	handle(s, many, func(ctx context.Context, in *struct {
+		DatasetPath
+		Body QueriesImport
+	}) (*output[QueriesImported], error) {
+		ds, err := s.dataset(ctx, in.DatasetPath)
+		if err != nil {
+			return nil, err
+		}
+		qs, err := s.checked(ctx, ds, in.Body.Queries)
+		if err != nil {
+			return nil, err
+		}
+		saved, err := s.cfg.Catalog.SaveQueries(ctx, ds.TenantID, ds.ID, qs)
+		return &output[QueriesImported]{QueriesImported{len(saved)}}, err
+	})
+	handle(s, get("/v1/datasets/{ds}/queries", "List saved queries"), func(ctx context.Context, in *struct {
+		DatasetPath
+		ListInput
+	}) (*output[List[taskstore.SavedQuery]], error) {
+		ds, err := s.dataset(ctx, in.DatasetPath)
+		if err != nil {
+			return nil, err
+		}
+		qs, next, err := s.cfg.Catalog.SavedQueries(ctx, ds.TenantID, ds.ID, in.page())
+		return listOf(qs, next), err
+	})
+	put := change(http.MethodPut, "/v1/datasets/{ds}/queries/{query}", "Change a saved query")
+	put.OperationID = "put-query"
+	handle(s, put, func(ctx context.Context, in *struct {
+		QueryPath
+		Body NewQuery
+	}) (*output[*taskstore.SavedQuery], error) {
+		ds, err := s.dataset(ctx, in.DatasetPath)
+		if err != nil {
+			return nil, err
+		}
+		qs, err := s.checked(ctx, ds, []NewQuery{in.Body})
+		if err != nil {
+			return nil, err
+		}
+		q := qs[0]
+		q.ID, q.TenantID, q.DatasetID = in.Query, ds.TenantID, ds.ID
+		changed, err := s.cfg.Catalog.ChangeQuery(ctx, q)
+		if errors.Is(err, sheaf.ErrConflict) {
+			err = newProblem(409, "", "another query of the dataset asks the same; change that one")
+		}
+		return &output[*taskstore.SavedQuery]{changed}, err
+	})
+	remove := change(http.MethodDelete, "/v1/datasets/{ds}/queries/{query}", "Delete a saved query")
+	remove.OperationID = "delete-query"
+	remove.DefaultStatus = http.StatusNoContent
+	handle(s, remove, func(ctx context.Context, in *QueryPath) (*struct{}, error) {
+		ds, err := s.dataset(ctx, in.DatasetPath)
+		if err != nil {
+			return nil, err
+		}
+		return nil, s.cfg.Catalog.DeleteQuery(ctx, ds.TenantID, ds.ID, in.Query)
+	})
+	run := post("/v1/datasets/{ds}/evaluations", "Evaluate search by the saved queries")
+	run.Description = "Asks each saved query of the dataset and answers when all are asked, after two minutes at most. The last hundred evaluations of a dataset are kept."
+	run.DefaultStatus = http.StatusCreated
+	handle(s, run, func(ctx context.Context, in *DatasetPath) (*output[EvaluationAnswer], error) {
+		ds, err := s.dataset(ctx, *in)
+		if err != nil {
+			return nil, err
+		}
+		if !s.evaluating.enter(ds.TenantID) {
+			p := newProblem(http.StatusTooManyRequests, "", "an evaluation of this tenant is under way here; wait for it to end")
+			p.Retryable = true
+			return nil, p
+		}
+		defer s.evaluating.leave(ds.TenantID)
+		qs, _, err := s.cfg.Catalog.SavedQueries(ctx, ds.TenantID, ds.ID, taskstore.Page{Limit: taskstore.MaxQueries, Ascending: true})
+		if err != nil {
+			return nil, err
+		}
+		within, cancel := context.WithTimeout(ctx, maxEvaluation)
+		defer cancel()
+		e, err := eval.Run(within, s.cfg.Search, ds, qs)
+		switch {
+		case within.Err() != nil && ctx.Err() == nil:
+			return nil, newProblem(http.StatusServiceUnavailable, "", "the saved queries took more than two minutes; look why search is slow, or save fewer")
+		case err != nil:
+			return nil, err
+		case len(e.Results) == 0:
+			return nil, newProblem(http.StatusConflict, "", "the dataset has no saved query that expects a hit; save some at /v1/datasets/{ds}/queries")
+		}
+		made, err := s.cfg.Catalog.RecordEvaluation(ctx, *e)
+		if err != nil {
+			return nil, err
+		}
+		return s.evaluation(ctx, ds, made, nil)
+	})
+	handle(s, get("/v1/datasets/{ds}/evaluations", "List evaluations"), func(ctx context.Context, in *struct {
+		DatasetPath
+		ListInput
+	}) (*output[List[taskstore.Evaluation]], error) {
+		ds, err := s.dataset(ctx, in.DatasetPath)
+		if err != nil {
+			return nil, err
+		}
+		es, next, err := s.cfg.Catalog.Evaluations(ctx, ds.TenantID, ds.ID, in.page())
+		return listOf(es, next), err
+	})
+	handle(s, get("/v1/datasets/{ds}/evaluations/{evaluation}", "Read an evaluation, or compare it with another"), func(ctx context.Context, in *struct {
+		EvaluationPath
+		Against string `query:"against" maxLength:"64" doc:"id of an evaluation of the dataset to compare with"`
+	}) (*output[EvaluationAnswer], error) {
+		ds, err := s.dataset(ctx, in.DatasetPath)
+		if err != nil {
+			return nil, err
+		}
+		e, err := s.cfg.Catalog.Evaluation(ctx, ds.TenantID, ds.ID, in.Evaluation)
+		if err != nil {
+			return nil, err
+		}
+		var against *taskstore.Evaluation
+		if in.Against != "" {
+			if against, err = s.cfg.Catalog.Evaluation(ctx, ds.TenantID, ds.ID, in.Against); err != nil {
+				return nil, err
+			}
+		}
+		return s.evaluation(ctx, ds, e, against)
+	})
+}

@@ -1,0 +1,65 @@
+package taskstore
+
+import "time"
+
+// Bounds on saved queries and evaluations.
+const (
+	MaxQueries     = 1000 // of a dataset
+	MaxExpected    = 20   // hits of a query
+	MaxEvaluations = 100  // of a dataset; older ones are forgotten
+	MaxQuestion    = 2000 // characters
+)
+
+// ExpectedAnswer is a hit that a query should have: pages of a document, the whole
+// document, or a text, in that document or in any.
+type ExpectedAnswer struct {
+	DocumentID string `json:"document_id,omitempty" doc:"absent: any document that says the text"`
+	From       int    `json:"from,omitempty" doc:"first page that answers; absent: any of the document"`
+	To         int    `json:"to,omitempty" doc:"last page that answers; absent: from"`
+	Text       string `json:"text,omitempty" doc:"that the hit says, whatever the case and white space"`
+}
+
+// SavedQuery is a question of a dataset whose answer is known.
+type SavedQuery struct {
+	ID        string           `json:"id"`
+	TenantID  string           `json:"-"`
+	DatasetID string           `json:"dataset_id"`
+	Version   int              `json:"version" doc:"grows with each change: evaluations compare a query with itself only while it is the same"`
+	Question  string           `json:"question" doc:"as it is asked"`
+	Expected  []ExpectedAnswer `json:"expected" nullable:"false" doc:"empty when the documents that were expected are deleted: the query is left out of evaluations then"`
+	CreatedAt time.Time        `json:"created_at"`
+	UpdatedAt time.Time        `json:"updated_at"`
+}
+
+// QueryResult is what an evaluation found of one query. It holds no text, so
+// that nothing of a document stays with it.
+type QueryResult struct {
+	QueryID string  `json:"query_id" doc:"id of the saved query"`
+	Version int     `json:"version" doc:"of the query that was asked"`
+	Rank    int     `json:"rank" doc:"of the first expected page among the pages that were found, from 1; 0: not among them"`
+	Recall  float64 `json:"recall" doc:"share of the expected hits on the first ten pages"`
+	NDCG    float64 `json:"ndcg" doc:"of the first ten pages: 1 when all expected hits come first"`
+}
+
+// Measures sums the results of queries. All but Queries are means, 0–1.
+type Measures struct {
+	Queries int     `json:"queries" doc:"that were asked"`
+	Hit1    float64 `json:"hit_1" doc:"share of the queries with an expected hit on the first page"`
+	Hit5    float64 `json:"hit_5" doc:"on the first five pages"`
+	Hit10   float64 `json:"hit_10" doc:"on the first ten pages"`
+	Recall  float64 `json:"recall" doc:"mean share of the expected hits on the first ten pages"`
+	MRR     float64 `json:"mrr" doc:"mean of 1/rank"`
+	NDCG    float64 `json:"ndcg" doc:"mean nDCG of the first ten pages"`
+}
+
+// Evaluation is what the saved queries of a dataset measured at one time.
+type Evaluation struct {
+	ID        string        `json:"id"`
+	TenantID  string        `json:"-"`
+	DatasetID string        `json:"dataset_id"`
+	Model     string        `json:"model" doc:"of the index that was searched"`
+	Stale     bool          `json:"stale,omitempty" doc:"some searches did not see all there is: compare with care, or run it again"`
+	Measures  Measures      `json:"measures" doc:"sums over the queries"`
+	Results   []QueryResult `json:"results,omitempty" doc:"of each query; absent in lists"`
+	CreatedAt time.Time     `json:"created_at"`
+}

@@ -1,0 +1,226 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"gorm.io/gorm"
+
+	"sheaf"
+	"sheaf/taskstore"
+)
+
+type queryRow struct {
+	DatasetID string
+	ID        string
+	TenantID  string
+	Version   int
+	Question  string
+	Expected  string // JSON list
+	CreatedAt int64  `gorm:"autoCreateTime:false"`
+	UpdatedAt int64  `gorm:"autoUpdateTime:false"`
+}
+
+func (r queryRow) toDomain() taskstore.SavedQuery {
+	q := taskstore.SavedQuery{ID: r.ID, TenantID: r.TenantID, DatasetID: r.DatasetID, Version: r.Version, Question: r.Question, Expected: []taskstore.ExpectedAnswer{},
+		CreatedAt: toTime(r.CreatedAt), UpdatedAt: toTime(r.UpdatedAt)}
+	decode(r.Expected, &q.Expected)
+	return q
+}
+
+type evaluationRow struct {
+	DatasetID string
+	ID        string
+	TenantID  string
+	Model     string
+	Stale     int
+	Measures  string // JSON
+	Results   string // JSON list
+	CreatedAt int64  `gorm:"autoCreateTime:false"`
+}
+
+func (r evaluationRow) toDomain() taskstore.Evaluation {
+	e := taskstore.Evaluation{ID: r.ID, TenantID: r.TenantID, DatasetID: r.DatasetID, Model: r.Model, Stale: r.Stale != 0, CreatedAt: toTime(r.CreatedAt)}
+	decode(r.Measures, &e.Measures)
+	decode(r.Results, &e.Results)
+	return e
+}
+
+// checkQuery refuses a query that not every engine can store.
+func checkQuery(q *taskstore.SavedQuery) error {
+	if err := checkText("the question", q.Question, taskstore.MaxQuestion); err != nil {
+		return err
+	}
+	for _, e := range q.Expected {
+		if err := checkTexts("the expected document", e.DocumentID, 64, "the expected text", e.Text, taskstore.MaxQuestion); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SaveQueries adds queries to a dataset. A question that the dataset has keeps
+// its id and gets the expected hits that are given. ErrLimit, and nothing is
+// changed, when the dataset would have more than its most.
+func (s *evaluations) SaveQueries(ctx context.Context, tenantID, datasetID string, qs []taskstore.SavedQuery) (saved []taskstore.SavedQuery, err error) {
+	for i := range qs {
+		if err := checkQuery(&qs[i]); err != nil {
+			return nil, err
+		}
+	}
+	err = s.tx(ctx, func(tx *gorm.DB) error {
+		have, err := s.lockedQueries(tx, tenantID, datasetID)
+		if err != nil {
+			return err
+		}
+		ids, fresh := make([]string, len(qs)), 0
+		var c script
+		for i, q := range qs {
+			was := slices.IndexFunc(have, func(h queryRow) bool { return h.Question == q.Question })
+			expected := encodeList(q.Expected)
+			switch {
+			case was < 0:
+				ids[i] = sheaf.NewID()
+				fresh++
+				have = append(have, queryRow{ID: ids[i], Question: q.Question, Expected: expected})
+				c.insert("saved_queries", []string{"dataset_id", "id", "tenant_id", "version", "question", "expected", "created_at", "updated_at"},
+					[][]any{{datasetID, ids[i], tenantID, 1, q.Question, expected, raw(s.now()), raw(s.now())}}, "")
+			default:
+				ids[i] = have[was].ID
+				if have[was].Expected != expected {
+					have[was].Expected = expected
+					c.add(s.sql("UPDATE saved_queries SET expected=?, version=version+1, updated_at=@now WHERE dataset_id=? AND id=?"), expected, datasetID, ids[i])
+				}
+			}
+		}
+		if len(have) > taskstore.MaxQueries {
+			return limitFailure("saved queries of the dataset", int64(len(have)-fresh), int64(fresh), taskstore.MaxQueries)
+		}
+		if err := c.exec(tx); err != nil {
+			return err
+		}
+		rows, err := byIDs[queryRow](tx, sortedUnique(ids), "SELECT * FROM saved_queries WHERE id IN ? AND dataset_id=? ORDER BY id", datasetID)
+		saved = mapped(rows, queryRow.toDomain)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("save queries: %w", err)
+	}
+	return saved, nil
+}
+
+// lockedQueries are the queries of a dataset, whose row is locked: of two that
+// save the same question at once the second sees that of the first.
+func (s *evaluations) lockedQueries(tx *gorm.DB, tenantID, datasetID string) ([]queryRow, error) {
+	if _, err := one[string](tx, "dataset", datasetID, "SELECT id FROM datasets WHERE tenant_id=? AND id=?"+s.d.lock, tenantID, datasetID); err != nil {
+		return nil, err
+	}
+	return all[queryRow](tx, "SELECT id, question, expected FROM saved_queries WHERE dataset_id=? ORDER BY id LIMIT ?", datasetID, taskstore.MaxQueries)
+}
+
+// SavedQueries lists the queries of a dataset.
+func (s *evaluations) SavedQueries(ctx context.Context, tenantID, datasetID string, p taskstore.Page) ([]taskstore.SavedQuery, string, error) {
+	var w where
+	w.add("dataset_id=? AND tenant_id=?", datasetID, tenantID)
+	return page(s.read(ctx), "SELECT * FROM saved_queries", w, "id", p, func(r queryRow) string { return r.ID }, queryRow.toDomain)
+}
+
+// ChangeQuery writes question and expected hits of a query. ErrConflict when
+// another query of the dataset asks the same.
+func (s *evaluations) ChangeQuery(ctx context.Context, q taskstore.SavedQuery) (changed *taskstore.SavedQuery, err error) {
+	if err := checkQuery(&q); err != nil {
+		return nil, err
+	}
+	err = s.tx(ctx, func(tx *gorm.DB) error {
+		have, err := s.lockedQueries(tx, q.TenantID, q.DatasetID)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(have, func(h queryRow) bool { return h.Question == q.Question && h.ID != q.ID }) {
+			return fmt.Errorf("%w: another query of the dataset asks the same; change that one", sheaf.ErrConflict)
+		}
+		if err := run(tx, stmt(s.sql("UPDATE saved_queries SET question=?, expected=?, version=version+1, updated_at=@now WHERE dataset_id=? AND id=? AND tenant_id=?"),
+			q.Question, encodeList(q.Expected), q.DatasetID, q.ID, q.TenantID)); err != nil {
+			return err
+		}
+		row, err := one[queryRow](tx, "query", q.ID, "SELECT * FROM saved_queries WHERE dataset_id=? AND id=? AND tenant_id=?", q.DatasetID, q.ID, q.TenantID)
+		if err != nil {
+			return err
+		}
+		d := row.toDomain()
+		changed = &d
+		return nil
+	})
+	return changed, err
+}
+
+// DeleteQuery forgets a query. What evaluations measured by it stays.
+func (s *evaluations) DeleteQuery(ctx context.Context, tenantID, datasetID, id string) error {
+	return changed(s.write(ctx).Exec("DELETE FROM saved_queries WHERE dataset_id=? AND id=? AND tenant_id=?", datasetID, id, tenantID), "query", id)
+}
+
+// RecordEvaluation keeps an evaluation, and forgets the oldest beyond the most.
+func (s *evaluations) RecordEvaluation(ctx context.Context, e taskstore.Evaluation) (*taskstore.Evaluation, error) {
+	e.ID = sheaf.NewID()
+	err := s.tx(ctx, func(tx *gorm.DB) error {
+		if _, err := one[string](tx, "dataset", e.DatasetID, "SELECT id FROM datasets WHERE tenant_id=? AND id=?"+s.d.lock, e.TenantID, e.DatasetID); err != nil {
+			return err
+		}
+		if err := insertRows(tx, "evaluations", []string{"dataset_id", "id", "tenant_id", "model", "stale", "measures", "results", "created_at"},
+			[][]any{{e.DatasetID, e.ID, e.TenantID, e.Model, flag(e.Stale), encode(e.Measures), encodeList(e.Results), raw(s.now())}}, ""); err != nil {
+			return err
+		}
+		old, err := all[string](tx, "SELECT id FROM evaluations WHERE dataset_id=? ORDER BY id DESC LIMIT 100 OFFSET ?", e.DatasetID, taskstore.MaxEvaluations)
+		if err != nil || len(old) == 0 {
+			return err
+		}
+		return run(tx, stmt("DELETE FROM evaluations WHERE dataset_id=? AND id IN ?", e.DatasetID, old))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("record evaluation: %w", err)
+	}
+	return s.Evaluation(ctx, e.TenantID, e.DatasetID, e.ID)
+}
+
+// Evaluations lists the evaluations of a dataset without the results of queries.
+func (s *evaluations) Evaluations(ctx context.Context, tenantID, datasetID string, p taskstore.Page) ([]taskstore.Evaluation, string, error) {
+	var w where
+	w.add("dataset_id=? AND tenant_id=?", datasetID, tenantID)
+	return page(s.read(ctx), "SELECT dataset_id, id, tenant_id, model, stale, measures, created_at FROM evaluations", w, "id", p, func(r evaluationRow) string { return r.ID }, evaluationRow.toDomain)
+}
+
+// Evaluation reads an evaluation with the results of its queries.
+func (s *evaluations) Evaluation(ctx context.Context, tenantID, datasetID, id string) (*taskstore.Evaluation, error) {
+	row, err := one[evaluationRow](s.write(ctx), "evaluation", id, "SELECT * FROM evaluations WHERE dataset_id=? AND id=? AND tenant_id=?", datasetID, id, tenantID)
+	if err != nil {
+		return nil, err
+	}
+	e := row.toDomain()
+	return &e, nil
+}
+
+// dropQueries forgets the queries and evaluations of a dataset that is deleted.
+func dropQueries(tx *gorm.DB, datasetID string) error {
+	return run(tx, stmt("DELETE FROM saved_queries WHERE dataset_id=?", datasetID), stmt("DELETE FROM evaluations WHERE dataset_id=?", datasetID))
+}
+
+// purgeQueries takes a deleted document out of what saved queries expect: a text
+// that is expected of it is its text. The questions are those of people.
+func (s *deletions) purgeQueries(ctx context.Context, r *receiptRow, id string) error {
+	return s.tx(ctx, func(tx *gorm.DB) error {
+		rows, err := all[queryRow](tx, "SELECT * FROM saved_queries WHERE dataset_id=? AND expected LIKE ? ORDER BY id LIMIT ?"+s.d.lock, r.DatasetID, "%"+id+"%", taskstore.MaxQueries)
+		if err != nil {
+			return err
+		}
+		var c script
+		for _, row := range rows {
+			q := row.toDomain()
+			left := slices.DeleteFunc(slices.Clone(q.Expected), func(e taskstore.ExpectedAnswer) bool { return e.DocumentID == id })
+			if len(left) < len(q.Expected) {
+				c.add("UPDATE saved_queries SET expected=?, version=version+1 WHERE dataset_id=? AND id=?", encodeList(left), r.DatasetID, row.ID)
+			}
+		}
+		return c.exec(tx)
+	})
+}
