@@ -238,9 +238,10 @@ func (s *Server) editRoutes() {
 	})
 	handle(s, get(doc+"/edits", "List what people made of a document's chunks, oldest first"), func(ctx context.Context, in *struct {
 		DocumentPath
-		State  EditState `query:"state" enum:"applied,undone,unplaced" doc:"only those"`
-		Limit  int       `query:"limit" minimum:"1" maximum:"1000" default:"50"`
-		Cursor string    `query:"cursor" format:"count-cursor"`
+		State EditState `query:"state" enum:"applied,undone,unplaced" doc:"only those"`
+		FieldsInput
+		Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50"`
+		Cursor string `query:"cursor" format:"count-cursor"`
 	}) (*output[List[Edit]], error) {
 		w, err := s.editor(ctx, in.DocumentPath, IfMatch{})
 		if err != nil {

@@ -29,6 +29,7 @@ type (
 		Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"items per page"`
 		Cursor string `query:"cursor" format:"cursor" doc:"next_cursor of the page before"`
 		Order  string `query:"order" enum:"newest,oldest" default:"newest"`
+		FieldsInput
 	}
 	DatasetPath struct {
 		Dataset string `path:"ds" doc:"id or name of the dataset" maxLength:"255"`
@@ -555,8 +556,9 @@ func (s *Server) documentRoutes() {
 	})
 	type chunksIn struct {
 		DocumentPath
-		Limit   int    `query:"limit" minimum:"1" maximum:"1000" default:"50"`
-		Cursor  string `query:"cursor" format:"chunk-cursor"`
+		Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50"`
+		Cursor string `query:"cursor" format:"chunk-cursor"`
+		FieldsInput
 		Page    int    `query:"page" minimum:"0" doc:"only chunks that touch this page"`
 		RangeID string `query:"range_id" maxLength:"64"`
 		Version int    `query:"generation" minimum:"0" doc:"0 means the live one; the results of one that was replaced are kept for keeper.keep_versions, then the answer is 410 with code generation_gone"`

@@ -150,6 +150,7 @@ func New(cfg Config) *Server {
 	hc := huma.DefaultConfig("Sheaf", cmp.Or(cfg.Build.String(), "dev"))
 	hc.Info.Description = "Document ingestion: upload, true progress, search with exact citations."
 	hc.OpenAPIPath, hc.DocsPath, hc.SchemasPath = "/openapi", "", ""
+	hc.Transformers = append(hc.Transformers, chooseFields)
 	hc.CreateHooks = nil // no $schema members in answers
 	hc.Formats = map[string]huma.Format{"application/json": strictJSON, "json": strictJSON}
 	schemas := huma.NewMapRegistry("#/components/schemas/", schemaName)
@@ -177,7 +178,7 @@ func New(cfg Config) *Server {
 			s.mux.ServeMux.Handle(pattern, h)
 		}
 	}
-	s.handler = s.identify(s.bounded(s.authenticate(s.guard(s.idempotent(http.HandlerFunc(s.serve))))))
+	s.handler = s.identify(s.compressed(s.bounded(s.authenticate(s.guard(s.idempotent(http.HandlerFunc(s.serve)))))))
 	return s
 }
 

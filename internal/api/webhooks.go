@@ -176,7 +176,7 @@ func (s *Server) webhookRoutes() {
 		if err != nil {
 			return nil, err
 		}
-		all, next, err := s.cfg.Catalog.Deliveries(ctx, w, in.State, ListInput{in.Limit, in.Cursor, in.Order}.page())
+		all, next, err := s.cfg.Catalog.Deliveries(ctx, w, in.State, ListInput{Limit: in.Limit, Cursor: in.Cursor, Order: in.Order}.page())
 		return listOf(all, next), err
 	})
 	handle(s, post("/v1/datasets/{ds}/webhooks/{webhook}:replay", "Send messages again"), func(ctx context.Context, in *struct {
