@@ -1,10 +1,10 @@
 // @ts-check
 /** The frame: addresses, navigation, keys of the keyboard, the API key. */
-import { get, key, onUnauthorized, setKey } from "./api.js";
+import { ApiError, get, key, onUnauthorized, setKey } from "./api.js";
 import { dialog } from "./dialog.js";
 import { byId, el, trouble } from "./dom.js";
 import { showLine } from "./live.js";
-import { current, dataset, frame, go, home, remember, title } from "./nav.js";
+import { current, dataset, forget, frame, go, home, remember, title } from "./nav.js";
 import { listen } from "./upload.js";
 
 /** @typedef {import("./types.js").Context} Context */
@@ -43,7 +43,6 @@ async function show() {
   }
   const values = /** @type {RegExpExecArray} */ (route[0].exec(path));
   route[1].forEach((n, i) => (current.params[n] = decodeURIComponent(values[i + 1])));
-  if (current.params.ds) remember(current.params.ds);
   const docs = document.querySelector('#nav a[data-view="documents"]');
   docs?.setAttribute("href", `/datasets/${encodeURIComponent(dataset())}`);
   try {
@@ -52,13 +51,19 @@ async function show() {
     const view = await module.view({ root, params: current.params, query, signal: stop.signal });
     if (stop.signal.aborted) return;
     current.view = view;
+    if (current.params.ds) remember(current.params.ds); // it is there
   } catch (e) {
     if (stop.signal.aborted) return;
     title("Trouble");
+    const gone = e instanceof ApiError && e.status === 404;
+    if (gone && current.params.ds) {
+      forget(current.params.ds);
+      docs?.setAttribute("href", `/datasets/${encodeURIComponent(home())}`);
+    }
     root.replaceChildren(el("h1", { tabindex: "-1" }, "This cannot be shown"), trouble(e, () => {
       current.path = "";
       void show();
-    }));
+    }), gone ? el("p", {}, el("a", { href: "/datasets" }, "All datasets")) : "");
   }
   if (!first) {
     window.scrollTo(0, 0);

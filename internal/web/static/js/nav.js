@@ -20,6 +20,11 @@ export const home = () => localStorage.getItem(remembered) || "default";
 /** @param {string} ds */
 export const remember = (ds) => localStorage.setItem(remembered, ds);
 
+/** What is deleted, or was mistyped, is nobody's home. @param {string} ds */
+export function forget(ds) {
+  if (localStorage.getItem(remembered) === ds) localStorage.removeItem(remembered);
+}
+
 /** @param {string} url @param {{replace?: boolean}} [options] */
 export function go(url, { replace } = {}) {
   if (url === location.pathname + location.search) return;

@@ -62,6 +62,8 @@ export async function view({ root, params, query, signal }) {
   /** @type {Promise<void>|null} */
   let loading = null;
   let version = 0; // of the listing: answers to older questions are dropped
+  /** @type {HTMLElement|null} why there is no listing */
+  let failed = null;
   const selected = new Set();
   /** @type {Map<string, {at: string, tasks: Task[]}>} */
   const strips = new Map();
@@ -114,6 +116,7 @@ export async function view({ root, params, query, signal }) {
   async function reload() {
     const mine = ++version;
     loading = null;
+    failed = null;
     showFilters();
     try {
       const page = await (early || get(listing("", firstPage), signal));
@@ -127,7 +130,12 @@ export async function view({ root, params, query, signal }) {
       void refreshDataset();
       announce(`${cursor ? "Many" : number(docs.length)} documents`);
     } catch (e) {
-      if (!aborted(e)) none.replaceChildren(trouble(e, () => void reload()));
+      if (aborted(e) || mine !== version) return;
+      // What stood there answers another question.
+      docs = [];
+      cursor = null;
+      failed = trouble(e, () => void reload());
+      render();
     }
   }
 
@@ -157,11 +165,14 @@ export async function view({ root, params, query, signal }) {
 
   /** Orders by a column; that needs every row. */
   async function sorted() {
-    const compare = columns.find(([k]) => k === asked.sort)?.[2];
-    if (!compare) return;
     await more(Infinity);
-    const sign = asked.desc ? -1 : 1;
-    docs.sort((a, b) => sign * compare(a, b) || (a.id < b.id ? 1 : -1));
+    docs = inOrder(docs);
+  }
+
+  /** @param {Doc[]} of */
+  function inOrder(of) {
+    const compare = columns.find(([k]) => k === asked.sort)?.[2], sign = asked.desc ? -1 : 1;
+    return compare ? [...of].sort((a, b) => sign * compare(a, b) || (a.id < b.id ? 1 : -1)) : of;
   }
 
   async function refreshDataset() {
@@ -204,9 +215,11 @@ export async function view({ root, params, query, signal }) {
   function now() {
     frame = 0;
     const h = rowHeight();
-    const count = !asked.q && !asked.state && !asked.type ? Math.max(total, docs.length) : docs.length + (cursor ? 1 : 0);
+    const count = failed ? 0 : !asked.q && !asked.state && !asked.type ? Math.max(total, docs.length) : docs.length + (cursor ? 1 : 0);
     scroller.hidden = count === 0;
-    draw(none, count ? null : docs.length === 0 && (asked.q || asked.state || asked.type)
+    if (failed) {
+      if (none.firstChild !== failed) none.replaceChildren(failed);
+    } else draw(none, count ? null : docs.length === 0 && (asked.q || asked.state || asked.type)
       ? empty("Nothing matches the filter", el("p", {}, "Take a part of it away, or search the text of the documents at the top."), button("Show all", () => { filter.value = ""; ask({ q: "", state: "", type: "" }); }))
       : empty("No documents yet", el("p", {}, "Drop files or a folder anywhere on this page, or choose them with “Add files”. PDF, Word, Excel, PowerPoint, OpenDocument, HTML, Markdown, LaTeX, CSV, JSON, XML, EPUB, mail, archives and plain text can be read.")));
     const from = Math.max(0, Math.floor(scroller.scrollTop / h) - overscan), to = Math.min(count, Math.ceil((scroller.scrollTop + scroller.clientHeight) / h) + overscan);
@@ -381,7 +394,7 @@ export async function view({ root, params, query, signal }) {
         fresh = false;
         const mine = version;
         const page = await get(listing("", 100), signal);
-        if (mine === version) merge(page.items);
+        if (mine === version) merge(page);
       }
       await Promise.all([showActive(), refreshDataset()]);
       render();
@@ -403,18 +416,27 @@ export async function view({ root, params, query, signal }) {
     for (const id of gone) selected.delete(id);
   }
 
-  /** @param {Doc[]} items newest first */
-  function merge(items) {
-    const known = new Map(docs.map((d, i) => [d.id, i]));
-    const added = [];
-    for (const d of items) {
-      const i = known.get(d.id);
-      if (i === undefined) added.push(d);
-      else docs[i] = d;
+  /**
+   * Puts the documents that were added last in their places.
+   * @param {{items: Doc[], next_cursor: string|null}} page the first of the listing, in its order
+   */
+  function merge(page) {
+    const known = new Set(docs.map((d) => d.id)), there = new Map(page.items.map((d) => [d.id, d]));
+    const last = page.items.at(-1);
+    if (asked.sort === "added" && asked.desc) {
+      const behind = last && page.next_cursor ? docs.filter((d) => d.id < last.id && !there.has(d.id)) : [];
+      const meets = page.items.some((d) => known.has(d.id));
+      docs = meets ? [...page.items, ...behind] : page.items;
+      if (meets && behind.length) return;
+      version++; // what is being read continues another list
+      loading = null;
+      cursor = page.next_cursor;
+      return;
     }
-    if (asked.sort === "added" && !asked.desc) {
-      if (!cursor) docs.push(...added.reverse());
-    } else docs.unshift(...added);
+    const added = page.items.filter((d) => !known.has(d.id));
+    docs = docs.map((d) => there.get(d.id) || d);
+    if (asked.sort !== "added") docs = inOrder([...docs, ...added]);
+    else if (!cursor) docs.push(...added.filter((d) => d.id > (docs.at(-1)?.id ?? "")));
   }
 
   let jobsShown = "";
