@@ -3,6 +3,7 @@
 import { ApiError, get, key, onUnauthorized, setKey } from "./api.js";
 import { dialog } from "./dialog.js";
 import { byId, el, trouble } from "./dom.js";
+import { listenToKeys } from "./keys.js";
 import { showLine } from "./live.js";
 import { current, dataset, forget, frame, go, home, remember, title } from "./nav.js";
 import { listen } from "./upload.js";
@@ -110,14 +111,6 @@ document.addEventListener("click", (e) => {
   go(url);
 });
 
-document.addEventListener("keydown", (e) => {
-  const typing = e.target instanceof Element && e.target.closest("input:not([type=checkbox]),textarea,select,dialog");
-  if (e.key === "/" && !typing && !e.ctrlKey && !e.metaKey && !e.altKey) {
-    e.preventDefault();
-    byId("q").focus();
-  }
-});
-
 byId("search").addEventListener("submit", (e) => {
   e.preventDefault();
   const q = /** @type {HTMLInputElement} */ (byId("q")).value.trim();
@@ -130,6 +123,7 @@ byId("key").addEventListener("click", async () => {
 
 window.addEventListener("popstate", () => void show());
 listen(dataset);
+listenToKeys();
 frame.show = () => void show();
 frame.show();
 get("/healthz").then((h) => (byId("version").textContent = `Sheaf ${h.version}`), () => {});

@@ -4,6 +4,7 @@ import { aborted, datasetPath, documentPath, get } from "../api.js";
 import { cancelDocuments, deleteDocuments, reparseDialog, retryDocuments } from "../actions.js";
 import { announce, button, draw, el, empty, name, trouble } from "../dom.js";
 import { bytes, eta, format, formats, number, percent, plural, time } from "../format.js";
+import { ours } from "../keys.js";
 import { follow, pacer } from "../live.js";
 import { note, title } from "../nav.js";
 import { badge, bar, doneText, failureLine, ledgerBar, strip, terminal, waiting } from "../parts.js";
@@ -34,6 +35,16 @@ const columns = [
 ];
 
 const firstPage = 40, nextPage = 1000, overscan = 8, mostSelected = 10_000;
+
+/**
+ * A name that is cut in its middle where there is no room: its end tells one
+ * version from another, and the format.
+ * @param {string} text
+ */
+function cut(text) {
+  const runes = [...text], end = runes.length > 24 ? 14 : 0;
+  return (end ? [runes.slice(0, -end), runes.slice(-end)] : [runes]).map((part) => el("bdi", {}, part.join("")));
+}
 
 /** @param {import("../types.js").Context} c */
 export async function view({ root, params, query, signal }) {
@@ -267,7 +278,7 @@ export async function view({ root, params, query, signal }) {
     box.dataset.at = String(i);
     const link = `/datasets/${encodeURIComponent(params.ds)}/documents/${d.id}`;
     const old = cName.querySelector("a");
-    if (old?.getAttribute("href") !== link || old.textContent !== d.name) cName.replaceChildren(el("a", { href: link }, name(d.name)), el("span", { class: "kind" }, format(d.media_type)));
+    if (old?.getAttribute("href") !== link || old.textContent !== d.name) cName.replaceChildren(el("a", { href: link, title: d.name, class: "cut" }, cut(d.name)), el("span", { class: "kind" }, format(d.media_type)));
     draw(cState, badge(d.state, d.not_before), d.failure && d.state === "failed" ? el("span", { class: "why", title: failureLine(d.failure) }, failureLine(d.failure)) : el("span", { class: "muted num" }, doneText(d)));
     drawStrip(cStrip, d);
     draw(cUnits, d.units ? plural(d.units, d.unit || "unit") : "–");
@@ -337,6 +348,16 @@ export async function view({ root, params, query, signal }) {
     const onBox = e.target instanceof HTMLInputElement;
     void focusRow(Math.min(Math.max(at + step, 0), Math.max(total, docs.length) - 1), onBox);
   });
+
+  document.addEventListener("keydown", (e) => {
+    const row = e.target instanceof Element && e.target.closest("tbody tr[data-id]");
+    const step = { j: 1, k: -1 }[e.key];
+    if (!ours(e) || e.shiftKey || !docs.length || !step && !(e.key === "x" && row)) return;
+    e.preventDefault();
+    const at = [...rows.values()].find((r) => r.row === row)?.at;
+    if (step) void focusRow(at === undefined ? 0 : Math.min(Math.max(at + step, 0), Math.max(total, docs.length) - 1), false);
+    else if (row) row.querySelector("input")?.click();
+  }, { signal });
 
   /** @param {number} i @param {boolean} onBox */
   async function focusRow(i, onBox) {
