@@ -14,6 +14,9 @@ import (
 	"sheaf/taskstore"
 )
 
+// costSample is of how many tasks that wait the mean cost is taken.
+const costSample = 1000
+
 // speedSample is how many finished tasks the speed is measured over.
 const speedSample = 500
 
@@ -28,7 +31,8 @@ func finished(db *gorm.DB, columns string) ([]taskRow, error) {
 }
 
 // recent is what many estimates are made of, read anew when it is too old, or
-// has taken too much of the time.
+// has taken too much of the time. What is small is read each time: that is cheap,
+// and it changes much.
 type recent[T any] struct {
 	age time.Duration // negative: it is read each time
 
@@ -57,19 +61,20 @@ func newSamples(age time.Duration) *samples {
 // over a million rows it takes longer.
 const recentShare = 20
 
-func (r *recent[T]) get(read func() (T, error)) (T, error) {
+// get takes read's value, and whether that is large.
+func (r *recent[T]) get(read func() (value T, large bool, err error)) (T, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	begun := time.Now()
 	if begun.Before(r.until) {
 		return r.value, nil
 	}
-	value, err := read()
+	value, large, err := read()
 	if err != nil {
 		return value, err
 	}
 	r.value = value
-	if now := time.Now(); r.age >= 0 {
+	if now := time.Now(); large && r.age >= 0 {
 		r.until = now.Add(max(r.age, recentShare*now.Sub(begun)))
 	}
 	return value, nil
@@ -143,6 +148,14 @@ func (s *estimates) Remaining(ctx context.Context, tenantID, jobID string) (task
 	return left, err
 }
 
+// latest is finished, shared by all.
+func (s *estimates) latest(db *gorm.DB) ([]taskRow, error) {
+	return s.finished.get(func() ([]taskRow, bool, error) {
+		rows, err := finished(db, sampleColumns)
+		return rows, len(rows) == speedSample, err
+	})
+}
+
 // unplannedCost is what so many documents of a job will cost, by the mean of
 // those of the job that are planned, or else of the tenant's among the latest
 // that were parsed.
@@ -151,7 +164,7 @@ func (s *estimates) unplannedCost(db *gorm.DB, tenantID, jobID string, documents
 	var known struct{ Cost, Docs int }
 	err := db.Raw(mean+"tasks WHERE job_id=? AND tenant_id=? AND kind IN ('parse','index')", jobID, tenantID).Scan(&known).Error
 	if err == nil && known.Docs == 0 {
-		rows, sampled := s.finished.get(func() ([]taskRow, error) { return finished(db, sampleColumns) })
+		rows, sampled := s.latest(db)
 		docs := map[string]bool{}
 		for _, r := range rows {
 			if r.TenantID == tenantID {
@@ -199,7 +212,10 @@ func (s *estimates) ahead(db *gorm.DB, left *taskstore.Remaining, tenantID, jobI
 	if err != nil {
 		return err
 	}
-	waiting, err := s.backlog.get(func() (backlog, error) { return readBacklog(db) })
+	waiting, err := s.backlog.get(func() (backlog, bool, error) {
+		b, err := readBacklog(db)
+		return b, b.others("", sheaf.LaneBackfill) > costSample, err
+	})
 	if err != nil {
 		return err
 	}
@@ -207,9 +223,9 @@ func (s *estimates) ahead(db *gorm.DB, left *taskstore.Remaining, tenantID, jobI
 	if left.AheadOwn+left.AheadOthers == 0 {
 		return nil
 	}
-	mean, err := s.meanCost[min(max(last.Lane, 0), len(s.meanCost)-1)].get(func() (float64, error) {
-		mean, err := one[float64](db, "job", jobID, "SELECT COALESCE(AVG(cost), 0) FROM (SELECT cost"+pending+" AND lane<=? LIMIT 1000) x", last.Lane)
-		return value(mean), err
+	mean, err := s.meanCost[min(max(last.Lane, 0), len(s.meanCost)-1)].get(func() (float64, bool, error) {
+		mean, err := one[float64](db, "job", jobID, fmt.Sprintf("SELECT COALESCE(AVG(cost), 0) FROM (SELECT cost%s AND lane<=? LIMIT %d) x", pending, costSample), last.Lane)
+		return value(mean), left.AheadOwn+left.AheadOthers > costSample, err
 	})
 	left.AheadCost = int(mean*float64(left.AheadOwn+left.AheadOthers) + 0.5)
 	return err
@@ -224,7 +240,7 @@ func (s *estimates) speed(db *gorm.DB, stages ...string) (costPerSec, spread flo
 	if len(stages) > 0 {
 		rows, err = finished(db, sampleColumns+", result")
 	} else {
-		rows, err = s.finished.get(func() ([]taskRow, error) { return finished(db, sampleColumns) })
+		rows, err = s.latest(db)
 		rows = slices.Clone(rows) // others read it
 	}
 	if err != nil {

@@ -11,14 +11,15 @@ func TestRecentIsReadNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reads := 0
 		var took time.Duration
+		large := true
 		var failed error
 		r := recent[int]{age: 2 * time.Second}
 		get := func(want int) {
 			t.Helper()
-			n, err := r.get(func() (int, error) {
+			n, err := r.get(func() (int, bool, error) {
 				reads++
 				time.Sleep(took)
-				return reads, failed
+				return reads, large, failed
 			})
 			if !errors.Is(err, failed) || n != want {
 				t.Fatalf("got %d, %v, want %d", n, err, want)
@@ -37,9 +38,14 @@ func TestRecentIsReadNowAndThen(t *testing.T) {
 		get(3) // a failure is not kept
 		failed = nil
 		get(4)
-		r.age = -1
+		large = false
 		time.Sleep(time.Minute)
 		get(5)
 		get(6)
+		large = true
+		r.age = -1
+		time.Sleep(time.Minute)
+		get(7)
+		get(8)
 	})
 }
