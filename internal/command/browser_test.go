@@ -56,8 +56,23 @@ type browser struct {
 // openBrowser starts a Chromium that talks to the service.
 func openBrowser(t *testing.T, s *service) *browser {
 	t.Helper()
+	// Not of the test: processes of the browser may write to it for a moment after
+	// the one that was waited for has ended, and a test fails with what it cannot remove.
+	profile, err := os.MkdirTemp("", "sheaf-browser-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for range 50 {
+			if err = os.RemoveAll(profile); err == nil {
+				return
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		t.Log("a profile of the browser is left: ", err)
+	})
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(chromium(t)), chromedp.UserDataDir(t.TempDir()), chromedp.NoSandbox, chromedp.NoFirstRun, chromedp.DisableGPU,
+		chromedp.ExecPath(chromium(t)), chromedp.UserDataDir(profile), chromedp.NoSandbox, chromedp.NoFirstRun, chromedp.DisableGPU,
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-sync", true), chromedp.Flag("disable-dev-shm-usage", true), chromedp.WSURLReadTimeout(time.Minute),
 		chromedp.Env("TZ=Europe/Berlin"))

@@ -36,13 +36,17 @@ const columns = [
 
 const firstPage = 40, nextPage = 1000, overscan = 8, mostSelected = 10_000;
 
+/** Characters of scripts that run from right to left, and marks of direction. */
+const rightToLeft = /[\u0590-\u08ff\u200e\u200f\u202a-\u202e\u2066-\u2069\ufb1d-\ufdff\ufe70-\ufeff]/;
+
 /**
  * A name that is cut in its middle where there is no room: its end tells one
- * version from another, and the format.
+ * version from another, and the format. One that runs from right to left stays whole:
+ * its parts would change places.
  * @param {string} text
  */
 function cut(text) {
-  const runes = [...text], end = runes.length > 24 ? 14 : 0;
+  const runes = [...text], end = runes.length > 24 && !rightToLeft.test(text) ? 14 : 0;
   return (end ? [runes.slice(0, -end), runes.slice(-end)] : [runes]).map((part) => el("bdi", {}, part.join("")));
 }
 
