@@ -66,6 +66,7 @@ func TestParseWords(t *testing.T) {
 		`"製品 X"`:                           `"製品"|"x"`,
 		"user@example.com":                 "user exampl com",
 		`""`:                               "",
+		"to re\xffst\xf0\x9f":              "re st",
 		"word word":                        "word",
 		strings.Repeat("a b c d e ", 1000): "", // counted below
 	} {
@@ -109,7 +110,7 @@ func TestHighlight(t *testing.T) {
 }
 
 func FuzzTerms(f *testing.F) {
-	for _, s := range []string{"Hello wörld", "検索エンジン", `"a b" -c`, "\xff\x00", "don't 've 's", "ing ed s ies eed y", "ａ가ー"} {
+	for _, s := range []string{"Hello wörld", "検索エンジン", `"a b" -c`, "\xff\x00", "don't 've 's", "ing ed s ies eed y", "ａ가ー", "re\xff set\xe3\x82", "日\xff本 \xff"} {
 		f.Add(s, s)
 	}
 	f.Fuzz(func(t *testing.T, query, text string) {

@@ -207,14 +207,18 @@ func digits(s string) bool {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// foldWord adds the word as it is compared, its ending still on.
+// foldWord adds the word as it is compared, its ending still on. Bytes that
+// are no UTF-8 are left out, as they are between terms.
 func foldWord(b []byte, word string) []byte {
-	for i, r := range word {
-		if r < utf8.RuneSelf {
+	for len(word) > 0 {
+		r, size := utf8.DecodeRuneInString(word)
+		switch {
+		case r < utf8.RuneSelf:
 			b = append(b, byte(unicode.ToLower(r)))
-			continue
+		case r != utf8.RuneError || size > 1:
+			b = appendFolded(b, r, word[:size])
 		}
-		b = appendFolded(b, r, word[i:i+utf8.RuneLen(r)])
+		word = word[size:]
 	}
 	return b
 }
