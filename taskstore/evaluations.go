@@ -19,6 +19,9 @@ type ExpectedAnswer struct {
 	Text       string `json:"text,omitempty" doc:"that the hit says, whatever the case and white space"`
 }
 
+// DatasetRef names a dataset.
+type DatasetRef struct{ TenantID, DatasetID string }
+
 // SavedQuery is a question of a dataset whose answer is known.
 type SavedQuery struct {
 	ID        string           `json:"id"`
@@ -31,6 +34,12 @@ type SavedQuery struct {
 	UpdatedAt time.Time        `json:"updated_at"`
 }
 
+// FoundPage is a page that search found.
+type FoundPage struct {
+	DocumentID string `json:"document_id"`
+	Page       int    `json:"page,omitempty" doc:"absent: the document has none"`
+}
+
 // QueryResult is what an evaluation found of one query. It holds no text, so
 // that nothing of a document stays with it.
 type QueryResult struct {
@@ -39,6 +48,8 @@ type QueryResult struct {
 	Rank    int     `json:"rank" doc:"of the first expected page among the pages that were found, from 1; 0: not among them"`
 	Recall  float64 `json:"recall" doc:"share of the expected hits on the first ten pages"`
 	NDCG    float64 `json:"ndcg" doc:"of the first ten pages: 1 when all expected hits come first"`
+
+	First []FoundPage `json:"first,omitempty" doc:"the first three pages that were found"`
 }
 
 // Measures sums the results of queries. All but Queries are means, 0–1.
@@ -52,14 +63,39 @@ type Measures struct {
 	NDCG    float64 `json:"ndcg" doc:"mean nDCG of the first ten pages"`
 }
 
+// EvaluationCause is why an evaluation ran.
+type EvaluationCause string
+
+// Causes. All but the first are noticed by the keeper.
+const (
+	CauseRequest  EvaluationCause = "request"
+	CauseQueries  EvaluationCause = "queries"
+	CauseModel    EvaluationCause = "model"
+	CauseSettings EvaluationCause = "settings"
+	CauseReparse  EvaluationCause = "reparse"
+)
+
+// EvaluationCauses lists all causes.
+var EvaluationCauses = []EvaluationCause{CauseRequest, CauseQueries, CauseModel, CauseSettings, CauseReparse}
+
+// EvaluatedState is what of a dataset decides what search finds in it, beside
+// the model. It is empty in evaluations of earlier versions.
+type EvaluatedState struct {
+	Queries  string `json:"queries,omitempty"`  // digest of the saved queries
+	Settings string `json:"settings,omitempty"` // digest of the dataset's
+	Reparse  string `json:"reparse,omitempty"`  // id of the last job that parsed again
+}
+
 // Evaluation is what the saved queries of a dataset measured at one time.
 type Evaluation struct {
-	ID        string        `json:"id"`
-	TenantID  string        `json:"-"`
-	DatasetID string        `json:"dataset_id"`
-	Model     string        `json:"model" doc:"of the index that was searched"`
-	Stale     bool          `json:"stale,omitempty" doc:"some searches did not see all there is: compare with care, or run it again"`
-	Measures  Measures      `json:"measures" doc:"sums over the queries"`
-	Results   []QueryResult `json:"results,omitempty" doc:"of each query; absent in lists"`
-	CreatedAt time.Time     `json:"created_at"`
+	ID        string          `json:"id"`
+	TenantID  string          `json:"-"`
+	DatasetID string          `json:"dataset_id"`
+	Cause     EvaluationCause `json:"cause,omitempty" doc:"why it ran: a request, or a change of saved queries, model or settings, or documents that were parsed again"`
+	State     EvaluatedState  `json:"-"`
+	Model     string          `json:"model" doc:"of the index that was searched"`
+	Stale     bool            `json:"stale,omitempty" doc:"some searches did not see all there is: compare with care, or run it again"`
+	Measures  Measures        `json:"measures" doc:"sums over the queries"`
+	Results   []QueryResult   `json:"results,omitempty" doc:"of each query; absent in lists"`
+	CreatedAt time.Time       `json:"created_at"`
 }

@@ -60,19 +60,22 @@ type ChangedRank struct {
 	Question string `json:"question,omitempty" doc:"absent when the query was deleted or changed since"`
 	Was      int    `json:"was" doc:"rank in the evaluation that is compared with; 0: not found"`
 	Is       int    `json:"is" doc:"rank in this one"`
+	Why      string `json:"why,omitempty" doc:"what stands where the answer stood, as far as it can be told"`
 }
 
 // EvaluationAnswer is an evaluation with the ranks of its queries.
 type EvaluationAnswer struct {
-	ID        string                `json:"id"`
-	DatasetID string                `json:"dataset_id"`
-	Model     string                `json:"model" doc:"of the index that was searched"`
-	Stale     bool                  `json:"stale,omitempty" doc:"some searches did not see all there is: run it again before it is compared"`
-	Measures  taskstore.Measures    `json:"measures" doc:"sums over the queries"`
-	CreatedAt time.Time             `json:"created_at"`
-	Results   []RankedQuery         `json:"results" nullable:"false" doc:"of each query"`
-	Against   *taskstore.Evaluation `json:"against,omitempty" doc:"the evaluation that was compared with, without its results"`
-	Changes   []ChangedRank         `json:"changes,omitempty" doc:"queries whose rank changed, what became worse first; queries that were changed in between are left out"`
+	ID          string                    `json:"id"`
+	DatasetID   string                    `json:"dataset_id"`
+	Cause       taskstore.EvaluationCause `json:"cause,omitempty" doc:"why it ran: a request, or a change of saved queries, model or settings, or documents that were parsed again"`
+	Model       string                    `json:"model" doc:"of the index that was searched"`
+	Stale       bool                      `json:"stale,omitempty" doc:"some searches did not see all there is: run it again before it is compared"`
+	Measures    taskstore.Measures        `json:"measures" doc:"sums over the queries"`
+	CreatedAt   time.Time                 `json:"created_at"`
+	Results     []RankedQuery             `json:"results" nullable:"false" doc:"of each query"`
+	Against     *taskstore.Evaluation     `json:"against,omitempty" doc:"the evaluation that was compared with, without its results"`
+	Differences []string                  `json:"differences,omitempty" doc:"what else is not as it was in the evaluation that is compared with"`
+	Changes     []ChangedRank             `json:"changes,omitempty" doc:"queries whose rank changed, what became worse first; queries that were changed in between are left out"`
 }
 
 // Evaluations holds saved queries, and what was measured by them.
@@ -84,10 +87,9 @@ type Evaluations interface {
 	RecordEvaluation(ctx context.Context, e taskstore.Evaluation) (*taskstore.Evaluation, error)
 	Evaluations(ctx context.Context, tenantID, datasetID string, p taskstore.Page) ([]taskstore.Evaluation, string, error)
 	Evaluation(ctx context.Context, tenantID, datasetID, id string) (*taskstore.Evaluation, error)
+	LastReparse(ctx context.Context, tenantID, datasetID string) (string, error)
+	DatasetsWithQueries(ctx context.Context, after string, limit int) ([]taskstore.DatasetRef, error)
 }
-
-// maxEvaluation is how long the queries of one evaluation may take together.
-const maxEvaluation = 2 * time.Minute
 
 // checked reads queries as they are given: documents by id or name. What is
 // wrong with any of them is told at once.
@@ -195,21 +197,66 @@ func (s *Server) evaluation(ctx context.Context, ds *sheaf.Dataset, e, against *
 	if err != nil {
 		return nil, err
 	}
-	out := EvaluationAnswer{ID: e.ID, DatasetID: e.DatasetID, Model: e.Model, Stale: e.Stale, Measures: e.Measures, CreatedAt: e.CreatedAt, Results: make([]RankedQuery, len(e.Results))}
+	out := EvaluationAnswer{ID: e.ID, DatasetID: e.DatasetID, Cause: e.Cause, Model: e.Model, Stale: e.Stale, Measures: e.Measures, CreatedAt: e.CreatedAt, Results: make([]RankedQuery, len(e.Results))}
 	versions := make(map[string]int, len(e.Results))
 	for i, r := range e.Results {
 		out.Results[i] = RankedQuery{r, question(r.QueryID, r.Version)}
 		versions[r.QueryID] = r.Version
 	}
 	if against != nil {
+		out.Differences = differences(against, e)
 		for _, c := range eval.Compare(against.Results, e.Results) {
-			out.Changes = append(out.Changes, ChangedRank{c.QueryID, question(c.QueryID, versions[c.QueryID]), c.Was, c.Is})
+			changed := ChangedRank{QueryID: c.QueryID, Question: question(c.QueryID, versions[c.QueryID]), Was: c.Was, Is: c.Is}
+			if changed.Why, err = s.why(ctx, ds, c); err != nil {
+				return nil, err
+			}
+			out.Changes = append(out.Changes, changed)
 		}
 		without := *against
 		without.Results = nil
 		out.Against = &without
 	}
 	return &output[EvaluationAnswer]{out}, nil
+}
+
+// differences says what but the documents is not as it was.
+func differences(was, is *taskstore.Evaluation) (out []string) {
+	if was.Model != is.Model {
+		out = append(out, "the model was "+was.Model+" and is "+is.Model)
+	}
+	a, b := was.State, is.State
+	if a == (taskstore.EvaluatedState{}) || b == (taskstore.EvaluatedState{}) {
+		return out // of an earlier version
+	}
+	if a.Settings != b.Settings {
+		out = append(out, "the settings of the dataset were changed")
+	}
+	if a.Reparse != b.Reparse && b.Reparse != "" {
+		out = append(out, "documents were parsed again by job "+b.Reparse)
+	}
+	if a.Queries != b.Queries {
+		out = append(out, "saved queries were added, changed or deleted")
+	}
+	return out
+}
+
+// why names the page that comes first now where another did.
+func (s *Server) why(ctx context.Context, ds *sheaf.Dataset, c eval.Change) (string, error) {
+	if len(c.First) == 0 || c.Is == 1 || len(c.WasFirst) > 0 && c.First[0] == c.WasFirst[0] {
+		return "", nil
+	}
+	first := c.First[0]
+	d, err := s.cfg.Catalog.Document(ctx, ds.TenantID, first.DocumentID)
+	if errors.Is(err, sheaf.ErrNotFound) || err == nil && d.DatasetID != ds.ID {
+		return "a document that was deleted since came first", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if first.Page > 0 {
+		return fmt.Sprintf("page %d of %s came first", first.Page, d.Name), nil
+	}
+	return d.Name + " came first", nil
 }
 
 func (s *Server) evaluationRoutes() {
@@ -308,11 +355,11 @@ func (s *Server) evaluationRoutes() {
 			return nil, p
 		}
 		defer s.evaluating.leave(ds.TenantID)
-		qs, _, err := s.cfg.Catalog.SavedQueries(ctx, ds.TenantID, ds.ID, taskstore.Page{Limit: taskstore.MaxQueries, Ascending: true})
+		state, qs, err := eval.See(ctx, s.cfg.Catalog, ds)
 		if err != nil {
 			return nil, err
 		}
-		within, cancel := context.WithTimeout(ctx, maxEvaluation)
+		within, cancel := context.WithTimeout(ctx, eval.MaxTime)
 		defer cancel()
 		e, err := eval.Run(within, s.cfg.Search, ds, qs)
 		switch {
@@ -323,6 +370,7 @@ func (s *Server) evaluationRoutes() {
 		case len(e.Results) == 0:
 			return nil, newProblem(http.StatusConflict, "", "the dataset has no saved query that expects a hit; save some at /v1/datasets/{ds}/queries")
 		}
+		e.Cause, e.State = taskstore.CauseRequest, state
 		made, err := s.cfg.Catalog.RecordEvaluation(ctx, *e)
 		if err != nil {
 			return nil, err

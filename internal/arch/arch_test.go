@@ -96,7 +96,7 @@ var may = map[string][]string{
 	"internal/flow":       {"internal/settings", "taskstore"},
 	"internal/search":     {"internal/embed", "internal/index", "internal/rerank", "internal/settings", "internal/tagset", "taskstore"},
 	"internal/eval":       {"internal/search", "taskstore"},
-	"internal/indexset":   append([]string{"internal/edits", "internal/search"}, contracts...),
+	"internal/indexset":   append([]string{"internal/edits", "internal/eval", "internal/search"}, contracts...),
 	"internal/tagset":     {"internal/artifact", "internal/blob", "internal/embed", "taskstore"},
 	"internal/edits":      append([]string{"chunker", "internal/enrich"}, contracts...),
 	"internal/doctor":     contracts,

@@ -37,6 +37,7 @@ import (
 	"sheaf/internal/doctor"
 	"sheaf/internal/edits"
 	"sheaf/internal/embed"
+	evaluation "sheaf/internal/eval"
 	"sheaf/internal/index"
 	"sheaf/internal/indexset"
 	"sheaf/internal/keeper"
@@ -199,6 +200,8 @@ func (m Main) build(ctx context.Context, cfg config.Config, r roles, log *slog.L
 			Leads:   func(leads bool) { a.leads.Store(leads); a.metrics.Leads(leads) },
 			Measure: a.measure, Ran: a.metrics.LoopRan, Promoted: a.metrics.Promoted,
 		}
+		evaluator := &evaluation.Evaluator{Store: a.store, Searcher: a.searcher(), Model: func() string { return a.index.View().State.Live.Model.ID }, Log: log}
+		kc.Evaluate = evaluator.Step
 		if m.KeeperFunc != nil {
 			m.KeeperFunc(&kc)
 		}

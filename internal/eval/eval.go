@@ -19,6 +19,8 @@ const (
 	Limit = 50
 	// depth is how many pages recall and nDCG look at.
 	depth = 10
+	// firstPages is how many of the pages that come first are noted.
+	firstPages = 3
 )
 
 // Searcher answers a query.
@@ -27,7 +29,8 @@ type Searcher interface {
 }
 
 // Run asks the queries of a dataset, as its users do, and scores the answers.
-// Queries that expect nothing any more are left out.
+// Queries that expect nothing any more are left out. What the dataset is like
+// is for the caller to note: see See.
 func Run(ctx context.Context, s Searcher, ds *sheaf.Dataset, queries []taskstore.SavedQuery) (*taskstore.Evaluation, error) {
 	e := &taskstore.Evaluation{TenantID: ds.TenantID, DatasetID: ds.ID}
 	for _, q := range queries {
@@ -59,6 +62,7 @@ func Score(hits []search.Hit, expected []taskstore.ExpectedAnswer) taskstore.Que
 		chunk    string // where there is no page
 	}
 	seen := map[place]bool{}
+	var r taskstore.QueryResult
 	for i := range hits {
 		h := &hits[i]
 		pages, chunk := h.Chunk.Pages, ""
@@ -66,7 +70,12 @@ func Score(hits []search.Hit, expected []taskstore.ExpectedAnswer) taskstore.Que
 			pages, chunk = []int{0}, h.Chunk.ID
 		}
 		for _, p := range pages {
-			seen[place{h.Document.ID, p, chunk}] = true
+			if at := (place{h.Document.ID, p, chunk}); !seen[at] {
+				seen[at] = true
+				if len(r.First) < firstPages {
+					r.First = append(r.First, taskstore.FoundPage{DocumentID: h.Document.ID, Page: p})
+				}
+			}
 			for k := range expected {
 				if at[k] == 0 && meets(&expected[k], h, p) {
 					at[k] = len(seen)
@@ -74,7 +83,6 @@ func Score(hits []search.Hit, expected []taskstore.ExpectedAnswer) taskstore.Que
 			}
 		}
 	}
-	var r taskstore.QueryResult
 	found, gain, best := 0, 0.0, 0.0
 	for i, rank := range at {
 		if rank > 0 && (r.Rank == 0 || rank < r.Rank) {
@@ -96,6 +104,14 @@ func Score(hits []search.Hit, expected []taskstore.ExpectedAnswer) taskstore.Que
 }
 
 func discount(rank int) float64 { return 1 / math.Log2(float64(rank)+1) }
+
+// Meets reports whether a hit is what is expected.
+func Meets(e *taskstore.ExpectedAnswer, h *search.Hit) bool {
+	if len(h.Chunk.Pages) == 0 {
+		return meets(e, h, 0)
+	}
+	return slices.ContainsFunc(h.Chunk.Pages, func(page int) bool { return meets(e, h, page) })
+}
 
 // meets reports whether a hit, on one of its pages, is what is expected.
 func meets(e *taskstore.ExpectedAnswer, h *search.Hit, page int) bool {
@@ -136,6 +152,8 @@ func Measure(results []taskstore.QueryResult) taskstore.Measures {
 type Change struct {
 	QueryID string
 	Was, Is int // ranks
+
+	WasFirst, First []taskstore.FoundPage
 }
 
 // Compare lists the queries whose rank changed from one evaluation to a later
@@ -147,7 +165,7 @@ func Compare(was, is []taskstore.QueryResult) (changes []Change) {
 	}
 	for _, r := range is {
 		if b, ok := before[r.QueryID]; ok && b.Version == r.Version && b.Rank != r.Rank {
-			changes = append(changes, Change{r.QueryID, b.Rank, r.Rank})
+			changes = append(changes, Change{r.QueryID, b.Rank, r.Rank, b.First, r.First})
 		}
 	}
 	slices.SortStableFunc(changes, func(a, b Change) int {

@@ -54,7 +54,11 @@ func TestMeasuresAreMeans(t *testing.T) {
 func TestComparisonsTellTheWorstFirst(t *testing.T) {
 	was := []taskstore.QueryResult{{QueryID: "same", Rank: 3}, {QueryID: "better", Rank: 5}, {QueryID: "lost", Rank: 1}, {QueryID: "worse", Rank: 1}, {QueryID: "edited", Version: 1, Rank: 1}}
 	is := []taskstore.QueryResult{{QueryID: "same", Rank: 3}, {QueryID: "better", Rank: 1}, {QueryID: "worse", Rank: 2}, {QueryID: "lost"}, {QueryID: "edited", Version: 2}, {QueryID: "new"}}
-	if got, want := fmt.Sprint(Compare(was, is)), "[{lost 1 0} {worse 1 2} {better 5 1}]"; got != want {
+	var got string
+	for _, c := range Compare(was, is) {
+		got += fmt.Sprintln(c.QueryID, c.Was, c.Is)
+	}
+	if want := "lost 1 0\nworse 1 2\nbetter 5 1\n"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
@@ -77,7 +81,7 @@ func TestRunAsksEachQueryThatExpectsSomething(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := fmt.Sprintf("%v %s %v %v", e.Results, e.Model, e.Stale, e.Measures.MRR), "[{1 3 1 1 1} {3 0 0 0 0}] m true 0.5"; got != want {
+	if got, want := fmt.Sprintf("%v %s %v %v", e.Results, e.Model, e.Stale, e.Measures.MRR), "[{1 3 1 1 1 [{a 1}]} {3 0 0 0 0 []}] m true 0.5"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

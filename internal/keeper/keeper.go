@@ -59,6 +59,9 @@ type Config struct {
 	Tell func(ctx context.Context) (int, error)
 	// Leads is told when a term begins and ends. May be nil.
 	Leads func(leads bool)
+	// Evaluate asks saved queries where search may answer otherwise than before,
+	// and says whether there is more to look at. May be nil.
+	Evaluate func(ctx context.Context) (more bool, err error)
 	// Measure exports what waits, and with population what there is. It
 	// runs on the keeper that leads, so that one process tells of all. May be nil.
 	Measure func(ctx context.Context, population bool) error
@@ -81,6 +84,7 @@ type Config struct {
 	SlowEvery     time.Duration // parked backstop and reconciliation, default 60 s
 	CollectEvery  time.Duration // default 5 s
 	FillEvery     time.Duration // how soon what an operator asks of the index is begun; default 2 s
+	EvaluateEvery time.Duration // default 30 s
 	CleanupEvery  time.Duration // default 1 h
 	AuditEvery    time.Duration // 0 means never
 	CompactEvery  time.Duration // 0 means never
@@ -170,6 +174,7 @@ func New(cfg Config) *Keeper {
 	dur(&cfg.SlowEvery, time.Minute)
 	dur(&cfg.CollectEvery, 5*time.Second)
 	dur(&cfg.FillEvery, 2*time.Second)
+	dur(&cfg.EvaluateEvery, 30*time.Second)
 	dur(&cfg.CleanupEvery, time.Hour)
 	dur(&cfg.MeasureEvery, 5*time.Second)
 	dur(&cfg.Retention, 7*24*time.Hour)
@@ -197,13 +202,19 @@ func New(cfg Config) *Keeper {
 	if cfg.Tell != nil {
 		k.loops = append(k.loops, &loop{name: "tell", every: tellEvery, follows: true, debounced: true, step: cfg.Tell})
 	}
-	if cfg.Fill != nil {
-		k.loops = append(k.loops, &loop{name: "index", every: cfg.FillEvery, limit: 10 * time.Minute, step: func(ctx context.Context) (int, error) {
-			if more, err := cfg.Fill(ctx); more || err != nil {
+	again := func(f func(context.Context) (bool, error)) func(context.Context) (int, error) {
+		return func(ctx context.Context) (int, error) {
+			if more, err := f(ctx); more || err != nil {
 				return batch, err
 			}
 			return 0, nil
-		}})
+		}
+	}
+	if cfg.Fill != nil {
+		k.loops = append(k.loops, &loop{name: "index", every: cfg.FillEvery, limit: 10 * time.Minute, step: again(cfg.Fill)})
+	}
+	if cfg.Evaluate != nil {
+		k.loops = append(k.loops, &loop{name: "evaluate", every: cfg.EvaluateEvery, limit: time.Hour, late: true, step: again(cfg.Evaluate)})
 	}
 	if cfg.Measure != nil {
 		k.loops = append(k.loops, &loop{name: "measure", every: cfg.MeasureEvery, step: k.measure})

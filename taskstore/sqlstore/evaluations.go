@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 
 	"gorm.io/gorm"
@@ -37,11 +38,14 @@ type evaluationRow struct {
 	Stale     int
 	Measures  string // JSON
 	Results   string // JSON list
+	Cause     string
+	State     string // JSON
 	CreatedAt int64  `gorm:"autoCreateTime:false"`
 }
 
 func (r evaluationRow) toDomain() taskstore.Evaluation {
-	e := taskstore.Evaluation{ID: r.ID, TenantID: r.TenantID, DatasetID: r.DatasetID, Model: r.Model, Stale: r.Stale != 0, CreatedAt: toTime(r.CreatedAt)}
+	e := taskstore.Evaluation{ID: r.ID, TenantID: r.TenantID, DatasetID: r.DatasetID, Model: r.Model, Stale: r.Stale != 0, Cause: taskstore.EvaluationCause(r.Cause), CreatedAt: toTime(r.CreatedAt)}
+	decode(r.State, &e.State)
 	decode(r.Measures, &e.Measures)
 	decode(r.Results, &e.Results)
 	return e
@@ -155,6 +159,57 @@ func (s *evaluations) ChangeQuery(ctx context.Context, q taskstore.SavedQuery) (
 	return changed, err
 }
 
+// SampleQueries draws up to n queries of all tenants that expect something, of
+// the first ten thousand.
+func (s *evaluations) SampleQueries(ctx context.Context, n int) ([]taskstore.SavedQuery, error) {
+	const most = 10_000
+	ids, err := all[string](s.read(ctx), "SELECT id FROM saved_queries WHERE expected<>'[]' ORDER BY dataset_id, id LIMIT ?", most)
+	if err != nil {
+		return nil, fmt.Errorf("sample queries: %w", err)
+	}
+	rand.Shuffle(len(ids), func(i, k int) { ids[i], ids[k] = ids[k], ids[i] })
+	rows, err := byIDs[queryRow](s.read(ctx), sortedUnique(ids[:min(n, len(ids))]), "SELECT * FROM saved_queries WHERE id IN ? ORDER BY id")
+	if err != nil {
+		return nil, fmt.Errorf("sample queries: %w", err)
+	}
+	return mapped(rows, queryRow.toDomain), nil
+}
+
+// DatasetsWithQueries lists up to limit datasets that have saved queries, in
+// the order of their ids, from after on.
+func (s *evaluations) DatasetsWithQueries(ctx context.Context, after string, limit int) ([]taskstore.DatasetRef, error) {
+	var out []taskstore.DatasetRef
+	for len(out) < limit {
+		// One seek each: of a list of distinct datasets some engines read every query.
+		row, err := all[queryRow](s.read(ctx), "SELECT dataset_id, tenant_id FROM saved_queries WHERE dataset_id>? ORDER BY dataset_id, id LIMIT 1", after)
+		if err != nil {
+			return nil, fmt.Errorf("datasets with queries: %w", err)
+		}
+		if len(row) == 0 {
+			break
+		}
+		after = row[0].DatasetID
+		out = append(out, taskstore.DatasetRef{TenantID: row[0].TenantID, DatasetID: after})
+	}
+	return out, nil
+}
+
+// LastReparse is the id of the newest job that parses documents of a dataset
+// again, of its last hundred jobs; "" for none.
+func (s *evaluations) LastReparse(ctx context.Context, tenantID, datasetID string) (string, error) {
+	type jobKind struct{ ID, Kind string }
+	jobs, err := all[jobKind](s.read(ctx), "SELECT id, kind FROM jobs WHERE tenant_id=? AND dataset_id=? ORDER BY id DESC LIMIT 100", tenantID, datasetID)
+	if err != nil {
+		return "", fmt.Errorf("last reparse: %w", err)
+	}
+	for _, j := range jobs {
+		if j.Kind == string(sheaf.JobReparse) {
+			return j.ID, nil
+		}
+	}
+	return "", nil
+}
+
 // DeleteQuery forgets a query. What evaluations measured by it stays.
 func (s *evaluations) DeleteQuery(ctx context.Context, tenantID, datasetID, id string) error {
 	return changed(s.write(ctx).Exec("DELETE FROM saved_queries WHERE dataset_id=? AND id=? AND tenant_id=?", datasetID, id, tenantID), "query", id)
@@ -167,8 +222,8 @@ func (s *evaluations) RecordEvaluation(ctx context.Context, e taskstore.Evaluati
 		if _, err := one[string](tx, "dataset", e.DatasetID, "SELECT id FROM datasets WHERE tenant_id=? AND id=?"+s.d.lock, e.TenantID, e.DatasetID); err != nil {
 			return err
 		}
-		if err := insertRows(tx, "evaluations", []string{"dataset_id", "id", "tenant_id", "model", "stale", "measures", "results", "created_at"},
-			[][]any{{e.DatasetID, e.ID, e.TenantID, e.Model, flag(e.Stale), encode(e.Measures), encodeList(e.Results), raw(s.now())}}, ""); err != nil {
+		if err := insertRows(tx, "evaluations", []string{"dataset_id", "id", "tenant_id", "model", "stale", "measures", "results", "cause", "state", "created_at"},
+			[][]any{{e.DatasetID, e.ID, e.TenantID, e.Model, flag(e.Stale), encode(e.Measures), encodeList(e.Results), string(e.Cause), encode(e.State), raw(s.now())}}, ""); err != nil {
 			return err
 		}
 		old, err := all[string](tx, "SELECT id FROM evaluations WHERE dataset_id=? ORDER BY id DESC LIMIT 100 OFFSET ?", e.DatasetID, taskstore.MaxEvaluations)
@@ -187,7 +242,7 @@ func (s *evaluations) RecordEvaluation(ctx context.Context, e taskstore.Evaluati
 func (s *evaluations) Evaluations(ctx context.Context, tenantID, datasetID string, p taskstore.Page) ([]taskstore.Evaluation, string, error) {
 	var w where
 	w.add("dataset_id=? AND tenant_id=?", datasetID, tenantID)
-	return page(s.read(ctx), "SELECT dataset_id, id, tenant_id, model, stale, measures, created_at FROM evaluations", w, "id", p, func(r evaluationRow) string { return r.ID }, evaluationRow.toDomain)
+	return page(s.read(ctx), "SELECT dataset_id, id, tenant_id, model, stale, measures, cause, state, created_at FROM evaluations", w, "id", p, func(r evaluationRow) string { return r.ID }, evaluationRow.toDomain)
 }
 
 // Evaluation reads an evaluation with the results of its queries.

@@ -76,16 +76,57 @@ func testEvaluations(t *testing.T, b *bench) {
 	save(many[1:]...)
 
 	// Of evaluations the newest are kept.
-	e := taskstore.Evaluation{TenantID: b.tenant, DatasetID: b.dataset.ID, Model: "m", Measures: taskstore.Measures{Queries: 1, MRR: .5}, Results: []taskstore.QueryResult{{QueryID: first.ID, Version: 1, Rank: 2}}}
+	e := taskstore.Evaluation{TenantID: b.tenant, DatasetID: b.dataset.ID, Model: "m", Cause: taskstore.CauseModel, State: taskstore.EvaluatedState{Queries: "q", Settings: "s", Reparse: "r"}, Measures: taskstore.Measures{Queries: 1, MRR: .5}, Results: []taskstore.QueryResult{{QueryID: first.ID, Version: 1, Rank: 2, First: []taskstore.FoundPage{{DocumentID: "doc", Page: 3}}}}}
 	var last *taskstore.Evaluation
 	for range taskstore.MaxEvaluations + 2 {
 		last, err = b.RecordEvaluation(b.ctx, e)
 		b.ok(err)
 	}
-	b.same("recorded", []any{last.Model, last.Measures, last.Results, last.CreatedAt.IsZero()}, []any{"m", e.Measures, e.Results, false})
+	b.same("recorded", []any{last.Model, last.Cause, last.State, last.Measures, last.Results, last.CreatedAt.IsZero()}, []any{"m", e.Cause, e.State, e.Measures, e.Results, false})
 	kept, _, err := b.Evaluations(b.ctx, b.tenant, b.dataset.ID, taskstore.Page{Limit: 1000})
 	b.ok(err)
-	b.same("kept", []any{len(kept), kept[0].ID, kept[0].Measures, len(kept[0].Results)}, []any{taskstore.MaxEvaluations, last.ID, e.Measures, 0})
+	b.same("kept", []any{len(kept), kept[0].ID, kept[0].Cause, kept[0].State, kept[0].Measures, len(kept[0].Results)}, []any{taskstore.MaxEvaluations, last.ID, e.Cause, e.State, e.Measures, 0})
+
+	// What the keeper looks at: each dataset once, and the last job that parsed again.
+	refs := func(after string, limit int) (out []string) {
+		t.Helper()
+		list, err := b.DatasetsWithQueries(b.ctx, after, limit)
+		b.ok(err)
+		for _, r := range list {
+			if r.TenantID == b.tenant {
+				out = append(out, r.DatasetID)
+			}
+		}
+		return out
+	}
+	b.same("datasets with queries", [][]string{refs("", 1000), refs(b.dataset.ID, 1000), refs("", 0)}, [][]string{{b.dataset.ID}, nil, nil})
+	_, docs := b.create("evaluated.txt")
+	last1, err := b.LastReparse(b.ctx, b.tenant, b.dataset.ID)
+	b.ok(err)
+	job := b.newJob(sheaf.JobReparse)
+	b.ok(b.Reparse(b.ctx, job, []taskstore.ReparseDocument{{DocumentID: docs[0], Plan: planTask()}}, ""))
+	b.create("later.txt")
+	last2, err := b.LastReparse(b.ctx, b.tenant, b.dataset.ID)
+	b.ok(err)
+	b.same("the last job that parses again", []string{last1, last2}, []string{"", job.ID})
+
+	// A sample holds different queries that expect something.
+	b.ok(second(b.SaveQueries(b.ctx, b.tenant, b.dataset.ID, []taskstore.SavedQuery{{Question: "race"}})))
+	sample, err := b.SampleQueries(b.ctx, 5000)
+	b.ok(err)
+	own := map[string]bool{}
+	for _, q := range sample {
+		if q.DatasetID == b.dataset.ID {
+			own[q.ID] = true
+			if len(q.Expected) == 0 || q.Question == "" || q.TenantID != b.tenant {
+				t.Fatalf("sampled %+v", q)
+			}
+		}
+	}
+	b.same("sampled of the dataset", len(own), taskstore.MaxQueries-1)
+	few, err := b.SampleQueries(b.ctx, 7)
+	b.ok(err)
+	b.same("a small sample", len(few), 7)
 
 	// Another tenant sees and changes nothing.
 	for what, err := range map[string]error{
