@@ -191,6 +191,9 @@ func (g *global) printIndex(st *indexset.Status, estimate *indexset.Estimate) er
 	}
 	if gate := m.Gate; gate != nil {
 		fmt.Fprintf(g.out, "gate: %s; %d missing, recall %.2f, before %.2f, of %d questions\n", map[bool]string{true: "passed", false: "refused"}[gate.Passed], gate.Missing, gate.Recall, gate.RecallLive, gate.Samples)
+		if gate.Saved > 0 {
+			fmt.Fprintf(g.out, "  recall %.2f, before %.2f, of %d saved queries\n", gate.SavedRecall, gate.SavedRecallLive, gate.Saved)
+		}
 		if gate.Reason != "" {
 			fmt.Fprintf(g.out, "  %s\n", gate.Reason)
 		}

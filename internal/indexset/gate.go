@@ -4,51 +4,36 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 
 	"sheaf"
 	"sheaf/internal/artifact"
+	"sheaf/internal/eval"
 	"sheaf/internal/search"
 	"sheaf/taskstore"
 )
 
 const (
 	gateSamples = 60   // results whose sentences are asked for
+	gateQueries = 200  // saved queries that are asked
 	gateHits    = 5    // among which the answer is to be
 	maxLoss     = 0.05 // of recall: three of sixty samples
 	minWords    = 5    // of a sentence
 	maxWords    = 20
 )
 
-// Sample is a question whose answer is known: a chunk, or a page of the
-// document where ChunkID is "".
-type Sample struct {
-	TenantID   string
-	Datasets   []string // nil for all
-	Query      string
-	DocumentID string
-	ChunkID    string
-	Page       int
+// question is one whose answer is known. A chunk that has the id answers too.
+type question struct {
+	taskstore.SavedQuery
+	chunkID string
 }
 
-// Sampler gives questions to the gate.
-type Sampler func(ctx context.Context) ([]Sample, error)
-
-// answered reports whether a hit is what a sample asks for.
-func (q *Sample) answered(h *search.Hit) bool {
-	if h.Document.ID != q.DocumentID {
-		return false
-	}
-	if h.Chunk.ID == q.ChunkID || q.ChunkID == "" && q.Page == 0 {
-		return true
-	}
-	for _, p := range h.Chunk.Pages {
-		if p == q.Page && q.Page > 0 {
-			return true
-		}
-	}
-	return false
+// answered reports whether a hit is what a question asks for.
+func (q *question) answered(h *search.Hit) bool {
+	return q.chunkID != "" && h.Chunk.ID == q.chunkID ||
+		slices.ContainsFunc(q.Expected, func(e taskstore.ExpectedAnswer) bool { return eval.Meets(&e, h) })
 }
 
 // sampled is an even sample of the results that a pass has seen.
@@ -85,15 +70,8 @@ func (s *Set) gate(ctx context.Context, st *State, beside *Member) (*Gate, error
 		if err != nil {
 			return nil, err
 		}
-		for _, sampler := range s.cfg.Samplers {
-			more, err := sampler(ctx)
-			if err != nil {
-				return nil, err
-			}
-			samples = append(samples, more...)
-		}
 		if g.Samples = len(samples); g.Samples > 0 {
-			g.MaxLoss = max(maxLoss, 1.01/float64(g.Samples)) // one answer of a few decides nothing
+			g.MaxLoss = lossOf(g.Samples)
 			if g.RecallLive, err = s.recall(ctx, v.Live, samples, search.Hybrid); err != nil {
 				return nil, fmt.Errorf("asking the index that is searched: %w", err)
 			}
@@ -109,27 +87,64 @@ func (s *Set) gate(ctx context.Context, st *State, beside *Member) (*Gate, error
 				}
 			}
 		}
+		if err := s.askSaved(ctx, g, v.Live, beside); err != nil {
+			return nil, err
+		}
 	}
+	g.judge()
+	return g, nil
+}
+
+// judge says whether what was counted lets the index be searched.
+func (g *Gate) judge() {
 	switch {
 	case g.Missing > 0:
 		g.Reason = fmt.Sprintf("%d ranges cannot be read from the blob store: parse their documents again, then resume; or switch with force", g.Missing)
 	case g.Recall < g.RecallLive-g.MaxLoss:
 		g.Reason = fmt.Sprintf("of %d questions the new index answers %.0f %% and the old one %.0f %%: check model, prefixes, weight and floor, then cancel or resume; or switch with force", g.Samples, 100*g.Recall, 100*g.RecallLive)
+	case g.SavedRecall < g.SavedRecallLive-lossOf(g.Saved):
+		g.Reason = fmt.Sprintf("of %d saved queries the new index answers %.0f %% and the old one %.0f %%: check model, prefixes, weight and floor, then cancel or resume; or switch with force", g.Saved, 100*g.SavedRecall, 100*g.SavedRecallLive)
 	case g.Vector < g.VectorLive/2:
 		g.Reason = fmt.Sprintf("by its vectors alone the new index answers %.0f %% of %d questions and the old one %.0f %%: check model and prefixes, then cancel or resume; or switch with force", 100*g.Vector, g.Samples, 100*g.VectorLive)
 	default:
 		g.Passed = true
 	}
-	return g, nil
+}
+
+// lossOf is how much recall over n questions may fall: one answer of a few
+// decides nothing.
+func lossOf(n int) float64 { return max(maxLoss, 1.01/float64(max(n, 1))) }
+
+// askSaved asks both indexes what people saved. It is counted apart: a few
+// questions of people say more than many sentences of documents.
+func (s *Set) askSaved(ctx context.Context, g *Gate, live, beside *Member) error {
+	saved, err := s.cfg.Store.SampleQueries(ctx, gateQueries)
+	if err != nil {
+		return err
+	}
+	asked := make([]question, len(saved))
+	for i := range saved {
+		asked[i].SavedQuery = saved[i]
+	}
+	if g.Saved = len(asked); g.Saved == 0 {
+		return nil
+	}
+	if g.SavedRecallLive, err = s.recall(ctx, live, asked, search.Hybrid); err != nil {
+		return fmt.Errorf("asking the index that is searched: %w", err)
+	}
+	if g.SavedRecall, err = s.recall(ctx, beside, asked, search.Hybrid); err != nil {
+		return fmt.Errorf("asking the new index: %w", err)
+	}
+	return nil
 }
 
 // recall is the share of samples whose answer is among the first hits.
-func (s *Set) recall(ctx context.Context, m *Member, samples []Sample, mode search.Mode) (float64, error) {
+func (s *Set) recall(ctx context.Context, m *Member, samples []question, mode search.Mode) (float64, error) {
 	searcher := &search.Searcher{Index: m.Index, Embedder: m.Embedder, Visibility: s.cfg.Store}
 	found := 0
 	for i := range samples {
 		q := &samples[i]
-		answer, err := searcher.Search(ctx, q.TenantID, search.Request{Query: q.Query, Datasets: q.Datasets, Mode: mode, Limit: gateHits})
+		answer, err := searcher.Search(ctx, q.TenantID, search.Request{Query: q.Question, Datasets: search.List{q.DatasetID}, Mode: mode, Limit: gateHits})
 		if err != nil {
 			return 0, err
 		}
@@ -144,11 +159,11 @@ func (s *Set) recall(ctx context.Context, m *Member, samples []Sample, mode sear
 }
 
 // sentences are what the documents themselves say, each asked of its own dataset.
-func (s *Set) sentences(ctx context.Context) ([]Sample, error) {
+func (s *Set) sentences(ctx context.Context) ([]question, error) {
 	s.sample.mu.Lock()
 	have := s.sample.have
 	s.sample.mu.Unlock()
-	var out []Sample
+	var out []question
 	for _, r := range have {
 		stored, err := artifact.Load(ctx, s.cfg.Blobs, r.ArtifactKey)
 		if err != nil {
@@ -157,11 +172,12 @@ func (s *Set) sentences(ctx context.Context) ([]Sample, error) {
 		for _, i := range rand.Perm(len(stored.Chunks)) {
 			c := stored.Chunks[i]
 			if q := sentence(c); q != "" {
-				page := 0
+				page := 0 // of a document without pages: a hit anywhere in it
 				if len(c.Pages) > 0 {
 					page = c.Pages[0]
 				}
-				out = append(out, Sample{TenantID: r.TenantID, Datasets: []string{r.DatasetID}, Query: q, DocumentID: r.DocumentID, ChunkID: c.ID, Page: page})
+				out = append(out, question{taskstore.SavedQuery{TenantID: r.TenantID, DatasetID: r.DatasetID, Question: q,
+					Expected: []taskstore.ExpectedAnswer{{DocumentID: r.DocumentID, From: page}}}, c.ID})
 				break
 			}
 		}

@@ -348,6 +348,15 @@ func TestModelChangesWithoutAGap(t *testing.T) {
 		if estimate == nil || estimate.Ranges != 24 || estimate.Chunks != 72 || estimate.Tokens != 720 || math.Abs(estimate.Price-0.072) > 1e-9 || s.View().Beside != nil {
 			t.Fatalf("a dry run says %+v", estimate)
 		}
+		var saved []taskstore.SavedQuery
+		for n := range 3 {
+			saved = append(saved, taskstore.SavedQuery{Question: "numbered " + word(n+1) + "aa", Expected: []taskstore.ExpectedAnswer{{DocumentID: w.docs[n+1].ID}}})
+		}
+		for _, d := range w.docs[1:4] {
+			_, err := w.Store.SaveQueries(ctx, "t", d.Dataset, saved[:1])
+			w.OK(err)
+			saved = saved[1:]
+		}
 		w.model.texts.Store(0)
 		w.act(s, indexset.Start)
 
@@ -391,12 +400,12 @@ func TestModelChangesWithoutAGap(t *testing.T) {
 		w.docs[5] = w.publish(s, w.Reparse(w.docs[5]), 5)
 		w.act(s, indexset.Resume)
 		st = w.step(s, phase(indexset.Ready))
-		if g := st.Migration.Gate; !g.Passed || g.Samples < 20 || g.Missing != 0 || st.Migration.Price == 0 {
+		if g := st.Migration.Gate; !g.Passed || g.Samples < 20 || g.Missing != 0 || g.Saved != 3 || g.SavedRecall != 1 || g.SavedRecallLive != 1 || st.Migration.Price == 0 {
 			t.Fatalf("the gate: %+v of %+v", g, st.Migration)
 		}
 		// 13 documents and one twice, of 6 chunks each; the write that was killed may
 		// be repeated, the questions of the gate come on top.
-		if n := w.model.texts.Load() - int64(2*st.Migration.Gate.Samples); n > 14*6+12+6 {
+		if n := w.model.texts.Load() - int64(2*st.Migration.Gate.Samples+st.Migration.Gate.Saved); n > 14*6+12+6 {
 			t.Fatalf("%d texts were embedded", n)
 		}
 		w.found(s, 12, from)

@@ -42,10 +42,9 @@ type Config struct {
 	// Keeps says that this process may replace an index that is lost.
 	Keeps bool
 
-	Samplers         []Sampler // of the gate, beside the documents' own sentences
-	Workers          int       // that fill at once, default twice the CPUs
-	Slice            int       // results between two notes of how far it is, which a kill repeats; default 512
-	PerMillionTokens float64   // price of embedding
+	Workers          int     // that fill at once, default twice the CPUs
+	Slice            int     // results between two notes of how far it is, which a kill repeats; default 512
+	PerMillionTokens float64 // price of embedding
 	Currency         string
 	Follow           time.Duration // between two readings of the state, default 2 s
 	Grace            time.Duration // for which an index that is dropped can still be searched, default 15 s

@@ -98,7 +98,12 @@ type Gate struct {
 	MaxLoss    float64 `json:"max_loss"`              // of recall
 	VectorLive float64 `json:"vector_live,omitempty"` // recall of the vectors alone
 	Vector     float64 `json:"vector,omitempty"`      // must be half of VectorLive: less is a broken model
-	Reason     string  `json:"reason,omitempty"`
+	Saved      int     `json:"saved,omitempty"`       // saved queries that were asked
+
+	SavedRecallLive float64 `json:"saved_recall_live,omitempty"` // share of them whose answer is among the first five hits
+	SavedRecall     float64 `json:"saved_recall,omitempty"`
+
+	Reason string `json:"reason,omitempty"`
 }
 
 // Action is what an operator asks for.
@@ -125,6 +130,7 @@ type Store interface {
 	SwapIndexState(ctx context.Context, version int64, value string) (bool, error)
 	LiveResults(ctx context.Context, after string, limit int) ([]taskstore.LiveResult, error)
 	LiveTotals(ctx context.Context) (taskstore.LiveTotals, error)
+	SampleQueries(ctx context.Context, n int) ([]taskstore.SavedQuery, error)
 	Visible(ctx context.Context, tenantID string, rangeIDs []string) (map[string]taskstore.VisibleRange, error)
 }
 
