@@ -83,7 +83,7 @@ commands talk to it, or to the one that --server names.`,
 			root.AddCommand(c)
 		}
 	}
-	add(groupDocuments, g.ingestCommand(), g.searchCommand(), g.docsCommand(), g.docCommand(), g.datasetCommand(), g.flowCommand(), g.openCommand(), g.mcpCommand())
+	add(groupDocuments, g.ingestCommand(), g.searchCommand(), g.docsCommand(), g.docCommand(), g.datasetCommand(), g.evalCommand(), g.flowCommand(), g.openCommand(), g.mcpCommand())
 	add(groupWork, g.statusCommand(), g.jobsCommand(), g.retryCommand(), g.queueCommand(), g.receiptCommand(), g.diagnosticsCommand())
 	add(groupServer, serverCommands(g)...)
 	add(groupAdmin, g.tenantCommand(), g.keyCommand(), g.doctorCommand(), g.indexCommand(), g.modelsCommand(), g.migrateCommand(), g.configCommand(), g.formatsCommand(), g.secretsCommand(), g.versionCommand())
