@@ -872,8 +872,10 @@ func testAccess(t *testing.T, s *service, b *browser) {
 	var jobs, whole api.List[sheaf.Job]
 	s.get("/v1/jobs?dataset=repairs", &jobs)
 	s.get("/v1/jobs?dataset=library", &whole)
+	s.post("/v1/datasets/library/queries", map[string]any{"question": "where is the barn", "expected": []any{map[string]any{"text": "a barn that no passage names"}}}, nil)
+	s.post("/v1/datasets/library/evaluations", map[string]any{}, nil)
 	views := []struct{ path, ready string }{
-		{"/datasets/library", ".docs tr[data-id]"}, {"/datasets/stops", ".empty"}, {"/datasets/many", ".docs tr[data-id]"}, {"/datasets", ".plain"}, {doc("library") + "?page=5", ".chunk"}, {doc("repairs") + "?tab=problems", ".problem .history tbody"},
+		{"/datasets/library/evaluations", "section:nth-of-type(2) li"}, {"/datasets/library", ".docs tr[data-id]"}, {"/datasets/stops", ".empty"}, {"/datasets/many", ".docs tr[data-id]"}, {"/datasets", ".plain"}, {doc("library") + "?page=5", ".chunk"}, {doc("repairs") + "?tab=problems", ".problem .history tbody"},
 		{doc("repairs") + "?tab=timeline", ".waterfall table"}, {doc("repairs") + "?tab=versions", ".versions"}, {doc("drafts") + "?tab=versions&from=1&to=2", ".change"}, {doc("library") + "?tab=settings", ".settings"},
 		{"/jobs", ".plain"}, {"/jobs/" + jobs.Items[0].ID, ".waterfall table"}, {"/search?q=barn&dataset=library", ".hit"}, {"/operations", ".chart"}, {"/nothing/here", "h1"},
 	}

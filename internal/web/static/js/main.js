@@ -15,6 +15,7 @@ import { listen } from "./upload.js";
 const routes = [
   [/^\/datasets\/([^/]+)$/, ["ds"], () => import("./views/documents.js"), "documents"],
   [/^\/datasets\/([^/]+)\/documents\/([^/]+)$/, ["ds", "doc"], () => import("./views/document.js"), "documents"],
+  [/^\/datasets\/([^/]+)\/evaluations$/, ["ds"], () => import("./views/evaluations.js"), "documents"],
   [/^\/datasets$/, [], () => import("./views/datasets.js"), "datasets"],
   [/^\/search$/, [], () => import("./views/search.js"), "search"],
   [/^\/jobs$/, [], () => import("./views/jobs.js"), "jobs"],

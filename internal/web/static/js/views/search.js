@@ -23,7 +23,7 @@ export async function view({ root, query, signal }) {
   const language = el("select", { name: "language" }, el("option", { value: "" }, "Every language"), languages.map(([k, v]) => el("option", { value: k }, v)));
   const keyword = el("input", { name: "keyword", autocomplete: "off" }), tag = el("input", { name: "tag", autocomplete: "off" });
   const group = el("select", { name: "group" }, el("option", { value: "" }, "Every passage"), el("option", { value: "document" }, "Best of each document"), el("option", { value: "page" }, "Best of each page"));
-  const doc = el("p", { class: "muted" });
+  const doc = el("p", { class: "muted" }), evaluations = el("p", {});
   /** @type {HTMLElement} */
   let filters;
   // In a narrow window the filters would push the hits out of sight.
@@ -35,7 +35,7 @@ export async function view({ root, query, signal }) {
   more, filters = el("div", { class: "search-filters", id: "search-filters" }, field("In", ds), field("Format", type), field("By", mode), field("Show", group), field("From page", from), field("to page", to), field("Language", language), field("Keyword", keyword), field("Tag", tag)), doc);
   more.setAttribute("aria-controls", filters.id);
   for (const s of [ds, type, mode, group, language]) s.addEventListener("change", () => q.value && submit());
-  root.replaceChildren(el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Search")), form, results);
+  root.replaceChildren(el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Search")), form, results, evaluations);
 
   function submit() {
     const p = new URLSearchParams();
@@ -54,6 +54,7 @@ export async function view({ root, query, signal }) {
     title(p.get("q") ? `${p.get("q")}, search` : "Search");
     const without = new URLSearchParams(p);
     without.delete("doc");
+    evaluations.replaceChildren(...(p.get("dataset") ? [el("a", { href: `/datasets/${encodeURIComponent(p.get("dataset") || "")}/evaluations` }, "How well search answers here")] : []));
     doc.replaceChildren(...(p.get("doc") ? ["In one document only. ", el("a", { href: `/search?${without}` }, "Search all")] : []));
     doc.hidden = !p.get("doc");
     const set = [ds, type, mode, from, to, group, language, keyword, tag].filter((i) => i.value).length;

@@ -1,0 +1,131 @@
+// @ts-check
+/** How well search answers: saved queries of a dataset, and what evaluations measured by them. */
+import { aborted, datasetPath, get, request, send } from "../api.js";
+import { announce, button, draw, el, empty, grid, name, trouble } from "../dom.js";
+import { number, plural, time } from "../format.js";
+import { note, title } from "../nav.js";
+
+/** @typedef {{queries: number, hit_1: number, hit_5: number, hit_10: number, recall: number, mrr: number, ndcg: number}} Measures */
+/** @typedef {{id: string, cause?: string, model: string, stale?: boolean, measures: Measures, created_at: string}} Evaluation */
+/** @typedef {Evaluation & {results: {query_id: string, question?: string, rank: number}[], against?: Evaluation, differences?: string[], changes?: {query_id: string, question?: string, was: number, is: number, why?: string}[]}} Detail */
+/** @typedef {{document_id?: string, from?: number, to?: number, text?: string}} Expected */
+/** @typedef {{id: string, question: string, expected: Expected[]}} SavedQuery */
+
+const causes = /** @type {Record<string, string>} */ ({ request: "on request", queries: "saved queries changed", model: "the model changed", settings: "settings changed", reparse: "documents parsed again" });
+const share = (/** @type {number} */ x) => x.toFixed(2);
+const rank = (/** @type {number} */ n) => (n ? number(n) : "not found");
+
+/** Evaluations and rows of a table that are shown at once. */
+const runs = 20, most = 100;
+
+/** @param {import("../types.js").Context} c */
+export async function view({ root, params, query, signal }) {
+  const base = datasetPath(params.ds);
+  /** @type {import("../types.js").Dataset} */
+  const ds = await get(base, signal);
+  title(`Evaluations of ${ds.name}`);
+  const problem = el("div"), history = el("section", { "aria-label": "Evaluations" }), detail = el("section", { "aria-label": "One evaluation" }), saved = el("section", { "aria-label": "Queries of the dataset" });
+  /** @type {Evaluation[]} */
+  let list = [];
+  /** @type {string} */
+  let shown = query.get("evaluation") || "";
+  const guard = (/** @type {() => Promise<void>} */ f) => async () => {
+    try {
+      await f();
+      problem.replaceChildren();
+    } catch (e) {
+      if (!aborted(e)) draw(problem, trouble(e));
+    }
+  };
+
+  const run = button("Run now", guard(async () => {
+    run.disabled = true;
+    run.textContent = "Running…";
+    try {
+      /** @type {Evaluation} */
+      const made = await send(`${base}/evaluations`, {});
+      shown = made.id;
+      note({ evaluation: "" });
+      await showHistory();
+      announce(`Evaluated: the answer is among the first five pages of ${Math.round(made.measures.hit_5 * 100)} % of the queries`);
+    } finally {
+      run.disabled = false;
+      run.textContent = "Run now";
+    }
+  }), { class: "primary" });
+
+  async function showHistory() {
+    list = (await get(`${base}/evaluations?limit=${runs}`, signal)).items;
+    if (!list.length) {
+      draw(history, empty("No evaluation has run yet", el("p", {}, "Save questions whose answers you know, then run one. Afterwards one runs by itself when the model or the settings change, and when documents were parsed again.")));
+      draw(detail);
+      return;
+    }
+    draw(history, grid("Evaluations, newest first", [["Ran"], ["Why", "wide"], ["Model", "wide"], ["Queries", "num"], ["Hit@1", "num"], ["Hit@5", "num"], ["Hit@10", "num"], ["MRR", "num"], ["nDCG", "num"]], list.map((e) => [
+      el("a", { href: `?evaluation=${encodeURIComponent(e.id)}`, "aria-current": e.id === (shown || list[0].id) ? "true" : undefined }, time(e.created_at)),
+      [causes[e.cause || ""] || "", e.stale ? el("span", { class: "badge off" }, "not all was searched") : null], name(e.model),
+      number(e.measures.queries), share(e.measures.hit_1), share(e.measures.hit_5), share(e.measures.hit_10), share(e.measures.mrr), share(e.measures.ndcg)])));
+    await showDetail();
+  }
+
+  async function showDetail() {
+    const id = shown || list[0].id, older = list[list.findIndex((e) => e.id === id) + 1];
+    /** @type {Detail} */
+    const e = await get(`${base}/evaluations/${encodeURIComponent(id)}${older && older.id !== id ? `?against=${encodeURIComponent(older.id)}` : ""}`, signal);
+    const changes = e.changes || [], missed = e.results.filter((r) => !r.rank);
+    draw(detail, el("h2", {}, "Evaluation of ", time(e.created_at)),
+      e.against ? el("p", { class: "muted" }, `Hit@5 ${share(e.measures.hit_5)}, ${share(e.against.measures.hit_5)} before; MRR ${share(e.measures.mrr)}, ${share(e.against.measures.mrr)} before.`) : null,
+      e.differences?.length ? el("ul", {}, e.differences.map((d) => el("li", {}, `Since the one before, ${d}.`))) : null,
+      e.against && !changes.length ? el("p", {}, "Each query ranks as before.") : null,
+      changes.length ? grid("Queries whose rank changed", [["Query"], ["Was", "num"], ["Is", "num"], ["Why", "wide"]], changes.slice(0, most).map((c) => [search(c.question), rank(c.was), rank(c.is), el("bdi", {}, c.why || "")])) : null,
+      missed.length ? [el("h3", {}, "Not found"), el("p", {}, `The answer of ${plural(missed.length, "query", "queries")} is not among the first 50 passages.`), el("ul", {}, missed.slice(0, most).map((r) => el("li", {}, search(r.question))))] : null,
+      changes.length > most || missed.length > most ? el("p", { class: "muted" }, `Only the first ${most} are shown; the API has all.`) : null);
+  }
+
+  /** A question that leads to its search. @param {string} [question] */
+  const search = (question) => (question ? el("a", { href: `/search?${new URLSearchParams({ q: question, dataset: params.ds })}` }, name(question)) : el("span", { class: "muted" }, "a query that was changed or deleted"));
+
+  /** @param {Expected} e */
+  const expectation = (e) => [e.document_id ? el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/documents/${encodeURIComponent(e.document_id)}?page=${e.from || 1}` }, e.from ? `page ${number(e.from)}${e.to && e.to > e.from ? `–${number(e.to)}` : ""}` : "document") : null,
+    e.text ? [e.document_id ? ", " : "", el("q", {}, el("bdi", {}, e.text))] : null].flat();
+
+  async function showQueries(cursor = "") {
+    /** @type {{items: SavedQuery[], next_cursor: string|null}} */
+    const page = await get(`${base}/queries?${new URLSearchParams({ limit: String(most), ...(cursor ? { cursor } : {}) })}`, signal);
+    draw(saved, el("h2", {}, "Saved queries"), form,
+      page.items.length ? grid("Saved queries", [["Query"], ["Expected", "wide"], ["", "row-actions"]], page.items.map((q) => [search(q.question), q.expected.map((e, i) => [i ? "; " : "", ...expectation(e)]).flat(),
+        button("Delete", guard(async () => {
+          await request(`${base}/queries/${encodeURIComponent(q.id)}`, { method: "DELETE" });
+          announce("Query deleted");
+          await showQueries(cursor);
+        }), { "aria-label": `Delete the query ${q.question.slice(0, 80)}` })])) : null,
+      page.next_cursor ? el("p", {}, button("More queries", guard(() => showQueries(page.next_cursor || "")))) : null,
+      cursor ? el("p", {}, button("First queries", guard(() => showQueries()))) : null);
+  }
+
+  const field = (/** @type {string} */ label, /** @type {HTMLElement} */ input) => el("label", {}, el("span", {}, label), input);
+  const question = el("input", { name: "question", required: true, maxlength: 2000, autocomplete: "off" }), document_ = el("input", { name: "document", maxlength: 512, autocomplete: "off" });
+  const from = el("input", { name: "from", type: "number", min: 1, class: "page-number" }), to = el("input", { name: "to", type: "number", min: 1, class: "page-number" }), said = el("input", { name: "text", maxlength: 2000, autocomplete: "off" });
+  const form = el("form", { class: "search-form", "aria-label": "Save a query", onsubmit: (/** @type {Event} */ e) => {
+    e.preventDefault();
+    void guard(async () => {
+      const expected = { ...(document_.value.trim() ? { document: document_.value.trim() } : {}), ...(Number(from.value) ? { from: Number(from.value) } : {}), ...(Number(to.value) ? { to: Number(to.value) } : {}), ...(said.value.trim() ? { text: said.value.trim() } : {}) };
+      await send(`${base}/queries`, { question: question.value.trim(), expected: [expected] });
+      form.reset();
+      announce("Query saved");
+      await showQueries();
+      question.focus();
+    })();
+  } }, el("div", { class: "search-line" }, field("Question", question), el("button", {}, "Save query")),
+  el("div", { class: "search-filters open" }, field("Answered by the document", document_), field("from page", from), field("to page", to), field("or by a passage that says", said)));
+
+  root.replaceChildren(el("p", { class: "crumbs" }, el("a", { href: `/datasets/${encodeURIComponent(params.ds)}` }, name(ds.name))), el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Evaluations"), run), problem, history, detail, saved);
+  await guard(async () => {
+    await showQueries();
+    await showHistory();
+  })();
+  return { update: (/** @type {URLSearchParams} */ q) => {
+    shown = q.get("evaluation") || "";
+    void guard(showHistory)();
+  } };
+}
