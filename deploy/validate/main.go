@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,14 +18,18 @@ import (
 	"strings"
 
 	"github.com/compose-spec/compose-go/v2/cli"
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"github.com/prometheus/prometheus/promql/parser"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -47,26 +52,56 @@ func main() {
 	fmt.Println("deploy: chart, Compose file, alert rules and dashboard are valid")
 }
 
-// chart renders the chart in the ways it is meant to be used.
+// chart renders the chart in the ways it is meant to be used, those of the
+// examples among them.
 func chart(dir string, metrics map[string]bool) error {
 	c, err := loader.LoadDir(dir)
 	if err != nil {
 		return fmt.Errorf("chart: %w", err)
 	}
-	var errs []error
-	for name, values := range map[string]map[string]any{
-		"defaults":        {},
-		"own secret":      {"secret": map[string]any{"existing": "mine"}, "imagePullSecrets": []any{map[string]any{"name": "pull"}}, "podAnnotations": map[string]any{"a": "b"}},
-		"no autoscaling":  {"executor": map[string]any{"replicas": 3, "autoscaling": map[string]any{"enabled": false}}, "nodeSelector": map[string]any{"disk": "ssd"}},
-		"values as given": {"secret": map[string]any{"values": map[string]any{"STORE_DSN": "a:b@tcp(c:1)/d", "BLOB_ACCESS_KEY": "k", "BLOB_SECRET_KEY": `quo"te`}}, "tolerations": []any{map[string]any{"key": "k", "operator": "Exists"}}},
+	known, err := settings(filepath.Join(dir, "..", "..", "..", "docs", "configuration.md"))
+	if err != nil {
+		return err
+	}
+	type values = map[string]any
+	with := func(more map[string]int) map[string]int {
+		want := map[string]int{"Deployment": 3, "PodDisruptionBudget": 3, "Service": 1, "ConfigMap": 1, "ServiceAccount": 1, "Job": 1, "HorizontalPodAutoscaler": 1, "Secret": 1}
+		maps.Copy(want, more)
+		maps.DeleteFunc(want, func(_ string, n int) bool { return n == 0 })
+		return want
+	}
+	type use struct {
+		name   string
+		values values
+		want   map[string]int // manifests by kind
+	}
+	uses := []use{
+		{"defaults", values{}, with(nil)},
+		{"own secret", values{"secret": values{"existing": "mine"}, "imagePullSecrets": []any{values{"name": "pull"}}, "podAnnotations": values{"a": "b"}}, with(map[string]int{"Secret": 0})},
+		{"no autoscaling", values{"executor": values{"replicas": 3, "autoscaling": values{"enabled": false}}, "nodeSelector": values{"disk": "ssd"}}, with(map[string]int{"HorizontalPodAutoscaler": 0})},
+		{"values as given", values{"secret": values{"values": values{"STORE_DSN": "a:b@tcp(c:1)/d", "BLOB_ACCESS_KEY": "k", "BLOB_SECRET_KEY": `quo"te`}}, "tolerations": []any{values{"key": "k", "operator": "Exists"}}}, with(map[string]int{"Secret": 2})},
+		{"nothing but the service", values{"migration": values{"enabled": false}, "serviceAccount": values{"create": false}}, with(map[string]int{"Job": 0, "ServiceAccount": 0})},
+	}
+	for name, want := range map[string]map[string]int{
+		"aws":   {"Secret": 0, "Ingress": 1, "HorizontalPodAutoscaler": 0, "ScaledObject": 1, "PodMonitor": 1, "PrometheusRule": 1},
+		"gcp":   {"Secret": 0, "Ingress": 1, "NetworkPolicy": 1, "ServiceMonitor": 1, "Service": 2},
+		"azure": {"Secret": 0, "Ingress": 1, "HorizontalPodAutoscaler": 0, "ScaledObject": 1, "PodMonitor": 1, "PrometheusRule": 1},
 	} {
-		full, err := chartutil.ToRenderValues(c, values, chartutil.ReleaseOptions{Name: "demo", Namespace: "default", IsInstall: true}, chartutil.DefaultCapabilities)
+		v, err := chartutil.ReadValuesFile(filepath.Join(dir, "..", "examples", name+".yaml"))
 		if err != nil {
-			return fmt.Errorf("chart with %s: %w", name, err)
+			return fmt.Errorf("example: %w", err)
+		}
+		uses = append(uses, use{"the example " + name, v, with(want)})
+	}
+	var errs []error
+	for _, u := range uses {
+		full, err := chartutil.ToRenderValues(c, u.values, chartutil.ReleaseOptions{Name: "demo", Namespace: "default", IsInstall: true}, chartutil.DefaultCapabilities)
+		if err != nil {
+			return fmt.Errorf("chart with %s: %w", u.name, err)
 		}
 		files, err := engine.Render(c, full)
 		if err != nil {
-			return fmt.Errorf("chart with %s: %w", name, err)
+			return fmt.Errorf("chart with %s: %w", u.name, err)
 		}
 		seen := map[string]int{}
 		for file, text := range files {
@@ -79,25 +114,68 @@ func chart(dir string, metrics map[string]bool) error {
 				}
 				kind, err := manifest(doc, metrics)
 				if err != nil {
-					errs = append(errs, fmt.Errorf("chart with %s, %s, manifest %d: %w", name, file, i, err))
+					errs = append(errs, fmt.Errorf("chart with %s, %s, manifest %d: %w", u.name, file, i, err))
 				}
 				seen[kind]++
 			}
-		}
-		want := map[string]int{"Deployment": 3, "PodDisruptionBudget": 3, "Service": 1, "ConfigMap": 1, "HorizontalPodAutoscaler": 1, "Secret": 1}
-		if name == "no autoscaling" {
-			want["HorizontalPodAutoscaler"] = 0
-		}
-		if name == "own secret" {
-			want["Secret"] = 0
-		}
-		for kind, n := range want {
-			if seen[kind] != n {
-				errs = append(errs, fmt.Errorf("chart with %s: %d × %s, want %d", name, seen[kind], kind, n))
+			for _, m := range regexp.MustCompile(`\bSHEAF_[A-Z0-9_]+`).FindAllString(text, -1) {
+				if !known[strings.TrimSuffix(m, "_FILE")] && !known[m] {
+					errs = append(errs, fmt.Errorf("chart with %s, %s: docs/configuration.md has no %s", u.name, file, m))
+				}
 			}
 		}
+		if !maps.Equal(seen, u.want) {
+			errs = append(errs, fmt.Errorf("chart with %s: manifests %v, want %v", u.name, seen, u.want))
+		}
+	}
+	// A mistake ends the rendering with a sentence.
+	full, err := chartutil.ToRenderValues(c, values{"executor": values{"autoscaling": values{"driver": "vpa"}}}, chartutil.ReleaseOptions{Name: "demo"}, chartutil.DefaultCapabilities)
+	if err != nil {
+		return err
+	}
+	if _, err := engine.Render(c, full); err == nil || !strings.Contains(err.Error(), "choose hpa or keda") {
+		errs = append(errs, fmt.Errorf("chart with an unknown autoscaler: %v", err))
 	}
 	return errors.Join(errs...)
+}
+
+// settings reads the names of environment variables that the product knows.
+func settings(path string) (map[string]bool, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for _, m := range regexp.MustCompile("`(SHEAF_[A-Z0-9_]+)`").FindAllStringSubmatch(string(b), -1) {
+		names[m[1]] = true
+	}
+	if len(names) < 50 {
+		return nil, fmt.Errorf("only %d settings found in %s", len(names), path)
+	}
+	return names, nil
+}
+
+// scaledObject is what KEDA's documentation says of keda.sh/v1alpha1, as far as
+// the chart uses it (https://keda.sh/docs/2.18/reference/scaledobject-spec).
+type scaledObject struct {
+	APIVersion string            `json:"apiVersion"`
+	Kind       string            `json:"kind"`
+	Metadata   metav1.ObjectMeta `json:"metadata"`
+	Spec       struct {
+		ScaleTargetRef  struct{ Name string } `json:"scaleTargetRef"`
+		MinReplicaCount int32                 `json:"minReplicaCount"`
+		MaxReplicaCount int32                 `json:"maxReplicaCount"`
+		Advanced        struct {
+			HorizontalPodAutoscalerConfig struct {
+				Behavior autoscalingv2.HorizontalPodAutoscalerBehavior `json:"behavior"`
+			} `json:"horizontalPodAutoscalerConfig"`
+		} `json:"advanced"`
+		Triggers []struct {
+			Type       string            `json:"type"`
+			MetricType string            `json:"metricType"`
+			Metadata   map[string]string `json:"metadata"`
+		} `json:"triggers"`
+	} `json:"spec"`
 }
 
 // manifest decodes one manifest; an unknown or misplaced field is an error.
@@ -107,8 +185,12 @@ func manifest(doc string, metrics map[string]bool) (kind string, err error) {
 		return "", err
 	}
 	types := map[string]any{
-		"v1/ConfigMap": &corev1.ConfigMap{}, "v1/Secret": &corev1.Secret{}, "v1/Service": &corev1.Service{}, "apps/v1/Deployment": &appsv1.Deployment{},
+		"v1/ConfigMap": &corev1.ConfigMap{}, "v1/Secret": &corev1.Secret{}, "v1/Service": &corev1.Service{}, "v1/ServiceAccount": &corev1.ServiceAccount{},
+		"apps/v1/Deployment": &appsv1.Deployment{}, "batch/v1/Job": &batchv1.Job{},
+		"networking.k8s.io/v1/Ingress": &networkingv1.Ingress{}, "networking.k8s.io/v1/NetworkPolicy": &networkingv1.NetworkPolicy{},
 		"policy/v1/PodDisruptionBudget": &policyv1.PodDisruptionBudget{}, "autoscaling/v2/HorizontalPodAutoscaler": &autoscalingv2.HorizontalPodAutoscaler{},
+		"monitoring.coreos.com/v1/PodMonitor": &monitoringv1.PodMonitor{}, "monitoring.coreos.com/v1/ServiceMonitor": &monitoringv1.ServiceMonitor{},
+		"monitoring.coreos.com/v1/PrometheusRule": &monitoringv1.PrometheusRule{}, "keda.sh/v1alpha1/ScaledObject": &scaledObject{},
 	}
 	into, ok := types[head.APIVersion+"/"+head.Kind]
 	if !ok {
@@ -119,30 +201,57 @@ func manifest(doc string, metrics map[string]bool) (kind string, err error) {
 	}
 	switch o := into.(type) {
 	case *appsv1.Deployment:
-		return head.Kind, deployment(o)
+		return head.Kind, errors.Join(deployment(o), pod(o.Name, o.Spec.Template.Spec))
+	case *batchv1.Job:
+		if o.Spec.ActiveDeadlineSeconds == nil || o.Annotations["helm.sh/hook"] != "pre-install,pre-upgrade" {
+			err = fmt.Errorf("%s: is no hook with a deadline", o.Name)
+		}
+		return head.Kind, errors.Join(err, pod(o.Name, o.Spec.Template.Spec))
 	case *autoscalingv2.HorizontalPodAutoscaler:
 		return head.Kind, autoscaler(o, metrics)
+	case *scaledObject:
+		return head.Kind, keda(o, metrics)
+	case *monitoringv1.PrometheusRule:
+		if len(o.Spec.Groups) == 0 || len(o.Spec.Groups[0].Rules) == 0 {
+			return head.Kind, fmt.Errorf("%s: has no rules", o.Name)
+		}
 	}
 	return head.Kind, nil
 }
 
-// oldest is the metric by which executors are scaled: how long the oldest task waits.
-const oldest = "sheaf_queue_oldest_pending_seconds"
+// pending is the metric by which executors are scaled: pending tasks of all tenants.
+const pending = "sheaf_tasks_pending"
 
-// autoscaler makes sure that executors, and nothing else, follow the oldest
-// task's age, under a name that the product registers.
+// autoscaler makes sure that executors, and nothing else, follow the pending
+// tasks for each of them, under a name that the product registers.
 func autoscaler(h *autoscalingv2.HorizontalPodAutoscaler, metrics map[string]bool) error {
 	var errs []error
 	if to := h.Spec.ScaleTargetRef; to.Kind != "Deployment" || !strings.HasSuffix(to.Name, "-executor") {
 		errs = append(errs, fmt.Errorf("%s: scales %s %s, not the executors", h.Name, to.Kind, to.Name))
 	}
-	if len(h.Spec.Metrics) != 1 || h.Spec.Metrics[0].External == nil || h.Spec.Metrics[0].External.Metric.Name != oldest || !metrics[oldest] {
-		return errors.Join(append(errs, fmt.Errorf("%s: does not scale by %s alone, or the product has no such metric", h.Name, oldest))...)
+	if len(h.Spec.Metrics) != 1 || h.Spec.Metrics[0].External == nil || h.Spec.Metrics[0].External.Metric.Name != pending || !metrics[pending] {
+		return errors.Join(append(errs, fmt.Errorf("%s: does not scale by %s alone, or the product has no such metric", h.Name, pending))...)
 	}
-	if v := h.Spec.Metrics[0].External.Target.Value; v == nil || v.Sign() <= 0 {
-		errs = append(errs, fmt.Errorf("%s: has no age to aim at", h.Name))
+	if v := h.Spec.Metrics[0].External.Target.AverageValue; v == nil || v.Sign() <= 0 {
+		errs = append(errs, fmt.Errorf("%s: has no number of tasks to aim at", h.Name))
 	}
 	return errors.Join(errs...)
+}
+
+// keda makes sure of the same for KEDA, and that its query is PromQL.
+func keda(o *scaledObject, metrics map[string]bool) error {
+	var errs []error
+	if !strings.HasSuffix(o.Spec.ScaleTargetRef.Name, "-executor") || o.Spec.MinReplicaCount < 1 || o.Spec.MaxReplicaCount < o.Spec.MinReplicaCount {
+		errs = append(errs, fmt.Errorf("%s: does not scale the executors between bounds", o.Metadata.Name))
+	}
+	if len(o.Spec.Triggers) != 1 || o.Spec.Triggers[0].Type != "prometheus" || o.Spec.Triggers[0].MetricType != "AverageValue" {
+		return errors.Join(append(errs, fmt.Errorf("%s: is not triggered by one average of Prometheus", o.Metadata.Name))...)
+	}
+	t := o.Spec.Triggers[0].Metadata
+	if !strings.Contains(t["query"], pending) || t["serverAddress"] == "" || t["threshold"] == "" {
+		errs = append(errs, fmt.Errorf("%s: the trigger lacks its query by %s, address or threshold", o.Metadata.Name, pending))
+	}
+	return errors.Join(append(errs, query(t["query"], metrics))...)
 }
 
 // deployment checks what types alone do not.
@@ -156,29 +265,46 @@ func deployment(d *appsv1.Deployment) error {
 			errs = append(errs, fmt.Errorf("%s: the selector does not match the pod's label %s", d.Name, k))
 		}
 	}
-	volumes := map[string]bool{}
-	for _, v := range d.Spec.Template.Spec.Volumes {
-		volumes[v.Name] = true
-	}
 	for _, c := range d.Spec.Template.Spec.Containers {
 		ports := map[string]bool{}
 		for _, p := range c.Ports {
 			ports[p.Name] = true
 		}
-		for _, m := range c.VolumeMounts {
-			if !volumes[m.Name] {
-				errs = append(errs, fmt.Errorf("%s: no volume %s", d.Name, m.Name))
+		for name, p := range map[string]*corev1.Probe{"startup": c.StartupProbe, "liveness": c.LivenessProbe, "readiness": c.ReadinessProbe} {
+			if p == nil || !ports[p.HTTPGet.Port.StrVal] {
+				errs = append(errs, fmt.Errorf("%s: the %s probe is missing or asks a port that does not exist", d.Name, name))
 			}
 		}
-		if c.LivenessProbe == nil || c.ReadinessProbe == nil || !ports[c.LivenessProbe.HTTPGet.Port.StrVal] || !ports[c.ReadinessProbe.HTTPGet.Port.StrVal] {
-			errs = append(errs, fmt.Errorf("%s: a probe is missing or asks a port that does not exist", d.Name))
+	}
+	return errors.Join(errs...)
+}
+
+// pod checks that a pod is bounded, is not root, and mounts what it names.
+func pod(name string, p corev1.PodSpec) error {
+	var errs []error
+	volumes := map[string]bool{}
+	for _, v := range p.Volumes {
+		volumes[v.Name] = true
+	}
+	for _, c := range p.Containers {
+		mounts := map[string]bool{}
+		for _, m := range c.VolumeMounts {
+			mounts[m.MountPath] = true
+			if !volumes[m.Name] {
+				errs = append(errs, fmt.Errorf("%s: no volume %s", name, m.Name))
+			}
+		}
+		for _, e := range c.Env {
+			if dir := filepath.Dir(e.Value); strings.HasPrefix(dir, "/run/") && !mounts[dir] {
+				errs = append(errs, fmt.Errorf("%s: %s names %s, which is not mounted", name, e.Name, e.Value))
+			}
 		}
 		if c.Resources.Requests.Memory().IsZero() || c.Resources.Limits.Memory().IsZero() {
-			errs = append(errs, fmt.Errorf("%s: memory is not bounded", d.Name))
+			errs = append(errs, fmt.Errorf("%s: memory is not bounded", name))
 		}
 	}
-	if p := d.Spec.Template.Spec.SecurityContext; p == nil || p.RunAsNonRoot == nil || !*p.RunAsNonRoot {
-		errs = append(errs, fmt.Errorf("%s: runs as root", d.Name))
+	if p.SecurityContext == nil || p.SecurityContext.RunAsNonRoot == nil || !*p.SecurityContext.RunAsNonRoot {
+		errs = append(errs, fmt.Errorf("%s: runs as root", name))
 	}
 	return errors.Join(errs...)
 }
