@@ -108,7 +108,12 @@ type Upload struct {
 	Size      int64 // -1 when unknown
 	Config    sheaf.ParseConfig
 	Metadata  map[string]string
-	Lane      sheaf.Lane // 0 means normal
+	// Attributes are stored with a document that is new; one that is there keeps its own.
+	Attributes sheaf.Attributes
+	Lane       sheaf.Lane // 0 means normal
+	// From is the document whose bytes these are, in place of Body: the blob store
+	// copies them. nil for none.
+	From *sheaf.Document
 }
 
 // Staged is a file whose bytes are stored and which is not yet a document.
@@ -125,12 +130,19 @@ func (s *Service) Stage(ctx context.Context, dataset *sheaf.Dataset, u Upload) (
 	doc.BlobKey = sheaf.OriginalPrefix(doc.TenantID, doc.ID) + sheaf.NewID()
 	limit := s.uploadLimit()
 	body := &limitReader{r: u.Body, left: limit}
-	stored, err := s.Blobs.Put(ctx, doc.BlobKey, body, u.Size)
+	var stored blob.Info
+	var err error
+	if from := u.From; from != nil {
+		stored = blob.Info{Key: doc.BlobKey, Size: from.Size, SHA256: from.SHA256}
+		err = s.Blobs.Compose(ctx, doc.BlobKey, []string{from.BlobKey})
+	} else {
+		stored, err = s.Blobs.Put(ctx, doc.BlobKey, body, u.Size)
+	}
 	if body.over {
 		err = tooLarge(limit)
 	}
 	if err != nil {
-		return nil, err // Put leaves nothing behind
+		return nil, err // neither leaves anything behind
 	}
 	staged := &Staged{Document: doc}
 	if err := s.describe(ctx, staged, u, stored, body.head); err != nil {
@@ -162,7 +174,7 @@ func (s *Service) check(u Upload) error {
 func newDocument(dataset *sheaf.Dataset, u Upload) sheaf.Document {
 	doc := sheaf.Document{
 		ID: cmp.Or(u.ID, u.Origin.ID(dataset.TenantID, "document", u.N)), TenantID: dataset.TenantID, DatasetID: dataset.ID,
-		Name: CleanName(u.Name), Metadata: u.Metadata, Lane: cmp.Or(u.Lane, sheaf.LaneNormal),
+		Name: CleanName(u.Name), Metadata: u.Metadata, Attributes: sheaf.Attributes(nil).Change(u.Attributes), Lane: cmp.Or(u.Lane, sheaf.LaneNormal),
 		ParseConfig: settings.Merge(u.Config, dataset.ParseConfig),
 	}
 	if doc.Metadata == nil {
@@ -279,6 +291,25 @@ func (s *Service) submit(ctx context.Context, dataset *sheaf.Dataset, jobID stri
 	return s.submission(ctx, job, staged)
 }
 
+// Hold makes documents of staged files that nothing is done with before they are
+// re-parsed: they are unstarted, and belong to no job.
+func (s *Service) Hold(ctx context.Context, dataset *sheaf.Dataset, staged []*Staged) ([]sheaf.Document, error) {
+	docs := make([]sheaf.Document, len(staged))
+	for i, st := range staged {
+		docs[i] = st.Document
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), submitTime) // as in submit
+	defer cancel()
+	if err := s.Catalog.HoldDocuments(ctx, dataset.TenantID, dataset.ID, docs); err != nil {
+		if !errors.Is(err, sheaf.ErrUnavailable) && ctx.Err() == nil {
+			s.Discard(ctx, staged...)
+		}
+		return nil, err
+	}
+	s.Log.InfoContext(ctx, "held", "tenant", dataset.TenantID, "dataset", dataset.ID, "documents", len(docs))
+	return s.made(ctx, dataset.TenantID, staged)
+}
+
 // defaultIdle is how long an open job waits for more files.
 const defaultIdle = 10 * time.Minute
 
@@ -312,11 +343,17 @@ func (s *Service) submission(ctx context.Context, job sheaf.Job, staged []*Stage
 	if out.Job, err = s.Job(ctx, job.TenantID, job.ID); err != nil {
 		return nil, err
 	}
+	out.Documents, err = s.made(ctx, job.TenantID, staged)
+	return out, err
+}
+
+// made reads the documents that were made of staged files, in their order.
+func (s *Service) made(ctx context.Context, tenantID string, staged []*Staged) (out []sheaf.Document, err error) {
 	ids := make([]string, len(staged))
 	for i, st := range staged {
 		ids[i] = st.Document.ID
 	}
-	made, err := s.documents(ctx, job.TenantID, ids)
+	made, err := s.documents(ctx, tenantID, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -328,7 +365,7 @@ func (s *Service) submission(ctx context.Context, job sheaf.Job, staged []*Stage
 		if !ok {
 			return nil, fmt.Errorf("%w: document %s", sheaf.ErrNotFound, st.Document.ID)
 		}
-		out.Documents = append(out.Documents, d)
+		out = append(out, d)
 	}
 	return out, nil
 }

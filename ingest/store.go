@@ -32,6 +32,7 @@ type Documents interface {
 // Changes makes, stops and deletes documents.
 type Changes interface {
 	CreateDocuments(ctx context.Context, job sheaf.Job, docs []taskstore.NewDocument, trace string) (replaced []string, err error)
+	HoldDocuments(ctx context.Context, tenantID, datasetID string, docs []sheaf.Document) error
 	Reparse(ctx context.Context, job sheaf.Job, docs []taskstore.ReparseDocument, trace string) error
 	CancelDocuments(ctx context.Context, tenantID string, ids []string) (taskstore.CancelReceipt, error)
 	CancelTask(ctx context.Context, tenantID, id string, dryRun bool) (taskstore.CancelReceipt, error)

@@ -30,7 +30,7 @@ type DocumentFilter struct {
 // NewDocument is a document to be created, or, when a document of that ID
 // exists in the dataset, to replace its bytes under a new generation.
 type NewDocument struct {
-	Document sheaf.Document // ID, Name, MediaType, Size, SHA256, BlobKey, ParseConfig, Metadata, DuplicateOf
+	Document sheaf.Document // ID, Name, MediaType, Size, SHA256, BlobKey, ParseConfig, Metadata, DuplicateOf; Attributes of a new one
 	Plan     sheaf.NewTask
 }
 

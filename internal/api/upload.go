@@ -95,6 +95,11 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request, id string) {
 		s.writeProblem(w, r, err)
 		return
 	}
+	hold, err := held(r.URL.Query())
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
 	var staged []*ingest.Staged
 	var rejected []Rejected
 	if from.Job = r.URL.Query().Get("job"); from.Job != "" { // said before the bytes come
@@ -134,6 +139,16 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request, id string) {
 		writeJSON(w, http.StatusOK, answer)
 		return
 	}
+	if hold {
+		docs, err := s.cfg.Ingest.Hold(ctx, ds, staged)
+		if err != nil {
+			s.writeProblem(w, r, err)
+			return
+		}
+		answer.Documents = publicAll(docs)
+		writeJSON(w, http.StatusCreated, answer)
+		return
+	}
 	var done *ingest.Submission
 	err = s.stage(ctx, "submit", func(ctx context.Context) error {
 		from.Trace = s.taskTrace(ctx, r.Header.Get("traceparent")) // of this stage
@@ -151,6 +166,23 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request, id string) {
 	}
 	w.Header().Set("Location", "/v1/jobs/"+done.Job.ID)
 	writeJSON(w, http.StatusAccepted, answer)
+}
+
+// held reads the parameter hold, beside which others mean nothing.
+func held(q url.Values) (bool, error) {
+	switch q.Get("hold") {
+	case "", "false":
+		return false, nil
+	case "true":
+	default:
+		return false, newProblem(400, "", fmt.Sprintf("hold cannot be %s; give true or false", quoted(q.Get("hold"))))
+	}
+	for _, name := range []string{"job", "not_before", "wait", "lane"} {
+		if q.Has(name) {
+			return false, newProblem(400, "", fmt.Sprintf("the parameter %s does nothing beside hold, with which no work is queued; leave one of them out", name))
+		}
+	}
+	return true, nil
 }
 
 // waitForAnswer brings an answer up to date when its job has ended, or after
@@ -513,12 +545,14 @@ func goKind(t reflect.Type) string {
 	return "a number"
 }
 
-// URLSubmit names a document to be fetched.
+// URLSubmit names a document to be fetched or copied.
 type URLSubmit struct {
-	URL         string            `json:"url"`
+	URL         string            `json:"url,omitempty"`
+	From        string            `json:"from,omitempty" doc:"instead of url, the id of a document of yours, of any dataset: its bytes are copied where they are stored. Name and metadata are its own unless given"`
 	Name        string            `json:"name,omitempty"`
 	ParseConfig sheaf.ParseConfig `json:"parser_config,omitempty"`
 	Metadata    map[string]string `json:"metadata,omitempty"`
+	Attributes  sheaf.Attributes  `json:"attributes,omitempty" doc:"stored with the document where it is new; at most 16 KiB as JSON"`
 	Lane        sheaf.Lane        `json:"lane,omitempty"`
 }
 
@@ -541,9 +575,16 @@ func (s *Server) stageURL(r *http.Request, ds *sheaf.Dataset, u ingest.Upload) (
 	if err := decodeField("body", b, &ask); err != nil {
 		return nil, nil, err
 	}
+	u.Metadata, u.Attributes, u.Lane = ask.Metadata, ask.Attributes, cmp.Or(ask.Lane, u.Lane)
+	if ask.From != "" {
+		if ask.URL != "" {
+			return nil, nil, newProblem(400, "", "url and from both say where the bytes are; give one of them")
+		}
+		return s.stageCopy(r.Context(), ds, u, &ask)
+	}
 	src, err := url.Parse(ask.URL)
 	if err != nil || src.Scheme != "http" && src.Scheme != "https" || src.Host == "" {
-		return nil, nil, newProblem(400, "", `send {"url": "https://…"}, or the file itself with ?name=`)
+		return nil, nil, newProblem(400, "", `send {"url": "https://…"}, {"from": "the id of a document"}, or the file itself with ?name=`)
 	}
 	if !s.allowed(src) {
 		return nil, nil, newProblem(403, "url_not_allowed", fmt.Sprintf("documents may not be fetched from %s; add it to server.allow_urls or send the file itself", src.Host))
@@ -572,8 +613,25 @@ func (s *Server) stageURL(r *http.Request, ds *sheaf.Dataset, u ingest.Upload) (
 	if u.Name == "" {
 		u.Name = src.Path
 	}
-	u.Body, u.Size, u.Metadata, u.Lane = resp.Body, resp.ContentLength, ask.Metadata, cmp.Or(ask.Lane, u.Lane)
+	u.Body, u.Size = resp.Body, resp.ContentLength
 	u.MediaType, _, _ = mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	st, err := s.cfg.Ingest.Stage(ctx, ds, u)
+	if err != nil {
+		return nil, nil, err
+	}
+	return []*ingest.Staged{st}, nil, nil
+}
+
+// stageCopy stages the bytes of a document that is there.
+func (s *Server) stageCopy(ctx context.Context, ds *sheaf.Dataset, u ingest.Upload, ask *URLSubmit) ([]*ingest.Staged, []Rejected, error) {
+	src, err := s.cfg.Catalog.Document(ctx, ds.TenantID, ask.From)
+	if err != nil {
+		return nil, nil, err
+	}
+	u.From, u.Name, u.Size, u.MediaType = src, cmp.Or(ask.Name, src.Name), src.Size, src.MediaType
+	if u.Metadata == nil {
+		u.Metadata = src.Metadata
+	}
 	st, err := s.cfg.Ingest.Stage(ctx, ds, u)
 	if err != nil {
 		return nil, nil, err
@@ -627,6 +685,7 @@ func (s *Server) describeUploads() {
 	common := []*huma.Param{
 		query("name", "of the document, when the body is the file itself", "string"), query("parser_config", "JSON, when the body is the file itself or multipart", "string"), number("lane", "1 interactive, 2 normal, 3 backfill; when the body is the file itself or multipart", 1, 3),
 		query("job", "id of an open job that the documents join", "string"), wait, notBefore, query("dry_run", "answer the plan and change nothing", "boolean"),
+		query("hold", "keep the documents unstarted, without a job, and answer 201: documents:reparse starts them", "boolean"),
 	}
 	add := func(op huma.Operation) {
 		op = needs(op, scopeWrite)

@@ -79,6 +79,38 @@ func TestRawUploadWaitsForItsEnd(t *testing.T) {
 	}
 }
 
+// Held documents wait without a job; their bytes are copied to another dataset
+// and read there.
+func TestHeldUploadIsCopiedAndRead(t *testing.T) {
+	s := start(t, nil)
+	s.newDataset("shelf", false)
+	resp, b := s.request("POST", "/v1/datasets/shelf/documents?name=a.md&hold=true", "# Otters\n\nOtters hold hands while asleep.\n", "Content-Type", "text/markdown")
+	a := decodeAs[api.SubmitAnswer](t, b)
+	if resp.StatusCode != 201 || a.Job != nil || len(a.Documents) != 1 || a.Documents[0].State != sheaf.DocUnstarted {
+		t.Fatalf("%s: %s", resp.Status, b)
+	}
+	held := a.Documents[0]
+	resp, b = s.request("POST", "/v1/datasets/default/documents?wait=30s", `{"from":"`+held.ID+`","attributes":{"n":1}}`, "Content-Type", "application/json")
+	a = decodeAs[api.SubmitAnswer](t, b)
+	if resp.StatusCode != 202 || a.Documents[0].State != sheaf.DocSucceeded || a.Documents[0].SHA256 != held.SHA256 || string(a.Documents[0].Attributes["n"]) != "1" || !s.finds("Otters hold hands") {
+		t.Errorf("a copy: %s: %s", resp.Status, b)
+	}
+	for query, body := range map[string]string{
+		"":                  `{"from":"` + sheaf.NewID() + `"}`,
+		"hold=maybe":        "x",
+		"hold=true&wait=1s": "x",
+	} {
+		resp, b := s.request("POST", "/v1/datasets/default/documents?"+query, body, "Content-Type", "application/json")
+		if want := map[bool]int{true: 404, false: 400}[query == ""]; resp.StatusCode != want {
+			t.Errorf("%q: %s: %s", query, resp.Status, b)
+		}
+	}
+	s.request("DELETE", "/v1/datasets/shelf/documents/"+held.ID, "")
+	if resp, b := s.request("GET", "/v1/datasets/default/documents/"+a.Documents[0].ID+"/content", ""); resp.StatusCode != 200 || !strings.Contains(string(b), "Otters") {
+		t.Errorf("the copy of a deleted document: %s: %s", resp.Status, b)
+	}
+}
+
 func TestPutReplacesBytesUnderTheSameID(t *testing.T) {
 	s := start(t, nil)
 	id := sheaf.NewID()

@@ -170,6 +170,10 @@ func (s *changes) begin(tx *gorm.DB, docs []documentRow, plans []sheaf.NewTask, 
 	return c.exec(tx)
 }
 
+// uploadedColumns are those of a new document that was uploaded.
+var uploadedColumns = []string{"id", "tenant_id", "dataset_id", "name", "media_type", "size", "sha256", "blob_key", "state", "gen",
+	"parse_config", "metadata", "attributes", "duplicate_of", "job_id", "lane", "created_at", "updated_at"}
+
 // CreateDocuments writes the job, the documents, their first generations and
 // plan tasks in one transaction. ErrLimit when a quota is full. replaced lists
 // the ids that existed and got new bytes. The same call again, with the ids of
@@ -260,8 +264,12 @@ func (s *changes) createDocuments(ctx context.Context, job sheaf.Job, docs []tas
 					return err
 				}
 			} else {
+				attributes, err := encodeAttributes("a document", d.Attributes, sheaf.MaxDocumentAttributes)
+				if err != nil {
+					return err
+				}
 				fresh = append(fresh, []any{r.ID, r.TenantID, r.DatasetID, d.Name, d.MediaType, d.Size, d.SHA256, d.BlobKey, string(sheaf.DocQueued), r.Gen,
-					r.ParseConfig, metadata, d.DuplicateOf, r.JobID, r.Lane, now, now})
+					r.ParseConfig, metadata, attributes, d.DuplicateOf, r.JobID, r.Lane, now, now})
 			}
 			rows, plans = append(rows, r), append(plans, n.Plan)
 		}
@@ -274,8 +282,7 @@ func (s *changes) createDocuments(ctx context.Context, job sheaf.Job, docs []tas
 				return err
 			}
 		}
-		if err := insertRows(tx, "documents", []string{"id", "tenant_id", "dataset_id", "name", "media_type", "size", "sha256", "blob_key", "state", "gen",
-			"parse_config", "metadata", "duplicate_of", "job_id", "lane", "created_at", "updated_at"}, fresh, ""); err != nil {
+		if err := insertRows(tx, "documents", uploadedColumns, fresh, ""); err != nil {
 			return err
 		}
 		return s.begin(tx, rows, plans, trace, job.NotBefore)
@@ -284,6 +291,71 @@ func (s *changes) createDocuments(ctx context.Context, job sheaf.Job, docs []tas
 		return nil, fmt.Errorf("create %d documents: %w", len(docs), err)
 	}
 	return replaced, nil
+}
+
+// HoldDocuments writes documents that nothing is done with until somebody asks
+// for it by Reparse: they are unstarted, without generation, job and tasks.
+// ErrLimit when a quota is full, ErrConflict when an id is taken. The same call
+// again does nothing more.
+func (s *changes) HoldDocuments(ctx context.Context, tenantID, datasetID string, docs []sheaf.Document) error {
+	every := slices.Clone(docs)
+	slices.SortFunc(every, func(a, b sheaf.Document) int { return strings.Compare(a.ID, b.ID) }) // one order of locks
+	texts := make([]string, len(every))
+	for i := range every {
+		if err := checkDocument(&every[i]); err != nil {
+			return err
+		}
+		var err error
+		if texts[i], err = encodeAttributes("a document", every[i].Attributes, sheaf.MaxDocumentAttributes); err != nil {
+			return err
+		}
+	}
+	err := s.tx(ctx, func(tx *gorm.DB) error {
+		if _, err := one[int](tx, "dataset", datasetID, "SELECT paused FROM datasets WHERE tenant_id=? AND id=?"+s.d.share, tenantID, datasetID); err != nil {
+			return err
+		}
+		left, err := s.allowance(tx, tenantID)
+		if err != nil {
+			return err
+		}
+		there, err := byIDs[documentRow](tx, mapped(every, func(d sheaf.Document) string { return d.ID }), "SELECT * FROM documents WHERE id IN ? ORDER BY id"+s.d.lock)
+		if err != nil {
+			return err
+		}
+		var fresh [][]any
+		var events []eventRow
+		var more sheaf.Quota
+		now := raw(s.now())
+		for i, d := range every {
+			if n := slices.IndexFunc(there, func(r documentRow) bool { return r.ID == d.ID }); n >= 0 {
+				if r := there[n]; r.TenantID == tenantID && r.DatasetID == datasetID && r.DeletedAt == 0 && r.Gen == 0 && r.SHA256 == d.SHA256 {
+					continue // by an earlier try
+				}
+				return fmt.Errorf("%w: document id %s is taken; choose another id, or leave hold out to replace its bytes", sheaf.ErrConflict, d.ID)
+			}
+			more.Documents++
+			more.Bytes += d.Size
+			fresh = append(fresh, []any{d.ID, tenantID, datasetID, d.Name, d.MediaType, d.Size, d.SHA256, d.BlobKey, string(sheaf.DocUnstarted), 0,
+				s.vault.hide(tenantID, encode(d.ParseConfig)), encodeMap(d.Metadata), texts[i], "", "", int(d.Lane), now, now})
+			events = append(events, eventRow{TenantID: tenantID, DatasetID: datasetID, DocID: d.ID, SubjectID: d.ID, Kind: sheaf.EventDocument, Detail: encode(sheaf.DocumentChange{State: sheaf.DocUnstarted})})
+		}
+		if len(fresh) == 0 {
+			return nil
+		}
+		if err := left.take(more); err != nil {
+			return err
+		}
+		if err := insertRows(tx, "documents", uploadedColumns, fresh, ""); err != nil {
+			return err
+		}
+		var c script
+		s.logEvents(&c, events)
+		return c.exec(tx)
+	})
+	if err != nil {
+		return fmt.Errorf("hold %d documents: %w", len(docs), err)
+	}
+	return nil
 }
 
 // replaceBytes gives a document new bytes under a new generation. What is live

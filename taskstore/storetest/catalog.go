@@ -32,6 +32,7 @@ func RunCatalog(t *testing.T, open func(testing.TB) *sqlstore.Store) {
 		{"Datasets", testDatasets},
 		{"DocumentChanges", testDocumentChanges},
 		{"CreateIsIdempotentAndReplaces", testCreate},
+		{"HeldDocumentsWait", testHold},
 		{"CreateBesideItself", testCreateBesideItself},
 		{"Quota", testQuota},
 		{"ReparseSupersedesAndKeepsTheLive", testReparse},
@@ -563,6 +564,43 @@ func testCreate(t *testing.T, b *bench) {
 
 // A call and its repetition may run beside each other, when the process of the
 // first one was held up.
+// Held documents are there, are not looked at by anybody, and can be started,
+// canceled and deleted.
+func testHold(t *testing.T, b *bench) {
+	docs := make([]sheaf.Document, 3)
+	for i := range docs {
+		docs[i] = b.newDocument("held.pdf").Document
+		docs[i].Attributes = sheaf.Attributes{"n": json.RawMessage(`1`)}
+	}
+	for range 2 { // the same call again does nothing more
+		b.ok(b.HoldDocuments(b.ctx, b.tenant, b.dataset.ID, docs))
+	}
+	id := docs[0].ID
+	b.fold()
+	d := b.doc(id)
+	b.same("held", []any{d.State, d.Generation, d.JobID, d.Size, d.Metadata, string(d.Attributes["n"]), len(b.tasks(id, 0))},
+		[]any{sheaf.DocUnstarted, 0, "", int64(100), map[string]string{"by": "test"}, "1", 0})
+	_, ids := b.create("there.pdf")
+	taken := b.newDocument("held.pdf").Document
+	taken.ID = ids[0]
+	b.is(b.HoldDocuments(b.ctx, b.tenant, b.dataset.ID, []sheaf.Document{taken}), sheaf.ErrConflict)
+	b.is(b.HoldDocuments(b.ctx, b.tenant, sheaf.NewID(), docs[:1]), sheaf.ErrNotFound)
+
+	job := b.newJob(sheaf.JobReparse)
+	b.ok(b.Reparse(b.ctx, job, []taskstore.ReparseDocument{{DocumentID: id, Plan: planTask()}}, ""))
+	d = b.doc(id)
+	b.same("started", []any{d.State, d.Generation, d.JobID, len(b.tasks(id, 1))}, []any{sheaf.DocQueued, 1, job.ID, 1})
+	b.is(b.HoldDocuments(b.ctx, b.tenant, b.dataset.ID, docs[:1]), sheaf.ErrConflict)
+
+	_, err := b.CancelDocuments(b.ctx, b.tenant, []string{docs[1].ID})
+	b.ok(err)
+	b.fold()
+	b.same("canceled", b.doc(docs[1].ID).State, sheaf.DocCanceled)
+	r, err := b.DeleteDocuments(b.ctx, b.tenant, []string{docs[1].ID, docs[2].ID})
+	b.ok(err)
+	b.same("deleted", []any{r.Documents, r.Bytes}, []any{2, int64(200)})
+}
+
 func testCreateBesideItself(t *testing.T, b *bench) {
 	job, docs := b.newJob(sheaf.JobIngest), []taskstore.NewDocument{b.newDocument("a"), b.newDocument("b")}
 	var wg sync.WaitGroup
