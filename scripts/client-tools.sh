@@ -6,8 +6,24 @@ set -euo pipefail
 INSPECTOR=1.0.3
 TIKA=3.3.2
 DOCLING=2.143.0
+RAGFLOW=0.27.1
 if [ "$(id -u)" = 0 ]; then cache=${SHEAF_CACHE:-/var/cache/sheaf-test}; else cache=${SHEAF_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sheaf-test}; fi
-dir=$cache/clients-$INSPECTOR-$TIKA-$DOCLING
+dir=$cache/clients-$INSPECTOR-$TIKA-$DOCLING-$RAGFLOW
+
+# A Python 3.13, which alone the client of RAGFlow runs under: one that is installed, or one that uv fetches to $1.
+python313() {
+  local found
+  for found in python3.13 "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.13.*/bin/python3; do
+    if "$found" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 13))' 2>/dev/null; then
+      "$found" -c 'import sys; print(sys.executable)'
+      return
+    fi
+  done
+  "$1/venv/bin/pip" install -q --disable-pip-version-check uv >&2
+  UV_PYTHON_INSTALL_DIR=$cache/python "$1/venv/bin/uv" python install -q 3.13 >&2
+  UV_PYTHON_INSTALL_DIR=$cache/python "$1/venv/bin/uv" python find 3.13
+}
+
 if [ ! -d "$dir" ]; then
   need=()
   command -v npm >/dev/null || need+=(npm)
@@ -18,8 +34,10 @@ if [ ! -d "$dir" ]; then
   fi
   mkdir -p "$cache"; tmp=$(mktemp -d "$cache/clients.XXXX"); chmod 755 "$tmp"
   npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$tmp" "@modelcontextprotocol/inspector@$INSPECTOR" >&2
-  # The packages lie in a folder of their own, which PYTHONPATH names: a venv could not be moved.
+  # The packages lie in folders of their own, which PYTHONPATH names: a venv could not be moved.
   python3 -m venv "$tmp/venv" && "$tmp/venv/bin/pip" install -q --disable-pip-version-check --target "$tmp/python" "tika==$TIKA" "docling-slim[service-client]==$DOCLING" >&2
+  "$tmp/venv/bin/pip" install -q --disable-pip-version-check --python-version 3.13 --ignore-requires-python --only-binary=:all: --target "$tmp/ragflow" "ragflow-sdk==$RAGFLOW" >&2
+  ln -s "$(python313 "$tmp")" "$tmp/python3.13"
   rm -rf "$tmp/venv"
   mv -T "$tmp" "$dir" 2>/dev/null || rm -rf "$tmp" # another process was first
 fi

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/textproto"
 	"net/url"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -134,6 +135,15 @@ func (s *Server) match(r *http.Request) matched {
 // routed is the request as the mux knows it: with the verb behind the colon as
 // a segment of its own.
 func routed(r *http.Request) *http.Request {
+	// Below /api, which is another program's, repeated slashes are one; the mux
+	// would send the client elsewhere.
+	if strings.HasPrefix(r.URL.Path, "/api/") && strings.Contains(r.URL.Path, "//") {
+		u := *r.URL
+		u.Path, u.RawPath = path.Clean(r.URL.Path), ""
+		out := *r
+		out.URL = &u
+		return &out
+	}
 	if r.Method != http.MethodPost || !strings.HasPrefix(r.URL.Path, "/v1/") {
 		return r
 	}

@@ -108,6 +108,7 @@ var may = map[string][]string{
 	"internal/openwebui":  {"internal/facade"},
 	"internal/dify":       {"internal/facade"},
 	"internal/docling":    {"internal/facade"},
+	"internal/ragflow":    {"internal/facade"},
 	"internal/watch":      {"internal/batching", "internal/notify", "taskstore"},
 	"internal/apidoc":     {},
 	"internal/web":        {},

@@ -14,6 +14,7 @@ import (
 	"sheaf/internal/facade"
 	"sheaf/internal/mcp"
 	"sheaf/internal/openwebui"
+	"sheaf/internal/ragflow"
 	"sheaf/internal/tika"
 )
 
@@ -32,6 +33,8 @@ func (a *app) interfaces(v1 http.RoundTripper) map[string]http.Handler {
 			maps.Copy(out, dify.Routes(v1))
 		case "docling":
 			maps.Copy(out, docling.Routes(v1, version))
+		case "ragflow":
+			maps.Copy(out, ragflow.Routes(v1))
 		}
 	}
 	return out

@@ -1,0 +1,456 @@
+package ragflow
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"sheaf"
+	"sheaf/internal/facade"
+)
+
+// maxHits are found of one question: what a search of /v1 answers at most.
+const maxHits = 100
+
+// hit is a chunk that a search found.
+type hit struct {
+	Highlight string `json:"highlight"`
+	Scores    struct {
+		Text   float64 `json:"text"`
+		Vector float64 `json:"vector"`
+	} `json:"scores"`
+	Chunk    sheaf.Chunk `json:"chunk"`
+	Document struct {
+		ID        string `json:"id"`
+		Name      string `json:"name"`
+		DatasetID string `json:"dataset_id"`
+	} `json:"document"`
+	term, similarity float64
+	of               *document
+}
+
+// question is what is asked, of which datasets and documents.
+type question struct {
+	text      string
+	datasets  []*dataset
+	documents []string // nil for all
+	threshold float64
+	weight    float64 // of the vector
+	highlight bool
+}
+
+// ask finds the chunks that have words of the question. The vector side gives
+// them their likeness, and does not add any.
+func (c *call) ask(q question) ([]*hit, error) {
+	if strings.TrimSpace(q.text) == "" {
+		return nil, nil
+	}
+	var ids []string
+	known := map[string]*dataset{}
+	for _, ds := range q.datasets {
+		ids = append(ids, ds.ID)
+		known[ds.ID] = ds
+	}
+	search := func(mode string) (hits []*hit, err error) {
+		in := object{"query": q.text, "datasets": ids, "limit": maxHits, "mode": mode, "highlight": q.highlight}
+		if q.documents != nil {
+			in["filter"] = object{"document_ids": q.documents}
+		}
+		var out struct {
+			Hits []*hit `json:"hits"`
+		}
+		err = c.Call(c.ctx, http.MethodPost, "/v1/search", in, &out)
+		return out.Hits, err
+	}
+	hits, err := search("text")
+	if err != nil || len(hits) == 0 {
+		return nil, err
+	}
+	near, err := search("hybrid")
+	if err != nil {
+		return nil, err
+	}
+	vectors := map[string]float64{}
+	for _, h := range near {
+		vectors[h.Chunk.ID] = h.Scores.Vector
+	}
+	if err := c.documentsOf(hits, known); err != nil {
+		return nil, err
+	}
+	terms := words(q.text)
+	for _, h := range hits {
+		h.term = terms.share(h.Chunk.Context + " " + h.Chunk.Text + " " + strings.Join(h.Chunk.Keywords, " ") + " " + strings.Join(h.Chunk.Questions, " "))
+		h.Scores.Vector = min(max(cmp.Or(h.Scores.Vector, vectors[h.Chunk.ID]), 0), 1)
+		h.similarity = (1-q.weight)*h.term + q.weight*h.Scores.Vector
+	}
+	hits = slices.DeleteFunc(hits, func(h *hit) bool { return h.of == nil || h.of.hidden() || h.similarity < q.threshold })
+	slices.SortStableFunc(hits, func(a, b *hit) int { return cmp.Compare(b.similarity, a.similarity) })
+	return hits, nil
+}
+
+// share is how many of the words a text has that was found by them, 0–1: at
+// least one, in another form perhaps.
+func (f fullText) share(text string) float64 {
+	if len(f) == 0 {
+		return 1
+	}
+	has := words(text)
+	n := 0
+	for _, w := range f {
+		if slices.Contains(has, w) {
+			n++
+		}
+	}
+	return float64(max(n, 1)) / float64(len(f))
+}
+
+// documentsOf reads the documents of hits.
+func (c *call) documentsOf(hits []*hit, known map[string]*dataset) error {
+	wanted := map[string][]string{}
+	for _, h := range hits {
+		if list := wanted[h.Document.DatasetID]; !slices.Contains(list, h.Document.ID) {
+			wanted[h.Document.DatasetID] = append(list, h.Document.ID)
+		}
+	}
+	for id, ids := range wanted {
+		ds := known[id]
+		if ds == nil {
+			continue
+		}
+		docs, err := c.byID(ds, ids)
+		if err != nil {
+			return err
+		}
+		for _, h := range hits {
+			if d := docs[h.Document.ID]; d != nil {
+				h.of = d
+			}
+		}
+	}
+	return nil
+}
+
+func round(f float64) float64 { return math.Round(f*1e6) / 1e6 }
+
+// lenientFloat converts as Python's float does; absent and null are want.
+func lenientFloat(in object, key string, want float64) (float64, error) {
+	switch v := in[key].(type) {
+	case nil:
+		return want, nil
+	case json.Number:
+		return v.Float64()
+	case bool:
+		if v {
+			return 1, nil
+		}
+		return 0, nil
+	case string:
+		if f, err := strconv.ParseFloat(strings.TrimSpace(v), 64); err == nil {
+			return f, nil
+		}
+		return 0, refuse(codeException, "ValueError(\"could not convert string to float: %s\")", pyRepr(v))
+	default:
+		return 0, refuse(codeException, "TypeError(\"float() argument must be a string or a real number, not '%s'\")", pyType(v))
+	}
+}
+
+// lenientPage reads a page's number or size; what is none is want.
+func lenientPage(in object, key string, want int) int {
+	if s := pyText(in[key]); in[key] != nil {
+		return positive(s, want)
+	}
+	return want
+}
+
+func retrieve(c *call) (*answer, error) {
+	in, err := c.lenient()
+	if err != nil {
+		return nil, err
+	}
+	if v := in["dataset_ids"]; empty(v) {
+		return nil, bad("`dataset_ids` is required.")
+	}
+	list, ok := in["dataset_ids"].([]any)
+	if !ok {
+		return nil, bad("`dataset_ids` should be a list")
+	}
+	q := question{}
+	for _, v := range list {
+		ds, err := c.owned(pyText(v))
+		if err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(q.datasets, func(d *dataset) bool { return d.ID == ds.ID }) {
+			q.datasets = append(q.datasets, ds)
+		}
+	}
+	if _, ok := in["question"]; !ok {
+		return nil, bad("`question` is required.")
+	}
+	if in["question"] != nil {
+		q.text = pyText(in["question"])
+	}
+	docs, ok := in["document_ids"].([]any)
+	if !ok && in["document_ids"] != nil {
+		return nil, bad("`documents` should be a list")
+	}
+	for _, v := range docs {
+		id, found := pyText(v), false
+		for _, ds := range q.datasets {
+			d, err := c.document(ds, id)
+			if err != nil && !missing(err) {
+				return nil, err
+			}
+			if found = err == nil; found {
+				q.documents = append(q.documents, d.ID)
+				break
+			}
+		}
+		if !found {
+			return nil, bad("The datasets don't own the document %s", id)
+		}
+	}
+	if q.threshold, err = lenientFloat(in, "similarity_threshold", 0.2); err != nil {
+		return nil, err
+	}
+	if q.weight, err = lenientFloat(in, "vector_similarity_weight", 0.3); err != nil {
+		return nil, err
+	}
+	top, err := lenientFloat(in, "top_k", 1024)
+	if err != nil {
+		return nil, err
+	}
+	if top <= 0 {
+		return nil, bad("`top_k` must be greater than 0")
+	}
+	switch v := in["highlight"].(type) {
+	case nil:
+	case bool:
+		q.highlight = v
+	default:
+		text, _ := v.(string)
+		if q.highlight = strings.EqualFold(text, "true"); !q.highlight && !strings.EqualFold(text, "false") {
+			return nil, bad("`highlight` should be a boolean")
+		}
+	}
+	if id := in["rerank_id"]; !empty(id) {
+		return nil, bad("Model(%s) not found; leave rerank_id out, the server ranks with the model that it is configured with", pyText(id))
+	}
+	if m, ok := in["metadata_condition"].(object); ok && len(m) > 0 && len(docs) == 0 {
+		condition, err := readCondition(m)
+		if err != nil {
+			return nil, err
+		}
+		if len(condition.tests) > 0 {
+			if q.documents, err = c.matching(q.datasets, condition); err != nil {
+				return nil, err
+			}
+			if len(q.documents) == 0 {
+				return &answer{data: object{"chunks": []any{}, "doc_aggs": []any{}, "total": 0}}, nil
+			}
+		}
+	}
+	hits, err := c.ask(q)
+	if err != nil {
+		return nil, err
+	}
+	from, to := span(lenientPage(in, "page", 1), lenientPage(in, "page_size", defaultPage))
+	chunks := []object{}
+	for _, h := range cut(hits, from, to) {
+		one := object{
+			"id": h.Chunk.ID, "content": h.Chunk.Text, "document_id": h.Document.ID, "dataset_id": h.Document.DatasetID, "document_keyword": h.Document.Name,
+			"important_keywords": texts(h.Chunk.Keywords), "questions": texts(h.Chunk.Questions), "tag_kwd": h.of.tags(&h.Chunk), "image_id": "", "positions": positions(&h.Chunk),
+			"doc_type_kwd": docType(&h.Chunk), "similarity": round(h.similarity), "term_similarity": round(h.term), "vector_similarity": round(h.Scores.Vector),
+		}
+		if q.highlight {
+			one["highlight"] = emphasis.Replace(h.Highlight)
+		}
+		chunks = append(chunks, one)
+	}
+	return &answer{data: object{"chunks": chunks, "doc_aggs": aggregated(hits), "total": len(hits)}}, nil
+}
+
+// emphasis makes marks of ours those that are expected.
+var emphasis = strings.NewReplacer("<mark>", "<em>", "</mark>", "</em>")
+
+// maxMatching documents can a metadata condition select of a question's datasets.
+const maxMatching = 10_000
+
+// matching are the ids of the documents that a condition holds for.
+func (c *call) matching(datasets []*dataset, condition *condition) (ids []string, err error) {
+	for _, ds := range datasets {
+		docs, err := c.documents(ds.ID, nil)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range docs {
+			if condition.holds(d) {
+				ids = append(ids, d.ID)
+			}
+		}
+	}
+	if len(ids) > maxMatching {
+		return nil, bad("The condition holds for %d documents; narrow it to at most %d", len(ids), maxMatching)
+	}
+	return ids, nil
+}
+
+// aggregated counts the hits by document, most first.
+func aggregated(hits []*hit) []object {
+	out, at := []object{}, map[string]int{}
+	for _, h := range hits {
+		i, ok := at[h.Document.ID]
+		if !ok {
+			i = len(out)
+			at[h.Document.ID] = i
+			out = append(out, object{"doc_id": h.Document.ID, "doc_name": h.Document.Name, "count": 0})
+		}
+		out[i]["count"] = out[i]["count"].(int) + 1
+	}
+	slices.SortStableFunc(out, func(a, b object) int { return cmp.Compare(b["count"].(int), a["count"].(int)) })
+	return out
+}
+
+func searchDataset(c *call) (*answer, error) { return c.searched(c.path[:1]) }
+
+func searchDatasets(c *call) (*answer, error) { return c.searched(nil) }
+
+// searched answers a search by the strict rules; of is nil where the body names
+// the datasets.
+func (c *call) searched(of []string) (*answer, error) {
+	in, err := c.strict()
+	if err != nil {
+		return nil, err
+	}
+	f, q := &faults{}, question{}
+	if of == nil {
+		if v, ok := in["dataset_ids"]; !ok {
+			f.add("dataset_ids", "Field required", in)
+		} else if list, ok := f.strings("dataset_ids", v); ok {
+			if of = list; len(list) == 0 {
+				f.add("dataset_ids", "List should have at least 1 item after validation, not 0", v)
+			}
+		}
+	}
+	if v, ok := in["question"]; !ok {
+		f.add("question", "Field required", in)
+	} else {
+		if s, ok := v.(string); ok {
+			v = strings.TrimSpace(s)
+		}
+		q.text, _ = f.str("question", v, 1, 0)
+	}
+	if v := in["doc_ids"]; v != nil {
+		if ids, ok := f.strings("doc_ids", v); ok && len(ids) > 0 {
+			q.documents = ids
+		}
+	}
+	whole := func(key string, want, least, most int) int {
+		if v := in[key]; v != nil {
+			n, _ := f.integer(key, v, least, most)
+			return n
+		}
+		return want
+	}
+	page, size := whole("page", 1, 1, unbounded), whole("size", defaultPage, 1, maxPage)
+	whole("top_k", 1024, 1, unbounded)
+	q.weight = 0.3
+	for key, to := range map[string]*float64{"similarity_threshold": &q.threshold, "vector_similarity_weight": &q.weight} {
+		if v := in[key]; v != nil {
+			f.number(key, v, 0, 1)
+			if n, ok := v.(json.Number); ok {
+				*to, _ = n.Float64()
+			}
+		}
+	}
+	for _, key := range []string{"use_kg", "keyword"} {
+		if v := in[key]; v != nil {
+			f.boolean(key, v)
+		}
+	}
+	var condition *condition
+	if v := in["meta_data_filter"]; v != nil {
+		if m, ok := f.object("meta_data_filter", v); ok && m["method"] == "manual" {
+			if condition, err = readCondition(object{"logic": m["logic"], "conditions": m["manual"]}); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := f.err(codeArgument); err != nil {
+		return nil, err
+	}
+	for _, id := range of {
+		ds, err := c.dataset(id)
+		if missing(err) {
+			err = bad("Only owner of dataset %s authorized for this operation.", id)
+		}
+		if err != nil {
+			return nil, err
+		}
+		q.datasets = append(q.datasets, ds)
+	}
+	if condition != nil && len(condition.tests) > 0 && q.documents == nil {
+		if q.documents, err = c.matching(q.datasets, condition); err != nil {
+			return nil, err
+		}
+		if q.documents == nil {
+			q.documents = []string{}
+		}
+	}
+	hits, err := c.ask(q)
+	if err != nil {
+		return nil, err
+	}
+	from, to := span(page, size)
+	chunks := []object{}
+	for _, h := range cut(hits, from, to) {
+		chunks = append(chunks, object{
+			"chunk_id": h.Chunk.ID, "content_with_weight": h.Chunk.Text, "doc_id": h.Document.ID, "kb_id": h.Document.DatasetID, "docnm_kwd": h.Document.Name,
+			"important_kwd": texts(h.Chunk.Keywords), "question_kwd": texts(h.Chunk.Questions), "tag_kwd": h.of.tags(&h.Chunk), "image_id": "", "positions": positions(&h.Chunk),
+			"doc_type_kwd": docType(&h.Chunk), "similarity": round(h.similarity), "term_similarity": round(h.term), "vector_similarity": round(h.Scores.Vector),
+		})
+	}
+	return &answer{data: object{"chunks": chunks, "total": len(hits), "labels": []any{}, "doc_aggs": aggregated(hits)}}, nil
+}
+
+// image would be the picture of a chunk; chunks have none here.
+func image(*call) (*answer, error) { return nil, bad("Image not found.") }
+
+func cancelTask(c *call) (*answer, error) {
+	err := c.Call(c.ctx, http.MethodPost, facade.Path("v1", "tasks", c.path[0]+":cancel"), object{}, nil)
+	if e := facade.AsError(err); err != nil && e.Status != http.StatusNotFound && e.Status != http.StatusConflict {
+		return nil, err
+	}
+	return &answer{data: true}, nil
+}
+
+func stopTask(c *call) (*answer, error) {
+	in, err := c.lenient()
+	if err != nil {
+		return nil, err
+	}
+	if in["action"] != "stop" {
+		return nil, refuse(codeArgument, "Invalid action %s. Only 'stop' is supported.", pyRepr(in["action"]))
+	}
+	return cancelTask(c)
+}
+
+func systemStatus(c *call) (*answer, error) {
+	ok := object{"status": "green", "elapsed": "0.0"}
+	return &answer{data: object{"doc_engine": object{"type": "elasticsearch", "status": "green", "elapsed": "0.0"}, "storage": ok, "database": ok, "redis": ok}}, nil
+}
+
+func healthz(v1 http.RoundTripper, w http.ResponseWriter, r *http.Request) {
+	resp, err := facade.Inside(v1, http.Header{}).Do(r.Context(), http.MethodGet, "/readyz", nil, nil)
+	if err != nil {
+		send(w, http.StatusServiceUnavailable, object{"status": "nok", "_meta": fmt.Sprint(err)})
+		return
+	}
+	_ = resp.Body.Close()
+	send(w, 0, object{"status": "ok", "db": "ok", "redis": "ok", "doc_engine": "ok", "storage": "ok"})
+}
