@@ -90,9 +90,13 @@ type Config struct {
 	// ChatBatch is how many chunks one question to Chat is about, default 1.
 	ChatBatch int
 	Planner   *Planner // nil runs no plans
-	Observe   Observer // nil for none
-	Trace     Tracer   // nil for none
-	Log       *slog.Logger
+	// Runs are the kinds of runs over datasets that are run here, over RunStore.
+	// May be empty.
+	Runs     map[sheaf.TaskKind]RunKind
+	RunStore RunStore
+	Observe  Observer // nil for none
+	Trace    Tracer   // nil for none
+	Log      *slog.Logger
 
 	ParseSlots    int           // tasks parsing at once, default CPUs
 	EmbedSlots    int           // default CPUs
@@ -163,6 +167,9 @@ func (e *Executor) Processors() map[sheaf.TaskKind]worker.Processor {
 	}
 	if e.cfg.Planner != nil {
 		processors[sheaf.KindPlan] = e.cfg.Planner
+	}
+	for kind := range e.cfg.Runs {
+		processors[kind] = e.pinned((*Executor).processRun)
 	}
 	return processors
 }

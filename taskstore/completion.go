@@ -14,6 +14,7 @@ type Completion struct {
 	Spawn   []sheaf.NewTask   // inserted in the same transaction; conflicts on (document, generation, kind, node, range) are ignored
 	Publish *Publication      // of a finalize task
 	Stitch  []Stitch          // of a finalize task, in place of Publish
+	Run     *RunEnd           // of the task of a run over a dataset
 
 	// CanWait is how long the end may be put off, so that it is written together
 	// with the claims and ends that come meanwhile; 0 for at once.

@@ -360,16 +360,16 @@ func (e *examine) checkBlobs(ctx context.Context) error {
 }
 
 // belongs reports whether a key that no row names is on its way out, or is
-// part of a document's plan, or a copy of a result with the vectors of another
-// model: those live as long as the document.
+// part of a document's plan, a copy of a result with the vectors of another
+// model, or an answer about its text: those live as long as the document.
 func (e *examine) belongs(key string) bool {
 	for _, p := range e.prefixes {
 		if strings.HasPrefix(key, p) {
 			return true
 		}
 	}
-	parts := strings.Split(key, "/") // artifacts/tenant/document/{plans,shards,models}/…
-	if len(parts) >= 5 && (parts[3] == "plans" || parts[3] == "shards" || parts[3] == "models") {
+	parts := strings.Split(key, "/") // artifacts/tenant/document/{plans,shards,models,items}/…
+	if len(parts) >= 5 && (parts[3] == "plans" || parts[3] == "shards" || parts[3] == "models" || parts[3] == "items") {
 		_, ok := e.docs[parts[2]]
 		return ok
 	}

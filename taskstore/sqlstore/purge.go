@@ -93,7 +93,7 @@ func (s *deletions) purgeReceipt(ctx context.Context, r *receiptRow, limit int) 
 // document, in transactions of a bounded number of rows. Each counts what it
 // did, so that it may be broken off anywhere and made again.
 func (s *deletions) purgeDocument(ctx context.Context, r *receiptRow, id string, pass int) error {
-	for _, step := range []func(context.Context, *receiptRow, string) error{s.purgeTasks, s.purgeEdits, s.purgeEvents, s.purgeMessages, s.purgeUploads, s.purgeQueries} {
+	for _, step := range []func(context.Context, *receiptRow, string) error{s.purgeTasks, s.purgeEdits, s.purgeEvents, s.purgeMessages, s.purgeUploads, s.purgeQueries, s.purgeRuns} {
 		if err := step(ctx, r, id); err != nil {
 			return err
 		}

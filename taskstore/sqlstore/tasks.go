@@ -121,6 +121,11 @@ func (s *tasks) completeWide(ctx context.Context, c sheaf.Claim, done taskstore.
 				return err
 			}
 		}
+		if done.Run != nil {
+			if err := s.endRun(tx, row, done.Run); err != nil {
+				return err
+			}
+		}
 		return s.logAndMark(tx, row.DocID, row.doneEvent(done.Result))
 	})
 }

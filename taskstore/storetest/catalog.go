@@ -50,6 +50,7 @@ func RunCatalog(t *testing.T, open func(testing.TB) *sqlstore.Store) {
 		{"WebhooksAreToldOfEachEnd", testWebhooks},
 		{"FlowVersionsAreNumberedOnce", testFlowVersions},
 		{"SavedQueriesAndEvaluations", testEvaluations},
+		{"RunsOverDatasets", testDatasetRuns},
 		{"EditsOfChunks", testEdits},
 		{"EditsFollowPublications", testEditsFollowPublications},
 		{"ListsPageThroughConcurrentInserts", testPages},

@@ -1,0 +1,347 @@
+package executor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"sheaf"
+	"sheaf/chunker"
+	"sheaf/internal/artifact"
+	"sheaf/taskstore"
+)
+
+// A run works on all documents of a dataset that were live when it began. It is
+// one task, held, retried and canceled like any other, and belongs to no document:
+// it reads what documents left and changes nothing of them. What it asks a model
+// is kept by what was asked, so that a run which was killed, canceled or stopped
+// at its budget goes on without paying again.
+
+// RunKind is what the runs of one kind do. Run may be called again after any
+// point for the same run, and finds the answers that it had. An error of
+// DatasetRun's methods is to be returned as it is.
+type RunKind interface {
+	Run(ctx context.Context, r *DatasetRun) (taskstore.RunEnd, error)
+}
+
+// RunStore is what runs read and write.
+type RunStore interface {
+	HeldRun(ctx context.Context, c sheaf.Claim) (*taskstore.DatasetRun, error)
+	ReportRun(ctx context.Context, c sheaf.Claim, p taskstore.RunProgress) error
+	RunDocuments(ctx context.Context, runID, after string, limit int) ([]taskstore.RunDocument, error)
+	RunItems(ctx context.Context, tenantID, name, documentID string) (keys []string, err error)
+	NoteRunItem(ctx context.Context, tenantID, name, blobKey string, documentIDs []string) error
+}
+
+const (
+	runSlice       = 10 * time.Minute // of questions in one attempt: below the time that a task may take
+	runReportEvery = time.Second      // between reports of progress that cost nothing
+	runDocuments   = 200              // that are read at once
+	maxItemBytes   = 2 << 20          // of a kept answer: more than a model may say
+)
+
+// What DatasetRun.Ask may end with beside failures of the model and the store.
+var (
+	// ErrNoModel: no language model is configured; the kind does without.
+	ErrNoModel = errors.New("no language model is configured")
+	// ErrDocumentGone: a document of the question was deleted while it was asked;
+	// the kind goes on without it.
+	ErrDocumentGone = errors.New("a document of the question was deleted")
+
+	errBudget = errors.New("the run is at its budget")
+	errSlice  = errors.New("the run goes on in another attempt")
+)
+
+// DatasetRun is a run at work. It is safe for concurrent use.
+type DatasetRun struct {
+	taskstore.DatasetRun
+	e     *Executor
+	claim sheaf.Claim
+	until time.Time // when the attempt gives others their turn
+
+	mu       sync.Mutex
+	progress taskstore.RunProgress
+	reserved int64     // tokens that questions on their way may cost
+	asked    bool      // in this attempt
+	reported time.Time // when progress was written
+}
+
+// processRun runs the kind of a run's task, and writes what it came to.
+func (e *Executor) processRun(ctx context.Context, t *sheaf.Task) (done taskstore.Completion, err error) {
+	kind := e.cfg.Runs[t.Kind]
+	held, err := e.cfg.RunStore.HeldRun(ctx, t.Held())
+	if errors.Is(err, sheaf.ErrStale) {
+		return done, sheaf.Fail(sheaf.CategoryCanceled, "run_superseded", "A newer run of the kind has followed this one, which alone may write. Nothing is to be done.")
+	}
+	if err != nil {
+		return done, fmt.Errorf("reading the run of task %s: %w", t.ID, err)
+	}
+	r := &DatasetRun{DatasetRun: *held, e: e, claim: t.Held(), until: time.Now().Add(runSlice), progress: held.Progress}
+	r.progress.Cached = 0
+	end, err := kind.Run(ctx, r)
+	switch {
+	case ctx.Err() != nil: // whatever the kind made of it
+		r.save(context.WithoutCancel(ctx))
+		return done, context.Cause(ctx)
+	case errors.Is(err, errBudget):
+		end.State, end.Cause = taskstore.RunParked, fmt.Sprintf("The budget of %d tokens does not suffice for the next question; %d are spent. Resume the run with a higher one: what was paid for is kept.", held.Options.Tokens(), r.Progress().Tokens)
+	case errors.Is(err, errSlice):
+		r.save(ctx)
+		return done, &sheaf.RateLimited{After: time.Second}
+	case err != nil:
+		r.save(ctx)
+		return done, err
+	}
+	if end.State == "" {
+		end.State = taskstore.RunSucceeded
+	}
+	end.Progress = r.Progress()
+	done.Result.Tokens = int(min(end.Progress.Tokens, math.MaxInt32))
+	done.Run = &end
+	return done, nil
+}
+
+// Documents calls each for the documents of the run, by id, that are still live
+// in the version in which they were when it began.
+func (r *DatasetRun) Documents(ctx context.Context, each func(taskstore.RunDocument) error) error {
+	for after := ""; ; {
+		docs, err := r.e.cfg.RunStore.RunDocuments(ctx, r.ID, after, runDocuments)
+		if err != nil {
+			return fmt.Errorf("reading the documents of run %s: %w", r.ID, err)
+		}
+		for _, d := range docs {
+			if err := each(d); err != nil {
+				return err
+			}
+			after = d.ID
+		}
+		if len(docs) < runDocuments {
+			return nil
+		}
+	}
+}
+
+// Chunks reads the chunks of a document in their order, with their vectors of the
+// model that is searched with, nil for those that have none of it. ErrDocumentGone
+// when the document was deleted or replaced meanwhile.
+func (r *DatasetRun) Chunks(ctx context.Context, d taskstore.RunDocument) (chunks []sheaf.Chunk, vectors [][]float32, err error) {
+	model := ""
+	if r.e.cfg.Embedder != nil {
+		model = r.e.cfg.Embedder.Model().ID
+	}
+	for _, part := range d.Ranges {
+		made, err := artifact.LoadFor(ctx, r.e.cfg.Blobs, part.ArtifactKey, model)
+		if errors.Is(err, sheaf.ErrNotFound) {
+			return nil, nil, ErrDocumentGone
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("reading units %s of document %s: %w", part.Range, d.ID, err)
+		}
+		for i := range made.Chunks {
+			var v []float32
+			if i < len(made.Vectors) && made.Header.ModelID == model {
+				v = made.Vectors[i]
+			}
+			chunks, vectors = append(chunks, made.Chunks[i]), append(vectors, v)
+		}
+	}
+	return chunks, vectors, nil
+}
+
+// Question is what is asked a model about the text of documents.
+type Question struct {
+	Documents   []string // whose text it is about, at least one: the answer goes with the first that is deleted
+	Instruction string
+	Text        string
+	MaxTokens   int // of the answer
+	Version     int // of the code that asks: another version asks anew
+}
+
+// item is a kept answer.
+type item struct {
+	Answer string `json:"answer"`
+}
+
+// Ask asks the language model, unless somebody of the tenant has asked the same:
+// then the answer is that one, and costs nothing.
+func (r *DatasetRun) Ask(ctx context.Context, q Question) (string, error) {
+	if r.e.cfg.Chat == nil {
+		return "", ErrNoModel
+	}
+	if len(q.Documents) == 0 {
+		return "", sheaf.Fail(sheaf.CategoryInternal, "bad_question", "a question of the run %s names no document; report this", r.ID)
+	}
+	name := q.name(r.Kind, r.e.cfg.Chat.Model())
+	key := sheaf.ArtifactPrefix(r.TenantID, q.Documents[0]) + "items/" + name + ".json"
+	kept, from, err := r.kept(ctx, name, q.Documents[0])
+	if err != nil {
+		return "", err
+	}
+	if from == key {
+		r.count(func(p *taskstore.RunProgress) { p.Cached++ })
+		return kept, nil
+	}
+	// Noted before it is there, so that whatever happens in between it goes with
+	// the documents.
+	err = r.e.cfg.RunStore.NoteRunItem(ctx, r.TenantID, name, key, q.Documents)
+	if errors.Is(err, sheaf.ErrNotFound) {
+		return "", ErrDocumentGone
+	}
+	if err != nil {
+		return "", fmt.Errorf("noting a question: %w", err)
+	}
+	if from != "" { // another document's: copied, so that it stays when that one is deleted
+		r.count(func(p *taskstore.RunProgress) { p.Cached++ })
+		return kept, r.keep(ctx, name, key, q.Documents[0], kept)
+	}
+	prompt := int64(chunker.CountTokens(q.Instruction) + chunker.CountTokens(q.Text))
+	release, err := r.reserve(prompt + int64(q.MaxTokens))
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	answer, err := r.e.cfg.Chat.Ask(ctx, q.Instruction, q.Text, q.MaxTokens)
+	if err != nil {
+		return "", err
+	}
+	// What is paid for is kept, also when the run is canceled now.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	r.count(func(p *taskstore.RunProgress) {
+		r.asked = true
+		p.Calls++
+		p.Tokens += prompt + int64(chunker.CountTokens(answer))
+	})
+	if err := r.keep(ctx, name, key, q.Documents[0], answer); err != nil {
+		return "", err
+	}
+	return answer, r.report(ctx, true)
+}
+
+func (r *DatasetRun) count(change func(p *taskstore.RunProgress)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(&r.progress)
+}
+
+// name names an answer by all that made it: two xxhash64, 32 hex.
+func (q Question) name(kind sheaf.TaskKind, model string) string {
+	b, _ := json.Marshal([]any{"item", kind, q.Version, model, q.Instruction, q.Text, q.MaxTokens}) // strings always encode
+	first := xxhash.Sum64(b)
+	return fmt.Sprintf("%016x%016x", first, xxhash.Sum64(append(strconv.AppendUint(nil, first, 16), b...)))
+}
+
+// reserve takes tokens of the budget until release, so that questions that are
+// asked at once do not exceed it together.
+func (r *DatasetRun) reserve(tokens int64) (release func(), err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.asked && time.Now().After(r.until) {
+		return nil, errSlice
+	}
+	if most := r.Options.Tokens(); most > 0 && r.progress.Tokens+r.reserved+tokens > most {
+		return nil, errBudget
+	}
+	r.reserved += tokens
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.reserved -= tokens
+	}, nil
+}
+
+// kept finds an answer, and the blob that it is in; "" for none.
+func (r *DatasetRun) kept(ctx context.Context, name, document string) (answer, key string, err error) {
+	keys, err := r.e.cfg.RunStore.RunItems(ctx, r.TenantID, name, document)
+	if err != nil {
+		return "", "", err
+	}
+	for _, key := range keys {
+		b, err := r.e.cfg.Blobs.Open(ctx, key, 0, -1)
+		if errors.Is(err, sheaf.ErrNotFound) { // it was noted and never answered, or is being deleted
+			continue
+		}
+		if err != nil {
+			return "", "", fmt.Errorf("reading a kept answer: %w", err)
+		}
+		body, err := io.ReadAll(io.LimitReader(b, maxItemBytes))
+		_ = b.Close() // what was read is whole, or does not decode
+		if err != nil {
+			return "", "", fmt.Errorf("reading a kept answer: %w", err)
+		}
+		var it item
+		if json.Unmarshal(body, &it) == nil {
+			return it.Answer, key, nil
+		} // damaged: it is asked again, and written over
+	}
+	return "", "", nil
+}
+
+// keep stores an answer that was noted, unless a document of it was deleted
+// meanwhile.
+func (r *DatasetRun) keep(ctx context.Context, name, key, document, answer string) error {
+	body, err := json.Marshal(item{answer})
+	if err != nil {
+		return fmt.Errorf("encoding an answer: %w", err)
+	}
+	if _, err := r.e.cfg.Blobs.Put(ctx, key, bytes.NewReader(body), int64(len(body))); err != nil {
+		return fmt.Errorf("keeping an answer: %w", err)
+	}
+	noted, err := r.e.cfg.RunStore.RunItems(ctx, r.TenantID, name, document)
+	if err != nil || len(noted) > 0 && noted[0] == key {
+		return err
+	}
+	if err := r.e.cfg.Blobs.Delete(ctx, key); err != nil {
+		return fmt.Errorf("removing an answer about a deleted document: %w", err)
+	}
+	return ErrDocumentGone
+}
+
+// Report says how far the run is. It is written now and then.
+func (r *DatasetRun) Report(ctx context.Context, phase string, done, total int) error {
+	r.mu.Lock()
+	changed := r.progress.Phase != phase
+	r.progress.Phase, r.progress.Done, r.progress.Total = phase, done, total
+	r.mu.Unlock()
+	return r.report(ctx, changed)
+}
+
+// report writes progress, unless it was written just now.
+func (r *DatasetRun) report(ctx context.Context, now bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock() // held while it is written, so that what is older does not come later
+	if !now && time.Since(r.reported) < runReportEvery {
+		return nil
+	}
+	if err := r.e.cfg.RunStore.ReportRun(ctx, r.claim, r.progress); err != nil {
+		return fmt.Errorf("reporting the run %s: %w", r.ID, err)
+	}
+	r.reported = time.Now()
+	return nil
+}
+
+// save writes progress at the end of an attempt. What fails is written by the
+// next one, or was written when it was spent.
+func (r *DatasetRun) save(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if err := r.report(ctx, true); err != nil {
+		r.e.cfg.Log.DebugContext(ctx, "the progress of a run was not written", "run", r.ID, "error", err)
+	}
+}
+
+// Progress is how far the run is, and what it has spent.
+func (r *DatasetRun) Progress() taskstore.RunProgress {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.progress
+}
