@@ -41,4 +41,15 @@ if [ ! -d "$dir" ]; then
   rm -rf "$tmp/venv"
   mv -T "$tmp" "$dir" 2>/dev/null || rm -rf "$tmp" # another process was first
 fi
+
+# What the tests and the build of clients/python need.
+requirements=$(dirname "$0")/../clients/python/tests/requirements.txt
+tools=$cache/python-client-$({ python3 -c 'import sys; print(sys.version_info[:2])'; cat "$requirements"; } | sha256sum | cut -c1-12)
+if [ ! -d "$tools" ]; then
+  tmp=$(mktemp -d "$cache/tools.XXXX"); chmod 755 "$tmp"
+  python3 -m venv "$tmp/venv" && "$tmp/venv/bin/pip" install -q --disable-pip-version-check --target "$tmp/python" -r "$requirements" >&2
+  rm -rf "$cache"/python-client-* # of other versions
+  mv -T "$tmp/python" "$tools" 2>/dev/null || true
+  rm -rf "$tmp"
+fi
 echo "$dir"

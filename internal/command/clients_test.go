@@ -6,9 +6,14 @@ import (
 	"testing"
 )
 
-// clients is the folder of the programs of others that use Sheaf, which
-// scripts/client-tools.sh fills.
+// clients is the folder of the programs of others that use Sheaf.
 func clients(t *testing.T) string {
+	t.Helper()
+	return fetched(t, "clients-*")
+}
+
+// fetched is a folder that scripts/client-tools.sh fills.
+func fetched(t *testing.T, pattern string) string {
 	t.Helper()
 	cache := os.Getenv("SHEAF_CACHE")
 	if cache == "" {
@@ -17,7 +22,7 @@ func clients(t *testing.T) string {
 			cache = filepath.Join(os.Getenv("HOME"), ".cache", "sheaf-test")
 		}
 	}
-	found, _ := filepath.Glob(filepath.Join(cache, "clients-*"))
+	found, _ := filepath.Glob(filepath.Join(cache, pattern))
 	if len(found) > 0 {
 		return found[len(found)-1]
 	}
