@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -267,4 +268,129 @@ func TestRAGFlowContract(t *testing.T) {
 	if resp, text := wrong.ask("GET", "/api/v1/system/healthz", "", nil); resp.StatusCode != 200 {
 		t.Errorf("healthz: %d %s", resp.StatusCode, text)
 	}
+}
+
+// until repeats a request until its answer satisfies, for at most a minute.
+func (s *service) until(what, method, path string, done func(map[string]any) bool) {
+	s.t.Helper()
+	var last asked
+	waitFor(s.t, what, func() bool {
+		last = s.askRAGFlow(method, path, "")
+		data, ok := last.data.(map[string]any)
+		return ok && done(data)
+	})
+}
+
+// Documents are parsed, stopped, switched off and described in bulk, and the
+// rest of the service knows of it.
+func TestRAGFlowDocuments(t *testing.T) {
+	s := forRAGFlow(t)
+	nobody := strings.Repeat("0", 32)
+	id := s.askRAGFlow("POST", "datasets", `{"name":"birds","parser_config":{"chunk_token_num":64}}`).data.(map[string]any)["id"].(string)
+	sent := s.sendRAGFlow(id, [2]string{"heron.txt", "The heron waits in the shallow water."}, [2]string{"stork.txt", "The stork nests on chimneys."})
+	if sent.code != 0 {
+		t.Fatal(sent)
+	}
+	var ids []string
+	for _, d := range sent.data.([]any) {
+		ids = append(ids, d.(map[string]any)["id"].(string))
+	}
+	heron, stork := ids[0], ids[1]
+	ask := func(method, path, body string, want ...string) string {
+		t.Helper()
+		a := s.askRAGFlow(method, path, body)
+		if a.code != 0 {
+			t.Errorf("%s %s %s: %s", method, path, body, a.body)
+		}
+		for _, w := range want {
+			if !strings.Contains(a.body, w) {
+				t.Errorf("%s %s %s lacks %s: %s", method, path, body, w, a.body)
+			}
+		}
+		return a.body
+	}
+	found := func(question, more string) int {
+		t.Helper()
+		a := s.askRAGFlow("POST", "retrieval", `{"dataset_ids":["`+id+`"],"question":"`+question+`"`+more+`}`)
+		if a.code != 0 {
+			t.Fatal(a.body)
+		}
+		return int(a.data.(map[string]any)["total"].(float64))
+	}
+
+	// An unknown id does not keep the others from being parsed.
+	if a := s.askRAGFlow("POST", "datasets/"+id+"/documents/parse", `{"document_ids":["`+nobody+`","`+heron+`"]}`); a.code != 102 || a.message != "Documents not found: ['"+nobody+"']" {
+		t.Errorf("parsing an unknown document: %s", a.body)
+	}
+	ask("POST", "datasets/"+id+"/documents/parse", `{"document_ids":["`+stork+`","`+stork+`"]}`, `"success_count":1`, "Duplicate document ids: "+stork)
+	s.until("both to be parsed", "GET", "datasets/"+id+"/documents?run=DONE", func(m map[string]any) bool { return m["total"] == 2.0 })
+	var jobs struct{ Items []sheaf.Job }
+	waitFor(t, "the jobs to end", func() bool {
+		s.get("/v1/jobs", &jobs)
+		return len(jobs.Items) > 0 && !slices.ContainsFunc(jobs.Items, func(j sheaf.Job) bool { return !j.State.Terminal() })
+	})
+	if found("chimneys", "") != 1 || found("nothing", "") != 0 || found("heron", `,"vector_similarity_weight":0.0,"similarity_threshold":0.9`) != 1 {
+		t.Error("a word does not find the chunk that has it, and no other")
+	}
+
+	// Status.
+	ask("POST", "datasets/"+id+"/documents/batch-update-status", `{"doc_ids":["`+stork+`"],"status":0}`)
+	if found("chimneys", "") != 0 {
+		t.Error("a document that is switched off is found")
+	}
+	ask("POST", "datasets/"+id+"/documents/batch-update-status", `{"doc_ids":["`+stork+`"],"status":"1"}`)
+	if a := s.askRAGFlow("POST", "datasets/"+id+"/documents/batch-update-status", `{"doc_ids":["`+stork+`","`+nobody+`"],"status":1}`); a.code != 500 || found("chimneys", "") != 1 {
+		t.Errorf("a status of an unknown document: %s", a.body)
+	}
+
+	// Metadata.
+	ask("PATCH", "datasets/"+id+"/documents/metadatas", `{"selector":{"document_ids":["`+heron+`","`+stork+`"]},"updates":[{"key":"kind","value":"bird"},{"key":"tags","value":["a","b"]}]}`, `"updated":2`, `"matched_docs":2`)
+	ask("PATCH", "datasets/"+id+"/documents/metadatas", `{"selector":{"document_ids":["`+stork+`"]},"updates":[{"key":"kind","value":"stork","match":"bird"}],"deletes":[{"key":"tags","value":"a"}]}`, `"updated":1`)
+	ask("PATCH", "datasets/"+id+"/documents/metadatas", `{"selector":{"document_ids":[]},"deletes":[{"key":"kind"}]}`, `"updated":0`, `"matched_docs":0`)
+	ask("GET", "datasets/"+id+"/metadata/summary", "", `"kind":{"type":"string","values":[["bird",1],["stork",1]]}`, `"tags":{"type":"list","values":[["b",2],["a",1]]}`)
+	ask("GET", "datasets/metadata/flattened?dataset_ids="+id, "", `"stork":["`+stork+`"]`)
+	ask("GET", `datasets/`+id+`/documents?metadata_condition={"conditions":[{"name":"kind","comparison_operator":"is","value":"bird"}]}`, "", `"total":1`, heron)
+	if found("stork heron", `,"metadata_condition":{"logic":"and","conditions":[{"name":"tags","comparison_operator":"contains","value":"a"}]}`) != 1 {
+		t.Error("a condition does not narrow a search")
+	}
+	ask("PUT", "datasets/"+id+"/documents/"+heron+"/metadata/config", `{"metadata":[{"key":"k"}]}`, `"metadata":[{"key":"k"}]`)
+
+	// Chunks that are switched off together.
+	list := s.askRAGFlow("GET", "datasets/"+id+"/documents/"+heron+"/chunks", "").data.(map[string]any)["chunks"].([]any)
+	chunk := list[0].(map[string]any)["id"].(string)
+	ask("PATCH", "datasets/"+id+"/documents/"+heron+"/chunks", `{"chunk_ids":["`+chunk+`"],"available_int":0}`, `"data":true`)
+	ask("GET", "datasets/"+id+"/documents/"+heron+"/chunks?available=false", "", `"total":1`)
+	ask("GET", "datasets/"+id+"/documents/"+heron+"/chunks/"+chunk, "", `"available_int":0`, "content_with_weight")
+	if a := s.askRAGFlow("PATCH", "datasets/"+id+"/documents/"+heron+"/chunks/"+chunk, `{"available":"True"}`); a.code != 100 || !strings.Contains(a.message, "invalid literal for int()") {
+		t.Errorf("available that is a word: %s", a.body)
+	}
+
+	// A document that is being parsed is stopped.
+	s.request("POST", "/v1/queues:pause", "")
+	ask("POST", "datasets/"+id+"/chunks", `{"document_ids":["`+heron+`"]}`)
+	if a := s.askRAGFlow("POST", "datasets/"+id+"/chunks", `{"document_ids":["`+heron+`"]}`); a.code != 102 || a.message != "Can't parse document that is currently being processed" {
+		t.Errorf("parsing it twice: %s", a.body)
+	}
+	ask("POST", "datasets/"+id+"/documents/stop", `{"document_ids":["`+heron+`","`+stork+`"]}`, `"success_count":1`, "Can't stop parsing document that has not started or already completed")
+	ask("GET", "datasets/"+id+"/documents?id="+heron, "", `"run":"CANCEL"`, "Task stopped by user.", `"chunk_count":0`)
+	if found("heron", "") != 0 {
+		t.Error("chunks of a document that was stopped are found")
+	}
+	s.request("POST", "/v1/queues:resume", "")
+	ask("POST", "documents/ingest", `{"doc_ids":["`+heron+`"],"run":"1"}`, `"data":true`)
+	s.until("it to be parsed again", "GET", "datasets/"+id+"/documents?id="+heron, func(m map[string]any) bool {
+		return m["docs"].([]any)[0].(map[string]any)["run"] == "DONE"
+	})
+
+	// The settings that were sent in part, and what /v1 has of them.
+	ask("PUT", "datasets/"+id, `{"parser_config":{"raptor":{"max_token":100}}}`, `"chunk_token_num":64`, `"use_raptor":false`, `"max_token":512`, `"connectors":[]`)
+	ask("PUT", "datasets/"+id, `{"chunk_method":"laws","parser_config":null}`, `"parser_config":{"graphrag":{"use_graphrag":false},"image_context_size":0,"raptor":{"use_raptor":false},"table_context_size":0}`)
+	var ours sheaf.Dataset
+	s.get("/v1/datasets/"+id, &ours)
+	if ours.ParseConfig.ChunkMethod.V != "laws" || ours.ParseConfig.ChunkTokenNum.IsSet() {
+		t.Errorf("the dataset has %+v", ours.ParseConfig)
+	}
+	ask("GET", "datasets/"+id+"/ingestions/summary", "", `"doc_num":2`)
+	ask("DELETE", "datasets/"+id+"/documents", `{"delete_all":true}`, `"deleted":2`)
+	ask("DELETE", "datasets", `{"delete_all":true}`, `"success_count":`)
 }
