@@ -87,6 +87,7 @@ var may = map[string][]string{
 	"internal/blob/...":   {"internal/blob"}, // an adapter or a wrapper
 	"internal/openaiapi":  {"internal/retryafter"},
 	"internal/retryafter": {},
+	"internal/raptor":     {},
 	"internal/chat":       {"internal/openaiapi"},
 	"internal/chat/...":   {}, // for tests
 	"internal/rerank":     {"internal/openaiapi"},
