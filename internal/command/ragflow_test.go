@@ -27,7 +27,7 @@ func forRAGFlow(t *testing.T) *service {
 // RAGFlow's own client, unmodified: datasets, upload, parsing, chunks,
 // retrieval, metadata and deletion.
 func TestRAGFlowClient(t *testing.T) {
-	tools := clients(t)
+	tools := filepath.Dir(fetched(t, "clients-*/ragflow")) // of an older or newer set, others may lie beside it
 	s := forRAGFlow(t)
 	pdf, err := samples.FS.ReadFile("handbook.pdf")
 	if err != nil {
