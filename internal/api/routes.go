@@ -199,6 +199,7 @@ func (s *Server) routes() {
 	s.documentRoutes()
 	s.jobRoutes()
 	s.searchRoutes()
+	s.graphRoutes()
 	s.embeddingRoutes()
 	s.queueRoutes()
 	s.uploadRoutes()
@@ -1019,6 +1020,9 @@ func (s *Server) searchRoutes() {
 	})
 	type all struct{ Body search.Request }
 	handle(s, needs(post("/v1/search", "Search several datasets, or all"), scopeRead), func(ctx context.Context, in *all) (*output[*search.Response], error) {
+		if in.Body.Graph != "" {
+			return nil, newProblem(400, "", "graph searches one dataset; search at /v1/datasets/{ds}/search, or leave graph out")
+		}
 		for i, name := range in.Body.Datasets {
 			ds, err := s.dataset(ctx, DatasetPath{name})
 			if err != nil {

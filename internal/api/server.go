@@ -33,6 +33,7 @@ import (
 	"sheaf/internal/doctor"
 	"sheaf/internal/edits"
 	"sheaf/internal/embed"
+	"sheaf/internal/graphs"
 	"sheaf/internal/logctx"
 	"sheaf/internal/notify"
 	"sheaf/internal/queue"
@@ -81,6 +82,7 @@ type Config struct {
 	Ingest   *ingest.Service
 	Search   *search.Searcher
 	Edits    *edits.Service
+	Graphs   *graphs.Service
 	Blobs    blob.Store
 	Files    Files
 	Renderer Renderer // nil: no page images

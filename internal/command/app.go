@@ -38,6 +38,7 @@ import (
 	"sheaf/internal/edits"
 	"sheaf/internal/embed"
 	evaluation "sheaf/internal/eval"
+	"sheaf/internal/graphs"
 	"sheaf/internal/index"
 	"sheaf/internal/indexset"
 	"sheaf/internal/keeper"
@@ -78,6 +79,7 @@ type app struct {
 	embedder  embed.Embedder // of the index that is searched
 	chat      *chat.Client   // nil without chat.url
 	reranker  *rerank.Client // nil without search.rerank.url
+	graphs    *graphs.Service
 	formats   *parser.Registry
 	pool      *child.Pool
 	receipts  *receipt.Signer
@@ -178,6 +180,7 @@ func (m Main) build(ctx context.Context, cfg config.Config, r roles, log *slog.L
 		Tags: tagset.Limits{MinWeight: cfg.Tags.MinWeight, Rows: cfg.Tags.MaxRows},
 	}
 	a.planner = planner
+	a.graphs = &graphs.Service{Store: a.store, Blobs: a.blobs, Log: log}
 	a.ingest = &ingest.Service{
 		Catalog: a.store, Blobs: a.blobs, Queue: a.queue, Formats: a.formats, Planner: planner, Log: log, MaxUploadBytes: cfg.Server.MaxUploadBytes, UploadLife: time.Duration(cfg.Server.UploadLife),
 		Price: ingest.Price(cfg.Price),
@@ -611,7 +614,7 @@ func (a *app) liveKeys() func() (access, secret string) {
 // handler is the HTTP server over the parts.
 func (a *app) server() *api.Server {
 	cfg := api.Config{
-		Catalog: a.store, Ingest: a.ingest, Search: a.searcher(), Edits: &edits.Service{Store: a.store, Writer: &edits.Writer{Store: a.store, Blobs: a.blobs, PinFunc: a.pinned, TextFunc: executor.EmbeddingText}}, Blobs: a.blobs, Files: a.files, Renderer: a.pool, Queue: a.queue,
+		Catalog: a.store, Ingest: a.ingest, Search: a.searcher(), Graphs: a.graphs, Edits: &edits.Service{Store: a.store, Writer: &edits.Writer{Store: a.store, Blobs: a.blobs, PinFunc: a.pinned, TextFunc: executor.EmbeddingText}}, Blobs: a.blobs, Files: a.files, Renderer: a.pool, Queue: a.queue,
 		Health: a.health, Receipts: a.receipts, Embedder: a.embedder,
 		Doctor: a.doctor, Indexes: a.index, Observe: a.metrics, Confinement: a.pool.Protections, Metrics: a.metrics.Handler(), Page: web.Handler(), Interfaces: a.interfaces, Log: a.log, Build: buildinfo.Get(),
 		Auth: a.cfg.Server.Auth, AllowURLs: a.cfg.Server.AllowURLs, WebhookHosts: a.cfg.Webhooks.Hosts, MaxUploadBytes: a.cfg.Server.MaxUploadBytes,
@@ -671,7 +674,7 @@ func (a *app) audit(ctx context.Context) error {
 func (a *app) searcher() *search.Searcher {
 	return &search.Searcher{
 		Source: a.index.Source, Verify: a.index.Verify, Visibility: a.store,
-		Searched: a.metrics.Searched, Reranker: a.reranker,
+		Searched: a.metrics.Searched, Graphs: a.graphs, Reranker: a.reranker,
 		Tags: &tagset.Queries{Store: a.store, Loader: &tagset.Loader{Blobs: a.blobs, Now: a.embedder.Model, Limits: a.planner.Tags}},
 	}
 }

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,7 +14,7 @@ var searchModes = []string{"hybrid", "text", "vector"}
 
 func (g *global) searchCommand() *cobra.Command {
 	var limit int
-	mode := []string{"hybrid"}
+	mode, graph := []string{"hybrid"}, []string{""}
 	var filter search.Filter
 	cmd := &cobra.Command{
 		SuggestFor: []string{"find", "query"}, Example: `  sheaf search "termination notice period"
@@ -25,7 +26,14 @@ func (g *global) searchCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, err := c.search(cmd.Context(), g.dataset, map[string]any{"query": strings.Join(words, " "), "limit": limit, "mode": mode[0], "filter": filter})
+			body, dataset := map[string]any{"query": strings.Join(words, " "), "limit": limit, "filter": filter}, g.dataset
+			if cmd.Flags().Changed("mode") {
+				body["mode"] = mode[0]
+			}
+			if graph[0] != "" {
+				body["graph"], dataset = graph[0], cmp.Or(dataset, "default")
+			}
+			r, err := c.search(cmd.Context(), dataset, body)
 			if isMissing(err) {
 				err = g.noDataset(cmd.Context(), c, g.dataset, err)
 			}
@@ -42,6 +50,8 @@ func (g *global) searchCommand() *cobra.Command {
 	cmd.Flags().IntVarP(&limit, "limit", "n", 5, "hits")
 	cmd.Flags().Var(&choice{value: &mode, of: searchModes}, "mode", "`MODE`: hybrid, text or vector")
 	g.complete(cmd, "mode", oneOf(searchModes...))
+	cmd.Flags().Var(&choice{value: &graph, of: graphModes}, "graph", "`HOW`: local (from entities), global (from communities) or mix, in the graph of the dataset")
+	g.complete(cmd, "graph", oneOf(graphModes...))
 	cmd.Flags().StringSliceVar((*[]string)(&filter.DocumentIDs), "document", nil, "in these documents only, by id")
 	g.complete(cmd, "document", g.documentNames)
 	cmd.Flags().StringSliceVar((*[]string)(&filter.MediaTypes), "media-type", nil, "in files of these types only")

@@ -140,6 +140,15 @@ var allStopWords = func() map[string]bool {
 	return all
 }()
 
+// IsStopWord reports whether a word in lower case says nothing by itself in a
+// language (ISO 639-1), or, where there is no list for that, in any.
+func IsStopWord(word, language string) bool {
+	if stop, known := stopWords[language]; known {
+		return stop[word]
+	}
+	return allStopWords[word]
+}
+
 func list(words string) map[string]bool {
 	m := map[string]bool{}
 	for w := range strings.FieldsSeq(words) {

@@ -61,6 +61,10 @@ type Request struct {
 	Highlight    bool     `json:"highlight,omitempty"`
 	Explain      bool     `json:"explain,omitempty"` // say what each score is made of
 	GroupBy      GroupBy  `json:"group_by,omitempty" enum:"document,page"`
+	// Graph searches the graph of one dataset: from the entities that the query
+	// names (local), from its communities (global), or from entities beside words
+	// and vectors (mix). "" does not.
+	Graph GraphMode `json:"graph,omitempty" enum:"local,global,mix" doc:"search the graph of one dataset: from the entities that the query names (local), from its communities (global), or local beside words and vectors (mix)"`
 	// TagSets give the query tags, up to TopNTags; hits that share them rank higher.
 	TagSets  []string `json:"-"`
 	TopNTags int      `json:"-"`
@@ -123,6 +127,7 @@ type Response struct {
 	Hits     []Hit           `json:"hits"`
 	TookMS   float64         `json:"took_ms"`
 	Index    IndexInfo       `json:"index"`
+	Graph    *GraphInfo      `json:"graph,omitempty" doc:"what was found in the graph; absent where it was not asked"`
 	Rerank   *RerankInfo     `json:"rerank,omitempty"` // absent where no server is configured, or nothing was found
 	Warnings []sheaf.Warning `json:"warnings,omitempty"`
 }
@@ -161,6 +166,7 @@ type Hit struct {
 type Scores struct {
 	Text   float64 `json:"text"`
 	Vector float64 `json:"vector"`
+	Graph  float64 `json:"graph,omitempty" doc:"of the chunk in the graph, relative to its best, 0–1; 0 means not found by it"`
 	Tags   float64 `json:"tags,omitempty"` // likeness of its tags and the query's, 0–1; a fifth of the score where the query has tags
 }
 
@@ -195,6 +201,7 @@ type Searcher struct {
 	// was filled. May be nil.
 	Verify   func(ctx context.Context) error
 	Tags     Tagger         // nil for none
+	Graphs   Grapher        // nil for none
 	Reranker *rerank.Client // nil for none
 	// Searched is told of each search that was answered. May be nil.
 	Searched func(mode string, took time.Duration)
@@ -220,7 +227,11 @@ const tagShare = 0.2
 // mode vector, the embedder does not answer.
 func (s *Searcher) Search(ctx context.Context, tenantID string, r Request) (*Response, error) {
 	started := time.Now()
-	answer, err := s.search(ctx, tenantID, r, started)
+	find := s.search
+	if r.Graph != "" {
+		find = s.searchGraph
+	}
+	answer, err := find(ctx, tenantID, r, started)
 	if err == nil && s.Searched != nil {
 		s.Searched(string(cmp.Or(r.Mode, "hybrid")), time.Since(started))
 	}

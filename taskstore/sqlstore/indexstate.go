@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"sheaf"
@@ -48,6 +49,16 @@ const liveEdits = ` FROM chunk_edits e JOIN documents d ON d.id=e.doc_id AND d.l
 // LiveResults returns the next results that search may show, with what their
 // entries in an index need, in the order of their cursors.
 func (s *inventory) LiveResults(ctx context.Context, after string, limit int) ([]taskstore.LiveResult, error) {
+	return s.liveResults(ctx, "", nil, after, limit)
+}
+
+// DatasetResults is LiveResults of one dataset.
+func (s *inventory) DatasetResults(ctx context.Context, tenantID, datasetID, after string, limit int) ([]taskstore.LiveResult, error) {
+	return s.liveResults(ctx, " AND d.tenant_id=? AND d.dataset_id=?", []any{tenantID, datasetID}, after, limit)
+}
+
+// liveResults lists those whose documents a condition holds for.
+func (s *inventory) liveResults(ctx context.Context, where string, args []any, after string, limit int) ([]taskstore.LiveResult, error) {
 	type row struct {
 		ID, TenantID, DatasetID, DocID, Name, MediaType, RangeID, ArtifactKey string
 		ChunkCount                                                            int
@@ -57,7 +68,7 @@ func (s *inventory) LiveResults(ctx context.Context, after string, limit int) ([
 	if !edits {
 		edit = ""
 		rows, err := all[row](s.read(ctx), `SELECT t.id, t.tenant_id, d.dataset_id, t.doc_id, d.name, d.media_type, t.range_id, t.artifact_key, t.chunk_count`+
-			liveResults+` AND t.id > ? ORDER BY t.id LIMIT ?`, after, limit)
+			liveResults+where+` AND t.id > ? ORDER BY t.id LIMIT ?`, slices.Concat(args, []any{after, limit})...)
 		if err != nil {
 			return nil, err
 		}
@@ -70,7 +81,7 @@ func (s *inventory) LiveResults(ctx context.Context, after string, limit int) ([
 		return out, nil
 	}
 	rows, err := all[row](s.read(ctx), `SELECT e.range_id, e.tenant_id, d.dataset_id, e.doc_id, d.name, d.media_type`+
-		liveEdits+` ORDER BY e.range_id LIMIT ?`, edit, limit-len(out))
+		liveEdits+where+` ORDER BY e.range_id LIMIT ?`, slices.Concat([]any{edit}, args, []any{limit - len(out)})...)
 	for _, r := range rows {
 		out = append(out, taskstore.LiveResult{Cursor: editCursor + r.RangeID, TenantID: r.TenantID, DatasetID: r.DatasetID, DocumentID: r.DocID, Name: r.Name, MediaType: r.MediaType,
 			RangeID: r.RangeID, ArtifactKey: sheaf.ArtifactKey(r.TenantID, r.DocID, r.RangeID), Chunks: 1})

@@ -79,4 +79,21 @@ func indexStateIsFenced(f *Fixture) {
 	if got := list(); len(got) != 4 {
 		f.T.Fatalf("after a deletion: live results of %v", got)
 	}
+	for _, of := range []struct {
+		tenant, dataset string
+		want            int
+	}{{"t", "ds-t", 4}, {"t", "ds-other", 0}, {"other", "ds-t", 0}} {
+		got, after := 0, ""
+		for {
+			some, err := f.Store.DatasetResults(ctx, of.tenant, of.dataset, after, 3)
+			f.OK(err)
+			if len(some) == 0 {
+				break
+			}
+			got, after = got+len(some), some[len(some)-1].Cursor
+		}
+		if got != of.want {
+			f.T.Fatalf("%d live results of tenant %s and dataset %s, want %d", got, of.tenant, of.dataset, of.want)
+		}
+	}
 }

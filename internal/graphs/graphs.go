@@ -1,0 +1,502 @@
+// Package graphs holds the graphs of datasets: it reads the chunks that search
+// may show, has package graph make a graph of them, and answers searches,
+// neighbours and exports from it. A graph is a view in memory. It is made when
+// it is first asked for, and what changed since is read before the next answer;
+// nothing of it is stored, so that a deletion leaves nothing behind.
+package graphs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"sheaf"
+	"sheaf/internal/artifact"
+	"sheaf/internal/blob"
+	"sheaf/internal/graph"
+	"sheaf/internal/search"
+	"sheaf/taskstore"
+)
+
+// Store is what is read of the database.
+type Store interface {
+	DatasetResults(ctx context.Context, tenantID, datasetID, after string, limit int) ([]taskstore.LiveResult, error)
+	Visible(ctx context.Context, tenantID string, rangeIDs []string) (map[string]taskstore.VisibleRange, error)
+}
+
+// Bounds of a Service. Zero fields are as the constants below say.
+type Bounds struct {
+	Chunks int           // of a dataset, for a graph of it
+	Graphs int           // that are held at once
+	Fresh  time.Duration // within which a graph is not compared with the dataset again
+	Wait   time.Duration // for a graph that is being made
+}
+
+const (
+	maxChunks   = 100_000
+	maxGraphs   = 4
+	fresh       = time.Second
+	wait        = 10 * time.Second
+	buildTime   = 15 * time.Minute
+	listed      = 1000 // results that are listed at once
+	visibleMost = 500  // ranges that are asked for at once
+	maxSources  = 5    // chunks that are named of an entity or relation
+	lookedAt    = 20   // chunks of it that may be among them
+	hitsLooked  = 4    // times as many hits are looked at as wanted, as some may be filtered out
+)
+
+// Service is safe for concurrent use.
+type Service struct {
+	Store  Store
+	Blobs  blob.Store
+	Bounds Bounds
+	Log    *slog.Logger
+
+	mu    sync.Mutex
+	held  []*dataset // used last first
+	build sync.Mutex // one graph is made at a time
+}
+
+type dataset struct {
+	tenantID, id string
+
+	mu      sync.Mutex
+	ranges  map[string]*contents
+	view    *View // nil until it is first made
+	checked time.Time
+	running chan struct{} // closed at the end of the refresh that goes on; nil for none
+	done    int           // ranges that this refresh has read
+	of      int
+	err     error // of the last refresh
+}
+
+// contents are the contributions of one range.
+type contents struct {
+	key    string // of the artifact
+	hidden string // chunks that people changed, sorted
+	all    []graph.Contribution
+}
+
+// View is the graph of a dataset at one moment.
+type View struct {
+	Graph   *graph.Graph
+	BuiltAt time.Time
+	Stale   bool // the dataset has changed since
+	Failed  int  // ranges that could not be read
+
+	keys map[string]string // of the artifacts, by range
+}
+
+// View returns the graph of a dataset, as it is now where that is known within
+// Bounds.Wait, else as it was. A graph that is being made for the first time is
+// a failure that says how far it is.
+func (s *Service) View(ctx context.Context, tenantID, datasetID string) (*View, error) {
+	d := s.of(tenantID, datasetID)
+	d.mu.Lock()
+	if d.running == nil && (d.view == nil || time.Since(d.checked) >= cmp.Or(s.Bounds.Fresh, fresh)) {
+		d.running = make(chan struct{})
+		d.done, d.of = 0, 0
+		go s.refresh(context.WithoutCancel(ctx), d)
+	}
+	running := d.running
+	d.mu.Unlock()
+	if running != nil {
+		timer := time.NewTimer(cmp.Or(s.Bounds.Wait, wait))
+		defer timer.Stop()
+		select {
+		case <-running:
+		case <-timer.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.view == nil && d.running != nil:
+		return nil, sheaf.FailRetryable(sheaf.CategoryTarget, "graph_building", "The graph of this dataset is being made: %d of %d ranges are read. Ask again in a few seconds.", d.done, d.of)
+	case d.view == nil || d.err != nil && !errors.Is(d.err, sheaf.ErrUnavailable):
+		return nil, d.err
+	case d.running != nil || d.err != nil:
+		v := *d.view
+		v.Stale = true
+		return &v, nil
+	}
+	return d.view, nil
+}
+
+// of finds or makes the place of a dataset, and forgets the ones that were not
+// asked for the longest.
+func (s *Service) of(tenantID, datasetID string) *dataset {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.held, func(d *dataset) bool { return d.tenantID == tenantID && d.id == datasetID })
+	d := &dataset{tenantID: tenantID, id: datasetID, ranges: map[string]*contents{}}
+	if i >= 0 {
+		d = s.held[i]
+		s.held = slices.Delete(s.held, i, i+1)
+	}
+	s.held = slices.Insert(s.held, 0, d)
+	s.held = slices.Clip(s.held[:min(len(s.held), cmp.Or(s.Bounds.Graphs, maxGraphs))])
+	return d
+}
+
+// refresh brings a graph to what the dataset is now.
+func (s *Service) refresh(ctx context.Context, d *dataset) {
+	ctx, cancel := context.WithTimeout(ctx, buildTime)
+	defer cancel()
+	s.build.Lock()
+	defer s.build.Unlock()
+	ranges, view, err := s.read(ctx, d)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err = err; err == nil {
+		d.ranges, d.view, d.checked = ranges, view, time.Now()
+	} else if s.Log != nil {
+		s.Log.WarnContext(ctx, "the graph of a dataset could not be made", "dataset", d.id, "error", err)
+	}
+	close(d.running)
+	d.running = nil
+}
+
+// read lists what is live and reads what is new. Only one refresh of a dataset
+// runs at a time, so that its ranges do not change meanwhile.
+func (s *Service) read(ctx context.Context, d *dataset) (map[string]*contents, *View, error) {
+	var results []taskstore.LiveResult
+	chunks, after := 0, ""
+	for {
+		some, err := s.Store.DatasetResults(ctx, d.tenantID, d.id, after, listed)
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(some) == 0 {
+			break
+		}
+		for _, r := range some {
+			chunks += r.Chunks
+		}
+		if most := cmp.Or(s.Bounds.Chunks, maxChunks); chunks > most {
+			return nil, nil, sheaf.Fail(sheaf.CategoryPolicy, "graph_too_large", "A graph is made of at most %d chunks and this dataset has more: put its documents into several datasets.", most)
+		}
+		results, after = append(results, some...), some[len(some)-1].Cursor
+	}
+	visible, err := s.visible(ctx, d.tenantID, results)
+	if err != nil {
+		return nil, nil, err
+	}
+	d.mu.Lock()
+	d.of = len(results)
+	d.mu.Unlock()
+	now := make(map[string]*contents, len(results))
+	keys := make(map[string]string, len(results))
+	changed, failed := d.view == nil, 0
+	for _, r := range results {
+		v, ok := visible[r.RangeID]
+		if !ok {
+			continue // it went meanwhile
+		}
+		var hidden []string
+		for id := range v.Hidden {
+			hidden = append(hidden, id)
+		}
+		slices.Sort(hidden)
+		c := &contents{key: r.ArtifactKey, hidden: strings.Join(hidden, " ")}
+		if known := d.ranges[r.RangeID]; known != nil && known.key == c.key && known.hidden == c.hidden {
+			c = known
+		} else {
+			changed = true
+			stored, err := artifact.Load(ctx, s.Blobs, r.ArtifactKey)
+			switch {
+			case errors.Is(err, sheaf.ErrNotFound), errors.Is(err, sheaf.ErrInvalid):
+				failed++ // the next refresh tries again
+				continue
+			case err != nil:
+				return nil, nil, fmt.Errorf("reading the chunks of a graph: %w", err)
+			}
+			for i := range stored.Chunks {
+				if k := &stored.Chunks[i]; !v.Hidden[k.ID] && (k.Role == "" || k.Role == sheaf.RoleChild) {
+					c.all = append(c.all, contribution(k, r.RangeID, &v))
+				}
+			}
+		}
+		now[r.RangeID], keys[r.RangeID] = c, r.ArtifactKey
+		d.mu.Lock()
+		d.done++
+		d.mu.Unlock()
+	}
+	if !changed && len(now) == len(d.ranges) {
+		v := *d.view
+		return now, &v, nil
+	}
+	var all []graph.Contribution
+	for _, c := range now {
+		all = append(all, c.all...)
+	}
+	return now, &View{Graph: graph.Build(all, graph.Options{}), BuiltAt: time.Now().UTC(), Failed: failed, keys: keys}, nil
+}
+
+// contribution is what a chunk adds: nothing where it is code.
+func contribution(k *sheaf.Chunk, rangeID string, v *taskstore.VisibleRange) graph.Contribution {
+	c := graph.Contribution{Source: graph.Source{DocumentID: v.DocumentID, RangeID: rangeID, ChunkID: k.ID, Pages: k.Pages, Boxes: k.Boxes}}
+	if k.Kind != sheaf.ChunkCode {
+		c.Extraction = graph.Extract(k.Text, k.Language, k.Kind == sheaf.ChunkTable)
+	}
+	return c
+}
+
+func (s *Service) visible(ctx context.Context, tenantID string, results []taskstore.LiveResult) (map[string]taskstore.VisibleRange, error) {
+	ids := make([]string, len(results))
+	for i, r := range results {
+		ids[i] = r.RangeID
+	}
+	return s.seen(ctx, tenantID, ids)
+}
+
+func (s *Service) seen(ctx context.Context, tenantID string, ids []string) (map[string]taskstore.VisibleRange, error) {
+	all := make(map[string]taskstore.VisibleRange, len(ids))
+	slices.Sort(ids)
+	for part := range slices.Chunk(slices.Compact(ids), visibleMost) {
+		some, err := s.Store.Visible(ctx, tenantID, part)
+		if err != nil {
+			return nil, err
+		}
+		for id, v := range some {
+			all[id] = v
+		}
+	}
+	return all, nil
+}
+
+// Part is some entities of a graph, the relations between them, and the
+// communities that they belong to. All of it rests on chunks that may be seen.
+type Part struct {
+	search.GraphInfo
+	Total     Totals `json:"total" doc:"of the whole graph"`
+	Truncated bool   `json:"truncated" doc:"there is more than the limit allows"`
+}
+
+// Totals say what a graph has and what it left out.
+type Totals struct {
+	Entities         int `json:"entities" doc:"in the graph"`
+	Relations        int `json:"relations" doc:"in the graph"`
+	Communities      int `json:"communities" doc:"of the finest level"`
+	DroppedEntities  int `json:"dropped_entities" doc:"least supported ones beyond 50,000"`
+	DroppedRelations int `json:"dropped_relations" doc:"least supported ones beyond 200,000"`
+	FailedRanges     int `json:"failed_ranges" doc:"whose chunks could not be read"`
+}
+
+// Around returns up to limit entities around one, at most depth relations away;
+// entity "" stands for those of the highest rank. One that is not there is
+// sheaf.ErrNotFound, with names that are alike.
+func (s *Service) Around(ctx context.Context, tenantID, datasetID, entity string, depth, limit int) (*Part, error) {
+	v, err := s.View(ctx, tenantID, datasetID)
+	if err != nil {
+		return nil, err
+	}
+	g := v.Graph
+	part := g.Top(limit)
+	if entity != "" {
+		at, ok := g.Find(entity)
+		if !ok {
+			hint := "list the entities without a name"
+			if alike := g.Suggest(entity, 3); len(alike) > 0 {
+				hint = "perhaps you mean " + strings.Join(alike, " or ")
+			}
+			return nil, fmt.Errorf("%w: the graph has no entity of that name; %s", sheaf.ErrNotFound, hint)
+		}
+		part = g.Around(at, depth, limit)
+	}
+	var communities []int32
+	for _, e := range part.Entities {
+		if c := g.Entities[e].Community; c >= 0 && !slices.Contains(communities, c) {
+			communities = append(communities, c)
+		}
+	}
+	info, err := s.info(ctx, tenantID, v, part.Entities, part.Relations, communities)
+	if err != nil {
+		return nil, err
+	}
+	out := &Part{GraphInfo: *info, Truncated: part.More, Total: Totals{Entities: len(g.Entities), Relations: len(g.Relations),
+		DroppedEntities: g.DroppedEntities, DroppedRelations: g.DroppedRelations, FailedRanges: v.Failed}}
+	for i := range g.Communities {
+		if g.Communities[i].Level == 0 {
+			out.Total.Communities++
+		}
+	}
+	return out, nil
+}
+
+const communityNames = 10 // entities that are named of a community
+
+// info describes parts of a graph, without what no visible chunk supports.
+func (s *Service) info(ctx context.Context, tenantID string, v *View, entities, relations, communities []int32) (*search.GraphInfo, error) {
+	g := v.Graph
+	var ids []string
+	add := func(chunks []int32) {
+		for _, c := range chunks[:min(len(chunks), lookedAt)] {
+			ids = append(ids, g.Sources[c].RangeID)
+		}
+	}
+	for _, e := range entities {
+		add(g.Entities[e].Chunks)
+	}
+	for _, r := range relations {
+		add(g.Relations[r].Chunks)
+	}
+	for _, c := range communities {
+		for _, e := range g.Communities[c].Entities[:min(communityNames, len(g.Communities[c].Entities))] {
+			add(g.Entities[e].Chunks)
+		}
+	}
+	visible, err := s.seen(ctx, tenantID, ids)
+	if err != nil {
+		return nil, err
+	}
+	sources := func(chunks []int32) []search.GraphSource {
+		var out []search.GraphSource
+		for _, c := range chunks[:min(len(chunks), lookedAt)] {
+			src := &g.Sources[c]
+			if r, ok := visible[src.RangeID]; !ok || r.Hidden[src.ChunkID] {
+				continue
+			}
+			if out = append(out, search.GraphSource(*src)); len(out) == maxSources {
+				break
+			}
+		}
+		return out
+	}
+	out := &search.GraphInfo{Entities: []search.GraphEntity{}, Relations: []search.GraphRelation{}, Communities: []search.GraphCommunity{}, BuiltAt: v.BuiltAt, Stale: v.Stale}
+	shown := map[int32]bool{}
+	for _, i := range entities {
+		e := &g.Entities[i]
+		from := sources(e.Chunks)
+		if shown[i] = from != nil; !shown[i] {
+			continue
+		}
+		made := search.GraphEntity{ID: e.Key, Name: e.Name, Type: e.Type, Count: e.Count, Degree: e.Degree, Rank: e.Rank, Sources: from, Chunks: len(e.Chunks)}
+		if e.Community >= 0 {
+			made.Community = new(int(e.Community))
+		}
+		out.Entities = append(out.Entities, made)
+	}
+	for _, i := range relations {
+		r := &g.Relations[i]
+		if from := sources(r.Chunks); from != nil {
+			out.Relations = append(out.Relations, search.GraphRelation{Source: g.Entities[r.A].Key, Target: g.Entities[r.B].Key, Count: r.Count, Weight: r.Weight, Sources: from, Chunks: len(r.Chunks)})
+		}
+	}
+	for _, i := range communities {
+		c := &g.Communities[i]
+		made := search.GraphCommunity{ID: int(i), Size: len(c.Entities)}
+		var names []string
+		for _, e := range c.Entities[:min(communityNames, len(c.Entities))] {
+			if sources(g.Entities[e].Chunks) != nil {
+				made.Entities = append(made.Entities, g.Entities[e].Key)
+				names = append(names, g.Entities[e].Name)
+			}
+		}
+		if made.Title = strings.Join(names[:min(3, len(names))], ", "); names != nil {
+			out.Communities = append(out.Communities, made)
+		}
+	}
+	return out, nil
+}
+
+// FindInGraph implements search.Grapher.
+func (s *Service) FindInGraph(ctx context.Context, tenantID, datasetID, query string, mode search.GraphMode, limit int, keep func(*search.Hit) bool) ([]search.Hit, *search.GraphInfo, error) {
+	v, err := s.View(ctx, tenantID, datasetID)
+	if err != nil {
+		return nil, nil, err
+	}
+	find := v.Graph.Local
+	if mode == search.GraphGlobal {
+		find = v.Graph.Global
+	}
+	a := find(query, limit*hitsLooked)
+	entities := make([]int32, len(a.Entities))
+	for i, e := range a.Entities {
+		entities[i] = e.At
+	}
+	info, err := s.info(ctx, tenantID, v, entities, a.Relations, a.Communities)
+	if err != nil {
+		return nil, nil, err
+	}
+	hits, err := s.hits(ctx, tenantID, datasetID, v, a.Chunks, limit, keep)
+	return hits, info, err
+}
+
+// hits reads the chunks that an answer names, as far as they may be seen.
+func (s *Service) hits(ctx context.Context, tenantID, datasetID string, v *View, chunks []graph.Scored, limit int, keep func(*search.Hit) bool) ([]search.Hit, error) {
+	ids := make([]string, len(chunks))
+	for i, c := range chunks {
+		ids[i] = v.Graph.Sources[c.At].RangeID
+	}
+	visible, err := s.seen(ctx, tenantID, ids)
+	if err != nil {
+		return nil, err
+	}
+	read := map[string]map[string]*sheaf.Chunk{}
+	out := []search.Hit{}
+	for _, c := range chunks {
+		src := &v.Graph.Sources[c.At]
+		r, ok := visible[src.RangeID]
+		if !ok || r.DatasetID != datasetID || r.DocumentID != src.DocumentID || r.Hidden[src.ChunkID] {
+			continue
+		}
+		if read[src.RangeID] == nil {
+			stored, err := artifact.Load(ctx, s.Blobs, v.keys[src.RangeID])
+			if errors.Is(err, sheaf.ErrNotFound) || errors.Is(err, sheaf.ErrInvalid) {
+				continue
+			} else if err != nil {
+				return nil, err
+			}
+			read[src.RangeID] = map[string]*sheaf.Chunk{}
+			for i := range stored.Chunks {
+				read[src.RangeID][stored.Chunks[i].ID] = &stored.Chunks[i]
+			}
+		}
+		chunk := read[src.RangeID][src.ChunkID]
+		if chunk == nil {
+			continue
+		}
+		h := search.Hit{Scores: search.Scores{Graph: c.Score / chunks[0].Score}, Chunk: *chunk,
+			Document: search.Document{ID: r.DocumentID, Name: r.Name, DatasetID: r.DatasetID, MediaType: r.MediaType}}
+		h.Chunk.Generation = r.Generation
+		if r.Edited != nil {
+			h.Chunk.ID, h.Chunk.RangeID = r.Edited.ChunkID, cmp.Or(r.Edited.RangeID, h.Chunk.RangeID)
+		}
+		if keep(&h) {
+			if out = append(out, h); len(out) == limit {
+				break
+			}
+		}
+	}
+	return out, nil
+}
+
+// WriteGraphML writes the whole graph of a dataset.
+func (s *Service) WriteGraphML(ctx context.Context, tenantID, datasetID string, w io.Writer) error {
+	v, err := s.View(ctx, tenantID, datasetID)
+	if err != nil {
+		return err
+	}
+	ids := make([]string, 0, len(v.keys))
+	for id := range v.keys {
+		ids = append(ids, id)
+	}
+	visible, err := s.seen(ctx, tenantID, ids)
+	if err != nil {
+		return err
+	}
+	return v.Graph.WriteGraphML(w, func(src graph.Source) bool {
+		r, ok := visible[src.RangeID]
+		return ok && !r.Hidden[src.ChunkID]
+	})
+}

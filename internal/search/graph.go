@@ -1,0 +1,203 @@
+package search
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"sheaf"
+	"sheaf/internal/index"
+)
+
+// GraphMode chooses how the graph of a dataset is searched.
+type GraphMode string
+
+const (
+	GraphLocal  GraphMode = "local"
+	GraphGlobal GraphMode = "global"
+	GraphMix    GraphMode = "mix"
+)
+
+// Grapher searches the graph of a dataset. What it finds is visible: no hit,
+// entity or relation rests on a chunk that may not be seen.
+type Grapher interface {
+	// FindInGraph returns up to limit hits, best first, of which keep is true.
+	// Their Scores.Graph orders them. Mode is GraphLocal or GraphGlobal.
+	FindInGraph(ctx context.Context, tenantID, datasetID, query string, mode GraphMode, limit int, keep func(*Hit) bool) ([]Hit, *GraphInfo, error)
+}
+
+// GraphInfo is what a search found in a graph beside the hits.
+type GraphInfo struct {
+	Entities    []GraphEntity    `json:"entities" doc:"what chunks name, best first"`
+	Relations   []GraphRelation  `json:"relations" doc:"entities that stand in the same sentences, heaviest first"`
+	Communities []GraphCommunity `json:"communities" doc:"groups of entities that stand close to each other"`
+	BuiltAt     time.Time        `json:"built_at" doc:"when the graph was made"`
+	Stale       bool             `json:"stale,omitempty" doc:"documents have changed since, and are being read"`
+}
+
+// GraphEntity is something that chunks name.
+type GraphEntity struct {
+	ID        string        `json:"id" doc:"normalised name: unique in the graph"`
+	Name      string        `json:"name" doc:"as most sentences write it"`
+	Type      string        `json:"type" enum:"name,organization,person,term" doc:"as far as rules can tell"`
+	Count     int           `json:"count" doc:"sentences that name it"`
+	Degree    int           `json:"degree" doc:"relations it has"`
+	Rank      float64       `json:"rank" doc:"PageRank; of all entities together 1"`
+	Community *int          `json:"community,omitempty" doc:"id of its community; absent for what stands beside nearly everything"`
+	Sources   []GraphSource `json:"sources" doc:"some of the chunks that name it"`
+	Chunks    int           `json:"chunks" doc:"chunks that name it"`
+}
+
+// GraphRelation is two entities that stand in the same sentences.
+type GraphRelation struct {
+	Source  string        `json:"source" doc:"id of an entity"`
+	Target  string        `json:"target" doc:"id of the other"`
+	Count   int           `json:"count" doc:"sentences that name both"`
+	Weight  float64       `json:"weight" doc:"mutual information: how often they stand together, and how much more often than by chance"`
+	Sources []GraphSource `json:"sources" doc:"some of the chunks that say so"`
+	Chunks  int           `json:"chunks" doc:"chunks that say so"`
+}
+
+// GraphCommunity is a group of entities that stand close to each other.
+type GraphCommunity struct {
+	ID       int      `json:"id" doc:"number of the community in this graph"`
+	Title    string   `json:"title" doc:"names of its most central entities"`
+	Size     int      `json:"size" doc:"entities"`
+	Entities []string `json:"entities" doc:"ids of its most central entities"`
+}
+
+// GraphSource is a chunk that supports something, with where it stands.
+type GraphSource struct {
+	DocumentID string      `json:"document_id" doc:"of the chunk"`
+	RangeID    string      `json:"range_id" doc:"range that the chunk belongs to"`
+	ChunkID    string      `json:"chunk_id" doc:"id of the chunk"`
+	Pages      []int       `json:"pages" doc:"of the chunk"`
+	Boxes      []sheaf.Box `json:"boxes" doc:"where it stands on them"`
+}
+
+// rrf is the constant of reciprocal rank fusion (Cormack et al. 2009).
+const rrf = 60
+
+func (s *Searcher) searchGraph(ctx context.Context, tenantID string, r Request, started time.Time) (*Response, error) {
+	switch r.Graph {
+	case GraphLocal, GraphGlobal, GraphMix:
+	default:
+		return nil, fmt.Errorf("%w: graph is %q: it must be local, global or mix", sheaf.ErrInvalid, r.Graph)
+	}
+	if len(r.Datasets) != 1 {
+		return nil, fmt.Errorf("%w: graph searches one dataset: name it in the address", sheaf.ErrInvalid)
+	}
+	if r.Graph != GraphMix && r.Mode != "" {
+		return nil, fmt.Errorf("%w: mode chooses between words and vectors and does nothing with graph %s: leave it out, or search with graph mix", sheaf.ErrInvalid, r.Graph)
+	}
+	if s.Graphs == nil {
+		return nil, sheaf.Fail(sheaf.CategoryPolicy, "no_graph", "This server makes no graphs: search without graph.")
+	}
+	answer := &Response{Hits: []Hit{}}
+	text := r
+	text.Graph, text.Threshold = "", nil
+	mode := r.Graph
+	if r.Graph == GraphMix {
+		mode = GraphLocal
+		found, err := s.search(ctx, tenantID, text, started)
+		if err != nil {
+			return nil, err
+		}
+		answer = found
+	}
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	if r.none() {
+		return answer, nil
+	}
+	hits, info, err := s.Graphs.FindInGraph(ctx, tenantID, r.Datasets[0], r.Query, mode, r.Limit, r.Filter.keeps)
+	if err != nil {
+		return nil, err
+	}
+	answer.Graph = info
+	for i := range hits {
+		h := &hits[i]
+		h.Score = h.Scores.Graph
+		if r.Highlight {
+			h.Highlight = index.ParseWords(r.Query).Highlight(h.Chunk.Text)
+		}
+	}
+	if r.Graph == GraphMix {
+		answer.Hits = fuseLists(answer.Hits, hits)
+	} else {
+		answer.Hits = hits
+	}
+	if r.Explain {
+		for i := range answer.Hits {
+			h := &answer.Hits[i]
+			h.Explanation = append(h.Explanation, Part{"graph", h.Scores.Graph, h.Scores.Graph})
+		}
+	}
+	seen := map[string]bool{}
+	answer.Hits = slices.DeleteFunc(answer.Hits, func(h Hit) bool {
+		if r.Threshold != nil && h.Score < *r.Threshold {
+			return true
+		}
+		if r.GroupBy == "" {
+			return false
+		}
+		group := h.Document.ID
+		if r.GroupBy == GroupByPage && len(h.Chunk.Pages) > 0 {
+			group += fmt.Sprint("/", h.Chunk.Pages[0])
+		}
+		again := seen[group]
+		seen[group] = true
+		return again
+	})
+	answer.Hits = answer.Hits[:min(len(answer.Hits), r.Limit)]
+	answer.TookMS = math.Round(time.Since(started).Seconds()*1e5) / 100
+	return answer, nil
+}
+
+// fuseLists joins two lists by the rank in each. The best has the score 1.
+func fuseLists(text, graph []Hit) []Hit {
+	at := map[string]int{}
+	var out []Hit
+	for _, list := range [][]Hit{text, graph} {
+		for rank, h := range list {
+			i, seen := at[h.Chunk.ID]
+			if !seen {
+				i = len(out)
+				at[h.Chunk.ID] = i
+				out = append(out, h)
+				out[i].Score = 0
+			}
+			out[i].Score += 1 / float64(rrf+1+rank)
+			out[i].Scores.Graph = max(out[i].Scores.Graph, h.Scores.Graph)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Hit) int { return cmp.Compare(b.Score, a.Score) })
+	for i := len(out) - 1; i >= 0; i-- {
+		out[i].Score /= out[0].Score
+	}
+	return out
+}
+
+// keeps reports whether a hit that the index did not filter passes the filter.
+func (f *Filter) keeps(h *Hit) bool {
+	oneOf := func(l List, has []string) bool {
+		return l == nil || slices.ContainsFunc(has, func(s string) bool { return slices.Contains(l, s) })
+	}
+	page := func(p int) bool { return p >= f.Pages.From && (f.Pages.To == 0 || p <= f.Pages.To) }
+	e := index.Entry{Chunk: h.Chunk}
+	for key, value := range maps.All(f.Metadata) {
+		if h.Chunk.Metadata[key] != value {
+			return false
+		}
+	}
+	return oneOf(f.DocumentIDs, []string{h.Document.ID}) && oneOf(f.MediaTypes, []string{h.Document.MediaType}) &&
+		oneOf(f.Languages, []string{strings.ToLower(h.Chunk.Language)}) &&
+		oneOf(index.Labels(f.Keywords), e.Keywords()) && oneOf(index.Labels(f.Tags), e.Tags()) &&
+		(f.Pages == Pages{} || slices.ContainsFunc(h.Chunk.Pages, page))
+}
