@@ -136,8 +136,7 @@ var errCut = errors.New("cut off here")
 // ended there.
 type cutting struct {
 	executor.RunStore
-	blobs blob.Store
-	left  int
+	left int
 }
 
 func (c *cutting) step() error {
