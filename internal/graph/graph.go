@@ -98,7 +98,6 @@ type Graph struct {
 // tally counts what the chunks say of one key.
 type tally struct {
 	count  int
-	strong bool
 	names  map[string]int
 	types  map[string]int
 	chunks []int32
