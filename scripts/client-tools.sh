@@ -38,7 +38,7 @@ if [ ! -d "$dir" ]; then
   python3 -m venv "$tmp/venv" && "$tmp/venv/bin/pip" install -q --disable-pip-version-check --target "$tmp/python" "tika==$TIKA" "docling-slim[service-client]==$DOCLING" >&2
   "$tmp/venv/bin/pip" install -q --disable-pip-version-check --python-version 3.13 --ignore-requires-python --only-binary=:all: --target "$tmp/ragflow" "ragflow-sdk==$RAGFLOW" >&2
   ln -s "$(python313 "$tmp")" "$tmp/python3.13"
-  rm -rf "$tmp/venv"
+  rm -rf "$tmp/venv" "$cache"/clients-* # of other versions
   mv -T "$tmp" "$dir" 2>/dev/null || rm -rf "$tmp" # another process was first
 fi
 
