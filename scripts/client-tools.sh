@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # Fetches the clients that the interfaces of other programs are tested with into the cache folder, once: the command line
-# of the MCP inspector from npm, and Python packages. None of them is part of the product. Prints the folder.
+# of the MCP inspector and OpenAI's client from npm, and Python packages. None of them is part of the product. Prints the folder.
 set -euo pipefail
 
 INSPECTOR=1.0.3
 TIKA=3.3.2
 DOCLING=2.143.0
 RAGFLOW=0.27.1
+OPENAI_PYTHON=3.54.0
+OPENAI_NODE=7.57.0
 if [ "$(id -u)" = 0 ]; then cache=${SHEAF_CACHE:-/var/cache/sheaf-test}; else cache=${SHEAF_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sheaf-test}; fi
-dir=$cache/clients-$INSPECTOR-$TIKA-$DOCLING-$RAGFLOW
+dir=$cache/clients-$INSPECTOR-$TIKA-$DOCLING-$RAGFLOW-$OPENAI_PYTHON-$OPENAI_NODE
 
 # A Python 3.13, which alone the client of RAGFlow runs under: one that is installed, or one that uv fetches to $1.
 python313() {
@@ -33,9 +35,9 @@ if [ ! -d "$dir" ]; then
     { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends "${need[@]}"; } >/dev/null
   fi
   mkdir -p "$cache"; tmp=$(mktemp -d "$cache/clients.XXXX"); chmod 755 "$tmp"
-  npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$tmp" "@modelcontextprotocol/inspector@$INSPECTOR" >&2
+  npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$tmp" "@modelcontextprotocol/inspector@$INSPECTOR" "openai@$OPENAI_NODE" >&2
   # The packages lie in folders of their own, which PYTHONPATH names: a venv could not be moved.
-  python3 -m venv "$tmp/venv" && "$tmp/venv/bin/pip" install -q --disable-pip-version-check --target "$tmp/python" "tika==$TIKA" "docling-slim[service-client]==$DOCLING" >&2
+  python3 -m venv "$tmp/venv" && "$tmp/venv/bin/pip" install -q --disable-pip-version-check --target "$tmp/python" "tika==$TIKA" "docling-slim[service-client]==$DOCLING" "openai==$OPENAI_PYTHON" >&2
   "$tmp/venv/bin/pip" install -q --disable-pip-version-check --python-version 3.13 --ignore-requires-python --only-binary=:all: --target "$tmp/ragflow" "ragflow-sdk==$RAGFLOW" >&2
   ln -s "$(python313 "$tmp")" "$tmp/python3.13"
   rm -rf "$tmp/venv" "$cache"/clients-* # of other versions

@@ -13,6 +13,7 @@ import (
 	"sheaf/internal/docling"
 	"sheaf/internal/facade"
 	"sheaf/internal/mcp"
+	"sheaf/internal/openaistore"
 	"sheaf/internal/openwebui"
 	"sheaf/internal/ragflow"
 	"sheaf/internal/tika"
@@ -35,6 +36,8 @@ func (a *app) interfaces(v1 http.RoundTripper) map[string]http.Handler {
 			maps.Copy(out, docling.Routes(v1, version))
 		case "ragflow":
 			maps.Copy(out, ragflow.Routes(v1))
+		case "openai":
+			maps.Copy(out, openaistore.Routes(v1))
 		}
 	}
 	return out

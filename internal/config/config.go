@@ -68,11 +68,11 @@ type Server struct {
 	DebugRemote    bool     `toml:"debug_remote" doc:"debug_listen may be an address that others can reach, which must be a network of your own; pprof answers callers on this host alone"`
 	DebugListen    string   `toml:"debug_listen" doc:"private address for /healthz, /readyz, /metrics and pprof, of every role; empty for none"`
 	AllowURLs      []string `toml:"allow_urls" doc:"hosts that documents may be fetched from by URL; empty for none"`
-	Interfaces     []string `toml:"interfaces" doc:"protocols of other programs that are served beside the API: mcp, tika, openwebui, dify, docling, ragflow; none for none. Empty: all where server.auth is off, none where it is on"`
+	Interfaces     []string `toml:"interfaces" doc:"protocols of other programs that are served beside the API: mcp, tika, openwebui, dify, docling, ragflow, openai; none for none. Empty: all where server.auth is off, none where it is on"`
 }
 
 // InterfaceNames are the protocols that server.interfaces may name.
-var InterfaceNames = []string{"mcp", "tika", "openwebui", "dify", "docling", "ragflow"}
+var InterfaceNames = []string{"mcp", "tika", "openwebui", "dify", "docling", "ragflow", "openai"}
 
 // Served lists the protocols of other programs that are served.
 func (s Server) Served() []string {

@@ -1,0 +1,224 @@
+// Package openaistore speaks OpenAI's interface of files and vector stores. It
+// stands before /v1: a vector store is a dataset, a file an unstarted document
+// of a dataset of its own, a file of a store a document made of its bytes, and
+// a batch of files a job.
+package openaistore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"sheaf"
+	"sheaf/internal/facade"
+)
+
+// Prefix of the routes: the base URL of clients ends in it.
+const Prefix = "/openai/v1"
+
+// maxBodyBytes of a request that is no file: 2,000 files of a batch with
+// attributes fit.
+const maxBodyBytes = 32 << 20
+
+// pollAfter is how long clients shall wait between questions, in milliseconds.
+const pollAfter = "250"
+
+// call is one request.
+type call struct {
+	*facade.Client
+	w http.ResponseWriter
+	r *http.Request
+}
+
+// Routes are those of the interface.
+func Routes(v1 http.RoundTripper) map[string]http.Handler {
+	out := map[string]http.Handler{}
+	for pattern, f := range map[string]func(context.Context, *call) (any, error){
+		"POST /files":               upload,
+		"GET /files":                listFiles,
+		"GET /files/{file}":         readFile,
+		"DELETE /files/{file}":      deleteFile,
+		"GET /files/{file}/content": fileContent,
+
+		"POST /vector_stores":                createStore,
+		"GET /vector_stores":                 listStores,
+		"GET /vector_stores/{store}":         readStore,
+		"POST /vector_stores/{store}":        changeStore,
+		"DELETE /vector_stores/{store}":      deleteStore,
+		"POST /vector_stores/{store}/search": searchStore,
+
+		"POST /vector_stores/{store}/files":               attachFile,
+		"GET /vector_stores/{store}/files":                listStoreFiles,
+		"GET /vector_stores/{store}/files/{file}":         readStoreFile,
+		"POST /vector_stores/{store}/files/{file}":        changeStoreFile,
+		"DELETE /vector_stores/{store}/files/{file}":      detachFile,
+		"GET /vector_stores/{store}/files/{file}/content": storeFileContent,
+
+		"POST /vector_stores/{store}/file_batches":                createBatch,
+		"GET /vector_stores/{store}/file_batches/{batch}":         readBatch,
+		"POST /vector_stores/{store}/file_batches/{batch}/cancel": cancelBatch,
+		"GET /vector_stores/{store}/file_batches/{batch}/files":   listBatchFiles,
+
+		"POST /embeddings": embeddings,
+	} {
+		method, path, _ := strings.Cut(pattern, " ")
+		out[method+" "+Prefix+path] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			c := &call{facade.Inside(v1, r.Header), w, r}
+			v, err := f(r.Context(), c)
+			switch {
+			case err != nil:
+				refuse(c, err)
+			case v != nil:
+				facade.Answer(w, nil, v)
+			}
+		})
+	}
+	return out
+}
+
+// refusal is an answer that /v1 did not give, to a parameter.
+type refusal struct {
+	e     *facade.Error
+	param string
+}
+
+func (r *refusal) Error() string { return r.e.Error() }
+func (r *refusal) Unwrap() error { return r.e }
+
+func invalid(param, format string, args ...any) error {
+	return &refusal{&facade.Error{Status: http.StatusBadRequest, Code: "invalid_value", Detail: fmt.Sprintf(format, args...)}, param}
+}
+
+func missing(what, id string) error {
+	return &refusal{&facade.Error{Status: http.StatusNotFound, Code: "not_found", Detail: fmt.Sprintf("There is no %s %q; list what there is, and check the id", what, id)}, ""}
+}
+
+func absent(err error) bool {
+	e, ok := errors.AsType[*facade.Error](err)
+	return ok && e.Status == http.StatusNotFound
+}
+
+// refuse answers an error in OpenAI's form, with a status that clients know.
+func refuse(c *call, err error) {
+	var param any
+	if own, ok := errors.AsType[*refusal](err); ok {
+		if own.param != "" {
+			param = own.param
+		}
+		// A request that is wrong says so to whoever has a key, and to nobody else.
+		if no := c.Call(context.WithoutCancel(c.r.Context()), http.MethodGet, "/v1/info", nil, nil); no != nil {
+			err, param = no, nil
+		}
+	}
+	e := *facade.AsError(err)
+	kind := "invalid_request_error"
+	switch {
+	case e.Status == http.StatusUnauthorized:
+		e.Code = "invalid_api_key"
+	case e.Status == http.StatusForbidden:
+		kind = "permission_error"
+	case e.Status == http.StatusUnsupportedMediaType:
+		e.Status, e.Code = http.StatusBadRequest, codeUnsupported
+	case e.Status == http.StatusUnprocessableEntity:
+		e.Status = http.StatusBadRequest
+	case e.Status == http.StatusTooManyRequests:
+		kind = "rate_limit_error"
+		if e.Code == sheaf.CodeLimit { // a quota does not empty while a client waits
+			c.w.Header().Set("x-should-retry", "false")
+		}
+	case e.Status >= http.StatusInternalServerError:
+		kind = "server_error"
+	}
+	facade.Answer(c.w, &e, map[string]any{"error": map[string]any{"message": e.Detail, "type": kind, "param": param, "code": e.Code}})
+}
+
+// body reads the JSON of a request; an empty one is {}.
+func (c *call) body(into any) error {
+	b, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, maxBodyBytes))
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		return &refusal{&facade.Error{Status: http.StatusRequestEntityTooLarge, Code: "too_large", Detail: fmt.Sprintf("The request is larger than %d MiB; send less at once", maxBodyBytes>>20)}, ""}
+	}
+	if err != nil {
+		return invalid("", "The request broke off; send it again")
+	}
+	if len(b) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(b, into); err != nil {
+		if bad, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+			return invalid(bad.Field, "%s cannot be a JSON %s", bad.Field, bad.Value)
+		}
+		return invalid("", "The body is no JSON that can be read: %v", err)
+	}
+	return nil
+}
+
+// Prefixes of ids. The rest is the id in /v1.
+const (
+	filePrefix  = "file-"
+	storePrefix = "vs_"
+	batchPrefix = "vsfb_"
+)
+
+// inner is the id in /v1 that an id stands for, "" for none.
+func inner(prefix, id string) string {
+	if s, ok := strings.CutPrefix(id, prefix); ok && sheaf.ValidID(s) {
+		return s
+	}
+	return ""
+}
+
+// Keys of attributes. What /v1 has no word for is stored under metaKey; the others
+// have keys of their own so that changes at once all come to pass.
+const (
+	metaKey   = "openai"
+	activeKey = "openai.last_active" // of a store: Unix seconds
+	copyKey   = "openai.store."      // of a file, with a store's id: the document made of it there
+)
+
+// metaOf reads what is stored under a key; what is not there leaves it as it is.
+func metaOf(a sheaf.Attributes, key string, into any) {
+	if b, ok := a[key]; ok {
+		_ = json.Unmarshal(b, into) // what another program wrote there is nothing to us
+	}
+}
+
+// change writes attributes of a document or dataset.
+func (c *call) change(ctx context.Context, path string, attributes map[string]any, out any) error {
+	return c.Call(ctx, http.MethodPatch, path, map[string]any{"attributes": attributes}, out)
+}
+
+// docPath is a document's path, whatever its dataset.
+func docPath(id string) string { return facade.Path("v1", "datasets", "-", "documents", id) }
+
+func (c *call) document(ctx context.Context, id string) (*sheaf.Document, error) {
+	var d sheaf.Document
+	if err := c.Call(ctx, http.MethodGet, docPath(id), nil, &d); err != nil {
+		return nil, err
+	}
+	return &d, nil
+}
+
+// remove deletes a document; one that is gone is no error.
+func (c *call) remove(ctx context.Context, id string) error {
+	if err := c.Call(ctx, http.MethodDelete, docPath(id), nil, nil); err != nil && !absent(err) {
+		return err
+	}
+	return nil
+}
+
+// embeddings hands a request to /v1/embeddings, which speaks the same.
+func embeddings(ctx context.Context, c *call) (any, error) {
+	resp, err := c.Do(ctx, http.MethodPost, "/v1/embeddings", c.r.Body, http.Header{"Content-Type": {"application/json"}})
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	c.w.Header().Set("Content-Type", "application/json")
+	_, _ = io.Copy(c.w, resp.Body) // the client may be gone
+	return nil, nil
+}
