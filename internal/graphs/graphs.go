@@ -211,15 +211,15 @@ func (s *Service) read(ctx context.Context, d *dataset) (map[string]*contents, *
 		if known := d.ranges[r.RangeID]; known != nil && known.key == c.key && known.hidden == c.hidden {
 			c = known
 		} else {
-			changed = true
 			stored, err := artifact.Load(ctx, s.Blobs, r.ArtifactKey)
 			switch {
 			case errors.Is(err, sheaf.ErrNotFound), errors.Is(err, sheaf.ErrInvalid):
-				failed++ // the next refresh tries again
+				failed++ // the next refresh tries again, and makes the graph anew only if it can be read
 				continue
 			case err != nil:
 				return nil, nil, fmt.Errorf("reading the chunks of a graph: %w", err)
 			}
+			changed = true
 			for i := range stored.Chunks {
 				if k := &stored.Chunks[i]; !v.Hidden[k.ID] && (k.Role == "" || k.Role == sheaf.RoleChild) {
 					c.all = append(c.all, contribution(k, r.RangeID, &v))
@@ -233,6 +233,7 @@ func (s *Service) read(ctx context.Context, d *dataset) (map[string]*contents, *
 	}
 	if !changed && len(now) == len(d.ranges) {
 		v := *d.view
+		v.Failed = failed
 		return now, &v, nil
 	}
 	var all []graph.Contribution
