@@ -88,7 +88,7 @@ func (c *Client) Submit(ctx context.Context, in Conversion) (*sheaf.Job, []sheaf
 			return nil, nil, err
 		}
 	}
-	q, header, body := url.Values{}, http.Header{}, &watched{r: in.Body}
+	q, header, body := url.Values{}, http.Header{}, &Watched{Reader: in.Body}
 	if in.Job != "" {
 		q.Set("job", in.Job)
 	}
@@ -97,7 +97,7 @@ func (c *Client) Submit(ctx context.Context, in Conversion) (*sheaf.Job, []sheaf
 		if err != nil {
 			return nil, nil, err
 		}
-		body.r = bytes.NewReader(b)
+		body.Reader = bytes.NewReader(b)
 		header.Set("Content-Type", "application/json")
 	} else {
 		q.Set("name", in.Name)
@@ -114,7 +114,7 @@ func (c *Client) Submit(ctx context.Context, in Conversion) (*sheaf.Job, []sheaf
 		}
 	}
 	resp, err := c.Do(ctx, http.MethodPost, Path("v1", "datasets", dataset, "documents")+"?"+q.Encode(), body, header)
-	if e := (*Error)(nil); body.err != nil && errors.As(err, &e) && e.Status >= http.StatusInternalServerError {
+	if e := (*Error)(nil); body.Err != nil && errors.As(err, &e) && e.Status >= http.StatusInternalServerError {
 		return nil, nil, &Error{Status: http.StatusBadRequest, Code: "broken_off", Detail: "The file broke off on its way; send it again", Retryable: true}
 	}
 	if err != nil {
@@ -131,16 +131,18 @@ func (c *Client) Submit(ctx context.Context, in Conversion) (*sheaf.Job, []sheaf
 	return &sent.Job, sent.Documents, nil
 }
 
-// watched remembers why its reader stopped before the end.
-type watched struct {
-	r   io.Reader
-	err error
+// Watched remembers in Err why its reader stopped before the end, so that a body
+// that broke off is told from a server that refused it.
+type Watched struct {
+	Reader io.Reader
+	Err    error
 }
 
-func (w *watched) Read(p []byte) (int, error) {
-	n, err := w.r.Read(p)
+// Read reads of the reader.
+func (w *Watched) Read(p []byte) (int, error) {
+	n, err := w.Reader.Read(p)
 	if err != nil && err != io.EOF {
-		w.err = err
+		w.Err = err
 	}
 	return n, err
 }

@@ -83,20 +83,6 @@ func (c *call) file(ctx context.Context, id string) (*sheaf.Document, error) {
 	return d, err
 }
 
-// watched remembers why its reader stopped before the end.
-type watched struct {
-	r   io.Reader
-	err error
-}
-
-func (w *watched) Read(p []byte) (int, error) {
-	n, err := w.r.Read(p)
-	if err != nil && err != io.EOF {
-		w.err = err
-	}
-	return n, err
-}
-
 var errBrokeOff = invalid("file", "The upload broke off or is no valid multipart/form-data; send it again")
 
 // upload keeps a file. The form's fields may come before or after it.
@@ -179,9 +165,9 @@ func (c *call) keep(ctx context.Context, name, mediaType string, r io.Reader) (*
 	if media, _, err := mime.ParseMediaType(mediaType); err == nil && media != "application/octet-stream" && media != "multipart/form-data" {
 		header.Set("Content-Type", media)
 	}
-	body := &watched{r: r}
+	body := &facade.Watched{Reader: r}
 	resp, err := c.Do(ctx, http.MethodPost, facade.Path("v1", "datasets", filesDataset, "documents")+"?"+url.Values{"hold": {"true"}, "name": {name}}.Encode(), body, header)
-	if body.err != nil {
+	if body.Err != nil {
 		if err == nil {
 			resp.Body.Close()
 		}
