@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prints the licences and notices of all that the binaries contain: its Go modules, the Go library, and what lies in this
-# repository under a licence of its own. `make notices` writes them to THIRD_PARTY_NOTICES; lint says when that is old.
+# repository under a licence of its own (the clients are packages of their own, with Sheaf's licence). `make notices` writes them to THIRD_PARTY_NOTICES; lint says when that is old.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export LC_ALL=C CGO_ENABLED=0 GOOS=linux GOARCH=amd64
@@ -25,7 +25,7 @@ done < <(go list -deps -f '{{with .Module}}{{if not .Main}}{{with .Replace}}{{.P
 while read -r dir; do
   mapfile -t files < <(licences "$dir")
   add "what lies in $dir" "${files[@]}"
-done < <(git ls-files | grep -Ei '/(licen[cs]e|notice)[^/]*$' | grep -Ev '[.](go|sh)$' | xargs -n 1 dirname | sort -u)
+done < <(git ls-files | grep -Ei '/(licen[cs]e|notice)[^/]*$' | grep -v '^clients/' | grep -Ev '[.](go|sh)$' | xargs -n 1 dirname | sort -u)
 
 echo "Sheaf contains the work of others. Each is named here with its licence. scripts/notices.sh makes this file."
 for sum in $(for s in "${!who[@]}"; do printf '%s %s\n' "${who[$s]%%$'\n'*}" "${s%% *}"; done | sort | awk '{ print $NF }'); do
