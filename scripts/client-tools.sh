@@ -32,7 +32,7 @@ if [ ! -d "$dir" ]; then
   python3 -c 'import ensurepip, venv' 2>/dev/null || need+=(python3-venv)
   if [ ${#need[@]} -gt 0 ]; then
     [ "$(id -u)" = 0 ] || { echo "client-tools: ${need[*]} is missing, and only root can install it" >&2; exit 1; }
-    { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends "${need[@]}"; } >/dev/null
+    { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -yq --no-install-recommends "${need[@]}"; } >/dev/null
   fi
   mkdir -p "$cache"; tmp=$(mktemp -d "$cache/clients.XXXX"); chmod 755 "$tmp"
   npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$tmp" "@modelcontextprotocol/inspector@$INSPECTOR" "openai@$OPENAI_NODE" >&2

@@ -93,7 +93,7 @@ install_packages() {
   if [ ! -e /usr/sbin/policy-rc.d ]; then printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d; chmod +x /usr/sbin/policy-rc.d; made=1; fi
   log "installing ${missing[*]}"
   local failed=
-  { apt-get update -q && apt-get install -yq --no-install-recommends "${missing[@]}"; } >"$cache/apt.log" 2>&1 </dev/null || failed=1
+  { apt-get update -q && apt-get -o DPkg::Lock::Timeout=300 install -yq --no-install-recommends "${missing[@]}"; } >"$cache/apt.log" 2>&1 </dev/null || failed=1
   [ -z "$made" ] || rm -f /usr/sbin/policy-rc.d
   [ -z "$failed" ] || { tail -n 20 "$cache/apt.log" >&2; die "apt-get failed"; }
 }

@@ -33,7 +33,7 @@ command -v tesseract >/dev/null || need+=(tesseract-ocr tesseract-ocr-eng)
 if [ ${#need[@]} -gt 0 ]; then
   phase "installing ${need[*]}"
   if [ "$(id -u)" = 0 ]; then
-    apt-get update -q >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends "${need[@]}" >/dev/null
+    apt-get update -q >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -yq --no-install-recommends "${need[@]}" >/dev/null
   else
     echo "test: these Debian packages are missing, and only root can install them: ${need[*]}" >&2
     exit 1

@@ -10,7 +10,7 @@ dir=$cache/web-$AXE-$TYPESCRIPT
 if [ ! -d "$dir" ]; then
   if ! command -v npm >/dev/null; then
     [ "$(id -u)" = 0 ] || { echo "web-tools: npm is missing, and only root can install it" >&2; exit 1; }
-    { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends npm; } >/dev/null
+    { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -yq --no-install-recommends npm; } >/dev/null
   fi
   mkdir -p "$cache"; tmp=$(mktemp -d "$cache/web.XXXX"); chmod 755 "$tmp"
   npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$tmp" "axe-core@$AXE" "typescript@$TYPESCRIPT" >&2
