@@ -188,10 +188,13 @@ type Job struct {
 	Usage      Usage          `json:"usage"`
 	Reused     Reused         `json:"reused"`
 	Queue      *QueuePosition `json:"queue,omitempty"`
-	NotBefore  time.Time      `json:"not_before,omitzero"` // while documents wait for the time they were asked for
-	CreatedAt  time.Time      `json:"created_at"`
-	StartedAt  time.Time      `json:"started_at,omitzero"`
-	FinishedAt time.Time      `json:"finished_at,omitzero"`
+	// UnservedPools are those in which tasks of the job wait and that no executor
+	// serves. Lists of jobs leave it out.
+	UnservedPools []string  `json:"unserved_pools,omitempty"`
+	NotBefore     time.Time `json:"not_before,omitzero"` // while documents wait for the time they were asked for
+	CreatedAt     time.Time `json:"created_at"`
+	StartedAt     time.Time `json:"started_at,omitzero"`
+	FinishedAt    time.Time `json:"finished_at,omitzero"`
 }
 
 // MaxJobDocuments is how many files one job takes.

@@ -53,9 +53,10 @@ type Backlog struct {
 	Scheduled int
 	Parked    int
 	Dead      int
-	Waiting   int           // tenants with pending tasks
-	Tenants   []TenantQueue // those with the most pending, running or dead tasks; without Cost
-	Executors int           // seen within the last minute
+	Waiting   int            // tenants with pending tasks
+	Tenants   []TenantQueue  // those with the most pending, running or dead tasks; without Cost
+	Executors int            // seen within the last minute
+	Unserved  []UnservedPool // as UnservedPools says; Backlog leaves it empty
 }
 
 // LaneBacklog sums a lane over all tenants.

@@ -44,17 +44,18 @@ func (e *NotClaimable) Is(target error) bool { return target == sheaf.ErrConflic
 
 // WorkerStatus is what an executor says about itself with each heartbeat.
 type WorkerStatus struct {
-	ID        string          `json:"id"` // unique per process start
-	Host      string          `json:"host"`
-	PID       int             `json:"pid"`
-	Version   string          `json:"version"`
-	Slots     int             `json:"slots"`
-	Running   []string        `json:"running"` // task ids
-	RSSBytes  int64           `json:"rss_bytes"`
-	Pools     []string        `json:"pools,omitempty"` // that it serves; empty for default
-	Info      json.RawMessage `json:"info,omitempty"`
-	StartedAt time.Time       `json:"started_at"`
-	SeenAt    time.Time       `json:"seen_at"`
+	ID          string          `json:"id"` // unique per process start
+	Host        string          `json:"host"`
+	PID         int             `json:"pid"`
+	Version     string          `json:"version"`
+	Slots       int             `json:"slots"`
+	Running     []string        `json:"running"` // task ids
+	RSSBytes    int64           `json:"rss_bytes"`
+	Pools       []string        `json:"pools,omitempty"`        // that it serves; empty for default
+	HeartbeatMS int64           `json:"heartbeat_ms,omitempty"` // how often it says so
+	Info        json.RawMessage `json:"info,omitempty"`
+	StartedAt   time.Time       `json:"started_at"`
+	SeenAt      time.Time       `json:"seen_at"`
 }
 
 // HeartbeatReply lists claims of the call that need attention.
@@ -100,12 +101,19 @@ type FinishedRange struct {
 	ArtifactKey string // "" once a newer version has replaced the result
 }
 
+// DefaultPool is that of tasks without a pool.
+const DefaultPool = "default"
+
+// UnservedAfter is how long a worker that says nothing still counts as one that
+// serves its pools, unless its heartbeats are far between: less than the ten
+// seconds in which a pool that nobody serves is told of.
+const UnservedAfter = 7 * time.Second
+
 // UnservedPool is a pool for which tasks wait and that no live worker serves.
 type UnservedPool struct {
 	Pool  string
 	Tasks int
 	Since time.Time // from when the first of them could have run
-	Jobs  []string  // at most 100
 }
 
 // TenantLoad is what a fair pick needs to know of a tenant.

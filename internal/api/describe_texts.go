@@ -147,6 +147,8 @@ var keyTexts = map[string]string{
 	"phase":                      "where it stands",
 	"pid":                        "process id",
 	"pool":                       "executors that may run it; empty: all",
+	"unserved_pools":             "pools in which tasks wait and that no executor serves",
+	"heartbeat_ms":               "how often the executor says that it lives",
 	"pools":                      "what the executor serves besides the common work",
 	"price":                      "in the currency; absent where none is configured",
 	"problems":                   "all that is wrong; empty where nothing is",

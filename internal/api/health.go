@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -80,6 +81,8 @@ type Readiness struct {
 	Dependencies map[string]Dependency  `json:"dependencies"`
 	// Parts are optional: one that is missing does not make the service unready.
 	Parts []Part `json:"optional_parts"`
+	// UnservedPools are those for which tasks wait and that no executor serves.
+	UnservedPools []string `json:"unserved_pools,omitempty"`
 }
 
 // Ability says whether something can be done now.
@@ -114,6 +117,32 @@ type Health struct {
 	role   Role
 	parts  func() []Part // may be nil
 	probes []*probe
+	// Unserved names the pools for which tasks wait and that no executor serves.
+	// It is asked while the store answers; nil for none. Set it before the first Look.
+	Unserved func(ctx context.Context) ([]string, error)
+	unserved struct {
+		sync.Mutex
+		asked  time.Time
+		latest []string
+	}
+}
+
+// shownPools is how many pools are named: tenants choose the names.
+const shownPools = 20
+
+// pools answers Unserved, asked once a second at most. Where it cannot be asked
+// nothing is said: that the store is away is said by its own check.
+func (h *Health) pools(ctx context.Context) []string {
+	if h.Unserved == nil {
+		return nil
+	}
+	h.unserved.Lock()
+	defer h.unserved.Unlock()
+	if h.unserved.asked.IsZero() || time.Since(h.unserved.asked) >= checkFresh {
+		found, _ := h.Unserved(ctx)
+		h.unserved.latest, h.unserved.asked = found[:min(len(found), shownPools)], time.Now()
+	}
+	return h.unserved.latest
 }
 
 // NewHealth makes a Health; parts may be nil.
@@ -210,14 +239,26 @@ func (h *Health) Look(ctx context.Context, role Role) Readiness {
 			away[c] = append(away[c], p.Name)
 		}
 	}
+	if out.Dependencies["store"].OK {
+		if out.UnservedPools = h.pools(ctx); len(out.UnservedPools) > 0 && out.Status == Ready {
+			out.Status = Degraded
+		}
+	}
 	for _, c := range capabilities {
 		a := Ability{OK: len(away[c]) == 0}
 		if !a.OK {
 			a.Reason = "waits for: " + strings.Join(away[c], ", ")
+		} else if c == CanProcess && len(out.UnservedPools) > 0 {
+			a.Reason = unservedReason(out.UnservedPools)
 		}
 		out.Capabilities[c] = a
 	}
 	return out
+}
+
+// unservedReason says why tasks of pools wait, and what to do.
+func unservedReason(pools []string) string {
+	return fmt.Sprintf("tasks of flows wait for an executor that serves the pool %s; start one with executor.pools = %s", strings.Join(pools, ", "), strings.Join(pools, ","))
 }
 
 // Handler answers /readyz for the process's own role, or the one that ?role=

@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,24 +11,26 @@ import (
 
 	"sheaf"
 	"sheaf/internal/flow"
+	"sheaf/taskstore"
 )
 
 // FlowRun is one execution of a flow over a version of a document. Its states are
 // those of the tasks at this moment.
 type FlowRun struct {
-	Generation int                 `json:"generation"`
-	Flow       string              `json:"flow" doc:"name and version"`
-	Mode       string              `json:"mode" enum:"whole,nodes" doc:"whole: one task a range runs all nodes; nodes: nodes have tasks of their own"`
-	Reason     string              `json:"reason" doc:"why this mode, in a sentence"`
-	State      sheaf.DocumentState `json:"state"`
-	Nodes      []RunNode           `json:"nodes" nullable:"false" doc:"in the order in which they run"`
+	Generation    int                 `json:"generation"`
+	Flow          string              `json:"flow" doc:"name and version"`
+	Mode          string              `json:"mode" enum:"whole,nodes" doc:"whole: one task a range runs all nodes; nodes: nodes have tasks of their own"`
+	Reason        string              `json:"reason" doc:"why this mode, in a sentence"`
+	State         sheaf.DocumentState `json:"state"`
+	Nodes         []RunNode           `json:"nodes" nullable:"false" doc:"in the order in which they run"`
+	UnservedPools []string            `json:"unserved_pools,omitempty" doc:"pools in which tasks of the run wait and that no executor serves"`
 }
 
 // RunNode is a node of a run.
 type RunNode struct {
 	ID       string         `json:"id"`
 	State    string         `json:"state" enum:"parked,pending,running,retry_wait,done,skipped,failed,canceled,reused" doc:"of the range that is furthest behind; reused: nothing that it makes was needed again"`
-	Reason   string         `json:"reason,omitempty" doc:"why it is skipped"`
+	Reason   string         `json:"reason,omitempty" doc:"why it is skipped, or what it waits for"`
 	Pool     string         `json:"pool,omitempty"`
 	Ranges   int            `json:"ranges" doc:"of the document that it works on, each by a task"`
 	Done     int            `json:"done" doc:"ranges that are done, skipped ones included"`
@@ -72,7 +75,18 @@ func (s *Server) runRoutes() {
 		if err != nil {
 			return nil, err
 		}
-		return &output[FlowRun]{runOf(&gens[i], tasks)}, nil
+		run := runOf(&gens[i], tasks)
+		if !run.State.Terminal() {
+			if run.UnservedPools, err = s.cfg.Catalog.JobWaitsFor(ctx, gens[i].JobID, d.ID, taskstore.UnservedAfter); err != nil {
+				return nil, err
+			}
+			for i := range run.Nodes {
+				if node := &run.Nodes[i]; node.State == "pending" && slices.Contains(run.UnservedPools, node.Pool) {
+					node.Reason = fmt.Sprintf("No executor serves the pool %s. Start one with executor.pools = %s.", node.Pool, node.Pool)
+				}
+			}
+		}
+		return &output[FlowRun]{run}, nil
 	})
 }
 

@@ -72,6 +72,7 @@ type Documents interface {
 
 // Jobs reads jobs.
 type Jobs interface {
+	JobWaitsFor(ctx context.Context, jobID, documentID string, within time.Duration) ([]string, error)
 	Job(ctx context.Context, tenantID, id string) (*sheaf.Job, error)
 	JobEnded(ctx context.Context, tenantID, id string) (bool, error)
 	JobTakes(ctx context.Context, tenantID, datasetID, id string, n int) error

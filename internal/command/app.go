@@ -156,6 +156,7 @@ func (m Main) build(ctx context.Context, cfg config.Config, r roles, log *slog.L
 		return nil, err
 	}
 	a.health = api.NewHealth(r.name(), a.checks(), func() []api.Part { return parts(a.formats) }, log)
+	a.health.Unserved = a.unserved
 	build := buildinfo.Get()
 	a.metrics.Build(build.Version, build.Commit, build.Go)
 	a.metrics.WatchDependencies(func(ctx context.Context) map[string]bool {
@@ -232,7 +233,7 @@ func (m Main) build(ctx context.Context, cfg config.Config, r roles, log *slog.L
 		}
 		a.executor = executor.New(ec)
 		wc := worker.Config{
-			Store: a.store, Queue: a.queue, Processors: a.executor.Processors(), Skipped: a.executor.Skipped, Changed: a.changed, Observe: a.metrics, Log: log, Version: buildinfo.Get().String(),
+			Store: a.store, Queue: a.pooled(), Pools: cfg.Executor.Pools, Processors: a.executor.Processors(), Skipped: a.executor.Skipped, Changed: a.changed, Observe: a.metrics, Log: log, Version: buildinfo.Get().String(),
 			Workers: cfg.Executor.Workers, Batch: cfg.Executor.Batch, Lease: time.Duration(cfg.Executor.Lease), Heartbeat: time.Duration(cfg.Executor.Heartbeat),
 			PollInterval: time.Duration(cfg.Executor.PollInterval), DrainTimeout: time.Duration(cfg.Executor.DrainTimeout), MaxFails: cfg.Executor.MaxFails, TaskTimeout: timeouts,
 			BackoffBase: time.Duration(cfg.Executor.BackoffBase), BackoffMax: time.Duration(cfg.Executor.BackoffMax), BackoffJitter: cmp.Or(cfg.Executor.BackoffJitter, -1), Retry: retries, PolicyFunc: a.executor.Policy,
@@ -244,6 +245,35 @@ func (m Main) build(ctx context.Context, cfg config.Config, r roles, log *slog.L
 		a.metrics.WatchBreakers(slices.Sorted(maps.Keys(a.executor.Breakers())), func(d string) int { return int(a.executor.Breakers()[d]) })
 	}
 	return a, nil
+}
+
+// pooled is the queue of the worker, with the tasks of the pools that it serves.
+func (a *app) pooled() queue.Queue {
+	var pools []string
+	only := true
+	for _, p := range a.cfg.Executor.Pools {
+		if p == taskstore.DefaultPool {
+			only = false
+		} else if !slices.Contains(pools, p) {
+			pools = append(pools, p)
+		}
+	}
+	if len(pools) == 0 {
+		return a.queue
+	}
+	of := sqlqueue.New(a.store.PoolFeed(pools), sqlqueue.Config{Log: a.log})
+	a.onClose(of.Close)
+	return &queue.Pools{Queue: a.queue, Of: of, Only: only, Look: time.Duration(a.cfg.Executor.PollInterval)}
+}
+
+// unserved names the pools for which tasks wait that no executor serves.
+func (a *app) unserved(ctx context.Context) ([]string, error) {
+	pools, err := a.store.UnservedPools(ctx, taskstore.UnservedAfter)
+	var names []string
+	for _, p := range pools {
+		names = append(names, p.Pool)
+	}
+	return names, err
 }
 
 // changed tells the keeper that leads, in this process or in another, that
@@ -303,6 +333,9 @@ func (a *app) tellConfined(all []child.Protection) {
 func (a *app) measure(ctx context.Context, population bool) error {
 	backlog, err := a.store.Backlog(ctx, telemetry.TopTenants)
 	if err != nil {
+		return err
+	}
+	if backlog.Unserved, err = a.store.UnservedPools(ctx, taskstore.UnservedAfter); err != nil {
 		return err
 	}
 	var there *taskstore.Population

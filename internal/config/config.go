@@ -221,6 +221,7 @@ type Rerank struct {
 
 type Executor struct {
 	Workers       int                 `toml:"workers" doc:"tasks at once; 0: 2 × CPUs + 2"`
+	Pools         []string            `toml:"pools" doc:"pools of nodes of flows whose tasks are taken; default is that of every task that names none"`
 	Batch         int                 `toml:"batch" doc:"batch size: tasks held for each worker, the one at work included, while tasks take no longer than claims; 1: none is prefetched"`
 	ParseSlots    int                 `toml:"parse_slots" doc:"tasks parsing at once; 0: CPUs"`
 	Lease         Duration            `toml:"lease" doc:"visibility timeout: a task not heard of for this long is given to another"`
@@ -396,7 +397,7 @@ func Default() Config {
 		Chat:    Chat{Timeout: Duration(60 * time.Second), Concurrency: 4, Batch: 1},
 		Search:  Search{Rerank: Rerank{Budget: Duration(500 * time.Millisecond), Candidates: 50}},
 		Executor: Executor{
-			Batch: 4, Lease: Duration(time.Minute), Heartbeat: Duration(2 * time.Second), PollInterval: Duration(time.Second),
+			Pools: []string{"default"}, Batch: 4, Lease: Duration(time.Minute), Heartbeat: Duration(2 * time.Second), PollInterval: Duration(time.Second),
 			DrainTimeout: Duration(25 * time.Second), MaxFails: 5, BackoffBase: Duration(2 * time.Second), BackoffMax: Duration(10 * time.Minute), BackoffJitter: 0.5,
 		},
 		Parser:   Parser{Sandbox: "auto", MemoryBytes: 1 << 30, RangeBytes: 256 << 20, UnitTimeout: Duration(5 * time.Second), MaxDocs: 200, Soffice: "soffice", Tesseract: "tesseract", OCRLanguages: "eng", TranscribeModel: "whisper-1", TranscribeTimeout: Duration(10 * time.Minute)},
@@ -605,6 +606,9 @@ func Fields(c *Config) []Field {
 	return out
 }
 
+// poolName is what flows call pools.
+var poolName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+
 // inAddress matches user and password within a URL.
 var inAddress = regexp.MustCompile(`://[^/?#\s]*@`)
 
@@ -799,6 +803,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Executor.Batch < 1 || c.Executor.Workers < 0 {
 		errs = append(errs, fmt.Errorf("executor.batch is %d and executor.workers %d; a batch is at least 1 (nothing is prefetched), and 0 workers are as many as suit the CPUs", c.Executor.Batch, c.Executor.Workers))
+	}
+	if len(c.Executor.Pools) == 0 || len(c.Executor.Pools) > 32 || slices.ContainsFunc(c.Executor.Pools, func(p string) bool { return !poolName.MatchString(p) }) {
+		errs = append(errs, fmt.Errorf("executor.pools is %q; name 1 to 32 pools in lower-case letters, digits, - and _, up to 63, such as default,gpu", strings.Join(c.Executor.Pools, ",")))
 	}
 	if c.Executor.BackoffJitter < 0 || c.Executor.BackoffJitter > 1 {
 		errs = append(errs, fmt.Errorf("executor.backoff_jitter is %g; it is a share from 0 to 1", c.Executor.BackoffJitter))

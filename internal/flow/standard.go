@@ -77,9 +77,6 @@ func unsupported(f *Flow) (problems Invalid) {
 	count := map[string][]string{}
 	for _, n := range f.Nodes {
 		count[n.Kind] = append(count[n.Kind], n.ID)
-		if n.Pool != "" && n.Pool != "default" {
-			add(n.ID, "pool", "executors have no pools yet; leave pool out")
-		}
 		own := map[string]bool{"pool": n.Pool != "" && n.Pool != "default", "retry": n.Retry != nil, "on_failure": n.OnFailure != "" && n.OnFailure != FailRun}
 		for _, field := range []string{"on_failure", "pool", "retry"} {
 			switch {

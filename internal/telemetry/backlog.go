@@ -48,12 +48,13 @@ var (
 	descState     = desc("tasks", "Tasks of all tenants that are neither pending nor done: running, retry_wait, scheduled, parked and dead.", "state")
 	descWaiting   = desc("tenants_waiting", "Tenants with pending tasks.")
 	descExecutors = desc("executors", "Executors seen within the last minute.")
+	descUnserved  = desc("pool_unserved_tasks", "Pending tasks of a pool that no executor serves; a pool that is served is left out.", "pool")
 	descDocuments = desc("documents", "Documents that are not deleted.", "state")
 	descJobs      = desc("jobs", "Jobs: queued, running and ended.", "state")
 )
 
 func (c *backlogCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descDepth, descAge, descRunning, descDead, descPending, descHeld, descOldest, descState, descWaiting, descExecutors, descDocuments, descJobs} {
+	for _, d := range []*prometheus.Desc{descDepth, descAge, descRunning, descDead, descPending, descHeld, descOldest, descState, descWaiting, descExecutors, descUnserved, descDocuments, descJobs} {
 		ch <- d
 	}
 }
@@ -77,6 +78,9 @@ func (c *backlogCollector) Collect(ch chan<- prometheus.Metric) {
 		}
 		gauge(descWaiting, float64(b.Waiting))
 		gauge(descExecutors, float64(b.Executors))
+		for _, p := range b.Unserved[:min(len(b.Unserved), TopTenants)] { // tenants name pools: their number needs a bound
+			gauge(descUnserved, float64(p.Tasks), p.Pool)
+		}
 		for _, t := range b.Tenants {
 			gauge(descRunning, float64(t.Running), t.TenantID)
 			gauge(descDead, float64(t.Dead), t.TenantID)

@@ -75,6 +75,7 @@ type Config struct {
 	Trace   Tracer   // nil for none
 	Log     *slog.Logger
 	Version string
+	Pools   []string // whose tasks Queue hands out, as others are told; nil for default
 
 	Workers       int                              // tasks at once, default 2 × CPUs + 2: some parse while others embed or index
 	Batch         int                              // tasks held for each worker, the one at work included, while tasks take no longer than claims; default 4
@@ -612,7 +613,7 @@ func (w *Worker) heartbeat(ctx context.Context) {
 	host, _ := os.Hostname()
 	reply, err := w.cfg.Store.Heartbeat(ask, taskstore.WorkerStatus{
 		ID: w.id, Host: host, PID: os.Getpid(), Version: w.cfg.Version, Slots: w.cfg.Workers, Running: ids,
-		RSSBytes: residentBytes(), StartedAt: w.started,
+		RSSBytes: residentBytes(), StartedAt: w.started, Pools: w.cfg.Pools, HeartbeatMS: w.cfg.Heartbeat.Milliseconds(),
 	}, w.cfg.Lease, held)
 	if err != nil {
 		if ctx.Err() == nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -56,37 +57,84 @@ func quoted(names []string) string {
 }
 
 // UnservedPools lists the pools for which tasks wait that nothing else holds
-// back, and that no worker serves that was seen within the time.
+// back, and that no worker serves that was seen within the time. DefaultPool is
+// among them where workers are alive and each serves others alone: that there is
+// no worker at all is another trouble.
 func (s *feed) UnservedPools(ctx context.Context, within time.Duration) ([]taskstore.UnservedPool, error) {
-	waiting, err := all[struct {
-		Pool     string
-		N, Since int64
-	}](s.read(ctx), fmt.Sprintf("SELECT pool, COUNT(*) AS n, MIN(run_at) AS since FROM tasks WHERE state='pending' AND paused=%d GROUP BY pool ORDER BY pool", ofPool))
-	if err != nil || len(waiting) == 0 {
-		return nil, err
-	}
-	workers, err := all[workerRow](s.read(ctx), s.sql("SELECT * FROM workers WHERE seen_at>=@now-?"), within.Milliseconds())
+	served, alive, err := s.servedPools(ctx, within)
 	if err != nil {
 		return nil, err
 	}
-	served := map[string]bool{}
-	for _, w := range workers {
-		for _, pool := range w.toDomain().Pools {
+	// Of a backlog without end the count says no more than that it is long.
+	waiting := func(held int, but string) ([]taskstore.UnservedPool, error) {
+		rows, err := all[struct {
+			Pool     string
+			N, Since int64
+		}](s.read(ctx), fmt.Sprintf(`SELECT pool, COUNT(*) AS n, MIN(run_at) AS since FROM (
+			SELECT pool, run_at FROM tasks%s WHERE state='pending' AND paused=%d%s LIMIT %d) x GROUP BY pool ORDER BY pool`, s.d.byTurn, held, but, countedTasks))
+		return mapped(rows, func(r struct {
+			Pool     string
+			N, Since int64
+		}) taskstore.UnservedPool {
+			return taskstore.UnservedPool{Pool: cmp.Or(r.Pool, taskstore.DefaultPool), Tasks: int(r.N), Since: toTime(r.Since)}
+		}), err
+	}
+	but := ""
+	if len(served) > 0 {
+		but = " AND pool NOT IN (" + quoted(slices.Sorted(maps.Keys(served))) + ")"
+	}
+	out, err := waiting(ofPool, but)
+	if err != nil || !alive || served[taskstore.DefaultPool] {
+		return out, err
+	}
+	common, err := waiting(0, "")
+	return append(common, out...), err
+}
+
+// countedTasks is how many tasks of pools that nobody serves are counted.
+const countedTasks = 10_000
+
+// servedPools are those that workers serve which were seen within the time, or
+// within three of their own heartbeats; alive says that there is such a worker.
+func (s *feed) servedPools(ctx context.Context, within time.Duration) (served map[string]bool, alive bool, err error) {
+	rows, err := all[struct {
+		Status string
+		Age    int64
+	}](s.read(ctx), s.sql("SELECT status, @now-seen_at AS age FROM workers"))
+	served = map[string]bool{}
+	for _, r := range rows {
+		w := workerRow{Status: r.Status}.toDomain()
+		if r.Age > max(within, 3*time.Duration(w.HeartbeatMS)*time.Millisecond).Milliseconds() {
+			continue
+		}
+		alive = true
+		if len(w.Pools) == 0 {
+			served[taskstore.DefaultPool] = true
+		}
+		for _, pool := range w.Pools {
 			served[pool] = true
 		}
 	}
-	var out []taskstore.UnservedPool
-	for _, p := range waiting {
-		if served[p.Pool] {
-			continue
-		}
-		jobs, err := all[string](s.read(ctx), fmt.Sprintf("SELECT DISTINCT job_id FROM tasks WHERE state='pending' AND paused=%d AND pool=? ORDER BY job_id LIMIT 100", ofPool), p.Pool)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, taskstore.UnservedPool{Pool: p.Pool, Tasks: int(p.N), Since: toTime(p.Since), Jobs: jobs})
+	return served, alive, err
+}
+
+// JobWaitsFor lists the pools in which tasks of a job, and where one is named of
+// one document, wait for a worker that serves them; nil for none.
+func (s *feed) JobWaitsFor(ctx context.Context, jobID, documentID string, within time.Duration) ([]string, error) {
+	q, args := fmt.Sprintf("SELECT DISTINCT pool FROM tasks WHERE job_id=? AND state='pending' AND paused=%d", ofPool), []any{jobID}
+	if documentID != "" {
+		q, args = q+" AND doc_id=?", append(args, documentID)
 	}
-	return out, nil
+	pools, err := all[string](s.read(ctx), q+" ORDER BY pool", args...)
+	if err != nil || len(pools) == 0 {
+		return nil, err
+	}
+	served, _, err := s.servedPools(ctx, within)
+	if err != nil {
+		return nil, err
+	}
+	pools = slices.DeleteFunc(pools, func(p string) bool { return served[p] })
+	return pools[:len(pools):len(pools)], nil
 }
 
 // pendingTenants lists the first tenants with unpaused pending tasks behind

@@ -30,6 +30,12 @@ func (s *jobs) Job(ctx context.Context, tenantID, id string) (*sheaf.Job, error)
 	if err := s.sumUsage(ctx, j); err != nil {
 		return nil, err
 	}
+	if !j.State.Terminal() {
+		waits := feed{handle: s.handle}
+		if j.UnservedPools, err = waits.JobWaitsFor(ctx, j.ID, "", taskstore.UnservedAfter); err != nil {
+			return nil, err
+		}
+	}
 	return j, s.sumRunning(ctx, j)
 }
 

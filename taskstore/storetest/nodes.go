@@ -172,9 +172,17 @@ func poolsAreFedApart(f *Fixture) {
 		for _, p := range pools {
 			got = append(got, p.Pool)
 			want(f, "tasks that wait for "+p.Pool, p.Tasks, 1)
-			want(f, "job of "+p.Pool, slices.Contains(p.Jobs, d.Job), true)
 		}
 		wantList(f, "unserved pools", got, names...)
+		names = slices.DeleteFunc(names, func(p string) bool { return p == taskstore.DefaultPool })
+		for doc, want := range map[string][]string{"": names, d.ID: names, "another": nil} {
+			waits, err := f.Store.JobWaitsFor(ctx, d.Job, doc, time.Minute)
+			f.OK(err)
+			wantList(f, "pools that the job waits for", waits, want...)
+		}
+		job, err := f.Store.Job(ctx, "t", d.Job)
+		f.OK(err)
+		wantList(f, "unserved pools of the job", job.UnservedPools, names...)
 	}
 	unserved("gpu", "llm")
 	status := taskstore.WorkerStatus{ID: "w-llm", Pools: []string{"default", "llm"}}
@@ -182,6 +190,13 @@ func poolsAreFedApart(f *Fixture) {
 	f.OK(err)
 	unserved("gpu")
 	f.Exec("UPDATE workers SET seen_at=1 WHERE id='w-llm'")
+	unserved("gpu", "llm")
+	slow := taskstore.WorkerStatus{ID: "w-slow", HeartbeatMS: time.Hour.Milliseconds(), Pools: []string{"gpu"}}
+	_, err = f.Store.Heartbeat(ctx, slow, time.Minute, nil)
+	f.OK(err)
+	f.Exec("UPDATE workers SET seen_at=seen_at-7200000 WHERE id='w-slow'")
+	unserved(taskstore.DefaultPool, "llm") // its next heartbeat is not late yet, and it takes what has no pool from nobody
+	f.OK(f.Store.Deregister(ctx, "w-slow"))
 	unserved("gpu", "llm")
 	_, err = f.Store.Heartbeat(ctx, status, time.Minute, nil)
 	f.OK(err)

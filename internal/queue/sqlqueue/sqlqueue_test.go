@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sheaf"
+	"sheaf/internal/queue"
 	"sheaf/internal/queue/queuetest"
 	"sheaf/taskstore"
 )
@@ -19,6 +20,80 @@ func TestContract(t *testing.T) {
 		t.Cleanup(func() { _ = q.Close() })
 		return queuetest.Harness{Queue: q, Store: store, Ops: store.Queries.Load}
 	})
+}
+
+// A worker's queue of pools is a queue like any other, whichever of its two has
+// the work.
+func TestContractOfPools(t *testing.T) {
+	for name, ofPool := range map[string]bool{"tasks of the pool": true, "tasks of none": false} {
+		t.Run(name, func(t *testing.T) {
+			queuetest.Run(t, func(t *testing.T) queuetest.Harness {
+				store := new(queuetest.Store)
+				full, empty := New(store, Config{}), New(new(queuetest.Store), Config{})
+				t.Cleanup(func() { _, _ = full.Close(), empty.Close() })
+				h := queuetest.Harness{Store: store, Ops: store.Queries.Load}
+				if ofPool {
+					h.Queue, h.IdleOps = &queue.Pools{Queue: empty, Of: full}, 1
+				} else {
+					h.Queue = &queue.Pools{Queue: full, Of: empty, Look: time.Hour}
+				}
+				return h
+			})
+		})
+	}
+}
+
+// With few slots neither the pools nor the others wait for each other, a queue
+// that fails keeps nobody from the other, and a worker of pools alone takes
+// nothing else.
+func TestPoolsTakeTurns(t *testing.T) {
+	common, pooled := new(queuetest.Store), new(queuetest.Store)
+	common.Add("a", sheaf.LaneNormal, 20)
+	common.Add("c", sheaf.LaneNormal, 20)
+	pooled.Add("b", sheaf.LaneNormal, 20)
+	q := &queue.Pools{Queue: New(common, Config{}), Of: New(pooled, Config{}), Look: time.Hour}
+	take := func(q queue.Queue, slots int) (ofPools, others int) {
+		t.Helper()
+		hints, err := q.Take(t.Context(), "w", slots, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range hints {
+			if err := q.Ack(t.Context(), h, true); err != nil {
+				t.Fatal(err)
+			}
+			if h.TenantID == "b" {
+				ofPools++
+			} else {
+				others++
+			}
+		}
+		return ofPools, others
+	}
+	pools, others := 0, 0
+	for range 6 {
+		p, o := take(q, 1)
+		pools, others = pools+p, others+o
+	}
+	if pools != 3 || others != 3 {
+		t.Errorf("of six slots one after the other %d were for the pools and %d for the others", pools, others)
+	}
+	only := &queue.Pools{Queue: New(common, Config{}), Of: New(pooled, Config{}), Only: true}
+	if p, o := take(only, 4); p != 4 || o != 0 {
+		t.Errorf("a worker of pools alone took %d and %d", p, o)
+	}
+	broken := &queue.Pools{Queue: brokenQueue{New(common, Config{})}, Of: New(pooled, Config{})}
+	for range 2 {
+		if p, _ := take(broken, 2); p != 2 {
+			t.Errorf("beside a queue that fails %d of 2 are taken", p)
+		}
+	}
+}
+
+type brokenQueue struct{ queue.Queue }
+
+func (brokenQueue) Take(context.Context, string, int, []sheaf.TaskKind) ([]sheaf.Hint, error) {
+	return nil, sheaf.ErrUnavailable
 }
 
 func TestAgedTaskCountsOneLaneHigher(t *testing.T) {

@@ -132,6 +132,10 @@ spec:
         {{- include "sheaf.env" .root | nindent 8 }}
         - name: SHEAF_EXECUTOR_DRAIN_TIMEOUT
           value: {{ printf "%ds" (int (.values.drainSeconds | default 25)) | quote }}
+        {{- with .values.pools }}
+        - name: SHEAF_EXECUTOR_POOLS
+          value: {{ join "," . | quote }}
+        {{- end }}
       ports:
         {{- if eq .role "api" }}
         - {name: http, containerPort: 8080}
@@ -163,7 +167,7 @@ spec:
         {{- include "sheaf.mounts" .root | nindent 8 }}
   volumes:
     {{- include "sheaf.volumes" (dict "root" .root "dataSize" .values.dataSize) | nindent 4 }}
-  {{- with .root.Values.nodeSelector }}
+  {{- with .values.nodeSelector | default .root.Values.nodeSelector }}
   nodeSelector:
     {{- toYaml . | nindent 4 }}
   {{- end }}

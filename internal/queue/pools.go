@@ -1,0 +1,154 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"sheaf"
+)
+
+// Pools is a queue that hands out the tasks of pools beside those of no pool, or
+// alone. A queue with a memory of its own holds no hint of a task in a pool:
+// which executors may take it is for the store to say, so Of reads the store and
+// is this process's own. All else is the embedded queue's.
+type Pools struct {
+	Queue       // of the tasks of no pool
+	Of    Queue // of those of the pools; notified of nothing by others
+	Only  bool  // the tasks of no pool are not for this worker
+	// Look is how often the store is asked for tasks of the pools while there is
+	// work of other kinds, and nobody notifies.
+	Look time.Duration
+
+	mu     sync.Mutex
+	looked time.Time
+	first  bool                // the pools have the first turn of the next Take
+	taken  map[string]struct{} // ids from Of that are not acked; Of bounds them
+}
+
+// Take implements Hints. The two take turns at being asked first, so that with
+// few slots neither waits for the other to be empty.
+func (p *Pools) Take(ctx context.Context, workerID string, slots int, skip []sheaf.TaskKind) (got []sheaf.Hint, err error) {
+	p.mu.Lock()
+	p.first = !p.first
+	first, stale := p.first, time.Since(p.looked) >= p.Look
+	if stale {
+		p.looked = time.Now()
+	}
+	p.mu.Unlock()
+	if stale {
+		// The notification is for the Take below, and for nobody's Wait.
+		if err := errors.Join(p.Of.Notify(ctx), p.Of.Wait(ctx, 0)); err != nil {
+			return nil, err
+		}
+	}
+	ask := func(pools bool) error {
+		if len(got) >= slots || !pools && p.Only {
+			return nil
+		}
+		from := p.Queue
+		if pools {
+			from = p.Of
+		}
+		hints, err := from.Take(ctx, workerID, slots-len(got), skip)
+		if pools {
+			p.mu.Lock()
+			p.note(hints)
+			p.mu.Unlock()
+		}
+		got = append(got, hints...)
+		return err
+	}
+	err = errors.Join(ask(first), ask(!first))
+	if len(got) > 0 {
+		return got, nil // the next call meets what failed again
+	}
+	return nil, err
+}
+
+// note remembers that hints came from Of; the caller holds mu.
+func (p *Pools) note(hints []sheaf.Hint) {
+	for _, h := range hints {
+		if p.taken == nil {
+			p.taken = map[string]struct{}{}
+		}
+		p.taken[h.TaskID] = struct{}{}
+	}
+}
+
+// Ack implements Hints.
+func (p *Pools) Ack(ctx context.Context, h sheaf.Hint, running bool) error {
+	p.mu.Lock()
+	_, mine := p.taken[h.TaskID]
+	delete(p.taken, h.TaskID)
+	p.mu.Unlock()
+	if mine {
+		return p.Of.Ack(ctx, h, running)
+	}
+	return p.Queue.Ack(ctx, h, running)
+}
+
+// Done implements Hints. Either forgets what it does not know.
+func (p *Pools) Done(ctx context.Context, tenantID, taskID string) error {
+	return errors.Join(p.Of.Done(ctx, tenantID, taskID), p.Queue.Done(ctx, tenantID, taskID))
+}
+
+// Recover implements Hints.
+func (p *Pools) Recover(ctx context.Context, workerID string, minIdle time.Duration) ([]sheaf.Hint, error) {
+	hints, err := p.Of.Recover(ctx, workerID, minIdle)
+	p.mu.Lock()
+	p.note(hints)
+	p.mu.Unlock()
+	if p.Only {
+		return hints, err
+	}
+	more, failed := p.Queue.Recover(ctx, workerID, minIdle)
+	return append(hints, more...), errors.Join(err, failed)
+}
+
+// Wait implements Notifier. Either queue ends it. The pools are looked at after
+// it in any case: who made a task there has notified the embedded queue.
+func (p *Pools) Wait(ctx context.Context, d time.Duration) error {
+	both, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var freed sync.WaitGroup
+	freed.Go(func() {
+		if p.Of.Wait(both, d) == nil { // a place under a cap became free
+			cancel()
+		}
+	})
+	err := p.Queue.Wait(both, d)
+	if both.Err() != nil && ctx.Err() == nil {
+		err = nil
+	}
+	cancel()
+	freed.Wait()
+	p.mu.Lock()
+	p.looked = time.Time{}
+	p.mu.Unlock()
+	return err
+}
+
+// Depths implements Reconciler.
+func (p *Pools) Depths(ctx context.Context) ([]Depth, error) {
+	depths, err := p.Queue.Depths(ctx)
+	of, failed := p.Of.Depths(ctx)
+	for _, d := range of {
+		i := slices.IndexFunc(depths, func(o Depth) bool { return o.TenantID == d.TenantID && o.Lane == d.Lane })
+		if i < 0 {
+			depths = append(depths, d)
+			continue
+		}
+		depths[i].Waiting += d.Waiting
+		depths[i].Taken += d.Taken
+	}
+	slices.SortFunc(depths, CompareDepths)
+	return depths, errors.Join(err, failed)
+}
+
+// Leave implements Hints.
+func (p *Pools) Leave(ctx context.Context, workerID string) error {
+	return errors.Join(p.Of.Leave(ctx, workerID), p.Queue.Leave(ctx, workerID))
+}
