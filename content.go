@@ -281,6 +281,10 @@ const MetadataFigures = "figures"
 // is followed by. The names hold for this version of the file alone.
 const MetadataPictures = "pictures"
 
+// MetadataAdded is the key of a chunk's metadata that lists, with spaces between,
+// the names which nodes of a flow added to it.
+const MetadataAdded = "added"
+
 // MetadataPersonal is the key of a chunk's metadata that names the kinds of
 // personal data that its text holds, or held before they were replaced: EMAIL,
 // PHONE, CARD, IBAN, IP, NATIONAL_ID, one a line. It is there where the setting

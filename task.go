@@ -156,6 +156,10 @@ type NodeOutput struct {
 	Bytes  int64  `json:"bytes,omitempty"`  // of the object
 	Digest string `json:"digest,omitempty"` // xxhash64 of the object, 16 hex
 	Chunks int    `json:"chunks"`           // in it
+	Media  string `json:"media,omitempty"`  // media type of an export, "" for what other nodes read
+	// Metadata is what the node found about the document, for which no chunk is asked.
+	Metadata map[string]string `json:"metadata,omitempty"`
+	Asked    *Asked            `json:"asked,omitempty"` // of a language model
 	// Skipped says why there is no output: what reads it goes on without it, or is
 	// skipped too when it reads nothing else.
 	Skipped string `json:"skipped,omitempty"`
@@ -165,6 +169,13 @@ type NodeOutput struct {
 	// Incomplete says that a node before it failed: the output is used in this run,
 	// and in no other.
 	Incomplete bool `json:"incomplete,omitempty"`
+}
+
+// Asked is what a node asked a language model.
+type Asked struct {
+	Calls  int   `json:"calls"`  // that were made
+	Cached int   `json:"cached"` // that were answered by an answer kept from before
+	Tokens int64 `json:"tokens"` // of the calls: prompts and answers
 }
 
 // What becomes of a task that failed for good; "" leaves it dead.

@@ -22,6 +22,7 @@ import (
 	"sheaf/internal/index"
 	"sheaf/internal/indexset"
 	"sheaf/internal/tagset"
+	"sheaf/internal/webhook"
 	"sheaf/internal/worker"
 	"sheaf/parser"
 	"sheaf/parser/child"
@@ -89,7 +90,9 @@ type Config struct {
 	Chat    enrich.Asker // a language model; nil for none
 	// ChatBatch is how many chunks one question to Chat is about, default 1.
 	ChatBatch int
-	Planner   *Planner // nil runs no plans
+	// Services calls those of users, for nodes of flows; nil allows none.
+	Services *webhook.Caller
+	Planner  *Planner // nil runs no plans
 	// Runs are the kinds of runs over datasets that are run here, over RunStore.
 	// May be empty.
 	Runs     map[sheaf.TaskKind]RunKind
@@ -136,6 +139,7 @@ type Executor struct {
 	beside   *indexset.Member
 	loaders  *sync.Map // tag sets by the model's id
 	outlines *outlines
+	services *services           // shared by the copies that tasks are pinned to
 	parse    *semaphore.Weighted // tasks in each of these stages
 	embed    *semaphore.Weighted
 	index    *semaphore.Weighted
@@ -145,7 +149,7 @@ type Executor struct {
 func New(cfg Config) *Executor {
 	cfg.setDefaults()
 	e := &Executor{
-		breakers: guard(&cfg, cfg.Log), cfg: cfg, loaders: &sync.Map{}, outlines: newOutlines(cfg.Store),
+		breakers: guard(&cfg, cfg.Log), cfg: cfg, loaders: &sync.Map{}, services: &services{breakers: map[string]*serviceBreaker{}}, outlines: newOutlines(cfg.Store),
 		parse: semaphore.NewWeighted(int64(cfg.ParseSlots)), embed: semaphore.NewWeighted(int64(cfg.EmbedSlots)), index: semaphore.NewWeighted(int64(cfg.IndexSlots)),
 	}
 	if cfg.Embedder != nil { // tests of one stage have none

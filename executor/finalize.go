@@ -35,7 +35,7 @@ func (e *Executor) processFinalize(ctx context.Context, t *sheaf.Task) (done tas
 		return taskstore.Completion{Stitch: stitches}, nil
 	}
 	result := outcome(doc, tasks)
-	result.Outline = by.outline()
+	result.Outline, result.Metadata = by.outline(), foundBy(tasks)
 	if result.Chunks > 0 {
 		if err := e.newRun(t).stage(ctx, "verify", func(ctx context.Context) error { return e.verifyIndex(ctx, doc, tasks) }); err != nil {
 			return done, err
@@ -45,6 +45,25 @@ func (e *Executor) processFinalize(ctx context.Context, t *sheaf.Task) (done tas
 		return done, err
 	}
 	return taskstore.Completion{Publish: &result}, nil
+}
+
+// foundBy joins what nodes have found about the document in its ranges.
+func foundBy(tasks []sheaf.Task) map[string]string {
+	tasks = slices.Clone(tasks)
+	slices.SortStableFunc(tasks, func(a, b sheaf.Task) int { return a.Range.From - b.Range.From })
+	var out map[string]string
+	for _, t := range tasks {
+		if t.State != sheaf.TaskDone || t.Result.Output == nil {
+			continue
+		}
+		for name, v := range t.Result.Output.Metadata {
+			if out == nil {
+				out = map[string]string{}
+			}
+			out[name] = flow.Union(out[name], v)
+		}
+	}
+	return out
 }
 
 // placeEdits lays what people made of the document's chunks over the generation
@@ -127,6 +146,10 @@ func outcome(doc *sheaf.Document, tasks []sheaf.Task) taskstore.Publication {
 		}
 	case c.Failed > 0:
 		out.State, out.Failure = sheaf.DocPartiallySucceeded, firstFailure
+	case nodes.failure == nil && len(nodes.dead) > 0 && c.Failed == 0: // nodes that the index does not wait for
+		for _, f := range nodes.dead {
+			out.State, out.Failure = sheaf.DocPartiallySucceeded, f
+		}
 	case nodes.failure != nil:
 		out.State, out.Failure = sheaf.DocPartiallySucceeded, nodes.failure
 	default:

@@ -14,6 +14,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"sheaf"
+	"sheaf/chunker"
 	"sheaf/internal/enrich"
 	"sheaf/internal/flow"
 	"sheaf/internal/settings"
@@ -64,6 +65,11 @@ func (p *Planner) program(ctx context.Context, doc *sheaf.Document) (*program, e
 			if out.own, err = flow.Settings(n, out.own); err != nil {
 				return nil, fmt.Errorf("node %s of flow %s: %w", n.ID, out.ref, err)
 			}
+		default:
+			if version := flow.Asks(n.Kind); version > 0 {
+				out.asked[n.ID] = fmt.Sprintf("%s %d\n", p.Chat, version)
+				out.chat += out.asked[n.ID]
+			}
 		case "enrich":
 			asked, err := flow.Settings(n, doc.ParseConfig)
 			if err != nil {
@@ -93,7 +99,7 @@ func (p *program) inputs(doc *sheaf.Document) string {
 	if p == nil {
 		return ""
 	}
-	given, _ := json.Marshal([]any{p.digest, p.chat, doc.Name, doc.MediaType, doc.Size, doc.Metadata}) // plain fields always encode
+	given, _ := json.Marshal([]any{p.digest, p.chat, doc.Name, doc.MediaType, doc.Size, saidMetadata(doc)}) // plain fields always encode
 	return string(given)
 }
 
@@ -108,7 +114,7 @@ func (p *Planner) decide(ctx context.Context, prog *program, doc *sheaf.Document
 	if metadata == nil {
 		metadata = map[string]string{}
 	}
-	maps.Copy(metadata, doc.Metadata) // what the uploader said stands over what the file says
+	maps.Copy(metadata, saidMetadata(doc)) // what the uploader said stands over what the file says
 	skipped, err := prog.Skipped(map[string]any{
 		"document.name": doc.Name, "document.media_type": doc.MediaType, "document.size": doc.Size, "document.pages": opened.Units, "document.metadata": metadata,
 	})
@@ -175,21 +181,79 @@ func (e *Executor) runFlow(ctx context.Context, run *run, doc *sheaf.Document, c
 func (e *Executor) runNode(ctx context.Context, run *run, doc *sheaf.Document, n *flow.Node, in []sheaf.Chunk, p *taskstore.ParsePayload) (out []sheaf.Chunk, said []sheaf.Warning, err error) {
 	err = run.stage(ctx, n.Kind, func(ctx context.Context) (err error) {
 		limited := ctx
-		if n.Timeout > 0 {
+		within := nodeLimit(n)
+		if within > 0 {
 			var stop context.CancelFunc
-			limited, stop = context.WithTimeout(ctx, time.Duration(n.Timeout))
+			limited, stop = context.WithTimeout(ctx, within)
 			defer stop()
 		}
-		out, said, err = flow.Run(limited, flow.Input{Node: n, Chunks: in, Settings: p.Config,
-			Enrich: func(ctx context.Context, chunks []sheaf.Chunk, c sheaf.ParseConfig) ([]sheaf.Warning, error) {
-				return e.enrichChunks(ctx, run, doc, chunks, c)
-			}})
+		input := e.nodeInput(run, doc, n, in, p)
+		var used func() taskstore.RunProgress
+		input.Ask, used = e.asker(run.task, flow.Asks(n.Kind))
+		out, said, err = flow.Run(limited, input)
+		run.note(used())
+		if into, _ := n.Config["into"].(string); into == "document" && err == nil {
+			run.found(out)
+		}
 		if err != nil && limited.Err() != nil && ctx.Err() == nil {
-			err = sheaf.FailRetryable(sheaf.CategoryTimeout, "node_timeout", "the node %s of %s took longer than its timeout of %v; raise it, or give the node fewer chunks", n.ID, p.Flow.Ref, time.Duration(n.Timeout))
+			err = sheaf.FailRetryable(sheaf.CategoryTimeout, "node_timeout", "the node %s of %s took longer than its timeout of %v; raise it, or give the node fewer chunks", n.ID, p.Flow.Ref, within)
 		}
 		return err
 	})
 	return out, said, err
+}
+
+// nodeLimit is how long an attempt of a node may take; 0 for no limit of its own.
+func nodeLimit(n *flow.Node) time.Duration {
+	switch {
+	case n.Timeout > 0:
+		return time.Duration(n.Timeout)
+	case n.Kind == "http":
+		return nodeTime
+	case flow.Asks(n.Kind) > 0:
+		return nodeAskedTime
+	}
+	return 0
+}
+
+// nodeInput is what a node runs on, but for a language model.
+func (e *Executor) nodeInput(run *run, doc *sheaf.Document, n *flow.Node, in []sheaf.Chunk, p *taskstore.ParsePayload) flow.Input {
+	return flow.Input{
+		Node: n, Chunks: in, Settings: p.Config, Range: run.task.Range,
+		Document: flow.Document{ID: doc.ID, DatasetID: doc.DatasetID, Name: doc.Name, MediaType: doc.MediaType},
+		Enrich: func(ctx context.Context, chunks []sheaf.Chunk, c sheaf.ParseConfig) ([]sheaf.Warning, error) {
+			return e.enrichChunks(ctx, run, doc, chunks, c)
+		},
+		Post: e.poster(run.task, p.Flow.Ref, n), CountTokens: chunker.CountTokens,
+	}
+}
+
+// note adds what a node asked a model.
+func (r *run) note(p taskstore.RunProgress) {
+	if p.Calls+p.Cached == 0 {
+		return
+	}
+	if r.asked == nil {
+		r.asked = &sheaf.Asked{}
+	}
+	r.asked.Calls += int(p.Calls)
+	r.asked.Cached += int(p.Cached)
+	r.asked.Tokens += p.Tokens
+}
+
+// found notes what a node has found about the document: the metadata that it gave
+// all chunks of the range.
+func (r *run) found(chunks []sheaf.Chunk) {
+	for _, c := range chunks[:min(len(chunks), 1)] {
+		for _, name := range strings.Fields(c.Metadata[sheaf.MetadataAdded]) {
+			if same := !slices.ContainsFunc(chunks, func(o sheaf.Chunk) bool { return o.Metadata[name] != c.Metadata[name] }); same {
+				if r.about == nil {
+					r.about = map[string]string{}
+				}
+				r.about[name] = c.Metadata[name]
+			}
+		}
+	}
 }
 
 // readFlow reads the flow that the plan stored.

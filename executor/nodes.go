@@ -14,6 +14,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"sheaf"
+	"sheaf/internal/artifact"
+	"sheaf/internal/embed"
 	"sheaf/internal/enrich"
 	"sheaf/internal/flow"
 	"sheaf/internal/worker"
@@ -42,6 +44,8 @@ func (p *program) mode() (mode flow.Mode, reason string) {
 	}
 	for _, n := range p.Nodes {
 		switch {
+		case flow.Writes(n.Kind):
+			return flow.ModeNodes, fmt.Sprintf("The node %s leaves a file, by a task of its own.", n.ID)
 		case poolOf(&n) != "":
 			return flow.ModeNodes, fmt.Sprintf("The node %s runs in the pool %s.", n.ID, n.Pool)
 		case n.OnFailure == flow.SkipNode || n.OnFailure == flow.UseDefault:
@@ -75,8 +79,10 @@ func (p *program) nodeTasks(last sheaf.NewTask, payload taskstore.ParsePayload, 
 	run := *payload.Flow
 	outputs := map[string][]feed{}
 	var tasks []sheaf.NewTask
-	reader := ""
-	for _, n := range p.Order() {
+	reader, indexed := "", false
+	kinds := map[string]string{}
+	for _, n := range p.sinksLast() {
+		kinds[n.ID] = n.Kind
 		if n.Kind == "parse" || slices.Contains(run.Skipped, n.ID) {
 			continue
 		}
@@ -109,7 +115,8 @@ func (p *program) nodeTasks(last sheaf.NewTask, payload taskstore.ParsePayload, 
 				t.DependsOn = append(t.DependsOn, reader) // it knows the ledger and the outline
 			}
 			last.DependsOn, last.Pool = t.DependsOn, poolOf(n)
-			return append(tasks, last), nil
+			tasks, indexed = append(tasks, last), true
+			continue
 		case n.Kind != "chunk" && !flow.Works(n.Kind):
 			outputs[n.ID] = from
 			continue
@@ -121,6 +128,9 @@ func (p *program) nodeTasks(last sheaf.NewTask, payload taskstore.ParsePayload, 
 			reader, run.Reader = t.ID, n.ID
 			mine, t.Cost = payload, last.Cost
 			mine.Flow, mine.TagSet = &of, nil
+		}
+		if flow.Writes(n.Kind) && slices.ContainsFunc(n.From, func(id string) bool { return kinds[id] == "embed" }) {
+			t.DependsOn = append(t.DependsOn, last.ID) // it has the vectors
 		}
 		t.ReuseKey, t.Pool = name, poolOf(n)
 		if n.OnFailure == flow.SkipNode || n.OnFailure == flow.UseDefault {
@@ -136,7 +146,27 @@ func (p *program) nodeTasks(last sheaf.NewTask, payload taskstore.ParsePayload, 
 		tasks = append(tasks, t)
 		outputs[n.ID] = []feed{{n.ID, t.ID, name}}
 	}
+	if indexed {
+		return tasks, nil
+	}
 	return nil, sheaf.Fail(sheaf.CategoryInternal, "bad_flow", "the flow %s has no node of the kind index; apply it again", p.ref)
+}
+
+// sinksLast is the order of the nodes with index behind those that it may wait for,
+// and what leaves files behind that.
+func (p *program) sinksLast() []*flow.Node {
+	order := p.Order()
+	place := func(n *flow.Node) int {
+		switch {
+		case flow.Writes(n.Kind):
+			return 2
+		case n.Kind == "index":
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(order, func(a, b *flow.Node) int { return place(a) - place(b) })
+	return order
 }
 
 // nodeName names the output of a node by all that makes it: two xxhash64 of its
@@ -154,10 +184,17 @@ func needed(tasks []sheaf.NewTask) []sheaf.NewTask {
 	if !slices.ContainsFunc(tasks, func(t sheaf.NewTask) bool { return t.Kind == sheaf.KindDataflow }) {
 		return tasks
 	}
+	// What nobody could read leaves a file.
+	fed := map[string]bool{}
+	for _, t := range tasks {
+		for _, id := range t.DependsOn {
+			fed[id] = true
+		}
+	}
 	reads := map[string]bool{}
 	var out []sheaf.NewTask
 	for _, t := range slices.Backward(tasks) {
-		runs := t.Done == nil && (t.Kind == sheaf.KindParse || t.Kind == sheaf.KindDataflow && reads[t.ID])
+		runs := t.Done == nil && (t.Kind == sheaf.KindParse || t.Kind == sheaf.KindDataflow && (reads[t.ID] || !fed[t.ID]))
 		switch {
 		case runs:
 			for _, id := range t.DependsOn {
@@ -211,10 +248,11 @@ func (e *Executor) processNode(ctx context.Context, t *sheaf.Task) (done tasksto
 		return done, fmt.Errorf("reading document %s: %w", t.DocumentID, err)
 	}
 	run := e.newRun(t)
-	if payload.Reuse != nil {
+	if payload.Reuse != nil && payload.Reuse.Output != nil && payload.Reuse.Output.Media == "" { // a file names its document
 		if made, err := e.readOutput(ctx, payload.Reuse); err == nil {
-			done, err = e.leave(ctx, run, doc, made)
-			done.Result.Reused = true
+			if done, err = e.leave(ctx, run, doc, made); err == nil {
+				done.Result.Reused, done.Result.Output.Metadata = true, payload.Reuse.Output.Metadata
+			}
 			return done, err
 		} // of a document that is gone or of a newer version: it is made
 	}
@@ -251,15 +289,95 @@ func (e *Executor) processNode(ctx context.Context, t *sheaf.Task) (done tasksto
 		done.Result.Output = &sheaf.NodeOutput{Skipped: "all that it reads was skipped", Incomplete: in.incomplete}
 		return done, nil
 	}
+	if flow.Writes(n.Kind) {
+		return e.writeNode(ctx, run, doc, n, &in, payload)
+	}
 	made.Chunks, made.Said, err = e.runNode(ctx, run, doc, n, in.chunks, payload)
 	if err != nil {
 		return done, err
 	}
 	done, err = e.leave(ctx, run, doc, &made)
 	if err == nil {
-		done.Result.Output.Incomplete = in.incomplete
+		done.Result.Output.Incomplete, done.Result.Output.Asked, done.Result.Output.Metadata = in.incomplete, run.asked, run.about
 	}
 	return done, err
+}
+
+// writeNode runs a node that leaves a file. Behind embed it takes the vectors from
+// the result of the range, which is in the index by then; chunks that are not in
+// the index are embedded here.
+func (e *Executor) writeNode(ctx context.Context, run *run, doc *sheaf.Document, n *flow.Node, in *inputs, p *taskstore.ParsePayload) (done taskstore.Completion, err error) {
+	input := e.nodeInput(run, doc, n, in.chunks, p)
+	for i := range input.Chunks {
+		input.Chunks[i].Metadata = mergeMetadata(chunkMetadata(doc, p.Config), input.Chunks[i].Metadata)
+		input.Chunks[i].DocumentID = doc.ID
+	}
+	if at := slices.IndexFunc(in.tasks, covers); at >= 0 {
+		if err := e.nodeVectors(ctx, doc, in.tasks[at].Result.ArtifactKey, &input); err != nil {
+			return done, err
+		}
+	}
+	var made flow.Object
+	err = run.stage(ctx, n.Kind, func(ctx context.Context) (err error) {
+		limited := ctx
+		if n.Timeout > 0 {
+			var stop context.CancelFunc
+			limited, stop = context.WithTimeout(ctx, time.Duration(n.Timeout))
+			defer stop()
+		}
+		made, err = flow.Write(limited, input)
+		if err != nil && limited.Err() != nil && ctx.Err() == nil {
+			err = sheaf.FailRetryable(sheaf.CategoryTimeout, "node_timeout", "the node %s of %s took longer than its timeout of %v; raise it", n.ID, p.Flow.Ref, time.Duration(n.Timeout))
+		}
+		return err
+	})
+	if err != nil {
+		return done, err
+	}
+	done, err = e.leaveBytes(ctx, run, doc, made.Body)
+	if err == nil {
+		o := done.Result.Output
+		o.Chunks, o.Media, o.Incomplete = len(input.Chunks), made.Media, in.incomplete
+	}
+	return done, err
+}
+
+// nodeVectors finds the vectors of chunks in the result of their range, by what
+// was embedded.
+func (e *Executor) nodeVectors(ctx context.Context, doc *sheaf.Document, key string, in *flow.Input) error {
+	model := e.cfg.Embedder.Model()
+	stored, err := artifact.LoadFor(ctx, e.cfg.Blobs, key, model.ID)
+	if err != nil {
+		return fmt.Errorf("reading the vectors of the range: %w", err)
+	}
+	have := map[string][]float32{}
+	for i := range stored.Chunks {
+		if i < len(stored.Vectors) && stored.Header.ModelID == model.ID {
+			have[EmbeddingText(doc.Name, stored.Chunks[i])] = stored.Vectors[i]
+		}
+	}
+	in.ModelID, in.Dim, in.Vectors = model.ID, model.Dim, make([][]float32, len(in.Chunks))
+	var texts []string
+	var missing []int
+	for i := range in.Chunks {
+		text := EmbeddingText(doc.Name, in.Chunks[i])
+		if v, ok := have[text]; ok {
+			in.Vectors[i] = v
+			continue
+		}
+		texts, missing = append(texts, text), append(missing, i)
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	vectors, err := e.vectors(ctx, texts, embed.Passage)
+	if err != nil {
+		return err
+	}
+	for k, i := range missing {
+		in.Vectors[i] = vectors[k]
+	}
+	return nil
 }
 
 // leave stores what a node has made.
@@ -268,6 +386,14 @@ func (e *Executor) leave(ctx context.Context, run *run, doc *sheaf.Document, mad
 	if err != nil {
 		return done, fmt.Errorf("encoding an output: %w", err)
 	}
+	if done, err = e.leaveBytes(ctx, run, doc, body); err == nil {
+		done.Result.Warnings, done.Result.Output.Chunks = made.Said, len(made.Chunks)
+	}
+	return done, err
+}
+
+// leaveBytes stores an object under the name of the attempt.
+func (e *Executor) leaveBytes(ctx context.Context, run *run, doc *sheaf.Document, body []byte) (done taskstore.Completion, err error) {
 	t := run.task
 	key := sheaf.ArtifactKey(t.TenantID, doc.ID, run.rangeID)
 	err = run.stage(ctx, "output", func(ctx context.Context) error {
@@ -277,8 +403,8 @@ func (e *Executor) leave(ctx context.Context, run *run, doc *sheaf.Document, mad
 	if err != nil {
 		return done, err
 	}
-	done.Result = sheaf.TaskResult{RangeID: run.rangeID, ArtifactKey: key, Stages: run.times, Warnings: made.Said, Output: &sheaf.NodeOutput{
-		Name: t.ReuseKey, Bytes: int64(len(body)), Digest: fmt.Sprintf("%016x", xxhash.Sum64(body)), Chunks: len(made.Chunks),
+	done.Result = sheaf.TaskResult{RangeID: run.rangeID, ArtifactKey: key, Stages: run.times, Output: &sheaf.NodeOutput{
+		Name: t.ReuseKey, Bytes: int64(len(body)), Digest: fmt.Sprintf("%016x", xxhash.Sum64(body)),
 	}}
 	return done, nil
 }

@@ -245,7 +245,9 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 		if nodes {
 			base := reuseKey(p.fingerprint(format, config, "").Digest(), piece.Range, content, headings, levels, continues, "")
 			of, err := program.nodeTasks(out.Tasks[len(out.Tasks)-1], payload, base)
-			if errors.Is(err, errLargePayload) {
+			if errors.Is(err, errLargePayload) && slices.ContainsFunc(program.Nodes, func(n flow.Node) bool { return flow.Writes(n.Kind) }) {
+				return nil, sheaf.Fail(sheaf.CategoryPolicy, "flow_unfit", "What describes units %s is larger than a task of a node may carry, and the flow %s has a node that needs one; take the node out.", piece.Range, program.ref)
+			} else if errors.Is(err, errLargePayload) {
 				nodes, out.Result.Flow.Mode, out.Result.Flow.Tasks = false, string(flow.ModeWhole), nil
 				out.Result.Flow.Reason = fmt.Sprintf("What describes units %s is larger than a task of a node may carry.", piece.Range)
 			} else if err != nil {

@@ -181,6 +181,12 @@ func (e *Executor) finishRange(ctx context.Context, run *run, doc *sheaf.Documen
 		return done, err
 	}
 	e.writeBeside(ctx, doc, &result)
+	if run.asked != nil || run.about != nil { // by nodes that ran in this task
+		if result.Output == nil {
+			result.Output = &sheaf.NodeOutput{}
+		}
+		result.Output.Asked, result.Output.Metadata = run.asked, run.about
+	}
 	result.Stages = run.times
 	return taskstore.Completion{Result: result}, nil
 }
@@ -219,7 +225,7 @@ func (e *Executor) processIndex(ctx context.Context, t *sheaf.Task) (done taskst
 		c := &stored.Chunks[i]
 		if c.DocumentID != doc.ID { // what is the document's is this one's; what is the chunk's stays
 			own := map[string]string{}
-			for _, k := range ownMetadata {
+			for _, k := range append(strings.Fields(c.Metadata[sheaf.MetadataAdded]), ownMetadata...) {
 				if v := c.Metadata[k]; v != "" {
 					own[k] = v
 				}
@@ -265,7 +271,9 @@ type run struct {
 	rangeID string
 	begun   time.Time
 	times   []sheaf.StageTime
-	told    time.Time // when progress was last written
+	told    time.Time         // when progress was last written
+	asked   *sheaf.Asked      // of a language model, by nodes
+	about   map[string]string // what nodes have found about the document
 }
 
 func (e *Executor) newRun(t *sheaf.Task) *run {
@@ -588,7 +596,7 @@ func (e *Executor) store(ctx context.Context, run *run, doc *sheaf.Document, chu
 }
 
 // ownMetadata are the keys of what a chunk has beside its document's metadata.
-var ownMetadata = []string{sheaf.MetadataLinks, sheaf.MetadataLabels, sheaf.MetadataFigures, sheaf.MetadataPictures, sheaf.MetadataPersonal}
+var ownMetadata = []string{sheaf.MetadataLinks, sheaf.MetadataLabels, sheaf.MetadataFigures, sheaf.MetadataPictures, sheaf.MetadataPersonal, sheaf.MetadataAdded}
 
 // Bounds of the labels that a chunk carries.
 const (
@@ -806,11 +814,25 @@ func usageOf(r sheaf.TaskResult, doc *sheaf.Document, t *sheaf.Task) sheaf.Usage
 // chunkMetadata is what of the document's metadata rides on its chunks, without
 // personal data where the settings ask for that.
 func chunkMetadata(doc *sheaf.Document, c sheaf.ParseConfig) map[string]string {
-	m := filterMetadata(doc.Metadata)
+	m := filterMetadata(saidMetadata(doc))
 	if c.PII.V == "redact" {
 		for k, v := range m {
 			m[k] = enrich.Redact(v, map[string]int{})
 		}
+	}
+	return m
+}
+
+// saidMetadata is the document's metadata without what nodes of a flow found in an
+// earlier version: they find it again, or it is not so any more.
+func saidMetadata(doc *sheaf.Document) map[string]string {
+	added := doc.Metadata[sheaf.MetadataAdded]
+	if added == "" {
+		return doc.Metadata
+	}
+	m := maps.Clone(doc.Metadata)
+	for _, name := range append(strings.Fields(added), sheaf.MetadataAdded) {
+		delete(m, name)
 	}
 	return m
 }

@@ -73,6 +73,8 @@ type DatasetRun struct {
 	reserved int64     // tokens that questions on their way may cost
 	asked    bool      // in this attempt
 	reported time.Time // when progress was written
+
+	unreported bool // it is no run: a node of a document asks through it
 }
 
 // processRun runs the kind of a run's task, and writes what it came to.
@@ -317,6 +319,9 @@ func (r *DatasetRun) Report(ctx context.Context, phase string, done, total int) 
 
 // report writes progress, unless it was written just now.
 func (r *DatasetRun) report(ctx context.Context, now bool) error {
+	if r.unreported {
+		return nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock() // held while it is written, so that what is older does not come later
 	if !now && time.Since(r.reported) < runReportEvery {

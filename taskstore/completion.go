@@ -46,6 +46,9 @@ type Publication struct {
 	Chunks   int
 	Tokens   int
 	Warnings []sheaf.Warning
+	// Metadata is what nodes of a flow have found about the document. It replaces what
+	// they found before, and nothing that the uploader said.
+	Metadata map[string]string
 	Outline  json.RawMessage // []Heading, where the plan stored the document's; else nil
 
 	// EditsVersion is that of the edits that Edits places. Where people have

@@ -19,6 +19,7 @@ import (
 	"sheaf"
 	"sheaf/internal/artifact"
 	"sheaf/internal/blob"
+	"sheaf/internal/flow"
 	"sheaf/parser"
 	"sheaf/parser/child"
 )
@@ -161,8 +162,14 @@ func (s *Server) artifactFile(w http.ResponseWriter, r *http.Request) {
 		s.writeProblem(w, r, err)
 		return
 	}
-	w.Header().Set("Content-Type", "application/vnd.apache.parquet")
-	w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": want + ".parquet"}))
+	media, name := "application/vnd.apache.parquet", want+".parquet"
+	if o := tasks[i].Result.Output; tasks[i].Kind == sheaf.KindDataflow && (o == nil || o.Media == "") {
+		media, name = "application/json", want+".json"
+	} else if o != nil && o.Media == flow.MediaJSONL {
+		media, name = o.Media, want+".jsonl"
+	}
+	w.Header().Set("Content-Type", media)
+	w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name}))
 	rs := &blobSeeker{ctx: r.Context(), s: s, key: info.Key, size: info.Size}
 	defer rs.Close()
 	http.ServeContent(w, r, "", time.Time{}, rs)

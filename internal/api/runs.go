@@ -40,7 +40,21 @@ type RunNode struct {
 	Bytes    int64          `json:"bytes" doc:"of its outputs"`
 	MS       int64          `json:"ms" doc:"that its tasks took together"`
 	Failure  *sheaf.Failure `json:"failure,omitempty" doc:"of the first range that failed for good"`
+	Asked    *sheaf.Asked   `json:"asked,omitempty" doc:"of a language model"`
+	Files    []RunFile      `json:"files,omitempty" doc:"that an export has left, by range; at most 1,000"`
 }
+
+// RunFile is a file of a node.
+type RunFile struct {
+	Range  [2]int `json:"range" doc:"units, from 1, both ends included"`
+	Media  string `json:"media"`
+	Chunks int    `json:"chunks"`
+	Bytes  int64  `json:"bytes"`
+	Key    string `json:"key" doc:"in the blob store, below blob.prefix"`
+	Path   string `json:"path" doc:"of the bytes, in this API"`
+}
+
+const maxRunFiles = 1000
 
 func (s *Server) runRoutes() {
 	op := get("/v1/datasets/{ds}/documents/{doc}/run", "Read the run of a flow over a document")
@@ -141,6 +155,21 @@ func (n *RunNode) count(tasks []sheaf.Task, mine func(t *sheaf.Task) bool) bool 
 		}
 		if !t.StartedAt.IsZero() && t.FinishedAt.After(t.StartedAt) {
 			n.MS += int64(t.FinishedAt.Sub(t.StartedAt) / time.Millisecond)
+		}
+		if n.Reason == "" && t.State == sheaf.TaskRetryWait && t.Failure != nil {
+			n.Reason = t.Failure.Message
+		}
+		if out != nil && out.Asked != nil {
+			if n.Asked == nil {
+				n.Asked = &sheaf.Asked{}
+			}
+			n.Asked.Calls, n.Asked.Cached, n.Asked.Tokens = n.Asked.Calls+out.Asked.Calls, n.Asked.Cached+out.Asked.Cached, n.Asked.Tokens+out.Asked.Tokens
+		}
+		if out != nil && out.Media != "" && t.State == sheaf.TaskDone && t.Result.ArtifactKey != "" && len(n.Files) < maxRunFiles {
+			n.Files = append(n.Files, RunFile{
+				Range: [2]int{t.Range.From, t.Range.To}, Media: out.Media, Chunks: out.Chunks, Bytes: out.Bytes, Key: t.Result.ArtifactKey,
+				Path: "/v1/datasets/" + t.DatasetID + "/documents/" + t.DocumentID + "/artifacts/" + t.Result.RangeID,
+			})
 		}
 		if n.Failure == nil && t.Failure != nil && (t.State == sheaf.TaskDead || out != nil && out.Failed) {
 			n.Failure = t.Failure

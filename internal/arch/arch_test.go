@@ -67,7 +67,7 @@ var may = map[string][]string{
 	"migrations":           {},
 	"taskstore":            {},
 	"taskstore/sqlstore":   {"taskstore", "internal/batching", "internal/pgdsn", "internal/secrets", "migrations"},
-	"executor":             append([]string{"chunker", "internal/edits", "internal/enrich", "internal/flow", "internal/indexset", "internal/settings", "internal/tagset", "internal/worker", "parser", "parser/child"}, contracts...),
+	"executor":             append([]string{"chunker", "internal/edits", "internal/enrich", "internal/flow", "internal/indexset", "internal/settings", "internal/tagset", "internal/webhook", "internal/worker", "parser", "parser/child"}, contracts...),
 	"internal/worker":      {"internal/logctx", "internal/queue", "taskstore"}, // nothing of what a task does
 	"ingest":               {"internal/blob", "internal/flow", "internal/queue", "internal/settings", "parser", "taskstore"},
 	"internal/artifact":    {"internal/blob"},
@@ -95,7 +95,7 @@ var may = map[string][]string{
 	"internal/index/...":   {"internal/batching", "internal/index"},
 	"internal/queue/...":   {"internal/batching", "internal/notify", "internal/pgdsn", "internal/queue", "taskstore"},
 	"internal/keeper":      append([]string{"ingest", "internal/notify"}, contracts...),
-	"internal/flow":        {"internal/settings", "taskstore"},
+	"internal/flow":        {"internal/artifact", "internal/settings", "taskstore"},
 	"internal/search":      {"internal/embed", "internal/index", "internal/rerank", "internal/settings", "internal/tagset", "taskstore"},
 	"internal/graph":       {"internal/enrich"},
 	"internal/graphs":      {"internal/artifact", "internal/blob", "internal/graph", "internal/search", "taskstore"},

@@ -225,6 +225,9 @@ func (m Main) build(ctx context.Context, cfg config.Config, r roles, log *slog.L
 			Store: a.store, Blobs: a.blobs, Files: a.files, Parser: a.pool, Formats: a.formats, Index: a.index, Embedder: a.embedder, Indexes: a.index, Planner: planner, RunStore: a.store,
 			ParseSlots: cmp.Or(cfg.Executor.ParseSlots, cfg.Parser.Processes), UnitTimeout: time.Duration(cfg.Parser.UnitTimeout), Tags: planner.Tags, Observe: a.metrics, Log: log,
 		}
+		if ec.Services, err = webhook.NewCaller(cfg.Flow.AllowHosts, cfg.Flow.Secret.Reveal()); err != nil {
+			return nil, fmt.Errorf("flow.allow_hosts and flow.secret: %w", err)
+		}
 		if a.chat != nil {
 			ec.Chat, ec.ChatBatch = a.chat, cfg.Chat.Batch
 		}

@@ -45,6 +45,7 @@ type Config struct {
 	Tags     Tags     `toml:"tags"`
 	Keeper   Keeper   `toml:"keeper"`
 	Webhooks Webhooks `toml:"webhooks"`
+	Flow     Flow     `toml:"flow"`
 	Price    Price    `toml:"price"`
 	Trace    Trace    `toml:"trace"`
 
@@ -90,6 +91,12 @@ type Price struct {
 	Currency         string  `toml:"currency" doc:"of the prices that dry runs show, such as EUR"`
 	PerThousandPages float64 `toml:"per_thousand_pages" doc:"for pages or their like that are parsed; 0 shows no price"`
 	PerMillionTokens float64 `toml:"per_million_tokens" doc:"for tokens that are embedded; 0 shows no price"`
+}
+
+// Flow is about nodes of flows that call services.
+type Flow struct {
+	AllowHosts []string `toml:"allow_hosts" doc:"what nodes of kind http may call: host, host:port, an address, or a network such as 10.1.0.0/16; an address that is not public must be among them, whatever name leads to it; empty for none"`
+	Secret     Secret   `toml:"secret" secret:"true" doc:"signs what they send, as webhooks are signed: whsec_ and 24 to 64 bytes in base64; needed with flow.allow_hosts"`
 }
 
 type Webhooks struct {

@@ -30,6 +30,11 @@ type Kind struct {
 	Out    Port             // "" where nothing is passed on: a sink
 	Same   bool             // the output is of the inputs' type, which is one
 	Config map[string]Field // what config may hold
+	// Asks is above 0 for a kind that asks the language model: the version of what it
+	// asks. Another version, or another model, makes its outputs anew.
+	Asks int
+	// Write makes the file of a sink. A node of such a kind has a task of its own.
+	Write func(ctx context.Context, in Input) (Object, error)
 	// Run does the work of a node between chunk and index; what it returns are
 	// chunks of its input, in their order. nil passes the input on.
 	Run func(ctx context.Context, in Input) ([]sheaf.Chunk, []sheaf.Warning, error)
@@ -39,8 +44,23 @@ type Kind struct {
 type Field struct {
 	Type     string // string, int, float, bool, strings, object, or keep: an expression over a chunk
 	Required bool
-	Min, Max float64  // of numbers; both 0 for no bounds
-	Values   []string // of strings; nil for any
+	Min, Max float64            // of numbers; both 0 for no bounds
+	Values   []string           // of strings; nil for any
+	Check    func(v any) string // says what is wrong with a value of the type, "" for nothing; may be nil
+}
+
+// Object is a file that a node leaves.
+type Object struct {
+	Media string
+	Body  []byte
+}
+
+// Document is what nodes are told of the document.
+type Document struct {
+	ID        string `json:"id"`
+	DatasetID string `json:"dataset_id"`
+	Name      string `json:"name"`
+	MediaType string `json:"media_type"`
 }
 
 // registered are the kinds by name. Each registers itself in its file, before
@@ -64,11 +84,38 @@ type Input struct {
 	Settings sheaf.ParseConfig // of the document
 	// Enrich adds language, keywords, questions and context, as settings ask.
 	Enrich func(ctx context.Context, chunks []sheaf.Chunk, settings sheaf.ParseConfig) ([]sheaf.Warning, error)
+
+	Document Document
+	Range    sheaf.Range
+	// Vectors are those of Chunks where the node stands behind embed, else nil; with
+	// their model and width.
+	Vectors [][]float32
+	ModelID string
+	Dim     int
+	// Ask asks the language model; nil where there is none. What was asked before is
+	// answered as then, and costs nothing.
+	Ask func(ctx context.Context, instruction, text string, maxTokens int) (string, error)
+	// Post sends JSON to a service and returns what it answers, nil for nothing. id
+	// names the request; it is the same when the same is sent again.
+	Post        func(ctx context.Context, url, id string, body []byte, maxAnswer int64) ([]byte, error)
+	CountTokens func(text string) int
 }
 
 // Works reports whether nodes of the kind do work of their own between chunk and
 // index; the others pass their input on.
-func Works(kind string) bool { return registered[kind].Run != nil }
+func Works(kind string) bool { return registered[kind].Run != nil || Writes(kind) }
+
+// Writes reports whether nodes of the kind leave a file.
+func Writes(kind string) bool { return registered[kind].Write != nil }
+
+// Asks is the version of what nodes of the kind ask a language model, 0 for
+// nothing.
+func Asks(kind string) int { return registered[kind].Asks }
+
+// Write runs a node that leaves a file.
+func Write(ctx context.Context, in Input) (Object, error) {
+	return registered[in.Node.Kind].Write(ctx, in)
+}
 
 // Run runs a node of chunks. A node without work of its own passes its input on.
 func Run(ctx context.Context, in Input) (out []sheaf.Chunk, warnings []sheaf.Warning, err error) {
@@ -115,6 +162,11 @@ func (f Field) check(v any) string {
 	}
 	if kind != f.Type {
 		return fmt.Sprintf("it is of type %s and must be of type %s", kind, f.Type)
+	}
+	if f.Check != nil {
+		if wrong := f.Check(v); wrong != "" {
+			return wrong
+		}
 	}
 	if (kind == "int" || kind == "float") && (f.Min != 0 || f.Max != 0) && (number < f.Min || number > f.Max) {
 		return fmt.Sprintf("%v is not from %v to %v", v, f.Min, f.Max)

@@ -81,7 +81,7 @@ func unsupported(f *Flow) (problems Invalid) {
 		for _, field := range []string{"on_failure", "pool", "retry"} {
 			switch {
 			case !own[field]:
-			case f.Mode == ModeWhole:
+			case f.Mode == ModeWhole && !Writes(n.Kind): // said below
 				add(n.ID, field, "in the mode whole all nodes of a range run in one task; leave %s out, or set mode to nodes", field)
 			case n.Kind == "parse":
 				add(n.ID, field, "the task of the node of kind chunk parses too; leave %s out, or give it to that", field)
@@ -92,6 +92,9 @@ func unsupported(f *Flow) (problems Invalid) {
 			case n.Kind != "chunk" && n.Kind != "index" && !Works(n.Kind):
 				add(n.ID, field, "the kind %s passes on what it reads and has no task; leave %s out", n.Kind, field)
 			}
+		}
+		if f.Mode == ModeWhole && Writes(n.Kind) {
+			add(n.ID, "kind", "in the mode whole all nodes of a range run in one task, and the kind %s has one of its own; leave mode out, or set it to nodes", n.Kind)
 		}
 		if n.Timeout != 0 && (n.Kind == "parse" || n.Kind == "chunk" || n.Kind == "embed" || n.Kind == "index") {
 			add(n.ID, "timeout", "the kind %s has the time-outs of every range; leave timeout out", n.Kind)

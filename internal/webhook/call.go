@@ -53,7 +53,7 @@ func NewCaller(hosts []string, secret string) (*Caller, error) {
 		if name, _, err := net.SplitHostPort(h); err == nil {
 			host = name
 		}
-		if host == "" || strings.ContainsAny(host, "/@ ") {
+		if host == "" || strings.ContainsAny(h, "/@ ") {
 			return nil, fmt.Errorf("%w: %q is no host: write name, name:port, an address, or a network such as 10.1.0.0/16", sheaf.ErrInvalid, h)
 		}
 		if a, err := netip.ParseAddr(host); err == nil {

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +38,8 @@ type Breaker struct {
 	refusal  error // what the dependency refuses this process with; nil when it is merely away
 
 	probe func(ctx context.Context) error // nil for none
+
+	LongestRest time.Duration // 8 s where it is 0; set before the first call
 }
 
 // NewBreaker is a closed breaker before the dependency of that name. probe asks
@@ -111,7 +114,7 @@ func (b *Breaker) leave(ctx context.Context, err error) error {
 		case b.rest > 0 && time.Now().Before(b.until):
 			// One that was under way when it opened.
 		case b.rest > 0:
-			b.open(min(2*b.rest, maxOpen), err)
+			b.open(min(2*b.rest, cmp.Or(b.LongestRest, maxOpen)), err)
 		case b.failures >= tripAfter, errors.Is(err, sheaf.ErrMisconfigured): // the next call would be refused too
 			b.open(minOpen, err)
 		default:

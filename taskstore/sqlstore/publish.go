@@ -3,6 +3,9 @@ package sqlstore
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"gorm.io/gorm"
 
@@ -38,6 +41,12 @@ func (s *tasks) publish(tx *gorm.DB, t *taskRow, doc *documentRow, p taskstore.P
 			args = append(args, string(p.Outline))
 		}
 	}
+	if live {
+		if metadata, changed := foundMetadata(doc, p.Metadata); changed {
+			set += ", metadata=?"
+			args = append(args, metadata)
+		}
+	}
 	n, err := exec(tx, s.sql("UPDATE documents SET "+set+" WHERE id=? AND gen=? AND state='finalizing' AND fin_epoch=? AND deleted_at=0"),
 		append(args, t.DocID, t.Gen, payload.FinalizeEpoch)...)
 	if err != nil {
@@ -66,6 +75,32 @@ func (s *tasks) publish(tx *gorm.DB, t *taskRow, doc *documentRow, p taskstore.P
 	}
 	doc.State = string(p.State)
 	return s.insertDocumentEvent(tx, doc, sheaf.DocumentChange{State: p.State, Progress: 1, Failure: p.Failure})
+}
+
+// foundMetadata is the document's metadata with what nodes have found in place of
+// what they found before.
+func foundMetadata(doc *documentRow, found map[string]string) (metadata string, changed bool) {
+	var m map[string]string
+	decode(doc.Metadata, &m)
+	before := maps.Clone(m)
+	for _, name := range strings.Fields(m[sheaf.MetadataAdded]) {
+		delete(m, name)
+	}
+	delete(m, sheaf.MetadataAdded)
+	var added []string
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		if _, said := m[name]; said || found[name] == "" {
+			continue
+		}
+		if m == nil {
+			m = map[string]string{}
+		}
+		m[name], added = found[name], append(added, name)
+	}
+	if len(added) > 0 {
+		m[sheaf.MetadataAdded] = strings.Join(added, " ")
+	}
+	return encodeMap(m), !maps.Equal(before, m)
 }
 
 // stitch replaces range results of a complete generation and opens it again, so

@@ -38,6 +38,7 @@ type Server struct {
 	asked   []string
 	trouble []Trouble
 	delay   time.Duration
+	reply   func(instruction, text string) string // nil for Answer
 }
 
 // Start runs a server until the test ends.
@@ -62,6 +63,14 @@ func (s *Server) Slow(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.delay = d
+}
+
+// Reply makes the server say what f does in place of Answer; f may be called by
+// many goroutines.
+func (s *Server) Reply(f func(instruction, text string) string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reply = f
 }
 
 // Asked lists the texts of all requests in their order, those in trouble included.
@@ -92,7 +101,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	instruction, text := ask.Messages[0].Content, ask.Messages[1].Content
 	s.mu.Lock()
 	s.asked = append(s.asked, text)
-	trouble, delay := None, s.delay
+	trouble, delay, reply := None, s.delay, s.reply
+	if reply == nil {
+		reply = Answer
+	}
 	if len(s.trouble) > 0 {
 		trouble, s.trouble = s.trouble[0], s.trouble[1:]
 	}
@@ -104,7 +116,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	body, _ := json.Marshal(map[string]any{"choices": []any{map[string]any{"message": map[string]string{"role": "assistant", "content": Answer(instruction, text)}}}}) // strings always encode
+	body, _ := json.Marshal(map[string]any{"choices": []any{map[string]any{"message": map[string]string{"role": "assistant", "content": reply(instruction, text)}}}}) // strings always encode
 	w.Header().Set("Content-Type", "application/json")
 	switch trouble {
 	case Limited:
