@@ -63,6 +63,9 @@ type Options struct {
 	// are read; nil when all of it is there. Only Sparse formats get one.
 	// Where it fails the process ends: what would be read is not the file.
 	Fill func(offset, length int64) `json:"-"`
+	// Note tells who runs the service that something was done another way than
+	// it should be, which changes nothing of what is read. May be nil.
+	Note func(text string) `json:"-"`
 }
 
 // Sparse is implemented by formats that look at a few places of a file to read

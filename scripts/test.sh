@@ -13,9 +13,10 @@ phase() {
 }
 
 dir=$(mktemp -d /tmp/sheaf-test.XXXXXX); chmod 755 "$dir"
-build=
+build= helper=
 cleanup() {
   [ -z "$build" ] || kill "$build" 2>/dev/null || true
+  [ -z "$helper" ] || kill "$helper" 2>/dev/null || true
   scripts/services.sh down "$dir/services" || true
   rm -rf "$dir"
 }
@@ -30,6 +31,9 @@ command -v soffice >/dev/null || need+=(libreoffice-writer-nogui libreoffice-cal
 command -v rclone >/dev/null || need+=(rclone)
 command -v pip >/dev/null || need+=(python3-pip)
 command -v tesseract >/dev/null || need+=(tesseract-ocr tesseract-ocr-eng)
+# sheaf-pdfium is PDFium translated to C and compiled with a C library of its own. Both have packages for Debian's Linux alone.
+command -v wasm2c >/dev/null || need+=(wabt)
+command -v musl-gcc >/dev/null || need+=(musl-tools)
 if [ ${#need[@]} -gt 0 ]; then
   phase "installing ${need[*]}"
   if [ "$(id -u)" = 0 ]; then
@@ -54,14 +58,20 @@ phase "building the product and all packages, and starting the services"
 # The services' starts have bounds, so that they go before what is built.
 nice -n 10 bash -ec 'CGO_ENABLED=0 go test -c -trimpath -o "$1/sheaf.test" ./internal/command; CGO_ENABLED=0 go build -trimpath -o "$1/sheaf-embed" ./cmd/sheaf-embed; go build $2 ./...' build "$dir" "$race" >"$dir/build.log" 2>&1 &
 build=$!
+# What it is compiled of stays in the cache folder: the first time it takes three minutes of CPU, later a second.
+if [ "$(id -u)" = 0 ]; then cache=${SHEAF_CACHE:-/var/cache/sheaf-test}; else cache=${SHEAF_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sheaf-test}; fi
+nice -n 10 go run parser/pdf/pdfiumhelper/host/build.go -o "$dir/sheaf-pdfium" -cache "$cache/helper" >"$dir/helper.log" 2>&1 &
+helper=$!
 scripts/web-tools.sh >/dev/null # axe-core, which looks at the page's accessibility
 scripts/client-tools.sh >/dev/null # what others reach Sheaf with
 scripts/services.sh up "$dir/services" >"$dir/env"
 wait "$build" || { cat "$dir/build.log" >&2; exit 1; }
+wait "$helper" || { cat "$dir/helper.log" >&2; exit 1; }
+# The product finds it, since it lies beside $SHEAF_TEST_BINARY; what tests start otherwise reads PDFs by WebAssembly.
+export SHEAF_TEST_PDFIUM=$dir/sheaf-pdfium
 export SHEAF_TEST_BINARY=$dir/sheaf.test SHEAF_TEST_EMBED_PROGRAM=$dir/sheaf-embed
 # Embedding models stay in the cache folder, some 160 MB. What is there and whole is not fetched again.
 phase "installing embedding models"
-if [ "$(id -u)" = 0 ]; then cache=${SHEAF_CACHE:-/var/cache/sheaf-test}; else cache=${SHEAF_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sheaf-test}; fi
 export SHEAF_TEST_MODELS=$cache/models
 for m in bge-small-en-v1.5 all-minilm-l6-v2 multilingual-e5-small; do
   SHEAF_TEST_MAIN=1 "$SHEAF_TEST_BINARY" models install "$m" --set "models.dir=$SHEAF_TEST_MODELS" >/dev/null

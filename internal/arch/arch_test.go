@@ -62,6 +62,7 @@ var may = map[string][]string{
 	"parser/...":           {"parser", "parser/internal/..."}, // a format
 	"parser/pdf":           {"parser", "parser/internal/...", "parser/pdf/..."},
 	"parser/pdf/...":       {"parser/pdf/engine"},
+	"parser/pdf/pdfium":    {"parser/pdf/..."},       // where the engines meet
 	"parser/formats":       {"parser", "parser/..."}, // where the formats meet
 	"chunker":              {"internal/settings"},
 	"migrations":           {},

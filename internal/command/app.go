@@ -61,6 +61,7 @@ import (
 	"sheaf/parser/archive"
 	"sheaf/parser/child"
 	"sheaf/parser/formats"
+	"sheaf/parser/pdf/pdfium"
 	"sheaf/taskstore"
 	"sheaf/taskstore/sqlstore"
 )
@@ -81,6 +82,7 @@ type app struct {
 	reranker  *rerank.Client // nil without search.rerank.url
 	graphs    *graphs.Service
 	formats   *parser.Registry
+	pdf       pdfium.Found // what reads PDFs
 	pool      *child.Pool
 	receipts  *receipt.Signer
 	metrics   *telemetry.Metrics
@@ -167,11 +169,16 @@ func (m Main) build(ctx context.Context, cfg config.Config, r roles, log *slog.L
 		return up
 	})
 	a.debouncer = notify.NewDebouncer(a.queue.NotifyChange, log)
-	if a.pool, err = child.New(child.Config{
+	if a.pdf, err = a.findPDF(ctx); err != nil {
+		return nil, err
+	}
+	a.onClose(a.pdf.Close)
+	if a.pool, err = child.New(withPDF(child.Config{
 		Size: cfg.Parser.Processes, DocsPerChild: cfg.Parser.MaxDocs, MaxRSSBytes: cfg.Parser.MemoryBytes, RangeBytes: cfg.Parser.RangeBytes, TempDir: a.path("tmp"),
-		EnvNow:  liveParts(cfg),
+		EnvNow:  liveParts(cfg, a.pdf),
 		Sandbox: cfg.Parser.Sandbox, ReadDirs: []string{a.path("blobs"), a.path("cache")}, Ports: parserPorts(cfg.Parser), Confined: a.tellConfined,
-	}); err != nil {
+		Noted: func(text string) { log.Warn(text) },
+	}, a.pdf)); err != nil {
 		return nil, fmt.Errorf("starting the parser pool: %w", err)
 	}
 	a.onClose(a.pool.Close)
@@ -305,10 +312,37 @@ func optionalParts(c config.Config) formats.Config {
 	}
 }
 
+// findPDF looks for what reads PDFs and says what it found.
+func (a *app) findPDF(ctx context.Context) (pdfium.Found, error) {
+	found, err := pdfium.Find(ctx, a.cfg.PDF.Engine, a.cfg.PDF.Helper, child.ProgramPath)
+	switch {
+	case err != nil:
+		return found, fmt.Errorf("%w: %w; build it with make helper, or set pdf.engine = auto", sheaf.ErrInvalid, err)
+	case found.Why != "":
+		a.log.Warn("PDFs are read by WebAssembly, in twice the time", "reason", found.Why)
+	default:
+		a.log.Info("PDFs are read by " + found.String())
+	}
+	return found, nil
+}
+
+// withPDF has parsers reach the program that reads PDFs.
+func withPDF(c child.Config, found pdfium.Found) child.Config {
+	c.Program = found.File
+	if found.Run != "" && found.File == nil {
+		c.ReadDirs = append(c.ReadDirs, found.Run)
+	}
+	return c
+}
+
 // liveParts is what parsers are told of optionalParts: the key as its file says
 // it now, so that a rotated one needs no restart.
-func liveParts(c config.Config) func() []string {
+func liveParts(c config.Config, found pdfium.Found) func() []string {
 	parts, key := optionalParts(c), c.Live("parser.transcribe_api_key")
+	// The program may take the half of a parser's memory that the runtime leaves
+	// (see package child), and be silent for three pages' time: as long as the same
+	// page by WebAssembly still fits the deadline of a range.
+	parts.PDF = pdfium.Config{Helper: found.Run, MemoryBytes: c.Parser.MemoryBytes / 2, Patience: 3 * time.Duration(c.Parser.UnitTimeout)}
 	return func() []string {
 		now := parts
 		if key != nil {

@@ -12,7 +12,11 @@ import (
 
 	"sheaf/internal/api"
 	"sheaf/parser/child"
+	"sheaf/parser/pdf/pdfium"
 )
+
+// offerHelper is said where sheaf-pdfium is not there and would help.
+const offerHelper = "PDFs are read twice as fast with sheaf-pdfium: `make helper` builds it beside this program"
 
 func (g *global) doctorCommand() *cobra.Command {
 	var repair, parsers bool
@@ -77,7 +81,12 @@ func (g *global) printParsers(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	pool, err := child.New(child.Config{Size: 1, TempDir: dir, ReadDirs: []string{dir}, Sandbox: cfg.Parser.Sandbox, MaxRSSBytes: cfg.Parser.MemoryBytes, Ports: parserPorts(cfg.Parser)})
+	found, err := pdfium.Find(ctx, cfg.PDF.Engine, cfg.PDF.Helper, child.ProgramPath)
+	if err != nil {
+		return err
+	}
+	defer found.Close()
+	pool, err := child.New(withPDF(child.Config{Size: 1, TempDir: dir, ReadDirs: []string{dir}, Sandbox: cfg.Parser.Sandbox, MaxRSSBytes: cfg.Parser.MemoryBytes, Ports: parserPorts(cfg.Parser)}, found))
 	if err != nil {
 		return err
 	}
@@ -89,10 +98,17 @@ func (g *global) printParsers(ctx context.Context) error {
 	if g.json {
 		return g.printJSON(listed(all))
 	}
-	return g.table(func(w io.Writer) {
+	if err := g.table(func(w io.Writer) {
 		fmt.Fprintln(w, "PROTECTION\tIN FORCE\tDETAIL")
 		for _, p := range all {
 			fmt.Fprintf(w, "%s\t%s\t%s\n", p.Name, map[bool]string{true: "yes", false: "no"}[p.InForce], p.Detail)
 		}
-	})
+	}); err != nil {
+		return err
+	}
+	fmt.Fprintf(g.out, "PDFs are read by %s\n", found)
+	if found.Absent {
+		fmt.Fprintln(g.out, offerHelper)
+	}
+	return nil
 }

@@ -141,6 +141,9 @@ func (g *global) serve(ctx context.Context, r roles, listen string, demo bool) e
 		}
 		defer forget()
 		fmt.Printf("Sheaf %s\n  page  %s/\n  API   %s/v1  (reference: %s/docs)\n  data  %s\n", buildinfo.Get().String(), url, url, url, cfg.DataDir)
+		if a.pdf.Absent {
+			fmt.Println("  tip   " + offerHelper)
+		}
 		if demo {
 			go func() {
 				if err := g.runDemo(ctx, url, cmp.Or(g.key, os.Getenv("SHEAF_KEY"))); err != nil && ctx.Err() == nil {

@@ -41,6 +41,7 @@ type Config struct {
 	Search   Search   `toml:"search"`
 	Executor Executor `toml:"executor"`
 	Parser   Parser   `toml:"parser"`
+	PDF      PDF      `toml:"pdf"`
 	Archive  Archive  `toml:"archive"`
 	Tags     Tags     `toml:"tags"`
 	Keeper   Keeper   `toml:"keeper"`
@@ -263,6 +264,12 @@ type Parser struct {
 	RemoteFormats      []string `toml:"remote_formats" doc:"formats whose optional part the executors have though this process does not, as sheaf formats names them: their files are taken at upload"`
 }
 
+// PDF says what reads PDFs.
+type PDF struct {
+	Engine string `toml:"engine" doc:"what reads PDFs, with the same result: auto (sheaf-pdfium, which make helper builds, where it is there and works, about twice as fast), helper (sheaf-pdfium, or the process does not start), wasm (WebAssembly)"`
+	Helper string `toml:"helper" doc:"path of sheaf-pdfium; empty for the file of that name beside the program"`
+}
+
 // Archive bounds what an archive may hold, so that a small file cannot fill the
 // disk or the queue.
 type Archive struct {
@@ -408,6 +415,7 @@ func Default() Config {
 			DrainTimeout: Duration(25 * time.Second), MaxFails: 5, BackoffBase: Duration(2 * time.Second), BackoffMax: Duration(10 * time.Minute), BackoffJitter: 0.5,
 		},
 		Parser:   Parser{Sandbox: "auto", MemoryBytes: 1 << 30, RangeBytes: 256 << 20, UnitTimeout: Duration(5 * time.Second), MaxDocs: 200, Soffice: "soffice", Tesseract: "tesseract", OCRLanguages: "eng", TranscribeModel: "whisper-1", TranscribeTimeout: Duration(10 * time.Minute)},
+		PDF:      PDF{Engine: "auto"},
 		Archive:  Archive{MaxFiles: 5_000, MaxFileBytes: 512 << 20, MaxBytes: 8 << 30, MaxRatio: 500, MaxDepth: 3, MaxDocuments: 10_000, MaxDocumentsBytes: 16 << 30},
 		Tags:     Tags{MinWeight: 0.2, MaxRows: 10_000},
 		Trace:    Trace{SampleRatio: 1},
@@ -801,6 +809,12 @@ func (c *Config) Validate() error {
 	}
 	if s := c.Parser.Sandbox; s != "auto" && s != "require" && s != "off" {
 		errs = append(errs, fmt.Errorf("parser.sandbox is %q; it must be auto, require or off", s))
+	}
+	if e := c.PDF.Engine; e != "auto" && e != "helper" && e != "wasm" {
+		errs = append(errs, fmt.Errorf("pdf.engine is %q; it must be auto, helper or wasm", e))
+	}
+	if c.PDF.Engine == "wasm" && c.PDF.Helper != "" {
+		errs = append(errs, errors.New("pdf.helper is set, and pdf.engine = wasm does not use it; set pdf.engine = auto, or leave pdf.helper out"))
 	}
 	if (c.Chat.URL == "") != (c.Chat.Model == "") {
 		errs = append(errs, errors.New("chat.url and chat.model must be set together"))

@@ -82,6 +82,8 @@ func (p *Pool) call(ctx context.Context, c *process, req request, on func(kind b
 			at.accepted = true
 		case kindOpened:
 			at.opened = true
+		case kindNote:
+			p.note(strings.ToValidUTF8(string(body), "?"))
 		case kindDone:
 			return at, nil
 		case kindFailure, kindFatal:

@@ -20,6 +20,7 @@ const (
 	kindImage    = 'i' // media type, zero byte, image
 	kindNeed     = 'n' // child needs bytes of a sparse file before it goes on: offset and length, 8 bytes each, big endian
 	kindFilled   = 'w' // the answer, from the parent: they are there
+	kindNote     = 's' // what whoever runs the service should know: text
 	kindDone     = 'd' // end of the answer
 	kindFailure  = 'f' // end of the answer: sheaf.Failure as JSON
 	kindFatal    = 'x' // like kindFailure, and the child ends itself
@@ -65,7 +66,7 @@ func readFrame(r *bufio.Reader, buf []byte) (kind byte, body, next []byte, err e
 		return 0, nil, buf, err
 	}
 	switch head[0] {
-	case kindHello, kindRequest, kindOpened, kindUnit, kindPlan, kindUnpacked, kindImage, kindNeed, kindFilled, kindDone, kindFailure, kindFatal:
+	case kindHello, kindRequest, kindOpened, kindUnit, kindPlan, kindUnpacked, kindImage, kindNeed, kindFilled, kindNote, kindDone, kindFailure, kindFatal:
 	default:
 		return 0, nil, buf, fmt.Errorf("%w: unknown kind %#x", errFrame, head[0])
 	}

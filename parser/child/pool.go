@@ -43,6 +43,13 @@ type Config struct {
 	// each use, and a child that began with other values is replaced. May be nil.
 	EnvNow func() []string
 
+	// Program is a program that formats start as ProgramPath: it lies in memory,
+	// or where a child cannot reach it. It stays the caller's. May be nil.
+	Program *os.File
+	// Noted is told what a child did another way than it should, see
+	// parser.Options.Note: the same words once a minute at most. May be nil.
+	Noted func(text string)
+
 	// Sandbox is SandboxAuto (the default), SandboxRequire or SandboxOff.
 	Sandbox string
 	// ReadDirs hold the documents: beside them and programs' files a child can
@@ -143,6 +150,8 @@ type Pool struct {
 	nextDoc  uint64
 	spare    []string // empty folders of documents that are closed
 
+	noted map[string]time.Time
+
 	confined     []Protection // as the child started last has told; nil before the first
 	noNamespaces bool         // the system has refused them
 }
@@ -166,6 +175,7 @@ func New(cfg Config) (*Pool, error) {
 		slots: make(chan struct{}, cfg.Size),
 		spawn: make(chan func()), stop: make(chan struct{}),
 		children: map[*process]bool{},
+		noted:    map[string]time.Time{},
 	}
 	p.lock, _ = lockFolder(root)
 	p.done.Add(2)
@@ -447,6 +457,32 @@ func (p *Pool) env() []string {
 		return p.cfg.EnvNow()
 	}
 	return p.cfg.Env
+}
+
+// notes remembered, and how long one is not repeated.
+const (
+	maxNotes  = 100
+	noteEvery = time.Minute
+)
+
+// note passes a child's word on.
+func (p *Pool) note(text string) {
+	now := time.Now()
+	p.mu.Lock()
+	last, known := p.noted[text]
+	tell := p.cfg.Noted != nil && (!known && len(p.noted) < maxNotes || known && now.Sub(last) >= noteEvery)
+	if tell {
+		p.noted[text] = now
+	}
+	for t, at := range p.noted {
+		if now.Sub(at) >= 10*noteEvery {
+			delete(p.noted, t)
+		}
+	}
+	p.mu.Unlock()
+	if tell {
+		p.cfg.Noted(text)
+	}
 }
 
 func (p *Pool) count(f func(*Stats)) {

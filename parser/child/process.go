@@ -94,6 +94,9 @@ func (p *Pool) start(ctx context.Context, env []string) (*process, error) {
 		cmd.Env = p.childEnv(dir, env, namespaces)
 		cmd.Stderr = errW
 		cmd.ExtraFiles = []*os.File{reqR, ansW}
+		if p.cfg.Program != nil {
+			cmd.ExtraFiles = append(cmd.ExtraFiles, p.cfg.Program)
+		}
 		cmd.SysProcAttr = isolate(namespaces, len(p.cfg.Ports) > 0)
 		return cmd
 	}

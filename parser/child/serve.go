@@ -33,6 +33,12 @@ const (
 	fdAnswers  = 4
 )
 
+// ProgramPath is under which a child starts Config.Program.
+const ProgramPath = "/proc/self/fd/5"
+
+// fdProgram is the descriptor behind ProgramPath.
+const fdProgram = 5
+
 const (
 	opPlan    = "plan"
 	opParse   = "parse"
@@ -90,7 +96,7 @@ func serve(formats *parser.Registry) int {
 	if err := lowerPriority(nice); err != nil {
 		fmt.Fprintln(os.Stderr, "priority of the parser's process:", err)
 	}
-	keepPipes(fdRequests, fdAnswers)
+	keepPipes(fdRequests, fdAnswers, fdProgram)                                     // the last may not be there
 	said, _ := json.Marshal(hello{confine(limits, fileBytes), unreachable(limits)}) // strings and booleans always encode
 	in := bufio.NewReader(os.NewFile(fdRequests, "requests"))
 	s := &server{
@@ -292,6 +298,7 @@ func (s *server) open(ctx context.Context, req request) (*openDoc, error) {
 	if req.Sparse {
 		req.Options.Fill = s.fill
 	}
+	req.Options.Note = s.note
 	d, err := format.Open(ctx, f, req.Options)
 	if err != nil {
 		_ = f.Close()
@@ -311,6 +318,9 @@ func (s *server) fill(offset, length int64) {
 	}
 	<-s.filled
 }
+
+// note sends what the log should say. A pipe that is broken is noticed by the answer.
+func (s *server) note(text string) { _ = s.send(kindNote, []byte(clip(text))) }
 
 func (s *server) closeDoc(id uint64) {
 	if d, ok := s.docs[id]; ok {

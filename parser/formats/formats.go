@@ -28,6 +28,7 @@ import (
 	"sheaf/parser/notebook"
 	"sheaf/parser/office"
 	"sheaf/parser/pdf"
+	"sheaf/parser/pdf/pdfium"
 	"sheaf/parser/pptx"
 	"sheaf/parser/rows"
 	"sheaf/parser/subtitles"
@@ -47,6 +48,8 @@ type Config struct {
 	// The server that turns speech into text; see package audio.
 	TranscribeURL, TranscribeModel, TranscribeAPIKey, TranscribeLanguage string
 	TranscribeTimeout                                                    string // a time.Duration as text; "" for the default
+	// PDF is what reads PDFs: see pdfium.Find.
+	PDF pdfium.Config
 	// Archive bounds what is read of one archive.
 	Archive archive.Limits
 	// Remote lists the ids of formats whose part is where documents are
@@ -61,8 +64,11 @@ var DefaultConfig = Config{Soffice: "soffice", Tesseract: "tesseract", OCRLangua
 // parser's child processes. They are named like the settings.
 const envPrefix = "SHEAF_PARSER_"
 
-// archiveVariable holds the bounds of archives, as JSON.
-const archiveVariable = "ARCHIVE_LIMITS"
+// Variables that hold a part as JSON.
+const (
+	archiveVariable = "ARCHIVE_LIMITS"
+	pdfVariable     = "PDF_ENGINE"
+)
 
 // variables maps each field to its variable.
 func (c *Config) variables() map[string]*string {
@@ -78,7 +84,8 @@ func (c Config) Environ() []string {
 		env = append(env, envPrefix+name+"="+*v)
 	}
 	limits, _ := json.Marshal(c.Archive) // plain fields always encode
-	env = append(env, envPrefix+archiveVariable+"="+string(limits))
+	engine, _ := json.Marshal(c.PDF)
+	env = append(env, envPrefix+archiveVariable+"="+string(limits), envPrefix+pdfVariable+"="+string(engine))
 	slices.Sort(env)
 	return env
 }
@@ -94,6 +101,9 @@ func FromEnviron() Config {
 	if s, ok := os.LookupEnv(envPrefix + archiveVariable); ok {
 		_ = json.Unmarshal([]byte(s), &c.Archive) // what Environ did not write changes nothing
 	}
+	if s, ok := os.LookupEnv(envPrefix + pdfVariable); ok {
+		_ = json.Unmarshal([]byte(s), &c.PDF)
+	}
 	return c
 }
 
@@ -106,7 +116,7 @@ func All(c Config) []parser.Format {
 	patience, _ := time.ParseDuration(c.TranscribeTimeout) // what is none means the default
 	recognition := ocr.Config{Tesseract: c.Tesseract, Languages: c.OCRLanguages}
 	all = []parser.Format{
-		pdf.New(pdf.Config{OCR: recognition}),
+		pdf.New(pdf.Config{Engine: pdfium.New(c.PDF), OCR: recognition}),
 		docx.New(recognition),
 		pptx.New(recognition),
 		xlsx.New(),

@@ -7,10 +7,14 @@ import (
 
 	"sheaf/parser"
 	"sheaf/parser/child"
+	"sheaf/parser/pdf/pdfium"
 )
 
+// envHelper has a parser's process read by this sheaf-pdfium.
+const envHelper = "SHEAF_TEST_CHILD_PDFIUM"
+
 func TestMain(m *testing.M) {
-	child.MaybeRun([]parser.Format{New(Config{})})
+	child.MaybeRun([]parser.Format{New(Config{Engine: pdfium.New(pdfium.Config{Helper: os.Getenv(envHelper)})})})
 	os.Exit(m.Run())
 }
 

@@ -22,19 +22,19 @@ import (
 	"sheaf/parser/internal/ocr"
 	"sheaf/parser/internal/tempfile"
 	"sheaf/parser/pdf/engine"
-	"sheaf/parser/pdf/pdfiumwasm"
+	"sheaf/parser/pdf/pdfium"
 )
 
 // Config of the format. The zero value is the default.
 type Config struct {
-	Engine engine.Engine // default: PDFium in WebAssembly
+	Engine engine.Engine // default: PDFium in WebAssembly; see package pdfium
 	OCR    ocr.Config    // reads pages without a text layer; off by default
 }
 
 // New returns the format. Nothing is started before the first Open.
 func New(cfg Config) parser.Format {
 	if cfg.Engine == nil {
-		cfg.Engine = pdfiumwasm.New(pdfiumwasm.Config{})
+		cfg.Engine = pdfium.New(pdfium.Config{})
 	}
 	return &format{cfg}
 }
@@ -187,7 +187,19 @@ func (d *document) reopen(ctx context.Context) error {
 		return err
 	}
 	d.doc, d.pages = doc, doc.Pages()
+	d.tellMoved()
 	return nil
+}
+
+// tellMoved says that another engine than it should reads the document.
+func (d *document) tellMoved() {
+	m, ok := d.doc.(engine.Moved)
+	if !ok || d.options.Note == nil {
+		return
+	}
+	if why := m.Moved(); why != "" {
+		d.options.Note("a PDF is read by WebAssembly: " + why)
+	}
 }
 
 // Close implements parser.Document.
@@ -347,6 +359,7 @@ func (d *document) read(ctx context.Context, n int) (*sheet, error) {
 		}
 	}
 	err := d.doc.Page(n-1, &d.page)
+	d.tellMoved()
 	s := &sheet{number: n, width: float64(d.page.Width), height: float64(d.page.Height)}
 	switch {
 	case errors.Is(err, engine.ErrBroken):

@@ -6,9 +6,13 @@ package engine
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"image"
 	"io"
+	"math"
+	"strings"
+	"unicode/utf16"
 )
 
 // Reasons for which a document does not open, and a page does not load.
@@ -51,6 +55,10 @@ type Document interface {
 	Render(n, w, h int) (*image.RGBA, error)
 	Close() error
 }
+
+// Moved is a Document that another engine may have taken over because the one
+// that it was opened with failed. Moved says why, once; "" when nothing happened.
+type Moved interface{ Moved() string }
 
 // Bookmark is an entry of the outline. Page is -1 where it leads nowhere or
 // was not asked.
@@ -96,6 +104,49 @@ type Char struct {
 	Run  int32 // index into Page.Runs; -1 for spaces, breaks and generated characters
 	Box  Rect  // from the font's ascent to its descent; zero where Run is -1
 }
+
+// RectOf orders the corners that PDFium gives as left, top, right, bottom.
+func RectOf(l, t, r, b float32) Rect {
+	return Rect{L: min(l, r), B: min(b, t), R: max(l, r), T: max(b, t)}
+}
+
+// AngleOf turns an angle as PDFium gives it into that of a Run: it measures
+// clockwise, as it takes the matrix's c for b.
+func AngleOf(clockwise float32) float32 {
+	angle := -clockwise
+	if angle < 0 {
+		angle += 2 * math.Pi
+	}
+	return angle
+}
+
+// FontOf describes a font as PDFium names it.
+func FontOf(name []byte, weight, flags int32) Font {
+	f := Font{Name: Text8(name), Weight: int(weight), Flags: int(max(flags, 0))}
+	if i := strings.IndexByte(f.Name, '+'); i == 6 { // ABCDEF+Name: a subset's tag
+		f.Name = f.Name[7:]
+	}
+	if f.Weight < 0 || f.Weight > 1000 {
+		f.Weight = 0
+	}
+	return f
+}
+
+// Text8 is text whose bytes may be anything.
+func Text8(b []byte) string { return strings.ToValidUTF8(string(b), "") }
+
+// Text16 is text in UTF-16LE.
+func Text16(b []byte) string {
+	u := make([]uint16, len(b)/2)
+	for i := range u {
+		u[i] = binary.LittleEndian.Uint16(b[2*i:])
+	}
+	return string(utf16.Decode(u))
+}
+
+// TitleOf is the title of a bookmark, on one line; a bookmark without one is
+// left out.
+func TitleOf(utf16le []byte) string { return strings.Join(strings.Fields(Text16(utf16le)), " ") }
 
 // Space reports whether a code unit separates words. It is part of the
 // contract because engines need not give a box for these.

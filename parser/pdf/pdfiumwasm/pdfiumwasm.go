@@ -8,6 +8,7 @@
 package pdfiumwasm
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"encoding/binary"
@@ -21,7 +22,6 @@ import (
 	"reflect"
 	"strings"
 	"sync"
-	"unicode/utf16"
 
 	"github.com/klippa-app/go-pdfium"
 	"github.com/klippa-app/go-pdfium/webassembly"
@@ -36,6 +36,13 @@ import (
 //
 //go:embed module/pdfium.wasm
 var module []byte
+
+//go:embed module/pdfium.wasm.sha256
+var moduleSum string
+
+// ModuleSHA256 is the checksum of the module, in hexadecimal: pages, boxes and
+// pictures are the same with everything that is made of it.
+func ModuleSHA256() string { return moduleSum[:64] }
 
 // Config of the engine. The zero value is the default.
 type Config struct {
@@ -362,7 +369,7 @@ func (d *document) Page(n int, p *engine.Page) error {
 	p.Rotation = int(uint32(d.call("FPDFPage_GetRotation", page)) & 3)
 	d.call("FPDF_GetPageBoundingBox", page, d.scratch)
 	b := d.floats(4) // left, top, right, bottom
-	p.Box = rect(b[0], b[1], b[2], b[3])
+	p.Box = engine.RectOf(b[0], b[1], b[2], b[3])
 
 	if text := d.call("FPDFText_LoadPage", page, 0); text != 0 {
 		d.readChars(text, p)
@@ -405,17 +412,12 @@ func (d *document) readChars(text uint64, p *engine.Page) {
 			}
 			if object := uint64(binary.LittleEndian.Uint32(b[4:])); object != 0 {
 				last = object
-				// PDFium measures clockwise (it takes the matrix's c for b).
-				angle := -f32(b[36:])
-				if angle < 0 {
-					angle += 2 * math.Pi
-				}
 				size := float32(math.Float64frombits(binary.LittleEndian.Uint64(b[24:])))
 				// Describing a new font leaves the batch as it is.
-				p.Runs = append(p.Runs, engine.Run{Font: d.font(uint64(binary.LittleEndian.Uint32(b[32:]))), Size: size, Angle: angle})
+				p.Runs = append(p.Runs, engine.Run{Font: d.font(uint64(binary.LittleEndian.Uint32(b[32:]))), Size: size, Angle: engine.AngleOf(f32(b[36:]))})
 				run = int32(len(p.Runs) - 1)
 			}
-			p.Chars = append(p.Chars, engine.Char{Unit: unit, Run: run, Box: rect(f32(b[8:]), f32(b[12:]), f32(b[16:]), f32(b[20:]))})
+			p.Chars = append(p.Chars, engine.Char{Unit: unit, Run: run, Box: engine.RectOf(f32(b[8:]), f32(b[12:]), f32(b[16:]), f32(b[20:]))})
 		}
 		from += count
 	}
@@ -453,9 +455,9 @@ func (d *document) links(page uint64, p *engine.Page) {
 			continue
 		}
 		b := d.floats(4) // left, top, right, bottom
-		l := engine.Link{Box: rect(b[0], b[1], b[2], b[3]), Page: -1}
+		l := engine.Link{Box: engine.RectOf(b[0], b[1], b[2], b[3]), Page: -1}
 		if a := d.call("FPDFLink_GetAction", uint64(link)); a != 0 && d.call("FPDFAction_GetType", a) == uri {
-			l.URI = d.text8("FPDFAction_GetURIPath", d.handle, a)
+			l.URI = engine.Text8(d.text8("FPDFAction_GetURIPath", d.handle, a))
 		} else if d.pages <= engine.MaxLinkedPages {
 			if dest := d.call("FPDFLink_GetDest", d.handle, uint64(link)); dest != 0 {
 				l.Page = int(int32(d.call("FPDFDest_GetDestPageIndex", d.handle, dest)))
@@ -475,19 +477,10 @@ func (d *document) font(handle uint64) int32 {
 	if i, ok := d.fontOf[handle]; ok {
 		return i
 	}
-	name := d.text8("FPDFFont_GetBaseFontName", handle)
-	if i := strings.IndexByte(name, '+'); i == 6 { // ABCDEF+Name: a subset's tag
-		name = name[7:]
-	}
-	f := engine.Font{Name: name, Weight: int(int32(d.call("FPDFFont_GetWeight", handle))), Flags: int(int32(d.call("FPDFFont_GetFlags", handle)))}
-	if f.Weight < 0 || f.Weight > 1000 {
-		f.Weight = 0
-	}
-	if f.Flags < 0 {
-		f.Flags = 0
-	}
+	name := bytes.Clone(d.text8("FPDFFont_GetBaseFontName", handle))
+	weight, flags := int32(d.call("FPDFFont_GetWeight", handle)), int32(d.call("FPDFFont_GetFlags", handle))
 	i := int32(len(d.fonts))
-	d.fonts = append(d.fonts, f)
+	d.fonts = append(d.fonts, engine.FontOf(name, weight, flags))
 	d.fontOf[handle] = i
 	return i
 }
@@ -591,7 +584,7 @@ func (d *document) walk(parent uint64, form bool, n int, m affine, depth int, p 
 func (o *object) bounds(m affine) engine.Rect {
 	x0, y0 := m.apply(o.box[0], o.box[1])
 	x1, y1 := m.apply(o.box[2], o.box[3])
-	return rect(x0, y1, x1, y0)
+	return engine.RectOf(x0, y1, x1, y0)
 }
 
 // thinPoints is the thickness up to which a filled box is a drawn line.
@@ -617,7 +610,7 @@ func (d *document) path(o *object, m affine, p *engine.Page) {
 		own = m.times(affine{f[0], f[1], f[2], f[3], f[4], f[5]})
 	}
 	line := func(x0, y0, x1, y1 float32) {
-		r := rect(x0, max(y0, y1), x1, min(y0, y1))
+		r := engine.RectOf(x0, max(y0, y1), x1, min(y0, y1))
 		if w, h := r.R-r.L, r.T-r.B; (w <= 1 && h > 4 || h <= 1 && w > 4) && len(p.Rules) < engine.MaxRules {
 			p.Rules = append(p.Rules, r)
 		}
@@ -658,7 +651,9 @@ func (d *document) Size(n int) (w, h float32, err error) {
 }
 
 // Label implements engine.Document.
-func (d *document) Label(n int) string { return d.text16("FPDF_GetPageLabel", d.handle, uint64(n)) }
+func (d *document) Label(n int) string {
+	return engine.Text16(d.text16("FPDF_GetPageLabel", d.handle, uint64(n)))
+}
 
 // Meta implements engine.Document.
 func (d *document) Meta(key string) string {
@@ -667,7 +662,7 @@ func (d *document) Meta(key string) string {
 	}
 	key16 := d.scratch + scratchBytes - 64 // text16 writes below it
 	d.mem.Write(uint32(key16), append([]byte(key), 0))
-	return d.text16("FPDF_GetMetaText", d.handle, key16)
+	return engine.Text16(d.text16("FPDF_GetMetaText", d.handle, key16))
 }
 
 // Outline implements engine.Document. Cycles, which damaged files have, end at
@@ -680,7 +675,7 @@ func (d *document) Outline(limit int, pages bool) ([]engine.Bookmark, error) {
 		b := d.call("FPDFBookmark_GetFirstChild", d.handle, parent)
 		for b != 0 && !seen[b] && len(out) < limit && d.broken == nil {
 			seen[b] = true
-			mark := engine.Bookmark{Level: level, Title: strings.Join(strings.Fields(d.text16("FPDFBookmark_GetTitle", b)), " "), Page: -1}
+			mark := engine.Bookmark{Level: level, Title: engine.TitleOf(d.text16("FPDFBookmark_GetTitle", b)), Page: -1}
 			if pages {
 				mark.Page = d.target(b)
 			}
@@ -765,58 +760,46 @@ func (d *document) floats(n int) [6]float32 {
 }
 
 // text16 calls a function of the form f(args…, buffer, bytes) that writes
-// UTF-16LE with an ending zero and returns the length in bytes.
-func (d *document) text16(name string, args ...uint64) string {
+// UTF-16LE with an ending zero and returns the length in bytes. What it wrote is
+// valid until the next call.
+func (d *document) text16(name string, args ...uint64) []byte {
 	const capacity = scratchBytes - 64
 	n := int(int32(d.call(name, append(args, d.scratch, capacity)...)))
 	if n < 4 || n > capacity || d.broken != nil {
-		return ""
+		return nil
 	}
-	b, ok := d.mem.Read(uint32(d.scratch), uint32(n-2))
-	if !ok {
-		return ""
-	}
-	u := make([]uint16, len(b)/2)
-	for i := range u {
-		u[i] = binary.LittleEndian.Uint16(b[2*i:])
-	}
-	return string(utf16.Decode(u))
+	b, _ := d.mem.Read(uint32(d.scratch), uint32(n-2))
+	return b
 }
 
 // text8 is text16 for functions that write bytes.
-func (d *document) text8(name string, args ...uint64) string {
+func (d *document) text8(name string, args ...uint64) []byte {
 	n := int(int32(d.call(name, append(args, d.scratch, scratchBytes)...)))
 	if n < 2 || n > scratchBytes || d.broken != nil {
-		return ""
+		return nil
 	}
-	b, ok := d.mem.Read(uint32(d.scratch), uint32(n-1))
-	if !ok {
-		return ""
-	}
-	return strings.ToValidUTF8(string(b), "")
+	b, _ := d.mem.Read(uint32(d.scratch), uint32(n-1))
+	return b
 }
 
 func f32(b []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b)) }
 
-// rect orders the corners that PDFium gives as left, top, right, bottom.
-func rect(l, t, r, b float32) engine.Rect {
-	return engine.Rect{L: min(l, r), B: min(b, t), R: max(l, r), T: max(b, t)}
-}
-
-// affine is a PDF matrix [a b c d e f].
+// affine is a PDF matrix [a b c d e f]. Each product is rounded, as a conversion
+// has it (Go specification, Floating-point operators): on processors that fuse
+// products and sums the boxes would differ from those of other engines.
 type affine struct{ a, b, c, d, e, f float32 }
 
 var identity = affine{a: 1, d: 1}
 
 func (m affine) apply(x, y float32) (float32, float32) {
-	return m.a*x + m.c*y + m.e, m.b*x + m.d*y + m.f
+	return float32(m.a*x) + float32(m.c*y) + m.e, float32(m.b*x) + float32(m.d*y) + m.f
 }
 
 // times returns the matrix that applies n first and then m.
 func (m affine) times(n affine) affine {
 	return affine{
-		a: m.a*n.a + m.c*n.b, b: m.b*n.a + m.d*n.b,
-		c: m.a*n.c + m.c*n.d, d: m.b*n.c + m.d*n.d,
-		e: m.a*n.e + m.c*n.f + m.e, f: m.b*n.e + m.d*n.f + m.f,
+		a: float32(m.a*n.a) + float32(m.c*n.b), b: float32(m.b*n.a) + float32(m.d*n.b),
+		c: float32(m.a*n.c) + float32(m.c*n.d), d: float32(m.b*n.c) + float32(m.d*n.d),
+		e: float32(m.a*n.e) + float32(m.c*n.f) + m.e, f: float32(m.b*n.e) + float32(m.d*n.f) + m.f,
 	}
 }
