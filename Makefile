@@ -18,7 +18,7 @@ build: ## build bin/sheaf, one static binary, and bin/sheaf-embed, which runs em
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/sheaf-embed ./cmd/sheaf-embed
 
 helper: ## build bin/sheaf-pdfium, with which bin/sheaf reads PDFs about twice as fast; needs Debian's wabt and musl-tools, and some minutes once
-	go run parser/pdf/pdfiumhelper/host/build.go -o bin/sheaf-pdfium $(HELPER)
+	env -u GOOS -u GOARCH go run parser/pdf/pdfiumhelper/host/build.go -o bin/sheaf-pdfium $(HELPER)
 
 embedded: helper ## build bin/sheaf with sheaf-pdfium inside it, 6 MB larger
 	cp bin/sheaf-pdfium parser/pdf/pdfium/sheaf-pdfium

@@ -80,7 +80,7 @@ func (b *bench) planShare(ctx context.Context) error {
 
 // planOnly is the CPU time that a warm child takes to plan a file.
 func (b *bench) planOnly(ctx context.Context, path string) (time.Duration, error) {
-	pool, err := child.New(child.Config{Size: 1, TempDir: b.tmp})
+	pool, err := b.parsers(1, b.pdf)
 	if err != nil {
 		return 0, err
 	}

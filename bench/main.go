@@ -26,11 +26,14 @@ import (
 	"sheaf/parser"
 	"sheaf/parser/child"
 	"sheaf/parser/formats"
+	"sheaf/parser/pdf/pdfium"
 )
 
 // builtIn are the formats without optional programs: what is compared reads no
 // pictures and converts no office files either.
-func builtIn() []parser.Format { return formats.All(formats.Config{}) }
+func builtIn() []parser.Format {
+	return formats.All(formats.Config{PDF: formats.FromEnviron().PDF}) // as the pool says that starts this program
+}
 
 func main() {
 	child.MaybeRun(builtIn()) // the pool of parsers starts this program again
@@ -59,8 +62,9 @@ type bench struct {
 	corpus  string // "" when there is none
 	tmp     string // removed at the end
 	rows    []row
-	texts   int    // documents made by text
-	engines string // folder of the engines that this run has started, "" for none
+	texts   int          // documents made by text
+	pdf     pdfium.Found // sheaf-pdfium, if it lies beside the service as in a release
+	engines string       // folder of the engines that this run has started, "" for none
 	noop    time.Duration
 }
 
@@ -74,6 +78,7 @@ type measure struct {
 var measures = []measure{
 	{[]string{"parse.realistic"}, func(ctx context.Context, b *bench) error { return b.parseRealistic(ctx) }},
 	{[]string{"parse.large"}, func(ctx context.Context, b *bench) error { return b.parseLarge(ctx) }},
+	{[]string{"parse.helper"}, func(ctx context.Context, b *bench) error { return b.parseHelper(ctx) }},
 	{[]string{"formats"}, func(ctx context.Context, b *bench) error { return b.formats(ctx) }},
 	{[]string{"store.cycles"}, func(ctx context.Context, b *bench) error { return b.storeCycles(ctx) }},
 	{[]string{"e2e", "store.share"}, func(ctx context.Context, b *bench) error { return b.endToEnd(ctx) }},
@@ -144,8 +149,14 @@ func run(ctx context.Context) error {
 	}
 	defer os.RemoveAll(b.tmp)
 	defer b.stopEngines()
+	// The service finds it there by itself; what is parsed here is parsed as there.
+	if b.pdf, err = pdfium.Find(ctx, pdfium.Auto, filepath.Join(filepath.Dir(b.bin), pdfium.Program), child.ProgramPath); err != nil {
+		return err
+	}
+	defer b.pdf.Close()
 
 	fmt.Printf("%s/%s, %d CPUs, load %s, %s\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), load(), time.Now().Format(time.RFC3339))
+	fmt.Println("PDFs are read by", b.pdf)
 	if b.corpus == "" {
 		fmt.Println("no corpus (-corpus or SHEAF_CORPUS): the rows that need one are left out; the sample documents stand in for a first look")
 	}

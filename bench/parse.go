@@ -17,6 +17,8 @@ import (
 	"sheaf/internal/settings"
 	"sheaf/parser"
 	"sheaf/parser/child"
+	"sheaf/parser/formats"
+	"sheaf/parser/pdf/pdfium"
 	"sheaf/samples"
 )
 
@@ -54,7 +56,7 @@ func (b *bench) pdfs(ctx context.Context, folder string, most int, prefixes ...s
 // readable counts pages and leaves out what one side refuses (passwords,
 // damage), so that both do the same work.
 func (b *bench) readable(ctx context.Context, paths []string, most int) ([]pdf, error) {
-	pool, err := child.New(child.Config{TempDir: b.tmp})
+	pool, err := b.parsers(0, b.pdf)
 	if err != nil {
 		return nil, err
 	}
@@ -91,6 +93,60 @@ func bbox(ctx context.Context, f pdf) error {
 	if err != nil {
 		return fmt.Errorf("pdftotext on %s: %w: %s", f.path, err, out)
 	}
+	return nil
+}
+
+// parsers starts so many parsers, 0 for as many as there are CPUs, that read PDFs as said.
+func (b *bench) parsers(size int, by pdfium.Found) (*child.Pool, error) {
+	c := child.Config{Size: size, TempDir: b.tmp, Program: by.File, Env: formats.Config{PDF: pdfium.Config{Helper: by.Run}}.Environ()}
+	return child.New(c)
+}
+
+// parseHelper compares sheaf-pdfium with WebAssembly, which take turns file by file.
+func (b *bench) parseHelper(ctx context.Context) error {
+	if b.pdf.Run == "" {
+		leftOut("parse.helper", "there is no "+pdfium.Program+" beside the service: make helper")
+		return nil
+	}
+	set, err := b.wholeSet(ctx)
+	if err != nil {
+		return err
+	}
+	rounds := 1
+	if b.corpus == "" {
+		rounds = 5
+	}
+	var took [2]time.Duration // of WebAssembly, of sheaf-pdfium
+	for range rounds {
+		var pools [2]*child.Pool
+		at := cpuTime(os.Getpid())
+		for i, by := range []pdfium.Found{{}, b.pdf} {
+			if pools[i], err = b.parsers(1, by); err != nil {
+				return err
+			}
+			defer pools[i].Close()
+		}
+		for _, f := range set.files {
+			for i, pool := range pools {
+				if err := parse(ctx, pool, f); err != nil {
+					return err
+				}
+				now := cpuTime(os.Getpid())
+				took[i] += now - at
+				at = now
+			}
+		}
+		for i, pool := range pools {
+			_ = pool.Close()
+			now := cpuTime(os.Getpid())
+			took[i] += now - at
+			at = now
+		}
+	}
+	pages := float64(rounds * set.pages)
+	b.atLeast("parse.helper", took[0].Seconds()/took[1].Seconds(), "× WebAssembly", 1.25, fmt.Sprintf("%d files, %d pages, %d rounds, with layout", len(set.files), set.pages, rounds))
+	b.tell("parse.helper.pages", pages/took[1].Seconds(), "pages/CPU-s", "")
+	b.tell("parse.helper.wasm", pages/took[0].Seconds(), "pages/CPU-s", "")
 	return nil
 }
 
@@ -180,7 +236,7 @@ func (b *bench) against(ctx context.Context, name string, files []pdf, rounds in
 			at = cpuTime(os.Getpid())
 			return at - from
 		}
-		pool, err := child.New(child.Config{Size: 1, TempDir: b.tmp})
+		pool, err := b.parsers(1, b.pdf)
 		if err != nil {
 			return err
 		}
@@ -264,7 +320,7 @@ func (b *bench) parseAlone(ctx context.Context) (a parsedAlone, err error) {
 		return a, err
 	}
 	begun := cpuTime(os.Getpid())
-	pool, err := child.New(child.Config{TempDir: b.tmp})
+	pool, err := b.parsers(0, b.pdf)
 	if err != nil {
 		return a, err
 	}
@@ -330,7 +386,7 @@ func (b *bench) formats(ctx context.Context) error {
 	}
 	peak := watchMemory(os.Getpid(), true)
 	begun := cpuTime(os.Getpid())
-	pool, err := child.New(child.Config{Size: 1, TempDir: b.tmp})
+	pool, err := b.parsers(1, b.pdf)
 	if err != nil {
 		return err
 	}

@@ -144,7 +144,7 @@ func find(ctx context.Context, path, inherited string) (f Found, err error) {
 func read(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().IsRegular() && info.Size() == 0: // an image for which none is made has an empty one
 		return nil, fmt.Errorf("%w at %s", errAbsent, path)
 	case err != nil:
 		return nil, err
