@@ -71,6 +71,11 @@ var mutants = []mutant{
 		"./taskstore/sqlstore", "TestContract/sqlite|TestModel/sqlite", none,
 	},
 	{
+		"PDF: a program made of another build of PDFium is refused", "parser/pdf/pdfiumhelper/helper.go",
+		`case string(body[8:]) != e.cfg.Module:`, `case len(e.cfg.Module) == 0:`,
+		"./parser/pdf/pdfiumhelper", "TestProgramsThatAreNotTheHelper", none,
+	},
+	{
 		"finalize guard: every task has ended", "taskstore/sqlstore/fold.go",
 		`kind NOT IN ` + "`+notCounted+`" + ` AND ` + "`+isOpen+`" + `)`, `kind NOT IN ` + "`+notCounted+`" + ` AND 1=0)`,
 		"./taskstore/sqlstore", "TestContract/sqlite|TestModel/sqlite",
