@@ -281,6 +281,7 @@ type FlowDecision struct {
 	Nodes   []string          `json:"nodes"`           // ids in the order in which they run
 	Tasks   []string          `json:"tasks,omitempty"` // ids of those that have tasks of their own
 	Skipped map[string]string `json:"skipped,omitempty"`
+	Asks    []string          `json:"asks,omitempty"` // ids of those that ask a language model
 }
 
 // MaxNameRunes bounds a document's name: what the store takes.

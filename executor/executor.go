@@ -90,6 +90,10 @@ type Config struct {
 	Chat    enrich.Asker // a language model; nil for none
 	// ChatBatch is how many chunks one question to Chat is about, default 1.
 	ChatBatch int
+	// Budget caps what documents spend on Chat, which Spending remembers; nil
+	// remembers nothing and caps nothing.
+	Budget   Budget
+	Spending SpendStore
 	// Services calls those of users, for nodes of flows; nil allows none.
 	Services *webhook.Caller
 	Planner  *Planner // nil runs no plans
@@ -182,6 +186,9 @@ func (e *Executor) Processors() map[sheaf.TaskKind]worker.Processor {
 // searched then.
 func (e *Executor) pinned(process func(*Executor, context.Context, *sheaf.Task) (taskstore.Completion, error)) worker.Processor {
 	return worker.ProcessorFunc(func(ctx context.Context, t *sheaf.Task) (taskstore.Completion, error) {
+		if t.DocumentID != "" {
+			ctx = spending(ctx, t)
+		}
 		if e.cfg.Indexes == nil {
 			return process(e, ctx, t)
 		}

@@ -50,6 +50,9 @@ func guard(c *Config, log *slog.Logger) breakers {
 	}
 	if c.Chat != nil {
 		c.Chat = guardedChat{c.Chat, b.chat}
+		if c.Spending != nil {
+			c.Chat = spendingChat{c.Chat, c.Spending, c.Budget}
+		}
 	}
 	return b
 }

@@ -538,6 +538,9 @@ func (d *DocumentPlan) decided(p *program, run *taskstore.FlowRun) flow.Mode {
 	d.Result.Flow = &sheaf.FlowDecision{Ref: run.Ref, Mode: string(mode), Reason: reason, Skipped: run.Why}
 	for _, n := range p.Order() {
 		d.Result.Flow.Nodes = append(d.Result.Flow.Nodes, n.ID)
+		if asked := p.asked[n.ID]; asked != "" && asked[0] != ' ' && !slices.Contains(run.Skipped, n.ID) { // it begins with the model
+			d.Result.Flow.Asks = append(d.Result.Flow.Asks, n.ID)
+		}
 		if mode == flow.ModeNodes && (n.Kind == "chunk" || flow.Works(n.Kind)) && !slices.Contains(run.Skipped, n.ID) {
 			d.Result.Flow.Tasks = append(d.Result.Flow.Tasks, n.ID)
 		}

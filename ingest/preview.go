@@ -25,9 +25,10 @@ const measuredDocuments = 200
 
 // Price is what work is charged by the operator; zero means free.
 type Price struct {
-	Currency         string
-	PerThousandPages float64 // of what is parsed
-	PerMillionTokens float64 // of what is embedded
+	Currency             string
+	PerThousandPages     float64 // of what is parsed
+	PerMillionTokens     float64 // of what is embedded
+	PerMillionChatTokens float64 // of questions to a language model and its answers
 }
 
 // PlanPreview is a plan that nobody carries out.
@@ -55,6 +56,12 @@ type PlannedNode struct {
 	Node   string `json:"node"`
 	Reused int    `json:"reused" doc:"ranges whose output is there"`
 	Run    int    `json:"run" doc:"ranges for which it would run"`
+	// Of a node that asks a language model.
+	Tokens  *Expected    `json:"tokens,omitempty" doc:"of questions to the language model and its answers; what was answered before is in it, and costs nothing; absent for a node that asks none"`
+	Seconds *float64     `json:"seconds,omitempty" doc:"that its tasks take together, as measured; absent while nothing was measured"`
+	Price   *PriceAnswer `json:"price,omitempty" doc:"of the tokens, when one is configured"`
+	units   int          // of the ranges for which it would run
+	cost    int
 }
 
 // countNode counts the task of a node.
@@ -69,7 +76,65 @@ func (p *PlanPreview) countNode(t *sheaf.NewTask) {
 		p.Nodes[i].Reused++
 	} else {
 		p.Nodes[i].Run++
+		p.Nodes[i].units += t.Range.Len()
+		p.Nodes[i].cost += t.Cost
 	}
+}
+
+// questionTokens is about what asking about a chunk costs beside its text: the
+// instruction, and the answer.
+const questionTokens = 200
+
+// priceNodes says what the nodes that would run would cost. In the mode whole the
+// task of a range runs all of them.
+func (s *Service) priceNodes(ctx context.Context, doc *sheaf.Document, config sheaf.ParseConfig, p *PlanPreview, known measures) error {
+	if p.Flow == nil {
+		return nil
+	}
+	if p.Flow.Mode == "whole" {
+		for _, id := range p.Flow.Asks {
+			n := PlannedNode{Node: id}
+			for _, r := range p.Ranges {
+				if r.Work != WorkAll {
+					n.Reused++
+					continue
+				}
+				n.Run, n.units = n.Run+1, n.units+r.Range.Len()
+			}
+			p.Nodes = append(p.Nodes, n)
+		}
+	}
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		if n.cost > 0 {
+			perSecond, _, err := s.Catalog.Speed(ctx, n.Node)
+			if err != nil {
+				return fmt.Errorf("measuring the speed: %w", err)
+			}
+			if perSecond > 0 {
+				seconds := float64(n.cost) / perSecond
+				n.Seconds = &seconds
+			}
+		}
+		if !slices.Contains(p.Flow.Asks, n.Node) {
+			continue
+		}
+		tokens := exactly(0)
+		if n.units > 0 {
+			chunks, text, err := s.expect(ctx, doc, config, n.units, known)
+			if err != nil {
+				return err
+			}
+			if tokens = (Expected{Estimated: true}); chunks.Count != nil && text.Count != nil {
+				tokens = about(float64(*text.Count+questionTokens**chunks.Count), text.Basis+fmt.Sprintf(", and %d tokens for the question and the answer about a chunk", questionTokens))
+			}
+		}
+		n.Tokens = &tokens
+		if s.Price.PerMillionChatTokens > 0 && tokens.Count != nil {
+			n.Price = &PriceAnswer{Currency: s.Price.Currency, Amount: s.Price.PerMillionChatTokens * float64(*tokens.Count) / 1e6, Estimated: tokens.Estimated}
+		}
+	}
+	return nil
 }
 
 // PlannedRange is one task of a preview.
@@ -223,7 +288,7 @@ func (s *Service) preview(ctx context.Context, doc *sheaf.Document, config sheaf
 		}
 		out.Chunks, out.Tokens = out.Chunks.plus(chunks), out.Tokens.plus(tokens)
 	}
-	return out, nil
+	return out, s.priceNodes(ctx, doc, config, out, known)
 }
 
 // measures are what was measured for a dry run, by dataset, type and unit, so

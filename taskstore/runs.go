@@ -51,6 +51,12 @@ func (o RunOptions) Tokens() int64 {
 	return most
 }
 
+// Spending is what tokens of a language model are spent on.
+type Spending struct {
+	Name string
+	Cap  int64 // in tokens; 0 for none
+}
+
 // RunProgress is how far a run is, and what it has spent.
 type RunProgress struct {
 	Phase  string `json:"phase,omitempty"` // of the kind: a word or two for people

@@ -13,6 +13,7 @@ var keyTexts = map[string]string{
 	"cached":                     "questions that a kept answer answered",
 	"media":                      "media type",
 	"files":                      "what was left as files",
+	"asks":                       "nodes that ask a language model",
 	"at":                         "when it happened",
 	"attempt":                    "which attempt failed, from 1",
 	"attempts":                   "how often it was tried",

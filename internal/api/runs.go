@@ -95,6 +95,11 @@ func (s *Server) runRoutes() {
 				return nil, err
 			}
 			for i := range run.Nodes {
+				if node := &run.Nodes[i]; node.State == "retry_wait" {
+					if node.Reason, err = s.whyWaits(ctx, tasks, node); err != nil {
+						return nil, err
+					}
+				}
 				if node := &run.Nodes[i]; node.State == "pending" && slices.Contains(run.UnservedPools, node.Pool) {
 					node.Reason = fmt.Sprintf("No executor serves the pool %s. Start one with executor.pools = %s.", node.Pool, node.Pool)
 				}
@@ -118,6 +123,26 @@ func runOf(g *sheaf.Generation, tasks []sheaf.Task) FlowRun {
 		out.Nodes = append(out.Nodes, n)
 	}
 	return out
+}
+
+// whyWaits is what the last attempt of a task of a node that waits ended with.
+func (s *Server) whyWaits(ctx context.Context, tasks []sheaf.Task, n *RunNode) (string, error) {
+	i := slices.IndexFunc(tasks, func(t sheaf.Task) bool {
+		return t.State == sheaf.TaskRetryWait && (t.Kind == sheaf.KindDataflow && t.Node == n.ID || n.Pool == "" && t.Kind != sheaf.KindDataflow)
+	})
+	if i < 0 {
+		return n.Reason, nil
+	}
+	events, err := s.cfg.Catalog.TaskEvents(ctx, tasks[i].TenantID, tasks[i].ID)
+	if err != nil {
+		return "", err
+	}
+	for _, e := range slices.Backward(events) {
+		if (e.Kind == sheaf.EventSnoozed || e.Kind == sheaf.EventFailed) && e.Text != "" {
+			return e.Text, nil
+		}
+	}
+	return n.Reason, nil
 }
 
 // order is how far behind a state is: of several ranges the first counts.

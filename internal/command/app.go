@@ -232,6 +232,8 @@ func (m Main) build(ctx context.Context, cfg config.Config, r roles, log *slog.L
 			Store: a.store, Blobs: a.blobs, Files: a.files, Parser: a.pool, Formats: a.formats, Index: a.index, Embedder: a.embedder, Indexes: a.index, Planner: planner, RunStore: a.store,
 			ParseSlots: cmp.Or(cfg.Executor.ParseSlots, cfg.Parser.Processes), UnitTimeout: time.Duration(cfg.Parser.UnitTimeout), Tags: planner.Tags, Observe: a.metrics, Log: log,
 		}
+		ec.Spending = a.store
+		ec.Budget.Run, ec.Budget.Day = cfg.Tokens()
 		if ec.Services, err = webhook.NewCaller(cfg.Flow.AllowHosts, cfg.Flow.Secret.Reveal()); err != nil {
 			return nil, fmt.Errorf("flow.allow_hosts and flow.secret: %w", err)
 		}

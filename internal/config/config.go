@@ -89,15 +89,37 @@ func (s Server) Served() []string {
 
 // Price is what dry runs say that work would be charged.
 type Price struct {
-	Currency         string  `toml:"currency" doc:"of the prices that dry runs show, such as EUR"`
-	PerThousandPages float64 `toml:"per_thousand_pages" doc:"for pages or their like that are parsed; 0 shows no price"`
-	PerMillionTokens float64 `toml:"per_million_tokens" doc:"for tokens that are embedded; 0 shows no price"`
+	Currency             string  `toml:"currency" doc:"of the prices that dry runs show, such as EUR"`
+	PerThousandPages     float64 `toml:"per_thousand_pages" doc:"for pages or their like that are parsed; 0 shows no price"`
+	PerMillionTokens     float64 `toml:"per_million_tokens" doc:"for tokens that are embedded; 0 shows no price"`
+	PerMillionChatTokens float64 `toml:"per_million_chat_tokens" doc:"for tokens of questions to the chat server and its answers; 0 shows no price"`
 }
 
-// Flow is about nodes of flows that call services.
+// Tokens is what may be spent on the chat server: for a version of a document, and
+// for a tenant and day; 0 for no cap.
+func (c *Config) Tokens() (run, day int64) {
+	least := func(tokens int64, price float64) int64 {
+		if price <= 0 || c.Price.PerMillionChatTokens <= 0 {
+			return tokens
+		}
+		n := max(int64(price/c.Price.PerMillionChatTokens*1e6), 1)
+		if tokens > 0 {
+			n = min(n, tokens)
+		}
+		return n
+	}
+	return least(c.Flow.MaxTokens, c.Flow.MaxPrice), least(c.Flow.MaxTokensDay, c.Flow.MaxPriceDay)
+}
+
+// Flow is about nodes of flows that call services, and what may be spent on models.
 type Flow struct {
 	AllowHosts []string `toml:"allow_hosts" doc:"what nodes of kind http may call: host, host:port, an address, or a network such as 10.1.0.0/16; an address that is not public must be among them, whatever name leads to it; empty for none"`
-	Secret     Secret   `toml:"secret" secret:"true" doc:"signs what they send, as webhooks are signed: whsec_ and 24 to 64 bytes in base64; needed with flow.allow_hosts"`
+	// Budgets of documents, for all that asks the chat server about them.
+	MaxTokens    int64   `toml:"max_tokens" doc:"tokens of questions to the chat server and its answers that a version of a document may cost; at the cap its tasks wait, and go on when this is raised; 0: no cap"`
+	MaxTokensDay int64   `toml:"max_tokens_day" doc:"the same for all documents of a tenant, on a day by UTC"`
+	MaxPrice     float64 `toml:"max_price" doc:"like flow.max_tokens, in the currency of price.currency at price.per_million_chat_tokens; the lower of the two counts"`
+	MaxPriceDay  float64 `toml:"max_price_day" doc:"like flow.max_tokens_day, in that currency"`
+	Secret       Secret  `toml:"secret" secret:"true" doc:"signs what they send, as webhooks are signed: whsec_ and 24 to 64 bytes in base64; needed with flow.allow_hosts"`
 }
 
 type Webhooks struct {
@@ -831,8 +853,13 @@ func (c *Config) Validate() error {
 	if c.Executor.BackoffJitter < 0 || c.Executor.BackoffJitter > 1 {
 		errs = append(errs, fmt.Errorf("executor.backoff_jitter is %g; it is a share from 0 to 1", c.Executor.BackoffJitter))
 	}
-	if c.Price.PerThousandPages < 0 || c.Price.PerMillionTokens < 0 {
-		errs = append(errs, errors.New("price.per_thousand_pages and price.per_million_tokens may not be negative"))
+	if c.Price.PerThousandPages < 0 || c.Price.PerMillionTokens < 0 || c.Price.PerMillionChatTokens < 0 {
+		errs = append(errs, errors.New("price.per_thousand_pages, price.per_million_tokens and price.per_million_chat_tokens may not be negative"))
+	}
+	if f := c.Flow; f.MaxTokens < 0 || f.MaxTokensDay < 0 || f.MaxPrice < 0 || f.MaxPriceDay < 0 {
+		errs = append(errs, errors.New("flow.max_tokens, flow.max_tokens_day, flow.max_price and flow.max_price_day may not be negative; 0 is no cap"))
+	} else if f.MaxPrice+f.MaxPriceDay > 0 && c.Price.PerMillionChatTokens == 0 {
+		errs = append(errs, errors.New("flow.max_price and flow.max_price_day need price.per_million_chat_tokens"))
 	}
 	if c.Keeper.Grace < c.Executor.Lease {
 		errs = append(errs, fmt.Errorf("keeper.grace (%s) must be at least executor.lease (%s), or what a slow executor still writes is never removed", time.Duration(c.Keeper.Grace), time.Duration(c.Executor.Lease)))

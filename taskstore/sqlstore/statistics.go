@@ -79,6 +79,8 @@ var statistics = []struct{ table, index, stat string }{
 	{"dataset_run_documents", "sqlite_autoindex_dataset_run_documents_1", "1000000 1000 1"},
 	{"run_items", "sqlite_autoindex_run_items_1", "100000 50000 1 1"},
 	{"run_items", "k_run_items_doc", "100000 10"},
+	{"model_spending", "sqlite_autoindex_model_spending_1", "10000 100 1"},
+	{"model_spending", "k_spending_at", "10000 2"},
 	{"chunk_edits", "sqlite_autoindex_chunk_edits_1", "10000 20 1"},
 	{"chunk_edits", "k_edit_range", "10000 1"},
 	{"chunk_edits", "k_edit_base", "10000 5 5"},

@@ -55,6 +55,7 @@ func Run(t *testing.T, engine string) {
 		{"ParkedAreWokenByTheSweep", wakeParked},
 		{"NodesRunWhenTheirInputsEnded", graphsOfNodes},
 		{"PoolsAreFedApart", poolsAreFedApart},
+		{"SpendingStopsAtItsCaps", spendingStops},
 		{"OutputsAreCollectedOnceUnlisted", outputsAreCollected},
 		{"PausedWorkWaits", paused},
 		{"FoldFollowsTheTasks", foldFollows},

@@ -1,0 +1,80 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"sheaf"
+	"sheaf/chunker"
+	"sheaf/internal/enrich"
+	"sheaf/taskstore"
+)
+
+// Budget caps what documents may spend on the language model, in tokens of
+// questions and answers; 0 for no cap. Runs over datasets have their own.
+type Budget struct {
+	Run int64 // of a version of a document
+	Day int64 // of a tenant, and a day by UTC
+}
+
+// SpendStore remembers what was spent.
+type SpendStore interface {
+	Spend(ctx context.Context, tenantID string, on []taskstore.Spending, tokens int64) (full string, err error)
+}
+
+// parkedFor is how long a task waits whose tenant or document is at its cap. It
+// loses no attempt: once the cap is raised, or the day is over, it goes on.
+const parkedFor = 20 * time.Second
+
+type spender struct{ task *sheaf.Task }
+
+// spending has what is asked under the context counted against the task's caps.
+func spending(ctx context.Context, t *sheaf.Task) context.Context {
+	return context.WithValue(ctx, spender{}, t)
+}
+
+// spendingChat asks a language model within the budget. Tokens are reserved before
+// a question is asked, so that many who ask at once do not exceed a cap together;
+// a process that dies in between has spent what it reserved.
+type spendingChat struct {
+	enrich.Asker
+	store  SpendStore
+	budget Budget
+}
+
+// Ask implements enrich.Asker.
+func (c spendingChat) Ask(ctx context.Context, instruction, text string, maxTokens int) (string, error) {
+	t, ok := ctx.Value(spender{}).(*sheaf.Task)
+	if !ok || c.budget == (Budget{}) {
+		return c.Asker.Ask(ctx, instruction, text, maxTokens)
+	}
+	run := fmt.Sprintf("run/%016x", xxhash.Sum64String(fmt.Sprintf("%s/%d", t.DocumentID, t.Generation)))
+	on := []taskstore.Spending{{Name: run, Cap: c.budget.Run}, {Name: "day/" + time.Now().UTC().Format(time.DateOnly), Cap: c.budget.Day}}
+	prompt := int64(chunker.CountTokens(instruction) + chunker.CountTokens(text))
+	full, err := c.store.Spend(ctx, t.TenantID, on, prompt+int64(maxTokens))
+	if err != nil {
+		return "", fmt.Errorf("reserving tokens: %w", err)
+	}
+	if full != "" {
+		what := fmt.Sprintf("its %d tokens of a day, and goes on tomorrow or when flow.max_tokens_day or flow.max_price_day is raised", c.budget.Day)
+		if full == run {
+			what = fmt.Sprintf("its %d tokens of a run, and goes on when flow.max_tokens or flow.max_price is raised", c.budget.Run)
+		}
+		return "", fmt.Errorf("%w (%w)", sheaf.FailRetryable(sheaf.CategoryPolicy, "budget_spent", "The next question to the language model exceeds the budget: this waits at %s. What was answered is kept.", what), &sheaf.RateLimited{After: parkedFor})
+	}
+	answer, err := c.Asker.Ask(ctx, instruction, text, maxTokens)
+	cost := int64(0)
+	if err == nil {
+		cost = prompt + int64(chunker.CountTokens(answer))
+	}
+	// Also when the task is canceled now.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if _, failed := c.store.Spend(ctx, t.TenantID, on, cost-prompt-int64(maxTokens)); failed != nil && err == nil {
+		return answer, nil // more is counted than was spent, and the answer is paid for
+	}
+	return answer, err
+}

@@ -1,0 +1,54 @@
+package storetest
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"sheaf/taskstore"
+)
+
+// spendingStops: many who spend at once never go above a cap together, what one
+// cap refuses is counted under no name, and what is given back can be spent again.
+func spendingStops(f *Fixture) {
+	on := []taskstore.Spending{{Name: "run/a", Cap: 100}, {Name: "day/x", Cap: 1000}}
+	spent := func(tenant, name string, tokens int) {
+		f.T.Helper()
+		n, err := f.Store.Spent(ctx, tenant, name)
+		f.OK(err)
+		want(f, tenant+": "+name, int(n), tokens)
+	}
+	var taken atomic.Int64
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			full, err := f.Store.Spend(ctx, "t", on, 9)
+			if err == nil && full == "" {
+				taken.Add(9)
+			} else if err != nil || full != "run/a" {
+				f.T.Errorf("%q, %v", full, err)
+			}
+		})
+	}
+	all.Wait()
+	want(f, "spent at once", int(taken.Load()), 99)
+	spent("t", "run/a", 99)
+	spent("t", "day/x", 99)
+	full, err := f.Store.Spend(ctx, "t", on, 2)
+	f.OK(err)
+	want(f, "full", full, "run/a")
+	spent("t", "day/x", 99)
+	_, err = f.Store.Spend(ctx, "t", on, -50)
+	f.OK(err)
+	full, err = f.Store.Spend(ctx, "t", on, 51)
+	f.OK(err)
+	want(f, "full", full, "")
+	spent("t", "run/a", 100)
+	full, err = f.Store.Spend(ctx, "t", []taskstore.Spending{{Name: "run/a", Cap: 200}, {Name: "free"}}, 100) // the cap is raised
+	f.OK(err)
+	want(f, "full", full, "")
+	spent("t", "free", 100)
+	full, err = f.Store.Spend(ctx, "other", on, 100)
+	f.OK(err)
+	want(f, "full", full, "")
+	spent("other", "run/a", 100)
+}
