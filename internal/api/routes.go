@@ -468,14 +468,18 @@ func (s *Server) documentRoutes() {
 		ListInput
 		FilterInput
 	}
-	handle(s, get("/v1/datasets/{ds}/documents", "List documents"), func(ctx context.Context, in *listIn) (*output[List[sheaf.Document]], error) {
-		ds, err := s.dataset(ctx, in.DatasetPath)
-		if err != nil {
-			return nil, err
-		}
+	list := get("/v1/datasets/{ds}/documents", "List documents")
+	list.Description = "Documents that are named by id are found in all datasets where the dataset is `-`."
+	handle(s, list, func(ctx context.Context, in *listIn) (*output[List[sheaf.Document]], error) {
 		f := in.filter()
-		f.DatasetID = ds.ID
-		docs, next, err := s.cfg.Catalog.Documents(ctx, ds.TenantID, f, in.page())
+		if in.Dataset != anyDataset || len(f.IDs) == 0 {
+			ds, err := s.dataset(ctx, in.DatasetPath)
+			if err != nil {
+				return nil, err
+			}
+			f.DatasetID = ds.ID
+		}
+		docs, next, err := s.cfg.Catalog.Documents(ctx, tenantOf(ctx), f, in.page())
 		return listOf(publicAll(docs), next), err
 	})
 	op := get("/v1/datasets/{ds}/documents/{doc}", "Read a document")

@@ -27,6 +27,7 @@ import (
 	"sheaf/ingest"
 	"sheaf/internal/settings"
 	"sheaf/internal/webhook"
+	"sheaf/taskstore"
 )
 
 // Bounds of one upload request.
@@ -549,6 +550,7 @@ func goKind(t reflect.Type) string {
 type URLSubmit struct {
 	URL         string            `json:"url,omitempty"`
 	From        string            `json:"from,omitempty" doc:"instead of url, the id of a document of yours, of any dataset: its bytes are copied where they are stored. Name and metadata are its own unless given"`
+	Copies      []CopySubmit      `json:"copies,omitempty" maxItems:"2000" doc:"instead of url, many documents to be copied in one job, all or none"`
 	Name        string            `json:"name,omitempty"`
 	ParseConfig sheaf.ParseConfig `json:"parser_config,omitempty"`
 	Metadata    map[string]string `json:"metadata,omitempty"`
@@ -556,19 +558,49 @@ type URLSubmit struct {
 	Lane        sheaf.Lane        `json:"lane,omitempty"`
 }
 
+// CopySubmit is one of many documents to be copied.
+type CopySubmit struct {
+	From        string            `json:"from" doc:"the id of a document of yours, of any dataset"`
+	ID          string            `json:"id,omitempty" doc:"of the copy, 32 lower-case hex characters; one that is there gets the bytes as a new version"`
+	ParseConfig sheaf.ParseConfig `json:"parser_config,omitempty"`
+	Attributes  sheaf.Attributes  `json:"attributes,omitempty" doc:"stored with the copy where it is new; at most 16 KiB as JSON"`
+}
+
+// Bounds of documents that are copied by one request.
+const (
+	maxCopies    = 2000
+	maxCopyBytes = 40 << 20 // as JSON, with all attributes that they may have
+)
+
 // stageURL fetches a document from a host that the configuration allows: a
 // service that fetches anything is a door into its network.
 func (s *Server) stageURL(r *http.Request, ds *sheaf.Dataset, u ingest.Upload) ([]*ingest.Staged, []Rejected, error) {
-	b, err := io.ReadAll(io.LimitReader(r.Body, maxFieldBytes))
+	b, err := io.ReadAll(io.LimitReader(r.Body, maxCopyBytes+1))
 	if err != nil {
 		return nil, nil, newProblem(400, "", "the request broke off; send it again")
 	}
+	if len(b) > maxCopyBytes {
+		return nil, nil, newProblem(413, "", fmt.Sprintf("the body is larger than %d MiB; send less at once", maxCopyBytes>>20))
+	}
 	var said struct {
 		ParseConfig json.RawMessage `json:"parser_config"`
+		Copies      []struct {
+			ParseConfig json.RawMessage `json:"parser_config"`
+		} `json:"copies"`
 	}
-	if err := json.Unmarshal(b, &said); err == nil && len(said.ParseConfig) > 0 {
+	known := json.Unmarshal(b, &said) == nil
+	if known && len(said.ParseConfig) > 0 {
 		if err := decodeSettings(said.ParseConfig, &u.Config); err != nil { // over those of the address
 			return nil, nil, err
+		}
+	}
+	configs := make([]sheaf.ParseConfig, len(said.Copies))
+	for i := range configs {
+		configs[i] = u.Config
+		if known && len(said.Copies[i].ParseConfig) > 0 {
+			if err := decodeSettings(said.Copies[i].ParseConfig, &configs[i]); err != nil {
+				return nil, nil, err
+			}
 		}
 	}
 	var ask URLSubmit
@@ -576,6 +608,12 @@ func (s *Server) stageURL(r *http.Request, ds *sheaf.Dataset, u ingest.Upload) (
 		return nil, nil, err
 	}
 	u.Metadata, u.Attributes, u.Lane = ask.Metadata, ask.Attributes, cmp.Or(ask.Lane, u.Lane)
+	if ask.Copies != nil {
+		if ask.URL != "" || ask.From != "" || ask.Name != "" || ask.Metadata != nil || ask.Attributes != nil || u.ID != "" {
+			return nil, nil, newProblem(400, "", "copies say by themselves what they are of; beside them give parser_config and lane alone, and no id in the address")
+		}
+		return s.stageCopies(r.Context(), ds, u, ask.Copies, configs)
+	}
 	if ask.From != "" {
 		if ask.URL != "" {
 			return nil, nil, newProblem(400, "", "url and from both say where the bytes are; give one of them")
@@ -637,6 +675,52 @@ func (s *Server) stageCopy(ctx context.Context, ds *sheaf.Dataset, u ingest.Uplo
 		return nil, nil, err
 	}
 	return []*ingest.Staged{st}, nil, nil
+}
+
+// stageCopies stages the bytes of many documents that are there, all or none.
+func (s *Server) stageCopies(ctx context.Context, ds *sheaf.Dataset, u ingest.Upload, copies []CopySubmit, configs []sheaf.ParseConfig) (staged []*ingest.Staged, _ []Rejected, err error) {
+	if len(copies) == 0 || len(copies) > maxCopies {
+		return nil, nil, newProblem(400, "", fmt.Sprintf("copies has %d documents; give 1 to %d", len(copies), maxCopies))
+	}
+	sources := make(map[string]*sheaf.Document, len(copies))
+	for some := range slices.Chunk(copies, 500) {
+		ids := make([]string, len(some))
+		for i, one := range some {
+			ids[i] = one.From
+		}
+		docs, _, err := s.cfg.Catalog.Documents(ctx, ds.TenantID, taskstore.DocumentFilter{IDs: ids}, taskstore.Page{Limit: len(ids)})
+		if err != nil {
+			return nil, nil, err
+		}
+		for i := range docs {
+			sources[docs[i].ID] = &docs[i]
+		}
+	}
+	for _, one := range copies {
+		if sources[one.From] == nil {
+			return nil, nil, fmt.Errorf("%w: document %s, which is to be copied", sheaf.ErrNotFound, quoted(one.From))
+		}
+	}
+	staged = make([]*ingest.Staged, len(copies))
+	group, within := errgroup.WithContext(ctx)
+	group.SetLimit(ingest.StagedAtOnce)
+	for i, one := range copies {
+		src, u := sources[one.From], u
+		u.N, u.From, u.ID, u.Name, u.Size, u.MediaType = i+1, src, one.ID, src.Name, src.Size, src.MediaType
+		u.Config, u.Metadata, u.Attributes = configs[i], src.Metadata, one.Attributes
+		if u.ID == "" {
+			u.ID = u.Origin.ID(ds.TenantID, "document", u.N) // here, so that lists have the order of the request
+		}
+		group.Go(func() (err error) {
+			staged[i], err = s.cfg.Ingest.Stage(within, ds, u)
+			return err
+		})
+	}
+	err = group.Wait()
+	if err != nil {
+		staged = slices.DeleteFunc(staged, func(st *ingest.Staged) bool { return st == nil })
+	}
+	return staged, nil, err
 }
 
 func (s *Server) allowed(u *url.URL) bool { return webhook.Hosts(s.cfg.AllowURLs).Allow(u) }

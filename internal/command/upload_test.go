@@ -105,6 +105,42 @@ func TestHeldUploadIsCopiedAndRead(t *testing.T) {
 			t.Errorf("%q: %s: %s", query, resp.Status, b)
 		}
 	}
+
+	// Many at once are one job, with ids and settings of their own, all or none.
+	id := sheaf.NewID()
+	many := `{"copies":[{"from":"` + held.ID + `","id":"` + id + `","parser_config":{"chunk_token_num":64}},{"from":"` + a.Documents[0].ID + `","attributes":{"n":2}}],"parser_config":{"chunk_token_num":128}}`
+	resp, b = s.request("POST", "/v1/datasets/shelf/documents?wait=30s", many, "Content-Type", "application/json")
+	if c := decodeAs[api.SubmitAnswer](t, b); resp.StatusCode != 202 || len(c.Documents) != 2 || c.Job.Documents.Total != 2 || c.Documents[0].ID != id ||
+		c.Documents[0].ParseConfig.ChunkTokenNum.V != 64 || c.Documents[1].ParseConfig.ChunkTokenNum.V != 128 || string(c.Documents[1].Attributes["n"]) != "2" || c.Documents[1].State != sheaf.DocSucceeded {
+		t.Errorf("copies: %s: %s", resp.Status, b)
+	}
+	var named, shelf struct{ Items []sheaf.Document }
+	s.get("/v1/datasets/-/documents?id="+held.ID+"&id="+a.Documents[0].ID+"&id="+sheaf.NewID(), &named)
+	if len(named.Items) != 2 {
+		t.Errorf("documents of two datasets by id: %+v", named)
+	}
+	for body, status := range map[string]int{
+		`{"copies":[{"from":"` + held.ID + `"},{"from":"` + sheaf.NewID() + `"}]}`:                               404,
+		`{"copies":[{"from":"` + held.ID + `"},{"from":"` + held.ID + `","id":"x"}]}`:                            400,
+		`{"copies":[{"from":"` + held.ID + `","id":"` + id + `"},{"from":"` + held.ID + `","id":"` + id + `"}]}`: 400,
+		`{"copies":[{"from":"` + held.ID + `","parser_config":{"chunk_token":1}}]}`:                              400,
+		`{"copies":[{"from":"` + held.ID + `"}],"name":"x"}`:                                                     400,
+		`{"copies":[{"from":"` + held.ID + `","parser_config":7}]}`:                                              400,
+		`{"copies":[` + strings.TrimSuffix(strings.Repeat(`{"from":"`+held.ID+`"},`, 2001), ",") + `]}`:          400,
+		`{"copies":[]}`: 400,
+		`{"copies":7}`:  400,
+	} {
+		if resp, b := s.request("POST", "/v1/datasets/shelf/documents", body, "Content-Type", "application/json"); resp.StatusCode != status {
+			t.Errorf("%.200s: %s: %s", body, resp.Status, b)
+		}
+	}
+	if s.get("/v1/datasets/shelf/documents", &shelf); len(shelf.Items) != 3 {
+		t.Errorf("copies that were refused are there: %+v", shelf)
+	}
+	if resp, _ := s.request("GET", "/v1/datasets/-/documents", ""); resp.StatusCode != 404 {
+		t.Errorf("a list of all datasets: %s", resp.Status)
+	}
+
 	s.request("DELETE", "/v1/datasets/shelf/documents/"+held.ID, "")
 	if resp, b := s.request("GET", "/v1/datasets/default/documents/"+a.Documents[0].ID+"/content", ""); resp.StatusCode != 200 || !strings.Contains(string(b), "Otters") {
 		t.Errorf("the copy of a deleted document: %s: %s", resp.Status, b)
