@@ -7,15 +7,22 @@ import (
 	"io"
 	"mime/multipart"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"sheaf"
 	"sheaf/internal/config"
+	"sheaf/internal/openaistore"
 	"sheaf/samples"
 )
 
@@ -47,6 +54,132 @@ func TestOpenAIClients(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	refusesOpenAI(t, s.tenant("gamma", "write", sheaf.Quota{Documents: 3}), s.withKey("gamma", "read"), other)
+}
+
+// requestsToV1 sends what an interface asks /v1 to the server, and counts it.
+type requestsToV1 struct {
+	base string
+	n    atomic.Int64
+}
+
+func (c *requestsToV1) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.n.Add(1)
+	to, err := url.Parse(c.base + r.URL.RequestURI())
+	if err != nil {
+		return nil, err
+	}
+	r = r.Clone(r.Context())
+	r.URL, r.Host = to, to.Host
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// A file that several attach to a store at one moment is there once, also when it
+// was taken out just before. A batch of 2,000 files, the first time and again,
+// takes as many requests to /v1 as one of ten, but for each 500 ids that are
+// looked up.
+func TestOpenAIFilesAreAttachedOnceAndManyAtOnce(t *testing.T) {
+	s := start(t, func(c *config.Config) { c.Executor.Workers = 2 })
+	v1 := &requestsToV1{base: s.base}
+	mux := http.NewServeMux()
+	for pattern, handler := range openaistore.Routes(v1) {
+		mux.Handle(pattern, handler)
+	}
+	front := httptest.NewServer(mux)
+	defer front.Close()
+	client := newClient(front.URL, "")
+	type object struct {
+		ID         string
+		Status     string
+		FileCounts struct{ Total, Completed int } `json:"file_counts"`
+	}
+	ask := func(method, path string, in any) (o object) {
+		t.Helper()
+		if err := client.call(t.Context(), method, "/openai/v1"+path, in, &o); err != nil {
+			t.Fatalf("%s %s: %v", method, path, err)
+		}
+		return o
+	}
+	s.newDataset("openai-files", false)
+	hold := func(names []string) (ids []string) {
+		t.Helper()
+		var form bytes.Buffer
+		w := multipart.NewWriter(&form)
+		for _, name := range names {
+			part, err := w.CreateFormFile("file", name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(part, "# %s\n\nThe heron stands in the reed.\n", name)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		_, answer := s.ask("POST", "/v1/datasets/openai-files/documents?hold=true", w.FormDataContentType(), form.Bytes())
+		var out struct{ Documents []sheaf.Document }
+		if err := json.Unmarshal([]byte(answer), &out); err != nil || len(out.Documents) != len(names) {
+			t.Fatalf("%v: %s", err, answer)
+		}
+		for _, d := range out.Documents {
+			ids = append(ids, "file-"+d.ID)
+		}
+		return ids
+	}
+	one := hold([]string{"one.md"})[0]
+	store := ask("POST", "/vector_stores", map[string]any{"name": "once"})
+	at := "/vector_stores/" + store.ID
+	for round := range 3 {
+		var group errgroup.Group
+		for i := range 8 {
+			group.Go(func() error {
+				if i == 7 { // in a batch of its own
+					return client.call(t.Context(), "POST", "/openai/v1"+at+"/file_batches", map[string]any{"file_ids": []string{one}}, nil)
+				}
+				return client.call(t.Context(), "POST", "/openai/v1"+at+"/files", map[string]any{"file_id": one, "attributes": map[string]any{"n": i}}, nil)
+			})
+		}
+		if err := group.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		var list struct{ Data []object }
+		if err := client.call(t.Context(), "GET", "/openai/v1"+at+"/files", nil, &list); err != nil || len(list.Data) != 1 || list.Data[0].ID != one {
+			t.Fatalf("attached eight times at once: %v %+v", err, list)
+		}
+		if round < 2 {
+			ask("DELETE", at+"/files/"+one, nil)
+		}
+	}
+	ask("DELETE", "/files/"+one, nil)
+	if n := ask("GET", at, nil).FileCounts.Total; n != 0 {
+		t.Errorf("%d files are left of one that was deleted", n)
+	}
+
+	var files []string
+	for from := 0; from < 2000; from += 1000 {
+		names := make([]string, 1000)
+		for i := range names {
+			names[i] = fmt.Sprintf("bird%d.md", from+i)
+		}
+		files = append(files, hold(names)...)
+	}
+	requests := func(files []string, store string) int64 {
+		t.Helper()
+		before, begun := v1.n.Load(), time.Now()
+		b := ask("POST", "/vector_stores/"+store+"/file_batches", map[string]any{"file_ids": files})
+		if b.FileCounts.Total != len(files) {
+			t.Errorf("a batch of %d files has %+v", len(files), b)
+		}
+		t.Logf("a batch of %d files is taken in %s", len(files), time.Since(begun))
+		return v1.n.Load() - before
+	}
+	many, few := ask("POST", "/vector_stores", nil).ID, ask("POST", "/vector_stores", nil).ID
+	for range 2 {
+		if n, of := requests(files, many), requests(files[:10], few); n > of+6 {
+			t.Errorf("a batch of 2,000 files asks /v1 %d times, one of ten %d times", n, of)
+		}
+	}
+	if n := ask("GET", "/vector_stores/"+many, nil).FileCounts.Total; n != 2000 {
+		t.Errorf("the store has %d files", n)
+	}
 }
 
 // openaiForm is an upload as clients send it.

@@ -19,7 +19,7 @@ import (
 )
 
 // interfacePages are the pages of docs whose blocks TestCommandsOfThePages runs.
-var interfacePages = []string{"interfaces.md", "tika.md", "openwebui.md", "dify.md", "docling.md", "mcp.md", "python.md", "ragflow.md"}
+var interfacePages = []string{"interfaces.md", "tika.md", "openwebui.md", "dify.md", "docling.md", "mcp.md", "python.md", "ragflow.md", "openai.md"}
 
 // notRun stands in the paragraph before a block that cannot run here.
 const notRun = "not run by the tests"
@@ -60,7 +60,7 @@ func TestCommandsOfThePages(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := start(t, func(c *config.Config) {
-				c.Server.Auth, c.Server.Interfaces = true, []string{"tika", "openwebui", "dify", "docling", "mcp", "ragflow"}
+				c.Server.Auth, c.Server.Interfaces = true, []string{"tika", "openwebui", "dify", "docling", "mcp", "ragflow", "openai"}
 				c.Parser.UnitTimeout = config.Duration(time.Minute)
 			})
 			writer := s.tenant("alpha", "write", sheaf.Quota{})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"sheaf"
 	"sheaf/internal/facade"
@@ -20,30 +21,38 @@ type batchFile struct {
 	doc        *sheaf.Document
 }
 
+// idsAtOnce are named in one list of /v1.
+const idsAtOnce = 500
+
+// named reads those of ids that there are, of all datasets.
+func (c *call) named(ctx context.Context, ids []string) (map[string]*sheaf.Document, error) {
+	found := make(map[string]*sheaf.Document, len(ids))
+	for some := range slices.Chunk(ids, idsAtOnce) {
+		var list facade.List[sheaf.Document]
+		if err := c.Call(ctx, http.MethodGet, facade.Path("v1", "datasets", "-", "documents")+"?"+url.Values{"limit": {"1000"}, "id": some}.Encode(), nil, &list); err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			found[list.Items[i].ID] = &list.Items[i]
+		}
+	}
+	return found, nil
+}
+
 // check refuses files that could not be attached, and finds the documents of the others.
 func (c *call) check(ctx context.Context, files []batchFile) error {
 	if len(files) > maxBatch {
 		return invalid("file_ids", "%d files are given; give at most %d at once", len(files), maxBatch)
 	}
-	found := map[string]*sheaf.Document{}
-	for from := 0; from < len(files); from += 500 {
-		q := url.Values{"limit": {"1000"}}
-		for _, f := range files[from:min(from+500, len(files))] {
-			id := inner(filePrefix, f.ID)
-			if id == "" {
-				return missing("file", f.ID)
-			}
-			q.Add("id", id)
+	ids := make([]string, len(files))
+	for i, f := range files {
+		if ids[i] = inner(filePrefix, f.ID); ids[i] == "" {
+			return missing("file", f.ID)
 		}
-		var list facade.List[sheaf.Document]
-		if err := c.Call(ctx, http.MethodGet, facade.Path("v1", "datasets", filesDataset, "documents")+"?"+q.Encode(), nil, &list); err != nil && !absent(err) {
-			return err
-		}
-		for i := range list.Items {
-			if d := &list.Items[i]; isFile(d) {
-				found[d.ID] = d
-			}
-		}
+	}
+	found, err := c.named(ctx, ids)
+	if err != nil {
+		return err
 	}
 	for i := range files {
 		f := &files[i]
@@ -53,38 +62,61 @@ func (c *call) check(ctx context.Context, files []batchFile) error {
 		if _, err := f.Chunking.static(); err != nil {
 			return err
 		}
-		if f.doc = found[inner(filePrefix, f.ID)]; f.doc == nil {
-			var err error
-			if f.doc, err = c.file(ctx, f.ID); err != nil {
-				return err
-			}
+		if f.doc = found[ids[i]]; f.doc == nil || !isFile(f.doc) {
+			return missing("file", f.ID)
 		}
 	}
 	return nil
 }
 
-// attachAll makes one job of files that were checked.
-func (c *call) attachAll(ctx context.Context, s *store, files []batchFile) (*sheaf.Job, error) {
-	var job sheaf.Job
-	if err := c.Call(ctx, http.MethodPost, facade.Path("v1", "datasets", s.ID, "jobs"), map[string]string{}, &job); err != nil {
+// attachAll makes one job of files that were checked, all or none. Those that are
+// there are read again.
+func (c *call) attachAll(ctx context.Context, s *store, files []batchFile) (*sent, error) {
+	var once []batchFile
+	var ids []string
+	seen := map[string]bool{}
+	for _, f := range files {
+		if !seen[f.doc.ID] {
+			seen[f.doc.ID] = true
+			once, ids = append(once, f), append(ids, copied(s, f.doc))
+		}
+	}
+	there, err := c.named(ctx, ids)
+	if err != nil {
 		return nil, err
 	}
-	path := facade.Path("v1", "jobs", job.ID)
-	seen := map[string]bool{}
-	for i := range files {
-		if seen[files[i].doc.ID] {
-			continue
+	var made *sent
+	for range 3 {
+		if made, err = c.copy(ctx, s, once); !taken(err) {
+			break
 		}
-		seen[files[i].doc.ID] = true
-		if _, err := c.attach(ctx, s, &files[i], job.ID); err != nil {
-			ctx := context.WithoutCancel(ctx)
-			_ = c.Call(ctx, http.MethodPost, path+":close", nil, nil) // it closes by itself later
-			_ = c.Call(ctx, http.MethodPost, path+":cancel", nil, nil)
+		now, err := c.named(ctx, ids)
+		if err != nil {
 			return nil, err
 		}
+		// Unless somebody else has attached some of them at this moment, some were
+		// taken out a moment ago.
+		for i := range once {
+			if len(now) == len(there) && now[ids[i]] == nil {
+				if err := c.renew(ctx, s, once[i].doc); err != nil {
+					return nil, err
+				}
+				ids[i] = copied(s, once[i].doc)
+			}
+		}
+		there = now
 	}
-	err := c.Call(ctx, http.MethodPost, path+":close", nil, &job)
-	return &job, err
+	if err != nil {
+		return nil, err
+	}
+	for i := range once { // what is there keeps its attributes when it is read again
+		if d := there[ids[i]]; d != nil {
+			if _, err := c.describe(ctx, s, &once[i], d, true); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return made, nil
 }
 
 type batchObject struct {
@@ -138,11 +170,11 @@ func createBatch(ctx context.Context, c *call) (any, error) {
 	if err := c.check(ctx, files); err != nil {
 		return nil, err
 	}
-	job, err := c.attachAll(ctx, s, files)
+	made, err := c.attachAll(ctx, s, files)
 	if err != nil {
 		return nil, err
 	}
-	return batchOf(job), nil
+	return batchOf(&made.Job), nil
 }
 
 // batch finds the job of the path's batch, and its store.

@@ -230,15 +230,24 @@ func deleteFile(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	for key := range d.Attributes {
-		if strings.HasPrefix(key, copyKey) {
-			copied := ""
-			if metaOf(d.Attributes, key, &copied); !sheaf.ValidID(copied) {
-				continue
-			}
-			if err := c.remove(ctx, copied); err != nil {
-				return nil, err
-			}
+	l := listing[sheaf.Dataset]{path: "/v1/datasets", query: url.Values{"fields": {"id,name"}}, keep: isStore}
+	stores, _, err := l.read(ctx, c, asked{limit: maxPages * 1000}, "")
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]string, 0, len(stores))
+	for i := range stores {
+		if stores[i].ID != d.DatasetID {
+			ids = append(ids, copied(&store{Dataset: stores[i]}, d))
+		}
+	}
+	copies, err := c.named(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	for id := range copies {
+		if err := c.remove(ctx, id); err != nil {
+			return nil, err
 		}
 	}
 	if err := c.remove(ctx, d.ID); err != nil {

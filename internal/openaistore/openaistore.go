@@ -177,7 +177,7 @@ func inner(prefix, id string) string {
 const (
 	metaKey   = "openai"
 	activeKey = "openai.last_active" // of a store: Unix seconds
-	copyKey   = "openai.store."      // of a file, with a store's id: the document made of it there
+	copyKey   = "openai.store."      // of a file, with a store's id: how often it has left that store
 )
 
 // metaOf reads what is stored under a key; what is not there leaves it as it is.

@@ -2,8 +2,13 @@ package openaistore
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
+	"reflect"
 
 	"sheaf"
 	"sheaf/internal/facade"
@@ -103,16 +108,32 @@ func storeFileOf(d *sheaf.Document) *storeFile {
 	return f
 }
 
-// copied is the document that a store has of a file, "" for none.
+// copied is the document that a store has, or would have, of a file. There is one
+// such id, so that a file that is attached twice at one moment is there once. It
+// begins as the file's, which gives the files of a store their order.
 func copied(s *store, file *sheaf.Document) string {
 	if file.DatasetID == s.ID {
 		return file.ID
 	}
-	id := ""
-	if metaOf(file.Attributes, copyKey+s.ID, &id); !sheaf.ValidID(id) {
-		return ""
-	}
-	return id
+	n := 0
+	metaOf(file.Attributes, copyKey+s.ID, &n)
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%d", s.ID, file.ID, n))
+	sum[0] = sum[0]&0x3f | 0x80 // as ids of version 7 have it
+	return file.ID[:16] + hex.EncodeToString(sum[:8])
+}
+
+// renew gives a store another id for its copy of a file: that of one that was
+// taken out is not free before all of it is gone.
+func (c *call) renew(ctx context.Context, s *store, file *sheaf.Document) error {
+	n := 0
+	metaOf(file.Attributes, copyKey+s.ID, &n)
+	return c.change(ctx, docPath(file.ID), map[string]any{copyKey + s.ID: n + 1}, file)
+}
+
+// taken reports whether err says that an id is not free.
+func taken(err error) bool {
+	e, ok := errors.AsType[*facade.Error](err)
+	return ok && e.Status == http.StatusConflict
 }
 
 // storeFile finds what a store has of a file, and the file.
@@ -128,11 +149,8 @@ func (c *call) storeFile(ctx context.Context, s *store, id string) (d, file *she
 		}
 		return nil, nil, err
 	}
-	if doc = copied(s, file); doc == "" {
-		return nil, nil, none
-	}
 	var there sheaf.Document
-	if err := c.Call(ctx, http.MethodGet, s.documents()+facade.Path(doc), nil, &there); err != nil {
+	if err := c.Call(ctx, http.MethodGet, s.documents()+facade.Path(copied(s, file)), nil, &there); err != nil {
 		if absent(err) {
 			err = none
 		}
@@ -160,57 +178,60 @@ type sent struct {
 	Documents []sheaf.Document `json:"documents"`
 }
 
-// attach makes a document of a file in a store, in the open job that is named. One
-// that is there is read again in that job; without a job it stays as it is.
-func (c *call) attach(ctx context.Context, s *store, f *batchFile, job string) (*sheaf.Document, error) {
-	st, err := f.Chunking.static()
-	if err != nil {
-		return nil, err
-	}
-	m := meta{File: f.doc.ID, Attributes: f.Attributes, Chunking: st}
-	ask := map[string]any{"from": f.doc.ID, "attributes": map[string]any{metaKey: m}}
-	if st != nil {
-		ask["parser_config"] = st.settings()
-	}
-	q := ""
-	if job != "" {
-		q = "?" + url.Values{"job": {job}}.Encode()
-	}
-	if id := copied(s, f.doc); id != "" {
-		var there sheaf.Document
-		path := s.documents() + facade.Path(id)
-		switch err := c.Call(ctx, http.MethodGet, path, nil, &there); {
-		case absent(err): // deleted since
-		case err != nil:
+// copy makes documents of files in a store, in one job: new ones, and new versions
+// of those that are there.
+func (c *call) copy(ctx context.Context, s *store, files []batchFile) (*sent, error) {
+	copies := make([]map[string]any, len(files))
+	for i, f := range files {
+		st, err := f.Chunking.static()
+		if err != nil {
 			return nil, err
-		default:
-			if id == f.doc.ID { // it is its own file
-				m.File = ""
-			}
-			if f.Attributes == nil {
-				m.Attributes = metaOfDocument(&there).Attributes
-			}
-			if job != "" {
-				if err := c.Call(ctx, http.MethodPut, path+q, ask, nil); err != nil {
-					return nil, err
-				}
-			} else {
-				m.Chunking = metaOfDocument(&there).Chunking
-			}
-			err := c.change(ctx, docPath(id), map[string]any{metaKey: m}, &there)
-			return &there, err
+		}
+		m := meta{File: f.doc.ID, Attributes: f.Attributes, Chunking: st}
+		copies[i] = map[string]any{"from": f.doc.ID, "id": copied(s, f.doc), "attributes": map[string]any{metaKey: m}}
+		if st != nil {
+			copies[i]["parser_config"] = st.settings()
 		}
 	}
 	var out sent
-	if err := c.Call(ctx, http.MethodPost, s.documents()+q, ask, &out); err != nil {
+	return &out, c.Call(ctx, http.MethodPost, s.documents(), map[string]any{"copies": copies}, &out)
+}
+
+// describe changes what is stored with a file that a store has already. How it is
+// cut changes when it is read again alone.
+func (c *call) describe(ctx context.Context, s *store, f *batchFile, there *sheaf.Document, again bool) (*sheaf.Document, error) {
+	was := metaOfDocument(there)
+	m := meta{File: f.doc.ID, Attributes: f.Attributes, Chunking: was.Chunking}
+	if there.ID == f.doc.ID { // it is its own file
+		m.File = ""
+	}
+	if f.Attributes == nil {
+		m.Attributes = was.Attributes
+	}
+	if again {
+		m.Chunking, _ = f.Chunking.static() // checked before
+	}
+	if reflect.DeepEqual(m, was) {
+		return there, nil
+	}
+	return there, c.change(ctx, docPath(there.ID), map[string]any{metaKey: m}, there)
+}
+
+// attach puts one file into a store; one that is there is not read again.
+func (c *call) attach(ctx context.Context, s *store, f *batchFile) (*sheaf.Document, error) {
+	var there sheaf.Document
+	err := c.Call(ctx, http.MethodGet, s.documents()+facade.Path(copied(s, f.doc)), nil, &there)
+	if err == nil {
+		return c.describe(ctx, s, f, &there, false)
+	}
+	if !absent(err) {
 		return nil, err
 	}
-	d := &out.Documents[0]
-	if err := c.change(ctx, docPath(f.doc.ID), map[string]any{copyKey + s.ID: d.ID}, nil); err != nil {
-		c.Drop(ctx, out.Documents) // nobody would find it by its file
+	made, err := c.attachAll(ctx, s, []batchFile{*f})
+	if err != nil {
 		return nil, err
 	}
-	return d, nil
+	return &made.Documents[0], nil
 }
 
 func attachFile(ctx context.Context, c *call) (any, error) {
@@ -226,7 +247,7 @@ func attachFile(ctx context.Context, c *call) (any, error) {
 	if err := c.check(ctx, files); err != nil {
 		return nil, err
 	}
-	d, err := c.attach(ctx, s, &files[0], "")
+	d, err := c.attach(ctx, s, &files[0])
 	if err != nil {
 		return nil, err
 	}
@@ -330,9 +351,7 @@ func detachFile(ctx context.Context, c *call) (any, error) {
 		return nil, err
 	}
 	if d.ID != file.ID {
-		if err := c.change(ctx, docPath(file.ID), map[string]any{copyKey + s.ID: nil}, nil); err != nil && !absent(err) {
-			return nil, err
-		}
+		_ = c.renew(ctx, s, file) // else attaching it again does this
 	}
 	return map[string]any{"id": filePrefix + file.ID, "object": "vector_store.file.deleted", "deleted": true}, nil
 }
