@@ -102,6 +102,7 @@ var measures = []measure{
 	{[]string{"promotion"}, func(ctx context.Context, b *bench) error { return b.promotion(ctx) }},
 	{[]string{"upload.tiny"}, func(ctx context.Context, b *bench) error { return b.tinyUploads(ctx) }},
 	{[]string{"queue.first"}, func(ctx context.Context, b *bench) error { return b.firstHint(ctx) }},
+	{[]string{"facades"}, func(ctx context.Context, b *bench) error { return b.facades(ctx) }},
 	{[]string{"queue.latency"}, func(ctx context.Context, b *bench) error { return b.queueLatency(ctx) }},
 }
 
