@@ -339,7 +339,10 @@ func (t *task) contents(r *result) contents {
 	if r.status == statusFailure {
 		return out
 	}
-	items := itemsOf(r.chunks)
+	var items []item // which Markdown and text do not need
+	if slices.Contains(t.formats, "html") || slices.Contains(t.formats, "json") {
+		items = itemsOf(r.chunks)
+	}
 	for _, f := range t.formats {
 		switch f {
 		case "md":
