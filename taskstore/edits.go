@@ -3,6 +3,8 @@ package taskstore
 import (
 	"slices"
 	"time"
+
+	"sheaf"
 )
 
 // Bounds on edits of chunks.
@@ -17,13 +19,15 @@ type EditContent struct {
 	Text      *string   `json:"text,omitempty"`
 	Keywords  *[]string `json:"keywords,omitempty"`
 	Questions *[]string `json:"questions,omitempty"`
-	Disabled  bool      `json:"disabled,omitempty"` // listed, and not found
-	Deleted   bool      `json:"deleted,omitempty"`  // neither listed nor found
+	// Tags are best first.
+	Tags     *[]sheaf.Tag `json:"tags,omitempty"`
+	Disabled bool         `json:"disabled,omitempty"` // listed, and not found
+	Deleted  bool         `json:"deleted,omitempty"`  // neither listed nor found
 }
 
 // Rewritten reports whether the chunk reads or is found otherwise.
 func (c EditContent) Rewritten() bool {
-	return c.Text != nil || c.Keywords != nil || c.Questions != nil
+	return c.Text != nil || c.Keywords != nil || c.Questions != nil || c.Tags != nil
 }
 
 // Anchor says which chunk of a generation an edit is of, by content: a later

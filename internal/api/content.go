@@ -94,8 +94,11 @@ func (s *Server) chunks(ctx context.Context, d *sheaf.Document, q chunkQuery) (o
 			last = c
 		}
 	}
-	if q.page == 0 && q.rangeID == "" && len(tasks) > 0 && len(edited.after[""]) > 0 {
-		if last.ID == "" { // the page begins here
+	if q.page == 0 && q.rangeID == "" && len(edited.after[""]) > 0 {
+		switch {
+		case len(tasks) == 0: // people added all there is
+			last.Ordinal = -1
+		case last.ID == "": // the page begins here
 			f, err := artifact.Load(ctx, s.cfg.Blobs, tasks[len(tasks)-1].Result.ArtifactKey)
 			if err != nil || len(f.Chunks) == 0 {
 				return nil, "", err

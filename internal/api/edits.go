@@ -46,18 +46,20 @@ func (m IfMatch) version() (*int, error) {
 
 // ChunkPatch is what to change of a chunk. What is absent stays as it is.
 type ChunkPatch struct {
-	Text      *string   `json:"text,omitempty" maxLength:"32768" doc:"what it shall read; it is embedded again"`
-	Keywords  *[]string `json:"keywords,omitempty" maxItems:"32" doc:"it is found by them, too; they take the place of those that it has"`
-	Questions *[]string `json:"questions,omitempty" maxItems:"32" doc:"that it answers, likewise"`
-	Enabled   *bool     `json:"enabled,omitempty" doc:"false: no search finds it"`
+	Text      *string      `json:"text,omitempty" maxLength:"32768" doc:"what it shall read; it is embedded again"`
+	Keywords  *[]string    `json:"keywords,omitempty" maxItems:"32" doc:"it is found by them, too; they take the place of those that it has"`
+	Questions *[]string    `json:"questions,omitempty" maxItems:"32" doc:"that it answers, likewise"`
+	Tags      *[]sheaf.Tag `json:"tags,omitempty" maxItems:"32" doc:"in place of those that it has"`
+	Enabled   *bool        `json:"enabled,omitempty" doc:"false: no search finds it"`
 }
 
 // NewChunk is a chunk that people add to a document.
 type NewChunk struct {
-	Text      string   `json:"text" minLength:"1" maxLength:"32768"`
-	Keywords  []string `json:"keywords,omitempty" maxItems:"32"`
-	Questions []string `json:"questions,omitempty" maxItems:"32"`
-	After     string   `json:"after,omitempty" maxLength:"64" doc:"id of the chunk that it stands behind, whose pages and headings it has; absent: at the end of the document"`
+	Text      string      `json:"text" minLength:"1" maxLength:"32768"`
+	Keywords  []string    `json:"keywords,omitempty" maxItems:"32"`
+	Questions []string    `json:"questions,omitempty" maxItems:"32"`
+	Tags      []sheaf.Tag `json:"tags,omitempty" maxItems:"32"`
+	After     string      `json:"after,omitempty" maxLength:"64" doc:"id of the chunk that it stands behind, whose pages and headings it has; absent: at the end of the document"`
 }
 
 // UndoRequest says what to go back to.
@@ -70,7 +72,7 @@ type AppliedEdit struct {
 	ID        string `json:"id"`
 	Version   int    `json:"version"`
 	Added     bool   `json:"added,omitempty" doc:"the chunk stands in no file: people added it"`
-	Rewritten bool   `json:"rewritten,omitempty" doc:"its text, keywords or questions are not those that were parsed"`
+	Rewritten bool   `json:"rewritten,omitempty" doc:"its text, keywords, questions or tags are not those that were parsed"`
 	Enabled   bool   `json:"enabled" doc:"false: no search finds the chunk"`
 }
 
@@ -84,19 +86,20 @@ type ListedChunk struct {
 type Edit struct {
 	AppliedEdit
 	// DocumentID also finds answers to idempotency keys that tell of the document.
-	DocumentID string    `json:"document_id"`
-	State      EditState `json:"state" enum:"applied,undone,unplaced" doc:"unplaced: the published version does not have the chunk, or several that read the same; it is looked for in each later one"`
-	ChunkID    string    `json:"chunk_id,omitempty" doc:"of the chunk in the published version; absent while there is none"`
-	Deleted    bool      `json:"deleted,omitempty" doc:"the chunk is neither listed nor found"`
-	Text       *string   `json:"text,omitempty" doc:"absent: as it was parsed"`
-	Keywords   *[]string `json:"keywords,omitempty" doc:"absent: as they were found"`
-	Questions  *[]string `json:"questions,omitempty" doc:"absent: as they were found"`
-	Excerpt    string    `json:"excerpt,omitempty" doc:"of the chunk when it was first edited, or of the one that an added chunk follows"`
-	Headings   []string  `json:"headings,omitempty" doc:"above it then"`
-	Pages      []int     `json:"pages,omitempty" doc:"that it stood on then"`
-	Author     string    `json:"author,omitempty" doc:"name of the key that made this version"`
-	CreatedAt  time.Time `json:"created_at"`
-	UpdatedAt  time.Time `json:"updated_at"`
+	DocumentID string       `json:"document_id"`
+	State      EditState    `json:"state" enum:"applied,undone,unplaced" doc:"unplaced: the published version does not have the chunk, or several that read the same; it is looked for in each later one"`
+	ChunkID    string       `json:"chunk_id,omitempty" doc:"of the chunk in the published version; absent while there is none"`
+	Deleted    bool         `json:"deleted,omitempty" doc:"the chunk is neither listed nor found"`
+	Text       *string      `json:"text,omitempty" doc:"absent: as it was parsed"`
+	Keywords   *[]string    `json:"keywords,omitempty" doc:"absent: as they were found"`
+	Questions  *[]string    `json:"questions,omitempty" doc:"absent: as they were found"`
+	Tags       *[]sheaf.Tag `json:"tags,omitempty" doc:"absent: as they were found"`
+	Excerpt    string       `json:"excerpt,omitempty" doc:"of the chunk when it was first edited, or of the one that an added chunk follows"`
+	Headings   []string     `json:"headings,omitempty" doc:"above it then"`
+	Pages      []int        `json:"pages,omitempty" doc:"that it stood on then"`
+	Author     string       `json:"author,omitempty" doc:"name of the key that made this version"`
+	CreatedAt  time.Time    `json:"created_at"`
+	UpdatedAt  time.Time    `json:"updated_at"`
 }
 
 // EditState says whether an edit shows.
@@ -104,14 +107,15 @@ type EditState string
 
 // EditVersion is one version of an edit.
 type EditVersion struct {
-	Version   int       `json:"version"`
-	Enabled   bool      `json:"enabled"`
-	Deleted   bool      `json:"deleted,omitempty"`
-	Text      *string   `json:"text,omitempty" doc:"absent: as it was parsed"`
-	Keywords  *[]string `json:"keywords,omitempty"`
-	Questions *[]string `json:"questions,omitempty"`
-	Author    string    `json:"author,omitempty"`
-	At        time.Time `json:"at"`
+	Version   int          `json:"version"`
+	Enabled   bool         `json:"enabled"`
+	Deleted   bool         `json:"deleted,omitempty"`
+	Text      *string      `json:"text,omitempty" doc:"absent: as it was parsed"`
+	Keywords  *[]string    `json:"keywords,omitempty"`
+	Questions *[]string    `json:"questions,omitempty"`
+	Tags      *[]sheaf.Tag `json:"tags,omitempty"`
+	Author    string       `json:"author,omitempty"`
+	At        time.Time    `json:"at"`
 }
 
 // EditHistory is an edit with its versions.
@@ -138,7 +142,7 @@ func appliedEdit(e *taskstore.ChunkEdit) AppliedEdit {
 
 func editOf(e *taskstore.ChunkEdit) *Edit {
 	out := &Edit{
-		AppliedEdit: appliedEdit(e), DocumentID: e.DocumentID, State: "applied", ChunkID: e.ChunkID, Deleted: e.Content.Deleted, Text: e.Content.Text, Keywords: e.Content.Keywords, Questions: e.Content.Questions,
+		AppliedEdit: appliedEdit(e), DocumentID: e.DocumentID, State: "applied", ChunkID: e.ChunkID, Deleted: e.Content.Deleted, Text: e.Content.Text, Keywords: e.Content.Keywords, Questions: e.Content.Questions, Tags: e.Content.Tags,
 		Excerpt: e.Anchor.Excerpt, Headings: e.Anchor.Headings, Pages: e.Anchor.Pages, Author: e.Author, CreatedAt: e.CreatedAt, UpdatedAt: e.UpdatedAt,
 	}
 	switch {
@@ -182,7 +186,7 @@ func (s *Server) editRoutes() {
 	const doc = "/v1/datasets/{ds}/documents/{doc}"
 	add := post(doc+"/chunks", "Add a chunk to a document")
 	add.DefaultStatus = http.StatusCreated
-	add.Description = "The chunk can be found when it is answered. Later versions of the document have it behind the same chunk, where that is found by its content."
+	add.Description = "The chunk can be found when it is answered. A document that was not parsed yet, or failed to be, gets a version that holds nothing else. Later versions of the document have it behind the same chunk, where that is found by its content."
 	handle(s, add, func(ctx context.Context, in *struct {
 		DocumentPath
 		Body NewChunk
@@ -197,6 +201,9 @@ func (s *Server) editRoutes() {
 		}
 		if len(in.Body.Questions) > 0 {
 			c.Questions = &in.Body.Questions
+		}
+		if len(in.Body.Tags) > 0 {
+			c.Tags = &in.Body.Tags
 		}
 		return editedChunk(s.cfg.Edits.Add(ctx, w, in.Body.After, c))
 	})
@@ -218,7 +225,7 @@ func (s *Server) editRoutes() {
 		if err != nil {
 			return nil, err
 		}
-		c := edits.Change{Text: in.Body.Text, Keywords: in.Body.Keywords, Questions: in.Body.Questions}
+		c := edits.Change{Text: in.Body.Text, Keywords: in.Body.Keywords, Questions: in.Body.Questions, Tags: in.Body.Tags}
 		if in.Body.Enabled != nil {
 			c.Disabled = new(!*in.Body.Enabled)
 		}
@@ -279,7 +286,7 @@ func (s *Server) editRoutes() {
 		}
 		out := EditHistory{Edit: *editOf(e), Versions: make([]EditVersion, len(history))}
 		for i, v := range history {
-			out.Versions[i] = EditVersion{Version: v.Version, Enabled: !v.Content.Disabled, Deleted: v.Content.Deleted, Text: v.Content.Text, Keywords: v.Content.Keywords, Questions: v.Content.Questions, Author: v.Author, At: v.At}
+			out.Versions[i] = EditVersion{Version: v.Version, Enabled: !v.Content.Disabled, Deleted: v.Content.Deleted, Text: v.Content.Text, Keywords: v.Content.Keywords, Questions: v.Content.Questions, Tags: v.Content.Tags, Author: v.Author, At: v.At}
 		}
 		return &output[EditHistory]{out}, nil
 	})

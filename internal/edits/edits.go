@@ -212,8 +212,11 @@ func (g *Generation) find(a taskstore.Anchor) int {
 func (g *Generation) base(ctx context.Context, e *taskstore.ChunkEdit, generation int) (c *sheaf.Chunk, place taskstore.Placement, err error) {
 	if e.Added && e.Anchor.Digest == "" {
 		last, err := g.last(ctx)
-		if err != nil || last == nil {
+		if err != nil {
 			return nil, place, err
+		}
+		if last == nil { // nothing was parsed, and what people add is all there is
+			last = &sheaf.Chunk{DocumentID: e.DocumentID, Generation: generation, Ordinal: -1}
 		}
 		last.Pages, last.HeadingPath, last.Ordinal = nil, nil, last.Ordinal+1
 		return last, taskstore.Placement{Generation: generation}, nil
@@ -254,6 +257,9 @@ func Apply(e *taskstore.ChunkEdit, base sheaf.Chunk) sheaf.Chunk {
 	}
 	if e.Content.Questions != nil {
 		c.Questions = *e.Content.Questions
+	}
+	if e.Content.Tags != nil {
+		c.Tags = *e.Content.Tags
 	}
 	return c
 }

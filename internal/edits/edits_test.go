@@ -548,3 +548,42 @@ func TestEditOfAChunkThatIsReplaced(t *testing.T) {
 		t.Errorf("history: %+v", history)
 	}
 }
+
+// What nobody parsed takes chunks: it gets a version that holds them alone.
+func TestChunksAreAddedToADocumentThatWasNotParsed(t *testing.T) {
+	p := start(t, "of something else")
+	held := sheaf.Document{ID: sheaf.NewID(), TenantID: p.doc.Tenant, DatasetID: p.doc.Dataset, Name: "held.txt", MediaType: "text/plain", Size: 1, SHA256: strings.Repeat("0", 64), BlobKey: "originals/acme/held"}
+	p.OK(p.Store.HoldDocuments(t.Context(), p.doc.Tenant, p.doc.Dataset, []sheaf.Document{held}))
+	w := edits.Who{TenantID: p.doc.Tenant, DocumentID: held.ID}
+	text, other := "The bittern booms.", "The crane dances."
+	for name, tags := range map[string][]sheaf.Tag{
+		"no weight": {{Name: "a"}}, "a heavy one": {{Name: "a", Weight: 1.5}}, "twice": {{Name: "a", Weight: 1}, {Name: "a", Weight: 0.5}}, "no name": {{Name: " ", Weight: 1}}, "many": make([]sheaf.Tag, 33),
+	} {
+		if _, err := p.service.Add(t.Context(), w, "", edits.Change{Text: &text, Tags: &tags}); !errors.Is(err, sheaf.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if d, err := p.Store.DocumentByID(t.Context(), held.ID); err != nil || d.State != sheaf.DocUnstarted {
+		t.Fatalf("after refusals the document is %+v, %v", d, err)
+	}
+	made, err := p.service.Add(t.Context(), w, "", edits.Change{Text: &text, Tags: &[]sheaf.Tag{{Name: "loud", Weight: 0.2}, {Name: "wader", Weight: 1}}})
+	p.OK(err)
+	if c := made.Chunk; c == nil || c.DocumentID != held.ID || c.Generation != 1 || c.Text != text || len(c.Tags) != 2 || c.Tags[0].Name != "wader" || c.Ordinal != 0 {
+		t.Errorf("the chunk is %+v", c)
+	}
+	_, err = p.service.Add(t.Context(), w, made.Chunk.ID, edits.Change{Text: &other}) // behind that one
+	p.OK(err)
+	for query, filter := range map[string]search.Filter{"bittern": {Tags: []string{"Wader"}}, "crane": {DocumentIDs: []string{held.ID}}} {
+		found, err := p.searcher.Search(t.Context(), p.doc.Tenant, search.Request{Query: query, Mode: search.Text, Filter: filter})
+		p.OK(err)
+		if len(found.Hits) != 1 || found.Hits[0].Document.ID != held.ID {
+			t.Errorf("%s finds %+v", query, found.Hits)
+		}
+	}
+	// Other tags take the place of those that it has, under its id.
+	changed, err := p.service.Change(t.Context(), w, made.Chunk.ID, edits.Change{Tags: &[]sheaf.Tag{{Name: "shy", Weight: 1}}})
+	p.OK(err)
+	if c := changed.Chunk; c.ID != made.Chunk.ID || c.Text != text || len(c.Tags) != 1 || c.Tags[0].Name != "shy" {
+		t.Errorf("with other tags it is %+v", c)
+	}
+}

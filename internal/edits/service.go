@@ -1,6 +1,7 @@
 package edits
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,6 +23,7 @@ type Store interface {
 	Document(ctx context.Context, tenantID, id string) (*sheaf.Document, error)
 	Tasks(ctx context.Context, tenantID, documentID string, generation int) ([]sheaf.Task, error)
 	Edits(ctx context.Context, tenantID, documentID string) ([]taskstore.ChunkEdit, error)
+	PublishBlank(ctx context.Context, tenantID, documentID string) error
 	PutEdit(ctx context.Context, e taskstore.ChunkEdit, from int) (*taskstore.ChunkEdit, error)
 	EditVersions(ctx context.Context, tenantID, documentID, id string) ([]taskstore.EditVersion, error)
 }
@@ -52,6 +54,7 @@ type Change struct {
 	Text      *string
 	Keywords  *[]string
 	Questions *[]string
+	Tags      *[]sheaf.Tag
 	Disabled  *bool
 	Deleted   *bool
 }
@@ -103,6 +106,22 @@ func (c Change) check() error {
 			}
 		}
 	}
+	if c.Tags == nil {
+		return nil
+	}
+	if len(*c.Tags) > maxLabels {
+		return invalid("tags are %d and at most %d are taken", len(*c.Tags), maxLabels)
+	}
+	for i, t := range *c.Tags {
+		switch {
+		case strings.TrimSpace(t.Name) == "" || len(t.Name) > maxLabelBytes || !utf8.ValidString(t.Name) || strings.ContainsFunc(t.Name, unicode.IsControl):
+			return invalid("the name of a tag is 1 to %d bytes of UTF-8 without control characters", maxLabelBytes)
+		case !(t.Weight > 0 && t.Weight <= 1):
+			return invalid("the weight of tag %q is %g: it is above 0 and at most 1", t.Name, t.Weight)
+		case slices.ContainsFunc((*c.Tags)[:i], func(o sheaf.Tag) bool { return o.Name == t.Name }):
+			return invalid("tag %q is given twice", t.Name)
+		}
+	}
 	return nil
 }
 
@@ -128,6 +147,14 @@ func (c Change) over(was taskstore.EditContent, doc *sheaf.Document) taskstore.E
 	}
 	if c.Questions != nil {
 		was.Questions = list(c.Questions)
+	}
+	if c.Tags != nil {
+		tags := slices.Clone(*c.Tags)
+		for i := range tags {
+			tags[i].Name = clean(tags[i].Name)
+		}
+		slices.SortStableFunc(tags, func(a, b sheaf.Tag) int { return cmp.Compare(b.Weight, a.Weight) })
+		was.Tags = &tags
 	}
 	if c.Disabled != nil {
 		was.Disabled = *c.Disabled
@@ -182,6 +209,19 @@ func (s *Service) published(ctx context.Context, w Who) (*sheaf.Document, error)
 		err = fmt.Errorf("%w: the document has no published version yet; wait until it was parsed", sheaf.ErrConflict)
 	}
 	return doc, err
+}
+
+// begun is published for somebody who adds a chunk at the end of a document: one
+// that waits for nothing is published as it is, with nothing of it parsed.
+func (s *Service) begun(ctx context.Context, w Who) (*sheaf.Document, error) {
+	doc, err := s.Store.Document(ctx, w.TenantID, w.DocumentID)
+	if err != nil || doc.LiveGeneration > 0 {
+		return doc, err
+	}
+	if err := s.Store.PublishBlank(ctx, w.TenantID, w.DocumentID); err != nil {
+		return nil, err
+	}
+	return s.published(ctx, w)
 }
 
 // find looks for a chunk of the live generation by its id, and for its edit.
@@ -348,7 +388,9 @@ func encoded(c taskstore.EditContent) string {
 	return string(b)
 }
 
-// Add adds a chunk behind another, or at the end of the document.
+// Add adds a chunk behind another, or at the end of the document. One that has no
+// published version, and of which none is being made, gets one that holds nothing
+// else.
 func (s *Service) Add(ctx context.Context, w Who, after string, c Change) (out *Edited, err error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -360,7 +402,7 @@ func (s *Service) Add(ctx context.Context, w Who, after string, c Change) (out *
 		e := taskstore.ChunkEdit{ID: sheaf.NewID(), TenantID: w.TenantID, DocumentID: w.DocumentID, Added: true}
 		var t *target
 		if after == "" {
-			doc, err := s.published(ctx, w)
+			doc, err := s.begun(ctx, w)
 			if err != nil {
 				return err
 			}

@@ -69,6 +69,47 @@ func (s *edits) EditVersions(ctx context.Context, tenantID, documentID, id strin
 	}), err
 }
 
+// PublishBlank gives a document that was never published a version in which
+// nothing was parsed, for the chunks that people add. It does nothing where one is
+// live. ErrConflict while a generation is being made.
+func (s *edits) PublishBlank(ctx context.Context, tenantID, documentID string) error {
+	return s.tx(ctx, func(tx *gorm.DB) error {
+		doc, err := s.lockDocument(tx, documentID)
+		if err != nil || doc == nil || doc.DeletedAt != 0 || doc.TenantID != tenantID {
+			return cmp.Or(err, notFound("document", documentID))
+		}
+		if doc.LiveGen > 0 {
+			return nil
+		}
+		if state := sheaf.DocumentState(doc.State); state != sheaf.DocUnstarted && !state.Terminal() {
+			return fmt.Errorf("%w: the document is being parsed; wait until that has ended", sheaf.ErrConflict)
+		}
+		if doc.Gen > 0 {
+			if err := (&changes{s.handle}).supersede(tx, []documentRow{*doc}); err != nil {
+				return err
+			}
+		}
+		if err := s.dropRanges(tx, s.grace, doc.TenantID, doc.ID, doc.Gen); err != nil {
+			return err
+		}
+		n, err := exec(tx, s.sql(`UPDATE documents SET gen=?, live_gen=?, job_id='', state='succeeded', progress=1, units=0, unit='', chunk_count=0, token_count=0, ledger='{}', failure='', warnings='[]',
+			parser='', updated_at=@now, started_at=@now, finished_at=@now WHERE id=? AND gen=?`), doc.Gen+1, doc.Gen+1, doc.ID, doc.Gen)
+		if err != nil {
+			return err
+		}
+		if n != 1 {
+			return fmt.Errorf("%w: document %s changed while it was being read", sheaf.ErrStale, doc.ID)
+		}
+		doc.Gen, doc.JobID, doc.State = doc.Gen+1, "", string(sheaf.DocSucceeded)
+		now := raw(s.now())
+		if err := insertRows(tx, "generations", []string{"doc_id", "gen", "tenant_id", "job_id", "state", "parse_config", "created_at", "finished_at", "published_at"},
+			[][]any{{doc.ID, doc.Gen, doc.TenantID, doc.JobID, doc.State, doc.ParseConfig, now, now, now}}, ""); err != nil {
+			return err
+		}
+		return s.insertDocumentEvent(tx, doc, sheaf.DocumentChange{State: sheaf.DocSucceeded, Progress: 1})
+	})
+}
+
 // ReserveRanges hands ranges that are about to be written to the collector,
 // which takes them when no writer can be at work any more. PutEdit and a
 // publication take them back. ErrNotFound when the document is gone.

@@ -52,6 +52,7 @@ func RunCatalog(t *testing.T, open func(testing.TB) *sqlstore.Store) {
 		{"SavedQueriesAndEvaluations", testEvaluations},
 		{"RunsOverDatasets", testDatasetRuns},
 		{"EditsOfChunks", testEdits},
+		{"BlankVersion", testBlankVersion},
 		{"EditsFollowPublications", testEditsFollowPublications},
 		{"ListsPageThroughConcurrentInserts", testPages},
 		{"FiltersAndHostileNames", testFilters},

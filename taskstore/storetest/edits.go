@@ -259,3 +259,59 @@ func testEditsFollowPublications(t *testing.T, b *bench) {
 	b.ok(err)
 	b.same("removed", rec.Removed.Rows.Edits, 5)
 }
+
+// A document that nothing was parsed of has a version for the chunks that people
+// add, which later generations take over as any other.
+func testBlankVersion(t *testing.T, b *bench) {
+	_, live, _ := b.live("live.pdf")
+	b.ok(b.PublishBlank(b.ctx, b.tenant, live))
+	b.same("a live document stays as it is", []any{b.doc(live).Generation, b.doc(live).LiveGeneration}, []any{1, 1})
+	b.is(b.PublishBlank(b.ctx, "nobody", live), sheaf.ErrNotFound)
+	b.is(b.PublishBlank(b.ctx, b.tenant, sheaf.NewID()), sheaf.ErrNotFound)
+
+	held := b.newDocument("held.txt").Document
+	b.ok(b.HoldDocuments(b.ctx, b.tenant, b.dataset.ID, []sheaf.Document{held}))
+	errs := make(chan error, 4)
+	for range cap(errs) {
+		go func() { errs <- b.PublishBlank(b.ctx, b.tenant, held.ID) }()
+	}
+	for range cap(errs) {
+		b.ok(<-errs)
+	}
+	d := b.doc(held.ID)
+	b.same("published once", []any{d.State, d.Generation, d.LiveGeneration, d.Progress, d.Units, d.Chunks, d.JobID, d.FinishedAt.IsZero()}, []any{sheaf.DocSucceeded, 1, 1, 1.0, 0, 0, "", false})
+	gens, err := b.Generations(b.ctx, b.tenant, held.ID)
+	b.ok(err)
+	b.same("generations", []any{len(gens), gens[0].State, gens[0].PublishedAt.IsZero()}, []any{1, sheaf.DocSucceeded, false})
+	if n, _, err := b.Fold(b.ctx, 100, 0); err != nil || n > 0 {
+		t.Errorf("folding finds %d documents to change, %v", n, err)
+	}
+
+	text := "added"
+	e := taskstore.ChunkEdit{ID: sheaf.NewID(), TenantID: b.tenant, DocumentID: held.ID, Added: true,
+		Content:   taskstore.EditContent{Text: &text, Tags: &[]sheaf.Tag{{Name: "bird", Weight: 0.5}}},
+		Placement: taskstore.Placement{Generation: 1, RangeID: sheaf.EditedRangePrefix + sheaf.NewID()}}
+	b.ok(b.ReserveRanges(b.ctx, b.tenant, held.ID, []string{e.RangeID}))
+	put, err := b.PutEdit(b.ctx, e, 0)
+	b.ok(err)
+	b.same("tags", *put.Content.Tags, []sheaf.Tag{{Name: "bird", Weight: 0.5}})
+	seen, err := b.Visible(b.ctx, b.tenant, []string{e.RangeID})
+	b.ok(err)
+	b.same("the added chunk is seen", len(seen), 1)
+
+	// It is parsed later.
+	b.ok(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []taskstore.ReparseDocument{{DocumentID: held.ID, Plan: planTask()}}, ""))
+	d = b.doc(held.ID)
+	b.same("while it is parsed", []any{d.State, d.Generation, d.LiveGeneration}, []any{sheaf.DocQueued, 2, 1})
+
+	// While a first generation is made there is none.
+	_, queued := b.create("queued.txt")
+	b.is(b.PublishBlank(b.ctx, b.tenant, queued[0]), sheaf.ErrConflict)
+	_, err = b.CancelDocuments(b.ctx, b.tenant, queued)
+	b.ok(err)
+	b.fold()
+	b.same("canceled", b.doc(queued[0]).State, sheaf.DocCanceled)
+	b.ok(b.PublishBlank(b.ctx, b.tenant, queued[0]))
+	d = b.doc(queued[0])
+	b.same("after a cancel", []any{d.State, d.Generation, d.LiveGeneration}, []any{sheaf.DocSucceeded, 2, 2})
+}
