@@ -8,8 +8,11 @@ import (
 	"sheaf"
 )
 
-// maxFilterValues bounds each list of a query.
-const maxFilterValues = 1024
+// Bounds of the lists of a query. Elasticsearch takes 65,536 terms of one field.
+const (
+	maxFilterValues    = 1024
+	maxFilterDocuments = 10_000
+)
 
 // Validate checks a query: errors are sheaf.ErrInvalid. Every engine calls it.
 func (q *Query) Validate() error {
@@ -23,8 +26,12 @@ func (q *Query) Validate() error {
 	}
 	for name, n := range map[string]int{"datasets": len(q.DatasetIDs), "documents": len(q.DocumentIDs), "media types": len(q.MediaTypes), "metadata pairs": len(q.Metadata),
 		"languages": len(q.Languages), "keywords": len(q.Keywords), "tags": len(q.Tags)} {
-		if n > maxFilterValues {
-			return fmt.Errorf("%w: a search filters by at most %d %s, not %d", sheaf.ErrInvalid, maxFilterValues, name, n)
+		most := maxFilterValues
+		if name == "documents" {
+			most = maxFilterDocuments
+		}
+		if n > most {
+			return fmt.Errorf("%w: a search filters by at most %d %s, not %d", sheaf.ErrInvalid, most, name, n)
 		}
 	}
 	for _, values := range [][]string{q.Languages, q.Keywords, q.Tags} {

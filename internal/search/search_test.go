@@ -274,14 +274,14 @@ func TestBadRequestsAreRefused(t *testing.T) {
 	for name, r := range map[string]search.Request{
 		"empty":         {Query: " \n"},
 		"long":          {Query: strings.Repeat("x", 20000)},
-		"limit":         {Query: "x", Limit: 101},
+		"limit":         {Query: "x", Limit: 1001},
 		"negative":      {Query: "x", Limit: -1},
 		"mode":          {Query: "x", Mode: "magic"},
 		"group":         {Query: "x", GroupBy: "colour"},
 		"weight":        {Query: "x", VectorWeight: &much},
 		"threshold":     {Query: "x", Threshold: &little},
 		"pages":         {Query: "x", Filter: search.Filter{Pages: search.Pages{From: 5, To: 2}}},
-		"many document": {Query: "x", Filter: search.Filter{DocumentIDs: make([]string, 2000)}},
+		"many document": {Query: "x", Filter: search.Filter{DocumentIDs: make([]string, 10_001)}},
 	} {
 		if _, err := s.Search(t.Context(), tenant, r); !errors.Is(err, sheaf.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)

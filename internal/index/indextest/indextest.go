@@ -342,6 +342,15 @@ func filters(t *testing.T, e Engine) {
 	c := search(t, x, index.Query{Text: "pump", Vector: all[0].Vector, K: 1, DocumentIDs: []string{"d"}})
 	expect(t, "K after the filter, words", c.Text, "d-r1-0")
 	expect(t, "K after the filter, meaning", c.Vector, "d-r1-0")
+	// Among as many documents as a filter may name.
+	many := make([]string, 10_000)
+	for i := range many {
+		many[i] = fmt.Sprintf("nobody-%d", i)
+	}
+	many[9_999] = "d"
+	c = search(t, x, index.Query{Text: "pump", Vector: all[0].Vector, DocumentIDs: many})
+	expect(t, "one of many documents, words", c.Text, "d-r1-0")
+	expect(t, "one of many documents, meaning", c.Vector, "d-r1-0")
 	// One side alone.
 	if c := search(t, x, index.Query{Text: "pump"}); len(c.Vector) != 0 || len(c.Text) != 5 {
 		t.Errorf("words alone: %d and %d hits", len(c.Text), len(c.Vector))
@@ -802,7 +811,7 @@ func badQueries(t *testing.T, e Engine) {
 		"other width":    {TenantID: acme, K: 1, Vector: []float32{1, 0}},
 		"empty keyword":  {TenantID: acme, Text: "x", K: 1, Keywords: []string{" "}},
 		"many tags":      {TenantID: acme, Text: "x", K: 1, Tags: make([]string, 1025)},
-		"many documents": {TenantID: acme, Text: "x", K: 1, DocumentIDs: make([]string, 1025)},
+		"many documents": {TenantID: acme, Text: "x", K: 1, DocumentIDs: make([]string, 10_001)},
 	} {
 		if _, err := x.Search(t.Context(), q); !errors.Is(err, sheaf.ErrInvalid) {
 			t.Errorf("%s: error %v is not ErrInvalid", name, err)
