@@ -366,7 +366,7 @@ func TestRAGFlowDocuments(t *testing.T) {
 	}
 
 	// A document that is being parsed is stopped.
-	s.request("POST", "/v1/queues:pause", "")
+	s.request("POST", "/v1/queues:pause", "", "Authorization", "Bearer "+s.key)
 	ask("POST", "datasets/"+id+"/chunks", `{"document_ids":["`+heron+`"]}`)
 	if a := s.askRAGFlow("POST", "datasets/"+id+"/chunks", `{"document_ids":["`+heron+`"]}`); a.code != 102 || a.message != "Can't parse document that is currently being processed" {
 		t.Errorf("parsing it twice: %s", a.body)
@@ -376,7 +376,7 @@ func TestRAGFlowDocuments(t *testing.T) {
 	if found("heron", "") != 0 {
 		t.Error("chunks of a document that was stopped are found")
 	}
-	s.request("POST", "/v1/queues:resume", "")
+	s.request("POST", "/v1/queues:resume", "", "Authorization", "Bearer "+s.key)
 	ask("POST", "documents/ingest", `{"doc_ids":["`+heron+`"],"run":"1"}`, `"data":true`)
 	s.until("it to be parsed again", "GET", "datasets/"+id+"/documents?id="+heron, func(m map[string]any) bool {
 		return m["docs"].([]any)[0].(map[string]any)["run"] == "DONE"

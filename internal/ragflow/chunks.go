@@ -2,7 +2,10 @@ package ragflow
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -80,7 +83,7 @@ func texts(list []string) []string {
 	return list
 }
 
-// tags of a chunk: those that were given here, or those of its tag sets.
+// tags of a chunk: people's, or those of its tag sets.
 func (d *document) tags(k *sheaf.Chunk) []string {
 	out := []string{}
 	if list, ok := d.record.Tags[k.ID].([]any); ok {
@@ -111,25 +114,59 @@ func positions(k *sheaf.Chunk) [][]float64 {
 	return out
 }
 
+// samePositions refuses positions that are not those of the chunk.
+func samePositions(v any, k *sheaf.Chunk) error {
+	sent, ok := v.([]any)
+	if !ok {
+		return bad("`positions` should be a list")
+	}
+	have := positions(k)
+	same := len(sent) == len(have)
+	for i := 0; same && i < len(have); i++ {
+		box, _ := sent[i].([]any)
+		same = len(box) == len(have[i])
+		for j := 0; same && j < len(box); j++ {
+			n, ok := box[j].(json.Number)
+			f, err := n.Float64()
+			same = ok && err == nil && math.Abs(f-have[i][j]) < 0.01
+		}
+	}
+	if !same {
+		return bad("`positions` cannot be changed: they say where the chunk stands in the file. Leave them out")
+	}
+	return nil
+}
+
 func (c *call) shownChunk(d *document, k *chunk) object {
 	return object{
 		"id": k.ID, "content": k.Text, "document_id": d.ID, "dataset_id": d.DatasetID, "docnm_kwd": d.Name, "important_keywords": texts(k.Keywords), "questions": texts(k.Questions),
-		"tag_kwd": d.tags(&k.Chunk), "image_id": "", "doc_type_kwd": docType(&k.Chunk), "available": k.available(), "positions": positions(&k.Chunk),
+		"tag_kwd": d.tags(&k.Chunk), "image_id": d.imageID(&k.Chunk), "doc_type_kwd": docType(&k.Chunk), "available": k.available(), "positions": positions(&k.Chunk),
 	}
 }
 
 // fullText tests whether a text has one of the words, and marks them up.
 type fullText []string
 
-// words of a question, lower-case. Chinese, Japanese and Korean are words by
-// character.
-func words(s string) fullText {
-	var out fullText
+// words of a question, lower-case, each once.
+func words(s string) (out fullText) {
+	seen := map[string]bool{}
+	eachWord(s, func(word string) {
+		if !seen[word] {
+			seen[word] = true
+			out = append(out, word)
+		}
+	})
+	return out
+}
+
+// eachWord calls each for the words of a text, lower-case. Chinese, Japanese and
+// Korean are words by character.
+func eachWord(s string, each func(word string)) {
 	from := -1
 	runes := []rune(strings.ToLower(s))
 	flush := func(to int) {
-		if from >= 0 && !slices.Contains(out, string(runes[from:to])) {
-			out = append(out, string(runes[from:to]))
+		if from >= 0 {
+			each(string(runes[from:to]))
 		}
 		from = -1
 	}
@@ -146,7 +183,6 @@ func words(s string) fullText {
 		}
 	}
 	flush(len(runes))
-	return out
 }
 
 // marked is the text with the words in <em>, and whether it has any.
@@ -198,6 +234,9 @@ func listChunks(c *call) (*answer, error) {
 	find := words(q.Get("keywords"))
 	available := strings.ToLower(q.Get("available"))
 	out := []object{}
+	if err := c.counted(d); err != nil {
+		return nil, err
+	}
 	for _, k := range all {
 		switch {
 		case len(ids) > 0 && !slices.Contains(ids, k.ID):
@@ -254,6 +293,70 @@ func labels(list []string) []string {
 	return out
 }
 
+// tagged reads tag_kwd and tag_feas as tags of ours: what one weighs is its share
+// of the heaviest. was are the tags that the chunk has; sent is whether there are
+// any to be changed.
+func tagged(in object, noList string, was []sheaf.Tag) (tags []sheaf.Tag, sent bool, err error) {
+	names, named, err := lists(in, "tag_kwd", noList)
+	if err == errNotText {
+		err = bad("`tag_kwd` must be a list of strings")
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	weights, heaviest := map[string]float64{}, 1.0
+	features, ok := in["tag_feas"].(object)
+	if v := in["tag_feas"]; v != nil && !ok {
+		return nil, false, errFeatures
+	}
+	for name, v := range features {
+		n, ok := v.(json.Number)
+		w, err := n.Float64()
+		if !ok || err != nil || !(w > 0) || math.IsInf(w, 0) {
+			return nil, false, errFeatures
+		}
+		weights[name], heaviest = w, max(heaviest, w)
+	}
+	if !named && in["tag_feas"] == nil {
+		return nil, false, nil
+	}
+	if !named {
+		for _, t := range was {
+			names = append(names, t.Name)
+		}
+	}
+	names = labels(append(names, slices.Sorted(maps.Keys(features))...))
+	tags = []sheaf.Tag{}
+	for _, name := range names {
+		w, ok := weights[name]
+		if !ok {
+			w = heaviest
+			if i := slices.IndexFunc(was, func(t sheaf.Tag) bool { return t.Name == name }); i >= 0 && in["tag_feas"] == nil {
+				w = was[i].Weight * heaviest
+			}
+		}
+		tags = append(tags, sheaf.Tag{Name: name, Weight: max(w/heaviest, 1e-6)})
+	}
+	return tags, true, nil
+}
+
+// errFeatures is that tag_feas is not what it must be.
+var errFeatures = bad("`tag_feas` must be an object of strings and numbers above 0")
+
+// noPicture refuses the picture of a chunk.
+func noPicture(in object) error {
+	switch v := in["image_base64"].(type) {
+	case nil:
+	case string:
+		if strings.TrimSpace(v) != "" {
+			return bad("`image_base64` is not kept: image_id of a chunk is the picture of its place in the file. Leave it out")
+		}
+	default:
+		return bad("`image_base64` must be a string")
+	}
+	return nil
+}
+
 func addChunk(c *call) (*answer, error) {
 	d, err := c.chunkDocument()
 	if err != nil {
@@ -281,13 +384,28 @@ func addChunk(c *call) (*answer, error) {
 		}
 		sent[key] = texts(list)
 	}
-	if !d.parsed() {
-		return nil, bad("The document is not parsed, so that there is nothing to add a chunk to; parse it first")
+	tags, isTagged, err := tagged(in, "`%s` is required to be a list", nil)
+	if err == nil {
+		err = noPicture(in)
 	}
+	if err != nil {
+		return nil, err
+	}
+	if !d.parsed() && d.LiveGeneration > 0 {
+		return nil, bad("The document was stopped, or its method was changed, and what was parsed of it does not count any more; parse it, then add the chunk")
+	}
+	defer d.lock()() // content that is added twice at once is one chunk
 	change := object{"text": content, "keywords": labels(sent["important_keywords"]), "questions": labels(sent["questions"])}
 	id, err := c.sameChunk(d, content)
 	if err != nil {
 		return nil, err
+	}
+	if id != "" {
+		change["enabled"] = true
+		isTagged = true
+	}
+	if isTagged {
+		change["tags"] = append([]sheaf.Tag{}, tags...)
 	}
 	var made struct {
 		Chunk *sheaf.Chunk `json:"chunk"`
@@ -296,58 +414,130 @@ func addChunk(c *call) (*answer, error) {
 	if id != "" {
 		method, path = http.MethodPatch, c.chunksPath(d, id)
 	}
-	if err := c.Call(c.ctx, method, path, change, &made); err != nil {
+	err = c.Call(c.ctx, method, path, change, &made)
+	if e, ok := errors.AsType[*facade.Error](err); ok && e.Status == http.StatusConflict && d.LiveGeneration == 0 {
+		err = bad("The document is being parsed; add the chunk when that has ended")
+	}
+	if err != nil {
 		return nil, err
 	}
 	if made.Chunk == nil {
 		return nil, refuse(codeServer, "the chunk was added, and is not to be read; list the chunks")
 	}
-	if err := c.keepTags(d, made.Chunk.ID, sent["tag_kwd"]); err != nil {
+	if err := c.change(d, func(r *documentRecord) bool {
+		was := r.Edited
+		r.Edited = true
+		if id == "" {
+			return !was
+		}
+		if live := max(d.LiveGeneration, made.Chunk.Generation); r.RepeatsOf != live {
+			r.Repeats, r.RepeatsOf = 0, live
+		}
+		r.Repeats++
+		return true
+	}); err != nil {
 		return nil, err
 	}
 	now := time.Now()
 	out := c.shownChunk(d, &chunk{Chunk: *made.Chunk})
 	out["important_keywords"], out["questions"] = sent["important_keywords"], labels(sent["questions"])
+	if len(sent["tag_kwd"]) > 0 {
+		out["tag_kwd"] = sent["tag_kwd"]
+	}
 	out["create_time"], out["create_timestamp"] = now.UTC().Format(time.DateTime), float64(now.UnixMilli())/1000
 	return &answer{data: object{"chunk": out}}, nil
 }
 
-// sameChunk is the chunk that was added with this text, "" for none.
-func (c *call) sameChunk(d *document, text string) (string, error) {
-	q := url.Values{"limit": {strconv.Itoa(readAtOnce)}, "state": {"applied"}}
-	for {
-		var list facade.List[struct {
-			Added   bool    `json:"added"`
-			Deleted bool    `json:"deleted"`
-			ChunkID string  `json:"chunk_id"`
-			Text    *string `json:"text"`
-		}]
+// edit is what people made of one chunk.
+type edit struct {
+	ID      string  `json:"id"`
+	State   string  `json:"state"`
+	Added   bool    `json:"added"`
+	Deleted bool    `json:"deleted"`
+	ChunkID string  `json:"chunk_id"`
+	Text    *string `json:"text"`
+}
+
+// edits are those of a document; /v1 takes at most maxEdits of one.
+func (c *call) edits(d *document) (out []edit, err error) {
+	q := url.Values{"limit": {strconv.Itoa(readAtOnce)}}
+	for len(out) < 2*maxEdits {
+		var list facade.List[edit]
 		if err := c.Call(c.ctx, http.MethodGet, facade.Path("v1", "datasets", d.DatasetID, "documents", d.ID, "edits")+"?"+q.Encode(), nil, &list); err != nil {
-			return "", err
+			return nil, err
 		}
-		for _, e := range list.Items {
-			if e.Added && !e.Deleted && e.Text != nil && *e.Text == text {
-				return e.ChunkID, nil
-			}
-		}
+		out = append(out, list.Items...)
 		if list.NextCursor == nil {
-			return "", nil
+			break
 		}
 		q.Set("cursor", *list.NextCursor)
 	}
+	return out, nil
 }
 
-// keepTags writes the tags that were given to a chunk.
-func (c *call) keepTags(d *document, id string, tags []string) error {
-	if len(tags) == 0 && d.record.Tags[id] == nil {
+// maxEdits of one document are taken by /v1, those that were undone included.
+const maxEdits = 2000
+
+// sameChunk is the chunk that was added with this text, "" for none.
+func (c *call) sameChunk(d *document, text string) (string, error) {
+	all, err := c.edits(d)
+	for _, e := range all {
+		if e.Added && !e.Deleted && e.State == "applied" && e.Text != nil && *e.Text == text {
+			return e.ChunkID, nil
+		}
+	}
+	return "", err
+}
+
+// counted counts how many chunks people made it more, or fewer, than were parsed.
+func (c *call) counted(d *document) error {
+	if d.extra = 0; !d.record.Edited || !d.parsed() {
 		return nil
 	}
-	list := []any{}
-	for _, t := range tags {
-		list = append(list, t)
+	all, err := c.edits(d)
+	if err != nil {
+		return err
 	}
-	d.record.Tags = laid(d.record.Tags, object{id: list})
-	return c.keep(d, "")
+	for _, e := range all {
+		switch {
+		case e.State == "unplaced":
+		case e.Added && !e.Deleted:
+			d.extra++
+		case !e.Added && e.Deleted:
+			d.extra--
+		}
+	}
+	if d.record.RepeatsOf == d.LiveGeneration {
+		d.extra += d.record.Repeats
+	}
+	return nil
+}
+
+// edited notes that chunks of the document were added or deleted.
+func (c *call) edited(d *document) error {
+	if d.record.Edited {
+		return nil
+	}
+	defer d.lock()()
+	return c.change(d, func(r *documentRecord) bool {
+		was := r.Edited
+		r.Edited = true
+		return !was
+	})
+}
+
+// dropTags forgets the tags of chunks that an earlier version kept, since the
+// chunk has others by now.
+func (c *call) dropTags(d *document, id string) error {
+	if d.record.Tags[id] == nil {
+		return nil
+	}
+	defer d.lock()()
+	return c.change(d, func(r *documentRecord) bool {
+		_, there := r.Tags[id]
+		delete(r.Tags, id)
+		return there
+	})
 }
 
 func noChunk(id string) error {
@@ -396,8 +586,17 @@ func readChunk(c *call) (*answer, error) {
 	}
 	return &answer{data: object{
 		"id": k.ID, "content_with_weight": k.Text, "doc_id": d.ID, "kb_id": d.DatasetID, "docnm_kwd": d.Name, "important_kwd": texts(k.Keywords), "question_kwd": texts(k.Questions),
-		"tag_kwd": d.tags(&k.Chunk), "available_int": available, "img_id": "", "position_int": positions(&k.Chunk), "doc_type_kwd": docType(&k.Chunk),
+		"tag_kwd": d.tags(&k.Chunk), "tag_feas": features(&k.Chunk), "available_int": available, "img_id": d.imageID(&k.Chunk), "position_int": positions(&k.Chunk), "doc_type_kwd": docType(&k.Chunk),
 	}}, nil
+}
+
+// features are the tags of a chunk with their weights.
+func features(k *sheaf.Chunk) object {
+	out := object{}
+	for _, t := range k.Tags {
+		out[t.Name] = t.Weight
+	}
+	return out
 }
 
 // truth reads what is converted to an integer and then to a boolean.
@@ -427,9 +626,11 @@ func updateChunk(c *call) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.readOne(d, c.path[2]); missing(err) {
-		return nil, bad("Can't find this chunk %s", c.path[2])
-	} else if err != nil {
+	k, err := c.readOne(d, c.path[2])
+	if missing(err) {
+		err = bad("Can't find this chunk %s", c.path[2])
+	}
+	if err != nil {
 		return nil, err
 	}
 	change := object{}
@@ -449,12 +650,20 @@ func updateChunk(c *call) (*answer, error) {
 			change[ours] = labels(list)
 		}
 	}
-	tags, tagged, err := lists(in, "tag_kwd", "`%s` should be a list")
-	if err == errNotText {
-		err = bad("`tag_kwd` must be a list of strings")
+	tags, isTagged, err := tagged(in, "`%s` should be a list", k.Tags)
+	if err == nil {
+		err = noPicture(in)
 	}
 	if err != nil {
 		return nil, err
+	}
+	if isTagged {
+		change["tags"] = tags
+	}
+	if v := in["positions"]; v != nil {
+		if err := samePositions(v, &k.Chunk); err != nil {
+			return nil, err
+		}
 	}
 	for _, key := range []string{"available", "available_int"} {
 		if v, ok := in[key]; ok {
@@ -466,12 +675,16 @@ func updateChunk(c *call) (*answer, error) {
 		}
 	}
 	if len(change) > 0 {
-		if err := c.Call(c.ctx, http.MethodPatch, c.chunksPath(d, c.path[2]), change, nil); err != nil {
+		err := c.Call(c.ctx, http.MethodPatch, c.chunksPath(d, c.path[2]), change, nil)
+		if missing(err) { // deleted, or replaced by a version that does not have it
+			err = bad("Can't find this chunk %s", c.path[2])
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
-	if tagged {
-		if err := c.keepTags(d, c.path[2], tags); err != nil {
+	if isTagged {
+		if err := c.dropTags(d, c.path[2]); err != nil {
 			return nil, err
 		}
 	}
@@ -493,6 +706,34 @@ func chunkIDs(in object) ([]string, error) {
 		ids = append(ids, pyText(one))
 	}
 	return ids, nil
+}
+
+// chunksByID are the chunks of a document.
+func (c *call) chunksByID(d *document) (map[string]*chunk, error) {
+	all, err := c.chunks(d)
+	out := make(map[string]*chunk, len(all))
+	for _, k := range all {
+		out[k.ID] = k
+	}
+	return out, err
+}
+
+// mayEdit refuses to begin with more edits than /v1 takes of a document.
+func (c *call) mayEdit(d *document, there map[string]*chunk, ids []string) error {
+	fresh := 0
+	for _, id := range ids {
+		if there[id].Edit == nil {
+			fresh++
+		}
+	}
+	if fresh == 0 {
+		return nil
+	}
+	all, err := c.edits(d)
+	if err == nil && len(all)+fresh > maxEdits {
+		err = bad("A document has at most %d chunks that were added, changed, switched off or deleted, has %d and would have %d more; nothing was changed. Switch the document off, or parse it again from a corrected file", maxEdits, len(all), fresh)
+	}
+	return err
 }
 
 func switchChunks(c *call) (*answer, error) {
@@ -523,7 +764,20 @@ func switchChunks(c *call) (*answer, error) {
 		return nil, err
 	}
 	ids, _ = unique(ids)
+	there, err := c.chunksByID(d)
+	if err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(ids, func(id string) bool { return there[id] == nil }) {
+		return nil, bad("Index updating failure")
+	}
+	if err := c.mayEdit(d, there, ids); err != nil {
+		return nil, err
+	}
 	for _, id := range ids {
+		if there[id].available() == on {
+			continue
+		}
 		err := c.Call(c.ctx, http.MethodPatch, c.chunksPath(d, id), object{"enabled": on}, nil)
 		if missing(err) {
 			err = bad("Index updating failure")
@@ -549,7 +803,8 @@ func deleteChunks(c *call) (*answer, error) {
 		return nil, err
 	}
 	ids, repeated := unique(ids)
-	if len(ids) == 0 {
+	every := len(ids) == 0
+	if every {
 		if in["delete_all"] != true {
 			return &answer{noData: true}, nil
 		}
@@ -561,31 +816,40 @@ func deleteChunks(c *call) (*answer, error) {
 			ids = append(ids, k.ID)
 		}
 	}
-	found := 0
-	for _, id := range ids {
-		// A chunk that was deleted is there for /v1, as an edit.
-		if _, err := c.readOne(d, id); err == nil {
-			err = c.Call(c.ctx, http.MethodDelete, c.chunksPath(d, id), nil, nil)
-			if err == nil {
-				found++
-				continue
-			}
-			if !missing(err) {
-				return nil, err
-			}
-		} else if !missing(err) {
+	there, err := c.chunksByID(d)
+	if err != nil {
+		return nil, err
+	}
+	asked := len(ids)
+	ids = slices.DeleteFunc(ids, func(id string) bool { return there[id] == nil })
+	if err := c.mayEdit(d, there, ids); err != nil {
+		return nil, err
+	}
+	if len(ids) > 0 {
+		if err := c.edited(d); err != nil {
 			return nil, err
 		}
 	}
-	if found < len(ids) {
-		return nil, bad("rm_chunk deleted chunks %d, expect %d", found, len(ids))
+	found := 0
+	for _, id := range ids {
+		err := c.Call(c.ctx, http.MethodDelete, c.chunksPath(d, id), nil, nil)
+		gone := missing(err) // by somebody else meanwhile
+		if err != nil && !gone {
+			return nil, err
+		}
+		if !gone || every { // of all chunks it is none the less gone
+			found++
+		}
+	}
+	if found < asked {
+		return nil, bad("rm_chunk deleted chunks %d, expect %d", found, asked)
 	}
 	if len(repeated) > 0 {
-		errors := []string{}
+		problems := []string{}
 		for _, id := range repeated {
-			errors = append(errors, fmt.Sprintf("Duplicate chunk ids: %s", id))
+			problems = append(problems, fmt.Sprintf("Duplicate chunk ids: %s", id))
 		}
-		return &answer{data: object{"success_count": found, "errors": errors}}, nil
+		return &answer{data: object{"success_count": found, "errors": problems}}, nil
 	}
 	return &answer{noData: true}, nil
 }

@@ -477,8 +477,23 @@ func readDataset(c *call) (*answer, error) {
 		size += doc.Size
 		tokens += doc.Tokens
 	}
+	if out["chunk_count"], err = c.chunkCount(d, docs); err != nil {
+		return nil, err
+	}
 	out["size"], out["token_num"], out["connectors"] = size, tokens, connectors(d)
 	return &answer{data: out}, nil
+}
+
+// chunkCount is how many chunks a dataset has, with those that people added.
+func (c *call) chunkCount(ds *dataset, docs []*document) (int, error) {
+	n := ds.Chunks
+	for _, d := range docs {
+		if err := c.counted(d); err != nil {
+			return 0, err
+		}
+		n += d.extra
+	}
+	return max(n, 0), nil
 }
 
 var listQuery = []string{"page", "page_size", "orderby", "desc", "id", "ids", "name", "include_parsing_status", "ext"}
@@ -640,5 +655,9 @@ func ingestionSummary(c *call) (*answer, error) {
 		tokens += doc.Tokens
 		counts[doc.run()]++
 	}
-	return &answer{data: object{"doc_num": len(docs), "chunk_num": d.Chunks, "token_num": tokens, "status": counts}}, nil
+	chunks, err := c.chunkCount(d, docs)
+	if err != nil {
+		return nil, err
+	}
+	return &answer{data: object{"doc_num": len(docs), "chunk_num": chunks, "token_num": tokens, "status": counts}}, nil
 }

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"sheaf"
@@ -32,8 +33,15 @@ type documentRecord struct {
 	// method was changed, or parsing was stopped.
 	Reset   int    `json:"reset,omitempty"`
 	Stopped bool   `json:"stopped,omitempty"` // by Reset
-	Tags    object `json:"tags,omitempty"`    // tag_kwd of chunks that were given some, by id
-	Empty   bool   `json:"empty,omitempty"`   // the file had no bytes: a line end stands for it, since /v1 takes no empty file
+	Tags    object `json:"tags,omitempty"`    // tag_kwd of chunks that an earlier version kept here, by id
+	Edited  bool   `json:"edited,omitempty"`  // chunks were added or deleted here
+	// Repeats are how often content was added again that was there, while the
+	// generation RepeatsOf is live: each counts in chunk_count.
+	Repeats   int    `json:"repeats,omitempty"`
+	RepeatsOf int    `json:"repeats_of,omitempty"`
+	Folder    string `json:"folder,omitempty"`  // parent_path of the upload
+	Virtual   bool   `json:"virtual,omitempty"` // made without a file
+	Empty     bool   `json:"empty,omitempty"`   // the file had no bytes: a line end stands for it, since /v1 takes no empty file
 }
 
 // document is one of ours with its record.
@@ -41,6 +49,7 @@ type document struct {
 	sheaf.Document
 	record  documentRecord
 	dataset *dataset
+	extra   int // chunks that people made it more, or fewer: see counted
 }
 
 func (d *document) read() {
@@ -61,7 +70,7 @@ func (d *document) run() string {
 	switch {
 	case d.reset() && d.record.Stopped:
 		return "CANCEL"
-	case d.reset(), d.State == sheaf.DocUnstarted, d.State == sheaf.DocQueued && d.NotBefore.After(time.Now()):
+	case d.reset(), d.blank(), d.State == sheaf.DocUnstarted, d.State == sheaf.DocQueued && d.NotBefore.After(time.Now()):
 		return "UNSTART"
 	}
 	switch d.State {
@@ -77,6 +86,12 @@ func (d *document) run() string {
 
 // reset reports whether the chunks of the document do not count any more.
 func (d *document) reset() bool { return d.record.Reset > 0 && d.Generation <= d.record.Reset }
+
+// blank reports whether nothing of the document was parsed, and a version of it
+// holds what people added.
+func (d *document) blank() bool {
+	return d.State == sheaf.DocSucceeded && d.Units == 0 && d.Chunks == 0 && d.LiveGeneration == d.Generation
+}
 
 // hidden reports whether what search finds of the document does not count.
 func (d *document) hidden() bool { return d.record.Disabled || !d.parsed() }
@@ -134,6 +149,14 @@ func (d *document) config() object {
 	return laid(under, d.record.Config)
 }
 
+// kind is the type that the document is shown with.
+func (d *document) kind() string {
+	if d.record.Virtual {
+		return "virtual"
+	}
+	return cmp.Or(extensions[extension(d.Name)], "doc")
+}
+
 func (c *call) shownDocument(d *document) object {
 	progress, message, begin := d.Progress, "", any(nil)
 	duration, chunks, tokens := 0.0, d.Chunks, d.Tokens
@@ -151,7 +174,9 @@ func (c *call) shownDocument(d *document) object {
 		if begin == nil { // nothing was left to be done
 			begin, duration = date(cmp.Or(d.FinishedAt, d.UpdatedAt)), 0.001
 		}
+		chunks += d.extra
 	case "FAIL":
+		chunks += d.extra
 		progress, message = -1, "[ERROR]Parsing failed"
 		if d.Failure != nil {
 			message = "[ERROR]" + d.Failure.Message
@@ -159,9 +184,11 @@ func (c *call) shownDocument(d *document) object {
 	case "CANCEL":
 		progress, message, chunks, tokens = 0, "Task stopped by user.", 0, 0
 	case "UNSTART":
-		progress, chunks, tokens, begin, duration = 0, 0, 0, nil, 0
+		progress, chunks, tokens, begin, duration = 0, d.extra, 0, nil, 0
+	default:
+		chunks += d.extra
 	}
-	kind := cmp.Or(extensions[extension(d.Name)], "doc")
+	chunks = max(chunks, 0)
 	status := "1"
 	if d.record.Disabled {
 		status = "0"
@@ -171,7 +198,7 @@ func (c *call) shownDocument(d *document) object {
 		meta = object{}
 	}
 	return object{
-		"id": d.ID, "dataset_id": d.DatasetID, "name": d.Name, "type": kind, "suffix": extension(d.Name), "size": d.Size, "location": d.Name, "thumbnail": "", "source_type": "local",
+		"id": d.ID, "dataset_id": d.DatasetID, "name": d.Name, "type": d.kind(), "suffix": extension(d.Name), "size": d.Size, "location": path.Join(d.record.Folder, d.Name), "thumbnail": "", "source_type": "local",
 		"created_by": c.tenant, "status": status, "run": d.run(), "progress": progress, "progress_msg": message, "process_begin_at": begin, "process_duration": duration,
 		"chunk_method": d.method(), "parser_config": d.config(), "pipeline_id": nil, "chunk_count": chunks, "token_count": tokens, "meta_fields": meta,
 		"create_time": d.CreatedAt.UnixMilli(), "create_date": date(d.CreatedAt), "update_time": d.UpdatedAt.UnixMilli(), "update_date": date(d.UpdatedAt),
@@ -247,9 +274,35 @@ func (c *call) keep(d *document, name string) error {
 	return c.Call(c.ctx, http.MethodPatch, facade.Path("v1", "datasets", d.DatasetID, "documents", d.ID), in, nil)
 }
 
-// later is when what is uploaded and not asked for would be parsed: /v1 takes a
-// year at most.
-func later() string { return time.Now().Add(364 * 24 * time.Hour).UTC().Format(time.RFC3339) }
+// recordLocks keep two requests to this process from changing the record of a
+// document at once: each writes the whole of it.
+var recordLocks [64]sync.Mutex
+
+// lock keeps others in this process from changing a document until unlock.
+func (d *document) lock() (unlock func()) {
+	n := 0
+	for _, b := range []byte(d.ID) {
+		n = n*31 + int(b)
+	}
+	l := &recordLocks[uint(n)%uint(len(recordLocks))]
+	l.Lock()
+	return l.Unlock
+}
+
+// change lays something over the record of a document as it is by now. The
+// document is locked.
+func (c *call) change(d *document, lay func(*documentRecord) (changed bool)) error {
+	now := &document{dataset: d.dataset}
+	if err := c.Call(c.ctx, http.MethodGet, facade.Path("v1", "datasets", d.DatasetID, "documents", d.ID), nil, &now.Document); err != nil {
+		return err
+	}
+	now.read()
+	if !lay(&now.record) {
+		return nil
+	}
+	d.record = now.record
+	return c.keep(d, "")
+}
 
 // maxNameBytes of a file.
 const maxNameBytes = 255
@@ -278,20 +331,25 @@ func upload(c *call) (*answer, error) {
 	parts := multipart.NewReader(c.r.Body, params["boundary"])
 	var docs []object
 	var problems []string
-	config, files := object(nil), 0
+	files, with := 0, &uploading{names: newNames()}
 	for {
 		part, err := parts.NextRawPart()
 		if err == io.EOF {
 			break
 		}
 		if err != nil {
-			return nil, refuse(codeArgument, "The upload broke off or is no valid multipart; send the files again that the document list lacks")
+			return nil, errBrokenOff
 		}
 		_, disposition, _ := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
 		name, file := disposition["filename"]
 		switch {
 		case part.FormName() == "parser_config":
-			if config, err = configOf(part); err != nil {
+			if with.config, err = configOf(part); err != nil {
+				return nil, err
+			}
+			continue
+		case part.FormName() == "parent_path" && !file:
+			if with.folder, err = folderOf(part); err != nil {
 				return nil, err
 			}
 			continue
@@ -303,7 +361,10 @@ func upload(c *call) (*answer, error) {
 			return nil, refuse(codeArgument, "File name must be %d bytes or less.", maxNameBytes)
 		}
 		files++
-		d, err := c.store(ds, name, part.Header.Get("Content-Type"), part, config)
+		d, err := c.store(ds, name, part.Header.Get("Content-Type"), part, with)
+		if err == errBrokenOff {
+			return nil, err
+		}
 		if r, ok := errors.AsType[*refusal](err); ok {
 			problems = append(problems, r.message)
 			continue
@@ -344,31 +405,78 @@ func configOf(r io.Reader) (object, error) {
 	return config, f.err(codeArgument)
 }
 
-// freeName is a name that no document of the dataset has: stem(1).ext after stem.ext.
-func (c *call) freeName(ds *dataset, name string) (string, error) {
+// uploading is what holds for the files of one upload.
+type uploading struct {
+	config  object
+	folder  string
+	virtual bool
+	names   *names
+}
+
+// errBrokenOff is that an upload has not come to its end.
+var errBrokenOff = refuse(codeArgument, "The upload broke off or is no valid multipart; send the files again that the document list lacks")
+
+// maxFolder bytes has the path of an upload.
+const maxFolder = 1024
+
+// folderOf reads the field parent_path of an upload, which location shows.
+func folderOf(r io.Reader) (string, error) {
+	b, err := io.ReadAll(io.LimitReader(r, maxFolder+1))
+	switch text := strings.Trim(string(b), "/ "); {
+	case err != nil:
+		return "", errBrokenOff
+	case len(b) > maxFolder || slices.Contains(strings.Split(text, "/"), ".."):
+		return "", refuse(codeArgument, "parent_path is at most %d bytes, without ..", maxFolder)
+	default:
+		return text, nil
+	}
+}
+
+// names are those that documents of a dataset have, by the name that was asked
+// for, so that many files of one request that are called the same are one look.
+type names struct {
+	by   map[string]*taken
+	made map[string]bool // by this request
+}
+
+type taken struct {
+	names map[string]bool
+	next  int // to be tried
+}
+
+func newNames() *names { return &names{map[string]*taken{}, map[string]bool{}} }
+
+// free is a name that no document of the dataset has: stem(1).ext after stem.ext.
+func (n *names) free(c *call, ds *dataset, name string) (string, error) {
 	ext := path.Ext(name)
 	stem := strings.TrimSuffix(name, ext)
-	q := url.Values{}
-	if part := []rune(stem); len(part) > 0 {
-		q.Set("q", string(part[:min(len(part), 200)]))
-	}
-	docs, err := c.documents(ds.ID, q)
-	if err != nil {
-		return "", err
-	}
-	taken := make(map[string]bool, len(docs))
-	for _, d := range docs {
-		taken[d.Name] = true
+	t := n.by[name]
+	if t == nil {
+		q := url.Values{"fields": {"name"}}
+		if part := []rune(stem); len(part) > 0 {
+			q.Set("q", string(part[:min(len(part), 200)]))
+		}
+		docs, err := c.documents(ds.ID, q)
+		if err != nil {
+			return "", err
+		}
+		t = &taken{map[string]bool{}, 1}
+		for _, d := range docs {
+			t.names[d.Name] = true
+		}
+		n.by[name] = t
 	}
 	free := name
-	for n := 1; taken[free]; n++ {
-		free = fmt.Sprintf("%s(%d)%s", stem, n, ext)
+	for ; t.names[free] || n.made[free]; t.next++ {
+		free = fmt.Sprintf("%s(%d)%s", stem, t.next, ext)
 	}
+	n.made[free] = true
 	return free, nil
 }
 
-// store uploads one file, which is not parsed yet. A refusal is about this file.
-func (c *call) store(ds *dataset, name, media string, body io.Reader, config object) (*document, error) {
+// store uploads one file, which is not parsed yet: it counts toward no queue. A
+// refusal but errBrokenOff is about this file.
+func (c *call) store(ds *dataset, name, media string, body io.Reader, with *uploading) (*document, error) {
 	unsupported := func() error {
 		_, _ = io.Copy(io.Discard, io.LimitReader(body, 1<<40)) // go on to the next part
 		return refuse(codeServer, "%s: This type of file has not been supported yet!", name)
@@ -376,26 +484,33 @@ func (c *call) store(ds *dataset, name, media string, body io.Reader, config obj
 	if extensions[extension(name)] == "" {
 		return nil, unsupported()
 	}
-	name, err := c.freeName(ds, name)
+	name, err := with.names.free(c, ds, name)
 	if err != nil {
 		return nil, err
 	}
 	// The type of a file that its bytes do not tell is refused by /v1 where the
 	// method of the dataset does not take it: that is said when it is parsed.
-	q := url.Values{"name": {name}, "not_before": {later()}, "parser_config": {`{"chunk_method":"naive"}`}}
+	q := url.Values{"name": {name}, "hold": {"true"}, "parser_config": {`{"chunk_method":"naive"}`}}
 	header := http.Header{}
 	if kind, _, err := mime.ParseMediaType(media); err == nil && kind != "application/octet-stream" && strings.HasPrefix(kind, "text/") {
 		header.Set("Content-Type", kind)
 	}
-	read := bufio.NewReader(body)
+	sent := &facade.Watched{Reader: body}
+	read := bufio.NewReader(sent)
 	body = read
 	_, err = read.Peek(1)
+	if sent.Err != nil {
+		return nil, errBrokenOff
+	}
 	if err == io.EOF {
 		body = strings.NewReader("\n")
 		header.Set("Content-Type", "text/plain")
 	}
-	record := documentRecord{Config: config, Empty: err == io.EOF}
+	record := documentRecord{Config: with.config, Folder: with.folder, Virtual: with.virtual, Empty: err == io.EOF}
 	resp, err := c.Do(c.ctx, http.MethodPost, facade.Path("v1", "datasets", ds.ID, "documents")+"?"+q.Encode(), body, header)
+	if err != nil && sent.Err != nil {
+		return nil, errBrokenOff
+	}
 	if e, ok := errors.AsType[*facade.Error](err); ok && (e.Status == http.StatusUnsupportedMediaType || e.Code == "unsupported_type" || e.Code == "unsupported_format") {
 		return nil, unsupported()
 	}
@@ -407,14 +522,19 @@ func (c *call) store(ds *dataset, name, media string, body io.Reader, config obj
 		return nil, err
 	}
 	defer resp.Body.Close()
-	var sent struct {
+	return c.stored(ds, resp.Body, record)
+}
+
+// stored reads the answer to an upload of one file, and keeps its record.
+func (c *call) stored(ds *dataset, answer io.Reader, record documentRecord) (*document, error) {
+	var made struct {
 		Documents []sheaf.Document `json:"documents"`
 	}
-	if err := json.NewDecoder(resp.Body).Decode(&sent); err != nil || len(sent.Documents) != 1 {
+	if err := json.NewDecoder(answer).Decode(&made); err != nil || len(made.Documents) != 1 {
 		return nil, fmt.Errorf("reading the answer to an upload: %w", err)
 	}
-	d := &document{Document: sent.Documents[0], dataset: ds, record: record}
-	if len(config) > 0 || record.Empty {
+	d := &document{Document: made.Documents[0], dataset: ds, record: record}
+	if len(record.Config) > 0 || record.Empty || record.Virtual || record.Folder != "" {
 		if err := c.keep(d, ""); err != nil {
 			return nil, err
 		}
@@ -425,8 +545,13 @@ func (c *call) store(ds *dataset, name, media string, body io.Reader, config obj
 
 // uploadURL has a file fetched.
 func (c *call) uploadURL(ds *dataset) (*answer, error) {
-	if err := c.r.ParseMultipartForm(maxBodyBytes); err != nil && !errors.Is(err, http.ErrNotMultipart) {
-		return nil, refuse(codeArgument, "The form cannot be read")
+	c.r.Body = http.MaxBytesReader(nil, c.r.Body, maxBodyBytes)
+	err := c.r.ParseForm()
+	if err == nil {
+		err = c.r.ParseMultipartForm(maxBodyBytes)
+	}
+	if err != nil && !errors.Is(err, http.ErrNotMultipart) {
+		return nil, refuse(codeArgument, "The form cannot be read, or broke off; send it again")
 	}
 	name, address := strings.TrimSpace(c.r.FormValue("name")), strings.TrimSpace(c.r.FormValue("url"))
 	switch {
@@ -440,21 +565,31 @@ func (c *call) uploadURL(ds *dataset) (*answer, error) {
 	if u, err := url.Parse(address); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, refuse(codeArgument, "The URL format is invalid")
 	}
-	name, err := c.freeName(ds, name)
+	if ext := extension(name); ext != "" && extensions[ext] == "" {
+		return nil, refuse(codeServer, "%s: This type of file has not been supported yet!", name)
+	}
+	if name, err = newNames().free(c, ds, name); err != nil {
+		return nil, err
+	}
+	b, err := json.Marshal(object{"url": address, "name": name, "parser_config": object{"chunk_method": "naive"}})
 	if err != nil {
 		return nil, err
 	}
-	var sent struct {
-		Documents []sheaf.Document `json:"documents"`
-	}
-	in := object{"url": address, "name": name}
-	if err := c.Call(c.ctx, http.MethodPost, facade.Path("v1", "datasets", ds.ID, "documents")+"?not_before="+url.QueryEscape(later()), in, &sent); err != nil {
+	resp, err := c.Do(c.ctx, http.MethodPost, facade.Path("v1", "datasets", ds.ID, "documents")+"?hold=true", bytes.NewReader(b), http.Header{"Content-Type": {"application/json"}})
+	switch e, _ := errors.AsType[*facade.Error](err); {
+	case e != nil && (e.Code == "source_unavailable" || e.Code == "url_not_allowed"): // what the caller asked for is at fault, not this server
+		return nil, bad("%s", e.Detail)
+	case e != nil && (e.Status == http.StatusUnsupportedMediaType || e.Code == "unsupported_type" || e.Code == "unsupported_format"):
+		return nil, refuse(codeServer, "%s: This type of file has not been supported yet!", name)
+	case err != nil:
 		return nil, err
 	}
-	if len(sent.Documents) != 1 {
-		return nil, bad("nothing was fetched from %s", address)
+	defer resp.Body.Close()
+	d, err := c.stored(ds, resp.Body, documentRecord{})
+	if err != nil {
+		return nil, err
 	}
-	return &answer{data: c.shownDocument(&document{Document: sent.Documents[0], dataset: ds})}, nil
+	return &answer{data: c.shownDocument(d)}, nil
 }
 
 // uploadEmpty makes a document without a file: an empty text.
@@ -474,7 +609,7 @@ func (c *call) uploadEmpty(ds *dataset) (*answer, error) {
 	if extensions[extension(name)] == "" {
 		name += ".txt"
 	}
-	d, err := c.store(ds, name, "text/plain", strings.NewReader(""), nil)
+	d, err := c.store(ds, name, "text/plain", strings.NewReader(""), &uploading{names: newNames(), virtual: true})
 	if err != nil {
 		return nil, err
 	}
@@ -526,8 +661,7 @@ func listFilter(q url.Values) (holds func(*document) bool, err error) {
 	}
 	suffixes := q["suffix"]
 	return func(d *document) bool {
-		kind := cmp.Or(extensions[extension(d.Name)], "doc")
-		return (len(wanted) == 0 || slices.Contains(wanted, d.run())) && (len(types) == 0 || slices.Contains(types, kind)) &&
+		return (len(wanted) == 0 || slices.Contains(wanted, d.run())) && (len(types) == 0 || slices.Contains(types, d.kind())) &&
 			(len(suffixes) == 0 || slices.Contains(suffixes, extension(d.Name))) && condition.holds(d)
 	}, nil
 }
@@ -559,7 +693,10 @@ func listDocuments(c *call) (*answer, error) {
 		}
 	}
 	if ids := listed(q["ids"]); len(ids) > 0 && id == "" {
-		for _, one := range ids[:min(len(ids), readAtOnce)] {
+		if len(ids) > readAtOnce {
+			return nil, refuse(codeArgument, "ids are %d; give at most %d", len(ids), readAtOnce)
+		}
+		for _, one := range ids {
 			if hex, ok := idOf(one); ok {
 				filter.Add("id", hex)
 			}
@@ -609,6 +746,9 @@ func listDocuments(c *call) (*answer, error) {
 	out := []object{}
 	for _, d := range cut(docs, from, to) {
 		if at := int(d.CreatedAt.UnixMilli()); at >= after && (before == 0 || at <= before) {
+			if err := c.counted(d); err != nil {
+				return nil, err
+			}
 			out = append(out, c.shownDocument(d))
 		}
 	}
@@ -925,50 +1065,93 @@ func ingest(c *call) (*answer, error) {
 	if run != "1" && run != "2" {
 		return nil, refuse(codeArgument, "run must be 1 to parse or 2 to stop")
 	}
-	byDataset, order := map[string][]string{}, []string{}
-	for _, v := range list {
-		var d sheaf.Document
-		hex, ok := idOf(pyText(v))
-		if !ok {
-			return nil, bad("Document not found!")
-		}
-		err := c.Call(c.ctx, http.MethodGet, facade.Path("v1", "datasets", "-", "documents", hex), nil, &d)
-		if missing(err) {
-			err = bad("Document not found!")
-		}
-		if err != nil {
-			return nil, err
-		}
-		if byDataset[d.DatasetID] == nil {
-			order = append(order, d.DatasetID)
-		}
-		byDataset[d.DatasetID] = append(byDataset[d.DatasetID], d.ID)
+	drop, isBool := in["delete"].(bool)
+	if !isBool && in["delete"] != nil {
+		return nil, refuse(codeArgument, "delete must be true or false")
 	}
-	for _, id := range order {
-		ds, err := c.owned(id)
-		if err != nil {
-			return nil, err
-		}
-		found, err := c.byID(ds, byDataset[id])
-		if err != nil {
-			return nil, err
-		}
+	groups, err := c.anywhere(list)
+	if err != nil {
+		return nil, err
+	}
+	for _, all := range groups {
 		var docs []*document
-		for _, d := range found {
+		for _, d := range all {
 			if run == "1" || d.run() == "RUNNING" {
 				docs = append(docs, d)
 			}
 		}
 		if run == "1" {
-			err = c.begin(ds, docs)
+			if drop { // what was parsed does not count any more
+				err = c.forget(docs)
+			}
+			if err == nil {
+				err = c.begin(all[0].dataset, docs)
+			}
 		} else {
-			err = c.cancel(ds, docs)
+			err = c.cancel(all[0].dataset, docs)
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
 	return &answer{data: true}, nil
+}
+
+// anywhere finds documents by their ids, whatever dataset they are of, in groups
+// of one dataset.
+func (c *call) anywhere(list []any) (groups [][]*document, err error) {
+	var left []string
+	for _, v := range list {
+		hex, ok := idOf(pyText(v))
+		if !ok {
+			return nil, bad("Document not found!")
+		}
+		left = append(left, hex)
+	}
+	for left, _ = unique(left); len(left) > 0; {
+		var first sheaf.Document
+		err := c.Call(c.ctx, http.MethodGet, facade.Path("v1", "datasets", "-", "documents", left[0]), nil, &first)
+		if missing(err) {
+			err = bad("Document not found!")
+		}
+		if err != nil {
+			return nil, err
+		}
+		ds, err := c.owned(first.DatasetID)
+		if err != nil {
+			return nil, err
+		}
+		found, err := c.byID(ds, left)
+		if err != nil {
+			return nil, err
+		}
+		if found[left[0]] == nil { // deleted meanwhile
+			return nil, bad("Document not found!")
+		}
+		var group []*document
+		left = slices.DeleteFunc(left, func(id string) bool {
+			if found[id] != nil {
+				group = append(group, found[id])
+			}
+			return found[id] != nil
+		})
+		groups = append(groups, group)
+	}
+	return groups, nil
+}
+
+// forget has what was parsed of documents not count any more.
+func (c *call) forget(docs []*document) error {
+	for _, d := range docs {
+		if d.LiveGeneration == 0 || d.reset() {
+			continue
+		}
+		d.record.Reset, d.record.Stopped = d.Generation, false
+		if err := c.keep(d, ""); err != nil && !missing(err) {
+			return err
+		}
+	}
+	return nil
 }
 
 func changeStatus(c *call) (*answer, error) {
@@ -989,15 +1172,23 @@ func changeStatus(c *call) (*answer, error) {
 		return nil, refuse(codeArgument, `"status" must be either 0 or 1.`)
 	}
 	out, failed := object{}, false
+	ids, hex := map[string]string{}, []string{}
 	for _, v := range list {
 		id := pyText(v)
-		d, err := c.document(ds, id)
-		if missing(err) {
+		if ids[id], _ = idOf(id); ids[id] != "" {
+			hex = append(hex, ids[id])
+		}
+	}
+	hex, _ = unique(hex)
+	found, err := c.byID(ds, hex)
+	if err != nil {
+		return nil, err
+	}
+	for id, hex := range ids {
+		d := found[hex]
+		if d == nil {
 			out[id], failed = object{"error": "Document not found!"}, true
 			continue
-		}
-		if err != nil {
-			return nil, err
 		}
 		if d.record.Disabled != (status == "0") {
 			d.record.Disabled = status == "0"
@@ -1064,7 +1255,10 @@ func updateDocument(c *call) (*answer, error) {
 	if err := c.keep(d, rename); err != nil {
 		return nil, err
 	}
-	if d, err = c.document(ds, d.ID); err != nil {
+	if d, err = c.document(ds, d.ID); err == nil {
+		err = c.counted(d)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return &answer{data: c.shownDocument(d)}, nil
@@ -1100,6 +1294,9 @@ func (c *call) documentFields(d *document, in object) (rename string, resets boo
 		f.integer("enabled", v, 0, 1)
 	}
 	if err := f.err(codeData); err != nil {
+		return "", false, err
+	}
+	if err := c.counted(d); err != nil {
 		return "", false, err
 	}
 	shown := c.shownDocument(d)

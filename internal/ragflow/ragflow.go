@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 
 	"sheaf/internal/facade"
@@ -66,6 +65,8 @@ func refusalOf(err error) *refusal {
 		return &refusal{code: codeAuth, message: "<Unauthorized '401: Unauthorized'>", status: http.StatusUnauthorized}
 	case e.Status == http.StatusForbidden:
 		return &refusal{code: codePermission, message: e.Detail}
+	case e.Status == http.StatusTooManyRequests && strings.Contains(e.Detail, "edits"): // of one document, which no waiting cures
+		return &refusal{code: codeData, message: e.Detail}
 	case e.Status == http.StatusTooManyRequests || e.Status >= http.StatusInternalServerError:
 		return &refusal{code: codeServer, message: e.Detail, status: e.Status} // clients that try again go by the status
 	default:
@@ -103,10 +104,14 @@ var routes = []route{
 	{"datasets/documents/parse", nil}, // what is left of a path whose dataset is empty
 	{"datasets/documents/stop", nil},
 	{"datasets/search", map[string]handler{http.MethodPost: searchDatasets}},
+	{"datasets/tags/aggregation", map[string]handler{http.MethodGet: aggregatedTags}},
 	{"datasets/metadata/flattened", map[string]handler{http.MethodGet: flattenedMetadata}},
 	{"datasets/*", map[string]handler{http.MethodGet: readDataset, http.MethodPut: updateDataset}},
 	{"datasets/*/search", map[string]handler{http.MethodPost: searchDataset}},
+	{"datasets/*/tags", map[string]handler{http.MethodGet: listTags, http.MethodDelete: deleteTags, http.MethodPut: renameTag}},
+	{"datasets/*/ingestions", map[string]handler{http.MethodGet: listIngestions}},
 	{"datasets/*/ingestions/summary", map[string]handler{http.MethodGet: ingestionSummary}},
+	{"datasets/*/ingestions/*", map[string]handler{http.MethodGet: readIngestion}},
 	{"datasets/*/metadata/summary", map[string]handler{http.MethodGet: metadataSummary}},
 	{"datasets/*/metadata/config", map[string]handler{http.MethodGet: readMetadataConfig, http.MethodPut: changeMetadataConfig}},
 	{"datasets/*/metadata/update", map[string]handler{http.MethodPost: changeMetadata}},
@@ -158,7 +163,7 @@ func serve(v1 http.RoundTripper, w http.ResponseWriter, r *http.Request) {
 		send(w, e.status, body)
 	case out.file != nil:
 		defer out.file.Body.Close()
-		for _, name := range []string{"Content-Type", "Content-Disposition", "Content-Length", "Content-Security-Policy", "X-Content-Type-Options"} {
+		for _, name := range []string{"Content-Type", "Content-Disposition", "Cache-Control", "ETag", "Content-Length", "Content-Security-Policy", "X-Content-Type-Options"} {
 			if v := out.file.Header.Get(name); v != "" {
 				w.Header().Set(name, v)
 			}
@@ -329,11 +334,12 @@ func cut[T any](all []T, from, to int) []T {
 
 // unique are the values without repeats, and those that were repeated.
 func unique(ids []string) (once, repeated []string) {
+	times := make(map[string]int, len(ids))
 	for _, id := range ids {
-		switch {
-		case !slices.Contains(once, id):
+		switch times[id]++; times[id] {
+		case 1:
 			once = append(once, id)
-		case !slices.Contains(repeated, id):
+		case 2:
 			repeated = append(repeated, id)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // maxHits are found of one question: what a search of /v1 answers at most.
-const maxHits = 100
+const maxHits = 1000
 
 // hit is a chunk that a search found.
 type hit struct {
@@ -41,6 +41,7 @@ type question struct {
 	documents []string // nil for all
 	threshold float64
 	weight    float64 // of the vector
+	top       int     // chunks that are near by their vectors count as such
 	highlight bool
 }
 
@@ -56,8 +57,8 @@ func (c *call) ask(q question) ([]*hit, error) {
 		ids = append(ids, ds.ID)
 		known[ds.ID] = ds
 	}
-	search := func(mode string) (hits []*hit, err error) {
-		in := object{"query": q.text, "datasets": ids, "limit": maxHits, "mode": mode, "highlight": q.highlight}
+	search := func(mode string, limit int) (hits []*hit, err error) {
+		in := object{"query": q.text, "datasets": ids, "limit": limit, "mode": mode, "highlight": q.highlight && mode == "text"}
 		if q.documents != nil {
 			in["filter"] = object{"document_ids": q.documents}
 		}
@@ -67,17 +68,25 @@ func (c *call) ask(q question) ([]*hit, error) {
 		err = c.Call(c.ctx, http.MethodPost, "/v1/search", in, &out)
 		return out.Hits, err
 	}
-	hits, err := search("text")
+	hits, err := search("text", maxHits)
 	if err != nil || len(hits) == 0 {
 		return nil, err
 	}
-	near, err := search("hybrid")
-	if err != nil {
-		return nil, err
-	}
-	vectors := map[string]float64{}
-	for _, h := range near {
-		vectors[h.Chunk.ID] = h.Scores.Vector
+	if q.weight != 0 {
+		near, err := search("vector", min(q.top, maxHits))
+		if err != nil {
+			if e := facade.AsError(err); e.Status < http.StatusInternalServerError && e.Code != "no_embedder" || c.ctx.Err() != nil {
+				return nil, err
+			}
+			q.weight = 0 // the words count alone where there are no vectors
+		}
+		vectors := map[string]float64{}
+		for _, h := range near {
+			vectors[h.Chunk.ID] = h.Scores.Vector
+		}
+		for _, h := range hits {
+			h.Scores.Vector = min(max(vectors[h.Chunk.ID], 0), 1)
+		}
 	}
 	if err := c.documentsOf(hits, known); err != nil {
 		return nil, err
@@ -85,7 +94,6 @@ func (c *call) ask(q question) ([]*hit, error) {
 	terms := words(q.text)
 	for _, h := range hits {
 		h.term = terms.share(h.Chunk.Context + " " + h.Chunk.Text + " " + strings.Join(h.Chunk.Keywords, " ") + " " + strings.Join(h.Chunk.Questions, " "))
-		h.Scores.Vector = min(max(cmp.Or(h.Scores.Vector, vectors[h.Chunk.ID]), 0), 1)
 		h.similarity = (1-q.weight)*h.term + q.weight*h.Scores.Vector
 	}
 	hits = slices.DeleteFunc(hits, func(h *hit) bool { return h.of == nil || h.of.hidden() || h.similarity < q.threshold })
@@ -99,14 +107,12 @@ func (f fullText) share(text string) float64 {
 	if len(f) == 0 {
 		return 1
 	}
-	has := words(text)
-	n := 0
+	left := make(map[string]bool, len(f))
 	for _, w := range f {
-		if slices.Contains(has, w) {
-			n++
-		}
+		left[w] = true
 	}
-	return float64(max(n, 1)) / float64(len(f))
+	eachWord(text, func(word string) { delete(left, word) })
+	return float64(max(len(f)-len(left), 1)) / float64(len(f))
 }
 
 // documentsOf reads the documents of hits.
@@ -180,14 +186,8 @@ func retrieve(c *call) (*answer, error) {
 		return nil, bad("`dataset_ids` should be a list")
 	}
 	q := question{}
-	for _, v := range list {
-		ds, err := c.owned(pyText(v))
-		if err != nil {
-			return nil, err
-		}
-		if !slices.ContainsFunc(q.datasets, func(d *dataset) bool { return d.ID == ds.ID }) {
-			q.datasets = append(q.datasets, ds)
-		}
+	if q.datasets, err = c.ownedDatasets(values(list)); err != nil {
+		return nil, err
 	}
 	if _, ok := in["question"]; !ok {
 		return nil, bad("`question` is required.")
@@ -199,21 +199,11 @@ func retrieve(c *call) (*answer, error) {
 	if !ok && in["document_ids"] != nil {
 		return nil, bad("`documents` should be a list")
 	}
-	for _, v := range docs {
-		id, found := pyText(v), false
-		for _, ds := range q.datasets {
-			d, err := c.document(ds, id)
-			if err != nil && !missing(err) {
-				return nil, err
-			}
-			if found = err == nil; found {
-				q.documents = append(q.documents, d.ID)
-				break
-			}
-		}
-		if !found {
-			return nil, bad("The datasets don't own the document %s", id)
-		}
+	if len(docs) > maxMatching {
+		return nil, bad("`document_ids` are %d; give at most %d, or none for all documents of the datasets", len(docs), maxMatching)
+	}
+	if q.documents, err = c.ownedDocuments(q.datasets, values(docs)); err != nil {
+		return nil, err
 	}
 	if q.threshold, err = lenientFloat(in, "similarity_threshold", 0.2); err != nil {
 		return nil, err
@@ -228,6 +218,7 @@ func retrieve(c *call) (*answer, error) {
 	if top <= 0 {
 		return nil, bad("`top_k` must be greater than 0")
 	}
+	q.top = int(min(max(top, 1), maxHits))
 	switch v := in["highlight"].(type) {
 	case nil:
 	case bool:
@@ -239,7 +230,7 @@ func retrieve(c *call) (*answer, error) {
 		}
 	}
 	if id := in["rerank_id"]; !empty(id) {
-		return nil, bad("Model(%s) not found; leave rerank_id out, the server ranks with the model that it is configured with", pyText(id))
+		return nil, noReranker(id)
 	}
 	if m, ok := in["metadata_condition"].(object); ok && len(m) > 0 && len(docs) == 0 {
 		condition, err := readCondition(m)
@@ -264,7 +255,7 @@ func retrieve(c *call) (*answer, error) {
 	for _, h := range cut(hits, from, to) {
 		one := object{
 			"id": h.Chunk.ID, "content": h.Chunk.Text, "document_id": h.Document.ID, "dataset_id": h.Document.DatasetID, "document_keyword": h.Document.Name,
-			"important_keywords": texts(h.Chunk.Keywords), "questions": texts(h.Chunk.Questions), "tag_kwd": h.of.tags(&h.Chunk), "image_id": "", "positions": positions(&h.Chunk),
+			"important_keywords": texts(h.Chunk.Keywords), "questions": texts(h.Chunk.Questions), "tag_kwd": h.of.tags(&h.Chunk), "image_id": h.of.imageID(&h.Chunk), "positions": positions(&h.Chunk),
 			"doc_type_kwd": docType(&h.Chunk), "similarity": round(h.similarity), "term_similarity": round(h.term), "vector_similarity": round(h.Scores.Vector),
 		}
 		if q.highlight {
@@ -273,6 +264,73 @@ func retrieve(c *call) (*answer, error) {
 		chunks = append(chunks, one)
 	}
 	return &answer{data: object{"chunks": chunks, "doc_aggs": aggregated(hits), "total": len(hits)}}, nil
+}
+
+// fewDatasets are read one by one.
+const fewDatasets = 16
+
+// ownedDatasets finds datasets by their ids, each once.
+func (c *call) ownedDatasets(ids []string) (out []*dataset, err error) {
+	known := map[string]*dataset{}
+	if ids, _ = unique(ids); len(ids) > fewDatasets {
+		all, err := c.datasets()
+		if err != nil {
+			return nil, err
+		}
+		for _, ds := range all {
+			known[ds.ID] = ds
+		}
+	}
+	seen := map[string]bool{}
+	for _, id := range ids {
+		hex, _ := idOf(id)
+		ds := known[hex]
+		if ds == nil { // or made meanwhile
+			if ds, err = c.owned(id); err != nil {
+				return nil, err
+			}
+		}
+		if !seen[ds.ID] {
+			seen[ds.ID] = true
+			out = append(out, ds)
+		}
+	}
+	return out, nil
+}
+
+// ownedDocuments finds documents of datasets by their ids; nil for no ids.
+func (c *call) ownedDocuments(datasets []*dataset, ids []string) (out []string, err error) {
+	var left, hexes []string
+	ids, _ = unique(ids)
+	for _, id := range ids {
+		hex, ok := idOf(id)
+		if !ok {
+			return nil, bad("The datasets don't own the document %s", id)
+		}
+		left, hexes = append(left, id), append(hexes, hex)
+	}
+	for _, ds := range datasets {
+		if len(left) == 0 {
+			break
+		}
+		found, err := c.byID(ds, hexes)
+		if err != nil {
+			return nil, err
+		}
+		var restIDs, rest []string
+		for i, hex := range hexes {
+			if found[hex] != nil {
+				out = append(out, hex)
+				continue
+			}
+			restIDs, rest = append(restIDs, left[i]), append(rest, hex)
+		}
+		left, hexes = restIDs, rest
+	}
+	if len(left) > 0 {
+		return nil, bad("The datasets don't own the document %s", left[0])
+	}
+	return out, nil
 }
 
 // emphasis makes marks of ours those that are expected.
@@ -314,6 +372,10 @@ func aggregated(hits []*hit) []object {
 	}
 	slices.SortStableFunc(out, func(a, b object) int { return cmp.Compare(b["count"].(int), a["count"].(int)) })
 	return out
+}
+
+func noReranker(id any) error {
+	return bad("Model(%s) not found; leave rerank_id out, the server ranks with the model that it is configured with", pyText(id))
 }
 
 func searchDataset(c *call) (*answer, error) { return c.searched(c.path[:1]) }
@@ -358,7 +420,7 @@ func (c *call) searched(of []string) (*answer, error) {
 		return want
 	}
 	page, size := whole("page", 1, 1, unbounded), whole("size", defaultPage, 1, maxPage)
-	whole("top_k", 1024, 1, unbounded)
+	q.top = whole("top_k", 1024, 1, unbounded)
 	q.weight = 0.3
 	for key, to := range map[string]*float64{"similarity_threshold": &q.threshold, "vector_similarity_weight": &q.weight} {
 		if v := in[key]; v != nil {
@@ -373,9 +435,22 @@ func (c *call) searched(of []string) (*answer, error) {
 			f.boolean(key, v)
 		}
 	}
+	if v := in["cross_languages"]; v != nil {
+		f.strings("cross_languages", v)
+	}
+	for _, key := range []string{"search_id", "rerank_id"} {
+		if v := in[key]; v != nil {
+			f.str(key, v, 0, 0)
+		}
+	}
 	var condition *condition
 	if v := in["meta_data_filter"]; v != nil {
-		if m, ok := f.object("meta_data_filter", v); ok && m["method"] == "manual" {
+		m, ok := f.object("meta_data_filter", v)
+		switch method := m["method"]; {
+		case !ok || empty(method) || method == "disabled":
+		case method != "manual":
+			f.add("meta_data_filter.method", "Input should be 'manual' or 'disabled'", method)
+		default:
 			if condition, err = readCondition(object{"logic": m["logic"], "conditions": m["manual"]}); err != nil {
 				return nil, err
 			}
@@ -383,6 +458,14 @@ func (c *call) searched(of []string) (*answer, error) {
 	}
 	if err := f.err(codeArgument); err != nil {
 		return nil, err
+	}
+	switch {
+	case !empty(in["rerank_id"]):
+		return nil, noReranker(in["rerank_id"])
+	case !empty(in["search_id"]):
+		return nil, bad("Search application %s not found; leave search_id out, the settings of a search stand in its request", pyText(in["search_id"]))
+	case len(q.documents) > maxMatching:
+		return nil, bad("doc_ids are %d; give at most %d", len(q.documents), maxMatching)
 	}
 	for _, id := range of {
 		ds, err := c.dataset(id)
@@ -411,15 +494,12 @@ func (c *call) searched(of []string) (*answer, error) {
 	for _, h := range cut(hits, from, to) {
 		chunks = append(chunks, object{
 			"chunk_id": h.Chunk.ID, "content_with_weight": h.Chunk.Text, "doc_id": h.Document.ID, "kb_id": h.Document.DatasetID, "docnm_kwd": h.Document.Name,
-			"important_kwd": texts(h.Chunk.Keywords), "question_kwd": texts(h.Chunk.Questions), "tag_kwd": h.of.tags(&h.Chunk), "image_id": "", "positions": positions(&h.Chunk),
+			"important_kwd": texts(h.Chunk.Keywords), "question_kwd": texts(h.Chunk.Questions), "tag_kwd": h.of.tags(&h.Chunk), "image_id": h.of.imageID(&h.Chunk), "positions": positions(&h.Chunk),
 			"doc_type_kwd": docType(&h.Chunk), "similarity": round(h.similarity), "term_similarity": round(h.term), "vector_similarity": round(h.Scores.Vector),
 		})
 	}
 	return &answer{data: object{"chunks": chunks, "total": len(hits), "labels": []any{}, "doc_aggs": aggregated(hits)}}, nil
 }
-
-// image would be the picture of a chunk; chunks have none here.
-func image(*call) (*answer, error) { return nil, bad("Image not found.") }
 
 func cancelTask(c *call) (*answer, error) {
 	err := c.Call(c.ctx, http.MethodPost, facade.Path("v1", "tasks", c.path[0]+":cancel"), object{}, nil)

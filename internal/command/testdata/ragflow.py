@@ -52,6 +52,18 @@ assert heron.download() == herons
 assert len(ds.list_documents()) == 3 and [d.id for d in ds.list_documents(keywords="stork")] == [stork.id]
 refused("you don't own the document", ds.list_documents, name="nothing.txt")
 
+# Chunks of a document that was not parsed, and the picture of one that was.
+note = ds.upload_documents([{"display_name": "note.txt", "blob": b"Bitterns boom."}])[0]
+mine = note.add_chunk("Cranes dance at dawn.", tag_kwd=["crane", "dance"])
+assert note.add_chunk("Cranes dance at dawn.").id == mine.id
+note = ds.list_documents(id=note.id)[0]
+assert (note.run, note.chunk_count) == ("UNSTART", 2) and [c.content for c in note.list_chunks()] == ["Cranes dance at dawn."], vars(note)
+assert [c.id for c in rag.retrieve(dataset_ids=[ds.id], question="dawn")] == [mine.id]
+refused("`image_base64` is not kept", note.add_chunk, "x", image_base64="iVBORw0KGgo=")
+ds.delete_documents(ids=[note.id])
+picture = next(c["image_id"] for c in handbook.get(f"/datasets/{ds.id}/documents/{handbook.id}/chunks").json()["data"]["chunks"] if c["image_id"])
+assert rag.get(f"/documents/images/{picture}").content[:2] == b"\xff\xd8", picture
+
 # Chunks.
 first = heron.list_chunks()
 assert first and "heron waits" in first[0].content, [c.content for c in first]
