@@ -4,9 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"image"
 	"image/jpeg"
+	"image/png"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -297,7 +300,6 @@ func TestRAGFlowAddsChunks(t *testing.T) {
 		return s.askRAGFlow("POST", "datasets/"+id+"/documents/"+other+"/chunks", `{"content":"Storks clatter."}`).code == 0
 	})
 	s.okRAGFlow("GET", "datasets/"+id+"/documents/"+other+"/chunks", "", `"total":1`, "clatter")
-	s.refusedRAGFlow("POST", chunks, `{"content":"x","image_base64":"iVBORw0KGgo="}`, 102, "`image_base64` is not kept")
 }
 
 // Tags of chunks are kept with them, counted, renamed and taken away.
@@ -365,11 +367,11 @@ func TestRAGFlowImages(t *testing.T) {
 	s.parseRAGFlow(id, docs...)
 	s.okRAGFlow("GET", "datasets/"+id+"/documents/"+docs[1]+"/chunks", "", `"image_id":""`)
 	chunk := at(s.okRAGFlow("GET", "datasets/"+id+"/documents/"+docs[0]+"/chunks", "").data, "chunks", 1)
-	image, box := at(chunk, "image_id").(string), at(chunk, "positions", 0)
-	if image == "" {
+	picture, box := at(chunk, "image_id").(string), at(chunk, "positions", 0)
+	if picture == "" {
 		t.Fatalf("a chunk of a PDF has no picture: %v", chunk)
 	}
-	resp, body := s.ask("GET", "/api/v1/documents/images/"+image, "application/json", nil)
+	resp, body := s.ask("GET", "/api/v1/documents/images/"+picture, "application/json", nil)
 	drawn, err := jpeg.Decode(strings.NewReader(body))
 	if err != nil || resp.Header.Get("Content-Type") != "image/jpeg" {
 		t.Fatalf("the picture is %s, %v: %.200s", resp.Header.Get("Content-Type"), err, body)
@@ -379,11 +381,89 @@ func TestRAGFlowImages(t *testing.T) {
 	if got := float64(drawn.Bounds().Dx()); got < wide-4 || got > 612*2-50 {
 		t.Errorf("the picture is %v wide, its box %v", drawn.Bounds(), box)
 	}
-	s.okRAGFlow("GET", "datasets/"+id+"/documents/"+docs[0]+"/chunks/"+at(chunk, "id").(string), "", `"img_id":"`+image+`"`)
+	s.okRAGFlow("GET", "datasets/"+id+"/documents/"+docs[0]+"/chunks/"+at(chunk, "id").(string), "", `"img_id":"`+picture+`"`)
 	s.okRAGFlow("POST", "retrieval", `{"dataset_ids":["`+id+`"],"question":"sheaf"}`, `"image_id":"`+docs[0]+"-")
-	stranger.refusedRAGFlow("GET", "documents/images/"+image, "", 102, "Image not found.")
+	stranger.refusedRAGFlow("GET", "documents/images/"+picture, "", 102, "Image not found.")
 	for _, none := range []string{"x", docs[0], docs[0] + "-", docs[0] + "-x", docs[1] + "-" + at(chunk, "id").(string), strings.Repeat("0", 32) + "-" + at(chunk, "id").(string)} {
 		s.refusedRAGFlow("GET", "documents/images/"+none, "", 102, "Image not found.")
+	}
+}
+
+// A chunk is given a picture, which stays with it and goes with its document.
+func TestRAGFlowPicturesOfChunks(t *testing.T) {
+	s := forRAGFlow(t)
+	stranger := s.tenant("beta", "write", sheaf.Quota{})
+	drawn := func(side int) string {
+		var b bytes.Buffer
+		if err := png.Encode(&b, image.NewGray(image.Rect(0, 0, side, side))); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	encoded := func(picture string) string { return base64.StdEncoding.EncodeToString([]byte(picture)) }
+	id := s.ragflowDataset(`{"name":"birds"}`)
+	docs := s.sentRAGFlow(id, [2]string{"heron.txt", "The heron waits."}, [2]string{"stork.txt", "The stork nests."})
+	s.parseRAGFlow(id, docs...)
+	chunks := "datasets/" + id + "/documents/" + docs[0] + "/chunks"
+	same := func(imageID any, want string) {
+		t.Helper()
+		resp, body := s.ask("GET", fmt.Sprint("/api/v1/documents/images/", imageID), "application/json", nil)
+		if body != want || resp.Header.Get("Content-Type") != "image/png" {
+			t.Errorf("%v is %s of %d bytes, want %d", imageID, resp.Header.Get("Content-Type"), len(body), len(want))
+		}
+	}
+	before := s.okRAGFlow("GET", "datasets", "").data.([]any)
+	added := at(s.okRAGFlow("POST", chunks, `{"content":"Herons fly.","image_base64":"`+encoded(drawn(8))+`"}`).data, "chunk")
+	same(at(added, "image_id"), drawn(8))
+	s.okRAGFlow("PATCH", chunks+"/"+at(added, "id").(string), `{"image_base64":"data:image/png;base64,`+encoded(drawn(16))+`"}`)
+	same(at(added, "image_id"), drawn(16))
+	// A chunk that was parsed has one too.
+	first := at(s.okRAGFlow("GET", chunks, "").data, "chunks", 0, "id").(string)
+	s.okRAGFlow("PATCH", chunks+"/"+first, `{"image_base64":"`+encoded(drawn(24))+`"}`)
+	same(at(s.okRAGFlow("GET", chunks+"?id="+first, "").data, "chunks", 0, "image_id"), drawn(24))
+	hit := at(s.okRAGFlow("POST", "retrieval", `{"dataset_ids":["`+id+`"],"question":"waits"}`).data, "chunks", 0)
+	same(at(hit, "image_id"), drawn(24))
+	s.okRAGFlow("GET", chunks+"/"+first, "", `"img_id":"`+docs[0]+"-")
+
+	// They stay when the document is parsed again with other settings.
+	s.okRAGFlow("PATCH", "datasets/"+id+"/documents/"+docs[0], `{"parser_config":{"chunk_token_num":99}}`)
+	s.parseRAGFlow(id, docs[0])
+	all := at(s.okRAGFlow("GET", chunks, "").data, "chunks").([]any)
+	if len(all) != 2 {
+		t.Fatalf("after parsing again there are %v", all)
+	}
+	same(at(all[0], "image_id"), drawn(24))
+	same(at(all[1], "image_id"), drawn(16))
+
+	// Nobody else sees them, they are no dataset of the interface, and go with the document.
+	stranger.refusedRAGFlow("GET", "documents/images/"+at(all[0], "image_id").(string), "", 102, "Image not found.")
+	if after := s.okRAGFlow("GET", "datasets", "").data.([]any); len(after) != len(before) {
+		t.Errorf("there are %d datasets, and were %d", len(after), len(before))
+	}
+	var kept sheaf.Dataset
+	s.get("/v1/datasets/ragflow-pictures", &kept)
+	if kept.Documents != 2 {
+		t.Errorf("%d pictures are kept, want 2", kept.Documents)
+	}
+	s.refusedRAGFlow("GET", "datasets/"+kept.ID, "", 102, "lacks permission")
+	s.refusedRAGFlow("DELETE", "datasets", `{"ids":["`+kept.ID+`"]}`, 102, "lacks permission")
+	s.okRAGFlow("DELETE", "datasets/"+id+"/documents", `{"ids":["`+docs[0]+`"]}`)
+	s.refusedRAGFlow("GET", "documents/images/"+at(all[0], "image_id").(string), "", 102, "Image not found.")
+	other := "datasets/" + id + "/documents/" + docs[1] + "/chunks"
+	s.okRAGFlow("POST", other, `{"content":"Storks fly.","image_base64":"`+encoded(drawn(8))+`"}`)
+	if s.get("/v1/datasets/ragflow-pictures", &kept); kept.Documents != 1 {
+		t.Errorf("%d pictures are kept, want 1", kept.Documents)
+	}
+	for body, message := range map[string]string{
+		`1`: "must be a string", `"!"`: "is no base64", `"` + encoded("no picture") + `"`: "is no PNG, JPEG, GIF or WebP", `"` + strings.Repeat("A", 6<<20) + `"`: "make the picture smaller",
+	} {
+		s.refusedRAGFlow("POST", other, `{"content":"x","image_base64":`+body+`}`, 102, message)
+	}
+	s.okRAGFlow("POST", other, `{"content":"Storks nest.","image_base64":""}`, `"image_id":""`)
+	s.okRAGFlow("GET", other, "", `"total":3`)
+	s.okRAGFlow("DELETE", "datasets", `{"delete_all":true}`)
+	if s.get("/v1/datasets/ragflow-pictures", &kept); kept.Documents != 0 {
+		t.Errorf("%d pictures are kept after all was deleted", kept.Documents)
 	}
 }
 

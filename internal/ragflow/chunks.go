@@ -237,6 +237,9 @@ func listChunks(c *call) (*answer, error) {
 	if err := c.counted(d); err != nil {
 		return nil, err
 	}
+	if err := c.pictured(d); err != nil {
+		return nil, err
+	}
 	for _, k := range all {
 		switch {
 		case len(ids) > 0 && !slices.Contains(ids, k.ID):
@@ -343,20 +346,6 @@ func tagged(in object, noList string, was []sheaf.Tag) (tags []sheaf.Tag, sent b
 // errFeatures is that tag_feas is not what it must be.
 var errFeatures = bad("`tag_feas` must be an object of strings and numbers above 0")
 
-// noPicture refuses the picture of a chunk.
-func noPicture(in object) error {
-	switch v := in["image_base64"].(type) {
-	case nil:
-	case string:
-		if strings.TrimSpace(v) != "" {
-			return bad("`image_base64` is not kept: image_id of a chunk is the picture of its place in the file. Leave it out")
-		}
-	default:
-		return bad("`image_base64` must be a string")
-	}
-	return nil
-}
-
 func addChunk(c *call) (*answer, error) {
 	d, err := c.chunkDocument()
 	if err != nil {
@@ -385,9 +374,10 @@ func addChunk(c *call) (*answer, error) {
 		sent[key] = texts(list)
 	}
 	tags, isTagged, err := tagged(in, "`%s` is required to be a list", nil)
-	if err == nil {
-		err = noPicture(in)
+	if err != nil {
+		return nil, err
 	}
+	picture, err := pictureOf(in)
 	if err != nil {
 		return nil, err
 	}
@@ -436,6 +426,12 @@ func addChunk(c *call) (*answer, error) {
 		r.Repeats++
 		return true
 	}); err != nil {
+		return nil, err
+	}
+	if err := c.givePicture(d, made.Chunk.ID, picture); err != nil {
+		return nil, err
+	}
+	if err := c.pictured(d); err != nil {
 		return nil, err
 	}
 	now := time.Now()
@@ -580,6 +576,9 @@ func readChunk(c *call) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.pictured(d); err != nil {
+		return nil, err
+	}
 	available := 0
 	if k.available() {
 		available = 1
@@ -651,14 +650,18 @@ func updateChunk(c *call) (*answer, error) {
 		}
 	}
 	tags, isTagged, err := tagged(in, "`%s` should be a list", k.Tags)
-	if err == nil {
-		err = noPicture(in)
-	}
 	if err != nil {
 		return nil, err
 	}
 	if isTagged {
 		change["tags"] = tags
+	}
+	picture, err := pictureOf(in)
+	if err != nil {
+		return nil, err
+	}
+	if picture != nil && change["keywords"] == nil { // it is kept by an edit, which there must be
+		change["keywords"] = texts(k.Keywords)
 	}
 	if v := in["positions"]; v != nil {
 		if err := samePositions(v, &k.Chunk); err != nil {
@@ -685,6 +688,12 @@ func updateChunk(c *call) (*answer, error) {
 	}
 	if isTagged {
 		if err := c.dropTags(d, c.path[2]); err != nil {
+			return nil, err
+		}
+	}
+	if picture != nil {
+		defer d.lock()()
+		if err := c.givePicture(d, c.path[2], picture); err != nil {
 			return nil, err
 		}
 	}

@@ -98,6 +98,9 @@ func (c *call) dataset(id string) (*dataset, error) {
 	if err := c.Call(c.ctx, http.MethodGet, facade.Path("v1", "datasets", hex), nil, &d.Dataset); err != nil {
 		return nil, err
 	}
+	if d.Name == picturesDataset {
+		return nil, &facade.Error{Status: http.StatusNotFound, Detail: "there is no dataset " + id}
+	}
 	d.read()
 	return d, nil
 }
@@ -130,6 +133,9 @@ func (c *call) datasets() (out []*dataset, err error) {
 			return nil, err
 		}
 		for _, one := range list.Items {
+			if one.Name == picturesDataset {
+				continue
+			}
 			d := &dataset{Dataset: one}
 			d.read()
 			out = append(out, d)
@@ -633,8 +639,18 @@ func deleteDatasets(c *call) (*answer, error) {
 	if foreign := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return own[id] }); len(foreign) > 0 {
 		return nil, bad("User '%s' lacks permission for datasets: '%s'", c.tenant, strings.Join(foreign, ", "))
 	}
+	kept := c.Call(c.ctx, http.MethodGet, facade.Path("v1", "datasets", picturesDataset), nil, nil)
 	for _, id := range ids {
+		var docs []*document
+		if kept == nil { // some of them have pictures, perhaps
+			if docs, err = c.documents(id, nil); err != nil && !missing(err) {
+				return nil, err
+			}
+		}
 		if err := c.Call(c.ctx, http.MethodDelete, facade.Path("v1", "datasets", id), nil, nil); err != nil && !missing(err) {
+			return nil, err
+		}
+		if err := c.forgetPictures(docs); err != nil {
 			return nil, err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"mime/multipart"
 	"net/http"
@@ -39,9 +40,10 @@ type documentRecord struct {
 	// generation RepeatsOf is live: each counts in chunk_count.
 	Repeats   int    `json:"repeats,omitempty"`
 	RepeatsOf int    `json:"repeats_of,omitempty"`
-	Folder    string `json:"folder,omitempty"`  // parent_path of the upload
-	Virtual   bool   `json:"virtual,omitempty"` // made without a file
-	Empty     bool   `json:"empty,omitempty"`   // the file had no bytes: a line end stands for it, since /v1 takes no empty file
+	Folder    string `json:"folder,omitempty"`   // parent_path of the upload
+	Virtual   bool   `json:"virtual,omitempty"`  // made without a file
+	Pictures  bool   `json:"pictures,omitempty"` // chunks were given some: see picturesDataset
+	Empty     bool   `json:"empty,omitempty"`    // the file had no bytes: a line end stands for it, since /v1 takes no empty file
 }
 
 // document is one of ours with its record.
@@ -50,6 +52,8 @@ type document struct {
 	record  documentRecord
 	dataset *dataset
 	extra   int // chunks that people made it more, or fewer: see counted
+	// pictures are the files of those that chunks were given, by the chunk: see pictured.
+	pictures map[string]string
 }
 
 func (d *document) read() {
@@ -846,9 +850,9 @@ func deleteDocuments(c *call) (*answer, error) {
 	case len(ids) > 0 && every:
 		return nil, bad("should not provide both doc ids and delete_all(true), dataset: %s. ", c.path[0])
 	}
+	var docs []*document
 	if every {
-		docs, err := c.documents(ds.ID, nil)
-		if err != nil {
+		if docs, err = c.documents(ds.ID, nil); err != nil {
 			return nil, err
 		}
 		for _, d := range docs {
@@ -862,11 +866,15 @@ func deleteDocuments(c *call) (*answer, error) {
 		if unknown := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return found[id] != nil }); len(unknown) > 0 {
 			return nil, bad("These documents do not belong to dataset %s or Document not found: %s", c.path[0], strings.Join(unknown, ", "))
 		}
+		docs = slices.Collect(maps.Values(found))
 	}
 	for some := range slices.Chunk(ids, 10_000) {
 		if err := c.Call(c.ctx, http.MethodPost, facade.Path("v1", "datasets", ds.ID, "documents:delete"), object{"filter": object{"document_ids": some}}, nil); err != nil {
 			return nil, err
 		}
+	}
+	if err := c.forgetPictures(docs); err != nil {
+		return nil, err
 	}
 	return &answer{data: object{"deleted": len(ids)}}, nil
 }

@@ -26,9 +26,13 @@ func (d *document) imageID(k *sheaf.Chunk) string {
 	return d.ID + "-" + k.ID
 }
 
-// imagePath is where /v1 has the picture of a chunk, "" for none: a picture inside
-// the file that the chunk is about, or what the chunk stands on.
+// imagePath is where /v1 has the picture of a chunk, "" for none: one that it was
+// given, where that was read, a picture inside the file that the chunk is about, or
+// what the chunk stands on.
 func (d *document) imagePath(k *sheaf.Chunk) string {
+	if file := d.pictures[k.ID]; file != "" {
+		return facade.Path("v1", "datasets", picturesDataset, "documents", file, "content")
+	}
 	if name, _, _ := strings.Cut(k.Metadata[sheaf.MetadataPictures], "\n"); name != "" && !drawn[d.MediaType] {
 		return facade.Path("v1", "datasets", d.DatasetID, "documents", d.ID, "pictures", name)
 	}
@@ -83,6 +87,9 @@ func image(c *call) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.pictured(d); err != nil {
+		return nil, err
+	}
 	path := d.imagePath(&k.Chunk)
 	if path == "" {
 		return nil, none
@@ -94,5 +101,6 @@ func image(c *call) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	resp.Header.Del("Content-Disposition") // it is looked at
 	return &answer{file: resp}, nil
 }

@@ -253,6 +253,9 @@ func retrieve(c *call) (*answer, error) {
 	from, to := span(lenientPage(in, "page", 1), lenientPage(in, "page_size", defaultPage))
 	chunks := []object{}
 	for _, h := range cut(hits, from, to) {
+		if err := c.pictured(h.of); err != nil {
+			return nil, err
+		}
 		one := object{
 			"id": h.Chunk.ID, "content": h.Chunk.Text, "document_id": h.Document.ID, "dataset_id": h.Document.DatasetID, "document_keyword": h.Document.Name,
 			"important_keywords": texts(h.Chunk.Keywords), "questions": texts(h.Chunk.Questions), "tag_kwd": h.of.tags(&h.Chunk), "image_id": h.of.imageID(&h.Chunk), "positions": positions(&h.Chunk),
@@ -492,6 +495,9 @@ func (c *call) searched(of []string) (*answer, error) {
 	from, to := span(page, size)
 	chunks := []object{}
 	for _, h := range cut(hits, from, to) {
+		if err := c.pictured(h.of); err != nil {
+			return nil, err
+		}
 		chunks = append(chunks, object{
 			"chunk_id": h.Chunk.ID, "content_with_weight": h.Chunk.Text, "doc_id": h.Document.ID, "kb_id": h.Document.DatasetID, "docnm_kwd": h.Document.Name,
 			"important_kwd": texts(h.Chunk.Keywords), "question_kwd": texts(h.Chunk.Questions), "tag_kwd": h.of.tags(&h.Chunk), "image_id": h.of.imageID(&h.Chunk), "positions": positions(&h.Chunk),

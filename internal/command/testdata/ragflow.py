@@ -59,7 +59,11 @@ assert note.add_chunk("Cranes dance at dawn.").id == mine.id
 note = ds.list_documents(id=note.id)[0]
 assert (note.run, note.chunk_count) == ("UNSTART", 2) and [c.content for c in note.list_chunks()] == ["Cranes dance at dawn."], vars(note)
 assert [c.id for c in rag.retrieve(dataset_ids=[ds.id], question="dawn")] == [mine.id]
-refused("`image_base64` is not kept", note.add_chunk, "x", image_base64="iVBORw0KGgo=")
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+note.add_chunk("A crane, drawn.", image_base64=PIXEL)
+drawn = next(c["image_id"] for c in note.get(f"/datasets/{ds.id}/documents/{note.id}/chunks").json()["data"]["chunks"] if c["image_id"])
+assert rag.get(f"/documents/images/{drawn}").content[:4] == b"\x89PNG", drawn
+refused("is no PNG, JPEG, GIF or WebP", note.add_chunk, "x", image_base64="YQ==")
 ds.delete_documents(ids=[note.id])
 picture = next(c["image_id"] for c in handbook.get(f"/datasets/{ds.id}/documents/{handbook.id}/chunks").json()["data"]["chunks"] if c["image_id"])
 assert rag.get(f"/documents/images/{picture}").content[:2] == b"\xff\xd8", picture

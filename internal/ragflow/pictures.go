@@ -1,0 +1,187 @@
+package ragflow
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"sheaf"
+	"sheaf/internal/facade"
+)
+
+// picturesDataset holds the pictures that were given to chunks, each as a file
+// that nobody parses: it counts toward the quotas, and is no dataset of the
+// interface. A picture is called by its document and the edit of its chunk, so
+// that it stays when the document is parsed again.
+const picturesDataset = "ragflow-pictures"
+
+// Bounds of the pictures of chunks.
+const (
+	maxPicture     = 4 << 20 // bytes
+	maxPictureText = maxPicture/3*4 + 1024
+)
+
+// pictureTypes are the kinds of pictures that a chunk may be given.
+var pictureTypes = map[string]string{"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}
+
+// pictureOf reads the picture that a chunk is given, nil for none.
+func pictureOf(in object) ([]byte, error) {
+	v := in["image_base64"]
+	text, ok := v.(string)
+	switch {
+	case v == nil || ok && strings.TrimSpace(text) == "":
+		return nil, nil
+	case !ok:
+		return nil, bad("`image_base64` must be a string")
+	case len(text) > maxPictureText:
+		return nil, bad("`image_base64` holds more than %d bytes; make the picture smaller", maxPicture)
+	}
+	if head, data, url := strings.Cut(text, ","); url && strings.HasPrefix(head, "data:") {
+		text = data
+	}
+	picture, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
+	if err != nil {
+		return nil, bad("`image_base64` is no base64: %v", err)
+	}
+	if len(picture) > maxPicture {
+		return nil, bad("`image_base64` holds more than %d bytes; make the picture smaller", maxPicture)
+	}
+	if pictureTypes[http.DetectContentType(picture)] == "" {
+		return nil, bad("`image_base64` is no PNG, JPEG, GIF or WebP")
+	}
+	return picture, nil
+}
+
+// keepPicture gives an edited chunk a picture, in place of one that it has.
+func (c *call) keepPicture(d *document, editID string, picture []byte) error {
+	if err := c.EnsureDataset(c.ctx, picturesDataset); err != nil {
+		return err
+	}
+	name := d.ID + "-" + editID
+	former, err := c.pictureFiles(name)
+	if err != nil {
+		return err
+	}
+	q := url.Values{"hold": {"true"}, "name": {name + pictureTypes[http.DetectContentType(picture)]}}
+	resp, err := c.Do(c.ctx, http.MethodPost, facade.Path("v1", "datasets", picturesDataset, "documents")+"?"+q.Encode(), bytes.NewReader(picture), nil)
+	if err != nil {
+		return err
+	}
+	_ = resp.Body.Close()
+	var ids []string
+	for _, f := range former {
+		ids = append(ids, f.ID)
+	}
+	return c.dropPictures(ids)
+}
+
+// pictureFiles are the pictures whose names begin so, newest first.
+func (c *call) pictureFiles(name string) ([]*document, error) {
+	files, err := c.documents(picturesDataset, url.Values{"q": {name}, "fields": {"id,name"}})
+	if missing(err) {
+		return nil, nil
+	}
+	return files, err
+}
+
+// dropPictures deletes pictures by their ids.
+func (c *call) dropPictures(ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	err := c.Call(c.ctx, http.MethodPost, facade.Path("v1", "datasets", picturesDataset, "documents:delete"), object{"filter": object{"document_ids": ids}}, nil)
+	if missing(err) {
+		return nil
+	}
+	return err
+}
+
+// forgetPictures deletes the pictures of documents that are being deleted.
+func (c *call) forgetPictures(docs []*document) error {
+	for _, d := range docs {
+		if !d.record.Pictures {
+			continue
+		}
+		files, err := c.pictureFiles(d.ID + "-")
+		if err != nil {
+			return err
+		}
+		var ids []string
+		for _, f := range files {
+			ids = append(ids, f.ID)
+		}
+		if err := c.dropPictures(ids); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pictured reads which chunks of a document were given pictures.
+func (c *call) pictured(d *document) error {
+	if d.pictures != nil || !d.record.Pictures {
+		return nil
+	}
+	d.pictures = map[string]string{}
+	files, err := c.pictureFiles(d.ID + "-")
+	if err != nil || len(files) == 0 {
+		return err
+	}
+	byEdit := map[string]string{}
+	for _, f := range files {
+		id, _, _ := strings.Cut(strings.TrimPrefix(f.Name, d.ID+"-"), ".")
+		if byEdit[id] == "" { // the newest counts
+			byEdit[id] = f.ID
+		}
+	}
+	all, err := c.edits(d)
+	for _, e := range all {
+		chunk := e.ChunkID
+		if e.Added {
+			chunk = e.ID
+		}
+		if file := byEdit[e.ID]; file != "" && chunk != "" {
+			d.pictures[chunk] = file
+		}
+	}
+	return err
+}
+
+// editID is the id of the edit of a chunk, which a picture is kept by.
+func (c *call) editID(d *document, chunkID string) (string, error) {
+	var out struct {
+		Edit *struct {
+			ID string `json:"id"`
+		} `json:"edit"`
+	}
+	if err := c.Call(c.ctx, http.MethodGet, c.chunksPath(d, chunkID), nil, &out); err != nil {
+		return "", err
+	}
+	if out.Edit == nil {
+		return "", fmt.Errorf("chunk %s has no edit: %w", chunkID, sheaf.ErrNotFound)
+	}
+	return out.Edit.ID, nil
+}
+
+// givePicture keeps the picture of a chunk that was edited, nil for none.
+func (c *call) givePicture(d *document, chunkID string, picture []byte) error {
+	if picture == nil {
+		return nil
+	}
+	id, err := c.editID(d, chunkID)
+	if err != nil {
+		return err
+	}
+	if err := c.keepPicture(d, id, picture); err != nil {
+		return err
+	}
+	d.pictures = nil
+	return c.change(d, func(r *documentRecord) bool {
+		was := r.Pictures
+		r.Pictures = true
+		return !was
+	})
+}
