@@ -109,6 +109,9 @@ func listIngestions(c *call) (*answer, error) {
 	first, last := span(page, size)
 	shown := []object{}
 	for _, d := range cut(logs, first, last) {
+		if err := c.counted(d); err != nil {
+			return nil, err
+		}
 		shown = append(shown, c.shownLog(d))
 	}
 	return &answer{data: object{"total": len(logs), "logs": shown}}, nil
