@@ -33,6 +33,10 @@ func Impostor(t testing.TB, way, module string) string {
 // Deceivers are the ways in which an Impostor that works goes wrong at a page.
 var Deceivers = []string{"dies", "hangs", "garbage", "long-frame", "cut-frame", "unknown-frame", "no-page", "twice", "odd-runs", "wild-font", "too-many-rules", "no-end", "wild-end", "asks-outside"}
 
+// Slow is an Impostor that works for a second before it answers what a page holds,
+// and answers the truth.
+const Slow = "slow"
+
 // MaybeImpostor turns the process into one when it was started as such.
 func MaybeImpostor() {
 	if way := os.Getenv("SHEAF_TEST_IMPOSTOR"); way != "" {
@@ -116,8 +120,13 @@ func impostor(way string) {
 			break
 		}
 		if binary.LittleEndian.Uint32(request) == 2 && binary.LittleEndian.Uint32(request[4:]) == 2 {
-			deceive(way)
-			break
+			if deceive(way); way != Slow {
+				break
+			}
+		}
+		if way == Slow && binary.LittleEndian.Uint32(request) == 2 {
+			for begun := time.Now(); time.Since(begun) < time.Second; { // it works
+			}
 		}
 		if _, err := in.Write(append(request, behind...)); err != nil {
 			break

@@ -90,6 +90,16 @@ func TestDocumentsSurviveTheirProgram(t *testing.T) {
 	}
 }
 
+// TestProgramThatWorksLongIsLeftToIt: a page that takes long takes longer by WebAssembly.
+func TestProgramThatWorksLongIsLeftToIt(t *testing.T) {
+	enginetest.Helper(t)
+	file := enginetest.File{Pages: []enginetest.Page{{Content: enginetest.Text("F1", 12, 72, 700, "slow")}}}.Bytes()
+	e := &told{Engine: start(t, Config{Helper: enginetest.Impostor(t, enginetest.Slow, pdfiumwasm.ModuleSHA256()), Patience: 400 * time.Millisecond})}
+	if n := enginetest.Same(t, e, start(t, Config{}), enginetest.Write(t, file), int64(len(file)), 100); n != 1 || len(e.why) > 0 {
+		t.Errorf("%d pages, and told: %q", n, e.why)
+	}
+}
+
 func TestProgramThatIsKilledIsFollowedByWebAssembly(t *testing.T) {
 	e, wasm := start(t, Config{Helper: enginetest.Helper(t)}), start(t, Config{})
 	file := enginetest.Fixtures()["everything"]

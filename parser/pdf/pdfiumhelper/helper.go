@@ -33,7 +33,8 @@ type Config struct {
 	// Those of documents that nobody reads end before it is passed, and start
 	// again when they are asked. Default 512 MB.
 	MemoryBytes int64
-	// Patience is how long a program may be silent while it is asked. Default 15 s.
+	// Patience is how long a program may be silent while it is asked, without
+	// using the processor. Default 15 s.
 	Patience time.Duration
 }
 
@@ -142,6 +143,7 @@ type process struct {
 	frames  *bufio.Reader
 	body    []byte
 	patient time.Duration
+	used    time.Duration // of the processor, when it was last looked at
 }
 
 // start runs the program and hears what it is. The document is its descriptor 3,
@@ -211,7 +213,9 @@ func (e *Engine) spawner() {
 // read returns a frame, whose body is valid until the next.
 func (p *process) read() (kind uint32, body []byte, err error) {
 	if p.frames.Buffered() == 0 {
-		_ = p.out.SetReadDeadline(time.Now().Add(p.patient)) // a pipe has deadlines
+		if err := p.await(); err != nil {
+			return 0, nil, err
+		}
 	}
 	var head [8]byte
 	if _, err := io.ReadFull(p.frames, head[:]); err != nil {
@@ -224,6 +228,31 @@ func (p *process) read() (kind uint32, body []byte, err error) {
 	body = p.body[:n]
 	_, err = io.ReadFull(p.frames, body)
 	return binary.LittleEndian.Uint32(head[:]), body, err
+}
+
+// busiest is how many times the patience a program may be silent while it works:
+// some pages take long, by WebAssembly too, and longer.
+const busiest = 4
+
+// await waits for the next bytes.
+func (p *process) await() (err error) {
+	used := time.Duration(-1) // not known yet: the common way does not look
+	for range busiest {
+		_ = p.out.SetReadDeadline(time.Now().Add(p.patient)) // a pipe has deadlines
+		if _, err = p.frames.Peek(1); !errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		}
+		now := cpuTime(p.process.Pid)
+		if now-max(used, p.used) < p.patient/100 {
+			break
+		}
+		used = now
+	}
+	if used >= 0 {
+		p.used = used
+	}
+	_ = p.out.SetReadDeadline(time.Now().Add(p.patient)) // what has begun comes at once
+	return err
 }
 
 func (p *process) write(b []byte) error {

@@ -1,9 +1,13 @@
 package pdfiumhelper
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"os"
+	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,6 +19,20 @@ func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: 
 
 // widen lets a page's record wait in the pipe as a whole. The kernel may refuse.
 func widen(f *os.File) { _, _ = unix.FcntlInt(f.Fd(), unix.F_SETPIPE_SZ, 256<<10) }
+
+// cpuTime is what a process has used of the processor, 0 where that is not told.
+func cpuTime(pid int) time.Duration {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	// The second field is the name in brackets, which may hold spaces; the times
+	// are in hundredths of a second (proc(5)).
+	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+	if len(fields) < 13 {
+		return 0
+	}
+	user, _ := strconv.Atoi(string(fields[11]))
+	system, _ := strconv.Atoi(string(fields[12]))
+	return time.Duration(user+system) * (time.Second / 100)
+}
 
 func isBrokenPipe(err error) bool { return errors.Is(err, syscall.EPIPE) }
 

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"os"
 	"syscall"
+	"time"
 )
 
 func attributes() *syscall.SysProcAttr { return nil }
 
 func widen(*os.File) {}
+
+func cpuTime(int) time.Duration { return 0 }
 
 func isBrokenPipe(error) bool { return false }
 
