@@ -85,6 +85,9 @@ func RangeID(taskID string, epoch int64) string {
 // EditedRangePrefix begins the ids of ranges that hold one edited chunk.
 const EditedRangePrefix = "edit-"
 
+// RunRangePrefix begins the ids of ranges that a run over a dataset left.
+const RunRangePrefix = "run-"
+
 // ChunkID names the n-th chunk (from 0) of a range result.
 func ChunkID(rangeID string, n int) string {
 	return rangeID + "-" + strconv.Itoa(n)

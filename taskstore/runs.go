@@ -38,6 +38,9 @@ type RunOptions struct {
 	MaxPrice  float64         `json:"max_price,omitempty"`  // in the currency of Price; 0 for no bound
 	Price     float64         `json:"price,omitempty"`      // of a million tokens
 	Config    json.RawMessage `json:"config,omitempty"`     // of the kind
+	// AutoUpdate, unless it is 0, begins the next run by itself so long after this
+	// one ended, where documents have changed by then.
+	AutoUpdate time.Duration `json:"auto_update,omitempty"`
 }
 
 // Tokens is the bound on tokens that both budgets come to, 0 for none.
@@ -96,6 +99,18 @@ type RunDocument struct {
 	MediaType  string
 	Generation int
 	Ranges     []RunRange // in their order
+	// What people edited: Edited are ranges of one chunk each, Version changes with
+	// any edit.
+	Edited  []RunEdit
+	Version int
+}
+
+// RunEdit is a chunk that people edited.
+type RunEdit struct {
+	BaseRange string // range of the chunk that it replaces, or stands behind
+	ChunkID   string // that it replaces or hides, or that an added one follows; "" at the end
+	RangeID   string // that holds what it says; "" for one that is hidden
+	Added     bool
 }
 
 // RunRange is a stored range result of a document.
@@ -104,6 +119,38 @@ type RunRange struct {
 	RangeID     string
 	ArtifactKey string
 	Chunks      int
+}
+
+// RunSource is a document whose text a result holds, as it was read.
+type RunSource struct {
+	DocumentID string
+	Generation int
+	Version    int // RunDocument.Version
+}
+
+// RunResult is what a run leaves for search: a stored range, visible while each
+// of its sources is live in the generation that was read. With the first source
+// that is deleted, parsed anew or edited it is gone.
+type RunResult struct {
+	RangeID    string // begins with sheaf.RunRangePrefix, and is reserved
+	Kind       sheaf.TaskKind
+	DocumentID string // one of the sources, with whose artifacts it lies
+	Name       string // of all that made it, at most 64 bytes: the same is not made again
+	Layer      int    // 0 for that of one document, else its height above those
+	Chunks     int
+	Tokens     int
+	Sources    []RunSource // set when it is put
+}
+
+// MaxRunSources bounds the documents of one result.
+const MaxRunSources = 1000
+
+// RunForecast counts what a run would find.
+type RunForecast struct {
+	Documents int   // that are live
+	Current   int   // of them that have a result of the kind
+	Chunks    int64 // of the others
+	Tokens    int64 // of the others
 }
 
 // RunEnd is how a run ends whose task is done.

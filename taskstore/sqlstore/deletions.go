@@ -117,6 +117,9 @@ func (s *deletions) deleteLocked(tx *gorm.DB, tenantID string, docs []documentRo
 	if err := s.insertDocumentGarbage(tx, tenantID, docs, rec.ID); err != nil {
 		return r, err
 	}
+	if err := s.dropResults(tx, rec.ID, r.DocumentIDs); err != nil {
+		return r, err
+	}
 	n, err := one[struct{ Generations, Tasks int }](tx, "count", "", "SELECT (SELECT COUNT(*) FROM generations WHERE doc_id IN ?) AS generations, (SELECT COUNT(*) FROM tasks WHERE doc_id IN ?) AS tasks",
 		r.DocumentIDs, r.DocumentIDs)
 	if err != nil {

@@ -209,8 +209,13 @@ func (s *documents) Visible(ctx context.Context, tenantID string, rangeIDs []str
 	const edited = ` UNION ALL SELECT e.range_id, d.id, d.dataset_id, d.name, d.media_type, e.gen, CASE WHEN e.added=1 THEN '' ELSE e.chunk_id END, e.base_range, e.id
 		FROM chunk_edits e JOIN documents d ON d.id=e.doc_id
 		WHERE e.range_id IN ? AND e.tenant_id=? AND d.tenant_id=? AND e.gen=d.live_gen AND d.deleted_at=0`
+	const ofRuns = ` UNION ALL SELECT r.range_id, d.id, d.dataset_id, d.name, d.media_type, d.live_gen, '', '', ''
+		FROM run_results r JOIN documents d ON d.id=r.doc_id WHERE r.range_id IN ? AND r.tenant_id=? AND d.tenant_id=?` + visibleRun
 	for batch := range chunks(ids) {
 		q, args := listed, []any{batch, tenantID, tenantID}
+		if some := slices.DeleteFunc(slices.Clone(batch), func(id string) bool { return !strings.HasPrefix(id, sheaf.RunRangePrefix) }); len(some) > 0 {
+			q, args = q+ofRuns, append(args, some, tenantID, tenantID)
+		}
 		if some := slices.DeleteFunc(slices.Clone(batch), func(id string) bool { return !editedRange(id) }); len(some) > 0 {
 			q, args = q+edited, append(args, some, tenantID, tenantID)
 		}

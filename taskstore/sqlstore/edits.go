@@ -25,6 +25,7 @@ type editRow struct {
 	ChunkID   string
 	BaseRange string
 	RangeID   string
+	Hides     int
 	CreatedAt int64 `gorm:"autoCreateTime:false"`
 	UpdatedAt int64 `gorm:"autoUpdateTime:false"`
 }
@@ -177,6 +178,9 @@ func (s *edits) PutEdit(ctx context.Context, e taskstore.ChunkEdit, from int) (p
 			if err := takeBack(tx, e.DocumentID, []string{e.RangeID}); err != nil {
 				return err
 			}
+		}
+		if err := s.dropResults(tx, "", []string{e.DocumentID}); err != nil {
+			return err
 		}
 		e.Version = from + 1
 		hides := flag(e.Hides())

@@ -46,6 +46,12 @@ const editCursor = "edit/"
 // liveEdits are the edited chunks that search may show, each a range of its own.
 const liveEdits = ` FROM chunk_edits e JOIN documents d ON d.id=e.doc_id AND d.live_gen=e.gen WHERE e.range_id > ? AND d.deleted_at=0`
 
+// runCursor begins the cursors of what runs left, which follow those of edits.
+const runCursor = "run/"
+
+// liveRuns are the results of runs that search may show.
+const liveRuns = ` FROM run_results r JOIN documents d ON d.id=r.doc_id WHERE r.range_id > ? AND r.chunk_count>0` + visibleRun
+
 // LiveResults returns the next results that search may show, with what their
 // entries in an index need, in the order of their cursors.
 func (s *inventory) LiveResults(ctx context.Context, after string, limit int) ([]taskstore.LiveResult, error) {
@@ -65,8 +71,11 @@ func (s *inventory) liveResults(ctx context.Context, where string, args []any, a
 	}
 	var out []taskstore.LiveResult
 	edit, edits := strings.CutPrefix(after, editCursor)
+	left, runs := strings.CutPrefix(after, runCursor)
+	if runs {
+		edits = true
+	}
 	if !edits {
-		edit = ""
 		rows, err := all[row](s.read(ctx), `SELECT t.id, t.tenant_id, d.dataset_id, t.doc_id, d.name, d.media_type, t.range_id, t.artifact_key, t.chunk_count`+
 			liveResults+where+` AND t.id > ? ORDER BY t.id LIMIT ?`, slices.Concat(args, []any{after, limit})...)
 		if err != nil {
@@ -77,14 +86,41 @@ func (s *inventory) liveResults(ctx context.Context, where string, args []any, a
 				RangeID: r.RangeID, ArtifactKey: r.ArtifactKey, Chunks: r.ChunkCount})
 		}
 	}
+	if !edits {
+		edit = ""
+	}
+	if !runs {
+		left = ""
+	}
 	if len(out) == limit {
 		return out, nil
+	}
+	if runs {
+		return s.liveRuns(ctx, where, args, left, limit)
 	}
 	rows, err := all[row](s.read(ctx), `SELECT e.range_id, e.tenant_id, d.dataset_id, e.doc_id, d.name, d.media_type`+
 		liveEdits+where+` ORDER BY e.range_id LIMIT ?`, slices.Concat([]any{edit}, args, []any{limit - len(out)})...)
 	for _, r := range rows {
 		out = append(out, taskstore.LiveResult{Cursor: editCursor + r.RangeID, TenantID: r.TenantID, DatasetID: r.DatasetID, DocumentID: r.DocID, Name: r.Name, MediaType: r.MediaType,
 			RangeID: r.RangeID, ArtifactKey: sheaf.ArtifactKey(r.TenantID, r.DocID, r.RangeID), Chunks: 1})
+	}
+	if err != nil || len(out) == limit {
+		return out, err
+	}
+	more, err := s.liveRuns(ctx, where, args, "", limit-len(out))
+	return append(out, more...), err
+}
+
+func (s *inventory) liveRuns(ctx context.Context, where string, args []any, after string, limit int) ([]taskstore.LiveResult, error) {
+	rows, err := all[struct {
+		RangeID, TenantID, DatasetID, DocID, Name, MediaType, ArtifactKey string
+		ChunkCount                                                        int
+	}](s.read(ctx), `SELECT r.range_id, r.tenant_id, r.dataset_id, r.doc_id, d.name, d.media_type, r.artifact_key, r.chunk_count`+liveRuns+where+` ORDER BY r.range_id LIMIT ?`,
+		slices.Concat([]any{after}, args, []any{limit})...)
+	out := make([]taskstore.LiveResult, len(rows))
+	for i, r := range rows {
+		out[i] = taskstore.LiveResult{Cursor: runCursor + r.RangeID, TenantID: r.TenantID, DatasetID: r.DatasetID, DocumentID: r.DocID, Name: r.Name, MediaType: r.MediaType,
+			RangeID: r.RangeID, ArtifactKey: r.ArtifactKey, Chunks: r.ChunkCount}
 	}
 	return out, err
 }
@@ -98,6 +134,13 @@ func (s *inventory) LiveTotals(ctx context.Context) (taskstore.LiveTotals, error
 	edits, err := first[struct{ N int }](s.read(ctx), `SELECT COUNT(*) AS n`+liveEdits, "")
 	if edits != nil {
 		row.Results, row.Chunks = row.Results+edits.N, row.Chunks+int64(edits.N)
+	}
+	if err != nil {
+		return *row, err
+	}
+	runs, err := first[taskstore.LiveTotals](s.read(ctx), `SELECT COUNT(*) AS results, COALESCE(SUM(r.chunk_count), 0) AS chunks, COALESCE(SUM(r.token_count), 0) AS tokens`+liveRuns, "")
+	if runs != nil {
+		row.Results, row.Chunks, row.Tokens = row.Results+runs.Results, row.Chunks+runs.Chunks, row.Tokens+runs.Tokens
 	}
 	return *row, err
 }

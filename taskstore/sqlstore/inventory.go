@@ -34,7 +34,8 @@ func walk[R any](db *gorm.DB, query string, cursor func(R) any, start any, each 
 }
 
 // Ranges calls each for every range result that some task lists as done,
-// ordered by id, and then for those of edited chunks, until it returns an error.
+// ordered by id, and then for those of edited chunks and of runs, until it returns
+// an error.
 func (s *inventory) Ranges(ctx context.Context, each func(taskstore.InventoryRange) error) error {
 	type row struct {
 		ID, TenantID, DocID, RangeID, ArtifactKey  string
@@ -50,10 +51,18 @@ func (s *inventory) Ranges(ctx context.Context, each func(taskstore.InventoryRan
 	if err != nil {
 		return err
 	}
-	return walk(s.read(ctx), `SELECT e.range_id, e.tenant_id, e.doc_id, e.gen, d.live_gen FROM chunk_edits e JOIN documents d ON d.id=e.doc_id
+	err = walk(s.read(ctx), `SELECT e.range_id, e.tenant_id, e.doc_id, e.gen, d.live_gen FROM chunk_edits e JOIN documents d ON d.id=e.doc_id
 		WHERE e.range_id > ? AND d.deleted_at=0 ORDER BY e.range_id LIMIT ?`,
 		func(r row) any { return r.RangeID }, "", func(r row) error {
 			return each(taskstore.InventoryRange{TenantID: r.TenantID, DocumentID: r.DocID, RangeID: r.RangeID, ArtifactKey: sheaf.ArtifactKey(r.TenantID, r.DocID, r.RangeID), Chunks: 1, Live: r.Gen == r.LiveGen})
+		})
+	if err != nil {
+		return err
+	}
+	return walk(s.read(ctx), `SELECT r.range_id, r.tenant_id, r.doc_id, r.artifact_key, r.chunk_count, CASE WHEN 1=1`+visibleRun+` THEN 1 ELSE 0 END AS live_gen
+		FROM run_results r JOIN documents d ON d.id=r.doc_id WHERE r.range_id > ? AND d.deleted_at=0 ORDER BY r.range_id LIMIT ?`,
+		func(r row) any { return r.RangeID }, "", func(r row) error {
+			return each(taskstore.InventoryRange{TenantID: r.TenantID, DocumentID: r.DocID, RangeID: r.RangeID, ArtifactKey: r.ArtifactKey, Chunks: r.ChunkCount, Live: r.LiveGen == 1})
 		})
 }
 

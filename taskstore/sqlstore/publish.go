@@ -69,6 +69,9 @@ func (s *tasks) publish(tx *gorm.DB, t *taskRow, doc *documentRow, p taskstore.P
 		return err
 	}
 	if live {
+		if err := s.dropResults(tx, "", []string{t.DocID}); err != nil {
+			return err
+		}
 		if err := s.dropFormerMembers(tx, doc); err != nil {
 			return err
 		}

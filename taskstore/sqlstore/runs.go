@@ -119,8 +119,8 @@ func (s *runs) StartRun(ctx context.Context, r taskstore.DatasetRun, trace strin
 		if err != nil {
 			return err
 		}
-		if err := insertRows(tx, "dataset_runs", []string{"dataset_id", "kind", "number", "id", "tenant_id", "task_id", "options", "outcome", "cause", "progress", "result", "documents", "created_at", "ended_at"},
-			[][]any{{r.DatasetID, string(r.Kind), number, r.ID, r.TenantID, r.TaskID, encode(r.Options), "", "", encode(r.Progress), "", value(documents), raw(s.now()), 0}}, ""); err != nil {
+		if err := insertRows(tx, "dataset_runs", []string{"dataset_id", "kind", "number", "id", "tenant_id", "task_id", "options", "outcome", "cause", "progress", "result", "documents", "created_at", "ended_at", "auto_update"},
+			[][]any{{r.DatasetID, string(r.Kind), number, r.ID, r.TenantID, r.TaskID, encode(r.Options), "", "", encode(r.Progress), "", value(documents), raw(s.now()), 0, r.Options.AutoUpdate.Milliseconds()}}, ""); err != nil {
 			return err
 		}
 		if len(have) >= taskstore.MaxRuns {
@@ -183,7 +183,7 @@ func (s *runs) ResumeRun(ctx context.Context, tenantID, datasetID, id string, op
 		}
 		r := have[0].toDomain()
 		r.TaskID = sheaf.NewID()
-		if err := run(tx, stmt("UPDATE dataset_runs SET task_id=?, options=?, outcome='', cause='', ended_at=0 WHERE id=?", r.TaskID, encode(options), id),
+		if err := run(tx, stmt("UPDATE dataset_runs SET task_id=?, options=?, outcome='', cause='', ended_at=0, auto_update=? WHERE id=?", r.TaskID, encode(options), options.AutoUpdate.Milliseconds(), id),
 			stmt("DELETE FROM tasks WHERE id=? AND state IN ('done','dead','canceled','superseded')", have[0].TaskID)); err != nil {
 			return err
 		}
@@ -250,8 +250,16 @@ func (s *runs) Run(ctx context.Context, tenantID, datasetID, id string) (*taskst
 	return &d, nil
 }
 
-// WipeRuns forgets all runs of a kind over a dataset. *RunOpen while one is open.
+// WipeRuns removes what runs of a kind left over a dataset, and forgets the runs.
+// *RunOpen while one is open.
 func (s *runs) WipeRuns(ctx context.Context, tenantID, datasetID string, kind sheaf.TaskKind) (wiped int, err error) {
+	for more := true; more && err == nil; {
+		wiped, more, err = s.wipeSome(ctx, tenantID, datasetID, kind)
+	}
+	return wiped, err
+}
+
+func (s *runs) wipeSome(ctx context.Context, tenantID, datasetID string, kind sheaf.TaskKind) (wiped int, more bool, err error) {
 	err = s.tx(ctx, func(tx *gorm.DB) error {
 		have, err := s.lockRuns(tx, tenantID, datasetID, kind)
 		if err != nil {
@@ -261,13 +269,21 @@ func (s *runs) WipeRuns(ctx context.Context, tenantID, datasetID string, kind sh
 			return err
 		}
 		wiped = len(have)
+		if more, err = s.dropSomeResults(tx, datasetID, kind); err != nil || more {
+			return err
+		}
 		return forgetRuns(tx, have)
 	})
-	return wiped, err
+	return wiped, more, err
 }
 
 // dropRuns stops and forgets the runs over a dataset that is deleted.
 func (s *datasets) dropRuns(tx *gorm.DB, datasetID string) error {
+	// Its documents, and with them what they were sources of, are gone already.
+	if err := run(tx, stmt("DELETE FROM run_result_sources WHERE range_id IN (SELECT range_id FROM run_results WHERE dataset_id=?)", datasetID),
+		stmt("DELETE FROM run_results WHERE dataset_id=?", datasetID)); err != nil {
+		return err
+	}
 	rows, err := all[runRow](tx, "SELECT id, task_id FROM dataset_runs WHERE dataset_id=? ORDER BY id", datasetID)
 	if err != nil || len(rows) == 0 {
 		return err
@@ -358,12 +374,26 @@ func (s *runs) RunDocuments(ctx context.Context, runID, after string, limit int)
 	if err != nil {
 		return nil, err
 	}
+	edits, err := byIDs[editRow](s.read(ctx), mapped(docs, func(r row) string { return r.DocID }), `SELECT doc_id, id, version, added, gen, chunk_id, base_range, range_id, hides FROM chunk_edits
+		WHERE doc_id IN ? ORDER BY doc_id, created_at, id`)
+	if err != nil {
+		return nil, err
+	}
 	out := make([]taskstore.RunDocument, len(docs))
 	for i, d := range docs {
 		out[i] = taskstore.RunDocument{ID: d.DocID, Name: d.Name, MediaType: d.MediaType, Generation: d.Gen}
 		for _, r := range ranges {
 			if r.DocID == d.DocID && r.Gen == d.Gen {
 				out[i].Ranges = append(out[i].Ranges, taskstore.RunRange{Range: sheaf.Range{From: r.FromUnit, To: r.ToUnit}, RangeID: r.RangeID, ArtifactKey: r.ArtifactKey, Chunks: r.ChunkCount})
+			}
+		}
+		for _, e := range edits {
+			if e.DocID != d.DocID {
+				continue
+			}
+			out[i].Version += 1 + e.Version
+			if e.Gen == d.Gen && (e.RangeID != "" || e.Hides != 0) {
+				out[i].Edited = append(out[i].Edited, taskstore.RunEdit{BaseRange: e.BaseRange, ChunkID: e.ChunkID, RangeID: e.RangeID, Added: e.Added != 0})
 			}
 		}
 	}

@@ -51,6 +51,7 @@ func RunCatalog(t *testing.T, open func(testing.TB) *sqlstore.Store) {
 		{"FlowVersionsAreNumberedOnce", testFlowVersions},
 		{"SavedQueriesAndEvaluations", testEvaluations},
 		{"RunsOverDatasets", testDatasetRuns},
+		{"ResultsOfRuns", testRunResults},
 		{"EditsOfChunks", testEdits},
 		{"BlankVersion", testBlankVersion},
 		{"EditsFollowPublications", testEditsFollowPublications},

@@ -3,9 +3,11 @@ package storetest
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"sheaf"
 	"sheaf/taskstore"
@@ -200,4 +202,160 @@ func testDatasetRuns(t *testing.T, b *bench) {
 	_, err = b.DeleteDataset(b.ctx, b.tenant, b.dataset.ID)
 	b.ok(err)
 	b.same("runs of a deleted dataset", count(""), 0)
+}
+
+func testRunResults(t *testing.T, b *bench) {
+	const kind = sheaf.KindRaptor
+	_, one, ranges := b.live("one.txt")
+	_, two, _ := b.live("two.txt")
+	run, err := b.StartRun(b.ctx, taskstore.DatasetRun{TenantID: b.tenant, DatasetID: b.dataset.ID, Kind: kind, Options: taskstore.RunOptions{AutoUpdate: time.Millisecond}}, "")
+	b.ok(err)
+	claim := b.claim(run.TaskID).Held()
+	put := func(id string, layer int, instead []string, docs ...string) error {
+		t.Helper()
+		rangeID := sheaf.RunRangePrefix + id
+		if err := b.ReserveRanges(b.ctx, b.tenant, docs[0], []string{rangeID}); err != nil {
+			return err
+		}
+		r := taskstore.RunResult{RangeID: rangeID, DocumentID: docs[0], Name: "name-" + id, Layer: layer, Chunks: 2, Tokens: 9}
+		for _, d := range docs {
+			r.Sources = append(r.Sources, taskstore.RunSource{DocumentID: d, Generation: b.doc(d).LiveGeneration})
+		}
+		return b.PutRunResult(b.ctx, claim, r, instead)
+	}
+	seen := func(ids ...string) (out []string) {
+		t.Helper()
+		for i := range ids {
+			ids[i] = sheaf.RunRangePrefix + ids[i]
+		}
+		v, err := b.Visible(b.ctx, b.tenant, append(ids, ranges...))
+		b.ok(err)
+		for _, id := range ids {
+			if r, ok := v[id]; ok {
+				out = append(out, strings.TrimPrefix(id, sheaf.RunRangePrefix)+"@"+r.Name)
+			}
+		}
+		return out
+	}
+	listed := func() (out []string) {
+		t.Helper()
+		for after := ""; ; {
+			some, err := b.LiveResults(b.ctx, after, 1)
+			b.ok(err)
+			if len(some) == 0 {
+				return out
+			}
+			if after = some[0].Cursor; strings.HasPrefix(some[0].RangeID, sheaf.RunRangePrefix) && some[0].TenantID == b.tenant {
+				out = append(out, strings.TrimPrefix(some[0].RangeID, sheaf.RunRangePrefix))
+			}
+		}
+	}
+	b.ok(put("a", 0, nil, one))
+	b.ok(put("b", 0, nil, two))
+	b.ok(put("both", 1, nil, one, two))
+	b.same("visible", seen("a", "b", "both", "none"), []string{"a@one.txt", "b@two.txt", "both@one.txt"})
+	b.same("to be indexed", listed(), []string{"a", "b", "both"})
+	if v, err := b.Visible(b.ctx, "nobody", []string{sheaf.RunRangePrefix + "a"}); err != nil || len(v) > 0 {
+		t.Fatalf("another tenant sees %v, %v", v, err)
+	}
+	totals, err := b.LiveTotals(b.ctx)
+	b.ok(err)
+	found := map[string]bool{}
+	b.ok(b.Ranges(b.ctx, func(r taskstore.InventoryRange) error {
+		if strings.HasPrefix(r.RangeID, sheaf.RunRangePrefix) {
+			found[r.RangeID] = r.Live
+		}
+		return nil
+	}))
+	b.same("inventory", []any{found[sheaf.RunRangePrefix+"a"], found[sheaf.RunRangePrefix+"both"], totals.Chunks >= 6}, []any{true, true, true})
+	f, err := b.RunForecast(b.ctx, b.tenant, b.dataset.ID, kind, true)
+	b.ok(err)
+	b.same("forecast", []any{f.Documents, f.Current, f.Chunks}, []any{2, 2, int64(0)})
+	f, err = b.RunForecast(b.ctx, b.tenant, b.dataset.ID, kind, false)
+	b.ok(err)
+	b.same("forecast with other options", []any{f.Documents, f.Current, f.Chunks > 0}, []any{2, 0, true})
+	results, err := b.RunResults(b.ctx, b.tenant, b.dataset.ID, kind, "", "", 2)
+	b.ok(err)
+	of, err := b.RunResults(b.ctx, b.tenant, b.dataset.ID, kind, one, "", 10)
+	b.ok(err)
+	b.same("results", []any{len(results), results[0].Name, len(of), of[0].Chunks, of[0].DocumentID}, []any{2, "name-a", 1, 2, one})
+
+	// In place of another: that one goes to the collector.
+	b.ok(put("a2", 0, []string{sheaf.RunRangePrefix + "a"}, one))
+	b.same("replaced", seen("a", "a2"), []string{"a2@one.txt"})
+	waits := func(doc, id string) (yes bool) {
+		t.Helper()
+		b.ok(b.Awaited(b.ctx, func(g taskstore.Garbage) error {
+			yes = yes || g.DocumentID == doc && g.RangeID == sheaf.RunRangePrefix+id && g.ArtifactKey != ""
+			return nil
+		}))
+		return yes
+	}
+	b.same("garbage", []bool{waits(one, "a"), waits(one, "a2")}, []bool{true, false})
+
+	// What is read is not what is live any more: nothing is shown.
+	stale := taskstore.RunResult{RangeID: sheaf.RunRangePrefix + "late", DocumentID: two, Name: "x", Chunks: 1}
+	for what, src := range map[string]taskstore.RunSource{"generation": {DocumentID: two, Generation: 9}, "edited": {DocumentID: two, Generation: 1, Version: 3}, "unknown": {DocumentID: "nobody", Generation: 1}} {
+		r := stale
+		r.Sources = []taskstore.RunSource{src}
+		if err := b.PutRunResult(b.ctx, claim, r, nil); !errors.Is(err, sheaf.ErrNotFound) {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	// Not reserved, or collected meanwhile.
+	stale.Sources = []taskstore.RunSource{{DocumentID: two, Generation: 1}}
+	if err := b.PutRunResult(b.ctx, claim, stale, nil); !errors.Is(err, sheaf.ErrStale) {
+		t.Fatalf("not reserved: %v", err)
+	}
+	other := claim
+	other.Epoch++
+	if err := b.PutRunResult(b.ctx, other, stale, nil); !errors.Is(err, sheaf.ErrStale) {
+		t.Fatalf("under a stale claim: %v", err)
+	}
+	if err := b.DropRunResults(b.ctx, other, []string{sheaf.RunRangePrefix + "b"}); !errors.Is(err, sheaf.ErrStale) {
+		t.Fatalf("dropped under a stale claim: %v", err)
+	}
+
+	// An edit changes what a document says.
+	_, err = b.PutEdit(b.ctx, b.edit(one, ranges[0], 0, "the heron is grey"), 0)
+	b.ok(err)
+	b.same("after an edit", seen("a2", "b", "both"), []string{"b@two.txt"})
+	docs, err := b.RunDocuments(b.ctx, run.ID, "", 10)
+	b.ok(err)
+	at := slices.IndexFunc(docs, func(d taskstore.RunDocument) bool { return d.ID == one })
+	b.same("edits of a document", []any{docs[at].Version > 0, len(docs[at].Edited)}, []any{true, 1})
+
+	// With a document goes all that quotes it, at once.
+	b.ok(b.ReserveRanges(b.ctx, b.tenant, two, []string{sheaf.RunRangePrefix + "two-one"}))
+	b.ok(b.PutRunResult(b.ctx, claim, taskstore.RunResult{RangeID: sheaf.RunRangePrefix + "two-one", DocumentID: two, Name: "x", Layer: 1, Chunks: 1,
+		Sources: []taskstore.RunSource{{DocumentID: one, Generation: 1, Version: docs[at].Version}, {DocumentID: two, Generation: 1}}}, nil))
+	_, err = b.DeleteDocuments(b.ctx, b.tenant, []string{one})
+	b.ok(err)
+	b.same("after a deletion", seen("b", "two-one"), []string{"b@two.txt"})
+	b.same("its garbage", waits(two, "two-one"), true)
+
+	// The next run is due when the time has passed, and ends with what it was asked.
+	due := func() (n int) {
+		rs, err := b.RunsDue(b.ctx, 1000)
+		b.ok(err)
+		for _, r := range rs {
+			if r.DatasetID == b.dataset.ID {
+				n++
+			}
+		}
+		return n
+	}
+	b.same("due while it runs", due(), 0)
+	b.ok(b.Complete(b.ctx, claim, taskstore.Completion{Run: &taskstore.RunEnd{State: taskstore.RunSucceeded}}))
+	for end := time.Now().Add(10 * time.Second); due() != 1; { // its millisecond passes
+		if time.Now().After(end) {
+			t.Fatal("the next run is not due")
+		}
+	}
+
+	// A wipe leaves nothing.
+	_, err = b.WipeRuns(b.ctx, b.tenant, b.dataset.ID, kind)
+	b.ok(err)
+	b.same("wiped", len(seen("b"))+len(listed()), 0)
+	b.same("wiped garbage", waits(two, "b"), true)
 }
