@@ -192,6 +192,8 @@ const (
 	ChunkTable ChunkKind = "table"
 	ChunkCode  ChunkKind = "code"
 	ChunkImage ChunkKind = "image"
+	// ChunkSummary is a summary of other chunks, which a run over the dataset made.
+	ChunkSummary ChunkKind = "summary"
 )
 
 // Chunk is the piece of a document that search returns. It is immutable: it
@@ -223,6 +225,10 @@ type Chunk struct {
 	Questions []string `json:"questions,omitempty"` // that the chunk answers
 	Language  string   `json:"language,omitempty"`  // of Text, ISO 639-1; "" when unknown
 	Tags      []Tag    `json:"tags,omitempty"`      // best first
+	// Of a summary: 1 for one of chunks, else one more than that of what it sums up;
+	// and the ids of the chunks that it sums up, summaries among them.
+	Layer    int      `json:"layer,omitempty" doc:"of a summary: 1 for one of chunks, else one more than that of what it sums up"`
+	Children []string `json:"children,omitempty" doc:"of a summary: ids of the chunks that it sums up, summaries among them"`
 }
 
 // Tag is a label of a chunk: its own in a tag set, else one that chunks of a
@@ -290,6 +296,10 @@ const MetadataAdded = "added"
 // PHONE, CARD, IBAN, IP, NATIONAL_ID, one a line. It is there where the setting
 // pii asks for it.
 const MetadataPersonal = "personal_data"
+
+// MetadataLayer is the key of a summary's metadata that holds its Layer: what has
+// it is a summary.
+const MetadataLayer = "summary_layer"
 
 // ChunkRole tells chunks that repeat text of others from those that hold it.
 type ChunkRole string

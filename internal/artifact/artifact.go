@@ -63,6 +63,9 @@ const (
 	keyChecksum   = "sheaf.checksum"
 )
 
+// keyChildren holds a summary's Children in the metadata column, one a line.
+const keyChildren = "sheaf.children"
+
 func (h Header) metadata() [][2]string {
 	return [][2]string{
 		{keyVersion, strconv.Itoa(Version)},

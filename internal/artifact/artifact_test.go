@@ -66,6 +66,10 @@ func sample(n, dim int) ([]sheaf.Chunk, [][]float32) {
 		chunks[1].Pages, chunks[1].Boxes, chunks[1].HeadingPath = nil, nil, nil
 		vectors[1] = nil
 	}
+	if n > 2 {
+		chunks[2].Kind, chunks[2].Role, chunks[2].Layer, chunks[2].Children = sheaf.ChunkSummary, sheaf.RoleSummary, 2, []string{"r-0", "r-1"}
+		chunks[2].Metadata = map[string]string{sheaf.MetadataLayer: "2"}
+	}
 	return chunks, vectors
 }
 

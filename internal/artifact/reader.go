@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/parquet-go/parquet-go"
 
@@ -198,6 +200,13 @@ func (r *Reader) chunk(in *row) (*sheaf.Chunk, error) {
 	if in.Metadata != nil {
 		if err := json.Unmarshal([]byte(*in.Metadata), &c.Metadata); err != nil {
 			return nil, fmt.Errorf("the metadata of chunk %s: %w", in.ChunkID, err)
+		}
+		c.Layer, _ = strconv.Atoi(c.Metadata[sheaf.MetadataLayer])
+		if children, ok := c.Metadata[keyChildren]; ok && c.Layer > 0 {
+			c.Children = strings.Split(children, "\n")
+			delete(c.Metadata, keyChildren)
+		} else {
+			c.Layer = 0
 		}
 	}
 	return c, nil

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"runtime/debug"
+	"strings"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress/zstd"
@@ -94,8 +96,17 @@ func (w *Writer) Write(c *sheaf.Chunk, vector []float32) error {
 		r.Columns = new(string(b))
 		w.pending += len(b)
 	}
-	if len(c.Metadata) > 0 {
-		b, err := json.Marshal(c.Metadata)
+	metadata := c.Metadata
+	if len(c.Children) > 0 {
+		// Beside the metadata, where earlier versions read over it.
+		metadata = maps.Clone(metadata)
+		if metadata == nil {
+			metadata = map[string]string{}
+		}
+		metadata[keyChildren] = strings.Join(c.Children, "\n")
+	}
+	if len(metadata) > 0 {
+		b, err := json.Marshal(metadata)
 		if err != nil {
 			return fmt.Errorf("%w: the metadata of chunk %s: %v", sheaf.ErrInvalid, c.ID, err)
 		}

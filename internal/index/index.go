@@ -153,6 +153,16 @@ func IsLost(err error) bool {
 	return ok && slices.Contains([]string{"index_missing", "index_foreign", "index_model_mismatch", "index_format", "index_damaged", "index_full"}, f.Code)
 }
 
+// Summaries says whether summaries are among what is searched.
+type Summaries int
+
+// Summaries are found beside all else, alone, or not.
+const (
+	WithSummaries Summaries = iota
+	OnlySummaries
+	NoSummaries
+)
+
 // Query selects candidates. TenantID is required; an empty filter selects all.
 type Query struct {
 	TenantID    string
@@ -165,10 +175,11 @@ type Query struct {
 	Languages   []string          // one of them is the chunk's
 	Keywords    []string          // one of them is among the chunk's, compared by Label
 	Tags        []string          // one of them is among the chunk's, compared by Label
-	Text        string            // "" for no word side
-	Vector      []float32         // nil for no vector side
-	K           int               // per side, 1–1,000
-	Similar     bool              // words that are spelled nearly so, or are parts of compounds, do too
+	Summaries   Summaries
+	Text        string    // "" for no word side
+	Vector      []float32 // nil for no vector side
+	K           int       // per side, 1–1,000
+	Similar     bool      // words that are spelled nearly so, or are parts of compounds, do too
 	Highlight   bool
 }
 

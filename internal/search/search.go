@@ -61,6 +61,9 @@ type Request struct {
 	Highlight    bool     `json:"highlight,omitempty"`
 	Explain      bool     `json:"explain,omitempty"` // say what each score is made of
 	GroupBy      GroupBy  `json:"group_by,omitempty" enum:"document,page"`
+	// Kinds are what is searched, text and summary. nil is both, with at most a
+	// third of the hits summaries.
+	Kinds List `json:"kinds,omitempty" enum:"text,summary" doc:"what is searched: text, summary, or both. Absent: both, and at most a third of the hits are summaries"`
 	// Graph searches the graph of one dataset: from the entities that the query
 	// names (local), from its communities (global), or from entities beside words
 	// and vectors (mix). "" does not.
@@ -101,8 +104,49 @@ func (l *List) UnmarshalJSON(b []byte) error {
 
 // none reports whether a list that was given is empty.
 func (r *Request) none() bool {
-	return slices.ContainsFunc([]List{r.Datasets, r.Filter.DocumentIDs, r.Filter.MediaTypes, r.Filter.Languages, r.Filter.Keywords, r.Filter.Tags},
+	return slices.ContainsFunc([]List{r.Kinds, r.Datasets, r.Filter.DocumentIDs, r.Filter.MediaTypes, r.Filter.Languages, r.Filter.Keywords, r.Filter.Tags},
 		func(l List) bool { return l != nil && len(l) == 0 })
+}
+
+// Values of Request.Kinds.
+const (
+	KindText    = "text"
+	KindSummary = "summary"
+)
+
+// summaries says which of them a request searches.
+func (r *Request) summaries() index.Summaries {
+	switch {
+	case r.Kinds == nil && r.GroupBy != "": // a summary stands for no page, and hides none
+		return index.NoSummaries
+	case len(r.Kinds) == 0 || slices.Contains(r.Kinds, KindSummary) && slices.Contains(r.Kinds, KindText):
+		return index.WithSummaries
+	case slices.Contains(r.Kinds, KindSummary):
+		return index.OnlySummaries
+	}
+	return index.NoSummaries
+}
+
+// fewSummaries leaves out the summaries beyond a third of the hits, where nobody
+// asked for them. What is best stays.
+func (r *Request) fewSummaries(ranked []candidate) []candidate {
+	if r.Kinds != nil {
+		return ranked
+	}
+	is := func(c candidate) bool { return c.Chunk.Kind == sheaf.ChunkSummary }
+	texts := 0
+	for _, c := range ranked {
+		if !is(c) {
+			texts++
+		}
+	}
+	left := min(r.Limit/3, texts/2)
+	return slices.DeleteFunc(ranked, func(c candidate) bool {
+		if is(c) {
+			left--
+		}
+		return is(c) && left < 0
+	})
 }
 
 // Filter narrows a search; every field that is set must hold.
@@ -271,7 +315,7 @@ func (s *Searcher) search(ctx context.Context, tenantID string, r Request, start
 	q := index.Query{
 		TenantID: tenantID, DatasetIDs: r.Datasets, DocumentIDs: r.Filter.DocumentIDs, MediaTypes: r.Filter.MediaTypes,
 		PageFrom: r.Filter.Pages.From, PageTo: r.Filter.Pages.To, Metadata: r.Filter.Metadata, Highlight: r.Highlight,
-		Languages: r.Filter.Languages, Keywords: r.Filter.Keywords, Tags: r.Filter.Tags,
+		Languages: r.Filter.Languages, Keywords: r.Filter.Keywords, Tags: r.Filter.Tags, Summaries: r.summaries(),
 	}
 	if r.Mode != Vector {
 		q.Text = r.Query
@@ -413,6 +457,11 @@ func (r *Request) check() error {
 	default:
 		return invalid("mode is %q: it must be hybrid, text or vector", r.Mode)
 	}
+	for _, k := range r.Kinds {
+		if k != KindText && k != KindSummary {
+			return invalid("kinds names %q: it may hold text and summary", k)
+		}
+	}
 	switch r.GroupBy {
 	case "", GroupByDocument, GroupByPage:
 	default:
@@ -510,7 +559,7 @@ func hits(c index.Candidates, visible map[string]taskstore.VisibleRange, fusion 
 	}
 	seen := make(map[group]bool)
 	out := []Hit{}
-	for _, f := range rank(c, visible, fusion, r) {
+	for _, f := range r.fewSummaries(rank(c, visible, fusion, r)) {
 		v := visible[f.Chunk.RangeID]
 		if r.GroupBy != "" {
 			g := group{document: v.DocumentID}

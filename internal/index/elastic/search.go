@@ -80,6 +80,13 @@ func filters(q *index.Query) []any {
 	for k, v := range q.Metadata {
 		all = append(all, term("metadata."+k, v))
 	}
+	summary := map[string]any{"exists": map[string]any{"field": "metadata." + sheaf.MetadataLayer}}
+	switch q.Summaries {
+	case index.OnlySummaries:
+		all = append(all, summary)
+	case index.NoSummaries:
+		all = append(all, map[string]any{"bool": map[string]any{"must_not": summary}})
+	}
 	return all
 }
 

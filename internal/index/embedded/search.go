@@ -20,6 +20,7 @@ type filter struct {
 	mediaTypes map[string]bool
 	languages  map[string]bool
 	metadata   map[string]string
+	summaries  index.Summaries
 	from, to   int
 	labels     []rowSet // a row must be in each
 }
@@ -27,7 +28,7 @@ type filter struct {
 func newFilter(d *directory, q *index.Query) *filter {
 	return &filter{
 		directory: d, tenant: q.TenantID, datasets: set(q.DatasetIDs), documents: set(q.DocumentIDs), mediaTypes: set(q.MediaTypes),
-		languages: set(index.Labels(q.Languages)), metadata: q.Metadata, from: q.PageFrom, to: q.PageTo,
+		languages: set(index.Labels(q.Languages)), metadata: q.Metadata, summaries: q.Summaries, from: q.PageFrom, to: q.PageTo,
 	}
 }
 
@@ -108,6 +109,11 @@ func (f *filter) keep(row uint32) bool {
 	}
 	for _, s := range f.labels {
 		if !s.has(row) {
+			return false
+		}
+	}
+	if f.summaries != index.WithSummaries {
+		if _, is := d.metadata[sheaf.MetadataLayer]; is != (f.summaries == index.OnlySummaries) {
 			return false
 		}
 	}

@@ -291,7 +291,11 @@ func filters(t *testing.T, e Engine) {
 			e.Chunk.Pages = nil
 			e.Chunk.Language, e.Chunk.Tags = "en", []sheaf.Tag{{Name: "valve", Weight: 0.5}, {Name: "law", Weight: 0.25}}
 		}),
-		entry("d/r1/0", "pump", func(e *index.Entry) { e.DatasetID = "news"; e.MediaType = "text/html" }),
+		entry("d/r1/0", "pump", func(e *index.Entry) {
+			e.DatasetID, e.MediaType = "news", "text/html"
+			e.Chunk.Kind, e.Chunk.Layer, e.Chunk.Children = sheaf.ChunkSummary, 1, []string{"a-r1-0", "b-r1-0"}
+			e.Chunk.Metadata = map[string]string{sheaf.MetadataLayer: "1"}
+		}),
 	}
 	for i := range all {
 		all[i].Vector = near(v, 0.2, uint64(i))
@@ -327,6 +331,9 @@ func filters(t *testing.T, e Engine) {
 		{"keyword is no word of one", index.Query{Keywords: []string{"pump"}}, nil},
 		{"tag", index.Query{Tags: []string{"überdruck"}}, []string{"a-r1-0"}},
 		{"tags", index.Query{Tags: []string{"law", "ÜBERDRUCK"}}, []string{"a-r1-0", "c-r1-0"}},
+		{"summaries alone", index.Query{Summaries: index.OnlySummaries}, []string{"d-r1-0"}},
+		{"no summaries", index.Query{Summaries: index.NoSummaries}, []string{"a-r1-0", "a-r1-1", "b-r1-0", "c-r1-0"}},
+		{"summaries of another dataset", index.Query{Summaries: index.OnlySummaries, DatasetIDs: []string{manuals}}, nil},
 		{"tag is no keyword", index.Query{Tags: []string{"valve"}}, []string{"c-r1-0"}},
 		{"language and keyword", index.Query{Languages: []string{"en"}, Keywords: []string{"valve"}}, []string{"a-r1-0"}},
 		{"keyword and tag", index.Query{Keywords: []string{"valve"}, Tags: []string{"law"}}, nil},
