@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +19,9 @@ import (
 	"sheaf"
 	"sheaf/chunker"
 	"sheaf/internal/artifact"
+	"sheaf/internal/edits"
+	"sheaf/internal/embed"
+	"sheaf/internal/index"
 	"sheaf/taskstore"
 )
 
@@ -40,6 +45,10 @@ type RunStore interface {
 	RunDocuments(ctx context.Context, runID, after string, limit int) ([]taskstore.RunDocument, error)
 	RunItems(ctx context.Context, tenantID, name, documentID string) (keys []string, err error)
 	NoteRunItem(ctx context.Context, tenantID, name, blobKey string, documentIDs []string) error
+	RunResults(ctx context.Context, tenantID, datasetID string, kind sheaf.TaskKind, documentID, after string, limit int) ([]taskstore.RunResult, error)
+	PutRunResult(ctx context.Context, c sheaf.Claim, r taskstore.RunResult, instead []string) error
+	DropRunResults(ctx context.Context, c sheaf.Claim, rangeIDs []string) error
+	edits.Reserver
 }
 
 const (
@@ -156,7 +165,184 @@ func (r *DatasetRun) Chunks(ctx context.Context, d taskstore.RunDocument) (chunk
 			chunks, vectors = append(chunks, made.Chunks[i]), append(vectors, v)
 		}
 	}
+	return r.edited(ctx, d, model, chunks, vectors)
+}
+
+// edited puts what people made of chunks in their place.
+func (r *DatasetRun) edited(ctx context.Context, d taskstore.RunDocument, model string, chunks []sheaf.Chunk, vectors [][]float32) ([]sheaf.Chunk, [][]float32, error) {
+	for _, e := range d.Edited {
+		at := slices.IndexFunc(chunks, func(c sheaf.Chunk) bool { return c.ID == e.ChunkID })
+		if !e.Added && at >= 0 {
+			chunks, vectors = slices.Delete(chunks, at, at+1), slices.Delete(vectors, at, at+1)
+			at--
+		}
+		if e.RangeID == "" {
+			continue
+		}
+		made, err := artifact.LoadFor(ctx, r.e.cfg.Blobs, sheaf.ArtifactKey(r.TenantID, d.ID, e.RangeID), model)
+		if errors.Is(err, sheaf.ErrNotFound) {
+			return nil, nil, ErrDocumentGone
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("reading an edited chunk of document %s: %w", d.ID, err)
+		}
+		for i, c := range made.Chunks {
+			if !e.Added && e.ChunkID != "" {
+				c.ID = e.ChunkID // as search shows it
+			}
+			var v []float32
+			if i < len(made.Vectors) && made.Header.ModelID == model {
+				v = made.Vectors[i]
+			}
+			to := at + 1
+			if to == 0 && (e.Added || e.ChunkID == "") {
+				to = len(chunks)
+			}
+			chunks, vectors = slices.Insert(chunks, to, c), slices.Insert(vectors, to, v)
+		}
+	}
 	return chunks, vectors, nil
+}
+
+// Model is the id of the model that chunks are searched with, "" for none.
+func (r *DatasetRun) Model() string {
+	if r.e.cfg.Embedder == nil {
+		return ""
+	}
+	return r.e.cfg.Embedder.Model().ID
+}
+
+// Asks is the language model that Ask asks, "" for none.
+func (r *DatasetRun) Asks() string {
+	if r.e.cfg.Chat == nil {
+		return ""
+	}
+	return r.e.cfg.Chat.Model()
+}
+
+// Turn fails when the attempt has had its time: between two results that are
+// stored, the task lets others go before it.
+func (r *DatasetRun) Turn() error {
+	if time.Now().After(r.until) {
+		return errSlice
+	}
+	return nil
+}
+
+// Results lists what runs of the kind have left of the dataset, as far as it may
+// be seen.
+func (r *DatasetRun) Results(ctx context.Context) ([]taskstore.RunResult, error) {
+	var all []taskstore.RunResult
+	for after := ""; ; {
+		some, err := r.e.cfg.RunStore.RunResults(ctx, r.TenantID, r.DatasetID, r.Kind, "", after, runResults)
+		if err != nil {
+			return nil, fmt.Errorf("reading the results of runs: %w", err)
+		}
+		all = append(all, some...)
+		if len(some) < runResults {
+			return all, nil
+		}
+		after = some[len(some)-1].RangeID
+	}
+}
+
+const runResults = 1000 // that are read at once
+
+// Result reads the chunks of a result with their vectors, nil for those that have
+// none. ErrDocumentGone when it went meanwhile.
+func (r *DatasetRun) Result(ctx context.Context, of taskstore.RunResult) ([]sheaf.Chunk, [][]float32, error) {
+	made, err := artifact.LoadFor(ctx, r.e.cfg.Blobs, sheaf.ArtifactKey(r.TenantID, of.DocumentID, of.RangeID), r.Model())
+	switch {
+	case errors.Is(err, sheaf.ErrNotFound):
+		return nil, nil, ErrDocumentGone
+	case err != nil:
+		return nil, nil, fmt.Errorf("reading the result %s: %w", of.RangeID, err)
+	}
+	if made.Header.ModelID != r.Model() || len(made.Vectors) < len(made.Chunks) {
+		made.Vectors = make([][]float32, len(made.Chunks))
+	}
+	return made.Chunks, made.Vectors, nil
+}
+
+// Put stores chunks as a result of the document of which it is, d, and shows it
+// in place of others. Chunks are completed: ids, document, range and tokens.
+// Children that name no chunk, as "#3", are chunks of the result itself.
+// ErrDocumentGone when a source went or changed meanwhile.
+func (r *DatasetRun) Put(ctx context.Context, d taskstore.RunDocument, res taskstore.RunResult, chunks []sheaf.Chunk, instead []string) (taskstore.RunResult, error) {
+	return r.put(ctx, d, res, chunks, instead, true)
+}
+
+// put is Put of chunks that search finds, or not.
+func (r *DatasetRun) put(ctx context.Context, d taskstore.RunDocument, res taskstore.RunResult, chunks []sheaf.Chunk, instead []string, found bool) (taskstore.RunResult, error) {
+	res.RangeID, res.Kind, res.DocumentID = sheaf.RunRangePrefix+sheaf.NewID(), r.Kind, d.ID
+	if found {
+		res.Chunks = len(chunks)
+	}
+	for i := range chunks {
+		c := &chunks[i]
+		c.ID, c.RangeID, c.DocumentID, c.Generation = sheaf.ChunkID(res.RangeID, i), res.RangeID, d.ID, d.Generation
+		for k, child := range c.Children {
+			if n, own := strings.CutPrefix(child, "#"); own {
+				at, _ := strconv.Atoi(n) // written by whoever made the chunk
+				c.Children[k] = sheaf.ChunkID(res.RangeID, at)
+			}
+		}
+		res.Tokens += c.Tokens
+	}
+	header := artifact.Header{DocumentID: d.ID, Generation: d.Generation, RangeID: res.RangeID, Created: time.Now().UTC(), Name: d.Name}
+	var vectors [][]float32
+	var err error
+	if r.e.cfg.Embedder != nil && res.Chunks > 0 {
+		model := r.e.cfg.Embedder.Model()
+		header.ModelID, header.Dim = model.ID, model.Dim
+		if vectors, err = r.e.vectors(ctx, embeddingTexts(d.Name, chunks), embed.Passage); err != nil {
+			return res, fmt.Errorf("embedding a result: %w", err)
+		}
+	}
+	gone := func(err error) error {
+		if errors.Is(err, sheaf.ErrNotFound) {
+			return ErrDocumentGone
+		}
+		return err
+	}
+	if err := r.e.cfg.RunStore.ReserveRanges(ctx, r.TenantID, d.ID, []string{res.RangeID}); err != nil {
+		return res, gone(err)
+	}
+	var buf bytes.Buffer
+	if err := artifact.Encode(&buf, header, chunks, vectors); err != nil {
+		return res, err
+	}
+	key := sheaf.ArtifactKey(r.TenantID, d.ID, res.RangeID)
+	if _, err := r.e.cfg.Blobs.Put(ctx, key, &buf, int64(buf.Len())); err != nil {
+		return res, fmt.Errorf("storing a result: %w", err)
+	}
+	if r.e.cfg.Index != nil && res.Chunks > 0 {
+		doc := &sheaf.Document{ID: d.ID, TenantID: r.TenantID, DatasetID: r.DatasetID, Name: d.Name, MediaType: d.MediaType}
+		if err := r.e.cfg.Index.Write(index.WithConcurrency(ctx, 1), entriesOf(r.TenantID, doc, chunks, vectors)); err != nil {
+			return res, fmt.Errorf("indexing a result: %w", err)
+		}
+		r.e.writeBeside(ctx, doc, &sheaf.TaskResult{RangeID: res.RangeID, ArtifactKey: key, Chunks: len(chunks)})
+	}
+	if err := r.e.cfg.RunStore.PutRunResult(ctx, r.claim, res, instead); err != nil {
+		return res, gone(err)
+	}
+	return res, nil
+}
+
+// Drop removes results from search.
+func (r *DatasetRun) Drop(ctx context.Context, rangeIDs []string) error {
+	if len(rangeIDs) == 0 {
+		return nil
+	}
+	return r.e.cfg.RunStore.DropRunResults(ctx, r.claim, rangeIDs)
+}
+
+// Refresh makes what was stored so far findable.
+func (r *DatasetRun) Refresh(ctx context.Context) error {
+	if r.e.cfg.Index == nil {
+		return nil
+	}
+	return r.e.cfg.Index.Refresh(ctx)
 }
 
 // Question is what is asked a model about the text of documents.

@@ -66,7 +66,13 @@ type runs struct {
 
 func newRuns(t *testing.T, docs ...[]string) *runs {
 	t.Helper()
-	f := &runs{Fixture: storetest.New(t, "sqlite"), model: chattest.Start(t)}
+	return newRunsOn(t, "sqlite", docs...)
+}
+
+// newRunsOn is newRuns on a store of that engine.
+func newRunsOn(t *testing.T, engine string, docs ...[]string) *runs {
+	t.Helper()
+	f := &runs{Fixture: storetest.New(t, engine), model: chattest.Start(t)}
 	var err error
 	f.blobs, err = file.Open(t.TempDir())
 	f.OK(err)
@@ -158,6 +164,31 @@ func (c *cutting) RunItems(ctx context.Context, tenant, name, doc string) ([]str
 		return nil, err
 	}
 	return c.RunStore.RunItems(ctx, tenant, name, doc)
+}
+
+func (c *cutting) PutRunResult(ctx context.Context, claim sheaf.Claim, r taskstore.RunResult, instead []string) error {
+	if err := c.step(); err != nil {
+		return err
+	}
+	err := c.RunStore.PutRunResult(ctx, claim, r, instead)
+	if cut := c.step(); err == nil {
+		err = cut
+	}
+	return err
+}
+
+func (c *cutting) ReserveRanges(ctx context.Context, tenant, doc string, ids []string) error {
+	if err := c.step(); err != nil {
+		return err
+	}
+	return c.RunStore.ReserveRanges(ctx, tenant, doc, ids)
+}
+
+func (c *cutting) DropRunResults(ctx context.Context, claim sheaf.Claim, ids []string) error {
+	if err := c.step(); err != nil {
+		return err
+	}
+	return c.RunStore.DropRunResults(ctx, claim, ids)
 }
 
 func (c *cutting) NoteRunItem(ctx context.Context, tenant, name, key string, docs []string) error {

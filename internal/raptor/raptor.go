@@ -10,6 +10,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -22,7 +23,12 @@ type Config struct {
 	MaxTokens   int     // of the children of a node together, which a model must be able to read; 0 for 6,000
 	MaxChildren int     // of a node; 0 for 64
 	Ratio       float64 // nodes of a layer ÷ nodes below it, at most, as far as MaxTokens allows; 0 for 0.5
-	Salt        string  // of names: what shapes summaries beside their children, such as model and prompt
+	// Threshold is a percentile of the likenesses of neighbours, 0–1: away from
+	// headings only neighbours that are less alike are cut apart, unless a bound
+	// asks for it. 0 for no such rule. The distance that it stands for is rounded
+	// down to a half power of two, so that it moves seldom.
+	Threshold float64
+	Salt      string // of names: what shapes summaries beside their children, such as model and prompt
 }
 
 // Item is a chunk, or a node of the layer below.
@@ -50,15 +56,33 @@ func Segments(items []Item, c Config) []Segment {
 	}
 	cuts := priorities(items)
 	least := int(math.Ceil(1 / c.Ratio)) // items of a segment
+	floor := scoreFloor(items, c.Threshold)
 	var out []Segment
 	from := 0
 	for i := range cuts { // the cut behind item i
-		if i+1-from >= least && len(items)-i-1 >= least && highest(cuts, i, least-1) {
+		if i+1-from >= least && len(items)-i-1 >= least && cuts[i].score >= floor && highest(cuts, i, least-1) {
 			out = append(out, within(items, cuts, Segment{from, i + 1}, least, c)...)
 			from = i + 1
 		}
 	}
 	return append(out, within(items, cuts, Segment{from, len(items)}, least, c)...)
+}
+
+// scoreFloor is the least score of a cut that no bound asks for.
+func scoreFloor(items []Item, threshold float64) float64 {
+	if threshold <= 0 || threshold >= 1 || len(items) < 2 {
+		return 0
+	}
+	alike := make([]float64, len(items)-1)
+	for i := range alike {
+		alike[i] = cosine(items[i].Vector, items[i+1].Vector)
+	}
+	slices.Sort(alike)
+	apart := 1 - alike[int(threshold*float64(len(alike)-1))]
+	if apart <= 0 {
+		return 0
+	}
+	return math.Exp2(math.Floor(2*math.Log2(apart)) / 2)
 }
 
 func (c Config) withDefaults() Config {

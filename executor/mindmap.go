@@ -1,0 +1,127 @@
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"sheaf"
+	"sheaf/internal/mindmap"
+	"sheaf/taskstore"
+)
+
+// Mindmap is the kind of run that makes a tree of what each document is about.
+// Each is a result that is stored and not indexed: one asks for it.
+type Mindmap struct{}
+
+const (
+	mindmapVersion = 1
+	mindmapTokens  = 32   // of the name of a topic
+	mindmapText    = 6000 // bytes of a topic that the model reads
+)
+
+const mindmapInstruction = "You name the topics of a text. Answer with the name alone: at most six words, in the language of the passages, without quotes."
+
+// MindmapResult is what a run of mindmap came to.
+type MindmapResult struct {
+	Documents int          `json:"documents"` // that have a mind map
+	Made      int          `json:"made"`      // of them now
+	Kept      int          `json:"kept"`
+	Gone      int          `json:"gone,omitempty"`
+	Failed    int          `json:"failed,omitempty"` // topics that the model failed at, which have key phrases for now
+	Reasons   []RunTrouble `json:"reasons,omitempty"`
+}
+
+// Run implements RunKind.
+func (Mindmap) Run(ctx context.Context, r *DatasetRun) (end taskstore.RunEnd, err error) {
+	out := MindmapResult{}
+	err = mindmaps(ctx, r, &out)
+	end.Result, _ = json.Marshal(out) // strings and numbers always encode
+	if err == nil && out.Failed > 0 {
+		end.State = taskstore.RunPartial
+		end.Cause = fmt.Sprintf("The model gave no usable name to %d topics; key phrases stand in for them. Resume the run to ask again.", out.Failed)
+	}
+	return end, err
+}
+
+func mindmaps(ctx context.Context, r *DatasetRun, out *MindmapResult) error {
+	there, err := r.Results(ctx)
+	if err != nil {
+		return err
+	}
+	byName, byDoc, keep := map[string]taskstore.RunResult{}, map[string][]string{}, map[string]bool{}
+	for _, res := range there {
+		byName[res.Name] = res
+		byDoc[res.DocumentID] = append(byDoc[res.DocumentID], res.RangeID)
+	}
+	var docs []taskstore.RunDocument
+	if err := r.Documents(ctx, func(d taskstore.RunDocument) error { docs = append(docs, d); return nil }); err != nil {
+		return err
+	}
+	out.Gone = r.DatasetRun.Documents - len(docs)
+	for i, d := range docs {
+		name := name32("mindmap", strconv.Itoa(mindmapVersion), r.Asks(), r.Model(), d.ID, strconv.Itoa(d.Generation), strconv.Itoa(d.Version))
+		res, have := byName[name]
+		if have {
+			out.Kept++
+		} else {
+			if err := r.Turn(); err != nil {
+				return err
+			}
+			res, err = mindmapOf(ctx, r, d, name, byDoc[d.ID], out)
+			if errors.Is(err, ErrDocumentGone) {
+				out.Gone++
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			out.Made++
+		}
+		keep[res.RangeID] = true
+		out.Documents++
+		if err := r.Report(ctx, "documents", i+1, len(docs)); err != nil {
+			return err
+		}
+	}
+	var stale []string
+	for _, res := range there {
+		if !keep[res.RangeID] {
+			stale = append(stale, res.RangeID)
+		}
+	}
+	return r.Drop(ctx, stale)
+}
+
+// mindmapOf makes and stores the mind map of a document.
+func mindmapOf(ctx context.Context, r *DatasetRun, d taskstore.RunDocument, name string, instead []string, out *MindmapResult) (res taskstore.RunResult, err error) {
+	chunks, vectors, err := r.Chunks(ctx, d)
+	if err != nil {
+		return res, err
+	}
+	failed := out.Failed
+	tree, err := mindmap.Build(ctx, d.Name, chunks, vectors, func(ctx context.Context, text string) (string, error) {
+		answer, err := r.Ask(ctx, Question{Documents: []string{d.ID}, Instruction: mindmapInstruction, Text: clipText(text, mindmapText), MaxTokens: mindmapTokens, Version: mindmapVersion})
+		switch {
+		case errors.Is(err, ErrNoModel):
+			return "", nil
+		case err != nil && unusable(err):
+			out.Failed++
+			f := sheaf.AsFailure(err, "")
+			if len(out.Reasons) < maxTold {
+				out.Reasons = append(out.Reasons, RunTrouble{DocumentID: d.ID, Code: f.Code, Message: clipText(f.Message, 300)})
+			}
+			return "", nil
+		}
+		return answer, err
+	})
+	if err != nil {
+		return res, err
+	}
+	if out.Failed > failed {
+		name += failedMark
+	}
+	return r.put(ctx, d, taskstore.RunResult{Name: name, Sources: []taskstore.RunSource{{DocumentID: d.ID, Generation: d.Generation, Version: d.Version}}}, tree.Store(), instead, false)
+}

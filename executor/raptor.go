@@ -1,0 +1,555 @@
+package executor
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+	"golang.org/x/sync/errgroup"
+
+	"sheaf"
+	"sheaf/chunker"
+	"sheaf/internal/embed"
+	"sheaf/internal/raptor"
+	"sheaf/taskstore"
+)
+
+// Raptor is the kind of run that sums documents up, layer over layer, and where
+// it is asked for the documents of a dataset together. Each document has one
+// result with its summaries; above the documents each summary is one. What is
+// there is kept: of a document by its generation, its edits and the options,
+// above by what the summary is of.
+type Raptor struct {
+	Sentences embed.Embedder // of the sentences that summaries without a model are made of
+}
+
+// raptorVersion changes with what this code makes of the same chunks.
+const raptorVersion = 1
+
+const (
+	raptorAsks     = 4   // questions at once
+	raptorTries    = 3   // of a question whose answer is of no use
+	maxSummaryBox  = 100 // boxes of a summary
+	maxSummaryPage = 1000
+	maxTold        = 20     // failures and documents left out that the result names
+	maxRoots       = 20_000 // documents that are summed up together
+	failedMark     = "!"    // ends the name of a result with summaries that are to be tried again
+)
+
+const raptorInstruction = "You write summaries for search. Answer in the language of the passages, with the summary alone."
+
+// RaptorResult is what a run of raptor came to.
+type RaptorResult struct {
+	Documents int          `json:"documents"`         // that have their summaries
+	Made      int          `json:"made"`              // summaries that this attempt made
+	Kept      int          `json:"kept"`              // documents whose summaries were there
+	Summaries int          `json:"summaries"`         // there are now
+	Skipped   int          `json:"skipped,omitempty"` // documents that are left out: see Reasons
+	Gone      int          `json:"gone,omitempty"`    // documents that went or changed meanwhile
+	Failed    int          `json:"failed,omitempty"`  // summaries that the model failed at, and that are sentences of the text for now
+	Reasons   []RunTrouble `json:"reasons,omitempty"` // of some of those that failed or were skipped
+}
+
+// RunTrouble says why something has no result.
+type RunTrouble struct {
+	DocumentID string `json:"document_id"`
+	Layer      int    `json:"layer,omitempty"`
+	Code       string `json:"code"`
+	Message    string `json:"message"`
+}
+
+func (o *RaptorResult) tell(t RunTrouble) {
+	if len(o.Reasons) < maxTold {
+		t.Message = clipText(t.Message, 300)
+		o.Reasons = append(o.Reasons, t)
+	}
+}
+
+// summary is a node on its way, or a chunk that one is made of.
+type summary struct {
+	id     string // of the chunk, or "#n" of the nth summary of its document
+	text   string
+	tokens int
+	vector []float32
+	pages  []int
+	boxes  []sheaf.Box
+}
+
+// raptorRun is one run at work.
+type raptorRun struct {
+	*DatasetRun
+	Raptor
+	opt  raptor.Options
+	salt string
+	out  RaptorResult
+}
+
+// Run implements RunKind.
+func (k Raptor) Run(ctx context.Context, r *DatasetRun) (end taskstore.RunEnd, err error) {
+	opt, err := raptor.ReadOptions(r.Options.Config)
+	if err != nil {
+		return end, sheaf.Fail(sheaf.CategoryPolicy, "bad_options", "%s", sheaf.AsFailure(err, "").Message)
+	}
+	b, _ := json.Marshal([]any{raptorVersion, opt.Prompt, opt.MaxToken, opt.ClusteringThreshold, opt.ClusteringRatio, opt.MaxCluster, opt.AutoDisable, r.Asks(), r.Model()}) // always encodes
+	w := &raptorRun{DatasetRun: r, Raptor: k, opt: opt, salt: string(b)}
+	err = w.run(ctx)
+	if ctx.Err() == nil {
+		if refreshErr := r.Refresh(ctx); err == nil {
+			err = refreshErr
+		}
+	}
+	end.Result, _ = json.Marshal(w.out) // strings and numbers always encode
+	if err == nil && w.out.Failed > 0 {
+		end.State = taskstore.RunPartial
+		end.Cause = fmt.Sprintf("The model gave no usable summary of %d nodes; sentences of the text stand in for them. Resume the run to ask again.", w.out.Failed)
+	}
+	return end, err
+}
+
+func (w *raptorRun) run(ctx context.Context) error {
+	there, err := w.Results(ctx)
+	if err != nil {
+		return err
+	}
+	byName, byDoc := map[string]taskstore.RunResult{}, map[string][]string{}
+	for _, res := range there {
+		byName[res.Name] = res
+		if res.Layer == 0 {
+			byDoc[res.DocumentID] = append(byDoc[res.DocumentID], res.RangeID)
+		}
+	}
+	keep := map[string]bool{}
+	var docs []taskstore.RunDocument
+	if err := w.Documents(ctx, func(d taskstore.RunDocument) error { docs = append(docs, d); return nil }); err != nil {
+		return err
+	}
+	w.out.Gone = w.DatasetRun.DatasetRun.Documents - len(docs)
+	roots := make([]taskstore.RunResult, 0, len(docs))
+	of := make([]taskstore.RunDocument, 0, len(docs))
+	for i, d := range docs {
+		name := w.name(d)
+		res, have := byName[name]
+		if have {
+			w.out.Kept++
+		} else {
+			if err := w.Turn(); err != nil {
+				return err
+			}
+			var made bool
+			res, made, err = w.document(ctx, d, name, byDoc[d.ID])
+			if errors.Is(err, ErrDocumentGone) {
+				w.out.Gone++
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if !made {
+				continue
+			}
+		}
+		keep[res.RangeID] = true
+		w.out.Documents++
+		w.out.Summaries += res.Chunks
+		roots, of = append(roots, res), append(of, d)
+		if err := w.Report(ctx, "documents", i+1, len(docs)); err != nil {
+			return err
+		}
+	}
+	if w.opt.Scope == raptor.ScopeDataset {
+		if err := w.dataset(ctx, of, roots, byName, keep); err != nil {
+			return err
+		}
+	}
+	var stale []string
+	for _, res := range there {
+		if !keep[res.RangeID] {
+			stale = append(stale, res.RangeID)
+		}
+	}
+	return w.Drop(ctx, stale)
+}
+
+// name names the result of a document.
+func (w *raptorRun) name(d taskstore.RunDocument) string {
+	return name32("document", w.salt, d.ID, strconv.Itoa(d.Generation), strconv.Itoa(d.Version))
+}
+
+// name32 names something by strings: 32 hex.
+func name32(parts ...string) string {
+	b, _ := json.Marshal(parts) // strings always encode
+	first := xxhash.Sum64(b)
+	return fmt.Sprintf("%016x%016x", first, xxhash.Sum64(append(strconv.AppendUint(nil, first, 16), b...)))
+}
+
+// structured reports whether a document holds data rather than text.
+func structured(chunks []sheaf.Chunk) bool {
+	return len(chunks) > 0 && !slices.ContainsFunc(chunks, func(c sheaf.Chunk) bool { return c.Kind != sheaf.ChunkTable })
+}
+
+// document makes and stores the summaries of one document. made is false where
+// it is left out.
+func (w *raptorRun) document(ctx context.Context, d taskstore.RunDocument, name string, instead []string) (res taskstore.RunResult, made bool, err error) {
+	chunks, vectors, err := w.Chunks(ctx, d)
+	if err != nil {
+		return res, false, err
+	}
+	if w.opt.AutoDisable && structured(chunks) {
+		w.out.Skipped++
+		w.out.tell(RunTrouble{DocumentID: d.ID, Code: "structured", Message: "The document holds nothing but tables; auto_disable_for_structured_data leaves it out."})
+		return res, false, nil
+	}
+	var level []*summary
+	var items []raptor.Item
+	var path []string
+	for i := range chunks {
+		c := &chunks[i]
+		if c.Role != "" && c.Role != sheaf.RoleChild || strings.TrimSpace(c.Text) == "" {
+			continue
+		}
+		level = append(level, &summary{id: c.ID, text: c.Text, tokens: max(c.Tokens, 1), vector: vectors[i], pages: c.Pages, boxes: c.Boxes})
+		items = append(items, raptor.Item{Name: name32(c.Text), Tokens: max(c.Tokens, 1), Vector: vectors[i], Heading: len(items) > 0 && !slices.Equal(path, c.HeadingPath)})
+		path = c.HeadingPath
+	}
+	common := commonMetadata(chunks)
+	cfg := w.opt.Layers(w.salt)
+	var out []sheaf.Chunk
+	failed := w.out.Failed
+	for layer := 1; layer <= raptor.MaxLayers && len(level) > 1; layer++ {
+		nodes, alone := raptor.Layer(items, layer, cfg)
+		if len(nodes) == 0 {
+			break
+		}
+		groups := make([][]*summary, len(nodes))
+		for i, n := range nodes {
+			for _, at := range n.Children {
+				groups[i] = append(groups[i], level[at])
+			}
+		}
+		made, err := w.summarise(ctx, []string{d.ID}, groups, layer)
+		if err != nil {
+			return res, false, err
+		}
+		var next []*summary
+		var above []raptor.Item
+		for n, a := 0, 0; n < len(nodes) || a < len(alone); {
+			if a < len(alone) && (n == len(nodes) || alone[a] < nodes[n].Children[0]) {
+				next, above = append(next, level[alone[a]]), append(above, items[alone[a]])
+				a++
+				continue
+			}
+			s := made[n]
+			s.id = "#" + strconv.Itoa(len(out))
+			out = append(out, w.chunk(s, groups[n], layer, common, len(out)))
+			next = append(next, s)
+			above = append(above, raptor.Item{Name: nodes[n].Name, Tokens: s.tokens, Vector: s.vector, Heading: items[nodes[n].Children[0]].Heading})
+			n++
+		}
+		level, items = next, above
+	}
+	if w.out.Failed > failed {
+		name += failedMark
+	}
+	res, err = w.Put(ctx, d, taskstore.RunResult{Name: name, Sources: []taskstore.RunSource{{DocumentID: d.ID, Generation: d.Generation, Version: d.Version}}}, out, instead)
+	w.out.Made += len(out)
+	return res, err == nil, err
+}
+
+// chunk is a summary as it is stored.
+func (w *raptorRun) chunk(s *summary, children []*summary, layer int, common map[string]string, n int) sheaf.Chunk {
+	metadata := maps.Clone(common)
+	if metadata == nil {
+		metadata = map[string]string{}
+	}
+	metadata[sheaf.MetadataLayer] = strconv.Itoa(layer)
+	c := sheaf.Chunk{Kind: sheaf.ChunkSummary, Role: sheaf.RoleSummary, Text: s.text, Tokens: s.tokens, Pages: s.pages, Boxes: s.boxes, Ordinal: n, Layer: layer, Metadata: metadata}
+	for _, child := range children {
+		c.Children = append(c.Children, child.id)
+	}
+	return c
+}
+
+// commonMetadata is what all chunks of a document say of it.
+func commonMetadata(chunks []sheaf.Chunk) map[string]string {
+	var common map[string]string
+	for i, c := range chunks {
+		if i == 0 {
+			common = maps.Clone(c.Metadata)
+		}
+		maps.DeleteFunc(common, func(k, v string) bool { return c.Metadata[k] != v || slices.Contains(ownMetadata, k) })
+	}
+	return common
+}
+
+// summarise writes the summaries of groups, which are in one layer above the
+// documents.
+func (w *raptorRun) summarise(ctx context.Context, documents []string, groups [][]*summary, layer int) ([]*summary, error) {
+	made, trouble := make([]*summary, len(groups)), make([]*RunTrouble, len(groups))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(raptorAsks)
+	for i, group := range groups {
+		g.Go(func() (err error) {
+			made[i], trouble[i], err = w.sumUp(ctx, documents, group, layer)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	for _, t := range trouble {
+		if t != nil {
+			w.out.Failed++
+			w.out.tell(*t)
+		}
+	}
+	return made, nil
+}
+
+// sumUp writes one summary: by the model where there is one, else, or where that
+// fails at this one, of sentences.
+func (w *raptorRun) sumUp(ctx context.Context, documents []string, group []*summary, layer int) (*summary, *RunTrouble, error) {
+	texts, vectors := make([]string, len(group)), make([][]float32, len(group))
+	s := &summary{}
+	for i, child := range group {
+		texts[i], vectors[i] = child.text, child.vector
+		s.pages = append(s.pages, child.pages...)
+	}
+	slices.Sort(s.pages)
+	s.pages = slices.Compact(s.pages)
+	s.pages = s.pages[:min(len(s.pages), maxSummaryPage)]
+	s.vector = raptor.Mean(vectors...)
+	var failure *RunTrouble
+	sources := make([]bool, len(group)) // whose places are cited
+	text, err := w.ask(ctx, documents, strings.Join(texts, "\n\n"))
+	switch {
+	case errors.Is(err, ErrNoModel):
+	case err != nil && unusable(err):
+		f := sheaf.AsFailure(err, "")
+		failure = &RunTrouble{DocumentID: documents[0], Layer: layer, Code: f.Code, Message: f.Message}
+	case err != nil:
+		return nil, nil, err
+	default:
+		for i := range sources {
+			sources[i] = true
+		}
+	}
+	if text == "" {
+		said, err := raptor.Extract(texts, w.opt.MaxToken, chunker.CountTokens, func(sentences []string) ([][]float32, error) {
+			return w.Sentences.Embed(ctx, sentences, embed.Passage)
+		})
+		if err != nil {
+			return nil, nil, fmt.Errorf("embedding sentences: %w", err)
+		}
+		var lines []string
+		for _, sentence := range said {
+			lines = append(lines, sentence.Text)
+			sources[sentence.Source] = true
+		}
+		if text = strings.Join(lines, " "); text == "" { // no sentence is short enough: what they begin with
+			text, sources[0] = clipText(strings.Join(texts, "\n"), 4*w.opt.MaxToken), true
+		}
+	}
+	s.text, s.tokens = text, max(chunker.CountTokens(text), 1)
+	for i, child := range group {
+		if sources[i] && len(s.boxes) < maxSummaryBox {
+			s.boxes = append(s.boxes, child.boxes[:min(len(child.boxes), maxSummaryBox-len(s.boxes))]...)
+		}
+	}
+	return s, failure, nil
+}
+
+var errEmptyAnswer = sheaf.Fail(sheaf.CategoryTarget, "chat_bad_answer", "the model answered nothing")
+
+// unusable reports whether a model cannot be brought to an answer that serves.
+func unusable(err error) bool {
+	f, ok := errors.AsType[*sheaf.Failure](err)
+	return ok && (f.Code == "chat_bad_answer" || f.Code == "chat_refused" && errors.Is(err, sheaf.ErrInvalid))
+}
+
+func (w *raptorRun) ask(ctx context.Context, documents []string, text string) (answer string, err error) {
+	prompt := strings.ReplaceAll(w.opt.Prompt, raptor.Content, text)
+	for range raptorTries {
+		answer, err = w.Ask(ctx, Question{Documents: documents, Instruction: raptorInstruction, Text: prompt, MaxTokens: w.opt.MaxToken, Version: raptorVersion})
+		if err == nil && answer == "" {
+			err = errEmptyAnswer
+		}
+		if err == nil || !unusable(err) || errors.Is(err, sheaf.ErrInvalid) {
+			break
+		}
+	}
+	return answer, err
+}
+
+// root stands for a document, or for a summary of several.
+type root struct {
+	summary
+	item   raptor.Item
+	anchor taskstore.RunDocument // whose pages are cited
+	from   []taskstore.RunSource
+}
+
+// dataset sums up what documents come to, until one summary is left.
+func (w *raptorRun) dataset(ctx context.Context, docs []taskstore.RunDocument, results []taskstore.RunResult, byName map[string]taskstore.RunResult, keep map[string]bool) error {
+	if len(docs) > maxRoots {
+		w.out.Skipped += len(docs) - maxRoots
+		w.out.tell(RunTrouble{Code: "too_many_documents", Message: fmt.Sprintf("Summaries above the documents are made of %d documents at most; those of each document are there.", maxRoots)})
+		docs, results = docs[:maxRoots], results[:maxRoots]
+	}
+	var level []*root
+	for i, d := range docs {
+		tops, err := w.tops(ctx, d, results[i])
+		if errors.Is(err, ErrDocumentGone) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		for n, top := range tops {
+			level = append(level, &root{summary: *top, anchor: d, from: []taskstore.RunSource{{DocumentID: d.ID, Generation: d.Generation, Version: d.Version}},
+				item: raptor.Item{Name: d.ID + "/" + strconv.Itoa(n), Tokens: top.tokens, Vector: top.vector}})
+		}
+	}
+	cfg := w.opt.Layers(w.salt)
+	for layer := 1; layer <= raptor.MaxLayers && len(level) > 1; layer++ {
+		items := make([]raptor.Item, len(level))
+		for i, at := range level {
+			items[i] = at.item
+		}
+		var next []*root
+		groups := raptor.Clusters(items, w.opt.RandomSeed+int64(layer), cfg)
+		for i, group := range groups {
+			if err := w.Report(ctx, "dataset", i, len(groups)); err != nil {
+				return err
+			}
+			children := make([]*root, len(group))
+			for k, at := range group {
+				children[k] = level[at]
+			}
+			top, err := w.above(ctx, children, layer, byName, keep)
+			if errors.Is(err, ErrDocumentGone) { // the next run has it
+				w.out.Gone++
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			next = append(next, top...)
+		}
+		if len(next) >= len(level) {
+			break
+		}
+		level = next
+	}
+	return nil
+}
+
+// tops are the summaries of a document that none is above, or its first chunk
+// where it has none.
+func (w *raptorRun) tops(ctx context.Context, d taskstore.RunDocument, res taskstore.RunResult) (tops []*summary, err error) {
+	var chunks []sheaf.Chunk
+	var vectors [][]float32
+	if res.Chunks > 0 {
+		chunks, vectors, err = w.Result(ctx, res)
+	} else {
+		chunks, vectors, err = w.Chunks(ctx, d)
+		chunks = chunks[:min(len(chunks), 1)]
+	}
+	if err != nil {
+		return nil, err
+	}
+	below := map[string]bool{}
+	for _, c := range chunks {
+		for _, child := range c.Children {
+			below[child] = true
+		}
+	}
+	for i, c := range chunks {
+		if !below[c.ID] && (c.Role == "" || c.Role == sheaf.RoleChild || c.Kind == sheaf.ChunkSummary) {
+			tops = append(tops, &summary{id: c.ID, text: c.Text, tokens: max(c.Tokens, 1), vector: vectors[i], pages: c.Pages, boxes: c.Boxes})
+		}
+	}
+	return tops[:min(len(tops), raptor.MaxLayers)], nil
+}
+
+// above makes, or finds, the summary of a group. A group that is none, or of too
+// many documents, is answered as it is.
+func (w *raptorRun) above(ctx context.Context, children []*root, layer int, byName map[string]taskstore.RunResult, keep map[string]bool) ([]*root, error) {
+	from := map[string]taskstore.RunSource{}
+	var documents []string
+	parts := []string{"dataset", w.salt, strconv.FormatInt(w.opt.RandomSeed, 10)}
+	vectors := make([][]float32, len(children))
+	group := make([]*summary, len(children))
+	for i, c := range children {
+		vectors[i], group[i] = c.vector, &c.summary
+		parts = append(parts, c.id, name32(c.text))
+		for _, s := range c.from {
+			if _, ok := from[s.DocumentID]; !ok {
+				from[s.DocumentID] = s
+				documents = append(documents, s.DocumentID)
+			}
+		}
+	}
+	if len(children) < 2 || len(documents) > taskstore.MaxRunSources {
+		return children, nil
+	}
+	// The document that says most of what all say stands for them.
+	mean := raptor.Mean(vectors...)
+	best := slices.MaxFunc(children, func(a, b *root) int {
+		return cmp.Or(cmp.Compare(dot(a.vector, mean), dot(b.vector, mean)), cmp.Compare(b.item.Name, a.item.Name))
+	})
+	name := name32(parts...)
+	slices.Sort(documents)
+	out := &root{anchor: best.anchor, item: raptor.Item{Name: slices.MinFunc(children, func(a, b *root) int { return cmp.Compare(a.item.Name, b.item.Name) }).item.Name}}
+	for _, id := range documents {
+		out.from = append(out.from, from[id])
+	}
+	res, have := byName[name]
+	if !have {
+		if err := w.Turn(); err != nil {
+			return nil, err
+		}
+		failed := w.out.Failed
+		made, err := w.summarise(ctx, documents, [][]*summary{group}, layer)
+		if err != nil {
+			return nil, err
+		}
+		if w.out.Failed > failed {
+			name += failedMark
+		}
+		s := made[0]
+		s.pages, s.boxes = best.pages, best.boxes
+		c := w.chunk(s, group, layer, nil, 0)
+		if res, err = w.Put(ctx, best.anchor, taskstore.RunResult{Name: name, Layer: layer, Sources: out.from}, []sheaf.Chunk{c}, nil); err != nil {
+			return nil, err
+		}
+		w.out.Made++
+	}
+	chunks, made, err := w.Result(ctx, res)
+	if err != nil {
+		return nil, err
+	}
+	if len(chunks) != 1 {
+		return nil, sheaf.Fail(sheaf.CategoryInternal, "bad_result", "the summary %s has %d chunks; wipe the summaries and run again", res.RangeID, len(chunks))
+	}
+	keep[res.RangeID] = true
+	w.out.Summaries++
+	c := chunks[0]
+	out.summary = summary{id: c.ID, text: c.Text, tokens: max(c.Tokens, 1), vector: made[0], pages: c.Pages, boxes: c.Boxes}
+	out.item.Tokens, out.item.Vector = out.tokens, out.vector
+	return []*root{out}, nil
+}
+
+func dot(a, b []float32) float64 {
+	sum := 0.0
+	for i := range min(len(a), len(b)) {
+		sum += float64(a[i]) * float64(b[i])
+	}
+	return sum
+}
