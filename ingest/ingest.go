@@ -679,6 +679,59 @@ func (s *Service) CancelTask(ctx context.Context, tenantID, id string, dryRun bo
 	return r, err
 }
 
+// StartRun begins a run over a dataset.
+func (s *Service) StartRun(ctx context.Context, r taskstore.DatasetRun, trace string) (*taskstore.DatasetRun, error) {
+	run, err := s.Catalog.StartRun(ctx, r, trace)
+	if err == nil {
+		s.signal(ctx, nil)
+	}
+	return run, err
+}
+
+// ResumeRun queues a run anew, with other options.
+func (s *Service) ResumeRun(ctx context.Context, tenantID, datasetID, id string, options taskstore.RunOptions, trace string) (*taskstore.DatasetRun, error) {
+	run, err := s.Catalog.ResumeRun(ctx, tenantID, datasetID, id, options, trace)
+	if err == nil {
+		s.signal(ctx, nil)
+	}
+	return run, err
+}
+
+// dueRuns bounds the runs that are looked at in one step.
+const dueRuns = 1000
+
+// StartDueRuns begins the next run after each that is to be followed by one,
+// where documents have changed since.
+func (s *Service) StartDueRuns(ctx context.Context) (started int, err error) {
+	due, err := s.Catalog.RunsDue(ctx, dueRuns)
+	if err != nil {
+		return 0, err
+	}
+	for _, r := range due {
+		now, err := s.Catalog.Run(ctx, r.TenantID, r.DatasetID, r.ID)
+		if err == nil && now.Behind > 0 {
+			_, err = s.StartRun(ctx, taskstore.DatasetRun{TenantID: r.TenantID, DatasetID: r.DatasetID, Kind: r.Kind, Options: r.Options}, "")
+			if err == nil {
+				started++
+			}
+		}
+		// Deleted meanwhile, or begun by somebody else.
+		if err != nil && !errors.Is(err, sheaf.ErrNotFound) && !errors.Is(err, sheaf.ErrConflict) {
+			return started, fmt.Errorf("starting the run after %s: %w", r.ID, err)
+		}
+	}
+	return started, nil
+}
+
+// CancelRun stops a run.
+func (s *Service) CancelRun(ctx context.Context, tenantID, datasetID, id string) (taskstore.CancelReceipt, error) {
+	r, err := s.Catalog.CancelRun(ctx, tenantID, datasetID, id)
+	if err == nil {
+		s.signal(ctx, r.RunningTasks)
+	}
+	return r, err
+}
+
 // CancelJob stops all documents of a job that it is still the newest job of. An
 // open job takes no more.
 func (s *Service) CancelJob(ctx context.Context, tenantID, jobID string) (taskstore.CancelReceipt, error) {

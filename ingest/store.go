@@ -36,6 +36,11 @@ type Changes interface {
 	Reparse(ctx context.Context, job sheaf.Job, docs []taskstore.ReparseDocument, trace string) error
 	CancelDocuments(ctx context.Context, tenantID string, ids []string) (taskstore.CancelReceipt, error)
 	CancelTask(ctx context.Context, tenantID, id string, dryRun bool) (taskstore.CancelReceipt, error)
+	StartRun(ctx context.Context, r taskstore.DatasetRun, trace string) (*taskstore.DatasetRun, error)
+	ResumeRun(ctx context.Context, tenantID, datasetID, id string, options taskstore.RunOptions, trace string) (*taskstore.DatasetRun, error)
+	Run(ctx context.Context, tenantID, datasetID, id string) (*taskstore.DatasetRun, error)
+	RunsDue(ctx context.Context, limit int) ([]taskstore.DatasetRun, error)
+	CancelRun(ctx context.Context, tenantID, datasetID, id string) (taskstore.CancelReceipt, error)
 	DeleteDocuments(ctx context.Context, tenantID string, ids []string) (taskstore.DeleteReceipt, error)
 	DeleteDataset(ctx context.Context, tenantID, id string) (taskstore.DeleteReceipt, error)
 	SetPaused(ctx context.Context, tenantID string, scope taskstore.PauseScope, paused bool) (tasks int, err error)

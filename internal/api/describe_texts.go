@@ -340,7 +340,7 @@ var pathExamples = map[string]string{
 	"ds": "default", "doc": exampleID, "job": "1a2b3c4d5e6f708192a3b4c5d6e7f809", "task": "2b3c4d5e6f708192a3b4c5d6e7f8091a", "tenant": "acme", "key": "3c4d5e6f708192a3b4c5d6e7f8091a2b",
 	"range": "4d5e6f708192a3b4c5d6e7f8091a2b3c", "n": "1", "picture": "1-0", "upload": "5e6f708192a3b4c5d6e7f8091a2b3c4d", "webhook": "6f708192a3b4c5d6e7f8091a2b3c4d5e",
 	"flow": "scans", "chunk": exampleChunk, "edit": "708192a3b4c5d6e7f8091a2b3c4d5e6f", "receipt": "8192a3b4c5d6e7f8091a2b3c4d5e6f70",
-	"query": "92a3b4c5d6e7f8091a2b3c4d5e6f7081", "evaluation": "a3b4c5d6e7f8091a2b3c4d5e6f708192",
+	"query": "92a3b4c5d6e7f8091a2b3c4d5e6f7081", "evaluation": "a3b4c5d6e7f8091a2b3c4d5e6f708192", "run": "b4c5d6e7f8091a2b3c4d5e6f708192a3",
 }
 
 // parameterExamples stand for other parameters that examples send, by operation.
@@ -386,6 +386,9 @@ var bodyExamples = map[string]any{
 	"update-tenant":          object{"weight": 3, "quota": object{"documents": 200_000}},
 	"create-key":             object{"name": "search of the website", "scopes": []string{"read"}},
 	"update-key":             object{"name": "uploads", "scopes": []string{"write"}},
+	"create-raptor":          object{"max_tokens": 2_000_000, "options": object{"scope": "dataset", "max_token": 256}},
+	"create-mindmap":         object{"max_tokens": 200_000},
+	"resume-run":             object{"max_tokens": 5_000_000},
 	"create-dataset":         object{"name": "contracts", "parser_config": object{"chunk_method": "laws"}},
 	"update-dataset":         object{"parser_config": object{"chunk_token_num": 256}},
 	"update-document":        object{"name": "report-2026.pdf", "attributes": object{"crm.id": 17}},

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"sheaf"
+	"sheaf/taskstore"
 )
 
 // Problem is an RFC 9457 answer. Code is stable and for programs; Detail is a
@@ -26,6 +27,7 @@ type Problem struct {
 	RequestID string          `json:"request_id,omitempty" doc:"names the request in the logs"`
 	Current   *int64          `json:"current,omitempty" doc:"of a full quota: what is held"`
 	Limit     *int64          `json:"limit,omitempty" doc:"of a full quota"`
+	Run       string          `json:"run,omitempty" doc:"id of the run that is in the way"`
 	Errors    []ProblemDetail `json:"errors,omitempty" doc:"the fields at fault"`
 }
 
@@ -98,6 +100,9 @@ func (s *Server) mapError(ctx context.Context, err error) *Problem {
 			p := newProblem(k.status, "", text)
 			if full, ok := errors.AsType[*sheaf.LimitFailure](err); ok {
 				p.Category, p.Retryable, p.Current, p.Limit = full.Category, true, &full.Current, &full.Limit
+			}
+			if open, ok := errors.AsType[*taskstore.RunOpen](err); ok {
+				p.Code, p.Run = "run_open", open.ID
 			}
 			return p
 		}

@@ -209,6 +209,7 @@ func (s *Server) routes() {
 	s.evaluationRoutes()
 	s.editRoutes()
 	s.runRoutes()
+	s.datasetRunRoutes()
 	s.statsRoutes()
 	s.indexRoutes()
 	s.versionRoutes()

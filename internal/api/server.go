@@ -102,7 +102,8 @@ type Config struct {
 	Trace       Tracer // nil: no spans; tasks then carry the caller's traceparent
 	Build       buildinfo.Info
 
-	Auth           bool     // keys are asked for; else everything is the local tenant's
+	Auth           bool // keys are asked for; else everything is the local tenant's
+	Prices         Prices
 	AllowURLs      []string // hosts that {"url": …} may name
 	WebhookHosts   webhook.Hosts
 	MaxUploadBytes int64
@@ -118,6 +119,12 @@ type Config struct {
 	// Stopping is closed when the process shall end: live streams end then and
 	// waits are answered, so that only work holds it up. May be nil.
 	Stopping <-chan struct{}
+}
+
+// Prices are what a language model is charged; zero where nobody says.
+type Prices struct {
+	Currency         string
+	PerMillionTokens float64 // that it reads and writes
 }
 
 // ErrStopping as the cause of a request's context says that the process had no

@@ -22,6 +22,7 @@ type Catalog interface {
 	Webhooks
 	Flows
 	Evaluations
+	Runs
 	Deliveries
 	Receipts
 	Idempotency
@@ -95,6 +96,15 @@ type Webhooks interface {
 	Webhooks(ctx context.Context, tenantID, datasetID string) ([]taskstore.Webhook, error)
 	UpdateWebhook(ctx context.Context, w taskstore.Webhook) error
 	DeleteWebhook(ctx context.Context, tenantID, datasetID, id string) error
+}
+
+// Runs reads runs over datasets, and forgets them.
+type Runs interface {
+	Runs(ctx context.Context, tenantID, datasetID string, kind sheaf.TaskKind, p taskstore.Page) ([]taskstore.DatasetRun, string, error)
+	Run(ctx context.Context, tenantID, datasetID, id string) (*taskstore.DatasetRun, error)
+	WipeRuns(ctx context.Context, tenantID, datasetID string, kind sheaf.TaskKind) (int, error)
+	RunForecast(ctx context.Context, tenantID, datasetID string, kind sheaf.TaskKind, sameOptions bool) (taskstore.RunForecast, error)
+	RunResults(ctx context.Context, tenantID, datasetID string, kind sheaf.TaskKind, documentID, after string, limit int) ([]taskstore.RunResult, error)
 }
 
 // Flows holds the versions of flows.

@@ -37,6 +37,7 @@ import (
 	"sheaf/internal/doctor"
 	"sheaf/internal/edits"
 	"sheaf/internal/embed"
+	"sheaf/internal/embed/static"
 	evaluation "sheaf/internal/eval"
 	"sheaf/internal/graphs"
 	"sheaf/internal/index"
@@ -213,6 +214,7 @@ func (m Main) build(ctx context.Context, cfg config.Config, r roles, log *slog.L
 		}
 		evaluator := &evaluation.Evaluator{Store: a.store, Searcher: a.searcher(), Model: func() string { return a.index.View().State.Live.Model.ID }, Log: log}
 		kc.Evaluate = evaluator.Step
+		kc.Rerun = a.ingest.StartDueRuns
 		if m.KeeperFunc != nil {
 			m.KeeperFunc(&kc)
 		}
@@ -240,6 +242,7 @@ func (m Main) build(ctx context.Context, cfg config.Config, r roles, log *slog.L
 		if a.chat != nil {
 			ec.Chat, ec.ChatBatch = a.chat, cfg.Chat.Batch
 		}
+		ec.Runs = map[sheaf.TaskKind]executor.RunKind{sheaf.KindRaptor: executor.Raptor{Sentences: static.Default()}, sheaf.KindMindmap: executor.Mindmap{}}
 		if a.tracer != nil {
 			ec.Trace = a.tracer
 		}
@@ -689,7 +692,8 @@ func (a *app) server() *api.Server {
 		Catalog: a.store, Ingest: a.ingest, Search: a.searcher(), Graphs: a.graphs, Edits: &edits.Service{Store: a.store, Writer: &edits.Writer{Store: a.store, Blobs: a.blobs, PinFunc: a.pinned, TextFunc: executor.EmbeddingText}}, Blobs: a.blobs, Files: a.files, Renderer: a.pool, Queue: a.queue,
 		Health: a.health, Receipts: a.receipts, Embedder: a.embedder,
 		Doctor: a.doctor, Indexes: a.index, Observe: a.metrics, Confinement: a.pool.Protections, Metrics: a.metrics.Handler(), Page: web.Handler(), Interfaces: a.interfaces, Log: a.log, Build: buildinfo.Get(),
-		Auth: a.cfg.Server.Auth, AllowURLs: a.cfg.Server.AllowURLs, WebhookHosts: a.cfg.Webhooks.Hosts, MaxUploadBytes: a.cfg.Server.MaxUploadBytes,
+		Prices: api.Prices{Currency: a.cfg.Price.Currency, PerMillionTokens: a.cfg.Chat.Price},
+		Auth:   a.cfg.Server.Auth, AllowURLs: a.cfg.Server.AllowURLs, WebhookHosts: a.cfg.Webhooks.Hosts, MaxUploadBytes: a.cfg.Server.MaxUploadBytes,
 		MetricsToken: a.cfg.Server.MetricsToken.Reveal(), BodyIdle: time.Duration(a.cfg.Server.BodyTimeout), MaxUploads: a.cfg.Server.MaxUploads, MaxStreams: a.cfg.Server.MaxStreams,
 		Stopping: a.stopping, Changed: a.watchers, Changes: a.queue.Changes,
 	}

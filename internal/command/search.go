@@ -16,6 +16,7 @@ func (g *global) searchCommand() *cobra.Command {
 	var limit int
 	mode, graph := []string{"hybrid"}, []string{""}
 	var filter search.Filter
+	var kinds []string
 	cmd := &cobra.Command{
 		SuggestFor: []string{"find", "query"}, Example: `  sheaf search "termination notice period"
   sheaf search -d contracts --mode text -n 20 "force majeure"
@@ -29,6 +30,9 @@ func (g *global) searchCommand() *cobra.Command {
 			body, dataset := map[string]any{"query": strings.Join(words, " "), "limit": limit, "filter": filter}, g.dataset
 			if cmd.Flags().Changed("mode") {
 				body["mode"] = mode[0]
+			}
+			if kinds != nil {
+				body["kinds"] = kinds
 			}
 			if graph[0] != "" {
 				body["graph"], dataset = graph[0], cmp.Or(dataset, "default")
@@ -52,6 +56,8 @@ func (g *global) searchCommand() *cobra.Command {
 	g.complete(cmd, "mode", oneOf(searchModes...))
 	cmd.Flags().Var(&choice{value: &graph, of: graphModes}, "graph", "`HOW`: local (from entities), global (from communities) or mix, in the graph of the dataset")
 	g.complete(cmd, "graph", oneOf(graphModes...))
+	cmd.Flags().StringSliceVar(&kinds, "kind", nil, "text, summary, or both with a comma; without it both, and at most a third summaries")
+	g.complete(cmd, "kind", oneOf(search.KindText, search.KindSummary))
 	cmd.Flags().StringSliceVar((*[]string)(&filter.DocumentIDs), "document", nil, "in these documents only, by id")
 	g.complete(cmd, "document", g.documentNames)
 	cmd.Flags().StringSliceVar((*[]string)(&filter.MediaTypes), "media-type", nil, "in files of these types only")

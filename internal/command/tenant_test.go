@@ -277,7 +277,7 @@ func fill(path string, pairs ...string) string {
 // has something to show.
 type victim struct {
 	*service
-	dataset, document, job, task, rangeID, chunk, upload, webhook, apiKey, receipt, flow, edit, query, evaluation string
+	dataset, document, job, task, rangeID, chunk, upload, webhook, apiKey, receipt, flow, edit, query, evaluation, run string
 }
 
 const victimsWord = "quetzalcoatlus"
@@ -329,6 +329,14 @@ func newVictim(s *service) victim {
 	var evaluation api.EvaluationAnswer
 	v.post("/v1/datasets/vault/evaluations", map[string]any{}, &evaluation)
 	v.query, v.evaluation = saved.ID, evaluation.ID
+	for _, kind := range []string{"mindmap", "raptor"} {
+		var begun api.RunStarted
+		v.post("/v1/datasets/vault/"+kind, map[string]any{}, &begun)
+		if r := v.over("vault", begun.ID); r.State != taskstore.RunSucceeded {
+			s.t.Fatalf("the victim's run: %+v", r)
+		}
+		v.run = begun.ID
+	}
 	var drawer sheaf.Dataset
 	v.post("/v1/datasets", map[string]any{"name": "drawer"}, &drawer)
 	_, body = v.request("DELETE", "/v1/datasets/drawer", "", "Authorization", "Bearer "+v.key)
@@ -345,7 +353,7 @@ node = [{ id = "read", kind = "parse" }, { id = "cut", kind = "chunk", from = ["
 
 // names are everything of the victim that no one else may read.
 func (v victim) names() []string {
-	return []string{v.dataset, v.document, v.job, v.task, v.rangeID, v.chunk, v.upload, v.webhook, v.apiKey, v.receipt, v.flow, v.edit, v.query, v.evaluation, victimsWord, "ledger-of-alpha", "secret-of-alpha", "vault"}
+	return []string{v.dataset, v.document, v.job, v.task, v.rangeID, v.chunk, v.upload, v.webhook, v.apiKey, v.receipt, v.flow, v.edit, v.query, v.evaluation, v.run, victimsWord, "ledger-of-alpha", "secret-of-alpha", "vault"}
 }
 
 func TestAnotherTenantSeesAndChangesNothingOnAnyRoute(t *testing.T) {
@@ -368,7 +376,7 @@ func TestAnotherTenantSeesAndChangesNothingOnAnyRoute(t *testing.T) {
 		return last == before
 	})
 	path := func(p, dataset string) string {
-		return fill(p, "ds", dataset, "doc", v.document, "job", v.job, "task", v.task, "range", v.rangeID, "upload", v.upload, "webhook", v.webhook, "n", "1", "receipt", v.receipt, "flow", v.flow, "chunk", v.chunk, "edit", v.edit, "query", v.query, "evaluation", v.evaluation)
+		return fill(p, "ds", dataset, "doc", v.document, "job", v.job, "task", v.task, "range", v.rangeID, "upload", v.upload, "webhook", v.webhook, "n", "1", "receipt", v.receipt, "flow", v.flow, "chunk", v.chunk, "edit", v.edit, "query", v.query, "evaluation", v.evaluation, "run", v.run)
 	}
 	walked := 0
 	undrawn := regexp.MustCompile(`"no_page_image"|"no_picture"`) // what its owner is told of a document without pictures

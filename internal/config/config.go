@@ -233,6 +233,7 @@ type Chat struct {
 	Timeout     Duration `toml:"timeout" doc:"of one request to that server"`
 	Concurrency int      `toml:"concurrency" doc:"requests at once"`
 	Batch       int      `toml:"batch" doc:"chunks that one request asks about; small models do best with 1"`
+	Price       float64  `toml:"price_per_million_tokens" doc:"in price.currency, for tokens that the model reads and writes; bounds on the price of runs are measured by it; 0 for none"`
 }
 
 type Search struct {
@@ -860,6 +861,9 @@ func (c *Config) Validate() error {
 		errs = append(errs, errors.New("flow.max_tokens, flow.max_tokens_day, flow.max_price and flow.max_price_day may not be negative; 0 is no cap"))
 	} else if f.MaxPrice+f.MaxPriceDay > 0 && c.Price.PerMillionChatTokens == 0 {
 		errs = append(errs, errors.New("flow.max_price and flow.max_price_day need price.per_million_chat_tokens"))
+	}
+	if c.Chat.Price < 0 {
+		errs = append(errs, errors.New("chat.price_per_million_tokens may not be negative"))
 	}
 	if c.Keeper.Grace < c.Executor.Lease {
 		errs = append(errs, fmt.Errorf("keeper.grace (%s) must be at least executor.lease (%s), or what a slow executor still writes is never removed", time.Duration(c.Keeper.Grace), time.Duration(c.Executor.Lease)))

@@ -62,6 +62,9 @@ type Config struct {
 	// Evaluate asks saved queries where search may answer otherwise than before,
 	// and says whether there is more to look at. May be nil.
 	Evaluate func(ctx context.Context) (more bool, err error)
+	// Rerun begins the runs over datasets that are due, and says how many. May be
+	// nil.
+	Rerun func(ctx context.Context) (int, error)
 	// Measure exports what waits, and with population what there is. It
 	// runs on the keeper that leads, so that one process tells of all. May be nil.
 	Measure func(ctx context.Context, population bool) error
@@ -101,6 +104,9 @@ const sumEvery = 5 * time.Second
 
 // tellEvery is how long a message to a webhook may wait for the loop.
 const tellEvery = time.Second
+
+// rerunEvery is how long a run that is due may wait for the loop.
+const rerunEvery = 10 * time.Second
 
 // Keeper runs the loops. Its counters may be read at any time.
 type Keeper struct {
@@ -215,6 +221,12 @@ func New(cfg Config) *Keeper {
 	}
 	if cfg.Evaluate != nil {
 		k.loops = append(k.loops, &loop{name: "evaluate", every: cfg.EvaluateEvery, limit: time.Hour, late: true, step: again(cfg.Evaluate)})
+	}
+	if cfg.Rerun != nil {
+		k.loops = append(k.loops, &loop{name: "runs", every: rerunEvery, step: func(ctx context.Context) (int, error) {
+			n, err := cfg.Rerun(ctx)
+			return min(n, batch-1), err // what is due was looked at whole
+		}})
 	}
 	if cfg.Measure != nil {
 		k.loops = append(k.loops, &loop{name: "measure", every: cfg.MeasureEvery, step: k.measure})
