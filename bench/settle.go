@@ -134,8 +134,8 @@ func results(ctx context.Context, dir string) (documents [][][]index.Entry, err 
 }
 
 // indexed writes documents to an index of their own as executors do: range by
-// range, four at a time, and what a document has become visible and counted at
-// its end. Then the index is removed.
+// range, as many at a time as wait for the index there, and what a document has
+// become visible and counted at its end. Then the index is removed.
 func indexed(ctx context.Context, url string, documents [][][]index.Entry) (err error) {
 	prefix := "settle" + sheaf.NewID()
 	model := static.Default().Model()
@@ -145,7 +145,9 @@ func indexed(ctx context.Context, url string, documents [][][]index.Entry) (err 
 	}
 	defer func() { err = errors.Join(err, x.Close(), dropIndexes(ctx, url, prefix)) }()
 	all, within := errgroup.WithContext(ctx)
-	all.SetLimit(4)
+	const waiting = 48 // with the six workers of two cores
+	all.SetLimit(waiting)
+	within = index.WithConcurrency(within, waiting)
 	for _, ranges := range documents {
 		want := map[string]int{}
 		for _, entries := range ranges {

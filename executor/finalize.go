@@ -10,6 +10,8 @@ import (
 	"sheaf/internal/artifact"
 	"sheaf/internal/edits"
 	"sheaf/internal/flow"
+	"sheaf/internal/index"
+	"sheaf/internal/worker"
 	"sheaf/taskstore"
 )
 
@@ -179,6 +181,7 @@ func emptyFailure(c sheaf.LedgerCounts, ledger sheaf.Ledger, first *sheaf.Failur
 // verifyIndex makes sure that every chunk of the generation can be found, and
 // writes again from the artifacts what is missing.
 func (e *Executor) verifyIndex(ctx context.Context, doc *sheaf.Document, tasks []sheaf.Task) error {
+	ctx = index.WithWaiting(ctx, func() { worker.Yield(ctx) }) // one refresh serves whatever ends within a second
 	if err := e.cfg.Index.Refresh(ctx); err != nil {
 		return err
 	}

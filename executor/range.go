@@ -20,6 +20,7 @@ import (
 	"sheaf/internal/enrich"
 	"sheaf/internal/index"
 	"sheaf/internal/settings"
+	"sheaf/internal/worker"
 	"sheaf/parser"
 	"sheaf/parser/child"
 	"sheaf/taskstore"
@@ -570,7 +571,8 @@ func (e *Executor) store(ctx context.Context, run *run, doc *sheaf.Document, chu
 	if err := enter(ctx, e.index); err != nil {
 		return "", err
 	}
-	defer e.index.Release(1)
+	leave := sync.OnceFunc(func() { e.index.Release(1) })
+	defer leave()
 	t := run.task
 	key = sheaf.ArtifactKey(t.TenantID, doc.ID, run.rangeID)
 	err = run.stage(ctx, "artifact", func(ctx context.Context) error {
@@ -591,6 +593,11 @@ func (e *Executor) store(ctx context.Context, run *run, doc *sheaf.Document, chu
 		return "", err
 	}
 	return key, run.stage(ctx, "index", func(ctx context.Context) error {
+		ctx = index.WithWaiting(ctx, func() {
+			if worker.Yield(ctx) {
+				leave()
+			}
+		})
 		return e.cfg.Index.Write(index.WithConcurrency(ctx, e.cfg.IndexSlots), entriesOf(t.TenantID, doc, chunks, vectors))
 	})
 }

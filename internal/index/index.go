@@ -49,6 +49,22 @@ func Concurrency(ctx context.Context) int {
 
 type concurrencyKey struct{}
 
+// WithWaiting gives Write and Refresh a function that they call before they wait
+// for others, for up to a second: the caller may give something else its place
+// meanwhile. It may be called more than once.
+func WithWaiting(ctx context.Context, f func()) context.Context {
+	return context.WithValue(ctx, waitingKey{}, f)
+}
+
+// Waiting calls the f of WithWaiting.
+func Waiting(ctx context.Context) {
+	if f, ok := ctx.Value(waitingKey{}).(func()); ok {
+		f()
+	}
+}
+
+type waitingKey struct{}
+
 // Label is a keyword, tag or language as it is compared: in lower case, with
 // single spaces, of at most maxLabelBytes.
 func Label(s string) string {

@@ -161,6 +161,7 @@ type Worker struct {
 	capacity   *capacity
 	workers    *semaphore.Weighted // held by the task that is at work
 	ends       *semaphore.Weighted // held by a task whose end is being written
+	waits      *semaphore.Weighted // held by a task that gave its worker back and is not over
 	stopped    atomic.Bool
 	tasks      sync.WaitGroup
 }
@@ -173,6 +174,7 @@ type attempt struct {
 	since  time.Time
 	began  atomic.Bool  // it has a worker, or had one
 	worked atomic.Bool  // only its end is still to be written: its capacity is released
+	waited atomic.Bool  // it gave its worker back to wait
 	lost   atomic.Bool  // its lease is gone, which was told
 	fence  atomic.Int64 // monotonic-clock deadline (ns since Executor.started) after which the lease may be gone
 }
@@ -194,6 +196,7 @@ func New(cfg Config) *Worker {
 		started: time.Now(), running: map[string]*attempt{}, unresolved: unresolved{},
 		capacity: newCapacity(cfg.Workers, cfg.Batch),
 		workers:  semaphore.NewWeighted(int64(cfg.Workers)), ends: semaphore.NewWeighted(int64(cfg.Workers * cfg.Batch)),
+		waits: semaphore.NewWeighted(int64(cfg.Workers * maxWaiting)),
 	}
 }
 
@@ -292,16 +295,51 @@ func (w *Worker) start(ctx context.Context, h sheaf.Hint) {
 			a.cancel(nil)
 		}()
 		begun := w.begin(ctx, run, a)
-		w.run(run, a, func() {
-			_ = w.ends.Acquire(context.Background(), 1) // never fails: nothing ends the wait
+		leave := sync.OnceFunc(func() {
 			if begun {
 				w.workers.Release(1)
 			}
-			a.worked.Store(true)
 			release()
+		})
+		since := time.Now()
+		run = context.WithValue(run, yieldKey{}, func() bool {
+			if a.waited.Load() {
+				return true
+			}
+			if !w.waits.TryAcquire(1) {
+				return false
+			}
+			a.waited.Store(true)
+			w.capacity.worked(time.Since(since))
+			leave()
+			return true
+		})
+		w.run(run, a, func() {
+			_ = w.ends.Acquire(context.Background(), 1) // never fails: nothing ends the wait
+			a.worked.Store(true)
+			leave()
+			if a.waited.Load() {
+				w.waits.Release(1)
+			}
 		})
 		w.ends.Release(1)
 	})
+}
+
+// maxWaiting is how many tasks may have given their worker back, for each
+// worker: they hold their results in memory.
+const maxWaiting = 8
+
+type yieldKey struct{}
+
+// Yield gives the worker of the task back to which ctx belongs, and reports
+// whether it did. A task calls it from one goroutine before it waits for what
+// costs this machine nothing, where what it does afterwards is little: it does
+// not get the worker again. Its lease is renewed as before. It may be called
+// again, and does nothing where too many wait or ctx is no task's.
+func Yield(ctx context.Context) bool {
+	f, ok := ctx.Value(yieldKey{}).(func() bool)
+	return ok && f()
 }
 
 // maxPrefetchWait is how long a prefetched task waits for a worker, so
@@ -451,7 +489,11 @@ func (w *Worker) process(ctx context.Context, a *attempt) (done taskstore.Comple
 		return done, context.Cause(ctx)
 	}
 	t, begun := a.task, time.Now()
-	defer func() { w.capacity.worked(time.Since(begun)) }()
+	defer func() {
+		if !a.waited.Load() { // else its waiting would count as work
+			w.capacity.worked(time.Since(begun))
+		}
+	}()
 	p, ok := w.cfg.Processors[t.Kind]
 	if !ok {
 		// A newer version may know it: it must not be lost to an old executor.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -317,6 +318,59 @@ func TestAttemptStopsBeforeItsLeaseMayHaveEnded(t *testing.T) {
 		}
 		expect(t, r.store.entries()) // nothing was written: it is somebody else's by now
 	})
+}
+
+// A task that waits for others lets another have its worker, as many as may wait
+// at once, and ends as every task does.
+func TestTaskThatWaitsGivesItsWorkerBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		over := make(chan struct{})
+		var yielded, kept atomic.Int64
+		processors := map[sheaf.TaskKind]func(context.Context) error{}
+		var ids []string
+		for i := range maxWaiting + 2 {
+			id := fmt.Sprint("waits", i)
+			ids = append(ids, id)
+			processors[sheaf.TaskKind(id)] = func(ctx context.Context) error {
+				if Yield(ctx) && Yield(ctx) {
+					yielded.Add(1)
+				} else {
+					kept.Add(1)
+				}
+				select {
+				case <-over:
+					return nil
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				}
+			}
+		}
+		r := startWith(t, func(c *Config) { c.Workers, c.Batch = 1, 1 }, processors, ids...)
+		time.Sleep(10 * time.Second)
+		if y, k := yielded.Load(), kept.Load(); y != maxWaiting || k != 1 {
+			t.Errorf("%d tasks gave their worker back and %d kept it, want %d and 1", y, k, maxWaiting)
+		}
+		expect(t, r.store.entries())
+		time.Sleep(2 * time.Minute) // their leases are renewed
+		close(over)
+		synctest.Wait()
+		time.Sleep(10 * time.Second)
+		r.finish()
+		var want []string
+		for _, id := range ids {
+			want = append(want, "complete "+id)
+		}
+		var got []string
+		for _, e := range r.store.entries() {
+			if strings.HasPrefix(e, "complete") {
+				got = append(got, e)
+			}
+		}
+		expect(t, got, want...)
+	})
+	if Yield(context.Background()) {
+		t.Error("what is no task gave a worker back")
+	}
 }
 
 // The next task runs while the end of the last is written, and no further one:

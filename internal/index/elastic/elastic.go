@@ -54,6 +54,13 @@ type Config struct {
 	Shards   int    // of a new index, default 1; about one for each 10 million chunks
 	Replicas int    // of a new index, default 0; one at least where a node may fail
 
+	// RefreshEvery is how often what was written becomes visible while there is
+	// much to write; default 1 s. Negative: with each call of Refresh.
+	RefreshEvery time.Duration
+	// GraphFrom is how many entries an index has before its vectors get a graph;
+	// default 50,000. Negative: from the first.
+	GraphFrom int
+
 	RequestTimeout time.Duration // of one request, default 30 s
 	Retried        func()        // called before a request is repeated; may be nil
 	Attempts       int           // for one request before the call fails with ErrUnavailable, default 6
@@ -85,7 +92,13 @@ type Index struct {
 	client    *elastictransport.Client
 	transport *http.Transport
 
-	refreshes *batching.Group[struct{}, error]
+	bulks     *batching.Group[[]line, bulkAnswer]
+	bulkAt    atomic.Int64                     // when the last bulk went, nanoseconds since 1970
+	refreshes *batching.Group[struct{}, error] // that are asked for
+	waits     *batching.Group[struct{}, error] // for those that the server makes
+	pace      pace
+	flat      atomic.Bool  // vectors have no graph yet
+	unseen    atomic.Int64 // entries written since the index was measured
 
 	making   sync.Mutex
 	made     atomic.Bool
@@ -126,6 +139,8 @@ func Open(ctx context.Context, config Config) (*Index, error) {
 		config.Prefix = "sheaf"
 	}
 	config.Shards = max(config.Shards, 1)
+	config.RefreshEvery = cmp.Or(config.RefreshEvery, time.Second)
+	config.GraphFrom = cmp.Or(config.GraphFrom, 50_000)
 	if config.RequestTimeout <= 0 {
 		config.RequestTimeout = 30 * time.Second
 	}
@@ -168,9 +183,14 @@ func Open(ctx context.Context, config Config) (*Index, error) {
 	}
 	alias := indexName(config.Prefix+"-"+config.ModelID) + config.Suffix
 	x := &Index{config: config, alias: alias, name: alias + "-v1", client: client, transport: transport}
-	x.refreshes = batching.New(batching.Config[struct{}]{Max: mostRefreshes, Timeout: refreshTime}, func(ctx context.Context, asked []struct{}) []error {
-		return slices.Repeat([]error{x.refresh(ctx)}, len(asked))
-	})
+	x.bulks = batching.New(batching.Config[[]line]{
+		Max: gatherRanges, Timeout: refreshTime, Concurrency: bulksAtOnce, Fill: true, WeightFunc: bulkWeight, MaxWeight: gatherBytes,
+	}, x.bulkTogether)
+	each := func(f func(context.Context) error) func(context.Context, []struct{}) []error {
+		return func(ctx context.Context, asked []struct{}) []error { return slices.Repeat([]error{f(ctx)}, len(asked)) }
+	}
+	x.refreshes = batching.New(batching.Config[struct{}]{Max: mostRefreshes, Timeout: refreshTime}, each(x.refresh))
+	x.waits = batching.New(batching.Config[struct{}]{Max: mostRefreshes, Timeout: refreshTime, Concurrency: waitsAtOnce, Fill: true}, each(x.await))
 	x.life, x.end = context.WithCancel(context.WithoutCancel(ctx))
 	if err := x.ensure(ctx); err != nil && !errors.Is(err, sheaf.ErrUnavailable) {
 		_ = x.Close()
@@ -248,14 +268,17 @@ func (x *Index) mapping() map[string]any {
 	maps.Copy(properties, labelFields)
 	maps.Copy(properties, termFields)
 	if x.config.Dim > 0 {
-		properties["vector"] = m{"type": "dense_vector", "dims": x.config.Dim, "index": true, "similarity": "cosine", "index_options": m{"type": "int8_hnsw", "m": 16, "ef_construction": graphEffort}}
+		properties["vector"] = m{"type": "dense_vector", "dims": x.config.Dim, "index": true, "similarity": "cosine", "index_options": graphOptions()}
+		if x.growsLater() {
+			properties["vector"].(m)["index_options"] = m{"type": flatVectors}
+		}
 	}
 	return m{
 		"settings": m{
 			"number_of_shards": x.config.Shards, "number_of_replicas": x.config.Replicas,
-			// A caller that needs what was written refreshes. Each refresh more is a small
-			// segment, whose graph of vectors is built once more with every merge.
-			"refresh_interval": "30s",
+			// Whoever needs what was written waits for the next refresh. Each one more is
+			// a small segment, which is written once more with every merge.
+			"refresh_interval": x.interval(),
 		},
 		"mappings": m{
 			"dynamic": "strict", "_meta": m{"model": x.config.ModelID, "dim": x.config.Dim, "format": 2, "owner": x.config.Owner},
@@ -324,7 +347,10 @@ func (x *Index) ensure(ctx context.Context) error {
 				} `json:"_meta"`
 				Properties struct {
 					Vector struct {
-						Dims int `json:"dims"`
+						Dims    int `json:"dims"`
+						Options struct {
+							Type string `json:"type"`
+						} `json:"index_options"`
 					} `json:"vector"`
 					Tags   json.RawMessage `json:"tags"`
 					Format json.RawMessage `json:"format"`
@@ -369,6 +395,17 @@ func (x *Index) ensure(ctx context.Context) error {
 					x.migrating.Store(true)
 					x.background.Go(func() { x.migrate(x.life) })
 				}
+			}
+			if err := x.settle(ctx); err != nil {
+				return x.explain(err)
+			}
+			flat := false
+			for _, m := range mappings {
+				flat = flat || m.Mappings.Properties.Vector.Options.Type == flatVectors
+			}
+			x.flat.Store(flat)
+			if flat && !x.seen.Load() {
+				x.grow(ctx)
 			}
 			x.made.Store(true)
 			x.seen.Store(true)
@@ -447,16 +484,6 @@ func (x *Index) Close() error {
 	x.background.Wait()
 	x.transport.CloseIdleConnections()
 	return nil
-}
-
-// Refresh makes what was written visible. Those who ask while one refresh is
-// under way share the next: each makes a segment, however little it holds.
-func (x *Index) Refresh(ctx context.Context) error {
-	if err := x.ensure(ctx); err != nil {
-		return err
-	}
-	failed, err := x.refreshes.Do(ctx, struct{}{})
-	return cmp.Or(err, failed)
 }
 
 func (x *Index) refresh(ctx context.Context) error {

@@ -73,6 +73,7 @@ func call(t testing.TB, method, url, body string) string {
 func config(t testing.TB) elastic.Config {
 	c := elastic.Config{
 		URLs: []string{server(t)}, Prefix: fmt.Sprintf("sheaf-test-%s", sheaf.NewID()), ModelID: "test@1", Dim: indextest.Dim,
+		RefreshEvery: 40 * time.Millisecond,
 	}
 	t.Cleanup(func() { call(t, http.MethodDelete, c.URLs[0]+"/"+c.Prefix+"-test-1-v1", "") })
 	return c
@@ -752,6 +753,7 @@ func TestBulksAreBounded(t *testing.T) {
 // refresh is under way may have written after it began, and gets the next.
 func TestRefreshesAreShared(t *testing.T) {
 	c := config(t)
+	c.RefreshEvery = -1 // none but those that are asked for
 	var asked atomic.Int64
 	begun, release := make(chan struct{}, 10), make(chan struct{})
 	c.URLs = []string{proxy(t, func(_ http.ResponseWriter, r *http.Request, _ []byte) bool {
@@ -792,5 +794,242 @@ func TestRefreshesAreShared(t *testing.T) {
 	// All but those who had not asked yet when the second began came with it.
 	if n := asked.Load(); n < 2 || n > callers/2 {
 		t.Errorf("%d callers made %d refreshes", callers+1, n)
+	}
+}
+
+// refreshes is how often a shard of the index was refreshed.
+func refreshes(t *testing.T, c elastic.Config) int {
+	t.Helper()
+	var stats struct {
+		All struct {
+			Primaries struct {
+				Refresh struct {
+					Total int `json:"external_total"`
+				} `json:"refresh"`
+			} `json:"primaries"`
+		} `json:"_all"`
+	}
+	if err := json.Unmarshal([]byte(call(t, http.MethodGet, server(t)+"/"+c.Prefix+"-test-1/_stats/refresh", "")), &stats); err != nil {
+		t.Fatal(err)
+	}
+	return stats.All.Primaries.Refresh.Total
+}
+
+// rangeOf is one range result.
+func rangeOf(id string, n int) []index.Entry {
+	all := entries(n, "range "+id)
+	for i := range all {
+		all[i].Chunk.ID, all[i].Chunk.RangeID = fmt.Sprintf("%s-%d", id, i), id
+	}
+	return all
+}
+
+// One refresh in a period serves all publications of all processes, and each
+// sees what it wrote before. With several shards it is one for each.
+func TestOneRefreshServesAllPublications(t *testing.T) {
+	if testing.Short() {
+		t.Skip("measures some seconds")
+	}
+	for _, shards := range []int{1, 3} {
+		t.Run(fmt.Sprint("shards", shards), func(t *testing.T) {
+			c := config(t)
+			c.RefreshEvery, c.Shards = time.Second, shards
+			const processes, publishers, rounds = 3, 8, 4
+			var all []*elastic.Index
+			for range processes {
+				all = append(all, open(t, c))
+			}
+			begun, before := time.Now(), refreshes(t, c)
+			var waited, published atomic.Int64
+			var wait sync.WaitGroup
+			for p, x := range all {
+				for i := range publishers {
+					wait.Go(func() {
+						ctx := index.WithWaiting(t.Context(), func() { waited.Add(1) })
+						for r := range rounds {
+							id := fmt.Sprintf("r%d-%d-%d", p, i, r)
+							mine := rangeOf(id, 5)
+							for j := range mine {
+								mine[j].TenantID = fmt.Sprint("t", i)
+							}
+							if err := x.Write(ctx, mine); err != nil {
+								t.Error(err)
+								return
+							}
+							if err := x.Refresh(ctx); err != nil {
+								t.Error(err)
+								return
+							}
+							if n, err := x.Count(ctx, fmt.Sprint("t", i), []string{id}); err != nil || n[id] != 5 {
+								t.Errorf("%d of 5 entries can be seen after the refresh, %v", n[id], err)
+								return
+							}
+							published.Add(1)
+						}
+					})
+				}
+			}
+			wait.Wait()
+			took, made := time.Since(begun), refreshes(t, c)-before
+			// Each process found a quiet index once, and each shard has its own.
+			most := shards * (int(took/c.RefreshEvery) + 2 + processes)
+			t.Logf("%d publications of %d processes in %v: %d refreshes of %d shards, %d waits", published.Load(), processes, took.Round(time.Millisecond), made, shards, waited.Load())
+			if made > most {
+				t.Errorf("%d refreshes within %v, want %d at most", made, took, most)
+			}
+			if waited.Load() == 0 {
+				t.Error("nobody was told that it waits")
+			}
+		})
+	}
+}
+
+// A document that comes alone is searchable at once.
+func TestLoneDocumentDoesNotWaitForARefresh(t *testing.T) {
+	c := config(t)
+	c.RefreshEvery = time.Hour
+	x := open(t, c)
+	ctx := index.WithConcurrency(t.Context(), 16)
+	if err := x.Write(ctx, rangeOf("alone", 3)); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.Refresh(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := x.Count(ctx, "t", []string{"alone"}); err != nil || n["alone"] != 3 {
+		t.Errorf("%d of 3 entries can be seen, %v", n["alone"], err)
+	}
+}
+
+// A server that makes no refresh, since somebody set its interval, is asked for one.
+func TestRefreshThatDoesNotComeIsAskedFor(t *testing.T) {
+	c := config(t)
+	c.RefreshEvery = 300 * time.Millisecond
+	x := open(t, c)
+	call(t, http.MethodPut, server(t)+"/"+c.Prefix+"-test-1/_settings", `{"index":{"refresh_interval":"-1"}}`)
+	for _, id := range []string{"first", "second"} {
+		if err := x.Write(t.Context(), rangeOf(id, 2)); err != nil {
+			t.Fatal(err)
+		}
+		if err := x.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := x.Count(t.Context(), "t", []string{id}); err != nil || n[id] != 2 {
+			t.Errorf("%s: %d of 2 entries can be seen, %v", id, n[id], err)
+		}
+	}
+}
+
+// Ranges that are written at once go in few requests. One that Elasticsearch
+// refuses fails alone.
+func TestRangesShareBulksAndFailAlone(t *testing.T) {
+	c := config(t)
+	var bulks, items atomic.Int64
+	c.URLs = []string{proxy(t, func(_ http.ResponseWriter, r *http.Request, body []byte) bool {
+		if strings.HasSuffix(r.URL.Path, "/_bulk") {
+			bulks.Add(1)
+			items.Add(int64(bytes.Count(body, []byte("\n")) / 2))
+			if i := bytes.Index(body, []byte(`"_id":"r7-3"`)); i >= 0 { // what the field does not take
+				copy(body[i+bytes.Index(body[i:], []byte(`"pages":[1]`)):], `"pages":"q"`)
+			}
+		}
+		return false
+	})}
+	x := open(t, c)
+	const ranges, chunks = 40, 15
+	ctx := index.WithConcurrency(t.Context(), ranges)
+	errs := make([]error, ranges)
+	var wait sync.WaitGroup
+	for i := range ranges {
+		wait.Go(func() {
+			errs[i] = x.Write(ctx, rangeOf(fmt.Sprint("r", i), chunks))
+		})
+	}
+	wait.Wait()
+	for i, err := range errs {
+		if i == 7 {
+			failure(t, err, "index_rejected", "r7-3")
+		} else if err != nil {
+			t.Errorf("range %d: %v", i, err)
+		}
+	}
+	if n := bulks.Load(); n > 12 || items.Load() != ranges*chunks {
+		t.Errorf("%d requests with %d entries", n, items.Load())
+	}
+	t.Logf("%d ranges in %d requests", ranges, bulks.Load())
+	if err := x.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for i := range ranges {
+		ids = append(ids, fmt.Sprint("r", i))
+	}
+	counts, err := x.Count(t.Context(), "t", ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, id := range ids {
+		if want := chunks; i != 7 && counts[id] != want {
+			t.Errorf("range %d has %d entries, want %d", i, counts[id], want)
+		}
+	}
+}
+
+// Vectors are compared one by one until there are many, and are found before
+// and after.
+func TestVectorsGetAGraphOnceThereAreMany(t *testing.T) {
+	c := config(t)
+	c.GraphFrom = 100
+	x := open(t, c)
+	kind := func() string {
+		var mappings map[string]struct {
+			Mappings struct {
+				Properties struct {
+					Vector struct {
+						Options struct{ Type string } `json:"index_options"`
+					}
+				}
+			}
+		}
+		if err := json.Unmarshal([]byte(call(t, http.MethodGet, server(t)+"/"+c.Prefix+"-test-1/_mapping", "")), &mappings); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range mappings {
+			return m.Mappings.Properties.Vector.Options.Type
+		}
+		return ""
+	}
+	find := func(n int) {
+		t.Helper()
+		if err := x.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for i := range n {
+			got, err := x.Search(t.Context(), index.Query{TenantID: "t", Vector: indextest.Vector(uint64(i)), K: 1})
+			if err != nil || len(got.Vector) != 1 {
+				t.Fatalf("vector %d: %+v, %v", i, got, err)
+			}
+		}
+	}
+	write := func(id string, n int) {
+		t.Helper()
+		if err := x.Write(t.Context(), rangeOf(id, n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("few", 60)
+	find(5)
+	if got := kind(); got != "int8_flat" {
+		t.Errorf("a small index has %s", got)
+	}
+	write("more", 60)
+	find(1)
+	write("last", 20)
+	find(5)
+	if got := kind(); got != "int8_hnsw" {
+		t.Errorf("a large index has %s", got)
+	}
+	if n, err := x.Count(t.Context(), "t", []string{"few", "more", "last"}); err != nil || n["few"]+n["more"]+n["last"] != 140 {
+		t.Errorf("%v, %v", n, err)
 	}
 }

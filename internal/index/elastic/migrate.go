@@ -43,7 +43,7 @@ func (x *Index) migrate(ctx context.Context) {
 }
 
 func (x *Index) migrateSome(ctx context.Context) (int, error) {
-	if err := x.Refresh(ctx); err != nil {
+	if err := x.refreshNow(ctx); err != nil {
 		return 0, err
 	}
 	var answer struct {
