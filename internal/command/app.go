@@ -205,7 +205,7 @@ func (m Main) build(ctx context.Context, cfg config.Config, r roles, log *slog.L
 		kc := keeper.Config{
 			Store: a.store, Queue: a.queue, Index: a.index, Blobs: a.blobs, Leader: a.leader(), Log: log,
 			Fill: a.index.Step, Copies: a.copies,
-			Feeds: cfg.Queue.Driver == "redis", Sole: cfg.Sole(), Window: cfg.Queue.Window,
+			Feeds: cfg.Queue.Driver == "redis", Sole: cfg.Sole(), Shared: !cfg.Sole(), Window: cfg.Queue.Window,
 			WorkerTimeout: time.Duration(cfg.Keeper.WorkerTimeout), Retention: time.Duration(cfg.Keeper.Retention), Audit: a.audit, AuditEvery: time.Duration(cfg.Keeper.AuditInterval), CompactEvery: time.Duration(cfg.Keeper.Compact), SlowEvery: time.Duration(cfg.Keeper.Reconcile),
 			Tell:    teller.Round,
 			Sign:    a.receipts.Sign,

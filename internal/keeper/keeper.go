@@ -44,6 +44,10 @@ type Config struct {
 	// the keeper starts is left over from a process that died.
 	Sole bool
 
+	// Shared says that other processes share the store: each keeper folds some of
+	// the documents then, whether it leads or not.
+	Shared bool
+
 	// Audit compares database, index and blobs and changes nothing; it runs
 	// on the keeper that leads, first after AuditEvery. May be nil.
 	Audit func(ctx context.Context) error
@@ -111,8 +115,15 @@ const rerunEvery = 10 * time.Second
 // Keeper runs the loops. Its counters may be read at any time.
 type Keeper struct {
 	cfg      Config
+	id       string // among those who fold
 	notified notify.Signal
 	loops    []*loop
+	folding  *loop         // runs without leading; nil where the leader folds
+	refold   notify.Signal // of folding
+
+	// What this keeper folds, of the fold loop.
+	rank, of int
+	rankedAt time.Time
 
 	// What the queue was told of tenants' shares, by its run ids;
 	// touched by the feed loop alone.
@@ -192,15 +203,20 @@ func New(cfg Config) *Keeper {
 	if cfg.Leader == nil {
 		cfg.Leader = queue.Always{}
 	}
-	k := &Keeper{cfg: cfg, notified: notify.NewSignal(), shared: map[string]taskstore.TenantLoad{}, sharedWith: map[sheaf.Lane]string{}}
+	k := &Keeper{cfg: cfg, id: sheaf.NewID(), of: 1, notified: notify.NewSignal(), refold: notify.NewSignal(), shared: map[string]taskstore.TenantLoad{}, sharedWith: map[sheaf.Lane]string{}}
+	fold := &loop{name: "fold", every: cfg.FoldEvery, follows: true, debounced: true, limit: 20 * time.Second, step: k.fold, nextFunc: func() time.Duration { return k.refoldIn }}
 	k.loops = []*loop{
 		{name: "promote", every: cfg.PromoteEvery, limit: 10 * time.Second, step: k.promote, nextFunc: func() time.Duration { return k.dueIn }},
 		{name: "reap", every: cfg.ReapEvery, limit: 10 * time.Second, step: k.reap},
-		{name: "fold", every: cfg.FoldEvery, follows: true, debounced: true, limit: 20 * time.Second, step: k.fold, nextFunc: func() time.Duration { return k.refoldIn }},
 		{name: "slow", every: cfg.SlowEvery, step: k.slow},
 		{name: "sums", every: sumEvery, step: func(ctx context.Context) (int, error) { return k.cfg.Store.RollUp(ctx) }},
 		{name: "collect", every: cfg.CollectEvery, step: k.collect},
 		{name: "cleanup", every: cfg.CleanupEvery, limit: 10 * time.Minute, step: k.cleanup},
+	}
+	if cfg.Shared {
+		k.folding = fold
+	} else {
+		k.loops = append(k.loops, fold)
 	}
 	if cfg.Feeds {
 		k.loops = append(k.loops, &loop{name: "feed", every: cfg.FeedEvery, follows: true, limit: 5 * time.Minute, step: k.feed, nextFunc: func() time.Duration { return k.emptyIn }})
@@ -241,13 +257,19 @@ func New(cfg Config) *Keeper {
 }
 
 // Notify asks the loops that follow changes to run now. It never blocks.
-func (k *Keeper) Notify() { k.notified.Notify() }
+func (k *Keeper) Notify() {
+	k.notified.Notify()
+	k.refold.Notify()
+}
 
 // Loops reports the counters by loop name.
 func (k *Keeper) Loops() map[string]*Counts {
 	out := map[string]*Counts{}
 	for _, l := range k.loops {
 		out[l.name] = &l.counts
+	}
+	if k.folding != nil {
+		out[k.folding.name] = &k.folding.counts
 	}
 	return out
 }
@@ -262,8 +284,50 @@ func (k *Keeper) Run(ctx context.Context) error {
 			k.cfg.Log.Info("gave back tasks that the previous run had not finished", "tasks", n)
 		}
 	}
+	if k.folding == nil {
+		return k.cfg.Leader.Run(ctx, k.lead)
+	}
+	var folding sync.WaitGroup
+	defer folding.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	folding.Go(func() { k.foldAlways(ctx) })
 	return k.cfg.Leader.Run(ctx, k.lead)
 }
+
+// foldAlways folds this keeper's share, whoever leads.
+func (k *Keeper) foldAlways(ctx context.Context) {
+	changed := notify.NewSignal()
+	var loop sync.WaitGroup
+	loop.Go(func() { k.run(ctx, k.folding, changed) })
+	changes := k.cfg.Queue.Changes(ctx) // in other processes
+	for {
+		select {
+		case <-k.refold:
+		case _, open := <-changes:
+			if !open {
+				changes = nil
+				continue
+			}
+		case <-ctx.Done():
+			loop.Wait()
+			leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			defer cancel()
+			if err := k.cfg.Store.LeaveFold(leave, k.id); err != nil {
+				k.cfg.Log.Debug("the share of the folding was not given up; it runs out", "error", err)
+			}
+			return
+		}
+		changed.Notify()
+	}
+}
+
+// A keeper is believed to fold its share for foldLife after it said so, which it
+// does each rankEvery.
+const (
+	foldLife  = 4 * time.Second
+	rankEvery = time.Second
+)
 
 // lead runs every loop until the term ends.
 func (k *Keeper) lead(ctx context.Context) {
@@ -550,7 +614,14 @@ func (k *Keeper) watchClock(ctx context.Context) (jumped bool, err error) {
 }
 
 func (k *Keeper) fold(ctx context.Context) (int, error) {
-	n, left, err := k.cfg.Store.Fold(ctx, batch, foldsApart)
+	if k.folding != nil && time.Since(k.rankedAt) >= rankEvery {
+		rank, of, err := k.cfg.Store.FoldRank(ctx, k.id, foldLife)
+		if err != nil {
+			return 0, err
+		}
+		k.rank, k.of, k.rankedAt = rank, of, time.Now()
+	}
+	n, left, err := k.foldShare(ctx)
 	k.refoldIn = 0
 	if left {
 		k.refoldIn = foldsApart
@@ -562,6 +633,16 @@ func (k *Keeper) fold(ctx context.Context) (int, error) {
 		}
 	}
 	return n, err
+}
+
+// foldBatch is how many documents a run folds: enough for a thousand a second.
+const foldBatch = 2 * batch
+
+func (k *Keeper) foldShare(ctx context.Context) (int, bool, error) {
+	if k.of == 1 {
+		return k.cfg.Store.Fold(ctx, foldBatch, foldsApart)
+	}
+	return k.cfg.Store.FoldShare(ctx, k.rank, k.of, foldBatch, foldsApart)
 }
 
 // slow runs backstops: what should never be needed and must not be missing.

@@ -19,6 +19,16 @@ type Store interface {
 	Collection
 	Deletions
 	Sums
+	Shares
+}
+
+// Shares is how keepers share the folding.
+type Shares interface {
+	// FoldRank keeps holder among those who fold, for ttl.
+	FoldRank(ctx context.Context, holder string, ttl time.Duration) (rank, of int, err error)
+	LeaveFold(ctx context.Context, holder string) error
+	// FoldShare is Fold of the documents that fall to rank.
+	FoldShare(ctx context.Context, rank, of, limit int, apart time.Duration) (changed int, later bool, err error)
 }
 
 // Hints tells queues what may run.

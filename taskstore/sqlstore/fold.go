@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"hash/fnv"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -54,56 +57,155 @@ const notCounted = "('finalize','raptor','graphrag','mindmap')"
 // Fold brings documents whose tasks changed up to date: state, progress,
 // counts, and the finalize task of those that are complete. A document that
 // runs, has tasks left and was brought up to date less than apart ago is left
-// for later, and later says that there is one: the end of its last task matters
-// at once, its progress to people who look. Executors never write a document's
-// state or progress: they mark it dirty, and this derives both from the tasks,
-// which is deterministic and idempotent. Those that may be
+// for later, and later says that there is one, or one that others hold: the end
+// of its last task matters at once, its progress to people who look. Executors
+// never write a document's state or progress: they mark it dirty, and this derives
+// both from the tasks, which is deterministic and idempotent. Those that may be
 // left for later come last.
 func (s *folds) Fold(ctx context.Context, limit int, apart time.Duration) (n int, later bool, err error) {
+	return s.FoldShare(ctx, 0, 1, limit, apart)
+}
+
+// foldTogether is how many documents one transaction folds. measured on MariaDB:
+// with 200 a document takes a tenth of what one alone takes, and more save little.
+const foldTogether = 200
+
+// mark is a document that is to be folded, as it was marked.
+type mark struct {
+	DocID string
+	At    int64
+	Early bool
+}
+
+// FoldShare is Fold for the documents that fall, by their ids, to one of several
+// that fold: rank of them count from 0. Where two disagree on who has which,
+// or one returns that was believed to be gone, the lock on a document decides:
+// whoever does not get it leaves the document to the other.
+func (s *folds) FoldShare(ctx context.Context, rank, of, limit int, apart time.Duration) (n int, later bool, err error) {
 	if err := s.sweepForgotten(ctx, limit); err != nil {
 		return 0, false, err
 	}
 	q := `SELECT m.doc_id, m.at, CASE WHEN EXISTS (SELECT 1 FROM documents d JOIN tasks t ON t.doc_id=d.id AND t.gen=d.gen
 			WHERE d.id=m.doc_id AND d.state='running' AND d.updated_at>@now-? AND d.updated_at<=@now
 				AND t.` + isOpen + ` AND t.kind NOT IN ` + notCounted + `)
-		THEN 1 ELSE 0 END AS early FROM doc_dirty m ORDER BY early, m.at, m.doc_id LIMIT ?`
-	dirty, err := all[struct {
-		DocID string
-		At    int64
-		Early bool
-	}](s.write(ctx), s.sql(q), apart.Milliseconds(), limit)
+		THEN 1 ELSE 0 END AS early FROM (SELECT doc_id, at FROM doc_dirty ORDER BY at, doc_id LIMIT ?) m ORDER BY early, m.at, m.doc_id`
+	of = max(of, 1)
+	marks, err := all[mark](s.write(ctx), s.sql(q), apart.Milliseconds(), max(4*limit, foldTogether)*of)
 	if err != nil {
 		return 0, false, err
 	}
-	for _, d := range dirty {
-		if d.Early {
-			return n, true, nil // and so are the rest
+	if of > 1 {
+		marks = slices.DeleteFunc(marks, func(m mark) bool { return shareOf(m.DocID, of) != rank })
+	}
+	if early := slices.IndexFunc(marks, func(m mark) bool { return m.Early }); early >= 0 {
+		marks, later = marks[:early], true
+	}
+	for part := range slices.Chunk(marks[:min(len(marks), limit)], foldTogether) {
+		changed, held, err := s.foldMarked(ctx, part, limit)
+		if err != nil && len(part) > 1 && ctx.Err() == nil {
+			// What one document fails for must not keep the others.
+			for i := range part {
+				alone, heldToo, failed := s.foldMarked(ctx, part[i:i+1], limit)
+				changed, held = changed+alone, held || heldToo
+				if failed == nil {
+					continue
+				}
+				if err = failed; ctx.Err() != nil {
+					break
+				}
+			}
 		}
-		changed, parked := false, 0
-		err := s.tx(ctx, func(tx *gorm.DB) (err error) {
-			changed, parked, err = s.foldDocument(tx, d.DocID)
+		if n, later = n+changed, later || held; err != nil {
+			return n, later, err
+		}
+	}
+	return n, later, nil
+}
+
+// shareOf is to whom of several a document falls.
+func shareOf(documentID string, of int) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(documentID)) // never fails
+	return int(h.Sum32() % uint32(of))
+}
+
+// foldMarked folds documents in one transaction, and reports whether others hold
+// some of them, which stay marked.
+func (s *folds) foldMarked(ctx context.Context, marks []mark, limit int) (changed int, held bool, err error) {
+	var waiting []string // for parents
+	err = s.tx(ctx, func(tx *gorm.DB) error {
+		changed, held, waiting = 0, false, nil
+		ids := mapped(marks, func(m mark) string { return m.DocID })
+		docs, err := all[documentRow](tx, "SELECT "+foldColumns+" FROM documents WHERE id IN ? ORDER BY id"+s.d.skip, ids)
+		if err != nil {
+			return err
+		}
+		seen := setOf(mapped(docs, documentRow.id))
+		if len(docs) < len(ids) {
+			var others []string
+			for _, id := range ids {
+				if !seen[id] {
+					others = append(others, id)
+				}
+			}
+			there, err := all[string](tx, "SELECT id FROM documents WHERE id IN ?", others)
 			if err != nil {
 				return err
 			}
-			// Last, and only if the mark is the one that was read: what
-			// happened since then is looked at next time.
-			return tx.Exec("DELETE FROM doc_dirty WHERE doc_id=? AND at=?", d.DocID, d.At).Error
-		})
-		if err != nil {
-			return n, false, err
-		}
-		if changed {
-			n++
-		}
-		if parked > 0 {
-			// A parent that died leaves its children waiting for ever; what
-			// ends them marks the document dirty again.
-			if _, err := s.settleParked(ctx, d.DocID, limit); err != nil {
-				return n, false, err
+			if held = len(there) > 0; held {
+				elsewhere := setOf(there)
+				ids = slices.DeleteFunc(ids, func(id string) bool { return elsewhere[id] })
 			}
 		}
+		changed, waiting, err = s.foldLocked(tx, docs)
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		// Last, and only the marks that were read: what happened since then is
+		// looked at next time.
+		gone := setOf(ids)
+		conds, args := make([]string, 0, len(ids)), make([]any, 0, 2*len(ids))
+		for _, m := range marks {
+			if gone[m.DocID] {
+				conds, args = append(conds, "doc_id=? AND at=?"), append(args, m.DocID, m.At)
+			}
+		}
+		return tx.Exec("DELETE FROM doc_dirty WHERE "+strings.Join(conds, " OR "), args...).Error
+	})
+	if err != nil {
+		return 0, false, err
 	}
-	return n, false, nil
+	for _, id := range waiting {
+		// A parent that died leaves its children waiting for ever; what
+		// ends them marks the document dirty again.
+		if _, err := s.settleParked(ctx, id, limit); err != nil {
+			return changed, held, err
+		}
+	}
+	return changed, held, nil
+}
+
+// foldColumns are what folding needs of a document.
+const foldColumns = "id, tenant_id, dataset_id, name, state, progress, gen, live_gen, fin_epoch, job_id, lane, deleted_at"
+
+// foldLocked brings documents up to date whose rows the transaction has locked.
+// It reports how many that changed and which have tasks that are parked.
+func (s *folds) foldLocked(tx *gorm.DB, docs []documentRow) (changed int, parked []string, err error) {
+	docs = slices.DeleteFunc(docs, func(d documentRow) bool { return d.DeletedAt != 0 })
+	if len(docs) == 0 {
+		return 0, nil, nil
+	}
+	read, err := s.readFolds(tx, docs)
+	if err != nil {
+		return 0, nil, err
+	}
+	for i := range docs {
+		if read[docs[i].ID].parked > 0 {
+			parked = append(parked, docs[i].ID)
+		}
+	}
+	changed, err = s.applyFolds(tx, docs, read)
+	return changed, parked, err
 }
 
 // finishDocument folds a document whose ranges may all be done, and answers its
@@ -119,7 +221,7 @@ func (s *folds) finishDocument(ctx context.Context, id string) (*sheaf.Hint, err
 	var rows []hintRow
 	err = s.tx(ctx, func(tx *gorm.DB) error {
 		rows = nil
-		changed, _, err := s.foldDocument(tx, id)
+		changed, err := s.foldDocument(tx, id)
 		if err != nil || !changed {
 			return err
 		}
@@ -134,61 +236,149 @@ func (s *folds) finishDocument(ctx context.Context, id string) (*sheaf.Hint, err
 }
 
 // foldDocument brings one document up to date. It reports whether that changed
-// it and how many of its tasks are parked.
-func (s *folds) foldDocument(tx *gorm.DB, id string) (changed bool, parked int, err error) {
+// it.
+func (s *folds) foldDocument(tx *gorm.DB, id string) (bool, error) {
 	doc, err := s.lockDocument(tx, id)
-	if err != nil || doc == nil || doc.DeletedAt != 0 {
-		return false, 0, err
+	if err != nil || doc == nil {
+		return false, err
 	}
-	f, err := s.readFold(tx, doc)
-	if err != nil {
-		return false, 0, err
-	}
-	changed, err = s.applyFold(tx, doc, f)
-	return changed, f.parked, err
+	n, _, err := s.foldLocked(tx, []documentRow{*doc})
+	return n > 0, err
 }
 
-// applyFold is the document's half of the state machine.
-func (s *folds) applyFold(tx *gorm.DB, doc *documentRow, f *fold) (bool, error) {
-	state := sheaf.DocumentState(doc.State)
-	progress := doc.Progress
-	if f.planned && f.cost > 0 && !state.Terminal() {
-		progress = max(progress, 0.99*f.doneCost/f.cost)
-	}
+// verdict is what a fold says about its document.
+type verdict struct {
+	next     sheaf.DocumentState
+	progress float64
+	failure  *sheaf.Failure
+}
 
-	next, failure := state, (*sheaf.Failure)(nil)
+// judge is the document's half of the state machine.
+func judge(doc *documentRow, f *fold) (v verdict) {
+	state := sheaf.DocumentState(doc.State)
+	v = verdict{next: state, progress: doc.Progress}
+	if f.planned && f.cost > 0 && !state.Terminal() {
+		v.progress = max(v.progress, 0.99*f.doneCost/f.cost)
+	}
 	switch {
 	case state == sheaf.DocCanceling:
 		if f.openAll == 0 {
-			next = sheaf.DocCanceled
+			v.next = sheaf.DocCanceled
 		}
 	case state.Terminal():
 		// A dead task that somebody gave another try opens the generation again.
 		if state != sheaf.DocCanceled && f.openAll > 0 {
-			next = sheaf.DocRunning
+			v.next = sheaf.DocRunning
 		}
 	case f.plan != nil && f.plan.State == string(sheaf.TaskDead):
-		next, failure = sheaf.DocFailed, decodeFailure(f.plan.Failure)
+		v.next, v.failure = sheaf.DocFailed, decodeFailure(f.plan.Failure)
 	case f.plan != nil:
-		next = sheaf.DocCanceled
+		v.next = sheaf.DocCanceled
 	case state == sheaf.DocFinalizing && f.finalizer != nil && f.finalizer.State == string(sheaf.TaskDead):
-		next, failure = sheaf.DocFailed, decodeFailure(f.finalizer.Failure)
+		v.next, v.failure = sheaf.DocFailed, decodeFailure(f.finalizer.Failure)
 	case state == sheaf.DocFinalizing && f.finalizer != nil && f.finalizer.State == string(sheaf.TaskCanceled):
-		next = sheaf.DocCanceled
+		v.next = sheaf.DocCanceled
 	case state == sheaf.DocFinalizing:
 	case f.planned && f.open == 0:
-		return s.finalize(tx, doc, progress)
+		v.next = sheaf.DocFinalizing
 	case f.started:
-		next = sheaf.DocRunning
+		v.next = sheaf.DocRunning
 	}
-	if next == state && progress == doc.Progress {
-		return false, nil
+	return v
+}
+
+// applyFolds writes what the tasks say about their documents, whose rows the
+// transaction has locked, in one statement for each step, and answers how many
+// documents changed.
+func (s *folds) applyFolds(tx *gorm.DB, docs []documentRow, read map[string]*fold) (changed int, err error) {
+	var moved, begun, complete []*documentRow
+	progress := map[string]float64{}
+	for i := range docs {
+		doc := &docs[i]
+		v := judge(doc, read[doc.ID])
+		progress[doc.ID] = v.progress
+		switch {
+		case v.next == sheaf.DocumentState(doc.State):
+			if v.progress != doc.Progress {
+				moved = append(moved, doc)
+			}
+			continue
+		case v.next == sheaf.DocFinalizing:
+			complete = append(complete, doc)
+			continue
+		case v.next == sheaf.DocRunning:
+			begun = append(begun, doc)
+		default: // an end, which is rare here
+			if err := s.moveDocument(tx, doc, v.next, v.progress, v.failure); err != nil {
+				return 0, err
+			}
+		}
+		changed++
 	}
-	if next == state {
-		return true, tx.Exec(s.sql("UPDATE documents SET progress="+s.d.greatest+"(progress, ?), updated_at=@now WHERE id=? AND gen=? AND state=?"),
-			progress, doc.ID, doc.Gen, doc.State).Error
+	if len(moved) > 0 {
+		set, args := progressOfEach(moved, progress)
+		n, err := exec(tx, s.sql("UPDATE documents SET progress="+s.d.greatest+"(progress, "+set+"), updated_at=@now WHERE id IN ?"), append(args, idsOf(moved))...)
+		if err != nil {
+			return 0, err
+		}
+		changed += n
 	}
-	return true, s.moveDocument(tx, doc, next, progress, failure)
+	if len(begun) > 0 {
+		set, args := progressOfEach(begun, progress)
+		err := run(tx, stmt(s.sql("UPDATE documents SET state='running', progress="+set+`, failure='', updated_at=@now, finished_at=0,
+			started_at=CASE WHEN started_at=0 THEN @now ELSE started_at END WHERE id IN ?`), append(args, idsOf(begun))...),
+			stmt("UPDATE generations SET state='running', failure='', finished_at=0 WHERE doc_id IN ? AND gen="+newestGen, idsOf(begun)))
+		if err == nil {
+			err = s.logDocuments(tx, begun, sheaf.DocRunning, progress)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	n, err := s.finalize(tx, complete, progress)
+	return changed + n, err
+}
+
+// newestGen is the generation of a row's document that is being made.
+const newestGen = "(SELECT d.gen FROM documents d WHERE d.id=doc_id)"
+
+func idsOf(docs []*documentRow) []string {
+	return mapped(docs, func(d *documentRow) string { return d.ID })
+}
+
+// progressOfEach is an expression for the progress of each of several documents.
+// Zero times the column tells the engine its type.
+func progressOfEach(docs []*documentRow, progress map[string]float64) (set string, args []any) {
+	for _, d := range docs {
+		args = append(args, d.ID, progress[d.ID])
+	}
+	return "CASE id" + strings.Repeat(" WHEN ? THEN progress*0+?", len(docs)) + " ELSE progress END", args
+}
+
+// logDocuments logs that documents, whose rows the transaction has locked, are in
+// a state that is no end.
+func (s *folds) logDocuments(tx *gorm.DB, docs []*documentRow, state sheaf.DocumentState, progress map[string]float64) error {
+	latest, err := all[struct {
+		SubjectID string
+		Epoch, N  int64
+	}](tx, "SELECT subject_id, epoch, MAX(n) AS n FROM events WHERE subject_id IN ? AND kind=? GROUP BY subject_id, epoch", idsOf(docs), sheaf.EventDocument)
+	if err != nil {
+		return err
+	}
+	type key struct {
+		id  string
+		gen int64
+	}
+	last := map[key]int64{}
+	for _, l := range latest {
+		last[key{l.SubjectID, l.Epoch}] = l.N + 1
+	}
+	events := make([]eventRow, len(docs))
+	for i, d := range docs {
+		events[i] = eventRow{TenantID: d.TenantID, DatasetID: d.DatasetID, JobID: d.JobID, DocID: d.ID, Gen: d.Gen, SubjectID: d.ID, Epoch: int64(d.Gen),
+			Kind: sheaf.EventDocument, N: last[key{d.ID, int64(d.Gen)}], Detail: encode(sheaf.DocumentChange{State: state, Progress: progress[d.ID]})}
+	}
+	return s.insertEvents(tx, events...)
 }
 
 // moveDocument changes a document's state, of which the transaction holds the
@@ -220,53 +410,118 @@ func (s *folds) moveDocument(tx *gorm.DB, doc *documentRow, next sheaf.DocumentS
 	return s.insertDocumentEvent(tx, doc, sheaf.DocumentChange{State: next, Progress: progress, Failure: failure})
 }
 
-// finalize decides that all of a generation's work is over and hands it to a
+// finalize decides that all work of some generations is over and hands each to a
 // finalize task. One statement decides, so that exactly one concurrent
 // caller wins; it is tried again with each fold, so that no wake-up can be lost.
-func (s *folds) finalize(tx *gorm.DB, doc *documentRow, progress float64) (bool, error) {
-	n, err := exec(tx, s.sql(`UPDATE documents SET state='finalizing', fin_epoch=fin_epoch+1, progress=?, updated_at=@now,
+func (s *folds) finalize(tx *gorm.DB, docs []*documentRow, progress map[string]float64) (won int, err error) {
+	if len(docs) == 0 {
+		return 0, nil
+	}
+	set, args := progressOfEach(docs, progress)
+	ids := idsOf(docs)
+	if won, err = exec(tx, s.sql("UPDATE documents SET state='finalizing', fin_epoch=fin_epoch+1, progress="+set+`, updated_at=@now,
 		started_at=CASE WHEN started_at=0 THEN @now ELSE started_at END
-		WHERE id=? AND gen=? AND fin_epoch=? AND state IN ('unstarted','queued','running') AND deleted_at=0 AND NOT EXISTS (
-			SELECT 1 FROM tasks WHERE doc_id=? AND gen=? AND kind NOT IN `+notCounted+` AND `+isOpen+`)`),
-		progress, doc.ID, doc.Gen, doc.FinEpoch, doc.ID, doc.Gen)
-	if err != nil || n != 1 {
-		return false, err
+		WHERE id IN ? AND state IN ('unstarted','queued','running') AND deleted_at=0 AND NOT EXISTS (
+			SELECT 1 FROM tasks t WHERE t.doc_id=documents.id AND t.gen=documents.gen AND t.kind NOT IN `+notCounted+` AND t.`+isOpen+`)`),
+		append(args, ids)...); err != nil || won == 0 {
+		return 0, err
 	}
-	if err := run(tx, stmt("UPDATE generations SET state='finalizing' WHERE doc_id=? AND gen=?", doc.ID, doc.Gen)); err != nil {
-		return false, err
+	if won < len(docs) {
+		there, err := all[string](tx, "SELECT id FROM documents WHERE id IN ? AND state='finalizing'", ids)
+		if err != nil {
+			return 0, err
+		}
+		mine := setOf(there)
+		docs = slices.DeleteFunc(docs, func(d *documentRow) bool { return !mine[d.ID] })
+		ids = idsOf(docs)
 	}
-	plan, err := first[taskRow](tx, "SELECT trace, place, created_at FROM tasks WHERE doc_id=? AND gen=? AND kind='plan' ORDER BY id LIMIT 1", doc.ID, doc.Gen)
+	if err := run(tx, stmt("UPDATE generations SET state='finalizing' WHERE doc_id IN ? AND gen="+newestGen, ids)); err != nil {
+		return 0, err
+	}
+	plans, err := all[taskRow](tx, `SELECT t.doc_id, t.trace, t.place, t.created_at FROM documents d JOIN tasks t ON t.doc_id=d.id AND t.gen=d.gen
+		WHERE d.id IN ? AND t.kind='plan' ORDER BY t.id DESC`, ids)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
-	epoch := doc.FinEpoch + 1
-	base := taskBase{TenantID: doc.TenantID, DatasetID: doc.DatasetID, DocumentID: doc.ID, JobID: doc.JobID, Generation: doc.Gen, Lane: sheaf.Lane(doc.Lane)}
-	if plan != nil {
-		base.Trace, base.Place = plan.Trace, cmp.Or(plan.Place, plan.CreatedAt)
+	planOf := make(map[string]*taskRow, len(plans))
+	for i := range plans { // the first is the last here
+		planOf[plans[i].DocID] = &plans[i]
 	}
-	err = s.insertTasks(tx, base, []sheaf.NewTask{{ID: sheaf.NewID(), Kind: sheaf.KindFinalize, Node: strconv.FormatInt(epoch, 10), Cost: 1,
-		Payload: []byte(encode(taskstore.FinalizePayload{FinalizeEpoch: epoch}))}})
+	paused, err := s.pausedOf(tx, docs)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
-	return true, s.insertDocumentEvent(tx, doc, sheaf.DocumentChange{State: sheaf.DocFinalizing, Progress: progress})
+	rows := make([][]any, len(docs))
+	for i, doc := range docs {
+		epoch := doc.FinEpoch + 1
+		base := taskBase{TenantID: doc.TenantID, DatasetID: doc.DatasetID, DocumentID: doc.ID, JobID: doc.JobID, Generation: doc.Gen, Lane: sheaf.Lane(doc.Lane)}
+		if plan := planOf[doc.ID]; plan != nil {
+			base.Trace, base.Place = plan.Trace, cmp.Or(plan.Place, plan.CreatedAt)
+		}
+		rows[i] = s.taskValues(base, &sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindFinalize, Node: strconv.FormatInt(epoch, 10), Cost: 1,
+			Payload: []byte(encode(taskstore.FinalizePayload{FinalizeEpoch: epoch}))}, paused[doc.ID], 0, 0)
+	}
+	if err := insertRows(tx, "tasks", taskColumns, rows, s.d.noop("id")); err != nil {
+		return 0, err
+	}
+	return won, s.logDocuments(tx, docs, sheaf.DocFinalizing, progress)
 }
 
-// readFold sums the tasks of the document's newest generation.
-func (s *folds) readFold(tx *gorm.DB, doc *documentRow) (*fold, error) {
+// pausedOf answers 1 for each document whose job, dataset or tenant is paused, as
+// inheritPaused does for one.
+func (s *folds) pausedOf(tx *gorm.DB, docs []*documentRow) (map[string]int, error) {
+	paused := map[string]int{}
+	for _, q := range []struct {
+		table string
+		of    func(d *documentRow) string
+	}{
+		{"tenants", func(d *documentRow) string { return d.TenantID }},
+		{"datasets", func(d *documentRow) string { return d.DatasetID }},
+		{"jobs", func(d *documentRow) string { return d.JobID }},
+	} {
+		ids := slices.DeleteFunc(sortedUnique(mapped(docs, q.of)), func(id string) bool { return id == "" })
+		if len(ids) == 0 {
+			continue
+		}
+		rows, err := all[struct {
+			ID     string
+			Paused int
+		}](tx, "SELECT id, paused FROM "+q.table+" WHERE id IN ? ORDER BY id"+s.d.share, ids)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range rows {
+			if r.Paused == 0 {
+				continue
+			}
+			for _, d := range docs {
+				if q.of(d) == r.ID {
+					paused[d.ID] = 1
+				}
+			}
+		}
+	}
+	return paused, nil
+}
+
+// readFolds sums the tasks of the documents' newest generations.
+func (s *folds) readFolds(tx *gorm.DB, docs []documentRow) (map[string]*fold, error) {
+	folds := make(map[string]*fold, len(docs))
+	for i := range docs {
+		folds[docs[i].ID] = &fold{}
+	}
 	groups, err := all[struct {
-		Kind, State string
-		N, Attempts int
-		Cost        float64
-	}](tx, "SELECT kind, state, COUNT(*) AS n, SUM(cost) AS cost, SUM(attempts) AS attempts FROM tasks WHERE doc_id=? AND gen=? GROUP BY kind, state",
-		doc.ID, doc.Gen)
+		DocID, Kind, State string
+		N, Attempts        int
+		Cost               float64
+	}](tx, `SELECT t.doc_id, t.kind, t.state, COUNT(*) AS n, SUM(t.cost) AS cost, SUM(t.attempts) AS attempts
+		FROM documents d JOIN tasks t ON t.doc_id=d.id AND t.gen=d.gen WHERE d.id IN ? GROUP BY t.doc_id, t.kind, t.state`, mapped(docs, documentRow.id))
 	if err != nil {
 		return nil, err
 	}
-	f := &fold{}
-	running := false
+	running := map[string]bool{}
 	for _, g := range groups {
-		kind, state := sheaf.TaskKind(g.Kind), sheaf.TaskState(g.State)
+		kind, state, f := sheaf.TaskKind(g.Kind), sheaf.TaskState(g.State), folds[g.DocID]
 		if extra(kind) {
 			continue
 		}
@@ -288,36 +543,66 @@ func (s *folds) readFold(tx *gorm.DB, doc *documentRow) (*fold, error) {
 		} else {
 			f.open += g.N
 		}
-		running = running || state == sheaf.TaskRunning
+		if state == sheaf.TaskRunning {
+			running[g.DocID] = true
+		}
 		if kind == sheaf.KindPlan {
 			f.planned = f.planned || state == sheaf.TaskDone
 		}
 	}
-	if !f.planned && f.open == 0 {
-		if f.plan, err = first[taskRow](tx, "SELECT * FROM tasks WHERE doc_id=? AND gen=? AND kind='plan' AND state IN ('dead','canceled','superseded') ORDER BY id LIMIT 1", doc.ID, doc.Gen); err != nil {
-			return nil, err
+	var unplanned, finalizing, working []string
+	for i := range docs {
+		d, f := &docs[i], folds[docs[i].ID]
+		if !f.planned && f.open == 0 {
+			unplanned = append(unplanned, d.ID)
+		}
+		if d.State == string(sheaf.DocFinalizing) {
+			finalizing = append(finalizing, d.ID)
+		}
+		if f.planned && running[d.ID] {
+			working = append(working, d.ID)
 		}
 	}
-	if doc.State == string(sheaf.DocFinalizing) {
-		if f.finalizer, err = first[taskRow](tx, "SELECT * FROM tasks WHERE doc_id=? AND gen=? AND kind='finalize' AND node=?", doc.ID, doc.Gen, strconv.FormatInt(doc.FinEpoch, 10)); err != nil {
-			return nil, err
+	// tasksOf reads tasks of the newest generations, the first of each document last.
+	tasksOf := func(ids []string, which string) ([]taskRow, error) {
+		if len(ids) == 0 {
+			return nil, nil
+		}
+		return all[taskRow](tx, "SELECT t.* FROM documents d JOIN tasks t ON t.doc_id=d.id AND t.gen=d.gen WHERE d.id IN ? AND "+which+" ORDER BY t.id DESC", ids)
+	}
+	plans, err := tasksOf(unplanned, "t.kind='plan' AND t.state IN ('dead','canceled','superseded')")
+	if err != nil {
+		return nil, err
+	}
+	for i := range plans {
+		folds[plans[i].DocID].plan = &plans[i]
+	}
+	finalizers, err := tasksOf(finalizing, "t.kind='finalize'")
+	if err != nil {
+		return nil, err
+	}
+	decision := make(map[string]string, len(docs))
+	for i := range docs {
+		decision[docs[i].ID] = strconv.FormatInt(docs[i].FinEpoch, 10)
+	}
+	for i := range finalizers {
+		if t := &finalizers[i]; t.Node == decision[t.DocID] {
+			folds[t.DocID].finalizer = t
 		}
 	}
-	if running && f.planned {
-		tasks, err := all[struct {
-			Cost   float64
-			Detail string
-		}](tx, `SELECT t.cost, COALESCE((SELECT e.detail FROM events e WHERE e.subject_id=t.id AND e.epoch=t.epoch AND e.kind='progress'
-				ORDER BY e.n DESC LIMIT 1), '') AS detail
-			FROM tasks t WHERE t.doc_id=? AND t.gen=? AND t.state='running' AND t.kind IN ('parse','index')`, doc.ID, doc.Gen)
-		if err != nil {
-			return nil, err
-		}
-		for _, t := range tasks {
-			f.doneCost += t.Cost * progressOf(t.Detail)
-		}
+	if len(working) == 0 {
+		return folds, nil
 	}
-	return f, nil
+	parts, err := all[struct {
+		DocID, Detail string
+		Cost          float64
+	}](tx, `SELECT t.doc_id, t.cost, COALESCE((SELECT e.detail FROM events e WHERE e.subject_id=t.id AND e.epoch=t.epoch AND e.kind='progress'
+			ORDER BY e.n DESC LIMIT 1), '') AS detail
+		FROM documents d JOIN tasks t ON t.doc_id=d.id AND t.gen=d.gen WHERE d.id IN ? AND t.state='running' AND t.kind IN ('parse','index')`, working)
+	for _, t := range parts {
+		folds[t.DocID].doneCost += t.Cost * progressOf(t.Detail)
+	}
+	return folds, err
 }
 
 const (

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"gorm.io/gorm"
@@ -46,4 +47,29 @@ func (s *leases) AcquireLease(ctx context.Context, name, holder string, ttl time
 // ReleaseLease gives the lease up if holder owns it.
 func (s *leases) ReleaseLease(ctx context.Context, name, holder string) error {
 	return run(s.write(ctx), stmt("DELETE FROM leases WHERE name=? AND holder=?", name, holder))
+}
+
+// Those who fold have leases whose names begin so.
+const foldLease = "fold/"
+
+// FoldRank keeps holder among those who fold, for ttl, and tells its rank among
+// them, from 0, and how many they are. Those who have died are left out once
+// their ttl is over.
+func (s *leases) FoldRank(ctx context.Context, holder string, ttl time.Duration) (rank, of int, err error) {
+	if _, err := s.AcquireLease(ctx, foldLease+holder, holder, ttl); err != nil {
+		return 0, 0, err
+	}
+	if err := run(s.write(ctx), stmt(s.sql("DELETE FROM leases WHERE name>=? AND name<? AND until_at<=@now"), foldLease, foldLease+"~")); err != nil {
+		return 0, 0, err
+	}
+	all, err := all[string](s.write(ctx), "SELECT holder FROM leases WHERE name>=? AND name<? ORDER BY name", foldLease, foldLease+"~")
+	if err != nil {
+		return 0, 0, err
+	}
+	return max(slices.Index(all, holder), 0), max(len(all), 1), nil
+}
+
+// LeaveFold takes holder from those who fold.
+func (s *leases) LeaveFold(ctx context.Context, holder string) error {
+	return s.ReleaseLease(ctx, foldLease+holder, holder)
 }

@@ -146,31 +146,13 @@ func (s *handle) insertTasks(tx *gorm.DB, base taskBase, tasks []sheaf.NewTask) 
 			ranges++
 		}
 	}
-	now := raw(s.now())
 	rows := make([][]any, 0, len(tasks))
-	for _, t := range tasks {
-		state, finished := sheaf.TaskPending, any(0)
-		var res sheaf.TaskResult
-		result := ""
-		switch {
-		case t.Done != nil:
-			state, finished, res, result = sheaf.TaskDone, now, *t.Done, encode(t.Done)
-		case base.Canceled:
-			state, finished = sheaf.TaskCanceled, now
-		case unmet[t.ID] > 0:
-			state = sheaf.TaskParked
-		}
+	for i := range tasks {
+		t := &tasks[i]
 		if t.Kind == sheaf.KindDataflow && len(t.Payload) > maxNodePayload {
 			return fmt.Errorf("%w: the payload of node %s has %d bytes, more than %d", sheaf.ErrInvalid, t.Node, len(t.Payload), maxNodePayload)
 		}
-		held := paused
-		if t.Pool != "" {
-			held += ofPool
-		}
-		phase, place := base.order(t.Kind, ranges)
-		rows = append(rows, []any{t.ID, base.TenantID, base.DatasetID, base.DocumentID, base.JobID, base.Generation, string(t.Kind), t.Node,
-			string(t.Unit), t.Range.From, t.Range.To, max(t.Cost, 1), int(base.Lane), string(state), held, t.Pool, t.OnFailure, now, int(phase), place, unmet[t.ID], t.ReuseKey, t.Digest,
-			res.RangeID, res.ArtifactKey, res.Chunks, res.Tokens, flag(res.Reused), s.vault.hide(base.TenantID, string(t.Payload)), result, clip(base.Trace, 128), now, finished})
+		rows = append(rows, s.taskValues(base, t, paused, unmet[t.ID], ranges))
 	}
 	if err := insertRows(tx, "tasks", taskColumns, rows, s.d.noop("id")); err != nil {
 		return fmt.Errorf("insert %d tasks: %w", len(tasks), err)
@@ -179,6 +161,31 @@ func (s *handle) insertTasks(tx *gorm.DB, base taskBase, tasks []sheaf.NewTask) 
 		return err
 	}
 	return s.logCanceled(tx, tasks)
+}
+
+// taskValues is the row of a new task, by taskColumns. It is paused, waits for so
+// many parents, and came with so many ranges.
+func (s *handle) taskValues(base taskBase, t *sheaf.NewTask, paused, unmet, ranges int) []any {
+	now := raw(s.now())
+	state, finished := sheaf.TaskPending, any(0)
+	var res sheaf.TaskResult
+	result := ""
+	switch {
+	case t.Done != nil:
+		state, finished, res, result = sheaf.TaskDone, now, *t.Done, encode(t.Done)
+	case base.Canceled:
+		state, finished = sheaf.TaskCanceled, now
+	case unmet > 0:
+		state = sheaf.TaskParked
+	}
+	held := paused
+	if t.Pool != "" {
+		held += ofPool
+	}
+	phase, place := base.order(t.Kind, ranges)
+	return []any{t.ID, base.TenantID, base.DatasetID, base.DocumentID, base.JobID, base.Generation, string(t.Kind), t.Node,
+		string(t.Unit), t.Range.From, t.Range.To, max(t.Cost, 1), int(base.Lane), string(state), held, t.Pool, t.OnFailure, now, int(phase), place, unmet, t.ReuseKey, t.Digest,
+		res.RangeID, res.ArtifactKey, res.Chunks, res.Tokens, flag(res.Reused), s.vault.hide(base.TenantID, string(t.Payload)), result, clip(base.Trace, 128), now, finished}
 }
 
 // logCanceled writes the events of tasks that were canceled by being inserted.
