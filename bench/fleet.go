@@ -334,6 +334,63 @@ func (b *bench) fleetPages(ctx context.Context) error {
 	return nil
 }
 
+// engineBounds are the CPU-ms that a page may take of each part of a fleet.
+var engineBounds = []struct {
+	row   string
+	parts []string
+	most  float64
+}{
+	{"es", []string{"es"}, 0.6},
+	{"mysql", []string{"mysql"}, 0.4},
+	{"minio", []string{"minio"}, 0.3},
+	{"redis", []string{"redis"}, 0.05},
+	{"serve.keeper", []string{"serve", "keeper"}, 0.15},
+}
+
+// fleetEngines measures what a page of the realistic documents takes of each part
+// of a fleet that has been up for a while.
+func (b *bench) fleetEngines(ctx context.Context) error {
+	set, err := b.wholeSet(ctx)
+	if err != nil {
+		return err
+	}
+	costs := map[string]float64{}
+	var total way
+	if err := b.settle(ctx, set); err != nil {
+		return err
+	}
+	const rounds = 2
+	for round := range rounds {
+		err := b.servedByFleet(ctx, fmt.Sprintf("engines%d", round), func(s *server, parts map[string]int) error {
+			before := map[string]time.Duration{}
+			for name, pid := range parts {
+				before[name] = cpuTime(pid)
+			}
+			r, err := b.wholeWay(ctx, s, set)
+			if err != nil {
+				return err
+			}
+			total.pages, total.wall, total.note = total.pages+r.pages, total.wall+r.wall, r.note
+			for name, pid := range parts {
+				costs[name] += (cpuTime(pid) - before[name]).Seconds() * 1e3
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for _, e := range engineBounds {
+		sum := 0.0
+		for _, part := range e.parts {
+			sum += costs[part]
+		}
+		b.atMost("fleet.engines."+e.row, sum/float64(total.pages), "CPU-ms/page", e.most, "")
+	}
+	b.tell("fleet.engines.executor", costs["executor"]/float64(total.pages), "CPU-ms/page", fmt.Sprintf("%d rounds, %.0f pages/s; %s; load %s", rounds, total.rate(), total.note, load()))
+	return nil
+}
+
 // servedByFleet runs f against a fresh fleet of one process a role and discards
 // it. f is told the processes of all roles and engines; settings are more of
 // their environment.

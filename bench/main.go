@@ -96,6 +96,7 @@ var measures = []measure{
 	{[]string{"fleet.cycles"}, func(ctx context.Context, b *bench) error { return b.fleetCycles(ctx) }},
 	{[]string{"fleet.document"}, func(ctx context.Context, b *bench) error { return b.fleetDocument(ctx) }},
 	{[]string{"fleet.pages"}, func(ctx context.Context, b *bench) error { return b.fleetPages(ctx) }},
+	{[]string{"fleet.engines"}, func(ctx context.Context, b *bench) error { return b.fleetEngines(ctx) }},
 	{[]string{"fleet.first.searchable"}, func(ctx context.Context, b *bench) error { return b.fleetFirstSearchable(ctx) }},
 	{[]string{"fleet.spread"}, func(ctx context.Context, b *bench) error { return b.fleetSpread(ctx) }},
 	{[]string{"watchers"}, func(ctx context.Context, b *bench) error { return b.watchers(ctx) }},
@@ -103,6 +104,7 @@ var measures = []measure{
 	{[]string{"upload.tiny"}, func(ctx context.Context, b *bench) error { return b.tinyUploads(ctx) }},
 	{[]string{"queue.first"}, func(ctx context.Context, b *bench) error { return b.firstHint(ctx) }},
 	{[]string{"facades"}, func(ctx context.Context, b *bench) error { return b.facades(ctx) }},
+	{[]string{"fold"}, func(ctx context.Context, b *bench) error { return b.fold(ctx) }},
 	{[]string{"queue.latency"}, func(ctx context.Context, b *bench) error { return b.queueLatency(ctx) }},
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"sync"
@@ -11,6 +12,7 @@ import (
 
 	"sheaf"
 	"sheaf/internal/queue/sqlqueue"
+	"sheaf/taskstore"
 	"sheaf/taskstore/sqlstore"
 )
 
@@ -144,6 +146,88 @@ func (b *bench) firstHint(ctx context.Context) error {
 	first := looks[0]
 	b.atMost("queue.first", first.Seconds()*1e3, "ms", 250, fmt.Sprintf("the first look of a feeder on MariaDB, %d hints, %d tenants with %d pending tasks (made in %.0f s); the median of %d looks %.0f ms; load %s",
 		hints, tenants, tenants*each, filled.Seconds(), len(looks), median(looks).Seconds()*1e3, load()))
+	return nil
+}
+
+// fold measures how fast documents are brought up to date on MariaDB, whose plans
+// are done, and then those all of whose work is done.
+func (b *bench) fold(ctx context.Context) error {
+	const documents, ranges = 4000, 3
+	p, err := b.bareFleet(ctx)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	if err := p.tenant(ctx, "t", 1, 8); err != nil {
+		return err
+	}
+	for range documents / 1000 {
+		list := make([]taskstore.NewDocument, 1000)
+		for i := range list {
+			id := sheaf.NewID()
+			list[i] = taskstore.NewDocument{Document: sheaf.Document{ID: id, Name: id + ".pdf", MediaType: pdfType, Size: 1, SHA256: id + id, BlobKey: "originals/" + id},
+				Plan: sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindPlan, Cost: 1}}
+		}
+		if _, err := p.store.CreateDocuments(ctx, sheaf.Job{ID: sheaf.NewID(), TenantID: "t", DatasetID: "ds-t", Kind: sheaf.JobIngest}, list, ""); err != nil {
+			return err
+		}
+	}
+	db, err := sql.Open("mysql", p.dsn)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	const mark = "INSERT INTO doc_dirty (doc_id, at) SELECT id, 1 FROM documents ON DUPLICATE KEY UPDATE at=doc_dirty.at+1"
+	do := func(statements ...string) error {
+		for _, q := range statements {
+			if _, err := db.ExecContext(ctx, q); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := do("UPDATE tasks SET state='done', attempts=1 WHERE kind='plan'"); err != nil {
+		return err
+	}
+	for r := range ranges {
+		if err := do(fmt.Sprintf(`INSERT INTO tasks (id, tenant_id, dataset_id, doc_id, job_id, gen, kind, from_unit, to_unit, state, run_at, created_at)
+			SELECT CONCAT(id, '-%[1]d'), tenant_id, dataset_id, id, job_id, gen, 'parse', %[1]d, %[1]d, 'pending', 1, 1 FROM documents`, r+1)); err != nil {
+			return err
+		}
+	}
+	for _, step := range []struct {
+		row     string
+		prepare []string
+		state   sheaf.DocumentState
+	}{
+		{"fold.begun", []string{mark}, sheaf.DocRunning},
+		{"fold.complete", []string{"UPDATE tasks SET state='done', attempts=1 WHERE kind='parse'", mark}, sheaf.DocFinalizing},
+	} {
+		if err := do(append(step.prepare, "ANALYZE TABLE tasks, documents, events, doc_dirty")...); err != nil {
+			return err
+		}
+		p.pids = []int{b.enginePID("mysql")}
+		count, changed := p.counter(documents), 0
+		for {
+			n, _, err := p.store.Fold(ctx, 200, 0)
+			if err != nil {
+				return err
+			}
+			if changed += n; n == 0 {
+				break
+			}
+		}
+		s := count()
+		var there int
+		if err := db.QueryRowContext(ctx, "SELECT COUNT(*) FROM documents WHERE state=?", string(step.state)).Scan(&there); err != nil {
+			return err
+		}
+		if there != documents || changed != documents {
+			return fmt.Errorf("%d of %d documents are %s after %d changes", there, documents, step.state, changed)
+		}
+		b.atLeast(step.row, s.rate(), "documents/s", 1000, fmt.Sprintf("%d documents of %d ranges become %s on MariaDB, one keeper; CPU-ms a document: keeper %.2f, MariaDB %.2f; load %s",
+			documents, ranges, step.state, s.each(s.cpu), s.each(s.engines[0]), load()))
+	}
 	return nil
 }
 
