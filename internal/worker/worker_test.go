@@ -332,7 +332,10 @@ func TestTaskThatWaitsGivesItsWorkerBack(t *testing.T) {
 			id := fmt.Sprint("waits", i)
 			ids = append(ids, id)
 			processors[sheaf.TaskKind(id)] = func(ctx context.Context) error {
-				if Yield(ctx) && Yield(ctx) {
+				if Yield(ctx) {
+					if !Yield(ctx) {
+						t.Error("a task that gave its worker back is told that it keeps it")
+					}
 					yielded.Add(1)
 				} else {
 					kept.Add(1)
