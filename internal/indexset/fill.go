@@ -21,7 +21,8 @@ import (
 
 const (
 	writeChunks = 400             // of one write at least, as far as a slice has them
-	readAhead   = 16              // results that one worker reads for a write at most
+	readAhead   = 128             // results that one worker reads for a write at most
+	readAtOnce  = 8               // of them
 	stepTime    = 5 * time.Second // of slices, then the state is read anew
 	// settle is how many periods of following pass after a start before an index
 	// may count as complete: processes that had not heard of it wrote to one alone.
@@ -170,27 +171,32 @@ func (s *Set) slice(ctx context.Context, m *Member, f *Fill, results []taskstore
 	g.SetLimit(s.cfg.Workers)
 	for part := range parts(results) {
 		g.Go(func() error {
-			ctx := index.WithConcurrency(ctx2, s.cfg.Workers)
-			var entries []index.Entry
-			for _, r := range part {
-				made, tokens, err := s.entries(ctx, m, r, false)
-				mu.Lock()
-				f.Tokens += int64(tokens)
-				if errors.Is(err, sheaf.ErrNotFound) || errors.Is(err, sheaf.ErrInvalid) {
-					if f.Failed++; len(f.Examples) < 10 {
-						f.Examples = append(f.Examples, fmt.Sprintf("document %s: %s", r.DocumentID, sheaf.AsFailure(err, "").Message))
+			made := make([][]index.Entry, len(part))
+			read, within := errgroup.WithContext(ctx2)
+			read.SetLimit(readAtOnce)
+			for i, r := range part {
+				read.Go(func() error {
+					entries, tokens, err := s.entries(within, m, r, false)
+					mu.Lock()
+					defer mu.Unlock()
+					f.Tokens += int64(tokens)
+					switch {
+					case errors.Is(err, sheaf.ErrNotFound) || errors.Is(err, sheaf.ErrInvalid):
+						if f.Failed++; len(f.Examples) < 10 {
+							f.Examples = append(f.Examples, fmt.Sprintf("document %s: %s", r.DocumentID, sheaf.AsFailure(err, "").Message))
+						}
+						err = nil
+					case err == nil:
+						f.Written++
 					}
-					err = nil
-				} else if err == nil {
-					f.Written++
-				}
-				mu.Unlock()
-				if err != nil {
+					made[i] = entries
 					return err
-				}
-				entries = append(entries, made...)
+				})
 			}
-			return m.Index.Write(ctx, entries)
+			if err := read.Wait(); err != nil {
+				return err
+			}
+			return m.Index.Write(index.WithConcurrency(ctx2, s.cfg.Workers), slices.Concat(made...))
 		})
 	}
 	if err := g.Wait(); err != nil {

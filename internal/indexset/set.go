@@ -43,7 +43,7 @@ type Config struct {
 	Keeps bool
 
 	Workers          int     // that fill at once, default twice the CPUs
-	Slice            int     // results between two notes of how far it is, which a kill repeats; default 512
+	Slice            int     // results between two notes of how far it is, which a kill repeats; default 2048
 	PerMillionTokens float64 // price of embedding
 	Currency         string
 	Follow           time.Duration // between two readings of the state, default 2 s
@@ -88,7 +88,7 @@ var _ index.Index = (*Set)(nil)
 // Open reads the state, or makes the first one, and opens what it names.
 func Open(ctx context.Context, cfg Config) (*Set, error) {
 	cfg.Workers = cmp.Or(cfg.Workers, 2*runtime.GOMAXPROCS(0))
-	cfg.Slice = cmp.Or(cfg.Slice, 512)
+	cfg.Slice = cmp.Or(cfg.Slice, 2048)
 	cfg.Follow = cmp.Or(cfg.Follow, 2*time.Second)
 	cfg.Grace = cmp.Or(cfg.Grace, 15*time.Second)
 	if cfg.Log == nil {
