@@ -19,6 +19,15 @@ type ExpectedAnswer struct {
 	Text       string `json:"text,omitempty" doc:"that the hit says, whatever the case and white space"`
 }
 
+// QuerySource is what a saved query was made of.
+type QuerySource string
+
+// Sources. People wrote all that have none.
+const (
+	SourceHeadings QuerySource = "headings"
+	SourceChunks   QuerySource = "chunks"
+)
+
 // DatasetRef names a dataset.
 type DatasetRef struct{ TenantID, DatasetID string }
 
@@ -29,6 +38,7 @@ type SavedQuery struct {
 	DatasetID string           `json:"dataset_id"`
 	Version   int              `json:"version" doc:"grows with each change: evaluations compare a query with itself only while it is the same"`
 	Question  string           `json:"question" doc:"as it is asked"`
+	Source    QuerySource      `json:"source,omitempty" enum:"headings,chunks" doc:"what the question was generated from; absent: somebody wrote it"`
 	Expected  []ExpectedAnswer `json:"expected" nullable:"false" doc:"empty when the documents that were expected are deleted: the query is left out of evaluations then"`
 	CreatedAt time.Time        `json:"created_at"`
 	UpdatedAt time.Time        `json:"updated_at"`

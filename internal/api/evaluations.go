@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,6 +47,24 @@ type QueriesImport struct {
 // QueriesImported says how many queries were saved.
 type QueriesImported struct {
 	Saved int `json:"saved" doc:"queries that are now as given"`
+}
+
+// GenerateQueries says what questions are to be made of.
+type GenerateQueries struct {
+	From   taskstore.QuerySource `json:"from,omitempty" enum:"headings,chunks" default:"headings" doc:"headings: each is asked for, and answered by the pages of its section; chunks: the language model of chat.url writes a question about each"`
+	Limit  int                   `json:"limit,omitempty" minimum:"1" maximum:"200" default:"50" doc:"questions at most, of all documents alike"`
+	DryRun bool                  `json:"dry_run,omitempty" doc:"save nothing, and ask no model: say what would be made"`
+}
+
+// GeneratedQueries says what was made.
+type GeneratedQueries struct {
+	Saved   int                    `json:"saved" doc:"questions that were saved"`
+	Queries []taskstore.SavedQuery `json:"queries" nullable:"false" doc:"those questions; with dry_run those that would be saved, without ids"`
+	Asks    int                    `json:"asks,omitempty" doc:"questions to the language model, or with dry_run those that it would take"`
+	Tokens  int                    `json:"tokens,omitempty" doc:"of the text that the model reads"`
+	Failed  int                    `json:"failed,omitempty" doc:"chunks that the model wrote no question about"`
+	Failure string                 `json:"failure,omitempty" doc:"why the first of them has none"`
+	DryRun  bool                   `json:"dry_run,omitempty" doc:"nothing was saved"`
 }
 
 // RankedQuery is what an evaluation found of one query.
@@ -259,7 +278,121 @@ func (s *Server) why(ctx context.Context, ds *sheaf.Dataset, c eval.Change) (str
 	return d.Name + " came first", nil
 }
 
+// sources reads the documents of a dataset that questions are made of.
+func (s *Server) sources(ctx context.Context, ds *sheaf.Dataset, from taskstore.QuerySource, limit int) ([]eval.Source, error) {
+	const lists = 10 // of a thousand documents that are chosen from
+	var docs []sheaf.Document
+	p := taskstore.Page{Limit: 1000}
+	for range lists {
+		some, next, err := s.cfg.Catalog.Documents(ctx, ds.TenantID, taskstore.DocumentFilter{DatasetID: ds.ID}, p)
+		if err != nil {
+			return nil, err
+		}
+		for i := range some {
+			if some[i].LiveGeneration > 0 {
+				docs = append(docs, some[i])
+			}
+		}
+		if p.Cursor = next; next == "" {
+			break
+		}
+	}
+	var out []eval.Source
+	docs = eval.Sample(docs)
+	for _, d := range docs {
+		const most = 2000 // chunks of a document
+		listed, _, err := s.chunks(ctx, &d, chunkQuery{limit: most})
+		if errors.Is(err, sheaf.ErrNotFound) {
+			continue // deleted or replaced meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		chunks := make([]sheaf.Chunk, len(listed))
+		for i := range listed {
+			chunks[i] = listed[i].Chunk
+		}
+		out = append(out, eval.Source{Document: d, Chunks: eval.Keep(chunks, from, limit, len(docs))})
+	}
+	return out, nil
+}
+
+// generate makes questions of what a dataset holds, and saves them.
+func (s *Server) generate(ctx context.Context, ds *sheaf.Dataset, in GenerateQueries) (*GeneratedQueries, error) {
+	chunks := in.From == taskstore.SourceChunks
+	if chunks && s.cfg.Chat == nil {
+		return nil, newProblem(http.StatusConflict, "", "no language model is configured, which would write the questions; set chat.url and chat.model, or generate them from headings")
+	}
+	have, _, err := s.cfg.Catalog.SavedQueries(ctx, ds.TenantID, ds.ID, taskstore.Page{Limit: taskstore.MaxQueries})
+	if err != nil {
+		return nil, err
+	}
+	if len(have) >= taskstore.MaxQueries {
+		return nil, newProblem(http.StatusConflict, "", fmt.Sprintf("the dataset has %d saved queries, and takes no more; delete some", len(have)))
+	}
+	taken := make(map[string]bool, len(have))
+	for _, q := range have {
+		taken[q.Question] = true
+	}
+	limit := min(cmp.Or(in.Limit, 50), taskstore.MaxQueries-len(have))
+	sources, err := s.sources(ctx, ds, in.From, limit)
+	if err != nil {
+		return nil, err
+	}
+	out := &GeneratedQueries{Queries: []taskstore.SavedQuery{}, DryRun: in.DryRun}
+	var made []taskstore.SavedQuery
+	if chunks {
+		passages := eval.Passages(sources, limit)
+		out.Asks = len(passages)
+		for _, p := range passages {
+			out.Tokens += p.Chunk.Tokens
+		}
+		if in.DryRun {
+			return out, nil
+		}
+		var failure error
+		made, out.Failed, failure = eval.FromPassages(ctx, s.cfg.Chat, passages, taken)
+		if failure != nil {
+			out.Failure = failure.Error()
+		}
+		if failure != nil && len(made) == 0 {
+			return nil, failure
+		}
+	} else {
+		made = eval.FromHeadings(sources, taken, limit)
+	}
+	if len(made) == 0 || in.DryRun {
+		out.Queries = append(out.Queries, made...)
+		return out, nil
+	}
+	// What was paid for is saved, even when the time is up.
+	saved, err := s.cfg.Catalog.SaveQueries(context.WithoutCancel(ctx), ds.TenantID, ds.ID, made)
+	out.Saved, out.Queries = len(saved), saved
+	return out, err
+}
+
 func (s *Server) evaluationRoutes() {
+	generate := post("/v1/datasets/{ds}/queries:generate", "Generate queries from headings or chunks")
+	generate.Description = "Makes questions whose answers are known from what the dataset holds: its headings, or a question that the configured language model writes about each of some chunks. They are saved beside those that people wrote, with source saying what they were made of. A question that the dataset has stays as it is. Takes two minutes at most; what was made until then is saved."
+	handle(s, generate, func(ctx context.Context, in *struct {
+		DatasetPath
+		Body GenerateQueries
+	}) (*output[*GeneratedQueries], error) {
+		ds, err := s.dataset(ctx, in.DatasetPath)
+		if err != nil {
+			return nil, err
+		}
+		if !s.evaluating.enter(ds.TenantID) {
+			p := newProblem(http.StatusTooManyRequests, "", "an evaluation of this tenant is under way here; wait for it to end")
+			p.Retryable = true
+			return nil, p
+		}
+		defer s.evaluating.leave(ds.TenantID)
+		within, cancel := context.WithTimeout(ctx, eval.MaxTime)
+		defer cancel()
+		made, err := s.generate(within, ds, in.Body)
+		return &output[*GeneratedQueries]{made}, err
+	})
 	save := post("/v1/datasets/{ds}/queries", "Save a query with the hits that it should have")
 	save.OperationID = "create-query"
 	save.Description = "Evaluations ask the saved queries of a dataset and say how well search answers them. A question that the dataset has gets the expected hits that are given."

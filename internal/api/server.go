@@ -33,6 +33,7 @@ import (
 	"sheaf/internal/doctor"
 	"sheaf/internal/edits"
 	"sheaf/internal/embed"
+	"sheaf/internal/eval"
 	"sheaf/internal/graphs"
 	"sheaf/internal/logctx"
 	"sheaf/internal/notify"
@@ -87,6 +88,7 @@ type Config struct {
 	Files    Files
 	Renderer Renderer // nil: no page images
 	Queue    queue.Queue
+	Chat     eval.Asker                                                     // nil: no language model
 	Embedder embed.Embedder                                                 // of the search index; nil: no /v1/embeddings
 	Receipts *receipt.Signer                                                // nil: receipts are not signed
 	Health   *Health                                                        // nil: /readyz knows of no dependencies

@@ -697,6 +697,9 @@ func (a *app) server() *api.Server {
 		MetricsToken: a.cfg.Server.MetricsToken.Reveal(), BodyIdle: time.Duration(a.cfg.Server.BodyTimeout), MaxUploads: a.cfg.Server.MaxUploads, MaxStreams: a.cfg.Server.MaxStreams,
 		Stopping: a.stopping, Changed: a.watchers, Changes: a.queue.Changes,
 	}
+	if a.chat != nil {
+		cfg.Chat = a.chat
+	}
 	if a.tracer != nil {
 		cfg.Trace = a.tracer
 	}

@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,9 +28,9 @@ func (g *global) evalCommand() *cobra.Command {
 	cmd := asGroup(&cobra.Command{
 		Use: "eval", Short: "Measure search by saved queries", SuggestFor: []string{"evaluate", "evaluation", "recall"},
 		Long:    "Saved queries are questions with the pages or texts that answer them. An evaluation asks them all and says how often the answer comes first. One runs by itself when the model or the settings of the dataset change, and when documents were parsed again.",
-		Example: "  sheaf eval import queries.json\n  sheaf eval run\n  sheaf eval run --min hit_5=0.8\n  sheaf eval show ID --against EARLIER",
+		Example: "  sheaf eval generate\n  sheaf eval import queries.json\n  sheaf eval run\n  sheaf eval run --min hit_5=0.8\n  sheaf eval show ID --against EARLIER",
 	})
-	cmd.AddCommand(g.evalRun(), g.evalList(), g.evalShow(), g.evalQueries(), g.evalImport(), g.evalDelete())
+	cmd.AddCommand(g.evalRun(), g.evalList(), g.evalShow(), g.evalQueries(), g.evalImport(), g.evalGenerate(), g.evalDelete())
 	return cmd
 }
 
@@ -297,17 +298,17 @@ func (g *global) evalQueries() *cobra.Command {
 				return g.printJSON(api.List[taskstore.SavedQuery]{Items: listed(items).Items, NextCursor: next})
 			}
 			if len(items) == 0 {
-				g.note("The dataset has no saved queries. `sheaf eval import FILE` saves some.")
+				g.note("The dataset has no saved queries. `sheaf eval import FILE` saves some, `sheaf eval generate` makes some.")
 				return nil
 			}
 			if err := g.table(func(w io.Writer) {
-				fmt.Fprintln(w, "ID\tQUERY\tEXPECTED")
+				fmt.Fprintln(w, "ID\tFROM\tQUERY\tEXPECTED")
 				for _, q := range items {
 					expected := make([]string, len(q.Expected))
 					for i, e := range q.Expected {
 						expected[i] = expectedText(e)
 					}
-					fmt.Fprintf(w, "%s\t%s\t%s\n", q.ID, q.Question, strings.Join(expected, "; "))
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", q.ID, cmp.Or(string(q.Source), "-"), q.Question, strings.Join(expected, "; "))
 				}
 			}); err != nil {
 				return err
@@ -412,6 +413,54 @@ func (g *global) queriesFile(name string) ([]json.RawMessage, error) {
 		return nil, usageError{fmt.Errorf("%s has %d queries; a dataset has at most %d", name, len(out), taskstore.MaxQueries)}
 	}
 	return out, nil
+}
+
+func (g *global) evalGenerate() *cobra.Command {
+	var in api.GenerateQueries
+	var from string
+	cmd := &cobra.Command{
+		Use: "generate", Short: "Make queries from headings, or by a language model from chunks", Args: needs(0, 0, ""),
+		Long:    "Saves questions whose answers are known from the documents of the dataset: headings, which the pages of their section answer, or with --from chunks a question that the language model of chat.url writes about each of some chunks. They are marked, and a question that the dataset has stays as it is. With --dry-run nothing is saved, and no model is asked.",
+		Example: "  sheaf eval generate\n  sheaf eval generate --from chunks --limit 20 --dry-run\n  sheaf eval generate -d contracts --from chunks",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			in.From = taskstore.QuerySource(from)
+			c, err := g.client()
+			if err != nil {
+				return err
+			}
+			if _, err := g.readDataset(cmd.Context(), c, g.dataset); err != nil {
+				return err
+			}
+			var made api.GeneratedQueries
+			if err := c.call(cmd.Context(), http.MethodPost, datasetPath(g.dataset)+"/queries:generate", in, &made); err != nil {
+				return err
+			}
+			switch {
+			case g.json:
+				return g.printJSON(made)
+			case in.DryRun && in.From == taskstore.SourceChunks:
+				return g.done(made, "The model would be asked %d questions about %d tokens of text.", made.Asks, made.Tokens)
+			case len(made.Queries) == 0:
+				return g.done(made, "There is nothing to ask: the dataset has no %s that could be, or all are saved.", from)
+			}
+			for _, q := range made.Queries {
+				fmt.Fprintln(g.out, q.Question)
+			}
+			if made.Failed > 0 {
+				g.note("The model wrote no question about %d of %d chunks: %s", made.Failed, made.Asks, made.Failure)
+			}
+			if in.DryRun {
+				g.note("%d questions would be saved.", len(made.Queries))
+				return nil
+			}
+			g.note("Saved %d questions. `sheaf eval run` asks them.", made.Saved)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&from, "from", string(taskstore.SourceHeadings), "what questions are made of: headings, or chunks by the language model")
+	cmd.Flags().IntVar(&in.Limit, "limit", 50, "questions at most, up to 200")
+	cmd.Flags().BoolVar(&in.DryRun, "dry-run", false, "save nothing, and ask no model")
+	return cmd
 }
 
 func (g *global) evalDelete() *cobra.Command {

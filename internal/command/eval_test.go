@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"sheaf/internal/api"
+	"sheaf/internal/chat/chattest"
+	"sheaf/internal/config"
 	"sheaf/internal/keeper"
 	"sheaf/taskstore"
 )
@@ -77,6 +79,58 @@ func TestEvaluationsAtTheCommandLine(t *testing.T) {
 	s.get("/v1/datasets/default/queries", &queries)
 	s.must("eval", "delete", queries.Items[0].ID)
 	refused("There is no query", "eval", "delete", queries.Items[0].ID)
+}
+
+// Questions are generated from headings, and by a language model from chunks,
+// marked as such; what people wrote stays.
+func TestGeneratedQueries(t *testing.T) {
+	model := chattest.Start(t)
+	s := start(t, func(c *config.Config) { c.Chat.URL, c.Chat.Model = model.URL, chattest.Model })
+	words := strings.Repeat("The boiler is drained with the red valve before the winter comes, and filled again in spring. ", 6)
+	s.add("default", text("pumps.md", "# Care of the boiler\n\n"+words+"\n\n# Care of the pump\n\n"+strings.ReplaceAll(words, "boiler", "pump")))
+	s.post("/v1/datasets/default/queries", map[string]any{"question": "Care of the pump", "expected": []any{map[string]any{"text": "pump"}}}, nil)
+	if o := s.must("eval", "generate", "--dry-run"); !strings.Contains(o.out, "Care of the boiler") || strings.Contains(o.out, "Care of the pump") {
+		t.Errorf("a dry run prints %q", o.out)
+	}
+	s.must("eval", "generate")
+	if o := s.must("eval", "generate"); !strings.Contains(o.out+o.err, "nothing to ask") {
+		t.Errorf("the second time it prints %q, %q", o.out, o.err)
+	}
+	if o := s.must("eval", "generate", "--from", "chunks", "--dry-run"); !strings.Contains(o.out+o.err, "would be asked 2 questions") || len(model.Asked()) != 0 {
+		t.Errorf("a dry run with a model prints %q, and asks %d times", o.out+o.err, len(model.Asked()))
+	}
+	if o := s.must("eval", "generate", "--from", "chunks"); strings.Count(o.out, "\n") != 2 || len(model.Asked()) != 2 {
+		t.Errorf("the model was asked %d times; printed %q, %q", len(model.Asked()), o.out, o.err)
+	}
+	var list api.List[taskstore.SavedQuery]
+	s.get("/v1/datasets/default/queries", &list)
+	sources := map[taskstore.QuerySource]int{}
+	for _, q := range list.Items {
+		sources[q.Source]++
+		if q.Question == "Care of the pump" && q.Expected[0].Text != "pump" {
+			t.Errorf("the query that somebody wrote expects %+v", q.Expected)
+		}
+	}
+	if sources[""] != 1 || sources[taskstore.SourceHeadings] != 1 || sources[taskstore.SourceChunks] != 2 {
+		t.Errorf("queries by source: %v", sources)
+	}
+	var found api.EvaluationAnswer
+	s.post("/v1/datasets/default/evaluations", map[string]any{}, &found)
+	if found.Measures.Queries != 4 || found.Measures.Hit5 != 1 {
+		t.Errorf("the queries measure %+v", found.Measures)
+	}
+	for want, args := range map[string][]string{"headings": {"--from", "heading"}, "200": {"--limit", "1000"}, "Did you mean": {"-d", "defualt"}} {
+		if o := s.sheaf(append([]string{"eval", "generate"}, args...)...); o.code == 0 || !strings.Contains(o.err, want) {
+			t.Errorf("%v ends with %d and says %q", args, o.code, o.err)
+		}
+	}
+	without := start(t, nil)
+	if o := without.sheaf("eval", "generate", "--from", "chunks"); o.code == 0 || !strings.Contains(o.err, "chat.url") {
+		t.Errorf("without a model it ends with %d and says %q", o.code, o.err)
+	}
+	if o := without.must("eval", "generate"); !strings.Contains(o.out+o.err, "nothing to ask") {
+		t.Errorf("an empty dataset: %q %q", o.out, o.err)
+	}
 }
 
 // A dataset is evaluated by itself: at first, after its documents were parsed

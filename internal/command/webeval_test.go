@@ -43,6 +43,14 @@ func TestEvaluationsOnThePage(t *testing.T) {
 	// The first stays at hand, and can be sent as an address.
 	b.run(evaluate(`document.querySelectorAll("section[aria-label=Evaluations] tbody a")[1].click()`))
 	b.wait("the first evaluation", `location.search.startsWith("?evaluation=") && !document.querySelector("section[aria-label='One evaluation']").textContent.includes("drain.txt")`)
+	// Headings make questions, which are marked.
+	s.add("default", text("winter.md", "# Before the winter comes\n\nThe pump is emptied, and its valve stays open.\n"))
+	b.press("Make questions from headings")
+	b.sees("section[aria-label='Queries of the dataset'] table", "Before the winter comes")
+	b.sees("section[aria-label='Queries of the dataset'] .badge", "from a heading")
+	b.checkAccess(script, "evaluations with generated queries")
+	b.press("Delete")
+	b.wait("one query", `document.querySelectorAll("section[aria-label='Queries of the dataset'] tbody tr").length === 1`)
 	b.press("Delete")
 	b.wait("no query", `!document.querySelector("section[aria-label='Queries of the dataset'] table")`)
 }

@@ -18,13 +18,14 @@ type queryRow struct {
 	TenantID  string
 	Version   int
 	Question  string
+	Source    string
 	Expected  string // JSON list
 	CreatedAt int64  `gorm:"autoCreateTime:false"`
 	UpdatedAt int64  `gorm:"autoUpdateTime:false"`
 }
 
 func (r queryRow) toDomain() taskstore.SavedQuery {
-	q := taskstore.SavedQuery{ID: r.ID, TenantID: r.TenantID, DatasetID: r.DatasetID, Version: r.Version, Question: r.Question, Expected: []taskstore.ExpectedAnswer{},
+	q := taskstore.SavedQuery{ID: r.ID, TenantID: r.TenantID, DatasetID: r.DatasetID, Version: r.Version, Question: r.Question, Source: taskstore.QuerySource(r.Source), Expected: []taskstore.ExpectedAnswer{},
 		CreatedAt: toTime(r.CreatedAt), UpdatedAt: toTime(r.UpdatedAt)}
 	decode(r.Expected, &q.Expected)
 	return q
@@ -65,7 +66,8 @@ func checkQuery(q *taskstore.SavedQuery) error {
 }
 
 // SaveQueries adds queries to a dataset. A question that the dataset has keeps
-// its id and gets the expected hits that are given. ErrLimit, and nothing is
+// its id and gets the expected hits that are given, unless it was generated now:
+// then it stays as it is. ErrLimit, and nothing is
 // changed, when the dataset would have more than its most.
 func (s *evaluations) SaveQueries(ctx context.Context, tenantID, datasetID string, qs []taskstore.SavedQuery) (saved []taskstore.SavedQuery, err error) {
 	for i := range qs {
@@ -88,13 +90,13 @@ func (s *evaluations) SaveQueries(ctx context.Context, tenantID, datasetID strin
 				ids[i] = sheaf.NewID()
 				fresh++
 				have = append(have, queryRow{ID: ids[i], Question: q.Question, Expected: expected})
-				c.insert("saved_queries", []string{"dataset_id", "id", "tenant_id", "version", "question", "expected", "created_at", "updated_at"},
-					[][]any{{datasetID, ids[i], tenantID, 1, q.Question, expected, raw(s.now()), raw(s.now())}}, "")
+				c.insert("saved_queries", []string{"dataset_id", "id", "tenant_id", "version", "question", "source", "expected", "created_at", "updated_at"},
+					[][]any{{datasetID, ids[i], tenantID, 1, q.Question, string(q.Source), expected, raw(s.now()), raw(s.now())}}, "")
 			default:
 				ids[i] = have[was].ID
-				if have[was].Expected != expected {
+				if q.Source == "" && have[was].Expected != expected {
 					have[was].Expected = expected
-					c.add(s.sql("UPDATE saved_queries SET expected=?, version=version+1, updated_at=@now WHERE dataset_id=? AND id=?"), expected, datasetID, ids[i])
+					c.add(s.sql("UPDATE saved_queries SET expected=?, source='', version=version+1, updated_at=@now WHERE dataset_id=? AND id=?"), expected, datasetID, ids[i])
 				}
 			}
 		}
@@ -130,7 +132,8 @@ func (s *evaluations) SavedQueries(ctx context.Context, tenantID, datasetID stri
 	return page(s.read(ctx), "SELECT * FROM saved_queries", w, "id", p, func(r queryRow) string { return r.ID }, queryRow.toDomain)
 }
 
-// ChangeQuery writes question and expected hits of a query. ErrConflict when
+// ChangeQuery writes question and expected hits of a query, which is no longer a
+// generated one then. ErrConflict when
 // another query of the dataset asks the same.
 func (s *evaluations) ChangeQuery(ctx context.Context, q taskstore.SavedQuery) (changed *taskstore.SavedQuery, err error) {
 	if err := checkQuery(&q); err != nil {
@@ -144,7 +147,7 @@ func (s *evaluations) ChangeQuery(ctx context.Context, q taskstore.SavedQuery) (
 		if slices.ContainsFunc(have, func(h queryRow) bool { return h.Question == q.Question && h.ID != q.ID }) {
 			return fmt.Errorf("%w: another query of the dataset asks the same; change that one", sheaf.ErrConflict)
 		}
-		if err := run(tx, stmt(s.sql("UPDATE saved_queries SET question=?, expected=?, version=version+1, updated_at=@now WHERE dataset_id=? AND id=? AND tenant_id=?"),
+		if err := run(tx, stmt(s.sql("UPDATE saved_queries SET question=?, source='', expected=?, version=version+1, updated_at=@now WHERE dataset_id=? AND id=? AND tenant_id=?"),
 			q.Question, encodeList(q.Expected), q.DatasetID, q.ID, q.TenantID)); err != nil {
 			return err
 		}

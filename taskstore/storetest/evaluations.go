@@ -45,6 +45,20 @@ func testEvaluations(t *testing.T, b *bench) {
 	save(ask("a", 1), ask("b", 1), ask("c", 1, 2), ask("b", 2, 3)) // the last of a question counts
 	b.same("a question is kept once", list(), []string{"a v1 1", "b v2 2", "c v1 2"})
 
+	// A generated question changes none that is there, and belongs to whoever changes it.
+	generated := func(q taskstore.SavedQuery) taskstore.SavedQuery { q.Source = taskstore.SourceHeadings; return q }
+	save(generated(ask("b", 7)), generated(ask("a", 1)))
+	made := save(generated(ask("made", 4)))[0]
+	b.same("generated", []any{made.Source, made.Version, list()}, []any{taskstore.SourceHeadings, 1, []string{"a v1 1", "b v2 2", "c v1 2", "made v1 1"}})
+	made = save(ask("made", 5))[0]
+	b.same("written again", []any{made.Source, made.Version}, []any{taskstore.QuerySource(""), 2})
+	b.ok(b.DeleteQuery(b.ctx, b.tenant, b.dataset.ID, made.ID))
+	made = save(generated(ask("made", 4)))[0]
+	other, err := b.ChangeQuery(b.ctx, taskstore.SavedQuery{ID: made.ID, TenantID: b.tenant, DatasetID: b.dataset.ID, Question: "mine", Expected: made.Expected})
+	b.ok(err)
+	b.same("changed by somebody", other.Source, taskstore.QuerySource(""))
+	b.ok(b.DeleteQuery(b.ctx, b.tenant, b.dataset.ID, made.ID))
+
 	changed, err := b.ChangeQuery(b.ctx, taskstore.SavedQuery{ID: first.ID, TenantID: b.tenant, DatasetID: b.dataset.ID, Question: "d", Expected: first.Expected})
 	b.ok(err)
 	b.same("changed", []any{changed.Question, changed.Version}, []any{"d", 2})

@@ -9,7 +9,7 @@ import { note, title } from "../nav.js";
 /** @typedef {{id: string, cause?: string, model: string, stale?: boolean, measures: Measures, created_at: string}} Evaluation */
 /** @typedef {Evaluation & {results: {query_id: string, question?: string, rank: number}[], against?: Evaluation, differences?: string[], changes?: {query_id: string, question?: string, was: number, is: number, why?: string}[]}} Detail */
 /** @typedef {{document_id?: string, from?: number, to?: number, text?: string}} Expected */
-/** @typedef {{id: string, question: string, expected: Expected[]}} SavedQuery */
+/** @typedef {{id: string, question: string, source?: string, expected: Expected[]}} SavedQuery */
 
 const causes = /** @type {Record<string, string>} */ ({ request: "on request", queries: "saved queries changed", model: "the model changed", settings: "settings changed", reparse: "documents parsed again" });
 const share = (/** @type {number} */ x) => x.toFixed(2);
@@ -89,11 +89,26 @@ export async function view({ root, params, query, signal }) {
   const expectation = (e) => [e.document_id ? el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/documents/${encodeURIComponent(e.document_id)}?page=${e.from || 1}` }, e.from ? `page ${number(e.from)}${e.to && e.to > e.from ? `–${number(e.to)}` : ""}` : "document") : null,
     e.text ? [e.document_id ? ", " : "", el("q", {}, el("bdi", {}, e.text))] : null].flat();
 
+  /** What questions were made of. */
+  const sources = /** @type {Record<string, string>} */ ({ headings: "from a heading", chunks: "by a language model" });
+
+  const generate = button("Make questions from headings", guard(async () => {
+    generate.disabled = true;
+    try {
+      /** @type {{saved: number}} */
+      const made = await send(`${base}/queries:generate`, { from: "headings" });
+      announce(made.saved ? `Saved ${plural(made.saved, "question")}` : "No heading of the dataset makes a new question");
+      await showQueries();
+    } finally {
+      generate.disabled = false;
+    }
+  }));
+
   async function showQueries(cursor = "") {
     /** @type {{items: SavedQuery[], next_cursor: string|null}} */
     const page = await get(`${base}/queries?${new URLSearchParams({ limit: String(most), ...(cursor ? { cursor } : {}) })}`, signal);
-    draw(saved, el("h2", {}, "Saved queries"), form,
-      page.items.length ? grid("Saved queries", [["Query"], ["Expected", "wide"], ["", "row-actions"]], page.items.map((q) => [search(q.question), q.expected.map((e, i) => [i ? "; " : "", ...expectation(e)]).flat(),
+    draw(saved, el("h2", {}, "Saved queries"), form, el("p", {}, generate),
+      page.items.length ? grid("Saved queries", [["Query"], ["Expected", "wide"], ["", "row-actions"]], page.items.map((q) => [[search(q.question), q.source ? [" ", el("span", { class: "badge" }, sources[q.source] || q.source)] : null].flat(), q.expected.map((e, i) => [i ? "; " : "", ...expectation(e)]).flat(),
         button("Delete", guard(async () => {
           await request(`${base}/queries/${encodeURIComponent(q.id)}`, { method: "DELETE" });
           announce("Query deleted");
