@@ -22,7 +22,11 @@ type DocumentFilter struct {
 	MediaTypes    []string
 	Query         string // substring of the name, case-insensitive
 	SHA256        string
-	ParentID      string // files of this archive
+	ParentID      string   // files of this archive
+	Issues        []string // codes of what they failed with
+	JobIDs        []string // that worked on them last
+	Languages     []string // that they say they are in
+	Tags          []string // TagAttribute
 	CreatedAfter  time.Time
 	CreatedBefore time.Time
 }

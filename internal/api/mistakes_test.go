@@ -218,7 +218,7 @@ func TestMistakesAreAnsweredWithTheRightName(t *testing.T) {
 		{"PATCH", "/v1/admin/tenants/" + sheaf.LocalTenant, `{"weigth": 2}`, j, 400, "invalid", "did you mean weight?"},
 		{"POST", "/v1/admin/tenants", `{"id": "a/b"}`, j, 400, "invalid", "begin with a letter or digit"},
 		{"POST", ds + "/documents:delete", `{}`, j, 400, "empty_filter", `"all": true`},
-		{"POST", ds + "/documents:delete", `{"filter": {}}`, j, 400, "empty_filter", "document_ids, state, media_type or q"},
+		{"POST", ds + "/documents:delete", `{"filter": {}}`, j, 400, "empty_filter", "document_ids, state, media_type, q"},
 		{"POST", ds + "/documents:delete", `{"filter": null}`, j, 400, "empty_filter", `"all": true`},
 		{"POST", ds + "/documents:delete", `{"filter": {"document_ids": null}}`, j, 400, "invalid", "null"},
 		{"POST", ds + "/documents:delete", `{"filter": {"state": ["failed"], "q": null}}`, j, 400, "invalid", "null"},

@@ -60,6 +60,10 @@ type (
 		MediaType     []string  `query:"media_type,explode" pattern:"^[^/ ]+/[^/ ]+$" patternDescription:"a media type such as application/pdf" doc:"repeat for or"`
 		ID            []string  `query:"id,explode" maxItems:"1000" doc:"repeat for or; ids that do not exist are left out of the answer"`
 		Parent        string    `query:"parent" maxLength:"64" doc:"the id of an archive, for the files in it"`
+		FailureCode   []string  `query:"failure_code,explode" maxItems:"100" doc:"of what the document failed with, such as encrypted; repeat for or"`
+		Job           []string  `query:"job,explode" maxItems:"100" doc:"the id of the job that worked on the document last; repeat for or"`
+		Language      []string  `query:"language,explode" maxItems:"100" doc:"that the document says it is in; repeat for or"`
+		Tag           []string  `query:"tag,explode" maxItems:"100" doc:"the attribute sheaf.tag; repeat for or"`
 		CreatedAfter  time.Time `query:"created_after"`
 		CreatedBefore time.Time `query:"created_before"`
 	}
@@ -70,7 +74,8 @@ func (l ListInput) page() taskstore.Page {
 }
 
 func (f FilterInput) filter() taskstore.DocumentFilter {
-	out := taskstore.DocumentFilter{IDs: f.ID, Query: f.Query, MediaTypes: f.MediaType, ParentID: f.Parent, CreatedAfter: f.CreatedAfter, CreatedBefore: f.CreatedBefore}
+	out := taskstore.DocumentFilter{IDs: f.ID, Query: f.Query, MediaTypes: f.MediaType, ParentID: f.Parent, CreatedAfter: f.CreatedAfter, CreatedBefore: f.CreatedBefore,
+		Issues: f.FailureCode, JobIDs: f.Job, Languages: f.Language, Tags: f.Tag}
 	for _, st := range f.State {
 		out.States = append(out.States, sheaf.DocumentState(st))
 	}
@@ -483,6 +488,7 @@ func (s *Server) documentRoutes() {
 		docs, next, err := s.cfg.Catalog.Documents(ctx, tenantOf(ctx), f, in.page())
 		return listOf(publicAll(docs), next), err
 	})
+	s.facetRoutes()
 	op := get("/v1/datasets/{ds}/documents/{doc}", "Read a document")
 	s.streaming(&op, s.streamDocument)
 	handle(s, op, func(ctx context.Context, in *DocumentPath) (*output[DocumentAnswer], error) {

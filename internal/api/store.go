@@ -66,6 +66,8 @@ type Documents interface {
 	Document(ctx context.Context, tenantID, id string) (*sheaf.Document, error)
 	ChangeDocument(ctx context.Context, tenantID, id, name string, attributes sheaf.Attributes) (*sheaf.Document, error)
 	Documents(ctx context.Context, tenantID string, f taskstore.DocumentFilter, p taskstore.Page) ([]sheaf.Document, string, error)
+	Facets(ctx context.Context, tenantID string, f taskstore.DocumentFilter) (*taskstore.Facets, error)
+	TagDocuments(ctx context.Context, tenantID string, f taskstore.DocumentFilter, tag string) (int, error)
 	Generations(ctx context.Context, tenantID, documentID string) ([]sheaf.Generation, error)
 	Tasks(ctx context.Context, tenantID, documentID string, generation int) ([]sheaf.Task, error)
 	UnitLedger(ctx context.Context, tenantID, documentID string, generation int) (sheaf.Ledger, error)

@@ -107,6 +107,8 @@ func fillForScreens(t *testing.T, s *service) []screen {
 		{"documents", "/datasets/default", ".docs", "harvest-report-2026.pdf", "", "", nil},
 		{"selected", "/datasets/default", ".docs", "harvest-report-2026.pdf", `[...document.querySelectorAll('tbody input')].slice(0, 3).forEach(i => i.click()); [...document.querySelectorAll('.batch button')].find(b => b.textContent.startsWith('Parse')).click()`, `document.querySelector('.preview dl')`, nil},
 		{"empty", "/datasets/attic", ".empty", "No documents yet", "", "", nil},
+		{"overview", "/datasets/archive", ".issues", "damaged", "", "", nil},
+		{"preview", "/datasets/default", ".docs", "harvest-report-2026.pdf", `[...document.querySelectorAll("button")].find(b => b.textContent === "Preview").click()`, `innerWidth < 1000 || document.querySelector(".peek .page img")?.naturalWidth`, nil},
 		{"document", one + "?page=5", ".chunk", "measured", `document.querySelectorAll('.chunk')[1]?.dispatchEvent(new MouseEvent('mouseenter'))`, `document.querySelector('.page img')?.naturalWidth && document.querySelector('.boxes rect.on')`, nil},
 		{"table", "/datasets/default/documents/" + docs[2].ID, ".chunks", "Barn", "", "", nil},
 		{"problems", "/datasets/default/documents/" + trial[0].ID + "?tab=problems", ".problem", "37", "", "", nil},

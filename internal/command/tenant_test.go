@@ -449,6 +449,23 @@ func TestAnotherTenantSeesAndChangesNothingOnAnyRoute(t *testing.T) {
 		t.Errorf("only %d requests were tried", walked)
 	}
 
+	// Counts are of the caller's documents alone, also where a filter names what is another's.
+	for _, query := range []string{"", "?job=" + v.job, "?id=" + v.document, "?parent=" + v.document, "?failure_code=parser_crash"} {
+		var theirs, counted taskstore.Facets
+		intruder.get("/v1/datasets/own/documents/facets"+query, &counted)
+		if v.get("/v1/datasets/vault/documents/facets"+strings.ReplaceAll(query, "?parent="+v.document, ""), &theirs); theirs.Documents == 0 {
+			t.Errorf("the owner counts nothing by %q", query)
+		}
+		if strings.Contains(query, "=") && counted.Documents != 0 || len(counted.Issues) != 0 {
+			t.Errorf("counted by %q: %+v", query, counted)
+		}
+		for _, name := range v.names() {
+			if b, _ := json.Marshal(counted); strings.Contains(string(b), name) {
+				t.Errorf("counts by %q show %q of another tenant", query, name)
+			}
+		}
+	}
+
 	// An Idempotency-Key belongs to its tenant too.
 	for _, c := range []*service{v.service, intruder} {
 		req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, s.base+"/v1/datasets", strings.NewReader(`{"name":"same"}`))

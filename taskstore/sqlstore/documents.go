@@ -82,12 +82,26 @@ const maxFilterIDs = 10_000
 // Documents lists documents; outlines are left out.
 func (s *documents) Documents(ctx context.Context, tenantID string, f taskstore.DocumentFilter, p taskstore.Page) ([]sheaf.Document, string, error) {
 	if len(f.IDs) > maxFilterIDs {
-		return nil, "", fmt.Errorf("%w: a filter lists at most %d ids, this one %d; split it", sheaf.ErrInvalid, maxFilterIDs, len(f.IDs))
+		return nil, "", tooManyIDs(len(f.IDs))
 	}
-	if f.None {
+	w, nothing := s.selects(tenantID, f)
+	if nothing {
 		return nil, "", nil
 	}
-	var w where
+	docs, next, err := page(s.read(ctx), "SELECT "+documentColumns("")+" FROM documents", w, "id", p, documentRow.id, s.toDocument)
+	if err != nil {
+		return nil, "", err
+	}
+	return docs, next, addNotBefore(s.read(ctx), docs)
+}
+
+func tooManyIDs(n int) error {
+	return fmt.Errorf("%w: a filter lists at most %d ids, this one %d; split it", sheaf.ErrInvalid, maxFilterIDs, n)
+}
+
+// selects is the condition of a filter on documents of the tenant; nothing: no
+// document can meet it.
+func (s *documents) selects(tenantID string, f taskstore.DocumentFilter) (w where, nothing bool) {
 	w.add("tenant_id=?", tenantID)
 	w.when(f.DatasetID != "", "dataset_id=?", f.DatasetID)
 	w.add("deleted_at=0")
@@ -97,7 +111,7 @@ func (s *documents) Documents(ctx context.Context, tenantID string, f taskstore.
 	if f.Query != "" {
 		// What no name can hold matches nothing; PostgreSQL would refuse it.
 		if checkText("the query", f.Query, 4096) != nil {
-			return nil, "", nil
+			return w, true
 		}
 		w.add(lowerName[s.d.name]+" LIKE ? ESCAPE '!'", "%"+escapeLike.Replace(strings.ToLower(f.Query))+"%")
 	}
@@ -105,11 +119,18 @@ func (s *documents) Documents(ctx context.Context, tenantID string, f taskstore.
 	w.when(f.ParentID != "", "parent_id=?", f.ParentID)
 	w.when(!f.CreatedAfter.IsZero(), "created_at>?", toMillis(f.CreatedAfter))
 	w.when(!f.CreatedBefore.IsZero(), "created_at<?", toMillis(f.CreatedBefore))
-	docs, next, err := page(s.read(ctx), "SELECT "+documentColumns("")+" FROM documents", w, "id", p, documentRow.id, s.toDocument)
-	if err != nil {
-		return nil, "", err
+	for _, c := range []struct {
+		value string
+		any   []string
+	}{{s.d.issueOf(), f.Issues}, {"job_id", f.JobIDs}, {s.d.languageOf(), f.Languages}, {s.d.tagOf(), f.Tags}} {
+		for _, v := range c.any {
+			if checkText("a value", v, 4096) != nil {
+				return w, true
+			}
+		}
+		w.when(len(c.any) > 0, c.value+" IN ?", c.any)
 	}
-	return docs, next, addNotBefore(s.read(ctx), docs)
+	return w, f.None
 }
 
 // documentColumns lists what a list of documents shows, which is all but the

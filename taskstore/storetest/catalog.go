@@ -57,6 +57,8 @@ func RunCatalog(t *testing.T, open func(testing.TB) *sqlstore.Store) {
 		{"EditsFollowPublications", testEditsFollowPublications},
 		{"ListsPageThroughConcurrentInserts", testPages},
 		{"FiltersAndHostileNames", testFilters},
+		{"FacetsCountWhatFiltersSelect", testFacets},
+		{"TagsOfMany", testTags},
 		{"EventsAndTaskHistory", testEvents},
 		{"DeadLetters", testDead},
 		{"Queues", testQueues},
@@ -1708,6 +1710,17 @@ func testTenantWalk(t *testing.T, b *bench) {
 		"Documents": func() (int, error) {
 			x, _, err := b.Documents(ctx, me, taskstore.DocumentFilter{IDs: []string{id}, DatasetID: b.dataset.ID}, one)
 			return len(x), err
+		},
+		"Facets": func() (int, error) {
+			x, err := b.Facets(ctx, me, taskstore.DocumentFilter{DatasetID: b.dataset.ID})
+			return x.Documents + x.Ended + len(x.States) + len(x.Formats) + len(x.Issues) + len(x.Jobs) + len(x.Languages) + len(x.Tags), err
+		},
+		"Facets of the job": func() (int, error) {
+			x, err := b.Facets(ctx, me, taskstore.DocumentFilter{JobIDs: []string{job}})
+			return x.Documents, err
+		},
+		"TagDocuments": func() (int, error) {
+			return b.TagDocuments(ctx, me, taskstore.DocumentFilter{DatasetID: b.dataset.ID}, "stolen")
 		},
 		"Visible": func() (int, error) { x, err := b.Visible(ctx, me, ranges); return len(x), err },
 		"Events": func() (int, error) {

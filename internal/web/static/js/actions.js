@@ -10,16 +10,27 @@ import { terminal } from "./parts.js";
 /** @typedef {import("./types.js").Plan} Plan */
 /** @typedef {import("./types.js").Forecast} Forecast */
 
-/** @param {Doc[]} docs */
-const ids = (docs) => ({ filter: { document_ids: docs.map((d) => d.id) } });
+/**
+ * Documents that something is done to: some by their ids, or all that a query
+ * selects, of which not all need be known here.
+ * @typedef {{count: number, body: Record<string, any>, docs?: Doc[], has?: (d: Doc) => boolean}} Chosen
+ */
 
-/** @param {Doc[]} docs */
-function names(docs) {
-  return el("ul", { class: "names" }, docs.slice(0, 5).map((d) => el("li", {}, name(d.name))), docs.length > 5 ? el("li", { class: "muted" }, `and ${number(docs.length - 5)} more`) : null);
+/** @param {Doc[]|Chosen} of @param {(d: Doc) => boolean} [only] of those that are known @returns {Chosen} */
+function chosen(of, only = () => true) {
+  if (!Array.isArray(of)) return of;
+  const docs = of.filter(only), ids = new Set(docs.map((d) => d.id));
+  return { count: docs.length, docs, body: { filter: { document_ids: [...ids] } }, has: (d) => ids.has(d.id) };
+}
+
+/** @param {Chosen} c */
+function names(c) {
+  const some = (c.docs || []).slice(0, 5);
+  return el("ul", { class: "names" }, some.map((d) => el("li", {}, name(d.name))), c.count > some.length && some.length ? el("li", { class: "muted" }, `and ${number(c.count - some.length)} more`) : null);
 }
 
 /** @param {string} ds @param {string} verb */
-const documents = (ds, verb) => `${datasetPath(ds)}/documents:${verb}`;
+export const documentsPath = (ds, verb) => `${datasetPath(ds)}/documents:${verb}`;
 
 /**
  * What the server says that an action would do, asked before it is done.
@@ -68,21 +79,21 @@ function forecast(f, plans) {
 
 /**
  * Tries again what failed, or only some of it.
- * @param {string} ds @param {Doc[]} docs
+ * @param {string} ds @param {Doc[]|Chosen} docs
  * @param {{units?: [number, number][], codes?: string[], what?: string}} [only] what: these units in words
  */
 export function retryDocuments(ds, docs, only = {}) {
-  const again = docs.filter((d) => ["failed", "partially_succeeded", "canceled"].includes(d.state));
+  const again = chosen(docs, (d) => ["failed", "partially_succeeded", "canceled"].includes(d.state));
   const { what, ...narrow } = only;
-  const body = { ...ids(again), scope: "failed", ...narrow };
-  const { preview, look } = asks(documents(ds, "retry"), () => body);
+  const body = { ...again.body, scope: "failed", ...narrow };
+  const { preview, look } = asks(documentsPath(ds, "retry"), () => body);
   void look();
   return dialog({
-    title: what ? `Retry ${what}` : `Retry ${plural(again.length, "document")}`,
+    title: what ? `Retry ${what}` : `Retry ${plural(again.count, "document")}`,
     body: [names(again), preview, el("p", {}, what ? `Only ${what} is tried again. What was read stays, and what else failed stays as it is.` : "What could not be read is tried again. What was read stays and is not parsed again.")],
     action: "Retry",
     run: async () => {
-      const r = await send(documents(ds, "retry"), body);
+      const r = await send(documentsPath(ds, "retry"), body);
       if (!r.documents) throw new Error("Nothing is left to be tried again: the documents have changed meanwhile. Close this and look at them again.");
       announce("The retry is queued");
     },
@@ -120,18 +131,18 @@ export function cancelTask(id, what) {
   });
 }
 
-/** @param {string} ds @param {Doc[]} docs */
+/** @param {string} ds @param {Doc[]|Chosen} docs */
 export function cancelDocuments(ds, docs) {
-  const running = docs.filter((d) => !terminal(d.state));
-  const { preview, look } = asks(documents(ds, "cancel"), () => ids(running));
+  const running = chosen(docs, (d) => !terminal(d.state));
+  const { preview, look } = asks(documentsPath(ds, "cancel"), () => running.body);
   void look();
   return dialog({
-    title: `Cancel ${plural(running.length, "document")}`,
+    title: `Cancel ${plural(running.count, "document")}`,
     body: [names(running), preview, el("p", {}, "Running work stops within seconds and queued work is dropped. A version that search shows already stays. A canceled document can be retried.")],
     action: "Stop the work",
     danger: true,
     run: async () => {
-      const r = await send(documents(ds, "cancel"), ids(running));
+      const r = await send(documentsPath(ds, "cancel"), running.body);
       announce(`${plural(r.documents, "document")} canceled`);
     },
   });
@@ -183,16 +194,36 @@ export function retryJob(job, then) {
 
 /** @param {string} ds @param {Doc[]} docs */
 export function deleteDocuments(ds, docs) {
-  const { preview, look } = asks(documents(ds, "delete"), () => ids(docs));
+  const all = chosen(docs);
+  return asksDelete(ds, all, "The files, their chunks and all versions are removed. This cannot be undone.", async () => {
+    await send(documentsPath(ds, "delete"), all.body);
+    announce(`${plural(all.count, "document")} deleted`);
+  });
+}
+
+/** Asks before documents are deleted in a while. @param {string} ds @param {Chosen} all */
+export const askDelete = (ds, all) => asksDelete(ds, all, "The files, their chunks and all versions are removed. For ten seconds this can be undone.", async () => {});
+
+/** @param {string} ds @param {Chosen} all @param {string} words @param {() => Promise<void>} run */
+function asksDelete(ds, all, words, run) {
+  const { preview, look } = asks(documentsPath(ds, "delete"), () => all.body);
   void look();
+  return dialog({ title: `Delete ${plural(all.count, "document")}`, body: [names(all), preview, el("p", {}, words)], action: all.count === 1 ? "Delete it" : `Delete all ${number(all.count)}`, danger: true, run });
+}
+
+/**
+ * Gives documents a tag in place of the one that they have.
+ * @param {string} ds @param {Chosen} of @param {string[]} tags that there are
+ */
+export function tagDocuments(ds, of, tags) {
   return dialog({
-    title: `Delete ${plural(docs.length, "document")}`,
-    body: [names(docs), preview, el("p", {}, "The files, their chunks and all versions are removed. This cannot be undone.")],
-    action: docs.length === 1 ? "Delete it" : `Delete all ${number(docs.length)}`,
-    danger: true,
-    run: async () => {
-      await send(documents(ds, "delete"), ids(docs));
-      announce(`${plural(docs.length, "document")} deleted`);
+    title: `Tag ${plural(of.count, "document")}`,
+    body: [names(of), el("label", { class: "field" }, "Tag", el("input", { name: "tag", maxlength: 64, autocomplete: "off", list: "tags" })), el("datalist", { id: "tags" }, tags.map((t) => el("option", { value: t }))),
+      el("p", { class: "muted" }, "A document has one tag, such as the name of a folder; this one takes its place. Leave it empty to take the tag away. Nothing is parsed again.")],
+    action: "Tag",
+    run: async (form) => {
+      const r = await send(documentsPath(ds, "tag"), { ...of.body, tag: String(form.get("tag") || "").trim() });
+      announce(`${plural(r.documents, "document")} tagged`);
     },
   });
 }
@@ -200,16 +231,20 @@ export function deleteDocuments(ds, docs) {
 /** @param {string} label @param {string} name @param {Record<string, any>} props */
 const field = (label, name, props) => el("label", { class: "field" }, label, el("input", { name, ...props }));
 
+/** Settings that may be taken back from documents that are not all known here. */
+const patchable = ["chunk_method", "chunk_token_num", "delimiter", "overlapped_percent", "children_delimiter", "task_page_size", "pages", "table_rows", "encoding"];
+
 /** Names of the chunk methods, in the order of the handbook. */
 const methods = ["general", "naive", "one", "qa", "table", "tag", "paper", "book", "laws", "manual", "presentation", "picture", "email", "resume", "audio", "semantic", "hierarchical", "late", "code"];
 
 /**
  * Parses again, perhaps with other settings. What it would cost is asked of the
  * server first and shown while the settings are changed.
- * @param {string} ds @param {Doc[]} docs
+ * @param {string} ds @param {Doc[]|Chosen} of
  */
-export function reparseDialog(ds, docs) {
-  const first = docs[0].parser_config;
+export function reparseDialog(ds, of) {
+  const all = chosen(of), docs = all.docs || [], whole = docs.length === all.count; // all of them are known
+  const first = whole ? docs[0].parser_config : {};
   const same = (/** @type {keyof import("./types.js").ParseConfig} */ k) => (docs.every((d) => d.parser_config[k] === first[k]) && first[k] !== undefined ? String(first[k]) : "");
   const settings = el("div", { class: "grid-fields" },
     el("label", { class: "field" }, "Chunk method", el("select", { name: "chunk_method" },
@@ -223,14 +258,14 @@ export function reparseDialog(ds, docs) {
   const request = (/** @type {FormData} */ form) => {
     /** @type {Record<string, any>} */
     const config = {};
-    if (form.get("back")) for (const d of docs) for (const k of Object.keys(d.parser_config)) config[k] = null; // null: as the dataset says
+    if (form.get("back")) for (const k of whole ? docs.flatMap((d) => Object.keys(d.parser_config)) : patchable) config[k] = null; // null: as the dataset says
     for (const k of ["chunk_token_num", "overlapped_percent", "task_page_size"]) if (form.get(k)) config[k] = Number(form.get(k));
     if (form.get("chunk_method")) config.chunk_method = form.get("chunk_method");
     if (form.get("password")) config.password = form.get("password");
-    return { ...ids(docs), ...(Object.keys(config).length ? { parser_config: config } : {}), fresh: form.get("fresh") === "on" };
+    return { ...all.body, ...(Object.keys(config).length ? { parser_config: config } : {}), fresh: form.get("fresh") === "on" };
   };
   let timer = 0;
-  const { preview, look } = asks(documents(ds, "reparse"), () => {
+  const { preview, look } = asks(documentsPath(ds, "reparse"), () => {
     const form = settings.closest("form");
     return form ? request(new FormData(form)) : null;
   });
@@ -242,11 +277,11 @@ export function reparseDialog(ds, docs) {
   back.addEventListener("change", soon);
   fresh.addEventListener("change", soon);
   const done = dialog({
-    title: `Parse ${docs.length === 1 ? "the document" : plural(docs.length, "document")} again`,
-    body: [docs.length > 1 ? names(docs) : el("p", {}, name(docs[0].name)), settings, back, fresh, preview, el("p", { class: "muted" }, "Search keeps showing the present version until the new one is complete.")],
+    title: `Parse ${all.count === 1 ? "the document" : plural(all.count, "document")} again`,
+    body: [all.count !== 1 || !docs.length ? names(all) : el("p", {}, name(docs[0].name)), settings, back, fresh, preview, el("p", { class: "muted" }, "Search keeps showing the present version until the new one is complete.")],
     action: "Parse again",
     run: async (form) => {
-      const r = await send(documents(ds, "reparse"), request(form));
+      const r = await send(documentsPath(ds, "reparse"), request(form));
       if (!r.documents) throw new Error("The documents are gone. Close this and look at the list again.");
       announce("The documents are queued to be parsed again");
     },

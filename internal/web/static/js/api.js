@@ -18,13 +18,17 @@ export class ApiError extends Error {
 
 const slot = "sheaf-key";
 
-/** The API key lives as long as the tab. */
-export const key = () => sessionStorage.getItem(slot) || "";
+/** The API key lives as long as the tab, or until it is taken away where its owner said so. */
+export const key = () => sessionStorage.getItem(slot) || localStorage.getItem(slot) || "";
 
-/** @param {string} k */
-export function setKey(k) {
-  if (k) sessionStorage.setItem(slot, k);
-  else sessionStorage.removeItem(slot);
+/** Whether the key outlives the tab. */
+export const keyStays = () => localStorage.getItem(slot) !== null;
+
+/** @param {string} k @param {boolean} [stays] beyond this tab */
+export function setKey(k, stays = false) {
+  sessionStorage.removeItem(slot);
+  localStorage.removeItem(slot);
+  if (k) (stays ? localStorage : sessionStorage).setItem(slot, k);
 }
 
 /** @returns {Record<string, string>} */

@@ -4,10 +4,10 @@ import { button, el, trouble } from "./dom.js";
 
 /**
  * A question in a dialog. Its action may fail: then the dialog stays and says why, beside each field at fault.
- * @param {{title: string, body: (Node|string)[], action: string, danger?: boolean, run: (form: FormData) => Promise<any>}} ask
+ * @param {{title: string, body: (Node|string)[], action: string, no?: string, danger?: boolean, run: (form: FormData) => Promise<any>}} ask
  * @returns {Promise<boolean>} whether it was done
  */
-export function dialog({ title, body, action, danger, run }) {
+export function dialog({ title, body, action, no = "Keep as it is", danger, run }) {
   return new Promise((answer) => {
     const d = el("dialog", { "aria-labelledby": "dialog-title" });
     const problem = el("div");
@@ -32,7 +32,7 @@ export function dialog({ title, body, action, danger, run }) {
           go.focus(); // which it lost while it was disabled
         }
       },
-    }, el("h2", { id: "dialog-title" }, title), ...body, problem, el("div", { class: "actions" }, button("Keep as it is", () => d.close()), go));
+    }, el("h2", { id: "dialog-title" }, title), ...body, problem, el("div", { class: "actions" }, button(no, () => d.close()), go));
     d.append(form);
     d.addEventListener("close", () => {
       d.remove();

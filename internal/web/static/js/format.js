@@ -45,7 +45,7 @@ export const seconds = (ms) => (ms < 90_000 ? `${Math.ceil(ms / 1000)} s` : dura
 
 /** A range is honest where a number would not be. @param {number|null|undefined} p50 @param {number|null|undefined} p90 seconds */
 export function eta(p50, p90) {
-  if (p50 === null || p50 === undefined) return "time not known yet";
+  if (p50 === null || p50 === undefined) return "estimating the time left";
   const a = duration(Math.max(p50, 1) * 1000), b = duration(Math.max(p90 ?? p50, 1) * 1000);
   return a === b ? `about ${a} left` : `${a} to ${b} left`;
 }

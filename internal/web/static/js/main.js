@@ -1,8 +1,8 @@
 // @ts-check
 /** The frame: addresses, navigation, keys of the keyboard, the API key. */
-import { ApiError, get, key, onUnauthorized, setKey } from "./api.js";
+import { ApiError, get, key, keyStays, onUnauthorized, setKey } from "./api.js";
 import { dialog } from "./dialog.js";
-import { byId, el, trouble } from "./dom.js";
+import { button, byId, el, empty, trouble } from "./dom.js";
 import { listenToKeys } from "./keys.js";
 import { showLine } from "./live.js";
 import { current, dataset, forget, frame, go, home, remember, title } from "./nav.js";
@@ -56,6 +56,11 @@ async function show() {
     if (current.params.ds) remember(current.params.ds); // it is there
   } catch (e) {
     if (stop.signal.aborted) return;
+    if (e instanceof ApiError && e.status === 401) {
+      title("API key");
+      root.replaceChildren(el("h1", { tabindex: "-1" }, "This server asks for a key"), empty("Nothing is shown without a key", el("p", {}, "Its operator makes keys with “sheaf key create”."), button("Enter an API key", () => void onUnauthorized.ask(), { class: "primary" })));
+      return;
+    }
     title("Trouble");
     const gone = e instanceof ApiError && e.status === 404;
     if (gone && current.params.ds) {
@@ -67,7 +72,7 @@ async function show() {
       void show();
     }), gone ? el("p", {}, el("a", { href: "/datasets" }, "All datasets")) : "");
   }
-  if (!first) {
+  if (!first && !root.contains(document.activeElement)) { // a view that is come back to has the focus where it was
     window.scrollTo(0, 0);
     /** @type {HTMLElement|null} */ (root.querySelector("h1"))?.focus({ preventScroll: true });
   }
@@ -76,6 +81,7 @@ async function show() {
 /** Asks for the API key, once at a time. */
 let asking = false;
 onUnauthorized.ask = async () => {
+  byId("key").hidden = false;
   if (asking) return;
   asking = true;
   const done = await askKey();
@@ -86,15 +92,17 @@ onUnauthorized.ask = async () => {
 function askKey() {
   return dialog({
     title: "API key",
-    body: [el("p", {}, "This server asks for a key. It is kept in this tab only and forgotten when the tab is closed."),
-      el("label", { class: "field" }, "API key", el("input", { name: "key", type: "password", autocomplete: "off", value: key(), spellcheck: "false" }))],
+    no: "Cancel",
+    body: [el("p", {}, "This server asks for a key. It is kept in this tab only and forgotten when the tab is closed, unless you say otherwise."),
+      el("label", { class: "field" }, "API key", el("input", { name: "key", type: "password", autocomplete: "off", value: key(), spellcheck: "false" })),
+      el("label", { class: "check" }, el("input", { type: "checkbox", name: "stays", checked: keyStays() }), " Keep it on this computer, for other tabs too")],
     action: "Use this key",
     run: async (form) => {
-      const old = key();
-      setKey(String(form.get("key") || "").trim());
+      const old = key(), stayed = keyStays();
+      setKey(String(form.get("key") || "").trim(), form.get("stays") === "on");
       const r = await fetch("/v1/datasets?limit=1", { headers: key() ? { "X-Api-Key": key() } : {} });
       if (r.status === 401) {
-        setKey(old);
+        setKey(old, stayed);
         throw new Error("The key is unknown or revoked. Ask the operator of this server for another.");
       }
     },
@@ -122,7 +130,11 @@ byId("key").addEventListener("click", async () => {
   if (await askKey()) location.reload();
 });
 
-window.addEventListener("popstate", () => void show());
+window.addEventListener("popstate", () => {
+  current.back = true;
+  void show().finally(() => (current.back = false));
+});
+byId("key").hidden = !key(); // without keys there is none to be entered
 listen(dataset);
 listenToKeys();
 frame.show = () => void show();

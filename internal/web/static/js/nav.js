@@ -3,8 +3,8 @@
 
 const remembered = "sheaf-dataset";
 
-/** The view on show. `draw` is set by main.js. */
-export const current = { path: "", params: /** @type {Record<string, string>} */ ({}), view: /** @type {import("./types.js").View} */ (undefined), stop: new AbortController() };
+/** The view on show. back: the reader came back to it, so that it takes up where it was left. */
+export const current = { path: "", back: false, params: /** @type {Record<string, string>} */ ({}), view: /** @type {import("./types.js").View} */ (undefined), stop: new AbortController() };
 
 /** @type {{show: () => void}} */
 export const frame = { show() {} };
@@ -32,10 +32,13 @@ export function go(url, { replace } = {}) {
   frame.show();
 }
 
-/** Writes to the address what a view shows, without drawing it anew. @param {Record<string, string>} changes */
+/** Writes to the address what a view shows, without drawing it anew. @param {Record<string, string|string[]>} changes a list is repeated */
 export function note(changes) {
   const q = new URLSearchParams(location.search);
-  for (const [k, v] of Object.entries(changes)) v ? q.set(k, v) : q.delete(k);
+  for (const [k, v] of Object.entries(changes)) {
+    q.delete(k);
+    for (const one of [v].flat()) if (one) q.append(k, one);
+  }
   history.replaceState(null, "", location.pathname + (q.size ? `?${q}` : ""));
 }
 

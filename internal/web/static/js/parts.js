@@ -3,6 +3,8 @@
 import { el, icon } from "./dom.js";
 import { number, percent, plural, seconds, time } from "./format.js";
 
+export { cure } from "./causes.js";
+
 /** @typedef {import("./types.js").Doc} Doc */
 /** @typedef {import("./types.js").Task} Task */
 /** @typedef {import("./types.js").LedgerRun} LedgerRun */
@@ -119,25 +121,8 @@ export function doneText(d) {
   return "";
 }
 
-/** What to do about a failure, by category. @type {Record<string, string>} */
-export const cures = {
-  policy: "A rule of this server refused it. Change the file or the rule, then try again.",
-  capacity: "Something was full. Wait a little or free room, then retry.",
-  bad_input: "The file or the settings cannot be read this way. Check the file, or parse it again with other settings.",
-  encrypted: "The file is locked. Parse it again with its password in the settings.",
-  source_unavailable: "The place the file comes from did not answer. Retry when it is back.",
-  target_unavailable: "A store or the index did not answer. See Operations, then retry.",
-  timeout: "It took longer than it may. Retry; if it happens again, parse with fewer pages per task.",
-  parser_crash: "The parser stopped on this part. The rest was kept. Retry, and if it happens again attach the diagnostics to a report.",
-  canceled: "It was canceled. Parse it again if it is wanted after all.",
-  internal: "This is a fault of Sheaf. Retry, and attach the diagnostics to a report.",
-};
-
-/** @param {{code?: string, category?: string}} f */
-export const cure = (f) => cures[f.code || ""] || (f.code?.includes("timeout") ? cures.timeout : f.code?.includes("crash") ? cures.parser_crash : cures[f.category || "bad_input"]) || cures.internal;
-
 /** What a document has failed with, as one line. @param {import("./types.js").Failure} f */
-export const failureLine = (f) => `${f.page ? `Page ${f.page}: ` : f.range ? `${f.range[0] === f.range[1] ? `Page ${f.range[0]}` : `Pages ${f.range[0]}–${f.range[1]}`}: ` : ""}${f.message}`;
+export const failureLine = (f) => `${f.page && !f.message.startsWith(`Page ${f.page} `) ? `Page ${f.page}: ` : f.range ? `${f.range[0] === f.range[1] ? `Page ${f.range[0]}` : `Pages ${f.range[0]}–${f.range[1]}`}: ` : ""}${f.message}`;
 
 /**
  * What a job waits for, as far as it does: "12 tasks of yours ahead", "the

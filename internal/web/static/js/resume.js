@@ -6,7 +6,7 @@
  */
 import { ApiError, auth, datasetPath, onUnauthorized, request } from "./api.js";
 
-/** @typedef {{file: File, dataset: string, url?: string, offset?: number}} Sending */
+/** config: settings of the document, as JSON; "" for those of the dataset. @typedef {{file: File, dataset: string, config: string, url?: string, offset?: number}} Sending */
 /** @typedef {{progress: (loaded: number) => void, waits: (why: string, seconds: number) => void, resumed: (at: number) => void}} Watch */
 
 const version = { "Tus-Resumable": "1.0.0" };
@@ -23,10 +23,10 @@ const base64 = (s) => btoa(String.fromCharCode(...new TextEncoder().encode(s)));
 /**
  * What tells a file from others without reading it whole: its place, name, size
  * and time, and, where the browser lets a page hash, its first and last bytes.
- * @param {File} file @param {string} dataset
+ * @param {Sending} s
  */
-async function fingerprint(file, dataset) {
-  const known = [dataset, file.name, file.size, file.lastModified].join("\n");
+async function fingerprint({ file, dataset, config }) {
+  const known = [dataset, file.name, file.size, file.lastModified, ...(config ? [config] : [])].join("\n");
   if (!crypto.subtle) return known;
   const ends = await new Blob([known, file.slice(0, 65536), file.slice(Math.max(0, file.size - 65536))]).arrayBuffer();
   return [...new Uint8Array(await crypto.subtle.digest("SHA-256", ends))].map((b) => b.toString(16).padStart(2, "0")).join("");
@@ -58,7 +58,7 @@ export function release(s) {
 /** Is called when the server has made a document of the file. @param {Sending} s */
 export async function forget(s) {
   release(s);
-  localStorage.removeItem(slot + (await fingerprint(s.file, s.dataset)));
+  localStorage.removeItem(slot + (await fingerprint(s)));
 }
 
 /** The id of a file that is stored. @param {Sending} s */
@@ -70,7 +70,7 @@ export const uploadId = (s) => (s.url || "").split("/").at(-1) || "";
  */
 export async function sendFile(s, watch) {
   tidy();
-  const print = await fingerprint(s.file, s.dataset);
+  const print = await fingerprint(s);
   const found = localStorage.getItem(slot + print)?.split(" ")[1];
   if (found && !inUse.has(found)) s.url ||= found;
   if (s.url) inUse.add(s.url);
@@ -113,6 +113,7 @@ export async function sendFile(s, watch) {
 /** @param {Sending} s @param {string} print @param {string} key makes a repeat safe whose answer was lost */
 async function create(s, print, key) {
   const about = [["filename", s.file.name], ["hold", "true"], ["fingerprint", print.slice(0, 128)]];
+  if (s.config) about.push(["parser_config", s.config]);
   if (s.file.type) about.push(["filetype", s.file.type]);
   const r = await request(`${datasetPath(s.dataset)}/uploads`, {
     method: "POST", headers: { ...version, "Idempotency-Key": key, "Upload-Length": String(s.file.size), "Upload-Metadata": about.map(([k, v]) => `${k} ${base64(v)}`).join(",") },

@@ -9,7 +9,7 @@ import { announce, button, byId, el, icon, name } from "./dom.js";
 import { bytes, percent, plural } from "./format.js";
 import { forget, release, sendFile, uploadId } from "./resume.js";
 
-/** @typedef {{file: File, state: "waiting"|"sending"|"stored"|"sent"|"refused"|"failed", loaded: number, note: string, doc?: string, from: {file: File, dataset: string, url?: string, offset?: number}}} Item */
+/** @typedef {{file: File, state: "waiting"|"sending"|"stored"|"sent"|"refused"|"failed", loaded: number, note: string, doc?: string, from: import("./resume.js").Sending}} Item */
 
 /** What was dropped together: batches that are not submitted yet, and the open job that they join. @typedef {{dataset: string, left: number, job: Promise<string> | null}} Drop */
 
@@ -24,14 +24,17 @@ let items = [];
 let waiting = [];
 let sending = 0;
 
+/** How what is dropped next into a dataset is read: a chunk method, or "" for the settings of the dataset. */
+export const preset = { dataset: "", method: "" };
+
 /** Is told of every batch that arrived. @type {Set<() => void>} */
 export const onUploaded = new Set();
 
-/** @param {File[]} files @param {string} dataset */
-export function upload(files, dataset) {
+/** @param {File[]} files @param {string} dataset @param {string} [config] settings that win over the dataset's, as JSON */
+export function upload(files, dataset, config = preset.method && preset.dataset === dataset ? JSON.stringify({ chunk_method: preset.method }) : "") {
   if (!files.length) return;
   if (!sending && !waiting.length) items = items.filter((i) => i.state === "failed");
-  const added = files.map((file) => /** @type {Item} */ ({ file, state: "waiting", loaded: 0, note: "", from: { file, dataset } }));
+  const added = files.map((file) => /** @type {Item} */ ({ file, state: "waiting", loaded: 0, note: "", from: { file, dataset, config } }));
   items.push(...added);
   let batch = /** @type {Item[]} */ ([]), size = 0, drop = /** @type {Drop} */ ({ dataset, left: 0, job: null });
   const flush = () => {
@@ -209,7 +212,11 @@ function row(i) {
 function retryFailed() {
   const bad = items.filter((i) => i.state === "failed");
   items = items.filter((i) => i.state !== "failed");
-  for (const ds of new Set(bad.map((i) => i.from.dataset))) upload(bad.filter((i) => i.from.dataset === ds).map((i) => i.file), ds);
+  const same = (/** @type {Item} */ i) => `${i.from.dataset}\n${i.from.config}`;
+  for (const key of new Set(bad.map(same))) {
+    const some = bad.filter((i) => same(i) === key);
+    upload(some.map((i) => i.file), some[0].from.dataset, some[0].from.config);
+  }
 }
 
 /** @param {DataTransferItem[]} entries @returns {Promise<File[]>} */
@@ -265,6 +272,12 @@ export function listen(dataset) {
     upload(await filesOf([...e.dataTransfer.items]), dataset());
   });
   byId("uploads-retry").addEventListener("click", retryFailed);
+  const fold = byId("uploads-fold");
+  fold.addEventListener("click", () => {
+    const folded = byId("uploads").classList.toggle("folded");
+    fold.textContent = folded ? "Show" : "Hide";
+    fold.setAttribute("aria-expanded", String(!folded));
+  });
   byId("uploads-close").addEventListener("click", () => {
     items = items.filter((i) => i.state === "failed");
     byId("uploads").hidden = true;

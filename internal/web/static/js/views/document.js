@@ -11,6 +11,7 @@ import { labels } from "../labels.js";
 import { follow } from "../live.js";
 import { go, title } from "../nav.js";
 import { figures, pageImage, pictures } from "../page.js";
+import { causeOf } from "../causes.js";
 import { badge, bar, cells, cure, failureLine, setting, strip, terminal, waiting } from "../parts.js";
 import { chunkText } from "../text.js";
 import { waterfall } from "../waterfall.js";
@@ -20,7 +21,7 @@ import { waterfall } from "../waterfall.js";
 /** @typedef {import("../types.js").Chunk} Chunk */
 /** @typedef {import("../types.js").Pages} Pages */
 
-const tabs = /** @type {const} */ ([["", "Read"], ["problems", "What went wrong"], ["timeline", "Timeline"], ["versions", "Versions"], ["edits", "Edits"], ["settings", "Settings"]]);
+const tabs = /** @type {const} */ ([["", "Read"], ["problems", "Issues"], ["timeline", "Timeline"], ["versions", "Versions"], ["edits", "Edits"], ["settings", "Settings"]]);
 
 const chunksPerPage = 60;
 
@@ -59,7 +60,7 @@ export async function view({ root, params, query, signal }) {
     if (tools.dataset.key !== key) {
       tools.dataset.key = key;
       tools.replaceChildren(
-        ...(failed ? [button("Retry what failed…", () => act(retryDocuments(params.ds, [d])), { class: "primary" })] : []),
+        ...(failed ? cureButtons(act) : []),
         ...(terminal(d.state) ? [] : [button("Cancel…", () => act(cancelDocuments(params.ds, [d])))]),
         button("Parse again…", () => act(reparseDialog(params.ds, [d]))),
         button("Original", () => void download(`${base}/content`, d.name)),
@@ -69,7 +70,17 @@ export async function view({ root, params, query, signal }) {
     for (const a of tabBar.children) if (/** @type {HTMLElement} */ (a).dataset.tab === "problems") a.querySelector("b")?.replaceChildren(bad ? String(bad) : "");
   }
 
-  const problems = () => (d.failure && !d.ledger.failed ? 1 : 0) + tasks.filter((t) => t.failure && t.state !== "done").length + failedRuns().length;
+  /** Tasks that ended badly; those that were told to stop did what they should. */
+  const failedTasks = () => tasks.filter((t) => t.failure && !["done", "superseded", "canceled"].includes(t.state) && !(d.failure && t.kind === "plan" && d.failure.message === t.failure.message));
+  const problems = () => (d.failure && !failedRuns().some((r) => r.code === d.failure?.code) ? 1 : 0) + failedTasks().length + failedRuns().length;
+
+  /** What helps a document that failed: another try does not open a locked file, or fill an empty one. @param {(p: Promise<boolean>) => void} act */
+  function cureButtons(act) {
+    const { act: helps } = causeOf(d.failure || { category: "internal" });
+    if (d.state === "failed" && d.failure && helps === "delete") return [];
+    if (d.state === "failed" && d.failure && helps === "password") return [button("Enter the password…", () => act(reparseDialog(params.ds, [d])), { class: "primary" })];
+    return [button("Retry what failed…", () => act(retryDocuments(params.ds, [d])), { class: "primary" })];
+  }
   const failedRuns = () => runs.filter((r) => r.status === "failed");
 
   /** The strip and the same in words. */
@@ -184,7 +195,7 @@ export async function view({ root, params, query, signal }) {
   async function reader(stop) {
     afterReader = () => {};
     if (!d.live_generation) {
-      return terminal(d.state) ? empty("Nothing can be read", el("p", {}, d.failure ? failureLine(d.failure) : "No version of this document has been completed."), d.failure ? el("a", { href: "?tab=problems" }, "See what went wrong") : null)
+      return terminal(d.state) ? empty("Nothing can be read", el("p", {}, d.failure ? failureLine(d.failure) : "No version of this document has been completed."), d.failure ? el("a", { href: "?tab=problems" }, "See its issues") : null)
         : empty("Not ready yet", el("p", {}, "The text appears here when the first version is complete."));
     }
     if (d.parser?.startsWith("archive/") && !d.chunks) return files(stop);
@@ -290,13 +301,14 @@ export async function view({ root, params, query, signal }) {
     const out = el("div", { class: "problems" });
     // Of the tasks that met a bad unit the last one tells most: it had it alone.
     const bad = failedRuns().map((r) => ({ r, t: tasks.filter((t) => t.range && t.range[0] <= r.from && t.range[1] >= r.to && (t.failure || t.ledger?.some((x) => x.status === "failed"))).sort((a, b) => (a.finished_at || "") < (b.finished_at || "") ? 1 : -1)[0] || null }));
-    const failedTasks = tasks.filter((t) => t.failure && t.state !== "done" && t.state !== "superseded");
     const warnings = [...d.warnings, ...tasks.flatMap((t) => t.warnings || [])];
     if (d.failure && !bad.some(({ r }) => r.code === d.failure?.code)) out.append(problem(d.failure, d.failure.message, null));
     for (const { t, r } of bad) out.append(problem({ code: r.code || "failed", category: t?.failure?.category || "", message: r.message || "This could not be read.", retryable: true, detail: t?.failure?.detail, phase: "parse" }, `${d.unit || "page"} ${r.from === r.to ? r.from : `${r.from}–${r.to}`}: ${r.message || "could not be read"}`, t, r));
-    for (const t of failedTasks) if (t.failure && !(d.failure && t.kind === "plan" && d.failure.message === t.failure.message)) out.append(problem(t.failure, `${t.kind}${t.range ? ` of ${t.unit || "pages"} ${t.range.join("–")}` : ""}: ${t.failure.message}`, t));
-    if (warnings.length) out.append(el("section", {}, el("h2", {}, "Warnings"), el("ul", {}, warnings.slice(0, 200).map((w) => el("li", {}, w.page ? el("a", { href: `?page=${w.page}` }, `${d.unit || "page"} ${w.page}`) : null, w.page ? ": " : "", w.message, " ", el("code", {}, w.code))))));
-    if (!out.children.length) return empty(terminal(d.state) ? "Nothing went wrong" : "Nothing has gone wrong so far", el("p", {}, d.ledger.ok + d.ledger.ocr ? `${plural(d.ledger.ok + d.ledger.ocr + d.ledger.blank, d.unit || "unit")} accounted for.` : "Failures and warnings would be listed here."));
+    for (const t of failedTasks()) if (t.failure) out.append(problem(t.failure, `${t.kind}${t.range ? ` of ${t.unit || "pages"} ${t.range.join("–")}` : ""}: ${t.failure.message}`, t));
+    // What was left out on purpose is no failure: it stands apart, and closed.
+    const well = !out.children.length;
+    if (well) out.append(empty(terminal(d.state) ? "Nothing went wrong" : "Nothing has gone wrong so far", el("p", {}, d.ledger.ok + d.ledger.ocr ? `${plural(d.ledger.ok + d.ledger.ocr + d.ledger.blank, d.unit || "unit")} accounted for.` : "Failures would be listed here.")));
+    if (warnings.length) out.append(el("details", { class: "notes" }, el("summary", {}, plural(warnings.length, "note"), " of the parser"), el("ul", {}, warnings.slice(0, 200).map((w) => el("li", {}, w.page ? el("a", { href: `?page=${w.page}` }, `${d.unit || "page"} ${w.page}`) : null, w.page ? ": " : "", w.message, " ", el("code", {}, w.code))))));
     return out;
   }
 
@@ -310,10 +322,10 @@ export async function view({ root, params, query, signal }) {
     };
     return el("article", { class: "problem" },
       el("h2", {}, icon("cross"), el("span", {}, heading[0].toUpperCase() + heading.slice(1))),
-      el("p", {}, cure(f)),
+      cure(f) ? el("p", {}, cure(f)) : null,
       el("p", { class: "muted" }, el("code", {}, f.code), `${f.category && f.category !== f.code ? ` · ${f.category.replace(/_/g, " ")}` : ""}${f.phase ? ` · while it ran “${f.phase}”` : ""}${f.attempt ? ` · attempt ${f.attempt}` : ""}`),
       history,
-      el("div", { class: "tools" }, terminal(d.state) ? button("Retry just this", () => void justThis().then((done) => done && again()), { class: "primary" }) : null,
+      el("div", { class: "tools" }, terminal(d.state) && (run || !["password", "delete"].includes(causeOf(f).act)) ? button("Retry just this", () => void justThis().then((done) => done && again()), { class: "primary" }) : null,
         terminal(d.state) && run && alike > 1 ? button(`Retry all ${number(alike)} with this code`, () => void retryDocuments(params.ds, [d], { codes: [f.code], what: `what failed with ${f.code}` }).then((done) => done && again())) : null,
         at && d.live_generation ? el("a", { href: `?page=${at}`, class: "button" }, `Show ${d.unit || "page"} ${at}`) : null));
   }

@@ -3,7 +3,7 @@
 import { aborted, download, get, key, send } from "../api.js";
 import { bars } from "../chart.js";
 import { dialog } from "../dialog.js";
-import { announce, button, draw, el, grid, icon, trouble } from "../dom.js";
+import { announce, button, draw, el, grid, icon, name, trouble } from "../dom.js";
 import { between, bytes, duration, number, plural, time } from "../format.js";
 import { title } from "../nav.js";
 import { editTenant } from "../tenants.js";
@@ -150,6 +150,19 @@ export async function view({ root, signal }) {
       run: () => send(`${letters()}:retry`, { ids: [id] }).then(showDead),
     });
   }
+  /** Names of the documents of dead tasks, and where they are; an empty one while it is asked for. @type {Map<string, {name: string, href: string}>} */
+  const owners = new Map();
+  /** Asks whose tasks these are, a few documents at a time; another tenant's are not to be seen. @param {string[]} ids */
+  async function nameOwners(ids) {
+    const unknown = [...new Set(ids)].filter((id) => id && !owners.has(id)).slice(0, 25);
+    if (!unknown.length) return;
+    for (const id of unknown) owners.set(id, { name: "", href: "" });
+    await Promise.all(unknown.map(async (id) => {
+      const d = await get(`/v1/datasets/-/documents/${id}`, signal).catch(() => null);
+      if (d) owners.set(id, { name: d.name, href: `/datasets/${d.dataset_id}/documents/${id}?tab=problems` });
+    }));
+    if (!signal.aborted) await showDead();
+  }
   async function showDead() {
     const query = new URLSearchParams({ limit: "100", ...Object.fromEntries(Object.entries(only).filter(([, v]) => v)) });
     /** @type {{items: (import("../types.js").Task & {tenant_id?: string})[], next_cursor: string|null}} */
@@ -170,10 +183,11 @@ export async function view({ root, signal }) {
     const content = page.items.length ? [el("div", { class: "tools" }, button(`Retry ${picked.size ? number(picked.size) : "all"}…`, () => void act("retry", chosen())), button(`Remove ${picked.size ? number(picked.size) : "all"}…`, () => void act("purge", chosen()), { class: "danger" })),
       grid("Dead letters", [["Task"], ...(everybody ? [/** @type {[string]} */ (["Tenant"])] : []), ["What happened", "wide"], ["Attempts", "num"], ["When"], ["", "row-actions"]], page.items.map((t) => [
         el("label", { class: "check" }, el("input", { type: "checkbox", checked: picked.has(t.id), "aria-label": `Select ${t.kind} ${t.range?.join("–") || ""}`, onchange: (/** @type {Event} */ e) => { /** @type {HTMLInputElement} */ (e.target).checked ? picked.add(t.id) : picked.delete(t.id); deadDrawn = ""; void showDead(); } }), `${t.kind} ${t.range ? t.range.join("–") : ""}`),
-        ...(everybody ? [el("bdi", {}, t.tenant_id || "")] : []), el("span", {}, t.failure?.message || "", " ", el("code", {}, t.failure?.code || "")), number(t.attempts), time(t.finished_at), button("Details…", () => void showTask(t.id, t.tenant_id))]))]
+        ...(everybody ? [el("bdi", {}, t.tenant_id || "")] : []), el("span", {}, owners.get(t.document_id)?.name ? [el("a", { href: owners.get(t.document_id)?.href }, name(owners.get(t.document_id)?.name || "")), ": "] : null, t.failure?.message || "", " ", el("code", {}, t.failure?.code || "")), number(t.attempts), time(t.finished_at), button("Details…", () => void showTask(t.id, t.tenant_id))]))]
       : [el("p", { class: "muted" }, "None. A task comes here when it has used up its attempts; its document says what it means.")];
     const filtered = Object.values(only).some(Boolean);
     const next = el("div", {}, el("h2", {}, "Dead letters"), page.items.length || filtered || everybody ? el("div", { class: "tools" }, filter("kind", "Kind"), filter("category", "Class"), filter("code", "Code")) : null, content);
+    if (!everybody) void nameOwners(page.items.map((t) => t.document_id)).catch(() => {});
     if (next.innerHTML === deadDrawn) return;
     deadDrawn = next.innerHTML;
     const focused = /** @type {HTMLElement|null} */ (document.activeElement)?.getAttribute("aria-label");

@@ -1,0 +1,45 @@
+// @ts-check
+/** How a dataset stands: one bar of all its documents, how fast it goes and how long it takes. */
+import { draw, el } from "./dom.js";
+import { eta, number, plural } from "./format.js";
+
+/** @typedef {import("./types.js").Facets} Facets */
+
+/** Word, tone and states of the parts of the bar, in its order. @type {[string, string, string[]][]} */
+const parts = [
+  ["searchable", "ok", ["succeeded"]],
+  ["partial", "part", ["partially_succeeded"]],
+  ["running", "run", ["running", "finalizing", "canceling"]],
+  ["waiting", "wait", ["queued", "unstarted"]],
+  ["canceled", "off", ["canceled"]],
+  ["failed", "bad", ["failed"]],
+];
+
+export function overview() {
+  const bar = el("div", { class: "whole-bar", role: "img" }), legend = el("ul", { class: "whole-legend" }), pace = el("p", { class: "muted num", role: "status" });
+  const root = el("section", { class: "overview", "aria-label": "Progress of the dataset", hidden: true }, bar, el("div", { class: "whole-line" }, legend, pace));
+
+  /**
+   * @param {Facets} f of the whole dataset
+   * @param {{p50?: number|null, p90?: number|null}} left seconds, as its jobs say
+   * @param {boolean} paused
+   */
+  function update(f, left, paused) {
+    root.hidden = !f.documents;
+    const counts = parts.map(([word, tone, states]) => /** @type {const} */ ([word, tone, f.state.filter((s) => states.includes(s.value)).reduce((n, s) => n + s.documents, 0)])).filter(([, , n]) => n);
+    bar.setAttribute("aria-label", counts.map(([word, , n]) => `${number(n)} ${word}`).join(", "));
+    draw(bar, counts.map(([word, tone, n]) => {
+      const e = el("span", { class: `cell ${tone}`, title: `${plural(n, "document")} ${word}` });
+      e.style.flexGrow = String(n);
+      return e;
+    }));
+    draw(legend, counts.map(([word, tone, n]) => el("li", {}, el("i", { class: `key ${tone}`, "aria-hidden": "true" }), el("span", { class: "num" }, number(n)), ` ${word}`)));
+    const open = f.state.filter((s) => !["succeeded", "partially_succeeded", "failed", "canceled"].includes(s.value)).reduce((n, s) => n + s.documents, 0);
+    const rate = f.ended_last_minute ? `${plural(f.ended_last_minute, "document")} in the last minute` : "";
+    // The jobs know what their documents cost; without them the rate of the last minute has to do.
+    const guess = left.p50 ?? (f.ended_last_minute ? (open / f.ended_last_minute) * 60 : undefined);
+    const time = !open ? "" : paused ? "paused" : guess === undefined ? "estimating the time left" : eta(guess, left.p90 ?? guess);
+    draw(pace, open ? [rate, time].filter(Boolean).join(" · ") : "");
+  }
+  return { root, update };
+}

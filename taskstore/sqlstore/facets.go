@@ -1,0 +1,199 @@
+package sqlstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"gorm.io/gorm"
+
+	"sheaf"
+	"sheaf/taskstore"
+)
+
+// maxFacetValue bounds what is told of a value, in characters: what documents
+// say of themselves may be a page long.
+const maxFacetValue = 200
+
+// jsonText is the text at a key of the object in a column, "" without one.
+// Columns are ” for no object.
+func (d dialect) jsonText(column, key string) string {
+	read := fmt.Sprintf(`json_extract(%s, '$."%s"')`, column, key)
+	switch d.name {
+	case "mysql":
+		read = "JSON_UNQUOTE(" + read + ") COLLATE utf8mb4_bin"
+	case "postgres": // takes no NUL anywhere in the object
+		read = fmt.Sprintf(`CAST(REPLACE(%s, '\u0000', '\ufffd') AS json)->>'%s'`, column, key)
+	}
+	return fmt.Sprintf("CASE WHEN %s='' THEN '' ELSE COALESCE(SUBSTR(%s, 1, %d), '') END", column, read, maxFacetValue)
+}
+
+func (d dialect) issueOf() string    { return d.jsonText("failure", "code") }
+func (d dialect) languageOf() string { return d.jsonText("metadata", "language") }
+func (d dialect) tagOf() string      { return d.jsonText("attributes", taskstore.TagAttribute) }
+
+// Facets counts the documents that f selects by each thing that they can be
+// narrowed by. Every list is one statement, which reads the rows of the dataset
+// once and answers a bounded number.
+func (s *documents) Facets(ctx context.Context, tenantID string, f taskstore.DocumentFilter) (*taskstore.Facets, error) {
+	out := &taskstore.Facets{}
+	if len(f.IDs) > maxFilterIDs {
+		return nil, tooManyIDs(len(f.IDs))
+	}
+	// count answers the values of an expression and how many documents of g have each.
+	count := func(g taskstore.DocumentFilter, value, order, more string, args ...any) ([]facetRow, error) {
+		w, nothing := s.selects(tenantID, g)
+		if nothing {
+			return nil, nil
+		}
+		w.add(value + "<>''")
+		rows, err := all[facetRow](s.read(ctx), s.sql(fmt.Sprintf("SELECT %s AS value, COUNT(*) AS documents%s FROM documents%s GROUP BY 1 ORDER BY %s LIMIT %d", value, more, w.String(), order, taskstore.MaxFacets)), append(args, w.args...)...)
+		return rows, err
+	}
+	const most = "2 DESC, 1"
+	g := f
+	g.States = nil
+	rows, err := count(g, "state", most, ", SUM(CASE WHEN finished_at>@now-60000 THEN 1 ELSE 0 END) AS part")
+	if err != nil {
+		return nil, err
+	}
+	out.States = facets(rows)
+	for _, r := range rows {
+		out.Ended += r.Part
+		if len(f.States) == 0 || slices.Contains(f.States, sheaf.DocumentState(r.Value)) {
+			out.Documents += r.Documents
+		}
+	}
+	for _, c := range []struct {
+		list         *[]taskstore.Facet
+		value, order string
+		without      func(*taskstore.DocumentFilter)
+	}{
+		{&out.Formats, "media_type", most, func(g *taskstore.DocumentFilter) { g.MediaTypes = nil }},
+		{&out.Jobs, "job_id", "1 DESC", func(g *taskstore.DocumentFilter) { g.JobIDs = nil }},
+		{&out.Languages, s.d.languageOf(), most, func(g *taskstore.DocumentFilter) { g.Languages = nil }},
+		{&out.Tags, s.d.tagOf(), most, func(g *taskstore.DocumentFilter) { g.Tags = nil }},
+	} {
+		g := f
+		c.without(&g)
+		if rows, err = count(g, c.value, c.order, ""); err != nil {
+			return nil, err
+		}
+		*c.list = facets(rows)
+	}
+	g = f
+	g.Issues = nil
+	if rows, err = count(g, s.d.issueOf(), most, ", SUM(CASE WHEN state='failed' THEN 1 ELSE 0 END) AS part, MIN(id) AS sample"); err != nil {
+		return nil, err
+	}
+	if out.Issues, err = s.issues(ctx, tenantID, rows); err != nil {
+		return nil, err
+	}
+	return out, s.nameJobs(ctx, tenantID, out.Jobs)
+}
+
+type facetRow struct {
+	Value     string
+	Documents int
+	Part      int
+	Sample    string
+}
+
+func facets(rows []facetRow) []taskstore.Facet {
+	return mapped(rows, func(r facetRow) taskstore.Facet { return taskstore.Facet{Value: r.Value, Documents: r.Documents} })
+}
+
+// issues reads for each group what its oldest document failed with.
+func (s *documents) issues(ctx context.Context, tenantID string, rows []facetRow) ([]taskstore.Issue, error) {
+	ids := mapped(rows, func(r facetRow) string { return r.Sample })
+	found, err := byIDs[struct{ ID, Name, Failure string }](s.read(ctx), ids, "SELECT id, name, failure FROM documents WHERE id IN ? AND tenant_id=?", tenantID)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]taskstore.Issue, len(rows))
+	for i, r := range rows {
+		out[i] = taskstore.Issue{Code: r.Value, Documents: r.Documents, Failed: r.Part, Document: r.Sample}
+		for _, d := range found {
+			if f := decodeFailure(d.Failure); d.ID == r.Sample && f != nil {
+				out[i].Name, out[i].Sample = d.Name, *f
+				out[i].Sample.Detail = "" // lines of a parser, of one document
+			}
+		}
+	}
+	return out, nil
+}
+
+// nameJobs says what people call jobs.
+func (s *documents) nameJobs(ctx context.Context, tenantID string, jobs []taskstore.Facet) error {
+	rows, err := byIDs[jobRow](s.read(ctx), mapped(jobs, func(f taskstore.Facet) string { return f.Value }), "SELECT * FROM jobs WHERE id IN ? AND tenant_id=?", tenantID)
+	for _, r := range rows {
+		for i := range jobs {
+			if jobs[i].Value == r.ID {
+				jobs[i].Name = r.toDomain().Name
+			}
+		}
+	}
+	return err
+}
+
+// tagSlice is how many documents are tagged in one transaction.
+const tagSlice = 500
+
+// TagDocuments gives the documents of the dataset that f selects a tag, or takes
+// theirs away where it is "", and answers how many it has looked at: all of them,
+// unless an error says how far it came.
+func (s *documents) TagDocuments(ctx context.Context, tenantID string, f taskstore.DocumentFilter, tag string) (done int, err error) {
+	if err := checkText("the tag", tag, maxFacetValue); err != nil {
+		return 0, err
+	}
+	change := sheaf.Attributes{taskstore.TagAttribute: nil}
+	if tag = strings.TrimSpace(tag); tag != "" {
+		text, err := json.Marshal(tag)
+		if err != nil {
+			return 0, err
+		}
+		change[taskstore.TagAttribute] = text
+	}
+	for after := ""; ; {
+		w, nothing := s.selects(tenantID, f)
+		if nothing {
+			return done, nil
+		}
+		w.add("id>?", after)
+		var ids []string
+		err := s.tx(ctx, func(tx *gorm.DB) error {
+			rows, err := all[struct{ ID, Attributes string }](tx, fmt.Sprintf("SELECT id, attributes FROM documents%s ORDER BY id LIMIT %d", w.String(), tagSlice)+s.d.lock, w.args...)
+			if err != nil {
+				return err
+			}
+			ids = nil
+			same := map[string][]string{} // most often they all had the same attributes
+			for _, r := range rows {
+				var had sheaf.Attributes
+				decode(r.Attributes, &had)
+				text, err := encodeAttributes("a document", had.Change(change), sheaf.MaxDocumentAttributes)
+				if err != nil {
+					return fmt.Errorf("document %s: %w", r.ID, err)
+				}
+				if ids = append(ids, r.ID); text != r.Attributes {
+					same[text] = append(same[text], r.ID)
+				}
+			}
+			for text, ids := range same {
+				if err := run(tx, stmt(s.sql("UPDATE documents SET attributes=?, updated_at=@now WHERE id IN ?"), text, ids)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return done, fmt.Errorf("%d documents are tagged; ask again for the others: %w", done, err)
+		}
+		if done += len(ids); len(ids) < tagSlice {
+			return done, nil
+		}
+		after = ids[len(ids)-1]
+	}
+}
