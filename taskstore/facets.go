@@ -29,7 +29,7 @@ type Issue struct {
 // documents; of jobs the newest.
 type Facets struct {
 	Documents int     `json:"documents" doc:"that the whole filter selects"`
-	Ended     int     `json:"ended_last_minute" doc:"documents in any state that ended within the last minute, by the rest of the filter"`
+	Ended     int     `json:"ended_last_minute" doc:"documents that ended within the last minute and were not canceled, by the rest of the filter"`
 	States    []Facet `json:"state" nullable:"false"`
 	Formats   []Facet `json:"media_type" nullable:"false"`
 	Issues    []Issue `json:"failure_code" nullable:"false" doc:"what documents failed with; of several failures the first of a document counts"`

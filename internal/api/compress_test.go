@@ -95,7 +95,7 @@ func TestLargeAnswersAreCompressed(t *testing.T) {
 func TestFieldsOfItemsAreChosen(t *testing.T) {
 	k := newKeyedServer(t)
 	_, b := k.answer("GET", "/v1/datasets?fields=name,chunks")
-	if got := strings.TrimSpace(string(b)); got != `{"items":[{"chunks":0,"name":"files"}],"next_cursor":null}` {
+	if got := strings.TrimSpace(string(b)); got != `{"items":[{"name":"files","chunks":0}],"next_cursor":null}` {
 		t.Errorf("name and chunks: %s", got)
 	}
 	for path, want := range map[string]string{

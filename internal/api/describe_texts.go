@@ -399,6 +399,7 @@ var bodyExamples = map[string]any{
 	"delete-documents":       object{"filter": object{"state": []string{"failed"}}, "dry_run": true},
 	"reparse-documents":      object{"filter": object{"document_ids": []string{exampleID}}, "parser_config": object{"chunk_token_num": 256}, "dry_run": true},
 	"retry-documents":        object{"filter": object{"state": []string{"failed", "partially_succeeded"}}, "dry_run": true},
+	"tag-documents":          object{"filter": object{"document_ids": []string{exampleID}}, "tag": "Mill 1911", "dry_run": true},
 	"open-job":               object{"name": "Contracts of May", "idle": "10m"},
 	"search-dataset":         object{"query": "notice period of the lease", "mode": "hybrid", "limit": 5},
 	"search":                 object{"query": "notice period of the lease", "datasets": []string{"default"}, "filter": object{"media_types": []string{"application/pdf"}}, "limit": 5},

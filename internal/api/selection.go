@@ -58,8 +58,8 @@ type SelectionFilter struct {
 	Query       Given                      `json:"q,omitempty" minLength:"1" maxLength:"255" doc:"part of the name"`
 	FailureCode OneOf[string]              `json:"failure_code,omitempty" nullable:"false" maxItems:"100" doc:"of what they failed with, such as encrypted"`
 	JobIDs      OneOf[string]              `json:"job_ids,omitempty" nullable:"false" maxItems:"100" doc:"of the jobs that worked on them last"`
-	Language    OneOf[string]              `json:"language,omitempty" nullable:"false" maxItems:"100" doc:"that they say they are in"`
-	Tag         OneOf[string]              `json:"tag,omitempty" nullable:"false" maxItems:"100" doc:"of the attribute sheaf.tag"`
+	Languages   OneOf[string]              `json:"languages,omitempty" nullable:"false" maxItems:"100" doc:"that they say they are in"`
+	Tags        OneOf[string]              `json:"tags,omitempty" nullable:"false" maxItems:"100" doc:"of the attribute sheaf.tag"`
 }
 
 // documents is the filter that the selection stands for.
@@ -70,13 +70,13 @@ func (sel *Selection) documents() (taskstore.DocumentFilter, error) {
 		return taskstore.DocumentFilter{}, newProblem(400, "", `the body says "all": true and has a filter; leave one of them out`)
 	case sel.All:
 		return taskstore.DocumentFilter{}, nil
-	case f == nil || f.DocumentIDs == nil && f.State == nil && f.MediaType == nil && f.Query == "" && f.FailureCode == nil && f.JobIDs == nil && f.Language == nil && f.Tag == nil:
-		return taskstore.DocumentFilter{}, newProblem(400, "empty_filter", `nothing says which documents are meant; name them in filter by document_ids, state, media_type, q, failure_code, job_ids, language or tag, or send "all": true for every document of the dataset`)
+	case f == nil || f.DocumentIDs == nil && f.State == nil && f.MediaType == nil && f.Query == "" && f.FailureCode == nil && f.JobIDs == nil && f.Languages == nil && f.Tags == nil:
+		return taskstore.DocumentFilter{}, newProblem(400, "empty_filter", `nothing says which documents are meant; name them in filter by document_ids, state, media_type, q, failure_code, job_ids, languages or tags, or send "all": true for every document of the dataset`)
 	}
 	return taskstore.DocumentFilter{
 		IDs: f.DocumentIDs, States: f.State, MediaTypes: f.MediaType, Query: string(f.Query),
-		Issues: f.FailureCode, JobIDs: f.JobIDs, Languages: f.Language, Tags: f.Tag,
-		None: f.DocumentIDs.none() || f.State.none() || f.MediaType.none() || f.FailureCode.none() || f.JobIDs.none() || f.Language.none() || f.Tag.none(),
+		Issues: f.FailureCode, JobIDs: f.JobIDs, Languages: f.Languages, Tags: f.Tags,
+		None: f.DocumentIDs.none() || f.State.none() || f.MediaType.none() || f.FailureCode.none() || f.JobIDs.none() || f.Languages.none() || f.Tags.none(),
 	}, nil
 }
 

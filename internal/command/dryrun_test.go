@@ -38,7 +38,7 @@ func TestDryRunChangesNothingOnAnyRoute(t *testing.T) {
 			continue
 		}
 		values := map[string]any{
-			"document_ids": []string{v.document}, "ids": []string{v.task}, "tenant_id": "alpha", "toml": victimsFlow("tried"), "name": "other", "expires_at": "2100-01-01T00:00:00Z", "url": "https://hooks.invalid/b", "repair": true, "state": []string{"dead"},
+			"document_ids": []string{v.document}, "ids": []string{v.task}, "tag": "tried", "tenant_id": "alpha", "toml": victimsFlow("tried"), "name": "other", "expires_at": "2100-01-01T00:00:00Z", "url": "https://hooks.invalid/b", "repair": true, "state": []string{"dead"},
 		}
 		if strings.Contains(r.path, "uploads:submit") {
 			values["ids"] = []string{whole.ID}

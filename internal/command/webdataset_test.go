@@ -10,6 +10,7 @@ import (
 
 	"sheaf"
 	"sheaf/internal/api"
+	"sheaf/internal/settings"
 	"sheaf/parser/pdf/enginetest"
 	"sheaf/taskstore"
 )
@@ -28,6 +29,7 @@ func TestDatasetPage(t *testing.T) {
 		{"what is selected by a query is acted on as a whole", testWholeSelection},
 		{"back keeps the place, the selection and the focus", testBackKeepsPlace},
 		{"the preview follows the row", testPeek},
+		{"settings are explained, changed and applied", testDatasetSettings},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b.t, s.t = t, t
@@ -116,6 +118,24 @@ func testIssues(t *testing.T, s *service, b *browser) {
 		t.Errorf("what is left: %+v", facets)
 	}
 
+	// What another try may cure is tried again by the query, and nothing else.
+	s.newDataset("stops-short", true)
+	crash := func(name string) source { return text(name, trialPages(4, map[int]string{2: "CRASH " + name})) }
+	torn := s.add("stops-short", crash("one.trial"), crash("two.trial"), text("sound.trial", trialPages(4, nil)))
+	b.open("/datasets/stops-short")
+	b.sees(".issues", "2 documents made the parser stop, in part")
+	b.press("Retry 2…")
+	b.sees("dialog h2", "Retry 2 documents")
+	b.sees("dialog .preview dd", "ranges")
+	b.press("Retry")
+	for i, d := range torn {
+		want := []int{2, 2, 1}[i]
+		waitFor(t, d.Name+" to be retried or left", func() bool {
+			var now sheaf.Document
+			s.get("/v1/datasets/stops-short/documents/"+d.ID, &now)
+			return now.Generation == want && now.State.Terminal()
+		})
+	}
 	// Files of one password are opened together, in place.
 	s.newDataset("vaults", false)
 	one, other := enginetest.Encrypt(t, report(1, "Deed"), "wheat"), enginetest.Encrypt(t, report(2, "Will"), "wheat")
@@ -267,4 +287,55 @@ func testPeek(t *testing.T, s *service, b *browser) {
 	b.checkAccess(script, "the preview")
 	b.keys("p")
 	b.wait("the preview to go", `!document.querySelector(".peek").checkVisibility()`)
+}
+
+func testDatasetSettings(t *testing.T, s *service, b *browser) {
+	script := axe(t)
+	s.newDataset("rules", false)
+	doc := s.add("rules", text("long.md", "# Long\n\n"+strings.Repeat("The keeper turns each sheaf and writes down where it lay. ", 60)))[0]
+	set := func(name, value string) {
+		t.Helper()
+		b.run(evaluate(fmt.Sprintf(`document.querySelector('.dataset-settings [name=%s]').value = %q`, name, value)))
+	}
+	b.open("/datasets/rules")
+	b.press("Settings")
+	b.sees(".setting", "from 16 to 8191")
+	b.checkAccess(script, "the settings of a dataset")
+	b.fits("the settings of a dataset")
+	// Every setting of the API is there.
+	for _, row := range settings.Names() {
+		if !eval[bool](b, fmt.Sprintf(`!!document.querySelector('.dataset-settings [name="%s"]')`, row)) {
+			t.Errorf("there is no field for %s", row)
+		}
+	}
+	set("chunk_token_num", "5")
+	b.press("Save")
+	b.sees(".dataset-settings .trouble", "choose a number from 16 to 8191")
+	b.wait("the focus on the field at fault", `document.activeElement.name === "chunk_token_num" && document.activeElement.getAttribute("aria-invalid") === "true"`)
+	b.mu.Lock()
+	b.faults = nil // the refusal is logged
+	b.mu.Unlock()
+	set("chunk_token_num", "64")
+	set("pages", "1-3, 7")
+	set("toc_extraction", "true")
+	b.press("Save")
+	b.sees(".dataset-settings [role=status]", "Saved")
+	var ds sheaf.Dataset
+	s.get("/v1/datasets/rules", &ds)
+	if got, _ := json.Marshal(ds.ParseConfig); string(got) != `{"chunk_token_num":64,"pages":[[1,3],[7,7]],"toc_extraction":true}` {
+		t.Errorf("the settings are %s", got)
+	}
+	// A field that is emptied takes its default again, and the others stay.
+	set("pages", "")
+	b.press("Save")
+	b.sees(".dataset-settings [role=status]", "Saved")
+	b.press("Parse the 1 present document again…")
+	b.wait("the forecast", `document.querySelector("dialog[open] .preview dl")`)
+	b.press("Parse again")
+	waitFor(t, "the document to be cut anew", func() bool {
+		var now sheaf.Document
+		s.get("/v1/datasets/rules/documents/"+doc.ID, &now)
+		return now.LiveGeneration == 2 && now.Chunks > 5
+	})
+	b.wait("the documents", `location.pathname === "/datasets/rules"`)
 }

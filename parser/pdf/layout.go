@@ -853,7 +853,7 @@ func (s *sheet) result() sheaf.UnitResult {
 	case silent, s.page.chars < fewChars && s.imageShare >= 0.5:
 		// Whatever text there is stays: a stamp on a scan may name the case.
 		u.Status, u.Code = sheaf.UnitSkipped, needsOCR
-		u.Message = "The page is a picture or a drawing without a text layer; turn on text recognition, or upload a copy with text."
+		u.Message = "The page is a picture or a drawing without a text layer; install tesseract where the executors run and retry, or upload a copy with text."
 	}
 	if s.hidden > 0 {
 		u.Warnings = append(u.Warnings, sheaf.Warning{Code: "text_off_page", Page: s.number, Message: fmt.Sprintf("%d words lie outside of the visible page and were left out.", s.hidden)})

@@ -55,7 +55,7 @@ func (s *documents) Facets(ctx context.Context, tenantID string, f taskstore.Doc
 	const most = "2 DESC, 1"
 	g := f
 	g.States = nil
-	rows, err := count(g, "state", most, ", SUM(CASE WHEN finished_at>@now-60000 THEN 1 ELSE 0 END) AS part")
+	rows, err := count(g, "state", most, ", SUM(CASE WHEN finished_at>@now-60000 AND state<>'canceled' THEN 1 ELSE 0 END) AS part")
 	if err != nil {
 		return nil, err
 	}

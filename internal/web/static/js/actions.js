@@ -257,7 +257,7 @@ export function reparseDialog(ds, of) {
   const fresh = el("label", { class: "check" }, el("input", { type: "checkbox", name: "fresh" }), " Read everything anew, reuse nothing");
   const request = (/** @type {FormData} */ form) => {
     /** @type {Record<string, any>} */
-    const config = {};
+    const config = { ...all.body.parser_config };
     if (form.get("back")) for (const k of whole ? docs.flatMap((d) => Object.keys(d.parser_config)) : patchable) config[k] = null; // null: as the dataset says
     for (const k of ["chunk_token_num", "overlapped_percent", "task_page_size"]) if (form.get(k)) config[k] = Number(form.get(k));
     if (form.get("chunk_method")) config.chunk_method = form.get("chunk_method");

@@ -40,7 +40,7 @@ export function selection(a) {
   if (!narrowed(a)) return { all: true };
   /** @type {Record<string, any>} */
   const filter = a.q ? { q: a.q } : {};
-  for (const [key, , of] of kinds) if (a[key].length) filter[of === "job" ? "job_ids" : of] = key === "state" ? statesOf(a.state) : a[key];
+  for (const [key, , of] of kinds) if (a[key].length) filter[{ job: "job_ids", language: "languages", tag: "tags" }[of] || of] = key === "state" ? statesOf(a.state) : a[key];
   return { filter };
 }
 

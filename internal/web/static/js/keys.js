@@ -26,6 +26,7 @@ const list = [
   ["j, k", "Next and previous document"],
   ["↑, ↓, Page, Home, End", "Move in the list of documents"],
   ["x", "Select the document"],
+  ["p", "Preview it beside the list"],
   ["Enter", "Open it"],
   ["Esc", "Clear the selection, close a dialog"],
   ["?", "This list"],

@@ -16,6 +16,7 @@ const routes = [
   [/^\/datasets\/([^/]+)$/, ["ds"], () => import("./views/documents.js"), "documents"],
   [/^\/datasets\/([^/]+)\/documents\/([^/]+)$/, ["ds", "doc"], () => import("./views/document.js"), "documents"],
   [/^\/datasets\/([^/]+)\/evaluations$/, ["ds"], () => import("./views/evaluations.js"), "documents"],
+  [/^\/datasets\/([^/]+)\/settings$/, ["ds"], () => import("./views/settings.js"), "documents"],
   [/^\/datasets$/, [], () => import("./views/datasets.js"), "datasets"],
   [/^\/search$/, [], () => import("./views/search.js"), "search"],
   [/^\/jobs$/, [], () => import("./views/jobs.js"), "jobs"],

@@ -93,7 +93,7 @@ export async function view({ root, params, query, signal }) {
     const running = !terminal(d.state);
     const ranges = tasks.filter((t) => t.range && t.state !== "superseded");
     progress.hidden = !running && ranges.length < 2;
-    draw(progress, running ? el("div", { class: "progress-line" }, bar(d.progress, `Progress of ${d.name.slice(0, 100)}`), el("strong", { class: "num" }, percent(d.progress)), el("span", { class: "muted" }, job ? eta(job.queue?.eta_seconds.p50, job.queue?.eta_seconds.p90) : ""), ...(job ? waiting(job) : [])) : null,
+    draw(progress, running ? el("div", { class: "progress-line" }, bar(d.progress, `Progress of ${d.name.slice(0, 100)}`), el("strong", { class: "num" }, d.state === "running" && !d.units ? "Counting pages" : percent(d.progress)), el("span", { class: "muted" }, job ? eta(job.queue?.eta_seconds.p50, job.queue?.eta_seconds.p90) : ""), ...(job ? waiting(job) : [])) : null,
       ranges.length ? ranged() : null);
   }
 

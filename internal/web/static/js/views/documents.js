@@ -133,7 +133,7 @@ export async function view({ root, params, query, signal }) {
   const first = el("div");
   root.replaceChildren(
     el("div", { class: "head" }, el("div", {}, el("p", { class: "crumbs" }, el("a", { href: "/datasets" }, "Datasets"), " / "), el("h1", { tabindex: "-1" }, name(ds.name))), sum,
-      el("div", { class: "tools" }, el("a", { class: "button", href: `/search?${new URLSearchParams({ dataset: ds.name })}` }, "Search"), el("a", { class: "button", href: `/datasets/${encodeURIComponent(params.ds)}/evaluations` }, "Evaluations"), adds, chooser("Add a folder", where, true), chooser("Add files", where))),
+      el("div", { class: "tools" }, el("a", { class: "button", href: `/search?${new URLSearchParams({ dataset: ds.name })}` }, "Search"), el("a", { class: "button", href: `/datasets/${encodeURIComponent(params.ds)}/evaluations` }, "Evaluations"), el("a", { class: "button", href: `/datasets/${encodeURIComponent(params.ds)}/settings` }, "Settings"), adds, chooser("Add a folder", where, true), chooser("Add files", where))),
     zone, sums.root, active, issues.box, first, beside);
 
   const nothing = () => ({ q: "", ...Object.fromEntries(facetKeys.map((k) => [k, /** @type {string[]} */ ([])])) });
@@ -471,11 +471,12 @@ export async function view({ root, params, query, signal }) {
     if (!(box instanceof HTMLInputElement)) return;
     const row = box.closest("tr"), here = [...rows.values()].find((r) => r.row === row)?.at ?? -1;
     if (here < 0 || !at(here)) return;
+    const on = box.checked; // drawn anew it is another
     const pick = () => {
       const [a, b] = e.shiftKey && anchor >= 0 ? [Math.min(anchor, here), Math.max(anchor, here)] : [here, here];
       for (let i = a; i <= b; i++) {
         const id = at(i)?.id;
-        if (id) box.checked ? selected.add(id) : selected.delete(id);
+        if (id) on ? selected.add(id) : selected.delete(id);
       }
       anchor = here;
       now();

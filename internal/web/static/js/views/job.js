@@ -61,16 +61,16 @@ export async function view({ root, params, query, signal }) {
       const key = [e.document_id, e.failure.code, e.failure.page || e.failure.range].join();
       return !seen.has(key) && seen.add(key);
     });
-    draw(wrong, errors.length ? el("div", { class: "problems" }, el("h2", {}, "What went wrong"), errors.map((/** @type {any} */ e) => el("article", { class: "problem" },
+    draw(wrong, errors.length ? el("div", { class: "problems" }, el("h2", {}, "Issues"), el("p", {}, el("a", { href: `/datasets/${job.dataset_id}?${new URLSearchParams([["job", job.id], ["state", "failed"], ["state", "partial"]])}` }, "Show these documents in the dataset")), errors.map((/** @type {any} */ e) => el("article", { class: "problem" },
       el("h3", {}, el("a", { href: `/datasets/${job.dataset_id}/documents/${e.document_id}?tab=problems` }, name(e.document)), ": ", failureLine(e.failure)), el("p", {}, cure(e.failure), " ", el("code", {}, e.failure.code))))) : null);
   }
 
   async function showTasks() {
-    docs = (await get(`${base}/documents?limit=${mostDocuments}`, signal)).items;
+    docs = (await get(`${base}/documents?limit=${mostDocuments}&order=oldest`, signal)).items;
     tasks = await tasksOf(job.dataset_id, docs, signal, job.id);
     drawTimeline();
     draw(list, el("div", {}, el("h2", {}, "Documents"), el("ul", { class: "files" }, docs.map((d) => el("li", {}, el("a", { href: `/datasets/${job.dataset_id}/documents/${d.id}` }, name(d.name)), " ", badge(d.state, d.not_before)))),
-      job.documents.total > docs.length ? el("p", { class: "muted" }, `and ${number(job.documents.total - docs.length)} more`) : null));
+      job.documents.total > docs.length ? el("p", {}, el("a", { href: `/datasets/${job.dataset_id}?job=${job.id}` }, `All ${number(job.documents.total)} in the dataset`)) : null));
   }
   const order = el("input", { type: "checkbox", onchange: () => {
     slowest = order.checked;
