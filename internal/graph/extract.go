@@ -19,33 +19,40 @@ const Version = 1
 const (
 	maxNameBytes    = 200
 	maxNameWords    = 8
-	maxPerSentence  = 12 // entities of one sentence that make pairs
-	maxPerChunk     = 200
-	maxSentences    = 2000
+	maxPerSentence  = 12   // entities of one sentence that make pairs
+	maxPerChunk     = 200  // Link holds 256
+	maxSentences    = 2000 // Link counts 65,535
 	maxExtractBytes = 1 << 20
 )
 
-// Types of entities, as far as rules can tell.
+// Type is what an entity is, as far as rules can tell.
+type Type uint8
+
+// Types of entities.
 const (
-	TypeName         = "name"         // written with capitals
-	TypeOrganization = "organization" // ends as companies and authorities do
-	TypePerson       = "person"       // stands after a title
-	TypeTerm         = "term"         // a noun phrase
+	TypeName         Type = iota // written with capitals
+	TypeOrganization             // ends as companies and authorities do
+	TypePerson                   // stands after a title
+	TypeTerm                     // a noun phrase
+	types
 )
 
-// Mention is an entity as one chunk names it.
+func (t Type) String() string { return [...]string{"name", "organization", "person", "term"}[t] }
+
+// Mention is an entity as one chunk names it. A dataset has millions of them, and
+// of links tens of millions, so both are small.
 type Mention struct {
 	Key   unique.Handle[string] // normalised
 	Name  unique.Handle[string] // as it is written there most
-	Type  string
-	Count int  // sentences that name it
+	Count int32                 // sentences that name it
+	Type  Type
 	Weak  bool // only where every word begins with a capital
 }
 
 // Link is two mentions that stand in the same sentences.
 type Link struct {
-	A, B  int // in Mentions, A < B
-	Count int // sentences
+	A, B  uint8  // in Mentions, A < B
+	Count uint16 // sentences
 }
 
 // Extraction is what a text names.
@@ -105,12 +112,18 @@ func Extract(text, language string, lines bool) Extraction {
 			}
 		}
 	}
+	x.Mentions = slices.Clone(x.Mentions) // without what append kept in reserve
+	x.Links = make([]Link, 0, len(links))
 	for pair, n := range links {
-		x.Links = append(x.Links, Link{pair[0], pair[1], n})
+		x.Links = append(x.Links, Link{uint8(pair[0]), uint8(pair[1]), uint16(n)})
 	}
 	slices.SortFunc(x.Links, func(a, b Link) int { return cmp.Or(cmp.Compare(a.A, b.A), cmp.Compare(a.B, b.B)) })
 	return x
 }
+
+// Size is about what an extraction takes in memory, in bytes. Texts that others
+// name too are not counted.
+func (x *Extraction) Size() int64 { return int64(56 + 24*len(x.Mentions) + 4*len(x.Links)) }
 
 // Clean makes a name one line of valid UTF-8 without control and format
 // characters, such as those that turn the direction of writing round.
@@ -218,7 +231,7 @@ type word struct {
 // found is a name as a sentence has it.
 type found struct {
 	name string
-	kind string
+	kind Type
 	weak bool
 	run  int // of pairs of words that overlap, one number; else 0
 }

@@ -9,7 +9,9 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"sort"
 	"strings"
+	"unique"
 
 	"sheaf"
 )
@@ -45,7 +47,7 @@ type Contribution struct {
 type Entity struct {
 	Key       string // normalised name: unique in a graph
 	Name      string // as most sentences write it
-	Type      string
+	Type      Type
 	Count     int     // sentences that name it
 	Degree    int     // relations it has
 	Rank      float64 // PageRank: of all entities together 1
@@ -95,14 +97,6 @@ type Graph struct {
 	near  [][]int32          // relations of each entity, heaviest first
 }
 
-// tally counts what the chunks say of one key.
-type tally struct {
-	count  int
-	names  map[string]int
-	types  map[string]int
-	chunks []int32
-}
-
 // Build makes the graph of the contributions. It depends on what they are, not
 // on their order: a graph after any additions and removals is the graph of what
 // is left.
@@ -116,10 +110,11 @@ func Build(all []Contribution, o Options) *Graph {
 	for i := range all {
 		g.Sources[i] = all[i].Source
 	}
-	into := g.resolve(all)
-	g.entities(all, into, o)
-	g.relations(all, into, o)
-	g.prune(o)
+	f := newFold(all)
+	g.Unions = f.resolve()
+	entityOf := g.entities(f, o)
+	g.relations(f, entityOf, o)
+	g.prune()
 	g.rank()
 	g.communities(g.hubs(), o.Seed)
 	g.index()
@@ -134,113 +129,292 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// fold is the contributions with their keys numbered. Of most keys nothing but
+// the number is needed, as most are seen once.
+type fold struct {
+	all    []Contribution
+	number map[unique.Handle[string]]int32
+	keys   []unique.Handle[string] // by number
+	count  []int32                 // sentences that name the key, by number
+	into   []int32                 // the key that it is taken as, by number; itself for most
+	begin  []int                   // of each contribution, in of
+	of     []int32                 // numbers of all mentions
+}
+
+func newFold(all []Contribution) *fold {
+	mentions := 0
+	for i := range all {
+		mentions += len(all[i].Extraction.Mentions)
+	}
+	f := &fold{all: all, number: map[unique.Handle[string]]int32{}, begin: make([]int, len(all)), of: make([]int32, 0, mentions)}
+	for i := range all {
+		f.begin[i] = len(f.of)
+		for _, m := range all[i].Extraction.Mentions {
+			n, known := f.number[m.Key]
+			if !known {
+				n = int32(len(f.keys))
+				f.number[m.Key] = n
+				f.keys, f.count = append(f.keys, m.Key), append(f.count, 0)
+			}
+			f.count[n] += m.Count
+			f.of = append(f.of, n)
+		}
+	}
+	f.into = make([]int32, len(f.keys))
+	for n := range f.into {
+		f.into[n] = int32(n)
+	}
+	return f
+}
+
+// mentions are the numbers of the keys that a contribution names.
+func (f *fold) mentions(i int) []int32 {
+	return f.of[f.begin[i] : f.begin[i]+len(f.all[i].Extraction.Mentions)]
+}
+
+// tally counts what the chunks say of one entity.
+type tally struct {
+	names  []nameCount // mostly one to three
+	types  [types]int32
+	chunks int   // that name it
+	last   int32 // the chunk that was counted last
+}
+
+type nameCount struct {
+	name  unique.Handle[string]
+	count int32
+}
+
 // entities counts what is named and keeps what is named often enough: the rest
 // is seen once, or only at the beginning of sentences, where every word has a
-// capital.
-func (g *Graph) entities(all []Contribution, into map[string]string, o Options) {
-	counts := map[string]int{}
-	strong := map[string]bool{}
-	for i := range all {
-		for _, m := range all[i].Extraction.Mentions {
-			k := resolved(into, m.Key.Value())
-			counts[k] += m.Count
-			strong[k] = strong[k] || !m.Weak
+// capital. It answers the entity of each key, -1 for none.
+func (g *Graph) entities(f *fold, o Options) []int32 {
+	counts, strong := make([]int32, len(f.keys)), make([]bool, len(f.keys))
+	for i := range f.all {
+		for k, n := range f.mentions(i) {
+			m := &f.all[i].Extraction.Mentions[k]
+			counts[f.into[n]] += m.Count
+			strong[f.into[n]] = strong[f.into[n]] || !m.Weak
 		}
 	}
-	keys := make([]string, 0, len(counts)/4)
-	for k, n := range counts {
-		if n >= o.MinCount && strong[k] {
-			keys = append(keys, k)
+	var kept []int32 // keys
+	for n, c := range counts {
+		if int(c) >= o.MinCount && strong[n] {
+			kept = append(kept, int32(n))
 		}
 	}
-	slices.SortFunc(keys, func(a, b string) int { return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b)) })
-	if len(keys) > o.MaxEntities {
-		g.DroppedEntities = len(keys) - o.MaxEntities
-		keys = keys[:o.MaxEntities]
+	slices.SortFunc(kept, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(f.keys[a].Value(), f.keys[b].Value()))
+	})
+	if len(kept) > o.MaxEntities {
+		g.DroppedEntities = len(kept) - o.MaxEntities
+		kept = kept[:o.MaxEntities]
 	}
-	tallies := make([]tally, len(keys))
-	for i, k := range keys {
-		g.byKey[k] = int32(i)
-		tallies[i] = tally{names: map[string]int{}, types: map[string]int{}}
+	entityOf := make([]int32, len(f.keys))
+	for n := range entityOf {
+		entityOf[n] = -1
 	}
-	for i := range all {
-		for _, m := range all[i].Extraction.Mentions {
-			key := m.Key.Value()
-			k := resolved(into, key)
-			at, kept := g.byKey[k]
-			if !kept {
+	for e, n := range kept {
+		entityOf[n] = int32(e)
+	}
+	for n, k := range f.into {
+		entityOf[n] = entityOf[k]
+	}
+	tallies := make([]tally, len(kept))
+	for e := range tallies {
+		tallies[e].last = -1
+	}
+	for i := range f.all {
+		for k, n := range f.mentions(i) {
+			e := entityOf[n]
+			if e < 0 {
 				continue
 			}
-			t := &tallies[at]
-			t.count += m.Count
-			if k == key {
-				t.names[m.Name.Value()] += m.Count
+			t, m := &tallies[e], &f.all[i].Extraction.Mentions[k]
+			if f.into[n] == n {
+				t.add(m.Name, m.Count)
 			}
 			t.types[m.Type] += m.Count
-			if n := len(t.chunks); n == 0 || t.chunks[n-1] != int32(i) {
-				t.chunks = append(t.chunks, int32(i))
+			if t.last != int32(i) {
+				t.chunks, t.last = t.chunks+1, int32(i)
 			}
 		}
 	}
-	g.Entities = make([]Entity, len(keys))
-	for i, k := range keys {
-		t := &tallies[i]
-		g.Entities[i] = Entity{Key: k, Name: cmp.Or(most(t.names), k), Type: most(t.types), Count: t.count, Community: -1, Chunks: slices.Clip(t.chunks)}
+	g.Entities = make([]Entity, len(kept))
+	for e, n := range kept {
+		t := &tallies[e]
+		key := f.keys[n].Value()
+		g.Entities[e] = Entity{Key: key, Name: cmp.Or(t.name(), key), Type: t.kind(), Count: int(counts[n]), Community: -1, Chunks: make([]int32, 0, t.chunks)}
+	}
+	for i := range f.all {
+		for _, n := range f.mentions(i) {
+			if e := entityOf[n]; e >= 0 {
+				to := &g.Entities[e].Chunks
+				if c := len(*to); c == 0 || (*to)[c-1] != int32(i) {
+					*to = append(*to, int32(i))
+				}
+			}
+		}
+	}
+	return entityOf
+}
+
+func (t *tally) add(name unique.Handle[string], count int32) {
+	for i := range t.names {
+		if t.names[i].name == name {
+			t.names[i].count += count
+			return
+		}
+	}
+	if len(t.names) < maxNames {
+		t.names = append(t.names, nameCount{name, count})
 	}
 }
 
-// most is the key of the highest count; of equal ones the first by name.
-func most(counts map[string]int) string {
-	best, n := "", 0
-	for k, c := range counts {
-		if c > n || c == n && k < best {
-			best, n = k, c
+// maxNames are the ways of writing an entity that are counted: the first ones, in
+// the order of the chunks.
+const maxNames = 64
+
+// name is how most sentences write the entity; of equal ones the first by name.
+func (t *tally) name() string {
+	best, count := "", int32(0)
+	for _, n := range t.names {
+		if v := n.name.Value(); n.count > count || n.count == count && v < best {
+			best, count = v, n.count
 		}
 	}
 	return best
 }
 
+// kind is what most sentences take the entity for; of equal ones the first by name.
+func (t *tally) kind() Type {
+	best := TypeName
+	for k := range types {
+		if n := t.types[k]; n > t.types[best] || n == t.types[best] && n > 0 && k.String() < best.String() {
+			best = k
+		}
+	}
+	return best
+}
+
+// pairs are the links between entities, those of one entity together. Each field
+// has a slice, since there are tens of millions.
+type pairs struct {
+	to    []int32 // the other entity, of a higher number
+	chunk []int32
+	count []uint16
+}
+
+func (p *pairs) Len() int { return len(p.to) }
+func (p *pairs) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(p.to[i], p.to[j]), cmp.Compare(p.chunk[i], p.chunk[j])) < 0
+}
+func (p *pairs) Swap(i, j int) {
+	p.to[i], p.to[j] = p.to[j], p.to[i]
+	p.chunk[i], p.chunk[j] = p.chunk[j], p.chunk[i]
+	p.count[i], p.count[j] = p.count[j], p.count[i]
+}
+
+// part is the pairs from i to j, in place.
+func (p *pairs) part(i, j int) *pairs { return &pairs{p.to[i:j], p.chunk[i:j], p.count[i:j]} }
+
+// candidate is a relation before its chunks are listed.
+type candidate struct {
+	weight   float64
+	a, b     int32
+	count    int32
+	from, to int // in pairs
+}
+
 // relations weighs the pairs that stand together by their share of mutual
-// information: how often they do, times how much more often than by chance.
-func (g *Graph) relations(all []Contribution, into map[string]string, o Options) {
-	type pair struct {
-		a, b, chunk int32
-		count       int32
-	}
-	var pairs []pair
-	sentences := 0
-	for i := range all {
-		x := &all[i].Extraction
-		sentences += x.Sentences
-		for _, l := range x.Links {
-			a, okA := g.byKey[resolved(into, x.Mentions[l.A].Key.Value())]
-			b, okB := g.byKey[resolved(into, x.Mentions[l.B].Key.Value())]
-			if okA && okB && a != b {
-				pairs = append(pairs, pair{min(a, b), max(a, b), int32(i), int32(l.Count)})
+// information: how often they do, times how much more often than by chance. The
+// lightest beyond the bound, and the weakest share of the rest, are left out.
+func (g *Graph) relations(f *fold, entityOf []int32, o Options) {
+	each := func(do func(a, b, chunk int32, count uint16)) {
+		for i := range f.all {
+			of := f.mentions(i)
+			for _, l := range f.all[i].Extraction.Links {
+				if a, b := entityOf[of[l.A]], entityOf[of[l.B]]; a >= 0 && b >= 0 && a != b {
+					do(min(a, b), max(a, b), int32(i), l.Count)
+				}
 			}
 		}
 	}
-	slices.SortFunc(pairs, func(x, y pair) int {
-		return cmp.Or(cmp.Compare(x.a, y.a), cmp.Compare(x.b, y.b), cmp.Compare(x.chunk, y.chunk))
+	// Counted, then filled in: a slice that grows holds twice as much for a while.
+	next := make([]int, len(g.Entities)+1)
+	each(func(a, _, _ int32, _ uint16) { next[a+1]++ })
+	for a := range g.Entities {
+		next[a+1] += next[a]
+	}
+	n := next[len(g.Entities)]
+	all := &pairs{make([]int32, n), make([]int32, n), make([]uint16, n)}
+	each(func(a, b, chunk int32, count uint16) {
+		at := next[a]
+		all.to[at], all.chunk[at], all.count[at] = b, chunk, count
+		next[a]++ // ends where the next one began
 	})
-	for i := 0; i < len(pairs); {
-		r := Relation{A: pairs[i].a, B: pairs[i].b}
-		for ; i < len(pairs) && pairs[i].a == r.A && pairs[i].b == r.B; i++ {
-			r.Count += int(pairs[i].count)
-			if n := len(r.Chunks); n == 0 || r.Chunks[n-1] != pairs[i].chunk {
-				r.Chunks = append(r.Chunks, pairs[i].chunk)
+	sentences := 0
+	for i := range f.all {
+		sentences += f.all[i].Extraction.Sentences
+	}
+	heavier := func(x, y candidate) int {
+		return cmp.Or(cmp.Compare(y.weight, x.weight), cmp.Compare(x.a, y.a), cmp.Compare(x.b, y.b))
+	}
+	var best []candidate
+	found, begin := 0, 0
+	for a := range g.Entities {
+		end := next[a]
+		sort.Sort(all.part(begin, end))
+		for i := begin; i < end; {
+			c := candidate{a: int32(a), b: all.to[i], from: i}
+			for ; i < end && all.to[i] == c.b; i++ {
+				c.count += int32(all.count[i])
+			}
+			c.to = i
+			chance := float64(g.Entities[c.a].Count) * float64(g.Entities[c.b].Count) / float64(max(sentences, 1))
+			if c.weight = float64(c.count) * math.Log2(1+float64(c.count)/chance); c.weight <= 0 {
+				continue
+			}
+			found++
+			if best = append(best, c); len(best) >= 2*o.MaxRelations+1024 {
+				slices.SortFunc(best, heavier)
+				best = best[:o.MaxRelations]
 			}
 		}
-		chance := float64(g.Entities[r.A].Count) * float64(g.Entities[r.B].Count) / float64(max(sentences, 1))
-		if r.Weight = float64(r.Count) * math.Log2(1+float64(r.Count)/chance); r.Weight > 0 {
-			g.Relations = append(g.Relations, r)
+		begin = end
+	}
+	slices.SortFunc(best, heavier)
+	best = best[:min(len(best), o.MaxRelations)]
+	g.DroppedRelations = found - len(best)
+	best = best[:strongest(best, o.WeakestShare)]
+	g.Relations = make([]Relation, len(best))
+	for i, c := range best {
+		chunks := make([]int32, 0, c.to-c.from)
+		for _, chunk := range all.chunk[c.from:c.to] {
+			if n := len(chunks); n == 0 || chunks[n-1] != chunk {
+				chunks = append(chunks, chunk)
+			}
 		}
+		g.Relations[i] = Relation{A: c.a, B: c.b, Count: int(c.count), Weight: c.weight, Chunks: chunks}
 	}
-	slices.SortStableFunc(g.Relations, func(x, y Relation) int { return cmp.Compare(y.Weight, x.Weight) })
-	if len(g.Relations) > o.MaxRelations {
-		g.DroppedRelations = len(g.Relations) - o.MaxRelations
-		g.Relations = slices.Clone(g.Relations[:o.MaxRelations])
+}
+
+// pruneLeast relations are in a graph whose weakest are left out: of a few, each
+// may matter.
+const pruneLeast = 100
+
+// strongest is how many relations, heaviest first, stay without the weakest share.
+// Those that weigh as much as the lightest that stays, stay too.
+func strongest(best []candidate, share float64) int {
+	n := int(float64(len(best)) * share)
+	if len(best) < pruneLeast || n == 0 {
+		return len(best)
 	}
+	keep := len(best) - n
+	for keep < len(best) && best[keep].weight == best[len(best)-n-1].weight {
+		keep++
+	}
+	return keep
 }
 
 // hubShare of all entities, in a graph of at least hubLeast, is how many
@@ -251,21 +425,8 @@ const (
 	hubLeast = 50
 )
 
-// pruneLeast relations are in a graph whose weakest are left out: of a few, each
-// may matter.
-const pruneLeast = 100
-
-// prune leaves out the weakest relations, and then the entities without any.
-func (g *Graph) prune(o Options) {
-	if n := int(float64(len(g.Relations)) * o.WeakestShare); len(g.Relations) >= pruneLeast && n > 0 {
-		// Those that weigh as much as the lightest that stays, stay too.
-		least := g.Relations[len(g.Relations)-n-1].Weight
-		keep := len(g.Relations) - n
-		for keep < len(g.Relations) && g.Relations[keep].Weight == least {
-			keep++
-		}
-		g.Relations = slices.Clone(g.Relations[:keep])
-	}
+// prune leaves out the entities without relations.
+func (g *Graph) prune() {
 	for _, r := range g.Relations {
 		g.Entities[r.A].Degree++
 		g.Entities[r.B].Degree++
@@ -342,8 +503,31 @@ func (g *Graph) index() {
 		}
 	}
 	g.near = make([][]int32, len(g.Entities))
+	for i := range g.Entities {
+		g.near[i] = make([]int32, 0, g.Entities[i].Degree)
+	}
 	for i, r := range g.Relations { // heaviest first
 		g.near[r.A] = append(g.near[r.A], int32(i))
 		g.near[r.B] = append(g.near[r.B], int32(i))
 	}
+}
+
+// Size is about what the graph takes in memory, in bytes.
+func (g *Graph) Size() int64 {
+	n := 0
+	for i := range g.Sources {
+		s := &g.Sources[i]
+		n += 96 + len(s.ChunkID) + 8*len(s.Pages) + 40*len(s.Boxes)
+	}
+	for i := range g.Entities {
+		e := &g.Entities[i]
+		n += 250 + 3*len(e.Key) + len(e.Name) + 4*len(e.Chunks) // with its places in the maps
+	}
+	for i := range g.Relations {
+		n += 64 + 4*len(g.Relations[i].Chunks)
+	}
+	for i := range g.Communities {
+		n += 80 + len(g.Communities[i].Title) + 4*len(g.Communities[i].Entities)
+	}
+	return int64(n)
 }

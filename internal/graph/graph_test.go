@@ -55,11 +55,11 @@ func TestNamesAreFound(t *testing.T) {
 }
 
 func TestTypesFollowTheWordsOfANamesEnd(t *testing.T) {
-	got := map[string]string{}
+	got := map[string]Type{}
 	for _, m := range Extract("Siemens AG hired Dr. Meyer in Berlin for the notice period.", "en", false).Mentions {
 		got[m.Key.Value()] = m.Type
 	}
-	want := map[string]string{"siemens ag": TypeOrganization, "meyer": TypePerson, "berlin": TypeName, "notice period": TypeTerm}
+	want := map[string]Type{"siemens ag": TypeOrganization, "meyer": TypePerson, "berlin": TypeName, "notice period": TypeTerm}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
@@ -88,7 +88,7 @@ func FuzzExtract(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text, language string) {
 		x := Extract(text, language, len(text)%2 == 0)
 		for _, l := range x.Links {
-			if l.A < 0 || l.A >= l.B || l.B >= len(x.Mentions) || l.Count < 1 {
+			if l.A >= l.B || int(l.B) >= len(x.Mentions) || l.Count < 1 {
 				t.Fatalf("a link is %+v of %d", l, len(x.Mentions))
 			}
 		}

@@ -1,79 +1,67 @@
 package graph
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
+	"unique"
 )
-
-// resolved follows the unions of a key.
-func resolved(into map[string]string, key string) string {
-	if k, ok := into[key]; ok {
-		return k
-	}
-	return key
-}
 
 // resolve finds keys that mean the same and notes why: a plural beside its
 // singular, and an acronym beside the one name that it abbreviates, where a
 // chunk holds both. No union rests on another, so that a wrong one does not
 // draw in others.
-func (g *Graph) resolve(all []Contribution) map[string]string {
-	acronyms := map[string][]int32{} // in capitals where they are written so, with their chunks
-	count := map[string]int{}
-	for i := range all {
-		for _, m := range all[i].Extraction.Mentions {
-			key := m.Key.Value()
-			count[key] += m.Count
-			if name := m.Name.Value(); isAcronym(name) {
-				acronyms[key] = append(acronyms[key], int32(i))
+func (f *fold) resolve() (unions []Union) {
+	for n, key := range f.keys {
+		if single := singular(key.Value()); single != "" {
+			if s, known := f.number[unique.Make(single)]; known {
+				f.into[n] = s
 			}
 		}
 	}
-	into := map[string]string{}
-	for key := range count {
-		if single := singular(key); single != "" && count[single] > 0 {
-			into[key] = single
+	acronyms := map[int32][]int32{} // in capitals where they are written so, with their chunks
+	for i := range f.all {
+		for k, n := range f.mentions(i) {
+			if isAcronym(f.all[i].Extraction.Mentions[k].Name.Value()) {
+				acronyms[n] = append(acronyms[n], int32(i))
+			}
 		}
 	}
+	byKey := func(a, b int32) int { return strings.Compare(f.keys[a].Value(), f.keys[b].Value()) }
 	// Of an acronym, the names that it may stand for in the chunks that have it.
-	for _, key := range sortedKeys(acronyms) {
-		found := map[string]int{}
-		for _, at := range acronyms[key] {
-			for _, m := range all[at].Extraction.Mentions {
-				if k := m.Key.Value(); initials(k) == key {
-					found[resolved(into, k)]++
+	for _, n := range slices.SortedFunc(maps.Keys(acronyms), byKey) {
+		found := map[int32]bool{}
+		for _, at := range acronyms[n] {
+			for _, k := range f.mentions(int(at)) {
+				if initials(f.keys[k].Value()) == f.keys[n].Value() {
+					found[f.into[k]] = true
 				}
 			}
 		}
-		if len(found) == 1 && into[key] == "" {
+		if len(found) == 1 && f.into[n] == n {
 			for k := range found {
-				into[key] = k
+				f.into[n] = k
 			}
 		}
 	}
+	var moved []int32
+	for n, k := range f.into {
+		if k != int32(n) {
+			moved = append(moved, int32(n))
+		}
+	}
+	slices.SortFunc(moved, byKey)
 	// A plural that leads to an acronym leads to its name.
-	for _, key := range sortedKeys(into) {
-		k := into[key]
-		reason := "plural"
-		if _, ok := acronyms[key]; ok && initials(k) == key {
+	for _, n := range moved {
+		k, reason := f.into[n], "plural"
+		if _, ok := acronyms[n]; ok && initials(f.keys[k].Value()) == f.keys[n].Value() {
 			reason = "acronym"
 		}
-		if further, ok := into[k]; ok {
-			into[key], k = further, further
-		}
-		g.Unions = append(g.Unions, Union{key, k, reason})
+		f.into[n] = f.into[k]
+		unions = append(unions, Union{f.keys[n].Value(), f.keys[f.into[n]].Value(), reason})
 	}
-	return into
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
+	return unions
 }
 
 func isAcronym(name string) bool {

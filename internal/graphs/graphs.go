@@ -1,8 +1,9 @@
 // Package graphs holds the graphs of datasets: it reads the chunks that search
 // may show, has package graph make a graph of them, and answers searches,
 // neighbours and exports from it. A graph is a view in memory. It is made when
-// it is first asked for, and what changed since is read before the next answer;
-// nothing of it is stored, so that a deletion leaves nothing behind.
+// it is first asked for, what changed since is read before the next answer, and
+// it is forgotten when nobody asks any more; nothing of it is stored, so that a
+// deletion leaves nothing behind.
 package graphs
 
 import (
@@ -12,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -27,6 +29,9 @@ import (
 
 // Store is what is read of the database.
 type Store interface {
+	// DatasetStamp is another one after each change of what DatasetResults and
+	// Visible say of the dataset.
+	DatasetStamp(ctx context.Context, tenantID, datasetID string) (string, error)
 	DatasetResults(ctx context.Context, tenantID, datasetID, after string, limit int) ([]taskstore.LiveResult, error)
 	Visible(ctx context.Context, tenantID string, rangeIDs []string) (map[string]taskstore.VisibleRange, error)
 }
@@ -34,14 +39,17 @@ type Store interface {
 // Bounds of a Service. Zero fields are as the constants below say.
 type Bounds struct {
 	Chunks int           // of a dataset, for a graph of it
-	Graphs int           // that are held at once
+	Bytes  int64         // that graphs take together, about; the one that was asked for last may take more
+	Idle   time.Duration // after which a graph is forgotten that nobody asks for
 	Fresh  time.Duration // within which a graph is not compared with the dataset again
 	Wait   time.Duration // for a graph that is being made
 }
 
 const (
 	maxChunks   = 100_000
-	maxGraphs   = 4
+	maxBytes    = 512 << 20 // one of 10,000 chunks of 300 words takes about 100 MB
+	idle        = 10 * time.Minute
+	rest        = 10 * time.Second // before a graph is tried again that could not be made
 	fresh       = time.Second
 	wait        = 10 * time.Second
 	buildTime   = 15 * time.Minute
@@ -61,20 +69,25 @@ type Service struct {
 
 	mu    sync.Mutex
 	held  []*dataset // used last first
+	sweep *time.Timer
 	build sync.Mutex // one graph is made at a time
 }
 
 type dataset struct {
 	tenantID, id string
+	used         time.Time // guarded by Service.mu, as is size
+	size         int64     // bytes, 0 until it is made
 
 	mu      sync.Mutex
 	ranges  map[string]*contents
-	view    *View // nil until it is first made
+	view    *View  // nil until it is first made
+	stamp   string // of the dataset when it was read
 	checked time.Time
 	running chan struct{} // closed at the end of the refresh that goes on; nil for none
 	done    int           // ranges that this refresh has read
 	of      int
-	err     error // of the last refresh
+	err     error     // of the last refresh
+	again   time.Time // when it may be tried again
 }
 
 // contents are the contributions of one range.
@@ -82,6 +95,14 @@ type contents struct {
 	key    string // of the artifact
 	hidden string // chunks that people changed, sorted
 	all    []graph.Contribution
+}
+
+func (c *contents) size() int64 {
+	n := int64(200 + len(c.key) + len(c.hidden))
+	for i := range c.all {
+		n += 96 + c.all[i].Extraction.Size() // the graph counts the pages, the boxes and the id
+	}
+	return n
 }
 
 // View is the graph of a dataset at one moment.
@@ -92,6 +113,7 @@ type View struct {
 	Failed  int  // ranges that could not be read
 
 	keys map[string]string // of the artifacts, by range
+	size int64             // bytes, with what it was made from
 }
 
 // View returns the graph of a dataset, as it is now where that is known within
@@ -100,7 +122,7 @@ type View struct {
 func (s *Service) View(ctx context.Context, tenantID, datasetID string) (*View, error) {
 	d := s.of(tenantID, datasetID)
 	d.mu.Lock()
-	if d.running == nil && (d.view == nil || time.Since(d.checked) >= cmp.Or(s.Bounds.Fresh, fresh)) {
+	if d.running == nil && !time.Now().Before(d.again) && (d.view == nil || time.Since(d.checked) >= cmp.Or(s.Bounds.Fresh, fresh)) {
 		d.running = make(chan struct{})
 		d.done, d.of = 0, 0
 		go s.refresh(context.WithoutCancel(ctx), d)
@@ -132,8 +154,7 @@ func (s *Service) View(ctx context.Context, tenantID, datasetID string) (*View, 
 	return d.view, nil
 }
 
-// of finds or makes the place of a dataset, and forgets the ones that were not
-// asked for the longest.
+// of finds or makes the place of a dataset.
 func (s *Service) of(tenantID, datasetID string) *dataset {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,9 +164,49 @@ func (s *Service) of(tenantID, datasetID string) *dataset {
 		d = s.held[i]
 		s.held = slices.Delete(s.held, i, i+1)
 	}
+	d.used = time.Now()
 	s.held = slices.Insert(s.held, 0, d)
-	s.held = slices.Clip(s.held[:min(len(s.held), cmp.Or(s.Bounds.Graphs, maxGraphs))])
+	s.forget()
 	return d
+}
+
+// forget drops the graphs that nobody has asked for in a while, and those that
+// were not asked for the longest while all take more than they may. s.mu is held.
+func (s *Service) forget() {
+	now, most, sum := time.Now(), cmp.Or(s.Bounds.Bytes, maxBytes), int64(0)
+	keep := s.held[:0]
+	for i, d := range s.held {
+		sum += d.size + emptySize
+		if i == 0 && now.Sub(d.used) < cmp.Or(s.Bounds.Idle, idle) || i > 0 && sum <= most && now.Sub(d.used) < cmp.Or(s.Bounds.Idle, idle) || d.busy() {
+			keep = append(keep, d)
+		} else {
+			sum -= d.size + emptySize
+		}
+	}
+	clear(s.held[len(keep):])
+	s.held = keep
+	if s.sweep != nil {
+		s.sweep.Stop()
+		s.sweep = nil
+	}
+	if len(s.held) > 0 {
+		s.sweep = time.AfterFunc(cmp.Or(s.Bounds.Idle, idle), func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.forget()
+		})
+	}
+}
+
+// emptySize is about what a dataset takes of which there is nothing.
+const emptySize = 1 << 10
+
+// busy reports whether a refresh goes on: a graph that was dropped meanwhile would
+// be made twice.
+func (d *dataset) busy() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.running != nil
 }
 
 // refresh brings a graph to what the dataset is now.
@@ -154,16 +215,48 @@ func (s *Service) refresh(ctx context.Context, d *dataset) {
 	defer cancel()
 	s.build.Lock()
 	defer s.build.Unlock()
-	ranges, view, err := s.read(ctx, d)
+	ranges, view, stamp, err := s.tryRead(ctx, d)
+	s.mu.Lock()
+	if err == nil {
+		d.size = view.size
+	}
+	s.forget() // before anybody has the new one
+	s.mu.Unlock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.err = err; err == nil {
-		d.ranges, d.view, d.checked = ranges, view, time.Now()
-	} else if s.Log != nil {
-		s.Log.WarnContext(ctx, "the graph of a dataset could not be made", "dataset", d.id, "error", err)
+		d.ranges, d.view, d.stamp, d.checked = ranges, view, stamp, time.Now()
+	} else {
+		if !errors.Is(err, sheaf.ErrUnavailable) {
+			d.again = time.Now().Add(rest)
+		}
+		if s.Log != nil {
+			s.Log.WarnContext(ctx, "the graph of a dataset could not be made", "dataset", d.id, "error", err)
+		}
 	}
 	close(d.running)
 	d.running = nil
+}
+
+// tryRead is read that fails where it panics: the process serves others too.
+func (s *Service) tryRead(ctx context.Context, d *dataset) (ranges map[string]*contents, view *View, stamp string, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = sheaf.Fail(sheaf.CategoryInternal, "graph_failed", "The graph of this dataset could not be made. Searches without a graph work; please report this with the diagnostics (sheaf diagnostics).")
+			if s.Log != nil {
+				buf := make([]byte, 4096)
+				s.Log.ErrorContext(ctx, "making a graph panicked", "dataset", d.id, "panic", r, "stack", string(buf[:runtime.Stack(buf, false)]))
+			}
+		}
+	}()
+	if stamp, err = s.Store.DatasetStamp(ctx, d.tenantID, d.id); err != nil {
+		return nil, nil, "", err
+	}
+	if d.view != nil && d.view.Failed == 0 && stamp == d.stamp {
+		return d.ranges, d.view, stamp, nil
+	}
+	ranges, view, err = s.read(ctx, d)
+	return ranges, view, stamp, err
 }
 
 // read lists what is live and reads what is new. Only one refresh of a dataset
@@ -236,11 +329,18 @@ func (s *Service) read(ctx context.Context, d *dataset) (map[string]*contents, *
 		v.Failed = failed
 		return now, &v, nil
 	}
-	var all []graph.Contribution
+	sum, size := 0, int64(0)
+	for _, c := range now {
+		sum += len(c.all)
+		size += c.size()
+	}
+	all := make([]graph.Contribution, 0, sum)
 	for _, c := range now {
 		all = append(all, c.all...)
 	}
-	return now, &View{Graph: graph.Build(all, graph.Options{}), BuiltAt: time.Now().UTC(), Failed: failed, keys: keys}, nil
+	v := &View{Graph: graph.Build(all, graph.Options{}), BuiltAt: time.Now().UTC(), Failed: failed, keys: keys}
+	v.size = size + v.Graph.Size()
+	return now, v, nil
 }
 
 // contribution is what a chunk adds: nothing where it is code.
@@ -381,7 +481,7 @@ func (s *Service) info(ctx context.Context, tenantID string, v *View, entities, 
 		if shown[i] = from != nil; !shown[i] {
 			continue
 		}
-		made := search.GraphEntity{ID: e.Key, Name: e.Name, Type: e.Type, Count: e.Count, Degree: e.Degree, Rank: e.Rank, Sources: from, Chunks: len(e.Chunks)}
+		made := search.GraphEntity{ID: e.Key, Name: e.Name, Type: e.Type.String(), Count: e.Count, Degree: e.Degree, Rank: e.Rank, Sources: from, Chunks: len(e.Chunks)}
 		if e.Community >= 0 {
 			made.Community = new(int(e.Community))
 		}

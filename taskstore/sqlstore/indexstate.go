@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -61,6 +62,25 @@ func (s *inventory) LiveResults(ctx context.Context, after string, limit int) ([
 // DatasetResults is LiveResults of one dataset.
 func (s *inventory) DatasetResults(ctx context.Context, tenantID, datasetID, after string, limit int) ([]taskstore.LiveResult, error) {
 	return s.liveResults(ctx, " AND d.tenant_id=? AND d.dataset_id=?", []any{tenantID, datasetID}, after, limit)
+}
+
+// DatasetStamp is another one after each change of what DatasetResults, and
+// Visible of its ranges, say of a dataset; at times also without one. A version
+// that is published raises the sum of versions, a new document is the greatest, a
+// deleted one is counted no more, and edits count theirs.
+func (s *inventory) DatasetStamp(ctx context.Context, tenantID, datasetID string) (string, error) {
+	row, err := first[struct {
+		Docs, Live, Changed     int64
+		Newest                  string
+		Edits, Versions, Edited int64
+	}](s.read(ctx), `SELECT COUNT(*) AS docs, COALESCE(SUM(d.live_gen), 0) AS live, COALESCE(MAX(d.updated_at), 0) AS changed, COALESCE(MAX(d.id), '') AS newest,
+			COALESCE(SUM(e.n), 0) AS edits, COALESCE(SUM(e.versions), 0) AS versions, COALESCE(MAX(e.edited), 0) AS edited
+		FROM documents d LEFT JOIN (SELECT doc_id, COUNT(*) AS n, SUM(version) AS versions, MAX(updated_at) AS edited FROM chunk_edits WHERE tenant_id=? GROUP BY doc_id) e ON e.doc_id=d.id
+		WHERE d.tenant_id=? AND d.dataset_id=? AND d.deleted_at=0`, tenantID, tenantID, datasetID)
+	if row == nil {
+		return "", err
+	}
+	return fmt.Sprint(*row), err
 }
 
 // liveResults lists those whose documents a condition holds for.

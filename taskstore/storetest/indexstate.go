@@ -74,8 +74,23 @@ func indexStateIsFenced(f *Fixture) {
 	if n, err := f.Store.LiveTotals(ctx); err != nil || n.Results != 6 || n.Chunks != 18 || n.Tokens != 180 {
 		f.T.Fatalf("live results add up to %+v, %v", n, err)
 	}
+	stamp := func() string {
+		v, err := f.Store.DatasetStamp(ctx, "t", "ds-t")
+		f.OK(err)
+		return v
+	}
+	before := stamp()
+	want(f, "stamp without a change", stamp(), before)
 	_, err := f.Store.DeleteDocuments(ctx, "t", []string{docs[0].ID})
 	f.OK(err)
+	if stamp() == before {
+		f.T.Fatal("the stamp of a dataset does not see a deletion")
+	}
+	before = stamp()
+	f.Document("t")
+	if stamp() == before {
+		f.T.Fatal("the stamp of a dataset does not see a new document")
+	}
 	if got := list(); len(got) != 4 {
 		f.T.Fatalf("after a deletion: live results of %v", got)
 	}
