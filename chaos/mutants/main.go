@@ -88,6 +88,16 @@ var mutants = []mutant{
 		"./taskstore/sqlstore", "TestContract/sqlite|TestModel/sqlite", none,
 	},
 	{
+		"flows: the end of a node that failed and is replaced wakes what reads it", "taskstore/sqlstore/tasks.go",
+		"if state == sheaf.TaskDone {\n\t\t\tif err := s.wakeChildren", "if false {\n\t\t\tif err := s.wakeChildren",
+		"./executor", "TestFlowsAgainstAModel/sqlite", none,
+	},
+	{
+		"flows: an output is named by the config of its node", "executor/nodes.go",
+		`n.Kind, n.Config, asked, inputs`, `n.Kind, asked, inputs`,
+		"./executor", "TestFlowsAgainstAModel/sqlite", none,
+	},
+	{
 		"post-filter: the database decides what is seen", "internal/search/search.go",
 		`return !ok || v.DocumentID`, `return false && !ok || ok && v.DocumentID`,
 		"./internal/search", ".", none,

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -26,6 +27,7 @@ type handle struct {
 	purgeLater   atomic.Bool            // deletions leave all purging to the keeper, in tests
 	vault        vault                  // set by Unlock
 	damage       atomic.Pointer[string] // what a damaged SQLite file was met with; nil for a sound one
+	fuse         func() error           // set by BreakBefore
 }
 
 // zombieDelay is when a deleted document is collected once more: a worker
@@ -52,6 +54,36 @@ func (s *handle) AdvanceClock(d time.Duration) { s.offset.Add(d.Milliseconds()) 
 // PurgeNothingNow makes deletions end as if their process died right behind
 // their transaction. It is for tests.
 func (s *handle) PurgeNothingNow() { s.purgeLater.Store(true) }
+
+// BreakBefore has each statement, and each end of a transaction that is sent
+// with others, fail with what f answers where that is not nil. It is for tests,
+// which let a process die between two statements, and is called before the store
+// is used.
+func (s *handle) BreakBefore(f func() error) error {
+	s.fuse = f
+	look := func(tx *gorm.DB) {
+		if err := f(); err != nil {
+			_ = tx.AddError(err)
+		}
+	}
+	var errs []error
+	for _, g := range []*gorm.DB{s.w, s.r} {
+		c := g.Callback()
+		errs = append(errs, c.Raw().Before("gorm:raw").Register("sheaf:fuse", look), c.Query().Before("gorm:query").Register("sheaf:fuse", look), c.Row().Before("gorm:row").Register("sheaf:fuse", look))
+		if s.r == s.w {
+			break
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// burn asks the fuse before what is sent beside gorm.
+func (s *handle) burn() error {
+	if s.fuse == nil {
+		return nil
+	}
+	return s.fuse()
+}
 
 // write starts a statement outside of a transaction.
 func (s *handle) write(ctx context.Context) *gorm.DB { return s.w.WithContext(ctx) }

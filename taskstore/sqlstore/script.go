@@ -147,6 +147,9 @@ func (s *handle) moveByScript(ctx context.Context, ids, ending []string, decide 
 	if len(ending) > 0 {
 		reads.add(parentsQuery, sortedUnique(ending))
 	}
+	if err := s.burn(); err != nil {
+		return err
+	}
 	text, args := reads.joined()
 	rows, err := conn.QueryContext(ctx, text, args...)
 	if err != nil {
@@ -178,6 +181,9 @@ func (s *handle) moveByScript(ctx context.Context, ids, ending []string, decide 
 				return err
 			}
 		}
+	}
+	if err := s.burn(); err != nil {
+		return err
 	}
 	writes.add("COMMIT")
 	text, args = writes.joined()
