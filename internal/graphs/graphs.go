@@ -47,7 +47,7 @@ type Bounds struct {
 
 const (
 	maxChunks   = 100_000
-	maxBytes    = 512 << 20 // one of 10,000 chunks of 300 words takes about 100 MB
+	maxBytes    = 512 << 20 // one of 10,000 chunks of 300 words takes about 200 MB
 	idle        = 10 * time.Minute
 	rest        = 10 * time.Second // before a graph is tried again that could not be made
 	fresh       = time.Second

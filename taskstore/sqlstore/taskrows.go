@@ -222,17 +222,31 @@ func (s *handle) resolveDeps(tx *gorm.DB, base taskBase, tasks []sheaf.NewTask) 
 	for _, r := range parents {
 		state[r.ID] = r.State
 	}
+	// A parent may exist under the id of an earlier split. All that exist are read
+	// at once: a graph of a hundred nodes may have ten thousand edges.
+	type place struct {
+		kind, node string
+		from, to   int
+	}
+	split := map[place]taskRow{}
+	if slices.ContainsFunc(tasks, func(t sheaf.NewTask) bool {
+		return slices.ContainsFunc(t.DependsOn, func(p string) bool { return inBatch[p] != nil })
+	}) {
+		rows, err := all[taskRow](tx, "SELECT id, state, kind, node, from_unit, to_unit FROM tasks WHERE doc_id=? AND gen=? AND kind<>'plan' ORDER BY id"+s.d.share, base.DocumentID, base.Generation)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, r := range rows {
+			split[place{r.Kind, r.Node, r.FromUnit, r.ToUnit}] = r
+		}
+	}
 	for _, t := range tasks {
 		for _, p := range t.DependsOn {
 			id := p
 			if parent := inBatch[p]; parent != nil {
-				// The parent may exist under the id of an earlier split.
-				old, err := first[taskRow](tx, "SELECT id, state FROM tasks WHERE doc_id=? AND gen=? AND kind=? AND node=? AND from_unit=? AND to_unit=?"+s.d.share,
-					base.DocumentID, base.Generation, string(parent.Kind), parent.Node, parent.Range.From, parent.Range.To)
+				old, exists := split[place{string(parent.Kind), parent.Node, parent.Range.From, parent.Range.To}]
 				switch {
-				case err != nil:
-					return nil, nil, err
-				case old != nil:
+				case exists:
 					id, state[old.ID] = old.ID, old.State
 				case parent.Done != nil:
 					state[id] = string(sheaf.TaskDone)
