@@ -343,10 +343,11 @@ func (s *Service) read(ctx context.Context, d *dataset) (map[string]*contents, *
 	return now, v, nil
 }
 
-// contribution is what a chunk adds: nothing where it is code.
+// contribution is what a chunk adds: nothing where it is code, or says once more
+// what other chunks say.
 func contribution(k *sheaf.Chunk, rangeID string, v *taskstore.VisibleRange) graph.Contribution {
 	c := graph.Contribution{Source: graph.Source{DocumentID: v.DocumentID, RangeID: rangeID, ChunkID: k.ID, Pages: k.Pages, Boxes: k.Boxes}}
-	if k.Kind != sheaf.ChunkCode {
+	if k.Kind != sheaf.ChunkCode && k.Kind != sheaf.ChunkSummary {
 		c.Extraction = graph.Extract(k.Text, k.Language, k.Kind == sheaf.ChunkTable)
 	}
 	return c

@@ -166,6 +166,16 @@ func TestUnchangedDatasetIsNotListed(t *testing.T) {
 	}
 }
 
+// A summary says once more what its chunks say: it is no further support.
+func TestSummariesCountForNothing(t *testing.T) {
+	if c := contribution(&sheaf.Chunk{Kind: sheaf.ChunkSummary, Language: "en", Text: texts[0]}, "r", &taskstore.VisibleRange{}); len(c.Extraction.Mentions) > 0 {
+		t.Errorf("a summary names %d entities", len(c.Extraction.Mentions))
+	}
+	if c := contribution(&sheaf.Chunk{Kind: sheaf.ChunkText, Language: "en", Text: texts[0]}, "r", &taskstore.VisibleRange{}); len(c.Extraction.Mentions) == 0 {
+		t.Error("its chunks name none")
+	}
+}
+
 func TestGraphsAreBoundedByBytes(t *testing.T) {
 	store, blobs := &shelf{}, opened(t)
 	for _, d := range []string{"a", "b", "c"} {

@@ -67,7 +67,8 @@ func (s *inventory) DatasetResults(ctx context.Context, tenantID, datasetID, aft
 // DatasetStamp is another one after each change of what DatasetResults, and
 // Visible of its ranges, say of a dataset; at times also without one. A version
 // that is published raises the sum of versions, a new document is the greatest, a
-// deleted one is counted no more, and edits count theirs.
+// deleted one is counted no more, edits count theirs, and what runs left is of
+// other ranges, times and sizes.
 func (s *inventory) DatasetStamp(ctx context.Context, tenantID, datasetID string) (string, error) {
 	row, err := first[struct {
 		Docs, Live, Changed     int64
@@ -80,7 +81,15 @@ func (s *inventory) DatasetStamp(ctx context.Context, tenantID, datasetID string
 	if row == nil {
 		return "", err
 	}
-	return fmt.Sprint(*row), err
+	runs, err := first[struct {
+		Results, Size, Newest int64
+		First, Last           string
+	}](s.read(ctx), `SELECT COUNT(*) AS results, COALESCE(SUM(chunk_count+token_count), 0) AS size, COALESCE(MAX(created_at), 0) AS newest, COALESCE(MIN(range_id), '') AS first, COALESCE(MAX(range_id), '') AS last
+		FROM run_results WHERE tenant_id=? AND dataset_id=?`, tenantID, datasetID)
+	if runs == nil {
+		return "", err
+	}
+	return fmt.Sprint(*row, *runs), err
 }
 
 // liveResults lists those whose documents a condition holds for.

@@ -250,7 +250,17 @@ func testRunResults(t *testing.T, b *bench) {
 			}
 		}
 	}
+	stamp := func() string {
+		t.Helper()
+		v, err := b.DatasetStamp(b.ctx, b.tenant, b.dataset.ID)
+		b.ok(err)
+		return v
+	}
+	before := stamp()
 	b.ok(put("a", 0, nil, one))
+	if stamp() == before {
+		t.Fatal("the stamp of a dataset does not see what a run left")
+	}
 	b.ok(put("b", 0, nil, two))
 	b.ok(put("both", 1, nil, one, two))
 	b.same("visible", seen("a", "b", "both", "none"), []string{"a@one.txt", "b@two.txt", "both@one.txt"})
@@ -281,7 +291,11 @@ func testRunResults(t *testing.T, b *bench) {
 	b.same("results", []any{len(results), results[0].Name, len(of), of[0].Chunks, of[0].DocumentID}, []any{2, "name-a", 1, 2, one})
 
 	// In place of another: that one goes to the collector.
+	before = stamp()
 	b.ok(put("a2", 0, []string{sheaf.RunRangePrefix + "a"}, one))
+	if stamp() == before {
+		t.Fatal("the stamp of a dataset does not see that a result was replaced")
+	}
 	b.same("replaced", seen("a", "a2"), []string{"a2@one.txt"})
 	waits := func(doc, id string) (yes bool) {
 		t.Helper()
