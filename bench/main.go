@@ -106,8 +106,10 @@ var measures = []measure{
 	{[]string{"promotion"}, func(ctx context.Context, b *bench) error { return b.promotion(ctx) }},
 	{[]string{"upload.tiny"}, func(ctx context.Context, b *bench) error { return b.tinyUploads(ctx) }},
 	{[]string{"queue.first"}, func(ctx context.Context, b *bench) error { return b.firstHint(ctx) }},
-	{[]string{"facades"}, func(ctx context.Context, b *bench) error { return b.facades(ctx) }},
 	{[]string{"fold"}, func(ctx context.Context, b *bench) error { return b.fold(ctx) }},
+	{[]string{"facades.tika", "facades.docling", "facades.openwebui", "facades.openai", "facades.ragflow"}, func(ctx context.Context, b *bench) error { return b.facades(ctx) }},
+	{[]string{"facades.crowd"}, func(ctx context.Context, b *bench) error { return b.facadeCrowds(ctx) }},
+	{[]string{"facades.dify"}, func(ctx context.Context, b *bench) error { return b.facadeSearch(ctx) }},
 	{[]string{"queue.latency"}, func(ctx context.Context, b *bench) error { return b.queueLatency(ctx) }},
 }
 
