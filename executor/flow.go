@@ -65,11 +65,6 @@ func (p *Planner) program(ctx context.Context, doc *sheaf.Document) (*program, e
 			if out.own, err = flow.Settings(n, out.own); err != nil {
 				return nil, fmt.Errorf("node %s of flow %s: %w", n.ID, out.ref, err)
 			}
-		default:
-			if version := flow.Asks(n.Kind); version > 0 {
-				out.asked[n.ID] = fmt.Sprintf("%s %d\n", p.Chat, version)
-				out.chat += out.asked[n.ID]
-			}
 		case "enrich":
 			asked, err := flow.Settings(n, doc.ParseConfig)
 			if err != nil {
@@ -77,6 +72,11 @@ func (p *Planner) program(ctx context.Context, doc *sheaf.Document) (*program, e
 			}
 			out.asked[n.ID] = fmt.Sprintf("%s %d %d %t\n", enrich.Fingerprint(asked, p.Chat), asked.AutoKeywords.V, asked.AutoQuestions.V, asked.AutoContext.V)
 			out.chat += out.asked[n.ID]
+		default:
+			if version := flow.Asks(n.Kind); version > 0 {
+				out.asked[n.ID] = fmt.Sprintf("%s %d\n", p.Chat, version)
+				out.chat += out.asked[n.ID]
+			}
 		}
 	}
 	return out, nil

@@ -29,7 +29,7 @@ type SpendStore interface {
 // loses no attempt: once the cap is raised, or the day is over, it goes on.
 const parkedFor = 20 * time.Second
 
-type spender struct{ task *sheaf.Task }
+type spender struct{}
 
 // spending has what is asked under the context counted against the task's caps.
 func spending(ctx context.Context, t *sheaf.Task) context.Context {
