@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"sheaf"
@@ -142,10 +143,13 @@ var errCut = errors.New("cut off here")
 // ended there.
 type cutting struct {
 	executor.RunStore
+	mu   sync.Mutex // a run asks several questions at once
 	left int
 }
 
 func (c *cutting) step() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.left--; c.left < 0 {
 		return errCut
 	}
@@ -274,11 +278,14 @@ func TestBudgetParksARun(t *testing.T) {
 // deleting deletes a document when it is asked about.
 type deleting struct {
 	executor.RunStore
+	mu  sync.Mutex
 	now func()
 }
 
 func (d *deleting) NoteRunItem(ctx context.Context, tenant, name, key string, docs []string) error {
 	err := d.RunStore.NoteRunItem(ctx, tenant, name, key, docs)
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if now := d.now; now != nil {
 		d.now = nil
 		now()
