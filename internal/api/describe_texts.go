@@ -410,6 +410,7 @@ var bodyExamples = map[string]any{
 	"run-doctor":             object{"repair": false},
 	"create-embeddings":      object{"input": []string{"notice period of the lease"}, "input_type": "query"},
 	"create-query":           object{"question": "What is the fee?", "expected": []object{{"text": "the fee is 12 EUR"}}},
+	"generate-queries":       object{"from": "headings", "limit": 20},
 	"put-query":              object{"question": "What is the fee since 2026?", "expected": []object{{"text": "the fee is 12 EUR"}}},
 	"import-queries":         object{"queries": []object{{"question": "Who signs?", "expected": []object{{"text": "signed by the board"}}}}},
 	"create-flow":            object{"toml": exampleFlow},
