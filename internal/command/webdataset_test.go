@@ -322,7 +322,7 @@ func testDatasetSettings(t *testing.T, s *service, b *browser) {
 	b.sees(".dataset-settings [role=status]", "Saved")
 	var ds sheaf.Dataset
 	s.get("/v1/datasets/rules", &ds)
-	if got, _ := json.Marshal(ds.ParseConfig); string(got) != `{"chunk_token_num":64,"pages":[[1,3],[7,7]],"toc_extraction":true}` {
+	if got, _ := json.Marshal(ds.ParseConfig); string(got) != `{"chunk_token_num":64,"toc_extraction":true,"pages":[[1,3],[7,7]]}` {
 		t.Errorf("the settings are %s", got)
 	}
 	// A field that is emptied takes its default again, and the others stay.

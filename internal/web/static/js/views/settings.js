@@ -45,6 +45,8 @@ export async function view({ root, params, signal }) {
   title(`${ds.name}, settings`);
   const properties = api.components.schemas.ParseConfig.properties;
   const known = groups.flatMap(([, keys]) => keys), rest = Object.keys(properties).filter((k) => !known.includes(k));
+  /** What was changed since this was opened: the documents that are there may take all of it at once. @type {Set<string>} */
+  const changed = new Set();
   const message = el("div"), save = el("button", { class: "primary" }, "Save");
 
   /** @param {string} key */
@@ -78,9 +80,10 @@ export async function view({ root, params, signal }) {
       save.disabled = true;
       const old = ds.name;
       ds = await send(base, change, "PATCH");
+      for (const k of Object.keys(config)) changed.add(k);
       announce("Saved");
       if (ds.name !== old && params.ds === old) return go(`/datasets/${encodeURIComponent(ds.name)}/settings`, { replace: true });
-      draw(message, el("p", { role: "status" }, "Saved. Documents that come from now on are read so. ", change.parser_config && ds.documents ? button(`Parse the ${plural(ds.documents, "present document")} again…`, () => void again(Object.keys(config)), { class: "link" }) : ""));
+      draw(message, el("p", { role: "status" }, "Saved. Documents that come from now on are read so. ", change.parser_config && ds.documents ? button(`Parse the ${plural(ds.documents, "present document")} again…`, () => void again([...changed]), { class: "link" }) : ""));
     } catch (err) {
       // The server names the setting in its sentence.
       const at = [...form.querySelectorAll("[name]")].find((i) => new RegExp(`\\b${i.getAttribute("name")}\\b`).test(/** @type {Error} */ (err).message));
