@@ -26,12 +26,12 @@ const mindmapInstruction = "You name the topics of a text. Answer with the name 
 
 // MindmapResult is what a run of mindmap came to.
 type MindmapResult struct {
-	Documents int          `json:"documents"` // that have a mind map
-	Made      int          `json:"made"`      // of them now
-	Kept      int          `json:"kept"`
-	Gone      int          `json:"gone,omitempty"`
-	Failed    int          `json:"failed,omitempty"` // topics that the model failed at, which have key phrases for now
-	Reasons   []RunTrouble `json:"reasons,omitempty"`
+	Documents int      `json:"documents"` // that have a mind map
+	Made      int      `json:"made"`      // of them now
+	Kept      int      `json:"kept"`
+	Gone      int      `json:"gone,omitempty"`
+	Failed    int      `json:"failed,omitempty"` // topics that the model failed at, which have key phrases for now
+	Reasons   troubles `json:"reasons,omitempty"`
 }
 
 // Run implements RunKind.
@@ -47,52 +47,25 @@ func (Mindmap) Run(ctx context.Context, r *DatasetRun) (end taskstore.RunEnd, er
 }
 
 func mindmaps(ctx context.Context, r *DatasetRun, out *MindmapResult) error {
-	there, err := r.Results(ctx)
+	name := func(d taskstore.RunDocument) string {
+		return name32("mindmap", strconv.Itoa(mindmapVersion), r.Asks(), r.Model(), d.ID, strconv.Itoa(d.Generation), strconv.Itoa(d.Version))
+	}
+	makes := func(ctx context.Context, d taskstore.RunDocument, name string, instead []string) (taskstore.RunResult, bool, error) {
+		res, err := mindmapOf(ctx, r, d, name, instead, out)
+		return res, err == nil, err
+	}
+	all, gone, err := r.eachDocument(ctx, name, makes, func(_ taskstore.RunDocument, _ taskstore.RunResult, kept bool) {
+		if out.Documents++; kept {
+			out.Kept++
+		} else {
+			out.Made++
+		}
+	})
+	out.Gone = gone
 	if err != nil {
 		return err
 	}
-	byName, byDoc, keep := map[string]taskstore.RunResult{}, map[string][]string{}, map[string]bool{}
-	for _, res := range there {
-		byName[res.Name] = res
-		byDoc[res.DocumentID] = append(byDoc[res.DocumentID], res.RangeID)
-	}
-	var docs []taskstore.RunDocument
-	if err := r.Documents(ctx, func(d taskstore.RunDocument) error { docs = append(docs, d); return nil }); err != nil {
-		return err
-	}
-	out.Gone = r.DatasetRun.Documents - len(docs)
-	for i, d := range docs {
-		name := name32("mindmap", strconv.Itoa(mindmapVersion), r.Asks(), r.Model(), d.ID, strconv.Itoa(d.Generation), strconv.Itoa(d.Version))
-		res, have := byName[name]
-		if have {
-			out.Kept++
-		} else {
-			if err := r.Turn(); err != nil {
-				return err
-			}
-			res, err = mindmapOf(ctx, r, d, name, byDoc[d.ID], out)
-			if errors.Is(err, ErrDocumentGone) {
-				out.Gone++
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			out.Made++
-		}
-		keep[res.RangeID] = true
-		out.Documents++
-		if err := r.Report(ctx, "documents", i+1, len(docs)); err != nil {
-			return err
-		}
-	}
-	var stale []string
-	for _, res := range there {
-		if !keep[res.RangeID] {
-			stale = append(stale, res.RangeID)
-		}
-	}
-	return r.Drop(ctx, stale)
+	return r.dropOthers(ctx, all)
 }
 
 // mindmapOf makes and stores the mind map of a document.
@@ -110,9 +83,7 @@ func mindmapOf(ctx context.Context, r *DatasetRun, d taskstore.RunDocument, name
 		case err != nil && unusable(err):
 			out.Failed++
 			f := sheaf.AsFailure(err, "")
-			if len(out.Reasons) < maxTold {
-				out.Reasons = append(out.Reasons, RunTrouble{DocumentID: d.ID, Code: f.Code, Message: clipText(f.Message, 300)})
-			}
+			out.Reasons.add(RunTrouble{DocumentID: d.ID, Code: f.Code, Message: f.Message})
 			return "", nil
 		}
 		return answer, err

@@ -169,13 +169,12 @@ func (p *program) sinksLast() []*flow.Node {
 	return order
 }
 
-// nodeName names the output of a node by all that makes it: two xxhash64 of its
-// kind, the version of the code, its config, what it asks a model, and the names
-// of what it reads; 32 hex.
+// nodeName names the output of a node by all that makes it: its kind, the version
+// of the code, its config, what it asks a model, and the names of what it reads;
+// 32 hex.
 func nodeName(n *flow.Node, asked string, inputs []string) string {
 	b, _ := json.Marshal([]any{"node", codeOfNode, n.Kind, n.Config, asked, inputs}) // it was JSON
-	first := xxhash.Sum64(b)
-	return fmt.Sprintf("%016x%016x", first, xxhash.Sum64(append(strconv.AppendUint(nil, first, 16), b...)))
+	return hash32(b)
 }
 
 // needed drops the tasks of nodes whose outputs nobody will read: those that

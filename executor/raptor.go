@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
-	"github.com/cespare/xxhash/v2"
 	"golang.org/x/sync/errgroup"
 
 	"sheaf"
@@ -38,7 +38,6 @@ const (
 	raptorTries    = 3   // of a question whose answer is of no use
 	maxSummaryBox  = 100 // boxes of a summary
 	maxSummaryPage = 1000
-	maxTold        = 20     // failures and documents left out that the result names
 	maxRoots       = 20_000 // documents that are summed up together
 	failedMark     = "!"    // ends the name of a result with summaries that are to be tried again
 )
@@ -47,29 +46,14 @@ const raptorInstruction = "You write summaries for search. Answer in the languag
 
 // RaptorResult is what a run of raptor came to.
 type RaptorResult struct {
-	Documents int          `json:"documents"`         // that have their summaries
-	Made      int          `json:"made"`              // summaries that this attempt made
-	Kept      int          `json:"kept"`              // documents whose summaries were there
-	Summaries int          `json:"summaries"`         // there are now
-	Skipped   int          `json:"skipped,omitempty"` // documents that are left out: see Reasons
-	Gone      int          `json:"gone,omitempty"`    // documents that went or changed meanwhile
-	Failed    int          `json:"failed,omitempty"`  // summaries that the model failed at, and that are sentences of the text for now
-	Reasons   []RunTrouble `json:"reasons,omitempty"` // of some of those that failed or were skipped
-}
-
-// RunTrouble says why something has no result.
-type RunTrouble struct {
-	DocumentID string `json:"document_id"`
-	Layer      int    `json:"layer,omitempty"`
-	Code       string `json:"code"`
-	Message    string `json:"message"`
-}
-
-func (o *RaptorResult) tell(t RunTrouble) {
-	if len(o.Reasons) < maxTold {
-		t.Message = clipText(t.Message, 300)
-		o.Reasons = append(o.Reasons, t)
-	}
+	Documents int      `json:"documents"`         // that have their summaries
+	Made      int      `json:"made"`              // summaries that this attempt made
+	Kept      int      `json:"kept"`              // documents whose summaries were there
+	Summaries int      `json:"summaries"`         // there are now
+	Skipped   int      `json:"skipped,omitempty"` // documents that are left out: see Reasons
+	Gone      int      `json:"gone,omitempty"`    // documents that went or changed meanwhile
+	Failed    int      `json:"failed,omitempty"`  // summaries that the model failed at, and that are sentences of the text for now
+	Reasons   troubles `json:"reasons,omitempty"` // of some of those that failed or were skipped
 }
 
 // summary is a node on its way, or a chunk that one is made of.
@@ -114,67 +98,26 @@ func (k Raptor) Run(ctx context.Context, r *DatasetRun) (end taskstore.RunEnd, e
 }
 
 func (w *raptorRun) run(ctx context.Context) error {
-	there, err := w.Results(ctx)
-	if err != nil {
-		return err
-	}
-	byName, byDoc := map[string]taskstore.RunResult{}, map[string][]string{}
-	for _, res := range there {
-		byName[res.Name] = res
-		if res.Layer == 0 {
-			byDoc[res.DocumentID] = append(byDoc[res.DocumentID], res.RangeID)
-		}
-	}
-	keep := map[string]bool{}
-	var docs []taskstore.RunDocument
-	if err := w.Documents(ctx, func(d taskstore.RunDocument) error { docs = append(docs, d); return nil }); err != nil {
-		return err
-	}
-	w.out.Gone = w.DatasetRun.DatasetRun.Documents - len(docs)
-	roots := make([]taskstore.RunResult, 0, len(docs))
-	of := make([]taskstore.RunDocument, 0, len(docs))
-	for i, d := range docs {
-		name := w.name(d)
-		res, have := byName[name]
-		if have {
+	var roots []taskstore.RunResult
+	var of []taskstore.RunDocument
+	all, gone, err := w.eachDocument(ctx, w.name, w.document, func(d taskstore.RunDocument, res taskstore.RunResult, kept bool) {
+		if kept {
 			w.out.Kept++
-		} else {
-			if err := w.Turn(); err != nil {
-				return err
-			}
-			var made bool
-			res, made, err = w.document(ctx, d, name, byDoc[d.ID])
-			if errors.Is(err, ErrDocumentGone) {
-				w.out.Gone++
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			if !made {
-				continue
-			}
 		}
-		keep[res.RangeID] = true
 		w.out.Documents++
 		w.out.Summaries += res.Chunks
 		roots, of = append(roots, res), append(of, d)
-		if err := w.Report(ctx, "documents", i+1, len(docs)); err != nil {
-			return err
-		}
+	})
+	w.out.Gone = gone
+	if err != nil {
+		return err
 	}
 	if w.opt.Scope == raptor.ScopeDataset {
-		if err := w.dataset(ctx, of, roots, byName, keep); err != nil {
+		if err := w.dataset(ctx, of, roots, all); err != nil {
 			return err
 		}
 	}
-	var stale []string
-	for _, res := range there {
-		if !keep[res.RangeID] {
-			stale = append(stale, res.RangeID)
-		}
-	}
-	return w.Drop(ctx, stale)
+	return w.dropOthers(ctx, all)
 }
 
 // name names the result of a document.
@@ -185,8 +128,7 @@ func (w *raptorRun) name(d taskstore.RunDocument) string {
 // name32 names something by strings: 32 hex.
 func name32(parts ...string) string {
 	b, _ := json.Marshal(parts) // strings always encode
-	first := xxhash.Sum64(b)
-	return fmt.Sprintf("%016x%016x", first, xxhash.Sum64(append(strconv.AppendUint(nil, first, 16), b...)))
+	return hash32(b)
 }
 
 // structured reports whether a document holds data rather than text.
@@ -203,7 +145,7 @@ func (w *raptorRun) document(ctx context.Context, d taskstore.RunDocument, name 
 	}
 	if w.opt.AutoDisable && structured(chunks) {
 		w.out.Skipped++
-		w.out.tell(RunTrouble{DocumentID: d.ID, Code: "structured", Message: "The document holds nothing but tables; auto_disable_for_structured_data leaves it out."})
+		w.out.Reasons.add(RunTrouble{DocumentID: d.ID, Code: "structured", Message: "The document holds nothing but tables; auto_disable_for_structured_data leaves it out."})
 		return res, false, nil
 	}
 	var level []*summary
@@ -292,11 +234,17 @@ func commonMetadata(chunks []sheaf.Chunk) map[string]string {
 // documents.
 func (w *raptorRun) summarise(ctx context.Context, documents []string, groups [][]*summary, layer int) ([]*summary, error) {
 	made, trouble := make([]*summary, len(groups)), make([]*RunTrouble, len(groups))
-	g, ctx := errgroup.WithContext(ctx)
+	var stop atomic.Bool
+	var g errgroup.Group // what is paid for is waited for also after another failed
 	g.SetLimit(raptorAsks)
 	for i, group := range groups {
 		g.Go(func() (err error) {
-			made[i], trouble[i], err = w.sumUp(ctx, documents, group, layer)
+			if stop.Load() {
+				return nil
+			}
+			if made[i], trouble[i], err = w.sumUp(ctx, documents, group, layer); err != nil {
+				stop.Store(true)
+			}
 			return err
 		})
 	}
@@ -306,7 +254,7 @@ func (w *raptorRun) summarise(ctx context.Context, documents []string, groups []
 	for _, t := range trouble {
 		if t != nil {
 			w.out.Failed++
-			w.out.tell(*t)
+			w.out.Reasons.add(*t)
 		}
 	}
 	return made, nil
@@ -396,15 +344,15 @@ type root struct {
 }
 
 // dataset sums up what documents come to, until one summary is left.
-func (w *raptorRun) dataset(ctx context.Context, docs []taskstore.RunDocument, results []taskstore.RunResult, byName map[string]taskstore.RunResult, keep map[string]bool) error {
+func (w *raptorRun) dataset(ctx context.Context, docs []taskstore.RunDocument, summed []taskstore.RunResult, all *results) error {
 	if len(docs) > maxRoots {
 		w.out.Skipped += len(docs) - maxRoots
-		w.out.tell(RunTrouble{Code: "too_many_documents", Message: fmt.Sprintf("Summaries above the documents are made of %d documents at most; those of each document are there.", maxRoots)})
-		docs, results = docs[:maxRoots], results[:maxRoots]
+		w.out.Reasons.add(RunTrouble{Code: "too_many_documents", Message: fmt.Sprintf("Summaries above the documents are made of %d documents at most; those of each document are there.", maxRoots)})
+		docs, summed = docs[:maxRoots], summed[:maxRoots]
 	}
 	var level []*root
 	for i, d := range docs {
-		tops, err := w.tops(ctx, d, results[i])
+		tops, err := w.tops(ctx, d, summed[i])
 		if errors.Is(err, ErrDocumentGone) {
 			continue
 		}
@@ -432,7 +380,7 @@ func (w *raptorRun) dataset(ctx context.Context, docs []taskstore.RunDocument, r
 			for k, at := range group {
 				children[k] = level[at]
 			}
-			top, err := w.above(ctx, children, layer, byName, keep)
+			top, err := w.above(ctx, children, layer, all)
 			if errors.Is(err, ErrDocumentGone) { // the next run has it
 				w.out.Gone++
 				continue
@@ -480,7 +428,7 @@ func (w *raptorRun) tops(ctx context.Context, d taskstore.RunDocument, res tasks
 
 // above makes, or finds, the summary of a group. A group that is none, or of too
 // many documents, is answered as it is.
-func (w *raptorRun) above(ctx context.Context, children []*root, layer int, byName map[string]taskstore.RunResult, keep map[string]bool) ([]*root, error) {
+func (w *raptorRun) above(ctx context.Context, children []*root, layer int, all *results) ([]*root, error) {
 	from := map[string]taskstore.RunSource{}
 	var documents []string
 	parts := []string{"dataset", w.salt, strconv.FormatInt(w.opt.RandomSeed, 10)}
@@ -510,7 +458,7 @@ func (w *raptorRun) above(ctx context.Context, children []*root, layer int, byNa
 	for _, id := range documents {
 		out.from = append(out.from, from[id])
 	}
-	res, have := byName[name]
+	res, have := all.byName[name]
 	if !have {
 		if err := w.Turn(); err != nil {
 			return nil, err
@@ -538,7 +486,7 @@ func (w *raptorRun) above(ctx context.Context, children []*root, layer int, byNa
 	if len(chunks) != 1 {
 		return nil, sheaf.Fail(sheaf.CategoryInternal, "bad_result", "the summary %s has %d chunks; wipe the summaries and run again", res.RangeID, len(chunks))
 	}
-	keep[res.RangeID] = true
+	all.keep[res.RangeID] = true
 	w.out.Summaries++
 	c := chunks[0]
 	out.summary = summary{id: c.ID, text: c.Text, tokens: max(c.Tokens, 1), vector: made[0], pages: c.Pages, boxes: c.Boxes}

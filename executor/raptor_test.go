@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"sheaf"
 	"sheaf/executor"
@@ -310,7 +311,7 @@ func TestFailedSummariesAreToldAndTriedAgain(t *testing.T) {
 func TestParkedRaptorHasWhatItPaidFor(t *testing.T) {
 	f := newTrees(t, birds(6, 4)...)
 	f.asks = true
-	r := f.run(taskstore.RunOptions{MaxTokens: 2000})
+	r := f.run(taskstore.RunOptions{MaxTokens: 1200})
 	got := len(f.summaries())
 	if r.State != taskstore.RunParked || got == 0 || got == 6 {
 		t.Fatalf("%s with summaries of %d documents: %+v", r.State, got, r)
@@ -320,6 +321,17 @@ func TestParkedRaptorHasWhatItPaidFor(t *testing.T) {
 	f.OK(f.attempt(t.Context(), r, f.Store))
 	if r := f.read(r.ID); r.State != taskstore.RunSucceeded || len(f.summaries()) != 6 || len(f.twice()) > 0 {
 		t.Errorf("%+v, twice %q", r, f.twice())
+	}
+}
+
+// A budget that suffices is enough however many questions are asked at once, though
+// what they reserve together is more.
+func TestBudgetThatSufficesParksNothing(t *testing.T) {
+	f := newTrees(t, birds(6, 4)...)
+	f.asks = true
+	f.model.Slow(5 * time.Millisecond) // so that several are on their way
+	if r := f.run(taskstore.RunOptions{MaxTokens: 2000}); r.State != taskstore.RunSucceeded || r.Progress.Tokens > 2000 {
+		t.Errorf("%+v", r)
 	}
 }
 

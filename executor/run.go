@@ -14,8 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
-
 	"sheaf"
 	"sheaf/chunker"
 	"sheaf/internal/artifact"
@@ -79,9 +77,10 @@ type DatasetRun struct {
 
 	mu       sync.Mutex
 	progress taskstore.RunProgress
-	reserved int64     // tokens that questions on their way may cost
-	asked    bool      // in this attempt
-	reported time.Time // when progress was written
+	reserved int64         // tokens that questions on their way may cost
+	freed    chan struct{} // closed when some of them are given back; nil while nobody waits
+	asked    bool          // in this attempt
+	reported time.Time     // when progress was written
 
 	unreported bool // it is no run: a node of a document asks through it
 }
@@ -264,6 +263,95 @@ func (r *DatasetRun) Result(ctx context.Context, of taskstore.RunResult) ([]shea
 	return made.Chunks, made.Vectors, nil
 }
 
+// results are what runs of a kind have left of a dataset, and which of it stays.
+type results struct {
+	byName map[string]taskstore.RunResult
+	keep   map[string]bool // by range
+	there  []taskstore.RunResult
+}
+
+// eachDocument sees to it that each document has its result: one that is there by
+// the name that says all it is made of, or one that makes puts in place of the
+// document's others, unless it leaves the document out. done is told of each. gone
+// counts the documents that went or changed since the run began.
+func (r *DatasetRun) eachDocument(ctx context.Context, name func(taskstore.RunDocument) string,
+	makes func(ctx context.Context, d taskstore.RunDocument, name string, instead []string) (res taskstore.RunResult, made bool, err error),
+	done func(d taskstore.RunDocument, res taskstore.RunResult, kept bool)) (all *results, gone int, err error) {
+	all = &results{byName: map[string]taskstore.RunResult{}, keep: map[string]bool{}}
+	if all.there, err = r.Results(ctx); err != nil {
+		return nil, 0, err
+	}
+	byDocument := map[string][]string{}
+	for _, res := range all.there {
+		all.byName[res.Name] = res
+		if res.Layer == 0 {
+			byDocument[res.DocumentID] = append(byDocument[res.DocumentID], res.RangeID)
+		}
+	}
+	var docs []taskstore.RunDocument
+	if err := r.Documents(ctx, func(d taskstore.RunDocument) error { docs = append(docs, d); return nil }); err != nil {
+		return nil, 0, err
+	}
+	gone = r.DatasetRun.Documents - len(docs)
+	for i, d := range docs {
+		is := name(d)
+		res, kept := all.byName[is]
+		if !kept {
+			if err := r.Turn(); err != nil {
+				return nil, gone, err
+			}
+			var made bool
+			res, made, err = makes(ctx, d, is, byDocument[d.ID])
+			switch {
+			case errors.Is(err, ErrDocumentGone):
+				gone++
+				continue
+			case err != nil:
+				return nil, gone, err
+			case !made:
+				continue
+			}
+		}
+		all.keep[res.RangeID] = true
+		done(d, res, kept)
+		if err := r.Report(ctx, "documents", i+1, len(docs)); err != nil {
+			return nil, gone, err
+		}
+	}
+	return all, gone, nil
+}
+
+// dropOthers removes from search what nothing has kept.
+func (r *DatasetRun) dropOthers(ctx context.Context, all *results) error {
+	var others []string
+	for _, res := range all.there {
+		if !all.keep[res.RangeID] {
+			others = append(others, res.RangeID)
+		}
+	}
+	return r.Drop(ctx, others)
+}
+
+// RunTrouble says why something has no result.
+type RunTrouble struct {
+	DocumentID string `json:"document_id"`
+	Layer      int    `json:"layer,omitempty"`
+	Code       string `json:"code"`
+	Message    string `json:"message"`
+}
+
+// troubles are the first of those that a run had.
+type troubles []RunTrouble
+
+const maxTroubles = 20
+
+func (t *troubles) add(one RunTrouble) {
+	if len(*t) < maxTroubles {
+		one.Message = clipText(one.Message, 300)
+		*t = append(*t, one)
+	}
+}
+
 // Put stores chunks as a result of the document of which it is, d, and shows it
 // in place of others. Chunks are completed: ids, document, range and tokens.
 // Children that name no chunk, as "#3", are chunks of the result itself.
@@ -392,7 +480,7 @@ func (r *DatasetRun) Ask(ctx context.Context, q Question) (string, error) {
 		return kept, r.keep(ctx, name, key, q.Documents[0], kept)
 	}
 	prompt := int64(chunker.CountTokens(q.Instruction) + chunker.CountTokens(q.Text))
-	release, err := r.reserve(prompt + int64(q.MaxTokens))
+	release, err := r.reserve(ctx, prompt+int64(q.MaxTokens))
 	if err != nil {
 		return "", err
 	}
@@ -421,30 +509,58 @@ func (r *DatasetRun) count(change func(p *taskstore.RunProgress)) {
 	change(&r.progress)
 }
 
-// name names an answer by all that made it: two xxhash64, 32 hex.
+// name names an answer by all that made it: 32 hex.
 func (q Question) name(kind sheaf.TaskKind, model string) string {
 	b, _ := json.Marshal([]any{"item", kind, q.Version, model, q.Instruction, q.Text, q.MaxTokens}) // strings always encode
-	first := xxhash.Sum64(b)
-	return fmt.Sprintf("%016x%016x", first, xxhash.Sum64(append(strconv.AppendUint(nil, first, 16), b...)))
+	return hash32(b)
 }
 
 // reserve takes tokens of the budget until release, so that questions that are
-// asked at once do not exceed it together.
-func (r *DatasetRun) reserve(tokens int64) (release func(), err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.asked && time.Now().After(r.until) {
-		return nil, errSlice
+// asked at once do not exceed it together. What others have reserved is more than
+// they will spend: only when none is on its way is the budget spent.
+func (r *DatasetRun) reserve(ctx context.Context, tokens int64) (release func(), err error) {
+	for {
+		wait, err := r.tryReserve(tokens)
+		if err != nil {
+			return nil, err
+		}
+		if wait == nil {
+			break
+		}
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
 	}
-	if most := r.Options.Tokens(); most > 0 && r.progress.Tokens+r.reserved+tokens > most {
-		return nil, errBudget
-	}
-	r.reserved += tokens
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.reserved -= tokens
+		if r.reserved -= tokens; r.freed != nil {
+			close(r.freed)
+			r.freed = nil
+		}
 	}, nil
+}
+
+// tryReserve takes tokens of the budget, or answers what is closed when some
+// were given back.
+func (r *DatasetRun) tryReserve(tokens int64) (wait <-chan struct{}, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch most := r.Options.Tokens(); {
+	case r.asked && time.Now().After(r.until):
+		return nil, errSlice
+	case most == 0 || r.progress.Tokens+r.reserved+tokens <= most:
+		r.reserved += tokens
+		return nil, nil
+	case r.reserved == 0:
+		return nil, errBudget
+	}
+	if r.freed == nil {
+		r.freed = make(chan struct{})
+	}
+	return r.freed, nil
 }
 
 // kept finds an answer, and the blob that it is in; "" for none.
