@@ -1,12 +1,14 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -50,7 +52,7 @@ documents that changed are summed up anew. The option scope=dataset goes on
 above the documents.`,
 		Example: "  sheaf dataset raptor contracts --dry-run\n  sheaf dataset raptor contracts --wait --max-tokens 2000000\n  sheaf dataset raptor contracts -o scope=dataset -o max_token=256\n  sheaf dataset raptor contracts --wipe",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return g.startRun(cmd.Context(), args[0], sheaf.KindRaptor, &f)
+			return g.startRun(cmd, args[0], sheaf.KindRaptor, &f)
 		},
 	}
 	f.add(cmd, true)
@@ -68,7 +70,13 @@ what was made, of the dataset or of one document.`,
 		Example: "  sheaf dataset mindmap contracts --wait\n  sheaf dataset mindmap contracts --show markdown\n  sheaf dataset mindmap contracts --show svg --document ID > map.svg",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if show == "" {
-				return g.startRun(cmd.Context(), args[0], sheaf.KindMindmap, &f)
+				if err := goesWith(cmd, "show", "document"); err != nil {
+					return err
+				}
+				return g.startRun(cmd, args[0], sheaf.KindMindmap, &f)
+			}
+			if err := apart(cmd, "show", append(slices.Clone(runAsks), "wipe")...); err != nil {
+				return err
 			}
 			c, err := g.client()
 			if err != nil {
@@ -93,8 +101,15 @@ what was made, of the dataset or of one document.`,
 	return cmd
 }
 
+// runAsks are the flags that say what a run shall do.
+var runAsks = []string{"option", "max-tokens", "max-price", "auto-update", "wait", "dry-run"}
+
 // startRun does what the flags of a run say.
-func (g *global) startRun(ctx context.Context, dataset string, kind sheaf.TaskKind, f *runFlags) error {
+func (g *global) startRun(cmd *cobra.Command, dataset string, kind sheaf.TaskKind, f *runFlags) error {
+	if err := cmp.Or(apart(cmd, "wipe", runAsks...), apart(cmd, "dry-run", "wait")); err != nil {
+		return err
+	}
+	ctx := cmd.Context()
 	c, err := g.client()
 	if err != nil {
 		return err
@@ -145,6 +160,9 @@ func runOptions(given []string) (json.RawMessage, error) {
 		key, value, ok := strings.Cut(o, "=")
 		if !ok || key == "" {
 			return nil, usageError{fmt.Errorf("--option %s: write KEY=VALUE, such as scope=dataset", o)}
+		}
+		if _, twice := all[key]; twice {
+			return nil, usageError{fmt.Errorf("--option %s is given twice; give one of them", key)}
 		}
 		if n, err := strconv.ParseFloat(value, 64); err == nil {
 			all[key] = n
@@ -217,6 +235,12 @@ func (g *global) datasetRuns() *cobra.Command {
 		Long:    "Lists the runs over a dataset, or shows one: its state, what it spent, and how many documents have changed since. --cancel stops it; --resume goes on with one that is parked at its budget, partial, failed or canceled.",
 		Example: "  sheaf dataset runs contracts\n  sheaf dataset runs contracts ID\n  sheaf dataset runs contracts ID --resume --max-tokens 5000000 --wait",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			switch err := cmp.Or(apart(cmd, "cancel", "resume"), goesWith(cmd, "resume", "max-tokens", "max-price")); {
+			case err != nil:
+				return err
+			case len(args) == 1 && (cancel || resume || f.wait):
+				return usageError{fmt.Errorf("say which run: sheaf dataset runs %s RUN", args[0])}
+			}
 			c, err := g.client()
 			if err != nil {
 				return err
@@ -228,16 +252,11 @@ func (g *global) datasetRuns() *cobra.Command {
 			}
 			path := datasetPath(ds.ID) + "/runs"
 			if len(args) == 1 {
-				if cancel || resume {
-					return usageError{fmt.Errorf("say which run: sheaf dataset runs %s RUN", args[0])}
-				}
 				return g.listRuns(ctx, c, path, p)
 			}
 			path += "/" + url.PathEscape(args[1])
 			var r api.DatasetRun
 			switch {
-			case cancel && resume:
-				return usageError{fmt.Errorf("--cancel and --resume: give one of them")}
 			case cancel:
 				err = c.call(ctx, http.MethodPost, path+":cancel", nil, &r)
 			case resume:

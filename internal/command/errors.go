@@ -50,6 +50,26 @@ var exitCodes = []struct {
 	{exitInterrupted, "interrupted", "Ctrl-C; 143 after a termination signal"},
 }
 
+// apart refuses a flag beside others that it makes meaningless.
+func apart(cmd *cobra.Command, flag string, others ...string) error {
+	for _, other := range others {
+		if other != flag && cmd.Flags().Changed(flag) && cmd.Flags().Changed(other) {
+			return usageError{fmt.Errorf("--%s and --%s cannot go together; give one of them", flag, other)}
+		}
+	}
+	return nil
+}
+
+// goesWith refuses flags that say nothing without another.
+func goesWith(cmd *cobra.Command, flag string, others ...string) error {
+	for _, other := range others {
+		if cmd.Flags().Changed(other) && !cmd.Flags().Changed(flag) {
+			return usageError{fmt.Errorf("--%s does nothing without --%s; give both, or leave it out", other, flag)}
+		}
+	}
+	return nil
+}
+
 func exitCodesTopic() *cobra.Command {
 	var b strings.Builder
 	b.WriteString("Every command ends with one of these exit codes:\n\n")

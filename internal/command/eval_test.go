@@ -119,7 +119,7 @@ func TestGeneratedQueries(t *testing.T) {
 	if found.Measures.Queries != 4 || found.Measures.Hit5 != 1 {
 		t.Errorf("the queries measure %+v", found.Measures)
 	}
-	for want, args := range map[string][]string{"headings": {"--from", "heading"}, "200": {"--limit", "1000"}, "Did you mean": {"-d", "defualt"}} {
+	for want, args := range map[string][]string{"headings": {"--from", "heading"}, "200": {"--limit", "1000"}, "at least 1": {"--limit", "0"}, "Did you mean": {"-d", "defualt"}} {
 		if o := s.sheaf(append([]string{"eval", "generate"}, args...)...); o.code == 0 || !strings.Contains(o.err, want) {
 			t.Errorf("%v ends with %d and says %q", args, o.code, o.err)
 		}

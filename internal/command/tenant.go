@@ -117,8 +117,8 @@ func (g *global) tenantSet() *cobra.Command {
 			if !some && !pause && !resume {
 				return usageError{cured(errors.New("nothing says what to change"), "Give one of --name, --weight, --cap, --max-documents, --max-bytes, --max-queued, --pause and --resume.")}
 			}
-			if pause && resume {
-				return usageError{errors.New("--pause and --resume cannot go together; give one of them")}
+			if err := apart(cmd, "pause", "resume"); err != nil {
+				return err
 			}
 			return g.withStore(cmd.Context(), sure.dryRun, func(ctx context.Context, s *sqlstore.Store) error {
 				t, err := setTenant(ctx, s, args[0], change, pause, resume, sure.dryRun)
