@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,7 +51,7 @@ type QueriesImported struct {
 // GenerateQueries says what questions are to be made of.
 type GenerateQueries struct {
 	From   taskstore.QuerySource `json:"from,omitempty" enum:"headings,chunks" default:"headings" doc:"headings: each is asked for, and answered by the pages of its section; chunks: the language model of chat.url writes a question about each"`
-	Limit  int                   `json:"limit,omitempty" minimum:"1" maximum:"200" default:"50" doc:"questions at most, of all documents alike"`
+	Limit  int                   `json:"limit" required:"false" minimum:"1" maximum:"200" default:"50" doc:"questions at most, of all documents alike"`
 	DryRun bool                  `json:"dry_run,omitempty" doc:"save nothing, and ask no model: say what would be made"`
 }
 
@@ -334,7 +333,7 @@ func (s *Server) generate(ctx context.Context, ds *sheaf.Dataset, in GenerateQue
 	for _, q := range have {
 		taken[q.Question] = true
 	}
-	limit := min(cmp.Or(in.Limit, 50), taskstore.MaxQueries-len(have))
+	limit := min(in.Limit, taskstore.MaxQueries-len(have))
 	sources, err := s.sources(ctx, ds, in.From, limit)
 	if err != nil {
 		return nil, err

@@ -698,7 +698,7 @@ func (s *Server) stageCopies(ctx context.Context, ds *sheaf.Dataset, u ingest.Up
 	}
 	for _, one := range copies {
 		if sources[one.From] == nil {
-			return nil, nil, fmt.Errorf("%w: document %s, which is to be copied", sheaf.ErrNotFound, quoted(one.From))
+			return nil, nil, fmt.Errorf("%w: document %s is not there to be copied; give the id of one of yours", sheaf.ErrNotFound, quoted(one.From))
 		}
 	}
 	staged = make([]*ingest.Staged, len(copies))
