@@ -176,11 +176,10 @@ func (s *Service) forget() {
 	now, most, sum := time.Now(), cmp.Or(s.Bounds.Bytes, maxBytes), int64(0)
 	keep := s.held[:0]
 	for i, d := range s.held {
-		sum += d.size + emptySize
-		if i == 0 && now.Sub(d.used) < cmp.Or(s.Bounds.Idle, idle) || i > 0 && sum <= most && now.Sub(d.used) < cmp.Or(s.Bounds.Idle, idle) || d.busy() {
-			keep = append(keep, d)
-		} else {
-			sum -= d.size + emptySize
+		size := d.size + emptySize
+		wanted := now.Sub(d.used) < cmp.Or(s.Bounds.Idle, idle) && (i == 0 || sum+size <= most)
+		if wanted || d.busy() {
+			keep, sum = append(keep, d), sum+size
 		}
 	}
 	clear(s.held[len(keep):])
