@@ -85,6 +85,7 @@ type answer struct {
 // call is one request of somebody whose key is known.
 type call struct {
 	*facade.Client
+	v1     http.RoundTripper
 	ctx    context.Context
 	r      *http.Request
 	tenant string
@@ -195,7 +196,7 @@ func send(w http.ResponseWriter, status int, body any) {
 
 // dispatch checks the key, before anything else, and calls the route.
 func dispatch(v1 http.RoundTripper, r *http.Request) (*answer, error) {
-	c := &call{Client: facade.Inside(v1, r.Header), ctx: r.Context(), r: r}
+	c := &call{Client: facade.Inside(v1, r.Header), v1: v1, ctx: r.Context(), r: r}
 	var info struct {
 		Tenant string `json:"tenant"`
 	}

@@ -3,7 +3,6 @@ package ragflow
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"math"
 	"net/http"
 	"slices"
@@ -524,19 +523,4 @@ func stopTask(c *call) (*answer, error) {
 		return nil, refuse(codeArgument, "Invalid action %s. Only 'stop' is supported.", pyRepr(in["action"]))
 	}
 	return cancelTask(c)
-}
-
-func systemStatus(c *call) (*answer, error) {
-	ok := object{"status": "green", "elapsed": "0.0"}
-	return &answer{data: object{"doc_engine": object{"type": "elasticsearch", "status": "green", "elapsed": "0.0"}, "storage": ok, "database": ok, "redis": ok}}, nil
-}
-
-func healthz(v1 http.RoundTripper, w http.ResponseWriter, r *http.Request) {
-	resp, err := facade.Inside(v1, http.Header{}).Do(r.Context(), http.MethodGet, "/readyz", nil, nil)
-	if err != nil {
-		send(w, http.StatusServiceUnavailable, object{"status": "nok", "_meta": fmt.Sprint(err)})
-		return
-	}
-	_ = resp.Body.Close()
-	send(w, 0, object{"status": "ok", "db": "ok", "redis": "ok", "doc_engine": "ok", "storage": "ok"})
 }
