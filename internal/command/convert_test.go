@@ -1,11 +1,8 @@
 package command
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -76,49 +73,6 @@ func TestOtherProgramsReadAndAsk(t *testing.T) {
 	}
 	if status, answer := put(stranger, "/tika?dataset="+documents("papers")[0].DatasetID, "text/plain", "x"); status != http.StatusNotFound {
 		t.Errorf("the dataset of another tenant: %d %s", status, answer)
-	}
-
-	// A client that hangs up while it waits.
-	ctx, hangUp := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		req, _ := http.NewRequestWithContext(ctx, http.MethodPut, s.base+"/tika", strings.NewReader("HANG"))
-		req.Header.Set("Authorization", "Bearer "+writer.key)
-		req.Header.Set("Content-Type", trialMedia)
-		resp, err := http.DefaultClient.Do(req)
-		if err == nil {
-			b, _ := io.ReadAll(resp.Body)
-			err = fmt.Errorf("it was answered: %s %s", resp.Status, b)
-		}
-		ended <- err
-	}()
-	for deadline := time.Now().Add(time.Minute); len(documents("conversions")) == 0; time.Sleep(10 * time.Millisecond) {
-		select {
-		case err := <-ended:
-			t.Fatal(err)
-		default:
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the conversion did not begin")
-		}
-	}
-	hangUp()
-	if err := <-ended; ctx.Err() == nil || strings.Contains(err.Error(), "answered") {
-		t.Error(err)
-	}
-	gone("a client that hung up")
-
-	// A body that breaks off.
-	conn, err := net.Dial("tcp", strings.TrimPrefix(s.base, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	fmt.Fprintf(conn, "PUT /process HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: text/plain\r\nContent-Length: 1000\r\n\r\nhalf", strings.TrimPrefix(s.base, "http://"), writer.key)
-	_ = conn.(*net.TCPConn).CloseWrite()
-	answer, _ := io.ReadAll(conn)
-	conn.Close()
-	if !strings.Contains(string(answer), "400") || !strings.Contains(string(answer), "detail") || len(documents("conversions")) != 0 {
-		t.Errorf("half a body: %s, %d documents", answer, len(documents("conversions")))
 	}
 
 	asksDify(t, writer, reader, stranger)

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/base64"
@@ -10,7 +9,6 @@ import (
 	"image"
 	"image/jpeg"
 	"image/png"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -685,31 +683,6 @@ func TestRAGFlowBodiesThatBreakOff(t *testing.T) {
 	s := forRAGFlow(t)
 	id := s.ragflowDataset(`{"name":"birds"}`)
 	heron := s.sentRAGFlow(id, [2]string{"heron.txt", "The heron waits."})[0]
-	base, err := url.Parse(s.base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// half sends the first part of a body and closes its side.
-	half := func(method, path, media, body string) (answer string) {
-		t.Helper()
-		conn, err := net.Dial("tcp", base.Host)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		fmt.Fprintf(conn, "%s /api/v1/%s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", method, path, base.Host, s.key, media, len(body)+1000, body)
-		if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
-			t.Fatal(err)
-		}
-		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			return "" // the server need not answer who is gone
-		}
-		defer resp.Body.Close()
-		var b bytes.Buffer
-		_, _ = b.ReadFrom(resp.Body)
-		return b.String()
-	}
 	const form = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"whole.txt\"\r\n\r\nThe stork nests.\r\n--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"half.txt\"\r\n\r\nThe crane"
 	for _, c := range []struct{ method, path, media, body string }{
 		{"POST", "datasets", "application/json", `{"name":"half`},
@@ -720,7 +693,7 @@ func TestRAGFlowBodiesThatBreakOff(t *testing.T) {
 		{"POST", "datasets/" + id + "/documents", "multipart/form-data; boundary=b", form},
 		{"POST", "datasets/" + id + "/documents?type=web", "application/x-www-form-urlencoded", "name=a.html&url=http"},
 	} {
-		if answer := half(c.method, c.path, c.media, c.body); answer != "" && (!strings.Contains(answer, `"code":101`) || !strings.Contains(answer, "broke off") && !strings.Contains(answer, "cannot be read")) {
+		if _, answer := s.half(c.method, "/api/v1/"+c.path, c.media, c.body); answer != "" && (!strings.Contains(answer, `"code":101`) || !strings.Contains(answer, "broke off") && !strings.Contains(answer, "cannot be read")) {
 			t.Errorf("%s %s that breaks off answers %s", c.method, c.path, answer)
 		}
 	}

@@ -222,6 +222,11 @@ func (q *request) json(r *http.Request) error {
 	if err := dec.Decode(&in); err != nil {
 		return broken(err)
 	}
+	if _, err := dec.Token(); err == nil {
+		return unprocessable("The body goes on after its JSON; send one object")
+	} else if err != io.EOF { // what came may be whole by chance
+		return broken(err)
+	}
 	if len(in.Callbacks) > 0 {
 		return unprocessable("callbacks: there are none here; poll the task, or follow it over WebSocket")
 	}

@@ -78,7 +78,7 @@ func (c *call) attachAll(ctx context.Context, s *store, files []batchFile) (*sen
 	for _, f := range files {
 		if !seen[f.doc.ID] {
 			seen[f.doc.ID] = true
-			once, ids = append(once, f), append(ids, copied(s, f.doc))
+			once, ids = append(once, f), append(ids, copied(s.ID, f.doc))
 		}
 	}
 	there, err := c.named(ctx, ids)
@@ -98,10 +98,10 @@ func (c *call) attachAll(ctx context.Context, s *store, files []batchFile) (*sen
 		// taken out a moment ago.
 		for i := range once {
 			if len(now) == len(there) && now[ids[i]] == nil {
-				if err := c.renew(ctx, s, once[i].doc); err != nil {
+				if err := c.renew(ctx, s.ID, once[i].doc); err != nil {
 					return nil, err
 				}
-				ids[i] = copied(s, once[i].doc)
+				ids[i] = copied(s.ID, once[i].doc)
 			}
 		}
 		there = now

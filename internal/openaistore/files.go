@@ -238,7 +238,7 @@ func deleteFile(ctx context.Context, c *call) (any, error) {
 	ids := make([]string, 0, len(stores))
 	for i := range stores {
 		if stores[i].ID != d.DatasetID {
-			ids = append(ids, copied(&store{Dataset: stores[i]}, d))
+			ids = append(ids, copied(stores[i].ID, d))
 		}
 	}
 	copies, err := c.named(ctx, ids)

@@ -108,26 +108,32 @@ func storeFileOf(d *sheaf.Document) *storeFile {
 	return f
 }
 
-// copied is the document that a store has, or would have, of a file. There is one
-// such id, so that a file that is attached twice at one moment is there once. It
-// begins as the file's, which gives the files of a store their order.
-func copied(s *store, file *sheaf.Document) string {
-	if file.DatasetID == s.ID {
+// copied is the document that a store has, or would have, of a file.
+func copied(ds string, file *sheaf.Document) string {
+	if file.DatasetID == ds {
 		return file.ID
 	}
 	n := 0
-	metaOf(file.Attributes, copyKey+s.ID, &n)
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%d", s.ID, file.ID, n))
+	metaOf(file.Attributes, copyKey+ds, &n)
+	return copyID(ds, file.ID, n)
+}
+
+// copyID is the document that the dataset ds has of a file, which has left it n
+// times. There is one such id, so that a file that is attached twice at one moment
+// is there once. It begins as the file's, which gives the files of a store their
+// order.
+func copyID(ds, file string, n int) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%d", ds, file, n))
 	sum[0] = sum[0]&0x3f | 0x80 // as ids of version 7 have it
-	return file.ID[:16] + hex.EncodeToString(sum[:8])
+	return file[:16] + hex.EncodeToString(sum[:8])
 }
 
 // renew gives a store another id for its copy of a file: that of one that was
 // taken out is not free before all of it is gone.
-func (c *call) renew(ctx context.Context, s *store, file *sheaf.Document) error {
+func (c *call) renew(ctx context.Context, ds string, file *sheaf.Document) error {
 	n := 0
-	metaOf(file.Attributes, copyKey+s.ID, &n)
-	return c.change(ctx, docPath(file.ID), map[string]any{copyKey + s.ID: n + 1}, file)
+	metaOf(file.Attributes, copyKey+ds, &n)
+	return c.change(ctx, docPath(file.ID), map[string]any{copyKey + ds: n + 1}, file)
 }
 
 // taken reports whether err says that an id is not free.
@@ -136,27 +142,41 @@ func taken(err error) bool {
 	return ok && e.Status == http.StatusConflict
 }
 
-// storeFile finds what a store has of a file, and the file.
-func (c *call) storeFile(ctx context.Context, s *store, id string) (d, file *sheaf.Document, err error) {
-	none := missing("file in the vector store", id)
-	doc := inner(filePrefix, id)
-	if doc == "" {
-		return nil, nil, none
-	}
-	if file, err = c.document(ctx, doc); err != nil {
-		if absent(err) {
-			err = none
+// storeFile finds what the store of the path has of the file id, and the file.
+// Clients ask again and again how far a file is, so that both are read by one
+// request: the store need not be looked at where it has a copy of the file, and
+// most files have never left it.
+func (c *call) storeFile(ctx context.Context, id string) (d, file *sheaf.Document, err error) {
+	ds, doc := inner(storePrefix, c.r.PathValue("store")), inner(filePrefix, id)
+	if ds != "" && doc != "" {
+		first := copyID(ds, doc, 0)
+		found, err := c.named(ctx, []string{doc, first})
+		if err != nil {
+			return nil, nil, err
 		}
+		if file = found[doc]; file != nil {
+			there := copied(ds, file)
+			if there != doc && there != first {
+				if found, err = c.named(ctx, []string{there}); err != nil {
+					return nil, nil, err
+				}
+			}
+			d = found[there]
+			if d != nil && d.DatasetID != ds { // an id that somebody chose
+				d = nil
+			}
+			if d != nil && d != file {
+				return d, file, nil
+			}
+		}
+	}
+	if _, err := c.store(ctx); err != nil {
 		return nil, nil, err
 	}
-	var there sheaf.Document
-	if err := c.Call(ctx, http.MethodGet, s.documents()+facade.Path(copied(s, file)), nil, &there); err != nil {
-		if absent(err) {
-			err = none
-		}
-		return nil, nil, err
+	if d == nil {
+		return nil, nil, missing("file in the vector store", id)
 	}
-	return &there, file, nil
+	return d, file, nil
 }
 
 // checkAttributes refuses what cannot be stored with a file of a store.
@@ -188,7 +208,7 @@ func (c *call) copy(ctx context.Context, s *store, files []batchFile) (*sent, er
 			return nil, err
 		}
 		m := meta{File: f.doc.ID, Attributes: f.Attributes, Chunking: st}
-		copies[i] = map[string]any{"from": f.doc.ID, "id": copied(s, f.doc), "attributes": map[string]any{metaKey: m}}
+		copies[i] = map[string]any{"from": f.doc.ID, "id": copied(s.ID, f.doc), "attributes": map[string]any{metaKey: m}}
 		if st != nil {
 			copies[i]["parser_config"] = st.settings()
 		}
@@ -220,7 +240,7 @@ func (c *call) describe(ctx context.Context, s *store, f *batchFile, there *shea
 // attach puts one file into a store; one that is there is not read again.
 func (c *call) attach(ctx context.Context, s *store, f *batchFile) (*sheaf.Document, error) {
 	var there sheaf.Document
-	err := c.Call(ctx, http.MethodGet, s.documents()+facade.Path(copied(s, f.doc)), nil, &there)
+	err := c.Call(ctx, http.MethodGet, s.documents()+facade.Path(copied(s.ID, f.doc)), nil, &there)
 	if err == nil {
 		return c.describe(ctx, s, f, &there, false)
 	}
@@ -280,7 +300,7 @@ func (c *call) files(ctx context.Context, s *store, path string) (any, error) {
 	}
 	cursor := ""
 	if id := p.after + p.before; id != "" {
-		d, _, err := c.storeFile(ctx, s, id)
+		d, _, err := c.storeFile(ctx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -299,11 +319,7 @@ func (c *call) files(ctx context.Context, s *store, path string) (any, error) {
 }
 
 func readStoreFile(ctx context.Context, c *call) (any, error) {
-	s, err := c.store(ctx)
-	if err != nil {
-		return nil, err
-	}
-	d, _, err := c.storeFile(ctx, s, c.r.PathValue("file"))
+	d, _, err := c.storeFile(ctx, c.r.PathValue("file"))
 	if err != nil {
 		return nil, err
 	}
@@ -321,11 +337,7 @@ func changeStoreFile(ctx context.Context, c *call) (any, error) {
 	if err := checkAttributes(in.Attributes); err != nil {
 		return nil, err
 	}
-	s, err := c.store(ctx)
-	if err != nil {
-		return nil, err
-	}
-	d, _, err := c.storeFile(ctx, s, c.r.PathValue("file"))
+	d, _, err := c.storeFile(ctx, c.r.PathValue("file"))
 	if err != nil {
 		return nil, err
 	}
@@ -339,11 +351,7 @@ func changeStoreFile(ctx context.Context, c *call) (any, error) {
 
 // detachFile takes a file out of a store; it stays in /files.
 func detachFile(ctx context.Context, c *call) (any, error) {
-	s, err := c.store(ctx)
-	if err != nil {
-		return nil, err
-	}
-	d, file, err := c.storeFile(ctx, s, c.r.PathValue("file"))
+	d, file, err := c.storeFile(ctx, c.r.PathValue("file"))
 	if err != nil {
 		return nil, err
 	}
@@ -351,7 +359,7 @@ func detachFile(ctx context.Context, c *call) (any, error) {
 		return nil, err
 	}
 	if d.ID != file.ID {
-		_ = c.renew(ctx, s, file) // else attaching it again does this
+		_ = c.renew(ctx, d.DatasetID, file) // else attaching it again does this
 	}
 	return map[string]any{"id": filePrefix + file.ID, "object": "vector_store.file.deleted", "deleted": true}, nil
 }
@@ -363,15 +371,11 @@ type text struct {
 
 // storeFileContent answers what was read of a file, a passage an item.
 func storeFileContent(ctx context.Context, c *call) (any, error) {
-	s, err := c.store(ctx)
+	d, _, err := c.storeFile(ctx, c.r.PathValue("file"))
 	if err != nil {
 		return nil, err
 	}
-	d, _, err := c.storeFile(ctx, s, c.r.PathValue("file"))
-	if err != nil {
-		return nil, err
-	}
-	chunks, err := c.Read(ctx, s.ID, d.ID)
+	chunks, err := c.Read(ctx, d.DatasetID, d.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -831,6 +831,9 @@ func deleteChunks(c *call) (*answer, error) {
 	}
 	asked := len(ids)
 	ids = slices.DeleteFunc(ids, func(id string) bool { return there[id] == nil })
+	if every { // what somebody else has deleted meanwhile is gone
+		asked = len(ids)
+	}
 	if err := c.mayEdit(d, there, ids); err != nil {
 		return nil, err
 	}
