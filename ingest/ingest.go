@@ -114,6 +114,9 @@ type Upload struct {
 	// From is the document whose bytes these are, in place of Body: the blob store
 	// copies them. nil for none.
 	From *sheaf.Document
+	// Hold is set for what Hold takes. A program that its format needs may be
+	// missing: nothing reads the file yet, and maybe nothing ever will.
+	Hold bool
 }
 
 // Staged is a file whose bytes are stored and which is not yet a document.
@@ -214,6 +217,9 @@ func (s *Service) describe(ctx context.Context, st *Staged, u Upload, stored blo
 	}
 	if err := s.CheckNamed(ctx, d.TenantID, d.ParseConfig); err != nil {
 		return err
+	}
+	if u.Hold {
+		return nil
 	}
 	// Said now, to the uploader, and not by a task some minutes later.
 	return parser.Available(format)

@@ -18,6 +18,29 @@ import (
 	"sheaf/parser/xlsx"
 )
 
+// lame is a format whose program is missing.
+type lame struct{ parser.Format }
+
+func (lame) Available() error {
+	return sheaf.Fail(sheaf.CategoryPolicy, "part_missing", "install it")
+}
+
+// A file whose program is missing is refused where it would be read, and kept
+// where it is only held.
+func TestHeldFilesNeedNoProgram(t *testing.T) {
+	files, err := file.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Service{Blobs: files, Formats: parser.NewRegistry(lame{text.New()}), Log: slog.New(slog.DiscardHandler)}
+	for _, hold := range []bool{false, true} {
+		_, err := s.Stage(t.Context(), &sheaf.Dataset{ID: "d", TenantID: "t"}, Upload{Name: "a.txt", Body: strings.NewReader("a short text"), Size: -1, Hold: hold})
+		if (err == nil) != hold {
+			t.Errorf("hold is %t: %v", hold, err)
+		}
+	}
+}
+
 // openedBlobs counts what is read back from the store.
 type openedBlobs struct {
 	blob.Store

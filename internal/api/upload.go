@@ -220,7 +220,7 @@ func (s *Server) stageFiles(r *http.Request, ds *sheaf.Dataset, id string) ([]*i
 		return nil, nil, newProblem(400, "", "the Content-Type header cannot be read; send one such as application/pdf, or none")
 	}
 	q := r.URL.Query()
-	u := ingest.Upload{Origin: s.origin(r.Context(), ""), ID: id, Name: q.Get("name"), Size: r.ContentLength, Lane: sheaf.Lane(atoi(q.Get("lane")))}
+	u := ingest.Upload{Origin: s.origin(r.Context(), ""), ID: id, Name: q.Get("name"), Size: r.ContentLength, Lane: sheaf.Lane(atoi(q.Get("lane"))), Hold: q.Get("hold") == "true"}
 	switch {
 	case media == "multipart/form-data" && q.Has("name"):
 		return nil, nil, newProblem(400, "", "the parameter name does nothing for a multipart body, whose parts have their file names; leave it out")

@@ -389,7 +389,10 @@ func TestRAGFlowImages(t *testing.T) {
 
 // A chunk is given a picture, which stays with it and goes with its document.
 func TestRAGFlowPicturesOfChunks(t *testing.T) {
-	s := forRAGFlow(t)
+	s := start(t, func(c *config.Config) {
+		c.Server.Auth, c.Server.Interfaces = true, []string{"ragflow"}
+		c.Parser.Tesseract = "" // these pictures are looked at, not read
+	}).tenant("alpha", "write", sheaf.Quota{})
 	stranger := s.tenant("beta", "write", sheaf.Quota{})
 	drawn := func(side int) string {
 		var b bytes.Buffer
@@ -459,6 +462,14 @@ func TestRAGFlowPicturesOfChunks(t *testing.T) {
 	}
 	s.okRAGFlow("POST", other, `{"content":"Storks nest.","image_base64":""}`, `"image_id":""`)
 	s.okRAGFlow("GET", other, "", `"total":3`)
+	// Of a document that was deleted through /v1 they go with the next deletion here.
+	s.request("DELETE", "/v1/datasets/-/documents/"+docs[1], "", "Authorization", "Bearer "+s.key)
+	s.okRAGFlow("DELETE", "datasets/"+id+"/documents", `{"ids":["`+s.sentRAGFlow(id, [2]string{"crane.txt", "The crane dances."})[0]+`"]}`)
+	if s.get("/v1/datasets/ragflow-pictures", &kept); kept.Documents != 0 {
+		t.Errorf("%d pictures are kept of a document that was deleted through /v1", kept.Documents)
+	}
+	third := s.sentRAGFlow(id, [2]string{"ibis.txt", "The ibis wades."})[0]
+	s.okRAGFlow("POST", "datasets/"+id+"/documents/"+third+"/chunks", `{"content":"Ibises fly.","image_base64":"`+encoded(drawn(8))+`"}`)
 	s.okRAGFlow("DELETE", "datasets", `{"delete_all":true}`)
 	if s.get("/v1/datasets/ragflow-pictures", &kept); kept.Documents != 0 {
 		t.Errorf("%d pictures are kept after all was deleted", kept.Documents)

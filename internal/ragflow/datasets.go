@@ -639,20 +639,13 @@ func deleteDatasets(c *call) (*answer, error) {
 	if foreign := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return own[id] }); len(foreign) > 0 {
 		return nil, bad("User '%s' lacks permission for datasets: '%s'", c.tenant, strings.Join(foreign, ", "))
 	}
-	kept := c.Call(c.ctx, http.MethodGet, facade.Path("v1", "datasets", picturesDataset), nil, nil)
 	for _, id := range ids {
-		var docs []*document
-		if kept == nil { // some of them have pictures, perhaps
-			if docs, err = c.documents(id, nil); err != nil && !missing(err) {
-				return nil, err
-			}
-		}
 		if err := c.Call(c.ctx, http.MethodDelete, facade.Path("v1", "datasets", id), nil, nil); err != nil && !missing(err) {
 			return nil, err
 		}
-		if err := c.forgetPictures(docs); err != nil {
-			return nil, err
-		}
+	}
+	if err := c.forgetPictures(); err != nil {
+		return nil, err
 	}
 	return &answer{data: object{"success_count": len(ids)}}, nil
 }

@@ -873,7 +873,7 @@ func deleteDocuments(c *call) (*answer, error) {
 			return nil, err
 		}
 	}
-	if err := c.forgetPictures(docs); err != nil {
+	if err := c.forgetPictures(); err != nil {
 		return nil, err
 	}
 	return &answer{data: object{"deleted": len(ids)}}, nil

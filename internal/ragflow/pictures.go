@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"sheaf"
@@ -78,9 +80,13 @@ func (c *call) keepPicture(d *document, editID string, picture []byte) error {
 	return c.dropPictures(ids)
 }
 
-// pictureFiles are the pictures whose names begin so, newest first.
+// pictureFiles are the pictures whose names hold a text, newest first; "" is all.
 func (c *call) pictureFiles(name string) ([]*document, error) {
-	files, err := c.documents(picturesDataset, url.Values{"q": {name}, "fields": {"id,name"}})
+	q := url.Values{"fields": {"id,name"}}
+	if name != "" {
+		q.Set("q", name)
+	}
+	files, err := c.documents(picturesDataset, q)
 	if missing(err) {
 		return nil, nil
 	}
@@ -99,20 +105,32 @@ func (c *call) dropPictures(ids []string) error {
 	return err
 }
 
-// forgetPictures deletes the pictures of documents that are being deleted.
-func (c *call) forgetPictures(docs []*document) error {
-	for _, d := range docs {
-		if !d.record.Pictures {
-			continue
+// ownersAtOnce are looked up by one request.
+const ownersAtOnce = 500
+
+// forgetPictures deletes the pictures whose documents are gone, also those that
+// were deleted through /v1, which knows nothing of pictures.
+func (c *call) forgetPictures() error {
+	files, err := c.pictureFiles("")
+	if err != nil {
+		return err
+	}
+	byOwner := map[string][]string{} // ids of pictures
+	for _, f := range files {
+		if owner, _, ok := strings.Cut(f.Name, "-"); ok && sheaf.ValidID(owner) {
+			byOwner[owner] = append(byOwner[owner], f.ID)
 		}
-		files, err := c.pictureFiles(d.ID + "-")
+	}
+	for owners := range slices.Chunk(slices.Sorted(maps.Keys(byOwner)), ownersAtOnce) {
+		there, err := c.documents("-", url.Values{"id": owners, "fields": {"id"}})
 		if err != nil {
 			return err
 		}
-		var ids []string
-		for _, f := range files {
-			ids = append(ids, f.ID)
+		for _, d := range there {
+			delete(byOwner, d.ID)
 		}
+	}
+	for ids := range slices.Chunk(slices.Concat(slices.Collect(maps.Values(byOwner))...), ownersAtOnce) {
 		if err := c.dropPictures(ids); err != nil {
 			return err
 		}
