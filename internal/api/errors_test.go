@@ -47,7 +47,7 @@ func TestPanicIsLoggedWithItsStackAndItsRequest(t *testing.T) {
 	log := &lockedBuffer{}
 	s := newTestServer(t, func(c *Config) {
 		c.Log = log.logger()
-		c.Page = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.Page = aPage(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/half" {
 				_, _ = io.WriteString(w, "half of the ans")
 				_ = http.NewResponseController(w).Flush()

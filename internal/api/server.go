@@ -98,7 +98,7 @@ type Config struct {
 	Confinement func(ctx context.Context) ([]child.Protection, error)
 	Observe     Observer     // told of requests; may be nil
 	Metrics     http.Handler // nil: no /metrics
-	Page        http.Handler // what is served at /; nil: nothing
+	Page        Page         // what is served at /; nil: nothing
 	Interfaces  Interfaces   // of other programs; nil: none
 	Log         *slog.Logger
 	Trace       Tracer // nil: no spans; tasks then carry the caller's traceparent
@@ -282,9 +282,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// The page answers every address that is nobody else's, but none of the
-	// API's: a wrong one must be a 404 there.
+	// API's: a wrong one must be a 404 there. So it must be for programs, whatever
+	// address they ask: a page is no JSON.
 	api := r.URL.Path == "/v1" || strings.HasPrefix(r.URL.Path, "/v1/")
-	if s.cfg.Page != nil && !api && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+	if s.cfg.Page != nil && !api && (r.Method == http.MethodGet || r.Method == http.MethodHead) && (s.cfg.Page.Has(r.URL.Path) || takesHTML(r)) {
 		s.cfg.Page.ServeHTTP(w, r)
 		return
 	}
@@ -297,6 +298,17 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.writeProblem(w, r, newProblem(404, "", fmt.Sprintf("there is nothing at %s; %s", r.URL.Path, s.nearestPath(r.URL.Path))))
+}
+
+// Page is what people watch.
+type Page interface {
+	http.Handler
+	Has(path string) bool // whether path is a file of it, and not an address that it reads itself
+}
+
+// takesHTML reports whether who asks reads pages, as browsers do and say.
+func takesHTML(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept"), "text/html")
 }
 
 // nearestPath ends the sentence about an address that leads nowhere.

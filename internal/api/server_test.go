@@ -85,7 +85,7 @@ func newTestServer(t *testing.T, change func(*Config)) *testServer {
 		Search:  &search.Searcher{Index: index, Visibility: store},
 		Indexes: untouched{t},
 		Doctor:  func(context.Context, bool) (*doctor.Report, error) { return &doctor.Report{}, nil },
-		Page:    http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "the page") }),
+		Page:    aPage(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "the page") }),
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "metrics") }),
 	}
 	if change != nil {
@@ -263,3 +263,9 @@ func (ids things) fill(path string) string {
 	}
 	return path
 }
+
+// aPage stands for what people watch, at every address.
+type aPage func(http.ResponseWriter, *http.Request)
+
+func (f aPage) ServeHTTP(w http.ResponseWriter, r *http.Request) { f(w, r) }
+func (aPage) Has(string) bool                                    { return true }

@@ -116,6 +116,35 @@ func TestInterfacesDoNothingOfHalfARequest(t *testing.T) {
 	waitFor(t, "what was sent before it broke off to be gone", func() bool { return names() == before })
 }
 
+// What programs ask of an address that nobody has is answered as they read it,
+// never with the page; browsers get the page, which reads the address itself.
+func TestProgramsAreNotAnsweredWithThePage(t *testing.T) {
+	s := start(t, func(c *config.Config) {
+		c.Server.Interfaces = []string{"tika", "docling", "openai", "ragflow"}
+	})
+	for path, want := range map[string]string{
+		"/nonsense": `"code":"not_found"`, "/tika/html": `"code":"not_found"`, "/retrieval": `"code":"not_found"`,
+		"/openai/v1/nonsense": `"message":"Unknown request URL: GET /openai/v1/nonsense.`, "/openai/v1/models/gpt-4": `"type":"invalid_request_error"`,
+		"/docling/v1/nonsense": `{"detail":"Not Found: /docling/v1/nonsense"}`, "/api/v1/nonsense": `"message":"Not Found: /api/v1/nonsense"`,
+	} {
+		for _, accept := range []string{"", "*/*", "application/json"} {
+			if resp, b := s.request("GET", path, "", "Accept", accept); resp.StatusCode != 404 || !strings.Contains(string(b), want) {
+				t.Errorf("GET %s, accepting %q: %s %.200s", path, accept, resp.Status, b)
+			}
+		}
+	}
+	for _, path := range []string{"/", "/datasets/nowhere", "/style.css"} {
+		if resp, b := s.request("GET", path, "", "Accept", "text/html,application/xhtml+xml,*/*;q=0.8"); resp.StatusCode != 200 {
+			t.Errorf("a browser that asks for %s: %s %.200s", path, resp.Status, b)
+		}
+	}
+	for body, want := range map[string]string{`[]`: "the body cannot be a JSON array", `{"sources":7}`: "sources cannot be a JSON number"} {
+		if _, b := s.request("POST", "/docling/v1/convert/source", body, "Content-Type", "application/json"); !strings.Contains(string(b), want) || strings.Contains(string(b), "Go ") {
+			t.Errorf("%s: %s", body, b)
+		}
+	}
+}
+
 // Who hangs up while a file is converted leaves nothing behind. What an assistant
 // ingests stays, as it was asked for.
 func TestInterfacesWhoseClientsHangUp(t *testing.T) {

@@ -100,7 +100,7 @@ func retrieve(v1 http.RoundTripper, r *http.Request) ([]record, error) {
 		return err
 	}
 	if err := json.Unmarshal(b, &in); err != nil {
-		return nil, wrong(invalid("The body is no JSON of the form {\"knowledge_id\": …, \"query\": …, \"retrieval_setting\": {\"top_k\": 5, \"score_threshold\": 0.5}}: %v", err))
+		return nil, wrong(invalid("The body is no JSON of the form {\"knowledge_id\": …, \"query\": …, \"retrieval_setting\": {\"top_k\": 5, \"score_threshold\": 0.5}}: %s", facade.Unreadable(err)))
 	}
 	if in.Knowledge == "" {
 		return nil, wrong(invalid("knowledge_id is empty; give the id or the name of a dataset"))

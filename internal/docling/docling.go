@@ -43,6 +43,9 @@ func Routes(v1 http.RoundTripper, version string) map[string]http.Handler {
 	add("DELETE /v1/task/{task}", s.cancel)
 	add("DELETE /v1/result/{task}", s.cancel)
 	add("GET /health", func(w http.ResponseWriter, _ *http.Request) { facade.Answer(w, nil, map[string]string{"status": "ok"}) })
+	out[Prefix+"/"] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		refuse(w, &facade.Error{Status: http.StatusNotFound, Code: "not_found", Detail: "Not Found: " + r.URL.Path})
+	})
 	// Without the prefix, GET /version belongs to Tika.
 	out["GET "+Prefix+"/version"] = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		facade.Answer(w, nil, map[string]string{"sheaf": version})

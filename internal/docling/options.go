@@ -193,7 +193,7 @@ func broken(err error) error {
 	if errors.Is(err, multipart.ErrMessageTooLarge) || strings.Contains(err.Error(), "too many parts") {
 		return &facade.Error{Status: http.StatusRequestEntityTooLarge, Code: "too_many_parts", Detail: "The form has too many parts or fields that are too long; send fewer files in one request"}
 	}
-	return unprocessable("The body cannot be read: %v; send it again", err)
+	return unprocessable("The body cannot be read: %s; send it again", facade.Unreadable(err))
 }
 
 type jsonSource struct {

@@ -4,6 +4,7 @@ package facade
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -117,6 +118,16 @@ func (c *Client) Call(ctx context.Context, method, path string, in, out any) err
 		return fmt.Errorf("reading the answer of %s: %w", path, err)
 	}
 	return nil
+}
+
+// Unreadable says what of a JSON body could not be decoded, in the words of who
+// sent it: Go's own sentence names types of ours.
+func Unreadable(err error) string {
+	bad, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if !ok {
+		return err.Error()
+	}
+	return fmt.Sprintf("%s cannot be a JSON %s", cmp.Or(bad.Field, "the body"), bad.Value)
 }
 
 // Path joins segments to a path, each escaped.

@@ -45,6 +45,7 @@ func (s *service) serverOf(version string, write bool, log *slog.Logger) *sdk.Se
 // Handler serves the protocol over streamable HTTP. It holds no sessions, so
 // that any API process answers any request. What a key may not do is not shown.
 func Handler(v1 http.RoundTripper, version string, log *slog.Logger) http.Handler {
+	log = slog.New(warnings{log.Handler()})
 	s := &service{client: func(r sdk.Request) *facade.Client {
 		if extra := r.GetExtra(); extra != nil {
 			return facade.Inside(v1, extra.Header)
@@ -70,6 +71,22 @@ func Handler(v1 http.RoundTripper, version string, log *slog.Logger) http.Handle
 		stream.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), mayWrite{}, write)))
 	})
 }
+
+// warnings leaves out what the SDK tells of every request.
+type warnings struct{ slog.Handler }
+
+// Enabled implements slog.Handler.
+func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn && w.Handler.Enabled(ctx, level)
+}
+
+// WithAttrs implements slog.Handler.
+func (w warnings) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return warnings{w.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup implements slog.Handler.
+func (w warnings) WithGroup(name string) slog.Handler { return warnings{w.Handler.WithGroup(name)} }
 
 // mayWrite is the key of a context's value: whether the caller may.
 type mayWrite struct{}

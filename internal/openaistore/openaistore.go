@@ -63,10 +63,14 @@ func Routes(v1 http.RoundTripper) map[string]http.Handler {
 		"POST /vector_stores/{store}/file_batches/{batch}/cancel": cancelBatch,
 		"GET /vector_stores/{store}/file_batches/{batch}/files":   listBatchFiles,
 
-		"POST /embeddings": embeddings,
+		"POST /embeddings":    embeddings,
+		"GET /models":         listModels,
+		"GET /models/{model}": readModel,
+
+		" /": unknownRoute,
 	} {
 		method, path, _ := strings.Cut(pattern, " ")
-		out[method+" "+Prefix+path] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		out[strings.TrimSpace(method+" "+Prefix+path)] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			c := &call{facade.Inside(v1, r.Header), w, r}
 			v, err := f(r.Context(), c)
 			switch {
@@ -150,9 +154,9 @@ func (c *call) body(into any) error {
 	}
 	if err := json.Unmarshal(b, into); err != nil {
 		if bad, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			return invalid(bad.Field, "%s cannot be a JSON %s", bad.Field, bad.Value)
+			return invalid(bad.Field, "%s", facade.Unreadable(err))
 		}
-		return invalid("", "The body is no JSON that can be read: %v", err)
+		return invalid("", "The body is no JSON that can be read: %s", facade.Unreadable(err))
 	}
 	return nil
 }
@@ -209,6 +213,52 @@ func (c *call) remove(ctx context.Context, id string) error {
 		return err
 	}
 	return nil
+}
+
+// unknownRoute answers what is none of the routes: a page would be no JSON.
+func unknownRoute(_ context.Context, c *call) (any, error) {
+	return nil, &refusal{&facade.Error{Status: http.StatusNotFound, Code: "not_found", Detail: fmt.Sprintf("Unknown request URL: %s %s. There are files, vector stores, embeddings and models here; docs/openai.md lists them", c.r.Method, c.r.URL.Path)}, ""}
+}
+
+type model struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"`
+	Created int64  `json:"created"`
+	OwnedBy string `json:"owned_by"`
+}
+
+// embeddingModel is the only model that there is, nil for none.
+func (c *call) embeddingModel(ctx context.Context) (*model, error) {
+	var info struct {
+		Model string `json:"embedding_model"`
+	}
+	if err := c.Call(ctx, http.MethodGet, "/v1/info", nil, &info); err != nil || info.Model == "" {
+		return nil, err
+	}
+	return &model{ID: info.Model, Object: "model", OwnedBy: "sheaf"}, nil
+}
+
+func listModels(ctx context.Context, c *call) (any, error) {
+	m, err := c.embeddingModel(ctx)
+	if err != nil {
+		return nil, err
+	}
+	data := []*model{}
+	if m != nil {
+		data = append(data, m)
+	}
+	return map[string]any{"object": "list", "data": data}, nil
+}
+
+func readModel(ctx context.Context, c *call) (any, error) {
+	m, err := c.embeddingModel(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if id := c.r.PathValue("model"); m == nil || m.ID != id {
+		return nil, missing("model", id)
+	}
+	return m, nil
 }
 
 // embeddings hands a request to /v1/embeddings, which speaks the same.

@@ -34,9 +34,18 @@ type asset struct {
 	plain, zipped   []byte
 }
 
-// Handler serves the page at / and its files below it. Every path that is not
-// a file answers the page, which reads the address itself.
-func Handler() http.Handler {
+// Page serves the page at / and its files below it. Every path that is not a
+// file answers the page, which reads the address itself.
+type Page struct{ assets map[string]asset }
+
+// Has reports whether path is a file of the page, or the page itself.
+func (p *Page) Has(path string) bool {
+	_, ok := p.assets[path]
+	return ok || path == "/"
+}
+
+// New makes the page.
+func New() *Page {
 	assets := map[string]asset{}
 	err := fs.WalkDir(files, "static", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -64,29 +73,32 @@ func Handler() http.Handler {
 	if err != nil {
 		panic(err) // the folder is part of the binary
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("Content-Security-Policy", policy)
-		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Cache-Control", "no-cache") // asked for again each time, sent again only when it changed
-		h.Set("Vary", "Accept-Encoding")
-		a, ok := assets[r.URL.Path]
-		if !ok && strings.HasPrefix(r.URL.Path, "/js/") {
-			http.NotFound(w, r) // a script that is missing must not be the page
-			return
-		}
-		if !ok {
-			a = assets["/index.html"]
-		}
-		body := a.plain
-		h.Set("Content-Type", a.mediaType)
-		h.Set("ETag", a.etag)
-		if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-			body = a.zipped
-			h.Set("Content-Encoding", "gzip")
-			h.Set("ETag", strings.TrimSuffix(a.etag, `"`)+`z"`)
-		}
-		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
-	})
+	return &Page{assets}
+}
+
+// ServeHTTP implements http.Handler.
+func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-cache") // asked for again each time, sent again only when it changed
+	h.Set("Vary", "Accept, Accept-Encoding")
+	a, ok := p.assets[r.URL.Path]
+	if !ok && strings.HasPrefix(r.URL.Path, "/js/") {
+		http.NotFound(w, r) // a script that is missing must not be the page
+		return
+	}
+	if !ok {
+		a = p.assets["/index.html"]
+	}
+	body := a.plain
+	h.Set("Content-Type", a.mediaType)
+	h.Set("ETag", a.etag)
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		body = a.zipped
+		h.Set("Content-Encoding", "gzip")
+		h.Set("ETag", strings.TrimSuffix(a.etag, `"`)+`z"`)
+	}
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 }

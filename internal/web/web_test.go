@@ -21,7 +21,7 @@ func get(t *testing.T, path string, header http.Header) *http.Response {
 		r.Header[k] = v
 	}
 	w := httptest.NewRecorder()
-	Handler().ServeHTTP(w, r)
+	New().ServeHTTP(w, r)
 	return w.Result()
 }
 

@@ -119,6 +119,9 @@ assert client.files.retrieve(pdf.id) == pdf
 # Vectors, and the wrong key.
 vectors = client.embeddings.create(model="any", input=["heron", "bittern"]).data
 assert len(vectors) == 2 and len(vectors[0].embedding) > 10
+[model] = client.models.list().data
+assert client.embeddings.create(model=model.id, input="heron").model == model.id == client.models.retrieve(model.id).id, model
+refused(openai.NotFoundError, "gpt-4", client.models.retrieve, "gpt-4")
 stranger = openai.OpenAI(base_url=base + "/openai/v1", api_key=wrong, max_retries=0)
 refused(openai.AuthenticationError, "key", stranger.files.list)
 refused(openai.AuthenticationError, "key", stranger.vector_stores.search, store.id, query="")
