@@ -77,6 +77,7 @@ type InventoryRange struct {
 	Range       sheaf.Range
 	Chunks      int
 	Live        bool // its generation is the document's live one
+	Parsed      bool // of the document itself: no edited chunk, and not left by a run
 }
 
 // InventoryDocument is a document's bytes.
@@ -87,7 +88,18 @@ type InventoryDocument struct {
 	Name       string
 	MediaType  string
 	BlobKey    string
-	Metadata   map[string]string
+	Units      int
+	Chunks     int // that its counter says
+	Generation int // the live one, 0 for none
+}
+
+// References is what the store has of some range results and documents.
+type References struct {
+	Ranges    map[string]bool // that something names, may be making, or will remove
+	Documents map[string]bool // that are not deleted
+	Dying     map[string]bool // documents whose entries in the index will be removed
+	Keys      map[string]bool // blobs of the documents, and blobs that will be removed
+	Prefixes  []string        // under which all blobs will be removed, or whole keys
 }
 
 // CounterDrift is a document whose counters are wrong.

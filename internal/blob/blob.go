@@ -40,6 +40,12 @@ type Store interface {
 	// List calls each for every object under prefix ("" for all) in byte order
 	// of the keys until it returns false.
 	List(ctx context.Context, prefix string, each func(Info) bool) error
+	// ListAfter is List of the keys that follow after, which need not be the key of
+	// an object; "" is before all.
+	ListAfter(ctx context.Context, prefix, after string, each func(Info) bool) error
+	// Children calls each for what lies directly under prefix, in any order: keys of
+	// objects, and prefixes of others, which end in "/", until it returns false.
+	Children(ctx context.Context, prefix string, each func(name string) bool) error
 	// Ping checks that the store can be reached and written to.
 	Ping(ctx context.Context) error
 }

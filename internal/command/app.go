@@ -206,7 +206,7 @@ func (m Main) build(ctx context.Context, cfg config.Config, r roles, log *slog.L
 			Store: a.store, Queue: a.queue, Index: a.index, Blobs: a.blobs, Leader: a.leader(), Log: log,
 			Fill: a.index.Step, Copies: a.copies,
 			Feeds: cfg.Queue.Driver == "redis", Sole: cfg.Sole(), Shared: !cfg.Sole(), Window: cfg.Queue.Window,
-			WorkerTimeout: time.Duration(cfg.Keeper.WorkerTimeout), Retention: time.Duration(cfg.Keeper.Retention), Audit: a.audit, AuditEvery: time.Duration(cfg.Keeper.AuditInterval), CompactEvery: time.Duration(cfg.Keeper.Compact), SlowEvery: time.Duration(cfg.Keeper.Reconcile),
+			WorkerTimeout: time.Duration(cfg.Keeper.WorkerTimeout), Retention: time.Duration(cfg.Keeper.Retention), Audit: (&doctor.Auditor{Config: a.doctorConfig(), State: a.store, Every: time.Duration(cfg.Keeper.AuditInterval), Ended: a.audited}).Step, AuditEvery: time.Duration(cfg.Keeper.AuditInterval), CompactEvery: time.Duration(cfg.Keeper.Compact), SlowEvery: time.Duration(cfg.Keeper.Reconcile),
 			Tell:    teller.Round,
 			Sign:    a.receipts.Sign,
 			Leads:   func(leads bool) { a.leads.Store(leads); a.metrics.Leads(leads) },
@@ -732,12 +732,8 @@ func (a *app) doctor(ctx context.Context, repair bool) (*doctor.Report, error) {
 	return doctor.Run(ctx, a.doctorConfig(), repair)
 }
 
-// audit runs the doctor without repairing and reports what it finds.
-func (a *app) audit(ctx context.Context) error {
-	r, err := a.doctor(ctx, false)
-	if err != nil {
-		return err
-	}
+// audited reports what an audit has found.
+func (a *app) audited(ctx context.Context, r *doctor.Report) {
 	counts := map[string]int{}
 	for _, code := range doctor.Codes() {
 		counts[code] = 0
@@ -747,7 +743,6 @@ func (a *app) audit(ctx context.Context) error {
 		a.log.WarnContext(ctx, "database, index and blob store disagree; `sheaf doctor --repair` cures what can be cured", "code", f.Code, "count", f.Count, "cure", f.Cure)
 	}
 	a.metrics.Drift(counts)
-	return nil
 }
 
 func (a *app) searcher() *search.Searcher {

@@ -74,6 +74,9 @@ func TestDoctorFindsEveryDisagreement(t *testing.T) {
 	leaked := sheaf.OriginalPrefix("local", sheaf.NewID()) + "x"
 	_, err = a.blobs.Put(ctx, leaked, strings.NewReader("x"), 1)
 	ok(err)
+	foreign := sheaf.ArtifactPrefix("local", byName["larks"].ID) + "notes/x.txt"
+	_, err = a.blobs.Put(ctx, foreign, strings.NewReader("x"), 1)
+	ok(err)
 	stray := sheaf.NewID()
 	_, err = a.queue.Publish(ctx, "local", sheaf.LaneNormal, []sheaf.Hint{{TaskID: stray, TenantID: "local", Lane: sheaf.LaneNormal, Kind: sheaf.KindParse, Cost: 1}})
 	ok(err)
@@ -122,11 +125,14 @@ func TestDoctorFindsEveryDisagreement(t *testing.T) {
 	}
 	examine(true)
 	// What needs a keeper, or a person, is left and named.
-	if got, want := codes(examine(false)), []string{doctor.DeadLeases, doctor.MissingArtifacts, doctor.MissingOriginals, doctor.UnhintedTasks}; !slices.Equal(got, want) {
+	if got, want := codes(examine(false)), []string{doctor.DeadLeases, doctor.MissingArtifacts, doctor.MissingOriginals, doctor.UnhintedTasks, doctor.UnknownBlobs}; !slices.Equal(got, want) {
 		t.Errorf("after the repair there is %v, want %v", got, want)
 	}
 	if _, err := a.blobs.Stat(ctx, leaked); err == nil {
 		t.Error("the leaked blob is still there")
+	}
+	if _, err := a.blobs.Stat(ctx, foreign); err != nil {
+		t.Errorf("what nobody knows was taken: %v", err)
 	}
 	if counts, err := a.index.Count(ctx, "local", []string{ranges["terns"], copied[0].RangeID}); err != nil || counts[ranges["terns"]] != 1 || counts[copied[0].RangeID] != 0 {
 		t.Errorf("the index holds %v, %v", counts, err)

@@ -48,9 +48,10 @@ type Config struct {
 	// the documents then, whether it leads or not.
 	Shared bool
 
-	// Audit compares database, index and blobs and changes nothing; it runs
-	// on the keeper that leads, first after AuditEvery. May be nil.
-	Audit func(ctx context.Context) error
+	// Audit goes on for a while with comparing database, index and blobs, or begins
+	// where that is due, changes nothing, and says whether there is more to do at
+	// once. It runs on the keeper that leads. May be nil.
+	Audit func(ctx context.Context) (more bool, err error)
 	// Sign signs the receipt of a deletion that is complete. May be nil: then
 	// receipts are not signed.
 	Sign func(*taskstore.Receipt) error
@@ -251,7 +252,8 @@ func New(cfg Config) *Keeper {
 		k.loops = append(k.loops, &loop{name: "compact", every: cfg.CompactEvery, late: true, step: func(ctx context.Context) (int, error) { return 0, ix.Compact(ctx) }})
 	}
 	if cfg.Audit != nil && cfg.AuditEvery > 0 {
-		k.loops = append(k.loops, &loop{name: "audit", every: cfg.AuditEvery, limit: max(cfg.AuditEvery, time.Hour), late: true, step: func(ctx context.Context) (int, error) { return 0, cfg.Audit(ctx) }})
+		// Audit itself knows when one is due.
+		k.loops = append(k.loops, &loop{name: "audit", every: min(cfg.AuditEvery, time.Minute), limit: max(cfg.AuditEvery, time.Hour), step: again(cfg.Audit)})
 	}
 	return k
 }

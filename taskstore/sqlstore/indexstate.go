@@ -10,30 +10,51 @@ import (
 	"sheaf/taskstore"
 )
 
-// indexKey is the one row of index_state.
-const indexKey = "index"
+// The rows of index_state.
+const (
+	indexKey = "index"
+	auditKey = "audit"
+)
 
 // IndexState reads what is stored of the search index; version 0 says nothing is.
 func (s *handle) IndexState(ctx context.Context) (value string, version int64, err error) {
+	return s.versioned(ctx, indexKey)
+}
+
+// SwapIndexState stores a value in place of the version that was read, and
+// reports whether that was still the newest.
+func (s *handle) SwapIndexState(ctx context.Context, version int64, value string) (bool, error) {
+	return s.swap(ctx, indexKey, version, value)
+}
+
+// AuditState reads how far the audit is; version 0 says that there was none.
+func (s *handle) AuditState(ctx context.Context) (value string, version int64, err error) {
+	return s.versioned(ctx, auditKey)
+}
+
+// SwapAuditState is SwapIndexState of the audit.
+func (s *handle) SwapAuditState(ctx context.Context, version int64, value string) (bool, error) {
+	return s.swap(ctx, auditKey, version, value)
+}
+
+func (s *handle) versioned(ctx context.Context, key string) (value string, version int64, err error) {
 	row, err := first[struct {
 		V       string
 		Version int64
-	}](s.read(ctx), "SELECT v, version FROM index_state WHERE k=?", indexKey)
+	}](s.read(ctx), "SELECT v, version FROM index_state WHERE k=?", key)
 	if row == nil {
 		return "", 0, err
 	}
 	return row.V, row.Version, err
 }
 
-// SwapIndexState stores a value in place of the version that was read, and
-// reports whether that was still the newest.
-func (s *handle) SwapIndexState(ctx context.Context, version int64, value string) (bool, error) {
+func (s *handle) swap(ctx context.Context, key string, version int64, value string) (bool, error) {
 	if version == 0 {
-		if err := insertRows(s.write(ctx), "index_state", []string{"k", "version", "v"}, [][]any{{indexKey, 0, ""}}, s.d.noop("k")); err != nil {
+		if err := insertRows(s.write(ctx), "index_state", []string{"k", "version", "v"}, [][]any{{key, 0, ""}}, s.d.noop("k")); err != nil {
 			return false, translate(err)
 		}
 	}
-	n, err := exec(s.write(ctx), "UPDATE index_state SET version=version+1, v=? WHERE k=? AND version=?", value, indexKey, version)
+	n, err := exec(s.write(ctx), "UPDATE index_state SET version=version+1, v=? WHERE k=? AND version=?", value, key, version)
 	return n == 1, err
 }
 

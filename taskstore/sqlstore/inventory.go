@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"gorm.io/gorm"
@@ -33,63 +34,154 @@ func walk[R any](db *gorm.DB, query string, cursor func(R) any, start any, each 
 	}
 }
 
-// Ranges calls each for every range result that some task lists as done,
-// ordered by id, and then for those of edited chunks and of runs, until it returns
-// an error.
-func (s *inventory) Ranges(ctx context.Context, each func(taskstore.InventoryRange) error) error {
+// TenantIDs lists the tenants that follow one, in the order of their ids.
+func (s *inventory) TenantIDs(ctx context.Context, after string, limit int) ([]string, error) {
+	return all[string](s.read(ctx), "SELECT id FROM tenants WHERE id > ? ORDER BY id LIMIT ?", after, limit)
+}
+
+// KnownTenants answers which of the tenants there are.
+func (s *inventory) KnownTenants(ctx context.Context, ids []string) (map[string]bool, error) {
+	known, err := byIDs[string](s.read(ctx), ids, "SELECT id FROM tenants WHERE id IN ?")
+	return setOf(known), err
+}
+
+// TenantDocuments lists a tenant's documents that are not deleted and follow one,
+// in the order of their ids.
+func (s *inventory) TenantDocuments(ctx context.Context, tenantID, after string, limit int) ([]taskstore.InventoryDocument, error) {
+	rows, err := all[struct {
+		ID, TenantID, DatasetID, Name, MediaType, BlobKey string
+		Units, ChunkCount, LiveGen                        int
+	}](s.read(ctx), `SELECT id, tenant_id, dataset_id, name, media_type, blob_key, units, chunk_count, live_gen
+		FROM documents WHERE tenant_id=? AND id > ? AND deleted_at=0 ORDER BY id LIMIT ?`, tenantID, after, limit)
+	out := make([]taskstore.InventoryDocument, len(rows))
+	for i, r := range rows {
+		out[i] = taskstore.InventoryDocument{TenantID: r.TenantID, DatasetID: r.DatasetID, DocumentID: r.ID, Name: r.Name, MediaType: r.MediaType,
+			BlobKey: r.BlobKey, Units: r.Units, Chunks: r.ChunkCount, Generation: r.LiveGen}
+	}
+	return out, err
+}
+
+// ResultsOf lists every range result of documents that a task that is done, an
+// edited chunk or a run names, whatever its generation. A result that several
+// tasks name is listed for each.
+func (s *inventory) ResultsOf(ctx context.Context, documentIDs []string) ([]taskstore.InventoryRange, error) {
 	type row struct {
-		ID, TenantID, DocID, RangeID, ArtifactKey  string
+		TenantID, DocID, RangeID, ArtifactKey      string
 		FromUnit, ToUnit, ChunkCount, Gen, LiveGen int
 	}
-	err := walk(s.read(ctx), `SELECT t.id, t.tenant_id, t.doc_id, t.range_id, t.artifact_key, t.from_unit, t.to_unit, t.chunk_count, t.gen, d.live_gen
-		FROM tasks t JOIN documents d ON d.id=t.doc_id
-		WHERE t.id > ? AND t.state='done' AND t.range_id<>'' AND d.deleted_at=0 ORDER BY t.id LIMIT ?`,
-		func(r row) any { return r.ID }, "", func(r row) error {
-			return each(taskstore.InventoryRange{TenantID: r.TenantID, DocumentID: r.DocID, RangeID: r.RangeID, ArtifactKey: r.ArtifactKey,
-				Range: sheaf.Range{From: r.FromUnit, To: r.ToUnit}, Chunks: r.ChunkCount, Live: r.Gen == r.LiveGen})
-		})
+	var out []taskstore.InventoryRange
+	add := func(rows []row, parsed bool) {
+		for _, r := range rows {
+			if r.ArtifactKey == "" {
+				r.ArtifactKey = sheaf.ArtifactKey(r.TenantID, r.DocID, r.RangeID)
+			}
+			out = append(out, taskstore.InventoryRange{TenantID: r.TenantID, DocumentID: r.DocID, RangeID: r.RangeID, ArtifactKey: r.ArtifactKey,
+				Range: sheaf.Range{From: r.FromUnit, To: r.ToUnit}, Chunks: r.ChunkCount, Live: r.Gen == r.LiveGen, Parsed: parsed})
+		}
+	}
+	db := s.read(ctx)
+	rows, err := byIDs[row](db, documentIDs, `SELECT t.tenant_id, t.doc_id, t.range_id, t.artifact_key, t.from_unit, t.to_unit, t.chunk_count, t.gen, d.live_gen
+		FROM tasks t JOIN documents d ON d.id=t.doc_id WHERE t.doc_id IN ? AND t.state='done' AND t.range_id<>'' AND d.deleted_at=0`)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	err = walk(s.read(ctx), `SELECT e.range_id, e.tenant_id, e.doc_id, e.gen, d.live_gen FROM chunk_edits e JOIN documents d ON d.id=e.doc_id
-		WHERE e.range_id > ? AND d.deleted_at=0 ORDER BY e.range_id LIMIT ?`,
-		func(r row) any { return r.RangeID }, "", func(r row) error {
-			return each(taskstore.InventoryRange{TenantID: r.TenantID, DocumentID: r.DocID, RangeID: r.RangeID, ArtifactKey: sheaf.ArtifactKey(r.TenantID, r.DocID, r.RangeID), Chunks: 1, Live: r.Gen == r.LiveGen})
-		})
+	add(rows, true)
+	if rows, err = byIDs[row](db, documentIDs, `SELECT e.tenant_id, e.doc_id, e.range_id, 1 AS chunk_count, e.gen, d.live_gen
+		FROM chunk_edits e JOIN documents d ON d.id=e.doc_id WHERE e.doc_id IN ? AND e.range_id<>'' AND d.deleted_at=0`); err != nil {
+		return nil, err
+	}
+	add(rows, false)
+	if rows, err = byIDs[row](db, documentIDs, `SELECT r.tenant_id, r.doc_id, r.range_id, r.artifact_key, r.chunk_count, CASE WHEN 1=1`+visibleRun+` THEN 0 ELSE 1 END AS gen
+		FROM run_results r JOIN documents d ON d.id=r.doc_id WHERE r.doc_id IN ? AND d.deleted_at=0`); err != nil {
+		return nil, err
+	}
+	add(rows, false)
+	return out, nil
+}
+
+// MemberKeys lists the blobs of what archives hold, which lie with the archives.
+func (s *inventory) MemberKeys(ctx context.Context, archiveIDs []string) ([]string, error) {
+	return byIDs[string](s.read(ctx), archiveIDs, "SELECT blob_key FROM documents WHERE parent_id IN ? AND deleted_at=0")
+}
+
+// References says of range results and documents what names them now, what may be
+// making them, and what waits for the collector. A result is looked for wherever
+// it is named; what is being made or collected belongs to one of the documents.
+func (s *inventory) References(ctx context.Context, rangeIDs, documentIDs []string) (*taskstore.References, error) {
+	rangeIDs, documentIDs = sortedUnique(rangeIDs), sortedUnique(documentIDs)
+	db := s.read(ctx)
+	out := &taskstore.References{Ranges: map[string]bool{}, Documents: map[string]bool{}, Dying: map[string]bool{}, Keys: map[string]bool{}}
+	// In the order in which a result goes from one to the next, so that none is
+	// missed on its way: reserved by the collector, being made, named, collected.
+	garbage, err := byIDs[garbageRow](db, documentIDs, "SELECT * FROM garbage WHERE doc_id IN ?")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return walk(s.read(ctx), `SELECT r.range_id, r.tenant_id, r.doc_id, r.artifact_key, r.chunk_count, CASE WHEN 1=1`+visibleRun+` THEN 1 ELSE 0 END AS live_gen
-		FROM run_results r JOIN documents d ON d.id=r.doc_id WHERE r.range_id > ? AND d.deleted_at=0 ORDER BY r.range_id LIMIT ?`,
-		func(r row) any { return r.RangeID }, "", func(r row) error {
-			return each(taskstore.InventoryRange{TenantID: r.TenantID, DocumentID: r.DocID, RangeID: r.RangeID, ArtifactKey: r.ArtifactKey, Chunks: r.ChunkCount, Live: r.LiveGen == 1})
-		})
-}
-
-// Originals calls each for every document that is not deleted.
-func (s *inventory) Originals(ctx context.Context, each func(taskstore.InventoryDocument) error) error {
-	return walk(s.read(ctx), "SELECT * FROM documents WHERE id > ? AND deleted_at=0 ORDER BY id LIMIT ?",
-		func(r documentRow) any { return r.ID }, "", func(r documentRow) error {
-			d := r.toDomain(s.vault)
-			return each(taskstore.InventoryDocument{TenantID: d.TenantID, DatasetID: d.DatasetID, DocumentID: d.ID, Name: d.Name, MediaType: d.MediaType, BlobKey: d.BlobKey, Metadata: d.Metadata})
-		})
-}
-
-// Awaited calls each for everything that the collector will remove.
-func (s *inventory) Awaited(ctx context.Context, each func(taskstore.Garbage) error) error {
-	return walk(s.read(ctx), "SELECT * FROM garbage WHERE id > ? ORDER BY id LIMIT ?",
-		func(r garbageRow) any { return r.ID }, int64(0), func(r garbageRow) error { return each(r.toDomain()) })
-}
-
-// Unfinished calls each for every task that an executor may be writing results
-// of now, with the range id of its attempt.
-func (s *inventory) Unfinished(ctx context.Context, each func(rangeID, documentID string) error) error {
-	type row struct {
-		ID, DocID string
-		Epoch     int64
+	running, err := byIDs[struct {
+		ID    string
+		Epoch int64
+	}](db, documentIDs, "SELECT id, epoch FROM tasks WHERE doc_id IN ? AND state='running'")
+	if err != nil {
+		return nil, err
 	}
-	return walk(s.read(ctx), "SELECT id, doc_id, epoch FROM tasks WHERE id > ? AND state='running' ORDER BY id LIMIT ?",
-		func(r row) any { return r.ID }, "", func(r row) error { return each(sheaf.RangeID(r.ID, r.Epoch), r.DocID) })
+	for _, t := range running {
+		out.Ranges[sheaf.RangeID(t.ID, t.Epoch)] = true
+	}
+	for _, q := range []string{
+		"SELECT t.range_id FROM tasks t JOIN documents d ON d.id=t.doc_id WHERE t.range_id IN ? AND t.state='done' AND d.deleted_at=0",
+		"SELECT e.range_id FROM chunk_edits e JOIN documents d ON d.id=e.doc_id WHERE e.range_id IN ? AND d.deleted_at=0",
+		"SELECT r.range_id FROM run_results r JOIN documents d ON d.id=r.doc_id WHERE r.range_id IN ? AND d.deleted_at=0",
+	} {
+		ids, err := byIDs[string](db, rangeIDs, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			out.Ranges[id] = true
+		}
+	}
+	documents, err := byIDs[struct{ ID, BlobKey string }](db, documentIDs, "SELECT id, blob_key FROM documents WHERE id IN ? AND deleted_at=0")
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range documents {
+		out.Documents[d.ID], out.Keys[d.BlobKey] = true, true
+	}
+	later, err := byIDs[garbageRow](db, documentIDs, "SELECT * FROM garbage WHERE doc_id IN ?")
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range append(garbage, later...) {
+		switch {
+		case g.RangeID != "":
+			out.Ranges[g.RangeID] = true
+		case g.BlobPrefix != "":
+			out.Prefixes = append(out.Prefixes, g.BlobPrefix)
+		case g.ArtifactKey != "":
+			out.Keys[g.ArtifactKey] = true
+		default:
+			out.Dying[g.DocID] = true
+		}
+	}
+	return out, nil
+}
+
+// KnownUploads answers which uploads are on their way in, or out.
+func (s *inventory) KnownUploads(ctx context.Context, tenantID string, uploadIDs []string) (map[string]bool, error) {
+	ids, err := byIDs[string](s.read(ctx), uploadIDs, "SELECT id FROM uploads WHERE id IN ? AND tenant_id=?", tenantID)
+	if err != nil {
+		return nil, err
+	}
+	known := setOf(ids)
+	left := slices.DeleteFunc(slices.Clone(uploadIDs), func(id string) bool { return known[id] })
+	prefixes := mapped(left, func(id string) string { return taskstore.UploadPrefix(tenantID, id) })
+	going, err := byIDs[string](s.read(ctx), prefixes, "SELECT blob_prefix FROM garbage WHERE blob_prefix IN ?")
+	for i, p := range prefixes {
+		if slices.Contains(going, p) {
+			known[left[i]] = true
+		}
+	}
+	return known, err
 }
 
 // liveSums are the counters of documents as their live tasks have them.
@@ -97,17 +189,19 @@ const liveSums = `SELECT d.id, d.tenant_id, d.chunk_count AS has, COALESCE(SUM(t
 	FROM documents d LEFT JOIN tasks t ON t.doc_id=d.id AND t.gen=d.live_gen AND t.state='done' AND t.range_id<>''
 	WHERE d.deleted_at=0 AND d.live_gen>0`
 
-// Drift lists documents whose counters are not what their live tasks sum to.
-func (s *inventory) Drift(ctx context.Context, limit int) ([]taskstore.CounterDrift, error) {
-	rows, err := all[struct {
+// Drift lists those of the documents whose counters are not what their live tasks
+// sum to.
+func (s *inventory) Drift(ctx context.Context, documentIDs []string) ([]taskstore.CounterDrift, error) {
+	rows, err := byIDs[struct {
 		ID, TenantID string
 		Has, Want    int
-	}](s.read(ctx), liveSums+" GROUP BY d.id, d.tenant_id, d.chunk_count HAVING d.chunk_count<>COALESCE(SUM(t.chunk_count), 0) ORDER BY d.id LIMIT ?", limit)
-	out := make([]taskstore.CounterDrift, len(rows))
-	for i, r := range rows {
-		out[i] = taskstore.CounterDrift{TenantID: r.TenantID, DocumentID: r.ID, Has: r.Has, Want: r.Want}
-	}
-	return out, err
+	}](s.read(ctx), documentIDs, liveSums+" AND d.id IN ? GROUP BY d.id, d.tenant_id, d.chunk_count HAVING d.chunk_count<>COALESCE(SUM(t.chunk_count), 0) ORDER BY d.id")
+	return mapped(rows, func(r struct {
+		ID, TenantID string
+		Has, Want    int
+	}) taskstore.CounterDrift {
+		return taskstore.CounterDrift{TenantID: r.TenantID, DocumentID: r.ID, Has: r.Has, Want: r.Want}
+	}), err
 }
 
 // FixDrift sets the counters of a document to what its live tasks sum to.

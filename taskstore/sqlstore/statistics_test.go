@@ -44,7 +44,7 @@ func TestSQLiteKnowsItsIndexes(t *testing.T) {
 		{"k_job_tasks", "SELECT id FROM tasks WHERE tenant_id='t' AND job_id='j' AND state='running'"},
 		{"sqlite_autoindex_tasks_1", "UPDATE tasks SET lease_until=1 WHERE id IN " + ids + " AND worker_id='w' AND state='running'"},
 		{"sqlite_autoindex_tasks_1", "UPDATE tasks SET state='pending' WHERE id IN " + ids + " AND state='retry_wait' AND run_at<=5"},
-		{"sqlite_autoindex_documents_1", "SELECT id FROM documents WHERE id IN " + ids + " AND tenant_id='t' LIMIT 1"},
+		{"k_doc_tenant", "SELECT id FROM documents WHERE id IN " + ids + " AND tenant_id='t' LIMIT 1"},
 	} {
 		rows, err := f.Query("EXPLAIN QUERY PLAN " + c.query)
 		if err != nil {

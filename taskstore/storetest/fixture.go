@@ -142,7 +142,7 @@ func (f *Fixture) DocumentAt(tenant string, notBefore time.Time) Doc {
 		f.OK(err)
 	}
 	_, err := f.Store.CreateDocuments(ctx, sheaf.Job{ID: d.Job, TenantID: tenant, DatasetID: d.Dataset, Kind: sheaf.JobIngest, NotBefore: notBefore}, []taskstore.NewDocument{{
-		Document: sheaf.Document{ID: d.ID, Name: "a.pdf", MediaType: "application/pdf", Size: 10, SHA256: d.ID + d.ID, BlobKey: "originals/" + d.ID},
+		Document: sheaf.Document{ID: d.ID, Name: "a.pdf", MediaType: "application/pdf", Size: 10, SHA256: d.ID + d.ID, BlobKey: sheaf.OriginalPrefix(tenant, d.ID) + "v1"},
 		Plan:     sheaf.NewTask{ID: d.Plan, Kind: sheaf.KindPlan, Cost: 1},
 	}}, "")
 	f.OK(err)

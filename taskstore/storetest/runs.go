@@ -271,12 +271,13 @@ func testRunResults(t *testing.T, b *bench) {
 	totals, err := b.LiveTotals(b.ctx)
 	b.ok(err)
 	found := map[string]bool{}
-	b.ok(b.Ranges(b.ctx, func(r taskstore.InventoryRange) error {
+	all, err := b.ResultsOf(b.ctx, []string{one, two})
+	b.ok(err)
+	for _, r := range all {
 		if strings.HasPrefix(r.RangeID, sheaf.RunRangePrefix) {
 			found[r.RangeID] = r.Live
 		}
-		return nil
-	}))
+	}
 	b.same("inventory", []any{found[sheaf.RunRangePrefix+"a"], found[sheaf.RunRangePrefix+"both"], totals.Chunks >= 6}, []any{true, true, true})
 	f, err := b.RunForecast(b.ctx, b.tenant, b.dataset.ID, kind, true)
 	b.ok(err)
@@ -299,11 +300,9 @@ func testRunResults(t *testing.T, b *bench) {
 	b.same("replaced", seen("a", "a2"), []string{"a2@one.txt"})
 	waits := func(doc, id string) (yes bool) {
 		t.Helper()
-		b.ok(b.Awaited(b.ctx, func(g taskstore.Garbage) error {
-			yes = yes || g.DocumentID == doc && g.RangeID == sheaf.RunRangePrefix+id && g.ArtifactKey != ""
-			return nil
-		}))
-		return yes
+		refs, err := b.References(b.ctx, nil, []string{doc})
+		b.ok(err)
+		return refs.Ranges[sheaf.RunRangePrefix+id]
 	}
 	b.same("garbage", []bool{waits(one, "a"), waits(one, "a2")}, []bool{true, false})
 

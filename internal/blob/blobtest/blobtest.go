@@ -277,6 +277,55 @@ func Run(t *testing.T, s blob.Store) {
 		}
 	})
 
+	t.Run("ListAfterGoesOnWhereItStopped", func(t *testing.T) {
+		keys := []string{"after/a-b", "after/a.b", "after/a/b", "after/a/c/d", "after/a/e", "after/a0", "after/b/x"}
+		for _, k := range slices.Backward(keys) {
+			put(t, s, k, []byte(k))
+		}
+		from := func(prefix, after string) (got []string) {
+			must(t, s.ListAfter(t.Context(), prefix, after, func(i blob.Info) bool { got = append(got, i.Key); return true }))
+			return got
+		}
+		for i, k := range keys {
+			if got := from("after/", k); !slices.Equal(got, keys[i+1:]) {
+				t.Errorf("after %s: %v", k, got)
+			}
+		}
+		for after, want := range map[string][]string{"": keys, "after/": keys, "aft": keys, "after/a/c/~": keys[4:], "after/a/~": keys[5:], "after/a": keys, "after/~": nil, "z": nil} {
+			if got := from("after/", after); !slices.Equal(got, want) {
+				t.Errorf("after %q: %v, want %v", after, got, want)
+			}
+		}
+		if got := from("after/a/", "after/a/b"); !slices.Equal(got, keys[3:5]) {
+			t.Errorf("within a folder: %v", got)
+		}
+	})
+
+	t.Run("ChildrenAreOneLevel", func(t *testing.T) {
+		for _, k := range []string{"child/a/b", "child/a/c", "child/d.x", "child/e/f/g", "children/x"} {
+			put(t, s, k, []byte(k))
+		}
+		under := func(prefix string) (got []string) {
+			must(t, s.Children(t.Context(), prefix, func(name string) bool { got = append(got, name); return true }))
+			slices.Sort(got)
+			return got
+		}
+		if got := under("child/"); !slices.Equal(got, []string{"child/a/", "child/d.x", "child/e/"}) {
+			t.Errorf("got %v", got)
+		}
+		if got := under("child/none/"); len(got) != 0 {
+			t.Errorf("under nothing: %v", got)
+		}
+		if got := under(""); !slices.Contains(got, "child/") || !slices.Contains(got, "children/") || slices.Contains(got, "child/a/") {
+			t.Errorf("under all: %v", got)
+		}
+		n := 0
+		must(t, s.Children(t.Context(), "child/", func(string) bool { n++; return false }))
+		if n != 1 {
+			t.Errorf("went on to %d", n)
+		}
+	})
+
 	t.Run("DeletePrefixTakesExactlyThePrefix", func(t *testing.T) {
 		for i := range 30 {
 			put(t, s, fmt.Sprintf("gone/%d/%d", i%3, i), []byte("x"))

@@ -436,6 +436,11 @@ func (s *Store) DeletePrefix(ctx context.Context, prefix string) (int, error) {
 
 // List walks the folders in the order that their keys have as bytes.
 func (s *Store) List(ctx context.Context, prefix string, each func(blob.Info) bool) error {
+	return s.ListAfter(ctx, prefix, "", each)
+}
+
+// ListAfter leaves out the folders that are wholly before after.
+func (s *Store) ListAfter(ctx context.Context, prefix, after string, each func(blob.Info) bool) error {
 	if err := blob.CheckPrefix(prefix, true); err != nil {
 		return err
 	}
@@ -461,6 +466,9 @@ func (s *Store) List(ctx context.Context, prefix string, each func(blob.Info) bo
 			if err := ctx.Err(); err != nil {
 				return false, err
 			}
+			if key := prefix + name(e); key <= after && !(e.IsDir() && strings.HasPrefix(after, key)) {
+				continue
+			}
 			if e.IsDir() {
 				if more, err := walk(prefix + e.Name() + "/"); !more || err != nil {
 					return more, err
@@ -479,6 +487,28 @@ func (s *Store) List(ctx context.Context, prefix string, each func(blob.Info) bo
 	}
 	_, err := walk(prefix)
 	return err
+}
+
+// Children reads one folder. Folders that are empty count too: what deletes an
+// object takes them away a moment later.
+func (s *Store) Children(ctx context.Context, prefix string, each func(name string) bool) error {
+	if err := blob.CheckPrefix(prefix, true); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(s.path(prefix))
+	if err != nil && !absent(err) {
+		return s.readError("list "+prefix, err)
+	}
+	for _, e := range entries {
+		name := prefix + e.Name()
+		if e.IsDir() {
+			name += "/"
+		}
+		if !each(name) {
+			return nil
+		}
+	}
+	return ctx.Err()
 }
 
 // Ping looks whether files can be read and written, and writes none.

@@ -605,20 +605,42 @@ func (s *Store) DeletePrefix(ctx context.Context, prefix string) (int, error) {
 
 // List asks for a thousand objects at a time.
 func (s *Store) List(ctx context.Context, prefix string, each func(blob.Info) bool) error {
+	return s.ListAfter(ctx, prefix, "", each)
+}
+
+// ListAfter has the store begin behind after.
+func (s *Store) ListAfter(ctx context.Context, prefix, after string, each func(blob.Info) bool) error {
 	if err := blob.CheckPrefix(prefix, true); err != nil {
 		return err
 	}
-	listing, cancel := context.WithCancel(ctx) // ends the client's goroutine when each has had enough
+	options := minio.ListObjectsOptions{Prefix: s.config.Prefix + prefix, Recursive: true}
+	if after != "" {
+		options.StartAfter = s.config.Prefix + after
+	}
+	return s.list(ctx, prefix, options, func(key string, o minio.ObjectInfo) bool {
+		return blob.CheckKey(key) != nil || each(blob.Info{Key: key, Size: o.Size, Modified: o.LastModified}) // what is not ours is passed over
+	})
+}
+
+// Children has the store gather what lies deeper.
+func (s *Store) Children(ctx context.Context, prefix string, each func(name string) bool) error {
+	if err := blob.CheckPrefix(prefix, true); err != nil {
+		return err
+	}
+	return s.list(ctx, prefix, minio.ListObjectsOptions{Prefix: s.config.Prefix + prefix}, func(name string, _ minio.ObjectInfo) bool {
+		return blob.CheckKey(strings.TrimSuffix(name, "/")) != nil || each(name)
+	})
+}
+
+// list reads a thousand names at a time until each has had enough.
+func (s *Store) list(ctx context.Context, prefix string, options minio.ListObjectsOptions, each func(key string, o minio.ObjectInfo) bool) error {
+	listing, cancel := context.WithCancel(ctx) // ends the client's goroutine
 	defer cancel()
-	for o := range s.client.Client.ListObjects(listing, s.config.Bucket, minio.ListObjectsOptions{Prefix: s.config.Prefix + prefix, Recursive: true}) {
+	for o := range s.client.Client.ListObjects(listing, s.config.Bucket, options) {
 		if o.Err != nil {
 			return s.explain(ctx, "list "+prefix, o.Err)
 		}
-		key := strings.TrimPrefix(o.Key, s.config.Prefix)
-		if blob.CheckKey(key) != nil {
-			continue // not ours
-		}
-		if !each(blob.Info{Key: key, Size: o.Size, Modified: o.LastModified}) {
+		if !each(strings.TrimPrefix(o.Key, s.config.Prefix), o) {
 			return nil
 		}
 	}

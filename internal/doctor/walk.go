@@ -1,0 +1,766 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"sheaf"
+	"sheaf/internal/blob"
+	"sheaf/taskstore"
+)
+
+// Bounds of what is held in memory, by each of Config.Workers.
+const (
+	sliceDocuments = 256
+	sliceUnits     = 20_000 // of the documents of a slice together, unless one alone has more: a result has a unit at least
+	batch          = 500    // ids of one question to the database or the index
+	maxOrphans     = 10_000 // ranges of a tenant that are dealt with at once
+	mostExamples   = 10
+)
+
+// last follows every key under a folder, and precedes that of the next one.
+const last = "~"
+
+// The roots of what is stored.
+const (
+	originals = "originals/"
+	artifacts = "artifacts/"
+	uploads   = "uploads/"
+)
+
+// Stages of an examination, in their order.
+const (
+	stageResults = ""        // documents with their results, their blobs and their entries in the index
+	stageEntries = "entries" // what the index has of each tenant
+	stageRest    = "rest"    // uploads, what is of no tenant, and what is within the database
+)
+
+// Progress is how far an examination is: what lies before is examined.
+type Progress struct {
+	Stage  string             `json:"stage"`
+	Tenant string             `json:"tenant"` // in the order of ids; "" before the first
+	After  string             `json:"after"`  // the last document of the tenant; with Whole, all of it is examined
+	Whole  bool               `json:"whole"`
+	Done   bool               `json:"done"`
+	Found  map[string]Finding `json:"found,omitempty"` // by code
+	Report Report             `json:"report"`          // without the findings
+}
+
+// report is what was found so far.
+func (p *Progress) report() *Report {
+	r := p.Report
+	r.Findings = []Finding{}
+	for _, code := range slices.Sorted(maps.Keys(p.Found)) {
+		f := p.Found[code]
+		f.Code, f.Cure = code, cures[code]
+		r.Findings = append(r.Findings, f)
+	}
+	return &r
+}
+
+// examine is one run.
+type examine struct {
+	Config
+	repair bool
+
+	mu sync.Mutex // of the findings and counts of at
+	at Progress
+}
+
+func begin(c Config, repair bool, at Progress) *examine {
+	c.MinAge = cmp.Or(c.MinAge, time.Hour)
+	c.Workers = cmp.Or(c.Workers, 2*runtime.GOMAXPROCS(0))
+	c.Documents = cmp.Or(c.Documents, sliceDocuments)
+	at.Found = maps.Clone(at.Found)
+	if at.Found == nil {
+		at.Found = map[string]Finding{}
+	}
+	return &examine{Config: c, repair: repair, at: at}
+}
+
+// Run examines everything once and, if repair is set, cures what it can.
+func Run(ctx context.Context, c Config, repair bool) (*Report, error) {
+	e := begin(c, repair, Progress{})
+	for !e.at.Done {
+		if err := e.step(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return e.at.report(), nil
+}
+
+// step examines some slices at once. When it fails, at has findings of slices that
+// it does not say are examined.
+func (e *examine) step(ctx context.Context) error {
+	switch e.at.Stage {
+	case stageResults:
+		list, to, err := e.cut(ctx)
+		if err != nil {
+			return err
+		}
+		if len(list) == 0 {
+			e.enter(stageEntries)
+			return nil
+		}
+		if err := parallel(ctx, e.Workers, list, e.slice); err != nil {
+			return err
+		}
+		e.at.Tenant, e.at.After, e.at.Whole = to.tenant, to.upto, to.whole
+	case stageEntries:
+		tenants, err := e.Store.TenantIDs(ctx, e.at.Tenant, 2*e.Workers)
+		if err != nil {
+			return err
+		}
+		if len(tenants) == 0 {
+			e.enter(stageRest)
+			return nil
+		}
+		if err := parallel(ctx, e.Workers, tenants, e.entries); err != nil {
+			return err
+		}
+		e.at.Tenant = tenants[len(tenants)-1]
+	case stageRest:
+		for _, part := range []func(context.Context) error{e.uploads, e.strangers, e.stalled, e.checkHints} {
+			if err := part(ctx); err != nil {
+				return err
+			}
+		}
+		e.at.Done = true
+	default: // of another version
+		e.at = begin(e.Config, e.repair, Progress{}).at
+	}
+	return nil
+}
+
+func (e *examine) enter(stage string) {
+	e.at.Stage, e.at.Tenant, e.at.After, e.at.Whole = stage, "", "", false
+}
+
+func parallel[T any](ctx context.Context, workers int, list []T, each func(context.Context, T) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(workers)
+	for _, v := range list {
+		g.Go(func() error { return each(ctx, v) })
+	}
+	return g.Wait()
+}
+
+func (e *examine) note(code, example string, repaired bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	f := e.at.Found[code]
+	f.Count++
+	if repaired {
+		f.Repaired++
+	}
+	if len(f.Examples) < mostExamples && example != "" {
+		f.Examples = append(slices.Clip(f.Examples), example)
+	}
+	e.at.Found[code] = f
+}
+
+func (e *examine) counted(ranges, objects, chunks int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.at.Report.Ranges, e.at.Report.Objects, e.at.Report.Chunks = e.at.Report.Ranges+ranges, e.at.Report.Objects+objects, e.at.Report.Chunks+chunks
+}
+
+// slice is some documents of a tenant, and all objects whose keys lie between.
+type slice struct {
+	tenant      string
+	after, upto string // documents; what lies before the first and behind the last belongs to no document
+	whole       bool   // to the end of the tenant
+	documents   []taskstore.InventoryDocument
+}
+
+// cut takes the next slices, as many as are examined at once.
+func (e *examine) cut(ctx context.Context) (out []*slice, to slice, err error) {
+	to = slice{tenant: e.at.Tenant, upto: e.at.After, whole: e.at.Whole || e.at.Tenant == ""}
+	var tenants []string
+	for len(out) < 2*e.Workers {
+		if to.whole {
+			if len(tenants) == 0 {
+				if tenants, err = e.Store.TenantIDs(ctx, to.tenant, 2*e.Workers); err != nil || len(tenants) == 0 {
+					return out, to, err
+				}
+			}
+			to = slice{tenant: tenants[0]}
+			tenants = tenants[1:]
+		}
+		s := &slice{tenant: to.tenant, after: to.upto}
+		if s.documents, err = e.Store.TenantDocuments(ctx, s.tenant, s.after, e.Documents); err != nil {
+			return nil, to, err
+		}
+		s.whole = len(s.documents) < e.Documents
+		units := 0
+		for i, d := range s.documents {
+			if units += max(d.Units, 1); units > sliceUnits && i > 0 {
+				s.documents, s.whole = s.documents[:i], false
+				break
+			}
+		}
+		if !s.whole {
+			s.upto = s.documents[len(s.documents)-1].DocumentID
+		}
+		out, to = append(out, s), *s
+	}
+	return out, to, nil
+}
+
+// slice compares what documents name with what is stored under their names. What
+// the database says is read first: an object is there before anything names it.
+func (e *examine) slice(ctx context.Context, s *slice) error {
+	ids := make([]string, len(s.documents))
+	docs := map[string]taskstore.InventoryDocument{}
+	want := map[string]bool{} // the key of each object that is named, and whether it was seen
+	for i, d := range s.documents {
+		ids[i], docs[d.DocumentID], want[d.BlobKey] = d.DocumentID, d, false
+	}
+	results, err := e.Store.ResultsOf(ctx, ids)
+	if err != nil {
+		return err
+	}
+	distinct := map[string]bool{}
+	for _, r := range results {
+		distinct[r.RangeID], want[r.ArtifactKey] = true, false
+	}
+	members, err := e.Store.MemberKeys(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for _, key := range members {
+		want[key] = false
+	}
+	objects := 0
+	for _, root := range []string{artifacts, originals} {
+		n, err := e.objects(ctx, s, root, want, docs)
+		if err != nil {
+			return err
+		}
+		objects += n
+	}
+	e.counted(len(distinct), objects, 0)
+	for _, part := range []func() error{
+		func() error { return e.missing(ctx, docs, results, want) },
+		func() error { return e.counts(ctx, s.tenant, docs, results) },
+		func() error { return e.counters(ctx, s.documents, results) },
+	} {
+		if err := part(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// objects lists what is stored between the first and the last document of a
+// slice, notes what of it is named, and judges the rest.
+func (e *examine) objects(ctx context.Context, s *slice, root string, want map[string]bool, docs map[string]taskstore.InventoryDocument) (n int, err error) {
+	folder, after := root+s.tenant+"/", ""
+	if s.after != "" {
+		after = folder + s.after + "/" + last
+	}
+	old := time.Now().Add(-e.MinAge)
+	var rest []string
+	var failed error
+	err = e.Blobs.ListAfter(ctx, folder, after, func(i blob.Info) bool {
+		if !s.whole && i.Key > folder+s.upto+"/"+last {
+			return false
+		}
+		n++
+		if _, named := want[i.Key]; named {
+			want[i.Key] = true
+			return true
+		}
+		o := read(i.Key)
+		if _, lives := docs[o.document]; lives && o.part || i.Modified.After(old) {
+			return true
+		}
+		if rest = append(rest, i.Key); len(rest) == batch {
+			failed, rest = e.judge(ctx, rest), rest[:0]
+		}
+		return failed == nil
+	})
+	if err = errors.Join(err, failed); err != nil {
+		return n, err
+	}
+	return n, e.judge(ctx, rest)
+}
+
+// object is what a key says.
+type object struct {
+	known    bool   // what it is
+	part     bool   // lives as long as the document and is named by nothing else
+	document string // in whose folder it lies
+	member   string // the document that it is the bytes of, of an archive's folder
+	rangeID  string // of a result
+}
+
+// parts are the folders of a document beside its results: plans, pieces of the
+// original, copies of results with the vectors of another model, answers about
+// its text, and the flows that made it.
+var parts = []string{"plans", "shards", "models", "items", "flows"}
+
+func read(key string) (o object) {
+	p := strings.Split(key, "/")
+	if len(p) < 4 {
+		return o
+	}
+	o.document = p[2]
+	switch {
+	case p[0]+"/" == artifacts && len(p) == 4 && path.Ext(key) == ".parquet":
+		o.known, o.rangeID = true, strings.TrimSuffix(p[3], ".parquet")
+	case p[0]+"/" == artifacts && len(p) > 4:
+		o.part = slices.Contains(parts, p[3])
+		o.known = o.part
+	case p[0]+"/" == originals && len(p) == 4:
+		o.known = true
+	case p[0]+"/" == originals && len(p) == 6 && p[3] == "members":
+		o.known, o.member = true, p[5]
+	}
+	return o
+}
+
+// judge asks the database again for objects that nothing named when they were
+// listed: what is in the making, or waits for the collector, has not leaked. What
+// is of an unknown kind is told of and stays.
+func (e *examine) judge(ctx context.Context, keys []string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	var ranges, docs []string
+	for _, key := range keys {
+		o := read(key)
+		if docs = append(docs, o.document); o.member != "" {
+			docs = append(docs, o.member)
+		}
+		if o.rangeID != "" {
+			ranges = append(ranges, o.rangeID)
+		}
+	}
+	refs, err := e.Store.References(ctx, ranges, docs)
+	if err != nil {
+		return err
+	}
+	var leaked []string
+	for _, key := range keys {
+		o := read(key)
+		switch {
+		case refs.Keys[key] || o.rangeID != "" && refs.Ranges[o.rangeID] || o.part && refs.Documents[o.document]:
+		case slices.ContainsFunc(refs.Prefixes, func(p string) bool { return key == p || strings.HasSuffix(p, "/") && strings.HasPrefix(key, p) }):
+		case !o.known:
+			e.note(UnknownBlobs, key, false)
+		default:
+			leaked = append(leaked, key)
+		}
+	}
+	return e.leaked(ctx, leaked)
+}
+
+func (e *examine) leaked(ctx context.Context, keys []string) error {
+	if e.repair {
+		if err := e.Blobs.Delete(ctx, keys...); err != nil {
+			return err
+		}
+	}
+	for _, key := range keys {
+		e.note(LeakedBlobs, key, e.repair)
+	}
+	return nil
+}
+
+// missing looks for what is named and was not listed. Files of archives lie with
+// their archive, in another slice; what is nowhere may be named no more.
+func (e *examine) missing(ctx context.Context, docs map[string]taskstore.InventoryDocument, results []taskstore.InventoryRange, want map[string]bool) error {
+	if err := e.elsewhere(ctx, want); err != nil {
+		return err
+	}
+	gone := func(key string) (bool, error) {
+		if want[key] {
+			return false, nil
+		}
+		_, err := e.Blobs.Stat(ctx, key)
+		if err == nil {
+			want[key] = true
+			return false, nil
+		}
+		if errors.Is(err, sheaf.ErrNotFound) {
+			return true, nil
+		}
+		return false, fmt.Errorf("looking for %s: %w", key, err)
+	}
+	lost := map[string]taskstore.InventoryRange{} // by range
+	var of, bytes []string                        // documents
+	for _, r := range results {
+		if !r.Live {
+			continue
+		}
+		if yes, err := gone(r.ArtifactKey); err != nil {
+			return err
+		} else if yes {
+			lost[r.RangeID], of = r, append(of, r.DocumentID)
+		}
+	}
+	for id, d := range docs {
+		if yes, err := gone(d.BlobKey); err != nil {
+			return err
+		} else if yes {
+			bytes = append(bytes, id)
+		}
+	}
+	if len(lost)+len(bytes) == 0 {
+		return nil
+	}
+	still, err := e.Store.ResultsOf(ctx, slices.Compact(slices.Sorted(slices.Values(of))))
+	if err != nil {
+		return err
+	}
+	for _, r := range still {
+		if _, was := lost[r.RangeID]; was && r.Live {
+			delete(lost, r.RangeID) // once, also where several tasks name it
+			e.note(MissingArtifacts, r.DocumentID+" units "+r.Range.String(), false)
+		}
+	}
+	refs, err := e.Store.References(ctx, nil, bytes)
+	if err != nil {
+		return err
+	}
+	for _, id := range slices.Sorted(slices.Values(bytes)) {
+		if refs.Documents[id] && refs.Keys[docs[id].BlobKey] {
+			e.note(MissingOriginals, id, false)
+		}
+	}
+	return nil
+}
+
+// few objects of a folder are asked for one by one.
+const few = 3
+
+// elsewhere lists the folders of other slices in which several objects are wanted.
+func (e *examine) elsewhere(ctx context.Context, want map[string]bool) error {
+	folders := map[string][]string{}
+	for key, seen := range want {
+		if !seen {
+			folders[path.Dir(key)+"/"] = append(folders[path.Dir(key)+"/"], key)
+		}
+	}
+	for folder, keys := range folders {
+		if len(keys) <= few || blob.CheckPrefix(folder, false) != nil {
+			continue
+		}
+		first, end := slices.Min(keys), slices.Max(keys)
+		err := e.Blobs.ListAfter(ctx, folder, first[:len(first)-1], func(i blob.Info) bool { // what it is cut from follows it
+			if _, wanted := want[i.Key]; wanted {
+				want[i.Key] = true
+			}
+			return i.Key < end
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// counts asks the index how many chunks it has of live results.
+func (e *examine) counts(ctx context.Context, tenant string, docs map[string]taskstore.InventoryDocument, results []taskstore.InventoryRange) error {
+	short, err := e.short(ctx, tenant, results)
+	if err != nil || len(short) == 0 {
+		return err
+	}
+	// What the index was told a moment ago shows after a refresh, and what was
+	// deleted meanwhile is not missed.
+	if err := e.Index.Refresh(ctx); err != nil {
+		return err
+	}
+	var of []string
+	for _, r := range short {
+		of = append(of, r.DocumentID)
+	}
+	again, err := e.Store.ResultsOf(ctx, slices.Compact(slices.Sorted(slices.Values(of))))
+	if err != nil {
+		return err
+	}
+	again = slices.DeleteFunc(again, func(r taskstore.InventoryRange) bool { return short[r.RangeID].RangeID == "" })
+	if short, err = e.short(ctx, tenant, again); err != nil {
+		return err
+	}
+	for _, id := range slices.Sorted(maps.Keys(short)) {
+		r := short[id]
+		e.note(MissingChunks, r.DocumentID+" units "+r.Range.String(), e.repair && e.rewrite(ctx, docs[r.DocumentID], r))
+	}
+	return nil
+}
+
+// short are the live results of which the index has too few chunks, by range.
+func (e *examine) short(ctx context.Context, tenant string, results []taskstore.InventoryRange) (map[string]taskstore.InventoryRange, error) {
+	live := map[string]taskstore.InventoryRange{}
+	for _, r := range results {
+		if r.Live && r.Chunks > 0 {
+			live[r.RangeID] = r
+		}
+	}
+	for ids := range slices.Chunk(slices.Sorted(maps.Keys(live)), batch) {
+		has, err := e.Index.Count(ctx, tenant, ids)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			if has[id] >= live[id].Chunks {
+				delete(live, id)
+			}
+		}
+	}
+	return live, nil
+}
+
+// rewrite writes a range's chunks into the index from its artifact.
+func (e *examine) rewrite(ctx context.Context, d taskstore.InventoryDocument, r taskstore.InventoryRange) bool {
+	if err := e.Put(ctx, taskstore.LiveResult{TenantID: d.TenantID, DatasetID: d.DatasetID, DocumentID: d.DocumentID, Name: d.Name, MediaType: d.MediaType,
+		RangeID: r.RangeID, ArtifactKey: r.ArtifactKey, Chunks: r.Chunks}); err != nil {
+		e.Log.WarnContext(ctx, "a range could not be written again", "document", r.DocumentID, "range", r.RangeID, "error", err)
+		return false
+	}
+	return true
+}
+
+// counters compares the counters of documents with the sums over their results.
+func (e *examine) counters(ctx context.Context, docs []taskstore.InventoryDocument, results []taskstore.InventoryRange) error {
+	sums := map[string]int{}
+	for _, r := range results {
+		if r.Live && r.Parsed {
+			sums[r.DocumentID] += r.Chunks
+		}
+	}
+	var wrong []string
+	for _, d := range docs {
+		if d.Generation > 0 && d.Chunks != sums[d.DocumentID] {
+			wrong = append(wrong, d.DocumentID)
+		}
+	}
+	drift, err := e.Store.Drift(ctx, wrong) // one statement for both: what was published between two is no drift
+	if err != nil {
+		return err
+	}
+	for _, d := range drift {
+		if e.repair {
+			if err := e.Store.FixDrift(ctx, d.DocumentID); err != nil {
+				return err
+			}
+		}
+		e.note(CounterDrift, fmt.Sprintf("%s says %d, has %d", d.DocumentID, d.Has, d.Want), e.repair)
+	}
+	return nil
+}
+
+// entries looks for what the index has of a tenant and nothing names. The entries
+// are read before the database is asked for them: what is finished in between is
+// then known.
+func (e *examine) entries(ctx context.Context, tenant string) error {
+	orphans, docOf := map[string]int{}, map[string]string{} // chunks, documents, by range
+	chunks, known, open := 0, map[string]bool{}, map[string]int{}
+	look := func() error {
+		refs, err := e.Store.References(ctx, slices.Collect(maps.Keys(open)), slices.Collect(maps.Values(docOf)))
+		if err != nil {
+			return err
+		}
+		if len(known) > maxOrphans {
+			clear(known)
+		}
+		for id, n := range open {
+			if refs.Ranges[id] || refs.Dying[docOf[id]] {
+				known[id] = true
+			} else {
+				orphans[id] += n
+			}
+		}
+		clear(open)
+		clear(docOf)
+		if len(orphans) < maxOrphans {
+			return nil
+		}
+		return e.orphans(ctx, tenant, orphans)
+	}
+	var failed error
+	err := e.Index.Scan(ctx, tenant, func(_, rangeID, documentID string) bool {
+		chunks++
+		switch {
+		case known[rangeID]:
+		case orphans[rangeID] > 0:
+			orphans[rangeID]++
+		default:
+			open[rangeID]++
+			docOf[rangeID] = documentID
+			if len(open) == batch {
+				failed = look()
+			}
+		}
+		return failed == nil
+	})
+	if err = errors.Join(err, failed); err != nil {
+		return err
+	}
+	if err := look(); err != nil {
+		return err
+	}
+	e.counted(0, 0, chunks)
+	return e.orphans(ctx, tenant, orphans)
+}
+
+func (e *examine) orphans(ctx context.Context, tenant string, orphans map[string]int) error {
+	if len(orphans) == 0 {
+		return nil
+	}
+	if err := e.Index.Refresh(ctx); err != nil { // what was deleted a moment ago still shows before
+		return err
+	}
+	for ids := range slices.Chunk(slices.Sorted(maps.Keys(orphans)), batch) {
+		left, err := e.Index.Count(ctx, tenant, ids)
+		if err != nil {
+			return err
+		}
+		ids = slices.DeleteFunc(ids, func(id string) bool { return left[id] == 0 })
+		if e.repair {
+			if err := e.Index.DeleteRanges(ctx, tenant, ids); err != nil {
+				return err
+			}
+		}
+		for _, id := range ids {
+			e.note(OrphanChunks, fmt.Sprintf("%d chunks of range %s", orphans[id], id), e.repair)
+		}
+	}
+	clear(orphans)
+	return nil
+}
+
+// uploads looks for pieces of files that nobody is sending.
+func (e *examine) uploads(ctx context.Context) error {
+	type upload struct{ tenant, id string }
+	open := map[upload][]string{}
+	n, objects := 0, 0
+	look := func() error {
+		byTenant := map[string][]string{}
+		for u := range open {
+			byTenant[u.tenant] = append(byTenant[u.tenant], u.id)
+		}
+		for tenant, ids := range byTenant {
+			known, err := e.Store.KnownUploads(ctx, tenant, ids)
+			if err != nil {
+				return err
+			}
+			for _, id := range ids {
+				if !known[id] {
+					if err := e.leaked(ctx, open[upload{tenant, id}]); err != nil {
+						return err
+					}
+				}
+			}
+		}
+		clear(open)
+		n = 0
+		return nil
+	}
+	old := time.Now().Add(-e.MinAge)
+	var failed error
+	err := e.Blobs.List(ctx, uploads, func(i blob.Info) bool {
+		objects++
+		if i.Modified.After(old) {
+			return true
+		}
+		p := strings.Split(i.Key, "/")
+		if len(p) != 4 {
+			e.note(UnknownBlobs, i.Key, false)
+			return true
+		}
+		u := upload{p[1], p[2]}
+		open[u] = append(open[u], i.Key)
+		if n++; n == batch {
+			failed = look()
+		}
+		return failed == nil
+	})
+	if err = errors.Join(err, failed); err != nil {
+		return err
+	}
+	e.counted(0, objects, 0)
+	return look()
+}
+
+// strangers looks for objects of tenants that there are not, and for folders that
+// are none of ours.
+func (e *examine) strangers(ctx context.Context) error {
+	if err := e.Blobs.Children(ctx, "", func(name string) bool {
+		if name != originals && name != artifacts && name != uploads {
+			e.note(UnknownBlobs, name, false)
+		}
+		return ctx.Err() == nil
+	}); err != nil {
+		return err
+	}
+	for _, root := range []string{artifacts, originals} {
+		var names []string
+		look := func() error {
+			ids := make([]string, len(names))
+			for i, name := range names {
+				ids[i] = strings.TrimSuffix(strings.TrimPrefix(name, root), "/")
+			}
+			known, err := e.Store.KnownTenants(ctx, ids)
+			if err != nil {
+				return err
+			}
+			for i, name := range names {
+				switch {
+				case known[ids[i]]:
+				case !strings.HasSuffix(name, "/"):
+					e.note(UnknownBlobs, name, false)
+				default:
+					n, err := e.objects(ctx, &slice{tenant: ids[i], whole: true}, root, nil, nil)
+					if err != nil {
+						return err
+					}
+					e.counted(0, n, 0)
+				}
+			}
+			names = names[:0]
+			return nil
+		}
+		var failed error
+		err := e.Blobs.Children(ctx, root, func(name string) bool {
+			if names = append(names, name); len(names) == batch {
+				failed = look()
+			}
+			return failed == nil
+		})
+		if err = errors.Join(err, failed); err != nil {
+			return err
+		}
+		if err := look(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stalled counts what should be under way within the database and is not.
+func (e *examine) stalled(ctx context.Context) error {
+	leases, unhinted, err := e.Store.Stalled(ctx)
+	for range leases {
+		e.note(DeadLeases, "", false)
+	}
+	if e.Hints {
+		for range unhinted {
+			e.note(UnhintedTasks, "", false)
+		}
+	}
+	return err
+}
