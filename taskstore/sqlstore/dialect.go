@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/pressly/goose/v3"
 
@@ -94,9 +95,18 @@ var postgresDialect = dialect{
 	noop:      onConflictNoop,
 	upsert:    onConflictUpdate,
 	lockMigrations: func(ctx context.Context, db *sql.DB) (func(), error) {
-		return lockConn(ctx, db, "SELECT COUNT(pg_advisory_lock(7268451))", "SELECT pg_advisory_unlock(7268451)")
+		// Asked for again and again: an index that is built concurrently waits for
+		// every statement that runs, and so would never end before one that waits
+		// for the lock.
+		return lockConn(ctx, db, "SELECT CASE WHEN pg_try_advisory_lock(7268451) THEN 1 ELSE 0 END", "SELECT pg_advisory_unlock(7268451)")
 	},
 }
+
+// Another process may be changing the schema for so long, and is asked so often.
+const (
+	lockWait  = time.Minute
+	lockPause = 100 * time.Millisecond
+)
 
 // lockConn takes a lock that belongs to a connection, by a query that answers
 // 1 when it has it, and keeps that connection until unlock.
@@ -106,9 +116,22 @@ func lockConn(ctx context.Context, db *sql.DB, lock, unlock string) (func(), err
 		return nil, err
 	}
 	var got sql.NullInt64
-	if err := conn.QueryRowContext(ctx, lock).Scan(&got); err != nil {
-		_ = conn.Close()
-		return nil, err
+	for until := time.Now().Add(lockWait); ; {
+		if err = conn.QueryRowContext(ctx, lock).Scan(&got); err != nil {
+			_ = conn.Close()
+			return nil, err
+		}
+		if got.Int64 == 1 || time.Now().After(until) {
+			break
+		}
+		pause := time.NewTimer(lockPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			_ = conn.Close()
+			return nil, ctx.Err()
+		}
 	}
 	if got.Int64 != 1 {
 		_ = conn.Close()
