@@ -300,6 +300,42 @@ func TestAttributesAreChangedKeyByKey(t *testing.T) {
 	}
 }
 
+// An upload may say what is stored with its documents, in every form that it has.
+func TestUploadsCarryAttributes(t *testing.T) {
+	k := newKeyedServer(t)
+	part := func(head, value string) string {
+		return "--b\r\nContent-Disposition: form-data; " + head + "\r\n\r\n" + value + "\r\n"
+	}
+	form := part(`name="attributes"`, `{"crm.id":1}`) + part(`name="file"; filename="a.txt"`, "text") + part(`name="attributes"`, `{"crm.no":2}`) + part(`name="file"; filename="b.txt"`, "words") + "--b--\r\n"
+	at := "/v1/datasets/files/documents"
+	for _, c := range []struct{ path, media, body, want string }{
+		{at + "?name=c.txt&hold=true&attributes=" + url.QueryEscape(`{"crm.id":3,"crm.none":null}`), "text/plain", "a text", "[map[crm.id:3]]"},
+		{at + "?hold=true", "multipart/form-data; boundary=b", form, "[map[crm.id:1] map[crm.no:2]]"},
+		{at + "?hold=true&attributes=" + url.QueryEscape(`{"crm.id":4}`), "multipart/form-data; boundary=b", part(`name="file"; filename="a.txt"`, "more text") + "--b--\r\n", "[map[crm.id:4]]"},
+	} {
+		status, _, body := k.post(c.path, "", c.media, c.body)
+		var out struct{ Documents []sheaf.Document }
+		if err := json.Unmarshal([]byte(body), &out); err != nil || status != 201 {
+			t.Fatalf("%s: %d %s", c.path, status, body)
+		}
+		var got []map[string]any
+		for _, d := range out.Documents {
+			var one struct{ Attributes map[string]any }
+			k.send("GET", at+"/"+d.ID, "", 200, &one)
+			got = append(got, one.Attributes)
+		}
+		if fmt.Sprint(got) != c.want {
+			t.Errorf("%s %s stores %v", c.path, c.body, got)
+		}
+	}
+	large := `{"crm.note":"` + strings.Repeat("x", sheaf.MaxDocumentAttributes) + `"}`
+	for _, wrong := range []string{"null", "[]", `"x"`, "{", large} {
+		if status, _, body := k.post(at+"?name=d.txt&hold=true&attributes="+url.QueryEscape(wrong), "", "text/plain", "refused"); status != 400 || !strings.Contains(string(body), "ttributes") {
+			t.Errorf("attributes %.20s: %d %s", wrong, status, body)
+		}
+	}
+}
+
 // The settings of each file of a request are its own, whatever is said for those after it.
 func TestSettingsOfOneFileStayWhenTheNextHasOthers(t *testing.T) {
 	k := newKeyedServer(t)

@@ -225,10 +225,15 @@ func (s *Server) stageFiles(r *http.Request, ds *sheaf.Dataset, id string) ([]*i
 	case media == "multipart/form-data" && q.Has("name"):
 		return nil, nil, newProblem(400, "", "the parameter name does nothing for a multipart body, whose parts have their file names; leave it out")
 	case media == "application/json" && !q.Has("name"):
-		for _, field := range []string{"parser_config", "lane"} {
+		for _, field := range []string{"attributes", "parser_config", "lane"} {
 			if q.Has(field) {
 				return nil, nil, newProblem(400, "", fmt.Sprintf(`the parameter %s does nothing for a body {"url": …}; give %s in the body. To upload the JSON itself as a file, name it with ?name=`, field, field))
 			}
+		}
+	}
+	if a := q.Get("attributes"); a != "" {
+		if err := decodeAttributes([]byte(a), &u); err != nil {
+			return nil, nil, err
 		}
 	}
 	if c := q.Get("parser_config"); c != "" {
@@ -394,7 +399,7 @@ func fileName(p *multipart.Part) string {
 }
 
 // uploadFields are the parts of an upload that are no files.
-var uploadFields = []string{"id", "lane", "metadata", "parser_config"}
+var uploadFields = []string{"attributes", "id", "lane", "metadata", "parser_config"}
 
 // partFields watches where in an upload its fields stand.
 type partFields struct {
@@ -450,6 +455,8 @@ func readField(p *multipart.Part, u *ingest.Upload) error {
 		return decodeSettings(b, &u.Config)
 	case "metadata":
 		return decodeField(name, b, &u.Metadata)
+	case "attributes":
+		return decodeAttributes(b, u)
 	case "lane":
 		u.Lane, err = laneOf(string(b))
 	case "id":
@@ -462,6 +469,18 @@ func readField(p *multipart.Part, u *ingest.Upload) error {
 		}
 	}
 	return err
+}
+
+// decodeAttributes reads what is stored with a new document.
+func decodeAttributes(b []byte, u *ingest.Upload) error {
+	u.Attributes = nil
+	if err := decodeField("attributes", b, &u.Attributes); err != nil {
+		return err
+	}
+	if u.Attributes == nil { // JSON's null
+		return newProblem(400, "", `attributes cannot be null; give an object such as {"crm.id": 17}, or leave it out`)
+	}
+	return nil
 }
 
 // laneOf reads a lane by its number.
@@ -761,13 +780,14 @@ func (s *Server) describeUploads() {
 			"file":          {Type: "array", Items: binary, Description: "one or many"},
 			"parser_config": {Type: "string", Description: "JSON; before the files, and anew between two for those after it"},
 			"metadata":      {Type: "string", Description: "JSON object of strings; before the files, and anew between two for those after it"},
+			"attributes":    {Type: "string", Description: "JSON object of at most 16 KiB, stored with each document that is new; before the files, and anew between two for those after it"},
 			"lane":          {Type: "integer", Description: "1 interactive, 2 normal, 3 backfill; before the files"},
 			"id":            {Type: "string", Description: "of the first file's document: repeat an upload safely; before the files"},
 		}}},
 		"application/json": {Schema: answer(URLSubmit{})},
 	}}
 	common := []*huma.Param{
-		query("name", "of the document, when the body is the file itself", "string"), query("parser_config", "JSON, when the body is the file itself or multipart", "string"), number("lane", "1 interactive, 2 normal, 3 backfill; when the body is the file itself or multipart", 1, 3),
+		query("name", "of the document, when the body is the file itself", "string"), query("parser_config", "JSON, when the body is the file itself or multipart", "string"), query("attributes", "JSON object of at most 16 KiB, stored with each document that is new; when the body is the file itself or multipart", "string"), number("lane", "1 interactive, 2 normal, 3 backfill; when the body is the file itself or multipart", 1, 3),
 		query("job", "id of an open job that the documents join", "string"), wait, notBefore, query("dry_run", "answer the plan and change nothing", "boolean"),
 		query("hold", "keep the documents unstarted, without a job, and answer 201: documents:reparse starts them", "boolean"),
 	}

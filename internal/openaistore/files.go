@@ -93,6 +93,7 @@ func upload(ctx context.Context, c *call) (any, error) {
 	}
 	var d *sheaf.Document
 	fields := map[string]string{}
+	stored := 0 // fields that were kept with the file, since they came before it
 	err = func() error {
 		for {
 			part, err := parts.NextPart()
@@ -113,7 +114,11 @@ func upload(ctx context.Context, c *call) (any, error) {
 			if d != nil || part.FormName() != "file" {
 				return invalid(part.FormName(), "One file is taken, in the part file; send others in requests of their own")
 			}
-			if d, err = c.keep(ctx, part.FileName(), part.Header.Get("Content-Type"), part); err != nil {
+			attributes := map[string]any{}
+			if m, err := metaOfForm(fields); err == nil {
+				attributes[metaKey], stored = m, len(fields)
+			}
+			if d, err = c.keep(ctx, part.FileName(), part.Header.Get("Content-Type"), attributes, part); err != nil {
 				return err
 			}
 		}
@@ -121,12 +126,11 @@ func upload(ctx context.Context, c *call) (any, error) {
 	if err == nil && d == nil {
 		err = invalid("file", "The form has no part file; send the file in it")
 	}
-	var m meta
-	if err == nil {
-		m, err = metaOfForm(fields)
-	}
-	if err == nil {
-		err = c.change(ctx, docPath(d.ID), map[string]any{metaKey: m}, d)
+	if err == nil && (stored == 0 || stored < len(fields)) {
+		var m meta
+		if m, err = metaOfForm(fields); err == nil {
+			err = c.change(ctx, docPath(d.ID), map[string]any{metaKey: m}, d)
+		}
 	}
 	if err != nil {
 		if ctx.Err() != nil { // the connection ended
@@ -157,7 +161,7 @@ func metaOfForm(fields map[string]string) (m meta, err error) {
 }
 
 // keep stores a file's bytes as an unstarted document.
-func (c *call) keep(ctx context.Context, name, mediaType string, r io.Reader) (*sheaf.Document, error) {
+func (c *call) keep(ctx context.Context, name, mediaType string, attributes map[string]any, r io.Reader) (*sheaf.Document, error) {
 	if err := c.EnsureDataset(ctx, filesDataset); err != nil {
 		return nil, err
 	}
@@ -165,8 +169,13 @@ func (c *call) keep(ctx context.Context, name, mediaType string, r io.Reader) (*
 	if media, _, err := mime.ParseMediaType(mediaType); err == nil && media != "application/octet-stream" && media != "multipart/form-data" {
 		header.Set("Content-Type", media)
 	}
+	b, err := json.Marshal(attributes)
+	if err != nil {
+		return nil, err
+	}
+	q := url.Values{"hold": {"true"}, "name": {name}, "attributes": {string(b)}}
 	body := &facade.Watched{Reader: r}
-	resp, err := c.Do(ctx, http.MethodPost, facade.Path("v1", "datasets", filesDataset, "documents")+"?"+url.Values{"hold": {"true"}, "name": {name}}.Encode(), body, header)
+	resp, err := c.Do(ctx, http.MethodPost, facade.Path("v1", "datasets", filesDataset, "documents")+"?"+q.Encode(), body, header)
 	if body.Err != nil {
 		if err == nil {
 			resp.Body.Close()
