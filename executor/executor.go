@@ -49,6 +49,7 @@ type Store interface {
 	DocumentByID(ctx context.Context, documentID string) (*sheaf.Document, error)
 	GenerationTasks(ctx context.Context, documentID string, generation int) ([]sheaf.Task, error)
 	FinishedRanges(ctx context.Context, documentID string, generation int) ([]taskstore.FinishedRange, error)
+	RangeOutlines(ctx context.Context, documentID string, generation int) ([]taskstore.RangeOutline, error)
 	// Inputs lists the tasks that a task depends on.
 	Inputs(ctx context.Context, taskID string) ([]sheaf.Task, error)
 	AppendEvents(ctx context.Context, c sheaf.Claim, events []sheaf.Event) error

@@ -192,7 +192,7 @@ func (o *outlines) at(ctx context.Context, t *sheaf.Task, from int) *readRange {
 	if r != nil || !ask {
 		return r
 	}
-	tasks, err := o.store.GenerationTasks(ctx, t.DocumentID, t.Generation)
+	outlines, err := o.store.RangeOutlines(ctx, t.DocumentID, t.Generation)
 	if err != nil {
 		return nil
 	}
@@ -200,11 +200,11 @@ func (o *outlines) at(ctx context.Context, t *sheaf.Task, from int) *readRange {
 	defer o.mu.Unlock()
 	over := make(chan struct{})
 	close(over)
-	for i := range tasks {
-		if done := &tasks[i]; done.State == sheaf.TaskDone && covers(*done) && done.Result.Outline != nil && d.ranges[done.Range.From] == nil {
+	for _, done := range outlines {
+		if d.ranges[done.Range.From] == nil {
 			r := &readRange{from: done.Range.From, to: done.Range.To, over: over}
 			d.ranges[r.from] = r
-			o.know(key, r, done.Result.Outline.Headings)
+			o.know(key, r, done.Headings)
 		}
 	}
 	return d.ranges[from]

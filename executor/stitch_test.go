@@ -54,6 +54,17 @@ func (l *ledger) FinishedRanges(context.Context, string, int) (out []taskstore.F
 	return out, nil
 }
 
+func (l *ledger) RangeOutlines(context.Context, string, int) (out []taskstore.RangeOutline, _ error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, t := range l.tasks {
+		if covers(t) && t.State == sheaf.TaskDone && t.Result.Outline != nil {
+			out = append(out, taskstore.RangeOutline{Range: t.Range, Headings: t.Result.Outline.Headings})
+		}
+	}
+	return out, nil
+}
+
 func (*ledger) Edits(context.Context, string, string) ([]taskstore.ChunkEdit, error) {
 	return nil, nil
 }

@@ -101,6 +101,12 @@ type FinishedRange struct {
 	ArtifactKey string // "" once a newer version has replaced the result
 }
 
+// RangeOutline is what a done task reports of the headings in its range.
+type RangeOutline struct {
+	Range    sheaf.Range
+	Headings []sheaf.Heading // in order
+}
+
 // DefaultPool is that of tasks without a pool.
 const DefaultPool = "default"
 

@@ -2,12 +2,13 @@ package pdf
 
 import (
 	"bytes"
-	"compress/zlib"
 	"errors"
 	"io"
+	"maps"
 	"strconv"
 	"strings"
 
+	"github.com/klauspost/compress/zlib"
 	"github.com/pdfcpu/pdfcpu/pkg/pdfcpu/types"
 )
 
@@ -39,8 +40,9 @@ type objects struct {
 	known   map[int]types.Object // read already
 	packs   map[int]*pack
 	trailer types.Dict
-	bytes   int   // unpacked, and read from what was unpacked
-	err     error // of an object that could not be read
+	zlib    io.ReadCloser // to be reset
+	bytes   int           // unpacked, and read from what was unpacked
+	err     error         // of an object that could not be read
 }
 
 // place is where an object is: at an offset of the file, or in an object stream.
@@ -62,9 +64,12 @@ const (
 	maxUnpacked   = 128 << 20 // bytes of all streams of the structure, and of the objects read from them
 )
 
+// bytesAnObject is what an object takes of most files, at least.
+const bytesAnObject = 128
+
 // openObjects reads the cross-reference table.
 func openObjects(r io.ReaderAt, size int64) (*objects, error) {
-	o := &objects{file: make([]byte, size), places: map[int]place{}, known: map[int]types.Object{}, packs: map[int]*pack{}}
+	o := &objects{file: make([]byte, size), places: make(map[int]place, min(size/bytesAnObject, maxObjects/16)), known: map[int]types.Object{}, packs: map[int]*pack{}}
 	if n, err := r.ReadAt(o.file, 0); n < len(o.file) {
 		return nil, err
 	}
@@ -93,6 +98,9 @@ func openObjects(r io.ReaderAt, size int64) (*objects, error) {
 		}
 		prev, has := section.Find("Prev")
 		if !has {
+			known := make(map[int]types.Object, len(o.places))
+			maps.Copy(known, o.known)
+			o.known = known
 			return o, nil
 		}
 		at, isNumber := prev.(types.Integer)
@@ -313,10 +321,11 @@ func (o *objects) pack(number int) (*pack, error) {
 	}
 	count, ok1 := s.Dict["N"].(types.Integer)
 	first, ok2 := s.Dict["First"].(types.Integer)
-	p := &pack{offsets: map[int]int{}}
+	p := &pack{}
 	if p.text, err = o.unpacked(s); err != nil || !ok1 || !ok2 {
 		return nil, errUnusual
 	}
+	p.offsets = make(map[int]int, min(max(int(count), 0), len(p.text)))
 	head := scanner{text: p.text}
 	for range int(count) {
 		n, ok1 := head.number()
@@ -331,6 +340,30 @@ func (o *objects) pack(number int) (*pack, error) {
 	return p, nil
 }
 
+// inflated is what zlib makes of b.
+func (o *objects) inflated(b []byte) ([]byte, error) {
+	var err error
+	if o.zlib == nil {
+		o.zlib, err = zlib.NewReader(bytes.NewReader(b))
+	} else {
+		err = o.zlib.(zlib.Resetter).Reset(bytes.NewReader(b), nil)
+	}
+	if err != nil {
+		return nil, errUnusual
+	}
+	var text bytes.Buffer
+	text.Grow(min(inflation*len(b), maxUnpacked-o.bytes) + bytes.MinRead)
+	_, err = text.ReadFrom(io.LimitReader(o.zlib, int64(maxUnpacked-o.bytes+1)))
+	if o.bytes += text.Len(); err != nil || o.bytes > maxUnpacked {
+		return nil, errUnusual
+	}
+	return text.Bytes(), nil
+}
+
+// inflation is how many times longer the structure of most files is than its
+// compressed form.
+const inflation = 6
+
 // unpacked is the data of a stream of the file's structure, which all producers
 // compress alike.
 func (o *objects) unpacked(s types.StreamDict) ([]byte, error) {
@@ -344,13 +377,9 @@ func (o *objects) unpacked(s types.StreamDict) ([]byte, error) {
 	if filter != types.Name("FlateDecode") {
 		return nil, errUnusual
 	}
-	z, err := zlib.NewReader(bytes.NewReader(s.Raw))
+	text, err := o.inflated(s.Raw)
 	if err != nil {
-		return nil, errUnusual
-	}
-	text, err := io.ReadAll(io.LimitReader(z, int64(maxUnpacked-o.bytes+1)))
-	if o.bytes += len(text); err != nil || o.bytes > maxUnpacked {
-		return nil, errUnusual
+		return nil, err
 	}
 	parms, has := s.Dict["DecodeParms"]
 	if a, is := parms.(types.Array); is && len(a) == 1 {

@@ -23,6 +23,7 @@ import (
 
 	"sheaf"
 	"sheaf/parser"
+	"sheaf/parser/pdf/engine"
 )
 
 // Limits of planning.
@@ -82,6 +83,9 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 	}
 	if err == nil && len(in.fingerprints) == d.pages {
 		p.Fingerprints, p.Outline = in.fingerprints, in.outline
+		if placing, ok := d.doc.(engine.Placing); ok && in.sound && d.repaired == nil {
+			placing.Place(in.pages) // the ranges that are read here next need not look for them
+		}
 	} else {
 		if errors.Is(err, errTooLarge) {
 			warn("not_fingerprinted", "The file is larger than %d MB, so a changed page cannot be told from an unchanged one: a new version is read whole.", maxInspectBytes>>20)
@@ -145,8 +149,10 @@ func pdfDate(s string) string {
 // inspection is what pdfcpu finds out about a file.
 type inspection struct {
 	fingerprints []uint64
+	pages        []int // numbers of their objects
 	outline      []sheaf.Heading
 	metadata     map[string]string
+	sound        bool // pdfcpu was not needed
 }
 
 func init() { api.DisableConfigDir() } // it would write a folder into the user's home
@@ -187,6 +193,7 @@ func inspect(file io.ReaderAt, size int64, password string) (in inspection, err 
 		}
 	}()
 	if in, err := inspectSound(file, size); err == nil {
+		in.sound = true
 		return in, nil
 	}
 	// All that pdfcpu reads stays until the end: to look through it again each
@@ -228,7 +235,10 @@ func inspectObjects(r resolver, root types.Dict) (in inspection, err error) {
 	if err := h.tree(pages, inherited{}, 0); err != nil {
 		return in, err
 	}
-	in.fingerprints = h.pages
+	in.fingerprints, in.pages = h.pages, make([]int, len(h.pages))
+	for number, n := range h.pageOf {
+		in.pages[n] = number
+	}
 	marks := bookmarks{objects: r, pageOf: h.pageOf}
 	in.outline = marks.read(root)
 	return in, nil
@@ -261,6 +271,8 @@ type hasher struct {
 	walked  map[int]bool   // nodes of the page tree
 	pageOf  map[int]int    // object number of a page → its index
 	pages   []uint64
+	keys    []string // of the dictionaries that are being written, one behind the other
+	text    []byte   // of a plain value
 }
 
 var (
@@ -324,12 +336,26 @@ func (h *hasher) write(d *xxhash.Digest, o types.Object, depth int) {
 		_, _ = d.Write(b[:]) // a Digest never fails
 		_, _ = d.WriteString(s)
 	}
+	sum := func(kind byte, n uint64) {
+		var b [17]byte
+		b[0] = kind
+		binary.LittleEndian.PutUint64(b[1:], 8)
+		binary.LittleEndian.PutUint64(b[9:], n)
+		_, _ = d.Write(b[:])
+	}
 	if depth > maxHashDepth {
 		tag('X', "")
 		return
 	}
 	dict := func(m types.Dict) {
-		for _, k := range slices.Sorted(maps.Keys(m)) {
+		from := len(h.keys)
+		for k := range m {
+			h.keys = append(h.keys, k)
+		}
+		keys := h.keys[from:]
+		slices.Sort(keys)
+		defer func() { h.keys = h.keys[:from] }()
+		for _, k := range keys {
 			switch k {
 			case "Parent", "StructParent", "StructParents", "Length", "LastModified", "PieceInfo", "Metadata", "OC", "OCGs":
 				continue // says where the object is or who wrote it, not what it shows
@@ -343,7 +369,7 @@ func (h *hasher) write(d *xxhash.Digest, o types.Object, depth int) {
 		tag('0', "")
 	case types.IndirectRef:
 		number := v.ObjectNumber.Value()
-		sum, known := h.memo[number]
+		content, known := h.memo[number]
 		if !known {
 			h.memo[number] = 0 // a cycle ends here
 			inner := xxhash.New()
@@ -352,10 +378,10 @@ func (h *hasher) write(d *xxhash.Digest, o types.Object, depth int) {
 				target = nil
 			}
 			h.write(inner, target, depth+1)
-			sum = inner.Sum64()
-			h.memo[number] = sum
+			content = inner.Sum64()
+			h.memo[number] = content
 		}
-		tag('r', string(binary.LittleEndian.AppendUint64(nil, sum)))
+		sum('r', content)
 	case types.Dict:
 		tag('d', "")
 		dict(v)
@@ -363,8 +389,7 @@ func (h *hasher) write(d *xxhash.Digest, o types.Object, depth int) {
 	case types.StreamDict:
 		tag('s', "")
 		dict(v.Dict)
-		raw := xxhash.Sum64(v.Raw)
-		tag('b', string(binary.LittleEndian.AppendUint64(nil, raw)))
+		sum('b', xxhash.Sum64(v.Raw))
 	case types.Array:
 		tag('a', "")
 		for _, e := range v {
@@ -372,22 +397,27 @@ func (h *hasher) write(d *xxhash.Digest, o types.Object, depth int) {
 		}
 		tag('z', "")
 	default:
-		tag('v', plain(v))
+		h.text = plain(h.text[:0], v)
+		var b [9]byte
+		b[0] = 'v'
+		binary.LittleEndian.PutUint64(b[1:], uint64(len(h.text)))
+		_, _ = d.Write(b[:])
+		_, _ = d.Write(h.text)
 	}
 }
 
-// plain is a value with its type: fmt's "%T %v", which takes long for the types
+// plain appends a value with its type: fmt's "%T %v", which takes long for the types
 // that most values have, and shows two digits of a fraction.
-func plain(o types.Object) string {
+func plain(b []byte, o types.Object) []byte {
 	switch v := o.(type) {
 	case types.Integer:
-		return "types.Integer " + strconv.Itoa(int(v))
+		return strconv.AppendInt(append(b, "types.Integer "...), int64(v), 10)
 	case types.Name:
-		return "types.Name " + v.String()
+		return append(append(b, "types.Name "...), v.String()...)
 	case types.Float:
-		return "types.Float " + strconv.FormatFloat(v.Value(), 'g', -1, 64)
+		return strconv.AppendFloat(append(b, "types.Float "...), v.Value(), 'g', -1, 64)
 	}
-	return fmt.Sprintf("%T %v", o, o)
+	return fmt.Appendf(b, "%T %v", o, o)
 }
 
 // repair has pdfcpu read a file that the engine refuses and write it anew.

@@ -295,6 +295,23 @@ func (s *documents) FinishedRanges(ctx context.Context, documentID string, gener
 	}), err
 }
 
+// RangeOutlines lists what the done tasks of a generation report of their
+// headings, ordered by range; tasks that report none are left out.
+func (s *documents) RangeOutlines(ctx context.Context, documentID string, generation int) ([]taskstore.RangeOutline, error) {
+	rows, err := all[taskRow](s.read(ctx), `SELECT from_unit, to_unit, result FROM tasks
+		WHERE doc_id=? AND gen=? AND state='done' AND kind IN ('parse','index') ORDER BY from_unit, to_unit, id`, documentID, generation)
+	var out []taskstore.RangeOutline
+	for _, r := range rows {
+		var result struct {
+			Outline *sheaf.RangeOutline `json:"outline"`
+		}
+		if decode(r.Result, &result); result.Outline != nil {
+			out = append(out, taskstore.RangeOutline{Range: sheaf.Range{From: r.FromUnit, To: r.ToUnit}, Headings: result.Outline.Headings})
+		}
+	}
+	return out, err
+}
+
 // DocumentByID reads a document of any tenant; ErrNotFound when it is gone or
 // being deleted. For executors, which act for all tenants.
 func (s *documents) DocumentByID(ctx context.Context, documentID string) (*sheaf.Document, error) {
@@ -330,7 +347,7 @@ func (s *documents) ReusableRanges(ctx context.Context, tenantID, prefer string,
 			return nil, err
 		}
 		ids := mapped(best, func(b struct{ Own, Newest string }) string { return cmp.Or(b.Own, b.Newest) })
-		rows, err := byIDs[taskRow](s.read(ctx), ids, "SELECT * FROM tasks WHERE id IN ? AND range_id<>''")
+		rows, err := byIDs[taskRow](s.read(ctx), ids, "SELECT id, doc_id, from_unit, to_unit, reuse_key, range_id, artifact_key, result FROM tasks WHERE id IN ? AND range_id<>''")
 		if err != nil {
 			return nil, err
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -68,6 +69,7 @@ func Run(t *testing.T, engine string) {
 		{"LastRangeFinishesWithoutTheKeeper", lastRange},
 		{"PublishIsGuarded", publishGuard},
 		{"StitchReplacesResultsBeforePublication", stitchGuard},
+		{"OutlinesOfFinishedRangesAreListed", rangeOutlines},
 		{"FailedGenerationLeavesTheLiveOne", failedPublish},
 		{"DeadPlanFailsTheDocument", deadPlan},
 		{"DeadFinalizeFailsTheDocument", deadFinalize},
@@ -827,6 +829,30 @@ func publishGuard(f *Fixture) {
 	want(f, "live generation", f.Doc(d.ID).LiveGeneration, 1)
 	if f.Int("SELECT published_at FROM generations WHERE doc_id=?", d.ID) == 0 || f.Doc(d.ID).FinishedAt.IsZero() {
 		f.T.Fatal("a publication without its time")
+	}
+}
+
+// rangeOutlines lists what finished ranges report, and nothing of what is at work,
+// reports nothing or is of another generation.
+func rangeOutlines(f *Fixture) {
+	d := f.Document("t")
+	var want []taskstore.RangeOutline
+	tasks := f.Plan(d, Parse(4)...)
+	for i, planned := range tasks[:3] {
+		t := f.Claim(planned.ID, "w")
+		r := Result(t)
+		if i != 1 {
+			r.Outline = &sheaf.RangeOutline{Under: []sheaf.Heading{{Level: 1, Title: "before"}}, Headings: []sheaf.Heading{{Level: 2, Title: fmt.Sprint("heading ", i), Page: t.Range.From}}}
+			want = append(want, taskstore.RangeOutline{Range: t.Range, Headings: r.Outline.Headings})
+		}
+		f.OK(f.Store.Complete(ctx, t.Held(), taskstore.Completion{Result: r}))
+	}
+	f.Claim(tasks[3].ID, "w")
+	for generation, want := range [][]taskstore.RangeOutline{nil, want, nil} {
+		got, err := f.Store.RangeOutlines(ctx, d.ID, generation)
+		if f.OK(err); !reflect.DeepEqual(got, want) {
+			f.T.Errorf("generation %d reports %+v, want %+v", generation, got, want)
+		}
 	}
 }
 

@@ -60,6 +60,12 @@ type Document interface {
 // that it was opened with failed. Moved says why, once; "" when nothing happened.
 type Moved interface{ Moved() string }
 
+// Placing is a Document that finds a page by its object at once when it is told
+// which it is, rather than through all pages before it. Place takes the number of
+// the object of each page; where it is not as many numbers as the document has
+// pages, it does nothing, and of a number that no object has none.
+type Placing interface{ Place(numbers []int) }
+
 // Bookmark is an entry of the outline. Page is -1 where it leads nowhere or
 // was not asked.
 type Bookmark struct {

@@ -331,6 +331,24 @@ func firstLine(s string) string {
 
 func (d *document) Pages() int { return d.pages }
 
+// Place implements engine.Placing.
+func (d *document) Place(numbers []int) {
+	if len(numbers) != d.pages {
+		return
+	}
+	const size = 4
+	var words [batchBytes]byte
+	for from := 0; from < len(numbers); from += batchBytes / size {
+		some := numbers[from:min(from+batchBytes/size, len(numbers))]
+		for i, n := range some {
+			binary.LittleEndian.PutUint32(words[i*size:], uint32(n))
+		}
+		if !d.mem.Write(d.batch, words[:len(some)*size]) || d.call("sheaf_place", d.handle, uint64(from), uint64(len(some)), uint64(d.batch)) == 0 {
+			return // pages are found as ever
+		}
+	}
+}
+
 // Close implements engine.Document. Closing the instance frees everything
 // inside the module with it.
 func (d *document) Close() error {

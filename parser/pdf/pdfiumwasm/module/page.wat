@@ -1,11 +1,13 @@
 ;; Loops over what lies on a page, merged into PDFium's module by build.sh.
 ;; A page has thousands of characters and objects, and a call from Go into the
 ;; module costs more than what most of these functions do. They keep no state,
-;; use no stack in memory, and write only to the array that the caller gives.
+;; use no stack in memory, and write only to the array that the caller gives, but
+;; for sheaf_place.
 ;;
 ;; Handles are pointers inside the module; indexes count from 0.
 (module
   (import "pdfium" "memory" (memory 1))
+  (import "pdfium" "FPDF_GetPageCount" (func $pageCount (param i32) (result i32)))
   (import "pdfium" "FPDFText_GetUnicode" (func $unicode (param i32 i32) (result i32)))
   (import "pdfium" "FPDFText_GetLooseCharBox" (func $looseBox (param i32 i32 i32) (result i32)))
   (import "pdfium" "FPDFText_GetTextObject" (func $textObject (param i32 i32) (result i32)))
@@ -142,4 +144,37 @@
         (local.set $k (i32.add (local.get $k) (i32.const 1)))
         (br $next)))
     (local.get $k))
+
+  ;; sheaf_place says which objects n pages of a document are, from the one at
+  ;; index on: their object numbers, 4 bytes each. To find a page, PDFium reads the
+  ;; objects of all pages before it, and of all pages to say which one a link leads
+  ;; to. It keeps their numbers in CPDF_Document::m_PageList, a vector of uint32_t
+  ;; at offset 100 (begin, end), 0 for those that it has not met; what it has met
+  ;; stays. The result is 0, and nothing is written, where that is not a list of as
+  ;; many pages as the document has.
+  (func (export "sheaf_place")
+    (param $document i32) (param $index i32) (param $n i32) (param $numbers i32)
+    (result i32)
+    (local $at i32) (local $count i32) (local $end i32)
+    (local.set $at (i32.load offset=100 (local.get $document)))
+    (local.set $count (call $pageCount (local.get $document)))
+    (if (i32.or
+          (i32.ne
+            (i32.sub (i32.load offset=104 (local.get $document)) (local.get $at))
+            (i32.shl (local.get $count) (i32.const 2)))
+          (i32.or
+            (i32.or (i32.lt_s (local.get $index) (i32.const 0)) (i32.lt_s (local.get $n) (i32.const 0)))
+            (i32.gt_s (local.get $n) (i32.sub (local.get $count) (local.get $index)))))
+      (then (return (i32.const 0))))
+    (local.set $at (i32.add (local.get $at) (i32.shl (local.get $index) (i32.const 2))))
+    (local.set $end (i32.add (local.get $at) (i32.shl (local.get $n) (i32.const 2))))
+    (block $done
+      (loop $next
+        (br_if $done (i32.ge_u (local.get $at) (local.get $end)))
+        (if (i32.eqz (i32.load (local.get $at)))
+          (then (i32.store (local.get $at) (i32.load (local.get $numbers)))))
+        (local.set $at (i32.add (local.get $at) (i32.const 4)))
+        (local.set $numbers (i32.add (local.get $numbers) (i32.const 4)))
+        (br $next)))
+    (i32.const 1))
 )

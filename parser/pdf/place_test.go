@@ -1,0 +1,116 @@
+package pdf
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"reflect"
+	"slices"
+	"testing"
+
+	"sheaf"
+	"sheaf/parser"
+	"sheaf/parser/pdf/engine"
+	"sheaf/parser/pdf/enginetest"
+	"sheaf/parser/pdf/pdfium"
+)
+
+// countingReader counts what is read of a file, in places 64 KB apart.
+type countingReader struct {
+	io.ReaderAt
+	places map[int64]bool
+}
+
+func (c *countingReader) ReadAt(p []byte, off int64) (int, error) {
+	c.places[off>>16] = true
+	return c.ReaderAt.ReadAt(p, off)
+}
+
+// An engine that is told where the pages are reads the last one without those
+// before it, and numbers that lead nowhere change nothing.
+func TestPlacedPagesAreFoundAtOnce(t *testing.T) {
+	const pages = 60
+	heavy, _ := enginetest.Heavy(pages)
+	in, err := inspectSound(bytes.NewReader(heavy), int64(len(heavy)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := pdfium.New(pdfium.Config{})
+	t.Cleanup(func() { _ = e.Close() })
+	read := func(numbers []int) (places int, p engine.Page) {
+		t.Helper()
+		f := &countingReader{bytes.NewReader(heavy), map[int64]bool{}}
+		d, err := e.Open(t.Context(), f, int64(len(heavy)), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		if numbers != nil {
+			d.(engine.Placing).Place(numbers)
+		}
+		clear(f.places)
+		if err := d.Page(pages-1, &p); err != nil {
+			t.Fatal(err)
+		}
+		p.Chars, p.Runs = slices.Clone(p.Chars), slices.Clone(p.Runs)
+		return len(f.places), p
+	}
+	found, want := read(nil)
+	if found < pages {
+		t.Fatalf("unplaced, the last page is found by reading %d places of the file: this shows nothing", found)
+	}
+	placed, got := read(in.pages)
+	if placed > 5 || !reflect.DeepEqual(got, want) {
+		t.Errorf("placed, the last page takes %d places of the file, want a few; the same page: %v", placed, reflect.DeepEqual(got, want))
+	}
+	for name, numbers := range map[string][]int{
+		"too few": in.pages[1:], "too many": append(slices.Clone(in.pages), 1), "none": make([]int, pages), "not there": slices.Repeat([]int{1 << 20}, pages),
+	} {
+		if _, got := read(numbers); !reflect.DeepEqual(got, want) {
+			t.Errorf("numbers that are %s give another page", name)
+		}
+	}
+}
+
+// Pages and their links are the same whether the document was planned before or
+// not.
+func TestPlannedDocumentsReadAlike(t *testing.T) {
+	files := enginetest.Fixtures()
+	handbook, err := os.ReadFile("../../samples/handbook.pdf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files["handbook"] = handbook
+	f, compared := New(Config{}), 0
+	for name, data := range files {
+		file := enginetest.Write(t, data)
+		read := func(plan bool) (out []sheaf.UnitResult) {
+			d, err := f.Open(t.Context(), file, parser.Options{Name: name, MediaType: parser.MediaPDF, TempDir: t.TempDir()})
+			if err != nil {
+				return nil
+			}
+			defer d.Close()
+			if plan {
+				if _, err := d.Plan(t.Context()); err != nil {
+					return nil
+				}
+			}
+			for n := d.(*document).pages; n >= 1; n-- { // the last first: those before it are not known
+				_ = d.Parse(context.Background(), sheaf.Range{From: n, To: n}, func(u sheaf.UnitResult) error {
+					out = append(out, u)
+					return nil
+				})
+			}
+			return out
+		}
+		plain, planned := read(false), read(true)
+		if !reflect.DeepEqual(plain, planned) {
+			t.Errorf("%s: pages differ once it is planned", name)
+		}
+		compared += len(planned)
+	}
+	if compared < 10 {
+		t.Errorf("only %d pages were compared", compared)
+	}
+}
