@@ -1,6 +1,8 @@
 // The reference of the API reads without scripts; this adds a filter, buttons
 // that copy, and that an address with an operation opens it.
 
+import { copyBy } from "./clipboard.js";
+
 /** @type {<T extends HTMLElement>(selector: string, within?: ParentNode) => T[]} */
 const all = (selector, within = document) => /** @type {any} */ ([...within.querySelectorAll(selector)]);
 
@@ -29,16 +31,7 @@ for (const { dataset: { base } } of all("#view")) {
 for (const box of all(".copied")) {
   const [button] = all(".copy", box), [code] = all("code", box);
   button.hidden = false;
-  button.addEventListener("click", async () => {
-    try {
-      await navigator.clipboard.writeText(code.textContent);
-      button.textContent = "Copied";
-    } catch { // not allowed on pages without TLS: selected, it can be copied by hand
-      getSelection()?.selectAllChildren(code);
-      button.textContent = "Selected";
-    }
-    setTimeout(() => { button.textContent = "Copy"; }, 2000);
-  });
+  button.addEventListener("click", () => void copyBy(button, code.textContent || "", code));
 }
 
 // Each operation can be tried: its form is made when it is opened for the first

@@ -83,9 +83,13 @@ export function facetColumn({ ask, views }) {
   let last;
 
   function views_() {
-    /** @type {[string, string][]} */
-    const list = JSON.parse(localStorage.getItem(views) || "[]");
-    return list;
+    /** @type {unknown} */
+    let list;
+    try {
+      list = JSON.parse(localStorage.getItem(views) || "[]");
+    } catch { /* another version of this page, or a person, wrote it */ }
+    // What is no view is left out; the next that is saved drops it.
+    return /** @type {[string, string][]} */ (Array.isArray(list) ? list.filter((v) => Array.isArray(v) && v.length === 2 && v.every((x) => typeof x === "string")) : []);
   }
   function drawSaved() {
     const list = views_(), here = location.search;

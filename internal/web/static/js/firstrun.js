@@ -1,7 +1,8 @@
 // @ts-check
 /** Where files go in: a place to drop them, how they are to be read, the command that does the same, and the way to a first answer. */
 import { datasetPath, get, key, send } from "./api.js";
-import { announce, button, el, icon, name, trouble } from "./dom.js";
+import { copyBy } from "./clipboard.js";
+import { button, el, icon, name, trouble } from "./dom.js";
 import { drawable, plural } from "./format.js";
 import { bar } from "./parts.js";
 import { chunkText, marked } from "./text.js";
@@ -28,16 +29,6 @@ const quoted = (s) => (/^[\w./:=@%+-]+$/.test(s) ? s : `'${s.replaceAll("'", `'\
 /** The command that sends a file as the page would. @param {string} ds @param {string} method */
 const command = (ds, method) => ["curl", ...(key() ? ["-H", '"Authorization: Bearer $SHEAF_KEY"'] : []), ...(method ? ["-F", quoted(`parser_config={"chunk_method":"${method}"}`)] : []), "-F", "file=@report.pdf", quoted(`${location.origin}${datasetPath(ds)}/documents`)].join(" ");
 
-/** @param {string} text */
-function copier(text) {
-  const copy = button("Copy", () => navigator.clipboard?.writeText(text).then(() => {
-    copy.textContent = "Copied";
-    announce("Copied");
-    setTimeout(() => (copy.textContent = "Copy"), 2000);
-  }), { "aria-label": "Copy the command" });
-  return copy;
-}
-
 /** @param {string} ds */
 export function dropzone(ds) {
   const about = el("p", { class: "muted" }), curl = el("div", { class: "curl" });
@@ -47,7 +38,8 @@ export function dropzone(ds) {
     Object.assign(preset, { dataset: ds, method: choice.value });
     about.textContent = presets.find(([k]) => k === choice.value)?.[2] || "";
     const text = command(ds, choice.value);
-    curl.replaceChildren(el("pre", { tabindex: "0", "aria-label": "The same as a command" }, text), copier(text));
+    const shown = el("pre", { tabindex: "0", "aria-label": "The same as a command" }, text);
+    curl.replaceChildren(shown, button("Copy", (e) => void copyBy(/** @type {HTMLElement} */ (e.currentTarget), text, shown), { "aria-label": "Copy the command" }));
   };
   choice.addEventListener("change", say);
   say();

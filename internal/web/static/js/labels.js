@@ -16,7 +16,7 @@ export function labels(c) {
   const redacted = [...new Set([...c.text.matchAll(/\[(EMAIL|PHONE|CARD|IBAN|IP|NATIONAL_ID)\**\]/g)].map((m) => m[1].toLowerCase().replace("_", " ")))];
   const rows = [
     c.role && roles[c.role] ? row("This is a", roles[c.role]) : null,
-    c.metadata?.labels ? row("Called", list(c.metadata.labels.split("\n"))) : null,
+    c.metadata?.labels ? row("Printed page", list(c.metadata.labels.split("\n"))) : null,
     c.language ? row("Language", names.of(c.language) || c.language) : null,
     c.keywords?.length ? row("Keywords", list(c.keywords)) : null,
     c.tags?.length ? row("Tags", list(c.tags.map((t) => t.name))) : null,

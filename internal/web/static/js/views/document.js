@@ -8,12 +8,14 @@ import { chunkEditor, editBadge, editList, unplaced } from "../edits.js";
 import { diagnostics } from "../flight.js";
 import { between, bytes, drawable, duration, eta, format, number, percent, plural, time } from "../format.js";
 import { labels } from "../labels.js";
+import { ours } from "../keys.js";
 import { follow } from "../live.js";
 import { go, title } from "../nav.js";
 import { figures, pageImage, pictures } from "../page.js";
 import { causeOf } from "../causes.js";
 import { badge, bar, cells, cure, failureLine, setting, strip, terminal, waiting } from "../parts.js";
 import { chunkText } from "../text.js";
+import { walkOf } from "../walk.js";
 import { waterfall } from "../waterfall.js";
 
 /** @typedef {import("../types.js").Doc} Doc */
@@ -36,8 +38,9 @@ export async function view({ root, params, query, signal }) {
   const tools = el("div", { class: "tools" });
   const tabBar = el("nav", { class: "tabs", "aria-label": "Parts of the document" });
   const pane = el("div", { class: "pane" });
+  const neighbors = el("span", { class: "neighbors" });
   root.replaceChildren(
-    el("p", { class: "crumbs" }, el("a", { href: `/datasets/${encodeURIComponent(params.ds)}` }, name(params.ds)), icon("next")),
+    el("p", { class: "crumbs" }, el("a", { href: `/datasets/${encodeURIComponent(params.ds)}` }, name(params.ds)), icon("next"), neighbors),
     el("div", { class: "head" }, el("h1", { tabindex: "-1" }, name(d.name)), state, tools), facts, progress, tabBar, pane);
 
   /** Part done of running tasks, from progress events. @type {Map<string, number>} */
@@ -48,6 +51,22 @@ export async function view({ root, params, query, signal }) {
   let runs = [];
   /** @type {import("../types.js").Job|null} that is being waited for */
   let job = null;
+
+  /** Those before and behind it in the list that it was opened from. They take its place in the history: back leads to the list. */
+  function drawNeighbors() {
+    const w = walkOf(params.ds, d.id);
+    if (!w) return;
+    const to = (/** @type {string} */ label, /** @type {string} */ key, /** @type {string|undefined} */ id) => button(label, () => id && step(id), { class: "link", disabled: !id, title: key, "data-step": key });
+    neighbors.replaceChildren(to("Previous document", "k", w.before), el("span", { class: "muted num" }, `${number(w.at)} of ${number(w.of)}`), to("Next document", "j", w.after));
+  }
+  const step = (/** @type {string} */ id) => go(`/datasets/${encodeURIComponent(params.ds)}/documents/${id}${tab ? `?tab=${tab}` : ""}`, { replace: true });
+  document.addEventListener("keydown", (e) => {
+    if (!ours(e) || e.shiftKey || e.key !== "j" && e.key !== "k") return;
+    const w = walkOf(params.ds, d.id), id = e.key === "j" ? w?.after : w?.before;
+    if (!id) return;
+    e.preventDefault();
+    step(id);
+  }, { signal });
 
   function drawHead() {
     draw(state, badge(d.state, d.not_before));
@@ -478,6 +497,7 @@ export async function view({ root, params, query, signal }) {
 
   await readAll();
   await readWait();
+  drawNeighbors();
   drawHead();
   drawProgress();
   await drawPane();

@@ -14,6 +14,7 @@ import { current, note, title } from "../nav.js";
 import { overview } from "../overview.js";
 import { badge, bar, doneText, failureLine, strip, terminal, waiting } from "../parts.js";
 import { chooser, onUploaded } from "../upload.js";
+import { keepWalk } from "../walk.js";
 
 /** @typedef {import("../types.js").Doc} Doc */
 /** @typedef {import("../types.js").Task} Task */
@@ -718,7 +719,10 @@ export async function view({ root, params, query, signal }) {
     here = url();
   });
   body.addEventListener("click", (e) => {
-    if (/** @type {Element} */ (e.target).closest("a")) remember(/** @type {Element} */ (e.target)); // before the address is another
+    const a = /** @type {Element} */ (e.target).closest("a");
+    if (!a) return;
+    remember(a); // before the address is another
+    keepWalk(params.ds, docs.map((d) => d.id), /** @type {HTMLElement|null} */ (a.closest("tr[data-id]"))?.dataset.id || "");
   });
   signal.addEventListener("abort", () => {
     onLeaving.delete(going);

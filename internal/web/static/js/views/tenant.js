@@ -1,6 +1,7 @@
 // @ts-check
 /** One tenant: what it holds, and its keys. */
 import { all, get, key, send } from "../api.js";
+import { copyText } from "../clipboard.js";
 import { dialog } from "../dialog.js";
 import { announce, button, draw, el, empty, grid, name, trouble } from "../dom.js";
 import { bytes, number, time } from "../format.js";
@@ -67,10 +68,9 @@ export async function view({ root, params, signal }) {
   function showSecret(k) {
     const secret = el("input", { class: "mono", readonly: true, value: k.secret, "aria-label": `Secret of key ${called(k)}`, spellcheck: "false", autocomplete: "off" });
     const copy = async () => {
+      const done = await copyText(k.secret, secret);
       secret.select();
-      // Only pages of https and of this machine have a clipboard; others copy what is selected.
-      const ok = await Promise.resolve(navigator.clipboard?.writeText(k.secret) ?? Promise.reject()).then(() => true, () => document.execCommand("copy"));
-      status.textContent = ok ? "The secret is copied" : "The browser does not allow it; copy the chosen text by hand";
+      status.textContent = done ? "The secret is copied" : "The browser does not allow it; copy the selected text by hand";
     };
     const status = el("span", { class: "muted", role: "status" });
     made.replaceChildren(el("div", { class: "progress-box" }, el("p", {}, "The key ", el("strong", {}, name(called(k))), " is created. Its secret is shown this once: copy it now."),

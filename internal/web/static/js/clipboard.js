@@ -1,0 +1,42 @@
+// @ts-check
+/** Copying, also where the browser has no clipboard: it has one on pages of https and of this machine only. */
+
+/**
+ * Copies a text. Where that is not allowed what is shown of it is selected, to be copied by hand.
+ * @param {string} text @param {HTMLElement} [shown] what holds the text
+ * @returns {Promise<boolean>} whether it is copied
+ */
+export async function copyText(text, shown) {
+  try {
+    await navigator.clipboard.writeText(text); // there may be none, which throws as well
+    return true;
+  } catch { /* the old way copies what is selected */ }
+  const open = document.querySelector("dialog[open]");
+  const field = document.createElement("textarea");
+  field.value = text;
+  field.readOnly = true;
+  field.className = "hidden";
+  field.setAttribute("aria-hidden", "true");
+  const focus = document.activeElement;
+  (open || document.body).append(field); // behind a dialog nothing can be selected
+  field.select();
+  const done = document.execCommand("copy");
+  field.remove();
+  if (focus instanceof HTMLElement) focus.focus({ preventScroll: true });
+  if (!done && shown instanceof HTMLInputElement) shown.select();
+  else if (!done && shown) getSelection()?.selectAllChildren(shown);
+  return done;
+}
+
+/**
+ * A button's click: copies, and says on the button for two seconds what became of it.
+ * @param {HTMLElement} button @param {string} text @param {HTMLElement} [shown]
+ */
+export async function copyBy(button, text, shown) {
+  const label = button.dataset.label || (button.dataset.label = button.textContent || "Copy");
+  const done = await copyText(text, shown);
+  button.textContent = done ? "Copied" : shown ? "Selected" : "Not allowed";
+  const said = document.getElementById("announce");
+  if (said) said.textContent = done ? "Copied" : shown ? "The browser does not allow copying; the text is selected" : "The browser does not allow copying";
+  setTimeout(() => (button.textContent = label), 2000);
+}
