@@ -103,10 +103,12 @@ func within(nets []netip.Prefix, a netip.Addr) bool {
 
 // notPublic are networks that netip has no question for: of carriers (RFC 6598),
 // of protocols (RFC 6890), for benchmarks (RFC 2544), reserved, and IPv6 that
-// carries IPv4 (RFC 6052, RFC 3056), which may be any of the others.
+// carries IPv4 (RFC 6052, RFC 8215, RFC 4380, RFC 3056), which may be any of the
+// others.
 var notPublic = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"), netip.MustParsePrefix("198.18.0.0/15"),
-	netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("2002::/16"),
+	netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"),
+	netip.MustParsePrefix("2001::/32"), netip.MustParsePrefix("2002::/16"),
 }
 
 func public(a netip.Addr) bool {

@@ -146,7 +146,7 @@ func TestPrivateAddressesAreCalledOnlyWhereNamed(t *testing.T) {
 			t.Errorf("%v, %s: %v", c.hosts, c.url, err)
 		}
 	}
-	for _, a := range []string{"10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "::1", "fe80::1", "fd00::1", "64:ff9b::a00:1", "2002:7f00:1::", "224.0.0.1", "255.255.255.255"} {
+	for _, a := range []string{"10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "::1", "fe80::1", "fd00::1", "64:ff9b::a00:1", "64:ff9b:1::a00:1", "2001:0:4136:e378:8000:63bf:f5ff:fffe", "2002:7f00:1::", "224.0.0.1", "255.255.255.255"} {
 		if public(netip.MustParseAddr(a).Unmap()) {
 			t.Errorf("%s counts as public", a)
 		}
