@@ -274,9 +274,9 @@ func (b *bench) graph(ctx context.Context) error {
 	return nil
 }
 
-// writeProse stores ranges of chunks of 300 words: sentences of words as frequent
-// as those of a language, by Zipf's law, with one or two names of 4,000 in each.
-func writeProse(ctx context.Context, blobs blob.Store, ranges, each int) (stored, error) {
+// prose makes texts of so many sentences of 15 words as frequent as those of a
+// language, by Zipf's law, with one or two names of 4,000 in each.
+func prose() func(sentences int) string {
 	random := rand.New(rand.NewPCG(1, 2))
 	syllables := []string{"ba", "ro", "ti", "men", "sol", "ka", "ven", "dri", "lo", "pas", "tur", "ne", "gil", "fa", "mo", "ster"}
 	word := func(n int) string {
@@ -297,27 +297,35 @@ func writeProse(ctx context.Context, blobs blob.Store, ranges, each int) (stored
 	stop := []string{"the", "of", "and", "to", "in", "for", "with", "is", "on", "by"}
 	zipf := rand.NewZipf(random, 1.1, 8, uint64(len(words)-1))
 	called := rand.NewZipf(random, 1.2, 20, uint64(len(names)-1))
+	return func(sentences int) string {
+		var b strings.Builder
+		for range sentences {
+			b.WriteString("So")
+			for k := range 14 {
+				switch {
+				case k == 4 || k == 9 && random.IntN(2) == 0:
+					b.WriteString(" " + names[called.Uint64()])
+				case random.IntN(5) < 2:
+					b.WriteString(" " + stop[random.IntN(len(stop))])
+				default:
+					b.WriteString(" " + words[zipf.Uint64()])
+				}
+			}
+			b.WriteString(". ")
+		}
+		return b.String()
+	}
+}
+
+// writeProse stores ranges of chunks of 300 words.
+func writeProse(ctx context.Context, blobs blob.Store, ranges, each int) (stored, error) {
+	text := prose()
 	var out stored
 	for r := range ranges {
 		id := fmt.Sprintf("r%04d", r)
 		chunks := make([]sheaf.Chunk, each)
 		for i := range chunks {
-			var b strings.Builder
-			for range 20 {
-				b.WriteString("So")
-				for k := range 14 {
-					switch {
-					case k == 4 || k == 9 && random.IntN(2) == 0:
-						b.WriteString(" " + names[called.Uint64()])
-					case random.IntN(5) < 2:
-						b.WriteString(" " + stop[random.IntN(len(stop))])
-					default:
-						b.WriteString(" " + words[zipf.Uint64()])
-					}
-				}
-				b.WriteString(". ")
-			}
-			chunks[i] = sheaf.Chunk{ID: sheaf.ChunkID(id, i), DocumentID: "doc-" + id, Generation: 1, RangeID: id, Ordinal: i, Kind: sheaf.ChunkText, Language: "en", Text: b.String(), Pages: []int{i + 1}, Boxes: []sheaf.Box{{Page: i + 1, X1: 500, Y1: 700}}}
+			chunks[i] = sheaf.Chunk{ID: sheaf.ChunkID(id, i), DocumentID: "doc-" + id, Generation: 1, RangeID: id, Ordinal: i, Kind: sheaf.ChunkText, Language: "en", Text: text(20), Pages: []int{i + 1}, Boxes: []sheaf.Box{{Page: i + 1, X1: 500, Y1: 700}}}
 		}
 		var b bytes.Buffer
 		if err := artifact.Encode(&b, artifact.Header{DocumentID: "doc-" + id, Generation: 1, RangeID: id, Range: sheaf.Range{From: 1, To: each}}, chunks, nil); err != nil {

@@ -100,6 +100,7 @@ var measures = []measure{
 	{[]string{"fleet.document"}, func(ctx context.Context, b *bench) error { return b.fleetDocument(ctx) }},
 	{[]string{"fleet.pages"}, func(ctx context.Context, b *bench) error { return b.fleetPages(ctx) }},
 	{[]string{"fleet.engines"}, func(ctx context.Context, b *bench) error { return b.fleetEngines(ctx) }},
+	{[]string{"fleet.rebuild"}, func(ctx context.Context, b *bench) error { return b.fleetRebuild(ctx) }},
 	{[]string{"fleet.first.searchable"}, func(ctx context.Context, b *bench) error { return b.fleetFirstSearchable(ctx) }},
 	{[]string{"fleet.spread"}, func(ctx context.Context, b *bench) error { return b.fleetSpread(ctx) }},
 	{[]string{"watchers"}, func(ctx context.Context, b *bench) error { return b.watchers(ctx) }},

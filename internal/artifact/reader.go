@@ -95,15 +95,23 @@ func (r *Reader) forEach(ctx context.Context, from int, each func(*sheaf.Chunk, 
 		return err
 	}
 	defer in.close()
-	batch := make([]row, batchRows)
-	for {
+	// No more rows are asked for than there are: behind the last one the reader
+	// looks in every column for each row that it was asked for. measured on a
+	// result of one chunk, that was nine tenths of the time.
+	left := r.Len() - from
+	batch := make([]row, min(batchRows, left))
+	for left > 0 {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		batch = batch[:min(len(batch), left)]
 		clear(batch) // decoded slices must not share memory with the last batch
 		n, done, err := in.next(batch)
 		if err != nil {
 			return err
+		}
+		if left -= n; n == 0 && !done {
+			return io.ErrNoProgress
 		}
 		for i := range batch[:n] {
 			c, err := r.chunk(&batch[i])
@@ -118,6 +126,7 @@ func (r *Reader) forEach(ctx context.Context, from int, each func(*sheaf.Chunk, 
 			return nil
 		}
 	}
+	return nil
 }
 
 // rows guards the Parquet reader: its panics on bad data become errors, while

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	writeChunks = 400             // of one write at least, as far as a slice has them
-	readAhead   = 128             // results that one worker reads for a write at most
+	writeChunks = 256             // of one write at least, as far as a slice has them: a bulk by itself
+	readAhead   = writeChunks     // results that one worker reads for a write at most: of one chunk each
 	readAtOnce  = 8               // of them
 	stepTime    = 5 * time.Second // of slices, then the state is read anew
 	// settle is how many periods of following pass after a start before an index
