@@ -67,7 +67,7 @@ var mutants = []mutant{
 	},
 	{
 		"claim guard: nothing is claimed after its cancel", "taskstore/sqlstore/lifecycle.go",
-		`state=CASE WHEN cancel_requested_at<>0 THEN 'canceled' WHEN %[2]s THEN 'dead'`, `state=CASE WHEN %[2]s THEN 'dead'`,
+		`state=CASE WHEN cancel_requested_at<>0 THEN 'canceled' WHEN %[2]s THEN`, `state=CASE WHEN %[2]s THEN`,
 		"./taskstore/sqlstore", "TestContract/sqlite|TestModel/sqlite", none,
 	},
 	{
@@ -77,7 +77,7 @@ var mutants = []mutant{
 	},
 	{
 		"finalize guard: every task has ended", "taskstore/sqlstore/fold.go",
-		`kind NOT IN ` + "`+notCounted+`" + ` AND ` + "`+isOpen+`" + `)`, `kind NOT IN ` + "`+notCounted+`" + ` AND 1=0)`,
+		`kind NOT IN ` + "`+notCounted+`" + ` AND t.` + "`+isOpen+`" + `)`, `kind NOT IN ` + "`+notCounted+`" + ` AND 1=0)`,
 		"./taskstore/sqlstore", "TestContract/sqlite|TestModel/sqlite",
 		// The fold counts under the document's lock, and the statement counts again.
 		[2]string{"case f.planned && f.open == 0:", "case f.planned && f.started:"},

@@ -66,7 +66,7 @@ type entry struct {
 // touch marks what shows events of a scope; h.mu is held.
 func (s *snapshots) touch(e taskstore.EventScope) {
 	for scope, x := range s.entries {
-		if scope.TenantID == e.TenantID && selects(&taskstore.EventFilter{DatasetID: scope.DatasetID, JobID: scope.JobID, DocumentID: scope.DocumentID}, e) {
+		if scope.TenantID == e.TenantID && selects(taskstore.EventScope{DatasetID: scope.DatasetID, JobID: scope.JobID, DocumentID: scope.DocumentID}, e) {
 			x.version++
 		}
 	}

@@ -73,10 +73,10 @@ type Hub struct {
 	syncs *batching.Group[struct{}, error]
 
 	mu        sync.Mutex
-	subs      map[string]map[*Subscription]struct{} // by tenant
-	watching  int                                   // subscriptions
-	following bool                                  // cursor is up to date, or soon will be
-	cursor    int64                                 // the last event handed out
+	groups    map[string]map[taskstore.EventScope]*group // by tenant
+	watching  int                                        // subscriptions
+	following bool                                       // cursor is up to date, or soon will be
+	cursor    int64                                      // the last event handed out
 
 	look     sync.Mutex // held while the log is looked at for what was touched
 	seen     int64      // the newest event then
@@ -85,11 +85,19 @@ type Hub struct {
 	snapshots
 }
 
+// group is the subscriptions of one tenant that select the same events, such as
+// all that follow one job. What they select is looked for once for all of them.
+type group struct {
+	subs    map[*Subscription]struct{}
+	events  []Item // of the reading that goes on
+	touched bool   // there will be events
+}
+
 // Subscription receives the events of one tenant that a filter selects.
 type Subscription struct {
 	hub    *Hub
 	tenant string
-	filter taskstore.EventFilter
+	of     taskstore.EventScope // what it selects: "" is any
 	// Ready receives when there is something to Take, and when there are events
 	// that will be received later: what they are of has changed already.
 	Ready notify.Signal
@@ -97,9 +105,10 @@ type Subscription struct {
 	// for its Pace takes what there is.
 	Filling notify.Signal
 
-	mu    sync.Mutex
-	queue []Item
-	lost  bool
+	mu     sync.Mutex
+	queue  [][]Item // shared with others of the group
+	queued int      // items in it
+	lost   bool
 }
 
 // Item is one event, encoded once for all subscriptions.
@@ -161,7 +170,7 @@ func New(cfg Config) *Hub {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	h := &Hub{cfg: cfg, wake: cfg.Changed, subs: map[string]map[*Subscription]struct{}{}, seen: -1}
+	h := &Hub{cfg: cfg, wake: cfg.Changed, groups: map[string]map[taskstore.EventScope]*group{}, seen: -1}
 	h.snapshots.entries = map[Scope]*entry{}
 	h.syncs = batching.New(batching.Config[struct{}]{Max: 10_000, Timeout: readTime}, func(ctx context.Context, asked []struct{}) []error {
 		h.look.Lock()
@@ -184,7 +193,7 @@ func (h *Hub) Notify() { h.wake.Notify() }
 // Subscribe begins behind the event that it returns: those before it are read
 // from the store, those after it are received, until Close.
 func (h *Hub) Subscribe(ctx context.Context, tenantID string, f taskstore.EventFilter) (*Subscription, int64, error) {
-	s := &Subscription{hub: h, tenant: tenantID, filter: f, Ready: notify.NewSignal(), Filling: notify.NewSignal()}
+	s := &Subscription{hub: h, tenant: tenantID, of: taskstore.EventScope{DatasetID: f.DatasetID, DocumentID: f.DocumentID, JobID: f.JobID}, Ready: notify.NewSignal(), Filling: notify.NewSignal()}
 	from := int64(-1)
 	for {
 		h.mu.Lock()
@@ -192,10 +201,15 @@ func (h *Hub) Subscribe(ctx context.Context, tenantID string, f taskstore.EventF
 			if !h.following {
 				h.following, h.cursor = true, from
 			}
-			if h.subs[tenantID] == nil {
-				h.subs[tenantID] = map[*Subscription]struct{}{}
+			if h.groups[tenantID] == nil {
+				h.groups[tenantID] = map[taskstore.EventScope]*group{}
 			}
-			h.subs[tenantID][s] = struct{}{}
+			g := h.groups[tenantID][s.of]
+			if g == nil {
+				g = &group{subs: map[*Subscription]struct{}{}}
+				h.groups[tenantID][s.of] = g
+			}
+			g.subs[s] = struct{}{}
 			h.watching++
 			from = h.cursor
 			h.mu.Unlock()
@@ -215,12 +229,19 @@ func (s *Subscription) Close() {
 	h := s.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, there := h.subs[s.tenant][s]; !there {
+	g := h.groups[s.tenant][s.of]
+	if g == nil {
 		return
 	}
-	delete(h.subs[s.tenant], s)
-	if len(h.subs[s.tenant]) == 0 {
-		delete(h.subs, s.tenant)
+	if _, there := g.subs[s]; !there {
+		return
+	}
+	delete(g.subs, s)
+	if len(g.subs) == 0 {
+		delete(h.groups[s.tenant], s.of)
+	}
+	if len(h.groups[s.tenant]) == 0 {
+		delete(h.groups, s.tenant)
 	}
 	h.watching--
 }
@@ -232,7 +253,8 @@ func (s *Subscription) Take() (items []Item, lost bool) {
 	merged := s.hub.Pace() >= mergedFrom
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	items, s.queue = s.queue, nil
+	items = slices.Concat(s.queue...) // a copy: the others of the group have the same
+	s.queue, s.queued = nil, 0
 	if merged {
 		items = newest(items)
 	}
@@ -252,26 +274,27 @@ func (h *Hub) pace() time.Duration {
 	return min(time.Duration(max(h.watching-unpaced, 0))*pacePer, maxPace)
 }
 
-// push hands over an event; nil only wakes the watcher. h.mu is held.
-func (s *Subscription) push(it *Item) {
+// push hands over the events of a reading, which may not be changed any more; it
+// wakes the watcher also where there are none. h.mu is held.
+func (s *Subscription) push(events []Item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	most := s.hub.cfg.Queue
+	most, before := s.hub.cfg.Queue, s.queued
 	switch {
-	case it == nil || s.lost:
-	case len(s.queue) >= most:
-		s.queue, s.lost = nil, true
+	case len(events) == 0 || s.lost:
+	case before+len(events) > most:
+		s.queue, s.queued, s.lost = nil, 0, true
 	default:
-		s.queue = append(s.queue, *it)
-		if len(s.queue) == most/2 {
+		s.queue = append(s.queue, events)
+		if s.queued += len(events); before < most/2 && s.queued >= most/2 {
 			s.Filling.Notify()
 		}
 	}
 	s.Ready.Notify()
 }
 
-// selects reports whether events of a scope are among those of the filter.
-func selects(f *taskstore.EventFilter, e taskstore.EventScope) bool {
+// selects reports whether events of the scope e are among those that f selects.
+func selects(f, e taskstore.EventScope) bool {
 	return (f.DatasetID == "" || f.DatasetID == e.DatasetID) && (f.DocumentID == "" || f.DocumentID == e.DocumentID) && (f.JobID == "" || f.JobID == e.JobID)
 }
 
@@ -349,8 +372,9 @@ func (h *Hub) read(ctx context.Context) (grew bool, err error) {
 		grew = true
 		h.mu.Lock()
 		for i := range events {
-			h.handOut(&events[i])
+			h.sort(&events[i])
 		}
+		h.handOut()
 		h.cursor = events[len(events)-1].Seq
 		h.mu.Unlock()
 		if len(events) < readLimit {
@@ -359,19 +383,39 @@ func (h *Hub) read(ctx context.Context) (grew bool, err error) {
 	}
 }
 
-// handOut gives an event to the subscriptions that select it; h.mu is held.
-func (h *Hub) handOut(e *sheaf.Event) {
+// sort puts an event to the groups that select it; h.mu is held.
+func (h *Hub) sort(e *sheaf.Event) {
 	scope := taskstore.EventScope{TenantID: e.TenantID, DatasetID: e.DatasetID, JobID: e.JobID, DocumentID: e.DocumentID}
 	h.touch(scope)
 	var it *Item
-	for s := range h.subs[e.TenantID] {
-		if !selects(&s.filter, scope) {
+	for want, g := range h.groups[e.TenantID] {
+		if !selects(want, scope) {
 			continue
 		}
 		if it == nil {
 			it = h.itemOf(e)
 		}
-		s.push(it)
+		g.events = append(g.events, *it)
+	}
+}
+
+// handOut gives each group what was put to it: where many watch, without what is
+// superseded already. h.mu is held.
+func (h *Hub) handOut() {
+	merged := h.pace() >= mergedFrom
+	for _, groups := range h.groups {
+		for _, g := range groups {
+			if len(g.events) == 0 && !g.touched {
+				continue
+			}
+			if merged {
+				g.events = newest(g.events)
+			}
+			for s := range g.subs {
+				s.push(g.events)
+			}
+			g.events, g.touched = nil, false
+		}
 	}
 }
 
@@ -396,12 +440,11 @@ func (h *Hub) markTouched(ctx context.Context) error {
 	}
 	for _, scope := range of {
 		h.touch(scope)
-		for s := range h.subs[scope.TenantID] {
-			if selects(&s.filter, scope) {
-				s.push(nil)
-			}
+		for want, g := range h.groups[scope.TenantID] {
+			g.touched = g.touched || selects(want, scope)
 		}
 	}
+	h.handOut()
 	h.seen, h.lookedAt = newest, began
 	return nil
 }

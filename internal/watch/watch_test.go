@@ -262,6 +262,46 @@ func TestPaceFollowsTheNumberOfWatchers(t *testing.T) {
 	})
 }
 
+// Those who watch the same are one group, which holds its events once. What one of
+// them takes, and leaves out as superseded, is there for the others as it was.
+func TestCrowdSharesWhatItIsHanded(t *testing.T) {
+	l := &log{}
+	follow(t, l, Config{}, func(t *testing.T, h *Hub) {
+		var subs []*Subscription
+		for i := range 300 {
+			s, _ := subscribe(t, h, "t", string("ab"[i%2]))
+			subs = append(subs, s)
+		}
+		if n := len(h.groups["t"]); n != 2 {
+			t.Fatalf("who follows two jobs are %d groups", n)
+		}
+		claimed := l.append(sheaf.Event{TenantID: "t", JobID: "a", TaskID: "x", Kind: sheaf.EventClaimed})
+		other := l.append(sheaf.Event{TenantID: "t", JobID: "a", TaskID: "y", Kind: sheaf.EventClaimed})
+		time.Sleep(2 * time.Second)
+		if got := seqs(subs[0]); !slices.Equal(got, []int64{claimed, other}) {
+			t.Errorf("who takes at once received %v", got)
+		}
+		done := l.append(sheaf.Event{TenantID: "t", JobID: "a", TaskID: "x", Kind: sheaf.EventDone})
+		time.Sleep(2 * time.Second)
+		for i, s := range subs {
+			want := [][]int64{{other, done}, nil}[i%2]
+			if i == 0 {
+				want = []int64{done}
+			}
+			if got := seqs(s); !slices.Equal(got, want) {
+				t.Errorf("the %dth received %v, want %v", i, got, want)
+			}
+		}
+		for _, s := range subs {
+			s.Close()
+			s.Close()
+		}
+		if len(h.groups) != 0 || h.watching != 0 {
+			t.Errorf("%d tenants and %d watchers are left when all have gone", len(h.groups), h.watching)
+		}
+	})
+}
+
 // A queue that fills wakes its watcher before it is full.
 func TestFillingQueueIsSaid(t *testing.T) {
 	l := &log{}
