@@ -74,13 +74,55 @@ func remove[K any](db *gorm.DB, dryRun bool, deletion, query string, args ...any
 	return len(found), err
 }
 
+const (
+	cleanupKey  = "cleanup_after" // in queue_meta: the document at which the search for old tasks goes on
+	cleanupEach = 5000            // documents that one statement of it looks at
+)
+
 // cleanupTasks removes terminal tasks of generations that are neither the
-// newest nor live. Ranges that only they list go to the collector.
-func (s *garbage) cleanupTasks(ctx context.Context, old string, limit int, dryRun bool) (int, error) {
+// newest nor live. Ranges that only they list go to the collector. It looks at
+// the documents in turn and goes on where it stopped: each time from the first
+// one, a store of millions would be read once for every thousand tasks.
+func (s *garbage) cleanupTasks(ctx context.Context, old string, limit int, dryRun bool) (n int, err error) {
+	after := ""
+	if !dryRun {
+		if after, err = s.Meta(ctx, cleanupKey); err != nil {
+			return 0, err
+		}
+	}
+	for {
+		upto, err := first[string](s.write(ctx), "SELECT id FROM documents WHERE id>? ORDER BY id LIMIT 1 OFFSET ?", after, cleanupEach-1)
+		if err != nil {
+			return n, err
+		}
+		found, err := s.cleanupSlice(ctx, old, after, upto, limit-n, dryRun)
+		n += found
+		if err != nil || n >= limit {
+			return n, err // the slice may have more
+		}
+		after = value(upto) // "" after the last one: the next search begins anew
+		if !dryRun {
+			if err := s.SetMeta(ctx, cleanupKey, after); err != nil {
+				return n, err
+			}
+		}
+		if upto == nil {
+			return n, nil
+		}
+	}
+}
+
+// cleanupSlice does so for the documents after one and up to another, nil for the
+// last there is.
+func (s *garbage) cleanupSlice(ctx context.Context, old, after string, upto *string, limit int, dryRun bool) (int, error) {
+	within, args := "g.doc_id>?", []any{after}
+	if upto != nil {
+		within, args = within+" AND g.doc_id<=?", append(args, *upto)
+	}
 	rows, err := all[taskRow](s.write(ctx), s.sql(`SELECT t.id, t.tenant_id, t.doc_id, t.gen, t.range_id, t.artifact_key
 		FROM generations g JOIN documents d ON d.id=g.doc_id JOIN tasks t ON t.doc_id=g.doc_id AND t.gen=g.gen
-		WHERE g.created_at<`+old+` AND (d.deleted_at<>0 OR g.gen<d.gen AND g.gen<>d.live_gen)
-		  AND t.state IN ('done','dead','canceled','superseded') AND t.finished_at<`+old+` ORDER BY t.id LIMIT ?`), limit)
+		WHERE `+within+` AND g.created_at<`+old+` AND (d.deleted_at<>0 OR g.gen<d.gen AND g.gen<>d.live_gen)
+		  AND t.state IN ('done','dead','canceled','superseded') AND t.finished_at<`+old+` ORDER BY t.id LIMIT ?`), append(args, limit)...)
 	if err != nil || dryRun {
 		return len(rows), err
 	}

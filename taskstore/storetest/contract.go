@@ -99,6 +99,7 @@ func Run(t *testing.T, engine string) {
 		{"NothingWaitsForAClockThatWentBack", clockWentBack},
 		{"AgeIsNotWhatAClockThatJumpedSays", clockJumped},
 		{"CleanupKeepsWhatCounts", cleanup},
+		{"CleanupGoesOnWhereItStopped", cleanupGoesOn},
 		{"CanceledContextChangesNothing", canceledContext},
 		{"MembersAreMadeOnce", membersOnce},
 		{"MembersAreMadeForTheHolderAlone", membersFenced},
@@ -1625,6 +1626,45 @@ func cleanup(f *Fixture) {
 	want(f, "tasks of the deleted document", f.Int("SELECT COUNT(*) FROM tasks WHERE doc_id=?", d.ID), 0)
 	want(f, "the deleted document", f.Int("SELECT COUNT(*) FROM documents WHERE id=?", d.ID), 0)
 	want(f, "its generations", f.Int("SELECT COUNT(*) FROM generations WHERE doc_id=?", d.ID), 0)
+}
+
+// cleanupGoesOn checks that what was looked at is not looked at again for each
+// batch of old tasks, and that no old task is missed.
+func cleanupGoesOn(f *Fixture) {
+	const fillers = 5001 // more than one statement looks at, all before the document
+	for from := 0; from < fillers; from += 500 {
+		var rows []string
+		for i := from; i < min(from+500, fillers); i++ {
+			rows = append(rows, fmt.Sprintf("('%032d','t','ds-t','n','text/plain',1,'x','k','succeeded',1,1,'{}','j',1,1)", i))
+		}
+		f.Exec("INSERT INTO documents (id,tenant_id,dataset_id,name,media_type,size,sha256,blob_key,state,gen,live_gen,parse_config,job_id,created_at,updated_at) VALUES " + strings.Join(rows, ","))
+	}
+	d := f.Document("t")
+	f.Done(f.Plan(d, Parse(1)...)[0].ID)
+	f.Publish(d.ID, sheaf.DocSucceeded)
+	replaced := f.Reparse(d)
+	f.Done(f.Plan(replaced, Parse(1)...)[0].ID)
+	f.Reparse(d)
+	f.Store.AdvanceClock(48 * time.Hour)
+	left := func() int { return f.Int("SELECT COUNT(*) FROM tasks WHERE doc_id=? AND gen=2", d.ID) }
+	clean := func(limit, want int, after string) {
+		f.T.Helper()
+		r, err := f.Store.Cleanup(ctx, 24*time.Hour, limit, false)
+		f.OK(err)
+		at, err := f.Store.Meta(ctx, "cleanup_after")
+		f.OK(err)
+		if r.Tasks != want || at != after {
+			f.T.Fatalf("%d tasks went, and it goes on after %q; want %d and %q", r.Tasks, at, want, after)
+		}
+	}
+	first := fmt.Sprintf("%032d", 4999)
+	want(f, "tasks of the replaced generation", left(), 2)
+	clean(1, 1, first)
+	want(f, "after one", left(), 1)
+	clean(1, 1, first)
+	want(f, "after both", left(), 0)
+	clean(1, 0, "")
+	clean(1, 0, "")
 }
 
 func canceledContext(f *Fixture) {
