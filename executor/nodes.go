@@ -173,6 +173,7 @@ func (p *program) sinksLast() []*flow.Node {
 // of the code, its config, what it asks a model, and the names of what it reads;
 // 32 hex.
 func nodeName(n *flow.Node, asked string, inputs []string) string {
+	// guard: flows: an output is named by the config of its node
 	b, _ := json.Marshal([]any{"node", codeOfNode, n.Kind, n.Config, asked, inputs}) // it was JSON
 	return hash32(b)
 }

@@ -1,187 +1,106 @@
 // Command mutants shows that the guards are tested: it takes one guard at a
 // time out of a copy of the tree, runs the tests that ought to notice, and
 // fails if they pass.
+//
+// A guard stands below a comment "guard: NAME", in whichever file; what is taken
+// away is found in the lines behind it. So code may be renamed and moved.
 package main
 
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 )
 
-// mutant is one guard taken away.
+// mutant is one guard taken away: the first match of old behind the comment that
+// names the guard becomes what new is expanded to (regexp.Expand).
 type mutant struct {
 	guard    string
-	file     string
 	old, new string
-	pkg, run string    // the tests that notice
-	also     [2]string // a second guard of the same thing, taken away with it
+	pkg, run string  // the tests that notice
+	also     *mutant // a second guard of the same thing, taken away with it
 }
 
-var none [2]string
+// reach is how many lines behind its comment a guard is looked for: the longest
+// statement that holds one begins so far above it.
+const reach = 12
+
+// The fold counts under the document's lock, and the statement that ends it counts
+// again.
+var counted = &mutant{guard: "finalize guard: every task has ended, as counted", old: `&& (\w+)\.\w+ == 0:`, new: `&& $1.started:`}
 
 const redisOrder = "^TestContract$/(Places|Equal|Large|NoPhase|Window)|TestExecutorsOfTheVersionBefore"
 
 var mutants = []mutant{
-	{
-		"fencing: a write needs the claim's epoch", "taskstore/sqlstore/tasks.go",
-		`row, err := s.updateTask(tx, c.TaskID, set, "state='running' AND epoch=?"`, `row, err := s.updateTask(tx, c.TaskID, set, "state='running' AND ?>=0"`,
-		"./taskstore/sqlstore", "TestContract/sqlite|TestModel/sqlite", none,
-	},
-	{
-		"fencing: a completion needs the claim's epoch", "taskstore/sqlstore/batch.go",
-		`r.State != string(sheaf.TaskRunning) || r.Epoch != c.Epoch {`, `r.State != string(sheaf.TaskRunning) {`,
-		"./taskstore/sqlstore", "TestContract/sqlite|TestModel/sqlite", none,
-	},
-	{
-		"fencing: a completion needs a running task", "taskstore/sqlstore/batch.go",
-		`r.State != string(sheaf.TaskRunning) || r.Epoch != c.Epoch {`, `r.Epoch != c.Epoch {`,
-		"./taskstore/sqlstore", "TestContract/sqlite|TestModel/sqlite", none,
-	},
-	{
-		"fencing: an event needs the claim's epoch", "taskstore/sqlstore/tasks.go",
-		`"SELECT * FROM tasks WHERE id=? AND state='running' AND epoch=?"`, `"SELECT * FROM tasks WHERE id=? AND ?>=0"`,
-		"./taskstore/sqlstore", "TestContract/sqlite|TestModel/sqlite", none,
-	},
-	{
-		"fencing: an executor stops before its lease ends", "internal/worker/worker.go",
-		`if int64(now.Sub(w.started)) > a.fence.Load() {`, `if false {`,
-		"./internal/worker", ".", none,
-	},
-	{
-		"fencing: a claim behind an error is given back", "internal/worker/worker.go",
-		`w.releaseUnresolved(ask)`, `_ = ask`,
-		"./internal/worker", ".", none,
-	},
-	{
-		"claim guard: only what is pending can be claimed", "taskstore/sqlstore/batch.go",
-		`r.State != string(sheaf.TaskPending) || r.RunAt > r.Now`, `r.RunAt > r.Now`,
-		"./taskstore/sqlstore", "TestContract/sqlite|TestModel/sqlite", none,
-	},
-	{
-		"claim guard: nothing is claimed after its cancel", "taskstore/sqlstore/lifecycle.go",
-		`state=CASE WHEN cancel_requested_at<>0 THEN 'canceled' WHEN %[2]s THEN`, `state=CASE WHEN %[2]s THEN`,
-		"./taskstore/sqlstore", "TestContract/sqlite|TestModel/sqlite", none,
-	},
-	{
-		"PDF: a program made of another build of PDFium is refused", "parser/pdf/pdfiumhelper/helper.go",
-		`case string(body[8:]) != e.cfg.Module:`, `case len(e.cfg.Module) == 0:`,
-		"./parser/pdf/pdfiumhelper", "TestProgramsThatAreNotTheHelper", none,
-	},
-	{
-		"finalize guard: every task has ended", "taskstore/sqlstore/fold.go",
-		`kind NOT IN ` + "`+notCounted+`" + ` AND t.` + "`+isOpen+`" + `)`, `kind NOT IN ` + "`+notCounted+`" + ` AND 1=0)`,
-		"./taskstore/sqlstore", "TestContract/sqlite|TestModel/sqlite",
-		// The fold counts under the document's lock, and the statement counts again.
-		[2]string{"case f.planned && f.open == 0:", "case f.planned && f.started:"},
-	},
-	{
-		"finalize guard: only the latest decision publishes", "taskstore/sqlstore/publish.go",
-		`WHERE id=? AND gen=? AND state='finalizing' AND fin_epoch=? AND deleted_at=0`, `WHERE id=? AND gen=? AND ?>=0 AND deleted_at=0`,
-		"./taskstore/sqlstore", "TestContract/sqlite|TestModel/sqlite", none,
-	},
-	{
-		"flows: the end of a node that failed and is replaced wakes what reads it", "taskstore/sqlstore/tasks.go",
-		"if state == sheaf.TaskDone {\n\t\t\tif err := s.wakeChildren", "if false {\n\t\t\tif err := s.wakeChildren",
-		"./executor", "TestFlowsAgainstAModel/sqlite", none,
-	},
-	{
-		"flows: an output is named by the config of its node", "executor/nodes.go",
-		`n.Kind, n.Config, asked, inputs`, `n.Kind, asked, inputs`,
-		"./executor", "TestFlowsAgainstAModel/sqlite", none,
-	},
-	{
-		"post-filter: the database decides what is seen", "internal/search/search.go",
-		`return !ok || v.DocumentID`, `return false && !ok || ok && v.DocumentID`,
-		"./internal/search", ".", none,
-	},
-	{
-		"run id: a queue that lost its memory is fed again", "internal/keeper/keeper.go",
-		`len(lost) > 0 {`, `len(lost) > 0 && false {`,
-		"./internal/keeper", ".", none,
-	},
-	{
-		"fold: the end of the last task is not left for later", "taskstore/sqlstore/fold.go",
-		`AND t.` + "` + isOpen + `" + ` AND t.kind`, `AND t.kind`,
-		"./taskstore/sqlstore", "TestContract/sqlite", none,
-	},
-	{
-		"capacity: what a cap withheld is read again when it has headroom", "internal/queue/sqlqueue/sqlqueue.go",
-		`l.left == 0 && !l.all {`, `l.hints == nil {`,
-		"./internal/queue/sqlqueue", ".", none,
-	},
-	{
-		"finish: the end of the last range needs no keeper", "taskstore/sqlstore/batch.go",
-		`answers[i].last, goesOn[d] = d, true`, `goesOn[d] = true`,
-		"./taskstore/sqlstore", "TestContract/sqlite", none,
-	},
-	{
-		"order: what has begun goes before what has not", "taskstore/sqlstore/taskrows.go",
-		`return sheaf.PhaseRanges, b.Place`, `return sheaf.PhaseBegin, b.Place`,
-		"./taskstore/sqlstore", "TestContract/sqlite", none,
-	},
-	{
-		"order: many ranges do not delay small documents", "taskstore/sqlstore/taskrows.go",
-		`case ranges > sheaf.BulkRanges:`, `case false:`,
-		"./taskstore/sqlstore", "TestContract/sqlite", none,
-	},
-	{
-		"order: what follows has the place of its document", "taskstore/sqlstore/fold.go",
-		`base.Place = plan.Trace, cmp.Or(plan.Place, plan.CreatedAt)`, `base.Place = plan.Trace, cmp.Or(plan.CreatedAt*2, plan.Place)`,
-		"./taskstore/sqlstore", "TestContract/sqlite", none,
-	},
-	{
-		"order: the SQL queue reads each phase by itself", "taskstore/sqlstore/feed.go",
-		`fmt.Sprintf("phase<=%d", sheaf.PhaseRanges), fmt.Sprintf("phase=%d", sheaf.PhaseBegin), fmt.Sprintf("phase=%d", sheaf.PhaseBulk),`, `"phase>=0",`,
-		"./taskstore/sqlstore", "TestContract/sqlite", none,
-	},
-	{
-		"turns: the bulk has its share", "internal/queue/turns.go",
-		`case turn%BulkEvery == 0:`, `case false:`,
-		"./internal/queue/sqlqueue", "TestContract", none,
-	},
-	{
-		"turns: what is aged is served whatever begins", "internal/queue/turns.go",
-		`case turn%AgedEvery == 0:`, `case false:`,
-		"./internal/queue/sqlqueue", "TestContract", none,
-	},
-	{
-		"order: Redis hands out by phase", "internal/queue/redisstream/lua/take.lua",
-		`local list = first(lane, 0, phases - 1, false, byScore)`, `local list = first(lane, 0, phases - 1, false, byPlace)`,
-		"./internal/queue/redisstream", redisOrder, none,
-	},
-	{
-		"turns: the bulk has its share in Redis", "internal/queue/redisstream/lua/take.lua",
-		`elseif turn % tonumber(ARGV[8]) == 0 then`, `elseif false then`,
-		"./internal/queue/redisstream", redisOrder, none,
-	},
-	{
-		"turns: what is aged is served in Redis", "internal/queue/redisstream/lua/take.lua",
-		`if turn % tonumber(ARGV[9]) == 0 then`, `if false then`,
-		"./internal/queue/redisstream", redisOrder, none,
-	},
-	{
-		"order: executors of a version before let no tenant go", "internal/queue/redisstream/lua/activate.lua",
-		`redis.call('HDEL', KEYS[4], ARGV[1])`, `redis.call('HSET', KEYS[4], ARGV[1], '1')`,
-		"./internal/queue/redisstream", redisOrder, none,
-	},
-	{
-		"window: the ends of documents have capacity beside plans", "internal/queue/redisstream/lua/publish.lua",
-		`if last == 1 then`, `if false then`,
-		"./internal/queue/redisstream", redisOrder, none,
-	},
-	{
-		"breaker: what is away is left alone", "internal/worker/breaker.go",
-		`case b.failures >= tripAfter, errors.Is(err, sheaf.ErrMisconfigured):`, `case errors.Is(err, sheaf.ErrMisconfigured):`,
-		"./internal/worker", ".", none,
-	},
+	{"fencing: a write needs the claim's epoch", `epoch=\?`, `?>=0`,
+		"./taskstore/sqlstore", "TestContract/sqlite|TestModel/sqlite", nil},
+	{"fencing: a completion needs the claim's epoch", ` \|\| \S+\.Epoch != \S+\.Epoch \{`, ` {`,
+		"./taskstore/sqlstore", "TestContract/sqlite|TestModel/sqlite", nil},
+	{"fencing: a completion needs a running task", `\S+\.State != string\(sheaf\.TaskRunning\) \|\| `, ``,
+		"./taskstore/sqlstore", "TestContract/sqlite|TestModel/sqlite", nil},
+	{"fencing: an event needs the claim's epoch", `state='running' AND epoch=\?`, `?>=0`,
+		"./taskstore/sqlstore", "TestContract/sqlite|TestModel/sqlite", nil},
+	{"fencing: an executor stops before its lease ends", `if .* \{`, `if false {`,
+		"./internal/worker", ".", nil},
+	{"fencing: a claim behind an error is given back", `\w+\.releaseUnresolved\((\w+)\)`, `_ = $1`,
+		"./internal/worker", ".", nil},
+	{"claim guard: only what is pending can be claimed", `\S+\.State != string\(sheaf\.TaskPending\) \|\| `, ``,
+		"./taskstore/sqlstore", "TestContract/sqlite|TestModel/sqlite", nil},
+	{"claim guard: nothing is claimed after its cancel", `WHEN cancel_requested_at<>0 THEN 'canceled' `, ``,
+		"./taskstore/sqlstore", "TestContract/sqlite|TestModel/sqlite", nil},
+	{"PDF: a program made of another build of PDFium is refused", `case .*:`, `case false:`,
+		"./parser/pdf/pdfiumhelper", "TestProgramsThatAreNotTheHelper", nil},
+	{"finalize guard: every task has ended", "AND \\w+\\.`\\+\\w+\\+`\\)`", "AND 1=0)`",
+		"./taskstore/sqlstore", "TestContract/sqlite|TestModel/sqlite", counted},
+	{"finalize guard: only the latest decision publishes", `state='finalizing' AND fin_epoch=\?`, `?>=0`,
+		"./taskstore/sqlstore", "TestContract/sqlite|TestModel/sqlite", nil},
+	{"flows: the end of a node that failed and is replaced wakes what reads it", `if .* \{`, `if false {`,
+		"./executor", "TestFlowsAgainstAModel/sqlite", nil},
+	{"flows: an output is named by the config of its node", `(\w+\.Kind), \w+\.Config`, `$1`,
+		"./executor", "TestFlowsAgainstAModel/sqlite", nil},
+	{"post-filter: the database decides what is seen", `return !(\w+) \|\| `, `return false && !$1 || $1 && `,
+		"./internal/search", ".", nil},
+	{"run id: a queue that lost its memory is fed again", `(len\(\w+\) > 0) \{`, `$1 && false {`,
+		"./internal/keeper", ".", nil},
+	{"fold: the end of the last task is not left for later", "AND \\w+\\.` \\+ \\w+ \\+ ` AND (\\w+\\.kind)", `AND $1`,
+		"./taskstore/sqlstore", "TestContract/sqlite", nil},
+	{"capacity: what a cap withheld is read again when it has headroom", `if (\w+)\..* \{`, `if $1.hints == nil {`,
+		"./internal/queue/sqlqueue", ".", nil},
+	{"finish: the end of the last range needs no keeper", `\S+, (\S+) = \w+, true`, `$1 = true`,
+		"./taskstore/sqlstore", "TestContract/sqlite", nil},
+	{"order: what has begun goes before what has not", `PhaseRanges`, `PhaseBegin`,
+		"./taskstore/sqlstore", "TestContract/sqlite", nil},
+	{"order: many ranges do not delay small documents", `case .*:`, `case false:`,
+		"./taskstore/sqlstore", "TestContract/sqlite", nil},
+	{"order: what follows has the place of its document", `cmp\.Or\((\S+), (\S+)\)`, `cmp.Or($2*2, $1)`,
+		"./taskstore/sqlstore", "TestContract/sqlite", nil},
+	{"order: the SQL queue reads each phase by itself", `fmt\.Sprintf\("phase<=.*PhaseBulk\),`, `"phase>=0",`,
+		"./taskstore/sqlstore", "TestContract/sqlite", nil},
+	{"turns: the bulk has its share", `case .*:`, `case false:`,
+		"./internal/queue/sqlqueue", "TestContract", nil},
+	{"turns: what is aged is served whatever begins", `case .*:`, `case false:`,
+		"./internal/queue/sqlqueue", "TestContract", nil},
+	{"order: Redis hands out by phase", `byScore\)`, `byPlace)`,
+		"./internal/queue/redisstream", redisOrder, nil},
+	{"turns: the bulk has its share in Redis", `elseif .* then`, `elseif false then`,
+		"./internal/queue/redisstream", redisOrder, nil},
+	{"turns: what is aged is served in Redis", `if .* then`, `if false then`,
+		"./internal/queue/redisstream", redisOrder, nil},
+	{"order: executors of a version before let no tenant go", `redis\.call\('HDEL', (.*)\)`, `redis.call('HSET', $1, '1')`,
+		"./internal/queue/redisstream", redisOrder, nil},
+	{"window: the ends of documents have capacity beside plans", `if .* then`, `if false then`,
+		"./internal/queue/redisstream", redisOrder, nil},
+	{"breaker: what is away is left alone", `case .*, (errors\..*):`, `case $1:`,
+		"./internal/worker", ".", nil},
 }
 
 func main() {
@@ -206,7 +125,17 @@ func run(ctx context.Context, only string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if err := copyTree(ctx, dir); err != nil {
+	names, err := tree(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := copyFile(name, filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	files, err := guarded(dir, names)
+	if err != nil {
 		return err
 	}
 	sound := map[string]bool{}
@@ -223,7 +152,7 @@ func run(ctx context.Context, only string) error {
 			sound[key] = true
 		}
 		begun := time.Now()
-		noticed, err := try(ctx, dir, m)
+		noticed, err := try(ctx, dir, files, m)
 		if err != nil {
 			return err
 		}
@@ -240,30 +169,22 @@ func run(ctx context.Context, only string) error {
 	return nil
 }
 
-// try mutates the copy, runs the tests, and puts the file back.
-func try(ctx context.Context, dir string, m mutant) (noticed bool, err error) {
-	path := filepath.Join(dir, m.file)
-	sound, err := os.ReadFile(path)
-	if err != nil {
-		return false, err
-	}
-	if n := bytes.Count(sound, []byte(m.old)); n != 1 {
-		return false, fmt.Errorf("%s holds %d times %q, want once: the guard was moved, follow it", m.file, n, m.old)
-	}
-	defer func() {
-		if back := os.WriteFile(path, sound, 0o644); err == nil {
-			err = back
+// try mutates the copy, runs the tests, and puts the files back.
+func try(ctx context.Context, dir string, files map[string]string, m mutant) (noticed bool, err error) {
+	for of := &m; of != nil; of = of.also {
+		path := files[of.guard]
+		sound, readErr := os.ReadFile(path)
+		if readErr != nil {
+			return false, fmt.Errorf("no file has the comment \"guard: %s\"; put it above what the mutant takes away", of.guard)
 		}
-	}()
-	changed := bytes.Replace(sound, []byte(m.old), []byte(m.new), 1)
-	if m.also != none {
-		if n := bytes.Count(sound, []byte(m.also[0])); n != 1 {
-			return false, fmt.Errorf("%s holds %d times %q, want once: the guard was moved, follow it", m.file, n, m.also[0])
+		changed, mutateErr := of.mutate(sound)
+		if mutateErr != nil {
+			return false, fmt.Errorf("%s: %w", path, mutateErr)
 		}
-		changed = bytes.Replace(changed, []byte(m.also[0]), []byte(m.also[1]), 1)
-	}
-	if err := os.WriteFile(path, changed, 0o644); err != nil {
-		return false, err
+		defer func() { err = errors.Join(err, os.WriteFile(path, sound, 0o644)) }()
+		if err := os.WriteFile(path, changed, 0o644); err != nil {
+			return false, err
+		}
 	}
 	build := exec.CommandContext(ctx, "go", "build", m.pkg)
 	build.Dir = dir
@@ -280,27 +201,74 @@ func test(ctx context.Context, dir string, m mutant) ([]byte, error) {
 	return cmd.CombinedOutput()
 }
 
-// copyTree copies the files that git knows or would add.
-func copyTree(ctx context.Context, dir string) error {
-	list, err := exec.CommandContext(ctx, "git", "ls-files", "-co", "--exclude-standard", "-z").Output()
-	if err != nil {
-		return fmt.Errorf("listing the tree: %w", err)
+var comment = regexp.MustCompile(`(?m)^[ \t]*(?://|--) guard: (.*)$`)
+
+// mutate takes the guard out of a file.
+func (m *mutant) mutate(text []byte) ([]byte, error) {
+	for _, at := range comment.FindAllSubmatchIndex(text, -1) {
+		if string(text[at[2]:at[3]]) != m.guard {
+			continue
+		}
+		old, err := regexp.Compile(m.old)
+		if err != nil {
+			return nil, err
+		}
+		behind := text[at[1]:]
+		match := old.FindSubmatchIndex(behind)
+		if match == nil || bytes.Count(behind[:match[0]], []byte("\n")) > reach {
+			return nil, fmt.Errorf("within %d lines of the comment \"guard: %s\" nothing matches %s: follow what was changed", reach, m.guard, m.old)
+		}
+		changed := old.Expand(bytes.Clone(text[:at[1]+match[0]]), []byte(m.new), behind, match)
+		return append(changed, behind[match[1]:]...), nil
 	}
-	for name := range strings.SplitSeq(strings.TrimSuffix(string(list), "\x00"), "\x00") {
-		b, err := os.ReadFile(name)
+	return nil, fmt.Errorf("the comment \"guard: %s\" is missing", m.guard)
+}
+
+// guarded finds the file of each guard.
+func guarded(dir string, names []string) (map[string]string, error) {
+	files := map[string]string{}
+	for _, name := range names {
+		if ext := filepath.Ext(name); ext != ".go" && ext != ".lua" {
+			continue
+		}
+		path := filepath.Join(dir, name)
+		text, err := os.ReadFile(path)
 		if os.IsNotExist(err) {
-			continue // deleted and not yet committed
+			continue
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
-		to := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(to, b, 0o644); err != nil {
-			return err
+		for _, found := range comment.FindAllSubmatch(text, -1) {
+			guard := string(found[1])
+			if other := files[guard]; other != "" {
+				return nil, fmt.Errorf("the comment \"guard: %s\" stands in %s and in %s; one guard, one comment", guard, other, path)
+			}
+			files[guard] = path
 		}
 	}
-	return nil
+	return files, nil
+}
+
+// tree lists the files that git knows or would add.
+func tree(ctx context.Context) ([]string, error) {
+	list, err := exec.CommandContext(ctx, "git", "ls-files", "-co", "--exclude-standard", "-z").Output()
+	if err != nil {
+		return nil, fmt.Errorf("listing the tree: %w", err)
+	}
+	return strings.Split(strings.TrimSuffix(string(list), "\x00"), "\x00"), nil
+}
+
+func copyFile(from, to string) error {
+	b, err := os.ReadFile(from)
+	if os.IsNotExist(err) {
+		return nil // deleted and not yet committed
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(to, b, 0o644)
 }

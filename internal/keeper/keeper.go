@@ -471,6 +471,7 @@ func (k *Keeper) notice(ctx context.Context) error {
 	}
 	known := map[sheaf.Lane]string{}
 	_ = json.Unmarshal([]byte(text), &known) // what cannot be read is unknown
+	// guard: run id: a queue that lost its memory is fed again
 	if lost := unlike(known, now); len(lost) > 0 {
 		n, err := k.cfg.Store.ForgetEnqueued(ctx, lost)
 		if err != nil {

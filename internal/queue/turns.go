@@ -23,12 +23,14 @@ func (t *Turns) Next(hints []sheaf.Hint) (next sheaf.Hint, rest []sheaf.Hint) {
 	t.taken[lane] = turn % AgedEvery // which BulkEvery divides
 	at := -1
 	switch {
+	// guard: turns: what is aged is served whatever begins
 	case turn%AgedEvery == 0:
 		for i, h := range hints {
 			if h.ServedIn() == lane && h.Aged && (at < 0 || h.Place.Before(hints[at].Place)) {
 				at = i
 			}
 		}
+	// guard: turns: the bulk has its share
 	case turn%BulkEvery == 0:
 		for i, h := range hints {
 			if h.ServedIn() == lane && h.Phase == sheaf.PhaseBulk {

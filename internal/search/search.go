@@ -550,6 +550,7 @@ func hits(c index.Candidates, visible map[string]taskstore.VisibleRange, fusion 
 	// Before fusion: the scores are relative to the best that is returned.
 	hidden := func(h index.Hit) bool {
 		v, ok := visible[h.Chunk.RangeID]
+		// guard: post-filter: the database decides what is seen
 		return !ok || v.DocumentID != h.Chunk.DocumentID || len(r.Datasets) > 0 && !slices.Contains(r.Datasets, v.DatasetID) || v.Hidden[h.Chunk.ID]
 	}
 	c.Text, c.Vector = slices.DeleteFunc(c.Text, hidden), slices.DeleteFunc(c.Vector, hidden)

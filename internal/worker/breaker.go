@@ -115,6 +115,7 @@ func (b *Breaker) leave(ctx context.Context, err error) error {
 			// One that was under way when it opened.
 		case b.rest > 0:
 			b.open(min(2*b.rest, cmp.Or(b.LongestRest, maxOpen)), err)
+		// guard: breaker: what is away is left alone
 		case b.failures >= tripAfter, errors.Is(err, sheaf.ErrMisconfigured): // the next call would be refused too
 			b.open(minOpen, err)
 		default:

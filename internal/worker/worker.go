@@ -682,6 +682,7 @@ func (w *Worker) heartbeat(ctx context.Context) {
 			a.cancel(errAsked)
 		}
 	}
+	// guard: fencing: a claim behind an error is given back
 	w.releaseUnresolved(ask)
 }
 
@@ -723,6 +724,7 @@ func (w *Worker) watchdog(ctx context.Context) {
 		w.mu.Lock()
 		var over, late []*attempt
 		for _, a := range w.running {
+			// guard: fencing: an executor stops before its lease ends
 			if int64(now.Sub(w.started)) > a.fence.Load() {
 				over = append(over, a)
 			} else if now.Sub(a.since) > w.taskTimeout(a.task) {

@@ -135,6 +135,7 @@ func (s *tasks) runBatch(ctx context.Context, batch []write) []answer {
 		n := len(errs) - 1
 		answers[i].Err, errs = errs[n], errs[:n]
 		if d := documents[n]; answers[i].Err == nil && !goesOn[d] {
+			// guard: finish: the end of the last range needs no keeper
 			answers[i].last, goesOn[d] = d, true
 		}
 	}
@@ -231,6 +232,7 @@ func (r *taskRow) claimFor(a ClaimAsk) error {
 	if r == nil {
 		return &taskstore.NotClaimable{TaskID: a.TaskID}
 	}
+	// guard: claim guard: only what is pending can be claimed
 	if r.State != string(sheaf.TaskPending) || r.RunAt > r.Now || r.Paused%ofPool != 0 || r.CancelRequestedAt != 0 || r.Deleted != 0 {
 		return &taskstore.NotClaimable{TaskID: a.TaskID, State: sheaf.TaskState(r.State)}
 	}
@@ -242,6 +244,8 @@ func (r *taskRow) claimFor(a ClaimAsk) error {
 // end makes a locked task done if the claim holds; nil is a task that does not
 // exist.
 func (r *taskRow) end(c sheaf.Claim, result sheaf.TaskResult) error {
+	// guard: fencing: a completion needs the claim's epoch
+	// guard: fencing: a completion needs a running task
 	if r == nil || r.State != string(sheaf.TaskRunning) || r.Epoch != c.Epoch {
 		return notHeld(c)
 	}

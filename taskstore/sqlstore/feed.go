@@ -184,6 +184,7 @@ func toHints(rows []hintRow) []sheaf.Hint {
 func (s *feed) heads(columns string, limit int, tenantID string) (parts []string, args []any) {
 	for _, lane := range sheaf.Lanes {
 		for _, phases := range [...]string{
+			// guard: order: the SQL queue reads each phase by itself
 			fmt.Sprintf("phase<=%d", sheaf.PhaseRanges), fmt.Sprintf("phase=%d", sheaf.PhaseBegin), fmt.Sprintf("phase=%d", sheaf.PhaseBulk),
 		} {
 			parts = append(parts, fmt.Sprintf(`SELECT id, tenant_id, lane, cost, kind, phase, place, run_at, %s FROM tasks%s

@@ -85,6 +85,7 @@ func (s *folds) FoldShare(ctx context.Context, rank, of, limit int, apart time.D
 	if err := s.sweepForgotten(ctx, limit); err != nil {
 		return 0, false, err
 	}
+	// guard: fold: the end of the last task is not left for later
 	q := `SELECT m.doc_id, m.at, CASE WHEN EXISTS (SELECT 1 FROM documents d JOIN tasks t ON t.doc_id=d.id AND t.gen=d.gen
 			WHERE d.id=m.doc_id AND d.state='running' AND d.updated_at>@now-? AND d.updated_at<=@now
 				AND t.` + isOpen + ` AND t.kind NOT IN ` + notCounted + `)
@@ -279,6 +280,7 @@ func judge(doc *documentRow, f *fold) (v verdict) {
 	case state == sheaf.DocFinalizing && f.finalizer != nil && f.finalizer.State == string(sheaf.TaskCanceled):
 		v.next = sheaf.DocCanceled
 	case state == sheaf.DocFinalizing:
+	// guard: finalize guard: every task has ended, as counted
 	case f.planned && f.open == 0:
 		v.next = sheaf.DocFinalizing
 	case f.started:
@@ -419,6 +421,7 @@ func (s *folds) finalize(tx *gorm.DB, docs []*documentRow, progress map[string]f
 	}
 	set, args := progressOfEach(docs, progress)
 	ids := idsOf(docs)
+	// guard: finalize guard: every task has ended
 	if won, err = exec(tx, s.sql("UPDATE documents SET state='finalizing', fin_epoch=fin_epoch+1, progress="+set+`, updated_at=@now,
 		started_at=CASE WHEN started_at=0 THEN @now ELSE started_at END
 		WHERE id IN ? AND state IN ('unstarted','queued','running') AND deleted_at=0 AND NOT EXISTS (
@@ -456,6 +459,7 @@ func (s *folds) finalize(tx *gorm.DB, docs []*documentRow, progress map[string]f
 		epoch := doc.FinEpoch + 1
 		base := taskBase{TenantID: doc.TenantID, DatasetID: doc.DatasetID, DocumentID: doc.ID, JobID: doc.JobID, Generation: doc.Gen, Lane: sheaf.Lane(doc.Lane)}
 		if plan := planOf[doc.ID]; plan != nil {
+			// guard: order: what follows has the place of its document
 			base.Trace, base.Place = plan.Trace, cmp.Or(plan.Place, plan.CreatedAt)
 		}
 		rows[i] = s.taskValues(base, &sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindFinalize, Node: strconv.FormatInt(epoch, 10), Cost: 1,

@@ -132,6 +132,7 @@ func (s *lifecycle) Reap(ctx context.Context, p taskstore.ReapPolicy, limit int)
 		}
 		// The conditions read the old counts, and the epoch of the end is that of the
 		// claim, so the columns that they read come last.
+		// guard: claim guard: nothing is claimed after its cancel
 		set := fmt.Sprintf(replaced("cancel_requested_at=0 AND %[2]s")+`, epoch=epoch+1, run_at=CASE WHEN lost_count=0 THEN `+queuedAt+` ELSE @now+%[1]d END, lease_until=0, enqueued_at=0,
 			finished_at=CASE WHEN cancel_requested_at<>0 OR %[2]s THEN @now ELSE 0 END,
 			failure=CASE WHEN cancel_requested_at=0 AND %[2]s THEN ? ELSE failure END,

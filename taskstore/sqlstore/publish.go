@@ -47,6 +47,7 @@ func (s *tasks) publish(tx *gorm.DB, t *taskRow, doc *documentRow, p taskstore.P
 			args = append(args, metadata)
 		}
 	}
+	// guard: finalize guard: only the latest decision publishes
 	n, err := exec(tx, s.sql("UPDATE documents SET "+set+" WHERE id=? AND gen=? AND state='finalizing' AND fin_epoch=? AND deleted_at=0"),
 		append(args, t.DocID, t.Gen, payload.FinalizeEpoch)...)
 	if err != nil {

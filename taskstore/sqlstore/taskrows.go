@@ -104,9 +104,11 @@ func (b taskBase) order(kind sheaf.TaskKind, ranges int) (sheaf.Phase, int64) {
 		return sheaf.PhaseBegin, b.Place
 	case b.Within != sheaf.PhaseFinish:
 		return b.Within, b.Place
+	// guard: order: many ranges do not delay small documents
 	case ranges > sheaf.BulkRanges:
 		return sheaf.PhaseBulk, b.Place + int64(ranges)*sheaf.RangeDelay.Milliseconds()
 	default:
+		// guard: order: what has begun goes before what has not
 		return sheaf.PhaseRanges, b.Place + int64(ranges)*sheaf.RangeDelay.Milliseconds()
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 // updateHeld is updateTask for the holder of a claim.
 func (s *tasks) updateHeld(tx *gorm.DB, c sheaf.Claim, set string, args ...any) (*taskRow, error) {
+	// guard: fencing: a write needs the claim's epoch
 	row, err := s.updateTask(tx, c.TaskID, set, "state='running' AND epoch=?", append(args, c.Epoch)...)
 	if err == nil && row == nil {
 		err = notHeld(c)
@@ -191,6 +192,7 @@ func (s *tasks) FailTask(ctx context.Context, c sheaf.Claim, r taskstore.FailRep
 		kind := map[sheaf.TaskState]string{sheaf.TaskRetryWait: sheaf.EventFailed, sheaf.TaskDead: sheaf.EventDead, sheaf.TaskCanceled: sheaf.EventCanceled, sheaf.TaskDone: sheaf.EventDone}[state]
 		e := row.event(kind, row.Epoch)
 		e.Level, e.Text, e.Detail = "error", r.Failure.Message, row.Failure
+		// guard: flows: the end of a node that failed and is replaced wakes what reads it
 		if state == sheaf.TaskDone {
 			if err := s.wakeChildren(tx, []*taskRow{row}); err != nil {
 				return err
@@ -282,6 +284,7 @@ func (s *tasks) AppendEvents(ctx context.Context, c sheaf.Claim, events []sheaf.
 	}
 	return s.tx(ctx, func(tx *gorm.DB) error {
 		// Locked: the claim must hold until the events are committed.
+		// guard: fencing: an event needs the claim's epoch
 		held, err := first[taskRow](tx, "SELECT * FROM tasks WHERE id=? AND state='running' AND epoch=?"+s.d.lock, c.TaskID, c.Epoch)
 		if err != nil {
 			return err

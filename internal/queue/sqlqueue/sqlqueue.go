@@ -215,6 +215,7 @@ func (q *Queue) Take(ctx context.Context, workerID string, slots int, skip []she
 			continue
 		}
 		l := lists[t]
+		// guard: capacity: what a cap withheld is read again when it has headroom
 		if l.left == 0 && !l.all {
 			var err error
 			if l, err = q.readTasks(ctx, t, slots-len(got), skip); err != nil {

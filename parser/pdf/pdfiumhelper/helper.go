@@ -186,6 +186,7 @@ func (e *Engine) start(document *os.File) (p *process, filtered bool, err error)
 		err = errLie
 	case binary.LittleEndian.Uint32(body) != protocol:
 		err = fmt.Errorf("it speaks protocol %d, and %d is spoken here", binary.LittleEndian.Uint32(body), protocol)
+	// guard: PDF: a program made of another build of PDFium is refused
 	case string(body[8:]) != e.cfg.Module:
 		err = fmt.Errorf("it is made of another build of PDFium (%.12s…, not %.12s…)", body[8:], e.cfg.Module)
 	}

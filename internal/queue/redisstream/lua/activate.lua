@@ -25,6 +25,7 @@ if not redis.call('ZSCORE', KEYS[1], ARGV[1]) then
   redis.call('ZADD', KEYS[1], math.max(vt, debt), ARGV[1])
   joined = 1
 end
+-- guard: order: executors of a version before let no tenant go
 redis.call('HDEL', KEYS[4], ARGV[1])
 redis.call('HSET', KEYS[8], ARGV[1], redis.call('INCR', KEYS[5]))
 redis.call('SADD', KEYS[6], ARGV[1])

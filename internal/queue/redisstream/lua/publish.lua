@@ -28,6 +28,7 @@ local function freeOf(phase)
   if not free[last] then
     local waiting = redis.call('ZCOUNT', KEYS[2], first * span, '(' .. string.format('%d', (last + 1) * span))
     free[last] = window - waiting - held
+    -- guard: window: the ends of documents have capacity beside plans
     if last == 1 then
       free[last] = math.min(window - waiting, 2 * window - waiting - held)
     end

@@ -146,13 +146,16 @@ local chosen, turns = {}, {}
 for lane = 1, lanes do
   local turn
   while #chosen < want do
+    -- guard: order: Redis hands out by phase
     local list = first(lane, 0, phases - 1, false, byScore)
     if not list then
       break
     end
     turn = (turn or tonumber(redis.call('HGET', KEYS[3], lane) or '0')) + 1
+    -- guard: turns: what is aged is served in Redis
     if turn % tonumber(ARGV[9]) == 0 then
       list = first(lane, 0, phases - 1, true, byPlace) or list
+    -- guard: turns: the bulk has its share in Redis
     elseif turn % tonumber(ARGV[8]) == 0 then
       list = first(lane, bulk, bulk, false, byScore) or list
     end
