@@ -80,6 +80,8 @@ func chart(dir string, metrics map[string]bool) error {
 		{"own secret", values{"secret": values{"existing": "mine"}, "imagePullSecrets": []any{values{"name": "pull"}}, "podAnnotations": values{"a": "b"}}, with(map[string]int{"Secret": 0})},
 		{"no autoscaling", values{"executor": values{"replicas": 3, "autoscaling": values{"enabled": false}}, "nodeSelector": values{"disk": "ssd"}}, with(map[string]int{"HorizontalPodAutoscaler": 0})},
 		{"values as given", values{"secret": values{"values": values{"STORE_DSN": "a:b@tcp(c:1)/d", "BLOB_ACCESS_KEY": "k", "BLOB_SECRET_KEY": `quo"te`}}, "tolerations": []any{values{"key": "k", "operator": "Exists"}}}, with(map[string]int{"Secret": 2})},
+		{"executors of a pool", values{"executor": values{"more": values{"gpu": values{"pools": []any{"gpu"}, "replicas": 1, "nodeSelector": values{"gpu": "true"}, "resources": values{"limits": values{"nvidia.com/gpu": 1}},
+			"tolerations": []any{values{"key": "nvidia.com/gpu", "operator": "Exists"}}}}}}, with(map[string]int{"Deployment": 4, "PodDisruptionBudget": 4})},
 		{"nothing but the service", values{"migration": values{"enabled": false}, "serviceAccount": values{"create": false}}, with(map[string]int{"Job": 0, "ServiceAccount": 0})},
 	}
 	for name, want := range map[string]map[string]int{
@@ -257,6 +259,9 @@ func keda(o *scaledObject, metrics map[string]bool) error {
 // deployment checks what types alone do not.
 func deployment(d *appsv1.Deployment) error {
 	var errs []error
+	if spec := d.Spec.Template.Spec; strings.HasSuffix(d.Name, "-gpu") != (len(spec.Tolerations) == 1 && spec.Tolerations[0].Key == "nvidia.com/gpu") || strings.HasSuffix(d.Name, "-gpu") != (spec.NodeSelector["gpu"] == "true") {
+		errs = append(errs, fmt.Errorf("%s: runs on the machines of another pool", d.Name))
+	}
 	if strings.HasSuffix(d.Name, "-keeper") && (d.Spec.Replicas == nil || *d.Spec.Replicas < 2) {
 		errs = append(errs, fmt.Errorf("%s: has no second replica to take over", d.Name))
 	}

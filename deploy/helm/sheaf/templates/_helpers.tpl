@@ -171,11 +171,11 @@ spec:
   nodeSelector:
     {{- toYaml . | nindent 4 }}
   {{- end }}
-  {{- with .root.Values.tolerations }}
+  {{- with .values.tolerations | default .root.Values.tolerations }}
   tolerations:
     {{- toYaml . | nindent 4 }}
   {{- end }}
-  {{- with .root.Values.affinity }}
+  {{- with .values.affinity | default .root.Values.affinity }}
   affinity:
     {{- toYaml . | nindent 4 }}
   {{- end }}
