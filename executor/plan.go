@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -351,6 +352,9 @@ func (p *Planner) reuse(ctx context.Context, doc *sheaf.Document, out *DocumentP
 	if err != nil {
 		return fmt.Errorf("looking for reusable ranges: %w", err)
 	}
+	if err := p.dropLost(ctx, doc, found); err != nil {
+		return err
+	}
 	for i := range out.Tasks {
 		t := &out.Tasks[i]
 		old, ok := found[t.ReuseKey]
@@ -382,6 +386,33 @@ func (p *Planner) reuse(ctx context.Context, doc *sheaf.Document, out *DocumentP
 		}
 	}
 	out.Tasks = needed(out.Tasks)
+	return nil
+}
+
+// dropLost forgets results of the document itself that the blob store has lost:
+// they would be listed again without being read. Those of others are read by a task
+// that falls back to parsing.
+func (p *Planner) dropLost(ctx context.Context, doc *sheaf.Document, found map[string]taskstore.ReusableRange) error {
+	folder := sheaf.ArtifactPrefix(doc.TenantID, doc.ID)
+	own := func(old taskstore.ReusableRange) bool {
+		return old.DocumentID == doc.ID && strings.HasPrefix(old.Result.ArtifactKey, folder)
+	}
+	want := map[string]bool{}
+	for _, old := range found {
+		if own(old) {
+			want[old.Result.ArtifactKey] = true
+		}
+	}
+	if len(want) == 0 {
+		return nil
+	}
+	if err := p.Blobs.Children(ctx, folder, func(key string) bool {
+		delete(want, key)
+		return len(want) > 0
+	}); err != nil {
+		return fmt.Errorf("looking for the stored results of %s: %w", doc.ID, err)
+	}
+	maps.DeleteFunc(found, func(_ string, old taskstore.ReusableRange) bool { return own(old) && want[old.Result.ArtifactKey] })
 	return nil
 }
 
