@@ -48,6 +48,7 @@ func TestPage(t *testing.T) {
 		{"a tenant is edited with the keyboard", testEditTenant},
 		{"hostile names and contents are text", testHostile},
 		{"ten thousand rows scroll", testManyRows},
+		{"a view of work that does not end asks once a second", testPacedViews},
 		{"axe finds nothing in any view", testAccess},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -1136,4 +1137,39 @@ func TestPageSaysWhatWorkWaitsFor(t *testing.T) {
 	b.wait("what waits in the queue", `/\d+cost [\d,]+, oldest \d/.test(document.querySelector('[aria-label="Queue"] tbody')?.textContent)`)
 	b.wait("what the executor runs", `/parse page \d+–\d+/.test(document.querySelector('[aria-label="Executors"] tbody')?.textContent)`)
 	s.post("/v1/datasets/line/documents:cancel", map[string]any{"all": true}, nil)
+}
+
+// testPacedViews has a view read again whenever it may while changes do not end:
+// whatever one reading costs, no minute has 100 requests, and the first reading
+// after a quiet time comes at once.
+func testPacedViews(t *testing.T, s *service, b *browser) {
+	b.open("/")
+	for _, cost := range []int{3, 5, 20, 103} {
+		got := eval[struct{ Most, Readings, First, Rested int }](b, fmt.Sprintf(`(async () => {
+			const { pacer } = await import(document.querySelector('script[type="module"]').src.replace(/[^/]*$/, "live.js"));
+			const real = Date.now, cost = %d;
+			let now = 0;
+			Date.now = () => now;
+			try {
+				const pace = pacer(), read = [], first = pace.wait(400);
+				while (now < 3_600_000) {
+					now += pace.wait(400);
+					read.push(now);
+					pace.spend(cost);
+				}
+				let most = 0;
+				for (let i = 0, j = 0; i < read.length; i++) {
+					while (read[i] - read[j] >= 60_000) j++;
+					most = Math.max(most, (i - j + 1) * cost);
+				}
+				now += 600_000;
+				return { Most: most, Readings: read.length, First: first, Rested: pace.wait(400) };
+			} finally {
+				Date.now = real;
+			}
+		})()`, cost))
+		if got.Most >= 100+cost || cost <= 20 && got.Most >= 100 || got.Readings < 3600/cost/2 || got.First != 400 || got.Rested != 400 {
+			t.Errorf("a view whose reading costs %d requests makes up to %d in a minute with %d readings in an hour, waits %d ms at first and %d ms when it has rested", cost, got.Most, got.Readings, got.First, got.Rested)
+		}
+	}
 }
