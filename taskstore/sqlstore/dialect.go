@@ -97,8 +97,9 @@ var postgresDialect = dialect{
 	lockMigrations: func(ctx context.Context, db *sql.DB) (func(), error) {
 		// Asked for again and again: an index that is built concurrently waits for
 		// every statement that runs, and so would never end before one that waits
-		// for the lock.
-		return lockConn(ctx, db, "SELECT CASE WHEN pg_try_advisory_lock(7268451) THEN 1 ELSE 0 END", "SELECT pg_advisory_unlock(7268451)")
+		// for the lock. The release before waits so for 7268451, and has nothing to
+		// migrate here: it is not kept waiting.
+		return lockConn(ctx, db, "SELECT CASE WHEN pg_try_advisory_lock(7268452) THEN 1 ELSE 0 END", "SELECT pg_advisory_unlock(7268452)")
 	},
 }
 

@@ -61,7 +61,9 @@ func TestPostgresIndexesAreBuiltWhileAFleetWorks(t *testing.T) {
 	}
 }
 
-// While an index waits for a transaction that is open, others write.
+// While an index waits for a transaction that is open, others write, and a process
+// of the release before starts, which waits in the database for the lock of its own
+// migrations.
 func TestPostgresIsWrittenToWhileItMigrates(t *testing.T) {
 	f := storetest.New(t, "postgres")
 	d := f.Document("t")
@@ -88,13 +90,18 @@ func TestPostgresIsWrittenToWhileItMigrates(t *testing.T) {
 			t.Fatal("the migration did not begin")
 		}
 	}
+	before, err := f.DB.Conn(ctx)
+	f.OK(err)
+	defer before.Close()
+	var n int
+	f.OK(before.QueryRowContext(ctx, "SELECT COUNT(pg_advisory_lock(7268451))").Scan(&n))
 	other := f.Document("t") // another transaction writes to documents, tasks, jobs
 	f.Exec("UPDATE documents SET name='other' WHERE id=?", other.ID)
 	f.OK(open.Commit())
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if n := f.Int("SELECT COUNT(*) FROM pg_index i JOIN pg_class c ON c.oid=i.indexrelid WHERE c.relname IN ('k_doc_tenant','k_run_results_doc','k_garbage_doc') AND i.indisvalid"); n != 3 {
+	if n = f.Int("SELECT COUNT(*) FROM pg_index i JOIN pg_class c ON c.oid=i.indexrelid WHERE c.relname IN ('k_doc_tenant','k_run_results_doc','k_garbage_doc') AND i.indisvalid"); n != 3 {
 		t.Errorf("%d of 3 indexes are there and valid", n)
 	}
 }
