@@ -175,7 +175,13 @@ func (e *Executor) Processors() map[sheaf.TaskKind]worker.Processor {
 		sheaf.KindFinalize: e.pinned((*Executor).processFinalize),
 	}
 	if e.cfg.Planner != nil {
-		processors[sheaf.KindPlan] = e.cfg.Planner
+		processors[sheaf.KindPlan] = worker.ProcessorFunc(func(ctx context.Context, t *sheaf.Task) (taskstore.Completion, error) {
+			done, err := e.cfg.Planner.Process(ctx, t)
+			if err == nil {
+				e.outlines.planned(t, done.Spawn)
+			}
+			return done, err
+		})
 	}
 	for kind := range e.cfg.Runs {
 		processors[kind] = e.pinned((*Executor).processRun)

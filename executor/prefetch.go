@@ -138,6 +138,26 @@ func (o *outlines) begin(t *sheaf.Task) (end func(headings []sheaf.Heading, know
 	}
 }
 
+// planned notes what the ranges that a plan takes from an earlier version have
+// reported, for those that are read anew here: the store need not be asked.
+func (o *outlines) planned(t *sheaf.Task, tasks []sheaf.NewTask) {
+	if !slices.ContainsFunc(tasks, func(n sheaf.NewTask) bool { return n.Done == nil }) {
+		return
+	}
+	over := make(chan struct{})
+	close(over)
+	key := outlineKey(t)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, n := range tasks {
+		if n.Done != nil && n.Done.Outline != nil {
+			r := &readRange{from: n.Range.From, to: n.Range.To, over: over}
+			o.of(key).ranges[r.from] = r
+			o.know(key, r, n.Done.Outline.Headings)
+		}
+	}
+}
+
 // before is the headings in force where the task's range begins, as far as they
 // can be known now.
 func (o *outlines) before(ctx context.Context, t *sheaf.Task) []sheaf.Heading {

@@ -42,3 +42,21 @@ func TestOutlinesAreBoundedAndForgotten(t *testing.T) {
 		t.Errorf("%d documents are held, want %d", n, maxOutlined)
 	}
 }
+
+// The headings of what a plan reuses are known where it was planned, without the
+// store, unless nothing is read that could ask for them.
+func TestPlannedRangesAreKnown(t *testing.T) {
+	o := newOutlines(nil) // asking it would panic
+	task := &sheaf.Task{DocumentID: "d", Generation: 2, Range: sheaf.Range{From: 25, To: 36}}
+	reused := func(from, to int, headings ...sheaf.Heading) sheaf.NewTask {
+		return sheaf.NewTask{Range: sheaf.Range{From: from, To: to}, Done: &sheaf.TaskResult{Outline: &sheaf.RangeOutline{Headings: headings}}}
+	}
+	tasks := []sheaf.NewTask{reused(1, 12, sheaf.Heading{Level: 1, Title: "Part", Page: 3}), reused(13, 24, sheaf.Heading{Level: 2, Title: "Section", Page: 20})}
+	if o.planned(task, tasks); len(o.documents()) != 0 {
+		t.Errorf("%v is held, though nothing is read", o.documents())
+	}
+	o.planned(task, append(tasks, sheaf.NewTask{Range: task.Range}))
+	if got := fmt.Sprint(o.before(t.Context(), task)); got != "[{1 Part 3} {2 Section 20}]" {
+		t.Errorf("the range begins under %s", got)
+	}
+}
