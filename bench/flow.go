@@ -243,6 +243,10 @@ func (s stored) Visible(_ context.Context, _ string, ids []string) (map[string]t
 	return out, nil
 }
 
+func (s stored) RunResults(context.Context, string, string, sheaf.TaskKind, string, string, int) ([]taskstore.RunResult, error) {
+	return nil, nil
+}
+
 // graph measures the graph of 10,000 chunks without a model, from the stored
 // results to the first answer.
 func (b *bench) graph(ctx context.Context) error {

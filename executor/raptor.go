@@ -10,9 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
-
-	"golang.org/x/sync/errgroup"
 
 	"sheaf"
 	"sheaf/chunker"
@@ -34,7 +31,6 @@ type Raptor struct {
 const raptorVersion = 1
 
 const (
-	raptorAsks     = 4   // questions at once
 	raptorTries    = 3   // of a question whose answer is of no use
 	maxSummaryBox  = 100 // boxes of a summary
 	maxSummaryPage = 1000
@@ -234,21 +230,10 @@ func commonMetadata(chunks []sheaf.Chunk) map[string]string {
 // documents.
 func (w *raptorRun) summarise(ctx context.Context, documents []string, groups [][]*summary, layer int) ([]*summary, error) {
 	made, trouble := make([]*summary, len(groups)), make([]*RunTrouble, len(groups))
-	var stop atomic.Bool
-	var g errgroup.Group // what is paid for is waited for also after another failed
-	g.SetLimit(raptorAsks)
-	for i, group := range groups {
-		g.Go(func() (err error) {
-			if stop.Load() {
-				return nil
-			}
-			if made[i], trouble[i], err = w.sumUp(ctx, documents, group, layer); err != nil {
-				stop.Store(true)
-			}
-			return err
-		})
-	}
-	if err := g.Wait(); err != nil {
+	if err := askAll(len(groups), func(i int) (err error) {
+		made[i], trouble[i], err = w.sumUp(ctx, documents, groups[i], layer)
+		return err
+	}); err != nil {
 		return nil, err
 	}
 	for _, t := range trouble {

@@ -51,12 +51,12 @@ func newTreesOn(t *testing.T, engine string, docs ...[]string) *trees {
 // attempt claims the run's task and processes it once.
 func (f *trees) attempt(ctx context.Context, r *taskstore.DatasetRun, store executor.RunStore) error {
 	f.T.Helper()
-	c := executor.Config{Blobs: f.blobs, Index: f.index, Embedder: static.Default(), RunStore: store, Runs: map[sheaf.TaskKind]executor.RunKind{sheaf.KindRaptor: executor.Raptor{Sentences: static.Default()}}}
+	c := executor.Config{Blobs: f.blobs, Index: f.index, Embedder: static.Default(), RunStore: store, Runs: map[sheaf.TaskKind]executor.RunKind{sheaf.KindRaptor: executor.Raptor{Sentences: static.Default()}, sheaf.KindGraphRAG: executor.GraphRAG{}}}
 	if f.asks {
 		c.Chat = f.chat
 	}
 	task := f.Claim(f.read(r.ID).TaskID, "w")
-	done, err := executor.New(c).Processors()[sheaf.KindRaptor].Process(ctx, task)
+	done, err := executor.New(c).Processors()[task.Kind].Process(ctx, task)
 	if err != nil {
 		f.OK(f.Store.Release(f.T.Context(), task.Held()))
 		return err

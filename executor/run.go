@@ -12,7 +12,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"sheaf"
 	"sheaf/chunker"
@@ -53,6 +56,7 @@ const (
 	runSlice       = 10 * time.Minute // of questions in one attempt: below the time that a task may take
 	runReportEvery = time.Second      // between reports of progress that cost nothing
 	runDocuments   = 200              // that are read at once
+	runAsks        = 4                // questions at once
 	maxItemBytes   = 2 << 20          // of a kept answer: more than a model may say
 )
 
@@ -335,6 +339,7 @@ func (r *DatasetRun) dropOthers(ctx context.Context, all *results) error {
 // RunTrouble says why something has no result.
 type RunTrouble struct {
 	DocumentID string `json:"document_id"`
+	ChunkID    string `json:"chunk_id,omitempty"`
 	Layer      int    `json:"layer,omitempty"`
 	Code       string `json:"code"`
 	Message    string `json:"message"`
@@ -440,6 +445,23 @@ type Question struct {
 	Text        string
 	MaxTokens   int // of the answer
 	Version     int // of the code that asks: another version asks anew
+
+	// Check, if set, refuses answers that are of no use. Such an answer is paid for
+	// and not kept: the failure has the code chat_bad_answer, and who asks again
+	// asks the model.
+	Check func(answer string) error
+	Again string // is said after Text when it is asked again; the question is the same
+}
+
+// bad is the failure of an answer that is of no use; nil for one that is.
+func (q Question) bad(answer string) error {
+	if q.Check == nil {
+		return nil
+	}
+	if err := q.Check(answer); err != nil {
+		return sheaf.Fail(sheaf.CategoryTarget, "chat_bad_answer", "the model gave no usable answer: %s", strings.TrimPrefix(err.Error(), sheaf.ErrInvalid.Error()+": "))
+	}
+	return nil
 }
 
 // item is a kept answer.
@@ -462,6 +484,9 @@ func (r *DatasetRun) Ask(ctx context.Context, q Question) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if from != "" && q.bad(kept) != nil {
+		from = ""
+	}
 	if from == key {
 		r.count(func(p *taskstore.RunProgress) { p.Cached++ })
 		return kept, nil
@@ -479,13 +504,14 @@ func (r *DatasetRun) Ask(ctx context.Context, q Question) (string, error) {
 		r.count(func(p *taskstore.RunProgress) { p.Cached++ })
 		return kept, r.keep(ctx, name, key, q.Documents[0], kept)
 	}
-	prompt := int64(chunker.CountTokens(q.Instruction) + chunker.CountTokens(q.Text))
+	text := q.Text + q.Again
+	prompt := int64(chunker.CountTokens(q.Instruction) + chunker.CountTokens(text))
 	release, err := r.reserve(ctx, prompt+int64(q.MaxTokens))
 	if err != nil {
 		return "", err
 	}
 	defer release()
-	answer, err := r.e.cfg.Chat.Ask(ctx, q.Instruction, q.Text, q.MaxTokens)
+	answer, err := r.e.cfg.Chat.Ask(ctx, q.Instruction, text, q.MaxTokens)
 	if err != nil {
 		return "", err
 	}
@@ -497,6 +523,9 @@ func (r *DatasetRun) Ask(ctx context.Context, q Question) (string, error) {
 		p.Calls++
 		p.Tokens += prompt + int64(chunker.CountTokens(answer))
 	})
+	if err := q.bad(answer); err != nil {
+		return "", errors.Join(err, r.report(ctx, true))
+	}
 	if err := r.keep(ctx, name, key, q.Documents[0], answer); err != nil {
 		return "", err
 	}
@@ -608,6 +637,27 @@ func (r *DatasetRun) keep(ctx context.Context, name, key, document, answer strin
 		return fmt.Errorf("removing an answer about a deleted document: %w", err)
 	}
 	return ErrDocumentGone
+}
+
+// askAll does what asks, n times, a few at once. After one failed no other begins;
+// those that were paid for are waited for.
+func askAll(n int, ask func(i int) error) error {
+	var stop atomic.Bool
+	var g errgroup.Group
+	g.SetLimit(runAsks)
+	for i := range n {
+		g.Go(func() error {
+			if stop.Load() {
+				return nil
+			}
+			err := ask(i)
+			if err != nil {
+				stop.Store(true)
+			}
+			return err
+		})
+	}
+	return g.Wait()
 }
 
 // Report says how far the run is. It is written now and then.

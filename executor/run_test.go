@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -63,6 +64,7 @@ type runs struct {
 	model *chattest.Server
 	chat  *chat.Client
 	docs  []storetest.Doc
+	kind  sheaf.TaskKind // of runs; "" for raptor
 }
 
 func newRuns(t *testing.T, docs ...[]string) *runs {
@@ -100,7 +102,7 @@ func newRunsOn(t *testing.T, engine string, docs ...[]string) *runs {
 
 func (f *runs) start(o taskstore.RunOptions) *taskstore.DatasetRun {
 	f.T.Helper()
-	r, err := f.Store.StartRun(f.T.Context(), taskstore.DatasetRun{TenantID: "acme", DatasetID: f.docs[0].Dataset, Kind: sheaf.KindRaptor, Options: o}, "")
+	r, err := f.Store.StartRun(f.T.Context(), taskstore.DatasetRun{TenantID: "acme", DatasetID: f.docs[0].Dataset, Kind: cmp.Or(f.kind, sheaf.KindRaptor), Options: o}, "")
 	f.OK(err)
 	return r
 }

@@ -14,6 +14,7 @@ import (
 
 	"sheaf"
 	"sheaf/internal/artifact"
+	"sheaf/internal/graph"
 	"sheaf/internal/mindmap"
 	"sheaf/internal/raptor"
 	"sheaf/taskstore"
@@ -73,7 +74,7 @@ type RunPlan struct {
 	Documents int     `json:"documents" doc:"that are live"`
 	Current   int     `json:"current" doc:"of them that have what the run makes, by the same options"`
 	Chunks    int64   `json:"chunks" doc:"of the others"`
-	Calls     int64   `json:"calls" doc:"of the chat model at most; answers that are kept cost none"`
+	Calls     int64   `json:"calls" doc:"of the chat model at most, without reports on communities of a graph, whose number nobody knows before; answers that are kept cost none"`
 	Tokens    int64   `json:"tokens" doc:"that it would read and write at most"`
 	Price     float64 `json:"price,omitempty" doc:"of these, where a price is configured"`
 	Currency  string  `json:"currency,omitempty"`
@@ -94,7 +95,7 @@ type RunPath struct {
 var runKinds = []struct {
 	kind  sheaf.TaskKind
 	makes string
-}{{sheaf.KindRaptor, "summaries"}, {sheaf.KindMindmap, "mind maps"}}
+}{{sheaf.KindRaptor, "summaries"}, {sheaf.KindMindmap, "mind maps"}, {sheaf.KindGraphRAG, "a graph by a language model"}}
 
 func (s *Server) shownRun(r *taskstore.DatasetRun) *DatasetRun {
 	out := &DatasetRun{
@@ -153,30 +154,52 @@ func (s *Server) runOptions(ctx context.Context, ds *sheaf.Dataset, kind sheaf.T
 	if err != nil {
 		return o, false, err
 	}
+	if m := now.graph.Method; m != "" && m != graph.MethodCooccurrence && !s.cfg.Ingest.Chat {
+		return o, false, newProblem(409, "no_model", "the method "+m+" asks a language model and none is configured; set chat.url, or leave method out")
+	}
 	if len(before) > 0 {
 		was, err := readOptions(kind, before[0].Options.Config)
-		same = err == nil && was == now
+		same = err == nil && was.is == now.is
 	}
 	return o, same, nil
 }
 
+// optionsOf are those of the kinds of runs.
+type optionsOf struct {
+	raptor raptor.Options
+	graph  graph.RunOptions
+	is     string // all of them, to compare
+}
+
 // readOptions checks the options of a kind, and completes them.
-func readOptions(kind sheaf.TaskKind, config json.RawMessage) (raptor.Options, error) {
-	if kind != sheaf.KindRaptor && len(config) > 0 {
+func readOptions(kind sheaf.TaskKind, config json.RawMessage) (o optionsOf, err error) {
+	o.raptor = raptor.Defaults()
+	switch kind {
+	case sheaf.KindRaptor:
+		o.raptor, err = raptor.ReadOptions(config)
+	case sheaf.KindGraphRAG:
+		o.graph, err = graph.ReadRunOptions(config)
+	default:
 		var all map[string]any
-		if err := json.Unmarshal(config, &all); err != nil || len(all) > 0 {
-			return raptor.Options{}, newProblem(400, "", fmt.Sprintf("a run of %s has no options; leave options out", kind))
+		if len(config) > 0 && (json.Unmarshal(config, &all) != nil || len(all) > 0) {
+			return o, newProblem(400, "", fmt.Sprintf("a run of %s has no options; leave options out", kind))
 		}
-		return raptor.Defaults(), nil
 	}
-	return raptor.ReadOptions(config)
+	b, _ := json.Marshal([]any{o.raptor, o.graph}) // strings and numbers always encode
+	o.is = string(b)
+	return o, err
 }
 
 // planRun says what a run would do at most: a model is asked for each node, and
 // reads what is below it.
-func (s *Server) planRun(kind sheaf.TaskKind, f taskstore.RunForecast, o raptor.Options) *RunPlan {
-	p := &RunPlan{Documents: f.Documents, Current: f.Current, Chunks: f.Chunks}
-	if !s.cfg.Ingest.Chat {
+func (s *Server) planRun(kind sheaf.TaskKind, f taskstore.RunForecast, of optionsOf) *RunPlan {
+	p, o := &RunPlan{Documents: f.Documents, Current: f.Current, Chunks: f.Chunks}, of.raptor
+	if !s.cfg.Ingest.Chat || of.graph.Method == graph.MethodCooccurrence {
+		return p
+	}
+	if kind == sheaf.KindGraphRAG { // is asked once of each chunk, if the answers are of use
+		p.Calls, p.Tokens = f.Chunks, f.Tokens+f.Chunks*graphTokens
+		p.Price, p.Currency = s.priced(p.Tokens)
 		return p
 	}
 	answer, read := float64(o.MaxToken), float64(f.Tokens)
@@ -194,9 +217,17 @@ func (s *Server) planRun(kind sheaf.TaskKind, f taskstore.RunForecast, o raptor.
 			break
 		}
 	}
-	p.Price, p.Currency = float64(p.Tokens)/1e6*s.cfg.Prices.PerMillionTokens, s.cfg.Prices.Currency
+	p.Price, p.Currency = s.priced(p.Tokens)
 	return p
 }
+
+func (s *Server) priced(tokens int64) (price float64, currency string) {
+	return float64(tokens) / 1e6 * s.cfg.Prices.PerMillionTokens, s.cfg.Prices.Currency
+}
+
+// graphTokens are what a question about a chunk and its answer have at most beside
+// the chunk.
+const graphTokens = 2048 + 150
 
 // mindmapAnswer is how many tokens the name of a node may have.
 const mindmapAnswer = 32

@@ -388,6 +388,7 @@ var bodyExamples = map[string]any{
 	"update-key":             object{"name": "uploads", "scopes": []string{"write"}},
 	"create-raptor":          object{"max_tokens": 2_000_000, "options": object{"scope": "dataset", "max_token": 256}},
 	"create-mindmap":         object{"max_tokens": 200_000},
+	"create-graphrag":        object{"max_tokens": 2_000_000, "options": object{"method": "general", "entity_types": []string{"organization", "person", "product"}}},
 	"resume-run":             object{"max_tokens": 5_000_000},
 	"create-dataset":         object{"name": "contracts", "parser_config": object{"chunk_method": "laws"}},
 	"update-dataset":         object{"parser_config": object{"chunk_token_num": 256}},

@@ -242,7 +242,7 @@ func (m Main) build(ctx context.Context, cfg config.Config, r roles, log *slog.L
 		if a.chat != nil {
 			ec.Chat, ec.ChatBatch = a.chat, cfg.Chat.Batch
 		}
-		ec.Runs = map[sheaf.TaskKind]executor.RunKind{sheaf.KindRaptor: executor.Raptor{Sentences: static.Default()}, sheaf.KindMindmap: executor.Mindmap{}}
+		ec.Runs = map[sheaf.TaskKind]executor.RunKind{sheaf.KindRaptor: executor.Raptor{Sentences: static.Default()}, sheaf.KindMindmap: executor.Mindmap{}, sheaf.KindGraphRAG: executor.GraphRAG{}}
 		if a.tracer != nil {
 			ec.Trace = a.tracer
 		}

@@ -168,6 +168,8 @@ func runOptions(given []string) (json.RawMessage, error) {
 			all[key] = n
 		} else if b, err := strconv.ParseBool(value); err == nil {
 			all[key] = b
+		} else if key == "entity_types" {
+			all[key] = strings.Split(value, ",")
 		} else {
 			all[key] = value
 		}

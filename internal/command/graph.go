@@ -5,10 +5,12 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"sheaf"
 	"sheaf/internal/graphs"
 	"sheaf/internal/search"
 )
@@ -18,13 +20,39 @@ var graphModes = []string{"local", "global", "mix"}
 
 func (g *global) datasetGraph() *cobra.Command {
 	var depth, limit int
-	var file string
+	var file, method string
+	var runs runFlags
 	var force bool
 	cmd := &cobra.Command{
-		Use: "graph DATASET [ENTITY]", Short: "Show the graph of a dataset, or what is around an entity", Args: needs(1, -1, "a DATASET"),
-		Long:    "Shows the entities that the chunks of a dataset name, and which stand together, with the page of a chunk that says so. The graph is made when it is first asked for, and follows the documents.",
-		Example: "  sheaf dataset graph contracts\n  sheaf dataset graph contracts \"Acme Corp\" --depth 2\n  sheaf dataset graph contracts --graphml graph.graphml",
+		Use: "graph DATASET [ENTITY]", Short: "Show the graph of a dataset, or have a language model read it", Args: needs(1, -1, "a DATASET"),
+		Long: `Shows the entities that the chunks of a dataset name, and which stand together,
+with the page of a chunk that says so. The graph is made when it is first asked
+for, and follows the documents.
+
+--method has the chat model read entities and relations of each chunk (light), and
+report on the communities that they form (general), or name the entities alone
+(ner); cooccurrence goes back to rules. What is there is kept: only chunks that
+changed are read anew.`,
+		Example: "  sheaf dataset graph contracts\n  sheaf dataset graph contracts \"Acme Corp\" --depth 2\n  sheaf dataset graph contracts --graphml graph.graphml\n  sheaf dataset graph contracts --method light --wait --max-tokens 2000000\n  sheaf dataset graph contracts --method general -o entity_types=organization,person,product --dry-run",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			flags := cmd.Flags()
+			if asks := append([]string{"method", "wipe"}, runAsks...); slices.ContainsFunc(asks, flags.Changed) {
+				for _, other := range []string{"depth", "limit", "graphml", "force"} {
+					if err := apart(cmd, other, asks...); err != nil {
+						return err
+					}
+				}
+				if err := apart(cmd, "wipe", "method"); err != nil {
+					return err
+				}
+				if len(args) > 1 {
+					return usageError{fmt.Errorf("an entity is shown, and no run is made of one; leave %q out", strings.Join(args[1:], " "))}
+				}
+				if method != "" {
+					runs.options = append(runs.options, "method="+method)
+				}
+				return g.startRun(cmd, args[0], sheaf.KindGraphRAG, &runs)
+			}
 			c, err := g.client()
 			if err != nil {
 				return err
@@ -83,6 +111,8 @@ func (g *global) datasetGraph() *cobra.Command {
 			return nil
 		},
 	}
+	runs.add(cmd, true)
+	cmd.Flags().StringVar(&method, "method", "", "begin a run: light, general or ner by the chat model, or cooccurrence by rules")
 	cmd.Flags().IntVar(&depth, "depth", 1, "relations away from the entity, 1 to 3")
 	cmd.Flags().IntVarP(&limit, "limit", "n", 20, "entities, up to 500")
 	cmd.Flags().StringVar(&file, "graphml", "", "`FILE` to write the whole graph to as GraphML, - for standard output")

@@ -60,6 +60,7 @@ type Extraction struct {
 	Mentions  []Mention
 	Links     []Link
 	Sentences int
+	Told      *Told // by a model; nil for what rules found
 }
 
 // Extract finds the names and noun phrases of a text by rules: words with
@@ -123,7 +124,17 @@ func Extract(text, language string, lines bool) Extraction {
 
 // Size is about what an extraction takes in memory, in bytes. Texts that others
 // name too are not counted.
-func (x *Extraction) Size() int64 { return int64(56 + 24*len(x.Mentions) + 4*len(x.Links)) }
+func (x *Extraction) Size() int64 {
+	n := 64 + 24*len(x.Mentions) + 4*len(x.Links)
+	if x.Told != nil {
+		for _, list := range [][]string{x.Told.Types, x.Told.Mentions, x.Told.Relations} {
+			for _, s := range list {
+				n += 16 + len(s)
+			}
+		}
+	}
+	return int64(n)
+}
 
 // Clean makes a name one line of valid UTF-8 without control and format
 // characters, such as those that turn the direction of writing round.

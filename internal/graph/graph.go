@@ -23,6 +23,8 @@ type Options struct {
 	MinCount     int     // sentences that name an entity, at least
 	WeakestShare float64 // of the relations, left out; negative for none
 	Seed         uint64  // of the communities
+
+	Apart map[string]bool // keys that are not taken as another
 }
 
 // Defaults are those of a graph by co-occurrence.
@@ -47,12 +49,14 @@ type Contribution struct {
 type Entity struct {
 	Key       string // normalised name: unique in a graph
 	Name      string // as most sentences write it
-	Type      Type
+	Type      string
 	Count     int     // sentences that name it
 	Degree    int     // relations it has
 	Rank      float64 // PageRank: of all entities together 1
 	Community int32   // the finest it belongs to, in Communities; -1 for a hub, which belongs to none
 	Chunks    []int32 // that name it, in Sources
+	About     []About // in the words of a model, in the order of the chunks
+	Told      bool    // a model named it
 }
 
 // Relation is two entities that stand in the same sentences.
@@ -61,6 +65,7 @@ type Relation struct {
 	Count  int   // sentences that hold both
 	Weight float64
 	Chunks []int32 // with such a sentence, in Sources
+	About  []About // in the words of a model, in the order of the chunks
 }
 
 // Community is a group of entities that stand closer to each other than to
@@ -111,9 +116,10 @@ func Build(all []Contribution, o Options) *Graph {
 		g.Sources[i] = all[i].Source
 	}
 	f := newFold(all)
-	g.Unions = f.resolve()
+	g.Unions = f.resolve(o.Apart)
 	entityOf := g.entities(f, o)
 	g.relations(f, entityOf, o)
+	g.tell(f, entityOf)
 	g.prune()
 	g.rank()
 	g.communities(g.hubs(), o.Seed)
@@ -176,8 +182,9 @@ func (f *fold) mentions(i int) []int32 {
 type tally struct {
 	names  []nameCount // mostly one to three
 	types  [types]int32
-	chunks int   // that name it
-	last   int32 // the chunk that was counted last
+	told   []nameCount // types that a model named
+	chunks int         // that name it
+	last   int32       // the chunk that was counted last
 }
 
 type nameCount struct {
@@ -189,17 +196,18 @@ type nameCount struct {
 // is seen once, or only at the beginning of sentences, where every word has a
 // capital. It answers the entity of each key, -1 for none.
 func (g *Graph) entities(f *fold, o Options) []int32 {
-	counts, strong := make([]int32, len(f.keys)), make([]bool, len(f.keys))
+	counts, strong, told := make([]int32, len(f.keys)), make([]bool, len(f.keys)), make([]bool, len(f.keys))
 	for i := range f.all {
 		for k, n := range f.mentions(i) {
 			m := &f.all[i].Extraction.Mentions[k]
 			counts[f.into[n]] += m.Count
 			strong[f.into[n]] = strong[f.into[n]] || !m.Weak
+			told[f.into[n]] = told[f.into[n]] || f.all[i].Extraction.Told != nil
 		}
 	}
 	var kept []int32 // keys
 	for n, c := range counts {
-		if int(c) >= o.MinCount && strong[n] {
+		if int(c) >= o.MinCount && strong[n] || told[n] {
 			kept = append(kept, int32(n))
 		}
 	}
@@ -234,7 +242,11 @@ func (g *Graph) entities(f *fold, o Options) []int32 {
 			if f.into[n] == n {
 				t.add(m.Name, m.Count)
 			}
-			t.types[m.Type] += m.Count
+			if said := f.all[i].Extraction.Told; said == nil {
+				t.types[m.Type] += m.Count
+			} else if said.Types[k] != "" {
+				t.told = tallied(t.told, unique.Make(said.Types[k]), m.Count)
+			}
 			if t.last != int32(i) {
 				t.chunks, t.last = t.chunks+1, int32(i)
 			}
@@ -260,15 +272,21 @@ func (g *Graph) entities(f *fold, o Options) []int32 {
 }
 
 func (t *tally) add(name unique.Handle[string], count int32) {
-	for i := range t.names {
-		if t.names[i].name == name {
-			t.names[i].count += count
-			return
+	t.names = tallied(t.names, name, count)
+}
+
+// tallied counts a name among others.
+func tallied(all []nameCount, name unique.Handle[string], count int32) []nameCount {
+	for i := range all {
+		if all[i].name == name {
+			all[i].count += count
+			return all
 		}
 	}
-	if len(t.names) < maxNames {
-		t.names = append(t.names, nameCount{name, count})
+	if len(all) < maxNames {
+		all = append(all, nameCount{name, count})
 	}
+	return all
 }
 
 // maxNames are the ways of writing an entity that are counted: the first ones, in
@@ -276,9 +294,12 @@ func (t *tally) add(name unique.Handle[string], count int32) {
 const maxNames = 64
 
 // name is how most sentences write the entity; of equal ones the first by name.
-func (t *tally) name() string {
+func (t *tally) name() string { return most(t.names) }
+
+// most is the name that is counted most; of equal ones the first.
+func most(names []nameCount) string {
 	best, count := "", int32(0)
-	for _, n := range t.names {
+	for _, n := range names {
 		if v := n.name.Value(); n.count > count || n.count == count && v < best {
 			best, count = v, n.count
 		}
@@ -286,15 +307,19 @@ func (t *tally) name() string {
 	return best
 }
 
-// kind is what most sentences take the entity for; of equal ones the first by name.
-func (t *tally) kind() Type {
+// kind is what most chunks take the entity for in the words of a model, else most
+// sentences; of equal ones the first by name.
+func (t *tally) kind() string {
+	if said := most(t.told); said != "" {
+		return said
+	}
 	best := TypeName
 	for k := range types {
 		if n := t.types[k]; n > t.types[best] || n == t.types[best] && n > 0 && k.String() < best.String() {
 			best = k
 		}
 	}
-	return best
+	return best.String()
 }
 
 // pairs are the links between entities, those of one entity together. Each field
@@ -386,7 +411,14 @@ func (g *Graph) relations(f *fold, entityOf []int32, o Options) {
 	slices.SortFunc(best, heavier)
 	best = best[:min(len(best), o.MaxRelations)]
 	g.DroppedRelations = found - len(best)
-	best = best[:strongest(best, o.WeakestShare)]
+	keep := strongest(best, o.WeakestShare)
+	for _, c := range best[keep:] { // what a model says is no accident
+		if slices.ContainsFunc(all.chunk[c.from:c.to], func(chunk int32) bool { return f.all[chunk].Extraction.Told != nil }) {
+			best[keep] = c
+			keep++
+		}
+	}
+	best = best[:keep]
 	g.Relations = make([]Relation, len(best))
 	for i, c := range best {
 		chunks := make([]int32, 0, c.to-c.from)
@@ -425,13 +457,13 @@ const (
 	hubLeast = 50
 )
 
-// prune leaves out the entities without relations.
+// prune leaves out the entities without relations that no model named.
 func (g *Graph) prune() {
 	for _, r := range g.Relations {
 		g.Entities[r.A].Degree++
 		g.Entities[r.B].Degree++
 	}
-	g.keep(func(e *Entity) bool { return e.Degree > 0 })
+	g.keep(func(e *Entity) bool { return e.Degree > 0 || e.Told })
 }
 
 // keep leaves out the entities that ok is false for. None of them may have a
@@ -521,13 +553,20 @@ func (g *Graph) Size() int64 {
 	}
 	for i := range g.Entities {
 		e := &g.Entities[i]
-		n += 250 + 3*len(e.Key) + len(e.Name) + 4*len(e.Chunks) // with its places in the maps
+		n += 250 + 3*len(e.Key) + len(e.Name) + 4*len(e.Chunks) + aboutSize(e.About) // with its places in the maps
 	}
 	for i := range g.Relations {
-		n += 64 + 4*len(g.Relations[i].Chunks)
+		n += 90 + 4*len(g.Relations[i].Chunks) + aboutSize(g.Relations[i].About)
 	}
 	for i := range g.Communities {
 		n += 80 + len(g.Communities[i].Title) + 4*len(g.Communities[i].Entities)
 	}
 	return int64(n)
+}
+
+func aboutSize(all []About) (n int) {
+	for _, a := range all {
+		n += 24 + len(a.Text)
+	}
+	return n
 }

@@ -124,7 +124,7 @@ func TestAGraphNamesWhatSupportsIt(t *testing.T) {
 	}
 	globex, _ := g.Find("globex inc")
 	linux, _ := g.Find("Linux")
-	if e := g.Entities[acme]; e.Type != TypeOrganization || e.Count != 4 || len(e.Chunks) != 2 || g.Sources[e.Chunks[0]].ChunkID != "c1" {
+	if e := g.Entities[acme]; e.Type != TypeOrganization.String() || e.Count != 4 || len(e.Chunks) != 2 || g.Sources[e.Chunks[0]].ChunkID != "c1" {
 		t.Errorf("Acme Corp is %+v", e)
 	}
 	if g.Entities[acme].Community != g.Entities[globex].Community || g.Entities[acme].Community == g.Entities[linux].Community {
@@ -247,7 +247,7 @@ func TestSearchesOfAGraph(t *testing.T) {
 	if a := g.Local("nothing of this kind", 3); len(a.Chunks)+len(a.Entities) != 0 {
 		t.Errorf("of nothing: %+v", a)
 	}
-	a = g.Global("what is this about?", 4)
+	a = g.Global("what is this about?", nil, 4)
 	docs := map[string]bool{}
 	for _, c := range a.Chunks {
 		docs[g.Sources[c.At].DocumentID] = true

@@ -35,7 +35,7 @@ func (g *Graph) WriteGraphML(w io.Writer, shown func(Source) bool) error {
 			continue
 		}
 		fmt.Fprintf(out, "    <node id=\"n%d\">", i)
-		for _, d := range [][2]string{{"name", e.Name}, {"type", e.Type.String()}, {"count", fmt.Sprint(e.Count)}, {"rank", fmt.Sprint(e.Rank)}, {"community", fmt.Sprint(e.Community)}, {"nchunks", ids}} {
+		for _, d := range [][2]string{{"name", e.Name}, {"type", e.Type}, {"count", fmt.Sprint(e.Count)}, {"rank", fmt.Sprint(e.Rank)}, {"community", fmt.Sprint(e.Community)}, {"nchunks", ids}} {
 			data(out, d[0], d[1])
 		}
 		fmt.Fprint(out, "</node>\n")

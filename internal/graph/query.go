@@ -236,8 +236,9 @@ func (g *Graph) Local(query string, limit int) Answer {
 
 // Global answers from communities: those whose members a query names, or where
 // it names none, those of the highest rank, so that it says what a dataset is
-// about. Each community gives chunks in turn.
-func (g *Graph) Global(query string, limit int) Answer {
+// about. reported adds to the scores of communities what their reports say to the
+// query, 0–1. Each community gives chunks in turn.
+func (g *Graph) Global(query string, reported map[int32]float64, limit int) Answer {
 	var a Answer
 	seeds := g.seeds(query)
 	group := map[int32]float64{}
@@ -248,13 +249,14 @@ func (g *Graph) Global(query string, limit int) Answer {
 		}
 		score := 0.0
 		for _, e := range c.Entities {
-			if len(seeds) == 0 {
+			if len(seeds)+len(reported) == 0 {
 				score += g.Entities[e].Rank
 			} else {
 				score += seeds[e] + 1e-6*g.Entities[e].Rank
 			}
 		}
-		if len(seeds) == 0 || score > 1e-6 {
+		score += reported[int32(i)]
+		if len(seeds)+len(reported) == 0 || score > 1e-6 {
 			group[int32(i)] = score
 		}
 	}

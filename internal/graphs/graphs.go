@@ -34,6 +34,7 @@ type Store interface {
 	DatasetStamp(ctx context.Context, tenantID, datasetID string) (string, error)
 	DatasetResults(ctx context.Context, tenantID, datasetID, after string, limit int) ([]taskstore.LiveResult, error)
 	Visible(ctx context.Context, tenantID string, rangeIDs []string) (map[string]taskstore.VisibleRange, error)
+	RunResults(ctx context.Context, tenantID, datasetID string, kind sheaf.TaskKind, documentID, after string, limit int) ([]taskstore.RunResult, error)
 }
 
 // Bounds of a Service. Zero fields are as the constants below say.
@@ -94,6 +95,7 @@ type dataset struct {
 type contents struct {
 	key    string // of the artifact
 	hidden string // chunks that people changed, sorted
+	told   string // the range with what a model said of the document; "" for none
 	all    []graph.Contribution
 }
 
@@ -112,8 +114,10 @@ type View struct {
 	Stale   bool // the dataset has changed since
 	Failed  int  // ranges that could not be read
 
-	keys map[string]string // of the artifacts, by range
-	size int64             // bytes, with what it was made from
+	keys    map[string]string       // of the artifacts, by range
+	size    int64                   // bytes, with what it was made from
+	told    *told                   // what runs left
+	reports map[int32]*graph.Report // by community
 }
 
 // View returns the graph of a dataset, as it is now where that is known within
@@ -283,12 +287,18 @@ func (s *Service) read(ctx context.Context, d *dataset) (map[string]*contents, *
 	if err != nil {
 		return nil, nil, err
 	}
+	told, err := s.told(ctx, d)
+	if err != nil {
+		return nil, nil, err
+	}
 	d.mu.Lock()
 	d.of = len(results)
 	d.mu.Unlock()
 	now := make(map[string]*contents, len(results))
 	keys := make(map[string]string, len(results))
 	changed, failed := d.view == nil, 0
+	var said map[string]graph.Extraction
+	saidIn := "" // of which said is
 	for _, r := range results {
 		v, ok := visible[r.RangeID]
 		if !ok {
@@ -299,8 +309,8 @@ func (s *Service) read(ctx context.Context, d *dataset) (map[string]*contents, *
 			hidden = append(hidden, id)
 		}
 		slices.Sort(hidden)
-		c := &contents{key: r.ArtifactKey, hidden: strings.Join(hidden, " ")}
-		if known := d.ranges[r.RangeID]; known != nil && known.key == c.key && known.hidden == c.hidden {
+		c := &contents{key: r.ArtifactKey, hidden: strings.Join(hidden, " "), told: told.of[v.DocumentID]}
+		if known := d.ranges[r.RangeID]; known != nil && known.key == c.key && known.hidden == c.hidden && known.told == c.told {
 			c = known
 		} else {
 			stored, err := artifact.Load(ctx, s.Blobs, r.ArtifactKey)
@@ -311,9 +321,25 @@ func (s *Service) read(ctx context.Context, d *dataset) (map[string]*contents, *
 			case err != nil:
 				return nil, nil, fmt.Errorf("reading the chunks of a graph: %w", err)
 			}
+			if c.told != "" && c.told != saidIn {
+				if said, err = s.said(ctx, d.tenantID, v.DocumentID, c.told); err != nil {
+					return nil, nil, err
+				}
+				saidIn = c.told
+			}
 			changed = true
 			for i := range stored.Chunks {
-				if k := &stored.Chunks[i]; !v.Hidden[k.ID] && (k.Role == "" || k.Role == sheaf.RoleChild) {
+				k := &stored.Chunks[i]
+				if v.Hidden[k.ID] || k.Role != "" && k.Role != sheaf.RoleChild {
+					continue
+				}
+				x, ok := said[k.ID]
+				if !ok && v.Edited != nil { // in place of another, whose id it has in search
+					x, ok = said[v.Edited.ChunkID]
+				}
+				if ok && c.told != "" {
+					c.all = append(c.all, graph.Contribution{Source: sourceOf(k, r.RangeID, &v), Extraction: x})
+				} else {
 					c.all = append(c.all, contribution(k, r.RangeID, &v))
 				}
 			}
@@ -325,7 +351,8 @@ func (s *Service) read(ctx context.Context, d *dataset) (map[string]*contents, *
 	}
 	if !changed && len(now) == len(d.ranges) {
 		v := *d.view
-		v.Failed = failed
+		v.Failed, v.told = failed, told
+		v.reports = assign(v.Graph, told.reports)
 		return now, &v, nil
 	}
 	sum, size := 0, int64(0)
@@ -337,7 +364,8 @@ func (s *Service) read(ctx context.Context, d *dataset) (map[string]*contents, *
 	for _, c := range now {
 		all = append(all, c.all...)
 	}
-	v := &View{Graph: graph.Build(all, graph.Options{}), BuiltAt: time.Now().UTC(), Failed: failed, keys: keys}
+	v := &View{Graph: graph.Build(all, graph.Options{}), BuiltAt: time.Now().UTC(), Failed: failed, keys: keys, told: told}
+	v.reports = assign(v.Graph, told.reports)
 	v.size = size + v.Graph.Size()
 	return now, v, nil
 }
@@ -345,11 +373,15 @@ func (s *Service) read(ctx context.Context, d *dataset) (map[string]*contents, *
 // contribution is what a chunk adds: nothing where it is code, or says once more
 // what other chunks say.
 func contribution(k *sheaf.Chunk, rangeID string, v *taskstore.VisibleRange) graph.Contribution {
-	c := graph.Contribution{Source: graph.Source{DocumentID: v.DocumentID, RangeID: rangeID, ChunkID: k.ID, Pages: k.Pages, Boxes: k.Boxes}}
+	c := graph.Contribution{Source: sourceOf(k, rangeID, v)}
 	if k.Kind != sheaf.ChunkCode && k.Kind != sheaf.ChunkSummary {
 		c.Extraction = graph.Extract(k.Text, k.Language, k.Kind == sheaf.ChunkTable)
 	}
 	return c
+}
+
+func sourceOf(k *sheaf.Chunk, rangeID string, v *taskstore.VisibleRange) graph.Source {
+	return graph.Source{DocumentID: v.DocumentID, RangeID: rangeID, ChunkID: k.ID, Pages: k.Pages, Boxes: k.Boxes}
 }
 
 func (s *Service) visible(ctx context.Context, tenantID string, results []taskstore.LiveResult) (map[string]taskstore.VisibleRange, error) {
@@ -455,6 +487,21 @@ func (s *Service) info(ctx context.Context, tenantID string, v *View, entities, 
 		for _, e := range g.Communities[c].Entities[:min(communityNames, len(g.Communities[c].Entities))] {
 			add(g.Entities[e].Chunks)
 		}
+		if r := v.reports[c]; r != nil {
+			for _, src := range r.Sources {
+				ids = append(ids, src.RangeID)
+			}
+		}
+	}
+	for _, e := range entities {
+		for _, a := range g.Entities[e].About {
+			ids = append(ids, g.Sources[a.Chunk].RangeID)
+		}
+	}
+	for _, r := range relations {
+		for _, a := range g.Relations[r].About {
+			ids = append(ids, g.Sources[a.Chunk].RangeID)
+		}
 	}
 	visible, err := s.seen(ctx, tenantID, ids)
 	if err != nil {
@@ -473,6 +520,16 @@ func (s *Service) info(ctx context.Context, tenantID string, v *View, entities, 
 		}
 		return out
 	}
+	describe := func(all []graph.About) string {
+		var texts []string
+		for _, a := range all {
+			src := &g.Sources[a.Chunk]
+			if r, ok := visible[src.RangeID]; ok && !r.Hidden[src.ChunkID] && !slices.Contains(texts, a.Text) && len(texts) < maxSources {
+				texts = append(texts, a.Text)
+			}
+		}
+		return strings.Join(texts, " ")
+	}
 	out := &search.GraphInfo{Entities: []search.GraphEntity{}, Relations: []search.GraphRelation{}, Communities: []search.GraphCommunity{}, BuiltAt: v.BuiltAt, Stale: v.Stale}
 	shown := map[int32]bool{}
 	for _, i := range entities {
@@ -481,7 +538,7 @@ func (s *Service) info(ctx context.Context, tenantID string, v *View, entities, 
 		if shown[i] = from != nil; !shown[i] {
 			continue
 		}
-		made := search.GraphEntity{ID: e.Key, Name: e.Name, Type: e.Type.String(), Count: e.Count, Degree: e.Degree, Rank: e.Rank, Sources: from, Chunks: len(e.Chunks)}
+		made := search.GraphEntity{ID: e.Key, Name: e.Name, Type: e.Type, Description: describe(e.About), Count: e.Count, Degree: e.Degree, Rank: e.Rank, Sources: from, Chunks: len(e.Chunks)}
 		if e.Community >= 0 {
 			made.Community = new(int(e.Community))
 		}
@@ -490,12 +547,12 @@ func (s *Service) info(ctx context.Context, tenantID string, v *View, entities, 
 	for _, i := range relations {
 		r := &g.Relations[i]
 		if from := sources(r.Chunks); from != nil {
-			out.Relations = append(out.Relations, search.GraphRelation{Source: g.Entities[r.A].Key, Target: g.Entities[r.B].Key, Count: r.Count, Weight: r.Weight, Sources: from, Chunks: len(r.Chunks)})
+			out.Relations = append(out.Relations, search.GraphRelation{Source: g.Entities[r.A].Key, Target: g.Entities[r.B].Key, Description: describe(r.About), Count: r.Count, Weight: r.Weight, Sources: from, Chunks: len(r.Chunks)})
 		}
 	}
 	for _, i := range communities {
 		c := &g.Communities[i]
-		made := search.GraphCommunity{ID: int(i), Size: len(c.Entities)}
+		made := search.GraphCommunity{ID: int(i), Size: len(c.Entities), Report: shownReport(v.reports[i], visible)}
 		var names []string
 		for _, e := range c.Entities[:min(communityNames, len(c.Entities))] {
 			if sources(g.Entities[e].Chunks) != nil {
@@ -516,11 +573,12 @@ func (s *Service) FindInGraph(ctx context.Context, tenantID, datasetID, query st
 	if err != nil {
 		return nil, nil, err
 	}
-	find := v.Graph.Local
+	var a graph.Answer
 	if mode == search.GraphGlobal {
-		find = v.Graph.Global
+		a = v.Graph.Global(query, v.mentioned(query), limit*hitsLooked)
+	} else {
+		a = v.Graph.Local(query, limit*hitsLooked)
 	}
-	a := find(query, limit*hitsLooked)
 	entities := make([]int32, len(a.Entities))
 	for i, e := range a.Entities {
 		entities[i] = e.At

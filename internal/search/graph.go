@@ -42,33 +42,53 @@ type GraphInfo struct {
 
 // GraphEntity is something that chunks name.
 type GraphEntity struct {
-	ID        string        `json:"id" doc:"normalised name: unique in the graph"`
-	Name      string        `json:"name" doc:"as most sentences write it"`
-	Type      string        `json:"type" enum:"name,organization,person,term" doc:"as far as rules can tell"`
-	Count     int           `json:"count" doc:"sentences that name it"`
-	Degree    int           `json:"degree" doc:"relations it has"`
-	Rank      float64       `json:"rank" doc:"PageRank; of all entities together 1"`
-	Community *int          `json:"community,omitempty" doc:"id of its community; absent for what stands beside nearly everything"`
-	Sources   []GraphSource `json:"sources" doc:"some of the chunks that name it"`
-	Chunks    int           `json:"chunks" doc:"chunks that name it"`
+	ID          string        `json:"id" doc:"normalised name: unique in the graph"`
+	Name        string        `json:"name" doc:"as most sentences write it"`
+	Type        string        `json:"type" doc:"name, organization, person or term as far as rules can tell; one of the run's entity_types where a model named it"`
+	Description string        `json:"description,omitempty" doc:"what chunks say of it, in the words of a model"`
+	Count       int           `json:"count" doc:"sentences that name it"`
+	Degree      int           `json:"degree" doc:"relations it has"`
+	Rank        float64       `json:"rank" doc:"PageRank; of all entities together 1"`
+	Community   *int          `json:"community,omitempty" doc:"id of its community; absent for what stands beside nearly everything"`
+	Sources     []GraphSource `json:"sources" doc:"some of the chunks that name it"`
+	Chunks      int           `json:"chunks" doc:"chunks that name it"`
 }
 
 // GraphRelation is two entities that stand in the same sentences.
 type GraphRelation struct {
-	Source  string        `json:"source" doc:"id of an entity"`
-	Target  string        `json:"target" doc:"id of the other"`
-	Count   int           `json:"count" doc:"sentences that name both"`
-	Weight  float64       `json:"weight" doc:"mutual information: how often they stand together, and how much more often than by chance"`
-	Sources []GraphSource `json:"sources" doc:"some of the chunks that say so"`
-	Chunks  int           `json:"chunks" doc:"chunks that say so"`
+	Source      string        `json:"source" doc:"id of an entity"`
+	Target      string        `json:"target" doc:"id of the other"`
+	Description string        `json:"description,omitempty" doc:"what chunks say of it, in the words of a model"`
+	Count       int           `json:"count" doc:"sentences that name both"`
+	Weight      float64       `json:"weight" doc:"mutual information: how often they stand together, and how much more often than by chance"`
+	Sources     []GraphSource `json:"sources" doc:"some of the chunks that say so"`
+	Chunks      int           `json:"chunks" doc:"chunks that say so"`
 }
 
 // GraphCommunity is a group of entities that stand close to each other.
 type GraphCommunity struct {
-	ID       int      `json:"id" doc:"number of the community in this graph"`
-	Title    string   `json:"title" doc:"names of its most central entities"`
-	Size     int      `json:"size" doc:"entities"`
-	Entities []string `json:"entities" doc:"ids of its most central entities"`
+	ID       int          `json:"id" doc:"number of the community in this graph"`
+	Title    string       `json:"title" doc:"names of its most central entities"`
+	Size     int          `json:"size" doc:"entities"`
+	Entities []string     `json:"entities" doc:"ids of its most central entities"`
+	Report   *GraphReport `json:"report,omitempty" doc:"by a model, where a run was asked for reports"`
+}
+
+// GraphReport is what a model says of a community, and the chunks that it says it
+// of.
+type GraphReport struct {
+	Title             string         `json:"title" doc:"in a few words"`
+	Summary           string         `json:"summary" doc:"what the community is"`
+	Rating            float64        `json:"rating" doc:"0 to 10: how much it matters"`
+	RatingExplanation string         `json:"rating_explanation" doc:"why"`
+	Findings          []GraphFinding `json:"findings" doc:"what is to be known of it"`
+	Sources           []GraphSource  `json:"sources" doc:"the chunks that the report is made of"`
+}
+
+// GraphFinding is one thing that a report says.
+type GraphFinding struct {
+	Summary     string `json:"summary" doc:"in a sentence"`
+	Explanation string `json:"explanation" doc:"what supports it"`
 }
 
 // GraphSource is a chunk that supports something, with where it stands.

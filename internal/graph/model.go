@@ -1,0 +1,354 @@
+package graph
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+	"unique"
+
+	"sheaf"
+)
+
+// Methods of a run, by RAGFlow's names, and one that asks no model.
+const (
+	MethodLight        = "light"        // a model finds entities and relations
+	MethodGeneral      = "general"      // and reports on the communities
+	MethodNER          = "ner"          // a model names entities; those of one sentence are related
+	MethodCooccurrence = "cooccurrence" // rules alone: Extract
+)
+
+// RunOptions are what a run is asked for, under the names that RAGFlow gives them.
+type RunOptions struct {
+	Method        string   `json:"method"` // "": light where there is a model, else cooccurrence
+	EntityTypes   []string `json:"entity_types"`
+	Community     *bool    `json:"community,omitempty"` // nil: with general alone
+	RetryAttempts int      `json:"retry_attempts"`      // after an answer that is of no use
+}
+
+// Reports says whether a model reports on the communities.
+func (o RunOptions) Reports() bool {
+	if o.Community != nil {
+		return *o.Community && o.Method != MethodCooccurrence
+	}
+	return o.Method == MethodGeneral
+}
+
+// Bounds of options.
+const (
+	maxTypes     = 50
+	maxTypeBytes = 50
+	maxAttempts  = 10
+)
+
+// ReadRunOptions reads options as JSON, with RAGFlow's defaults of what they leave
+// out. Errors are sheaf.ErrInvalid.
+func ReadRunOptions(data []byte) (RunOptions, error) {
+	o := RunOptions{EntityTypes: []string{"organization", "person", "geo", "event", "category"}, RetryAttempts: 2}
+	if len(bytes.TrimSpace(data)) > 0 {
+		d := json.NewDecoder(bytes.NewReader(data))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&o); err != nil {
+			return o, fmt.Errorf("%w: the options of the run: %s", sheaf.ErrInvalid, strings.TrimPrefix(err.Error(), "json: "))
+		}
+	}
+	for i, t := range o.EntityTypes {
+		o.EntityTypes[i] = strings.ToLower(Clean(t))
+	}
+	bad := func(t string) bool { return t == "" || len(t) > maxTypeBytes }
+	switch {
+	case !slices.Contains([]string{"", MethodLight, MethodGeneral, MethodNER, MethodCooccurrence}, o.Method):
+		return o, fmt.Errorf("%w: method must be light, general, ner or cooccurrence", sheaf.ErrInvalid)
+	case len(o.EntityTypes) == 0 || len(o.EntityTypes) > maxTypes || slices.ContainsFunc(o.EntityTypes, bad):
+		return o, fmt.Errorf("%w: entity_types must be 1 to %d names of at most %d bytes", sheaf.ErrInvalid, maxTypes, maxTypeBytes)
+	case o.RetryAttempts < 0 || o.RetryAttempts > maxAttempts:
+		return o, fmt.Errorf("%w: retry_attempts must be 0 to %d", sheaf.ErrInvalid, maxAttempts)
+	}
+	return o, nil
+}
+
+// Said is what a language model found in a chunk.
+type Said struct {
+	Entities  []SaidEntity   `json:"entities"`
+	Relations []SaidRelation `json:"relations"`
+}
+
+// SaidEntity is an entity that a model named.
+type SaidEntity struct {
+	Name        string `json:"name"`
+	Type        string `json:"type"`
+	Description string `json:"description"`
+}
+
+// SaidRelation is a relation that a model named.
+type SaidRelation struct {
+	Source      string `json:"source"`
+	Target      string `json:"target"`
+	Description string `json:"description"`
+}
+
+const maxDescription = 500 // bytes of what a chunk says of an entity or relation
+
+// DecodeAnswer reads the JSON object of an answer, also where a model put words or
+// a fence around it.
+func DecodeAnswer(answer string, to any) error {
+	from, end := strings.IndexByte(answer, '{'), strings.LastIndexByte(answer, '}')
+	if from < 0 || end < from {
+		return fmt.Errorf("%w: the answer holds no JSON object", sheaf.ErrInvalid)
+	}
+	if err := json.Unmarshal([]byte(answer[from:end+1]), to); err != nil {
+		return fmt.Errorf("%w: the answer is no JSON as it was asked for: %s", sheaf.ErrInvalid, Line(err.Error(), maxNameBytes))
+	}
+	return nil
+}
+
+// ReadSaid reads an answer, with names and texts of one bounded, clean line each.
+// A type that is none of those asked for is "". Errors are sheaf.ErrInvalid.
+func ReadSaid(answer string, types []string) (Said, error) {
+	var raw struct {
+		Entities  *[]SaidEntity
+		Relations []SaidRelation
+	}
+	if err := DecodeAnswer(answer, &raw); err != nil {
+		return Said{}, err
+	}
+	if raw.Entities == nil {
+		return Said{}, fmt.Errorf("%w: the answer has no entities, not even an empty list", sheaf.ErrInvalid)
+	}
+	s := Said{}
+	for _, e := range *raw.Entities {
+		e = SaidEntity{Name: Line(e.Name, maxNameBytes), Type: strings.ToLower(Line(e.Type, maxTypeBytes)), Description: Line(e.Description, maxDescription)}
+		if !slices.Contains(types, e.Type) {
+			e.Type = ""
+		}
+		if Key(e.Name) != "" && len(s.Entities) < maxPerChunk {
+			s.Entities = append(s.Entities, e)
+		}
+	}
+	for _, r := range raw.Relations {
+		r = SaidRelation{Source: Line(r.Source, maxNameBytes), Target: Line(r.Target, maxNameBytes), Description: Line(r.Description, maxDescription)}
+		if Key(r.Source) != "" && Key(r.Target) != "" && len(s.Relations) < maxSaidRelations {
+			s.Relations = append(s.Relations, r)
+		}
+	}
+	return s, nil
+}
+
+const maxSaidRelations = 500 // of a chunk
+
+// Line is a text as Clean makes it, of at most so many bytes.
+func Line(s string, most int) string {
+	if len(s) > 8*most { // what is far beyond is not looked at
+		s = strings.ToValidUTF8(s[:8*most], "")
+	}
+	if s = Clean(s); len(s) > most {
+		for most > 0 && !utf8.RuneStart(s[most]) {
+			most--
+		}
+		s = strings.TrimSpace(s[:most])
+	}
+	return s
+}
+
+// Relate relates the entities that stand in the same sentence of the text.
+func (s *Said) Relate(text string, lines bool) {
+	s.Relations = nil
+	seen := map[[2]int]bool{}
+	n := 0
+	for sentence := range sentences(text, lines) {
+		if n++; n > maxSentences {
+			return
+		}
+		lower := strings.ToLower(Clean(sentence))
+		var here []int
+		for i := range s.Entities {
+			if strings.Contains(lower, Key(s.Entities[i].Name)) && len(here) < maxPerSentence {
+				here = append(here, i)
+			}
+		}
+		for i, a := range here {
+			for _, b := range here[i+1:] {
+				if !seen[[2]int{a, b}] && len(s.Relations) < maxSaidRelations {
+					seen[[2]int{a, b}] = true
+					s.Relations = append(s.Relations, SaidRelation{Source: s.Entities[a].Name, Target: s.Entities[b].Name})
+				}
+			}
+		}
+	}
+}
+
+// Told is what a model said beyond what rules can tell.
+type Told struct {
+	Types     []string // of each mention; "" for none
+	Mentions  []string // descriptions, of each mention
+	Relations []string // descriptions, of each link
+}
+
+// Extraction is what a model said as what a chunk adds to a graph: the chunk
+// counts as one sentence.
+func (s Said) Extraction() Extraction {
+	x := Extraction{Sentences: 1, Told: &Told{}}
+	at := map[string]int{}
+	mention := func(name, kind, about string) int {
+		key := Key(name)
+		i, known := at[key]
+		if !known {
+			if len(x.Mentions) == maxPerChunk {
+				return -1
+			}
+			i = len(x.Mentions)
+			at[key] = i
+			x.Mentions = append(x.Mentions, Mention{Key: unique.Make(key), Name: unique.Make(name), Count: 1})
+			x.Told.Types, x.Told.Mentions = append(x.Told.Types, kind), append(x.Told.Mentions, about)
+		}
+		return i
+	}
+	for _, e := range s.Entities {
+		mention(e.Name, e.Type, e.Description)
+	}
+	links := map[[2]int]bool{}
+	for _, r := range s.Relations {
+		a, b := mention(r.Source, "", ""), mention(r.Target, "", "")
+		if a > b {
+			a, b = b, a
+		}
+		if a < 0 || a == b || links[[2]int{a, b}] {
+			continue
+		}
+		links[[2]int{a, b}] = true
+		x.Links = append(x.Links, Link{uint8(a), uint8(b), 1})
+		x.Told.Relations = append(x.Told.Relations, r.Description)
+	}
+	return x
+}
+
+// About is what a chunk says of an entity or relation, in the words of a model.
+type About struct {
+	Chunk int32 // in Sources
+	Text  string
+}
+
+const maxAbout = 10 // chunks whose words are kept of an entity or relation
+
+func addAbout(all *[]About, chunk int, text string) {
+	if text != "" && len(*all) < maxAbout {
+		*all = append(*all, About{int32(chunk), text})
+	}
+}
+
+// tell keeps what a model said of the entities and relations of a graph.
+func (g *Graph) tell(f *fold, entityOf []int32) {
+	var relations map[[2]int32]int
+	for i := range f.all {
+		x := &f.all[i].Extraction
+		if x.Told == nil {
+			continue
+		}
+		if relations == nil {
+			relations = make(map[[2]int32]int, len(g.Relations))
+			for n, r := range g.Relations {
+				relations[[2]int32{r.A, r.B}] = n
+			}
+		}
+		of := f.mentions(i)
+		for k, n := range of {
+			if e := entityOf[n]; e >= 0 {
+				g.Entities[e].Told = true
+				addAbout(&g.Entities[e].About, i, x.Told.Mentions[k])
+			}
+		}
+		for k, l := range x.Links {
+			a, b := entityOf[of[l.A]], entityOf[of[l.B]]
+			if n, ok := relations[[2]int32{min(a, b), max(a, b)}]; ok {
+				addAbout(&g.Relations[n].About, i, x.Told.Relations[k])
+			}
+		}
+	}
+}
+
+// Report is what a model says of a community, with the chunks that it says it of.
+type Report struct {
+	Title             string    `json:"title"`
+	Summary           string    `json:"summary"`
+	Rating            float64   `json:"rating"`
+	RatingExplanation string    `json:"rating_explanation"`
+	Findings          []Finding `json:"findings"`
+	Entities          []string  `json:"entities,omitempty"` // keys of the members
+	Sources           []Source  `json:"sources,omitempty"`
+}
+
+// Finding is one thing that a report says.
+type Finding struct {
+	Summary     string `json:"summary"`
+	Explanation string `json:"explanation"`
+}
+
+const (
+	maxReportText = 4000 // bytes of each text of a report
+	maxFindings   = 20
+)
+
+// ReadReport reads a report, with its texts bounded. Errors are sheaf.ErrInvalid.
+func ReadReport(answer string) (Report, error) {
+	var r Report
+	if err := DecodeAnswer(answer, &r); err != nil {
+		return r, err
+	}
+	r.Title, r.Summary, r.RatingExplanation = Line(r.Title, maxNameBytes), Line(r.Summary, maxReportText), Line(r.RatingExplanation, maxReportText)
+	r.Entities, r.Sources = nil, nil
+	r.Rating = min(max(r.Rating, 0), 10)
+	r.Findings = r.Findings[:min(len(r.Findings), maxFindings)]
+	for i, f := range r.Findings {
+		r.Findings[i] = Finding{Line(f.Summary, maxReportText), Line(f.Explanation, maxReportText)}
+	}
+	if r.Title == "" || r.Summary == "" {
+		return r, fmt.Errorf("%w: the report has no title or no summary", sheaf.ErrInvalid)
+	}
+	return r, nil
+}
+
+// Text is all that a report says.
+func (r *Report) Text() string {
+	parts := []string{r.Title, r.Summary}
+	for _, f := range r.Findings {
+		parts = append(parts, f.Summary, f.Explanation)
+	}
+	return strings.Join(parts, "\n")
+}
+
+// ReportText is what a model reads of a community, and the chunks that it is of,
+// as numbers in Sources: at most reportLines entities and relations each, with the
+// words of one chunk each.
+func (g *Graph) ReportText(community int32) (text string, chunks []int32) {
+	c := &g.Communities[community]
+	var b strings.Builder
+	b.WriteString("Entities:\n")
+	cite := func(about []About, of []int32) string {
+		at, said := of[0], ""
+		if len(about) > 0 {
+			at, said = about[0].Chunk, ": "+about[0].Text
+		}
+		chunks = append(chunks, at)
+		return said
+	}
+	members := map[int32]bool{}
+	for _, e := range c.Entities {
+		members[e] = true
+	}
+	for _, e := range c.Entities[:min(len(c.Entities), reportLines)] {
+		n := &g.Entities[e]
+		fmt.Fprintf(&b, "- %s (%s)%s\n", n.Name, n.Type, cite(n.About, n.Chunks))
+	}
+	b.WriteString("Relations:\n")
+	related := g.among(members)
+	for _, i := range related[:min(len(related), reportLines)] {
+		r := &g.Relations[i]
+		fmt.Fprintf(&b, "- %s – %s%s\n", g.Entities[r.A].Name, g.Entities[r.B].Name, cite(r.About, r.Chunks))
+	}
+	slices.Sort(chunks)
+	return b.String(), slices.Compact(chunks)
+}
+
+const reportLines = 20

@@ -1,0 +1,188 @@
+package graphs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"sheaf"
+	"sheaf/internal/artifact"
+	"sheaf/internal/blob"
+	"sheaf/internal/graph"
+	"sheaf/internal/search"
+	"sheaf/taskstore"
+)
+
+// Metadata of what a run stores of a chunk: which chunk it is, and its range.
+const (
+	ofChunk = "chunk_id"
+	ofRange = "range_id"
+)
+
+// Pack makes of what a model said of chunks what a run stores of a document, one
+// each. Nothing of it is searched.
+func Pack(said graph.Said, of *sheaf.Chunk) sheaf.Chunk {
+	b, _ := json.Marshal(said) // strings always encode
+	return sheaf.Chunk{Kind: sheaf.ChunkText, Text: string(b), Pages: of.Pages, Boxes: of.Boxes, Metadata: map[string]string{ofChunk: of.ID, ofRange: of.RangeID}}
+}
+
+// Unpack reads what Pack made of the chunks of a document.
+func Unpack(stored []sheaf.Chunk) ([]graph.Contribution, error) {
+	out := make([]graph.Contribution, len(stored))
+	for i := range stored {
+		c := &stored[i]
+		var said graph.Said
+		if err := json.Unmarshal([]byte(c.Text), &said); err != nil || c.Metadata[ofChunk] == "" {
+			return nil, fmt.Errorf("%w: what a model said of chunk %s does not decode", sheaf.ErrInvalid, c.Metadata[ofChunk])
+		}
+		out[i] = graph.Contribution{Source: graph.Source{DocumentID: c.DocumentID, RangeID: c.Metadata[ofRange], ChunkID: c.Metadata[ofChunk], Pages: c.Pages, Boxes: c.Boxes}, Extraction: said.Extraction()}
+	}
+	return out, nil
+}
+
+// told is what runs left of a dataset.
+type told struct {
+	of      map[string]string // the result of each document, by its id
+	reports []*graph.Report
+	ids     string // of the reports that they are
+}
+
+// told lists what runs left, and reads the reports, unless they are those of the
+// view that is there.
+func (s *Service) told(ctx context.Context, d *dataset) (*told, error) {
+	t := &told{of: map[string]string{}}
+	var reports []taskstore.RunResult
+	var ids strings.Builder
+	for after := ""; ; {
+		some, err := s.Store.RunResults(ctx, d.tenantID, d.id, sheaf.KindGraphRAG, "", after, listed)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range some {
+			if after = r.RangeID; r.Layer == 0 {
+				t.of[r.DocumentID] = r.RangeID
+			} else {
+				reports = append(reports, r)
+				ids.WriteString(r.RangeID + " ")
+			}
+		}
+		if len(some) < listed {
+			break
+		}
+	}
+	if t.ids = ids.String(); d.view != nil && d.view.told.ids == t.ids {
+		t.reports = d.view.told.reports
+		return t, nil
+	}
+	for _, r := range reports {
+		stored, err := s.result(ctx, d.tenantID, r.DocumentID, r.RangeID)
+		if err != nil {
+			return nil, err
+		}
+		var report graph.Report
+		if len(stored) == 1 && json.Unmarshal([]byte(stored[0].Text), &report) == nil {
+			t.reports = append(t.reports, &report)
+		}
+	}
+	return t, nil
+}
+
+// result reads what a run left; nothing where it went meanwhile.
+func (s *Service) result(ctx context.Context, tenantID, documentID, rangeID string) ([]sheaf.Chunk, error) {
+	return load(ctx, s.Blobs, sheaf.ArtifactKey(tenantID, documentID, rangeID))
+}
+
+func load(ctx context.Context, blobs blob.Store, key string) ([]sheaf.Chunk, error) {
+	stored, err := artifact.Load(ctx, blobs, key)
+	switch {
+	case errors.Is(err, sheaf.ErrNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading what a run left for a graph: %w", err)
+	}
+	return stored.Chunks, nil
+}
+
+// said is what a model said of the chunks of a document, by chunk.
+func (s *Service) said(ctx context.Context, tenantID, documentID, rangeID string) (map[string]graph.Extraction, error) {
+	stored, err := s.result(ctx, tenantID, documentID, rangeID)
+	if err != nil {
+		return nil, err
+	}
+	all, err := Unpack(stored)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]graph.Extraction, len(all))
+	for _, c := range all {
+		out[c.Source.ChunkID] = c.Extraction
+	}
+	return out, nil
+}
+
+// assign finds the community that each report is of: the one that shares most
+// members with it, and at least half of the members of both.
+func assign(g *graph.Graph, reports []*graph.Report) map[int32]*graph.Report {
+	out, shared := map[int32]*graph.Report{}, map[int32]int{}
+	for _, r := range reports {
+		votes := map[int32]int{}
+		for _, key := range r.Entities {
+			if e, ok := g.Find(key); ok && g.Entities[e].Community >= 0 {
+				votes[g.Entities[e].Community]++
+			}
+		}
+		best := int32(-1)
+		for c, n := range votes {
+			if best < 0 || n > votes[best] || n == votes[best] && c < best {
+				best = c
+			}
+		}
+		if best >= 0 && 2*votes[best] >= max(len(r.Entities), len(g.Communities[best].Entities)) && votes[best] > shared[best] {
+			out[best], shared[best] = r, votes[best]
+		}
+	}
+	return out
+}
+
+// mentioned says of each community with a report which share of a query's words
+// the report has.
+func (v *View) mentioned(query string) map[int32]float64 {
+	words := graph.Words(query)
+	out := map[int32]float64{}
+	for c, r := range v.reports {
+		has := map[string]bool{}
+		for _, w := range graph.Words(r.Text()) {
+			has[w] = true
+		}
+		n := 0
+		for _, w := range words {
+			if has[w] {
+				n++
+			}
+		}
+		if n > 0 {
+			out[c] = float64(n) / float64(len(words))
+		}
+	}
+	return out
+}
+
+// shownReport is a report, unless a chunk that it is of may not be seen.
+func shownReport(r *graph.Report, visible map[string]taskstore.VisibleRange) *search.GraphReport {
+	if r == nil {
+		return nil
+	}
+	out := &search.GraphReport{Title: r.Title, Summary: r.Summary, Rating: r.Rating, RatingExplanation: r.RatingExplanation, Findings: []search.GraphFinding{}}
+	for _, f := range r.Findings {
+		out.Findings = append(out.Findings, search.GraphFinding(f))
+	}
+	for _, src := range r.Sources {
+		if at, ok := visible[src.RangeID]; !ok || at.Hidden[src.ChunkID] {
+			return nil
+		}
+		out.Sources = append(out.Sources, search.GraphSource(src))
+	}
+	return out
+}
