@@ -11,7 +11,6 @@ import (
 
 	"sheaf"
 	"sheaf/internal/graph"
-	"sheaf/internal/graphs"
 	"sheaf/taskstore"
 )
 
@@ -129,7 +128,7 @@ func (w *graphRun) run(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			said, err := graphs.Unpack(stored)
+			said, err := graph.Unpack(stored)
 			if err != nil {
 				return err
 			}
@@ -170,7 +169,7 @@ func (w *graphRun) document(ctx context.Context, d taskstore.RunDocument, name s
 			continue
 		}
 		w.out.Chunks++
-		c := graphs.Pack(*said[i], &chunks[i])
+		c := graph.Pack(*said[i], &chunks[i])
 		c.Ordinal = len(out)
 		out = append(out, c)
 	}

@@ -68,7 +68,7 @@ var may = map[string][]string{
 	"migrations":           {},
 	"taskstore":            {},
 	"taskstore/sqlstore":   {"taskstore", "internal/batching", "internal/pgdsn", "internal/secrets", "migrations"},
-	"executor":             append([]string{"chunker", "internal/edits", "internal/enrich", "internal/flow", "internal/indexset", "internal/mindmap", "internal/raptor", "internal/settings", "internal/tagset", "internal/webhook", "internal/worker", "parser", "parser/child"}, contracts...),
+	"executor":             append([]string{"chunker", "internal/edits", "internal/enrich", "internal/flow", "internal/graph", "internal/indexset", "internal/mindmap", "internal/raptor", "internal/settings", "internal/tagset", "internal/webhook", "internal/worker", "parser", "parser/child"}, contracts...),
 	"internal/worker":      {"internal/logctx", "internal/queue", "taskstore"}, // nothing of what a task does
 	"ingest":               {"internal/blob", "internal/flow", "internal/queue", "internal/settings", "parser", "taskstore"},
 	"internal/artifact":    {"internal/blob"},
@@ -107,7 +107,7 @@ var may = map[string][]string{
 	"internal/edits":       append([]string{"chunker", "internal/enrich"}, contracts...),
 	"internal/doctor":      contracts,
 	"internal/telemetry":   {"internal/keeper", "internal/logctx", "internal/retryafter", "taskstore"}, // reads the counters of the loops
-	"internal/api":         append([]string{"chunker", "internal/apidoc", "internal/batching", "internal/edits", "internal/notify", "internal/watch", "ingest", "parser", "parser/child", "internal/buildinfo", "internal/eval", "internal/graphs", "internal/indexset", "internal/mindmap", "internal/raptor", "internal/search", "internal/doctor", "internal/flow", "internal/receipt", "internal/secrets", "internal/settings", "internal/webhook"}, contracts...),
+	"internal/api":         append([]string{"chunker", "internal/apidoc", "internal/batching", "internal/edits", "internal/notify", "internal/watch", "ingest", "parser", "parser/child", "internal/buildinfo", "internal/eval", "internal/graph", "internal/graphs", "internal/indexset", "internal/mindmap", "internal/raptor", "internal/search", "internal/doctor", "internal/flow", "internal/receipt", "internal/secrets", "internal/settings", "internal/webhook"}, contracts...),
 	"internal/facade":      {},
 	"internal/mcp":         {"internal/facade"},
 	"internal/tika":        {"internal/facade"},

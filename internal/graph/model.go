@@ -224,6 +224,33 @@ func (s Said) Extraction() Extraction {
 	return x
 }
 
+// Metadata of what a run stores of a chunk: which chunk it is, and its range.
+const (
+	ofChunk = "chunk_id"
+	ofRange = "range_id"
+)
+
+// Pack makes of what a model said of chunks what a run stores of a document, one
+// each. Nothing of it is searched.
+func Pack(said Said, of *sheaf.Chunk) sheaf.Chunk {
+	b, _ := json.Marshal(said) // strings always encode
+	return sheaf.Chunk{Kind: sheaf.ChunkText, Text: string(b), Pages: of.Pages, Boxes: of.Boxes, Metadata: map[string]string{ofChunk: of.ID, ofRange: of.RangeID}}
+}
+
+// Unpack reads what Pack made of the chunks of a document.
+func Unpack(stored []sheaf.Chunk) ([]Contribution, error) {
+	out := make([]Contribution, len(stored))
+	for i := range stored {
+		c := &stored[i]
+		var said Said
+		if err := json.Unmarshal([]byte(c.Text), &said); err != nil || c.Metadata[ofChunk] == "" {
+			return nil, fmt.Errorf("%w: what a model said of chunk %s does not decode", sheaf.ErrInvalid, c.Metadata[ofChunk])
+		}
+		out[i] = Contribution{Source: Source{DocumentID: c.DocumentID, RangeID: c.Metadata[ofRange], ChunkID: c.Metadata[ofChunk], Pages: c.Pages, Boxes: c.Boxes}, Extraction: said.Extraction()}
+	}
+	return out, nil
+}
+
 // About is what a chunk says of an entity or relation, in the words of a model.
 type About struct {
 	Chunk int32 // in Sources

@@ -53,6 +53,10 @@ func (s *shelf) DatasetResults(_ context.Context, _, datasetID, after string, _ 
 	return out, nil
 }
 
+func (s *shelf) RunResults(context.Context, string, string, sheaf.TaskKind, string, string, int) ([]taskstore.RunResult, error) {
+	return nil, nil
+}
+
 func (s *shelf) Visible(_ context.Context, _ string, ids []string) (map[string]taskstore.VisibleRange, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,33 +15,6 @@ import (
 	"sheaf/taskstore"
 )
 
-// Metadata of what a run stores of a chunk: which chunk it is, and its range.
-const (
-	ofChunk = "chunk_id"
-	ofRange = "range_id"
-)
-
-// Pack makes of what a model said of chunks what a run stores of a document, one
-// each. Nothing of it is searched.
-func Pack(said graph.Said, of *sheaf.Chunk) sheaf.Chunk {
-	b, _ := json.Marshal(said) // strings always encode
-	return sheaf.Chunk{Kind: sheaf.ChunkText, Text: string(b), Pages: of.Pages, Boxes: of.Boxes, Metadata: map[string]string{ofChunk: of.ID, ofRange: of.RangeID}}
-}
-
-// Unpack reads what Pack made of the chunks of a document.
-func Unpack(stored []sheaf.Chunk) ([]graph.Contribution, error) {
-	out := make([]graph.Contribution, len(stored))
-	for i := range stored {
-		c := &stored[i]
-		var said graph.Said
-		if err := json.Unmarshal([]byte(c.Text), &said); err != nil || c.Metadata[ofChunk] == "" {
-			return nil, fmt.Errorf("%w: what a model said of chunk %s does not decode", sheaf.ErrInvalid, c.Metadata[ofChunk])
-		}
-		out[i] = graph.Contribution{Source: graph.Source{DocumentID: c.DocumentID, RangeID: c.Metadata[ofRange], ChunkID: c.Metadata[ofChunk], Pages: c.Pages, Boxes: c.Boxes}, Extraction: said.Extraction()}
-	}
-	return out, nil
-}
-
 // told is what runs left of a dataset.
 type told struct {
 	of      map[string]string // the result of each document, by its id
@@ -111,7 +84,7 @@ func (s *Service) said(ctx context.Context, tenantID, documentID, rangeID string
 	if err != nil {
 		return nil, err
 	}
-	all, err := Unpack(stored)
+	all, err := graph.Unpack(stored)
 	if err != nil {
 		return nil, err
 	}
