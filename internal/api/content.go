@@ -40,7 +40,7 @@ func (s *Server) chunks(ctx context.Context, d *sheaf.Document, q chunkQuery) (o
 	if generation == 0 {
 		return nil, "", nil
 	}
-	tasks, err := s.versionTasks(ctx, d, generation)
+	tasks, err := s.versionTasks(ctx, d, generation, true)
 	if err != nil {
 		return nil, "", err
 	}

@@ -573,7 +573,7 @@ func (s *Server) documentRoutes() {
 		FieldsInput
 		Page    int    `query:"page" minimum:"0" doc:"only chunks that touch this page"`
 		RangeID string `query:"range_id" maxLength:"64"`
-		Version int    `query:"generation" minimum:"0" doc:"0 means the live one; the results of one that was replaced are kept for keeper.keep_versions, then the answer is 410 with code generation_gone"`
+		Version int    `query:"generation" minimum:"0" doc:"0 means the live one; of one that is still being made what is done so far; the results of one that was replaced are kept for keeper.keep_versions, then the answer is 410 with code generation_gone"`
 	}
 	handle(s, get("/v1/datasets/{ds}/documents/{doc}/chunks", "List the chunks of a generation in reading order"), func(ctx context.Context, in *chunksIn) (*output[List[ListedChunk]], error) {
 		d, err := s.document(ctx, in.DocumentPath)

@@ -162,8 +162,9 @@ func jsonOrNull(v any, set bool) json.RawMessage {
 }
 
 // versionTasks lists the tasks of a generation that made chunks, in reading
-// order. A version that no longer exists, or not yet, has a sentence.
-func (s *Server) versionTasks(ctx context.Context, d *sheaf.Document, generation int) ([]sheaf.Task, error) {
+// order. A version that no longer exists, or not yet, has a sentence; with
+// unfinished one that is still being made has the tasks that are done.
+func (s *Server) versionTasks(ctx context.Context, d *sheaf.Document, generation int, unfinished bool) ([]sheaf.Task, error) {
 	wanted := 0
 	if generation != d.LiveGeneration { // the live one stays as it is also while something in it is tried again
 		gens, err := s.cfg.Catalog.Generations(ctx, d.TenantID, d.ID)
@@ -174,10 +175,14 @@ func (s *Server) versionTasks(ctx context.Context, d *sheaf.Document, generation
 		switch {
 		case i < 0:
 			return nil, noVersion(d, generation)
+		case !gens[i].State.Terminal() && unfinished:
+			// What is done can be read; its count is not known yet.
 		case !gens[i].State.Terminal():
 			return nil, newProblem(http.StatusConflict, "generation_unfinished", fmt.Sprintf("version %d is still being made; ask again when it is complete", generation))
 		}
-		wanted = gens[i].Chunks
+		if gens[i].State.Terminal() {
+			wanted = gens[i].Chunks
+		}
 	}
 	tasks, err := s.cfg.Catalog.Tasks(ctx, d.TenantID, d.ID, generation)
 	if err != nil {
@@ -206,7 +211,7 @@ func generationGone(n int) error {
 
 // versionChunks reads all chunks of a generation, in reading order.
 func (s *Server) versionChunks(ctx context.Context, d *sheaf.Document, generation int) ([]sheaf.Chunk, error) {
-	tasks, err := s.versionTasks(ctx, d, generation)
+	tasks, err := s.versionTasks(ctx, d, generation, false)
 	if err != nil {
 		return nil, err
 	}

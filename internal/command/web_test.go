@@ -606,7 +606,7 @@ func testSides(t *testing.T, s *service, b *browser) {
 	// The mouse over a chunk lights its boxes.
 	b.open(document + "?page=5")
 	b.wait("the boxes", `document.querySelector(".page img")?.naturalWidth && document.querySelector(".boxes rect")`)
-	place := eval[[]float64](b, `(() => { const c = document.querySelector(".chunk"); c.scrollIntoView({block: "center"}); const r = c.getBoundingClientRect(); return [r.x + r.width / 2, Math.max(r.y, 0) + 12]; })()`)
+	place := eval[[]float64](b, `(() => { const c = document.querySelector(".chunk"); c.scrollIntoView({block: "center"}); const r = c.getBoundingClientRect(); return [r.x + r.width / 2, Math.max(r.y, c.closest(".chunk-column").getBoundingClientRect().y, 70) + 12]; })()`)
 	b.run(chromedp.MouseEvent(input.MouseMoved, place[0], place[1]))
 	b.wait("the lit boxes", `(() => { const id = document.querySelector(".chunk").id.slice(2), on = [...document.querySelectorAll("rect.on")]; return on.length && on.every(r => r.dataset.key === id); })()`)
 	// The original and the Parquet files are what they are called.

@@ -124,16 +124,16 @@ export function chunkEditor({ base, item, reload }) {
     li.scrollIntoView({ block: "nearest" });
   }
 
-  /** One stop of the keyboard for each chunk; arrows lead from tool to tool. @param {Chunk} c */
-  function tools(c) {
+  /** One stop of the keyboard for each chunk; arrows lead from tool to tool. @param {Chunk} c @param {HTMLElement[]} [extra] tools that change nothing */
+  function tools(c, extra = []) {
     const off = c.edit && !c.edit.enabled;
     const tool = (/** @type {string} */ act, /** @type {string} */ label, /** @type {() => void} */ run, /** @type {Record<string, any>} */ more = {}) => button(label, run, { class: "link", "data-act": act, tabindex: act === "edit" ? "0" : "-1", ...more });
-    const bar = el("div", { class: "chunk-tools", role: "toolbar", "aria-label": "Change this chunk" },
+    const bar = el("div", { class: "chunk-tools", role: "toolbar", "aria-label": "This chunk" },
       tool("edit", "Edit…", () => void change(c)),
       tool("off", off ? "Turn on" : "Turn off", () => void attempt(c, "off", () => send(path(c), { enabled: Boolean(off) }, "PATCH", ifMatch(c.edit?.version || 0)), off ? "Search finds the chunk again" : "Search does not find the chunk any more")),
       tool("add", "Add after…", () => void add(c)),
       tool("delete", "Delete", () => void attempt(c, "undo", () => send(path(c), undefined, "DELETE", ifMatch(c.edit?.version || 0)), "The chunk is deleted")),
-      c.edit ? tool("history", "History…", () => void history(base, /** @type {NonNullable<Chunk["edit"]>} */ (c.edit).id).then((now) => now && show(c, now, "history"), (e) => complain(c, trouble(e)))) : null);
+      c.edit ? tool("history", "History…", () => void history(base, /** @type {NonNullable<Chunk["edit"]>} */ (c.edit).id).then((now) => now && show(c, now, "history"), (e) => complain(c, trouble(e)))) : null, extra);
     bar.addEventListener("keydown", (e) => {
       const all = /** @type {HTMLElement[]} */ ([...bar.children]), n = all.indexOf(/** @type {HTMLElement} */ (e.target));
       const to = { ArrowRight: n + 1, ArrowLeft: n - 1, Home: 0, End: all.length - 1 }[e.key];

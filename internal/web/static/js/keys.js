@@ -21,6 +21,7 @@ const places = {
 
 /** @type {[string, string][]} */
 const list = [
+  ["Ctrl K", "Go to any dataset, document or job"],
   ["/", "Search all text"],
   ...Object.entries(places).map(([k, [name]]) => /** @type {[string, string]} */ ([`g ${k}`, `Go to ${name}`])),
   ["j, k", "Next and previous document"],
@@ -28,6 +29,8 @@ const list = [
   ["x", "Select the document"],
   ["p", "Preview it beside the list"],
   ["Enter", "Open it"],
+  ["←, →", "Turn the page of a document"],
+  ["f", "Find in the document"],
   ["Esc", "Clear the selection, close a dialog"],
   ["?", "This list"],
 ];
@@ -54,6 +57,11 @@ let led = -Infinity; // when g was pressed
 export function listenToKeys() {
   byId("keys").addEventListener("click", showKeys);
   document.addEventListener("keydown", (e) => {
+    // Not of the keys that can be turned off: no reader of the screen takes it, and it works while something is typed.
+    if ((e.ctrlKey || e.metaKey) && !e.altKey && !e.shiftKey && e.key.toLowerCase() === "k") {
+      e.preventDefault();
+      return void import("./palette.js").then(({ openPalette }) => openPalette());
+    }
     if (!ours(e)) return;
     const place = e.timeStamp - led < 1500 ? places[e.key] : undefined;
     led = e.key === "g" ? e.timeStamp : -Infinity;

@@ -138,6 +138,7 @@ window.addEventListener("popstate", () => {
 byId("key").hidden = !key(); // without keys there is none to be entered
 listen(dataset);
 listenToKeys();
+if (localStorage.getItem("sheaf-watched")) void import("./notify.js").then(({ follow }) => follow()); // jobs whose end is waited for
 frame.show = () => void show();
 frame.show();
 get("/healthz").then((h) => (byId("version").textContent = `Sheaf ${h.version}`), () => {});

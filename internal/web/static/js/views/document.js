@@ -10,10 +10,11 @@ import { between, bytes, drawable, duration, eta, format, number, percent, plura
 import { labels } from "../labels.js";
 import { ours } from "../keys.js";
 import { follow } from "../live.js";
-import { go, title } from "../nav.js";
+import { go, note, title } from "../nav.js";
 import { figures, pageImage, pictures } from "../page.js";
 import { causeOf } from "../causes.js";
 import { badge, bar, cells, cure, failureLine, setting, strip, terminal, waiting } from "../parts.js";
+import { asJSON, chunkTools, exportText, finder, highlight, inStep, modes, rail, rendered } from "../reader.js";
 import { chunkText } from "../text.js";
 import { walkOf } from "../walk.js";
 import { waterfall } from "../waterfall.js";
@@ -111,7 +112,8 @@ export async function view({ root, params, query, signal }) {
   function drawProgress() {
     const running = !terminal(d.state);
     const ranges = tasks.filter((t) => t.range && t.state !== "superseded");
-    progress.hidden = !running && ranges.length < 2;
+    // Of what went well the ledger says the same, page by page.
+    progress.hidden = !running && (ranges.length < 2 || tab === "" && d.state === "succeeded" && ranges.every((t) => t.state === "done"));
     draw(progress, running ? el("div", { class: "progress-line" }, bar(d.progress, `Progress of ${d.name.slice(0, 100)}`), el("strong", { class: "num" }, d.state === "running" && !d.units ? "Counting pages" : percent(d.progress)), el("span", { class: "muted" }, job ? eta(job.queue?.eta_seconds.p50, job.queue?.eta_seconds.p90) : ""), ...(job ? waiting(job) : [])) : null,
       ranges.length ? ranged() : null);
   }
@@ -128,13 +130,13 @@ export async function view({ root, params, query, signal }) {
   }
 
   async function refresh() {
-    const before = d;
+    const before = d, done = readable() ? tasks.filter((t) => t.state === "done").length : 0;
     await readAll();
     for (const t of tasks) if (t.state !== "running") share.delete(t.id);
     await readWait();
     drawHead();
     drawProgress();
-    if (before.state !== d.state || before.live_generation !== d.live_generation || ["problems", "timeline"].includes(tab)) void drawPane();
+    if (before.state !== d.state || before.live_generation !== d.live_generation || ["problems", "timeline"].includes(tab) || tab === "" && readable() && done !== tasks.filter((t) => t.state === "done").length) void drawPane();
     if (before.live_generation !== d.live_generation) void countUnplaced();
   }
 
@@ -168,13 +170,14 @@ export async function view({ root, params, query, signal }) {
   signal.addEventListener("abort", () => clearTimeout(due));
 
   // ---- parts ----
-  let tab = "", page = 1, lit = "";
+  let tab = "", page = 1, lit = "", as = "";
   /** The versions that are compared, 0 for none, and what of it is shown. */
   let compared = { from: 0, to: 0, show: "" };
   const read = (/** @type {URLSearchParams} */ q) => {
     tab = tabs.some(([k]) => k === q.get("tab")) ? q.get("tab") || "" : "";
     page = Math.max(1, Number(q.get("page")) || 1);
     lit = q.get("chunk") || "";
+    as = modes.some(([k]) => k === q.get("as")) ? q.get("as") || "" : "";
     compared = { from: Number(q.get("from")) || 0, to: Number(q.get("to")) || 0, show: q.get("show") || "" };
   };
   read(query);
@@ -191,6 +194,7 @@ export async function view({ root, params, query, signal }) {
         tabBar.scrollLeft = a.offsetLeft - tabBar.offsetLeft - 16; // in sight where the bar is wider than the window
       }
     }
+    drawProgress();
     paneStop.abort();
     paneStop = new AbortController();
     const stop = AbortSignal.any([signal, paneStop.signal]);
@@ -200,9 +204,10 @@ export async function view({ root, params, query, signal }) {
     try {
       const content = tab === "problems" ? wrong() : tab === "timeline" ? timeline() : tab === "versions" ? await versions(stop) : tab === "edits" ? await edits(stop) : tab === "settings" ? settings() : await reader(stop);
       if (stop.aborted) return;
-      if (keep) draw(pane, content);
-      else pane.replaceChildren(content);
-      if (tab === "") afterReader();
+      const itself = content.parentNode === pane && pane.childElementCount === 1; // it has drawn itself anew
+      if (keep && !itself) draw(pane, content);
+      else if (!itself) pane.replaceChildren(content);
+      if (tab === "") void showLit();
     } catch (e) {
       if (!stop.aborted) pane.replaceChildren(trouble(e, () => void drawPane()));
     }
@@ -210,75 +215,164 @@ export async function view({ root, params, query, signal }) {
 
   /** @type {() => void} */
   let afterReader = () => {};
+  /** The frame of the reader, which stays while pages are turned. @type {ReturnType<typeof readerFrame>|null} */
+  let frame = null;
+
+  const turn = (/** @type {number} */ n, chunk = "") => go(`${location.pathname}?${new URLSearchParams({ page: String(n), ...(as ? { as } : {}), ...(chunk ? { chunk } : {}) })}`);
+
+  /** What stands around the text: the outline, the pager, find, and how the text is shown. @param {number} generation */
+  function readerFrame(generation) {
+    const unit = d.unit || "unit", paged = d.unit !== "row" && d.units > 1, pictured = drawable(d.media_type);
+    const before = button("Previous", () => turn(page - 1), { "aria-label": `Previous ${unit}`, title: "←" }), behind = button("Next", () => turn(page + 1), { "aria-label": `Next ${unit}`, title: "→" });
+    const input = el("input", { name: "n", type: "number", min: 1, max: d.units, class: "page-number" });
+    const pager = paged || pictured ? el("div", { class: "pager" }, before,
+      el("form", { onsubmit: (/** @type {Event} */ e) => {
+        e.preventDefault();
+        const n = Number(input.value);
+        if (n >= 1 && n <= d.units) turn(n);
+      } }, el("label", {}, `${unit[0].toUpperCase()}${unit.slice(1)} `, input), ` of ${number(d.units)}`), behind) : null;
+    const find = finder({ ds: params.ds, doc: d.id, unit, paged, signal, show(n, chunk) {
+      if (paged || pictured) return page === n && lit === chunk ? afterReader() : turn(n, chunk);
+      lit = chunk;
+      void showLit();
+    } });
+    const choices = modes.map(([k, label]) => button(label, () => {
+      as = k;
+      note({ as: k });
+      void drawPane();
+    }, { "data-mode": k, "aria-pressed": "false" }));
+    const said = el("span", { class: "muted", role: "status" });
+    const saves = (/** @type {string} */ label, /** @type {"md"|"jsonl"} */ to) => button(label, () => {
+      said.textContent = "Exporting …";
+      exportText(base, d, to, signal).then(() => (said.textContent = ""), (e) => aborted(e) || (said.textContent = e.message));
+    }, { class: "link" });
+    const menu = el("details", { class: "menu" }, el("summary", {}, "Export"), el("div", { class: "menu-list" }, saves("Markdown", "md"), saves("JSON Lines, one chunk a line", "jsonl"), el("a", { href: "?tab=settings" }, "Parquet, with vectors")));
+    menu.addEventListener("keydown", (e) => {
+      if (e.key !== "Escape" || !menu.open) return;
+      e.stopPropagation();
+      menu.open = false;
+      menu.querySelector("summary")?.focus();
+    });
+    const side = rail({ ds: params.ds, d, unit, paged: paged || pictured && d.units > 1, pictured, runs, generation, signal });
+    const body = el("div", { class: "reader-body" });
+    const root = el("div", { class: "reader" }, side.root, el("div", { class: "reader-main" },
+      el("div", { class: "reader-bar" }, pager, find.root, el("div", { class: "segments", role: "group", "aria-label": "Show the text as" }, choices), menu, said), body));
+    return { root, body, rail: side, find, generation, at() {
+      input.value = String(page);
+      input.defaultValue = String(page);
+      const focus = document.activeElement;
+      before.disabled = page <= 1;
+      behind.disabled = page >= d.units;
+      // Whoever turned to the last page by key stays beside where they were.
+      if (focus === behind && behind.disabled) before.focus();
+      if (focus === before && before.disabled) behind.focus();
+      for (const c of choices) c.setAttribute("aria-pressed", String(c.dataset.mode === as));
+      side.at(page);
+    } };
+  }
+
+  /** Of a document that is read for the first time, the ranges that are done. */
+  const readable = () => !d.live_generation && !terminal(d.state) && d.units > 0 && tasks.some((t) => t.range && t.state === "done" && t.chunks);
+  /** @type {() => Promise<void>} */
+  let showLit = async () => {};
+
   /** @param {AbortSignal} stop */
   async function reader(stop) {
     afterReader = () => {};
-    if (!d.live_generation) {
-      return terminal(d.state) ? empty("Nothing can be read", el("p", {}, d.failure ? failureLine(d.failure) : "No version of this document has been completed."), d.failure ? el("a", { href: "?tab=problems" }, "See its issues") : null)
-        : empty("Not ready yet", el("p", {}, "The text appears here when the first version is complete."));
+    const early = readable();
+    if (!d.live_generation && !early) {
+      return terminal(d.state) ? empty("No text found", el("p", {}, d.failure ? failureLine(d.failure) : "No version of this document has been completed."), d.failure ? el("a", { href: "?tab=problems" }, "See its issues") : null)
+        : empty("Not ready yet", el("p", {}, "Pages appear here as soon as the range that they are in is read."));
     }
     if (d.parser?.startsWith("archive/") && !d.chunks) return files(stop);
+    const generation = d.live_generation || d.generation;
     const paged = d.unit !== "row" && d.units > 1;
     const pictured = drawable(d.media_type), whole = !paged && !pictured;
     const p = new URLSearchParams({ limit: String(whole ? chunksPerPage : 1000) });
+    if (early) p.set("generation", String(generation));
     page = Math.min(page, Math.max(d.units, 1));
     if (!whole) p.set("page", String(page));
     /** @type {[Pages, {items: Chunk[], next_cursor: string|null}]} */
     const [ledger, list] = await Promise.all([get(`${base}/pages`, stop), get(`${base}/chunks?${p}`, stop)]);
     const unit = d.unit || "unit";
     const run = ledger.runs.find((r) => page >= r.from && page <= r.to);
-    const items = el("ol", { class: "chunks" });
+    if (!frame || frame.generation !== generation) frame = readerFrame(generation);
+    const f = frame;
+    const items = as ? el("div", { class: as === "json" ? "chunks" : "markdown" }) : el("ol", { class: "chunks" });
     /** @type {HTMLElement|null} */
     let figure = null;
     const light = (/** @type {string} */ key, /** @type {boolean} */ on) => {
       for (const r of figure?.querySelectorAll("rect") || []) if (r.dataset.key === key) r.classList.toggle("on", on);
     };
     const item = (/** @type {Chunk} */ c) => {
-      const li = el("li", { tabindex: "0", id: `c-${c.id}`, class: `chunk ${c.kind}${c.edit?.added ? " added" : ""}${c.edit && !c.edit.enabled ? " off" : ""}`, "aria-label": `Chunk on ${unit} ${c.pages?.join(", ") || page}` },
+      const li = el("li", { tabindex: "0", id: `c-${c.id}`, "data-key": c.id, class: `chunk ${c.kind}${c.edit?.added ? " added" : ""}${c.edit && !c.edit.enabled ? " off" : ""}`, "aria-label": `Chunk on ${unit} ${c.pages?.join(", ") || page}` },
         c.heading_path?.length ? el("p", { class: "path" }, c.heading_path.map((h, i) => [i ? " › " : "", el("bdi", {}, h)])) : null, pictured ? figures({ ds: params.ds, doc: d.id, chunk: c, signal: stop }) : pictures({ ds: params.ds, doc: d.id, chunk: c, signal: stop }), chunkText(c.text, c.kind), labels(c),
-        el("div", { class: "meta" }, editBadge(c), el("span", { class: "muted num" }, `${plural(c.tokens, "token")}${c.pages?.length > 1 ? `, ${unit}s ${c.pages[0]}–${c.pages[c.pages.length - 1]}` : whole && d.units > 1 && c.pages?.length ? `, ${unit} ${c.pages[0]}` : ""}`), editor.tools(c)));
-      for (const e of ["mouseenter", "focus"]) li.addEventListener(e, () => light(c.id, true));
-      for (const e of ["mouseleave", "blur"]) li.addEventListener(e, () => light(c.id, false));
+        el("div", { class: "meta" }, editBadge(c), el("span", { class: "muted num" }, `${plural(c.tokens, "token")}${c.pages?.length > 1 ? `, ${unit}s ${c.pages[0]}–${c.pages[c.pages.length - 1]}` : whole && d.units > 1 && c.pages?.length ? `, ${unit} ${c.pages[0]}` : ""}`), early ? null : editor.tools(c, chunkTools({ c, d, ds: params.ds, unit, paged: !whole }))));
+      lights(li, c.id);
       return li;
     };
+    const lights = (/** @type {HTMLElement} */ e, /** @type {string} */ id) => {
+      for (const on of ["mouseenter", "focus"]) e.addEventListener(on, () => light(id, true));
+      for (const off of ["mouseleave", "blur"]) e.addEventListener(off, () => light(id, false));
+    };
     const editor = chunkEditor({ base, item, reload: () => void drawPane() });
-    const add = (/** @type {Chunk[]} */ chunks) => items.append(...chunks.map(item));
+    const add = (/** @type {Chunk[]} */ chunks) => {
+      const made = as === "markdown" ? rendered(chunks) : as === "json" ? asJSON(chunks) : chunks.map(item);
+      if (as) for (const e of made) lights(e, e.dataset.key || "");
+      items.append(...made);
+    };
     add(list.items);
     const pick = (/** @type {string} */ key) => {
       const li = document.getElementById(`c-${key}`);
       li?.scrollIntoView({ block: "nearest", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
-      li?.focus({ preventScroll: true });
+      if (!f.find.root.contains(document.activeElement)) li?.focus({ preventScroll: true });
     };
     if (pictured) {
       figure = pageImage({ ds: params.ds, doc: d.id, name: d.name, page, dpi: 96, signal: stop, pick,
         boxes: list.items.flatMap((c) => c.boxes.filter((b) => b.page === page).map((box) => ({ box, key: c.id, label: c.text.slice(0, 120) }))) });
     }
     let cursor = list.next_cursor;
-    const more = button("Show more chunks", async () => {
+    const readMore = async () => {
       if (!cursor) return;
       p.set("cursor", cursor);
       const next = await get(`${base}/chunks?${p}`, stop);
       cursor = next.next_cursor;
       add(next.items);
       more.hidden = !cursor;
-    });
+    };
+    const more = button("Show more chunks", () => void readMore());
     more.hidden = !cursor;
+    showLit = async () => {
+      for (let n = 0; lit && cursor && !document.getElementById(`c-${lit}`) && n < 400; n++) await readMore(); // it stands further on
+      afterReader();
+    };
     afterReader = () => {
       if (lit) pick(lit);
       for (const r of figure?.querySelectorAll("rect") || []) r.classList.toggle("hit", r.dataset.key === lit);
-      pane.querySelector('.ledger [aria-current="true"]')?.scrollIntoView({ block: "nearest", inline: "center" });
+      for (const c of items.children) c.classList.toggle("lit", /** @type {HTMLElement} */ (c).dataset.key === lit);
+      const cell = pane.querySelector('.ledger [aria-current="true"]'), row = cell?.closest(".ledger");
+      if (cell && row) row.scrollLeft += cell.getBoundingClientRect().left - row.getBoundingClientRect().left - row.clientWidth / 2;
+      highlight(items, f.find.text());
     };
-    const turn = (/** @type {number} */ n) => go(`?${new URLSearchParams({ page: String(n) })}`.replace(/^/, location.pathname));
-    const status = run && run.status !== "ok" ? el("p", { class: `page-note ${cells[run.status][1]}` }, icon(run.status === "failed" ? "cross" : "dot"), `This ${unit} ${({ failed: "could not be read", blank: "is blank", skipped: "was skipped", ocr: "was read by OCR" })[run.status]}${run.message ? `: ${run.message}` : "."}`) : null;
-    return el("div", {},
-      whole ? null : el("div", { class: "pager" }, button("Previous", () => turn(page - 1), { disabled: page <= 1, "aria-label": `Previous ${unit}` }),
-        el("form", { onsubmit: (/** @type {Event} */ e) => { e.preventDefault(); const n = Number(new FormData(/** @type {HTMLFormElement} */ (e.target)).get("n")); if (n >= 1 && n <= d.units) turn(n); } },
-          el("label", {}, `${unit[0].toUpperCase()}${unit.slice(1)} `, el("input", { name: "n", type: "number", min: 1, max: d.units, value: page, class: "page-number" })), ` of ${number(d.units)}`),
-        button("Next", () => turn(page + 1), { disabled: page >= d.units, "aria-label": `Next ${unit}` })),
-      whole ? null : ledgerStrip(ledger, unit),
-      status,
-      el("div", { class: figure ? "beside" : "" }, figure, el("section", { "aria-label": "Chunks", class: "chunk-column" }, list.items.length ? items : el("p", { class: "muted" }, `There is no text on this ${unit}.`), more)));
+    const unread = early && !ledger.runs.some((r) => page >= r.from && page <= r.to);
+    const status = unread ? el("p", { class: "page-note" }, icon("clock"), `This ${unit} is not read yet.`)
+      : run && run.status !== "ok" ? el("p", { class: `page-note ${cells[run.status][1]}` }, icon(run.status === "failed" ? "cross" : "dot"), `This ${unit} ${({ failed: "could not be read", blank: "is blank", skipped: "was skipped", ocr: "was read by OCR" })[run.status]}${run.message ? `: ${run.message}` : "."}`) : null;
+    const column = el("section", { "aria-label": as === "markdown" ? "Text" : as === "json" ? "Chunks as JSON" : "Chunks", class: "chunk-column" }, list.items.length ? items : el("p", { class: "muted" }, unread ? "Its text appears as soon as its range is done." : `There is no text on this ${unit}.`), more);
+    const left = figure ? el("div", { class: "page-side" }, figure) : null;
+    f.body.replaceChildren(...[early ? el("p", { class: "page-note" }, icon("play"), "Being read: what is done can be read already, search finds it when all is.") : null, whole ? null : ledgerStrip(ledger, unit), status, el("div", { class: left ? "beside" : "alone" }, left, column)].filter((x) => x !== null));
+    if (left) inStep(left, column, list.items, page, stop);
+    f.at();
+    return f.root;
   }
+
+  document.addEventListener("keydown", (e) => {
+    const n = { ArrowLeft: page - 1, ArrowRight: page + 1 }[e.key];
+    if (tab || !frame || !pane.contains(frame.root) || !ours(e) || e.shiftKey || n === undefined && e.key !== "f") return;
+    if (e.target instanceof Element && e.target.closest("pre, .scroll-x, [role=toolbar], [role=dialog], nav, .ledger")) return;
+    e.preventDefault();
+    if (n === undefined) frame.find.field.focus();
+    else if (n >= 1 && n <= d.units && (d.unit !== "row" && d.units > 1)) turn(n);
+  }, { signal });
 
   /** The documents that an archive's files have become, and why others have not. @param {AbortSignal} stop */
   async function files(stop) {
@@ -499,7 +593,6 @@ export async function view({ root, params, query, signal }) {
   await readWait();
   drawNeighbors();
   drawHead();
-  drawProgress();
   await drawPane();
   void countUnplaced();
   listen();

@@ -7,6 +7,7 @@ import { diagnostics, tasksOf } from "../flight.js";
 import { between, bytes, duration, eta, number, percent, plural, time } from "../format.js";
 import { follow, pacer } from "../live.js";
 import { go, note, title } from "../nav.js";
+import { isWatched, unwatch, watch } from "../notify.js";
 import { badge, bar, cure, failureLine, states, terminal, waiting } from "../parts.js";
 import { waterfall } from "../waterfall.js";
 import { kinds } from "./jobs.js";
@@ -38,11 +39,16 @@ export async function view({ root, params, query, signal }) {
     draw(facts, job.name ? [name(job.name), " · "] : "", job.requester ? `asked for by ${job.requester} · ` : "", job.open_until ? "takes more files · " : "", "started ", time(job.created_at), terminal(job.state) ? ` · took ${duration(between(job.created_at, job.finished_at))}` : "", ` · ${plural(job.usage.pages || 0, "page or row", "pages or rows")} read, ${plural(job.usage.embedded_tokens || 0, "token")} embedded${job.usage.bytes ? `, ${bytes(job.usage.bytes)}` : ""}`,
       job.reused.ranges ? ` · reused ${plural(job.reused.ranges, "range")}, ${plural(job.reused.chunks, "chunk")}` : "");
     const over = terminal(job.state);
-    const key = `${job.state} ${job.paused}`;
+    const key = `${job.state} ${job.paused} ${isWatched(job.id)}`;
     if (tools.dataset.key !== key) {
       tools.dataset.key = key;
       const failed = ["failed", "partially_succeeded", "canceled"].includes(job.state);
-      tools.replaceChildren(...(over ? [] : [button(job.paused ? "Resume" : "Pause", () => void send(`${base}:${job.paused ? "resume" : "pause"}`).then(() => soon(), (e) => announce(e.message))), button("Cancel…", () => void cancelJob(job).then((done) => done && soon()))]),
+      tools.replaceChildren(...(over ? [] : [button("Notify me", () => {
+        if (isWatched(job.id)) unwatch(job.id);
+        else void watch(job.id);
+        tools.querySelector("[aria-pressed]")?.setAttribute("aria-pressed", String(isWatched(job.id)));
+        announce(isWatched(job.id) ? "You are told when this job ends, on every view of this page" : "You are not told when this job ends");
+      }, { "aria-pressed": String(isWatched(job.id)), title: "Tells you when this job ends, also while you look at something else" }), button(job.paused ? "Resume" : "Pause", () => void send(`${base}:${job.paused ? "resume" : "pause"}`).then(() => soon(), (e) => announce(e.message))), button("Cancel…", () => void cancelJob(job).then((done) => done && soon()))]),
         ...(over ? [button(failed ? "Retry what failed…" : "Run again…", () => void retryJob(job, (j) => go(`/jobs/${j.id}`)), failed ? { class: "primary" } : {})] : []),
         button("Download diagnostics", () => void diagnostics(base, job.id, signal).catch((e) => announce(e.message))));
     }
