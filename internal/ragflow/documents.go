@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"mime"
 	"mime/multipart"
 	"net/http"
@@ -850,9 +849,9 @@ func deleteDocuments(c *call) (*answer, error) {
 	case len(ids) > 0 && every:
 		return nil, bad("should not provide both doc ids and delete_all(true), dataset: %s. ", c.path[0])
 	}
-	var docs []*document
 	if every {
-		if docs, err = c.documents(ds.ID, nil); err != nil {
+		docs, err := c.documents(ds.ID, nil)
+		if err != nil {
 			return nil, err
 		}
 		for _, d := range docs {
@@ -866,7 +865,6 @@ func deleteDocuments(c *call) (*answer, error) {
 		if unknown := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return found[id] != nil }); len(unknown) > 0 {
 			return nil, bad("These documents do not belong to dataset %s or Document not found: %s", c.path[0], strings.Join(unknown, ", "))
 		}
-		docs = slices.Collect(maps.Values(found))
 	}
 	for some := range slices.Chunk(ids, 10_000) {
 		if err := c.Call(c.ctx, http.MethodPost, facade.Path("v1", "datasets", ds.ID, "documents:delete"), object{"filter": object{"document_ids": some}}, nil); err != nil {
