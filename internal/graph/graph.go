@@ -23,8 +23,6 @@ type Options struct {
 	MinCount     int     // sentences that name an entity, at least
 	WeakestShare float64 // of the relations, left out; negative for none
 	Seed         uint64  // of the communities
-
-	Apart map[string]bool // keys that are not taken as another
 }
 
 // Defaults are those of a graph by co-occurrence.
@@ -116,7 +114,7 @@ func Build(all []Contribution, o Options) *Graph {
 		g.Sources[i] = all[i].Source
 	}
 	f := newFold(all)
-	g.Unions = f.resolve(o.Apart)
+	g.Unions = f.resolve()
 	entityOf := g.entities(f, o)
 	g.relations(f, entityOf, o)
 	g.tell(f, entityOf)

@@ -11,12 +11,9 @@ import (
 // resolve finds keys that mean the same and notes why: a plural beside its
 // singular, and an acronym beside the one name that it abbreviates, where a
 // chunk holds both. No union rests on another, so that a wrong one does not
-// draw in others. The keys of apart stay what they are.
-func (f *fold) resolve(apart map[string]bool) (unions []Union) {
+// draw in others.
+func (f *fold) resolve() (unions []Union) {
 	for n, key := range f.keys {
-		if apart[key.Value()] {
-			continue
-		}
 		if single := singular(key.Value()); single != "" {
 			if s, known := f.number[unique.Make(single)]; known {
 				f.into[n] = s
@@ -42,7 +39,7 @@ func (f *fold) resolve(apart map[string]bool) (unions []Union) {
 				}
 			}
 		}
-		if len(found) == 1 && f.into[n] == n && !apart[f.keys[n].Value()] {
+		if len(found) == 1 && f.into[n] == n {
 			for k := range found {
 				f.into[n] = k
 			}
