@@ -90,6 +90,11 @@ func TestReader(t *testing.T) {
 	if got := eval[string](b, drawn); got != "h2:Barn notes|strong:first|code:sheaves|a:https://example.org/list|li:red|li:blue|h3:Counting|pre:sheaf count --all|td:red|td:wet <img src=x onerror=alert(1)>" {
 		t.Errorf("Markdown is drawn as %q", got)
 	}
+	// Marks that nothing ends are not looked at to the end of the text for each.
+	const endless = `(async () => { const { markdown } = await import("/js/markdown.js"); return markdown("_a ".repeat(200000) + "**b ".repeat(100000)).length; })()`
+	if n := eval[int](b, endless); n != 1 {
+		t.Errorf("a text of marks is %d parts", n)
+	}
 	b.checkAccess(script, "rendered Markdown")
 	b.sees(".outline", "Counting")
 	if dir := os.Getenv("SHEAF_SCREENS"); dir != "" {

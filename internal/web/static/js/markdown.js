@@ -8,7 +8,9 @@ import { chunkText } from "./text.js";
 /** How deep lists and emphasis are followed. */
 const deepest = 6;
 
-const inlines = /(`+)([\s\S]+?)\1|!?\[([^\]\n]{0,500})\]\(<?([^\s)>]{1,2000})>?(?:\s+"[^"]*")?\)|(\*\*|__)(?=\S)([\s\S]+?\S)\5|(?<![\w*])([*_])(?=[^\s*_])([\s\S]*?[^\s])\7(?![\w*])|<?(https?:\/\/[^\s<>")\]]+[^\s<>")\].,;:!?])>?/;
+// What is between two marks has a bound: else a text of marks that nothing ends,
+// which anybody may upload, would be read to its end once for each of them.
+const inlines = /(`{1,8})([\s\S]{1,500}?)\1|!?\[([^\]\n]{0,500})\]\(<?([^\s)>]{1,2000})>?(?:\s+"[^"]*")?\)|(\*\*|__)(?=\S)([\s\S]{0,500}?\S)\5|(?<![\w*])([*_])(?=[^\s*_])([\s\S]{0,500}?[^\s])\7(?![\w*])|<?(https?:\/\/[^\s<>")\]]+[^\s<>")\].,;:!?])>?/;
 
 /**
  * Emphasis, code and links of a line of text.
