@@ -7,7 +7,10 @@ import (
 	"testing"
 
 	"sheaf"
+	"sheaf/internal/chat/chattest"
+	"sheaf/internal/config"
 	"sheaf/internal/graphs"
+	"sheaf/internal/search"
 )
 
 // TestAGraphFollowsItsDocuments: what is searched in it is cited, and what was
@@ -105,5 +108,72 @@ func TestAGraphFollowsItsDocuments(t *testing.T) {
 	}
 	if got := export(); strings.Contains(got, "Acme") {
 		t.Errorf("a deleted document is exported: %s", got)
+	}
+}
+
+// TestAModelReadsTheGraph: a run at the command line has the model read entities
+// and relations, which are shown and searched with pages; a document that goes
+// takes what was said of it along, and nothing is asked twice.
+func TestAModelReadsTheGraph(t *testing.T) {
+	model := chattest.Start(t)
+	model.Reply(func(instruction, text string) string {
+		switch {
+		case strings.HasPrefix(instruction, "You report"):
+			return `{"title": "Irrigation of the valley", "summary": "Reservoirs feed mills.", "rating": 7, "rating_explanation": "water", "findings": [{"summary": "s", "explanation": "e"}]}`
+		case strings.Contains(text, "weir"):
+			return `{"entities": [{"name": "weir", "type": "structure", "description": "A weir of stone."}, {"name": "mill", "type": "structure", "description": "A mill on the brook."}], "relations": [{"source": "weir", "target": "mill", "description": "The weir feeds the mill."}]}`
+		default:
+			return `{"entities": [], "relations": []}`
+		}
+	})
+	s := start(t, func(c *config.Config) { c.Chat.URL, c.Chat.Model = model.URL, chattest.Model })
+	s.post("/v1/datasets", map[string]any{"name": "water"}, nil)
+	first, second := sheaf.NewID(), sheaf.NewID()
+	mustState(t, s.putIn("water", first, "brook.md", "text/markdown", "# Brook\n\nthe weir of stone feeds the mill below.\n"), sheaf.DocSucceeded)
+	mustState(t, s.putIn("water", second, "fields.md", "text/markdown", "# Fields\n\nnothing but grass.\n"), sheaf.DocSucceeded)
+	for _, c := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"--method general --dry-run", 0, "2 documents"},
+		{"--method generall", 2, "general"},
+		{"--method light --depth 2", 2, "cannot go together"},
+		{"--method general -o entity_types=structure --wait", 0, "succeeded"},
+		{"weir", 0, "mill"},
+	} {
+		if o := s.sheaf(append([]string{"dataset", "graph", "water"}, strings.Fields(c.args)...)...); o.code != c.code || !strings.Contains(o.out+o.err, c.says) {
+			t.Errorf("sheaf dataset graph water %s: %d %q %q, want %d and %q", c.args, o.code, o.out, o.err, c.code, c.says)
+		}
+	}
+	asked := len(model.Asked())
+	if asked != 3 { // of two chunks, and one report
+		t.Errorf("the model was asked %d times: %q", asked, model.Asked())
+	}
+	ask := func(mode string) *search.Response {
+		t.Helper()
+		r, err := s.search(t.Context(), "water", map[string]any{"query": "irrigation by a weir", "graph": mode})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	for _, mode := range []string{"local", "global", "mix"} {
+		if r := ask(mode); len(r.Hits) == 0 || r.Hits[0].Document.ID != first || len(r.Hits[0].Chunk.Pages) == 0 || r.Graph == nil {
+			t.Errorf("%s finds %+v", mode, r)
+		}
+	}
+	if r := ask("global"); len(r.Graph.Communities) == 0 || r.Graph.Communities[0].Report == nil || r.Graph.Communities[0].Report.Title != "Irrigation of the valley" {
+		t.Errorf("the report is not told: %+v", r.Graph)
+	}
+	if o := s.sheaf("dataset", "graph", "water", "--method", "general", "-o", "entity_types=structure", "--wait"); o.code != 0 || len(model.Asked()) != asked {
+		t.Errorf("again: %d %q %q, asked %d times", o.code, o.out, o.err, len(model.Asked())-asked)
+	}
+	s.request("DELETE", "/v1/datasets/water/documents/"+first, "")
+	if r := ask("global"); len(r.Hits) != 0 || len(r.Graph.Communities) != 0 {
+		t.Errorf("of a document that is gone: %+v", r)
+	}
+	if o := s.sheaf("dataset", "graph", "water", "--method", "general", "-o", "entity_types=structure", "--wait"); o.code != 0 || len(model.Asked()) != asked {
+		t.Errorf("after the deletion: %d %q %q, asked %d times", o.code, o.out, o.err, len(model.Asked())-asked)
 	}
 }
