@@ -649,7 +649,10 @@ func (m *flowModel) observe(t *rapid.T, task *sheaf.Task) {
 		if key := now.DocumentID + " " + now.Node + " " + out.Name; !out.Incomplete && !now.Result.Reused {
 			if by := m.made[key]; by != "" && by != now.ID {
 				earlier := m.Task(by)
-				if earlier.Generation == now.Generation || m.Int("SELECT COUNT(*) FROM tasks WHERE id=? AND range_id<>''", by) > 0 && m.Int("SELECT COUNT(*) FROM tasks WHERE id=? AND created_at>?", now.ID, earlier.FinishedAt.UnixMilli()) > 0 {
+				// A version that was asked to be made anew makes all anew, also what the
+				// one before has made since it was asked for.
+				fresh := m.Int("SELECT COUNT(*) FROM tasks WHERE doc_id=? AND gen=? AND kind='plan' AND payload LIKE '%\"fresh\":true%'", now.DocumentID, now.Generation) > 0
+				if earlier.Generation == now.Generation || !fresh && m.Int("SELECT COUNT(*) FROM tasks WHERE id=? AND range_id<>''", by) > 0 && m.Int("SELECT COUNT(*) FROM tasks WHERE id=? AND created_at>?", now.ID, earlier.FinishedAt.UnixMilli()) > 0 {
 					t.Fatalf("the output %s of node %s was made by %s of generation %d and again in generation %d", out.Name, now.Node, by, earlier.Generation, now.Generation)
 				}
 			}
@@ -705,7 +708,7 @@ func (m *flowModel) observeAll(t *rapid.T) {
 		tasks, err := m.Store.GenerationTasks(context.Background(), d.id, m.Doc(d.id).Generation)
 		ok(t, err)
 		for i := range tasks {
-			if _, known := m.ends[tasks[i].ID]; !known && tasks[i].State.Terminal() {
+			if end := m.ends[tasks[i].ID]; (end == "" || end == "dead") && tasks[i].State.Terminal() { // what was dead may have been tried again
 				m.observe(t, &tasks[i])
 			}
 		}
@@ -977,6 +980,7 @@ func passes(n *flow.Node, before map[string]came, read []string, off bool, end s
 // the ends of its nodes say.
 func (m *flowModel) verify(t *rapid.T) {
 	ctx := context.Background()
+	m.observeAll(t) // also what the keeper has ended last
 	for _, d := range m.docs {
 		now := m.Doc(d.id)
 		if m.Int("SELECT COUNT(*) FROM (SELECT 1 AS one FROM tasks WHERE doc_id=? AND kind IN ('dataflow','parse','index') AND state<>'superseded' GROUP BY gen, kind, node, from_unit, to_unit HAVING COUNT(*)>1) x", d.id) > 0 {
@@ -1000,7 +1004,8 @@ func (m *flowModel) verify(t *rapid.T) {
 					ends[task.Range] = map[string]string{}
 				}
 				// A task that ended dead for what it reads has no end of its own.
-				if task.Failure == nil || task.Failure.Code != "dependency_failed" {
+				// One that was tried again and is done keeps what it had failed of.
+				if task.State != sheaf.TaskDead || task.Failure == nil || task.Failure.Code != "dependency_failed" {
 					if ends[task.Range][task.Node] = m.ends[task.ID]; task.State == sheaf.TaskDone && task.Result.Reused {
 						ends[task.Range][task.Node] = "reused"
 					}

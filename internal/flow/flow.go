@@ -241,7 +241,7 @@ type Skip struct {
 }
 
 // Skipped decides which nodes do not run: those whose condition is false of
-// given, and those that only read such. The error is a sentence: of an expression
+// given, those that only read such, and those that only such read. The error is a sentence: of an expression
 // that has no value, or where nothing reaches the index.
 func (f *Flow) Skipped(given map[string]any) (skipped []Skip, err error) {
 	var conditions *Conditions
@@ -277,6 +277,22 @@ func (f *Flow) Skipped(given map[string]any) (skipped []Skip, err error) {
 		}
 		out[n.ID] = true
 		skipped = append(skipped, Skip{n.ID, reason})
+	}
+	// What would be made for these alone is not made: it may cost money, and could
+	// fail for nothing.
+	read := map[string]bool{}
+	for _, n := range slices.Backward(f.Order()) {
+		switch {
+		case out[n.ID]:
+			continue
+		case n.Kind != "index" && !Writes(n.Kind) && !read[n.ID]:
+			out[n.ID] = true
+			skipped = append(skipped, Skip{n.ID, "all that reads it was skipped"})
+			continue
+		}
+		for _, id := range n.From {
+			read[id] = true
+		}
 	}
 	return skipped, nil
 }

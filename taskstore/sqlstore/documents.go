@@ -333,15 +333,16 @@ func (s *documents) DeletedDocuments(ctx context.Context, ids []string) ([]strin
 }
 
 // ReusableRanges finds done range results of the tenant by reuse key. At most
-// one per key: one of document prefer if there is such a one. Ranges that went
-// to the garbage have lost their reuse key.
+// one per key: one of document prefer if there is such a one, and none that a node
+// has left from inputs that were not whole. Ranges that went to the garbage have
+// lost their reuse key.
 func (s *documents) ReusableRanges(ctx context.Context, tenantID, prefer string, keys []string) (map[string]taskstore.ReusableRange, error) {
 	found := make(map[string]taskstore.ReusableRange)
 	keys = slices.DeleteFunc(sortedUnique(keys), func(k string) bool { return k == "" })
 	for batch := range chunks(keys) {
 		best, err := all[struct{ Own, Newest string }](s.read(ctx), `SELECT COALESCE(MAX(CASE WHEN t.doc_id=? THEN t.id END), '') AS own, MAX(t.id) AS newest
 			FROM tasks t JOIN documents d ON d.id=t.doc_id
-			WHERE t.tenant_id=? AND t.reuse_key IN ? AND t.state='done' AND t.range_id<>'' AND d.deleted_at=0
+			WHERE t.tenant_id=? AND t.reuse_key IN ? AND t.state='done' AND t.range_id<>'' AND d.deleted_at=0 AND t.result NOT LIKE '%"incomplete":true%'
 			GROUP BY t.reuse_key`, prefer, tenantID, batch)
 		if err != nil {
 			return nil, err

@@ -1151,8 +1151,20 @@ func reusable(f *Fixture) {
 		want(f, "units", got.Range, sheaf.Range{From: 1, To: 12})
 		want(f, "ledger", len(got.Result.Ledger), 1)
 	}
-	f.Exec("UPDATE documents SET deleted_at=1 WHERE id=?", d2.ID)
-	found, err := f.Store.ReusableRanges(ctx, "t", d2.ID, keys)
+	// What a node left while one before it failed hides no whole output of that name.
+	d3 := f.Document("t")
+	nodes := f.Plan(d3, Parse(2)...)
+	whole := f.Done(nodes[0].ID)
+	f.Done(nodes[1].ID)
+	f.Exec("UPDATE tasks SET reuse_key='key-0', result=? WHERE id=?", `{"output":{"name":"key-0","incomplete":true}}`, nodes[1].ID)
+	if nodes[1].ID < nodes[0].ID {
+		f.T.Fatal("the second task is older than the first")
+	}
+	found, err := f.Store.ReusableRanges(ctx, "t", d3.ID, keys)
+	f.OK(err)
+	want(f, "the whole output", found["key-0"].Result.RangeID, whole.RangeID)
+	f.Exec("UPDATE documents SET deleted_at=1 WHERE id IN (?,?)", d2.ID, d3.ID)
+	found, err = f.Store.ReusableRanges(ctx, "t", d2.ID, keys)
 	f.OK(err)
 	want(f, "range of a document that is left", found["key-0"].Result.RangeID, r1.RangeID)
 	found, err = f.Store.ReusableRanges(ctx, "t", "", nil)
