@@ -10,6 +10,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"sheaf"
+	"sheaf/internal/config"
 )
 
 // The reader leads through a document: outline and thumbnails, views of its
@@ -136,19 +137,27 @@ func TestReader(t *testing.T) {
 
 // What is done of a document that is read for the first time can be read.
 func TestFinishedRangesAreRead(t *testing.T) {
-	s := start(t, nil)
+	s := start(t, func(c *config.Config) { c.Executor.Workers = 1 }) // a range after the other
 	b := openBrowser(t, s)
 	s.newDataset("live", true)
 	special := map[int]string{}
-	for i := 13; i <= 36; i++ {
+	for i := 13; i <= 60; i++ {
 		special[i] = fmt.Sprintf("SLOW subject%d", i)
 	}
-	answer, err := s.submitAnswer(t.Context(), "live", []source{text("slow.trial", trialPages(36, special))}, nil, "")
+	answer, err := s.submitAnswer(t.Context(), "live", []source{text("slow.trial", trialPages(60, special))}, nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}
+	doc := "/v1/datasets/live/documents/" + answer.Documents[0].ID
+	waitFor(t, "the first range", func() bool {
+		var d sheaf.Document
+		s.get(doc, &d)
+		return d.Progress > 0
+	})
+	s.post("/v1/datasets/live:pause", nil, nil) // what is left stays, however slow the browser is
 	b.open("/datasets/live/documents/" + answer.Documents[0].ID)
 	b.wait("the text of a range while others are being read", `document.querySelector(".reader-body > .page-note")?.textContent.startsWith("Being read") && document.querySelector(".reader li.chunk") && !document.querySelector(".head .badge").textContent.includes("Succeeded")`)
+	s.post("/v1/datasets/live:resume", nil, nil)
 	s.ended(answer.Job.ID)
 	b.wait("the whole document", `document.querySelector(".head .badge").textContent === "Succeeded" && document.querySelector(".reader li.chunk") && ![...document.querySelectorAll(".page-note")].some(e => e.textContent.startsWith("Being read"))`)
 	b.noErrors()
