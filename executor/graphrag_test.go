@@ -2,7 +2,6 @@ package executor_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -171,16 +170,7 @@ func TestGraphIsIncremental(t *testing.T) {
 func TestGraphIsCutOffAnywhere(t *testing.T) {
 	f := newGraphs(t, families(3, 3)...)
 	r := f.start(config(`{"method": "general"}`))
-	cuts := 0
-	for n := 0; ; n = (n + 3) % 37 {
-		err := f.attempt(t.Context(), r, &cutting{RunStore: f.Store, left: n})
-		if err == nil {
-			break
-		}
-		if cuts++; !errors.Is(err, errCut) || cuts > 300 {
-			t.Fatalf("after %d cuts: %v", cuts, err)
-		}
-	}
+	cuts := f.cutOff(r)
 	got := f.read(r.ID)
 	if twice := f.twice(); len(twice) > 0 || cuts < 5 || len(f.model.Asked()) != 12 {
 		t.Errorf("after %d cuts %d questions, asked more than once: %q", cuts, len(f.model.Asked()), twice)

@@ -244,22 +244,28 @@ func TestSummariesAreIncremental(t *testing.T) {
 	}
 }
 
+// cutOff attempts a run, each time cut off at another statement, until it ends, and
+// counts the cuts.
+func (f *trees) cutOff(r *taskstore.DatasetRun) (cuts int) {
+	f.T.Helper()
+	for n := 0; ; n = (n + 3) % 37 {
+		err := f.attempt(f.T.Context(), r, &cutting{RunStore: f.Store, left: n})
+		if err == nil {
+			return cuts
+		}
+		if cuts++; !errors.Is(err, errCut) || cuts > 300 {
+			f.T.Fatalf("after %d cuts: %v", cuts, err)
+		}
+	}
+}
+
 // Wherever a run ends, nothing is paid for twice, and all of it is there in the
 // end.
 func TestRaptorIsCutOffAnywhere(t *testing.T) {
 	f := newTrees(t, birds(3, 6)...)
 	f.asks = true
 	r := f.start(config(`{"scope": "dataset"}`))
-	cuts := 0
-	for n := 0; ; n = (n + 3) % 37 {
-		err := f.attempt(t.Context(), r, &cutting{RunStore: f.Store, left: n})
-		if err == nil {
-			break
-		}
-		if cuts++; !errors.Is(err, errCut) || cuts > 300 {
-			t.Fatalf("after %d cuts: %v", cuts, err)
-		}
-	}
+	cuts := f.cutOff(r)
 	if twice := f.twice(); len(twice) > 0 || cuts < 5 {
 		t.Errorf("after %d cuts asked more than once: %q", cuts, twice)
 	}

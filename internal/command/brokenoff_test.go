@@ -218,17 +218,17 @@ func (s *service) hangsUp(method, path, media, body string, begun func() bool) e
 		}
 		answered <- fmt.Errorf("it was answered: %s %.300s", resp.Status, b)
 	}()
-	var err2 error
+	var early error
 	waitFor(s.t, method+" "+path+" to begin", func() bool {
 		select {
-		case err2 = <-answered:
+		case early = <-answered:
 			return true
 		default:
 			return begun()
 		}
 	})
-	if err2 != nil {
-		return err2
+	if early != nil {
+		return early
 	}
 	hangUp()
 	return <-answered
