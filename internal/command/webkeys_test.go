@@ -51,8 +51,12 @@ func TestKeysOfTheKeyboard(t *testing.T) {
 		b.shoot(filepath.Join(dir, "keys.png"))
 	}
 	b.press("Turn keys off")
-	b.press("Close")
-	b.wait("the list to go", `!document.querySelector("dialog")`)
+	closeList := func() {
+		t.Helper()
+		b.press("Close")
+		b.wait("the list to go", `!document.querySelector("dialog")`)
+	}
+	closeList()
 	b.keys("gj")
 	b.keys("?")
 	if at := eval[string](b, `location.pathname + document.querySelectorAll("dialog").length`); at != "/datasets/default0" {
@@ -60,7 +64,7 @@ func TestKeysOfTheKeyboard(t *testing.T) {
 	}
 	b.press("Keyboard")
 	b.press("Turn keys on")
-	b.press("Close")
+	closeList()
 	b.keys("/")
 	b.wait("the search", `document.activeElement.id === "q"`)
 	b.run(evaluate(`document.querySelector("#q").value = ""`)) // the driver types the key, too

@@ -8,7 +8,7 @@ const switchedOff = "sheaf-keys-off";
 /** Whether a key means what this page says, and is not typed into something. @param {KeyboardEvent} e */
 export function ours(e) {
   if (localStorage.getItem(switchedOff) || e.ctrlKey || e.metaKey || e.altKey || e.isComposing || e.defaultPrevented) return false;
-  return !(e.target instanceof Element && e.target.closest("input:not([type=checkbox]),textarea,select,dialog,[contenteditable]"));
+  return !(e.target instanceof Element && e.target.closest("input:not([type=checkbox]),textarea,select,dialog[open],[contenteditable]"));
 }
 
 /** @type {Record<string, [string, () => string]>} */
