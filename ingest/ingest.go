@@ -515,9 +515,9 @@ func gather(ctx context.Context, pages documentPages) (docs []sheaf.Document, er
 	return docs, err
 }
 
-// jobDocuments reads the documents of a job.
-func (s *Service) jobDocuments(ctx context.Context, tenantID, jobID string) ([]sheaf.Document, error) {
-	return gather(ctx, s.ofJob(tenantID, jobID))
+// these are documents that were read already.
+func these(docs []sheaf.Document) documentPages {
+	return func(_ context.Context, each func([]sheaf.Document) error) error { return each(docs) }
 }
 
 // RetryDocuments is Retry for chosen documents of a dataset.

@@ -466,41 +466,56 @@ func (s *Service) charge(cost int, f *Forecast) *PriceAnswer {
 }
 
 // previewAll plans the first of the documents that the decision accepts.
-func (s *Service) previewAll(ctx context.Context, tenantID string, docs []sheaf.Document, decide decision) ([]PlanPreview, *Forecast, error) {
+func (s *Service) previewAll(ctx context.Context, tenantID string, docs documentPages, decide decision) ([]PlanPreview, *Forecast, error) {
 	known := measures{}
 	var plans []PlanPreview
-	total := 0
-	for i := range docs {
-		d := &docs[i]
-		config, ask, ok := decide(d)
-		if !ok {
-			continue
+	total, skipped := 0, 0
+	if err := docs(ctx, func(some []sheaf.Document) error {
+		for i := range some {
+			config, ask, ok := decide(&some[i])
+			if !ok {
+				skipped++
+				continue
+			}
+			if total++; total > mostPlanned {
+				continue
+			}
+			p, err := s.previewOne(ctx, tenantID, &some[i], config, ask, known)
+			if err != nil {
+				return err
+			}
+			plans = append(plans, *p)
 		}
-		if total++; total > mostPlanned {
-			continue
-		}
-		found, err := s.findType(ctx, d, config)
-		if err != nil {
-			return nil, nil, err
-		}
-		d.MediaType = cmp.Or(found, d.MediaType)
-		if err := s.CheckConfig(config, d.MediaType); err != nil {
-			return nil, nil, err
-		}
-		if err := s.CheckNamed(ctx, tenantID, config); err != nil {
-			return nil, nil, err
-		}
-		p, err := s.preview(ctx, d, config, ask, known)
-		if err != nil {
-			p = &PlanPreview{DocumentID: d.ID, Name: d.Name, MediaType: d.MediaType, Ranges: []PlannedRange{}, Failure: sheaf.AsFailure(err, "plan")}
-		}
-		plans = append(plans, *p)
+		return nil
+	}); err != nil {
+		return nil, nil, err
 	}
 	f, err := s.forecast(ctx, tenantID, plans, total)
 	if f != nil {
-		f.Skipped = len(docs) - total
+		f.Skipped = skipped
 	}
 	return plans, f, err
+}
+
+// previewOne plans a document whose settings hold for its type. A document that
+// cannot be planned is a preview with its failure.
+func (s *Service) previewOne(ctx context.Context, tenantID string, d *sheaf.Document, config sheaf.ParseConfig, ask taskstore.PlanPayload, known measures) (*PlanPreview, error) {
+	found, err := s.findType(ctx, d, config)
+	if err != nil {
+		return nil, err
+	}
+	d.MediaType = cmp.Or(found, d.MediaType)
+	if err := s.CheckConfig(config, d.MediaType); err != nil {
+		return nil, err
+	}
+	if err := s.CheckNamed(ctx, tenantID, config); err != nil {
+		return nil, err
+	}
+	p, err := s.preview(ctx, d, config, ask, known)
+	if err != nil {
+		p = &PlanPreview{DocumentID: d.ID, Name: d.Name, MediaType: d.MediaType, Ranges: []PlannedRange{}, Failure: sheaf.AsFailure(err, "plan")}
+	}
+	return p, nil
 }
 
 // DryRunStaged previews files that are not documents yet.
@@ -509,7 +524,7 @@ func (s *Service) DryRunStaged(ctx context.Context, dataset *sheaf.Dataset, stag
 	for i, st := range staged {
 		docs[i] = st.Document
 	}
-	plans, f, err := s.previewAll(ctx, dataset.TenantID, docs, ReparseRequest{}.decision(dataset))
+	plans, f, err := s.previewAll(ctx, dataset.TenantID, these(docs), ReparseRequest{}.decision(dataset))
 	for i := range plans {
 		plans[i].DocumentID = "" // it will have another
 	}
@@ -518,11 +533,7 @@ func (s *Service) DryRunStaged(ctx context.Context, dataset *sheaf.Dataset, stag
 
 // DryRunReparse previews a re-parse.
 func (s *Service) DryRunReparse(ctx context.Context, dataset *sheaf.Dataset, r ReparseRequest) ([]PlanPreview, *Forecast, error) {
-	docs, err := s.selectDocuments(ctx, dataset, r.Filter)
-	if err != nil {
-		return nil, nil, err
-	}
-	return s.previewAll(ctx, dataset.TenantID, docs, r.decision(dataset))
+	return s.previewAll(ctx, dataset.TenantID, s.selected(dataset, r.Filter), r.decision(dataset))
 }
 
 // DryRunRetry previews a retry, of some units if only names any.
@@ -532,17 +543,13 @@ func (s *Service) DryRunRetry(ctx context.Context, dataset *sheaf.Dataset, filte
 		if err != nil {
 			return nil, nil, err
 		}
-		return s.previewAll(ctx, dataset.TenantID, docs, decide)
+		return s.previewAll(ctx, dataset.TenantID, these(docs), decide)
 	}
 	decide, err := retryOf(scope)
 	if err != nil {
 		return nil, nil, err
 	}
-	docs, err := s.selectDocuments(ctx, dataset, filter)
-	if err != nil {
-		return nil, nil, err
-	}
-	return s.previewAll(ctx, dataset.TenantID, docs, decide)
+	return s.previewAll(ctx, dataset.TenantID, s.selected(dataset, filter), decide)
 }
 
 // DryRunRetryJob previews a retry of what a job made.
@@ -551,11 +558,7 @@ func (s *Service) DryRunRetryJob(ctx context.Context, tenantID, jobID string, sc
 	if err != nil {
 		return nil, nil, err
 	}
-	docs, err := s.jobDocuments(ctx, tenantID, jobID)
-	if err != nil {
-		return nil, nil, err
-	}
-	return s.previewAll(ctx, tenantID, docs, decide)
+	return s.previewAll(ctx, tenantID, s.ofJob(tenantID, jobID), decide)
 }
 
 // DryRunCancel says what a cancel would stop.
@@ -564,27 +567,32 @@ func (s *Service) DryRunCancel(ctx context.Context, dataset *sheaf.Dataset, filt
 	if err != nil {
 		return nil, err
 	}
-	return s.stopped(ctx, dataset.TenantID, docs, func(d *sheaf.Document) bool { return !d.State.Terminal() })
+	return s.stopped(ctx, dataset.TenantID, these(docs), func(d *sheaf.Document) bool { return !d.State.Terminal() })
 }
 
-// DryRunCancelJob says what CancelJob would stop.
+// DryRunCancelJob says what CancelJob would stop, however many documents the
+// job has.
 func (s *Service) DryRunCancelJob(ctx context.Context, tenantID, jobID string) (*Forecast, error) {
-	docs, err := s.jobDocuments(ctx, tenantID, jobID)
-	if err != nil {
-		return nil, err
-	}
-	return s.stopped(ctx, tenantID, docs, func(d *sheaf.Document) bool { return stopsWith(d, jobID) })
+	return s.stopped(ctx, tenantID, s.ofJob(tenantID, jobID), func(d *sheaf.Document) bool { return stopsWith(d, jobID) })
 }
 
-func (s *Service) stopped(ctx context.Context, tenantID string, docs []sheaf.Document, stops func(*sheaf.Document) bool) (*Forecast, error) {
-	var ids []string
-	for i := range docs {
-		if stops(&docs[i]) {
-			ids = append(ids, docs[i].ID)
+func (s *Service) stopped(ctx context.Context, tenantID string, docs documentPages, stops func(*sheaf.Document) bool) (*Forecast, error) {
+	out := &Forecast{Stopped: &StoppedTasks{}}
+	err := docs(ctx, func(some []sheaf.Document) error {
+		var ids []string
+		for i := range some {
+			if stops(&some[i]) {
+				ids = append(ids, some[i].ID)
+			}
 		}
-	}
-	queued, running, err := s.Catalog.OpenTasks(ctx, tenantID, ids)
-	return &Forecast{Documents: len(ids), Skipped: len(docs) - len(ids), Stopped: &StoppedTasks{Queued: queued, Running: running}}, err
+		queued, running, err := s.Catalog.OpenTasks(ctx, tenantID, ids)
+		out.Documents += len(ids)
+		out.Skipped += len(some) - len(ids)
+		out.Stopped.Queued += queued
+		out.Stopped.Running += running
+		return err
+	})
+	return out, err
 }
 
 // DryRunDelete says what a delete would remove.

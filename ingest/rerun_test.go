@@ -107,3 +107,29 @@ func TestRetryOfALargeJobIsWhole(t *testing.T) {
 		}
 	}
 }
+
+func (l *large) OpenTasks(_ context.Context, _ string, ids []string) (queued, running int, err error) {
+	return 2 * len(ids), len(ids), nil
+}
+
+// What a cancel of a large job would stop is counted whole, and a slice of its
+// documents is held at a time.
+func TestDryRunOfACancelIsWhole(t *testing.T) {
+	defer func(n int) { rerunSlice = n }(rerunSlice)
+	rerunSlice = 10
+	l := &large{}
+	for i := range 95 {
+		state := sheaf.DocRunning
+		if i%5 == 0 {
+			state = sheaf.DocSucceeded
+		}
+		l.docs = append(l.docs, sheaf.Document{ID: fmt.Sprint(i), JobID: "old", State: state})
+	}
+	f, err := (&Service{Catalog: l}).DryRunCancelJob(t.Context(), "t", "old")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Documents != 76 || f.Skipped != 19 || f.Stopped.Queued != 152 || f.Stopped.Running != 76 || l.atOnce > 10 {
+		t.Errorf("a cancel would stop %+v %+v; %d documents were read at once", f, f.Stopped, l.atOnce)
+	}
+}
