@@ -622,7 +622,7 @@ func testSides(t *testing.T, s *service, b *browser) {
 		t.Errorf("the original begins with %q", got)
 	}
 	b.press("Settings")
-	b.sees(".settings dt", "Most tokens in a chunk")
+	b.sees(".settings dt", "Max tokens per chunk")
 	b.sees(".settings dd", "512")
 	b.wait("the Parquet files", `document.querySelector(".files button")`)
 	if got := eval[string](b, fmt.Sprintf(follow, `b => b.matches(".files button")`)); got != "PAR1" {
@@ -850,6 +850,11 @@ func testManyRows(t *testing.T, s *service, b *browser) {
 		t.Errorf("the first view takes %d bytes", size)
 	}
 	b.sees(".sum", "10,000 documents")
+	// The newest stand on top, in the order of the API, before and after the page follows what happens.
+	const newest = `(() => { const names = [...document.querySelectorAll(".docs tr[data-id] a.cut")].map(a => a.textContent); return names.length > 9 && names.every((n, i) => n === "document " + String(9999 - i).padStart(5, "0") + ".pdf"); })()`
+	b.wait("the newest on top", newest)
+	b.wait("the page to catch up", `document.querySelector("#line").dataset.state === "live" && performance.getEntriesByType("resource").some(e => e.name.includes("limit=100") && e.responseEnd)`)
+	b.wait("the newest on top, with the stream open", newest)
 	// All the way down, a screen at a time: the table never holds many rows.
 	most := eval[int](b, `(async () => {
 		const s = document.querySelector(".scroller");

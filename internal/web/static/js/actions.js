@@ -4,6 +4,7 @@ import { datasetPath, send } from "./api.js";
 import { dialog } from "./dialog.js";
 import { announce, draw, el, name, trouble } from "./dom.js";
 import { bytes, duration, money, number, plural } from "./format.js";
+import { setting, spoken } from "./names.js";
 import { terminal } from "./parts.js";
 
 /** @typedef {import("./types.js").Doc} Doc */
@@ -74,7 +75,7 @@ function forecast(f, plans) {
       line("Chunks", expected(f.chunks)), line("Tokens", f.tokens.count === null ? "not known yet" : `${f.tokens.estimated ? "about " : ""}${number(f.tokens.count)}`),
       line("Time", p50 === null ? "not known yet: no speed has been measured" : p90 === 0 ? "at once: nothing has to be done" : a === b ? `about ${a}, at the measured speed` : `${a} to ${b}, at the measured speed`),
       f.price ? line("Price", `${f.price.estimated ? "about " : ""}${money(f.price.amount, f.price.currency)}`) : null),
-    skipped, bad ? el("p", { class: "warn" }, `${plural(f.unplanned, "document")} cannot be planned: ${bad.failure?.message}`) : null);
+    skipped, bad ? el("p", { class: "warn" }, `${plural(f.unplanned, "document")} cannot be planned: ${spoken(bad.failure?.message || "")}`) : null);
 }
 
 /**

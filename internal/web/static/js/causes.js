@@ -1,6 +1,7 @@
 // @ts-check
 /** Causes of failures, as people tell them apart, and the one cure that helps each. */
 import { plural } from "./format.js";
+import { spoken } from "./names.js";
 
 /** @typedef {import("./types.js").Issue} Issue */
 
@@ -11,7 +12,7 @@ const files = (/** @type {number} */ n, /** @type {string} */ one, /** @type {st
 
 /** Causes in the order in which they are shown: first what a person can cure at once. @type {Cause[]} */
 const causes = [
-  { key: "locked", short: "Locked", one: "Parse it again with its password in the settings.", title: (n) => files(n, "is locked with a password", "are locked with a password"), cure: "Enter the password that opens them. One try is made for all of them; those of another password stay here.", act: "password" },
+  { key: "locked", short: "Locked", one: "Enter its password, or upload a copy without one.", title: (n) => files(n, "is locked with a password", "are locked with a password"), cure: "Enter the password that opens them. One try is made for all of them; those of another password stay here.", act: "password" },
   { key: "part", short: "Missing part", one: "When it is installed where the executors run, retry.", title: (n) => files(n, "needs a part that is not installed", "need a part that is not installed"), cure: "Install it where the executors run, then retry.", act: "retry" },
   { key: "ocr", short: "Needs OCR", one: "Install tesseract (the packages tesseract-ocr and those of your languages) where the executors run, then retry.", title: (n) => files(n, "is a scan without text", "are scans without text"), cure: "Install tesseract (the packages tesseract-ocr and those of your languages) where the executors run, then retry.", act: "retry" },
   { key: "wait", short: "Out of reach", one: "Operations shows whether it answers again. Then retry.", title: (n) => files(n, "met something that was full or did not answer", "met something that was full or did not answer"), cure: "Operations shows whether it answers again. Then retry: nothing that was read is read twice.", act: "retry" },
@@ -41,7 +42,7 @@ export const causeOf = (f) => byKey[codes.find(([re]) => re.test(f.code || ""))?
  * What to do about one failure; "" where its own words say that.
  * @param {{code?: string, category?: string, message?: string}} f
  */
-export const cure = (f) => (f.message?.includes(";") ? "" : f.category === "canceled" ? "Retry it if it is wanted after all." : causeOf(f).one);
+export const cure = (f) => (f.message && spoken(f.message).includes(";") ? "" : f.category === "canceled" ? "Retry it if it is wanted after all." : causeOf(f).one);
 
 /** @typedef {{cause: Cause, codes: string[], documents: number, issues: Issue[]}} Group */
 

@@ -1,6 +1,8 @@
 // @ts-check
 /** Building the page. Text only ever goes in as text nodes: a name that looks like HTML stays a name. */
 
+import { spoken } from "./names.js";
+
 /** @typedef {Node|string|number|null|undefined|false} Child */
 /** @typedef {Child|Child[]|Child[][]} Children */
 
@@ -117,7 +119,7 @@ export const empty = (title, ...rest) => el("div", { class: "empty" }, el("p", {
 
 /** A trouble that the reader should see, with its cure if it is known. @param {unknown} err @param {() => void} [again] */
 export function trouble(err, again) {
-  const text = err instanceof Error ? err.message : String(err);
+  const text = spoken(err instanceof Error ? err.message : String(err));
   return el("div", { class: "trouble", role: "alert" }, icon("warn"), el("p", {}, text), again ? button("Try again", again) : null);
 }
 

@@ -6,6 +6,7 @@ import { grouped } from "./causes.js";
 import { announce, button, draw, el, name, trouble } from "./dom.js";
 import { number, plural } from "./format.js";
 import { deleteLater } from "./later.js";
+import { spoken } from "./names.js";
 
 /** @typedef {import("./types.js").Issue} Issue */
 /** @typedef {import("./causes.js").Group} Group */
@@ -44,8 +45,8 @@ export function issueBox({ ds, show, done }) {
     };
     return el("li", {}, el("div", { class: "issue-text" },
       el("details", {}, el("summary", { title: "Examples" }, el("strong", {}, g.cause.title(g.documents)), partly && failed ? el("span", { class: "muted" }, `, ${number(partly)} of them in part`) : partly ? el("span", { class: "muted" }, ", in part") : null),
-        el("ul", {}, g.issues.map((i) => el("li", {}, el("a", { href: `/datasets/${encodeURIComponent(ds)}/documents/${i.document_id}?tab=problems` }, name(i.document)), ": ", i.sample.message, " ", el("code", {}, i.code))))),
-      el("p", {}, g.cause.key === "part" && g.issues.length === 1 ? g.issues[0].sample.message : g.cause.cure)),
+        el("ul", {}, g.issues.map((i) => el("li", {}, el("a", { href: `/datasets/${encodeURIComponent(ds)}/documents/${i.document_id}?tab=problems` }, name(i.document)), ": ", spoken(i.sample.message), " ", el("code", {}, i.code))))),
+      el("p", {}, g.cause.key === "part" && g.issues.length === 1 ? spoken(g.issues[0].sample.message) : g.cause.cure)),
     el("div", { class: "tools" }, cures[g.cause.act](), button(`Show ${number(g.documents)}`, () => show(g.codes), { class: "link" })));
   }
 

@@ -15,6 +15,26 @@ const parts = [
   ["failed", "bad", ["failed"]],
 ];
 
+/** How many documents are in each part. @param {(state: string) => number} of */
+const counted = (of) => parts.map(([word, tone, states]) => /** @type {const} */ ([word, tone, states.reduce((n, s) => n + of(s), 0)])).filter(([, , n]) => n);
+
+/** Draws a bar of all documents. @param {Element} bar @param {ReturnType<typeof counted>} counts */
+function drawBar(bar, counts) {
+  bar.setAttribute("aria-label", counts.map(([word, , n]) => `${number(n)} ${word}`).join(", "));
+  draw(bar, counts.map(([word, tone, n]) => {
+    const e = el("span", { class: `cell ${tone}`, title: `${plural(n, "document")} ${word}` });
+    e.style.flexGrow = String(n);
+    return e;
+  }));
+}
+
+/** One bar of the documents of a job that has ended: what failed is not drawn as done. @param {Record<string, number>} by state */
+export function endBar(by) {
+  const bar = el("div", { class: "whole-bar", role: "img" });
+  drawBar(bar, counted((s) => by[s] || 0));
+  return bar;
+}
+
 export function overview() {
   const bar = el("div", { class: "whole-bar", role: "img" }), legend = el("ul", { class: "whole-legend" }), pace = el("p", { class: "muted num", role: "status" });
   const root = el("section", { class: "overview", "aria-label": "Progress of the dataset", hidden: true }, bar, el("div", { class: "whole-line" }, legend, pace));
@@ -26,13 +46,8 @@ export function overview() {
    */
   function update(f, left, paused) {
     root.hidden = !f.documents;
-    const counts = parts.map(([word, tone, states]) => /** @type {const} */ ([word, tone, f.state.filter((s) => states.includes(s.value)).reduce((n, s) => n + s.documents, 0)])).filter(([, , n]) => n);
-    bar.setAttribute("aria-label", counts.map(([word, , n]) => `${number(n)} ${word}`).join(", "));
-    draw(bar, counts.map(([word, tone, n]) => {
-      const e = el("span", { class: `cell ${tone}`, title: `${plural(n, "document")} ${word}` });
-      e.style.flexGrow = String(n);
-      return e;
-    }));
+    const counts = counted((state) => f.state.find((s) => s.value === state)?.documents || 0);
+    drawBar(bar, counts);
     draw(legend, counts.map(([word, tone, n]) => el("li", {}, el("i", { class: `key ${tone}`, "aria-hidden": "true" }), el("span", { class: "num" }, number(n)), ` ${word}`)));
     const open = f.state.filter((s) => !["succeeded", "partially_succeeded", "failed", "canceled"].includes(s.value)).reduce((n, s) => n + s.documents, 0);
     const rate = f.ended_last_minute ? `${plural(f.ended_last_minute, "document")} in the last minute` : "";

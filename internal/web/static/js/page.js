@@ -19,7 +19,7 @@ export function pageImage({ ds, doc, name, page, dpi, boxes, signal, pick, lazy 
   });
   img.addEventListener("error", () => {
     figure.removeAttribute("aria-busy");
-    figure.replaceChildren(el("p", { class: "muted no-image" }, "This page cannot be drawn. Its text is beside it."));
+    figure.replaceChildren(el("p", { class: "muted no-image" }, "This page cannot be drawn."));
   });
   for (const { box, key, label } of boxes) {
     const r = svg("rect", { x: box.x0 - 1, y: box.y0 - 1, width: Math.max(box.x1 - box.x0, 2) + 2, height: Math.max(box.y1 - box.y0, 2) + 2, rx: 1.5, "data-key": key });

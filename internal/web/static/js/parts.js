@@ -2,8 +2,10 @@
 /** Small pieces that several views show. */
 import { el, icon } from "./dom.js";
 import { number, percent, plural, seconds, time } from "./format.js";
+import { spoken } from "./names.js";
 
 export { cure } from "./causes.js";
+export { setting } from "./names.js";
 
 /** @typedef {import("./types.js").Doc} Doc */
 /** @typedef {import("./types.js").Task} Task */
@@ -117,12 +119,21 @@ export function ledgerBar(d) {
 /** How far a document is, in words. @param {Doc} d */
 export function doneText(d) {
   if (d.state === "running" || d.state === "finalizing" || (d.state === "queued" && d.progress > 0)) return percent(d.progress);
-  if (d.ledger.failed) return `${number(d.ledger.failed)} failed`;
+  if (d.ledger.failed && d.state !== "canceled") return `${number(d.ledger.failed)} failed`;
   return "";
 }
 
-/** What a document has failed with, as one line. @param {import("./types.js").Failure} f */
-export const failureLine = (f) => `${f.page && !f.message.startsWith(`Page ${f.page} `) ? `Page ${f.page}: ` : f.range ? `${f.range[0] === f.range[1] ? `Page ${f.range[0]}` : `Pages ${f.range[0]}–${f.range[1]}`}: ` : ""}${f.message}`;
+/** Units of a document, such as "page 3" or "rows 1–40". @param {string} unit @param {number} from @param {number} to */
+export const unitsAt = (unit, from, to) => (from === to ? `${unit} ${number(from)}` : `${unit}s ${number(from)}–${number(to)}`);
+
+/** A sentence on some units, which names them once. @param {string} where @param {string} message */
+export const located = (where, message) => {
+  const said = spoken(message), text = said.toLowerCase().startsWith(`${where} `.toLowerCase()) || !where ? said : `${where}: ${said}`;
+  return text[0].toUpperCase() + text.slice(1);
+};
+
+/** What a document has failed with, as one line. @param {import("./types.js").Failure} f @param {string} [unit] */
+export const failureLine = (f, unit = "page") => located(f.page ? unitsAt(unit, f.page, f.page) : f.range ? unitsAt(unit, f.range[0], f.range[1]) : "", f.message);
 
 /**
  * What a job waits for, as far as it does: "12 tasks of yours ahead", "the
@@ -153,10 +164,3 @@ export function waiting(job) {
   }
   return out;
 }
-
-/** What people call the settings. @type {Record<string, string>} */
-const settings = { chunk_method: "Chunk method", chunk_token_num: "Most tokens in a chunk", delimiter: "Delimiter", overlapped_percent: "Overlap, percent", children_delimiter: "Delimiter of children", html4excel: "Tables as HTML", toc_extraction: "Table of contents",
-  image_context_size: "Text around images, tokens", table_context_size: "Text around tables, tokens", ocr_pictures: "Read text in pictures", auto_keywords: "Keywords per chunk", auto_questions: "Questions per chunk", auto_context: "Place in the document", tag_kb_ids: "Datasets of tags", topn_tags: "Tags per chunk", pii: "Personal data", password: "Password", flow: "Flow", task_page_size: "Pages per task", pages: "Pages", table_rows: "Rows per task", encoding: "Encoding", media_type: "Read as", parser: "Parser" };
-
-/** @param {string} name */
-export const setting = (name) => settings[name] || name;

@@ -13,7 +13,7 @@ import { follow } from "../live.js";
 import { go, note, title } from "../nav.js";
 import { figures, pageImage, pictures } from "../page.js";
 import { causeOf } from "../causes.js";
-import { badge, bar, cells, cure, failureLine, setting, strip, terminal, waiting } from "../parts.js";
+import { badge, bar, cells, cure, failureLine, located, setting, strip, terminal, unitsAt, waiting } from "../parts.js";
 import { asJSON, chunkTools, exportText, finder, highlight, inStep, modes, rail, rendered } from "../reader.js";
 import { chunkText } from "../text.js";
 import { walkOf } from "../walk.js";
@@ -27,6 +27,9 @@ import { waterfall } from "../waterfall.js";
 const tabs = /** @type {const} */ ([["", "Read"], ["problems", "Issues"], ["timeline", "Timeline"], ["versions", "Versions"], ["edits", "Edits"], ["settings", "Settings"]]);
 
 const chunksPerPage = 60;
+
+/** What work is called while it is done. @type {Record<string, string>} */
+const phases = { plan: "planning", parse: "parsing", chunk: "chunking", embed: "embedding", index: "indexing", finalize: "finishing" };
 
 /** @param {import("../types.js").Context} c */
 export async function view({ root, params, query, signal }) {
@@ -101,7 +104,8 @@ export async function view({ root, params, query, signal }) {
     if (d.state === "failed" && d.failure && helps === "password") return [button("Enter the password…", () => act(reparseDialog(params.ds, [d])), { class: "primary" })];
     return [button("Retry what failed…", () => act(retryDocuments(params.ds, [d])), { class: "primary" })];
   }
-  const failedRuns = () => runs.filter((r) => r.status === "failed");
+  /** What was told to stop is no failure. */
+  const failedRuns = () => runs.filter((r) => r.status === "failed" && r.code !== "canceled");
 
   /** The strip and the same in words. */
   function ranged() {
@@ -415,12 +419,12 @@ export async function view({ root, params, query, signal }) {
     // Of the tasks that met a bad unit the last one tells most: it had it alone.
     const bad = failedRuns().map((r) => ({ r, t: tasks.filter((t) => t.range && t.range[0] <= r.from && t.range[1] >= r.to && (t.failure || t.ledger?.some((x) => x.status === "failed"))).sort((a, b) => (a.finished_at || "") < (b.finished_at || "") ? 1 : -1)[0] || null }));
     const warnings = [...d.warnings, ...tasks.flatMap((t) => t.warnings || [])];
-    if (d.failure && !bad.some(({ r }) => r.code === d.failure?.code)) out.append(problem(d.failure, d.failure.message, null));
-    for (const { t, r } of bad) out.append(problem({ code: r.code || "failed", category: t?.failure?.category || "", message: r.message || "This could not be read.", retryable: true, detail: t?.failure?.detail, phase: "parse" }, `${d.unit || "page"} ${r.from === r.to ? r.from : `${r.from}–${r.to}`}: ${r.message || "could not be read"}`, t, r));
-    for (const t of failedTasks()) if (t.failure) out.append(problem(t.failure, `${t.kind}${t.range ? ` of ${t.unit || "pages"} ${t.range.join("–")}` : ""}: ${t.failure.message}`, t));
+    if (d.failure && !bad.some(({ r }) => r.code === d.failure?.code)) out.append(problem(d.failure, failureLine(d.failure, d.unit), null));
+    for (const { t, r } of bad) out.append(problem({ code: r.code || "failed", category: t?.failure?.category || "", message: r.message || "This could not be read.", retryable: true, detail: t?.failure?.detail, phase: "parse" }, located(unitsAt(d.unit || "page", r.from, r.to), r.message || "could not be read"), t, r));
+    for (const t of failedTasks()) if (t.failure) out.append(problem(t.failure, located(t.range ? `${t.kind} of ${unitsAt(t.unit || "page", t.range[0], t.range[1])}` : t.kind, t.failure.message), t));
     // What was left out on purpose is no failure: it stands apart, and closed.
     const well = !out.children.length;
-    if (well) out.append(empty(terminal(d.state) ? "Nothing went wrong" : "Nothing has gone wrong so far", el("p", {}, d.ledger.ok + d.ledger.ocr ? `${plural(d.ledger.ok + d.ledger.ocr + d.ledger.blank, d.unit || "unit")} accounted for.` : "Failures would be listed here.")));
+    if (well) out.append(empty(d.state === "canceled" ? "Canceled: nothing went wrong" : terminal(d.state) ? "Nothing went wrong" : "Nothing has gone wrong so far", el("p", {}, d.ledger.ok + d.ledger.ocr ? `${plural(d.ledger.ok + d.ledger.ocr + d.ledger.blank, d.unit || "unit")} accounted for.` : "Failures would be listed here.")));
     if (warnings.length) out.append(el("details", { class: "notes" }, el("summary", {}, plural(warnings.length, "note"), " of the parser"), el("ul", {}, warnings.slice(0, 200).map((w) => el("li", {}, w.page ? el("a", { href: `?page=${w.page}` }, `${d.unit || "page"} ${w.page}`) : null, w.page ? ": " : "", w.message, " ", el("code", {}, w.code))))));
     return out;
   }
@@ -434,9 +438,9 @@ export async function view({ root, params, query, signal }) {
       return t?.state === "dead" && t.kind !== "plan" ? retryTask(t.id, `the ${t.kind} task`) : retryDocuments(params.ds, [d]);
     };
     return el("article", { class: "problem" },
-      el("h2", {}, icon("cross"), el("span", {}, heading[0].toUpperCase() + heading.slice(1))),
+      el("h2", {}, icon("cross"), el("span", {}, heading)),
       cure(f) ? el("p", {}, cure(f)) : null,
-      el("p", { class: "muted" }, el("code", {}, f.code), `${f.category && f.category !== f.code ? ` · ${f.category.replace(/_/g, " ")}` : ""}${f.phase ? ` · while it ran “${f.phase}”` : ""}${f.attempt ? ` · attempt ${f.attempt}` : ""}`),
+      el("p", { class: "muted" }, el("code", {}, f.code), `${f.category && f.category !== f.code ? ` · ${f.category.replace(/_/g, " ")}` : ""}${f.phase ? ` · during ${phases[f.phase] || f.phase}` : ""}${f.attempt ? ` · attempt ${f.attempt}` : ""}`),
       history,
       el("div", { class: "tools" }, terminal(d.state) && (run || !["password", "delete"].includes(causeOf(f).act)) ? button("Retry just this", () => void justThis().then((done) => done && again()), { class: "primary" }) : null,
         terminal(d.state) && run && alike > 1 ? button(`Retry all ${number(alike)} with this code`, () => void retryDocuments(params.ds, [d], { codes: [f.code], what: `what failed with ${f.code}` }).then((done) => done && again())) : null,

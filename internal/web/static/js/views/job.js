@@ -6,6 +6,7 @@ import { announce, button, draw, el, grid, icon, name } from "../dom.js";
 import { diagnostics, tasksOf } from "../flight.js";
 import { between, bytes, duration, eta, number, percent, plural, time } from "../format.js";
 import { follow, pacer } from "../live.js";
+import { endBar } from "../overview.js";
 import { go, note, title } from "../nav.js";
 import { isWatched, unwatch, watch } from "../notify.js";
 import { badge, bar, cure, failureLine, states, terminal, waiting } from "../parts.js";
@@ -34,6 +35,12 @@ export async function view({ root, params, query, signal }) {
   root.replaceChildren(el("p", { class: "crumbs" }, el("a", { href: "/jobs" }, "Jobs"), icon("next")),
     el("div", { class: "head" }, el("h1", { tabindex: "-1" }, `${kind} of ${plural(job.documents.total, "document")}`), state, tools), facts, progress, stages, wrong, lines, list);
 
+  /** The first row of the stages: a document can fail before any of its pages is read. */
+  function documents() {
+    const { total, by_state: by } = job.documents, done = (by.succeeded || 0) + (by.partially_succeeded || 0);
+    return ["documents", ...[done, total, by.failed || 0].map((n) => number(n)), "", bar(total ? done / total : 0, "Progress of the documents")];
+  }
+
   function show() {
     draw(state, badge(job.state, job.not_before), job.paused ? el("span", { class: "badge off" }, "Paused") : null);
     draw(facts, job.name ? [name(job.name), " · "] : "", job.requester ? `asked for by ${job.requester} · ` : "", job.open_until ? "takes more files · " : "", "started ", time(job.created_at), terminal(job.state) ? ` · took ${duration(between(job.created_at, job.finished_at))}` : "", ` · ${plural(job.usage.pages || 0, "page or row", "pages or rows")} read, ${plural(job.usage.embedded_tokens || 0, "token")} embedded${job.usage.bytes ? `, ${bytes(job.usage.bytes)}` : ""}`,
@@ -53,11 +60,11 @@ export async function view({ root, params, query, signal }) {
         button("Download diagnostics", () => void diagnostics(base, job.id, signal).catch((e) => announce(e.message))));
     }
     const left = job.queue?.eta_seconds;
-    draw(progress, el("div", { class: "progress-line" }, bar(job.progress, "Progress of the job"), el("strong", { class: "num" }, percent(job.progress)),
-      over ? null : el("span", { class: "muted" }, eta(left?.p50, left?.p90)), ...(over ? [] : waiting(job))),
+    draw(progress, over ? endBar(job.documents.by_state) : el("div", { class: "progress-line" }, bar(job.progress, "Progress of the job"), el("strong", { class: "num" }, percent(job.progress)),
+      el("span", { class: "muted" }, eta(left?.p50, left?.p90)), ...waiting(job)),
       el("p", { class: "tally" }, Object.entries(job.documents.by_state).filter(([, n]) => n).map(([s, n]) => el("span", { class: `badge ${states[s]?.[2] || "wait"}` }, icon(states[s]?.[1] || "dot"), `${number(n)} ${(states[s]?.[0] || s).toLowerCase()}`))));
     draw(stages, job.stages?.length ? el("div", {}, el("h2", {}, "Stages"), grid("Stages", [["Stage"], ["Done", "num"], ["Of", "num"], ["Failed", "num"], ["Reused", "num"], ["Progress", "wide"]],
-      job.stages.map((s) => [[s.name, el("span", { class: "muted" }, ` ${s.unit}s`)], ...[s.done, s.total, s.failed, s.reused].map((n) => number(n)), bar(s.total ? (s.done + s.failed) / s.total : over ? 1 : 0, `Progress of ${s.name}`)]))) : null);
+      [documents(), ...job.stages.map((s) => [s.name, ...[s.done, s.total, s.failed, s.reused].map((n) => number(n)), bar(s.total ? s.done / s.total : over && !s.failed ? 1 : 0, `Progress of ${s.name}`)])]), el("p", { class: "muted" }, "Stages count pages; slides, sheets, rows and files count by what they cost beside a page.")) : null);
   }
 
   async function showErrors() {
