@@ -96,6 +96,7 @@ var properties = []property{
 	{"SearchRequest", "datasets", "names or ids; empty: all", "", false},
 	{"SearchRequest", "explain", "say why each hit stands where it stands", "", false},
 	{"SearchRequest", "group_by", "document: the best hits of each document stand together", "", false},
+	{"SearchRequest", "group_size", "most hits of each group, with group_by", "", false},
 	{"SearchRequest", "limit", "most hits", "", false},
 	{"SearchRequest", "threshold", "hits below this score are left out", "", false},
 	{"SearchRequest", "vector_weight", "of meaning beside words, 0–1", "", false},

@@ -159,7 +159,7 @@ func (s *Searcher) searchGraph(ctx context.Context, tenantID string, r Request, 
 			h.Explanation = append(h.Explanation, Part{"graph", h.Scores.Graph, h.Scores.Graph})
 		}
 	}
-	seen := map[string]bool{}
+	seen := map[string]int{}
 	answer.Hits = slices.DeleteFunc(answer.Hits, func(h Hit) bool {
 		if r.Threshold != nil && h.Score < *r.Threshold {
 			return true
@@ -171,9 +171,8 @@ func (s *Searcher) searchGraph(ctx context.Context, tenantID string, r Request, 
 		if r.GroupBy == GroupByPage && len(h.Chunk.Pages) > 0 {
 			group += fmt.Sprint("/", h.Chunk.Pages[0])
 		}
-		again := seen[group]
-		seen[group] = true
-		return again
+		seen[group]++
+		return seen[group] > max(r.GroupSize, 1)
 	})
 	answer.Hits = answer.Hits[:min(len(answer.Hits), r.Limit)]
 	answer.TookMS = math.Round(time.Since(started).Seconds()*1e5) / 100

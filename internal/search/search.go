@@ -41,7 +41,7 @@ const (
 	Vector Mode = "vector"
 )
 
-// GroupBy keeps the best hit of each group.
+// GroupBy keeps the best hits of each group, as many as GroupSize says.
 type GroupBy string
 
 const (
@@ -61,6 +61,7 @@ type Request struct {
 	Highlight    bool     `json:"highlight,omitempty"`
 	Explain      bool     `json:"explain,omitempty"` // say what each score is made of
 	GroupBy      GroupBy  `json:"group_by,omitempty" enum:"document,page"`
+	GroupSize    int      `json:"group_size,omitempty"` // 1–100 best hits of each group, 0 means 1
 	// Kinds are what is searched, text and summary. nil is both, with at most a
 	// third of the hits summaries.
 	Kinds List `json:"kinds,omitempty" enum:"text,summary" doc:"what is searched: text, summary, or both. Absent: both, and at most a third of the hits are summaries"`
@@ -225,6 +226,7 @@ type Document struct {
 const (
 	defaultLimit  = 10
 	maxLimit      = 1000
+	maxGroupSize  = 100
 	maxQueryBytes = 16 << 10
 	embedTimeout  = 5 * time.Second // then a hybrid search goes on without the vector side
 )
@@ -467,6 +469,12 @@ func (r *Request) check() error {
 	default:
 		return invalid("group_by is %q: it must be document or page", r.GroupBy)
 	}
+	if r.GroupSize < 0 || r.GroupSize > maxGroupSize {
+		return invalid("group_size is %d: it must be 1 to %d", r.GroupSize, maxGroupSize)
+	}
+	if r.GroupSize != 0 && r.GroupBy == "" {
+		return invalid("group_size does nothing without group_by: name document or page, or leave it out")
+	}
 	if r.VectorWeight != nil && r.Mode != Hybrid {
 		return invalid("vector_weight weighs the two sides of mode hybrid and does nothing in mode %s: leave it out", r.Mode)
 	}
@@ -545,7 +553,7 @@ func byTags(hits []Hit, tags []sheaf.Tag) []Hit {
 	return hits
 }
 
-// hits fuses what may be seen, best first, one per group.
+// hits fuses what may be seen, best first, up to GroupSize per group.
 func hits(c index.Candidates, visible map[string]taskstore.VisibleRange, fusion index.Fusion, r *Request) []Hit {
 	// Before fusion: the scores are relative to the best that is returned.
 	hidden := func(h index.Hit) bool {
@@ -558,7 +566,7 @@ func hits(c index.Candidates, visible map[string]taskstore.VisibleRange, fusion 
 		document string
 		page     int
 	}
-	seen := make(map[group]bool)
+	seen := make(map[group]int)
 	out := []Hit{}
 	for _, f := range r.fewSummaries(rank(c, visible, fusion, r)) {
 		v := visible[f.Chunk.RangeID]
@@ -567,10 +575,10 @@ func hits(c index.Candidates, visible map[string]taskstore.VisibleRange, fusion 
 			if r.GroupBy == GroupByPage && len(f.Chunk.Pages) > 0 {
 				g.page = f.Chunk.Pages[0]
 			}
-			if seen[g] {
+			if seen[g] >= max(r.GroupSize, 1) {
 				continue
 			}
-			seen[g] = true
+			seen[g]++
 		}
 		h := Hit{
 			Explanation: f.parts,

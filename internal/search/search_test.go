@@ -241,6 +241,11 @@ func TestGroupsKeepTheirBest(t *testing.T) {
 	if n := len(ask(t, s, search.Request{Query: "valve pressure", GroupBy: search.GroupByPage}).Hits); n != 3 {
 		t.Errorf("%d pages", n)
 	}
+	got = documents(ask(t, s, search.Request{Query: "valve pressure", GroupBy: search.GroupByDocument, GroupSize: 3}))
+	slices.Sort(got)
+	if !slices.Equal(got, []string{"long", "long", "long", "short"}) {
+		t.Errorf("three hits of each document: %v", got)
+	}
 }
 
 func TestThresholdLimitAndWeight(t *testing.T) {
@@ -278,6 +283,8 @@ func TestBadRequestsAreRefused(t *testing.T) {
 		"negative":      {Query: "x", Limit: -1},
 		"mode":          {Query: "x", Mode: "magic"},
 		"group":         {Query: "x", GroupBy: "colour"},
+		"group size":    {Query: "x", GroupBy: "page", GroupSize: 101},
+		"size alone":    {Query: "x", GroupSize: 3},
 		"weight":        {Query: "x", VectorWeight: &much},
 		"threshold":     {Query: "x", Threshold: &little},
 		"pages":         {Query: "x", Filter: search.Filter{Pages: search.Pages{From: 5, To: 2}}},

@@ -1,4 +1,7 @@
 // @ts-check
+import { key } from "./api.js";
+import { button, el } from "./dom.js";
+
 /** Copying, also where the browser has no clipboard: it has one on pages of https and of this machine only. */
 
 /**
@@ -39,4 +42,19 @@ export async function copyBy(button, text, shown) {
   const said = document.getElementById("announce");
   if (said) said.textContent = done ? "Copied" : shown ? "The browser does not allow copying; the text is selected" : "The browser does not allow copying";
   setTimeout(() => (button.textContent = label), 2000);
+}
+
+/** Text that a shell takes as one word. @param {string} s */
+export const quoted = (s) => (/^[\w./:=@%+-]+$/.test(s) ? s : `'${s.replaceAll("'", `'\\''`)}'`);
+
+/** How a command says who asks, where the server wants to know. */
+export const authHeader = () => (key() ? ["-H", '"Authorization: Bearer $SHEAF_KEY"'] : []);
+
+/** The command that asks the API what the page asks. @param {string} path @param {any} body */
+export const apiCommand = (path, body) => ["curl", ...authHeader(), "-H", quoted("Content-Type: application/json"), "-d", quoted(JSON.stringify(body)), quoted(location.origin + path)].join(" ");
+
+/** A command to be copied. @param {string} text */
+export function commandBox(text) {
+  const shown = el("pre", { tabindex: "0", "aria-label": "The same as a command" }, text);
+  return el("div", { class: "curl" }, shown, button("Copy", (e) => void copyBy(/** @type {HTMLElement} */ (e.currentTarget), text, shown), { "aria-label": "Copy the command" }));
 }

@@ -1,7 +1,7 @@
 // @ts-check
 /** Where files go in: a place to drop them, how they are to be read, the command that does the same, and the way to a first answer. */
-import { datasetPath, get, key, send } from "./api.js";
-import { copyBy } from "./clipboard.js";
+import { datasetPath, get, send } from "./api.js";
+import { authHeader, commandBox, quoted } from "./clipboard.js";
 import { button, el, icon, name, trouble } from "./dom.js";
 import { drawable, plural } from "./format.js";
 import { bar } from "./parts.js";
@@ -23,23 +23,18 @@ const presets = [
   ["one", "Whole document", "One chunk a document: for short texts."],
 ];
 
-/** Text that a shell takes as one word. @param {string} s */
-const quoted = (s) => (/^[\w./:=@%+-]+$/.test(s) ? s : `'${s.replaceAll("'", `'\\''`)}'`);
-
 /** The command that sends a file as the page would. @param {string} ds @param {string} method */
-const command = (ds, method) => ["curl", ...(key() ? ["-H", '"Authorization: Bearer $SHEAF_KEY"'] : []), ...(method ? ["-F", quoted(`parser_config={"chunk_method":"${method}"}`)] : []), "-F", "file=@report.pdf", quoted(`${location.origin}${datasetPath(ds)}/documents`)].join(" ");
+const command = (ds, method) => ["curl", ...authHeader(), ...(method ? ["-F", quoted(`parser_config={"chunk_method":"${method}"}`)] : []), "-F", "file=@report.pdf", quoted(`${location.origin}${datasetPath(ds)}/documents`)].join(" ");
 
 /** @param {string} ds */
 export function dropzone(ds) {
-  const about = el("p", { class: "muted" }), curl = el("div", { class: "curl" });
+  const about = el("p", { class: "muted" }), curl = el("div");
   const choice = el("select", { "aria-label": "How the files are read" }, presets.map(([k, label]) => el("option", { value: k }, label)));
   choice.value = preset.dataset === ds ? preset.method : "";
   const say = () => {
     Object.assign(preset, { dataset: ds, method: choice.value });
     about.textContent = presets.find(([k]) => k === choice.value)?.[2] || "";
-    const text = command(ds, choice.value);
-    const shown = el("pre", { tabindex: "0", "aria-label": "The same as a command" }, text);
-    curl.replaceChildren(shown, button("Copy", (e) => void copyBy(/** @type {HTMLElement} */ (e.currentTarget), text, shown), { "aria-label": "Copy the command" }));
+    curl.replaceChildren(commandBox(command(ds, choice.value)));
   };
   choice.addEventListener("change", say);
   say();

@@ -22,7 +22,7 @@ const places = {
 /** @type {[string, string][]} */
 const list = [
   ["Ctrl K", "Go to any dataset, document or job"],
-  ["/", "Search all text"],
+  ["/", "Search"],
   ...Object.entries(places).map(([k, [name]]) => /** @type {[string, string]} */ ([`g ${k}`, `Go to ${name}`])),
   ["j, k", "Next and previous document"],
   ["↑, ↓, Page, Home, End", "Move in the list of documents"],
@@ -68,7 +68,7 @@ export function listenToKeys() {
     if (!place && e.key !== "/" && e.key !== "?") return;
     e.preventDefault();
     if (place) go(place[1]());
-    else if (e.key === "/") byId("q").focus();
+    else if (e.key === "/") (byId("search").hidden ? /** @type {HTMLElement|null} */ (document.querySelector(".search-form [name=q]")) : byId("q"))?.focus();
     else showKeys();
   }, { capture: true }); // before a view's own keys: j after g is a place
 }

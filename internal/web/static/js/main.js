@@ -26,6 +26,13 @@ const routes = [
   [/^\/tenants\/([^/]+)$/, ["tenant"], () => import("./views/tenant.js"), "operations"],
 ];
 
+/** The field at the top searches the dataset on show, and everything where there is none. */
+function sayWhatIsSearched() {
+  const ds = current.params.ds, what = !ds ? "Search all datasets" : /^[0-9a-f]{32}$/.test(ds) ? "Search this dataset" : `Search in ${ds.length > 24 ? `${ds.slice(0, 23)}…` : ds}`;
+  byId("q").setAttribute("placeholder", what);
+  /** @type {HTMLElement} */ (byId("search").querySelector("label")).textContent = what;
+}
+
 async function show() {
   if (location.pathname === "/") history.replaceState(null, "", `/datasets/${encodeURIComponent(home())}`);
   const path = location.pathname, query = new URLSearchParams(location.search);
@@ -46,6 +53,7 @@ async function show() {
   }
   const values = /** @type {RegExpExecArray} */ (route[0].exec(path));
   route[1].forEach((n, i) => (current.params[n] = decodeURIComponent(values[i + 1])));
+  sayWhatIsSearched();
   const docs = document.querySelector('#nav a[data-view="documents"]');
   docs?.setAttribute("href", `/datasets/${encodeURIComponent(dataset())}`);
   try {
@@ -124,7 +132,7 @@ document.addEventListener("click", (e) => {
 byId("search").addEventListener("submit", (e) => {
   e.preventDefault();
   const q = /** @type {HTMLInputElement} */ (byId("q")).value.trim();
-  if (q) go(`/search?${new URLSearchParams({ q, dataset: dataset() })}`);
+  if (q) go(`/search?${new URLSearchParams({ q, ...(current.params.ds ? { dataset: current.params.ds } : {}) })}`);
 });
 
 byId("key").addEventListener("click", async () => {
