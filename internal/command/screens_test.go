@@ -122,8 +122,8 @@ func fillForScreens(t *testing.T, s *service) []screen {
 		{"operations", "/operations", ".deps", "index", "", `document.querySelector('.chart')`, nil},
 		{"compare", one + "?tab=versions&from=1&to=2", ".change", "", "", "", nil},
 		{"retry", "/datasets/default/documents/" + trial[0].ID + "?tab=problems", ".problem", "37", `[...document.querySelectorAll('.problem button')].find(b => b.textContent === 'Retry just this').click()`, `document.querySelector('.preview dl')`, nil},
-		{"dead-letters", "/operations", ".row-actions, .plain button", "Details", `[...document.querySelectorAll('h2')].find(h => h.textContent === 'Dead letters').scrollIntoView({block: 'center'})`, "", nil},
-		{"dead-letter", "/operations", ".plain button", "Details", `[...document.querySelectorAll('.plain button')].find(b => b.textContent === 'Details…').click()`, `document.querySelector('dialog table')`, nil},
+		{"dead-letters", "/operations", "h2", "Dead letters", `document.querySelector('[name=files]').click(); [...document.querySelectorAll('h2')].find(h => h.textContent === 'Dead letters').scrollIntoView({block: 'center'})`, "", nil},
+		{"dead-letter", "/operations", "h2", "Dead letters", `document.querySelector('[name=files]').click(); [...document.querySelectorAll('.plain button')].find(b => b.textContent === 'Details…').click()`, `document.querySelector('dialog table')`, nil},
 		{"live", "/datasets/intake", ".job-line", "Ingest of 5", "", `document.querySelectorAll(".docs .cell.run").length > 1 && document.querySelector(".docs .cell.ok, .docs .cell.part")`, busy},
 	}
 }

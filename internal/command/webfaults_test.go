@@ -2,11 +2,18 @@ package command
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 
 	"sheaf"
+	"sheaf/internal/api"
+	"sheaf/internal/config"
 	"sheaf/parser/pdf/enginetest"
 )
 
@@ -167,4 +174,62 @@ func testOperationsAreTrue(t *testing.T, _ *service, b *browser) {
 	b.wait("all that was done, and what failed", `/3\d,\d{3} done, \d+ attempts failed/.test(document.querySelector(".charts")?.textContent)`)
 	b.sees(".chart", "median of the newest tasks: parse 12 ms")
 	b.wait("the load of an hour ago", `[...document.querySelectorAll(".chart")].find(c => c.textContent.includes("Throughput")).querySelectorAll("rect").length >= 2`)
+}
+
+// TestDeadLettersAreGroupedByCause has tasks dead for three causes: operators see
+// those that they can cure, with their documents, and cure a group at once.
+func TestDeadLettersAreGroupedByCause(t *testing.T) {
+	var refuses atomic.Bool
+	vectors, _ := vectorServer(t)
+	through := newFront(t, vectors, func(w http.ResponseWriter) bool {
+		if refuses.Load() {
+			http.Error(w, `{"error": {"message": "no such words"}}`, http.StatusBadRequest)
+		}
+		return refuses.Load()
+	})
+	s := start(t, func(c *config.Config) { c.Embed.Driver, c.Embed.URL, c.Embed.Model = "openai", through+"/v1", "words" })
+	b := openBrowser(t, s)
+	refuses.Store(true)
+	s.add("default", text("one.txt", "The first."), text("two.txt", "The second."), text("deed.pdf", string(enginetest.Encrypt(t, report(1, "Deed"), "wheat"))), text("water.pdf", "%PDF-1.7\nwater got in"))
+	b.open("/operations")
+	b.sees(".issues", "embed_refused")
+	b.wait("the names of its documents", `["one.txt", "two.txt"].every(n => [...document.querySelectorAll(".issues .owners a")].some(a => a.textContent === n && a.search === "?tab=problems"))`)
+	if got := eval[string](b, `[...document.querySelectorAll(".issues > li")].map(li => li.dataset.code).join()`); got != "embed_refused" {
+		t.Errorf("an operator is shown %s", got)
+	}
+	b.sees("[aria-label='Dead letters'] p", "2 tasks failed for what their files are")
+	b.run(evaluate(`document.querySelector(".issues summary").click()`))
+	b.checkAccess(axe(t), "dead letters by cause")
+	b.fits("dead letters by cause")
+	refuses.Store(false)
+	b.press("Retry 2…")
+	b.press("Retry")
+	b.sees("[aria-label='Dead letters'] p", "None that an operator can cure")
+	for _, name := range []string{"one.txt", "two.txt"} {
+		waitFor(t, name+" to be cured", func() bool {
+			var list api.List[sheaf.Document]
+			s.get("/v1/datasets/default/documents?state=succeeded&q="+name, &list)
+			return len(list.Items) == 1
+		})
+	}
+	b.run(evaluate(`document.querySelector('[name=files]').click()`))
+	b.wait("faults of files where they are asked for", `[...document.querySelectorAll(".issues > li")].map(li => li.dataset.code).sort().join() === "encrypted,invalid_pdf"`)
+	b.noErrors()
+}
+
+// newFront stands before a server; what refuse has answered does not go through.
+func newFront(t *testing.T, base string, refuse func(w http.ResponseWriter) bool) string {
+	t.Helper()
+	inner, err := url.Parse(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	through := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: inner.Scheme, Host: inner.Host}) }}
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !refuse(w) {
+			through.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(front.Close)
+	return front.URL
 }

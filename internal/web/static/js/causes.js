@@ -16,6 +16,7 @@ const causes = [
   { key: "part", short: "Missing part", one: "When it is installed where the executors run, retry.", title: (n) => files(n, "needs a part that is not installed", "need a part that is not installed"), cure: "Install it where the executors run, then retry.", act: "retry" },
   { key: "ocr", short: "Needs OCR", one: "Install tesseract (the packages tesseract-ocr and those of your languages) where the executors run, then retry.", title: (n) => files(n, "is a scan without text", "are scans without text"), cure: "Install tesseract (the packages tesseract-ocr and those of your languages) where the executors run, then retry.", act: "retry" },
   { key: "wait", short: "Out of reach", one: "Operations shows whether it answers again. Then retry.", title: (n) => files(n, "met something that was full or did not answer", "met something that was full or did not answer"), cure: "Operations shows whether it answers again. Then retry: nothing that was read is read twice.", act: "retry" },
+  { key: "model", short: "Refused by a model", one: "Check the model and its server in the configuration, then retry.", title: (n) => files(n, "was refused by a model's server", "were refused by a model's server"), cure: "Check the model and its server in the configuration, then retry.", act: "retry" },
   { key: "slow", short: "Too slow", one: "Retry; if it happens again, parse with fewer pages per task.", title: (n) => files(n, "took longer than it may", "took longer than they may"), cure: "Parse them again with fewer pages per task, so that each piece has the whole time.", act: "reparse" },
   { key: "crash", short: "Parser stopped", one: "What else could be read was kept. Retry, and if it happens again parse with fewer pages per task.", title: (n) => files(n, "made the parser stop", "made the parser stop"), cure: "What could be read was kept. Retry once; if it stops again, parse with fewer pages per task, which keeps more.", act: "retry" },
   { key: "ours", short: "Fault of Sheaf", one: "This is a fault of Sheaf. Retry, and attach the diagnostics to a report.", title: (n) => files(n, "met a fault of Sheaf", "met a fault of Sheaf"), cure: "Retry. If it happens again, download the diagnostics of one of them and report it.", act: "retry" },
@@ -30,7 +31,7 @@ const byKey = Object.fromEntries(causes.map((c) => [c.key, c]));
 /** Codes whose category says too little. @type {[RegExp, string][]} */
 const codes = [
   [/^(encrypted|password)/, "locked"], [/^part_missing$/, "part"], [/^needs_ocr$/, "ocr"], [/^(empty_|no_text$)/, "empty"],
-  [/^(too_|zip_bomb$|text_too_long$|range_too_large$|tag_set_too_large$)/, "large"], [/^unsupported_/, "unknown"], [/timeout/, "slow"], [/crash|out_of_memory/, "crash"],
+  [/^(too_|zip_bomb$|text_too_long$|range_too_large$|tag_set_too_large$)/, "large"], [/^unsupported_/, "unknown"], [/^(embed|chat|rerank)_(refused|unauthorized|bad_answer|failed)/, "model"], [/timeout/, "slow"], [/crash|out_of_memory/, "crash"],
 ];
 /** @type {Record<string, string>} */
 const categories = { encrypted: "locked", capacity: "wait", source_unavailable: "wait", target_unavailable: "wait", timeout: "slow", parser_crash: "crash", internal: "ours", policy: "rule", bad_input: "damaged" };

@@ -1,9 +1,10 @@
 // @ts-check
 /** For the operator: what waits, who works, what is dead, what is down. */
-import { aborted, download, get, key, send } from "../api.js";
+import { aborted, get, key, send } from "../api.js";
 import { bars } from "../chart.js";
+import { deadLetters } from "../deadletters.js";
 import { dialog } from "../dialog.js";
-import { announce, button, draw, el, grid, icon, name, trouble } from "../dom.js";
+import { button, draw, el, grid, icon, trouble } from "../dom.js";
 import { between, bytes, duration, number, plural, time } from "../format.js";
 import { title } from "../nav.js";
 import { editTenant } from "../tenants.js";
@@ -15,7 +16,7 @@ const every = 2000;
 /** @param {import("../types.js").Context} c */
 export async function view({ root, signal }) {
   title("Operations");
-  const deps = el("section", { "aria-label": "Dependencies" }), index = el("section", { "aria-label": "Search index" }), queues = el("section"), execs = el("section"), charts = el("section", { "aria-label": "The last hour" }), dead = el("section");
+  const deps = el("section", { "aria-label": "Dependencies" }), index = el("section", { "aria-label": "Search index" }), queues = el("section"), execs = el("section"), charts = el("section", { "aria-label": "The last hour" });
   const problem = el("div");
   /** The queues and dead letters of every tenant: for a key with the scope admin. */
   let everybody = false;
@@ -26,18 +27,20 @@ export async function view({ root, signal }) {
     onchange: async (/** @type {Event} */ e) => {
       const box = /** @type {HTMLInputElement} */ (e.target);
       everybody = box.checked;
-      picked.clear();
-      deadDrawn = "";
       refused = null;
-      await Promise.all([showQueues(), showDead()]).catch((err) => {
+      await showQueues().then(showDead).catch((err) => {
         everybody = box.checked = false; // the key may not
         refused = err;
         draw(problem, trouble(err));
-        return Promise.all([showQueues(), showDead()]);
+        return showQueues().then(showDead);
       });
     },
   }), " All tenants");
-  root.replaceChildren(el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Operations"), everyTenant), problem, deps, index, charts, queues, execs, dead);
+  const dead = deadLetters({ signal, everybody: () => everybody, failed: (err) => aborted(err) || draw(problem, trouble(err)) });
+  /** Tasks that are dead, by the queues: where it is the same the letters are, too. */
+  let deadCount = "";
+  const showDead = () => dead.update(`${everybody} ${deadCount}`);
+  root.replaceChildren(el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Operations"), everyTenant), problem, deps, index, charts, queues, execs, dead.root);
 
   async function showDependencies() {
     /** @type {import("../types.js").Readiness} */
@@ -84,6 +87,7 @@ export async function view({ root, signal }) {
     /** @type {{items: import("../types.js").TenantQueue[], next_cursor: string|null}} */
     const page = await get(operates() ? `/v1/admin/queues?limit=${mostQueues}` : "/v1/queues", signal);
     const qs = page.items;
+    deadCount = qs.map((q) => q.dead).join();
     const lane = (/** @type {import("../types.js").LaneDepth} */ l) => (l.pending ? [el("strong", {}, number(l.pending)), el("span", { class: "under" }, `cost ${number(l.cost)}, oldest ${duration(l.oldest_pending_age_seconds * 1000)}`)] : el("span", { class: "muted" }, "0"));
     const ids = [1, 2, 3].filter((id) => qs.some((q) => q.lanes.some((l) => l.lane === id)));
     draw(queues, el("h2", {}, "Queue"), el("p", { class: "muted" }, `Tasks that wait, by tenant and lane, and what runs.${page.next_cursor ? ` The first ${number(qs.length)} tenants by id.` : ""}`), operates() ? el("p", {}, el("a", { href: "/tenants" }, "Tenants and keys")) : null,
@@ -119,87 +123,10 @@ export async function view({ root, signal }) {
       bars({ title: "Stage times", caption: s.stages.length ? `median${s.sampled ? " of the newest tasks" : ""}: ${s.stages.filter((x, i) => !i || x.p50_ms >= 1).slice(0, 3).map((x) => `${words[x.name] || x.name} ${duration(x.p50_ms)}`).join(", ")}` : "no stage has run", labels, unit: duration, series: stages.map((k) => ({ name: words[k], cls: `stage ${k}`, values: s.buckets.map((b) => mean(b, k)) })) })));
   }
 
-  /** @type {Set<string>} */
-  const picked = new Set();
-  const only = { kind: "", category: "", code: "" };
-  const letters = () => (everybody ? "/v1/admin/dead-letters" : "/v1/dead-letters");
-  /** What the server takes; a code may be any. @type {Record<string, string[]>} */
-  const choices = {
-    kind: ["plan", "parse", "index", "finalize"],
-    category: ["policy", "capacity", "bad_input", "encrypted", "source_unavailable", "target_unavailable", "timeout", "parser_crash", "canceled", "internal"],
-  };
-  const filter = (/** @type {"kind"|"category"|"code"} */ name, /** @type {string} */ label) => {
-    const onchange = (/** @type {Event} */ e) => { only[name] = /** @type {HTMLInputElement} */ (e.target).value.trim(); picked.clear(); void showDead().catch((err) => draw(problem, trouble(err))); };
-    return el("label", {}, `${label} `, choices[name]
-      ? el("select", { name, onchange }, ["", ...choices[name]].map((v) => el("option", { value: v, selected: only[name] === v }, v || "any")))
-      : el("input", { name, size: "14", value: only[name], placeholder: "any", onchange }));
-  };
-  /** All that is known of one dead task, and another try for it. @param {string} id @param {string} [tenant] */
-  async function showTask(id, tenant) {
-    /** @type {import("../types.js").TaskHistory} */
-    const t = await get(tenant ? `/v1/admin/tenants/${encodeURIComponent(tenant)}/tasks/${id}` : `/v1/tasks/${id}`, signal);
-    const f = t.failure;
-    await dialog({
-      title: `Dead ${t.kind} task${t.range ? ` of ${t.unit || "unit"} ${t.range.join("–")}` : ""}`, action: "Retry",
-      body: [
-        el("p", {}, f?.message || "", " ", el("code", {}, f?.code || ""), f?.category ? ` (${f.category})` : ""),
-        t.content ? el("p", {}, el("a", { href: t.content.replace(/^\/v1/, "").replace(/\/content$/, "") }, "Document"), " · ", button("Original", () => void download(/** @type {string} */ (t.content), t.document_id))) : "",
-        grid("Attempts", [["Began"], ["Took", "num wide"], ["Executor", "mono"], ["Outcome"]], t.tries.map((a) => [time(a.started_at), a.ended_at ? duration(between(a.started_at, a.ended_at)) : "–", a.worker, [a.outcome || "running", " ", el("code", {}, a.failure?.code || "")]])),
-        f?.detail ? el("pre", { class: "scroll-x", tabindex: "0", "aria-label": "Last words of the parser" }, f.detail) : "",
-      ],
-      run: () => send(`${letters()}:retry`, { ids: [id] }).then(showDead),
-    });
-  }
-  /** Names of the documents of dead tasks, and where they are; an empty one while it is asked for. @type {Map<string, {name: string, href: string}>} */
-  const owners = new Map();
-  /** Asks whose tasks these are, a few documents at a time; another tenant's are not to be seen. @param {string[]} ids */
-  async function nameOwners(ids) {
-    const unknown = [...new Set(ids)].filter((id) => id && !owners.has(id)).slice(0, 25);
-    if (!unknown.length) return;
-    for (const id of unknown) owners.set(id, { name: "", href: "" });
-    await Promise.all(unknown.map(async (id) => {
-      const d = await get(`/v1/datasets/-/documents/${id}`, signal).catch(() => null);
-      if (d) owners.set(id, { name: d.name, href: `/datasets/${d.dataset_id}/documents/${id}?tab=problems` });
-    }));
-    if (!signal.aborted) await showDead();
-  }
-  async function showDead() {
-    const query = new URLSearchParams({ limit: "100", ...Object.fromEntries(Object.entries(only).filter(([, v]) => v)) });
-    /** @type {{items: (import("../types.js").Task & {tenant_id?: string})[], next_cursor: string|null}} */
-    const page = await get(`${letters()}?${query}`, signal);
-    const seen = new Set(page.items.map((t) => t.id));
-    for (const id of picked) if (!seen.has(id)) picked.delete(id);
-    const act = (/** @type {string} */ verb, /** @type {string[]} */ ids) => dialog({
-      title: verb === "retry" ? `Retry ${plural(ids.length, "dead task")}` : `Remove ${plural(ids.length, "dead task")}`, danger: verb === "purge", action: verb === "retry" ? "Retry" : "Remove",
-      body: [el("p", {}, verb === "retry" ? "They get a new budget of attempts and run as soon as there is room." : "The record of what failed is removed and cannot be brought back. The documents stay as they are.")],
-      run: async () => {
-        const r = await send(`${letters()}:${verb}`, { ids });
-        announce(`${plural(r.count, "task")} ${verb === "retry" ? "queued again" : "removed"}`);
-        picked.clear();
-        await showDead();
-      },
-    });
-    const chosen = () => (picked.size ? [...picked] : page.items.map((t) => t.id));
-    const content = page.items.length ? [el("div", { class: "tools" }, button(`Retry ${picked.size ? number(picked.size) : "all"}…`, () => void act("retry", chosen())), button(`Remove ${picked.size ? number(picked.size) : "all"}…`, () => void act("purge", chosen()), { class: "danger" })),
-      grid("Dead letters", [["Task"], ...(everybody ? [/** @type {[string]} */ (["Tenant"])] : []), ["What happened", "wide"], ["Attempts", "num"], ["When"], ["", "row-actions"]], page.items.map((t) => [
-        el("label", { class: "check" }, el("input", { type: "checkbox", checked: picked.has(t.id), "aria-label": `Select ${t.kind} ${t.range?.join("–") || ""}`, onchange: (/** @type {Event} */ e) => { /** @type {HTMLInputElement} */ (e.target).checked ? picked.add(t.id) : picked.delete(t.id); deadDrawn = ""; void showDead(); } }), `${t.kind} ${t.range ? t.range.join("–") : ""}`),
-        ...(everybody ? [el("bdi", {}, t.tenant_id || "")] : []), el("span", {}, owners.get(t.document_id)?.name ? [el("a", { href: owners.get(t.document_id)?.href }, name(owners.get(t.document_id)?.name || "")), ": "] : null, t.failure?.message || "", " ", el("code", {}, t.failure?.code || "")), number(t.attempts), time(t.finished_at), button("Details…", () => void showTask(t.id, t.tenant_id))]))]
-      : [el("p", { class: "muted" }, "None. A task comes here when it has used up its attempts; its document says what it means.")];
-    const filtered = Object.values(only).some(Boolean);
-    const next = el("div", {}, el("h2", {}, "Dead letters"), page.items.length || filtered || everybody ? el("div", { class: "tools" }, filter("kind", "Kind"), filter("category", "Class"), filter("code", "Code")) : null, content);
-    if (!everybody) void nameOwners(page.items.map((t) => t.document_id)).catch(() => {});
-    if (next.innerHTML === deadDrawn) return;
-    deadDrawn = next.innerHTML;
-    const focused = /** @type {HTMLElement|null} */ (document.activeElement)?.getAttribute("aria-label");
-    dead.replaceChildren(...next.childNodes);
-    if (focused) /** @type {HTMLElement|null} */ ([...dead.querySelectorAll("[aria-label]")].find((e) => e.getAttribute("aria-label") === focused))?.focus();
-  }
-  let deadDrawn = "";
-
   async function refresh() {
     everyTenant.hidden = !key();
     if (!document.hidden || !deps.children.length) {
-      const done = await Promise.allSettled([showDependencies(), showIndex(), showQueues(), showExecutors(), showCharts(), showDead()]);
+      const done = await Promise.allSettled([showDependencies(), showIndex(), showQueues().then(showDead), showExecutors(), showCharts()]);
       if (signal.aborted) return;
       const bad = done.find((r) => r.status === "rejected" && !aborted(r.reason));
       const why = bad?.status === "rejected" ? bad.reason : refused;

@@ -7,6 +7,7 @@ import { drawable, format, formats, number, plural } from "../format.js";
 import { labels, languages } from "../labels.js";
 import { go, note, title } from "../nav.js";
 import { pageImage } from "../page.js";
+import { unitsAt } from "../parts.js";
 import { chunkText, marked } from "../text.js";
 
 /** @typedef {import("../types.js").Hit} Hit */
@@ -19,10 +20,9 @@ const unitOf = (media) => (drawable(media) ? "page" : /presentation|powerpoint/.
 
 /** Where in its document a hit stands, in words. @param {Hit} h */
 export function whereOf(h) {
-  const unit = unitOf(h.document.media_type), at = h.chunk.pages || [];
+  const unit = unitOf(h.document.media_type), at = [...new Set(h.chunk.pages)].sort((a, b) => a - b), [from, to] = [at[0], at[at.length - 1]];
   if (!unit || !at.length) return "";
-  const [from, to] = [Math.min(...at), Math.max(...at)];
-  return `, ${from === to ? `${unit} ${number(from)}` : `${unit}s ${number(from)}–${number(to)}`}${h.document.media_type === "application/pdf" && h.chunk.metadata?.labels ? ` (${h.chunk.metadata.labels.split("\n").join(", ")})` : ""}`;
+  return `, ${to - from === at.length - 1 ? unitsAt(unit, from, to) : `${unit}s ${at.map(number).join(", ")}`}${h.document.media_type === "application/pdf" && h.chunk.metadata?.labels ? ` (${h.chunk.metadata.labels.split("\n").join(", ")})` : ""}`;
 }
 
 /** @param {import("../types.js").Context} c */
