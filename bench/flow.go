@@ -243,6 +243,8 @@ func (s stored) Visible(_ context.Context, _ string, ids []string) (map[string]t
 	return out, nil
 }
 
+func (s stored) SplitNames(context.Context, string, string) ([][]string, error) { return nil, nil }
+
 func (s stored) RunResults(context.Context, string, string, sheaf.TaskKind, string, string, int) ([]taskstore.RunResult, error) {
 	return nil, nil
 }

@@ -119,6 +119,11 @@ func (w *graphRun) run(ctx context.Context) error {
 		return err
 	}
 	if w.opt.Reports() {
+		names, err := w.e.cfg.RunStore.SplitNames(ctx, w.TenantID, w.DatasetID)
+		if err != nil {
+			return err
+		}
+		splits := graph.NewSplits(names)
 		for i, d := range docs {
 			stored, _, err := w.Result(ctx, read[i])
 			if errors.Is(err, ErrDocumentGone) {
@@ -128,13 +133,13 @@ func (w *graphRun) run(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			said, err := graph.Unpack(stored)
+			said, err := graph.Unpack(stored, splits)
 			if err != nil {
 				return err
 			}
 			w.from[d.ID], w.all = d, append(w.all, said...)
 		}
-		if err := w.reports(ctx, all); err != nil {
+		if err := w.reports(ctx, all, splits); err != nil {
 			return err
 		}
 	}
@@ -220,8 +225,8 @@ func (w *graphRun) ask(ctx context.Context, q Question, of RunTrouble) (trouble 
 }
 
 // reports has the model report on the communities of each component.
-func (w *graphRun) reports(ctx context.Context, all *results) error {
-	g := graph.Build(w.all, graph.Options{})
+func (w *graphRun) reports(ctx context.Context, all *results, splits *graph.Splits) error {
+	g := graph.Build(w.all, graph.Options{Splits: splits})
 	w.out.Entities, w.out.Relations = len(g.Entities), len(g.Relations)
 	var communities []int32
 	for i, c := range g.Communities {

@@ -49,6 +49,7 @@ type RunStore interface {
 	RunResults(ctx context.Context, tenantID, datasetID string, kind sheaf.TaskKind, documentID, after string, limit int) ([]taskstore.RunResult, error)
 	PutRunResult(ctx context.Context, c sheaf.Claim, r taskstore.RunResult, instead []string) error
 	DropRunResults(ctx context.Context, c sheaf.Claim, rangeIDs []string) error
+	SplitNames(ctx context.Context, tenantID, datasetID string) ([][]string, error)
 	edits.Reserver
 }
 

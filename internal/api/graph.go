@@ -3,9 +3,22 @@ package api
 import (
 	"bytes"
 	"context"
+	"net/http"
 
 	"sheaf/internal/graphs"
+	"sheaf/taskstore"
 )
+
+// SplitPath names a split of the graph of a dataset.
+type SplitPath struct {
+	DatasetPath
+	Split string `path:"split" maxLength:"64" doc:"id of the split"`
+}
+
+// NewSplit is names that are to be kept apart.
+type NewSplit struct {
+	Names []string `json:"names" minItems:"2" maxItems:"10" nullable:"false" doc:"as chunks write them, up to 200 bytes each; no two of them are one entity from then on"`
+}
 
 // graphExport is a file.
 type graphExport struct {
@@ -46,5 +59,48 @@ func (s *Server) graphRoutes() {
 			return nil, err
 		}
 		return &graphExport{ContentType: "application/graphml+xml", Disposition: `attachment; filename="graph.graphml"`, Body: out.Bytes()}, nil
+	})
+	split := post("/v1/datasets/{ds}/graph/splits", "Keep names apart in the graph of a dataset")
+	split.OperationID = "create-split"
+	split.Description = "Undoes a wrong merge: the names, which GET …/graph?entity= tells of the entity, are entities of their own from the next answer on, also in documents that come later. It asks no model. The same names again change nothing. A dataset has up to 1,000 splits."
+	handle(s, split, func(ctx context.Context, in *struct {
+		DatasetPath
+		Body NewSplit
+	}) (*output[*taskstore.Split], error) {
+		ds, err := s.dataset(ctx, in.DatasetPath)
+		if err != nil {
+			return nil, err
+		}
+		names, err := s.cfg.Graphs.CheckSplit(ctx, ds.TenantID, ds.ID, in.Body.Names)
+		if err != nil {
+			return nil, err
+		}
+		added, err := s.cfg.Catalog.AddSplit(ctx, ds.TenantID, ds.ID, names)
+		s.cfg.Graphs.Changed(ds.TenantID, ds.ID)
+		return &output[*taskstore.Split]{added}, err
+	})
+	handle(s, get("/v1/datasets/{ds}/graph/splits", "List names that the graph of a dataset keeps apart"), func(ctx context.Context, in *struct {
+		DatasetPath
+		ListInput
+	}) (*output[List[taskstore.Split]], error) {
+		ds, err := s.dataset(ctx, in.DatasetPath)
+		if err != nil {
+			return nil, err
+		}
+		splits, next, err := s.cfg.Catalog.Splits(ctx, ds.TenantID, ds.ID, in.page())
+		return listOf(splits, next), err
+	})
+	remove := change(http.MethodDelete, "/v1/datasets/{ds}/graph/splits/{split}", "Take a split back")
+	remove.OperationID = "delete-split"
+	remove.Description = "The names are merged again where the graph takes one for the other. It asks no model."
+	remove.DefaultStatus = http.StatusNoContent
+	handle(s, remove, func(ctx context.Context, in *SplitPath) (*struct{}, error) {
+		ds, err := s.dataset(ctx, in.DatasetPath)
+		if err != nil {
+			return nil, err
+		}
+		err = s.cfg.Catalog.RemoveSplit(ctx, ds.TenantID, ds.ID, in.Split)
+		s.cfg.Graphs.Changed(ds.TenantID, ds.ID)
+		return nil, err
 	})
 }

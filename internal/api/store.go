@@ -22,6 +22,7 @@ type Catalog interface {
 	Webhooks
 	Flows
 	Evaluations
+	Splits
 	Runs
 	Deliveries
 	Receipts
@@ -107,6 +108,13 @@ type Runs interface {
 	WipeRuns(ctx context.Context, tenantID, datasetID string, kind sheaf.TaskKind) (int, error)
 	RunForecast(ctx context.Context, tenantID, datasetID string, kind sheaf.TaskKind, sameOptions bool) (taskstore.RunForecast, error)
 	RunResults(ctx context.Context, tenantID, datasetID string, kind sheaf.TaskKind, documentID, after string, limit int) ([]taskstore.RunResult, error)
+}
+
+// Splits holds names that the graphs of datasets keep apart.
+type Splits interface {
+	AddSplit(ctx context.Context, tenantID, datasetID string, names []string) (*taskstore.Split, error)
+	Splits(ctx context.Context, tenantID, datasetID string, p taskstore.Page) ([]taskstore.Split, string, error)
+	RemoveSplit(ctx context.Context, tenantID, datasetID, id string) error
 }
 
 // Flows holds the versions of flows.

@@ -23,7 +23,7 @@ func (g *global) datasetCommand() *cobra.Command {
   sheaf dataset create contracts --setting chunk_token_num=256
   sheaf dataset settings contracts
   sheaf dataset delete contracts --dry-run`})
-	cmd.AddCommand(g.datasetList(), g.datasetCreate(), g.datasetShow(), g.datasetRename(), g.datasetDelete(), g.datasetSettings(), g.datasetGraph(), g.datasetRaptor(), g.datasetMindmap(), g.datasetRuns(),
+	cmd.AddCommand(g.datasetList(), g.datasetCreate(), g.datasetShow(), g.datasetRename(), g.datasetDelete(), g.datasetSettings(), g.datasetGraph(), g.datasetSplit(), g.datasetRaptor(), g.datasetMindmap(), g.datasetRuns(),
 		g.datasetPause("pause", "Hold the queued work of a dataset"), g.datasetPause("resume", "Free the queued work of a dataset"))
 	return cmd
 }

@@ -26,8 +26,9 @@ func (g *global) datasetGraph() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "graph DATASET [ENTITY]", Short: "Show the graph of a dataset, or have a language model read it", Args: needs(1, -1, "a DATASET"),
 		Long: `Shows the entities that the chunks of a dataset name, and which stand together,
-with the page of a chunk that says so. The graph is made when it is first asked
-for, and follows the documents.
+with the page of a chunk that says so; of an ENTITY also the names that it was
+merged from, which "sheaf dataset split" keeps apart. The graph is made when it is
+first asked for, and follows the documents.
 
 --method has the chat model read entities and relations of each chunk (light), and
 report on the communities that they form (general), or name the entities alone
@@ -102,6 +103,12 @@ changed are read anew.`,
 					fmt.Fprintln(w, "\nFROM\tTO\tSENTENCES\tSEEN IN")
 					for _, r := range p.Relations {
 						fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.Source, r.Target, number(r.Count), place(r.Sources))
+					}
+					if names := p.Entities[0].Names; len(names) > 0 {
+						fmt.Fprintln(w, "\nMERGED FROM\tBY\tSENTENCES\tSEEN IN")
+						for _, n := range names {
+							fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", n.Name, n.Reason, number(n.Count), place(n.Sources))
+						}
 					}
 				}
 			}); err != nil {

@@ -68,7 +68,8 @@ type Extraction struct {
 // pairs of words between stop words. language is ISO 639-1 or "".
 // lines says that each line is a sentence, as in a table. Languages that are
 // written without spaces give names in Latin letters and in Katakana alone.
-func Extract(text, language string, lines bool) Extraction {
+// Names that splits keep apart are mentions of their own.
+func Extract(text, language string, lines bool, splits *Splits) Extraction {
 	if len(text) > maxExtractBytes {
 		text = strings.ToValidUTF8(text[:maxExtractBytes], "")
 	}
@@ -81,7 +82,7 @@ func Extract(text, language string, lines bool) Extraction {
 		}
 		var here, runs []int
 		for _, f := range find(sentence, language) {
-			key := Key(f.name)
+			key := splits.Key(f.name)
 			if key == "" || len(key) > maxNameBytes {
 				continue
 			}
@@ -152,10 +153,14 @@ func Clean(name string) string {
 }
 
 // Key is the normalised form of a name, by which names are the same: in lower
-// case, without a possessive and a leading article.
-func Key(name string) string {
-	k := strings.ToLower(Clean(name))
-	for _, s := range []string{"'s", "’s", "'", "’"} {
+// case, without a possessive and the punctuation around it.
+func Key(name string) string { return strings.ToLower(bare(name)) }
+
+// bare is a name in its own capitals, without a possessive and the punctuation
+// around it.
+func bare(name string) string {
+	k := Clean(name)
+	for _, s := range []string{"'s", "'S", "’s", "’S", "'", "’"} {
 		k = strings.TrimSuffix(k, s)
 	}
 	return strings.Trim(k, " -.,;:'’\"/&")

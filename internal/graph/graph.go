@@ -23,6 +23,7 @@ type Options struct {
 	MinCount     int     // sentences that name an entity, at least
 	WeakestShare float64 // of the relations, left out; negative for none
 	Seed         uint64  // of the communities
+	Splits       *Splits // names that are kept apart, as the contributions were read with
 }
 
 // Defaults are those of a graph by co-occurrence.
@@ -55,6 +56,7 @@ type Entity struct {
 	Chunks    []int32 // that name it, in Sources
 	About     []About // in the words of a model, in the order of the chunks
 	Told      bool    // a model named it
+	Names     []Named // where chunks name it in several ways, these, its own key's first
 }
 
 // Relation is two entities that stand in the same sentences.
@@ -95,9 +97,10 @@ type Graph struct {
 	// bounds allow. What pruning leaves out does not count.
 	DroppedEntities, DroppedRelations int
 
-	byKey map[string]int32
-	words map[string][]int32 // entities whose key has the word
-	near  [][]int32          // relations of each entity, heaviest first
+	splits *Splits
+	byKey  map[string]int32
+	words  map[string][]int32 // entities whose key has the word
+	near   [][]int32          // relations of each entity, heaviest first
 }
 
 // Build makes the graph of the contributions. It depends on what they are, not
@@ -108,13 +111,13 @@ func Build(all []Contribution, o Options) *Graph {
 	all = slices.SortedFunc(slices.Values(all), func(a, b Contribution) int {
 		return cmp.Or(strings.Compare(a.Source.DocumentID, b.Source.DocumentID), strings.Compare(a.Source.RangeID, b.Source.RangeID), strings.Compare(a.Source.ChunkID, b.Source.ChunkID))
 	})
-	g := &Graph{byKey: map[string]int32{}, words: map[string][]int32{}}
+	g := &Graph{splits: o.Splits, byKey: map[string]int32{}, words: map[string][]int32{}}
 	g.Sources = make([]Source, len(all))
 	for i := range all {
 		g.Sources[i] = all[i].Source
 	}
 	f := newFold(all)
-	g.Unions = f.resolve()
+	g.Unions = f.resolve(o.Splits)
 	entityOf := g.entities(f, o)
 	g.relations(f, entityOf, o)
 	g.tell(f, entityOf)
@@ -205,7 +208,8 @@ func (g *Graph) entities(f *fold, o Options) []int32 {
 	}
 	var kept []int32 // keys
 	for n, c := range counts {
-		if int(c) >= o.MinCount && strong[n] || told[n] {
+		// What was taken apart is told of, even where each part is rare.
+		if int(c) >= o.MinCount && strong[n] || told[n] || c > 0 && o.Splits.holds(f.keys[n].Value()) {
 			kept = append(kept, int32(n))
 		}
 	}
@@ -223,8 +227,11 @@ func (g *Graph) entities(f *fold, o Options) []int32 {
 	for e, n := range kept {
 		entityOf[n] = int32(e)
 	}
+	several := make([]bool, len(kept))
 	for n, k := range f.into {
-		entityOf[n] = entityOf[k]
+		if entityOf[n] = entityOf[k]; entityOf[n] >= 0 && k != int32(n) {
+			several[entityOf[n]] = true
+		}
 	}
 	tallies := make([]tally, len(kept))
 	for e := range tallies {
@@ -254,6 +261,7 @@ func (g *Graph) entities(f *fold, o Options) []int32 {
 	for e, n := range kept {
 		t := &tallies[e]
 		key := f.keys[n].Value()
+		several[e] = several[e] || len(t.names) > 1
 		g.Entities[e] = Entity{Key: key, Name: cmp.Or(t.name(), key), Type: t.kind(), Count: int(counts[n]), Community: -1, Chunks: make([]int32, 0, t.chunks)}
 	}
 	for i := range f.all {
@@ -266,6 +274,7 @@ func (g *Graph) entities(f *fold, o Options) []int32 {
 			}
 		}
 	}
+	g.named(f, entityOf, several)
 	return entityOf
 }
 
@@ -455,13 +464,14 @@ const (
 	hubLeast = 50
 )
 
-// prune leaves out the entities without relations that no model named.
+// prune leaves out the entities without relations that no model named and that
+// nobody took apart.
 func (g *Graph) prune() {
 	for _, r := range g.Relations {
 		g.Entities[r.A].Degree++
 		g.Entities[r.B].Degree++
 	}
-	g.keep(func(e *Entity) bool { return e.Degree > 0 || e.Told })
+	g.keep(func(e *Entity) bool { return e.Degree > 0 || e.Told || g.splits.holds(e.Key) })
 }
 
 // keep leaves out the entities that ok is false for. None of them may have a
@@ -532,6 +542,12 @@ func (g *Graph) index() {
 			}
 		}
 	}
+	for i := range g.Entities { // a name of which only parts that were taken apart are left is the best of them
+		key := g.Entities[i].Key
+		if _, taken := g.byKey[strings.ToLower(key)]; !taken {
+			g.byKey[strings.ToLower(key)] = int32(i)
+		}
+	}
 	g.near = make([][]int32, len(g.Entities))
 	for i := range g.Entities {
 		g.near[i] = make([]int32, 0, g.Entities[i].Degree)
@@ -552,6 +568,9 @@ func (g *Graph) Size() int64 {
 	for i := range g.Entities {
 		e := &g.Entities[i]
 		n += 250 + 3*len(e.Key) + len(e.Name) + 4*len(e.Chunks) + aboutSize(e.About) // with its places in the maps
+		for k := range e.Names {
+			n += 64 + 4*len(e.Names[k].Chunks) // the names are those of the mentions
+		}
 	}
 	for i := range g.Relations {
 		n += 90 + 4*len(g.Relations[i].Chunks) + aboutSize(g.Relations[i].About)

@@ -18,7 +18,7 @@ import (
 )
 
 func names(text, language string) []string {
-	x := Extract(text, language, false)
+	x := Extract(text, language, false, nil)
 	var out []string
 	for _, m := range x.Mentions {
 		out = append(out, m.Name.Value())
@@ -56,7 +56,7 @@ func TestNamesAreFound(t *testing.T) {
 
 func TestTypesFollowTheWordsOfANamesEnd(t *testing.T) {
 	got := map[string]Type{}
-	for _, m := range Extract("Siemens AG hired Dr. Meyer in Berlin for the notice period.", "en", false).Mentions {
+	for _, m := range Extract("Siemens AG hired Dr. Meyer in Berlin for the notice period.", "en", false, nil).Mentions {
 		got[m.Key.Value()] = m.Type
 	}
 	want := map[string]Type{"siemens ag": TypeOrganization, "meyer": TypePerson, "berlin": TypeName, "notice period": TypeTerm}
@@ -68,7 +68,7 @@ func TestTypesFollowTheWordsOfANamesEnd(t *testing.T) {
 func TestHostileTextIsBounded(t *testing.T) {
 	long := "A" + strings.Repeat("b", 1<<20)
 	for _, text := range []string{long, long + " met Bob", strings.Repeat("Anna Berta ", 100_000), strings.Repeat("A.", 500_000), strings.Repeat("Xx, ", 300_000), "\xff\xfeBob\u202eevil\x00 Corp", strings.Repeat("\n", 1<<20)} {
-		x := Extract(text, "", false)
+		x := Extract(text, "", false, nil)
 		if len(x.Mentions) > maxPerChunk || len(x.Links) > maxPerChunk*maxPerChunk {
 			t.Errorf("%d mentions and %d links of %.20q", len(x.Mentions), len(x.Links), text)
 		}
@@ -86,7 +86,7 @@ func FuzzExtract(f *testing.F) {
 	f.Add("Dr. Angela Meyer of the Bank of England.", "en")
 	f.Add("サンプルデータをU.S.-A\u202e", "")
 	f.Fuzz(func(t *testing.T, text, language string) {
-		x := Extract(text, language, len(text)%2 == 0)
+		x := Extract(text, language, len(text)%2 == 0, nil)
 		for _, l := range x.Links {
 			if l.A >= l.B || int(l.B) >= len(x.Mentions) || l.Count < 1 {
 				t.Fatalf("a link is %+v of %d", l, len(x.Mentions))
@@ -102,7 +102,7 @@ func FuzzExtract(f *testing.F) {
 
 // chunk makes a contribution of a text.
 func chunk(doc, id, text string) Contribution {
-	return Contribution{Source: Source{DocumentID: doc, RangeID: doc + "-r", ChunkID: id, Pages: []int{1}, Boxes: []sheaf.Box{{Page: 1, X1: 10, Y1: 10}}}, Extraction: Extract(text, "en", false)}
+	return Contribution{Source: Source{DocumentID: doc, RangeID: doc + "-r", ChunkID: id, Pages: []int{1}, Boxes: []sheaf.Box{{Page: 1, X1: 10, Y1: 10}}}, Extraction: Extract(text, "en", false, nil)}
 }
 
 // stories are two subjects that one person ties together.

@@ -187,12 +187,12 @@ type Told struct {
 }
 
 // Extraction is what a model said as what a chunk adds to a graph: the chunk
-// counts as one sentence.
-func (s Said) Extraction() Extraction {
+// counts as one sentence. Names that splits keep apart are mentions of their own.
+func (s Said) Extraction(splits *Splits) Extraction {
 	x := Extraction{Sentences: 1, Told: &Told{}}
 	at := map[string]int{}
 	mention := func(name, kind, about string) int {
-		key := Key(name)
+		key := splits.Key(name)
 		i, known := at[key]
 		if !known {
 			if len(x.Mentions) == maxPerChunk {
@@ -238,7 +238,7 @@ func Pack(said Said, of *sheaf.Chunk) sheaf.Chunk {
 }
 
 // Unpack reads what Pack made of the chunks of a document.
-func Unpack(stored []sheaf.Chunk) ([]Contribution, error) {
+func Unpack(stored []sheaf.Chunk, splits *Splits) ([]Contribution, error) {
 	out := make([]Contribution, len(stored))
 	for i := range stored {
 		c := &stored[i]
@@ -246,7 +246,7 @@ func Unpack(stored []sheaf.Chunk) ([]Contribution, error) {
 		if err := json.Unmarshal([]byte(c.Text), &said); err != nil || c.Metadata[ofChunk] == "" {
 			return nil, fmt.Errorf("%w: what a model said of chunk %s does not decode", sheaf.ErrInvalid, c.Metadata[ofChunk])
 		}
-		out[i] = Contribution{Source: Source{DocumentID: c.DocumentID, RangeID: c.Metadata[ofRange], ChunkID: c.Metadata[ofChunk], Pages: c.Pages, Boxes: c.Boxes}, Extraction: said.Extraction()}
+		out[i] = Contribution{Source: Source{DocumentID: c.DocumentID, RangeID: c.Metadata[ofRange], ChunkID: c.Metadata[ofChunk], Pages: c.Pages, Boxes: c.Boxes}, Extraction: said.Extraction(splits)}
 	}
 	return out, nil
 }

@@ -26,7 +26,7 @@ func TestWhatAModelSaysIsBoundedAndClean(t *testing.T) {
 	if e := s.Entities[0]; len(e.Name) > maxNameBytes || len(e.Name) < maxNameBytes-4 || len(e.Description) > maxDescription || !utf8.ValidString(e.Name+e.Description) {
 		t.Errorf("%d and %d bytes", len(e.Name), len(e.Description))
 	}
-	x := s.Extraction()
+	x := s.Extraction(nil)
 	if len(x.Mentions) != 3 || len(x.Links) != 1 || len(x.Told.Relations) != 1 || len(x.Told.Types) != 3 {
 		t.Errorf("%+v", x)
 	}
@@ -52,7 +52,7 @@ func FuzzReadSaid(f *testing.F) {
 				t.Errorf("%q", e.Name)
 			}
 		}
-		x := s.Extraction()
+		x := s.Extraction(nil)
 		if len(x.Mentions) > maxPerChunk || len(x.Told.Mentions) != len(x.Mentions) || len(x.Told.Types) != len(x.Mentions) || len(x.Told.Relations) != len(x.Links) {
 			t.Errorf("%d mentions, %d links", len(x.Mentions), len(x.Links))
 		}

@@ -9,7 +9,7 @@ import (
 
 // Find returns the entity that a name means.
 func (g *Graph) Find(name string) (int32, bool) {
-	key := Key(name)
+	key := g.splits.Key(name)
 	if i, ok := g.byKey[key]; ok {
 		return i, true
 	}

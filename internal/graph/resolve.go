@@ -11,11 +11,12 @@ import (
 // resolve finds keys that mean the same and notes why: a plural beside its
 // singular, and an acronym beside the one name that it abbreviates, where a
 // chunk holds both. No union rests on another, so that a wrong one does not
-// draw in others.
-func (f *fold) resolve() (unions []Union) {
+// draw in others. No two keys that splits keep apart are taken as the same one.
+func (f *fold) resolve(splits *Splits) (unions []Union) {
+	apart := f.apart(splits)
 	for n, key := range f.keys {
 		if single := singular(key.Value()); single != "" {
-			if s, known := f.number[unique.Make(single)]; known {
+			if s, known := f.number[unique.Make(single)]; known && !slices.Contains(apart[int32(n)], s) {
 				f.into[n] = s
 			}
 		}
@@ -34,7 +35,7 @@ func (f *fold) resolve() (unions []Union) {
 		found := map[int32]bool{}
 		for _, at := range acronyms[n] {
 			for _, k := range f.mentions(int(at)) {
-				if initials(f.keys[k].Value()) == f.keys[n].Value() {
+				if f.abbreviates(n, k) && !slices.Contains(apart[n], k) && !slices.Contains(apart[n], f.into[k]) {
 					found[f.into[k]] = true
 				}
 			}
@@ -52,16 +53,49 @@ func (f *fold) resolve() (unions []Union) {
 		}
 	}
 	slices.SortFunc(moved, byKey)
-	// A plural that leads to an acronym leads to its name.
+	joined := map[int32][]int32{} // keys that are kept apart from others, by what they are taken as
 	for _, n := range moved {
 		k, reason := f.into[n], "plural"
-		if _, ok := acronyms[n]; ok && initials(f.keys[k].Value()) == f.keys[n].Value() {
+		if _, ok := acronyms[n]; ok && f.abbreviates(n, k) {
 			reason = "acronym"
 		}
-		f.into[n] = f.into[k]
-		unions = append(unions, Union{f.keys[n].Value(), f.keys[f.into[n]].Value(), reason})
+		to := f.into[k] // a plural that leads to an acronym leads to its name
+		if slices.ContainsFunc(apart[n], func(other int32) bool { return other == to || slices.Contains(joined[to], other) }) {
+			f.into[n] = n
+			continue
+		}
+		if f.into[n] = to; len(apart[n]) > 0 {
+			joined[to] = append(joined[to], n)
+		}
+		unions = append(unions, Union{f.keys[n].Value(), f.keys[to].Value(), reason})
 	}
 	return unions
+}
+
+// apart numbers the keys that splits keep apart.
+func (f *fold) apart(splits *Splits) map[int32][]int32 {
+	out := map[int32][]int32{}
+	if splits == nil {
+		return out
+	}
+	for key, others := range splits.apart {
+		n, known := f.number[unique.Make(key)]
+		if !known {
+			continue
+		}
+		for _, other := range others {
+			if o, known := f.number[unique.Make(other)]; known {
+				out[n] = append(out[n], o)
+			}
+		}
+	}
+	return out
+}
+
+// abbreviates reports whether the first key is the initials of the second.
+func (f *fold) abbreviates(n, k int32) bool {
+	letters := initials(f.keys[k].Value())
+	return letters != "" && strings.EqualFold(letters, f.keys[n].Value())
 }
 
 func isAcronym(name string) bool {

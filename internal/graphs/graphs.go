@@ -29,11 +29,13 @@ import (
 
 // Store is what is read of the database.
 type Store interface {
-	// DatasetStamp is another one after each change of what DatasetResults and
-	// Visible say of the dataset.
+	// DatasetStamp is another one after each change of what DatasetResults, Visible
+	// and SplitNames say of the dataset.
 	DatasetStamp(ctx context.Context, tenantID, datasetID string) (string, error)
 	DatasetResults(ctx context.Context, tenantID, datasetID, after string, limit int) ([]taskstore.LiveResult, error)
 	Visible(ctx context.Context, tenantID string, rangeIDs []string) (map[string]taskstore.VisibleRange, error)
+	// SplitNames are lists of names that are kept apart.
+	SplitNames(ctx context.Context, tenantID, datasetID string) ([][]string, error)
 	RunResults(ctx context.Context, tenantID, datasetID string, kind sheaf.TaskKind, documentID, after string, limit int) ([]taskstore.RunResult, error)
 }
 
@@ -84,6 +86,7 @@ type dataset struct {
 	view    *View  // nil until it is first made
 	stamp   string // of the dataset when it was read
 	checked time.Time
+	changed bool          // since the last refresh began: it is to be compared at once
 	running chan struct{} // closed at the end of the refresh that goes on; nil for none
 	done    int           // ranges that this refresh has read
 	of      int
@@ -96,6 +99,7 @@ type contents struct {
 	key    string // of the artifact
 	hidden string // chunks that people changed, sorted
 	told   string // the range with what a model said of the document; "" for none
+	spelt  string // graph.Splits.Spelled of when it was read
 	all    []graph.Contribution
 }
 
@@ -117,6 +121,7 @@ type View struct {
 	keys    map[string]string       // of the artifacts, by range
 	size    int64                   // bytes, with what it was made from
 	told    *told                   // what runs left
+	apart   [][]string              // names of splits
 	reports map[int32]*graph.Report // by community
 }
 
@@ -126,8 +131,8 @@ type View struct {
 func (s *Service) View(ctx context.Context, tenantID, datasetID string) (*View, error) {
 	d := s.of(tenantID, datasetID)
 	d.mu.Lock()
-	if d.running == nil && !time.Now().Before(d.again) && (d.view == nil || time.Since(d.checked) >= cmp.Or(s.Bounds.Fresh, fresh)) {
-		d.running = make(chan struct{})
+	if d.running == nil && !time.Now().Before(d.again) && (d.view == nil || d.changed || time.Since(d.checked) >= cmp.Or(s.Bounds.Fresh, fresh)) {
+		d.running, d.changed = make(chan struct{}), false
 		d.done, d.of = 0, 0
 		go s.refresh(context.WithoutCancel(ctx), d)
 	}
@@ -156,6 +161,20 @@ func (s *Service) View(ctx context.Context, tenantID, datasetID string) (*View, 
 		return &v, nil
 	}
 	return d.view, nil
+}
+
+// Changed says that a dataset has changed, so that the next answer is of what it
+// is now.
+func (s *Service) Changed(tenantID, datasetID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range s.held {
+		if d.tenantID == tenantID && d.id == datasetID {
+			d.mu.Lock()
+			d.changed = true
+			d.mu.Unlock()
+		}
+	}
 }
 
 // of finds or makes the place of a dataset.
@@ -291,12 +310,18 @@ func (s *Service) read(ctx context.Context, d *dataset) (map[string]*contents, *
 	if err != nil {
 		return nil, nil, err
 	}
+	apart, err := s.Store.SplitNames(ctx, d.tenantID, d.id)
+	if err != nil {
+		return nil, nil, err
+	}
+	splits := graph.NewSplits(apart)
+	spelt := splits.Spelled()
 	d.mu.Lock()
 	d.of = len(results)
 	d.mu.Unlock()
 	now := make(map[string]*contents, len(results))
 	keys := make(map[string]string, len(results))
-	changed, failed := d.view == nil, 0
+	changed, failed := d.view == nil || !slices.EqualFunc(d.view.apart, apart, slices.Equal), 0
 	var said map[string]graph.Extraction
 	saidIn := "" // of which said is
 	for _, r := range results {
@@ -309,8 +334,8 @@ func (s *Service) read(ctx context.Context, d *dataset) (map[string]*contents, *
 			hidden = append(hidden, id)
 		}
 		slices.Sort(hidden)
-		c := &contents{key: r.ArtifactKey, hidden: strings.Join(hidden, " "), told: told.of[v.DocumentID]}
-		if known := d.ranges[r.RangeID]; known != nil && known.key == c.key && known.hidden == c.hidden && known.told == c.told {
+		c := &contents{key: r.ArtifactKey, hidden: strings.Join(hidden, " "), told: told.of[v.DocumentID], spelt: spelt}
+		if known := d.ranges[r.RangeID]; known != nil && known.key == c.key && known.hidden == c.hidden && known.told == c.told && known.spelt == c.spelt {
 			c = known
 		} else {
 			stored, err := artifact.Load(ctx, s.Blobs, r.ArtifactKey)
@@ -322,7 +347,7 @@ func (s *Service) read(ctx context.Context, d *dataset) (map[string]*contents, *
 				return nil, nil, fmt.Errorf("reading the chunks of a graph: %w", err)
 			}
 			if c.told != "" && c.told != saidIn {
-				if said, err = s.said(ctx, d.tenantID, v.DocumentID, c.told); err != nil {
+				if said, err = s.said(ctx, d.tenantID, v.DocumentID, c.told, splits); err != nil {
 					return nil, nil, err
 				}
 				saidIn = c.told
@@ -340,7 +365,7 @@ func (s *Service) read(ctx context.Context, d *dataset) (map[string]*contents, *
 				if ok && c.told != "" {
 					c.all = append(c.all, graph.Contribution{Source: sourceOf(k, r.RangeID, &v), Extraction: x})
 				} else {
-					c.all = append(c.all, contribution(k, r.RangeID, &v))
+					c.all = append(c.all, contribution(k, r.RangeID, &v, splits))
 				}
 			}
 		}
@@ -364,7 +389,7 @@ func (s *Service) read(ctx context.Context, d *dataset) (map[string]*contents, *
 	for _, c := range now {
 		all = append(all, c.all...)
 	}
-	v := &View{Graph: graph.Build(all, graph.Options{}), BuiltAt: time.Now().UTC(), Failed: failed, keys: keys, told: told}
+	v := &View{Graph: graph.Build(all, graph.Options{Splits: splits}), BuiltAt: time.Now().UTC(), Failed: failed, keys: keys, told: told, apart: apart}
 	v.reports = assign(v.Graph, told.reports)
 	v.size = size + v.Graph.Size()
 	return now, v, nil
@@ -372,10 +397,10 @@ func (s *Service) read(ctx context.Context, d *dataset) (map[string]*contents, *
 
 // contribution is what a chunk adds: nothing where it is code, or says once more
 // what other chunks say.
-func contribution(k *sheaf.Chunk, rangeID string, v *taskstore.VisibleRange) graph.Contribution {
+func contribution(k *sheaf.Chunk, rangeID string, v *taskstore.VisibleRange, splits *graph.Splits) graph.Contribution {
 	c := graph.Contribution{Source: sourceOf(k, rangeID, v)}
 	if k.Kind != sheaf.ChunkCode && k.Kind != sheaf.ChunkSummary {
-		c.Extraction = graph.Extract(k.Text, k.Language, k.Kind == sheaf.ChunkTable)
+		c.Extraction = graph.Extract(k.Text, k.Language, k.Kind == sheaf.ChunkTable, splits)
 	}
 	return c
 }
@@ -434,17 +459,12 @@ func (s *Service) Around(ctx context.Context, tenantID, datasetID, entity string
 		return nil, err
 	}
 	g := v.Graph
-	part := g.Top(limit)
+	part, named := g.Top(limit), int32(-1)
 	if entity != "" {
-		at, ok := g.Find(entity)
-		if !ok {
-			hint := "list the entities without a name"
-			if alike := g.Suggest(entity, 3); len(alike) > 0 {
-				hint = "perhaps you mean " + strings.Join(alike, " or ")
-			}
-			return nil, fmt.Errorf("%w: the graph has no entity of that name; %s", sheaf.ErrNotFound, hint)
+		if named, err = find(g, entity); err != nil {
+			return nil, err
 		}
-		part = g.Around(at, depth, limit)
+		part = g.Around(named, depth, limit)
 	}
 	var communities []int32
 	for _, e := range part.Entities {
@@ -452,7 +472,7 @@ func (s *Service) Around(ctx context.Context, tenantID, datasetID, entity string
 			communities = append(communities, c)
 		}
 	}
-	info, err := s.info(ctx, tenantID, v, part.Entities, part.Relations, communities)
+	info, err := s.info(ctx, tenantID, v, part.Entities, part.Relations, communities, named)
 	if err != nil {
 		return nil, err
 	}
@@ -466,10 +486,24 @@ func (s *Service) Around(ctx context.Context, tenantID, datasetID, entity string
 	return out, nil
 }
 
+// find is the entity that a name means.
+func find(g *graph.Graph, name string) (int32, error) {
+	at, ok := g.Find(name)
+	if !ok {
+		hint := "list the entities without a name"
+		if alike := g.Suggest(name, 3); len(alike) > 0 {
+			hint = "perhaps you mean " + strings.Join(alike, " or ")
+		}
+		return -1, fmt.Errorf("%w: the graph has no entity of the name %s; %s", sheaf.ErrNotFound, graph.Line(name, 100), hint)
+	}
+	return at, nil
+}
+
 const communityNames = 10 // entities that are named of a community
 
-// info describes parts of a graph, without what no visible chunk supports.
-func (s *Service) info(ctx context.Context, tenantID string, v *View, entities, relations, communities []int32) (*search.GraphInfo, error) {
+// info describes parts of a graph, without what no visible chunk supports. Of the
+// entity named it tells the names; -1 is none.
+func (s *Service) info(ctx context.Context, tenantID string, v *View, entities, relations, communities []int32, named int32) (*search.GraphInfo, error) {
 	g := v.Graph
 	var ids []string
 	add := func(chunks []int32) {
@@ -496,6 +530,11 @@ func (s *Service) info(ctx context.Context, tenantID string, v *View, entities, 
 	for _, e := range entities {
 		for _, a := range g.Entities[e].About {
 			ids = append(ids, g.Sources[a.Chunk].RangeID)
+		}
+	}
+	if named >= 0 {
+		for i := range g.Entities[named].Names {
+			add(g.Entities[named].Names[i].Chunks)
 		}
 	}
 	for _, r := range relations {
@@ -539,6 +578,13 @@ func (s *Service) info(ctx context.Context, tenantID string, v *View, entities, 
 			continue
 		}
 		made := search.GraphEntity{ID: e.Key, Name: e.Name, Type: e.Type, Description: describe(e.About), Count: e.Count, Degree: e.Degree, Rank: e.Rank, Sources: from, Chunks: len(e.Chunks)}
+		if i == named {
+			for _, n := range e.Names {
+				if from := sources(n.Chunks); from != nil {
+					made.Names = append(made.Names, search.GraphName{Name: n.Name, Reason: cmp.Or(n.Reason, "spelling"), Count: n.Count, Sources: from})
+				}
+			}
+		}
 		if e.Community >= 0 {
 			made.Community = new(int(e.Community))
 		}
@@ -583,7 +629,7 @@ func (s *Service) FindInGraph(ctx context.Context, tenantID, datasetID, query st
 	for i, e := range a.Entities {
 		entities[i] = e.At
 	}
-	info, err := s.info(ctx, tenantID, v, entities, a.Relations, a.Communities)
+	info, err := s.info(ctx, tenantID, v, entities, a.Relations, a.Communities, -1)
 	if err != nil {
 		return nil, nil, err
 	}

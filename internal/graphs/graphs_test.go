@@ -28,6 +28,7 @@ type shelf struct {
 	live   map[string][]taskstore.LiveResult // by dataset
 	hidden map[string]map[string]bool        // chunks by range
 	edits  int
+	splits [][]string
 	lists  int
 	panics bool
 	random *rand.Rand // shuffles what is listed; nil leaves it
@@ -36,7 +37,7 @@ type shelf struct {
 func (s *shelf) DatasetStamp(_ context.Context, _, datasetID string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return fmt.Sprint(s.live[datasetID], s.edits), nil
+	return fmt.Sprint(s.live[datasetID], s.edits, s.splits), nil
 }
 
 func (s *shelf) DatasetResults(_ context.Context, _, datasetID, after string, _ int) ([]taskstore.LiveResult, error) {
@@ -51,6 +52,12 @@ func (s *shelf) DatasetResults(_ context.Context, _, datasetID, after string, _ 
 		s.random.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
 	}
 	return out, nil
+}
+
+func (s *shelf) SplitNames(context.Context, string, string) ([][]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.splits, nil
 }
 
 func (s *shelf) RunResults(context.Context, string, string, sheaf.TaskKind, string, string, int) ([]taskstore.RunResult, error) {
@@ -170,12 +177,80 @@ func TestUnchangedDatasetIsNotListed(t *testing.T) {
 	}
 }
 
+// TestASplitIsSeenAtOnce: also one of capitals, for which the chunks are read again,
+// and what is taken back leaves the graph as it was.
+func TestASplitIsSeenAtOnce(t *testing.T) {
+	store, blobs := &shelf{}, opened(t)
+	store.add(t, blobs, "d", "r1", "So Apple, Steve Jobs and Acme Corp met. So Apple paid Acme Corp.", "So APPLE feeds Orchard Ltd. So APPLE is of Orchard Ltd and Acme Corp.",
+		"The Information Technology (IT) unit likes Acme Corp. Our IT unit likes Acme Corp and Information Technology.")
+	s := &Service{Store: store, Blobs: blobs, Bounds: Bounds{Fresh: time.Nanosecond}}
+	first := s.view(t, "d")
+	keys := func(g *View) (out []string) {
+		for _, name := range []string{"APPLE", "Apple", "IT", "Information Technology"} {
+			e, ok := g.Graph.Find(name)
+			if !ok {
+				t.Fatalf("%s is gone", name)
+			}
+			out = append(out, g.Graph.Entities[e].Key)
+		}
+		return out
+	}
+	for _, c := range []struct {
+		splits [][]string
+		want   []string
+	}{
+		{nil, []string{"apple", "apple", "information technology", "information technology"}},
+		{[][]string{{"IT", "Information Technology"}}, []string{"apple", "apple", "it", "information technology"}},
+		{[][]string{{"IT", "Information Technology"}, {"Apple", "APPLE"}}, []string{"APPLE", "Apple", "it", "information technology"}},
+		{[][]string{{"Apple", "APPLE"}}, []string{"APPLE", "Apple", "information technology", "information technology"}},
+	} {
+		store.mu.Lock()
+		store.splits = c.splits
+		store.mu.Unlock()
+		if got := keys(s.view(t, "d")); !slices.Equal(got, c.want) {
+			t.Errorf("with %q: %q, want %q", c.splits, got, c.want)
+		}
+		s.view(t, "d") // what was read is kept
+	}
+	store.mu.Lock()
+	store.splits = nil
+	store.mu.Unlock()
+	if last := s.view(t, "d"); !reflect.DeepEqual(last.Graph, first.Graph) {
+		t.Errorf("after all was taken back: %+v, want %+v", last.Graph, first.Graph)
+	}
+
+	for _, c := range []struct {
+		names []string
+		says  string // "" for none
+	}{
+		{[]string{"IT", "Information Technology"}, ""},
+		{[]string{"it's\u202e", "information technology"}, ""}, // as they are written does not matter
+		{[]string{"Apple", "APPLE"}, ""},
+		{[]string{"Apple", "apple"}, ""},
+		{nil, "2 to 10"},
+		{[]string{"IT"}, "2 to 10"},
+		{strings.Split("a b c d e f g h i j k", " "), "2 to 10"},
+		{[]string{"IT", "IT's"}, "same name"},
+		{[]string{"Acme Corp", "IT", "IT"}, "same name"},
+		{[]string{"IT", "\u202e\u202d"}, "no letter"},
+		{[]string{"IT", strings.Repeat("x", 1<<20)}, "at most 200"},
+		{[]string{"IT", "Acme"}, "perhaps you mean Acme Corp"},
+		{[]string{"IT", "nobody"}, "no entity"},
+		{[]string{"Apple", "aPPle"}, "no chunk writes aPPle"},
+	} {
+		got, err := s.CheckSplit(t.Context(), "t", "d", c.names)
+		if (err == nil) != (c.says == "") || err != nil && (!strings.Contains(err.Error(), c.says) || !errors.Is(err, sheaf.ErrInvalid) && !errors.Is(err, sheaf.ErrNotFound)) || err == nil && len(got) != len(c.names) {
+			t.Errorf("%.60q: %q, %v, want %q", c.names, got, err, c.says)
+		}
+	}
+}
+
 // A summary says once more what its chunks say: it is no further support.
 func TestSummariesCountForNothing(t *testing.T) {
-	if c := contribution(&sheaf.Chunk{Kind: sheaf.ChunkSummary, Language: "en", Text: texts[0]}, "r", &taskstore.VisibleRange{}); len(c.Extraction.Mentions) > 0 {
+	if c := contribution(&sheaf.Chunk{Kind: sheaf.ChunkSummary, Language: "en", Text: texts[0]}, "r", &taskstore.VisibleRange{}, nil); len(c.Extraction.Mentions) > 0 {
 		t.Errorf("a summary names %d entities", len(c.Extraction.Mentions))
 	}
-	if c := contribution(&sheaf.Chunk{Kind: sheaf.ChunkText, Language: "en", Text: texts[0]}, "r", &taskstore.VisibleRange{}); len(c.Extraction.Mentions) == 0 {
+	if c := contribution(&sheaf.Chunk{Kind: sheaf.ChunkText, Language: "en", Text: texts[0]}, "r", &taskstore.VisibleRange{}, nil); len(c.Extraction.Mentions) == 0 {
 		t.Error("its chunks name none")
 	}
 }

@@ -79,12 +79,12 @@ func load(ctx context.Context, blobs blob.Store, key string) ([]sheaf.Chunk, err
 }
 
 // said is what a model said of the chunks of a document, by chunk.
-func (s *Service) said(ctx context.Context, tenantID, documentID, rangeID string) (map[string]graph.Extraction, error) {
+func (s *Service) said(ctx context.Context, tenantID, documentID, rangeID string, splits *graph.Splits) (map[string]graph.Extraction, error) {
 	stored, err := s.result(ctx, tenantID, documentID, rangeID)
 	if err != nil {
 		return nil, err
 	}
-	all, err := graph.Unpack(stored)
+	all, err := graph.Unpack(stored, splits)
 	if err != nil {
 		return nil, err
 	}

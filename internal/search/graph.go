@@ -52,6 +52,15 @@ type GraphEntity struct {
 	Community   *int          `json:"community,omitempty" doc:"id of its community; absent for what stands beside nearly everything"`
 	Sources     []GraphSource `json:"sources" doc:"some of the chunks that name it"`
 	Chunks      int           `json:"chunks" doc:"chunks that name it"`
+	Names       []GraphName   `json:"names,omitempty" doc:"of the entity that is asked for, where it was merged from several: the ways in which chunks name it"`
+}
+
+// GraphName is a way in which chunks name an entity.
+type GraphName struct {
+	Name    string        `json:"name" doc:"as it is written"`
+	Reason  string        `json:"reason" enum:"spelling,plural,acronym" doc:"why it is taken as a name of the entity; spelling: it differs by capitals, a possessive or punctuation"`
+	Count   int           `json:"count" doc:"sentences"`
+	Sources []GraphSource `json:"sources" doc:"some of the chunks that write it so"`
 }
 
 // GraphRelation is two entities that stand in the same sentences.

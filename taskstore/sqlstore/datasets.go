@@ -191,6 +191,9 @@ func (s *datasets) DeleteDataset(ctx context.Context, tenantID, id string) (task
 			if err := dropQueries(tx, id); err != nil {
 				return err
 			}
+			if err := dropSplits(tx, id); err != nil {
+				return err
+			}
 			if err := s.dropRuns(tx, id); err != nil {
 				return err
 			}

@@ -85,11 +85,11 @@ func (s *inventory) DatasetResults(ctx context.Context, tenantID, datasetID, aft
 	return s.liveResults(ctx, " AND d.tenant_id=? AND d.dataset_id=?", []any{tenantID, datasetID}, after, limit)
 }
 
-// DatasetStamp is another one after each change of what DatasetResults, and
-// Visible of its ranges, say of a dataset; at times also without one. A version
+// DatasetStamp is another one after each change of what DatasetResults, Visible of
+// its ranges, and SplitNames say of a dataset; at times also without one. A version
 // that is published raises the sum of versions, a new document is the greatest, a
-// deleted one is counted no more, edits count theirs, and what runs left is of
-// other ranges, times and sizes.
+// deleted one is counted no more, edits count theirs, what runs left is of other
+// ranges, times and sizes, and a split that is added is the last.
 func (s *inventory) DatasetStamp(ctx context.Context, tenantID, datasetID string) (string, error) {
 	row, err := first[struct {
 		Docs, Live, Changed     int64
@@ -110,7 +110,14 @@ func (s *inventory) DatasetStamp(ctx context.Context, tenantID, datasetID string
 	if runs == nil {
 		return "", err
 	}
-	return fmt.Sprint(*row, *runs), err
+	splits, err := first[struct {
+		Splits, Newest int64
+		First, Last    string
+	}](s.read(ctx), "SELECT COUNT(*) AS splits, COALESCE(MAX(created_at), 0) AS newest, COALESCE(MIN(id), '') AS first, COALESCE(MAX(id), '') AS last FROM graph_splits WHERE tenant_id=? AND dataset_id=?", tenantID, datasetID)
+	if splits == nil {
+		return "", err
+	}
+	return fmt.Sprint(*row, *runs, *splits), err
 }
 
 // liveResults lists those whose documents a condition holds for.

@@ -76,6 +76,7 @@ var statistics = []struct{ table, index, stat string }{
 	{"flows", "sqlite_autoindex_flows_1", "100 5 2 1"},
 	{"saved_queries", "sqlite_autoindex_saved_queries_1", "10000 100 1"},
 	{"evaluations", "sqlite_autoindex_evaluations_1", "10000 100 1"},
+	{"graph_splits", "sqlite_autoindex_graph_splits_1", "1000 20 1"},
 	{"dataset_runs", "sqlite_autoindex_dataset_runs_1", "1000 20 10 1"},
 	{"dataset_runs", "sqlite_autoindex_dataset_runs_2", "1000 1"},
 	{"dataset_run_documents", "sqlite_autoindex_dataset_run_documents_1", "1000000 1000 1"},

@@ -26,6 +26,7 @@ type Store struct {
 	webhooks
 	flows
 	evaluations
+	splits
 	runs
 	edits
 	idempotency
@@ -46,7 +47,7 @@ func newStore(h *handle) *Store {
 	return &Store{
 		handle: h, tasks: newTasks(h, folding, deleting), folds: folding, tenants: tenants{h}, keys: keys{h}, datasets: datasets{h, deleting},
 		documents: reading, changes: changes{h}, deletions: deleting, receipts: receipts{h}, jobs: summing, estimates: estimates{h, summing, newSamples(h.sampleAge)},
-		lifecycle: lifecycle{h}, feed: feed{handle: h}, uploads: uploads{h}, webhooks: webhooks{h, summing}, flows: flows{h}, evaluations: evaluations{h}, runs: runs{changes{h}}, edits: edits{h}, idempotency: idempotency{h},
+		lifecycle: lifecycle{h}, feed: feed{handle: h}, uploads: uploads{h}, webhooks: webhooks{h, summing}, flows: flows{h}, evaluations: evaluations{h}, splits: splits{h}, runs: runs{changes{h}}, edits: edits{h}, idempotency: idempotency{h},
 		queues: queues{h}, deadLetters: deadLetters{h}, events: events{h, reading}, garbage: garbage{h}, inventory: inventory{h},
 		leases: leases{h}, clock: clock{h}, sealing: sealing{h},
 	}
@@ -82,6 +83,7 @@ type (
 	}
 	flows       struct{ *handle }
 	evaluations struct{ *handle }
+	splits      struct{ *handle }
 	runs        struct{ changes }
 	edits       struct{ *handle }
 	idempotency struct{ *handle }

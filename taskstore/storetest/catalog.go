@@ -50,6 +50,7 @@ func RunCatalog(t *testing.T, open func(testing.TB) *sqlstore.Store) {
 		{"WebhooksAreToldOfEachEnd", testWebhooks},
 		{"FlowVersionsAreNumberedOnce", testFlowVersions},
 		{"SavedQueriesAndEvaluations", testEvaluations},
+		{"SplitsOfGraphs", testSplits},
 		{"RunsOverDatasets", testDatasetRuns},
 		{"ResultsOfRuns", testRunResults},
 		{"EditsOfChunks", testEdits},
