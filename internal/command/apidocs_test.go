@@ -38,14 +38,14 @@ func TestExamplesOfTheReferenceRun(t *testing.T) {
 		all = append(all, example{f[1], html.UnescapeString(f[2]), strings.ReplaceAll(html.UnescapeString(f[3]), "\\\n", "")})
 	}
 	// What another example needs goes last.
-	last := []string{"complete-upload", "submit-uploads", "delete-chunk", "delete-query", "delete-flow", "delete-webhook", "revoke-key", "delete-upload", "put-document", "delete-document", "delete-dataset"}
+	last := []string{"complete-upload", "submit-uploads", "delete-chunk", "delete-query", "delete-split", "delete-flow", "delete-webhook", "revoke-key", "delete-upload", "put-document", "delete-document", "delete-dataset"}
 	slices.SortStableFunc(all, func(a, b example) int { return slices.Index(last, a.id) - slices.Index(last, b.id) })
 	// The ids of the examples are those of things that are there.
 	keys, _, err := s.app.store.Keys(t.Context(), "acme", taskstore.Page{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := map[string]string{"doc": v.document, "job": v.job, "task": v.task, "range": v.rangeID, "upload": v.upload, "webhook": v.webhook, "receipt": v.receipt, "chunk": v.chunk, "edit": v.edit, "query": v.query, "evaluation": v.evaluation, "run": v.run, "key": keys[0].ID}
+	own := map[string]string{"doc": v.document, "job": v.job, "task": v.task, "range": v.rangeID, "upload": v.upload, "webhook": v.webhook, "receipt": v.receipt, "chunk": v.chunk, "edit": v.edit, "query": v.query, "evaluation": v.evaluation, "run": v.run, "split": v.split, "key": keys[0].ID}
 	replace := []string{"/datasets/default", "/datasets/vault", `"default"`, `"vault"`, "/flows/scans", "/flows/" + v.flow}
 	_, routes := s.routes()
 	for _, r := range routes {
@@ -65,6 +65,7 @@ func TestExamplesOfTheReferenceRun(t *testing.T) {
 		// The victim's runs are over, and the ones that an example began may not be.
 		"cancel-run": "is over", "resume-run": "run", "delete-raptor": "run_open", "delete-mindmap": "run_open",
 		"create-graphrag": "no_model", // the test has no chat model
+		"create-split":    "no entity of the name IT",
 	}
 	for _, e := range all {
 		status, answer := admin.runExample(names.Replace(e.command))

@@ -277,7 +277,7 @@ func fill(path string, pairs ...string) string {
 // has something to show.
 type victim struct {
 	*service
-	dataset, document, job, task, rangeID, chunk, upload, webhook, apiKey, receipt, flow, edit, query, evaluation, run string
+	dataset, document, job, task, rangeID, chunk, upload, webhook, apiKey, receipt, flow, edit, query, evaluation, run, split string
 }
 
 const victimsWord = "quetzalcoatlus"
@@ -329,6 +329,11 @@ func newVictim(s *service) victim {
 	var evaluation api.EvaluationAnswer
 	v.post("/v1/datasets/vault/evaluations", map[string]any{}, &evaluation)
 	v.query, v.evaluation = saved.ID, evaluation.ID
+	split, err := s.app.store.AddSplit(s.t.Context(), "alpha", ds.ID, []string{victimsWord, "its plural"})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	v.split = split.ID
 	for _, kind := range []string{"mindmap", "raptor"} {
 		var begun api.RunStarted
 		v.post("/v1/datasets/vault/"+kind, map[string]any{}, &begun)
@@ -353,7 +358,7 @@ node = [{ id = "read", kind = "parse" }, { id = "cut", kind = "chunk", from = ["
 
 // names are everything of the victim that no one else may read.
 func (v victim) names() []string {
-	return []string{v.dataset, v.document, v.job, v.task, v.rangeID, v.chunk, v.upload, v.webhook, v.apiKey, v.receipt, v.flow, v.edit, v.query, v.evaluation, v.run, victimsWord, "ledger-of-alpha", "secret-of-alpha", "vault"}
+	return []string{v.dataset, v.document, v.job, v.task, v.rangeID, v.chunk, v.upload, v.webhook, v.apiKey, v.receipt, v.flow, v.edit, v.query, v.evaluation, v.run, v.split, victimsWord, "ledger-of-alpha", "secret-of-alpha", "vault"}
 }
 
 func TestAnotherTenantSeesAndChangesNothingOnAnyRoute(t *testing.T) {
@@ -366,7 +371,7 @@ func TestAnotherTenantSeesAndChangesNothingOnAnyRoute(t *testing.T) {
 	values := map[string]any{
 		"question": "theft", "expected": []any{map[string]any{"text": "theft"}}, "queries": []any{map[string]any{"question": "theft", "expected": []any{map[string]any{"text": "theft"}}}},
 		"query": victimsWord, "document_ids": []string{v.document}, "ids": []string{v.task, v.upload},
-		"document_id": v.document, "job_id": v.job, "job": v.job, "url": "https://example.invalid/a.pdf", "name": "theft", "text": "theft", "input": "theft", "toml": victimsFlow("theft"), "limit": 10, "fresh": true, "tag": "theft",
+		"document_id": v.document, "job_id": v.job, "job": v.job, "url": "https://example.invalid/a.pdf", "name": "theft", "text": "theft", "input": "theft", "toml": victimsFlow("theft"), "limit": 10, "fresh": true, "tag": "theft", "names": []string{"theft", "thief"},
 	}
 	// The victim's job is over, but what folds its progress may still be at work.
 	before := ""
@@ -376,7 +381,7 @@ func TestAnotherTenantSeesAndChangesNothingOnAnyRoute(t *testing.T) {
 		return last == before
 	})
 	path := func(p, dataset string) string {
-		return fill(p, "ds", dataset, "doc", v.document, "job", v.job, "task", v.task, "range", v.rangeID, "upload", v.upload, "webhook", v.webhook, "n", "1", "receipt", v.receipt, "flow", v.flow, "chunk", v.chunk, "edit", v.edit, "query", v.query, "evaluation", v.evaluation, "run", v.run)
+		return fill(p, "ds", dataset, "doc", v.document, "job", v.job, "task", v.task, "range", v.rangeID, "upload", v.upload, "webhook", v.webhook, "n", "1", "receipt", v.receipt, "flow", v.flow, "chunk", v.chunk, "edit", v.edit, "query", v.query, "evaluation", v.evaluation, "run", v.run, "split", v.split)
 	}
 	walked := 0
 	undrawn := regexp.MustCompile(`"no_page_image"|"no_picture"`) // what its owner is told of a document without pictures
