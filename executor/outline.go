@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"slices"
 
+	fastjson "github.com/segmentio/encoding/json"
+
 	"sheaf"
 	"sheaf/parser"
 	"sheaf/taskstore"
@@ -71,7 +73,7 @@ func stitches(finalize *sheaf.Task, tasks []sheaf.Task, by reported) []taskstore
 			continue
 		}
 		var payload taskstore.ParsePayload
-		if json.Unmarshal(t.Payload, &payload) != nil {
+		if fastjson.Unmarshal(t.Payload, &payload) != nil {
 			continue // the range could not have been read
 		}
 		stored := t.Result

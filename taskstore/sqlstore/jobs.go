@@ -46,7 +46,8 @@ func (s *jobs) job(ctx context.Context, tenantID, id string) (*jobRow, error) {
 // JobEnded tells whether Job would show a terminal state, at a fraction of its
 // cost: a waiter for the end asks this, and Job once.
 func (s *jobs) JobEnded(ctx context.Context, tenantID, id string) (bool, error) {
-	if job, err := s.job(ctx, tenantID, id); err != nil || job.OpenUntil != 0 {
+	openUntil, err := one[int64](s.read(ctx), "job", id, "SELECT open_until FROM jobs WHERE id=? AND tenant_id=?", id, tenantID)
+	if err != nil || *openUntil != 0 {
 		return false, err
 	}
 	open, err := first[string](s.read(ctx), `SELECT g.doc_id FROM generations g JOIN documents d ON d.id=g.doc_id

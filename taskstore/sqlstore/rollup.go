@@ -2,11 +2,11 @@ package sqlstore
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"time"
 
+	fastjson "github.com/segmentio/encoding/json"
 	"gorm.io/gorm"
 
 	"sheaf"
@@ -41,7 +41,7 @@ func (e attemptEnd) stages() (times []sheaf.StageTime, ran bool) {
 		Reused bool              `json:"reused"`
 		Stages []sheaf.StageTime `json:"stages"`
 	}
-	if e.Kind != sheaf.EventDone || e.Result == "" || json.Unmarshal([]byte(e.Result), &result) != nil || result.Reused {
+	if e.Kind != sheaf.EventDone || e.Result == "" || fastjson.Unmarshal([]byte(e.Result), &result) != nil || result.Reused {
 		return nil, false
 	}
 	return result.Stages, true
