@@ -341,7 +341,7 @@ var pathExamples = map[string]string{
 	"range": "4d5e6f708192a3b4c5d6e7f8091a2b3c", "n": "1", "picture": "1-0", "upload": "5e6f708192a3b4c5d6e7f8091a2b3c4d", "webhook": "6f708192a3b4c5d6e7f8091a2b3c4d5e",
 	"flow": "scans", "chunk": exampleChunk, "edit": "708192a3b4c5d6e7f8091a2b3c4d5e6f", "receipt": "8192a3b4c5d6e7f8091a2b3c4d5e6f70",
 	"query": "92a3b4c5d6e7f8091a2b3c4d5e6f7081", "evaluation": "a3b4c5d6e7f8091a2b3c4d5e6f708192", "run": "b4c5d6e7f8091a2b3c4d5e6f708192a3",
-	"split": "c5d6e7f8091a2b3c4d5e6f708192a3b4",
+	"node": "cut", "split": "c5d6e7f8091a2b3c4d5e6f708192a3b4",
 }
 
 // parameterExamples stand for other parameters that examples send, by operation.

@@ -3,11 +3,15 @@ package api
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 
 	"sheaf"
 	"sheaf/internal/flow"
@@ -24,6 +28,78 @@ type FlowRun struct {
 	State         sheaf.DocumentState `json:"state"`
 	Nodes         []RunNode           `json:"nodes" nullable:"false" doc:"in the order in which they run"`
 	UnservedPools []string            `json:"unserved_pools,omitempty" doc:"pools in which tasks of the run wait and that no executor serves"`
+	CreatedAt     time.Time           `json:"created_at" doc:"when it was asked for"`
+	FinishedAt    time.Time           `json:"finished_at,omitzero" doc:"absent while it runs"`
+	RunCost
+}
+
+// RunCost is what a run or a node of it took of a language model.
+type RunCost struct {
+	Asked    *sheaf.Asked `json:"asked,omitempty" doc:"of a language model"`
+	Price    float64      `json:"price,omitempty" doc:"of the tokens, where a price is configured"`
+	Currency string       `json:"currency,omitempty" doc:"of the price"`
+}
+
+// ask adds what was asked.
+func (c *RunCost) ask(a *sheaf.Asked) {
+	if a == nil {
+		return
+	}
+	if c.Asked == nil {
+		c.Asked = &sheaf.Asked{}
+	}
+	c.Asked.Calls, c.Asked.Cached, c.Asked.Tokens = c.Asked.Calls+a.Calls, c.Asked.Cached+a.Cached, c.Asked.Tokens+a.Tokens
+}
+
+// pricing says what was asked costs.
+func (s *Server) pricing(c *RunCost) {
+	if c.Asked != nil && s.cfg.Prices.PerMillionTokens > 0 {
+		c.Price, c.Currency = s.priced(c.Asked.Tokens)
+	}
+}
+
+// FlowRunPath names the run of a flow over a version of a document.
+type FlowRunPath struct {
+	DocumentPath
+	ETagInput
+	Generation int `query:"generation" minimum:"1" doc:"default: the newest"`
+}
+
+// FlowRunListed is the newest run of a flow over a document.
+type FlowRunListed struct {
+	DocumentID string              `json:"document_id"`
+	Document   string              `json:"document" doc:"its name"`
+	Generation int                 `json:"generation"`
+	Flow       string              `json:"flow" doc:"name and version; without one until its plan is made"`
+	Mode       string              `json:"mode,omitempty" enum:"whole,nodes" doc:"absent until its plan is made"`
+	Reason     string              `json:"reason,omitempty" doc:"why this mode, in a sentence"`
+	State      sheaf.DocumentState `json:"state"`
+	Chunks     int                 `json:"chunks"`
+	CreatedAt  time.Time           `json:"created_at" doc:"when it was asked for"`
+	FinishedAt time.Time           `json:"finished_at,omitzero" doc:"absent while it runs"`
+	RunCost
+}
+
+// RunNodeAnswer is a node of a run with its tasks.
+type RunNodeAnswer struct {
+	RunNode
+	Tasks []RunTask `json:"tasks" nullable:"false" doc:"by range; at most 1,000"`
+}
+
+// RunTask is the work of a node on a range of a document, and what it left.
+type RunTask struct {
+	ID       string         `json:"id" doc:"of /v1/tasks/{task}, which has its attempts"`
+	Range    *[2]int        `json:"range,omitempty" doc:"units, from 1, both ends included"`
+	State    string         `json:"state" enum:"parked,pending,running,retry_wait,done,skipped,failed,canceled"`
+	Reason   string         `json:"reason,omitempty" doc:"why it is skipped"`
+	Attempts int            `json:"attempts"`
+	Reused   bool           `json:"reused,omitempty" doc:"its output was there"`
+	MS       int64          `json:"ms" doc:"that it took"`
+	Chunks   int            `json:"chunks" doc:"in its output"`
+	Bytes    int64          `json:"bytes" doc:"of its output"`
+	Name     string         `json:"name,omitempty" doc:"of the output: a digest of what made it"`
+	Digest   string         `json:"digest,omitempty" doc:"xxhash64 of the bytes of the output"`
+	Failure  *sheaf.Failure `json:"failure,omitempty"`
 }
 
 // RunNode is a node of a run.
@@ -40,8 +116,13 @@ type RunNode struct {
 	Bytes    int64          `json:"bytes" doc:"of its outputs"`
 	MS       int64          `json:"ms" doc:"that its tasks took together"`
 	Failure  *sheaf.Failure `json:"failure,omitempty" doc:"of the first range that failed for good"`
-	Asked    *sheaf.Asked   `json:"asked,omitempty" doc:"of a language model"`
 	Files    []RunFile      `json:"files,omitempty" doc:"that an export has left, by range; at most 1,000"`
+	// Shared nodes have no task of their own; within is the node whose task runs it,
+	// "" for that of the range.
+	Shared     bool `json:"shared,omitempty" doc:"a task runs it beside other nodes: attempts and time are of all of them"`
+	within     string
+	Definition *flow.Node `json:"definition,omitempty" doc:"kind, inputs and settings, as the version of the flow has them; absent where that was deleted"`
+	RunCost
 }
 
 // RunFile is a file of a node.
@@ -54,71 +135,230 @@ type RunFile struct {
 	Path   string `json:"path" doc:"of the bytes, in this API"`
 }
 
-const maxRunFiles = 1000
+const (
+	maxRunFiles = 1000
+	maxRunTasks = 1000
+)
 
 func (s *Server) runRoutes() {
 	op := get("/v1/datasets/{ds}/documents/{doc}/run", "Read the run of a flow over a document")
-	op.Description = "How the flow of the document runs, and the states of its nodes. 404 until its plan is made."
-	handle(s, op, func(ctx context.Context, in *struct {
-		DocumentPath
-		Generation int `query:"generation" minimum:"1" doc:"default: the newest"`
-	}) (*output[FlowRun], error) {
-		d, err := s.document(ctx, in.DocumentPath)
+	op.Description = "How the flow of the document runs, and the states of its nodes. 404 until its plan is made. What has not changed is not sent again: ask with the ETag of the answer before."
+	handle(s, op, func(ctx context.Context, in *FlowRunPath) (*tagged[FlowRun], error) {
+		run, _, err := s.run(ctx, in.DocumentPath, in.Generation)
 		if err != nil {
 			return nil, err
 		}
-		gens, err := s.cfg.Catalog.Generations(ctx, d.TenantID, d.ID)
+		return changed(in.ETagInput, *run)
+	})
+	one := get("/v1/datasets/{ds}/documents/{doc}/run/nodes/{node}", "Read a node of a run, with its tasks and outputs")
+	one.Description = "Each task is the work on a range of the document, with the digest and the size of what it left."
+	handle(s, one, func(ctx context.Context, in *struct {
+		FlowRunPath
+		Node string `path:"node" maxLength:"63" doc:"id of the node"`
+	}) (*tagged[RunNodeAnswer], error) {
+		run, tasks, err := s.run(ctx, in.DocumentPath, in.Generation)
 		if err != nil {
 			return nil, err
 		}
-		n := cmp.Or(in.Generation, d.Generation)
-		i := slices.IndexFunc(gens, func(g sheaf.Generation) bool { return g.Generation == n })
+		i := slices.IndexFunc(run.Nodes, func(n RunNode) bool { return n.ID == in.Node })
 		if i < 0 {
-			return nil, noVersion(d, n)
+			return nil, fmt.Errorf("%w: node %s of the flow %s", sheaf.ErrNotFound, in.Node, run.Flow)
 		}
-		if g := &gens[i]; g.Flow == nil {
-			if name, _, _ := strings.Cut(g.ParseConfig.Flow.V, "@"); name != "" && name != flow.StandardName {
-				return nil, newProblem(http.StatusNotFound, "no_run", "no plan has decided yet how the flow runs over this version, or it was made from what an older one left; ask again, or for another generation")
-			}
-			g.Flow = &sheaf.FlowDecision{Ref: flow.StandardName + "@1", Mode: string(flow.ModeWhole), Reason: "The standard pipeline runs in one task a range."}
-			for _, n := range flow.StandardFlow().Nodes {
-				g.Flow.Nodes = append(g.Flow.Nodes, n.ID)
-			}
-		}
-		tasks, err := s.cfg.Catalog.Tasks(ctx, d.TenantID, d.ID, n)
+		return changed(in.ETagInput, RunNodeAnswer{run.Nodes[i], run.Nodes[i].tasks(tasks)})
+	})
+	list := get("/v1/datasets/{ds}/documents/runs", "List the newest run of each document of a dataset")
+	list.Description = "The newest documents first. Each with its flow, why it runs whole or in nodes, and what a language model took for it."
+	handle(s, list, func(ctx context.Context, in *struct {
+		DatasetPath
+		ETagInput
+		Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"items per page"`
+		Cursor string `query:"cursor" maxLength:"64" doc:"next_cursor of the page before"`
+	}) (*tagged[List[FlowRunListed]], error) {
+		ds, err := s.dataset(ctx, in.DatasetPath)
 		if err != nil {
 			return nil, err
 		}
-		run := runOf(&gens[i], tasks)
-		if !run.State.Terminal() {
-			if run.UnservedPools, err = s.cfg.Catalog.JobWaitsFor(ctx, gens[i].JobID, d.ID, taskstore.UnservedAfter); err != nil {
-				return nil, err
-			}
-			for i := range run.Nodes {
-				if node := &run.Nodes[i]; node.State == "retry_wait" {
-					if node.Reason, err = s.whyWaits(ctx, tasks, node); err != nil {
-						return nil, err
-					}
-				}
-				if node := &run.Nodes[i]; node.State == "pending" && slices.Contains(run.UnservedPools, node.Pool) {
-					node.Reason = fmt.Sprintf("No executor serves the pool %s. Start one with executor.pools = %s.", node.Pool, node.Pool)
-				}
-			}
+		items, next, err := s.newestRuns(ctx, ds, taskstore.Page{Limit: in.Limit, Cursor: in.Cursor})
+		if err != nil {
+			return nil, err
 		}
-		return &output[FlowRun]{run}, nil
+		return changed(in.ETagInput, listOf(items, next).Body)
 	})
 }
 
+// changed answers a body, or that the client has it already.
+func changed[T any](in ETagInput, body T) (*tagged[T], error) {
+	b, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	tag := fmt.Sprintf(`"%016x"`, xxhash.Sum64(b))
+	if in.holds(tag) {
+		return &tagged[T]{Status: http.StatusNotModified, ETag: tag}, nil
+	}
+	return &tagged[T]{Status: http.StatusOK, ETag: tag, Body: body}, nil
+}
+
+// newestRuns lists the newest run of each document of a page.
+func (s *Server) newestRuns(ctx context.Context, ds *sheaf.Dataset, p taskstore.Page) ([]FlowRunListed, string, error) {
+	docs, next, err := s.cfg.Catalog.Documents(ctx, ds.TenantID, taskstore.DocumentFilter{DatasetID: ds.ID}, p)
+	if err != nil {
+		return nil, "", err
+	}
+	ids := make([]string, len(docs))
+	for i := range docs {
+		ids[i] = docs[i].ID
+	}
+	gens, err := s.cfg.Catalog.NewestGenerations(ctx, ds.TenantID, ids)
+	if err != nil {
+		return nil, "", err
+	}
+	items := make([]FlowRunListed, 0, len(docs))
+	for i := range docs {
+		d, g := &docs[i], gens[docs[i].ID]
+		if g.Generation == 0 {
+			continue // it was never started
+		}
+		r := FlowRunListed{DocumentID: d.ID, Document: d.Name, Generation: g.Generation, Flow: cmp.Or(g.ParseConfig.Flow.V, flow.StandardName), State: d.State, Chunks: g.Chunks, CreatedAt: g.CreatedAt, FinishedAt: g.FinishedAt}
+		decide(&g)
+		if g.Flow != nil {
+			r.Flow, r.Mode, r.Reason = g.Flow.Ref, g.Flow.Mode, g.Flow.Reason
+			if len(g.Flow.Asks) > 0 { // only these have asked anything
+				tasks, err := s.cfg.Catalog.Tasks(ctx, ds.TenantID, d.ID, g.Generation)
+				if errors.Is(err, sheaf.ErrNotFound) {
+					continue // it was deleted meanwhile
+				}
+				if err != nil {
+					return nil, "", err
+				}
+				for i := range tasks {
+					if out := tasks[i].Result.Output; out != nil {
+						r.ask(out.Asked)
+					}
+				}
+				s.pricing(&r.RunCost)
+			}
+		}
+		items = append(items, r)
+	}
+	return items, next, nil
+}
+
+// decide says how the standard pipeline runs, about which nothing is stored.
+func decide(g *sheaf.Generation) {
+	if name, _, _ := strings.Cut(g.ParseConfig.Flow.V, "@"); g.Flow != nil || name != "" && name != flow.StandardName {
+		return
+	}
+	g.Flow = &sheaf.FlowDecision{Ref: flow.StandardName + "@1", Mode: string(flow.ModeWhole), Reason: "The standard pipeline runs in one task a range."}
+	for _, n := range flow.StandardFlow().Nodes {
+		g.Flow.Nodes = append(g.Flow.Nodes, n.ID)
+	}
+}
+
+// run reads the run of a flow over a version of a document, 0 for the newest, and
+// its tasks.
+func (s *Server) run(ctx context.Context, path DocumentPath, generation int) (*FlowRun, []sheaf.Task, error) {
+	d, err := s.document(ctx, path)
+	if err != nil {
+		return nil, nil, err
+	}
+	gens, err := s.cfg.Catalog.Generations(ctx, d.TenantID, d.ID)
+	if err != nil {
+		return nil, nil, err
+	}
+	n := cmp.Or(generation, d.Generation)
+	i := slices.IndexFunc(gens, func(g sheaf.Generation) bool { return g.Generation == n })
+	if i < 0 {
+		return nil, nil, noVersion(d, n)
+	}
+	decide(&gens[i])
+	if gens[i].Flow == nil {
+		return nil, nil, newProblem(http.StatusNotFound, "no_run", "no plan has decided yet how the flow runs over this version, or it was made from what an older one left; ask again, or for another generation")
+	}
+	tasks, err := s.cfg.Catalog.Tasks(ctx, d.TenantID, d.ID, n)
+	if err != nil {
+		return nil, nil, err
+	}
+	nodes, err := s.definitions(ctx, gens[i].Flow.Ref)
+	if err != nil {
+		return nil, nil, err
+	}
+	run := runOf(&gens[i], tasks, nodes)
+	for i := range run.Nodes {
+		run.ask(run.Nodes[i].Asked)
+		s.pricing(&run.Nodes[i].RunCost)
+	}
+	s.pricing(&run.RunCost)
+	if run.State.Terminal() {
+		return &run, tasks, nil
+	}
+	if run.UnservedPools, err = s.cfg.Catalog.JobWaitsFor(ctx, gens[i].JobID, d.ID, taskstore.UnservedAfter); err != nil {
+		return nil, nil, err
+	}
+	for i := range run.Nodes {
+		node := &run.Nodes[i]
+		if node.State == "retry_wait" {
+			if node.Reason, err = s.whyWaits(ctx, tasks, node); err != nil {
+				return nil, nil, err
+			}
+		}
+		if node.State == "pending" && slices.Contains(run.UnservedPools, node.Pool) {
+			node.Reason = fmt.Sprintf("No executor serves the pool %s. Start one with executor.pools = %s.", node.Pool, node.Pool)
+		}
+	}
+	return &run, tasks, nil
+}
+
+// definitions are the nodes of a version of a flow by their ids; none where it was
+// deleted.
+func (s *Server) definitions(ctx context.Context, of string) (map[string]*flow.Node, error) {
+	ref, err := flow.ParseRef(of)
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.flow(ctx, ref)
+	if errors.Is(err, sheaf.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]*flow.Node, len(v.Flow.Nodes))
+	for i := range v.Flow.Nodes {
+		out[v.Flow.Nodes[i].ID] = &v.Flow.Nodes[i]
+	}
+	return out, nil
+}
+
+// runsWithin is the node whose task runs a node that has none: the first that reads
+// it, or "" where that is the task of the range.
+func runsWithin(id string, d *sheaf.FlowDecision, nodes map[string]*flow.Node) string {
+	for range d.Nodes { // each step leads to a later node
+		if slices.Contains(d.Tasks, id) {
+			return id
+		}
+		i := slices.IndexFunc(d.Nodes, func(reader string) bool {
+			n := nodes[reader]
+			return n != nil && d.Skipped[reader] == "" && slices.Contains(n.From, id)
+		})
+		if i < 0 {
+			return ""
+		}
+		id = d.Nodes[i]
+	}
+	return ""
+}
+
 // runOf says where a run is, by its tasks.
-func runOf(g *sheaf.Generation, tasks []sheaf.Task) FlowRun {
-	out := FlowRun{Generation: g.Generation, Flow: g.Flow.Ref, Mode: g.Flow.Mode, Reason: g.Flow.Reason, State: g.State, Nodes: []RunNode{}}
+func runOf(g *sheaf.Generation, tasks []sheaf.Task, nodes map[string]*flow.Node) FlowRun {
+	out := FlowRun{Generation: g.Generation, Flow: g.Flow.Ref, Mode: g.Flow.Mode, Reason: g.Flow.Reason, State: g.State, Nodes: []RunNode{}, CreatedAt: g.CreatedAt, FinishedAt: g.FinishedAt}
 	for _, id := range g.Flow.Nodes {
-		n := RunNode{ID: id, State: "reused"}
+		n := RunNode{ID: id, State: "reused", Definition: nodes[id]}
 		if reason, skipped := g.Flow.Skipped[id]; skipped {
 			n.State, n.Reason = "skipped", reason
-		} else if !n.count(tasks, func(t *sheaf.Task) bool { return t.Kind == sheaf.KindDataflow && t.Node == id }) && !slices.Contains(g.Flow.Tasks, id) {
-			// The task of the range runs it.
-			n.count(tasks, func(t *sheaf.Task) bool { return t.Kind == sheaf.KindParse || t.Kind == sheaf.KindIndex })
+		} else if !n.count(tasks) && !slices.Contains(g.Flow.Tasks, id) {
+			n.Shared, n.within = true, runsWithin(id, g.Flow, nodes)
+			n.Shared = n.count(tasks)
 		}
 		out.Nodes = append(out.Nodes, n)
 	}
@@ -148,22 +388,72 @@ func (s *Server) whyWaits(ctx context.Context, tasks []sheaf.Task, n *RunNode) (
 // order is how far behind a state is: of several ranges the first counts.
 var order = []string{"failed", "canceled", "running", "retry_wait", "pending", "parked", "done", "skipped"}
 
-// count adds up the tasks of a node and reports whether there are any.
-func (n *RunNode) count(tasks []sheaf.Task, mine func(t *sheaf.Task) bool) bool {
-	for i := range tasks {
-		t := &tasks[i]
-		if !mine(t) || t.State == sheaf.TaskSuperseded {
+// has reports whether a task is one of a node's: its own, or of the ranges.
+func (n *RunNode) has(t *sheaf.Task) bool {
+	if t.State == sheaf.TaskSuperseded {
+		return false
+	}
+	if n.Shared && n.within != "" {
+		return t.Kind == sheaf.KindDataflow && t.Node == n.within
+	}
+	if n.Shared {
+		return t.Kind == sheaf.KindParse || t.Kind == sheaf.KindIndex
+	}
+	return t.Kind == sheaf.KindDataflow && t.Node == n.ID
+}
+
+// stateOf is the state of a task as one of a node, and why it is skipped.
+func stateOf(t *sheaf.Task) (state, reason string) {
+	switch out := t.Result.Output; {
+	case t.State == sheaf.TaskDead:
+		return "failed", ""
+	case t.State == sheaf.TaskScheduled:
+		return "pending", ""
+	case out != nil && out.Skipped != "":
+		return "skipped", out.Skipped
+	}
+	return string(t.State), ""
+}
+
+// took is how long the last attempt of a task ran, in milliseconds.
+func took(t *sheaf.Task) int64 {
+	if t.StartedAt.IsZero() || !t.FinishedAt.After(t.StartedAt) {
+		return 0
+	}
+	return int64(t.FinishedAt.Sub(t.StartedAt) / time.Millisecond)
+}
+
+// tasks lists those of the node.
+func (n *RunNode) tasks(all []sheaf.Task) []RunTask {
+	out := []RunTask{}
+	for i := range all {
+		t := &all[i]
+		if !n.has(t) || len(out) == maxRunTasks {
 			continue
 		}
-		state, out := string(t.State), t.Result.Output
-		switch {
-		case t.State == sheaf.TaskDead:
-			state = "failed"
-		case t.State == sheaf.TaskScheduled:
-			state = "pending"
-		case out != nil && out.Skipped != "":
-			state, n.Reason = "skipped", out.Skipped
+		r := RunTask{ID: t.ID, Attempts: t.Attempts, Reused: t.Result.Reused, MS: took(t), Chunks: t.Result.Chunks, Failure: t.Failure}
+		r.State, r.Reason = stateOf(t)
+		if t.Range != (sheaf.Range{}) {
+			r.Range = &[2]int{t.Range.From, t.Range.To}
 		}
+		if o := t.Result.Output; o != nil {
+			r.Chunks, r.Bytes, r.Name, r.Digest = o.Chunks, o.Bytes, o.Name, o.Digest
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// count adds up the tasks of a node and reports whether there are any.
+func (n *RunNode) count(tasks []sheaf.Task) bool {
+	for i := range tasks {
+		t := &tasks[i]
+		if !n.has(t) {
+			continue
+		}
+		state, skipped := stateOf(t)
+		out := t.Result.Output
+		n.Reason = cmp.Or(skipped, n.Reason)
 		if n.Ranges == 0 || slices.Index(order, state) < slices.Index(order, n.State) {
 			n.State = state
 		}
@@ -178,17 +468,12 @@ func (n *RunNode) count(tasks []sheaf.Task, mine func(t *sheaf.Task) bool) bool 
 		if out != nil {
 			n.Chunks, n.Bytes = n.Chunks+out.Chunks, n.Bytes+out.Bytes
 		}
-		if !t.StartedAt.IsZero() && t.FinishedAt.After(t.StartedAt) {
-			n.MS += int64(t.FinishedAt.Sub(t.StartedAt) / time.Millisecond)
-		}
+		n.MS += took(t)
 		if n.Reason == "" && t.State == sheaf.TaskRetryWait && t.Failure != nil {
 			n.Reason = t.Failure.Message
 		}
-		if out != nil && out.Asked != nil {
-			if n.Asked == nil {
-				n.Asked = &sheaf.Asked{}
-			}
-			n.Asked.Calls, n.Asked.Cached, n.Asked.Tokens = n.Asked.Calls+out.Asked.Calls, n.Asked.Cached+out.Asked.Cached, n.Asked.Tokens+out.Asked.Tokens
+		if out != nil {
+			n.ask(out.Asked)
 		}
 		if out != nil && out.Media != "" && t.State == sheaf.TaskDone && t.Result.ArtifactKey != "" && len(n.Files) < maxRunFiles {
 			n.Files = append(n.Files, RunFile{

@@ -70,6 +70,9 @@ type Documents interface {
 	Facets(ctx context.Context, tenantID string, f taskstore.DocumentFilter) (*taskstore.Facets, error)
 	TagDocuments(ctx context.Context, tenantID string, f taskstore.DocumentFilter, tag string) (int, error)
 	Generations(ctx context.Context, tenantID, documentID string) ([]sheaf.Generation, error)
+	// NewestGenerations are those of documents of the tenant by the document's id; a
+	// document that is not there, or has none, is left out.
+	NewestGenerations(ctx context.Context, tenantID string, documentIDs []string) (map[string]sheaf.Generation, error)
 	Tasks(ctx context.Context, tenantID, documentID string, generation int) ([]sheaf.Task, error)
 	UnitLedger(ctx context.Context, tenantID, documentID string, generation int) (sheaf.Ledger, error)
 }

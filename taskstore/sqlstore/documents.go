@@ -166,6 +166,22 @@ func (s *documents) Generations(ctx context.Context, tenantID, documentID string
 	}), err
 }
 
+// NewestGenerations implements taskstore.Catalog.
+func (s *documents) NewestGenerations(ctx context.Context, tenantID string, documentIDs []string) (map[string]sheaf.Generation, error) {
+	if len(documentIDs) > maxFilterIDs {
+		return nil, tooManyIDs(len(documentIDs))
+	}
+	if len(documentIDs) == 0 {
+		return nil, nil
+	}
+	rows, err := all[generationRow](s.read(ctx), "SELECT g.* FROM generations g JOIN documents d ON d.id=g.doc_id AND d.gen=g.gen WHERE g.doc_id IN ? AND g.tenant_id=? AND d.tenant_id=? AND d.deleted_at=0", documentIDs, tenantID, tenantID)
+	out := make(map[string]sheaf.Generation, len(rows))
+	for _, r := range rows {
+		out[r.DocID] = r.toDomain(s.vault)
+	}
+	return out, err
+}
+
 // Tasks lists tasks of a document's generation (0: the newest), ordered by
 // range.
 func (s *documents) Tasks(ctx context.Context, tenantID, documentID string, generation int) ([]sheaf.Task, error) {

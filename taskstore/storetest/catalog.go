@@ -566,6 +566,10 @@ func testCreate(t *testing.T, b *bench) {
 	gens, err := b.Generations(b.ctx, b.tenant, id)
 	b.ok(err)
 	b.same("generations", []any{len(gens), gens[0].Generation, gens[0].State, gens[1].State}, []any{2, 2, sheaf.DocQueued, sheaf.DocCanceled})
+	_, more := b.create("beside.pdf")
+	newest, err := b.NewestGenerations(b.ctx, b.tenant, []string{id, more[0], sheaf.NewID()})
+	b.ok(err)
+	b.same("newest generations", []any{len(newest), newest[id].Generation, newest[id].JobID, newest[more[0]].Generation}, []any{2, 2, next.ID, 1})
 }
 
 // A call and its repetition may run beside each other, when the process of the
@@ -1661,7 +1665,14 @@ func testTenantWalk(t *testing.T, b *bench) {
 			_, err := b.ChangeDocument(ctx, me, id, "x", sheaf.Attributes{"x.y": json.RawMessage("1")})
 			return err
 		},
-		"Generations":     func() error { _, err := b.Generations(ctx, me, id); return err },
+		"Generations": func() error { _, err := b.Generations(ctx, me, id); return err },
+		"NewestGenerations": func() error {
+			found, err := b.NewestGenerations(ctx, me, []string{id})
+			if len(found) == 0 && err == nil {
+				return sheaf.ErrNotFound
+			}
+			return err
+		},
 		"Tasks":           func() error { _, err := b.Tasks(ctx, me, id, 1); return err },
 		"UnitLedger":      func() error { _, err := b.UnitLedger(ctx, me, id, 1); return err },
 		"CancelDocuments": func() error { _, err := b.CancelDocuments(ctx, me, []string{id}); return err },

@@ -95,6 +95,7 @@ const paths = {
   warn: "M8 2.5l6 11H2zM8 7v3M8 12h.01",
   next: "M6 3l5 5-5 5",
   prev: "M10 3L5 8l5 5",
+  hop: "M3.5 4l4 4-4 4M8.5 4l4 4-4 4",
 };
 
 /** @param {string} shape */

@@ -17,6 +17,7 @@ const routes = [
   [/^\/datasets\/([^/]+)\/documents\/([^/]+)$/, ["ds", "doc"], () => import("./views/document.js"), "documents"],
   [/^\/datasets\/([^/]+)\/evaluations$/, ["ds"], () => import("./views/evaluations.js"), "documents"],
   [/^\/datasets\/([^/]+)\/settings$/, ["ds"], () => import("./views/settings.js"), "documents"],
+  [/^\/datasets\/([^/]+)\/runs$/, ["ds"], () => import("./views/runs.js"), "documents"],
   [/^\/datasets$/, [], () => import("./views/datasets.js"), "datasets"],
   [/^\/search$/, [], () => import("./views/search.js"), "search"],
   [/^\/jobs$/, [], () => import("./views/jobs.js"), "jobs"],

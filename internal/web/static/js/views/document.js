@@ -24,7 +24,7 @@ import { waterfall } from "../waterfall.js";
 /** @typedef {import("../types.js").Chunk} Chunk */
 /** @typedef {import("../types.js").Pages} Pages */
 
-const tabs = /** @type {const} */ ([["", "Read"], ["problems", "Issues"], ["timeline", "Timeline"], ["versions", "Versions"], ["edits", "Edits"], ["settings", "Settings"]]);
+const tabs = /** @type {const} */ ([["", "Read"], ["problems", "Issues"], ["timeline", "Timeline"], ["run", "Run"], ["versions", "Versions"], ["edits", "Edits"], ["settings", "Settings"]]);
 
 const chunksPerPage = 60;
 
@@ -199,6 +199,7 @@ export async function view({ root, params, query, signal }) {
       }
     }
     drawProgress();
+    if (tab === "run" && drawn === tab) return; // it follows the run by itself
     paneStop.abort();
     paneStop = new AbortController();
     const stop = AbortSignal.any([signal, paneStop.signal]);
@@ -206,14 +207,17 @@ export async function view({ root, params, query, signal }) {
     drawn = tab;
     if (!keep) pane.replaceChildren(el("p", { class: "muted" }, "Loading …"));
     try {
-      const content = tab === "problems" ? wrong() : tab === "timeline" ? timeline() : tab === "versions" ? await versions(stop) : tab === "edits" ? await edits(stop) : tab === "settings" ? settings() : await reader(stop);
+      const content = tab === "problems" ? wrong() : tab === "timeline" ? timeline() : tab === "run" ? await (await import("../run.js")).runPane({ base, generation: () => d.generation, query: new URLSearchParams(location.search), signal: stop }) : tab === "versions" ? await versions(stop) : tab === "edits" ? await edits(stop) : tab === "settings" ? settings() : await reader(stop);
       if (stop.aborted) return;
       const itself = content.parentNode === pane && pane.childElementCount === 1; // it has drawn itself anew
       if (keep && !itself) draw(pane, content);
       else if (!itself) pane.replaceChildren(content);
       if (tab === "") void showLit();
     } catch (e) {
-      if (!stop.aborted) pane.replaceChildren(trouble(e, () => void drawPane()));
+      if (!stop.aborted) {
+        drawn = "";
+        pane.replaceChildren(trouble(e, () => void drawPane()));
+      }
     }
   }
 

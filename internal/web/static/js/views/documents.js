@@ -134,7 +134,7 @@ export async function view({ root, params, query, signal }) {
   const first = el("div");
   root.replaceChildren(
     el("div", { class: "head" }, el("div", {}, el("p", { class: "crumbs" }, el("a", { href: "/datasets" }, "Datasets"), " / "), el("h1", { tabindex: "-1" }, name(ds.name))), sum,
-      el("div", { class: "tools" }, el("a", { class: "button", href: `/search?${new URLSearchParams({ dataset: ds.name })}` }, "Search"), el("a", { class: "button", href: `/datasets/${encodeURIComponent(params.ds)}/evaluations` }, "Evaluations"), el("a", { class: "button", href: `/datasets/${encodeURIComponent(params.ds)}/settings` }, "Settings"), adds, chooser("Add a folder", where, true), chooser("Add files", where))),
+      el("div", { class: "tools" }, el("a", { class: "button", href: `/search?${new URLSearchParams({ dataset: ds.name })}` }, "Search"), el("a", { class: "button", href: `/datasets/${encodeURIComponent(params.ds)}/runs` }, "Runs"), el("a", { class: "button", href: `/datasets/${encodeURIComponent(params.ds)}/evaluations` }, "Evaluations"), el("a", { class: "button", href: `/datasets/${encodeURIComponent(params.ds)}/settings` }, "Settings"), adds, chooser("Add a folder", where, true), chooser("Add files", where))),
     zone, sums.root, active, issues.box, first, beside);
 
   const nothing = () => ({ q: "", ...Object.fromEntries(facetKeys.map((k) => [k, /** @type {string[]} */ ([])])) });
