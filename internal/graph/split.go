@@ -107,7 +107,7 @@ func (g *Graph) named(f *fold, entityOf []int32, several []bool) {
 		}
 	}
 	for e := range g.Entities {
-		slices.SortStableFunc(g.Entities[e].Names, func(a, b Named) int {
+		slices.SortFunc(g.Entities[e].Names, func(a, b Named) int {
 			return cmp.Or(strings.Compare(a.Reason, b.Reason), cmp.Compare(b.Count, a.Count), strings.Compare(a.Name, b.Name))
 		})
 	}
