@@ -353,6 +353,7 @@ var parameterExamples = map[string]map[string]any{
 	"delete-upload":   {"Tus-Resumable": tusVersion},
 	"list-documents":  {"state": "failed", "limit": 20},
 	"get-page-image":  {"dpi": 96},
+	"find-entities":   {"q": "acme"},
 	"delete-dataset":  {"dry_run": true},
 	"delete-document": {"dry_run": true},
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"sheaf/internal/graphs"
+	"sheaf/internal/search"
 	"sheaf/taskstore"
 )
 
@@ -43,6 +44,20 @@ func (s *Server) graphRoutes() {
 		}
 		out, err := s.cfg.Graphs.Around(ctx, ds.TenantID, ds.ID, in.Entity, in.Depth, in.Limit)
 		return &output[*graphs.Part]{out}, err
+	})
+	match := get("/v1/datasets/{ds}/graph/entities", "Find entities of the graph by a part of their name")
+	match.Description = "Those that begin with the text come first, then those of the highest rank."
+	handle(s, match, func(ctx context.Context, in *struct {
+		DatasetPath
+		Q     string `query:"q" required:"true" minLength:"1" maxLength:"200" doc:"a part of the name"`
+		Limit int    `query:"limit" minimum:"1" maximum:"100" default:"10" doc:"entities at most"`
+	}) (*output[List[search.GraphEntity]], error) {
+		ds, err := s.dataset(ctx, in.DatasetPath)
+		if err != nil {
+			return nil, err
+		}
+		found, err := s.cfg.Graphs.Matching(ctx, ds.TenantID, ds.ID, in.Q, in.Limit)
+		return listOf(found, ""), err
 	})
 	type export struct {
 		DatasetPath

@@ -21,6 +21,7 @@ var operationIDs = map[string]string{
 	"GET /v1/datasets/{ds}/documents/{doc}/run":              "get-flow-run",
 	"GET /v1/datasets/{ds}/documents/{doc}/run/nodes/{node}": "get-flow-run-node",
 	"GET /v1/datasets/{ds}/documents/runs":                   "list-flow-runs",
+	"GET /v1/datasets/{ds}/graph/entities":                   "find-entities",
 	"POST /v1/datasets/{ds}/jobs":                            "open-job",
 	"GET /v1/datasets/{ds}/receipts":                         "list-dataset-receipts",
 	"POST /v1/datasets/{ds}/search":                          "search-dataset",

@@ -51,6 +51,27 @@ func (g *Graph) Suggest(name string, n int) []string {
 	return out
 }
 
+// Match lists up to n entities whose name holds a text: those that begin with it
+// first, then those of the highest rank.
+func (g *Graph) Match(text string, n int) (out []int32) {
+	key := Key(text)
+	if key == "" {
+		return nil
+	}
+	var within []int32
+	for i := range g.Entities {
+		switch {
+		case len(out) == n:
+			return out
+		case strings.HasPrefix(g.Entities[i].Key, key):
+			out = append(out, int32(i))
+		case len(within) < n && strings.Contains(g.Entities[i].Key, key):
+			within = append(within, int32(i))
+		}
+	}
+	return append(out, within[:min(len(within), n-len(out))]...)
+}
+
 // Part is some entities and the relations between them.
 type Part struct {
 	Entities  []int32

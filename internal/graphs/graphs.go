@@ -499,6 +499,20 @@ func find(g *graph.Graph, name string) (int32, error) {
 	return at, nil
 }
 
+// Matching returns up to limit entities whose name holds a text, those that begin
+// with it first.
+func (s *Service) Matching(ctx context.Context, tenantID, datasetID, text string, limit int) ([]search.GraphEntity, error) {
+	v, err := s.View(ctx, tenantID, datasetID)
+	if err != nil {
+		return nil, err
+	}
+	info, err := s.info(ctx, tenantID, v, v.Graph.Match(text, limit), nil, nil, -1)
+	if err != nil {
+		return nil, err
+	}
+	return info.Entities, nil
+}
+
 const communityNames = 10 // entities that are named of a community
 
 // info describes parts of a graph, without what no visible chunk supports. Of the

@@ -2,7 +2,7 @@
 /** What there is of a dataset beside its documents, as tabs. */
 import { el, name } from "./dom.js";
 
-const parts = /** @type {const} */ ([["runs", "Runs"]]);
+const parts = /** @type {const} */ ([["runs", "Runs"], ["graph", "Graph"], ["mindmap", "Mind map"]]);
 
 /** @param {string} ds as the address names it @param {string} called its name @param {string} part @param {...import("./dom.js").Child} tools */
 export const datasetHead = (ds, called, part, ...tools) => {

@@ -115,7 +115,8 @@ export async function view({ root, params, query, signal }) {
         [r.state === "parked" ? el("span", { class: "badge part" }, icon("stop"), "Stopped at its cap") : badge(r.state), r.cause ? el("span", { class: "run-reason" }, r.cause) : null],
         over(r) ? el("span", { class: "muted" }, `took ${duration(between(r.started_at || r.created_at, r.finished_at || r.created_at))}`) : [bar(r.progress, `Progress of ${kinds[r.kind]?.[0] || r.kind}`), ` ${percent(r.progress)}`, r.phase ? el("span", { class: "under" }, r.phase) : null],
         asked || el("span", { class: "muted" }, "not asked"), time(r.created_at),
-        [...(over(r) ? newest && ["parked", "failed", "canceled", "partially_succeeded"].includes(r.state) ? [button(r.state === "parked" ? "Raise the cap…" : "Go on…", () => void resume(r))] : [] : [button("Cancel…", () => void stop(r))])]];
+        [...(over(r) ? newest && ["parked", "failed", "canceled", "partially_succeeded"].includes(r.state) ? [button(r.state === "parked" ? "Raise the cap…" : "Go on…", () => void resume(r))] : [] : [button("Cancel…", () => void stop(r))]),
+          ...(r.kind === "raptor" || !["succeeded", "partially_succeeded"].includes(r.state) ? [] : [el("a", { class: "button", href: `/datasets/${encodeURIComponent(params.ds)}/${r.kind === "mindmap" ? "mindmap" : "graph"}` }, "Show")])]];
     })) : el("p", { class: "muted" }, "None yet. Summaries, a graph and a mind map are made of all documents together; each says beforehand what it would take."));
   }
 

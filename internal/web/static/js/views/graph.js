@@ -1,0 +1,259 @@
+// @ts-check
+/** The graph of a dataset: entities, what they stand beside, and the chunks that say so. */
+import { aborted, ApiError, datasetPath, documentPath, get } from "../api.js";
+import { datasetHead } from "../datasetparts.js";
+import { announce, button, draw, el, empty, grid, name, svg, trouble } from "../dom.js";
+import { settle } from "../forces.js";
+import { number, plural, time } from "../format.js";
+import { go, note, title } from "../nav.js";
+import { sheet } from "../sheet.js";
+
+/** @typedef {{document_id: string, chunk_id: string, pages?: number[]}} Source */
+/** @typedef {{id: string, name: string, type: string, description?: string, count: number, degree: number, rank: number, community?: number, sources: Source[], chunks: number}} Entity */
+/** @typedef {{source: string, target: string, description?: string, count: number, weight: number, sources: Source[]}} Relation */
+/** @typedef {{entities: Entity[], relations: Relation[], communities: {id: number, title: string, size: number}[], built_at: string, stale?: boolean, truncated: boolean, total: Record<string, number>}} Part */
+
+/** Points that are drawn at once, those of the first look, and neighbours of one click. */
+const most = 200, first = 80, neighbours = 40;
+
+/** Labels beside points, beyond those of the chosen one and its neighbours. */
+const labels = 45;
+
+/** Shapes tell types apart; what a model calls otherwise is a hexagon. @type {Record<string, [string, string]>} */
+const shapes = { organization: ["square", "M-1-1H1V1H-1Z"], person: ["circle", "M-1 0A1 1 0 1 1 1 0A1 1 0 1 1-1 0Z"], name: ["diamond", "M0-1.25L1.25 0L0 1.25L-1.25 0Z"], term: ["triangle", "M0-1.2L1.15.9H-1.15Z"] };
+const other = ["hexagon", "M-.55-1H.55L1.1 0L.55 1H-.55L-1.1 0Z"];
+const shapeOf = (/** @type {string} */ type) => shapes[type] || other;
+
+const clip = (/** @type {string} */ s, most = 26) => (s.length > most ? s.slice(0, most - 1) + "…" : s);
+
+/** @param {import("../types.js").Context} c */
+export async function view({ root, params, query, signal }) {
+  const base = datasetPath(params.ds);
+  /** @type {[import("../types.js").Dataset, any]} */
+  const [ds] = await Promise.all([get(base, signal), sheet("/flows.css")]);
+  title(`${ds.name}, graph`);
+  const facts = el("p", { class: "muted facts-line", role: "status" }), message = el("div"), plane = svg("svg", { class: "graph-plane", role: "group", "aria-label": "Entities and their relations. Arrow keys move, Enter shows neighbours." });
+  const frame = el("div", { class: "graph-frame" }, plane), side = el("section", { class: "graph-side", "aria-label": "The chosen entity" }), table = el("section"), legend = el("p", { class: "legend graph-legend" });
+  const input = el("input", { type: "search", name: "entity", autocomplete: "off", placeholder: "Search an entity", "aria-label": "Search an entity", oninput: () => later() });
+  const matches = el("ul", { class: "matches", hidden: true, "aria-label": "Entities found" });
+  const find = el("form", { class: "find-entity", onsubmit: (/** @type {Event} */ e) => {
+    e.preventDefault();
+    const q = input.value.trim();
+    if (q) void search(q).then((found) => (found[0] ? choose(found[0].name) : announce("No entity is called so")));
+  } }, input, el("button", {}, "Show"), button("Most central", () => go(location.pathname)), matches);
+  const body = el("div", { class: "graph-body" }, el("div", { class: "graph-main" }, frame, legend), side);
+  root.replaceChildren(...datasetHead(params.ds, ds.name, "graph"), find, facts, message, body, table);
+
+  /** @type {Map<string, Entity>} */
+  let entities = new Map();
+  /** @type {Map<string, Relation>} */
+  let relations = new Map();
+  /** @type {Map<string, import("../forces.js").Point>} */
+  let points = new Map();
+  /** @type {Part["communities"]} */
+  let communities = [];
+  let picked = "", timer = 0, asked = 0;
+  /** Names of documents by id. @type {Map<string, string>} */
+  const documents = new Map();
+  signal.addEventListener("abort", () => clearTimeout(timer));
+
+  // ---- searching ----
+  /** @param {string} q @returns {Promise<Entity[]>} */
+  async function search(q) {
+    const mine = ++asked;
+    try {
+      const found = (await get(`${base}/graph/entities?${new URLSearchParams({ q, limit: "8" })}`, signal)).items;
+      if (mine !== asked) return found;
+      matches.hidden = false;
+      draw(matches, found.length ? found.map((/** @type {Entity} */ e) => el("li", {}, button(clip(e.name, 60), () => choose(e.name)), el("span", { class: "muted" }, `${e.type}, ${plural(e.count, "mention")}`))) : el("li", { class: "muted" }, "No entity is called so."));
+      return found;
+    } catch (e) {
+      if (!aborted(e)) draw(message, trouble(e));
+      return [];
+    }
+  }
+  let typed = 0;
+  function later() {
+    clearTimeout(typed);
+    const q = input.value.trim();
+    if (!q) {
+      asked++;
+      matches.hidden = true;
+      return;
+    }
+    typed = setTimeout(() => void search(q), 200);
+  }
+  function choose(/** @type {string} */ called) {
+    asked++;
+    matches.hidden = true;
+    input.value = "";
+    go(`${location.pathname}?${new URLSearchParams({ entity: called })}`);
+  }
+
+  // ---- reading ----
+  /** @param {string} entity "" for the most central ones @param {number} limit @returns {Promise<Part|null>} */
+  async function read(entity, limit) {
+    clearTimeout(timer);
+    try {
+      const part = await get(`${base}/graph?${new URLSearchParams({ ...(entity ? { entity } : {}), limit: String(limit) })}`, signal);
+      message.replaceChildren();
+      return part;
+    } catch (e) {
+      if (aborted(e) || signal.aborted) return null;
+      if (e instanceof ApiError && e.code === "graph_building") {
+        draw(message, el("p", { class: "page-note", role: "status" }, "The graph is being made from the chunks. It is shown here when it is there."));
+        timer = setTimeout(() => void load(new URLSearchParams(location.search).get("entity") || ""), Math.max(1, e.retryAfter) * 1000);
+      } else draw(message, trouble(e), entity ? el("p", {}, el("a", { href: location.pathname }, "Show the most central entities")) : "");
+      return null;
+    }
+  }
+  const keyOf = (/** @type {Relation} */ r) => `${r.source}\n${r.target}`;
+
+  /** @param {string} entity */
+  async function load(entity) {
+    const part = await read(entity, first);
+    body.hidden = table.hidden = legend.hidden = !part || !part.entities.length;
+    if (!part) return;
+    entities = new Map(part.entities.map((e) => [e.id, e]));
+    relations = new Map(part.relations.map((r) => [keyOf(r), r]));
+    communities = part.communities;
+    picked = entity && part.entities[0] ? part.entities[0].id : "";
+    points = settle([...entities.keys()], edges(), new Map(), picked || undefined);
+    const t = part.total;
+    draw(facts, `${plural(t.entities, "entity", "entities")}, ${plural(t.relations, "relation")}, ${plural(t.communities, "community", "communities")} · made `, time(part.built_at), part.stale ? " · documents have changed since and are being read" : "",
+      t.dropped_entities + t.dropped_relations ? ` · ${plural(t.dropped_entities, "entity", "entities")} and ${plural(t.dropped_relations, "relation")} with the least support are left out` : "", t.failed_ranges ? ` · ${plural(t.failed_ranges, "range")} could not be read` : "");
+    if (!part.entities.length) draw(message, empty("No entities yet", el("p", {}, "The graph is made of names and terms that documents repeat. ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}` }, "Add documents"), ", or have a language model read them in ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/runs?start=graphrag` }, "a run"), ".")));
+    show();
+    // What is empty or being read is looked at again, unless it is explored by now.
+    if (!part.entities.length || part.stale) timer = setTimeout(() => picked === (entity && part.entities[0]?.id || "") && !document.hidden && void load(entity), 2000);
+  }
+  const edges = () => [...relations.values()].map((r) => /** @type {[string, string, number]} */ ([r.source, r.target, r.weight]));
+
+  /** Adds the neighbours of an entity to what is drawn. @param {string} id */
+  async function expand(id) {
+    const e = entities.get(id);
+    if (!e) return;
+    picked = id;
+    note({ entity: e.name });
+    show();
+    const part = await read(e.name, neighbours);
+    if (!part || picked !== id) return;
+    const before = entities.size, keep = new Set(part.entities.map((x) => x.id)).add(id);
+    for (const x of part.entities) entities.set(x.id, x);
+    for (const r of part.relations) relations.set(keyOf(r), r);
+    for (const c of part.communities) if (!communities.some((x) => x.id === c.id)) communities.push(c);
+    for (const [old] of [...entities].sort((a, b) => a[1].rank - b[1].rank)) { // the least central make room
+      if (entities.size <= most) break;
+      if (!keep.has(old)) entities.delete(old);
+    }
+    for (const [k, r] of relations) if (!entities.has(r.source) || !entities.has(r.target)) relations.delete(k);
+    points = settle([...entities.keys()], edges(), points, id);
+    show();
+    announce(`${e.name}: ${plural(near(id).length, "neighbour")}, ${plural(Math.max(0, entities.size - before), "entity is", "entities are")} new`);
+  }
+  const near = (/** @type {string} */ id) => [...relations.values()].filter((r) => r.source === id || r.target === id).sort((a, b) => b.weight - a.weight);
+
+  // ---- drawing ----
+  let drawnFor = 0;
+  function show() {
+    const wide = Math.max(280, frame.clientWidth || 880), high = Math.round(wide < 600 ? wide * 1.1 : wide * 0.62);
+    drawnFor = frame.clientWidth;
+    const held = document.activeElement instanceof SVGElement && plane.contains(document.activeElement) ? document.activeElement.getAttribute("data-id") : "";
+    const ids = [...entities.keys()], beside = new Set(near(picked).flatMap((r) => [r.source, r.target]));
+    const xs = ids.map((i) => points.get(i)?.x || 0), ys = ids.map((i) => points.get(i)?.y || 0);
+    const [x0, x1, y0, y1] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
+    const px = (/** @type {string} */ id) => 30 + ((points.get(id)?.x ?? 0) - x0) / Math.max(x1 - x0, 1e-6) * (wide - 60), py = (/** @type {string} */ id) => 30 + ((points.get(id)?.y ?? 0) - y0) / Math.max(y1 - y0, 1e-6) * (high - 60);
+    const heaviest = Math.max(1, ...ids.map((i) => entities.get(i)?.count || 1));
+    const named = new Set([...ids].sort((a, b) => (entities.get(b)?.rank || 0) - (entities.get(a)?.rank || 0)).slice(0, wide < 600 ? Math.round(labels / 5) : labels));
+    plane.setAttribute("viewBox", `0 0 ${wide} ${high}`);
+    const focusable = held && entities.has(held) ? held : picked && entities.has(picked) ? picked : ids[0];
+    draw(plane, [...relations.values()].map((r) => svg("line", { class: `graph-edge${picked && (r.source === picked || r.target === picked) ? " lit" : ""}`, x1: px(r.source).toFixed(1), y1: py(r.source).toFixed(1), x2: px(r.target).toFixed(1), y2: py(r.target).toFixed(1) })),
+      ids.map((id) => {
+        const e = /** @type {Entity} */ (entities.get(id)), size = (4 + 7 * Math.sqrt(e.count / heaviest)) * Math.min(1, Math.max(0.5, Math.sqrt(70 / ids.length))), [shape, d] = shapeOf(e.type);
+        const close = id === picked || beside.has(id);
+        return svg("g", { class: `graph-point ${shape}${id === picked ? " on" : ""}${picked && !close ? " far" : ""}`, transform: `translate(${px(id).toFixed(1)} ${py(id).toFixed(1)})`, role: "button", tabindex: id === focusable ? "0" : "-1", "data-id": id, "aria-pressed": String(id === picked), "aria-label": `${clip(e.name, 80)}, ${e.type}, ${plural(e.count, "mention")}, ${plural(e.degree, "relation")}` },
+          svg("circle", { class: "graph-hit", r: Math.max(size + 4, 12) }), svg("path", { class: "graph-shape", d, transform: `scale(${size.toFixed(1)})` }), close || named.has(id) ? svg("text", px(id) > wide * 0.7 ? { x: (-size - 4).toFixed(1), y: 4, "text-anchor": "end" } : { x: (size + 4).toFixed(1), y: 4 }, clip(e.name)) : null);
+      }));
+    if (held) /** @type {SVGElement|null} */ (plane.querySelector(`[data-id="${CSS.escape(held)}"]`))?.focus({ preventScroll: true });
+    const there = new Set(ids.map((i) => entities.get(i)?.type || ""));
+    draw(legend, [...there].sort().map((type) => el("span", { class: "graph-key" }, svg("svg", { viewBox: "-1.6 -1.6 3.2 3.2", "aria-hidden": "true", class: shapeOf(type)[0] }, svg("path", { class: "graph-shape", d: shapeOf(type)[1] })), type)), el("span", { class: "muted" }, `${plural(ids.length, "entity", "entities")} drawn; larger is mentioned more often`));
+    showSide();
+    showTable();
+  }
+
+  /** @param {Source} s @param {string} of whose source it is @param {string} [document] */
+  const link = (s, of, document) => {
+    const page = s.pages?.[0];
+    return el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/documents/${s.document_id}?${new URLSearchParams({ ...(page ? { page: String(page) } : {}), chunk: s.chunk_id })}`, "aria-label": document ? undefined : `${page ? `p. ${page}` : "chunk"} that names ${clip(of, 80)}` }, document ? [name(document), page ? `, page ${page}` : ""] : page ? `p. ${page}` : "chunk");
+  };
+  const cites = (/** @type {Source[]} */ all, /** @type {string} */ of) => all.map((s, i) => [i ? ", " : "", link(s, of)]).flat();
+
+  function showSide() {
+    const e = entities.get(picked);
+    if (!e) return draw(side, el("h2", {}, "Choose an entity"), el("p", { class: "muted" }, "Its neighbours are added to the drawing, and what says so is listed here with its pages."));
+    const c = communities.find((x) => x.id === e.community), rows = near(picked);
+    draw(side, el("h2", {}, name(e.name)), e.description ? el("p", {}, el("bdi", {}, e.description)) : null,
+      el("dl", { class: "facts" }, el("dt", {}, "Type"), el("dd", {}, e.type), el("dt", {}, "Mentions"), el("dd", {}, `${number(e.count)} in ${plural(e.chunks, "chunk")}`), el("dt", {}, "Relations"), el("dd", {}, number(e.degree)), c ? [el("dt", {}, "Community"), el("dd", {}, el("bdi", {}, c.title), ` (${number(c.size)})`)] : null),
+      el("h3", {}, "Named in"), el("ul", { class: "files" }, e.sources.map((s) => el("li", {}, link(s, e.name, documents.get(s.document_id) ?? "document")))),
+      el("h3", {}, "Stands beside"), rows.length ? el("ul", { class: "graph-near" }, rows.map((r) => {
+        const to = entities.get(r.source === picked ? r.target : r.source);
+        return to ? el("li", {}, button(clip(to.name, 60), () => void expand(to.id), { class: "link" }), el("span", { class: "muted" }, ` ${plural(r.count, "sentence")}: `), cites(r.sources, to.name), r.description ? el("p", { class: "muted" }, el("bdi", {}, r.description)) : null) : null;
+      })) : el("p", { class: "muted" }, "Nothing that is drawn."));
+    const unknown = [...new Set(e.sources.map((s) => s.document_id))].filter((d) => !documents.has(d));
+    for (const d of unknown) {
+      documents.set(d, "document");
+      void get(documentPath(params.ds, d), signal).then((doc) => {
+        documents.set(d, doc.name);
+        if (picked === e.id) showSide();
+      }, () => {});
+    }
+  }
+
+  function showTable() {
+    const rows = [...entities.values()].sort((a, b) => b.rank - a.rank);
+    draw(table, el("h2", {}, "Entities that are drawn"), grid("Entities that are drawn", [["Entity"], ["Type"], ["Mentions", "num"], ["Relations", "num"], ["Cited", "wide"]], rows.map((e) => [
+      button(clip(e.name, 80), () => {
+        void expand(e.id);
+        body.scrollIntoView({ block: "nearest" });
+      }, { class: "link" }), e.type, number(e.count), number(e.degree), cites(e.sources, e.name)])));
+  }
+
+  plane.addEventListener("click", (e) => {
+    const id = e.target instanceof Element && e.target.closest(".graph-point")?.getAttribute("data-id");
+    if (id) void expand(id);
+  });
+  plane.addEventListener("keydown", (e) => {
+    const here = e.target instanceof Element ? e.target.getAttribute("data-id") : null, ways = /** @type {Record<string, [number, number]>} */ ({ ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] });
+    if (!here || e.ctrlKey || e.metaKey || e.altKey) return;
+    if (e.key === "Enter" || e.key === " ") {
+      e.preventDefault();
+      return void expand(here);
+    }
+    const way = ways[e.key], at = points.get(here);
+    if (!way || !at) return;
+    e.preventDefault();
+    // The nearest in that direction; what lies aside counts as farther.
+    let best = "", least = Infinity;
+    for (const [id, p] of points) {
+      const along = (p.x - at.x) * way[0] + (p.y - at.y) * way[1], aside = Math.abs((p.x - at.x) * way[1]) + Math.abs((p.y - at.y) * way[0]);
+      if (id !== here && along > 1e-6 && along + 2 * aside < least) [best, least] = [id, along + 2 * aside];
+    }
+    const to = best && /** @type {SVGElement|null} */ (plane.querySelector(`[data-id="${CSS.escape(best)}"]`));
+    if (!to) return;
+    plane.querySelector('[tabindex="0"]')?.setAttribute("tabindex", "-1");
+    to.setAttribute("tabindex", "0");
+    to.focus();
+  });
+
+  const sized = new ResizeObserver(() => {
+    if (frame.clientWidth && frame.clientWidth !== drawnFor && entities.size) show();
+  });
+  sized.observe(frame);
+  signal.addEventListener("abort", () => sized.disconnect());
+  await load(query.get("entity") || "");
+  return {
+    update(/** @type {URLSearchParams} */ q) {
+      void load(q.get("entity") || "");
+    },
+  };
+}
