@@ -1,10 +1,10 @@
 // @ts-check
 /** What can be done to chosen documents and to jobs. Each asks first and says what will happen. */
-import { datasetPath, send } from "./api.js";
+import { datasetPath, get, send } from "./api.js";
 import { dialog } from "./dialog.js";
 import { announce, draw, el, name, trouble } from "./dom.js";
 import { bytes, duration, money, number, plural } from "./format.js";
-import { setting, spoken } from "./names.js";
+import { setting, settingNames, spoken } from "./names.js";
 import { terminal } from "./parts.js";
 
 /** @typedef {import("./types.js").Doc} Doc */
@@ -233,7 +233,7 @@ export function tagDocuments(ds, of, tags) {
 const field = (label, name, props) => el("label", { class: "field" }, label, el("input", { name, ...props }));
 
 /** Settings that may be taken back from documents that are not all known here. */
-const patchable = ["chunk_method", "chunk_token_num", "delimiter", "overlapped_percent", "children_delimiter", "task_page_size", "pages", "table_rows", "encoding"];
+const patchable = settingNames.filter((k) => k !== "password" && k !== "parser");
 
 /** Names of the chunk methods, in the order of the handbook. */
 const methods = ["general", "naive", "one", "qa", "table", "tag", "paper", "book", "laws", "manual", "presentation", "picture", "email", "resume", "audio", "semantic", "hierarchical", "late", "code"];
@@ -243,26 +243,40 @@ const methods = ["general", "naive", "one", "qa", "table", "tag", "paper", "book
  * server first and shown while the settings are changed.
  * @param {string} ds @param {Doc[]|Chosen} of
  */
-export function reparseDialog(ds, of) {
+export async function reparseDialog(ds, of) {
+  const { fallback, fieldsOf, filled, moreSettings, settingTable } = await import("./settingfields.js");
   const all = chosen(of), docs = all.docs || [], whole = docs.length === all.count; // all of them are known
   const first = whole ? docs[0].parser_config : {};
   const same = (/** @type {keyof import("./types.js").ParseConfig} */ k) => (docs.every((d) => d.parser_config[k] === first[k]) && first[k] !== undefined ? String(first[k]) : "");
+  const basics = ["chunk_method", "chunk_token_num", "overlapped_percent", "task_page_size", "password"];
   const settings = el("div", { class: "grid-fields" },
-    el("label", { class: "field" }, "Chunk method", el("select", { name: "chunk_method" },
-      el("option", { value: "" }, same("chunk_method") ? `${same("chunk_method")}, as now` : "as now"), methods.map((m) => el("option", { value: m }, m)))),
-    field("Tokens per chunk", "chunk_token_num", { type: "number", min: 16, max: 8191, placeholder: same("chunk_token_num") || "as now", inputmode: "numeric" }),
-    field("Overlap, percent", "overlapped_percent", { type: "number", min: 0, max: 50, placeholder: same("overlapped_percent") || "as now", inputmode: "numeric" }),
-    field("Pages per task", "task_page_size", { type: "number", min: 1, max: 1000, placeholder: same("task_page_size") || "as now", inputmode: "numeric" }),
-    field("Password of the file", "password", { type: "password", autocomplete: "off", placeholder: "if it is locked" }));
+    el("label", { class: "field" }, setting("chunk_method"), el("select", { name: "chunk_method", "data-kind": "string" }, el("option", { value: "" }, same("chunk_method") ? `${same("chunk_method")} (now)` : "as now"), methods.map((m) => el("option", { value: m }, m)))),
+    ...[["chunk_token_num", 16, 8191], ["overlapped_percent", 0, 50], ["task_page_size", 1, 1000]].map(([k, min, max]) => field(setting(String(k)), String(k), { "data-kind": "integer", type: "number", min, max, placeholder: same(/** @type {any} */ (k)) || "as now", inputmode: "numeric" })),
+    field("Password of the file", "password", { "data-kind": "string", type: "password", autocomplete: "off", placeholder: "if it is locked" }));
+  const others = moreSettings({ unset: "as now", prefix: "again-", without: basics, level: "h3" });
+  void sayNow();
+
+  /** Says what each setting is now, where all documents are known. */
+  async function sayNow() {
+    const [own, table] = await Promise.all([get(datasetPath(ds)), settingTable()]).catch(() => [null, null]);
+    if (!own || !table) return;
+    const now = (/** @type {string} */ k) => {
+      if (!whole) return "as now";
+      const all = new Set(docs.map((d) => String(/** @type {any} */ (d.parser_config)[k] ?? own.parser_config[k] ?? fallback(table, k))));
+      return all.size === 1 ? `${[...all][0]} (now)` : "mixed";
+    };
+    for (const i of fieldsOf(settings)) {
+      if (i instanceof HTMLSelectElement) i.options[0].textContent = now(i.name);
+      else if (i.name !== "password") i.placeholder = now(i.name);
+    }
+  }
   const back = el("label", { class: "check" }, el("input", { type: "checkbox", name: "back" }), " Take the dataset's settings, except for those above");
-  const fresh = el("label", { class: "check" }, el("input", { type: "checkbox", name: "fresh" }), " Read everything anew, reuse nothing");
+  const fresh = el("label", { class: "check" }, el("input", { type: "checkbox", name: "fresh" }), " Ignore cached results");
   const request = (/** @type {FormData} */ form) => {
     /** @type {Record<string, any>} */
     const config = { ...all.body.parser_config };
     if (form.get("back")) for (const k of whole ? docs.flatMap((d) => Object.keys(d.parser_config)) : patchable) config[k] = null; // null: as the dataset says
-    for (const k of ["chunk_token_num", "overlapped_percent", "task_page_size"]) if (form.get(k)) config[k] = Number(form.get(k));
-    if (form.get("chunk_method")) config.chunk_method = form.get("chunk_method");
-    if (form.get("password")) config.password = form.get("password");
+    Object.assign(config, filled(settings), filled(others));
     return { ...all.body, ...(Object.keys(config).length ? { parser_config: config } : {}), fresh: form.get("fresh") === "on" };
   };
   let timer = 0;
@@ -275,11 +289,12 @@ export function reparseDialog(ds, of) {
     timer = setTimeout(look, 300);
   };
   settings.addEventListener("input", soon);
+  others.addEventListener("input", soon);
   back.addEventListener("change", soon);
   fresh.addEventListener("change", soon);
   const done = dialog({
     title: `Parse ${all.count === 1 ? "the document" : plural(all.count, "document")} again`,
-    body: [all.count !== 1 || !docs.length ? names(all) : el("p", {}, name(docs[0].name)), settings, back, fresh, preview, el("p", { class: "muted" }, "Search keeps showing the present version until the new one is complete.")],
+    body: [all.count !== 1 || !docs.length ? names(all) : el("p", {}, name(docs[0].name)), settings, others, back, fresh, preview, el("p", { class: "muted" }, "Search keeps showing the present version until the new one is complete.")],
     action: "Parse again",
     run: async (form) => {
       const r = await send(documentsPath(ds, "reparse"), request(form));

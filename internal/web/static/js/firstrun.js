@@ -6,6 +6,7 @@ import { button, el, icon, name, trouble } from "./dom.js";
 import { drawable, plural } from "./format.js";
 import { bar } from "./parts.js";
 import { chunkText, marked } from "./text.js";
+import { filled, moreSettings } from "./settingfields.js";
 import { chooser, preset, upload } from "./upload.js";
 
 /** @typedef {import("./types.js").Doc} Doc */
@@ -23,25 +24,35 @@ const presets = [
   ["one", "Whole document", "One chunk a document: for short texts."],
 ];
 
-/** The command that sends a file as the page would. @param {string} ds @param {string} method */
-const command = (ds, method) => ["curl", ...authHeader(), ...(method ? ["-F", quoted(`parser_config={"chunk_method":"${method}"}`)] : []), "-F", "file=@report.pdf", quoted(`${location.origin}${datasetPath(ds)}/documents`)].join(" ");
+/** The command that sends a file as the page would. @param {string} ds @param {Record<string, any>} config @param {string} lane */
+const command = (ds, config, lane) => ["curl", ...authHeader(), ...(Object.keys(config).length ? ["-F", quoted(`parser_config=${JSON.stringify(config)}`)] : []), ...(lane ? ["-F", `lane=${lane}`] : []), "-F", "file=@report.pdf", quoted(`${location.origin}${datasetPath(ds)}/documents`)].join(" ");
 
 /** @param {string} ds */
 export function dropzone(ds) {
   const about = el("p", { class: "muted" }), curl = el("div");
   const choice = el("select", { "aria-label": "How the files are read" }, presets.map(([k, label]) => el("option", { value: k }, label)));
-  choice.value = preset.dataset === ds ? preset.method : "";
+  // Urgent work overtakes what is queued, backfill lets all else go first.
+  const lane = el("select", { "aria-label": "Lane" }, [["1", "Interactive: before what is queued"], ["", "Normal"], ["3", "Backfill: after everything else"]].map(([k, label]) => el("option", { value: k }, label)));
+  lane.value = "";
+  const fault = el("div");
+  const others = moreSettings({ unset: "as the dataset says", prefix: "drop-", without: ["chunk_method"], level: "h2" });
   const say = () => {
-    Object.assign(preset, { dataset: ds, method: choice.value });
     about.textContent = presets.find(([k]) => k === choice.value)?.[2] || "";
-    curl.replaceChildren(commandBox(command(ds, choice.value)));
+    Object.assign(preset, { dataset: ds, lane: lane.value, config: () => ({ ...(choice.value ? { chunk_method: choice.value } : {}), ...filled(others) }) });
+    try {
+      curl.replaceChildren(commandBox(command(ds, preset.config(), lane.value)));
+      fault.replaceChildren();
+    } catch (e) {
+      fault.replaceChildren(trouble(e));
+    }
   };
-  choice.addEventListener("change", say);
+  for (const i of [choice, lane]) i.addEventListener("change", say);
+  others.addEventListener("input", say);
   say();
   const where = () => ds;
   return el("div", { class: "dropzone" },
     el("div", { class: "drop-here" }, icon("up"), el("p", {}, el("strong", {}, "Drop files or a folder here"), el("br"), "or anywhere on this page"), el("div", { class: "tools" }, chooser("Choose files", where), chooser("Choose a folder", where, true))),
-    el("div", { class: "drop-how" }, el("label", { class: "field" }, "Read them as", choice), about, el("details", { open: !matchMedia("(max-width: 860px)").matches }, el("summary", {}, "The same from a terminal"), curl)));
+    el("div", { class: "drop-how" }, el("label", { class: "field" }, "Read them as", choice), about, el("label", { class: "field" }, "Lane", lane), others, fault, el("details", { open: !matchMedia("(max-width: 860px)").matches }, el("summary", {}, "The same from a terminal"), curl)));
 }
 
 const sample = { name: "The keeper's handbook (sample).md", text: `# The keeper's handbook

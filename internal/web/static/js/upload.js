@@ -24,17 +24,29 @@ let items = [];
 let waiting = [];
 let sending = 0;
 
-/** How what is dropped next into a dataset is read: a chunk method, or "" for the settings of the dataset. */
-export const preset = { dataset: "", method: "" };
+/** How what is dropped next into a dataset is read, beside the settings of the dataset: settings that win over those, and the lane of its work, "" for the usual one. */
+export const preset = { dataset: "", config: /** @type {() => Record<string, any>} */ (() => ({})), lane: "" };
 
 /** Is told of every batch that arrived. @type {Set<() => void>} */
 export const onUploaded = new Set();
 
-/** @param {File[]} files @param {string} dataset @param {string} [config] settings that win over the dataset's, as JSON */
-export function upload(files, dataset, config = preset.method && preset.dataset === dataset ? JSON.stringify({ chunk_method: preset.method }) : "") {
+/** The settings that hold for a dataset just now, as JSON; "" for its own. @param {string} dataset */
+function chosenConfig(dataset) {
+  const config = preset.dataset === dataset ? preset.config() : {};
+  return Object.keys(config).length ? JSON.stringify(config) : "";
+}
+
+/** @param {File[]} files @param {string} dataset @param {string} [config] settings that win over the dataset's, as JSON @param {string} [lane] */
+export function upload(files, dataset, config, lane = preset.dataset === dataset ? preset.lane : "") {
   if (!files.length) return;
+  try {
+    config ??= chosenConfig(dataset);
+  } catch (e) {
+    return announce(/** @type {Error} */ (e).message); // a setting that cannot be read; its field says so, too
+  }
+  const settings = config;
   if (!sending && !waiting.length) items = items.filter((i) => i.state === "failed");
-  const added = files.map((file) => /** @type {Item} */ ({ file, state: "waiting", loaded: 0, note: "", from: { file, dataset, config } }));
+  const added = files.map((file) => /** @type {Item} */ ({ file, state: "waiting", loaded: 0, note: "", from: { file, dataset, config: settings, lane } }));
   items.push(...added);
   let batch = /** @type {Item[]} */ ([]), size = 0, drop = /** @type {Drop} */ ({ dataset, left: 0, job: null });
   const flush = () => {
@@ -212,10 +224,10 @@ function row(i) {
 function retryFailed() {
   const bad = items.filter((i) => i.state === "failed");
   items = items.filter((i) => i.state !== "failed");
-  const same = (/** @type {Item} */ i) => `${i.from.dataset}\n${i.from.config}`;
+  const same = (/** @type {Item} */ i) => `${i.from.dataset}\n${i.from.config}\n${i.from.lane}`;
   for (const key of new Set(bad.map(same))) {
     const some = bad.filter((i) => same(i) === key);
-    upload(some.map((i) => i.file), some[0].from.dataset, some[0].from.config);
+    upload(some.map((i) => i.file), some[0].from.dataset, some[0].from.config, some[0].from.lane);
   }
 }
 
