@@ -54,7 +54,8 @@ func TestMindMapOnThePage(t *testing.T) {
 	b.wait("the chunk", fmt.Sprintf(`location.pathname.endsWith(%q) && document.querySelector("li.chunk")?.textContent.includes("pond")`, id))
 	b.sees("li.chunk", "pond 3")
 	// Of one document.
-	b.open("/datasets/maps/mindmap?document=" + id)
+	b.open("/datasets/maps/documents/" + id)
+	b.press("mind map")
 	b.sees(".map-tree", "Pond 3")
 	b.press("all documents")
 	b.wait("the whole", `document.querySelector(".map-tree .map-label").textContent === "maps"`)

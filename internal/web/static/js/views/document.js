@@ -75,6 +75,7 @@ export async function view({ root, params, query, signal }) {
   function drawHead() {
     draw(state, badge(d.state, d.not_before));
     draw(facts, [format(d.media_type), d.units ? plural(d.units, d.unit || "unit") : "", bytes(d.size), d.live_generation ? `${plural(d.chunks, "chunk")}, ${plural(d.tokens, "token")}` : "", d.parser ? `read by ${d.parser.replace(/\/.*/, "")}` : ""].filter(Boolean).join(" · "), " · added ", time(d.created_at),
+      d.live_generation ? [" · ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/mindmap?document=${d.id}` }, "mind map")] : null,
       d.duplicate_of ? [" · ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/documents/${d.duplicate_of}` }, "same bytes as another document")] : null,
       d.parent_id ? [" · ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/documents/${d.parent_id}` }, "the archive that holds it")] : null);
     const act = (/** @type {Promise<boolean>} */ p) => void p.then((done) => done && again());
