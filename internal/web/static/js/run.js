@@ -37,7 +37,10 @@ export const cost = (c) => (c.asked ? [plural(c.asked.calls, "call"), c.asked.ca
 export const modeWords = (mode) => (mode === "nodes" ? "A task for each node" : mode === "whole" ? "One task a range" : "");
 
 /** A version of a flow. @param {string} ref */
-export const flowRef = (ref) => el("code", {}, ref);
+export const flowRef = (ref) => {
+  const [flow, version] = ref.split("@");
+  return el("a", { href: `/flows/${encodeURIComponent(flow)}${Number(version) ? `?version=${version}` : ""}` }, ref);
+};
 
 /** How long until it is looked again, in milliseconds, while it runs and afterwards. */
 const pace = 1000, idle = 5000;

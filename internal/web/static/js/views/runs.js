@@ -32,7 +32,7 @@ export async function view({ root, params, query, signal }) {
   const [ds] = await Promise.all([get(base, signal), sheet("/flows.css")]);
   title(`${ds.name}, runs`);
   const whole = el("section"), documents = el("section"), problem = el("div");
-  root.replaceChildren(...datasetHead(params.ds, ds.name, "runs", button("Start a run…", () => void start(), { class: "primary" })), problem, whole, documents);
+  root.replaceChildren(...datasetHead(params.ds, ds.name, "runs", el("a", { class: "button", href: "/flows" }, "Flows"), button("Start a run…", () => void start(), { class: "primary" })), problem, whole, documents);
 
   /** What was read last, with its tag. @type {Record<string, {tag: string, body: any}>} */
   const known = {};

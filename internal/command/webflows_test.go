@@ -1,0 +1,51 @@
+package command
+
+import (
+	"testing"
+
+	"sheaf/internal/api"
+)
+
+// A flow is made and changed as text, with what is wrong beside its line; its
+// versions are compared and drawn.
+func TestFlowsOnThePage(t *testing.T) {
+	s := start(t, nil)
+	b := openBrowser(t, s)
+	script := axe(t)
+	b.open("/datasets/default/runs")
+	b.press("Flows")
+	b.sees("[aria-label=Flows] td, [aria-label=Flows] th", "standard")
+	b.checkEverywhere(script, "flows")
+	b.press("New flow")
+	b.sees(".flow-valid", "Valid")
+	change := func(from, to string) {
+		t.Helper()
+		b.run(evaluate(`(() => { const e = document.querySelector(".flow-text"); e.value = e.value.replace(` + from + `, ` + to + `); e.dispatchEvent(new Event("input")); })()`))
+	}
+	change(`'["cut"]'`, `'["cat"]'`)
+	b.sees(".flow-problems li", "Line 5 out, from: There is no node \"cat\"")
+	b.sees(".flow-problems li", "Line 4 cut: Nothing reads its output")
+	b.wait("no saving", `[...document.querySelectorAll("button")].find(e => e.textContent === "Create the flow").disabled`)
+	b.checkEverywhere(script, "a flow that is wrong")
+	b.press("Line 5")
+	b.wait("the line", `document.activeElement.value.slice(document.activeElement.selectionStart, document.activeElement.selectionEnd).includes('id = "out"')`)
+	change(`'["cat"]'`, `'["cut"]'`)
+	b.sees(".flow-valid", "Valid")
+	b.press("Create the flow")
+	b.sees("h1", "mine@1")
+	b.wait("the graph", `document.querySelectorAll(".dag-node").length === 3 && document.querySelectorAll(".dag-edge").length === 2`)
+	change(`/kind = "chunk"/`, `'kind = "chunk"\nwhen = "true"'`)
+	b.sees(".flow-problems li", "The kind chunk is a part of every run")
+	change(`/when = "true"/`, `'config = { chunk_token_num = 64 }'`)
+	b.sees(".flow-valid", "Valid")
+	b.press("Save as the next version")
+	b.sees("h1", "mine@2")
+	b.sees("[aria-label=Changes] ins", "chunk_token_num")
+	b.checkEverywhere(script, "a flow")
+	var v api.FlowAnswer
+	s.get("/v1/flows/mine", &v)
+	if v.Version != 2 || len(v.Flow.Nodes) != 3 {
+		t.Errorf("%+v", v)
+	}
+	b.noErrors()
+}

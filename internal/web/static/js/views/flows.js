@@ -1,0 +1,106 @@
+// @ts-check
+/** Flows: their versions, what distinguishes them, their graph, and their text to change. */
+import { aborted, get, send } from "../api.js";
+import { dag } from "../dag.js";
+import { announce, button, draw, el, grid, name, trouble } from "../dom.js";
+import { number, time } from "../format.js";
+import { go, title } from "../nav.js";
+import { sheet } from "../sheet.js";
+
+/** @typedef {{ref: string, name: string, version: number, nodes: number, built_in?: boolean, created_at?: string}} Listed */
+/** @typedef {Listed & {flow: {node: import("../types.js").FlowNode[]}, toml: string}} Flow */
+/** @typedef {{node?: string, field?: string, message: string}} Problem */
+
+const sample = `name = "mine"
+node = [
+  { id = "read", kind = "parse" },
+  { id = "cut", kind = "chunk", from = ["read"] },
+  { id = "out", kind = "index", from = ["cut"] },
+]
+`;
+
+/** The line of a text that a problem is about: of its node, of a line that it names, or the first. @param {string} text @param {Problem} p */
+function lineOf(text, p) {
+  const said = /\bline (\d+)/.exec(p.message);
+  if (said) return Number(said[1]);
+  const lines = text.split("\n"), at = p.node ? lines.findIndex((l) => new RegExp(`\\bid\\s*=\\s*["']${p.node?.replace(/[^\w-]/g, ".")}["']`).test(l)) : p.field ? lines.findIndex((l) => l.startsWith(`${p.field} `)) : -1;
+  return at < 0 ? 1 : at + 1;
+}
+
+/** @param {import("../types.js").Context} c */
+export async function view({ root, params, query, signal }) {
+  await sheet("/flows.css");
+  const called = params.flow;
+  if (!called && !query.has("new")) {
+    const { items } = await get("/v1/flows?limit=200", signal);
+    title("Flows");
+    root.replaceChildren(el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Flows"), el("div", { class: "tools" }, button("New flow", () => go("/flows?new=1"), { class: "primary" }))),
+      el("p", { class: "muted" }, "A flow says what is done with a document, as a graph of nodes. The setting Flow of a dataset or an upload names one."),
+      grid("Flows", [["Flow"], ["Version", "num"], ["Nodes", "num"], ["Made"]], items.map((/** @type {Listed} */ f) => [[el("a", { href: `/flows/${encodeURIComponent(f.name)}` }, name(f.name)), f.built_in ? el("span", { class: "under" }, "built in") : null], number(f.version), number(f.nodes), time(f.created_at)])));
+    return;
+  }
+  const version = query.get("version");
+  /** @type {[Flow|null, Listed[], any]} */
+  const [f, versions, diff] = called ? await Promise.all([get(`/v1/flows/${encodeURIComponent(called)}${version ? `@${Number(version)}` : ""}`, signal), get(`/v1/flows/${encodeURIComponent(called)}/versions`, signal).then((l) => l.items), get(`/v1/flows/${encodeURIComponent(called)}${version ? `@${Number(version)}` : ""}/diff`, signal)]) : [null, [], null];
+  title(f ? f.ref : "New flow");
+  const stage = el("div", { class: "flow-drawing" }), said = el("div", { role: "status" });
+  const numbers = el("pre", { class: "line-numbers", "aria-hidden": "true" });
+  const text = el("textarea", { class: "mono flow-text", spellcheck: "false", wrap: "off", rows: 18, "aria-label": "The flow as TOML", readonly: f?.built_in, oninput: () => later(), onscroll: () => (numbers.scrollTop = text.scrollTop) });
+  text.value = f ? f.toml : sample;
+  const save = button(f ? "Save as the next version" : "Create the flow", () => void keep(), { class: "primary" });
+  const sides = el("ol", { class: "flow-problems" });
+  root.replaceChildren(el("p", { class: "crumbs" }, el("a", { href: "/flows" }, "Flows"), " / "), el("div", { class: "head" }, el("h1", { tabindex: "-1" }, f ? name(f.ref) : "New flow")),
+    el("div", { class: "flow-view" }, f ? stage : null, el("h2", {}, "Text"), el("div", { class: "flow-edit" }, el("div", { class: "flow-lines" }, numbers, text), el("section", { "aria-label": "What is wrong" }, said, sides)), f?.built_in ? el("p", { class: "muted" }, "This flow is built in: take its text for one of your own.") : el("div", { class: "tools" }, save),
+      f ? [el("h2", {}, "Versions"), grid("Versions", [["Version"], ["Nodes", "num"], ["Made"]], versions.map((v) => [el("a", { href: `/flows/${encodeURIComponent(v.name)}?version=${v.version}`, "aria-current": v.version === f.version ? "page" : undefined }, v.ref), number(v.nodes), time(v.created_at)])),
+        el("h2", {}, diff.from ? `Changes from ${diff.from} to ${diff.to}` : `What ${diff.to} holds`), grid("Changes", [["Node"], ["Field"], ["Was", "mono"], ["Is", "mono"]], diff.changes.map((/** @type {any} */ c) => [c.node || "the flow", c.field, c.was === undefined ? "–" : el("del", {}, JSON.stringify(c.was)), c.is === undefined ? "–" : el("ins", {}, JSON.stringify(c.is))]))] : null));
+  if (f) {
+    const nodes = f.flow.node, drawing = dag({ label: `Nodes of ${f.ref}`, signal, nodes: nodes.map((n) => ({ id: n.id, from: n.from || [] })), face: (id) => {
+      const n = nodes.find((x) => x.id === id);
+      return { tone: n?.when ? "off" : "wait", text: [el("span", { class: "dag-name" }, id), el("span", { class: "hidden" }, ", "), el("span", { class: "dag-state" }, `${n?.kind || ""}${n?.when ? ", with a condition" : ""}`)] };
+    }, pick: (id) => {
+      const line = lineOf(text.value, { node: id, message: "" }), before = text.value.split("\n").slice(0, line - 1).join("\n").length + (line > 1 ? 1 : 0);
+      text.focus();
+      text.setSelectionRange(before, before + (text.value.split("\n")[line - 1] || "").length);
+    } });
+    stage.append(drawing.root);
+    drawing.update();
+  }
+  const count = () => (numbers.textContent = text.value.split("\n").map((_, i) => i + 1).join("\n"));
+  count();
+  let timer = 0, asked = 0;
+  signal.addEventListener("abort", () => clearTimeout(timer));
+  function later() {
+    count();
+    clearTimeout(timer);
+    timer = setTimeout(() => void check(), 400);
+  }
+  /** The validator's sentences, each with its line. */
+  async function check() {
+    const mine = ++asked, toml = text.value;
+    try {
+      /** @type {{valid: boolean, problems: Problem[]}} */
+      const r = toml.trim() ? await send("/v1/flows:validate", { toml }) : { valid: false, problems: [{ message: "The flow has no text." }] };
+      if (mine !== asked || signal.aborted) return;
+      save.disabled = !r.valid;
+      text.setAttribute("aria-invalid", String(!r.valid));
+      draw(said, el("p", { class: r.valid ? "flow-valid" : "fault" }, r.valid ? "✓ Valid" : `${number(r.problems.length)} to correct`));
+      sides.replaceChildren(...r.problems.map((p) => ({ p, line: lineOf(toml, p) })).sort((a, b) => a.line - b.line).map(({ p, line }) => el("li", { value: line }, button(`Line ${line}`, () => {
+        const before = toml.split("\n").slice(0, line - 1).join("\n").length + (line > 1 ? 1 : 0);
+        text.focus();
+        text.setSelectionRange(before, before + (toml.split("\n")[line - 1] || "").length);
+      }, { class: "link" }), ` ${p.node ? `${p.node}${p.field ? `, ${p.field}` : ""}: ` : ""}${p.message}`)));
+    } catch (e) {
+      if (!aborted(e) && mine === asked) draw(said, trouble(e));
+    }
+  }
+  async function keep() {
+    try {
+      const v = await send("/v1/flows", { toml: text.value });
+      announce(`${v.ref} is the latest version`);
+      go(`/flows/${encodeURIComponent(v.name)}?version=${v.version}`);
+    } catch (e) {
+      draw(said, trouble(e));
+    }
+  }
+  if (!f?.built_in) void check();
+}
