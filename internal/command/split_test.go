@@ -88,7 +88,7 @@ func TestAWrongMergeIsUndone(t *testing.T) {
 		says               string
 	}{
 		{"POST", "splits", `{"names":["IT","nobody"]}`, 404, "no entity of the name nobody"},
-		{"POST", "splits", `{"names":["IT","IT‮'s"]}`, 400, "the same name"},
+		{"POST", "splits", `{"names":["IT","IT\u202e's"]}`, 400, "the same name"},
 		{"POST", "splits", `{"names":["IT"]}`, 400, ""},
 		{"POST", "splits", `{"names":["IT","` + strings.Repeat("x", 1<<19) + `"]}`, 400, "at most 200"},
 		{"POST", "splits", `{"names":["IT","` + strings.Repeat("x", 1<<20) + `"]}`, 413, "larger than"},
