@@ -26,12 +26,15 @@ import (
 type entries struct {
 	index.Index
 	tenant, document map[string]string
+	mu               sync.Mutex // tenants are examined at once
 	chunks           map[string]int
 }
 
 func (x *entries) Refresh(context.Context) error { return nil }
 
 func (x *entries) Count(_ context.Context, tenant string, ids []string) (map[string]int, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	out := map[string]int{}
 	for _, id := range ids {
 		if x.tenant[id] == tenant {
@@ -42,7 +45,10 @@ func (x *entries) Count(_ context.Context, tenant string, ids []string) (map[str
 }
 
 func (x *entries) Scan(_ context.Context, tenant string, each func(_, rangeID, documentID string) bool) error {
-	for id, n := range x.chunks {
+	x.mu.Lock()
+	chunks := maps.Clone(x.chunks)
+	x.mu.Unlock()
+	for id, n := range chunks {
 		for range n {
 			if x.tenant[id] == tenant && !each("", id, x.document[id]) {
 				return nil
@@ -53,6 +59,8 @@ func (x *entries) Scan(_ context.Context, tenant string, each func(_, rangeID, d
 }
 
 func (x *entries) DeleteRanges(_ context.Context, _ string, ids []string) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	for _, id := range ids {
 		delete(x.chunks, id)
 	}
