@@ -46,7 +46,7 @@ func TestExamplesOfTheReferenceRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	own := map[string]string{"doc": v.document, "job": v.job, "task": v.task, "range": v.rangeID, "upload": v.upload, "webhook": v.webhook, "receipt": v.receipt, "chunk": v.chunk, "edit": v.edit, "query": v.query, "evaluation": v.evaluation, "run": v.run, "split": v.split, "key": keys[0].ID}
-	replace := []string{"/datasets/default", "/datasets/vault", `"default"`, `"vault"`, "/flows/scans", "/flows/" + v.flow}
+	replace := []string{"/datasets/default", "/datasets/vault", `"default"`, `"vault"`, "/flows/scans", "/flows/" + v.flow, "/nodes/cut", "/nodes/parse"}
 	_, routes := s.routes()
 	for _, r := range routes {
 		for _, p := range r.op.Parameters {

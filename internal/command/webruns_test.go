@@ -64,7 +64,12 @@ func TestRunsOnThePage(t *testing.T) {
 	answers := make(chan struct{})
 	answered := sync.OnceFunc(func() { close(answers) })
 	t.Cleanup(answered) // before the model ends, which waits for what it was asked
+	asked := make(chan struct{}, 1000)
 	model.Reply(func(string, string) string {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
 		<-answers
 		return `{"rock": "quartzite"}`
 	})
@@ -83,6 +88,7 @@ func TestRunsOnThePage(t *testing.T) {
 	node := func(id string) string {
 		return fmt.Sprintf(`document.querySelector('.dag-node[data-node=%q]')`, id)
 	}
+	<-asked // before its plan a document has no run, which its page would say
 	b.open("/datasets/default/documents/" + id + "?tab=run")
 	b.wait("the node that asks to run", node("rocks")+`?.textContent === "rocks, extract: Running"`)
 	for id, label := range map[string]string{"cut": "cut, chunk: Done", "scans": "scans, branch: Skipped", "out": "out, index: Waiting", "read": "read, parse: Done"} {
