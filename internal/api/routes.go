@@ -114,11 +114,6 @@ type ETagInput struct {
 	IfNoneMatch string `header:"If-None-Match" doc:"ETag of an earlier answer: 304 without a body says that it still holds"`
 }
 
-// holds reports whether the client has the answer of a tag.
-func (in ETagInput) holds(tag string) bool {
-	return slices.Contains(strings.Split(strings.ReplaceAll(in.IfNoneMatch, " ", ""), ","), tag)
-}
-
 // sharedPage is how many items a list may have that is cached for all who read it.
 const sharedPage = 100
 
@@ -128,7 +123,7 @@ func snapshotOf[T any](ctx context.Context, s *Server, in ETagInput, scope watch
 	if err != nil {
 		return nil, err
 	}
-	if in.holds(snap.ETag) {
+	if slices.Contains(strings.Split(strings.ReplaceAll(in.IfNoneMatch, " ", ""), ","), snap.ETag) {
 		return &tagged[T]{Status: http.StatusNotModified, ETag: snap.ETag}, nil
 	}
 	return &tagged[T]{Status: http.StatusOK, ETag: snap.ETag, Body: snap.Value.(T)}, nil

@@ -3,7 +3,6 @@ package api
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,10 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
-
 	"sheaf"
 	"sheaf/internal/flow"
+	"sheaf/internal/watch"
 	"sheaf/taskstore"
 )
 
@@ -143,28 +141,37 @@ const (
 func (s *Server) runRoutes() {
 	op := get("/v1/datasets/{ds}/documents/{doc}/run", "Read the run of a flow over a document")
 	op.Description = "How the flow of the document runs, and the states of its nodes. 404 until its plan is made. What has not changed is not sent again: ask with the ETag of the answer before."
-	handle(s, op, func(ctx context.Context, in *FlowRunPath) (*tagged[FlowRun], error) {
-		run, _, err := s.run(ctx, in.DocumentPath, in.Generation)
+	handle(s, op, func(ctx context.Context, in *FlowRunPath) (*tagged[*FlowRun], error) {
+		d, n, err := s.versionOf(ctx, in)
 		if err != nil {
 			return nil, err
 		}
-		return changed(in.ETagInput, *run)
+		return snapshotOf[*FlowRun](ctx, s, in.ETagInput, runScope(d, n, ""), func(ctx context.Context) (any, error) {
+			run, _, err := s.run(ctx, d, n)
+			return run, err
+		})
 	})
 	one := get("/v1/datasets/{ds}/documents/{doc}/run/nodes/{node}", "Read a node of a run, with its tasks and outputs")
 	one.Description = "Each task is the work on a range of the document, with the digest and the size of what it left."
 	handle(s, one, func(ctx context.Context, in *struct {
 		FlowRunPath
 		Node string `path:"node" maxLength:"63" doc:"id of the node"`
-	}) (*tagged[RunNodeAnswer], error) {
-		run, tasks, err := s.run(ctx, in.DocumentPath, in.Generation)
+	}) (*tagged[*RunNodeAnswer], error) {
+		d, n, err := s.versionOf(ctx, &in.FlowRunPath)
 		if err != nil {
 			return nil, err
 		}
-		i := slices.IndexFunc(run.Nodes, func(n RunNode) bool { return n.ID == in.Node })
-		if i < 0 {
-			return nil, fmt.Errorf("%w: node %s of the flow %s", sheaf.ErrNotFound, in.Node, run.Flow)
-		}
-		return changed(in.ETagInput, RunNodeAnswer{run.Nodes[i], run.Nodes[i].tasks(tasks)})
+		return snapshotOf[*RunNodeAnswer](ctx, s, in.ETagInput, runScope(d, n, in.Node), func(ctx context.Context) (any, error) {
+			run, tasks, err := s.run(ctx, d, n)
+			if err != nil {
+				return nil, err
+			}
+			i := slices.IndexFunc(run.Nodes, func(n RunNode) bool { return n.ID == in.Node })
+			if i < 0 {
+				return nil, fmt.Errorf("%w: node %s of the flow %s", sheaf.ErrNotFound, in.Node, run.Flow)
+			}
+			return &RunNodeAnswer{run.Nodes[i], run.Nodes[i].tasks(tasks)}, nil
+		})
 	})
 	list := get("/v1/datasets/{ds}/documents/runs", "List the newest run of each document of a dataset")
 	list.Description = "The newest documents first. Each with its flow, why it runs whole or in nodes, and what a language model took for it."
@@ -178,25 +185,26 @@ func (s *Server) runRoutes() {
 		if err != nil {
 			return nil, err
 		}
-		items, next, err := s.newestRuns(ctx, ds, taskstore.Page{Limit: in.Limit, Cursor: in.Cursor})
-		if err != nil {
-			return nil, err
-		}
-		return changed(in.ETagInput, listOf(items, next).Body)
+		page := taskstore.Page{Limit: in.Limit, Cursor: in.Cursor}
+		return snapshotOf[List[FlowRunListed]](ctx, s, in.ETagInput, watch.Scope{TenantID: ds.TenantID, DatasetID: ds.ID, What: fmt.Sprintf("runs %+v", page)}, func(ctx context.Context) (any, error) {
+			items, next, err := s.newestRuns(ctx, ds, page)
+			return listOf(items, next).Body, err
+		})
 	})
 }
 
-// changed answers a body, or that the client has it already.
-func changed[T any](in ETagInput, body T) (*tagged[T], error) {
-	b, err := json.Marshal(body)
+// versionOf finds the document of a run, and the version of it that is meant.
+func (s *Server) versionOf(ctx context.Context, in *FlowRunPath) (*sheaf.Document, int, error) {
+	d, err := s.document(ctx, in.DocumentPath)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	tag := fmt.Sprintf(`"%016x"`, xxhash.Sum64(b))
-	if in.holds(tag) {
-		return &tagged[T]{Status: http.StatusNotModified, ETag: tag}, nil
-	}
-	return &tagged[T]{Status: http.StatusOK, ETag: tag, Body: body}, nil
+	return d, cmp.Or(in.Generation, d.Generation), nil
+}
+
+// runScope is what all who watch a run, or a node of it, are answered from.
+func runScope(d *sheaf.Document, generation int, node string) watch.Scope {
+	return watch.Scope{TenantID: d.TenantID, DatasetID: d.DatasetID, DocumentID: d.ID, What: fmt.Sprintf("run %d %q", generation, node)}
 }
 
 // newestRuns lists the newest run of each document of a page.
@@ -255,18 +263,12 @@ func decide(g *sheaf.Generation) {
 	}
 }
 
-// run reads the run of a flow over a version of a document, 0 for the newest, and
-// its tasks.
-func (s *Server) run(ctx context.Context, path DocumentPath, generation int) (*FlowRun, []sheaf.Task, error) {
-	d, err := s.document(ctx, path)
-	if err != nil {
-		return nil, nil, err
-	}
+// run reads the run of a flow over a version of a document, and its tasks.
+func (s *Server) run(ctx context.Context, d *sheaf.Document, n int) (*FlowRun, []sheaf.Task, error) {
 	gens, err := s.cfg.Catalog.Generations(ctx, d.TenantID, d.ID)
 	if err != nil {
 		return nil, nil, err
 	}
-	n := cmp.Or(generation, d.Generation)
 	i := slices.IndexFunc(gens, func(g sheaf.Generation) bool { return g.Generation == n })
 	if i < 0 {
 		return nil, nil, noVersion(d, n)
