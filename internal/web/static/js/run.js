@@ -6,6 +6,7 @@ import { announce, button, draw, el, empty, grid, icon, name, trouble } from "./
 import { between, bytes, duration, money, number, plural, time } from "./format.js";
 import { note } from "./nav.js";
 import { cure, failureLine, terminal } from "./parts.js";
+import { repeat } from "./repeat.js";
 import { sheet } from "./sheet.js";
 
 /** @typedef {import("./types.js").FlowRun} FlowRun */
@@ -56,7 +57,7 @@ export async function runPane({ base, generation, query, signal }) {
   const head = el("div", { class: "run-head" }), stage = el("div", { class: "run-stage" }), detail = el("section", { class: "run-detail", id: "run-detail", "aria-label": "The chosen node" }), table = el("section");
   const root = el("div", { class: "run" }, head, stage, detail, table);
   let picked = query.get("node") || "", version = Number(query.get("generation")) || 0;
-  let tag = "", shape = "", timer = 0, failed = false;
+  let tag = "", shape = "";
   /** @type {FlowRun|undefined} */
   let run;
   /** @type {ReturnType<typeof dag>|undefined} */
@@ -144,42 +145,31 @@ export async function runPane({ base, generation, query, signal }) {
   }
 
   /** Looks at the run; what has not changed is not sent again, and not drawn anew. */
-  async function look() {
-    clearTimeout(timer);
-    let wait = idle;
+  const look = repeat(signal, async () => {
     try {
       const r = await request(`${base}/run${of()}`, { signal }), now = r.headers.get("ETag") || "";
-      if (now !== tag || failed || !tag) {
+      if (now !== tag || !tag) {
         tag = now;
         run = await r.json();
-        failed = false;
         detail.hidden = table.hidden = false;
         show();
         await showNode();
       }
-      if (run && !terminal(run.state)) wait = pace;
+      return run && !terminal(run.state) ? pace : idle;
     } catch (e) {
-      if (aborted(e) || signal.aborted) return;
-      failed = true;
+      if (aborted(e) || signal.aborted) return idle;
       tag = "";
-      const wait404 = /** @type {any} */ (e).code === "no_run";
-      if (!run || wait404) {
+      const unplanned = /** @type {any} */ (e).code === "no_run";
+      if (!run || unplanned) {
         run = undefined;
         shape = "";
         detail.hidden = table.hidden = true;
-        draw(head, wait404 ? empty("The run is not planned yet", el("p", {}, "Its graph is drawn here when the plan is made. Versions that were made from what an older one left have no run.")) : trouble(e, () => void look()));
+        draw(head, unplanned ? empty("The run is not planned yet", el("p", {}, "Its graph is drawn here when the plan is made. Versions that were made from what an older one left have no run.")) : trouble(e, () => void look()));
         stage.replaceChildren();
       }
-      wait = wait404 ? pace : idle;
+      return unplanned ? pace : idle;
     }
-    if (!signal.aborted) timer = setTimeout(tick, wait);
-  }
-  /** What nobody looks at is not asked for. */
-  const tick = () => {
-    if (!document.hidden) return void look();
-    timer = setTimeout(tick, pace);
-  };
-  signal.addEventListener("abort", () => clearTimeout(timer));
+  });
   await look();
   return root;
 }

@@ -7,6 +7,7 @@ import { dialog } from "../dialog.js";
 import { button, draw, el, grid, icon, trouble } from "../dom.js";
 import { between, bytes, duration, number, plural, time } from "../format.js";
 import { title } from "../nav.js";
+import { repeat } from "../repeat.js";
 import { editTenant } from "../tenants.js";
 import { stages, words } from "../waterfall.js";
 
@@ -123,18 +124,13 @@ export async function view({ root, signal }) {
       bars({ title: "Stage times", caption: s.stages.length ? `median${s.sampled ? " of the newest tasks" : ""}: ${s.stages.filter((x, i) => !i || x.p50_ms >= 1).slice(0, 3).map((x) => `${words[x.name] || x.name} ${duration(x.p50_ms)}`).join(", ")}` : "no stage has run", labels, unit: duration, series: stages.map((k) => ({ name: words[k], cls: `stage ${k}`, values: s.buckets.map((b) => mean(b, k)) })) })));
   }
 
-  async function refresh() {
+  await repeat(signal, async () => {
     everyTenant.hidden = !key();
-    if (!document.hidden || !deps.children.length) {
-      const done = await Promise.allSettled([showDependencies(), showIndex(), showQueues().then(showDead), showExecutors(), showCharts()]);
-      if (signal.aborted) return;
-      const bad = done.find((r) => r.status === "rejected" && !aborted(r.reason));
-      const why = bad?.status === "rejected" ? bad.reason : refused;
-      draw(problem, why ? trouble(why) : null);
-    }
-    timer = setTimeout(refresh, every);
-  }
-  let timer = 0;
-  signal.addEventListener("abort", () => clearTimeout(timer));
-  await refresh();
+    const done = await Promise.allSettled([showDependencies(), showIndex(), showQueues().then(showDead), showExecutors(), showCharts()]);
+    if (signal.aborted) return every;
+    const bad = done.find((r) => r.status === "rejected" && !aborted(r.reason));
+    const why = bad?.status === "rejected" ? bad.reason : refused;
+    draw(problem, why ? trouble(why) : null);
+    return every;
+  })();
 }

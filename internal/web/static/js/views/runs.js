@@ -7,6 +7,7 @@ import { announce, button, draw, el, empty, grid, icon, name, trouble } from "..
 import { between, duration, money, number, percent, plural, time } from "../format.js";
 import { go, title } from "../nav.js";
 import { badge, bar, terminal } from "../parts.js";
+import { repeat } from "../repeat.js";
 import { cost, flowRef, modeWords } from "../run.js";
 import { sheet } from "../sheet.js";
 
@@ -138,27 +139,18 @@ export async function view({ root, params, query, signal }) {
     showDocuments();
   }
 
-  let timer = 0;
-  async function look() {
-    clearTimeout(timer);
-    let wait = idle;
+  const look = repeat(signal, async () => {
     try {
       const [a, b] = await Promise.all([read(runsPath), read(listPath)]);
       problem.replaceChildren();
       if (a) showRuns(known[runsPath].body.items);
       if (b) showDocuments();
-      if (known[runsPath].body.items.some((/** @type {DatasetRun} */ r) => !over(r)) || known[listPath].body.items.some((/** @type {FlowRunListed} */ r) => !terminal(r.state))) wait = pace;
+      if (known[runsPath].body.items.some((/** @type {DatasetRun} */ r) => !over(r)) || known[listPath].body.items.some((/** @type {FlowRunListed} */ r) => !terminal(r.state))) return pace;
     } catch (e) {
-      if (aborted(e) || signal.aborted) return;
-      problem.replaceChildren(trouble(e, () => void look()));
+      if (!aborted(e) && !signal.aborted) problem.replaceChildren(trouble(e, () => void look()));
     }
-    if (!signal.aborted) timer = setTimeout(tick, wait);
-  }
-  const tick = () => {
-    if (!document.hidden) return void look();
-    timer = setTimeout(tick, pace);
-  };
-  signal.addEventListener("abort", () => clearTimeout(timer));
+    return idle;
+  });
   await look();
   const asked = query.get("start") || "";
   if (asked in kinds) {
