@@ -72,6 +72,17 @@ export const datasetPath = (ds) => `/v1/datasets/${encodeURIComponent(ds)}`;
 export const documentPath = (ds, doc) => `${datasetPath(ds)}/documents/${encodeURIComponent(doc)}`;
 
 /**
+ * The names and datasets of documents, in one request; those that are gone are left out.
+ * @param {string} ds "-" for all datasets @param {string[]} ids @param {AbortSignal} [signal]
+ * @returns {Promise<{id: string, name: string, dataset_id: string}[]>}
+ */
+export async function documentNames(ds, ids, signal) {
+  const p = new URLSearchParams({ limit: String(ids.length), fields: "id,name,dataset_id" });
+  for (const id of ids) p.append("id", id);
+  return ids.length ? (await get(`${datasetPath(ds)}/documents?${p}`, signal)).items : [];
+}
+
+/**
  * Reads every page of a listing, at most max items.
  * @param {string} path @param {number} max @param {AbortSignal} [signal]
  * @returns {Promise<any[]>}

@@ -1,6 +1,6 @@
 // @ts-check
 /** Tasks that have used up their attempts, by cause: what an operator can cure, with the documents that wait for it. */
-import { download, get, send } from "./api.js";
+import { documentNames, download, get, send } from "./api.js";
 import { causeOf } from "./causes.js";
 import { dialog } from "./dialog.js";
 import { announce, button, el, grid, name, trouble } from "./dom.js";
@@ -70,9 +70,7 @@ export function deadLetters({ signal, everybody, failed }) {
     const unknown = [...new Set(page.items.map((t) => t.document_id))].filter((id) => id && !owners.has(id)).slice(0, namesAtOnce);
     if (!unknown.length) return;
     for (const id of unknown) owners.set(id, null);
-    const p = new URLSearchParams({ limit: String(unknown.length), fields: "id,name,dataset_id" });
-    for (const id of unknown) p.append("id", id);
-    for (const d of (await get(`/v1/datasets/-/documents?${p}`, signal)).items) owners.set(d.id, { name: d.name, href: `/datasets/${d.dataset_id}/documents/${d.id}?tab=problems` });
+    for (const d of await documentNames("-", unknown, signal)) owners.set(d.id, { name: d.name, href: `/datasets/${d.dataset_id}/documents/${d.id}?tab=problems` });
     show();
   }
 

@@ -1,6 +1,6 @@
 // @ts-check
 /** The graph of a dataset: entities, what they stand beside, and the chunks that say so. */
-import { aborted, ApiError, datasetPath, documentPath, get } from "../api.js";
+import { aborted, ApiError, datasetPath, documentNames, get } from "../api.js";
 import { datasetHead } from "../datasetparts.js";
 import { announce, button, draw, el, empty, grid, name, svg, trouble } from "../dom.js";
 import { settle } from "../forces.js";
@@ -125,7 +125,11 @@ export async function view({ root, params, query, signal }) {
     if (!part.entities.length) draw(message, empty("No entities yet", el("p", {}, "The graph is made of names and terms that documents repeat. ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}` }, "Add documents"), ", or have a language model read them in ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/runs?start=graphrag` }, "a run"), ".")));
     show();
     // What is empty or being read is looked at again, unless it is explored by now.
-    if (!part.entities.length || part.stale) timer = setTimeout(() => picked === (entity && part.entities[0]?.id || "") && !document.hidden && void load(entity), 2000);
+    const shown = picked, again = () => {
+      if (document.hidden) timer = setTimeout(again, 2000);
+      else if (picked === shown) void load(entity);
+    };
+    if (!part.entities.length || part.stale) timer = setTimeout(again, 2000);
   }
   const edges = () => [...relations.values()].map((r) => /** @type {[string, string, number]} */ ([r.source, r.target, r.weight]));
 
@@ -200,13 +204,11 @@ export async function view({ root, params, query, signal }) {
         return to ? el("li", {}, button(clip(to.name, 60), () => void expand(to.id), { class: "link" }), el("span", { class: "muted" }, ` ${plural(r.count, "sentence")}: `), cites(r.sources, to.name), r.description ? el("p", { class: "muted" }, el("bdi", {}, r.description)) : null) : null;
       })) : el("p", { class: "muted" }, "Nothing that is drawn."));
     const unknown = [...new Set(e.sources.map((s) => s.document_id))].filter((d) => !documents.has(d));
-    for (const d of unknown) {
-      documents.set(d, "document");
-      void get(documentPath(params.ds, d), signal).then((doc) => {
-        documents.set(d, doc.name);
-        if (picked === e.id) showSide();
-      }, () => {});
-    }
+    for (const d of unknown) documents.set(d, "document");
+    void documentNames(params.ds, unknown, signal).then((found) => {
+      for (const d of found) documents.set(d.id, d.name);
+      if (found.length && picked === e.id) showSide();
+    }, () => {});
   }
 
   function showTable() {
