@@ -244,7 +244,7 @@ const methods = ["general", "naive", "one", "qa", "table", "tag", "paper", "book
  * @param {string} ds @param {Doc[]|Chosen} of
  */
 export async function reparseDialog(ds, of) {
-  const { fallback, fieldsOf, filled, moreSettings, settingTable } = await import("./settingfields.js");
+  const { fallback, fieldsOf, filled, moreSettings, settingProperties } = await import("./settingfields.js");
   const all = chosen(of), docs = all.docs || [], whole = docs.length === all.count; // all of them are known
   const first = whole ? docs[0].parser_config : {};
   const same = (/** @type {keyof import("./types.js").ParseConfig} */ k) => (docs.every((d) => d.parser_config[k] === first[k]) && first[k] !== undefined ? String(first[k]) : "");
@@ -258,11 +258,11 @@ export async function reparseDialog(ds, of) {
 
   /** Says what each setting is now, where all documents are known. */
   async function sayNow() {
-    const [own, table] = await Promise.all([get(datasetPath(ds)), settingTable()]).catch(() => [null, null]);
-    if (!own || !table) return;
+    const [own, properties] = await Promise.all([get(datasetPath(ds)), settingProperties()]).catch(() => [null, null]);
+    if (!own || !properties) return;
     const now = (/** @type {string} */ k) => {
       if (!whole) return "as now";
-      const all = new Set(docs.map((d) => String(/** @type {any} */ (d.parser_config)[k] ?? own.parser_config[k] ?? fallback(table, k))));
+      const all = new Set(docs.map((d) => String(/** @type {any} */ (d.parser_config)[k] ?? own.parser_config[k] ?? fallback(properties, k))));
       return all.size === 1 ? `${[...all][0]} (now)` : "mixed";
     };
     for (const i of fieldsOf(settings)) {

@@ -191,14 +191,17 @@ export function dag({ label, nodes, face, pick, signal }) {
     root,
     /** Shows what has changed. @param {string} [picked] */
     update(picked) {
+      /** @type {Map<string, string>} */
+      const tones = new Map();
       for (const [id, b] of boxes) {
         const f = face(id);
+        tones.set(id, f.tone);
         b.className = `dag-node ${f.tone}`;
         draw(b, f.text);
         if (pick) b.setAttribute("aria-pressed", String(id === picked));
       }
       for (const { p, head, from, to } of paths) {
-        const lit = picked === from || picked === to, off = face(to).tone === "off" || face(from).tone === "off";
+        const lit = picked === from || picked === to, off = tones.get(to) === "off" || tones.get(from) === "off";
         for (const e of [p, head]) {
           e.classList.toggle("lit", lit);
           e.classList.toggle("off", off);

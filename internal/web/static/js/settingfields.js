@@ -20,10 +20,20 @@ const groups = [
 /** Datasets among which tag sets are looked for. */
 const mostDatasets = 2000;
 
+/** @type {Promise<Table["properties"]>|undefined} */
+let asked;
+
+/** What there is to set: of this server, so that it is asked once. @returns {Promise<Table["properties"]>} */
+export function settingProperties() {
+  asked ??= get("/openapi.json").then((api) => api.components.schemas.ParseConfig.properties);
+  asked.catch(() => (asked = undefined));
+  return asked;
+}
+
 /** What there is to set, and the datasets that tags can come from. @param {AbortSignal} [signal] @returns {Promise<Table>} */
 export async function settingTable(signal) {
-  const [api, datasets] = await Promise.all([get("/openapi.json", signal), all("/v1/datasets", mostDatasets, signal)]);
-  return { properties: api.components.schemas.ParseConfig.properties, tagSets: datasets.filter((d) => d.parser_config.chunk_method === "tag") };
+  const [properties, datasets] = await Promise.all([settingProperties(), all("/v1/datasets", mostDatasets, signal)]);
+  return { properties, tagSets: datasets.filter((d) => d.parser_config.chunk_method === "tag") };
 }
 
 /** Ranges as people write them: 1-10, 20-25. @param {[number, number][]} list */
@@ -35,8 +45,8 @@ function described(p) {
   return { text, byDefault: byDefault.replace(/\.$/, ""), one };
 }
 
-/** The default of a setting, in words. @param {Table} table @param {string} key */
-export const fallback = (table, key) => described(table.properties[key] || {}).byDefault;
+/** The default of a setting, in words. @param {Table["properties"]} properties @param {string} key */
+export const fallback = (properties, key) => described(properties[key] || {}).byDefault;
 
 /** The value of a field as the API takes it; null takes a setting back. @param {Field} i */
 export function valueOf(i) {

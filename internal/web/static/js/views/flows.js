@@ -57,13 +57,15 @@ export async function view({ root, params, query, signal }) {
     const nodes = f.flow.node, drawing = dag({ label: `Nodes of ${f.ref}`, signal, nodes: nodes.map((n) => ({ id: n.id, from: n.from || [] })), face: (id) => {
       const n = nodes.find((x) => x.id === id);
       return { tone: n?.when ? "off" : "wait", text: [el("span", { class: "dag-name" }, id), el("span", { class: "hidden" }, ", "), el("span", { class: "dag-state" }, `${n?.kind || ""}${n?.when ? ", with a condition" : ""}`)] };
-    }, pick: (id) => {
-      const line = lineOf(text.value, { node: id, message: "" }), before = text.value.split("\n").slice(0, line - 1).join("\n").length + (line > 1 ? 1 : 0);
-      text.focus();
-      text.setSelectionRange(before, before + (text.value.split("\n")[line - 1] || "").length);
-    } });
+    }, pick: (id) => select(lineOf(text.value, { node: id, message: "" })) });
     stage.append(drawing.root);
     drawing.update();
+  }
+  /** Selects a line of the text, counted from 1. @param {number} line */
+  function select(line) {
+    const lines = text.value.split("\n"), before = lines.slice(0, line - 1).join("\n").length + (line > 1 ? 1 : 0);
+    text.focus();
+    text.setSelectionRange(before, before + (lines[line - 1] || "").length);
   }
   const count = () => (numbers.textContent = text.value.split("\n").map((_, i) => i + 1).join("\n"));
   count();
@@ -84,11 +86,7 @@ export async function view({ root, params, query, signal }) {
       save.disabled = !r.valid;
       text.setAttribute("aria-invalid", String(!r.valid));
       draw(said, el("p", { class: r.valid ? "flow-valid" : "fault" }, r.valid ? "✓ Valid" : `${number(r.problems.length)} to correct`));
-      sides.replaceChildren(...r.problems.map((p) => ({ p, line: lineOf(toml, p) })).sort((a, b) => a.line - b.line).map(({ p, line }) => el("li", { value: line }, button(`Line ${line}`, () => {
-        const before = toml.split("\n").slice(0, line - 1).join("\n").length + (line > 1 ? 1 : 0);
-        text.focus();
-        text.setSelectionRange(before, before + (toml.split("\n")[line - 1] || "").length);
-      }, { class: "link" }), ` ${p.node ? `${p.node}${p.field ? `, ${p.field}` : ""}: ` : ""}${p.message}`)));
+      sides.replaceChildren(...r.problems.map((p) => ({ p, line: lineOf(toml, p) })).sort((a, b) => a.line - b.line).map(({ p, line }) => el("li", { value: line }, button(`Line ${line}`, () => select(line), { class: "link" }), ` ${p.node ? `${p.node}${p.field ? `, ${p.field}` : ""}: ` : ""}${p.message}`)));
     } catch (e) {
       if (!aborted(e) && mine === asked) draw(said, trouble(e));
     }
