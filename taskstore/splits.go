@@ -6,7 +6,7 @@ import "time"
 const (
 	MaxSplits     = 1000 // of a dataset
 	MaxSplitNames = 10   // of a split
-	MaxSplitName  = 200  // characters of a name
+	MaxSplitName  = 200  // bytes of a name
 )
 
 // Split is names that the graph of a dataset keeps apart, where it would take one

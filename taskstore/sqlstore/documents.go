@@ -166,7 +166,9 @@ func (s *documents) Generations(ctx context.Context, tenantID, documentID string
 	}), err
 }
 
-// NewestGenerations implements taskstore.Catalog.
+// NewestGenerations reads the newest generation of each document, by its id; a
+// document that is not there, or has none, is left out. ErrInvalid above
+// 10,000 ids.
 func (s *documents) NewestGenerations(ctx context.Context, tenantID string, documentIDs []string) (map[string]sheaf.Generation, error) {
 	if len(documentIDs) > maxFilterIDs {
 		return nil, tooManyIDs(len(documentIDs))

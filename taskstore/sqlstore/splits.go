@@ -38,6 +38,7 @@ func (s *splits) AddSplit(ctx context.Context, tenantID, datasetID string, names
 		}
 	}
 	var added taskstore.Split
+	list := encodeList(names)
 	err := s.tx(ctx, func(tx *gorm.DB) error {
 		// Of two that add the same at once the second sees that of the first.
 		if _, err := one[string](tx, "dataset", datasetID, "SELECT id FROM datasets WHERE tenant_id=? AND id=?"+s.d.lock, tenantID, datasetID); err != nil {
@@ -47,7 +48,7 @@ func (s *splits) AddSplit(ctx context.Context, tenantID, datasetID string, names
 		if err != nil {
 			return err
 		}
-		if at := slices.IndexFunc(have, func(r splitRow) bool { return r.Names == encodeList(names) }); at >= 0 {
+		if at := slices.IndexFunc(have, func(r splitRow) bool { return r.Names == list }); at >= 0 {
 			added = have[at].toDomain()
 			return nil
 		}
@@ -55,7 +56,7 @@ func (s *splits) AddSplit(ctx context.Context, tenantID, datasetID string, names
 			return limitFailure("splits in the graph of the dataset", taskstore.MaxSplits, 1, taskstore.MaxSplits)
 		}
 		id := sheaf.NewID()
-		if err := insertRows(tx, "graph_splits", []string{"dataset_id", "id", "tenant_id", "names", "created_at"}, [][]any{{datasetID, id, tenantID, encodeList(names), raw(s.now())}}, ""); err != nil {
+		if err := insertRows(tx, "graph_splits", []string{"dataset_id", "id", "tenant_id", "names", "created_at"}, [][]any{{datasetID, id, tenantID, list, raw(s.now())}}, ""); err != nil {
 			return err
 		}
 		row, err := one[splitRow](tx, "split", id, "SELECT * FROM graph_splits WHERE dataset_id=? AND id=?", datasetID, id)
