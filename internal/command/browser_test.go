@@ -176,6 +176,12 @@ func (b *browser) sees(selector, text string) {
 	b.wait(fmt.Sprintf("%q in %s", text, selector), fmt.Sprintf(`[...document.querySelectorAll(%s)].some(e => e.textContent.includes(%s))`, q, v))
 }
 
+// seesTime waits for the time that the dry run in the dialog expects.
+func (b *browser) seesTime() {
+	b.t.Helper()
+	b.wait("the time that is expected", `[...document.querySelectorAll("dialog .preview dt")].some(e => e.textContent === "Time" && /^about \d/.test(e.nextElementSibling.textContent))`)
+}
+
 // eval runs a script.
 func eval[T any](b *browser, script string) T {
 	b.t.Helper()

@@ -176,11 +176,11 @@ func TestTenantsAndKeysAreChangedOnThePage(t *testing.T) {
 	}
 	revoke("admin", "cannot be revoked in a request that is made with it")
 	expected("409")
-	b.press("Keep as it is")
+	b.press("Cancel")
 	revoke("dashboard", "Revokes dashboard ("+key().ID+") of tenant acme, with the scope write.")
 	check("the question before a revocation")
 	shoot("revoke")
-	b.press("Keep as it is")
+	b.press("Cancel")
 	b.wait("the dialog to be gone", `!document.querySelector("dialog")`)
 	if k := key(); !k.RevokedAt.IsZero() {
 		t.Error("looking has revoked the key")

@@ -252,7 +252,7 @@ func testRetryPage(t *testing.T, s *service, b *browser) {
 	b.open("/datasets/repairs/documents/" + doc.ID + "?tab=problems")
 	b.press("Retry just this") // of the first failure, which is page 5
 	b.sees("dialog h2", "Retry page 5")
-	b.sees("dialog .preview dd", "at the measured speed")
+	b.seesTime()
 	b.press("Retry")
 	problems := func(want ...string) string {
 		list, _ := json.Marshal(want)
@@ -265,7 +265,7 @@ func testRetryPage(t *testing.T, s *service, b *browser) {
 	}
 	b.press("Retry all 2 with this code")
 	b.sees("dialog h2", "Retry what failed with bad_page")
-	b.sees("dialog .preview dd", "at the measured speed")
+	b.seesTime()
 	b.press("Retry")
 	b.wait("the retry to heal pages 8 and 14", problems("Page 20"))
 	b.sees(".problem code", "parser_crash")
@@ -277,7 +277,7 @@ func testRetryPage(t *testing.T, s *service, b *browser) {
 	b.wait("the row", `document.querySelector("tbody input")`)
 	b.run(evaluate(`document.querySelector("tbody input").click()`))
 	b.press("Retry 1 failed…")
-	b.sees("dialog .preview dd", "at the measured speed")
+	b.seesTime()
 	b.press("Retry")
 	waitFor(t, "the list's retry to end", func() bool {
 		var now sheaf.Document
@@ -338,7 +338,7 @@ func testParseAgain(t *testing.T, s *service, b *browser) {
 	b.sees(".docs", "b.md")
 	b.run(evaluate(`for (const box of document.querySelectorAll("tbody input")) box.click()`))
 	b.sees(".batch", "2 documents selected")
-	b.press("Parse again…")
+	b.press("Reprocess…")
 	b.sees("dialog[open] .preview", "2 of 2 ranges")
 	b.run(evaluate(`(() => {
 		for (const [name, value] of [["chunk_method", "one"], ["task_page_size", "40"]]) {
@@ -348,7 +348,7 @@ func testParseAgain(t *testing.T, s *service, b *browser) {
 		}
 	})()`))
 	b.sees("dialog[open] .preview", "Reusednothing")
-	b.press("Parse again")
+	b.press("Reprocess")
 	for _, d := range docs {
 		waitFor(t, d.Name+" to be parsed again", func() bool {
 			var now sheaf.Document
@@ -362,13 +362,13 @@ func testParseAgain(t *testing.T, s *service, b *browser) {
 	b.open("/datasets/anew")
 	b.sees(".docs", "b.md")
 	b.run(evaluate(`for (const box of document.querySelectorAll("tbody input")) box.click()`))
-	b.press("Parse again…")
+	b.press("Reprocess…")
 	b.sees("dialog[open] .preview", "ranges")
 	b.run(evaluate(`(() => {
 		document.querySelector("dialog[open] [name=back]").click();
 		document.querySelector("dialog[open] [name=overlapped_percent]").value = "0";
 	})()`))
-	b.press("Parse again")
+	b.press("Reprocess")
 	for _, d := range docs {
 		waitFor(t, d.Name+" to be parsed by the dataset's settings", func() bool {
 			var now sheaf.Document
@@ -415,7 +415,7 @@ func testCancelChosen(t *testing.T, s *service, b *browser) {
 	b.sees(".batch", "1 document selected")
 	b.press("Cancel 1…")
 	b.sees("dialog .preview dd", "of 1 document")
-	b.press("Stop the work")
+	b.press("Cancel processing")
 	b.sees(".docs .badge", "Canceled")
 	b.facet("State: Canceled")
 	b.sees(".docs", "endless.trial")
@@ -462,11 +462,11 @@ func testJobActions(t *testing.T, s *service, b *browser) {
 	b.sees(".head .badge", "Running")
 	b.press("Cancel…")
 	b.sees("dialog .preview dd", "of 1 document")
-	b.press("Stop the work")
+	b.press("Cancel processing")
 	b.sees(".head .badge", "Canceled")
 	b.press("Retry what failed…")
 	b.sees("dialog .preview dd", "over 400 pages or rows")
-	b.press("Keep as it is")
+	b.press("Cancel")
 	// Of a job that has succeeded any stage can be repeated.
 	docs := s.add("runs", text("short.trial", trialPages(30, nil)))
 	b.open("/jobs/" + docs[0].JobID)
@@ -474,7 +474,7 @@ func testJobActions(t *testing.T, s *service, b *browser) {
 	b.sees("dialog .preview dd", "3 of 3 ranges")
 	b.run(chromedp.SetValue("dialog select", "stage:embed"), evaluate(`document.querySelector("dialog select").dispatchEvent(new Event("change"))`))
 	b.sees("dialog .preview dd", "their vectors are made anew")
-	b.sees("dialog .preview dd", "at the measured speed")
+	b.seesTime()
 	b.press("Retry")
 	b.wait("the page of the new job", fmt.Sprintf(`location.pathname.startsWith("/jobs/") && !location.pathname.endsWith(%q)`, docs[0].JobID))
 	b.sees("h1", "Retry of 1 document")
@@ -919,7 +919,7 @@ func testAccess(t *testing.T, s *service, b *browser) {
 		for _, d := range []struct{ path, ready, button string }{
 			{"/datasets/repairs", ".docs tr[data-id]", "Retry 1 failed…"},
 			{"/datasets/many", ".docs tr[data-id]", "Cancel 1…"},
-			{"/datasets/library", ".docs tr[data-id]", "Parse again…"},
+			{"/datasets/library", ".docs tr[data-id]", "Reprocess…"},
 			{"/datasets/library", ".docs tr[data-id]", "Delete…"},
 			{"/jobs/" + whole.Items[0].ID, ".waterfall table", "Run again…"},
 		} {
@@ -931,7 +931,7 @@ func testAccess(t *testing.T, s *service, b *browser) {
 			b.press(d.button)
 			b.wait("the forecast of "+d.button, `document.querySelector("dialog[open] .preview dl")`)
 			b.checkAccess(script, fmt.Sprintf("%s of %s dark=%v", d.button, d.path, dark))
-			b.press("Keep as it is")
+			b.press("Cancel")
 		}
 	}
 	b.look(360, 740, false)
@@ -958,12 +958,12 @@ func testAccess(t *testing.T, s *service, b *browser) {
 	b.open("/datasets/library")
 	b.wait("the rows", `document.querySelector(".docs tr[data-id]")`)
 	b.run(evaluate(`document.querySelector("tbody tr[data-id] input").click()`))
-	b.press("Parse again…")
+	b.press("Reprocess…")
 	b.wait("the forecast", `document.querySelector("dialog[open] .preview dl")`)
 	if !eval[bool](b, `(() => { const d = document.querySelector("dialog[open]"), a = d.querySelector(".actions").getBoundingClientRect(); return d.scrollHeight > d.clientHeight && a.bottom <= innerHeight && a.bottom <= d.getBoundingClientRect().bottom; })()`) {
 		t.Error("the buttons of a long question are out of sight in a window of 360")
 	}
-	b.press("Keep as it is")
+	b.press("Cancel")
 	b.look(1280, 800, false)
 }
 
@@ -1026,7 +1026,7 @@ func TestPageWithKey(t *testing.T) {
 	b.press("Details…")
 	b.sees("dialog h2", "Dead task: plan")
 	b.sees("dialog table", "dead")
-	b.press("Keep as it is")
+	b.press("Cancel")
 	b.press("Retry 1…")
 	b.sees("dialog h2", "Retry 1 dead task")
 	b.press("Retry")

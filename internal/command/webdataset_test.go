@@ -239,7 +239,7 @@ func testWholeSelection(t *testing.T, s *service, b *browser) {
 	b.sees(".batch", "699 documents selected")
 	b.press("Cancel 699…")
 	b.sees("dialog .preview dd", "of 699 documents")
-	b.press("Stop the work")
+	b.press("Cancel processing")
 	waitFor(t, "699 to be canceled", func() bool {
 		var f taskstore.Facets
 		s.get("/v1/datasets/bulk/documents/facets?state=canceled", &f)
@@ -331,7 +331,7 @@ func testDatasetSettings(t *testing.T, s *service, b *browser) {
 	b.sees(".dataset-settings [role=status]", "Saved")
 	b.press("Parse the 1 present document again…")
 	b.wait("the forecast", `document.querySelector("dialog[open] .preview dl")`)
-	b.press("Parse again")
+	b.press("Reprocess")
 	waitFor(t, "the document to be cut anew", func() bool {
 		var now sheaf.Document
 		s.get("/v1/datasets/rules/documents/"+doc.ID, &now)

@@ -99,7 +99,7 @@ func testCanceledIsNoIssue(t *testing.T, s *service, b *browser) {
 	b.open("/datasets/halts/documents/" + answer.Documents[0].ID + "?tab=problems")
 	b.wait("running ranges", `document.querySelector(".progress-box .cell.run")`)
 	b.press("Cancel…")
-	b.press("Stop the work")
+	b.press("Cancel processing")
 	b.sees(".head .badge", "Canceled")
 	s.ended(answer.Job.ID)
 	b.wait("canceled ranges", `/canceled/.test(document.querySelector(".progress-box .strip")?.getAttribute("aria-label"))`)

@@ -69,7 +69,7 @@ func TestSettingsOfThePage(t *testing.T) {
 	b.open("/datasets/rules?q=second")
 	b.wait("the row", `document.querySelectorAll(".docs tr[data-id]").length === 1`)
 	b.run(evaluate(`document.querySelector("tbody input").click()`))
-	b.press("Parse again…")
+	b.press("Reprocess…")
 	b.wait("what is set now", `["64 (now)", "0 (now)"].every(v => [...document.querySelectorAll("dialog input")].some(i => i.placeholder === v)) && document.querySelector("dialog [name=chunk_method]").selectedOptions[0].textContent === "general (now)"`)
 	set("dialog", "chunk_token_num", "5")
 	b.sees("dialog .trouble", "“Max tokens per chunk” is 5; choose a number from 16 to 8191, or leave the field empty")
@@ -81,7 +81,7 @@ func TestSettingsOfThePage(t *testing.T) {
 	set("dialog", "toc_extraction", "true")
 	b.checkAccess(script, "all settings of a document")
 	b.sees("dialog .preview dd", " over ")
-	b.press("Parse again")
+	b.press("Reprocess")
 	waitFor(t, "the setting", func() bool { return config(second) == `{"chunk_token_num":64,"toc_extraction":true}` })
 
 	// A dataset gets its tags from another, by name, and a name of its own.

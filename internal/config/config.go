@@ -90,7 +90,7 @@ func (s Server) Served() []string {
 // Price is what dry runs say that work would be charged.
 type Price struct {
 	Currency             string  `toml:"currency" doc:"of the prices that dry runs show, such as EUR"`
-	PerThousandPages     float64 `toml:"per_thousand_pages" doc:"for pages or their like that are parsed; 0 shows no price"`
+	PerThousandPages     float64 `toml:"per_thousand_pages" doc:"for 1,000 parsed pages or rows; 0 shows no price"`
 	PerMillionTokens     float64 `toml:"per_million_tokens" doc:"for tokens that are embedded; 0 shows no price"`
 	PerMillionChatTokens float64 `toml:"per_million_chat_tokens" doc:"for tokens of questions to the chat server and its answers; 0 shows no price"`
 }

@@ -19,7 +19,7 @@ type Content struct {
 	Blocks   []sheaf.Block
 	Metadata map[string]string
 	Warnings []sheaf.Warning
-	// Cost of the file in pages or their like, 0 for one.
+	// Cost of the file in pages or other units, 0 for one.
 	Cost int
 	// Finish, where it is set, completes the unit that is about to be given
 	// out: what is too dear for planning. Its error ends the reading.

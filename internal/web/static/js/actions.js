@@ -64,7 +64,7 @@ function forecast(f, plans) {
   const expected = (/** @type {import("./types.js").Expected} */ e) => (e.count === null ? "not known yet: nothing like it has been read" : `${e.estimated ? "about " : ""}${number(e.count)}${e.estimated && e.basis ? `, by ${e.basis}` : ""}`);
   const skipped = f.skipped ? el("p", { class: "muted" }, `${plural(f.skipped, "document")} ${f.skipped === 1 ? "is" : "are"} left as ${f.skipped === 1 ? "it is" : "they are"}: this does not apply to ${f.skipped === 1 ? "its" : "their"} state.`) : null;
   if (f.stopped) return el("div", {}, el("dl", { class: "facts" }, line("Stops", `${plural(f.stopped.running, "running task")} and ${plural(f.stopped.queued, "queued one")} of ${plural(f.documents, "document")}`)), skipped);
-  if (f.removed) return el("div", {}, el("dl", { class: "facts" }, line("Removes", `${plural(f.documents, "file")} of ${bytes(f.removed.bytes)}, ${plural(f.removed.chunks, "chunk")} that search has, ${plural(f.removed.generations, "version")}`)));
+  if (f.removed) return el("div", {}, el("dl", { class: "facts" }, line("Removes", `${plural(f.documents, "file")} (${bytes(f.removed.bytes)}), ${plural(f.removed.chunks, "indexed chunk")}, ${plural(f.removed.generations, "version")}`)));
   const bad = plans.find((p) => p.failure);
   const { p50, p90 } = f.seconds;
   const a = duration((p50 || 0) * 1000), b = duration((p90 || 0) * 1000);
@@ -73,7 +73,7 @@ function forecast(f, plans) {
       line("Ranges", `${some}${number(f.ranges)} over ${some}${plural(f.units, "page or row", "pages or rows")}`),
       line("Reused", f.reused.ranges ? `${some}${number(f.reused.ranges)} of ${number(f.ranges)} ranges with ${plural(f.reused.chunks, "chunk")}, parsed ${f.reused.chunks && !f.reused.tokens ? "before; their vectors are made anew" : "and embedded before"}` : "nothing"),
       line("Chunks", expected(f.chunks)), line("Tokens", f.tokens.count === null ? "not known yet" : `${f.tokens.estimated ? "about " : ""}${number(f.tokens.count)}`),
-      line("Time", p50 === null ? "not known yet: no speed has been measured" : p90 === 0 ? "at once: nothing has to be done" : a === b ? `about ${a}, at the measured speed` : `${a} to ${b}, at the measured speed`),
+      line("Time", p50 === null ? "unknown until something has been processed" : p90 === 0 ? "none: nothing has to be done" : a === b ? `about ${a}` : `about ${a} to ${b}`),
       f.price ? line("Price", `${f.price.estimated ? "about " : ""}${money(f.price.amount, f.price.currency)}`) : null),
     skipped, bad ? el("p", { class: "warn" }, `${plural(f.unplanned, "document")} cannot be planned: ${spoken(bad.failure?.message || "")}`) : null);
 }
@@ -140,7 +140,7 @@ export function cancelDocuments(ds, docs) {
   return dialog({
     title: `Cancel ${plural(running.count, "document")}`,
     body: [names(running), preview, el("p", {}, "Running work stops within seconds and queued work is dropped. A version that search shows already stays. A canceled document can be retried.")],
-    action: "Stop the work",
+    action: "Cancel processing",
     danger: true,
     run: async () => {
       const r = await send(documentsPath(ds, "cancel"), running.body);
@@ -157,7 +157,7 @@ export function cancelJob(job) {
   return dialog({
     title: "Cancel the job",
     body: [preview, el("p", {}, "All unfinished documents of this job are stopped. What search shows already stays. They can be retried.")],
-    action: "Stop the work",
+    action: "Cancel processing",
     danger: true,
     run: async () => {
       const r = await send(action);
@@ -295,7 +295,7 @@ export async function reparseDialog(ds, of) {
   const done = dialog({
     title: `Parse ${all.count === 1 ? "the document" : plural(all.count, "document")} again`,
     body: [all.count !== 1 || !docs.length ? names(all) : el("p", {}, name(docs[0].name)), settings, others, back, fresh, preview, el("p", { class: "muted" }, "Search keeps showing the present version until the new one is complete.")],
-    action: "Parse again",
+    action: "Reprocess",
     run: async (form) => {
       const r = await send(documentsPath(ds, "reparse"), request(form));
       if (!r.documents) throw new Error("The documents are gone. Close this and look at the list again.");

@@ -7,7 +7,7 @@ import { button, el, trouble } from "./dom.js";
  * @param {{title: string, body: (Node|string)[], action: string, no?: string, danger?: boolean, run: (form: FormData) => Promise<any>}} ask
  * @returns {Promise<boolean>} whether it was done
  */
-export function dialog({ title, body, action, no = "Keep as it is", danger, run }) {
+export function dialog({ title, body, action, no = "Cancel", danger, run }) {
   return new Promise((answer) => {
     const d = el("dialog", { "aria-labelledby": "dialog-title" });
     const problem = el("div");

@@ -53,7 +53,7 @@ async function show() {
   showLine("idle");
   if (!route) {
     title("Not found");
-    root.replaceChildren(el("h1", { tabindex: "-1" }, "There is nothing here"), el("p", {}, "The address may be old. ", el("a", { href: "/" }, "Go to the documents"), "."));
+    root.replaceChildren(el("h1", { tabindex: "-1" }, "Page not found"), el("p", {}, "The address may be old. ", el("a", { href: "/" }, "Go to the documents"), "."));
     return;
   }
   const values = /** @type {RegExpExecArray} */ (route[0].exec(path));
@@ -81,7 +81,7 @@ async function show() {
       forget(current.params.ds);
       docs?.setAttribute("href", `/datasets/${encodeURIComponent(home())}`);
     }
-    root.replaceChildren(el("h1", { tabindex: "-1" }, "This cannot be shown"), trouble(e, () => {
+    root.replaceChildren(el("h1", { tabindex: "-1" }, "Something went wrong"), trouble(e, () => {
       current.path = "";
       void show();
     }), gone ? el("p", {}, el("a", { href: "/datasets" }, "All datasets")) : "");

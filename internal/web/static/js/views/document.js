@@ -74,7 +74,7 @@ export async function view({ root, params, query, signal }) {
 
   function drawHead() {
     draw(state, badge(d.state, d.not_before));
-    draw(facts, [format(d.media_type), d.units ? plural(d.units, d.unit || "unit") : "", bytes(d.size), d.live_generation ? `${plural(d.chunks, "chunk")}, ${plural(d.tokens, "token")}` : "", d.parser ? `read by ${d.parser.replace(/\/.*/, "")}` : ""].filter(Boolean).join(" · "), " · added ", time(d.created_at),
+    draw(facts, [format(d.media_type), d.units ? plural(d.units, d.unit || "unit") : "", bytes(d.size), d.live_generation ? `${plural(d.chunks, "chunk")}, ${plural(d.tokens, "token")}` : ""].filter(Boolean).join(" · "), " · added ", time(d.created_at),
       d.live_generation ? [" · ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/mindmap?document=${d.id}` }, "mind map")] : null,
       d.duplicate_of ? [" · ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/documents/${d.duplicate_of}` }, "same bytes as another document")] : null,
       d.parent_id ? [" · ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/documents/${d.parent_id}` }, "the archive that holds it")] : null);
@@ -86,7 +86,7 @@ export async function view({ root, params, query, signal }) {
       tools.replaceChildren(
         ...(failed ? cureButtons(act) : []),
         ...(terminal(d.state) ? [] : [button("Cancel…", () => act(cancelDocuments(params.ds, [d])))]),
-        button("Parse again…", () => act(reparseDialog(params.ds, [d]))),
+        button("Reprocess…", () => act(reparseDialog(params.ds, [d]))),
         button("Original", () => void download(`${base}/content`, d.name)),
         button("Delete…", () => void deleteDocuments(params.ds, [d]).then((done) => done && go(`/datasets/${encodeURIComponent(params.ds)}`)), { class: "danger" }));
     }
@@ -524,8 +524,8 @@ export async function view({ root, params, query, signal }) {
     const list = el("ol", { class: "versions" }, gens.map((g, i) => {
       const old = gens[i + 1];
       const diff = old ? differences(old, g) : [];
-      return el("li", {}, el("h2", {}, `Version ${g.generation}`, g.generation === d.live_generation ? el("span", { class: "badge ok" }, icon("check"), "search shows this") : null, badge(g.state)),
-        el("p", { class: "muted" }, time(g.created_at), ` · ${plural(g.chunks, "chunk")}, ${plural(g.tokens, "token")} · `, g.job_id ? el("a", { href: `/jobs/${g.job_id}` }, "its job") : null),
+      return el("li", {}, el("h2", {}, `Version ${g.generation}`, g.generation === d.live_generation ? el("span", { class: "badge ok" }, icon("check"), "Live") : null, badge(g.state)),
+        el("p", { class: "muted" }, time(g.created_at), ` · ${plural(g.chunks, "chunk")}, ${plural(g.tokens, "token")} · `, g.job_id ? el("a", { href: `/jobs/${g.job_id}` }, "View job") : null),
         old ? diff.length ? el("ul", {}, diff.map((x) => el("li", {}, x))) : el("p", {}, "Its settings and counts are those of the version before.") : el("p", {}, "The first version."), g.failure ? el("p", { class: "warn" }, failureLine(g.failure)) : null,
         old && g.chunks && old.chunks ? el("p", {}, el("a", { href: `?${new URLSearchParams({ tab: "versions", from: String(old.generation), to: String(g.generation) })}` }, `Compare its text with version ${old.generation}`)) : null);
     }));

@@ -600,7 +600,7 @@ export async function view({ root, params, query, signal }) {
       if (await done) await changedHere();
     };
     draw(actions, el("strong", { role: "status" }, `${plural(n, "document")} selected`),
-      button("Parse again…", () => void after(reparseDialog(params.ds, chosen()))),
+      button("Reprocess…", () => void after(reparseDialog(params.ds, chosen()))),
       button(`Retry ${number(canRetry)} failed…`, () => void after(retryDocuments(params.ds, fitting(failedOnes))), { disabled: !canRetry }),
       button(`Cancel ${number(canCancel)}…`, () => void after(cancelDocuments(params.ds, fitting(openOnes))), { disabled: !canCancel }),
       button("Tag…", () => void after(tagDocuments(params.ds, chosen(), (facets?.tag || []).map((t) => t.value)))),
@@ -686,7 +686,7 @@ export async function view({ root, params, query, signal }) {
       if (p50 !== null && p50 !== undefined && p50 >= (time.p50 ?? 0)) time = { p50, p90 };
     }
     const html = el("div", {}, detailed.map((j) => el("div", { class: "job-line" },
-      el("a", { href: `/jobs/${j.id}` }, { ingest: "Ingest", reparse: "Parse again", retry: "Retry" }[/** @type {"ingest"} */ (j.kind)] || j.kind, ` of ${plural(j.documents.total, "document")}`, j.name ? el("span", { class: "job-name" }, name(j.name)) : null),
+      el("a", { href: `/jobs/${j.id}` }, { ingest: "Ingest", reparse: "Reprocessing", retry: "Retry" }[/** @type {"ingest"} */ (j.kind)] || j.kind, ` of ${plural(j.documents.total, "document")}`, j.name ? el("span", { class: "job-name" }, name(j.name)) : null),
       bar(j.progress, "Progress of the job"), el("span", { class: "num" }, percent(j.progress)),
       el("span", { class: "muted" }, eta(j.queue?.eta_seconds?.p50, j.queue?.eta_seconds?.p90)), ...waiting(j))),
       jobs.length > 3 ? el("p", { class: "muted" }, el("a", { href: "/jobs" }, `and ${jobs.length - 3} more jobs`)) : null);

@@ -6,7 +6,7 @@ import { between, duration, number, percent, plural, time } from "../format.js";
 import { title } from "../nav.js";
 import { badge, bar, terminal } from "../parts.js";
 
-export const kinds = /** @type {Record<string, string>} */ ({ ingest: "Ingest", reparse: "Parse again", retry: "Retry" });
+export const kinds = /** @type {Record<string, string>} */ ({ ingest: "Ingest", reparse: "Reprocessing", retry: "Retry" });
 
 /** @type {import("../dom.js").Head[]} */
 const heads = [["Job"], ["Dataset"], ["State"], ["Progress"], ["Failed", "num"], ["Started"]];

@@ -119,7 +119,7 @@ export async function view({ root, signal }) {
     const done = s.buckets.reduce((n, b) => n + b.tasks, 0), failed = s.buckets.reduce((n, b) => n + b.failed, 0), cost = s.buckets.reduce((n, b) => n + b.cost, 0);
     const mean = (/** @type {import("../types.js").Bucket} */ b, /** @type {string} */ k) => (b.tasks ? (b.stage_ms[k] || 0) / b.tasks : 0);
     draw(charts, el("div", { class: "charts" },
-      bars({ title: "Throughput", caption: done + failed ? `${plural(cost, "page")} or their like, ${s.cost_per_second.toFixed(1)} a second while busy` : "nothing in the last hour", labels, unit: number, series: [{ name: "pages", cls: "run", values: s.buckets.map((b) => b.cost) }] }),
+      bars({ title: "Throughput", caption: done + failed ? `${plural(cost, "page")}, ${s.cost_per_second.toFixed(1)}/s while busy` : "nothing in the last hour", labels, unit: number, series: [{ name: "pages", cls: "run", values: s.buckets.map((b) => b.cost) }] }),
       bars({ title: "Tasks", caption: `${number(done)} done, ${plural(failed, "attempt")} failed${s.fairness ? `; fairness ${s.fairness.index.toFixed(2)} among ${number(s.fairness.tenants)} tenants that wait` : ""}`, labels, unit: number, series: [{ name: "done", cls: "ok", values: s.buckets.map((b) => b.tasks) }, { name: "failed", cls: "bad", values: s.buckets.map((b) => b.failed) }] }),
       bars({ title: "Stage times", caption: s.stages.length ? `median${s.sampled ? " of the newest tasks" : ""}: ${s.stages.filter((x, i) => !i || x.p50_ms >= 1).slice(0, 3).map((x) => `${words[x.name] || x.name} ${duration(x.p50_ms)}`).join(", ")}` : "no stage has run", labels, unit: duration, series: stages.map((k) => ({ name: words[k], cls: `stage ${k}`, values: s.buckets.map((b) => mean(b, k)) })) })));
   }
