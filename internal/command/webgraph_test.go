@@ -112,3 +112,45 @@ func TestGraphOnThePage(t *testing.T) {
 	b.open("/datasets/firms/graph?entity=Acmee")
 	b.sees(".trouble", "Acme")
 }
+
+// A wrong merge is undone on the page of the entity, which says what it consists
+// of, and is taken back from the list of what is kept apart.
+func TestSplitOnThePage(t *testing.T) {
+	s := start(t, nil)
+	b := openBrowser(t, s)
+	script := axe(t)
+	s.newDataset("units", false)
+	mustState(t, s.putIn("units", sheaf.NewID(), "units.md", "text/markdown", "# Units\n\nThe Information Technology (IT) unit runs PostgreSQL. Our IT unit runs Linux. With Linux and PostgreSQL the Information Technology unit is happy.\n"), sheaf.DocSucceeded)
+	b.open("/datasets/units/graph?entity=IT")
+	b.sees(".graph-side h2", "Information Technology")
+	b.sees(".graph-side", "by acronym")
+	b.press("Split the entity")
+	b.sees("dialog legend", "Names to keep apart")
+	b.checkEverywhere(script, "the names of a split")
+	box := func(name string) {
+		b.run(evaluate(fmt.Sprintf(`document.querySelector('dialog input[value="%s"]').click()`, name)))
+	}
+	// One name alone can be kept apart from nothing.
+	box("IT")
+	b.press("Keep them apart")
+	b.sees("dialog .trouble", "two names or more")
+	box("IT")
+	b.press("Keep them apart")
+	b.sees("#announce", "kept apart")
+	b.wait("the entities", `["Information Technology", "IT"].every(n => [...document.querySelectorAll(".graph-point")].some(p => p.getAttribute("aria-label").startsWith(n + ",")))`)
+	b.wait("an entity of one name", `!document.querySelector(".graph-side").textContent.includes("Split the entity")`)
+	b.sees("#view", "Kept apart")
+	b.checkEverywhere(script, "a graph with a split")
+	if got := s.entity("units", "IT"); got != "it" {
+		t.Errorf("IT is %s", got)
+	}
+	b.press("Take it back")
+	b.press("Merge them again")
+	b.sees("#announce", "taken back")
+	b.sees(".graph-side", "by acronym")
+	b.wait("no split", `![...document.querySelectorAll("h2")].some(h => h.textContent === "Kept apart")`)
+	if got := s.entity("units", "IT"); !strings.HasSuffix(got, "IT by acronym") {
+		t.Errorf("IT is %s", got)
+	}
+	b.noErrors()
+}

@@ -1,7 +1,8 @@
 // @ts-check
 /** The graph of a dataset: entities, what they stand beside, and the chunks that say so. */
-import { aborted, ApiError, datasetPath, documentNames, get } from "../api.js";
+import { aborted, ApiError, datasetPath, documentNames, get, request, send } from "../api.js";
 import { datasetHead } from "../datasetparts.js";
+import { dialog } from "../dialog.js";
 import { announce, button, draw, el, empty, grid, name, svg, trouble } from "../dom.js";
 import { settle } from "../forces.js";
 import { number, plural, time } from "../format.js";
@@ -9,7 +10,8 @@ import { go, note, title } from "../nav.js";
 import { sheet } from "../sheet.js";
 
 /** @typedef {{document_id: string, chunk_id: string, pages?: number[]}} Source */
-/** @typedef {{id: string, name: string, type: string, description?: string, count: number, degree: number, rank: number, community?: number, sources: Source[], chunks: number}} Entity */
+/** @typedef {{id: string, name: string, type: string, description?: string, count: number, degree: number, rank: number, community?: number, sources: Source[], chunks: number, names?: {name: string, reason: string, count: number}[]}} Entity */
+/** @typedef {{id: string, names: string[]}} Split */
 /** @typedef {{source: string, target: string, description?: string, count: number, weight: number, sources: Source[]}} Relation */
 /** @typedef {{entities: Entity[], relations: Relation[], communities: {id: number, title: string, size: number}[], built_at: string, stale?: boolean, truncated: boolean, total: Record<string, number>}} Part */
 
@@ -33,7 +35,7 @@ export async function view({ root, params, query, signal }) {
   const [ds] = await Promise.all([get(base, signal), sheet("/flows.css")]);
   title(`${ds.name}, graph`);
   const facts = el("p", { class: "muted facts-line", role: "status" }), message = el("div"), plane = svg("svg", { class: "graph-plane", role: "group", "aria-label": "Entities and their relations. Arrow keys move, Enter shows neighbours." });
-  const frame = el("div", { class: "graph-frame" }, plane), side = el("section", { class: "graph-side", "aria-label": "The chosen entity" }), table = el("section"), legend = el("p", { class: "legend graph-legend" });
+  const frame = el("div", { class: "graph-frame" }, plane), side = el("section", { class: "graph-side", "aria-label": "The chosen entity" }), table = el("section"), apart = el("section"), legend = el("p", { class: "legend graph-legend" });
   const input = el("input", { type: "search", name: "entity", autocomplete: "off", placeholder: "Search an entity", "aria-label": "Search an entity", oninput: () => later() });
   const matches = el("ul", { class: "matches", hidden: true, "aria-label": "Entities found" });
   const find = el("form", { class: "find-entity", onsubmit: (/** @type {Event} */ e) => {
@@ -42,7 +44,7 @@ export async function view({ root, params, query, signal }) {
     if (q) void search(q).then((found) => (found[0] ? choose(found[0].name) : announce("No entity is called so")));
   } }, input, el("button", {}, "Show"), button("Most central", () => go(location.pathname)), matches);
   const body = el("div", { class: "graph-body" }, el("div", { class: "graph-main" }, frame, legend), side);
-  root.replaceChildren(...datasetHead(params.ds, ds.name, "graph"), find, facts, message, body, table);
+  root.replaceChildren(...datasetHead(params.ds, ds.name, "graph"), find, facts, message, body, table, apart);
 
   /** @type {Map<string, Entity>} */
   let entities = new Map();
@@ -124,6 +126,7 @@ export async function view({ root, params, query, signal }) {
       t.dropped_entities + t.dropped_relations ? ` · ${plural(t.dropped_entities, "entity", "entities")} and ${plural(t.dropped_relations, "relation")} with the least support are left out` : "", t.failed_ranges ? ` · ${plural(t.failed_ranges, "range")} could not be read` : "");
     if (!part.entities.length) draw(message, empty("No entities yet", el("p", {}, "The graph is made of names and terms that documents repeat. ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}` }, "Add documents"), ", or have a language model read them in ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/runs?start=graphrag` }, "a run"), ".")));
     show();
+    void showSplits();
     // What is empty or being read is looked at again, unless it is explored by now.
     const shown = picked, again = () => {
       if (document.hidden) timer = setTimeout(again, 2000);
@@ -198,6 +201,7 @@ export async function view({ root, params, query, signal }) {
     const c = communities.find((x) => x.id === e.community), rows = near(picked);
     draw(side, el("h2", {}, name(e.name)), e.description ? el("p", {}, el("bdi", {}, e.description)) : null,
       el("dl", { class: "facts" }, el("dt", {}, "Type"), el("dd", {}, e.type), el("dt", {}, "Mentions"), el("dd", {}, `${number(e.count)} in ${plural(e.chunks, "chunk")}`), el("dt", {}, "Relations"), el("dd", {}, number(e.degree)), c ? [el("dt", {}, "Community"), el("dd", {}, el("bdi", {}, c.title), ` (${number(c.size)})`)] : null),
+      e.names?.length ? [el("h3", {}, "Merged from"), el("ul", { class: "files" }, e.names.map((n) => el("li", {}, name(n.name), el("span", { class: "muted" }, ` by ${n.reason}, ${plural(n.count, "sentence")}`)))), e.names.length > 1 ? button("Split the entity", () => void split(e)) : null] : null,
       el("h3", {}, "Named in"), el("ul", { class: "files" }, e.sources.map((s) => el("li", {}, link(s, e.name, documents.get(s.document_id) ?? "document")))),
       el("h3", {}, "Stands beside"), rows.length ? el("ul", { class: "graph-near" }, rows.map((r) => {
         const to = entities.get(r.source === picked ? r.target : r.source);
@@ -218,6 +222,46 @@ export async function view({ root, params, query, signal }) {
         void expand(e.id);
         body.scrollIntoView({ block: "nearest" });
       }, { class: "link" }), e.type, number(e.count), number(e.degree), cites(e.sources, e.name)])));
+  }
+
+  // ---- keeping names apart ----
+  /** Asks which names of an entity go, and keeps them apart. @param {Entity} e */
+  async function split(e) {
+    const names = e.names || [], two = names.length === 2;
+    /** @type {string[]} */
+    let chosen = [];
+    const done = await dialog({ title: `Split ${clip(e.name, 60)}`, action: "Keep them apart",
+      body: [el("p", {}, "Each name that is chosen becomes an entity of its own at once, and in documents that come later; the others stay merged. No model is asked, and it can be taken back."),
+        el("fieldset", { class: "facet" }, el("legend", {}, "Names to keep apart"), names.map((n, i) => el("label", {}, el("input", { type: "checkbox", name: "names", value: n.name, checked: two || !i }), el("span", {}, name(n.name), el("span", { class: "muted" }, ` by ${n.reason}, ${plural(n.count, "sentence")}`)))))],
+      run: (form) => {
+        chosen = form.getAll("names").map(String);
+        if (chosen.length < 2) throw new Error("Choose two names or more: they are kept apart from each other.");
+        return send(`${base}/graph/splits`, { names: chosen });
+      } });
+    if (!done) return;
+    announce(`${chosen.join(" and ")} are kept apart`);
+    note({ entity: chosen[0] });
+    await load(chosen[0]);
+  }
+
+  /** Lists what is kept apart, each with a button that takes it back. */
+  async function showSplits() {
+    try {
+      /** @type {Split[]} */
+      const splits = (await get(`${base}/graph/splits?limit=100`, signal)).items;
+      draw(apart, splits.length ? [el("h2", {}, "Kept apart"), grid("Names that are kept apart", [["Names"], ["", "row-actions"]], splits.map((s) => [
+        s.names.map((n, i) => [i ? " | " : "", name(n)]).flat(), button("Take it back", () => void merge(s), { "aria-label": `Take it back: ${clip(s.names.join(" and "), 80)}` })]))] : "");
+    } catch (err) {
+      if (!aborted(err)) draw(apart, trouble(err));
+    }
+  }
+
+  /** @param {Split} s */
+  async function merge(s) {
+    const done = await dialog({ title: "Take the split back", action: "Merge them again", body: [el("p", {}, `${s.names.join(" and ")} are one entity again where the graph takes one for the other.`)], run: () => request(`${base}/graph/splits/${s.id}`, { method: "DELETE" }) });
+    if (!done) return;
+    announce("The split is taken back");
+    await load(picked ? entities.get(picked)?.name || "" : "");
   }
 
   plane.addEventListener("click", (e) => {
