@@ -31,6 +31,14 @@ type DocumentFilter struct {
 	CreatedBefore time.Time
 }
 
+// JobFilter selects jobs; empty fields select all.
+type JobFilter struct {
+	DatasetID string
+	Kinds     []sheaf.JobKind
+	Requester string // name of the key that asked
+	Query     string // substring of the name or of one of the first files, case-insensitive
+}
+
 // NewDocument is a document to be created, or, when a document of that ID
 // exists in the dataset, to replace its bytes under a new generation.
 type NewDocument struct {

@@ -853,27 +853,33 @@ func (s *Server) jobRoutes() {
 	type listIn struct {
 		ListInput
 		ETagInput
-		Dataset string `query:"dataset" doc:"id or name"`
+		Dataset   string   `query:"dataset" doc:"id or name"`
+		Kind      []string `query:"kind,explode" enum:"ingest,reparse,retry" doc:"repeat for or"`
+		Requester string   `query:"requester" maxLength:"255" doc:"name of the key that asked for it"`
+		Query     string   `query:"q" maxLength:"255" doc:"part of the name that the job was given, or of the name of one of its first two files"`
 	}
 	handle(s, get("/v1/jobs", "List jobs"), func(ctx context.Context, in *listIn) (*tagged[List[sheaf.Job]], error) {
-		id := ""
+		f := taskstore.JobFilter{Requester: in.Requester, Query: in.Query}
+		for _, k := range in.Kind {
+			f.Kinds = append(f.Kinds, sheaf.JobKind(k))
+		}
 		if in.Dataset != "" {
 			ds, err := s.dataset(ctx, DatasetPath{in.Dataset})
 			if err != nil {
 				return nil, err
 			}
-			id = ds.ID
+			f.DatasetID = ds.ID
 		}
 		tenant, page := tenantOf(ctx), in.page()
 		read := func(ctx context.Context) (any, error) {
-			jobs, next, err := s.cfg.Catalog.Jobs(ctx, tenant, id, page)
+			jobs, next, err := s.cfg.Catalog.Jobs(ctx, tenant, f, page)
 			return listOf(jobs, next).Body, err
 		}
-		if page.Cursor != "" || page.Limit > sharedPage { // nobody else asks for it
+		if page.Cursor != "" || page.Limit > sharedPage || f.Query != "" || f.Requester != "" { // nobody else asks for it
 			list, err := read(ctx)
 			return &tagged[List[sheaf.Job]]{Status: http.StatusOK, Body: list.(List[sheaf.Job])}, err
 		}
-		return snapshotOf[List[sheaf.Job]](ctx, s, in.ETagInput, watch.Scope{TenantID: tenant, DatasetID: id, What: fmt.Sprintf("jobs %+v", page)}, read)
+		return snapshotOf[List[sheaf.Job]](ctx, s, in.ETagInput, watch.Scope{TenantID: tenant, DatasetID: f.DatasetID, What: fmt.Sprintf("jobs %+v %+v", f, page)}, read)
 	})
 	type pageIn struct {
 		JobPath

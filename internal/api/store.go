@@ -83,7 +83,7 @@ type Jobs interface {
 	Job(ctx context.Context, tenantID, id string) (*sheaf.Job, error)
 	JobEnded(ctx context.Context, tenantID, id string) (bool, error)
 	JobTakes(ctx context.Context, tenantID, datasetID, id string, n int) error
-	Jobs(ctx context.Context, tenantID, datasetID string, p taskstore.Page) ([]sheaf.Job, string, error)
+	Jobs(ctx context.Context, tenantID string, f taskstore.JobFilter, p taskstore.Page) ([]sheaf.Job, string, error)
 	JobDocuments(ctx context.Context, tenantID, jobID string, p taskstore.Page) ([]sheaf.Document, string, error)
 	JobErrors(ctx context.Context, tenantID, jobID string, p taskstore.Page) ([]taskstore.JobError, string, error)
 }

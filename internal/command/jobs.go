@@ -17,10 +17,14 @@ import (
 func (g *global) jobsCommand() *cobra.Command {
 	var p paging
 	var wait bool
+	var kinds []string
+	var requester, query string
 	cmd := &cobra.Command{
 		Use: "jobs [JOB]", Aliases: []string{"job"}, Short: "List jobs, show one, or follow it to its end", Args: needs(0, 1, "one JOB"), ValidArgsFunction: g.jobIDs,
 		Example: `  sheaf jobs                   # of all datasets, the newest first
   sheaf jobs -d contracts
+  sheaf jobs --kind reparse --requester scanner
+  sheaf jobs --query invoices  # by part of a name
   sheaf jobs JOB --wait        # follow it to its end
   sheaf jobs cancel JOB`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -46,6 +50,15 @@ func (g *global) jobsCommand() *cobra.Command {
 			if cmd.Flags().Changed("dataset") {
 				q.Set("dataset", g.dataset)
 			}
+			for _, k := range kinds {
+				q.Add("kind", k)
+			}
+			if requester != "" {
+				q.Set("requester", requester)
+			}
+			if query != "" {
+				q.Set("q", query)
+			}
 			items, next, err := pages[sheaf.Job](ctx, c, "/v1/jobs", q, p)
 			if err != nil {
 				if isMissing(err) {
@@ -57,14 +70,14 @@ func (g *global) jobsCommand() *cobra.Command {
 				return g.printJSON(api.List[sheaf.Job]{Items: listed(items).Items, NextCursor: next})
 			}
 			if err := g.table(func(w io.Writer) {
-				fmt.Fprintln(w, "ID\tKIND\tSTATE\tDONE\tDOCUMENTS\tFAILED\tCREATED\tTOOK\tNAME")
+				fmt.Fprintln(w, "ID\tKIND\tSTATE\tDONE\tDOCUMENTS\tFAILED\tCREATED\tTOOK\tREQUESTER\tNAME")
 				for i := range items {
 					j := &items[i]
 					took := ""
 					if !j.FinishedAt.IsZero() && !j.StartedAt.IsZero() {
 						took = span(j.FinishedAt.Sub(j.StartedAt))
 					}
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", j.ID, j.Kind, jobWord(j), jobShare(j), number(j.Documents.Total), number(j.Documents.ByState[sheaf.DocFailed]), moment(j.CreatedAt), took, shortName(j.Name, 60))
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", j.ID, j.Kind, jobWord(j), jobShare(j), number(j.Documents.Total), number(j.Documents.ByState[sheaf.DocFailed]), moment(j.CreatedAt), took, j.Requester, shortName(j.Name, 60))
 				}
 			}); err != nil {
 				return err
@@ -74,6 +87,9 @@ func (g *global) jobsCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&wait, "wait", false, "follow the job to its end")
+	cmd.Flags().StringSliceVar(&kinds, "kind", nil, "only jobs of this kind: ingest, reparse or retry; repeat for or")
+	cmd.Flags().StringVar(&requester, "requester", "", "only jobs that the key of this name asked for")
+	cmd.Flags().StringVar(&query, "query", "", "only jobs whose name, or one of their first two files, holds this text")
 	p.flags(cmd, 50, "jobs")
 	cmd.AddCommand(g.jobCancel(), g.jobHold("pause", "Hold a job's queued work"), g.jobHold("resume", "Free a job's queued work"))
 	return cmd

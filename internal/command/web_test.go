@@ -38,6 +38,7 @@ func TestPage(t *testing.T) {
 		{"chosen documents are parsed again with other settings", testParseAgain},
 		{"chosen documents are canceled", testCancelChosen},
 		{"a job says what its cancel and its retry would do", testJobActions},
+		{"jobs are filtered by name, kind and dataset", testJobList},
 		{"a hit leads to its box", testSearchToBox},
 		{"chunks are filtered by their labels and show them", testLabels},
 		{"chunks are edited where they are read", testChunkEdits},
@@ -482,6 +483,42 @@ func testJobActions(t *testing.T, s *service, b *browser) {
 	// The list tells jobs of one kind apart by their dataset.
 	b.open("/jobs")
 	b.wait("the jobs of this dataset", `[...document.querySelectorAll('[aria-label="Jobs"] tbody a[href="/datasets/runs"]')].length === 3`)
+}
+
+// testJobList narrows the list of jobs, by the API and not among the rows that
+// are there, and finds what it shows in its address.
+func testJobList(t *testing.T, s *service, b *browser) {
+	s.newDataset("listed", false)
+	// The two that are looked for are older than what the first page holds.
+	s.add("listed", text("lighthouse.txt", "The lighthouse is white."))
+	s.reparse("listed")
+	s.add("listed", text("harbour plan.txt", "The harbour has two piers."))
+	for i := range 52 {
+		s.add("listed", text(fmt.Sprintf("note %d.txt", i), fmt.Sprintf("Note number %d.", i)))
+	}
+	rows := func(what string, names ...string) {
+		t.Helper()
+		want, _ := json.Marshal(names)
+		b.wait(what, fmt.Sprintf(`JSON.stringify([...document.querySelectorAll('[aria-label="Jobs"] tbody th')].map(e => e.textContent)) === JSON.stringify(%s)`, want))
+	}
+	b.open("/jobs?dataset=listed")
+	b.wait("the first page", `document.querySelectorAll('[aria-label="Jobs"] tbody tr').length === 50`)
+	b.press("Show older jobs")
+	b.wait("all jobs of the dataset", `document.querySelectorAll('[aria-label="Jobs"] tbody tr').length === 55`)
+	b.run(chromedp.SendKeys("[aria-label='Filter by name or file']", "HARBOUR"))
+	rows("the job of the harbour", "Ingest of 1 documentharbour plan.txt")
+	if at := eval[string](b, "location.search"); at != "?q=HARBOUR&dataset=listed" {
+		t.Errorf("the address says %s", at)
+	}
+	b.open("/jobs" + eval[string](b, "location.search")) // loaded anew
+	rows("the job of the harbour again", "Ingest of 1 documentharbour plan.txt")
+	b.wait("a duration", `/^\d/.test(document.querySelector('[aria-label="Jobs"] tbody td[data-label=Duration]').textContent)`)
+	b.press("Clear filters")
+	b.wait("jobs of all datasets", `document.querySelectorAll('[aria-label="Jobs"] tbody tr').length === 50 && location.search === ""`)
+	b.open("/jobs?dataset=listed&kind=reparse")
+	b.wait("the job that read again alone", `(r => r.length === 1 && r[0].textContent.startsWith("Reprocessing of 1 document"))(document.querySelectorAll('[aria-label="Jobs"] tbody th'))`)
+	b.open("/jobs?dataset=listed&q=nowhere")
+	b.sees(".empty:not([hidden]) .empty-title", "No job matches")
 }
 
 func testSearchToBox(t *testing.T, s *service, b *browser) {

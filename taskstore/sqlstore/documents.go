@@ -25,13 +25,21 @@ func init() {
 	})
 }
 
-// lowerName is the lower-case name of a document in all scripts. PostgreSQL
-// takes the case from the collation, which for the column itself is that of
-// bytes.
-var lowerName = map[string]string{
-	"sqlite":   "sheaf_lower(name)",
-	"mysql":    "LOWER(name)",
-	"postgres": `LOWER(name COLLATE "und-x-icu")`,
+// lower is a column in lower case in all scripts. PostgreSQL takes the case
+// from the collation, which for the column itself is that of bytes.
+func (d *dialect) lower(column string) string {
+	switch d.name {
+	case "sqlite":
+		return "sheaf_lower(" + column + ")"
+	case "postgres":
+		return "LOWER(" + column + ` COLLATE "und-x-icu")`
+	}
+	return "LOWER(" + column + ")"
+}
+
+// contains is the condition that a column holds the text, whatever the case.
+func (d *dialect) contains(column, text string) (cond, arg string) {
+	return d.lower(column) + " LIKE ? ESCAPE '!'", "%" + escapeLike.Replace(strings.ToLower(text)) + "%"
 }
 
 // escapeLike makes text match itself in LIKE … ESCAPE '!'.
@@ -113,7 +121,8 @@ func (s *documents) selects(tenantID string, f taskstore.DocumentFilter) (w wher
 		if checkText("the query", f.Query, 4096) != nil {
 			return w, true
 		}
-		w.add(lowerName[s.d.name]+" LIKE ? ESCAPE '!'", "%"+escapeLike.Replace(strings.ToLower(f.Query))+"%")
+		cond, arg := s.d.contains("name", f.Query)
+		w.add(cond, arg)
 	}
 	w.when(f.SHA256 != "", "sha256=?", f.SHA256)
 	w.when(f.ParentID != "", "parent_id=?", f.ParentID)

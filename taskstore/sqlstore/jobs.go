@@ -55,12 +55,28 @@ func (s *jobs) JobEnded(ctx context.Context, tenantID, id string) (bool, error) 
 	return err == nil && open == nil, err
 }
 
-// Jobs lists jobs, of one dataset unless it is "". The jobs of a list carry no
-// usage, and their stages do not count what is still running.
-func (s *jobs) Jobs(ctx context.Context, tenantID, datasetID string, p taskstore.Page) ([]sheaf.Job, string, error) {
+// Jobs lists the jobs that a filter selects. The jobs of a list carry no usage,
+// and their stages do not count what is still running.
+func (s *jobs) Jobs(ctx context.Context, tenantID string, f taskstore.JobFilter, p taskstore.Page) ([]sheaf.Job, string, error) {
 	var w where
 	w.add("tenant_id=?", tenantID)
-	w.when(datasetID != "", "dataset_id=?", datasetID)
+	w.when(f.DatasetID != "", "dataset_id=?", f.DatasetID)
+	w.when(len(f.Kinds) > 0, "kind IN ?", texts(f.Kinds))
+	w.when(f.Requester != "", "requester=?", f.Requester)
+	if f.Query != "" {
+		// What no name can hold matches nothing; PostgreSQL would refuse it.
+		if checkText("the query", f.Query, 4096) != nil {
+			return []sheaf.Job{}, "", nil
+		}
+		named, name := s.d.contains("name", f.Query)
+		// The files are a JSON list, whose own marks are no part of a name.
+		if strings.Trim(f.Query, "[],") == "" {
+			w.add(named, name)
+		} else {
+			file, part := s.d.contains("files", strings.TrimSuffix(strings.TrimPrefix(encode(f.Query), `"`), `"`))
+			w.add("("+named+" OR "+file+")", name, part)
+		}
+	}
 	rows, next, err := page(s.read(ctx), "SELECT * FROM jobs", w, "id", p, func(r jobRow) string { return r.ID }, func(r jobRow) jobRow { return r })
 	if err != nil {
 		return nil, "", err

@@ -58,6 +58,7 @@ func RunCatalog(t *testing.T, open func(testing.TB) *sqlstore.Store) {
 		{"EditsFollowPublications", testEditsFollowPublications},
 		{"ListsPageThroughConcurrentInserts", testPages},
 		{"FiltersAndHostileNames", testFilters},
+		{"JobFilters", testJobFilters},
 		{"FacetsCountWhatFiltersSelect", testFacets},
 		{"TagsOfMany", testTags},
 		{"EventsAndTaskHistory", testEvents},
@@ -1322,10 +1323,10 @@ func testPages(t *testing.T, b *bench) {
 	docs, next, err = b.JobDocuments(b.ctx, b.tenant, job, taskstore.Page{Limit: 22, Ascending: true, Cursor: next})
 	b.ok(err)
 	b.same("last page of the job", []any{len(docs), docs[0].ID, next}, []any{1, want[22], ""})
-	jobs, next, err := b.Jobs(b.ctx, b.tenant, b.dataset.ID, taskstore.Page{Limit: 2})
+	jobs, next, err := b.Jobs(b.ctx, b.tenant, taskstore.JobFilter{DatasetID: b.dataset.ID}, taskstore.Page{Limit: 2})
 	b.ok(err)
 	b.same("jobs", []any{len(jobs), next, jobs[0].Documents.Total}, []any{2, jobs[1].ID, 1})
-	jobs, next, err = b.Jobs(b.ctx, b.tenant, "", taskstore.Page{Limit: 5000})
+	jobs, next, err = b.Jobs(b.ctx, b.tenant, taskstore.JobFilter{}, taskstore.Page{Limit: 5000})
 	b.ok(err)
 	b.same("all jobs", []any{len(jobs), next, jobs[len(jobs)-1].Documents.Total}, []any{6, "", 23})
 	for i := range 3 {
@@ -1739,8 +1740,11 @@ func testTenantWalk(t *testing.T, b *bench) {
 			x, err := b.Events(ctx, me, taskstore.EventFilter{DocumentID: id, JobID: job}, 0, 0)
 			return len(x), err
 		},
-		"QuotaUsage":  func() (int, error) { x, err := b.QuotaUsage(ctx, me); return x.Documents, err },
-		"Jobs":        func() (int, error) { x, _, err := b.Jobs(ctx, me, b.dataset.ID, one); return len(x), err },
+		"QuotaUsage": func() (int, error) { x, err := b.QuotaUsage(ctx, me); return x.Documents, err },
+		"Jobs": func() (int, error) {
+			x, _, err := b.Jobs(ctx, me, taskstore.JobFilter{DatasetID: b.dataset.ID}, one)
+			return len(x), err
+		},
 		"DeadLetters": func() (int, error) { x, _, err := b.DeadLetters(ctx, me, dead, one); return len(x), err },
 		"RetryDead":   func() (int, error) { return b.RetryDead(ctx, me, dead) },
 		"PurgeDead":   func() (int, error) { return b.PurgeDead(ctx, me, dead) },

@@ -108,3 +108,66 @@ func testOpenJobs(t *testing.T, b *bench) {
 	b.ok(err)
 	b.same("called by what is left", read(job.ID).Name, "2.pdf and 10 more")
 }
+
+func testJobFilters(t *testing.T, b *bench) {
+	other := newBench(t, b.Store)
+	elsewhere, err := b.CreateDataset(b.ctx, sheaf.Dataset{ID: sheaf.NewID(), TenantID: b.tenant, Name: "elsewhere"})
+	b.ok(err)
+	ids := map[string]string{}
+	open := func(b *bench, key string, change func(*sheaf.Job), files ...string) {
+		j := b.newJob(sheaf.JobIngest)
+		change(&j)
+		b.ok(b.OpenJob(b.ctx, j, time.Hour))
+		var docs []taskstore.NewDocument
+		for _, name := range files {
+			docs = append(docs, b.newDocument(name))
+		}
+		if len(docs) > 0 {
+			j.Files = files
+			_, err := b.AddDocuments(b.ctx, j, docs, "")
+			b.ok(err)
+		}
+		ids[j.ID] = key
+	}
+	open(b, "may", func(j *sheaf.Job) { j.Name, j.Requester = "Scans of MAI und Übung", "scanner" })
+	open(b, "files", func(j *sheaf.Job) { j.Requester = "importer" }, "ÄRGER 100%.pdf", `it's "quoted".pdf`)
+	open(b, "again", func(j *sheaf.Job) { j.Kind, j.Requester = sheaf.JobReparse, "scanner" })
+	open(b, "elsewhere", func(j *sheaf.Job) { j.DatasetID, j.Name = elsewhere.ID, "100x" })
+	open(other, "theirs", func(j *sheaf.Job) { j.Name, j.Requester = "Übung 100%", "scanner" })
+	for _, c := range []struct {
+		what string
+		f    taskstore.JobFilter
+		want []string
+	}{
+		{"all", taskstore.JobFilter{}, []string{"may", "files", "again", "elsewhere"}},
+		{"dataset", taskstore.JobFilter{DatasetID: b.dataset.ID}, []string{"may", "files", "again"}},
+		{"kind", taskstore.JobFilter{Kinds: []sheaf.JobKind{sheaf.JobReparse}}, []string{"again"}},
+		{"kinds", taskstore.JobFilter{Kinds: []sheaf.JobKind{sheaf.JobReparse, sheaf.JobIngest}}, []string{"may", "files", "again", "elsewhere"}},
+		{"requester", taskstore.JobFilter{Requester: "scanner"}, []string{"may", "again"}},
+		{"part of a requester", taskstore.JobFilter{Requester: "scan"}, nil},
+		{"requester and kind", taskstore.JobFilter{Requester: "scanner", Kinds: []sheaf.JobKind{sheaf.JobIngest}}, []string{"may"}},
+		{"name in any case", taskstore.JobFilter{Query: "mai UND üb"}, []string{"may"}},
+		{"file in any case", taskstore.JobFilter{Query: "ärger"}, []string{"files"}},
+		{"percent is itself", taskstore.JobFilter{Query: "100%"}, []string{"files"}},
+		{"quotes", taskstore.JobFilter{Query: `"quoted"`}, []string{"files"}},
+		{"marks between files", taskstore.JobFilter{Query: "["}, nil},
+		{"comma between files", taskstore.JobFilter{Query: ","}, nil},
+		{"what no name holds", taskstore.JobFilter{Query: "a\x00"}, nil},
+		{"nothing", taskstore.JobFilter{Query: "100%", DatasetID: elsewhere.ID}, nil},
+	} {
+		jobs, next, err := b.Jobs(b.ctx, b.tenant, c.f, taskstore.Page{Ascending: true})
+		b.ok(err)
+		var got []string
+		for _, j := range jobs {
+			got = append(got, ids[j.ID])
+		}
+		b.same(c.what, []any{got, next}, []any{c.want, ""})
+	}
+	// A page ends where the filter's jobs do.
+	jobs, next, err := b.Jobs(b.ctx, b.tenant, taskstore.JobFilter{Requester: "scanner"}, taskstore.Page{Limit: 1})
+	b.ok(err)
+	b.same("first page", []any{ids[jobs[0].ID], next}, []any{"again", jobs[0].ID})
+	jobs, next, err = b.Jobs(b.ctx, b.tenant, taskstore.JobFilter{Requester: "scanner"}, taskstore.Page{Limit: 1, Cursor: next})
+	b.ok(err)
+	b.same("last page", []any{ids[jobs[0].ID], next}, []any{"may", ""})
+}

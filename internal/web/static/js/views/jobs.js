@@ -1,21 +1,22 @@
 // @ts-check
 /** The newest jobs of all datasets. */
-import { all, get } from "../api.js";
-import { button, draw, el, empty, grid, gridRows, name } from "../dom.js";
+import { aborted, all, get } from "../api.js";
+import { announce, button, draw, el, empty, grid, gridRows, name, trouble } from "../dom.js";
 import { between, duration, number, percent, plural, time } from "../format.js";
-import { title } from "../nav.js";
+import { note, title } from "../nav.js";
 import { badge, bar, terminal } from "../parts.js";
 
 export const kinds = /** @type {Record<string, string>} */ ({ ingest: "Ingest", reparse: "Reprocessing", retry: "Retry" });
 
 /** @type {import("../dom.js").Head[]} */
-const heads = [["Job"], ["Dataset"], ["State"], ["Progress"], ["Failed", "num"], ["Started"]];
+const heads = [["Job"], ["Dataset"], ["State"], ["Progress"], ["Failed", "num"], ["Requested by"], ["Created"], ["Duration", "num"]];
+
+/** Documents that can be read. @param {import("../types.js").Job} j */
+const good = (j) => (j.documents.by_state.succeeded || 0) + (j.documents.by_state.partially_succeeded || 0);
 
 /** @param {import("../types.js").Context} c */
-export async function view({ root, signal }) {
+export async function view({ root, query, signal }) {
   title("Jobs");
-  /** @type {import("../types.js").Job[]} */
-  let older = [];
   /** Names of datasets by their id, "" for those that are gone. @type {Map<string, string>} */
   const names = new Map();
   const learn = async (/** @type {import("../types.js").Job[]} */ jobs) => {
@@ -23,40 +24,98 @@ export async function view({ root, signal }) {
     for (const d of await all("/v1/datasets", 2000, signal)) names.set(d.id, d.name);
     for (const j of jobs) if (!names.has(j.dataset_id)) names.set(j.dataset_id, "");
   };
-  const first = await get("/v1/jobs?limit=50", signal);
+  /** @type {Record<"q"|"kind"|"dataset"|"requester", string>} */
+  const asked = { q: query.get("q") || "", kind: kinds[query.get("kind") || ""] ? query.get("kind") || "" : "", dataset: query.get("dataset") || "", requester: query.get("requester") || "" };
+  /** Of answers that overtake each other the one to the newest question is shown. */
+  let question = 0;
+  const path = (/** @type {Record<string, string>} */ more) => {
+    const q = new URLSearchParams(more);
+    for (const [k, v] of Object.entries(asked)) if (v) q.set(k, v);
+    return `/v1/jobs?${q}`;
+  };
+  /** @type {import("../types.js").Dataset[]} */
+  const sets = await all("/v1/datasets", 2000, signal);
+  for (const d of sets) names.set(d.id, d.name);
+  if (asked.dataset && !sets.some((d) => d.name === asked.dataset || d.id === asked.dataset)) asked.dataset = ""; // it is gone: 404 would show nothing
+  const first = await get(path({ limit: "50" }), signal);
   await learn(first.items);
   let cursor = first.next_cursor;
-  const table = grid("Jobs", heads, []), list = /** @type {HTMLElement} */ (table.querySelector("tbody"));
-  const more = button("Show older jobs", async () => {
-    const page = await get(`/v1/jobs?limit=100&cursor=${encodeURIComponent(cursor || "")}`, signal);
-    await learn(page.items);
-    older.push(...page.items);
-    cursor = page.next_cursor;
-    show(newest);
+  /** All that was read, by id: newer jobs push none out of the list. @type {Map<string, import("../types.js").Job>} */
+  let read = new Map();
+
+  // ---- what is asked for ----
+  const filter = el("input", { type: "search", placeholder: "Filter by name or file", "aria-label": "Filter by name or file", value: asked.q, autocomplete: "off", maxlength: 255 });
+  const kind = el("select", { "aria-label": "Kind", onchange: () => ask({ kind: kind.value }) }, el("option", { value: "" }, "All kinds"), Object.entries(kinds).map(([k, v]) => el("option", { value: k }, v)));
+  const dataset = el("select", { "aria-label": "Dataset", onchange: () => ask({ dataset: dataset.value }) }, el("option", { value: "" }, "All datasets"), sets.map((d) => el("option", { value: d.name }, d.name.slice(0, 80))));
+  const by = el("span"), clear = button("Clear filters", () => ask({ q: "", kind: "", dataset: "", requester: "" }));
+  kind.value = asked.kind;
+  dataset.value = sets.find((d) => d.name === asked.dataset || d.id === asked.dataset)?.name || "";
+  let typing = 0;
+  filter.addEventListener("input", () => {
+    clearTimeout(typing);
+    typing = setTimeout(() => ask({ q: filter.value.trim() }), 200);
   });
-  /** @type {import("../types.js").Job[]} */
-  let newest = first.items;
-  const show = (/** @type {import("../types.js").Job[]} */ jobs) => {
-    newest = jobs;
-    const known = new Set(jobs.map((j) => j.id));
-    const every = [...jobs, ...older.filter((j) => !known.has(j.id))];
+  signal.addEventListener("abort", () => clearTimeout(typing));
+  /** @param {Partial<typeof asked>} changes */
+  async function ask(changes) {
+    Object.assign(asked, changes);
+    note(asked);
+    if (!asked.q && filter.value.trim()) filter.value = "";
+    kind.value = asked.kind;
+    dataset.value = asked.dataset;
+    const mine = ++question;
+    try {
+      const page = await get(path({ limit: "50" }), signal);
+      await learn(page.items);
+      if (mine !== question) return;
+      draw(problem);
+      read = new Map();
+      cursor = page.next_cursor;
+      show(page.items);
+      announce(cursor ? "Many jobs" : plural(page.items.length, "job"));
+    } catch (e) {
+      if (mine === question && !aborted(e)) draw(problem, trouble(e, () => void ask({})));
+    }
+  }
+
+  // ---- the list ----
+  const table = grid("Jobs", heads, []), list = /** @type {HTMLElement} */ (table.querySelector("tbody")), problem = el("div");
+  const none = empty("No jobs yet", el("p", {}, "Every upload, re-parse and retry is a job. ", el("a", { href: "/" }, "Add documents"), " to start one."));
+  const noMatch = empty("No job matches", el("p", {}, "Change or clear the filters."));
+  const more = button("Show older jobs", async () => {
+    const mine = question, page = await get(path({ limit: "100", cursor: cursor || "" }), signal);
+    await learn(page.items);
+    if (mine !== question) return;
+    cursor = page.next_cursor;
+    show(page.items);
+  });
+  /** @param {import("../types.js").Job[]} jobs */
+  function show(jobs) {
+    for (const j of jobs) read.set(j.id, j);
+    const every = [...read.values()].sort((a, b) => (a.id < b.id ? 1 : -1)), narrowed = Object.values(asked).some(Boolean);
     draw(list, gridRows(heads, every.map((j) => [[el("a", { href: `/jobs/${j.id}` }, `${kinds[j.kind] || j.kind} of ${plural(j.documents.total, "document")}`), j.name ? el("div", { class: "muted" }, name(j.name)) : null],
       names.get(j.dataset_id) ? el("a", { href: `/datasets/${encodeURIComponent(names.get(j.dataset_id) || "")}` }, name(names.get(j.dataset_id) || "")) : el("span", { class: "muted" }, "deleted"),
       [badge(j.state, j.not_before), j.paused ? el("span", { class: "badge off" }, "Paused") : null],
-      terminal(j.state) ? el("span", { class: "muted" }, `took ${duration(between(j.created_at, j.finished_at))}`) : [bar(j.progress, "Progress of the job"), ` ${percent(j.progress)}`],
-      number(j.documents.by_state.failed || 0), time(j.created_at)])));
+      terminal(j.state) ? el("span", { class: "muted" }, `${number(good(j))} of ${number(j.documents.total)}`) : [bar(j.progress, "Progress of the job"), ` ${percent(j.progress)}`],
+      number(j.documents.by_state.failed || 0),
+      j.requester ? button(j.requester, () => ask({ requester: j.requester || "" }), { class: "link", title: "Only jobs that this key asked for" }) : "",
+      time(j.created_at), duration(between(j.created_at, terminal(j.state) ? j.finished_at : undefined))])));
+    draw(by, asked.requester ? ["Requested by ", name(asked.requester)] : null);
+    clear.hidden = !narrowed;
+    table.hidden = !every.length;
+    none.hidden = every.length > 0 || narrowed;
+    noMatch.hidden = every.length > 0 || !narrowed;
     more.hidden = !cursor;
-  };
+  }
   root.replaceChildren(el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Jobs")),
-    newest.length ? table
-      : empty("No jobs yet", el("p", {}, "Every upload, re-parse and retry is a job. ", el("a", { href: "/" }, "Add documents"), " to start one.")), more);
-  show(newest);
+    el("div", { class: "filters" }, filter, kind, dataset, by, clear), problem, table, none, noMatch, more);
+  show(first.items);
   const tick = setInterval(async () => {
     if (document.hidden) return;
-    const page = await get("/v1/jobs?limit=50", signal).catch(() => null);
-    if (!page) return;
+    const mine = question, page = await get(path({ limit: "50" }), signal).catch(() => null);
+    if (!page || mine !== question) return;
     await learn(page.items).catch(() => {}); // at the next tick
-    show(page.items);
+    if (mine === question) show(page.items);
   }, 2000);
   signal.addEventListener("abort", () => clearInterval(tick));
 }
