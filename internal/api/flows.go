@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -147,7 +149,40 @@ func listedFlows(vs []taskstore.FlowVersion) ([]FlowListed, error) {
 	return out, nil
 }
 
+// FlowKind is what a node of a flow can be.
+type FlowKind struct {
+	Name   string        `json:"name" doc:"that kind of a node takes"`
+	In     []flow.Port   `json:"in" nullable:"false" doc:"what its inputs may be: units, chunks, vectors, records or text; none for a node that reads the document itself"`
+	Out    flow.Port     `json:"out,omitempty" doc:"what it passes on; absent where that is nothing, or what it was given"`
+	Config []FlowSetting `json:"config" nullable:"false" doc:"settings of its nodes, by name"`
+}
+
+// FlowSetting is a setting of the nodes of a kind.
+type FlowSetting struct {
+	Name     string   `json:"name" doc:"of the setting"`
+	Type     string   `json:"type" enum:"string,int,float,bool,strings,object,keep" doc:"of its value; keep: an expression over a chunk"`
+	Required bool     `json:"required,omitempty" doc:"a node must have it"`
+	Values   []string `json:"values,omitempty" doc:"that it may have; absent: any"`
+}
+
+// flowKinds describes the kinds that executors run.
+func flowKinds() []FlowKind {
+	var out []FlowKind
+	for _, k := range flow.Kinds() {
+		described := FlowKind{Name: k.Name, In: append([]flow.Port{}, k.In...), Out: k.Out, Config: []FlowSetting{}}
+		for _, name := range slices.Sorted(maps.Keys(k.Config)) {
+			f := k.Config[name]
+			described.Config = append(described.Config, FlowSetting{name, f.Type, f.Required, f.Values})
+		}
+		out = append(out, described)
+	}
+	return out
+}
+
 func (s *Server) flowRoutes() {
+	handle(s, get("/v1/node-kinds", "List the kinds of nodes and their settings"), func(context.Context, *struct{}) (*output[List[FlowKind]], error) {
+		return listOf(flowKinds(), ""), nil
+	})
 	handle(s, get("/v1/flows", "List flows, each in its latest version"), func(ctx context.Context, in *struct {
 		Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"items per page"`
 		Cursor string `query:"cursor" maxLength:"64" doc:"next_cursor of the page before: the name of its last flow"`

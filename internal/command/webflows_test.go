@@ -49,3 +49,38 @@ func TestFlowsOnThePage(t *testing.T) {
 	}
 	b.noErrors()
 }
+
+// A node is asked for in a form, and written into the text of either shape.
+func TestNodeIsAddedOnThePage(t *testing.T) {
+	s := start(t, nil)
+	b := openBrowser(t, s)
+	script := axe(t)
+	add := func(id, from string) {
+		t.Helper()
+		b.press("Add a node")
+		b.wait("the kinds", `document.querySelectorAll("dialog select[name=kind] option").length > 5`)
+		b.run(evaluate(`(() => { const k = document.querySelector("dialog select[name=kind]"); k.value = "filter"; k.dispatchEvent(new Event("change")); document.querySelector("dialog [name=id]").value = "` + id + `"; document.querySelector('dialog input[value="` + from + `"]').click(); document.querySelector("dialog [name=set-keep]").value = 'chunk.text != "no"'; })()`))
+	}
+	b.open("/flows?new=1")
+	b.sees(".flow-valid", "Valid")
+	add("cut", "cut")
+	b.checkEverywhere(script, "a node to add")
+	b.press("Write it into the text")
+	b.sees("dialog .trouble", "There is a node cut")
+	b.run(evaluate(`document.querySelector("dialog [name=id]").value = "short"`))
+	b.press("Write it into the text")
+	b.sees(".flow-problems li", "short: Nothing reads its output")
+	b.run(evaluate(`(() => { const e = document.querySelector(".flow-text"); e.value = e.value.replace('kind = "index", from = ["cut"]', 'kind = "index", from = ["short"]'); e.dispatchEvent(new Event("input")); })()`))
+	b.sees(".flow-valid", "Valid")
+	b.press("Create the flow")
+	b.sees("h1", "mine@1")
+	add("last", "short")
+	b.press("Write it into the text")
+	b.sees(".flow-problems li", "last: Nothing reads its output")
+	var v api.FlowAnswer
+	s.get("/v1/flows/mine", &v)
+	if n := v.Flow.Nodes; len(n) != 4 || n[3].ID != "short" || n[3].From[0] != "cut" || n[3].Config["keep"] != `chunk.text != "no"` {
+		t.Errorf("%+v", n)
+	}
+	b.noErrors()
+}

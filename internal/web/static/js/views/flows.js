@@ -2,6 +2,7 @@
 /** Flows: their versions, what distinguishes them, their graph, and their text to change. */
 import { aborted, get, send } from "../api.js";
 import { dag } from "../dag.js";
+import { dialog } from "../dialog.js";
 import { announce, button, draw, el, grid, name, trouble } from "../dom.js";
 import { number, time } from "../format.js";
 import { go, title } from "../nav.js";
@@ -18,6 +19,35 @@ node = [
   { id = "out", kind = "index", from = ["cut"] },
 ]
 `;
+
+/** @typedef {{name: string, in: string[], config: {name: string, type: string, required?: boolean, values?: string[]}[]}} Kind */
+
+/** A value as TOML writes it on one line. @param {any} v @returns {string} */
+function toml(v) {
+  if (Array.isArray(v)) return `[${v.map(toml).join(", ")}]`;
+  if (v && typeof v === "object") return `{ ${Object.entries(v).map(([k, x]) => `${/^[\w-]+$/.test(k) ? k : JSON.stringify(k)} = ${toml(x)}`).join(", ")} }`;
+  return JSON.stringify(v);
+}
+
+/** A flow's text with one node more: at the end of its list, or as a table of its own. @param {string} text @param {Record<string, any>} node */
+function withNode(text, node) {
+  const open = /^\s*node\s*=\s*\[/m.exec(text), end = open ? text.lastIndexOf("]") : -1;
+  if (!open || end < open.index) return `${text.trimEnd()}\n\n[[node]]\n${Object.entries(node).map(([k, v]) => `${k} = ${toml(v)}\n`).join("")}`;
+  const before = text.slice(0, end).trimEnd();
+  return `${before}${/[[,]$/.test(before) ? "" : ","}\n  ${toml(node)},\n${text.slice(end)}`;
+}
+
+/** The value of a setting from what was typed, undefined for nothing. @param {Kind["config"][0]} s @param {string} typed */
+function valueOf(s, typed) {
+  if (!typed) return undefined;
+  if (s.type === "strings") return typed.split(",").map((x) => x.trim()).filter(Boolean);
+  if (s.type === "string" || s.type === "keep") return typed;
+  try {
+    return JSON.parse(typed);
+  } catch {
+    throw new Error(`${s.name} is no ${s.type}: write it as JSON, such as ${s.type === "object" ? '{"name": "value"}' : s.type === "bool" ? "true" : "1"}.`);
+  }
+}
 
 /** The line of a text that a problem is about: of its node, of a line that it names, or the first. @param {string} text @param {Problem} p */
 function lineOf(text, p) {
@@ -50,7 +80,7 @@ export async function view({ root, params, query, signal }) {
   const save = button(f ? "Save as the next version" : "Create the flow", () => void keep(), { class: "primary" });
   const sides = el("ol", { class: "flow-problems" });
   root.replaceChildren(el("p", { class: "crumbs" }, el("a", { href: "/flows" }, "Flows"), " / "), el("div", { class: "head" }, el("h1", { tabindex: "-1" }, f ? name(f.ref) : "New flow")),
-    el("div", { class: "flow-view" }, f ? stage : null, el("h2", {}, "Text"), el("div", { class: "flow-edit" }, el("div", { class: "flow-lines" }, numbers, text), el("section", { "aria-label": "What is wrong" }, said, sides)), f?.built_in ? el("p", { class: "muted" }, "This flow is built in: take its text for one of your own.") : el("div", { class: "tools" }, save),
+    el("div", { class: "flow-view" }, f ? stage : null, el("h2", {}, "Text"), el("div", { class: "flow-edit" }, el("div", { class: "flow-lines" }, numbers, text), el("section", { "aria-label": "What is wrong" }, said, sides)), f?.built_in ? el("p", { class: "muted" }, "This flow is built in: take its text for one of your own.") : el("div", { class: "tools" }, button("Add a node", () => void add().catch((e) => aborted(e) || draw(said, trouble(e)))), save),
       f ? [el("h2", {}, "Versions"), grid("Versions", [["Version"], ["Nodes", "num"], ["Made"]], versions.map((v) => [el("a", { href: `/flows/${encodeURIComponent(v.name)}?version=${v.version}`, "aria-current": v.version === f.version ? "page" : undefined }, v.ref), number(v.nodes), time(v.created_at)])),
         el("h2", {}, diff.from ? `Changes from ${diff.from} to ${diff.to}` : `What ${diff.to} holds`), grid("Changes", [["Node"], ["Field"], ["Was", "mono"], ["Is", "mono"]], diff.changes.map((/** @type {any} */ c) => [c.node || "the flow", c.field, c.was === undefined ? "–" : el("del", {}, JSON.stringify(c.was)), c.is === undefined ? "–" : el("ins", {}, JSON.stringify(c.is))]))] : null));
   if (f) {
@@ -90,6 +120,32 @@ export async function view({ root, params, query, signal }) {
     } catch (e) {
       if (!aborted(e) && mine === asked) draw(said, trouble(e));
     }
+  }
+  /** Asks for a node and writes it into the text. */
+  async function add() {
+    /** @type {Kind[]} */
+    const kinds = (await get("/v1/node-kinds", signal)).items;
+    const there = [...text.value.matchAll(/\bid\s*=\s*["']([^"']+)["']/g)].map((m) => m[1]);
+    const settings = el("div"), choose = el("select", { name: "kind", onchange: () => fields() }, kinds.map((k) => el("option", { value: k.name }, k.name)));
+    const kindOf = () => /** @type {Kind} */ (kinds.find((k) => k.name === choose.value));
+    const fields = () => draw(settings, kindOf().config.map((s) => el("label", { class: "field" }, `${s.name}${s.required ? "" : ", if not the default"}`,
+      s.values || s.type === "bool" ? el("select", { name: `set-${s.name}`, required: s.required }, ["", ...(s.values || ["true", "false"])].map((v) => el("option", { value: v }, v || "–"))) : el("input", { name: `set-${s.name}`, required: s.required, autocomplete: "off", placeholder: s.type === "strings" ? "separated by commas" : s.type === "keep" ? "an expression over a chunk" : s.type }))));
+    fields();
+    let id = "";
+    const done = await dialog({ title: "Add a node", no: "Cancel", action: "Write it into the text",
+      body: [el("label", { class: "field" }, "Kind", choose), el("label", { class: "field" }, "Name", el("input", { name: "id", required: true, maxlength: 63, autocomplete: "off" })),
+        el("fieldset", { class: "facet" }, el("legend", {}, "Inputs"), there.map((n) => el("label", {}, el("input", { type: "checkbox", name: "from", value: n }), name(n)))), settings],
+      run: async (form) => {
+        id = String(form.get("id")).trim();
+        if (!id || there.includes(id)) throw new Error(id ? `There is a node ${id}. Choose another name.` : "Give the node a name.");
+        const from = form.getAll("from").map(String), config = Object.fromEntries(kindOf().config.map((s) => [s.name, valueOf(s, String(form.get(`set-${s.name}`) ?? "").trim())]).filter(([, v]) => v !== undefined));
+        text.value = withNode(text.value, { id, kind: choose.value, ...(from.length ? { from } : {}), ...(Object.keys(config).length ? { config } : {}) });
+      } });
+    if (!done) return;
+    announce(`The node ${id} is in the text`);
+    count();
+    select(lineOf(text.value, { node: id, message: "" }));
+    void check();
   }
   async function keep() {
     try {
