@@ -26,6 +26,10 @@ type checker struct {
 	l        *load
 	settings map[string]string
 	found    []string
+
+	outputs  int            // of nodes, that are there
+	flowRuns int            // that were looked at
+	ended    map[string]int // runs over datasets, by kind and outcome
 }
 
 func (c *checker) violation(format string, args ...any) {
@@ -97,6 +101,8 @@ var statements = []struct{ what, query string }{
 		LEFT JOIN events p ON p.subject_id=d.parent_id AND p.kind='done' WHERE p.seq IS NULL OR p.seq>c.seq`},
 	{"I18: one upload became several documents", "SELECT tenant_id, name, COUNT(*) n FROM documents WHERE deleted_at=0 GROUP BY tenant_id, name HAVING n > 1"},
 	{"I18: a document has two plans in one generation", "SELECT doc_id, gen, COUNT(*) n FROM tasks WHERE kind='plan' GROUP BY doc_id, gen HAVING n > 1"},
+	{"flows: a node worked on a range twice", `SELECT doc_id, gen, node, from_unit, to_unit, COUNT(*) n FROM tasks WHERE kind='dataflow' AND state='done' GROUP BY doc_id, gen, node, from_unit, to_unit HAVING n > 1`},
+	{"flows: a dataset has two runs of a kind at once", `SELECT r.dataset_id, r.kind, COUNT(*) n FROM dataset_runs r JOIN tasks t ON t.id=r.task_id WHERE t.state NOT IN ` + terminal + ` GROUP BY r.dataset_id, r.kind HAVING n > 1`},
 	{"a cancel left range results behind", `SELECT t.doc_id, t.gen, t.range_id FROM tasks t JOIN generations g ON g.doc_id=t.doc_id AND g.gen=t.gen JOIN documents d ON d.id=t.doc_id
 		WHERE d.deleted_at=0 AND g.state='canceled' AND t.range_id<>'' AND NOT EXISTS
 		(SELECT 1 FROM tasks o JOIN documents p ON p.id=o.doc_id WHERE o.range_id=t.range_id AND o.gen<>t.gen AND (o.gen=p.live_gen OR o.gen=p.gen))`},
@@ -124,7 +130,7 @@ func (c *checker) run(ctx context.Context) ([]string, error) {
 			return nil, err
 		}
 	}
-	for _, check := range []func(context.Context) error{c.history, c.generations, c.queue, c.clients, c.streams, c.stores} {
+	for _, check := range []func(context.Context) error{c.history, c.generations, c.queue, c.clients, c.streams, c.ran, c.stores} {
 		if err := check(ctx); err != nil {
 			return nil, err
 		}
@@ -353,6 +359,9 @@ func (c *checker) stores(ctx context.Context) error {
 	defer store.Close()
 	blobs, err := s3.Open(ctx, s3.Config{Endpoint: c.e.s3.String(), Bucket: c.settings["SHEAF_BLOB_BUCKET"], Credentials: "static", AccessKey: c.e.s3Key, SecretKey: c.e.s3Secret})
 	if err != nil {
+		return err
+	}
+	if err := c.nodes(ctx, blobs); err != nil {
 		return err
 	}
 	ix, err := elastic.Open(ctx, elastic.Config{URLs: []string{c.e.es.String()}, Prefix: c.settings["SHEAF_INDEX_PREFIX"], ModelID: embedSpace, Dim: embedDim, Shards: 1})

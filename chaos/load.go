@@ -34,6 +34,7 @@ type document struct {
 	pages    int
 	id       string
 	job      string // that it was sent with
+	flow     string // that it goes through; "" for the standard one
 	canceled bool   // a cancel was asked for, whatever came of it
 	deleted  bool   // a delete was asked for
 	gone     bool   // and answered
@@ -60,6 +61,7 @@ type load struct {
 	docs       []*document
 	unanswered int // uploads whose answer never came
 	searches   int
+	stopped    map[string]bool // runs over datasets whose cancel was answered
 	violations []string
 	cancels    []time.Duration // from request to answer
 }
@@ -170,6 +172,9 @@ func (l *load) send(ctx context.Context, tenant string, slow bool) (*document, e
 		d.name, d.token = d.token+"-"+name, ""
 		return l.upload(ctx, d, content, fmt.Sprintf(`{"chunk_token_num":%d}`, 128+l.intn(3)*128)) // at times what is stored can be used again
 	}
+	if n := l.intn(3 * len(flows)); !slow && n < len(flows) {
+		d.flow = flowName(n)
+	}
 	return l.sendTrial(ctx, d, 4+l.intn(28), slow)
 }
 
@@ -185,7 +190,11 @@ func (l *load) sendTrial(ctx context.Context, d *document, pages int, slow bool)
 		}
 		b.WriteString(line + "\n")
 	}
-	return l.upload(ctx, d, []byte(b.String()), `{"media_type":"`+trialMedia+`","task_page_size":4}`)
+	through := ""
+	if d.flow != "" {
+		through = `,"flow":"` + d.flow + `"`
+	}
+	return l.upload(ctx, d, []byte(b.String()), `{"media_type":"`+trialMedia+`","task_page_size":4`+through+`}`)
 }
 
 // upload sends d's bytes under an idempotency key.
@@ -280,7 +289,7 @@ func (l *load) hits(ctx context.Context, d *document) ([]string, error) {
 			} `json:"chunk"`
 		} `json:"hits"`
 	}
-	b, _ := json.Marshal(map[string]any{"query": d.token, "mode": "text", "limit": 100})
+	b, _ := json.Marshal(map[string]any{"query": d.token, "mode": "text", "kinds": []string{"text"}, "limit": 100})
 	if err := l.once(ctx, d.tenant, http.MethodPost, "/v1/search", "application/json", "", b, &r); err != nil {
 		return nil, err
 	}
@@ -356,6 +365,7 @@ func (l *load) run(ctx context.Context, backlog func() int) {
 				pause(ctx, 200*time.Millisecond)
 			}
 		})
+		wg.Go(func() { l.runOverDataset(ctx, tenant) })
 	}
 	wg.Wait()
 }

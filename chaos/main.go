@@ -106,6 +106,9 @@ type record struct {
 	Spent         int                `json:"tasks_lost_three_times"`
 	Searches      int                `json:"searches"`
 	Unanswered    int                `json:"uploads_not_answered"`
+	FlowRuns      int                `json:"flow_runs"`    // over documents that were neither canceled nor deleted
+	NodeOutputs   int                `json:"node_outputs"` // of live versions, compared with what was written
+	DatasetRuns   map[string]int     `json:"dataset_runs"` // by kind and outcome
 	Promises      []promise          `json:"promises"`
 	Recovery      recovery           `json:"recovery"`              // with nothing else broken and the product's own times
 	UnderFaults   recovery           `json:"recovery_under_faults"` // while all else is breaking, with short times
@@ -237,6 +240,8 @@ func run(ctx context.Context, c config, t *trial) (r *record, err error) {
 	if err != nil {
 		return nil, err
 	}
+	r.FlowRuns, r.NodeOutputs, r.DatasetRuns = check.flowRuns, check.outputs, check.ended
+	say("%d runs of flows left %d outputs; runs over datasets: %v", r.FlowRuns, r.NodeOutputs, r.DatasetRuns)
 	t.stopped = true
 	if err := f.stopAll(); err != nil {
 		l.violation("I17: %v", err)
@@ -282,7 +287,7 @@ func setup(ctx context.Context, c config, settings ...string) (t *trial, err err
 	name := "chaos" + strings.ToLower(sheaf.NewID()[18:])
 	t = &trial{e: e, own: map[string]string{"SHEAF_BLOB_BUCKET": name, "SHEAF_INDEX_PREFIX": name}, unmount: func() {}}
 	t.f = &fleet{exe: c.exe, dir: filepath.Join(c.dir, "fleet"), env: append(e.settings(), settings...)}
-	t.l = &load{keys: map[string]string{}, http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, rng: rand.New(rand.NewPCG(c.seed, 3))}
+	t.l = &load{keys: map[string]string{}, stopped: map[string]bool{}, http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, rng: rand.New(rand.NewPCG(c.seed, 3))}
 	defer func() {
 		if err != nil {
 			t.close()
@@ -318,6 +323,9 @@ func setup(ctx context.Context, c config, settings ...string) (t *trial, err err
 	for _, tenant := range tenants {
 		if err := t.l.post(ctx, tenant, "/v1/datasets", map[string]any{"name": dataset}, nil); err != nil {
 			return nil, fmt.Errorf("creating a dataset: %w", err)
+		}
+		if err := t.l.createFlows(ctx, tenant); err != nil {
+			return nil, err
 		}
 	}
 	return t, nil
