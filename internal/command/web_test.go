@@ -1023,6 +1023,13 @@ func TestPageWithKey(t *testing.T) {
 	b.sees(".docs .badge", "Succeeded")
 	b.run(evaluate(`document.querySelector(".docs tr[data-id] a").click()`))
 	b.wait("the page's image", `document.querySelector(".page img")?.naturalWidth`)
+	// The key that asked for a job narrows the list.
+	b.open("/jobs?requester=nobody")
+	b.sees(".empty:not([hidden]) .empty-title", "No job matches")
+	b.press("Clear filters")
+	b.wait("its job", `document.querySelectorAll('[aria-label="Jobs"] tbody tr').length === 1`)
+	b.press("page")
+	b.wait("the jobs of the key", `document.querySelectorAll('[aria-label="Jobs"] tbody tr').length === 1 && document.querySelector(".filters").textContent.includes("Requested by page") && location.search === "?requester=page"`)
 	// Dead letters of all tenants are for a key with the scope admin.
 	beta := s.tenant("beta", "write", sheaf.Quota{})
 	beta.newDataset("wet", false)

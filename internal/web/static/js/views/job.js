@@ -15,7 +15,7 @@ import { kinds } from "./jobs.js";
 
 /** @typedef {import("../types.js").Job} Job */
 
-/** The time line reads the tasks of this many documents. */
+/** The timeline reads the tasks of this many documents at a time. */
 const mostDocuments = 40;
 
 /** @param {import("../types.js").Context} c */
@@ -30,6 +30,8 @@ export async function view({ root, params, query, signal }) {
   let docs = [];
   /** @type {import("../types.js").Task[]} */
   let tasks = [];
+  // The documents that the timeline shows come after this cursor; first is the place of the first of them in the job.
+  let after = query.get("after") || "", first = after ? Math.max(1, Math.trunc(Number(query.get("from"))) || 1) : 1, next = "";
   const state = el("span"), facts = el("p", { class: "muted facts-line" }), tools = el("div", { class: "tools" });
   const progress = el("section", { class: "progress-box", "aria-label": "Progress" }), stages = el("section"), wrong = el("section"), lines = el("section"), list = el("section");
   root.replaceChildren(el("p", { class: "crumbs" }, el("a", { href: "/jobs" }, "Jobs"), icon("next")),
@@ -43,7 +45,7 @@ export async function view({ root, params, query, signal }) {
 
   function show() {
     draw(state, badge(job.state, job.not_before), job.paused ? el("span", { class: "badge off" }, "Paused") : null);
-    draw(facts, job.name ? [name(job.name), " · "] : "", job.requester ? `asked for by ${job.requester} · ` : "", job.open_until ? "takes more files · " : "", "started ", time(job.created_at), terminal(job.state) ? ` · took ${duration(between(job.created_at, job.finished_at))}` : "", ` · ${plural(job.usage.pages || 0, "page or row", "pages or rows")} read, ${plural(job.usage.embedded_tokens || 0, "token")} embedded${job.usage.bytes ? `, ${bytes(job.usage.bytes)}` : ""}`,
+    draw(facts, job.name ? [name(job.name), " · "] : "", job.requester ? `requested by ${job.requester} · ` : "", job.open_until ? "takes more files · " : "", "started ", time(job.created_at), terminal(job.state) ? ` · took ${duration(between(job.created_at, job.finished_at))}` : "", ` · ${plural(job.usage.pages || 0, "page or row", "pages or rows")} read, ${plural(job.usage.embedded_tokens || 0, "token")} embedded${job.usage.bytes ? `, ${bytes(job.usage.bytes)}` : ""}`,
       job.reused.ranges ? ` · reused ${plural(job.reused.ranges, "range")}, ${plural(job.reused.chunks, "chunk")}` : "");
     const over = terminal(job.state);
     const key = `${job.state} ${job.paused} ${isWatched(job.id)}`;
@@ -79,8 +81,17 @@ export async function view({ root, params, query, signal }) {
   }
 
   async function showTasks() {
-    docs = (await get(`${base}/documents?limit=${mostDocuments}&order=oldest`, signal)).items;
-    tasks = await tasksOf(job.dataset_id, docs, signal, job.id);
+    const asked = after, page = await get(`${base}/documents?limit=${mostDocuments}&order=oldest${asked ? `&cursor=${encodeURIComponent(asked)}` : ""}`, signal);
+    const read = await tasksOf(job.dataset_id, page.items, signal, job.id);
+    if (asked !== after) return; // other documents were asked for meanwhile
+    docs = page.items;
+    tasks = read;
+    next = page.next_cursor || "";
+    const total = job.documents.total;
+    part.hidden = total <= docs.length;
+    draw(range, first === 1 ? `The first ${number(docs.length)} of ${plural(total, "document")}` : `Documents ${number(first)} to ${number(first + docs.length - 1)} of ${number(total)}`);
+    toFirst.disabled = first === 1;
+    toNext.disabled = !next;
     drawTimeline();
     draw(list, el("div", {}, el("h2", {}, "Documents"), el("ul", { class: "files" }, docs.map((d) => el("li", {}, el("a", { href: `/datasets/${job.dataset_id}/documents/${d.id}` }, name(d.name)), " ", badge(d.state, d.not_before)))),
       job.documents.total > docs.length ? el("p", {}, el("a", { href: `/datasets/${job.dataset_id}?job=${job.id}` }, `All ${number(job.documents.total)} in the dataset`)) : null));
@@ -91,8 +102,24 @@ export async function view({ root, params, query, signal }) {
     drawTimeline();
   } });
   order.checked = slowest;
-  const chart = el("div");
-  lines.append(el("h2", {}, "Timeline"), el("label", { class: "check" }, order, " Slowest first"), chart);
+  const chart = el("div"), range = el("span", { role: "status" });
+  /** Shows the documents after a cursor. @param {string} cursor @param {number} place of the first of them */
+  async function turn(cursor, place) {
+    const before = /** @type {const} */ ([after, first]);
+    [after, first] = [cursor, place];
+    try {
+      await showTasks();
+      note({ after, from: after ? String(first) : "" });
+    } catch (e) {
+      if (after === cursor) [after, first] = before;
+      if (!aborted(e)) announce(String(/** @type {Error} */ (e).message));
+    }
+    // A button that can no longer be pressed would lose the keyboard's place.
+    if (document.activeElement === document.body || /** @type {HTMLButtonElement} */ (document.activeElement)?.disabled) (toNext.disabled ? toFirst : toNext).focus();
+  }
+  const toFirst = button("First documents", () => void turn("", 1)), toNext = button("Next documents", () => void turn(next, first + docs.length));
+  const part = el("div", { class: "tools", hidden: true }, range, toFirst, toNext);
+  lines.append(el("h2", {}, "Timeline"), part, el("label", { class: "check" }, order, " Slowest first"), chart);
   function drawTimeline() {
     draw(chart, waterfall(tasks, { slowest, names: docs.length > 1 ? new Map(docs.map((d) => [d.id, d.name])) : undefined }));
   }
