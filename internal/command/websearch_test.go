@@ -100,3 +100,86 @@ func TestSearchOfThePage(t *testing.T) {
 	}
 	b.noErrors()
 }
+
+// Two settings of a search stand side by side: the address holds both, each hit
+// says where the other has it, and the programs that are offered find the same.
+func TestTwoSettingsSideBySide(t *testing.T) {
+	s := start(t, nil)
+	b := openBrowser(t, s)
+	script := axe(t)
+	s.newDataset("mills", false)
+	s.add("mills", text("one.txt", "The mill grinds barley. The mill grinds barley at night."), text("two.txt", "A mill by the river."), text("three.txt", "Wheat and \"flour\" are ground by water wheels."))
+
+	b.open("/search?q=mill+barley&dataset=mills")
+	b.sees(".hits", "one.txt")
+	b.press("Compare with other settings")
+	b.wait("two lists alike", `(r => r.length === 2 && r[0].querySelectorAll(".hit").length > 1 && [...r[0].querySelectorAll(".hit .badge")].every(e => e.textContent === "Same rank as in B"))(document.querySelectorAll(".compare > section"))`)
+	if at := eval[string](b, `location.search`); at != "?q=mill+barley&dataset=mills&compare=1" {
+		t.Errorf("the address is %s", at)
+	}
+	b.run(evaluate(`(() => { const i = document.querySelector("[name=b_mode]"); i.value = "text"; i.dispatchEvent(new Event("change")); })()`))
+	b.wait("what words alone do not find", `document.querySelector('[aria-label="Hits of A"]')?.textContent.includes("three.txt") && !document.querySelector('[aria-label="Hits of B"]').textContent.includes("three.txt") && !document.querySelector("section[aria-busy]")`)
+	// What the page says of a hit is what the two answers say.
+	type hit struct{ Name, Says string }
+	read := func(side string) []hit {
+		return eval[[]hit](b, fmt.Sprintf(`[...document.querySelectorAll('[aria-label="Hits of %s"] .hit')].map(h => ({ Name: h.querySelector("h2 bdi").textContent, Says: h.querySelector(".badge").textContent }))`, side))
+	}
+	ranks := func(mode string) map[string]int {
+		var answer search.Response
+		s.post("/v1/datasets/mills/search", map[string]any{"query": "mill barley", "mode": mode, "limit": 20}, &answer)
+		out := map[string]int{}
+		for i, h := range answer.Hits {
+			out[h.Document.Name] = i + 1
+		}
+		return out
+	}
+	of := map[string]map[string]int{"A": ranks("hybrid"), "B": ranks("text")}
+	other := map[string]string{"A": "B", "B": "A"}
+	shared := 0
+	for side := range of {
+		hits := read(side)
+		if len(hits) != len(of[side]) || len(hits) == 0 {
+			t.Errorf("%s shows %v, the API answers %v", side, hits, of[side])
+		}
+		for i, h := range hits {
+			want := "Not in " + other[side]
+			if at := of[other[side]][h.Name]; at > 0 {
+				shared++
+				switch up := at - (i + 1); {
+				case up > 0:
+					want = fmt.Sprintf("%d higher than in %s", up, other[side])
+				case up < 0:
+					want = fmt.Sprintf("%d lower than in %s", -up, other[side])
+				default:
+					want = "Same rank as in " + other[side]
+				}
+			}
+			if of[side][h.Name] != i+1 || h.Says != want {
+				t.Errorf("%s has %s at %d, which says %q, want %q", side, h.Name, i+1, h.Says, want)
+			}
+		}
+	}
+	b.sees("[role=status]", fmt.Sprintf("%d of %d passages found by both", shared/2, len(of["A"])))
+	b.checkAccess(script, "two searches")
+	b.fits("two searches")
+
+	// The address is enough to see it again, and the programs of B find what B shows.
+	b.open("/search" + eval[string](b, "location.search"))
+	b.sees(".second legend", "Settings of B")
+	b.sees(".compare", "Not in B")
+	b.run(evaluate(`document.querySelector('[aria-label="Hits of B"] summary').click()`))
+	python := eval[string](b, `document.querySelector('[aria-label="Search B in Python"]').textContent`)
+	out, err := exec.Command("python3", "-c", python).CombinedOutput()
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	if err != nil || len(lines) != len(of["B"]) {
+		t.Fatalf("%s: %v\n%s", python, err, out)
+	}
+	for i, l := range lines {
+		if fields := strings.Fields(l); len(fields) < 2 || of["B"][fields[1]] != i+1 {
+			t.Errorf("line %d of the program is %q, want the order %v", i+1, l, of["B"])
+		}
+	}
+	b.press("Stop comparing")
+	b.wait("one list", `!document.querySelector(".compare") && document.querySelectorAll(".hits .hit").length > 0 && location.search === "?q=mill+barley&dataset=mills"`)
+	b.noErrors()
+}

@@ -53,8 +53,18 @@ export const authHeader = () => (key() ? ["-H", '"Authorization: Bearer $SHEAF_K
 /** The command that asks the API what the page asks. @param {string} path @param {any} body */
 export const apiCommand = (path, body) => ["curl", ...authHeader(), "-H", quoted("Content-Type: application/json"), "-d", quoted(JSON.stringify(body)), quoted(location.origin + path)].join(" ");
 
-/** A command to be copied. @param {string} text */
-export function commandBox(text) {
-  const shown = el("pre", { tabindex: "0", "aria-label": "The same as a command" }, text);
-  return el("div", { class: "curl" }, shown, button("Copy", (e) => void copyBy(/** @type {HTMLElement} */ (e.currentTarget), text, shown), { "aria-label": "Copy the command" }));
+/** A value as Python writes it. @param {any} v @returns {string} */
+const literal = (v) => (v === null ? "None" : v === true ? "True" : v === false ? "False" : Array.isArray(v) ? `[${v.map(literal).join(", ")}]`
+  : typeof v === "object" ? `{${Object.entries(v).map(([k, x]) => `${JSON.stringify(k)}: ${literal(x)}`).join(", ")}}` : JSON.stringify(v));
+
+/** The search as a Python program of the standard library, which prints score, document and place of each hit. @param {string} path @param {any} body */
+export const apiPython = (path, body) => [`import json${key() ? ", os" : ""}, urllib.request`, "", `query = ${literal(body)}`,
+  `headers = {"Content-Type": "application/json"${key() ? ', "Authorization": "Bearer " + os.environ["SHEAF_KEY"]' : ""}}`,
+  `request = urllib.request.Request(${literal(location.origin + path)}, json.dumps(query).encode(), headers)`,
+  "with urllib.request.urlopen(request, timeout=60) as answer:", '    for hit in json.load(answer)["hits"]:', '        print(hit["score"], hit["document"]["name"], hit["chunk"]["pages"])'].join("\n");
+
+/** A command to be copied. @param {string} text @param {string} [what] it is */
+export function commandBox(text, what = "The same as a command") {
+  const shown = el("pre", { tabindex: "0", "aria-label": what }, text);
+  return el("div", { class: "curl" }, shown, button("Copy", (e) => void copyBy(/** @type {HTMLElement} */ (e.currentTarget), text, shown), { "aria-label": what === "The same as a command" ? "Copy the command" : `Copy ${what}` }));
 }

@@ -1,7 +1,7 @@
 // @ts-check
 /** Search: what was found, where it stands on its page, and why it ranks there. */
 import { aborted, all, datasetPath, send } from "../api.js";
-import { apiCommand, commandBox } from "../clipboard.js";
+import { apiCommand, apiPython, commandBox } from "../clipboard.js";
 import { button, byId, el, empty, name, trouble } from "../dom.js";
 import { drawable, format, formats, number, plural } from "../format.js";
 import { labels, languages } from "../labels.js";
@@ -18,6 +18,9 @@ const steps = [20, 50, 100, 200, 500, 1000];
 /** What the places of a hit are called, by its format; a file that is read whole has none. @param {string} media */
 const unitOf = (media) => (drawable(media) ? "page" : /presentation|powerpoint/.test(media) ? "slide" : /spreadsheet|excel|csv|tab-separated|x-ndjson/.test(media) ? "row" : /epub|mbox|rfc822|outlook/.test(media) ? "part" : "");
 
+/** What two settings of a search differ in; the second has them in the address with b_ before the name. */
+const compared = ["mode", "weight", "threshold", "group", "size"];
+
 /** Where in its document a hit stands, in words. @param {Hit} h */
 export function whereOf(h) {
   const unit = unitOf(h.document.media_type), at = [...new Set(h.chunk.pages)].sort((a, b) => a - b), [from, to] = [at[0], at[at.length - 1]];
@@ -33,25 +36,38 @@ export async function view({ root, query, signal }) {
   const q = el("input", { name: "q", type: "search", autocomplete: "off", required: true });
   const ds = el("select", { name: "dataset" }, el("option", { value: "" }, "All datasets"), sets.map((s) => el("option", { value: s.name }, s.name.slice(0, 80))));
   const type = el("select", { name: "type" }, el("option", { value: "" }, "All formats"), Object.entries(formats).map(([k, v]) => el("option", { value: k }, v)));
-  const mode = el("select", { name: "mode" }, el("option", { value: "" }, "Hybrid"), el("option", { value: "text" }, "Words only"), el("option", { value: "vector" }, "Meaning only"));
+  const modes = (/** @type {string} */ name) => el("select", { name }, el("option", { value: "" }, "Hybrid"), el("option", { value: "text" }, "Words only"), el("option", { value: "vector" }, "Meaning only"));
   const part = (/** @type {string} */ name, /** @type {string} */ hint) => el("input", { name, type: "number", min: 0, max: 1, step: "any", class: "page-number", placeholder: hint });
-  const weight = part("weight", "auto"), threshold = part("threshold", "none"), size = el("input", { name: "size", type: "number", min: 1, max: 100, class: "page-number", placeholder: "1" });
+  const groups = (/** @type {string} */ name) => el("select", { name }, el("option", { value: "" }, "Nothing"), el("option", { value: "document" }, "Document"), el("option", { value: "page" }, "Page"));
+  /** The settings that can be compared, by name. @param {string} prefix of the names */
+  const settings = (prefix) => ({ mode: modes(`${prefix}mode`), weight: part(`${prefix}weight`, "auto"), threshold: part(`${prefix}threshold`, "none"), group: groups(`${prefix}group`), size: el("input", { name: `${prefix}size`, type: "number", min: 1, max: 100, class: "page-number", placeholder: "1" }) });
+  /** @param {ReturnType<typeof settings>} s */
+  const fieldsOf = (s) => [field("Mode", s.mode), field("Weight of meaning", s.weight), field("Min score", s.threshold), field("Group by", s.group), field("Hits per group", s.size)];
+  const a = settings(""), b = settings("b_");
   const from = el("input", { name: "from", type: "number", min: 1, class: "page-number" }), to = el("input", { name: "to", type: "number", min: 1, class: "page-number" });
   const language = el("select", { name: "language" }, el("option", { value: "" }, "Every language"), languages.map(([k, v]) => el("option", { value: k }, v)));
   const keyword = el("input", { name: "keyword", autocomplete: "off" }), tag = el("input", { name: "tag", autocomplete: "off" });
-  const group = el("select", { name: "group" }, el("option", { value: "" }, "Nothing"), el("option", { value: "document" }, "Document"), el("option", { value: "page" }, "Page"));
+  // A disabled fieldset sends nothing, so that the address of one search says nothing of a second.
+  const second = el("fieldset", { class: "search-filters second open", disabled: true, hidden: true }, el("legend", {}, "Settings of B"), el("input", { type: "hidden", name: "compare", value: "1" }), fieldsOf(b));
   const doc = el("p", { class: "muted" }), evaluations = el("p", {});
   /** @type {HTMLElement} */
   let filters;
   // In a narrow window the filters would push the hits out of sight.
   const more = button("Filters", () => more.setAttribute("aria-expanded", String(filters.classList.toggle("open"))), { class: "filter-toggle", "aria-expanded": "false" });
+  // The second search begins as the first, so that one change shows what it does.
+  const toggle = button("Compare with other settings", () => {
+    second.disabled = !second.disabled;
+    if (!second.disabled) for (const k of /** @type {(keyof typeof a)[]} */ (compared)) b[k].value = a[k].value;
+    submit();
+  });
   const form = el("form", { class: "search-form", role: "search", "aria-label": "Search with filters", onsubmit: (/** @type {Event} */ e) => {
     e.preventDefault();
     submit();
   } }, el("div", { class: "search-line" }, field("Search for", q), el("button", { class: "primary" }, "Search")),
-  more, filters = el("div", { class: "search-filters", id: "search-filters" }, field("Dataset", ds), field("Format", type), field("Mode", mode), field("Weight of meaning", weight), field("Min score", threshold), field("Group by", group), field("Hits per group", size), field("From page", from), field("to page", to), field("Language", language), field("Keyword", keyword), field("Tag", tag)), doc);
+  more, filters = el("div", { class: "search-filters", id: "search-filters" }, field("Dataset", ds), field("Format", type), fieldsOf(a), field("From page", from), field("to page", to), field("Language", language), field("Keyword", keyword), field("Tag", tag)), second, el("p", {}, toggle), doc);
   more.setAttribute("aria-controls", filters.id);
-  for (const s of [ds, type, mode, group, language, weight, threshold, size]) s.addEventListener("change", () => q.value && form.reportValidity() && submit());
+  const inputs = [q, ds, type, from, to, language, keyword, tag, ...Object.values(a)];
+  for (const s of [ds, type, language, ...Object.values(a), ...Object.values(b)]) s.addEventListener("change", () => q.value && form.reportValidity() && submit());
   // One field to search with is enough.
   const top = byId("search");
   top.hidden = true;
@@ -70,17 +86,22 @@ export async function view({ root, query, signal }) {
   /** @param {URLSearchParams} p @param {boolean} [further] the same search, with more of its hits */
   async function run(p, further = false) {
     shown = p;
-    for (const i of [q, ds, type, mode, weight, threshold, from, to, group, size, language, keyword, tag]) i.value = p.get(i.name) || "";
+    for (const i of [...inputs, ...Object.values(b)]) i.value = p.get(i.name) || "";
     // A weight is of two sides, and a size of groups: alone they would be refused.
-    weight.disabled = !!mode.value;
-    size.disabled = !group.value;
+    for (const s of [a, b]) {
+      s.weight.disabled = !!s.mode.value;
+      s.size.disabled = !s.group.value;
+    }
+    const both = !!p.get("compare");
+    second.disabled = second.hidden = !both;
+    toggle.textContent = both ? "Stop comparing" : "Compare with other settings";
     title(p.get("q") ? `${p.get("q")}, search` : "Search");
     const without = new URLSearchParams(p);
     without.delete("doc");
     evaluations.replaceChildren(...(p.get("dataset") ? [el("a", { href: `/datasets/${encodeURIComponent(p.get("dataset") || "")}/evaluations` }, "How well search answers here")] : []));
     doc.replaceChildren(...(p.get("doc") ? ["In one document only. ", el("a", { href: `/search?${without}` }, "Search all")] : []));
     doc.hidden = !p.get("doc");
-    const set = [ds, type, mode, weight, threshold, from, to, group, size, language, keyword, tag].filter((i) => i.value && !i.disabled).length;
+    const set = inputs.filter((i) => i !== q && i.value && !i.disabled).length;
     more.textContent = set ? `Filters (${set} set)` : "Filters";
     stop.abort();
     stop = new AbortController();
@@ -96,23 +117,31 @@ export async function view({ root, query, signal }) {
     for (const k of ["language", "keyword", "tag"]) if (p.get(k)) filter[`${k}s`] = [p.get(k)];
     if (Number(p.get("from")) || Number(p.get("to"))) filter.pages = { ...(Number(p.get("from")) ? { from: Number(p.get("from")) } : {}), ...(Number(p.get("to")) ? { to: Number(p.get("to")) } : {}) };
     const limit = steps.find((n) => n >= Number(p.get("limit"))) || 1000, given = (/** @type {HTMLInputElement} */ i, /** @type {string} */ key) => (i.value && !i.disabled ? { [key]: Number(i.value) } : {});
-    const body = { query: p.get("q"), limit, highlight: true, ...(p.get("mode") ? { mode: p.get("mode") } : {}), ...given(weight, "vector_weight"), ...given(threshold, "threshold"), ...(p.get("group") ? { group_by: p.get("group"), ...given(size, "group_size") } : {}), ...(Object.keys(filter).length ? { filter } : {}) };
+    const ask = (/** @type {typeof a} */ s) => ({ query: p.get("q"), limit, highlight: true, ...(s.mode.value ? { mode: s.mode.value } : {}), ...given(s.weight, "vector_weight"), ...given(s.threshold, "threshold"), ...(s.group.value ? { group_by: s.group.value, ...given(s.size, "group_size") } : {}), ...(Object.keys(filter).length ? { filter } : {}) });
+    const bodies = both ? [ask(a), ask(b)] : [ask(a)];
     const path = p.get("dataset") ? `${datasetPath(p.get("dataset") || "")}/search` : "/v1/search", had = results.querySelectorAll(".hit").length;
     try {
-      /** @type {import("../types.js").SearchAnswer} */
-      const answer = await send(path, body);
+      /** @type {import("../types.js").SearchAnswer[]} */
+      const answers = await Promise.all(bodies.map((body) => send(path, body)));
       if (shown !== p || signal.aborted) return;
+      const found = (/** @type {import("../types.js").SearchAnswer} */ x) => (x.hits.length ? `${plural(x.hits.length, "passage")} in ${number(Math.round(x.took_ms))} ms` : "");
+      const commands = (/** @type {any} */ body, /** @type {string} */ which) => el("details", { class: "as-command" }, el("summary", {}, `${which} as a command`), commandBox(apiCommand(path, body)), el("p", { class: "muted" }, "In Python, which needs nothing installed:"), commandBox(apiPython(path, body), `${which} in Python`));
+      const [one, two] = answers;
       results.replaceChildren(
-        el("p", { class: "muted", role: "status" }, answer.hits.length ? `${plural(answer.hits.length, "passage")} in ${number(Math.round(answer.took_ms))} ms` : ""),
-        ...(answer.warnings || []).map((w) => el("p", { class: "warn" }, w.message)),
-        answer.hits.length ? el("ol", { class: "hits" }, answer.hits.map((h, i) => hit(h, i, answer.hits))) : empty("Nothing was found", el("p", {}, "Try fewer or other words, or take a filter away. Documents that are still being read are not found yet.")),
-        answer.hits.length === limit && limit < 1000 ? el("p", {}, button("Show more", () => {
+        el("p", { class: "muted", role: "status" }, two ? agreement(one.hits, two.hits) : found(one)),
+        ...[...new Set(answers.flatMap((x) => (x.warnings || []).map((w) => w.message)))].map((w) => el("p", { class: "warn" }, w)),
+        two ? el("div", { class: "two-sides compare" }, answers.map((x, i) => {
+          const letter = "AB"[i], other = answers[1 - i].hits;
+          return el("section", { "aria-label": `Hits of ${letter}` }, el("h2", {}, letter, " ", el("span", { class: "muted" }, found(x))),
+            x.hits.length ? el("ol", { class: "hits" }, x.hits.map((h, n) => hit(h, n, x.hits, move(h, n, other, "BA"[i])))) : empty("Nothing was found"), commands(bodies[i], `Search ${letter}`));
+        })) : one.hits.length ? el("ol", { class: "hits" }, one.hits.map((h, i) => hit(h, i, one.hits))) : empty("Nothing was found", el("p", {}, "Try fewer or other words, or take a filter away. Documents that are still being read are not found yet.")),
+        answers.some((x) => x.hits.length === limit) && limit < 1000 ? el("p", {}, button("Show more", () => {
           const on = new URLSearchParams(p);
           on.set("limit", String(steps.find((n) => n > limit)));
           note({ limit: on.get("limit") || "" });
           void run(on, true);
         })) : "",
-        el("details", { class: "as-command" }, el("summary", {}, "This search as a command"), commandBox(apiCommand(path, body))));
+        two ? "" : commands(bodies[0], "This search"));
       // Who asked for more goes on where they were.
       if (further) /** @type {HTMLElement|null} */ (results.querySelectorAll(".hit h2 a")[had])?.focus({ preventScroll: true });
     } catch (e) {
@@ -122,15 +151,28 @@ export async function view({ root, query, signal }) {
     }
   }
 
-  /** @param {Hit} h @param {number} i @param {Hit[]} hits */
-  function hit(h, i, hits) {
+  /** How far two answers agree. @param {Hit[]} one @param {Hit[]} two */
+  function agreement(one, two) {
+    const ids = new Set(one.map((h) => h.chunk.id)), shared = two.filter((h) => ids.has(h.chunk.id)).length;
+    return `${number(shared)} of ${plural(one.length + two.length - shared, "passage")} found by both, ${number(one.length - shared)} by A alone, ${number(two.length - shared)} by B alone`;
+  }
+
+  /** Where a hit stands in the other answer. @param {Hit} h @param {number} i @param {Hit[]} other @param {string} letter of the other */
+  function move(h, i, other, letter) {
+    const there = other.findIndex((x) => x.chunk.id === h.chunk.id), up = there - i;
+    const says = there < 0 ? `Not in ${letter}` : up ? `${number(Math.abs(up))} ${up > 0 ? "higher" : "lower"} than in ${letter}` : `Same rank as in ${letter}`;
+    return el("span", { class: `badge ${there < 0 ? "off" : up > 0 ? "ok" : up ? "warn" : ""}` }, says);
+  }
+
+  /** @param {Hit} h @param {number} i @param {Hit[]} hits @param {HTMLElement} [mark] */
+  function hit(h, i, hits, mark) {
     const page = h.chunk.pages[0] || 1;
     const link = `/datasets/${h.document.dataset_id}/documents/${h.document.id}?${new URLSearchParams({ page: String(page), chunk: h.chunk.id })}`;
     const text = h.highlight ? chunkText(h.highlight, h.chunk.kind, marked) : chunkText(h.chunk.text, h.chunk.kind);
     const picture = drawable(h.document.media_type) ? el("a", { href: link, class: "thumb", tabindex: "-1", "aria-hidden": "true" }, pageImage({ ds: h.document.dataset_id, doc: h.document.id, name: h.document.name, page, dpi: 40, lazy: true, signal,
       boxes: h.chunk.boxes.filter((b) => b.page === page).map((box) => ({ box, key: "hit", label: "" })) })) : el("span", { class: "thumb none", "aria-hidden": "true" }, format(h.document.media_type));
     return el("li", { class: "hit" }, picture, el("div", { class: "hit-body" },
-      el("h2", {}, el("a", { href: link }, name(h.document.name), el("span", { class: "where" }, whereOf(h)))),
+      el("h2", {}, el("a", { href: link }, name(h.document.name), el("span", { class: "where" }, whereOf(h)))), mark || null,
       h.chunk.heading_path?.length ? el("p", { class: "path" }, h.chunk.heading_path.map((x, n) => [n ? " › " : "", el("bdi", {}, x)])) : null,
       el("div", { class: "snippet" }, text), labels(h.chunk), why(h, i, hits)));
   }
