@@ -213,6 +213,7 @@ type Forecast struct {
 	Unplanned int           `json:"unplanned" doc:"of those, how many cannot be planned; their plan says why"`
 	Estimated bool          `json:"estimated" doc:"units, ranges and what is reused are scaled from the documents that were opened"`
 	Units     int           `json:"units"`
+	Unit      sheaf.Unit    `json:"unit,omitempty" doc:"what the units are; absent where documents differ in it, or not all were opened"`
 	Ranges    int           `json:"ranges"`
 	Reused    sheaf.Reused  `json:"reused"`
 	Chunks    Expected      `json:"chunks"`
@@ -361,6 +362,7 @@ func (m *measure) add(d *sheaf.Document) {
 func (s *Service) forecast(ctx context.Context, tenantID string, plans []PlanPreview, total int) (*Forecast, error) {
 	out := &Forecast{Documents: total, Planned: len(plans), Chunks: exactly(0), Tokens: exactly(0)}
 	cost, planned := map[Work]int{}, 0
+	units := map[sheaf.Unit]bool{}
 	for _, p := range plans {
 		if p.Failure != nil {
 			out.Unplanned++
@@ -368,6 +370,7 @@ func (s *Service) forecast(ctx context.Context, tenantID string, plans []PlanPre
 		}
 		planned++
 		out.Units += p.Units
+		units[p.Unit] = true
 		out.Ranges += len(p.Ranges)
 		out.Reused.Ranges += p.Reused.Ranges
 		out.Reused.Pages += p.Reused.Pages
@@ -376,6 +379,11 @@ func (s *Service) forecast(ctx context.Context, tenantID string, plans []PlanPre
 		out.Chunks, out.Tokens = out.Chunks.plus(p.Chunks), out.Tokens.plus(p.Tokens)
 		for _, r := range p.Ranges {
 			cost[r.Work] += r.Cost
+		}
+	}
+	if len(units) == 1 && total == len(plans) {
+		for u := range units {
+			out.Unit = u
 		}
 	}
 	if total > len(plans) && planned > 0 {

@@ -49,7 +49,7 @@ func TestDryRunSaysWhatWorkTakes(t *testing.T) {
 	}
 	// Nothing like it was measured: nothing is invented.
 	first := upload("new.pdf", string(report(30, "Harvest"))).Forecast
-	if first.Units != 30 || first.Ranges < 3 || first.Chunks.Count != nil || first.Tokens.Count != nil || first.Seconds.P50 != nil || first.Price != nil {
+	if first.Units != 30 || first.Unit != sheaf.UnitPage || first.Ranges < 3 || first.Chunks.Count != nil || first.Tokens.Count != nil || first.Seconds.P50 != nil || first.Price != nil {
 		t.Errorf("before anything was measured: %+v", first)
 	}
 	_, docs := s.send(nil, text("measured.pdf", string(report(30, "Barley"))))
@@ -129,6 +129,15 @@ func TestDryRunSaysWhatWorkTakes(t *testing.T) {
 	}
 	if f = s.forecastOf("/v1/jobs/"+d.JobID+":retry", map[string]any{}); f.Documents != 0 || f.Skipped != 1 {
 		t.Errorf("retry of a job in which nothing failed: %+v", f)
+	}
+	// Pages and rows have no name in common.
+	s.post("/v1/queues:resume", nil, nil)
+	_, rows := s.send(nil, text("rows.csv", "field,crop\nnorth,barley\n"))
+	if f = s.forecast("reparse", map[string]any{"filter": map[string]any{"document_ids": []string{rows[0].ID}}}); f.Unit != sheaf.UnitRow {
+		t.Errorf("rows alone: %+v", f)
+	}
+	if f = s.forecast("reparse", map[string]any{"filter": map[string]any{"document_ids": []string{rows[0].ID, d.ID}}}); f.Unit != "" || f.Units <= 30 {
+		t.Errorf("pages and rows: %+v", f)
 	}
 	if now := s.doc(d.ID); now.Generation != 1 || now.Chunks != d.Chunks {
 		t.Errorf("dry runs left generation %d with %d chunks", now.Generation, now.Chunks)

@@ -466,7 +466,7 @@ func testJobActions(t *testing.T, s *service, b *browser) {
 	b.press("Cancel processing")
 	b.sees(".head .badge", "Canceled")
 	b.press("Retry what failed…")
-	b.sees("dialog .preview dd", "over 400 pages or rows")
+	b.sees("dialog .preview dd", "over 400 pages")
 	b.press("Cancel")
 	// Of a job that has succeeded any stage can be repeated.
 	docs := s.add("runs", text("short.trial", trialPages(30, nil)))

@@ -70,7 +70,7 @@ function forecast(f, plans) {
   const a = duration((p50 || 0) * 1000), b = duration((p90 || 0) * 1000);
   return el("div", {},
     el("dl", { class: "facts" },
-      line("Ranges", `${some}${number(f.ranges)} over ${some}${plural(f.units, "page or row", "pages or rows")}`),
+      line("Ranges", `${some}${number(f.ranges)} over ${some}${f.unit ? plural(f.units, f.unit) : plural(f.units, "page or row", "pages or rows")}`),
       line("Reused", f.reused.ranges ? `${some}${number(f.reused.ranges)} of ${number(f.ranges)} ranges with ${plural(f.reused.chunks, "chunk")}, parsed ${f.reused.chunks && !f.reused.tokens ? "before; their vectors are made anew" : "and embedded before"}` : "nothing"),
       line("Chunks", expected(f.chunks)), line("Tokens", f.tokens.count === null ? "not known yet" : `${f.tokens.estimated ? "about " : ""}${number(f.tokens.count)}`),
       line("Time", p50 === null ? "unknown until something has been processed" : p90 === 0 ? "none: nothing has to be done" : a === b ? `about ${a}` : `about ${a} to ${b}`),

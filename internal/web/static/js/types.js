@@ -44,7 +44,7 @@
  * @typedef {{document_id?: string, name: string, media_type: string, unit?: string, units: number, ranges: {range: [number, number], cost: number, reused: boolean}[],
  *   reused: {ranges: number, pages: number, chunks: number, tokens: number}, failure?: Failure}} Plan
  * @typedef {{count: number|null, estimated: boolean, basis?: string}} Expected
- * @typedef {{documents: number, skipped: number, planned: number, unplanned: number, estimated: boolean, units: number, ranges: number, reused: {ranges: number, pages: number, chunks: number, tokens: number},
+ * @typedef {{documents: number, skipped: number, planned: number, unplanned: number, estimated: boolean, units: number, unit?: string, ranges: number, reused: {ranges: number, pages: number, chunks: number, tokens: number},
  *   chunks: Expected, tokens: Expected, seconds: {p50: number|null, p90: number|null}, price?: {currency: string, amount: number, estimated: boolean},
  *   removed?: {generations: number, chunks: number, bytes: number}, stopped?: {queued: number, running: number}}} Forecast
  * @typedef {{score: number, scores: {text: number, vector: number}, highlight?: string, document: {id: string, name: string, dataset_id: string, media_type: string}, chunk: Chunk}} Hit
