@@ -519,6 +519,17 @@ func testJobList(t *testing.T, s *service, b *browser) {
 	b.wait("the job that read again alone", `(r => r.length === 1 && r[0].textContent.startsWith("Reprocessing of 1 document"))(document.querySelectorAll('[aria-label="Jobs"] tbody th'))`)
 	b.open("/jobs?dataset=listed&q=nowhere")
 	b.sees(".empty:not([hidden]) .empty-title", "No job matches")
+	// What is mistyped is refused in words, and shows no job of another question.
+	for at, says := range map[string]string{"dataset=lsited": "lsited", "kind=reprase": "reprase"} {
+		b.open("/jobs?" + at)
+		b.sees("main .trouble", says)
+		b.wait("no rows", `!document.querySelector('[aria-label="Jobs"] tbody tr') && ![...document.querySelectorAll(".empty")].some(e => e.checkVisibility())`)
+		b.press("Clear filters")
+		b.wait("all jobs", `document.querySelectorAll('[aria-label="Jobs"] tbody tr').length === 50 && !document.querySelector("main .trouble")`)
+	}
+	b.mu.Lock()
+	b.faults = nil // the refusals are logged
+	b.mu.Unlock()
 }
 
 func testSearchToBox(t *testing.T, s *service, b *browser) {

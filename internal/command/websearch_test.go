@@ -179,6 +179,15 @@ func TestTwoSettingsSideBySide(t *testing.T) {
 			t.Errorf("line %d of the program is %q, want the order %v", i+1, l, of["B"])
 		}
 	}
+	// A mode that does not exist is refused, not taken for the default.
+	here := eval[string](b, "location.search")
+	b.open("/search?q=mill&dataset=mills&compare=1&b_mode=wrods")
+	b.sees(".trouble", "wrods")
+	b.mu.Lock()
+	b.faults = nil // the refusal is logged
+	b.mu.Unlock()
+	b.open("/search" + here)
+	b.sees(".compare", "Not in B")
 	b.press("Stop comparing")
 	b.wait("one list", `!document.querySelector(".compare") && document.querySelectorAll(".hits .hit").length > 0 && location.search === "?q=mill+barley&dataset=mills"`)
 	b.noErrors()

@@ -5,11 +5,15 @@ import { announce, button, draw, el, empty, grid, gridRows, name, trouble } from
 import { between, duration, number, percent, plural, time } from "../format.js";
 import { note, title } from "../nav.js";
 import { badge, bar, terminal } from "../parts.js";
+import { repeat } from "../repeat.js";
 
 export const kinds = /** @type {Record<string, string>} */ ({ ingest: "Ingest", reparse: "Reprocessing", retry: "Retry" });
 
 /** @type {import("../dom.js").Head[]} */
 const heads = [["Job"], ["Dataset"], ["State"], ["Progress"], ["Failed", "num"], ["Requested by"], ["Created"], ["Duration", "num"]];
+
+/** How often it is looked, in milliseconds. */
+const pace = 2000;
 
 /** Documents that can be read. @param {import("../types.js").Job} j */
 const good = (j) => (j.documents.by_state.succeeded || 0) + (j.documents.by_state.partially_succeeded || 0);
@@ -25,9 +29,9 @@ export async function view({ root, query, signal }) {
     for (const j of jobs) if (!names.has(j.dataset_id)) names.set(j.dataset_id, "");
   };
   /** @type {Record<"q"|"kind"|"dataset"|"requester", string>} */
-  const asked = { q: query.get("q") || "", kind: kinds[query.get("kind") || ""] ? query.get("kind") || "" : "", dataset: query.get("dataset") || "", requester: query.get("requester") || "" };
-  /** Of answers that overtake each other the one to the newest question is shown. */
-  let question = 0;
+  const asked = { q: query.get("q") || "", kind: query.get("kind") || "", dataset: query.get("dataset") || "", requester: query.get("requester") || "" };
+  // Of answers that overtake each other the one to the newest question is shown; answered and failed are the last that was.
+  let question = 0, answered = -1, failed = -1;
   const path = (/** @type {Record<string, string>} */ more) => {
     const q = new URLSearchParams(more);
     for (const [k, v] of Object.entries(asked)) if (v) q.set(k, v);
@@ -36,20 +40,16 @@ export async function view({ root, query, signal }) {
   /** @type {import("../types.js").Dataset[]} */
   const sets = await all("/v1/datasets", 2000, signal);
   for (const d of sets) names.set(d.id, d.name);
-  if (asked.dataset && !sets.some((d) => d.name === asked.dataset || d.id === asked.dataset)) asked.dataset = ""; // it is gone: 404 would show nothing
-  const first = await get(path({ limit: "50" }), signal);
-  await learn(first.items);
-  let cursor = first.next_cursor;
+  /** @type {string|null|undefined} */
+  let cursor;
   /** All that was read, by id: newer jobs push none out of the list. @type {Map<string, import("../types.js").Job>} */
-  let read = new Map();
+  const read = new Map();
 
   // ---- what is asked for ----
   const filter = el("input", { type: "search", placeholder: "Filter by name or file", "aria-label": "Filter by name or file", value: asked.q, autocomplete: "off", maxlength: 255 });
   const kind = el("select", { "aria-label": "Kind", onchange: () => ask({ kind: kind.value }) }, el("option", { value: "" }, "All kinds"), Object.entries(kinds).map(([k, v]) => el("option", { value: k }, v)));
   const dataset = el("select", { "aria-label": "Dataset", onchange: () => ask({ dataset: dataset.value }) }, el("option", { value: "" }, "All datasets"), sets.map((d) => el("option", { value: d.name }, d.name.slice(0, 80))));
   const by = el("span"), clear = button("Clear filters", () => ask({ q: "", kind: "", dataset: "", requester: "" }));
-  kind.value = asked.kind;
-  dataset.value = sets.find((d) => d.name === asked.dataset || d.id === asked.dataset)?.name || "";
   let typing = 0;
   filter.addEventListener("input", () => {
     clearTimeout(typing);
@@ -57,25 +57,41 @@ export async function view({ root, query, signal }) {
   });
   signal.addEventListener("abort", () => clearTimeout(typing));
   /** @param {Partial<typeof asked>} changes */
-  async function ask(changes) {
+  function ask(changes) {
     Object.assign(asked, changes);
     note(asked);
-    if (!asked.q && filter.value.trim()) filter.value = "";
+    if (changes.q === "") filter.value = "";
+    question++;
+    void look();
+  }
+  /** Reads the newest jobs. What is refused is said once, and stays until something else is asked. @returns {Promise<number>} */
+  async function load() {
+    const mine = question;
     kind.value = asked.kind;
-    dataset.value = asked.dataset;
-    const mine = ++question;
+    dataset.value = sets.find((d) => d.name === asked.dataset || d.id === asked.dataset)?.name || "";
     try {
       const page = await get(path({ limit: "50" }), signal);
       await learn(page.items);
-      if (mine !== question) return;
+      if (mine !== question) return pace;
       draw(problem);
-      read = new Map();
-      cursor = page.next_cursor;
+      if (mine !== answered) {
+        read.clear();
+        cursor = page.next_cursor;
+        if (mine) announce(cursor ? "Many jobs" : plural(page.items.length, "job"));
+      }
+      [answered, failed] = [mine, -1];
       show(page.items);
-      announce(cursor ? "Many jobs" : plural(page.items.length, "job"));
     } catch (e) {
-      if (mine === question && !aborted(e)) draw(problem, trouble(e, () => void ask({})));
+      // Jobs of another question would be taken for the answer to this one.
+      if (mine !== question || mine === answered || mine === failed || aborted(e)) return pace;
+      failed = mine;
+      read.clear();
+      cursor = "";
+      show([]);
+      none.hidden = noMatch.hidden = true;
+      draw(problem, trouble(e, () => ask({})));
     }
+    return pace;
   }
 
   // ---- the list ----
@@ -109,13 +125,6 @@ export async function view({ root, query, signal }) {
   }
   root.replaceChildren(el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Jobs")),
     el("div", { class: "filters" }, filter, kind, dataset, by, clear), problem, table, none, noMatch, more);
-  show(first.items);
-  const tick = setInterval(async () => {
-    if (document.hidden) return;
-    const mine = question, page = await get(path({ limit: "50" }), signal).catch(() => null);
-    if (!page || mine !== question) return;
-    await learn(page.items).catch(() => {}); // at the next tick
-    if (mine === question) show(page.items);
-  }, 2000);
-  signal.addEventListener("abort", () => clearInterval(tick));
+  const look = repeat(signal, load);
+  await look();
 }

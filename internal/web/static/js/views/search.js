@@ -117,7 +117,9 @@ export async function view({ root, query, signal }) {
     for (const k of ["language", "keyword", "tag"]) if (p.get(k)) filter[`${k}s`] = [p.get(k)];
     if (Number(p.get("from")) || Number(p.get("to"))) filter.pages = { ...(Number(p.get("from")) ? { from: Number(p.get("from")) } : {}), ...(Number(p.get("to")) ? { to: Number(p.get("to")) } : {}) };
     const limit = steps.find((n) => n >= Number(p.get("limit"))) || 1000, given = (/** @type {HTMLInputElement} */ i, /** @type {string} */ key) => (i.value && !i.disabled ? { [key]: Number(i.value) } : {});
-    const ask = (/** @type {typeof a} */ s) => ({ query: p.get("q"), limit, highlight: true, ...(s.mode.value ? { mode: s.mode.value } : {}), ...given(s.weight, "vector_weight"), ...given(s.threshold, "threshold"), ...(s.group.value ? { group_by: s.group.value, ...given(s.size, "group_size") } : {}), ...(Object.keys(filter).length ? { filter } : {}) });
+    // As the address has it: a list shows nothing for what it does not know, and the API says what is wrong with it.
+    const chosen = (/** @type {HTMLSelectElement} */ i, /** @type {string} */ key) => (p.get(i.name) ? { [key]: p.get(i.name) } : {});
+    const ask = (/** @type {typeof a} */ s) => ({ query: p.get("q"), limit, highlight: true, ...chosen(s.mode, "mode"), ...given(s.weight, "vector_weight"), ...given(s.threshold, "threshold"), ...chosen(s.group, "group_by"), ...given(s.size, "group_size"), ...(Object.keys(filter).length ? { filter } : {}) });
     const bodies = both ? [ask(a), ask(b)] : [ask(a)];
     const path = p.get("dataset") ? `${datasetPath(p.get("dataset") || "")}/search` : "/v1/search", had = results.querySelectorAll(".hit").length;
     try {
