@@ -36,7 +36,12 @@ func TestEvaluationsOnThePage(t *testing.T) {
 	s.add("default", text("drain.txt", "How is the boiler drained: how is the boiler drained, how the boiler is drained. Drained boiler."))
 	b.press("Run now")
 	b.sees("section[aria-label='One evaluation']", "drain.txt came first")
+	// Two evaluations make a line, and the table has the same in numbers.
+	b.sees("section[aria-label=Evaluations] figcaption", "2 evaluations. Hit@5 1.00 at first, now 1.00; Recall@10 1.00 at first, now 1.00; MRR 1.00 at first, now 0.50.")
+	b.wait("a line of each measure", `(l => l.length === 3 && l.every(p => p.getAttribute("points").split(" ").length === 2))([...document.querySelectorAll(".chart-area polyline")])`)
+	b.wait("the numbers", `[...document.querySelectorAll("section[aria-label=Evaluations] tbody tr")].map(r => r.cells[8].textContent).join() === "0.50,1.00"`)
 	b.checkAccess(script, "evaluations")
+	b.fits("evaluations")
 	if dir := os.Getenv("SHEAF_SCREENS"); dir != "" {
 		b.shoot(filepath.Join(dir, "evaluations.png"))
 	}

@@ -1,5 +1,5 @@
 // @ts-check
-/** Small charts of the last hour. */
+/** Small charts. */
 import { el, svg } from "./dom.js";
 
 const width = 600, height = 90;
@@ -30,4 +30,25 @@ export function bars({ title, caption, labels, series, unit }) {
     el("div", { class: "chart-area" }, el("span", { class: "axis num" }, top ? unit(top) : ""), chart),
     el("div", { class: "chart-foot muted" }, el("span", {}, labels[0] || ""), el("span", {}, labels[n - 1] || "")),
     series.length > 1 ? el("p", { class: "legend muted" }, series.filter((s) => s.values.some(Boolean)).map((s) => el("span", {}, el("i", { class: s.cls }), s.name))) : null);
+}
+
+/**
+ * Lines over runs that stand evenly apart, of values from 0 to 1. Lines are told
+ * apart by their dashes as well as their colours. A mark is a thin line across
+ * where something changed. The picture says its sum in words; who needs each
+ * number finds a table beside it.
+ * @param {{title: string, caption: string, labels: string[], series: {name: string, cls: string, values: number[]}[], marks?: string[], markText?: string}} o
+ */
+export function lines({ title, caption, labels, series, marks = [], markText = "" }) {
+  const n = labels.length, x = (/** @type {number} */ i) => (n > 1 ? 4 + (i / (n - 1)) * (width - 8) : width / 2), y = (/** @type {number} */ v) => 4 + (1 - v) * (height - 8);
+  const chart = svg("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": `${title}: ${caption}` });
+  marks.forEach((m, i) => m && chart.append(svg("line", { class: "mark-line", x1: x(i), x2: x(i), y1: 0, y2: height }, svg("title", {}, `${labels[i]}: ${m}`))));
+  for (const s of series) chart.append(svg("polyline", { class: `line ${s.cls}`, points: s.values.map((v, i) => `${x(i).toFixed(1)},${y(v).toFixed(1)}`).join(" ") }));
+  // What the pointer is over is told of all lines at once.
+  labels.forEach((label, i) => chart.append(svg("rect", { class: "feel", x: x(i) - width / n / 2, y: 0, width: width / n, height }, svg("title", {}, `${label}: ${series.map((s) => `${s.name} ${s.values[i].toFixed(2)}`).join(", ")}${marks[i] ? ` (${marks[i]})` : ""}`))));
+  const key = (/** @type {string} */ cls) => svg("svg", { class: "line-key", viewBox: "0 0 24 6", "aria-hidden": "true" }, svg("polyline", { class: `line ${cls}`, points: "0,3 24,3" }));
+  return el("figure", { class: "chart" }, el("figcaption", {}, el("strong", {}, title), el("span", { class: "muted" }, caption)),
+    el("div", { class: "chart-area" }, el("span", { class: "axis num" }, "1"), chart),
+    el("div", { class: "chart-foot muted" }, el("span", {}, labels[0] || ""), el("span", {}, labels[n - 1] || "")),
+    el("p", { class: "legend muted" }, series.map((s) => el("span", {}, key(s.cls), s.name)), marks.some(Boolean) ? el("span", {}, svg("svg", { class: "line-key", viewBox: "0 0 24 6", "aria-hidden": "true" }, svg("line", { class: "mark-line", x1: 12, x2: 12, y1: -6, y2: 12 })), markText) : null));
 }

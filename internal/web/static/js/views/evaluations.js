@@ -1,22 +1,26 @@
 // @ts-check
 /** How well search answers: saved queries of a dataset, and what evaluations measured by them. */
 import { aborted, datasetPath, get, request, send } from "../api.js";
+import { lines } from "../chart.js";
 import { announce, button, draw, el, empty, grid, name, trouble } from "../dom.js";
 import { number, plural, time } from "../format.js";
 import { note, title } from "../nav.js";
+import { expectation, queriesPath } from "../savedqueries.js";
 
 /** @typedef {{queries: number, hit_1: number, hit_5: number, hit_10: number, recall: number, mrr: number, ndcg: number}} Measures */
 /** @typedef {{id: string, cause?: string, model: string, stale?: boolean, measures: Measures, created_at: string}} Evaluation */
 /** @typedef {Evaluation & {results: {query_id: string, question?: string, rank: number}[], against?: Evaluation, differences?: string[], changes?: {query_id: string, question?: string, was: number, is: number, why?: string}[]}} Detail */
-/** @typedef {{document_id?: string, from?: number, to?: number, text?: string}} Expected */
-/** @typedef {{id: string, question: string, source?: string, expected: Expected[]}} SavedQuery */
+/** @typedef {import("../savedqueries.js").SavedQuery} SavedQuery */
 
 const causes = /** @type {Record<string, string>} */ ({ request: "on request", queries: "saved queries changed", model: "the model changed", settings: "settings changed", reparse: "documents parsed again" });
 const share = (/** @type {number} */ x) => x.toFixed(2);
 const rank = (/** @type {number} */ n) => (n ? number(n) : "not found");
 
-/** Evaluations and rows of a table that are shown at once. */
-const runs = 20, most = 100;
+/** Evaluations that are kept, those that are listed at first, and rows of the other tables. */
+const kept = 100, runs = 20, most = 100;
+
+/** What is drawn over time. @type {[string, string, (m: Measures) => number][]} */
+const measured = [["Hit@5", "ok", (m) => m.hit_5], ["Recall@10", "run", (m) => m.recall], ["MRR", "part", (m) => m.mrr]];
 
 /** @param {import("../types.js").Context} c */
 export async function view({ root, params, query, signal }) {
@@ -29,6 +33,7 @@ export async function view({ root, params, query, signal }) {
   let list = [];
   /** @type {string} */
   let shown = query.get("evaluation") || "";
+  let every = false;
   const guard = (/** @type {() => Promise<void>} */ f) => async () => {
     try {
       await f();
@@ -55,17 +60,31 @@ export async function view({ root, params, query, signal }) {
   }), { class: "primary" });
 
   async function showHistory() {
-    list = (await get(`${base}/evaluations?limit=${runs}`, signal)).items;
+    list = (await get(`${base}/evaluations?limit=${kept}`, signal)).items;
     if (!list.length) {
       draw(history, empty("No evaluation has run yet", el("p", {}, "Save questions whose answers you know, then run one. Afterwards one runs by itself when the model or the settings change, and when documents were parsed again.")));
       draw(detail);
       return;
     }
-    draw(history, grid("Evaluations, newest first", [["Ran"], ["Why", "wide"], ["Model", "wide"], ["Queries", "num"], ["Hit@1", "num"], ["Hit@5", "num"], ["Hit@10", "num"], ["MRR", "num"], ["nDCG", "num"]], list.map((e) => [
-      el("a", { href: `?evaluation=${encodeURIComponent(e.id)}`, "aria-current": e.id === (shown || list[0].id) ? "true" : undefined }, time(e.created_at)),
-      [causes[e.cause || ""] || "", e.stale ? el("span", { class: "badge off" }, "not all was searched") : null], name(e.model),
-      number(e.measures.queries), share(e.measures.hit_1), share(e.measures.hit_5), share(e.measures.hit_10), share(e.measures.mrr), share(e.measures.ndcg)])));
+    const rows = every ? list : list.slice(0, runs);
+    draw(history, list.length > 1 ? overTime([...list].reverse()) : null,
+      grid("Evaluations, newest first", [["Ran"], ["Why", "wide"], ["Model", "wide"], ["Queries", "num"], ["Hit@1", "num"], ["Hit@5", "num"], ["Hit@10", "num"], ["Recall@10", "num"], ["MRR", "num"], ["nDCG", "num"]], rows.map((e) => [
+        el("a", { href: `?evaluation=${encodeURIComponent(e.id)}`, "aria-current": e.id === (shown || list[0].id) ? "true" : undefined }, time(e.created_at)),
+        [causes[e.cause || ""] || "", e.stale ? el("span", { class: "badge off" }, "not all was searched") : null], name(e.model),
+        number(e.measures.queries), share(e.measures.hit_1), share(e.measures.hit_5), share(e.measures.hit_10), share(e.measures.recall), share(e.measures.mrr), share(e.measures.ndcg)])),
+      rows.length < list.length ? el("p", {}, button(`Show all ${number(list.length)} evaluations`, guard(async () => {
+        every = true;
+        await showHistory();
+      }))) : null);
     await showDetail();
+  }
+
+  /** The measures over the evaluations, which the table below has in numbers. @param {Evaluation[]} old the oldest first */
+  function overTime(old) {
+    const first = old[0], last = old[old.length - 1], when = (/** @type {Evaluation} */ e) => new Date(e.created_at).toLocaleString();
+    return lines({ title: "Quality over time", caption: `${plural(old.length, "evaluation")}. ${measured.map(([label, , of]) => `${label} ${share(of(first.measures))} at first, now ${share(of(last.measures))}`).join("; ")}.`,
+      labels: old.map(when), series: measured.map(([label, cls, of]) => ({ name: label, cls, values: old.map((e) => of(e.measures)) })),
+      marks: old.map((e) => (e.cause && e.cause !== "request" ? causes[e.cause] : "")), markText: "A change set off the evaluation" });
   }
 
   async function showDetail() {
@@ -85,10 +104,6 @@ export async function view({ root, params, query, signal }) {
   /** A question that leads to its search. @param {string} [question] */
   const search = (question) => (question ? el("a", { href: `/search?${new URLSearchParams({ q: question, dataset: params.ds })}` }, name(question)) : el("span", { class: "muted" }, "a query that was changed or deleted"));
 
-  /** @param {Expected} e */
-  const expectation = (e) => [e.document_id ? el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/documents/${encodeURIComponent(e.document_id)}?page=${e.from || 1}` }, e.from ? `page ${number(e.from)}${e.to && e.to > e.from ? `–${number(e.to)}` : ""}` : "document") : null,
-    e.text ? [e.document_id ? ", " : "", el("q", {}, el("bdi", {}, e.text))] : null].flat();
-
   /** What questions were made of. */
   const sources = /** @type {Record<string, string>} */ ({ headings: "from a heading", chunks: "by a language model" });
 
@@ -106,11 +121,11 @@ export async function view({ root, params, query, signal }) {
 
   async function showQueries(cursor = "") {
     /** @type {{items: SavedQuery[], next_cursor: string|null}} */
-    const page = await get(`${base}/queries?${new URLSearchParams({ limit: String(most), ...(cursor ? { cursor } : {}) })}`, signal);
+    const page = await get(`${queriesPath(params.ds)}?${new URLSearchParams({ limit: String(most), ...(cursor ? { cursor } : {}) })}`, signal);
     draw(saved, el("h2", {}, "Saved queries"), form, el("p", {}, generate),
-      page.items.length ? grid("Saved queries", [["Query"], ["Expected", "wide"], ["", "row-actions"]], page.items.map((q) => [[search(q.question), q.source ? [" ", el("span", { class: "badge" }, sources[q.source] || q.source)] : null].flat(), q.expected.map((e, i) => [i ? "; " : "", ...expectation(e)]).flat(),
+      page.items.length ? grid("Saved queries", [["Query"], ["Expected", "wide"], ["", "row-actions"]], page.items.map((q) => [[search(q.question), q.source ? [" ", el("span", { class: "badge" }, sources[q.source] || q.source)] : null].flat(), q.expected.map((e, i) => [i ? "; " : "", ...expectation(params.ds, e)]).flat(),
         button("Delete", guard(async () => {
-          await request(`${base}/queries/${encodeURIComponent(q.id)}`, { method: "DELETE" });
+          await request(`${queriesPath(params.ds)}/${encodeURIComponent(q.id)}`, { method: "DELETE" });
           announce("Query deleted");
           await showQueries(cursor);
         }), { "aria-label": `Delete the query ${q.question.slice(0, 80)}` })])) : null,
@@ -125,7 +140,7 @@ export async function view({ root, params, query, signal }) {
     e.preventDefault();
     void guard(async () => {
       const expected = { ...(document_.value.trim() ? { document: document_.value.trim() } : {}), ...(Number(from.value) ? { from: Number(from.value) } : {}), ...(Number(to.value) ? { to: Number(to.value) } : {}), ...(said.value.trim() ? { text: said.value.trim() } : {}) };
-      await send(`${base}/queries`, { question: question.value.trim(), expected: [expected] });
+      await send(queriesPath(params.ds), { question: question.value.trim(), expected: [expected] });
       form.reset();
       announce("Query saved");
       await showQueries();

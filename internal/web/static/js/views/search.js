@@ -3,6 +3,7 @@
 import { aborted, all, datasetPath, send } from "../api.js";
 import { apiCommand, apiPython, commandBox } from "../clipboard.js";
 import { button, byId, el, empty, name, trouble } from "../dom.js";
+import { expecting } from "../expecting.js";
 import { drawable, format, formats, number, plural } from "../format.js";
 import { labels, languages } from "../labels.js";
 import { go, note, title } from "../nav.js";
@@ -72,13 +73,49 @@ export async function view({ root, query, signal }) {
   const top = byId("search");
   top.hidden = true;
   signal.addEventListener("abort", () => (top.hidden = false));
-  root.replaceChildren(el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Search")), form, results, evaluations);
+  const expected = expecting({ sets, signal, unit: (h) => unitOf(h.document.media_type),
+    address: (question, dataset) => {
+      const p = new URLSearchParams(shown);
+      p.set("q", question);
+      p.set("dataset", dataset);
+      return `/search?${p}`;
+    },
+    ask: async (question, dataset) => {
+      /** @type {import("../types.js").SearchAnswer[]} */
+      const found = await Promise.all(bodiesOf(shown, question, false).map((body) => send(`${datasetPath(dataset)}/search`, body)));
+      return found.map((x) => x.hits);
+    } });
+  root.replaceChildren(el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Search")), form, expected.listed, results, evaluations);
 
   function submit() {
     const p = new URLSearchParams();
     for (const [k, v] of new FormData(form)) if (String(v).trim()) p.set(k, String(v).trim());
     if (shown.get("doc")) p.set("doc", shown.get("doc") || "");
     go(`/search?${p}`);
+  }
+
+  const limitOf = (/** @type {URLSearchParams} */ p) => steps.find((n) => n >= Number(p.get("limit"))) || 1000;
+
+  /** What is sent to search: one body, or those of A and B. @param {URLSearchParams} p @param {string} question @param {boolean} highlight */
+  function bodiesOf(p, question, highlight) {
+    /** @type {Record<string, any>} */
+    const filter = {};
+    if (p.get("type")) filter.media_types = [p.get("type")];
+    if (p.get("doc")) filter.document_ids = [p.get("doc")];
+    for (const k of ["language", "keyword", "tag"]) if (p.get(k)) filter[`${k}s`] = [p.get(k)];
+    if (Number(p.get("from")) || Number(p.get("to"))) filter.pages = { ...(Number(p.get("from")) ? { from: Number(p.get("from")) } : {}), ...(Number(p.get("to")) ? { to: Number(p.get("to")) } : {}) };
+    const given = (/** @type {HTMLInputElement} */ i, /** @type {string} */ key) => (i.value && !i.disabled ? { [key]: Number(i.value) } : {});
+    // As the address has it: a list shows nothing for what it does not know, and the API says what is wrong with it.
+    const chosen = (/** @type {HTMLSelectElement} */ i, /** @type {string} */ key) => (p.get(i.name) ? { [key]: p.get(i.name) } : {});
+    const ask = (/** @type {typeof a} */ s) => ({ query: question, limit: limitOf(p), ...(highlight ? { highlight } : {}), ...chosen(s.mode, "mode"), ...given(s.weight, "vector_weight"), ...given(s.threshold, "threshold"), ...chosen(s.group, "group_by"), ...given(s.size, "group_size"), ...(Object.keys(filter).length ? { filter } : {}) });
+    return p.get("compare") ? [ask(a), ask(b)] : [ask(a)];
+  }
+
+  /** What the ranks of saved queries depend on. @param {URLSearchParams} p */
+  function settingsOf(p) {
+    const rest = new URLSearchParams(p);
+    for (const k of ["q", "dataset"]) rest.delete(k);
+    return String(rest);
   }
 
   let shown = query;
@@ -105,22 +142,13 @@ export async function view({ root, query, signal }) {
     more.textContent = set ? `Filters (${set} set)` : "Filters";
     stop.abort();
     stop = new AbortController();
+    expected.begin(p.get("q") || "", p.get("dataset") || "", settingsOf(p));
     if (!p.get("q")) {
       results.replaceChildren(empty("Search the text of all documents", el("p", {}, "Write a question or some words. Each hit shows its page with the place marked.")));
       return;
     }
     results.setAttribute("aria-busy", "true");
-    /** @type {Record<string, any>} */
-    const filter = {};
-    if (p.get("type")) filter.media_types = [p.get("type")];
-    if (p.get("doc")) filter.document_ids = [p.get("doc")];
-    for (const k of ["language", "keyword", "tag"]) if (p.get(k)) filter[`${k}s`] = [p.get(k)];
-    if (Number(p.get("from")) || Number(p.get("to"))) filter.pages = { ...(Number(p.get("from")) ? { from: Number(p.get("from")) } : {}), ...(Number(p.get("to")) ? { to: Number(p.get("to")) } : {}) };
-    const limit = steps.find((n) => n >= Number(p.get("limit"))) || 1000, given = (/** @type {HTMLInputElement} */ i, /** @type {string} */ key) => (i.value && !i.disabled ? { [key]: Number(i.value) } : {});
-    // As the address has it: a list shows nothing for what it does not know, and the API says what is wrong with it.
-    const chosen = (/** @type {HTMLSelectElement} */ i, /** @type {string} */ key) => (p.get(i.name) ? { [key]: p.get(i.name) } : {});
-    const ask = (/** @type {typeof a} */ s) => ({ query: p.get("q"), limit, highlight: true, ...chosen(s.mode, "mode"), ...given(s.weight, "vector_weight"), ...given(s.threshold, "threshold"), ...chosen(s.group, "group_by"), ...given(s.size, "group_size"), ...(Object.keys(filter).length ? { filter } : {}) });
-    const bodies = both ? [ask(a), ask(b)] : [ask(a)];
+    const limit = limitOf(p), bodies = bodiesOf(p, p.get("q") || "", true);
     const path = p.get("dataset") ? `${datasetPath(p.get("dataset") || "")}/search` : "/v1/search", had = results.querySelectorAll(".hit").length;
     try {
       /** @type {import("../types.js").SearchAnswer[]} */
@@ -132,6 +160,7 @@ export async function view({ root, query, signal }) {
       results.replaceChildren(
         el("p", { class: "muted", role: "status" }, two ? agreement(one.hits, two.hits) : found(one)),
         ...[...new Set(answers.flatMap((x) => (x.warnings || []).map((w) => w.message)))].map((w) => el("p", { class: "warn" }, w)),
+        expected.panel,
         two ? el("div", { class: "two-sides compare" }, answers.map((x, i) => {
           const letter = "AB"[i], other = answers[1 - i].hits;
           return el("section", { "aria-label": `Hits of ${letter}` }, el("h2", {}, letter, " ", el("span", { class: "muted" }, found(x))),
@@ -144,6 +173,7 @@ export async function view({ root, query, signal }) {
           void run(on, true);
         })) : "",
         two ? "" : commands(bodies[0], "This search"));
+      void expected.show(answers.map((x) => x.hits));
       // Who asked for more goes on where they were.
       if (further) /** @type {HTMLElement|null} */ (results.querySelectorAll(".hit h2 a")[had])?.focus({ preventScroll: true });
     } catch (e) {
@@ -176,7 +206,7 @@ export async function view({ root, query, signal }) {
     return el("li", { class: "hit" }, picture, el("div", { class: "hit-body" },
       el("h2", {}, el("a", { href: link }, name(h.document.name), el("span", { class: "where" }, whereOf(h)))), mark || null,
       h.chunk.heading_path?.length ? el("p", { class: "path" }, h.chunk.heading_path.map((x, n) => [n ? " › " : "", el("bdi", {}, x)])) : null,
-      el("div", { class: "snippet" }, text), labels(h.chunk), why(h, i, hits)));
+      el("div", { class: "snippet" }, text), labels(h.chunk), why(h, i, hits), expected.box(h, whereOf(h))));
   }
 
   /** @param {Hit} h @param {number} i @param {Hit[]} hits */
