@@ -8,17 +8,22 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"sheaf"
+	"sheaf/chunker"
+	"sheaf/internal/embed"
 	"sheaf/internal/graph"
 	"sheaf/taskstore"
 )
 
 // GraphRAG is the kind of run that has a language model read the entities and
-// relations of each chunk, and where it is asked for, report on the communities
-// that they form. Each document has one result with what was said of its chunks,
-// from which package graphs makes the graph; it goes with the document. A report
-// is a result of the documents whose words the model read for it. Nothing of it is
+// relations of each chunk, and where it is asked for, decide which entities are one
+// and report on the communities that they form. Each document has one result with what was said of its chunks,
+// from which package graphs makes the graph; it goes with the document. A report,
+// or that two entities are one, is a result of the documents whose words the model
+// read for it. Nothing of it is
 // indexed: what search finds in a graph are chunks.
 type GraphRAG struct{}
 
@@ -30,6 +35,10 @@ const (
 	reportAnswer = 1024   // tokens of a report
 	graphText    = 24_000 // bytes of a chunk that the model reads
 	maxReports   = 5000   // of a dataset, for the communities of the highest rank
+	maxTogether  = 8      // passages in a call
+	answerMost   = 4096   // tokens of what is said of several passages
+	maxPairs     = 2000   // of entities that a run looks at: those whose names are most alike
+	verdict      = 32     // tokens of an answer about a pair
 )
 
 const (
@@ -38,7 +47,9 @@ const (
 	nerInstruction    = `You name the entities of a text. Answer with one JSON object alone: {"entities": [{"name": "", "type": ""}]}. Types are: %s. Names are as the text writes them. Where the text names nothing, the list is empty.`
 	reportInstruction = `You report on a community of entities of a knowledge graph. Say nothing that the lists do not say. Answer in their language, with one JSON object alone: ` +
 		`{"title": "", "summary": "", "rating": 0, "rating_explanation": "", "findings": [{"summary": "", "explanation": ""}]}. rating is 0 to 10: how much the community matters.`
-	graphAgain = "\n\n(Your answer before was not the JSON object that was asked for. Answer with that object alone.)"
+	togetherInstruction = `The text is passages of one document, each below its number in brackets. Answer with one JSON object alone: {"passages": [{"passage": 1, …}, {"passage": 2, …}]}. It has an element for each passage, in their order, which says what that passage alone says, with its number and the fields that are asked for below in place of the dots.` + "\n\n"
+	sameInstruction     = `You decide whether two entities of a knowledge graph are one and the same thing in the world under different names. Things that belong together, or are of one kind, are not the same. Answer with one JSON object alone: {"same": true} or {"same": false}. Where it is not certain, answer false.`
+	graphAgain          = "\n\n(Your answer before was not the JSON object that was asked for. Answer with that object alone.)"
 )
 
 // GraphResult is what a run of graphrag came to.
@@ -52,6 +63,8 @@ type GraphResult struct {
 	Relations   int      `json:"relations,omitempty"`
 	Communities int      `json:"communities,omitempty"` // of the finest level, of two entities and more
 	Reports     int      `json:"reports,omitempty"`
+	Pairs       int      `json:"pairs,omitempty"`   // of entities whose names are alike, with resolution
+	Merged      int      `json:"merged,omitempty"`  // entities that are others by these
 	Gone        int      `json:"gone,omitempty"`    // documents that went or changed meanwhile
 	Failed      int      `json:"failed,omitempty"`  // chunks, which rules read for now, and reports
 	Reasons     troubles `json:"reasons,omitempty"` // of some of them
@@ -88,7 +101,7 @@ func (GraphRAG) Run(ctx context.Context, r *DatasetRun) (end taskstore.RunEnd, e
 	end.Result, _ = json.Marshal(w.out) // strings and numbers always encode
 	if err == nil && w.out.Failed > 0 {
 		end.State = taskstore.RunPartial
-		end.Cause = fmt.Sprintf("The model gave no usable answer to %d questions; rules read these chunks for now. Resume the run to ask again.", w.out.Failed)
+		end.Cause = fmt.Sprintf("The model gave no usable answer to %d questions; rules read these chunks for now, and entities stay apart. Resume the run to ask again.", w.out.Failed)
 	}
 	return end, err
 }
@@ -118,7 +131,7 @@ func (w *graphRun) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if w.opt.Reports() {
+	if w.opt.Reports() || w.opt.Resolves() {
 		names, err := w.e.cfg.RunStore.SplitNames(ctx, w.TenantID, w.DatasetID)
 		if err != nil {
 			return err
@@ -139,8 +152,16 @@ func (w *graphRun) run(ctx context.Context) error {
 			}
 			w.from[d.ID], w.all = d, append(w.all, said...)
 		}
-		if err := w.reports(ctx, all, splits); err != nil {
-			return err
+		var same []graph.Same
+		if w.opt.Resolves() {
+			if same, err = w.resolve(ctx, all, splits); err != nil {
+				return err
+			}
+		}
+		if w.opt.Reports() {
+			if err := w.reports(ctx, all, graph.Options{Splits: splits, Same: same}); err != nil {
+				return err
+			}
 		}
 	}
 	return w.dropOthers(ctx, all)
@@ -152,6 +173,17 @@ func readBy(c *sheaf.Chunk) bool {
 	return (c.Role == "" || c.Role == sheaf.RoleChild) && c.Kind != sheaf.ChunkCode && c.Kind != sheaf.ChunkSummary && strings.TrimSpace(c.Text) != ""
 }
 
+// passage is text of a chunk that the model reads at once: all of it, unless it has
+// more tokens than a call may have.
+type passage struct {
+	chunk   int
+	tokens  int
+	q       Question
+	said    graph.Said
+	read    bool
+	trouble *RunTrouble
+}
+
 // document has the model read the chunks of a document, and stores what it said.
 func (w *graphRun) document(ctx context.Context, d taskstore.RunDocument, name string, instead []string) (res taskstore.RunResult, made bool, err error) {
 	chunks, _, err := w.Chunks(ctx, d)
@@ -159,12 +191,24 @@ func (w *graphRun) document(ctx context.Context, d taskstore.RunDocument, name s
 		return res, false, err
 	}
 	chunks = slices.DeleteFunc(chunks, func(c sheaf.Chunk) bool { return !readBy(&c) })
-	said, trouble := make([]*graph.Said, len(chunks)), make([]*RunTrouble, len(chunks))
-	if err := askAll(len(chunks), func(i int) (err error) {
-		said[i], trouble[i], err = w.read(ctx, d.ID, &chunks[i])
+	passages := w.passages(d.ID, chunks)
+	if err := w.readTogether(ctx, d.ID, passages); err != nil {
+		return res, false, err
+	}
+	if err := askAll(len(passages), func(i int) (err error) {
+		if p := passages[i]; !p.read {
+			p.trouble, err = w.ask(ctx, p.q, RunTrouble{DocumentID: d.ID, ChunkID: chunks[p.chunk].ID})
+		}
 		return err
 	}); err != nil {
 		return res, false, err
+	}
+	said, trouble := make([]graph.Said, len(chunks)), make([]*RunTrouble, len(chunks))
+	for _, p := range passages {
+		said[p.chunk].Add(p.said)
+		if trouble[p.chunk] == nil {
+			trouble[p.chunk] = p.trouble
+		}
 	}
 	var out []sheaf.Chunk
 	for i := range chunks {
@@ -174,7 +218,10 @@ func (w *graphRun) document(ctx context.Context, d taskstore.RunDocument, name s
 			continue
 		}
 		w.out.Chunks++
-		c := graph.Pack(*said[i], &chunks[i])
+		if w.opt.Method == graph.MethodNER {
+			said[i].Relate(chunks[i].Text, chunks[i].Kind == sheaf.ChunkTable)
+		}
+		c := graph.Pack(said[i], &chunks[i])
 		c.Ordinal = len(out)
 		out = append(out, c)
 	}
@@ -185,23 +232,107 @@ func (w *graphRun) document(ctx context.Context, d taskstore.RunDocument, name s
 	return res, err == nil, err
 }
 
-// read has the model read one chunk.
-func (w *graphRun) read(ctx context.Context, documentID string, c *sheaf.Chunk) (*graph.Said, *RunTrouble, error) {
+// passages are what the model reads of chunks, each with the question about it
+// alone. Whatever is read together, an answer is kept as one to that question, so
+// that neither a neighbour that changed nor another size makes it anew.
+func (w *graphRun) passages(documentID string, chunks []sheaf.Chunk) (out []*passage) {
+	for i := range chunks {
+		for _, text := range cutTokens(clipText(chunks[i].Text, graphText), w.opt.BatchTokens) {
+			p := &passage{chunk: i, tokens: chunker.CountTokens(text)}
+			p.q = Question{Documents: []string{documentID}, Instruction: w.instruction(), Text: text, MaxTokens: graphAnswer, Version: graphVersion,
+				Check: func(answer string) (err error) {
+					p.said, err = graph.ReadSaid(answer, w.opt.EntityTypes)
+					return err
+				}}
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func (w *graphRun) instruction() string {
 	instruction := graphInstruction
 	if w.opt.Method == graph.MethodNER {
 		instruction = nerInstruction
 	}
-	var said graph.Said
-	q := Question{Documents: []string{documentID}, Instruction: fmt.Sprintf(instruction, strings.Join(w.opt.EntityTypes, ", ")), Text: clipText(c.Text, graphText), MaxTokens: graphAnswer, Version: graphVersion,
-		Check: func(answer string) (err error) {
-			said, err = graph.ReadSaid(answer, w.opt.EntityTypes)
-			return err
-		}}
-	trouble, err := w.ask(ctx, q, RunTrouble{DocumentID: documentID, ChunkID: c.ID})
-	if err == nil && w.opt.Method == graph.MethodNER {
-		said.Relate(c.Text, c.Kind == sheaf.ChunkTable)
+	return fmt.Sprintf(instruction, strings.Join(w.opt.EntityTypes, ", "))
+}
+
+// cutTokens cuts a text between words, or where there is none for long within one,
+// into parts of at most so many tokens.
+func cutTokens(text string, most int) (parts []string) {
+	for chunker.CountTokens(text) > most {
+		// The longest part that fits, by halves: a part of one rune always does.
+		at, high := 0, len(text)
+		for low := 1; low < high; {
+			middle := (low + high) / 2
+			end := middle
+			for end < len(text) && !utf8.RuneStart(text[end]) {
+				end++
+			}
+			if chunker.CountTokens(text[:end]) <= most {
+				at, low = end, max(end, middle+1)
+			} else {
+				high = middle
+			}
+		}
+		if space := strings.LastIndexFunc(text[:at], unicode.IsSpace); space > at/2 {
+			at = space
+		}
+		if at == 0 {
+			break
+		}
+		parts, text = append(parts, text[:at]), strings.TrimLeftFunc(text[at:], unicode.IsSpace)
 	}
-	return &said, trouble, err
+	if text != "" {
+		parts = append(parts, text)
+	}
+	return parts
+}
+
+// readTogether has the model read passages of a document that nobody has asked
+// about, several in a call as far as their tokens allow. Those that the answers
+// leave out are not read.
+func (w *graphRun) readTogether(ctx context.Context, documentID string, passages []*passage) error {
+	known := make([]bool, len(passages))
+	if err := askAll(len(passages), func(i int) (err error) {
+		known[i], err = w.answered(ctx, passages[i].q)
+		return err
+	}); err != nil {
+		return err
+	}
+	var calls [][]*passage
+	var call []*passage
+	tokens, texts := 0, map[string]bool{}
+	for i, p := range passages {
+		if known[i] || texts[p.q.Text] { // of equal texts one is asked about
+			continue
+		}
+		texts[p.q.Text] = true
+		if len(call) == maxTogether || tokens+p.tokens > w.opt.BatchTokens {
+			calls, call, tokens = append(calls, call), nil, 0
+		}
+		call, tokens = append(call, p), tokens+p.tokens
+	}
+	calls = slices.DeleteFunc(append(calls, call), func(c []*passage) bool { return len(c) < 2 })
+	return askAll(len(calls), func(i int) error {
+		b := together{Document: documentID, Instruction: togetherInstruction + w.instruction(), MaxTokens: min(len(calls[i])*graphAnswer, answerMost),
+			Split: func(answer string) []string { return graph.SplitSaid(answer, len(calls[i])) }}
+		var text strings.Builder
+		for k, p := range calls[i] {
+			b.Questions = append(b.Questions, p.q)
+			fmt.Fprintf(&text, "[%d]\n%s\n\n", k+1, p.q.Text)
+		}
+		b.Text = strings.TrimSpace(text.String())
+		answers, err := w.askTogether(ctx, b)
+		if err != nil && !unusable(err) {
+			return err
+		}
+		for k, answer := range answers {
+			calls[i][k].read = answer != ""
+		}
+		return nil
+	})
 }
 
 // ask asks until the answer is of use, or it was asked as often as it may. Then
@@ -225,8 +356,8 @@ func (w *graphRun) ask(ctx context.Context, q Question, of RunTrouble) (trouble 
 }
 
 // reports has the model report on the communities of each component.
-func (w *graphRun) reports(ctx context.Context, all *results, splits *graph.Splits) error {
-	g := graph.Build(w.all, graph.Options{Splits: splits})
+func (w *graphRun) reports(ctx context.Context, all *results, o graph.Options) error {
+	g := graph.Build(w.all, o)
 	w.out.Entities, w.out.Relations = len(g.Entities), len(g.Relations)
 	var communities []int32
 	for i, c := range g.Communities {
@@ -294,15 +425,8 @@ type report struct {
 func (w *graphRun) report(ctx context.Context, g *graph.Graph, community int32, all *results) (*report, *RunTrouble, error) {
 	text, of := g.ReportText(community)
 	var said graph.Report
-	var documents []string
-	parts := []string{"report", w.salt, text}
-	for _, at := range of {
-		src := g.Sources[at]
-		parts = append(parts, src.ChunkID)
-		if !slices.Contains(documents, src.DocumentID) {
-			documents = append(documents, src.DocumentID)
-		}
-	}
+	documents, chunks := cited(g, of)
+	parts := append([]string{"report", w.salt, text}, chunks...)
 	members := make([]string, 0, len(g.Communities[community].Entities))
 	for _, e := range g.Communities[community].Entities {
 		members = append(members, g.Entities[e].Key)
@@ -316,23 +440,146 @@ func (w *graphRun) report(ctx context.Context, g *graph.Graph, community int32, 
 		Check: func(answer string) (err error) {
 			said, err = graph.ReadReport(answer)
 			return err
-		}}, RunTrouble{DocumentID: documents[0], Layer: 1})
+		}}, RunTrouble{DocumentID: documents[0], Layer: graph.LayerReport})
 	switch {
 	case errors.Is(err, ErrDocumentGone):
 		return nil, nil, nil
 	case err != nil || trouble != nil:
 		return nil, trouble, err
 	}
-	r := &report{anchor: w.from[documents[0]], result: taskstore.RunResult{Name: name, Layer: 1}}
+	r := &report{anchor: w.from[documents[0]], result: taskstore.RunResult{Name: name, Layer: graph.LayerReport, Sources: w.sources(documents)}}
 	said.Entities = members
 	for _, at := range of {
 		said.Sources = append(said.Sources, g.Sources[at])
 	}
+	b, err := json.Marshal(said)
+	r.chunks = []sheaf.Chunk{{Kind: sheaf.ChunkText, Text: string(b), Layer: graph.LayerReport}}
+	return r, nil, err
+}
+
+// cited are the documents and the chunks of sources, each once.
+func cited(g *graph.Graph, of []int32) (documents, chunks []string) {
+	for _, at := range of {
+		src := g.Sources[at]
+		chunks = append(chunks, src.ChunkID)
+		if !slices.Contains(documents, src.DocumentID) {
+			documents = append(documents, src.DocumentID)
+		}
+	}
+	return documents, chunks
+}
+
+func (w *graphRun) sources(documents []string) (out []taskstore.RunSource) {
 	for _, id := range documents {
 		d := w.from[id]
-		r.result.Sources = append(r.result.Sources, taskstore.RunSource{DocumentID: d.ID, Generation: d.Generation, Version: d.Version})
+		out = append(out, taskstore.RunSource{DocumentID: d.ID, Generation: d.Generation, Version: d.Version})
 	}
-	b, err := json.Marshal(said)
-	r.chunks = []sheaf.Chunk{{Kind: sheaf.ChunkText, Text: string(b), Layer: 1}}
-	return r, nil, err
+	return out
+}
+
+// resolve decides which entities with names that are alike are one: those of the
+// same letters and digits are, and of others the model says so. Each that is taken
+// as another is a result of the documents whose words were read for it.
+func (w *graphRun) resolve(ctx context.Context, all *results, splits *graph.Splits) ([]graph.Same, error) {
+	g := graph.Build(w.all, graph.Options{Splits: splits})
+	pairs, err := w.alike(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	w.out.Pairs = len(pairs)
+	same := make([]bool, len(pairs))
+	for from := 0; from < len(pairs); from += runAsks {
+		if err := w.Turn(); err != nil {
+			return nil, err
+		}
+		some := pairs[from:min(from+runAsks, len(pairs))]
+		trouble := make([]*RunTrouble, len(some))
+		if err := askAll(len(some), func(i int) (err error) {
+			same[from+i], trouble[i], err = w.isSame(ctx, g, some[i])
+			return err
+		}); err != nil {
+			return nil, err
+		}
+		for _, t := range trouble {
+			if t != nil {
+				w.out.Failed++
+				w.out.Reasons.add(*t)
+			}
+		}
+		if err := w.Report(ctx, "resolution", from+len(some), len(pairs)); err != nil {
+			return nil, err
+		}
+	}
+	var out []graph.Same
+	for _, m := range g.Merge(pairs, same) {
+		s := graph.Same{Key: g.Entities[m.Entity].Key, Into: g.Entities[m.Into].Key, Reason: graph.SameModel}
+		if m.By == 1 {
+			s.Reason = graph.SameSpelling
+		}
+		there, err := w.putSame(ctx, g, m, s, all)
+		if err != nil {
+			return nil, err
+		}
+		if there {
+			out = append(out, s)
+		}
+	}
+	w.out.Merged = len(out)
+	return out, nil
+}
+
+// alike finds the entities that are looked at, by letters and by what they mean.
+func (w *graphRun) alike(ctx context.Context, g *graph.Graph) ([]graph.Pair, error) {
+	var vectors [][]float32
+	if w.e.cfg.Embedder != nil && len(g.Entities) > 0 {
+		names := make([]string, min(len(g.Entities), graph.MaxNear))
+		for i := range names {
+			names[i] = g.Entities[i].Name
+		}
+		var err error
+		if vectors, err = w.e.vectors(ctx, names, embed.Passage); err != nil {
+			return nil, fmt.Errorf("embedding the names of entities: %w", err)
+		}
+	}
+	return g.Alike(vectors, maxPairs), nil
+}
+
+// isSame decides about a pair; false where a document of it went.
+func (w *graphRun) isSame(ctx context.Context, g *graph.Graph, p graph.Pair) (same bool, trouble *RunTrouble, err error) {
+	if p.Score == 1 {
+		return true, nil, nil
+	}
+	text, of := g.PairText(p.A, p.B)
+	documents, _ := cited(g, of)
+	trouble, err = w.ask(ctx, Question{Documents: documents, Instruction: sameInstruction, Text: text, MaxTokens: verdict, Version: graphVersion,
+		Check: func(answer string) (err error) {
+			same, err = graph.ReadVerdict(answer)
+			return err
+		}}, RunTrouble{DocumentID: documents[0], Layer: graph.LayerSame})
+	if errors.Is(err, ErrDocumentGone) {
+		return false, nil, nil
+	}
+	return same && trouble == nil, trouble, err
+}
+
+// putSame stores that an entity is another, unless it is there; false where a
+// document that says so went.
+func (w *graphRun) putSame(ctx context.Context, g *graph.Graph, m graph.Merged, s graph.Same, all *results) (bool, error) {
+	_, of := g.PairText(m.Entity, m.Into)
+	documents, chunks := cited(g, of)
+	name := name32(append([]string{"same", w.salt, s.Key, s.Into, s.Reason}, chunks...)...)
+	res, have := all.byName[name]
+	if !have {
+		var err error
+		res, err = w.put(ctx, w.from[documents[0]], taskstore.RunResult{Name: name, Layer: graph.LayerSame, Sources: w.sources(documents)}, []sheaf.Chunk{graph.PackSame(s)}, nil, false)
+		if errors.Is(err, ErrDocumentGone) { // the next run has it
+			w.out.Gone++
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	all.keep[res.RangeID] = true
+	return true, nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sheaf"
+	"sheaf/chunker"
 	"sheaf/executor"
 	"sheaf/internal/graph"
 	"sheaf/internal/graphs"
@@ -18,9 +19,21 @@ import (
 )
 
 // reads answers as a model that reads graphs: what has a capital is an entity, and
-// those that follow each other are related.
+// those that follow each other are related. Of passages each is read alone, and two
+// entities are one where both names begin with the same three letters.
 func reads(instruction, text string) string {
 	text, _, _ = strings.Cut(text, "\n\n(")
+	if strings.HasPrefix(instruction, "You decide") {
+		lines := strings.Split(text, "\n")
+		return fmt.Sprintf(`{"same": %t}`, lines[0][:5] == lines[1][:5])
+	}
+	if strings.HasPrefix(instruction, "The text is passages") {
+		var all []string
+		for i, passage := range passagesOf(text) {
+			all = append(all, strings.Replace(reads("", passage), "{", fmt.Sprintf(`{"passage": %d, `, i+1), 1))
+		}
+		return `{"passages": [` + strings.Join(all, ", ") + `]}`
+	}
 	if strings.HasPrefix(instruction, "You report") {
 		lines := strings.Split(text, "\n")
 		title := strings.Fields(strings.TrimPrefix(lines[1], "- "))[0]
@@ -42,6 +55,18 @@ func reads(instruction, text string) string {
 	}
 	b, _ := json.Marshal(s)
 	return string(b)
+}
+
+// passagesOf are those that a text is put together of; the text itself of one.
+func passagesOf(text string) []string {
+	if !strings.HasPrefix(text, "[1]\n") {
+		return []string{text}
+	}
+	parts := strings.Split(text, "\n\n[")
+	for i := range parts {
+		_, parts[i], _ = strings.Cut(parts[i], "]\n")
+	}
+	return parts
 }
 
 func newGraphs(t *testing.T, docs ...[]string) *trees {
@@ -86,7 +111,7 @@ func TestGraphOfAModelIsSearchedAndFollowsDocuments(t *testing.T) {
 	f := newGraphs(t, families(3, 2)...)
 	r := f.run(config(`{"method": "general"}`))
 	out := graphResult(t, r)
-	if r.State != taskstore.RunSucceeded || out.Documents != 3 || out.Chunks != 6 || out.Entities != 9 || out.Communities != 3 || out.Reports != 3 || r.Progress.Calls != 9 {
+	if r.State != taskstore.RunSucceeded || out.Documents != 3 || out.Chunks != 6 || out.Entities != 9 || out.Communities != 3 || out.Reports != 3 || r.Progress.Calls != 6 { // the two chunks of a document in one
 		t.Fatalf("%+v of %+v", out, r)
 	}
 	ds := f.docs[0].Dataset
@@ -144,7 +169,7 @@ func TestGraphOfAModelIsSearchedAndFollowsDocuments(t *testing.T) {
 func TestGraphIsIncremental(t *testing.T) {
 	f := newGraphs(t, families(200, 3)...)
 	first := f.run(config(`{"method": "general"}`))
-	if first.State != taskstore.RunSucceeded || first.Progress.Calls != 800 || len(f.twice()) > 0 {
+	if first.State != taskstore.RunSucceeded || first.Progress.Calls != 400 || len(f.twice()) > 0 {
 		t.Fatalf("%+v, twice %q", first, f.twice())
 	}
 	f.change(f.docs[7], append(families(8, 2)[7], "Anna7 met Fritz7 on the last day."))
@@ -172,7 +197,7 @@ func TestGraphIsCutOffAnywhere(t *testing.T) {
 	r := f.start(config(`{"method": "general"}`))
 	cuts := f.cutOff(r)
 	got := f.read(r.ID)
-	if twice := f.twice(); len(twice) > 0 || cuts < 5 || len(f.model.Asked()) != 12 {
+	if twice := f.twice(); len(twice) > 0 || cuts < 5 || len(f.model.Asked()) != 6 {
 		t.Errorf("after %d cuts %d questions, asked more than once: %q", cuts, len(f.model.Asked()), twice)
 	}
 	if out := graphResult(t, got); got.State != taskstore.RunSucceeded || out.Reports != 3 || out.Documents != 3 {
@@ -186,6 +211,9 @@ func TestFailedChunksAreToldAndTriedAgain(t *testing.T) {
 	f := newGraphs(t, []string{"Anna met Bert.", "Broken Carl met Dora. Broken Carl left."})
 	var broken atomic.Int32
 	f.model.Reply(func(instruction, text string) string {
+		if passages := passagesOf(text); len(passages) > 1 { // the answer leaves the second out
+			return `{"passages": [` + strings.Replace(reads("", passages[0]), "{", `{"passage": 1, `, 1) + `, {"passage": 2}, {"passage": 7, "entities": []}]}`
+		}
 		if strings.HasPrefix(text, "Broken") && broken.Add(1) <= 3 {
 			return `{"entities": [{"name": "Carl`
 		}
@@ -243,5 +271,126 @@ func TestNamedEntitiesAreRelatedBySentences(t *testing.T) {
 	_, v := f.view()
 	if g := v.Graph; len(g.Entities) != 3 || len(g.Relations) != 1 || g.Entities[g.Relations[0].A].Key+g.Entities[g.Relations[0].B].Key == "" {
 		t.Errorf("%+v, %+v", g.Entities, g.Relations)
+	}
+}
+
+// batch_chunk_token_size bounds the text of one call; what is longer is read in
+// parts, and all of it. Neither another size nor a neighbour that changes has the
+// model read anything again.
+func TestChunksAreReadTogetherWithinABound(t *testing.T) {
+	long := strings.TrimSpace(strings.Repeat("Zeno met Yves near the old mill. ", 200))
+	texts := []string{long}
+	for i := range 12 {
+		texts = append(texts, fmt.Sprintf("Anna%d met Bert%d. %s", i, i, strings.Repeat("They talked for a long while. ", 30)))
+	}
+	f := newGraphs(t, texts)
+	words := func() (n int) {
+		for _, text := range f.model.Asked() {
+			for _, passage := range passagesOf(text) {
+				n += len(strings.Fields(passage))
+			}
+		}
+		return n
+	}
+	first := f.run(config(`{"batch_chunk_token_size": 512}`))
+	together := 0
+	for _, text := range f.model.Asked() {
+		passages := passagesOf(text)
+		together = max(together, len(passages))
+		tokens := 0
+		for _, passage := range passages {
+			tokens += chunker.CountTokens(passage)
+		}
+		if tokens > 512 {
+			t.Errorf("a call has %d tokens of chunks: %.60q", tokens, text)
+		}
+	}
+	if want := len(strings.Fields(strings.Join(texts, " "))); first.State != taskstore.RunSucceeded || together < 2 || words() != want || graphResult(t, first).Chunks != 13 {
+		t.Fatalf("%+v: at most %d together, %d words of %d were read", first, together, words(), want)
+	}
+	f.change(f.docs[0], append([]string{"Dora met Emil."}, texts[1:]...))
+	asked := len(f.model.Asked())
+	second := f.run(config(`{"batch_chunk_token_size": 8196}`))
+	if now := f.model.Asked()[asked:]; second.Progress.Calls != 1 || len(now) != 1 || now[0] != "Dora met Emil." {
+		t.Errorf("after one of 13 chunks changed: %q", now)
+	}
+	if _, err := graph.ReadRunOptions([]byte(`{"batch_chunk_token_size": 100}`)); err == nil {
+		t.Error("a size below the bound is taken")
+	}
+}
+
+// Without resolution no model is asked which entities are one, and none is merged
+// by it. With it those are that the model says so of, and of no others; a split
+// undoes it, and a document that goes takes it along.
+func TestResolutionMergesWhatTheModelSays(t *testing.T) {
+	docs := [][]string{{"Katherine met Bert."}, {"Katharine met Carl."}, {"Kathariny met Dora."}, {"Jean-Luc met Emil.", "Jeanluc met Fritz."}}
+	f := newGraphs(t, docs...)
+	decides := func() (n int) {
+		for _, text := range f.model.Asked() {
+			if strings.HasPrefix(text, "- ") {
+				n++
+			}
+		}
+		return n
+	}
+	f.model.Reply(func(instruction, text string) string {
+		if strings.HasPrefix(instruction, "You decide") { // a wrong yes about one pair
+			return fmt.Sprintf(`{"same": %t}`, strings.Contains(text, "- Katherine") && strings.Contains(text, "- Katharine ") || strings.Contains(text, "- Katharine ") && strings.Contains(text, "- Kathariny"))
+		}
+		return reads(instruction, text)
+	})
+	f.run(config(`{"method": "light"}`))
+	_, v := f.view()
+	plain := len(v.Graph.Entities)
+	if decides() != 0 || len(v.Graph.Unions) != 0 {
+		t.Fatalf("without resolution %d questions, %+v", decides(), v.Graph.Unions)
+	}
+	r := f.run(config(`{"method": "light", "resolution": true}`))
+	out := graphResult(t, r)
+	_, v = f.view()
+	asked := decides()
+	if r.State != taskstore.RunSucceeded || asked == 0 || r.Progress.Calls != asked || out.Merged != 2 || len(v.Graph.Entities) != plain-2 || len(v.Graph.Unions) != 2 {
+		t.Fatalf("%+v: %d questions, %d entities of %d, %+v", out, asked, len(v.Graph.Entities), plain, v.Graph.Unions)
+	}
+	reasons := map[string]string{}
+	for _, u := range v.Graph.Unions {
+		reasons[u.Reason] = u.Key + " " + u.Into
+	}
+	if !strings.Contains(reasons[graph.SameModel], "katharine") || !strings.Contains(reasons[graph.SameSpelling], "jeanluc") {
+		t.Errorf("%q", reasons)
+	}
+	if again := f.run(config(`{"method": "light", "resolution": true}`)); again.Progress.Calls != 0 || graphResult(t, again).Merged != 2 {
+		t.Errorf("the same run again: %+v: %s", again.Progress, again.Result)
+	}
+	pair := strings.Fields(reasons[graph.SameModel])
+	_, err := f.Store.AddSplit(t.Context(), "acme", f.docs[0].Dataset, pair)
+	f.OK(err)
+	_, v = f.view()
+	_, one := v.Graph.Find(pair[0])
+	_, other := v.Graph.Find(pair[1])
+	if len(v.Graph.Unions) != 1 || !one || !other {
+		t.Errorf("after a split: %+v", v.Graph.Unions)
+	}
+	_, err = f.Store.DeleteDocuments(t.Context(), "acme", []string{f.docs[3].ID})
+	f.OK(err)
+	if _, v = f.view(); len(v.Graph.Unions) != 0 || f.Int("SELECT COUNT(*) FROM run_results WHERE layer=2") != 1 {
+		t.Errorf("after a deletion: %+v", v.Graph.Unions)
+	}
+	f.run(config(`{"method": "light"}`))
+	if n := f.Int("SELECT COUNT(*) FROM run_results WHERE layer>0"); n != 0 {
+		t.Errorf("%d results of a resolution are left that was not asked for", n)
+	}
+}
+
+// Wherever a run with resolution ends, no verdict is paid for twice.
+func TestResolutionIsCutOffAnywhere(t *testing.T) {
+	f := newGraphs(t, []string{"Katherine met Bert.", "Dora slept."}, []string{"Katharine met Carl.", "Dorothea slept."}, []string{"Kathariny met Emil."})
+	r := f.start(config(`{"method": "general", "resolution": true}`))
+	cuts := f.cutOff(r)
+	if twice := f.twice(); len(twice) > 0 || cuts < 5 {
+		t.Errorf("after %d cuts asked more than once: %q", cuts, twice)
+	}
+	if got := f.read(r.ID); got.State != taskstore.RunSucceeded || graphResult(t, got).Merged == 0 {
+		t.Errorf("%+v: %s", got, got.Result)
 	}
 }

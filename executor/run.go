@@ -465,9 +465,19 @@ func (q Question) bad(answer string) error {
 	return nil
 }
 
-// item is a kept answer.
+// item is a kept answer, or those to questions that were asked in one call.
 type item struct {
-	Answer string `json:"answer"`
+	Answer  string            `json:"answer"`
+	Answers map[string]string `json:"answers,omitempty"` // by the names of the questions
+}
+
+// of is the answer to a question.
+func (it item) of(name string) (answer string, ok bool) {
+	if it.Answers != nil {
+		answer, ok = it.Answers[name]
+		return answer, ok
+	}
+	return it.Answer, true
 }
 
 // Ask asks the language model, unless somebody of the tenant has asked the same:
@@ -480,7 +490,7 @@ func (r *DatasetRun) Ask(ctx context.Context, q Question) (string, error) {
 		return "", sheaf.Fail(sheaf.CategoryInternal, "bad_question", "a question of the run %s names no document; report this", r.ID)
 	}
 	name := q.name(r.Kind, r.e.cfg.Chat.Model())
-	key := sheaf.ArtifactPrefix(r.TenantID, q.Documents[0]) + "items/" + name + ".json"
+	key := r.itemKey(q.Documents[0], name)
 	kept, from, err := r.kept(ctx, name, q.Documents[0])
 	if err != nil {
 		return "", err
@@ -488,35 +498,96 @@ func (r *DatasetRun) Ask(ctx context.Context, q Question) (string, error) {
 	if from != "" && q.bad(kept) != nil {
 		from = ""
 	}
-	if from == key {
+	if r.own(q.Documents[0], from) {
 		r.count(func(p *taskstore.RunProgress) { p.Cached++ })
 		return kept, nil
 	}
 	// Noted before it is there, so that whatever happens in between it goes with
 	// the documents.
-	err = r.e.cfg.RunStore.NoteRunItem(ctx, r.TenantID, name, key, q.Documents)
-	if errors.Is(err, sheaf.ErrNotFound) {
-		return "", ErrDocumentGone
-	}
-	if err != nil {
-		return "", fmt.Errorf("noting a question: %w", err)
+	if err := r.noteItem(ctx, name, key, q.Documents); err != nil {
+		return "", err
 	}
 	if from != "" { // another document's: copied, so that it stays when that one is deleted
 		r.count(func(p *taskstore.RunProgress) { p.Cached++ })
-		return kept, r.keep(ctx, name, key, q.Documents[0], kept)
+		return kept, r.keep(ctx, name, key, q.Documents[0], item{Answer: kept})
 	}
-	text := q.Text + q.Again
-	prompt := int64(chunker.CountTokens(q.Instruction) + chunker.CountTokens(text))
-	release, err := r.reserve(ctx, prompt+int64(q.MaxTokens))
+	answer := ""
+	err = r.pay(ctx, q.Instruction, q.Text+q.Again, q.MaxTokens, func(ctx context.Context, said string) error {
+		if err := q.bad(said); err != nil {
+			return errors.Join(err, r.report(ctx, true))
+		}
+		if err := r.keep(ctx, name, key, q.Documents[0], item{Answer: said}); err != nil {
+			return err
+		}
+		answer = said
+		return r.report(ctx, true)
+	})
+	return answer, err
+}
+
+// together is questions about one document that are put to the model in one call.
+type together struct {
+	Document    string
+	Questions   []Question
+	Instruction string
+	Text        string
+	MaxTokens   int                          // of the answer
+	Split       func(answer string) []string // what it says to each question, as an answer to that alone; "" for nothing of use
+}
+
+// askTogether asks several questions in one call. Each answer is kept as one to its
+// question alone, all in one blob, so that a run which ends here pays for all of
+// them or for none. A question without an answer of use has "".
+func (r *DatasetRun) askTogether(ctx context.Context, b together) (answers []string, err error) {
+	names := make([]string, len(b.Questions))
+	for i, q := range b.Questions {
+		names[i] = q.name(r.Kind, r.e.cfg.Chat.Model())
+	}
+	key := r.itemKey(b.Document, name32(names...))
+	for _, name := range names {
+		if err := r.noteItem(ctx, name, key, []string{b.Document}); err != nil {
+			return nil, err
+		}
+	}
+	err = r.pay(ctx, b.Instruction, b.Text, b.MaxTokens, func(ctx context.Context, said string) error {
+		answers = b.Split(said)
+		it := item{Answers: map[string]string{}}
+		for i, answer := range answers {
+			if answer == "" || b.Questions[i].bad(answer) != nil {
+				answers[i] = ""
+				continue
+			}
+			it.Answers[names[i]] = answer
+		}
+		if len(it.Answers) > 0 {
+			if err := r.keep(ctx, names[0], key, b.Document, it); err != nil {
+				return err
+			}
+		}
+		return r.report(ctx, true)
+	})
+	return answers, err
+}
+
+// answered reports whether Ask would answer without asking the model.
+func (r *DatasetRun) answered(ctx context.Context, q Question) (bool, error) {
+	kept, from, err := r.kept(ctx, q.name(r.Kind, r.e.cfg.Chat.Model()), q.Documents[0])
+	return from != "" && q.bad(kept) == nil, err
+}
+
+// pay asks the model within the budget, and counts what it cost. then keeps what is
+// paid for, also when the run is canceled meanwhile.
+func (r *DatasetRun) pay(ctx context.Context, instruction, text string, maxTokens int, then func(ctx context.Context, answer string) error) error {
+	prompt := int64(chunker.CountTokens(instruction) + chunker.CountTokens(text))
+	release, err := r.reserve(ctx, prompt+int64(maxTokens))
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer release()
-	answer, err := r.e.cfg.Chat.Ask(ctx, q.Instruction, text, q.MaxTokens)
+	answer, err := r.e.cfg.Chat.Ask(ctx, instruction, text, maxTokens)
 	if err != nil {
-		return "", err
+		return err
 	}
-	// What is paid for is kept, also when the run is canceled now.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	r.count(func(p *taskstore.RunProgress) {
@@ -524,13 +595,34 @@ func (r *DatasetRun) Ask(ctx context.Context, q Question) (string, error) {
 		p.Calls++
 		p.Tokens += prompt + int64(chunker.CountTokens(answer))
 	})
-	if err := q.bad(answer); err != nil {
-		return "", errors.Join(err, r.report(ctx, true))
+	return then(ctx, answer)
+}
+
+// itemKey is the blob in which the answer to a question about a document is kept.
+func (r *DatasetRun) itemKey(document, name string) string {
+	return r.items(document) + name + ".json"
+}
+
+func (r *DatasetRun) items(document string) string {
+	return sheaf.ArtifactPrefix(r.TenantID, document) + "items/"
+}
+
+// own reports whether a blob goes with the document.
+func (r *DatasetRun) own(document, key string) bool {
+	return strings.HasPrefix(key, r.items(document))
+}
+
+// noteItem notes where an answer will be. ErrDocumentGone when a document of it was
+// deleted.
+func (r *DatasetRun) noteItem(ctx context.Context, name, key string, documents []string) error {
+	err := r.e.cfg.RunStore.NoteRunItem(ctx, r.TenantID, name, key, documents)
+	if errors.Is(err, sheaf.ErrNotFound) {
+		return ErrDocumentGone
 	}
-	if err := r.keep(ctx, name, key, q.Documents[0], answer); err != nil {
-		return "", err
+	if err != nil {
+		return fmt.Errorf("noting a question: %w", err)
 	}
-	return answer, r.report(ctx, true)
+	return nil
 }
 
 func (r *DatasetRun) count(change func(p *taskstore.RunProgress)) {
@@ -614,7 +706,9 @@ func (r *DatasetRun) kept(ctx context.Context, name, document string) (answer, k
 		}
 		var it item
 		if json.Unmarshal(body, &it) == nil {
-			return it.Answer, key, nil
+			if answer, ok := it.of(name); ok {
+				return answer, key, nil
+			}
 		} // damaged: it is asked again, and written over
 	}
 	return "", "", nil
@@ -622,8 +716,8 @@ func (r *DatasetRun) kept(ctx context.Context, name, document string) (answer, k
 
 // keep stores an answer that was noted, unless a document of it was deleted
 // meanwhile.
-func (r *DatasetRun) keep(ctx context.Context, name, key, document, answer string) error {
-	body, err := json.Marshal(item{answer})
+func (r *DatasetRun) keep(ctx context.Context, name, key, document string, it item) error {
+	body, err := json.Marshal(it)
 	if err != nil {
 		return fmt.Errorf("encoding an answer: %w", err)
 	}

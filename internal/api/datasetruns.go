@@ -74,7 +74,7 @@ type RunPlan struct {
 	Documents int     `json:"documents" doc:"that are live"`
 	Current   int     `json:"current" doc:"of them that have what the run makes, by the same options"`
 	Chunks    int64   `json:"chunks" doc:"of the others"`
-	Calls     int64   `json:"calls" doc:"of the chat model at most, without reports on communities of a graph, whose number nobody knows before; answers that are kept cost none"`
+	Calls     int64   `json:"calls" doc:"of the chat model at most, without reports on communities of a graph and questions about which entities are one, whose number nobody knows before; answers that are kept cost none"`
 	Tokens    int64   `json:"tokens" doc:"that it would read and write at most"`
 	Price     float64 `json:"price,omitempty" doc:"of these, where a price is configured"`
 	Currency  string  `json:"currency,omitempty"`

@@ -24,6 +24,7 @@ type Options struct {
 	WeakestShare float64 // of the relations, left out; negative for none
 	Seed         uint64  // of the communities
 	Splits       *Splits // names that are kept apart, as the contributions were read with
+	Same         []Same  // entities that a run found to be others
 }
 
 // Defaults are those of a graph by co-occurrence.
@@ -82,7 +83,7 @@ type Community struct {
 type Union struct {
 	Key    string // that is no entity any more
 	Into   string // the key of the one that is
-	Reason string // plural or acronym
+	Reason string // plural or acronym, or that of a Same
 }
 
 // Graph is immutable. Its entities are ordered by rank, best first, its
@@ -117,7 +118,7 @@ func Build(all []Contribution, o Options) *Graph {
 		g.Sources[i] = all[i].Source
 	}
 	f := newFold(all)
-	g.Unions = f.resolve(o.Splits)
+	g.Unions = f.same(o.Same, o.Splits, f.resolve(o.Splits))
 	entityOf := g.entities(f, o)
 	g.relations(f, entityOf, o)
 	g.tell(f, entityOf)

@@ -26,7 +26,22 @@ type RunOptions struct {
 	EntityTypes   []string `json:"entity_types"`
 	Community     *bool    `json:"community,omitempty"` // nil: with general alone
 	RetryAttempts int      `json:"retry_attempts"`      // after an answer that is of no use
+	// Resolution has a model decide which entities with names that are alike are one.
+	Resolution bool `json:"resolution"`
+	// BatchTokens bounds the text of chunks that the model reads in one call; a
+	// longer chunk is read in several.
+	BatchTokens int `json:"batch_chunk_token_size"`
 }
+
+// Bounds of RunOptions.BatchTokens.
+const (
+	minBatchTokens     = 512
+	maxBatchTokens     = 8196
+	defaultBatchTokens = 4096
+)
+
+// Resolves reports whether a model decides which entities are one.
+func (o RunOptions) Resolves() bool { return o.Resolution && o.Method != MethodCooccurrence }
 
 // Reports says whether a model reports on the communities.
 func (o RunOptions) Reports() bool {
@@ -46,7 +61,7 @@ const (
 // ReadRunOptions reads options as JSON, with RAGFlow's defaults of what they leave
 // out. Errors are sheaf.ErrInvalid.
 func ReadRunOptions(data []byte) (RunOptions, error) {
-	o := RunOptions{EntityTypes: []string{"organization", "person", "geo", "event", "category"}, RetryAttempts: 2}
+	o := RunOptions{EntityTypes: []string{"organization", "person", "geo", "event", "category"}, RetryAttempts: 2, BatchTokens: defaultBatchTokens}
 	if len(bytes.TrimSpace(data)) > 0 {
 		d := json.NewDecoder(bytes.NewReader(data))
 		d.DisallowUnknownFields()
@@ -65,6 +80,8 @@ func ReadRunOptions(data []byte) (RunOptions, error) {
 		return o, fmt.Errorf("%w: entity_types must be 1 to %d names of at most %d bytes", sheaf.ErrInvalid, maxTypes, maxTypeBytes)
 	case o.RetryAttempts < 0 || o.RetryAttempts > maxAttempts:
 		return o, fmt.Errorf("%w: retry_attempts must be 0 to %d", sheaf.ErrInvalid, maxAttempts)
+	case o.BatchTokens < minBatchTokens || o.BatchTokens > maxBatchTokens:
+		return o, fmt.Errorf("%w: batch_chunk_token_size must be %d to %d tokens", sheaf.ErrInvalid, minBatchTokens, maxBatchTokens)
 	}
 	return o, nil
 }
@@ -137,6 +154,32 @@ func ReadSaid(answer string, types []string) (Said, error) {
 }
 
 const maxSaidRelations = 500 // of a chunk
+
+// SplitSaid takes apart what a model said of n passages at once: of each what it
+// would have said of that alone, "" for one that the answer leaves out or gives no
+// entities of.
+func SplitSaid(answer string, n int) []string {
+	out := make([]string, n)
+	var all struct{ Passages []json.RawMessage }
+	if DecodeAnswer(answer, &all) != nil {
+		return out
+	}
+	for _, raw := range all.Passages[:min(len(all.Passages), n)] {
+		var of struct {
+			Passage  int
+			Entities *[]SaidEntity
+		}
+		if json.Unmarshal(raw, &of) == nil && of.Entities != nil && of.Passage >= 1 && of.Passage <= n && out[of.Passage-1] == "" {
+			out[of.Passage-1] = string(raw)
+		}
+	}
+	return out
+}
+
+// Add adds what a model said of another part of the same text.
+func (s *Said) Add(more Said) {
+	s.Entities, s.Relations = append(s.Entities, more.Entities...), append(s.Relations, more.Relations...)
+}
 
 // Line is a text as Clean makes it, of at most so many bytes.
 func Line(s string, most int) string {
@@ -352,11 +395,8 @@ func (g *Graph) ReportText(community int32) (text string, chunks []int32) {
 	c := &g.Communities[community]
 	var b strings.Builder
 	b.WriteString("Entities:\n")
-	cite := func(about []About, of []int32) string {
-		at, said := of[0], ""
-		if len(about) > 0 {
-			at, said = about[0].Chunk, ": "+about[0].Text
-		}
+	cited := func(about []About, of []int32) string {
+		said, at := cite(about, of)
 		chunks = append(chunks, at)
 		return said
 	}
@@ -366,16 +406,24 @@ func (g *Graph) ReportText(community int32) (text string, chunks []int32) {
 	}
 	for _, e := range c.Entities[:min(len(c.Entities), reportLines)] {
 		n := &g.Entities[e]
-		fmt.Fprintf(&b, "- %s (%s)%s\n", n.Name, n.Type, cite(n.About, n.Chunks))
+		fmt.Fprintf(&b, "- %s (%s)%s\n", n.Name, n.Type, cited(n.About, n.Chunks))
 	}
 	b.WriteString("Relations:\n")
 	related := g.among(members)
 	for _, i := range related[:min(len(related), reportLines)] {
 		r := &g.Relations[i]
-		fmt.Fprintf(&b, "- %s – %s%s\n", g.Entities[r.A].Name, g.Entities[r.B].Name, cite(r.About, r.Chunks))
+		fmt.Fprintf(&b, "- %s – %s%s\n", g.Entities[r.A].Name, g.Entities[r.B].Name, cited(r.About, r.Chunks))
 	}
 	slices.Sort(chunks)
 	return b.String(), slices.Compact(chunks)
 }
 
 const reportLines = 20
+
+// cite is what one chunk says, and which; nothing where no model said anything.
+func cite(about []About, of []int32) (said string, chunk int32) {
+	if len(about) > 0 {
+		return ": " + about[0].Text, about[0].Chunk
+	}
+	return "", of[0]
+}

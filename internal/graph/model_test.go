@@ -66,7 +66,7 @@ func FuzzReadSaid(f *testing.F) {
 
 func TestOptionsOfARun(t *testing.T) {
 	for in, good := range map[string]bool{``: true, `{"method": "general", "entity_types": ["Product"]}`: true, `{"method": "best"}`: false, `{"entity_types": []}`: false,
-		`{"entity_types": [""]}`: false, `{"retry_attempts": -1}`: false, `{"resolution": true}`: false} {
+		`{"entity_types": [""]}`: false, `{"retry_attempts": -1}`: false, `{"resolutions": true}`: false} {
 		o, err := ReadRunOptions([]byte(in))
 		if (err == nil) != good || err != nil && !errors.Is(err, sheaf.ErrInvalid) {
 			t.Errorf("%s: %+v, %v", in, o, err)

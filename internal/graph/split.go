@@ -61,6 +61,14 @@ func (s *Splits) Spelled() string {
 	return strings.Join(slices.Sorted(maps.Keys(s.spelled)), "\n")
 }
 
+// others are the keys that a key is kept apart from.
+func (s *Splits) others(key string) []string {
+	if s == nil {
+		return nil
+	}
+	return s.apart[key]
+}
+
 // holds reports whether a key is kept apart from another.
 func (s *Splits) holds(key string) bool { return s != nil && len(s.apart[key]) > 0 }
 

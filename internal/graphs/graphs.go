@@ -321,7 +321,7 @@ func (s *Service) read(ctx context.Context, d *dataset) (map[string]*contents, *
 	d.mu.Unlock()
 	now := make(map[string]*contents, len(results))
 	keys := make(map[string]string, len(results))
-	changed, failed := d.view == nil || !slices.EqualFunc(d.view.apart, apart, slices.Equal), 0
+	changed, failed := d.view == nil || !slices.EqualFunc(d.view.apart, apart, slices.Equal) || !slices.Equal(d.view.told.same, told.same), 0
 	var said map[string]graph.Extraction
 	saidIn := "" // of which said is
 	for _, r := range results {
@@ -389,7 +389,7 @@ func (s *Service) read(ctx context.Context, d *dataset) (map[string]*contents, *
 	for _, c := range now {
 		all = append(all, c.all...)
 	}
-	v := &View{Graph: graph.Build(all, graph.Options{Splits: splits}), BuiltAt: time.Now().UTC(), Failed: failed, keys: keys, told: told, apart: apart}
+	v := &View{Graph: graph.Build(all, graph.Options{Splits: splits, Same: told.same}), BuiltAt: time.Now().UTC(), Failed: failed, keys: keys, told: told, apart: apart}
 	v.reports = assign(v.Graph, told.reports)
 	v.size = size + v.Graph.Size()
 	return now, v, nil

@@ -19,14 +19,15 @@ import (
 type told struct {
 	of      map[string]string // the result of each document, by its id
 	reports []*graph.Report
-	ids     string // of the reports that they are
+	same    []graph.Same
+	ids     string // of the results that both are
 }
 
-// told lists what runs left, and reads the reports, unless they are those of the
-// view that is there.
+// told lists what runs left, and reads the reports and which entities are one,
+// unless they are those of the view that is there.
 func (s *Service) told(ctx context.Context, d *dataset) (*told, error) {
 	t := &told{of: map[string]string{}}
-	var reports []taskstore.RunResult
+	var others []taskstore.RunResult
 	var ids strings.Builder
 	for after := ""; ; {
 		some, err := s.Store.RunResults(ctx, d.tenantID, d.id, sheaf.KindGraphRAG, "", after, listed)
@@ -34,10 +35,10 @@ func (s *Service) told(ctx context.Context, d *dataset) (*told, error) {
 			return nil, err
 		}
 		for _, r := range some {
-			if after = r.RangeID; r.Layer == 0 {
+			if after = r.RangeID; r.Layer == graph.LayerSaid {
 				t.of[r.DocumentID] = r.RangeID
 			} else {
-				reports = append(reports, r)
+				others = append(others, r)
 				ids.WriteString(r.RangeID + " ")
 			}
 		}
@@ -46,13 +47,19 @@ func (s *Service) told(ctx context.Context, d *dataset) (*told, error) {
 		}
 	}
 	if t.ids = ids.String(); d.view != nil && d.view.told.ids == t.ids {
-		t.reports = d.view.told.reports
+		t.reports, t.same = d.view.told.reports, d.view.told.same
 		return t, nil
 	}
-	for _, r := range reports {
+	for _, r := range others {
 		stored, err := s.result(ctx, d.tenantID, r.DocumentID, r.RangeID)
 		if err != nil {
 			return nil, err
+		}
+		if r.Layer == graph.LayerSame {
+			if same, ok := graph.UnpackSame(stored); ok {
+				t.same = append(t.same, same)
+			}
+			continue
 		}
 		var report graph.Report
 		if len(stored) == 1 && json.Unmarshal([]byte(stored[0].Text), &report) == nil {
