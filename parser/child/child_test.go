@@ -563,7 +563,7 @@ func TestDeadIdleChildIsReplacedWithoutBlame(t *testing.T) {
 }
 
 func TestRangesOfADocumentGoToTheChildThatHasItOpen(t *testing.T) {
-	b := setup(t, Config{Size: 2, MaxDocs: 2})
+	b := setup(t, Config{Size: 2, MaxDocs: 2, KeepOpen: time.Hour})
 	docs := []Source{b.doc("a b c d"), b.doc("e f g h"), b.doc("i j k l"), b.doc("m n o p")}
 	for unit := 1; unit <= 4; unit++ {
 		for _, d := range docs {
@@ -586,6 +586,34 @@ func TestRangesOfADocumentGoToTheChildThatHasItOpen(t *testing.T) {
 	}
 	if s := b.pool.Stats(); s.Opens != 5 || s.OpenDocs != 4 {
 		t.Errorf("the least recently used document should have been closed: %+v", s)
+	}
+}
+
+func TestUnusedDocumentIsClosedWhenAnotherIsOpened(t *testing.T) {
+	for keep, open := range map[time.Duration]int{time.Nanosecond: 1, time.Hour: 3} {
+		b := setup(t, Config{Size: 1, KeepOpen: keep})
+		docs := []Source{b.doc("a"), b.doc("b"), b.doc("c")}
+		for _, d := range docs {
+			if _, err := b.parse(deadline(t, long), d, 1, 1); err != nil {
+				t.Fatal(err)
+			}
+			b.pool.mu.Lock()
+			for c := range b.pool.children {
+				for _, o := range c.docs {
+					if o.opening <= 0 {
+						t.Error("it is not known how long a document took to open")
+					}
+					o.opening = 1 // however slow this machine is
+				}
+			}
+			b.pool.mu.Unlock()
+		}
+		if s := b.pool.Stats(); s.OpenDocs != open || s.Opens != 3 {
+			t.Errorf("documents that stay open for %v: %+v", keep, s)
+		}
+		if got, err := b.parse(deadline(t, long), docs[0], 1, 1); err != nil || len(got) != 1 { // opened again, or open still
+			t.Errorf("the first document gives %v, %v", got, err)
+		}
 	}
 }
 

@@ -48,9 +48,14 @@ func (s Source) id() uint64 {
 
 // progress tells how far a call came before it failed.
 type progress struct {
-	accepted bool // the child took the request
-	opened   bool // the document is open
+	accepted bool          // the child took the request
+	opened   bool          // the document is open
+	after    time.Duration // how long that took
 }
+
+// openingsIdle times as long as it took to open, a document may be unused: to
+// open it once more then costs little beside what was kept for nothing.
+const openingsIdle = 20
 
 // errEmit wraps an error of the caller's own function.
 type errEmit struct{ error }
@@ -64,6 +69,7 @@ func (p *Pool) call(ctx context.Context, c *process, req request, on func(kind b
 	if err != nil {
 		return at, err
 	}
+	began := time.Now()
 	stop := c.watch(ctx, req.limit, p.cfg.MaxRSSBytes)
 	defer stop()
 	if err := errors.Join(writeFrame(c.req, kindRequest, body), c.req.Flush()); err != nil {
@@ -81,7 +87,7 @@ func (p *Pool) call(ctx context.Context, c *process, req request, on func(kind b
 		case kindHello:
 			at.accepted = true
 		case kindOpened:
-			at.opened = true
+			at.opened, at.after = true, time.Since(began)
 		case kindNote:
 			p.note(strings.ToValidUTF8(string(body), "?"))
 		case kindDone:
@@ -182,8 +188,11 @@ func (p *Pool) on(ctx context.Context, c *process, id uint64, src Source, req re
 		if err != nil {
 			return progress{accepted: true}, nil, sheaf.FailRetryable(sheaf.CategoryCapacity, "storage_full", "No folder for temporary files could be made: %v. Free space in it.", err)
 		}
-		for len(c.docs) >= p.cfg.MaxDocs {
+		for len(c.docs) > 0 {
 			oldest := c.oldest()
+			if len(c.docs) < p.cfg.MaxDocs && time.Since(oldest.used) < max(p.cfg.KeepOpen, openingsIdle*oldest.opening) {
+				break
+			}
 			delete(c.docs, oldest.key)
 			shut, req.Close = append(shut, oldest), append(req.Close, oldest.id)
 		}
@@ -205,6 +214,10 @@ func (p *Pool) on(ctx context.Context, c *process, id uint64, src Source, req re
 		}
 		return on(kind, body)
 	})
+	d.used = time.Now()
+	if req.Path != "" {
+		d.opening = at.after
+	}
 	if err != nil && !at.opened {
 		delete(c.docs, id)
 		c.docCount.Store(int32(len(c.docs)))

@@ -28,6 +28,7 @@ import (
 type Config struct {
 	Size         int           // children at most; default GOMAXPROCS
 	MaxDocs      int           // documents open at once in a child; default 4
+	KeepOpen     time.Duration // time that an unused document stays open at least when another is opened; default 1 s
 	DocsPerChild int           // a child is replaced after opening so many; default 500
 	MaxRSSBytes  int64         // resident memory at which a child is killed; default 1 GiB
 	GrowthBytes  int64         // growth since its first document after which an idle child is replaced; default 256 MiB
@@ -76,6 +77,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.MaxDocs <= 0 {
 		c.MaxDocs = 4
+	}
+	if c.KeepOpen <= 0 {
+		c.KeepOpen = time.Second
 	}
 	if c.DocsPerChild <= 0 {
 		c.DocsPerChild = 500

@@ -62,6 +62,8 @@ type childDoc struct {
 	id   uint64 // in the child
 	dir  string
 	used time.Time
+	// opening is how long it took to open.
+	opening time.Duration
 }
 
 // start runs a child and waits for its first word.

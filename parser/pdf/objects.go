@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"maps"
+	"os"
 	"strconv"
 	"strings"
 
@@ -36,8 +36,9 @@ func arrayOf(r resolver, o types.Object) types.Array {
 // engine reads would give a changed page the result of the page before.
 type objects struct {
 	file    []byte
-	places  map[int]place
-	known   map[int]types.Object // read already
+	done    func()  // with the file; nil for nothing to do
+	places  []place // by object number
+	known   []known // by object number
 	packs   map[int]*pack
 	trailer types.Dict
 	zlib    io.ReadCloser // to be reset
@@ -46,7 +47,16 @@ type objects struct {
 }
 
 // place is where an object is: at an offset of the file, or in an object stream.
-type place struct{ offset, stream int }
+type place struct {
+	offset, stream int
+	listed         bool // by the table, if only as one that is not used
+}
+
+// known is an object that was read, or is being read.
+type known struct {
+	object types.Object
+	begun  bool
+}
 
 // pack is an object stream (ISO 32000-1, 7.5.7).
 type pack struct {
@@ -67,46 +77,70 @@ const (
 // bytesAnObject is what an object takes of most files, at least.
 const bytesAnObject = 128
 
-// openObjects reads the cross-reference table.
+// mappedBytes is the size from which a file is mapped: to read a smaller one is quicker.
+const mappedBytes = 256 << 10
+
+// openObjects reads the cross-reference table. Whoever called it calls close.
 func openObjects(r io.ReaderAt, size int64) (*objects, error) {
-	o := &objects{file: make([]byte, size), places: make(map[int]place, min(size/bytesAnObject, maxObjects/16)), known: map[int]types.Object{}, packs: map[int]*pack{}}
-	if n, err := r.ReadAt(o.file, 0); n < len(o.file) {
+	o := &objects{places: make([]place, 0, min(size/bytesAnObject, maxObjects/16)), packs: map[int]*pack{}}
+	if f, is := r.(*os.File); is && size >= mappedBytes {
+		o.file, o.done = mapped(f, size)
+	}
+	if o.file == nil {
+		o.file = make([]byte, size)
+		if n, err := r.ReadAt(o.file, 0); n < len(o.file) {
+			return nil, err
+		}
+	}
+	if err := o.sections(); err != nil {
+		o.close()
 		return nil, err
 	}
+	o.known = append(make([]known, 0, len(o.places)), o.known...)
+	return o, nil
+}
+
+// close gives the file back. What was read from it stays; streams do not.
+func (o *objects) close() {
+	if o.done != nil {
+		o.done()
+		o.file, o.done = nil, nil
+	}
+}
+
+// sections reads the cross-reference table from its newest part on.
+func (o *objects) sections() error {
 	end := max(0, len(o.file)-1024)
 	i := bytes.LastIndex(o.file[end:], []byte("startxref"))
 	if i < 0 {
-		return nil, errUnusual
+		return errUnusual
 	}
 	p := scanner{text: o.file, at: end + i + len("startxref")}
 	next, ok := p.number()
 	for n := 0; ok; n++ {
 		if n == maxSections || next <= 0 || next >= len(o.file) {
-			return nil, errUnusual
+			return errUnusual
 		}
 		section, err := o.section(next)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if n == 0 {
 			o.trailer = section
 		}
 		for _, key := range []string{"Encrypt", "XRefStm"} {
 			if _, has := section.Find(key); has {
-				return nil, errUnusual
+				return errUnusual
 			}
 		}
 		prev, has := section.Find("Prev")
 		if !has {
-			known := make(map[int]types.Object, len(o.places))
-			maps.Copy(known, o.known)
-			o.known = known
-			return o, nil
+			return nil
 		}
 		at, isNumber := prev.(types.Integer)
 		next, ok = int(at), isNumber
 	}
-	return nil, errUnusual
+	return errUnusual
 }
 
 // section reads a part of the cross-reference table. What newer parts say of an
@@ -129,10 +163,9 @@ func (o *objects) section(at int) (types.Dict, error) {
 			if !ok1 || !ok2 || !used && !p.word("f") {
 				return nil, errUnusual
 			}
-			o.put(n, used, place{offset: offset})
-		}
-		if len(o.places) > maxObjects {
-			return nil, errUnusual
+			if !o.put(n, used, place{offset: offset}) {
+				return nil, errUnusual
+			}
 		}
 	}
 	v, err := p.value(0)
@@ -143,14 +176,32 @@ func (o *objects) section(at int) (types.Dict, error) {
 	return d, nil
 }
 
-func (o *objects) put(number int, used bool, at place) {
-	if _, known := o.places[number]; known {
-		return
+// put notes where an object is, unless a newer part has. It reports false for a
+// number that no sound file has.
+func (o *objects) put(number int, used bool, at place) bool {
+	if number < 0 || number > min(maxObjects, 1<<16+len(o.file)/bytesAnObject) {
+		return false
+	}
+	if number >= len(o.places) {
+		o.places = append(o.places, make([]place, number+1-len(o.places))...)
+	}
+	if o.places[number].listed {
+		return true
 	}
 	if !used {
 		at = place{}
 	}
+	at.listed = true
 	o.places[number] = at
+	return true
+}
+
+// place is where an object is, zero for nowhere.
+func (o *objects) place(number int) place {
+	if number < 0 || number >= len(o.places) {
+		return place{}
+	}
+	return o.places[number]
 }
 
 // sectionStream reads a part that is a stream (ISO 32000-1, 7.5.8).
@@ -194,19 +245,16 @@ func (o *objects) sectionStream(at int) (types.Dict, error) {
 	for ; len(index) >= 2; index = index[2:] {
 		first, ok1 := index[0].(types.Integer)
 		count, ok2 := index[1].(types.Integer)
-		if !ok1 || !ok2 || count < 0 || len(o.places)+int(count) > maxObjects || w[0]+w[1]+w[2] == 0 || int(count) > len(text)/(w[0]+w[1]+w[2]) {
+		if !ok1 || !ok2 || count < 0 || w[0]+w[1]+w[2] == 0 || int(count) > len(text)/(w[0]+w[1]+w[2]) {
 			return nil, errUnusual
 		}
 		for n := int(first); n < int(first)+int(count); n++ {
 			kind, at, _ := field(0, 1), field(1, 0), field(2, 0)
-			switch kind {
-			case 0:
-				o.put(n, false, place{})
-			case 1:
-				o.put(n, true, place{offset: at})
-			case 2:
-				o.put(n, true, place{stream: at})
-			default:
+			where := place{offset: at}
+			if kind == 2 {
+				where = place{stream: at}
+			}
+			if kind > 2 || !o.put(n, kind != 0, where) {
 				return nil, errUnusual
 			}
 		}
@@ -222,24 +270,29 @@ func (o *objects) Dereference(v types.Object) (types.Object, error) {
 			return v, nil
 		}
 		n := ref.ObjectNumber.Value()
-		known, ok := o.known[n]
-		if !ok {
-			var err error
-			o.known[n] = nil // for what leads back to it
-			if known, err = o.object(n); err != nil {
+		if n < 0 || n >= len(o.places) {
+			return nil, nil // the file has none
+		}
+		if n >= len(o.known) {
+			o.known = append(o.known, make([]known, n+1-len(o.known))...)
+		}
+		if !o.known[n].begun {
+			o.known[n].begun = true // nil for what leads back to it
+			object, err := o.object(n)
+			if err != nil {
 				o.err = err
 				return nil, err
 			}
-			o.known[n] = known
+			o.known[n].object = object
 		}
-		v = known
+		v = o.known[n].object
 	}
 	return nil, errUnusual
 }
 
 // object reads an object; nil for one that the file does not have.
 func (o *objects) object(number int) (types.Object, error) {
-	at := o.places[number]
+	at := o.place(number)
 	switch {
 	case at.stream > 0:
 		p, err := o.pack(at.stream)
@@ -309,7 +362,7 @@ func (o *objects) pack(number int) (*pack, error) {
 	if p := o.packs[number]; p != nil {
 		return p, nil
 	}
-	at := o.places[number]
+	at := o.place(number)
 	if at.offset == 0 { // an object stream is in no other
 		return nil, errUnusual
 	}

@@ -167,10 +167,12 @@ func pdfcpuConfig(password string) *model.Configuration {
 
 // inspectSound is inspect without pdfcpu, for files as most are.
 func inspectSound(file io.ReaderAt, size int64) (in inspection, err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // a mapped file that becomes shorter
 	o, err := openObjects(file, size)
 	if err != nil {
 		return in, err
 	}
+	defer o.close()
 	root := dictOf(o, o.trailer["Root"])
 	if root == nil {
 		return in, errUnusual

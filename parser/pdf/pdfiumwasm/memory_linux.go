@@ -3,3 +3,6 @@ package pdfiumwasm
 import "golang.org/x/sys/unix"
 
 func adviseHuge(b []byte) { _ = unix.Madvise(b, unix.MADV_HUGEPAGE) } // only advice
+
+// forget gives private memory back to the kernel: it reads as zero afterwards.
+func forget(b []byte) error { return unix.Madvise(b, unix.MADV_DONTNEED) }
