@@ -100,6 +100,7 @@ type Index struct {
 	// Of the writer alone.
 	nextRow, nextDocument int64
 	nextPart              int64
+	deadSince             time.Time // when parts began to have deleted rows, zero while none has
 	purgeAfter            time.Time // when deleted rows may be taken out of the next part
 	insert                [len(inserts)]*sql.Stmt
 }

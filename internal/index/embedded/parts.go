@@ -3,7 +3,6 @@ package embedded
 import (
 	"context"
 	"database/sql"
-
 	"errors"
 	"hash/crc32"
 	"slices"
@@ -21,6 +20,11 @@ const mergeWidth = 8
 // purgeShare bounds the time that is spent on rewriting parts with deleted
 // rows while the index is in use: a twentieth.
 const purgeShare = 20
+
+// purgeDelay is how long deleted rows stay in parts where they are few: a new
+// version deletes those of the one before in several steps, and one pass takes
+// them all.
+const purgeDelay = 2 * time.Second
 
 var checksums = crc32.MakeTable(crc32.Castagnoli)
 
@@ -132,9 +136,13 @@ func (x *Index) maintain(ctx context.Context, all bool) time.Duration {
 			}
 		}
 		if worst < 0 {
+			x.deadSince = time.Time{}
 			return 0
 		}
-		if wait := time.Until(x.purgeAfter); wait > 0 && !all && parts[worst].dead*4 < int(parts[worst].rows) {
+		if x.deadSince.IsZero() {
+			x.deadSince = time.Now()
+		}
+		if wait := max(time.Until(x.purgeAfter), time.Until(x.deadSince.Add(purgeDelay))); wait > 0 && !all && parts[worst].dead*4 < int(parts[worst].rows) {
 			return wait
 		}
 		begun := time.Now()
@@ -146,12 +154,26 @@ func (x *Index) maintain(ctx context.Context, all bool) time.Duration {
 }
 
 // mergeable finds mergeWidth parts or more of about the same size next to each
-// other at the end of the list, which together are not too large.
+// other at the end of the list, which together are not too large. A part that
+// is larger than the others together is left alone: to write it again costs more
+// than one part less saves.
 func mergeable(parts []*part) (from, to int) {
 	for size := uint32(mergeWidth); size <= maxPartRows; size *= mergeWidth {
 		from := len(parts)
 		for from > 0 && parts[from-1].rows <= size {
 			from--
+		}
+		for len(parts)-from >= mergeWidth {
+			largest, all := from, uint32(0)
+			for i := from; i < len(parts); i++ {
+				if all += parts[i].rows; parts[i].rows > parts[largest].rows {
+					largest = i
+				}
+			}
+			if parts[largest].rows <= all-parts[largest].rows {
+				break
+			}
+			from = largest + 1
 		}
 		if len(parts)-from < mergeWidth {
 			continue
