@@ -35,12 +35,12 @@ func (e *Executor) earlier(ctx context.Context, t *sheaf.Task, doc *sheaf.Docume
 	slices.SortStableFunc(old, func(a, b taskstore.FinishedRange) int {
 		return cmp.Compare(distance(a.Range, t.Range), distance(b.Range, t.Range))
 	})
-	fruitless, most := 0, fruitlessArtifacts
 	if len(old) > 0 && old[0].Range == t.Range {
-		most = 1 // no pages were inserted: what is not in the same place is new
+		old = old[:1] // no pages were inserted: what is not in the same place is new
 	}
+	fruitless := 0
 	for n, o := range old {
-		if n == maxReuseArtifacts || fruitless == most || ctx.Err() != nil {
+		if n == maxReuseArtifacts || fruitless == fruitlessArtifacts || ctx.Err() != nil {
 			return
 		}
 		stored, err := artifact.LoadFor(ctx, e.cfg.Blobs, o.ArtifactKey, e.cfg.Embedder.Model().ID)
