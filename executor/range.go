@@ -119,19 +119,10 @@ func (e *Executor) readRange(ctx context.Context, run *run, doc *sheaf.Document,
 				return e.model.Summaries(ctx, sections, maxTokens)
 			}
 		}
-		chunks, err = chunker.Chunk(ctx, in)
+		chunks, err = chunksOf(ctx, in)
 		return err
 	})
 	if err != nil {
-		return nil, result, err
-	}
-	if mode := payload.Config.PII.V; mode == "find" || mode == "redact" {
-		if err := enrich.MarkPersonalData(ctx, chunks); err != nil {
-			return nil, result, err
-		}
-	}
-	labelChunks(chunks, units)
-	if err := placeFigures(ctx, chunks, units); err != nil {
 		return nil, result, err
 	}
 	units = nil // the blocks are in the chunks now; embedding may wait long

@@ -401,6 +401,7 @@ var bodyExamples = map[string]any{
 	"cancel-documents":       object{"filter": object{"document_ids": []string{exampleID}}, "dry_run": true},
 	"delete-documents":       object{"filter": object{"state": []string{"failed"}}, "dry_run": true},
 	"reparse-documents":      object{"filter": object{"document_ids": []string{exampleID}}, "parser_config": object{"chunk_token_num": 256}, "dry_run": true},
+	"preview-document":       object{"page": 3, "parser_config": object{"chunk_token_num": 256}},
 	"retry-documents":        object{"filter": object{"state": []string{"failed", "partially_succeeded"}}, "dry_run": true},
 	"tag-documents":          object{"filter": object{"document_ids": []string{exampleID}}, "tag": "Mill 1911", "dry_run": true},
 	"open-job":               object{"name": "Contracts of May", "idle": "10m"},

@@ -218,6 +218,7 @@ func (s *Server) routes() {
 	s.statsRoutes()
 	s.indexRoutes()
 	s.versionRoutes()
+	s.previewRoutes()
 	s.receiptRoutes()
 	s.operationRoutes()
 	s.infoRoutes()

@@ -87,13 +87,15 @@ type Config struct {
 	Blobs    blob.Store
 	Files    Files
 	Renderer Renderer // nil: no page images
-	Queue    queue.Queue
-	Chat     eval.Asker                                                     // nil: no language model
-	Embedder embed.Embedder                                                 // of the search index; nil: no /v1/embeddings
-	Receipts *receipt.Signer                                                // nil: receipts are not signed
-	Health   *Health                                                        // nil: /readyz knows of no dependencies
-	Doctor   func(ctx context.Context, repair bool) (*doctor.Report, error) // nil: no /v1/doctor
-	Indexes  Indexes                                                        // nil: no /v1/index
+	// Previewer tries settings on pages. nil: no previews.
+	Previewer Previewer
+	Queue     queue.Queue
+	Chat      eval.Asker                                                     // nil: no language model
+	Embedder  embed.Embedder                                                 // of the search index; nil: no /v1/embeddings
+	Receipts  *receipt.Signer                                                // nil: receipts are not signed
+	Health    *Health                                                        // nil: /readyz knows of no dependencies
+	Doctor    func(ctx context.Context, repair bool) (*doctor.Report, error) // nil: no /v1/doctor
+	Indexes   Indexes                                                        // nil: no /v1/index
 	// Confinement says what keeps parsers away from the system. May be nil.
 	Confinement func(ctx context.Context) ([]child.Protection, error)
 	Observe     Observer     // told of requests; may be nil
@@ -144,9 +146,10 @@ type Server struct {
 	foreign map[string]bool // patterns of Config.Interfaces
 	handler http.Handler
 
-	uploads, streams, evaluating *gate // what tenants do at once
-	hub                          *watch.Hub
-	lasts                        *batching.Group[lastOf, lastSeq]
+	uploads, streams, evaluating, previewing *gate // what tenants do at once
+	allPreviews                              *gate // of all tenants
+	hub                                      *watch.Hub
+	lasts                                    *batching.Group[lastOf, lastSeq]
 }
 
 // New builds the routes.
@@ -155,7 +158,8 @@ func New(cfg Config) *Server {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.BodyIdle = cmp.Or(cfg.BodyIdle, time.Minute)
-	s := &Server{cfg: cfg, log: cfg.Log, mux: &routeMux{ServeMux: http.NewServeMux()}, uploads: newGate(cmp.Or(cfg.MaxUploads, 100)), streams: newGate(cmp.Or(cfg.MaxStreams, 200)), evaluating: newGate(1)}
+	s := &Server{cfg: cfg, log: cfg.Log, mux: &routeMux{ServeMux: http.NewServeMux()}, uploads: newGate(cmp.Or(cfg.MaxUploads, 100)), streams: newGate(cmp.Or(cfg.MaxStreams, 200)), evaluating: newGate(1),
+		previewing: newGate(tenantPreviews), allPreviews: newGate(allPreviews)}
 	s.hub = watch.New(watch.Config{Log: cfg.Catalog, Changed: cfg.Changed, Changes: cfg.Changes, Encode: eventFrame, Poll: cfg.EventPoll, Logger: cfg.Log})
 	s.lasts = batching.New(batching.Config[lastOf]{Max: 10_000, Timeout: lastsTime}, s.readLasts)
 	hc := huma.DefaultConfig("Sheaf", cmp.Or(cfg.Build.String(), "dev"))

@@ -690,7 +690,8 @@ func (a *app) liveKeys() func() (access, secret string) {
 func (a *app) server() *api.Server {
 	cfg := api.Config{
 		Catalog: a.store, Ingest: a.ingest, Search: a.searcher(), Graphs: a.graphs, Edits: &edits.Service{Store: a.store, Writer: &edits.Writer{Store: a.store, Blobs: a.blobs, PinFunc: a.pinned, TextFunc: executor.EmbeddingText}}, Blobs: a.blobs, Files: a.files, Renderer: a.pool, Queue: a.queue,
-		Health: a.health, Receipts: a.receipts, Embedder: a.embedder,
+		Previewer: &executor.Previewer{Planner: a.planner, Parser: a.pool, Embedder: func() embed.Embedder { _, e := a.pinned(); return e }},
+		Health:    a.health, Receipts: a.receipts, Embedder: a.embedder,
 		Doctor: a.doctor, Indexes: a.index, Observe: a.metrics, Confinement: a.pool.Protections, Metrics: a.metrics.Handler(), Page: web.New(), Interfaces: a.interfaces, Log: a.log, Build: buildinfo.Get(),
 		Prices: api.Prices{Currency: a.cfg.Price.Currency, PerMillionTokens: a.cfg.Chat.Price},
 		Auth:   a.cfg.Server.Auth, AllowURLs: a.cfg.Server.AllowURLs, WebhookHosts: a.cfg.Webhooks.Hosts, MaxUploadBytes: a.cfg.Server.MaxUploadBytes,

@@ -287,14 +287,21 @@ export async function reparseDialog(ds, of) {
   const soon = () => {
     clearTimeout(timer);
     timer = setTimeout(look, 300);
+    tried?.soon();
   };
+  const gone = new AbortController();
+  const one = whole && docs.length === 1 && docs[0].live_generation ? docs[0] : null;
+  const tried = one ? (await import("./trysettings.js")).tryBehind({ ds, over: "document", doc: one, level: "h3", signal: gone.signal, config() {
+    const form = settings.closest("form");
+    return (form && request(new FormData(form)).parser_config) || {};
+  } }) : null;
   settings.addEventListener("input", soon);
   others.addEventListener("input", soon);
   back.addEventListener("change", soon);
   fresh.addEventListener("change", soon);
   const done = dialog({
     title: `Parse ${all.count === 1 ? "the document" : plural(all.count, "document")} again`,
-    body: [all.count !== 1 || !docs.length ? names(all) : el("p", {}, name(docs[0].name)), settings, others, back, fresh, preview, el("p", { class: "muted" }, "Search keeps showing the present version until the new one is complete.")],
+    body: [all.count !== 1 || !docs.length ? names(all) : el("p", {}, name(docs[0].name)), settings, others, back, fresh, preview, ...(tried ? [tried.root] : []), el("p", { class: "muted" }, "Search keeps showing the present version until the new one is complete.")],
     action: "Reprocess",
     run: async (form) => {
       const r = await send(documentsPath(ds, "reparse"), request(form));
@@ -303,5 +310,6 @@ export async function reparseDialog(ds, of) {
     },
   });
   void look();
+  void done.then(() => gone.abort());
   return done;
 }

@@ -21,17 +21,25 @@ export function pageImage({ ds, doc, name, page, dpi, boxes, signal, pick, lazy 
     figure.removeAttribute("aria-busy");
     figure.replaceChildren(el("p", { class: "muted no-image" }, "This page cannot be drawn."));
   });
-  for (const { box, key, label } of boxes) {
+  drawBoxes(over, boxes, pick);
+  figure.append(img, over);
+  image(`${documentPath(ds, doc)}/pages/${page}/image?dpi=${dpi}`, signal).then((src) => (img.src = src), () => img.dispatchEvent(new Event("error")));
+  return figure;
+}
+
+/**
+ * Draws boxes in place of those that were there.
+ * @param {Element} over the drawing over the page @param {{box: Box, key: string, label: string}[]} boxes @param {(key: string) => void} [pick]
+ */
+export function drawBoxes(over, boxes, pick) {
+  over.replaceChildren(...boxes.map(({ box, key, label }) => {
     const r = svg("rect", { x: box.x0 - 1, y: box.y0 - 1, width: Math.max(box.x1 - box.x0, 2) + 2, height: Math.max(box.y1 - box.y0, 2) + 2, rx: 1.5, "data-key": key });
     if (pick) {
       r.append(svg("title", {}, label));
       r.addEventListener("click", () => pick(key));
     }
-    over.append(r);
-  }
-  figure.append(img, over);
-  image(`${documentPath(ds, doc)}/pages/${page}/image?dpi=${dpi}`, signal).then((src) => (img.src = src), () => img.dispatchEvent(new Event("error")));
-  return figure;
+    return r;
+  }));
 }
 
 /**

@@ -18,18 +18,24 @@ export async function view({ root, params, signal }) {
   const changed = new Set();
   const message = el("div"), save = el("button", { class: "primary" }, "Save");
 
+  /** The settings that differ from those that are saved; null takes one back. */
+  function changes() {
+    /** @type {Record<string, any>} */
+    const config = {};
+    for (const i of fieldsOf(form)) {
+      const was = /** @type {any} */ (ds.parser_config)[i.name] ?? null, to = valueOf(i);
+      if (JSON.stringify(was) !== JSON.stringify(to) && !(i.name === "password" && to === null)) config[i.name] = to;
+    }
+    return config;
+  }
+
   const called = el("input", { id: "set-name", value: ds.name, maxlength: 255, required: true, autocomplete: "off" });
   const form = el("form", { class: "dataset-settings", onsubmit: async (/** @type {Event} */ e) => {
     e.preventDefault();
     message.replaceChildren();
     for (const x of form.querySelectorAll("[aria-invalid]")) x.removeAttribute("aria-invalid");
-    /** @type {Record<string, any>} */
-    const config = {};
     try {
-      for (const i of fieldsOf(form)) {
-        const was = /** @type {any} */ (ds.parser_config)[i.name] ?? null, to = valueOf(i);
-        if (JSON.stringify(was) !== JSON.stringify(to) && !(i.name === "password" && to === null)) config[i.name] = to;
-      }
+      const config = changes();
       const change = { ...(called.value.trim() !== ds.name ? { name: called.value.trim() } : {}), ...(Object.keys(config).length ? { parser_config: config } : {}) };
       if (!Object.keys(change).length) return draw(message, el("p", { class: "muted", role: "status" }, "Nothing was changed."));
       save.disabled = true;
@@ -38,6 +44,7 @@ export async function view({ root, params, signal }) {
       for (const k of Object.keys(config)) changed.add(k);
       announce("Saved");
       if (ds.name !== old && params.ds === old) return go(`/datasets/${encodeURIComponent(ds.name)}/settings`, { replace: true });
+      tried?.soon(); // beside what is saved now
       draw(message, el("p", { role: "status" }, "Saved. Documents that come from now on are read so. ", change.parser_config && ds.documents ? button(`Parse the ${plural(ds.documents, "present document")} again…`, () => void again([...changed]), { class: "link" }) : ""));
     } catch (err) {
       draw(message, trouble(err));
@@ -55,8 +62,25 @@ export async function view({ root, params, signal }) {
     if (done) go(`/datasets/${encodeURIComponent(params.ds)}`);
   }
 
+  /** @type {ReturnType<typeof import("../trysettings.js").trySettings>|null} */
+  let tried = null;
+  const beside = el("div", { class: "try-settings" }, form);
+  const opens = button("Preview on a page", async () => {
+    const { trySettings } = await import("../trysettings.js");
+    if (signal.aborted || tried) return;
+    tried = trySettings({ ds: params.ds, over: "dataset", config: changes, signal });
+    beside.append(tried.root);
+    beside.classList.add("trying");
+    opens.remove();
+    const h = /** @type {HTMLElement} */ (tried.root.querySelector("h2"));
+    h.tabIndex = -1;
+    h.focus({ preventScroll: true });
+    if (innerWidth <= 1100) tried.root.scrollIntoView();
+  });
+  form.addEventListener("input", () => tried?.soon());
+
   const hooks = webhooks({ base, signal });
-  root.replaceChildren(el("div", { class: "head" }, el("div", {}, el("p", { class: "crumbs" }, el("a", { href: `/datasets/${encodeURIComponent(params.ds)}` }, name(ds.name)), " / "), el("h1", { tabindex: "-1" }, "Settings"))),
-    el("p", { class: "muted" }, "They hold for documents that come without settings of their own. What is left empty takes its default."), form, hooks.root);
+  root.replaceChildren(el("div", { class: "head" }, el("div", {}, el("p", { class: "crumbs" }, el("a", { href: `/datasets/${encodeURIComponent(params.ds)}` }, name(ds.name)), " / "), el("h1", { tabindex: "-1" }, "Settings")), el("div", { class: "tools" }, opens)),
+    el("p", { class: "muted" }, "They hold for documents that come without settings of their own. What is left empty takes its default."), beside, hooks.root);
   await hooks.show();
 }
