@@ -32,7 +32,15 @@ type ParseConfig struct {
 	Encoding          Opt[string]   `json:"encoding,omitzero"`           // of text files, when the guess is wrong
 	MediaType         Opt[string]   `json:"media_type,omitzero"`         // overrides what sniffing found
 	Password          Opt[string]   `json:"password,omitzero"`           // write-only: never returned
+
+	// Of a dataset alone: what runs over it are asked for.
+	Raptor   Opt[RunConfig] `json:"raptor,omitzero"`
+	GraphRAG Opt[RunConfig] `json:"graphrag,omitzero"`
 }
+
+// RunConfig is what runs of a kind over a dataset are asked for, under RAGFlow's
+// names, and whether they begin by themselves: use_raptor, use_graphrag.
+type RunConfig map[string]any
 
 // UnmarshalJSON sets what the object names and leaves the rest as it is. A
 // bare null sets every setting to null. Unknown keys are ignored, since a row

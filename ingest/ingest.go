@@ -7,6 +7,7 @@ package ingest
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -43,9 +44,10 @@ type Service struct {
 	// Changed is called after something was submitted, canceled or deleted, so
 	// that the keeper need not wait for its tick. May be nil, and must not block.
 	Changed        func()
-	MaxUploadBytes int64 // of one file; 0 means 5 GiB
-	Chat           bool  // a chat model is configured
-	Window         int   // tokens that the embedder reads together; 0 refuses late chunking
+	MaxUploadBytes int64         // of one file; 0 means 5 GiB
+	Chat           bool          // a chat model is configured
+	Window         int           // tokens that the embedder reads together; 0 refuses late chunking
+	Settled        time.Duration // after the last change of a dataset until a run begins by itself; 0 for a minute
 	// UploadLife is how long an upload in pieces is stored after its last byte;
 	// 0 means a day.
 	UploadLife time.Duration
@@ -159,7 +161,7 @@ func (s *Service) uploadLimit() int64 { return cmp.Or(s.MaxUploadBytes, maxDefau
 
 // check refuses what could not become a document whatever its bytes are.
 func (s *Service) check(u Upload) error {
-	if err := s.CheckConfig(u.Config, ""); err != nil {
+	if err := cmp.Or(s.CheckConfig(u.Config, ""), checkDocument(u.Config)); err != nil {
 		return err
 	}
 	if u.ID != "" && !sheaf.ValidID(u.ID) {
@@ -178,7 +180,7 @@ func newDocument(dataset *sheaf.Dataset, u Upload) sheaf.Document {
 	doc := sheaf.Document{
 		ID: cmp.Or(u.ID, u.Origin.ID(dataset.TenantID, "document", u.N)), TenantID: dataset.TenantID, DatasetID: dataset.ID,
 		Name: CleanName(u.Name), Metadata: u.Metadata, Attributes: sheaf.Attributes(nil).Change(u.Attributes), Lane: cmp.Or(u.Lane, sheaf.LaneNormal),
-		ParseConfig: settings.Merge(u.Config, dataset.ParseConfig),
+		ParseConfig: settings.OfDocument(settings.Merge(u.Config, dataset.ParseConfig)),
 	}
 	if doc.Metadata == nil {
 		doc.Metadata = map[string]string{}
@@ -417,13 +419,16 @@ type Rerun struct {
 // Reparse starts a new generation of every document that the filter selects.
 // What search sees changes only when a new generation has succeeded.
 func (s *Service) Reparse(ctx context.Context, dataset *sheaf.Dataset, r ReparseRequest) (Rerun, error) {
+	if err := checkDocument(r.Config); err != nil {
+		return Rerun{}, err
+	}
 	job := sheaf.Job{ID: r.From.ID(dataset.TenantID, "job", 0), TenantID: dataset.TenantID, DatasetID: dataset.ID, Kind: sheaf.JobReparse, Paused: dataset.Paused, Requester: r.From.Requester}
 	return s.again(ctx, job, s.selected(dataset, r.Filter), r.From, r.decision(dataset))
 }
 
 func (r ReparseRequest) decision(dataset *sheaf.Dataset) decision {
 	return func(d *sheaf.Document) (sheaf.ParseConfig, taskstore.PlanPayload, bool) {
-		return settings.Patch(r.Config, d.ParseConfig, dataset.ParseConfig), taskstore.PlanPayload{Fresh: r.Fresh}, true
+		return settings.OfDocument(settings.Patch(r.Config, d.ParseConfig, dataset.ParseConfig)), taskstore.PlanPayload{Fresh: r.Fresh}, true
 	}
 }
 
@@ -706,9 +711,20 @@ func (s *Service) ResumeRun(ctx context.Context, tenantID, datasetID, id string,
 // dueRuns bounds the runs that are looked at in one step.
 const dueRuns = 1000
 
-// StartDueRuns begins the next run after each that is to be followed by one,
-// where documents have changed since.
+// StartDueRuns begins the runs over datasets that begin by themselves: the next one
+// after each that is to be followed by one, and those that settings ask for.
 func (s *Service) StartDueRuns(ctx context.Context) (started int, err error) {
+	followed, err := s.startFollowing(ctx)
+	if err != nil {
+		return followed, err
+	}
+	wanted, err := s.startWantedRuns(ctx)
+	return followed + wanted, err
+}
+
+// startFollowing begins the next run after each that is to be followed by one,
+// where documents have changed since.
+func (s *Service) startFollowing(ctx context.Context) (started int, err error) {
 	due, err := s.Catalog.RunsDue(ctx, dueRuns)
 	if err != nil {
 		return 0, err
@@ -727,6 +743,79 @@ func (s *Service) StartDueRuns(ctx context.Context) (started int, err error) {
 		}
 	}
 	return started, nil
+}
+
+// How long after its documents changed a run over a dataset begins by itself: when
+// none has changed for the first, or at the latest so long after the run before.
+const (
+	settled   = time.Minute
+	unsettled = 10 * time.Minute
+)
+
+// startWantedRuns begins runs over the datasets whose settings ask for them
+// (use_raptor, use_graphrag), where documents have changed since the run before and
+// then been left alone for a while. Such a run has the budget of the one before.
+func (s *Service) startWantedRuns(ctx context.Context) (started int, err error) {
+	for after := ""; ; {
+		some, err := s.Catalog.DatasetsThatRun(ctx, after, dueRuns)
+		if err != nil {
+			return started, err
+		}
+		for i := range some {
+			d := &some[i]
+			after = d.ID
+			for _, kind := range settings.Runs {
+				options, wanted := kind.In(d.ParseConfig)
+				if !wanted || d.Paused || kind.Kind == sheaf.KindGraphRAG && !s.Chat {
+					continue
+				}
+				begun, err := s.startWanted(ctx, d, kind.Kind, options)
+				// Deleted meanwhile, or begun by somebody else.
+				if err != nil && !errors.Is(err, sheaf.ErrNotFound) && !errors.Is(err, sheaf.ErrConflict) {
+					return started, fmt.Errorf("starting a run of %s over dataset %s: %w", kind.Kind, d.ID, err)
+				}
+				if begun {
+					started++
+				}
+			}
+		}
+		if len(some) < dueRuns {
+			return started, nil
+		}
+	}
+}
+
+// startWanted begins a run unless one goes on, is parked at its budget, or has all
+// that there is.
+func (s *Service) startWanted(ctx context.Context, d *sheaf.Dataset, kind sheaf.TaskKind, config json.RawMessage) (bool, error) {
+	runs, _, err := s.Catalog.Runs(ctx, d.TenantID, d.ID, kind, taskstore.Page{Limit: 1})
+	if err != nil {
+		return false, err
+	}
+	o, since := taskstore.RunOptions{Config: config}, d.UpdatedAt
+	if len(runs) > 0 {
+		before := runs[0]
+		if before.State.Open() || before.State == taskstore.RunParked {
+			return false, nil
+		}
+		now, err := s.Catalog.Run(ctx, d.TenantID, d.ID, before.ID)
+		if err != nil || now.Behind == 0 {
+			return false, err
+		}
+		o.MaxTokens, o.MaxPrice, o.Price, o.AutoUpdate = before.Options.MaxTokens, before.Options.MaxPrice, before.Options.Price, before.Options.AutoUpdate
+		if before.FinishedAt.After(since) {
+			since = before.FinishedAt
+		}
+	}
+	live, quiet, err := s.Catalog.DatasetRest(ctx, d.TenantID, d.ID)
+	if err != nil || live == 0 && len(runs) == 0 {
+		return false, err
+	}
+	if quiet < cmp.Or(s.Settled, settled) && time.Since(since) < unsettled {
+		return false, nil
+	}
+	_, err = s.StartRun(ctx, taskstore.DatasetRun{TenantID: d.TenantID, DatasetID: d.ID, Kind: kind, Options: o}, "")
+	return err == nil, err
 }
 
 // CancelRun stops a run.
@@ -856,6 +945,14 @@ func (s *Service) signal(ctx context.Context, tasks []string) {
 	if s.Changed != nil {
 		s.Changed()
 	}
+}
+
+// checkDocument refuses settings that only a dataset has.
+func checkDocument(c sheaf.ParseConfig) error {
+	if err := settings.CheckDocument(c); err != nil {
+		return fmt.Errorf("%w: parser_config: %w", sheaf.ErrInvalid, err)
+	}
+	return nil
 }
 
 // CheckConfig refuses settings that no parse could obey, before anything is

@@ -17,6 +17,7 @@ import (
 	"sheaf/internal/graph"
 	"sheaf/internal/mindmap"
 	"sheaf/internal/raptor"
+	"sheaf/internal/settings"
 	"sheaf/taskstore"
 )
 
@@ -60,7 +61,7 @@ type RunBudget struct {
 type NewRun struct {
 	RunBudget
 	AutoUpdate string          `json:"auto_update,omitempty" format:"duration" doc:"begin the next run by itself so long after this one, such as 10m, where documents have changed; at least 1m"`
-	Options    json.RawMessage `json:"options,omitempty" doc:"of the kind; absent: those of the run before, or the defaults"`
+	Options    json.RawMessage `json:"options,omitempty" doc:"of the kind; absent: those of the dataset's settings, of the run before, or the defaults"`
 }
 
 // RunStarted is the answer to a run, or to a dry run.
@@ -147,6 +148,9 @@ func (s *Server) runOptions(ctx context.Context, ds *sheaf.Dataset, kind sheaf.T
 	if string(o.Config) == "null" {
 		o.Config = nil
 	}
+	if o.Config == nil {
+		o.Config = optionsIn(ds.ParseConfig, kind)
+	}
 	if o.Config == nil && len(before) > 0 {
 		o.Config = before[0].Options.Config
 	}
@@ -162,6 +166,26 @@ func (s *Server) runOptions(ctx context.Context, ds *sheaf.Dataset, kind sheaf.T
 		same = err == nil && was.is == now.is
 	}
 	return o, same, nil
+}
+
+// optionsIn are the options of a kind that a dataset's settings have, nil for none.
+func optionsIn(c sheaf.ParseConfig, kind sheaf.TaskKind) (options json.RawMessage) {
+	for _, r := range settings.Runs {
+		if r.Kind == kind {
+			options, _ = r.In(c)
+		}
+	}
+	return options
+}
+
+// checkRunSettings refuses settings of runs that no run could obey.
+func checkRunSettings(c sheaf.ParseConfig) error {
+	for _, r := range settings.Runs {
+		if _, err := readOptions(r.Kind, optionsIn(c, r.Kind)); err != nil {
+			return fmt.Errorf("parser_config.%s: %w", r.Name, err)
+		}
+	}
+	return nil
 }
 
 // optionsOf are those of the kinds of runs.

@@ -175,6 +175,7 @@ func New(cfg Config) *Server {
 	aliasOpt[string](schemas)
 	aliasOpt[[]string](schemas)
 	aliasOpt[[]sheaf.Range](schemas)
+	aliasOpt[sheaf.RunConfig](schemas)
 	hc.Components.Schemas = schemas
 	hc.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"bearer": {Type: "http", Scheme: "bearer"}, "key": {Type: "apiKey", In: "header", Name: "X-Api-Key"},
@@ -184,6 +185,7 @@ func New(cfg Config) *Server {
 	s.routes()
 	s.buildTable()
 	describeSettings(schemas.Map()["ParseConfig"])
+	describeRunSettings(schemas.Map()["ParseConfig"])
 	describeProperties(schemas.Map())
 	describeAll(s.api.OpenAPI())
 	s.foreign = map[string]bool{}
@@ -214,6 +216,17 @@ func describeSettings(config *huma.Schema) {
 		if set.Name == "chunk_method" {
 			p.Description += ". One of " + strings.Join(settings.MethodNames(), ", ")
 		}
+	}
+}
+
+// describeRunSettings does so with what datasets alone have.
+func describeRunSettings(config *huma.Schema) {
+	if config == nil {
+		return
+	}
+	for _, set := range settings.Runs {
+		p := config.Properties[set.Name]
+		p.Description, p.Nullable = set.Describe(), true
 	}
 }
 

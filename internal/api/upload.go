@@ -523,7 +523,7 @@ func decodeField(name string, b []byte, v any) error {
 // decodeSettings lays settings in JSON over those in c.
 func decodeSettings(b []byte, c *sheaf.ParseConfig) error {
 	if unknown := settings.Unknown(b); unknown != "" {
-		return newProblem(400, "", fmt.Sprintf("parser_config: there is no key %s; %s", quoted(unknown), didYouMean(unknown, sorted(settings.Names()))))
+		return newProblem(400, "", fmt.Sprintf("parser_config: there is no key %s; %s", quoted(unknown), didYouMean(unknown, sorted(settings.DatasetNames()))))
 	}
 	return decodeField("parser_config", b, (*saidSettings)(c))
 }

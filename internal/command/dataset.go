@@ -324,7 +324,7 @@ documents to come; "sheaf doc reparse --all" applies them to those that exist.`,
 	}
 	cmd.Flags().StringSliceVar(&unset, "unset", nil, "`SETTINGS` that go back to their default")
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "show what each setting means, too")
-	g.complete(cmd, "unset", oneOf(settings.Names()...))
+	g.complete(cmd, "unset", oneOf(settings.DatasetNames()...))
 	sure.dryFlag(cmd)
 	return cmd
 }
@@ -376,16 +376,22 @@ func (g *global) printSettings(d *sheaf.Dataset, meanings bool) error {
 			head += "\tMEANING"
 		}
 		fmt.Fprintln(w, head)
-		for _, s := range settings.Table {
+		row := func(name, byDefault, meaning string) {
 			value := "–"
-			if v, ok := said[s.Name]; ok {
+			if v, ok := said[name]; ok {
 				value = strings.Trim(string(v), `"`)
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s", s.Name, excerpt(value, 40), s.Default())
+			fmt.Fprintf(w, "%s\t%s\t%s", name, excerpt(value, 40), byDefault)
 			if meanings {
-				fmt.Fprintf(w, "\t%s", s.Meaning)
+				fmt.Fprintf(w, "\t%s", meaning)
 			}
 			fmt.Fprintln(w)
+		}
+		for _, s := range settings.Table {
+			row(s.Name, s.Default(), s.Meaning)
+		}
+		for _, r := range settings.Runs {
+			row(r.Name, "begun by hand", r.Meaning)
 		}
 	})
 }

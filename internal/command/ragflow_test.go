@@ -387,6 +387,19 @@ func TestRAGFlowDocuments(t *testing.T) {
 	ask("PUT", "datasets/"+id, `{"chunk_method":"laws","parser_config":null}`, `"parser_config":{"graphrag":{"use_graphrag":false},"image_context_size":0,"raptor":{"use_raptor":false},"table_context_size":0}`)
 	var ours sheaf.Dataset
 	s.get("/v1/datasets/"+id, &ours)
+	if ours.ParseConfig.Raptor.IsSet() || ours.ParseConfig.GraphRAG.IsSet() {
+		t.Errorf("a default has runs begin: %+v", ours.ParseConfig)
+	}
+	ask("PUT", "datasets/"+id, `{"parser_config":{"raptor":{"use_raptor":true,"max_token":600}}}`, `"use_raptor":true`)
+	s.get("/v1/datasets/"+id, &ours)
+	if r := ours.ParseConfig.Raptor.V; r["use_raptor"] != true || r["max_token"] != 600.0 {
+		t.Errorf("raptor is %v", r)
+	}
+	ask("PUT", "datasets/"+id, `{"parser_config":{"raptor":{"use_raptor":false}}}`, `"use_raptor":false`)
+	s.get("/v1/datasets/"+id, &ours)
+	if r := ours.ParseConfig.Raptor.V; r["use_raptor"] != false {
+		t.Errorf("raptor is %v", r)
+	}
 	if ours.ParseConfig.ChunkMethod.V != "laws" || ours.ParseConfig.ChunkTokenNum.IsSet() {
 		t.Errorf("the dataset has %+v", ours.ParseConfig)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -366,6 +367,81 @@ func TestRunsFollowByThemselves(t *testing.T) {
 	}
 	if next := s.over("default", runs.Items[0].ID); next.State != taskstore.RunSucceeded || next.Documents != 2 || next.AutoUpdate == "" {
 		t.Errorf("%+v", next)
+	}
+}
+
+// TestRunsBeginAfterDocumentsArePublished: where the settings of a dataset say so,
+// runs begin by themselves once its documents are left alone, by the options that
+// the settings have; no document has these settings.
+func TestRunsBeginAfterDocumentsArePublished(t *testing.T) {
+	s := start(t, nil)
+	if o := s.sheaf("dataset", "settings", "default", `raptor={"use_raptor": true, "max_token": 128}`); o.code != 0 {
+		t.Fatalf("%d %s %s", o.code, o.out, o.err)
+	}
+	begin := func() int {
+		t.Helper()
+		n, err := s.app.ingest.StartDueRuns(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := begin(); n != 0 {
+		t.Errorf("%d runs began over an empty dataset", n)
+	}
+	doc := s.putIn("default", sheaf.NewID(), "heron.md", "text/markdown", ponds("heron"))
+	mustState(t, doc, sheaf.DocSucceeded)
+	if doc.ParseConfig.Raptor.IsSet() {
+		t.Errorf("a document has %v", doc.ParseConfig.Raptor)
+	}
+	if n := begin(); n != 0 {
+		t.Errorf("%d runs began while documents come", n)
+	}
+	eager := *s.app.ingest // as if a minute had passed
+	eager.Settled = time.Nanosecond
+	begun := func(want int) (runs []api.DatasetRun) {
+		t.Helper()
+		if _, err := eager.StartDueRuns(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var list api.List[api.DatasetRun]
+		if s.get("/v1/datasets/default/runs", &list); len(list.Items) != want {
+			t.Fatalf("there are %d runs, want %d", len(list.Items), want)
+		}
+		return list.Items
+	}
+	first := s.over("default", begun(1)[0].ID)
+	if first.State != taskstore.RunSucceeded || first.Documents != 1 || string(first.Config) != `{"max_token":128}` {
+		t.Errorf("%+v", first)
+	}
+	begun(1) // nothing has changed
+	mustState(t, s.putIn("default", sheaf.NewID(), "stork.md", "text/markdown", ponds("stork")), sheaf.DocSucceeded)
+	if second := s.over("default", begun(2)[0].ID); second.State != taskstore.RunSucceeded || second.Documents != 2 {
+		t.Errorf("%+v", second)
+	}
+	// A request without options takes those of the settings; with the setting off none begins.
+	if o := s.sheaf("dataset", "settings", "default", `raptor={"use_raptor": false, "max_token": 256}`); o.code != 0 {
+		t.Fatalf("%d %s", o.code, o.err)
+	}
+	mustState(t, s.putIn("default", sheaf.NewID(), "crane.md", "text/markdown", ponds("crane")), sheaf.DocSucceeded)
+	begun(2)
+	var asked api.RunStarted
+	s.post("/v1/datasets/default/raptor", map[string]any{}, &asked)
+	if string(asked.Config) != `{"max_token":256}` {
+		t.Errorf("asked for with %s", asked.Config)
+	}
+	for config, says := range map[string]string{
+		`{"raptor": {"use_raptor": "yes"}}`: "raptor.use_raptor must be true or false", `{"raptor": {"max_token": 5}}`: "64 to 2048",
+		`{"graphrag": {"methods": "light"}}`: "methods", `{"raptor": 7}`: "an object",
+	} {
+		resp, b := s.request("PATCH", "/v1/datasets/default", `{"parser_config": `+config+`}`, "Content-Type", "application/json")
+		if resp.StatusCode != 400 || !strings.Contains(string(b), says) {
+			t.Errorf("%s: %d %s", config, resp.StatusCode, b)
+		}
+	}
+	resp, b := s.request("POST", "/v1/datasets/default/documents?name=a.txt&parser_config="+url.QueryEscape(`{"raptor": {"use_raptor": true}}`), "text", "Content-Type", "text/plain")
+	if resp.StatusCode != 400 || !strings.Contains(string(b), "a setting of datasets") {
+		t.Errorf("an upload with a setting of datasets: %d %s", resp.StatusCode, b)
 	}
 }
 

@@ -23,14 +23,14 @@ func assignment(text string) (name string, value any, err error) {
 		return "", nil, err
 	}
 	i := slices.IndexFunc(settings.Table, func(s settings.Setting) bool { return s.Name == name })
-	if max := settings.Table[i].Max; max > 0 {
+	if i >= 0 && settings.Table[i].Max > 0 {
 		n, err := strconv.Atoi(said)
 		if err != nil {
 			return "", nil, usageError{fmt.Errorf("%s: %q is not a whole number", name, said)}
 		}
 		return name, n, nil
 	}
-	if said == "true" || said == "false" || said == "null" || strings.HasPrefix(said, "[") || strings.HasPrefix(said, `"`) {
+	if said == "true" || said == "false" || said == "null" || strings.HasPrefix(said, "[") || strings.HasPrefix(said, "{") || strings.HasPrefix(said, `"`) {
 		if err := json.Unmarshal([]byte(said), &value); err != nil {
 			return "", nil, usageError{fmt.Errorf("%s: %s is not JSON: %w", name, said, err)}
 		}
@@ -40,7 +40,7 @@ func assignment(text string) (name string, value any, err error) {
 }
 
 func checkSetting(name string) error {
-	names := settings.Names()
+	names := settings.DatasetNames()
 	if slices.Contains(names, name) {
 		return nil
 	}
@@ -65,6 +65,9 @@ func settingAssignments(_ *cobra.Command, _ []string, begun string) ([]string, c
 	var out []string
 	for _, s := range settings.Table {
 		out = append(out, s.Name+"=\t"+s.Meaning)
+	}
+	for _, r := range settings.Runs {
+		out = append(out, r.Name+"=\t"+r.Meaning)
 	}
 	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }

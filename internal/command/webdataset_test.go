@@ -325,6 +325,18 @@ func testDatasetSettings(t *testing.T, s *service, b *browser) {
 	if got, _ := json.Marshal(ds.ParseConfig); string(got) != `{"chunk_token_num":64,"toc_extraction":true,"pages":[[1,3],[7,7]]}` {
 		t.Errorf("the settings are %s", got)
 	}
+	// A run of summaries that begins by itself, and by hand again.
+	for _, begun := range []string{"After documents are published", "Begun by hand"} {
+		b.run(evaluate(fmt.Sprintf(`for (const o of document.querySelector('.dataset-settings [name=raptor]').options) if (o.textContent === %q) o.selected = true`, begun)))
+		b.press("Save")
+		b.sees(".dataset-settings [role=status]", "Saved")
+		waitFor(t, begun, func() bool {
+			var now sheaf.Dataset
+			s.get("/v1/datasets/rules", &now)
+			on, _ := now.ParseConfig.Raptor.V["use_raptor"].(bool)
+			return on == strings.HasPrefix(begun, "After")
+		})
+	}
 	// A field that is emptied takes its default again, and the others stay.
 	set("pages", "")
 	b.press("Save")

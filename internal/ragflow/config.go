@@ -174,7 +174,8 @@ var configMembers = []member{
 	{"metadata", anyRule}, {"llm_id", orNull(textRule(0))}, {"ext", objectRule},
 }
 
-// timeouts of the jobs on graphs, which are kept and not used.
+// timeouts of the jobs on graphs, of which the size of a batch and the attempts
+// count; the others are kept and not used.
 func timeouts() (out []member) {
 	for _, name := range []string{
 		"batch_chunk_token_size", "retry_attempts", "retry_backoff_seconds", "retry_backoff_max_seconds", "build_subgraph_timeout_per_chunk_seconds", "build_subgraph_min_timeout_seconds",
@@ -312,6 +313,77 @@ func settings(method string, config object) object {
 	}
 	return out
 }
+
+// sentRuns lays what was sent of runs over what was sent of them before.
+func sentRuns(before, config object) object {
+	sent := object{}
+	for _, key := range []string{"raptor", "graphrag"} {
+		if m, ok := config[key].(object); ok {
+			sent[key] = m
+		}
+	}
+	return laid(before, sent)
+}
+
+// runSettings are our settings of runs for what was sent of them: where it goes
+// beyond our bounds, the bound. Time-outs and waits are not ours.
+func runSettings(sent object) object {
+	out := object{"raptor": nil, "graphrag": nil}
+	whole := func(to, from object, key string, least, most int) {
+		if n, ok := number(from[key]); ok {
+			to[key] = min(max(n, least), most)
+		}
+	}
+	share := func(to, from object, key string, least, most float64) {
+		if x, ok := from[key].(json.Number); ok {
+			if f, err := x.Float64(); err == nil {
+				to[key] = min(max(f, least), most)
+			}
+		} else if f, ok := from[key].(float64); ok {
+			to[key] = min(max(f, least), most)
+		}
+	}
+	same := func(to, from object, keys ...string) {
+		for _, key := range keys {
+			if v, ok := from[key]; ok && v != nil {
+				to[key] = v
+			}
+		}
+	}
+	if r, ok := sent["raptor"].(object); ok && len(r) > 0 {
+		to := object{}
+		same(to, r, "use_raptor", "scope", "auto_disable_for_structured_data")
+		whole(to, r, "max_token", 512, 2048)
+		whole(to, r, "max_cluster", 2, 1024)
+		whole(to, r, "random_seed", 0, unbounded)
+		share(to, r, "clustering_threshold", 0, 1)
+		share(to, r, "clustering_ratio", 0.01, 0.5)
+		if text, ok := r["prompt"].(string); ok && len(text) <= maxPrompt {
+			if !strings.Contains(text, "{cluster_content}") {
+				text += "\n{cluster_content}"
+			}
+			to["prompt"] = text
+		}
+		out["raptor"] = to
+	}
+	if g, ok := sent["graphrag"].(object); ok && len(g) > 0 {
+		to := object{}
+		same(to, g, "use_graphrag", "method", "community", "resolution")
+		whole(to, g, "batch_chunk_token_size", 512, 8196)
+		whole(to, g, "retry_attempts", 0, 10)
+		if types, ok := g["entity_types"].([]any); ok {
+			if types = slices.DeleteFunc(slices.Clone(types), func(t any) bool { s, _ := t.(string); return strings.TrimSpace(s) == "" || len(s) > 50 }); len(types) > 0 {
+				to["entity_types"] = types[:min(len(types), 50)]
+			}
+		}
+		out["graphrag"] = to
+	}
+	return out
+}
+
+// maxPrompt is how long a prompt may be, in bytes, that summaries are asked for by;
+// a longer one is kept and shown, and ours asks.
+const maxPrompt = 8<<10 - 20
 
 // units are pages as our ranges, nil for all of them.
 func units(pages []any) any {

@@ -31,6 +31,7 @@ type datasetRecord struct {
 	Embedding   string  `json:"embedding_model,omitempty"`
 	Method      string  `json:"chunk_method,omitempty"`
 	Config      object  `json:"parser_config,omitempty"`
+	Runs        object  `json:"runs,omitempty"` // what was sent of raptor and graphrag: a default begins nothing
 	Pagerank    int     `json:"pagerank,omitempty"`
 	PipelineID  any     `json:"pipeline_id,omitempty"`
 	Connectors  []any   `json:"connectors,omitempty"`
@@ -302,7 +303,9 @@ func (c *call) put(id string, d *dataset) (*dataset, error) {
 	if r.Name == name {
 		r.Name = ""
 	}
-	in := object{"parser_config": settings(r.Method, r.Config), "attributes": object{attribute: r}}
+	config := settings(r.Method, r.Config)
+	maps.Copy(config, runSettings(r.Runs))
+	in := object{"parser_config": config, "attributes": object{attribute: r}}
 	if name != d.Name {
 		in["name"] = name
 	}
@@ -337,7 +340,7 @@ func createDataset(c *call) (*answer, error) {
 	d.record.Method = cmp.Or(d.record.Method, "naive")
 	d.record.Permission = cmp.Or(d.record.Permission, "me")
 	if d.record.Config = wholeDefault(d.record.Method); f.config != nil {
-		d.record.Config = completed(f.config)
+		d.record.Config, d.record.Runs = completed(f.config), sentRuns(nil, f.config)
 	}
 	all, err := c.datasets()
 	if err != nil {
@@ -457,9 +460,9 @@ func (c *call) apply(d *dataset, to *fields) error {
 	r.Method = cmp.Or(to.record.Method, r.Method)
 	switch {
 	case to.config != nil:
-		r.Config = laid(r.Config, to.config)
+		r.Config, r.Runs = laid(r.Config, to.config), sentRuns(r.Runs, to.config)
 	case changed:
-		r.Config = wholeDefault(r.Method)
+		r.Config, r.Runs = wholeDefault(r.Method), nil
 	}
 	return nil
 }

@@ -138,3 +138,20 @@ func TestDefaultsAreValid(t *testing.T) {
 		t.Errorf("settings are %v", got)
 	}
 }
+
+// What is sent of runs counts within our bounds; a default begins nothing.
+func TestRunsThatAreSentCount(t *testing.T) {
+	for _, c := range []struct{ before, sent, want string }{
+		{`{}`, `{"chunk_token_num":9}`, `{"graphrag":null,"raptor":null}`},
+		{`{}`, `{"raptor":{"use_raptor":true,"max_token":99,"clustering_ratio":0.9,"clustering_threshold":0.2,"prompt":"Sum up.","max_cluster":1}}`,
+			`{"graphrag":null,"raptor":{"clustering_ratio":0.5,"clustering_threshold":0.2,"max_cluster":2,"max_token":512,"prompt":"Sum up.\n{cluster_content}","use_raptor":true}}`},
+		{`{"graphrag":{"use_graphrag":true,"method":"general"}}`, `{"graphrag":{"resolution":true,"batch_chunk_token_size":100000,"merge_timeout_seconds":9,"entity_types":[" ","person"]}}`,
+			`{"graphrag":{"batch_chunk_token_size":8196,"entity_types":["person"],"method":"general","resolution":true,"use_graphrag":true},"raptor":null}`},
+	} {
+		before, _ := decode([]byte(c.before))
+		sent, _ := decode([]byte(c.sent))
+		if b, err := json.Marshal(runSettings(sentRuns(before.(object), sent.(object)))); err != nil || string(b) != c.want {
+			t.Errorf("%s over %s: %s, %v, want %s", c.sent, c.before, b, err, c.want)
+		}
+	}
+}

@@ -97,7 +97,7 @@ func Decode(b []byte, c *sheaf.ParseConfig) error {
 		return err
 	}
 	takes := map[reflect.Kind]string{
-		reflect.Int: "a whole number", reflect.String: "a string", reflect.Bool: "true or false", reflect.Slice: "a list", reflect.Struct: "an object of settings",
+		reflect.Int: "a whole number", reflect.String: "a string", reflect.Bool: "true or false", reflect.Slice: "a list", reflect.Struct: "an object of settings", reflect.Map: "an object",
 		reflect.Array: "a list of two numbers",
 	}[wrong.Type.Kind()]
 	if takes == "" {

@@ -5,7 +5,9 @@
 package settings
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -93,6 +95,60 @@ var Table = []Setting{
 	{Name: "password", Unset: "none", Meaning: "opens protected files; write-only"},
 }
 
+// Run is a key of parser_config that datasets have and documents do not: what runs
+// of a kind are asked for.
+type Run struct {
+	Kind    sheaf.TaskKind
+	Name    string // as in JSON
+	Flag    string // of the object: runs begin by themselves
+	Meaning string
+	of      func(c *sheaf.ParseConfig) *sheaf.Opt[sheaf.RunConfig]
+}
+
+// Runs are those keys.
+var Runs = []Run{
+	{sheaf.KindRaptor, "raptor", "use_raptor", "of a dataset: what runs of raptor are asked for where a request has no options, with those names. use_raptor: true has a run begin by itself after documents are published",
+		func(c *sheaf.ParseConfig) *sheaf.Opt[sheaf.RunConfig] { return &c.Raptor }},
+	{sheaf.KindGraphRAG, "graphrag", "use_graphrag", "of a dataset: what runs of graphrag are asked for where a request has no options, with those names. use_graphrag: true has a run begin by itself after documents are published, where a chat model is configured",
+		func(c *sheaf.ParseConfig) *sheaf.Opt[sheaf.RunConfig] { return &c.GraphRAG }},
+}
+
+// Describe is what the setting does, and without it.
+func (r Run) Describe() string { return r.Meaning + ". Default: no run begins by itself" }
+
+// In is what a dataset's settings say: the options, nil for none, and whether runs
+// begin by themselves.
+func (r Run) In(c sheaf.ParseConfig) (options json.RawMessage, byItself bool) {
+	said := *r.of(&c)
+	if !said.IsSet() {
+		return nil, false
+	}
+	rest := maps.Clone(said.V)
+	byItself, _ = rest[r.Flag].(bool)
+	if delete(rest, r.Flag); len(rest) > 0 {
+		options, _ = json.Marshal(rest) // it was JSON
+	}
+	return options, byItself
+}
+
+// OfDocument is c without what datasets alone have, for a document.
+func OfDocument(c sheaf.ParseConfig) sheaf.ParseConfig {
+	for _, r := range Runs {
+		*r.of(&c) = sheaf.Opt[sheaf.RunConfig]{}
+	}
+	return c
+}
+
+// CheckDocument refuses what datasets alone have.
+func CheckDocument(c sheaf.ParseConfig) error {
+	for _, r := range Runs {
+		if r.of(&c).IsSet() {
+			return fmt.Errorf("%s is a setting of datasets, for runs over all of one; set it there", r.Name)
+		}
+	}
+	return nil
+}
+
 // MethodLate is the chunk method whose chunks are embedded section by section.
 const MethodLate = "late"
 
@@ -162,6 +218,15 @@ func Names() []string {
 	return names
 }
 
+// DatasetNames lists the keys of parser_config of a dataset.
+func DatasetNames() []string {
+	names := Names()
+	for _, r := range Runs {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
 // MethodsFor lists the chunk methods that take a file of some of the families.
 func MethodsFor(families []sheaf.FileFamily) []string {
 	var names []string
@@ -218,6 +283,13 @@ func Check(c sheaf.ParseConfig) error {
 	}
 	if len(c.TagKBIDs.V) > 0 && c.ChunkMethod.V == "tag" {
 		return fmt.Errorf("tag_kb_ids is set with chunk_method tag: a tag set has its own tags; leave one of the two out")
+	}
+	for _, r := range Runs {
+		if v, ok := r.of(&c).V[r.Flag]; ok {
+			if _, is := v.(bool); !is {
+				return fmt.Errorf("%s.%s must be true or false", r.Name, r.Flag)
+			}
+		}
 	}
 	if len(c.Pages.V) > 10_000 {
 		return fmt.Errorf("pages has more than 10,000 ranges")

@@ -73,7 +73,7 @@ func TestHandbookTables(t *testing.T) {
 }
 
 func TestEveryFieldOfTheConfigIsASetting(t *testing.T) {
-	fields, names := slices.Sorted(slices.Values(fields)), slices.Sorted(slices.Values(Names()))
+	fields, names := slices.Sorted(slices.Values(fields)), slices.Sorted(slices.Values(DatasetNames()))
 	if !slices.Equal(fields, names) {
 		t.Errorf("fields %v\nsettings %v", fields, names)
 	}
@@ -100,5 +100,22 @@ func TestMethodsHaveTheirOwnDefaults(t *testing.T) {
 	}
 	if got := WithDefaults(sheaf.ParseConfig{ChunkMethod: sheaf.Set("paper"), TaskPageSize: sheaf.Set(5)}).TaskPageSize.V; got != 5 {
 		t.Errorf("what was asked for is overridden: %d", got)
+	}
+}
+
+func TestRunsAreOfDatasets(t *testing.T) {
+	c := sheaf.ParseConfig{ChunkTokenNum: sheaf.Set(64), Raptor: sheaf.Set(sheaf.RunConfig{"use_raptor": true, "max_token": 128})}
+	options, byItself := Runs[0].In(c)
+	if string(options) != `{"max_token":128}` || !byItself || c.Raptor.V["use_raptor"] != true {
+		t.Errorf("%s %v, of %v", options, byItself, c.Raptor.V)
+	}
+	if options, byItself := Runs[1].In(c); options != nil || byItself {
+		t.Errorf("graphrag: %s %v", options, byItself)
+	}
+	if CheckDocument(c) == nil {
+		t.Error("a document takes what datasets alone have")
+	}
+	if d := OfDocument(c); d.Raptor.IsSet() || d.ChunkTokenNum.V != 64 || CheckDocument(d) != nil {
+		t.Errorf("a document has %+v", d)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"gorm.io/gorm"
 
@@ -87,6 +88,24 @@ func (s *datasets) Datasets(ctx context.Context, tenantID string, p taskstore.Pa
 func (s *datasets) TaggedDatasets(ctx context.Context, tenantID string, limit int) ([]sheaf.Dataset, error) {
 	rows, err := all[datasetRow](s.read(ctx), `SELECT * FROM datasets WHERE tenant_id=? AND parse_config LIKE '%"tag_kb_ids":["%' ORDER BY id LIMIT ?`, tenantID, limit)
 	return mapped(rows, s.toDataset), err
+}
+
+// DatasetsThatRun lists the datasets of all tenants whose settings have runs begin
+// by themselves, by id from after; what they hold is not counted.
+func (s *datasets) DatasetsThatRun(ctx context.Context, after string, limit int) ([]sheaf.Dataset, error) {
+	rows, err := all[datasetRow](s.read(ctx), `SELECT * FROM datasets WHERE id>? AND (parse_config LIKE '%"use_raptor":true%' OR parse_config LIKE '%"use_graphrag":true%') ORDER BY id LIMIT ?`, after, limit)
+	return mapped(rows, s.toDataset), err
+}
+
+// DatasetRest is how many documents of a dataset are live, and for how long none of
+// all has changed.
+func (s *datasets) DatasetRest(ctx context.Context, tenantID, datasetID string) (live int, quiet time.Duration, err error) {
+	row, err := first[struct{ Live, Quiet int64 }](s.read(ctx), s.sql(`SELECT COALESCE(SUM(CASE WHEN deleted_at=0 AND live_gen>0 THEN 1 ELSE 0 END), 0) AS live, COALESCE(@now-MAX(updated_at), 0) AS quiet
+		FROM documents WHERE tenant_id=? AND dataset_id=?`), tenantID, datasetID)
+	if err != nil || row == nil {
+		return 0, 0, err
+	}
+	return int(row.Live), time.Duration(row.Quiet) * time.Millisecond, nil
 }
 
 // countDatasets fills in what datasets of a tenant hold.

@@ -52,6 +52,7 @@ func RunCatalog(t *testing.T, open func(testing.TB) *sqlstore.Store) {
 		{"SavedQueriesAndEvaluations", testEvaluations},
 		{"SplitsOfGraphs", testSplits},
 		{"RunsOverDatasets", testDatasetRuns},
+		{"DatasetsThatRun", testDatasetsThatRun},
 		{"ResultsOfRuns", testRunResults},
 		{"EditsOfChunks", testEdits},
 		{"BlankVersion", testBlankVersion},

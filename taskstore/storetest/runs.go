@@ -372,3 +372,40 @@ func testRunResults(t *testing.T, b *bench) {
 	b.same("wiped", len(seen("b"))+len(listed()), 0)
 	b.same("wiped garbage", waits(two, "b"), true)
 }
+
+// Datasets whose settings ask for runs are found, page after page, and how long
+// their documents are left alone.
+func testDatasetsThatRun(t *testing.T, b *bench) {
+	on := func(name, config string) string {
+		d := sheaf.Dataset{TenantID: b.tenant, Name: name}
+		b.ok(json.Unmarshal([]byte(config), &d.ParseConfig))
+		made, err := b.CreateDataset(b.ctx, d)
+		b.ok(err)
+		return made.ID
+	}
+	want := []string{on("summaries", `{"chunk_token_num":64,"raptor":{"max_token":128,"use_raptor":true}}`), on("graph", `{"graphrag":{"use_graphrag": true},"password":"sesame"}`)}
+	on("none", `{"raptor":{"use_raptor":false},"graphrag":{"method":"light"}}`)
+	slices.Sort(want)
+	var got []string
+	for after := ""; ; {
+		some, err := b.DatasetsThatRun(b.ctx, after, 1)
+		b.ok(err)
+		if len(some) == 0 {
+			break
+		}
+		if after = some[0].ID; some[0].TenantID == b.tenant {
+			got = append(got, after)
+		}
+		if !some[0].ParseConfig.Raptor.IsSet() && !some[0].ParseConfig.GraphRAG.IsSet() {
+			t.Errorf("%s asks for nothing: %+v", some[0].Name, some[0].ParseConfig)
+		}
+	}
+	b.same("datasets that run", got, want)
+	live, quiet, err := b.DatasetRest(b.ctx, b.tenant, want[0])
+	b.ok(err)
+	b.same("an empty one", []any{live, quiet}, []any{0, time.Duration(0)})
+	b.live("one.txt")
+	live, quiet, err = b.DatasetRest(b.ctx, b.tenant, b.dataset.ID)
+	b.ok(err)
+	b.same("one document, just now", []any{live, quiet >= 0 && quiet < time.Minute}, []any{1, true})
+}

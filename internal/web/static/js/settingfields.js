@@ -13,6 +13,9 @@ const groups = [
   ["Reading", ["task_page_size", "table_rows", "pages", "encoding", "media_type", "password"]],
 ];
 
+/** What datasets alone have, runs over all of one, with what has them begin by themselves. @type {Record<string, string>} */
+const ofDatasets = { raptor: "use_raptor", graphrag: "use_graphrag" };
+
 /** @typedef {{description?: string, type?: string[]|string, enum?: any[]}} Property */
 /** @typedef {HTMLInputElement|HTMLSelectElement} Field */
 /** @typedef {{properties: Record<string, Property>, tagSets: import("./types.js").Dataset[]}} Table */
@@ -56,6 +59,7 @@ export function valueOf(i) {
   if (text === "") return null;
   if (kind === "boolean") return text === "true";
   if (kind === "integer") return Number(text);
+  if (kind === "object") return JSON.parse(text);
   const list = text.split(",").map((x) => x.trim()).filter(Boolean);
   if (key === "pages") {
     return list.map((r) => {
@@ -98,6 +102,11 @@ export function settingField({ properties, tagSets }, key, { now, unset, id = `s
   if (key === "tag_kb_ids") {
     const chosen = /** @type {string[]} */ (now || []), unknown = chosen.filter((v) => !tagSets.some((d) => d.id === v));
     input = el("select", { ...props, multiple: true, size: Math.min(Math.max(tagSets.length + unknown.length, 2), 6) }, tagSets.map((d) => el("option", { value: d.id, selected: chosen.includes(d.id) }, d.name.slice(0, 80))), unknown.map((v) => el("option", { value: v, selected: true }, v)));
+  } else if (ofDatasets[key]) { // its other options are those that it has
+    const { [ofDatasets[key]]: on, ...rest } = now || {}, off = Object.keys(rest).length || on === false ? JSON.stringify(on === false ? now : rest) : "";
+    const begun = JSON.stringify(on === true ? now : { ...rest, [ofDatasets[key]]: true });
+    input = el("select", props, el("option", { value: off }, "Begun by hand"), el("option", { value: begun }, "After documents are published"));
+    input.value = on === true ? begun : off;
   } else if (choices) {
     input = el("select", props, el("option", { value: "" }, unset || `Default: ${words[byDefault] || byDefault}`), choices.map((c) => el("option", { value: c }, words[c] || c)));
     input.value = shown;
@@ -105,17 +114,17 @@ export function settingField({ properties, tagSets }, key, { now, unset, id = `s
     input = el("input", { ...props, type: key === "password" ? "password" : "text", inputmode: kind === "integer" ? "numeric" : undefined, placeholder: unset || byDefault, autocomplete: "off" });
     input.value = shown;
   }
-  const said = key === "tag_kb_ids" ? `Each chunk gets the tags of the rows that are nearest to it. ${tagSets.length ? "Choose up to 8." : "There is no tag set yet: make a dataset with the chunk method tag, and upload a table of texts and their tags."}` : text.trim().replace(/^./, (x) => x.toUpperCase());
+  const said = ofDatasets[key] ? (key === "raptor" ? "Summaries over summaries are made again a minute after documents have come or changed." : "The chat model reads a graph again a minute after documents have come or changed. Without a chat model rules make it, and nothing begins.") : key === "tag_kb_ids" ? `Each chunk gets the tags of the rows that are nearest to it. ${tagSets.length ? "Choose up to 8." : "There is no tag set yet: make a dataset with the chunk method tag, and upload a table of texts and their tags."}` : text.trim().replace(/^./, (x) => x.toUpperCase());
   return el("div", { class: "setting" }, el("label", { for: id }, setting(key)), input, el("p", { id: help, class: "muted" }, said));
 }
 
 /**
  * All settings in their groups.
- * @param {Table} table @param {{values?: Record<string, any>, unset?: string, prefix?: string, without?: string[], level?: "h2"|"h3"}} [o]
+ * @param {Table} table @param {{values?: Record<string, any>, unset?: string, prefix?: string, without?: string[], level?: "h2"|"h3", dataset?: boolean}} [o] dataset: with those that documents do not have
  */
-export function settingFields(table, { values = {}, unset, prefix = "set-", without = [], level = "h2" } = {}) {
-  const known = groups.flatMap(([, keys]) => keys), rest = Object.keys(table.properties).filter((k) => !known.includes(k));
-  return [...groups, /** @type {[string, string[]]} */ (["More", rest])].map(([label, keys]) => {
+export function settingFields(table, { values = {}, unset, prefix = "set-", without = [], level = "h2", dataset = false } = {}) {
+  const runs = Object.keys(ofDatasets), known = [...groups.flatMap(([, keys]) => keys), ...runs], rest = Object.keys(table.properties).filter((k) => !known.includes(k));
+  return [...groups, .../** @type {[string, string[]][]} */ ([["More", rest], ["Runs over the dataset", dataset ? runs : []]])].map(([label, keys]) => {
     const some = keys.filter((k) => table.properties[k] && !without.includes(k));
     return some.length ? el("section", {}, el(level, {}, label), some.map((k) => settingField(table, k, { now: values[k], unset, id: `${prefix}${k}` }))) : null;
   });

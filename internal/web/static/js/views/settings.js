@@ -41,11 +41,11 @@ export async function view({ root, params, signal }) {
       save.disabled = true;
       const old = ds.name;
       ds = await send(base, change, "PATCH");
-      for (const k of Object.keys(config)) changed.add(k);
+      for (const k of Object.keys(config)) if (k !== "raptor" && k !== "graphrag") changed.add(k); // no document has those
       announce("Saved");
       if (ds.name !== old && params.ds === old) return go(`/datasets/${encodeURIComponent(ds.name)}/settings`, { replace: true });
       tried?.soon(); // beside what is saved now
-      draw(message, el("p", { role: "status" }, "Saved. Documents that come from now on are read so. ", change.parser_config && ds.documents ? button(`Parse the ${plural(ds.documents, "present document")} again…`, () => void again([...changed]), { class: "link" }) : ""));
+      draw(message, el("p", { role: "status" }, "Saved. Documents that come from now on are read so. ", changed.size && ds.documents ? button(`Parse the ${plural(ds.documents, "present document")} again…`, () => void again([...changed]), { class: "link" }) : ""));
     } catch (err) {
       draw(message, trouble(err));
       markFault(form, err);
@@ -53,7 +53,7 @@ export async function view({ root, params, signal }) {
     save.disabled = false;
   } },
   el("section", {}, el("h2", {}, "Name"), el("div", { class: "setting" }, el("label", { for: "set-name" }, "Name of the dataset"), called, el("p", { class: "muted" }, "Addresses and programs use it; those that know the dataset by its id go on as before."))),
-  settingFields(table, { values: /** @type {any} */ (ds.parser_config) }),
+  settingFields(table, { values: /** @type {any} */ (ds.parser_config), dataset: true }),
   el("div", { class: "actions" }, message, save));
 
   /** The documents that are there take what was changed. @param {string[]} keys */
