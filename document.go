@@ -2,6 +2,7 @@ package sheaf
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"time"
 )
@@ -98,6 +99,22 @@ func (a Attributes) Change(to Attributes) Attributes {
 		}
 	}
 	return out
+}
+
+// Encode is a as JSON, "" where it holds nothing. An error is of the kind ErrInvalid
+// and says whose they are: those that take more than most bytes are refused.
+func (a Attributes) Encode(of string, most int) (string, error) {
+	if len(a) == 0 {
+		return "", nil
+	}
+	text, err := json.Marshal(a)
+	if err != nil {
+		return "", fmt.Errorf("%w: the attributes of %s are no JSON: %w", ErrInvalid, of, err)
+	}
+	if len(text) > most {
+		return "", fmt.Errorf("%w: the attributes of %s take at most %d KiB as JSON, these %d; shorten them", ErrInvalid, of, most>>10, (len(text)+1023)>>10)
+	}
+	return string(text), nil
 }
 
 // Document is a file and what became of it.

@@ -173,7 +173,8 @@ func (s *Service) check(u Upload) error {
 	if limit := s.uploadLimit(); u.Size > limit {
 		return tooLarge(limit)
 	}
-	return nil
+	_, err := u.Attributes.Encode("a document", sheaf.MaxDocumentAttributes)
+	return err
 }
 
 func newDocument(dataset *sheaf.Dataset, u Upload) sheaf.Document {

@@ -42,7 +42,7 @@ func (s *Service) BeginUpload(ctx context.Context, dataset *sheaf.Dataset, u Upl
 	id := u.Origin.ID(dataset.TenantID, "upload", 0)
 	made, err := s.Catalog.CreateUpload(ctx, taskstore.PartialUpload{
 		ID: id, TenantID: dataset.TenantID, DatasetID: dataset.ID, DocumentID: cmp.Or(u.ID, u.Origin.ID(dataset.TenantID, "document", 0)), Size: u.Size, Fingerprint: fingerprint,
-		Spec: taskstore.UploadSpec{Name: CleanName(u.Name), MediaType: u.MediaType, Config: u.Config, Metadata: u.Metadata, Lane: u.Lane, Hold: hold, Job: u.Origin.Job, Header: header},
+		Spec: taskstore.UploadSpec{Name: CleanName(u.Name), MediaType: u.MediaType, Config: u.Config, Metadata: u.Metadata, Attributes: u.Attributes, Lane: u.Lane, Hold: hold, Job: u.Origin.Job, Header: header},
 	}, s.uploadLife())
 	if errors.Is(err, sheaf.ErrConflict) { // a keyed request, repeated
 		return s.Catalog.Upload(ctx, dataset.TenantID, id)
@@ -303,7 +303,7 @@ type StagedUpload struct {
 
 // stageUpload makes the original of a complete upload's pieces.
 func (s *Service) stageUpload(ctx context.Context, dataset *sheaf.Dataset, u *taskstore.PartialUpload) (*Staged, error) {
-	spec := Upload{ID: u.DocumentID, Name: u.Spec.Name, MediaType: u.Spec.MediaType, Size: u.Size, Config: u.Spec.Config, Metadata: u.Spec.Metadata, Lane: u.Spec.Lane}
+	spec := Upload{ID: u.DocumentID, Name: u.Spec.Name, MediaType: u.Spec.MediaType, Size: u.Size, Config: u.Spec.Config, Metadata: u.Spec.Metadata, Attributes: u.Spec.Attributes, Lane: u.Spec.Lane}
 	st := &Staged{Document: newDocument(dataset, spec)}
 	// A name of its own for each attempt: one that is given up removes its own.
 	st.Document.BlobKey = sheaf.OriginalPrefix(u.TenantID, u.DocumentID) + sheaf.NewID()

@@ -43,14 +43,15 @@ type UploadPiece struct {
 
 // UploadSpec is what the sender says about the file.
 type UploadSpec struct {
-	Name      string            `json:"name"`
-	MediaType string            `json:"media_type,omitempty"` // "" sniffs
-	Config    sheaf.ParseConfig `json:"parser_config,omitzero"`
-	Metadata  map[string]string `json:"metadata,omitempty"`
-	Lane      sheaf.Lane        `json:"lane,omitempty"`
-	Hold      bool              `json:"hold,omitempty"` // becomes a document when it is submitted, not when it is complete
-	Job       string            `json:"job,omitempty"`  // the open job that it joins when it is complete
-	Header    string            `json:"header,omitempty"`
+	Name       string            `json:"name"`
+	MediaType  string            `json:"media_type,omitempty"` // "" sniffs
+	Config     sheaf.ParseConfig `json:"parser_config,omitzero"`
+	Metadata   map[string]string `json:"metadata,omitempty"`
+	Attributes sheaf.Attributes  `json:"attributes,omitempty"` // of a document that is new
+	Lane       sheaf.Lane        `json:"lane,omitempty"`
+	Hold       bool              `json:"hold,omitempty"` // becomes a document when it is submitted, not when it is complete
+	Job        string            `json:"job,omitempty"`  // the open job that it joins when it is complete
+	Header     string            `json:"header,omitempty"`
 }
 
 // UploadPrefix is the folder of an upload's pieces.

@@ -334,7 +334,7 @@ func (s *Server) createUpload(w http.ResponseWriter, r *http.Request) error {
 }
 
 // uploadKeys are what Upload-Metadata may name.
-var uploadKeys = []string{"filename", "filetype", "fingerprint", "hold", "id", "job", "lane", "metadata", "parser_config"}
+var uploadKeys = []string{"attributes", "filename", "filetype", "fingerprint", "hold", "id", "job", "lane", "metadata", "parser_config"}
 
 // describeUpload reads Upload-Metadata: pairs of a key and a value in base64.
 func describeUpload(header string, u *ingest.Upload) (fingerprint string, hold bool, err error) {
@@ -378,6 +378,8 @@ func describeUpload(header string, u *ingest.Upload) (fingerprint string, hold b
 			err = decodeSettings(b, &u.Config)
 		case "metadata":
 			err = decodeField(key, b, &u.Metadata)
+		case "attributes":
+			err = decodeAttributes(b, u)
 		case "relativePath": // what some senders add; the name is enough
 		default:
 			err = newProblem(400, "", fmt.Sprintf("Upload-Metadata: there is no key %s; %s", quoted(key), didYouMean(key, uploadKeys)))
@@ -596,7 +598,7 @@ func (s *Server) describePartial() {
 	const all, single = "/v1/datasets/{ds}/uploads", "/v1/datasets/{ds}/uploads/{upload}"
 	add("create-upload", "POST", all, "Begin an upload in pieces (tus 1.0.0)", "201", "Location is where the bytes go",
 		[]*huma.Param{one[0], version, in("header", "Upload-Length", "size in bytes", true),
-			in("header", "Upload-Metadata", "pairs of a key and a value in base64: filename, filetype, id, lane, fingerprint, hold, parser_config, metadata", false), checksum}, &huma.RequestBody{Content: bytes})
+			in("header", "Upload-Metadata", "pairs of a key and a value in base64: filename, filetype, id, lane, fingerprint, hold, parser_config, metadata, attributes", false), checksum}, &huma.RequestBody{Content: bytes})
 	add("upload-options", "OPTIONS", all, "Read what the server takes", "204", "Tus-Extension, Tus-Max-Size and Tus-Checksum-Algorithm", one[:1], nil)
 	add("head-upload", "HEAD", single, "Ask how many bytes are stored", "200", "Upload-Offset, Upload-Length, Upload-Expires", append(slices.Clone(one), version), nil)
 	add("patch-upload", "PATCH", single, "Send the bytes from an offset on", "204", "Upload-Offset is what is stored now; Sheaf-Job names the job of a complete upload that is not held", append(slices.Clone(one), version, offset, checksum), &huma.RequestBody{Required: true, Content: bytes})

@@ -358,16 +358,19 @@ func TestUploadProtocol(t *testing.T) {
 		header []string
 		status int
 	}{
-		"no version":     {[]string{"Upload-Length", "1"}, 412},
-		"other version":  {[]string{"Tus-Resumable", "0.2.2", "Upload-Length", "1"}, 412},
-		"no length":      {version, 400},
-		"negative":       {append(version, "Upload-Length", "-1"), 400},
-		"too large":      {append(version, "Upload-Length", "1001"), 413},
-		"bad metadata":   {append(version, "Upload-Length", "1", "Upload-Metadata", "filename !"), 400},
-		"unknown key":    {append(version, "Upload-Length", "1", "Upload-Metadata", "colour cmVk"), 400},
-		"bad settings":   {append(version, "Upload-Length", "1", "Upload-Metadata", uploadMetadata("parser_config", `{"chunk_token_num":1}`)), 400},
-		"bad id":         {append(version, "Upload-Length", "1", "Upload-Metadata", uploadMetadata("id", "../../x")), 400},
-		"metadata large": {append(version, "Upload-Length", "1", "Upload-Metadata", "filename "+strings.Repeat("QUFB", 13_000)), 413},
+		"no version":          {[]string{"Upload-Length", "1"}, 412},
+		"other version":       {[]string{"Tus-Resumable", "0.2.2", "Upload-Length", "1"}, 412},
+		"no length":           {version, 400},
+		"negative":            {append(version, "Upload-Length", "-1"), 400},
+		"too large":           {append(version, "Upload-Length", "1001"), 413},
+		"bad metadata":        {append(version, "Upload-Length", "1", "Upload-Metadata", "filename !"), 400},
+		"unknown key":         {append(version, "Upload-Length", "1", "Upload-Metadata", "colour cmVk"), 400},
+		"bad settings":        {append(version, "Upload-Length", "1", "Upload-Metadata", uploadMetadata("parser_config", `{"chunk_token_num":1}`)), 400},
+		"bad attributes":      {append(version, "Upload-Length", "1", "Upload-Metadata", uploadMetadata("attributes", `[1]`)), 400},
+		"no attributes":       {append(version, "Upload-Length", "1", "Upload-Metadata", uploadMetadata("attributes", `null`)), 400},
+		"too many attributes": {append(version, "Upload-Length", "1", "Upload-Metadata", uploadMetadata("attributes", `{"crm.note":"`+strings.Repeat("x", sheaf.MaxDocumentAttributes)+`"}`)), 400},
+		"bad id":              {append(version, "Upload-Length", "1", "Upload-Metadata", uploadMetadata("id", "../../x")), 400},
+		"metadata large":      {append(version, "Upload-Length", "1", "Upload-Metadata", "filename "+strings.Repeat("QUFB", 13_000)), 413},
 	} {
 		if resp, b := s.request("POST", "/v1/datasets/default/uploads", "", c.header...); resp.StatusCode != c.status || resp.Header.Get("Tus-Resumable") != "1.0.0" {
 			t.Errorf("%s: %s %s", name, resp.Status, b)
@@ -417,13 +420,18 @@ func TestUploadProtocol(t *testing.T) {
 		t.Errorf("the password is shown: %s %v", b, head.Header)
 	}
 	// The whole file in the request that creates it.
-	resp, b = s.request("POST", "/v1/datasets/default/uploads", text, append(version, "Upload-Length", strconv.Itoa(len(text)), "Content-Type", "application/offset+octet-stream", "Upload-Metadata", uploadMetadata("filename", "b.txt"))...)
+	resp, b = s.request("POST", "/v1/datasets/default/uploads", text, append(version, "Upload-Length", strconv.Itoa(len(text)), "Content-Type", "application/offset+octet-stream", "Upload-Metadata", uploadMetadata("filename", "b.txt", "attributes", `{"crm.id":9007199254740993}`, "metadata", `{"author":"Clara"}`))...)
 	if resp.StatusCode != http.StatusCreated || resp.Header.Get("Upload-Offset") != strconv.Itoa(len(text)) || resp.Header.Get("Sheaf-Job") == "" {
 		t.Fatalf("creation with bytes: %s %s", resp.Status, b)
 	}
 	s.ended(resp.Header.Get("Sheaf-Job"))
 	if !s.finds("dunlins") {
 		t.Error("the file is not searchable")
+	}
+	var up api.UploadStatus
+	s.get(resp.Header.Get("Location"), &up)
+	if d := s.doc(up.DocumentID); string(d.Attributes["crm.id"]) != "9007199254740993" || d.Metadata["author"] != "Clara" {
+		t.Errorf("stored with %s, %v", d.Attributes, d.Metadata)
 	}
 	// A file that is refused is a verdict on the file, not of the service.
 	resp, b = s.request("POST", "/v1/datasets/default/uploads", "MZ\x90\x00\x03\x00", append(version, "Upload-Length", "6", "Content-Type", "application/offset+octet-stream", "Upload-Metadata", uploadMetadata("filename", "b.exe"))...)

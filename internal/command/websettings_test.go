@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp/kb"
+
 	"sheaf"
 	"sheaf/internal/api"
 	"sheaf/internal/config"
@@ -48,6 +50,19 @@ func TestSettingsOfThePage(t *testing.T) {
 	set(".dropzone", "pages", "")
 	b.run(evaluate(`(() => { const l = document.querySelector('[aria-label="Lane"]'); l.value = "3"; l.dispatchEvent(new Event("change")); })()`))
 	b.sees(".dropzone .curl pre", `parser_config={"chunk_token_num":64}' -F lane=3 -F file=`)
+	// What is stored with each file is filled in by the keyboard, and said where it is wrong.
+	b.run(evaluate(`document.querySelector(".dropzone .metadata summary").click(); document.querySelector('[aria-label="Name 1"]').focus()`))
+	b.keys("author" + kb.Tab + kb.Tab)
+	b.sees(".dropzone .trouble", "“author” has no value")
+	b.run(evaluate(`document.querySelector('[aria-label="Value 1"]').focus()`))
+	b.keys("Clara Mühle")
+	b.wait("no trouble", `!document.querySelector(".dropzone .trouble")`)
+	b.press("Add another")
+	b.wait("the next pair", `document.activeElement.getAttribute("aria-label") === "Name 2"`)
+	b.keys("author" + kb.Tab + "X" + kb.Tab)
+	b.sees(".dropzone .trouble", "“author” is given twice")
+	b.run(evaluate(`document.querySelectorAll(".pair .remove")[1].click()`))
+	b.sees(".dropzone .curl pre", `-F 'metadata={"author":"Clara Mühle"}' -F lane=3`)
 	b.checkAccess(script, "settings of an upload")
 	b.fits("settings of an upload")
 	b.drop(put(t, t.TempDir(), "second.md", []byte("# Two\n\n"+strings.Repeat("The keeper turns each sheaf and writes down where it lay. ", 40))))
@@ -64,6 +79,18 @@ func TestSettingsOfThePage(t *testing.T) {
 	if got := config(second); got != `{"chunk_token_num":64}` || len(tasks.Items) == 0 || tasks.Items[0].Lane != sheaf.LaneBackfill {
 		t.Errorf("uploaded with %s, %+v", got, tasks.Items)
 	}
+
+	var stored sheaf.Document
+	if s.get(second, &stored); stored.Metadata["author"] != "Clara Mühle" {
+		t.Errorf("stored with %v", stored.Metadata)
+	}
+	if resp, body := s.request("POST", "/v1/datasets/rules/search", `{"query":"keeper","filter":{"metadata":{"author":"Clara Mühle"}}}`, "Content-Type", "application/json"); resp.StatusCode != 200 || !strings.Contains(string(body), `second.md`) {
+		t.Errorf("found by its metadata: %s %s", resp.Status, body)
+	}
+	s.request("PATCH", second, `{"attributes":{"crm.id":17}}`, "Content-Type", "application/json")
+	b.open("/datasets/rules/documents/" + stored.ID + "?tab=settings")
+	b.sees(".settings", "Clara Mühle")
+	b.sees(".settings", "crm.id")
 
 	// A dialog says what is set now, calls settings as the page does, and has them all.
 	b.open("/datasets/rules?q=second")

@@ -264,7 +264,7 @@ func (s *changes) createDocuments(ctx context.Context, job sheaf.Job, docs []tas
 					return err
 				}
 			} else {
-				attributes, err := encodeAttributes("a document", d.Attributes, sheaf.MaxDocumentAttributes)
+				attributes, err := d.Attributes.Encode("a document", sheaf.MaxDocumentAttributes)
 				if err != nil {
 					return err
 				}
@@ -306,7 +306,7 @@ func (s *changes) HoldDocuments(ctx context.Context, tenantID, datasetID string,
 			return err
 		}
 		var err error
-		if texts[i], err = encodeAttributes("a document", every[i].Attributes, sheaf.MaxDocumentAttributes); err != nil {
+		if texts[i], err = every[i].Attributes.Encode("a document", sheaf.MaxDocumentAttributes); err != nil {
 			return err
 		}
 	}

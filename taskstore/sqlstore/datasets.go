@@ -23,7 +23,7 @@ func (s *datasets) CreateDataset(ctx context.Context, d sheaf.Dataset) (*sheaf.D
 	if err := checkTexts("the dataset's id", d.ID, 64, "the dataset's name", d.Name, 255); err != nil {
 		return nil, err
 	}
-	attributes, err := encodeAttributes("a dataset", d.Attributes, sheaf.MaxDatasetAttributes)
+	attributes, err := d.Attributes.Encode("a dataset", sheaf.MaxDatasetAttributes)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (s *datasets) UpdateDataset(ctx context.Context, d sheaf.Dataset) error {
 	if err := checkText("the dataset's name", d.Name, 255); err != nil {
 		return err
 	}
-	attributes, err := encodeAttributes("a dataset", d.Attributes, sheaf.MaxDatasetAttributes)
+	attributes, err := d.Attributes.Encode("a dataset", sheaf.MaxDatasetAttributes)
 	if err != nil {
 		return err
 	}

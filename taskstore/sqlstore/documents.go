@@ -71,7 +71,7 @@ func (s *documents) ChangeDocument(ctx context.Context, tenantID, id, name strin
 		if err != nil {
 			return err
 		}
-		text, err := encodeAttributes("a document", s.toDocument(*now).Attributes.Change(attributes), sheaf.MaxDocumentAttributes)
+		text, err := s.toDocument(*now).Attributes.Change(attributes).Encode("a document", sheaf.MaxDocumentAttributes)
 		if err != nil {
 			return err
 		}

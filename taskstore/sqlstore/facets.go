@@ -173,7 +173,7 @@ func (s *documents) TagDocuments(ctx context.Context, tenantID string, f tasksto
 			for _, r := range rows {
 				var had sheaf.Attributes
 				decode(r.Attributes, &had)
-				text, err := encodeAttributes("a document", had.Change(change), sheaf.MaxDocumentAttributes)
+				text, err := had.Change(change).Encode("a document", sheaf.MaxDocumentAttributes)
 				if err != nil {
 					return fmt.Errorf("document %s: %w", r.ID, err)
 				}

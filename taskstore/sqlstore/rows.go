@@ -460,22 +460,6 @@ func decode(s string, v any) {
 	}
 }
 
-// encodeAttributes is encode within a bound, with "" for none. An error says whose
-// they are.
-func encodeAttributes(of string, a sheaf.Attributes, most int) (string, error) {
-	if len(a) == 0 {
-		return "", nil
-	}
-	text, err := json.Marshal(a)
-	if err != nil {
-		return "", fmt.Errorf("%w: the attributes of %s are no JSON: %w", sheaf.ErrInvalid, of, err)
-	}
-	if len(text) > most {
-		return "", fmt.Errorf("%w: the attributes of %s take at most %d KiB as JSON, these %d; shorten them", sheaf.ErrInvalid, of, most>>10, (len(text)+1023)>>10)
-	}
-	return string(text), nil
-}
-
 func encodeFailure(f *sheaf.Failure) string {
 	if f == nil {
 		return ""

@@ -6,6 +6,7 @@ import { button, el, icon, name, trouble } from "./dom.js";
 import { drawable, plural } from "./format.js";
 import { bar } from "./parts.js";
 import { chunkText, marked } from "./text.js";
+import { metadataFields } from "./metadatafields.js";
 import { filled, moreSettings } from "./settingfields.js";
 import { chooser, preset, upload } from "./upload.js";
 
@@ -24,8 +25,8 @@ const presets = [
   ["one", "Whole document", "One chunk a document: for short texts."],
 ];
 
-/** The command that sends a file as the page would. @param {string} ds @param {Record<string, any>} config @param {string} lane */
-const command = (ds, config, lane) => ["curl", ...authHeader(), ...(Object.keys(config).length ? ["-F", quoted(`parser_config=${JSON.stringify(config)}`)] : []), ...(lane ? ["-F", `lane=${lane}`] : []), "-F", "file=@report.pdf", quoted(`${location.origin}${datasetPath(ds)}/documents`)].join(" ");
+/** The command that sends a file as the page would. @param {string} ds @param {Record<string, any>} config @param {Record<string, string>} metadata @param {string} lane */
+const command = (ds, config, metadata, lane) => ["curl", ...authHeader(), ...Object.entries({ parser_config: config, metadata }).flatMap(([k, v]) => (Object.keys(v).length ? ["-F", quoted(`${k}=${JSON.stringify(v)}`)] : [])), ...(lane ? ["-F", `lane=${lane}`] : []), "-F", "file=@report.pdf", quoted(`${location.origin}${datasetPath(ds)}/documents`)].join(" ");
 
 /** @param {string} ds */
 export function dropzone(ds) {
@@ -36,11 +37,20 @@ export function dropzone(ds) {
   lane.value = "";
   const fault = el("div");
   const others = moreSettings({ unset: "as the dataset says", prefix: "drop-", without: ["chunk_method"], level: "h2" });
+  const metadata = metadataFields(() => say());
+  const strict = () => {
+    try {
+      return metadata.value();
+    } catch (e) {
+      fault.replaceChildren(trouble(e));
+      throw e;
+    }
+  };
   const say = () => {
     about.textContent = presets.find(([k]) => k === choice.value)?.[2] || "";
-    Object.assign(preset, { dataset: ds, lane: lane.value, config: () => ({ ...(choice.value ? { chunk_method: choice.value } : {}), ...filled(others) }) });
+    Object.assign(preset, { dataset: ds, lane: lane.value, metadata: strict, config: () => ({ ...(choice.value ? { chunk_method: choice.value } : {}), ...filled(others) }) });
     try {
-      curl.replaceChildren(commandBox(command(ds, preset.config(), lane.value)));
+      curl.replaceChildren(commandBox(command(ds, preset.config(), metadata.value(true), lane.value)));
       fault.replaceChildren();
     } catch (e) {
       fault.replaceChildren(trouble(e));
@@ -52,7 +62,7 @@ export function dropzone(ds) {
   const where = () => ds;
   return el("div", { class: "dropzone" },
     el("div", { class: "drop-here" }, icon("up"), el("p", {}, el("strong", {}, "Drop files or a folder here"), el("br"), "or anywhere on this page"), el("div", { class: "tools" }, chooser("Choose files", where), chooser("Choose a folder", where, true))),
-    el("div", { class: "drop-how" }, el("label", { class: "field" }, "Read them as", choice), about, el("label", { class: "field" }, "Lane", lane), others, fault, el("details", { open: !matchMedia("(max-width: 860px)").matches }, el("summary", {}, "The same from a terminal"), curl)));
+    el("div", { class: "drop-how" }, el("label", { class: "field" }, "Read them as", choice), about, el("label", { class: "field" }, "Lane", lane), others, metadata.root, fault, el("details", { open: !matchMedia("(max-width: 860px)").matches }, el("summary", {}, "The same from a terminal"), curl)));
 }
 
 const sample = { name: "The keeper's handbook (sample).md", text: `# The keeper's handbook

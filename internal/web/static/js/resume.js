@@ -6,7 +6,7 @@
  */
 import { ApiError, auth, datasetPath, onUnauthorized, request } from "./api.js";
 
-/** config: settings of the document, as JSON; "" for those of the dataset. lane: of its work; "" for the usual one. @typedef {{file: File, dataset: string, config: string, lane?: string, url?: string, offset?: number}} Sending */
+/** config: settings of the document, as JSON; "" for those of the dataset. metadata: stored with it, as JSON; "" for none. lane: of its work; "" for the usual one. @typedef {{file: File, dataset: string, config: string, metadata?: string, lane?: string, url?: string, offset?: number}} Sending */
 /** @typedef {{progress: (loaded: number) => void, waits: (why: string, seconds: number) => void, resumed: (at: number) => void}} Watch */
 
 const version = { "Tus-Resumable": "1.0.0" };
@@ -25,8 +25,8 @@ const base64 = (s) => btoa(String.fromCharCode(...new TextEncoder().encode(s)));
  * and time, and, where the browser lets a page hash, its first and last bytes.
  * @param {Sending} s
  */
-async function fingerprint({ file, dataset, config, lane }) {
-  const known = [dataset, file.name, file.size, file.lastModified, ...(config ? [config] : []), ...(lane ? [lane] : [])].join("\n");
+async function fingerprint({ file, dataset, config, metadata, lane }) {
+  const known = [dataset, file.name, file.size, file.lastModified, ...(config ? [config] : []), ...(metadata ? [metadata] : []), ...(lane ? [lane] : [])].join("\n");
   if (!crypto.subtle) return known;
   const ends = await new Blob([known, file.slice(0, 65536), file.slice(Math.max(0, file.size - 65536))]).arrayBuffer();
   return [...new Uint8Array(await crypto.subtle.digest("SHA-256", ends))].map((b) => b.toString(16).padStart(2, "0")).join("");
@@ -114,6 +114,7 @@ export async function sendFile(s, watch) {
 async function create(s, print, key) {
   const about = [["filename", s.file.name], ["hold", "true"], ["fingerprint", print.slice(0, 128)]];
   if (s.config) about.push(["parser_config", s.config]);
+  if (s.metadata) about.push(["metadata", s.metadata]);
   if (s.lane) about.push(["lane", s.lane]);
   if (s.file.type) about.push(["filetype", s.file.type]);
   const r = await request(`${datasetPath(s.dataset)}/uploads`, {

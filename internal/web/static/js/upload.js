@@ -24,29 +24,31 @@ let items = [];
 let waiting = [];
 let sending = 0;
 
-/** How what is dropped next into a dataset is read, beside the settings of the dataset: settings that win over those, and the lane of its work, "" for the usual one. */
-export const preset = { dataset: "", config: /** @type {() => Record<string, any>} */ (() => ({})), lane: "" };
+/** How what is dropped next into a dataset is read, beside the settings of the dataset: settings that win over those, the lane of its work, "" for the usual one, and what is stored with each document. */
+export const preset = { dataset: "", config: /** @type {() => Record<string, any>} */ (() => ({})), metadata: /** @type {() => Record<string, string>} */ (() => ({})), lane: "" };
 
 /** Is told of every batch that arrived. @type {Set<() => void>} */
 export const onUploaded = new Set();
 
-/** The settings that hold for a dataset just now, as JSON; "" for its own. @param {string} dataset */
-function chosenConfig(dataset) {
-  const config = preset.dataset === dataset ? preset.config() : {};
-  return Object.keys(config).length ? JSON.stringify(config) : "";
+/** What is chosen for a dataset just now, as JSON; "" for nothing. @param {string} dataset @param {"config"|"metadata"} what */
+function chosen(dataset, what) {
+  const of = preset.dataset === dataset ? preset[what]() : {};
+  return Object.keys(of).length ? JSON.stringify(of) : "";
 }
 
 /** @param {File[]} files @param {string} dataset @param {string} [config] settings that win over the dataset's, as JSON @param {string} [lane] */
 export function upload(files, dataset, config, lane = preset.dataset === dataset ? preset.lane : "") {
   if (!files.length) return;
+  let metadata = "";
   try {
-    config ??= chosenConfig(dataset);
+    config ??= chosen(dataset, "config");
+    metadata = chosen(dataset, "metadata");
   } catch (e) {
     return announce(/** @type {Error} */ (e).message); // a setting that cannot be read; its field says so, too
   }
   const settings = config;
   if (!sending && !waiting.length) items = items.filter((i) => i.state === "failed");
-  const added = files.map((file) => /** @type {Item} */ ({ file, state: "waiting", loaded: 0, note: "", from: { file, dataset, config: settings, lane } }));
+  const added = files.map((file) => /** @type {Item} */ ({ file, state: "waiting", loaded: 0, note: "", from: { file, dataset, config: settings, metadata, lane } }));
   items.push(...added);
   let batch = /** @type {Item[]} */ ([]), size = 0, drop = /** @type {Drop} */ ({ dataset, left: 0, job: null });
   const flush = () => {
