@@ -212,6 +212,7 @@ func (s *Server) routes() {
 	s.webhookRoutes()
 	s.flowRoutes()
 	s.evaluationRoutes()
+	s.exportRoute()
 	s.editRoutes()
 	s.runRoutes()
 	s.datasetRunRoutes()

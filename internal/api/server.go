@@ -146,10 +146,10 @@ type Server struct {
 	foreign map[string]bool // patterns of Config.Interfaces
 	handler http.Handler
 
-	uploads, streams, evaluating, previewing *gate // what tenants do at once
-	allPreviews                              *gate // of all tenants
-	hub                                      *watch.Hub
-	lasts                                    *batching.Group[lastOf, lastSeq]
+	uploads, streams, evaluating, previewing, exporting *gate // what tenants do at once
+	allPreviews                                         *gate // of all tenants
+	hub                                                 *watch.Hub
+	lasts                                               *batching.Group[lastOf, lastSeq]
 }
 
 // New builds the routes.
@@ -158,7 +158,7 @@ func New(cfg Config) *Server {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.BodyIdle = cmp.Or(cfg.BodyIdle, time.Minute)
-	s := &Server{cfg: cfg, log: cfg.Log, mux: &routeMux{ServeMux: http.NewServeMux()}, uploads: newGate(cmp.Or(cfg.MaxUploads, 100)), streams: newGate(cmp.Or(cfg.MaxStreams, 200)), evaluating: newGate(1),
+	s := &Server{cfg: cfg, log: cfg.Log, mux: &routeMux{ServeMux: http.NewServeMux()}, uploads: newGate(cmp.Or(cfg.MaxUploads, 100)), streams: newGate(cmp.Or(cfg.MaxStreams, 200)), evaluating: newGate(1), exporting: newGate(exportsAtOnce),
 		previewing: newGate(tenantPreviews), allPreviews: newGate(allPreviews)}
 	s.hub = watch.New(watch.Config{Log: cfg.Catalog, Changed: cfg.Changed, Changes: cfg.Changes, Encode: eventFrame, Poll: cfg.EventPoll, Logger: cfg.Log})
 	s.lasts = batching.New(batching.Config[lastOf]{Max: 10_000, Timeout: lastsTime}, s.readLasts)

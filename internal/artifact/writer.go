@@ -68,33 +68,14 @@ func (w *Writer) Write(c *sheaf.Chunk, vector []float32) error {
 	r := row{
 		ChunkID: c.ID, Ordinal: int64(c.Ordinal), Kind: string(c.Kind), Text: c.Text, Tokens: int32(c.Tokens),
 		HeadingPath: c.HeadingPath, Role: string(c.Role), Parent: c.Parent, Context: c.Context, Language: c.Language,
-		Keywords: c.Keywords, Questions: c.Questions,
-	}
-	for _, t := range c.Tags {
-		r.Tags = append(r.Tags, tag(t))
+		Keywords: c.Keywords, Questions: c.Questions, Pages: pagesOf(c), Boxes: boxesOf(c), Tags: tagsOf(c),
 	}
 	if !zero(vector) {
 		r.Vector = append([]float32(nil), vector...)
 	}
-	if len(c.Pages) > 0 {
-		r.Pages = make([]int32, len(c.Pages))
-		for i, p := range c.Pages {
-			r.Pages[i] = int32(p)
-		}
-	}
-	if len(c.Boxes) > 0 {
-		r.Boxes = make([]box, len(c.Boxes))
-		for i, b := range c.Boxes {
-			r.Boxes[i] = box{int32(b.Page), b.X0, b.Y0, b.X1, b.Y1}
-		}
-	}
-	if len(c.Columns) > 0 {
-		b, err := json.Marshal(c.Columns)
-		if err != nil {
-			return fmt.Errorf("%w: the columns of chunk %s: %v", sheaf.ErrInvalid, c.ID, err)
-		}
-		r.Columns = new(string(b))
-		w.pending += len(b)
+	var err error
+	if r.Columns, err = jsonOf(c, "columns", c.Columns); err != nil {
+		return err
 	}
 	metadata := c.Metadata
 	if len(c.Children) > 0 {
@@ -105,13 +86,13 @@ func (w *Writer) Write(c *sheaf.Chunk, vector []float32) error {
 		}
 		metadata[keyChildren] = strings.Join(c.Children, "\n")
 	}
-	if len(metadata) > 0 {
-		b, err := json.Marshal(metadata)
-		if err != nil {
-			return fmt.Errorf("%w: the metadata of chunk %s: %v", sheaf.ErrInvalid, c.ID, err)
+	if r.Metadata, err = jsonOf(c, "metadata", metadata); err != nil {
+		return err
+	}
+	for _, text := range []*string{r.Columns, r.Metadata} {
+		if text != nil {
+			w.pending += len(*text)
 		}
-		r.Metadata = new(string(b))
-		w.pending += len(b)
 	}
 	w.rows = append(w.rows, r)
 	w.pending += 256 + len(r.Text) + len(r.Parent) + len(r.Context) + 4*len(r.Vector) + 40*len(r.Boxes)
@@ -119,6 +100,37 @@ func (w *Writer) Write(c *sheaf.Chunk, vector []float32) error {
 		w.err = w.flush()
 	}
 	return w.err
+}
+
+func pagesOf(c *sheaf.Chunk) []int32 { return each(c.Pages, func(p int) int32 { return int32(p) }) }
+
+func boxesOf(c *sheaf.Chunk) []box {
+	return each(c.Boxes, func(b sheaf.Box) box { return box{int32(b.Page), b.X0, b.Y0, b.X1, b.Y1} })
+}
+
+func tagsOf(c *sheaf.Chunk) []tag { return each(c.Tags, func(t sheaf.Tag) tag { return tag(t) }) }
+
+func each[A, B any](in []A, f func(A) B) []B {
+	if len(in) == 0 {
+		return nil
+	}
+	out := make([]B, len(in))
+	for i := range in {
+		out[i] = f(in[i])
+	}
+	return out
+}
+
+// jsonOf is a map as JSON; nil for one that is empty.
+func jsonOf[V any](c *sheaf.Chunk, what string, m map[string]V) (*string, error) {
+	if len(m) == 0 {
+		return nil, nil
+	}
+	b, err := json.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the %s of chunk %s: %v", sheaf.ErrInvalid, what, c.ID, err)
+	}
+	return new(string(b)), nil
 }
 
 // flush turns the gathered rows into columns, and these into a row group when

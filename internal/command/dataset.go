@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -23,7 +25,7 @@ func (g *global) datasetCommand() *cobra.Command {
   sheaf dataset create contracts --setting chunk_token_num=256
   sheaf dataset settings contracts
   sheaf dataset delete contracts --dry-run`})
-	cmd.AddCommand(g.datasetList(), g.datasetCreate(), g.datasetShow(), g.datasetRename(), g.datasetDelete(), g.datasetSettings(), g.datasetGraph(), g.datasetSplit(), g.datasetRaptor(), g.datasetMindmap(), g.datasetRuns(),
+	cmd.AddCommand(g.datasetList(), g.datasetCreate(), g.datasetShow(), g.datasetRename(), g.datasetDelete(), g.datasetSettings(), g.datasetExport(), g.datasetGraph(), g.datasetSplit(), g.datasetRaptor(), g.datasetMindmap(), g.datasetRuns(),
 		g.datasetPause("pause", "Hold the queued work of a dataset"), g.datasetPause("resume", "Free the queued work of a dataset"))
 	return cmd
 }
@@ -196,6 +198,66 @@ func (g *global) datasetShow() *cobra.Command {
 			})
 		},
 	}
+}
+
+func (g *global) datasetExport() *cobra.Command {
+	formats := make([]string, len(api.ExportFormats))
+	for i, f := range api.ExportFormats {
+		formats[i] = string(f)
+	}
+	format := []string{string(api.ExportJSONL)}
+	var states, tags []string
+	var name, output string
+	var force bool
+	cmd := &cobra.Command{
+		Use: "export [NAME]", Short: "Write the chunks of a dataset into a file", Args: needs(0, 1, "one NAME"), SuggestFor: []string{"dump", "download"}, ValidArgsFunction: g.datasetNames,
+		Long: `Writes the published versions of a dataset's documents, as people edited them:
+jsonl is a chunk a line, parquet a chunk a row, and markdown a zip with a file for
+each document. The file is there when it is whole. Documents that are not parsed
+yet are left out.`,
+		Example: `  sheaf dataset export contracts
+  sheaf dataset export contracts --format parquet -o contracts.parquet
+  sheaf dataset export contracts --format markdown --state succeeded
+  sheaf dataset export contracts -o - | wc -l`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := g.client()
+			if err != nil {
+				return err
+			}
+			ds, err := g.readDataset(cmd.Context(), c, g.datasetOf(args))
+			if err != nil {
+				return err
+			}
+			q := url.Values{"format": format, "state": states, "tag": tags}
+			if name != "" {
+				q.Set("q", name)
+			}
+			resp, err := c.do(cmd.Context(), http.MethodGet, datasetPath(ds.ID)+"/export?"+q.Encode(), nil, "")
+			if err != nil {
+				return err
+			}
+			path := output
+			if path == "" {
+				if _, said, err := mime.ParseMediaType(resp.Header.Get("Content-Disposition")); err == nil {
+					path = filepath.Base(said["filename"]) // never a folder elsewhere
+				}
+				if path == "" || path == "." || path == ".." || path == string(filepath.Separator) {
+					path = ds.ID + "." + format[0]
+				}
+			}
+			return g.save(resp, path, force)
+		},
+	}
+	f := cmd.Flags()
+	f.Var(&choice{value: &format, of: formats}, "format", "`FORMAT` of the file: jsonl, parquet or markdown")
+	f.StringVarP(&output, "output", "o", "", "`FILE` to write, - for standard output; default: the name of the dataset")
+	f.BoolVarP(&force, "force", "f", false, "overwrite a file that exists")
+	f.Var(&choice{value: &states, of: docStates, many: true}, "state", "only documents in these `STATES`")
+	f.StringVar(&name, "name", "", "only documents whose name contains this `TEXT`")
+	f.StringSliceVar(&tags, "tag", nil, "only documents with one of these `TAGS`")
+	g.complete(cmd, "format", oneOf(formats...))
+	g.complete(cmd, "state", oneOf(docStates...))
+	return cmd
 }
 
 // datasetOf is the dataset that an argument names, else that of the flag.

@@ -349,21 +349,32 @@ func (g *global) docDownload() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer resp.Body.Close()
-			if path == "-" {
-				_, err := io.Copy(g.out, resp.Body)
-				return err
-			}
-			n, err := writeFile(path, resp.Body, force)
-			if err != nil {
-				return err
-			}
-			return g.done(map[string]any{"path": path, "bytes": n}, "Wrote %s (%s).", path, size(n))
+			return g.save(resp, path, force)
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "`FILE` to write, - for standard output; default: the name of the document")
 	cmd.Flags().BoolVarP(&force, "force", "f", false, "overwrite a file that exists")
 	return cmd
+}
+
+// save writes the body of an answer into a file, or to standard output for -.
+func (g *global) save(resp *http.Response, path string, force bool) error {
+	defer resp.Body.Close()
+	broken := func(err error) error {
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return cured(errors.New("the answer broke off before its end"), "Nothing of it is whole. Run the command again; the log of the server says why it broke off.")
+		}
+		return err
+	}
+	if path == "-" {
+		_, err := io.Copy(g.out, resp.Body)
+		return broken(err)
+	}
+	n, err := writeFile(path, resp.Body, force)
+	if err != nil {
+		return broken(err)
+	}
+	return g.done(map[string]any{"path": path, "bytes": n}, "Wrote %s (%s).", path, size(n))
 }
 
 // writeFile writes a file whole or not at all.

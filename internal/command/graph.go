@@ -64,16 +64,7 @@ changed are read anew.`,
 				if err != nil {
 					return err
 				}
-				defer resp.Body.Close()
-				if file == "-" {
-					_, err := io.Copy(g.out, resp.Body)
-					return err
-				}
-				n, err := writeFile(file, resp.Body, force)
-				if err != nil {
-					return err
-				}
-				return g.done(map[string]any{"path": file, "bytes": n}, "Wrote %s (%s).", file, size(n))
+				return g.save(resp, file, force)
 			}
 			q := url.Values{"depth": {fmt.Sprint(depth)}, "limit": {fmt.Sprint(limit)}}
 			if len(words) > 0 {

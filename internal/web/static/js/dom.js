@@ -143,6 +143,18 @@ export function grid(label, heads, rows) {
 /** Rows of a grid, to put into its body. Their roles are written out: browsers differ in what a table is that is laid out as blocks. @param {Head[]} heads @param {Children[][]} rows */
 export const gridRows = (heads, rows) => rows.map((r) => el("tr", { role: "row" }, r.map((c, i) => el(i ? "td" : "th", { scope: i ? undefined : "row", class: heads[i][1], role: i ? "cell" : "rowheader", "data-label": heads[i][0] }, Array.isArray(c) ? c.flat() : c))));
 
+/** A list that opens below its label, and closes by Escape. @param {string} label @param {...Children} items */
+export function menu(label, ...items) {
+  const summary = el("summary", {}, label), e = el("details", { class: "menu" }, summary, el("div", { class: "menu-list" }, ...items));
+  e.addEventListener("keydown", (k) => {
+    if (k.key !== "Escape" || !e.open) return;
+    k.stopPropagation();
+    e.open = false;
+    summary.focus();
+  });
+  return e;
+}
+
 /** Does something once, when an element comes near the window. @param {Element} e @param {() => void} then @param {AbortSignal} signal */
 export function whenSeen(e, then, signal) {
   const seen = new IntersectionObserver((entries) => {

@@ -3,7 +3,7 @@
 import { cancelDocuments, deleteDocuments, reparseDialog, retryDocuments, retryTask } from "../actions.js";
 import { aborted, documentPath, download, get } from "../api.js";
 import { comparison } from "../compare.js";
-import { announce, button, draw, el, empty, grid, gridRows, icon, name, trouble, whenSeen } from "../dom.js";
+import { announce, button, draw, el, empty, grid, gridRows, icon, menu, name, trouble, whenSeen } from "../dom.js";
 import { chunkEditor, editBadge, editList, unplaced } from "../edits.js";
 import { diagnostics } from "../flight.js";
 import { between, bytes, drawable, duration, eta, format, number, percent, plural, time } from "../format.js";
@@ -255,17 +255,11 @@ export async function view({ root, params, query, signal }) {
       said.textContent = "Exporting …";
       exportText(base, d, to, signal).then(() => (said.textContent = ""), (e) => aborted(e) || (said.textContent = e.message));
     }, { class: "link" });
-    const menu = el("details", { class: "menu" }, el("summary", {}, "Export"), el("div", { class: "menu-list" }, saves("Markdown", "md"), saves("JSON Lines, one chunk a line", "jsonl"), el("a", { href: "?tab=settings" }, "Parquet, with vectors")));
-    menu.addEventListener("keydown", (e) => {
-      if (e.key !== "Escape" || !menu.open) return;
-      e.stopPropagation();
-      menu.open = false;
-      menu.querySelector("summary")?.focus();
-    });
+    const exports = menu("Export", saves("Markdown", "md"), saves("JSON Lines, one chunk a line", "jsonl"), el("a", { href: "?tab=settings" }, "Parquet, with vectors"));
     const side = rail({ ds: params.ds, d, unit, paged: paged || pictured && d.units > 1, pictured, runs, generation, signal });
     const body = el("div", { class: "reader-body" });
     const root = el("div", { class: "reader" }, side.root, el("div", { class: "reader-main" },
-      el("div", { class: "reader-bar" }, pager, find.root, el("div", { class: "segments", role: "group", "aria-label": "Show the text as" }, choices), menu, said), body));
+      el("div", { class: "reader-bar" }, pager, find.root, el("div", { class: "segments", role: "group", "aria-label": "Show the text as" }, choices), exports, said), body));
     return { root, body, rail: side, find, generation, at() {
       input.value = String(page);
       input.defaultValue = String(page);

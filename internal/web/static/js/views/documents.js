@@ -1,9 +1,9 @@
 // @ts-check
 /** A dataset: its documents in a table that stays smooth at ten thousand rows. */
-import { aborted, datasetPath, documentPath, get } from "../api.js";
+import { aborted, datasetPath, documentPath, download, get, key } from "../api.js";
 import { cancelDocuments, reparseDialog, retryDocuments, tagDocuments } from "../actions.js";
 import { causeOf } from "../causes.js";
-import { announce, button, draw, el, empty, name, trouble } from "../dom.js";
+import { announce, button, draw, el, empty, menu, name, trouble } from "../dom.js";
 import { facetColumn, facetKeys, narrowed, parameters, selection, stateGroups, statesOf } from "../facets.js";
 import { bytes, eta, format, number, percent, plural, time as date } from "../format.js";
 import { ours } from "../keys.js";
@@ -124,6 +124,20 @@ export async function view({ root, params, query, signal }) {
     adds.setAttribute("aria-expanded", String(!zone.hidden));
     if (!zone.hidden && !zone.firstChild) zone.append((await import("../firstrun.js")).dropzone(params.ds));
   }, { "aria-expanded": "false", "aria-controls": "add-zone" });
+  // What the filters select is exported, as they are when the list is opened.
+  const files = /** @type {const} */ ([["jsonl", "JSON Lines, one chunk a line", "jsonl"], ["parquet", "Parquet, one chunk a row", "parquet"], ["markdown", "Markdown, one file a document", "zip"]]), of = el("p", { class: "muted" }), said = el("p", { class: "muted", role: "status" });
+  const links = files.map(([format, label, ending]) => el("a", { download: "", onclick: (/** @type {Event} */ e) => {
+    if (!key()) return; // the browser writes it to disk as it comes
+    e.preventDefault();
+    said.textContent = "Exporting …";
+    download(links[files.findIndex(([f]) => f === format)].href, `${ds.name}.${ending}`).then(() => (said.textContent = ""), (x) => (said.textContent = x.message));
+  } }, label));
+  const exports = menu("Export", of, links, said);
+  exports.addEventListener("toggle", () => {
+    of.textContent = narrowed(asked) ? "The documents that the filters select" : "All documents";
+    said.textContent = "";
+    for (const [i, [format]] of files.entries()) links[i].href = `${base}/export?${parameters(asked, new URLSearchParams({ format }))}`;
+  });
   const preview = button("Preview", () => void peekAt(!peeking), { class: "peek-toggle", "aria-pressed": "false", title: "p" });
   const list = el("div", { class: "list" }, el("div", { class: "filters" }, filter, el("span", { class: "found muted num", role: "status" }), preview), actions, scroller, none);
   const found = /** @type {HTMLElement} */ (list.querySelector(".found"));
@@ -134,7 +148,7 @@ export async function view({ root, params, query, signal }) {
   const first = el("div");
   root.replaceChildren(
     el("div", { class: "head" }, el("div", {}, el("p", { class: "crumbs" }, el("a", { href: "/datasets" }, "Datasets"), " / "), el("h1", { tabindex: "-1" }, name(ds.name))), sum,
-      el("div", { class: "tools" }, el("a", { class: "button", href: `/search?${new URLSearchParams({ dataset: ds.name })}` }, "Search"), el("a", { class: "button", href: `/datasets/${encodeURIComponent(params.ds)}/runs` }, "Runs"), el("a", { class: "button", href: `/datasets/${encodeURIComponent(params.ds)}/evaluations` }, "Evaluations"), el("a", { class: "button", href: `/datasets/${encodeURIComponent(params.ds)}/settings` }, "Settings"), adds, chooser("Add a folder", where, true), chooser("Add files", where))),
+      el("div", { class: "tools" }, el("a", { class: "button", href: `/search?${new URLSearchParams({ dataset: ds.name })}` }, "Search"), el("a", { class: "button", href: `/datasets/${encodeURIComponent(params.ds)}/runs` }, "Runs"), el("a", { class: "button", href: `/datasets/${encodeURIComponent(params.ds)}/evaluations` }, "Evaluations"), el("a", { class: "button", href: `/datasets/${encodeURIComponent(params.ds)}/settings` }, "Settings"), exports, adds, chooser("Add a folder", where, true), chooser("Add files", where))),
     zone, sums.root, active, issues.box, first, beside);
 
   const nothing = () => ({ q: "", ...Object.fromEntries(facetKeys.map((k) => [k, /** @type {string[]} */ ([])])) });
