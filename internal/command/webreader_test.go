@@ -162,3 +162,33 @@ func TestFinishedRangesAreRead(t *testing.T) {
 	b.wait("the whole document", `document.querySelector(".head .badge").textContent === "Succeeded" && document.querySelector(".reader li.chunk") && ![...document.querySelectorAll(".page-note")].some(e => e.textContent.startsWith("Being read"))`)
 	b.noErrors()
 }
+
+// In a narrow window the outline and the thumbnails open above the page, and
+// nothing is asked for until they are.
+func TestReaderOfANarrowWindow(t *testing.T) {
+	s := start(t, nil)
+	b := openBrowser(t, s)
+	script := axe(t)
+	doc := s.add("default", text("survey.pdf", string(report(12, "barn"))))[0]
+	b.look(360, 740, false)
+	b.open("/datasets/default/documents/" + doc.ID)
+	b.sees(".chunk-column", "measured in store")
+	const asked = `performance.getEntriesByType("resource").some(e => e.name.includes("heading_path"))`
+	if eval[bool](b, asked) {
+		t.Error("an outline that nobody sees is read")
+	}
+	b.press("Outline and pages")
+	b.wait("the outline", `document.querySelector(".outline a")?.checkVisibility() && `+asked)
+	b.press("Thumbnails")
+	b.wait("a strip of thumbnails", `(l => l.length === 12 && l[0].checkVisibility() && new Set([...l].map(e => e.getBoundingClientRect().top)).size === 1 && document.querySelector(".thumbs img")?.naturalWidth > 20)(document.querySelectorAll(".thumbs li"))`)
+	b.checkAccess(script, "thumbnails in a narrow window")
+	if dir := os.Getenv("SHEAF_SCREENS"); dir != "" {
+		b.shoot(filepath.Join(dir, "reader-narrow.png"))
+	}
+	b.run(evaluate(`document.querySelectorAll(".thumbs a")[8].click()`))
+	b.wait("page 9, in sight in the strip", `document.querySelector(".page-number").value === "9" && (e => e.dataset.page === "9" && e.getBoundingClientRect().left >= 0 && e.getBoundingClientRect().right <= innerWidth)(document.querySelector(".thumbs [aria-current]"))`)
+	b.press("Outline and pages")
+	b.wait("a closed rail", `!document.querySelector(".rail").checkVisibility() && document.querySelector(".rail-toggle").getAttribute("aria-expanded") === "false"`)
+	b.fits("the reader")
+	b.noErrors()
+}

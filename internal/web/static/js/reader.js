@@ -58,7 +58,8 @@ async function headingsOf(base, generation, signal) {
 /**
  * The rail beside the page: the outline of the text, or its pages as they look, each with the ledger's colour.
  * @param {{ds: string, d: Doc, unit: string, paged: boolean, pictured: boolean, runs: LedgerRun[], generation: number, signal: AbortSignal}} o
- * @returns {{root: HTMLElement, at: (page: number) => void}}
+ * Where it is not seen, it asks for nothing.
+ * @returns {{root: HTMLElement, toggle: HTMLButtonElement, at: (page: number) => void}} toggle opens it in a narrow window, where it stands above the page
  */
 export function rail({ ds, d, unit, paged, pictured, runs, generation, signal }) {
   const base = documentPath(ds, d.id), body = el("div", { class: "rail-body" });
@@ -75,7 +76,21 @@ export function rail({ ds, d, unit, paged, pictured, runs, generation, signal })
   let headings;
   const runOf = (/** @type {number} */ n) => runs.find((r) => n >= r.from && n <= r.to);
 
+  const wide = matchMedia("(min-width: 1101px)");
+  let begun = false;
+  const begin = () => {
+    if (!begun) void show();
+  };
+  const toggle = button("Outline and pages", () => {
+    toggle.setAttribute("aria-expanded", String(root.classList.toggle("open")));
+    begin();
+    mark();
+  }, { class: "rail-toggle", "aria-expanded": "false", "aria-controls": "reader-rail" });
+  root.id = "reader-rail";
+  if (!paged) toggle.textContent = "Outline";
+
   async function show() {
+    begun = true;
     for (const c of choices) c.setAttribute("aria-pressed", String(c.dataset.rail === shown));
     const what = shown;
     if (what === "pages") return body.replaceChildren(pages());
@@ -131,10 +146,14 @@ export function rail({ ds, d, unit, paged, pictured, runs, generation, signal })
     // Not scrollIntoView, which would move the window as well.
     const top = on.getBoundingClientRect().top - body.getBoundingClientRect().top;
     if (top < 0 || top > body.clientHeight - 40) body.scrollTop += top - body.clientHeight / 2;
+    const left = on.getBoundingClientRect().left - body.getBoundingClientRect().left;
+    if (left < 0 || left > body.clientWidth - 40) body.scrollLeft += left - body.clientWidth / 2;
   }
-  void show();
-  return { root, at(n) {
+  if (wide.matches) begin();
+  else wide.addEventListener("change", begin, { signal });
+  return { root, toggle, at(n) {
     page = n;
+    if (!begun) return;
     if (shown === "pages" && !body.querySelector(`a[href="?page=${n}"][aria-label]`)) void show();
     else mark();
   } };

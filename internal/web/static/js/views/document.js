@@ -258,7 +258,7 @@ export async function view({ root, params, query, signal }) {
     const exports = menu("Export", saves("Markdown", "md"), saves("JSON Lines, one chunk a line", "jsonl"), el("a", { href: "?tab=settings" }, "Parquet, with vectors"));
     const side = rail({ ds: params.ds, d, unit, paged: paged || pictured && d.units > 1, pictured, runs, generation, signal });
     const body = el("div", { class: "reader-body" });
-    const root = el("div", { class: "reader" }, side.root, el("div", { class: "reader-main" },
+    const root = el("div", { class: "reader" }, side.toggle, side.root, el("div", { class: "reader-main" },
       el("div", { class: "reader-bar" }, pager, find.root, el("div", { class: "segments", role: "group", "aria-label": "Show the text as" }, choices), exports, said), body));
     return { root, body, rail: side, find, generation, at() {
       input.value = String(page);
