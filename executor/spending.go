@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
-
 	"sheaf"
 	"sheaf/chunker"
 	"sheaf/internal/enrich"
@@ -51,8 +49,8 @@ func (c spendingChat) Ask(ctx context.Context, instruction, text string, maxToke
 	if !ok || c.budget == (Budget{}) {
 		return c.Asker.Ask(ctx, instruction, text, maxTokens)
 	}
-	run := fmt.Sprintf("run/%016x", xxhash.Sum64String(fmt.Sprintf("%s/%d", t.DocumentID, t.Generation)))
-	on := []taskstore.Spending{{Name: run, Cap: c.budget.Run}, {Name: "day/" + time.Now().UTC().Format(time.DateOnly), Cap: c.budget.Day}}
+	run := taskstore.VersionSpending(t.DocumentID, t.Generation, c.budget.Run)
+	on := []taskstore.Spending{run, {Name: "day/" + time.Now().UTC().Format(time.DateOnly), Cap: c.budget.Day}}
 	prompt := int64(chunker.CountTokens(instruction) + chunker.CountTokens(text))
 	full, err := c.store.Spend(ctx, t.TenantID, on, prompt+int64(maxTokens))
 	if err != nil {
@@ -60,8 +58,8 @@ func (c spendingChat) Ask(ctx context.Context, instruction, text string, maxToke
 	}
 	if full != "" {
 		what := fmt.Sprintf("its %d tokens of a day, and goes on tomorrow or when flow.max_tokens_day or flow.max_price_day is raised", c.budget.Day)
-		if full == run {
-			what = fmt.Sprintf("its %d tokens of a run, and goes on when flow.max_tokens or flow.max_price is raised", c.budget.Run)
+		if full == run.Name {
+			what = fmt.Sprintf("the cap of %s (flow.max_tokens and flow.max_price allow %d), and goes on when that of the document is raised (sheaf doc resume DOCUMENT --max-tokens NUMBER), or those are", taskstore.AtVersionCap, c.budget.Run)
 		}
 		return "", fmt.Errorf("%w (%w)", sheaf.FailRetryable(sheaf.CategoryPolicy, "budget_spent", "The next question to the language model exceeds the budget: this waits at %s. What was answered is kept.", what), &sheaf.RateLimited{After: parkedFor})
 	}

@@ -3,7 +3,10 @@ package taskstore
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 
 	"sheaf"
 )
@@ -58,7 +61,22 @@ func (o RunOptions) Tokens() int64 {
 type Spending struct {
 	Name string
 	Cap  int64 // in tokens; 0 for none
+	// Raised names the cap that people have set in place of Cap, where it is higher;
+	// "" where nobody can.
+	Raised string
 }
+
+// NoCap is a cap that nothing reaches.
+const NoCap = math.MaxInt64 / 2
+
+// VersionSpending is what a version of a document spends.
+func VersionSpending(documentID string, generation int, most int64) Spending {
+	of := fmt.Sprintf("%016x", xxhash.Sum64String(fmt.Sprintf("%s/%d", documentID, generation)))
+	return Spending{Name: "run/" + of, Cap: most, Raised: "cap/" + of}
+}
+
+// AtVersionCap is in the sentence by which a task waits at the cap of its version.
+const AtVersionCap = "tokens of a run"
 
 // RunProgress is how far a run is, and what it has spent.
 type RunProgress struct {

@@ -392,6 +392,7 @@ var bodyExamples = map[string]any{
 	"create-mindmap":         object{"max_tokens": 200_000},
 	"create-graphrag":        object{"max_tokens": 2_000_000, "options": object{"method": "general", "entity_types": []string{"organization", "person", "product"}}},
 	"resume-run":             object{"max_tokens": 5_000_000},
+	"resume-document":        object{"max_tokens": 50_000},
 	"create-dataset":         object{"name": "contracts", "parser_config": object{"chunk_method": "laws"}},
 	"update-dataset":         object{"parser_config": object{"chunk_token_num": 256}},
 	"update-document":        object{"name": "report-2026.pdf", "attributes": object{"crm.id": 17}},

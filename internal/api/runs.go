@@ -28,7 +28,18 @@ type FlowRun struct {
 	UnservedPools []string            `json:"unserved_pools,omitempty" doc:"pools in which tasks of the run wait and that no executor serves"`
 	CreatedAt     time.Time           `json:"created_at" doc:"when it was asked for"`
 	FinishedAt    time.Time           `json:"finished_at,omitzero" doc:"absent while it runs"`
+	Budget        *VersionBudget      `json:"budget,omitempty" doc:"absent once it has ended, and where nothing was asked"`
 	RunCost
+}
+
+// VersionBudget is what a version of a document has of the language model.
+type VersionBudget struct {
+	Spent     int64   `json:"spent" doc:"tokens that count toward the cap, those of questions that are on their way included"`
+	Price     float64 `json:"price,omitempty" doc:"of these, where a price is configured"`
+	Currency  string  `json:"currency,omitempty"`
+	MaxTokens int64   `json:"max_tokens,omitempty" doc:"the cap that it was raised to; absent: flow.max_tokens and flow.max_price"`
+	Unbounded bool    `json:"unbounded,omitempty" doc:"it was raised to no cap at all"`
+	Waits     bool    `json:"waits" doc:"it is at the cap and goes on when that is raised, by POST …/documents/{doc}:resume"`
 }
 
 // RunCost is what a run or a node of it took of a language model.
@@ -173,6 +184,7 @@ func (s *Server) runRoutes() {
 			return &RunNodeAnswer{run.Nodes[i], run.Nodes[i].tasks(tasks)}, nil
 		})
 	})
+	s.resumeRoute()
 	list := get("/v1/datasets/{ds}/documents/runs", "List the newest run of each document of a dataset")
 	list.Description = "The newest documents first. Each with its flow, why it runs whole or in nodes, and what a language model took for it."
 	handle(s, list, func(ctx context.Context, in *struct {
@@ -190,6 +202,63 @@ func (s *Server) runRoutes() {
 			items, next, err := s.newestRuns(ctx, ds, page)
 			return listOf(items, next).Body, err
 		})
+	})
+}
+
+// versionBudget is what a version has spent; nil for nothing.
+func (s *Server) versionBudget(ctx context.Context, d *sheaf.Document, generation int) (*VersionBudget, error) {
+	of := taskstore.VersionSpending(d.ID, generation, 0)
+	spent, err := s.cfg.Catalog.Spent(ctx, d.TenantID, of.Name)
+	if err != nil {
+		return nil, err
+	}
+	most, err := s.cfg.Catalog.Spent(ctx, d.TenantID, of.Raised)
+	if err != nil || spent == 0 && most == 0 {
+		return nil, err
+	}
+	b := &VersionBudget{Spent: spent, MaxTokens: most}
+	if most >= taskstore.NoCap {
+		b.MaxTokens, b.Unbounded = 0, true
+	}
+	if s.cfg.Prices.PerMillionTokens > 0 {
+		b.Price, b.Currency = s.priced(spent)
+	}
+	return b, nil
+}
+
+// resumeRoute raises the cap of a version of a document.
+func (s *Server) resumeRoute() {
+	op := post("/v1/datasets/{ds}/documents/{doc}:resume", "Raise the budget of a document")
+	op.Description = "For the version that is being made. At the cap of flow.max_tokens and flow.max_price its tasks wait; they go on within 20 seconds after it is raised, and what was answered is not asked again. The budget counts what was spent before; without one there is no bound. The cap of the tenant's day stays. 409 for a document that is not being made, and with the code budget_spent where the budget is spent already."
+	handle(s, op, func(ctx context.Context, in *struct {
+		DocumentPath
+		Body RunBudget
+	}) (*output[*VersionBudget], error) {
+		d, err := s.document(ctx, in.DocumentPath)
+		if err != nil {
+			return nil, err
+		}
+		if d.State.Terminal() {
+			return nil, newProblem(409, "", "the document is not being made, so that nothing of it waits at a cap; parse it again, and raise the budget when it waits")
+		}
+		var o taskstore.RunOptions
+		if err := s.budget(in.Body, &o); err != nil {
+			return nil, err
+		}
+		of := taskstore.VersionSpending(d.ID, d.Generation, 0)
+		spent, err := s.cfg.Catalog.Spent(ctx, d.TenantID, of.Name)
+		if err != nil {
+			return nil, err
+		}
+		most := cmp.Or(o.Tokens(), taskstore.NoCap)
+		if most <= spent {
+			return nil, newProblem(409, "budget_spent", fmt.Sprintf("%d tokens are spent or on their way; raise the budget above that", spent))
+		}
+		if err := s.cfg.Catalog.RaiseCap(ctx, d.TenantID, of.Raised, most); err != nil {
+			return nil, err
+		}
+		b, err := s.versionBudget(ctx, d, d.Generation)
+		return &output[*VersionBudget]{b}, err
 	})
 }
 
@@ -294,6 +363,9 @@ func (s *Server) run(ctx context.Context, d *sheaf.Document, n int) (*FlowRun, [
 	if run.State.Terminal() {
 		return &run, tasks, nil
 	}
+	if run.Budget, err = s.versionBudget(ctx, d, n); err != nil {
+		return nil, nil, err
+	}
 	if run.UnservedPools, err = s.cfg.Catalog.JobWaitsFor(ctx, gens[i].JobID, d.ID, taskstore.UnservedAfter); err != nil {
 		return nil, nil, err
 	}
@@ -302,6 +374,9 @@ func (s *Server) run(ctx context.Context, d *sheaf.Document, n int) (*FlowRun, [
 		if node.State == "retry_wait" {
 			if node.Reason, err = s.whyWaits(ctx, tasks, node); err != nil {
 				return nil, nil, err
+			}
+			if run.Budget != nil && strings.Contains(node.Reason, taskstore.AtVersionCap) {
+				run.Budget.Waits = true
 			}
 		}
 		if node.State == "pending" && slices.Contains(run.UnservedPools, node.Pool) {

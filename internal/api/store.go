@@ -109,6 +109,8 @@ type Runs interface {
 	Runs(ctx context.Context, tenantID, datasetID string, kind sheaf.TaskKind, p taskstore.Page) ([]taskstore.DatasetRun, string, error)
 	Run(ctx context.Context, tenantID, datasetID, id string) (*taskstore.DatasetRun, error)
 	WipeRuns(ctx context.Context, tenantID, datasetID string, kind sheaf.TaskKind) (int, error)
+	Spent(ctx context.Context, tenantID, name string) (int64, error)
+	RaiseCap(ctx context.Context, tenantID, name string, tokens int64) error
 	RunForecast(ctx context.Context, tenantID, datasetID string, kind sheaf.TaskKind, sameOptions bool) (taskstore.RunForecast, error)
 	RunResults(ctx context.Context, tenantID, datasetID string, kind sheaf.TaskKind, documentID, after string, limit int) ([]taskstore.RunResult, error)
 }

@@ -44,7 +44,7 @@ only one in the dataset has it, by its name.`,
   sheaf doc text report.pdf > report.txt
   sheaf doc reparse report.pdf --setting chunk_token_num=256
   sheaf doc delete --state failed --dry-run`})
-	cmd.AddCommand(g.docShow(), g.docText(), g.docChunks(), g.docEdit(), g.docEdits(), g.docUndo(), g.docDownload(), g.docReparse(), g.retryCommand(), g.docCancel(), g.docDelete())
+	cmd.AddCommand(g.docShow(), g.docText(), g.docChunks(), g.docEdit(), g.docEdits(), g.docUndo(), g.docDownload(), g.docReparse(), g.retryCommand(), g.docResume(), g.docCancel(), g.docDelete())
 	return cmd
 }
 
@@ -592,6 +592,36 @@ func (g *global) docCancel() *cobra.Command {
 	}
 	s.flagsOf(g, cmd)
 	s.confirmation.flags(cmd)
+	return cmd
+}
+
+func (g *global) docResume() *cobra.Command {
+	var budget api.RunBudget
+	cmd := &cobra.Command{
+		Use: "resume DOCUMENT", Short: "Raise the budget of a document that waits at it", Args: needs(1, 1, "a DOCUMENT"), ValidArgsFunction: g.documentNames,
+		Long: `Raises what the version of a document that is being made may spend on the chat
+model. Its tasks wait at the cap of flow.max_tokens and flow.max_price, go on
+after it is raised, and ask nothing again that was answered. The budget counts
+what was spent before; without one there is no bound.`,
+		Example: "  sheaf doc resume report.pdf --max-tokens 50000\n  sheaf doc resume report.pdf --max-price 2.50\n  sheaf doc resume report.pdf",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, d, err := g.oneDocument(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			var b api.VersionBudget
+			if err := c.call(cmd.Context(), http.MethodPost, docPath(d)+":resume", budget, &b); err != nil {
+				return err
+			}
+			most := "without a bound"
+			if !b.Unbounded {
+				most = "up to " + number(int(b.MaxTokens)) + " tokens"
+			}
+			return g.done(b, "%s goes on %s, of which %s are spent.", d.Name, most, number(int(b.Spent)))
+		},
+	}
+	cmd.Flags().Int64Var(&budget.MaxTokens, "max-tokens", 0, "that the chat model may read and write for this version in all; 0 for no bound")
+	cmd.Flags().Float64Var(&budget.MaxPrice, "max-price", 0, "the same as a price; 0 for no bound")
 	return cmd
 }
 

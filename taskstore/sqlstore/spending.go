@@ -28,6 +28,13 @@ func (s *runs) Spend(ctx context.Context, tenantID string, on []taskstore.Spendi
 	err = s.tx(ctx, func(tx *gorm.DB) error {
 		full = ""
 		for _, o := range on {
+			if o.Raised != "" && o.Cap > 0 && tokens > 0 {
+				raised, err := first[int64](tx, "SELECT tokens FROM model_spending WHERE tenant_id=? AND name=?", tenantID, o.Raised)
+				if err != nil {
+					return err
+				}
+				o.Cap = max(o.Cap, value(raised))
+			}
 			if err := insertRows(tx, "model_spending", []string{"tenant_id", "name", "tokens", "spent_at"}, [][]any{{tenantID, o.Name, 0, raw(s.now())}}, s.d.noop("tenant_id")); err != nil {
 				return err
 			}
@@ -51,6 +58,14 @@ func (s *runs) Spend(ctx context.Context, tenantID string, on []taskstore.Spendi
 		return full, nil
 	}
 	return "", err
+}
+
+// RaiseCap sets the cap that Spending.Raised names, in tokens. It is remembered as
+// long as what was spent.
+func (s *runs) RaiseCap(ctx context.Context, tenantID, name string, tokens int64) error {
+	return s.tx(ctx, func(tx *gorm.DB) error {
+		return insertRows(tx, "model_spending", []string{"tenant_id", "name", "tokens", "spent_at"}, [][]any{{tenantID, name, tokens, raw(s.now())}}, s.d.upsert("tenant_id, name", "tokens", "spent_at"))
+	})
 }
 
 // Spent is what a tenant has spent under a name.

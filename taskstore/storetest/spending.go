@@ -51,4 +51,24 @@ func spendingStops(f *Fixture) {
 	f.OK(err)
 	want(f, "full", full, "")
 	spent("other", "run/a", 100)
+
+	// A cap that people raise counts where it is higher, for its own name.
+	own := []taskstore.Spending{{Name: "run/b", Cap: 10, Raised: "cap/b"}}
+	spend := func(tokens int64, is string) {
+		f.T.Helper()
+		full, err := f.Store.Spend(ctx, "t", own, tokens)
+		f.OK(err)
+		want(f, "full", full, is)
+	}
+	spend(11, "run/b")
+	f.OK(f.Store.RaiseCap(ctx, "t", "cap/b", 5))
+	spend(10, "")
+	spend(1, "run/b")
+	f.OK(f.Store.RaiseCap(ctx, "t", "cap/b", 30))
+	f.OK(f.Store.RaiseCap(ctx, "other", "cap/b", 500))
+	spend(20, "")
+	spend(1, "run/b")
+	f.OK(f.Store.RaiseCap(ctx, "t", "cap/b", taskstore.NoCap))
+	spend(1_000_000, "")
+	spent("t", "run/b", 1_000_030)
 }

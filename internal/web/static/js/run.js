@@ -1,6 +1,6 @@
 // @ts-check
 /** The run of a flow over a document: its graph with the states of its nodes, and what each of them made. */
-import { aborted, download, get, request } from "./api.js";
+import { aborted, download, get, request, send } from "./api.js";
 import { dag } from "./dag.js";
 import { announce, button, draw, el, empty, grid, icon, name, trouble } from "./dom.js";
 import { between, bytes, duration, money, number, plural, time } from "./format.js";
@@ -65,6 +65,30 @@ export async function runPane({ base, generation, query, signal }) {
   const of = () => (version ? `?generation=${version}` : "");
   const nodeOf = (/** @type {string} */ id) => run?.nodes.find((n) => n.id === id);
 
+  /** What is typed in the form below while the run is looked at again. */
+  const most = el("input", { id: "raise-tokens", inputmode: "numeric", autocomplete: "off", "aria-describedby": "raise-help" });
+
+  /** The run waits at its cap: a form raises it. @param {import("./types.js").VersionBudget} b */
+  function atBudget(b) {
+    const message = el("div"), go = el("button", { class: "primary" }, "Raise the budget");
+    return el("form", { class: "trouble", onsubmit: async (/** @type {Event} */ e) => {
+      e.preventDefault();
+      const tokens = most.value.trim().replace(/[\s,.]/g, "");
+      if (tokens && !/^\d+$/.test(tokens)) return draw(message, el("p", { class: "warn", role: "alert" }, "Write a whole number of tokens, or nothing for no bound."));
+      go.disabled = true;
+      try {
+        await send(`${base}:resume`, tokens ? { max_tokens: Number(tokens) } : {});
+        most.value = "";
+        announce("The budget is raised");
+        draw(message, el("p", { role: "status" }, "The budget is raised. The run goes on within 20 seconds."));
+      } catch (err) {
+        draw(message, trouble(err));
+      }
+      go.disabled = false;
+    } }, icon("warn"), el("div", {}, el("p", {}, `The run waits at its budget: ${plural(b.spent, "token")} of the language model${b.currency ? `, ${money(b.price || 0, b.currency)},` : ""} are spent or on their way. What was answered is not asked again.`),
+      el("p", {}, el("label", { for: "raise-tokens" }, "Tokens in all "), most, " ", go), el("p", { id: "raise-help", class: "muted" }, "Empty: no bound. The cap of a day stays."), message));
+  }
+
   /** @param {RunNode} n */
   function face(n) {
     const [text, shape, tone] = nodeStates[n.state] || [n.state, "dot", "wait"];
@@ -90,6 +114,7 @@ export async function runPane({ base, generation, query, signal }) {
       tag = "";
       void look();
     } }, Array.from({ length: Math.min(versions, 100) }, (_, i) => el("option", { value: versions - i, selected: versions - i === r.generation }, `Version ${versions - i}`)));
+    const typing = document.activeElement === most;
     draw(head, el("p", { class: "facts-line run-facts" },
       el("span", {}, "Flow ", flowRef(r.flow)),
       versions > 1 ? el("label", {}, el("span", { class: "hidden" }, "Version of the document "), choose) : null,
@@ -97,7 +122,9 @@ export async function runPane({ base, generation, query, signal }) {
       el("span", { class: "muted" }, terminal(r.state) ? `took ${duration(between(r.created_at, r.finished_at))}` : ["began ", time(r.created_at)]),
       cost(r) ? el("span", { class: "muted" }, `language model: ${cost(r)}`) : null),
       r.unserved_pools?.length ? el("div", { class: "trouble" }, icon("warn"), el("p", {}, `No executor serves the pool ${r.unserved_pools.join(", ")}. Start one with executor.pools = ${r.unserved_pools.join(", ")}; the run goes on by itself.`)) : null,
+      r.budget?.waits && r.generation === generation() ? atBudget(r.budget) : null,
       r.nodes.some((n) => n.definition) ? null : el("p", { class: "muted" }, `The version ${r.flow} was deleted: the edges and settings of its nodes are not known any more.`));
+    if (typing) most.focus();
     const now = JSON.stringify([r.generation, r.flow, r.nodes.map((n) => [n.id, n.definition?.from])]);
     if (now !== shape) {
       shape = now;
