@@ -13,11 +13,13 @@ import (
 )
 
 // TestScreens writes a picture of every view, light and dark, wide and narrow,
-// into the folder that SHEAF_SCREENS names: `make screenshots`.
+// into the folder that SHEAF_SCREENS names: `make screenshots`. Without it, each
+// view is looked at once.
 func TestScreens(t *testing.T) {
 	dir := os.Getenv("SHEAF_SCREENS")
+	widths, schemes := []int64{1280, 360}, []bool{false, true}
 	if dir == "" {
-		t.Skip("SHEAF_SCREENS names no folder; run `make screenshots`")
+		dir, widths, schemes = t.TempDir(), widths[:1], schemes[:1]
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -29,8 +31,8 @@ func TestScreens(t *testing.T) {
 		if v.before != nil {
 			v.before()
 		}
-		for _, width := range []int64{1280, 360} {
-			for _, dark := range []bool{false, true} {
+		for _, width := range widths {
+			for _, dark := range schemes {
 				height := int64(800)
 				if width == 360 {
 					height = 740
@@ -44,7 +46,7 @@ func TestScreens(t *testing.T) {
 				if v.then != "" {
 					b.wait(v.name, v.then)
 				}
-				b.wait("the pictures of "+v.name, `[...document.querySelectorAll("img")].every(i => i.complete && i.naturalWidth || i.loading === "lazy" && i.getBoundingClientRect().top > innerHeight)`)
+				b.wait("the pictures of "+v.name, `[...document.querySelectorAll("img")].every(i => i.complete && i.naturalWidth || i.loading === "lazy" && (!i.checkVisibility() || i.getBoundingClientRect().top > innerHeight))`)
 				// What has arrived may not have been unpacked, and would not be in the picture.
 				eval[bool](b, `Promise.all([...document.querySelectorAll("img")].filter(i => i.complete && i.naturalWidth).map(i => i.decode().catch(() => {}))).then(() => new Promise(requestAnimationFrame)).then(() => new Promise(requestAnimationFrame)).then(() => true)`)
 				scheme := "light"
@@ -102,13 +104,26 @@ func fillForScreens(t *testing.T, s *service) []screen {
 	if _, err := s.submitAnswer(t.Context(), "archive", []source{text("mill-accounts.pdf", "%PDF-1.7\nwater got into the box")}, nil, ""); err != nil {
 		t.Fatal(err)
 	}
+	// A dataset in which people and companies stand beside each other.
+	s.post("/v1/datasets", map[string]any{"name": "ledger", "parser_config": map[string]any{"chunk_token_num": 64}}, nil)
+	mustState(t, s.putIn("ledger", sheaf.NewID(), "contracts-1911.md", "text/markdown", contracts), sheaf.DocSucceeded)
+	var mapped api.RunStarted
+	s.post("/v1/datasets/ledger/mindmap", map[string]any{}, &mapped)
+	s.over("ledger", mapped.ID)
+	s.post("/v1/flows", map[string]any{"toml": keywordsFlow}, nil)
+	answer, err := s.submitAnswer(t.Context(), "ledger", []source{text("carts.md", contracts)}, map[string]string{"parser_config": `{"flow":"keywords"}`}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.ended(answer.Job.ID)
+	flowed := "/datasets/ledger/documents/" + answer.Documents[0].ID
 	one := "/datasets/default/documents/" + docs[0].ID
 	return []screen{
 		{"documents", "/datasets/default", ".docs", "harvest-report-2026.pdf", "", "", nil},
-		{"selected", "/datasets/default", ".docs", "harvest-report-2026.pdf", `[...document.querySelectorAll('tbody input')].slice(0, 3).forEach(i => i.click()); [...document.querySelectorAll('.batch button')].find(b => b.textContent.startsWith('Parse')).click()`, `document.querySelector('.preview dl')`, nil},
+		{"selected", "/datasets/default", ".docs", "harvest-report-2026.pdf", `[...document.querySelectorAll('tbody input')].slice(0, 3).forEach(i => i.click()); [...document.querySelectorAll('.batch button')].find(b => b.textContent.startsWith('Reprocess')).click()`, `document.querySelector('.preview dl')`, nil},
 		{"empty", "/datasets/attic", ".empty", "No documents yet", "", "", nil},
 		{"overview", "/datasets/archive", ".issues", "damaged", "", "", nil},
-		{"preview", "/datasets/default", ".docs", "harvest-report-2026.pdf", `[...document.querySelectorAll("button")].find(b => b.textContent === "Preview").click()`, `innerWidth < 1000 || document.querySelector(".peek .page img")?.naturalWidth`, nil},
+		{"preview", "/datasets/default", ".docs", "harvest-report-2026.pdf", `[...document.querySelectorAll("button")].find(b => b.textContent === "Preview").click(); [...document.querySelectorAll(".docs a")].find(a => a.textContent.includes("harvest")).focus()`, `innerWidth < 1000 || document.querySelector(".peek .page img")?.naturalWidth`, nil},
 		{"document", one + "?page=5", ".chunk", "measured", `document.querySelectorAll('.chunk')[1]?.dispatchEvent(new MouseEvent('mouseenter'))`, `document.querySelector('.page img')?.naturalWidth && document.querySelector('.boxes rect.on')`, nil},
 		{"table", "/datasets/default/documents/" + docs[2].ID, ".chunks", "Barn", "", "", nil},
 		{"problems", "/datasets/default/documents/" + trial[0].ID + "?tab=problems", ".problem", "37", "", "", nil},
@@ -122,11 +137,40 @@ func fillForScreens(t *testing.T, s *service) []screen {
 		{"operations", "/operations", ".deps", "index", "", `document.querySelector('.chart')`, nil},
 		{"compare", one + "?tab=versions&from=1&to=2", ".change", "", "", "", nil},
 		{"retry", "/datasets/default/documents/" + trial[0].ID + "?tab=problems", ".problem", "37", `[...document.querySelectorAll('.problem button')].find(b => b.textContent === 'Retry just this').click()`, `document.querySelector('.preview dl')`, nil},
+		{"graph", "/datasets/ledger/graph?entity=Acme+Mills", ".graph-side", "Acme Mills", "", `document.querySelectorAll(".graph-point").length > 3`, nil},
+		{"mind-map", "/datasets/ledger/mindmap", ".map-tree", "contracts-1911.md", "", "", nil},
+		{"run", flowed + "?tab=run", ".dag-node", "words", "", `document.querySelectorAll(".dag-edge").length === 3`, nil},
+		{"flow", "/flows/keywords", ".flow-text", "", "", `document.querySelectorAll(".dag-node").length === 4`, nil},
+		{"two-settings", "/search?q=moisture+of+the+sheaves+in+the+barn&dataset=default&compare=1&b_mode=text", ".compare", "Barn", "", `document.querySelectorAll('.compare .hit').length > 3`, nil},
 		{"dead-letters", "/operations", "h2", "Dead letters", `document.querySelector('[name=files]').click(); [...document.querySelectorAll('h2')].find(h => h.textContent === 'Dead letters').scrollIntoView({block: 'center'})`, "", nil},
 		{"dead-letter", "/operations", "h2", "Dead letters", `document.querySelector('[name=files]').click(); [...document.querySelectorAll('.plain button')].find(b => b.textContent === 'Details…').click()`, `document.querySelector('dialog table')`, nil},
 		{"live", "/datasets/intake", ".job-line", "Ingest of 5", "", `document.querySelectorAll(".docs .cell.run").length > 1 && document.querySelector(".docs .cell.ok, .docs .cell.part")`, busy},
 	}
 }
+
+const contracts = `# Contracts of 1911
+
+## Supply
+
+So Acme Mills and Harrow Farm signed in Winchester. So Acme Mills paid Harrow Farm for wheat. So Harrow Farm supplied Acme Mills with barley. So Alice Smith of Acme Mills met John Carter of Harrow Farm.
+
+## Carriage
+
+So Carter Brothers carried wheat for Harrow Farm to Winchester. So John Carter left Carter Brothers. So Acme Mills paid Carter Brothers in Winchester. So Alice Smith and John Carter signed.
+
+## Disputes
+
+So Stone Bridge Bank lent money to Acme Mills. So Harrow Farm sued Carter Brothers in Salisbury. So Stone Bridge Bank paid Carter Brothers. So Alice Smith met Stone Bridge Bank in Salisbury.
+`
+
+const keywordsFlow = `name = "keywords"
+node = [
+  { id = "read", kind = "parse" },
+  { id = "cut", kind = "chunk", from = ["read"], config = { chunk_token_num = 64 } },
+  { id = "words", kind = "enrich", from = ["cut"], config = { auto_keywords = 3 } },
+  { id = "out", kind = "index", from = ["words"] },
+]
+`
 
 func priceList(rows int) string {
 	var b strings.Builder
