@@ -38,8 +38,11 @@ func (s *runs) Spend(ctx context.Context, tenantID string, on []taskstore.Spendi
 			if err := insertRows(tx, "model_spending", []string{"tenant_id", "name", "tokens", "spent_at"}, [][]any{{tenantID, o.Name, 0, raw(s.now())}}, s.d.noop("tenant_id")); err != nil {
 				return err
 			}
-			n, err := exec(tx, s.sql("UPDATE model_spending SET tokens=tokens+?, spent_at=@now WHERE tenant_id=? AND name=? AND (?<=0 OR ?=0 OR tokens+?<=?)"),
-				tokens, tenantID, o.Name, tokens, o.Cap, tokens, o.Cap)
+			within, args := "", []any{tokens, tenantID, o.Name}
+			if tokens > 0 && o.Cap > 0 { // compared to the column, so that numbers of 64 bits are taken
+				within, args = " AND tokens+?<=?", append(args, tokens, o.Cap)
+			}
+			n, err := exec(tx, s.sql("UPDATE model_spending SET tokens=tokens+?, spent_at=@now WHERE tenant_id=? AND name=?"+within), args...)
 			if err != nil {
 				return err
 			}
