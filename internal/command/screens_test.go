@@ -120,10 +120,10 @@ func fillForScreens(t *testing.T, s *service) []screen {
 	one := "/datasets/default/documents/" + docs[0].ID
 	return []screen{
 		{"documents", "/datasets/default", ".docs", "harvest-report-2026.pdf", "", "", nil},
-		{"selected", "/datasets/default", ".docs", "harvest-report-2026.pdf", `[...document.querySelectorAll('tbody input')].slice(0, 3).forEach(i => i.click()); [...document.querySelectorAll('.batch button')].find(b => b.textContent.startsWith('Reprocess')).click()`, `document.querySelector('.preview dl')`, nil},
+		{"selected", "/datasets/default", ".docs", "harvest-report-2026.pdf", `[...document.querySelectorAll('tbody input')].slice(0, 3).forEach(i => i.click()); ` + soon(".batch button", "Reprocess", "click"), `document.querySelector('.preview dl')`, nil},
 		{"empty", "/datasets/attic", ".empty", "No documents yet", "", "", nil},
 		{"overview", "/datasets/archive", ".issues", "damaged", "", "", nil},
-		{"preview", "/datasets/default", ".docs", "harvest-report-2026.pdf", `[...document.querySelectorAll("button")].find(b => b.textContent === "Preview").click(); [...document.querySelectorAll(".docs a")].find(a => a.textContent.includes("harvest")).focus()`, `innerWidth < 1000 || document.querySelector(".peek .page img")?.naturalWidth`, nil},
+		{"preview", "/datasets/default", ".docs", "harvest-report-2026.pdf", soon("button", "Preview", "click") + soon(".docs a", "harvest", "focus"), `innerWidth < 1000 || document.querySelector(".peek .page img")?.naturalWidth`, nil},
 		{"document", one + "?page=5", ".chunk", "measured", `document.querySelectorAll('.chunk')[1]?.dispatchEvent(new MouseEvent('mouseenter'))`, `document.querySelector('.page img')?.naturalWidth && document.querySelector('.boxes rect.on')`, nil},
 		{"table", "/datasets/default/documents/" + docs[2].ID, ".chunks", "Barn", "", "", nil},
 		{"problems", "/datasets/default/documents/" + trial[0].ID + "?tab=problems", ".problem", "37", "", "", nil},
@@ -136,16 +136,27 @@ func fillForScreens(t *testing.T, s *service) []screen {
 		{"search", "/search?q=moisture+of+the+sheaves+in+the+barn&dataset=default", ".hits", "Barn", "", `document.querySelectorAll('.hit').length > 2`, nil},
 		{"operations", "/operations", ".deps", "index", "", `document.querySelector('.chart')`, nil},
 		{"compare", one + "?tab=versions&from=1&to=2", ".change", "", "", "", nil},
-		{"retry", "/datasets/default/documents/" + trial[0].ID + "?tab=problems", ".problem", "37", `[...document.querySelectorAll('.problem button')].find(b => b.textContent === 'Retry just this').click()`, `document.querySelector('.preview dl')`, nil},
+		{"retry", "/datasets/default/documents/" + trial[0].ID + "?tab=problems", ".problem", "37", soon(".problem button", "Retry just this", "click"), `document.querySelector('.preview dl')`, nil},
 		{"graph", "/datasets/ledger/graph?entity=Acme+Mills", ".graph-side", "Acme Mills", "", `document.querySelectorAll(".graph-point").length > 3`, nil},
 		{"mind-map", "/datasets/ledger/mindmap", ".map-tree", "contracts-1911.md", "", "", nil},
 		{"run", flowed + "?tab=run", ".dag-node", "words", "", `document.querySelectorAll(".dag-edge").length === 3`, nil},
 		{"flow", "/flows/keywords", ".flow-text", "", "", `document.querySelectorAll(".dag-node").length === 4`, nil},
 		{"two-settings", "/search?q=moisture+of+the+sheaves+in+the+barn&dataset=default&compare=1&b_mode=text", ".compare", "Barn", "", `document.querySelectorAll('.compare .hit').length > 3`, nil},
 		{"dead-letters", "/operations", "h2", "Dead letters", `document.querySelector('[name=files]').click(); [...document.querySelectorAll('h2')].find(h => h.textContent === 'Dead letters').scrollIntoView({block: 'center'})`, "", nil},
-		{"dead-letter", "/operations", "h2", "Dead letters", `document.querySelector('[name=files]').click(); [...document.querySelectorAll('.plain button')].find(b => b.textContent === 'Details…').click()`, `document.querySelector('dialog table')`, nil},
+		{"dead-letter", "/operations", "h2", "Dead letters", `document.querySelector('[name=files]').click(); ` + soon(".plain button", "Details…", "click"), `document.querySelector('dialog table')`, nil},
 		{"live", "/datasets/intake", ".job-line", "Ingest of 5", "", `document.querySelectorAll(".docs .cell.run").length > 1 && document.querySelector(".docs .cell.ok, .docs .cell.part")`, busy},
 	}
+}
+
+// soon is a program that clicks or focuses what has a text as soon as it is there.
+func soon(selector, text, what string) string {
+	return fmt.Sprintf(`void (async () => {
+		for (;;) {
+			const e = [...document.querySelectorAll(%q)].find(e => e.textContent.startsWith(%q));
+			if (e) return e.%s();
+			await new Promise(requestAnimationFrame);
+		}
+	})(); `, selector, text, what)
 }
 
 const contracts = `# Contracts of 1911
