@@ -100,6 +100,11 @@ func fillForScreens(t *testing.T, s *service) []screen {
 			t.Fatal(err)
 		}
 	}
+	// A query that is found, and one that is not.
+	s.post("/v1/datasets/default/queries", map[string]any{"question": "moisture of the sheaves in the barn", "expected": []any{map[string]any{"document": docs[1].ID, "from": 5}, map[string]any{"document": docs[0].ID, "from": 2}}}, nil)
+	s.post("/v1/datasets/default/evaluations", nil, nil)
+	s.post("/v1/datasets/default/queries", map[string]any{"question": "who counts the carts", "expected": []any{map[string]any{"document": docs[5].ID}}}, nil)
+	s.post("/v1/datasets/default/evaluations", nil, nil)
 	// A file that does not open leaves a dead letter.
 	if _, err := s.submitAnswer(t.Context(), "archive", []source{text("mill-accounts.pdf", "%PDF-1.7\nwater got into the box")}, nil, ""); err != nil {
 		t.Fatal(err)
@@ -141,6 +146,10 @@ func fillForScreens(t *testing.T, s *service) []screen {
 		{"mind-map", "/datasets/ledger/mindmap", ".map-tree", "contracts-1911.md", "", "", nil},
 		{"run", flowed + "?tab=run", ".dag-node", "words", "", `document.querySelectorAll(".dag-edge").length === 3`, nil},
 		{"flow", "/flows/keywords", ".flow-text", "", "", `document.querySelectorAll(".dag-node").length === 4`, nil},
+		{"saved-queries", "/search?dataset=default", ".saved-queries", "who counts the carts", `[...document.querySelectorAll("button")].find(b => b.textContent === "Run all").click()`, `document.querySelector(".saved-queries").textContent.includes("of 2 found")`, nil},
+		{"evaluations", "/datasets/default/evaluations", ".chart", "MRR", "", "", nil},
+		{"runs", "/datasets/ledger/runs", ".plain", "keywords", "", "", nil},
+		{"flows", "/flows", "[aria-label=Flows]", "keywords", "", "", nil},
 		{"two-settings", "/search?q=moisture+of+the+sheaves+in+the+barn&dataset=default&compare=1&b_mode=text", ".compare", "Barn", "", `document.querySelectorAll('.compare .hit').length > 3`, nil},
 		{"dead-letters", "/operations", "h2", "Dead letters", `document.querySelector('[name=files]').click(); [...document.querySelectorAll('h2')].find(h => h.textContent === 'Dead letters').scrollIntoView({block: 'center'})`, "", nil},
 		{"dead-letter", "/operations", "h2", "Dead letters", `document.querySelector('[name=files]').click(); ` + soon(".plain button", "Details…", "click"), `document.querySelector('dialog table')`, nil},

@@ -950,6 +950,8 @@ func testAccess(t *testing.T, s *service, b *browser) {
 		{"/datasets/library/evaluations", "section:nth-of-type(2) li"}, {"/datasets/library", ".docs tr[data-id]"}, {"/datasets/stops", ".empty"}, {"/datasets/many", ".docs tr[data-id]"}, {"/datasets", ".plain"}, {doc("library") + "?page=5", ".chunk"}, {doc("repairs") + "?tab=problems", ".problem .history tbody"},
 		{doc("repairs") + "?tab=timeline", ".waterfall table"}, {doc("repairs") + "?tab=versions", ".versions"}, {doc("drafts") + "?tab=versions&from=1&to=2", ".change"}, {doc("library") + "?tab=settings", ".settings"},
 		{"/jobs", ".plain"}, {"/jobs/" + jobs.Items[0].ID, ".waterfall table"}, {"/search?q=barn&dataset=library", ".hit"}, {"/operations", ".chart"}, {"/nothing/here", "h1"},
+		{"/search?q=barn&dataset=library&compare=1&b_mode=text", ".compare .hit"}, {"/search?q=where+is+the+barn&dataset=library", ".expected-panel .badge"}, {"/search?dataset=library", ".saved-queries table"},
+		{"/datasets/library/runs", "#view .empty, #view table"}, {"/datasets/library/graph", "#view .empty, .graph-point"}, {"/datasets/library/mindmap", "#view .empty"}, {"/flows", "[aria-label=Flows] th"}, {"/flows/standard", ".dag-node"}, {doc("library") + "?tab=run", ".dag-node, #view .empty"},
 	}
 	for _, dark := range []bool{false, true} {
 		b.look(1280, 800, dark)

@@ -40,7 +40,7 @@ export function bars({ title, caption, labels, series, unit }) {
  * @param {{title: string, caption: string, labels: string[], series: {name: string, cls: string, values: number[]}[], marks?: string[], markText?: string}} o
  */
 export function lines({ title, caption, labels, series, marks = [], markText = "" }) {
-  const n = labels.length, x = (/** @type {number} */ i) => (n > 1 ? 4 + (i / (n - 1)) * (width - 8) : width / 2), y = (/** @type {number} */ v) => 4 + (1 - v) * (height - 8);
+  const n = labels.length, x = (/** @type {number} */ i) => (n > 1 ? 20 + (i / (n - 1)) * (width - 24) : width / 2), y = (/** @type {number} */ v) => 4 + (1 - v) * (height - 8);
   const chart = svg("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": `${title}: ${caption}` });
   marks.forEach((m, i) => m && chart.append(svg("line", { class: "mark-line", x1: x(i), x2: x(i), y1: 0, y2: height }, svg("title", {}, `${labels[i]}: ${m}`))));
   for (const s of series) chart.append(svg("polyline", { class: `line ${s.cls}`, points: s.values.map((v, i) => `${x(i).toFixed(1)},${y(v).toFixed(1)}`).join(" ") }));
