@@ -37,6 +37,10 @@ type JobFilter struct {
 	Kinds     []sheaf.JobKind
 	Requester string // name of the key that asked
 	Query     string // substring of the name or of one of the first files, case-insensitive
+	// States the jobs are in now. A job has the state of its documents, which is
+	// looked up for each: so many jobs are looked at for a page as bounded time
+	// allows, and a page may hold fewer than its limit, also none, and have a next.
+	States []sheaf.DocumentState
 }
 
 // NewDocument is a document to be created, or, when a document of that ID

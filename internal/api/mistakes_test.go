@@ -251,6 +251,8 @@ func TestMistakesAreAnsweredWithTheRightName(t *testing.T) {
 		{"GET", ds + "/documents?offset=50", "", nil, 400, "invalid", `no parameter "offset"; there are`},
 		{"GET", ds + "/documents?order=desc", "", nil, 400, "invalid", "there are newest and oldest"},
 		{"GET", ds + "/documents?limit=0", "", nil, 400, "invalid", "give a whole number from 1 to 1000"},
+		{"GET", ds + "/documents/runs?cursor=nonsense", "", nil, 400, "invalid", "next_cursor of the page before"},
+		{"GET", "/v1/jobs?state=done", "", nil, 400, "invalid", "state"},
 		{"GET", ds + "/documents?cursor=2", "", nil, 400, "invalid", "next_cursor of the page before"},
 		{"GET", ds + "/documents?created_after=yesterday", "", nil, 400, "invalid", "such as 2026-01-31T12:00:00Z"},
 		{"GET", "/v1/dead-letters?category=parser-crash", "", nil, 400, "invalid", "did you mean parser_crash?"},

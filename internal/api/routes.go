@@ -857,6 +857,7 @@ func (s *Server) jobRoutes() {
 		ETagInput
 		Dataset   string   `query:"dataset" doc:"id or name"`
 		Kind      []string `query:"kind,explode" enum:"ingest,reparse,retry" doc:"repeat for or"`
+		State     []string `query:"state,explode" enum:"unstarted,queued,running,succeeded,partially_succeeded,failed,canceling,canceled" doc:"that the job is in now; repeat for or. At most 10,000 jobs are looked at for a page, for about a second: it may hold fewer than limit, also none, and have a next_cursor"`
 		Requester string   `query:"requester" maxLength:"255" doc:"name of the key that asked for it"`
 		Query     string   `query:"q" maxLength:"255" doc:"part of the name that the job was given, or of the name of one of its first two files"`
 	}
@@ -864,6 +865,9 @@ func (s *Server) jobRoutes() {
 		f := taskstore.JobFilter{Requester: in.Requester, Query: in.Query}
 		for _, k := range in.Kind {
 			f.Kinds = append(f.Kinds, sheaf.JobKind(k))
+		}
+		for _, st := range in.State {
+			f.States = append(f.States, sheaf.DocumentState(st))
 		}
 		if in.Dataset != "" {
 			ds, err := s.dataset(ctx, DatasetPath{in.Dataset})

@@ -191,7 +191,7 @@ func (s *Server) runRoutes() {
 		DatasetPath
 		ETagInput
 		Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"items per page"`
-		Cursor string `query:"cursor" maxLength:"64" doc:"next_cursor of the page before"`
+		Cursor string `query:"cursor" format:"cursor" doc:"next_cursor of the page before"`
 	}) (*tagged[List[FlowRunListed]], error) {
 		ds, err := s.dataset(ctx, in.DatasetPath)
 		if err != nil {

@@ -428,6 +428,11 @@ func TestCommands(t *testing.T) {
 		t.Errorf("verdicts: %v", rows)
 	}
 	has(s.must("jobs", job), 0, "partially_succeeded", "66 %", "3 of 3 documents", "1 failed", "invalid_pdf (1)")
+	has(s.must("jobs", "--state", "running,partially_succeeded"), 0, job)
+	if none, _ := list(s.must("jobs", "--state", "canceled", "--json")); len(none) != 0 {
+		t.Errorf("jobs that were canceled: %v", none)
+	}
+	has(s.sheaf("jobs", "--state", "partial"), exitUsage, "partially_succeeded")
 	has(s.sheaf("jobs", job, "--wait"), exitPartial, "66 %")
 	has(s.sheaf("jobs", "00000000000000000000000000000000"), exitNotFound, "`sheaf jobs` lists")
 	has(s.must("jobs", "cancel", job, "--dry-run"), 0, "would stop 0 documents")

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,7 +18,7 @@ import (
 func (g *global) jobsCommand() *cobra.Command {
 	var p paging
 	var wait bool
-	var kinds []string
+	var kinds, states []string
 	var requester, query string
 	cmd := &cobra.Command{
 		Use: "jobs [JOB]", Aliases: []string{"job"}, Short: "List jobs, show one, or follow it to its end", Args: needs(0, 1, "one JOB"), ValidArgsFunction: g.jobIDs,
@@ -52,6 +53,9 @@ func (g *global) jobsCommand() *cobra.Command {
 			}
 			for _, k := range kinds {
 				q.Add("kind", k)
+			}
+			for _, st := range states {
+				q.Add("state", st)
 			}
 			if requester != "" {
 				q.Set("requester", requester)
@@ -88,12 +92,17 @@ func (g *global) jobsCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&wait, "wait", false, "follow the job to its end")
 	cmd.Flags().StringSliceVar(&kinds, "kind", nil, "only jobs of this kind: ingest, reparse or retry; repeat for or")
+	cmd.Flags().Var(&choice{value: &states, of: jobStates, many: true}, "state", "only jobs in these `STATES`: "+strings.Join(jobStates, ", "))
+	g.complete(cmd, "state", oneOf(jobStates...))
 	cmd.Flags().StringVar(&requester, "requester", "", "only jobs that the key of this name asked for")
 	cmd.Flags().StringVar(&query, "query", "", "only jobs whose name, or one of their first two files, holds this text")
 	p.flags(cmd, 50, "jobs")
 	cmd.AddCommand(g.jobCancel(), g.jobHold("pause", "Hold a job's queued work"), g.jobHold("resume", "Free a job's queued work"))
 	return cmd
 }
+
+// jobStates are the states that a job may have.
+var jobStates = []string{"unstarted", "queued", "running", "succeeded", "partially_succeeded", "failed", "canceling", "canceled"}
 
 func noJob(err error) error {
 	if isMissing(err) {

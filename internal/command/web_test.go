@@ -517,10 +517,22 @@ func testJobList(t *testing.T, s *service, b *browser) {
 	b.wait("jobs of all datasets", `document.querySelectorAll('[aria-label="Jobs"] tbody tr').length === 50 && location.search === ""`)
 	b.open("/jobs?dataset=listed&kind=reparse")
 	b.wait("the job that read again alone", `(r => r.length === 1 && r[0].textContent.startsWith("Reprocessing of 1 document"))(document.querySelectorAll('[aria-label="Jobs"] tbody th'))`)
+	// By its state: what failed is found behind all that did not.
+	if _, err := s.submitAnswer(t.Context(), "listed", []source{text("wet.pdf", "%PDF-1.7\nwater got in")}, nil, ""); err != nil {
+		t.Fatal(err)
+	}
+	b.open("/jobs?dataset=listed")
+	b.run(evaluate(`(() => { const i = document.querySelector('[aria-label="State"]'); i.value = "failed"; i.dispatchEvent(new Event("change")); })()`))
+	rows("the job that failed", "Ingest of 1 documentwet.pdf")
+	if at := eval[string](b, "location.search"); at != "?state=failed&dataset=listed" {
+		t.Errorf("the address says %s", at)
+	}
+	b.open("/jobs?dataset=listed&state=running")
+	b.sees(".empty:not([hidden]) .empty-title", "No job matches")
 	b.open("/jobs?dataset=listed&q=nowhere")
 	b.sees(".empty:not([hidden]) .empty-title", "No job matches")
 	// What is mistyped is refused in words, and shows no job of another question.
-	for at, says := range map[string]string{"dataset=lsited": "lsited", "kind=reprase": "reprase"} {
+	for at, says := range map[string]string{"dataset=lsited": "lsited", "kind=reprase": "reprase", "state=faild": "faild"} {
 		b.open("/jobs?" + at)
 		b.sees("main .trouble", says)
 		b.wait("no rows", `!document.querySelector('[aria-label="Jobs"] tbody tr') && ![...document.querySelectorAll(".empty")].some(e => e.checkVisibility())`)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"gorm.io/gorm"
 
@@ -77,7 +78,7 @@ func (s *jobs) Jobs(ctx context.Context, tenantID string, f taskstore.JobFilter,
 			w.add("("+named+" OR "+file+")", name, part)
 		}
 	}
-	rows, next, err := page(s.read(ctx), "SELECT * FROM jobs", w, "id", p, func(r jobRow) string { return r.ID }, func(r jobRow) jobRow { return r })
+	rows, next, err := s.jobRows(ctx, tenantID, w, f.States, p)
 	if err != nil {
 		return nil, "", err
 	}
@@ -90,6 +91,80 @@ func (s *jobs) Jobs(ctx context.Context, tenantID string, f taskstore.JobFilter,
 		out = append(out, jobs...)
 	}
 	return out, next, nil
+}
+
+// How many jobs are looked at for a page of those in some states, at so many at
+// once: reading 500 of a document each takes 5 ms, and what they hold more is
+// bounded by the time that the page may take.
+const (
+	mostJobsLooked = 10_000
+	jobsAtOnce     = 500
+	jobsTime       = time.Second
+)
+
+// jobRows reads a page of jobs, those in some states if any are named.
+func (s *jobs) jobRows(ctx context.Context, tenantID string, w where, states []sheaf.DocumentState, p taskstore.Page) (out []jobRow, next string, err error) {
+	read := func(p taskstore.Page) ([]jobRow, string, error) {
+		return page(s.read(ctx), "SELECT * FROM jobs", w, "id", p, func(r jobRow) string { return r.ID }, func(r jobRow) jobRow { return r })
+	}
+	if len(states) == 0 {
+		return read(p)
+	}
+	limit, begun, last := pageLimit(p), time.Now(), p.Cursor
+	p.Limit = jobsAtOnce
+	for looked := 0; ; {
+		rows, more, err := read(p)
+		if err != nil {
+			return nil, "", err
+		}
+		are, err := s.jobStates(ctx, tenantID, rows)
+		if err != nil {
+			return nil, "", err
+		}
+		for i, r := range rows {
+			if slices.Contains(states, are[r.ID]) {
+				if len(out) == limit {
+					return out, last, nil
+				}
+				out = append(out, r)
+			}
+			last = r.ID
+			if len(out) == limit && i == len(rows)-1 {
+				return out, more, nil
+			}
+		}
+		looked += len(rows)
+		if more == "" || looked >= mostJobsLooked || time.Since(begun) > jobsTime {
+			return out, more, nil
+		}
+		p.Cursor = more
+	}
+}
+
+// jobStates are the states of jobs, by their ids.
+func (s *jobs) jobStates(ctx context.Context, tenantID string, rows []jobRow) (map[string]sheaf.DocumentState, error) {
+	var some []struct {
+		JobID, State string
+		N            int
+	}
+	err := s.read(ctx).Raw("SELECT g.job_id, "+stateOfJobDocument+` AS state, COUNT(*) AS n FROM generations g JOIN documents d ON d.id=g.doc_id
+		WHERE g.job_id IN ? AND g.tenant_id=? GROUP BY g.job_id, `+stateOfJobDocument, mapped(rows, func(r jobRow) string { return r.ID }), tenantID).Scan(&some).Error
+	if err != nil {
+		return nil, translate(err)
+	}
+	of, n := map[string]map[sheaf.DocumentState]int{}, map[string]int{}
+	for _, x := range some {
+		if of[x.JobID] == nil {
+			of[x.JobID] = map[sheaf.DocumentState]int{}
+		}
+		of[x.JobID][sheaf.DocumentState(x.State)] += x.N
+		n[x.JobID] += x.N
+	}
+	out := make(map[string]sheaf.DocumentState, len(rows))
+	for _, r := range rows {
+		out[r.ID] = stateOfJob(of[r.ID], n[r.ID], r.OpenUntil != 0)
+	}
+	return out, nil
 }
 
 // stateOfJobDocument is the state that a job's document has as far as the job
@@ -250,13 +325,7 @@ func (s *jobs) sumJobs(ctx context.Context, tenantID string, rows []jobRow) ([]s
 
 	for i := range jobs {
 		j, x := &jobs[i], summed[jobs[i].ID]
-		j.State = foldStates(x.states, x.n)
-		if !j.OpenUntil.IsZero() && j.State.Terminal() { // there is more to come
-			j.State = sheaf.DocRunning
-			if x.n == 0 {
-				j.State = sheaf.DocQueued
-			}
-		}
+		j.State = stateOfJob(x.states, x.n, !j.OpenUntil.IsZero())
 		if x.weight > 0 {
 			j.Progress = x.weighted / x.weight
 		} else if j.State.Terminal() {
@@ -282,6 +351,19 @@ func earliest(a, b int64) int64 {
 		return b
 	}
 	return a
+}
+
+// stateOfJob is the state of a job of n documents, to which more may come while it
+// is open.
+func stateOfJob(states map[sheaf.DocumentState]int, n int, open bool) sheaf.DocumentState {
+	state := foldStates(states, n)
+	switch {
+	case !open || !state.Terminal():
+		return state
+	case n == 0:
+		return sheaf.DocQueued
+	}
+	return sheaf.DocRunning
 }
 
 // foldStates is the state of a job of n documents.

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -163,6 +164,7 @@ func testJobFilters(t *testing.T, b *bench) {
 		}
 		b.same(c.what, []any{got, next}, []any{c.want, ""})
 	}
+	testJobStates(b)
 	// A page ends where the filter's jobs do.
 	jobs, next, err := b.Jobs(b.ctx, b.tenant, taskstore.JobFilter{Requester: "scanner"}, taskstore.Page{Limit: 1})
 	b.ok(err)
@@ -170,4 +172,91 @@ func testJobFilters(t *testing.T, b *bench) {
 	jobs, next, err = b.Jobs(b.ctx, b.tenant, taskstore.JobFilter{Requester: "scanner"}, taskstore.Page{Limit: 1, Cursor: next})
 	b.ok(err)
 	b.same("last page", []any{ids[jobs[0].ID], next}, []any{"may", ""})
+}
+
+// testJobStates brings jobs of a tenant of its own into all states, and asks for them.
+func testJobStates(before *bench) {
+	b := newBench(before.t, before.Store)
+	ids := map[string]string{}
+	// job makes one of as many documents as there are ends; "" leaves one in the queue.
+	job := func(key string, ends ...sheaf.DocumentState) {
+		names := make([]string, len(ends))
+		for i := range ends {
+			names[i] = fmt.Sprintf("%s %d.txt", key, i)
+		}
+		id, docs := b.create(names...)
+		ids[id] = key
+		for i, end := range ends {
+			switch end {
+			case "":
+			case sheaf.DocCanceled:
+				_, err := b.CancelDocuments(b.ctx, b.tenant, docs[i:i+1])
+				b.ok(err)
+				b.fold()
+			case sheaf.DocRunning:
+				b.plan(docs[i], sheaf.Range{From: 1, To: 2})
+				b.fold()
+			default:
+				b.plan(docs[i], sheaf.Range{From: 1, To: 2})
+				b.parse(docs[i])
+				b.publish(docs[i], taskstore.Publication{State: end})
+			}
+		}
+	}
+	job("done", sheaf.DocSucceeded, sheaf.DocSucceeded)
+	job("queued", "")
+	job("partial", sheaf.DocSucceeded, sheaf.DocFailed)
+	job("failed", sheaf.DocFailed, sheaf.DocCanceled)
+	job("canceled", sheaf.DocCanceled)
+	job("running", sheaf.DocSucceeded, sheaf.DocRunning)
+	job("half", sheaf.DocSucceeded, "")
+	open := b.newJob(sheaf.JobIngest)
+	b.ok(b.OpenJob(b.ctx, open, time.Hour))
+	ids[open.ID] = "open"
+	list := func(f taskstore.JobFilter, p taskstore.Page) ([]string, string) {
+		b.t.Helper()
+		jobs, next, err := b.Jobs(b.ctx, b.tenant, f, p)
+		b.ok(err)
+		var got []string
+		for _, j := range jobs {
+			if len(f.States) > 0 && !slices.Contains(f.States, j.State) {
+				b.t.Errorf("%s is %s and was asked for as %v", ids[j.ID], j.State, f.States)
+			}
+			got = append(got, ids[j.ID])
+		}
+		return got, next
+	}
+	for state, want := range map[sheaf.DocumentState][]string{
+		sheaf.DocSucceeded: {"done"}, sheaf.DocQueued: {"queued", "open"}, sheaf.DocPartiallySucceeded: {"partial"}, sheaf.DocFailed: {"failed"},
+		sheaf.DocCanceled: {"canceled"}, sheaf.DocRunning: {"running", "half"}, sheaf.DocCanceling: nil, sheaf.DocUnstarted: nil,
+	} {
+		got, next := list(taskstore.JobFilter{States: []sheaf.DocumentState{state}}, taskstore.Page{Ascending: true})
+		b.same(string(state), []any{got, next}, []any{want, ""})
+	}
+	// Pages of them hold each once, in both orders, whatever lies between.
+	f := taskstore.JobFilter{States: []sheaf.DocumentState{sheaf.DocQueued, sheaf.DocRunning, sheaf.DocFailed}}
+	for _, ascending := range []bool{true, false} {
+		want := []string{"queued", "failed", "running", "half", "open"}
+		if !ascending {
+			slices.Reverse(want)
+		}
+		for limit := 1; limit <= 6; limit++ {
+			var all []string
+			p := taskstore.Page{Ascending: ascending, Limit: limit}
+			for range 20 {
+				got, next := list(f, p)
+				if all = append(all, got...); next == "" {
+					break
+				}
+				if len(got) != limit {
+					b.t.Errorf("a page of %d holds %v and has a next", limit, got)
+				}
+				p.Cursor = next
+			}
+			b.same(fmt.Sprintf("pages of %d", limit), all, want)
+		}
+	}
+	// A filter of another kind narrows first.
+	got, _ := list(taskstore.JobFilter{States: f.States, Kinds: []sheaf.JobKind{sheaf.JobReparse}}, taskstore.Page{})
+	b.same("of another kind", len(got), 0)
 }

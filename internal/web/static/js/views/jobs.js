@@ -4,13 +4,19 @@ import { aborted, all, get } from "../api.js";
 import { announce, button, draw, el, empty, grid, gridRows, name, trouble } from "../dom.js";
 import { between, duration, number, percent, plural, time } from "../format.js";
 import { note, title } from "../nav.js";
-import { badge, bar, terminal } from "../parts.js";
+import { badge, bar, states, terminal } from "../parts.js";
 import { repeat } from "../repeat.js";
 
 export const kinds = /** @type {Record<string, string>} */ ({ ingest: "Ingest", reparse: "Reprocessing", retry: "Retry" });
 
 /** @type {import("../dom.js").Head[]} */
 const heads = [["Job"], ["Dataset"], ["State"], ["Progress"], ["Failed", "num"], ["Requested by"], ["Created"], ["Duration", "num"]];
+
+/** States a job may have, as people look for them. */
+const inStates = ["running", "queued", "succeeded", "partially_succeeded", "failed", "canceled", "canceling", "unstarted"];
+
+/** Pages without a job in the state that was asked for that are passed over at once. */
+const mostEmpty = 20;
 
 /** How often it is looked, in milliseconds. */
 const pace = 2000;
@@ -28,8 +34,8 @@ export async function view({ root, query, signal }) {
     for (const d of await all("/v1/datasets", 2000, signal)) names.set(d.id, d.name);
     for (const j of jobs) if (!names.has(j.dataset_id)) names.set(j.dataset_id, "");
   };
-  /** @type {Record<"q"|"kind"|"dataset"|"requester", string>} */
-  const asked = { q: query.get("q") || "", kind: query.get("kind") || "", dataset: query.get("dataset") || "", requester: query.get("requester") || "" };
+  /** @type {Record<"q"|"state"|"kind"|"dataset"|"requester", string>} */
+  const asked = { q: query.get("q") || "", state: query.get("state") || "", kind: query.get("kind") || "", dataset: query.get("dataset") || "", requester: query.get("requester") || "" };
   // Of answers that overtake each other the one to the newest question is shown; answered and failed are the last that was.
   let question = 0, answered = -1, failed = -1;
   const path = (/** @type {Record<string, string>} */ more) => {
@@ -47,9 +53,10 @@ export async function view({ root, query, signal }) {
 
   // ---- what is asked for ----
   const filter = el("input", { type: "search", placeholder: "Filter by name or file", "aria-label": "Filter by name or file", value: asked.q, autocomplete: "off", maxlength: 255 });
+  const state = el("select", { "aria-label": "State", onchange: () => ask({ state: state.value }) }, el("option", { value: "" }, "All states"), inStates.map((k) => el("option", { value: k }, states[k][0])));
   const kind = el("select", { "aria-label": "Kind", onchange: () => ask({ kind: kind.value }) }, el("option", { value: "" }, "All kinds"), Object.entries(kinds).map(([k, v]) => el("option", { value: k }, v)));
   const dataset = el("select", { "aria-label": "Dataset", onchange: () => ask({ dataset: dataset.value }) }, el("option", { value: "" }, "All datasets"), sets.map((d) => el("option", { value: d.name }, d.name.slice(0, 80))));
-  const by = el("span"), clear = button("Clear filters", () => ask({ q: "", kind: "", dataset: "", requester: "" }));
+  const by = el("span"), clear = button("Clear filters", () => ask({ q: "", state: "", kind: "", dataset: "", requester: "" }));
   let typing = 0;
   filter.addEventListener("input", () => {
     clearTimeout(typing);
@@ -64,13 +71,21 @@ export async function view({ root, query, signal }) {
     question++;
     void look();
   }
+  /** A page of jobs. One in which no job is in the state that was asked for is passed over. @param {Record<string, string>} more @returns {Promise<{items: import("../types.js").Job[], next_cursor: string|null}>} */
+  async function pageOf(more) {
+    const mine = question;
+    let page = await get(path(more), signal);
+    for (let n = 0; n < mostEmpty && !page.items.length && page.next_cursor && mine === question; n++) page = await get(path({ ...more, cursor: page.next_cursor }), signal);
+    return page;
+  }
   /** Reads the newest jobs. What is refused is said once, and stays until something else is asked. @returns {Promise<number>} */
   async function load() {
     const mine = question;
+    state.value = asked.state;
     kind.value = asked.kind;
     dataset.value = sets.find((d) => d.name === asked.dataset || d.id === asked.dataset)?.name || "";
     try {
-      const page = await get(path({ limit: "50" }), signal);
+      const page = await pageOf({ limit: "50" });
       await learn(page.items);
       if (mine !== question) return pace;
       draw(problem);
@@ -79,6 +94,8 @@ export async function view({ root, query, signal }) {
         cursor = page.next_cursor;
         if (mine) announce(cursor ? "Many jobs" : plural(page.items.length, "job"));
       }
+      // Those that are in the state no longer leave the list.
+      if (asked.state) for (const id of read.keys()) if (!page.next_cursor || id >= page.next_cursor) read.delete(id);
       [answered, failed] = [mine, -1];
       show(page.items);
     } catch (e) {
@@ -99,7 +116,7 @@ export async function view({ root, query, signal }) {
   const none = empty("No jobs yet", el("p", {}, "Every upload, re-parse and retry is a job. ", el("a", { href: "/" }, "Add documents"), " to start one."));
   const noMatch = empty("No job matches", el("p", {}, "Change or clear the filters."));
   const more = button("Show older jobs", async () => {
-    const mine = question, page = await get(path({ limit: "100", cursor: cursor || "" }), signal);
+    const mine = question, page = await pageOf({ limit: "100", cursor: cursor || "" });
     await learn(page.items);
     if (mine !== question) return;
     cursor = page.next_cursor;
@@ -124,7 +141,7 @@ export async function view({ root, query, signal }) {
     more.hidden = !cursor;
   }
   root.replaceChildren(el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Jobs")),
-    el("div", { class: "filters" }, filter, kind, dataset, by, clear), problem, table, none, noMatch, more);
+    el("div", { class: "filters" }, filter, state, kind, dataset, by, clear), problem, table, none, noMatch, more);
   const look = repeat(signal, load);
   await look();
 }
