@@ -288,9 +288,9 @@ func (w writerFunc) Write(b []byte) (int, error) {
 	return w.ResponseRecorder.Write(b)
 }
 
-// exportMeanwhile exports the default dataset, or another, and does something
-// when the first bytes of the answer are written.
-func (s *service) exportMeanwhile(dataset string, do func()) (body []byte, aborted bool) {
+// exportMeanwhile exports a dataset, and does something when the first bytes of
+// the answer are written.
+func (s *service) exportMeanwhile(h http.Handler, dataset string, do func()) (answer *httptest.ResponseRecorder, aborted bool) {
 	first := true
 	w := writerFunc{httptest.NewRecorder(), func() {
 		if first {
@@ -300,12 +300,40 @@ func (s *service) exportMeanwhile(dataset string, do func()) (body []byte, abort
 	}}
 	defer func() {
 		p := recover()
-		if body, aborted = w.Body.Bytes(), p == http.ErrAbortHandler; p != nil && !aborted {
+		if answer, aborted = w.ResponseRecorder, p == http.ErrAbortHandler; p != nil && !aborted {
 			panic(p)
 		}
 	}()
-	s.app.server().Handler().ServeHTTP(w, httptest.NewRequestWithContext(s.t.Context(), "GET", s.base+"/v1/datasets/"+dataset+"/export", nil))
+	h.ServeHTTP(w, httptest.NewRequestWithContext(s.t.Context(), "GET", s.base+"/v1/datasets/"+dataset+"/export", nil))
 	return nil, false
+}
+
+// A tenant has two exports at once, and is told so.
+func TestExportsAtOnce(t *testing.T) {
+	s := start(t, nil)
+	s.add("default", text("one.txt", "The mill grinds barley."))
+	h := s.app.server().Handler()
+	refused := 0
+	for range 2 { // what has ended makes room
+		first, aborted := s.exportMeanwhile(h, "default", func() {
+			second, aborted := s.exportMeanwhile(h, "default", func() {
+				third, _ := s.exportMeanwhile(h, "default", func() {})
+				if third.Code != http.StatusTooManyRequests || third.Header().Get("Retry-After") == "" || !strings.Contains(third.Body.String(), "wait for one to end") {
+					t.Errorf("the third answers %d %s", third.Code, third.Body)
+				}
+				refused++
+			})
+			if len(linesOf(t, second.Body.Bytes())) != 1 || aborted {
+				t.Errorf("the second answers %d %s", second.Code, second.Body)
+			}
+		})
+		if len(linesOf(t, first.Body.Bytes())) != 1 || aborted {
+			t.Errorf("the first answers %d %s", first.Code, first.Body)
+		}
+	}
+	if refused != 2 {
+		t.Errorf("%d exports were refused", refused)
+	}
 }
 
 // A document that is deleted while others are exported is left out whole. What
@@ -320,7 +348,12 @@ func TestDeletedWhileExported(t *testing.T) {
 			t.Errorf("deleting answers %d %s", resp.StatusCode, b)
 		}
 	}
-	body, aborted := s.exportMeanwhile("default", func() { remove(docs[1].ID) })
+	h := s.app.server().Handler()
+	export := func(dataset string, meanwhile func()) ([]byte, bool) {
+		answer, aborted := s.exportMeanwhile(h, dataset, meanwhile)
+		return answer.Body.Bytes(), aborted
+	}
+	body, aborted := export("default", func() { remove(docs[1].ID) })
 	var got []string
 	for _, e := range linesOf(t, body) {
 		got = append(got, e.Document)
@@ -329,20 +362,20 @@ func TestDeletedWhileExported(t *testing.T) {
 		t.Errorf("exported are %q, aborted %t", got, aborted)
 	}
 	large := s.add("default", text("large.txt", strings.Repeat(long, 100)))[0]
-	if body, aborted = s.exportMeanwhile("default", func() {}); aborted || len(body) < 10<<20 {
+	if body, aborted = export("default", func() {}); aborted || len(body) < 10<<20 {
 		t.Errorf("the whole has %d bytes, aborted %t", len(body), aborted)
 	}
-	if body, aborted = s.exportMeanwhile("default", func() { remove(large.ID) }); aborted || bytes.Contains(body, []byte(large.ID)) {
+	if body, aborted = export("default", func() { remove(large.ID) }); aborted || bytes.Contains(body, []byte(large.ID)) {
 		t.Errorf("deleted before it is written, it is there in %d bytes, aborted %t", len(body), aborted)
 	}
 	large = s.add("default", text("large.txt", strings.Repeat(long, 100)))[0]
 	remove(docs[0].ID)
-	if body, aborted = s.exportMeanwhile("default", func() { remove(large.ID) }); !aborted || !bytes.Contains(body, []byte(large.ID)) {
+	if body, aborted = export("default", func() { remove(large.ID) }); !aborted || !bytes.Contains(body, []byte(large.ID)) {
 		t.Errorf("half a document is exported as if it were whole, in %d bytes", len(body))
 	}
 	s.newDataset("gone", false)
 	s.add("gone", text("one.txt", long), text("two.txt", long))
-	if body, aborted := s.exportMeanwhile("gone", func() { s.must("dataset", "delete", "gone", "--yes") }); !aborted || len(body) == 0 {
+	if body, aborted := export("gone", func() { s.must("dataset", "delete", "gone", "--yes") }); !aborted || len(body) == 0 {
 		t.Errorf("an export of a dataset that was deleted meanwhile ends as if it were whole, with %d bytes", len(body))
 	}
 }
