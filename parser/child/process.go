@@ -237,6 +237,7 @@ func (p *Pool) childEnv(dir string, added []string, namespaces bool) []string {
 		envFileBytes + "=" + strconv.FormatInt(p.cfg.MaxFileBytes, 10),
 		envNice + "=" + strconv.Itoa(p.cfg.Nice),
 		"TMPDIR=" + dir,
+		"GOMAXPROCS=1", // it does one thing at a time, and there is a child for each CPU
 		"GOMEMLIMIT=" + strconv.FormatInt(p.cfg.MaxRSSBytes/2, 10),
 	}
 	for _, k := range []string{"PATH", "HOME", "XDG_CACHE_HOME", "LANG", "LC_ALL", "TZ", "GOCOVERDIR", "SYSTEMROOT"} {
