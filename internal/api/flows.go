@@ -50,6 +50,8 @@ type FlowAnswer struct {
 type FlowChecked struct {
 	Valid    bool          `json:"valid"`
 	Problems []FlowProblem `json:"problems" nullable:"false"`
+	// Lines are those of the nodes in the TOML.
+	Lines map[string]int `json:"lines,omitempty" doc:"of each node in the TOML, from 1, by id; absent for JSON"`
 }
 
 // FlowProblem is one reason for which a flow is refused.
@@ -57,6 +59,7 @@ type FlowProblem struct {
 	Node    string `json:"node,omitempty" doc:"its id; absent for the flow itself"`
 	Field   string `json:"field,omitempty" doc:"of the node or the flow"`
 	Message string `json:"message" doc:"a sentence that says what to do"`
+	Line    int    `json:"line,omitempty" doc:"of the TOML, from 1; absent for JSON"`
 }
 
 // FlowDiff is what distinguishes two versions of a flow.
@@ -152,15 +155,23 @@ func listedFlows(vs []taskstore.FlowVersion) ([]FlowListed, error) {
 // FlowKind is what a node of a flow can be.
 type FlowKind struct {
 	Name   string        `json:"name" doc:"that kind of a node takes"`
+	Doc    string        `json:"doc" doc:"what it does, in a sentence"`
 	In     []flow.Port   `json:"in" nullable:"false" doc:"what its inputs may be: units, chunks, vectors, records or text; none for a node that reads the document itself"`
 	Out    flow.Port     `json:"out,omitempty" doc:"what it passes on; absent where that is nothing, or what it was given"`
 	Config []FlowSetting `json:"config" nullable:"false" doc:"settings of its nodes, by name"`
 }
 
+// FlowKinds are the kinds, and what nodes of all kinds can be set to.
+type FlowKinds struct {
+	List[FlowKind]
+	Common []FlowSetting `json:"common" nullable:"false" doc:"settings of nodes of all kinds; those of parse, chunk, embed and index have fewer"`
+}
+
 // FlowSetting is a setting of the nodes of a kind.
 type FlowSetting struct {
 	Name     string   `json:"name" doc:"of the setting"`
-	Type     string   `json:"type" enum:"string,int,float,bool,strings,object,keep" doc:"of its value; keep: an expression over a chunk"`
+	Doc      string   `json:"doc" doc:"what it does, in a phrase"`
+	Type     string   `json:"type" enum:"string,int,float,bool,strings,object,keep,duration" doc:"of its value; keep: an expression over a chunk; duration: such as 10s or 5m"`
 	Required bool     `json:"required,omitempty" doc:"a node must have it"`
 	Values   []string `json:"values,omitempty" doc:"that it may have; absent: any"`
 }
@@ -169,19 +180,25 @@ type FlowSetting struct {
 func flowKinds() []FlowKind {
 	var out []FlowKind
 	for _, k := range flow.Kinds() {
-		described := FlowKind{Name: k.Name, In: append([]flow.Port{}, k.In...), Out: k.Out, Config: []FlowSetting{}}
-		for _, name := range slices.Sorted(maps.Keys(k.Config)) {
-			f := k.Config[name]
-			described.Config = append(described.Config, FlowSetting{name, f.Type, f.Required, f.Values})
-		}
+		described := FlowKind{Name: k.Name, In: append([]flow.Port{}, k.In...), Out: k.Out}
+		described.Doc, described.Config = k.Doc, flowSettings(k.Config)
 		out = append(out, described)
 	}
 	return out
 }
 
+func flowSettings(fields map[string]flow.Field) []FlowSetting {
+	out := []FlowSetting{}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		f := fields[name]
+		out = append(out, FlowSetting{name, f.Doc, f.Type, f.Required, f.Values})
+	}
+	return out
+}
+
 func (s *Server) flowRoutes() {
-	handle(s, get("/v1/node-kinds", "List the kinds of nodes and their settings"), func(context.Context, *struct{}) (*output[List[FlowKind]], error) {
-		return listOf(flowKinds(), ""), nil
+	handle(s, get("/v1/node-kinds", "List the kinds of nodes and their settings"), func(context.Context, *struct{}) (*output[FlowKinds], error) {
+		return &output[FlowKinds]{FlowKinds{listOf(flowKinds(), "").Body, flowSettings(flow.Common)}}, nil
 	})
 	handle(s, get("/v1/flows", "List flows, each in its latest version"), func(ctx context.Context, in *struct {
 		Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"items per page"`
@@ -236,9 +253,11 @@ func (s *Server) flowRoutes() {
 			return nil, err
 		}
 		for _, p := range invalid {
-			out.Problems = append(out.Problems, FlowProblem{p.Node, p.Field, capital(p.Message)})
+			out.Problems = append(out.Problems, FlowProblem{p.Node, p.Field, capital(p.Message), p.Line})
 		}
-		out.Valid = err == nil
+		if out.Valid = err == nil; in.Body.TOML != "" {
+			out.Lines = flow.Lines([]byte(in.Body.TOML))
+		}
 		return &output[FlowChecked]{out}, nil
 	})
 	handle(s, get("/v1/flows/{flow}", "Read a flow"), func(ctx context.Context, in *FlowPath) (*output[FlowAnswer], error) {

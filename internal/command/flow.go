@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,7 +25,7 @@ func (g *global) flowCommand() *cobra.Command {
   sheaf flow validate contracts.toml
   sheaf flow apply contracts.toml
   sheaf flow diff contracts@3`})
-	cmd.AddCommand(g.flowValidate(), g.flowApply(), g.flowList(), g.flowShow(), g.flowDiff(), g.flowDelete())
+	cmd.AddCommand(g.flowValidate(), g.flowApply(), g.flowList(), g.flowKinds(), g.flowShow(), g.flowDiff(), g.flowDelete())
 	return cmd
 }
 
@@ -102,6 +103,9 @@ func (g *global) flowValidate() *cobra.Command {
 // problemLine is a problem with where it is in front.
 func problemLine(p api.FlowProblem) string {
 	line := "  "
+	if p.Line > 0 {
+		line += fmt.Sprintf("line %d: ", p.Line)
+	}
 	if p.Node != "" {
 		line += "node " + p.Node + ": "
 	}
@@ -168,6 +172,69 @@ func (g *global) flowList() *cobra.Command {
 	}
 	p.flags(cmd, 100, "flows")
 	return cmd
+}
+
+func (g *global) flowKinds() *cobra.Command {
+	return &cobra.Command{
+		Use: "kinds [KIND]", Short: "List the kinds of nodes, or the settings of one", Args: needs(0, 1, ""),
+		Example: "  sheaf flow kinds\n  sheaf flow kinds extract",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := g.client()
+			if err != nil {
+				return err
+			}
+			var kinds api.FlowKinds
+			if err := c.call(cmd.Context(), http.MethodGet, "/v1/node-kinds", nil, &kinds); err != nil {
+				return err
+			}
+			if len(args) == 0 {
+				if g.json {
+					return g.printJSON(kinds)
+				}
+				return g.table(func(w io.Writer) {
+					fmt.Fprintln(w, "KIND\tREADS\tPASSES ON\tWHAT IT DOES")
+					for _, k := range kinds.Items {
+						fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", k.Name, portWords(k.In, "the document"), cmp.Or(string(k.Out), "–"), k.Doc)
+					}
+				})
+			}
+			i := slices.IndexFunc(kinds.Items, func(k api.FlowKind) bool { return k.Name == args[0] })
+			if i < 0 {
+				return usageError{cured(fmt.Errorf("there is no kind %q", args[0]), "sheaf flow kinds lists those that there are.")}
+			}
+			k := kinds.Items[i]
+			if g.json {
+				return g.printJSON(k)
+			}
+			fmt.Fprintf(g.out, "%s %s.\n\n", k.Name, k.Doc)
+			return g.table(func(w io.Writer) {
+				fmt.Fprintln(w, "SETTING\tTYPE\tMEANING")
+				for _, of := range []struct {
+					under string
+					all   []api.FlowSetting
+				}{{"config.", k.Config}, {"", kinds.Common}} {
+					for _, s := range of.all {
+						kind := s.Type
+						if s.Values != nil {
+							kind = strings.Join(s.Values, ", ")
+						}
+						if s.Required {
+							kind += ", required"
+						}
+						fmt.Fprintf(w, "%s%s\t%s\t%s\n", of.under, s.Name, kind, s.Doc)
+					}
+				}
+			})
+		},
+	}
+}
+
+func portWords(ports []flow.Port, none string) string {
+	var words []string
+	for _, p := range ports {
+		words = append(words, string(p))
+	}
+	return cmp.Or(strings.Join(words, ", "), none)
 }
 
 // flowPath is where a flow is.

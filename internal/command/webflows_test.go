@@ -1,9 +1,12 @@
 package command
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"sheaf/internal/api"
+	"sheaf/internal/flow"
 )
 
 // A flow is made and changed as text, with what is wrong beside its line; its
@@ -77,10 +80,69 @@ func TestNodeIsAddedOnThePage(t *testing.T) {
 	add("last", "short")
 	b.press("Write it into the text")
 	b.sees(".flow-problems li", "last: Nothing reads its output")
+	b.wait("the line of the problem", `document.querySelector(".flow-problems button").textContent === "Line " + (1 + document.querySelector(".flow-text").value.split("\n").findIndex((l) => l.includes('id = "last"')))`)
 	var v api.FlowAnswer
 	s.get("/v1/flows/mine", &v)
 	if n := v.Flow.Nodes; len(n) != 4 || n[3].ID != "short" || n[3].From[0] != "cut" || n[3].Config["keep"] != `chunk.text != "no"` {
 		t.Errorf("%+v", n)
+	}
+	// A list of nodes with brackets in strings and comments, and a table behind it:
+	// the node stands between two others, with all that nodes can be set to.
+	b.open("/flows?new=1")
+	b.sees(".flow-valid", "Valid")
+	b.run(evaluate(`(() => { const e = document.querySelector(".flow-text"); e.value = ` + "`" + `name = "mixed"
+node = [ # the "first" ]
+  { id = "read", kind = "parse" },
+  { id = "cut", kind = "chunk", from = ["read"], config = { delimiter = "]}" } },
+  { id = "key", kind = "enrich", from = ["cut"], when = 'document.name != "from = [x]"' },
+  { id = "out", kind = "index", from = [
+    "key" ] } # ]
+]
+` + "`" + `; e.dispatchEvent(new Event("input")); })()`))
+	b.wait("the text to be valid", `document.querySelector(".flow-valid") && document.querySelector(".flow-edit [role=status]").textContent.includes("Valid")`)
+	add("between", "cut")
+	b.sees("dialog #kind-does", "passes on the chunks that an expression is true for")
+	b.sees("dialog [id='of-when-help']", "where it is false the node is skipped")
+	b.run(evaluate(`(() => { const q = (s) => document.querySelector("dialog " + s); q("details").open = true; q('[name=to][value="key"]').click(); q('[name="of-when"]').value = "document.pages < 9"; q('[name="of-pool"]').value = "llm"; q('[name="of-on_failure"]').value = "skip"; q('[name="of-timeout"]').value = "5m"; q('[name="of-retry.attempts"]').value = "3"; q('[name="of-retry.base"]').value = "2s"; })()`))
+	b.checkEverywhere(script, "a node with all settings")
+	b.press("Write it into the text")
+	b.wait("the dialog to close", `!document.querySelector("dialog[open]")`)
+	b.wait("the text to be valid", `document.querySelector(".flow-edit [role=status]").textContent.includes("Valid")`)
+	b.press("Create the flow")
+	b.sees("h1", "mixed@1")
+	v = api.FlowAnswer{}
+	s.get("/v1/flows/mixed", &v)
+	for _, n := range v.Flow.Nodes {
+		switch n.ID {
+		case "between":
+			if n.Kind != "filter" || n.When != "document.pages < 9" || n.Pool != "llm" || n.OnFailure != "skip" || time.Duration(n.Timeout) != 5*time.Minute || n.Retry == nil || n.Retry.Attempts != 3 || time.Duration(n.Retry.Base) != 2*time.Second || !slices.Equal(n.From, []string{"cut"}) {
+				t.Errorf("%+v %+v", n, n.Retry)
+			}
+		case "key":
+			if !slices.Equal(n.From, []string{"between"}) {
+				t.Errorf("key reads %q", n.From)
+			}
+		case "out":
+			if !slices.Equal(n.From, []string{"key"}) {
+				t.Errorf("out reads %q", n.From)
+			}
+		}
+	}
+	if len(v.Flow.Nodes) != 5 {
+		t.Errorf("%d nodes", len(v.Flow.Nodes))
+	}
+	// The text is now tables, one behind the other.
+	add("short", "between")
+	b.run(evaluate(`document.querySelector('dialog [name=to][value="key"]').click()`))
+	b.press("Write it into the text")
+	b.wait("the dialog to close", `!document.querySelector("dialog[open]")`)
+	b.wait("the text to be valid", `document.querySelector(".flow-edit [role=status]").textContent.includes("Valid")`)
+	b.press("Save as the next version")
+	b.sees("h1", "mixed@2")
+	v = api.FlowAnswer{}
+	s.get("/v1/flows/mixed", &v)
+	if len(v.Flow.Nodes) != 6 || !slices.ContainsFunc(v.Flow.Nodes, func(n flow.Node) bool { return n.ID == "key" && slices.Equal(n.From, []string{"short"}) }) {
+		t.Errorf("%+v", v.Flow.Nodes)
 	}
 	b.noErrors()
 }

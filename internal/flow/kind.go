@@ -25,6 +25,7 @@ const (
 // inputs, so that a flow whose ports do not fit is refused before it runs.
 type Kind struct {
 	Name   string
+	Doc    string           // what it does, in a sentence
 	In     []Port           // each input is one of these; nil for a node that reads the document itself
 	Needs  []Port           // at least one input is one of these; nil where any will do
 	Out    Port             // "" where nothing is passed on: a sink
@@ -42,11 +43,24 @@ type Kind struct {
 
 // Field is a setting of a node.
 type Field struct {
+	Doc      string // what it does, in a phrase
 	Type     string // string, int, float, bool, strings, object, or keep: an expression over a chunk
 	Required bool
 	Min, Max float64            // of numbers; both 0 for no bounds
 	Values   []string           // of strings; nil for any
 	Check    func(v any) string // says what is wrong with a value of the type, "" for nothing; may be nil
+}
+
+// Common are the settings that nodes of all kinds have, but for those of the
+// pipeline, which have fewer.
+var Common = map[string]Field{
+	"when":           {Type: "string", Doc: "an expression in CEL over the document, such as document.pages <= 400; where it is false the node is skipped, and what only it feeds"},
+	"pool":           {Type: "string", Doc: "of executors that run it; left out: default"},
+	"on_failure":     {Type: "string", Values: []string{string(FailRun), string(SkipNode), string(UseDefault)}, Doc: "once it has failed for good: fail ends the run, skip leaves out the node and what only it feeds, default passes on an empty output; left out: fail"},
+	"timeout":        {Type: "duration", Doc: "of one attempt, such as 5m, up to 24h; left out: that of the executor"},
+	"retry.attempts": {Type: "int", Min: 1, Max: 20, Doc: "at most, before it has failed for good; left out: those of the executor"},
+	"retry.base":     {Type: "duration", Doc: "wait before the second attempt, such as 10s, up to 1h; it doubles each time"},
+	"retry.max":      {Type: "duration", Doc: "longest wait between two attempts, such as 30m, up to 24h"},
 }
 
 // Object is a file that a node leaves.

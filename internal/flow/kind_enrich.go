@@ -10,8 +10,10 @@ import (
 
 // enrich adds to chunks what its config asks for, and what it leaves out as the
 // document's settings ask.
-var _ = register(Kind{Name: "enrich", In: []Port{Chunks}, Out: Chunks, Config: map[string]Field{
-	"auto_keywords": {Type: "int", Max: 32}, "auto_questions": {Type: "int", Max: 10}, "auto_context": {Type: "bool"},
+var _ = register(Kind{Name: "enrich", Doc: "adds keywords, questions and context to chunks", In: []Port{Chunks}, Out: Chunks, Config: map[string]Field{
+	"auto_keywords":  {Type: "int", Max: 32, Doc: "keywords for each chunk, by the chat model, else by counting"},
+	"auto_questions": {Type: "int", Max: 10, Doc: "questions that each chunk answers, by the chat model"},
+	"auto_context":   {Type: "bool", Doc: "a sentence or two, by the chat model, on where each chunk stands in its document"},
 }, Run: func(ctx context.Context, in Input) ([]sheaf.Chunk, []sheaf.Warning, error) {
 	own, err := Settings(in.Node, in.Settings)
 	if err != nil {

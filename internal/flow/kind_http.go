@@ -16,8 +16,9 @@ import (
 
 // http sends chunks to a service of the user's and takes what it answers: other
 // texts, keywords, questions, metadata, or that a chunk is to be dropped.
-var _ = register(Kind{Name: "http", In: []Port{Chunks}, Out: Chunks, Config: map[string]Field{
-	"url": {Type: "string", Required: true, Check: checkURL}, "batch": {Type: "int", Min: 1, Max: 1000},
+var _ = register(Kind{Name: "http", Doc: "sends chunks to a service of yours and takes what it answers", In: []Port{Chunks}, Out: Chunks, Config: map[string]Field{
+	"url":   {Type: "string", Required: true, Check: checkURL, Doc: "of the service; flow.allow_hosts must name its host"},
+	"batch": {Type: "int", Min: 1, Max: 1000, Doc: "chunks in a request; left out: 64"},
 }, Run: callService})
 
 const (

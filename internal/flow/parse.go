@@ -46,7 +46,7 @@ func (c *Checker) ParseTOML(text []byte) (*Flow, error) {
 	var tree map[string]any
 	if err := toml.Unmarshal(text, &tree); err != nil {
 		if at, ok := errors.AsType[toml.ParseError](err); ok {
-			return nil, Invalid{{Message: fmt.Sprintf("the TOML is wrong in line %d: %s", at.Position.Line, at.Message)}}
+			return nil, Invalid{{Message: fmt.Sprintf("the TOML is wrong in line %d: %s", at.Position.Line, at.Message), Line: at.Position.Line}}
 		}
 		return nil, Invalid{{Message: "the TOML is wrong: " + err.Error()}}
 	}
@@ -55,7 +55,11 @@ func (c *Checker) ParseTOML(text []byte) (*Flow, error) {
 	if err != nil {
 		return nil, Invalid{{Message: "the TOML holds a value that JSON has not: " + err.Error()}}
 	}
-	return c.parse(b)
+	f, err := c.parse(b)
+	if invalid, ok := errors.AsType[Invalid](err); ok {
+		return nil, invalid.located(text)
+	}
+	return f, err
 }
 
 // ParseJSON reads a flow. The error is an Invalid.
@@ -301,7 +305,7 @@ func (f *Flow) TOML() ([]byte, error) {
 // and fills in its defaults.
 func (c *Checker) check(f *Flow, nodes int) (problems Invalid) {
 	add := func(node, field, format string, args ...any) {
-		problems = append(problems, Problem{node, field, fmt.Sprintf(format, args...)})
+		problems = append(problems, Problem{Node: node, Field: field, Message: fmt.Sprintf(format, args...)})
 	}
 	if !nameRule.MatchString(f.Name) {
 		add("", "name", "%q is no name: use lower-case letters, digits, - and _, up to 63", f.Name)

@@ -47,6 +47,9 @@ func Read(text []byte, isTOML bool) (*Flow, error) {
 		return nil, err
 	}
 	if problems := unsupported(read); problems != nil {
+		if isTOML {
+			problems = problems.located(text)
+		}
 		return nil, problems
 	}
 	return read, nil
@@ -66,7 +69,7 @@ func (f *Flow) Digest() (string, error) {
 // one, which embeds too, and so has each node between them that does work.
 func unsupported(f *Flow) (problems Invalid) {
 	add := func(node, field, format string, args ...any) {
-		problems = append(problems, Problem{node, field, fmt.Sprintf(format, args...)})
+		problems = append(problems, Problem{Node: node, Field: field, Message: fmt.Sprintf(format, args...)})
 	}
 	if f.Name == StandardName {
 		add("", "name", "%q is the flow that everybody has; choose another name", f.Name)

@@ -216,3 +216,10 @@ def test_more_files_than_one_request_submits_are_one_job(dataset: Dataset) -> No
     job = dataset.ingest([(f"{i}.txt", b"%d herons" % i) for i in range(1030)], wait=False)
     assert len({d.id for d in job.documents()}) == 1030
     job.cancel()
+
+
+def test_kinds_of_nodes_are_described(sheaf: Sheaf) -> None:
+    kinds = sheaf.node_kinds()
+    by_name = {kind["name"]: kind for kind in kinds["items"]}
+    assert by_name["filter"]["doc"] and by_name["filter"]["config"][0]["name"] == "keep" and by_name["filter"]["config"][0]["doc"]
+    assert {setting["name"] for setting in kinds["common"]} >= {"when", "pool", "timeout"}

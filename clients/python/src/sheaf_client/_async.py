@@ -97,6 +97,10 @@ class AsyncSheaf:
         """Which build of Sheaf answers."""
         return dict(await self._ask("GET", "/v1/info"))
 
+    async def node_kinds(self) -> dict[str, Any]:
+        """What nodes of flows can be: items, each with its settings, and common, the settings of nodes of all kinds."""
+        return dict(await self._ask("GET", "/v1/node-kinds"))
+
     # How steps are run.
 
     async def _run(self, steps: Steps[T]) -> T:

@@ -104,6 +104,10 @@ class Sheaf:
         """Which build of Sheaf answers."""
         return dict(self._ask("GET", "/v1/info"))
 
+    def node_kinds(self) -> dict[str, Any]:
+        """What nodes of flows can be: items, each with its settings, and common, the settings of nodes of all kinds."""
+        return dict(self._ask("GET", "/v1/node-kinds"))
+
     # How steps are run.
 
     def _run(self, steps: Steps[T]) -> T:

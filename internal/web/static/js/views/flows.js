@@ -6,11 +6,12 @@ import { dialog } from "../dialog.js";
 import { announce, button, draw, el, grid, name, trouble } from "../dom.js";
 import { number, time } from "../format.js";
 import { go, title } from "../nav.js";
+import { reading, withNode } from "../flowtext.js";
 import { sheet } from "../sheet.js";
 
 /** @typedef {{ref: string, name: string, version: number, nodes: number, built_in?: boolean, created_at?: string}} Listed */
 /** @typedef {Listed & {flow: {node: import("../types.js").FlowNode[]}, toml: string}} Flow */
-/** @typedef {{node?: string, field?: string, message: string}} Problem */
+/** @typedef {{node?: string, field?: string, message: string, line?: number}} Problem */
 
 const sample = `name = "mine"
 node = [
@@ -20,41 +21,22 @@ node = [
 ]
 `;
 
-/** @typedef {{name: string, in: string[], config: {name: string, type: string, required?: boolean, values?: string[]}[]}} Kind */
+/** @typedef {{name: string, doc: string, type: string, required?: boolean, values?: string[]}} Setting */
+/** @typedef {{name: string, doc: string, in: string[], out?: string, config: Setting[]}} Kind */
 
-/** A value as TOML writes it on one line. @param {any} v @returns {string} */
-function toml(v) {
-  if (Array.isArray(v)) return `[${v.map(toml).join(", ")}]`;
-  if (v && typeof v === "object") return `{ ${Object.entries(v).map(([k, x]) => `${/^[\w-]+$/.test(k) ? k : JSON.stringify(k)} = ${toml(x)}`).join(", ")} }`;
-  return JSON.stringify(v);
-}
+/** Kinds that are a part of every run: their nodes have fewer of the settings of all. */
+const pipeline = ["parse", "chunk", "embed", "index"];
 
-/** A flow's text with one node more: at the end of its list, or as a table of its own. @param {string} text @param {Record<string, any>} node */
-function withNode(text, node) {
-  const open = /^\s*node\s*=\s*\[/m.exec(text), end = open ? text.lastIndexOf("]") : -1;
-  if (!open || end < open.index) return `${text.trimEnd()}\n\n[[node]]\n${Object.entries(node).map(([k, v]) => `${k} = ${toml(v)}\n`).join("")}`;
-  const before = text.slice(0, end).trimEnd();
-  return `${before}${/[[,]$/.test(before) ? "" : ","}\n  ${toml(node)},\n${text.slice(end)}`;
-}
-
-/** The value of a setting from what was typed, undefined for nothing. @param {Kind["config"][0]} s @param {string} typed */
+/** The value of a setting from what was typed, undefined for nothing. @param {Setting} s @param {string} typed */
 function valueOf(s, typed) {
   if (!typed) return undefined;
   if (s.type === "strings") return typed.split(",").map((x) => x.trim()).filter(Boolean);
-  if (s.type === "string" || s.type === "keep") return typed;
+  if (["string", "keep", "duration"].includes(s.type)) return typed;
   try {
     return JSON.parse(typed);
   } catch {
     throw new Error(`${s.name} is no ${s.type}: write it as JSON, such as ${s.type === "object" ? '{"name": "value"}' : s.type === "bool" ? "true" : "1"}.`);
   }
-}
-
-/** The line of a text that a problem is about: of its node, of a line that it names, or the first. @param {string} text @param {Problem} p */
-function lineOf(text, p) {
-  const said = /\bline (\d+)/.exec(p.message);
-  if (said) return Number(said[1]);
-  const lines = text.split("\n"), at = p.node ? lines.findIndex((l) => new RegExp(`\\bid\\s*=\\s*["']${p.node?.replace(/[^\w-]/g, ".")}["']`).test(l)) : p.field ? lines.findIndex((l) => l.startsWith(`${p.field} `)) : -1;
-  return at < 0 ? 1 : at + 1;
 }
 
 /** @param {import("../types.js").Context} c */
@@ -87,7 +69,7 @@ export async function view({ root, params, query, signal }) {
     const nodes = f.flow.node, drawing = dag({ label: `Nodes of ${f.ref}`, signal, nodes: nodes.map((n) => ({ id: n.id, from: n.from || [] })), face: (id) => {
       const n = nodes.find((x) => x.id === id);
       return { tone: n?.when ? "off" : "wait", text: [el("span", { class: "dag-name" }, id), el("span", { class: "hidden" }, ", "), el("span", { class: "dag-state" }, `${n?.kind || ""}${n?.when ? ", with a condition" : ""}`)] };
-    }, pick: (id) => select(lineOf(text.value, { node: id, message: "" })) });
+    }, pick: (id) => void check().then(() => select(lines[id] || 1)) });
     stage.append(drawing.root);
     drawing.update();
   }
@@ -100,6 +82,8 @@ export async function view({ root, params, query, signal }) {
   const count = () => (numbers.textContent = text.value.split("\n").map((_, i) => i + 1).join("\n"));
   count();
   let timer = 0, asked = 0;
+  /** Lines of the nodes, by id. @type {Record<string, number>} */
+  let lines = {};
   signal.addEventListener("abort", () => clearTimeout(timer));
   function later() {
     count();
@@ -110,42 +94,66 @@ export async function view({ root, params, query, signal }) {
   async function check() {
     const mine = ++asked, toml = text.value;
     try {
-      /** @type {{valid: boolean, problems: Problem[]}} */
+      /** @type {{valid: boolean, problems: Problem[], lines?: Record<string, number>}} */
       const r = toml.trim() ? await send("/v1/flows:validate", { toml }) : { valid: false, problems: [{ message: "The flow has no text." }] };
       if (mine !== asked || signal.aborted) return;
+      lines = r.lines || {};
       save.disabled = !r.valid;
       text.setAttribute("aria-invalid", String(!r.valid));
       draw(said, el("p", { class: r.valid ? "flow-valid" : "fault" }, r.valid ? "✓ Valid" : `${number(r.problems.length)} to correct`));
-      sides.replaceChildren(...r.problems.map((p) => ({ p, line: lineOf(toml, p) })).sort((a, b) => a.line - b.line).map(({ p, line }) => el("li", { value: line }, button(`Line ${line}`, () => select(line), { class: "link" }), ` ${p.node ? `${p.node}${p.field ? `, ${p.field}` : ""}: ` : ""}${p.message}`)));
+      sides.replaceChildren(...r.problems.map((p) => ({ p, line: p.line || 1 })).sort((a, b) => a.line - b.line).map(({ p, line }) => el("li", { value: line }, button(`Line ${line}`, () => select(line), { class: "link" }), ` ${p.node ? `${p.node}${p.field ? `, ${p.field}` : ""}: ` : ""}${p.message}`)));
     } catch (e) {
       if (!aborted(e) && mine === asked) draw(said, trouble(e));
     }
   }
   /** Asks for a node and writes it into the text. */
   async function add() {
-    /** @type {Kind[]} */
-    const kinds = (await get("/v1/node-kinds", signal)).items;
-    const there = [...text.value.matchAll(/\bid\s*=\s*["']([^"']+)["']/g)].map((m) => m[1]);
-    const settings = el("div"), choose = el("select", { name: "kind", onchange: () => fields() }, kinds.map((k) => el("option", { value: k.name }, k.name)));
+    /** @type {[{items: Kind[], common: Setting[]}, void]} */
+    const [{ items: kinds, common }] = await Promise.all([get("/v1/node-kinds", signal), check()]);
+    const there = Object.keys(lines).sort((a, b) => lines[a] - lines[b]);
+    /** @param {Setting} s @param {string} prefix */
+    const field = (s, prefix) => {
+      const help = `${prefix}${s.name}-help`, props = { name: `${prefix}${s.name}`, required: s.required, "aria-describedby": help };
+      return el("div", { class: "setting" }, el("label", {}, el("span", {}, `${s.name}${s.required ? "" : ", if not the default"} `),
+        s.values || s.type === "bool" ? el("select", props, ["", ...(s.values || ["true", "false"])].map((v) => el("option", { value: v }, v || "–"))) : el("input", { ...props, autocomplete: "off", placeholder: s.type === "strings" ? "separated by commas" : s.type === "keep" ? "an expression over a chunk" : s.type })),
+        el("p", { class: "muted", id: help }, s.doc.replace(/^./, (x) => x.toUpperCase()), "."));
+    };
+    const settings = el("div"), does = el("p", { class: "muted", id: "kind-does" }), choose = el("select", { name: "kind", "aria-describedby": "kind-does", onchange: () => fields() }, kinds.map((k) => el("option", { value: k.name }, k.name)));
+    const more = el("details", { class: "more-settings" }, el("summary", {}, "When, where and how often it runs"), common.map((s) => field(s, "of-")));
     const kindOf = () => /** @type {Kind} */ (kinds.find((k) => k.name === choose.value));
-    const fields = () => draw(settings, kindOf().config.map((s) => el("label", { class: "field" }, `${s.name}${s.required ? "" : ", if not the default"}`,
-      s.values || s.type === "bool" ? el("select", { name: `set-${s.name}`, required: s.required }, ["", ...(s.values || ["true", "false"])].map((v) => el("option", { value: v }, v || "–"))) : el("input", { name: `set-${s.name}`, required: s.required, autocomplete: "off", placeholder: s.type === "strings" ? "separated by commas" : s.type === "keep" ? "an expression over a chunk" : s.type }))));
+    const fields = () => {
+      draw(does, `${kindOf().name} ${kindOf().doc}.`);
+      draw(settings, kindOf().config.map((s) => field(s, "set-")));
+      readers.hidden = !kindOf().out && !["branch", "merge"].includes(choose.value);
+      for (const i of more.querySelectorAll("input, select")) /** @type {HTMLInputElement} */ (i).disabled = pipeline.includes(choose.value) && choose.value !== "index";
+    };
+    const choices = (/** @type {string} */ of) => there.map((n) => el("label", {}, el("input", { type: "checkbox", name: of, value: n }), name(n)));
+    const readers = el("fieldset", { class: "facet" }, el("legend", {}, "Read by"), choices("to"), el("p", { class: "muted" }, "They read the new node in place of its inputs."));
     fields();
     let id = "";
     const done = await dialog({ title: "Add a node", no: "Cancel", action: "Write it into the text",
-      body: [el("label", { class: "field" }, "Kind", choose), el("label", { class: "field" }, "Name", el("input", { name: "id", required: true, maxlength: 63, autocomplete: "off" })),
-        el("fieldset", { class: "facet" }, el("legend", {}, "Inputs"), there.map((n) => el("label", {}, el("input", { type: "checkbox", name: "from", value: n }), name(n)))), settings],
+      body: [el("label", { class: "field" }, "Kind", choose), does, el("label", { class: "field" }, "Name", el("input", { name: "id", required: true, maxlength: 63, autocomplete: "off" })),
+        el("fieldset", { class: "facet" }, el("legend", {}, "Inputs"), choices("from")), readers, settings, more],
       run: async (form) => {
         id = String(form.get("id")).trim();
         if (!id || there.includes(id)) throw new Error(id ? `There is a node ${id}. Choose another name.` : "Give the node a name.");
-        const from = form.getAll("from").map(String), config = Object.fromEntries(kindOf().config.map((s) => [s.name, valueOf(s, String(form.get(`set-${s.name}`) ?? "").trim())]).filter(([, v]) => v !== undefined));
-        text.value = withNode(text.value, { id, kind: choose.value, ...(from.length ? { from } : {}), ...(Object.keys(config).length ? { config } : {}) });
+        const typed = (/** @type {Setting} */ s, /** @type {string} */ prefix) => valueOf(s, String(form.get(`${prefix}${s.name}`) ?? "").trim());
+        const from = form.getAll("from").map(String), to = readers.hidden ? [] : form.getAll("to").map(String), config = Object.fromEntries(kindOf().config.map((s) => [s.name, typed(s, "set-")]).filter(([, v]) => v !== undefined));
+        const both = to.find((n) => from.includes(n));
+        if (both) throw new Error(`${both} cannot be read by the new node and read it. Choose one of the two.`);
+        /** @type {Record<string, any>} */
+        const node = { id, kind: choose.value, ...(from.length ? { from } : {}), ...(Object.keys(config).length ? { config } : {}) };
+        for (const s of common) {
+          const v = typed(s, "of-"), [outer, inner] = s.name.split(".");
+          if (v !== undefined) node[outer] = inner ? { ...node[outer], [inner]: v } : v;
+        }
+        text.value = withNode(to.reduce((t, n) => reading(t, n, id, from), text.value), node);
       } });
     if (!done) return;
     announce(`The node ${id} is in the text`);
     count();
-    select(lineOf(text.value, { node: id, message: "" }));
-    void check();
+    await check();
+    select(lines[id] || 1);
   }
   async function keep() {
     try {
