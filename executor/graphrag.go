@@ -500,12 +500,7 @@ func (w *graphRun) resolve(ctx context.Context, all *results, splits *graph.Spli
 		}); err != nil {
 			return nil, err
 		}
-		for _, t := range trouble {
-			if t != nil {
-				w.out.Failed++
-				w.out.Reasons.add(*t)
-			}
-		}
+		w.out.Failed += w.out.Reasons.addAll(trouble)
 		if err := w.Report(ctx, "resolution", from+len(some), len(pairs)); err != nil {
 			return nil, err
 		}

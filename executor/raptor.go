@@ -236,12 +236,7 @@ func (w *raptorRun) summarise(ctx context.Context, documents []string, groups []
 	}); err != nil {
 		return nil, err
 	}
-	for _, t := range trouble {
-		if t != nil {
-			w.out.Failed++
-			w.out.Reasons.add(*t)
-		}
-	}
+	w.out.Failed += w.out.Reasons.addAll(trouble)
 	return made, nil
 }
 

@@ -358,6 +358,17 @@ func (t *troubles) add(one RunTrouble) {
 	}
 }
 
+// addAll adds those that are not nil and returns how many these are.
+func (t *troubles) addAll(all []*RunTrouble) (n int) {
+	for _, one := range all {
+		if one != nil {
+			t.add(*one)
+			n++
+		}
+	}
+	return n
+}
+
 // Put stores chunks as a result of the document of which it is, d, and shows it
 // in place of others. Chunks are completed: ids, document, range and tokens.
 // Children that name no chunk, as "#3", are chunks of the result itself.
