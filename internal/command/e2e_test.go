@@ -70,7 +70,12 @@ func (trialFormat) Open(_ context.Context, f *os.File, _ parser.Options) (parser
 
 type trialDocument []string
 
-func (d trialDocument) Plan(context.Context) (*parser.Plan, error) {
+func (d trialDocument) Plan(ctx context.Context) (*parser.Plan, error) {
+	if word, path, _ := strings.Cut(d[0], " "); word == "COUNT" { // takes as long as its file is missing
+		for missing(path) && ctx.Err() == nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
 	plan := &parser.Plan{Unit: sheaf.UnitPage, Units: len(d), RangeSize: 12}
 	if strings.HasPrefix(d[0], "PRINTS") {
 		for _, page := range d {

@@ -36,13 +36,12 @@ function chosen(dataset, what) {
   return Object.keys(of).length ? JSON.stringify(of) : "";
 }
 
-/** @param {File[]} files @param {string} dataset @param {string} [config] settings that win over the dataset's, as JSON @param {string} [lane] */
-export function upload(files, dataset, config, lane = preset.dataset === dataset ? preset.lane : "") {
+/** @param {File[]} files @param {string} dataset @param {string} [config] settings that win over the dataset's, as JSON @param {string} [lane] @param {string} [metadata] stored with each, as JSON */
+export function upload(files, dataset, config, lane = preset.dataset === dataset ? preset.lane : "", metadata = undefined) {
   if (!files.length) return;
-  let metadata = "";
   try {
     config ??= chosen(dataset, "config");
-    metadata = chosen(dataset, "metadata");
+    metadata ??= chosen(dataset, "metadata");
   } catch (e) {
     return announce(/** @type {Error} */ (e).message); // a setting that cannot be read; its field says so, too
   }
@@ -226,10 +225,10 @@ function row(i) {
 function retryFailed() {
   const bad = items.filter((i) => i.state === "failed");
   items = items.filter((i) => i.state !== "failed");
-  const same = (/** @type {Item} */ i) => `${i.from.dataset}\n${i.from.config}\n${i.from.lane}`;
+  const same = (/** @type {Item} */ i) => `${i.from.dataset}\n${i.from.config}\n${i.from.lane}\n${i.from.metadata}`;
   for (const key of new Set(bad.map(same))) {
     const some = bad.filter((i) => same(i) === key);
-    upload(some.map((i) => i.file), some[0].from.dataset, some[0].from.config, some[0].from.lane);
+    upload(some.map((i) => i.file), some[0].from.dataset, some[0].from.config, some[0].from.lane, some[0].from.metadata);
   }
 }
 
