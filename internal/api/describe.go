@@ -22,10 +22,11 @@ type property struct {
 var properties = []property{
 	{"Delay", "reason", "in words, such as that the embedding server asks to slow down", "", false},
 	{"Delay", "next_at", "when it is tried again", "", false},
-	{"StatsAnswer", "buckets", "one a minute, oldest first, the last one not over yet", "", true},
+	{"StatsAnswer", "buckets", "oldest first, the last one not over yet", "", true},
 	{"StatsAnswer", "stages", "", "", true},
 	{"StatsAnswer", "cost_per_second", "pages or their equivalent done in a second while anything ran; 0 when nothing did", "", false},
 	{"StatsAnswer", "sampled", "more happened than was looked at: the newest was", "", false},
+	{"StatsAnswer", "bucket_minutes", "that each bucket counts", "", false},
 	{"StatsBucket", "tasks", "done", "", false},
 	{"StatsBucket", "failed", "attempts that failed, were lost or were the last", "", false},
 	{"StatsBucket", "cost", "of the tasks that were done", "", false},

@@ -2,28 +2,57 @@ package api
 
 import (
 	"context"
+	"net/http"
+	"sync"
+	"time"
 
 	"sheaf/internal/indexset"
 	"sheaf/taskstore"
 )
 
-// StatsAnswer is the work of the last minutes and the state of the search index.
+// StatsAnswer is the work of the last time and the state of the search index.
 type StatsAnswer struct {
 	taskstore.Stats
 	Index *indexset.Status `json:"index,omitempty" doc:"whether what is searched is all there is, and how far an index that is filled is"`
 }
 
-// statsRoutes describe the last hour, when the store can.
+// statsSpans are the long times that are looked back, in minutes, with those of
+// a bucket: about a hundred bars each.
+var statsSpans = map[string]struct{ minutes, bucket int }{
+	"hour":  {60, 1},
+	"day":   {24 * 60, 15},
+	"month": {30 * 24 * 60, 6 * 60},
+}
+
+const defaultStatsMinutes = 60
+
+// statsRoutes describe the last time, when the store can.
 func (s *Server) statsRoutes() {
 	type in struct {
-		Minutes int `query:"minutes" minimum:"1" maximum:"180" default:"60"`
+		Minutes int    `query:"minutes" minimum:"1" maximum:"180" doc:"how far to look back, in buckets of a minute; 60 where neither this nor span is given"`
+		Span    string `query:"span" enum:"hour,day,month" doc:"look back so far instead: an hour in buckets of a minute, a day in buckets of 15 minutes, 30 days in buckets of 6 hours. A day and a month are up to a minute old"`
 	}
-	handle(s, get("/v1/stats", "Read throughput and stage times of the last minutes, and the state of the search index"), func(ctx context.Context, in *in) (*output[StatsAnswer], error) {
+	long := longStats{read: func(ctx context.Context, tenantID string, minutes, bucket int) (*taskstore.Stats, error) {
+		return s.cfg.Catalog.Stats(ctx, tenantID, minutes, bucket)
+	}}
+	handle(s, get("/v1/stats", "Read throughput and stage times of the last minutes, a day or a month, and the state of the search index"), func(ctx context.Context, in *in) (*output[StatsAnswer], error) {
 		tenant := tenantOf(ctx)
 		if !s.cfg.Auth {
 			tenant = "" // as with the queues
 		}
-		st, err := s.cfg.Catalog.Stats(ctx, tenant, in.Minutes)
+		if in.Span != "" && in.Minutes != 0 {
+			return nil, newProblem(http.StatusBadRequest, "", "give minutes or span, not both")
+		}
+		var st *taskstore.Stats
+		var err error
+		if span := statsSpans[in.Span]; span.bucket > 1 {
+			st, err = long.stats(ctx, tenant, span.minutes, span.bucket)
+		} else {
+			if in.Minutes == 0 {
+				in.Minutes = defaultStatsMinutes
+			}
+			st, err = s.cfg.Catalog.Stats(ctx, tenant, in.Minutes, 1)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -33,4 +62,71 @@ func (s *Server) statsRoutes() {
 		}
 		return out, err
 	})
+}
+
+// Bounds of the sums that are kept. A month of a busy fleet is millions of rows in
+// the store: they are added up once a minute, however many look at them.
+const (
+	longStatsAge = time.Minute
+	maxLongStats = 1000
+)
+
+// longStats keeps sums over a long time for a minute.
+type longStats struct {
+	read func(ctx context.Context, tenantID string, minutes, bucket int) (*taskstore.Stats, error)
+
+	mu   sync.Mutex
+	kept map[longKey]*keptStats
+}
+
+type longKey struct {
+	tenant  string
+	minutes int
+}
+
+// keptStats are sums, or come to be: done is closed then.
+type keptStats struct {
+	done  chan struct{}
+	at    time.Time
+	stats *taskstore.Stats
+	err   error
+}
+
+// stats are the sums of a tenant, which one caller reads for all who ask
+// meanwhile. Those who waited for a reading that failed get its error.
+func (l *longStats) stats(ctx context.Context, tenant string, minutes, bucket int) (*taskstore.Stats, error) {
+	key := longKey{tenant, minutes}
+	l.mu.Lock()
+	k := l.kept[key]
+	if k != nil {
+		select {
+		case <-k.done:
+			if k.err != nil || time.Since(k.at) > longStatsAge {
+				k = nil
+			}
+		default:
+		}
+	}
+	if k == nil {
+		if l.kept == nil || len(l.kept) >= maxLongStats {
+			l.kept = map[longKey]*keptStats{}
+		}
+		k = &keptStats{done: make(chan struct{})}
+		l.kept[key] = k
+		// Not the context of this caller alone: others wait for it.
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), longStatsAge)
+		go func() {
+			defer cancel()
+			k.stats, k.err = l.read(within, tenant, minutes, bucket)
+			k.at = time.Now()
+			close(k.done)
+		}()
+	}
+	l.mu.Unlock()
+	select {
+	case <-k.done:
+		return k.stats, k.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }

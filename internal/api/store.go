@@ -175,5 +175,5 @@ type Log interface {
 	Events(ctx context.Context, tenantID string, f taskstore.EventFilter, after int64, limit int) ([]sheaf.Event, error)
 	LastEventOf(ctx context.Context, tenantID string, f taskstore.EventFilter) (int64, error)
 	TaskEvents(ctx context.Context, tenantID, id string) ([]sheaf.Event, error)
-	Stats(ctx context.Context, tenantID string, minutes int) (*taskstore.Stats, error)
+	Stats(ctx context.Context, tenantID string, minutes, bucket int) (*taskstore.Stats, error)
 }

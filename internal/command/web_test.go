@@ -726,9 +726,30 @@ func testSides(t *testing.T, s *service, b *browser) {
 	// What is drawn anew while it is looked at keeps the keyboard's focus.
 	b.run(evaluate(`window.was = document.querySelector('[role=region][aria-label="Executors"]'); was.focus()`))
 	b.wait("the focus on the executors drawn anew", `(() => { const now = document.querySelector('[role=region][aria-label="Executors"]'); return now !== was && document.activeElement === now; })()`)
-	for _, chart := range []string{"Throughput", "Tasks", "Stage times"} {
-		b.wait("the chart of "+chart, fmt.Sprintf(`[...document.querySelectorAll(".chart")].some(c => c.textContent.includes(%q) && c.querySelector("rect"))`, chart))
+	charts := func() {
+		t.Helper()
+		for _, chart := range []string{"Throughput", "Tasks", "Stage times"} {
+			b.wait("the chart of "+chart, fmt.Sprintf(`[...document.querySelectorAll(".chart")].some(c => c.textContent.includes(%q) && c.querySelector("rect"))`, chart))
+		}
 	}
+	charts()
+	// A day and a month back: in the address, and each bar by its date.
+	for span, bars := range map[string]string{"Day": "?span=day", "Month": "?span=month"} {
+		b.press(span)
+		b.wait("the charts of a "+span, fmt.Sprintf(`document.querySelector('[data-span=%s]').getAttribute("aria-pressed") === "true" && document.querySelector(".charts").textContent.includes("Stage times, last hour")`, strings.ToLower(span)))
+		charts()
+		if at := eval[string](b, `location.search`); at != bars {
+			t.Errorf("the address of a %s says %q", span, at)
+		}
+	}
+	b.open("/operations?span=month")
+	b.wait("a month, by the address", `document.querySelector('[data-span=month]').getAttribute("aria-pressed") === "true"`)
+	charts()
+	b.press("Hour")
+	b.wait("an hour", `!location.search && !document.querySelector(".charts").textContent.includes("last hour")`)
+	b.open("/operations?span=year")
+	b.sees(".trouble", "Use hour, day or month")
+	charts()
 }
 
 func testEditTenant(t *testing.T, s *service, b *browser) {

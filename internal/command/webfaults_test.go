@@ -167,12 +167,13 @@ func testOperationsAreTrue(t *testing.T, _ *service, b *browser) {
 			const s = await (await real(...a)).json();
 			Object.assign(s.buckets[5], { tasks: 29_000, failed: 15, cost: 30_000, stage_ms: { parse: 1000 } });
 			Object.assign(s.buckets.at(-2), { tasks: 1_000, failed: 0, cost: 1_000 });
-			return Response.json({ ...s, sampled: true, cost_per_second: 12, stages: [{ name: "parse", tasks: 10_000, p50_ms: 12, p95_ms: 40 }] });
+			return Response.json({ ...s, sampled: true, fairness: { index: 0.5, tenants: 3 }, cost_per_second: 12, stages: [{ name: "parse", tasks: 10_000, p50_ms: 12, p95_ms: 40 }] });
 		};
 		document.querySelector('#nav a[data-view="operations"]').click();
 	})()`))
 	b.wait("all that was done, and what failed", `/3\d,\d{3} done, \d+ attempts failed/.test(document.querySelector(".charts")?.textContent)`)
 	b.sees(".chart", "median of the newest tasks: parse 12 ms")
+	b.wait("how fair it was", `(g => g?.textContent.includes("0.50") && g.parentElement.textContent.includes("among 3 tenants") && g.querySelector("rect.ok").getAttribute("width") * 2 == g.querySelector("rect.rest").getAttribute("width"))(document.querySelector(".gauge"))`)
 	b.wait("the load of an hour ago", `[...document.querySelectorAll(".chart")].find(c => c.textContent.includes("Throughput")).querySelectorAll("rect").length >= 2`)
 }
 

@@ -82,35 +82,40 @@ const (
 // busySlot is the grain in which time counts as busy.
 const busySlot = 5000 // milliseconds
 
-// Stats looks minutes back. Counts are of all that happened; the speed and the
-// times of stages are of the newest tasks. The tenant "" means all.
-func (s *events) Stats(ctx context.Context, tenantID string, minutes int) (*taskstore.Stats, error) {
+// Stats looks minutes back, in buckets of some minutes each. Counts are of all that
+// happened; the speed and the times of stages are of the newest tasks. The tenant
+// "" means all.
+func (s *events) Stats(ctx context.Context, tenantID string, minutes, bucket int) (*taskstore.Stats, error) {
 	db := s.read(ctx)
 	newest, err := one[struct{ Seq, NowMs int64 }](db, "event", "", s.sql("SELECT COALESCE(MAX(seq), 0) AS seq, @now AS now_ms FROM events"))
 	if err != nil {
 		return nil, err
 	}
 	now := newest.NowMs
-	first := now/60_000 - int64(minutes) + 1 // minute of the first bucket
-	out := &taskstore.Stats{Buckets: make([]taskstore.StatsBucket, minutes), Stages: []taskstore.StageStats{}}
+	count, step := max(minutes/bucket, 1), int64(bucket)
+	first := now/60_000/step*step - int64(count-1)*step // minute at which the first bucket begins
+	out := &taskstore.Stats{Buckets: make([]taskstore.StatsBucket, count), BucketMinutes: bucket, Stages: []taskstore.StageStats{}}
 	for i := range out.Buckets {
-		out.Buckets[i] = taskstore.StatsBucket{At: time.UnixMilli((first + int64(i)) * 60_000).UTC(), StageMS: map[string]int64{}}
+		out.Buckets[i] = taskstore.StatsBucket{At: time.UnixMilli((first + int64(i)*step) * 60_000).UTC(), StageMS: map[string]int64{}}
 	}
 
 	if out.Fairness, err = s.fairness(ctx, now); err != nil {
 		return nil, err
 	}
-	summed, until, err := s.minutes(ctx, tenantID, first)
+	summed, until, err := s.minutes(ctx, tenantID, first, step)
 	if err != nil {
 		return nil, err
 	}
 	add := func(m *minuteRow) {
-		i := m.Minute - first
-		if i < 0 || i >= int64(minutes) {
+		i := (m.Minute - first) / step
+		if m.Minute < first || i >= int64(count) {
 			return // the minute has turned since the clock was read
 		}
 		b := &out.Buckets[i]
 		b.Tasks, b.Failed, b.Cost = b.Tasks+m.Tasks, b.Failed+m.Failed, b.Cost+m.Cost
+		if bucket > 1 {
+			return // sums of so many minutes have no times of stages
+		}
 		for name, ms := range m.stages {
 			b.StageMS[name] += ms
 		}

@@ -158,19 +158,25 @@ func (s *events) settled(ctx context.Context, from int64) (int64, error) {
 	return max(young-1, from), nil
 }
 
-// minutes reads the sums from a minute on, and up to which event they are.
-func (s *events) minutes(ctx context.Context, tenantID string, first int64) (rows []minuteRow, until int64, err error) {
+// minutes reads the sums from a minute on, of so many minutes each, and up to
+// which event they are. Only those of single minutes have times of stages.
+func (s *events) minutes(ctx context.Context, tenantID string, first, step int64) (rows []minuteRow, until int64, err error) {
 	var w where
 	w.add("minute>=?", first)
 	if tenantID != "" {
 		w.add("tenant_id=?", tenantID)
+	}
+	query := "SELECT * FROM stats_minutes" + w.String()
+	if step > 1 {
+		of := fmt.Sprintf("minute - minute %% %d", step)
+		query = "SELECT " + of + " AS minute, SUM(tasks) AS tasks, SUM(failed) AS failed, SUM(cost) AS cost, '{}' AS stage_ms FROM stats_minutes" + w.String() + " GROUP BY " + of
 	}
 	for {
 		if until, err = s.rolledUp(ctx); err != nil {
 			return nil, 0, err
 		}
 		rows = nil
-		if err := s.read(ctx).Raw("SELECT * FROM stats_minutes"+w.String(), w.args...).Scan(&rows).Error; err != nil {
+		if err := s.read(ctx).Raw(query, w.args...).Scan(&rows).Error; err != nil {
 			return nil, 0, translate(err)
 		}
 		if again, err := s.rolledUp(ctx); err != nil || again == until { // nothing was added meanwhile

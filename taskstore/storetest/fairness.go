@@ -13,7 +13,7 @@ func fairness(f *Fixture) {
 	f.Document("b")
 	stats := func() *taskstore.Fairness {
 		f.T.Helper()
-		s, err := f.Store.Stats(ctx, "a", 1)
+		s, err := f.Store.Stats(ctx, "a", 1, 1)
 		f.OK(err)
 		return s.Fairness
 	}

@@ -63,6 +63,17 @@ func testStats(t *testing.T, b *bench) {
 		b.ok(err)
 	}
 	statsAre(t, b, 5, 2, cost)
+	// A month in buckets of six hours counts the same, and another tenant's apart.
+	month, err := b.Stats(b.ctx, b.tenant, 30*24*60, 6*60)
+	b.ok(err)
+	tasks, failed, sum := 0, 0, 0
+	for i, k := range month.Buckets {
+		if k.At.Minute() != 0 || k.At.Hour()%6 != 0 || i > 0 && k.At.Sub(month.Buckets[i-1].At) != 6*time.Hour {
+			t.Errorf("bucket %d of the month is at %v", i, k.At)
+		}
+		tasks, failed, sum = tasks+k.Tasks, failed+k.Failed, sum+k.Cost
+	}
+	b.same("a month: buckets, their minutes, done, failed, cost", []int{len(month.Buckets), month.BucketMinutes, tasks, failed, sum}, []int{120, 360, 5, 2, cost})
 	// Counts do not need the log any more.
 	b.AdvanceClock(time.Second)
 	for n := 1; n > 0; {
@@ -74,7 +85,7 @@ func testStats(t *testing.T, b *bench) {
 }
 
 func failedOf(b *bench) (n int) {
-	st, err := b.Stats(b.ctx, b.tenant, 5)
+	st, err := b.Stats(b.ctx, b.tenant, 5, 1)
 	b.ok(err)
 	for _, k := range st.Buckets {
 		n += k.Failed
@@ -85,7 +96,7 @@ func failedOf(b *bench) (n int) {
 // statsAre holds the statistics of testStats to so many tasks.
 func statsAre(t *testing.T, b *bench, tasks, failed, cost int) {
 	t.Helper()
-	st, err := b.Stats(b.ctx, b.tenant, 5)
+	st, err := b.Stats(b.ctx, b.tenant, 5, 1)
 	b.ok(err)
 	var sum taskstore.StatsBucket
 	sum.StageMS = map[string]int64{}
@@ -104,7 +115,7 @@ func statsAre(t *testing.T, b *bench, tasks, failed, cost int) {
 	if st.CostPerSecond <= 0 || st.CostPerSecond > float64(cost) {
 		t.Errorf("%v cost a second of %d", st.CostPerSecond, cost)
 	}
-	if none, err := b.Stats(b.ctx, "nobody", 1); err != nil || none.Buckets[0].Tasks != 0 || none.CostPerSecond != 0 {
+	if none, err := b.Stats(b.ctx, "nobody", 1, 1); err != nil || none.Buckets[0].Tasks != 0 || none.CostPerSecond != 0 {
 		t.Errorf("another tenant sees %+v: %v", none, err)
 	}
 }

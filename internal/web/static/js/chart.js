@@ -5,7 +5,7 @@ import { el, svg } from "./dom.js";
 const width = 600, height = 90;
 
 /**
- * Bars, one per minute; a series on top of another. The numbers are in the
+ * Bars, one per label; a series on top of another. The numbers are in the
  * caption too, for those who do not see the bars.
  * @param {{title: string, caption: string, labels: string[], series: {name: string, cls: string, values: number[]}[], unit: (n: number) => string}} o
  */
@@ -30,6 +30,17 @@ export function bars({ title, caption, labels, series, unit }) {
     el("div", { class: "chart-area" }, el("span", { class: "axis num" }, top ? unit(top) : ""), chart),
     el("div", { class: "chart-foot muted" }, el("span", {}, labels[0] || ""), el("span", {}, labels[n - 1] || "")),
     series.length > 1 ? el("p", { class: "legend muted" }, series.filter((s) => s.values.some(Boolean)).map((s) => el("span", {}, el("i", { class: s.cls }), s.name))) : null);
+}
+
+/**
+ * A number from 0 to 1, as a bar that is filled so far.
+ * @param {{title: string, caption: string, value: number}} o
+ */
+export function gauge({ title, caption, value }) {
+  return el("figure", { class: "chart" }, el("figcaption", {}, el("strong", {}, title), el("span", { class: "muted" }, caption)),
+    el("div", { class: "chart-area gauge" }, el("span", { class: "axis num" }, value.toFixed(2)), svg("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": `${title} ${value.toFixed(2)}: ${caption}` },
+      svg("rect", { class: "rest", x: 0, y: 0, width, height }), svg("rect", { class: "ok", x: 0, y: 0, width: width * value, height }))),
+    el("div", { class: "chart-foot muted" }, el("span", {}, "0"), el("span", {}, "1")));
 }
 
 /**

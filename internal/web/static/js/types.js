@@ -56,7 +56,7 @@
  * @typedef {{id: string, tenant_id: string, name: string, scopes: string[], created_at: string, expires_at?: string, revoked_at?: string}} Key
  * @typedef {{id: string, host: string, pid: number, version: string, slots: number, running: string[]|null, rss_bytes: number, started_at: string, seen_at: string}} Executor
  * @typedef {{at: string, tasks: number, failed: number, cost: number, stage_ms: Record<string, number>}} Bucket
- * @typedef {{buckets: Bucket[], stages: {name: string, tasks: number, p50_ms: number, p95_ms: number}[], cost_per_second: number, sampled: boolean, fairness?: {index: number, tenants: number}, index?: IndexStatus}} Stats
+ * @typedef {{buckets: Bucket[], bucket_minutes: number, stages: {name: string, tasks: number, p50_ms: number, p95_ms: number}[], cost_per_second: number, sampled: boolean, fairness?: {index: number, tenants: number}, index?: IndexStatus}} Stats
  * @typedef {{passed: boolean, missing: number, samples: number, recall?: number, recall_live?: number, reason?: string}} Gate
  * @typedef {{phase: "filling"|"paused"|"ready"|"refused"|"switched", wanted?: string, rebuild: boolean, from: string, to: string, ranges: number, total_ranges: number, seconds_left?: number, tokens: number, price?: number, currency?: string, error?: string, gate?: Gate}} Migration
  * @typedef {{model: string, configured: string, stale: boolean, reason?: string, embedder?: string, migration?: Migration}} IndexStatus

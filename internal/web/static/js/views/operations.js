@@ -1,23 +1,29 @@
 // @ts-check
 /** For the operator: what waits, who works, what is dead, what is down. */
 import { aborted, get, key, send } from "../api.js";
-import { bars } from "../chart.js";
+import { bars, gauge } from "../chart.js";
 import { deadLetters } from "../deadletters.js";
 import { dialog } from "../dialog.js";
 import { button, draw, el, grid, icon, trouble } from "../dom.js";
 import { between, bytes, duration, number, plural, time } from "../format.js";
-import { title } from "../nav.js";
+import { note, title } from "../nav.js";
 import { repeat } from "../repeat.js";
 import { editTenant } from "../tenants.js";
 import { stages, words } from "../waterfall.js";
 
 const lanes = /** @type {Record<number, string>} */ ({ 1: "Interactive", 2: "Normal", 3: "Backfill" });
 const every = 2000;
+/** How far the charts look back, and how a bar is named. @type {Record<string, {label: string, empty: string, at: Intl.DateTimeFormatOptions}>} */
+const spans = {
+  hour: { label: "Hour", empty: "nothing in the last hour", at: { hour: "2-digit", minute: "2-digit" } },
+  day: { label: "Day", empty: "nothing in the last day", at: { weekday: "short", hour: "2-digit", minute: "2-digit" } },
+  month: { label: "Month", empty: "nothing in the last 30 days", at: { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" } },
+};
 
 /** @param {import("../types.js").Context} c */
-export async function view({ root, signal }) {
+export async function view({ root, query, signal }) {
   title("Operations");
-  const deps = el("section", { "aria-label": "Dependencies" }), index = el("section", { "aria-label": "Search index" }), queues = el("section"), execs = el("section"), charts = el("section", { "aria-label": "The last hour" });
+  const deps = el("section", { "aria-label": "Dependencies" }), index = el("section", { "aria-label": "Search index" }), queues = el("section"), execs = el("section"), charts = el("div"), work = el("section", { "aria-label": "Work done" });
   const problem = el("div");
   /** The queues and dead letters of every tenant: for a key with the scope admin. */
   let everybody = false;
@@ -41,7 +47,23 @@ export async function view({ root, signal }) {
   /** Tasks that are dead, by the queues: where it is the same the letters are, too. */
   let deadCount = "";
   const showDead = () => dead.update(`${everybody} ${deadCount}`);
-  root.replaceChildren(el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Operations"), everyTenant), problem, deps, index, charts, queues, execs, dead.root);
+  let span = query.get("span") || "hour";
+  /** @type {unknown} */
+  let mistyped = null;
+  const choices = Object.entries(spans).map(([k, s]) => button(s.label, () => {
+    note({ span: k === "hour" ? "" : k });
+    choose(k);
+    void showCharts().catch((err) => aborted(err) || draw(problem, trouble(err)));
+  }, { "data-span": k, "aria-pressed": "false" }));
+  /** @param {string} k */
+  function choose(k) {
+    span = k in spans ? k : "hour";
+    mistyped = k in spans ? null : new Error(`There is no span ${k.slice(0, 40)}; the charts show an hour. Use hour, day or month.`);
+    for (const c of choices) c.setAttribute("aria-pressed", String(c.dataset.span === span));
+  }
+  choose(span);
+  work.append(el("div", { class: "segments", role: "group", "aria-label": "How far the charts look back" }, choices), charts);
+  root.replaceChildren(el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Operations"), everyTenant), problem, deps, index, work, queues, execs, dead.root);
 
   async function showDependencies() {
     /** @type {import("../types.js").Readiness} */
@@ -113,15 +135,20 @@ export async function view({ root, signal }) {
   }
 
   async function showCharts() {
-    /** @type {import("../types.js").Stats} */
-    const s = await get("/v1/stats", signal);
-    const labels = s.buckets.map((b) => new Date(b.at).toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" }));
+    const shown = span, { empty, at } = spans[shown];
+    /** @type {import("../types.js").Stats[]} */
+    const [s, hour] = await Promise.all((shown === "hour" ? [""] : [`?span=${shown}`, ""]).map((q) => get(`/v1/stats${q}`, signal)));
+    if (shown !== span) return; // another was chosen meanwhile
+    const named = new Intl.DateTimeFormat(undefined, at);
+    const names = (/** @type {import("../types.js").Bucket[]} */ buckets) => buckets.map((b) => named.format(new Date(b.at)));
+    const labels = names(s.buckets), lately = hour || s;
     const done = s.buckets.reduce((n, b) => n + b.tasks, 0), failed = s.buckets.reduce((n, b) => n + b.failed, 0), cost = s.buckets.reduce((n, b) => n + b.cost, 0);
     const mean = (/** @type {import("../types.js").Bucket} */ b, /** @type {string} */ k) => (b.tasks ? (b.stage_ms[k] || 0) / b.tasks : 0);
     draw(charts, el("div", { class: "charts" },
-      bars({ title: "Throughput", caption: done + failed ? `${plural(cost, "page")}, ${s.cost_per_second.toFixed(1)}/s while busy` : "nothing in the last hour", labels, unit: number, series: [{ name: "pages", cls: "run", values: s.buckets.map((b) => b.cost) }] }),
-      bars({ title: "Tasks", caption: `${number(done)} done, ${plural(failed, "attempt")} failed${s.fairness ? `; fairness ${s.fairness.index.toFixed(2)} among ${number(s.fairness.tenants)} tenants that wait` : ""}`, labels, unit: number, series: [{ name: "done", cls: "ok", values: s.buckets.map((b) => b.tasks) }, { name: "failed", cls: "bad", values: s.buckets.map((b) => b.failed) }] }),
-      bars({ title: "Stage times", caption: s.stages.length ? `median${s.sampled ? " of the newest tasks" : ""}: ${s.stages.filter((x, i) => !i || x.p50_ms >= 1).slice(0, 3).map((x) => `${words[x.name] || x.name} ${duration(x.p50_ms)}`).join(", ")}` : "no stage has run", labels, unit: duration, series: stages.map((k) => ({ name: words[k], cls: `stage ${k}`, values: s.buckets.map((b) => mean(b, k)) })) })));
+      bars({ title: "Throughput", caption: done + failed ? `${plural(cost, "page")}, ${s.cost_per_second.toFixed(1)}/s while busy` : empty, labels, unit: number, series: [{ name: "pages", cls: "run", values: s.buckets.map((b) => b.cost) }] }),
+      bars({ title: "Tasks", caption: `${number(done)} done, ${plural(failed, "attempt")} failed`, labels, unit: number, series: [{ name: "done", cls: "ok", values: s.buckets.map((b) => b.tasks) }, { name: "failed", cls: "bad", values: s.buckets.map((b) => b.failed) }] }),
+      bars({ title: hour ? "Stage times, last hour" : "Stage times", caption: lately.stages.length ? `median${lately.sampled ? " of the newest tasks" : ""}: ${lately.stages.filter((x, i) => !i || x.p50_ms >= 1).slice(0, 3).map((x) => `${words[x.name] || x.name} ${duration(x.p50_ms)}`).join(", ")}` : "no stage has run", labels: names(lately.buckets), unit: duration, series: stages.map((k) => ({ name: words[k], cls: `stage ${k}`, values: lately.buckets.map((b) => mean(b, k)) })) }),
+      s.fairness ? gauge({ title: "Fairness", caption: `of the last minutes, among ${number(s.fairness.tenants)} tenants that wait: at 1 all get the same, over their weights`, value: s.fairness.index }) : null));
   }
 
   await repeat(signal, async () => {
@@ -129,8 +156,12 @@ export async function view({ root, signal }) {
     const done = await Promise.allSettled([showDependencies(), showIndex(), showQueues().then(showDead), showExecutors(), showCharts()]);
     if (signal.aborted) return every;
     const bad = done.find((r) => r.status === "rejected" && !aborted(r.reason));
-    const why = bad?.status === "rejected" ? bad.reason : refused;
+    const why = bad?.status === "rejected" ? bad.reason : refused || mistyped;
     draw(problem, why ? trouble(why) : null);
     return every;
   })();
+  return { update: (/** @type {URLSearchParams} */ q) => {
+    choose(q.get("span") || "hour");
+    void showCharts().catch((err) => aborted(err) || draw(problem, trouble(err)));
+  } };
 }
