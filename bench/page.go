@@ -13,6 +13,8 @@ import (
 
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/performance"
+	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
 	"sheaf"
@@ -35,8 +37,37 @@ const drawn = `new MutationObserver((_, o) => {
 	requestAnimationFrame(() => requestAnimationFrame(() => { window.benchDrawn = performance.now(); }));
 }).observe(document, {subtree: true, childList: true})`
 
+// browse starts a browser with an empty cache and calls f with a tab of it.
+func (b *bench) browse(ctx context.Context, browser string, f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(browser), chromedp.UserDataDir(filepath.Join(b.tmp, "page-browser")), chromedp.NoSandbox, chromedp.NoFirstRun,
+		chromedp.DisableGPU, chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true), chromedp.Flag("disable-dev-shm-usage", true))
+	ctx, stop := chromedp.NewExecAllocator(ctx, options...)
+	defer stop()
+	ctx, closeTab := chromedp.NewContext(ctx)
+	defer closeTab()
+	if err := chromedp.Run(ctx, chromedp.EmulateViewport(1280, 800)); err != nil {
+		return fmt.Errorf("starting %s: %w", browser, err)
+	}
+	return f(ctx)
+}
+
+// shown does something on the page and measures, in milliseconds, until the
+// frame after the one in which something is there.
+func shown(act, there string, ms *float64) chromedp.Action {
+	return chromedp.Evaluate(fmt.Sprintf(`(async () => {
+		const at = performance.now();
+		%s;
+		while (!(%s)) await new Promise(requestAnimationFrame);
+		await new Promise(requestAnimationFrame);
+		return performance.now() - at;
+	})()`, act, there), ms, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) })
+}
+
 // page measures how long the page takes to show its documents where there are
-// 10,000, in a real browser with an empty cache on the same machine.
+// 10,000, in a real browser on the same machine, and to do with them what people
+// do.
 func (b *bench) page(ctx context.Context) error {
 	browser, err := exec.LookPath("chromium")
 	if err != nil {
@@ -52,33 +83,140 @@ func (b *bench) page(ctx context.Context) error {
 		return err
 	}
 	defer s.discard()
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
-	defer cancel()
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(browser), chromedp.UserDataDir(filepath.Join(b.tmp, "page-browser")), chromedp.NoSandbox, chromedp.NoFirstRun,
-		chromedp.DisableGPU, chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true), chromedp.Flag("disable-dev-shm-usage", true))
-	ctx, stop := chromedp.NewExecAllocator(ctx, options...)
-	defer stop()
-	ctx, closeTab := chromedp.NewContext(ctx)
-	defer closeTab()
-	if err := chromedp.Run(ctx, chromedp.EmulateViewport(1280, 800), chromedp.ActionFunc(func(ctx context.Context) error {
+	if err := b.browse(ctx, browser, func(ctx context.Context) error { return b.pageOfMany(ctx, s) }); err != nil {
+		return err
+	}
+	if b.corpus == "" {
+		leftOut("page.turn", "no corpus")
+		return nil
+	}
+	return b.served(ctx, "page-work", func(s *server) error {
+		job, err := s.upload(ctx, sheaf.ParseConfig{Pages: sheaf.Set([]sheaf.Range{{From: 1, To: 24}})}, onDisk(filepath.Join(b.corpus, "pdf-large", "octave.pdf")))
+		if err == nil {
+			_, err = s.ended(ctx, job.ID)
+		}
+		if err != nil {
+			return err
+		}
+		var docs struct {
+			Items []sheaf.Document `json:"items"`
+		}
+		if err := s.call(ctx, "GET", "/v1/jobs/"+job.ID+"/documents", nil, &docs); err != nil {
+			return err
+		}
+		return b.browse(ctx, browser, func(ctx context.Context) error {
+			if err := b.pageTurned(ctx, s, docs.Items[0].ID); err != nil {
+				return err
+			}
+			return b.pageBusy(ctx, s)
+		})
+	})
+}
+
+// pageOfMany opens the list of 10,000 documents, goes to its end, sorts it and
+// selects all.
+func (b *bench) pageOfMany(ctx context.Context, s *server) error {
+	if err := chromedp.Run(ctx, chromedp.ActionFunc(func(ctx context.Context) error {
 		_, err := page.AddScriptToEvaluateOnNewDocument(drawn).Do(ctx)
 		return err
 	})); err != nil {
-		return fmt.Errorf("starting %s: %w", browser, err)
+		return err
 	}
-	var took []float64
+	var took, jump, sorted, selected []float64
 	var size int
 	for range pageViews {
-		var ms float64
+		var first, end, sort, all float64
 		if err := chromedp.Run(ctx, chromedp.Navigate("about:blank"), network.ClearBrowserCache(), chromedp.Navigate(s.url+"/datasets/default"),
-			chromedp.Poll(`window.benchDrawn`, &ms, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(time.Minute)),
-			chromedp.Evaluate(`performance.getEntries().filter(e => e.transferSize && e.startTime < window.benchDrawn).reduce((n, e) => n + e.transferSize, 0)`, &size)); err != nil {
+			chromedp.Poll(`window.benchDrawn`, &first, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(time.Minute)),
+			chromedp.Evaluate(`performance.getEntries().filter(e => e.transferSize && e.startTime < window.benchDrawn).reduce((n, e) => n + e.transferSize, 0)`, &size),
+			chromedp.Poll(`document.querySelector("#line").dataset.state === "live"`, nil, chromedp.WithPollingTimeout(time.Minute)),
+			shown(`document.querySelector(".scroller").scrollTop = 1e9`, fmt.Sprintf(`document.querySelector('.docs tr[aria-rowindex="%d"][data-id]')`, pageDocuments+1), &end),
+			shown(`[...document.querySelectorAll(".docs th button")].find(b => b.textContent.startsWith("Name")).click()`, `document.querySelector('.docs tr[aria-rowindex="2"] a')?.title === "letter 00000 to the mill.pdf"`, &sort),
+			shown(`document.querySelector(".docs thead input").click()`, `document.querySelector(".batch")?.textContent.includes("10,000")`, &all),
+		); err != nil {
 			return fmt.Errorf("opening the page: %w", err)
+		}
+		took, jump, sorted, selected = append(took, first), append(jump, end), append(sorted, sort), append(selected, all)
+	}
+	b.atMost("page.first", median(took), "ms", 1000, fmt.Sprintf("from the address to the first rows of %d documents on the screen, empty cache, median of %d, longest %s ms, load %s", pageDocuments, pageViews, number(slices.Max(took)), load()))
+	b.atMost("page.bytes", float64(size)/1e3, "KB", 100, "sent for it")
+	for _, r := range []struct {
+		name, what string
+		took       []float64
+	}{{"page.end", "to the last row of them", jump}, {"page.sort", "until they stand in the order of their names", sorted}, {"page.select", "until all are selected", selected}} {
+		b.atMost(r.name, median(r.took), "ms", 1000, fmt.Sprintf("%s, median of %d, longest %s ms", r.what, pageViews, number(slices.Max(r.took))))
+	}
+	return nil
+}
+
+// pageTurned turns pages of a PDF, until the picture of each is drawn.
+func (b *bench) pageTurned(ctx context.Context, s *server, id string) error {
+	picture := func(n int) string {
+		return fmt.Sprintf(`(i => i?.complete && i.naturalWidth && i.src.includes("/pages/%d/"))(document.querySelector(".page img"))`, n)
+	}
+	const first, turns = 3, 12
+	if err := chromedp.Run(ctx, chromedp.Navigate(fmt.Sprintf("%s/datasets/default/documents/%s?page=%d", s.url, id, first)), chromedp.Poll(picture(first), nil, chromedp.WithPollingTimeout(time.Minute))); err != nil {
+		return fmt.Errorf("opening the document: %w", err)
+	}
+	var took []float64
+	for n := first + 1; n <= first+turns; n++ {
+		var ms float64
+		if err := chromedp.Run(ctx, chromedp.Sleep(time.Second), shown(`[...document.querySelectorAll("button")].find(b => b.textContent === "Next").click()`, picture(n), &ms)); err != nil {
+			return fmt.Errorf("turning to page %d: %w", n, err)
 		}
 		took = append(took, ms)
 	}
-	b.atMost("page.first", median(took), "ms", 1000, fmt.Sprintf("from the address to the first rows of %d documents on the screen, empty cache, median of %d, longest %s ms, load %s", pageDocuments, pageViews, number(slices.Max(took)), load()))
-	b.atMost("page.bytes", float64(size)/1e3, "KB", 200, "sent for it")
+	b.atMost("page.turn", median(took), "ms", 150, fmt.Sprintf("to the next page of a PDF, until its picture is drawn, once a second, median of %d, longest %s ms, load %s", turns, number(slices.Max(took)), load()))
+	return nil
+}
+
+// pageBusy has a dataset take in 10,000 files while its page is open, and
+// measures how long the page's thread is at work.
+func (b *bench) pageBusy(ctx context.Context, s *server) error {
+	sent := make(chan error, 1)
+	if err := chromedp.Run(ctx, chromedp.Navigate(s.url+"/datasets/default"), chromedp.Poll(`document.querySelector("#line").dataset.state === "live"`, nil, chromedp.WithPollingTimeout(time.Minute)), performance.Enable()); err != nil {
+		return err
+	}
+	go func() {
+		const atOnce = 1000
+		for range pageDocuments / atOnce {
+			var set []file
+			for range atOnce {
+				set = append(set, b.text(200))
+			}
+			if _, err := s.upload(ctx, sheaf.ParseConfig{}, set...); err != nil {
+				sent <- err
+				return
+			}
+		}
+		sent <- nil
+	}()
+	at := func() (seconds float64, err error) {
+		err = chromedp.Run(ctx, chromedp.ActionFunc(func(ctx context.Context) error {
+			all, err := performance.GetMetrics().Do(ctx)
+			for _, m := range all {
+				if m.Name == "TaskDuration" {
+					seconds = m.Value
+				}
+			}
+			return err
+		}))
+		return seconds, err
+	}
+	before, err := at()
+	if err != nil {
+		return err
+	}
+	begun := time.Now()
+	if err := <-sent; err != nil {
+		return err
+	}
+	after, err := at()
+	if err != nil {
+		return err
+	}
+	passed := time.Since(begun)
+	b.atMost("page.busy", (after-before)/passed.Minutes(), "s a minute", 2, fmt.Sprintf("that the page's thread is at work while %d documents are taken in, over %.0f s, load %s", pageDocuments, passed.Seconds(), load()))
 	return nil
 }
 
