@@ -37,6 +37,7 @@ type DatasetRun struct {
 	Progress float64 `json:"progress" doc:"0–1, of the phase"`
 	Tokens   int64   `json:"tokens" doc:"that the chat model read and wrote"`
 	Price    float64 `json:"price,omitempty" doc:"of these tokens, where a price is configured"`
+	Currency string  `json:"currency,omitempty" doc:"of the price"`
 	Calls    int     `json:"calls" doc:"of the chat model"`
 	Cached   int     `json:"cached" doc:"answers that were paid for before"`
 
@@ -102,7 +103,10 @@ func (s *Server) shownRun(r *taskstore.DatasetRun) *DatasetRun {
 	out := &DatasetRun{
 		ID: r.ID, Kind: r.Kind, State: r.State, Cause: r.Cause, Documents: r.Documents, Behind: r.Behind, Phase: r.Progress.Phase, Done: r.Progress.Done, Total: r.Progress.Total,
 		Tokens: r.Progress.Tokens, Calls: r.Progress.Calls, Cached: r.Progress.Cached, MaxTokens: r.Options.MaxTokens, MaxPrice: r.Options.MaxPrice, Config: r.Options.Config, Result: r.Result,
-		Price: float64(r.Progress.Tokens) / 1e6 * s.cfg.Prices.PerMillionTokens, TaskID: r.TaskID, CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
+		TaskID: r.TaskID, CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
+	}
+	if out.Price, out.Currency = s.priced(r.Progress.Tokens); out.Price == 0 {
+		out.Currency = ""
 	}
 	if r.Options.AutoUpdate > 0 {
 		out.AutoUpdate = r.Options.AutoUpdate.String()

@@ -211,7 +211,7 @@ func (g *global) printRun(r *api.DatasetRun) error {
 			return err
 		}
 	} else {
-		fmt.Fprintf(g.out, "run %s of %s: %s, %s documents, %s tokens in %s questions, %s answers reused%s\n", r.ID, r.Kind, r.State, number(r.Documents), number(int(r.Tokens)), number(r.Calls), number(r.Cached), priceOf(r.Price, ""))
+		fmt.Fprintf(g.out, "run %s of %s: %s, %s documents, %s tokens in %s questions, %s answers reused%s\n", r.ID, r.Kind, r.State, number(r.Documents), number(int(r.Tokens)), number(r.Calls), number(r.Cached), priceOf(r.Price, r.Currency))
 		if r.Cause != "" && r.State != taskstore.RunFailed {
 			fmt.Fprintln(g.out, r.Cause)
 		}

@@ -208,7 +208,11 @@ func priceOf(amount float64, currency string) string {
 	if amount == 0 {
 		return ""
 	}
-	return strings.TrimRight(fmt.Sprintf(" (%.2f %s", amount, currency), " ") + ")"
+	digits := 2
+	if amount < 1 { // a run may cost less than a cent
+		digits = 4
+	}
+	return strings.TrimRight(fmt.Sprintf(" (%.*f %s", digits, amount, currency), " ") + ")"
 }
 
 func roughTime(s float64) string {

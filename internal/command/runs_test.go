@@ -97,7 +97,7 @@ func TestSummariesAreFoundAndGoWithTheirDocuments(t *testing.T) {
 	refused("DELETE", raptor, "", "run_open", 409)
 	s.post("/v1/datasets/birds:resume", nil, nil)
 	r := s.over("birds", begun.ID)
-	if r.State != taskstore.RunSucceeded || r.Calls < 4 || int64(r.Calls) > plan.Calls+2 || r.Tokens == 0 || r.Price == 0 || r.Behind != 0 || r.Progress != 1 {
+	if r.State != taskstore.RunSucceeded || r.Calls < 4 || int64(r.Calls) > plan.Calls+2 || r.Tokens == 0 || r.Price == 0 || r.Currency != "EUR" || r.Behind != 0 || r.Progress != 1 {
 		t.Fatalf("%+v", r)
 	}
 	refused("POST", "/v1/datasets/birds/runs/"+r.ID+":resume", "{}", "conflict", 409)

@@ -69,7 +69,7 @@
  * @typedef {{spent: number, price?: number, currency?: string, max_tokens?: number, unbounded?: boolean, waits: boolean}} VersionBudget
  * @typedef {RunCost & {generation: number, flow: string, mode: string, reason: string, state: State, nodes: RunNode[], unserved_pools?: string[], budget?: VersionBudget, created_at: string, finished_at?: string}} FlowRun
  * @typedef {RunCost & {document_id: string, document: string, generation: number, flow: string, mode?: string, reason?: string, state: State, chunks: number, created_at: string, finished_at?: string}} FlowRunListed
- * @typedef {{id: string, kind: string, state: string, cause?: string, documents: number, behind: number, phase?: string, done: number, total: number, progress: number, tokens: number, price?: number, calls: number, cached: number,
+ * @typedef {{id: string, kind: string, state: string, cause?: string, documents: number, behind: number, phase?: string, done: number, total: number, progress: number, tokens: number, price?: number, currency?: string, calls: number, cached: number,
  *   max_tokens?: number, max_price?: number, auto_update?: string, options?: any, result?: any, task_id: string, created_at: string, started_at?: string, finished_at?: string}} DatasetRun
  * @typedef {{status: string, dependencies: Record<string, {ok: boolean, latency_ms: number, error?: string}>}} Readiness
  */

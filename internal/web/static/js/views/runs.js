@@ -111,7 +111,7 @@ export async function view({ root, params, query, signal }) {
   function showRuns(runs) {
     draw(whole, el("h2", {}, "Over the whole dataset"), runs.length ? grid("Runs over the dataset", [["Run"], ["State"], ["Progress"], ["Language model"], ["Began"], ["", "row-actions"]], runs.map((r, i) => {
       const newest = runs.findIndex((x) => x.kind === r.kind) === i;
-      const asked = [r.calls ? plural(r.calls, "call") : "", r.cached ? `${number(r.cached)} kept ${r.cached === 1 ? "answer" : "answers"}` : "", r.tokens ? `${number(r.tokens)}${r.max_tokens ? ` of ${number(r.max_tokens)}` : ""} tokens` : r.max_tokens ? `cap of ${number(r.max_tokens)} tokens` : "", r.price ? r.price.toFixed(4) : ""].filter(Boolean).join(", ");
+      const asked = [r.calls ? plural(r.calls, "call") : "", r.cached ? `${number(r.cached)} kept ${r.cached === 1 ? "answer" : "answers"}` : "", r.tokens ? `${number(r.tokens)}${r.max_tokens ? ` of ${number(r.max_tokens)}` : ""} tokens` : r.max_tokens ? `cap of ${number(r.max_tokens)} tokens` : "", r.price ? money(r.price, r.currency || "") : ""].filter(Boolean).join(", ");
       return [[kinds[r.kind]?.[0] || r.kind, el("span", { class: "under" }, plural(r.documents, "document"))],
         [r.state === "parked" ? el("span", { class: "badge part" }, icon("stop"), "Stopped at its cap") : badge(r.state), r.cause ? el("span", { class: "run-reason" }, r.cause) : null],
         over(r) ? el("span", { class: "muted" }, `took ${duration(between(r.started_at || r.created_at, r.finished_at || r.created_at))}`) : [bar(r.progress, `Progress of ${kinds[r.kind]?.[0] || r.kind}`), ` ${percent(r.progress)}`, r.phase ? el("span", { class: "under" }, r.phase) : null],
