@@ -130,9 +130,11 @@ func TestBudgetOfADocumentIsRaised(t *testing.T) {
 	p := openBrowser(t, s)
 	p.open("/datasets/default/documents/" + id + "?tab=run")
 	p.sees(".run-head", "waits at its budget")
-	p.run(evaluate(`document.querySelector("#raise-tokens").value = "some"`))
-	p.press("Raise the budget")
-	p.sees(".run-head [role=alert]", "whole number")
+	for _, typed := range []string{"some", "1.5", "500,00"} {
+		p.run(evaluate(fmt.Sprintf(`document.querySelector(".run-head [role=alert]")?.remove(); document.querySelector("#raise-tokens").value = %q`, typed)))
+		p.press("Raise the budget")
+		p.sees(".run-head [role=alert]", "whole number")
+	}
 	p.run(evaluate(`document.querySelector("#raise-tokens").value = ""`))
 	p.press("Raise the budget")
 	if j := s.ended(answer.Job.ID); j.State != sheaf.DocSucceeded {

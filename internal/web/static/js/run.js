@@ -73,8 +73,9 @@ export async function runPane({ base, generation, query, signal }) {
     const message = el("div"), go = el("button", { class: "primary" }, "Raise the budget");
     return el("form", { class: "trouble", onsubmit: async (/** @type {Event} */ e) => {
       e.preventDefault();
-      const tokens = most.value.trim().replace(/[\s,.]/g, "");
-      if (tokens && !/^\d+$/.test(tokens)) return draw(message, el("p", { class: "warn", role: "alert" }, "Write a whole number of tokens, or nothing for no bound."));
+      const typed = most.value.trim(), tokens = typed.replace(/[\s,.]/g, "");
+      // Digits may stand in threes, as people write them; 1.5 is not 15.
+      if (typed && !/^\d+$|^\d{1,3}([\s,.]\d{3})+$/.test(typed)) return draw(message, el("p", { class: "warn", role: "alert" }, "Write a whole number of tokens, or nothing for no bound."));
       go.disabled = true;
       try {
         await send(`${base}:resume`, tokens ? { max_tokens: Number(tokens) } : {});
