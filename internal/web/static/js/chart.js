@@ -4,6 +4,15 @@ import { el, svg } from "./dom.js";
 
 const width = 600, height = 90;
 
+const picture = (/** @type {string} */ label) => svg("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": label });
+
+/**
+ * A chart with its title, what its height is, what stands below its ends, and what is below that.
+ * @param {{title: string, caption: string, axis: string, chart: Element, ends: [string, string], cls?: string}} o @param {...import("./dom.js").Child} below
+ */
+const frame = ({ title, caption, axis, chart, ends, cls = "" }, ...below) => el("figure", { class: "chart" }, el("figcaption", {}, el("strong", {}, title), el("span", { class: "muted" }, caption)),
+  el("div", { class: `chart-area${cls}` }, el("span", { class: "axis num" }, axis), chart), el("div", { class: "chart-foot muted" }, ends.map((end) => el("span", {}, end))), below);
+
 /**
  * Bars, one per label; a series on top of another. The numbers are in the
  * caption too, for those who do not see the bars.
@@ -14,7 +23,7 @@ export function bars({ title, caption, labels, series, unit }) {
   const sums = labels.map((_, i) => series.reduce((a, s) => a + (s.values[i] || 0), 0));
   const top = Math.max(...sums, 0);
   const w = width / n;
-  const chart = svg("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": `${title}: ${caption}` });
+  const chart = picture(`${title}: ${caption}`);
   labels.forEach((label, i) => {
     if (!sums[i]) return;
     let y = height;
@@ -26,9 +35,7 @@ export function bars({ title, caption, labels, series, unit }) {
     }
     chart.append(g);
   });
-  return el("figure", { class: "chart" }, el("figcaption", {}, el("strong", {}, title), el("span", { class: "muted" }, caption)),
-    el("div", { class: "chart-area" }, el("span", { class: "axis num" }, top ? unit(top) : ""), chart),
-    el("div", { class: "chart-foot muted" }, el("span", {}, labels[0] || ""), el("span", {}, labels[n - 1] || "")),
+  return frame({ title, caption, axis: top ? unit(top) : "", chart, ends: [labels[0] || "", labels[n - 1] || ""] },
     series.length > 1 ? el("p", { class: "legend muted" }, series.filter((s) => s.values.some(Boolean)).map((s) => el("span", {}, el("i", { class: s.cls }), s.name))) : null);
 }
 
@@ -37,10 +44,9 @@ export function bars({ title, caption, labels, series, unit }) {
  * @param {{title: string, caption: string, value: number}} o
  */
 export function gauge({ title, caption, value }) {
-  return el("figure", { class: "chart" }, el("figcaption", {}, el("strong", {}, title), el("span", { class: "muted" }, caption)),
-    el("div", { class: "chart-area gauge" }, el("span", { class: "axis num" }, value.toFixed(2)), svg("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": `${title} ${value.toFixed(2)}: ${caption}` },
-      svg("rect", { class: "rest", x: 0, y: 0, width, height }), svg("rect", { class: "ok", x: 0, y: 0, width: width * value, height }))),
-    el("div", { class: "chart-foot muted" }, el("span", {}, "0"), el("span", {}, "1")));
+  const chart = picture(`${title} ${value.toFixed(2)}: ${caption}`);
+  chart.append(svg("rect", { class: "rest", x: 0, y: 0, width, height }), svg("rect", { class: "ok", x: 0, y: 0, width: width * value, height }));
+  return frame({ title, caption, axis: value.toFixed(2), chart, ends: ["0", "1"], cls: " gauge" });
 }
 
 /**
@@ -52,14 +58,12 @@ export function gauge({ title, caption, value }) {
  */
 export function lines({ title, caption, labels, series, marks = [], markText = "" }) {
   const n = labels.length, x = (/** @type {number} */ i) => (n > 1 ? 20 + (i / (n - 1)) * (width - 24) : width / 2), y = (/** @type {number} */ v) => 4 + (1 - v) * (height - 8);
-  const chart = svg("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": `${title}: ${caption}` });
+  const chart = picture(`${title}: ${caption}`);
   marks.forEach((m, i) => m && chart.append(svg("line", { class: "mark-line", x1: x(i), x2: x(i), y1: 0, y2: height }, svg("title", {}, `${labels[i]}: ${m}`))));
   for (const s of series) chart.append(svg("polyline", { class: `line ${s.cls}`, points: s.values.map((v, i) => `${x(i).toFixed(1)},${y(v).toFixed(1)}`).join(" ") }));
   // What the pointer is over is told of all lines at once.
   labels.forEach((label, i) => chart.append(svg("rect", { class: "feel", x: x(i) - width / n / 2, y: 0, width: width / n, height }, svg("title", {}, `${label}: ${series.map((s) => `${s.name} ${s.values[i].toFixed(2)}`).join(", ")}${marks[i] ? ` (${marks[i]})` : ""}`))));
   const key = (/** @type {string} */ cls) => svg("svg", { class: "line-key", viewBox: "0 0 24 6", "aria-hidden": "true" }, svg("polyline", { class: `line ${cls}`, points: "0,3 24,3" }));
-  return el("figure", { class: "chart" }, el("figcaption", {}, el("strong", {}, title), el("span", { class: "muted" }, caption)),
-    el("div", { class: "chart-area" }, el("span", { class: "axis num" }, "1"), chart),
-    el("div", { class: "chart-foot muted" }, el("span", {}, labels[0] || ""), el("span", {}, labels[n - 1] || "")),
+  return frame({ title, caption, axis: "1", chart, ends: [labels[0] || "", labels[n - 1] || ""] },
     el("p", { class: "legend muted" }, series.map((s) => el("span", {}, key(s.cls), s.name)), marks.some(Boolean) ? el("span", {}, svg("svg", { class: "line-key", viewBox: "0 0 24 6", "aria-hidden": "true" }, svg("line", { class: "mark-line", x1: 12, x2: 12, y1: -6, y2: 12 })), markText) : null));
 }

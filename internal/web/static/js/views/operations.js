@@ -148,7 +148,7 @@ export async function view({ root, query, signal }) {
       bars({ title: "Throughput", caption: done + failed ? `${plural(cost, "page")}, ${s.cost_per_second.toFixed(1)}/s while busy` : empty, labels, unit: number, series: [{ name: "pages", cls: "run", values: s.buckets.map((b) => b.cost) }] }),
       bars({ title: "Tasks", caption: `${number(done)} done, ${plural(failed, "attempt")} failed`, labels, unit: number, series: [{ name: "done", cls: "ok", values: s.buckets.map((b) => b.tasks) }, { name: "failed", cls: "bad", values: s.buckets.map((b) => b.failed) }] }),
       bars({ title: hour ? "Stage times, last hour" : "Stage times", caption: lately.stages.length ? `median${lately.sampled ? " of the newest tasks" : ""}: ${lately.stages.filter((x, i) => !i || x.p50_ms >= 1).slice(0, 3).map((x) => `${words[x.name] || x.name} ${duration(x.p50_ms)}`).join(", ")}` : "no stage has run", labels: names(lately.buckets), unit: duration, series: stages.map((k) => ({ name: words[k], cls: `stage ${k}`, values: lately.buckets.map((b) => mean(b, k)) })) }),
-      s.fairness ? gauge({ title: "Fairness", caption: `of the last minutes, among ${number(s.fairness.tenants)} tenants that wait: at 1 all get the same, over their weights`, value: s.fairness.index }) : null));
+      lately.fairness ? gauge({ title: "Fairness", caption: `of the last minutes, among ${number(lately.fairness.tenants)} tenants that wait: at 1 all get the same, over their weights`, value: lately.fairness.index }) : null));
   }
 
   await repeat(signal, async () => {
