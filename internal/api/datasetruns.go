@@ -105,9 +105,7 @@ func (s *Server) shownRun(r *taskstore.DatasetRun) *DatasetRun {
 		Tokens: r.Progress.Tokens, Calls: r.Progress.Calls, Cached: r.Progress.Cached, MaxTokens: r.Options.MaxTokens, MaxPrice: r.Options.MaxPrice, Config: r.Options.Config, Result: r.Result,
 		TaskID: r.TaskID, CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
 	}
-	if out.Price, out.Currency = s.priced(r.Progress.Tokens); out.Price == 0 {
-		out.Currency = ""
-	}
+	out.Price, out.Currency = s.priced(r.Progress.Tokens)
 	if r.Options.AutoUpdate > 0 {
 		out.AutoUpdate = r.Options.AutoUpdate.String()
 	}
@@ -249,7 +247,11 @@ func (s *Server) planRun(kind sheaf.TaskKind, f taskstore.RunForecast, of option
 	return p
 }
 
+// priced is what tokens cost; nothing where no price is configured.
 func (s *Server) priced(tokens int64) (price float64, currency string) {
+	if s.cfg.Prices.PerMillionTokens == 0 {
+		return 0, ""
+	}
 	return float64(tokens) / 1e6 * s.cfg.Prices.PerMillionTokens, s.cfg.Prices.Currency
 }
 

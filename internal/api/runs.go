@@ -220,9 +220,7 @@ func (s *Server) versionBudget(ctx context.Context, d *sheaf.Document, generatio
 	if most >= taskstore.NoCap {
 		b.MaxTokens, b.Unbounded = 0, true
 	}
-	if s.cfg.Prices.PerMillionTokens > 0 {
-		b.Price, b.Currency = s.priced(spent)
-	}
+	b.Price, b.Currency = s.priced(spent)
 	return b, nil
 }
 

@@ -2,9 +2,12 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 
 	"sheaf/internal/indexset"
 	"sheaf/taskstore"
@@ -16,15 +19,14 @@ type StatsAnswer struct {
 	Index *indexset.Status `json:"index,omitempty" doc:"whether what is searched is all there is, and how far an index that is filled is"`
 }
 
-// statsSpans are the long times that are looked back, in minutes, with those of
-// a bucket: about a hundred bars each.
+// statsSpans are the times that are looked back, in minutes, with those of a
+// bucket: about a hundred bars each.
 var statsSpans = map[string]struct{ minutes, bucket int }{
+	"":      {60, 1},
 	"hour":  {60, 1},
 	"day":   {24 * 60, 15},
 	"month": {30 * 24 * 60, 6 * 60},
 }
-
-const defaultStatsMinutes = 60
 
 // statsRoutes describe the last time, when the store can.
 func (s *Server) statsRoutes() {
@@ -43,16 +45,15 @@ func (s *Server) statsRoutes() {
 		if in.Span != "" && in.Minutes != 0 {
 			return nil, newProblem(http.StatusBadRequest, "", "give minutes or span, not both")
 		}
-		var st *taskstore.Stats
-		var err error
-		if span := statsSpans[in.Span]; span.bucket > 1 {
-			st, err = long.stats(ctx, tenant, span.minutes, span.bucket)
-		} else {
-			if in.Minutes == 0 {
-				in.Minutes = defaultStatsMinutes
-			}
-			st, err = s.cfg.Catalog.Stats(ctx, tenant, in.Minutes, 1)
+		span := statsSpans[in.Span]
+		if in.Minutes != 0 {
+			span.minutes = in.Minutes
 		}
+		read := s.cfg.Catalog.Stats
+		if span.bucket > 1 {
+			read = long.stats
+		}
+		st, err := read(ctx, tenant, span.minutes, span.bucket)
 		if err != nil {
 			return nil, err
 		}
@@ -73,60 +74,52 @@ const (
 
 // longStats keeps sums over a long time for a minute.
 type longStats struct {
-	read func(ctx context.Context, tenantID string, minutes, bucket int) (*taskstore.Stats, error)
+	read    func(ctx context.Context, tenantID string, minutes, bucket int) (*taskstore.Stats, error)
+	reading singleflight.Group
 
 	mu   sync.Mutex
-	kept map[longKey]*keptStats
+	kept map[string]keptStats
 }
 
-type longKey struct {
-	tenant  string
-	minutes int
-}
-
-// keptStats are sums, or come to be: done is closed then.
 type keptStats struct {
-	done  chan struct{}
 	at    time.Time
 	stats *taskstore.Stats
-	err   error
 }
 
 // stats are the sums of a tenant, which one caller reads for all who ask
 // meanwhile. Those who waited for a reading that failed get its error.
 func (l *longStats) stats(ctx context.Context, tenant string, minutes, bucket int) (*taskstore.Stats, error) {
-	key := longKey{tenant, minutes}
+	key := fmt.Sprintf("%s %d", tenant, minutes)
 	l.mu.Lock()
 	k := l.kept[key]
-	if k != nil {
-		select {
-		case <-k.done:
-			if k.err != nil || time.Since(k.at) > longStatsAge {
-				k = nil
-			}
-		default:
-		}
-	}
-	if k == nil {
-		if l.kept == nil || len(l.kept) >= maxLongStats {
-			l.kept = map[longKey]*keptStats{}
-		}
-		k = &keptStats{done: make(chan struct{})}
-		l.kept[key] = k
-		// Not the context of this caller alone: others wait for it.
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), longStatsAge)
-		go func() {
-			defer cancel()
-			k.stats, k.err = l.read(within, tenant, minutes, bucket)
-			k.at = time.Now()
-			close(k.done)
-		}()
-	}
 	l.mu.Unlock()
+	if k.stats != nil && time.Since(k.at) <= longStatsAge {
+		return k.stats, nil
+	}
+	done := l.reading.DoChan(key, func() (any, error) {
+		// Not the context of this caller alone: others wait for it.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longStatsAge)
+		defer cancel()
+		st, err := l.read(ctx, tenant, minutes, bucket)
+		if err == nil {
+			l.keep(key, st)
+		}
+		return st, err
+	})
 	select {
-	case <-k.done:
-		return k.stats, k.err
+	case r := <-done:
+		st, _ := r.Val.(*taskstore.Stats)
+		return st, r.Err
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+}
+
+func (l *longStats) keep(key string, st *taskstore.Stats) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.kept == nil || len(l.kept) >= maxLongStats {
+		l.kept = map[string]keptStats{}
+	}
+	l.kept[key] = keptStats{time.Now(), st}
 }
