@@ -12,7 +12,7 @@ import (
 
 // withAllocator keeps the module's linear memory outside the Go heap: the
 // kernel zeroes pages on first touch, growing never copies, and closing a
-// document gives the memory back at once. Measured: it halves the resident
+// document gives the memory back at once, but for what is spare. Measured: it halves the resident
 // size of a child process.
 func withAllocator(ctx context.Context) context.Context {
 	return experimental.WithMemoryAllocator(ctx, experimental.MemoryAllocatorFunc(func(_, max uint64) experimental.LinearMemory {
