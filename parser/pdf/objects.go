@@ -40,6 +40,7 @@ type objects struct {
 	places  []place // by object number
 	known   []known // by object number
 	packs   map[int]*pack
+	names   map[string]seenName
 	trailer types.Dict
 	zlib    io.ReadCloser // to be reset
 	bytes   int           // unpacked, and read from what was unpacked
@@ -82,7 +83,7 @@ const mappedBytes = 256 << 10
 
 // openObjects reads the cross-reference table. Whoever called it calls close.
 func openObjects(r io.ReaderAt, size int64) (*objects, error) {
-	o := &objects{places: make([]place, 0, min(size/bytesAnObject, maxObjects/16)), packs: map[int]*pack{}}
+	o := &objects{places: make([]place, 0, min(size/bytesAnObject, maxObjects/16)), packs: map[int]*pack{}, names: map[string]seenName{}}
 	if f, is := r.(*os.File); is && size >= mappedBytes {
 		o.file, o.done = mapped(f, size)
 	}
@@ -303,7 +304,7 @@ func (o *objects) object(number int) (types.Object, error) {
 		if !ok {
 			return nil, errUnusual
 		}
-		s := scanner{text: p.text, at: offset}
+		s := scanner{text: p.text, at: offset, names: o.names}
 		v, err := s.value(0)
 		if o.bytes += s.at - offset; o.bytes > maxUnpacked { // objects may overlap
 			return nil, errUnusual
@@ -317,7 +318,7 @@ func (o *objects) object(number int) (types.Object, error) {
 
 // indirect reads "12 0 obj …" at an offset; a number of -1 is any.
 func (o *objects) indirect(offset, number int) (types.Object, error) {
-	p := scanner{text: o.file, at: offset}
+	p := scanner{text: o.file, at: offset, names: o.names}
 	n, ok1 := p.number()
 	_, ok2 := p.number()
 	if !ok1 || !ok2 || !p.word("obj") || number >= 0 && n != number {
@@ -487,9 +488,19 @@ func unpredicted(text []byte, columns int) ([]byte, error) {
 
 // scanner reads objects (ISO 32000-1, 7.3).
 type scanner struct {
-	text []byte
-	at   int
+	text  []byte
+	at    int
+	names map[string]seenName // as they are written; nil to keep none
 }
+
+// seenName is a name that was read before: a file has few, and each thousands of times.
+type seenName struct {
+	text   string
+	object types.Object
+}
+
+// maxSeenNames bounds the names that are kept of a file.
+const maxSeenNames = 1024
 
 const (
 	spaces     = "\x00\t\n\f\r "
@@ -567,12 +578,13 @@ func (s *scanner) value(depth int) (types.Object, error) {
 	}
 	switch c := s.text[s.at]; {
 	case c == '/':
-		return s.name()
+		_, v, err := s.name()
+		return v, err
 	case c == '(':
 		return s.literal()
 	case c == '[':
 		s.at++
-		a := types.Array{}
+		a := make(types.Array, 0, 4) // a box, as most are
 		for {
 			if s.space(); s.at < len(s.text) && s.text[s.at] == ']' {
 				s.at++
@@ -607,8 +619,10 @@ func (s *scanner) value(depth int) (types.Object, error) {
 	case "null":
 		return nil, nil
 	}
-	if n, err := strconv.Atoi(string(t)); err == nil {
-		return types.Integer(n), nil
+	if bytes.IndexByte(t, '.') < 0 { // an error is dear, and most other numbers are fractions
+		if n, err := strconv.Atoi(string(t)); err == nil {
+			return types.Integer(n), nil
+		}
 	}
 	f, err := strconv.ParseFloat(string(t), 64)
 	if err != nil || bytes.ContainsAny(t, "eEnNxXpP_") {
@@ -628,7 +642,7 @@ func (s *scanner) dict(depth int) (types.Object, error) {
 		if s.at >= len(s.text) || s.text[s.at] != '/' {
 			return nil, errUnusual
 		}
-		key, err := s.name()
+		key, _, err := s.name()
 		if err != nil {
 			return nil, err
 		}
@@ -636,22 +650,39 @@ func (s *scanner) dict(depth int) (types.Object, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, twice := d[string(key)]; twice {
+		if _, twice := d[key]; twice {
 			return nil, errUnusual // readers differ in which they take
 		}
 		if v != nil {
-			d[string(key)] = v
+			d[key] = v
 		}
 	}
 }
 
-func (s *scanner) name() (types.Name, error) {
+// name reads a name, as a string and as an object.
+func (s *scanner) name() (string, types.Object, error) {
 	from := s.at + 1
 	for s.at++; s.at < len(s.text) && regular[s.text[s.at]]; s.at++ {
 	}
 	t := s.text[from:s.at]
+	if n, known := s.names[string(t)]; known {
+		return n.text, n.object, nil
+	}
+	name, err := unescaped(t)
+	if err != nil {
+		return "", nil, err
+	}
+	n := seenName{name, types.Name(name)}
+	if s.names != nil && len(s.names) < maxSeenNames {
+		s.names[string(t)] = n
+	}
+	return n.text, n.object, nil
+}
+
+// unescaped is a name with the bytes that stand in it as #20.
+func unescaped(t []byte) (string, error) {
 	if bytes.IndexByte(t, '#') < 0 {
-		return types.Name(t), nil
+		return string(t), nil
 	}
 	out := make([]byte, 0, len(t))
 	for i := 0; i < len(t); i++ {
@@ -668,7 +699,7 @@ func (s *scanner) name() (types.Name, error) {
 		}
 		out, i = append(out, byte(c)), i+2
 	}
-	return types.Name(out), nil
+	return string(out), nil
 }
 
 // literal reads (text), which stays as it is written.

@@ -295,16 +295,19 @@ func (h *hasher) tree(ref types.IndirectRef, in inherited, depth int) error {
 	if node == nil {
 		return errTree
 	}
-	for key, at := range map[string]*types.Object{"Resources": &in.resources, "MediaBox": &in.media, "CropBox": &in.crop, "Rotate": &in.rotate} {
-		if o, ok := node.Find(key); ok {
-			*at = o
+	for _, a := range [...]struct {
+		key string
+		at  *types.Object
+	}{{"Resources", &in.resources}, {"MediaBox", &in.media}, {"CropBox", &in.crop}, {"Rotate", &in.rotate}} {
+		if o, ok := h.find(node, a.key); ok {
+			*a.at = o
 		}
 	}
-	kids, isNode := node.Find("Kids")
+	kids, isNode := h.find(node, "Kids")
 	if !isNode {
 		d := xxhash.New()
-		contents, _ := node.Find("Contents")
-		unit, _ := node.Find("UserUnit")
+		contents, _ := h.find(node, "Contents")
+		unit, _ := h.find(node, "UserUnit")
 		for _, o := range []types.Object{contents, in.resources, in.media, in.crop, in.rotate, unit} {
 			h.write(d, o, 0)
 		}
@@ -326,6 +329,16 @@ func (h *hasher) tree(ref types.IndirectRef, in inherited, depth int) error {
 		}
 	}
 	return nil
+}
+
+// find is an entry of a dictionary. pdfcpu keeps names as they are written, and its
+// Find decodes all of those where there is none: our objects have them decoded.
+func (h *hasher) find(d types.Dict, key string) (v types.Object, ok bool) {
+	if _, decoded := h.objects.(*objects); decoded {
+		v, ok = d[key]
+		return v, ok
+	}
+	return d.Find(key)
 }
 
 // write adds an object to a hash, each kind under a letter of its own so that
