@@ -57,7 +57,7 @@ var contracts = []string{"taskstore", "internal/logctx", "internal/queue", "inte
 var may = map[string][]string{
 	"":                     {},
 	"parser":               {"internal/settings"},
-	"parser/child":         {"parser"},
+	"parser/child":         {"internal/garbage", "parser"},
 	"parser/internal":      {"parser", "parser/internal/...", "internal/settings"},
 	"parser/...":           {"parser", "parser/internal/..."}, // a format
 	"parser/pdf":           {"parser", "parser/internal/...", "parser/pdf/..."},
@@ -73,6 +73,7 @@ var may = map[string][]string{
 	"ingest":               {"internal/blob", "internal/flow", "internal/queue", "internal/settings", "parser", "taskstore"},
 	"internal/artifact":    {"internal/blob"},
 	"internal/blob":        {},
+	"internal/garbage":     {},
 	"internal/batching":    {},
 	"internal/pgdsn":       {},
 	"internal/secrets":     {},

@@ -39,6 +39,7 @@ import (
 	"sheaf/internal/embed"
 	"sheaf/internal/embed/static"
 	evaluation "sheaf/internal/eval"
+	"sheaf/internal/garbage"
 	"sheaf/internal/graphs"
 	"sheaf/internal/index"
 	"sheaf/internal/indexset"
@@ -758,6 +759,7 @@ func (a *app) searcher() *search.Searcher {
 // the executor drains, then the keeper stops, so that senders stop before
 // receivers. hard ends the drain at once.
 func (a *app) run(ctx context.Context, ln net.Listener, hard <-chan struct{}) error {
+	garbage.OfService()
 	var errs []error
 	var mu sync.Mutex
 	note := func(err error) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"sheaf"
+	"sheaf/internal/garbage"
 	"sheaf/parser"
 )
 
@@ -105,7 +106,8 @@ func serve(formats *parser.Registry) int {
 		docs:    map[uint64]*openDoc{},
 		filled:  make(chan struct{}, 1),
 	}
-	s.garbage.start()
+	s.garbage.Every = garbage.EveryOfChild
+	s.garbage.Start()
 	if errors.Join(s.send(kindHello, append([]byte{protocolVersion}, said...)), s.out.Flush()) != nil {
 		return exitProtocol
 	}
@@ -151,7 +153,7 @@ type server struct {
 	buf     []byte
 	asked   bool // a request has been answered
 	filled  chan struct{}
-	garbage collector
+	garbage garbage.Collector
 }
 
 type openDoc struct {
@@ -177,7 +179,7 @@ func (s *server) sendJSON(kind byte, v any, err error) error {
 // pipe is broken, or a panic left the parser in an unknown state.
 func (s *server) handle(req request) (code int, end bool) {
 	err := s.answer(req)
-	s.garbage.tune()
+	s.garbage.Tune()
 	kind, body := byte(kindDone), []byte(nil)
 	if err != nil {
 		var p *panicError
