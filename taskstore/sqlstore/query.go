@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -112,6 +113,17 @@ func changed(res *gorm.DB, what, id string) error {
 // chunks cuts ids into lists that a statement can take.
 func chunks[T any](ids []T) func(yield func([]T) bool) { return slices.Chunk(ids, 500) }
 
+// padded is a list of ids whose last is repeated until their number is a power of
+// two: a condition that holds for one of them holds all the same, and engines that
+// keep prepared statements meet few of them instead of one for each number.
+func padded[T any](ids []T) []T {
+	if len(ids) == 0 {
+		return ids
+	}
+	n := 1 << bits.Len(uint(len(ids)-1))
+	return append(slices.Clip(ids), slices.Repeat(ids[len(ids)-1:], n-len(ids))...)
+}
+
 func sortedUnique(ids []string) []string {
 	ids = slices.Clone(ids)
 	slices.Sort(ids)
@@ -158,7 +170,7 @@ func page[R, D any](db *gorm.DB, from string, w where, column string, p taskstor
 func byIDs[R any](db *gorm.DB, ids []string, q string, args ...any) ([]R, error) {
 	var out []R
 	for batch := range chunks(ids) {
-		rows, err := all[R](db, q, append([]any{batch}, args...)...)
+		rows, err := all[R](db, q, append([]any{padded(batch)}, args...)...)
 		if err != nil {
 			return nil, err
 		}
@@ -219,7 +231,7 @@ func run(db *gorm.DB, statements ...statement) error { return translate(script(s
 // its arguments.
 func execByIDs[T any](db *gorm.DB, ids []T, q string, args ...any) (changed int, err error) {
 	for batch := range chunks(ids) {
-		res := db.Exec(q, append(slices.Clone(args), batch)...)
+		res := db.Exec(q, append(slices.Clone(args), padded(batch))...)
 		if res.Error != nil {
 			return changed, translate(res.Error)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -96,10 +97,23 @@ func (c script) joined() (string, []any) {
 	return strings.Join(texts, "; "), args
 }
 
-// insertRows writes rows of equal width.
+// maxRowsSQLite is how many rows one statement writes to SQLite.
+const maxRowsSQLite = 64
+
+// insertRows writes rows of equal width. SQLite takes a statement at next to no
+// cost and prepares it at some, and keeps it: it is given powers of two of them,
+// which come again, instead of a statement of its own for each number of rows.
 func insertRows(tx *gorm.DB, table string, columns []string, rows [][]any, suffix string) error {
 	var c script
-	c.insert(table, columns, rows, suffix)
+	if tx.Name() != sqliteDialect.name {
+		c.insert(table, columns, rows, suffix)
+		return c.exec(tx)
+	}
+	for len(rows) > 0 {
+		n := 1 << (bits.Len(uint(min(len(rows), maxRowsSQLite))) - 1)
+		c.insert(table, columns, rows[:n], suffix)
+		rows = rows[n:]
+	}
 	return c.exec(tx)
 }
 
