@@ -73,6 +73,52 @@ func TestPlacedPagesAreFoundAtOnce(t *testing.T) {
 	}
 }
 
+// Which page a link shows is known without that page, where it is known where the
+// pages are.
+func TestLinksToPlacedPagesReadNone(t *testing.T) {
+	to := []int{50, 10, 20, 30, 40}
+	file := enginetest.HeavyLinked(60, to...)
+	in, err := inspectSound(bytes.NewReader(file), int64(len(file)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := pdfium.New(pdfium.Config{})
+	t.Cleanup(func() { _ = e.Close() })
+	read := func(place bool) (places int, pages []int) {
+		f := &countingReader{bytes.NewReader(file), map[int64]bool{}}
+		d, err := e.Open(t.Context(), f, int64(len(file)), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		if place {
+			d.(engine.Placing).Place(in.pages)
+		}
+		clear(f.places)
+		var p engine.Page
+		if err := d.Page(0, &p); err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range p.Links {
+			pages = append(pages, l.Page)
+		}
+		return len(f.places), pages
+	}
+	var want []int
+	for _, page := range to {
+		want = append(want, page, page, page)
+	}
+	unplaced, links := read(false)
+	if unplaced < len(to) || !slices.Equal(links, want) {
+		t.Fatalf("unplaced, %d places of the file are read and the links show %v, want %v", unplaced, links, want)
+	}
+	// The first shows how the engine keeps references.
+	placed, links := read(true)
+	if placed > 4 || !slices.Equal(links, want) {
+		t.Errorf("placed, %d places of the file are read, want those of the page and of one other; the links show %v, want %v", placed, links, want)
+	}
+}
+
 // Pages and their links are the same whether the document was planned before or
 // not.
 func TestPlannedDocumentsReadAlike(t *testing.T) {

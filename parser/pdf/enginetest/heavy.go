@@ -8,7 +8,26 @@ import (
 
 // Heavy makes a PDF whose pages have 100 KB each, as pictures of pages have. It
 // returns what a page says with it.
-func Heavy(pages int) (data []byte, says func(page int) string) {
+func Heavy(pages int) (data []byte, says func(page int) string) { return heavy(pages, "") }
+
+// HeavyLinked is Heavy with a link on its first page to each of some pages (counted
+// from 0): twice by reference, and by number as files do that lead elsewhere.
+func HeavyLinked(pages int, to ...int) []byte {
+	var links strings.Builder
+	link := func(to string) {
+		fmt.Fprintf(&links, "<< /Type /Annot /Subtype /Link /Rect [72 72 90 90] /Dest [%s /Fit] >> ", to)
+	}
+	for _, page := range to {
+		link(fmt.Sprintf("%d 0 R", 4+2*page))
+		link(fmt.Sprintf("%d 0 R", 4+2*page))
+		link(fmt.Sprint(page))
+	}
+	data, _ := heavy(pages, "/Annots ["+links.String()+"]")
+	return data
+}
+
+// heavy is Heavy with more entries in the dictionary of the first page.
+func heavy(pages int, entries string) (data []byte, says func(page int) string) {
 	says = func(page int) string { return fmt.Sprintf("This is page %d", page) }
 	var b bytes.Buffer
 	var at []int
@@ -27,7 +46,8 @@ func Heavy(pages int) (data []byte, says func(page int) string) {
 	object("<< /Type /Pages /Count %d /Kids [ %s] >>", pages, kids.String())
 	object("<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>")
 	for p := range pages {
-		object("<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Resources << /Font << /F1 3 0 R >> >> /Contents %d 0 R >>", 5+2*p)
+		object("<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Resources << /Font << /F1 3 0 R >> >> /Contents %d 0 R %s >>", 5+2*p, entries)
+		entries = ""
 		content := "%" + strings.Repeat("x", 100<<10) + fmt.Sprintf("\nBT /F1 12 Tf 72 %d Td (%s) Tj ET", 300+p, says(p+1)) // not in the place of a running header
 		object("<< /Length %d >>\nstream\n%s\nendstream", len(content), content)
 	}

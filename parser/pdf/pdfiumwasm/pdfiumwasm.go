@@ -20,6 +20,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 
@@ -220,6 +221,10 @@ type document struct {
 	broken  error
 	stack   [12]uint64
 
+	placed    []int          // object numbers of the pages
+	pageOf    map[uint32]int // and the pages by them, made of placed when a link asks
+	reference uint32         // what objects that are references begin with; 0 while unknown
+
 	chars, objects, segments, countSegments, matrix api.Function
 }
 
@@ -347,6 +352,37 @@ func (d *document) Place(numbers []int) {
 			return // pages are found as ever
 		}
 	}
+	d.placed = numbers
+}
+
+// destination is the page that a destination shows; -1 for none. PDFium reads the
+// object of that page to say which one it is, and with it the object stream that
+// holds it: a third of what the links of a range cost, where the numbers of the
+// pages are known. What a destination refers to is read from memory, as PDFium
+// keeps it (core/fpdfapi/parser): a CPDF_Array has a vector of pointers to its
+// elements at offset 16, a CPDF_Reference the number at offset 20. A CPDF_Reference
+// is known by its first word, that of one for which PDFium gave the same answer.
+func (d *document) destination(dest uint64) int {
+	if d.pageOf == nil && d.placed != nil {
+		d.pageOf = make(map[uint32]int, len(d.placed))
+		for page, number := range slices.Backward(d.placed) { // the first counts
+			d.pageOf[uint32(number)] = page
+		}
+	}
+	elements, ok1 := d.mem.ReadUint32Le(uint32(dest) + 16)
+	element, ok2 := d.mem.ReadUint32Le(elements)
+	kind, ok3 := d.mem.ReadUint32Le(element)
+	number, ok4 := d.mem.ReadUint32Le(element + 20)
+	page, known := d.pageOf[number]
+	known = known && ok1 && ok2 && ok3 && ok4 && kind != 0
+	if known && kind == d.reference {
+		return page
+	}
+	said := int(int32(d.call("FPDFDest_GetDestPageIndex", d.handle, dest)))
+	if known && said == page {
+		d.reference = kind
+	}
+	return said
 }
 
 // Close implements engine.Document. Closing the instance frees everything
@@ -478,7 +514,7 @@ func (d *document) links(page uint64, p *engine.Page) {
 			l.URI = engine.Text8(d.text8("FPDFAction_GetURIPath", d.handle, a))
 		} else if d.pages <= engine.MaxLinkedPages {
 			if dest := d.call("FPDFLink_GetDest", d.handle, uint64(link)); dest != 0 {
-				l.Page = int(int32(d.call("FPDFDest_GetDestPageIndex", d.handle, dest)))
+				l.Page = d.destination(dest)
 			}
 		}
 		if l.URI != "" || l.Page >= 0 {
