@@ -364,25 +364,46 @@ func (s *documents) DeletedDocuments(ctx context.Context, ids []string) ([]strin
 // has left from inputs that were not whole. Ranges that went to the garbage have
 // lost their reuse key.
 func (s *documents) ReusableRanges(ctx context.Context, tenantID, prefer string, keys []string) (map[string]taskstore.ReusableRange, error) {
+	const columns = "SELECT id, doc_id, from_unit, to_unit, reuse_key, range_id, artifact_key, result FROM tasks "
 	found := make(map[string]taskstore.ReusableRange)
 	keys = slices.DeleteFunc(sortedUnique(keys), func(k string) bool { return k == "" })
+	if len(keys) == 0 {
+		return found, nil
+	}
+	put := func(rows []taskRow) {
+		for _, r := range rows {
+			t := r.toDomain(s.vault)
+			if o := t.Result.Output; o == nil || !o.Incomplete {
+				found[r.ReuseKey] = taskstore.ReusableRange{DocumentID: t.DocumentID, TaskID: t.ID, Range: t.Range, Result: t.Result}
+			}
+		}
+	}
+	// Most are in the version of the document that is live. Each version that is
+	// kept has a row of the same key, and all are read to find the newest.
+	if prefer != "" {
+		rows, err := all[taskRow](s.read(ctx), columns+`WHERE doc_id=? AND gen=(SELECT live_gen FROM documents WHERE id=? AND deleted_at=0)
+			AND state='done' AND tenant_id=? AND range_id<>'' AND reuse_key<>'' ORDER BY id`, prefer, prefer, tenantID)
+		if err != nil {
+			return nil, err
+		}
+		asked := setOf(keys)
+		put(slices.DeleteFunc(rows, func(r taskRow) bool { return !asked[r.ReuseKey] }))
+	}
+	keys = slices.DeleteFunc(keys, func(k string) bool { _, has := found[k]; return has })
 	for batch := range chunks(keys) {
 		best, err := all[struct{ Own, Newest string }](s.read(ctx), `SELECT COALESCE(MAX(CASE WHEN t.doc_id=? THEN t.id END), '') AS own, MAX(t.id) AS newest
 			FROM tasks t JOIN documents d ON d.id=t.doc_id
 			WHERE t.tenant_id=? AND t.reuse_key IN ? AND t.state='done' AND t.range_id<>'' AND d.deleted_at=0 AND t.result NOT LIKE '%"incomplete":true%'
-			GROUP BY t.reuse_key`, prefer, tenantID, batch)
+			GROUP BY t.reuse_key`, prefer, tenantID, padded(batch))
 		if err != nil {
 			return nil, err
 		}
 		ids := mapped(best, func(b struct{ Own, Newest string }) string { return cmp.Or(b.Own, b.Newest) })
-		rows, err := byIDs[taskRow](s.read(ctx), ids, "SELECT id, doc_id, from_unit, to_unit, reuse_key, range_id, artifact_key, result FROM tasks WHERE id IN ? AND range_id<>''")
+		rows, err := byIDs[taskRow](s.read(ctx), ids, columns+"WHERE id IN ? AND range_id<>''")
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range rows {
-			t := r.toDomain(s.vault)
-			found[r.ReuseKey] = taskstore.ReusableRange{DocumentID: t.DocumentID, TaskID: t.ID, Range: t.Range, Result: t.Result}
-		}
+		put(rows)
 	}
 	return found, nil
 }

@@ -30,9 +30,9 @@ func finished(db *gorm.DB, columns string) ([]taskRow, error) {
 		ORDER BY run_at DESC LIMIT %d`, columns, speedSample))
 }
 
-// recent is what many estimates are made of, read anew when it is too old, or
-// has taken too much of the time. What is small is read each time: that is cheap,
-// and it changes much.
+// recent is what many estimates are made of, read anew when it is too old, and
+// not so often that it takes too much of the time. What is small changes much, and
+// is old at once; few rows may be found among many.
 type recent[T any] struct {
 	age time.Duration // negative: it is read each time
 
@@ -74,8 +74,12 @@ func (r *recent[T]) get(read func() (value T, large bool, err error)) (T, error)
 		return value, err
 	}
 	r.value = value
-	if now := time.Now(); large && r.age >= 0 {
-		r.until = now.Add(max(r.age, recentShare*now.Sub(begun)))
+	if now := time.Now(); r.age >= 0 {
+		pause := recentShare * now.Sub(begun)
+		if large {
+			pause = max(pause, r.age)
+		}
+		r.until = now.Add(pause)
 	}
 	return value, nil
 }
