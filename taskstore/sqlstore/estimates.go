@@ -23,11 +23,15 @@ const speedSample = 500
 // sampleColumns are what is looked at of each of them.
 const sampleColumns = "tenant_id, doc_id, cost, started_at, finished_at"
 
-// finished reads the latest tasks that parsed: by run_at, which has an index,
-// and tells old from new well enough.
+// finished reads the latest tasks that parsed: by run_at, which has an index
+// (that no lease is left is part of it), and tells old from new well enough.
 func finished(db *gorm.DB, columns string) ([]taskRow, error) {
-	return all[taskRow](db, fmt.Sprintf(`SELECT %s FROM tasks WHERE state='done' AND kind='parse' AND reused=0 AND started_at>0
-		ORDER BY run_at DESC LIMIT %d`, columns, speedSample))
+	return all[taskRow](db, finishedQuery(columns))
+}
+
+func finishedQuery(columns string) string {
+	return fmt.Sprintf(`SELECT %s FROM tasks WHERE state='done' AND lease_until=0 AND kind='parse' AND reused=0 AND started_at>0
+		ORDER BY run_at DESC LIMIT %d`, columns, speedSample)
 }
 
 // recent is what many estimates are made of, read anew when it is too old, and

@@ -11,3 +11,6 @@ func (s *Store) Explain(ctx context.Context, query string) (string, error) {
 	err := s.handle.read(ctx).Raw("EXPLAIN " + query).Scan(&steps).Error
 	return fmt.Sprint(steps), err
 }
+
+// FinishedQuery is the statement that finished reads with.
+func FinishedQuery(columns string) string { return finishedQuery(columns) }
