@@ -288,24 +288,19 @@ func (s *handle) attemptGarbage(t *taskRow, epoch int64) [][]any {
 // so that nothing lists or copies them from then on. They leave the index after
 // the grace, and the blob store after stay, if that is longer.
 func (s *handle) dropRanges(tx *gorm.DB, stay time.Duration, tenantID, docID string, gen int, keep ...int) error {
-	rows, err := all[taskRow](tx, "SELECT id, gen, range_id, artifact_key FROM tasks WHERE doc_id=? AND gen<=? AND state='done' AND range_id<>'' ORDER BY id", docID, gen)
+	// Most of what versions that are kept list, this one lists as well: that is not
+	// read, else each version would cost more than the one before.
+	rows, err := all[taskRow](tx, `SELECT id, range_id, artifact_key FROM tasks WHERE doc_id=? AND gen<=? AND state='done' AND range_id<>''
+		AND range_id NOT IN (SELECT range_id FROM tasks WHERE doc_id=? AND gen IN ? AND state='done' AND range_id<>'') ORDER BY id`,
+		docID, gen, docID, append(keep, 0)) // no version has that number
 	if err != nil {
 		return err
-	}
-	retained := map[string]bool{}
-	for _, r := range rows {
-		if slices.Contains(keep, r.Gen) {
-			retained[r.RangeID] = true
-		}
 	}
 	var forget []string
 	var garbage [][]any
 	due, gone := s.after(s.grace), s.after(stay)
 	dropped := map[string]bool{} // two generations may list one range
 	for _, r := range rows {
-		if retained[r.RangeID] {
-			continue
-		}
 		forget = append(forget, r.ID)
 		if !dropped[r.RangeID] {
 			dropped[r.RangeID] = true
