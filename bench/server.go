@@ -9,6 +9,7 @@ import (
 	"io"
 	"mime/multipart"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -161,12 +162,21 @@ func onDisk(path string) file {
 
 // upload sends files in one request, streaming, and returns their job.
 func (s *server) upload(ctx context.Context, config sheaf.ParseConfig, files ...file) (*sheaf.Job, error) {
+	return s.join(ctx, "", config, files...)
+}
+
+// join is upload into an open job, or a new one without an id.
+func (s *server) join(ctx context.Context, job string, config sheaf.ParseConfig, files ...file) (*sheaf.Job, error) {
 	pr, pw := io.Pipe()
 	defer pr.Close()
 	w := multipart.NewWriter(pw)
 	go func() { pw.CloseWithError(writeParts(w, config, files)) }()
 	var answer api.SubmitAnswer
-	if err := s.send(ctx, http.MethodPost, "/v1/datasets/default/documents", w.FormDataContentType(), pr, &answer); err != nil {
+	path := "/v1/datasets/default/documents"
+	if job != "" {
+		path += "?" + url.Values{"job": {job}}.Encode()
+	}
+	if err := s.send(ctx, http.MethodPost, path, w.FormDataContentType(), pr, &answer); err != nil {
 		return nil, err
 	}
 	if len(answer.Rejected) > 0 {
