@@ -48,6 +48,7 @@ func TestPage(t *testing.T) {
 		{"hostile names and contents are text", testHostile},
 		{"ten thousand rows scroll", testManyRows},
 		{"a view of work that does not end asks once a second", testPacedViews},
+		{"a storm of events is drawn now and then", testStorm},
 		{"axe finds nothing in any view", testAccess},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -1262,4 +1263,65 @@ func testPacedViews(t *testing.T, s *service, b *browser) {
 			t.Errorf("a view whose reading costs %d requests makes up to %d in a minute with %d readings in an hour, waits %d ms at first and %d ms when it has rested", cost, got.Most, got.Readings, got.First, got.Rested)
 		}
 	}
+}
+
+// testStorm sends a view more events than anybody can read: it draws what has
+// gathered, not each of them.
+func testStorm(t *testing.T, s *service, b *browser) {
+	s.newDataset("storm", false)
+	s.post("/v1/datasets/storm:pause", nil, nil) // nothing of it runs
+	for i := range 3 {
+		if _, err := s.submitAnswer(t.Context(), "storm", []source{text(fmt.Sprintf("storm%d.txt", i), fmt.Sprint("Rain number ", i))}, nil, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.open("/datasets/storm")
+	b.wait("the rows", `document.querySelectorAll(".docs tr[data-id]").length === 3`)
+	type storm struct {
+		Draws, Statuses, Events int
+		Ordered, Last, Seen     bool
+	}
+	const bursts, each = 100, 20
+	got := eval[storm](b, fmt.Sprintf(`(async () => {
+		const bursts = %d, each = %d, from = document.querySelector('script[type="module"]').src.replace(/[^/]*$/, "");
+		const [{ follow }, { go }] = await Promise.all([import(from + "live.js"), import(from + "nav.js")]);
+		const real = { EventSource, requestAnimationFrame }, frame = () => new Promise((r) => real.requestAnimationFrame.call(window, r));
+		const sources = [];
+		window.EventSource = class extends EventTarget {
+			constructor(url) { super(); this.url = url; sources.push(this); setTimeout(() => this.onopen?.()); }
+			close() {}
+			say(kind, data) { this.dispatchEvent(new MessageEvent(kind, { data: JSON.stringify(data) })); }
+		};
+		const stop = new AbortController(), seqs = [], statuses = [];
+		try {
+			go("/jobs");
+			while (!document.querySelector("#view h1")?.textContent.includes("Jobs")) await frame();
+			go("/datasets/storm");
+			while (!sources.length || !document.querySelector(".docs tr[data-id]")) await frame();
+			follow("/v1/datasets/other", { event: (e) => seqs.push(e.seq), status: (s) => statuses.push(s.n) }, stop.signal);
+			const id = document.querySelector(".docs tr[data-id]").dataset.id;
+			let seen = false, draws = 0;
+			const look = new MutationObserver(() => { seen ||= document.querySelector('.docs tr[data-id="' + id + '"]')?.textContent.includes("Failed"); });
+			look.observe(document.querySelector(".docs"), { subtree: true, childList: true, characterData: true });
+			window.requestAnimationFrame = (f) => { draws++; return real.requestAnimationFrame.call(window, f); };
+			for (let n = 1, seq = 1; n <= bursts; n++) {
+				for (const s of sources) s.say("status", { n });
+				for (let i = 0; i < each; i++, seq++) for (const s of sources) s.say("document", { seq, kind: "document", document_id: id, detail: n === bursts ? { state: "failed", progress: 1, failure: { code: "broken", message: "It rained." } } : { state: "running", progress: n / bursts } });
+				await frame();
+			}
+			while (!seen || seqs.length < bursts * each) await frame();
+			look.disconnect();
+			return { Draws: draws, Statuses: statuses.length, Events: seqs.length, Ordered: seqs.every((s, i) => s === i + 1), Last: statuses.at(-1) === bursts, Seen: seen };
+		} finally {
+			stop.abort();
+			Object.assign(window, real);
+		}
+	})()`, bursts, each))
+	if got.Draws > bursts/2 || got.Statuses > bursts/2 {
+		t.Errorf("%d bursts of %d events were drawn %d times, and %d statuses of %d were handed on", bursts, each, got.Draws, got.Statuses, bursts)
+	}
+	if got.Events != bursts*each || !got.Ordered || !got.Last || !got.Seen {
+		t.Errorf("what came of %d events is %+v", bursts*each, got)
+	}
+	b.open("/")
 }

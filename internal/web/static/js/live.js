@@ -4,7 +4,8 @@ import { byId } from "./dom.js";
 
 /** @typedef {import("./types.js").SheafEvent} SheafEvent */
 
-const kinds = ["claimed", "done", "failed", "dead", "snoozed", "released", "lost", "canceled", "superseded", "retried", "progress", "message", "output", "document"];
+/** Kinds of events. */
+export const kinds = ["claimed", "done", "failed", "dead", "snoozed", "released", "lost", "canceled", "superseded", "retried", "progress", "message", "output", "document"];
 
 /** How long a poll waits when no stream can be had, in milliseconds. */
 const pollInterval = 2000;
@@ -30,10 +31,49 @@ export function pacer(burst = 20) {
   };
 }
 
+/** How long what comes in a stream is gathered before it is handed on, in milliseconds: a little, and where much comes. */
+const beats = { few: 200, many: 1000 };
+
+/** Frames in one beat from which on it is much. */
+const manyFrames = 10;
+
+/**
+ * Hands on what comes, in its order: at once after a quiet time, and then what has
+ * gathered, at most once in a beat. A view draws once for all of it.
+ * @template T
+ * @param {(batch: T[]) => void} to
+ * @param {AbortSignal} signal
+ * @returns {{add: (item: T) => void, flush: () => void}}
+ */
+export function gather(to, signal) {
+  /** @type {T[]} */
+  let waiting = [];
+  let timer = 0;
+  const flush = () => {
+    clearTimeout(timer);
+    timer = 0;
+    const batch = waiting;
+    waiting = [];
+    if (!batch.length || signal.aborted) return;
+    timer = setTimeout(flush, batch.length < manyFrames ? beats.few : beats.many);
+    to(batch);
+  };
+  signal.addEventListener("abort", () => clearTimeout(timer));
+  return {
+    add(item) {
+      waiting.push(item);
+      // What comes with it, in the same piece of the stream, is read first.
+      if (!timer) timer = setTimeout(flush);
+    },
+    flush,
+  };
+}
+
 /** @param {"live"|"polling"|"lost"|"idle"} state */
 export function showLine(state) {
   const words = { live: "Live", polling: "Polling", lost: "Reconnecting", idle: "Up to date" };
   const e = byId("line");
+  if (e.dataset.state === state && e.textContent === words[state]) return;
   e.dataset.state = state;
   e.textContent = words[state];
 }
@@ -42,32 +82,46 @@ export function showLine(state) {
  * Follows the events of a dataset, document or job. Each event arrives once, in
  * order, whatever the line does: the browser sends the number of the last one
  * it saw and the server goes on behind it. Where streams do not work, the same
- * log is polled.
+ * log is polled. Of what comes at once only the newest status is handed on.
  *
  * @param {string} path of the resource
  * @param {{status?: (s: any) => void, event?: (e: SheafEvent) => void, end?: (s: any) => void, poll?: () => void}} on
  *   status: the resource as it is; end: nothing more will come; poll: look for yourself, the log cannot be had
  * @param {AbortSignal} signal ends it
- * @param {{after?: string}} [options] after: number of the last event known, or "now"
+ * @param {{after?: string, of?: string[]}} [options] after: number of the last event known, or "now"; of: the kinds of events that are handed on, for a view of many documents that needs only some
  */
-export function follow(path, on, signal, { after = "now" } = {}) {
+export function follow(path, on, signal, { after = "now", of = kinds } = {}) {
   let last = after;
   let over = false;
-  /** @param {string} kind @param {string} id @param {any} data */
-  const take = (kind, id, data) => {
-    if (signal.aborted) return;
-    if (kind === "status") {
-      if (id) last = id;
-      return on.status?.(data);
+  const wanted = new Set([...of, "status", "end"]);
+  /** @typedef {{kind: string, id: string, data: string}} Frame its data as JSON, which is read when it is handed on */
+  const { add, flush } = gather((/** @type {Frame[]} */ frames) => {
+    const newest = frames.findLast((f) => f.kind === "status");
+    for (const f of frames) {
+      if (signal.aborted) return;
+      if (f.kind !== "status") take(f.kind, JSON.parse(f.data));
+      else {
+        if (f.id) last = f.id;
+        if (f === newest) on.status?.(JSON.parse(f.data));
+      }
     }
+  }, signal);
+  /** @param {string} kind @param {any} data */
+  const take = (kind, data) => {
     if (kind === "end") {
-      over = true;
       showLine("idle");
       return on.end?.(data);
     }
     if (last !== "now" && data.seq <= Number(last)) return; // a repeat
     last = String(data.seq);
-    on.event?.(data);
+    if (wanted.has(kind)) on.event?.(data);
+  };
+  /** @param {string} kind @param {string} id @param {string} data */
+  const arrived = (kind, id, data) => {
+    if (signal.aborted) return;
+    over ||= kind === "end";
+    add({ kind, id, data });
+    if (over) flush(); // nothing more comes
   };
   const url = () => `${path}${path.includes("?") ? "&" : "?"}after=${last}`;
   const done = () => over || signal.aborted;
@@ -80,12 +134,14 @@ export function follow(path, on, signal, { after = "now" } = {}) {
     source.onerror = () => {
       if (done()) return source.close();
       showLine("lost");
-      if (source.readyState === EventSource.CLOSED) void poll(); // refused: it will not try again by itself
+      if (source.readyState !== EventSource.CLOSED) return;
+      flush();
+      void poll(); // refused: it will not try again by itself
     };
-    for (const kind of [...kinds, "status", "end"]) {
+    for (const kind of wanted) {
       source.addEventListener(kind, (e) => {
         const m = /** @type {MessageEvent} */ (e);
-        take(kind, m.lastEventId, JSON.parse(m.data));
+        arrived(kind, m.lastEventId, m.data);
         if (over) source.close();
       });
     }
@@ -93,6 +149,7 @@ export function follow(path, on, signal, { after = "now" } = {}) {
 
   /** An EventSource cannot send a key, so the stream is read by hand. */
   const withFetch = async () => {
+    let passed = "0"; // the last event that was not wanted
     for (let wait = 500; !done(); wait = Math.min(wait * 2, 15_000)) {
       try {
         const r = await fetch(url(), { headers: { ...auth(), Accept: "text/event-stream" }, signal });
@@ -107,13 +164,16 @@ export function follow(path, on, signal, { after = "now" } = {}) {
           text += value;
           for (let at; (at = text.indexOf("\n\n")) >= 0; text = text.slice(at + 2)) {
             const fields = new Map(text.slice(0, at).split("\n").map((l) => /** @type {[string, string]} */ ([l.slice(0, l.indexOf(":")), l.slice(l.indexOf(":") + 2)])));
-            const data = fields.get("data");
-            if (data) take(fields.get("event") || "message", fields.get("id") || "", JSON.parse(data));
+            const data = fields.get("data"), kind = fields.get("event") || "message";
+            if (data && wanted.has(kind)) arrived(kind, fields.get("id") || "", data);
+            else if (data) passed = fields.get("id") || passed;
           }
         }
       } catch (e) {
         if (done()) return;
       }
+      flush(); // the next stream goes on behind it
+      if (Number(passed) > Number(last)) last = passed;
       if (done()) return;
       showLine("lost");
       await new Promise((r) => setTimeout(r, wait));
@@ -131,11 +191,14 @@ export function follow(path, on, signal, { after = "now" } = {}) {
       }
       try {
         const page = await get(`${path}/events?limit=1000&after=${last === "now" ? 0 : last}`, signal);
-        for (const e of page.items) take(e.kind, "", e);
+        for (const e of page.items) take(e.kind, e);
         const status = await get(path, signal);
         on.status?.(status);
         showLine("polling");
-        if (["succeeded", "partially_succeeded", "failed", "canceled"].includes(status.state) && !page.items.length) take("end", "", status);
+        if (["succeeded", "partially_succeeded", "failed", "canceled"].includes(status.state) && !page.items.length) {
+          over = true;
+          take("end", status);
+        }
       } catch {
         if (!done()) showLine("lost");
       }

@@ -1,6 +1,6 @@
 // @ts-check
 /** How a dataset stands: one bar of all its documents, how fast it goes and how long it takes. */
-import { draw, el } from "./dom.js";
+import { announce, draw, el } from "./dom.js";
 import { eta, number, plural } from "./format.js";
 
 /** @typedef {import("./types.js").Facets} Facets */
@@ -14,6 +14,9 @@ const parts = [
   ["canceled", "off", ["canceled"]],
   ["failed", "bad", ["failed"]],
 ];
+
+/** How often those who do not see the bar are told how far it is, in milliseconds. */
+const tellEvery = 60_000;
 
 /** How many documents are in each part. @param {(state: string) => number} of */
 const counted = (of) => parts.map(([word, tone, states]) => /** @type {const} */ ([word, tone, states.reduce((n, s) => n + of(s), 0)])).filter(([, , n]) => n);
@@ -36,7 +39,8 @@ export function endBar(by) {
 }
 
 export function overview() {
-  const bar = el("div", { class: "whole-bar", role: "img" }), legend = el("ul", { class: "whole-legend" }), pace = el("p", { class: "muted num", role: "status" });
+  const bar = el("div", { class: "whole-bar", role: "img" }), legend = el("ul", { class: "whole-legend" }), pace = el("p", { class: "muted num" });
+  let told = Date.now(), before = 0;
   const root = el("section", { class: "overview", "aria-label": "Progress of the dataset", hidden: true }, bar, el("div", { class: "whole-line" }, legend, pace));
 
   /**
@@ -55,6 +59,12 @@ export function overview() {
     const guess = left.p50 ?? (f.ended_last_minute ? (open / f.ended_last_minute) * 60 : undefined);
     const time = !open ? "" : paused ? "paused" : guess === undefined ? "estimating the time left" : eta(guess, left.p90 ?? guess);
     draw(pace, open ? [rate, time].filter(Boolean).join(" · ") : "");
+    // The line changes every few seconds: read out each time it would drown all else.
+    if (open && Date.now() - told >= tellEvery) {
+      told = Date.now();
+      announce(`${number(f.documents - open)} of ${plural(f.documents, "document")} processed, ${time}`);
+    } else if (!open && before) announce(`All ${plural(f.documents, "document")} processed`);
+    before = open;
   }
   return { root, update };
 }

@@ -7,7 +7,7 @@ import { announce, button, draw, el, empty, menu, name, trouble } from "../dom.j
 import { facetColumn, facetKeys, narrowed, parameters, selection, stateGroups, statesOf } from "../facets.js";
 import { bytes, eta, format, number, percent, plural, time as date } from "../format.js";
 import { ours } from "../keys.js";
-import { follow, pacer } from "../live.js";
+import { follow, kinds, pacer } from "../live.js";
 import { issueBox } from "../issues.js";
 import { deleteLater, isLeaving, onLeaving } from "../later.js";
 import { current, note, title } from "../nav.js";
@@ -32,6 +32,9 @@ const collator = new Intl.Collator(undefined, { numeric: true }); // made once: 
 
 /** What the list shows of a document; the rest of it stays on the server. */
 const fields = "id,name,media_type,size,state,progress,units,unit,generation,live_generation,chunks,ledger,failure,parser_config,attributes,not_before,created_at";
+
+/** Kinds of events that change nothing of a row. */
+const unseen = ["claimed", "message", "output"];
 
 const firstPage = 40, nextPage = 1000, overscan = 8;
 
@@ -116,7 +119,7 @@ export async function view({ root, params, query, signal }) {
   const table = el("table", { class: "docs", "aria-label": "Documents" }, el("thead", {}, el("tr", {}, el("th", { scope: "col", class: "c-check" }, everything), heads)), body);
   const scroller = el("div", { class: "scroller", tabindex: "-1" }, table);
   const none = el("div");
-  const sum = el("p", { class: "muted sum", role: "status" });
+  const sum = el("p", { class: "muted sum" });
   const where = () => params.ds;
   const zone = el("div", { class: "zone", id: "add-zone", hidden: true });
   const adds = button("Upload options", async () => {
@@ -387,12 +390,15 @@ export async function view({ root, params, query, signal }) {
     frame = 0;
     const h = rowHeight();
     const rowsThere = count();
-    scroller.hidden = rowsThere === 0;
-    found.textContent = rowsThere && narrowed(asked) && facets ? `${plural(facets.documents, "document")} of ${number(allFacets?.documents || facets.documents)}` : "";
+    scroller.hidden = rowsThere === 0; // what is hidden has no height
+    // What is measured is read before anything else is written: the browser need not lay out twice.
+    const top = scroller.scrollTop, height = scroller.clientHeight, head = table.tHead?.offsetHeight || 0;
+    const matches = rowsThere && narrowed(asked) && facets ? `${plural(facets.documents, "document")} of ${number(allFacets?.documents || facets.documents)}` : "";
+    if (found.textContent !== matches) found.textContent = matches;
     if (failed) {
       if (none.firstChild !== failed) none.replaceChildren(failed);
     } else draw(none, rowsThere || !narrowed(asked) ? null : empty("Nothing matches the filter", el("p", {}, "Take a part of it away, or search the text of the documents at the top."), button("Show all", () => { filter.value = ""; ask(nothing()); })));
-    const from = Math.max(0, Math.floor(scroller.scrollTop / h) - overscan), to = Math.min(rowsThere, Math.ceil((scroller.scrollTop + scroller.clientHeight) / h) + overscan);
+    const from = Math.max(0, Math.floor(top / h) - overscan), to = Math.min(rowsThere, Math.ceil((top + height) / h) + overscan);
     if (to > docs.length && cursor) {
       const missing = (/** @type {unknown} */ e) => !aborted(e) && none.replaceChildren(trouble(e, render));
       if (asked.sort === "added" && from > docs.length + jump && rowsThere - from <= lastPage) void readEnd().catch(missing);
@@ -401,7 +407,7 @@ export async function view({ root, params, query, signal }) {
     above.style.height = `${from * h}px`;
     below.style.height = `${Math.max(0, rowsThere - Math.max(to, from)) * h}px`;
     table.setAttribute("aria-rowcount", String(rowsThere + 1));
-    scroller.style.setProperty("--rows", `${rowsThere * h + (table.tHead?.offsetHeight || 0) + 2}px`); // no higher than they need
+    scroller.style.setProperty("--rows", `${rowsThere * h + head + 2}px`); // no higher than they need
     /** @type {typeof rows} */
     const next = new Map();
     let place = /** @type {Element} */ (above);
@@ -413,8 +419,10 @@ export async function view({ root, params, query, signal }) {
       let row = old?.row;
       if (!row) row = blank();
       if (!old || old.d !== d) fill(row, d, i);
-      row.setAttribute("aria-rowindex", String(i + 2));
-      row.classList.toggle("odd", i % 2 === 1);
+      if (old?.at !== i) {
+        row.setAttribute("aria-rowindex", String(i + 2));
+        row.classList.toggle("odd", i % 2 === 1);
+      }
       if (d) {
         /** @type {HTMLInputElement} */ (row.querySelector("input")).checked = whole || selected.has(d.id);
         row.classList.toggle("leaving", isLeaving(params.ds, d));
@@ -623,6 +631,13 @@ export async function view({ root, params, query, signal }) {
   }
 
   // ---- live ----
+  /** Where documents stand in the list. @type {{of: Doc[], length: number, places: Map<string, number>}} */
+  let index = { of: [], length: 0, places: new Map() };
+  /** The place of a document in the list, -1 if it is not there: found without looking at all, for each of many events. @param {string} id */
+  function placeOf(id) {
+    if (index.of !== docs || index.length !== docs.length) index = { of: docs, length: docs.length, places: new Map(docs.map((d, i) => [d.id, i])) };
+    return index.places.get(id) ?? -1;
+  }
   /** Documents that changed and are read again. @type {Set<string>} */
   const dirty = new Set();
   let fresh = false; // documents that are not in the list yet
@@ -768,17 +783,17 @@ export async function view({ root, params, query, signal }) {
     },
     event(e) {
       if (!e.document_id) return;
-      const i = docs.findIndex((d) => d.id === e.document_id);
+      const i = placeOf(e.document_id);
       if (i < 0) fresh = fresh || (e.kind === "document" && e.detail?.state === "queued");
       else {
         if (e.kind === "document" && e.detail) docs[i] = { ...docs[i], state: e.detail.state, progress: Math.max(e.detail.progress || 0, 0), failure: e.detail.failure };
         dirty.add(e.document_id);
       }
       soon();
-      if (e.kind === "document") render();
+      if (e.kind === "document" && rows.has(e.document_id)) render();
     },
     poll: uploaded,
-  }, signal);
+  }, signal, { of: kinds.filter((k) => !unseen.includes(k)) });
 
   return {
     /** @param {URLSearchParams} q */

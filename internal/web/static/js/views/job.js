@@ -168,5 +168,6 @@ export async function view({ root, params, query, signal }) {
       pace.spend(-1000); // the last reading comes at once
       take(now);
     },
-  }, signal);
+    // The state of a large job changes with every document of it, which says enough.
+  }, signal, job.documents.total > mostDocuments ? { of: [] } : {});
 }
