@@ -22,7 +22,7 @@ const (
 	// EveryOfService is for the service. What it holds takes some 60 MB, half of it
 	// the embedding model; a collection costs 13 CPU-ms, and came with every 60 MB:
 	// 3 % of what the upload of files takes.
-	EveryOfService = 128 << 20
+	EveryOfService = 96 << 20
 )
 
 // minHeapAt100 is the smallest heap that the collector aims at where the

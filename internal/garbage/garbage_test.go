@@ -49,7 +49,7 @@ func TestASmallHeapIsLeftAloneAndALargeOneDoubles(t *testing.T) {
 		}
 	}
 	service := Collector{Every: EveryOfService}
-	if got := service.percent(64 << 20); got != 200 {
-		t.Errorf("%d %% for the service, want 200", got)
+	if got := service.percent(64 << 20); got != 150 {
+		t.Errorf("%d %% for the service, want 150", got)
 	}
 }
