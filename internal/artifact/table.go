@@ -54,7 +54,7 @@ type Table struct {
 
 // NewTable starts a file on w.
 func NewTable(w io.Writer) *Table {
-	return &Table{parquet: parquet.NewGenericWriter[tableRow](w, parquet.Compression(compression), parquet.CreatedBy("sheaf", "1", ""), parquet.DataPageStatistics(false),
+	return &Table{parquet: parquet.NewGenericWriter[tableRow](w, parquet.NewSchema("chunks", parquet.SchemaOf(tableRow{})), parquet.Compression(compression), parquet.CreatedBy("sheaf", "1", ""), parquet.DataPageStatistics(false),
 		parquet.SkipPageBounds("text"), parquet.SkipPageBounds("parent"), parquet.SkipPageBounds("context"), parquet.SkipPageBounds("columns"), parquet.SkipPageBounds("metadata"))}
 }
 

@@ -46,6 +46,9 @@ func TestTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if name := f.Schema().Name(); name != "chunks" {
+		t.Errorf("the schema is called %q", name)
+	}
 	if n := len(f.RowGroups()); n < 2 {
 		t.Errorf("%d bytes of text are in %d row groups", documents*chunks*len(text), n)
 	}
