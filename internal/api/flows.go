@@ -159,12 +159,13 @@ type FlowKind struct {
 	In     []flow.Port   `json:"in" nullable:"false" doc:"what its inputs may be: units, chunks, vectors, records or text; none for a node that reads the document itself"`
 	Out    flow.Port     `json:"out,omitempty" doc:"what it passes on; absent where that is nothing, or what it was given"`
 	Config []FlowSetting `json:"config" nullable:"false" doc:"settings of its nodes, by name"`
+	Common []string      `json:"common" nullable:"false" doc:"names of the settings of all kinds that its nodes may have"`
 }
 
 // FlowKinds are the kinds, and what nodes of all kinds can be set to.
 type FlowKinds struct {
 	List[FlowKind]
-	Common []FlowSetting `json:"common" nullable:"false" doc:"settings of nodes of all kinds; those of parse, chunk, embed and index have fewer"`
+	Common []FlowSetting `json:"common" nullable:"false" doc:"settings that nodes have whatever their kind; a kind names those of them that it takes"`
 }
 
 // FlowSetting is a setting of the nodes of a kind.
@@ -180,7 +181,12 @@ type FlowSetting struct {
 func flowKinds() []FlowKind {
 	var out []FlowKind
 	for _, k := range flow.Kinds() {
-		described := FlowKind{Name: k.Name, In: append([]flow.Port{}, k.In...), Out: k.Out}
+		described := FlowKind{Name: k.Name, In: append([]flow.Port{}, k.In...), Out: k.Out, Common: []string{}}
+		for _, name := range slices.Sorted(maps.Keys(flow.Common)) {
+			if flow.Takes(k.Name, name) {
+				described.Common = append(described.Common, name)
+			}
+		}
 		described.Doc, described.Config = k.Doc, flowSettings(k.Config)
 		out = append(out, described)
 	}

@@ -214,6 +214,9 @@ func (g *global) flowKinds() *cobra.Command {
 					all   []api.FlowSetting
 				}{{"config.", k.Config}, {"", kinds.Common}} {
 					for _, s := range of.all {
+						if of.under == "" && !slices.Contains(k.Common, s.Name) {
+							continue
+						}
 						kind := s.Type
 						if s.Values != nil {
 							kind = strings.Join(s.Values, ", ")

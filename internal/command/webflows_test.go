@@ -1,6 +1,7 @@
 package command
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -37,6 +38,17 @@ func TestFlowsOnThePage(t *testing.T) {
 	b.press("Create the flow")
 	b.sees("h1", "mine@1")
 	b.wait("the graph", `document.querySelectorAll(".dag-node").length === 3 && document.querySelectorAll(".dag-edge").length === 2`)
+	// A node of the drawing leads to its line; the text that was checked is not checked again.
+	const checks = `performance.getEntriesByType("resource").filter(e => e.name.includes("flows:validate")).length`
+	b.sees(".flow-valid", "Valid")
+	before := eval[int](b, checks)
+	for _, id := range []string{"cut", "out"} {
+		b.run(evaluate(fmt.Sprintf(`[...document.querySelectorAll(".dag-node")].find(e => e.textContent.includes(%q)).click()`, id)))
+		b.wait("the line of "+id, fmt.Sprintf(`document.activeElement.value?.slice(document.activeElement.selectionStart, document.activeElement.selectionEnd).includes('id = "%s"')`, id))
+	}
+	if n := eval[int](b, checks); n != before || n == 0 {
+		t.Errorf("the text was checked %d times, and %d times after two nodes were chosen", before, n)
+	}
 	change(`/kind = "chunk"/`, `'kind = "chunk"\nwhen = "true"'`)
 	b.sees(".flow-problems li", "The kind chunk is a part of every run")
 	change(`/when = "true"/`, `'config = { chunk_token_num = 64 }'`)
@@ -68,6 +80,12 @@ func TestNodeIsAddedOnThePage(t *testing.T) {
 	b.sees(".flow-valid", "Valid")
 	add("cut", "cut")
 	b.checkEverywhere(script, "a node to add")
+	for kind, want := range map[string]string{"chunk": "of-pool of-retry.attempts of-retry.base of-retry.max", "parse": "", "filter": "of-on_failure of-pool of-retry.attempts of-retry.base of-retry.max of-timeout of-when"} {
+		if got := eval[string](b, fmt.Sprintf(`(() => { const k = document.querySelector("dialog select[name=kind]"), was = k.value, turn = (v) => { k.value = v; k.dispatchEvent(new Event("change")); }; turn(%q); const there = [...document.querySelectorAll("dialog .more-settings :is(input, select)")].filter(e => !e.disabled && !e.closest("[hidden]")).map(e => e.name).join(" "); turn(was); return there; })()`, kind)); got != want {
+			t.Errorf("a node of kind %s can be set to %q, want %q", kind, got, want)
+		}
+	}
+	b.run(evaluate(`document.querySelector("dialog [name=set-keep]").value = 'chunk.text != "no"'`))
 	b.press("Write it into the text")
 	b.sees("dialog .trouble", "There is a node cut")
 	b.run(evaluate(`document.querySelector("dialog [name=id]").value = "short"`))

@@ -419,3 +419,32 @@ func TestSkippedFollowsTheConditions(t *testing.T) {
 		}
 	})
 }
+
+// What a kind is said to take is what the check lets its nodes have.
+func TestKindsTakeWhatIsNotRefused(t *testing.T) {
+	set := map[string]func(*Node){
+		"when":           func(n *Node) { n.When = "true" },
+		"pool":           func(n *Node) { n.Pool = "llm" },
+		"on_failure":     func(n *Node) { n.OnFailure = SkipNode },
+		"timeout":        func(n *Node) { n.Timeout = Duration(time.Minute) },
+		"retry.attempts": func(n *Node) { n.Retry = &Retry{Attempts: 2} },
+		"retry.base":     func(n *Node) { n.Retry = &Retry{Base: Duration(time.Second)} },
+		"retry.max":      func(n *Node) { n.Retry = &Retry{Max: Duration(time.Minute)} },
+	}
+	for setting := range Common {
+		with := set[setting]
+		if with == nil {
+			t.Errorf("%s is not tried here", setting)
+			continue
+		}
+		for _, k := range Kinds() {
+			n := Node{ID: "it", Kind: k.Name}
+			with(&n)
+			field, _, _ := strings.Cut(setting, ".")
+			refused := slices.ContainsFunc(unsupported(&Flow{Name: "f", Nodes: []Node{n}}), func(p Problem) bool { return p.Node == "it" && p.Field == field })
+			if refused == Takes(k.Name, setting) {
+				t.Errorf("%s of a node of kind %s: refused %v, taken %v", setting, k.Name, refused, Takes(k.Name, setting))
+			}
+		}
+	}
+}

@@ -115,6 +115,21 @@ type Input struct {
 	CountTokens func(text string) int
 }
 
+// Takes reports whether nodes of a kind may have a setting of Common, in the mode
+// nodes. unsupported says why where they may not.
+func Takes(kind, setting string) bool {
+	field, _, _ := strings.Cut(setting, ".")
+	switch field {
+	case "when":
+		return kind != "parse" && kind != "chunk" && kind != "index"
+	case "timeout":
+		return kind != "parse" && kind != "chunk" && kind != "embed" && kind != "index"
+	case "on_failure":
+		return Works(kind)
+	}
+	return Works(kind) || kind == "chunk" || kind == "index"
+}
+
 // Works reports whether nodes of the kind do work of their own between chunk and
 // index; the others pass their input on.
 func Works(kind string) bool { return registered[kind].Run != nil || Writes(kind) }

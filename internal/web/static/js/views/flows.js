@@ -22,10 +22,7 @@ node = [
 `;
 
 /** @typedef {{name: string, doc: string, type: string, required?: boolean, values?: string[]}} Setting */
-/** @typedef {{name: string, doc: string, in: string[], out?: string, config: Setting[]}} Kind */
-
-/** Kinds that are a part of every run: their nodes have fewer of the settings of all. */
-const pipeline = ["parse", "chunk", "embed", "index"];
+/** @typedef {{name: string, doc: string, in: string[], out?: string, config: Setting[], common: string[]}} Kind common: names of the settings of all kinds that it takes */
 
 /** The value of a setting from what was typed, undefined for nothing. @param {Setting} s @param {string} typed */
 function valueOf(s, typed) {
@@ -69,7 +66,7 @@ export async function view({ root, params, query, signal }) {
     const nodes = f.flow.node, drawing = dag({ label: `Nodes of ${f.ref}`, signal, nodes: nodes.map((n) => ({ id: n.id, from: n.from || [] })), face: (id) => {
       const n = nodes.find((x) => x.id === id);
       return { tone: n?.when ? "off" : "wait", text: [el("span", { class: "dag-name" }, id), el("span", { class: "hidden" }, ", "), el("span", { class: "dag-state" }, `${n?.kind || ""}${n?.when ? ", with a condition" : ""}`)] };
-    }, pick: (id) => void check().then(() => select(lines[id] || 1)) });
+    }, pick: (id) => void known().then(() => select(lines[id] || 1)) });
     stage.append(drawing.root);
     drawing.update();
   }
@@ -82,6 +79,8 @@ export async function view({ root, params, query, signal }) {
   const count = () => (numbers.textContent = text.value.split("\n").map((_, i) => i + 1).join("\n"));
   count();
   let timer = 0, asked = 0;
+  /** The text that the lines are of. @type {string|undefined} */
+  let checked;
   /** Lines of the nodes, by id. @type {Record<string, number>} */
   let lines = {};
   signal.addEventListener("abort", () => clearTimeout(timer));
@@ -98,6 +97,7 @@ export async function view({ root, params, query, signal }) {
       const r = toml.trim() ? await send("/v1/flows:validate", { toml }) : { valid: false, problems: [{ message: "The flow has no text." }] };
       if (mine !== asked || signal.aborted) return;
       lines = r.lines || {};
+      checked = toml;
       save.disabled = !r.valid;
       text.setAttribute("aria-invalid", String(!r.valid));
       draw(said, el("p", { class: r.valid ? "flow-valid" : "fault" }, r.valid ? "✓ Valid" : `${number(r.problems.length)} to correct`));
@@ -106,10 +106,14 @@ export async function view({ root, params, query, signal }) {
       if (!aborted(e) && mine === asked) draw(said, trouble(e));
     }
   }
+  /** Knows the lines of the text as it stands: they are asked for once. */
+  const known = async () => {
+    if (text.value !== checked) await check();
+  };
   /** Asks for a node and writes it into the text. */
   async function add() {
     /** @type {[{items: Kind[], common: Setting[]}, void]} */
-    const [{ items: kinds, common }] = await Promise.all([get("/v1/node-kinds", signal), check()]);
+    const [{ items: kinds, common }] = await Promise.all([get("/v1/node-kinds", signal), known()]);
     const there = Object.keys(lines).sort((a, b) => lines[a] - lines[b]);
     /** @param {Setting} s @param {string} prefix */
     const field = (s, prefix) => {
@@ -119,13 +123,17 @@ export async function view({ root, params, query, signal }) {
         el("p", { class: "muted", id: help }, s.doc.replace(/^./, (x) => x.toUpperCase()), "."));
     };
     const settings = el("div"), does = el("p", { class: "muted", id: "kind-does" }), choose = el("select", { name: "kind", "aria-describedby": "kind-does", onchange: () => fields() }, kinds.map((k) => el("option", { value: k.name }, k.name)));
-    const more = el("details", { class: "more-settings" }, el("summary", {}, "When, where and how often it runs"), common.map((s) => field(s, "of-")));
+    const shared = common.map((s) => ({ s, e: field(s, "of-") })), more = el("details", { class: "more-settings" }, el("summary", {}, "When, where and how often it runs"), shared.map(({ e }) => e));
     const kindOf = () => /** @type {Kind} */ (kinds.find((k) => k.name === choose.value));
     const fields = () => {
       draw(does, `${kindOf().name} ${kindOf().doc}.`);
       draw(settings, kindOf().config.map((s) => field(s, "set-")));
       readers.hidden = !kindOf().out && !["branch", "merge"].includes(choose.value);
-      for (const i of more.querySelectorAll("input, select")) /** @type {HTMLInputElement} */ (i).disabled = pipeline.includes(choose.value) && choose.value !== "index";
+      more.hidden = !kindOf().common.length;
+      for (const { s, e } of shared) {
+        e.hidden = !kindOf().common.includes(s.name);
+        /** @type {HTMLInputElement} */ (e.querySelector("input, select")).disabled = e.hidden;
+      }
     };
     const choices = (/** @type {string} */ of) => there.map((n) => el("label", {}, el("input", { type: "checkbox", name: of, value: n }), name(n)));
     const readers = el("fieldset", { class: "facet" }, el("legend", {}, "Read by"), choices("to"), el("p", { class: "muted" }, "They read the new node in place of its inputs."));
