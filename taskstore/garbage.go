@@ -36,6 +36,7 @@ type CleanupReport struct {
 	Workers     int `json:"workers"`
 	Idempotency int `json:"idempotency"`
 	Deliveries  int `json:"deliveries"` // messages to webhooks
+	Jobs        int `json:"jobs"`
 }
 
 // cleanupRows is how many rows of each kind one round of CleanUp removes: few
@@ -60,7 +61,8 @@ func CleanUp(ctx context.Context, store interface {
 		sum.Workers += r.Workers
 		sum.Idempotency += r.Idempotency
 		sum.Deliveries += r.Deliveries
-		more = max(r.Events, r.Tasks, r.Workers, r.Idempotency, r.Deliveries) >= limit
+		sum.Jobs += r.Jobs
+		more = max(r.Events, r.Tasks, r.Workers, r.Idempotency, r.Deliveries, r.Jobs) >= limit
 		if err != nil || !more || ctx.Err() != nil {
 			return sum, more, err
 		}

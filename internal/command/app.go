@@ -436,7 +436,7 @@ func (a *app) openStore(ctx context.Context, conns int) (*sqlstore.Store, error)
 	}
 	s, err := sqlstore.Open(ctx, sqlstore.Config{
 		Driver: driver, DSN: dsn, RootCAs: roots, MaxOpenConns: conns, EventLag: time.Duration(a.cfg.Store.EventLag),
-		Grace: time.Duration(a.cfg.Keeper.Grace), KeepVersions: time.Duration(a.cfg.Keeper.KeepVersions),
+		Grace: time.Duration(a.cfg.Keeper.Grace), KeepVersions: time.Duration(a.cfg.Keeper.KeepVersions), KeepHistory: time.Duration(a.cfg.Keeper.KeepHistory),
 	})
 	switch {
 	case err == nil:

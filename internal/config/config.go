@@ -320,6 +320,7 @@ type Keeper struct {
 	Reconcile     Duration `toml:"reconcile" doc:"interval of the comparison of the queue with the store"`
 	Grace         Duration `toml:"grace" doc:"what an ended attempt wrote is removed after this long; longer than executor.lease"`
 	KeepVersions  Duration `toml:"keep_versions" doc:"the stored results of a version that another has replaced are kept this long, to read and compare them; search has the new one alone"`
+	KeepHistory   Duration `toml:"keep_history" doc:"jobs, and the versions that they made, stay in the lists this long; those of which a document still has something stay as long as it does; 0: all for ever"`
 }
 
 type Trace struct {
@@ -445,7 +446,7 @@ func Default() Config {
 		Webhooks: Webhooks{Timeout: Duration(10 * time.Second)},
 		Keeper: Keeper{
 			Retention: Duration(7 * 24 * time.Hour), AuditInterval: Duration(10 * time.Minute), Compact: Duration(24 * time.Hour), WorkerTimeout: Duration(6 * time.Second),
-			LeaderTTL: Duration(8 * time.Second), Reconcile: Duration(time.Minute), Grace: Duration(2 * time.Minute), KeepVersions: Duration(24 * time.Hour),
+			LeaderTTL: Duration(8 * time.Second), Reconcile: Duration(time.Minute), Grace: Duration(2 * time.Minute), KeepVersions: Duration(24 * time.Hour), KeepHistory: Duration(90 * 24 * time.Hour),
 		},
 	}
 }

@@ -794,7 +794,7 @@ func (k *Keeper) cleanup(ctx context.Context) (int, error) {
 	retention := k.cfg.Retention + k.clockAhead // by a clock that jumped ahead all history looks old
 	k.clockMu.Unlock()
 	r, err := k.cfg.Store.Cleanup(ctx, retention, 1000, false)
-	n := r.Events + r.Tasks + r.Workers + r.Idempotency + r.Deliveries
+	n := r.Events + r.Tasks + r.Workers + r.Idempotency + r.Deliveries + r.Jobs
 	if n >= 1000 {
 		return batch, err // more may be left: come back soon
 	}

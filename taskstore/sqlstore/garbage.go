@@ -30,7 +30,9 @@ func (s *garbage) GarbageDone(ctx context.Context, ids []int64) error {
 // Cleanup removes events, terminal tasks of superseded generations, dead
 // workers, idempotency records and messages to webhooks older than retention.
 // Documents that were deleted that long ago, and of which the collector has
-// left nothing, go with their tasks.
+// left nothing, go with their tasks. Jobs go, with the versions they made, when
+// none of these is the newest or the live one of its document, none has tasks left,
+// and they are older than Config.KeepHistory as well.
 func (s *garbage) Cleanup(ctx context.Context, retention time.Duration, limit int, dryRun bool) (taskstore.CleanupReport, error) {
 	var report taskstore.CleanupReport
 	db, old := s.write(ctx), fmt.Sprintf("@now-%d", retention.Milliseconds())
@@ -59,8 +61,16 @@ func (s *garbage) Cleanup(ctx context.Context, retention time.Duration, limit in
 	if err != nil {
 		return report, err
 	}
-	if report.Tasks, err = s.cleanupTasks(ctx, old, limit, dryRun); err != nil || dryRun {
+	if report.Tasks, err = s.cleanupTasks(ctx, old, limit, dryRun); err != nil {
 		return report, err
+	}
+	if s.keepHistory > 0 {
+		if report.Jobs, err = s.cleanupJobs(ctx, max(retention, s.keepHistory), limit, dryRun); err != nil {
+			return report, err
+		}
+	}
+	if dryRun {
+		return report, nil
 	}
 	return report, s.cleanupDocuments(ctx, old, limit)
 }
@@ -150,6 +160,55 @@ func (s *garbage) cleanupSlice(ctx context.Context, old, after string, upto *str
 			return n, err
 		}
 		n += removed
+	}
+	return n, nil
+}
+
+const (
+	jobsCleanupKey = "cleanup_jobs_after" // in queue_meta: the job behind which the search for old ones goes on
+	jobsEach       = 500                  // jobs that one statement of it looks at
+	jobsSlices     = 20                   // statements of one call
+)
+
+// cleanupJobs removes jobs that nothing is left of. Like cleanupTasks it looks at
+// them in turn, and goes on where it stopped: ids are in order of time.
+func (s *garbage) cleanupJobs(ctx context.Context, age time.Duration, limit int, dryRun bool) (n int, err error) {
+	after, err := s.Meta(ctx, jobsCleanupKey)
+	if dryRun {
+		after = ""
+	}
+	for range jobsSlices {
+		if err != nil {
+			return n, err
+		}
+		ids, err := all[string](s.write(ctx), s.sql(fmt.Sprintf("SELECT id FROM (SELECT id, created_at FROM jobs WHERE id>? ORDER BY id LIMIT %d) x WHERE created_at<@now-? ORDER BY id", jobsEach)), after, age.Milliseconds())
+		if err != nil {
+			return n, err
+		}
+		after = "" // behind the last old one the search begins anew
+		if len(ids) == jobsEach {
+			after = ids[len(ids)-1]
+		}
+		err = s.tx(ctx, func(tx *gorm.DB) error {
+			over, err := byIDs[string](tx, ids, `SELECT j.id FROM jobs j WHERE j.id IN ?
+				AND NOT EXISTS (SELECT 1 FROM generations g JOIN documents d ON d.id=g.doc_id WHERE g.job_id=j.id AND (g.gen>=d.gen OR g.gen=d.live_gen))
+				AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.job_id=j.id)
+				AND NOT EXISTS (SELECT 1 FROM uploads u WHERE u.tenant_id=j.tenant_id AND u.job_id=j.id)`)
+			if err != nil {
+				return err
+			}
+			n += len(over)
+			if dryRun || len(over) == 0 {
+				return nil
+			}
+			return run(tx, stmt("DELETE FROM generations WHERE job_id IN ?", over), stmt("DELETE FROM jobs WHERE id IN ?", over))
+		})
+		if err == nil && !dryRun {
+			err = s.SetMeta(ctx, jobsCleanupKey, after)
+		}
+		if err != nil || after == "" || n >= limit {
+			return n, err
+		}
 	}
 	return n, nil
 }

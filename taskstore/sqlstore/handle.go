@@ -22,6 +22,7 @@ type handle struct {
 	eventLag     time.Duration
 	grace        time.Duration
 	keepVersions time.Duration
+	keepHistory  time.Duration // of jobs and versions that nothing is left of; 0 for ever
 	sampleAge    time.Duration
 	offset       atomic.Int64           // milliseconds added to the database's clock, by tests
 	purgeLater   atomic.Bool            // deletions leave all purging to the keeper, in tests

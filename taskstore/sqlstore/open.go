@@ -78,6 +78,9 @@ type Config struct {
 	// is live in its place, to read and compare them; its chunks leave the index
 	// after Grace. Not above Grace means no longer than that.
 	KeepVersions time.Duration
+	// KeepHistory is how long jobs and versions stay in lists of which no document
+	// has anything left. 0 means for ever.
+	KeepHistory time.Duration
 	// SampleAge is how old what estimates are made of may be: how fast the latest
 	// tasks were, and what waits of other tenants. 0 means 2 s; negative means
 	// that each reads them anew.
@@ -86,7 +89,7 @@ type Config struct {
 
 // Open connects to the database. The schema is brought up to date by Migrate.
 func Open(ctx context.Context, c Config) (*Store, error) {
-	s := &handle{eventLag: max(c.EventLag, 0), grace: cmp.Or(c.Grace, 2*time.Minute), keepVersions: c.KeepVersions, sampleAge: cmp.Or(c.SampleAge, 2*time.Second)}
+	s := &handle{eventLag: max(c.EventLag, 0), grace: cmp.Or(c.Grace, 2*time.Minute), keepVersions: c.KeepVersions, keepHistory: c.KeepHistory, sampleAge: cmp.Or(c.SampleAge, 2*time.Second)}
 	if c.EventLag == 0 && c.Driver != "sqlite" {
 		s.eventLag = 2 * time.Second
 	}

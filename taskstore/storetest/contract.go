@@ -100,6 +100,7 @@ func Run(t *testing.T, engine string) {
 		{"AgeIsNotWhatAClockThatJumpedSays", clockJumped},
 		{"CleanupKeepsWhatCounts", cleanup},
 		{"CleanupGoesOnWhereItStopped", cleanupGoesOn},
+		{"JobsLeaveWhenNothingIsLeft", jobsLeave},
 		{"CanceledContextChangesNothing", canceledContext},
 		{"MembersAreMadeOnce", membersOnce},
 		{"MembersAreMadeForTheHolderAlone", membersFenced},
@@ -1647,6 +1648,49 @@ func cleanup(f *Fixture) {
 	want(f, "tasks of the deleted document", f.Int("SELECT COUNT(*) FROM tasks WHERE doc_id=?", d.ID), 0)
 	want(f, "the deleted document", f.Int("SELECT COUNT(*) FROM documents WHERE id=?", d.ID), 0)
 	want(f, "its generations", f.Int("SELECT COUNT(*) FROM generations WHERE doc_id=?", d.ID), 0)
+}
+
+// jobsLeave checks that a job goes with its versions when nothing is left of them,
+// and neither before its time nor while a document has something of it.
+func jobsLeave(f *Fixture) {
+	f.Config.KeepHistory = 30 * 24 * time.Hour
+	f.Store = f.Second()
+	one, two := f.Document("t"), f.Document("t")
+	for _, d := range []Doc{one, two} {
+		f.Done(f.Plan(d, Parse(1)...)[0].ID)
+		f.Publish(d.ID, sheaf.DocSucceeded)
+	}
+	first, kept := one.Job, two.Job
+	d := f.Reparse(one)
+	f.Done(f.Plan(d, Parse(1)...)[0].ID)
+	f.Publish(d.ID, sheaf.DocSucceeded)
+	clean := func(want int) {
+		f.T.Helper()
+		dry, err := f.Store.Cleanup(ctx, 24*time.Hour, 1000, true)
+		f.OK(err)
+		r, err := f.Store.Cleanup(ctx, 24*time.Hour, 1000, false)
+		f.OK(err)
+		if r.Jobs != want || dry.Jobs != want {
+			f.T.Fatalf("%d jobs went, %d by a dry run, want %d", r.Jobs, dry.Jobs, want)
+		}
+	}
+	jobs := func() []string { return f.Strings("SELECT id FROM jobs ORDER BY id") }
+	all := jobs()
+	clean(0)
+	f.Store.AdvanceClock(3 * 24 * time.Hour)
+	clean(0) // its tasks go
+	want(f, "tasks of the first version", f.Int("SELECT COUNT(*) FROM tasks WHERE job_id=?", first), 0)
+	wantList(f, "jobs after the retention", jobs(), all...)
+	f.Store.AdvanceClock(30 * 24 * time.Hour)
+	young := f.Document("t").Job
+	clean(1)
+	want(f, "the first job", f.Int("SELECT COUNT(*) FROM jobs WHERE id=?", first), 0)
+	want(f, "what it made", f.Int("SELECT COUNT(*) FROM generations WHERE job_id=?", first), 0)
+	for what, id := range map[string]string{"the job of the live version": d.Job, "the job of the other document": kept, "a young one": young} {
+		want(f, what, f.Int("SELECT COUNT(*) FROM jobs WHERE id=?", id), 1)
+		want(f, what+", its versions", f.Int("SELECT COUNT(*) FROM generations WHERE job_id=?", id), 1)
+	}
+	clean(0)
 }
 
 // cleanupGoesOn checks that what was looked at is not looked at again for each
