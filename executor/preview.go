@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -24,6 +25,7 @@ type Previewer struct {
 	Planner  *Planner // its store, files, formats and flows
 	Parser   Parser
 	Embedder func() embed.Embedder // for methods that cut by meaning
+	Pictures func() bool           // whether text in pictures is read in this process; nil: it is
 }
 
 // Most units that a preview reads around the one that was asked for: a page is
@@ -59,8 +61,11 @@ func (p *Previewer) Preview(ctx context.Context, doc *sheaf.Document, unit int, 
 		}
 		if before := len(out) - 1; before < 0 || one.Range != out[before].Range || !readAlike(format, one.Config, out[before].Config) {
 			if units, err = p.read(ctx, doc, payload, format, one); err != nil {
-				return nil, err
+				return nil, lacking(err)
 			}
+		}
+		if p.Pictures != nil && !p.Pictures() && picturesUnread(units) {
+			one.Notes = append(one.Notes, "Text in pictures is left out here: the server that makes previews has no tesseract (parser.tesseract). Executors that have it read that text.")
 		}
 		if one.Chunks, err = p.chunks(ctx, doc, t, payload, one, units); err != nil {
 			return nil, err
@@ -69,6 +74,21 @@ func (p *Previewer) Preview(ctx context.Context, doc *sheaf.Document, unit int, 
 		out = append(out, *one)
 	}
 	return out, nil
+}
+
+// lacking says of a part that is missing where it is: executors may have it.
+func lacking(err error) error {
+	if f, ok := errors.AsType[*sheaf.Failure](err); ok && f.Code == "part_missing" {
+		return sheaf.Fail(f.Category, f.Code, "Previews are made by the server that answers, which lacks a part that executors may have. %s", f.Message)
+	}
+	return err
+}
+
+// picturesUnread reports whether some units have text in pictures that was not read.
+func picturesUnread(units []sheaf.UnitResult) bool {
+	return slices.ContainsFunc(units, func(u sheaf.UnitResult) bool {
+		return u.Code == "needs_ocr" || slices.ContainsFunc(u.Warnings, func(w sheaf.Warning) bool { return w.Code == "pictures_unread" })
+	})
 }
 
 // rangeOf finds the range that a unit is in: of the live generation, else of the

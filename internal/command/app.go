@@ -691,7 +691,7 @@ func (a *app) liveKeys() func() (access, secret string) {
 func (a *app) server() *api.Server {
 	cfg := api.Config{
 		Catalog: a.store, Ingest: a.ingest, Search: a.searcher(), Graphs: a.graphs, Edits: &edits.Service{Store: a.store, Writer: &edits.Writer{Store: a.store, Blobs: a.blobs, PinFunc: a.pinned, TextFunc: executor.EmbeddingText}}, Blobs: a.blobs, Files: a.files, Renderer: a.pool, Queue: a.queue,
-		Previewer: &executor.Previewer{Planner: a.planner, Parser: a.pool, Embedder: func() embed.Embedder { _, e := a.pinned(); return e }},
+		Previewer: &executor.Previewer{Planner: a.planner, Parser: a.pool, Embedder: func() embed.Embedder { _, e := a.pinned(); return e }, Pictures: optionalParts(a.cfg).ReadsPictures},
 		Health:    a.health, Receipts: a.receipts, Embedder: a.embedder,
 		Doctor: a.doctor, Indexes: a.index, Observe: a.metrics, Confinement: a.pool.Protections, Metrics: a.metrics.Handler(), Page: web.New(), Interfaces: a.interfaces, Log: a.log, Build: buildinfo.Get(),
 		Prices: api.Prices{Currency: a.cfg.Price.Currency, PerMillionTokens: a.cfg.Chat.Price},

@@ -107,6 +107,13 @@ func FromEnviron() Config {
 	return c
 }
 
+func (c Config) recognition() ocr.Config {
+	return ocr.Config{Tesseract: c.Tesseract, Languages: c.OCRLanguages}
+}
+
+// ReadsPictures reports whether the program is here that reads text in pictures.
+func (c Config) ReadsPictures() bool { return c.recognition().On() }
+
 // All returns every format, in the order in which a registry should ask them.
 // Nothing is started before a file is opened. The result is the caller's; the
 // formats in it are safe for use by many goroutines.
@@ -114,7 +121,7 @@ func All(c Config) []parser.Format {
 	var all []parser.Format
 	registry := sync.OnceValue(func() *parser.Registry { return parser.NewRegistry(all...) })
 	patience, _ := time.ParseDuration(c.TranscribeTimeout) // what is none means the default
-	recognition := ocr.Config{Tesseract: c.Tesseract, Languages: c.OCRLanguages}
+	recognition := c.recognition()
 	all = []parser.Format{
 		pdf.New(pdf.Config{Engine: pdfium.New(c.PDF), OCR: recognition}),
 		docx.New(recognition),
