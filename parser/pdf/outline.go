@@ -15,8 +15,10 @@ import (
 // milliseconds.
 type bookmarks struct {
 	objects resolver
-	pageOf  map[int]int // object number of a page → its index from 0
-	named   map[string]types.Object
+	pageOf  map[int]int             // object number of a page → its index from 0
+	root    types.Dict              // the catalog
+	named   map[string]types.Object // all, once one was not found
+	looked  int                     // nodes and names of the tree
 	seen    map[int]bool
 	out     []sheaf.Heading
 }
@@ -29,25 +31,79 @@ func (b *bookmarks) read(root types.Dict) []sheaf.Heading {
 	if outlines == nil {
 		return nil
 	}
-	b.named, b.seen = map[string]types.Object{}, map[int]bool{}
-	maps.Copy(b.named, dictOf(b.objects, root["Dests"]))
-	if names := dictOf(b.objects, root["Names"]); names != nil {
-		b.names(names["Dests"], 0)
-	}
+	b.root, b.seen = root, map[int]bool{}
 	b.walk(outlines["First"], 1)
 	return b.out
 }
 
-// names reads a name tree (ISO 32000-1, 7.9.6).
+// destination is where a name leads. Manuals have a name for each of thousands of
+// places: it is looked for where the tree says that it is, and all are read only for
+// one that is not there.
+func (b *bookmarks) destination(name string) types.Object {
+	tree := dictOf(b.objects, b.root["Names"])["Dests"]
+	if b.named == nil {
+		if o := b.find(tree, name, 0); o != nil && b.looked < maxLooked {
+			return o
+		}
+		b.named = map[string]types.Object{}
+		maps.Copy(b.named, dictOf(b.objects, b.root["Dests"]))
+		b.names(tree, 0)
+	}
+	return b.named[name]
+}
+
+// find looks for a name in a name tree (ISO 32000-1, 7.9.6), whose nodes say
+// between which names theirs are.
+func (b *bookmarks) find(o types.Object, name string, depth int) types.Object {
+	node := dictOf(b.objects, o)
+	if b.looked++; node == nil || depth > maxTreeDepth || b.looked >= maxLooked {
+		return nil
+	}
+	if limits := arrayOf(b.objects, node["Limits"]); len(limits) == 2 {
+		least, ok1 := stringOf(limits[0])
+		most, ok2 := stringOf(limits[1])
+		if ok1 && ok2 && (name < least || name > most) {
+			return nil
+		}
+	}
+	pairs := arrayOf(b.objects, node["Names"])
+	b.looked += len(pairs) / 2
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if key, ok := stringOf(pairs[i]); ok && key == name {
+			return pairs[i+1]
+		}
+	}
+	for _, k := range arrayOf(b.objects, node["Kids"]) {
+		if found := b.find(k, name, depth+1); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+const (
+	maxTreeDepth = 32     // how deep a name tree is followed
+	maxLooked    = 20_000 // nodes and names that are looked at before all are read, which then costs less
+)
+
+func stringOf(o types.Object) (string, bool) {
+	s, err := types.StringOrHexLiteral(o)
+	if err != nil || s == nil {
+		return "", false
+	}
+	return *s, true
+}
+
+// names reads a name tree.
 func (b *bookmarks) names(o types.Object, depth int) {
 	node := dictOf(b.objects, o)
-	if node == nil || depth > 32 || len(b.named) > maxNames {
+	if node == nil || depth > maxTreeDepth || len(b.named) > maxNames {
 		return
 	}
 	pairs := arrayOf(b.objects, node["Names"])
 	for i := 0; i+1 < len(pairs); i += 2 {
-		if key, err := types.StringOrHexLiteral(pairs[i]); err == nil && key != nil {
-			b.named[*key] = pairs[i+1]
+		if key, ok := stringOf(pairs[i]); ok {
+			b.named[key] = pairs[i+1]
 		}
 	}
 	for _, k := range arrayOf(b.objects, node["Kids"]) {
@@ -104,13 +160,13 @@ func (b *bookmarks) target(node types.Dict) (page int, ok bool) {
 		case types.Dict:
 			dest = v["D"]
 		case types.Name:
-			dest = b.named[v.Value()]
+			dest = b.destination(v.Value())
 		default:
 			s, err := types.StringOrHexLiteral(o)
 			if err != nil || s == nil {
 				return 0, false
 			}
-			dest = b.named[*s]
+			dest = b.destination(*s)
 		}
 	}
 	return 0, false
