@@ -45,6 +45,19 @@ func TestGraphOnThePage(t *testing.T) {
 	b.open("/datasets/firms/graph")
 	b.wait("the points", `document.querySelectorAll(".graph-point").length === 80`)
 	b.checkEverywhere(script, "a graph")
+	// Names neither cover each other nor are cut by the frame.
+	for _, width := range []int64{360, 1280} {
+		b.look(width, 900, false)
+		b.wait("the window", fmt.Sprintf(`innerWidth === %d`, width))
+		if wrong := eval[[]string](b, `new Promise(requestAnimationFrame).then(() => new Promise(requestAnimationFrame)).then(() => {
+			const plane = document.querySelector(".graph-plane").getBoundingClientRect(), names = [...document.querySelectorAll(".graph-point text")].map((e) => ({ text: e.textContent, box: e.getBoundingClientRect() }));
+			const cut = ({ box: r }) => r.left < plane.left - 1 || r.right > plane.right + 1 || r.top < plane.top - 1 || r.bottom > plane.bottom + 1;
+			const cover = ({ box: p }, { box: q }) => Math.min(p.right, q.right) - Math.max(p.left, q.left) > 2 && Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top) > 4;
+			return [...names.filter(cut).map((n) => n.text + " is cut"), ...names.flatMap((n, i) => names.slice(i + 1).filter((m) => cover(n, m)).map((m) => n.text + " and " + m.text))];
+		})`); len(wrong) > 0 {
+			t.Errorf("in a window of %d pixels: %q", width, wrong)
+		}
+	}
 	// Searched by a part of the name.
 	b.run(evaluate(`document.querySelector(".find-entity input").focus()`))
 	b.keys("cme")

@@ -35,12 +35,12 @@ export function issueBox({ ds, show, done }) {
     const failed = g.issues.reduce((n, i) => n + i.failed, 0), partly = g.documents - failed;
     const chosen = { count: g.documents, body: { filter: { failure_code: g.codes, state: ["failed", "partially_succeeded"] } } };
     const after = (/** @type {Promise<boolean>} */ p) => void p.then((yes) => yes && done());
-    /** @type {Record<Cure, () => Node>} */
+    /** @type {Record<Cure, () => Node|null>} */
     const cures = {
       retry: () => button(`Retry ${number(g.documents)}…`, () => after(retryDocuments(ds, chosen))),
       reparse: () => button(`Parse ${number(g.documents)} again…`, () => after(reparseDialog(ds, chosen))),
       // Those that are searchable in part stay.
-      delete: () => (failed ? button(`Delete ${number(failed)}…`, () => after(deleteLater(ds, { count: failed, body: { filter: { failure_code: g.codes, state: ["failed"] } }, has: (d) => d.state === "failed" && g.codes.includes(d.failure?.code || "") }, done)), { class: "danger" }) : el("span")),
+      delete: () => (failed ? button(`Delete ${number(failed)}…`, () => after(deleteLater(ds, { count: failed, body: { filter: { failure_code: g.codes, state: ["failed"] } }, has: (d) => d.state === "failed" && g.codes.includes(d.failure?.code || "") }, done)), { class: "danger" }) : null),
       password: () => unlock(g),
     };
     return el("li", {}, el("div", { class: "issue-text" },

@@ -44,7 +44,7 @@ export async function view({ root, params, query, signal }) {
   const pane = el("div", { class: "pane" });
   const neighbors = el("span", { class: "neighbors" });
   root.replaceChildren(
-    el("p", { class: "crumbs" }, el("a", { href: `/datasets/${encodeURIComponent(params.ds)}` }, name(params.ds)), icon("next"), neighbors),
+    el("p", { class: "crumbs" }, el("a", { href: `/datasets/${encodeURIComponent(params.ds)}` }, name(params.ds)), " / ", neighbors),
     el("div", { class: "head" }, el("h1", { tabindex: "-1" }, name(d.name)), state, tools), facts, progress, tabBar, pane);
 
   /** Part done of running tasks, from progress events. @type {Map<string, number>} */

@@ -51,7 +51,7 @@ const rightToLeft = /[\u0590-\u08ff\u200e\u200f\u202a-\u202e\u2066-\u2069\ufb1d-
  * @param {string} text
  */
 function cut(text) {
-  const runes = [...text], end = runes.length > 24 && !rightToLeft.test(text) ? 14 : 0;
+  const runes = [...text], end = runes.length > 14 && !rightToLeft.test(text) ? Math.min(14, runes.length >> 1) : 0;
   return (end ? [runes.slice(0, -end), runes.slice(-end)] : [runes]).map((part) => el("bdi", {}, part.join("")));
 }
 

@@ -26,6 +26,9 @@ const shapes = { organization: ["square", "M-1-1H1V1H-1Z"], person: ["circle", "
 const other = ["hexagon", "M-.55-1H.55L1.1 0L.55 1H-.55L-1.1 0Z"];
 const shapeOf = (/** @type {string} */ type) => shapes[type] || other;
 
+/** About how wide a letter of a label is, in pixels. */
+const letter = 7.7;
+
 const clip = (/** @type {string} */ s, most = 26) => (s.length > most ? s.slice(0, most - 1) + "…" : s);
 
 /** @param {import("../types.js").Context} c */
@@ -172,14 +175,34 @@ export async function view({ root, params, query, signal }) {
     const px = (/** @type {string} */ id) => 30 + ((points.get(id)?.x ?? 0) - x0) / Math.max(x1 - x0, 1e-6) * (wide - 60), py = (/** @type {string} */ id) => 30 + ((points.get(id)?.y ?? 0) - y0) / Math.max(y1 - y0, 1e-6) * (high - 60);
     const heaviest = Math.max(1, ...ids.map((i) => entities.get(i)?.count || 1));
     const named = new Set([...ids].sort((a, b) => (entities.get(b)?.rank || 0) - (entities.get(a)?.rank || 0)).slice(0, wide < 600 ? Math.round(labels / 5) : labels));
+    const sizeOf = (/** @type {string} */ id) => (4 + 7 * Math.sqrt((entities.get(id)?.count || 1) / heaviest)) * Math.min(1, Math.max(0.5, Math.sqrt(70 / ids.length)));
+    // Labels stand where they cover neither each other nor a point, and end inside the frame. Where there is no such side, what is not chosen goes without.
+    /** @type {[number, number, number, number][]} */
+    const covered = ids.map((id) => [px(id) - sizeOf(id), py(id) - sizeOf(id), px(id) + sizeOf(id), py(id) + sizeOf(id)]);
+    /** @type {Map<string, Record<string, string|number>>} */
+    const sides = new Map();
+    const weight = (/** @type {string} */ id) => (id === picked ? 2 : beside.has(id) ? 1 : 0);
+    for (const id of ids.filter((id) => weight(id) || named.has(id)).sort((a, b) => weight(b) - weight(a) || (entities.get(b)?.rank || 0) - (entities.get(a)?.rank || 0))) {
+      const long = clip(entities.get(id)?.name || "").length * letter * (id === picked ? 1.15 : 1), away = sizeOf(id) + 4, x = px(id), y = py(id);
+      /** @type {[number, number, string, number][]} place, anchor and left edge */
+      const spots = [[away, 4, "start", away], [-away, 4, "end", -away - long], [0, -away - 2, "middle", -long / 2], [0, away + 10, "middle", -long / 2],
+        [away, -away - 2, "end", away - long], [away, away + 10, "end", away - long], [-away, -away - 2, "start", -away], [-away, away + 10, "start", -away]];
+      const boxes = spots.map(([, dy, , left]) => /** @type {[number, number, number, number]} */ ([x + left, y + dy - 11, x + left + long, y + dy + 3]));
+      const inside = boxes.map((b) => b[0] >= 0 && b[1] >= 0 && b[2] <= wide && b[3] <= high);
+      let at = boxes.findIndex((b, i) => inside[i] && !covered.some((c) => c[0] < b[2] && b[0] < c[2] && c[1] < b[3] && b[1] < c[3]));
+      if (at < 0 && !weight(id)) continue; // it is named when it is chosen
+      if (at < 0) at = Math.max(inside.indexOf(true), 0);
+      covered.push(boxes[at]);
+      sides.set(id, { x: spots[at][0].toFixed(1), y: spots[at][1].toFixed(1), "text-anchor": spots[at][2] });
+    }
     plane.setAttribute("viewBox", `0 0 ${wide} ${high}`);
     const focusable = held && entities.has(held) ? held : picked && entities.has(picked) ? picked : ids[0];
     draw(plane, [...relations.values()].map((r) => svg("line", { class: `graph-edge${picked && (r.source === picked || r.target === picked) ? " lit" : ""}`, x1: px(r.source).toFixed(1), y1: py(r.source).toFixed(1), x2: px(r.target).toFixed(1), y2: py(r.target).toFixed(1) })),
       ids.map((id) => {
-        const e = /** @type {Entity} */ (entities.get(id)), size = (4 + 7 * Math.sqrt(e.count / heaviest)) * Math.min(1, Math.max(0.5, Math.sqrt(70 / ids.length))), [shape, d] = shapeOf(e.type);
+        const e = /** @type {Entity} */ (entities.get(id)), size = sizeOf(id), side = sides.get(id), [shape, d] = shapeOf(e.type);
         const close = id === picked || beside.has(id);
         return svg("g", { class: `graph-point ${shape}${id === picked ? " on" : ""}${picked && !close ? " far" : ""}`, transform: `translate(${px(id).toFixed(1)} ${py(id).toFixed(1)})`, role: "button", tabindex: id === focusable ? "0" : "-1", "data-id": id, "aria-pressed": String(id === picked), "aria-label": `${clip(e.name, 80)}, ${e.type}, ${plural(e.count, "mention")}, ${plural(e.degree, "relation")}` },
-          svg("circle", { class: "graph-hit", r: Math.max(size + 4, 12) }), svg("path", { class: "graph-shape", d, transform: `scale(${size.toFixed(1)})` }), close || named.has(id) ? svg("text", px(id) > wide * 0.7 ? { x: (-size - 4).toFixed(1), y: 4, "text-anchor": "end" } : { x: (size + 4).toFixed(1), y: 4 }, clip(e.name)) : null);
+          svg("circle", { class: "graph-hit", r: Math.max(size + 4, 12) }), svg("path", { class: "graph-shape", d, transform: `scale(${size.toFixed(1)})` }), side ? svg("text", side, clip(e.name)) : null);
       }));
     if (held) /** @type {SVGElement|null} */ (plane.querySelector(`[data-id="${CSS.escape(held)}"]`))?.focus({ preventScroll: true });
     const there = new Set(ids.map((i) => entities.get(i)?.type || ""));

@@ -34,7 +34,7 @@ export async function view({ root, params, query, signal }) {
   let after = query.get("after") || "", first = after ? Math.max(1, Math.trunc(Number(query.get("from"))) || 1) : 1, next = "";
   const state = el("span"), facts = el("p", { class: "muted facts-line" }), tools = el("div", { class: "tools" });
   const progress = el("section", { class: "progress-box", "aria-label": "Progress" }), stages = el("section"), wrong = el("section"), lines = el("section"), list = el("section");
-  root.replaceChildren(el("p", { class: "crumbs" }, el("a", { href: "/jobs" }, "Jobs"), icon("next")),
+  root.replaceChildren(el("p", { class: "crumbs" }, el("a", { href: "/jobs" }, "Jobs"), " / "),
     el("div", { class: "head" }, el("h1", { tabindex: "-1" }, `${kind} of ${plural(job.documents.total, "document")}`), state, tools), facts, progress, stages, wrong, lines, list);
 
   /** The first row of the stages: a document can fail before any of its pages is read. */

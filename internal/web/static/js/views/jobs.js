@@ -126,7 +126,7 @@ export async function view({ root, query, signal }) {
   function show(jobs) {
     for (const j of jobs) read.set(j.id, j);
     const every = [...read.values()].sort((a, b) => (a.id < b.id ? 1 : -1)), narrowed = Object.values(asked).some(Boolean);
-    draw(list, gridRows(heads, every.map((j) => [[el("a", { href: `/jobs/${j.id}` }, `${kinds[j.kind] || j.kind} of ${plural(j.documents.total, "document")}`), j.name ? el("div", { class: "muted" }, name(j.name)) : null],
+    draw(list, gridRows(heads, every.map((j) => [[el("a", { href: `/jobs/${j.id}` }, `${kinds[j.kind] || j.kind} of ${plural(j.documents.total, "document")}`), j.name ? el("span", { class: "under" }, name(j.name)) : null],
       names.get(j.dataset_id) ? el("a", { href: `/datasets/${encodeURIComponent(names.get(j.dataset_id) || "")}` }, name(names.get(j.dataset_id) || "")) : el("span", { class: "muted" }, "deleted"),
       [badge(j.state, j.not_before), j.paused ? el("span", { class: "badge off" }, "Paused") : null],
       terminal(j.state) ? el("span", { class: "muted" }, `${number(good(j))} of ${number(j.documents.total)}`) : [bar(j.progress, "Progress of the job"), ` ${percent(j.progress)}`],

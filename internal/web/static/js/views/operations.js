@@ -23,7 +23,7 @@ const spans = {
 /** @param {import("../types.js").Context} c */
 export async function view({ root, query, signal }) {
   title("Operations");
-  const deps = el("section", { "aria-label": "Dependencies" }), index = el("section", { "aria-label": "Search index" }), queues = el("section"), execs = el("section"), charts = el("div"), work = el("section", { "aria-label": "Work done" });
+  const deps = el("section", { "aria-label": "Dependencies" }), index = el("section", { "aria-label": "Search index" }), queues = el("section"), execs = el("section"), charts = el("div", { class: "look-back" }), work = el("section", { "aria-label": "Work done" });
   const problem = el("div");
   /** The queues and dead letters of every tenant: for a key with the scope admin. */
   let everybody = false;
