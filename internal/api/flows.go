@@ -59,7 +59,7 @@ type FlowProblem struct {
 	Node    string `json:"node,omitempty" doc:"its id; absent for the flow itself"`
 	Field   string `json:"field,omitempty" doc:"of the node or the flow"`
 	Message string `json:"message" doc:"a sentence that says what to do"`
-	Line    int    `json:"line,omitempty" doc:"of the TOML, from 1; absent for JSON"`
+	Line    int    `json:"line,omitempty" doc:"of the TOML, or of the JSON as it was sent, from 1"`
 }
 
 // FlowDiff is what distinguishes two versions of a flow.

@@ -71,13 +71,19 @@ func serverAddress(said string) (string, error) {
 	return address, nil
 }
 
+// written is a body that is JSON already, and is sent with its line ends.
+type written []byte
+
 // call sends a request and decodes its JSON answer into out, if not nil.
 func (c *client) call(ctx context.Context, method, path string, body, out any) error {
 	var r io.Reader
 	if body != nil {
-		b, err := json.Marshal(body)
-		if err != nil {
-			return err
+		b, ready := body.(written)
+		if !ready {
+			var err error
+			if b, err = json.Marshal(body); err != nil {
+				return err
+			}
 		}
 		r = bytes.NewReader(b)
 	}

@@ -31,7 +31,7 @@ func (g *global) flowCommand() *cobra.Command {
 
 // flowFile reads a flow from a file, or from standard input for "-". A file
 // that begins with a brace is JSON, any other TOML.
-func (g *global) flowFile(name string) (map[string]any, error) {
+func (g *global) flowFile(name string) (body any, err error) {
 	from := g.in
 	if name != "-" {
 		f, err := os.Open(name)
@@ -52,7 +52,8 @@ func (g *global) flowFile(name string) (map[string]any, error) {
 		if !json.Valid(text) { // else the request could not be written
 			return nil, usageError{fmt.Errorf("%s begins as JSON and is none; correct it, or write it as TOML", name)}
 		}
-		return map[string]any{"flow": json.RawMessage(text)}, nil
+		// As it is written, so that what is wrong in it is in the lines of the file.
+		return written(`{"flow":` + string(text) + "}"), nil
 	}
 	return map[string]any{"toml": string(text)}, nil
 }

@@ -37,6 +37,8 @@ func TestFlowCommands(t *testing.T) {
 	write(strings.ReplaceAll(victimsFlow("contracts"), `"chunk", from = ["read"]`, `"chunk", from = ["raed"], timeout = "90h"`))
 	has(s.sheaf("flow", "validate", file), exitUsage, `node cut: from: There is no node "raed"`, "node cut: timeout: ", `node read: Nothing reads its output`)
 	has(s.sheaf("flow", "apply", file), exitFailed, `node.cut.from: There is no node "raed"`, "node.cut.timeout: ", "node.read: Nothing reads its output", "invalid_flow")
+	write("{\n\"name\": \"contracts\",\n\"node\": [\n {\"id\": \"read\", \"kind\": \"parse\"},\n {\"id\": \"cut\", \"kind\": \"chunk\",\n  \"from\": [\"raed\"]},\n {\"id\": \"out\", \"kind\": \"index\", \"from\": [\"cut\"]}\n]}\n")
+	has(s.sheaf("flow", "validate", file), exitUsage, `line 6: node cut: from: There is no node "raed"`, "line 4: node read: Nothing reads its output")
 
 	write(victimsFlow("contracts"))
 	has(s.must("flow", "validate", file), 0, "is valid")

@@ -97,7 +97,7 @@ type Problem struct {
 	Node    string `json:"node,omitempty"`  // its id; "" for the flow itself
 	Field   string `json:"field,omitempty"` // of the node or the flow
 	Message string `json:"message"`         // a sentence that says what to do
-	Line    int    `json:"line,omitempty"`  // of the TOML, from 1; 0 for JSON
+	Line    int    `json:"line,omitempty"`  // of the text, from 1
 }
 
 // Invalid is the error of a flow that is refused: all that is wrong with it.

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"bytes"
+	"encoding/json"
 	"regexp"
 	"slices"
 	"strconv"
@@ -26,8 +27,11 @@ var unknownField = regexp.MustCompile(`unknown field "([^"]+)"`)
 
 // located gives problems the lines of the text that they are about: of the field,
 // or else of what it would stand in; of a node, that of its id.
-func (v Invalid) located(text []byte) Invalid {
-	at := linesOf(text)
+func (v Invalid) located(text []byte, isTOML bool) Invalid {
+	at := &linesOfJSON(text).positions
+	if isTOML {
+		at = &linesOf(text).positions
+	}
 	for i := range v {
 		p := &v[i]
 		if p.Line > 0 {
@@ -77,6 +81,90 @@ type positions struct {
 	ids   []string
 }
 
+func (p *positions) note(path string, line int) {
+	if _, known := p.lines[path]; !known {
+		p.lines[path] = line
+	}
+}
+
+// say notes the value of a path if it is the id of a node.
+func (p *positions) say(path, value string) {
+	n, inNode := strings.CutPrefix(path, "node.")
+	if n, isID := strings.CutSuffix(n, ".id"); inNode && isID {
+		if i, err := strconv.Atoi(n); err == nil && i >= 0 && i < MaxNodes {
+			p.ids = append(p.ids, make([]string, max(0, i+1-len(p.ids)))...)
+			p.ids[i] = value
+		}
+	}
+}
+
+// jsonWalker goes through JSON, as far as it is some.
+type jsonWalker struct {
+	positions
+	text []byte
+	in   *json.Decoder
+	at   int // bytes of which the lines are counted
+	line int
+}
+
+func linesOfJSON(text []byte) *jsonWalker {
+	w := &jsonWalker{positions{lines: map[string]int{}}, text, json.NewDecoder(bytes.NewReader(text)), 0, 1}
+	w.in.UseNumber()
+	if len(text) <= MaxBytes {
+		w.value("", 0)
+	}
+	return w
+}
+
+// token is the next one, if there is one. None goes over the end of a line.
+func (w *jsonWalker) token() (json.Token, bool) {
+	t, err := w.in.Token()
+	if err != nil {
+		return nil, false
+	}
+	end := int(w.in.InputOffset())
+	w.line += bytes.Count(w.text[w.at:end], []byte("\n"))
+	w.at = end
+	return t, true
+}
+
+// value reads a value, and reports whether it was whole.
+func (w *jsonWalker) value(path string, depth int) bool {
+	t, ok := w.token()
+	if !ok || depth > maxOpen {
+		return false
+	}
+	w.note(path, w.line)
+	under := func(name string) string { return strings.TrimPrefix(path+"."+name, ".") }
+	switch t {
+	case json.Delim('{'):
+		for w.in.More() {
+			key, _ := w.token()
+			name, ok := key.(string)
+			if !ok {
+				return false
+			}
+			w.note(under(name), w.line)
+			if !w.value(under(name), depth+1) {
+				return false
+			}
+		}
+	case json.Delim('['):
+		for n := 0; w.in.More(); n++ {
+			if !w.value(under(strconv.Itoa(n)), depth+1) {
+				return false
+			}
+		}
+	default:
+		if said, ok := t.(string); ok {
+			w.say(path, said)
+		}
+		return true
+	}
+	_, ok = w.token() // what closes it
+	return ok
+}
+
 // walker goes through TOML that the library has read, or refused.
 type walker struct {
 	positions
@@ -120,12 +208,6 @@ func linesOf(text []byte) *walker {
 		}
 	}
 	return w
-}
-
-func (w *walker) note(path string, line int) {
-	if _, known := w.lines[path]; !known {
-		w.lines[path] = line
-	}
 }
 
 // space skips what stands between values.
@@ -199,13 +281,7 @@ func (w *walker) value(path string) {
 	}
 	switch w.b[w.i] {
 	case '"', '\'':
-		said := w.text()
-		if n, ok := strings.CutPrefix(path, "node."); ok && strings.HasSuffix(n, ".id") {
-			if i, err := strconv.Atoi(strings.TrimSuffix(n, ".id")); err == nil && i < MaxNodes {
-				w.ids = append(w.ids, make([]string, max(0, i+1-len(w.ids)))...)
-				w.ids[i] = said
-			}
-		}
+		w.say(path, w.text())
 	case '{':
 		w.each('}', func(int) { w.pair(path) })
 	case '[':

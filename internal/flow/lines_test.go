@@ -21,8 +21,15 @@ func TestProblemsHaveTheirLines(t *testing.T) {
 		{"name = \"x\"\nnode = [\n { id = \"a\", kind = \"parse\" },\n { id = \"b\", kind = \"chunk\",\n from = [\"a\"], froms = 1 } ]\n", "5:b."},
 		{"name = \"x\"\n[[node]]\nkind = \"parse\"\nid = \"read\"\n", "4:read."},
 		{"name = \"x\"\nmode = \"fast\"\n", "2:mode 1:node"},
+		{"{\n \"name\": \"X!\",\n \"node\": [\n  {\"id\": \"read\", \"kind\": \"parse\"},\n  {\"id\": \"cut\",\n   \"kind\": \"chunk\", \"from\": [\n    \"reed\"], \"when\": \"a # b\"},\n  {\"id\": \"out\", \"kind\": \"index\", \"from\": [\"cut\"],\n   \"pool\": \"A B\"}\n ]\n}\n",
+			"2:name 6:cut.from 7:cut.when 9:out.pool"},
+		{"{\"name\": \"x\", \"node\": [\n{\"kind\": \"parse\", \"id\": \"read\"},\n{\"id\": \"cut\", \"kind\": \"chunk\", \"from\": [\"read\"], \"config\": {\n  \"delimiter\": \"\\n\",\n\n  \"chunk_token_num\": 3}},\n{\"id\": \"out\", \"kind\": \"index\", \"from\": [\"cut\"], \"retry\": {\"attempts\":\n 99}}]}",
+			"6:cut.config.chunk_token_num 7:out.retry.attempts"},
+		{"{\"name\": \"x\", \"node\": [\n{\"id\": \"a\", \"kind\": \"parse\"},\n{\"id\": \"a\", \"kind\": \"chunk\", \"from\": [\"a\"]},\n{\"kind\": \"index\", \"from\": [\"a\"]}]}", "3:a.id 4:#3.id"},
+		{"{\"name\": \"x\",\n\"node\": [\n}", "3:"},
+		{"{\n\"name\": \"x\",\n\n\"modes\": null}", "4:"},
 	} {
-		_, err := Read([]byte(c.text), true)
+		_, err := Read([]byte(c.text), !strings.HasPrefix(c.text, "{"))
 		invalid, ok := errors.AsType[Invalid](err)
 		if !ok {
 			t.Fatalf("%v of\n%s", err, c.text)

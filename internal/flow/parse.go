@@ -57,7 +57,7 @@ func (c *Checker) ParseTOML(text []byte) (*Flow, error) {
 	}
 	f, err := c.parse(b)
 	if invalid, ok := errors.AsType[Invalid](err); ok {
-		return nil, invalid.located(text)
+		return nil, invalid.located(text, true)
 	}
 	return f, err
 }
@@ -67,7 +67,11 @@ func (c *Checker) ParseJSON(text []byte) (*Flow, error) {
 	if len(text) > MaxBytes {
 		return nil, tooLong(len(text))
 	}
-	return c.parse(text)
+	f, err := c.parse(text)
+	if invalid, ok := errors.AsType[Invalid](err); ok {
+		return nil, invalid.located(text, false)
+	}
+	return f, err
 }
 
 // maxOpen is how deep the values of a text may be nested: the flow, its nodes
@@ -139,7 +143,11 @@ func tooLong(n int) Invalid {
 
 func (c *Checker) parse(text []byte) (*Flow, error) {
 	if err := checkJSON(text); err != nil {
-		return nil, Invalid{{Message: err.Error()}}
+		line := 0
+		if at, ok := errors.AsType[*json.SyntaxError](err); ok {
+			line = 1 + bytes.Count(text[:min(max(int(at.Offset), 0), len(text))], []byte("\n"))
+		}
+		return nil, Invalid{{Message: err.Error(), Line: line}}
 	}
 	// Node by node, so that a problem names its node.
 	var raw struct {

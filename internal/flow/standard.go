@@ -47,10 +47,7 @@ func Read(text []byte, isTOML bool) (*Flow, error) {
 		return nil, err
 	}
 	if problems := unsupported(read); problems != nil {
-		if isTOML {
-			problems = problems.located(text)
-		}
-		return nil, problems
+		return nil, problems.located(text, isTOML)
 	}
 	return read, nil
 }
