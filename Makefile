@@ -70,4 +70,5 @@ notices: ## write THIRD_PARTY_NOTICES from the licences of what the binary conta
 	scripts/notices.sh >THIRD_PARTY_NOTICES.new && mv THIRD_PARTY_NOTICES.new THIRD_PARTY_NOTICES
 
 screenshots: ## write a picture of every view, light and dark, wide and narrow, to SCREENS (default bin/screens)
+	mkdir -p $(or $(SCREENS),bin/screens)
 	SHEAF_SCREENS=$(abspath $(or $(SCREENS),bin/screens)) go test ./internal/command -run 'TestScreens|OnThePage$$' -count=1
