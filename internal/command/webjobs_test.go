@@ -2,6 +2,7 @@ package command
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"sheaf"
@@ -59,5 +60,36 @@ func TestTimelineOfABigJob(t *testing.T) {
 	b.press("First documents")
 	shows("The first 40 of 90 documents", 1, 40)
 	b.wait("the address to be plain", `!location.search`)
+	b.noErrors()
+}
+
+// While a job goes on, the tasks of documents that have ended are not read again.
+func TestTimelineReadsWhatCanHaveChanged(t *testing.T) {
+	s := start(t, nil)
+	b := openBrowser(t, s)
+	s.newDataset("long", false)
+	var long strings.Builder
+	for i := range 60_000 {
+		fmt.Fprintf(&long, "Sentence %d of a text that takes a while to be read.\n", i)
+	}
+	answer, err := s.submitAnswer(t.Context(), "long", []source{text("a.txt", "one line"), text("b.txt", "two lines"), text("long.txt", long.String())}, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.open("/jobs/" + answer.Job.ID)
+	b.wait("two documents to have ended", `document.querySelectorAll(".files li .badge.ok").length >= 2`)
+	const reads = `performance.getEntriesByType("resource").filter(e => e.name.endsWith(%q)).length`
+	var docs api.List[sheaf.Document]
+	s.get("/v1/jobs/"+answer.Job.ID+"/documents?order=oldest", &docs)
+	short, slow := "/documents/"+docs.Items[0].ID+"/tasks", "/documents/"+docs.Items[2].ID+"/tasks"
+	before, of := eval[int](b, fmt.Sprintf(reads, short)), eval[int](b, fmt.Sprintf(reads, slow))
+	b.wait("the job to end", `document.querySelectorAll(".files li .badge.ok").length === 3`)
+	b.wait("all tasks in the timeline", `document.querySelector(".waterfall").textContent.includes("long.txt")`)
+	if after := eval[int](b, fmt.Sprintf(reads, short)); before == 0 || after != before {
+		t.Errorf("the tasks of a document that has ended were read %d times, and %d times once it had", before, after-before)
+	}
+	if after := eval[int](b, fmt.Sprintf(reads, slow)); after <= of {
+		t.Errorf("the tasks of the document that runs were read %d times, and then no more", of)
+	}
 	b.noErrors()
 }

@@ -32,6 +32,7 @@ export async function view({ root, params, query, signal }) {
   let tasks = [];
   // The documents that the timeline shows come after this cursor; first is the place of the first of them in the job.
   let after = query.get("after") || "", first = after ? Math.max(1, Math.trunc(Number(query.get("from"))) || 1) : 1, next = "";
+  const pace = pacer();
   const state = el("span"), facts = el("p", { class: "muted facts-line" }), tools = el("div", { class: "tools" });
   const progress = el("section", { class: "progress-box", "aria-label": "Progress" }), stages = el("section"), wrong = el("section"), lines = el("section"), list = el("section");
   root.replaceChildren(el("p", { class: "crumbs" }, el("a", { href: "/jobs" }, "Jobs"), " / "),
@@ -80,18 +81,37 @@ export async function view({ root, params, query, signal }) {
       el("h3", {}, el("a", { href: `/datasets/${job.dataset_id}/documents/${e.document_id}?tab=problems` }, name(e.document)), ": ", failureLine(e.failure)), el("p", {}, cure(e.failure), " ", el("code", {}, e.failure.code))))) : null);
   }
 
+  /** The tasks of documents that had ended when they were read, and as what. @type {Map<string, {as: string, tasks: import("../types.js").Task[]}>} */
+  const ended = new Map();
+  /** What the timeline and the list show. */
+  let shown = "";
+  /** The tasks of documents: those of which something can have changed are read. @param {import("../types.js").Doc[]} some */
+  async function tasksNow(some) {
+    const as = (/** @type {import("../types.js").Doc} */ d) => (terminal(d.state) ? [d.state, d.generation, d.updated_at].join() : "");
+    const open = some.filter((d) => !as(d) || ended.get(d.id)?.as !== as(d));
+    const read = new Map(open.map((d) => [d.id, /** @type {import("../types.js").Task[]} */ ([])]));
+    for (const t of await tasksOf(job.dataset_id, open, signal, job.id)) read.get(t.document_id)?.push(t);
+    const all = some.map((d) => read.get(d.id) ?? ended.get(d.id)?.tasks ?? []);
+    ended.clear();
+    some.forEach((d, i) => as(d) && ended.set(d.id, { as: as(d), tasks: all[i] }));
+    pace.spend(3 + open.length);
+    return { tasks: all.flat(), changed: open.length > 0 };
+  }
   async function showTasks() {
     const asked = after, page = await get(`${base}/documents?limit=${mostDocuments}&order=oldest${asked ? `&cursor=${encodeURIComponent(asked)}` : ""}`, signal);
-    const read = await tasksOf(job.dataset_id, page.items, signal, job.id);
+    const read = await tasksNow(page.items);
     if (asked !== after) return; // other documents were asked for meanwhile
     docs = page.items;
-    tasks = read;
+    tasks = read.tasks;
     next = page.next_cursor || "";
     const total = job.documents.total;
     part.hidden = total <= docs.length;
     draw(range, first === 1 ? `The first ${number(docs.length)} of ${plural(total, "document")}` : `Documents ${number(first)} to ${number(first + docs.length - 1)} of ${number(total)}`);
     toFirst.disabled = first === 1;
     toNext.disabled = !next;
+    const now = docs.map((d) => [d.id, d.name, d.state, d.not_before].join()).join("\n") + (job.documents.total > docs.length ? job.documents.total : "");
+    if (!read.changed && now === shown) return;
+    shown = now;
     drawTimeline();
     draw(list, el("div", {}, el("h2", {}, "Documents"), el("ul", { class: "files" }, docs.map((d) => el("li", {}, el("a", { href: `/datasets/${job.dataset_id}/documents/${d.id}` }, name(d.name)), " ", badge(d.state, d.not_before)))),
       job.documents.total > docs.length ? el("p", {}, el("a", { href: `/datasets/${job.dataset_id}?job=${job.id}` }, `All ${number(job.documents.total)} in the dataset`)) : null));
@@ -125,7 +145,6 @@ export async function view({ root, params, query, signal }) {
   }
 
   let due = 0, running = false, missed = false;
-  const pace = pacer();
   async function refresh() {
     due = 0;
     running = true;
@@ -135,7 +154,6 @@ export async function view({ root, params, query, signal }) {
       job = await get(base, signal);
       show();
       await Promise.all([showErrors(), showTasks()]);
-      pace.spend(3 + docs.length);
     } catch (e) {
       if (!aborted(e)) announce(String(/** @type {Error} */ (e).message));
       missed = true; // nothing else may happen that would ask again
@@ -158,7 +176,6 @@ export async function view({ root, params, query, signal }) {
   signal.addEventListener("abort", () => clearTimeout(due));
   show();
   await Promise.all([showErrors(), showTasks()]);
-  pace.spend(3 + docs.length);
   follow(base, {
     status: take,
     event: () => soon(),
