@@ -46,6 +46,7 @@ type Service struct {
 	Changed        func()
 	MaxUploadBytes int64         // of one file; 0 means 5 GiB
 	Chat           bool          // a chat model is configured
+	ChatPrice      float64       // of a million of its tokens, 0 where nobody says
 	Window         int           // tokens that the embedder reads together; 0 refuses late chunking
 	Settled        time.Duration // after the last change of a dataset until a run begins by itself; 0 for a minute
 	// UploadLife is how long an upload in pieces is stored after its last byte;
@@ -755,7 +756,8 @@ const (
 
 // startWantedRuns begins runs over the datasets whose settings ask for them
 // (use_raptor, use_graphrag), where documents have changed since the run before and
-// then been left alone for a while. Such a run has the budget of the one before.
+// then been left alone for a while. Such a run has the budget of the settings, or
+// else of the one before.
 func (s *Service) startWantedRuns(ctx context.Context) (started int, err error) {
 	for after := ""; ; {
 		some, err := s.Catalog.DatasetsThatRun(ctx, after, dueRuns)
@@ -770,7 +772,12 @@ func (s *Service) startWantedRuns(ctx context.Context) (started int, err error) 
 				if !wanted || d.Paused || kind.Kind == sheaf.KindGraphRAG && !s.Chat {
 					continue
 				}
-				begun, err := s.startWanted(ctx, d, kind.Kind, options)
+				budget, err := kind.BudgetIn(d.ParseConfig)
+				if err != nil || budget.MaxPrice > 0 && s.ChatPrice == 0 { // it was refused, or the price was known then
+					s.Log.WarnContext(ctx, "no run begins by itself: its budget cannot be kept; correct it in the dataset's settings, or set chat.price_per_million_tokens", "dataset", d.ID, "kind", kind.Kind, "error", err)
+					continue
+				}
+				begun, err := s.startWanted(ctx, d, kind.Kind, options, budget)
 				// Deleted meanwhile, or begun by somebody else.
 				if err != nil && !errors.Is(err, sheaf.ErrNotFound) && !errors.Is(err, sheaf.ErrConflict) {
 					return started, fmt.Errorf("starting a run of %s over dataset %s: %w", kind.Kind, d.ID, err)
@@ -788,7 +795,7 @@ func (s *Service) startWantedRuns(ctx context.Context) (started int, err error) 
 
 // startWanted begins a run unless one goes on, is parked at its budget, or has all
 // that there is.
-func (s *Service) startWanted(ctx context.Context, d *sheaf.Dataset, kind sheaf.TaskKind, config json.RawMessage) (bool, error) {
+func (s *Service) startWanted(ctx context.Context, d *sheaf.Dataset, kind sheaf.TaskKind, config json.RawMessage, budget settings.Budget) (bool, error) {
 	runs, _, err := s.Catalog.Runs(ctx, d.TenantID, d.ID, kind, taskstore.Page{Limit: 1})
 	if err != nil {
 		return false, err
@@ -807,6 +814,9 @@ func (s *Service) startWanted(ctx context.Context, d *sheaf.Dataset, kind sheaf.
 		if before.FinishedAt.After(since) {
 			since = before.FinishedAt
 		}
+	}
+	if budget != (settings.Budget{}) {
+		o.MaxTokens, o.MaxPrice, o.Price = budget.MaxTokens, budget.MaxPrice, s.ChatPrice
 	}
 	live, quiet, err := s.Catalog.DatasetRest(ctx, d.TenantID, d.ID)
 	if err != nil || live == 0 && len(runs) == 0 {

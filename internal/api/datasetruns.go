@@ -134,7 +134,13 @@ const leastAutoUpdate = time.Minute
 // runOptions reads what a run is asked for. The options of the kind are those of
 // the run before where none are given.
 func (s *Server) runOptions(ctx context.Context, ds *sheaf.Dataset, kind sheaf.TaskKind, ask NewRun) (o taskstore.RunOptions, same bool, err error) {
-	if err := s.budget(ask.RunBudget, &o); err != nil {
+	budget := ask.RunBudget
+	if budget == (RunBudget{}) {
+		if budget, err = budgetIn(ds.ParseConfig, kind); err != nil {
+			return o, false, err
+		}
+	}
+	if err := s.budget(budget, &o); err != nil {
 		return o, false, err
 	}
 	if ask.AutoUpdate != "" {
@@ -180,9 +186,27 @@ func optionsIn(c sheaf.ParseConfig, kind sheaf.TaskKind) (options json.RawMessag
 	return options
 }
 
-// checkRunSettings refuses settings of runs that no run could obey.
-func checkRunSettings(c sheaf.ParseConfig) error {
+// budgetIn is the budget of runs of a kind that a dataset's settings have.
+func budgetIn(c sheaf.ParseConfig, kind sheaf.TaskKind) (RunBudget, error) {
 	for _, r := range settings.Runs {
+		if r.Kind == kind {
+			b, err := r.BudgetIn(c)
+			return RunBudget(b), err
+		}
+	}
+	return RunBudget{}, nil
+}
+
+// checkRunSettings refuses settings of runs that no run could obey.
+func (s *Server) checkRunSettings(c sheaf.ParseConfig) error {
+	for _, r := range settings.Runs {
+		b, err := budgetIn(c, r.Kind)
+		if err != nil {
+			return newProblem(400, "", "parser_config."+err.Error())
+		}
+		if err := s.budget(b, &taskstore.RunOptions{}); err != nil {
+			return err
+		}
 		if _, err := readOptions(r.Kind, optionsIn(c, r.Kind)); err != nil {
 			return fmt.Errorf("parser_config.%s: %w", r.Name, err)
 		}

@@ -307,7 +307,7 @@ func nameTaken(name string) error {
 
 // checkConfig refuses settings that no document of the tenant could be parsed by.
 func (s *Server) checkConfig(ctx context.Context, c sheaf.ParseConfig) error {
-	if err := cmp.Or(s.cfg.Ingest.CheckConfig(c, ""), checkRunSettings(c)); err != nil {
+	if err := cmp.Or(s.cfg.Ingest.CheckConfig(c, ""), s.checkRunSettings(c)); err != nil {
 		return err
 	}
 	return s.cfg.Ingest.CheckNamed(ctx, tenantOf(ctx), c)

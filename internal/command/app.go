@@ -194,7 +194,7 @@ func (m Main) build(ctx context.Context, cfg config.Config, r roles, log *slog.L
 	a.ingest = &ingest.Service{
 		Catalog: a.store, Blobs: a.blobs, Queue: a.queue, Formats: a.formats, Planner: planner, Log: log, MaxUploadBytes: cfg.Server.MaxUploadBytes, UploadLife: time.Duration(cfg.Server.UploadLife),
 		Price: ingest.Price(cfg.Price),
-		Chat:  a.chat != nil, Window: a.embedder.Model().Window,
+		Chat:  a.chat != nil, ChatPrice: a.cfg.Chat.Price, Window: a.embedder.Model().Window,
 		Changed: func() { a.changed(true) },
 	}
 	a.metrics.WatchStore(a.store.Connections)

@@ -375,7 +375,7 @@ func TestRunsFollowByThemselves(t *testing.T) {
 // the settings have; no document has these settings.
 func TestRunsBeginAfterDocumentsArePublished(t *testing.T) {
 	s := start(t, nil)
-	if o := s.sheaf("dataset", "settings", "default", `raptor={"use_raptor": true, "max_token": 128}`); o.code != 0 {
+	if o := s.sheaf("dataset", "settings", "default", `raptor={"use_raptor": true, "max_token": 128, "budget": {"max_tokens": 7000}}`); o.code != 0 {
 		t.Fatalf("%d %s %s", o.code, o.out, o.err)
 	}
 	begin := func() int {
@@ -411,28 +411,29 @@ func TestRunsBeginAfterDocumentsArePublished(t *testing.T) {
 		return list.Items
 	}
 	first := s.over("default", begun(1)[0].ID)
-	if first.State != taskstore.RunSucceeded || first.Documents != 1 || string(first.Config) != `{"max_token":128}` {
+	if first.State != taskstore.RunSucceeded || first.Documents != 1 || string(first.Config) != `{"max_token":128}` || first.MaxTokens != 7000 {
 		t.Errorf("%+v", first)
 	}
 	begun(1) // nothing has changed
 	mustState(t, s.putIn("default", sheaf.NewID(), "stork.md", "text/markdown", ponds("stork")), sheaf.DocSucceeded)
-	if second := s.over("default", begun(2)[0].ID); second.State != taskstore.RunSucceeded || second.Documents != 2 {
+	if second := s.over("default", begun(2)[0].ID); second.State != taskstore.RunSucceeded || second.Documents != 2 || second.MaxTokens != 7000 {
 		t.Errorf("%+v", second)
 	}
 	// A request without options takes those of the settings; with the setting off none begins.
-	if o := s.sheaf("dataset", "settings", "default", `raptor={"use_raptor": false, "max_token": 256}`); o.code != 0 {
+	if o := s.sheaf("dataset", "settings", "default", `raptor={"use_raptor": false, "max_token": 256, "budget": {"max_tokens": 9000}}`); o.code != 0 {
 		t.Fatalf("%d %s", o.code, o.err)
 	}
 	mustState(t, s.putIn("default", sheaf.NewID(), "crane.md", "text/markdown", ponds("crane")), sheaf.DocSucceeded)
 	begun(2)
 	var asked api.RunStarted
 	s.post("/v1/datasets/default/raptor", map[string]any{}, &asked)
-	if string(asked.Config) != `{"max_token":256}` {
-		t.Errorf("asked for with %s", asked.Config)
+	if string(asked.Config) != `{"max_token":256}` || asked.MaxTokens != 9000 {
+		t.Errorf("asked for with %s, %d tokens", asked.Config, asked.MaxTokens)
 	}
 	for config, says := range map[string]string{
 		`{"raptor": {"use_raptor": "yes"}}`: "raptor.use_raptor must be true or false", `{"raptor": {"max_token": 5}}`: "64 to 2048",
 		`{"graphrag": {"methods": "light"}}`: "methods", `{"raptor": 7}`: "an object",
+		`{"raptor": {"budget": 5000}}`: "raptor.budget must have max_tokens", `{"graphrag": {"budget": {"max_price": 2}}}`: "price_per_million_tokens",
 	} {
 		resp, b := s.request("PATCH", "/v1/datasets/default", `{"parser_config": `+config+`}`, "Content-Type", "application/json")
 		if resp.StatusCode != 400 || !strings.Contains(string(b), says) {

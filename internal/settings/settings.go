@@ -5,6 +5,7 @@
 package settings
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -107,9 +108,9 @@ type Run struct {
 
 // Runs are those keys.
 var Runs = []Run{
-	{sheaf.KindRaptor, "raptor", "use_raptor", "of a dataset: what runs of raptor are asked for where a request has no options, with those names. use_raptor: true has a run begin by itself after documents are published",
+	{sheaf.KindRaptor, "raptor", "use_raptor", "of a dataset: what runs of raptor are asked for where a request has no options, with those names. use_raptor: true has a run begin by itself after documents are published; budget, such as {\"max_tokens\": 100000}, bounds what it may spend",
 		func(c *sheaf.ParseConfig) *sheaf.Opt[sheaf.RunConfig] { return &c.Raptor }},
-	{sheaf.KindGraphRAG, "graphrag", "use_graphrag", "of a dataset: what runs of graphrag are asked for where a request has no options, with those names. use_graphrag: true has a run begin by itself after documents are published, where a chat model is configured",
+	{sheaf.KindGraphRAG, "graphrag", "use_graphrag", "of a dataset: what runs of graphrag are asked for where a request has no options, with those names. use_graphrag: true has a run begin by itself after documents are published, where a chat model is configured; budget, such as {\"max_tokens\": 100000}, bounds what it may spend",
 		func(c *sheaf.ParseConfig) *sheaf.Opt[sheaf.RunConfig] { return &c.GraphRAG }},
 }
 
@@ -125,10 +126,35 @@ func (r Run) In(c sheaf.ParseConfig) (options json.RawMessage, byItself bool) {
 	}
 	rest := maps.Clone(said.V)
 	byItself, _ = rest[r.Flag].(bool)
-	if delete(rest, r.Flag); len(rest) > 0 {
+	delete(rest, r.Flag)
+	if delete(rest, budgetKey); len(rest) > 0 {
 		options, _ = json.Marshal(rest) // it was JSON
 	}
 	return options, byItself
+}
+
+const budgetKey = "budget"
+
+// Budget bounds what a run may spend, 0 for no bound.
+type Budget struct {
+	MaxTokens int64   `json:"max_tokens"` // that the chat model may read and write
+	MaxPrice  float64 `json:"max_price"`  // the same as a price
+}
+
+// BudgetIn is what a dataset's settings say of runs that are begun without one of
+// their own.
+func (r Run) BudgetIn(c sheaf.ParseConfig) (b Budget, err error) {
+	said := *r.of(&c)
+	if !said.IsSet() || said.V[budgetKey] == nil {
+		return b, nil
+	}
+	text, _ := json.Marshal(said.V[budgetKey]) // it was JSON
+	in := json.NewDecoder(bytes.NewReader(text))
+	in.DisallowUnknownFields()
+	if in.Decode(&b) != nil || b.MaxTokens < 0 || b.MaxPrice < 0 || b == (Budget{}) {
+		return Budget{}, fmt.Errorf("%s.budget must have max_tokens, a whole number from 1, or max_price, a number above 0, or both", r.Name)
+	}
+	return b, nil
 }
 
 // OfDocument is c without what datasets alone have, for a document.

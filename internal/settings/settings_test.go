@@ -109,6 +109,18 @@ func TestRunsAreOfDatasets(t *testing.T) {
 	if string(options) != `{"max_token":128}` || !byItself || c.Raptor.V["use_raptor"] != true {
 		t.Errorf("%s %v, of %v", options, byItself, c.Raptor.V)
 	}
+	c.Raptor.V["budget"] = map[string]any{"max_tokens": 5000.0}
+	if options, _ := Runs[0].In(c); string(options) != `{"max_token":128}` {
+		t.Errorf("with a budget the options are %s", options)
+	}
+	if b, err := Runs[0].BudgetIn(c); err != nil || b != (Budget{MaxTokens: 5000}) {
+		t.Errorf("the budget is %+v, %v", b, err)
+	}
+	for _, wrong := range []any{"5000", map[string]any{}, map[string]any{"max_token": 5}, map[string]any{"max_tokens": -1}, map[string]any{"max_tokens": 1.5}, map[string]any{"max_price": -2}, []any{}} {
+		if b, err := Runs[0].BudgetIn(sheaf.ParseConfig{Raptor: sheaf.Set(sheaf.RunConfig{"budget": wrong})}); err == nil {
+			t.Errorf("the budget %v is read as %+v", wrong, b)
+		}
+	}
 	if options, byItself := Runs[1].In(c); options != nil || byItself {
 		t.Errorf("graphrag: %s %v", options, byItself)
 	}
