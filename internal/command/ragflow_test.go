@@ -3,6 +3,7 @@ package command
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"mime/multipart"
 	"os"
 	"os/exec"
@@ -399,6 +400,16 @@ func TestRAGFlowDocuments(t *testing.T) {
 	s.get("/v1/datasets/"+id, &ours)
 	if r := ours.ParseConfig.Raptor.V; r["use_raptor"] != false {
 		t.Errorf("raptor is %v", r)
+	}
+	// What RAGFlow has none of, or was sent nothing of, is as /v1 has it.
+	if resp, b := s.request("PATCH", "/v1/datasets/"+id, `{"parser_config": {"raptor": {"use_raptor": true, "budget": {"max_tokens": 7000}}, "graphrag": {"entity_types": ["bird"]}}}`, "Content-Type", "application/json", "Authorization", "Bearer "+s.key); resp.StatusCode != 200 {
+		t.Fatalf("%d %s", resp.StatusCode, b)
+	}
+	ask("PUT", "datasets/"+id, `{"parser_config":{"raptor":{"use_raptor":true,"max_token":700}}}`, `"use_raptor":true`)
+	var both sheaf.Dataset
+	s.get("/v1/datasets/"+id, &both)
+	if r, g := fmt.Sprint(both.ParseConfig.Raptor.V), fmt.Sprint(both.ParseConfig.GraphRAG.V); r != "map[budget:map[max_tokens:7000] max_token:700 use_raptor:true]" || g != "map[entity_types:[bird]]" {
+		t.Errorf("after a change through RAGFlow's interface, raptor is %s and graphrag %s", r, g)
 	}
 	if ours.ParseConfig.ChunkMethod.V != "laws" || ours.ParseConfig.ChunkTokenNum.IsSet() {
 		t.Errorf("the dataset has %+v", ours.ParseConfig)

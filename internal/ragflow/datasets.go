@@ -42,6 +42,7 @@ type datasetRecord struct {
 type dataset struct {
 	sheaf.Dataset
 	record datasetRecord
+	sent   object // what was sent of runs, as it is stored
 }
 
 // read fills the record: a dataset that was made in another way has none.
@@ -49,7 +50,7 @@ func (d *dataset) read() {
 	if raw, ok := d.Attributes[attribute]; ok {
 		_ = json.Unmarshal(raw, &d.record) // what others wrote there counts as nothing
 	}
-	d.Attributes = nil
+	d.Attributes, d.sent = nil, d.record.Runs
 	if d.record.Method == "" {
 		d.record.Method = "naive"
 		if m := d.ParseConfig.ChunkMethod.V; slices.Contains(methods, m) {
@@ -296,6 +297,21 @@ func (c *call) knownModel(model string) error {
 	return nil
 }
 
+// runsNow is what is written of runs: what was never sent here is as /v1 has it, and
+// so is a budget, which RAGFlow has none of.
+func (d *dataset) runsNow(runs object) object {
+	for key, ours := range map[string]sheaf.RunConfig{"raptor": d.ParseConfig.Raptor.V, "graphrag": d.ParseConfig.GraphRAG.V} {
+		to, now := runs[key].(object)
+		if _, before := d.sent[key]; !now && !before {
+			delete(runs, key)
+		}
+		if budget, has := ours["budget"]; has && now {
+			to["budget"] = budget
+		}
+	}
+	return runs
+}
+
 // put writes a dataset; id "" makes one. Its name is ours where that differs.
 func (c *call) put(id string, d *dataset) (*dataset, error) {
 	r := d.record
@@ -304,7 +320,7 @@ func (c *call) put(id string, d *dataset) (*dataset, error) {
 		r.Name = ""
 	}
 	config := settings(r.Method, r.Config)
-	maps.Copy(config, runSettings(r.Runs))
+	maps.Copy(config, d.runsNow(runSettings(r.Runs)))
 	in := object{"parser_config": config, "attributes": object{attribute: r}}
 	if name != d.Name {
 		in["name"] = name
