@@ -57,11 +57,11 @@ func (c spendingChat) Ask(ctx context.Context, instruction, text string, maxToke
 		return "", fmt.Errorf("reserving tokens: %w", err)
 	}
 	if full != "" {
-		what := fmt.Sprintf("its %d tokens of a day, and goes on tomorrow or when flow.max_tokens_day or flow.max_price_day is raised", c.budget.Day)
+		code, what := taskstore.DayBudgetSpent, fmt.Sprintf("its %d tokens of a day, and goes on tomorrow or when flow.max_tokens_day or flow.max_price_day is raised", c.budget.Day)
 		if full == run.Name {
-			what = fmt.Sprintf("the cap of %s (flow.max_tokens and flow.max_price allow %d), and goes on when that of the document is raised (sheaf doc resume DOCUMENT --max-tokens NUMBER), or those are", taskstore.AtVersionCap, c.budget.Run)
+			code, what = taskstore.BudgetSpent, fmt.Sprintf("the cap of tokens of a run (flow.max_tokens and flow.max_price allow %d), and goes on when that of the document is raised (sheaf doc resume DOCUMENT --max-tokens NUMBER), or those are", c.budget.Run)
 		}
-		return "", fmt.Errorf("%w (%w)", sheaf.FailRetryable(sheaf.CategoryPolicy, "budget_spent", "The next question to the language model exceeds the budget: this waits at %s. What was answered is kept.", what), &sheaf.RateLimited{After: parkedFor})
+		return "", fmt.Errorf("%w (%w)", sheaf.FailRetryable(sheaf.CategoryPolicy, code, "The next question to the language model exceeds the budget: this waits at %s. What was answered is kept.", what), &sheaf.RateLimited{After: parkedFor})
 	}
 	answer, err := c.Asker.Ask(ctx, instruction, text, maxTokens)
 	cost := int64(0)

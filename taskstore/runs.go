@@ -75,8 +75,11 @@ func VersionSpending(documentID string, generation int, most int64) Spending {
 	return Spending{Name: "run/" + of, Cap: most, Raised: "cap/" + of}
 }
 
-// AtVersionCap is in the sentence by which a task waits at the cap of its version.
-const AtVersionCap = "tokens of a run"
+// Codes of failures with which a task waits at a cap.
+const (
+	BudgetSpent    = "budget_spent"     // of the version of its document
+	DayBudgetSpent = "day_budget_spent" // of the tenant's day
+)
 
 // RunProgress is how far a run is, and what it has spent.
 type RunProgress struct {

@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -370,10 +371,11 @@ func (s *Server) run(ctx context.Context, d *sheaf.Document, n int) (*FlowRun, [
 	for i := range run.Nodes {
 		node := &run.Nodes[i]
 		if node.State == "retry_wait" {
-			if node.Reason, err = s.whyWaits(ctx, tasks, node); err != nil {
+			var code string
+			if node.Reason, code, err = s.whyWaits(ctx, tasks, node); err != nil {
 				return nil, nil, err
 			}
-			if run.Budget != nil && strings.Contains(node.Reason, taskstore.AtVersionCap) {
+			if run.Budget != nil && code == taskstore.BudgetSpent {
 				run.Budget.Waits = true
 			}
 		}
@@ -440,24 +442,27 @@ func runOf(g *sheaf.Generation, tasks []sheaf.Task, nodes map[string]*flow.Node)
 	return out
 }
 
-// whyWaits is what the last attempt of a task of a node that waits ended with.
-func (s *Server) whyWaits(ctx context.Context, tasks []sheaf.Task, n *RunNode) (string, error) {
+// whyWaits is what the last attempt of a task of a node that waits ended with, and
+// the code of that, "" for none.
+func (s *Server) whyWaits(ctx context.Context, tasks []sheaf.Task, n *RunNode) (reason, code string, err error) {
 	i := slices.IndexFunc(tasks, func(t sheaf.Task) bool {
 		return t.State == sheaf.TaskRetryWait && (t.Kind == sheaf.KindDataflow && t.Node == n.ID || n.Pool == "" && t.Kind != sheaf.KindDataflow)
 	})
 	if i < 0 {
-		return n.Reason, nil
+		return n.Reason, "", nil
 	}
 	events, err := s.cfg.Catalog.TaskEvents(ctx, tasks[i].TenantID, tasks[i].ID)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	for _, e := range slices.Backward(events) {
 		if (e.Kind == sheaf.EventSnoozed || e.Kind == sheaf.EventFailed) && e.Text != "" {
-			return e.Text, nil
+			var why sheaf.Failure
+			_ = json.Unmarshal(e.Detail, &why) // those of versions before have none
+			return e.Text, why.Code, nil
 		}
 	}
-	return n.Reason, nil
+	return n.Reason, "", nil
 }
 
 // order is how far behind a state is: of several ranges the first counts.

@@ -19,7 +19,7 @@ func TestLoopsCountTheRowsTheyRead(t *testing.T) {
 	tasks := f.Plan(d, storetest.Parse(3)...)
 	for _, task := range tasks {
 		held := f.Claim(task.ID, "w").Held()
-		f.OK(f.Store.Snooze(t.Context(), held, time.Second, "x"))
+		f.OK(f.Store.Snooze(t.Context(), held, time.Second, sheaf.Failure{Message: "x"}))
 	}
 	f.Store.AdvanceClock(time.Minute)
 

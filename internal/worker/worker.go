@@ -47,7 +47,7 @@ type Claims interface {
 type Ends interface {
 	Complete(ctx context.Context, c sheaf.Claim, done taskstore.Completion) error
 	FailTask(ctx context.Context, c sheaf.Claim, r taskstore.FailReport) (sheaf.TaskState, error)
-	Snooze(ctx context.Context, c sheaf.Claim, delay time.Duration, reason string) error
+	Snooze(ctx context.Context, c sheaf.Claim, delay time.Duration, why sheaf.Failure) error
 }
 
 // Store is what a worker reads and writes. Every method but Claim changes
@@ -541,7 +541,7 @@ func (w *Worker) finish(ctx, end context.Context, t *sheaf.Task, done taskstore.
 	case errors.Is(cause, errAsked):
 		err = sheaf.Fail(sheaf.CategoryCanceled, "canceled", "canceled on request")
 	case errors.Is(err, errUnknownKind):
-		return sheaf.TaskPending, w.cfg.Store.Snooze(end, claim, 30*time.Second, "no executor here knows tasks of kind "+string(t.Kind))
+		return sheaf.TaskPending, w.cfg.Store.Snooze(end, claim, 30*time.Second, sheaf.Failure{Message: "no executor here knows tasks of kind " + string(t.Kind)})
 	}
 	f := w.shown(t, err)
 	f.Attempt = t.Attempts
@@ -549,7 +549,7 @@ func (w *Worker) finish(ctx, end context.Context, t *sheaf.Task, done taskstore.
 		f.Retryable = false
 	}
 	if wait, ok := retryAfter(err); ok {
-		return sheaf.TaskRetryWait, w.cfg.Store.Snooze(end, claim, wait, f.Message)
+		return sheaf.TaskRetryWait, w.cfg.Store.Snooze(end, claim, wait, *f)
 	}
 	retry := w.retries(t)
 	return w.cfg.Store.FailTask(end, claim, taskstore.FailReport{Failure: *f, Delay: retry.wait(t.FailCount), MaxFails: retry.MaxFails})

@@ -141,7 +141,7 @@ func (b *book) FailTask(_ context.Context, c sheaf.Claim, r taskstore.FailReport
 	return sheaf.TaskRetryWait, nil
 }
 
-func (b *book) Snooze(_ context.Context, c sheaf.Claim, d time.Duration, _ string) error {
+func (b *book) Snooze(_ context.Context, c sheaf.Claim, d time.Duration, _ sheaf.Failure) error {
 	b.note("snooze %s %s", c.TaskID, d)
 	return nil
 }

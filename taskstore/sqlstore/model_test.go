@@ -382,7 +382,7 @@ func (m *model) fail(t *rapid.T) {
 
 func (m *model) snooze(t *rapid.T) {
 	c, task, held := m.held(t)
-	expect(t, "snooze", m.f.Store.Snooze(ctx, c, modelDelay, "x"), held)
+	expect(t, "snooze", m.f.Store.Snooze(ctx, c, modelDelay, sheaf.Failure{Message: "x"}), held)
 	if held {
 		task.state, task.runAt = sheaf.TaskRetryWait, m.clock+modelDelay
 		if task.cancel {

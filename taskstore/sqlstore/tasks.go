@@ -226,8 +226,10 @@ func (s *tasks) Inputs(ctx context.Context, taskID string) ([]sheaf.Task, error)
 	return s.toTasks(rows), err
 }
 
-// Snooze puts the task back for later without touching any budget.
-func (s *tasks) Snooze(ctx context.Context, c sheaf.Claim, delay time.Duration, reason string) error {
+// Snooze puts the task back for later without touching any budget. why has a message,
+// and a code where programs tell it from others.
+func (s *tasks) Snooze(ctx context.Context, c sheaf.Claim, delay time.Duration, why sheaf.Failure) error {
+	why.Detail = clip(why.Detail, 4096)
 	return s.tx(ctx, func(tx *gorm.DB) error {
 		row, err := s.updateHeld(tx, c, `finished_at=CASE WHEN cancel_requested_at<>0 THEN @now ELSE 0 END,
 			state=CASE WHEN cancel_requested_at<>0 THEN 'canceled' ELSE 'retry_wait' END,
@@ -239,7 +241,9 @@ func (s *tasks) Snooze(ctx context.Context, c sheaf.Claim, delay time.Duration, 
 		if row.State == string(sheaf.TaskCanceled) {
 			e.Kind = sheaf.EventCanceled
 		}
-		e.Text = reason
+		if e.Text = why.Message; why.Code != "" {
+			e.Detail = encodeFailure(&why)
+		}
 		return s.endAttempt(tx, row, c.Epoch, e)
 	})
 }

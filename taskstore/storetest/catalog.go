@@ -1161,7 +1161,7 @@ func testRemaining(t *testing.T, b *bench) {
 		t.Fatalf("nothing was put off, and yet %+v", more.Delayed)
 	}
 	for _, task := range b.tasks(ids[1], 0) {
-		b.ok(b.Snooze(b.ctx, b.claim(task.ID).Held(), 8*time.Second, "the embedder asks to wait"))
+		b.ok(b.Snooze(b.ctx, b.claim(task.ID).Held(), 8*time.Second, sheaf.Failure{Message: "the embedder asks to wait"}))
 		next := b.tasks(ids[1], 0)[0].RunAt
 		more, err = b.Remaining(b.ctx, b.tenant, job)
 		b.ok(err)

@@ -259,7 +259,7 @@ func zombie(f *Fixture) {
 	f.Stale(f.Store.Complete(ctx, old.Held(), taskstore.Completion{Result: Result(old)}))
 	_, err = f.Store.FailTask(ctx, old.Held(), taskstore.FailReport{Failure: *sheaf.Fail("internal", "x", "x")})
 	f.Stale(err)
-	f.Stale(f.Store.Snooze(ctx, old.Held(), time.Second, "x"))
+	f.Stale(f.Store.Snooze(ctx, old.Held(), time.Second, sheaf.Failure{Message: "x"}))
 	f.Stale(f.Store.Release(ctx, old.Held()))
 	f.Stale(f.Store.AppendEvents(ctx, old.Held(), []sheaf.Event{{Kind: sheaf.EventMessage, Text: "x"}}))
 	reply, err := f.Store.Heartbeat(ctx, taskstore.WorkerStatus{ID: "w1"}, time.Minute, []sheaf.Claim{old.Held()})
@@ -377,7 +377,7 @@ func snoozeAndRelease(f *Fixture) {
 	d := f.Document("t")
 	id := f.Plan(d, Parse(1)...)[0].ID
 	t := f.Claim(id, "w")
-	f.OK(f.Store.Snooze(ctx, t.Held(), 30*time.Second, "the embedder is down"))
+	f.OK(f.Store.Snooze(ctx, t.Held(), 30*time.Second, sheaf.Failure{Code: "embedder_down", Message: "the embedder is down"}))
 	f.Refused(id, sheaf.TaskRetryWait)
 	f.OK(promoteAll(f))
 	t = f.Claim(id, "w")
@@ -392,6 +392,11 @@ func snoozeAndRelease(f *Fixture) {
 	}
 	want(f, "epoch", t.Epoch, 4) // three claims and a release
 	wantList(f, "events", f.Events(id), "claimed", "snoozed", "claimed", "released", "claimed")
+	events, err := f.Store.TaskEvents(ctx, "t", id)
+	f.OK(err)
+	var why sheaf.Failure
+	f.OK(json.Unmarshal(events[1].Detail, &why))
+	want(f, "why it waited", events[1].Text+" "+why.Code, "the embedder is down embedder_down")
 }
 
 func heldByWorker(f *Fixture) {
@@ -533,7 +538,9 @@ func hardCancel(f *Fixture) {
 			}
 			return err
 		},
-		func(t *sheaf.Task) error { return f.Store.Snooze(ctx, t.Held(), time.Second, "x") },
+		func(t *sheaf.Task) error {
+			return f.Store.Snooze(ctx, t.Held(), time.Second, sheaf.Failure{Message: "x"})
+		},
 		func(t *sheaf.Task) error { return f.Store.Release(ctx, t.Held()) },
 		func(*sheaf.Task) error {
 			f.Store.AdvanceClock(time.Hour)
@@ -1119,7 +1126,7 @@ func attemptGarbage(f *Fixture) {
 	}
 	_, err := f.Store.FailTask(ctx, claim(0).Held(), taskstore.FailReport{Failure: *sheaf.FailRetryable("timeout", "x", "x")})
 	f.OK(err)
-	f.OK(f.Store.Snooze(ctx, claim(1).Held(), time.Second, "x"))
+	f.OK(f.Store.Snooze(ctx, claim(1).Held(), time.Second, sheaf.Failure{Message: "x"}))
 	f.OK(f.Store.Release(ctx, claim(2).Held()))
 	claim(3)
 	f.Store.AdvanceClock(2 * time.Minute)

@@ -100,7 +100,7 @@ func placeIsKept(f *Fixture) {
 
 	_, err := f.Store.FailTask(ctx, f.Claim(tasks[0].ID, "w").Held(), taskstore.FailReport{Failure: *sheaf.FailRetryable("internal", "x", "x"), Delay: time.Second})
 	f.OK(err)
-	f.OK(f.Store.Snooze(ctx, f.Claim(tasks[1].ID, "w").Held(), time.Second, "x"))
+	f.OK(f.Store.Snooze(ctx, f.Claim(tasks[1].ID, "w").Held(), time.Second, sheaf.Failure{Message: "x"}))
 	f.OK(f.Store.Release(ctx, f.Claim(tasks[2].ID, "w").Held()))
 	f.Claim(tasks[3].ID, "w")
 	f.Store.AdvanceClock(2 * time.Minute)
