@@ -44,7 +44,7 @@ var properties = []property{
 	{"KeptCopy", "reason", "", "same_bytes,same_ranges,in_archive", false},
 	{"ReceiptDocument", "kept", "", "", true},
 	{"Cleaned", "events", "events that are removed", "", false},
-	{"Cleaned", "jobs", "jobs that no document has anything left of, older than `keeper.keep_history`", "", false},
+	{"Cleaned", "jobs", "jobs that no document has anything left of, and that are older by `keeper.keep_history` than what goes", "", false},
 	{"Comparison", "from", "the older version", "", false},
 	{"Comparison", "to", "the newer version", "", false},
 	{"DatasetChange", "name", "unique; usable in place of the id", "", false},

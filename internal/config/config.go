@@ -320,7 +320,7 @@ type Keeper struct {
 	Reconcile     Duration `toml:"reconcile" doc:"interval of the comparison of the queue with the store"`
 	Grace         Duration `toml:"grace" doc:"what an ended attempt wrote is removed after this long; longer than executor.lease"`
 	KeepVersions  Duration `toml:"keep_versions" doc:"the stored results of a version that another has replaced are kept this long, to read and compare them; search has the new one alone"`
-	KeepHistory   Duration `toml:"keep_history" doc:"jobs, and the versions that they made, stay in the lists this long; those of which a document still has something stay as long as it does; 0: all for ever"`
+	KeepHistory   Duration `toml:"keep_history" doc:"jobs, and the versions that they made, stay in the lists this long after keeper.retention; those of which a document still has something stay as long as it does; 0: all for ever"`
 }
 
 type Trace struct {

@@ -32,7 +32,8 @@ func (s *garbage) GarbageDone(ctx context.Context, ids []int64) error {
 // Documents that were deleted that long ago, and of which the collector has
 // left nothing, go with their tasks. Jobs go, with the versions they made, when
 // none of these is the newest or the live one of its document, none has tasks left,
-// and they are older than Config.KeepHistory as well.
+// and they are older than retention by Config.KeepHistory: on top of it, since it is
+// longer where the clock jumped ahead.
 func (s *garbage) Cleanup(ctx context.Context, retention time.Duration, limit int, dryRun bool) (taskstore.CleanupReport, error) {
 	var report taskstore.CleanupReport
 	db, old := s.write(ctx), fmt.Sprintf("@now-%d", retention.Milliseconds())
@@ -65,7 +66,7 @@ func (s *garbage) Cleanup(ctx context.Context, retention time.Duration, limit in
 		return report, err
 	}
 	if s.keepHistory > 0 {
-		if report.Jobs, err = s.cleanupJobs(ctx, max(retention, s.keepHistory), limit, dryRun); err != nil {
+		if report.Jobs, err = s.cleanupJobs(ctx, retention+s.keepHistory, limit, dryRun); err != nil {
 			return report, err
 		}
 	}

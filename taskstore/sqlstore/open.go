@@ -78,8 +78,8 @@ type Config struct {
 	// is live in its place, to read and compare them; its chunks leave the index
 	// after Grace. Not above Grace means no longer than that.
 	KeepVersions time.Duration
-	// KeepHistory is how long jobs and versions stay in lists of which no document
-	// has anything left. 0 means for ever.
+	// KeepHistory is how long jobs and versions of which no document has anything
+	// left stay in lists after their tasks could go. 0 means for ever.
 	KeepHistory time.Duration
 	// SampleAge is how old what estimates are made of may be: how fast the latest
 	// tasks were, and what waits of other tenants. 0 means 2 s; negative means

@@ -1689,7 +1689,8 @@ func jobsLeave(f *Fixture) {
 	want(f, "tasks of the first version", f.Int("SELECT COUNT(*) FROM tasks WHERE job_id=?", first), 0)
 	wantList(f, "jobs after the retention", jobs(), all...)
 	f.Store.AdvanceClock(30 * 24 * time.Hour)
-	young := f.Document("t").Job
+	newcomer := f.Document("t")
+	young := newcomer.Job
 	clean(1)
 	want(f, "the first job", f.Int("SELECT COUNT(*) FROM jobs WHERE id=?", first), 0)
 	want(f, "what it made", f.Int("SELECT COUNT(*) FROM generations WHERE job_id=?", first), 0)
@@ -1698,6 +1699,20 @@ func jobsLeave(f *Fixture) {
 		want(f, what+", its versions", f.Int("SELECT COUNT(*) FROM generations WHERE job_id=?", id), 1)
 	}
 	clean(0)
+	// By a clock that jumped ahead all looks old: the retention is longer by the jump,
+	// and so is the time that jobs stay.
+	f.Done(f.Plan(newcomer, Parse(1)...)[0].ID)
+	f.Publish(newcomer.ID, sheaf.DocSucceeded)
+	d = f.Reparse(newcomer)
+	f.Done(f.Plan(d, Parse(1)...)[0].ID)
+	f.Publish(d.ID, sheaf.DocSucceeded)
+	f.Store.AdvanceClock(3 * 24 * time.Hour)
+	clean(0)
+	const jump = 100 * 24 * time.Hour
+	f.Store.AdvanceClock(jump)
+	r, err := f.Store.Cleanup(ctx, 24*time.Hour+jump, 1000, false)
+	f.OK(err)
+	want(f, "jobs that leave for a jump", r.Jobs, 0)
 }
 
 // cleanupGoesOn checks that what was looked at is not looked at again for each
