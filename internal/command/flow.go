@@ -48,12 +48,17 @@ func (g *global) flowFile(name string) (body any, err error) {
 	if len(text) > flow.MaxBytes {
 		return nil, usageError{fmt.Errorf("%s has more than %d bytes, which a flow may have", name, flow.MaxBytes)}
 	}
-	if strings.HasPrefix(strings.TrimSpace(string(text)), "{") {
+	if before, inside, is := strings.Cut(string(text), "{"); is && strings.TrimSpace(before) == "" {
 		if !json.Valid(text) { // else the request could not be written
-			return nil, usageError{fmt.Errorf("%s begins as JSON and is none; correct it, or write it as TOML", name)}
+			where := ""
+			if wrong, ok := errors.AsType[flow.Invalid](flow.CheckJSON(text)); ok && wrong[0].Line > 0 {
+				where = fmt.Sprintf(" in line %d", wrong[0].Line)
+			}
+			return nil, usageError{fmt.Errorf("%s begins as JSON and is none%s; correct it, or write it as TOML", name, where)}
 		}
-		// As it is written, so that what is wrong in it is in the lines of the file.
-		return written(`{"flow":` + string(text) + "}"), nil
+		// As it is written, blank lines too, so that what is wrong in it is in the
+		// lines of the file.
+		return written(`{"flow":{` + before + inside + "}"), nil
 	}
 	return map[string]any{"toml": string(text)}, nil
 }

@@ -39,6 +39,10 @@ func TestFlowCommands(t *testing.T) {
 	has(s.sheaf("flow", "apply", file), exitFailed, `node.cut.from: There is no node "raed"`, "node.cut.timeout: ", "node.read: Nothing reads its output", "invalid_flow")
 	write("{\n\"name\": \"contracts\",\n\"node\": [\n {\"id\": \"read\", \"kind\": \"parse\"},\n {\"id\": \"cut\", \"kind\": \"chunk\",\n  \"from\": [\"raed\"]},\n {\"id\": \"out\", \"kind\": \"index\", \"from\": [\"cut\"]}\n]}\n")
 	has(s.sheaf("flow", "validate", file), exitUsage, `line 6: node cut: from: There is no node "raed"`, "line 4: node read: Nothing reads its output")
+	write("\n\n{\"name\": \"contracts\",\n\"node\": [\n {\"id\": \"read\", \"kind\": \"parse\", \"from\": [\"raed\"]}]}")
+	has(s.sheaf("flow", "validate", file), exitUsage, "line 5: node read: ")
+	write("{\"name\": \"contracts\",\n\"node\": [\n {\"id\": \"read\" \"kind\": \"parse\"}]}")
+	has(s.sheaf("flow", "validate", file), exitUsage, "begins as JSON and is none in line 3")
 
 	write(victimsFlow("contracts"))
 	has(s.must("flow", "validate", file), 0, "is valid")

@@ -142,12 +142,8 @@ func tooLong(n int) Invalid {
 }
 
 func (c *Checker) parse(text []byte) (*Flow, error) {
-	if err := checkJSON(text); err != nil {
-		line := 0
-		if at, ok := errors.AsType[*json.SyntaxError](err); ok {
-			line = 1 + bytes.Count(text[:min(max(int(at.Offset), 0), len(text))], []byte("\n"))
-		}
-		return nil, Invalid{{Message: err.Error(), Line: line}}
+	if err := CheckJSON(text); err != nil {
+		return nil, err
 	}
 	// Node by node, so that a problem names its node.
 	var raw struct {
@@ -184,6 +180,20 @@ func (c *Checker) parse(text []byte) (*Flow, error) {
 		return nil, problems
 	}
 	return f, nil
+}
+
+// CheckJSON refuses a text that is no JSON a flow can be. The error is an Invalid, with
+// the line where the JSON breaks off.
+func CheckJSON(text []byte) error {
+	err := checkJSON(text)
+	if err == nil {
+		return nil
+	}
+	line := 0
+	if at, ok := errors.AsType[*json.SyntaxError](err); ok {
+		line = 1 + bytes.Count(text[:min(max(int(at.Offset), 0), len(text))], []byte("\n"))
+	}
+	return Invalid{{Message: err.Error(), Line: line}}
 }
 
 // label names a node that may have no id.
