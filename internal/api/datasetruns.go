@@ -200,11 +200,11 @@ func budgetIn(c sheaf.ParseConfig, kind sheaf.TaskKind) (RunBudget, error) {
 // checkRunSettings refuses settings of runs that no run could obey.
 func (s *Server) checkRunSettings(c sheaf.ParseConfig) error {
 	for _, r := range settings.Runs {
-		b, err := budgetIn(c, r.Kind)
+		b, err := r.BudgetIn(c)
 		if err != nil {
 			return newProblem(400, "", "parser_config."+err.Error())
 		}
-		if err := s.budget(b, &taskstore.RunOptions{}); err != nil {
+		if err := s.budget(RunBudget(b), &taskstore.RunOptions{}); err != nil {
 			return err
 		}
 		if _, err := readOptions(r.Kind, optionsIn(c, r.Kind)); err != nil {
