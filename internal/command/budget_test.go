@@ -28,7 +28,7 @@ func TestRunWaitsAtItsBudget(t *testing.T) {
 	answer, path := s.submitDear(t)
 	s.waitsAtBudget(t, path)
 	asked := model.Asked()
-	if len(asked) == 0 || len(asked) >= 6 {
+	if len(asked) == 0 || len(asked) >= dearQuestions {
 		t.Errorf("%d questions within the budget", len(asked))
 	}
 	s.stop()
@@ -45,8 +45,8 @@ func TestRunWaitsAtItsBudget(t *testing.T) {
 			t.Errorf("asked twice: %q", text)
 		}
 	}
-	if len(seen) != 6 {
-		t.Errorf("%d questions, want 6", len(seen))
+	if len(seen) != dearQuestions {
+		t.Errorf("%d questions, want %d", len(seen), dearQuestions)
 	}
 	var would struct{ Plans []ingest.PlanPreview }
 	s.post("/v1/datasets/default/documents:reparse?dry_run=true", map[string]any{"filter": map[string]any{"document_ids": []string{answer.Documents[0].ID}}, "fresh": true}, &would)
@@ -57,7 +57,11 @@ func TestRunWaitsAtItsBudget(t *testing.T) {
 	}
 }
 
-// submitDear submits a document of six questions about its chunks.
+// dearQuestions are more than fit a cap of 500 tokens that is raised once by 250,
+// however many are asked before a task sees that it is spent.
+const dearQuestions = 16
+
+// submitDear submits a document of dearQuestions about its chunks.
 func (s *service) submitDear(t *testing.T) (answer api.SubmitAnswer, path string) {
 	t.Helper()
 	var v api.FlowAnswer
@@ -70,7 +74,7 @@ node = [
 ]
 `}, &v)
 	body := ""
-	for i := range 6 {
+	for i := range dearQuestions {
 		body += fmt.Sprintf("# Part %d\n\nThe quartzite number %d was measured twice by somebody of Acme.\n\n", i, i)
 	}
 	got, err := s.submitAnswer(t.Context(), "default", []source{text("dear.md", body)}, map[string]string{"parser_config": `{"flow":"dear"}`}, "")
@@ -106,7 +110,7 @@ func TestBudgetOfADocumentIsRaised(t *testing.T) {
 	answer, path := s.submitDear(t)
 	spent := s.waitsAtBudget(t, path).Budget.Spent
 	within := len(model.Asked())
-	if spent == 0 || spent > 500 || within == 0 || within >= 6 {
+	if spent == 0 || spent > 500 || within == 0 || within >= dearQuestions {
 		t.Fatalf("%d tokens of 500 for %d questions", spent, within)
 	}
 	resp, b := s.request("POST", path+":resume", fmt.Sprintf(`{"max_tokens": %d}`, spent), "Content-Type", "application/json")
@@ -124,7 +128,7 @@ func TestBudgetOfADocumentIsRaised(t *testing.T) {
 	}
 	waitFor(t, "another question", func() bool { return len(model.Asked()) > within })
 	run := s.waitsAtBudget(t, path)
-	if n := len(model.Asked()); n >= 6 || run.Budget.MaxTokens != spent+250 || run.Budget.Spent <= spent || run.Budget.Spent > spent+250 {
+	if n := len(model.Asked()); n >= dearQuestions || run.Budget.MaxTokens != spent+250 || run.Budget.Spent <= spent || run.Budget.Spent > spent+250 {
 		t.Errorf("after a raise %d questions, %+v", n, run.Budget)
 	}
 	p := openBrowser(t, s)
@@ -147,8 +151,8 @@ func TestBudgetOfADocumentIsRaised(t *testing.T) {
 		}
 		seen[text] = true
 	}
-	if len(seen) != 6 {
-		t.Errorf("%d questions, want 6", len(seen))
+	if len(seen) != dearQuestions {
+		t.Errorf("%d questions, want %d", len(seen), dearQuestions)
 	}
 	if resp, b := s.request("POST", path+":resume", `{}`, "Content-Type", "application/json"); resp.StatusCode != http.StatusConflict {
 		t.Errorf("a document that has ended: %d %s", resp.StatusCode, b)
