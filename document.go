@@ -297,6 +297,7 @@ type FlowDecision struct {
 	Reason  string            `json:"reason"`          // of the mode, a sentence
 	Nodes   []string          `json:"nodes"`           // ids in the order in which they run
 	Tasks   []string          `json:"tasks,omitempty"` // ids of those that have tasks of their own
+	Last    []string          `json:"last,omitempty"`  // ids of those that run over the whole document, after its ranges
 	Skipped map[string]string `json:"skipped,omitempty"`
 	Asks    []string          `json:"asks,omitempty"` // ids of those that ask a language model
 }

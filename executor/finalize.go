@@ -36,6 +36,13 @@ func (e *Executor) processFinalize(ctx context.Context, t *sheaf.Task) (done tas
 		e.cfg.Log.DebugContext(ctx, "ranges are put under the headings before them", "ranges", len(stitches))
 		return taskstore.Completion{Stitch: stitches}, nil
 	}
+	last, err := e.lastNodes(ctx, tasks)
+	if err != nil {
+		return done, err
+	}
+	if len(last) > 0 {
+		return taskstore.Completion{Last: last}, nil
+	}
 	result := outcome(doc, tasks)
 	result.Outline, result.Metadata = by.outline(), foundBy(tasks)
 	if result.Chunks > 0 {

@@ -31,7 +31,8 @@ import (
 type program struct {
 	*flow.Flow
 	ref    string
-	digest string
+	digest string // of all nodes, which names what is stored
+	ranges string // of those that work on ranges: what decides their chunks
 	body   []byte
 	own    sheaf.ParseConfig // the settings of parse and chunk
 	chat   string            // names what enrich nodes ask a model, for the digest
@@ -58,8 +59,19 @@ func (p *Planner) program(ctx context.Context, doc *sheaf.Document) (*program, e
 	if err := json.Unmarshal(v.Body, &out.Flow); err != nil {
 		return nil, fmt.Errorf("reading flow %s: %w", out.ref, err)
 	}
+	ranges := *out.Flow
+	ranges.Nodes = slices.DeleteFunc(slices.Clone(out.Nodes), func(n flow.Node) bool { return flow.Over(n.Kind) != "" })
+	if out.ranges, err = ranges.Digest(); err != nil {
+		return nil, fmt.Errorf("naming flow %s: %w", out.ref, err)
+	}
 	for i := range out.Nodes {
 		n := &out.Nodes[i]
+		if over := flow.Over(n.Kind); over != "" {
+			if p.Chat != "" && asksModel(over, n.Config) {
+				out.asked[n.ID] = p.Chat
+			}
+			continue
+		}
 		switch n.Kind {
 		case "parse", "chunk":
 			if out.own, err = flow.Settings(n, out.own); err != nil {
@@ -130,7 +142,9 @@ func (p *Planner) decide(ctx context.Context, prog *program, doc *sheaf.Document
 		out.Why[s.Node] = clipText(s.Reason, 200)
 		out.Warnings = append(out.Warnings, sheaf.Warning{Code: "flow_skipped", Message: fmt.Sprintf("The node %s of %s was skipped: %s.", s.Node, prog.ref, s.Reason)})
 	}
-	out.Names = fmt.Sprintf("%016x", xxhash.Sum64String(prog.digest+"\n"+prog.chat+strings.Join(out.Skipped, " ")))
+	skips := slices.DeleteFunc(slices.Clone(out.Skipped), func(id string) bool { return slices.Contains(prog.last(nil), id) })
+	out.Names = fmt.Sprintf("%016x", xxhash.Sum64String(prog.ranges+"\n"+prog.chat+strings.Join(skips, " ")))
+	out.Last = prog.last(out.Skipped)
 	if t != nil {
 		if _, err := p.Blobs.Put(ctx, out.Key, bytes.NewReader(prog.body), int64(len(prog.body))); err != nil {
 			return nil, fmt.Errorf("storing flow %s: %w", prog.ref, err)

@@ -82,21 +82,10 @@ type graphRun struct {
 
 // Run implements RunKind.
 func (GraphRAG) Run(ctx context.Context, r *DatasetRun) (end taskstore.RunEnd, err error) {
-	opt, err := graph.ReadRunOptions(r.Options.Config)
+	w, err := beginGraph(r)
 	if err != nil {
-		return end, sheaf.Fail(sheaf.CategoryPolicy, "bad_options", "%s", sheaf.AsFailure(err, "").Message)
+		return end, err
 	}
-	switch {
-	case opt.Method == "" && r.Asks() == "":
-		opt.Method = graph.MethodCooccurrence
-	case opt.Method == "":
-		opt.Method = graph.MethodLight
-	case opt.Method != graph.MethodCooccurrence && r.Asks() == "":
-		return end, sheaf.Fail(sheaf.CategoryPolicy, "no_model", "The method %s asks a language model and none is configured. Set chat.url, or begin a run with the method cooccurrence.", opt.Method)
-	}
-	// Between light and general nothing is asked otherwise of a chunk.
-	b, _ := json.Marshal([]any{graphVersion, opt.Method == graph.MethodNER, opt.EntityTypes, r.Asks()}) // always encodes
-	w := &graphRun{DatasetRun: r, opt: opt, salt: string(b), from: map[string]taskstore.RunDocument{}, out: GraphResult{Method: opt.Method}}
 	err = w.run(ctx)
 	end.Result, _ = json.Marshal(w.out) // strings and numbers always encode
 	if err == nil && w.out.Failed > 0 {
@@ -104,6 +93,43 @@ func (GraphRAG) Run(ctx context.Context, r *DatasetRun) (end taskstore.RunEnd, e
 		end.Cause = fmt.Sprintf("The model gave no usable answer to %d questions; rules read these chunks for now, and entities stay apart. Resume the run to ask again.", w.out.Failed)
 	}
 	return end, err
+}
+
+// RunDocument implements DocumentKind.
+func (GraphRAG) RunDocument(ctx context.Context, r *DatasetRun, d taskstore.RunDocument) (left DocumentResult, err error) {
+	w, err := beginGraph(r)
+	if err != nil || w.opt.Method == graph.MethodCooccurrence { // of which nothing is stored
+		return left, err
+	}
+	_, _, err = w.document(ctx, d, w.name(d), nil)
+	left = DocumentResult{Chunks: w.out.Chunks, Reasons: w.out.Reasons}
+	if w.out.Failed > 0 {
+		left.Failed = fmt.Sprintf("The model gave no usable answer about %d chunks; rules read these for now. A run of graphrag over the dataset asks again.", w.out.Failed)
+	}
+	return left, err
+}
+
+func beginGraph(r *DatasetRun) (*graphRun, error) {
+	opt, err := graph.ReadRunOptions(r.Options.Config)
+	if err != nil {
+		return nil, sheaf.Fail(sheaf.CategoryPolicy, "bad_options", "%s", sheaf.AsFailure(err, "").Message)
+	}
+	switch {
+	case opt.Method == "" && r.Asks() == "":
+		opt.Method = graph.MethodCooccurrence
+	case opt.Method == "":
+		opt.Method = graph.MethodLight
+	case opt.Method != graph.MethodCooccurrence && r.Asks() == "":
+		return nil, sheaf.Fail(sheaf.CategoryPolicy, "no_model", "The method %s asks a language model and none is configured. Set chat.url, or begin a run with the method cooccurrence.", opt.Method)
+	}
+	// Between light and general nothing is asked otherwise of a chunk.
+	b, _ := json.Marshal([]any{graphVersion, opt.Method == graph.MethodNER, opt.EntityTypes, r.Asks()}) // always encodes
+	return &graphRun{DatasetRun: r, opt: opt, salt: string(b), from: map[string]taskstore.RunDocument{}, out: GraphResult{Method: opt.Method}}, nil
+}
+
+// name names the result of a document.
+func (w *graphRun) name(d taskstore.RunDocument) string {
+	return name32("graph", w.salt, d.ID, strconv.Itoa(d.Generation), strconv.Itoa(d.Version))
 }
 
 func (w *graphRun) run(ctx context.Context) error {
@@ -114,12 +140,9 @@ func (w *graphRun) run(ctx context.Context) error {
 		}
 		return w.dropOthers(ctx, &results{there: there})
 	}
-	name := func(d taskstore.RunDocument) string {
-		return name32("graph", w.salt, d.ID, strconv.Itoa(d.Generation), strconv.Itoa(d.Version))
-	}
 	var docs []taskstore.RunDocument
 	var read []taskstore.RunResult
-	all, gone, err := w.eachDocument(ctx, name, w.document, func(d taskstore.RunDocument, res taskstore.RunResult, kept bool) {
+	all, gone, err := w.eachDocument(ctx, w.name, w.document, func(d taskstore.RunDocument, res taskstore.RunResult, kept bool) {
 		if w.out.Documents++; kept {
 			w.out.Kept++
 		} else {

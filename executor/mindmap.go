@@ -46,10 +46,23 @@ func (Mindmap) Run(ctx context.Context, r *DatasetRun) (end taskstore.RunEnd, er
 	return end, err
 }
 
-func mindmaps(ctx context.Context, r *DatasetRun, out *MindmapResult) error {
-	name := func(d taskstore.RunDocument) string {
-		return name32("mindmap", strconv.Itoa(mindmapVersion), r.Asks(), r.Model(), d.ID, strconv.Itoa(d.Generation), strconv.Itoa(d.Version))
+// RunDocument implements DocumentKind.
+func (Mindmap) RunDocument(ctx context.Context, r *DatasetRun, d taskstore.RunDocument) (left DocumentResult, err error) {
+	out := MindmapResult{}
+	_, err = mindmapOf(ctx, r, d, mindmapName(r, d), nil, &out)
+	left.Reasons = out.Reasons
+	if out.Failed > 0 {
+		left.Failed = fmt.Sprintf("The model gave no usable name to %d topics; key phrases stand in for them. A run of mindmap over the dataset asks again.", out.Failed)
 	}
+	return left, err
+}
+
+func mindmapName(r *DatasetRun, d taskstore.RunDocument) string {
+	return name32("mindmap", strconv.Itoa(mindmapVersion), r.Asks(), r.Model(), d.ID, strconv.Itoa(d.Generation), strconv.Itoa(d.Version))
+}
+
+func mindmaps(ctx context.Context, r *DatasetRun, out *MindmapResult) error {
+	name := func(d taskstore.RunDocument) string { return mindmapName(r, d) }
 	makes := func(ctx context.Context, d taskstore.RunDocument, name string, instead []string) (taskstore.RunResult, bool, error) {
 		res, err := mindmapOf(ctx, r, d, name, instead, out)
 		return res, err == nil, err
@@ -76,7 +89,7 @@ func mindmapOf(ctx context.Context, r *DatasetRun, d taskstore.RunDocument, name
 	}
 	failed := out.Failed
 	tree, err := mindmap.Build(ctx, d.Name, chunks, vectors, func(ctx context.Context, text string) (string, error) {
-		answer, err := r.Ask(ctx, Question{Documents: []string{d.ID}, Instruction: mindmapInstruction, Text: clipText(text, mindmapText), MaxTokens: mindmapTokens, Version: mindmapVersion})
+		answer, err := r.Ask(ctx, Question{Documents: []string{d.ID}, Instruction: mindmapInstruction, Text: clipText(text, mindmapText), MaxTokens: mindmapTokens, Version: mindmapVersion, Check: saysSomething})
 		switch {
 		case errors.Is(err, ErrNoModel):
 			return "", nil

@@ -83,7 +83,7 @@ func (p *program) nodeTasks(last sheaf.NewTask, payload taskstore.ParsePayload, 
 	kinds := map[string]string{}
 	for _, n := range p.sinksLast() {
 		kinds[n.ID] = n.Kind
-		if n.Kind == "parse" || slices.Contains(run.Skipped, n.ID) {
+		if n.Kind == "parse" || flow.Over(n.Kind) != "" || slices.Contains(run.Skipped, n.ID) {
 			continue
 		}
 		var from []feed
@@ -95,10 +95,7 @@ func (p *program) nodeTasks(last sheaf.NewTask, payload taskstore.ParsePayload, 
 			}
 		}
 		var t sheaf.NewTask
-		of := taskstore.FlowRun{Ref: run.Ref, Key: run.Key, Node: n.ID, Names: run.Names}
-		if n.Retry != nil {
-			of.Retry = &taskstore.NodeRetry{Attempts: n.Retry.Attempts, Base: time.Duration(n.Retry.Base), Max: time.Duration(n.Retry.Max)}
-		}
+		of := taskstore.FlowRun{Ref: run.Ref, Key: run.Key, Node: n.ID, Names: run.Names, Retry: retryOf(n)}
 		names := []string{base}
 		for _, f := range from {
 			t.DependsOn, of.From, names = append(t.DependsOn, f.task), append(of.From, f.node), append(names, f.name)
@@ -265,6 +262,9 @@ func (e *Executor) processNode(ctx context.Context, t *sheaf.Task) (done tasksto
 		return done, sheaf.Fail(sheaf.CategoryInternal, "bad_flow", "the flow %s has no node %s; re-parse the document", payload.Flow.Ref, payload.Flow.Node)
 	}
 	n := &f.Nodes[at]
+	if flow.Over(n.Kind) != "" {
+		return e.processDocumentNode(ctx, run, doc, n, payload)
+	}
 	var made output
 	if n.Kind == "chunk" {
 		chunks, result, err := e.readRange(ctx, run, doc, payload)
@@ -535,13 +535,13 @@ func positionOf(c sheaf.Chunk) int {
 // decided notes how a flow runs, and answers its mode.
 func (d *DocumentPlan) decided(p *program, run *taskstore.FlowRun) flow.Mode {
 	mode, reason := p.mode()
-	d.Result.Flow = &sheaf.FlowDecision{Ref: run.Ref, Mode: string(mode), Reason: reason, Skipped: run.Why}
+	d.Result.Flow = &sheaf.FlowDecision{Ref: run.Ref, Mode: string(mode), Reason: reason, Skipped: run.Why, Last: run.Last}
 	for _, n := range p.Order() {
 		d.Result.Flow.Nodes = append(d.Result.Flow.Nodes, n.ID)
 		if asked := p.asked[n.ID]; asked != "" && asked[0] != ' ' && !slices.Contains(run.Skipped, n.ID) { // it begins with the model
 			d.Result.Flow.Asks = append(d.Result.Flow.Asks, n.ID)
 		}
-		if mode == flow.ModeNodes && (n.Kind == "chunk" || flow.Works(n.Kind)) && !slices.Contains(run.Skipped, n.ID) {
+		if own := mode == flow.ModeNodes && (n.Kind == "chunk" || flow.Works(n.Kind)) || flow.Over(n.Kind) != ""; own && !slices.Contains(run.Skipped, n.ID) {
 			d.Result.Flow.Tasks = append(d.Result.Flow.Tasks, n.ID)
 		}
 	}
@@ -569,7 +569,11 @@ func nodeEnds(tasks []sheaf.Task) ends {
 			if out.failure == nil {
 				out.failure = t.Failure
 			}
-			out.warnings = append(out.warnings, sheaf.Warning{Code: nodeFailed, Message: fmt.Sprintf("The node %s failed for units %s, and the document was made without its output: %s", t.Node, t.Range, t.Failure.Message)})
+			of := ""
+			if t.Range != (sheaf.Range{}) {
+				of = " for units " + t.Range.String()
+			}
+			out.warnings = append(out.warnings, sheaf.Warning{Code: nodeFailed, Message: fmt.Sprintf("The node %s failed%s, and the document was made without its output: %s", t.Node, of, t.Failure.Message)})
 		case t.State == sheaf.TaskDone:
 			out.warnings = append(out.warnings, t.Result.Warnings...)
 		}

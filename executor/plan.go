@@ -223,7 +223,7 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 			Hint: piece.Hint, Config: config, Headings: headings, HeadingLevels: levels, Continues: continues, TagSet: tagSet, Flow: flowRun,
 		}
 		if flowRun != nil && flowRun.Warnings != nil {
-			flowRun = &taskstore.FlowRun{Ref: flowRun.Ref, Key: flowRun.Key, Skipped: flowRun.Skipped, Names: flowRun.Names}
+			flowRun = &taskstore.FlowRun{Ref: flowRun.Ref, Key: flowRun.Key, Skipped: flowRun.Skipped, Names: flowRun.Names, Last: flowRun.Last}
 		}
 		content := piece.Fingerprint
 		if content == 0 {
@@ -249,7 +249,7 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 			if errors.Is(err, errLargePayload) && slices.ContainsFunc(program.Nodes, func(n flow.Node) bool { return flow.Writes(n.Kind) }) {
 				return nil, sheaf.Fail(sheaf.CategoryPolicy, "flow_unfit", "What describes units %s is larger than a task of a node may carry, and the flow %s has a node that needs one; take the node out.", piece.Range, program.ref)
 			} else if errors.Is(err, errLargePayload) {
-				nodes, out.Result.Flow.Mode, out.Result.Flow.Tasks = false, string(flow.ModeWhole), nil
+				nodes, out.Result.Flow.Mode, out.Result.Flow.Tasks = false, string(flow.ModeWhole), flowRun.Last
 				out.Result.Flow.Reason = fmt.Sprintf("What describes units %s is larger than a task of a node may carry.", piece.Range)
 			} else if err != nil {
 				return nil, err

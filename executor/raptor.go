@@ -38,6 +38,9 @@ const (
 	failedMark     = "!"    // ends the name of a result with summaries that are to be tried again
 )
 
+// structuredCode is that of a document that is left out since it holds nothing but tables.
+const structuredCode = "structured"
+
 const raptorInstruction = "You write summaries for search. Answer in the language of the passages, with the summary alone."
 
 // RaptorResult is what a run of raptor came to.
@@ -73,12 +76,10 @@ type raptorRun struct {
 
 // Run implements RunKind.
 func (k Raptor) Run(ctx context.Context, r *DatasetRun) (end taskstore.RunEnd, err error) {
-	opt, err := raptor.ReadOptions(r.Options.Config)
+	w, err := k.begin(r)
 	if err != nil {
-		return end, sheaf.Fail(sheaf.CategoryPolicy, "bad_options", "%s", sheaf.AsFailure(err, "").Message)
+		return end, err
 	}
-	b, _ := json.Marshal([]any{raptorVersion, opt.Prompt, opt.MaxToken, opt.ClusteringThreshold, opt.ClusteringRatio, opt.MaxCluster, opt.AutoDisable, r.Asks(), r.Model()}) // always encodes
-	w := &raptorRun{DatasetRun: r, Raptor: k, opt: opt, salt: string(b)}
 	err = w.run(ctx)
 	if ctx.Err() == nil {
 		if refreshErr := r.Refresh(ctx); err == nil {
@@ -91,6 +92,29 @@ func (k Raptor) Run(ctx context.Context, r *DatasetRun) (end taskstore.RunEnd, e
 		end.Cause = fmt.Sprintf("The model gave no usable summary of %d nodes; sentences of the text stand in for them. Resume the run to ask again.", w.out.Failed)
 	}
 	return end, err
+}
+
+// RunDocument implements DocumentKind.
+func (k Raptor) RunDocument(ctx context.Context, r *DatasetRun, d taskstore.RunDocument) (left DocumentResult, err error) {
+	w, err := k.begin(r)
+	if err != nil {
+		return left, err
+	}
+	res, _, err := w.document(ctx, d, w.name(d), nil)
+	left = DocumentResult{Chunks: res.Chunks, Reasons: w.out.Reasons}
+	if w.out.Failed > 0 {
+		left.Failed = fmt.Sprintf("The model gave no usable summary of %d nodes; sentences of the text stand in for them. A run of raptor over the dataset asks again.", w.out.Failed)
+	}
+	return left, err
+}
+
+func (k Raptor) begin(r *DatasetRun) (*raptorRun, error) {
+	opt, err := raptor.ReadOptions(r.Options.Config)
+	if err != nil {
+		return nil, sheaf.Fail(sheaf.CategoryPolicy, "bad_options", "%s", sheaf.AsFailure(err, "").Message)
+	}
+	b, _ := json.Marshal([]any{raptorVersion, opt.Prompt, opt.MaxToken, opt.ClusteringThreshold, opt.ClusteringRatio, opt.MaxCluster, opt.AutoDisable, r.Asks(), r.Model()}) // always encodes
+	return &raptorRun{DatasetRun: r, Raptor: k, opt: opt, salt: string(b)}, nil
 }
 
 func (w *raptorRun) run(ctx context.Context) error {
@@ -141,7 +165,7 @@ func (w *raptorRun) document(ctx context.Context, d taskstore.RunDocument, name 
 	}
 	if w.opt.AutoDisable && structured(chunks) {
 		w.out.Skipped++
-		w.out.Reasons.add(RunTrouble{DocumentID: d.ID, Code: "structured", Message: "The document holds nothing but tables; auto_disable_for_structured_data leaves it out."})
+		w.out.Reasons.add(RunTrouble{DocumentID: d.ID, Code: structuredCode, Message: "The document holds nothing but tables; auto_disable_for_structured_data leaves it out."})
 		return res, false, nil
 	}
 	var level []*summary
@@ -293,7 +317,13 @@ func (w *raptorRun) sumUp(ctx context.Context, documents []string, group []*summ
 	return s, failure, nil
 }
 
-var errEmptyAnswer = sheaf.Fail(sheaf.CategoryTarget, "chat_bad_answer", "the model answered nothing")
+// saysSomething refuses an answer of nothing but space, which is not kept.
+func saysSomething(answer string) error {
+	if strings.TrimSpace(answer) == "" {
+		return errors.New("it is empty")
+	}
+	return nil
+}
 
 // unusable reports whether a model cannot be brought to an answer that serves.
 func unusable(err error) bool {
@@ -304,10 +334,7 @@ func unusable(err error) bool {
 func (w *raptorRun) ask(ctx context.Context, documents []string, text string) (answer string, err error) {
 	prompt := strings.ReplaceAll(w.opt.Prompt, raptor.Content, text)
 	for range raptorTries {
-		answer, err = w.Ask(ctx, Question{Documents: documents, Instruction: raptorInstruction, Text: prompt, MaxTokens: w.opt.MaxToken, Version: raptorVersion})
-		if err == nil && answer == "" {
-			err = errEmptyAnswer
-		}
+		answer, err = w.Ask(ctx, Question{Documents: documents, Instruction: raptorInstruction, Text: prompt, MaxTokens: w.opt.MaxToken, Version: raptorVersion, Check: saysSomething})
 		if err == nil || !unusable(err) || errors.Is(err, sheaf.ErrInvalid) {
 			break
 		}

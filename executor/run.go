@@ -48,6 +48,7 @@ type RunStore interface {
 	NoteRunItem(ctx context.Context, tenantID, name, blobKey string, documentIDs []string) error
 	RunResults(ctx context.Context, tenantID, datasetID string, kind sheaf.TaskKind, documentID, after string, limit int) ([]taskstore.RunResult, error)
 	PutRunResult(ctx context.Context, c sheaf.Claim, r taskstore.RunResult, instead []string) error
+	PutNodeResult(ctx context.Context, c sheaf.Claim, r taskstore.RunResult) error
 	DropRunResults(ctx context.Context, c sheaf.Claim, rangeIDs []string) error
 	SplitNames(ctx context.Context, tenantID, datasetID string) ([][]string, error)
 	edits.Reserver
@@ -87,7 +88,7 @@ type DatasetRun struct {
 	asked    bool          // in this attempt
 	reported time.Time     // when progress was written
 
-	unreported bool // it is no run: a node of a document asks through it
+	node bool // it is no run: a node of a flow asks through it, and leaves the result of its document
 }
 
 // processRun runs the kind of a run's task, and writes what it came to.
@@ -428,10 +429,10 @@ func (r *DatasetRun) put(ctx context.Context, d taskstore.RunDocument, res tasks
 		}
 		r.e.writeBeside(ctx, doc, &sheaf.TaskResult{RangeID: res.RangeID, ArtifactKey: key, Chunks: len(chunks)})
 	}
-	if err := r.e.cfg.RunStore.PutRunResult(ctx, r.claim, res, instead); err != nil {
-		return res, gone(err)
+	if r.node {
+		return res, gone(r.e.cfg.RunStore.PutNodeResult(ctx, r.claim, res))
 	}
-	return res, nil
+	return res, gone(r.e.cfg.RunStore.PutRunResult(ctx, r.claim, res, instead))
 }
 
 // Drop removes results from search.
@@ -777,7 +778,7 @@ func (r *DatasetRun) Report(ctx context.Context, phase string, done, total int) 
 
 // report writes progress, unless it was written just now.
 func (r *DatasetRun) report(ctx context.Context, now bool) error {
-	if r.unreported {
+	if r.node {
 		return nil
 	}
 	r.mu.Lock()

@@ -89,7 +89,7 @@ func (e *Executor) asker(t *sheaf.Task, version int) (ask func(ctx context.Conte
 	if e.cfg.Chat == nil || e.cfg.RunStore == nil {
 		return nil, func() taskstore.RunProgress { return taskstore.RunProgress{} }
 	}
-	r := &DatasetRun{DatasetRun: taskstore.DatasetRun{ID: t.ID, TenantID: t.TenantID, Kind: sheaf.KindDataflow}, e: e, claim: t.Held(), until: time.Now().Add(24 * time.Hour), unreported: true}
+	r := &DatasetRun{DatasetRun: taskstore.DatasetRun{ID: t.ID, TenantID: t.TenantID, Kind: sheaf.KindDataflow}, e: e, claim: t.Held(), until: time.Now().Add(24 * time.Hour), node: true}
 	return func(ctx context.Context, instruction, text string, maxTokens int) (string, error) {
 		answer, err := r.Ask(ctx, Question{Documents: []string{t.DocumentID}, Instruction: instruction, Text: text, MaxTokens: maxTokens, Version: version})
 		if errors.Is(err, ErrDocumentGone) {

@@ -55,7 +55,7 @@ type PlanPreview struct {
 type PlannedNode struct {
 	Node   string `json:"node"`
 	Reused int    `json:"reused" doc:"ranges whose output is there"`
-	Run    int    `json:"run" doc:"ranges for which it would run"`
+	Run    int    `json:"run" doc:"ranges for which it would run; 1 for a node over the whole document"`
 	// Of a node that asks a language model.
 	Tokens  *Expected    `json:"tokens,omitempty" doc:"of questions to the language model and its answers; what was answered before is in it, and costs nothing; absent for a node that asks none"`
 	Seconds *float64     `json:"seconds,omitempty" doc:"that its tasks take together, as measured; absent while nothing was measured"`
@@ -91,8 +91,14 @@ func (s *Service) priceNodes(ctx context.Context, doc *sheaf.Document, config sh
 	if p.Flow == nil {
 		return nil
 	}
+	for _, id := range p.Flow.Last {
+		p.Nodes = append(p.Nodes, PlannedNode{Node: id, Run: 1, units: p.units()})
+	}
 	if p.Flow.Mode == "whole" {
 		for _, id := range p.Flow.Asks {
+			if slices.Contains(p.Flow.Last, id) {
+				continue
+			}
 			n := PlannedNode{Node: id}
 			for _, r := range p.Ranges {
 				if r.Work != WorkAll {
@@ -135,6 +141,14 @@ func (s *Service) priceNodes(ctx context.Context, doc *sheaf.Document, config sh
 		}
 	}
 	return nil
+}
+
+// units are those of all ranges.
+func (p *PlanPreview) units() (n int) {
+	for _, r := range p.Ranges {
+		n += r.Range.Len()
+	}
+	return n
 }
 
 // PlannedRange is one task of a preview.

@@ -14,6 +14,7 @@ type Completion struct {
 	Spawn   []sheaf.NewTask   // inserted in the same transaction; conflicts on (document, generation, kind, node, range) are ignored
 	Publish *Publication      // of a finalize task
 	Stitch  []Stitch          // of a finalize task, in place of Publish
+	Last    []sheaf.NewTask   // likewise: tasks over the whole document, after whose end the generation is finalized again
 	Run     *RunEnd           // of the task of a run over a dataset
 
 	// CanWait is how long the end may be put off, so that it is written together

@@ -107,8 +107,10 @@ type FlowRun struct {
 	// that it depends on. Empty for a task that runs all nodes.
 	From []string `json:"from,omitempty"`
 	// Reader is the node that read the range, on whose task the last one depends.
-	Reader string     `json:"reader,omitempty"`
-	Retry  *NodeRetry `json:"retry,omitempty"` // nil for the executor's
+	Reader string `json:"reader,omitempty"`
+	// Last are the nodes that run over the whole document, once its ranges have ended.
+	Last  []string   `json:"last,omitempty"`
+	Retry *NodeRetry `json:"retry,omitempty"` // nil for the executor's
 }
 
 // NodeRetry bounds the attempts of a node; zero fields mean the executor's.

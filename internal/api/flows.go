@@ -156,7 +156,7 @@ func listedFlows(vs []taskstore.FlowVersion) ([]FlowListed, error) {
 type FlowKind struct {
 	Name   string        `json:"name" doc:"that kind of a node takes"`
 	Doc    string        `json:"doc" doc:"what it does, in a sentence"`
-	In     []flow.Port   `json:"in" nullable:"false" doc:"what its inputs may be: units, chunks, vectors, records or text; none for a node that reads the document itself"`
+	In     []flow.Port   `json:"in" nullable:"false" doc:"what its inputs may be: units, chunks, vectors, records, text or indexed, which is the chunks of the whole document as search has them; none for a node that reads the document itself"`
 	Out    flow.Port     `json:"out,omitempty" doc:"what it passes on; absent where that is nothing, or what it was given"`
 	Config []FlowSetting `json:"config" nullable:"false" doc:"settings of its nodes, by name"`
 	Common []string      `json:"common" nullable:"false" doc:"names of the settings of all kinds that its nodes may have"`

@@ -433,7 +433,11 @@ func runOf(g *sheaf.Generation, tasks []sheaf.Task, nodes map[string]*flow.Node)
 		n := RunNode{ID: id, State: "reused", Definition: nodes[id]}
 		if reason, skipped := g.Flow.Skipped[id]; skipped {
 			n.State, n.Reason = "skipped", reason
-		} else if !n.count(tasks) && !slices.Contains(g.Flow.Tasks, id) {
+		} else if found := n.count(tasks); !found && n.Definition != nil && flow.Over(n.Definition.Kind) != "" {
+			if n.State = "pending"; g.State.Terminal() {
+				n.State, n.Reason = "skipped", "the document ended before"
+			}
+		} else if !found && !slices.Contains(g.Flow.Tasks, id) {
 			n.Shared, n.within = true, runsWithin(id, g.Flow, nodes)
 			n.Shared = n.count(tasks)
 		}

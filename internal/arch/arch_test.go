@@ -98,7 +98,7 @@ var may = map[string][]string{
 	"internal/index/...":   {"internal/batching", "internal/index"},
 	"internal/queue/...":   {"internal/batching", "internal/notify", "internal/pgdsn", "internal/queue", "taskstore"},
 	"internal/keeper":      append([]string{"ingest", "internal/notify"}, contracts...),
-	"internal/flow":        {"internal/artifact", "internal/settings", "taskstore"},
+	"internal/flow":        {"internal/artifact", "internal/graph", "internal/raptor", "internal/settings", "taskstore"},
 	"internal/search":      {"internal/embed", "internal/index", "internal/rerank", "internal/settings", "internal/tagset", "taskstore"},
 	"internal/graph":       {"internal/enrich"},
 	"internal/graphs":      {"internal/artifact", "internal/blob", "internal/graph", "internal/search", "taskstore"},

@@ -286,7 +286,7 @@ func (f *Flow) Skipped(given map[string]any) (skipped []Skip, err error) {
 		switch {
 		case out[n.ID]:
 			continue
-		case n.Kind != "index" && !Writes(n.Kind) && !read[n.ID]:
+		case n.Kind != "index" && !Writes(n.Kind) && Over(n.Kind) == "" && !read[n.ID]:
 			out[n.ID] = true
 			skipped = append(skipped, Skip{n.ID, "all that reads it was skipped"})
 			continue

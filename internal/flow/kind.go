@@ -19,6 +19,7 @@ const (
 	Vectors Port = "vectors" // chunks with their vectors
 	Records Port = "records" // rows of a schema
 	Text    Port = "text"    // of any other kind
+	Indexed Port = "indexed" // the chunks of the whole document, as search has them
 )
 
 // Kind is what a node can be. The type of its output follows from those of its
@@ -30,10 +31,18 @@ type Kind struct {
 	Needs  []Port           // at least one input is one of these; nil where any will do
 	Out    Port             // "" where nothing is passed on: a sink
 	Same   bool             // the output is of the inputs' type, which is one
+	Ends   bool             // nothing need read the output
 	Config map[string]Field // what config may hold
 	// Asks is above 0 for a kind that asks the language model: the version of what it
 	// asks. Another version, or another model, makes its outputs anew.
 	Asks int
+	// Over is the kind of the run over a dataset whose part for one document a node of
+	// this kind does, "" for a kind that works on ranges. A node of such a kind has one
+	// task a document, after all its ranges; the executor's runs do the work.
+	Over sheaf.TaskKind
+	// Check says what is wrong with a config whose settings are right one by one, ""
+	// for nothing. May be nil.
+	Check func(config map[string]any) string
 	// Write makes the file of a sink. A node of such a kind has a task of its own.
 	Write func(ctx context.Context, in Input) (Object, error)
 	// Run does the work of a node between chunk and index; what it returns are
@@ -130,9 +139,13 @@ func Takes(kind, setting string) bool {
 	return Works(kind) || kind == "chunk" || kind == "index"
 }
 
-// Works reports whether nodes of the kind do work of their own between chunk and
-// index; the others pass their input on.
-func Works(kind string) bool { return registered[kind].Run != nil || Writes(kind) }
+// Works reports whether nodes of the kind do work of their own beside that of chunk
+// and index; the others pass their input on.
+func Works(kind string) bool { return registered[kind].Run != nil || Writes(kind) || Over(kind) != "" }
+
+// Over is the kind of the run over a dataset whose part for one document nodes of
+// the kind do, "" for nodes that work on ranges.
+func Over(kind string) sheaf.TaskKind { return registered[kind].Over }
 
 // Writes reports whether nodes of the kind leave a file.
 func Writes(kind string) bool { return registered[kind].Write != nil }
@@ -204,7 +217,12 @@ func (f Field) check(v any) string {
 }
 
 // config checks what a node was given.
-func (k Kind) config(given map[string]any, problem func(field, format string, args ...any)) {
+func (k Kind) config(given map[string]any, say func(field, format string, args ...any)) {
+	wrong := false
+	problem := func(field, format string, args ...any) {
+		wrong = true
+		say(field, format, args...)
+	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		field, ok := k.Config[name]
 		if !ok {
@@ -216,6 +234,11 @@ func (k Kind) config(given map[string]any, problem func(field, format string, ar
 	for _, name := range slices.Sorted(maps.Keys(k.Config)) {
 		if _, ok := given[name]; !ok && k.Config[name].Required {
 			problem("config."+name, "the kind %s needs it", k.Name)
+		}
+	}
+	if k.Check != nil && !wrong {
+		if why := k.Check(given); why != "" {
+			problem("config", "%s", why)
 		}
 	}
 }

@@ -14,5 +14,5 @@ var (
 		"overlapped_percent": {Type: "int", Max: 50, Doc: "share of a chunk that the next one repeats"},
 	}})
 	_ = register(Kind{Name: "embed", Doc: "makes vectors of chunks", In: []Port{Chunks}, Out: Vectors})
-	_ = register(Kind{Name: "index", Doc: "writes chunks to the search index", In: []Port{Chunks, Vectors}})
+	_ = register(Kind{Name: "index", Doc: "writes chunks to the search index", In: []Port{Chunks, Vectors}, Out: Indexed, Ends: true})
 )

@@ -396,7 +396,7 @@ func (c *Checker) node(n *Node, known, read map[string]bool, problem func(field,
 	if kind.In != nil && len(n.From) == 0 {
 		problem("from", "the kind %s needs an input; name the node whose output it reads", n.Kind)
 	}
-	if (kind.Out != "" || kind.Same) && !read[n.ID] {
+	if (kind.Out != "" || kind.Same) && !kind.Ends && !read[n.ID] {
 		problem("", "nothing reads its output; name it in the from of another node, or take it out")
 	}
 	if kind.Out == "" && !kind.Same && read[n.ID] {

@@ -81,7 +81,7 @@ func unsupported(f *Flow) (problems Invalid) {
 		for _, field := range []string{"on_failure", "pool", "retry"} {
 			switch {
 			case !own[field]:
-			case f.Mode == ModeWhole && !Writes(n.Kind): // said below
+			case f.Mode == ModeWhole && !Writes(n.Kind) && Over(n.Kind) == "": // said below
 				add(n.ID, field, "in the mode whole all nodes of a range run in one task; leave %s out, or set mode to nodes", field)
 			case n.Kind == "parse":
 				add(n.ID, field, "the task of the node of kind chunk parses too; leave %s out, or give it to that", field)

@@ -84,7 +84,7 @@ func (s *tasks) Claim(ctx context.Context, taskID, workerID string, lease time.D
 // follows from it. A completion that reaches beyond its task has a transaction
 // of its own.
 func (s *tasks) Complete(ctx context.Context, c sheaf.Claim, done taskstore.Completion) error {
-	if done.Plan != nil || len(done.Spawn) > 0 || done.Publish != nil || len(done.Stitch) > 0 || done.Run != nil {
+	if done.Plan != nil || len(done.Spawn) > 0 || done.Publish != nil || len(done.Stitch) > 0 || len(done.Last) > 0 || done.Run != nil {
 		return s.completeWide(ctx, c, done)
 	}
 	a, err := s.writes.DoWithin(ctx, write{done: &Finished{Claim: c, Result: done.Result}}, done.CanWait)

@@ -70,8 +70,10 @@ func (s *tasks) publish(tx *gorm.DB, t *taskRow, doc *documentRow, p taskstore.P
 		return err
 	}
 	if live {
-		if err := s.dropResults(tx, "", []string{t.DocID}); err != nil {
-			return err
+		if len(p.Edits) > 0 || p.EditsVersion > 0 { // results of nodes do not know of edits
+			if err := s.dropResults(tx, "", []string{t.DocID}); err != nil {
+				return err
+			}
 		}
 		if err := s.dropFormerMembers(tx, doc); err != nil {
 			return err
@@ -108,9 +110,10 @@ func foundMetadata(doc *documentRow, found map[string]string) (metadata string, 
 }
 
 // stitch replaces range results of a complete generation and opens it again, so
-// that it is finalized once more when the tasks that replace are done. The guard
-// is that of publish: the latest decision that the generation is complete.
-func (s *tasks) stitch(tx *gorm.DB, t *taskRow, doc *documentRow, stitches []taskstore.Stitch) error {
+// that it is finalized once more when the tasks that replace, and those over the
+// whole document, have ended. The guard is that of publish: the latest decision that
+// the generation is complete.
+func (s *tasks) stitch(tx *gorm.DB, t *taskRow, doc *documentRow, stitches []taskstore.Stitch, last []sheaf.NewTask) error {
 	var payload taskstore.FinalizePayload
 	if err := json.Unmarshal([]byte(t.Payload), &payload); err != nil {
 		return fmt.Errorf("%w: payload of finalize task %s: %v", sheaf.ErrInvalid, t.ID, err)
@@ -138,7 +141,7 @@ func (s *tasks) stitch(tx *gorm.DB, t *taskRow, doc *documentRow, stitches []tas
 	if err := insertRows(tx, "garbage", []string{"tenant_id", "doc_id", "range_id", "artifact_key", "not_before"}, garbage, ""); err != nil {
 		return err
 	}
-	if err := s.insertTasks(tx, t.base(), again); err != nil {
+	if err := s.insertTasks(tx, t.base(), append(again, last...)); err != nil {
 		return err
 	}
 	return s.moveDocument(tx, doc, sheaf.DocRunning, doc.Progress, nil)

@@ -81,15 +81,56 @@ func (s *runs) PutRunResult(ctx context.Context, c sheaf.Claim, r taskstore.RunR
 		if err := takeBack(tx, r.DocumentID, []string{r.RangeID}); err != nil {
 			return err
 		}
-		if err := insertRows(tx, "run_results", []string{"range_id", "tenant_id", "dataset_id", "kind", "doc_id", "name", "layer", "artifact_key", "chunk_count", "token_count", "created_at"},
-			[][]any{{r.RangeID, held.TenantID, held.DatasetID, held.Kind, r.DocumentID, r.Name, r.Layer, sheaf.ArtifactKey(held.TenantID, r.DocumentID, r.RangeID), r.Chunks, r.Tokens, raw(s.now())}}, ""); err != nil {
+		if err := s.insertResult(tx, held.TenantID, held.DatasetID, held.Kind, r); err != nil {
 			return err
 		}
-		if err := insertRows(tx, "run_result_sources", []string{"range_id", "doc_id", "gen"}, sources, ""); err != nil {
+		if err := insertRows(tx, "run_result_sources", resultSources, sources, ""); err != nil {
 			return err
 		}
 		return s.dropRunRanges(tx, held, instead)
 	})
+}
+
+// PutNodeResult shows a result of a node of a flow over the whole document once the
+// generation that it is of is live, in place of what an attempt before left. The claim
+// is that of the node's task. Its range was reserved. ErrStale when the claim is over.
+func (s *runs) PutNodeResult(ctx context.Context, c sheaf.Claim, r taskstore.RunResult) error {
+	return s.tx(ctx, func(tx *gorm.DB) error {
+		doc, err := s.lockDocumentOf(tx, c.TaskID)
+		if err != nil {
+			return err
+		}
+		t, err := first[taskRow](tx, "SELECT id, doc_id, gen FROM tasks WHERE id=? AND state='running' AND epoch=?"+s.d.lock, c.TaskID, c.Epoch)
+		switch {
+		case err != nil:
+			return err
+		case t == nil:
+			return notHeld(c)
+		case doc == nil || doc.DeletedAt != 0 || doc.Gen != t.Gen || doc.ID != r.DocumentID:
+			return notFound("document", r.DocumentID)
+		}
+		before, err := all[resultRow](tx, "SELECT r.* FROM run_result_sources x JOIN run_results r ON r.range_id=x.range_id WHERE x.doc_id=? AND x.gen=? AND r.kind=? ORDER BY r.range_id", t.DocID, t.Gen, string(r.Kind))
+		if err != nil {
+			return err
+		}
+		if err := s.dropRows(tx, "", s.grace, before); err != nil {
+			return err
+		}
+		if err := takeBack(tx, r.DocumentID, []string{r.RangeID}); err != nil {
+			return err
+		}
+		if err := s.insertResult(tx, doc.TenantID, doc.DatasetID, string(r.Kind), r); err != nil {
+			return err
+		}
+		return insertRows(tx, "run_result_sources", resultSources, [][]any{{r.RangeID, t.DocID, t.Gen}}, "")
+	})
+}
+
+var resultSources = []string{"range_id", "doc_id", "gen"}
+
+func (s *handle) insertResult(tx *gorm.DB, tenantID, datasetID, kind string, r taskstore.RunResult) error {
+	return insertRows(tx, "run_results", []string{"range_id", "tenant_id", "dataset_id", "kind", "doc_id", "name", "layer", "artifact_key", "chunk_count", "token_count", "created_at"},
+		[][]any{{r.RangeID, tenantID, datasetID, kind, r.DocumentID, r.Name, r.Layer, sheaf.ArtifactKey(tenantID, r.DocumentID, r.RangeID), r.Chunks, r.Tokens, raw(s.now())}}, "")
 }
 
 // dropRunRanges drops results of a run's kind and dataset.

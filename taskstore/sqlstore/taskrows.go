@@ -286,7 +286,8 @@ func (s *handle) attemptGarbage(t *taskRow, epoch int64) [][]any {
 // dropRanges hands the range results that the document's generations up to gen
 // list, and none of the generations in keep does, to the collector. The rows forget them,
 // so that nothing lists or copies them from then on. They leave the index after
-// the grace, and the blob store after stay, if that is longer.
+// the grace, and the blob store after stay, if that is longer. With a generation go
+// the results of runs, and of nodes over the whole document, that are made of it.
 func (s *handle) dropRanges(tx *gorm.DB, stay time.Duration, tenantID, docID string, gen int, keep ...int) error {
 	// Most of what versions that are kept list, this one lists as well: that is not
 	// read, else each version would cost more than the one before.
@@ -315,8 +316,14 @@ func (s *handle) dropRanges(tx *gorm.DB, stay time.Duration, tenantID, docID str
 	if err := insertRows(tx, "garbage", rangeGarbage, garbage, ""); err != nil {
 		return err
 	}
-	_, err = execByIDs(tx, forget, "UPDATE tasks SET range_id='', artifact_key='', reuse_key='' WHERE id IN ?")
-	return err
+	if _, err := execByIDs(tx, forget, "UPDATE tasks SET range_id='', artifact_key='', reuse_key='' WHERE id IN ?"); err != nil {
+		return err
+	}
+	results, err := all[resultRow](tx, "SELECT r.* FROM run_result_sources x JOIN run_results r ON r.range_id=x.range_id WHERE x.doc_id=? AND x.gen<=? AND x.gen NOT IN ? ORDER BY r.range_id", docID, gen, append(keep, 0))
+	if err != nil {
+		return err
+	}
+	return s.dropRows(tx, "", s.grace, results)
 }
 
 // updateTask changes one task if where holds, and returns the row as it is

@@ -117,8 +117,8 @@ func (s *tasks) completeWide(ctx context.Context, c sheaf.Claim, done taskstore.
 				return err
 			}
 		}
-		if len(done.Stitch) > 0 {
-			if err := s.stitch(tx, row, doc, done.Stitch); err != nil {
+		if len(done.Stitch) > 0 || len(done.Last) > 0 {
+			if err := s.stitch(tx, row, doc, done.Stitch, done.Last); err != nil {
 				return err
 			}
 		}

@@ -69,6 +69,7 @@ func Run(t *testing.T, engine string) {
 		{"LastRangeFinishesWithoutTheKeeper", lastRange},
 		{"PublishIsGuarded", publishGuard},
 		{"StitchReplacesResultsBeforePublication", stitchGuard},
+		{"NodesOverTheDocumentRunBeforePublication", lastGuard},
 		{"OutlinesOfFinishedRangesAreListed", rangeOutlines},
 		{"FailedGenerationLeavesTheLiveOne", failedPublish},
 		{"DeadPlanFailsTheDocument", deadPlan},
@@ -923,6 +924,84 @@ func stitchGuard(f *Fixture) {
 	if got := found[key]; got.DocumentID == d.ID && got.Result.RangeID != stitched.RangeID {
 		f.T.Errorf("range %s would be used again, want %s", got.Result.RangeID, stitched.RangeID)
 	}
+}
+
+// lastGuard has tasks over the whole document run between the end of its ranges and
+// its publication. What they leave is seen with their generation, and goes with it.
+func lastGuard(f *Fixture) {
+	complete := func(d Doc) (*sheaf.Task, taskstore.Completion) {
+		for _, t := range f.Plan(d, Parse(2)...) {
+			f.Done(t.ID)
+		}
+		f.Fold()
+		return f.Claim(f.Finalizer(d.ID), "w"), taskstore.Completion{Last: []sheaf.NewTask{{ID: sheaf.NewID(), Kind: sheaf.KindDataflow, Node: "tree", Cost: 1}}}
+	}
+	put := func(c sheaf.Claim, d Doc, name string) error {
+		f.OK(f.Store.ReserveRanges(ctx, "t", d.ID, []string{sheaf.RunRangePrefix + name}))
+		return f.Store.PutNodeResult(ctx, c, taskstore.RunResult{RangeID: sheaf.RunRangePrefix + name, Kind: sheaf.KindRaptor, DocumentID: d.ID, Name: name, Chunks: 3, Tokens: 30})
+	}
+	seen := func(d Doc) (names []string) {
+		all, err := f.Store.RunResults(ctx, "t", d.Dataset, sheaf.KindRaptor, d.ID, "", 10)
+		f.OK(err)
+		for _, r := range all {
+			names = append(names, r.Name)
+		}
+		return names
+	}
+	gone := func(d Doc) []string {
+		return f.Strings("SELECT range_id FROM garbage WHERE doc_id=? AND range_id LIKE 'run%' ORDER BY range_id", d.ID)
+	}
+	for name, break_ := range map[string]func(d Doc){
+		"a newer decision": func(d Doc) { f.Exec("UPDATE documents SET fin_epoch=fin_epoch+1 WHERE id=?", d.ID) },
+		"a cancel":         func(d Doc) { f.Cancel(d) },
+		"a new generation": func(d Doc) { f.Reparse(d) },
+	} {
+		d := f.Document("t")
+		t, done := complete(d)
+		break_(d)
+		f.Stale(f.Store.Complete(ctx, t.Held(), done))
+		want(f, "nodes after "+name, f.Int("SELECT COUNT(*) FROM tasks WHERE doc_id=? AND kind='dataflow'", d.ID), 0)
+	}
+
+	d := f.Document("t")
+	t, done := complete(d)
+	f.OK(f.Store.Complete(ctx, t.Held(), done))
+	f.Fold()
+	want(f, "state", f.Doc(d.ID).State, sheaf.DocRunning)
+	lost := f.Claim(done.Last[0].ID, "w")
+	f.OK(put(lost.Held(), d, "lost"))
+	f.OK(f.Store.Release(ctx, lost.Held()))
+	f.Stale(put(lost.Held(), d, "late"))
+	node := f.Claim(done.Last[0].ID, "w")
+	f.OK(put(node.Held(), d, "one"))
+	wantList(f, "results of a generation that is not live", seen(d))
+	f.OK(f.Store.Complete(ctx, node.Held(), taskstore.Completion{Result: sheaf.TaskResult{Output: &sheaf.NodeOutput{Chunks: 3}}}))
+	f.Publish(d.ID, sheaf.DocSucceeded)
+	wantList(f, "results", seen(d), "one")
+	wantList(f, "garbage", gone(d), sheaf.RunRangePrefix+"late", sheaf.RunRangePrefix+"lost")
+
+	// A generation that is canceled takes its own along, and leaves what is live.
+	d = f.Reparse(d)
+	t, done = complete(d)
+	f.OK(f.Store.Complete(ctx, t.Held(), done))
+	node = f.Claim(done.Last[0].ID, "w")
+	f.OK(put(node.Held(), d, "two"))
+	f.Cancel(d)
+	_ = f.Store.Release(ctx, node.Held()) // the cancel may have taken it
+	f.Fold()
+	want(f, "state after a cancel", f.Doc(d.ID).State, sheaf.DocCanceled)
+	wantList(f, "results after a cancel", seen(d), "one")
+	wantList(f, "garbage after a cancel", gone(d), sheaf.RunRangePrefix+"late", sheaf.RunRangePrefix+"lost", sheaf.RunRangePrefix+"two")
+
+	// The next one that is published takes their place, also without such a node.
+	d = f.Reparse(d)
+	for _, t := range f.Plan(d, Parse(2)...) {
+		f.Done(t.ID)
+	}
+	f.Fold()
+	f.Publish(d.ID, sheaf.DocSucceeded)
+	wantList(f, "results after a new generation", seen(d))
+	want(f, "rows of results", f.Int("SELECT COUNT(*) FROM run_results WHERE doc_id=?", d.ID)+f.Int("SELECT COUNT(*) FROM run_result_sources WHERE doc_id=?", d.ID), 0)
 }
 
 func failedPublish(f *Fixture) {

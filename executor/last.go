@@ -1,0 +1,165 @@
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"sheaf"
+	"sheaf/internal/flow"
+	"sheaf/internal/graph"
+	"sheaf/taskstore"
+)
+
+// Nodes over the whole document run when its ranges have ended: their tasks are
+// spawned by finalize, once what the ranges stored stands, and it finalizes again
+// behind them. Each does what a run over the dataset does for one document, and
+// leaves the same result under the same name, so that the next run of the kind keeps
+// it. Until the generation is published nothing of it is seen.
+
+// DocumentKind is a RunKind whose part for one document can be done alone.
+type DocumentKind interface {
+	// RunDocument does for a document what Run does for each. It may be called again
+	// after any point, and finds the answers that it had.
+	RunDocument(ctx context.Context, r *DatasetRun, d taskstore.RunDocument) (DocumentResult, error)
+}
+
+// DocumentResult is what a node over the whole document has left.
+type DocumentResult struct {
+	Chunks  int      // stored
+	Failed  string   // what the model failed at, a sentence; "" for nothing
+	Reasons troubles // of that, and of what was left out
+}
+
+// last lists the nodes over the whole document that are not among those skipped.
+func (p *program) last(skipped []string) (ids []string) {
+	for _, n := range p.Order() {
+		if flow.Over(n.Kind) != "" && !slices.Contains(skipped, n.ID) {
+			ids = append(ids, n.ID)
+		}
+	}
+	return ids
+}
+
+// asksModel reports whether runs of a kind ask a model where there is one.
+func asksModel(kind sheaf.TaskKind, config map[string]any) bool {
+	return kind != sheaf.KindGraphRAG || config["method"] != graph.MethodCooccurrence
+}
+
+// lastNodes makes the tasks of nodes over the whole document that have none yet;
+// none where nothing of the document can be found.
+func (e *Executor) lastNodes(ctx context.Context, tasks []sheaf.Task) (out []sheaf.NewTask, err error) {
+	at := slices.IndexFunc(tasks, func(t sheaf.Task) bool { return covers(t) && t.State == sheaf.TaskDone && t.Result.Chunks > 0 })
+	if at < 0 {
+		return nil, nil
+	}
+	var payload taskstore.ParsePayload
+	if err := json.Unmarshal(tasks[at].Payload, &payload); err != nil || payload.Flow == nil || len(payload.Flow.Last) == 0 {
+		return nil, nil // a payload that does not decode was not read either
+	}
+	f, err := e.readFlow(ctx, payload.Flow)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range f.Order() {
+		if !slices.Contains(payload.Flow.Last, n.ID) || slices.ContainsFunc(tasks, func(t sheaf.Task) bool { return t.Kind == sheaf.KindDataflow && t.Node == n.ID }) {
+			continue
+		}
+		of := taskstore.FlowRun{Ref: payload.Flow.Ref, Key: payload.Flow.Key, Names: payload.Flow.Names, Node: n.ID, Retry: retryOf(n)}
+		raw, err := json.Marshal(taskstore.ParsePayload{Config: payload.Config, Flow: &of})
+		if err != nil {
+			return nil, fmt.Errorf("encoding the payload of node %s: %w", n.ID, err)
+		}
+		t := sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindDataflow, Node: n.ID, Cost: 1, Payload: raw, Pool: poolOf(n)}
+		if n.OnFailure == flow.SkipNode || n.OnFailure == flow.UseDefault {
+			t.OnFailure = string(n.OnFailure)
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+// processDocumentNode runs a node over the whole document.
+func (e *Executor) processDocumentNode(ctx context.Context, run *run, doc *sheaf.Document, n *flow.Node, p *taskstore.ParsePayload) (done taskstore.Completion, err error) {
+	t, over := run.task, flow.Over(n.Kind)
+	kind, ok := e.cfg.Runs[over].(DocumentKind)
+	if !ok {
+		return done, sheaf.FailRetryable(sheaf.CategoryInternal, "bad_flow", "this executor runs no nodes of the kind %s; replace it by one that does", n.Kind)
+	}
+	edits, err := e.cfg.Store.Edits(ctx, t.TenantID, doc.ID)
+	if err != nil {
+		return done, err
+	}
+	if len(edits) > 0 { // which are placed when the document is published
+		done.Result.Output = &sheaf.NodeOutput{Skipped: fmt.Sprintf("people have edited chunks of the document, which a run of %s over the dataset reads", over)}
+		return done, nil
+	}
+	tasks, err := e.cfg.Store.GenerationTasks(ctx, doc.ID, t.Generation)
+	if err != nil {
+		return done, err
+	}
+	d := taskstore.RunDocument{ID: doc.ID, Name: doc.Name, MediaType: doc.MediaType, Generation: t.Generation}
+	for _, r := range tasks {
+		if covers(r) && r.State == sheaf.TaskDone && r.Result.RangeID != "" && r.Result.Chunks > 0 {
+			d.Ranges = append(d.Ranges, taskstore.RunRange{Range: r.Range, RangeID: r.Result.RangeID, ArtifactKey: r.Result.ArtifactKey, Chunks: r.Result.Chunks})
+		}
+	}
+	slices.SortStableFunc(d.Ranges, func(a, b taskstore.RunRange) int { return a.Range.From - b.Range.From })
+	of := taskstore.DatasetRun{ID: t.ID, TenantID: t.TenantID, DatasetID: doc.DatasetID, Kind: over}
+	if len(n.Config) > 0 {
+		if of.Options.Config, err = json.Marshal(n.Config); err != nil {
+			return done, fmt.Errorf("encoding the config of node %s: %w", n.ID, err)
+		}
+	}
+	r := &DatasetRun{DatasetRun: of, e: e, claim: t.Held(), until: time.Now().Add(runSlice), node: true}
+	var left DocumentResult
+	err = run.stage(ctx, n.Kind, func(ctx context.Context) (err error) {
+		limited := ctx
+		if n.Timeout > 0 {
+			var stop context.CancelFunc
+			limited, stop = context.WithTimeout(ctx, time.Duration(n.Timeout))
+			defer stop()
+		}
+		left, err = kind.RunDocument(limited, r, d)
+		if err != nil && limited.Err() != nil && ctx.Err() == nil {
+			err = sheaf.FailRetryable(sheaf.CategoryTimeout, "node_timeout", "the node %s of %s took longer than its timeout of %v; raise it", n.ID, p.Flow.Ref, time.Duration(n.Timeout))
+		}
+		return err
+	})
+	switch {
+	case ctx.Err() != nil:
+		return done, context.Cause(ctx)
+	case errors.Is(err, errSlice): // it goes on from the answers that are kept
+		return done, &sheaf.RateLimited{After: time.Second}
+	case errors.Is(err, ErrDocumentGone):
+		return done, sheaf.Fail(sheaf.CategoryCanceled, "canceled", "the document was deleted while the node %s ran", n.ID)
+	case err != nil:
+		return done, err
+	}
+	run.note(r.Progress())
+	done.Result = sheaf.TaskResult{Stages: run.times, Warnings: left.warnings(n.ID), Output: &sheaf.NodeOutput{Chunks: left.Chunks, Asked: run.asked}}
+	return done, nil
+}
+
+// warnings says what a node did not make.
+func (d DocumentResult) warnings(node string) (out []sheaf.Warning) {
+	if d.Failed != "" {
+		out = append(out, sheaf.Warning{Code: "flow_node_incomplete", Message: fmt.Sprintf("The node %s: %s", node, d.Failed)})
+	}
+	for _, r := range d.Reasons {
+		if d.Failed == "" || r.Code == structuredCode {
+			out = append(out, sheaf.Warning{Code: r.Code, Message: fmt.Sprintf("The node %s: %s", node, r.Message)})
+		}
+	}
+	return out
+}
+
+func retryOf(n *flow.Node) *taskstore.NodeRetry {
+	if n.Retry == nil {
+		return nil
+	}
+	return &taskstore.NodeRetry{Attempts: n.Retry.Attempts, Base: time.Duration(n.Retry.Base), Max: time.Duration(n.Retry.Max)}
+}
