@@ -40,6 +40,7 @@ func (e *Executor) processFinalize(ctx context.Context, t *sheaf.Task) (done tas
 	if err != nil {
 		return done, err
 	}
+	// guard: flows: a document is published behind the nodes over it
 	if len(last) > 0 {
 		return taskstore.Completion{Last: last}, nil
 	}

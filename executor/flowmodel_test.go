@@ -203,7 +203,8 @@ func TestFlowsAgainstAModel(t *testing.T) {
 				ok(t, err)
 				defer m.queue.Close()
 				held := fusedBlobs{blobs, fuse}
-				m.exec = New(Config{Store: f.Store, Blobs: held, Files: here{}, Parser: m.shelf, Index: ix, Embedder: model})
+				m.exec = New(Config{Store: f.Store, Blobs: held, Files: here{}, Parser: m.shelf, Index: ix, Embedder: model, RunStore: f.Store,
+					Runs: map[sheaf.TaskKind]RunKind{sheaf.KindRaptor: Raptor{Sentences: model}, sheaf.KindMindmap: Mindmap{}}})
 				m.plan = &Planner{Store: f.Store, Files: here{}, Blobs: held, Parser: m.shelf, Formats: parser.NewRegistry(pdf.New(pdf.Config{}))}
 				for range 3 {
 					m.spawnWorker()
@@ -347,6 +348,16 @@ func drawFlow(t *rapid.T, name string) *flow.Flow {
 		out.From = []string{"vectors"}
 	}
 	f.Nodes = append(f.Nodes, out)
+	for _, kind := range []string{"raptor", "mindmap"} {
+		if rapid.IntRange(0, 2).Draw(t, kind) > 0 {
+			continue
+		}
+		n := flow.Node{ID: "over-" + kind, Kind: kind, From: []string{"out"}, OnFailure: rapid.SampledFrom([]flow.OnFailure{"", flow.SkipNode, flow.UseDefault}).Draw(t, "on failure")}
+		if rapid.IntRange(0, 3).Draw(t, "conditional") == 0 {
+			n.When = fmt.Sprintf("document.pages > %d", rapid.IntRange(0, 8).Draw(t, "pages"))
+		}
+		f.Nodes = append(f.Nodes, n)
+	}
 	return f
 }
 
@@ -915,18 +926,20 @@ type came struct {
 func (d *modelDocument) expect(read []string, ends map[string]string) came {
 	made, well := map[string]came{}, map[string]came{}
 	for _, n := range d.flow.Order() {
-		off := false // by the plan
-		if n.When != "" {
-			var over int
-			_, _ = fmt.Sscanf(n.When, "document.pages > %d", &over)
-			off = len(d.pages) <= over
-		}
+		off := d.leavesOut(n)
 		well[n.ID] = passes(n, well, read, off, "")
 		if made[n.ID] = passes(n, made, read, off, ends[n.ID]); ends[n.ID] == "reused" {
 			made[n.ID] = well[n.ID]
 		}
 	}
 	return made["out"]
+}
+
+// leavesOut reports whether a condition has the plan leave a node out.
+func (d *modelDocument) leavesOut(n *flow.Node) bool {
+	var over int
+	_, _ = fmt.Sscanf(n.When, "document.pages > %d", &over)
+	return n.When != "" && len(d.pages) <= over
 }
 
 // passes is what a node makes of what those before it made.
@@ -1060,6 +1073,7 @@ func (m *flowModel) verify(t *rapid.T) {
 				t.Fatalf("units %s hold\n%q\nand by the ends of their nodes, %v of %s,\n%q", task.Range, got, ends[task.Range], describe(d.flow), left)
 			}
 		}
+		failed = m.verifyLast(t, d, now, tasks, chunks) || failed
 		want := sheaf.DocSucceeded
 		switch {
 		case slices.ContainsFunc(tasks, func(t sheaf.Task) bool {
@@ -1082,6 +1096,43 @@ func (m *flowModel) verify(t *rapid.T) {
 			}
 		}
 	}
+}
+
+// verifyLast checks what the nodes over the whole document have left, and answers
+// whether one failed.
+func (m *flowModel) verifyLast(t *rapid.T, d *modelDocument, now *sheaf.Document, tasks []sheaf.Task, chunks int) (failed bool) {
+	ctx, live := context.Background(), now.LiveGeneration == now.Generation
+	for i := range d.flow.Nodes {
+		n := &d.flow.Nodes[i]
+		over := flow.Over(n.Kind)
+		if over == "" {
+			continue
+		}
+		results, err := m.Store.RunResults(ctx, m.tenant, "ds-"+m.tenant, over, d.id, "", 10)
+		ok(t, err)
+		at := nodeOf(tasks, n.ID)
+		if off := chunks == 0 || d.leavesOut(n); off != (at < 0) && (live || off) {
+			t.Fatalf("node %s of a document with %d chunks has a task at %d, %s", n.ID, chunks, at, describe(d.flow))
+		}
+		end := ""
+		if at >= 0 {
+			end = m.ends[tasks[at].ID]
+		}
+		failed = failed || end != "" && end != "ok"
+		if want := end == "ok"; live && (want && len(results) != 1 || at < 0 && len(results) > 0) {
+			t.Fatalf("node %s ended %q and %d of its results are seen", n.ID, end, len(results))
+		}
+		for _, r := range results {
+			stored, err := artifact.Load(ctx, m.blobs, sheaf.ArtifactKey(m.tenant, d.id, r.RangeID))
+			if err != nil || stored.Header.Generation != now.LiveGeneration {
+				t.Fatalf("a result of node %s that is seen with generation %d: %+v, %v", n.ID, now.LiveGeneration, stored, err)
+			}
+		}
+	}
+	if n := m.Int("SELECT COUNT(*) FROM run_result_sources x JOIN documents d ON d.id=x.doc_id WHERE d.id=? AND x.gen NOT IN (d.gen, d.live_gen)", d.id); n > 0 {
+		t.Fatalf("%d results of generations that are gone stay", n)
+	}
+	return failed
 }
 
 // describe writes a flow for people.

@@ -100,6 +100,7 @@ func (s *runs) PutNodeResult(ctx context.Context, c sheaf.Claim, r taskstore.Run
 		if err != nil {
 			return err
 		}
+		// guard: flows: a node over the document leaves its result under the claim's epoch
 		t, err := first[taskRow](tx, "SELECT id, doc_id, gen FROM tasks WHERE id=? AND state='running' AND epoch=?"+s.d.lock, c.TaskID, c.Epoch)
 		switch {
 		case err != nil:
@@ -113,6 +114,7 @@ func (s *runs) PutNodeResult(ctx context.Context, c sheaf.Claim, r taskstore.Run
 		if err != nil {
 			return err
 		}
+		// guard: flows: a node over the document has one result
 		if err := s.dropRows(tx, "", s.grace, before); err != nil {
 			return err
 		}

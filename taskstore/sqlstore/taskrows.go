@@ -319,6 +319,7 @@ func (s *handle) dropRanges(tx *gorm.DB, stay time.Duration, tenantID, docID str
 	if _, err := execByIDs(tx, forget, "UPDATE tasks SET range_id='', artifact_key='', reuse_key='' WHERE id IN ?"); err != nil {
 		return err
 	}
+	// guard: flows: results of nodes over the document go with their generation
 	results, err := all[resultRow](tx, "SELECT r.* FROM run_result_sources x JOIN run_results r ON r.range_id=x.range_id WHERE x.doc_id=? AND x.gen<=? AND x.gen NOT IN ? ORDER BY r.range_id", docID, gen, append(keep, 0))
 	if err != nil {
 		return err
