@@ -52,6 +52,11 @@ config = { keep = "chunk.tokens > 0" }
 id = "out"
 kind = "index"
 from = ["rare", "keep"]
+
+[[node]]
+id = "over"
+kind = "mindmap"
+from = ["out"]
 `
 
 // createFlows gives a tenant the flows.
@@ -126,6 +131,26 @@ func (c *checker) nodes(ctx context.Context, blobs blob.Store) error {
 	if err := rs.Err(); err != nil {
 		return err
 	}
+	// Runs over the dataset keep what nodes over documents left, or replace it.
+	odd, err := c.e.db.QueryContext(ctx, `SELECT d.id, (SELECT COUNT(*) FROM run_results r JOIN run_result_sources x ON x.range_id=r.range_id WHERE r.doc_id=d.id AND r.kind='mindmap' AND x.gen=d.live_gen) AS n
+		FROM documents d JOIN tasks t ON t.doc_id=d.id AND t.gen=d.live_gen WHERE d.deleted_at=0 AND t.kind='dataflow' AND t.node='over' AND t.state='done'`)
+	if err != nil {
+		return err
+	}
+	defer odd.Close()
+	for odd.Next() {
+		var id string
+		var n int
+		if err := odd.Scan(&id, &n); err != nil {
+			return err
+		}
+		if n != 1 {
+			c.violation("flows: the node over document %s is done, and %d of its results are there", id, n)
+		}
+	}
+	if err := odd.Err(); err != nil {
+		return err
+	}
 	for _, d := range c.l.docs {
 		if d.id == "" || d.flow == "" || d.deleted || d.canceled {
 			continue
@@ -149,7 +174,7 @@ func (c *checker) nodes(ctx context.Context, blobs blob.Store) error {
 			}
 		}
 		slices.Sort(ids)
-		if want := []string{"cut", "keep", "out", "rare", "read"}; !slices.Equal(ids, want) || "chaos-"+run.Mode != d.flow {
+		if want := []string{"cut", "keep", "out", "over", "rare", "read"}; !slices.Equal(ids, want) || "chaos-"+run.Mode != d.flow {
 			c.violation("flows: the run of document %s through %s is in the mode %s and counts the nodes %v, want %v", d.id, d.flow, run.Mode, ids, want)
 		}
 		c.flowRuns++

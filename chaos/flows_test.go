@@ -36,7 +36,7 @@ func newFlowWorld(t *testing.T) *flowWorld {
 	node := func(id string) map[string]any {
 		return map[string]any{"id": id, "state": "done", "ranges": 2, "done": 2}
 	}
-	w.run = map[string]any{"state": sheaf.DocSucceeded, "mode": "nodes", "nodes": []any{node("read"), node("cut"), node("keep"), node("rare"), node("out")}}
+	w.run = map[string]any{"state": sheaf.DocSucceeded, "mode": "nodes", "nodes": []any{node("read"), node("cut"), node("keep"), node("rare"), node("out"), node("over")}}
 	api := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(rw).Encode(w.run) }))
 	t.Cleanup(api.Close)
 	db, err := sql.Open("sqlite", "file:"+t.TempDir()+"/flows.db")
@@ -52,11 +52,16 @@ func newFlowWorld(t *testing.T) *flowWorld {
 	w.checker = &checker{e: &engines{db: db}, l: l}
 	for _, q := range []string{
 		"CREATE TABLE documents (id TEXT, live_gen INTEGER, deleted_at INTEGER)",
-		"CREATE TABLE tasks (id TEXT, tenant_id TEXT, doc_id TEXT, gen INTEGER, kind TEXT, state TEXT, artifact_key TEXT, result TEXT, failure_code TEXT)",
+		"CREATE TABLE tasks (id TEXT, tenant_id TEXT, doc_id TEXT, gen INTEGER, kind TEXT, state TEXT, artifact_key TEXT, result TEXT, failure_code TEXT, node TEXT NOT NULL DEFAULT '')",
+		"CREATE TABLE run_results (range_id TEXT, doc_id TEXT, kind TEXT)",
+		"CREATE TABLE run_result_sources (range_id TEXT, doc_id TEXT, gen INTEGER)",
+		"INSERT INTO run_results VALUES ('run-map', 'doc', 'mindmap')",
+		"INSERT INTO run_result_sources VALUES ('run-map', 'doc', 2)",
 		"CREATE TABLE dataset_runs (id TEXT, kind TEXT, outcome TEXT, cause TEXT, task_id TEXT)",
 		"INSERT INTO documents VALUES ('doc', 2, 0)",
-		"INSERT INTO tasks VALUES ('old', 't', 'doc', 1, 'dataflow', 'done', 'gone', '{}', '')", // of a version that is not live
-		"INSERT INTO tasks VALUES ('run', 't', '', 0, 'raptor', 'done', '', '', ''), ('lost', 't', '', 0, 'raptor', 'dead', '', '', 'worker_lost'), ('end', 't', '', 0, 'raptor', 'canceled', '', '', '')",
+		"INSERT INTO tasks VALUES ('over', 't', 'doc', 2, 'dataflow', 'done', '', '', '', 'over')",
+		"INSERT INTO tasks VALUES ('old', 't', 'doc', 1, 'dataflow', 'done', 'gone', '{}', '', '')", // of a version that is not live
+		"INSERT INTO tasks VALUES ('run', 't', '', 0, 'raptor', 'done', '', '', '', ''), ('lost', 't', '', 0, 'raptor', 'dead', '', '', 'worker_lost', ''), ('end', 't', '', 0, 'raptor', 'canceled', '', '', '', '')",
 		"INSERT INTO dataset_runs VALUES ('good', 'raptor', 'succeeded', '', 'run'), ('unlucky', 'raptor', '', '', 'lost'), ('stopped', 'raptor', '', '', 'end')",
 	} {
 		w.exec(q)
@@ -65,7 +70,7 @@ func newFlowWorld(t *testing.T) *flowWorld {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.exec("INSERT INTO tasks VALUES ('node', 't', 'doc', 2, 'dataflow', 'done', 'key', ?, '')", string(b))
+	w.exec("INSERT INTO tasks VALUES ('node', 't', 'doc', 2, 'dataflow', 'done', 'key', ?, '', 'keep')", string(b))
 	w.put(flowOutput)
 	return w
 }
@@ -104,8 +109,9 @@ func TestPlantedFaultsOfFlowsAreFound(t *testing.T) {
 		{"an output is cut off", func(w *flowWorld) { w.put(flowOutput[:3]) }, "is not what was written: 3 bytes"},
 		{"a node is done without an output", func(w *flowWorld) { w.exec("UPDATE tasks SET result='{}' WHERE id='node'") }, "is done without an output"},
 		{"a document succeeds without a range of a node", func(w *flowWorld) { w.node(2)["done"] = 1 }, "node keep of document doc, which succeeded, has done 1 of 2"},
-		{"a node is counted twice", func(w *flowWorld) { w.run["nodes"] = append(w.run["nodes"].([]any), w.node(1)) }, "counts the nodes [cut cut keep"},
+		{"a node is counted twice", func(w *flowWorld) { w.run["nodes"] = append(w.run["nodes"].([]any), w.node(1)) }, "counts the nodes [cut cut keep out over"},
 		{"a node is missing", func(w *flowWorld) { w.run["nodes"] = w.run["nodes"].([]any)[:4] }, "counts the nodes [cut keep rare read]"},
+		{"a result of a node over the document is gone", func(w *flowWorld) { w.exec("DELETE FROM run_result_sources") }, "the node over document doc is done, and 0 of its results"},
 		{"a document goes through another flow", func(w *flowWorld) { w.run["mode"] = "whole" }, "is in the mode whole"},
 		{"a run over a dataset is canceled by nobody", func(w *flowWorld) { w.exec("UPDATE tasks SET state='canceled' WHERE id='run'") }, "the run good of raptor over a dataset came to nothing"},
 		{"a run ends parked without a budget", func(w *flowWorld) { w.exec("UPDATE dataset_runs SET outcome='parked' WHERE id='good'") }, "the run good of raptor over a dataset came to nothing"},

@@ -174,6 +174,24 @@ func TestSummariesWithoutAModelAreSentencesOfTheText(t *testing.T) {
 	}
 }
 
+// What a node of a flow has left with a document that was published since the run
+// began is not the run's to remove.
+func TestARunLeavesLaterDocumentsAlone(t *testing.T) {
+	f := newTrees(t, birds(3, 12)...)
+	f.run(config(`{"max_token": 64}`))
+	r := f.start(config(`{"max_token": 128}`))
+	f.Exec("DELETE FROM dataset_run_documents WHERE run_id=? AND doc_id=?", r.ID, f.docs[1].ID)
+	before := f.summaries()
+	f.OK(f.attempt(t.Context(), r, f.Store))
+	after := f.summaries()
+	if !slices.EqualFunc(before[f.docs[1].ID], after[f.docs[1].ID], func(a, b sheaf.Chunk) bool { return a.ID == b.ID }) {
+		t.Error("the summaries of a document that the run does not know are others, or gone")
+	}
+	if slices.EqualFunc(before[f.docs[0].ID], after[f.docs[0].ID], func(a, b sheaf.Chunk) bool { return a.ID == b.ID }) {
+		t.Error("those of a document that it knows are those of other options")
+	}
+}
+
 // change replaces what a document says, or adds one.
 func (f *trees) change(d storetest.Doc, texts []string) storetest.Doc {
 	f.T.Helper()

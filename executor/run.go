@@ -274,6 +274,7 @@ type results struct {
 	byName map[string]taskstore.RunResult
 	keep   map[string]bool // by range
 	there  []taskstore.RunResult
+	docs   map[string]bool // that the run has looked at; nil for all
 }
 
 // eachDocument sees to it that each document has its result: one that is there by
@@ -283,7 +284,7 @@ type results struct {
 func (r *DatasetRun) eachDocument(ctx context.Context, name func(taskstore.RunDocument) string,
 	makes func(ctx context.Context, d taskstore.RunDocument, name string, instead []string) (res taskstore.RunResult, made bool, err error),
 	done func(d taskstore.RunDocument, res taskstore.RunResult, kept bool)) (all *results, gone int, err error) {
-	all = &results{byName: map[string]taskstore.RunResult{}, keep: map[string]bool{}}
+	all = &results{byName: map[string]taskstore.RunResult{}, keep: map[string]bool{}, docs: map[string]bool{}}
 	if all.there, err = r.Results(ctx); err != nil {
 		return nil, 0, err
 	}
@@ -300,6 +301,7 @@ func (r *DatasetRun) eachDocument(ctx context.Context, name func(taskstore.RunDo
 	}
 	gone = r.DatasetRun.Documents - len(docs)
 	for i, d := range docs {
+		all.docs[d.ID] = true
 		is := name(d)
 		res, kept := all.byName[is]
 		if !kept {
@@ -327,11 +329,12 @@ func (r *DatasetRun) eachDocument(ctx context.Context, name func(taskstore.RunDo
 	return all, gone, nil
 }
 
-// dropOthers removes from search what nothing has kept.
+// dropOthers removes from search what nothing has kept, but what nodes of flows have
+// left with documents that were published since the run began.
 func (r *DatasetRun) dropOthers(ctx context.Context, all *results) error {
 	var others []string
 	for _, res := range all.there {
-		if !all.keep[res.RangeID] {
+		if !all.keep[res.RangeID] && (res.Layer > 0 || all.docs == nil || all.docs[res.DocumentID]) {
 			others = append(others, res.RangeID)
 		}
 	}
