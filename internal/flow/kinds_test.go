@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"sheaf"
+	"sheaf/internal/graph"
+	"sheaf/internal/raptor"
 )
 
 // What a model may say to a schema, and what is taken of it.
@@ -213,6 +216,48 @@ func TestConfigsOfServicesSchemasAndFiles(t *testing.T) {
 	whole := strings.Replace(of(`{"id":"n","kind":"branch","from":["b"]},{"id":"f","kind":"export","from":["b"]}`), `"name":"x"`, `"name":"x","mode":"whole"`, 1)
 	if _, err := Read([]byte(whole), false); err == nil || !strings.Contains(err.Error(), "node f: kind: in the mode whole") {
 		t.Errorf("a file in the mode whole: %v", err)
+	}
+}
+
+// Nodes over the whole document stand behind index, in either mode and once each, and
+// their settings are options of the runs that do the same over a dataset.
+func TestNodesOverTheDocument(t *testing.T) {
+	for node, want := range map[string]string{
+		`{"id":"n","kind":"raptor","from":["z"],"config":{"prompt":"Sum up: {cluster_content}","max_token":256,"clustering_threshold":0.1,"clustering_ratio":0.3,"max_cluster":32,"auto_disable_for_structured_data":false},"on_failure":"skip","pool":"llm","retry":{"attempts":2},"when":"document.pages > 3","timeout":"1h"}`: "",
+		`{"id":"n","kind":"graph","from":["z"],"config":{"method":"ner","entity_types":["bird"],"batch_chunk_token_size":1024,"retry_attempts":0}}`:                                                                                                                                                                              "",
+		`{"id":"n","kind":"mindmap","from":["z"]}`:                                                                  "",
+		`{"id":"n","kind":"mindmap","from":["b"]}`:                                                                  "b gives chunks, and the kind mindmap takes indexed",
+		`{"id":"n","kind":"mindmap","from":["z"]},{"id":"m","kind":"mindmap","from":["z"]}`:                         "at most one node of the kind mindmap; this one has n, m",
+		`{"id":"n","kind":"filter","from":["z"],"config":{"keep":"true"}},{"id":"m","kind":"mindmap","from":["n"]}`: "z gives indexed, and the kind filter takes chunks",
+		`{"id":"n","kind":"raptor","from":["z"],"config":{"prompt":"Sum it up."}}`:                                  "it must hold {cluster_content}",
+		`{"id":"n","kind":"raptor","from":["z"],"config":{"scope":"dataset"}}`:                                      "the kind raptor has no such setting",
+		`{"id":"n","kind":"raptor","from":["z"],"config":{"max_token":9}}`:                                          "9 is not from 64 to 2048",
+		`{"id":"n","kind":"graph","from":["z"],"config":{"method":"magic"}}`:                                        `"magic" is not one of light`,
+		`{"id":"n","kind":"graph","from":["z"],"config":{"entity_types":[]}}`:                                       "entity_types must be 1 to 50 names",
+		`{"id":"n","kind":"graph","from":["z"],"config":{"community":true}}`:                                        "the kind graph has no such setting",
+		`{"id":"n","kind":"raptor","from":["z"]},{"id":"m","kind":"index","from":["n"]}`:                            "passes nothing on, and a node reads it",
+	} {
+		for _, mode := range []string{"auto", "whole", "nodes"} {
+			text := `{"name":"x","mode":"` + mode + `","node":[{"id":"a","kind":"parse"},{"id":"b","kind":"chunk","from":["a"]},{"id":"z","kind":"index","from":["b"]},` + node + `]}`
+			if _, err := Read([]byte(text), false); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+				t.Errorf("%s: %.110s: %v, want %q", mode, node, err, want)
+			}
+		}
+	}
+	for kind, of := range map[string]struct {
+		options any
+		without []string // what is decided over all documents
+	}{
+		"raptor": {raptor.Options{}, []string{"random_seed", "scope"}},
+		"graph":  {graph.RunOptions{}, []string{"community", "resolution"}},
+	} {
+		options := reflect.TypeOf(of.options)
+		for i := range options.NumField() {
+			name, _, _ := strings.Cut(options.Field(i).Tag.Get("json"), ",")
+			if _, ok := registered[kind].Config[name]; ok == slices.Contains(of.without, name) {
+				t.Errorf("%s of %s: a setting %v", name, kind, ok)
+			}
+		}
 	}
 }
 

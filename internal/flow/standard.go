@@ -3,6 +3,8 @@ package flow
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -108,9 +110,10 @@ func unsupported(f *Flow) (problems Invalid) {
 			add("", "node", "a flow has exactly one node of the kind %s; this one has %s", kind, orNone(ids))
 		}
 	}
-	for kind, ids := range count {
-		if kind == "embed" && len(ids) > 1 {
-			add("", "node", "a flow has at most one node of the kind embed; this one has %s", strings.Join(ids, ", "))
+	for _, kind := range slices.Sorted(maps.Keys(count)) {
+		ids := count[kind]
+		if (kind == "embed" || Over(kind) != "") && len(ids) > 1 {
+			add("", "node", "a flow has at most one node of the kind %s; this one has %s", kind, strings.Join(ids, ", "))
 		}
 	}
 	return problems
