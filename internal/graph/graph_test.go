@@ -269,7 +269,7 @@ func TestSearchesOfAGraph(t *testing.T) {
 }
 
 // TestLouvainFindsPlantedGroups: groups that were made denser inside are found,
-// in every component, and equal seeds give equal groups.
+// in every component, and equal turns give equal groups.
 func TestLouvainFindsPlantedGroups(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	const groups, size = 8, 25
@@ -282,7 +282,11 @@ func TestLouvainFindsPlantedGroups(t *testing.T) {
 			}
 		}
 	}
-	levels := Louvain(groups*size, relations, 7)
+	turns := make([]uint64, groups*size)
+	for i := range turns {
+		turns[i] = random.Uint64()
+	}
+	levels := Louvain(groups*size, relations, turns)
 	of := levels[len(levels)-1]
 	for i, c := range of {
 		if c != of[i/size*size] {
@@ -292,8 +296,8 @@ func TestLouvainFindsPlantedGroups(t *testing.T) {
 	if n := slices.Max(of) + 1; n != groups {
 		t.Errorf("%d groups of %d", n, groups)
 	}
-	if !reflect.DeepEqual(levels, Louvain(groups*size, relations, 7)) {
-		t.Error("equal seeds give other groups")
+	if !reflect.DeepEqual(levels, Louvain(groups*size, relations, turns)) {
+		t.Error("equal turns give other groups")
 	}
 	planted := make([]int32, len(of))
 	for i := range planted {
@@ -305,6 +309,57 @@ func TestLouvainFindsPlantedGroups(t *testing.T) {
 }
 
 // TestPageRankSolvesItsEquation: the ranks are where a step changes nothing.
+// Communities far from what changed stay: what was said of them is paid for.
+func TestAChangeLeavesCommunitiesFarFromItAlone(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	const topics, docs = 40, 160
+	var all []Contribution
+	for d := range docs {
+		for c := range 6 {
+			var text strings.Builder
+			for range 5 { // names of its topic, and now and then of another
+				topic := d % topics
+				if random.IntN(12) == 0 {
+					topic = random.IntN(topics)
+				}
+				fmt.Fprintf(&text, "Topic%dx%d met Topic%dx%d. ", topic, random.IntN(9), topic, random.IntN(9))
+			}
+			all = append(all, chunk(fmt.Sprint("d", d), fmt.Sprint("c", d, "-", c), text.String()))
+		}
+	}
+	groups := func(all []Contribution) map[string]bool {
+		g, out := Build(all, Options{}), map[string]bool{}
+		for _, c := range g.Communities {
+			if c.Level == 0 {
+				var keys []string
+				for _, e := range c.Entities {
+					keys = append(keys, g.Entities[e].Key)
+				}
+				slices.Sort(keys)
+				out[strings.Join(keys, " ")] = true
+			}
+		}
+		return out
+	}
+	before := groups(all)
+	if len(before) < topics/2 {
+		t.Fatalf("%d communities of %d topics", len(before), topics)
+	}
+	others := 0
+	for d := range 10 {
+		after := groups(slices.DeleteFunc(slices.Clone(all), func(c Contribution) bool { return c.Source.DocumentID == fmt.Sprint("d", d) }))
+		for key := range after {
+			if !before[key] {
+				others++
+			}
+		}
+	}
+	// Each time a document goes, with names of its topic and a few of others.
+	if t.Logf("%d of %d communities are others", others, 10*len(before)); others > len(before)/2 {
+		t.Errorf("%d of %d communities are others after one of %d documents went, ten times", others, 10*len(before), docs)
+	}
+}
+
 func TestPageRankSolvesItsEquation(t *testing.T) {
 	relations := []Relation{{A: 0, B: 1, Weight: 2}, {A: 0, B: 2, Weight: 1}, {A: 3, B: 4, Weight: 5}}
 	ranks := PageRank(6, relations) // the last stands alone

@@ -3,9 +3,11 @@ package graph
 import (
 	"cmp"
 	"math"
-	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 const (
@@ -71,8 +73,12 @@ const (
 // Louvain groups n nodes so that modularity is high (Blondel et al. 2008). Each
 // level gives the community of every node, the finest level first; communities
 // are numbered from 0 in the order of their first node. No community reaches
-// over two components. Equal seeds give equal groups.
-func Louvain(n int, relations []Relation, seed uint64) [][]int32 {
+// over two components.
+//
+// turns says in which order nodes are looked at, the lowest first, and has n elements:
+// where it is drawn from what a node is, and not from its place, a node that comes or
+// goes leaves the groups far from it as they are.
+func Louvain(n int, relations []Relation, turns []uint64) [][]int32 {
 	if n == 0 {
 		return nil
 	}
@@ -88,14 +94,13 @@ func Louvain(n int, relations []Relation, seed uint64) [][]int32 {
 		}
 		total += r.Weight
 	}
-	random := rand.New(rand.NewPCG(seed, uint64(n)))
 	var levels [][]int32
 	group := make([]int32, n) // of each node, in the graph of this level
 	for i := range group {
 		group[i] = int32(i)
 	}
 	for range maxLevels {
-		of := moveNodes(adjacent, self, total, random)
+		of := moveNodes(adjacent, self, total, turns)
 		count := number(of)
 		if count == len(adjacent) {
 			break
@@ -107,6 +112,7 @@ func Louvain(n int, relations []Relation, seed uint64) [][]int32 {
 		group = level
 		levels = append(levels, level)
 		adjacent, self = condense(adjacent, self, of, count)
+		turns = turnsOf(turns, of, count)
 	}
 	if levels == nil {
 		levels = [][]int32{group}
@@ -114,9 +120,21 @@ func Louvain(n int, relations []Relation, seed uint64) [][]int32 {
 	return levels
 }
 
+// turnsOf are those of communities: of each the lowest of its nodes.
+func turnsOf(turns []uint64, of []int32, n int) []uint64 {
+	out := make([]uint64, n)
+	for i := range out {
+		out[i] = math.MaxUint64
+	}
+	for i, c := range of {
+		out[c] = min(out[c], turns[i])
+	}
+	return out
+}
+
 // moveNodes moves each node to the neighbouring community that gains most, until
 // none gains.
-func moveNodes(adjacent [][]edge, self []float64, total float64, random *rand.Rand) []int32 {
+func moveNodes(adjacent [][]edge, self []float64, total float64, turns []uint64) []int32 {
 	n := len(adjacent)
 	of := make([]int32, n)
 	degree := make([]float64, n) // of each node
@@ -130,7 +148,7 @@ func moveNodes(adjacent [][]edge, self []float64, total float64, random *rand.Ra
 		}
 		sum[i] = degree[i]
 	}
-	random.Shuffle(n, func(i, j int) { order[i], order[j] = order[j], order[i] })
+	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(turns[a], turns[b]) })
 	toward := make([]float64, n) // weight from the node to a community
 	var beside []int32
 	for range maxRounds {
@@ -234,7 +252,11 @@ func (g *Graph) communities(hubs []bool, seed uint64) {
 		}
 	}
 	first := 0 // of the level before
-	for level, of := range Louvain(len(members), relations, seed) {
+	turns := make([]uint64, len(members))
+	for i, e := range members {
+		turns[i] = xxhash.Sum64String(strconv.FormatUint(seed, 10) + " " + g.Entities[e].Key)
+	}
+	for level, of := range Louvain(len(members), relations, turns) {
 		begin := len(g.Communities)
 		for i, c := range of {
 			for int(c) >= len(g.Communities)-begin {
