@@ -296,6 +296,7 @@ type FlowDecision struct {
 	Mode    string            `json:"mode"`            // whole or nodes
 	Reason  string            `json:"reason"`          // of the mode, a sentence
 	Nodes   []string          `json:"nodes"`           // ids in the order in which they run
+	Kinds   []string          `json:"kinds,omitempty"` // of Nodes, in their order
 	Tasks   []string          `json:"tasks,omitempty"` // ids of those that have tasks of their own
 	Last    []string          `json:"last,omitempty"`  // ids of those that run over the whole document, after its ranges
 	Skipped map[string]string `json:"skipped,omitempty"`

@@ -30,15 +30,17 @@ import (
 // generation lists them.
 
 const (
-	wholeNodes = 8        // of a flow in the mode auto that has no tasks for its nodes
-	codeOfNode = 1        // version of what nodes do; a higher one makes all outputs anew
-	maxPayload = 16 << 10 // bytes; the store takes no more
-	maxOutput  = 1 << 30  // bytes of an output that is read
+	wholeNodes = 8                // of a flow in the mode auto that has no tasks for its nodes
+	wholeTime  = 30 * time.Second // that its nodes are expected to take of a range, likewise
+	codeOfNode = 1                // version of what nodes do; a higher one makes all outputs anew
+	maxPayload = 16 << 10         // bytes; the store takes no more
+	maxOutput  = 1 << 30          // bytes of an output that is read
 	nodeFailed = "flow_node_failed"
 )
 
-// mode decides whether nodes are tasks of their own, and says why.
-func (p *program) mode() (mode flow.Mode, reason string) {
+// mode decides whether nodes are tasks of their own, and says why. times are what
+// stages took of late.
+func (p *program) mode(skipped []string, times map[string]time.Duration) (mode flow.Mode, reason string) {
 	if p.Mode != flow.ModeAuto {
 		return p.Mode, fmt.Sprintf("The flow sets mode = %q.", p.Mode)
 	}
@@ -56,6 +58,15 @@ func (p *program) mode() (mode flow.Mode, reason string) {
 	}
 	if len(p.Nodes) > wholeNodes {
 		return flow.ModeNodes, fmt.Sprintf("The flow has %d nodes, more than %d.", len(p.Nodes), wholeNodes)
+	}
+	expected := time.Duration(0)
+	for _, n := range p.Nodes {
+		if flow.Works(n.Kind) && flow.Over(n.Kind) == "" && !slices.Contains(skipped, n.ID) {
+			expected += times[n.Kind]
+		}
+	}
+	if expected > wholeTime {
+		return flow.ModeNodes, fmt.Sprintf("Nodes of its kinds took %v a range of late, more than %v.", expected.Round(time.Second), wholeTime)
 	}
 	return flow.ModeWhole, fmt.Sprintf("The flow has at most %d nodes, and none asks for a task of its own.", wholeNodes)
 }
@@ -533,11 +544,11 @@ func positionOf(c sheaf.Chunk) int {
 }
 
 // decided notes how a flow runs, and answers its mode.
-func (d *DocumentPlan) decided(p *program, run *taskstore.FlowRun) flow.Mode {
-	mode, reason := p.mode()
+func (d *DocumentPlan) decided(p *program, run *taskstore.FlowRun, times map[string]time.Duration) flow.Mode {
+	mode, reason := p.mode(run.Skipped, times)
 	d.Result.Flow = &sheaf.FlowDecision{Ref: run.Ref, Mode: string(mode), Reason: reason, Skipped: run.Why, Last: run.Last}
 	for _, n := range p.Order() {
-		d.Result.Flow.Nodes = append(d.Result.Flow.Nodes, n.ID)
+		d.Result.Flow.Nodes, d.Result.Flow.Kinds = append(d.Result.Flow.Nodes, n.ID), append(d.Result.Flow.Kinds, n.Kind)
 		if asked := p.asked[n.ID]; asked != "" && asked[0] != ' ' && !slices.Contains(run.Skipped, n.ID) { // it begins with the model
 			d.Result.Flow.Asks = append(d.Result.Flow.Asks, n.ID)
 		}

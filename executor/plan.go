@@ -55,6 +55,7 @@ type PlanStore interface {
 	ReusableRanges(ctx context.Context, tenantID, prefer string, keys []string) (map[string]taskstore.ReusableRange, error)
 	Documents(ctx context.Context, tenantID string, f taskstore.DocumentFilter, p taskstore.Page) ([]sheaf.Document, string, error) // for tag sets
 	Flow(ctx context.Context, tenantID, name string, version int) (*taskstore.FlowVersion, error)
+	StageTimes(ctx context.Context, tenantID string) (map[string]time.Duration, error)
 	Members(ctx context.Context, archiveID string) ([]sheaf.Document, error)
 	CreateMembers(ctx context.Context, c sheaf.Claim, ask taskstore.NewMembers) ([]taskstore.MemberOutcome, error)
 }
@@ -214,7 +215,16 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 	if len(opened.Outline) > 0 {
 		out.Result.Outline, _ = json.Marshal(opened.Outline)
 	}
-	nodes := flowRun != nil && out.decided(program, flowRun) == flow.ModeNodes
+	nodes := false
+	if flowRun != nil {
+		var times map[string]time.Duration
+		if program.Mode == flow.ModeAuto {
+			if times, err = p.Store.StageTimes(ctx, doc.TenantID); err != nil {
+				return nil, fmt.Errorf("measuring nodes: %w", err)
+			}
+		}
+		nodes = out.decided(program, flowRun, times) == flow.ModeNodes
+	}
 	var graph []sheaf.NewTask // of all nodes of all pieces, in the mode nodes
 	for _, piece := range pieces {
 		headings, levels := headingsAt(opened.Outline, piece.Range.From)

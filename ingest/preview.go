@@ -61,7 +61,6 @@ type PlannedNode struct {
 	Seconds *float64     `json:"seconds,omitempty" doc:"that its tasks take together, as measured; absent while nothing was measured"`
 	Price   *PriceAnswer `json:"price,omitempty" doc:"of the tokens, when one is configured"`
 	units   int          // of the ranges for which it would run
-	cost    int
 }
 
 // countNode counts the task of a node.
@@ -77,7 +76,6 @@ func (p *PlanPreview) countNode(t *sheaf.NewTask) {
 	} else {
 		p.Nodes[i].Run++
 		p.Nodes[i].units += t.Range.Len()
-		p.Nodes[i].cost += t.Cost
 	}
 }
 
@@ -110,15 +108,16 @@ func (s *Service) priceNodes(ctx context.Context, doc *sheaf.Document, config sh
 			p.Nodes = append(p.Nodes, n)
 		}
 	}
+	times, err := s.Catalog.StageTimes(ctx, doc.TenantID)
+	if err != nil {
+		return fmt.Errorf("measuring nodes: %w", err)
+	}
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
-		if n.cost > 0 {
-			perSecond, _, err := s.Catalog.Speed(ctx, n.Node)
-			if err != nil {
-				return fmt.Errorf("measuring the speed: %w", err)
-			}
-			if perSecond > 0 {
-				seconds := float64(n.cost) / perSecond
+		at := slices.Index(p.Flow.Nodes, n.Node)
+		if at >= 0 && at < len(p.Flow.Kinds) { // a stage has the name of its node's kind
+			if took, ok := times[p.Flow.Kinds[at]]; ok && n.Run > 0 {
+				seconds := took.Seconds() * float64(n.Run)
 				n.Seconds = &seconds
 			}
 		}

@@ -74,5 +74,6 @@ type Estimates interface {
 	Queue(ctx context.Context, tenantID string) (*taskstore.TenantQueue, error)
 	Remaining(ctx context.Context, tenantID, jobID string) (taskstore.Remaining, error)
 	Speed(ctx context.Context, stages ...string) (costPerSec, spreadP90 float64, err error)
+	StageTimes(ctx context.Context, tenantID string) (map[string]time.Duration, error)
 	OpenTasks(ctx context.Context, tenantID string, ids []string) (queued, running int, err error)
 }

@@ -62,6 +62,7 @@ var properties = []property{
 	{"Flow", "scope", "document, so far", "", false},
 	{"FlowAnswer FlowListed", "nodes", "how many nodes it has", "", false},
 	{"FlowAnswer FlowListed", "version", "from 1; a version never changes", "", false},
+	{"FlowDecision", "kinds", "of the nodes, in their order", "", false},
 	{"FlowDecision", "last", "nodes that run over the whole document, after its ranges", "", false},
 	{"FlowDecision", "mode", "whole: one task a range runs all nodes; nodes: nodes have tasks of their own", "", false},
 	{"FlowDecision", "nodes", "in the order in which they run", "", false},

@@ -108,7 +108,7 @@ func TestNodesOverTheDocument(t *testing.T) {
 	var would struct{ Plans []ingest.PlanPreview }
 	s.post("/v1/datasets/default/documents:reparse?dry_run=true", map[string]any{"filter": map[string]any{"document_ids": []string{d.ID}}}, &would)
 	for _, id := range []string{"tree", "map", "net"} {
-		if i := slices.IndexFunc(would.Plans[0].Nodes, func(n ingest.PlannedNode) bool { return n.Node == id }); i < 0 || would.Plans[0].Nodes[i].Run != 1 || would.Plans[0].Nodes[i].Tokens == nil {
+		if i := slices.IndexFunc(would.Plans[0].Nodes, func(n ingest.PlannedNode) bool { return n.Node == id }); i < 0 || would.Plans[0].Nodes[i].Run != 1 || would.Plans[0].Nodes[i].Tokens == nil || would.Plans[0].Nodes[i].Seconds == nil || *would.Plans[0].Nodes[i].Seconds > 60 {
 			t.Errorf("a dry run says of %s: %+v", id, would.Plans[0].Nodes)
 		}
 	}

@@ -26,12 +26,12 @@ const sampleColumns = "tenant_id, doc_id, cost, started_at, finished_at"
 // finished reads the latest tasks that parsed: by run_at, which has an index
 // (that no lease is left is part of it), and tells old from new well enough.
 func finished(db *gorm.DB, columns string) ([]taskRow, error) {
-	return all[taskRow](db, finishedQuery(columns))
+	return all[taskRow](db, finishedQuery(columns, "'parse'"))
 }
 
-func finishedQuery(columns string) string {
-	return fmt.Sprintf(`SELECT %s FROM tasks WHERE state='done' AND lease_until=0 AND kind='parse' AND reused=0 AND started_at>0
-		ORDER BY run_at DESC LIMIT %d`, columns, speedSample)
+func finishedQuery(columns, kinds string) string {
+	return fmt.Sprintf(`SELECT %s FROM tasks WHERE state='done' AND lease_until=0 AND kind IN (%s) AND reused=0 AND started_at>0
+		ORDER BY run_at DESC LIMIT %d`, columns, kinds, speedSample)
 }
 
 // recent is what many estimates are made of, read anew when it is too old, and
@@ -50,11 +50,15 @@ type samples struct {
 	finished recent[[]taskRow]
 	backlog  recent[backlog]
 	meanCost [sheaf.LaneBackfill + 1]recent[float64] // of what waits up to a lane
+	stages   recent[stageTimes]
 }
+
+// stageTimes are means over tasks, by tenant and stage.
+type stageTimes map[string]map[string]time.Duration
 
 func newSamples(age time.Duration) *samples {
 	s := new(samples)
-	s.finished.age, s.backlog.age = age, age
+	s.finished.age, s.backlog.age, s.stages.age = age, age, age
 	for i := range s.meanCost {
 		s.meanCost[i].age = age
 	}
@@ -301,6 +305,36 @@ func (r taskRow) stageTime(stages []string) (took int64) {
 // are 0 when nothing has been measured.
 func (s *estimates) Speed(ctx context.Context, stages ...string) (costPerSec, spreadP90 float64, err error) {
 	return s.speed(s.read(ctx), stages...)
+}
+
+// StageTimes is how long stages of tasks of a tenant took of late that read ranges or
+// ran nodes of flows: the mean of those that had the stage. What was not measured is
+// absent.
+func (s *estimates) StageTimes(ctx context.Context, tenantID string) (map[string]time.Duration, error) {
+	times, err := s.stages.get(func() (stageTimes, bool, error) {
+		rows, err := all[taskRow](s.read(ctx), finishedQuery("tenant_id, result", "'parse','dataflow'"))
+		out, tasks := stageTimes{}, map[[2]string]time.Duration{}
+		for _, r := range rows {
+			var result sheaf.TaskResult
+			decode(r.Result, &result)
+			if out[r.TenantID] == nil {
+				out[r.TenantID] = map[string]time.Duration{}
+			}
+			seen := map[string]bool{}
+			for _, st := range result.Stages {
+				out[r.TenantID][st.Name] += time.Duration(st.MS) * time.Millisecond
+				if !seen[st.Name] {
+					seen[st.Name] = true
+					tasks[[2]string{r.TenantID, st.Name}]++
+				}
+			}
+		}
+		for key, n := range tasks {
+			out[key[0]][key[1]] /= n
+		}
+		return out, len(rows) == speedSample, err
+	})
+	return times[tenantID], err
 }
 
 // OpenTasks counts what CancelDocuments would stop.

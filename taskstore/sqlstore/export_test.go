@@ -13,4 +13,4 @@ func (s *Store) Explain(ctx context.Context, query string) (string, error) {
 }
 
 // FinishedQuery is the statement that finished reads with.
-func FinishedQuery(columns string) string { return finishedQuery(columns) }
+func FinishedQuery(columns string) string { return finishedQuery(columns, "'parse'") }

@@ -1198,6 +1198,14 @@ func testRemaining(t *testing.T, b *bench) {
 	b.ok(err)
 	both, _, err := b.Speed(b.ctx, "parse", "embed")
 	b.ok(err)
+	times, err := b.StageTimes(b.ctx, b.tenant)
+	b.ok(err)
+	if times["parse"] != 8*time.Second || times["embed"] != time.Second || times["finalize"] != 0 {
+		t.Errorf("stages took %v", times)
+	}
+	if times, err = other.StageTimes(b.ctx, other.tenant); err != nil || len(times) > 0 {
+		t.Errorf("stages of another tenant took %v, %v", times, err)
+	}
 	if whole >= both || both >= vectors || vectors > 12*whole || spread < 1 {
 		t.Fatalf("speed %g, of parsing and vectors %g, of vectors %g with spread %g", whole, both, vectors, spread)
 	}
