@@ -1,8 +1,11 @@
 package search_test
 
 import (
+	"context"
+	"strings"
 	"testing"
 
+	"sheaf/internal/embed"
 	"sheaf/internal/search"
 )
 
@@ -28,5 +31,48 @@ func TestQuestionsForFiguresFindStatements(t *testing.T) {
 		if r.Hits[0].Document.ID != want {
 			t.Errorf("%q finds the %s first: %+v, %+v", query, r.Hits[0].Document.ID, r.Hits[0].Explanation, r.Hits[1].Explanation)
 		}
+	}
+}
+
+// strong is a model that counts for more than words, to which texts about a subject
+// are like each question and others are not.
+type strong struct{ embed.Embedder }
+
+func (s strong) Model() embed.Model {
+	m := s.Embedder.Model()
+	m.Weight = 0.7
+	return m
+}
+
+func (s strong) Embed(_ context.Context, texts []string, purpose embed.Purpose) ([][]float32, error) {
+	out := make([][]float32, len(texts))
+	for i, text := range texts {
+		out[i] = make([]float32, s.Embedder.Model().Dim)
+		if out[i][0] = 1; purpose == embed.Passage && !strings.Contains(text, "subject") {
+			out[i][0], out[i][1] = 0.4, 0.9165
+		}
+	}
+	return out, nil
+}
+
+// Vectors tell what a passage is about and not which figures stand in it: a question
+// for a quantity is decided by words, whatever the model.
+func TestQuestionsForFiguresAreDecidedByWords(t *testing.T) {
+	s, store := newSearcher(t)
+	s.Embedder = strong{s.Embedder}
+	add(t, s, store, chunk("about", "The subject is net sales and what they come from."), chunk("says", "Net sales grew to 14,694."))
+	for query, want := range map[string]string{
+		"where do net sales come":     "about",
+		"how much did net sales grow": "says",
+		"net sales in % of costs":     "says",
+	} {
+		r := ask(t, s, search.Request{Query: query, Explain: true})
+		if r.Hits[0].Document.ID != want {
+			t.Errorf("%q finds %s first: %+v, %+v", query, r.Hits[0].Document.ID, r.Hits[0].Explanation, r.Hits[1].Explanation)
+		}
+	}
+	weight := 0.7 // who asks for a weight has it
+	if r := ask(t, s, search.Request{Query: "how much did net sales grow", VectorWeight: &weight}); r.Hits[0].Document.ID != "about" {
+		t.Errorf("with a weight of %v %s is first", weight, r.Hits[0].Document.ID)
 	}
 }

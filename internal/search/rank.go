@@ -331,8 +331,14 @@ func missing(all []candidate) float64 {
 }
 
 // strongWeight is that of models that find answers better than words do: they
-// count the same for all queries.
+// count the same for all queries but those that ask for a quantity.
 const strongWeight = 0.5
+
+// figuresShare of its weight such a model loses where a query asks for a quantity:
+// vectors tell what a passage is about and not which figures stand in it. On the 22
+// annual reports of bench/answers bge-small has the right page among the first five
+// for .65 of the questions instead of .57, and .76 instead of .70 inside the document.
+const figuresShare = 0.65
 
 // leastVector keeps an order among what is found by meaning alone.
 const leastVector = 0.05
@@ -368,6 +374,8 @@ func rank(c index.Candidates, visible map[string]taskstore.VisibleRange, fusion 
 		fusion.Weight = 0
 	case len(c.Text) == 0:
 		fusion.Weight = 1
+	case r.VectorWeight == nil && fusion.Weight >= strongWeight:
+		fusion.Weight *= 1 - figuresShare*q.figures
 	case r.VectorWeight == nil && fusion.Weight > 0 && fusion.Weight < strongWeight:
 		fusion.Weight *= missing(all)
 	}
