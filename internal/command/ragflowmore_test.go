@@ -301,6 +301,21 @@ func TestRAGFlowAddsChunks(t *testing.T) {
 }
 
 // Tags of chunks are kept with them, counted, renamed and taken away.
+// A question finds the chunks that have its words, and none because of the name
+// of its document or the headings above it.
+func TestRAGFlowRetrievalKeepsToTheChunk(t *testing.T) {
+	s := forRAGFlow(t)
+	id := s.ragflowDataset(`{"name":"birds"}`)
+	doc := s.sentRAGFlow(id, [2]string{"heron.md", "# Heron\n\nIt waits at the weir, model FY2018, and fishes.\n\n## Notice\n\nThe period is three months.\n"})[0]
+	s.parseRAGFlow(id, doc)
+	for _, chunk := range []string{`{"content":"stork 42 nest"}`, `{"content":"a grey bird","important_keywords":["herons"]}`} {
+		s.okRAGFlow("POST", "datasets/"+id+"/documents/"+doc+"/chunks", chunk)
+	}
+	for question, total := range map[string]int{"heron": 2, "42": 1, "notice": 1, "fish": 1, "2018": 1, "heron 42": 3, "md": 0} {
+		s.okRAGFlow("POST", "retrieval", `{"dataset_ids":["`+id+`"],"question":"`+question+`","similarity_threshold":0}`, fmt.Sprintf(`"total":%d`, total))
+	}
+}
+
 func TestRAGFlowTags(t *testing.T) {
 	s := forRAGFlow(t)
 	stranger := s.tenant("beta", "write", sheaf.Quota{})

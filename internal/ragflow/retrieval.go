@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"sheaf"
 	"sheaf/internal/facade"
@@ -57,7 +58,7 @@ func (c *call) ask(q question) ([]*hit, error) {
 		known[ds.ID] = ds
 	}
 	search := func(mode string, limit int) (hits []*hit, err error) {
-		in := object{"query": q.text, "datasets": ids, "limit": limit, "mode": mode, "highlight": q.highlight && mode == "text"}
+		in := object{"query": q.text, "datasets": ids, "limit": limit, "mode": mode, "highlight": mode == "text"}
 		if q.documents != nil {
 			in["filter"] = object{"document_ids": q.documents}
 		}
@@ -95,9 +96,49 @@ func (c *call) ask(q question) ([]*hit, error) {
 		h.term = terms.share(h.Chunk.Context + " " + h.Chunk.Text + " " + strings.Join(h.Chunk.Keywords, " ") + " " + strings.Join(h.Chunk.Questions, " "))
 		h.similarity = (1-q.weight)*h.term + q.weight*h.Scores.Vector
 	}
-	hits = slices.DeleteFunc(hits, func(h *hit) bool { return h.of == nil || h.of.hidden() || h.similarity < q.threshold })
+	hits = slices.DeleteFunc(hits, func(h *hit) bool {
+		return h.of == nil || h.of.hidden() || h.similarity < q.threshold || !h.has(terms)
+	})
 	slices.SortStableFunc(hits, func(a, b *hit) int { return cmp.Compare(b.similarity, a.similarity) })
 	return hits, nil
+}
+
+// has tells whether the chunk itself has a word of the question. A search of
+// /v1 also finds the chunks of a document by its name and by headings far above
+// them, which no client sees in the hit.
+func (h *hit) has(terms fullText) bool {
+	return len(terms) == 0 || strings.Contains(h.Highlight, "<mark>") ||
+		terms.within(h.Chunk.Text) || terms.touch(h.Chunk.Context) || terms.touch(strings.Join(h.Chunk.Keywords, " ")) || terms.touch(strings.Join(h.Chunk.Questions, " "))
+}
+
+// within tells whether a text spells one of the words as a part of a longer one
+// or across signs: 2018 in FY2018, cocacola in Coca-Cola.
+func (f fullText) within(text string) bool {
+	var bare strings.Builder
+	eachWord(text, func(word string) { bare.WriteString(word) })
+	return slices.ContainsFunc(f, func(asked string) bool {
+		return utf8.RuneCountInString(asked) > 2 && strings.Contains(bare.String(), asked)
+	})
+}
+
+// touch tells whether a text has one of the words, or one that begins like it,
+// which may be another form.
+func (f fullText) touch(text string) (found bool) {
+	eachWord(text, func(word string) {
+		found = found || slices.ContainsFunc(f, func(asked string) bool { return stem(asked) == stem(word) })
+	})
+	return found
+}
+
+// stem is the first four letters of a word.
+func stem(word string) string {
+	letters := 0
+	for i := range word {
+		if letters++; letters > 4 {
+			return word[:i]
+		}
+	}
+	return word
 }
 
 // share is how many of the words a text has that was found by them, 0–1: at
