@@ -70,8 +70,15 @@ export async function view({ root, params, query, signal }) {
       [documents(), ...job.stages.map((s) => [s.name, ...[s.done, s.total, s.failed, s.reused].map((n) => number(n)), bar(s.total ? s.done / s.total : over && !s.failed ? 1 : 0, `Progress of ${s.name}`)])]), el("p", { class: "muted" }, "Stages count pages; slides, sheets, rows and files count by what they cost beside a page.")) : null);
   }
 
+  /** Whether the job is so large that what cannot have changed is not read again. */
+  const large = () => job.documents.total > mostDocuments && !terminal(job.state);
+  /** How many documents had ended badly when the issues were read. */
+  let bad = "";
   async function showErrors() {
+    const now = ["failed", "partially_succeeded", "canceled"].map((s) => job.documents.by_state[s] || 0).join();
+    if (large() && now === bad) return;
     const all = (await get(`${base}/errors?limit=100`, signal)).items, seen = new Set();
+    bad = now;
     // A page that was tried again, alone, is listed once for each time.
     const errors = all.filter((/** @type {any} */ e) => {
       const key = [e.document_id, e.failure.code, e.failure.page || e.failure.range].join();
@@ -85,6 +92,8 @@ export async function view({ root, params, query, signal }) {
   const ended = new Map();
   /** What the timeline and the list show. */
   let shown = "";
+  /** The cursor before the documents that were read. @type {string | undefined} */
+  let read;
   /** The tasks of documents: those of which something can have changed are read. @param {import("../types.js").Doc[]} some */
   async function tasksNow(some) {
     const as = (/** @type {import("../types.js").Doc} */ d) => (terminal(d.state) ? [d.state, d.generation, d.updated_at].join() : "");
@@ -98,20 +107,22 @@ export async function view({ root, params, query, signal }) {
     return { tasks: all.flat(), changed: open.length > 0 };
   }
   async function showTasks() {
+    if (large() && read === after && docs.length === mostDocuments && docs.every((d) => terminal(d.state))) return;
     const asked = after, page = await get(`${base}/documents?limit=${mostDocuments}&order=oldest${asked ? `&cursor=${encodeURIComponent(asked)}` : ""}`, signal);
-    const read = await tasksNow(page.items);
+    const now = await tasksNow(page.items);
     if (asked !== after) return; // other documents were asked for meanwhile
     docs = page.items;
-    tasks = read.tasks;
+    tasks = now.tasks;
+    read = asked;
     next = page.next_cursor || "";
     const total = job.documents.total;
     part.hidden = total <= docs.length;
     draw(range, first === 1 ? `The first ${number(docs.length)} of ${plural(total, "document")}` : `Documents ${number(first)} to ${number(first + docs.length - 1)} of ${number(total)}`);
     toFirst.disabled = first === 1;
     toNext.disabled = !next;
-    const now = docs.map((d) => [d.id, d.name, d.state, d.not_before].join()).join("\n") + (job.documents.total > docs.length ? job.documents.total : "");
-    if (!read.changed && now === shown) return;
-    shown = now;
+    const key = docs.map((d) => [d.id, d.name, d.state, d.not_before].join()).join("\n") + (job.documents.total > docs.length ? job.documents.total : "");
+    if (!now.changed && key === shown) return;
+    shown = key;
     drawTimeline();
     draw(list, el("div", {}, el("h2", {}, "Documents"), el("ul", { class: "files" }, docs.map((d) => el("li", {}, el("a", { href: `/datasets/${job.dataset_id}/documents/${d.id}` }, name(d.name)), " ", badge(d.state, d.not_before)))),
       job.documents.total > docs.length ? el("p", {}, el("a", { href: `/datasets/${job.dataset_id}?job=${job.id}` }, `All ${number(job.documents.total)} in the dataset`)) : null));
@@ -144,15 +155,19 @@ export async function view({ root, params, query, signal }) {
     draw(chart, waterfall(tasks, { slowest, names: docs.length > 1 ? new Map(docs.map((d) => [d.id, d.name])) : undefined }));
   }
 
-  let due = 0, running = false, missed = false;
+  // told: the stream has brought the job since it was read.
+  let due = 0, running = false, missed = false, told = false;
   async function refresh() {
     due = 0;
     running = true;
     missed = false;
     let wait = 500;
     try {
-      job = await get(base, signal);
-      show();
+      if (!told) {
+        job = await get(base, signal);
+        show();
+      }
+      told = false;
       await Promise.all([showErrors(), showTasks()]);
     } catch (e) {
       if (!aborted(e)) announce(String(/** @type {Error} */ (e).message));
@@ -170,6 +185,7 @@ export async function view({ root, params, query, signal }) {
   /** The stream brings the job itself; what goes with it is read. @param {Job} now */
   const take = (now) => {
     job = now;
+    told = true;
     show();
     soon();
   };
