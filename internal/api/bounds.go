@@ -85,16 +85,25 @@ func (s *Server) stalled() *Problem {
 	return p
 }
 
-// stallWatch remembers that a body stopped coming, whatever became of the
-// error on its way.
+// brokenOff is the answer, for those who still listen, to a body that ended
+// before it was whole.
+func brokenOff() *Problem {
+	p := newProblem(499, "broken_off", "the file broke off on its way; send it again")
+	p.Retryable = true
+	return p
+}
+
+// stallWatch remembers that a body stopped coming or broke off, whatever became
+// of the error on its way.
 type stallWatch struct {
 	io.ReadCloser
-	stalled bool
+	stalled, brokenOff bool
 }
 
 func (b *stallWatch) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.stalled = b.stalled || errors.Is(err, errStalled)
+	b.brokenOff = b.brokenOff || errors.Is(err, io.ErrUnexpectedEOF)
 	return n, err
 }
 

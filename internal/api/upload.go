@@ -122,8 +122,11 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request, id string) {
 			err = &rejected[0].Failure
 		}
 	}
-	if body.stalled {
+	switch {
+	case body.stalled:
 		err = s.stalled()
+	case body.brokenOff:
+		err = brokenOff()
 	}
 	if err != nil {
 		s.cfg.Ingest.Discard(ctx, staged...)

@@ -241,6 +241,30 @@ func TestUploadThatBreaksOffLeavesNothing(t *testing.T) {
 	}
 }
 
+// A client that ended its body early and still listens is told so, and no fault
+// of the server is logged.
+func TestUploadThatBreaksOffIsNoFaultOfTheServer(t *testing.T) {
+	s := start(t, nil)
+	multi := "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"b.txt\"\r\n\r\nhello"
+	for _, c := range [][3]string{
+		{"POST /v1/datasets/default/documents?name=b.txt", "text/plain", "hello"},
+		{"PUT /v1/datasets/default/documents/01a218d10d0e7001acacce3280099999?name=b.txt", "text/plain", "hello"},
+		{"POST /v1/datasets/default/documents", "multipart/form-data; boundary=x", multi},
+	} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(s.base, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: %s\r\nContent-Length: 5000\r\n\r\n%s", c[0], c[1], c[2])
+		_ = conn.(*net.TCPConn).CloseWrite()
+		answer, _ := io.ReadAll(conn)
+		_ = conn.Close()
+		if text := string(answer); !strings.HasPrefix(text, "HTTP/1.1 499 ") || !strings.Contains(text, `"broken_off"`) {
+			t.Errorf("%s: %s", c[0], text)
+		}
+	}
+}
+
 func TestOneBadFileDoesNotStopTheOthers(t *testing.T) {
 	s := start(t, nil)
 	answer, err := s.submitAnswer(t.Context(), defaultDataset, []source{text("good.txt", "A fine text."), text("program.exe", "MZ\x90\x00\x03\x00\x00\x00"), text("empty.txt", "")}, nil, "")

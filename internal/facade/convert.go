@@ -114,7 +114,7 @@ func (c *Client) Submit(ctx context.Context, in Conversion) (*sheaf.Job, []sheaf
 		}
 	}
 	resp, err := c.Do(ctx, http.MethodPost, Path("v1", "datasets", dataset, "documents")+"?"+q.Encode(), body, header)
-	if e := (*Error)(nil); body.Err != nil && errors.As(err, &e) && e.Status >= http.StatusInternalServerError {
+	if e := (*Error)(nil); body.Err != nil && errors.As(err, &e) && (e.Status >= http.StatusInternalServerError || e.Code == "broken_off") {
 		return nil, nil, &Error{Status: http.StatusBadRequest, Code: "broken_off", Detail: "The file broke off on its way; send it again", Retryable: true}
 	}
 	if err != nil {
