@@ -3,9 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -278,6 +281,82 @@ func (b *bench) graph(ctx context.Context) error {
 	b.atMost("graph.memory", megabytes(most), "MB", 600, "peak of the process while it is made")
 	b.tell("graph.held", megabytes(held), "MB", "of the process afterwards")
 	return nil
+}
+
+// raptor has the service sum up 10,000 chunks of its own, without a language model:
+// a run over all of a dataset, and another after one of its 200 documents changed.
+func (b *bench) raptor(ctx context.Context) error {
+	const docs, each = 200, 50
+	return b.served(ctx, "raptor", func(s *server) error {
+		text := prose()
+		written := func(i int) string {
+			var out strings.Builder
+			fmt.Fprintf(&out, "Document %d.\n\n", i)
+			for range each {
+				out.WriteString(text(20) + "\n\n")
+			}
+			return out.String()
+		}
+		files := make([]file, docs)
+		for i := range files {
+			body := written(i)
+			files[i] = file{name: fmt.Sprintf("d%d.txt", i), open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(body)), nil }}
+		}
+		job, err := s.upload(ctx, sheaf.ParseConfig{}, files...)
+		if err == nil {
+			job, err = s.ended(ctx, job.ID)
+		}
+		if err != nil {
+			return err
+		}
+		if job.State != sheaf.DocSucceeded {
+			return fmt.Errorf("the documents ended %s: %s", job.State, s.why(ctx, job.ID))
+		}
+		run := func() (cpu time.Duration, most int64, came executor.RaptorResult, err error) {
+			before, peak := cpuTime(s.pid()), watchMemory(s.pid(), true)
+			var r struct {
+				ID     string
+				State  taskstore.RunState
+				Result json.RawMessage
+			}
+			err = s.call(ctx, http.MethodPost, "/v1/datasets/default/raptor", map[string]any{}, &r)
+			for err == nil && r.State.Open() {
+				select {
+				case <-time.After(200 * time.Millisecond):
+				case <-ctx.Done():
+					return 0, 0, came, ctx.Err()
+				}
+				err = s.call(ctx, http.MethodGet, "/v1/datasets/default/runs/"+r.ID, nil, &r)
+			}
+			most, cpu = peak(), cpuTime(s.pid())-before
+			if err == nil && r.State != taskstore.RunSucceeded {
+				err = fmt.Errorf("the run ended %s", r.State)
+			}
+			if err == nil {
+				err = json.Unmarshal(r.Result, &came)
+			}
+			return cpu, most, came, err
+		}
+		cpu, most, first, err := run()
+		if err != nil {
+			return err
+		}
+		body := written(docs)
+		if job, err = s.upload(ctx, sheaf.ParseConfig{}, file{name: "d7.txt", open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(body)), nil }}); err == nil {
+			_, err = s.ended(ctx, job.ID)
+		}
+		if err != nil {
+			return err
+		}
+		again, _, second, err := run()
+		if err != nil {
+			return err
+		}
+		b.atMost("raptor.cpu", cpu.Seconds(), "CPU-s", 60, fmt.Sprintf("%d documents of %d chunks, %d summaries without a language model", first.Documents, each, first.Summaries))
+		b.atMost("raptor.memory", megabytes(most), "MB", 600, "peak of all processes while they are made")
+		b.atMost("raptor.changed", 100*float64(second.Made)/float64(first.Made), "% of the summaries", 10, fmt.Sprintf("made anew after one more of %d documents came: %d of %d, %.1f CPU-s", docs, second.Made, first.Made, again.Seconds()))
+		return nil
+	})
 }
 
 // prose makes texts of so many sentences of 15 words as frequent as those of a

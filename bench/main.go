@@ -84,6 +84,7 @@ var measures = []measure{
 	{[]string{"flow.node"}, func(ctx context.Context, b *bench) error { return b.flowNodes(ctx) }},
 	{[]string{"flow.fanout"}, func(ctx context.Context, b *bench) error { return b.flowFanOut(ctx) }},
 	{[]string{"graph"}, func(ctx context.Context, b *bench) error { return b.graph(ctx) }},
+	{[]string{"raptor"}, func(ctx context.Context, b *bench) error { return b.raptor(ctx) }},
 	{[]string{"e2e", "store.share"}, func(ctx context.Context, b *bench) error { return b.endToEnd(ctx) }},
 	{[]string{"memory.pdf", "reparse"}, func(ctx context.Context, b *bench) error { return b.bigPDF(ctx) }},
 	{[]string{"plan.share"}, func(ctx context.Context, b *bench) error { return b.planShare(ctx) }},
