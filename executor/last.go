@@ -117,17 +117,10 @@ func (e *Executor) processDocumentNode(ctx context.Context, run *run, doc *sheaf
 	r := &DatasetRun{DatasetRun: of, e: e, claim: t.Held(), until: time.Now().Add(runSlice), node: true}
 	var left DocumentResult
 	err = run.stage(ctx, n.Kind, func(ctx context.Context) (err error) {
-		limited := ctx
-		if n.Timeout > 0 {
-			var stop context.CancelFunc
-			limited, stop = context.WithTimeout(ctx, time.Duration(n.Timeout))
-			defer stop()
-		}
-		left, err = kind.RunDocument(limited, r, d)
-		if err != nil && limited.Err() != nil && ctx.Err() == nil {
-			err = sheaf.FailRetryable(sheaf.CategoryTimeout, "node_timeout", "the node %s of %s took longer than its timeout of %v; raise it", n.ID, p.Flow.Ref, time.Duration(n.Timeout))
-		}
-		return err
+		return withinTimeout(ctx, n, p.Flow.Ref, func(ctx context.Context) (err error) {
+			left, err = kind.RunDocument(ctx, r, d)
+			return err
+		})
 	})
 	switch {
 	case ctx.Err() != nil:

@@ -330,17 +330,10 @@ func (e *Executor) writeNode(ctx context.Context, run *run, doc *sheaf.Document,
 	}
 	var made flow.Object
 	err = run.stage(ctx, n.Kind, func(ctx context.Context) (err error) {
-		limited := ctx
-		if n.Timeout > 0 {
-			var stop context.CancelFunc
-			limited, stop = context.WithTimeout(ctx, time.Duration(n.Timeout))
-			defer stop()
-		}
-		made, err = flow.Write(limited, input)
-		if err != nil && limited.Err() != nil && ctx.Err() == nil {
-			err = sheaf.FailRetryable(sheaf.CategoryTimeout, "node_timeout", "the node %s of %s took longer than its timeout of %v; raise it", n.ID, p.Flow.Ref, time.Duration(n.Timeout))
-		}
-		return err
+		return withinTimeout(ctx, n, p.Flow.Ref, func(ctx context.Context) (err error) {
+			made, err = flow.Write(ctx, input)
+			return err
+		})
 	})
 	if err != nil {
 		return done, err
@@ -351,6 +344,20 @@ func (e *Executor) writeNode(ctx context.Context, run *run, doc *sheaf.Document,
 		o.Chunks, o.Media, o.Incomplete = len(input.Chunks), made.Media, in.incomplete
 	}
 	return done, err
+}
+
+// withinTimeout does an attempt of a node that has a timeout of its own, or none.
+func withinTimeout(ctx context.Context, n *flow.Node, ref string, do func(context.Context) error) error {
+	if n.Timeout == 0 {
+		return do(ctx)
+	}
+	limited, stop := context.WithTimeout(ctx, time.Duration(n.Timeout))
+	defer stop()
+	err := do(limited)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		err = sheaf.FailRetryable(sheaf.CategoryTimeout, "node_timeout", "the node %s of %s took longer than its timeout of %v; raise it", n.ID, ref, time.Duration(n.Timeout))
+	}
+	return err
 }
 
 // nodeVectors finds the vectors of chunks in the result of their range, by what
