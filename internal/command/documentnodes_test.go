@@ -181,6 +181,11 @@ func TestNodesOverTheDocumentThatFail(t *testing.T) {
 		if n := nodeOf(t, run, "tree"); d.State != sheaf.DocPartiallySucceeded || d.Failure == nil || d.Failure.Code != "node_timeout" || n.State != c.state || d.LiveGeneration != 1 {
 			t.Errorf("%s: %s %+v, node %+v", name, d.State, d.Failure, n)
 		}
+		if c.on == "" { // a node that failed is called by its name
+			p := openBrowser(t, s)
+			p.open("/datasets/default/documents/" + d.ID + "?tab=problems")
+			p.sees(".problem", "Node tree: ")
+		}
 	}
 }
 

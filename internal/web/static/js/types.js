@@ -20,7 +20,7 @@
  * @typedef {{name: string, start_ms: number, ms: number}} StageTime
  * @typedef {{from: number, to: number, status: "ok"|"ocr"|"blank"|"skipped"|"failed", code?: string, message?: string}} LedgerRun
  * @typedef {{unit: string, units: number, counts: LedgerCounts, runs: LedgerRun[]}} Pages
- * @typedef {{id: string, document_id: string, job_id: string, generation: number, kind: string, unit?: string, range?: [number, number], cost: number, lane: number, state: TaskState,
+ * @typedef {{id: string, document_id: string, job_id: string, generation: number, kind: string, node?: string, unit?: string, range?: [number, number], cost: number, lane: number, state: TaskState,
  *   attempts: number, failures: number, lost: number, worker?: string, run_at: string, created_at: string, started_at?: string, finished_at?: string, duration_ms?: number,
  *   range_id?: string, chunks: number, tokens: number, reused?: boolean, ledger?: LedgerRun[], stages?: StageTime[], failure?: Failure, warnings?: Warning[], content?: string}} Task
  * @typedef {{epoch: number, worker: string, started_at: string, ended_at?: string, outcome?: string, text?: string, failure?: Failure, output?: {from: number, to: number, code: string, lines: string}[]}} Try

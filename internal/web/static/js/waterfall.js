@@ -38,6 +38,9 @@ const tick = (/** @type {number} */ span) => (/** @type {number} */ at) => {
   return e;
 };
 
+/** What a task is called: one that runs a node of a flow by that. @param {Task} t */
+export const taskName = (t) => (t.kind === "dataflow" && t.node ? `node ${t.node}` : t.kind);
+
 /** Whether a task waits or runs: it can be canceled. @param {Task} t */
 const open = (t) => !["done", "dead", "canceled", "superseded"].includes(t.state);
 
@@ -58,7 +61,7 @@ export function waterfall(tasks, { slowest, names }) {
   const took = (/** @type {Task} */ t) => t.duration_ms ?? between(t.started_at, t.finished_at);
   rows.sort((a, b) => (slowest ? took(b.t) - took(a.t) : a.parts[0].from - b.parts[0].from || (a.t.range?.[0] || 0) - (b.t.range?.[0] || 0)));
   const span = to - from;
-  const label = (/** @type {Task} */ t) => `${t.kind}${t.range ? ` ${t.unit || ""} ${t.range[0] === t.range[1] ? t.range[0] : `${t.range[0]}–${t.range[1]}`}` : ""}`;
+  const label = (/** @type {Task} */ t) => `${taskName(t)}${t.range ? ` ${t.unit || ""} ${t.range[0] === t.range[1] ? t.range[0] : `${t.range[0]}–${t.range[1]}`}` : ""}`;
   return el("div", { class: "waterfall" },
     el("p", { class: "legend" }, stages.filter((s) => rows.some((r) => r.parts.some((p) => p.name === s))).map((s) => el("span", {}, el("i", { class: `stage ${s}` }), words[s]))),
     el("div", { class: "scroll-x", tabindex: "0", role: "region", "aria-label": "Timeline" }, el("table", { role: "table", "aria-label": "Timeline" },

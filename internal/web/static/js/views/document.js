@@ -17,7 +17,7 @@ import { badge, bar, cells, cure, failureLine, located, setting, strip, terminal
 import { asJSON, chunkTools, exportText, finder, highlight, inStep, modes, rail, rendered } from "../reader.js";
 import { chunkText } from "../text.js";
 import { walkOf } from "../walk.js";
-import { waterfall } from "../waterfall.js";
+import { taskName, waterfall } from "../waterfall.js";
 
 /** @typedef {import("../types.js").Doc} Doc */
 /** @typedef {import("../types.js").Task} Task */
@@ -420,7 +420,7 @@ export async function view({ root, params, query, signal }) {
     const warnings = [...d.warnings, ...tasks.flatMap((t) => t.warnings || [])];
     if (d.failure && !bad.some(({ r }) => r.code === d.failure?.code)) out.append(problem(d.failure, failureLine(d.failure, d.unit), null));
     for (const { t, r } of bad) out.append(problem({ code: r.code || "failed", category: t?.failure?.category || "", message: r.message || "This could not be read.", retryable: true, detail: t?.failure?.detail, phase: "parse" }, located(unitsAt(d.unit || "page", r.from, r.to), r.message || "could not be read"), t, r));
-    for (const t of failedTasks()) if (t.failure) out.append(problem(t.failure, located(t.range ? `${t.kind} of ${unitsAt(t.unit || "page", t.range[0], t.range[1])}` : t.kind, t.failure.message), t));
+    for (const t of failedTasks()) if (t.failure) out.append(problem(t.failure, located(t.range ? `${taskName(t)} of ${unitsAt(t.unit || "page", t.range[0], t.range[1])}` : taskName(t), t.failure.message), t));
     // What was left out on purpose is no failure: it stands apart, and closed.
     const well = !out.children.length;
     if (well) out.append(empty(d.state === "canceled" ? "Canceled: nothing went wrong" : terminal(d.state) ? "Nothing went wrong" : "Nothing has gone wrong so far", el("p", {}, d.ledger.ok + d.ledger.ocr ? `${plural(d.ledger.ok + d.ledger.ocr + d.ledger.blank, d.unit || "unit")} accounted for.` : "Failures would be listed here.")));
@@ -434,7 +434,7 @@ export async function view({ root, params, query, signal }) {
     const alike = failedRuns().filter((r) => r.code === f.code).length;
     const justThis = () => {
       if (run) return retryDocuments(params.ds, [d], { units: [[run.from, run.to]], what: `${d.unit || "unit"} ${run.from === run.to ? run.from : `${run.from}–${run.to}`}` });
-      return t?.state === "dead" && t.kind !== "plan" ? retryTask(t.id, `the ${t.kind} task`) : retryDocuments(params.ds, [d]);
+      return t?.state === "dead" && t.kind !== "plan" ? retryTask(t.id, `the ${taskName(t)} task`) : retryDocuments(params.ds, [d]);
     };
     return el("article", { class: "problem" },
       el("h2", {}, icon("cross"), el("span", {}, heading)),

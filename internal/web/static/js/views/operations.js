@@ -9,7 +9,7 @@ import { between, bytes, duration, number, plural, time } from "../format.js";
 import { note, title } from "../nav.js";
 import { repeat } from "../repeat.js";
 import { editTenant } from "../tenants.js";
-import { stages, words } from "../waterfall.js";
+import { stages, taskName, words } from "../waterfall.js";
 
 const lanes = /** @type {Record<number, string>} */ ({ 1: "Interactive", 2: "Normal", 3: "Backfill" });
 const every = 2000;
@@ -127,7 +127,7 @@ export async function view({ root, query, signal }) {
     const byId = new Map(running.filter(Boolean).map((t) => [t.id, t]));
     const task = (/** @type {string} */ id) => {
       const t = byId.get(id);
-      return t ? `${t.kind}${t.range ? ` ${t.unit || ""} ${t.range.join("–")}` : ""}` : id.slice(0, 8);
+      return t ? `${taskName(t)}${t.range ? ` ${t.unit || ""} ${t.range.join("–")}` : ""}` : id.slice(0, 8);
     };
     draw(execs, el("h2", {}, "Executors"), es.length ? grid("Executors", [["Executor", "mono"], ["Runs now", "wide"], ["Slots", "num"], ["Memory", "num"], ["Version"], ["Up", "num"], ["Seen"]], es.map((e) => [`${e.host}:${e.pid}`,
       e.running?.length ? [e.running.slice(0, 8).map(task).join(", "), e.running.length > 8 ? ` and ${number(e.running.length - 8)} more` : ""] : el("span", { class: "muted" }, e.running ? "nothing" : "hidden"), `${e.running?.length ?? "–"} of ${e.slots}`,
