@@ -62,6 +62,7 @@ type WorkerStatus struct {
 type HeartbeatReply struct {
 	Lost     []sheaf.Claim // not this worker's any more: drop the work
 	Canceled []sheaf.Claim // still held, and asked to stop
+	Ended    []sheaf.Claim // of tasks that were canceled, superseded or deleted meanwhile: drop the work, nothing is lost
 }
 
 // FailReport ends an attempt that did not work out.

@@ -182,6 +182,7 @@ type attempt struct {
 // Causes of an attempt's end, read back with context.Cause.
 var (
 	errLost    = fmt.Errorf("the lease was taken over: %w", sheaf.ErrStale)
+	errEnded   = fmt.Errorf("the task was called off: %w", sheaf.ErrCanceled)
 	errAsked   = fmt.Errorf("a cancel was requested: %w", sheaf.ErrCanceled)
 	errRelease = errors.New("the executor is stopping")
 	errTooLong = errors.New("the task ran longer than its kind may")
@@ -462,6 +463,8 @@ func (w *Worker) run(ctx context.Context, a *attempt, worked func()) {
 	}
 	state, err := w.finish(ctx, end, t, done, err)
 	switch {
+	case errors.Is(err, errEnded):
+		log.DebugContext(ctx, "the task was called off; its result is dropped")
 	case errors.Is(err, sheaf.ErrStale):
 		w.cfg.Observe.StaleWrite(t.Kind)
 		log.WarnContext(ctx, "the task belongs to somebody else now; its result is dropped")
@@ -519,9 +522,11 @@ func (w *Worker) finish(ctx, end context.Context, t *sheaf.Task, done taskstore.
 	claim := t.Held()
 	cause := context.Cause(ctx)
 	switch {
+	case errors.Is(cause, errEnded):
+		return sheaf.TaskCanceled, errEnded
 	case err == nil:
 		if err = w.complete(end, claim, done); err == nil {
-			if len(done.Spawn)+len(done.Stitch) > 0 || t.Kind == sheaf.KindDataflow {
+			if len(done.Spawn)+len(done.Stitch)+len(done.Last) > 0 || t.Kind == sheaf.KindDataflow {
 				_ = w.cfg.Queue.Notify(end) // a notification: the next poll finds the tasks all the same
 			}
 			return sheaf.TaskDone, nil
@@ -667,7 +672,7 @@ func (w *Worker) heartbeat(ctx context.Context) {
 	fence := int64(called.Add(w.cfg.Lease - w.fenceMargin()).Sub(w.started))
 	w.mu.Lock()
 	for _, c := range held {
-		if a := w.running[c.TaskID]; a != nil && a.task.Epoch == c.Epoch && !slices.Contains(reply.Lost, c) {
+		if a := w.running[c.TaskID]; a != nil && a.task.Epoch == c.Epoch && !slices.Contains(reply.Lost, c) && !slices.Contains(reply.Ended, c) {
 			a.fence.Store(fence)
 		}
 	}
@@ -675,6 +680,11 @@ func (w *Worker) heartbeat(ctx context.Context) {
 	for _, c := range reply.Lost {
 		if a := w.attemptUnder(c); a != nil {
 			w.loses(a)
+		}
+	}
+	for _, c := range reply.Ended {
+		if a := w.attemptUnder(c); a != nil && !a.worked.Load() && !a.lost.Swap(true) {
+			a.cancel(errEnded)
 		}
 	}
 	for _, c := range reply.Canceled {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -25,6 +26,7 @@ type book struct {
 	log      []string
 	down     bool // heartbeats fail
 	lost     map[string]bool
+	ended    map[string]bool
 	canceled map[string]bool
 	left     bool
 	holds    map[string]int64 // epochs of what the store holds behind an error
@@ -109,6 +111,8 @@ func (b *book) Heartbeat(_ context.Context, w taskstore.WorkerStatus, _ time.Dur
 	for _, c := range held {
 		if b.lost[c.TaskID] {
 			r.Lost = append(r.Lost, c)
+		} else if b.ended[c.TaskID] {
+			r.Ended = append(r.Ended, c)
 		} else if b.canceled[c.TaskID] {
 			r.Canceled = append(r.Canceled, c)
 		}
@@ -258,7 +262,7 @@ func start(t *testing.T, processors map[sheaf.TaskKind]func(ctx context.Context)
 
 func startWith(t *testing.T, change func(*Config), processors map[sheaf.TaskKind]func(ctx context.Context) error, tasks ...string) *running {
 	t.Helper()
-	b := &book{lost: map[string]bool{}, canceled: map[string]bool{}, holds: map[string]int64{}, waits: map[string]time.Duration{}}
+	b := &book{lost: map[string]bool{}, ended: map[string]bool{}, canceled: map[string]bool{}, holds: map[string]int64{}, waits: map[string]time.Duration{}}
 	q := &testQueue{wake: make(chan struct{}, 1), stop: make(chan string)}
 	for _, id := range tasks {
 		q.hints = append(q.hints, sheaf.Hint{TaskID: id, TenantID: "t"})
@@ -468,6 +472,30 @@ func TestLostLeaseStopsTheTaskAndWritesNothing(t *testing.T) {
 		r.finish()
 		expect(t, r.store.entries())
 		expect(t, r.queue.log, "ack long true", "done long")
+	})
+}
+
+// A task whose document is deleted, or parsed anew, stops as one that was taken away
+// does; no lease is lost by it, and nobody is warned.
+func TestTaskThatWasCalledOffIsNoLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen, said := &losses{}, &strings.Builder{}
+		r := startWith(t, func(c *Config) {
+			c.Observe, c.Log = seen, slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{Level: slog.LevelInfo}))
+		}, map[sheaf.TaskKind]func(context.Context) error{"long": untilStopped}, "long")
+		r.store.mu.Lock()
+		r.store.ended["long"] = true
+		r.store.mu.Unlock()
+		time.Sleep(2 * time.Minute)
+		if n := seen.count.Load(); n != 0 {
+			t.Errorf("%d leases lost, want none", n)
+		}
+		r.finish()
+		expect(t, r.store.entries())
+		expect(t, r.queue.log, "ack long true", "done long")
+		if strings.Contains(said.String(), "WARN") || strings.Contains(said.String(), "ERROR") {
+			t.Errorf("the log says\n%s", said)
+		}
 	})
 }
 

@@ -235,8 +235,9 @@ func (m *model) heartbeat(t *rapid.T) {
 		if running {
 			task.lease = m.clock + modelLease
 		}
-		if lost := slices.Contains(reply.Lost, c); lost == m.holds(c) {
-			t.Fatalf("heartbeat says lost=%v of %v, the model holds=%v", lost, c, m.holds(c))
+		off := task.state == sheaf.TaskCanceled || task.state == sheaf.TaskSuperseded
+		if lost, ended := slices.Contains(reply.Lost, c), slices.Contains(reply.Ended, c); lost != (!m.holds(c) && !off) || ended != (!m.holds(c) && off) {
+			t.Fatalf("heartbeat says lost=%v and ended=%v of %v, which is %s, the model holds=%v", lost, ended, c, task.state, m.holds(c))
 		}
 		if canceled := slices.Contains(reply.Canceled, c); canceled != (m.holds(c) && task.cancel) {
 			t.Fatalf("heartbeat says canceled=%v of %v", canceled, c)

@@ -29,8 +29,8 @@ func notHeld(c sheaf.Claim) error {
 }
 
 // Heartbeat extends the leases of held and records the worker as alive. It
-// answers which of held are no longer the worker's, and which were asked to
-// stop.
+// answers which of held are no longer the worker's, which were asked to stop, and
+// which nobody wants any more.
 func (s *tasks) Heartbeat(ctx context.Context, w taskstore.WorkerStatus, lease time.Duration, held []sheaf.Claim) (taskstore.HeartbeatReply, error) {
 	var reply taskstore.HeartbeatReply
 	started := any(toMillis(w.StartedAt))
@@ -46,13 +46,17 @@ func (s *tasks) Heartbeat(ctx context.Context, w taskstore.WorkerStatus, lease t
 	held = slices.Clone(held)
 	slices.SortFunc(held, func(a, b sheaf.Claim) int { return strings.Compare(a.TaskID, b.TaskID) })
 	for batch := range chunks(held) {
-		var mine []taskRow
+		var mine, gone []taskRow
 		err := s.tx(ctx, func(tx *gorm.DB) (err error) {
 			ids := mapped(batch, func(c sheaf.Claim) string { return c.TaskID })
 			if err := run(tx, stmt(s.sql("UPDATE tasks SET lease_until=@now+? WHERE id IN ? AND worker_id=? AND state='running'"), lease.Milliseconds(), ids, w.ID)); err != nil {
 				return err
 			}
 			mine, err = all[taskRow](tx, "SELECT id, epoch, cancel_requested_at FROM tasks WHERE id IN ? AND worker_id=? AND state='running'", ids, w.ID)
+			if err != nil || len(mine) == len(ids) {
+				return err
+			}
+			gone, err = all[taskRow](tx, "SELECT id, state FROM tasks WHERE id IN ?", ids)
 			return err
 		})
 		if err != nil {
@@ -62,8 +66,14 @@ func (s *tasks) Heartbeat(ctx context.Context, w taskstore.WorkerStatus, lease t
 		for _, r := range mine {
 			byID[r.ID] = r
 		}
+		there := make(map[string]bool, len(gone)) // for somebody
+		for _, r := range gone {
+			there[r.ID] = r.State != string(sheaf.TaskCanceled) && r.State != string(sheaf.TaskSuperseded)
+		}
 		for _, c := range batch {
 			switch r, ok := byID[c.TaskID]; {
+			case !ok && !there[c.TaskID]:
+				reply.Ended = append(reply.Ended, c)
 			case !ok || r.Epoch != c.Epoch:
 				reply.Lost = append(reply.Lost, c)
 			case r.CancelRequestedAt != 0:

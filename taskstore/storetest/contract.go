@@ -44,6 +44,7 @@ func Run(t *testing.T, engine string) {
 		{"SnoozeAndReleaseTouchNoBudget", snoozeAndRelease},
 		{"HeldAreTheWorkersOwn", heldByWorker},
 		{"HeartbeatTellsLostAndCanceled", heartbeat},
+		{"HeartbeatTellsWhatWasCalledOff", calledOff},
 		{"CancelMeetsClaimAndComplete", cancelRaces},
 		{"CancelMeetsSpawn", cancelMeetsSpawn},
 		{"HardCancelFences", hardCancel},
@@ -923,6 +924,39 @@ func stitchGuard(f *Fixture) {
 	f.OK(err)
 	if got := found[key]; got.DocumentID == d.ID && got.Result.RangeID != stitched.RangeID {
 		f.T.Errorf("range %s would be used again, want %s", got.Result.RangeID, stitched.RangeID)
+	}
+}
+
+// calledOff tells the worker of a task that nobody wants any more from one that
+// somebody else has.
+func calledOff(f *Fixture) {
+	status := taskstore.WorkerStatus{ID: "w"}
+	held := func() (Doc, []sheaf.Claim) {
+		d := f.Document("t")
+		tasks := f.Plan(d, Parse(2)...)
+		return d, []sheaf.Claim{f.Claim(tasks[0].ID, "w").Held(), f.Claim(tasks[1].ID, "w").Held()}
+	}
+	for name, off := range map[string]func(d Doc){
+		"parsed anew": func(d Doc) { f.Reparse(d) },
+		"deleted": func(d Doc) {
+			_, err := f.Store.DeleteDocuments(ctx, "t", []string{d.ID})
+			f.OK(err)
+		},
+	} {
+		d, claims := held()
+		off(d)
+		reply, err := f.Store.Heartbeat(ctx, status, time.Minute, claims)
+		f.OK(err)
+		if len(reply.Ended) != 2 || len(reply.Lost)+len(reply.Canceled) != 0 {
+			f.T.Errorf("of a document that was %s a heartbeat answers %+v", name, reply)
+		}
+	}
+	_, claims := held()
+	f.OK(f.Store.Release(ctx, claims[0]))
+	reply, err := f.Store.Heartbeat(ctx, status, time.Minute, append(claims, sheaf.Claim{TaskID: "gone", Epoch: 1}))
+	f.OK(err)
+	if len(reply.Lost) != 1 || reply.Lost[0] != claims[0] || len(reply.Ended) != 1 || reply.Ended[0].TaskID != "gone" {
+		f.T.Errorf("a heartbeat answers %+v", reply)
 	}
 }
 
