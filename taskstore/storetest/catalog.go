@@ -1374,6 +1374,12 @@ func testFilters(t *testing.T, b *bench) {
 		}
 	}
 	first := b.doc(ids[0])
+	last := first.CreatedAt // they are written by several statements
+	for _, id := range ids {
+		if at := b.doc(id).CreatedAt; at.After(last) {
+			last = at
+		}
+	}
 	_, err := b.CancelDocuments(b.ctx, b.tenant, ids[:2])
 	b.ok(err)
 	for what, c := range map[string]struct {
@@ -1385,7 +1391,7 @@ func testFilters(t *testing.T, b *bench) {
 		"media type": {taskstore.DocumentFilter{MediaTypes: []string{"text/plain"}}, 0},
 		"hash":       {taskstore.DocumentFilter{SHA256: first.SHA256, DatasetID: b.dataset.ID}, 1},
 		"dataset":    {taskstore.DocumentFilter{DatasetID: "other"}, 0},
-		"after":      {taskstore.DocumentFilter{CreatedAfter: first.CreatedAt}, 0},
+		"after":      {taskstore.DocumentFilter{CreatedAfter: last}, 0},
 		"before":     {taskstore.DocumentFilter{CreatedBefore: first.CreatedAt.Add(time.Minute)}, len(ids)},
 	} {
 		docs, _, err := b.Documents(b.ctx, b.tenant, c.f, taskstore.Page{})
