@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"sheaf"
@@ -260,8 +261,8 @@ func printHits(w io.Writer, r *search.Response) {
 	}
 	for i, h := range r.Hits {
 		where := h.Document.Name
-		if len(h.Chunk.Pages) > 0 {
-			where += fmt.Sprintf(", page %d", h.Chunk.Pages[0])
+		if unit := unitOf(h.Document.MediaType); unit != "" && len(h.Chunk.Pages) > 0 {
+			where += fmt.Sprintf(", %s %d", unit, h.Chunk.Pages[0])
 		}
 		if len(h.Chunk.Boxes) > 0 {
 			b := h.Chunk.Boxes[0]
@@ -276,6 +277,25 @@ func printHits(w io.Writer, r *search.Response) {
 			fmt.Fprintf(w, "   %s\n", labels)
 		}
 	}
+}
+
+// unitOf is what documents of a type are counted in, as the page calls it in
+// its hits; empty for those that are one piece, such as Markdown.
+func unitOf(mediaType string) string {
+	has := func(parts ...string) bool {
+		return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(mediaType, p) })
+	}
+	switch {
+	case has("presentation", "powerpoint"):
+		return "slide"
+	case has("spreadsheet", "excel", "csv", "tab-separated", "x-ndjson"):
+		return "row"
+	case has("epub", "mbox", "rfc822", "outlook"):
+		return "part"
+	case mediaType == "application/pdf", strings.HasPrefix(mediaType, "image/"):
+		return "page"
+	}
+	return ""
 }
 
 // labelsOf is what a chunk can be filtered by, in a line.
