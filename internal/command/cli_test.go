@@ -375,6 +375,7 @@ func TestCommands(t *testing.T) {
 	has(s.sheaf("ingest", "-d", "stonse", dir), exitNotFound, `there is no dataset "stonse"`, "Did you mean -d stones?")
 	has(s.sheaf("docs", "-d", "stonse"), exitNotFound, "Did you mean -d stones?")
 	has(s.sheaf("search", "-d", "stonse", "basalt"), exitNotFound, "Did you mean")
+	has(s.sheaf("search", "-d", "quarry", "basalt"), exitNotFound, "Create it with `sheaf dataset create quarry` or `sheaf ingest --create`")
 	if items, next := list(s.must("dataset", "list", "--json")); len(items) != 2 || next != nil {
 		t.Fatalf("datasets: %v", items)
 	}

@@ -264,7 +264,7 @@ func (g *global) noDataset(ctx context.Context, c *client, name string, err erro
 			return cured(e, "Did you mean -d %s? Otherwise `sheaf dataset create %s` creates it, and so does `sheaf ingest --create`.", quoted(near), quoted(name))
 		}
 	}
-	return cured(e, "Create it with --create or `sheaf dataset create %s`; `sheaf dataset list` lists those that exist.", quoted(name))
+	return cured(e, "Create it with `sheaf dataset create %s` or `sheaf ingest --create`; `sheaf dataset list` lists those that exist.", quoted(name))
 }
 
 // previewIngest shows what an ingest would do.
