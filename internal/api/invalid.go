@@ -115,6 +115,10 @@ func explain(op *huma.Operation, reg huma.Registry, d *huma.ErrorDetail) string 
 		return fmt.Sprintf("%s cannot be %s; give %s", what, sent(d.Value), want)
 	case strings.HasPrefix(d.Message, "expected ") && at != nil:
 		return fmt.Sprintf("%s cannot be %s; %s", what, sent(d.Value), wanted(at))
+	case where == "body" && d.Message == "unexpected end of JSON input":
+		return "the body ends before its JSON does; send all of it, with every bracket and quote closed"
+	case where == "body" && strings.HasPrefix(d.Message, "invalid character "):
+		return "the body is no JSON: " + d.Message + "; mend it there, or send what a JSON library writes"
 	case where == "body" && path == "":
 		return "the body is not what is asked for: " + strings.TrimPrefix(d.Message, "json: ")
 	}
