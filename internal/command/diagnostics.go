@@ -16,7 +16,7 @@ func (g *global) diagnosticsCommand() *cobra.Command {
 	var output string
 	var force bool
 	cmd := &cobra.Command{
-		Use: "diagnostics JOB|DOCUMENT", Aliases: []string{"flight-record"}, SuggestFor: []string{"debug"}, Short: "Download the flight record of a job or a document", Args: needs(1, 1, "a JOB or a DOCUMENT"),
+		Use: "diagnostics JOB|DOCUMENT", Aliases: []string{"flight-record"}, SuggestFor: []string{"debug"}, Short: "Download diagnostics of a job or a document", Args: needs(1, 1, "a JOB or a DOCUMENT"),
 		Long: `Downloads all that is known of a run, to attach it to a report: versions,
 dependencies, executors, documents, tasks and events. It holds no names, texts
 or metadata of documents and nothing that the parser wrote.`,

@@ -113,7 +113,7 @@ export async function view({ root, query, signal }) {
     deadCount = qs.map((q) => q.dead).join();
     const lane = (/** @type {import("../types.js").LaneDepth} */ l) => (l.pending ? [el("strong", {}, number(l.pending)), el("span", { class: "under" }, `cost ${number(l.cost)}, oldest ${duration(l.oldest_pending_age_seconds * 1000)}`)] : el("span", { class: "muted" }, "0"));
     const ids = [1, 2, 3].filter((id) => qs.some((q) => q.lanes.some((l) => l.lane === id)));
-    draw(queues, el("h2", {}, "Queue"), el("p", { class: "muted" }, `Tasks that wait, by tenant and lane, and what runs.${page.next_cursor ? ` The first ${number(qs.length)} tenants by id.` : ""}`), operates() ? el("p", {}, el("a", { href: "/tenants" }, "Tenants and keys")) : null,
+    draw(queues, el("h2", {}, "Queue"), el("p", { class: "muted" }, `Pending and running tasks, by tenant and lane.${page.next_cursor ? ` The first ${number(qs.length)} tenants by id.` : ""}`), operates() ? el("p", {}, el("a", { href: "/tenants" }, "Tenants and keys")) : null,
       grid("Queue", [["Tenant"], ...ids.map((id) => /** @type {[string, string]} */ ([lanes[id], "num wide"])), ["Running", "num"], ["Cap", "num"], ["Weight", "num"], ["For later", "num"], ["To retry", "num"], ["Parked", "num"], ["Dead", "num"], ...(operates() ? [/** @type {[string, string]} */ (["", "row-actions"])] : [])],
         qs.map((q) => [[el("bdi", {}, q.tenant_id), q.paused ? el("span", { class: "badge off" }, "Paused") : null],
           ...ids.map((id) => q.lanes.filter((l) => l.lane === id).flatMap(lane)), ...[q.running, q.cap, q.weight, q.scheduled, q.retry_wait, q.parked, q.dead].map((n) => number(n)),
