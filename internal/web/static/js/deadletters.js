@@ -7,6 +7,7 @@ import { announce, button, el, grid, name, trouble } from "./dom.js";
 import { between, duration, number, plural, time } from "./format.js";
 import { spoken } from "./names.js";
 import { unitsAt } from "./parts.js";
+import { taskName as called } from "./waterfall.js";
 
 /** @typedef {import("./types.js").Task & {tenant_id?: string}} Dead */
 /** @typedef {{cause: import("./causes.js").Cause, code: string, tasks: Dead[]}} Group */
@@ -21,7 +22,7 @@ const most = 500, namesAtOnce = 50, rows = 50;
 const every = 10_000;
 
 /** @param {Dead} t */
-const taskName = (t) => (t.range ? `${t.kind} of ${unitsAt(t.unit || "unit", t.range[0], t.range[1])}` : t.kind);
+const taskName = (t) => (t.range ? `${called(t)} of ${unitsAt(t.unit || "unit", t.range[0], t.range[1])}` : called(t));
 
 /**
  * @param {{signal: AbortSignal, everybody: () => boolean, failed: (err: unknown) => void}} o everybody: whether those of all tenants are shown
