@@ -433,7 +433,7 @@ func runOf(g *sheaf.Generation, tasks []sheaf.Task, nodes map[string]*flow.Node)
 		n := RunNode{ID: id, State: "reused", Definition: nodes[id]}
 		if reason, skipped := g.Flow.Skipped[id]; skipped {
 			n.State, n.Reason = "skipped", reason
-		} else if found := n.count(tasks); !found && n.Definition != nil && flow.Over(n.Definition.Kind) != "" {
+		} else if found := n.count(tasks); !found && slices.Contains(g.Flow.Last, id) {
 			if n.State = "pending"; g.State.Terminal() {
 				n.State, n.Reason = "skipped", "the document ended before"
 			}
