@@ -2,6 +2,7 @@ package flow
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -240,6 +241,20 @@ func (k Kind) config(given map[string]any, say func(field, format string, args .
 		if why := k.Check(given); why != "" {
 			problem("config", "%s", why)
 		}
+	}
+}
+
+// asOptions checks a config as the options of the run that a node does a part of.
+func asOptions[T any](read func([]byte) (T, error)) func(config map[string]any) string {
+	return func(config map[string]any) string {
+		b, err := json.Marshal(config)
+		if err == nil {
+			_, err = read(b)
+		}
+		if err != nil {
+			return strings.TrimPrefix(err.Error(), sheaf.ErrInvalid.Error()+": ")
+		}
+		return ""
 	}
 }
 

@@ -1,9 +1,6 @@
 package flow
 
 import (
-	"encoding/json"
-	"strings"
-
 	"sheaf"
 	"sheaf/internal/graph"
 )
@@ -16,13 +13,4 @@ var _ = register(Kind{Name: "graph", Doc: "has the chat model read the document'
 	"entity_types":           {Type: "strings", Doc: "types of entities; left out: organization, person, geo, event, category"},
 	"batch_chunk_token_size": {Type: "int", Min: 512, Max: 8196, Doc: "most tokens that the model reads in one call; left out: 4096"},
 	"retry_attempts":         {Type: "int", Max: 10, Doc: "how often a passage is asked about again after an answer that is of no use; left out: 2"},
-}, Check: func(config map[string]any) string {
-	b, err := json.Marshal(config)
-	if err == nil {
-		_, err = graph.ReadRunOptions(b)
-	}
-	if err != nil {
-		return strings.TrimPrefix(err.Error(), sheaf.ErrInvalid.Error()+": ")
-	}
-	return ""
-}})
+}, Check: asOptions(graph.ReadRunOptions)})

@@ -21,4 +21,4 @@ var _ = register(Kind{Name: "raptor", Doc: "makes summaries of the document, lay
 	"clustering_ratio":                 {Type: "float", Min: 0.01, Max: 0.5, Doc: "summaries of a layer for each passage below it, at most; left out: 0.5"},
 	"max_cluster":                      {Type: "int", Min: 2, Max: 1024, Doc: "most passages below a summary; left out: 64"},
 	"auto_disable_for_structured_data": {Type: "bool", Doc: "leave out documents that hold nothing but tables; left out: true"},
-}})
+}, Check: asOptions(raptor.ReadOptions)})
