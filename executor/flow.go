@@ -142,7 +142,8 @@ func (p *Planner) decide(ctx context.Context, prog *program, doc *sheaf.Document
 		out.Why[s.Node] = clipText(s.Reason, 200)
 		out.Warnings = append(out.Warnings, sheaf.Warning{Code: "flow_skipped", Message: fmt.Sprintf("The node %s of %s was skipped: %s.", s.Node, prog.ref, s.Reason)})
 	}
-	skips := slices.DeleteFunc(slices.Clone(out.Skipped), func(id string) bool { return slices.Contains(prog.last(nil), id) })
+	last := prog.last(nil) // these decide nothing of a range
+	skips := slices.DeleteFunc(slices.Clone(out.Skipped), func(id string) bool { return slices.Contains(last, id) })
 	out.Names = fmt.Sprintf("%016x", xxhash.Sum64String(prog.ranges+"\n"+prog.chat+strings.Join(skips, " ")))
 	out.Last = prog.last(out.Skipped)
 	if t != nil {
@@ -194,23 +195,16 @@ func (e *Executor) runFlow(ctx context.Context, run *run, doc *sheaf.Document, c
 // runNode runs a node between chunk and index over chunks that are its own.
 func (e *Executor) runNode(ctx context.Context, run *run, doc *sheaf.Document, n *flow.Node, in []sheaf.Chunk, p *taskstore.ParsePayload) (out []sheaf.Chunk, said []sheaf.Warning, err error) {
 	err = run.stage(ctx, n.Kind, func(ctx context.Context) (err error) {
-		limited := ctx
-		within := nodeLimit(n)
-		if within > 0 {
-			var stop context.CancelFunc
-			limited, stop = context.WithTimeout(ctx, within)
-			defer stop()
-		}
 		input := e.nodeInput(run, doc, n, in, p)
 		var used func() taskstore.RunProgress
 		input.Ask, used = e.asker(run.task, flow.Asks(n.Kind))
-		out, said, err = flow.Run(limited, input)
+		err = withinTimeout(ctx, nodeLimit(n), n, p.Flow.Ref, "raise it, or give the node fewer chunks", func(ctx context.Context) (err error) {
+			out, said, err = flow.Run(ctx, input)
+			return err
+		})
 		run.note(used())
 		if into, _ := n.Config["into"].(string); into == "document" && err == nil {
 			run.found(out)
-		}
-		if err != nil && limited.Err() != nil && ctx.Err() == nil {
-			err = sheaf.FailRetryable(sheaf.CategoryTimeout, "node_timeout", "the node %s of %s took longer than its timeout of %v; raise it, or give the node fewer chunks", n.ID, p.Flow.Ref, within)
 		}
 		return err
 	})

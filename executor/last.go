@@ -73,11 +73,7 @@ func (e *Executor) lastNodes(ctx context.Context, tasks []sheaf.Task) (out []she
 		if err != nil {
 			return nil, fmt.Errorf("encoding the payload of node %s: %w", n.ID, err)
 		}
-		t := sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindDataflow, Node: n.ID, Cost: 1, Payload: raw, Pool: poolOf(n)}
-		if n.OnFailure == flow.SkipNode || n.OnFailure == flow.UseDefault {
-			t.OnFailure = string(n.OnFailure)
-		}
-		out = append(out, t)
+		out = append(out, sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindDataflow, Node: n.ID, Cost: 1, Payload: raw, Pool: poolOf(n), OnFailure: insteadOf(n)})
 	}
 	return out, nil
 }
@@ -117,7 +113,7 @@ func (e *Executor) processDocumentNode(ctx context.Context, run *run, doc *sheaf
 	r := &DatasetRun{DatasetRun: of, e: e, claim: t.Held(), until: time.Now().Add(runSlice), node: true}
 	var left DocumentResult
 	err = run.stage(ctx, n.Kind, func(ctx context.Context) (err error) {
-		return withinTimeout(ctx, n, p.Flow.Ref, func(ctx context.Context) (err error) {
+		return withinTimeout(ctx, time.Duration(n.Timeout), n, p.Flow.Ref, "raise it", func(ctx context.Context) (err error) {
 			left, err = kind.RunDocument(ctx, r, d)
 			return err
 		})

@@ -71,6 +71,14 @@ func (p *program) mode(skipped []string, times map[string]time.Duration) (mode f
 	return flow.ModeWhole, fmt.Sprintf("The flow has at most %d nodes, and none asks for a task of its own.", wholeNodes)
 }
 
+// insteadOf is what follows when a node has failed for good, "" where the task is dead.
+func insteadOf(n *flow.Node) string {
+	if n.OnFailure == flow.SkipNode || n.OnFailure == flow.UseDefault {
+		return string(n.OnFailure)
+	}
+	return ""
+}
+
 func poolOf(n *flow.Node) string {
 	if n.Pool == "default" {
 		return ""
@@ -141,9 +149,7 @@ func (p *program) nodeTasks(last sheaf.NewTask, payload taskstore.ParsePayload, 
 			t.DependsOn = append(t.DependsOn, last.ID) // it has the vectors
 		}
 		t.ReuseKey, t.Pool = name, poolOf(n)
-		if n.OnFailure == flow.SkipNode || n.OnFailure == flow.UseDefault {
-			t.OnFailure = string(n.OnFailure)
-		}
+		t.OnFailure = insteadOf(n)
 		var err error
 		if t.Payload, err = json.Marshal(mine); err != nil {
 			return nil, fmt.Errorf("encoding the payload of node %s: %w", n.ID, err)
@@ -330,7 +336,7 @@ func (e *Executor) writeNode(ctx context.Context, run *run, doc *sheaf.Document,
 	}
 	var made flow.Object
 	err = run.stage(ctx, n.Kind, func(ctx context.Context) (err error) {
-		return withinTimeout(ctx, n, p.Flow.Ref, func(ctx context.Context) (err error) {
+		return withinTimeout(ctx, time.Duration(n.Timeout), n, p.Flow.Ref, "raise it", func(ctx context.Context) (err error) {
 			made, err = flow.Write(ctx, input)
 			return err
 		})
@@ -346,16 +352,17 @@ func (e *Executor) writeNode(ctx context.Context, run *run, doc *sheaf.Document,
 	return done, err
 }
 
-// withinTimeout does an attempt of a node that has a timeout of its own, or none.
-func withinTimeout(ctx context.Context, n *flow.Node, ref string, do func(context.Context) error) error {
-	if n.Timeout == 0 {
+// withinTimeout does an attempt of a node that may take so long; 0 for no limit of its
+// own. cure says what helps where it took longer.
+func withinTimeout(ctx context.Context, within time.Duration, n *flow.Node, ref, cure string, do func(context.Context) error) error {
+	if within == 0 {
 		return do(ctx)
 	}
-	limited, stop := context.WithTimeout(ctx, time.Duration(n.Timeout))
+	limited, stop := context.WithTimeout(ctx, within)
 	defer stop()
 	err := do(limited)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		err = sheaf.FailRetryable(sheaf.CategoryTimeout, "node_timeout", "the node %s of %s took longer than its timeout of %v; raise it", n.ID, ref, time.Duration(n.Timeout))
+		err = sheaf.FailRetryable(sheaf.CategoryTimeout, "node_timeout", "the node %s of %s took longer than its timeout of %v; %s", n.ID, ref, within, cure)
 	}
 	return err
 }
