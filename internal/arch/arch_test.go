@@ -83,6 +83,7 @@ var may = map[string][]string{
 	"internal/enrich":      {"internal/settings"},
 	"internal/embed":       {},
 	"internal/index":       {},
+	"internal/capacity":    {"internal/queue", "internal/settings"}, // what the model must agree with
 	"internal/notify":      {},
 	"internal/notify/...":  {"internal/notify", "internal/pgdsn"},
 	"internal/queue":       {},

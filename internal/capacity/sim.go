@@ -1,0 +1,705 @@
+package capacity
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+
+	"sheaf"
+)
+
+// What the keeper and the executors do by the clock, in seconds; the names are
+// those of package keeper.
+const (
+	feedEvery    = .5
+	followPause  = .01
+	foldsApart   = .25
+	pollInterval = 1
+	feedTenants  = 50 // of one slice of the feed
+	deepSlice    = 12 // of them those with more than fewTasks
+	fewTasks     = 32
+	wakeups      = 64 // executors that one publication wakes at most
+)
+
+// station is servers that serve in the order of arrival.
+type station struct {
+	free []float64 // heap of the times when they are free
+	busy float64   // demand since the warm-up, in seconds
+}
+
+func newStation(servers int) station { return station{free: make([]float64, max(servers, 1))} }
+
+// use says when work that arrives now and takes so long is over.
+func (st *station) use(s *sim, took float64) float64 {
+	if took <= 0 {
+		return s.now
+	}
+	if s.counts() {
+		st.busy += took
+	}
+	f := st.free
+	end := max(f[0], s.now) + took
+	i := 0
+	for {
+		c := 2*i + 1
+		if c >= len(f) {
+			break
+		}
+		if c+1 < len(f) && f[c+1] < f[c] {
+			c++
+		}
+		if f[c] >= end {
+			break
+		}
+		f[i] = f[c]
+		i = c
+	}
+	f[i] = end
+	return end
+}
+
+// load is the share of the servers that was in use.
+func (st *station) load(seconds float64) float64 {
+	return st.busy / (seconds * float64(len(st.free)))
+}
+
+type executor struct {
+	cores   station
+	slots   int // free
+	waiting bool
+}
+
+type document struct {
+	tenant   int32
+	pages    int32
+	ranges   int32
+	next     int32 // range to be claimed
+	left     int32 // ranges to be done
+	lane     sheaf.Lane
+	uploaded float64
+	place    float64
+	folded   float64
+}
+
+type task struct {
+	doc      int32
+	executor int32
+	pages    int32
+	kind     uint8
+	stage    uint8
+	lane     sheaf.Lane
+	due      float64
+}
+
+// The kinds of tasks.
+const (
+	plan = iota
+	parse
+	finalize
+)
+
+// The stages of a task, each named after what is over when its event comes.
+const (
+	reached = iota // the claim reached the database
+	claimed
+	worked
+	stored
+	gathered // a bulk request leaves, or the index was refreshed
+	indexed
+	ended
+)
+
+// The kinds of events.
+const (
+	uploads  = iota // the next upload begins
+	uploaded        // a document's bytes are there
+	queued          // its plan is in the database
+	ofTask
+	feedBegins
+	feedSlice // a slice of the feed is published
+	polls     // an executor looks without having been woken
+)
+
+type event struct {
+	at   float64
+	seq  int64
+	kind uint8
+	of   int32
+}
+
+// sim is one run of the model.
+type sim struct {
+	*Config
+	random *rand.Rand
+	now    float64
+	warm   float64 // what is before does not count
+	end    float64 // 0: when all documents are searchable
+	seq    int64
+	events []event
+
+	queue     *fair
+	executors []executor
+	idle      []int32 // executors that wait, from idleAt on
+	docs      []document
+	tasks     []task
+	noDocs    []int32 // places in docs and tasks that are free
+	noTasks   []int32
+	live      int
+	polling   bool
+
+	serve, database, elastic, store, redis, keepers station
+
+	feed struct {
+		timer    int32 // number of the event that counts
+		begun    float64
+		ended    float64
+		at       float64 // when the next begins, if it is set
+		took     float64
+		limit    float64
+		fedAt    float64
+		from, to int32
+		most     int32
+		busy     float64
+		longest  float64
+		running  bool
+		changed  bool
+		follows  bool
+	}
+
+	byZipf  []float64 // shares of tenants, summed up
+	bySize  []float64
+	byLane  [len(sheaf.Lanes)]float64
+	classes []int32 // first tenant of the next class
+	rate    float64 // documents a second
+
+	held      int // slots
+	heldSince float64
+	heldTime  float64
+	hints     int32 // in the queue
+	mostHints int32
+
+	out counts
+}
+
+// counts is what was seen since the warm-up.
+type counts struct {
+	offered, pages   float64
+	arrived, done    int
+	tasks            int
+	inSystem         float64 // document-seconds
+	residence        float64 // seconds from upload to searchable, summed up
+	inSince          float64
+	claimed, found   [len(sheaf.Lanes)]histogram
+	ofClass, foundIn [3]histogram // by class of tenants
+	folds            histogram
+	last             float64
+	perTenant        []int
+}
+
+func (s *sim) counts() bool { return s.now >= s.warm }
+
+func (s *sim) at(when float64, kind uint8, of int32) {
+	s.seq++
+	e := event{when, s.seq, kind, of}
+	h := append(s.events, e)
+	i := len(h) - 1
+	for i > 0 {
+		up := (i - 1) / 2
+		if h[up].at < when || h[up].at == when {
+			break
+		}
+		h[i] = h[up]
+		i = up
+	}
+	h[i] = e
+	s.events = h
+}
+
+func (s *sim) nextEvent() event {
+	h := s.events
+	first, last := h[0], len(h)-1
+	e := h[last]
+	h = h[:last]
+	s.events = h
+	if last == 0 {
+		return first
+	}
+	before := func(a, b *event) bool { return a.at < b.at || a.at == b.at && a.seq < b.seq }
+	i := 0
+	for {
+		c := 2*i + 1
+		if c >= last {
+			break
+		}
+		if c+1 < last && before(&h[c+1], &h[c]) {
+			c++
+		}
+		if !before(&h[c], &e) {
+			break
+		}
+		h[i] = h[c]
+		i = c
+	}
+	h[i] = e
+	return first
+}
+
+// mostEvents bounds a run: about a minute.
+const mostEvents = 100_000_000
+
+var errTooLong = errors.New("the simulation takes too long; ask for fewer pages or documents")
+
+func (s *sim) run() error {
+	for n := 0; s.step(); n++ {
+		if n > mostEvents {
+			return errTooLong
+		}
+	}
+	s.holds(0)
+	if s.end > 0 {
+		s.now = s.end
+	}
+	s.inSystem(0)
+	return nil
+}
+
+// step plays the next event, and says whether there was one within the time.
+func (s *sim) step() bool {
+	if len(s.events) == 0 || s.end > 0 && s.events[0].at > s.end {
+		return false
+	}
+	e := s.nextEvent()
+	s.now = e.at
+	switch e.kind {
+	case uploads:
+		s.upload(document{tenant: int32(draw(s.random, s.byZipf)), pages: int32(s.Sizes[draw(s.random, s.bySize)].Pages), lane: sheaf.Lanes[draw(s.random, s.byLane[:])]})
+		s.at(s.now+s.random.ExpFloat64()/s.rate, uploads, 0)
+	case uploaded:
+		s.at(s.database.use(s, s.Times.ms(databaseDocument)), queued, e.of)
+	case queued:
+		d := &s.docs[e.of]
+		d.place = s.now
+		s.add(e.of, hints{place: s.now, due: s.now, doc: e.of, n: 1, phase: sheaf.PhaseBegin}, false)
+	case ofTask:
+		s.goOn(e.of)
+	case feedBegins:
+		if e.of == s.feed.timer && !s.feed.running {
+			s.feedBegins()
+		}
+	case feedSlice:
+		s.feedSlice()
+	case polls:
+		s.polling = false
+		s.wake(1)
+	}
+	if len(s.queue.heap) > 0 && len(s.idle) > 0 && !s.polling {
+		// A place under a cap that nobody was told of, or more than those that
+		// were woken could take: one of those who wait looks by itself.
+		s.polling = true
+		s.at(s.now+2*pollInterval*s.random.Float64()/float64(len(s.idle)+1), polls, 0)
+	}
+	return true
+}
+
+// draw finds the place in sums that run to 1.
+func draw(r *rand.Rand, sums []float64) int {
+	x := r.Float64()
+	low, high := 0, len(sums)-1
+	for low < high {
+		if mid := (low + high) / 2; sums[mid] < x {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	return low
+}
+
+func (s *sim) upload(d document) {
+	d.uploaded = s.now
+	d.ranges = (d.pages + rangePages - 1) / rangePages
+	d.left = d.ranges
+	if s.counts() {
+		s.out.offered += float64(d.pages)
+		s.out.arrived++
+	}
+	s.inSystem(1)
+	var id int32
+	if n := len(s.noDocs); n > 0 {
+		id, s.noDocs = s.noDocs[n-1], s.noDocs[:n-1]
+		s.docs[id] = d
+	} else {
+		id = int32(len(s.docs))
+		s.docs = append(s.docs, d)
+	}
+	s.at(s.serve.use(s, s.Times.ms(serveDocument)+float64(d.pages)*s.Times.ms(servePage)), uploaded, id)
+}
+
+func (s *sim) inSystem(more int) {
+	if s.counts() {
+		s.out.inSystem += float64(s.live) * (s.now - max(s.out.inSince, s.warm))
+	}
+	s.out.inSince = s.now
+	s.live += more
+}
+
+// add makes tasks of a document wait. Those that no executor publishes itself
+// wait for the keeper, unless the queue reads the database.
+func (s *sim) add(id int32, h hints, published bool) {
+	d := &s.docs[id]
+	published = published || s.NoFeed
+	s.queue.add(d.tenant, d.lane, h, published)
+	if published {
+		s.inQueue(h.n)
+		s.wake(h.n)
+	} else {
+		s.feedFollows()
+	}
+}
+
+func (s *sim) inQueue(n int32) {
+	s.hints += n
+	if s.counts() {
+		s.mostHints = max(s.mostHints, s.hints)
+	}
+}
+
+// wake has executors that wait look for work.
+func (s *sim) wake(n int32) {
+	for n = min(n, wakeups); n > 0 && len(s.idle) > 0; n-- {
+		e := s.idle[0]
+		s.idle = s.idle[1:]
+		s.executors[e].waiting = false
+		if !s.take(e) {
+			return
+		}
+	}
+}
+
+// take fills the free slots of an executor, and says whether it got any. One
+// that finds nothing waits.
+func (s *sim) take(e int32) (got bool) {
+	x := &s.executors[e]
+	for x.slots > 0 {
+		_, lane, h, ok := s.queue.take(s.now, s.cost)
+		if !ok {
+			x.waiting = true
+			s.idle = append(s.idle, e)
+			return got
+		}
+		got = true
+		x.slots--
+		s.holds(1)
+		s.inQueue(-1)
+		t := task{doc: h.doc, executor: e, lane: lane, due: h.due}
+		d := &s.docs[h.doc]
+		switch h.phase {
+		case sheaf.PhaseBegin:
+			t.kind = plan
+		case sheaf.PhaseFinish:
+			t.kind = finalize
+		default:
+			t.kind, t.pages = parse, int32(s.cost(h))
+			d.next++
+		}
+		var id int32
+		if n := len(s.noTasks); n > 0 {
+			id, s.noTasks = s.noTasks[n-1], s.noTasks[:n-1]
+			s.tasks[id] = t
+		} else {
+			id = int32(len(s.tasks))
+			s.tasks = append(s.tasks, t)
+		}
+		s.at(s.now+s.Times.ms(queueLatency), ofTask, id)
+	}
+	return got
+}
+
+// cost is what fairness charges for the next task of hints.
+func (s *sim) cost(h hints) float64 {
+	if h.phase == sheaf.PhaseBegin || h.phase == sheaf.PhaseFinish {
+		return 1
+	}
+	d := &s.docs[h.doc]
+	return float64(min(rangePages, d.pages-d.next*rangePages))
+}
+
+func (s *sim) holds(more int) {
+	if s.counts() {
+		s.heldTime += float64(s.held) * (s.now - max(s.heldSince, s.warm))
+	}
+	s.heldSince = s.now
+	s.held += more
+}
+
+// leave gives a slot back, and the executor looks for the next task.
+func (s *sim) leave(e int32) {
+	x := &s.executors[e]
+	x.slots++
+	s.holds(-1)
+	if !x.waiting {
+		s.take(e)
+	}
+}
+
+// goOn brings a task to its next stage.
+func (s *sim) goOn(id int32) {
+	t := &s.tasks[id]
+	e, m := t.executor, &s.Times
+	next := s.now
+	switch t.stage {
+	case reached:
+		next = max(s.database.use(s, m.ms(databaseTask)/2), s.redis.use(s, m.ms(redisTask)))
+	case claimed:
+		wait := s.now - t.due
+		if s.counts() {
+			s.out.claimed[t.lane-1].add(wait)
+			s.out.ofClass[s.class(s.docs[t.doc].tenant)].add(wait)
+			s.out.tasks++
+		}
+		work := m.ms(executorTask)
+		switch t.kind {
+		case plan:
+			work += m.ms(executorDocument)
+		case parse:
+			page := m.ms(executorPage) * float64(t.pages)
+			if v := m[executorSpread]; v > 0 && page > 0 { // a factor with mean 1
+				page *= math.Exp(v*s.random.NormFloat64() - v*v/2)
+			}
+			work += page
+		}
+		next = s.executors[e].cores.use(s, work)
+		if t.kind == parse {
+			next += m.ms(executorWait)
+		}
+	case worked:
+		if t.kind == parse {
+			next = s.store.use(s, float64(t.pages)*m.ms(storePage))
+		}
+	case stored:
+		// From here on nothing but waiting is left, which holds no worker.
+		switch gather, refresh := m.ms(indexGather), m.ms(indexRefresh); {
+		case t.kind == parse && gather > 0:
+			next += gather * s.random.Float64()
+		case t.kind == finalize && refresh > 0:
+			next = (math.Floor(s.now/refresh) + 1) * refresh
+		}
+	case gathered:
+		if t.kind == parse {
+			next = s.elastic.use(s, float64(t.pages)*m.ms(indexPage))
+		}
+	case indexed:
+		next = s.database.use(s, m.ms(databaseTask)/2+float64(t.pages)*m.ms(databasePage))
+	case ended:
+		s.ends(id)
+		return
+	}
+	leaves := t.stage == stored
+	t.stage++
+	if next > s.now {
+		s.at(next, ofTask, id)
+		if leaves {
+			s.leave(e)
+		}
+		return
+	}
+	if leaves {
+		s.leave(e) // which may move s.tasks
+	}
+	s.goOn(id)
+}
+
+// ends writes what follows from the end of a task.
+func (s *sim) ends(id int32) {
+	t := s.tasks[id]
+	s.noTasks = append(s.noTasks, id)
+	d := &s.docs[t.doc]
+	if s.queue.done(d.tenant, s.now) {
+		s.wake(1)
+		d = &s.docs[t.doc]
+	}
+	switch t.kind {
+	case plan:
+		s.fold(d)
+		h := hints{place: d.place + float64(d.ranges)*sheaf.RangeDelay.Seconds(), due: s.now, doc: t.doc, n: d.ranges, phase: sheaf.PhaseRanges}
+		if d.ranges > sheaf.BulkRanges {
+			h.phase = sheaf.PhaseBulk
+		}
+		s.add(t.doc, h, false)
+	case parse:
+		d.left--
+		if d.left == 0 {
+			s.add(t.doc, hints{place: d.place, due: s.now, doc: t.doc, n: 1, phase: sheaf.PhaseFinish}, true)
+		} else if s.now-d.folded >= foldsApart {
+			s.fold(d)
+		}
+	case finalize:
+		s.fold(d)
+		s.inSystem(-1)
+		s.out.last = s.now
+		if s.counts() {
+			took := s.now - d.uploaded
+			s.out.pages += float64(d.pages)
+			s.out.done++
+			s.out.residence += took
+			s.out.found[d.lane-1].add(took)
+			s.out.foundIn[s.class(d.tenant)].add(took)
+			s.out.perTenant[d.tenant]++
+		}
+		s.noDocs = append(s.noDocs, t.doc)
+	}
+}
+
+// fold is a keeper's work on a document; nothing waits for it.
+func (s *sim) fold(d *document) {
+	d.folded = s.now
+	s.database.use(s, s.Times.ms(databaseFold))
+	if end := s.keepers.use(s, s.Times.ms(keeperFold)); s.counts() {
+		s.out.folds.add(end - s.now)
+	}
+}
+
+func (s *sim) class(tenant int32) int {
+	for i, to := range s.classes {
+		if tenant < to {
+			return i
+		}
+	}
+	return len(s.classes)
+}
+
+// feedFollows has the keeper's feed look soon after a change, as keeper.run does.
+func (s *sim) feedFollows() {
+	f := &s.feed
+	if f.running {
+		f.changed = true
+		return
+	}
+	if f.follows {
+		return
+	}
+	f.follows = true
+	took := f.took - min(f.took, (s.now-f.ended)/4)
+	at := s.now + min(max(followPause, 4*took), f.limit)
+	if f.at == 0 || at < f.at {
+		s.feedAt(at)
+	}
+}
+
+func (s *sim) feedAt(at float64) {
+	s.feed.timer++
+	s.feed.at = at
+	s.at(at, feedBegins, s.feed.timer)
+}
+
+func (s *sim) feedBegins() {
+	f := &s.feed
+	f.running, f.follows, f.at = true, false, 0
+	f.begun, f.to, f.most = s.now, 0, 0
+	s.feedReads()
+}
+
+// feedReads begins the next slice of tenants with a backlog.
+func (s *sim) feedReads() {
+	f := &s.feed
+	f.from = f.to
+	tenants, deep, hints := 0, 0, int32(0)
+	for ; int(f.to) < len(s.queue.tenants) && tenants < feedTenants && deep < deepSlice; f.to++ {
+		t := &s.queue.tenants[f.to]
+		if t.backlog == 0 {
+			continue
+		}
+		tenants++
+		if t.backlog > fewTasks {
+			deep++
+		}
+		hints += min(t.unfed, int32(s.Window))
+	}
+	took := s.Times.ms(feedPass) + float64(tenants)*s.Times.ms(feedTenant) + float64(hints)*s.Times.ms(feedHint)
+	if s.counts() {
+		f.busy += float64(hints) * s.Times.ms(feedHint)
+	}
+	s.at(s.now+took, feedSlice, 0)
+}
+
+func (s *sim) feedSlice() {
+	f := &s.feed
+	for id := f.from; id < f.to; id++ {
+		if s.queue.tenants[id].unfed == 0 {
+			continue
+		}
+		fed, most := s.queue.feed(id, int32(s.Window))
+		f.most = max(f.most, most)
+		if fed > 0 {
+			s.inQueue(fed)
+			s.wake(fed)
+		}
+	}
+	if int(f.to) < len(s.queue.tenants) {
+		s.feedReads()
+		return
+	}
+	f.running, f.ended, f.took = false, s.now, s.now-f.begun
+	if s.counts() {
+		f.longest = max(f.longest, f.took)
+	}
+	// See keeper.halfEmptyIn.
+	empty := 0.0
+	switch window := int32(s.Window); {
+	case f.most == 0 || f.fedAt == 0:
+	case f.most >= window:
+		empty = (s.now - f.fedAt) / 4
+	default:
+		empty = (s.now - f.fedAt) * float64(window) / float64(2*f.most)
+	}
+	f.fedAt, f.limit = s.now, feedEvery
+	if empty > 0 {
+		f.limit = max(followPause, f.took, empty)
+	}
+	if f.changed {
+		f.changed = false
+		s.feedFollows()
+		return
+	}
+	for i := range s.queue.tenants {
+		if s.queue.tenants[i].unfed > 0 {
+			s.feedAt(s.now + min(feedEvery, f.limit))
+			return
+		}
+	}
+}
+
+// histogram counts times in steps of a twentieth.
+type histogram struct {
+	n     int
+	steps []int32
+}
+
+const (
+	leastTime = 1e-4
+	timeStep  = .05
+	timeSteps = 480
+)
+
+func (h *histogram) add(seconds float64) {
+	if h.steps == nil {
+		h.steps = make([]int32, timeSteps)
+	}
+	i := 0
+	if seconds > leastTime {
+		i = min(int(math.Log(seconds/leastTime)/timeStep)+1, timeSteps-1)
+	}
+	h.n++
+	h.steps[i]++
+}
+
+// at is a quantile, in seconds; 0 where there is nothing.
+func (h *histogram) at(q float64) float64 {
+	left := int(q * float64(h.n))
+	for i, n := range h.steps {
+		if left -= int(n); left < 0 {
+			return leastTime * math.Exp((float64(i)-.5)*timeStep)
+		}
+	}
+	return 0
+}

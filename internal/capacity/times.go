@@ -1,0 +1,161 @@
+package capacity
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// input is the number of one measured cost.
+type input int
+
+// What work costs. Values of CPU are of one core of the machine that was measured.
+const (
+	executorPage input = iota
+	executorTask
+	executorDocument
+	executorWait
+	executorSpread
+	serveDocument
+	servePage
+	databaseDocument
+	databaseTask
+	databasePage
+	databaseFold
+	keeperFold
+	redisTask
+	storePage
+	indexPage
+	queueLatency
+	feedPass
+	feedTenant
+	feedHint
+	indexGather
+	indexRefresh
+	chunksPage
+	originalPage
+	documentRow
+	taskRow
+	eventRow
+	eventsTask
+	hintBytes
+	inputs
+)
+
+// Input is a number that the model is fed with.
+type Input struct {
+	Name   string  `json:"name"`
+	Value  float64 `json:"value"`
+	Unit   string  `json:"unit"`
+	Source string  `json:"source"` // of the default: the row of `make bench`, or what it follows from
+	row    string  // of `make bench` that is the value as it stands
+}
+
+// defaults are measured on two cores at 2.9 GHz that had other work beside it,
+// with sheaf-pdfium, MariaDB 10.11, Redis 7.0, MinIO and Elasticsearch 8.19; costs
+// of a page are those of the realistic documents, whole.
+var defaults = [inputs]Input{
+	executorPage:     {Name: "executor.page", Value: 3.8, Unit: "CPU-ms a page", row: "fleet.engines.executor"},
+	executorTask:     {Name: "executor.task", Value: .18, Unit: "CPU-ms a task", Source: "fleet.cycles.whole.cpu"},
+	executorDocument: {Name: "executor.document", Value: 2, Unit: "CPU-ms a document", Source: "a parser opens it to plan; within fleet.engines.executor where documents are long"},
+	executorWait:     {Name: "executor.wait", Unit: "ms a range", Source: "0: the embedding model is built in"},
+	executorSpread:   {Name: "executor.spread", Value: .5, Unit: "σ of the logarithm of a range's time", Source: "pages of the realistic documents differ so"},
+	serveDocument:    {Name: "serve.document", Value: 1.5, Unit: "CPU-ms a document", Source: "upload.tiny"},
+	servePage:        {Name: "serve.page", Value: .22, Unit: "CPU-ms a page", row: "fleet.engines.serve.keeper"},
+	databaseDocument: {Name: "database.document", Value: .85, Unit: "CPU-ms a document", Source: "as plain statements, fleet.cycles.ratio"},
+	databaseTask:     {Name: "database.task", Value: .42, Unit: "CPU-ms a task", Source: "fleet.cycles.whole.cpu"},
+	databasePage:     {Name: "database.page", Value: .58, Unit: "CPU-ms a page", row: "fleet.engines.mysql"},
+	databaseFold:     {Name: "database.fold", Value: .19, Unit: "CPU-ms a fold of a document", Source: "fold.complete"},
+	keeperFold:       {Name: "keeper.fold", Value: .04, Unit: "CPU-ms a fold of a document", Source: "fold.complete"},
+	redisTask:        {Name: "redis.task", Value: .07, Unit: "CPU-ms a task", Source: "fleet.cycles.whole.cpu"},
+	storePage:        {Name: "store.page", Value: .43, Unit: "CPU-ms a page", row: "fleet.engines.minio"},
+	indexPage:        {Name: "index.page", Value: .93, Unit: "CPU-ms a page", row: "fleet.engines.es"},
+	queueLatency:     {Name: "queue.latency", Value: 2.7, Unit: "ms, published to claimed", row: "queue.latency.p50"},
+	feedPass:         {Name: "feed.pass", Value: 3, Unit: "ms a slice of 50 tenants", Source: "queue.first"},
+	feedTenant:       {Name: "feed.tenant", Value: .5, Unit: "ms a tenant with a backlog", Source: "queue.first"},
+	feedHint:         {Name: "feed.hint", Value: .1, Unit: "ms a hint", Source: "queue.first"},
+	indexGather:      {Name: "index.gather", Value: 100, Unit: "ms between bulk requests", Source: "internal/index/elastic"},
+	indexRefresh:     {Name: "index.refresh", Value: 1000, Unit: "ms between refreshes", Source: "internal/index/elastic"},
+	chunksPage:       {Name: "chunks.page", Value: 1.5, Unit: "chunks a page", Source: "realistic documents"},
+	originalPage:     {Name: "original.page", Value: 60_000, Unit: "bytes a page", Source: "realistic documents"},
+	documentRow:      {Name: "row.document", Value: 3000, Unit: "bytes", Source: "docs/operations.md, Sizing"},
+	taskRow:          {Name: "row.task", Value: 2000, Unit: "bytes", Source: "docs/operations.md, Sizing"},
+	eventRow:         {Name: "row.event", Value: 300, Unit: "bytes", Source: "docs/operations.md, Sizing"},
+	eventsTask:       {Name: "events.task", Value: 2, Unit: "events a task", Source: "claimed and ended"},
+	hintBytes:        {Name: "redis.hint", Value: 200, Unit: "bytes a hint", Source: "docs/operations.md, Sizing"},
+}
+
+// Times are the costs of a fleet.
+type Times [inputs]float64
+
+// DefaultTimes are the measured ones.
+func DefaultTimes() (t Times) {
+	for i, d := range defaults {
+		t[i] = d.Value
+	}
+	return t
+}
+
+// ms is a cost in seconds.
+func (t *Times) ms(i input) float64 { return t[i] / 1000 }
+
+// Inputs lists the costs with what the defaults are from.
+func (t *Times) Inputs() []Input {
+	out := make([]Input, inputs)
+	for i, d := range defaults {
+		if d.Source == "" {
+			d.Source = d.row
+		}
+		if t[i] != d.Value {
+			d.Value, d.Source = t[i], "given"
+		}
+		out[i] = d
+	}
+	return out
+}
+
+// Read takes costs from JSON: an object of names and numbers, or what `make
+// bench` writes, of which the rows count that are a cost as they stand.
+func (t *Times) Read(text []byte) error {
+	var bench struct {
+		Rows []struct {
+			Name  string  `json:"name"`
+			Value float64 `json:"value"`
+		} `json:"rows"`
+	}
+	if json.Unmarshal(text, &bench) == nil && len(bench.Rows) > 0 {
+		for _, r := range bench.Rows {
+			for i, d := range defaults {
+				if d.row == r.Name {
+					t[i] = r.Value
+				}
+			}
+		}
+		return t.check()
+	}
+	given := map[string]float64{}
+	if err := json.Unmarshal(text, &given); err != nil {
+		return errors.New(`the service times are no JSON object of names and numbers, such as {"executor.page": 3.8}, and no bench.json`)
+	}
+	for name, value := range given {
+		known := false
+		for i, d := range defaults {
+			if d.Name == name {
+				t[i], known = value, true
+			}
+		}
+		if !known {
+			return fmt.Errorf("there is no service time %q; `sheaf plan --json` lists them", name)
+		}
+	}
+	return t.check()
+}
+
+func (t *Times) check() error {
+	for i, v := range t {
+		if !(v >= 0 && v < 1e9) {
+			return fmt.Errorf("the service time %s is %g; it is a number from 0 to a billion", defaults[i].Name, v)
+		}
+	}
+	return nil
+}
