@@ -265,7 +265,7 @@ func (t *tenant) next(now, ageFor float64) (sheaf.Lane, hints, bool) {
 		case ln.turn == 0:
 			oldest := -1
 			for at, h := range heads {
-				if h != nil && aged[at] && (oldest < 0 || h.place < heads[oldest].place) {
+				if h != nil && aged[at] && (oldest < 0 || h.place < heads[oldest].place || h.place == heads[oldest].place && h.before(heads[oldest])) {
 					oldest = at
 				}
 			}
