@@ -107,7 +107,8 @@ func (b *bench) bareFleet(ctx context.Context) (*bare, error) {
 	if err != nil {
 		return nil, err
 	}
-	q, err := redisstream.New(redisstream.Config{Redis: redisstream.RedisOptions{Addrs: []string{vars["SHEAF_TEST_REDIS_ADDR"]}}, Prefix: name})
+	redis := redisstream.Config{Redis: redisstream.RedisOptions{Addrs: []string{vars["SHEAF_TEST_REDIS_ADDR"]}}, Prefix: name}
+	q, err := redisstream.New(redis)
 	if err == nil {
 		err = store.Migrate(ctx)
 	}
@@ -115,7 +116,7 @@ func (b *bench) bareFleet(ctx context.Context) (*bare, error) {
 		_ = store.Close()
 		return nil, err
 	}
-	return &bare{store: store, queue: q, feeds: true, workers: 16, dsn: dsn}, nil
+	return &bare{store: store, queue: q, feeds: true, workers: 16, dsn: dsn, redis: redis}, nil
 }
 
 // fleetCycles measures claims and completions of tasks that do nothing, on
@@ -234,45 +235,54 @@ func (b *bench) enginePID(name string) (pid int) {
 // queueLatency measures how long a hint takes from its publication to the won
 // claim while nothing else happens.
 func (b *bench) queueLatency(ctx context.Context) error {
-	p, err := b.bareFleet(ctx)
+	waits, err := b.claimWaits(ctx)
 	if err != nil {
 		return err
-	}
-	defer p.close()
-	const rounds = 200
-	if err := p.tenant(ctx, "t", 1, 8); err != nil {
-		return err
-	}
-	if err := p.planned(ctx, "t", rounds); err != nil {
-		return err
-	}
-	slice, err := p.store.Feedable(ctx, "", rounds, time.Hour)
-	if err != nil {
-		return err
-	}
-	claimed := make(chan time.Time, 1)
-	p.parse = func(context.Context, *sheaf.Task) { claimed <- time.Now() }
-	defer p.run(ctx, false)()
-	var waits []time.Duration
-	for _, h := range slice.Hints {
-		time.Sleep(15 * time.Millisecond) // the executor is idle again and listens
-		begun := time.Now()
-		if n, err := p.queue.Publish(ctx, h.TenantID, h.Lane, []sheaf.Hint{h}); err != nil || n != 1 {
-			return fmt.Errorf("publishing: %d taken in, %w", n, err)
-		}
-		select {
-		case at := <-claimed:
-			waits = append(waits, at.Sub(begun))
-		case <-time.After(20 * time.Second):
-			return errors.New("a published task was not claimed within 20 s")
-		case <-ctx.Done():
-			return ctx.Err()
-		}
 	}
 	note := fmt.Sprintf("publication to won claim, %d tasks one by one, load %s", len(waits), load())
 	b.atMost("queue.latency.p50", quantile(waits, 0.5).Seconds()*1e3, "ms", 20, note)
 	b.atMost("queue.latency.p99", quantile(waits, 0.99).Seconds()*1e3, "ms", 200, "")
 	return nil
+}
+
+// claimWaits are the times from publication to won claim of tasks that come one
+// by one.
+func (b *bench) claimWaits(ctx context.Context) (waits []time.Duration, err error) {
+	p, err := b.bareFleet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer p.close()
+	const rounds = 200
+	if err := p.tenant(ctx, "t", 1, 8); err != nil {
+		return nil, err
+	}
+	if err := p.planned(ctx, "t", rounds); err != nil {
+		return nil, err
+	}
+	slice, err := p.store.Feedable(ctx, "", rounds, time.Hour)
+	if err != nil {
+		return nil, err
+	}
+	claimed := make(chan time.Time, 1)
+	p.parse = func(context.Context, *sheaf.Task) { claimed <- time.Now() }
+	defer p.run(ctx, false)()
+	for _, h := range slice.Hints {
+		time.Sleep(15 * time.Millisecond) // the executor is idle again and listens
+		begun := time.Now()
+		if n, err := p.queue.Publish(ctx, h.TenantID, h.Lane, []sheaf.Hint{h}); err != nil || n != 1 {
+			return nil, fmt.Errorf("publishing: %d taken in, %w", n, err)
+		}
+		select {
+		case at := <-claimed:
+			waits = append(waits, at.Sub(begun))
+		case <-time.After(20 * time.Second):
+			return nil, errors.New("a published task was not claimed within 20 s")
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return waits, nil
 }
 
 // fleetPages sends the documents of endToEnd through a fleet and through the

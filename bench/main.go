@@ -113,6 +113,8 @@ var measures = []measure{
 	{[]string{"facades.tika", "facades.docling", "facades.openwebui", "facades.openai", "facades.ragflow"}, func(ctx context.Context, b *bench) error { return b.facades(ctx) }},
 	{[]string{"facades.crowd"}, func(ctx context.Context, b *bench) error { return b.facadeCrowds(ctx) }},
 	{[]string{"facades.dify"}, func(ctx context.Context, b *bench) error { return b.facadeSearch(ctx) }},
+	{[]string{"capacity.fleet", "capacity.row", "capacity.wait"}, func(ctx context.Context, b *bench) error { return b.capacity(ctx) }},
+	{[]string{"capacity.document", "capacity.page"}, func(ctx context.Context, b *bench) error { return b.capacityDocuments(ctx) }},
 	{[]string{"queue.latency"}, func(ctx context.Context, b *bench) error { return b.queueLatency(ctx) }},
 }
 

@@ -15,6 +15,7 @@ import (
 	"sheaf"
 	"sheaf/internal/keeper"
 	"sheaf/internal/queue"
+	"sheaf/internal/queue/redisstream"
 	"sheaf/internal/queue/sqlqueue"
 	"sheaf/internal/worker"
 	"sheaf/taskstore"
@@ -39,6 +40,7 @@ type bare struct {
 	promoted func(lane sheaf.Lane, late time.Duration)
 	pids     []int  // of the engines
 	dsn      string // of the store on a server
+	redis    redisstream.Config
 }
 
 // spent is what work on tasks took.

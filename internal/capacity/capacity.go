@@ -57,15 +57,17 @@ type Config struct {
 
 	// NoFeed is a queue that reads the database itself, without Redis.
 	NoFeed bool `json:"-"`
-	// Batch is uploaded at the start, all at once, instead of PagesPerDay, and the
-	// run ends when it is searchable.
-	Batch []Upload `json:"-"`
+	// Batch is uploaded instead of PagesPerDay, and the run ends when it is
+	// searchable, or after Until seconds. What is before Warm does not count.
+	Batch       []Upload `json:"-"`
+	Warm, Until float64  `json:"-"`
 }
 
 // Upload is a document of a batch.
 type Upload struct {
 	Tenant, Pages int
 	Lane          sheaf.Lane // 0: normal
+	At            float64    // seconds after the start
 }
 
 // Defaults is one executor of two cores with a tenant.
@@ -117,7 +119,7 @@ const (
 	usualTasks    = 1_000_000
 	mostTasks     = 5_000_000
 	leastSeconds  = 60
-	mostSeconds   = 86_400
+	mostSeconds   = 30 * 86_400
 	warmUp        = .2 // of the time
 )
 
@@ -232,14 +234,12 @@ func newSim(c *Config) (*sim, error) {
 		if len(c.Batch) > mostTasks {
 			return nil, errTooLong
 		}
-		for _, u := range c.Batch {
+		s.warm, s.end = c.Warm, c.Until
+		for i, u := range c.Batch {
 			if u.Tenant < 0 || u.Tenant >= c.Tenants || u.Pages < 1 || u.Pages > mostPages {
 				return nil, fmt.Errorf("a batch has a document of %d pages of tenant %d, of %d", u.Pages, u.Tenant, c.Tenants)
 			}
-			if u.Lane == 0 {
-				u.Lane = sheaf.LaneNormal
-			}
-			s.upload(document{tenant: int32(u.Tenant), pages: int32(u.Pages), lane: u.Lane})
+			s.at(u.At, ofBatch, int32(i))
 		}
 		return s, nil
 	}

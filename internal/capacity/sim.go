@@ -112,6 +112,7 @@ const (
 // The kinds of events.
 const (
 	uploads  = iota // the next upload begins
+	ofBatch         // a document of a batch is uploaded
 	uploaded        // a document's bytes are there
 	queued          // its plan is in the database
 	ofTask
@@ -274,6 +275,12 @@ func (s *sim) step() bool {
 	case uploads:
 		s.upload(document{tenant: int32(draw(s.random, s.byZipf)), pages: int32(s.Sizes[draw(s.random, s.bySize)].Pages), lane: sheaf.Lanes[draw(s.random, s.byLane[:])]})
 		s.at(s.now+s.random.ExpFloat64()/s.rate, uploads, 0)
+	case ofBatch:
+		u := s.Batch[e.of]
+		if u.Lane == 0 {
+			u.Lane = sheaf.LaneNormal
+		}
+		s.upload(document{tenant: int32(u.Tenant), pages: int32(u.Pages), lane: u.Lane})
 	case uploaded:
 		s.at(s.database.use(s, s.Times.ms(databaseDocument)), queued, e.of)
 	case queued:
@@ -640,9 +647,7 @@ func (s *sim) feedSlice() {
 		return
 	}
 	f.running, f.ended, f.took = false, s.now, s.now-f.begun
-	if s.counts() {
-		f.longest = max(f.longest, f.took)
-	}
+	f.longest = max(f.longest, f.took)
 	// See keeper.halfEmptyIn.
 	empty := 0.0
 	switch window := int32(s.Window); {

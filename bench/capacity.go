@@ -1,0 +1,429 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"sheaf"
+	"sheaf/internal/capacity"
+	"sheaf/internal/keeper"
+	"sheaf/internal/queue/redisstream"
+	"sheaf/internal/worker"
+	"sheaf/taskstore"
+	"sheaf/taskstore/sqlstore"
+)
+
+// What the tasks of a measured fleet take, which only sleep: so four executors
+// fit on two cores, and what is compared is the model of feed, queue and slots.
+const (
+	capacitySlots = 6
+	capacityTask  = 50 * time.Millisecond  // a plan, an end, and a range beside its wait
+	capacityWait  = 150 * time.Millisecond // of a range
+	capacityWarm  = 4 * time.Second
+	capacityRun   = 16 * time.Second // with the warm-up
+)
+
+// capacityModel is what `sheaf plan` is told of such a fleet.
+func capacityModel(executors, tenants int, latency float64, uploads []capacity.Upload) (capacity.Config, error) {
+	c := capacity.Defaults()
+	c.Executors, c.Slots, c.Cores, c.Tenants, c.Database = executors, capacitySlots, capacitySlots, tenants, 2
+	c.Batch, c.Warm, c.Until = uploads, capacityWarm.Seconds(), capacityRun.Seconds()
+	c.Times = capacity.DefaultTimes()
+	text, err := json.Marshal(map[string]float64{
+		"executor.task": ms(capacityTask), "executor.wait": ms(capacityWait), "executor.page": 0, "executor.document": 0, "queue.latency": latency,
+		"serve.document": 0, "serve.page": 0, "database.document": 0, "database.page": 0, "store.page": 0, "index.page": 0, "index.gather": 0, "index.refresh": 0,
+	})
+	if err != nil {
+		return c, err
+	}
+	return c, c.Times.Read(text)
+}
+
+// capacity compares what the model says of fleets with what such fleets do, on
+// MariaDB and Redis: 1, 2 and 4 executors with a backlog of 1, 100 and 10,000
+// tenants, and one that keeps up.
+func (b *bench) capacity(ctx context.Context) error {
+	waits, err := b.claimWaits(ctx)
+	if err != nil {
+		return err
+	}
+	latency := ms(median(waits))
+	for _, tenants := range []int{1, 100, 10_000} {
+		uploads := capacityBacklog(tenants)
+		p, err := b.capacityFleet(ctx, tenants, uploads)
+		if err != nil {
+			return err
+		}
+		for _, executors := range []int{4, 2, 1} { // of one backlog, which outlasts them
+			seen, err := p.seen(ctx, executors, nil)
+			if err != nil {
+				p.close()
+				return err
+			}
+			c, err := capacityModel(executors, tenants, latency, uploads)
+			if err != nil {
+				p.close()
+				return err
+			}
+			r, err := capacity.Predict(c)
+			if err != nil {
+				p.close()
+				return err
+			}
+			if executors == 4 { // the first, which finds nothing fed
+				b.tell(fmt.Sprintf("capacity.fleet.feed.%d", tenants), ms(seen.feed), "ms", fmt.Sprintf("the longest look of the keeper at %d documents of %d tenants; predicted %.0f", len(uploads), tenants, 1e3*r.Feed))
+			}
+			name := fmt.Sprintf("capacity.fleet.%d.%d", executors, tenants)
+			b.between(name+".tasks", r.Tasks/seen.tasks, fmt.Sprintf("tasks/s of %d executors and %d tenants: predicted %.1f, measured %.1f; load %s", executors, tenants, r.Tasks, seen.tasks, load()))
+			b.between(name+".documents", r.Docs/seen.documents, fmt.Sprintf("documents/s: predicted %.2f, measured %.2f", r.Docs, seen.documents))
+		}
+		if tenants == 100 {
+			if err := b.rowSizes(ctx, p); err != nil {
+				p.close()
+				return err
+			}
+		}
+		p.close()
+	}
+	return b.capacityWaits(ctx, latency)
+}
+
+// between adds the ratio of what was predicted to what was measured.
+func (b *bench) between(name string, ratio float64, note string) {
+	holds := ratio >= .8 && ratio <= 1.2
+	b.rows = append(b.rows, row{Name: name, Value: ratio, Unit: "predicted ÷ measured", Bound: ".8 to 1.2", Holds: &holds, Note: note})
+}
+
+// capacityBacklog is more documents than four executors end in the time.
+func capacityBacklog(tenants int) (uploads []capacity.Upload) {
+	random := rand.New(rand.NewPCG(1, uint64(tenants)))
+	for i := range max(tenants, 2500) {
+		uploads = append(uploads, capacity.Upload{Tenant: i % tenants, Pages: 12 * (1 + random.IntN(4))})
+	}
+	return uploads
+}
+
+// capacityFleet is the parts of a fleet with documents that wait.
+func (b *bench) capacityFleet(ctx context.Context, tenants int, uploads []capacity.Upload) (*bare, error) {
+	p, err := b.bareFleet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(12)
+	for i := range tenants {
+		g.Go(func() error { return p.tenant(gctx, capacityTenant(i), 1, 8) })
+	}
+	if err := g.Wait(); err == nil {
+		g, gctx = errgroup.WithContext(ctx)
+		g.SetLimit(12)
+		for _, u := range uploads {
+			g.Go(func() error {
+				_, err := p.document(gctx, capacityTenant(u.Tenant), u.Pages/12)
+				return err
+			})
+		}
+		err = g.Wait()
+	}
+	if err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func capacityTenant(i int) string { return fmt.Sprintf("t%05d", i) }
+
+// capacitySeen is what a fleet did between the warm-up and the end.
+type capacitySeen struct {
+	tasks, documents float64 // a second
+	claimed, found   []time.Duration
+	feed             time.Duration // the longest look of the keeper for what is to be fed
+}
+
+// seen runs executors and a keeper for a while. Documents that arrive meanwhile
+// are uploaded in their time.
+func (p *bare) seen(ctx context.Context, executors int, arrive []capacity.Upload) (out capacitySeen, err error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var counts atomic.Bool
+	var tasks, documents int
+	created := map[string]time.Time{}
+	processor := func(kind sheaf.TaskKind) worker.Processor {
+		return processor(func(ctx context.Context, t *sheaf.Task) (done taskstore.Completion, err error) {
+			if counts.Load() {
+				mu.Lock()
+				tasks++
+				out.claimed = append(out.claimed, t.StartedAt.Sub(t.RunAt))
+				mu.Unlock()
+			}
+			wait := capacityTask
+			if kind == sheaf.KindParse {
+				wait += capacityWait
+			}
+			select {
+			case <-time.After(wait):
+			case <-ctx.Done():
+				return done, ctx.Err()
+			}
+			switch kind {
+			case sheaf.KindPlan:
+				done, err = split(ctx, t)
+				for i := range done.Spawn {
+					done.Spawn[i].Cost = 12
+				}
+			case sheaf.KindParse:
+				id := sheaf.RangeID(t.ID, t.Epoch)
+				done.Result = sheaf.TaskResult{RangeID: id, ArtifactKey: sheaf.ArtifactKey(t.TenantID, t.DocumentID, id), Chunks: 1, Tokens: 100,
+					Ledger: sheaf.Ledger{{From: t.Range.From, To: t.Range.To, Status: sheaf.UnitOK}}, Usage: sheaf.Usage{Pages: 1, Tokens: 100, EmbeddedTokens: 100}}
+			case sheaf.KindFinalize:
+				done.Publish = &taskstore.Publication{State: sheaf.DocSucceeded, Chunks: 1, Tokens: 100, Ledger: sheaf.LedgerCounts{OK: 1}}
+				mu.Lock()
+				if counts.Load() {
+					documents++
+					if at, ok := created[t.JobID]; ok {
+						out.found = append(out.found, time.Since(at))
+					}
+				}
+				mu.Unlock()
+			}
+			return done, err
+		})
+	}
+	k := keeper.New(keeper.Config{Store: p.store, Queue: p.queue, Feeds: true, Ran: func(loop string, took time.Duration) {
+		if loop == "feed" {
+			mu.Lock()
+			defer mu.Unlock()
+			out.feed = max(out.feed, took)
+		}
+	}})
+	all.Go(func() { _ = k.Run(ctx) }) // ends with ctx
+	defer all.Wait()
+	defer stop()
+	for range executors {
+		// As in a process of its own, with connections and a queue of its own.
+		store, err := sqlstore.Open(ctx, sqlstore.Config{Driver: "mysql", DSN: p.dsn, MaxOpenConns: 8})
+		if err != nil {
+			return out, err
+		}
+		q, err := redisstream.New(p.redis)
+		if err != nil {
+			return out, errors.Join(err, store.Close())
+		}
+		e := worker.New(worker.Config{Store: store, Queue: q, Workers: capacitySlots, Changed: func(bool) { k.Notify() }, Processors: map[sheaf.TaskKind]worker.Processor{
+			sheaf.KindPlan: processor(sheaf.KindPlan), sheaf.KindParse: processor(sheaf.KindParse), sheaf.KindFinalize: processor(sheaf.KindFinalize)}})
+		all.Go(func() { _ = errors.Join(e.Run(ctx, nil), q.Close(), store.Close()) }) // ends with ctx
+	}
+	begun := time.Now()
+	sleep := func(until time.Duration) error {
+		select {
+		case <-time.After(time.Until(begun.Add(until))):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	uploads, uctx := errgroup.WithContext(ctx)
+	uploads.Go(func() error {
+		for _, u := range arrive {
+			if err := sleep(time.Duration(u.At * float64(time.Second))); err != nil {
+				return err
+			}
+			uploads.Go(func() error {
+				at := time.Now()
+				job, err := p.uploaded(uctx, capacityTenant(u.Tenant), u.Pages/12)
+				mu.Lock()
+				created[job] = at
+				mu.Unlock()
+				k.Notify()
+				return err
+			})
+		}
+		return nil
+	})
+	warm, run := capacityWarm, capacityRun
+	if len(arrive) > 0 {
+		run = time.Duration(arrive[len(arrive)-1].At * float64(time.Second))
+	}
+	if err := sleep(warm); err != nil {
+		return out, err
+	}
+	counts.Store(true)
+	if err := sleep(run); err != nil {
+		return out, err
+	}
+	counts.Store(false)
+	if err := uploads.Wait(); err != nil {
+		return out, err
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	seconds := (run - warm).Seconds()
+	out.tasks, out.documents = float64(tasks)/seconds, float64(documents)/seconds
+	return out, nil
+}
+
+// uploaded makes a document and returns its job.
+func (p *bare) uploaded(ctx context.Context, tenant string, n int) (job string, err error) {
+	id, job := sheaf.NewID(), sheaf.NewID()
+	_, err = p.store.CreateDocuments(ctx, sheaf.Job{ID: job, TenantID: tenant, DatasetID: "ds-" + tenant, Kind: sheaf.JobIngest}, []taskstore.NewDocument{{
+		Document: sheaf.Document{ID: id, Name: id + ".pdf", MediaType: pdfType, Size: 1, SHA256: id + id, BlobKey: "originals/" + id},
+		Plan:     sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindPlan, Cost: 1, Payload: json.RawMessage(fmt.Sprint(n))},
+	}}, "")
+	return job, err
+}
+
+// capacityWaits compares how long documents take that arrive by chance at two
+// executors which are busy for two thirds of their time.
+func (b *bench) capacityWaits(ctx context.Context, latency float64) error {
+	const executors, tenants, seconds = 2, 100, 40
+	random := rand.New(rand.NewPCG(2, 2))
+	// 2.5 ranges on average, a plan and an end.
+	each := 4.5*capacityTask.Seconds() + 2.5*capacityWait.Seconds()
+	rate := .65 * executors * capacitySlots / each
+	var uploads []capacity.Upload
+	for at := random.ExpFloat64() / rate; at < seconds; at += random.ExpFloat64() / rate {
+		// Three in four are of few tenants.
+		tenant := int(float64(tenants) * math.Pow(random.Float64(), 4))
+		uploads = append(uploads, capacity.Upload{Tenant: tenant, Pages: 12 * (1 + random.IntN(4)), At: at})
+	}
+	p, err := b.capacityFleet(ctx, tenants, nil)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	seen, err := p.seen(ctx, executors, uploads)
+	if err != nil {
+		return err
+	}
+	c, err := capacityModel(executors, tenants, latency, uploads)
+	if err != nil {
+		return err
+	}
+	c.Until = uploads[len(uploads)-1].At
+	r, err := capacity.Predict(c)
+	if err != nil {
+		return err
+	}
+	normal, measured := r.Lanes[sheaf.LaneNormal-1], quantile(seen.found, .5).Seconds()
+	b.between("capacity.wait.searchable", normal.Searchable.P50/measured, fmt.Sprintf("s from upload to searchable, p50 of %d documents of %d tenants that arrive at %d executors: predicted %.2f, measured %.2f; p99 %.2f and %.2f; tasks from due to claimed p50 %.0f and %.0f ms; load %s",
+		len(seen.found), tenants, executors, normal.Searchable.P50, measured, normal.Searchable.P99, quantile(seen.found, .99).Seconds(), 1e3*normal.Claimed.P50, ms(quantile(seen.claimed, .5)), load()))
+	return nil
+}
+
+// rowSizes tells what a row takes on MariaDB, with its part of the indexes.
+func (b *bench) rowSizes(ctx context.Context, p *bare) error {
+	db, err := sql.Open("mysql", p.dsn)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	for _, table := range []string{"documents", "tasks", "events"} {
+		if _, err := db.ExecContext(ctx, "ANALYZE TABLE "+table); err != nil {
+			return err
+		}
+		var rows, bytes float64
+		if err := db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+table).Scan(&rows); err != nil {
+			return err
+		}
+		if err := db.QueryRowContext(ctx, "SELECT data_length+index_length FROM information_schema.tables WHERE table_schema=DATABASE() AND table_name=?", table).Scan(&bytes); err != nil {
+			return err
+		}
+		b.tell("capacity.row."+table, bytes/max(rows, 1), "bytes", fmt.Sprintf("a row with its indexes on MariaDB, of %.0f", rows))
+	}
+	return nil
+}
+
+// capacityDocuments measures what a document costs each part of a fleet beside its
+// pages, from realistic documents and some of one page each, and what becomes of
+// a page.
+func (b *bench) capacityDocuments(ctx context.Context) error {
+	if b.corpus == "" {
+		leftOut("capacity.document, capacity.page", "no corpus")
+		return nil
+	}
+	const single = 300
+	var ones, real []file
+	for i := range single {
+		path, err := b.manual(fmt.Sprintf("one%d.pdf", i), false, fmt.Sprint(1001+i))
+		if err != nil {
+			return err
+		}
+		ones = append(ones, onDisk(path))
+	}
+	set, err := b.pdfs(ctx, "pdf", realisticPages, realistic...)
+	if err != nil {
+		return err
+	}
+	for _, f := range set {
+		if f.pages < realisticPages { // else it may be longer than what is read of it
+			real = append(real, onDisk(f.path))
+		}
+	}
+	return b.servedByFleet(ctx, "documents", func(s *server, parts map[string]int) error {
+		if err := s.warm(ctx, b.corpus); err != nil {
+			return err
+		}
+		db, err := sql.Open("mysql", s.dsn)
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		type round struct {
+			costs                          map[string]float64 // CPU-ms
+			documents, pages, chunks, size float64
+		}
+		read := func() (r round, err error) {
+			r.costs = map[string]float64{}
+			for name, pid := range parts {
+				r.costs[name] = cpuTime(pid).Seconds() * 1e3
+			}
+			return r, db.QueryRowContext(ctx, "SELECT COUNT(*), SUM(units), SUM(chunk_count), SUM(size) FROM documents WHERE live_gen>0").Scan(&r.documents, &r.pages, &r.chunks, &r.size)
+		}
+		var rounds []round
+		for _, files := range [][]file{real, ones} {
+			before, err := read()
+			if err != nil {
+				return err
+			}
+			job, err := s.upload(ctx, sheaf.ParseConfig{}, files...)
+			if err == nil {
+				_, err = s.ended(ctx, job.ID)
+			}
+			if err != nil {
+				return err
+			}
+			r, err := read()
+			if err != nil {
+				return err
+			}
+			for name := range parts {
+				r.costs[name] -= before.costs[name]
+			}
+			r.documents, r.pages, r.chunks, r.size = r.documents-before.documents, r.pages-before.pages, r.chunks-before.chunks, r.size-before.size
+			rounds = append(rounds, r)
+		}
+		long, one := rounds[0], rounds[1]
+		note := fmt.Sprintf("beside its pages, from %.0f documents of %.0f pages and %.0f of one; load %s", long.documents, long.pages, one.documents, load())
+		for _, name := range []string{"executor", "serve", "keeper", "mysql", "minio", "redis"} {
+			page := (long.costs[name] - one.costs[name]*long.documents/one.documents) / (long.pages - one.pages*long.documents/one.documents)
+			b.tell("capacity.document."+name, (one.costs[name]-page*one.pages)/one.documents, "CPU-ms/document", fmt.Sprintf("%s; a page %.2f", note, page))
+			note = ""
+		}
+		b.tell("capacity.page.chunks", long.chunks/long.pages, "chunks/page", "of realistic documents")
+		b.tell("capacity.page.original", long.size/long.pages, "bytes/page", "")
+		return nil
+	})
+}
