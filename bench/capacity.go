@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	pdfcpu "github.com/pdfcpu/pdfcpu/pkg/api"
 	"golang.org/x/sync/errgroup"
 
 	"sheaf"
@@ -27,10 +29,10 @@ import (
 // fit on two cores, and what is compared is the model of feed, queue and slots.
 const (
 	capacitySlots = 6
-	capacityTask  = 50 * time.Millisecond  // a plan, an end, and a range beside its wait
-	capacityWait  = 150 * time.Millisecond // of a range
-	capacityWarm  = 4 * time.Second
-	capacityRun   = 16 * time.Second // with the warm-up
+	capacityTask  = 200 * time.Millisecond // a plan, an end, and a range beside its wait
+	capacityWait  = 50 * time.Millisecond  // of a range
+	capacityWarm  = 5 * time.Second
+	capacityRun   = 20 * time.Second // with the warm-up
 )
 
 // capacityModel is what `sheaf plan` is told of such a fleet.
@@ -41,7 +43,8 @@ func capacityModel(executors, tenants int, latency float64, uploads []capacity.U
 	c.Times = capacity.DefaultTimes()
 	text, err := json.Marshal(map[string]float64{
 		"executor.task": ms(capacityTask), "executor.wait": ms(capacityWait), "executor.page": 0, "executor.document": 0, "queue.latency": latency,
-		"serve.document": 0, "serve.page": 0, "database.document": 0, "database.page": 0, "store.page": 0, "index.page": 0, "index.gather": 0, "index.refresh": 0,
+		"serve.document": 0, "serve.page": 0, "keeper.document": 0, "keeper.page": 0, "database.document": 0, "database.page": 0, "database.task": .42, // fleet.cycles.whole.cpu
+		"store.document": 0, "store.page": 0, "index.page": 0, "index.gather": 0, "index.refresh": 0,
 	})
 	if err != nil {
 		return c, err
@@ -57,7 +60,10 @@ func (b *bench) capacity(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	latency := ms(median(waits))
+	latency := 0.0
+	for _, w := range waits {
+		latency += ms(w) / float64(len(waits))
+	}
 	for _, tenants := range []int{1, 100, 10_000} {
 		uploads := capacityBacklog(tenants)
 		p, err := b.capacityFleet(ctx, tenants, uploads)
@@ -85,7 +91,11 @@ func (b *bench) capacity(ctx context.Context) error {
 			}
 			name := fmt.Sprintf("capacity.fleet.%d.%d", executors, tenants)
 			b.between(name+".tasks", r.Tasks/seen.tasks, fmt.Sprintf("tasks/s of %d executors and %d tenants: predicted %.1f, measured %.1f; load %s", executors, tenants, r.Tasks, seen.tasks, load()))
-			b.between(name+".documents", r.Docs/seen.documents, fmt.Sprintf("documents/s: predicted %.2f, measured %.2f", r.Docs, seen.documents))
+			if seen.documents == 0 {
+				continue // all begin at first, and none ends in the time
+			}
+			// These are few, and end in bursts where tenants go in step.
+			b.tell(name+".documents", r.Docs/seen.documents, "predicted ÷ measured", fmt.Sprintf("documents/s: predicted %.2f, measured %.2f", r.Docs, seen.documents))
 		}
 		if tenants == 100 {
 			if err := b.rowSizes(ctx, p); err != nil {
@@ -124,7 +134,7 @@ func (b *bench) capacityFleet(ctx context.Context, tenants int, uploads []capaci
 	for i := range tenants {
 		g.Go(func() error { return p.tenant(gctx, capacityTenant(i), 1, 8) })
 	}
-	if err := g.Wait(); err == nil {
+	if err = g.Wait(); err == nil {
 		g, gctx = errgroup.WithContext(ctx)
 		g.SetLimit(12)
 		for _, u := range uploads {
@@ -343,22 +353,37 @@ func (b *bench) rowSizes(ctx context.Context, p *bare) error {
 		}
 		b.tell("capacity.row."+table, bytes/max(rows, 1), "bytes", fmt.Sprintf("a row with its indexes on MariaDB, of %.0f", rows))
 	}
+	var events, tasks float64
+	for table, n := range map[string]*float64{"events": &events, "tasks": &tasks} {
+		if err := db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+table+" WHERE doc_id IN (SELECT id FROM documents WHERE live_gen>0)").Scan(n); err != nil {
+			return err
+		}
+	}
+	b.tell("capacity.row.each", events/max(tasks, 1), "events/task", "of documents that are searchable")
 	return nil
 }
 
 // capacityDocuments measures what a document costs each part of a fleet beside its
-// pages, from realistic documents and some of one page each, and what becomes of
-// a page.
+// pages, from some of one page and one of many, without what the parts take when
+// nothing is to be done; and what becomes of a page of realistic documents.
 func (b *bench) capacityDocuments(ctx context.Context) error {
 	if b.corpus == "" {
 		leftOut("capacity.document, capacity.page", "no corpus")
 		return nil
 	}
-	const single = 300
+	const single, idle = 200, 10 * time.Second
+	long, err := b.manual("long.pdf", false, "1-900")
+	if err != nil {
+		return err
+	}
+	some, err := b.manual("ones.pdf", false, fmt.Sprintf("1001-%d", 1000+single))
+	if err != nil {
+		return err
+	}
 	var ones, real []file
 	for i := range single {
-		path, err := b.manual(fmt.Sprintf("one%d.pdf", i), false, fmt.Sprint(1001+i))
-		if err != nil {
+		path := filepath.Join(b.tmp, fmt.Sprintf("one%d.pdf", i))
+		if err := pdfcpu.CollectFile(some, path, []string{fmt.Sprint(1 + i)}, nil); err != nil {
 			return err
 		}
 		ones = append(ones, onDisk(path))
@@ -381,49 +406,73 @@ func (b *bench) capacityDocuments(ctx context.Context) error {
 			return err
 		}
 		defer db.Close()
-		type round struct {
+		type sums struct {
+			at                             time.Time
 			costs                          map[string]float64 // CPU-ms
 			documents, pages, chunks, size float64
 		}
-		read := func() (r round, err error) {
-			r.costs = map[string]float64{}
+		read := func() (r sums, err error) {
+			r.at, r.costs = time.Now(), map[string]float64{}
 			for name, pid := range parts {
-				r.costs[name] = cpuTime(pid).Seconds() * 1e3
+				r.costs[name] = ms(cpuTime(pid))
 			}
 			return r, db.QueryRowContext(ctx, "SELECT COUNT(*), SUM(units), SUM(chunk_count), SUM(size) FROM documents WHERE live_gen>0").Scan(&r.documents, &r.pages, &r.chunks, &r.size)
 		}
-		var rounds []round
-		for _, files := range [][]file{real, ones} {
+		round := func(work func() error) (of sums, seconds float64, err error) {
 			before, err := read()
-			if err != nil {
-				return err
-			}
-			job, err := s.upload(ctx, sheaf.ParseConfig{}, files...)
 			if err == nil {
-				_, err = s.ended(ctx, job.ID)
+				err = work()
 			}
 			if err != nil {
-				return err
+				return of, 0, err
 			}
-			r, err := read()
-			if err != nil {
-				return err
+			if of, err = read(); err != nil {
+				return of, 0, err
 			}
 			for name := range parts {
-				r.costs[name] -= before.costs[name]
+				of.costs[name] -= before.costs[name]
 			}
-			r.documents, r.pages, r.chunks, r.size = r.documents-before.documents, r.pages-before.pages, r.chunks-before.chunks, r.size-before.size
-			rounds = append(rounds, r)
+			of.documents, of.pages, of.chunks, of.size = of.documents-before.documents, of.pages-before.pages, of.chunks-before.chunks, of.size-before.size
+			return of, of.at.Sub(before.at).Seconds(), nil
 		}
-		long, one := rounds[0], rounds[1]
-		note := fmt.Sprintf("beside its pages, from %.0f documents of %.0f pages and %.0f of one; load %s", long.documents, long.pages, one.documents, load())
+		upload := func(files ...file) func() error {
+			return func() error {
+				job, err := s.upload(ctx, sheaf.ParseConfig{}, files...)
+				if err == nil {
+					_, err = s.ended(ctx, job.ID)
+				}
+				return err
+			}
+		}
+		realistic, _, err := round(upload(real...))
+		if err != nil {
+			return err
+		}
+		var rounds [3]sums
+		var took [3]float64
+		for i, work := range []func() error{func() error {
+			select {
+			case <-time.After(idle):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}, upload(onDisk(long)), upload(ones...)} {
+			if rounds[i], took[i], err = round(work); err != nil {
+				return err
+			}
+		}
+		note := fmt.Sprintf("beside its pages, from %.0f of one page and one of %.0f; load %s; ", rounds[2].documents, rounds[1].pages, load())
 		for _, name := range []string{"executor", "serve", "keeper", "mysql", "minio", "redis"} {
-			page := (long.costs[name] - one.costs[name]*long.documents/one.documents) / (long.pages - one.pages*long.documents/one.documents)
-			b.tell("capacity.document."+name, (one.costs[name]-page*one.pages)/one.documents, "CPU-ms/document", fmt.Sprintf("%s; a page %.2f", note, page))
+			idle := rounds[0].costs[name] / took[0] // in a second
+			many, one := rounds[1].costs[name]-idle*took[1], rounds[2].costs[name]-idle*took[2]
+			page := (many - one/rounds[2].documents) / (rounds[1].pages - 1)
+			b.tell("capacity.document."+name, one/rounds[2].documents-page, "CPU-ms/document", fmt.Sprintf("%sa second without work %.1f", note, idle))
+			b.tell("capacity.page."+name, page, "CPU-ms/page", "")
 			note = ""
 		}
-		b.tell("capacity.page.chunks", long.chunks/long.pages, "chunks/page", "of realistic documents")
-		b.tell("capacity.page.original", long.size/long.pages, "bytes/page", "")
+		b.tell("capacity.page.chunks", realistic.chunks/realistic.pages, "chunks/page", fmt.Sprintf("of %.0f realistic documents of %.0f pages together", realistic.documents, realistic.pages))
+		b.tell("capacity.page.original", realistic.size/realistic.pages, "bytes/page", "")
 		return nil
 	})
 }

@@ -169,6 +169,9 @@ func TestOneExecutorTakesTheSumOfItsTasks(t *testing.T) {
 // The largest fleet that is documented is predicted in far less than a minute,
 // and the same each time.
 func TestLargeFleetInAMinute(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays minutes of a large fleet, twice")
+	}
 	c := Defaults()
 	c.Executors, c.Tenants, c.PagesPerDay, c.CorpusPages = 100, 10_000, 1e9, 1e9
 	begun := time.Now()

@@ -42,7 +42,7 @@ func (p *pile) push(h hints) {
 	*p = s
 }
 
-// drop takes one task of the first hints away.
+// drop takes tasks of the first hints away.
 func (p *pile) drop(n int32) {
 	s := *p
 	if s[0].n -= n; s[0].n > 0 {

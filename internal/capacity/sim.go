@@ -13,8 +13,8 @@ import (
 const (
 	feedEvery    = .5
 	followPause  = .01
-	foldsApart   = .25
 	pollInterval = 1
+	feedTime     = 10 // that one look takes at most; the next goes on where it stopped
 	feedTenants  = 50 // of one slice of the feed
 	deepSlice    = 12 // of them those with more than fewTasks
 	fewTasks     = 32
@@ -78,7 +78,6 @@ type document struct {
 	lane     sheaf.Lane
 	uploaded float64
 	place    float64
-	folded   float64
 }
 
 type task struct {
@@ -194,6 +193,7 @@ type counts struct {
 	ofClass, foundIn [3]histogram // by class of tenants
 	folds            histogram
 	last             float64
+	halfway          int // documents under way in the middle of what counts
 	perTenant        []int
 }
 
@@ -270,6 +270,9 @@ func (s *sim) step() bool {
 		return false
 	}
 	e := s.nextEvent()
+	if middle := (s.warm + s.end) / 2; s.now < middle && e.at >= middle {
+		s.out.halfway = s.live
+	}
 	s.now = e.at
 	switch e.kind {
 	case uploads:
@@ -282,7 +285,7 @@ func (s *sim) step() bool {
 		}
 		s.upload(document{tenant: int32(u.Tenant), pages: int32(u.Pages), lane: u.Lane})
 	case uploaded:
-		s.at(s.database.use(s, s.Times.ms(databaseDocument)), queued, e.of)
+		s.at(s.database.use(s, s.Times.ms(databaseDocument)/3), queued, e.of)
 	case queued:
 		d := &s.docs[e.of]
 		d.place = s.now
@@ -480,7 +483,10 @@ func (s *sim) goOn(id int32) {
 			next += m.ms(executorWait)
 		}
 	case worked:
-		if t.kind == parse {
+		switch t.kind {
+		case plan:
+			next = s.store.use(s, m.ms(storeDocument))
+		case parse:
 			next = s.store.use(s, float64(t.pages)*m.ms(storePage))
 		}
 	case stored:
@@ -496,7 +502,11 @@ func (s *sim) goOn(id int32) {
 			next = s.elastic.use(s, float64(t.pages)*m.ms(indexPage))
 		}
 	case indexed:
-		next = s.database.use(s, m.ms(databaseTask)/2+float64(t.pages)*m.ms(databasePage))
+		work := m.ms(databaseTask)/2 + float64(t.pages)*m.ms(databasePage)
+		if t.kind != parse { // a third was spent on the upload
+			work += m.ms(databaseDocument) / 3
+		}
+		next = s.database.use(s, work)
 	case ended:
 		s.ends(id)
 		return
@@ -527,21 +537,19 @@ func (s *sim) ends(id int32) {
 	}
 	switch t.kind {
 	case plan:
-		s.fold(d)
+		s.folds(s.Times.ms(keeperDocument) / 2)
 		h := hints{place: d.place + float64(d.ranges)*sheaf.RangeDelay.Seconds(), due: s.now, doc: t.doc, n: d.ranges, phase: sheaf.PhaseRanges}
 		if d.ranges > sheaf.BulkRanges {
 			h.phase = sheaf.PhaseBulk
 		}
 		s.add(t.doc, h, false)
 	case parse:
-		d.left--
-		if d.left == 0 {
+		s.folds(float64(t.pages) * s.Times.ms(keeperPage))
+		if d.left--; d.left == 0 {
 			s.add(t.doc, hints{place: d.place, due: s.now, doc: t.doc, n: 1, phase: sheaf.PhaseFinish}, true)
-		} else if s.now-d.folded >= foldsApart {
-			s.fold(d)
 		}
 	case finalize:
-		s.fold(d)
+		s.folds(s.Times.ms(keeperDocument) / 2)
 		s.inSystem(-1)
 		s.out.last = s.now
 		if s.counts() {
@@ -557,11 +565,9 @@ func (s *sim) ends(id int32) {
 	}
 }
 
-// fold is a keeper's work on a document; nothing waits for it.
-func (s *sim) fold(d *document) {
-	d.folded = s.now
-	s.database.use(s, s.Times.ms(databaseFold))
-	if end := s.keepers.use(s, s.Times.ms(keeperFold)); s.counts() {
+// folds is a keeper's work on a document's progress; nothing waits for it.
+func (s *sim) folds(work float64) {
+	if end := s.keepers.use(s, work); s.counts() {
 		s.out.folds.add(end - s.now)
 	}
 }
@@ -602,7 +608,10 @@ func (s *sim) feedAt(at float64) {
 func (s *sim) feedBegins() {
 	f := &s.feed
 	f.running, f.follows, f.at = true, false, 0
-	f.begun, f.to, f.most = s.now, 0, 0
+	f.begun, f.most = s.now, 0
+	if f.to >= int32(len(s.queue.tenants)) {
+		f.to = 0
+	}
 	s.feedReads()
 }
 
@@ -623,10 +632,9 @@ func (s *sim) feedReads() {
 		hints += min(t.unfed, int32(s.Window))
 	}
 	took := s.Times.ms(feedPass) + float64(tenants)*s.Times.ms(feedTenant) + float64(hints)*s.Times.ms(feedHint)
-	if s.counts() {
-		f.busy += float64(hints) * s.Times.ms(feedHint)
-	}
-	s.at(s.now+took, feedSlice, 0)
+	// The keeper waits for the database most of that time, and for Redis where it
+	// publishes.
+	s.at(max(s.now+took, s.database.use(s, took/2)), feedSlice, 0)
 }
 
 func (s *sim) feedSlice() {
@@ -642,11 +650,25 @@ func (s *sim) feedSlice() {
 			s.wake(fed)
 		}
 	}
-	if int(f.to) < len(s.queue.tenants) {
+	whole := int(f.to) >= len(s.queue.tenants)
+	if !whole && s.now-f.begun <= feedTime {
 		s.feedReads()
 		return
 	}
 	f.running, f.ended, f.took = false, s.now, s.now-f.begun
+	if s.counts() && f.took > feedEvery {
+		f.busy += f.took
+	}
+	if !whole {
+		f.limit = feedEvery
+		if f.changed {
+			f.changed = false
+			s.feedFollows()
+		} else {
+			s.feedAt(s.now + .02)
+		}
+		return
+	}
 	f.longest = max(f.longest, f.took)
 	// See keeper.halfEmptyIn.
 	empty := 0.0

@@ -11,19 +11,20 @@ type input int
 
 // What work costs. Values of CPU are of one core of the machine that was measured.
 const (
-	executorPage input = iota
+	executorDocument input = iota
+	executorPage
 	executorTask
-	executorDocument
 	executorWait
 	executorSpread
 	serveDocument
 	servePage
+	keeperDocument
+	keeperPage
 	databaseDocument
-	databaseTask
 	databasePage
-	databaseFold
-	keeperFold
+	databaseTask
 	redisTask
+	storeDocument
 	storePage
 	indexPage
 	queueLatency
@@ -52,36 +53,37 @@ type Input struct {
 }
 
 // defaults are measured on two cores at 2.9 GHz that had other work beside it,
-// with sheaf-pdfium, MariaDB 10.11, Redis 7.0, MinIO and Elasticsearch 8.19; costs
-// of a page are those of the realistic documents, whole.
+// with sheaf-pdfium, MariaDB 10.11, Redis 7.0, MinIO and Elasticsearch 8.19. The
+// costs of a document are those beside its pages, with all of its tasks.
 var defaults = [inputs]Input{
-	executorPage:     {Name: "executor.page", Value: 3.8, Unit: "CPU-ms a page", row: "fleet.engines.executor"},
-	executorTask:     {Name: "executor.task", Value: .18, Unit: "CPU-ms a task", Source: "fleet.cycles.whole.cpu"},
-	executorDocument: {Name: "executor.document", Value: 2, Unit: "CPU-ms a document", Source: "a parser opens it to plan; within fleet.engines.executor where documents are long"},
+	executorDocument: {Name: "executor.document", Value: 25, Unit: "CPU-ms a document", row: "capacity.document.executor"},
+	executorPage:     {Name: "executor.page", Value: 2.7, Unit: "CPU-ms a page", row: "capacity.page.executor"},
+	executorTask:     {Name: "executor.task", Unit: "CPU-ms a task", Source: "0: in those of documents and pages"},
 	executorWait:     {Name: "executor.wait", Unit: "ms a range", Source: "0: the embedding model is built in"},
-	executorSpread:   {Name: "executor.spread", Value: .5, Unit: "σ of the logarithm of a range's time", Source: "pages of the realistic documents differ so"},
-	serveDocument:    {Name: "serve.document", Value: 1.5, Unit: "CPU-ms a document", Source: "upload.tiny"},
-	servePage:        {Name: "serve.page", Value: .22, Unit: "CPU-ms a page", row: "fleet.engines.serve.keeper"},
-	databaseDocument: {Name: "database.document", Value: .85, Unit: "CPU-ms a document", Source: "as plain statements, fleet.cycles.ratio"},
-	databaseTask:     {Name: "database.task", Value: .42, Unit: "CPU-ms a task", Source: "fleet.cycles.whole.cpu"},
-	databasePage:     {Name: "database.page", Value: .58, Unit: "CPU-ms a page", row: "fleet.engines.mysql"},
-	databaseFold:     {Name: "database.fold", Value: .19, Unit: "CPU-ms a fold of a document", Source: "fold.complete"},
-	keeperFold:       {Name: "keeper.fold", Value: .04, Unit: "CPU-ms a fold of a document", Source: "fold.complete"},
-	redisTask:        {Name: "redis.task", Value: .07, Unit: "CPU-ms a task", Source: "fleet.cycles.whole.cpu"},
-	storePage:        {Name: "store.page", Value: .43, Unit: "CPU-ms a page", row: "fleet.engines.minio"},
+	executorSpread:   {Name: "executor.spread", Value: .5, Unit: "σ of the logarithm of a range's time", Source: "assumed"},
+	serveDocument:    {Name: "serve.document", Value: 1.8, Unit: "CPU-ms a document", row: "capacity.document.serve"},
+	servePage:        {Name: "serve.page", Value: .05, Unit: "CPU-ms a page", row: "capacity.page.serve"},
+	keeperDocument:   {Name: "keeper.document", Value: .08, Unit: "CPU-ms a document", Source: "fold.begun, fold.complete; more where each change is followed at once"},
+	keeperPage:       {Name: "keeper.page", Value: .01, Unit: "CPU-ms a page", Source: "fold.complete, of a range"},
+	databaseDocument: {Name: "database.document", Value: 16.6, Unit: "CPU-ms a document", row: "capacity.document.mysql"},
+	databasePage:     {Name: "database.page", Value: .34, Unit: "CPU-ms a page", row: "capacity.page.mysql"},
+	databaseTask:     {Name: "database.task", Unit: "CPU-ms a task", Source: "0: in those of documents and pages"},
+	redisTask:        {Name: "redis.task", Value: .11, Unit: "CPU-ms a task", Source: "fleet.cycles.batch1; more where executors wait"},
+	storeDocument:    {Name: "store.document", Value: 11.1, Unit: "CPU-ms a document", row: "capacity.document.minio"},
+	storePage:        {Name: "store.page", Value: .32, Unit: "CPU-ms a page", row: "capacity.page.minio"},
 	indexPage:        {Name: "index.page", Value: .93, Unit: "CPU-ms a page", row: "fleet.engines.es"},
 	queueLatency:     {Name: "queue.latency", Value: 2.7, Unit: "ms, published to claimed", row: "queue.latency.p50"},
-	feedPass:         {Name: "feed.pass", Value: 3, Unit: "ms a slice of 50 tenants", Source: "queue.first"},
-	feedTenant:       {Name: "feed.tenant", Value: .5, Unit: "ms a tenant with a backlog", Source: "queue.first"},
-	feedHint:         {Name: "feed.hint", Value: .1, Unit: "ms a hint", Source: "queue.first"},
+	feedPass:         {Name: "feed.pass", Value: 5, Unit: "ms a slice of 50 tenants", Source: "capacity.fleet.feed, by the numbers of its tenants"},
+	feedTenant:       {Name: "feed.tenant", Value: .6, Unit: "ms a tenant with a backlog", Source: "capacity.fleet.feed"},
+	feedHint:         {Name: "feed.hint", Value: .05, Unit: "ms a hint", Source: "queue.first, capacity.fleet.feed"},
 	indexGather:      {Name: "index.gather", Value: 100, Unit: "ms between bulk requests", Source: "internal/index/elastic"},
 	indexRefresh:     {Name: "index.refresh", Value: 1000, Unit: "ms between refreshes", Source: "internal/index/elastic"},
-	chunksPage:       {Name: "chunks.page", Value: 1.5, Unit: "chunks a page", Source: "realistic documents"},
-	originalPage:     {Name: "original.page", Value: 60_000, Unit: "bytes a page", Source: "realistic documents"},
-	documentRow:      {Name: "row.document", Value: 3000, Unit: "bytes", Source: "docs/operations.md, Sizing"},
-	taskRow:          {Name: "row.task", Value: 2000, Unit: "bytes", Source: "docs/operations.md, Sizing"},
-	eventRow:         {Name: "row.event", Value: 300, Unit: "bytes", Source: "docs/operations.md, Sizing"},
-	eventsTask:       {Name: "events.task", Value: 2, Unit: "events a task", Source: "claimed and ended"},
+	chunksPage:       {Name: "chunks.page", Value: 2.3, Unit: "chunks a page", row: "capacity.page.chunks"},
+	originalPage:     {Name: "original.page", Value: 41_000, Unit: "bytes a page", row: "capacity.page.original"},
+	documentRow:      {Name: "row.document", Value: 1590, Unit: "bytes a row with its indexes", row: "capacity.row.documents"},
+	taskRow:          {Name: "row.task", Value: 2450, Unit: "bytes a row with its indexes", row: "capacity.row.tasks"},
+	eventRow:         {Name: "row.event", Value: 760, Unit: "bytes a row with its indexes", row: "capacity.row.events"},
+	eventsTask:       {Name: "events.task", Value: 2.9, Unit: "events a task", row: "capacity.row.each"},
 	hintBytes:        {Name: "redis.hint", Value: 200, Unit: "bytes a hint", Source: "docs/operations.md, Sizing"},
 }
 

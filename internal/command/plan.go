@@ -104,7 +104,11 @@ func (g *global) printPlan(r *capacity.Report) error {
 	return g.table(func(w io.Writer) {
 		fmt.Fprintln(w, "PART\tUSED\tFULL AT PAGES/S\tWHAT TO DO")
 		for _, p := range r.Parts {
-			fmt.Fprintf(w, "%s\t%.0f %%\t%s\t%s\n", p.Name, 100*p.Used, whole(p.Full), p.Cure)
+			at := "-"
+			if p.Full > 0 {
+				at = whole(p.Full)
+			}
+			fmt.Fprintf(w, "%s\t%.0f %%\t%s\t%s\n", p.Name, 100*p.Used, at, p.Cure)
 		}
 		fmt.Fprintln(w, "\nWAITS OF\tDOCUMENTS\tDUE TO CLAIMED, P50, P99\tUPLOAD TO SEARCHABLE, P50, P99")
 		for _, waits := range [][]capacity.Wait{r.Lanes, r.Tenants} {
@@ -117,5 +121,6 @@ func (g *global) printPlan(r *capacity.Report) error {
 			fmt.Fprintf(w, "%s\t%s\t%s\n", v.Name, whole(v.Count), size(int64(v.Bytes)))
 		}
 		fmt.Fprintf(w, "shards\t%s\t\nRedis\t\t%s, %s at most\n", number(r.Shards), size(int64(r.Redis)), size(int64(r.RedisMax)))
+		fmt.Fprintf(w, "\nThe keeper's longest round of the feed takes %s.\n", seconds(r.Feed))
 	})
 }
