@@ -139,9 +139,10 @@ func (f *fair) add(id int32, l sheaf.Lane, h hints, fed bool) {
 	f.activate(id)
 }
 
-// feed moves what has room in the window of each list to the queue, and says how
-// many tasks, and how many of the list that took most.
-func (f *fair) feed(id int32, window int32) (fed, most int32) {
+// feed moves what has room in the window of each list to the queue, so many tasks
+// that were read at most, and says how many, and how many of the list that took
+// most.
+func (f *fair) feed(id, window, read int32) (fed, most int32) {
 	t := &f.tenants[id]
 	for _, ln := range t.lanes {
 		if ln == nil {
@@ -152,6 +153,7 @@ func (f *fair) feed(id int32, window int32) (fed, most int32) {
 			for p := list[0]; p <= list[1]; p++ {
 				room -= ln.waiting[p]
 			}
+			room = min(room, read-fed)
 			begun := room
 			for p := list[0]; p <= list[1]; p++ {
 				for room > 0 && len(ln.unfed[p]) > 0 {

@@ -28,10 +28,10 @@ var scales = []struct {
 			c.Serves, c.Database, c.Elasticsearch, c.ObjectStore = 8, 16, 32, 16
 		}},
 	{"The same with what it lacked first",
-		"sheaf plan --executors 100 --tenants 10000 --pages-per-day 1e9 --corpus-pages 1e9 --serves 8 --database-cores 32 --elasticsearch-cores 32 --object-store-cores 16 --cap 100 --window 2000",
+		"sheaf plan --executors 100 --tenants 10000 --pages-per-day 1e9 --corpus-pages 1e9 --serves 8 --database-cores 32 --elasticsearch-cores 32 --object-store-cores 16 --cap 200 --window 5000",
 		func(c *Config) {
 			c.Executors, c.Tenants, c.PagesPerDay, c.CorpusPages = 100, 10_000, 1e9, 1e9
-			c.Serves, c.Database, c.Elasticsearch, c.ObjectStore, c.Cap, c.Window = 8, 32, 32, 16, 100, 2000
+			c.Serves, c.Database, c.Elasticsearch, c.ObjectStore, c.Cap, c.Window = 8, 32, 32, 16, 200, 5000
 		}},
 }
 

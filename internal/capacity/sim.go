@@ -150,20 +150,21 @@ type sim struct {
 	serve, database, elastic, store, redis, keepers station
 
 	feed struct {
-		timer    int32 // number of the event that counts
-		begun    float64
-		ended    float64
-		at       float64 // when the next begins, if it is set
-		took     float64
-		limit    float64
-		fedAt    float64
-		from, to int32
-		most     int32
-		busy     float64
-		longest  float64
-		running  bool
-		changed  bool
-		follows  bool
+		timer   int32 // number of the event that counts
+		begun   float64
+		ended   float64
+		at      float64 // when the next begins, if it is set
+		took    float64
+		limit   float64
+		fedAt   float64
+		to      int32
+		read    [][2]int32 // tenants of the slice, and their tasks that are not fed
+		most    int32
+		busy    float64
+		longest float64
+		running bool
+		changed bool
+		follows bool
 	}
 
 	byZipf  []float64 // shares of tenants, summed up
@@ -193,7 +194,7 @@ type counts struct {
 	ofClass, foundIn [3]histogram // by class of tenants
 	folds            histogram
 	last             float64
-	halfway          int // documents under way in the middle of what counts
+	halfway          float64 // inSystem in the middle of what counts
 	perTenant        []int
 }
 
@@ -271,7 +272,9 @@ func (s *sim) step() bool {
 	}
 	e := s.nextEvent()
 	if middle := (s.warm + s.end) / 2; s.now < middle && e.at >= middle {
-		s.out.halfway = s.live
+		s.now = middle
+		s.inSystem(0)
+		s.out.halfway = s.out.inSystem
 	}
 	s.now = e.at
 	switch e.kind {
@@ -584,11 +587,8 @@ func (s *sim) class(tenant int32) int {
 // feedFollows has the keeper's feed look soon after a change, as keeper.run does.
 func (s *sim) feedFollows() {
 	f := &s.feed
-	if f.running {
+	if f.running || f.follows { // one more look is owed, whatever this one sees
 		f.changed = true
-		return
-	}
-	if f.follows {
 		return
 	}
 	f.follows = true
@@ -618,7 +618,7 @@ func (s *sim) feedBegins() {
 // feedReads begins the next slice of tenants with a backlog.
 func (s *sim) feedReads() {
 	f := &s.feed
-	f.from = f.to
+	f.read = f.read[:0]
 	tenants, deep, hints := 0, 0, int32(0)
 	for ; int(f.to) < len(s.queue.tenants) && tenants < feedTenants && deep < deepSlice; f.to++ {
 		t := &s.queue.tenants[f.to]
@@ -629,7 +629,10 @@ func (s *sim) feedReads() {
 		if t.backlog > fewTasks {
 			deep++
 		}
-		hints += min(t.unfed, int32(s.Window))
+		if t.unfed > 0 {
+			hints += min(t.unfed, int32(s.Window))
+			f.read = append(f.read, [2]int32{f.to, t.unfed})
+		}
 	}
 	took := s.Times.ms(feedPass) + float64(tenants)*s.Times.ms(feedTenant) + float64(hints)*s.Times.ms(feedHint)
 	// The keeper waits for the database most of that time, and for Redis where it
@@ -639,11 +642,8 @@ func (s *sim) feedReads() {
 
 func (s *sim) feedSlice() {
 	f := &s.feed
-	for id := f.from; id < f.to; id++ {
-		if s.queue.tenants[id].unfed == 0 {
-			continue
-		}
-		fed, most := s.queue.feed(id, int32(s.Window))
+	for _, of := range f.read {
+		fed, most := s.queue.feed(of[0], int32(s.Window), of[1])
 		f.most = max(f.most, most)
 		if fed > 0 {
 			s.inQueue(fed)

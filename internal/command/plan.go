@@ -113,7 +113,7 @@ func (g *global) printPlan(r *capacity.Report) error {
 		fmt.Fprintln(w, "\nWAITS OF\tDOCUMENTS\tDUE TO CLAIMED, P50, P99\tUPLOAD TO SEARCHABLE, P50, P99")
 		for _, waits := range [][]capacity.Wait{r.Lanes, r.Tenants} {
 			for _, v := range waits {
-				fmt.Fprintf(w, "%s\t%s\t%s, %s\t%s, %s\n", v.Of, number(v.Documents), seconds(v.Claimed.P50), seconds(v.Claimed.P99), seconds(v.Searchable.P50), seconds(v.Searchable.P99))
+				fmt.Fprintf(w, "%s\t%s\t%s, %s\t%s, %s\n", v.Of, number(v.Documents), waited(v.Claimed.P50), waited(v.Claimed.P99), waited(v.Searchable.P50), waited(v.Searchable.P99))
 			}
 		}
 		fmt.Fprintln(w, "\nKEPT\tNUMBER\tSIZE")
@@ -121,6 +121,14 @@ func (g *global) printPlan(r *capacity.Report) error {
 			fmt.Fprintf(w, "%s\t%s\t%s\n", v.Name, whole(v.Count), size(int64(v.Bytes)))
 		}
 		fmt.Fprintf(w, "shards\t%s\t\nRedis\t\t%s, %s at most\n", number(r.Shards), size(int64(r.Redis)), size(int64(r.RedisMax)))
-		fmt.Fprintf(w, "\nThe keeper's longest round of the feed takes %s.\n", seconds(r.Feed))
+		fmt.Fprintf(w, "\nThe keeper's longest round of the feed takes %s.\n", waited(r.Feed))
 	})
+}
+
+// waited writes seconds, and what is less than one in milliseconds.
+func waited(s float64) string {
+	if s < .9995 {
+		return fmt.Sprintf("%.0f ms", 1000*s)
+	}
+	return seconds(s)
 }
