@@ -120,7 +120,9 @@ const (
 	mostTasks     = 5_000_000
 	leastSeconds  = 60
 	mostSeconds   = 30 * 86_400
-	warmUp        = .2 // of the time
+	mostRounds    = 20            // of the feed in a second
+	mostLooks     = 3_000_000_000 // at tenants, in all of them
+	warmUp        = .2            // of the time
 )
 
 func (c *Config) check() error {
@@ -246,10 +248,15 @@ func newSim(c *Config) (*sim, error) {
 	pages, ranges := c.means()
 	s.rate = c.PagesPerDay / 86_400 / pages
 	tasks := s.rate * (ranges + 2) // a second
-	if tasks*leastSeconds > mostTasks {
-		return nil, fmt.Errorf("%.0f tasks a second are too many to simulate, at most %d; ask for a tenth of the fleet and of the pages", tasks, mostTasks/leastSeconds)
+	// Some rounds of the feed belong to the time, which reads each tenant with a
+	// backlog; and looking through the tenants takes time here, too.
+	round := float64(c.Tenants) * (c.Times.ms(feedPass)/feedTenants + c.Times.ms(feedTenant) + c.Times.ms(feedHint))
+	least := max(leastSeconds, 10*round)
+	if tasks*least > mostTasks {
+		return nil, fmt.Errorf("%.0f tasks a second are too many to simulate with as many tenants, at most %.0f; ask for a tenth of the fleet, the tenants and the pages", tasks, mostTasks/least)
 	}
-	s.end = min(max(usualTasks/tasks, leastSeconds), mostSeconds)
+	looks := min(4*s.rate, mostRounds) * float64(c.Tenants)
+	s.end = max(min(usualTasks/tasks, mostSeconds, mostLooks/looks), least)
 	s.warm = warmUp * s.end
 	zipf, sizes := make([]float64, c.Tenants), make([]float64, len(c.Sizes))
 	for i := range zipf {

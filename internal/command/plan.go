@@ -18,7 +18,7 @@ func (g *global) planCommand() *cobra.Command {
 		Use: "plan", Short: "Predict what a fleet does, what it lacks first and what it costs", Args: needs(0, 0, ""),
 		Long: `Plays some minutes or hours of a fleet in a model, with costs that were measured, and
 prints what it makes searchable, how long that waits, how far each part is used, and
-what is kept. docs/scale.md has three sizes. --json has all of it, with the costs and
+what is kept. docs/scale.md has three sizes of fleet. --json has all of it, with the costs and
 where each was measured; --service-times replaces them, also by what "make bench"
 wrote on your machines.`,
 		Example: "  sheaf plan --executors 10 --tenants 1000 --pages-per-day 20e6\n  sheaf plan --documents 1:90,300:10 --cap 16\n  sheaf plan --service-times bench/out/bench.json --json",
@@ -81,7 +81,7 @@ wrote on your machines.`,
 	} {
 		f.Float64Var(v.to, v.name, *v.to, v.usage)
 	}
-	f.StringVar(&sizes, "documents", sizes, "`PAGES:SHARE,…` of documents")
+	f.StringVar(&sizes, "documents", sizes, "how many `PAGES` documents have, and which share of them")
 	f.StringVar(&lanes, "lanes", lanes, "shares of the lanes interactive, normal and backfill")
 	f.StringVar(&times, "service-times", "", "JSON `FILE` of costs, or of what make bench wrote")
 	f.Uint64Var(&c.Seed, "seed", c.Seed, "what chance is drawn from")
