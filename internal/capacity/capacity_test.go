@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"sheaf"
+	"sheaf/internal/cputest"
 )
 
 // played runs a model to its end and calls after behind each event.
@@ -121,9 +122,9 @@ func TestLittlesLaw(t *testing.T) {
 func TestEqualTenantsAreServedAlike(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := Defaults()
-		c.Tenants, c.Executors, c.Cap, c.Seed = rapid.IntRange(2, 12).Draw(t, "tenants"), rapid.IntRange(1, 3).Draw(t, "executors"), 100, rapid.Uint64().Draw(t, "seed")
+		c.Tenants, c.Executors, c.Cap, c.Seed = rapid.IntRange(2, 6).Draw(t, "tenants"), rapid.IntRange(1, 3).Draw(t, "executors"), 100, rapid.Uint64().Draw(t, "seed")
 		c.Times[serveDocument], c.Times[servePage], c.Times[databaseDocument] = 0, 0, 0 // all are there at once
-		const each = 200
+		const each = 100
 		for i := range c.Tenants * each {
 			// Those of the first come first, and are no further for it.
 			c.Batch = append(c.Batch, Upload{Tenant: i / each, Pages: 12})
@@ -135,7 +136,7 @@ func TestEqualTenantsAreServedAlike(t *testing.T) {
 		for s.step() && s.out.done < c.Tenants*each/2 {
 		}
 		for i, n := range s.out.perTenant {
-			if n < each/2-each/10 || n > each/2+each/10 {
+			if n < each/2-each/8 || n > each/2+each/8 {
 				t.Fatalf("halfway tenant %d has %d of %d documents: %d", i, n, each, s.out.perTenant)
 			}
 		}
@@ -166,17 +167,27 @@ func TestOneExecutorTakesTheSumOfItsTasks(t *testing.T) {
 	}
 }
 
-// The largest fleet that is documented is predicted in far less than a minute,
-// and the same each time.
+// The largest fleet that is documented is predicted within a minute of one core.
 func TestLargeFleetInAMinute(t *testing.T) {
 	if testing.Short() {
-		t.Skip("plays minutes of a large fleet, twice")
+		t.Skip("plays minutes of a large fleet")
 	}
 	c := Defaults()
 	c.Executors, c.Tenants, c.PagesPerDay, c.CorpusPages = 100, 10_000, 1e9, 1e9
-	begun := time.Now()
-	var first string
-	for range 2 {
+	before := cputest.Used(t)
+	if _, err := Predict(c); err != nil {
+		t.Fatal(err)
+	}
+	if used := cputest.Used(t) - before; used > time.Minute*cputest.Slowdown {
+		t.Errorf("it took %v of CPU", used)
+	}
+}
+
+func TestSameQuestionHasTheSameAnswer(t *testing.T) {
+	c := Defaults()
+	c.Executors, c.Tenants, c.PagesPerDay = 3, 50, 1e5
+	var answers [2]string
+	for i := range answers {
 		r, err := Predict(c)
 		if err != nil {
 			t.Fatal(err)
@@ -185,14 +196,10 @@ func TestLargeFleetInAMinute(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if first == "" {
-			first = string(text)
-		} else if first != string(text) {
-			t.Error("the same question has two answers")
-		}
+		answers[i] = string(text)
 	}
-	if took := time.Since(begun); took > 2*time.Minute {
-		t.Errorf("it took %v", took)
+	if answers[0] != answers[1] {
+		t.Errorf("one answer is %s, and the other %s", answers[0], answers[1])
 	}
 }
 

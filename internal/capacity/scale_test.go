@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 )
 
 var update = flag.Bool("update", false, "write docs/scale.md")
@@ -155,11 +154,7 @@ func TestScaleDocument(t *testing.T) {
 		t.Skip("plays some hours of large fleets")
 	}
 	const path = "../../docs/scale.md"
-	begun := time.Now()
 	got := scaleDocument(t)
-	if took := time.Since(begun); took > time.Minute {
-		t.Errorf("it took %v", took)
-	}
 	if *update {
 		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
