@@ -66,3 +66,15 @@ func (s *server) oneByOne(ctx context.Context) ([]time.Duration, error) {
 	}
 	return took, nil
 }
+
+// smallDocument is fleetDocument with everything in one process.
+func (b *bench) smallDocument(ctx context.Context) error {
+	return b.served(ctx, "document", func(s *server) error {
+		took, err := s.oneByOne(ctx)
+		if err != nil {
+			return err
+		}
+		b.tell("document.small", ms(quantile(took, 0.5)), "ms", fmt.Sprintf("upload to searchable, %d documents of one page one by one, 90 %% within %.0f; load %s", len(took), ms(quantile(took, 0.9)), load()))
+		return nil
+	})
+}

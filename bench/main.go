@@ -79,6 +79,7 @@ var measures = []measure{
 	{[]string{"parse.realistic"}, func(ctx context.Context, b *bench) error { return b.parseRealistic(ctx) }},
 	{[]string{"parse.large"}, func(ctx context.Context, b *bench) error { return b.parseLarge(ctx) }},
 	{[]string{"parse.helper"}, func(ctx context.Context, b *bench) error { return b.parseHelper(ctx) }},
+	{[]string{"peers"}, func(ctx context.Context, b *bench) error { return b.peers(ctx) }},
 	{[]string{"formats"}, func(ctx context.Context, b *bench) error { return b.formats(ctx) }},
 	{[]string{"store.cycles"}, func(ctx context.Context, b *bench) error { return b.storeCycles(ctx) }},
 	{[]string{"flow.node"}, func(ctx context.Context, b *bench) error { return b.flowNodes(ctx) }},
@@ -93,6 +94,7 @@ var measures = []measure{
 	{[]string{"memory.csv"}, func(ctx context.Context, b *bench) error { return b.bigTable(ctx, "csv") }},
 	{[]string{"memory.xlsx"}, func(ctx context.Context, b *bench) error { return b.bigTable(ctx, "xlsx") }},
 	{[]string{"first.searchable"}, func(ctx context.Context, b *bench) error { return b.firstSearchable(ctx) }},
+	{[]string{"document"}, func(ctx context.Context, b *bench) error { return b.smallDocument(ctx) }},
 	{[]string{"search"}, func(ctx context.Context, b *bench) error { return b.search(ctx) }},
 	{[]string{"embed.model"}, func(ctx context.Context, b *bench) error { return b.embedModel(ctx) }},
 	{[]string{"page.first", "page.bytes", "page.end", "page.sort", "page.select", "page.turn"}, func(ctx context.Context, b *bench) error { return b.page(ctx) }},
@@ -283,17 +285,21 @@ func number(v float64) string {
 	return fmt.Sprintf("%.3g", v)
 }
 
+// report is what a run writes.
+type report struct {
+	At       time.Time         `json:"at"`
+	OS       string            `json:"os"`
+	CPUs     int               `json:"cpus"`
+	Load     string            `json:"load"`
+	Versions map[string]string `json:"versions"` // of Sheaf and its peers
+	Rows     []row             `json:"rows"`
+}
+
 func (b *bench) write(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	doc := struct {
-		At   time.Time `json:"at"`
-		OS   string    `json:"os"`
-		CPUs int       `json:"cpus"`
-		Load string    `json:"load"`
-		Rows []row     `json:"rows"`
-	}{time.Now().UTC(), runtime.GOOS + "/" + runtime.GOARCH, runtime.NumCPU(), load(), b.rows}
+	doc := report{time.Now().UTC(), runtime.GOOS + "/" + runtime.GOARCH, runtime.NumCPU(), load(), b.versions(context.Background()), b.rows}
 	text, err := json.MarshalIndent(doc, "", "  ")
 	if err != nil {
 		return err

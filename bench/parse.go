@@ -75,7 +75,7 @@ func (b *bench) readable(ctx context.Context, paths []string, most int) ([]pdf, 
 		if most > 0 {
 			f.pages = min(f.pages, most)
 		}
-		if exec.CommandContext(ctx, "pdftotext", "-l", "1", path, os.DevNull).Run() != nil {
+		if havePdftotext() && exec.CommandContext(ctx, pdftotext(), "-l", "1", path, os.DevNull).Run() != nil {
 			continue
 		}
 		out = append(out, f)
@@ -89,7 +89,7 @@ func pdfSource(path string) child.Source {
 
 // bbox has pdftotext find words, lines and blocks with their boxes.
 func bbox(ctx context.Context, f pdf) error {
-	out, err := exec.CommandContext(ctx, "pdftotext", "-bbox-layout", "-l", strconv.Itoa(f.pages), f.path, os.DevNull).CombinedOutput()
+	out, err := exec.CommandContext(ctx, pdftotext(), "-bbox-layout", "-l", strconv.Itoa(f.pages), f.path, os.DevNull).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("pdftotext on %s: %w: %s", f.path, err, out)
 	}
@@ -159,7 +159,7 @@ func parse(ctx context.Context, pool *child.Pool, f pdf) error {
 }
 
 func havePdftotext() bool {
-	_, err := exec.LookPath("pdftotext")
+	_, err := exec.LookPath(pdftotext())
 	return err == nil
 }
 
