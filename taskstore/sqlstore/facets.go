@@ -30,6 +30,16 @@ func (d dialect) jsonText(column, key string) string {
 	return fmt.Sprintf("CASE WHEN %s='' THEN '' ELSE COALESCE(SUBSTR(%s, 1, %d), '') END", column, read, maxFacetValue)
 }
 
+// failedUnits is how many units a column with sheaf.LedgerCounts tells of that
+// could not be read.
+func (d dialect) failedUnits(column string) string {
+	number := "INTEGER"
+	if d.name == "mysql" {
+		number = "SIGNED"
+	}
+	return fmt.Sprintf("COALESCE(CAST(NULLIF(%s, '') AS %s), 0)", d.jsonText(column, "failed"), number)
+}
+
 func (d dialect) issueOf() string    { return d.jsonText("failure", "code") }
 func (d dialect) languageOf() string { return d.jsonText("metadata", "language") }
 func (d dialect) tagOf() string      { return d.jsonText("attributes", taskstore.TagAttribute) }

@@ -242,6 +242,7 @@ func (s *jobs) sumJobs(ctx context.Context, tenantID string, rows []jobRow) ([]s
 		Ranges, Chunks, Tokens    int
 		FailedParse, FailedChunk  int
 		FailedEmbed, FailedIndex  int
+		FailedUnits               int
 		ReusedParse, ReusedEmbed  int
 		ReusedIndex               int
 		TaskStarted, TaskFinished int64
@@ -250,6 +251,7 @@ func (s *jobs) sumJobs(ctx context.Context, tenantID string, rows []jobRow) ([]s
 			COALESCE(MIN(CASE WHEN started>0 THEN started END), 0) AS started, MAX(finished) AS finished,
 			SUM(total) AS total, SUM(done) AS done, SUM(reused) AS reused,
 			SUM(failed_parse) AS failed_parse, SUM(failed_chunk) AS failed_chunk, SUM(failed_embed) AS failed_embed, SUM(failed_index) AS failed_index,
+			SUM(CASE WHEN failed_units>failed_parse+failed_chunk+failed_embed+failed_index THEN failed_units-failed_parse-failed_chunk-failed_embed-failed_index ELSE 0 END) AS failed_units,
 			SUM(reused_parse) AS reused_parse, SUM(reused_embed) AS reused_embed, SUM(reused_index) AS reused_index, SUM(ranges) AS ranges, SUM(chunks) AS chunks, SUM(tokens) AS tokens,
 			COALESCE(MIN(CASE WHEN task_started>0 THEN task_started END), 0) AS task_started, MAX(task_finished) AS task_finished
 		FROM (SELECT g.job_id, `+stateOfJobDocument+` AS state, CASE WHEN d.deleted_at<>0 THEN 1 ELSE 0 END AS deleted,
@@ -260,6 +262,7 @@ func (s *jobs) sumJobs(ctx context.Context, tenantID string, rows []jobRow) ([]s
 				COALESCE(c.cost, 0) AS total, COALESCE(c.done, 0) AS done, COALESCE(c.reused_cost, 0) AS reused,
 				COALESCE(c.failed_parse, 0) AS failed_parse, COALESCE(c.failed_chunk, 0) AS failed_chunk,
 				COALESCE(c.failed_embed, 0) AS failed_embed, COALESCE(c.failed_index, 0) AS failed_index,
+				CASE WHEN g.ledger='{}' OR d.unit='row' THEN 0 ELSE `+s.d.failedUnits("g.ledger")+` END AS failed_units,
 				COALESCE(c.reused_parse, 0) AS reused_parse, COALESCE(c.reused_embed, 0) AS reused_embed, COALESCE(c.reused_index, 0) AS reused_index,
 				COALESCE(c.ranges, 0) AS ranges, COALESCE(c.chunks, 0) AS chunks, COALESCE(c.tokens, 0) AS tokens,
 				COALESCE(c.task_started, 0) AS task_started, COALESCE(c.task_finished, 0) AS task_finished
@@ -307,6 +310,10 @@ func (s *jobs) sumJobs(ctx context.Context, tenantID string, rows []jobRow) ([]s
 		x.finished = max(x.finished, d.Finished)
 		x.started = earliest(x.started, earliest(d.Started, d.TaskStarted))
 		x.taskDone = max(x.taskDone, d.TaskFinished)
+		// Pages that a task could not read, though it is done. A ledger counts those of
+		// dead tasks as well.
+		d.FailedParse += min(d.FailedUnits, d.Done)
+		d.Done -= min(d.FailedUnits, d.Done)
 		passed := d.Done + d.FailedParse + d.FailedChunk + d.FailedEmbed + d.FailedIndex
 		for i, of := range [4]struct{ failed, reused int }{{d.FailedParse, d.ReusedParse}, {d.FailedChunk, d.ReusedParse}, {d.FailedEmbed, d.ReusedEmbed}, {d.FailedIndex, d.ReusedIndex}} {
 			passed -= of.failed // what fails in a stage has passed those before
@@ -546,7 +553,7 @@ func (s *jobs) failures(ctx context.Context, documentID string, gen int) ([]task
 		if r.State == string(sheaf.TaskDead) {
 			f := decodeFailure(r.Failure)
 			if f == nil {
-				f = sheaf.Fail(sheaf.CategoryInternal, "dead", "the task was given up; retry it")
+				f = sheaf.Fail(sheaf.CategoryInternal, "dead", "the task failed too often; retry it")
 			}
 			if f.Range == nil && r.FromUnit > 0 {
 				f.Range = &sheaf.Range{From: r.FromUnit, To: r.ToUnit}

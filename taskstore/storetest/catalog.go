@@ -960,6 +960,28 @@ func testJobStages(t *testing.T, b *bench) {
 		b.ok(b.Complete(b.ctx, held.Held(), taskstore.Completion{Result: r}))
 	}
 	check("copied", [4][4]int{{7, 7, 0, 1 + 2}, {7, 7, 0, 1 + 2}, {7, 7, 0, 1}, {7, 7, 0, 0}})
+
+	// Pages that could not be read count as failed, though their task is done, and
+	// those of a dead task count once.
+	job, ids = b.create("c")
+	b.plan(ids[0], sheaf.Range{From: 1, To: 10}, sheaf.Range{From: 11, To: 14})
+	b.fold()
+	for _, x := range b.tasks(ids[0], 0) {
+		if x.Kind != sheaf.KindParse {
+			continue
+		}
+		held := b.claim(x.ID)
+		if x.Range.From == 1 {
+			b.ok(b.Complete(b.ctx, held.Held(), taskstore.Completion{Result: b.result(held)}))
+			continue
+		}
+		failure := *sheaf.Fail(sheaf.CategoryBadInput, "page_broken", "send it again")
+		failure.Phase = "fetch"
+		_, err := b.FailTask(b.ctx, held.Held(), taskstore.FailReport{Failure: failure})
+		b.ok(err)
+	}
+	b.publish(ids[0], taskstore.Publication{State: sheaf.DocPartiallySucceeded, Ledger: sheaf.LedgerCounts{OK: 8, Failed: 2 + 4}})
+	check("two pages could not be read", [4][4]int{{14, 8, 2 + 4, 0}, {14, 8, 0, 0}, {14, 8, 0, 0}, {14, 8, 0, 0}})
 }
 
 func testJob(t *testing.T, b *bench) {
