@@ -57,8 +57,11 @@ export const percent = (x) => `${Math.floor(x * 100)} %`;
 export function time(t, short) {
   if (!t || t.startsWith("0001")) return "–";
   const d = new Date(t);
-  return el("time", { datetime: t, title: d.toISOString().replace("T", " ").replace(/\.\d+Z/, "") + " UTC" }, (short ? clock : d.getFullYear() === new Date().getFullYear() ? day : date).format(d));
+  return el("time", { datetime: t, title: d.toISOString().replace("T", " ").replace(/\.\d+Z/, "") + " UTC" }, short ? clock.format(d) : moment(d));
 }
+
+/** A time where no element can stand, as time has it. @param {Date} d */
+export const moment = (d) => (d.getFullYear() === new Date().getFullYear() ? day : date).format(d);
 
 /** Milliseconds between two times; now stands for the second when it is missing. @param {string|undefined} a @param {string|undefined} b */
 export function between(a, b) {

@@ -12,6 +12,7 @@ import { issueBox } from "../issues.js";
 import { deleteLater, isLeaving, onLeaving } from "../later.js";
 import { current, note, title } from "../nav.js";
 import { overview } from "../overview.js";
+import { datasetTabs } from "../datasetparts.js";
 import { badge, bar, doneText, failureLine, strip, terminal, waiting } from "../parts.js";
 import { chooser, onUploaded } from "../upload.js";
 import { keepWalk } from "../walk.js";
@@ -128,7 +129,7 @@ export async function view({ root, params, query, signal }) {
     if (!zone.hidden && !zone.firstChild) zone.append((await import("../firstrun.js")).dropzone(params.ds));
   }, { "aria-expanded": "false", "aria-controls": "add-zone" });
   // What the filters select is exported, as they are when the list is opened.
-  const files = /** @type {const} */ ([["jsonl", "JSON Lines, one chunk a line", "jsonl"], ["parquet", "Parquet, one chunk a row", "parquet"], ["markdown", "Markdown, one file a document", "zip"]]), of = el("p", { class: "muted" }), said = el("p", { class: "muted", role: "status" });
+  const files = /** @type {const} */ ([["jsonl", "JSON Lines, one chunk per line", "jsonl"], ["parquet", "Parquet, one chunk per row", "parquet"], ["markdown", "Markdown, one file per document", "zip"]]), of = el("p", { class: "muted" }), said = el("p", { class: "muted", role: "status" });
   const links = files.map(([format, label, ending]) => el("a", { download: "", onclick: (/** @type {Event} */ e) => {
     if (!key()) return; // the browser writes it to disk as it comes
     e.preventDefault();
@@ -137,7 +138,7 @@ export async function view({ root, params, query, signal }) {
   } }, label));
   const exports = menu("Export", of, links, said);
   exports.addEventListener("toggle", () => {
-    of.textContent = narrowed(asked) ? "The documents that the filters select" : "All documents";
+    of.textContent = narrowed(asked) ? "Filtered documents" : "All documents";
     said.textContent = "";
     for (const [i, [format]] of files.entries()) links[i].href = `${base}/export?${parameters(asked, new URLSearchParams({ format }))}`;
   });
@@ -151,8 +152,8 @@ export async function view({ root, params, query, signal }) {
   const first = el("div");
   root.replaceChildren(
     el("div", { class: "head" }, el("div", {}, el("p", { class: "crumbs" }, el("a", { href: "/datasets" }, "Datasets"), " / "), el("h1", { tabindex: "-1" }, name(ds.name))), sum,
-      el("div", { class: "tools" }, el("a", { class: "button", href: `/search?${new URLSearchParams({ dataset: ds.name })}` }, "Search"), el("a", { class: "button", href: `/datasets/${encodeURIComponent(params.ds)}/runs` }, "Runs"), el("a", { class: "button", href: `/datasets/${encodeURIComponent(params.ds)}/evaluations` }, "Evaluations"), el("a", { class: "button", href: `/datasets/${encodeURIComponent(params.ds)}/settings` }, "Settings"), exports, adds, chooser("Add a folder", where, true), chooser("Add files", where))),
-    zone, sums.root, active, issues.box, first, beside);
+      el("div", { class: "tools" }, exports, adds, chooser("Add a folder", where, true), chooser("Add files", where))),
+    datasetTabs(params.ds, ds.name, ""), zone, sums.root, active, issues.box, first, beside);
 
   const nothing = () => ({ q: "", ...Object.fromEntries(facetKeys.map((k) => [k, /** @type {string[]} */ ([])])) });
 
@@ -397,7 +398,7 @@ export async function view({ root, params, query, signal }) {
     if (found.textContent !== matches) found.textContent = matches;
     if (failed) {
       if (none.firstChild !== failed) none.replaceChildren(failed);
-    } else draw(none, rowsThere || !narrowed(asked) ? null : empty("Nothing matches the filter", el("p", {}, "Take a part of it away, or search the text of the documents at the top."), button("Show all", () => { filter.value = ""; ask(nothing()); })));
+    } else draw(none, rowsThere || !narrowed(asked) ? null : empty("No documents match the filters", el("p", {}, "Remove a filter, or search the text of the documents at the top."), button("Show all", () => { filter.value = ""; ask(nothing()); })));
     const from = Math.max(0, Math.floor(top / h) - overscan), to = Math.min(rowsThere, Math.ceil((top + height) / h) + overscan);
     if (to > docs.length && cursor) {
       const missing = (/** @type {unknown} */ e) => !aborted(e) && none.replaceChildren(trouble(e, render));
@@ -714,6 +715,7 @@ export async function view({ root, params, query, signal }) {
       const { p50, p90 } = queue?.eta_seconds || {};
       if (p50 !== null && p50 !== undefined && p50 >= (time.p50 ?? 0)) time = { p50, p90 };
     }
+    showSums(); // of the same moment as the jobs below
     const html = el("div", {}, detailed.map((j) => el("div", { class: "job-line" },
       el("a", { href: `/jobs/${j.id}` }, { ingest: "Ingest", reparse: "Reprocessing", retry: "Retry" }[/** @type {"ingest"} */ (j.kind)] || j.kind, ` of ${plural(j.documents.total, "document")}`, j.name ? el("span", { class: "job-name" }, name(j.name)) : null),
       bar(j.progress, "Progress of the job"), el("span", { class: "num" }, percent(j.progress)),

@@ -2,8 +2,9 @@
 /** How well search answers: saved queries of a dataset, and what evaluations measured by them. */
 import { aborted, datasetPath, get, request, send } from "../api.js";
 import { lines } from "../chart.js";
+import { datasetHead } from "../datasetparts.js";
 import { announce, button, draw, el, empty, grid, name, trouble } from "../dom.js";
-import { number, plural, time } from "../format.js";
+import { moment, number, plural, time } from "../format.js";
 import { note, title } from "../nav.js";
 import { expectation, queriesPath } from "../savedqueries.js";
 
@@ -12,7 +13,7 @@ import { expectation, queriesPath } from "../savedqueries.js";
 /** @typedef {Evaluation & {results: {query_id: string, question?: string, rank: number}[], against?: Evaluation, differences?: string[], changes?: {query_id: string, question?: string, was: number, is: number, why?: string}[]}} Detail */
 /** @typedef {import("../savedqueries.js").SavedQuery} SavedQuery */
 
-const causes = /** @type {Record<string, string>} */ ({ request: "on request", queries: "saved queries changed", model: "the model changed", settings: "settings changed", reparse: "documents parsed again" });
+const causes = /** @type {Record<string, string>} */ ({ request: "on request", queries: "saved queries changed", model: "the model changed", settings: "settings changed", reparse: "documents reprocessed" });
 const share = (/** @type {number} */ x) => x.toFixed(2);
 const rank = (/** @type {number} */ n) => (n ? number(n) : "not found");
 
@@ -52,7 +53,7 @@ export async function view({ root, params, query, signal }) {
       shown = made.id;
       note({ evaluation: "" });
       await showHistory();
-      announce(`Evaluated: the answer is among the first five pages of ${Math.round(made.measures.hit_5 * 100)} % of the queries`);
+      announce(`Evaluation done: the answer is in the top five for ${Math.round(made.measures.hit_5 * 100)} % of queries`);
     } finally {
       run.disabled = false;
       run.textContent = "Run now";
@@ -62,7 +63,7 @@ export async function view({ root, params, query, signal }) {
   async function showHistory() {
     list = (await get(`${base}/evaluations?limit=${kept}`, signal)).items;
     if (!list.length) {
-      draw(history, empty("No evaluation has run yet", el("p", {}, "Save questions whose answers you know, then run one. Afterwards one runs by itself when the model or the settings change, and when documents were parsed again.")));
+      draw(history, empty("No evaluation has run yet", el("p", {}, "Save questions whose answers you know, then run an evaluation. After that, one runs automatically when the model or settings change and when documents are reprocessed.")));
       draw(detail);
       return;
     }
@@ -70,7 +71,7 @@ export async function view({ root, params, query, signal }) {
     draw(history, list.length > 1 ? overTime([...list].reverse()) : null,
       grid("Evaluations, newest first", [["Ran"], ["Why", "wide"], ["Model", "wide"], ["Queries", "num"], ["Hit@1", "num"], ["Hit@5", "num"], ["Hit@10", "num"], ["Recall@10", "num"], ["MRR", "num"], ["nDCG", "num"]], rows.map((e) => [
         el("a", { href: `?evaluation=${encodeURIComponent(e.id)}`, "aria-current": e.id === (shown || list[0].id) ? "true" : undefined }, time(e.created_at)),
-        [causes[e.cause || ""] || "", e.stale ? el("span", { class: "badge off" }, "not all was searched") : null], name(e.model),
+        [causes[e.cause || ""] || "", e.stale ? el("span", { class: "badge off" }, "search incomplete") : null], name(e.model),
         number(e.measures.queries), share(e.measures.hit_1), share(e.measures.hit_5), share(e.measures.hit_10), share(e.measures.recall), share(e.measures.mrr), share(e.measures.ndcg)])),
       rows.length < list.length ? el("p", {}, button(`Show all ${number(list.length)} evaluations`, guard(async () => {
         every = true;
@@ -81,10 +82,10 @@ export async function view({ root, params, query, signal }) {
 
   /** The measures over the evaluations, which the table below has in numbers. @param {Evaluation[]} old the oldest first */
   function overTime(old) {
-    const first = old[0], last = old[old.length - 1], when = (/** @type {Evaluation} */ e) => new Date(e.created_at).toLocaleString();
+    const first = old[0], last = old[old.length - 1], when = (/** @type {Evaluation} */ e) => moment(new Date(e.created_at));
     return lines({ title: "Quality over time", caption: `${plural(old.length, "evaluation")}. ${measured.map(([label, , of]) => `${label} ${share(of(first.measures))} at first, now ${share(of(last.measures))}`).join("; ")}.`,
       labels: old.map(when), series: measured.map(([label, cls, of]) => ({ name: label, cls, values: old.map((e) => of(e.measures)) })),
-      marks: old.map((e) => (e.cause && e.cause !== "request" ? causes[e.cause] : "")), markText: "A change set off the evaluation" });
+      marks: old.map((e) => (e.cause && e.cause !== "request" ? causes[e.cause] : "")), markText: "Triggered by a change" });
   }
 
   async function showDetail() {
@@ -94,25 +95,25 @@ export async function view({ root, params, query, signal }) {
     const changes = e.changes || [], missed = e.results.filter((r) => !r.rank);
     draw(detail, el("h2", {}, "Evaluation of ", time(e.created_at)),
       e.against ? el("p", { class: "muted" }, `Hit@5 ${share(e.measures.hit_5)}, ${share(e.against.measures.hit_5)} before; MRR ${share(e.measures.mrr)}, ${share(e.against.measures.mrr)} before.`) : null,
-      e.differences?.length ? el("ul", {}, e.differences.map((d) => el("li", {}, `Since the one before, ${d}.`))) : null,
-      e.against && !changes.length ? el("p", {}, "Each query ranks as before.") : null,
+      e.differences?.length ? el("ul", {}, e.differences.map((d) => el("li", {}, `Since the previous evaluation: ${d}.`))) : null,
+      e.against && !changes.length ? el("p", {}, "No query changed rank.") : null,
       changes.length ? grid("Queries whose rank changed", [["Query"], ["Was", "num"], ["Is", "num"], ["Why", "wide"]], changes.slice(0, most).map((c) => [search(c.question), rank(c.was), rank(c.is), el("bdi", {}, c.why || "")])) : null,
-      missed.length ? [el("h3", {}, "Not found"), el("p", {}, `The answer of ${plural(missed.length, "query", "queries")} is not among the first 50 passages.`), el("ul", {}, missed.slice(0, most).map((r) => el("li", {}, search(r.question))))] : null,
-      changes.length > most || missed.length > most ? el("p", { class: "muted" }, `Only the first ${most} are shown; the API has all.`) : null);
+      missed.length ? [el("h3", {}, "Not found"), el("p", {}, `The answer of ${plural(missed.length, "query", "queries")} is not in the top 50 passages.`), el("ul", {}, missed.slice(0, most).map((r) => el("li", {}, search(r.question))))] : null,
+      changes.length > most || missed.length > most ? el("p", { class: "muted" }, `Only the first ${most} are shown. The API returns all of them.`) : null);
   }
 
   /** A question that leads to its search. @param {string} [question] */
-  const search = (question) => (question ? el("a", { href: `/search?${new URLSearchParams({ q: question, dataset: params.ds })}` }, name(question)) : el("span", { class: "muted" }, "a query that was changed or deleted"));
+  const search = (question) => (question ? el("a", { href: `/search?${new URLSearchParams({ q: question, dataset: params.ds })}` }, name(question)) : el("span", { class: "muted" }, "a changed or deleted query"));
 
   /** What questions were made of. */
   const sources = /** @type {Record<string, string>} */ ({ headings: "from a heading", chunks: "by a language model" });
 
-  const generate = button("Make questions from headings", guard(async () => {
+  const generate = button("Generate questions from headings", guard(async () => {
     generate.disabled = true;
     try {
       /** @type {{saved: number}} */
       const made = await send(`${base}/queries:generate`, { from: "headings" });
-      announce(made.saved ? `Saved ${plural(made.saved, "question")}` : "No heading of the dataset makes a new question");
+      announce(made.saved ? `Saved ${plural(made.saved, "question")}` : "No new questions can be generated from the headings");
       await showQueries();
     } finally {
       generate.disabled = false;
@@ -147,9 +148,9 @@ export async function view({ root, params, query, signal }) {
       question.focus();
     })();
   } }, el("div", { class: "search-line" }, field("Question", question), el("button", {}, "Save query")),
-  el("div", { class: "search-filters open" }, field("Answered by the document", document_), field("from page", from), field("to page", to), field("or by a passage that says", said)));
+  el("div", { class: "search-filters open" }, field("Answer is in document", document_), field("from page", from), field("to page", to), field("or passage containing", said)));
 
-  root.replaceChildren(el("p", { class: "crumbs" }, el("a", { href: `/datasets/${encodeURIComponent(params.ds)}` }, name(ds.name))), el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Evaluations"), run), problem, history, detail, saved);
+  root.replaceChildren(...datasetHead(params.ds, ds.name, "evaluations", run), problem, history, detail, saved);
   await guard(async () => {
     await showQueries();
     await showHistory();

@@ -1,5 +1,6 @@
 // @ts-check
 /** Settings of a dataset, with what the API says of each. */
+import { datasetHead } from "../datasetparts.js";
 import { reparseDialog } from "../actions.js";
 import { datasetPath, get, send } from "../api.js";
 import { announce, button, draw, el, name, trouble } from "../dom.js";
@@ -45,14 +46,14 @@ export async function view({ root, params, signal }) {
       announce("Saved");
       if (ds.name !== old && params.ds === old) return go(`/datasets/${encodeURIComponent(ds.name)}/settings`, { replace: true });
       tried?.soon(); // beside what is saved now
-      draw(message, el("p", { role: "status" }, "Saved. Documents that come from now on are read so. ", changed.size && ds.documents ? button(`Parse the ${plural(ds.documents, "present document")} again…`, () => void again([...changed]), { class: "link" }) : ""));
+      draw(message, el("p", { role: "status" }, "Saved. New documents use these settings. ", changed.size && ds.documents ? button(`Reprocess the ${plural(ds.documents, "existing document")}…`, () => void again([...changed]), { class: "link" }) : ""));
     } catch (err) {
       draw(message, trouble(err));
       markFault(form, err);
     }
     save.disabled = false;
   } },
-  el("section", {}, el("h2", {}, "Name"), el("div", { class: "setting" }, el("label", { for: "set-name" }, "Name of the dataset"), called, el("p", { class: "muted" }, "Addresses and programs use it; those that know the dataset by its id go on as before."))),
+  el("section", {}, el("h2", {}, "Name"), el("div", { class: "setting" }, el("label", { for: "set-name" }, "Dataset name"), called, el("p", { class: "muted" }, "Used in links and by API clients. Clients that use the dataset's id are not affected."))),
   settingFields(table, { values: /** @type {any} */ (ds.parser_config), dataset: true }),
   el("div", { class: "actions" }, message, save));
 
@@ -80,7 +81,7 @@ export async function view({ root, params, signal }) {
   form.addEventListener("input", () => tried?.soon());
 
   const hooks = webhooks({ base, signal });
-  root.replaceChildren(el("div", { class: "head" }, el("div", {}, el("p", { class: "crumbs" }, el("a", { href: `/datasets/${encodeURIComponent(params.ds)}` }, name(ds.name)), " / "), el("h1", { tabindex: "-1" }, "Settings")), el("div", { class: "tools" }, opens)),
-    el("p", { class: "muted" }, "They hold for documents that come without settings of their own. What is left empty takes its default."), beside, hooks.root);
+  root.replaceChildren(...datasetHead(params.ds, ds.name, "settings", opens),
+    el("p", { class: "muted" }, "Used for documents uploaded without their own settings. Empty fields use the default."), beside, hooks.root);
   await hooks.show();
 }
