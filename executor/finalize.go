@@ -181,9 +181,9 @@ func emptyFailure(c sheaf.LedgerCounts, ledger sheaf.Ledger, first *sheaf.Failur
 			}
 		}
 	case c.Blank > 0 && c.OK == 0 && c.OCR == 0:
-		return sheaf.Fail(sheaf.CategoryBadInput, "empty_document", "the document opens but holds no text; check that the right file was sent")
+		return sheaf.Fail(sheaf.CategoryBadInput, "empty_document", "the document opens but contains no text; check that you uploaded the right file")
 	}
-	return sheaf.Fail(sheaf.CategoryBadInput, "no_text", "the document opens but no text could be made of it; check that the right file was sent")
+	return sheaf.Fail(sheaf.CategoryBadInput, "no_text", "the document opens but no text could be extracted; check that you uploaded the right file")
 }
 
 // verifyIndex makes sure that every chunk of the generation can be found, and

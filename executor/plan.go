@@ -177,7 +177,7 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 	}
 	defer cleanup()
 	if opened.Units < 1 {
-		return nil, sheaf.Fail(sheaf.CategoryBadInput, "empty_document", "%s opens but has no pages or rows; check that the right file was sent", doc.Name)
+		return nil, sheaf.Fail(sheaf.CategoryBadInput, "empty_document", "%s opens but has no pages or rows; check that you uploaded the right file", doc.Name)
 	}
 
 	if err := boundTasks(opened, config, doc.Size); err != nil {

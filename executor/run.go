@@ -96,7 +96,7 @@ func (e *Executor) processRun(ctx context.Context, t *sheaf.Task) (done taskstor
 	kind := e.cfg.Runs[t.Kind]
 	held, err := e.cfg.RunStore.HeldRun(ctx, t.Held())
 	if errors.Is(err, sheaf.ErrStale) {
-		return done, sheaf.Fail(sheaf.CategoryCanceled, "run_superseded", "A newer run of the kind has followed this one, which alone may write. Nothing is to be done.")
+		return done, sheaf.Fail(sheaf.CategoryCanceled, "run_superseded", "A newer run of the kind has followed this one, so this one was stopped. No action is needed.")
 	}
 	if err != nil {
 		return done, fmt.Errorf("reading the run of task %s: %w", t.ID, err)

@@ -320,7 +320,7 @@ type measure struct {
 // those of the text, whatever its chunks; the number of chunks goes with their
 // size.
 func (s *Service) expect(ctx context.Context, doc *sheaf.Document, config sheaf.ParseConfig, units int, known measures) (chunks, tokens Expected, err error) {
-	m, basis := &measure{}, "what this document holds now"
+	m, basis := &measure{}, "the current version"
 	if doc.LiveGeneration > 0 {
 		m.add(doc)
 	}
@@ -332,7 +332,9 @@ func (s *Service) expect(ctx context.Context, doc *sheaf.Document, config sheaf.
 			}
 			known[key] = m
 		}
-		basis = fmt.Sprintf("what %d documents of its type in this dataset hold", m.documents)
+		if basis = fmt.Sprintf("%d documents of its type in this dataset", m.documents); m.documents == 1 {
+			basis = "one document of its type in this dataset"
+		}
 	}
 	if m.units == 0 {
 		return Expected{Estimated: true}, Expected{Estimated: true}, nil

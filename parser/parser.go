@@ -116,7 +116,7 @@ func PictureOf(ctx context.Context, d Document, name string, side int) (jpeg []b
 	if i, ok := d.(Illustrated); ok {
 		return i.Picture(ctx, name, side)
 	}
-	return nil, sheaf.Fail(sheaf.CategoryBadInput, "no_picture", "This kind of file holds no pictures to draw.")
+	return nil, sheaf.Fail(sheaf.CategoryBadInput, "no_picture", "This kind of file contains no images.")
 }
 
 // Container is implemented by formats whose files hold other files, which

@@ -79,7 +79,7 @@ var properties = []property{
 	{"JobStatistics", "modified", "documents with other bytes than before", "", false},
 	{"JobStatistics", "new", "documents that were not there", "", false},
 	{"JobStatistics", "unchanged", "documents with the bytes of before", "", false},
-	{"Key CreatedKey ChangedKey", "name", "what the key is for", "", false},
+	{"Key CreatedKey ChangedKey", "name", "what the key is used for", "", false},
 	{"LedgerCounts", "skipped", "units that were left out", "", false},
 	{"LedgerRun", "status", "", "ok,ocr,blank,skipped,failed", false},
 	{"MigrateInBody", "action", "start fills a new index; switch lets searches use it, rollback takes that back and confirm drops the old one", "", false},

@@ -34,7 +34,7 @@ type NewTenant struct {
 	ID     string   `json:"id" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$" patternDescription:"1 to 64 letters, digits, dots, dashes and underscores that begin with a letter or digit" doc:"for good; other names can be changed"`
 	Name   string   `json:"name,omitempty" minLength:"1" maxLength:"255" doc:"for people; the id when it is left out"`
 	Weight int      `json:"weight,omitempty" minimum:"1" maximum:"1000000" default:"1" doc:"share of the executors beside other tenants"`
-	Cap    int      `json:"cap,omitempty" minimum:"1" maximum:"1000000" default:"8" doc:"tasks that run at once"`
+	Cap    int      `json:"cap,omitempty" minimum:"1" maximum:"1000000" default:"8" doc:"tasks running at once"`
 	Quota  NewQuota `json:"quota,omitempty" doc:"bounds of what is held; what is left out has none"`
 }
 
@@ -49,16 +49,16 @@ type TenantChange struct {
 
 // NewQuota bounds what a new tenant may hold.
 type NewQuota struct {
-	Documents   int   `json:"documents,omitempty" minimum:"0" doc:"0 for no bound"`
-	Bytes       int64 `json:"bytes,omitempty" minimum:"0" doc:"of originals; 0 for no bound"`
-	QueuedTasks int   `json:"queued_tasks,omitempty" minimum:"0" doc:"0 for no bound"`
+	Documents   int   `json:"documents,omitempty" minimum:"0" doc:"0 for no limit"`
+	Bytes       int64 `json:"bytes,omitempty" minimum:"0" doc:"of originals; 0 for no limit"`
+	QueuedTasks int   `json:"queued_tasks,omitempty" minimum:"0" doc:"0 for no limit"`
 }
 
 // QuotaChange changes the bounds that it names.
 type QuotaChange struct {
-	Documents   *int   `json:"documents,omitempty" minimum:"0" doc:"0 for no bound"`
-	Bytes       *int64 `json:"bytes,omitempty" minimum:"0" doc:"of originals; 0 for no bound"`
-	QueuedTasks *int   `json:"queued_tasks,omitempty" minimum:"0" doc:"0 for no bound"`
+	Documents   *int   `json:"documents,omitempty" minimum:"0" doc:"0 for no limit"`
+	Bytes       *int64 `json:"bytes,omitempty" minimum:"0" doc:"of originals; 0 for no limit"`
+	QueuedTasks *int   `json:"queued_tasks,omitempty" minimum:"0" doc:"0 for no limit"`
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -122,13 +122,13 @@ type KeyPath struct {
 
 // KeyChange is the body that changes a key; what is left out stays.
 type KeyChange struct {
-	Name   *string       `json:"name,omitempty" maxLength:"255" doc:"what the key is for"`
+	Name   *string       `json:"name,omitempty" maxLength:"255" doc:"what the key is used for"`
 	Scopes OneOf[string] `json:"scopes,omitempty" nullable:"false" minItems:"1" maxItems:"3" enum:"read,write,admin" doc:"in place of those that the key has"`
 }
 
 // NewKey is the body that creates a key.
 type NewKey struct {
-	Name      string        `json:"name,omitempty" maxLength:"255" doc:"what the key is for"`
+	Name      string        `json:"name,omitempty" maxLength:"255" doc:"what the key is used for"`
 	Scopes    OneOf[string] `json:"scopes,omitempty" nullable:"false" minItems:"1" maxItems:"3" enum:"read,write,admin" doc:"what it may do; write when left out. A key that may write may read, and one with admin may do everything, for all tenants"`
 	ExpiresAt time.Time     `json:"expires_at,omitzero" doc:"from then on it is refused; never when left out"`
 }

@@ -291,7 +291,7 @@ func TestPageShowsFilesOfAnArchiveAndFigures(t *testing.T) {
 		b.shoot(dir + "/archive.png")
 	}
 	b.open("/datasets/default/documents/" + s.members(docs[0].ID)["papers/figure.pdf"].ID)
-	b.sees("main", "the archive that holds it")
+	b.sees("main", "in archive")
 	b.wait("the figure", `document.querySelector('img.figure')?.naturalWidth > 300`)
 	if dir := os.Getenv("SHEAF_SCREENS"); dir != "" {
 		b.shoot(dir + "/figure.png")

@@ -179,7 +179,7 @@ func (b *browser) sees(selector, text string) {
 // seesTime waits for the time that the dry run in the dialog expects.
 func (b *browser) seesTime() {
 	b.t.Helper()
-	b.wait("the time that is expected", `[...document.querySelectorAll("dialog .preview dt")].some(e => e.textContent === "Time" && /^about \d/.test(e.nextElementSibling.textContent))`)
+	b.wait("the time that is expected", `[...document.querySelectorAll("dialog .preview dt")].some(e => e.textContent === "Time" && /^~?\d/.test(e.nextElementSibling.textContent))`)
 }
 
 // eval runs a script.

@@ -33,8 +33,8 @@ func (f *runFlags) add(cmd *cobra.Command, options bool) {
 	if options {
 		cmd.Flags().StringArrayVarP(&f.options, "option", "o", nil, "`KEY=VALUE` of the run, such as scope=dataset; repeat for more. Without any, those of the run before")
 	}
-	cmd.Flags().Int64Var(&f.maxTokens, "max-tokens", 0, "that the chat model may read and write; 0 for no bound")
-	cmd.Flags().Float64Var(&f.maxPrice, "max-price", 0, "the same as a price; 0 for no bound")
+	cmd.Flags().Int64Var(&f.maxTokens, "max-tokens", 0, "that the chat model may read and write; 0 for no limit")
+	cmd.Flags().Float64Var(&f.maxPrice, "max-price", 0, "the same as a price; 0 for no limit")
 	cmd.Flags().StringVar(&f.auto, "auto-update", "", "begin the next run by itself so long after this one, such as 10m, where documents have changed")
 	cmd.Flags().BoolVarP(&f.wait, "wait", "w", false, "wait for its end, and show progress")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would be done at most, and do nothing")
@@ -281,8 +281,8 @@ func (g *global) datasetRuns() *cobra.Command {
 	p.flags(cmd, 20, "runs")
 	cmd.Flags().BoolVar(&cancel, "cancel", false, "stop the run")
 	cmd.Flags().BoolVar(&resume, "resume", false, "go on with the run")
-	cmd.Flags().Int64Var(&f.maxTokens, "max-tokens", 0, "with --resume: that the chat model may read and write in all; 0 for no bound")
-	cmd.Flags().Float64Var(&f.maxPrice, "max-price", 0, "with --resume: the same as a price; 0 for no bound")
+	cmd.Flags().Int64Var(&f.maxTokens, "max-tokens", 0, "with --resume: that the chat model may read and write in all; 0 for no limit")
+	cmd.Flags().Float64Var(&f.maxPrice, "max-price", 0, "with --resume: the same as a price; 0 for no limit")
 	cmd.Flags().BoolVarP(&f.wait, "wait", "w", false, "wait for its end, and show progress")
 	return cmd
 }

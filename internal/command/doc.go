@@ -620,8 +620,8 @@ what was spent before; without one there is no bound.`,
 			return g.done(b, "%s goes on %s, of which %s are spent.", d.Name, most, number(int(b.Spent)))
 		},
 	}
-	cmd.Flags().Int64Var(&budget.MaxTokens, "max-tokens", 0, "that the chat model may read and write for this version in all; 0 for no bound")
-	cmd.Flags().Float64Var(&budget.MaxPrice, "max-price", 0, "the same as a price; 0 for no bound")
+	cmd.Flags().Int64Var(&budget.MaxTokens, "max-tokens", 0, "that the chat model may read and write for this version in all; 0 for no limit")
+	cmd.Flags().Float64Var(&budget.MaxPrice, "max-price", 0, "the same as a price; 0 for no limit")
 	return cmd
 }
 

@@ -424,7 +424,7 @@ func TestExportOnThePage(t *testing.T) {
 	if dir := os.Getenv("SHEAF_SCREENS"); dir != "" {
 		b.shoot(filepath.Join(dir, "export.png"))
 	}
-	open("/datasets/default?q=two", "The documents that the filters select", "two.txt")
+	open("/datasets/default?q=two", "Filtered documents", "two.txt")
 	b.keys(kb.Escape)
 	b.wait("a closed list", `!document.querySelector("details.menu").open`)
 	b.look(360, 740, true)

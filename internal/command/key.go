@@ -52,7 +52,7 @@ func (g *global) keyCommand() *cobra.Command {
 	}
 	create.Flags().DurationVar(&expires, "expires", 0, "refuse the key after this long, such as 720h; never by default")
 	sure.dryFlag(create)
-	create.Flags().StringVar(&name, "name", "", "what the key is for")
+	create.Flags().StringVar(&name, "name", "", "what the key is used for")
 	create.Flags().Var(&choice{value: &scopes, of: taskstore.KeyScopes, many: true}, "scope", "`SCOPE`: read, write or admin; may be repeated")
 	g.complete(create, "scope", oneOf(taskstore.KeyScopes...))
 	cmd.AddCommand(create, g.keyList(), g.keySet(), g.keyRevoke())
@@ -124,7 +124,7 @@ func (g *global) keySet() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&name, "name", "", "what the key is for")
+	cmd.Flags().StringVar(&name, "name", "", "what the key is used for")
 	cmd.Flags().Var(&choice{value: &scopes, of: taskstore.KeyScopes, many: true}, "scope", "`SCOPE` in place of those it has: read, write or admin; may be repeated")
 	g.complete(cmd, "scope", oneOf(taskstore.KeyScopes...))
 	sure.dryFlag(cmd)

@@ -236,7 +236,7 @@ func TestRAGFlowUploadsWithoutAFile(t *testing.T) {
 	// There is nothing to parse, and what was added stays.
 	s.okRAGFlow("POST", "datasets/"+id+"/documents/parse", `{"document_ids":["`+notes+`"]}`)
 	s.until("parsing to fail", "GET", "datasets/"+id+"/documents?id="+notes, func(m map[string]any) bool { return at(m, "docs", 0, "run") == "FAIL" })
-	s.okRAGFlow("GET", chunks, "", `"total":1`, "holds no text")
+	s.okRAGFlow("GET", chunks, "", `"total":1`, "contains no text")
 	s.okRAGFlow("POST", "retrieval", `{"dataset_ids":["`+id+`"],"question":"bittern"}`, `"total":1`)
 }
 
@@ -502,7 +502,7 @@ func TestRAGFlowIngestions(t *testing.T) {
 	s.okRAGFlow("POST", "datasets/"+id+"/documents/parse", `{"document_ids":["`+docs[1]+`"]}`)
 	s.until("the other to fail", "GET", "datasets/"+id+"/documents?id="+docs[1], func(m map[string]any) bool { return at(m, "docs", 0, "run") == "FAIL" })
 	logs := "datasets/" + id + "/ingestions"
-	a := s.okRAGFlow("GET", logs, "", `"total":2`, `"document_name":"heron.txt"`, `"operation_status":"DONE"`, `"operation_status":"FAIL"`, "holds no text")
+	a := s.okRAGFlow("GET", logs, "", `"total":2`, `"document_name":"heron.txt"`, `"operation_status":"DONE"`, `"operation_status":"FAIL"`, "contains no text")
 	if strings.Contains(a.body, "later.txt") {
 		t.Errorf("what nobody asked to parse is logged: %s", a.body)
 	}

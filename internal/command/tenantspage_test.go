@@ -136,7 +136,7 @@ func TestTenantsAndKeysAreChangedOnThePage(t *testing.T) {
 	}
 	b.run(cdpbrowser.GrantPermissions([]cdpbrowser.PermissionType{cdpbrowser.PermissionTypeClipboardReadWrite, cdpbrowser.PermissionTypeClipboardSanitizedWrite}))
 	b.press("Copy")
-	b.sees("[role=status]", "The secret is copied")
+	b.sees("[role=status]", "Secret copied")
 	if got := eval[string](b, `navigator.clipboard.readText()`); got != secret {
 		t.Errorf("the clipboard has %q", got)
 	}
@@ -186,7 +186,7 @@ func TestTenantsAndKeysAreChangedOnThePage(t *testing.T) {
 		t.Error("looking has revoked the key")
 	}
 	revoke("dashboard", "Revokes dashboard")
-	b.press("Revoke it")
+	b.press("Revoke")
 	b.wait("the revoked key", `!document.querySelector("dialog") && !document.querySelector('[aria-label="Revoke key dashboard"]') && [...document.querySelectorAll('[aria-label="Keys"] tbody tr')].some(r => r.textContent.includes("dashboard") && r.textContent.includes("Revoked"))`)
 	if k := key(); k.RevokedAt.IsZero() {
 		t.Error("the key is not revoked")

@@ -117,7 +117,7 @@ func testDrop(t *testing.T, s *service, b *browser) {
 	b.press("Close")
 	// The same bytes again are named as what they are.
 	b.drop(put(t, dir, "again.txt", []byte("The first file of the folder.")))
-	b.sees("#uploads-list .note", "same bytes")
+	b.sees("#uploads-list .note", "same file")
 	b.press("Close")
 }
 
@@ -225,7 +225,7 @@ func testRetryPage(t *testing.T, s *service, b *browser) {
 	b.sees(".docs", "4 failed")
 	b.open("/datasets/repairs/documents/" + doc.ID + "?tab=problems")
 	b.sees(".problem h2", "the page is broken")
-	b.sees(".problem", "Check the file")
+	b.sees(".problem", "If the file is damaged")
 	b.sees(".problem code", "bad_page")
 	b.sees(".problem code", "parser_crash")
 	// Each card has the attempts with their worker and time, and what the parser wrote before it stopped.
@@ -234,7 +234,7 @@ func testRetryPage(t *testing.T, s *service, b *browser) {
 	b.wait("the attempts and the parser's last lines", fmt.Sprintf(`(() => {
 		const p = [...document.querySelectorAll(".problem")].find(p => p.textContent.includes("parser_crash"));
 		p.scrollIntoView();
-		const tries = [...p.querySelectorAll('[aria-label="Attempts"] tbody tr')];
+		const tries = [...p.querySelectorAll('[aria-label^="Attempts"] tbody tr')];
 		return tries.length === 1 && tries[0].querySelector("time") && tries[0].querySelector(".mono").textContent === %q && tries[0].textContent.includes("done, without page 20")
 			&& p.querySelector(".last-lines pre")?.textContent === "the page made the parser crash";
 	})()`, executors.Items[0].ID))
@@ -320,7 +320,7 @@ func testCompare(t *testing.T, s *service, b *browser) {
 		}
 	}
 	b.open("/datasets/drafts/documents/" + id + "?tab=versions")
-	b.press("Compare its text with version 1")
+	b.press("Compare text with version 1")
 	b.sees(".comparison h2", "Version 1 → version 2")
 	b.sees(".comparison .chips [aria-current]", "1 different")
 	if got := eval[string](b, `document.querySelector(".change.changed del").textContent.trim() + " to " + document.querySelector(".change.changed ins").textContent.trim()`); got != "barley to wheat" {
@@ -402,7 +402,7 @@ func testCancelChosen(t *testing.T, s *service, b *browser) {
 	b.checkAccess(axe(t), "a time line with tasks that can be canceled")
 	b.run(evaluate(last + ".click()"))
 	b.sees("dialog [role=status]", "It ") // waits, as a rule
-	b.press("Stop the task")
+	b.press("Cancel the task")
 	b.wait("the canceled task", fmt.Sprintf(`!%s && [...document.querySelectorAll(".waterfall tr")].some(r => r.textContent.includes("–400") && r.textContent.includes("canceled"))`, last))
 	var tasks api.List[sheaf.Task]
 	s.get(path+"/tasks", &tasks)
@@ -422,18 +422,18 @@ func testCancelChosen(t *testing.T, s *service, b *browser) {
 	b.facet("State: Canceled")
 	b.sees(".docs", "endless.trial")
 	b.run(chromedp.SendKeys(`[aria-label="Filter by name"]`, "none is called so"))
-	b.sees(".empty", "Nothing matches the filter")
+	b.sees(".empty", "No documents match the filters")
 	// Deleting asks, and Escape is an answer.
 	b.press("Show all")
 	b.wait("the row", `document.querySelector("tbody input")`)
 	b.run(evaluate(`document.querySelector("tbody input").click()`))
 	b.press("Delete…")
-	b.sees("dialog", "For ten seconds this can be undone")
+	b.sees("dialog", "You can undo this for ten seconds")
 	b.sees("dialog .preview dd", "1 version")
 	b.keys(kb.Escape)
 	b.wait("the question to go", `!document.querySelector("dialog")`)
 	b.press("Delete…")
-	b.press("Delete it")
+	b.press("Delete")
 	b.sees(".toast", "1 document will be deleted")
 	b.wait("the row that is to go", `document.querySelector("tr.leaving")`)
 	b.checkAccess(axe(t), "a deletion that can be undone")
@@ -441,7 +441,7 @@ func testCancelChosen(t *testing.T, s *service, b *browser) {
 	b.wait("the row to stay", `!document.querySelector("tr.leaving, .toast") && document.querySelector("tr[data-id]")`)
 	b.run(evaluate(`document.querySelector("tbody input").click()`))
 	b.press("Delete…")
-	b.press("Delete it")
+	b.press("Delete")
 	b.sees(".toast", "1 document will be deleted")
 	b.wait("the document to be gone", `!document.querySelector("tr[data-id]")`)
 	var left api.List[sheaf.Document]
@@ -475,7 +475,7 @@ func testJobActions(t *testing.T, s *service, b *browser) {
 	b.press("Run again…")
 	b.sees("dialog .preview dd", "3 of 3 ranges")
 	b.run(chromedp.SetValue("dialog select", "stage:embed"), evaluate(`document.querySelector("dialog select").dispatchEvent(new Event("change"))`))
-	b.sees("dialog .preview dd", "their vectors are made anew")
+	b.sees("dialog .preview dd", "embeddings are recomputed")
 	b.seesTime()
 	b.press("Retry")
 	b.wait("the page of the new job", fmt.Sprintf(`location.pathname.startsWith("/jobs/") && !location.pathname.endsWith(%q)`, docs[0].JobID))
@@ -570,7 +570,7 @@ func testSearchToBox(t *testing.T, s *service, b *browser) {
 	hits("page 5 alone", `(m => m && +m[1] <= 5 && +(m[2] || m[1]) >= 5)(/^survey.pdf, pages? (\d+)(?:–(\d+))?/.exec(x))`)
 	b.open(all + "&doc=" + eval[string](b, `document.querySelector(".hit h2 a").pathname.split("/").at(-1)`))
 	hits("one document alone", `x.startsWith("survey.pdf")`)
-	b.sees(".search-form", "In one document only")
+	b.sees(".search-form", "Searching one document")
 	b.open(all)
 	hits("both documents", `/^(survey.pdf|zebra.txt)/.test(x)`)
 	b.run(evaluate(`document.querySelector(".hit h2 a").click()`))
@@ -1085,7 +1085,7 @@ func TestPageWithKey(t *testing.T) {
 	beta.ended(wet.Job.ID)
 	everybody := func() {
 		b.open("/operations")
-		b.sees("section p", "A task comes here when")
+		b.sees("section p", "A task becomes a dead letter when")
 		b.run(evaluate(`document.querySelector('[aria-label="All tenants"]').click()`))
 	}
 	everybody()
@@ -1123,7 +1123,7 @@ func TestPageWithKey(t *testing.T) {
 	b.press("Remove 1…")
 	b.sees("dialog h2", "Remove 1 dead task")
 	b.press("Remove")
-	b.sees("section p", "A task comes here when")
+	b.sees("section p", "A task becomes a dead letter when")
 	b.noErrors()
 }
 

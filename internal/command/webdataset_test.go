@@ -92,7 +92,7 @@ func testIssues(t *testing.T, s *service, b *browser) {
 	s.newDataset("troubles", false)
 	s.add("troubles", text("good.txt", "All is well."), text("void-1.txt", " \n"), text("void-2.txt", "\n\n"), text("water.pdf", "%PDF-1.7\nwater got in"))
 	b.open("/datasets/troubles")
-	b.sees(".issues", "2 documents hold no text")
+	b.sees(".issues", "2 documents contain no text")
 	b.sees(".issues", "1 document is damaged")
 	if got := eval[string](b, `document.querySelector(".whole-bar").getAttribute("aria-label")`); got != "1 searchable, 3 failed" {
 		t.Errorf("the bar says %q", got)
@@ -111,7 +111,7 @@ func testIssues(t *testing.T, s *service, b *browser) {
 	b.sees("dialog .preview dd", "2 files")
 	b.press("Delete all 2")
 	b.sees(".toast", "2 documents will be deleted")
-	b.wait("the group to be gone", `!document.querySelector(".issues")?.textContent.includes("hold no text") && !document.querySelector(".toast")`)
+	b.wait("the group to be gone", `!document.querySelector(".issues")?.textContent.includes("contain no text") && !document.querySelector(".toast")`)
 	var facets taskstore.Facets
 	s.get("/v1/datasets/troubles/documents/facets", &facets)
 	if facets.Documents != 2 || len(facets.Issues) != 1 || facets.Issues[0].Name != "water.pdf" {
@@ -123,7 +123,7 @@ func testIssues(t *testing.T, s *service, b *browser) {
 	crash := func(name string) source { return text(name, trialPages(4, map[int]string{2: "CRASH " + name})) }
 	torn := s.add("stops-short", crash("one.trial"), crash("two.trial"), text("sound.trial", trialPages(4, nil)))
 	b.open("/datasets/stops-short")
-	b.sees(".issues", "2 documents made the parser stop, in part")
+	b.sees(".issues", "2 documents crashed the parser, in part")
 	b.press("Retry 2…")
 	b.sees("dialog h2", "Retry 2 documents")
 	b.sees("dialog .preview dd", "ranges")
@@ -280,7 +280,7 @@ func testPeek(t *testing.T, s *service, b *browser) {
 	b.sees(".docs", "void.txt")
 	b.keys("jp")
 	b.sees(".peek h2", "void.txt")
-	b.sees(".peek-issue", "holds no text")
+	b.sees(".peek-issue", "contains no text")
 	b.keys("j")
 	b.sees(".peek h2", "first.md")
 	b.sees(".peek-text", "third barn")
@@ -326,7 +326,7 @@ func testDatasetSettings(t *testing.T, s *service, b *browser) {
 		t.Errorf("the settings are %s", got)
 	}
 	// A run of summaries that begins by itself, and by hand again.
-	for _, begun := range []string{"After documents are published", "Begun by hand"} {
+	for _, begun := range []string{"Automatic, after documents are published", "Manual"} {
 		b.run(evaluate(fmt.Sprintf(`for (const o of document.querySelector('.dataset-settings [name=raptor]').options) if (o.textContent === %q) o.selected = true`, begun)))
 		b.press("Save")
 		b.sees(".dataset-settings [role=status]", "Saved")

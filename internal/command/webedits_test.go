@@ -102,13 +102,13 @@ func testChunkEdits(t *testing.T, s *service, b *browser) {
 	// Also where a button changes at once.
 	others(2, `{"text": "The stork came early."}`)
 	click(2, "Turn off")
-	says(2, "Somebody else changed this chunk")
+	says(2, "Someone else changed this chunk")
 	says(2, "The stork came early.")
 	if !chunks()[2].Edit.Enabled {
 		t.Error("a chunk is off in spite of the conflict")
 	}
 	click(2, "Turn off")
-	says(2, "Off: search does not find it")
+	says(2, "Off: not in search")
 	focused(2, "off")
 	if chunks()[2].Edit.Enabled {
 		t.Error("the chunk is not off")
@@ -149,15 +149,15 @@ func testChunkEdits(t *testing.T, s *service, b *browser) {
 
 	// Back in history, to an older version and to what was parsed.
 	click(1, "History…")
-	b.sees("dialog h2", "History of the chunk")
+	b.sees("dialog h2", "Chunk history")
 	b.checkAccess(script, "the history of a chunk")
 	b.run(chromedp.Click(`dialog [name=to][value="2"]`))
-	b.press("Go back to this version")
+	b.press("Restore this version")
 	says(1, "The spoonbill wades.")
 	focused(1, "history")
 	click(1, "History…")
 	b.run(chromedp.Click(`dialog [name=to][value="0"]`))
-	b.press("Go back to this version")
+	b.press("Restore this version")
 	says(1, "heron nests")
 	b.wait("no mark of an edit", `!`+row(1)+`.querySelector(".badge")`)
 

@@ -14,7 +14,7 @@ func TestEvaluationsOnThePage(t *testing.T) {
 	s.add("default", text("pumps.txt", "The boiler is drained with the red valve."))
 	b.open("/search?q=boiler&dataset=default")
 	b.sees(".hits", "pumps.txt")
-	b.run(evaluate(`[...document.querySelectorAll("a")].find(a => a.textContent === "How well search answers here").click()`))
+	b.run(evaluate(`[...document.querySelectorAll("a")].find(a => a.textContent === "Search quality").click()`))
 	b.sees("h1", "Evaluations")
 	b.sees(".empty", "No evaluation has run yet")
 	b.checkAccess(script, "evaluations before the first")
@@ -50,7 +50,7 @@ func TestEvaluationsOnThePage(t *testing.T) {
 	b.wait("the first evaluation", `location.search.startsWith("?evaluation=") && !document.querySelector("section[aria-label='One evaluation']").textContent.includes("drain.txt")`)
 	// Headings make questions, which are marked.
 	s.add("default", text("winter.md", "# Before the winter comes\n\nThe pump is emptied, and its valve stays open.\n"))
-	b.press("Make questions from headings")
+	b.press("Generate questions from headings")
 	b.sees("section[aria-label='Queries of the dataset'] table", "Before the winter comes")
 	b.sees("section[aria-label='Queries of the dataset'] .badge", "from a heading")
 	b.checkAccess(script, "evaluations with generated queries")

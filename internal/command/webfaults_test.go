@@ -103,7 +103,7 @@ func testCanceledIsNoIssue(t *testing.T, s *service, b *browser) {
 	b.sees(".head .badge", "Canceled")
 	s.ended(answer.Job.ID)
 	b.wait("canceled ranges", `/canceled/.test(document.querySelector(".progress-box .strip")?.getAttribute("aria-label"))`)
-	b.sees(".pane", "Canceled: nothing went wrong")
+	b.sees(".pane", "Canceled, no issues")
 	if got := eval[string](b, `document.querySelector('[data-tab="problems"] b').textContent + document.querySelectorAll(".problem").length`); got != "0" {
 		t.Errorf("a canceled document has issues: %q", got)
 	}
@@ -126,7 +126,7 @@ func testNotesAreNoIssues(t *testing.T, s *service, b *browser) {
 	}
 	doc := s.add("heads", text("report.pdf", string(f.Bytes())))[0]
 	b.open("/datasets/heads/documents/" + doc.ID + "?tab=problems")
-	b.sees(".pane", "Nothing went wrong")
+	b.sees(".pane", "No issues")
 	b.sees(".notes summary", "note")
 	if got := eval[string](b, `document.querySelector('[data-tab="problems"] b').textContent + document.querySelectorAll(".problem").length + document.querySelector(".notes").open`); got != "0false" {
 		t.Errorf("the tab counts and shows %s", got)
@@ -138,8 +138,8 @@ func testCures(t *testing.T, s *service, b *browser) {
 	docs := s.add("ills", text("deed.pdf", string(enginetest.Encrypt(t, report(1, "Deed"), "wheat"))), text("void.txt", " "), text("water.pdf", "%PDF-1.7\nwater got in"))
 	for i, want := range []struct{ button, says string }{
 		{"Enter the password…", "The file is locked with a password. Enter its password, or upload a copy without one. encrypted · during planning · attempt 1"},
-		{"", "The document opens but holds no text; check that the right file was sent empty_document · bad input"},
-		{"", "The file is not a PDF or is damaged beyond repair (the file is not a PDF or is damaged (PDFium error 3)); make it anew from its source. invalid_pdf · bad input · during planning · attempt 1"},
+		{"", "The document opens but contains no text; check that you uploaded the right file empty_document · bad input"},
+		{"", "The file is not a PDF or is damaged beyond repair (the file is not a PDF or is damaged (PDFium error 3)); recreate it from its source. invalid_pdf · bad input · during planning · attempt 1"},
 	} {
 		b.open("/datasets/ills/documents/" + docs[i].ID + "?tab=problems")
 		b.sees(".problem h2", "")
@@ -151,7 +151,7 @@ func testCures(t *testing.T, s *service, b *browser) {
 		}
 	}
 	// A sentence that begins with its page does not get it once more.
-	if got := eval[string](b, `import("/js/parts.js").then(m => m.failureLine({ code: "page_unreadable", page: 2, message: "Page 2 is damaged and cannot be read; make the file anew from its source." }))`); got != "Page 2 is damaged and cannot be read; make the file anew from its source." {
+	if got := eval[string](b, `import("/js/parts.js").then(m => m.failureLine({ code: "page_unreadable", page: 2, message: "Page 2 is damaged and cannot be read; recreate the file from its source." }))`); got != "Page 2 is damaged and cannot be read; recreate the file from its source." {
 		t.Errorf("the failure of a page reads %q", got)
 	}
 }

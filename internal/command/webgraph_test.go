@@ -146,7 +146,7 @@ func TestSplitOnThePage(t *testing.T) {
 	// One name alone can be kept apart from nothing.
 	box("IT")
 	b.press("Keep them apart")
-	b.sees("dialog .trouble", "two names or more")
+	b.sees("dialog .trouble", "two or more names")
 	box("IT")
 	b.press("Keep them apart")
 	b.sees("#announce", "kept apart")
@@ -157,8 +157,8 @@ func TestSplitOnThePage(t *testing.T) {
 	if got := s.entity("units", "IT"); got != "it" {
 		t.Errorf("IT is %s", got)
 	}
-	b.press("Take it back")
-	b.press("Merge them again")
+	b.press("Undo the split")
+	b.press("Merge again")
 	b.sees("#announce", "taken back")
 	b.sees(".graph-side", "by acronym")
 	b.wait("no split", `![...document.querySelectorAll("h2")].some(h => h.textContent === "Kept apart")`)

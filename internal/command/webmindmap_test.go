@@ -22,8 +22,8 @@ func TestMindMapOnThePage(t *testing.T) {
 	b.press("Mind map")
 	b.sees("#view .empty", "No mind map yet")
 	b.checkAccess(script, "no mind map")
-	b.press("Make it…")
-	b.sees("dialog .preview dd", "none is asked")
+	b.press("Create…")
+	b.sees("dialog .preview dd", "not used")
 	b.press("Start")
 	b.press("Show")
 	b.sees(".map-tree", "ponds.md")
@@ -45,9 +45,9 @@ func TestMindMapOnThePage(t *testing.T) {
 	if got := eval[string](b, here); !strings.HasPrefix(got, "Pond 3/") {
 		t.Errorf("what is typed leads to %s", got)
 	}
-	b.press("Close all")
+	b.press("Collapse all")
 	b.wait("two nodes", `[...document.querySelectorAll(".map-row")].filter(e => e.checkVisibility()).length === 2 && !!document.querySelector('.map-tree [tabindex="0"]').checkVisibility()`)
-	b.press("Open all")
+	b.press("Expand all")
 	b.wait("the leaves", `[...document.querySelectorAll("[aria-level='4'] > .map-row")].every(e => e.checkVisibility())`)
 	b.run(evaluate(`[...document.querySelectorAll("[role=treeitem]")].find(e => e.textContent.startsWith("Pond 3")).focus()`))
 	b.keys(kb.Enter)

@@ -156,10 +156,10 @@ func TestFinishedRangesAreRead(t *testing.T) {
 	})
 	s.post("/v1/datasets/live:pause", nil, nil) // what is left stays, however slow the browser is
 	b.open("/datasets/live/documents/" + answer.Documents[0].ID)
-	b.wait("the text of a range while others are being read", `document.querySelector(".reader-body > .page-note")?.textContent.startsWith("Being read") && document.querySelector(".reader li.chunk") && !document.querySelector(".head .badge").textContent.includes("Succeeded")`)
+	b.wait("the text of a range while others are being read", `document.querySelector(".reader-body > .page-note")?.textContent.startsWith("In progress") && document.querySelector(".reader li.chunk") && !document.querySelector(".head .badge").textContent.includes("Succeeded")`)
 	s.post("/v1/datasets/live:resume", nil, nil)
 	s.ended(answer.Job.ID)
-	b.wait("the whole document", `document.querySelector(".head .badge").textContent === "Succeeded" && document.querySelector(".reader li.chunk") && ![...document.querySelectorAll(".page-note")].some(e => e.textContent.startsWith("Being read"))`)
+	b.wait("the whole document", `document.querySelector(".head .badge").textContent === "Succeeded" && document.querySelector(".reader li.chunk") && ![...document.querySelectorAll(".page-note")].some(e => e.textContent.startsWith("In progress"))`)
 	b.noErrors()
 }
 

@@ -181,10 +181,10 @@ func TestRunsOnThePage(t *testing.T) {
 	b.checkEverywhere(script, "the runs of a dataset")
 	b.press("Raise the cap…")
 	b.run(evaluate(`document.querySelector("dialog [name=max_tokens]").value = "some"`))
-	b.press("Raise the cap and go on")
+	b.press("Raise the cap and resume")
 	b.sees("dialog .trouble", "“some” is not a whole number of tokens")
 	b.run(evaluate(`document.querySelector("dialog [name=max_tokens]").value = "1,000,000"`))
-	b.press("Raise the cap and go on")
+	b.press("Raise the cap and resume")
 	b.sees("[aria-label='Runs over the dataset'] .badge", "Succeeded")
 	var runs api.List[api.DatasetRun]
 	s.get("/v1/datasets/default/runs", &runs)

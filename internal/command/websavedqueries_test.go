@@ -40,7 +40,7 @@ func TestSavedQueriesOfTheSearch(t *testing.T) {
 	b.open("/search?dataset=mills")
 	b.sees(list, "No query is saved in mills yet")
 	b.open("/search?q=harvest+dry&dataset=mills")
-	b.sees(panel, "Tick the hits that answer the question")
+	b.sees(panel, "Select the hits that answer the question")
 	b.wait("nothing to save yet", button("Save query", true))
 	tick("survey.pdf, page 2")
 	b.sees(panel, "survey.pdf, page 2 Rank")
@@ -65,7 +65,7 @@ func TestSavedQueriesOfTheSearch(t *testing.T) {
 	}
 	tick("counts.csv")
 	tick("survey.pdf, page 2")
-	b.sees(panel, "A query expects at least one hit")
+	b.sees(panel, "A query needs at least one expected hit")
 	b.wait("nothing is not saved", button("Save changes", true))
 
 	// The list runs a query with one click, and all of them with another.
@@ -104,7 +104,7 @@ func TestSavedQueriesOfTheSearch(t *testing.T) {
 	tick("field.md")
 	b.sees(panel, "with 1 expected hit in barns")
 	tick("counts.csv")
-	b.sees(panel, "of several datasets")
+	b.sees(panel, "A query belongs to one dataset")
 	b.wait("not saved", button("Save query", true))
 	tick("counts.csv")
 	b.press("Save query")

@@ -46,7 +46,7 @@ func TestSettingsOfThePage(t *testing.T) {
 	b.run(evaluate(`document.querySelector(".dropzone .more-settings summary").click()`))
 	set(".dropzone", "chunk_token_num", "64")
 	set(".dropzone", "pages", "1-x")
-	b.sees(".dropzone .trouble", "Write them as 1-10, 20-25")
+	b.sees(".dropzone .trouble", "Use the form 1-10, 20-25")
 	set(".dropzone", "pages", "")
 	b.run(evaluate(`(() => { const l = document.querySelector('[aria-label="Lane"]'); l.value = "3"; l.dispatchEvent(new Event("change")); })()`))
 	b.sees(".dropzone .curl pre", `parser_config={"chunk_token_num":64}' -F lane=3 -F file=`)
@@ -135,20 +135,20 @@ func TestSettingsOfThePage(t *testing.T) {
 	b.run(evaluate(`document.querySelector('dialog [value="job.failed"]').click()`))
 	b.checkAccess(script, "a new webhook")
 	b.press("Create")
-	b.wait("its secret, once", `document.querySelector('[aria-label="Secret of the webhook"]')?.value.startsWith("whsec_")`)
+	b.wait("its secret, once", `document.querySelector('[aria-label="Webhook secret"]')?.value.startsWith("whsec_")`)
 	b.checkAccess(script, "the secret of a webhook")
 	h.Lock()
-	h.secret = eval[string](b, `document.querySelector('[aria-label="Secret of the webhook"]').value`)
+	h.secret = eval[string](b, `document.querySelector('[aria-label="Webhook secret"]').value`)
 	h.Unlock()
 	b.press("Done")
 	b.press("Try")
-	b.sees("dialog h2", "The last messages")
+	b.sees("dialog h2", "Recent deliveries")
 	waitFor(t, "the message", func() bool { return h.count(taskstore.WebhookPing) == 1 })
 	for range 50 {
 		if eval[bool](b, `document.querySelector("dialog")?.textContent.includes("delivered")`) {
 			break
 		}
-		b.press("Look again")
+		b.press("Refresh")
 		b.wait("the answer", `document.querySelectorAll("dialog").length === 1`)
 	}
 	b.sees("dialog td", "delivered")
@@ -161,6 +161,6 @@ func TestSettingsOfThePage(t *testing.T) {
 	b.fits("webhooks")
 	b.press("Remove…")
 	b.press("Remove")
-	b.sees("[aria-label='Webhooks'] p", "There is none yet")
+	b.sees("[aria-label='Webhooks'] p", "No webhooks yet")
 	b.noErrors()
 }

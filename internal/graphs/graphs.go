@@ -298,7 +298,7 @@ func (s *Service) read(ctx context.Context, d *dataset) (map[string]*contents, *
 			chunks += r.Chunks
 		}
 		if most := cmp.Or(s.Bounds.Chunks, maxChunks); chunks > most {
-			return nil, nil, sheaf.Fail(sheaf.CategoryPolicy, "graph_too_large", "A graph is made of at most %d chunks and this dataset has more: put its documents into several datasets.", most)
+			return nil, nil, sheaf.Fail(sheaf.CategoryPolicy, "graph_too_large", "A graph can have at most %d chunks and this dataset has more: split it into several datasets.", most)
 		}
 		results, after = append(results, some...), some[len(some)-1].Cursor
 	}

@@ -172,7 +172,7 @@ func (c *Caller) Post(ctx context.Context, call Call) ([]byte, error) {
 	resp, err := c.client.Do(req)
 	if err != nil {
 		if private, ok := errors.AsType[errPrivate](err); ok {
-			return nil, sheaf.Fail(sheaf.CategoryPolicy, "service_not_allowed", "%s leads to an address that is not public. Name %s in flow.allow_hosts of the executors if it shall be called.", host, private.addr)
+			return nil, sheaf.Fail(sheaf.CategoryPolicy, "service_not_allowed", "%s leads to an address that is not public. Add %s to flow.allow_hosts on the executors to allow it.", host, private.addr)
 		}
 		return nil, unavailable(ctx, host, "gives no answer", err)
 	}

@@ -194,7 +194,7 @@ func (d *document) tooMany(dropped int) sheaf.Warning {
 }
 
 func noFiles() error {
-	return sheaf.Fail(sheaf.CategoryBadInput, "empty_document", "The archive holds no files; check that the right one was sent.")
+	return sheaf.Fail(sheaf.CategoryBadInput, "empty_document", "The archive contains no files; check that you uploaded the right one.")
 }
 
 func asFailure(ctx context.Context, err error) error {
@@ -204,7 +204,7 @@ func asFailure(ctx context.Context, err error) error {
 	if f, ok := errors.AsType[*sheaf.Failure](err); ok {
 		return f
 	}
-	return sheaf.Fail(sheaf.CategoryBadInput, "invalid_archive", "The file cannot be read as an archive: %s. Pack its files anew and upload that.", clean.Clip(clean.Line(err.Error()), 200))
+	return sheaf.Fail(sheaf.CategoryBadInput, "invalid_archive", "The file cannot be read as an archive: %s. Create the archive again and upload that.", clean.Clip(clean.Line(err.Error()), 200))
 }
 
 // Close implements parser.Document.

@@ -178,7 +178,7 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 		return nil, err
 	}
 	if len(d.units) == 0 {
-		return nil, sheaf.Fail(sheaf.CategoryBadInput, "no_text", "No speech was heard in the recording; check that the right file was sent.")
+		return nil, sheaf.Fail(sheaf.CategoryBadInput, "no_text", "No speech was heard in the recording; check that you uploaded the right file.")
 	}
 	p := &parser.Plan{Unit: sheaf.UnitPart, Units: len(d.units), RangeSize: speech.RangeUnits, Metadata: map[string]string{}}
 	for key, v := range map[string]string{"language": clean.Line(clean.Clip(d.transcript.Language, 40)), "transcribed_by": d.format.cfg.Model} {

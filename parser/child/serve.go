@@ -261,7 +261,7 @@ func (s *server) answer(req request) (err error) {
 	case opUnpack:
 		u, ok := d.doc.(parser.Unpacker)
 		if !ok {
-			return sheaf.Fail(sheaf.CategoryBadInput, "no_members", "This kind of file holds no other files.")
+			return sheaf.Fail(sheaf.CategoryBadInput, "no_members", "This kind of file contains no other files.")
 		}
 		unpacked, err := u.Unpack(ctx, req.N)
 		return s.sendJSON(kindUnpacked, unpacked, err)
@@ -334,7 +334,7 @@ func (s *server) closeDoc(id uint64) {
 
 // crashed is the failure of a document or unit on which the parser died.
 func crashed(why string) *sheaf.Failure {
-	return sheaf.Fail(sheaf.CategoryCrash, "parser_crash", "The parser's process ended while it read this (%s). Save the file anew with the program that made it, or report it.", why)
+	return sheaf.Fail(sheaf.CategoryCrash, "parser_crash", "The parser process exited while reading this (%s). Save the file again with the program that created it, or report it.", why)
 }
 
 // clip keeps a failure's detail under 4 KB: the start, where the reason

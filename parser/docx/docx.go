@@ -298,7 +298,7 @@ func (r *reader) part(z *zipfile.Archive, name string, notes bool) error {
 		if err != nil {
 			_ = r.finish()
 			if errors.Is(err, xmlscan.ErrDepth) {
-				return sheaf.Fail(sheaf.CategoryBadInput, "too_deep", "The document's markup is nested more than %d levels deep; save it anew in Word and upload that.", xmlscan.MaxDepth)
+				return sheaf.Fail(sheaf.CategoryBadInput, "too_deep", "The document's markup is nested more than %d levels deep; save it again in Word and upload that.", xmlscan.MaxDepth)
 			}
 			if _, ok := errors.AsType[*sheaf.Failure](err); ok {
 				return err

@@ -182,7 +182,7 @@ func (d *document) open() error {
 	zipfile.ReadFields(bytes.NewReader(b), map[string]string{"title": "title", "creator": "author", "subject": "subject", "description": "description",
 		"publisher": "producer", "date": "created", "language": "language", "identifier": "identifier"}, d.metadata)
 	if len(d.spine) == 0 {
-		return sheaf.Fail(sheaf.CategoryBadInput, "empty_file", "The book lists no pages to read; check that the right file was sent.")
+		return sheaf.Fail(sheaf.CategoryBadInput, "empty_file", "The book lists no pages to read; check that you uploaded the right file.")
 	}
 	return nil
 }

@@ -64,7 +64,7 @@ func (f format) Available() error {
 }
 
 func invalid(why string) *sheaf.Failure {
-	return sheaf.Fail(sheaf.CategoryBadInput, "invalid_image", "The file cannot be read as a picture: %s. Save it anew as PNG or JPEG and upload that.", why)
+	return sheaf.Fail(sheaf.CategoryBadInput, "invalid_image", "The file cannot be read as a picture: %s. Save it again as PNG or JPEG and upload that.", why)
 }
 
 type size struct {

@@ -135,7 +135,7 @@ func (d *document) scan(ctx context.Context, size int64) error {
 	}
 	end(at)
 	if len(d.messages) == 0 {
-		return sheaf.Fail(sheaf.CategoryBadInput, "invalid_mbox", "The file cannot be read as a mailbox: no line begins a message with \"From \". Export it anew as mbox, or set parser_config.media_type to message/rfc822 for a single message.")
+		return sheaf.Fail(sheaf.CategoryBadInput, "invalid_mbox", "The file cannot be read as a mailbox: no line begins a message with \"From \". Export it again as mbox, or set parser_config.media_type to message/rfc822 for a single message.")
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func (f *format) Version() int {
 }
 
 func invalid(why string) *sheaf.Failure {
-	return sheaf.Fail(sheaf.CategoryBadInput, "invalid_msg", "The file cannot be read as an Outlook message: %s. Save the message anew in Outlook, or export it as EML, and upload that.", why)
+	return sheaf.Fail(sheaf.CategoryBadInput, "invalid_msg", "The file cannot be read as an Outlook message: %s. Save the message again in Outlook, or export it as EML, and upload that.", why)
 }
 
 // Open implements parser.Format.

@@ -126,14 +126,14 @@ func (l *lines) UnmarshalJSON(b []byte) error {
 func toMarkdown(b []byte) (string, error) {
 	var nb book
 	if err := json.Unmarshal(b, &nb); err != nil {
-		return "", sheaf.Fail(sheaf.CategoryBadInput, "invalid_notebook", "The file cannot be read as a Jupyter notebook: %s. Save it anew in Jupyter, or set parser_config.media_type to text/plain to read it as text.", clean.Clip(clean.Line(err.Error()), 200))
+		return "", sheaf.Fail(sheaf.CategoryBadInput, "invalid_notebook", "The file cannot be read as a Jupyter notebook: %s. Save it again in Jupyter, or set parser_config.media_type to text/plain to read it as text.", clean.Clip(clean.Line(err.Error()), 200))
 	}
 	cells := nb.Cells
 	for _, w := range nb.Worksheets {
 		cells = append(cells, w.Cells...)
 	}
 	if len(cells) == 0 {
-		return "", sheaf.Fail(sheaf.CategoryBadInput, "empty_file", "The notebook has no cells; check that the right file was sent.")
+		return "", sheaf.Fail(sheaf.CategoryBadInput, "empty_file", "The notebook has no cells; check that you uploaded the right file.")
 	}
 	if len(cells) > maxCells {
 		return "", sheaf.Fail(sheaf.CategoryCapacity, "too_large", "The notebook has more than %d cells; split it into smaller ones.", maxCells)
@@ -166,7 +166,7 @@ func toMarkdown(b []byte) (string, error) {
 		}
 	}
 	if strings.TrimSpace(out.String()) == "" {
-		return "", sheaf.Fail(sheaf.CategoryBadInput, "empty_file", "The notebook's cells are empty; check that the right file was sent.")
+		return "", sheaf.Fail(sheaf.CategoryBadInput, "empty_file", "The notebook's cells are empty; check that you uploaded the right file.")
 	}
 	return out.String(), nil
 }

@@ -161,7 +161,7 @@ func (f *format) soffice() (string, error) {
 func (f *format) Open(_ context.Context, file *os.File, o parser.Options) (parser.Document, error) {
 	k, ok := kindOf(o.MediaType)
 	if !ok {
-		return nil, sheaf.Fail(sheaf.CategoryBadInput, "unsupported_type", "Files of type %q are none that LibreOffice is asked to read; correct parser_config.media_type.", o.MediaType)
+		return nil, sheaf.Fail(sheaf.CategoryBadInput, "unsupported_type", "LibreOffice is not used for files of type %q; correct parser_config.media_type.", o.MediaType)
 	}
 	soffice, err := f.soffice()
 	if err != nil {

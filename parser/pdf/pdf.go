@@ -164,12 +164,12 @@ func (d *document) open(ctx context.Context) error {
 	case errors.Is(err, engine.ErrSecurity):
 		return sheaf.Fail(sheaf.CategoryEncrypted, "encrypted", "The document is encrypted in a way that cannot be read; upload a copy without encryption.")
 	case errors.Is(err, engine.ErrFormat):
-		return sheaf.Fail(sheaf.CategoryBadInput, "invalid_pdf", "The file is not a PDF or is damaged beyond repair (%v); make it anew from its source.", err)
+		return sheaf.Fail(sheaf.CategoryBadInput, "invalid_pdf", "The file is not a PDF or is damaged beyond repair (%v); recreate it from its source.", err)
 	default:
-		return sheaf.Fail(sheaf.CategoryCrash, "parser_crash", "The PDF engine failed on this file: %v. Save the file anew with another program, or report it.", err)
+		return sheaf.Fail(sheaf.CategoryCrash, "parser_crash", "The PDF engine failed on this file: %v. Save the file again with another program, or report it.", err)
 	}
 	if d.pages < 1 {
-		return sheaf.Fail(sheaf.CategoryBadInput, "invalid_pdf", "The PDF has no pages; make it anew from its source.")
+		return sheaf.Fail(sheaf.CategoryBadInput, "invalid_pdf", "The PDF has no pages; recreate it from its source.")
 	}
 	return nil
 }
@@ -365,9 +365,9 @@ func (d *document) read(ctx context.Context, n int) (*sheet, error) {
 	case errors.Is(err, engine.ErrBroken):
 		_ = d.doc.Close()
 		d.doc = nil
-		s.failure = sheaf.Fail(sheaf.CategoryCrash, "page_crashed", "The PDF engine failed on page %d: %v. Save the file anew with another program.", n, err)
+		s.failure = sheaf.Fail(sheaf.CategoryCrash, "page_crashed", "The PDF engine failed on page %d: %v. Save the file again with another program.", n, err)
 	case err != nil:
-		s.failure = sheaf.Fail(sheaf.CategoryBadInput, "page_unreadable", "Page %d is damaged and cannot be read; make the file anew from its source.", n)
+		s.failure = sheaf.Fail(sheaf.CategoryBadInput, "page_unreadable", "Page %d is damaged and cannot be read; recreate the file from its source.", n)
 	default:
 		if label := strings.TrimSpace(d.doc.Label(n - 1)); label != "" && label != fmt.Sprint(n) {
 			s.label = label

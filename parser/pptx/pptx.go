@@ -107,7 +107,7 @@ func damaged(part string, err error) error {
 		return f
 	}
 	if errors.Is(err, xmlscan.ErrDepth) {
-		return sheaf.Fail(sheaf.CategoryBadInput, "too_deep", "The deck's markup is nested more than %d levels deep; save it anew in PowerPoint and upload that.", xmlscan.MaxDepth)
+		return sheaf.Fail(sheaf.CategoryBadInput, "too_deep", "The deck's markup is nested more than %d levels deep; save it again in PowerPoint and upload that.", xmlscan.MaxDepth)
 	}
 	return zipfile.Invalid("pptx", "its part %s is damaged: %v", part, err)
 }
@@ -147,7 +147,7 @@ func (d *document) slideList() error {
 		}
 	}
 	if len(d.slides) == 0 {
-		return sheaf.Fail(sheaf.CategoryBadInput, "empty_file", "The deck has no slides; check that the right file was sent.")
+		return sheaf.Fail(sheaf.CategoryBadInput, "empty_file", "The deck has no slides; check that you uploaded the right file.")
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func (format) Open(_ context.Context, f *os.File, o parser.Options) (parser.Docu
 	d := &document{guess: guess}
 	d.segments = cues(clean.Text(string(b)))
 	if d.units = speech.Cut(d.segments); len(d.units) == 0 {
-		return nil, sheaf.Fail(sheaf.CategoryBadInput, "invalid_subtitles", "The file holds no subtitles: no line gives times such as 00:00:01,000 --> 00:00:02,000 with text below. Export it again, or set parser_config.media_type to text/plain.")
+		return nil, sheaf.Fail(sheaf.CategoryBadInput, "invalid_subtitles", "The file contains no subtitles: no line gives times such as 00:00:01,000 --> 00:00:02,000 with text below. Export it again, or set parser_config.media_type to text/plain.")
 	}
 	return d, nil
 }

@@ -110,7 +110,7 @@ func (format) Open(_ context.Context, f *os.File, o parser.Options) (parser.Docu
 		return nil, sheaf.Fail(sheaf.CategoryBadInput, "unsupported_format", "The file is RTF, not plain text; leave parser_config.media_type out or set it to application/rtf.")
 	}
 	if !guess.Wide() && binary(head) {
-		return nil, sheaf.Fail(sheaf.CategoryBadInput, "invalid_text", "The file is binary data, not text; check that the right file was sent, or set parser_config.media_type to what it is.")
+		return nil, sheaf.Fail(sheaf.CategoryBadInput, "invalid_text", "The file is binary data, not text; check that you uploaded the right file, or set parser_config.media_type to what it is.")
 	}
 	cuts, err := parts.Cut(f, int64(guess.BOM), size, guess)
 	if err != nil {

@@ -101,7 +101,7 @@ func damaged(part string, err error) error {
 		return f
 	}
 	if errors.Is(err, xmlscan.ErrDepth) {
-		return sheaf.Fail(sheaf.CategoryBadInput, "too_deep", "The workbook's markup is nested more than %d levels deep; save it anew in Excel and upload that.", xmlscan.MaxDepth)
+		return sheaf.Fail(sheaf.CategoryBadInput, "too_deep", "The workbook's markup is nested more than %d levels deep; save it again in Excel and upload that.", xmlscan.MaxDepth)
 	}
 	return zipfile.Invalid("xlsx", "its part %s is damaged: %v", part, err)
 }

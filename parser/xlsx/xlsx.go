@@ -260,7 +260,7 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 		return nil, err
 	}
 	if rows == 0 {
-		return nil, sheaf.Fail(sheaf.CategoryBadInput, "empty_file", "The workbook's sheets hold no values; check that the right file was sent.")
+		return nil, sheaf.Fail(sheaf.CategoryBadInput, "empty_file", "The workbook's sheets contain no values; check that you uploaded the right file.")
 	}
 	if err := s.Close(d.types); err != nil {
 		return nil, err

@@ -149,7 +149,7 @@ func Open(ctx context.Context, config Config) (*Index, error) {
 
 func missing(path string) error {
 	return fmt.Errorf("%w: %w", sheaf.ErrUnavailable, sheaf.FailRetryable(sheaf.CategoryTarget, "index_missing",
-		"The index %s is gone: it is filled anew from the artifacts.", path))
+		"The index %s is gone: it is being rebuilt from the artifacts.", path))
 }
 
 // Verify looks whether the file is still the one that was opened.
@@ -274,11 +274,11 @@ func (x *Index) prepare(ctx context.Context) error {
 	}
 	if have["format"] != format && have["format"] != "1" {
 		return sheaf.Fail(sheaf.CategoryPolicy, "index_format",
-			"The index %s has format %s and this version writes format %s: it is filled anew from the artifacts.", x.config.Path, have["format"], format)
+			"The index %s has format %s and this version writes format %s: it is being rebuilt from the artifacts.", x.config.Path, have["format"], format)
 	}
 	if own := x.config.Owner; own != "" && have["owner"] != own {
 		if have["owner"] != "" || x.config.Existing {
-			return sheaf.Fail(sheaf.CategoryPolicy, "index_foreign", "The index %s holds the chunks of another store: it is filled anew from the artifacts.", x.config.Path)
+			return sheaf.Fail(sheaf.CategoryPolicy, "index_foreign", "The index %s holds the chunks of another store: it is being rebuilt from the artifacts.", x.config.Path)
 		}
 		if _, err := tx.ExecContext(ctx, `INSERT INTO properties (name, value) VALUES ('owner', ?)`, own); err != nil {
 			return err

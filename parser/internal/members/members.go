@@ -103,7 +103,7 @@ func (m Reader) Read(ctx context.Context, n int, name, mediaType string, content
 		u.Warnings = append(u.Warnings, w)
 	}
 	if len(blocks) == 0 {
-		return verdict(sheaf.UnitBlank, "no_text", "The "+m.Noun+" "+name+" holds no text.")
+		return verdict(sheaf.UnitBlank, "no_text", "The "+m.Noun+" "+name+" contains no text.")
 	}
 	u.Blocks = append([]sheaf.Block{{Kind: sheaf.BlockHeading, Level: 1, Text: m.Path + name, Page: n}}, blocks...)
 	return u

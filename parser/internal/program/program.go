@@ -125,7 +125,7 @@ func (r Run) Do(ctx context.Context) ([]byte, error) {
 	case errors.Is(cause, errOutput):
 		f = sheaf.Fail(sheaf.CategoryCapacity, "too_large", "The program %s made more than %d MB of this file. Split the file.", name, r.OutputBytes>>20)
 	default:
-		f = sheaf.Fail(sheaf.CategoryCrash, "parser_crash", "The program %s failed on this file (%v). Save the file anew with the program that made it, or in another format.", name, err)
+		f = sheaf.Fail(sheaf.CategoryCrash, "parser_crash", "The program %s failed on this file (%v). Save the file again with the program that created it, or in another format.", name, err)
 	}
 	f.Detail = strings.ToValidUTF8(words.buf.String(), "?")
 	return nil, f

@@ -38,7 +38,7 @@ export const documentsPath = (ds, verb) => `${datasetPath(ds)}/documents:${verb}
  * @param {string} action its path @param {() => Record<string, any>|null} body null when the question is gone
  */
 function asks(action, body) {
-  const preview = el("div", { class: "preview", role: "status" }, el("p", { class: "muted" }, "Asking what this would do …"));
+  const preview = el("div", { class: "preview", role: "status" }, el("p", { class: "muted" }, "Checking what this would do …"));
   let asked = 0;
   const look = async () => {
     const mine = ++asked, b = body();
@@ -60,9 +60,9 @@ function asks(action, body) {
 /** @param {Forecast} f @param {Plan[]} plans */
 function forecast(f, plans) {
   const line = (/** @type {string} */ k, /** @type {string} */ v) => [el("dt", {}, k), el("dd", {}, v)];
-  const some = f.estimated ? "about " : "";
-  const expected = (/** @type {import("./types.js").Expected} */ e) => (e.count === null ? "not known yet: nothing like it has been read" : `${e.estimated ? "about " : ""}${number(e.count)}${e.estimated && e.basis ? `, by ${e.basis}` : ""}`);
-  const skipped = f.skipped ? el("p", { class: "muted" }, `${plural(f.skipped, "document")} ${f.skipped === 1 ? "is" : "are"} left as ${f.skipped === 1 ? "it is" : "they are"}: this does not apply to ${f.skipped === 1 ? "its" : "their"} state.`) : null;
+  const some = f.estimated ? "~" : "";
+  const expected = (/** @type {import("./types.js").Expected} */ e) => (e.count === null ? "unknown: nothing similar has been processed yet" : `${e.estimated ? "~" : ""}${number(e.count)}${e.estimated && e.basis ? ` (estimated from ${e.basis})` : ""}`);
+  const skipped = f.skipped ? el("p", { class: "muted" }, `${plural(f.skipped, "document")} will be skipped: this does not apply to ${f.skipped === 1 ? "its" : "their"} current state.`) : null;
   if (f.stopped) return el("div", {}, el("dl", { class: "facts" }, line("Stops", `${plural(f.stopped.running, "running task")} and ${plural(f.stopped.queued, "queued one")} of ${plural(f.documents, "document")}`)), skipped);
   if (f.removed) return el("div", {}, el("dl", { class: "facts" }, line("Removes", `${plural(f.documents, "file")} (${bytes(f.removed.bytes)}), ${plural(f.removed.chunks, "indexed chunk")}, ${plural(f.removed.generations, "version")}`)));
   const bad = plans.find((p) => p.failure);
@@ -71,10 +71,10 @@ function forecast(f, plans) {
   return el("div", {},
     el("dl", { class: "facts" },
       line("Ranges", `${some}${number(f.ranges)} over ${some}${f.unit ? plural(f.units, f.unit) : plural(f.units, "page or row", "pages or rows")}`),
-      line("Reused", f.reused.ranges ? `${some}${number(f.reused.ranges)} of ${number(f.ranges)} ranges with ${plural(f.reused.chunks, "chunk")}, parsed ${f.reused.chunks && !f.reused.tokens ? "before; their vectors are made anew" : "and embedded before"}` : "nothing"),
-      line("Chunks", expected(f.chunks)), line("Tokens", f.tokens.count === null ? "not known yet" : `${f.tokens.estimated ? "about " : ""}${number(f.tokens.count)}`),
-      line("Time", p50 === null ? "unknown until something has been processed" : p90 === 0 ? "none: nothing has to be done" : a === b ? `about ${a}` : `about ${a} to ${b}`),
-      f.price ? line("Price", `${f.price.estimated ? "about " : ""}${money(f.price.amount, f.price.currency)}`) : null),
+      line("Reused", f.reused.ranges ? `${some}${number(f.reused.ranges)} of ${number(f.ranges)} ranges (${plural(f.reused.chunks, "chunk")}), already parsed${f.reused.chunks && !f.reused.tokens ? "; embeddings are recomputed" : " and embedded"}` : "nothing"),
+      line("Chunks", expected(f.chunks)), line("Tokens", f.tokens.count === null ? "unknown" : `${f.tokens.estimated ? "~" : ""}${number(f.tokens.count)}`),
+      line("Time", p50 === null ? "unknown until something has been processed" : p90 === 0 ? "none: nothing to do" : a === b ? `~${a}` : `${a} to ${b}`),
+      f.price ? line("Price", `${f.price.estimated ? "~" : ""}${money(f.price.amount, f.price.currency)}`) : null),
     skipped, bad ? el("p", { class: "warn" }, `${plural(f.unplanned, "document")} cannot be planned: ${spoken(bad.failure?.message || "")}`) : null);
 }
 
@@ -91,12 +91,12 @@ export function retryDocuments(ds, docs, only = {}) {
   void look();
   return dialog({
     title: what ? `Retry ${what}` : `Retry ${plural(again.count, "document")}`,
-    body: [names(again), preview, el("p", {}, what ? `Only ${what} is tried again. What was read stays, and what else failed stays as it is.` : "What could not be read is tried again. What was read stays and is not parsed again.")],
+    body: [names(again), preview, el("p", {}, what ? `Retries ${what} only. What has been read is kept, and other failures are left as they are.` : "What could not be read is tried again. What was read stays and is not parsed again.")],
     action: "Retry",
     run: async () => {
       const r = await send(documentsPath(ds, "retry"), body);
-      if (!r.documents) throw new Error("Nothing is left to be tried again: the documents have changed meanwhile. Close this and look at them again.");
-      announce("The retry is queued");
+      if (!r.documents) throw new Error("There is nothing left to retry: the documents have changed in the meantime. Close this dialog and check them again.");
+      announce("Retry queued");
     },
   });
 }
@@ -105,12 +105,12 @@ export function retryDocuments(ds, docs, only = {}) {
 export function retryTask(id, what) {
   return dialog({
     title: `Retry ${what}`,
-    body: [el("p", {}, "This task alone gets a new budget of attempts and runs as soon as there is room.")],
+    body: [el("p", {}, "Only this task is retried, with a fresh set of attempts, as soon as a slot is free.")],
     action: "Retry",
     run: async () => {
       const r = await send("/v1/dead-letters:retry", { ids: [id] });
-      if (!r.count) throw new Error("The task cannot run any more: a newer version has taken its place. Retry the document instead.");
-      announce("The task is queued again");
+      if (!r.count) throw new Error("This task can no longer run: a newer version has replaced it. Retry the document instead.");
+      announce("Task queued again");
     },
   });
 }
@@ -118,16 +118,16 @@ export function retryTask(id, what) {
 /** Stops one task of a document, and leaves the others. @param {string} id @param {string} what */
 export function cancelTask(id, what) {
   const action = `/v1/tasks/${id}:cancel`;
-  const preview = el("p", { role: "status" }, "Asking what this would do …");
-  void send(`${action}?dry_run=true`).then((r) => draw(preview, r.running ? "It runs, and is asked to stop." : "It waits, and is dropped."), (e) => preview.replaceChildren(trouble(e)));
+  const preview = el("p", { role: "status" }, "Checking what this would do …");
+  void send(`${action}?dry_run=true`).then((r) => draw(preview, r.running ? "It is running and will be asked to stop." : "It is queued and will be dropped."), (e) => preview.replaceChildren(trouble(e)));
   return dialog({
     title: `Cancel ${what}`,
-    body: [preview, el("p", {}, "What the task would have read is missing from this version. The other tasks go on. A retry of the document brings it back.")],
-    action: "Stop the task",
+    body: [preview, el("p", {}, "This version will lack what the task would have read. Other tasks continue. Retry the document to get it back.")],
+    action: "Cancel the task",
     danger: true,
     run: async () => {
       await send(action);
-      announce("The task is canceled");
+      announce("Task canceled");
     },
   });
 }
@@ -139,7 +139,7 @@ export function cancelDocuments(ds, docs) {
   void look();
   return dialog({
     title: `Cancel ${plural(running.count, "document")}`,
-    body: [names(running), preview, el("p", {}, "Running work stops within seconds and queued work is dropped. A version that search shows already stays. A canceled document can be retried.")],
+    body: [names(running), preview, el("p", {}, "Running tasks stop within seconds and queued tasks are dropped. A version that is already live stays live. Canceled documents can be retried.")],
     action: "Cancel processing",
     danger: true,
     run: async () => {
@@ -156,7 +156,7 @@ export function cancelJob(job) {
   void look();
   return dialog({
     title: "Cancel the job",
-    body: [preview, el("p", {}, "All unfinished documents of this job are stopped. What search shows already stays. They can be retried.")],
+    body: [preview, el("p", {}, "All unfinished documents of this job are canceled. Live versions stay live. Canceled documents can be retried.")],
     action: "Cancel processing",
     danger: true,
     run: async () => {
@@ -167,7 +167,7 @@ export function cancelJob(job) {
 }
 
 /** What a retry of a job may repeat, as people say it. @type {[string, string][]} */
-const scopes = [["failed", "What failed: the rest is kept"], ["stage:index", "The index: stored chunks are written again"], ["stage:embed", "The vectors: stored chunks are embedded again"], ["all", "Everything, from the files"]];
+const scopes = [["failed", "Only what failed"], ["stage:index", "Index: write the stored chunks again"], ["stage:embed", "Embeddings: embed the stored chunks again"], ["all", "Everything: parse the files again"]];
 
 /**
  * Reads what failed in a job again, or repeats some of it for all its documents.
@@ -183,11 +183,11 @@ export function retryJob(job, then) {
   void look();
   return dialog({
     title: "Run the job again",
-    body: [el("label", { class: "field" }, "What is run again", scope), preview, el("p", { class: "muted" }, "Search keeps showing the present versions until the new ones are complete.")],
+    body: [el("label", { class: "field" }, "What to run", scope), preview, el("p", { class: "muted" }, "Search keeps using the current versions until the new ones are complete.")],
     action: "Retry",
     run: async () => {
       const { job: started } = await send(action, body());
-      if (!started) throw new Error("Nothing of this job can be run again: its documents have newer versions, or are still at work.");
+      if (!started) throw new Error("Nothing in this job can be run again: its documents have newer versions or are still being processed.");
       then(started);
     },
   });
@@ -196,20 +196,20 @@ export function retryJob(job, then) {
 /** @param {string} ds @param {Doc[]} docs */
 export function deleteDocuments(ds, docs) {
   const all = chosen(docs);
-  return asksDelete(ds, all, "The files, their chunks and all versions are removed. This cannot be undone.", async () => {
+  return asksDelete(ds, all, "Files, chunks and all versions are deleted. This cannot be undone.", async () => {
     await send(documentsPath(ds, "delete"), all.body);
     announce(`${plural(all.count, "document")} deleted`);
   });
 }
 
 /** Asks before documents are deleted in a while. @param {string} ds @param {Chosen} all */
-export const askDelete = (ds, all) => asksDelete(ds, all, "The files, their chunks and all versions are removed. For ten seconds this can be undone.", async () => {});
+export const askDelete = (ds, all) => asksDelete(ds, all, "Files, chunks and all versions are deleted. You can undo this for ten seconds.", async () => {});
 
 /** @param {string} ds @param {Chosen} all @param {string} words @param {() => Promise<void>} run */
 function asksDelete(ds, all, words, run) {
   const { preview, look } = asks(documentsPath(ds, "delete"), () => all.body);
   void look();
-  return dialog({ title: `Delete ${plural(all.count, "document")}`, body: [names(all), preview, el("p", {}, words)], action: all.count === 1 ? "Delete it" : `Delete all ${number(all.count)}`, danger: true, run });
+  return dialog({ title: `Delete ${plural(all.count, "document")}`, body: [names(all), preview, el("p", {}, words)], action: all.count === 1 ? "Delete" : `Delete all ${number(all.count)}`, danger: true, run });
 }
 
 /**
@@ -220,7 +220,7 @@ export function tagDocuments(ds, of, tags) {
   return dialog({
     title: `Tag ${plural(of.count, "document")}`,
     body: [names(of), el("label", { class: "field" }, "Tag", el("input", { name: "tag", maxlength: 64, autocomplete: "off", list: "tags" })), el("datalist", { id: "tags" }, tags.map((t) => el("option", { value: t }))),
-      el("p", { class: "muted" }, "A document has one tag, such as the name of a folder; this one takes its place. Leave it empty to take the tag away. Nothing is parsed again.")],
+      el("p", { class: "muted" }, "A document has one tag, such as a folder name. The new tag replaces it; leave the field empty to remove it. Nothing is reprocessed.")],
     action: "Tag",
     run: async (form) => {
       const r = await send(documentsPath(ds, "tag"), { ...of.body, tag: String(form.get("tag") || "").trim() });
@@ -252,7 +252,7 @@ export async function reparseDialog(ds, of) {
   const settings = el("div", { class: "grid-fields" },
     el("label", { class: "field" }, setting("chunk_method"), el("select", { name: "chunk_method", "data-kind": "string" }, el("option", { value: "" }, same("chunk_method") ? `${same("chunk_method")} (now)` : "as now"), methods.map((m) => el("option", { value: m }, m)))),
     ...[["chunk_token_num", 16, 8191], ["overlapped_percent", 0, 50], ["task_page_size", 1, 1000]].map(([k, min, max]) => field(setting(String(k)), String(k), { "data-kind": "integer", type: "number", min, max, placeholder: same(/** @type {any} */ (k)) || "as now", inputmode: "numeric" })),
-    field("Password of the file", "password", { "data-kind": "string", type: "password", autocomplete: "off", placeholder: "if it is locked" }));
+    field("File password", "password", { "data-kind": "string", type: "password", autocomplete: "off", placeholder: "if it is locked" }));
   const others = moreSettings({ unset: "as now", prefix: "again-", without: basics, level: "h3" });
   void sayNow();
 
@@ -270,7 +270,7 @@ export async function reparseDialog(ds, of) {
       else if (i.name !== "password") i.placeholder = now(i.name);
     }
   }
-  const back = el("label", { class: "check" }, el("input", { type: "checkbox", name: "back" }), " Take the dataset's settings, except for those above");
+  const back = el("label", { class: "check" }, el("input", { type: "checkbox", name: "back" }), " Use the dataset's settings, except for those above");
   const fresh = el("label", { class: "check" }, el("input", { type: "checkbox", name: "fresh" }), " Ignore cached results");
   const request = (/** @type {FormData} */ form) => {
     /** @type {Record<string, any>} */
@@ -300,13 +300,13 @@ export async function reparseDialog(ds, of) {
   back.addEventListener("change", soon);
   fresh.addEventListener("change", soon);
   const done = dialog({
-    title: `Parse ${all.count === 1 ? "the document" : plural(all.count, "document")} again`,
-    body: [all.count !== 1 || !docs.length ? names(all) : el("p", {}, name(docs[0].name)), settings, others, back, fresh, preview, ...(tried ? [tried.root] : []), el("p", { class: "muted" }, "Search keeps showing the present version until the new one is complete.")],
+    title: `Reprocess ${all.count === 1 ? "the document" : plural(all.count, "document")}`,
+    body: [all.count !== 1 || !docs.length ? names(all) : el("p", {}, name(docs[0].name)), settings, others, back, fresh, preview, ...(tried ? [tried.root] : []), el("p", { class: "muted" }, "Search keeps using the current version until the new one is complete.")],
     action: "Reprocess",
     run: async (form) => {
       const r = await send(documentsPath(ds, "reparse"), request(form));
-      if (!r.documents) throw new Error("The documents are gone. Close this and look at the list again.");
-      announce("The documents are queued to be parsed again");
+      if (!r.documents) throw new Error("The documents no longer exist. Close this dialog and check the list.");
+      announce("Documents queued for reprocessing");
     },
   });
   void look();

@@ -48,7 +48,7 @@ export async function request(path, init = {}) {
     r = await fetch(path, { ...init, headers: { ...auth(), ...init.headers } });
   } catch (e) {
     if (init.signal?.aborted) throw e;
-    throw new ApiError(0, { detail: "The server does not answer. Is it running? The page tries again by itself." });
+    throw new ApiError(0, { detail: "The server is not responding. Is it running? The page retries automatically." });
   }
   if (r.ok) return r;
   const problem = await r.json().catch(() => null);

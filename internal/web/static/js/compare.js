@@ -39,9 +39,9 @@ export async function comparison(base, from, to, show, unit, signal) {
   const all = c.counts.changed + c.counts.added + c.counts.removed;
   return el("section", { class: "comparison", "aria-label": `Version ${from} and version ${to}` },
     el("h2", {}, `Version ${from} → version ${to}`),
-    c.settings.length ? el("dl", { class: "facts" }, c.settings.map((s) => [el("dt", {}, setting(s.name)), el("dd", {}, value(s.from), " → ", value(s.to))])) : el("p", { class: "muted" }, "Both were made with the same settings."),
+    c.settings.length ? el("dl", { class: "facts" }, c.settings.map((s) => [el("dt", {}, setting(s.name)), el("dd", {}, value(s.from), " → ", value(s.to))])) : el("p", { class: "muted" }, "Both versions use the same settings."),
     el("nav", { class: "chips", "aria-label": "Chunks to show" }, link("", `${number(all)} different`), ...Object.entries(changes).map(([k, [label]]) => link(k, `${number(c.counts[/** @type {"same"} */ (k)])} ${label}`))),
-    c.items.length ? list : empty(show ? "There are none of these" : "The text is the same", el("p", {}, show ? "Choose another kind above." : `All ${plural(c.counts.same, "chunk")} of both versions read alike.`)), more);
+    c.items.length ? list : empty(show ? "No chunks of this kind" : "The text is the same", el("p", {}, show ? "Choose another kind above." : `All ${plural(c.counts.same, "chunk")} are identical in both versions.`)), more);
 }
 
 /** @param {any} v */

@@ -44,7 +44,7 @@ export function deadLetters({ signal, everybody, failed }) {
   const files = el("label", { class: "check" }, el("input", { type: "checkbox", name: "files", onchange: (/** @type {Event} */ e) => {
     withFiles = /** @type {HTMLInputElement} */ (e.target).checked;
     show();
-  } }), " Faults of files, too");
+  } }), " Include file errors");
   const filters = el("div", { class: "tools" }, choice("kind", "Kind", ["plan", "parse", "index", "finalize"]), choice("category", "Class", ["policy", "capacity", "bad_input", "encrypted", "source_unavailable", "target_unavailable", "timeout", "parser_crash", "internal"]), files);
   const root = el("section", { "aria-label": "Dead letters" }, el("h2", {}, "Dead letters"), none, filters, list, more);
 
@@ -84,7 +84,7 @@ export function deadLetters({ signal, everybody, failed }) {
   /** @param {"retry"|"purge"} verb @param {Dead[]} tasks */
   const act = (verb, tasks) => dialog({
     title: `${verb === "retry" ? "Retry" : "Remove"} ${plural(tasks.length, "dead task")}`, danger: verb === "purge", action: verb === "retry" ? "Retry" : "Remove",
-    body: [el("p", {}, verb === "retry" ? "They get a new budget of attempts and run as soon as there is room." : "The record of what failed is removed and cannot be brought back. The documents stay as they are.")],
+    body: [el("p", {}, verb === "retry" ? "They are retried with a fresh set of attempts as soon as a slot is free." : "The failure records are deleted permanently. The documents are not changed.")],
     run: async () => {
       const r = await send(`${letters()}:${verb}`, { ids: tasks.map((t) => t.id) });
       announce(`${plural(r.count, "task")} ${verb === "retry" ? "queued again" : "removed"}`);
@@ -103,7 +103,7 @@ export function deadLetters({ signal, everybody, failed }) {
         el("p", {}, spoken(f?.message || ""), " ", el("code", {}, f?.code || ""), f?.category ? ` (${f.category.replace(/_/g, " ")})` : ""),
         t.content ? el("p", {}, el("a", { href: t.content.replace(/^\/v1/, "").replace(/\/content$/, "") }, "Document"), " · ", button("Original", () => void download(/** @type {string} */ (t.content), t.document_id))) : "",
         grid("Attempts", [["Began"], ["Took", "num wide"], ["Executor", "mono"], ["Outcome"]], t.tries.map((a) => [time(a.started_at), a.ended_at ? duration(between(a.started_at, a.ended_at)) : "–", a.worker, [a.outcome || "running", " ", el("code", {}, a.failure?.code || "")]])),
-        f?.detail ? el("pre", { class: "scroll-x", tabindex: "0", "aria-label": "Last words of the parser" }, f.detail) : "",
+        f?.detail ? el("pre", { class: "scroll-x", tabindex: "0", "aria-label": "Last parser output" }, f.detail) : "",
       ],
       run: () => send(`${letters()}:retry`, { ids: [t.id] }).then(again),
     });
@@ -141,8 +141,8 @@ export function deadLetters({ signal, everybody, failed }) {
     drawn = state;
     filters.hidden = !page.items.length && !only.kind && !only.category && !everybody();
     files.hidden = !left && !withFiles;
-    none.textContent = shown.length ? "By cause; those of most tasks first." : `None${left ? " that an operator can cure" : ""}. A task comes here when it has used up its attempts; its document says what it means.`;
-    more.textContent = [left ? `${plural(left, "task")} failed for what ${left === 1 ? "its file is" : "their files are"}. Who sent them sees that among the issues of the dataset.` : "", page.next_cursor ? `Only the newest ${number(most)} are shown.` : ""].filter(Boolean).join(" ");
+    none.textContent = shown.length ? "Grouped by cause, largest group first." : `None${left ? " that an operator can fix" : ""}. A task becomes a dead letter when it has used up its attempts; its document shows the effect.`;
+    more.textContent = [left ? `${plural(left, "task")} failed because of ${left === 1 ? "its file" : "their files"}. They are listed under the dataset's issues.` : "", page.next_cursor ? `Only the newest ${number(most)} are shown.` : ""].filter(Boolean).join(" ");
     const opened = new Set([...list.querySelectorAll("details[open]")].map((d) => d.closest("li")?.dataset.code));
     const focused = document.activeElement?.closest("li") && list.contains(document.activeElement) ? { code: document.activeElement.closest("li")?.dataset.code, text: document.activeElement.textContent } : null;
     list.replaceChildren(...shown.map((g) => {

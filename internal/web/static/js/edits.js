@@ -52,7 +52,7 @@ export function chunkEditor({ base, item, reload }) {
 
   /** What stands where a deleted chunk stood. @param {Chunk} c @param {Edit} [e] */
   function gone(c, e) {
-    const li = /** @type {HTMLLIElement} */ (el("li", { class: "chunk gone", id: `c-${c.id}`, tabindex: "-1" }, el("p", {}, "Chunk deleted. Search does not find it. "), e ? button("Undo", () => void attempt(c, "edit", () => send(`${base}/edits/${e.id}:undo`, {}, "POST", ifMatch(e.version)), "The chunk is back"), { "data-act": "undo" }) : null));
+    const li = /** @type {HTMLLIElement} */ (el("li", { class: "chunk gone", id: `c-${c.id}`, tabindex: "-1" }, el("p", {}, "Chunk deleted. It no longer appears in search. "), e ? button("Undo", () => void attempt(c, "edit", () => send(`${base}/edits/${e.id}:undo`, {}, "POST", ifMatch(e.version)), "Chunk restored"), { "data-act": "undo" }) : null));
     return li;
   }
 
@@ -74,7 +74,7 @@ export function chunkEditor({ base, item, reload }) {
       else {
         const now = await get(path(c)).catch(() => null);
         if (now) show(c, now, action);
-        complain(c, trouble(now ? "Somebody else changed this chunk. You see their version now: read it, then repeat what you still want." : "Somebody else deleted this chunk. Open Edits above to undo that."));
+        complain(c, trouble(now ? "Someone else changed this chunk. Their version is shown now; repeat your change if you still want it." : "Someone else deleted this chunk. Open Edits above to undo it."));
       }
     } finally {
       busy.delete(c.id);
@@ -95,14 +95,14 @@ export function chunkEditor({ base, item, reload }) {
       } catch (e) {
         if (!conflicting(e)) throw e;
         theirs = await get(path(c)).catch(() => null);
-        if (!theirs?.chunk) throw new Error("Somebody else deleted this chunk while you edited it. Copy your text, close this, and undo the deletion under Edits.");
+        if (!theirs?.chunk) throw new Error("Someone else deleted this chunk while you were editing it. Copy your text, close this dialog, and undo the deletion under Edits.");
         version = theirs.edit?.version || 0;
         beside.replaceChildren(el("h3", {}, "Their version"), ...chunkText(theirs.chunk.text, theirs.chunk.kind));
-        throw new Error("Somebody else changed this chunk while you edited it. Your text is still above, theirs is below. Save again to replace theirs, or close this to keep theirs.");
+        throw new Error("Someone else changed this chunk while you were editing it. Your text is above, theirs is below. Save again to replace theirs, or close this dialog to keep theirs.");
       }
     } });
     if (mine || theirs) show(c, /** @type {EditedChunk} */ (mine || theirs), "edit");
-    if (done) announce("The chunk is saved; search finds its new text");
+    if (done) announce("Chunk saved and searchable");
   }
 
   /** @param {Chunk} [c] the chunk to stand behind; none for the end of the document */
@@ -114,7 +114,7 @@ export function chunkEditor({ base, item, reload }) {
     } });
     const now = /** @type {EditedChunk|null} */ (answer);
     if (!done || !now?.chunk) return;
-    announce("The chunk is added; search finds it");
+    announce("Chunk added and searchable");
     let behind = c && at(c);
     if (!behind) return reload();
     while (behind.nextElementSibling?.classList.contains("added")) behind = /** @type {HTMLLIElement} */ (behind.nextElementSibling); // the newest stands last
@@ -130,9 +130,9 @@ export function chunkEditor({ base, item, reload }) {
     const tool = (/** @type {string} */ act, /** @type {string} */ label, /** @type {() => void} */ run, /** @type {Record<string, any>} */ more = {}) => button(label, run, { class: "link", "data-act": act, tabindex: act === "edit" ? "0" : "-1", ...more });
     const bar = el("div", { class: "chunk-tools", role: "toolbar", "aria-label": "This chunk" },
       tool("edit", "Edit…", () => void change(c)),
-      tool("off", off ? "Turn on" : "Turn off", () => void attempt(c, "off", () => send(path(c), { enabled: Boolean(off) }, "PATCH", ifMatch(c.edit?.version || 0)), off ? "Search finds the chunk again" : "Search does not find the chunk any more")),
+      tool("off", off ? "Turn on" : "Turn off", () => void attempt(c, "off", () => send(path(c), { enabled: Boolean(off) }, "PATCH", ifMatch(c.edit?.version || 0)), off ? "Chunk is searchable again" : "Chunk no longer appears in search")),
       tool("add", "Add after…", () => void add(c)),
-      tool("delete", "Delete", () => void attempt(c, "undo", () => send(path(c), undefined, "DELETE", ifMatch(c.edit?.version || 0)), "The chunk is deleted")),
+      tool("delete", "Delete", () => void attempt(c, "undo", () => send(path(c), undefined, "DELETE", ifMatch(c.edit?.version || 0)), "Chunk deleted")),
       c.edit ? tool("history", "History…", () => void history(base, /** @type {NonNullable<Chunk["edit"]>} */ (c.edit).id).then((now) => now && show(c, now, "history"), (e) => complain(c, trouble(e)))) : null, extra);
     bar.addEventListener("keydown", (e) => {
       const all = /** @type {HTMLElement[]} */ ([...bar.children]), n = all.indexOf(/** @type {HTMLElement} */ (e.target));
@@ -153,7 +153,7 @@ export function chunkEditor({ base, item, reload }) {
 /** What a chunk's row says of its edit. @param {Chunk} c */
 export function editBadge(c) {
   const e = c.edit, one = (/** @type {string} */ tone, /** @type {string} */ shape, /** @type {string} */ text) => el("span", { class: `badge ${tone}` }, icon(shape), text);
-  return e ? [e.added ? one("run", "check", "Added") : e.rewritten ? one("run", "check", "Edited") : null, e.enabled ? null : one("off", "stop", "Off: search does not find it")] : [];
+  return e ? [e.added ? one("run", "check", "Added") : e.rewritten ? one("run", "check", "Edited") : null, e.enabled ? null : one("off", "stop", "Off: not in search")] : [];
 }
 
 /** What a version of an edit says, in words. @param {import("./types.js").EditContent & {enabled: boolean}} v */
@@ -173,11 +173,11 @@ async function history(base, id) {
   const rows = h.versions.map((v, i) => row(v.version, `Version ${v.version}`, [` ${what(v) || "as parsed"} · `, time(v.at), v.author ? [" · ", el("bdi", {}, v.author)] : null].flat(), v.text || "", i === 1));
   if (!h.added) rows.push(row(0, "As it was parsed", "", h.excerpt || "", h.versions.length === 1));
   if (rows.length === 1) rows.push(row(0, "Before it was added", " no chunk", "", true));
-  await dialog({ title: "History of the chunk", action: "Go back to this version", body: [el("ol", { class: "history-list" }, rows)], run: async (form) => {
+  await dialog({ title: "Chunk history", action: "Restore this version", body: [el("ol", { class: "history-list" }, rows)], run: async (form) => {
     answer = await send(`${base}/edits/${id}:undo`, { to: Number(form.get("to")) }, "POST", ifMatch(h.version)).catch((e) => {
-      throw conflicting(e) ? new Error("Somebody else changed this chunk since you opened its history. Close this and open it again to see the newest version.") : e;
+      throw conflicting(e) ? new Error("Someone else changed this chunk after you opened its history. Close this dialog and open it again to see the latest version.") : e;
     });
-    announce("The chunk is as it was in that version");
+    announce("Version restored");
   } });
   return answer;
 }
@@ -193,19 +193,19 @@ export async function editList({ base, unit, paged, signal, reload, add }) {
   /** @type {Edit[]} */
   const edits = (await all(`${base}/edits`, mostEdits, signal)).reverse();
   const addButton = button("Add a chunk at the end…", add);
-  if (!edits.length) return empty("Nobody has edited a chunk of this document", el("p", {}, "Under Read each chunk can be edited, turned off, deleted, and followed by one of your own. What is done there is listed here, and can be undone."), addButton);
+  if (!edits.length) return empty("No chunk of this document has been edited", el("p", {}, "In the Read tab you can edit, turn off and delete chunks, and add your own. Every change is listed here and can be undone."), addButton);
   const card = (/** @type {Edit} */ e) => {
     const note = el("div");
-    const run = (/** @type {Promise<any>} */ p) => void p.then((now) => now && reload(), (err) => note.replaceChildren(trouble(conflicting(err) ? "Somebody else changed this edit. Reload the page to see the newest, then repeat what you still want." : err)));
+    const run = (/** @type {Promise<any>} */ p) => void p.then((now) => now && reload(), (err) => note.replaceChildren(trouble(conflicting(err) ? "Someone else changed this edit. Reload the page to see the latest, then repeat your change if you still want it." : err)));
     const place = [e.headings?.join(" › "), e.pages?.length ? `${unit} ${e.pages.join(", ")}` : ""].filter(Boolean).join(" · ");
     const shown = e.state === "applied" && !e.deleted && e.chunk_id && (!paged || e.pages?.length);
     return el("li", { class: "chunk" },
-      el("h3", {}, e.added ? (e.deleted ? "Added, then removed" : "Added chunk") : `Changed: ${what(e) || "nothing any more"}`),
+      el("h3", {}, e.added ? (e.deleted ? "Added, then removed" : "Added chunk") : `Changed: ${what(e) || "nothing left"}`),
       el("p", { class: "muted" }, place ? `${place} · ` : "", time(e.updated_at), e.author ? [" · ", el("bdi", {}, e.author)] : null),
       e.excerpt ? el("p", { class: "prose", dir: "auto" }, el("span", { class: "muted" }, e.added ? "After: " : "Parsed: "), e.excerpt) : null,
       e.text !== undefined ? el("p", { class: "prose", dir: "auto" }, el("span", { class: "muted" }, "Now: "), e.text) : null,
       el("div", { class: "tools" }, shown ? el("a", { class: "button", href: `?${new URLSearchParams({ ...(paged ? { page: String(e.pages?.[0] || 1) } : {}), chunk: String(e.chunk_id) })}` }, "Show") : null,
-        button("History…", () => run(history(base, e.id))), e.state === "undone" ? null : button("Undo", () => run(send(`${base}/edits/${e.id}:undo`, { to: 0 }, "POST", ifMatch(e.version)).then((now) => (announce("The edit is undone"), now))))),
+        button("History…", () => run(history(base, e.id))), e.state === "undone" ? null : button("Undo", () => run(send(`${base}/edits/${e.id}:undo`, { to: 0 }, "POST", ifMatch(e.version)).then((now) => (announce("Edit undone"), now))))),
       note);
   };
   const section = (/** @type {string} */ title, /** @type {string} */ text, /** @type {Edit["state"]} */ state) => {
@@ -213,6 +213,6 @@ export async function editList({ base, unit, paged, signal, reload, add }) {
     return some.length ? el("section", {}, el("h2", {}, `${title} (${number(some.length)})`), text ? el("p", {}, text) : null, el("ol", { class: "chunks" }, some.map(card))) : null;
   };
   return el("div", {}, el("div", { class: "tools" }, el("p", { class: "muted" }, `${plural(edits.length, "chunk")} edited`), addButton),
-    section("Without a chunk", "The published version has no chunk with this content, so these edits have no effect. Repeat each on the chunk that took its place, then undo it here. A later version that has the content again has the edit, too.", "unplaced"),
+    section("Without a chunk", "The published version has no chunk with this content, so these edits have no effect. Repeat each on the chunk that replaced it, then undo it here. The edit applies again if a later version has the content.", "unplaced"),
     section("In effect", "", "applied"), section("Undone", "", "undone"));
 }

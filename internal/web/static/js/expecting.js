@@ -95,12 +95,12 @@ export function expecting({ sets, unit, address, ask, signal }) {
     const n = ticked.size, ds = target(), keys = new Set(saved?.query.expected.map(keyOf)), changed = n !== keys.size || [...ticked.keys()].some((k) => !keys.has(k));
     const evaluations = (/** @type {string} */ to) => el("a", { href: `/datasets/${encodeURIComponent(to)}/evaluations` }, "evaluations");
     /** @type {import("./dom.js").Child[]} */
-    const hint = n > maxExpected ? [`A query expects at most ${maxExpected} hits; untick some.`]
-      : n && !ds ? ["The ticked hits are of several datasets, and a query is saved in one: tick hits of one dataset."]
-      : saved && !n ? ["A query expects at least one hit. Tick one, or delete the query among the ", evaluations(saved.ds), "."]
-      : saved ? [changed ? "What it expects was changed. " : "", "Saved in ", name(called(saved.ds)), "; ", evaluations(saved.ds), " measure whether it is found."]
+    const hint = n > maxExpected ? [`A query can have at most ${maxExpected} expected hits. Clear some of them.`]
+      : n && !ds ? ["A query belongs to one dataset. Select hits from one dataset only."]
+      : saved && !n ? ["A query needs at least one expected hit. Select one, or delete the query in ", evaluations(saved.ds), "."]
+      : saved ? [changed ? "Expected hits changed. " : "", "Saved in ", name(called(saved.ds)), "; ", evaluations(saved.ds), " track how well it is found."]
       : n ? [`with ${plural(n, "expected hit")} in `, name(called(ds)), "."]
-      : ["Tick the hits that answer the question, and save it: evaluations then measure how well search finds them."];
+      : ["Select the hits that answer the question and save the query. Evaluations then track how well search finds them."];
     draw(panel, el("p", { class: "save-line" }, saved ? el("span", { class: "badge ok" }, "Saved query") : null,
       button(saved ? "Save changes" : "Save query", () => void save(), { disabled: !n || !ds || n > maxExpected || !changed }), el("span", { class: "muted" }, hint)),
     n ? el("ul", { class: "expected-list" }, [...ticked.values()].map(({ e, ds }) => el("li", {}, expectation(ds, e, names.get(e.document_id || "")), said(answers.map((hits) => rankOf([e], hits)))))) : null, problem);
@@ -115,10 +115,10 @@ export function expecting({ sets, unit, address, ask, signal }) {
     const queries = await queriesOf(ds);
     if (signal.aborted || of !== question) return;
     label.textContent = `Saved queries (${number(queries.length)})`;
-    if (!queries.length) return draw(list, el("p", { class: "muted" }, "No query is saved in ", name(called(ds)), " yet. Search, tick the hits that answer, and save the query."));
-    draw(list, el("p", { class: "save-line" }, running ? button("Stop", () => stop.abort()) : button("Run all", () => void runAll(ds, queries)), el("span", { class: "muted" }, sum || "Asks each of them with the settings above.")),
+    if (!queries.length) return draw(list, el("p", { class: "muted" }, "No saved queries in ", name(called(ds)), " yet. Search, select the hits that answer the question, and save the query."));
+    draw(list, el("p", { class: "save-line" }, running ? button("Stop", () => stop.abort()) : button("Run all", () => void runAll(ds, queries)), el("span", { class: "muted" }, sum || "Runs each query with the settings above.")),
       grid("Saved queries", [["Query"], ["Found", "wide"]], queries.slice(0, shown).map((q) => [el("a", { href: address(q.question, called(ds)), "aria-current": q.question === question ? "true" : undefined }, name(q.question)),
-        ranks.has(q.id) ? said(ranks.get(q.id) || []) : q.expected.length ? el("span", { class: "muted" }, "not run with these settings") : el("span", { class: "muted" }, "expects nothing any more")])),
+        ranks.has(q.id) ? said(ranks.get(q.id) || []) : q.expected.length ? el("span", { class: "muted" }, "not run with these settings") : el("span", { class: "muted" }, "expected hits no longer exist")])),
       queries.length > shown ? el("p", {}, button("More queries", () => {
         shown += step;
         void drawList().catch(fail);

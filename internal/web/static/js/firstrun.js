@@ -14,15 +14,15 @@ import { chooser, preset, upload } from "./upload.js";
 
 /** How files may be read: chunk method, what it is called, what it is good for. @type {[string, string, string][]} */
 const presets = [
-  ["", "Automatic", "As the dataset's settings say: by headings and paragraphs."],
+  ["", "Automatic", "The dataset default: by headings and paragraphs."],
   ["paper", "Research papers", "Keeps the abstract whole and follows the sections of a paper."],
   ["book", "Books and long reports", "Follows parts and chapters."],
   ["laws", "Laws and contracts", "Keeps articles and clauses whole."],
   ["manual", "Manuals", "Follows numbered sections and keeps their steps together."],
-  ["presentation", "Slides", "One chunk a slide."],
-  ["table", "Tables", "One chunk a row, under the names of the columns."],
-  ["qa", "Questions and answers", "One chunk a question with its answer."],
-  ["one", "Whole document", "One chunk a document: for short texts."],
+  ["presentation", "Slides", "One chunk per slide."],
+  ["table", "Tables", "One chunk per row, with the column names."],
+  ["qa", "Questions and answers", "One chunk per question and answer."],
+  ["one", "Whole document", "One chunk per document, for short texts."],
 ];
 
 /** The command that sends a file as the page would. @param {string} ds @param {Record<string, any>} config @param {Record<string, string>} metadata @param {string} lane */
@@ -31,12 +31,12 @@ const command = (ds, config, metadata, lane) => ["curl", ...authHeader(), ...Obj
 /** @param {string} ds */
 export function dropzone(ds) {
   const about = el("p", { class: "muted" }), curl = el("div");
-  const choice = el("select", { "aria-label": "How the files are read" }, presets.map(([k, label]) => el("option", { value: k }, label)));
+  const choice = el("select", { "aria-label": "How to parse the files" }, presets.map(([k, label]) => el("option", { value: k }, label)));
   // Urgent work overtakes what is queued, backfill lets all else go first.
-  const lane = el("select", { "aria-label": "Lane" }, [["1", "Interactive: before what is queued"], ["", "Normal"], ["3", "Backfill: after everything else"]].map(([k, label]) => el("option", { value: k }, label)));
+  const lane = el("select", { "aria-label": "Lane" }, [["1", "Interactive: ahead of the queue"], ["", "Normal"], ["3", "Backfill: after everything else"]].map(([k, label]) => el("option", { value: k }, label)));
   lane.value = "";
   const fault = el("div");
-  const others = moreSettings({ unset: "as the dataset says", prefix: "drop-", without: ["chunk_method"], level: "h2" });
+  const others = moreSettings({ unset: "dataset default", prefix: "drop-", without: ["chunk_method"], level: "h2" });
   const metadata = metadataFields(() => say());
   const strict = () => {
     try {
@@ -62,7 +62,7 @@ export function dropzone(ds) {
   const where = () => ds;
   return el("div", { class: "dropzone" },
     el("div", { class: "drop-here" }, icon("up"), el("p", {}, el("strong", {}, "Drop files or a folder here"), el("br"), "or anywhere on this page"), el("div", { class: "tools" }, chooser("Choose files", where), chooser("Choose a folder", where, true))),
-    el("div", { class: "drop-how" }, el("label", { class: "field" }, "Read them as", choice), about, el("label", { class: "field" }, "Lane", lane), others, metadata.root, fault, el("details", { open: !matchMedia("(max-width: 860px)").matches }, el("summary", {}, "The same from a terminal"), curl)));
+    el("div", { class: "drop-how" }, el("label", { class: "field" }, "Parse as", choice), about, el("label", { class: "field" }, "Lane", lane), others, metadata.root, fault, el("details", { open: !matchMedia("(max-width: 860px)").matches }, el("summary", {}, "Do the same from a terminal"), curl)));
 }
 
 const sample = { name: "The keeper's handbook (sample).md", text: `# The keeper's handbook
@@ -92,7 +92,7 @@ Ask for the barn, then for the row.
  * @param {{ds: string, signal: AbortSignal, close: () => void}} o
  */
 export function firstRun({ ds, signal, close }) {
-  const steps = ["Add documents", "Watch them being read", "Ask"];
+  const steps = ["Add documents", "Watch them being processed", "Ask"];
   const marks = el("ol", { class: "steps" }, steps.map((s, i) => el("li", {}, el("span", { class: "step-number", "aria-hidden": "true" }, String(i + 1)), s)));
   const body = el("div", { class: "first-body" });
   const root = el("section", { class: "empty first-run", "aria-labelledby": "first-title" }, el("p", { class: "empty-title", id: "first-title" }, "No documents yet"), marks, body);
@@ -109,8 +109,8 @@ export function firstRun({ ds, signal, close }) {
   };
   const begin = () => {
     at(0, "No documents yet");
-    body.replaceChildren(dropzone(ds), el("p", {}, "Nothing at hand? ", button("Try a sample document", () => upload([new File([sample.text], sample.name, { type: "text/markdown" })], ds), { class: "link" })),
-      el("p", { class: "muted" }, "PDF, Word, Excel, PowerPoint, OpenDocument, HTML, Markdown, LaTeX, CSV, JSON, XML, EPUB, mail, archives and plain text can be read."));
+    body.replaceChildren(dropzone(ds), el("p", {}, "No file at hand? ", button("Try a sample document", () => upload([new File([sample.text], sample.name, { type: "text/markdown" })], ds), { class: "link" })),
+      el("p", { class: "muted" }, "Supported: PDF, Word, Excel, PowerPoint, OpenDocument, HTML, Markdown, LaTeX, CSV, JSON, XML, EPUB, email, archives and plain text."));
   };
   begin();
 
@@ -127,16 +127,16 @@ export function firstRun({ ds, signal, close }) {
         /** @type {import("./types.js").SearchAnswer} */
         const r = await send(`${datasetPath(ds)}/search`, { query: field.value, limit: 1 });
         const hit = r.hits[0];
-        if (!hit) return answer.replaceChildren(el("p", {}, "Nothing was found. Ask with words that stand in the document."));
+        if (!hit) return answer.replaceChildren(el("p", {}, "No results. Try words that appear in the document."));
         const page = drawable(hit.document.media_type) ? hit.chunk.pages?.[0] : 0, link = `/datasets/${encodeURIComponent(ds)}/documents/${hit.document.id}?${new URLSearchParams({ ...(page ? { page: String(page) } : {}), chunk: hit.chunk.id })}`;
         const text = hit.highlight || hit.chunk.text;
         answer.replaceChildren(el("blockquote", {}, ...chunkText(text.length > 900 ? text.slice(0, 900) + "…" : text, hit.chunk.kind, marked), el("footer", {}, "— ", el("a", { href: link }, name(hit.document.name), page ? `, page ${page}` : ""), hit.chunk.heading_path?.length ? el("span", { class: "muted" }, `, ${hit.chunk.heading_path.join(" › ")}`) : "")),
-          el("p", {}, "That is all there is to it: every answer names the place it comes from. ", el("a", { href: `/search?${new URLSearchParams({ q: field.value, dataset: ds })}` }, "Search with filters"), " or ", button("close this", close, { class: "link" }), "."));
+          el("p", {}, "That's it. Every result shows exactly where it comes from. ", el("a", { href: `/search?${new URLSearchParams({ q: field.value, dataset: ds })}` }, "Search with filters"), " or ", button("close this", close, { class: "link" }), "."));
       } catch (err) {
         answer.replaceChildren(trouble(err));
       }
     } }, field, el("button", { class: "primary" }, "Ask"));
-    body.replaceChildren(el("p", {}, name(d.name), " can be searched. Ask what it says:"), form, answer);
+    body.replaceChildren(el("p", {}, name(d.name), " is searchable. Ask it something:"), form, answer);
   }
 
   /** @param {Doc[]} docs the newest first */
@@ -148,7 +148,7 @@ export function firstRun({ ds, signal, close }) {
     if (step !== 1) at(1, "Reading your documents");
     const failed = docs.filter((d) => d.state === "failed").length;
     const d = docs.find((x) => x.state === "running") || docs[0];
-    body.replaceChildren(el("p", {}, failed === docs.length ? "None of them could be read; the box above says why." : el("span", {}, `${plural(docs.length, "document")} came in. `, name(d.name), ` is ${d.units ? "being read" : "counted"} first.`)), failed === docs.length ? "" : bar(d.progress, "Progress of the first document"));
+    body.replaceChildren(el("p", {}, failed === docs.length ? "None of them could be read. The box above explains why." : el("span", {}, `${plural(docs.length, "document")} came in. `, name(d.name), ` is ${d.units ? "being read" : "counted"} first.`)), failed === docs.length ? "" : bar(d.progress, "Progress of the first document"));
   }
   return { root, update };
 }

@@ -25,14 +25,14 @@ const list = [
   ["/", "Search"],
   ...Object.entries(places).map(([k, [name]]) => /** @type {[string, string]} */ ([`g ${k}`, `Go to ${name}`])),
   ["j, k", "Next and previous document"],
-  ["↑, ↓, Page, Home, End", "Move in the list of documents"],
+  ["↑, ↓, Page, Home, End", "Move through the documents"],
   ["x", "Select the document"],
   ["p", "Preview it beside the list"],
   ["Enter", "Open it"],
-  ["←, →", "Turn the page of a document"],
+  ["←, →", "Previous and next page"],
   ["f", "Find in the document"],
   ["Esc", "Clear the selection, close a dialog"],
-  ["?", "This list"],
+  ["?", "Show this list"],
 ];
 
 function showKeys() {

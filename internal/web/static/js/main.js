@@ -53,7 +53,7 @@ async function show() {
   showLine("idle");
   if (!route) {
     title("Not found");
-    root.replaceChildren(el("h1", { tabindex: "-1" }, "Page not found"), el("p", {}, "The address may be old. ", el("a", { href: "/" }, "Go to the documents"), "."));
+    root.replaceChildren(el("h1", { tabindex: "-1" }, "Page not found"), el("p", {}, "The link may be out of date. ", el("a", { href: "/" }, "Go to the documents"), "."));
     return;
   }
   const values = /** @type {RegExpExecArray} */ (route[0].exec(path));
@@ -72,7 +72,7 @@ async function show() {
     if (stop.signal.aborted) return;
     if (e instanceof ApiError && e.status === 401) {
       title("API key");
-      root.replaceChildren(el("h1", { tabindex: "-1" }, "This server asks for a key"), empty("Nothing is shown without a key", el("p", {}, "Its operator makes keys with “sheaf key create”."), button("Enter an API key", () => void onUnauthorized.ask(), { class: "primary" })));
+      root.replaceChildren(el("h1", { tabindex: "-1" }, "API key required"), empty("An API key is required", el("p", {}, "The operator creates keys with “sheaf key create”."), button("Enter an API key", () => void onUnauthorized.ask(), { class: "primary" })));
       return;
     }
     title("Trouble");
@@ -107,9 +107,9 @@ function askKey() {
   return dialog({
     title: "API key",
     no: "Cancel",
-    body: [el("p", {}, "This server asks for a key. It is kept in this tab only and forgotten when the tab is closed, unless you say otherwise."),
+    body: [el("p", {}, "This server requires an API key. By default the key is kept in this tab only and forgotten when you close it."),
       el("label", { class: "field" }, "API key", el("input", { name: "key", type: "password", autocomplete: "off", value: key(), spellcheck: "false" })),
-      el("label", { class: "check" }, el("input", { type: "checkbox", name: "stays", checked: keyStays() }), " Keep it on this computer, for other tabs too")],
+      el("label", { class: "check" }, el("input", { type: "checkbox", name: "stays", checked: keyStays() }), " Remember on this computer, in all tabs")],
     action: "Use this key",
     run: async (form) => {
       const old = key(), stayed = keyStays();
@@ -117,7 +117,7 @@ function askKey() {
       const r = await fetch("/v1/datasets?limit=1", { headers: key() ? { "X-Api-Key": key() } : {} });
       if (r.status === 401) {
         setKey(old, stayed);
-        throw new Error("The key is unknown or revoked. Ask the operator of this server for another.");
+        throw new Error("The key is unknown or revoked. Ask the server's operator for a new one.");
       }
     },
   });

@@ -40,7 +40,7 @@ export function metadataFields(changed) {
   add();
   for (const on of ["input", "focusout"]) rows.addEventListener(on, () => queueMicrotask(changed));
   return {
-    root: el("details", { class: "more-settings metadata" }, el("summary", {}, "Metadata"), el("div", {}, el("p", { class: "muted" }, "Stored with each document. Search can filter by it, and its chunks carry it."), rows, more)),
+    root: el("details", { class: "more-settings metadata" }, el("summary", {}, "Metadata"), el("div", {}, el("p", { class: "muted" }, "Stored with each document and its chunks. Search can filter by it."), rows, more)),
     value(typing = false) {
       /** @type {Record<string, string>} */
       const out = {};

@@ -2,8 +2,8 @@
 /** What people call the settings, also where the server's sentences name them as its API does. */
 
 /** What people call the settings. @type {Record<string, string>} */
-const settings = { chunk_method: "Chunk method", chunk_token_num: "Max tokens per chunk", delimiter: "Delimiter", overlapped_percent: "Overlap (%)", children_delimiter: "Delimiter of children", html4excel: "Tables as HTML", toc_extraction: "Table of contents",
-  image_context_size: "Text around images, tokens", table_context_size: "Text around tables, tokens", ocr_pictures: "Read text in pictures", auto_keywords: "Keywords per chunk", auto_questions: "Questions per chunk", auto_context: "Place in the document", tag_kb_ids: "Tag sets", topn_tags: "Tags per chunk", pii: "Personal data", password: "Password", flow: "Flow", task_page_size: "Pages per task", pages: "Pages", table_rows: "Rows per task", encoding: "Encoding", media_type: "Read as", parser: "Parser", raptor: "Summaries", graphrag: "Graph by a model" };
+const settings = { chunk_method: "Chunk method", chunk_token_num: "Max tokens per chunk", delimiter: "Delimiter", overlapped_percent: "Overlap (%)", children_delimiter: "Child delimiter", html4excel: "Tables as HTML", toc_extraction: "Table of contents",
+  image_context_size: "Context around images (tokens)", table_context_size: "Context around tables (tokens)", ocr_pictures: "Read text in images", auto_keywords: "Keywords per chunk", auto_questions: "Questions per chunk", auto_context: "Position in the document", tag_kb_ids: "Tag sets", topn_tags: "Tags per chunk", pii: "Personal data", password: "Password", flow: "Flow", task_page_size: "Pages per task", pages: "Pages", table_rows: "Rows per task", encoding: "Encoding", media_type: "Read as", parser: "Parser", raptor: "Summaries", graphrag: "Graph by a model" };
 
 /** Settings as the API calls them. */
 export const settingNames = Object.keys(settings);

@@ -26,7 +26,7 @@ export function openPalette() {
   if (document.querySelector("dialog[open]")) return;
   const stop = new AbortController(), { signal } = stop, ds = dataset();
   const input = el("input", { type: "text", role: "combobox", "aria-expanded": "true", "aria-controls": "palette-list", "aria-autocomplete": "list", "aria-label": "Go to a dataset, document or job", placeholder: "Go to a dataset, document or job", autocomplete: "off", spellcheck: "false" });
-  const list = el("div", { role: "listbox", id: "palette-list", "aria-label": "Where to" }), sum = el("p", { class: "hidden", role: "status" });
+  const list = el("div", { role: "listbox", id: "palette-list", "aria-label": "Destination" }), sum = el("p", { class: "hidden", role: "status" });
   const d = el("dialog", { class: "palette", "aria-label": "Palette", onclose: () => {
     stop.abort();
     d.remove();

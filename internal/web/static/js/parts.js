@@ -43,11 +43,11 @@ export function bar(value, label) {
 
 /** Words, tone and sign of task states; the sign tells them apart without colour. @type {Record<string, [string, string, string]>} */
 export const cells = {
-  parked: ["waits for others", "wait", ""],
+  parked: ["waiting for other tasks", "wait", ""],
   pending: ["queued", "wait", ""],
-  scheduled: ["waits for its time", "wait", ""],
+  scheduled: ["scheduled", "wait", ""],
   running: ["running", "run", "▸"],
-  retry_wait: ["waits to be tried again", "part", "↻"],
+  retry_wait: ["waiting to retry", "part", "↻"],
   done: ["done", "ok", "✓"],
   reused: ["reused", "reuse", "="],
   dead: ["failed", "bad", "✕"],
@@ -107,7 +107,7 @@ export function strip(tasks, most, share, ledger) {
 export function ledgerBar(d) {
   const l = d.ledger;
   const parts = /** @type {[string, number][]} */ ([["ok", l.ok], ["ocr", l.ocr], ["blank", l.blank], ["skipped", l.skipped], ["failed", l.failed]]).filter(([, n]) => n > 0);
-  const e = el("span", { class: "strip whole", role: "img", "aria-label": parts.map(([s, n]) => `${number(n)} ${cells[s][0]}`).join(", ") || "nothing read" });
+  const e = el("span", { class: "strip whole", role: "img", "aria-label": parts.map(([s, n]) => `${number(n)} ${cells[s][0]}`).join(", ") || "nothing processed" });
   for (const [s, n] of parts) {
     const cell = el("span", { class: `cell ${cells[s][1]}`, title: `${plural(n, d.unit || "unit")} ${cells[s][0]}` }, cells[s][2]);
     cell.style.flexGrow = String(n);

@@ -133,7 +133,7 @@ export function rail({ ds, d, unit, paged, pictured, runs, generation, signal })
       list.append(el("li", {}, el("a", { href: `?page=${n}`, "data-page": n, "aria-label": `${unit} ${n}, ${text}`, title: `${text}${r?.message ? `: ${r.message}` : ""}` }, img, el("span", { class: `cell ${tone}` }, sign), el("span", { class: "num" }, number(n)))));
     }
     queueMicrotask(mark);
-    return el("div", {}, from > 1 ? el("p", { class: "muted" }, el("a", { href: `?page=${from - 1}` }, `${unit}s before ${number(from)}`)) : null, list, to < d.units ? el("p", { class: "muted" }, el("a", { href: `?page=${to + 1}` }, `${unit}s after ${number(to)}`)) : null);
+    return el("div", {}, from > 1 ? el("p", { class: "muted" }, el("a", { href: `?page=${from - 1}` }, `Earlier ${unit}s`)) : null, list, to < d.units ? el("p", { class: "muted" }, el("a", { href: `?page=${to + 1}` }, `Later ${unit}s`)) : null);
   }
 
   /** Marks where the reader is. */
@@ -355,8 +355,8 @@ export function chunkTools({ c, d, ds, unit, paged }) {
   const pages = paged && c.pages?.length ? `, ${unit} ${c.pages.length > 1 ? `${c.pages[0]}–${c.pages[c.pages.length - 1]}` : c.pages[0]}` : "";
   const cite = `${d.name}${pages}${c.heading_path?.length ? `, “${c.heading_path[c.heading_path.length - 1]}”` : ""}, ${url}`;
   const copier = (/** @type {string} */ label, /** @type {string} */ title, /** @type {string} */ text) => button(label, (e) => void copyBy(/** @type {HTMLElement} */ (e.currentTarget), text), { class: "link", tabindex: "-1", title, "data-act": label.toLowerCase() });
-  return [copier("Copy", "Copy the text", c.text), copier("Link", "Copy the address of this chunk", url), copier("Cite", "Copy a reference: name, place and address", cite),
-    button("Why here?", () => void explain(c, d, ds, unit, paged), { class: "link", tabindex: "-1", title: "Why the text was cut here", "data-act": "why" })];
+  return [copier("Copy", "Copy the text", c.text), copier("Link", "Copy a link to this chunk", url), copier("Cite", "Copy a citation: name, location and link", cite),
+    button("Why here?", () => void explain(c, d, ds, unit, paged), { class: "link", tabindex: "-1", title: "Why the text was split here", "data-act": "why" })];
 }
 
 /** The chunks beside one: those of its page and of the pages around it. @param {Chunk} c @param {Doc} d @param {string} ds @param {boolean} paged */
@@ -382,29 +382,29 @@ export function border(a, b, d, unit) {
   if (!a) return "The text begins here.";
   if (!b) return "The text ends here.";
   if (a.edit?.added || b.edit?.added) return "One of the two was added by hand.";
-  if (a.role === "child" || b.role === "child") return "The delimiter of children splits a longer chunk here.";
-  if (JSON.stringify(a.heading_path || []) !== JSON.stringify(b.heading_path || [])) return `A new section begins: “${(b.heading_path || [])[(b.heading_path || []).length - 1] || "text without a heading"}”. Sections are not mixed.`;
+  if (a.role === "child" || b.role === "child") return "The child delimiter splits a longer chunk here.";
+  if (JSON.stringify(a.heading_path || []) !== JSON.stringify(b.heading_path || [])) return `A new section begins: “${(b.heading_path || [])[(b.heading_path || []).length - 1] || "text without a heading"}”. A chunk never spans two sections.`;
   if (a.kind !== b.kind) return `${b.kind === "table" ? "A table begins" : a.kind === "table" ? "A table ends" : "Text of another kind begins"}: ${a.kind} and ${b.kind} are kept apart.`;
-  if (a.range_id !== b.range_id) return `A range of ${unit}s ends here. Each range is read as a task of its own, and no chunk spans two.`;
+  if (a.range_id !== b.range_id) return `A range of ${unit}s ends here. Each range is a separate task, and no chunk spans two ranges.`;
   if (with_.chunk_method && with_.chunk_method !== "naive" && with_.chunk_method !== "general") return `The chunk method “${with_.chunk_method}” begins a new chunk here.`;
-  if (a.tokens + b.tokens > limit) return `Together they have ${number(a.tokens + b.tokens)} tokens, more than the ${number(limit)} of a chunk. The best border in the second half of the limit was taken: a paragraph, then a sentence.`;
-  return "The parser sees a border here: the two are apart in the source, or a delimiter of the settings stands between them.";
+  if (a.tokens + b.tokens > limit) return `Together they have ${number(a.tokens + b.tokens)} tokens, more than the limit of ${number(limit)}. The text was split at the best boundary in the second half of the chunk: a paragraph if possible, otherwise a sentence.`;
+  return "The parser found a boundary here: the two are separate in the source, or a configured delimiter stands between them.";
 }
 
 /** @param {Chunk} c @param {Doc} d @param {string} ds @param {string} unit @param {boolean} paged */
 async function explain(c, d, ds, unit, paged) {
   const body = el("div", { class: "why-cut" }, el("p", { class: "muted" }, "Loading …"));
-  const d_ = el("dialog", { "aria-labelledby": "why-title", onclose: () => d_.remove() }, el("h2", { id: "why-title", tabindex: "-1" }, "Why was it cut here?"), body, el("div", { class: "actions" }, button("Close", () => d_.close(), { class: "primary" })));
+  const d_ = el("dialog", { "aria-labelledby": "why-title", onclose: () => d_.remove() }, el("h2", { id: "why-title", tabindex: "-1" }, "Why was it split here?"), body, el("div", { class: "actions" }, button("Close", () => d_.close(), { class: "primary" })));
   document.body.append(d_);
   d_.showModal();
   try {
     const { before, after } = await neighbors(c, d, ds, paged), with_ = /** @type {Record<string, any>} */ (d.made_with || d.parser_config);
     const end = (/** @type {string} */ text) => (text.length > 90 ? "…" + text.slice(-90) : text), start = (/** @type {string} */ text) => (text.length > 90 ? text.slice(0, 90) + "…" : text);
     body.replaceChildren(el("dl", { class: "facts" },
-      el("dt", {}, "Its beginning"), el("dd", {}, el("p", {}, border(before, c, d, unit)), before ? el("p", { class: "muted" }, "Before it: ", el("bdi", {}, end(before.text))) : null),
-      el("dt", {}, "Its end"), el("dd", {}, el("p", {}, border(c, after, d, unit)), after ? el("p", { class: "muted" }, "After it: ", el("bdi", {}, start(after.text))) : null),
-      el("dt", {}, "Its size"), el("dd", {}, `${plural(c.tokens, "token")} of at most ${number(with_.chunk_token_num || 512)}`)),
-    el("p", { class: "muted" }, "Concluded from the chunks and the settings that they were made with. Parse the document again with others to have it cut elsewhere."));
+      el("dt", {}, "Start"), el("dd", {}, el("p", {}, border(before, c, d, unit)), before ? el("p", { class: "muted" }, "Before it: ", el("bdi", {}, end(before.text))) : null),
+      el("dt", {}, "End"), el("dd", {}, el("p", {}, border(c, after, d, unit)), after ? el("p", { class: "muted" }, "After it: ", el("bdi", {}, start(after.text))) : null),
+      el("dt", {}, "Size"), el("dd", {}, `${plural(c.tokens, "token")} of at most ${number(with_.chunk_token_num || 512)}`)),
+    el("p", { class: "muted" }, "Derived from the chunks and the settings used. Reprocess the document with other settings to split it elsewhere."));
   } catch (e) {
     body.replaceChildren(trouble(e));
   }

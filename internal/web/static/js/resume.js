@@ -138,7 +138,7 @@ function patch(s, watch) {
     x.open("PATCH", s.url || "");
     for (const [k, v] of Object.entries({ ...auth(), ...version, "Content-Type": "application/offset+octet-stream", "Upload-Offset": String(from) })) x.setRequestHeader(k, v);
     x.upload.onprogress = (e) => watch.progress(from + e.loaded);
-    x.onerror = () => fail(new ApiError(0, { detail: "The connection broke." }));
+    x.onerror = () => fail(new ApiError(0, { detail: "The connection was lost." }));
     x.onload = () => {
       if (x.status === 204) return ok(Number(x.getResponseHeader("Upload-Offset")));
       if (x.status === 401) onUnauthorized.ask();

@@ -35,7 +35,7 @@ const nodeBadge = (state) => {
 export const cost = (c) => (c.asked ? [plural(c.asked.calls, "call"), c.asked.cached ? `${number(c.asked.cached)} kept ${c.asked.cached === 1 ? "answer" : "answers"}` : "", plural(c.asked.tokens, "token"), c.currency ? money(c.price || 0, c.currency) : ""].filter(Boolean).join(", ") : "");
 
 /** @param {string} mode */
-export const modeWords = (mode) => (mode === "nodes" ? "A task for each node" : mode === "whole" ? "One task a range" : "");
+export const modeWords = (mode) => (mode === "nodes" ? "One task per node" : mode === "whole" ? "One task per range" : "");
 
 /** A version of a flow. @param {string} ref */
 export const flowRef = (ref) => {
@@ -75,19 +75,19 @@ export async function runPane({ base, generation, query, signal }) {
       e.preventDefault();
       const typed = most.value.trim(), tokens = typed.replace(/[\s,.]/g, "");
       // Digits may stand in threes, as people write them; 1.5 is not 15.
-      if (typed && !/^\d+$|^\d{1,3}([\s,.]\d{3})+$/.test(typed)) return draw(message, el("p", { class: "warn", role: "alert" }, "Write a whole number of tokens, or nothing for no bound."));
+      if (typed && !/^\d+$|^\d{1,3}([\s,.]\d{3})+$/.test(typed)) return draw(message, el("p", { class: "warn", role: "alert" }, "Enter a whole number of tokens, or leave the field empty for no limit."));
       go.disabled = true;
       try {
         await send(`${base}:resume`, tokens ? { max_tokens: Number(tokens) } : {});
         most.value = "";
-        announce("The budget is raised");
-        draw(message, el("p", { role: "status" }, "The budget is raised. The run goes on within 20 seconds."));
+        announce("Budget raised");
+        draw(message, el("p", { role: "status" }, "Budget raised. The run resumes within 20 seconds."));
       } catch (err) {
         draw(message, trouble(err));
       }
       go.disabled = false;
     } }, icon("warn"), el("div", {}, el("p", {}, `The run waits at its budget: ${plural(b.spent, "token")} of the language model${b.currency ? `, ${money(b.price || 0, b.currency)},` : ""} are spent or on their way. What was answered is not asked again.`),
-      el("p", {}, el("label", { for: "raise-tokens" }, "Tokens in all "), most, " ", go), el("p", { id: "raise-help", class: "muted" }, "Empty: no bound. The cap of a day stays."), message));
+      el("p", {}, el("label", { for: "raise-tokens" }, "Total tokens "), most, " ", go), el("p", { id: "raise-help", class: "muted" }, "Leave empty for no limit. The daily cap still applies."), message));
   }
 
   /** @param {RunNode} n */
@@ -118,13 +118,13 @@ export async function runPane({ base, generation, query, signal }) {
     const typing = document.activeElement === most;
     draw(head, el("p", { class: "facts-line run-facts" },
       el("span", {}, "Flow ", flowRef(r.flow)),
-      versions > 1 ? el("label", {}, el("span", { class: "hidden" }, "Version of the document "), choose) : null,
+      versions > 1 ? el("label", {}, el("span", { class: "hidden" }, "Document version "), choose) : null,
       el("span", { class: "badge wait" }, modeWords(r.mode)), el("span", { class: "muted" }, r.reason),
       el("span", { class: "muted" }, terminal(r.state) ? `took ${duration(between(r.created_at, r.finished_at))}` : ["began ", time(r.created_at)]),
       cost(r) ? el("span", { class: "muted" }, `language model: ${cost(r)}`) : null),
       r.unserved_pools?.length ? el("div", { class: "trouble" }, icon("warn"), el("p", {}, `No executor serves the pool ${r.unserved_pools.join(", ")}. Start one with executor.pools = ${r.unserved_pools.join(", ")}; the run goes on by itself.`)) : null,
       r.budget?.waits && r.generation === generation() ? atBudget(r.budget) : null,
-      r.nodes.some((n) => n.definition) ? null : el("p", { class: "muted" }, `The version ${r.flow} was deleted: the edges and settings of its nodes are not known any more.`));
+      r.nodes.some((n) => n.definition) ? null : el("p", { class: "muted" }, `The version ${r.flow} was deleted: the edges and settings of its nodes are no longer available.`));
     if (typing) most.focus();
     const now = JSON.stringify([r.generation, r.flow, r.nodes.map((n) => [n.id, n.definition?.from])]);
     if (now !== shape) {
@@ -140,14 +140,14 @@ export async function runPane({ base, generation, query, signal }) {
       }, { class: "link" }), n.definition ? el("span", { class: "under" }, n.definition.kind) : null],
       n.definition?.from?.join(", ") || el("span", { class: "muted" }, n.definition ? "the document" : "–"), [nodeBadge(n.state), n.reason ? el("span", { class: "run-reason" }, n.reason) : null],
       n.ranges ? `${number(n.done)} / ${number(n.ranges)}` : "–", number(n.attempts), output(n) || "–", n.ms ? duration(n.ms) : "–", cost(n) || "–"])));
-    if (r.nodes.some((n) => n.shared)) table.append(el("p", { class: "muted" }, "Nodes that share the task of a range have its attempts and its time, which are those of all of them together."));
+    if (r.nodes.some((n) => n.shared)) table.append(el("p", { class: "muted" }, "Nodes that share a task also share its attempts and its time."));
   }
 
   /** @param {{chunks: number, bytes: number}} n */
   const output = (n) => [n.chunks ? plural(n.chunks, "chunk") : "", n.bytes ? bytes(n.bytes) : ""].filter(Boolean).join(", ");
 
   async function showNode() {
-    if (!picked || !nodeOf(picked)) return detail.replaceChildren(el("p", { class: "muted" }, "Choose a node to see its settings, its inputs and what it made."));
+    if (!picked || !nodeOf(picked)) return detail.replaceChildren(el("p", { class: "muted" }, "Select a node to see its settings, inputs and outputs."));
     /** @type {import("./types.js").RunNodeAnswer} */
     const n = await get(`${base}/run/nodes/${encodeURIComponent(picked)}${of()}`, signal);
     if (n.id !== picked) return;
@@ -164,7 +164,7 @@ export async function runPane({ base, generation, query, signal }) {
           ...row("Runs when", d?.when && el("code", {}, d.when)), ...row("Pool", n.pool || d?.pool), ...row("On failure", d?.on_failure), ...row("Time-out", d?.timeout),
           ...row("Attempts", `${number(n.attempts)}${n.reused ? `, ${plural(n.reused, "range")} reused` : ""}${d?.retry?.attempts ? ` of at most ${number(d.retry.attempts)} a range` : ""}`),
           ...row("Output", output(n)), ...row("Time", n.ms ? `${duration(n.ms)}${n.shared ? " with the nodes that share its task" : ""}` : null), ...row("Language model", cost(n))),
-        el("div", {}, el("h3", {}, "Settings"), d?.config ? el("pre", { class: "mono" }, JSON.stringify(d.config, null, 2)) : el("p", { class: "muted" }, d ? "None of its own: those of the document hold." : "Not known any more."))),
+        el("div", {}, el("h3", {}, "Settings"), d?.config ? el("pre", { class: "mono" }, JSON.stringify(d.config, null, 2)) : el("p", { class: "muted" }, d ? "None: uses the document's settings." : "No longer available."))),
       tasks.length ? el("div", {}, el("h3", {}, "Outputs by range"), grid(`Outputs of ${n.id}`, [["Range"], ["State"], ["Chunks", "num"], ["Size", "num"], ["Digest", "mono"], ["Attempts", "num"], ["Time", "num"]], tasks.map((t) => [
         t.range ? (t.range[0] === t.range[1] ? number(t.range[0]) : `${number(t.range[0])}–${number(t.range[1])}`) : "all", [nodeBadge(t.reused ? "reused" : t.state), t.reason || t.failure ? el("span", { class: "run-reason" }, t.reason || t.failure?.message) : null],
         number(t.chunks), t.bytes ? bytes(t.bytes) : "–", t.digest || "–", number(t.attempts), t.ms ? duration(t.ms) : "–"])),
@@ -192,7 +192,7 @@ export async function runPane({ base, generation, query, signal }) {
         run = undefined;
         shape = "";
         detail.hidden = table.hidden = true;
-        draw(head, unplanned ? empty("The run is not planned yet", el("p", {}, "Its graph is drawn here when the plan is made. Versions that were made from what an older one left have no run.")) : trouble(e, () => void look()));
+        draw(head, unplanned ? empty("The run has not been planned yet", el("p", {}, "The graph appears here once the run is planned. Versions rebuilt from an older version's results have no run.")) : trouble(e, () => void look()));
         stage.replaceChildren();
       }
       return unplanned ? pace : idle;

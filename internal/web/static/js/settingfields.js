@@ -8,7 +8,7 @@ import { setting } from "./names.js";
 const groups = [
   ["Chunks", ["chunk_method", "chunk_token_num", "overlapped_percent", "delimiter", "children_delimiter", "toc_extraction"]],
   ["Tables and images", ["html4excel", "table_context_size", "image_context_size", "ocr_pictures"]],
-  ["What chunks are found by", ["auto_keywords", "auto_questions", "auto_context", "tag_kb_ids", "topn_tags"]],
+  ["Search aids", ["auto_keywords", "auto_questions", "auto_context", "tag_kb_ids", "topn_tags"]],
   ["Personal data", ["pii"]],
   ["Reading", ["task_page_size", "table_rows", "pages", "encoding", "media_type", "password"]],
 ];
@@ -64,7 +64,7 @@ export function valueOf(i) {
   if (key === "pages") {
     return list.map((r) => {
       const [a, b = a] = r.split("-").map((n) => Number(n.trim()));
-      if (!(a >= 1 && b >= a)) throw new Error(`“${r}” is no range of pages. Write them as 1-10, 20-25.`);
+      if (!(a >= 1 && b >= a)) throw new Error(`“${r}” is not a page range. Use the form 1-10, 20-25.`);
       return [a, b];
     });
   }
@@ -105,7 +105,7 @@ export function settingField({ properties, tagSets }, key, { now, unset, id = `s
   } else if (ofDatasets[key]) { // its other options are those that it has
     const { [ofDatasets[key]]: on, ...rest } = now || {}, off = Object.keys(rest).length || on === false ? JSON.stringify(on === false ? now : rest) : "";
     const begun = JSON.stringify(on === true ? now : { ...rest, [ofDatasets[key]]: true });
-    input = el("select", props, el("option", { value: off }, "Begun by hand"), el("option", { value: begun }, "After documents are published"));
+    input = el("select", props, el("option", { value: off }, "Manual"), el("option", { value: begun }, "Automatic, after documents are published"));
     input.value = on === true ? begun : off;
   } else if (choices) {
     input = el("select", props, el("option", { value: "" }, unset || `Default: ${words[byDefault] || byDefault}`), choices.map((c) => el("option", { value: c }, words[c] || c)));
@@ -114,7 +114,7 @@ export function settingField({ properties, tagSets }, key, { now, unset, id = `s
     input = el("input", { ...props, type: key === "password" ? "password" : "text", inputmode: kind === "integer" ? "numeric" : undefined, placeholder: unset || byDefault, autocomplete: "off" });
     input.value = shown;
   }
-  const said = ofDatasets[key] ? (key === "raptor" ? "Summaries over summaries are made again a minute after documents have come or changed." : "The chat model reads a graph again a minute after documents have come or changed. Without a chat model rules make it, and nothing begins.") : key === "tag_kb_ids" ? `Each chunk gets the tags of the rows that are nearest to it. ${tagSets.length ? "Choose up to 8." : "There is no tag set yet: make a dataset with the chunk method tag, and upload a table of texts and their tags."}` : text.trim().replace(/^./, (x) => x.toUpperCase());
+  const said = ofDatasets[key] ? (key === "raptor" ? "Summaries are rebuilt a minute after documents are added or changed." : "The chat model rebuilds the graph a minute after documents are added or changed. Without a chat model the graph is built by rules and no run starts.") : key === "tag_kb_ids" ? `Each chunk gets the tags of its nearest rows. ${tagSets.length ? "Choose up to 8." : "There are no tag sets yet. Create a dataset with the chunk method “tag” and upload a table of texts and their tags."}` : text.trim().replace(/^./, (x) => x.toUpperCase());
   return el("div", { class: "setting" }, el("label", { for: id }, setting(key)), input, el("p", { id: help, class: "muted" }, said));
 }
 

@@ -27,16 +27,16 @@ export async function editTenant(id, signal, then) {
   const t = await get(tenantPath(id), signal);
   const count = (/** @type {string} */ name, /** @type {string} */ label, /** @type {number} */ value, /** @type {string} */ hint) => el("label", { class: "field" }, label,
     el("input", { name, type: "number", step: 1, required: true, value: String(value) }), el("span", { class: "under" }, hint));
-  const held = (/** @type {string} */ text) => `now ${text}; 0 for no bound`;
+  const held = (/** @type {string} */ text) => `now ${text}; 0 for no limit`;
   await dialog({
     title: `Edit tenant ${id}`, action: "Save",
     body: [
       el("label", { class: "field" }, "Name", el("input", { name: "name", required: true, maxlength: 255, value: t.name, autocomplete: "off" })),
       el("div", { class: "grid-fields" },
-        count("weight", "Weight", t.weight, "share beside other tenants"), count("cap", "Cap", t.cap, "tasks that run at once")),
+        count("weight", "Weight", t.weight, "share relative to other tenants"), count("cap", "Cap", t.cap, "tasks running at once")),
       el("div", { class: "grid-fields" },
-        count("documents", "Documents at most", t.quota.documents, held(number(t.holds.documents))), count("bytes", "Bytes at most", t.quota.bytes, held(bytes(t.holds.bytes))), count("queued_tasks", "Queued tasks at most", t.quota.queued_tasks, held(number(t.holds.queued_tasks)))),
-      el("label", { class: "check" }, el("input", { type: "checkbox", name: "paused", checked: t.paused }), " Paused: hold what is queued; what runs goes on"),
+        count("documents", "Max documents", t.quota.documents, held(number(t.holds.documents))), count("bytes", "Max bytes", t.quota.bytes, held(bytes(t.holds.bytes))), count("queued_tasks", "Max queued tasks", t.quota.queued_tasks, held(number(t.holds.queued_tasks)))),
+      el("label", { class: "check" }, el("input", { type: "checkbox", name: "paused", checked: t.paused }), " Paused: hold queued tasks; running tasks continue"),
     ],
     run: async (form) => {
       /** @type {Record<string, any>} */
@@ -47,7 +47,7 @@ export async function editTenant(id, signal, then) {
       if (Object.keys(quota).length) to.quota = quota;
       if ((form.get("paused") !== null) !== t.paused) to.paused = !t.paused;
       await send(tenantPath(id), to, "PATCH");
-      announce(`Tenant ${id} is changed`);
+      announce(`Tenant ${id} updated`);
       await then();
     },
   });

@@ -52,7 +52,7 @@ export function trySettings({ ds, over, doc, config, signal, level = "h2" }) {
   let docs = [];
   const chooser = doc ? null : el("div", { class: "tools" }, select, find);
   const root = el("section", { class: "tried", "aria-labelledby": `tried-${over}` }, el(level, { id: `tried-${over}`, class: doc ? "hidden" : undefined }, "Preview"),
-    el("p", { class: "muted" }, "One page as it would be cut into chunks. Nothing is stored."), chooser, pager, said, notes, both);
+    el("p", { class: "muted" }, "Shows how one page would be split into chunks. Nothing is stored."), chooser, pager, said, notes, both);
 
   /** @param {Doc|undefined} to */
   function choose(to) {
@@ -88,7 +88,7 @@ export function trySettings({ ds, over, doc, config, signal, level = "h2" }) {
       select.value = d?.id || "";
       return;
     }
-    if (!docs.length) said.textContent = find.value.trim() ? "No document matches." : "Settings are tried on a document of this dataset. Upload one first.";
+    if (!docs.length) said.textContent = find.value.trim() ? "No document matches." : "Preview needs a document in this dataset. Upload one first.";
     choose(docs[0]);
   }
 
@@ -144,9 +144,9 @@ export function trySettings({ ds, over, doc, config, signal, level = "h2" }) {
     column.classList.remove("old");
     said.textContent = `${here}: ${differ(t.before?.page, t.after.page)}.${here === around ? "" : ` ${around}: ${differ(t.before?.range, t.after.range)}.`}`;
     draw(notes, [
-      t.before ? null : "By the settings as they are this page cannot be read, so there is nothing to compare with.",
+      t.before ? null : "This page cannot be read with the current settings, so there is nothing to compare with.",
       ...t.notes, ...t.failures.slice(0, 5).map((r) => `${begin(units(unit, [r.from, r.to]))}: ${r.message || r.code}`),
-      t.left_off ? `${plural(t.left_off, "more chunk")} of this ${unit} ${t.left_off === 1 ? "is" : "are"} not listed.` : null,
+      t.left_off ? `${plural(t.left_off, "more chunk")} of this ${unit} not listed.` : null,
     ].filter((x) => x !== null).map((x) => el("p", { class: "muted" }, x)));
     const light = (/** @type {string} */ key, /** @type {boolean} */ on) => {
       for (const r of figure?.querySelectorAll("rect") || []) if (r.dataset.key === key) r.classList.toggle("on", on);
@@ -160,7 +160,7 @@ export function trySettings({ ds, over, doc, config, signal, level = "h2" }) {
       for (const off of ["mouseleave", "blur"]) li.addEventListener(off, () => light(String(i), false));
       return li;
     }));
-    if (!t.chunks.length) list.replaceChildren(el("li", { class: "muted" }, `There is no text on this ${unit}.`));
+    if (!t.chunks.length) list.replaceChildren(el("li", { class: "muted" }, `No text on this ${unit}.`));
     const boxes = t.chunks.flatMap((c, i) => c.boxes.filter((b) => b.page === page).map((box) => ({ box, key: String(i), label: c.text.slice(0, 120) })));
     side.hidden = !drawable(doc.media_type);
     both.classList.toggle("beside", !side.hidden);

@@ -119,7 +119,7 @@ async function sendItem(i) {
         schedule();
       },
       resumed: (at) => {
-        i.note = `Goes on at ${bytes(at)}.`;
+        i.note = `Resuming at ${bytes(at)}.`;
         schedule();
       },
     });
@@ -172,7 +172,7 @@ function settle(batch, stored, answer) {
       continue;
     }
     const d = docs.shift();
-    Object.assign(i, { state: "sent", doc: d && `/datasets/${encodeURIComponent(batch.dataset)}/documents/${d.id}`, note: d?.duplicate_of ? "The same bytes are here already; nothing is parsed twice." : "" });
+    Object.assign(i, { state: "sent", doc: d && `/datasets/${encodeURIComponent(batch.dataset)}/documents/${d.id}`, note: d?.duplicate_of ? "The same file is already here; nothing is parsed twice." : "" });
   }
   announce(`${plural(stored.filter((i) => i.state === "sent").length, "file")} uploaded`);
 }

@@ -73,5 +73,5 @@ export function waterfall(tasks, { slowest, names }) {
         el("td", { class: "num", role: "cell" }, state(t, took(t)), open(t) ? [" ", button("Cancel…", () => void cancelTask(t.id, label(t)), { "aria-label": `Cancel ${label(t)}` })] : null),
         el("td", { class: "lane", role: "cell" }, svg("svg", { class: "bars", viewBox: "0 0 1000 16", preserveAspectRatio: "none", role: "img", "aria-label": ps.filter((p) => p.to > p.from).map((p) => `${words[p.name]} ${duration(p.to - p.from)}`).join(", ") || "no time" },
           ps.map((p) => svg("rect", { class: `stage ${p.name}`, x: ((p.from - from) / span) * 1000, width: Math.max(((p.to - p.from) / span) * 1000, p.to > p.from ? 2 : 0), y: p.name === "queue" ? 6 : 1, height: p.name === "queue" ? 4 : 14 }, svg("title", {}, `${words[p.name]}: ${duration(p.to - p.from)}`))))))))))
-    , rows.length > most ? el("p", { class: "muted" }, `${most} of ${rows.length} tasks are drawn${slowest ? ", the slowest" : ""}; the diagnostics hold all.`) : null);
+    , rows.length > most ? el("p", { class: "muted" }, `${most} of ${rows.length} tasks shown${slowest ? ", the slowest" : ""}; the diagnostics hold all.`) : null);
 }

@@ -17,18 +17,18 @@ const events = [["document.succeeded", "Document succeeded"], ["document.partial
 export function webhooks({ base, signal }) {
   const list = el("div"), made = el("div"), problem = el("div"), path = `${base}/webhooks`;
   const root = el("section", { class: "dataset-settings", "aria-label": "Webhooks" }, el("div", { class: "head" }, el("h2", {}, "Webhooks"), el("div", { class: "tools" }, button("New webhook…", () => void edit()))),
-    el("p", { class: "muted" }, "An address is told when documents and jobs of this dataset end. The operator names the hosts that may be told (webhooks.hosts)."), problem, made, list);
+    el("p", { class: "muted" }, "A webhook is called when documents and jobs of this dataset end. The operator allows hosts with webhooks.hosts."), problem, made, list);
   const failed = (/** @type {unknown} */ err) => draw(problem, trouble(err));
 
   async function show() {
     try {
       /** @type {Webhook[]} */
       const all = (await get(path, signal)).items;
-      draw(list, all.length ? grid("Addresses that are told", [["Address", "wide"], ["Told of", "wide"], ["State", "wide"], ["", "row-actions"]], all.map((w) => [
+      draw(list, all.length ? grid("Webhooks", [["Address", "wide"], ["Events", "wide"], ["State", "wide"], ["", "row-actions"]], all.map((w) => [
         el("bdi", {}, w.url), w.events.length ? w.events.map((e) => events.find(([k]) => k === e)?.[1] || e).join(", ") : "everything",
         [w.enabled ? el("span", { class: "badge ok" }, "On") : el("span", { class: "badge off" }, "Off"), w.failures ? el("p", { class: "warn" }, `${plural(w.failures, "attempt")} in a row failed: ${w.last_error || ""}`) : null],
         [button("Try", () => void ping(w), { "aria-label": `Try ${w.url}` }), button("Edit…", () => void edit(w), { "aria-label": `Edit ${w.url}` }), button("Remove…", () => void remove(w), { class: "danger", "aria-label": `Remove ${w.url}` })]]))
-        : el("p", {}, "There is none yet."));
+        : el("p", {}, "No webhooks yet."));
     } catch (err) {
       if (!signal.aborted) failed(err);
     }
@@ -39,9 +39,9 @@ export function webhooks({ base, signal }) {
     /** @type {Webhook|undefined} */
     let answer;
     const done = await dialog({
-      title: w ? "Edit the webhook" : "New webhook", action: w ? "Save" : "Create", no: "Cancel",
+      title: w ? "Edit webhook" : "New webhook", action: w ? "Save" : "Create", no: "Cancel",
       body: [el("label", { class: "field" }, "Address", el("input", { name: "url", type: "url", required: true, maxlength: 2000, value: w?.url || "", placeholder: "https://example.org/hook", autocomplete: "off" })),
-        el("fieldset", { class: "facet" }, el("legend", {}, "Told of; none chosen means everything"), events.map(([k, label]) => el("label", {}, el("input", { type: "checkbox", name: "events", value: k, checked: w?.events.includes(k) }), label))),
+        el("fieldset", { class: "facet" }, el("legend", {}, "Events; select none for all"), events.map(([k, label]) => el("label", {}, el("input", { type: "checkbox", name: "events", value: k, checked: w?.events.includes(k) }), label))),
         w ? el("label", { class: "check" }, el("input", { type: "checkbox", name: "enabled", checked: w.enabled }), " On") : ""],
       run: async (form) => {
         const body = { url: String(form.get("url")).trim(), events: form.getAll("events"), ...(w ? { enabled: form.get("enabled") !== null } : {}) };
@@ -49,15 +49,15 @@ export function webhooks({ base, signal }) {
       },
     });
     if (!done) return;
-    announce(w ? "The webhook is changed" : "The webhook is created");
+    announce(w ? "Webhook updated" : "Webhook created");
     if (answer?.secret) showSecret(answer);
     await show();
   }
 
   /** Only this answer has the secret: it is drawn once and stored nowhere. @param {Webhook} w */
   function showSecret(w) {
-    const secret = el("input", { class: "mono", readonly: true, value: w.secret, "aria-label": "Secret of the webhook", spellcheck: "false", autocomplete: "off" });
-    made.replaceChildren(el("div", { class: "progress-box" }, el("p", {}, "Messages to ", name(w.url), " are signed with this secret. It is shown this once: copy it now."),
+    const secret = el("input", { class: "mono", readonly: true, value: w.secret, "aria-label": "Webhook secret", spellcheck: "false", autocomplete: "off" });
+    made.replaceChildren(el("div", { class: "progress-box" }, el("p", {}, "Messages to ", name(w.url), " are signed with this secret. It is shown only once: copy it now."),
       el("div", { class: "search-line secret" }, secret, button("Copy", (e) => void copyBy(/** @type {HTMLElement} */ (e.currentTarget), w.secret || "", secret)), button("Done", () => made.replaceChildren()))));
     secret.focus();
     secret.select();
@@ -77,7 +77,7 @@ export function webhooks({ base, signal }) {
   async function looked(w) {
     /** @type {Delivery[]} */
     const last = (await get(`${path}/${w.id}/deliveries?limit=5`, signal)).items;
-    const again = await dialog({ title: "The last messages", action: "Look again", no: "Close", body: [el("p", {}, "The state of a message changes when the address has answered."), deliveries(last)], run: () => Promise.resolve() });
+    const again = await dialog({ title: "Recent deliveries", action: "Refresh", no: "Close", body: [el("p", {}, "A delivery's state updates once the endpoint has responded."), deliveries(last)], run: () => Promise.resolve() });
     if (again) await looked(w);
     await show();
   }
@@ -87,7 +87,7 @@ export function webhooks({ base, signal }) {
 
   /** @param {Webhook} w */
   async function remove(w) {
-    const done = await dialog({ title: "Remove the webhook", action: "Remove", no: "Cancel", danger: true, body: [el("p", {}, name(w.url)), el("p", {}, "Its messages are removed, too, and those that wait are not sent.")],
+    const done = await dialog({ title: "Remove webhook", action: "Remove", no: "Cancel", danger: true, body: [el("p", {}, name(w.url)), el("p", {}, "Its deliveries are removed too, and pending ones are not sent.")],
       run: () => request(`${path}/${w.id}`, { method: "DELETE" }) });
     if (done) await show();
   }

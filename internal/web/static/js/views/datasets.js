@@ -26,10 +26,10 @@ export async function view({ root, signal }) {
   };
   const remove = async (/** @type {import("../types.js").Dataset} */ d) => {
     const done = await dialog({
-      title: "Delete the dataset",
-      body: [el("p", {}, name(d.name), ` with ${number(d.documents)} documents and ${number(d.chunks)} chunks is removed. This cannot be undone. Write its name to go on.`),
-        el("label", { class: "field" }, "Name of the dataset", el("input", { name: "name", autocomplete: "off" }))],
-      action: "Delete it",
+      title: "Delete dataset",
+      body: [el("p", {}, name(d.name), ` with ${number(d.documents)} documents and ${number(d.chunks)} chunks will be deleted. This cannot be undone. Type its name to confirm.`),
+        el("label", { class: "field" }, "Dataset name", el("input", { name: "name", autocomplete: "off" }))],
+      action: "Delete",
       danger: true,
       run: async (form) => {
         if (form.get("name") !== d.name) throw new Error("That is not its name. Nothing was deleted.");
@@ -43,5 +43,5 @@ export async function view({ root, signal }) {
     sets.length ? grid("Datasets", [["Name"], ["Documents", "num"], ["Chunks", "num"], ["Created"], ["", "row-actions"]],
       sets.map((d) => [[el("a", { href: `/datasets/${encodeURIComponent(d.name)}` }, name(d.name)), d.paused ? el("span", { class: "badge off" }, "Paused") : null], number(d.documents), number(d.chunks), time(d.created_at),
         [button(d.paused ? "Resume" : "Pause", () => void pause(d), { "aria-label": `${d.paused ? "Resume" : "Pause"} ${d.name}` }), button("Delete…", () => void remove(d), { class: "danger", "aria-label": `Delete ${d.name}` })]]))
-      : empty("No datasets yet", el("p", {}, "A dataset holds documents that are searched together.")));
+      : empty("No datasets yet", el("p", {}, "A dataset is a group of documents that are searched together.")));
 }

@@ -76,8 +76,8 @@ export async function view({ root, params, query, signal }) {
     draw(state, badge(d.state, d.not_before));
     draw(facts, [format(d.media_type), d.units ? plural(d.units, d.unit || "unit") : "", bytes(d.size), d.live_generation ? `${plural(d.chunks, "chunk")}, ${plural(d.tokens, "token")}` : ""].filter(Boolean).join(" · "), " · added ", time(d.created_at),
       d.live_generation ? [" · ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/mindmap?document=${d.id}` }, "mind map")] : null,
-      d.duplicate_of ? [" · ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/documents/${d.duplicate_of}` }, "same bytes as another document")] : null,
-      d.parent_id ? [" · ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/documents/${d.parent_id}` }, "the archive that holds it")] : null);
+      d.duplicate_of ? [" · ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/documents/${d.duplicate_of}` }, "identical to another document")] : null,
+      d.parent_id ? [" · ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/documents/${d.parent_id}` }, "in archive")] : null);
     const act = (/** @type {Promise<boolean>} */ p) => void p.then((done) => done && again());
     const failed = ["failed", "partially_succeeded", "canceled"].includes(d.state);
     const key = `${d.state} ${d.live_generation}`;
@@ -255,7 +255,7 @@ export async function view({ root, params, query, signal }) {
       said.textContent = "Exporting …";
       exportText(base, d, to, signal).then(() => (said.textContent = ""), (e) => aborted(e) || (said.textContent = e.message));
     }, { class: "link" });
-    const exports = menu("Export", saves("Markdown", "md"), saves("JSON Lines, one chunk a line", "jsonl"), el("a", { href: "?tab=settings" }, "Parquet, with vectors"));
+    const exports = menu("Export", saves("Markdown", "md"), saves("JSON Lines, one chunk per line", "jsonl"), el("a", { href: "?tab=settings" }, "Parquet, with vectors"));
     const side = rail({ ds: params.ds, d, unit, paged: paged || pictured && d.units > 1, pictured, runs, generation, signal });
     const body = el("div", { class: "reader-body" });
     const root = el("div", { class: "reader" }, side.toggle, side.root, el("div", { class: "reader-main" },
@@ -284,8 +284,8 @@ export async function view({ root, params, query, signal }) {
     afterReader = () => {};
     const early = readable();
     if (!d.live_generation && !early) {
-      return terminal(d.state) ? empty("No text found", el("p", {}, d.failure ? failureLine(d.failure) : "No version of this document has been completed."), d.failure ? el("a", { href: "?tab=problems" }, "See its issues") : null)
-        : empty("Not ready yet", el("p", {}, "Pages appear here as soon as the range that they are in is read."));
+      return terminal(d.state) ? empty("No text found", el("p", {}, d.failure ? failureLine(d.failure) : "No version of this document is complete."), d.failure ? el("a", { href: "?tab=problems" }, "See its issues") : null)
+        : empty("Not ready yet", el("p", {}, "Pages appear here as soon as their range is done."));
     }
     if (d.parser?.startsWith("archive/") && !d.chunks) return files(stop);
     const generation = d.live_generation || d.generation;
@@ -358,11 +358,11 @@ export async function view({ root, params, query, signal }) {
       highlight(items, f.find.text());
     };
     const unread = early && !ledger.runs.some((r) => page >= r.from && page <= r.to);
-    const status = unread ? el("p", { class: "page-note" }, icon("clock"), `This ${unit} is not read yet.`)
+    const status = unread ? el("p", { class: "page-note" }, icon("clock"), `This ${unit} has not been read yet.`)
       : run && run.status !== "ok" ? el("p", { class: `page-note ${cells[run.status][1]}` }, icon(run.status === "failed" ? "cross" : "dot"), `This ${unit} ${({ failed: "could not be read", blank: "is blank", skipped: "was skipped", ocr: "was read by OCR" })[run.status]}${run.message ? `: ${run.message}` : "."}`) : null;
-    const column = el("section", { "aria-label": as === "markdown" ? "Text" : as === "json" ? "Chunks as JSON" : "Chunks", class: "chunk-column" }, list.items.length ? items : el("p", { class: "muted" }, unread ? "Its text appears as soon as its range is done." : `There is no text on this ${unit}.`), more);
+    const column = el("section", { "aria-label": as === "markdown" ? "Text" : as === "json" ? "Chunks as JSON" : "Chunks", class: "chunk-column" }, list.items.length ? items : el("p", { class: "muted" }, unread ? "Its text appears as soon as its range is done." : `No text on this ${unit}.`), more);
     const left = figure ? el("div", { class: "page-side" }, figure) : null;
-    f.body.replaceChildren(...[early ? el("p", { class: "page-note" }, icon("play"), "Being read: what is done can be read already, search finds it when all is.") : null, whole ? null : ledgerStrip(ledger, unit), status, el("div", { class: left ? "beside" : "alone" }, left, column)].filter((x) => x !== null));
+    f.body.replaceChildren(...[early ? el("p", { class: "page-note" }, icon("play"), "In progress: finished ranges can be read here now; search finds them once the whole document is done.") : null, whole ? null : ledgerStrip(ledger, unit), status, el("div", { class: left ? "beside" : "alone" }, left, column)].filter((x) => x !== null));
     if (left) inStep(left, column, list.items, page, stop);
     f.at();
     return f.root;
@@ -381,7 +381,7 @@ export async function view({ root, params, query, signal }) {
   async function files(stop) {
     /** @type {import("../dom.js").Head[]} */
     const heads = [["File"], ["State"], ["Type"], ["Size", "num"], ["Length", "num"], ["Chunks", "num"]];
-    const table = grid("Files in the archive", heads, []), others = runs.filter((r) => r.status !== "ok");
+    const table = grid("Files in this archive", heads, []), others = runs.filter((r) => r.status !== "ok");
     const p = new URLSearchParams({ parent: d.id, limit: "200", order: "oldest" });
     const more = button("Show more files", () => add());
     async function add() {
@@ -423,7 +423,7 @@ export async function view({ root, params, query, signal }) {
     for (const t of failedTasks()) if (t.failure) out.append(problem(t.failure, located(t.range ? `${taskName(t)} of ${unitsAt(t.unit || "page", t.range[0], t.range[1])}` : taskName(t), t.failure.message), t));
     // What was left out on purpose is no failure: it stands apart, and closed.
     const well = !out.children.length;
-    if (well) out.append(empty(d.state === "canceled" ? "Canceled: nothing went wrong" : terminal(d.state) ? "Nothing went wrong" : "Nothing has gone wrong so far", el("p", {}, d.ledger.ok + d.ledger.ocr ? `${plural(d.ledger.ok + d.ledger.ocr + d.ledger.blank, d.unit || "unit")} accounted for.` : "Failures would be listed here.")));
+    if (well) out.append(empty(d.state === "canceled" ? "Canceled, no issues" : terminal(d.state) ? "No issues" : "No issues so far", el("p", {}, d.ledger.ok + d.ledger.ocr ? `${plural(d.ledger.ok + d.ledger.ocr + d.ledger.blank, d.unit || "unit")} accounted for.` : "Failures will be listed here.")));
     if (warnings.length) out.append(el("details", { class: "notes" }, el("summary", {}, plural(warnings.length, "note"), " of the parser"), el("ul", {}, warnings.slice(0, 200).map((w) => el("li", {}, w.page ? el("a", { href: `?page=${w.page}` }, `${d.unit || "page"} ${w.page}`) : null, w.page ? ": " : "", w.message, " ", el("code", {}, w.code))))));
     return out;
   }
@@ -446,7 +446,7 @@ export async function view({ root, params, query, signal }) {
         at && d.live_generation ? el("a", { href: `?page=${at}`, class: "button" }, `Show ${d.unit || "page"} ${at}`) : null));
   }
 
-  const lastLines = (/** @type {string} */ text) => el("figure", { class: "last-lines" }, el("figcaption", {}, "The parser's last lines"), el("pre", { tabindex: "0", "aria-label": "The parser's last lines" }, text.trim()));
+  const lastLines = (/** @type {string} */ text, of = "") => el("figure", { class: "last-lines" }, el("figcaption", {}, "The parser's last lines"), el("pre", { tabindex: "0", "aria-label": `The parser's last lines${of && `, ${of}`}` }, text.trim()));
 
   /** Tasks with their attempts, under what they were read at: a card that is drawn anew shows them at once. @type {Map<string, import("../types.js").TaskHistory>} */
   const histories = new Map();
@@ -474,13 +474,14 @@ export async function view({ root, params, query, signal }) {
    * @param {Task} t @param {import("../types.js").LedgerRun} [run] @param {import("../types.js").Failure} [f]
    */
   function historyOf(t, run, f) {
+    const of = run ? `${d.unit || "unit"} ${run.from === run.to ? run.from : `${run.from}–${run.to}`}` : "";
     const key = `${t.id} ${t.state} ${t.attempts} ${t.run_at}`, box = el("div", { class: "history" });
     const show = (/** @type {import("../types.js").TaskHistory} */ h) => {
       // The newest attempt that failed here says most; a task that failed whole says it in its failure.
       const output = run ? h.tries.flatMap((x) => x.output || []).findLast((o) => o.from <= run.to && o.to >= run.from) : null;
       const lines = output?.lines || f?.detail || h.tries.findLast((x) => x.failure?.detail)?.failure?.detail;
       box.removeAttribute("aria-busy");
-      box.replaceChildren(...(h.tries.length ? [attempts(h.tries, run ? `${d.unit || "unit"} ${run.from === run.to ? run.from : `${run.from}–${run.to}`}` : "")] : []), ...(lines ? [lastLines(lines)] : []));
+      box.replaceChildren(...(h.tries.length ? [attempts(h.tries, of)] : []), ...(lines ? [lastLines(lines, of)] : []));
     };
     const known = histories.get(key);
     if (known) show(known);
@@ -500,7 +501,7 @@ export async function view({ root, params, query, signal }) {
   }
 
   /** @param {import("../types.js").Try[]} tries oldest first @param {string} without what one that is done has not read */
-  const attempts = (tries, without) => grid("Attempts", [["Attempt"], ["Began"], ["Took", "num wide"], ["Worker", "mono wide"], ["Ended", "wide"]], tries.map((x, i) => [`Attempt ${number(i + 1)}`, time(x.started_at), x.ended_at ? duration(between(x.started_at, x.ended_at)) : "–", x.worker, x.outcome === "done" ? (without ? `done, without ${without}` : "done") : `${x.outcome || "still running"}${x.text ? `: ${x.text}` : ""}`]));
+  const attempts = (tries, without) => grid(without ? `Attempts, ${without}` : "Attempts", [["Attempt"], ["Began"], ["Took", "num wide"], ["Worker", "mono wide"], ["Ended", "wide"]], tries.map((x, i) => [`Attempt ${number(i + 1)}`, time(x.started_at), x.ended_at ? duration(between(x.started_at, x.ended_at)) : "–", x.worker, x.outcome === "done" ? (without ? `done, without ${without}` : "done") : `${x.outcome || "still running"}${x.text ? `: ${x.text}` : ""}`]));
 
   // ---- timeline ----
   let slowest = false;
@@ -520,8 +521,8 @@ export async function view({ root, params, query, signal }) {
       const diff = old ? differences(old, g) : [];
       return el("li", {}, el("h2", {}, `Version ${g.generation}`, g.generation === d.live_generation ? el("span", { class: "badge ok" }, icon("check"), "Live") : null, badge(g.state)),
         el("p", { class: "muted" }, time(g.created_at), ` · ${plural(g.chunks, "chunk")}, ${plural(g.tokens, "token")} · `, g.job_id ? el("a", { href: `/jobs/${g.job_id}` }, "View job") : null),
-        old ? diff.length ? el("ul", {}, diff.map((x) => el("li", {}, x))) : el("p", {}, "Its settings and counts are those of the version before.") : el("p", {}, "The first version."), g.failure ? el("p", { class: "warn" }, failureLine(g.failure)) : null,
-        old && g.chunks && old.chunks ? el("p", {}, el("a", { href: `?${new URLSearchParams({ tab: "versions", from: String(old.generation), to: String(g.generation) })}` }, `Compare its text with version ${old.generation}`)) : null);
+        old ? diff.length ? el("ul", {}, diff.map((x) => el("li", {}, x))) : el("p", {}, "Same settings and counts as the previous version.") : el("p", {}, "The first version."), g.failure ? el("p", { class: "warn" }, failureLine(g.failure)) : null,
+        old && g.chunks && old.chunks ? el("p", {}, el("a", { href: `?${new URLSearchParams({ tab: "versions", from: String(old.generation), to: String(g.generation) })}` }, `Compare text with version ${old.generation}`)) : null);
     }));
     if (!compared.from || !compared.to) return list;
     const beside = await comparison(base, compared.from, compared.to, compared.show, d.unit || "unit", stop).catch((e) => {
@@ -567,11 +568,11 @@ export async function view({ root, params, query, signal }) {
     const parquet = tasks.filter((t) => t.state === "done" && t.range_id && t.chunks);
     const row = (/** @type {string} */ k, /** @type {any} */ v) => [el("dt", {}, k), el("dd", {}, v)];
     return el("div", { class: "settings" },
-      el("section", {}, el("h2", {}, "Made with"), el("dl", { class: "facts" }, Object.entries(d.made_with || d.parser_config).map(([k, v]) => row(setting(k), [typeof v === "string" ? el("code", {}, JSON.stringify(v).slice(1, -1)) : JSON.stringify(v), k in d.parser_config ? null : el("span", { class: "muted" }, " by default")])))),
-      Object.keys(d.metadata).length ? el("section", {}, el("h2", {}, "About the file"), el("dl", { class: "facts" }, Object.entries(d.metadata).map(([k, v]) => row(k, el("bdi", {}, v))))) : null,
-      Object.keys(d.attributes || {}).length ? el("section", {}, el("h2", {}, "Stored by programs"), el("dl", { class: "facts" }, Object.entries(d.attributes || {}).map(([k, v]) => row(k, el("bdi", {}, typeof v === "string" ? v : JSON.stringify(v)))))) : null,
+      el("section", {}, el("h2", {}, "Parse settings"), el("dl", { class: "facts" }, Object.entries(d.made_with || d.parser_config).map(([k, v]) => row(setting(k), [typeof v === "string" ? el("code", {}, JSON.stringify(v).slice(1, -1)) : JSON.stringify(v), k in d.parser_config ? null : el("span", { class: "muted" }, " (default)")])))),
+      Object.keys(d.metadata).length ? el("section", {}, el("h2", {}, "File metadata"), el("dl", { class: "facts" }, Object.entries(d.metadata).map(([k, v]) => row(k, el("bdi", {}, v))))) : null,
+      Object.keys(d.attributes || {}).length ? el("section", {}, el("h2", {}, "Attributes"), el("dl", { class: "facts" }, Object.entries(d.attributes || {}).map(([k, v]) => row(k, el("bdi", {}, typeof v === "string" ? v : JSON.stringify(v)))))) : null,
       el("section", {}, el("h2", {}, "Identity"), el("dl", { class: "facts" }, row("Id", el("code", {}, d.id)), row("SHA-256", el("code", {}, d.sha256)), row("Media type", el("code", {}, d.media_type)), row("Parser", d.parser ? el("code", {}, d.parser) : "–"), row("Job", d.job_id ? el("a", { href: `/jobs/${d.job_id}` }, d.job_id) : "–"))),
-      el("section", {}, el("h2", {}, "Parquet files"), parquet.length ? el("ul", { class: "files" }, parquet.slice(0, 500).map((t) => el("li", {}, button(t.range ? `${t.unit || "unit"}s ${t.range.join("–")}` : t.kind, () => void download(`${base}/artifacts/${t.range_id}`, `${t.range_id}.parquet`), { class: "link" }), el("span", { class: "muted" }, ` ${plural(t.chunks, "chunk")} with vectors`)))) : el("p", { class: "muted" }, "There are none yet: they are made when a range is done.")));
+      el("section", {}, el("h2", {}, "Parquet files"), parquet.length ? el("ul", { class: "files" }, parquet.slice(0, 500).map((t) => el("li", {}, button(t.range ? `${t.unit || "unit"}s ${t.range.join("–")}` : t.kind, () => void download(`${base}/artifacts/${t.range_id}`, `${t.range_id}.parquet`), { class: "link" }), el("span", { class: "muted" }, ` ${plural(t.chunks, "chunk")} with vectors`)))) : el("p", { class: "muted" }, "None yet. One is written as each range finishes.")));
   }
 
   /** After an action the log goes on. */

@@ -4,7 +4,7 @@ import { aborted, get, send } from "../api.js";
 import { dag } from "../dag.js";
 import { dialog } from "../dialog.js";
 import { announce, button, draw, el, grid, name, trouble } from "../dom.js";
-import { number, time } from "../format.js";
+import { number, plural, time } from "../format.js";
 import { go, title } from "../nav.js";
 import { reading, withNode } from "../flowtext.js";
 import { sheet } from "../sheet.js";
@@ -32,7 +32,7 @@ function valueOf(s, typed) {
   try {
     return JSON.parse(typed);
   } catch {
-    throw new Error(`${s.name} is no ${s.type}: write it as JSON, such as ${s.type === "object" ? '{"name": "value"}' : s.type === "bool" ? "true" : "1"}.`);
+    throw new Error(`${s.name} is not a valid ${s.type}. Write it as JSON, for example ${s.type === "object" ? '{"name": "value"}' : s.type === "bool" ? "true" : "1"}.`);
   }
 }
 
@@ -44,7 +44,7 @@ export async function view({ root, params, query, signal }) {
     const { items } = await get("/v1/flows?limit=200", signal);
     title("Flows");
     root.replaceChildren(el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Flows"), el("div", { class: "tools" }, button("New flow", () => go("/flows?new=1"), { class: "primary" }))),
-      el("p", { class: "muted" }, "A flow says what is done with a document, as a graph of nodes. The setting Flow of a dataset or an upload names one."),
+      el("p", { class: "muted" }, "A flow defines how a document is processed, as a graph of nodes. Choose one with the Flow setting of a dataset or upload."),
       grid("Flows", [["Flow"], ["Version", "num"], ["Nodes", "num"], ["Made"]], items.map((/** @type {Listed} */ f) => [[el("a", { href: `/flows/${encodeURIComponent(f.name)}` }, name(f.name)), f.built_in ? el("span", { class: "under" }, "built in") : null], number(f.version), number(f.nodes), time(f.created_at)])));
     return;
   }
@@ -56,12 +56,12 @@ export async function view({ root, params, query, signal }) {
   const numbers = el("pre", { class: "line-numbers", "aria-hidden": "true" });
   const text = el("textarea", { class: "mono flow-text", spellcheck: "false", wrap: "off", rows: 18, "aria-label": "The flow as TOML", readonly: f?.built_in, oninput: () => later(), onscroll: () => (numbers.scrollTop = text.scrollTop) });
   text.value = f ? f.toml : sample;
-  const save = button(f ? "Save as the next version" : "Create the flow", () => void keep(), { class: "primary" });
+  const save = button(f ? "Save as new version" : "Create flow", () => void keep(), { class: "primary" });
   const sides = el("ol", { class: "flow-problems" });
   root.replaceChildren(el("p", { class: "crumbs" }, el("a", { href: "/flows" }, "Flows"), " / "), el("div", { class: "head" }, el("h1", { tabindex: "-1" }, f ? name(f.ref) : "New flow")),
-    el("div", { class: "flow-view" }, f ? stage : null, el("h2", {}, "Text"), el("div", { class: "flow-edit" }, el("div", { class: "flow-lines" }, numbers, text), el("section", { "aria-label": "What is wrong" }, said, sides)), f?.built_in ? el("p", { class: "muted" }, "This flow is built in: take its text for one of your own.") : el("div", { class: "tools" }, button("Add a node", () => void add().catch((e) => aborted(e) || draw(said, trouble(e)))), save),
+    el("div", { class: "flow-view" }, f ? stage : null, el("h2", {}, "Text"), el("div", { class: "flow-edit" }, el("div", { class: "flow-lines" }, numbers, text), el("section", { "aria-label": "Problems" }, said, sides)), f?.built_in ? el("p", { class: "muted" }, "This flow is built in. Copy its text to create your own.") : el("div", { class: "tools" }, button("Add a node", () => void add().catch((e) => aborted(e) || draw(said, trouble(e)))), save),
       f ? [el("h2", {}, "Versions"), grid("Versions", [["Version"], ["Nodes", "num"], ["Made"]], versions.map((v) => [el("a", { href: `/flows/${encodeURIComponent(v.name)}?version=${v.version}`, "aria-current": v.version === f.version ? "page" : undefined }, v.ref), number(v.nodes), time(v.created_at)])),
-        el("h2", {}, diff.from ? `Changes from ${diff.from} to ${diff.to}` : `What ${diff.to} holds`), grid("Changes", [["Node"], ["Field"], ["Was", "mono"], ["Is", "mono"]], diff.changes.map((/** @type {any} */ c) => [c.node || "the flow", c.field, c.was === undefined ? "–" : el("del", {}, JSON.stringify(c.was)), c.is === undefined ? "–" : el("ins", {}, JSON.stringify(c.is))]))] : null));
+        el("h2", {}, diff.from ? `Changes from ${diff.from} to ${diff.to}` : `Contents of ${diff.to}`), grid("Changes", [["Node"], ["Field"], ["Was", "mono"], ["Is", "mono"]], diff.changes.map((/** @type {any} */ c) => [c.node || "the flow", c.field, c.was === undefined ? "–" : el("del", {}, JSON.stringify(c.was)), c.is === undefined ? "–" : el("ins", {}, JSON.stringify(c.is))]))] : null));
   if (f) {
     const nodes = f.flow.node, drawing = dag({ label: `Nodes of ${f.ref}`, signal, nodes: nodes.map((n) => ({ id: n.id, from: n.from || [] })), face: (id) => {
       const n = nodes.find((x) => x.id === id);
@@ -100,7 +100,7 @@ export async function view({ root, params, query, signal }) {
       checked = toml;
       save.disabled = !r.valid;
       text.setAttribute("aria-invalid", String(!r.valid));
-      draw(said, el("p", { class: r.valid ? "flow-valid" : "fault" }, r.valid ? "✓ Valid" : `${number(r.problems.length)} to correct`));
+      draw(said, el("p", { class: r.valid ? "flow-valid" : "fault" }, r.valid ? "✓ Valid" : plural(r.problems.length, "problem")));
       sides.replaceChildren(...r.problems.map((p) => ({ p, line: p.line || 1 })).sort((a, b) => a.line - b.line).map(({ p, line }) => el("li", { value: line }, button(`Line ${line}`, () => select(line), { class: "link" }), ` ${p.node ? `${p.node}${p.field ? `, ${p.field}` : ""}: ` : ""}${p.message}`)));
     } catch (e) {
       if (!aborted(e) && mine === asked) draw(said, trouble(e));
@@ -118,12 +118,12 @@ export async function view({ root, params, query, signal }) {
     /** @param {Setting} s @param {string} prefix */
     const field = (s, prefix) => {
       const help = `${prefix}${s.name}-help`, props = { name: `${prefix}${s.name}`, required: s.required, "aria-describedby": help };
-      return el("div", { class: "setting" }, el("label", {}, el("span", {}, `${s.name}${s.required ? "" : ", if not the default"} `),
+      return el("div", { class: "setting" }, el("label", {}, el("span", {}, `${s.name}${s.required ? "" : " (optional)"} `),
         s.values || s.type === "bool" ? el("select", props, ["", ...(s.values || ["true", "false"])].map((v) => el("option", { value: v }, v || "–"))) : el("input", { ...props, autocomplete: "off", placeholder: s.type === "strings" ? "separated by commas" : s.type === "keep" ? "an expression over a chunk" : s.type })),
         el("p", { class: "muted", id: help }, s.doc.replace(/^./, (x) => x.toUpperCase()), "."));
     };
     const settings = el("div"), does = el("p", { class: "muted", id: "kind-does" }), choose = el("select", { name: "kind", "aria-describedby": "kind-does", onchange: () => fields() }, kinds.map((k) => el("option", { value: k.name }, k.name)));
-    const shared = common.map((s) => ({ s, e: field(s, "of-") })), more = el("details", { class: "more-settings" }, el("summary", {}, "When, where and how often it runs"), shared.map(({ e }) => e));
+    const shared = common.map((s) => ({ s, e: field(s, "of-") })), more = el("details", { class: "more-settings" }, el("summary", {}, "Conditions, pool and retries"), shared.map(({ e }) => e));
     const kindOf = () => /** @type {Kind} */ (kinds.find((k) => k.name === choose.value));
     const fields = () => {
       draw(does, `${kindOf().name} ${kindOf().doc}.`);
@@ -136,19 +136,19 @@ export async function view({ root, params, query, signal }) {
       }
     };
     const choices = (/** @type {string} */ of) => there.map((n) => el("label", {}, el("input", { type: "checkbox", name: of, value: n }), name(n)));
-    const readers = el("fieldset", { class: "facet" }, el("legend", {}, "Read by"), choices("to"), el("p", { class: "muted" }, "They read the new node in place of its inputs."));
+    const readers = el("fieldset", { class: "facet" }, el("legend", {}, "Read by"), choices("to"), el("p", { class: "muted" }, "These nodes will read the new node instead of its inputs."));
     fields();
     let id = "";
-    const done = await dialog({ title: "Add a node", no: "Cancel", action: "Write it into the text",
+    const done = await dialog({ title: "Add a node", no: "Cancel", action: "Insert",
       body: [el("label", { class: "field" }, "Kind", choose), does, el("label", { class: "field" }, "Name", el("input", { name: "id", required: true, maxlength: 63, autocomplete: "off" })),
         el("fieldset", { class: "facet" }, el("legend", {}, "Inputs"), choices("from")), readers, settings, more],
       run: async (form) => {
         id = String(form.get("id")).trim();
-        if (!id || there.includes(id)) throw new Error(id ? `There is a node ${id}. Choose another name.` : "Give the node a name.");
+        if (!id || there.includes(id)) throw new Error(id ? `A node named ${id} already exists. Choose another name.` : "Give the node a name.");
         const typed = (/** @type {Setting} */ s, /** @type {string} */ prefix) => valueOf(s, String(form.get(`${prefix}${s.name}`) ?? "").trim());
         const from = form.getAll("from").map(String), to = readers.hidden ? [] : form.getAll("to").map(String), config = Object.fromEntries(kindOf().config.map((s) => [s.name, typed(s, "set-")]).filter(([, v]) => v !== undefined));
         const both = to.find((n) => from.includes(n));
-        if (both) throw new Error(`${both} cannot be read by the new node and read it. Choose one of the two.`);
+        if (both) throw new Error(`${both} cannot be both an input and a reader of the new node. Choose one.`);
         /** @type {Record<string, any>} */
         const node = { id, kind: choose.value, ...(from.length ? { from } : {}), ...(Object.keys(config).length ? { config } : {}) };
         for (const s of common) {
@@ -158,7 +158,7 @@ export async function view({ root, params, query, signal }) {
         text.value = withNode(to.reduce((t, n) => reading(t, n, id, from), text.value), node);
       } });
     if (!done) return;
-    announce(`The node ${id} is in the text`);
+    announce(`Node ${id} inserted`);
     count();
     await check();
     select(lines[id] || 1);

@@ -38,13 +38,13 @@ export async function view({ root, params, query, signal }) {
   const [ds] = await Promise.all([get(base, signal), sheet("/flows.css")]);
   title(`${ds.name}, graph`);
   const facts = el("p", { class: "muted facts-line", role: "status" }), message = el("div"), plane = svg("svg", { class: "graph-plane", role: "group", "aria-label": "Entities and their relations. Arrow keys move, Enter shows neighbours." });
-  const frame = el("div", { class: "graph-frame" }, plane), side = el("section", { class: "graph-side", "aria-label": "The chosen entity" }), table = el("section"), apart = el("section"), legend = el("p", { class: "legend graph-legend" });
-  const input = el("input", { type: "search", name: "entity", autocomplete: "off", placeholder: "Search an entity", "aria-label": "Search an entity", oninput: () => later() });
+  const frame = el("div", { class: "graph-frame" }, plane), side = el("section", { class: "graph-side", "aria-label": "Selected entity" }), table = el("section"), apart = el("section"), legend = el("p", { class: "legend graph-legend" });
+  const input = el("input", { type: "search", name: "entity", autocomplete: "off", placeholder: "Find an entity", "aria-label": "Find an entity", oninput: () => later() });
   const matches = el("ul", { class: "matches", hidden: true, "aria-label": "Entities found" });
   const find = el("form", { class: "find-entity", onsubmit: (/** @type {Event} */ e) => {
     e.preventDefault();
     const q = input.value.trim();
-    if (q) void search(q).then((found) => (found[0] ? choose(found[0].name) : announce("No entity is called so")));
+    if (q) void search(q).then((found) => (found[0] ? choose(found[0].name) : announce("No entity with that name")));
   } }, input, el("button", {}, "Show"), button("Most central", () => go(location.pathname)), matches);
   const body = el("div", { class: "graph-body" }, el("div", { class: "graph-main" }, frame, legend), side);
   root.replaceChildren(...datasetHead(params.ds, ds.name, "graph"), find, facts, message, body, table, apart);
@@ -70,7 +70,7 @@ export async function view({ root, params, query, signal }) {
       const found = (await get(`${base}/graph/entities?${new URLSearchParams({ q, limit: "8" })}`, signal)).items;
       if (mine !== asked) return found;
       matches.hidden = false;
-      draw(matches, found.length ? found.map((/** @type {Entity} */ e) => el("li", {}, button(clip(e.name, 60), () => choose(e.name)), el("span", { class: "muted" }, `${e.type}, ${plural(e.count, "mention")}`))) : el("li", { class: "muted" }, "No entity is called so."));
+      draw(matches, found.length ? found.map((/** @type {Entity} */ e) => el("li", {}, button(clip(e.name, 60), () => choose(e.name)), el("span", { class: "muted" }, `${e.type}, ${plural(e.count, "mention")}`))) : el("li", { class: "muted" }, "No entity with that name."));
       return found;
     } catch (e) {
       if (!aborted(e)) draw(message, trouble(e));
@@ -106,7 +106,7 @@ export async function view({ root, params, query, signal }) {
     } catch (e) {
       if (aborted(e) || signal.aborted) return null;
       if (e instanceof ApiError && e.code === "graph_building") {
-        draw(message, el("p", { class: "page-note", role: "status" }, "The graph is being made from the chunks. It is shown here when it is there."));
+        draw(message, el("p", { class: "page-note", role: "status" }, "The graph is being built from the chunks and will appear here."));
         timer = setTimeout(() => void load(new URLSearchParams(location.search).get("entity") || ""), Math.max(1, e.retryAfter) * 1000);
       } else draw(message, trouble(e), entity ? el("p", {}, el("a", { href: location.pathname }, "Show the most central entities")) : "");
       return null;
@@ -125,9 +125,9 @@ export async function view({ root, params, query, signal }) {
     picked = entity && part.entities[0] ? part.entities[0].id : "";
     points = settle([...entities.keys()], edges(), new Map(), picked || undefined);
     const t = part.total;
-    draw(facts, `${plural(t.entities, "entity", "entities")}, ${plural(t.relations, "relation")}, ${plural(t.communities, "community", "communities")} · made `, time(part.built_at), part.stale ? " · documents have changed since and are being read" : "",
-      t.dropped_entities + t.dropped_relations ? ` · ${plural(t.dropped_entities, "entity", "entities")} and ${plural(t.dropped_relations, "relation")} with the least support are left out` : "", t.failed_ranges ? ` · ${plural(t.failed_ranges, "range")} could not be read` : "");
-    if (!part.entities.length) draw(message, empty("No entities yet", el("p", {}, "The graph is made of names and terms that documents repeat. ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}` }, "Add documents"), ", or have a language model read them in ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/runs?start=graphrag` }, "a run"), ".")));
+    draw(facts, `${plural(t.entities, "entity", "entities")}, ${plural(t.relations, "relation")}, ${plural(t.communities, "community", "communities")} · made `, time(part.built_at), part.stale ? " · documents have changed since; updating" : "",
+      t.dropped_entities + t.dropped_relations ? ` · ${plural(t.dropped_entities, "entity", "entities")} and ${plural(t.dropped_relations, "relation")} with the least support are hidden` : "", t.failed_ranges ? ` · ${plural(t.failed_ranges, "range")} could not be read` : "");
+    if (!part.entities.length) draw(message, empty("No entities yet", el("p", {}, "The graph is built from names and terms that recur in the documents. ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}` }, "Add documents"), ", or have a language model extract them in ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/runs?start=graphrag` }, "a run"), ".")));
     show();
     void showSplits();
     // What is empty or being read is looked at again, unless it is explored by now.
@@ -159,7 +159,7 @@ export async function view({ root, params, query, signal }) {
     for (const [k, r] of relations) if (!entities.has(r.source) || !entities.has(r.target)) relations.delete(k);
     points = settle([...entities.keys()], edges(), points, id);
     show();
-    announce(`${e.name}: ${plural(near(id).length, "neighbour")}, ${plural(Math.max(0, entities.size - before), "entity is", "entities are")} new`);
+    announce(`${e.name}: ${plural(near(id).length, "neighbour")}, ${plural(Math.max(0, entities.size - before), "new entity", "new entities")}`);
   }
   const near = (/** @type {string} */ id) => [...relations.values()].filter((r) => r.source === id || r.target === id).sort((a, b) => b.weight - a.weight);
 
@@ -206,7 +206,7 @@ export async function view({ root, params, query, signal }) {
       }));
     if (held) /** @type {SVGElement|null} */ (plane.querySelector(`[data-id="${CSS.escape(held)}"]`))?.focus({ preventScroll: true });
     const there = new Set(ids.map((i) => entities.get(i)?.type || ""));
-    draw(legend, [...there].sort().map((type) => el("span", { class: "graph-key" }, svg("svg", { viewBox: "-1.6 -1.6 3.2 3.2", "aria-hidden": "true", class: shapeOf(type)[0] }, svg("path", { class: "graph-shape", d: shapeOf(type)[1] })), type)), el("span", { class: "muted" }, `${plural(ids.length, "entity", "entities")} drawn; larger is mentioned more often`));
+    draw(legend, [...there].sort().map((type) => el("span", { class: "graph-key" }, svg("svg", { viewBox: "-1.6 -1.6 3.2 3.2", "aria-hidden": "true", class: shapeOf(type)[0] }, svg("path", { class: "graph-shape", d: shapeOf(type)[1] })), type)), el("span", { class: "muted" }, `${plural(ids.length, "entity", "entities")} shown; larger ones are mentioned more often`));
     showSide();
     showTable();
   }
@@ -220,16 +220,16 @@ export async function view({ root, params, query, signal }) {
 
   function showSide() {
     const e = entities.get(picked);
-    if (!e) return draw(side, el("h2", {}, "Choose an entity"), el("p", { class: "muted" }, "Its neighbours are added to the drawing, and what says so is listed here with its pages."));
+    if (!e) return draw(side, el("h2", {}, "Select an entity"), el("p", { class: "muted" }, "Its neighbors are added to the drawing, and the supporting passages are listed here with their pages."));
     const c = communities.find((x) => x.id === e.community), rows = near(picked);
     draw(side, el("h2", {}, name(e.name)), e.description ? el("p", {}, el("bdi", {}, e.description)) : null,
       el("dl", { class: "facts" }, el("dt", {}, "Type"), el("dd", {}, e.type), el("dt", {}, "Mentions"), el("dd", {}, `${number(e.count)} in ${plural(e.chunks, "chunk")}`), el("dt", {}, "Relations"), el("dd", {}, number(e.degree)), c ? [el("dt", {}, "Community"), el("dd", {}, el("bdi", {}, c.title), ` (${number(c.size)})`)] : null),
       e.names?.length ? [el("h3", {}, "Merged from"), el("ul", { class: "files" }, e.names.map((n) => el("li", {}, name(n.name), el("span", { class: "muted" }, ` by ${n.reason}, ${plural(n.count, "sentence")}`)))), e.names.length > 1 ? button("Split the entity", () => void split(e)) : null] : null,
-      el("h3", {}, "Named in"), el("ul", { class: "files" }, e.sources.map((s) => el("li", {}, link(s, e.name, documents.get(s.document_id) ?? "document")))),
-      el("h3", {}, "Stands beside"), rows.length ? el("ul", { class: "graph-near" }, rows.map((r) => {
+      el("h3", {}, "Mentioned in"), el("ul", { class: "files" }, e.sources.map((s) => el("li", {}, link(s, e.name, documents.get(s.document_id) ?? "document")))),
+      el("h3", {}, "Related to"), rows.length ? el("ul", { class: "graph-near" }, rows.map((r) => {
         const to = entities.get(r.source === picked ? r.target : r.source);
         return to ? el("li", {}, button(clip(to.name, 60), () => void expand(to.id), { class: "link" }), el("span", { class: "muted" }, ` ${plural(r.count, "sentence")}: `), cites(r.sources, to.name), r.description ? el("p", { class: "muted" }, el("bdi", {}, r.description)) : null) : null;
-      })) : el("p", { class: "muted" }, "Nothing that is drawn."));
+      })) : el("p", { class: "muted" }, "Nothing shown."));
     const unknown = [...new Set(e.sources.map((s) => s.document_id))].filter((d) => !documents.has(d));
     for (const d of unknown) documents.set(d, "document");
     void documentNames(params.ds, unknown, signal).then((found) => {
@@ -240,7 +240,7 @@ export async function view({ root, params, query, signal }) {
 
   function showTable() {
     const rows = [...entities.values()].sort((a, b) => b.rank - a.rank);
-    draw(table, el("h2", {}, "Entities that are drawn"), grid("Entities that are drawn", [["Entity"], ["Type"], ["Mentions", "num"], ["Relations", "num"], ["Cited", "wide"]], rows.map((e) => [
+    draw(table, el("h2", {}, "Entities shown"), grid("Entities shown", [["Entity"], ["Type"], ["Mentions", "num"], ["Relations", "num"], ["Cited", "wide"]], rows.map((e) => [
       button(clip(e.name, 80), () => {
         void expand(e.id);
         body.scrollIntoView({ block: "nearest" });
@@ -254,11 +254,11 @@ export async function view({ root, params, query, signal }) {
     /** @type {string[]} */
     let chosen = [];
     const done = await dialog({ title: `Split ${clip(e.name, 60)}`, action: "Keep them apart",
-      body: [el("p", {}, "Each name that is chosen becomes an entity of its own at once, and in documents that come later; the others stay merged. No model is asked, and it can be taken back."),
+      body: [el("p", {}, "Each selected name becomes a separate entity now and in future documents; the others stay merged. No model is called, and you can undo this."),
         el("fieldset", { class: "facet" }, el("legend", {}, "Names to keep apart"), names.map((n, i) => el("label", {}, el("input", { type: "checkbox", name: "names", value: n.name, checked: two || !i }), el("span", {}, name(n.name), el("span", { class: "muted" }, ` by ${n.reason}, ${plural(n.count, "sentence")}`)))))],
       run: (form) => {
         chosen = form.getAll("names").map(String);
-        if (chosen.length < 2) throw new Error("Choose two names or more: they are kept apart from each other.");
+        if (chosen.length < 2) throw new Error("Select two or more names to keep apart.");
         return send(`${base}/graph/splits`, { names: chosen });
       } });
     if (!done) return;
@@ -272,8 +272,8 @@ export async function view({ root, params, query, signal }) {
     try {
       /** @type {Split[]} */
       const splits = (await get(`${base}/graph/splits?limit=100`, signal)).items;
-      draw(apart, splits.length ? [el("h2", {}, "Kept apart"), grid("Names that are kept apart", [["Names"], ["", "row-actions"]], splits.map((s) => [
-        s.names.map((n, i) => [i ? " | " : "", name(n)]).flat(), button("Take it back", () => void merge(s), { "aria-label": `Take it back: ${clip(s.names.join(" and "), 80)}` })]))] : "");
+      draw(apart, splits.length ? [el("h2", {}, "Kept apart"), grid("Names kept apart", [["Names"], ["", "row-actions"]], splits.map((s) => [
+        s.names.map((n, i) => [i ? " | " : "", name(n)]).flat(), button("Undo the split", () => void merge(s), { "aria-label": `Undo the split: ${clip(s.names.join(" and "), 80)}` })]))] : "");
     } catch (err) {
       if (!aborted(err)) draw(apart, trouble(err));
     }
@@ -281,9 +281,9 @@ export async function view({ root, params, query, signal }) {
 
   /** @param {Split} s */
   async function merge(s) {
-    const done = await dialog({ title: "Take the split back", action: "Merge them again", body: [el("p", {}, `${s.names.join(" and ")} are one entity again where the graph takes one for the other.`)], run: () => request(`${base}/graph/splits/${s.id}`, { method: "DELETE" }) });
+    const done = await dialog({ title: "Undo the split", action: "Merge again", body: [el("p", {}, `${s.names.join(" and ")} will be merged again where the graph identifies them with each other.`)], run: () => request(`${base}/graph/splits/${s.id}`, { method: "DELETE" }) });
     if (!done) return;
-    announce("The split is taken back");
+    announce("Split undone");
     await load(picked ? entities.get(picked)?.name || "" : "");
   }
 

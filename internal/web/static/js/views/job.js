@@ -57,8 +57,8 @@ export async function view({ root, params, query, signal }) {
         if (isWatched(job.id)) unwatch(job.id);
         else void watch(job.id);
         tools.querySelector("[aria-pressed]")?.setAttribute("aria-pressed", String(isWatched(job.id)));
-        announce(isWatched(job.id) ? "You are told when this job ends, on every view of this page" : "You are not told when this job ends");
-      }, { "aria-pressed": String(isWatched(job.id)), title: "Tells you when this job ends, also while you look at something else" }), button(job.paused ? "Resume" : "Pause", () => void send(`${base}:${job.paused ? "resume" : "pause"}`).then(() => soon(), (e) => announce(e.message))), button("Cancel…", () => void cancelJob(job).then((done) => done && soon()))]),
+        announce(isWatched(job.id) ? "You will be notified when this job ends" : "You will not be notified when this job ends");
+      }, { "aria-pressed": String(isWatched(job.id)), title: "Notify me when this job ends, whichever view I am on" }), button(job.paused ? "Resume" : "Pause", () => void send(`${base}:${job.paused ? "resume" : "pause"}`).then(() => soon(), (e) => announce(e.message))), button("Cancel…", () => void cancelJob(job).then((done) => done && soon()))]),
         ...(over ? [button(failed ? "Retry what failed…" : "Run again…", () => void retryJob(job, (j) => go(`/jobs/${j.id}`)), failed ? { class: "primary" } : {})] : []),
         button("Download diagnostics", () => void diagnostics(base, job.id, signal).catch((e) => announce(e.message))));
     }
@@ -67,7 +67,7 @@ export async function view({ root, params, query, signal }) {
       el("span", { class: "muted" }, eta(left?.p50, left?.p90)), ...waiting(job)),
       el("p", { class: "tally" }, Object.entries(job.documents.by_state).filter(([, n]) => n).map(([s, n]) => el("span", { class: `badge ${states[s]?.[2] || "wait"}` }, icon(states[s]?.[1] || "dot"), `${number(n)} ${(states[s]?.[0] || s).toLowerCase()}`))));
     draw(stages, job.stages?.length ? el("div", {}, el("h2", {}, "Stages"), grid("Stages", [["Stage"], ["Done", "num"], ["Of", "num"], ["Failed", "num"], ["Reused", "num"], ["Progress", "wide"]],
-      [documents(), ...job.stages.map((s) => [s.name, ...[s.done, s.total, s.failed, s.reused].map((n) => number(n)), bar(s.total ? s.done / s.total : over && !s.failed ? 1 : 0, `Progress of ${s.name}`)])]), el("p", { class: "muted" }, "Stages count pages; slides, sheets, rows and files count by what they cost beside a page.")) : null);
+      [documents(), ...job.stages.map((s) => [s.name, ...[s.done, s.total, s.failed, s.reused].map((n) => number(n)), bar(s.total ? s.done / s.total : over && !s.failed ? 1 : 0, `Progress of ${s.name}`)])]), el("p", { class: "muted" }, "Stages count pages. Slides, sheets, rows and files are weighted by their cost relative to a page.")) : null);
   }
 
   /** Whether the job is so large that what cannot have changed is not read again. */

@@ -131,7 +131,7 @@ export async function view({ root, query, signal }) {
       [badge(j.state, j.not_before), j.paused ? el("span", { class: "badge off" }, "Paused") : null],
       terminal(j.state) ? el("span", { class: "muted" }, `${number(good(j))} of ${number(j.documents.total)}`) : [bar(j.progress, "Progress of the job"), ` ${percent(j.progress)}`],
       number(j.documents.by_state.failed || 0),
-      j.requester ? button(j.requester, () => ask({ requester: j.requester || "" }), { class: "link", title: "Only jobs that this key asked for" }) : "",
+      j.requester ? button(j.requester, () => ask({ requester: j.requester || "" }), { class: "link", title: "Only jobs requested with this key" }) : "",
       time(j.created_at), duration(between(j.created_at, terminal(j.state) ? j.finished_at : undefined))])));
     draw(by, asked.requester ? ["Requested by ", name(asked.requester)] : null);
     clear.hidden = !narrowed;

@@ -27,15 +27,15 @@ export async function view({ root, params, query, signal }) {
   });
   if (!map) {
     const going = ["queued", "running"].includes(runs.items[0]?.state);
-    root.replaceChildren(...datasetHead(params.ds, ds.name, "mindmap"), empty("No mind map yet", el("p", {}, "A run makes it of the headings and key phrases of the documents, with a language model or without one."),
-      going ? el("p", {}, "One is being made: ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/runs` }, "see how far it is"), ".") : button("Make it…", start, { class: "primary" })));
+    root.replaceChildren(...datasetHead(params.ds, ds.name, "mindmap"), empty("No mind map yet", el("p", {}, "A run builds it from the headings and key phrases of the documents, with or without a language model."),
+      going ? el("p", {}, "One is being built: ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/runs` }, "see its progress"), ".") : button("Create…", start, { class: "primary" })));
     return;
   }
   const said = (/** @type {string} */ to) => void download(file(to === "md" ? "markdown" : to), `${(doc ? doc.name : ds.name).slice(0, 100)}.${to}`).catch((e) => announce(e.message));
   const tree = el("ul", { class: "map-tree", role: "tree", "aria-label": `Mind map of ${(doc ? doc.name : ds.name).slice(0, 100)}` });
-  root.replaceChildren(...datasetHead(params.ds, ds.name, "mindmap", button("Open all", () => all(true)), button("Close all", () => all(false)), button("Markdown", () => said("md")), button("SVG", () => said("svg")), button("Make it again…", start)),
+  root.replaceChildren(...datasetHead(params.ds, ds.name, "mindmap", button("Expand all", () => all(true)), button("Collapse all", () => all(false)), button("Markdown", () => said("md")), button("SVG", () => said("svg")), button("Rebuild…", start)),
     doc ? el("p", { class: "facts-line" }, "Of ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/documents/${of}` }, name(doc.name)), " · ", el("a", { href: location.pathname }, "all documents")) : "", tree,
-    el("p", { class: "muted" }, "Arrow keys move and open, Enter reads what a node is made of."));
+    el("p", { class: "muted" }, "Use the arrow keys to move and expand. Press Enter to read the sources of a node."));
 
   /** Pages of chunks that were asked for. @type {Map<string, number>} */
   const pages = new Map();
@@ -61,7 +61,7 @@ export async function view({ root, params, query, signal }) {
     const where = n.pages?.length ? ` p. ${n.pages[0]}${n.pages.length > 1 ? `–${n.pages[n.pages.length - 1]}` : ""}` : "";
     const li = el("li", { role: "treeitem", tabindex: "-1", "aria-level": level, "aria-setsize": size, "aria-posinset": at, "aria-expanded": below.length ? String(level <= openLevels) : undefined },
       el("span", { class: "map-row" }, el("span", { class: "map-twist", "aria-hidden": "true" }, below.length ? icon("next") : null), el("bdi", { class: "map-label" }, n.label),
-        chunks.length ? el("span", { class: "map-cites" }, where ? el("span", { class: "muted" }, where.trim()) : null, chunks.map((chunk, i) => el("a", { tabindex: "-1", href: `/datasets/${encodeURIComponent(params.ds)}/documents/${document}?${new URLSearchParams({ ...(page ? { page: String(page) } : n.pages?.[0] ? { page: String(n.pages[0]) } : {}), chunk })}`, "data-chunk": i, title: "Read the chunk that says so", onclick: (/** @type {MouseEvent} */ e) => {
+        chunks.length ? el("span", { class: "map-cites" }, where ? el("span", { class: "muted" }, where.trim()) : null, chunks.map((chunk, i) => el("a", { tabindex: "-1", href: `/datasets/${encodeURIComponent(params.ds)}/documents/${document}?${new URLSearchParams({ ...(page ? { page: String(page) } : n.pages?.[0] ? { page: String(n.pages[0]) } : {}), chunk })}`, "data-chunk": i, title: "Read the source chunk", onclick: (/** @type {MouseEvent} */ e) => {
           e.stopPropagation();
           if (e.ctrlKey || e.metaKey || e.shiftKey) return;
           e.preventDefault();
@@ -89,7 +89,7 @@ export async function view({ root, params, query, signal }) {
       here.setAttribute("tabindex", "-1");
       items()[0].setAttribute("tabindex", "0");
     }
-    announce(`${plural(items().length, "node is", "nodes are")} shown`);
+    announce(`${plural(items().length, "node")} shown`);
   }
   tree.addEventListener("click", (e) => {
     const at = /** @type {HTMLElement|null} */ (e.target instanceof Element ? e.target.closest("[role=treeitem]") : null);

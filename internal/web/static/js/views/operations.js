@@ -23,7 +23,7 @@ const spans = {
 /** @param {import("../types.js").Context} c */
 export async function view({ root, query, signal }) {
   title("Operations");
-  const deps = el("section", { "aria-label": "Dependencies" }), index = el("section", { "aria-label": "Search index" }), queues = el("section"), execs = el("section"), charts = el("div", { class: "look-back" }), work = el("section", { "aria-label": "Work done" });
+  const deps = el("section", { "aria-label": "Dependencies" }), index = el("section", { "aria-label": "Search index" }), queues = el("section"), execs = el("section"), charts = el("div", { class: "look-back" }), work = el("section", { "aria-label": "Throughput and tasks" });
   const problem = el("div");
   /** The queues and dead letters of every tenant: for a key with the scope admin. */
   let everybody = false;
@@ -58,11 +58,11 @@ export async function view({ root, query, signal }) {
   /** @param {string} k */
   function choose(k) {
     span = k in spans ? k : "hour";
-    mistyped = k in spans ? null : new Error(`There is no span ${k.slice(0, 40)}; the charts show an hour. Use hour, day or month.`);
+    mistyped = k in spans ? null : new Error(`Unknown period ${k.slice(0, 40)}; showing the last hour. Use hour, day or month.`);
     for (const c of choices) c.setAttribute("aria-pressed", String(c.dataset.span === span));
   }
   choose(span);
-  work.append(el("div", { class: "segments", role: "group", "aria-label": "How far the charts look back" }, choices), charts);
+  work.append(el("div", { class: "segments", role: "group", "aria-label": "Period of the charts" }, choices), charts);
   root.replaceChildren(el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Operations"), everyTenant), problem, deps, index, work, queues, execs, dead.root);
 
   async function showDependencies() {
@@ -86,21 +86,21 @@ export async function view({ root, query, signal }) {
       } catch (err) { draw(problem, trouble(err)); }
     });
     const buttons = {
-      filling: () => [act("pause", "Pause", "What is in stays; it resumes where it was."), act("cancel", "Cancel the migration", "The new index is deleted.")],
-      paused: () => [act("resume", "Resume", "It resumes where it was."), act("cancel", "Cancel the migration", "The new index is deleted.")],
-      ready: () => [act("switch", "Switch", "Searches ask the new index, once nothing is missing there. It can be rolled back."), act("cancel", "Cancel the migration", "The new index is deleted.")],
-      refused: () => [act("resume", "Check again", "What is missing is written, and the gate asked again."), act("cancel", "Cancel the migration", "The new index is deleted.")],
-      switched: () => [act("rollback", "Roll back", "Searches ask the former index again."), act("confirm", "Confirm", "The former index is deleted. This cannot be undone.")],
+      filling: () => [act("pause", "Pause", "What has been written is kept; the migration resumes where it stopped."), act("cancel", "Cancel the migration", "The new index is deleted.")],
+      paused: () => [act("resume", "Resume", "The migration resumes where it stopped."), act("cancel", "Cancel the migration", "The new index is deleted.")],
+      ready: () => [act("switch", "Switch", "Searches switch to the new index once it is complete. You can roll back."), act("cancel", "Cancel the migration", "The new index is deleted.")],
+      refused: () => [act("resume", "Check again", "Writes what is missing and checks the gate again."), act("cancel", "Cancel the migration", "The new index is deleted.")],
+      switched: () => [act("rollback", "Roll back", "Searches switch back to the previous index."), act("confirm", "Confirm", "The previous index is deleted. This cannot be undone.")],
     };
     draw(index, el("h2", {}, "Search index"),
       s.stale ? el("p", { class: "warn" }, s.reason || "") : null, s.embedder ? el("p", { class: "warn" }, s.embedder) : null,
       el("p", {}, `Searched: ${s.model}. `, s.configured !== s.model ? `Configured: ${s.configured}.` : ""),
       m ? [el("p", {}, `${m.rebuild ? "Rebuild" : `Migration to ${m.to}`}: ${m.wanted || m.phase}, ${number(m.ranges)} of ${plural(m.total_ranges, "range")}, ${number(m.tokens)} tokens embedded${m.price ? ` (${m.price.toFixed(2)} ${m.currency || ""})` : ""}${m.seconds_left ? `, ${duration(m.seconds_left * 1000)} left` : ""}.`),
-        el("progress", { max: String(Math.max(1, m.total_ranges)), value: String(m.ranges), "aria-label": "Ranges that are in" }),
+        el("progress", { max: String(Math.max(1, m.total_ranges)), value: String(m.ranges), "aria-label": "Ranges written" }),
         m.gate ? el("p", { class: m.gate.passed ? "muted" : "warn" }, m.gate.passed ? `The gate has passed: ${Math.round(100 * (m.gate.recall || 0))} % of ${number(m.gate.samples)} questions answered, ${Math.round(100 * (m.gate.recall_live || 0))} % before.` : m.gate.reason || "") : null,
         m.error ? el("p", { class: "warn" }, m.error) : null,
         m.rebuild ? null : el("div", { class: "tools" }, buttons[m.phase]?.())]
-        : s.configured !== s.model ? el("div", { class: "tools" }, act("start", "Start the migration", "Searches go on with the present index meanwhile.")) : null);
+        : s.configured !== s.model ? el("div", { class: "tools" }, act("start", "Start the migration", "Searches use the current index in the meantime.")) : null);
   }
 
   /** Whether tenants may be seen and changed: without keys everybody may. */
@@ -131,7 +131,7 @@ export async function view({ root, query, signal }) {
     };
     draw(execs, el("h2", {}, "Executors"), es.length ? grid("Executors", [["Executor", "mono"], ["Runs now", "wide"], ["Slots", "num"], ["Memory", "num"], ["Version"], ["Up", "num"], ["Seen"]], es.map((e) => [`${e.host}:${e.pid}`,
       e.running?.length ? [e.running.slice(0, 8).map(task).join(", "), e.running.length > 8 ? ` and ${number(e.running.length - 8)} more` : ""] : el("span", { class: "muted" }, e.running ? "nothing" : "hidden"), `${e.running?.length ?? "–"} of ${e.slots}`,
-      bytes(e.rss_bytes), e.version, duration(between(e.started_at, undefined)), time(e.seen_at, true)])) : el("p", { class: "warn" }, "No executor is alive: nothing will be parsed. Start one with `sheaf executor`."));
+      bytes(e.rss_bytes), e.version, duration(between(e.started_at, undefined)), time(e.seen_at, true)])) : el("p", { class: "warn" }, "No executor is running, so nothing will be parsed. Start one with `sheaf executor`."));
   }
 
   async function showCharts() {
@@ -148,7 +148,7 @@ export async function view({ root, query, signal }) {
       bars({ title: "Throughput", caption: done + failed ? `${plural(cost, "page")}, ${s.cost_per_second.toFixed(1)}/s while busy` : empty, labels, unit: number, series: [{ name: "pages", cls: "run", values: s.buckets.map((b) => b.cost) }] }),
       bars({ title: "Tasks", caption: `${number(done)} done, ${plural(failed, "attempt")} failed`, labels, unit: number, series: [{ name: "done", cls: "ok", values: s.buckets.map((b) => b.tasks) }, { name: "failed", cls: "bad", values: s.buckets.map((b) => b.failed) }] }),
       bars({ title: hour ? "Stage times, last hour" : "Stage times", caption: lately.stages.length ? `median${lately.sampled ? " of the newest tasks" : ""}: ${lately.stages.filter((x, i) => !i || x.p50_ms >= 1).slice(0, 3).map((x) => `${words[x.name] || x.name} ${duration(x.p50_ms)}`).join(", ")}` : "no stage has run", labels: names(lately.buckets), unit: duration, series: stages.map((k) => ({ name: words[k], cls: `stage ${k}`, values: lately.buckets.map((b) => mean(b, k)) })) }),
-      lately.fairness ? gauge({ title: "Fairness", caption: `of the last minutes, among ${number(lately.fairness.tenants)} tenants that wait: at 1 all get the same, over their weights`, value: lately.fairness.index }) : null));
+      lately.fairness ? gauge({ title: "Fairness", caption: `over the last minutes, among ${number(lately.fairness.tenants)} waiting tenants. 1 means every tenant gets its weighted share`, value: lately.fairness.index }) : null));
   }
 
   await repeat(signal, async () => {

@@ -16,8 +16,8 @@ import { sheet } from "../sheet.js";
 
 /** What runs over a dataset make, by kind. @type {Record<string, [string, string]>} */
 const kinds = {
-  raptor: ["Summaries", "Summaries over summaries, which search finds as well. Without a language model they are the most central sentences."],
-  graphrag: ["Graph by a model", "A language model reads entities and relations. Without a run the graph is made by rules."],
+  raptor: ["Summaries", "Summaries of summaries, which are searchable too. Without a language model they consist of the most central sentences."],
+  graphrag: ["Graph by a model", "A language model extracts entities and relations. Without a run the graph is built by rules."],
   mindmap: ["Mind map", "A tree of what the documents are about, from their headings and key phrases."],
 };
 
@@ -52,8 +52,8 @@ export async function view({ root, params, query, signal }) {
 
   /** A budget as two fields. @param {DatasetRun} [r] */
   const budget = (r) => el("div", { class: "grid-fields" },
-    el("label", { class: "field" }, "At most so many tokens", el("input", { name: "max_tokens", inputmode: "numeric", autocomplete: "off", value: r?.max_tokens ? String(r.max_tokens * 2) : "", placeholder: "no bound" })),
-    el("label", { class: "field" }, "At most such a price", el("input", { name: "max_price", inputmode: "decimal", autocomplete: "off", placeholder: "no bound" })));
+    el("label", { class: "field" }, "Max tokens", el("input", { name: "max_tokens", inputmode: "numeric", autocomplete: "off", value: r?.max_tokens ? String(r.max_tokens * 2) : "", placeholder: "no limit" })),
+    el("label", { class: "field" }, "Max price", el("input", { name: "max_price", inputmode: "decimal", autocomplete: "off", placeholder: "no limit" })));
   /** @param {FormData} form */
   const budgetOf = (form) => {
     /** @type {Record<string, number>} */
@@ -74,35 +74,35 @@ export async function view({ root, params, query, signal }) {
     async function would() {
       const kind = choose.value;
       about.textContent = kinds[kind][1];
-      forecast.replaceChildren("Working out what it would take …");
+      forecast.replaceChildren("Estimating …");
       try {
         const p = (await send(`${base}/${kind}?dry_run=true`, {})).plan;
         if (choose.value !== kind) return;
-        forecast.replaceChildren(el("dl", { class: "facts" }, el("dt", {}, "Documents"), el("dd", {}, `${number(p.documents)}, of which ${number(p.current)} have it already`), el("dt", {}, "Language model"),
-          el("dd", {}, p.calls ? `at most ${plural(p.calls, "call")}, ${plural(p.tokens, "token")}${p.price ? `, ${money(p.price, p.currency)}` : ""}` : "none is asked")));
+        forecast.replaceChildren(el("dl", { class: "facts" }, el("dt", {}, "Documents"), el("dd", {}, `${number(p.documents)}, ${number(p.current)} already up to date`), el("dt", {}, "Language model"),
+          el("dd", {}, p.calls ? `at most ${plural(p.calls, "call")}, ${plural(p.tokens, "token")}${p.price ? `, ${money(p.price, p.currency)}` : ""}` : "not used")));
       } catch (e) {
         if (choose.value === kind) forecast.replaceChildren(trouble(e));
       }
     }
     void would();
-    const done = await dialog({ title: "Start a run", no: "Cancel", action: "Start", body: [el("label", { class: "field" }, "What it makes", choose), about, forecast, budget()],
+    const done = await dialog({ title: "Start a run", no: "Cancel", action: "Start", body: [el("label", { class: "field" }, "Kind of run", choose), about, forecast, budget()],
       run: async (form) => send(`${base}/${form.get("kind")}`, budgetOf(form)) });
     if (!done) return;
-    announce("The run has started");
+    announce("Run started");
     void look();
   }
 
   /** @param {DatasetRun} r */
   async function stop(r) {
-    const done = await dialog({ title: `Cancel the run of ${kinds[r.kind]?.[0].toLowerCase() || r.kind}`, no: "Keep it running", action: "Cancel the run", danger: true, body: [el("p", {}, "What it has made stays, and a resumed run goes on with it.")], run: () => send(`${base}/runs/${r.id}:cancel`) });
+    const done = await dialog({ title: `Cancel the run of ${kinds[r.kind]?.[0].toLowerCase() || r.kind}`, no: "Keep it running", action: "Cancel the run", danger: true, body: [el("p", {}, "What it has produced is kept, and you can resume the run.")], run: () => send(`${base}/runs/${r.id}:cancel`) });
     if (done) void look();
   }
 
   /** @param {DatasetRun} r */
   async function resume(r) {
     const parked = r.state === "parked";
-    const done = await dialog({ title: parked ? "Raise the cap" : "Go on with the run", no: "Cancel", action: parked ? "Raise the cap and go on" : "Go on",
-      body: [el("p", {}, parked ? `The run stopped at its cap with ${plural(r.tokens, "token")} spent. What was paid for is not paid for again.` : "What it has made stays, and what failed is tried again."), budget(r)],
+    const done = await dialog({ title: parked ? "Raise the cap" : "Resume the run", no: "Cancel", action: parked ? "Raise the cap and resume" : "Resume",
+      body: [el("p", {}, parked ? `The run stopped at its cap with ${plural(r.tokens, "token")} spent. Nothing already paid for is paid for again.` : "What it has made stays, and what failed is tried again."), budget(r)],
       run: (form) => send(`${base}/runs/${r.id}:resume`, budgetOf(form)) });
     if (done) void look();
   }
@@ -115,10 +115,10 @@ export async function view({ root, params, query, signal }) {
       return [[kinds[r.kind]?.[0] || r.kind, el("span", { class: "under" }, plural(r.documents, "document"))],
         [r.state === "parked" ? el("span", { class: "badge part" }, icon("stop"), "Stopped at its cap") : badge(r.state), r.cause ? el("span", { class: "run-reason" }, r.cause) : null],
         over(r) ? el("span", { class: "muted" }, `took ${duration(between(r.started_at || r.created_at, r.finished_at || r.created_at))}`) : [bar(r.progress, `Progress of ${kinds[r.kind]?.[0] || r.kind}`), ` ${percent(r.progress)}`, r.phase ? el("span", { class: "under" }, r.phase) : null],
-        asked || el("span", { class: "muted" }, "not asked"), time(r.created_at),
-        [...(over(r) ? newest && ["parked", "failed", "canceled", "partially_succeeded"].includes(r.state) ? [button(r.state === "parked" ? "Raise the cap…" : "Go on…", () => void resume(r))] : [] : [button("Cancel…", () => void stop(r))]),
+        asked || el("span", { class: "muted" }, "not used"), time(r.created_at),
+        [...(over(r) ? newest && ["parked", "failed", "canceled", "partially_succeeded"].includes(r.state) ? [button(r.state === "parked" ? "Raise the cap…" : "Resume…", () => void resume(r))] : [] : [button("Cancel…", () => void stop(r))]),
           ...(r.kind === "raptor" || !["succeeded", "partially_succeeded"].includes(r.state) ? [] : [el("a", { class: "button", href: `/datasets/${encodeURIComponent(params.ds)}/${r.kind === "mindmap" ? "mindmap" : "graph"}` }, "Show")])]];
-    })) : el("p", { class: "muted" }, "None yet. Summaries, a graph and a mind map are made of all documents together; each says beforehand what it would take."));
+    })) : el("p", { class: "muted" }, "None yet. A run builds summaries, a graph or a mind map from all documents, and shows its cost before it starts."));
   }
 
   function showDocuments() {
@@ -129,8 +129,8 @@ export async function view({ root, params, query, signal }) {
     draw(documents, el("h2", {}, "Over single documents"), all.length ? el("div", {}, grid("Runs over documents", [["Document"], ["Flow"], ["State"], ["How"], ["Time", "num"], ["Language model"]], all.map((r) => [
       el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/documents/${r.document_id}?tab=run` }, name(r.document)), [flowRef(r.flow), r.generation > 1 ? el("span", { class: "under" }, `version ${r.generation} of the document`) : null],
       badge(r.state), r.mode ? [modeWords(r.mode), el("span", { class: "run-reason" }, r.reason)] : el("span", { class: "muted" }, "not planned yet"),
-      terminal(r.state) ? duration(between(r.created_at, r.finished_at)) : "–", cost(r) || el("span", { class: "muted" }, "not asked")])),
-    cursor ? button("Show older runs", () => void more()) : null) : empty("No runs yet", el("p", {}, "Each document that is parsed is a run of a flow. ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}` }, "Add documents"), " to start one.")));
+      terminal(r.state) ? duration(between(r.created_at, r.finished_at)) : "–", cost(r) || el("span", { class: "muted" }, "not used")])),
+    cursor ? button("Show older runs", () => void more()) : null) : empty("No runs yet", el("p", {}, "Every processed document is a run of a flow. ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}` }, "Add documents"), " to start one.")));
   }
   async function more() {
     const page = await get(`${listPath}&cursor=${encodeURIComponent(cursor || "")}`, signal);

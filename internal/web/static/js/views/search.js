@@ -135,8 +135,8 @@ export async function view({ root, query, signal }) {
     title(p.get("q") ? `${p.get("q")}, search` : "Search");
     const without = new URLSearchParams(p);
     without.delete("doc");
-    evaluations.replaceChildren(...(p.get("dataset") ? [el("a", { href: `/datasets/${encodeURIComponent(p.get("dataset") || "")}/evaluations` }, "How well search answers here")] : []));
-    doc.replaceChildren(...(p.get("doc") ? ["In one document only. ", el("a", { href: `/search?${without}` }, "Search all")] : []));
+    evaluations.replaceChildren(...(p.get("dataset") ? [el("a", { href: `/datasets/${encodeURIComponent(p.get("dataset") || "")}/evaluations` }, "Search quality")] : []));
+    doc.replaceChildren(...(p.get("doc") ? ["Searching one document. ", el("a", { href: `/search?${without}` }, "Search all")] : []));
     doc.hidden = !p.get("doc");
     const set = inputs.filter((i) => i !== q && i.value && !i.disabled).length;
     more.textContent = set ? `Filters (${set} set)` : "Filters";
@@ -144,7 +144,7 @@ export async function view({ root, query, signal }) {
     stop = new AbortController();
     expected.begin(p.get("q") || "", p.get("dataset") || "", settingsOf(p));
     if (!p.get("q")) {
-      results.replaceChildren(empty("Search the text of all documents", el("p", {}, "Write a question or some words. Each hit shows its page with the place marked.")));
+      results.replaceChildren(empty("Search the text of all documents", el("p", {}, "Type a question or a few words. Each result shows its page with the passage highlighted.")));
       return;
     }
     results.setAttribute("aria-busy", "true");
@@ -155,7 +155,7 @@ export async function view({ root, query, signal }) {
       const answers = await Promise.all(bodies.map((body) => send(path, body)));
       if (shown !== p || signal.aborted) return;
       const found = (/** @type {import("../types.js").SearchAnswer} */ x) => (x.hits.length ? `${plural(x.hits.length, "passage")} in ${number(Math.round(x.took_ms))} ms` : "");
-      const commands = (/** @type {any} */ body, /** @type {string} */ which) => el("details", { class: "as-command" }, el("summary", {}, `${which} as a command`), commandBox(apiCommand(path, body)), el("p", { class: "muted" }, "In Python, which needs nothing installed:"), commandBox(apiPython(path, body), `${which} in Python`));
+      const commands = (/** @type {any} */ body, /** @type {string} */ which) => el("details", { class: "as-command" }, el("summary", {}, `${which} as a command`), commandBox(apiCommand(path, body)), el("p", { class: "muted" }, "In Python, standard library only:"), commandBox(apiPython(path, body), `${which} in Python`));
       const [one, two] = answers;
       results.replaceChildren(
         el("p", { class: "muted", role: "status" }, two ? agreement(one.hits, two.hits) : found(one)),
@@ -164,8 +164,8 @@ export async function view({ root, query, signal }) {
         two ? el("div", { class: "two-sides compare" }, answers.map((x, i) => {
           const letter = "AB"[i], other = answers[1 - i].hits;
           return el("section", { "aria-label": `Hits of ${letter}` }, el("h2", {}, letter, " ", el("span", { class: "muted" }, found(x))),
-            x.hits.length ? el("ol", { class: "hits" }, x.hits.map((h, n) => hit(h, n, x.hits, move(h, n, other, "BA"[i])))) : empty("Nothing was found"), commands(bodies[i], `Search ${letter}`));
-        })) : one.hits.length ? el("ol", { class: "hits" }, one.hits.map((h, i) => hit(h, i, one.hits))) : empty("Nothing was found", el("p", {}, "Try fewer or other words, or take a filter away. Documents that are still being read are not found yet.")),
+            x.hits.length ? el("ol", { class: "hits" }, x.hits.map((h, n) => hit(h, n, x.hits, move(h, n, other, "BA"[i])))) : empty("No results"), commands(bodies[i], `Search ${letter}`));
+        })) : one.hits.length ? el("ol", { class: "hits" }, one.hits.map((h, i) => hit(h, i, one.hits))) : empty("No results", el("p", {}, "Try fewer or different words, or remove a filter. Documents still being processed are not searchable yet.")),
         answers.some((x) => x.hits.length === limit) && limit < 1000 ? el("p", {}, button("Show more", () => {
           const on = new URLSearchParams(p);
           on.set("limit", String(steps.find((n) => n > limit)));
@@ -186,7 +186,7 @@ export async function view({ root, query, signal }) {
   /** How far two answers agree. @param {Hit[]} one @param {Hit[]} two */
   function agreement(one, two) {
     const ids = new Set(one.map((h) => h.chunk.id)), shared = two.filter((h) => ids.has(h.chunk.id)).length;
-    return `${number(shared)} of ${plural(one.length + two.length - shared, "passage")} found by both, ${number(one.length - shared)} by A alone, ${number(two.length - shared)} by B alone`;
+    return `${number(shared)} of ${plural(one.length + two.length - shared, "passage")} in both, ${number(one.length - shared)} only in A, ${number(two.length - shared)} only in B`;
   }
 
   /** Where a hit stands in the other answer. @param {Hit} h @param {number} i @param {Hit[]} other @param {string} letter of the other */

@@ -39,12 +39,12 @@ export async function view({ root, params, signal }) {
         [name(called(k)), k.revoked_at ? el("span", { class: "badge off" }, "Revoked") : expired(k) ? el("span", { class: "badge part" }, "Expired") : null, k.name ? el("code", { class: "under" }, k.id) : null],
         k.scopes.join(", "), time(k.created_at), k.expires_at ? time(k.expires_at) : "never",
         k.revoked_at ? "" : [button("Edit…", () => void edit(k), { "aria-label": `Edit key ${called(k)}` }), button("Revoke…", () => void revoke(k), { class: "danger", "aria-label": `Revoke key ${called(k)}` })]]))
-        : empty("No keys yet", el("p", {}, "Requests for this tenant are made with a key.")));
+        : empty("No keys yet", el("p", {}, "Requests for this tenant need a key.")));
   }
   const expired = (/** @type {Key} */ k) => k.expires_at && Date.parse(k.expires_at) <= Date.now();
   const keyPath = (/** @type {Key} */ k) => `${tenantPath(id)}/keys/${encodeURIComponent(k.id)}`;
   const fields = (/** @type {string} */ called, /** @type {string} */ scope) => [
-    el("label", { class: "field" }, "Name", el("input", { name: "name", maxlength: 255, value: called, autocomplete: "off" }), el("span", { class: "under" }, "what the key is for")),
+    el("label", { class: "field" }, "Name", el("input", { name: "name", maxlength: 255, value: called, autocomplete: "off" }), el("span", { class: "under" }, "what the key is used for")),
     el("label", { class: "field" }, "Scope", el("select", { name: "scopes" }, scopes.map(([value, label]) => el("option", { value, selected: value === scope }, label)))),
   ];
 
@@ -53,7 +53,7 @@ export async function view({ root, params, signal }) {
     let k;
     const done = await dialog({
       title: `New key for tenant ${id}`, action: "Create",
-      body: [...fields("", "write"), el("label", { class: "field" }, "Expires", el("input", { name: "expires_at", type: "datetime-local" }), el("span", { class: "under" }, "never when left empty"))],
+      body: [...fields("", "write"), el("label", { class: "field" }, "Expires", el("input", { name: "expires_at", type: "datetime-local" }), el("span", { class: "under" }, "leave empty for never"))],
       run: async (form) => {
         const expires = String(form.get("expires_at") || "");
         k = await send(`${tenantPath(id)}/keys`, { name: form.get("name"), scopes: [form.get("scopes")], ...(expires ? { expires_at: new Date(expires).toISOString() } : {}) });
@@ -70,10 +70,10 @@ export async function view({ root, params, signal }) {
     const copy = async () => {
       const done = await copyText(k.secret, secret);
       secret.select();
-      status.textContent = done ? "The secret is copied" : "The browser does not allow it; copy the selected text by hand";
+      status.textContent = done ? "Secret copied" : "The browser does not allow copying. Copy the selected text yourself.";
     };
     const status = el("span", { class: "muted", role: "status" });
-    made.replaceChildren(el("div", { class: "progress-box" }, el("p", {}, "The key ", el("strong", {}, name(called(k))), " is created. Its secret is shown this once: copy it now."),
+    made.replaceChildren(el("div", { class: "progress-box" }, el("p", {}, "The key ", el("strong", {}, name(called(k))), " has been created. Its secret is shown only once: copy it now."),
       el("div", { class: "search-line secret" }, secret, button("Copy", () => void copy()), button("Done", () => {
         made.replaceChildren();
         focusOn("New key");
@@ -94,22 +94,22 @@ export async function view({ root, params, signal }) {
         k = await send(keyPath(k), to, "PATCH");
       },
     });
-    if (done) announce("The key is changed");
+    if (done) announce("Key updated");
     await showKeys().catch(failed);
     focusOn(`Edit key ${called(k)}`);
   }
 
   async function revoke(/** @type {Key} */ k) {
-    const would = el("div", { class: "preview", role: "status" }, el("p", { class: "muted" }, "Asking what this would do …"));
+    const would = el("div", { class: "preview", role: "status" }, el("p", { class: "muted" }, "Checking what this would do …"));
     void send(`${keyPath(k)}?dry_run=true`, undefined, "DELETE").then(
       (/** @type {Key} */ w) => draw(would, el("p", {}, "Revokes ", el("strong", {}, name(called(w))), " (", el("code", {}, w.id), `) of tenant ${w.tenant_id}, with ${w.scopes.length === 1 ? "the scope" : "the scopes"} ${w.scopes.join(", ")}.`)),
       (err) => draw(would, trouble(err)));
     const done = await dialog({
-      title: `Revoke key ${called(k)}`, action: "Revoke it", danger: true,
-      body: [would, el("p", {}, "The next request with it is refused. This cannot be undone.")],
+      title: `Revoke key ${called(k)}`, action: "Revoke", danger: true,
+      body: [would, el("p", {}, "Requests with this key will be rejected immediately. This cannot be undone.")],
       run: () => send(keyPath(k), undefined, "DELETE"),
     });
-    if (done) announce(`The key ${called(k)} is revoked`);
+    if (done) announce(`Key ${called(k)} revoked`);
     await showKeys().catch(failed);
     focusOn(done ? "New key" : `Revoke key ${called(k)}`);
   }

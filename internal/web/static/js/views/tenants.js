@@ -33,4 +33,4 @@ export async function view({ root, query, signal }) {
 }
 
 /** Without keys everybody may do everything: how that is changed. */
-export const unguarded = () => el("div", { class: "page-note" }, el("p", {}, "This server asks for no key: anyone who reaches it may do everything. To change that, create a key with the scope admin, set ", el("code", {}, "server.auth"), " to true (", el("code", {}, "SHEAF_SERVER_AUTH=true"), "), and start the server again."));
+export const unguarded = () => el("div", { class: "page-note" }, el("p", {}, "This server requires no API key: anyone who can reach it has full access. To require keys, create a key with the admin scope, set ", el("code", {}, "server.auth"), " to true (", el("code", {}, "SHEAF_SERVER_AUTH=true"), "), and restart the server."));
