@@ -71,28 +71,28 @@ var Default = sheaf.ParseConfig{
 // Table has a row for each key of parser_config, in the order in which people
 // ask for them.
 var Table = []Setting{
-	{Name: "chunk_method", Meaning: "how blocks become chunks, see the chunk methods"},
-	{Name: "chunk_token_num", Min: 16, Max: 8191, Methods: packing, Meaning: "most tokens in a chunk"},
-	{Name: "delimiter", Unset: "line end and full-width sentence marks", Methods: packing, Meaning: "characters that end a piece; a string in backticks always cuts, outside of tables and code"},
-	{Name: "overlapped_percent", Max: 50, Methods: prose, Meaning: "share of a chunk repeated at the start of the next"},
-	{Name: "children_delimiter", Unset: "none", Methods: prose, Meaning: "cuts each chunk into children that search finds; each keeps the whole as its parent. Written like delimiter"},
+	{Name: "chunk_method", Meaning: "how blocks become chunks; see the chunk methods"},
+	{Name: "chunk_token_num", Min: 16, Max: 8191, Methods: packing, Meaning: "maximum tokens in a chunk"},
+	{Name: "delimiter", Unset: "line end and full-width sentence marks", Methods: packing, Meaning: "characters at which a chunk may end; a string in backticks always ends one, except in tables and code"},
+	{Name: "overlapped_percent", Max: 50, Methods: prose, Meaning: "percentage of a chunk that is repeated at the start of the next"},
+	{Name: "children_delimiter", Unset: "none", Methods: prose, Meaning: "cuts each chunk into children that search finds; each has the whole chunk as its parent. Same syntax as delimiter"},
 	{Name: "html4excel", Methods: []string{"general", "one"}, Meaning: "write tables as HTML instead of Markdown"},
-	{Name: "toc_extraction", Methods: printed, Meaning: "one more chunk per range that lists its headings with their pages"},
-	{Name: "image_context_size", Max: 2048, Methods: printed, Meaning: "an image is a chunk of its own with its caption, and that many tokens of the text to each side are embedded and indexed with it"},
-	{Name: "table_context_size", Max: 2048, Methods: printed, Meaning: "tokens of the text to each side of a table that are embedded and indexed with it"},
-	{Name: "ocr_pictures", Meaning: "read the text in pictures of DOCX, PPTX and EPUB files, and of those that LibreOffice converts into them: needs tesseract, and takes about 2 seconds a picture"},
-	{Name: "auto_keywords", Max: 32, Enriches: true, Meaning: "keywords for each chunk, by the chat model where one is configured, else by counting; they are embedded and searched with the text"},
-	{Name: "auto_questions", Max: 10, Enriches: true, Meaning: "questions that each chunk answers, by the chat model, which must be configured; they are embedded and searched with the text"},
-	{Name: "auto_context", Enriches: true, Meaning: "a sentence or two, by the chat model, which must be configured, on where each chunk stands in its document; embedded and searched with the text, beside the name, the title and the headings, which always are"},
-	{Name: "pii", Unset: "none", Enriches: true, Meaning: "personal data in the text: find counts it in a warning and names its kinds on each chunk, in metadata.personal_data; redact also replaces it before anything is stored or embedded"},
-	{Name: "tag_kb_ids", Unset: "none", Meaning: "ids of up to 8 datasets cut by method tag: each chunk gets the tags of their rows that are nearest to it"},
-	{Name: "topn_tags", Min: 1, Max: 32, Meaning: "tags that a chunk gets at most, by tag_kb_ids"},
-	{Name: "flow", Unset: "standard", Meaning: "the flow that the document goes through, such as contracts for its latest version when the document is parsed, or contracts@3; what its nodes set counts more than these settings"},
-	{Name: "task_page_size", Min: 1, Max: allPages, Unset: "12; 22 for paper; 1000 for one and resume", Meaning: "most pages per task"},
+	{Name: "toc_extraction", Methods: printed, Meaning: "add a chunk to each range that lists its headings with their pages"},
+	{Name: "image_context_size", Max: 2048, Methods: printed, Meaning: "makes each image a separate chunk with its caption; this many tokens of text on each side are embedded and indexed with it"},
+	{Name: "table_context_size", Max: 2048, Methods: printed, Meaning: "tokens of text on each side of a table that are embedded and indexed with it"},
+	{Name: "ocr_pictures", Meaning: "read the text in pictures of DOCX, PPTX and EPUB files, and of files that LibreOffice converts to them; requires tesseract and takes about 2 seconds per picture"},
+	{Name: "auto_keywords", Max: 32, Enriches: true, Meaning: "keywords for each chunk, from the chat model if one is configured, otherwise by counting; embedded and searched with the text"},
+	{Name: "auto_questions", Max: 10, Enriches: true, Meaning: "questions that each chunk answers, from the chat model, which must be configured; embedded and searched with the text"},
+	{Name: "auto_context", Enriches: true, Meaning: "one or two sentences about where each chunk stands in its document, from the chat model, which must be configured; embedded and searched with the text, like the name, the title and the headings, which are always included"},
+	{Name: "pii", Unset: "none", Enriches: true, Meaning: "personal data in the text: find counts it in a warning and lists its kinds on each chunk in metadata.personal_data; redact also replaces it before anything is stored or embedded"},
+	{Name: "tag_kb_ids", Unset: "none", Meaning: "ids of up to 8 datasets with the chunk method tag; each chunk gets the tags of their nearest rows"},
+	{Name: "topn_tags", Min: 1, Max: 32, Meaning: "maximum tags per chunk from tag_kb_ids"},
+	{Name: "flow", Unset: "standard", Meaning: "flow that processes the document, such as contracts for its latest version when the document is parsed, or contracts@3; settings in its nodes override these settings"},
+	{Name: "task_page_size", Min: 1, Max: allPages, Unset: "12; 22 for paper; 1000 for one and resume", Meaning: "maximum pages per task"},
 	{Name: "pages", Unset: "all", Meaning: "ranges of units to read, such as [[1, 10], [20, 25]]"},
 	{Name: "table_rows", Min: 10, Max: 100_000, Meaning: "rows per task of a spreadsheet or CSV file"},
-	{Name: "encoding", Unset: "guessed", Meaning: "of text files, as an IANA name such as windows-1252"},
-	{Name: "media_type", Unset: "found by content", Meaning: "overrides what was found"},
+	{Name: "encoding", Unset: "guessed", Meaning: "encoding of text files, as an IANA name such as windows-1252"},
+	{Name: "media_type", Unset: "found by content", Meaning: "overrides the detected type"},
 	{Name: "password", Unset: "none", Meaning: "opens protected files; write-only"},
 }
 
@@ -115,7 +115,7 @@ var Runs = []Run{
 }
 
 // Describe is what the setting does, and without it.
-func (r Run) Describe() string { return r.Meaning + ". Default: no run begins by itself" }
+func (r Run) Describe() string { return r.Meaning + ". Default: no run starts automatically" }
 
 // In is what a dataset's settings say: the options, nil for none, and whether runs
 // begin by themselves.
@@ -193,25 +193,25 @@ const allPages = 1000
 
 // Methods are the values of chunk_method, the default first.
 var Methods = []Method{
-	{Name: "general", Ranges: "task_page_size pages, table_rows rows", Meaning: "packs neighbours up to chunk_token_num; never over a heading, tables apart"},
-	{Name: "naive", Ranges: "as general", Meaning: "another name of general"},
-	{Name: "one", Ranges: "the whole document, up to 1,000 pages", Meaning: "the document as one chunk, or as few as hold 8191 tokens each", Defaults: sheaf.ParseConfig{TaskPageSize: sheaf.Set(allPages)}},
-	{Name: "qa", Takes: []sheaf.FileFamily{sheaf.FamilySpreadsheet, sheaf.FamilyText, sheaf.FamilyDocument, sheaf.FamilyPDF, sheaf.FamilyWeb}, Ranges: "table_rows rows, task_page_size pages", Meaning: "question and answer as one chunk: the first two filled cells of a row, a heading and what follows it, or lines that begin with Q: and A:"},
-	{Name: "table", Takes: []sheaf.FileFamily{sheaf.FamilySpreadsheet}, Ranges: "table_rows rows", Meaning: "a row is a chunk of \"column: value\" lines; columns hold the typed values"},
+	{Name: "general", Ranges: "task_page_size pages, table_rows rows", Meaning: "packs neighboring blocks up to chunk_token_num; chunks never span a heading, and tables are separate"},
+	{Name: "naive", Ranges: "as general", Meaning: "another name for general"},
+	{Name: "one", Ranges: "the whole document, up to 1,000 pages", Meaning: "the document as one chunk, or as few chunks of up to 8191 tokens as possible", Defaults: sheaf.ParseConfig{TaskPageSize: sheaf.Set(allPages)}},
+	{Name: "qa", Takes: []sheaf.FileFamily{sheaf.FamilySpreadsheet, sheaf.FamilyText, sheaf.FamilyDocument, sheaf.FamilyPDF, sheaf.FamilyWeb}, Ranges: "table_rows rows, task_page_size pages", Meaning: "question and answer as one chunk: the first two filled cells of a row, a heading and the text after it, or lines that begin with Q: and A:"},
+	{Name: "table", Takes: []sheaf.FileFamily{sheaf.FamilySpreadsheet}, Ranges: "table_rows rows", Meaning: "a row is a chunk of \"column: value\" lines; columns contain the typed values"},
 	{Name: "tag", Takes: []sheaf.FileFamily{sheaf.FamilySpreadsheet}, Ranges: "table_rows rows", Meaning: "a row is a chunk: the first filled cell is the text, the second its tags, separated by commas"},
 	{Name: "paper", Takes: []sheaf.FileFamily{sheaf.FamilyPDF}, Ranges: "22 pages", Meaning: "as general, by numbered sections; the abstract stays in one chunk", Defaults: sheaf.ParseConfig{TaskPageSize: sheaf.Set(22)}},
 	{Name: "book", Takes: []sheaf.FileFamily{sheaf.FamilyPDF, sheaf.FamilyDocument, sheaf.FamilyText, sheaf.FamilyWeb, sheaf.FamilyEbook}, Ranges: "task_page_size pages", Meaning: "as general, by parts and chapters; lines of a printed table of contents are left out"},
-	{Name: "laws", Takes: []sheaf.FileFamily{sheaf.FamilyPDF, sheaf.FamilyDocument, sheaf.FamilyText, sheaf.FamilyWeb}, Ranges: "task_page_size pages", Meaning: "as general, by part, chapter, section and article: an article is never in a chunk with another"},
-	{Name: "manual", Takes: []sheaf.FileFamily{sheaf.FamilyPDF, sheaf.FamilyDocument, sheaf.FamilyText, sheaf.FamilyWeb}, Ranges: "task_page_size pages", Meaning: "by numbered sections; short neighbouring subsections share a chunk"},
+	{Name: "laws", Takes: []sheaf.FileFamily{sheaf.FamilyPDF, sheaf.FamilyDocument, sheaf.FamilyText, sheaf.FamilyWeb}, Ranges: "task_page_size pages", Meaning: "as general, by part, chapter, section and article: an article never shares a chunk with another"},
+	{Name: "manual", Takes: []sheaf.FileFamily{sheaf.FamilyPDF, sheaf.FamilyDocument, sheaf.FamilyText, sheaf.FamilyWeb}, Ranges: "task_page_size pages", Meaning: "by numbered sections; short neighboring subsections share a chunk"},
 	{Name: "presentation", Takes: []sheaf.FileFamily{sheaf.FamilyPresentation, sheaf.FamilyPDF}, Ranges: "task_page_size slides or pages", Meaning: "a slide or page is a chunk"},
-	{Name: "picture", Takes: []sheaf.FileFamily{sheaf.FamilyImage}, Ranges: "the whole file", Meaning: "an image is a chunk: what was read on it and how it is described"},
-	{Name: "email", Takes: []sheaf.FileFamily{sheaf.FamilyMail}, Ranges: "the whole message", Meaning: "as general, each part apart, quoted mail apart from what was written"},
+	{Name: "picture", Takes: []sheaf.FileFamily{sheaf.FamilyImage}, Ranges: "the whole file", Meaning: "an image is a chunk: its recognized text and its description"},
+	{Name: "email", Takes: []sheaf.FileFamily{sheaf.FamilyMail}, Ranges: "the whole message", Meaning: "as general; each part is separate, and quoted mail is separate from new text"},
 	{Name: "resume", Takes: []sheaf.FileFamily{sheaf.FamilyPDF, sheaf.FamilyDocument, sheaf.FamilyText}, Ranges: "the whole document, up to 1,000 pages", Meaning: "as general, by the usual sections: experience, education, skills …", Defaults: sheaf.ParseConfig{TaskPageSize: sheaf.Set(allPages)}},
-	{Name: "audio", Takes: []sheaf.FileFamily{sheaf.FamilyAudio}, Ranges: "the whole recording", Meaning: "as general over the transcript, whole sentences"},
-	{Name: "semantic", Ranges: "as general", Meaning: "as general, and cut where the meaning changes most: between sentences whose vectors are farther apart than 95 in 100 neighbours are"},
-	{Name: "hierarchical", Ranges: "as general", Meaning: "chunks that keep a parent of up to four times their size, and for each longer section one more chunk that sums it up: by the chat model where one is configured, else with its most typical sentences"},
-	{Name: MethodLate, Ranges: "as general", Meaning: "as general; the vector of each chunk is made from its whole section, as far as the model reads (late chunking): needs embed.late_window"},
-	{Name: "code", Takes: []sheaf.FileFamily{sheaf.FamilyCode}, Ranges: "the whole file, large ones in parts", Meaning: "by declaration, whose name joins the heading path; short neighbours share a chunk. Go is cut by its syntax tree, other languages by indentation"},
+	{Name: "audio", Takes: []sheaf.FileFamily{sheaf.FamilyAudio}, Ranges: "the whole recording", Meaning: "as general over the transcript, in whole sentences"},
+	{Name: "semantic", Ranges: "as general", Meaning: "as general, but cut where the meaning changes most: between sentences whose vectors are farther apart than those of 95 in 100 neighbors"},
+	{Name: "hierarchical", Ranges: "as general", Meaning: "chunks with a parent of up to four times their size, and for each longer section an additional summary chunk: by the chat model if one is configured, otherwise from its most typical sentences"},
+	{Name: MethodLate, Ranges: "as general", Meaning: "as general; the vector of each chunk is computed from its whole section, as far as the model's window reaches (late chunking); requires embed.late_window"},
+	{Name: "code", Takes: []sheaf.FileFamily{sheaf.FamilyCode}, Ranges: "the whole file, large ones in parts", Meaning: "by declaration, whose name is added to the heading path; short neighbors share a chunk. Go is cut by its syntax tree, other languages by indentation"},
 }
 
 // MethodByName returns the chunk method called name; "" is the default.
