@@ -518,6 +518,10 @@ func TestCommands(t *testing.T) {
 
 	// What goes is asked for.
 	has(s.sheaf("doc", "delete", "-d", "rocks", "gamma.md"), exitUsage, "needs a confirmation", "Delete 1 document (", "--yes")
+	// Faults of files are for those who sent them, not for an operator.
+	has(s.must("queue", "dead"), 0, "2 tasks failed because of the file itself and are left out; --files lists them")
+	has(s.must("queue", "dead", "--files"), 0, "invalid_pdf")
+	has(s.must("queue", "dead", "--category", "bad_input"), 0, "invalid_pdf")
 	has(s.must("doc", "delete", "-d", "rocks", "--state", "failed", "--dry-run"), 0, "This would delete 2 documents")
 	has(s.must("doc", "delete", "-d", "rocks", "--state", "failed", "--yes"), 0, "Deleted 2 documents")
 	has(s.must("doc", "delete", "-d", "rocks", "--state", "failed", "--yes"), 0, "nothing to delete")

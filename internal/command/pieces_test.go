@@ -614,7 +614,7 @@ func TestPageUploadSurvivesCutsAndReload(t *testing.T) {
 	p.Set(proxy.Cut, 0)
 	b.sees("#uploads-list .note", "Next try in")
 	p.Set(proxy.Delay, 15*time.Millisecond)
-	b.sees("#uploads-list .note", "Goes on at")
+	b.sees("#uploads-list .note", "Resuming at")
 	had := s.stored("line")
 	waitFor(t, "more bytes", func() bool { return s.stored("line") > had })
 	// The page goes away in the middle. The same file dropped again goes on.

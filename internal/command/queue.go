@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -137,6 +139,7 @@ func (g *global) queueCommand() *cobra.Command {
 		}
 		return c
 	}
+	var files bool
 	list := &cobra.Command{
 		Use: "dead [TASK]", Short: "List dead tasks, or show all that is known of one", Args: needs(0, 1, "one TASK"), Example: "  sheaf queue dead\n  sheaf queue dead --category parser_crash\n  sheaf queue dead TASK",
 		RunE: func(cmd *cobra.Command, ids []string) error {
@@ -163,6 +166,13 @@ func (g *global) queueCommand() *cobra.Command {
 			if g.json {
 				return g.printJSON(api.List[api.AnyTenantsTask]{Items: listed(items).Items, NextCursor: next})
 			}
+			if total := len(items); !files && kind+code+category+document+job == "" {
+				items = slices.DeleteFunc(items, func(t api.AnyTenantsTask) bool { return ofItsFile(t.Failure) })
+				if n := total - len(items); n > 0 {
+					defer fmt.Fprintf(g.out, "%s failed because of the file itself and %s left out; --files lists %s, and `sheaf docs --state failed` the documents.\n",
+						count(n, "task"), map[bool]string{true: "is", false: "are"}[n == 1], map[bool]string{true: "it", false: "them"}[n == 1])
+				}
+			}
 			defer g.more(next)
 			return g.table(func(w io.Writer) {
 				owner := func(string) string { return "" }
@@ -184,6 +194,7 @@ func (g *global) queueCommand() *cobra.Command {
 		},
 	}
 	filters(list)
+	list.Flags().BoolVar(&files, "files", false, "list tasks that failed because of their file, too: locked, damaged, empty or of an unknown format")
 	p.flags(list, 200, "dead tasks")
 	var sure confirmation
 	cancel := &cobra.Command{
@@ -303,3 +314,15 @@ func (g *global) showTask(ctx context.Context, c *client, path string) error {
 	}
 	return nil
 }
+
+// ofItsFile reports whether a task died of its file, which whoever sent it must
+// cure and no operator can. The page leaves the same ones out.
+func ofItsFile(f *sheaf.Failure) bool {
+	if f == nil || f.Category == sheaf.CategoryEncrypted {
+		return f != nil
+	}
+	return f.Category == sheaf.CategoryBadInput && !operators.MatchString(f.Code)
+}
+
+// operators are codes of bad input that settings or an installed program cure.
+var operators = regexp.MustCompile(`^(too_|zip_bomb$|text_too_long$|range_too_large$|part_missing$|needs_ocr$|(embed|chat|rerank)_)`)

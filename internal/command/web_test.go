@@ -1106,7 +1106,7 @@ func TestPageWithKey(t *testing.T) {
 	everybody()
 	b.wait("the queues of all tenants, to be edited", `["beta", "local"].every(id => document.querySelector('[aria-label="Edit tenant ' + id + '"]'))`)
 	// That a file is damaged is its owner's to cure.
-	b.sees("[aria-label='Dead letters'] p", "1 task failed for what its file is")
+	b.sees("[aria-label='Dead letters'] p", "1 task failed because of its file")
 	b.run(evaluate(`document.querySelector('[name=files]').click()`))
 	b.sees(".issues code", "invalid_pdf")
 	b.run(evaluate(`document.querySelector(".issues summary").click()`))
@@ -1158,7 +1158,7 @@ func TestPageSaysWhatWorkWaitsFor(t *testing.T) {
 	for _, v := range []struct{ path, place string }{{"/datasets/default", ".job-line"}, {document, ".progress-line"}, {"/jobs/" + answer.Job.ID, ".progress-line"}} {
 		b.open(v.path)
 		b.wait("the reason at "+v.path, fmt.Sprintf(`/asks to slow down \(429\): too many tokens a minute, next try in \d s/.test(document.querySelector(%q)?.textContent)`, v.place+" .waits"))
-		if cell := eval[string](b, `document.querySelector(".strip, .ranges .strip")?.getAttribute("aria-label") || ""`); v.path == document && cell != "1 range: 1 waits to be tried again" {
+		if cell := eval[string](b, `document.querySelector(".strip, .ranges .strip")?.getAttribute("aria-label") || ""`); v.path == document && cell != "1 range: 1 waiting to retry" {
 			t.Errorf("the strip says %q", cell)
 		}
 	}

@@ -123,7 +123,7 @@ func testIssues(t *testing.T, s *service, b *browser) {
 	crash := func(name string) source { return text(name, trialPages(4, map[int]string{2: "CRASH " + name})) }
 	torn := s.add("stops-short", crash("one.trial"), crash("two.trial"), text("sound.trial", trialPages(4, nil)))
 	b.open("/datasets/stops-short")
-	b.sees(".issues", "2 documents crashed the parser, in part")
+	b.sees(".issues", "2 documents crashed the parser, partially")
 	b.press("Retry 2…")
 	b.sees("dialog h2", "Retry 2 documents")
 	b.sees("dialog .preview dd", "ranges")
@@ -334,14 +334,14 @@ func testDatasetSettings(t *testing.T, s *service, b *browser) {
 			var now sheaf.Dataset
 			s.get("/v1/datasets/rules", &now)
 			on, _ := now.ParseConfig.Raptor.V["use_raptor"].(bool)
-			return on == strings.HasPrefix(begun, "After")
+			return on == strings.HasPrefix(begun, "Automatic")
 		})
 	}
 	// A field that is emptied takes its default again, and the others stay.
 	set("pages", "")
 	b.press("Save")
 	b.sees(".dataset-settings [role=status]", "Saved")
-	b.press("Parse the 1 present document again…")
+	b.press("Reprocess the 1 existing document…")
 	b.wait("the forecast", `document.querySelector("dialog[open] .preview dl")`)
 	b.press("Reprocess")
 	waitFor(t, "the document to be cut anew", func() bool {

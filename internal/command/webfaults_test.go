@@ -173,7 +173,7 @@ func testOperationsAreTrue(t *testing.T, _ *service, b *browser) {
 	})()`))
 	b.wait("all that was done, and what failed", `/3\d,\d{3} done, \d+ attempts failed/.test(document.querySelector(".charts")?.textContent)`)
 	b.sees(".chart", "median of the newest tasks: parse 12 ms")
-	b.wait("how fair it was", `(g => g?.textContent.includes("0.50") && g.parentElement.textContent.includes("among 3 tenants") && g.querySelector("rect.ok").getAttribute("width") * 2 == g.querySelector("rect.rest").getAttribute("width"))(document.querySelector(".gauge"))`)
+	b.wait("how fair it was", `(g => g?.textContent.includes("0.50") && g.parentElement.textContent.includes("among 3 waiting tenants") && g.querySelector("rect.ok").getAttribute("width") * 2 == g.querySelector("rect.rest").getAttribute("width"))(document.querySelector(".gauge"))`)
 	b.wait("the load of an hour ago", `[...document.querySelectorAll(".chart")].find(c => c.textContent.includes("Throughput")).querySelectorAll("rect").length >= 2`)
 }
 
@@ -198,7 +198,7 @@ func TestDeadLettersAreGroupedByCause(t *testing.T) {
 	if got := eval[string](b, `[...document.querySelectorAll(".issues > li")].map(li => li.dataset.code).join()`); got != "embed_refused" {
 		t.Errorf("an operator is shown %s", got)
 	}
-	b.sees("[aria-label='Dead letters'] p", "2 tasks failed for what their files are")
+	b.sees("[aria-label='Dead letters'] p", "2 tasks failed because of their files")
 	b.run(evaluate(`document.querySelector(".issues summary").click()`))
 	b.checkAccess(axe(t), "dead letters by cause")
 	b.fits("dead letters by cause")

@@ -38,7 +38,7 @@ func TestSavedQueriesOfTheSearch(t *testing.T) {
 	b.open("/search")
 	b.sees(list, "Choose a dataset to see its saved queries")
 	b.open("/search?dataset=mills")
-	b.sees(list, "No query is saved in mills yet")
+	b.sees(list, "No saved queries in mills yet")
 	b.open("/search?q=harvest+dry&dataset=mills")
 	b.sees(panel, "Select the hits that answer the question")
 	b.wait("nothing to save yet", button("Save query", true))

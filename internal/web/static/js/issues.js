@@ -38,7 +38,7 @@ export function issueBox({ ds, show, done }) {
     /** @type {Record<Cure, () => Node|null>} */
     const cures = {
       retry: () => button(`Retry ${number(g.documents)}…`, () => after(retryDocuments(ds, chosen))),
-      reparse: () => button(`Parse ${number(g.documents)} again…`, () => after(reparseDialog(ds, chosen))),
+      reparse: () => button(`Reprocess ${number(g.documents)}…`, () => after(reparseDialog(ds, chosen))),
       // Those that are searchable in part stay.
       delete: () => (failed ? button(`Delete ${number(failed)}…`, () => after(deleteLater(ds, { count: failed, body: { filter: { failure_code: g.codes, state: ["failed"] } }, has: (d) => d.state === "failed" && g.codes.includes(d.failure?.code || "") }, done)), { class: "danger" }) : null),
       password: () => unlock(g),
