@@ -126,8 +126,12 @@ func run(ctx context.Context) error {
 	out := flag.String("out", "bench/out/bench.json", "where the rows are written as JSON")
 	bin := flag.String("bin", "bin/sheaf", "the service to measure, made by `make build`")
 	profile := flag.String("profile", "", "file for a CPU profile of this program, which runs the parts of the store and queue measures itself")
+	page := flag.String("doc", "", "file for the page on performance, written from the reports that are named as arguments; nothing is measured")
 	strict := flag.Bool("strict", false, "exit with 1 when a bound does not hold")
 	flag.Parse()
+	if *page != "" {
+		return writePerformance(*page, flag.Args())
+	}
 	if flag.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q; measures are chosen with -only", flag.Arg(0))
 	}
