@@ -27,6 +27,27 @@ func TestPerformancePage(t *testing.T) {
 	}
 }
 
+// The page in docs is what the stored report says.
+func TestPerformancePageIsOfItsReport(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "performance.md")
+	if err := writePerformance(path, []string{"results/performance.json"}); err != nil {
+		t.Fatal(err)
+	}
+	got, want := readFile(t, path), readFile(t, "../docs/performance.md")
+	if got != want {
+		t.Error("docs/performance.md is not what bench/results/performance.json says; run go run ./bench -doc docs/performance.md bench/results/performance.json")
+	}
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // A locked file has the name of its format and another type.
 func TestPeersReadWhatSheafAccepts(t *testing.T) {
 	dir := t.TempDir()
