@@ -182,6 +182,8 @@ func New(cfg Config) *Server {
 	}
 	hc.Security = []map[string][]string{{"bearer": {}}, {"key": {}}}
 	s.api = huma.NewAPI(hc, verbAdapter{humago.NewAdapter(s.mux, "")})
+	// Generators of clients ask for one. It is relative: the description is read where the API is.
+	s.api.OpenAPI().Servers = []*huma.Server{{URL: "/", Description: "The server that this description was read from"}}
 	s.routes()
 	s.buildTable()
 	describeSettings(schemas.Map()["ParseConfig"])

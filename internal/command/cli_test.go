@@ -429,6 +429,10 @@ func TestCommands(t *testing.T) {
 	if strings.Contains(o.out, "100 %") || strings.Contains(o.out, "application/") {
 		t.Errorf("what failed is shown as\n%s", o.out)
 	}
+	has(s.must("docs", "-d", "stones", "--issues"), 0, "UNREADABLE", "invalid_pdf")
+	if rows, _ := list(s.must("docs", "-d", "stones", "--issues", "--json")); len(rows) != 1 {
+		t.Errorf("issues are %v", rows)
+	}
 	if rows, _ := list(s.must("docs", "-d", "stones", "--verdicts", "--json")); len(rows) != 2 {
 		t.Errorf("verdicts: %v", rows)
 	}

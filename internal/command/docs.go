@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"sheaf/internal/api"
 	"sheaf/parser"
 	"sheaf/parser/formats"
+	"sheaf/taskstore"
 )
 
 // mostCounted bounds how many further documents are looked at to count them.
@@ -26,14 +28,15 @@ func (g *global) docsCommand() *cobra.Command {
 	var states []string
 	var name, order string
 	var p paging
-	var verdicts bool
+	var verdicts, issues bool
 	orders := []string{"newest"}
 	cmd := &cobra.Command{
 		Use: "docs", Short: "List documents with their state", Args: needs(0, 0, ""), SuggestFor: []string{"ls", "list", "documents"},
 		Example: `  sheaf docs                                   # the newest first
   sheaf docs -d contracts --state failed,partially_succeeded
   sheaf docs --name invoice --limit 0 --json
-  sheaf docs --verdicts                        # how documents ended, by format`,
+  sheaf docs --verdicts                        # how documents ended, by format
+  sheaf docs --issues                          # why documents failed, and what to do`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			c, err := g.client()
@@ -56,6 +59,14 @@ func (g *global) docsCommand() *cobra.Command {
 				return err
 			}
 			path := datasetPath(ds.ID) + "/documents"
+			if issues {
+				var found taskstore.Facets
+				q.Del("order")
+				if err := c.call(ctx, http.MethodGet, path+"/facets?"+q.Encode(), nil, &found); err != nil {
+					return err
+				}
+				return g.printIssues(found.Issues)
+			}
 			docs, next, err := pages[sheaf.Document](ctx, c, path, q, p)
 			if err != nil {
 				return err
@@ -106,6 +117,7 @@ func (g *global) docsCommand() *cobra.Command {
 	f.StringVar(&name, "name", "", "only documents whose name contains this `TEXT`")
 	f.Var(&choice{value: &orders, of: []string{"newest", "oldest"}}, "order", "`ORDER`: newest or oldest first")
 	f.BoolVar(&verdicts, "verdicts", false, "count how documents ended by format instead")
+	f.BoolVar(&issues, "issues", false, "group failed documents by cause instead")
 	p.flags(cmd, 100, "documents")
 	g.complete(cmd, "state", oneOf(docStates...))
 	g.complete(cmd, "order", oneOf("newest", "oldest"))
@@ -120,6 +132,23 @@ func (c *client) countMore(ctx context.Context, path string, q url.Values, curso
 }
 
 // printVerdicts counts how documents ended, by format and reason.
+// printIssues lists causes of failures, those of most documents first.
+func (g *global) printIssues(found []taskstore.Issue) error {
+	if g.json {
+		return g.printJSON(listed(found))
+	}
+	if len(found) == 0 {
+		g.note("No document of %s has failed.", g.dataset)
+		return nil
+	}
+	return g.table(func(w io.Writer) {
+		fmt.Fprintln(w, "CODE\tDOCUMENTS\tUNREADABLE\tEXAMPLE\tWHAT TO DO")
+		for _, i := range found {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", i.Code, number(i.Documents), number(i.Failed), shortName(i.Name, 30), excerpt(i.Sample.Message, 120))
+		}
+	})
+}
+
 func (g *global) printVerdicts(docs []sheaf.Document) error {
 	type row struct {
 		Format  string `json:"format"`

@@ -205,7 +205,7 @@ func TestDeadLettersAreGroupedByCause(t *testing.T) {
 	refuses.Store(false)
 	b.press("Retry 2…")
 	b.press("Retry")
-	b.sees("[aria-label='Dead letters'] p", "None that an operator can cure")
+	b.sees("[aria-label='Dead letters'] p", "None that an operator can fix")
 	for _, name := range []string{"one.txt", "two.txt"} {
 		waitFor(t, name+" to be cured", func() bool {
 			var list api.List[sheaf.Document]
