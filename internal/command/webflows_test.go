@@ -87,7 +87,7 @@ func TestNodeIsAddedOnThePage(t *testing.T) {
 	}
 	b.run(evaluate(`document.querySelector("dialog [name=set-keep]").value = 'chunk.text != "no"'`))
 	b.press("Insert")
-	b.sees("dialog .trouble", "There is a node cut")
+	b.sees("dialog .trouble", "A node named cut already exists")
 	b.run(evaluate(`document.querySelector("dialog [name=id]").value = "short"`))
 	b.press("Insert")
 	b.sees(".flow-problems li", "short: Nothing reads its output")

@@ -159,7 +159,7 @@ func TestSplitOnThePage(t *testing.T) {
 	}
 	b.press("Undo the split")
 	b.press("Merge again")
-	b.sees("#announce", "taken back")
+	b.sees("#announce", "Split undone")
 	b.sees(".graph-side", "by acronym")
 	b.wait("no split", `![...document.querySelectorAll("h2")].some(h => h.textContent === "Kept apart")`)
 	if got := s.entity("units", "IT"); !strings.HasSuffix(got, "IT by acronym") {

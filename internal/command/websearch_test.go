@@ -159,7 +159,7 @@ func TestTwoSettingsSideBySide(t *testing.T) {
 			}
 		}
 	}
-	b.sees("[role=status]", fmt.Sprintf("%d of %d passages found by both", shared/2, len(of["A"])))
+	b.sees("[role=status]", fmt.Sprintf("%d of %d passages in both", shared/2, len(of["A"])))
 	b.checkAccess(script, "two searches")
 	b.fits("two searches")
 

@@ -157,7 +157,7 @@ func TestSettingsOfThePage(t *testing.T) {
 	b.run(evaluate(`document.querySelector('dialog [value="job.failed"]').click(); document.querySelector("dialog [name=enabled]").click()`))
 	b.press("Save")
 	b.sees("[aria-label='Webhooks'] .badge", "Off")
-	b.sees("[aria-label='Webhooks'] td", "everything")
+	b.sees("[aria-label='Webhook endpoints'] td", "everything")
 	b.fits("webhooks")
 	b.press("Remove…")
 	b.press("Remove")

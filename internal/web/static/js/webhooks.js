@@ -24,7 +24,7 @@ export function webhooks({ base, signal }) {
     try {
       /** @type {Webhook[]} */
       const all = (await get(path, signal)).items;
-      draw(list, all.length ? grid("Webhooks", [["Address", "wide"], ["Events", "wide"], ["State", "wide"], ["", "row-actions"]], all.map((w) => [
+      draw(list, all.length ? grid("Webhook endpoints", [["Address", "wide"], ["Events", "wide"], ["State", "wide"], ["", "row-actions"]], all.map((w) => [
         el("bdi", {}, w.url), w.events.length ? w.events.map((e) => events.find(([k]) => k === e)?.[1] || e).join(", ") : "everything",
         [w.enabled ? el("span", { class: "badge ok" }, "On") : el("span", { class: "badge off" }, "Off"), w.failures ? el("p", { class: "warn" }, `${plural(w.failures, "attempt")} in a row failed: ${w.last_error || ""}`) : null],
         [button("Try", () => void ping(w), { "aria-label": `Try ${w.url}` }), button("Edit…", () => void edit(w), { "aria-label": `Edit ${w.url}` }), button("Remove…", () => void remove(w), { class: "danger", "aria-label": `Remove ${w.url}` })]]))
