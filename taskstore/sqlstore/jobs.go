@@ -262,7 +262,7 @@ func (s *jobs) sumJobs(ctx context.Context, tenantID string, rows []jobRow) ([]s
 				COALESCE(c.cost, 0) AS total, COALESCE(c.done, 0) AS done, COALESCE(c.reused_cost, 0) AS reused,
 				COALESCE(c.failed_parse, 0) AS failed_parse, COALESCE(c.failed_chunk, 0) AS failed_chunk,
 				COALESCE(c.failed_embed, 0) AS failed_embed, COALESCE(c.failed_index, 0) AS failed_index,
-				CASE WHEN g.ledger='{}' OR d.unit='row' THEN 0 ELSE `+s.d.failedUnits("g.ledger")+` END AS failed_units,
+				CASE WHEN g.state IN ('partially_succeeded','failed') AND d.unit<>'row' THEN `+s.d.failedUnits("g.ledger")+` ELSE 0 END AS failed_units,
 				COALESCE(c.reused_parse, 0) AS reused_parse, COALESCE(c.reused_embed, 0) AS reused_embed, COALESCE(c.reused_index, 0) AS reused_index,
 				COALESCE(c.ranges, 0) AS ranges, COALESCE(c.chunks, 0) AS chunks, COALESCE(c.tokens, 0) AS tokens,
 				COALESCE(c.task_started, 0) AS task_started, COALESCE(c.task_finished, 0) AS task_finished
