@@ -433,6 +433,8 @@ func TestCommands(t *testing.T) {
 	if rows, _ := list(s.must("docs", "-d", "stones", "--issues", "--json")); len(rows) != 1 {
 		t.Errorf("issues are %v", rows)
 	}
+	has(s.sheaf("docs", "-d", "stones", "--issues", "--verdicts"), exitUsage, "issues", "verdicts")
+	has(s.sheaf("docs", "-d", "stones", "--issues", "--limit", "5"), exitUsage, "issues", "limit")
 	if rows, _ := list(s.must("docs", "-d", "stones", "--verdicts", "--json")); len(rows) != 2 {
 		t.Errorf("verdicts: %v", rows)
 	}

@@ -21,6 +21,9 @@ func (g *global) docEdit() *cobra.Command {
 		Long:    "Changes what a chunk reads and what finds it. Searches follow at once, and later\nversions of the document have the change where they have the chunk. doc chunks --json\nlists the ids of chunks; doc edits lists changes, and doc undo takes one back.",
 		Example: "  sheaf doc edit report.pdf 0f6b…-3 --text 'The rent is 900 euros.'\n  sheaf doc edit report.pdf 0f6b…-3 --off",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := apart(cmd, "on", "off"); err != nil {
+				return err
+			}
 			body := api.ChunkPatch{}
 			set := cmd.Flags().Changed
 			if set("text") {
@@ -61,7 +64,6 @@ func (g *global) docEdit() *cobra.Command {
 	f.BoolVar(&on, "on", false, "searches find it again")
 	f.BoolVar(&off, "off", false, "no search finds it")
 	f.BoolVar(&remove, "delete", false, "no search finds it and no list has it")
-	cmd.MarkFlagsMutuallyExclusive("on", "off")
 	return cmd
 }
 

@@ -38,6 +38,10 @@ func (g *global) docsCommand() *cobra.Command {
   sheaf docs --verdicts                        # how documents ended, by format
   sheaf docs --issues                          # why documents failed, and what to do`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			// Causes are counted over all documents, and have an order of their own.
+			if err := apart(cmd, "issues", "verdicts", "limit", "cursor", "order"); err != nil {
+				return err
+			}
 			ctx := cmd.Context()
 			c, err := g.client()
 			if err != nil {
@@ -131,7 +135,6 @@ func (c *client) countMore(ctx context.Context, path string, q url.Values, curso
 	return len(rest), next == nil, err
 }
 
-// printVerdicts counts how documents ended, by format and reason.
 // printIssues lists causes of failures, those of most documents first.
 func (g *global) printIssues(found []taskstore.Issue) error {
 	if g.json {
@@ -149,6 +152,7 @@ func (g *global) printIssues(found []taskstore.Issue) error {
 	})
 }
 
+// printVerdicts counts how documents ended, by format and reason.
 func (g *global) printVerdicts(docs []sheaf.Document) error {
 	type row struct {
 		Format  string `json:"format"`

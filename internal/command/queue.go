@@ -166,11 +166,14 @@ func (g *global) queueCommand() *cobra.Command {
 			if g.json {
 				return g.printJSON(api.List[api.AnyTenantsTask]{Items: listed(items).Items, NextCursor: next})
 			}
-			if total := len(items); !files && kind+code+category+document+job == "" {
+			if all := len(items); !files && kind+code+category+document+job == "" {
 				items = slices.DeleteFunc(items, func(t api.AnyTenantsTask) bool { return ofItsFile(t.Failure) })
-				if n := total - len(items); n > 0 {
-					defer fmt.Fprintf(g.out, "%s failed because of the file itself and %s left out; --files lists %s, and `sheaf docs --state failed` the documents.\n",
-						count(n, "task"), map[bool]string{true: "is", false: "are"}[n == 1], map[bool]string{true: "it", false: "them"}[n == 1])
+				if n := all - len(items); n > 0 {
+					are, them := "are", "them"
+					if n == 1 {
+						are, them = "is", "it"
+					}
+					defer g.note("%s failed because of the file itself and %s left out; --files lists %s, and `sheaf docs --issues` the documents.", count(n, "task"), are, them)
 				}
 			}
 			defer g.more(next)
