@@ -44,7 +44,7 @@ export function issueBox({ ds, show, done }) {
       password: () => unlock(g),
     };
     return el("li", {}, el("div", { class: "issue-text" },
-      el("details", {}, el("summary", { title: "Examples" }, el("strong", {}, g.cause.title(g.documents)), partly && failed ? el("span", { class: "muted" }, `, ${number(partly)} of them partially`) : partly ? el("span", { class: "muted" }, ", partially") : null),
+      el("details", {}, el("summary", { title: "Examples" }, el("strong", {}, g.cause.title(g.documents)), partly && failed ? el("span", { class: "muted" }, `, ${number(partly)} of them partially readable`) : partly ? el("span", { class: "muted" }, ", partially readable") : null),
         el("ul", {}, g.issues.map((i) => el("li", {}, el("a", { href: `/datasets/${encodeURIComponent(ds)}/documents/${i.document_id}?tab=problems` }, name(i.document)), ": ", spoken(i.sample.message), " ", el("code", {}, i.code))))),
       el("p", {}, g.cause.key === "part" && g.issues.length === 1 ? spoken(g.issues[0].sample.message) : g.cause.cure)),
     el("div", { class: "tools" }, cures[g.cause.act](), button(`Show ${number(g.documents)}`, () => show(g.codes), { class: "link" })));
