@@ -5,9 +5,11 @@
 package capacity
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -383,11 +385,7 @@ func (s *sim) report() *Report {
 		r.Cores += p.Cores
 		r.Parts = append(r.Parts, p)
 	}
-	for i := range r.Parts { // a few
-		for j := i; j > 0 && r.Parts[j].Used > r.Parts[j-1].Used; j-- {
-			r.Parts[j], r.Parts[j-1] = r.Parts[j-1], r.Parts[j]
-		}
-	}
+	slices.SortStableFunc(r.Parts, func(a, b Part) int { return cmp.Compare(b.Used, a.Used) })
 	// Documents under way become no more where the fleet keeps up: in the second
 	// half as many as in the first, but for chance.
 	grew := (s.out.inSystem - 2*s.out.halfway) / (seconds / 2)

@@ -74,7 +74,7 @@ func TestEveryTaskIsDoneOnce(t *testing.T) {
 				t.Fatalf("an executor has %d of %d slots at the end", x.slots, s.Slots)
 			}
 		}
-		if s.held != 0 || s.live != 0 || s.hints != 0 || len(s.noTasks) != len(s.tasks) || len(s.noDocs) != len(s.docs) {
+		if s.held != 0 || s.live != 0 || s.hints != 0 || len(s.tasks.free) != len(s.tasks.all) || len(s.docs.free) != len(s.docs.all) {
 			t.Fatalf("at the end %d slots, %d documents and %d hints are held", s.held, s.live, s.hints)
 		}
 	})

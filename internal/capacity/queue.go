@@ -28,43 +28,15 @@ func (a *hints) before(b *hints) bool {
 // pile is a heap of hints.
 type pile []hints
 
-func (p *pile) push(h hints) {
-	s := append(*p, h)
-	i := len(s) - 1
-	for i > 0 {
-		up := (i - 1) / 2
-		if !s[i].before(&s[up]) {
-			break
-		}
-		s[i], s[up] = s[up], s[i]
-		i = up
-	}
-	*p = s
-}
+func (p *pile) push(h hints) { *p = push(*p, h, (*hints).before) }
 
 // drop takes tasks of the first hints away.
 func (p *pile) drop(n int32) {
-	s := *p
-	if s[0].n -= n; s[0].n > 0 {
+	if first := &(*p)[0]; first.n > n {
+		first.n -= n
 		return
 	}
-	last := len(s) - 1
-	s[0] = s[last]
-	s = s[:last]
-	for i := 0; ; {
-		least, l := i, 2*i+1
-		for c := l; c < l+2 && c < last; c++ {
-			if s[c].before(&s[least]) {
-				least = c
-			}
-		}
-		if least == i {
-			break
-		}
-		s[i], s[least] = s[least], s[i]
-		i = least
-	}
-	*p = s
+	*p = pop(*p, (*hints).before)
 }
 
 const phases = len(sheaf.Phases)
@@ -86,8 +58,8 @@ type tenant struct {
 	running int32
 	backlog int32 // tasks that nobody has taken
 	unfed   int32
-	at      int32 // in the heap of those with something to take, -1 when not there
-	capped  bool  // left the heap since it stood at its cap
+	active  bool // in the heap of those with something to take
+	capped  bool // left the heap since it stood at its cap
 
 	ran   float64 // task-seconds
 	since float64
@@ -117,7 +89,7 @@ func newFair(tenants int, cap int) *fair {
 	f := &fair{tenants: make([]tenant, tenants), ageFor: 600}
 	for i := range f.tenants {
 		t := &f.tenants[i]
-		t.weight, t.cap, t.at = 1, int32(cap), -1
+		t.weight, t.cap = 1, int32(cap)
 	}
 	return f
 }
@@ -179,7 +151,7 @@ func (f *fair) feed(id, window, read int32) (fed, most int32) {
 func (f *fair) activate(id int32) {
 	t := &f.tenants[id]
 	t.capped = false
-	if t.at < 0 {
+	if !t.active {
 		t.pass = max(t.pass, f.vt)
 		f.push(id)
 	}
@@ -295,52 +267,18 @@ func (t *tenant) next(now, ageFor float64) (sheaf.Lane, hints, bool) {
 	return 0, hints{}, false
 }
 
-func (f *fair) less(a, b int32) bool {
-	x, y := f.tenants[a].pass, f.tenants[b].pass
-	return x < y || x == y && a < b
+func (f *fair) less(a, b *int32) bool {
+	x, y := f.tenants[*a].pass, f.tenants[*b].pass
+	return x < y || x == y && *a < *b
 }
 
 func (f *fair) push(id int32) {
-	f.heap = append(f.heap, id)
-	i := len(f.heap) - 1
-	for i > 0 {
-		up := (i - 1) / 2
-		if !f.less(id, f.heap[up]) {
-			break
-		}
-		f.heap[i] = f.heap[up]
-		f.tenants[f.heap[i]].at = int32(i)
-		i = up
-	}
-	f.heap[i] = id
-	f.tenants[id].at = int32(i)
+	f.tenants[id].active = true
+	f.heap = push(f.heap, id, f.less)
 }
 
 // pop takes the first away.
 func (f *fair) pop() {
-	f.tenants[f.heap[0]].at = -1
-	last := len(f.heap) - 1
-	id := f.heap[last]
-	f.heap = f.heap[:last]
-	if last == 0 {
-		return
-	}
-	i := 0
-	for {
-		c := 2*i + 1
-		if c >= last {
-			break
-		}
-		if c+1 < last && f.less(f.heap[c+1], f.heap[c]) {
-			c++
-		}
-		if !f.less(f.heap[c], id) {
-			break
-		}
-		f.heap[i] = f.heap[c]
-		f.tenants[f.heap[i]].at = int32(i)
-		i = c
-	}
-	f.heap[i] = id
-	f.tenants[id].at = int32(i)
+	f.tenants[f.heap[0]].active = false
+	f.heap = pop(f.heap, f.less)
 }

@@ -37,24 +37,9 @@ func (st *station) use(s *sim, took float64) float64 {
 	if s.counts() {
 		st.busy += took
 	}
-	f := st.free
-	end := max(f[0], s.now) + took
-	i := 0
-	for {
-		c := 2*i + 1
-		if c >= len(f) {
-			break
-		}
-		if c+1 < len(f) && f[c+1] < f[c] {
-			c++
-		}
-		if f[c] >= end {
-			break
-		}
-		f[i] = f[c]
-		i = c
-	}
-	f[i] = end
+	end := max(st.free[0], s.now) + took
+	st.free[0] = end
+	sink(st.free, func(a, b *float64) bool { return *a < *b })
 	return end
 }
 
@@ -140,10 +125,8 @@ type sim struct {
 	queue     *fair
 	executors []executor
 	idle      []int32 // executors that wait, from idleAt on
-	docs      []document
-	tasks     []task
-	noDocs    []int32 // places in docs and tasks that are free
-	noTasks   []int32
+	docs      shelf[document]
+	tasks     shelf[task]
 	live      int
 	polling   bool
 
@@ -200,49 +183,16 @@ type counts struct {
 
 func (s *sim) counts() bool { return s.now >= s.warm }
 
+func (a *event) before(b *event) bool { return a.at < b.at || a.at == b.at && a.seq < b.seq }
+
 func (s *sim) at(when float64, kind uint8, of int32) {
 	s.seq++
-	e := event{when, s.seq, kind, of}
-	h := append(s.events, e)
-	i := len(h) - 1
-	for i > 0 {
-		up := (i - 1) / 2
-		if h[up].at < when || h[up].at == when {
-			break
-		}
-		h[i] = h[up]
-		i = up
-	}
-	h[i] = e
-	s.events = h
+	s.events = push(s.events, event{when, s.seq, kind, of}, (*event).before)
 }
 
 func (s *sim) nextEvent() event {
-	h := s.events
-	first, last := h[0], len(h)-1
-	e := h[last]
-	h = h[:last]
-	s.events = h
-	if last == 0 {
-		return first
-	}
-	before := func(a, b *event) bool { return a.at < b.at || a.at == b.at && a.seq < b.seq }
-	i := 0
-	for {
-		c := 2*i + 1
-		if c >= last {
-			break
-		}
-		if c+1 < last && before(&h[c+1], &h[c]) {
-			c++
-		}
-		if !before(&h[c], &e) {
-			break
-		}
-		h[i] = h[c]
-		i = c
-	}
-	h[i] = e
+	first := s.events[0]
+	s.events = pop(s.events, (*event).before)
 	return first
 }
 
@@ -290,7 +240,7 @@ func (s *sim) step() bool {
 	case uploaded:
 		s.at(s.database.use(s, s.Times.ms(databaseDocument)/3), queued, e.of)
 	case queued:
-		d := &s.docs[e.of]
+		d := s.docs.at(e.of)
 		d.place = s.now
 		s.add(e.of, hints{place: s.now, due: s.now, doc: e.of, n: 1, phase: sheaf.PhaseBegin}, false)
 	case ofTask:
@@ -337,14 +287,7 @@ func (s *sim) upload(d document) {
 		s.out.arrived++
 	}
 	s.inSystem(1)
-	var id int32
-	if n := len(s.noDocs); n > 0 {
-		id, s.noDocs = s.noDocs[n-1], s.noDocs[:n-1]
-		s.docs[id] = d
-	} else {
-		id = int32(len(s.docs))
-		s.docs = append(s.docs, d)
-	}
+	id := s.docs.put(d)
 	s.at(s.serve.use(s, s.Times.ms(serveDocument)+float64(d.pages)*s.Times.ms(servePage)), uploaded, id)
 }
 
@@ -359,7 +302,7 @@ func (s *sim) inSystem(more int) {
 // add makes tasks of a document wait. Those that no executor publishes itself
 // wait for the keeper, unless the queue reads the database.
 func (s *sim) add(id int32, h hints, published bool) {
-	d := &s.docs[id]
+	d := s.docs.at(id)
 	published = published || s.NoFeed
 	s.queue.add(d.tenant, d.lane, h, published)
 	if published {
@@ -405,7 +348,7 @@ func (s *sim) take(e int32) (got bool) {
 		s.holds(1)
 		s.inQueue(-1)
 		t := task{doc: h.doc, executor: e, lane: lane, due: h.due}
-		d := &s.docs[h.doc]
+		d := s.docs.at(h.doc)
 		switch h.phase {
 		case sheaf.PhaseBegin:
 			t.kind = plan
@@ -415,14 +358,7 @@ func (s *sim) take(e int32) (got bool) {
 			t.kind, t.pages = parse, int32(s.cost(h))
 			d.next++
 		}
-		var id int32
-		if n := len(s.noTasks); n > 0 {
-			id, s.noTasks = s.noTasks[n-1], s.noTasks[:n-1]
-			s.tasks[id] = t
-		} else {
-			id = int32(len(s.tasks))
-			s.tasks = append(s.tasks, t)
-		}
+		id := s.tasks.put(t)
 		s.at(s.now+s.Times.ms(queueLatency), ofTask, id)
 	}
 	return got
@@ -433,7 +369,7 @@ func (s *sim) cost(h hints) float64 {
 	if h.phase == sheaf.PhaseBegin || h.phase == sheaf.PhaseFinish {
 		return 1
 	}
-	d := &s.docs[h.doc]
+	d := s.docs.at(h.doc)
 	return float64(min(rangePages, d.pages-d.next*rangePages))
 }
 
@@ -457,7 +393,7 @@ func (s *sim) leave(e int32) {
 
 // goOn brings a task to its next stage.
 func (s *sim) goOn(id int32) {
-	t := &s.tasks[id]
+	t := s.tasks.at(id)
 	e, m := t.executor, &s.Times
 	next := s.now
 	switch t.stage {
@@ -467,7 +403,7 @@ func (s *sim) goOn(id int32) {
 		wait := s.now - t.due
 		if s.counts() {
 			s.out.claimed[t.lane-1].add(wait)
-			s.out.ofClass[s.class(s.docs[t.doc].tenant)].add(wait)
+			s.out.ofClass[s.class(s.docs.at(t.doc).tenant)].add(wait)
 			s.out.tasks++
 		}
 		work := m.ms(executorTask)
@@ -531,12 +467,12 @@ func (s *sim) goOn(id int32) {
 
 // ends writes what follows from the end of a task.
 func (s *sim) ends(id int32) {
-	t := s.tasks[id]
-	s.noTasks = append(s.noTasks, id)
-	d := &s.docs[t.doc]
+	t := *s.tasks.at(id)
+	s.tasks.remove(id)
+	d := s.docs.at(t.doc)
 	if s.queue.done(d.tenant, s.now) {
 		s.wake(1)
-		d = &s.docs[t.doc]
+		d = s.docs.at(t.doc)
 	}
 	switch t.kind {
 	case plan:
@@ -564,7 +500,7 @@ func (s *sim) ends(id int32) {
 			s.out.foundIn[s.class(d.tenant)].add(took)
 			s.out.perTenant[d.tenant]++
 		}
-		s.noDocs = append(s.noDocs, t.doc)
+		s.docs.remove(t.doc)
 	}
 }
 
