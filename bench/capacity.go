@@ -65,47 +65,49 @@ func (b *bench) capacity(ctx context.Context) error {
 		latency += ms(w) / float64(len(waits))
 	}
 	for _, tenants := range []int{1, 100, 10_000} {
-		uploads := capacityBacklog(tenants)
-		p, err := b.capacityFleet(ctx, tenants, uploads)
+		if err := b.capacityOf(ctx, tenants, latency); err != nil {
+			return err
+		}
+	}
+	return b.capacityWaits(ctx, latency)
+}
+
+// capacityOf is capacity of fleets with a backlog of so many tenants.
+func (b *bench) capacityOf(ctx context.Context, tenants int, latency float64) error {
+	uploads := capacityBacklog(tenants)
+	p, err := b.capacityFleet(ctx, tenants, uploads)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	for _, executors := range []int{4, 2, 1} { // of one backlog, which outlasts them
+		seen, err := p.seen(ctx, executors, nil)
 		if err != nil {
 			return err
 		}
-		for _, executors := range []int{4, 2, 1} { // of one backlog, which outlasts them
-			seen, err := p.seen(ctx, executors, nil)
-			if err != nil {
-				p.close()
-				return err
-			}
-			c, err := capacityModel(executors, tenants, latency, uploads)
-			if err != nil {
-				p.close()
-				return err
-			}
-			r, err := capacity.Predict(c)
-			if err != nil {
-				p.close()
-				return err
-			}
-			if executors == 4 { // the first, which finds nothing fed
-				b.tell(fmt.Sprintf("capacity.fleet.feed.%d", tenants), ms(seen.feed), "ms", fmt.Sprintf("the longest look of the keeper at %d documents of %d tenants; predicted %.0f", len(uploads), tenants, 1e3*r.Feed))
-			}
-			name := fmt.Sprintf("capacity.fleet.%d.%d", executors, tenants)
-			b.between(name+".tasks", r.Tasks/seen.tasks, fmt.Sprintf("tasks/s of %d executors and %d tenants: predicted %.1f, measured %.1f; load %s", executors, tenants, r.Tasks, seen.tasks, load()))
-			if seen.documents == 0 {
-				continue // all begin at first, and none ends in the time
-			}
-			// These are few, and end in bursts where tenants go in step.
-			b.tell(name+".documents", r.Docs/seen.documents, "predicted ÷ measured", fmt.Sprintf("documents/s: predicted %.2f, measured %.2f", r.Docs, seen.documents))
+		c, err := capacityModel(executors, tenants, latency, uploads)
+		if err != nil {
+			return err
 		}
-		if tenants == 100 {
-			if err := b.rowSizes(ctx, p); err != nil {
-				p.close()
-				return err
-			}
+		r, err := capacity.Predict(c)
+		if err != nil {
+			return err
 		}
-		p.close()
+		if executors == 4 { // the first, which finds nothing fed
+			b.tell(fmt.Sprintf("capacity.fleet.feed.%d", tenants), ms(seen.feed), "ms", fmt.Sprintf("the longest look of the keeper at %d documents of %d tenants; predicted %.0f", len(uploads), tenants, 1e3*r.Feed))
+		}
+		name := fmt.Sprintf("capacity.fleet.%d.%d", executors, tenants)
+		b.between(name+".tasks", r.Tasks/seen.tasks, fmt.Sprintf("tasks/s of %d executors and %d tenants: predicted %.1f, measured %.1f; load %s", executors, tenants, r.Tasks, seen.tasks, load()))
+		if seen.documents == 0 {
+			continue // all begin at first, and none ends in the time
+		}
+		// These are few, and end in bursts where tenants go in step.
+		b.tell(name+".documents", r.Docs/seen.documents, "predicted ÷ measured", fmt.Sprintf("documents/s: predicted %.2f, measured %.2f", r.Docs, seen.documents))
 	}
-	return b.capacityWaits(ctx, latency)
+	if tenants == 100 {
+		return b.rowSizes(ctx, p)
+	}
+	return nil
 }
 
 // between adds the ratio of what was predicted to what was measured.
